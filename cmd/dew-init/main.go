@@ -1,0 +1,56 @@
+// Command dew-init is the only program of dew inside a container. It has two
+// faces:
+//
+//	dew-init [init]                PID 1: reaps whatever is left to it, and idles
+//	dew-init launch … -- COMMAND   waits at a gate, then becomes the command
+//
+// It is linked statically, because a stack need not have a libc, and imports
+// little, because one copy of it stays resident in every container.
+//
+// Exit statuses of its own: 2 for a wrong command line, 125 when the gate was
+// closed instead of opened, 126 when a program cannot be executed, 127 when there
+// is none.
+package main
+
+import "os"
+
+// The exit statuses that dew-init gives itself; all others are the command's.
+const (
+	exitUsage         = 2
+	exitGateClosed    = 125
+	exitCannotExecute = 126
+	exitNotFound      = 127
+)
+
+const usage = "usage: dew-init [init]\n" +
+	"       dew-init launch [--shell PATH] [--no-profile] -- COMMAND\n" +
+	"       dew-init launch --exec -- PROGRAM [ARGUMENT]...\n"
+
+func main() {
+	os.Exit(run(os.Args[1:]))
+}
+
+func run(args []string) int {
+	if len(args) == 0 || (len(args) == 1 && args[0] == "init") {
+		return reap()
+	}
+	if args[0] != "launch" {
+		return fail(exitUsage, "unknown command "+args[0]+"\n"+usage)
+	}
+	l, err := parseLaunch(args[1:])
+	if err != nil {
+		return fail(exitUsage, err.Error()+"\n"+usage)
+	}
+	return l.run()
+}
+
+// fail says what is wrong on stderr, which is the app's log, and hands the status
+// through.
+func fail(status int, message string) int {
+	if message[len(message)-1] != '\n' {
+		message += "\n"
+	}
+	// Nothing is left to be told when stderr is closed; the status still says it.
+	_, _ = os.Stderr.WriteString("dew-init: " + message)
+	return status
+}
