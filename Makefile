@@ -1,0 +1,107 @@
+# dew: run `make help` for the targets.
+
+PREFIX  ?= /usr/local
+DESTDIR ?=
+UNITDIR ?= $(PREFIX)/lib/systemd/system
+BENCH   ?= .
+FUZZ    ?= 30s
+
+GO      ?= go
+VERSION := $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
+LDFLAGS := -s -w -X main.version=$(VERSION)
+
+# `make run` lives in the checkout; its sockets do not, because a socket's name
+# has 107 characters at most. The path keeps two checkouts apart.
+ROOT ?= $(CURDIR)/.dew/root
+RUN  ?= /run/dew-$(shell printf %s '$(CURDIR)' | sha256sum | cut -c1-8)
+
+# what=package, see dist/need.sh. Any name below .localhost will do, but a machine
+# where the module is there and off is not asked again.
+RUN_NEEDS  := containerd=containerd runc=runc
+NAME_NEEDS := name:setup.dew.localhost=libnss-myhostname
+TEST_NEEDS := gcc=gcc '/usr/include/stdlib.h=libc6-dev' mkfs.ext4=e2fsprogs
+VM_NEEDS   := qemu-system-x86_64=qemu-system-x86 qemu-img=qemu-utils mmdebstrap=mmdebstrap mkfs.ext4=e2fsprogs
+
+# Folders whose tests have the tag, or whose functions have the prefix.
+tagged = $(shell grep -rlE --include='*_test.go' '^//go:build .*\<$(1)\>' . | xargs -r -n1 dirname | sort -u)
+holding = $(shell grep -rlE --include='*_test.go' '^func $(1)[A-Z]' . | xargs -r -n1 dirname | sort -u)
+
+.DEFAULT_GOAL := help
+.PHONY: help setup setup-test setup-vmtest build run stop test unit integration proof fuzz vmtest lint bench cover install clean root
+
+help: ## this list
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+setup: ## install what dewd needs to run, if it is not there (Debian)
+	@dist/need.sh $(RUN_NEEDS)
+	@ls /lib/*/libnss_myhostname.so.2 /usr/lib/*/libnss_myhostname.so.2 >/dev/null 2>&1 || dist/need.sh $(NAME_NEEDS)
+
+setup-test: setup ## install what the tests need besides, starting no service
+	@dist/need.sh --no-start $(TEST_NEEDS)
+
+setup-vmtest: setup-test
+	@dist/need.sh --no-start $(VM_NEEDS)
+
+build: ## build bin/dewd and bin/dew-init
+	@mkdir -p bin
+	@CGO_ENABLED=0 $(GO) build -trimpath -ldflags '$(LDFLAGS)' -o bin/ ./cmd/...
+
+run: setup build ## start dewd from this checkout and leave it running
+	@dist/checkout.sh start '$(ROOT)' '$(RUN)'
+
+stop: ## end the dewd of `make run` and its apps, leave nothing behind
+	@dist/checkout.sh stop '$(ROOT)' '$(RUN)'
+
+test: root setup-test build unit integration ## every kind of test (root, under 15 minutes)
+
+unit: ## unit tests with the race detector (under 10 s once built)
+	@$(GO) test -race ./...
+
+# One package after the other: each starts containers and counts what is left.
+integration: root build
+	@if [ -n '$(call tagged,integration)' ]; then \
+		$(GO) test -race -tags integration -p 1 -count 1 -timeout 15m $(call tagged,integration); \
+	fi
+
+proof: root setup-test build fuzz ## the long versions of the tests, and every fuzz test for $(FUZZ)
+	@DEW_PROOF=1 $(GO) test -race -count 1 -timeout 1h ./...
+	@if [ -n '$(call tagged,integration)' ]; then \
+		DEW_PROOF=1 $(GO) test -race -tags integration -p 1 -count 1 -timeout 4h $(call tagged,integration); \
+	fi
+
+fuzz:
+	@set -e; for dir in $(call holding,Fuzz); do \
+		for name in $$(sed -nE 's/^func (Fuzz[A-Za-z0-9_]+)\(.*/\1/p' $$dir/*_test.go); do \
+			echo "$$dir $$name"; \
+			$(GO) test -run '^$$' -fuzz "^$$name$$" -fuzztime $(FUZZ) $$dir; \
+		done; \
+	done
+
+vmtest: root setup-vmtest build ## the engine's tests in a guest with systemd and cgroup v2 (qemu)
+	@test -n '$(call tagged,vmtest)' || { echo 'make: there are no tests with the tag vmtest' >&2; exit 1; }
+	@$(GO) test -tags vmtest -run '^TestVM' -count 1 -v -timeout 3h $(call tagged,vmtest)
+
+lint: ## check style and formatting; prints nothing when all is well
+	@$(GO) tool golangci-lint run ./...
+	@for script in dist/*.sh .ci/run; do sh -n $$script || exit 1; done
+
+bench: root setup-test build ## measure, as docs/performance.md tells (BENCH=regexp)
+	@$(GO) test -tags bench -run '^$$' -bench '$(BENCH)' -benchmem -timeout 1h $(call holding,Benchmark)
+
+cover: ## coverage of the unit tests, and as root of the integration tests too
+	@$(GO) test -covermode atomic -coverpkg ./... -coverprofile cover.out -p 1 -timeout 30m \
+		$$([ "$$(id -u)" != 0 ] || echo -tags integration) ./... >/dev/null
+	@$(GO) tool cover -func cover.out | tail -1
+	@echo 'by line: go tool cover -html cover.out'
+
+install: build ## install to $(PREFIX), with the systemd units
+	install -d '$(DESTDIR)$(PREFIX)/bin' '$(DESTDIR)$(UNITDIR)'
+	install -m 755 bin/dewd bin/dew-init '$(DESTDIR)$(PREFIX)/bin/'
+	sed 's|/usr/local/bin/|$(PREFIX)/bin/|' dist/dew.service >'$(DESTDIR)$(UNITDIR)/dew.service'
+	install -m 644 dist/dew.socket '$(DESTDIR)$(UNITDIR)/'
+
+clean: stop ## end `make run`, remove what was built and its state
+	rm -rf bin .dew cover.out
+
+root:
+	@test "$$(id -u)" = 0 || { echo 'make: the integration tests need root (sudo make test); make unit does not' >&2; exit 1; }
