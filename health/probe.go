@@ -11,6 +11,7 @@
 package health
 
 import (
+	"bufio"
 	"context"
 	"errors"
 	"fmt"
@@ -29,8 +30,8 @@ const (
 	CheckHTTP = "http"
 )
 
-// maxAnswer bounds what a probe reads, of the header and again of the body.
-const maxAnswer = 64 << 10
+// maxAnswer bounds what a probe reads of an answer.
+const maxAnswer = 128 << 10
 
 // Probe asks once. The error is a sentence for the user: which check failed, and
 // how. It must return soon after ctx has ended.
@@ -79,7 +80,7 @@ func HTTP(dial Dialer, addr netip.AddrPort, path string) Probe {
 		}
 		status, err := get(ctx, conn, "http://"+addr.String()+path)
 		if err != nil {
-			return t.failed(ctx, "GET "+path, began, err)
+			return unanswered(ctx, "GET "+path, began, err)
 		}
 		if status != http.StatusOK {
 			return &Failure{Check: CheckHTTP, Reason: fmt.Sprintf("GET %s answered %d, want %d", path, status, http.StatusOK)}
@@ -99,22 +100,22 @@ type target struct {
 func (t target) connect(ctx context.Context) (net.Conn, error) {
 	began := time.Now()
 	conn, err := t.dial(ctx, network(t.addr), t.addr.String())
-	if err == nil {
+	switch {
+	case err == nil:
 		return conn, nil
+	case canceled(ctx):
+		return nil, ctx.Err()
+	case errors.Is(err, syscall.ECONNREFUSED):
+		return nil, &Failure{Check: t.check, Reason: t.refused(ctx), Err: err}
+	case timedOut(err):
+		return nil, &Failure{Check: t.check, Reason: fmt.Sprintf("%s did not answer within %s", t.addr, given(ctx, began)), Err: err}
 	}
-	if !errors.Is(err, syscall.ECONNREFUSED) {
-		return nil, t.failed(ctx, "connection to "+t.addr.String(), began, err)
-	}
-	reason := fmt.Sprintf("connection to %s refused", t.addr)
-	if lo, ok := t.onLoopback(ctx); ok {
-		reason = fmt.Sprintf("the app listens on %s only; the platform reaches an app on 0.0.0.0", lo)
-	}
-	return nil, &Failure{Check: t.check, Reason: reason, Err: err}
+	return nil, &Failure{Check: t.check, Reason: fmt.Sprintf("connection to %s failed: %s", t.addr, cause(err)), Err: err}
 }
 
-// onLoopback finds the commonest reason for a refused connection: the app listens,
+// refused looks for the commonest reason of a refused connection: the app listens,
 // but where nobody outside its container can reach it.
-func (t target) onLoopback(ctx context.Context) (netip.AddrPort, bool) {
+func (t target) refused(ctx context.Context) string {
 	for _, ip := range []netip.Addr{netip.AddrFrom4([4]byte{127, 0, 0, 1}), netip.IPv6Loopback()} {
 		lo := netip.AddrPortFrom(ip, t.addr.Port())
 		conn, err := t.dial(ctx, network(lo), lo.String())
@@ -122,30 +123,46 @@ func (t target) onLoopback(ctx context.Context) (netip.AddrPort, bool) {
 			continue
 		}
 		_ = conn.Close() // only asked whether somebody is there
-		return lo, true
+		return fmt.Sprintf("the app listens on %s only; the platform reaches an app on 0.0.0.0", lo)
 	}
-	return netip.AddrPort{}, false
+	return fmt.Sprintf("connection to %s refused", t.addr)
 }
 
-// failed makes the sentence for an attempt that got no answer.
-func (t target) failed(ctx context.Context, attempt string, began time.Time, err error) error {
-	if errors.Is(ctx.Err(), context.Canceled) {
-		return ctx.Err() // nobody wants to know any more
-	}
-	f := &Failure{Check: t.check, Err: err}
-	netErr, isNet := errors.AsType[net.Error](err)
-	errno, isErrno := errors.AsType[syscall.Errno](err)
+// unanswered makes the sentence for a request that was sent and got no answer.
+func unanswered(ctx context.Context, request string, began time.Time, err error) error {
+	f := &Failure{Check: CheckHTTP, Err: err}
 	switch {
-	case errors.Is(err, context.DeadlineExceeded) || (isNet && netErr.Timeout()):
-		f.Reason = fmt.Sprintf("%s did not answer within %s", attempt, given(ctx, began))
+	case canceled(ctx):
+		return ctx.Err()
+	case timedOut(err):
+		f.Reason = fmt.Sprintf("%s did not answer within %s", request, given(ctx, began))
 	case errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF):
-		f.Reason = attempt + " was closed without an answer"
-	case isErrno:
-		f.Reason = attempt + " failed: " + errno.Error() // without the addresses that net adds
+		f.Reason = request + " failed: the app closed the connection without an answer"
 	default:
-		f.Reason = attempt + " failed: " + err.Error()
+		f.Reason = request + " failed: " + cause(err)
 	}
 	return f
+}
+
+// canceled says that nobody wants to know the answer any more. A deadline is not
+// that: it is the probe's own.
+func canceled(ctx context.Context) bool { return errors.Is(ctx.Err(), context.Canceled) }
+
+func timedOut(err error) bool {
+	netErr, ok := errors.AsType[net.Error](err)
+	return errors.Is(err, context.DeadlineExceeded) || (ok && netErr.Timeout())
+}
+
+// cause is the innermost text of err: packages net and net/http put before it what
+// the sentence says already.
+func cause(err error) string {
+	for {
+		inner := errors.Unwrap(err)
+		if inner == nil {
+			return err.Error()
+		}
+		err = inner
+	}
 }
 
 // given is the time that an attempt had, rounded to what a person would say.
@@ -157,30 +174,46 @@ func given(ctx context.Context, began time.Time) time.Duration {
 	return d.Round(10 * time.Millisecond)
 }
 
-// get asks over conn and closes it. The dial is not left to the transport because
-// that one goes on dialling after ctx has ended; nothing is kept alive because an
-// open connection holds the network namespace of an instance that has gone.
+// get asks over conn and closes it. There is no http.Transport: that one goes on
+// dialling after ctx has ended, keeps connections, which hold the network namespace
+// of an instance that has gone, and has several words for a connection that closes.
 func get(ctx context.Context, conn net.Conn, url string) (int, error) {
 	defer conn.Close() //nolint:errcheck // the answer is known by then
-	transport := &http.Transport{
-		DialContext:            func(context.Context, string, string) (net.Conn, error) { return conn, nil },
-		DisableKeepAlives:      true,
-		DisableCompression:     true,
-		MaxResponseHeaderBytes: maxAnswer,
-	}
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, http.NoBody)
 	if err != nil {
 		return 0, err
 	}
 	req.Header.Set("User-Agent", "dew-health")
-	resp, err := transport.RoundTrip(req)
+	req.Close = true
+	// The end of ctx, for whichever reason, ends reading and writing. A deadline in
+	// the past cannot fail on a connection that is still open.
+	stop := context.AfterFunc(ctx, func() { _ = conn.SetDeadline(time.Unix(1, 0)) })
+	defer stop()
+	if err := req.Write(conn); err != nil {
+		return 0, err
+	}
+	answer := &io.LimitedReader{R: conn, N: maxAnswer}
+	resp, err := finalResponse(bufio.NewReader(answer), req)
+	if err != nil && answer.N == 0 {
+		return 0, fmt.Errorf("no complete header in the first %d KiB of the answer", maxAnswer>>10)
+	}
 	if err != nil {
 		return 0, err
 	}
-	defer resp.Body.Close() //nolint:errcheck // the answer is known by then
 	// Drained so that the app does not see its write fail; the status has decided.
-	_, _ = io.CopyN(io.Discard, resp.Body, maxAnswer)
+	_, _ = io.Copy(io.Discard, resp.Body)
+	_ = resp.Body.Close()
 	return resp.StatusCode, nil
+}
+
+// finalResponse passes over informational ones, like 103.
+func finalResponse(r *bufio.Reader, req *http.Request) (*http.Response, error) {
+	for {
+		resp, err := http.ReadResponse(r, req)
+		if err != nil || resp.StatusCode >= 200 || resp.StatusCode == http.StatusSwitchingProtocols {
+			return resp, err
+		}
+	}
 }
 
 // network names the protocol of a literal address, so that nothing is resolved or
