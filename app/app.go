@@ -1,0 +1,60 @@
+// Package app is what should run: apps, their processes and sidecars, validated
+// and remembered. Wishes are written here and nobody here makes them true: the
+// Registry says which process's wish changed, and package runtime acts on it.
+//
+//	App ──┬── Process "web"     ◀── Sidecar "config server" (process_types: web)
+//	      └── Process "worker"  ◀── Sidecar "agent"         (process_types: web, worker)
+package app
+
+import (
+	"errors"
+	"maps"
+	"slices"
+	"time"
+)
+
+// ErrNotFound says that there is no such app, process or sidecar.
+var ErrNotFound = errors.New("not found")
+
+// State is whether an app should run.
+type State string
+
+// The states that a user may wish for.
+const (
+	Started State = "STARTED"
+	Stopped State = "STOPPED"
+)
+
+// App is the wish for an app: what its processes have in common.
+type App struct {
+	GUID       string            `json:"guid"`
+	Name       string            `json:"name"`
+	Space      string            `json:"space"` // guid
+	State      State             `json:"state"`
+	Env        map[string]string `json:"env,omitempty"`
+	Stack      string            `json:"stack,omitempty"`
+	Droplet    string            `json:"droplet,omitempty"` // guid of the current one
+	Buildpacks []string          `json:"buildpacks,omitempty"`
+	CreatedAt  time.Time         `json:"created_at"`
+	UpdatedAt  time.Time         `json:"updated_at"`
+}
+
+func (a App) clone() App {
+	a.Env = maps.Clone(a.Env)
+	a.Buildpacks = slices.Clone(a.Buildpacks)
+	return a
+}
+
+// appDiffers tells whether containers of the app would differ from those started
+// before. Buildpacks count only once they have made another droplet. The name is
+// part of every container's VCAP_APPLICATION.
+func appDiffers(old, a App) bool {
+	return old.Name != a.Name ||
+		old.Space != a.Space ||
+		old.Stack != a.Stack ||
+		old.Droplet != a.Droplet ||
+		!maps.Equal(old.Env, a.Env)
+}
+
+// starts tells whether the change is the wish to start.
+func starts(old, a App) bool { return old.State == Stopped && a.State == Started }

@@ -1,0 +1,125 @@
+package app
+
+import (
+	"slices"
+	"time"
+)
+
+// Web is the process type that every app has and that gets the default route.
+const Web = "web"
+
+// Defaults of a process that says nothing else.
+const (
+	DefaultMemoryMB = 1024
+	DefaultDiskMB   = 1024
+)
+
+// Process is the wish for one process type of an app. The web process's guid is
+// the app's.
+type Process struct {
+	GUID        string      `json:"guid"`
+	App         string      `json:"app"` // guid
+	Type        string      `json:"type"`
+	Command     string      `json:"command,omitempty"` // empty: the droplet's for this type
+	Instances   int         `json:"instances"`
+	MemoryMB    int         `json:"memory_mb"` // of the whole container, sidecars included
+	DiskMB      int         `json:"disk_mb"`
+	HealthCheck HealthCheck `json:"health_check"`
+	Readiness   HealthCheck `json:"readiness"`
+	Ports       []int       `json:"ports,omitempty"` // empty: the default port
+	Version     string      `json:"version"`         // set by the Registry
+	// Current are the versions since the last start or restart; Version is the last
+	// of them. An instance of any of them runs as wished, an older one is to be
+	// replaced: a change alone replaces nothing. Set by the Registry.
+	Current    []string  `json:"current"`
+	Generation int       `json:"generation"` // counted up by deployments
+	CreatedAt  time.Time `json:"created_at"`
+	UpdatedAt  time.Time `json:"updated_at"`
+}
+
+// The kinds of health checks.
+const (
+	CheckPort    = "port"
+	CheckHTTP    = "http"
+	CheckProcess = "process"
+	CheckNone    = "" // readiness only
+)
+
+// HealthCheck is how to ask an instance whether it works. Durations of 0 are the
+// platform's defaults.
+type HealthCheck struct {
+	Type              string        `json:"type,omitempty"`
+	Endpoint          string        `json:"endpoint,omitempty"` // path, with http only
+	Port              int           `json:"port,omitempty"`     // 0: the process's first port
+	Timeout           time.Duration `json:"timeout,omitempty"`  // until first healthy
+	InvocationTimeout time.Duration `json:"invocation_timeout,omitempty"`
+	Interval          time.Duration `json:"interval,omitempty"`
+}
+
+// Keeps tells whether an instance of version may run on, or was started before
+// the last wish to start or restart and is to be replaced.
+func (p Process) Keeps(version string) bool { return slices.Contains(p.Current, version) }
+
+func (p Process) clone() Process {
+	p.Ports = slices.Clone(p.Ports)
+	p.Current = slices.Clone(p.Current)
+	return p
+}
+
+// withDefaults fills in what the user left open.
+func (p Process) withDefaults() Process {
+	if p.MemoryMB == 0 {
+		p.MemoryMB = DefaultMemoryMB
+	}
+	if p.DiskMB == 0 {
+		p.DiskMB = DefaultDiskMB
+	}
+	if p.HealthCheck.Type == "" {
+		p.HealthCheck.Type = CheckProcess
+		if p.Type == Web {
+			p.HealthCheck.Type = CheckPort
+		}
+	}
+	p.HealthCheck = p.HealthCheck.withDefaults()
+	p.Readiness = p.Readiness.withDefaults()
+	return p
+}
+
+func (h HealthCheck) withDefaults() HealthCheck {
+	if h.Type == CheckHTTP && h.Endpoint == "" {
+		h.Endpoint = "/"
+	}
+	return h
+}
+
+// processDiffers tells whether a container of the process would differ from one
+// started before. Checks are made from outside and the number of instances is
+// no part of any, so they do not count; a generation is a deployment's new set.
+func processDiffers(old, p Process) bool {
+	return old.Command != p.Command ||
+		old.MemoryMB != p.MemoryMB ||
+		old.DiskMB != p.DiskMB ||
+		old.Generation != p.Generation ||
+		!slices.Equal(old.Ports, p.Ports)
+}
+
+// maxCurrent bounds Process.Current. Who changes an app more often than that
+// without a restart gets its very oldest instances replaced.
+const maxCurrent = 500
+
+// changed returns p with a new version beside the ones that may run on.
+func (p Process) changed(version string) Process {
+	p.Version = version
+	p.Current = append(slices.Clone(p.Current), version)
+	if n := len(p.Current) - maxCurrent; n > 0 {
+		p.Current = slices.Clone(p.Current[n:])
+	}
+	return p
+}
+
+// restarted returns p with a new version that no instance may differ from.
+func (p Process) restarted(version string) Process {
+	p.Version = version
+	p.Current = []string{version}
+	return p
+}

@@ -1,0 +1,466 @@
+package app
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/dewrun/dew/store"
+)
+
+// Registry remembers the wishes. Every method is one transaction; With makes
+// several of them one.
+type Registry struct {
+	db        *store.DB
+	tx        *store.Tx // nil: each method has its own
+	apps      *store.Bucket[App]
+	processes *store.Bucket[Process]
+	sidecars  *store.Bucket[Sidecar]
+}
+
+// NewRegistry returns the registry that lives in db.
+func NewRegistry(db *store.DB) *Registry {
+	return &Registry{
+		db: db,
+		apps: store.In(db, "apps",
+			store.Index("name", func(a App) string { return a.Name }),
+			store.Unique("space and name", func(a App) string { return a.Space + "\x00" + a.Name })),
+		processes: store.In(db, "processes",
+			store.Index("app", func(p Process) string { return p.App }),
+			store.Unique("app and type", func(p Process) string { return p.App + "\x00" + p.Type })),
+		// Log lines and exit records name a sidecar in capitals: two names that differ
+		// only in case could not be told apart there.
+		sidecars: store.In(db, "sidecars",
+			store.Index("app", func(s Sidecar) string { return s.App }),
+			store.Unique("app and name", func(s Sidecar) string { return s.App + "\x00" + strings.ToUpper(s.Name) })),
+	}
+}
+
+// With returns the registry inside tx.
+func (r *Registry) With(tx *store.Tx) *Registry {
+	return &Registry{
+		db: r.db, tx: tx,
+		apps: r.apps.With(tx), processes: r.processes.With(tx), sidecars: r.sidecars.With(tx),
+	}
+}
+
+// Listen calls fn with the guid of every process whose wish changed, after the
+// commit, also when its app or a sidecar of it changed, and when it was deleted.
+// See store.Bucket.Listen for what fn may do.
+func (r *Registry) Listen(fn func(process string)) { r.processes.Listen(fn) }
+
+// PutApp keeps a in the place of the app with its guid, or as a new app with a
+// web process. It returns what was kept, with guid, state and times filled in.
+func (r *Registry) PutApp(a App) (App, error) {
+	a = a.clone()
+	err := r.update(func(r *Registry) (err error) {
+		a, err = r.putApp(a)
+		return err
+	})
+	return a, err
+}
+
+// UpdateApp changes an app in one transaction.
+func (r *Registry) UpdateApp(guid string, fn func(a *App) error) (a App, err error) {
+	err = r.update(func(r *Registry) error {
+		if a, err = r.App(guid); err != nil {
+			return err
+		}
+		if err := fn(&a); err != nil {
+			return err
+		}
+		a.GUID = guid
+		a, err = r.putApp(a)
+		return err
+	})
+	return a, err
+}
+
+// App returns the app with guid.
+func (r *Registry) App(guid string) (App, error) { return get(r.apps, "app", guid) }
+
+// AppByName returns the app with the name, if there is only one in all spaces.
+func (r *Registry) AppByName(name string) (App, error) {
+	found, err := r.apps.By("name", name)
+	if err != nil {
+		return App{}, fmt.Errorf("cannot look for app %q: %w", name, err)
+	}
+	switch len(found) {
+	case 0:
+		return App{}, fmt.Errorf("app %q: %w", name, ErrNotFound)
+	case 1:
+		return found[0], nil
+	}
+	return App{}, fmt.Errorf("cannot choose app %q: %d spaces have one: say which space", name, len(found))
+}
+
+// AppIn returns the app with the name in a space.
+func (r *Registry) AppIn(space, name string) (App, error) {
+	found, err := r.apps.By("space and name", space+"\x00"+name)
+	if err != nil {
+		return App{}, fmt.Errorf("cannot look for app %q: %w", name, err)
+	}
+	if len(found) == 0 {
+		return App{}, fmt.Errorf("app %q: %w", name, ErrNotFound)
+	}
+	return found[0], nil
+}
+
+// Apps returns all apps by name.
+func (r *Registry) Apps() ([]App, error) {
+	all, err := r.apps.All()
+	if err != nil {
+		return nil, fmt.Errorf("cannot list apps: %w", err)
+	}
+	slices.SortStableFunc(all, func(a, b App) int {
+		return cmp.Or(cmp.Compare(a.Name, b.Name), cmp.Compare(a.Space, b.Space))
+	})
+	return all, nil
+}
+
+// DeleteApp removes an app with its processes and sidecars.
+func (r *Registry) DeleteApp(guid string) error {
+	return r.update(func(r *Registry) error {
+		if _, err := r.App(guid); err != nil {
+			return err
+		}
+		processes, err := r.Processes(guid)
+		if err != nil {
+			return err
+		}
+		sidecars, err := r.Sidecars(guid)
+		if err != nil {
+			return err
+		}
+		for _, p := range processes {
+			if err := r.processes.Delete(p.GUID); err != nil {
+				return fmt.Errorf("cannot delete process %s: %w", p.GUID, err)
+			}
+		}
+		for _, s := range sidecars {
+			if err := r.sidecars.Delete(s.GUID); err != nil {
+				return fmt.Errorf("cannot delete sidecar %s: %w", s.GUID, err)
+			}
+		}
+		if err := r.apps.Delete(guid); err != nil {
+			return fmt.Errorf("cannot delete app %s: %w", guid, err)
+		}
+		return nil
+	})
+}
+
+// Restart wishes for new instances in the place of all that run: every process of
+// the app gets a new version that is the only current one. It does not start an
+// app that is stopped.
+func (r *Registry) Restart(guid string) error {
+	return r.update(func(r *Registry) error {
+		if _, err := r.App(guid); err != nil {
+			return err
+		}
+		return r.eachProcess(guid, func(p Process) Process { return p.restarted(uuid.NewString()) })
+	})
+}
+
+// PutProcess keeps p in the place of the process with its guid, or as a new one.
+// It returns what was kept; Version and Current are the Registry's alone.
+func (r *Registry) PutProcess(p Process) (Process, error) {
+	p = p.clone()
+	err := r.update(func(r *Registry) (err error) {
+		p, err = r.putProcess(p)
+		return err
+	})
+	return p, err
+}
+
+// UpdateProcess changes a process in one transaction.
+func (r *Registry) UpdateProcess(guid string, fn func(p *Process) error) (p Process, err error) {
+	err = r.update(func(r *Registry) error {
+		if p, err = r.Process(guid); err != nil {
+			return err
+		}
+		if err := fn(&p); err != nil {
+			return err
+		}
+		p.GUID = guid
+		p, err = r.putProcess(p)
+		return err
+	})
+	return p, err
+}
+
+// Process returns the process with guid.
+func (r *Registry) Process(guid string) (Process, error) { return get(r.processes, "process", guid) }
+
+// Processes returns the processes of an app by type, web first.
+func (r *Registry) Processes(app string) ([]Process, error) {
+	ps, err := r.processes.By("app", app)
+	if err != nil {
+		return nil, fmt.Errorf("cannot list processes of app %s: %w", app, err)
+	}
+	slices.SortFunc(ps, func(a, b Process) int {
+		if (a.Type == Web) != (b.Type == Web) {
+			return cmp.Compare(rank(a.Type), rank(b.Type))
+		}
+		return cmp.Compare(a.Type, b.Type)
+	})
+	return ps, nil
+}
+
+func rank(processType string) int {
+	if processType == Web {
+		return 0
+	}
+	return 1
+}
+
+// PutSidecar keeps s in the place of the sidecar with its guid, or as a new one.
+func (r *Registry) PutSidecar(s Sidecar) (Sidecar, error) {
+	s = s.clone()
+	err := r.update(func(r *Registry) (err error) {
+		s, err = r.putSidecar(s)
+		return err
+	})
+	return s, err
+}
+
+// UpdateSidecar changes a sidecar in one transaction.
+func (r *Registry) UpdateSidecar(guid string, fn func(s *Sidecar) error) (s Sidecar, err error) {
+	err = r.update(func(r *Registry) error {
+		if s, err = r.Sidecar(guid); err != nil {
+			return err
+		}
+		if err := fn(&s); err != nil {
+			return err
+		}
+		s.GUID = guid
+		s, err = r.putSidecar(s)
+		return err
+	})
+	return s, err
+}
+
+// Sidecar returns the sidecar with guid.
+func (r *Registry) Sidecar(guid string) (Sidecar, error) { return get(r.sidecars, "sidecar", guid) }
+
+// Sidecars returns the sidecars of an app by name.
+func (r *Registry) Sidecars(app string) ([]Sidecar, error) {
+	ss, err := r.sidecars.By("app", app)
+	if err != nil {
+		return nil, fmt.Errorf("cannot list sidecars of app %s: %w", app, err)
+	}
+	slices.SortFunc(ss, func(a, b Sidecar) int { return cmp.Compare(a.Name, b.Name) })
+	return ss, nil
+}
+
+// SidecarsOf returns the sidecars that attach to a process type, by name.
+func (r *Registry) SidecarsOf(app, processType string) ([]Sidecar, error) {
+	ss, err := r.Sidecars(app)
+	if err != nil {
+		return nil, err
+	}
+	return slices.DeleteFunc(ss, func(s Sidecar) bool { return !s.attaches(processType) }), nil
+}
+
+// DeleteSidecar removes a sidecar.
+func (r *Registry) DeleteSidecar(guid string) error {
+	return r.update(func(r *Registry) error {
+		old, err := r.Sidecar(guid)
+		if err != nil {
+			return err
+		}
+		if err := r.sidecars.Delete(guid); err != nil {
+			return fmt.Errorf("cannot delete sidecar %s: %w", guid, err)
+		}
+		return r.sidecarChanged(old, Sidecar{App: old.App})
+	})
+}
+
+func (r *Registry) update(fn func(r *Registry) error) error {
+	if r.tx != nil {
+		return fn(r)
+	}
+	return r.db.Update(func(tx *store.Tx) error { return fn(r.With(tx)) })
+}
+
+func (r *Registry) putApp(a App) (App, error) {
+	old, err := find(r.apps, a.GUID)
+	if err != nil {
+		return a, err
+	}
+	fresh := old.GUID == ""
+	now := now()
+	if a.GUID == "" {
+		a.GUID = uuid.NewString()
+	}
+	if a.State == "" {
+		a.State = cmp.Or(old.State, Stopped)
+	}
+	a.CreatedAt, a.UpdatedAt = now, now
+	if !fresh {
+		a.CreatedAt = old.CreatedAt
+	}
+	if err := checkApp(a); err != nil {
+		return a, err
+	}
+	err = r.apps.Put(a.GUID, a)
+	if errors.Is(err, store.ErrTaken) {
+		return a, &Invalid{Key: "name", Message: fmt.Sprintf("%q is taken by another app of this space: choose another name", a.Name)}
+	}
+	if err != nil {
+		return a, fmt.Errorf("cannot keep app %s: %w", a.GUID, err)
+	}
+	if fresh {
+		_, err := r.putProcess(Process{App: a.GUID, Type: Web, Instances: 1})
+		return a, err
+	}
+	return a, r.eachProcess(a.GUID, func(p Process) Process {
+		switch {
+		case starts(old, a):
+			return p.restarted(uuid.NewString())
+		case appDiffers(old, a):
+			return p.changed(uuid.NewString())
+		}
+		return p
+	})
+}
+
+// eachProcess gives every process of an app what fn makes of it. Listeners hear
+// of all of them: the app's state is part of their wish.
+func (r *Registry) eachProcess(app string, fn func(p Process) Process) error {
+	ps, err := r.Processes(app)
+	if err != nil {
+		return err
+	}
+	for _, p := range ps {
+		if err := r.processes.Put(p.GUID, fn(p)); err != nil {
+			return fmt.Errorf("cannot keep process %s: %w", p.GUID, err)
+		}
+	}
+	return nil
+}
+
+func (r *Registry) putProcess(p Process) (Process, error) {
+	if _, err := r.App(p.App); err != nil {
+		return p, err
+	}
+	if p.GUID == "" {
+		p.GUID = uuid.NewString()
+		if p.Type == Web {
+			p.GUID = p.App
+		}
+	}
+	old, err := find(r.processes, p.GUID)
+	if err != nil {
+		return p, err
+	}
+	p = p.withDefaults()
+	p.CreatedAt, p.UpdatedAt = now(), now()
+	p.Version, p.Current = old.Version, old.Current
+	if old.GUID != "" {
+		p.CreatedAt = old.CreatedAt
+	}
+	sidecars, err := r.Sidecars(p.App)
+	if err != nil {
+		return p, err
+	}
+	if err := errors.Join(checkProcess(p), checkIdentity(old, p), checkProcessMemory(p, sidecars)); err != nil {
+		return p, err
+	}
+	if old.GUID == "" || processDiffers(old, p) {
+		p = p.changed(uuid.NewString())
+	}
+	err = r.processes.Put(p.GUID, p)
+	if errors.Is(err, store.ErrTaken) {
+		return p, &Invalid{Key: processKey(p, "type"), Message: "the app has a process of this type already: change that one"}
+	}
+	if err != nil {
+		return p, fmt.Errorf("cannot keep process %s: %w", p.GUID, err)
+	}
+	return p, nil
+}
+
+func (r *Registry) putSidecar(s Sidecar) (Sidecar, error) {
+	if _, err := r.App(s.App); err != nil {
+		return s, err
+	}
+	if s.GUID == "" {
+		s.GUID = uuid.NewString()
+	}
+	old, err := find(r.sidecars, s.GUID)
+	if err != nil {
+		return s, err
+	}
+	s.Origin = cmp.Or(s.Origin, old.Origin, OriginUser)
+	s.CreatedAt, s.UpdatedAt = now(), now()
+	if old.GUID != "" {
+		s.CreatedAt = old.CreatedAt
+	}
+	processes, err := r.Processes(s.App)
+	if err != nil {
+		return s, err
+	}
+	others, err := r.Sidecars(s.App)
+	if err != nil {
+		return s, err
+	}
+	others = slices.DeleteFunc(others, func(o Sidecar) bool { return o.GUID == s.GUID })
+	if err := errors.Join(checkSidecar(s), checkSidecarApp(old, s), checkSidecarMemory(s, others, processes)); err != nil {
+		return s, err
+	}
+	err = r.sidecars.Put(s.GUID, s)
+	if errors.Is(err, store.ErrTaken) {
+		return s, &Invalid{Key: sidecarKey(s, "name"), Message: "another sidecar of the app has this name (capitals do not count): choose another one"}
+	}
+	if err != nil {
+		return s, fmt.Errorf("cannot keep sidecar %s: %w", s.GUID, err)
+	}
+	return s, r.sidecarChanged(old, s)
+}
+
+// sidecarChanged gives a new version to the processes whose containers differ by
+// the change.
+func (r *Registry) sidecarChanged(old, s Sidecar) error {
+	ps, err := r.Processes(s.App)
+	if err != nil {
+		return err
+	}
+	for _, p := range ps {
+		if !sidecarDiffers(old, s, p.Type) {
+			continue
+		}
+		if err := r.processes.Put(p.GUID, p.changed(uuid.NewString())); err != nil {
+			return fmt.Errorf("cannot keep process %s: %w", p.GUID, err)
+		}
+	}
+	return nil
+}
+
+// get reads a value that must be there.
+func get[T any](b *store.Bucket[T], noun, guid string) (v T, err error) {
+	v, err = b.Get(guid)
+	if errors.Is(err, store.ErrNotFound) {
+		return v, fmt.Errorf("%s %s: %w", noun, guid, ErrNotFound)
+	}
+	if err != nil {
+		return v, fmt.Errorf("cannot read %s %s: %w", noun, guid, err)
+	}
+	return v, nil
+}
+
+// find reads a value that may be missing: then it is the zero value.
+func find[T any](b *store.Bucket[T], guid string) (v T, err error) {
+	v, err = b.Get(guid)
+	if errors.Is(err, store.ErrNotFound) {
+		return v, nil
+	}
+	return v, err
+}
+
+// now is without what would not survive the store: what is returned is equal to
+// what will be read.
+func now() time.Time { return time.Now().UTC().Round(0) }

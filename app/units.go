@@ -1,0 +1,37 @@
+package app
+
+import (
+	"fmt"
+	"regexp"
+	"strconv"
+	"strings"
+)
+
+var amount = regexp.MustCompile(`^([0-9]{1,15}(?:\.[0-9]{1,15})?)([KMGT])B?$`)
+
+// bytesPer has the units as the platform has them: powers of 1024.
+var bytesPer = map[string]float64{"K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
+
+// maxMB keeps every amount in bytes well inside an int64.
+const maxMB = 1 << 30
+
+// ParseMB reads an amount of memory or disk with its unit, such as 64M, 512mb or
+// 1.5G, in mebibytes. Parts of one are cut off.
+func ParseMB(s string) (int, error) {
+	m := amount.FindStringSubmatch(strings.ToUpper(s))
+	if m == nil {
+		return 0, fmt.Errorf("%q is not an amount: write a number with the unit K, M, G or T, such as 64M or 1G", s)
+	}
+	n, err := strconv.ParseFloat(m[1], 64)
+	if err != nil {
+		return 0, fmt.Errorf("%q is not an amount: %w", s, err)
+	}
+	mb := n * bytesPer[m[2]] / bytesPer["M"]
+	if mb < 1 {
+		return 0, fmt.Errorf("%q is less than 1M, the smallest amount", s)
+	}
+	if mb > maxMB {
+		return 0, fmt.Errorf("%q is more than %dT, the largest amount", s, maxMB>>20)
+	}
+	return int(mb), nil
+}

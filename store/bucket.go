@@ -1,0 +1,457 @@
+package store
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"go.etcd.io/bbolt"
+)
+
+// Bucket is a typed shelf of the store: values by key, and by their indexes.
+// Values go in and out as JSON, so nobody shares memory with what is kept.
+type Bucket[T any] struct {
+	db      *DB
+	tx      *Tx // nil: every call is a transaction of its own
+	name    string
+	indexes []index[T]
+}
+
+type index[T any] struct {
+	name   string
+	unique bool
+	key    func(T) string
+}
+
+// Option declares something about a bucket.
+type Option[T any] func(*Bucket[T])
+
+// Unique declares an index in which every value has at most one key: Put returns
+// ErrTaken otherwise. Values for which key returns "" are not in the index.
+// Change what key returns only together with the index's name: it is on disk.
+func Unique[T any](name string, key func(T) string) Option[T] {
+	return func(b *Bucket[T]) {
+		b.indexes = append(b.indexes, index[T]{name: name, unique: true, key: key})
+	}
+}
+
+// Index declares an index for By. See Unique for what key may return.
+func Index[T any](name string, key func(T) string) Option[T] {
+	return func(b *Bucket[T]) {
+		b.indexes = append(b.indexes, index[T]{name: name, key: key})
+	}
+}
+
+// In declares a bucket. It is made on disk by the first Put; an index that is
+// declared later is filled then. Declaring a bucket twice with different indexes
+// is a bug that would spoil them, so it panics.
+func In[T any](db *DB, name string, opts ...Option[T]) *Bucket[T] {
+	b := &Bucket[T]{db: db, name: name}
+	for _, o := range opts {
+		o(b)
+	}
+	var names []string
+	for _, x := range b.indexes {
+		names = append(names, fmt.Sprintf("%s unique=%t", x.name, x.unique))
+	}
+	slices.Sort(names)
+	shape := strings.Join(names, "\n")
+
+	db.mu.Lock()
+	defer db.mu.Unlock()
+	if old, ok := db.declared[name]; ok && old != shape {
+		panic("store: bucket " + name + " is declared twice with different indexes")
+	}
+	db.declared[name] = shape
+	return b
+}
+
+// With returns the same bucket inside tx.
+func (b *Bucket[T]) With(tx *Tx) *Bucket[T] {
+	c := *b
+	c.tx = tx
+	return &c
+}
+
+// Get returns the value of key, or ErrNotFound.
+func (b *Bucket[T]) Get(key string) (v T, err error) {
+	err = b.read(func(s *shelf) error {
+		v, err = b.get(s, key)
+		return err
+	})
+	return v, err
+}
+
+// Put keeps v under key, in the place of what was there. It returns ErrTaken,
+// with nothing changed, when another key has a value that a unique index allows
+// only once.
+func (b *Bucket[T]) Put(key string, v T) error {
+	return b.write(func(s *shelf) error { return b.put(s, key, v) })
+}
+
+// Delete removes key. Removing what is not there is no error and tells nobody.
+func (b *Bucket[T]) Delete(key string) error {
+	return b.write(func(s *shelf) error { return b.remove(s, key) })
+}
+
+// Update changes the value of key in one transaction and returns the new value.
+// It returns ErrNotFound when there is none.
+func (b *Bucket[T]) Update(key string, fn func(v *T) error) (v T, err error) {
+	err = b.write(func(s *shelf) error {
+		v, err = b.get(s, key)
+		if err != nil {
+			return err
+		}
+		if err := fn(&v); err != nil {
+			return err
+		}
+		return b.put(s, key, v)
+	})
+	return v, err
+}
+
+// Touch tells the listeners of key without a change of its value: for values
+// whose meaning depends on another bucket that changed.
+func (b *Bucket[T]) Touch(key string) error {
+	return b.write(func(s *shelf) error {
+		s.tx.changed(b.name, key)
+		return nil
+	})
+}
+
+// All returns all values in the order of their keys.
+func (b *Bucket[T]) All() ([]T, error) { return b.Prefix("") }
+
+// Prefix returns the values whose keys start with prefix, in the order of keys.
+func (b *Bucket[T]) Prefix(prefix string) (vs []T, err error) {
+	err = b.read(func(s *shelf) error {
+		return s.each(s.values(), []byte(prefix), func(k, raw []byte) error {
+			v, err := b.decode(string(k), raw)
+			vs = append(vs, v)
+			return err
+		})
+	})
+	if err != nil {
+		return nil, err
+	}
+	return vs, nil
+}
+
+// By returns the values that are under value in the index, in the order of keys.
+// An index that was not declared is a bug of the caller, so it panics.
+func (b *Bucket[T]) By(index, value string) (vs []T, err error) {
+	x := b.index(index)
+	if value == "" {
+		return nil, nil
+	}
+	err = b.read(func(s *shelf) error {
+		keys, err := b.lookup(s, x, value)
+		if err != nil {
+			return err
+		}
+		for _, k := range keys {
+			v, err := b.get(s, k)
+			if err != nil {
+				return fmt.Errorf("index %s of %s points to %s: %w", index, b.name, k, err)
+			}
+			vs = append(vs, v)
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	return vs, nil
+}
+
+// Listen calls fn with every key that a transaction wrote or deleted, after its
+// commit, in the order of commits, one call at a time, never inside a
+// transaction. fn may use the store; it should be quick, because others wait.
+func (b *Bucket[T]) Listen(fn func(key string)) { b.db.listen(b.name, fn) }
+
+func (b *Bucket[T]) index(name string) index[T] {
+	for _, x := range b.indexes {
+		if x.name == name {
+			return x
+		}
+	}
+	panic("store: bucket " + b.name + " has no index " + name)
+}
+
+// read runs fn on the bucket as the transaction, or the moment, sees it.
+func (b *Bucket[T]) read(fn func(s *shelf) error) error {
+	if b.tx != nil {
+		if err := b.tx.alive(); err != nil {
+			return err
+		}
+		return fn(&shelf{tx: b.tx, root: b.tx.bolt.Bucket([]byte(b.name))})
+	}
+	return b.db.View(func(tx *Tx) error { return b.With(tx).read(fn) })
+}
+
+// write runs fn on the bucket, which it makes if need be.
+func (b *Bucket[T]) write(fn func(s *shelf) error) error {
+	if b.tx == nil {
+		return b.db.Update(func(tx *Tx) error { return b.With(tx).write(fn) })
+	}
+	if err := b.tx.alive(); err != nil {
+		return err
+	}
+	if !b.tx.bolt.Writable() {
+		return fmt.Errorf("cannot write to %s: the transaction only reads", b.name)
+	}
+	root, err := b.tx.bolt.CreateBucketIfNotExists([]byte(b.name))
+	if err != nil {
+		return fmt.Errorf("cannot make bucket %s: %w", b.name, err)
+	}
+	return fn(&shelf{tx: b.tx, root: root})
+}
+
+func (b *Bucket[T]) get(s *shelf, key string) (v T, err error) {
+	vals := s.values()
+	if vals == nil {
+		return v, fmt.Errorf("%s %q: %w", b.name, key, ErrNotFound)
+	}
+	raw := vals.Get([]byte(key))
+	if raw == nil {
+		return v, fmt.Errorf("%s %q: %w", b.name, key, ErrNotFound)
+	}
+	return b.decode(key, raw)
+}
+
+func (b *Bucket[T]) decode(key string, raw []byte) (v T, err error) {
+	if err := json.Unmarshal(raw, &v); err != nil {
+		return v, fmt.Errorf("cannot read %s %q: %w", b.name, key, err)
+	}
+	return v, nil
+}
+
+func (b *Bucket[T]) put(s *shelf, key string, v T) error {
+	raw, err := json.Marshal(v)
+	if err != nil {
+		return fmt.Errorf("cannot write %s %q: %w", b.name, key, err)
+	}
+	if key == "" || len(key) > bbolt.MaxKeySize {
+		return fmt.Errorf("cannot write to %s: a key has 1 to %d bytes, not %d", b.name, bbolt.MaxKeySize, len(key))
+	}
+	// Indexed is what a reader will see: JSON may have lost something of v, and an
+	// entry made from it could not be found again to be removed.
+	kept, err := b.decode(key, raw)
+	if err != nil {
+		return err
+	}
+	if err := b.fill(s); err != nil {
+		return s.tx.breaks(err)
+	}
+	if err := b.check(s, key, kept); err != nil {
+		return err
+	}
+	if err := b.unlink(s, key); err != nil {
+		return s.tx.breaks(err)
+	}
+	if err := b.link(s, key, kept); err != nil {
+		return s.tx.breaks(err)
+	}
+	vals, err := s.root.CreateBucketIfNotExists(valuesBucket)
+	if err != nil {
+		return s.tx.breaks(err)
+	}
+	if err := vals.Put([]byte(key), raw); err != nil {
+		return s.tx.breaks(fmt.Errorf("cannot write %s %q: %w", b.name, key, err))
+	}
+	s.tx.changed(b.name, key)
+	return nil
+}
+
+func (b *Bucket[T]) remove(s *shelf, key string) error {
+	vals := s.values()
+	if vals == nil || vals.Get([]byte(key)) == nil {
+		return nil
+	}
+	if err := b.fill(s); err != nil {
+		return s.tx.breaks(err)
+	}
+	if err := b.unlink(s, key); err != nil {
+		return s.tx.breaks(err)
+	}
+	if err := vals.Delete([]byte(key)); err != nil {
+		return s.tx.breaks(fmt.Errorf("cannot delete %s %q: %w", b.name, key, err))
+	}
+	s.tx.changed(b.name, key)
+	return nil
+}
+
+// check refuses v before anything is written.
+func (b *Bucket[T]) check(s *shelf, key string, v T) error {
+	for _, x := range b.indexes {
+		value := x.key(v)
+		if n := len(indexKey(value, key)); n > bbolt.MaxKeySize {
+			return fmt.Errorf("cannot write %s %q: its %s is too long", b.name, key, x.name)
+		}
+		if !x.unique || value == "" {
+			continue
+		}
+		keys, err := b.lookup(s, x, value)
+		if err != nil {
+			return err
+		}
+		if slices.ContainsFunc(keys, func(k string) bool { return k != key }) {
+			return &TakenError{Bucket: b.name, Index: x.name, Value: value, Key: keys[0]}
+		}
+	}
+	return nil
+}
+
+// link adds the index entries of v.
+func (b *Bucket[T]) link(s *shelf, key string, v T) error {
+	for _, x := range b.indexes {
+		value := x.key(v)
+		if value == "" {
+			continue
+		}
+		if err := s.index(x.name).Put(indexKey(value, key), nil); err != nil {
+			return fmt.Errorf("cannot write index %s of %s %q: %w", x.name, b.name, key, err)
+		}
+	}
+	return nil
+}
+
+// unlink removes the index entries of what is kept under key, if anything is.
+func (b *Bucket[T]) unlink(s *shelf, key string) error {
+	old, err := b.get(s, key)
+	if errors.Is(err, ErrNotFound) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	for _, x := range b.indexes {
+		if err := s.index(x.name).Delete(indexKey(x.key(old), key)); err != nil {
+			return fmt.Errorf("cannot write index %s of %s %q: %w", x.name, b.name, key, err)
+		}
+	}
+	return nil
+}
+
+// fill makes the indexes that are not on disk yet from the values that are.
+func (b *Bucket[T]) fill(s *shelf) error {
+	for _, x := range b.indexes {
+		if s.index(x.name) != nil {
+			continue
+		}
+		entries, err := s.root.CreateBucket(indexBucket(x.name))
+		if err != nil {
+			return fmt.Errorf("cannot make index %s of %s: %w", x.name, b.name, err)
+		}
+		err = b.scan(s, func(key string, v T) error {
+			if x.key(v) == "" {
+				return nil
+			}
+			return entries.Put(indexKey(x.key(v), key), nil)
+		})
+		if err != nil {
+			return fmt.Errorf("cannot fill index %s of %s: %w", x.name, b.name, err)
+		}
+	}
+	return nil
+}
+
+// lookup returns the keys under value. An index that is not on disk yet is
+// computed: a reading transaction cannot make it.
+func (b *Bucket[T]) lookup(s *shelf, x index[T], value string) (keys []string, err error) {
+	entries := s.index(x.name)
+	if entries == nil {
+		err = b.scan(s, func(key string, v T) error {
+			if x.key(v) == value {
+				keys = append(keys, key)
+			}
+			return nil
+		})
+		return keys, err
+	}
+	prefix := indexPrefix(value)
+	err = s.each(entries, prefix, func(k, _ []byte) error {
+		keys = append(keys, string(k[len(prefix):]))
+		return nil
+	})
+	return keys, err
+}
+
+func (b *Bucket[T]) scan(s *shelf, fn func(key string, v T) error) error {
+	return s.each(s.values(), nil, func(k, raw []byte) error {
+		v, err := b.decode(string(k), raw)
+		if err != nil {
+			return err
+		}
+		return fn(string(k), v)
+	})
+}
+
+// TakenError says which unique index was hurt, by what, and who has it.
+type TakenError struct {
+	Bucket, Index, Value string
+	Key                  string // of the value that has it
+}
+
+func (e *TakenError) Error() string {
+	return fmt.Sprintf("%s %q of %s is %v", e.Index, e.Value, e.Bucket, ErrTaken)
+}
+
+// Is makes errors.Is(err, ErrTaken) true.
+func (e *TakenError) Is(target error) bool { return target == ErrTaken }
+
+// shelf is a bucket inside a transaction; root is nil when it is not on disk.
+type shelf struct {
+	tx   *Tx
+	root *bbolt.Bucket
+}
+
+var valuesBucket = []byte("values")
+
+func indexBucket(name string) []byte { return []byte("index " + name) }
+
+func (s *shelf) values() *bbolt.Bucket {
+	if s.root == nil {
+		return nil
+	}
+	return s.root.Bucket(valuesBucket)
+}
+
+func (s *shelf) index(name string) *bbolt.Bucket {
+	if s.root == nil {
+		return nil
+	}
+	return s.root.Bucket(indexBucket(name))
+}
+
+// each visits the keys of b that start with prefix; b may be nil.
+func (s *shelf) each(b *bbolt.Bucket, prefix []byte, fn func(k, v []byte) error) error {
+	if b == nil {
+		return nil
+	}
+	c := b.Cursor()
+	for k, v := c.Seek(prefix); k != nil && bytes.HasPrefix(k, prefix); k, v = c.Next() {
+		if err := fn(k, v); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// alive guards against a transaction that was kept after its function returned.
+func (tx *Tx) alive() error {
+	if tx.bolt.DB() == nil {
+		return errors.New("cannot use a transaction after its end")
+	}
+	return nil
+}
+
+// breaks remembers that a write stopped half-way, so that the transaction is
+// given up even if the caller goes on.
+func (tx *Tx) breaks(err error) error {
+	tx.broken = err
+	return err
+}

@@ -1,0 +1,259 @@
+// Package store keeps values on disk in typed buckets. It knows no nouns of dew:
+// each package declares its own buckets and what it looks them up by.
+//
+//	DB ── Update(tx) ──┬─ Bucket[App]     values as JSON, indexes beside them
+//	                   └─ Bucket[Process]
+//	      commit ──▶ queue ──▶ listeners, in the order of the commits
+//
+// A transaction spans any number of buckets; values and indexes change together
+// or not at all. Everything that Update returned nil for is on disk.
+package store
+
+import (
+	"errors"
+	"fmt"
+	"strconv"
+	"sync"
+	"time"
+
+	"go.etcd.io/bbolt"
+	berrors "go.etcd.io/bbolt/errors"
+)
+
+// What a caller may decide on.
+var (
+	ErrNotFound    = errors.New("not found")
+	ErrTaken       = errors.New("already taken")
+	ErrInUse       = errors.New("store is in use")
+	ErrNewerFormat = errors.New("store has a newer format")
+	ErrOlderFormat = errors.New("store has an older format")
+	ErrClosed      = errors.New("store is closed")
+)
+
+// defaultLockTimeout is long enough for a predecessor that is just closing.
+const defaultLockTimeout = 500 * time.Millisecond
+
+// Options tells how to open a store.
+type Options struct {
+	// Format is the format number that this program writes; 0 means 1.
+	Format int
+	// Upgrade brings a file of an older format up to Format, inside the
+	// transaction that raises the number. Without it older files are refused.
+	Upgrade func(db *DB, tx *Tx, from int) error
+	// LockTimeout bounds the wait for another opener of the file to let go.
+	LockTimeout time.Duration
+	// NoSync leaves out the wait for the disk. It is for tests: after a power cut
+	// such a file may be beyond repair.
+	NoSync bool
+}
+
+// DB is an open file of buckets. It may be used by many goroutines.
+type DB struct {
+	bolt *bbolt.DB
+
+	// writing is held from before a commit until its changes are in the queue:
+	// bbolt lets the next writer in before it says that a commit is done, so
+	// without it two commits could be queued in the wrong order.
+	writing sync.Mutex
+
+	mu        sync.Mutex // guards the fields below; never held while a listener runs
+	declared  map[string]string
+	listeners map[string][]func(key string)
+	queue     []change
+	telling   bool
+}
+
+// change is a key of a bucket that a committed transaction wrote.
+type change struct{ bucket, key string }
+
+// Tx is one transaction. It lives as long as the function it was given to.
+type Tx struct {
+	bolt    *bbolt.Tx
+	changes []change
+	seen    map[change]bool
+	broken  error // a write that stopped half-way: the transaction must not commit
+}
+
+// Open opens the store at path and makes it if it is not there. It returns
+// ErrInUse when another process has it open, ErrNewerFormat or ErrOlderFormat
+// when this program cannot read it.
+func Open(path string, o Options) (*DB, error) {
+	if o.Format == 0 {
+		o.Format = 1
+	}
+	if o.LockTimeout == 0 {
+		o.LockTimeout = defaultLockTimeout
+	}
+	b, err := bbolt.Open(path, 0o600, &bbolt.Options{
+		Timeout:      o.LockTimeout,
+		NoSync:       o.NoSync,
+		FreelistType: bbolt.FreelistMapType,
+	})
+	if errors.Is(err, berrors.ErrTimeout) {
+		return nil, fmt.Errorf("cannot open %s: %w: another process has it open; stop that one or choose another root", path, ErrInUse)
+	}
+	if errors.Is(err, berrors.ErrInvalid) || errors.Is(err, berrors.ErrChecksum) || errors.Is(err, berrors.ErrVersionMismatch) {
+		return nil, fmt.Errorf("cannot open %s: it is damaged or no store at all: move it away or restore it from a backup: %w", path, err)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("cannot open %s: %w", path, err)
+	}
+	db := &DB{bolt: b, declared: map[string]string{}, listeners: map[string][]func(string){}}
+	if err := db.agree(o); err != nil {
+		return nil, errors.Join(fmt.Errorf("cannot open %s: %w", path, err), b.Close())
+	}
+	return db, nil
+}
+
+// Close waits for transactions to end and closes the file. It may be repeated.
+func (db *DB) Close() error {
+	if err := db.bolt.Close(); err != nil {
+		return fmt.Errorf("cannot close store: %w", err)
+	}
+	return nil
+}
+
+// Update runs fn in a transaction and commits it when fn returns nil; otherwise
+// nothing has changed. Inside fn use Bucket.With(tx): a bucket without it would
+// wait for this very transaction. Listeners have heard of the change when Update
+// returns, unless another goroutine is telling them already.
+func (db *DB) Update(fn func(tx *Tx) error) error {
+	if err := db.commit(fn); err != nil {
+		return err
+	}
+	db.tell()
+	return nil
+}
+
+// View runs fn in a transaction that sees one state of all buckets and cannot
+// write. Do not write from inside fn through another transaction: the two may
+// wait for each other.
+func (db *DB) View(fn func(tx *Tx) error) error {
+	return closed(db.bolt.View(func(btx *bbolt.Tx) error {
+		return fn(&Tx{bolt: btx})
+	}))
+}
+
+func (db *DB) commit(fn func(tx *Tx) error) error {
+	db.writing.Lock()
+	defer db.writing.Unlock()
+	tx := &Tx{seen: map[change]bool{}}
+	err := db.bolt.Update(func(btx *bbolt.Tx) error {
+		tx.bolt = btx
+		if err := fn(tx); err != nil {
+			return err
+		}
+		return tx.broken
+	})
+	if err != nil {
+		return closed(err)
+	}
+	db.mu.Lock()
+	defer db.mu.Unlock()
+	db.queue = append(db.queue, tx.changes...)
+	return nil
+}
+
+// tell hands queued changes to the listeners, one after the other. A change that
+// comes meanwhile, also from a listener, is told by the goroutine that is at it.
+func (db *DB) tell() {
+	db.mu.Lock()
+	defer db.mu.Unlock()
+	if db.telling {
+		return
+	}
+	db.telling = true
+	defer func() { db.telling = false }()
+	for len(db.queue) > 0 {
+		c := db.queue[0]
+		db.queue = db.queue[1:]
+		db.tellOne(c, db.listeners[c.bucket])
+	}
+}
+
+// tellOne is entered and left with mu held; it gives it up for the listeners,
+// and takes it back also when one of them panics.
+func (db *DB) tellOne(c change, fns []func(string)) {
+	db.mu.Unlock()
+	defer db.mu.Lock()
+	for _, fn := range fns {
+		fn(c.key)
+	}
+}
+
+func (db *DB) listen(bucket string, fn func(key string)) {
+	db.mu.Lock()
+	defer db.mu.Unlock()
+	// A new slice each time: tellOne reads the old one without the lock.
+	db.listeners[bucket] = append(db.listeners[bucket][:len(db.listeners[bucket]):len(db.listeners[bucket])], fn)
+}
+
+// changed notes a key for the listeners, once per transaction.
+func (tx *Tx) changed(bucket, key string) {
+	c := change{bucket, key}
+	if tx.seen[c] {
+		return
+	}
+	tx.seen[c] = true
+	tx.changes = append(tx.changes, c)
+}
+
+var (
+	metaBucket = []byte("store meta")
+	formatKey  = []byte("format")
+)
+
+// agree makes sure that file and program speak of the same format.
+func (db *DB) agree(o Options) error {
+	found, err := db.format()
+	if err != nil {
+		return err
+	}
+	switch {
+	case found == o.Format:
+		return nil
+	case found > o.Format:
+		return fmt.Errorf("%w: it is of format %d and this program knows %d: use the newer program that wrote it, or another root", ErrNewerFormat, found, o.Format)
+	case found != 0 && o.Upgrade == nil:
+		return fmt.Errorf("%w: it is of format %d and this program knows %d: open it once with a release in between", ErrOlderFormat, found, o.Format)
+	}
+	return db.Update(func(tx *Tx) error {
+		if found != 0 {
+			if err := o.Upgrade(db, tx, found); err != nil {
+				return fmt.Errorf("cannot upgrade from format %d: %w", found, err)
+			}
+		}
+		meta, err := tx.bolt.CreateBucketIfNotExists(metaBucket)
+		if err != nil {
+			return err
+		}
+		return meta.Put(formatKey, []byte(strconv.Itoa(o.Format)))
+	})
+}
+
+// format reads the file's format number; 0 means a fresh file.
+func (db *DB) format() (n int, err error) {
+	err = db.View(func(tx *Tx) error {
+		meta := tx.bolt.Bucket(metaBucket)
+		if meta != nil {
+			n, err = strconv.Atoi(string(meta.Get(formatKey)))
+			if err != nil || n < 1 {
+				return fmt.Errorf("format number %q is not a number: move the file away or restore it from a backup", meta.Get(formatKey))
+			}
+			return nil
+		}
+		if name, _ := tx.bolt.Cursor().First(); name != nil {
+			return errors.New("it is a bbolt file of another program: choose another path")
+		}
+		return nil
+	})
+	return n, err
+}
+
+// closed says in our own words that the file is not open any more.
+func closed(err error) error {
+	if errors.Is(err, berrors.ErrDatabaseNotOpen) {
+		return ErrClosed
+	}
+	return err
+}
