@@ -35,7 +35,7 @@ for __dew_file in "$__dew_dir"/.profile.d/*; do
 done
 if [ -f "$__dew_dir/.profile" ]; then command . "$__dew_dir/.profile"; fi
 unset __dew_file __dew_dir
-exec "$__dew_shell" -c "$__dew_command"
+exec "$__dew_shell" -c -- "$__dew_command"
 `
 
 // launch is one start of one process of an instance.
@@ -123,7 +123,7 @@ func (l launch) runShell() int {
 		asked = defaultShell
 	}
 	for _, shell := range []string{asked, fallbackShell} {
-		argv := []string{shell, "-c", l.argv[0]}
+		argv := []string{shell, "-c", "--", l.argv[0]} // a command may begin with a dash
 		if l.profile {
 			argv = []string{shell, "-c", profileScript, "dew-init", shell, l.argv[0]}
 		}

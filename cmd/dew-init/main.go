@@ -34,6 +34,9 @@ func run(args []string) int {
 	if len(args) == 0 || (len(args) == 1 && args[0] == "init") {
 		return reap()
 	}
+	if args[0] == "init" {
+		return fail(exitUsage, "init takes no arguments\n"+usage)
+	}
 	if args[0] != "launch" {
 		return fail(exitUsage, "unknown command "+args[0]+"\n"+usage)
 	}

@@ -9,17 +9,17 @@ import (
 // reap is the life of PID 1: it collects every process that was left to it, until
 // SIGTERM. The kernel then ends what else is in the namespace.
 func reap() int {
-	// The Go runtime ends a program on these by default. An ordinary PID 1 does not
-	// even get them, and an app that signals 1 by mistake must not end the instance.
-	signal.Ignore(syscall.SIGHUP, syscall.SIGINT, syscall.SIGQUIT, syscall.SIGPIPE,
-		syscall.SIGALRM, syscall.SIGUSR1, syscall.SIGUSR2)
-
 	// Room for one SIGCHLD is enough: signals may be merged, and one round collects
 	// all. SIGTERM has its own channel, so that it never finds it full.
 	children := make(chan os.Signal, 1)
 	signal.Notify(children, syscall.SIGCHLD)
 	end := make(chan os.Signal, 1)
 	signal.Notify(end, syscall.SIGTERM)
+
+	// The Go runtime ends a program on these by default. An ordinary PID 1 does not
+	// even get them, and an app that signals 1 by mistake must not end the instance.
+	signal.Ignore(syscall.SIGHUP, syscall.SIGINT, syscall.SIGQUIT, syscall.SIGPIPE,
+		syscall.SIGALRM, syscall.SIGUSR1, syscall.SIGUSR2)
 
 	for {
 		collect() // before the first wait, too: children may have ended already
