@@ -41,7 +41,7 @@ func checkImage(r io.Reader) error {
 			return checkEnd(src)
 		}
 		if src.err != nil {
-			return fmt.Errorf("cannot read image: %w", src.err)
+			return fmt.Errorf("cannot take it in: %w", src.err)
 		}
 		if errors.Is(err, io.ErrUnexpectedEOF) {
 			return &ImageError{Reason: "is cut off: send it again"}
@@ -72,7 +72,7 @@ func checkEnd(src *endReader) error {
 			return nil
 		}
 		if err != nil {
-			return fmt.Errorf("cannot read image: %w", err)
+			return fmt.Errorf("cannot take it in: %w", err)
 		}
 	}
 }
@@ -118,6 +118,9 @@ func (t imageTree) add(h *tar.Header) error {
 		return &ImageError{Entry: h.Name, Reason: reason}
 	}
 	t[name] = h.Typeflag
+	for dir := path.Dir(name); dir != "." && t[dir] == 0; dir = path.Dir(dir) {
+		t[dir] = tar.TypeDir // unpacking makes it
+	}
 	return nil
 }
 
@@ -180,7 +183,10 @@ func refusePath(name string) string {
 // else than its path says, or below a file.
 func (t imageTree) refuseParents(name string) string {
 	for dir := path.Dir(name); dir != "."; dir = path.Dir(dir) {
-		if kind, ok := t[dir]; ok && kind != tar.TypeDir {
+		switch kind, ok := t[dir]; {
+		case ok && kind == tar.TypeDir:
+			return "" // so are those above it
+		case ok:
 			return fmt.Sprintf("is below %q, which is not a folder", dir)
 		}
 	}

@@ -56,24 +56,30 @@ func (s *Shelf) AddImage(r io.Reader) (sha string, err error) {
 	if err != nil {
 		return "", fmt.Errorf("cannot add image: %w", err)
 	}
-	defer func() {
-		if err != nil {
-			err = errors.Join(err, f.Close(), os.Remove(f.Name()))
-		}
-	}()
+	sha, err = fill(f, r)
+	if err == nil {
+		err = os.Rename(f.Name(), s.path(sha))
+	}
+	if err != nil {
+		return "", errors.Join(fmt.Errorf("cannot add image: %w", err), os.Remove(f.Name()))
+	}
+	if err := syncDir(s.dir); err != nil {
+		return "", fmt.Errorf("cannot add image: %w", err)
+	}
+	return sha, nil
+}
+
+// fill copies a checked image into f and closes it. It is on disk before it gets
+// its name: a name always means a whole image.
+func fill(f *os.File, r io.Reader) (sha string, err error) {
 	sum := sha256.New()
 	if err := checkImage(io.TeeReader(r, io.MultiWriter(f, sum))); err != nil {
-		return "", fmt.Errorf("cannot add image: %w", err)
+		return "", errors.Join(err, f.Close())
 	}
-	// On disk before it has its name: a name always means a whole image.
 	if err := f.Sync(); err != nil {
-		return "", fmt.Errorf("cannot add image: %w", err)
+		return "", errors.Join(err, f.Close())
 	}
-	sha = hex.EncodeToString(sum.Sum(nil))
-	if err := os.Rename(f.Name(), s.path(sha)); err != nil {
-		return "", fmt.Errorf("cannot add image: %w", err)
-	}
-	return sha, errors.Join(f.Close(), syncDir(s.dir))
+	return hex.EncodeToString(sum.Sum(nil)), f.Close()
 }
 
 // OpenImage opens the tar of an image, or returns ErrNoImage.

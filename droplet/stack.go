@@ -12,7 +12,8 @@ type Stack struct {
 	Mounts []Mount `json:"mounts"` // made for every instance
 }
 
-// Dir is a folder of the base snapshot.
+// Dir is a folder of the base snapshot. Mode has the bits of chmod(2): 01000 is
+// the sticky bit.
 type Dir struct {
 	Path string `json:"path"`
 	Mode uint32 `json:"mode"`
