@@ -1,0 +1,128 @@
+package logstream
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+)
+
+// CapturePath is where what an exec prints is captured.
+func (l *Log) CapturePath(instance, exec string, s Stream) string {
+	return filepath.Join(l.captureDir(instance), exec+s.suffix())
+}
+
+func (l *Log) captureDir(instance string) string {
+	return filepath.Join(l.dir, "capture", instance)
+}
+
+// CreateCapture makes the two capture files of an exec, empty and for root
+// alone, and gives their paths. Files that are there already are left as they
+// are: somebody may be writing to them.
+func (l *Log) CreateCapture(instance, exec string) (out, err string, _ error) {
+	if e := errors.Join(checkName(instance), checkName(exec)); e != nil {
+		return "", "", fmt.Errorf("cannot make capture files of %q in %q: %w", exec, instance, e)
+	}
+	if e := os.MkdirAll(l.captureDir(instance), 0o700); e != nil {
+		return "", "", fmt.Errorf("cannot make the capture folder: %w", e)
+	}
+	out, err = l.CapturePath(instance, exec, Out), l.CapturePath(instance, exec, Err)
+	for _, path := range []string{out, err} {
+		f, e := os.OpenFile(path, os.O_CREATE|os.O_WRONLY, 0o600)
+		if e == nil {
+			e = f.Close()
+		}
+		if e != nil {
+			return "", "", fmt.Errorf("cannot make a capture file: %w", e)
+		}
+	}
+	return out, err, nil
+}
+
+// Captures names the instances that have capture folders.
+func (l *Log) Captures() ([]string, error) {
+	entries, err := os.ReadDir(filepath.Join(l.dir, "capture"))
+	if err != nil {
+		return nil, fmt.Errorf("cannot list captures: %w", err)
+	}
+	var ids []string
+	for _, e := range entries {
+		if e.IsDir() {
+			ids = append(ids, e.Name())
+		}
+	}
+	return ids, nil
+}
+
+// RemoveCapture removes the capture files of an instance that is gone. Bytes
+// that nobody read go with them, and the log says how many.
+func (l *Log) RemoveCapture(instance string) error {
+	if err := checkName(instance); err != nil {
+		return fmt.Errorf("cannot remove captures of %q: %w", instance, err)
+	}
+	dir := l.captureDir(instance)
+	for _, t := range l.logs.openTails() {
+		if filepath.Dir(t.path) == dir {
+			t.Close()
+		}
+	}
+	var err error
+	if unread := l.unread(instance); unread > 0 {
+		e := cellLine(0, fmt.Sprintf("%d bytes that instance %s printed were removed unread", unread, instance))
+		e.Flags = Gap
+		err = l.Append(e)
+	}
+	if e := os.RemoveAll(dir); e != nil {
+		return errors.Join(err, fmt.Errorf("cannot remove captures: %w", e))
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for k := range l.streams {
+		if k.Instance == instance {
+			delete(l.streams, k)
+		}
+	}
+	return err
+}
+
+// unread counts the bytes of an instance's capture files that are not in the log.
+func (l *Log) unread(instance string) int64 {
+	entries, err := os.ReadDir(l.captureDir(instance))
+	if err != nil {
+		return 0 // nothing there, nothing unread
+	}
+	var n int64
+	for _, e := range entries {
+		st, err := e.Info()
+		if err != nil || !st.Mode().IsRegular() {
+			continue
+		}
+		for _, s := range []Stream{Out, Err} {
+			if exec, ok := strings.CutSuffix(e.Name(), s.suffix()); ok {
+				n += max(0, st.Size()-l.offset(streamKey{instance, exec, s}))
+			}
+		}
+	}
+	return n
+}
+
+// offset is how far a capture file is in the log.
+func (l *Log) offset(k streamKey) int64 {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if s := l.streams[k]; s != nil {
+		return s.offset
+	}
+	return 0
+}
+
+// synced is how far a capture file is safe on disk in the log.
+func (l *Log) synced(k streamKey) int64 {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if s := l.streams[k]; s != nil {
+		return s.synced
+	}
+	return 0
+}

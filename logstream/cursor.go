@@ -1,0 +1,179 @@
+package logstream
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+)
+
+// maxNext is about how many lines one Next gives.
+const maxNext = 4096
+
+// ErrTrimmed says that the retention dropped lines that a Cursor had not read.
+// Cursor.Skip goes on behind them.
+var ErrTrimmed = errors.New("the log was trimmed beyond the reader's place")
+
+// Cursor is a reader's place in a Log. It holds no file and no lock between
+// calls, so it may be dropped at any time. One goroutine may use it.
+type Cursor struct {
+	log    *Log
+	next   uint64 // sequence number of the next line
+	oldest bool   // next is not chosen yet: the oldest line there is
+
+	segment uint64 // first number of the segment that pos and dec belong to
+	pos     int64
+	dec     decoder
+}
+
+// Cursor gives a reader that begins at sequence number from; 0 and 1 mean the
+// oldest line that is kept.
+func (l *Log) Cursor(from uint64) *Cursor {
+	return &Cursor{log: l, next: max(from, 1), oldest: from <= 1}
+}
+
+// Next gives the next lines, in order. It blocks until there are some, ctx ends
+// or the logs are closed. It never holds the writer: it reads the files.
+func (c *Cursor) Next(ctx context.Context) ([]Envelope, error) {
+	for {
+		if err := ctx.Err(); err != nil {
+			return nil, err
+		}
+		v := c.log.view()
+		es, err := c.read(v)
+		if err != nil || len(es) > 0 {
+			return es, err
+		}
+		if c.next < v.next {
+			continue // it came to the end of a segment
+		}
+		if v.closed {
+			return nil, ErrClosed
+		}
+		select {
+		case <-v.grown:
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
+	}
+}
+
+// Skip gives a Cursor at the oldest line that is kept, and how many lines the
+// retention dropped in front of it.
+func (c *Cursor) Skip() (*Cursor, int64) {
+	v := c.log.view()
+	oldest := v.next
+	if len(v.segments) > 0 {
+		oldest = v.segments[0].first
+	}
+	if oldest <= c.next {
+		return c, 0
+	}
+	return &Cursor{log: c.log, next: oldest}, int64(oldest - c.next)
+}
+
+// read gives lines of the segment that holds c.next, or none at its end.
+func (c *Cursor) read(v view) ([]Envelope, error) {
+	if len(v.segments) == 0 || c.next >= v.next {
+		return nil, nil
+	}
+	if c.oldest {
+		c.next, c.oldest = v.segments[0].first, false
+	}
+	i := v.find(c.next)
+	if i < 0 {
+		return nil, fmt.Errorf("cannot read line %d: %w", c.next, ErrTrimmed)
+	}
+	s := v.at(i)
+	if c.segment != s.first {
+		c.segment, c.pos, c.dec = s.first, 0, decoder{}
+	}
+	es, err := c.readSegment(s)
+	if len(es) > 0 {
+		return es, nil // an error is met again by the next call
+	}
+	missing := errors.Is(err, fs.ErrNotExist)
+	if missing && c.log.view().find(s.first) < 0 {
+		return nil, nil // trimmed since; the next view says so
+	}
+	if err != nil && !missing && !errors.Is(err, errTorn) {
+		return nil, err
+	}
+	return c.leave(v, i, err)
+}
+
+// leave goes from the end of segment i to the next. Lines that should have been
+// in it and are not become one gap record.
+func (c *Cursor) leave(v view, i int, cause error) ([]Envelope, error) {
+	last := i == len(v.segments)-1
+	if last {
+		return nil, fmt.Errorf("cannot read segment %s: %w", segmentName(v.segments[i].first), errors.Join(cause, io.ErrUnexpectedEOF))
+	}
+	follows := v.segments[i+1].first
+	missing := follows - c.next
+	c.next = follows
+	if missing == 0 {
+		return nil, nil
+	}
+	gap := cellLine(0, fmt.Sprintf("%d lines cannot be read: segment %s is damaged", missing, segmentName(v.segments[i].first)))
+	gap.Flags, gap.Seq = Gap, follows-1
+	return []Envelope{gap}, nil
+}
+
+// readSegment gives the next lines of s, about maxNext at most.
+func (c *Cursor) readSegment(s segment) ([]Envelope, error) {
+	f, err := os.Open(filepath.Join(c.log.dir, segmentName(s.first)))
+	if err != nil {
+		return nil, fmt.Errorf("cannot open segment: %w", err)
+	}
+	defer func() { _ = f.Close() }()
+	r := segmentReader{f: f, pos: c.pos, end: s.size}
+	if r.pos == 0 {
+		if err := c.enter(&r); err != nil {
+			return nil, err
+		}
+	}
+	var es []Envelope
+	for len(es) < maxNext && (len(es) == 0 || r.buffered()) {
+		payload, err := r.next()
+		if errors.Is(err, io.EOF) {
+			return es, nil
+		}
+		if err != nil {
+			return es, err
+		}
+		from := len(es)
+		if es, err = c.dec.batch(payload, es); err != nil {
+			return es[:from], err
+		}
+		c.pos = r.pos
+		es = append(es[:from], c.fresh(es[from:])...)
+	}
+	return es, nil
+}
+
+// enter goes behind the header and the checkpoint.
+func (c *Cursor) enter(r *segmentReader) error {
+	if _, err := r.header(); err != nil {
+		return err
+	}
+	if _, err := r.next(); err != nil {
+		return err
+	}
+	c.pos = r.pos
+	return nil
+}
+
+// fresh leaves out the lines before c.next and moves it behind the rest.
+func (c *Cursor) fresh(es []Envelope) []Envelope {
+	for len(es) > 0 && es[0].Seq < c.next {
+		es = es[1:]
+	}
+	if len(es) > 0 {
+		c.next = es[len(es)-1].Seq + 1
+	}
+	return es
+}

@@ -1,0 +1,443 @@
+package logstream
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	goruntime "runtime"
+	"sort"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/fsnotify/fsnotify"
+	"golang.org/x/sys/unix"
+)
+
+// MaxLine is how many bytes of a line one Envelope holds. Longer lines are cut
+// and marked, never lost.
+const MaxLine = 64 << 10
+
+const (
+	defaultReserve   = 512 << 20
+	defaultBacklog   = 64 << 20
+	defaultSegment   = 8 << 20
+	defaultRetention = 256 << 20
+
+	syncInterval = time.Second
+	maxWorkers   = 4
+)
+
+// ErrClosed says that the logs were let go.
+var ErrClosed = errors.New("the logs are closed")
+
+// Options bound what logs may take. Zero means the default. On a small file
+// system each bound shrinks to a part of it.
+type Options struct {
+	Reserve      int64 // free bytes below which printing processes are frozen; 512 MiB
+	Backlog      int64 // unread bytes of one capture file above which its process is frozen; 64 MiB
+	SegmentBytes int64 // size at which the next segment begins; 8 MiB
+	Retention    int64 // bytes of segments kept per app; 256 MiB
+	Logger       *slog.Logger
+}
+
+// scaled fills in defaults and shrinks the bounds to a file system of size bytes.
+func (o Options) scaled(size int64) Options {
+	or := func(v, def, most int64) int64 {
+		if v <= 0 {
+			v = def
+		}
+		return max(min(v, most), blockSize)
+	}
+	o.Reserve = or(o.Reserve, defaultReserve, size/4)
+	o.Backlog = or(o.Backlog, defaultBacklog, size/4)
+	o.SegmentBytes = or(o.SegmentBytes, defaultSegment, size/32)
+	o.Retention = or(o.Retention, defaultRetention, size/4)
+	if o.Logger == nil {
+		o.Logger = slog.New(slog.DiscardHandler)
+	}
+	return o
+}
+
+// Logs holds the logs of all apps: one watcher, a few workers and one syncer
+// serve every Tail.
+type Logs struct {
+	dir     string
+	o       Options
+	log     *slog.Logger
+	boot    string
+	disk    disk
+	reserve reserve
+	watch   *fsnotify.Watcher
+	queue   queue
+	pace    pace
+	kick    chan struct{} // wakes the syncer before its time
+	done    chan struct{}
+	group   sync.WaitGroup
+
+	mu     sync.Mutex // guards what follows; taken before no other lock
+	apps   map[string]*Log
+	tails  map[string]*Tail // by path of the capture file
+	dirs   map[string]int   // watched folders and how many tails they hold
+	closed bool
+
+	opening sync.Mutex // one recovery at a time; held around mu, never inside
+	room    sync.Mutex // one search for free space at a time; held inside no other lock of this package but Tail.mu
+}
+
+// Open takes the logs under dir into use. A file system that cannot punch holes
+// is refused: what was read could never be given back while a process runs.
+func Open(dir string, o Options) (*Logs, error) {
+	return open(dir, o, realDisk())
+}
+
+func open(dir string, o Options, d disk) (*Logs, error) {
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return nil, fmt.Errorf("cannot make the log folder: %w", err)
+	}
+	if err := checkPunch(dir, d); err != nil {
+		return nil, err
+	}
+	_, size, err := d.space(dir)
+	if err != nil {
+		return nil, fmt.Errorf("cannot measure the file system of %s: %w", dir, err)
+	}
+	w, err := fsnotify.NewWatcher()
+	if err != nil {
+		return nil, fmt.Errorf("cannot watch capture files (is fs.inotify.max_user_instances too low?): %w", err)
+	}
+	o = o.scaled(size)
+	ls := &Logs{
+		dir: dir, o: o, log: o.Logger, boot: bootID(), disk: d,
+		reserve: reserve{path: filepath.Join(dir, "reserve"), size: reserveSize(size)},
+		watch:   w, kick: make(chan struct{}, 1), done: make(chan struct{}),
+		apps: map[string]*Log{}, tails: map[string]*Tail{}, dirs: map[string]int{},
+	}
+	ls.queue.init()
+	if err := ls.reserve.make(d); err != nil {
+		ls.log.Warn("cannot reserve disk space for a full disk", "err", err)
+	}
+	ls.start()
+	return ls, nil
+}
+
+func (ls *Logs) start() {
+	ls.group.Go(ls.follow)
+	ls.group.Go(ls.syncLoop)
+	for range min(max(goruntime.GOMAXPROCS(0), 2), maxWorkers) {
+		ls.group.Go(ls.work)
+	}
+}
+
+// App gives the log of an app, recovered when it is asked for the first time.
+func (ls *Logs) App(guid string) (*Log, error) {
+	if err := checkName(guid); err != nil {
+		return nil, fmt.Errorf("cannot open the log of app %q: %w", guid, err)
+	}
+	ls.opening.Lock()
+	defer ls.opening.Unlock()
+	ls.mu.Lock()
+	l, closed := ls.apps[guid], ls.closed
+	ls.mu.Unlock()
+	if closed {
+		return nil, ErrClosed
+	}
+	if l != nil {
+		return l, nil
+	}
+	l, err := openLog(ls, filepath.Join(ls.dir, guid))
+	if err != nil {
+		return nil, fmt.Errorf("cannot open the log of app %s: %w", guid, err)
+	}
+	ls.mu.Lock()
+	ls.apps[guid] = l
+	ls.mu.Unlock()
+	l.sayReboot()
+	return l, nil
+}
+
+// Apps names the apps that have logs on disk.
+func (ls *Logs) Apps() ([]string, error) {
+	entries, err := os.ReadDir(ls.dir)
+	if err != nil {
+		return nil, fmt.Errorf("cannot list logs: %w", err)
+	}
+	var guids []string
+	for _, e := range entries {
+		if e.IsDir() {
+			guids = append(guids, e.Name())
+		}
+	}
+	return guids, nil
+}
+
+// Close lets go: following ends, what was read is synced, everything stays on
+// disk for the next daemon.
+func (ls *Logs) Close() error {
+	ls.opening.Lock()
+	defer ls.opening.Unlock()
+	ls.mu.Lock()
+	if ls.closed {
+		ls.mu.Unlock()
+		return nil
+	}
+	ls.closed = true
+	ls.mu.Unlock()
+	for _, t := range ls.openTails() {
+		t.Close()
+	}
+	close(ls.done)
+	ls.queue.close()
+	err := ls.watch.Close()
+	ls.group.Wait()
+	for _, l := range ls.openLogs() {
+		err = errors.Join(err, l.close())
+	}
+	return err
+}
+
+// Stats is a snapshot of how the logs do.
+type Stats struct {
+	Tails      int           // capture files that are followed
+	Backlog    int64         // unread bytes in all of them
+	MaxBacklog int64         // unread bytes in the fullest of them
+	Frozen     int           // processes frozen because of their logs
+	Free       int64         // bytes free on the file system
+	Appends    int64         // batches appended since Open
+	AppendTime time.Duration // spent in them
+	AppendMax  time.Duration // the slowest of them
+}
+
+// Stats measures the logs.
+func (ls *Logs) Stats() Stats {
+	var s Stats
+	s.Appends, s.AppendTime, s.AppendMax = ls.pace.read()
+	for _, t := range ls.openTails() {
+		n := t.Backlog()
+		s.Tails++
+		s.Backlog += n
+		s.MaxBacklog = max(s.MaxBacklog, n)
+	}
+	for _, l := range ls.openLogs() {
+		s.Frozen += l.frozenLeaves()
+	}
+	if free, _, err := ls.disk.space(ls.dir); err == nil {
+		s.Free = free
+	}
+	return s
+}
+
+// pace counts how long appends take.
+type pace struct {
+	mu       sync.Mutex // guards all
+	count    int64
+	sum, max time.Duration
+}
+
+func (p *pace) add(d time.Duration) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.count++
+	p.sum += d
+	p.max = max(p.max, d)
+}
+
+func (p *pace) read() (count int64, sum, slowest time.Duration) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.count, p.sum, p.max
+}
+
+func (ls *Logs) openLogs() []*Log {
+	ls.mu.Lock()
+	defer ls.mu.Unlock()
+	logs := make([]*Log, 0, len(ls.apps))
+	for _, l := range ls.apps {
+		logs = append(logs, l)
+	}
+	sort.Slice(logs, func(i, j int) bool { return logs[i].dir < logs[j].dir })
+	return logs
+}
+
+func (ls *Logs) openTails() []*Tail {
+	ls.mu.Lock()
+	defer ls.mu.Unlock()
+	tails := make([]*Tail, 0, len(ls.tails))
+	for _, t := range ls.tails {
+		tails = append(tails, t)
+	}
+	return tails
+}
+
+// register makes the watcher and the workers know t.
+func (ls *Logs) register(t *Tail) error {
+	ls.mu.Lock()
+	defer ls.mu.Unlock()
+	if ls.closed {
+		return ErrClosed
+	}
+	if ls.tails[t.path] != nil {
+		return errors.New("it is followed already")
+	}
+	dir := filepath.Dir(t.path)
+	if ls.dirs[dir] == 0 {
+		if err := ls.watch.Add(dir); err != nil {
+			return fmt.Errorf("cannot watch %s (is fs.inotify.max_user_watches too low?): %w", dir, err)
+		}
+	}
+	ls.dirs[dir]++
+	ls.tails[t.path] = t
+	return nil
+}
+
+func (ls *Logs) unregister(t *Tail) {
+	ls.mu.Lock()
+	defer ls.mu.Unlock()
+	if ls.tails[t.path] != t {
+		return
+	}
+	delete(ls.tails, t.path)
+	dir := filepath.Dir(t.path)
+	ls.dirs[dir]--
+	if ls.dirs[dir] > 0 {
+		return
+	}
+	delete(ls.dirs, dir)
+	if err := ls.watch.Remove(dir); err != nil && !errors.Is(err, fsnotify.ErrNonExistentWatch) && !errors.Is(err, fsnotify.ErrClosed) {
+		ls.log.Debug("cannot stop watching", "dir", dir, "err", err)
+	}
+}
+
+// follow wakes the tails whose files grow.
+func (ls *Logs) follow() {
+	for {
+		select {
+		case ev, ok := <-ls.watch.Events:
+			if !ok {
+				return
+			}
+			ls.mu.Lock()
+			t := ls.tails[ev.Name]
+			ls.mu.Unlock()
+			if t != nil && ev.Has(fsnotify.Write) {
+				ls.queue.put(t)
+			}
+		case err, ok := <-ls.watch.Errors:
+			if !ok {
+				return
+			}
+			// An overflow loses events of any file; so all are looked at.
+			ls.log.Warn("the watch on capture files stumbled; looking at all of them", "err", err)
+			for _, t := range ls.openTails() {
+				ls.queue.put(t)
+			}
+		}
+	}
+}
+
+// work reads for whichever tail is next.
+func (ls *Logs) work() {
+	for {
+		t := ls.queue.take()
+		if t == nil {
+			return
+		}
+		more := t.step()
+		ls.queue.release(t, more)
+	}
+}
+
+// queue holds the tails that have something to read, each at most once.
+type queue struct {
+	mu     sync.Mutex // guards all, and the place of each Tail
+	ready  sync.Cond
+	tails  []*Tail
+	closed bool
+}
+
+// place in the queue of a Tail.
+type turn uint8
+
+const (
+	idle    turn = iota
+	waiting      // in the queue
+	running      // a worker has it
+	again        // a worker has it, and its file has grown since
+)
+
+func (q *queue) init() { q.ready.L = &q.mu }
+
+func (q *queue) put(t *Tail) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	switch t.turn {
+	case idle:
+		t.turn = waiting
+		q.tails = append(q.tails, t)
+		q.ready.Signal()
+	case running:
+		t.turn = again
+	case waiting, again:
+	}
+}
+
+// take waits for a tail; nil means that the queue is closed.
+func (q *queue) take() *Tail {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	for len(q.tails) == 0 && !q.closed {
+		q.ready.Wait()
+	}
+	if q.closed {
+		return nil
+	}
+	t := q.tails[0]
+	q.tails[0] = nil
+	q.tails = q.tails[1:]
+	t.turn = running
+	return t
+}
+
+// release gives t back; with more to read it goes to the end of the queue, so
+// that one busy file does not keep the others waiting.
+func (q *queue) release(t *Tail, more bool) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if !more && t.turn != again {
+		t.turn = idle
+		return
+	}
+	t.turn = waiting
+	q.tails = append(q.tails, t)
+	q.ready.Signal()
+}
+
+func (q *queue) close() {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.closed = true
+	q.ready.Broadcast()
+}
+
+// checkName refuses names that would leave their folder.
+func checkName(name string) error {
+	if name == "" || name == "." || name == ".." || strings.ContainsAny(name, "/\x00") {
+		return errors.New("the name must be one path element")
+	}
+	return nil
+}
+
+// bootID tells one run of the machine from the next.
+func bootID() string {
+	b, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
+	if err != nil {
+		return ""
+	}
+	return strings.TrimSpace(string(b))
+}
+
+func isFull(err error) bool {
+	return errors.Is(err, unix.ENOSPC) || errors.Is(err, unix.EDQUOT)
+}

@@ -1,0 +1,493 @@
+package logstream
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"hash/crc32"
+	"io"
+	"math"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// A segment file is a header and frames:
+//
+//	header  magic 8, format u32, reserved u32, first seq u64, crc32c u32, reserved u32
+//	frame   payload length u32, crc32c of the payload u32, payload
+//	payload kind byte, then varints
+//
+// The first frame is a checkpoint: how far each capture file was read when the
+// segment began. So recovery reads the last segment and no other. A batch names
+// each source once per segment; a line costs 4 to 6 bytes beside its text.
+const (
+	segmentMagic  = "dewseg\r\n"
+	segmentFormat = 1
+	segmentSuffix = ".seg"
+	headerSize    = 32
+	frameHead     = 8
+	maxFrame      = 32 << 20
+	readChunk     = 256 << 10
+
+	kindCheckpoint byte = 1
+	kindBatch      byte = 2
+
+	tagStreamMask    = 0x03
+	tagFlagShift     = 2
+	tagFlagMask      = 0x0f
+	tagCaptured      = 0x40
+	tagExplicitRange = 0x80
+)
+
+// ErrNewerFormat says that segments were written by a newer daemon.
+var ErrNewerFormat = errors.New("written by a newer dewd")
+
+// errTorn says that the bytes at this place are no whole frame: the end of a
+// write that a kill or a power cut interrupted, or damage.
+var errTorn = errors.New("no whole frame")
+
+var castagnoli = crc32.MakeTable(crc32.Castagnoli)
+
+// streamKey names one capture file of an app.
+type streamKey struct {
+	Instance, Exec string
+	Stream         Stream
+}
+
+func (k streamKey) String() string { return k.Instance + "/" + k.Exec + k.Stream.suffix() }
+
+// checkpoint is what a segment must know of the ones before it.
+type checkpoint struct {
+	Next    uint64 // sequence number of the segment's first line
+	Last    int64  // time of the line before it, Unix nanoseconds
+	Boot    string // the machine's boot id when the segment began
+	Offsets map[streamKey]int64
+}
+
+func segmentName(first uint64) string { return fmt.Sprintf("%020d%s", first, segmentSuffix) }
+
+// segmentFirst reads the first sequence number out of a segment's file name.
+func segmentFirst(name string) (uint64, bool) {
+	digits, ok := strings.CutSuffix(filepath.Base(name), segmentSuffix)
+	if !ok {
+		return 0, false
+	}
+	first, err := strconv.ParseUint(digits, 10, 64)
+	return first, err == nil && first > 0
+}
+
+func appendHeader(b []byte, first uint64) []byte {
+	start := len(b)
+	b = append(b, segmentMagic...)
+	b = binary.LittleEndian.AppendUint32(b, segmentFormat)
+	b = binary.LittleEndian.AppendUint32(b, 0)
+	b = binary.LittleEndian.AppendUint64(b, first)
+	b = binary.LittleEndian.AppendUint32(b, crc32.Checksum(b[start:], castagnoli))
+	return binary.LittleEndian.AppendUint32(b, 0)
+}
+
+// readHeader gives the first sequence number. The format is read before the
+// checksum: a newer format may sum its header in another way.
+func readHeader(b []byte) (uint64, error) {
+	if len(b) < headerSize || string(b[:8]) != segmentMagic {
+		return 0, errTorn
+	}
+	if f := binary.LittleEndian.Uint32(b[8:]); f > segmentFormat {
+		return 0, fmt.Errorf("%w (format %d, this one reads up to %d): start that dewd, or move the app's log folder away", ErrNewerFormat, f, segmentFormat)
+	}
+	if binary.LittleEndian.Uint32(b[24:]) != crc32.Checksum(b[:24], castagnoli) {
+		return 0, errTorn
+	}
+	return binary.LittleEndian.Uint64(b[16:]), nil
+}
+
+// beginFrame makes room for the frame's head; endFrame fills it in.
+func beginFrame(b []byte) ([]byte, int) {
+	return append(b, make([]byte, frameHead)...), len(b)
+}
+
+func endFrame(b []byte, start int) error {
+	payload := b[start+frameHead:]
+	if len(payload) > maxFrame {
+		return fmt.Errorf("a batch of %d bytes is larger than %d", len(payload), maxFrame)
+	}
+	binary.LittleEndian.PutUint32(b[start:], uint32(len(payload)))
+	binary.LittleEndian.PutUint32(b[start+4:], crc32.Checksum(payload, castagnoli))
+	return nil
+}
+
+// frameSize gives the size of the frame that begins with b, its head included.
+func frameSize(b []byte) (int, error) {
+	if len(b) < frameHead {
+		return 0, errTorn
+	}
+	n := binary.LittleEndian.Uint32(b)
+	if n == 0 || n > maxFrame {
+		return 0, errTorn
+	}
+	return frameHead + int(n), nil
+}
+
+// framePayload gives the payload of the whole frame b if its checksum holds.
+func framePayload(b []byte) ([]byte, error) {
+	n, err := frameSize(b)
+	if err != nil || len(b) < n {
+		return nil, errTorn
+	}
+	payload := b[frameHead:n:n]
+	if crc32.Checksum(payload, castagnoli) != binary.LittleEndian.Uint32(b[4:]) {
+		return nil, errTorn
+	}
+	return payload, nil
+}
+
+func appendString(b []byte, s string) []byte {
+	return append(binary.AppendUvarint(b, uint64(len(s))), s...)
+}
+
+func appendCheckpoint(b []byte, c checkpoint) ([]byte, error) {
+	b, start := beginFrame(b)
+	b = append(b, kindCheckpoint)
+	b = binary.AppendUvarint(b, c.Next)
+	b = binary.AppendVarint(b, c.Last)
+	b = appendString(b, c.Boot)
+	b = binary.AppendUvarint(b, uint64(len(c.Offsets)))
+	for k, offset := range c.Offsets {
+		b = appendString(b, k.Instance)
+		b = appendString(b, k.Exec)
+		b = append(b, byte(k.Stream))
+		b = binary.AppendUvarint(b, uint64(offset))
+	}
+	return b, endFrame(b, start)
+}
+
+func decodeCheckpoint(payload []byte) (checkpoint, error) {
+	r := fieldReader{b: payload}
+	if r.byte() != kindCheckpoint {
+		return checkpoint{}, errTorn
+	}
+	c := checkpoint{Next: r.uvarint(), Last: r.varint(), Boot: r.string(), Offsets: map[streamKey]int64{}}
+	for n := r.uvarint(); n > 0 && !r.bad; n-- {
+		k := streamKey{Instance: r.string(), Exec: r.string(), Stream: Stream(r.byte())}
+		c.Offsets[k] = r.int64()
+	}
+	if r.bad || len(r.b) > 0 {
+		return checkpoint{}, errTorn
+	}
+	return c, nil
+}
+
+// speaker is what a segment's dictionary holds: a source and its exec.
+type speaker struct {
+	Source
+	Exec string
+}
+
+// place is a speaker's number in the dictionary and where its streams are, so
+// that a range which follows the one before need not be written.
+type place struct {
+	id int
+	to [tagStreamMask + 1]int64
+}
+
+var unplaced = [tagStreamMask + 1]int64{-1, -1, -1, -1}
+
+// encoder writes the batches of one segment.
+type encoder struct {
+	places map[speaker]*place
+	added  []speaker // by the batch that is being written
+}
+
+func newEncoder() *encoder { return &encoder{places: map[speaker]*place{}} }
+
+// rollback forgets the last batch, whose write failed. Where the streams were
+// before it is no longer known; the next ranges are written in full.
+func (e *encoder) rollback() {
+	for _, s := range e.added {
+		delete(e.places, s)
+	}
+	for _, p := range e.places {
+		p.to = unplaced
+	}
+	e.added = e.added[:0]
+}
+
+// batch appends one frame with es to b. times holds one stamp per envelope.
+func (e *encoder) batch(b []byte, first uint64, clock stamper, es []Envelope) ([]byte, error) {
+	e.added = e.added[:0]
+	b, start := beginFrame(b)
+	b = append(b, kindBatch)
+	b = binary.AppendUvarint(b, first)
+	b = binary.AppendVarint(b, clock.last)
+	b = binary.AppendUvarint(b, uint64(len(es)))
+	var who speaker
+	var at *place
+	for i := range es {
+		before := clock.last
+		delta := uint64(clock.stamp(es[i].Time) - before)
+		if next := (speaker{es[i].Source, es[i].Exec}); at == nil || next != who {
+			who, at = next, e.places[next]
+		}
+		b = e.record(b, &es[i], delta, &at)
+	}
+	return b, endFrame(b, start)
+}
+
+// record appends one line. A speaker that the dictionary lacks gets the next
+// number, and its definition stands right behind it.
+func (e *encoder) record(b []byte, env *Envelope, delta uint64, at **place) []byte {
+	p := *at
+	fresh := p == nil
+	if fresh {
+		p = &place{id: len(e.places), to: unplaced}
+		*at = p
+		e.places[speaker{env.Source, env.Exec}] = p
+		e.added = append(e.added, speaker{env.Source, env.Exec})
+	}
+	stream := byte(env.Stream) & tagStreamMask
+	tag := stream | (byte(env.Flags)&tagFlagMask)<<tagFlagShift
+	explicit := false
+	if env.captured() {
+		tag |= tagCaptured
+		explicit = env.From != p.to[stream] || env.To != impliedTo(env)
+	}
+	if explicit {
+		tag |= tagExplicitRange
+	}
+	b = append(b, tag)
+	b = binary.AppendUvarint(b, uint64(p.id))
+	if fresh {
+		b = appendString(b, env.Source.Type)
+		b = binary.AppendVarint(b, int64(env.Source.Index))
+		b = appendString(b, env.Source.InstanceID)
+		b = appendString(b, env.Exec)
+	}
+	b = binary.AppendUvarint(b, delta)
+	if explicit {
+		b = binary.AppendUvarint(b, uint64(env.From))
+		b = binary.AppendUvarint(b, uint64(env.To-env.From))
+	}
+	if env.captured() {
+		p.to[stream] = env.To
+	}
+	b = binary.AppendUvarint(b, uint64(len(env.Text)))
+	return append(b, env.Text...)
+}
+
+// impliedTo is where a line ends that begins at From: behind its newline, if it
+// has one.
+func impliedTo(e *Envelope) int64 {
+	to := e.From + int64(len(e.Text))
+	if e.Flags&(Cut|Partial) == 0 {
+		to++
+	}
+	return to
+}
+
+// decoder reads the batches of one segment, in order from the first.
+type decoder struct {
+	speakers []speaker
+	to       [][tagStreamMask + 1]int64
+}
+
+// batch appends the payload's lines to es. Their texts alias the payload.
+func (d *decoder) batch(payload []byte, es []Envelope) ([]Envelope, error) {
+	r := fieldReader{b: payload}
+	if r.byte() != kindBatch {
+		return es, errTorn
+	}
+	first, now, n := r.uvarint(), r.varint(), r.uvarint()
+	if n > uint64(len(payload)) { // a line takes more than one byte
+		return es, errTorn
+	}
+	for i := range n {
+		env := Envelope{Seq: first + i}
+		now = d.record(&r, &env, now)
+		if r.bad {
+			return es, errTorn
+		}
+		es = append(es, env)
+	}
+	if len(r.b) > 0 {
+		return es, errTorn
+	}
+	return es, nil
+}
+
+func (d *decoder) record(r *fieldReader, env *Envelope, before int64) int64 {
+	tag := r.byte()
+	id := r.uvarint()
+	if id > uint64(len(d.speakers)) {
+		r.bad = true
+		return before
+	}
+	if id == uint64(len(d.speakers)) {
+		src := Source{Type: r.string(), Index: int(r.varint()), InstanceID: r.string()}
+		d.speakers = append(d.speakers, speaker{src, r.string()})
+		d.to = append(d.to, unplaced)
+	}
+	now := before + r.int64()
+	stream := tag & tagStreamMask
+	env.Source, env.Exec = d.speakers[id].Source, d.speakers[id].Exec
+	env.Stream = Stream(stream)
+	env.Flags = Flags(tag >> tagFlagShift & tagFlagMask)
+	env.Time = time.Unix(0, now).UTC()
+	env.From = d.to[id][stream]
+	length := int64(0)
+	if tag&tagExplicitRange != 0 {
+		env.From, length = r.int64(), r.int64()
+	}
+	env.Text = r.bytes()
+	if tag&tagCaptured == 0 {
+		env.From, env.Exec = 0, ""
+		return now
+	}
+	env.To = env.From + length
+	if tag&tagExplicitRange == 0 {
+		env.To = impliedTo(env)
+	}
+	if env.From < 0 || env.To < env.From {
+		r.bad = true
+	}
+	d.to[id][stream] = env.To
+	return now
+}
+
+// fieldReader takes fields off the front of a payload. A field that does not
+// fit sets bad, and all that follow are zero.
+type fieldReader struct {
+	b   []byte
+	bad bool
+}
+
+func (r *fieldReader) byte() byte {
+	if len(r.b) == 0 {
+		r.bad = true
+		return 0
+	}
+	c := r.b[0]
+	r.b = r.b[1:]
+	return c
+}
+
+func (r *fieldReader) uvarint() uint64 {
+	v, n := binary.Uvarint(r.b)
+	if n <= 0 {
+		r.bad, r.b = true, nil
+		return 0
+	}
+	r.b = r.b[n:]
+	return v
+}
+
+func (r *fieldReader) varint() int64 {
+	v, n := binary.Varint(r.b)
+	if n <= 0 {
+		r.bad, r.b = true, nil
+		return 0
+	}
+	r.b = r.b[n:]
+	return v
+}
+
+// int64 reads an unsigned number that must fit an int64.
+func (r *fieldReader) int64() int64 {
+	v := r.uvarint()
+	if v > math.MaxInt64 {
+		r.bad = true
+		return 0
+	}
+	return int64(v)
+}
+
+func (r *fieldReader) bytes() []byte {
+	n := r.uvarint()
+	if n > uint64(len(r.b)) {
+		r.bad, r.b = true, nil
+		return nil
+	}
+	v := r.b[:n:n]
+	r.b = r.b[n:]
+	return v
+}
+
+func (r *fieldReader) string() string { return string(r.bytes()) }
+
+// segmentReader gives the frames of a segment up to end. It never reuses a
+// buffer, so payloads stay valid for whoever keeps them.
+type segmentReader struct {
+	f    io.ReaderAt
+	pos  int64 // of the next frame
+	end  int64
+	have []byte // bytes from pos on that are read already
+}
+
+// header reads the segment's header and goes behind it.
+func (s *segmentReader) header() (uint64, error) {
+	if err := s.fill(headerSize); err != nil {
+		return 0, err
+	}
+	first, err := readHeader(s.have)
+	if err != nil {
+		return 0, err
+	}
+	s.skip(headerSize)
+	return first, nil
+}
+
+// next gives the next frame's payload, io.EOF at the end, or errTorn.
+func (s *segmentReader) next() ([]byte, error) {
+	if s.pos >= s.end {
+		return nil, io.EOF
+	}
+	if err := s.fill(frameHead); err != nil {
+		return nil, err
+	}
+	n, err := frameSize(s.have)
+	if err != nil {
+		return nil, err
+	}
+	if err := s.fill(n); err != nil {
+		return nil, err
+	}
+	payload, err := framePayload(s.have)
+	if err != nil {
+		return nil, err
+	}
+	s.skip(n)
+	return payload, nil
+}
+
+// buffered tells whether the next frame is in memory as a whole.
+func (s *segmentReader) buffered() bool {
+	n, err := frameSize(s.have)
+	return err == nil && len(s.have) >= n
+}
+
+func (s *segmentReader) skip(n int) {
+	s.pos += int64(n)
+	s.have = s.have[n:]
+}
+
+// fill makes sure that n bytes are in memory.
+func (s *segmentReader) fill(n int) error {
+	if len(s.have) >= n {
+		return nil
+	}
+	left := s.end - s.pos
+	if int64(n) > left {
+		return errTorn
+	}
+	buf := make([]byte, max(int64(n), min(readChunk, left)))
+	got, err := s.f.ReadAt(buf, s.pos)
+	if got < n {
+		if err == nil || errors.Is(err, io.EOF) {
+			return errTorn
+		}
+		return fmt.Errorf("cannot read segment: %w", err)
+	}
+	s.have = buf[:got]
+	return nil
+}

@@ -1,0 +1,276 @@
+package logstream
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"time"
+)
+
+// maxRoomTries bounds how often one append looks for free space: a process that
+// prints as fast as it is found must not keep it there for ever.
+const maxRoomTries = 64
+
+// syncLoop makes the logs safe once a second and gives capture files back.
+func (ls *Logs) syncLoop() {
+	tick := time.NewTicker(syncInterval)
+	defer tick.Stop()
+	for {
+		select {
+		case <-tick.C:
+			ls.tick()
+		case <-ls.kick:
+			ls.retain()
+		case <-ls.done:
+			return
+		}
+	}
+}
+
+// wakeSyncer has the retention looked at soon, by somebody who may wait.
+func (ls *Logs) wakeSyncer() {
+	select {
+	case ls.kick <- struct{}{}:
+	default:
+	}
+}
+
+// tick is what happens once a second.
+func (ls *Logs) tick() {
+	ls.syncAndPunch(punchStep)
+	ls.retain()
+	ls.renewReserve()
+	for _, l := range ls.openLogs() {
+		l.sayDropped()
+	}
+	// The safety poll: a lost event, a failed append or a full disk delays a
+	// line by a second, not for ever.
+	for _, t := range ls.openTails() {
+		if t.needsLook() {
+			ls.queue.put(t)
+		}
+	}
+}
+
+// syncAndPunch makes what was appended safe, then gives it back in the capture
+// files. It returns how many bytes it gave back.
+func (ls *Logs) syncAndPunch(step int64) int64 {
+	for _, l := range ls.openLogs() {
+		if err := l.sync(); err != nil {
+			l.log.Error("cannot sync the log; capture files are kept whole", "err", err)
+		}
+	}
+	var given int64
+	for _, t := range ls.openTails() {
+		n, err := t.punch(step)
+		if err != nil {
+			t.log.log.Error("cannot give back what was read", "capture", t.path, "err", err)
+		}
+		given += n
+	}
+	return given
+}
+
+// renewReserve makes the reserve file anew when there is room for it again.
+func (ls *Logs) renewReserve() {
+	if ls.reserve.there() {
+		return
+	}
+	free, _, err := ls.disk.space(ls.dir)
+	if err != nil || free < ls.o.Reserve+ls.reserve.size {
+		return
+	}
+	if err := ls.reserve.make(ls.disk); err != nil {
+		ls.log.Warn("cannot reserve disk space for a full disk", "err", err)
+	}
+}
+
+// low tells whether the file system has less than the reserve, and how much.
+func (ls *Logs) low() (free int64, low bool) {
+	free, _, err := ls.disk.space(ls.dir)
+	if err != nil {
+		return ls.o.Reserve, false
+	}
+	return free, free < ls.o.Reserve
+}
+
+// makeRoom finds space for an append that met a full disk: the reserve file,
+// then what is synced in the capture files, then the oldest segments. It tells
+// whether it found any.
+func (ls *Logs) makeRoom() bool {
+	ls.room.Lock()
+	defer ls.room.Unlock()
+	if ls.reserve.release() {
+		ls.log.Warn("the disk is full: gave up the reserve to read the logs", "bytes", ls.reserve.size)
+		return true
+	}
+	return ls.syncAndPunch(blockSize) > 0 || ls.trimLargest()
+}
+
+// trimLargest drops the oldest segment of the log that takes most.
+func (ls *Logs) trimLargest() bool {
+	var largest *Log
+	var most int64
+	for _, l := range ls.openLogs() {
+		if n := l.sealedBytes(); n > most {
+			largest, most = l, n
+		}
+	}
+	return largest != nil && largest.trim(most-1) > 0
+}
+
+// retain drops the oldest segments of logs that are over the retention.
+func (ls *Logs) retain() {
+	for _, l := range ls.openLogs() {
+		if l.trim(ls.o.Retention) > 0 {
+			l.sayDropped()
+		}
+	}
+}
+
+// sealedBytes is the size of the segments that could be dropped.
+func (l *Log) sealedBytes() int64 {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return sizeOf(l.droppable())
+}
+
+// droppable are all segments but the one that is written to. Needs l.mu.
+func (l *Log) droppable() []segment {
+	return l.segments[:max(len(l.segments)-1, 0)]
+}
+
+func sizeOf(segments []segment) int64 {
+	var n int64
+	for _, s := range segments {
+		n += s.size
+	}
+	return n
+}
+
+// overdue is how many of the oldest segments must go so that the rest takes at
+// most limit bytes.
+func overdue(segments []segment, limit int64) int {
+	total := sizeOf(segments)
+	n := 0
+	for ; n < len(segments) && total > limit; n++ {
+		total -= segments[n].size
+	}
+	return n
+}
+
+// trim drops the oldest segments until the sealed ones take at most limit
+// bytes, and counts their lines. It returns the bytes dropped.
+func (l *Log) trim(limit int64) int64 {
+	l.mu.Lock()
+	n := overdue(l.droppable(), limit)
+	drop := l.segments[:n]
+	if n > 0 {
+		l.unsaid += int64(l.segments[n].first - l.segments[0].first)
+		l.segments = l.segments[n:]
+		l.newNames = true
+	}
+	l.mu.Unlock()
+	for _, s := range drop {
+		if err := os.Remove(filepath.Join(l.dir, segmentName(s.first))); err != nil {
+			l.log.Error("cannot remove an old log segment", "err", err)
+		}
+	}
+	return sizeOf(drop)
+}
+
+// sayDropped puts one gap record with the count of dropped lines into the log.
+func (l *Log) sayDropped() {
+	l.mu.Lock()
+	count := l.unsaid
+	oldest := l.next
+	if len(l.segments) > 0 {
+		oldest = l.segments[0].first
+	}
+	l.mu.Unlock()
+	if count == 0 {
+		return
+	}
+	cause := fmt.Sprintf("dropped to keep the log within its bounds; the oldest line kept is number %d", oldest)
+	if err := l.Gap(Source{Type: "CELL"}, cause, count); err != nil {
+		l.log.Warn("cannot record dropped lines yet", "count", count, "err", err)
+		return
+	}
+	l.mu.Lock()
+	l.unsaid -= count
+	l.mu.Unlock()
+}
+
+// sync makes all that was appended before the call safe on disk.
+func (l *Log) sync() error {
+	l.syncing.Lock()
+	defer l.syncing.Unlock()
+	w := l.unsynced()
+	if l.failed != nil {
+		return w.closeSealed() // said once; a later success would prove nothing
+	}
+	err := w.run(l.logs.disk, l.dir)
+	if err != nil {
+		l.failed = fmt.Errorf("cannot sync the log: %w", err)
+		return l.failed
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for s, offset := range w.reached {
+		s.synced = offset
+	}
+	return nil
+}
+
+// syncWork is what one sync has to do.
+type syncWork struct {
+	active  *os.File // nil when it is clean
+	sealed  []*os.File
+	names   bool
+	reached map[*stream]int64
+}
+
+// unsynced takes the work over: what is appended later is the next sync's.
+func (l *Log) unsynced() syncWork {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	w := syncWork{sealed: l.sealed, names: l.newNames, reached: map[*stream]int64{}}
+	if l.dirty && !l.closed {
+		w.active = l.active
+	}
+	for _, s := range l.streams {
+		if s.offset != s.synced {
+			w.reached[s] = s.offset
+		}
+	}
+	l.sealed, l.newNames, l.dirty = nil, false, false
+	return w
+}
+
+func (w syncWork) closeSealed() error {
+	var err error
+	for _, f := range w.sealed {
+		err = errors.Join(err, f.Close())
+	}
+	return err
+}
+
+func (w syncWork) run(d disk, dir string) error {
+	var err error
+	for _, f := range w.sealed {
+		err = errors.Join(err, d.sync(f), f.Close())
+	}
+	if w.active != nil {
+		err = errors.Join(err, d.sync(w.active))
+	}
+	if !w.names {
+		return err
+	}
+	// A segment is only safe when its name is.
+	f, openErr := os.Open(dir)
+	if openErr != nil {
+		return errors.Join(err, openErr)
+	}
+	return errors.Join(err, f.Sync(), f.Close())
+}

@@ -1,0 +1,539 @@
+package logstream
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+const (
+	readSize   = 1 << 20 // of one read, and of one batch at most
+	batchLines = 4096
+	turnReads  = 8 // then the next tail has its turn
+)
+
+// Capture says what a Tail follows.
+type Capture struct {
+	Source Source
+	Exec   string
+	Stream Stream
+
+	// Late marks what is in the file already: a daemon came back to a process
+	// that went on printing without it.
+	Late bool
+
+	// Freeze stops the process and lets it go on. Nil means that it cannot be
+	// frozen. A process has two capture files; it is frozen while one of them
+	// asks for it, so the two functions must do the same.
+	Freeze func(frozen bool) error
+}
+
+// Tail follows one capture file. It holds no buffer and no goroutine: the
+// workers of Logs read for it.
+type Tail struct {
+	log  *Log
+	c    Capture
+	key  streamKey
+	path string
+	turn turn // guarded by queue.mu
+
+	mu     sync.Mutex // held while reading; guards what follows
+	late   span
+	frozen cause
+	unsure bool // a daemon before may have left the process frozen
+	warned bool // of an error that lasts
+
+	tried atomic.Int64 // size of the file when it was last read
+	again atomic.Bool  // the syncer shall have it looked at, grown or not
+
+	holes   sync.Mutex // guards what follows; taken after mu
+	file    *os.File   // nil when following has ended; set with both locks held
+	punched int64
+}
+
+// Tail follows a capture file from the byte at which the log stands.
+func (l *Log) Tail(c Capture) (*Tail, error) {
+	t := &Tail{
+		log: l, c: c, unsure: c.Late && c.Freeze != nil,
+		key:  streamKey{c.Source.InstanceID, c.Exec, c.Stream},
+		path: l.CapturePath(c.Source.InstanceID, c.Exec, c.Stream),
+	}
+	if err := t.open(); err != nil {
+		return nil, fmt.Errorf("cannot follow %s: %w", t.path, err)
+	}
+	l.logs.queue.put(t)
+	return t, nil
+}
+
+func (t *Tail) open() error {
+	if err := errors.Join(checkName(t.key.Instance), checkName(t.key.Exec)); err != nil {
+		return err
+	}
+	if t.c.Stream != Out && t.c.Stream != Err {
+		return fmt.Errorf("there is no stream %d", t.c.Stream)
+	}
+	// A worker may find the tail as soon as it is registered; it waits here.
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	f, err := os.OpenFile(t.path, os.O_RDWR, 0)
+	if err != nil {
+		return err
+	}
+	t.file = f
+	if err := t.log.logs.register(t); err != nil {
+		return errors.Join(err, f.Close())
+	}
+	if err := t.begin(); err != nil {
+		t.letGo()
+		return err
+	}
+	return nil
+}
+
+// begin looks at what is in the file already.
+func (t *Tail) begin() error {
+	t.tried.Store(-1)
+	if err := t.skipHole(); err != nil {
+		return err
+	}
+	st, err := t.file.Stat()
+	if err != nil || !t.c.Late {
+		return err
+	}
+	t.log.mu.Lock()
+	last := t.log.last
+	t.log.mu.Unlock()
+	t.late = newSpan(t.log.offset(t.key), st.Size(), last, st.ModTime().UnixNano())
+	return nil
+}
+
+// skipHole goes over bytes that are no more: punched out after they were read,
+// by a log that has lost them since (a power cut, a damaged segment). The loss
+// becomes a gap record that covers their range.
+func (t *Tail) skipHole() error {
+	from := t.log.offset(t.key)
+	st, err := t.file.Stat()
+	if err != nil || from >= st.Size() {
+		return err
+	}
+	to, err := t.file.Seek(from, unix.SEEK_DATA)
+	if errors.Is(err, unix.ENXIO) {
+		to, err = st.Size(), nil
+	}
+	if err != nil || to <= from || !t.zero(from) {
+		return nil // without SEEK_DATA there are no holes to be seen
+	}
+	gap := cellLine(t.c.Source.Index, fmt.Sprintf("%d bytes of %s are lost", to-from, t.key))
+	gap.Source, gap.Stream, gap.Flags = t.c.Source, t.c.Stream, Gap
+	gap.Exec, gap.From, gap.To = t.c.Exec, from, to
+	return t.log.Append(gap)
+}
+
+// zero tells whether the byte at from reads as a hole does.
+func (t *Tail) zero(from int64) bool {
+	var b [1]byte
+	_, err := t.file.ReadAt(b[:], from)
+	return err == nil && b[0] == 0
+}
+
+// Backlog is how many bytes of the file are not in the log yet.
+func (t *Tail) Backlog() int64 {
+	size, ok := t.size()
+	if !ok {
+		return 0
+	}
+	return max(0, size-t.log.offset(t.key))
+}
+
+// size gives the file's size, unless following has ended.
+func (t *Tail) size() (int64, bool) {
+	t.holes.Lock()
+	defer t.holes.Unlock()
+	if t.file == nil {
+		return 0, false
+	}
+	st, err := t.file.Stat()
+	if err != nil {
+		return 0, false
+	}
+	return st.Size(), true
+}
+
+// needsLook tells the syncer whether the file has grown unseen.
+func (t *Tail) needsLook() bool {
+	size, ok := t.size()
+	return ok && (size != t.tried.Load() || t.again.Load())
+}
+
+// Close lets go without finishing: the next Tail goes on where this one was.
+// A process that waits for its backlog is thawed, for nobody else would; one
+// that waits for disk space is not, for printing on would end its capture.
+func (t *Tail) Close() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.frozen == overBacklog {
+		t.freeze(notFrozen, pressure{})
+	}
+	t.letGo()
+}
+
+// letGo ends the following. Needs t.mu.
+func (t *Tail) letGo() {
+	t.log.logs.unregister(t)
+	t.holes.Lock()
+	defer t.holes.Unlock()
+	if t.file == nil {
+		return
+	}
+	_ = t.file.Close() // nothing was written through it
+	t.file = nil
+}
+
+// Finish is for a process that has ended, when nobody writes any more. It reads
+// to the end, appends all full batches, and returns the last lines, one batch
+// at most, which its caller appends together with what ended the process. Then
+// the file is no longer followed. After an error it still is, and Finish may be
+// called again.
+func (t *Tail) Finish(ctx context.Context) ([]Envelope, error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.file == nil {
+		return nil, fmt.Errorf("cannot finish %s: %w", t.path, ErrClosed)
+	}
+	if t.frozen != notFrozen {
+		t.freeze(notFrozen, pressure{})
+	}
+	w := workspaces.Get().(*workspace)
+	defer workspaces.Put(w)
+	for {
+		if err := ctx.Err(); err != nil {
+			return nil, err
+		}
+		last, err := t.readOut(w)
+		if err == nil && last == nil {
+			continue
+		}
+		if err != nil {
+			return nil, fmt.Errorf("cannot finish %s: %w", t.path, err)
+		}
+		t.letGo()
+		return last, nil
+	}
+}
+
+// readOut reads once. It appends what is followed by more, and returns copies
+// of the last lines, not nil, when the end of the file is reached.
+func (t *Tail) readOut(w *workspace) ([]Envelope, error) {
+	size, ok := t.size()
+	if !ok {
+		return nil, errors.New("cannot get its size")
+	}
+	b, from, err := t.read(w, size)
+	if err != nil {
+		return nil, err
+	}
+	how := growing
+	if len(b) < len(w.buf) || from+int64(len(b)) >= size {
+		how = ended
+	}
+	_, low := t.log.logs.low()
+	for {
+		es := t.cut(w, b, from, how)
+		used := usedBy(es, from)
+		b, from = b[used:], from+used
+		if len(b) == 0 && how == ended {
+			return keep(es), nil
+		}
+		if len(es) == 0 {
+			return nil, nil
+		}
+		if err := t.append(es, low); err != nil {
+			return nil, err
+		}
+	}
+}
+
+// step reads for a while. It tells whether there is more to read at once.
+func (t *Tail) step() bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	w := workspaces.Get().(*workspace)
+	defer workspaces.Put(w)
+	for range turnReads {
+		more, err := t.readOn(w)
+		if err != nil {
+			t.fail(err)
+			return false
+		}
+		if !more {
+			return false
+		}
+	}
+	return true
+}
+
+// readOn reads once and appends all whole lines. It tells whether there may be more.
+func (t *Tail) readOn(w *workspace) (bool, error) {
+	size, ok := t.size()
+	if !ok {
+		return false, nil
+	}
+	t.tried.Store(size)
+	p := t.pressure(max(0, size-t.log.offset(t.key)))
+	t.bound(p)
+	b, from, err := t.read(w, size)
+	if err != nil {
+		return false, err
+	}
+	whole := len(b)
+	for {
+		es := t.cut(w, b, from, growing)
+		if len(es) == 0 {
+			break
+		}
+		if err := t.append(es, p.free < p.reserve); err != nil {
+			return false, err
+		}
+		used := usedBy(es, from)
+		b, from = b[used:], from+used
+	}
+	t.warned = false
+	if len(b) < whole {
+		return true, nil
+	}
+	t.drained()
+	return false, nil
+}
+
+// read fills the workspace's buffer from where the log stands.
+func (t *Tail) read(w *workspace, size int64) ([]byte, int64, error) {
+	from := t.log.offset(t.key)
+	b := w.buf[:max(0, min(int64(len(w.buf)), size-from))]
+	n, err := t.file.ReadAt(b, from)
+	if err != nil && !errors.Is(err, io.EOF) {
+		return nil, from, fmt.Errorf("cannot read what was captured: %w", err)
+	}
+	return b[:n], from, nil
+}
+
+// cut makes the next batch of envelopes in the workspace.
+func (t *Tail) cut(w *workspace, b []byte, from int64, how ending) []Envelope {
+	like := Envelope{Source: t.c.Source, Exec: t.c.Exec, Stream: t.c.Stream, From: from}
+	es := cutLines(w.lines[:0], like, b, how)
+	t.late.mark(es)
+	return es
+}
+
+func usedBy(es []Envelope, from int64) int64 {
+	if len(es) == 0 {
+		return 0
+	}
+	return es[len(es)-1].To - from
+}
+
+// append puts a batch into the log. While the disk is low it is made safe and
+// punched out of the capture file before the next one, so that draining a full
+// disk takes no more than a batch.
+func (t *Tail) append(es []Envelope, low bool) error {
+	if err := t.log.Append(es...); err != nil {
+		return err
+	}
+	if !low {
+		return nil
+	}
+	if err := t.log.sync(); err != nil {
+		return err
+	}
+	_, err := t.punch(blockSize)
+	return err
+}
+
+// fail says once that the log does not take lines, and holds the process. The
+// syncer has it tried again.
+func (t *Tail) fail(err error) {
+	if errors.Is(err, ErrClosed) {
+		return
+	}
+	t.again.Store(true)
+	if !t.warned {
+		t.warned = true
+		t.log.log.Error("cannot read what a process prints; trying again every second", "capture", t.path, "err", err)
+	}
+	if isFull(err) && t.frozen == notFrozen {
+		t.freeze(lowDisk, t.pressure(t.Backlog()))
+	}
+}
+
+func (t *Tail) pressure(backlog int64) pressure {
+	free, _ := t.log.logs.low()
+	return pressure{backlog: backlog, limit: t.log.logs.o.Backlog, free: free, reserve: t.log.logs.o.Reserve}
+}
+
+// bound freezes or thaws as the rule says.
+func (t *Tail) bound(p pressure) {
+	if next := freezeFor(t.frozen, p); next != t.frozen || t.unsure {
+		t.freeze(next, p)
+	}
+}
+
+// drained is called when all whole lines are read. A process that waits for
+// disk space goes on when there is some; first what is read is given back, then
+// the oldest segments.
+func (t *Tail) drained() {
+	t.again.Store(false)
+	if t.frozen == notFrozen {
+		return
+	}
+	p := t.pressure(0)
+	if p.free < p.reserve {
+		t.log.logs.syncAndPunch(blockSize)
+		p = t.pressure(0)
+	}
+	for p.free < p.reserve && t.log.logs.trimLargest() {
+		p = t.pressure(0)
+	}
+	t.bound(p)
+	t.again.Store(t.frozen != notFrozen)
+}
+
+// freeze does it and says so once.
+func (t *Tail) freeze(next cause, p pressure) {
+	if t.c.Freeze == nil {
+		return
+	}
+	was := t.frozen
+	if t.unsure || (was == notFrozen) != (next == notFrozen) {
+		if err := t.log.setLeaf(t, next); err != nil {
+			t.again.Store(true)
+			t.log.log.Warn("cannot freeze or thaw a process", "capture", t.path, "err", err)
+			return
+		}
+	}
+	t.unsure, t.frozen = false, next
+	if was != notFrozen || next == notFrozen {
+		return
+	}
+	capture := fmt.Sprintf("%s/%d", t.c.Source.Type, t.c.Source.Index)
+	if err := t.log.Append(cellLine(t.c.Source.Index, next.sentence(capture, p))); err != nil {
+		t.log.log.Warn("cannot say that a process is frozen", "capture", t.path, "err", err)
+	}
+}
+
+// punch gives back what is safe on disk in the log, in steps of at least step
+// bytes. It returns how many bytes it gave back.
+func (t *Tail) punch(step int64) (int64, error) {
+	synced := t.log.synced(t.key)
+	t.holes.Lock()
+	defer t.holes.Unlock()
+	end := holeEnd(t.punched, synced, step)
+	if t.file == nil || end == t.punched {
+		return 0, nil
+	}
+	if err := t.log.logs.disk.punch(t.file, t.punched, end); err != nil {
+		return 0, fmt.Errorf("cannot punch a hole: %w", err)
+	}
+	given := end - t.punched
+	t.punched = end
+	return given, nil
+}
+
+// workspace is what reading needs; a few are shared by all tails.
+type workspace struct {
+	buf   []byte
+	lines []Envelope
+}
+
+var workspaces = sync.Pool{New: func() any {
+	return &workspace{buf: make([]byte, readSize), lines: make([]Envelope, 0, batchLines)}
+}}
+
+// keep copies lines out of a workspace.
+func keep(es []Envelope) []Envelope {
+	size := 0
+	for i := range es {
+		size += len(es[i].Text)
+	}
+	texts := make([]byte, 0, size)
+	kept := make([]Envelope, len(es))
+	for i, e := range es {
+		from := len(texts)
+		texts = append(texts, e.Text...)
+		e.Text = texts[from:len(texts):len(texts)]
+		kept[i] = e
+	}
+	return kept
+}
+
+// ending says what the end of the bytes means.
+type ending uint8
+
+const (
+	growing ending = iota // more may come: an unfinished line waits
+	ended                 // nothing comes: an unfinished line is the last
+)
+
+// cutLines appends the lines in b to es until b or the batch is used up. like
+// says who speaks and, in From, where b stands in its capture file. A line
+// longer than MaxLine is cut only when it is certain that it goes on.
+func cutLines(es []Envelope, like Envelope, b []byte, how ending) []Envelope {
+	for len(b) > 0 && len(es) < batchLines {
+		e := like
+		n := bytes.IndexByte(b[:min(len(b), MaxLine+1)], '\n')
+		used := n + 1
+		switch {
+		case n >= 0:
+		case len(b) > MaxLine:
+			n, used, e.Flags = MaxLine, MaxLine, Cut
+		case how == ended:
+			n, used, e.Flags = len(b), len(b), Partial
+		default:
+			return es
+		}
+		e.Text = b[:n:n]
+		e.To = e.From + int64(used)
+		es = append(es, e)
+		b, like.From = b[used:], e.To
+	}
+	return es
+}
+
+// span is the part of a capture file that was printed while no daemon read it.
+type span struct {
+	from, to   int64 // bytes
+	start, end int64 // Unix nanoseconds
+}
+
+// newSpan spreads bytes between the last line before and the file's last
+// change. Without a line before there is only the latter.
+func newSpan(from, to, last, changed int64) span {
+	if last == 0 || last > changed {
+		last = changed
+	}
+	return span{from: from, to: to, start: last, end: changed}
+}
+
+// at estimates when the byte before to was printed.
+func (s span) at(to int64) time.Time {
+	part := float64(to-s.from) / float64(s.to-s.from)
+	return time.Unix(0, s.start+int64(part*float64(s.end-s.start)))
+}
+
+// mark flags the lines that lie in the span and estimates their times. A line
+// that was completed later has a time of its own.
+func (s span) mark(es []Envelope) {
+	for i := range es {
+		if es[i].To > s.to {
+			return
+		}
+		es[i].Flags |= Late
+		es[i].Time = s.at(es[i].To)
+	}
+}

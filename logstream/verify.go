@@ -1,0 +1,154 @@
+package logstream
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+)
+
+// maxProblems bounds how many findings one Verify lists.
+const maxProblems = 20
+
+// Report is what Verify counted.
+type Report struct {
+	Segments    int
+	Frames      int
+	Lines       int64
+	Bytes       int64 // of segment files
+	Streams     int   // capture files that lines came from
+	Gaps        int   // gap records among the lines
+	First, Last uint64
+}
+
+// Verify reads the whole log and checks that checksums hold, sequences are
+// dense, times increase, and byte ranges follow each other per capture file.
+// The error names what it found; it does not hold the writer.
+func (l *Log) Verify(ctx context.Context) (Report, error) {
+	v := l.view()
+	c := checker{offsets: map[streamKey]int64{}, streams: map[streamKey]bool{}}
+	for i := range v.segments {
+		if err := ctx.Err(); err != nil {
+			return c.report, err
+		}
+		if err := c.segment(l.dir, v.at(i)); err != nil {
+			return c.report, fmt.Errorf("cannot verify the log: %w", err)
+		}
+	}
+	if c.next != 0 && c.next != v.next {
+		c.found("the log ends with line %d, not %d", c.next-1, v.next-1)
+	}
+	c.report.Streams = len(c.streams)
+	return c.report, errors.Join(c.problems...)
+}
+
+// checker holds what the next line must follow.
+type checker struct {
+	report   Report
+	next     uint64
+	last     int64
+	offsets  map[streamKey]int64
+	streams  map[streamKey]bool
+	problems []error
+}
+
+func (c *checker) found(format string, args ...any) {
+	if len(c.problems) < maxProblems {
+		c.problems = append(c.problems, fmt.Errorf(format, args...))
+	}
+}
+
+func (c *checker) segment(dir string, s segment) error {
+	name := segmentName(s.first)
+	f, err := os.Open(filepath.Join(dir, name))
+	if err != nil {
+		return fmt.Errorf("cannot open segment: %w", err)
+	}
+	defer func() { _ = f.Close() }()
+	c.report.Segments++
+	c.report.Bytes += s.size
+	r := segmentReader{f: f, end: s.size}
+	first, err := r.header()
+	if err == nil && first != s.first {
+		c.found("segment %s says that it begins with line %d", name, first)
+	}
+	var dec decoder
+	for n := 0; err == nil; n++ {
+		err = c.frame(&r, &dec, n)
+	}
+	if errors.Is(err, errTorn) {
+		c.found("segment %s is damaged at byte %d", name, r.pos)
+		err = nil
+	}
+	if errors.Is(err, io.EOF) {
+		err = nil
+	}
+	return err
+}
+
+// frame checks frame n of a segment.
+func (c *checker) frame(r *segmentReader, dec *decoder, n int) error {
+	payload, err := r.next()
+	if err != nil {
+		return err
+	}
+	c.report.Frames++
+	if n == 0 {
+		cp, err := decodeCheckpoint(payload)
+		if err != nil {
+			return err
+		}
+		c.checkpoint(cp)
+		return nil
+	}
+	es, err := dec.batch(payload, nil)
+	for i := range es {
+		c.line(&es[i])
+	}
+	return err
+}
+
+// checkpoint compares what a segment knows with the lines before it. Capture
+// files that it no longer knows were removed.
+func (c *checker) checkpoint(cp checkpoint) {
+	if c.next == 0 {
+		c.next, c.last, c.offsets = cp.Next, cp.Last, cp.Offsets
+		c.report.First = cp.Next
+		return
+	}
+	if cp.Next != c.next {
+		c.found("a segment begins with line %d, not %d", cp.Next, c.next)
+	}
+	for k, offset := range cp.Offsets {
+		if had, ok := c.offsets[k]; ok && had != offset {
+			c.found("%s: a segment begins at byte %d, the one before ended at %d", k, offset, had)
+		}
+	}
+	c.next, c.last, c.offsets = cp.Next, cp.Last, cp.Offsets
+}
+
+func (c *checker) line(e *Envelope) {
+	if e.Seq != c.next {
+		c.found("line %d stands where line %d should", e.Seq, c.next)
+	}
+	if at := e.Time.UnixNano(); at <= c.last {
+		c.found("line %d is not later than the one before", e.Seq)
+	}
+	c.next, c.last = e.Seq+1, e.Time.UnixNano()
+	c.report.Lines++
+	c.report.Last = e.Seq
+	if e.Flags&Gap != 0 {
+		c.report.Gaps++
+	}
+	if !e.captured() {
+		return
+	}
+	k := streamKey{e.Source.InstanceID, e.Exec, e.Stream}
+	if at, ok := c.offsets[k]; ok && at != e.From {
+		c.found("%s: line %d begins at byte %d, the one before ended at %d", k, e.Seq, e.From, at)
+	}
+	c.offsets[k] = e.To
+	c.streams[k] = true
+}
