@@ -1,0 +1,155 @@
+package runtime
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"net"
+	"net/netip"
+	"slices"
+	"strconv"
+	"time"
+)
+
+// defaultPort is where an app listens when nobody says otherwise.
+const defaultPort = 8080
+
+// Places inside a container, as on the platform.
+const (
+	homeDir = "/home/vcap/app"
+	tmpDir  = "/home/vcap/tmp"
+	depsDir = "/home/vcap/deps"
+	appUser = "vcap"
+)
+
+// anyHost is what an app should listen on to be reachable.
+const anyHost = "0.0.0.0"
+
+// The organization and space of an app that names none.
+const (
+	defaultOrganization = "local"
+	defaultSpace        = "dev"
+)
+
+// openFiles is the limit that VCAP_APPLICATION speaks of.
+const openFiles = 16384
+
+// vcapApplication is VCAP_APPLICATION: the keys that apps on the platform find.
+type vcapApplication struct {
+	ApplicationID      string     `json:"application_id"`
+	ApplicationName    string     `json:"application_name"`
+	ApplicationURIs    []string   `json:"application_uris"`
+	ApplicationVersion string     `json:"application_version"`
+	CFAPI              string     `json:"cf_api"`
+	Host               string     `json:"host"`
+	InstanceID         InstanceID `json:"instance_id"`
+	InstanceIndex      int        `json:"instance_index"`
+	Limits             vcapLimits `json:"limits"`
+	Name               string     `json:"name"`
+	OrganizationID     string     `json:"organization_id"`
+	OrganizationName   string     `json:"organization_name"`
+	Port               int        `json:"port"`
+	ProcessID          string     `json:"process_id"`
+	ProcessType        string     `json:"process_type"`
+	SpaceID            string     `json:"space_id"`
+	SpaceName          string     `json:"space_name"`
+	Start              string     `json:"start"`
+	URIs               []string   `json:"uris"`
+	Users              []string   `json:"users"`
+	Version            string     `json:"version"`
+}
+
+type vcapLimits struct {
+	Disk int `json:"disk"`
+	FDs  int `json:"fds"`
+	Mem  int `json:"mem"`
+}
+
+// startFormat is how the platform writes the time of a start.
+const startFormat = "2006-01-02 15:04:05 -0700"
+
+// portPair is one entry of CF_INSTANCE_PORTS. Instances are dialled inside their
+// own network, so both numbers are the same.
+type portPair struct {
+	External int `json:"external"`
+	Internal int `json:"internal"`
+}
+
+// identity is what an instance knows of itself when it starts.
+type identity struct {
+	id        InstanceID
+	index     int
+	address   netip.Addr
+	publicURL string
+	start     time.Time
+}
+
+// environment is the environment of one process; mem is its share in MB. The
+// app's own variables go before the defaults and after what the platform fixes:
+// an app may choose its PATH, not its PORT.
+func environment(w wish, me identity, mem int) ([]string, error) {
+	env := map[string]string{
+		"LANG": "en_US.UTF-8",
+		"PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
+	}
+	maps.Copy(env, w.app.Env)
+	fixed, err := platformVariables(w, me, mem)
+	if err != nil {
+		return nil, err
+	}
+	maps.Copy(env, fixed)
+	out := make([]string, 0, len(env))
+	for _, k := range slices.Sorted(maps.Keys(env)) {
+		out = append(out, k+"="+env[k])
+	}
+	return out, nil
+}
+
+func platformVariables(w wish, me identity, mem int) (map[string]string, error) {
+	ports := w.ports()
+	application, err := json.Marshal(application(w, me, mem))
+	if err != nil {
+		return nil, fmt.Errorf("cannot encode VCAP_APPLICATION: %w", err)
+	}
+	pairs := make([]portPair, 0, len(ports))
+	for _, p := range ports {
+		pairs = append(pairs, portPair{External: p, Internal: p})
+	}
+	instancePorts, err := json.Marshal(pairs)
+	if err != nil {
+		return nil, fmt.Errorf("cannot encode CF_INSTANCE_PORTS: %w", err)
+	}
+	port, index, addr := strconv.Itoa(ports[0]), strconv.Itoa(me.index), me.address.String()
+	return map[string]string{
+		"HOME": homeDir, "PWD": homeDir, "TMPDIR": tmpDir, "DEPS_DIR": depsDir, "USER": appUser,
+		"PORT": port, "VCAP_APP_HOST": anyHost, "VCAP_APP_PORT": port,
+		"VCAP_APPLICATION": string(application), "VCAP_SERVICES": "{}",
+		"MEMORY_LIMIT":     strconv.Itoa(mem) + "m",
+		"CF_INSTANCE_GUID": string(me.id), "INSTANCE_GUID": string(me.id),
+		"CF_INSTANCE_INDEX": index, "INSTANCE_INDEX": index,
+		"CF_INSTANCE_IP": addr, "CF_INSTANCE_INTERNAL_IP": addr,
+		"CF_INSTANCE_PORT": port, "CF_INSTANCE_PORTS": string(instancePorts),
+		"CF_INSTANCE_ADDR": net.JoinHostPort(addr, port),
+	}, nil
+}
+
+func application(w wish, me identity, mem int) vcapApplication {
+	space := w.app.Space
+	if space == "" {
+		space = defaultSpace
+	}
+	return vcapApplication{
+		ApplicationID: w.app.GUID, ApplicationName: w.app.Name,
+		ApplicationURIs: []string{}, ApplicationVersion: w.process.Version,
+		CFAPI: me.publicURL, Host: anyHost,
+		InstanceID: me.id, InstanceIndex: me.index,
+		Limits:         vcapLimits{Disk: w.process.DiskMB, FDs: openFiles, Mem: mem},
+		Name:           w.app.Name,
+		OrganizationID: defaultOrganization, OrganizationName: defaultOrganization,
+		Port:      w.ports()[0],
+		ProcessID: w.process.GUID, ProcessType: w.process.Type,
+		SpaceID: space, SpaceName: space,
+		Start: me.start.UTC().Format(startFormat),
+		URIs:  []string{}, Version: w.process.Version,
+	}
+}

@@ -1,0 +1,147 @@
+package runtime
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/dewrun/dew/store"
+)
+
+// keptRecords is how many exit records a slot keeps: enough for the whole of a
+// crash loop's visible history, little enough for thousands of slots.
+const keptRecords = 100
+
+// ExitLog keeps the newest exit records of every slot. What it returned without
+// an error is on disk.
+type ExitLog struct {
+	db      *store.DB
+	records *store.Bucket[ExitRecord]
+}
+
+// NewExitLog opens the exit records in db.
+func NewExitLog(db *store.DB) *ExitLog {
+	return &ExitLog{db: db, records: store.In[ExitRecord](db, "exits")}
+}
+
+// Add keeps a new record, gives it its number and drops the oldest beyond the
+// bound.
+func (l *ExitLog) Add(r ExitRecord) (ExitRecord, error) {
+	err := l.db.Update(func(tx *store.Tx) error {
+		b := l.records.With(tx)
+		old, err := b.Prefix(slotPrefix(r.Slot))
+		if err != nil {
+			return err
+		}
+		r.Number = 1
+		if len(old) > 0 {
+			r.Number = old[len(old)-1].Number + 1
+		}
+		for _, o := range old[:max(0, len(old)+1-keptRecords)] {
+			if err := b.Delete(recordKey(o)); err != nil {
+				return err
+			}
+		}
+		return b.Put(recordKey(r), r)
+	})
+	if err != nil {
+		return r, fmt.Errorf("cannot store exit record of instance %s: %w", r.Instance, err)
+	}
+	return r, nil
+}
+
+// Replace keeps r in the place of the record with the same number. One that the
+// bound has dropped meanwhile stays dropped.
+func (l *ExitLog) Replace(r ExitRecord) error {
+	_, err := l.records.Update(recordKey(r), func(v *ExitRecord) error {
+		*v = r
+		return nil
+	})
+	if err != nil && !errors.Is(err, store.ErrNotFound) {
+		return fmt.Errorf("cannot complete exit record of instance %s: %w", r.Instance, err)
+	}
+	return nil
+}
+
+// Forgive makes the count of the slot start over.
+func (l *ExitLog) Forgive(id SlotID) error {
+	r, ok, err := l.Newest(id)
+	if err != nil || !ok || r.Forgiven {
+		return err
+	}
+	r.Forgiven = true
+	return l.Replace(r)
+}
+
+// Newest returns the slot's last record, if it has one.
+func (l *ExitLog) Newest(id SlotID) (r ExitRecord, ok bool, err error) {
+	rs, err := l.Slot(id)
+	if err != nil || len(rs) == 0 {
+		return r, false, err
+	}
+	return rs[len(rs)-1], true, nil
+}
+
+// Slot returns the records of one slot, oldest first.
+func (l *ExitLog) Slot(id SlotID) ([]ExitRecord, error) {
+	return l.read(slotPrefix(id))
+}
+
+// Process returns the records of all slots of a process, slot by slot, each
+// oldest first.
+func (l *ExitLog) Process(process string) ([]ExitRecord, error) {
+	return l.read(process + "/")
+}
+
+// Processes returns the guids of the processes that have records.
+func (l *ExitLog) Processes() ([]string, error) {
+	rs, err := l.read("")
+	if err != nil {
+		return nil, err
+	}
+	var out []string
+	for _, r := range rs { // sorted by key: equal ones stand together
+		if len(out) == 0 || out[len(out)-1] != r.Slot.Process {
+			out = append(out, r.Slot.Process)
+		}
+	}
+	return out, nil
+}
+
+// Remove drops the records of a process that is no more.
+func (l *ExitLog) Remove(process string) error {
+	err := l.db.Update(func(tx *store.Tx) error {
+		b := l.records.With(tx)
+		rs, err := b.Prefix(process + "/")
+		if err != nil {
+			return err
+		}
+		for _, r := range rs {
+			if err := b.Delete(recordKey(r)); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		return fmt.Errorf("cannot remove exit records of process %s: %w", process, err)
+	}
+	return nil
+}
+
+func (l *ExitLog) read(prefix string) ([]ExitRecord, error) {
+	rs, err := l.records.Prefix(prefix)
+	if err != nil {
+		return nil, fmt.Errorf("cannot read exit records of %s: %w", strings.TrimSuffix(prefix, "/"), err)
+	}
+	return rs, nil
+}
+
+// slotPrefix ends with a slash: without it slot 1 would find the records of 10.
+func slotPrefix(id SlotID) string {
+	return fmt.Sprintf("%s/%08d/%08d/", id.Process, id.Generation, id.Index)
+}
+
+func recordKey(r ExitRecord) string {
+	return fmt.Sprintf("%s%020d", slotPrefix(r.Slot), r.Number)
+}

@@ -1,0 +1,123 @@
+package runtime
+
+import (
+	"cmp"
+	"crypto/rand"
+	"encoding/hex"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/dewrun/dew/app"
+)
+
+// InstanceID names one life of a slot: 28 characters, 8-4-4-4-4 hex digits. It
+// is the same word everywhere: in the container's name, in CF_INSTANCE_GUID and
+// in the exit record.
+type InstanceID string
+
+// NewInstanceID makes an id that no other instance has.
+func NewInstanceID() InstanceID {
+	var b [12]byte
+	rand.Read(b[:]) // never fails: it ends the program where the kernel has no random numbers
+	h := hex.EncodeToString(b[:])
+	return InstanceID(h[:8] + "-" + h[8:12] + "-" + h[12:16] + "-" + h[16:20] + "-" + h[20:])
+}
+
+// Valid tells whether id has the shape of an instance id. What comes back from
+// labels and file names is checked with it.
+func (id InstanceID) Valid() bool {
+	if len(id) != 28 {
+		return false
+	}
+	for i, c := range []byte(id) {
+		dash := i == 8 || i == 13 || i == 18 || i == 23
+		digit := c >= '0' && c <= '9' || c >= 'a' && c <= 'f'
+		if dash != (c == '-') || !dash && !digit {
+			return false
+		}
+	}
+	return true
+}
+
+// Instance is one life of a slot: the task and what is known of its end. Its
+// slot's goroutine owns it.
+type Instance struct {
+	spec    Spec
+	task    Task
+	check   app.HealthCheck
+	ready   app.HealthCheck // the readiness check
+	phase   Phase
+	adopted time.Time // when it was taken over from an earlier daemon; zero: started here
+
+	exits  []Exit // as they became known
+	closed bool   // no more exits will come
+	reaped map[string]bool
+	record *ExitRecord // once it has crashed
+	stored bool        // the record is on disk
+	probes sync.WaitGroup
+}
+
+func newInstance(t Task) *Instance {
+	return &Instance{spec: t.Spec(), task: t, phase: PhaseStarting, reaped: map[string]bool{}}
+}
+
+// process is what the instance was told about exec.
+func (in *Instance) process(exec string) ProcessSpec {
+	for _, p := range in.spec.Processes {
+		if p.Exec == exec {
+			return p
+		}
+	}
+	return ProcessSpec{Exec: exec, Source: source(in.spec.Type, "")}
+}
+
+// alive are the execs whose end is not known.
+func (in *Instance) alive() []string {
+	var out []string
+	for _, p := range in.spec.Processes {
+		if !in.ended(p.Exec) {
+			out = append(out, p.Exec)
+		}
+	}
+	return out
+}
+
+func (in *Instance) ended(exec string) bool {
+	return slices.ContainsFunc(in.exits, func(e Exit) bool { return e.Exec == exec })
+}
+
+// take notes an exit and gives it what the engine need not know. It returns
+// false for one that was known already.
+func (in *Instance) take(e Exit) (Exit, bool) {
+	if in.ended(e.Exec) {
+		return e, false
+	}
+	p := in.process(e.Exec)
+	e.Name, e.Source = p.Name, p.Source
+	e.Cause = cmp.Or(e.Cause, CauseExited)
+	if e.OOM && e.Cause == CauseExited {
+		e.Cause = CauseOutOfMemory
+	}
+	if now := time.Now(); e.At.IsZero() || e.At.After(now) {
+		e.At = now // a clock that was set back must not postpone the next start
+	}
+	in.exits = append(in.exits, e)
+	return e, true
+}
+
+// phaseOf is the phase in which e happened. The first second counts as starting
+// even where nothing is asked before an instance counts as healthy: a command
+// that is not there is a failed start under every kind of check.
+func (in *Instance) phaseOf(e Exit) Phase {
+	if !in.adopted.IsZero() && e.At.Before(in.adopted) {
+		return PhaseUnwatched
+	}
+	if e.At.Sub(in.spec.StartedAt) < startGrace {
+		return PhaseStarting
+	}
+	return in.phase
+}
+
+// startGrace is long enough for a shell that finds no command, on a busy machine.
+const startGrace = time.Second

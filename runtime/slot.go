@@ -1,0 +1,530 @@
+package runtime
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/netip"
+	"runtime/debug"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/dewrun/dew/logstream"
+)
+
+// Sources of the platform's own lines.
+const (
+	sourceAPI  = "API"
+	sourceCell = "CELL"
+)
+
+// Status is a slot as others see it: a copy.
+type Status struct {
+	Slot       SlotID
+	App        string
+	Type       string
+	Instance   InstanceID // empty while there is none
+	State      State
+	Since      time.Time // in this state
+	Ready      bool      // RUNNING, and its readiness check passes: routes may lead here
+	Details    string    // why it is not running, in a sentence
+	Address    netip.Addr
+	Ports      []int
+	Version    string
+	CrashCount int
+	NextStart  time.Time // while it waits for its next start
+	GivenUp    bool
+}
+
+// Slot keeps one instance of a process alive.
+type Slot struct {
+	id     SlotID
+	sup    *Supervisor
+	log    *slog.Logger
+	inst   *Instance // owned by Run
+	tries  int       // starts in a row that the container service did not make; owned by Run
+	said   map[string]bool
+	panics int // in a row; owned by Run
+
+	stop    chan struct{} // closed by Stop
+	stopped sync.Once
+	restart chan struct{} // holds one
+	nudge   chan struct{} // holds one: the wish changed
+
+	mu     sync.Mutex
+	status Status // guarded by mu
+}
+
+// step is one part of a slot's loop; it returns the next, nil at the end.
+type step func(ctx context.Context) step
+
+func newSlot(s *Supervisor, id SlotID, adopted Task) *Slot {
+	sl := &Slot{
+		id:      id,
+		sup:     s,
+		log:     s.c.Logger.With("process", id.Process, "index", id.Index),
+		said:    map[string]bool{},
+		stop:    make(chan struct{}),
+		restart: make(chan struct{}, 1),
+		nudge:   make(chan struct{}, 1),
+		status:  Status{Slot: id, State: Down, Since: time.Now()},
+	}
+	if adopted != nil {
+		sl.inst = newInstance(adopted)
+		sl.inst.adopted = time.Now()
+	}
+	return sl
+}
+
+// Stop ends the slot and its instance. It does not wait for them.
+func (s *Slot) Stop() { s.stopped.Do(func() { close(s.stop) }) }
+
+// Restart replaces the instance by one of the present wish and forgets earlier
+// crashes. It does not wait.
+func (s *Slot) Restart() { post(s.restart) }
+
+// Nudge makes the slot look whether its instance still runs as wished, or was
+// started before the last wish to start or restart. It does not wait.
+func (s *Slot) Nudge() { post(s.nudge) }
+
+// post leaves a message for which one that was not read yet will do.
+func post(to chan<- struct{}) {
+	select {
+	case to <- struct{}{}:
+	default:
+	}
+}
+
+// Status is a copy of what is known.
+func (s *Slot) Status() Status {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	st := s.status
+	st.Ports = slices.Clone(st.Ports)
+	return st
+}
+
+// Run keeps the slot alive until Stop, or until ctx ends. The two differ: Stop
+// ends the processes; the end of ctx leaves the task for the next daemon to
+// adopt. A panic costs this slot a pause and nobody else anything.
+func (s *Slot) Run(ctx context.Context) {
+	for !s.run(ctx) {
+		s.panics++
+		s.sup.count(func(st *Stats) { st.Panics++ })
+		// Not even Stop shortens this: what is to be ended is ended after the pause.
+		if !wait(ctx, s.sup.policy.retry(s.panics)) {
+			return
+		}
+	}
+}
+
+// run goes from step to step. It returns false after a panic.
+func (s *Slot) run(ctx context.Context) (done bool) {
+	defer func() {
+		if v := recover(); v != nil {
+			s.log.Error("slot panicked, it is begun again", "panic", v, "stack", string(stackOf(v)))
+			// Not a move: where it was when it broke is no place to go on from.
+			s.change(func(st *Status) {
+				st.State, st.Since, st.Ready, st.Details = Down, time.Now(), false, "internal error, see the log of the daemon"
+			})
+		}
+	}()
+	for next := step(s.begin); next != nil; {
+		next = next(ctx)
+	}
+	return true
+}
+
+// begin looks at what is there: an instance that an earlier daemon, or a panic,
+// left, or nothing.
+func (s *Slot) begin(ctx context.Context) step {
+	if s.inst == nil {
+		return s.pause
+	}
+	in := s.inst
+	s.show(func(st *Status) { describe(st, in.spec) })
+	if in.record == nil {
+		s.recall(in)
+	}
+	switch {
+	case s.stopping():
+		return s.end
+	case in.record != nil || len(in.exits) > 0:
+		return s.crash
+	}
+	s.move(Starting, "")
+	in.phase = PhaseStarting
+	s.check(in)
+	return s.watch
+}
+
+// recall finds the record of a crash that was written but not acted upon to the
+// end: the same death is not told twice.
+func (s *Slot) recall(in *Instance) {
+	r, ok, err := s.sup.exits.Newest(s.id)
+	if err != nil {
+		s.log.Error("cannot read exit records", "err", err)
+		return
+	}
+	if ok && r.Instance == in.spec.Instance {
+		in.record, in.stored = &r, true
+	}
+}
+
+// check reads how to ask an adopted instance for its health.
+func (s *Slot) check(in *Instance) {
+	p, err := s.sup.c.Registry.Process(s.id.Process)
+	if err != nil {
+		s.log.Error("cannot read health check, only the processes are watched", "err", err)
+		return
+	}
+	in.check, in.ready = p.HealthCheck, p.Readiness
+}
+
+// pause waits for the time that the newest exit record names.
+func (s *Slot) pause(ctx context.Context) step {
+	r, ok, err := s.sup.exits.Newest(s.id)
+	if err != nil {
+		s.log.Error("cannot read exit records", "err", err)
+	}
+	if !ok || r.Forgiven {
+		return s.start
+	}
+	s.move(Crashed, r.Description)
+	s.show(func(st *Status) {
+		st.CrashCount, st.NextStart, st.GivenUp = r.CrashCount, r.NextStart, r.GivenUp
+		st.App, st.Type, st.Version = r.App, r.Type, r.Version
+	})
+	var due <-chan time.Time // never, when given up
+	if !r.GivenUp {
+		t := time.NewTimer(time.Until(r.NextStart))
+		defer t.Stop()
+		due = t.C
+	}
+	for s.kept(r.Version) {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-s.stop:
+			return s.down
+		case <-s.restart:
+			s.forgive()
+			return s.start
+		case <-s.nudge:
+		case <-due:
+			s.sup.count(func(st *Stats) { st.Restarts[r.First.Cause]++ })
+			return s.start
+		}
+	}
+	s.forgive()
+	return s.start
+}
+
+// kept tells whether an instance of version runs as wished. Where the wish cannot
+// be read nothing is replaced.
+func (s *Slot) kept(version string) bool {
+	p, err := s.sup.c.Registry.Process(s.id.Process)
+	return err != nil || p.Keeps(version)
+}
+
+// start makes the next instance.
+func (s *Slot) start(ctx context.Context) step {
+	if ctx.Err() != nil {
+		return nil
+	}
+	if s.stopping() {
+		return s.down
+	}
+	s.move(Starting, "")
+	id := NewInstanceID()
+	w, spec, err := s.plan(id)
+	if err != nil {
+		return s.failed(ctx, id, w, err)
+	}
+	s.show(func(st *Status) { describe(st, spec) })
+	if s.tries == 0 {
+		s.cell(spec.App, logstream.Out, "Creating container")
+	}
+	task, err := s.launch(ctx, spec)
+	if err != nil {
+		return s.failed(ctx, id, w, err)
+	}
+	s.tries = 0
+	clear(s.said)
+	in := newInstance(task)
+	in.check, in.ready = w.process.HealthCheck, w.process.Readiness
+	s.inst = in
+	s.sup.count(func(st *Stats) { st.Starts++ })
+	s.log.Info("instance started", "app", spec.App, "instance", id)
+	s.cell(spec.App, logstream.Out, "Successfully created container")
+	return s.watch
+}
+
+// plan turns the present wish into a Spec with an address.
+func (s *Slot) plan(id InstanceID) (wish, Spec, error) {
+	w, err := s.sup.wish(s.id.Process)
+	if err != nil {
+		return w, Spec{}, err
+	}
+	addr, err := s.sup.addresses.take(id)
+	if err != nil {
+		return w, Spec{}, err
+	}
+	spec, err := w.spec(s.id, s.sup.c.Cell, identity{
+		id: id, index: s.id.Index, address: addr.Addr(), publicURL: s.sup.c.PublicURL, start: time.Now(),
+	})
+	spec.Address = addr
+	return w, spec, err
+}
+
+// launch calls the engine and gives the call up when the slot is stopped
+// meanwhile: Start then leaves nothing behind, or the task it returns is ended
+// like any other.
+func (s *Slot) launch(ctx context.Context, spec Spec) (Task, error) {
+	ctx, cancel := context.WithTimeout(ctx, s.sup.policy.StartLimit)
+	defer cancel()
+	started := async(func() (Task, error) { return s.sup.c.Engine.Start(ctx, spec) })
+	select {
+	case r := <-started:
+		return r.get()
+	case <-s.stop:
+		cancel()
+		return (<-started).get()
+	}
+}
+
+// failed decides what a start that gave no instance means.
+func (s *Slot) failed(ctx context.Context, id InstanceID, w wish, err error) step {
+	if e := s.sup.addresses.release(id); e != nil {
+		s.log.Error("cannot release address", "instance", id, "err", e)
+	}
+	if ctx.Err() != nil {
+		return nil
+	}
+	if s.stopping() {
+		return s.down
+	}
+	if refused, ok := errors.AsType[*StartError](err); ok {
+		return s.refused(ctx, id, w, refused)
+	}
+	s.tries++
+	text := fmt.Sprintf("cannot start instance: %v", err)
+	s.show(func(st *Status) { st.Details = text })
+	s.sup.count(func(st *Stats) { st.Unavailable++ })
+	s.say(w.app.GUID, text)
+	if !s.sleep(ctx, s.sup.policy.retry(s.tries)) {
+		return s.leave(ctx)
+	}
+	return s.start
+}
+
+// refused writes the record of an instance that can never have run.
+func (s *Slot) refused(ctx context.Context, id InstanceID, w wish, err *StartError) step {
+	s.tries = 0
+	e := Exit{
+		Exec: err.Exec, Source: err.Source, Code: -1,
+		Cause: CauseStartFailed, Detail: err.Reason, At: time.Now(),
+	}
+	if e.Exec == "" {
+		e.Exec = MainExec
+	}
+	if e.Source == "" {
+		e.Source = source(w.process.Type, "")
+	}
+	in := &Instance{
+		spec: Spec{
+			Instance: id, Slot: s.id, App: w.app.GUID, Type: w.process.Type,
+			Version: w.process.Version, Cell: s.sup.c.Cell, Droplet: w.droplet.GUID,
+		},
+		phase:  PhaseStarting,
+		reaped: map[string]bool{},
+	}
+	s.move(Crashed, e.Description())
+	s.tell(ctx, in, e, "")
+	in.record.Complete = true
+	if !s.keep(ctx, in) {
+		return s.leave(ctx)
+	}
+	return s.pause
+}
+
+// leave ends the loop after an interrupted wait: for good when the slot was
+// stopped, silently when the daemon leaves.
+func (s *Slot) leave(ctx context.Context) step {
+	if ctx.Err() != nil {
+		return nil
+	}
+	return s.down
+}
+
+// down is the end of a slot that has no instance any more.
+func (s *Slot) down(context.Context) step {
+	s.forgive()
+	s.move(Down, "")
+	return nil
+}
+
+// forgive makes the crash count start over.
+func (s *Slot) forgive() {
+	if err := s.sup.exits.Forgive(s.id); err != nil {
+		s.log.Error("cannot reset crash count", "err", err)
+		return
+	}
+	s.show(func(st *Status) { st.CrashCount, st.NextStart, st.GivenUp = 0, time.Time{}, false })
+}
+
+// stopping tells whether Stop was called.
+func (s *Slot) stopping() bool {
+	select {
+	case <-s.stop:
+		return true
+	default:
+		return false
+	}
+}
+
+// sleep waits for d. It returns false when the slot is stopped or ctx ends
+// before. A restart does not wait either: what it asks for begins now.
+func (s *Slot) sleep(ctx context.Context, d time.Duration) bool {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return true
+	case <-s.restart:
+		s.forgive()
+		return true
+	case <-s.stop:
+		return false
+	case <-ctx.Done():
+		return false
+	}
+}
+
+// move goes to another state and tells the listener. Details say why, where that
+// is not plain.
+func (s *Slot) move(to State, details string) {
+	s.show(func(st *Status) {
+		mustMove(st.State, to)
+		if st.State != to {
+			s.log.Info("state moved", "from", st.State, "to", to, "instance", st.Instance)
+			st.Since = time.Now()
+		}
+		st.State, st.Details = to, details
+		st.Ready = st.Ready && to == Running
+		if to == Starting || to == Down {
+			st.NextStart, st.GivenUp = time.Time{}, false
+		}
+		if to == Down {
+			st.Instance, st.Address = "", netip.Addr{}
+		}
+	})
+}
+
+// show changes what others see.
+func (s *Slot) show(change func(st *Status)) {
+	s.change(change)
+	if s.sup.c.OnChange != nil {
+		s.sup.c.OnChange(s.Status())
+	}
+}
+
+// change is its own function so that a panic in it gives the lock back.
+func (s *Slot) change(change func(st *Status)) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	change(&s.status)
+}
+
+func describe(st *Status, spec Spec) {
+	st.Instance, st.App, st.Type, st.Version = spec.Instance, spec.App, spec.Type, spec.Version
+	st.Address, st.Ports = spec.Address.Addr(), spec.Ports
+}
+
+// cell writes a line of the platform into the app's log.
+func (s *Slot) cell(guid string, stream logstream.Stream, text string) {
+	s.append(guid, logstream.Envelope{
+		Source: logstream.Source{Type: sourceCell, Index: s.id.Index},
+		Stream: stream,
+		Text:   []byte(text),
+	})
+}
+
+// maxSaid bounds what say remembers: errors whose text changes each time must
+// not grow a map for ever.
+const maxSaid = 16
+
+// say writes an error into the app's log the first time it is met since the last
+// start that worked.
+func (s *Slot) say(guid, text string) {
+	if s.said[text] || len(s.said) >= maxSaid {
+		return
+	}
+	s.said[text] = true
+	s.log.Warn("cannot start instance, trying again", "app", guid, "err", text)
+	if guid != "" {
+		s.cell(guid, logstream.Err, text)
+	}
+}
+
+func (s *Slot) append(guid string, es ...logstream.Envelope) {
+	if len(es) == 0 {
+		return
+	}
+	if err := s.sup.c.Logs.Append(guid, es...); err != nil {
+		s.log.Error("cannot write to the app's log", "app", guid, "lines", len(es), "err", err)
+	}
+}
+
+// result is what a call on another goroutine gave.
+type result[T any] struct {
+	v     T
+	err   error
+	panic any
+}
+
+// get returns what the call returned, and panics as it panicked.
+func (r result[T]) get() (T, error) {
+	r.mustNotPanic()
+	return r.v, r.err
+}
+
+func (r result[T]) mustNotPanic() {
+	if r.panic != nil {
+		panic(r.panic)
+	}
+}
+
+// panicked carries the stack of the goroutine that panicked.
+type panicked struct {
+	value any
+	stack []byte
+}
+
+func (p panicked) String() string { return fmt.Sprint(p.value) }
+
+func stackOf(v any) []byte {
+	if p, ok := v.(panicked); ok {
+		return p.stack
+	}
+	return debug.Stack()
+}
+
+// async runs fn on a goroutine of its own and hands its panic over, too: it
+// belongs to the slot's border, not to the whole program.
+func async[T any](fn func() (T, error)) <-chan result[T] {
+	out := make(chan result[T], 1)
+	go func() {
+		var r result[T]
+		defer func() {
+			if v := recover(); v != nil {
+				r.panic = panicked{value: v, stack: debug.Stack()}
+			}
+			out <- r
+		}()
+		r.v, r.err = fn()
+	}()
+	return out
+}

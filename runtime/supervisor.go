@@ -1,0 +1,369 @@
+package runtime
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"maps"
+	"net/netip"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/dewrun/dew/app"
+	"github.com/dewrun/dew/droplet"
+	"github.com/dewrun/dew/logstream"
+	"github.com/dewrun/dew/store"
+)
+
+// LogBook is where lines of an app go. It may set the sequence numbers of the
+// lines it was given.
+type LogBook interface {
+	Append(app string, es ...logstream.Envelope) error
+}
+
+// Config is what a Supervisor needs.
+type Config struct {
+	Engine    Engine
+	Registry  *app.Registry
+	Droplets  *droplet.Shelf
+	Stacks    func(name string) (droplet.Stack, error) // by name; empty is the default
+	Logs      LogBook
+	DB        *store.DB
+	Cell      string       // id of this machine
+	Subnet    netip.Prefix // of the instances; its first address is the bridge's
+	PublicURL string       // of the API, as apps see it
+	Policy    Policy
+	Logger    *slog.Logger
+	// OnChange is told of every change of a slot, one slot's in order, from the
+	// slot's own goroutine: it must be quick. It may be nil.
+	OnChange func(Status)
+}
+
+// Stats counts what happened since the supervisor was made.
+type Stats struct {
+	Starts      uint64           // instances that were started
+	Crashes     map[Cause]uint64 // by the cause of the first exit
+	Restarts    map[Cause]uint64 // starts after a crash, by its cause
+	Unavailable uint64           // starts that the container service could not try
+	Panics      uint64           // of slots
+}
+
+// Supervisor holds the wanted slots of every process.
+type Supervisor struct {
+	c         Config
+	policy    Policy
+	exits     *ExitLog
+	addresses *addressBook
+	wake      chan struct{} // holds one
+	running   sync.WaitGroup
+
+	mu    sync.Mutex       // guards the fields below
+	slots map[SlotID]*Slot // until they are down
+	dirty map[string]bool  // processes to be synced
+	stats Stats
+}
+
+// NewSupervisor makes a Supervisor. Nothing happens before Run.
+func NewSupervisor(c Config) (*Supervisor, error) {
+	for name, missing := range map[string]bool{
+		"Engine": c.Engine == nil, "Registry": c.Registry == nil, "Droplets": c.Droplets == nil,
+		"Stacks": c.Stacks == nil, "Logs": c.Logs == nil, "DB": c.DB == nil, "Logger": c.Logger == nil,
+	} {
+		if missing {
+			return nil, fmt.Errorf("cannot make a supervisor without %s", name)
+		}
+	}
+	book, err := newAddressBook(c.DB, c.Subnet)
+	if err != nil {
+		return nil, err
+	}
+	return &Supervisor{
+		c:         c,
+		policy:    c.Policy.WithDefaults(),
+		exits:     NewExitLog(c.DB),
+		addresses: book,
+		wake:      make(chan struct{}, 1),
+		slots:     map[SlotID]*Slot{},
+		dirty:     map[string]bool{},
+		stats:     Stats{Crashes: map[Cause]uint64{}, Restarts: map[Cause]uint64{}},
+	}, nil
+}
+
+// Run takes over what an earlier daemon left, then makes every wish come true,
+// until ctx ends. Then it lets go: the instances stay for the next daemon. It
+// returns an error only when it could not begin.
+func (s *Supervisor) Run(ctx context.Context) error {
+	defer s.running.Wait()
+	tasks, err := s.adopt(ctx)
+	if err != nil {
+		return err
+	}
+	if ctx.Err() != nil {
+		return nil
+	}
+	if err := s.settle(ctx, tasks); err != nil {
+		return err
+	}
+	s.takeOver(ctx, tasks)
+	if err := s.syncAll(); err != nil {
+		return err
+	}
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-s.wake:
+			for _, process := range s.takeDirty() {
+				s.reconcile(ctx, process)
+			}
+		}
+	}
+}
+
+// Sync makes the process as it is wished, soon. It never waits, and may be called
+// with any guid at any time.
+func (s *Supervisor) Sync(process string) {
+	s.mu.Lock()
+	s.dirty[process] = true
+	s.mu.Unlock()
+	post(s.wake)
+}
+
+// Restart replaces all instances of the process by new ones and forgets their
+// crashes. The instances of a process whose version is no longer kept are
+// replaced without it, see app.Process.Keeps.
+func (s *Supervisor) Restart(process string) {
+	for _, sl := range s.of(process) {
+		sl.Restart()
+	}
+}
+
+// Instances is a copy of what is known about the slots of a process, by index.
+func (s *Supervisor) Instances(process string) []Status {
+	var out []Status
+	for _, sl := range s.of(process) {
+		out = append(out, sl.Status())
+	}
+	return out
+}
+
+// Exits gives the exit records, for those who read them.
+func (s *Supervisor) Exits() *ExitLog { return s.exits }
+
+// Stats is a copy of the counts.
+func (s *Supervisor) Stats() Stats {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	st := s.stats
+	st.Crashes, st.Restarts = maps.Clone(st.Crashes), maps.Clone(st.Restarts)
+	return st
+}
+
+// adopt asks the engine for what is there, for as long as it takes to answer.
+func (s *Supervisor) adopt(ctx context.Context) ([]Task, error) {
+	for n := 1; ; n++ {
+		tasks, err := s.c.Engine.Adopt(ctx)
+		switch {
+		case err == nil:
+			return tasks, nil
+		case ctx.Err() != nil:
+			return nil, nil
+		case !errors.Is(err, ErrUnavailable):
+			return nil, fmt.Errorf("cannot adopt instances: %w", err)
+		}
+		s.c.Logger.Warn("cannot adopt instances, trying again", "err", err)
+		if !wait(ctx, s.policy.retry(n)) {
+			return nil, nil
+		}
+	}
+}
+
+// settle clears away what belongs to none of the tasks. It must be done before
+// any slot begins: a sweep would take a new instance for a stray one.
+func (s *Supervisor) settle(ctx context.Context, tasks []Task) error {
+	keep := make(map[InstanceID]bool, len(tasks))
+	addresses := make(map[InstanceID]netip.Addr, len(tasks))
+	for _, t := range tasks {
+		spec := t.Spec()
+		keep[spec.Instance] = true
+		addresses[spec.Instance] = spec.Address.Addr()
+	}
+	if err := s.c.Engine.Sweep(ctx, keep); err != nil && ctx.Err() == nil {
+		// What could not be removed is in nobody's way: the next start tries again.
+		s.c.Logger.Error("cannot sweep", "err", err)
+	}
+	return s.addresses.settle(addresses)
+}
+
+// takeOver gives every task to a slot: the newest of each slot to the one that
+// keeps it alive, older ones to slots that only end them.
+func (s *Supervisor) takeOver(ctx context.Context, tasks []Task) {
+	sorted := slices.Clone(tasks)
+	slices.SortStableFunc(sorted, func(a, b Task) int { return b.Spec().StartedAt.Compare(a.Spec().StartedAt) })
+	for _, t := range sorted {
+		spec := t.Spec()
+		sl := newSlot(s, spec.Slot, t)
+		s.c.Logger.Info("instance adopted", "app", spec.App, "process", spec.Slot.Process, "instance", spec.Instance)
+		if !s.enter(sl) {
+			s.c.Logger.Warn("slot has a newer instance, this one is ended", "process", spec.Slot.Process,
+				"index", spec.Slot.Index, "instance", spec.Instance)
+			sl.Stop()
+		}
+		if w, err := s.wanted(spec.Slot.Process); err == nil && !w.has(spec.Slot) {
+			sl.Stop()
+		}
+		s.begin(ctx, sl)
+	}
+}
+
+// syncAll marks every process that is wished, or that left records behind.
+func (s *Supervisor) syncAll() error {
+	apps, err := s.c.Registry.Apps()
+	if err != nil {
+		return fmt.Errorf("cannot read the apps: %w", err)
+	}
+	for _, a := range apps {
+		ps, err := s.c.Registry.Processes(a.GUID)
+		if err != nil {
+			return fmt.Errorf("cannot read the processes of %s: %w", a.Name, err)
+		}
+		for _, p := range ps {
+			s.Sync(p.GUID)
+		}
+	}
+	gone, err := s.exits.Processes()
+	if err != nil {
+		return err
+	}
+	for _, process := range gone {
+		s.Sync(process)
+	}
+	return nil
+}
+
+// want is how many slots a process should have.
+type want struct {
+	process    string
+	known      bool // the process exists
+	generation int
+	instances  int
+}
+
+func (w want) has(id SlotID) bool {
+	return id.Process == w.process && id.Generation == w.generation && id.Index < w.instances
+}
+
+// wanted reads how many slots the process should have: none when it does not
+// exist or its app is stopped.
+func (s *Supervisor) wanted(process string) (want, error) {
+	w := want{process: process}
+	p, err := s.c.Registry.Process(process)
+	if errors.Is(err, app.ErrNotFound) {
+		return w, nil
+	}
+	if err != nil {
+		return w, fmt.Errorf("cannot read process %s: %w", process, err)
+	}
+	a, err := s.c.Registry.App(p.App)
+	if errors.Is(err, app.ErrNotFound) {
+		return w, nil
+	}
+	if err != nil {
+		return w, fmt.Errorf("cannot read app %s: %w", p.App, err)
+	}
+	w.known, w.generation = true, p.Generation
+	if a.State == app.Started {
+		w.instances = p.Instances
+	}
+	return w, nil
+}
+
+// reconcile begins the slots that are missing and stops those that are too many.
+func (s *Supervisor) reconcile(ctx context.Context, process string) {
+	w, err := s.wanted(process)
+	if err != nil {
+		s.c.Logger.Error("cannot sync process, trying again", "process", process, "err", err)
+		time.AfterFunc(s.policy.FirstRetry, func() { s.Sync(process) })
+		return
+	}
+	have := s.of(process)
+	for _, sl := range have {
+		if w.has(sl.id) {
+			sl.Nudge()
+		} else {
+			sl.Stop()
+		}
+	}
+	for i := range w.instances {
+		sl := newSlot(s, SlotID{Process: process, Generation: w.generation, Index: i}, nil)
+		if s.enter(sl) {
+			s.begin(ctx, sl)
+		}
+	}
+	if !w.known && len(have) == 0 {
+		if err := s.exits.Remove(process); err != nil {
+			s.c.Logger.Error("cannot remove exit records", "process", process, "err", err)
+		}
+	}
+}
+
+// enter puts a slot into its place. It returns false when the place is taken: a
+// slot that is still stopping makes room by itself and is synced again then.
+func (s *Supervisor) enter(sl *Slot) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.slots[sl.id] != nil {
+		return false
+	}
+	s.slots[sl.id] = sl
+	return true
+}
+
+// begin runs the slot until it is down, or ctx ends.
+func (s *Supervisor) begin(ctx context.Context, sl *Slot) {
+	s.running.Go(func() {
+		sl.Run(ctx)
+		if ctx.Err() != nil {
+			return // what it last knew stays to be seen
+		}
+		s.mu.Lock()
+		if s.slots[sl.id] == sl {
+			delete(s.slots, sl.id)
+		}
+		s.mu.Unlock()
+		s.Sync(sl.id.Process)
+	})
+}
+
+// of are the slots of a process by generation and index.
+func (s *Supervisor) of(process string) []*Slot {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var out []*Slot
+	for id, sl := range s.slots {
+		if id.Process == process {
+			out = append(out, sl)
+		}
+	}
+	slices.SortFunc(out, func(a, b *Slot) int {
+		return cmp.Or(cmp.Compare(a.id.Generation, b.id.Generation), cmp.Compare(a.id.Index, b.id.Index))
+	})
+	return out
+}
+
+func (s *Supervisor) takeDirty() []string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	out := slices.Sorted(maps.Keys(s.dirty))
+	clear(s.dirty)
+	return out
+}
+
+func (s *Supervisor) count(add func(st *Stats)) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	add(&s.stats)
+}

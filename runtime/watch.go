@@ -1,0 +1,176 @@
+package runtime
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"net/netip"
+	"time"
+
+	"github.com/dewrun/dew/app"
+	"github.com/dewrun/dew/health"
+	"github.com/dewrun/dew/logstream"
+)
+
+// readiness is a turn of the readiness check.
+type readiness struct {
+	ready bool
+	err   error
+}
+
+// watch waits for whatever happens to the instance next.
+func (s *Slot) watch(ctx context.Context) step {
+	in := s.inst
+	if !s.kept(in.spec.Version) {
+		return s.replace // the wish to restart came while it started, or while no daemon was there
+	}
+	probing, cancel := context.WithCancel(ctx)
+	defer cancel()
+	healthy := make(chan struct{}, 1)
+	sick := s.monitor(probing, in, healthy)
+	routable := make(chan readiness)
+	var asking <-chan result[struct{}]
+	var steady <-chan time.Time
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-s.stop:
+			return s.end
+		case <-s.restart:
+			return s.replace
+		case <-s.nudge:
+			if !s.kept(in.spec.Version) {
+				return s.replace
+			}
+		case e, ok := <-in.task.Exits():
+			s.note(in, e, ok)
+			return s.crash
+		case <-healthy:
+			s.healthy(in)
+			asking = s.watchReadiness(probing, in, routable)
+			t := time.NewTimer(s.sup.policy.HealthyReset)
+			defer t.Stop() // once per life: healthy is told once
+			steady = t.C
+		case r := <-routable:
+			s.routable(in, r)
+		case r := <-asking: // only when it panicked, or as ctx ends
+			r.mustNotPanic()
+			asking = nil
+		case <-steady:
+			s.panics = 0
+			s.forgive()
+		case r := <-sick:
+			return s.sick(ctx, r)
+		}
+	}
+}
+
+// monitor asks for health until ctx ends or the instance is sick.
+func (s *Slot) monitor(ctx context.Context, in *Instance, healthy chan<- struct{}) <-chan result[struct{}] {
+	probe := probeOf(in, in.check)
+	if probe != nil {
+		s.cell(in.spec.App, logstream.Out, "Starting health monitoring of container")
+	}
+	c := health.Config{
+		StartTimeout: in.check.Timeout,
+		Interval:     in.check.Interval,
+		Timeout:      in.check.InvocationTimeout,
+		Startup:      true,
+	}
+	in.probes.Add(1)
+	return async(func() (struct{}, error) {
+		defer in.probes.Done()
+		return struct{}{}, health.Monitor(ctx, probe, c, func() { healthy <- struct{}{} })
+	})
+}
+
+// watchReadiness asks whether routes may lead to the instance. It never ends it.
+func (s *Slot) watchReadiness(ctx context.Context, in *Instance, to chan<- readiness) <-chan result[struct{}] {
+	c := health.Config{Interval: in.ready.Interval, Timeout: in.ready.InvocationTimeout}
+	in.probes.Add(1)
+	return async(func() (struct{}, error) {
+		defer in.probes.Done()
+		health.Watch(ctx, probeOf(in, in.ready), c, func(ready bool, err error) {
+			select {
+			case to <- readiness{ready, err}:
+			case <-ctx.Done():
+			}
+		})
+		return struct{}{}, nil
+	})
+}
+
+// probeOf is the question that the check asks, nil where it asks none.
+func probeOf(in *Instance, check app.HealthCheck) health.Probe {
+	port := check.Port
+	if port == 0 && len(in.spec.Ports) > 0 {
+		port = in.spec.Ports[0]
+	}
+	addr := netip.AddrPortFrom(in.spec.Address.Addr(), uint16(cmp.Or(port, defaultPort)))
+	switch check.Type {
+	case app.CheckPort:
+		return health.Port(in.task.Dial, addr)
+	case app.CheckHTTP:
+		return health.HTTP(in.task.Dial, addr, cmp.Or(check.Endpoint, "/"))
+	default:
+		return nil
+	}
+}
+
+// healthy notes that the instance works.
+func (s *Slot) healthy(in *Instance) {
+	in.phase = PhaseRunning
+	s.move(Running, "")
+	if in.check.Type == app.CheckPort || in.check.Type == app.CheckHTTP {
+		s.cell(in.spec.App, logstream.Out, "Container became healthy")
+	}
+}
+
+// routable notes a turn of the readiness check.
+func (s *Slot) routable(in *Instance, r readiness) {
+	s.show(func(st *Status) { st.Ready = r.ready })
+	if in.ready.Type == app.CheckNone {
+		return
+	}
+	if r.ready {
+		s.cell(in.spec.App, logstream.Out, "Container passed the readiness health check")
+		return
+	}
+	s.log.Info("instance not ready", "instance", in.spec.Instance, "err", r.err)
+	s.cell(in.spec.App, logstream.Err, "Container failed the readiness health check. Container marked not ready and removed from route pool: "+r.err.Error())
+}
+
+// sick ends an instance whose check failed, unless it failed because a process
+// has just ended: then that end is the reason, and the check only saw it first.
+func (s *Slot) sick(ctx context.Context, r result[struct{}]) step {
+	_, err := r.get()
+	if ctx.Err() != nil {
+		return nil
+	}
+	in := s.inst
+	t := time.NewTimer(s.sup.policy.Together)
+	defer t.Stop()
+	select {
+	case e, ok := <-in.task.Exits():
+		s.note(in, e, ok)
+		return s.crash
+	case <-t.C:
+	}
+	return s.condemn(ctx, sickness(in, err))
+}
+
+// sickness is the failed check as the exit that names the crash.
+func sickness(in *Instance, err error) Exit {
+	e := Exit{
+		Exec: MainExec, Source: source(in.spec.Type, ""), Code: -1, Cause: CauseUnhealthy, At: time.Now(),
+		Detail: err.Error(),
+		Memory: Memory{Limit: in.process(MainExec).Memory},
+	}
+	if s, ok := errors.AsType[*health.Sick](err); ok && s.Phase == health.Starting {
+		e.Cause = CauseStartTimeout
+		e.Detail = fmt.Sprintf("never healthy after %s: %v", s.After, s.Err)
+	}
+	return e
+}

@@ -1,0 +1,120 @@
+package runtime
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/dewrun/dew/app"
+	"github.com/dewrun/dew/droplet"
+)
+
+// wish is what an instance that starts now should be.
+type wish struct {
+	app      app.App
+	process  app.Process
+	sidecars []app.Sidecar // by name
+	droplet  droplet.Droplet
+	stack    droplet.Stack
+}
+
+// ports are the ports of the process, its default first.
+func (w wish) ports() []int {
+	if len(w.process.Ports) > 0 {
+		return w.process.Ports
+	}
+	return []int{defaultPort}
+}
+
+// source names a process in the log and in the exit record.
+func source(processType, sidecar string) string {
+	s := "APP/PROC/" + strings.ToUpper(processType)
+	if sidecar != "" {
+		s += "/SIDECAR/" + strings.ToUpper(sidecar)
+	}
+	return s
+}
+
+// wish reads what the process should be now. A *StartError says that it cannot
+// be started as it is wished.
+func (s *Supervisor) wish(process string) (wish, error) {
+	p, err := s.c.Registry.Process(process)
+	if err != nil {
+		return wish{}, fmt.Errorf("cannot read the wish: %w", err)
+	}
+	w := wish{process: p}
+	if w.app, err = s.c.Registry.App(p.App); err != nil {
+		return wish{}, fmt.Errorf("cannot read the wish: %w", err)
+	}
+	sidecars, err := s.c.Registry.SidecarsOf(p.App, p.Type)
+	if err != nil {
+		return wish{}, fmt.Errorf("cannot read the wish: %w", err)
+	}
+	w.sidecars = byName(sidecars)
+	if w.app.Droplet != "" {
+		w.droplet, err = s.c.Droplets.Get(w.app.Droplet)
+		if errors.Is(err, droplet.ErrNotFound) {
+			return wish{}, refuse(w, fmt.Sprintf("its droplet %s is gone: push the app again", w.app.Droplet))
+		}
+		if err != nil {
+			return wish{}, fmt.Errorf("cannot read the droplet: %w", err)
+		}
+	}
+	if w.stack, err = s.c.Stacks(cmp.Or(w.droplet.Stack, w.app.Stack)); err != nil {
+		return wish{}, refuse(w, fmt.Sprintf("its stack cannot be used: %v", err))
+	}
+	return w, nil
+}
+
+// refuse is the error for a wish that cannot become an instance.
+func refuse(w wish, reason string) *StartError {
+	return &StartError{Source: source(w.process.Type, ""), Reason: reason}
+}
+
+// spec makes the plain value that the engine starts: id and address are filled
+// in, nothing is left to look up.
+func (w wish) spec(slot SlotID, cell string, me identity) (Spec, error) {
+	mem, err := splitMemory(w.process.MemoryMB, w.sidecars)
+	if err != nil {
+		return Spec{}, refuse(w, err.Error())
+	}
+	command := cmp.Or(w.process.Command, w.droplet.Commands[w.process.Type])
+	if command == "" {
+		return Spec{}, refuse(w, fmt.Sprintf("process type '%s' has no start command: set applications[].command or name it in a Procfile", w.process.Type))
+	}
+	s := Spec{
+		Instance: me.id,
+		Slot:     slot,
+		App:      w.app.GUID,
+		Type:     w.process.Type,
+		Version:  w.process.Version,
+		Cell:     cell,
+		Droplet:  w.droplet.GUID,
+		Stack:    w.stack,
+		Image:    w.droplet.Image,
+		Memory:   int64(mem.total) * mebibyte,
+		Disk:     int64(w.process.DiskMB) * mebibyte,
+		Ports:    slices.Clone(w.ports()),
+	}
+	env, err := environment(w, me, mem.main)
+	if err != nil {
+		return Spec{}, err
+	}
+	s.Processes = append(s.Processes, ProcessSpec{
+		Exec: MainExec, Source: source(w.process.Type, ""), Command: command,
+		Dir: homeDir, Env: env, Memory: int64(mem.main) * mebibyte,
+	})
+	for n, c := range w.sidecars {
+		env, err := environment(w, me, mem.memoryLimit(mem.sidecars[n]))
+		if err != nil {
+			return Spec{}, err
+		}
+		s.Processes = append(s.Processes, ProcessSpec{
+			Exec: SidecarExec(n), Name: c.Name, Source: source(w.process.Type, c.Name), Command: c.Command,
+			Dir: homeDir, Env: env, Memory: int64(mem.sidecars[n]) * mebibyte,
+		})
+	}
+	return s, nil
+}
