@@ -178,7 +178,7 @@ func given(ctx context.Context, began time.Time) time.Duration {
 // dialling after ctx has ended, keeps connections, which hold the network namespace
 // of an instance that has gone, and has several words for a connection that closes.
 func get(ctx context.Context, conn net.Conn, url string) (int, error) {
-	defer conn.Close() //nolint:errcheck // the answer is known by then
+	defer conn.Close()
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, http.NoBody)
 	if err != nil {
 		return 0, err

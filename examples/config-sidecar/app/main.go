@@ -91,7 +91,7 @@ func fetch(ctx context.Context, client *http.Client, url string) (config []byte,
 	if err != nil {
 		return nil, "", fmt.Errorf("the config server does not answer: %w", err)
 	}
-	defer resp.Body.Close() //nolint:errcheck // it was only read
+	defer resp.Body.Close()
 	if resp.StatusCode != http.StatusOK {
 		return nil, "", fmt.Errorf("the config server answered %s", resp.Status)
 	}
