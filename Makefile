@@ -63,7 +63,7 @@ integration: root build
 		$(GO) test -race -tags integration -p 1 -count 1 -timeout 15m $(call tagged,integration); \
 	fi
 
-proof: root setup-test build fuzz ## the long versions of the tests, and every fuzz test for $(FUZZ)
+proof: root setup-test build fuzz ## the long versions of the tests, and every fuzz test (FUZZ=30s each)
 	@DEW_PROOF=1 $(GO) test -race -count 1 -timeout 1h ./...
 	@if [ -n '$(call tagged,integration)' ]; then \
 		DEW_PROOF=1 $(GO) test -race -tags integration -p 1 -count 1 -timeout 4h $(call tagged,integration); \
@@ -94,7 +94,7 @@ cover: ## coverage of the unit tests, and as root of the integration tests too
 	@$(GO) tool cover -func cover.out | tail -1
 	@echo 'by line: go tool cover -html cover.out'
 
-install: build ## install to $(PREFIX), with the systemd units
+install: build ## install to PREFIX=/usr/local, with the systemd units
 	install -d '$(DESTDIR)$(PREFIX)/bin' '$(DESTDIR)$(UNITDIR)'
 	install -m 755 bin/dewd bin/dew-init '$(DESTDIR)$(PREFIX)/bin/'
 	sed 's|/usr/local/bin/|$(PREFIX)/bin/|' dist/dew.service >'$(DESTDIR)$(UNITDIR)/dew.service'

@@ -8,12 +8,11 @@ verb=$1 root=$2 run=$3
 dewd=$(dirname "$0")/../bin/dewd
 log=$(dirname "$root")/dewd.log
 
-# The pid of the daemon, if it lives. The lock of the root tells, the pid file
-# alone could be an old one whose number somebody else has now.
+# The pid of the daemon, if it lives: it holds the lock of its pid file, whose
+# number alone somebody else could have by now.
 living() {
 	pid=$(cat "$run/dewd.pid" 2>/dev/null) && [ -n "$pid" ] || return 1
-	[ "$(readlink "/proc/$pid/exe" 2>/dev/null)" ] || return 1
-	! flock --nonblock --shared "$root/lock" true
+	! flock --nonblock --shared "$run/dewd.pid" true
 }
 
 # Waits until the command says yes; gives up after about so many seconds.

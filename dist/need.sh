@@ -8,6 +8,9 @@
 # With --no-start the packages' services are not started.
 set -eu
 
+# A user's PATH often lacks the sbin folders.
+PATH=$PATH:/usr/local/sbin:/usr/sbin:/sbin
+
 start=yes
 if [ "${1-}" = --no-start ]; then
 	start=no
@@ -23,8 +26,7 @@ found() {
 		return 1
 		;;
 	name:*) getent ahosts "${1#name:}" >/dev/null ;;
-	# A user's PATH often lacks the sbin folders.
-	*) PATH=$PATH:/usr/local/sbin:/usr/sbin:/sbin command -v "$1" >/dev/null ;;
+	*) command -v "$1" >/dev/null ;;
 	esac
 }
 
@@ -71,7 +73,7 @@ export DEBIAN_FRONTEND=noninteractive
 apt-get update -qq
 # --no-remove: Debian's containerd conflicts with Docker's own, which stays then.
 # shellcheck disable=SC2086 # a list of package names
-if ! apt-get install -qq -y --no-remove --no-install-recommends $packages; then
+if ! apt-get install -qq -y --no-remove --no-install-recommends $packages >/dev/null; then
 	echo "need.sh: cannot install$packages (if apt-get would remove a package, install what is missing by the means that package came from)" >&2
 	exit 9
 fi

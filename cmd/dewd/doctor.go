@@ -1,0 +1,378 @@
+package main
+
+import (
+	"context"
+	"debug/elf"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/netip"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/urfave/cli/v2"
+)
+
+// checkLimit bounds one check: a doctor that hangs helps nobody.
+const checkLimit = 10 * time.Second
+
+// The levels of a finding. Only FAIL keeps dewd from running apps.
+const (
+	levelOK   = "ok"
+	levelWarn = "warn"
+	levelFail = "FAIL"
+)
+
+// finding is what one check found, and what to do about it.
+type finding struct {
+	Level string `json:"level"`
+	Name  string `json:"name"`
+	What  string `json:"what"`
+	Do    string `json:"do,omitempty"`
+}
+
+func good(format string, args ...any) finding {
+	return finding{Level: levelOK, What: fmt.Sprintf(format, args...)}
+}
+
+func warn(what, do string) finding { return finding{Level: levelWarn, What: what, Do: do} }
+func bad(what, do string) finding  { return finding{Level: levelFail, What: what, Do: do} }
+
+// machine is what the checks look at.
+type machine struct {
+	cfg   config
+	slash string // where its files begin; "/" but in tests
+	uid   int
+	// program runs a program and returns what it prints.
+	program func(ctx context.Context, name string, args ...string) (string, error)
+}
+
+// read gives the text of a file, empty if there is none.
+func (m machine) read(path string) string {
+	b, err := os.ReadFile(filepath.Join(m.slash, path))
+	if err != nil {
+		return ""
+	}
+	return string(b)
+}
+
+// check is one thing to look at.
+type check struct {
+	name string
+	look func(ctx context.Context, m machine) finding
+}
+
+// checks in the order in which they are told: who, kernel, programs, places.
+func checks() []check {
+	return []check{
+		{"user", func(_ context.Context, m machine) finding { return userRule(m.uid) }},
+		{"kernel", func(_ context.Context, m machine) finding { return kernelRule(m.read("/proc/sys/kernel/osrelease")) }},
+		{"cgroups", func(_ context.Context, m machine) finding { return cgroupRule(m) }},
+		{"seccomp", func(_ context.Context, m machine) finding { return seccompRule(m.read("/proc/self/status")) }},
+		{"overlayfs", tryOverlay},
+		{"network", tryNetwork},
+		{"containerd", checkContainerd},
+		{"runc", checkRunc},
+		{"dew-init", func(_ context.Context, m machine) finding { return checkInit(m.cfg.Init) }},
+		{"app user", func(_ context.Context, m machine) finding { return appUserRule(m.read("/etc/passwd"), m.cfg.AppUID) }},
+		{"names", checkNames},
+		{"subnet", checkSubnet},
+		{"disk", checkDisk},
+		{"hole punching", tryPunch},
+		{"inotify", func(_ context.Context, m machine) finding {
+			return inotifyRule(m.read("/proc/sys/fs/inotify/max_user_instances"), m.read("/proc/sys/fs/inotify/max_user_watches"))
+		}},
+		{"daemon", func(_ context.Context, m machine) finding { return daemonRule(m.cfg.Root) }},
+	}
+}
+
+func jsonFlag() cli.Flag { return &cli.BoolFlag{Name: "json", Usage: "print the findings as JSON"} }
+
+// doctor looks at everything and tells it.
+func doctor(c *cli.Context, cfg config) error {
+	m := machine{cfg: cfg, slash: "/", uid: os.Geteuid(), program: output}
+	found := examine(c.Context, m, checks())
+	printed := printText
+	if c.Bool("json") {
+		printed = printJSON
+	}
+	if err := printed(c.App.Writer, found); err != nil {
+		return err
+	}
+	if slices.ContainsFunc(found, func(f finding) bool { return f.Level == levelFail }) {
+		return infrastructure(errors.New("")) // all is said
+	}
+	return nil
+}
+
+func examine(ctx context.Context, m machine, list []check) []finding {
+	var found []finding
+	for _, c := range list {
+		bounded, cancel := context.WithTimeout(ctx, checkLimit)
+		f := c.look(bounded, m)
+		cancel()
+		f.Name = c.name
+		found = append(found, f)
+	}
+	return found
+}
+
+func printText(w io.Writer, found []finding) error {
+	var b strings.Builder
+	for _, f := range found {
+		fmt.Fprintf(&b, "%-4s  %-13s  %s", f.Level, f.Name, f.What)
+		if f.Do != "" {
+			b.WriteString("  -> " + f.Do)
+		}
+		b.WriteByte('\n')
+	}
+	_, err := io.WriteString(w, b.String())
+	return err
+}
+
+func printJSON(w io.Writer, found []finding) error {
+	e := json.NewEncoder(w)
+	e.SetIndent("", "  ")
+	return e.Encode(found)
+}
+
+func output(ctx context.Context, name string, args ...string) (string, error) {
+	b, err := exec.CommandContext(ctx, name, args...).CombinedOutput()
+	return string(b), err
+}
+
+func userRule(uid int) finding {
+	if uid != 0 {
+		return bad(fmt.Sprintf("uid %d is not root", uid), "sudo dewd doctor; the findings below are those of this user")
+	}
+	return good("root")
+}
+
+// number is a version of the form major.minor.
+type number struct{ major, minor int }
+
+func (n number) before(o number) bool {
+	return n.major < o.major || n.major == o.major && n.minor < o.minor
+}
+
+var numberForm = regexp.MustCompile(`\bv?([0-9]{1,6})\.([0-9]{1,6})`)
+
+// findNumber finds the first version in a text.
+func findNumber(s string) (number, bool) {
+	m := numberForm.FindStringSubmatch(s)
+	if m == nil {
+		return number{}, false
+	}
+	major, _ := strconv.Atoi(m[1]) // at most six digits
+	minor, _ := strconv.Atoi(m[2])
+	return number{major, minor}, true
+}
+
+func kernelRule(release string) finding {
+	release = strings.TrimSpace(release)
+	n, ok := findNumber(release)
+	switch {
+	case !ok:
+		return bad("not Linux: no kernel release", "run dewd on Linux")
+	case n.before(number{5, 4}):
+		return bad(release+" is older than 5.4", "install a newer kernel")
+	case n.before(number{5, 14}):
+		return warn(release+" has no cgroup.kill: processes are ended one by one", "5.14 or newer ends them at once")
+	}
+	return good("%s", release)
+}
+
+// neededV2 and neededV1 are the controllers that leaves need.
+var (
+	neededV2 = []string{"cpu", "memory", "pids"}
+	neededV1 = []string{"cpu", "memory", "pids", "freezer"}
+)
+
+func cgroupRule(m machine) finding {
+	v1, unified := cgroupMounts(m.read("/proc/self/mountinfo"))
+	if len(v1) == 0 && unified == "" {
+		return bad("no cgroup hierarchy is mounted", "mount -t cgroup2 none /sys/fs/cgroup, or boot with systemd")
+	}
+	if len(v1) == 0 {
+		have := strings.Fields(m.read(filepath.Join(unified, "cgroup.controllers")))
+		if lack := without(neededV2, have); len(lack) > 0 {
+			return bad("v2 without "+strings.Join(lack, ", "), "enable them in the cgroup.subtree_control of the parent group, or on the kernel's command line")
+		}
+		return good("v2")
+	}
+	if lack := without(neededV1, v1); len(lack) > 0 {
+		return bad("v1 without "+strings.Join(lack, ", "), "mount them below /sys/fs/cgroup, or boot with v2 (systemd.unified_cgroup_hierarchy=1)")
+	}
+	if unified == "" {
+		return good("v1")
+	}
+	return good("v1 and unified (hybrid)")
+}
+
+// cgroupMounts reads which v1 controllers are mounted, and where v2 is.
+func cgroupMounts(mountinfo string) (v1 []string, unified string) {
+	for line := range strings.Lines(mountinfo) {
+		before, after, ok := strings.Cut(line, " - ")
+		left, right := strings.Fields(before), strings.Fields(after)
+		if !ok || len(left) < 5 || len(right) < 3 {
+			continue
+		}
+		switch right[0] {
+		case "cgroup2":
+			unified = left[4]
+		case "cgroup":
+			v1 = append(v1, controllersOf(right[2])...)
+		}
+	}
+	return v1, unified
+}
+
+// controllersOf leaves out the options of a v1 mount that are no controllers;
+// systemd's own, named hierarchy has none.
+func controllersOf(options string) []string {
+	return slices.DeleteFunc(strings.Split(options, ","), func(o string) bool {
+		return o == "rw" || o == "ro" || o == "xattr" || strings.Contains(o, "=")
+	})
+}
+
+func without(needed, have []string) []string {
+	return slices.DeleteFunc(slices.Clone(needed), func(n string) bool { return slices.Contains(have, n) })
+}
+
+func seccompRule(status string) finding {
+	if !strings.Contains(status, "\nSeccomp:") {
+		return bad("the kernel has no seccomp", "use a kernel with CONFIG_SECCOMP_FILTER")
+	}
+	return good("filters")
+}
+
+func checkContainerd(ctx context.Context, m machine) finding {
+	found, err := serverVersion(ctx, m.cfg.Containerd)
+	if err == nil {
+		return containerdRule(found, "at "+m.cfg.Containerd)
+	}
+	if !errors.Is(err, os.ErrNotExist) {
+		return bad(oneLine(fmt.Errorf("%s does not answer: %w", m.cfg.Containerd, err)), "start containerd, or give another --containerd")
+	}
+	text, err := m.program(ctx, m.cfg.ContainerdBinary, "--version")
+	if err != nil {
+		return bad("no socket at "+m.cfg.Containerd+" and no program "+m.cfg.ContainerdBinary, "make setup, or install containerd, or give --containerd-binary")
+	}
+	return containerdRule(text, "to be started privately")
+}
+
+func containerdRule(text, where string) finding {
+	n, ok := findNumber(text)
+	if !ok {
+		return warn("unknown version "+where, "1.6 and newer work")
+	}
+	if n.before(number{1, 6}) {
+		return bad(fmt.Sprintf("%d.%d %s is older than 1.6", n.major, n.minor, where), "install a newer containerd")
+	}
+	return good("%d.%d, %s", n.major, n.minor, where)
+}
+
+func checkRunc(ctx context.Context, m machine) finding {
+	text, err := m.program(ctx, "runc", "--version")
+	if err != nil {
+		return bad("not found", "make setup, or install runc")
+	}
+	return runcRule(text)
+}
+
+func runcRule(text string) finding {
+	n, ok := findNumber(text)
+	if !ok {
+		return warn("unknown version", "1.1 and newer work")
+	}
+	if n.before(number{1, 1}) {
+		return bad(fmt.Sprintf("%d.%d is older than 1.1", n.major, n.minor), "install a newer runc")
+	}
+	return good("%d.%d", n.major, n.minor)
+}
+
+// checkInit wants dew-init to run where no library is: in any root file system.
+func checkInit(path string) finding {
+	f, err := elf.Open(path)
+	if err != nil {
+		return bad(oneLine(err), "make build puts it beside dewd; --init names another place")
+	}
+	defer f.Close()
+	for _, p := range f.Progs {
+		if p.Type == elf.PT_INTERP {
+			return bad(path+" is not static", "build it with CGO_ENABLED=0 (make build)")
+		}
+	}
+	return good("%s", path)
+}
+
+// lowestPerson is the first uid that Debian gives to people.
+const lowestPerson = 1000
+
+func appUserRule(passwd string, uid int) finding {
+	for line := range strings.Lines(passwd) {
+		f := strings.Split(strings.TrimRight(line, "\n"), ":")
+		if len(f) < 7 || f[2] != strconv.Itoa(uid) || f[0] == "vcap" {
+			continue
+		}
+		if shell := filepath.Base(f[6]); uid >= lowestPerson && shell != "nologin" && shell != "false" {
+			return warn(fmt.Sprintf("uid %d is %s, a person: apps could read that user's files if they got out", uid, f[0]), "give another --app-uid")
+		}
+		return warn(fmt.Sprintf("uid %d is %s", uid, f[0]), "give another --app-uid")
+	}
+	return good("uid %d is nobody's", uid)
+}
+
+func checkNames(ctx context.Context, m machine) finding {
+	name := "doctor." + m.cfg.Domain
+	text, err := m.program(ctx, "getent", "ahosts", name)
+	return namesRule(name, text, err)
+}
+
+func namesRule(name, text string, err error) finding {
+	if errors.Is(err, exec.ErrNotFound) {
+		return warn("no getent: cannot tell whether "+name+" resolves", "curl and browsers resolve *.localhost by themselves")
+	}
+	fields := strings.Fields(text)
+	if err != nil || len(fields) == 0 {
+		return warn(name+" does not resolve: only curl and browsers know *.localhost", "make setup, or install libnss-myhostname")
+	}
+	a, err := netip.ParseAddr(fields[0])
+	if err != nil || !a.IsLoopback() {
+		return warn(name+" resolves to "+fields[0]+", not to this machine", "give a --domain whose names resolve to this machine")
+	}
+	return good("%s resolves to %s", name, a)
+}
+
+// watchesNeeded is enough for the capture files of 1000 processes.
+const (
+	instancesNeeded = 16
+	watchesNeeded   = 8192
+)
+
+func inotifyRule(instances, watches string) finding {
+	i, err1 := strconv.Atoi(strings.TrimSpace(instances))
+	w, err2 := strconv.Atoi(strings.TrimSpace(watches))
+	if err1 != nil || err2 != nil {
+		return warn("limits are unknown", "logs of many apps need fs.inotify.max_user_watches")
+	}
+	if i < instancesNeeded || w < watchesNeeded {
+		return warn(fmt.Sprintf("%d instances, %d watches are few", i, w),
+			fmt.Sprintf("sysctl fs.inotify.max_user_instances=128 fs.inotify.max_user_watches=%d", 8*watchesNeeded))
+	}
+	return good("%d instances, %d watches", i, w)
+}
+
+func daemonRule(root string) finding {
+	if pid := holderOf(filepath.Join(root, "lock")); pid != "" {
+		return good("dewd with pid %s runs on %s", pid, root)
+	}
+	return good("none runs on %s", root)
+}

@@ -1,0 +1,225 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"os"
+	"path/filepath"
+	goruntime "runtime"
+
+	"github.com/google/nftables"
+	"github.com/google/nftables/expr"
+	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
+
+	"github.com/dewrun/dew/runtime/containerd"
+)
+
+// The checks of this file do not ask, they try; in a namespace that ends with
+// its thread, so that nothing is left behind.
+
+// inNamespace runs fn on a thread with namespaces of its own.
+func inNamespace(ctx context.Context, flags int, fn func() error) error {
+	done := make(chan error, 1)
+	go func() {
+		goruntime.LockOSThread() // never unlocked: the thread ends with the goroutine
+		if err := unix.Unshare(flags); err != nil {
+			done <- fmt.Errorf("cannot make a namespace: %w", err)
+			return
+		}
+		done <- fn()
+	}()
+	select {
+	case err := <-done:
+		return err
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// tryOverlay mounts an overlay on the root's own file system: not every one can
+// carry it.
+func tryOverlay(ctx context.Context, m machine) finding {
+	if m.cfg.Snapshotter != "overlayfs" {
+		return good("not used: snapshotter %s", m.cfg.Snapshotter)
+	}
+	dir, err := os.MkdirTemp(nearest(m.cfg.Root), ".dew-doctor-")
+	if err != nil {
+		return bad(oneLine(err), "run doctor as root, or give another --root")
+	}
+	defer os.RemoveAll(dir) //nolint:errcheck // a scratch folder
+	err = inNamespace(ctx, unix.CLONE_NEWNS|unix.CLONE_FS, func() error { return mountOverlay(dir) })
+	if err != nil {
+		return bad(oneLine(err), "load the module overlay, or give a --root on ext4, xfs or btrfs")
+	}
+	return good("works on %s", nearest(m.cfg.Root))
+}
+
+func mountOverlay(dir string) error {
+	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""); err != nil {
+		return fmt.Errorf("cannot make mounts private: %w", err)
+	}
+	for _, d := range []string{"lower", "upper", "work", "merged"} {
+		if err := os.Mkdir(filepath.Join(dir, d), 0o700); err != nil {
+			return err
+		}
+	}
+	at := func(d string) string { return filepath.Join(dir, d) }
+	if err := unix.Mount("overlay", at("merged"), "overlay", 0, "lowerdir="+at("lower")+",upperdir="+at("upper")+",workdir="+at("work")); err != nil {
+		return fmt.Errorf("cannot mount overlay: %w", err)
+	}
+	// Before the folder goes: a work folder in use cannot be removed.
+	return unix.Unmount(at("merged"), unix.MNT_DETACH)
+}
+
+// tryNetwork makes what an instance's network is made of.
+func tryNetwork(ctx context.Context, _ machine) finding {
+	err := inNamespace(ctx, unix.CLONE_NEWNET, func() error {
+		bridge := &netlink.Bridge{LinkAttrs: netlink.LinkAttrs{Name: "doctor0"}}
+		if err := netlink.LinkAdd(bridge); err != nil {
+			return fmt.Errorf("cannot make a bridge: %w", err)
+		}
+		veth := &netlink.Veth{LinkAttrs: netlink.LinkAttrs{Name: "doctor1", MasterIndex: bridge.Index}, PeerName: "doctor2"}
+		if err := netlink.LinkAdd(veth); err != nil {
+			return fmt.Errorf("cannot make a veth pair: %w", err)
+		}
+		return masquerade()
+	})
+	if err != nil {
+		return bad(oneLine(err), "load the modules bridge, veth, nf_tables and nft_masq")
+	}
+	return good("bridge, veth and nftables work")
+}
+
+func masquerade() error {
+	c, err := nftables.New()
+	if err != nil {
+		return fmt.Errorf("cannot use nftables: %w", err)
+	}
+	t := c.AddTable(&nftables.Table{Family: nftables.TableFamilyIPv4, Name: "doctor"})
+	chain := c.AddChain(&nftables.Chain{
+		Name: "out", Table: t, Type: nftables.ChainTypeNAT,
+		Hooknum: nftables.ChainHookPostrouting, Priority: nftables.ChainPriorityNATSource,
+	})
+	c.AddRule(&nftables.Rule{Table: t, Chain: chain, Exprs: []expr.Any{&expr.Masq{}}})
+	if err := c.Flush(); err != nil {
+		return fmt.Errorf("cannot masquerade: %w", err)
+	}
+	return nil
+}
+
+// defaultNetworks is where dewd looks for a free subnet.
+var defaultNetworks = netip.MustParsePrefix("10.201.0.0/16")
+
+// checkSubnet wants the instances' addresses to be nobody else's.
+func checkSubnet(_ context.Context, m machine) finding {
+	taken, err := hostNetworks(containerd.NamesFor(m.cfg.Root).Bridge)
+	if err != nil {
+		return warn(oneLine(err), "run doctor as root")
+	}
+	return subnetRule(m.cfg.Subnet.Prefix, taken)
+}
+
+// hostNetworks are the networks that this machine is in, without our own bridge.
+func hostNetworks(own string) ([]netip.Prefix, error) {
+	links, err := net.Interfaces()
+	if err != nil {
+		return nil, fmt.Errorf("cannot list interfaces: %w", err)
+	}
+	var found []netip.Prefix
+	for _, l := range links {
+		addrs, err := l.Addrs()
+		if err != nil || l.Name == own {
+			continue // it may be gone by now
+		}
+		for _, a := range addrs {
+			if p, err := netip.ParsePrefix(a.String()); err == nil && p.Addr().Is4() {
+				found = append(found, p.Masked())
+			}
+		}
+	}
+	return found, nil
+}
+
+func subnetRule(wish netip.Prefix, taken []netip.Prefix) finding {
+	if wish.IsValid() {
+		for _, t := range taken {
+			if t.Overlaps(wish) {
+				return bad(fmt.Sprintf("%s overlaps %s, which this machine is in", wish, t), "give another --subnet")
+			}
+		}
+		return good("%s is free", wish)
+	}
+	for _, t := range taken {
+		if t.Contains(defaultNetworks.Addr()) && t.Bits() <= defaultNetworks.Bits() {
+			return bad(fmt.Sprintf("%s is all within %s, which this machine is in", defaultNetworks, t), "give a --subnet that is free")
+		}
+	}
+	return good("one of %s", defaultNetworks)
+}
+
+// nearest is the folder itself, or the first one above it that is there.
+func nearest(dir string) string {
+	for {
+		info, err := os.Stat(dir)
+		if err == nil && info.IsDir() || dir == filepath.Dir(dir) {
+			return dir
+		}
+		dir = filepath.Dir(dir)
+	}
+}
+
+func checkDisk(_ context.Context, m machine) finding {
+	dir := nearest(m.cfg.Root)
+	var s unix.Statfs_t
+	if err := unix.Statfs(dir, &s); err != nil {
+		return bad(fmt.Sprintf("cannot measure %s: %v", dir, err), "give another --root")
+	}
+	return diskRule(dir, int64(s.Bavail)*s.Bsize, int64(m.cfg.LogReserve))
+}
+
+// comfort is what pushing an app wants on top of the reserve.
+const comfort = 1 << 30
+
+func diskRule(dir string, free, reserve int64) finding {
+	what := fmt.Sprintf("%d MiB free on %s", free>>20, dir)
+	switch {
+	case free < reserve:
+		return bad(fmt.Sprintf("%s, less than the reserve of %d MiB: printing apps are held", what, reserve>>20), "make room, or give a smaller --log-reserve")
+	case free < reserve+comfort:
+		return warn(what, "make room before it is needed")
+	}
+	return good("%s", what)
+}
+
+// tryPunch gives a block of a nameless file back to the file system.
+func tryPunch(_ context.Context, m machine) finding {
+	dir := nearest(m.cfg.Root)
+	err := punch(dir)
+	switch {
+	case err == nil:
+		return good("works on %s", dir)
+	case errors.Is(err, unix.EOPNOTSUPP):
+		return bad("the file system of "+dir+" cannot punch holes: read logs would fill the disk", "give a --root on ext4, xfs, btrfs or tmpfs")
+	}
+	return bad(fmt.Sprintf("cannot try on %s: %v", dir, err), "run doctor as root, or give another --root")
+}
+
+func punch(dir string) error {
+	const block = 4096
+	f, err := os.CreateTemp(dir, ".dew-doctor-")
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	if err := os.Remove(f.Name()); err != nil {
+		return err
+	}
+	if _, err := f.Write(make([]byte, 2*block)); err != nil {
+		return err
+	}
+	return unix.Fallocate(int(f.Fd()), unix.FALLOC_FL_PUNCH_HOLE|unix.FALLOC_FL_KEEP_SIZE, 0, block)
+}

@@ -1,0 +1,128 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"os"
+	"os/user"
+	"path/filepath"
+	"strconv"
+	"time"
+
+	"github.com/coreos/go-systemd/v22/activation"
+)
+
+const (
+	socketName    = "dew.sock"
+	socketGroup   = "dew"
+	shutdownLimit = 5 * time.Second
+)
+
+// openDoor gives the listener of the local socket: the one systemd passed, or a
+// new one. It is opened when all else is ready, so a socket that answers means a
+// daemon that works.
+func openDoor(run string) (net.Listener, error) {
+	passed, err := activation.ListenersWithNames()
+	if err != nil {
+		return nil, fmt.Errorf("cannot take systemd's sockets: %w", err)
+	}
+	l, err := choose(passed)
+	if l != nil || err != nil {
+		return l, err
+	}
+	return listenLocal(filepath.Join(run, socketName))
+}
+
+// choose finds the local socket among those that systemd passed.
+func choose(passed map[string][]net.Listener) (net.Listener, error) {
+	var mine net.Listener
+	for name, ls := range passed {
+		if name != socketName || len(ls) != 1 || ls[0] == nil {
+			return nil, fmt.Errorf("cannot serve systemd's socket %q: dewd serves one, %s (correct FileDescriptorName= in the socket unit)", name, socketName)
+		}
+		mine = ls[0]
+	}
+	return mine, nil
+}
+
+// listenLocal opens the socket for root and the group dew. Its mode is the check
+// of who may come in.
+func listenLocal(path string) (net.Listener, error) {
+	// Left by a daemon that was killed: whoever holds the run folder's lock may.
+	if err := os.Remove(path); err != nil && !errors.Is(err, os.ErrNotExist) {
+		return nil, fmt.Errorf("cannot remove the old socket: %w", err)
+	}
+	l, err := net.Listen("unix", path)
+	if err != nil {
+		return nil, fmt.Errorf("cannot listen: %w (give another --run)", err)
+	}
+	if err := os.Chmod(path, 0o660); err != nil {
+		l.Close()
+		return nil, fmt.Errorf("cannot set the mode of the socket: %w", err)
+	}
+	g, err := user.LookupGroup(socketGroup)
+	if err != nil {
+		return l, nil // no such group: the socket is root's alone
+	}
+	gid, err := strconv.Atoi(g.Gid)
+	if err == nil {
+		err = os.Chown(path, 0, gid)
+	}
+	if err != nil {
+		l.Close()
+		return nil, fmt.Errorf("cannot give the socket to group %s: %w", socketGroup, err)
+	}
+	return l, nil
+}
+
+// serveDoor answers on the local socket until ctx ends.
+func serveDoor(ctx context.Context, l net.Listener, log *slog.Logger) error {
+	s := &http.Server{
+		Handler:           doorHandler(),
+		ReadHeaderTimeout: shutdownLimit,
+		ErrorLog:          slog.NewLogLogger(log.Handler(), slog.LevelWarn),
+	}
+	failed := make(chan error, 1)
+	go func() { failed <- s.Serve(l) }()
+	select {
+	case err := <-failed:
+		return fmt.Errorf("cannot serve %s: %w", l.Addr(), err)
+	case <-ctx.Done():
+	}
+	bounded, cancel := context.WithTimeout(context.WithoutCancel(ctx), shutdownLimit)
+	defer cancel()
+	if err := s.Shutdown(bounded); err != nil {
+		return s.Close() // a client that does not hang up must not keep us
+	}
+	return nil
+}
+
+func doorHandler() http.Handler {
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) {
+		answer(w, http.StatusOK, map[string]string{"status": "ok", "version": version})
+	})
+	mux.HandleFunc("/", func(w http.ResponseWriter, _ *http.Request) {
+		answer(w, http.StatusNotFound, map[string]any{"errors": []any{
+			map[string]any{"code": 10000, "title": "CF-NotFound", "detail": "Unknown request"},
+		}})
+	})
+	return mux
+}
+
+func answer(w http.ResponseWriter, status int, body any) {
+	b, err := json.Marshal(body)
+	if err != nil {
+		http.Error(w, err.Error(), http.StatusInternalServerError)
+		return
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(status)
+	// A client that hung up is its own business.
+	_, _ = w.Write(append(b, '\n'))
+}

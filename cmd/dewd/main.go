@@ -1,0 +1,61 @@
+// Command dewd is dew's daemon: it keeps the wished instances of every app
+// running on this machine.
+//
+//	main.go    the commands and exit statuses      config.go   flags, environment, their rules
+//	wire.go    what is opened, in which order      doctor.go   what the machine lacks, and what to do
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/signal"
+	"syscall"
+
+	"github.com/urfave/cli/v2"
+)
+
+// version is set by the linker (make build).
+var version = "dev"
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT)
+	err := newApp().RunContext(ctx, os.Args)
+	stop()
+	if err != nil && err.Error() != "" {
+		fmt.Fprintln(os.Stderr, "dewd:", oneLine(err))
+	}
+	os.Exit(statusOf(err))
+}
+
+func newApp() *cli.App {
+	c := defaultConfig()
+	return &cli.App{
+		Name:            "dewd",
+		Usage:           "run Cloud Foundry style apps and their sidecars on this machine",
+		UsageText:       "dewd [flags]\ndewd doctor|teardown|version [flags]",
+		Description:     "Without a command dewd runs until SIGTERM or SIGINT. Apps stay when it leaves; the next dewd takes them over.\n\n" + statusHelp,
+		Version:         version,
+		HideVersion:     true,
+		HideHelpCommand: true,
+		Flags:           c.allFlags(),
+		OnUsageError:    usageError,
+		ExitErrHandler:  func(*cli.Context, error) {}, // main prints and exits
+		Action:          command(&c, run),
+		Commands: []*cli.Command{
+			{Name: "doctor", Usage: "tell what this machine lacks, and what to do", Flags: append(c.cellFlags(), jsonFlag()), Action: command(&c, doctor), OnUsageError: usageError},
+			{Name: "teardown", Usage: "end all apps of a root and remove everything outside of it; dewd must not run", Flags: c.cellFlags(), Action: command(&c, teardown), OnUsageError: usageError},
+			{Name: "version", Usage: "print the version", Action: printVersion, OnUsageError: usageError},
+		},
+	}
+}
+
+func usageError(_ *cli.Context, err error, _ bool) error {
+	return &failure{status: statusUsage, err: errors.New(err.Error() + " (dewd --help)")}
+}
+
+func printVersion(c *cli.Context) error {
+	_, err := fmt.Fprintln(c.App.Writer, "dewd", version)
+	return err
+}

@@ -1,0 +1,224 @@
+package main
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+
+	"github.com/google/uuid"
+	"golang.org/x/sys/unix"
+)
+
+// holder holds the folders of one daemon, so that no other has them.
+type holder struct {
+	root, run  string
+	lock, pids *os.File
+}
+
+// hold makes the folders and takes their locks: of the root, because two
+// daemons on one store would undo each other's work; of the run folder, because
+// two daemons with different roots may have been given the same.
+func hold(root, run string) (h *holder, err error) {
+	h = &holder{root: root, run: run}
+	var made []string // by us: they go when we cannot stay
+	defer func() {
+		if err == nil {
+			return
+		}
+		for _, path := range made {
+			err = errors.Join(err, os.RemoveAll(path))
+		}
+	}()
+	take := func(dir string, mode os.FileMode, file string) (*os.File, error) {
+		if _, err := os.Stat(dir); errors.Is(err, os.ErrNotExist) {
+			made = append(made, dir)
+		}
+		if err := os.MkdirAll(dir, mode); err != nil {
+			return nil, err
+		}
+		return lockFile(filepath.Join(dir, file))
+	}
+	// Nobody but root has business among the state; the sockets are for users.
+	if h.lock, err = take(root, 0o700, "lock"); err != nil {
+		return nil, fmt.Errorf("cannot use root %s: %w (stop it, or give this one its own --root and --run)", root, err)
+	}
+	if h.pids, err = take(run, 0o755, "dewd.pid"); err != nil {
+		h.lock.Close()
+		return nil, fmt.Errorf("cannot use run folder %s: %w (give this one its own --run)", run, err)
+	}
+	return h, nil
+}
+
+// errHeld says that another daemon has a folder.
+var errHeld = errors.New("has it")
+
+// lockFile takes the lock of a file and writes the pid into it. The lock goes
+// with the process, however it ends; the file stays.
+func lockFile(path string) (*os.File, error) {
+	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o644)
+	if err != nil {
+		return nil, err
+	}
+	err = unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB)
+	if errors.Is(err, unix.EWOULDBLOCK) {
+		err = fmt.Errorf("dewd with pid %s %w", readPID(f), errHeld)
+	}
+	if err == nil {
+		err = f.Truncate(0)
+	}
+	if err == nil {
+		_, err = f.WriteAt([]byte(strconv.Itoa(os.Getpid())+"\n"), 0)
+	}
+	if err != nil {
+		f.Close()
+		return nil, err
+	}
+	return f, nil
+}
+
+func readPID(r io.Reader) string {
+	b, err := io.ReadAll(io.LimitReader(r, 20))
+	if pid := strings.TrimSpace(string(b)); err == nil && pid != "" {
+		return pid
+	}
+	return "unknown"
+}
+
+// holderOf is the pid of the daemon that has the lock, empty if nobody has.
+func holderOf(path string) string {
+	f, err := os.Open(path)
+	if err != nil {
+		return ""
+	}
+	defer f.Close()
+	// A shared lock is enough to ask, and two who ask do not see each other.
+	if err := unix.Flock(int(f.Fd()), unix.LOCK_SH|unix.LOCK_NB); !errors.Is(err, unix.EWOULDBLOCK) {
+		return ""
+	}
+	return readPID(f)
+}
+
+// release lets go of the folders. The files stay: whoever removed one under a
+// waiting daemon would let two in. The pids go, nobody shall send a signal to
+// whoever gets the number next.
+func (h *holder) release() error {
+	return errors.Join(h.pids.Truncate(0), h.lock.Truncate(0), h.pids.Close(), h.lock.Close())
+}
+
+// clearRun removes the run folder with the named things in it, which must be
+// without mounts by now. What is not known stays, and with it the folder:
+// --run may have been given wrongly.
+func (h *holder) clearRun(names ...string) error {
+	for _, name := range names {
+		if err := os.RemoveAll(filepath.Join(h.run, name)); err != nil {
+			return fmt.Errorf("cannot clear run folder: %w", err)
+		}
+	}
+	socket := filepath.Join(h.run, socketName)
+	if served, err := isServed(socket); err != nil || served {
+		return err // systemd's, which starts dewd again when somebody calls
+	}
+	for _, name := range []string{socketName, "dewd.pid"} {
+		if err := os.Remove(filepath.Join(h.run, name)); err != nil && !errors.Is(err, os.ErrNotExist) {
+			return fmt.Errorf("cannot clear run folder: %w", err)
+		}
+	}
+	err := os.Remove(h.run)
+	if errors.Is(err, unix.ENOTEMPTY) || errors.Is(err, os.ErrNotExist) {
+		return nil
+	}
+	return err
+}
+
+// isServed tells whether somebody listens on a socket, without calling: a call
+// could start whom it looks for.
+func isServed(socket string) (bool, error) {
+	b, err := os.ReadFile("/proc/net/unix")
+	if err != nil {
+		return false, fmt.Errorf("cannot read sockets: %w", err)
+	}
+	for line := range strings.Lines(string(b)) {
+		if strings.HasSuffix(strings.TrimRight(line, "\n"), " "+socket) {
+			return true, nil
+		}
+	}
+	return false, nil
+}
+
+// cellID reads the name of this cell, or gives it one at the first start.
+func (h *holder) cellID() (string, error) {
+	path := filepath.Join(h.root, "cell-id")
+	b, err := os.ReadFile(path)
+	if errors.Is(err, os.ErrNotExist) {
+		id := uuid.NewString()
+		return id, writeDurably(path, strings.NewReader(id+"\n"), 0o644)
+	}
+	if err != nil {
+		return "", fmt.Errorf("cannot read cell id: %w", err)
+	}
+	id, err := uuid.Parse(strings.TrimSpace(string(b)))
+	if err != nil {
+		return "", fmt.Errorf("cannot read cell id in %s: %w (remove the file: the cell gets a new id)", path, err)
+	}
+	return id.String(), nil
+}
+
+// placeInit copies dew-init into the root under the name of its content:
+// instances bind that file, and an upgrade must not change it under them.
+func (h *holder) placeInit(from string) (string, error) {
+	src, err := os.Open(from)
+	if err != nil {
+		return "", fmt.Errorf("cannot find dew-init: %w (make build puts it beside dewd; --init names another place)", err)
+	}
+	defer src.Close()
+	sum := sha256.New()
+	if _, err := io.Copy(sum, src); err != nil {
+		return "", fmt.Errorf("cannot read dew-init: %w", err)
+	}
+	path := filepath.Join(h.root, "bin", "dew-init-"+hex.EncodeToString(sum.Sum(nil)))
+	if info, err := os.Stat(path); err == nil && info.Mode().IsRegular() {
+		return path, nil
+	}
+	if _, err := src.Seek(0, io.SeekStart); err != nil {
+		return "", fmt.Errorf("cannot read dew-init: %w", err)
+	}
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		return "", fmt.Errorf("cannot place dew-init: %w", err)
+	}
+	return path, writeDurably(path, src, 0o755)
+}
+
+// writeDurably makes a file whole or not at all, also when the power fails.
+func writeDurably(path string, r io.Reader, mode os.FileMode) (err error) {
+	f, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+"-")
+	if err != nil {
+		return fmt.Errorf("cannot write %s: %w", path, err)
+	}
+	defer func() {
+		if err != nil {
+			err = fmt.Errorf("cannot write %s: %w", path, errors.Join(err, os.Remove(f.Name())))
+		}
+	}()
+	_, err = io.Copy(f, r)
+	if err = errors.Join(err, f.Chmod(mode), f.Sync(), f.Close()); err != nil {
+		return err
+	}
+	if err := os.Rename(f.Name(), path); err != nil {
+		return err
+	}
+	return syncDir(filepath.Dir(path))
+}
+
+func syncDir(dir string) error {
+	d, err := os.Open(dir)
+	if err != nil {
+		return err
+	}
+	return errors.Join(d.Sync(), d.Close())
+}

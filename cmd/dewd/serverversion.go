@@ -1,0 +1,51 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/protobuf/encoding/protowire"
+	"google.golang.org/protobuf/types/known/emptypb"
+)
+
+// serverVersion asks the containerd behind a socket for its version. It does so
+// without containerd's own types, which only the engine may know.
+func serverVersion(ctx context.Context, socket string) (string, error) {
+	if _, err := os.Stat(socket); err != nil {
+		return "", err
+	}
+	conn, err := grpc.NewClient("unix:"+socket, grpc.WithTransportCredentials(insecure.NewCredentials()))
+	if err != nil {
+		return "", fmt.Errorf("cannot call: %w", err)
+	}
+	defer conn.Close() //nolint:errcheck // nothing was written
+	answer := &emptypb.Empty{}
+	if err := conn.Invoke(ctx, "/containerd.services.version.v1.Version/Version", &emptypb.Empty{}, answer); err != nil {
+		return "", fmt.Errorf("cannot ask for its version: %w", err)
+	}
+	return firstString(answer.ProtoReflect().GetUnknown())
+}
+
+// firstString finds field 1 of an encoded message.
+func firstString(b []byte) (string, error) {
+	for len(b) > 0 {
+		field, kind, n := protowire.ConsumeTag(b)
+		if n < 0 {
+			return "", protowire.ParseError(n)
+		}
+		b = b[n:]
+		if field == 1 && kind == protowire.BytesType {
+			s, n := protowire.ConsumeBytes(b)
+			return string(s), protowire.ParseError(n)
+		}
+		if n = protowire.ConsumeFieldValue(field, kind, b); n < 0 {
+			return "", protowire.ParseError(n)
+		}
+		b = b[n:]
+	}
+	return "", errors.New("it did not tell its version")
+}

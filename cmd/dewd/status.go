@@ -1,0 +1,51 @@
+package main
+
+import (
+	"errors"
+	"strings"
+)
+
+// The exit statuses of dewd; the numbers in between belong to dew.
+const (
+	statusFailed         = 1
+	statusUsage          = 2
+	statusInfrastructure = 9
+)
+
+const statusHelp = `Exit status:
+   0  ok
+   1  failed
+   2  usage: a flag, its value or a command is wrong
+   9  infrastructure: something the machine should give is not there; dewd doctor tells what`
+
+// failure is an error with an exit status of its own.
+type failure struct {
+	status int
+	err    error
+}
+
+func (f *failure) Error() string { return f.err.Error() }
+func (f *failure) Unwrap() error { return f.err }
+
+// infrastructure marks an error as the machine's.
+func infrastructure(err error) error {
+	if err == nil {
+		return nil
+	}
+	return &failure{status: statusInfrastructure, err: err}
+}
+
+func statusOf(err error) int {
+	if err == nil {
+		return 0
+	}
+	if f := (*failure)(nil); errors.As(err, &f) {
+		return f.status
+	}
+	return statusFailed
+}
+
+// oneLine keeps joined errors on the one line that scripts and people read.
+func oneLine(err error) string {
+	return strings.ReplaceAll(strings.TrimSpace(err.Error()), "\n", "; ")
+}
