@@ -1,0 +1,178 @@
+package runtimetest
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/dewrun/dew/logstream"
+	"github.com/dewrun/dew/runtime"
+)
+
+// Fake is an Engine in memory. Its instances live on a ground that outlives it,
+// as containers outlive a daemon: Next is the engine of the daemon after.
+type Fake struct {
+	ground *ground
+	known  map[*Task]bool // boxes this engine handed out, guarded by ground.mu
+}
+
+// ground is where instances live.
+type ground struct {
+	mu       sync.Mutex
+	tasks    []*Task // all that ever started, in order
+	startErr error
+	adoptErr error
+	onStart  func(runtime.Spec)
+	blocked  chan struct{}
+	logged   map[string][]logstream.Envelope
+	calls    []string
+}
+
+// NewFake returns an engine on a ground of its own.
+func NewFake() *Fake {
+	return &Fake{
+		ground: &ground{logged: map[string][]logstream.Envelope{}},
+		known:  map[*Task]bool{},
+	}
+}
+
+// Next is the engine of the next daemon on the same ground.
+func (f *Fake) Next() *Fake { return &Fake{ground: f.ground, known: map[*Task]bool{}} }
+
+// FailStart makes every Start fail with err, until it is nil.
+func (f *Fake) FailStart(err error) {
+	f.ground.mu.Lock()
+	defer f.ground.mu.Unlock()
+	f.ground.startErr = err
+}
+
+// FailAdopt makes every Adopt fail with err, until it is nil.
+func (f *Fake) FailAdopt(err error) {
+	f.ground.mu.Lock()
+	defer f.ground.mu.Unlock()
+	f.ground.adoptErr = err
+}
+
+// OnStart calls fn in every Start, before anything is made.
+func (f *Fake) OnStart(fn func(runtime.Spec)) {
+	f.ground.mu.Lock()
+	defer f.ground.mu.Unlock()
+	f.ground.onStart = fn
+}
+
+// BlockStart makes every Start wait until release is called or its context ends.
+func (f *Fake) BlockStart() (release func()) {
+	f.ground.mu.Lock()
+	defer f.ground.mu.Unlock()
+	c := make(chan struct{})
+	f.ground.blocked = c
+	return sync.OnceFunc(func() {
+		f.ground.mu.Lock()
+		defer f.ground.mu.Unlock()
+		f.ground.blocked = nil
+		close(c)
+	})
+}
+
+// Tasks are all instances that ever started, in order.
+func (f *Fake) Tasks() []*Task {
+	f.ground.mu.Lock()
+	defer f.ground.mu.Unlock()
+	return slices.Clone(f.ground.tasks)
+}
+
+// Last is the instance that started last; it panics when there is none.
+func (f *Fake) Last() *Task {
+	ts := f.Tasks()
+	return ts[len(ts)-1]
+}
+
+// Present are the instances that were not deleted, in the order of their starts.
+func (f *Fake) Present() []*Task {
+	return slices.DeleteFunc(f.Tasks(), func(t *Task) bool { return t.Deleted() })
+}
+
+// Lines are the lines of an app that are in its log before anybody reaps.
+func (f *Fake) Lines(app string) []logstream.Envelope {
+	f.ground.mu.Lock()
+	defer f.ground.mu.Unlock()
+	return slices.Clone(f.ground.logged[app])
+}
+
+// Calls are the calls that ended or changed something, in order: "signal
+// terminated sidecar-0", "reap main", "delete".
+func (f *Fake) Calls() []string {
+	f.ground.mu.Lock()
+	defer f.ground.mu.Unlock()
+	return slices.Clone(f.ground.calls)
+}
+
+// Start is Engine.Start.
+func (f *Fake) Start(ctx context.Context, s runtime.Spec) (runtime.Task, error) {
+	g := f.ground
+	g.mu.Lock()
+	onStart, blocked := g.onStart, g.blocked
+	g.mu.Unlock()
+	if onStart != nil {
+		onStart(s)
+	}
+	if blocked != nil {
+		select {
+		case <-blocked:
+		case <-ctx.Done():
+		}
+	}
+	if err := ctx.Err(); err != nil {
+		return nil, fmt.Errorf("cannot start instance %s: %w", s.Instance, err)
+	}
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.startErr != nil {
+		return nil, g.startErr
+	}
+	if s.Image != "" {
+		return nil, &runtime.StartError{Reason: "image " + s.Image + " is not on the shelf"}
+	}
+	s.StartedAt = time.Now()
+	t := newTask(g, s)
+	g.tasks = append(g.tasks, t)
+	f.known[t] = true
+	h := t.attach()
+	for _, p := range t.procs {
+		t.interpret(p)
+	}
+	return h, nil
+}
+
+// Adopt is Engine.Adopt.
+func (f *Fake) Adopt(ctx context.Context) ([]runtime.Task, error) {
+	g := f.ground
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.adoptErr != nil {
+		return nil, g.adoptErr
+	}
+	var out []runtime.Task
+	for _, t := range g.tasks {
+		if !t.deleted && !f.known[t] {
+			f.known[t] = true
+			out = append(out, t.attach())
+		}
+	}
+	return out, ctx.Err()
+}
+
+// Sweep is Engine.Sweep.
+func (f *Fake) Sweep(ctx context.Context, keep map[runtime.InstanceID]bool) error {
+	g := f.ground
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	for _, t := range g.tasks {
+		if !t.deleted && !keep[t.spec.Instance] {
+			t.remove()
+		}
+	}
+	return ctx.Err()
+}

@@ -1,0 +1,38 @@
+package runtimetest_test
+
+import (
+	"fmt"
+	"net/netip"
+	"testing"
+
+	"github.com/dewrun/dew/runtime"
+	"github.com/dewrun/dew/runtime/runtimetest"
+)
+
+// The fake keeps the contract of an engine, so what is tested with it holds.
+func TestFakeKeepsTheContract(t *testing.T) {
+	runtimetest.EngineSuite(t, func(t *testing.T) runtimetest.Ground {
+		fake := runtimetest.NewFake()
+		n := 0
+		return runtimetest.Ground{
+			Engine: func() runtime.Engine {
+				fake = fake.Next()
+				return fake
+			},
+			Lines: fake.Lines,
+			Spec: func() runtime.Spec {
+				n++
+				return runtime.Spec{
+					Instance: runtime.NewInstanceID(),
+					Slot:     runtime.SlotID{Process: fmt.Sprintf("p%d", n), Index: n},
+					App:      "a1", Type: "web", Version: "v1", Cell: "c1",
+					Address: netip.MustParsePrefix(fmt.Sprintf("10.201.0.%d/20", n+1)),
+					Ports:   []int{8080},
+					Processes: []runtime.ProcessSpec{{
+						Exec: runtime.MainExec, Source: "APP/PROC/WEB", Memory: 64 << 20,
+					}},
+				}
+			},
+		}
+	})
+}

@@ -1,0 +1,472 @@
+package runtimetest
+
+import (
+	"context"
+	"errors"
+	"net/netip"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/dewrun/dew/logstream"
+	"github.com/dewrun/dew/runtime"
+)
+
+// patience is how long the suite waits for what must happen. It is no promise of
+// speed: it only ends a test that would hang.
+const patience = time.Minute
+
+// Ground is where an engine's instances live, and outlive it.
+type Ground struct {
+	// Engine returns the engine of a new daemon on this ground; the one it returned
+	// before is not used any more.
+	Engine func() runtime.Engine
+	// Spec returns a spec that starts, of a slot of its own: with an id, an address
+	// and a main process whose folder and environment work here. The suite gives it
+	// commands and sidecars.
+	Spec func() runtime.Spec
+	// Lines are the lines that are in the log of an app already. Nil: there is no
+	// log beside what Reap returns.
+	Lines func(app string) []logstream.Envelope
+}
+
+// EngineSuite is the contract of an Engine: whoever passes it can be put under a
+// Supervisor. Every part has a ground of its own.
+func EngineSuite(t *testing.T, newGround func(t *testing.T) Ground) {
+	parts := []struct {
+		name string
+		test func(*suite)
+	}{
+		{"StartGivesRunningProcesses", (*suite).startGivesRunningProcesses},
+		{"ExitsCarryCodes", (*suite).exitsCarryCodes},
+		{"ExitsComeInOrder", (*suite).exitsComeInOrder},
+		{"SignalReachesOnlyTheNamed", (*suite).signalReachesOnlyTheNamed},
+		{"SignalMayBeIgnored", (*suite).signalMayBeIgnored},
+		{"ReapReturnsLastLinesOnce", (*suite).reapReturnsLastLinesOnce},
+		{"DeleteEndsEverythingAndMayBeRepeated", (*suite).deleteEndsEverything},
+		{"AdoptFindsTheLivingAndTheEnded", (*suite).adoptFindsAll},
+		{"AdoptedTasksCanBeUsed", (*suite).adoptedTasksCanBeUsed},
+		{"SweepRemovesWhatIsNotKept", (*suite).sweepRemoves},
+		{"FailedStartLeavesNothing", (*suite).failedStartLeavesNothing},
+		{"CancelledStartLeavesNothing", (*suite).cancelledStartLeavesNothing},
+	}
+	for _, p := range parts {
+		t.Run(p.name, func(t *testing.T) {
+			ctx, cancel := context.WithTimeout(t.Context(), patience)
+			defer cancel()
+			g := newGround(t)
+			p.test(&suite{T: t, ctx: ctx, ground: g, engine: g.Engine()})
+		})
+	}
+}
+
+// suite is one part at work.
+type suite struct {
+	*testing.T
+	ctx    context.Context
+	ground Ground
+	engine runtime.Engine
+}
+
+// spec is a spec with a command for main and for each of the sidecars.
+func (s *suite) spec(main string, sidecars ...string) runtime.Spec {
+	s.Helper()
+	spec := s.ground.Spec()
+	if len(spec.Processes) == 0 {
+		s.Fatal("the ground's spec has no main process")
+	}
+	template := spec.Processes[0]
+	template.Command = main
+	spec.Processes = []runtime.ProcessSpec{template}
+	for n, command := range sidecars {
+		p := template
+		p.Exec, p.Command, p.Memory = runtime.SidecarExec(n), command, 0
+		p.Name = "side " + string(rune('a'+n)) // a name may have a space
+		p.Source = template.Source + "/SIDECAR/" + strings.ToUpper(p.Name)
+		spec.Processes = append(spec.Processes, p)
+	}
+	return spec
+}
+
+func (s *suite) start(spec runtime.Spec) runtime.Task {
+	s.Helper()
+	task, err := s.engine.Start(s.ctx, spec)
+	if err != nil {
+		s.Fatalf("Start: %v", err)
+	}
+	s.Cleanup(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), patience)
+		defer cancel()
+		if err := task.Delete(ctx); err != nil {
+			s.Errorf("Delete at the end: %v", err)
+		}
+	})
+	return task
+}
+
+// next waits for an exit.
+func (s *suite) next(task runtime.Task) runtime.Exit {
+	s.Helper()
+	select {
+	case e, ok := <-task.Exits():
+		if !ok {
+			s.Fatal("Exits was closed, want an exit")
+		}
+		return e
+	case <-s.ctx.Done():
+		s.Fatal("no exit came")
+	}
+	panic("unreachable")
+}
+
+// over waits for the end of the exits.
+func (s *suite) over(task runtime.Task) {
+	s.Helper()
+	select {
+	case e, ok := <-task.Exits():
+		if ok {
+			s.Fatalf("exit of %s came again, want Exits closed", e.Exec)
+		}
+	case <-s.ctx.Done():
+		s.Fatal("Exits was not closed after the last")
+	}
+}
+
+// quiet checks that no exit is known.
+func (s *suite) quiet(task runtime.Task) {
+	s.Helper()
+	select {
+	case e, ok := <-task.Exits():
+		s.Errorf("exit of %q with %d (open: %v), want none", e.Exec, e.Code, ok)
+	default:
+	}
+}
+
+func (s *suite) signal(task runtime.Task, sig syscall.Signal, execs ...string) {
+	s.Helper()
+	if err := task.Signal(s.ctx, sig, execs...); err != nil {
+		s.Fatalf("Signal %v to %v: %v", sig, execs, err)
+	}
+}
+
+// nextDaemon gives the suite the engine of the next daemon and what it adopts.
+func (s *suite) nextDaemon() map[runtime.InstanceID]runtime.Task {
+	s.Helper()
+	s.engine = s.ground.Engine()
+	tasks, err := s.engine.Adopt(s.ctx)
+	if err != nil {
+		s.Fatalf("Adopt: %v", err)
+	}
+	out := map[runtime.InstanceID]runtime.Task{}
+	for _, t := range tasks {
+		id := t.Spec().Instance
+		if out[id] != nil {
+			s.Errorf("instance %s was adopted twice", id)
+		}
+		out[id] = t
+	}
+	return out
+}
+
+const mainExec = runtime.MainExec
+
+func (s *suite) startGivesRunningProcesses() {
+	spec := s.spec("sleep 1000", "sleep 1000", "sleep 1000")
+	task := s.start(spec)
+	if task.Spec().StartedAt.IsZero() {
+		s.Error("StartedAt is not set")
+	}
+	if diff := cmp.Diff(identify(task.Spec()), identify(spec), samePrefix); diff != "" {
+		s.Errorf("Spec (-got +want):\n%s", diff)
+	}
+	s.quiet(task)
+	s.signal(task, syscall.SIGKILL, mainExec, "sidecar-0", "sidecar-1")
+	var ended []string
+	for range 3 {
+		ended = append(ended, s.next(task).Exec)
+	}
+	slices.Sort(ended)
+	if diff := cmp.Diff(ended, []string{mainExec, "sidecar-0", "sidecar-1"}); diff != "" {
+		s.Errorf("processes that were there to be killed (-got +want):\n%s", diff)
+	}
+	s.over(task)
+}
+
+func (s *suite) exitsCarryCodes() {
+	for _, c := range []struct {
+		command string
+		code    int
+	}{
+		{"exit 0", 0},
+		{"exit 3", 3},
+		{"kill -9 $$", 137},
+		{"echo x; exit 0", 0},
+		{"./does-not-exist", 127},
+	} {
+		spec := s.spec("sleep 1000", c.command)
+		task := s.start(spec)
+		e := s.next(task)
+		if e.At.IsZero() {
+			s.Errorf("%s: exit has no time", c.command)
+		}
+		e.At, e.Memory = time.Time{}, runtime.Memory{}
+		p := spec.Processes[1]
+		want := runtime.Exit{Exec: p.Exec, Name: p.Name, Source: p.Source, Code: c.code, Cause: runtime.CauseExited}
+		if diff := cmp.Diff(e, want); diff != "" {
+			s.Errorf("%s: exit (-got +want):\n%s", c.command, diff)
+		}
+		s.quiet(task) // main is left alone: ending it is policy
+		if err := task.Delete(s.ctx); err != nil {
+			s.Errorf("Delete: %v", err)
+		}
+	}
+}
+
+func (s *suite) exitsComeInOrder() {
+	task := s.start(s.spec("sleep 1000", "sleep 1000", "sleep 1000"))
+	var last time.Time
+	for _, exec := range []string{"sidecar-1", mainExec, "sidecar-0"} {
+		s.signal(task, syscall.SIGKILL, exec)
+		e := s.next(task)
+		if e.Exec != exec || e.Code != 137 {
+			s.Errorf("exit of %s with %d, want %s with 137", e.Exec, e.Code, exec)
+		}
+		if e.At.Before(last) {
+			s.Errorf("%s ended at %v, before the one that ended first at %v", exec, e.At, last)
+		}
+		last = e.At
+	}
+	s.over(task)
+}
+
+func (s *suite) signalReachesOnlyTheNamed() {
+	task := s.start(s.spec("sleep 1000", "sleep 1000", "sleep 1000"))
+	s.signal(task, syscall.SIGTERM, "sidecar-0")
+	if e := s.next(task); e.Exec != "sidecar-0" || e.Code != 143 {
+		s.Errorf("exit of %s with %d, want sidecar-0 with 143", e.Exec, e.Code)
+	}
+	s.quiet(task)
+	s.signal(task, syscall.SIGKILL, "sidecar-0", mainExec) // the ended one is passed over
+	if e := s.next(task); e.Exec != mainExec || e.Code != 137 {
+		s.Errorf("exit of %s with %d, want main with 137", e.Exec, e.Code)
+	}
+	s.quiet(task)
+	s.signal(task, syscall.SIGKILL, "sidecar-1")
+	if e := s.next(task); e.Exec != "sidecar-1" || e.Code != 137 {
+		s.Errorf("exit of %s with %d, want sidecar-1 with 137", e.Exec, e.Code)
+	}
+	s.over(task)
+	s.signal(task, syscall.SIGKILL, mainExec, "sidecar-0", "sidecar-1")
+}
+
+func (s *suite) signalMayBeIgnored() {
+	if s.ground.Lines == nil {
+		s.Skip("without a log nobody knows when the trap is set")
+	}
+	spec := s.spec("trap '' TERM; echo ready; sleep 1000")
+	task := s.start(spec)
+	for !s.logged(spec, "ready") {
+		select {
+		case <-s.ctx.Done():
+			s.Fatal("the process did not get ready")
+		case <-time.After(10 * time.Millisecond):
+		}
+	}
+	s.signal(task, syscall.SIGTERM, mainExec)
+	s.quiet(task)
+	s.signal(task, syscall.SIGKILL, mainExec)
+	if e := s.next(task); e.Code != 137 {
+		s.Errorf("code = %d, want 137: SIGTERM was to be ignored", e.Code)
+	}
+}
+
+func (s *suite) logged(spec runtime.Spec, text string) bool {
+	return slices.ContainsFunc(s.lines(spec), func(e logstream.Envelope) bool { return string(e.Text) == text })
+}
+
+// lines are the lines of an instance that are in the log.
+func (s *suite) lines(spec runtime.Spec) []logstream.Envelope {
+	if s.ground.Lines == nil {
+		return nil
+	}
+	return slices.DeleteFunc(s.ground.Lines(spec.App), func(e logstream.Envelope) bool {
+		return e.Source.InstanceID != string(spec.Instance)
+	})
+}
+
+func (s *suite) reapReturnsLastLinesOnce() {
+	spec := s.spec("sleep 1000", "echo first; echo last; exit 0")
+	task := s.start(spec)
+	s.next(task)
+	reaped, err := task.Reap(s.ctx, "sidecar-0")
+	if err != nil {
+		s.Fatalf("Reap: %v", err)
+	}
+	var got []string
+	for _, e := range append(s.lines(spec), reaped...) {
+		got = append(got, e.Source.Type+" "+string(e.Text))
+		if e.Source.Index != spec.Slot.Index || e.Stream != logstream.Out {
+			s.Errorf("line %q has index %d and stream %d, want %d and %d", e.Text, e.Source.Index, e.Stream, spec.Slot.Index, logstream.Out)
+		}
+	}
+	src := spec.Processes[1].Source
+	if diff := cmp.Diff(got, []string{src + " first", src + " last"}); diff != "" {
+		s.Errorf("lines in the log and from Reap (-got +want):\n%s", diff)
+	}
+	again, err := task.Reap(s.ctx, "sidecar-0")
+	if err != nil || len(again) > 0 {
+		s.Errorf("second Reap = %d lines, %v, want none", len(again), err)
+	}
+}
+
+func (s *suite) deleteEndsEverything() {
+	task := s.start(s.spec("sleep 1000", "sleep 1000"))
+	for range 2 {
+		if err := task.Delete(s.ctx); err != nil {
+			s.Errorf("Delete: %v", err)
+		}
+	}
+	if left := s.nextDaemon(); len(left) > 0 {
+		s.Errorf("the next daemon adopted %d instances, want none", len(left))
+	}
+}
+
+func (s *suite) adoptFindsAll() {
+	living := s.spec("sleep 1000", "sleep 1000")
+	s.start(living)
+	part := s.spec("sleep 1000", "exit 3")
+	s.next(s.start(part))
+	ended := s.spec("exit 4")
+	endedTask := s.start(ended)
+	s.next(endedTask)
+	s.over(endedTask)
+
+	found := s.nextDaemon()
+	for _, want := range []runtime.Spec{living, part, ended} {
+		task := found[want.Instance]
+		if task == nil {
+			s.Fatalf("instance %s was not adopted", want.Instance)
+		}
+		if diff := cmp.Diff(identify(task.Spec()), identify(want), samePrefix); diff != "" {
+			s.Errorf("adopted spec (-got +want):\n%s", diff)
+		}
+		if task.Spec().StartedAt.IsZero() {
+			s.Error("adopted spec has no StartedAt")
+		}
+	}
+	if len(found) != 3 {
+		s.Errorf("adopted %d instances, want 3", len(found))
+	}
+	if e := s.next(found[part.Instance]); e.Exec != "sidecar-0" || e.Code != 3 || e.At.IsZero() {
+		s.Errorf("missed exit of %s with %d at %v, want sidecar-0 with 3", e.Exec, e.Code, e.At)
+	}
+	if e := s.next(found[ended.Instance]); e.Exec != mainExec || e.Code != 4 {
+		s.Errorf("missed exit of %s with %d, want main with 4", e.Exec, e.Code)
+	}
+	s.over(found[ended.Instance])
+	s.quiet(found[living.Instance])
+	s.quiet(found[part.Instance])
+	again, err := s.engine.Adopt(s.ctx)
+	if err != nil || len(again) > 0 {
+		s.Errorf("second Adopt = %d instances, %v, want none", len(again), err)
+	}
+	s.deleteAll(found)
+}
+
+func (s *suite) adoptedTasksCanBeUsed() {
+	spec := s.spec("sleep 1000", "sleep 1000")
+	s.start(spec)
+	found := s.nextDaemon()
+	task := found[spec.Instance]
+	if task == nil {
+		s.Fatal("the instance was not adopted")
+	}
+	s.signal(task, syscall.SIGTERM, "sidecar-0")
+	if e := s.next(task); e.Exec != "sidecar-0" || e.Code != 143 {
+		s.Errorf("exit of %s with %d, want sidecar-0 with 143", e.Exec, e.Code)
+	}
+	if _, err := task.Reap(s.ctx, "sidecar-0"); err != nil {
+		s.Errorf("Reap: %v", err)
+	}
+	s.deleteAll(found)
+	if left := s.nextDaemon(); len(left) > 0 {
+		s.Errorf("the next daemon adopted %d instances, want none", len(left))
+	}
+}
+
+func (s *suite) sweepRemoves() {
+	kept, swept := s.spec("sleep 1000"), s.spec("sleep 1000")
+	s.start(kept)
+	s.start(swept)
+	s.nextDaemon()
+	if err := s.engine.Sweep(s.ctx, map[runtime.InstanceID]bool{kept.Instance: true}); err != nil {
+		s.Fatalf("Sweep: %v", err)
+	}
+	found := s.nextDaemon()
+	if found[kept.Instance] == nil {
+		s.Error("what was to be kept is gone")
+	}
+	if found[swept.Instance] != nil {
+		s.Error("what was to be swept is still there")
+	}
+	s.deleteAll(found)
+}
+
+func (s *suite) failedStartLeavesNothing() {
+	spec := s.spec("sleep 1000")
+	broken := spec
+	broken.Image = strings.Repeat("0", 64)
+	_, err := s.engine.Start(s.ctx, broken)
+	if _, ok := errors.AsType[*runtime.StartError](err); !ok {
+		s.Fatalf("Start of an image that is not there = %v, want a StartError", err)
+	}
+	s.start(spec) // the same id: nothing may be in its way
+	if found := s.nextDaemon(); len(found) != 1 {
+		s.Errorf("adopted %d instances, want the one that started", len(found))
+	} else {
+		s.deleteAll(found)
+	}
+}
+
+func (s *suite) cancelledStartLeavesNothing() {
+	ctx, cancel := context.WithCancel(s.ctx)
+	cancel()
+	if _, err := s.engine.Start(ctx, s.spec("sleep 1000")); err == nil {
+		s.Fatal("Start with a context that has ended gave no error")
+	}
+	if found := s.nextDaemon(); len(found) > 0 {
+		s.Errorf("adopted %d instances, want none", len(found))
+		s.deleteAll(found)
+	}
+}
+
+func (s *suite) deleteAll(tasks map[runtime.InstanceID]runtime.Task) {
+	s.Helper()
+	for id, t := range tasks {
+		if err := t.Delete(s.ctx); err != nil {
+			s.Errorf("Delete of %s: %v", id, err)
+		}
+	}
+}
+
+// samePrefix is needed because netip hides its fields from cmp.
+var samePrefix = cmp.Comparer(func(a, b netip.Prefix) bool { return a == b })
+
+// identify is the part of a spec that an engine must give back after adoption.
+func identify(s runtime.Spec) runtime.Spec {
+	out := runtime.Spec{
+		Instance: s.Instance, Slot: s.Slot, App: s.App, Type: s.Type, Version: s.Version,
+		Cell: s.Cell, Droplet: s.Droplet, Address: s.Address, Ports: slices.Clone(s.Ports),
+	}
+	if len(out.Ports) == 0 {
+		out.Ports = nil
+	}
+	for _, p := range s.Processes {
+		out.Processes = append(out.Processes, runtime.ProcessSpec{Exec: p.Exec, Name: p.Name, Source: p.Source})
+	}
+	return out
+}
