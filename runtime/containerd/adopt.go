@@ -1,0 +1,146 @@
+package containerd
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/containerd/containerd/api/services/tasks/v1"
+	tasktypes "github.com/containerd/containerd/api/types/task"
+	"github.com/containerd/containerd/v2/core/containers"
+	"github.com/containerd/errdefs"
+
+	"github.com/dewrun/dew/runtime"
+)
+
+// Adopt finds the instances that an earlier daemon left, and removes what never
+// came to run.
+func (e *Engine) Adopt(ctx context.Context) ([]runtime.Task, error) {
+	if err := errors.Join(e.sweepMounts(), e.dropLeases(ctx)); err != nil {
+		return nil, err
+	}
+	cs, err := e.client.ContainerService().List(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("cannot list containers: %w", err)
+	}
+	var found []runtime.Task
+	for _, c := range cs {
+		if _, ok := instanceOf(c.ID); !ok {
+			continue
+		}
+		t, err := e.adopt(ctx, c)
+		if err != nil {
+			return nil, fmt.Errorf("cannot adopt %s: %w", c.ID, err)
+		}
+		if t != nil {
+			found = append(found, t)
+		}
+	}
+	return found, nil
+}
+
+// adopt takes over one container, or removes it when its commands never ran or
+// ended with an earlier boot of the machine.
+func (e *Engine) adopt(ctx context.Context, c containers.Container) (*task, error) {
+	s, err := specFrom(c.Labels)
+	if err != nil {
+		return nil, err
+	}
+	started, err := os.ReadFile(filepath.Join(e.instanceDir(s.Instance), startedFile))
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, fmt.Errorf("cannot read when it started: %w", err)
+	}
+	sameBoot := c.Labels[labelBoot] == e.boot
+	t, err := e.newTask(ctx, s)
+	if err != nil {
+		return nil, err
+	}
+	if started == nil || !sameBoot {
+		e.log.Info("swept container", "container", c.ID, "started", started != nil, "same_boot", sameBoot)
+		return nil, errors.Join(t.drain(ctx), e.removeAll(ctx, s.Instance, s.App))
+	}
+	// An odd time is no reason to give up an instance.
+	t.spec.StartedAt, _ = time.Parse(time.RFC3339Nano, string(started))
+	for _, p := range t.procs {
+		if err := t.adoptProcess(ctx, p); err != nil {
+			t.letGo()
+			return nil, err
+		}
+	}
+	if init, err := e.get(ctx, t.id, ""); err == nil {
+		t.initPID = int(init.Pid)
+	}
+	e.remember(t)
+	t.watch()
+	return t, nil
+}
+
+// adoptProcess finds out how one process fares and reads on where the earlier
+// daemon stopped.
+func (t *task) adoptProcess(ctx context.Context, p *proc) error {
+	p.outPath, p.errPath = t.capturePaths(p)
+	if err := t.findProcess(ctx, p); err != nil {
+		return err
+	}
+	// The earlier daemon may have died with the leaf frozen; the reader freezes it
+	// again if it must.
+	if err := t.e.cg.freeze(t.spec.Instance, p.Exec, false); err != nil {
+		return err
+	}
+	if err := t.follow(p, late); err != nil {
+		return err
+	}
+	if p.missed != nil {
+		return nil
+	}
+	return t.openClosedGate(ctx, p)
+}
+
+func (t *task) findProcess(ctx context.Context, p *proc) error {
+	b, err := os.ReadFile(t.exitFile(p.Exec))
+	if err == nil {
+		p.missed = &runtime.Exit{}
+		return json.Unmarshal(b, p.missed)
+	}
+	if !errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("cannot read exit status: %w", err)
+	}
+	st, err := t.e.get(ctx, t.id, p.Exec)
+	if errdefs.IsNotFound(err) {
+		x := t.verdict(p, -1, time.Now())
+		x.Cause, x.Detail = runtime.CauseRuntimeLost, "its shim is gone and its status with it"
+		p.missed = &x
+		return t.keepExit(x)
+	}
+	if err != nil {
+		return err
+	}
+	if st.Status != tasktypes.Status_STOPPED {
+		p.pid = int(st.Pid)
+	}
+	return nil
+}
+
+// openClosedGate finishes a start: everything was ready, only the byte is missing.
+func (t *task) openClosedGate(ctx context.Context, p *proc) error {
+	gate := t.gate(p)
+	if _, err := os.Stat(gate); err != nil || p.pid == 0 {
+		return nil
+	}
+	if err := t.e.cg.place(t.spec.Instance, p.Exec, p.pid); err != nil {
+		return err
+	}
+	if err := openGate(gate); err != nil {
+		return fmt.Errorf("cannot open gate of %s: %w", p.Exec, err)
+	}
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	// The process may have ended already: then there is nothing to close.
+	_, _ = t.e.tasks.CloseIO(ctx, &tasks.CloseIORequest{ContainerID: t.id, ExecID: p.Exec, Stdin: true})
+	return nil
+}

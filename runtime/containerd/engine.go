@@ -1,0 +1,211 @@
+package containerd
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/containerd/containerd/api/services/tasks/v1"
+	"github.com/containerd/containerd/v2/client"
+	"github.com/containerd/containerd/v2/pkg/dialer"
+	"github.com/containerd/errdefs"
+	"github.com/containerd/errdefs/pkg/errgrpc"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/backoff"
+	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/status"
+
+	"github.com/dewrun/dew/logstream"
+	"github.com/dewrun/dew/runtime"
+)
+
+// Every call to containerd has a deadline. Creating a task waits for runc, which
+// on a busy machine takes its time.
+const (
+	callTimeout    = 30 * time.Second
+	createTimeout  = 2 * time.Minute
+	cleanupTimeout = time.Minute
+	runtimeName    = "io.containerd.runc.v2"
+)
+
+// Config is what an Engine needs to know.
+type Config struct {
+	Names       Names
+	Run         string // folder of run-time files
+	Address     string // containerd's socket
+	Init        string // dew-init on the host
+	UID, GID    int    // of the apps
+	Subnet      netip.Prefix
+	Snapshotter string
+	Seccomp     Arches
+	PIDs        int64    // limit of processes in one instance
+	HostPorts   []uint16 // that instances may reach on the bridge's address
+	AllowHost   bool     // instances may reach every port of the host
+	Images      func(sha string) (io.ReadCloser, error)
+	Logs        *logstream.Logs
+	Logger      *slog.Logger
+}
+
+// Engine runs instances on containerd.
+type Engine struct {
+	cfg    Config
+	log    *slog.Logger
+	client *client.Client
+	tasks  tasks.TasksClient
+	cg     *cgroups
+	net    *network
+	fw     *firewall
+	house  house
+	images *images
+	boot   string
+
+	mu    sync.Mutex // guards known
+	known map[runtime.InstanceID]*task
+}
+
+var _ runtime.Engine = (*Engine)(nil)
+
+// New connects to containerd and prepares bridge, firewall and cgroups.
+func New(ctx context.Context, cfg Config) (*Engine, error) {
+	cg, err := findCgroups("/proc/self/mountinfo", cfg.Names.Cgroup)
+	if err != nil {
+		return nil, err
+	}
+	boot, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
+	if err != nil {
+		return nil, fmt.Errorf("cannot read boot id: %w", err)
+	}
+	cl, err := connect(ctx, cfg.Address, cfg.Names.Namespace)
+	if err != nil {
+		return nil, err
+	}
+	n := newNetwork(filepath.Join(cfg.Run, "netns"), cfg.Names.Bridge, cfg.Subnet)
+	e := &Engine{
+		cfg: cfg, log: cfg.Logger, client: cl, tasks: cl.TaskService(), cg: cg, net: n,
+		fw: &firewall{
+			table: cfg.Names.Table, bridge: cfg.Names.Bridge, subnet: n.subnet, host: n.gateway(),
+			ports: cfg.HostPorts, open: cfg.AllowHost,
+		},
+		house: house{
+			init: cfg.Init, uid: uint32(cfg.UID), gid: uint32(cfg.GID), files: openFiles(), seccomp: cfg.Seccomp,
+		},
+		boot:  strings.TrimSpace(string(boot)),
+		known: map[runtime.InstanceID]*task{},
+	}
+	e.images = &images{e: e}
+	if err := errors.Join(n.setUp(), e.fw.apply()); err != nil {
+		return nil, errors.Join(err, cl.Close())
+	}
+	return e, nil
+}
+
+// connect opens a client that comes back quickly when containerd does.
+func connect(ctx context.Context, address, namespace string) (*client.Client, error) {
+	again := backoff.Config{BaseDelay: 50 * time.Millisecond, Multiplier: 1.5, Jitter: 0.2, MaxDelay: 500 * time.Millisecond}
+	cl, err := client.New(address, client.WithDefaultNamespace(namespace), client.WithDialOpts([]grpc.DialOption{
+		grpc.WithTransportCredentials(insecure.NewCredentials()),
+		grpc.WithConnectParams(grpc.ConnectParams{Backoff: again, MinConnectTimeout: time.Second}),
+		grpc.WithContextDialer(dialer.ContextDialer),
+	}))
+	if err != nil {
+		return nil, fmt.Errorf("cannot connect to containerd at %s: %w", address, err)
+	}
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	if _, err := cl.Version(ctx); err != nil {
+		cl.Close()
+		return nil, fmt.Errorf("containerd at %s does not answer: %w (is it running, and is this its socket?)", address, err)
+	}
+	return cl, nil
+}
+
+// Close lets go of containerd. Instances stay.
+func (e *Engine) Close() error {
+	e.mu.Lock()
+	for _, t := range e.known {
+		t.letGo()
+	}
+	e.mu.Unlock()
+	return e.client.Close()
+}
+
+// Keep checks from time to time what other programs may undo or break, until ctx
+// ends: the forward rules, and the way of every process's output.
+func (e *Engine) Keep(ctx context.Context) {
+	const every, firewallEvery = 10 * time.Second, 3
+	for round := 1; pause(ctx, every) == nil; round++ {
+		e.checkCaptures(ctx)
+		if round%firewallEvery != 0 {
+			continue
+		}
+		if err := e.fw.keepForward(); err != nil {
+			e.log.Warn("cannot keep forward rules", "err", err)
+		}
+	}
+}
+
+// remember keeps a task until it is deleted, so that checks find it.
+func (e *Engine) remember(t *task) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.known[t.spec.Instance] = t
+}
+
+func (e *Engine) forget(id runtime.InstanceID) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	delete(e.known, id)
+}
+
+func (e *Engine) living() []*task {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	ts := make([]*task, 0, len(e.known))
+	for _, t := range e.known {
+		ts = append(ts, t)
+	}
+	return ts
+}
+
+// instanceDir holds an instance's run-time files. It is gone after a reboot, as
+// the instance is.
+func (e *Engine) instanceDir(id runtime.InstanceID) string {
+	return filepath.Join(e.cfg.Run, "instances", string(id))
+}
+
+// appLog is the log that an instance's lines go to.
+func (e *Engine) appLog(app string) (*logstream.Log, error) {
+	l, err := e.cfg.Logs.App(app)
+	if err != nil {
+		return nil, fmt.Errorf("cannot open log of app %s: %w", app, err)
+	}
+	return l, nil
+}
+
+// native gives an error of containerd its type. Some calls have done it already,
+// and doing it again would lose it.
+func native(err error) error {
+	if _, ok := status.FromError(err); ok {
+		return errgrpc.ToNative(err)
+	}
+	return err
+}
+
+// unavailable says that an error is about the way to containerd, not about what
+// was asked of it. Such an error is never an exit.
+func unavailable(err error) bool {
+	err = native(err)
+	return errdefs.IsUnavailable(err) || errdefs.IsDeadlineExceeded(err) || errdefs.IsCanceled(err) ||
+		errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled) ||
+		strings.Contains(err.Error(), "ttrpc: closed") // the shim's connection: containerd gives it no type
+}
+
+func notFound(err error) bool { return errdefs.IsNotFound(native(err)) }

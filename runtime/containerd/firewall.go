@@ -1,0 +1,232 @@
+package containerd
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"net/netip"
+
+	"github.com/google/nftables"
+	"github.com/google/nftables/binaryutil"
+	"github.com/google/nftables/expr"
+	"github.com/google/nftables/userdata"
+	"golang.org/x/sys/unix"
+)
+
+// firewall is the daemon's own nftables table, and the one rule that it needs in
+// a foreign chain: an accept in one's own table does not beat a foreign drop.
+type firewall struct {
+	table  string
+	bridge string
+	subnet netip.Prefix
+	host   netip.Addr // the bridge's own address
+	ports  []uint16   // of the host that containers may reach, TCP
+	open   bool       // every port of the host
+}
+
+const (
+	dnsPort     = 53
+	ctEstabOrRe = expr.CtStateBitESTABLISHED | expr.CtStateBitRELATED
+)
+
+// apply puts the table in place, replacing an earlier one in the same transaction.
+func (f *firewall) apply() error {
+	c, err := nftables.New()
+	if err != nil {
+		return fmt.Errorf("cannot open nftables: %w", err)
+	}
+	t := &nftables.Table{Name: f.table, Family: nftables.TableFamilyINet}
+	c.AddTable(t) // so that the deletion of an absent one is no error
+	c.DelTable(t)
+	c.AddTable(t)
+	f.addNAT(c, t)
+	f.addInput(c, t)
+	if err := c.Flush(); err != nil {
+		return fmt.Errorf("cannot set nftables table %s: %w (does the kernel have nf_tables with nat?)", f.table, err)
+	}
+	return f.keepForward()
+}
+
+// addNAT lets instances out under the host's address.
+func (f *firewall) addNAT(c *nftables.Conn, t *nftables.Table) {
+	nat := c.AddChain(&nftables.Chain{
+		Name: "postrouting", Table: t, Type: nftables.ChainTypeNAT,
+		Hooknum: nftables.ChainHookPostrouting, Priority: nftables.ChainPriorityNATSource,
+	})
+	rule := matchSource(f.subnet)
+	rule = append(rule, matchName(expr.MetaKeyOIFNAME, expr.CmpOpNeq, f.bridge)...)
+	c.AddRule(&nftables.Rule{Table: t, Chain: nat, Exprs: append(rule, &expr.Masq{})})
+}
+
+// addInput closes the host to instances but for its doors.
+func (f *firewall) addInput(c *nftables.Conn, t *nftables.Table) {
+	if f.open {
+		return
+	}
+	in := c.AddChain(&nftables.Chain{
+		Name: "input", Table: t, Type: nftables.ChainTypeFilter,
+		Hooknum: nftables.ChainHookInput, Priority: nftables.ChainPriorityFilter,
+	})
+	add := func(match []expr.Any, verdict expr.VerdictKind) {
+		exprs := append(matchName(expr.MetaKeyIIFNAME, expr.CmpOpEq, f.bridge), match...)
+		c.AddRule(&nftables.Rule{Table: t, Chain: in, Exprs: append(exprs, &expr.Verdict{Kind: verdict})})
+	}
+	add(matchState(ctEstabOrRe), expr.VerdictAccept)
+	for _, p := range append([]uint16{dnsPort}, f.ports...) {
+		add(append(matchDestination(f.host), matchPort(unix.IPPROTO_TCP, p)...), expr.VerdictAccept)
+	}
+	add(append(matchDestination(f.host), matchPort(unix.IPPROTO_UDP, dnsPort)...), expr.VerdictAccept)
+	add(nil, expr.VerdictDrop)
+}
+
+// keepForward puts our accepts into a FORWARD chain that drops by default, or
+// into the chain that Docker keeps for its users. Other tools flush these
+// chains, so it is called again from time to time.
+func (f *firewall) keepForward() error {
+	c, err := nftables.New()
+	if err != nil {
+		return fmt.Errorf("cannot open nftables: %w", err)
+	}
+	chain, err := f.foreignChain(c)
+	if err != nil || chain == nil {
+		return err
+	}
+	mine, err := f.ownRules(c, chain)
+	if err != nil || len(mine) == 2 {
+		return err
+	}
+	for _, r := range mine {
+		if err := c.DelRule(r); err != nil {
+			return fmt.Errorf("cannot renew forward rules: %w", err)
+		}
+	}
+	for _, key := range []expr.MetaKey{expr.MetaKeyIIFNAME, expr.MetaKeyOIFNAME} {
+		// Only what iptables can print too: anything else makes it refuse the chain.
+		exprs := append(matchName(key, expr.CmpOpEq, f.bridge), &expr.Counter{}, &expr.Verdict{Kind: expr.VerdictAccept})
+		c.InsertRule(&nftables.Rule{Table: chain.Table, Chain: chain, Exprs: exprs, UserData: f.comment()})
+	}
+	if err := c.Flush(); err != nil {
+		return fmt.Errorf("cannot add forward rules to chain %s: %w", chain.Name, err)
+	}
+	return nil
+}
+
+// foreignChain is the chain that would drop our forwarded packets, if there is one.
+func (f *firewall) foreignChain(c *nftables.Conn) (*nftables.Chain, error) {
+	chains, err := c.ListChainsOfTableFamily(nftables.TableFamilyIPv4)
+	if err != nil {
+		return nil, fmt.Errorf("cannot list nftables chains: %w", err)
+	}
+	var forward, user *nftables.Chain
+	for _, ch := range chains {
+		switch {
+		case ch.Table.Name != "filter":
+		case ch.Name == "DOCKER-USER":
+			user = ch
+		case ch.Name == "FORWARD" && ch.Policy != nil && *ch.Policy == nftables.ChainPolicyDrop:
+			forward = ch
+		}
+	}
+	if forward != nil && user != nil {
+		return user, nil
+	}
+	return forward, nil
+}
+
+func (f *firewall) comment() []byte {
+	return userdata.AppendString(nil, userdata.TypeComment, "dew "+f.bridge)
+}
+
+func (f *firewall) ownRules(c *nftables.Conn, chain *nftables.Chain) ([]*nftables.Rule, error) {
+	rules, err := c.GetRules(chain.Table, chain)
+	if err != nil {
+		return nil, fmt.Errorf("cannot list rules of chain %s: %w", chain.Name, err)
+	}
+	var mine []*nftables.Rule
+	for _, r := range rules {
+		if bytes.Equal(r.UserData, f.comment()) {
+			mine = append(mine, r)
+		}
+	}
+	return mine, nil
+}
+
+// remove takes away the table and the rules in foreign chains.
+func (f *firewall) remove() error {
+	c, err := nftables.New()
+	if err != nil {
+		return fmt.Errorf("cannot open nftables: %w", err)
+	}
+	chains, err := c.ListChainsOfTableFamily(nftables.TableFamilyIPv4)
+	if err != nil {
+		return fmt.Errorf("cannot list nftables chains: %w", err)
+	}
+	for _, ch := range chains {
+		if ch.Table.Name != "filter" || (ch.Name != "DOCKER-USER" && ch.Name != "FORWARD") {
+			continue
+		}
+		mine, err := f.ownRules(c, ch)
+		if err != nil {
+			return err
+		}
+		for _, r := range mine {
+			if err := c.DelRule(r); err != nil {
+				return fmt.Errorf("cannot remove forward rule: %w", err)
+			}
+		}
+	}
+	c.DelTable(&nftables.Table{Name: f.table, Family: nftables.TableFamilyINet})
+	if err := c.Flush(); err != nil && !errors.Is(err, unix.ENOENT) {
+		return fmt.Errorf("cannot remove nftables table %s: %w", f.table, err)
+	}
+	return nil
+}
+
+func matchName(key expr.MetaKey, op expr.CmpOp, name string) []expr.Any {
+	padded := make([]byte, unix.IFNAMSIZ)
+	copy(padded, name)
+	return []expr.Any{
+		&expr.Meta{Key: key, Register: 1},
+		&expr.Cmp{Op: op, Register: 1, Data: padded},
+	}
+}
+
+func matchV4() []expr.Any {
+	return []expr.Any{
+		&expr.Meta{Key: expr.MetaKeyNFPROTO, Register: 1},
+		&expr.Cmp{Op: expr.CmpOpEq, Register: 1, Data: []byte{unix.NFPROTO_IPV4}},
+	}
+}
+
+func matchSource(p netip.Prefix) []expr.Any {
+	mask := ipNet(p).Mask
+	return append(matchV4(),
+		&expr.Payload{DestRegister: 1, Base: expr.PayloadBaseNetworkHeader, Offset: 12, Len: 4},
+		&expr.Bitwise{SourceRegister: 1, DestRegister: 1, Len: 4, Mask: mask, Xor: make([]byte, 4)},
+		&expr.Cmp{Op: expr.CmpOpEq, Register: 1, Data: p.Masked().Addr().AsSlice()},
+	)
+}
+
+func matchDestination(a netip.Addr) []expr.Any {
+	return append(matchV4(),
+		&expr.Payload{DestRegister: 1, Base: expr.PayloadBaseNetworkHeader, Offset: 16, Len: 4},
+		&expr.Cmp{Op: expr.CmpOpEq, Register: 1, Data: a.AsSlice()},
+	)
+}
+
+func matchPort(proto byte, port uint16) []expr.Any {
+	return []expr.Any{
+		&expr.Meta{Key: expr.MetaKeyL4PROTO, Register: 1},
+		&expr.Cmp{Op: expr.CmpOpEq, Register: 1, Data: []byte{proto}},
+		&expr.Payload{DestRegister: 1, Base: expr.PayloadBaseTransportHeader, Offset: 2, Len: 2},
+		&expr.Cmp{Op: expr.CmpOpEq, Register: 1, Data: binaryutil.BigEndian.PutUint16(port)},
+	}
+}
+
+func matchState(bits uint32) []expr.Any {
+	return []expr.Any{
+		&expr.Ct{Key: expr.CtKeySTATE, Register: 1},
+		&expr.Bitwise{SourceRegister: 1, DestRegister: 1, Len: 4, Mask: binaryutil.NativeEndian.PutUint32(bits), Xor: make([]byte, 4)},
+		&expr.Cmp{Op: expr.CmpOpNeq, Register: 1, Data: make([]byte, 4)},
+	}
+}

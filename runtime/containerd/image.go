@@ -1,0 +1,273 @@
+package containerd
+
+import (
+	"archive/tar"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+
+	"github.com/containerd/containerd/v2/core/leases"
+	"github.com/containerd/containerd/v2/core/mount"
+	"github.com/containerd/containerd/v2/core/snapshots"
+	"github.com/containerd/containerd/v2/pkg/archive"
+	"github.com/containerd/errdefs"
+	"golang.org/x/sys/unix"
+
+	"github.com/dewrun/dew/droplet"
+	"github.com/dewrun/dew/runtime"
+)
+
+// gcRoot keeps a snapshot from being collected. containerd collects every
+// snapshot that has no container, no lease and not this label, also active ones.
+const gcRoot = "containerd.io/gc.root"
+
+// leaseLabel marks the leases of this daemon's operations in flight.
+const leaseLabel = labelPrefix + "operation"
+
+// images keeps the committed snapshots of stacks and droplets. They are a cache:
+// what is missing is made again from the stack's data and the droplet's tree.
+type images struct {
+	e  *Engine
+	mu sync.Mutex // one is made at a time; held while it is made
+}
+
+func (im *images) snapshotter() snapshots.Snapshotter {
+	return im.e.client.SnapshotService(im.e.cfg.Snapshotter)
+}
+
+func stackKey(s droplet.Stack) string { return "dew-stack-" + s.ID }
+
+// imageKey names the snapshot of a tree on a stack.
+func imageKey(s runtime.Spec) string {
+	sum := sha256.Sum256([]byte(s.Image + "\n" + s.Stack.ID))
+	return "dew-image-" + hex.EncodeToString(sum[:])
+}
+
+// prepare gives an instance its writable layer.
+func (im *images) prepare(ctx context.Context, s runtime.Spec) ([]mount.Mount, error) {
+	parent, err := im.parent(ctx, s)
+	if err != nil {
+		return nil, err
+	}
+	return im.snapshotter().Prepare(ctx, containerID(s.Instance), parent,
+		snapshots.WithLabels(map[string]string{gcRoot: "instance"}))
+}
+
+// parent makes sure of the image below an instance and names it.
+func (im *images) parent(ctx context.Context, s runtime.Spec) (string, error) {
+	key := stackKey(s.Stack)
+	if s.Image != "" {
+		key = imageKey(s)
+	}
+	if _, err := im.snapshotter().Stat(ctx, key); err == nil {
+		return key, nil
+	}
+	im.mu.Lock()
+	defer im.mu.Unlock()
+	lm := im.e.client.LeasesService()
+	lease, err := lm.Create(ctx, leases.WithRandomID(), leases.WithLabels(map[string]string{leaseLabel: key}))
+	if err != nil {
+		return "", fmt.Errorf("cannot lease: %w", err)
+	}
+	defer func() { _ = lm.Delete(context.WithoutCancel(ctx), lease) }() // at worst the next start drops it
+	ctx = leases.WithLease(ctx, lease.ID)
+	if err := im.commit(ctx, stackKey(s.Stack), "", func(root string) error { return fill(root, s.Stack) }); err != nil {
+		return "", fmt.Errorf("cannot make stack %s: %w", s.Stack.Name, err)
+	}
+	if s.Image == "" {
+		return key, nil
+	}
+	if err := im.commit(ctx, key, stackKey(s.Stack), func(root string) error { return im.unpack(ctx, root, s.Image) }); err != nil {
+		return "", fmt.Errorf("cannot unpack droplet: %w", err)
+	}
+	return key, nil
+}
+
+// commit makes a committed snapshot unless it is there.
+func (im *images) commit(ctx context.Context, key, parent string, fill func(root string) error) error {
+	sn := im.snapshotter()
+	if _, err := sn.Stat(ctx, key); err == nil {
+		return nil
+	}
+	// A label given at Prepare is lost at Commit: it is said twice.
+	label := snapshots.WithLabels(map[string]string{gcRoot: "image"})
+	draft := key + "-draft"
+	if err := sn.Remove(ctx, draft); err != nil && !errdefs.IsNotFound(err) {
+		return fmt.Errorf("cannot remove an unfinished snapshot: %w", err)
+	}
+	mounts, err := sn.Prepare(ctx, draft, parent, label)
+	if err != nil {
+		return fmt.Errorf("cannot prepare snapshot: %w", err)
+	}
+	if err := im.e.mounted(mounts, fill); err != nil {
+		return errors.Join(err, sn.Remove(context.WithoutCancel(ctx), draft))
+	}
+	if err := sn.Commit(ctx, key, draft, label); err != nil && !errdefs.IsAlreadyExists(err) {
+		return fmt.Errorf("cannot commit snapshot: %w", err)
+	}
+	return nil
+}
+
+// fill makes what a stack says in an empty root.
+func fill(root string, s droplet.Stack) error {
+	for _, d := range s.Dirs {
+		p := filepath.Join(root, d.Path)
+		if err := os.MkdirAll(p, 0o755); err != nil {
+			return fmt.Errorf("cannot make folder: %w", err)
+		}
+		// Both after the making: neither the umask nor the parent decides.
+		if err := errors.Join(os.Chown(p, d.UID, d.GID), os.Chmod(p, fs.FileMode(d.Mode&0o777)|sticky(d.Mode))); err != nil {
+			return fmt.Errorf("cannot set owner and mode of %s: %w", d.Path, err)
+		}
+	}
+	for _, f := range s.Files {
+		if err := writeFile(filepath.Join(root, f.Path), f.Data, fs.FileMode(f.Mode)); err != nil {
+			return err
+		}
+	}
+	for _, l := range s.Links {
+		if err := os.Symlink(l.Target, filepath.Join(root, l.Path)); err != nil {
+			return fmt.Errorf("cannot make link: %w", err)
+		}
+	}
+	return nil
+}
+
+// sticky carries over the bit that fs.FileMode keeps elsewhere.
+func sticky(mode uint32) fs.FileMode {
+	if mode&unix.S_ISVTX != 0 {
+		return fs.ModeSticky
+	}
+	return 0
+}
+
+// unpack lays a droplet's tree into a stack, owned by the app's user.
+func (im *images) unpack(ctx context.Context, root, sha string) error {
+	r, err := im.e.cfg.Images(sha)
+	if err != nil {
+		return err
+	}
+	defer r.Close()
+	own := func(h *tar.Header) (bool, error) {
+		h.Uid, h.Gid = im.e.cfg.UID, im.e.cfg.GID
+		return true, nil
+	}
+	home := filepath.Join(root, "home", "vcap")
+	if _, err := archive.Apply(ctx, home, r, archive.WithFilter(own)); err != nil {
+		return err
+	}
+	return nil
+}
+
+// mounted runs fn with a snapshot mounted below the run folder, where a later
+// daemon finds the mount if this one is killed.
+func (e *Engine) mounted(mounts []mount.Mount, fn func(root string) error) error {
+	if err := os.MkdirAll(e.mountDir(), 0o700); err != nil {
+		return fmt.Errorf("cannot make mount folder: %w", err)
+	}
+	root, err := os.MkdirTemp(e.mountDir(), "")
+	if err != nil {
+		return fmt.Errorf("cannot make mount point: %w", err)
+	}
+	defer os.Remove(root)
+	if err := mount.All(mounts, root); err != nil {
+		return fmt.Errorf("cannot mount snapshot: %w", err)
+	}
+	err = fn(root)
+	if uerr := mount.UnmountAll(root, 0); uerr != nil {
+		err = errors.Join(err, fmt.Errorf("cannot unmount snapshot: %w", uerr))
+	}
+	return err
+}
+
+func (e *Engine) mountDir() string { return filepath.Join(e.cfg.Run, "mnt") }
+
+// sweepMounts unmounts what a killed daemon left mounted.
+func (e *Engine) sweepMounts() error {
+	entries, err := os.ReadDir(e.mountDir())
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("cannot list mounts: %w", err)
+	}
+	for _, d := range entries {
+		p := filepath.Join(e.mountDir(), d.Name())
+		if err := mount.UnmountAll(p, unix.MNT_DETACH); err != nil {
+			return fmt.Errorf("cannot unmount %s: %w", p, err)
+		}
+		if err := os.Remove(p); err != nil {
+			return fmt.Errorf("cannot remove mount point: %w", err)
+		}
+		e.log.Info("swept mount", "path", p)
+	}
+	return nil
+}
+
+// sweepSnapshots removes instance layers that nobody keeps and unfinished images.
+func (e *Engine) sweepSnapshots(ctx context.Context, keep map[runtime.InstanceID]bool) error {
+	sn := e.images.snapshotter()
+	var doomed []string
+	err := sn.Walk(ctx, func(_ context.Context, info snapshots.Info) error {
+		id, isInstance := instanceOf(info.Name)
+		if isInstance && !keep[id] || strings.HasSuffix(info.Name, "-draft") {
+			doomed = append(doomed, info.Name)
+		}
+		return nil
+	})
+	if err != nil && !errdefs.IsNotFound(err) {
+		return fmt.Errorf("cannot list snapshots: %w", err)
+	}
+	var errs error
+	for _, name := range doomed {
+		if err := sn.Remove(ctx, name); err != nil && !errdefs.IsNotFound(err) {
+			errs = errors.Join(errs, fmt.Errorf("cannot remove snapshot %s: %w", name, err))
+			continue
+		}
+		e.log.Info("swept snapshot", "snapshot", name)
+	}
+	return errs
+}
+
+// dropLeases drops the leases of operations that ended with their daemon.
+func (e *Engine) dropLeases(ctx context.Context) error {
+	lm := e.client.LeasesService()
+	ls, err := lm.List(ctx, `labels."`+leaseLabel+`"`)
+	if err != nil {
+		return fmt.Errorf("cannot list leases: %w", err)
+	}
+	for _, l := range ls {
+		if err := lm.Delete(ctx, l); err != nil && !errdefs.IsNotFound(err) {
+			return fmt.Errorf("cannot drop lease %s: %w", l.ID, err)
+		}
+		e.log.Info("swept lease", "lease", l.ID)
+	}
+	return nil
+}
+
+// unlabel leaves all snapshots of this daemon to the collection.
+func (im *images) unlabel(ctx context.Context) error {
+	sn := im.snapshotter()
+	var all []snapshots.Info
+	err := sn.Walk(ctx, func(_ context.Context, info snapshots.Info) error {
+		all = append(all, info)
+		return nil
+	})
+	if err != nil && !errdefs.IsNotFound(err) {
+		return fmt.Errorf("cannot list snapshots: %w", err)
+	}
+	for _, info := range all {
+		delete(info.Labels, gcRoot)
+		if _, err := sn.Update(ctx, info, "labels"); err != nil && !errdefs.IsNotFound(err) {
+			return fmt.Errorf("cannot unlabel snapshot %s: %w", info.Name, err)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,145 @@
+package containerd
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"net/netip"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/dewrun/dew/runtime"
+)
+
+// DefaultRoot is the root whose daemon has the plain names.
+const DefaultRoot = "/var/lib/dew"
+
+// Names are what one daemon calls its things outside its own folders. Daemons of
+// different roots never touch each other's.
+type Names struct {
+	Namespace string // in containerd
+	Bridge    string
+	Table     string // of nftables
+	Cgroup    string // parent of all instances
+}
+
+// NamesFor gives the names that belong to a root.
+func NamesFor(root string) Names {
+	if filepath.Clean(root) == DefaultRoot {
+		return Names{Namespace: "dew", Bridge: "dew0", Table: "dew", Cgroup: "dew"}
+	}
+	sum := sha256.Sum256([]byte(filepath.Clean(root)))
+	tag := hex.EncodeToString(sum[:4])
+	return Names{Namespace: "dew-" + tag, Bridge: "dewbr" + tag, Table: "dew-" + tag, Cgroup: "dew-" + tag}
+}
+
+const containerPrefix = "dew-"
+
+func containerID(id runtime.InstanceID) string { return containerPrefix + string(id) }
+
+// instanceOf is the way back from the name of a container, snapshot or netns.
+func instanceOf(name string) (runtime.InstanceID, bool) {
+	id := runtime.InstanceID(strings.TrimPrefix(name, containerPrefix))
+	return id, strings.HasPrefix(name, containerPrefix) && id.Valid()
+}
+
+// The labels of a container: all that the next daemon must know of it.
+const (
+	labelPrefix  = "run.dew/"
+	labelFormat  = labelPrefix + "format"
+	labelBoot    = labelPrefix + "boot"
+	formatNumber = 1
+)
+
+// labels describes an instance on its container.
+func labels(s runtime.Spec, boot string) map[string]string {
+	l := map[string]string{
+		labelFormat: strconv.Itoa(formatNumber), labelBoot: boot,
+		labelPrefix + "cell": s.Cell, labelPrefix + "app": s.App, labelPrefix + "process": s.Slot.Process,
+		labelPrefix + "type": s.Type, labelPrefix + "instance": string(s.Instance),
+		labelPrefix + "generation": strconv.Itoa(s.Slot.Generation), labelPrefix + "index": strconv.Itoa(s.Slot.Index),
+		labelPrefix + "version": s.Version, labelPrefix + "droplet": s.Droplet, labelPrefix + "image": s.Image,
+		labelPrefix + "address": s.Address.String(), labelPrefix + "memory": strconv.FormatInt(s.Memory, 10),
+		labelPrefix + "disk": strconv.FormatInt(s.Disk, 10),
+	}
+	var ports []string
+	for _, p := range s.Ports {
+		ports = append(ports, strconv.Itoa(p))
+	}
+	l[labelPrefix+"ports"] = strings.Join(ports, ",")
+	for _, p := range s.Processes {
+		if p.Exec != runtime.MainExec {
+			l[labelPrefix+p.Exec] = p.Name
+		}
+		l[labelPrefix+"memory-"+p.Exec] = strconv.FormatInt(p.Memory, 10)
+	}
+	return l
+}
+
+// specFrom reads the labels back.
+func specFrom(l map[string]string) (runtime.Spec, error) {
+	get := func(key string) string { return l[labelPrefix+key] }
+	var firstErr error
+	number := func(key string) int64 {
+		n, err := strconv.ParseInt(get(key), 10, 64)
+		if err != nil && firstErr == nil {
+			firstErr = fmt.Errorf("label %s%s: %w", labelPrefix, key, err)
+		}
+		return n
+	}
+	if n := number("format"); n > formatNumber {
+		return runtime.Spec{}, fmt.Errorf("label %s is %d, this dewd knows up to %d: start the newer dewd again", labelFormat, n, formatNumber)
+	}
+	s := runtime.Spec{
+		Instance: runtime.InstanceID(get("instance")),
+		Slot:     runtime.SlotID{Process: get("process"), Generation: int(number("generation")), Index: int(number("index"))},
+		App:      get("app"), Type: get("type"), Version: get("version"), Cell: get("cell"),
+		Droplet: get("droplet"), Image: get("image"), Memory: number("memory"), Disk: number("disk"),
+	}
+	addr, err := netip.ParsePrefix(get("address"))
+	if err != nil && firstErr == nil {
+		firstErr = fmt.Errorf("label %saddress: %w", labelPrefix, err)
+	}
+	s.Address = addr
+	for _, f := range strings.FieldsFunc(get("ports"), func(r rune) bool { return r == ',' }) {
+		p, err := strconv.Atoi(f)
+		if err != nil && firstErr == nil {
+			firstErr = fmt.Errorf("label %sports: %w", labelPrefix, err)
+		}
+		s.Ports = append(s.Ports, p)
+	}
+	s.Processes = processesFrom(l, s.Type)
+	if !s.Instance.Valid() && firstErr == nil {
+		firstErr = fmt.Errorf("label %sinstance: %q is no instance id", labelPrefix, s.Instance)
+	}
+	return s, firstErr
+}
+
+// processesFrom finds main and the sidecars among the labels.
+func processesFrom(l map[string]string, processType string) []runtime.ProcessSpec {
+	var ps []runtime.ProcessSpec
+	for key, value := range l {
+		exec, ok := strings.CutPrefix(key, labelPrefix+"memory-")
+		if !ok {
+			continue
+		}
+		memory, _ := strconv.ParseInt(value, 10, 64) // a limit that cannot be read is shown as none
+		name := l[labelPrefix+exec]
+		ps = append(ps, runtime.ProcessSpec{
+			Exec: exec, Name: name, Memory: memory, Source: runtime.ProcessSource(processType, name),
+		})
+	}
+	slices.SortFunc(ps, func(a, b runtime.ProcessSpec) int { return execNumber(a.Exec) - execNumber(b.Exec) })
+	return ps
+}
+
+// execNumber puts main before the sidecars, and those in their order.
+func execNumber(exec string) int {
+	n, err := strconv.Atoi(strings.TrimPrefix(exec, "sidecar-"))
+	if err != nil {
+		return -1
+	}
+	return n
+}

@@ -1,0 +1,355 @@
+package containerd
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net"
+	"net/netip"
+	"os"
+	"path/filepath"
+	goruntime "runtime"
+
+	"github.com/vishvananda/netlink"
+	"github.com/vishvananda/netns"
+	"golang.org/x/sys/unix"
+
+	"github.com/dewrun/dew/runtime"
+)
+
+// network gives every instance a network namespace with a veth to one bridge.
+type network struct {
+	dir    string // of the bind mounts that keep the namespaces
+	bridge string
+	subnet netip.Prefix
+	dials  chan struct{} // bounds the threads that stand in foreign namespaces
+}
+
+const maxDials = 64
+
+func newNetwork(dir, bridge string, subnet netip.Prefix) *network {
+	return &network{dir: dir, bridge: bridge, subnet: subnet.Masked(), dials: make(chan struct{}, maxDials)}
+}
+
+// gateway is the bridge's own address: the first of the subnet.
+func (n *network) gateway() netip.Addr { return n.subnet.Addr().Next() }
+
+// FreeSubnet finds the first /20 of 10.201.0.0/16 that nothing on this machine
+// has an address in or a route to.
+func FreeSubnet() (netip.Prefix, error) {
+	routes, err := netlink.RouteList(nil, netlink.FAMILY_V4)
+	if err != nil {
+		return netip.Prefix{}, fmt.Errorf("cannot list routes: %w", err)
+	}
+	var taken []netip.Prefix
+	for _, r := range routes {
+		if r.Dst == nil {
+			continue
+		}
+		if a, ok := netip.AddrFromSlice(r.Dst.IP); ok {
+			ones, _ := r.Dst.Mask.Size()
+			taken = append(taken, netip.PrefixFrom(a.Unmap(), ones))
+		}
+	}
+	return freeSubnet(taken)
+}
+
+func freeSubnet(taken []netip.Prefix) (netip.Prefix, error) {
+next:
+	for third := 0; third < 256; third += 16 {
+		p := netip.PrefixFrom(netip.AddrFrom4([4]byte{10, 201, byte(third), 0}), 20)
+		for _, t := range taken {
+			if t.Bits() > 0 && t.Overlaps(p) {
+				continue next
+			}
+		}
+		return p, nil
+	}
+	return netip.Prefix{}, errors.New("cannot find a free subnet in 10.201.0.0/16: give one with --subnet")
+}
+
+// setUp makes the bridge. It is kept when it is there already: instances of an
+// earlier daemon hang on it.
+func (n *network) setUp() error {
+	if err := os.MkdirAll(n.dir, 0o755); err != nil {
+		return fmt.Errorf("cannot make the folder of network namespaces: %w", err)
+	}
+	la := netlink.NewLinkAttrs()
+	la.Name = n.bridge
+	err := netlink.LinkAdd(&netlink.Bridge{LinkAttrs: la})
+	if err != nil && !errors.Is(err, unix.EEXIST) {
+		return fmt.Errorf("cannot make bridge %s: %w (is the kernel module bridge there?)", n.bridge, err)
+	}
+	br, err := netlink.LinkByName(n.bridge)
+	if err != nil {
+		return fmt.Errorf("cannot find bridge %s: %w", n.bridge, err)
+	}
+	addr := &netlink.Addr{IPNet: ipNet(netip.PrefixFrom(n.gateway(), n.subnet.Bits()))}
+	if err := netlink.AddrReplace(br, addr); err != nil {
+		return fmt.Errorf("cannot give bridge %s its address: %w", n.bridge, err)
+	}
+	// Without an IPv6 address of its own the bridge offers no door beside the
+	// filtered ones.
+	if err := setSysctl("net/ipv6/conf/"+n.bridge+"/disable_ipv6", "1"); err != nil {
+		return err
+	}
+	if err := netlink.LinkSetUp(br); err != nil {
+		return fmt.Errorf("cannot bring up bridge %s: %w", n.bridge, err)
+	}
+	return setSysctl("net/ipv4/ip_forward", "1")
+}
+
+// tearDown removes the bridge.
+func (n *network) tearDown() error {
+	br, err := netlink.LinkByName(n.bridge)
+	if isNoLink(err) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("cannot find bridge %s: %w", n.bridge, err)
+	}
+	if err := netlink.LinkDel(br); err != nil {
+		return fmt.Errorf("cannot remove bridge %s: %w", n.bridge, err)
+	}
+	return nil
+}
+
+func (n *network) path(id runtime.InstanceID) string {
+	return filepath.Join(n.dir, containerID(id))
+}
+
+// vethName fits the 15 characters of an interface name.
+func vethName(id runtime.InstanceID) string {
+	sum := sha256.Sum256([]byte(id))
+	return "dew" + hex.EncodeToString(sum[:])[:11]
+}
+
+// create makes the namespace of an instance, with lo and eth0 up.
+func (n *network) create(id runtime.InstanceID, addr netip.Prefix) error {
+	path := n.path(id)
+	if err := newNamespace(path); err != nil {
+		return err
+	}
+	ns, err := netns.GetFromPath(path)
+	if err != nil {
+		return fmt.Errorf("cannot open network namespace: %w", err)
+	}
+	defer ns.Close()
+	br, err := netlink.LinkByName(n.bridge)
+	if err != nil {
+		return fmt.Errorf("cannot find bridge %s: %w", n.bridge, err)
+	}
+	la := netlink.NewLinkAttrs()
+	la.Name, la.MasterIndex, la.MTU = vethName(id), br.Attrs().Index, br.Attrs().MTU
+	veth := &netlink.Veth{LinkAttrs: la, PeerName: "eth0", PeerNamespace: netlink.NsFd(ns), PeerMTU: uint32(la.MTU)}
+	if err := netlink.LinkAdd(veth); err != nil {
+		return fmt.Errorf("cannot make veth: %w", err)
+	}
+	if err := netlink.LinkSetUp(veth); err != nil {
+		return fmt.Errorf("cannot bring up veth: %w", err)
+	}
+	return n.configure(ns, addr)
+}
+
+// configure sets up the links inside a namespace.
+func (n *network) configure(ns netns.NsHandle, addr netip.Prefix) error {
+	h, err := netlink.NewHandleAt(ns, unix.NETLINK_ROUTE)
+	if err != nil {
+		return fmt.Errorf("cannot enter network namespace: %w", err)
+	}
+	defer h.Close()
+	lo, err := h.LinkByName("lo")
+	if err != nil {
+		return fmt.Errorf("cannot find lo: %w", err)
+	}
+	eth, err := h.LinkByName("eth0")
+	if err != nil {
+		return fmt.Errorf("cannot find eth0: %w", err)
+	}
+	steps := []func() error{
+		func() error { return h.LinkSetUp(lo) },
+		func() error { return h.AddrAdd(eth, &netlink.Addr{IPNet: ipNet(addr)}) },
+		func() error { return h.LinkSetUp(eth) },
+		func() error {
+			return h.RouteAdd(&netlink.Route{LinkIndex: eth.Attrs().Index, Gw: n.gateway().AsSlice()})
+		},
+	}
+	for _, step := range steps {
+		if err := step(); err != nil {
+			return fmt.Errorf("cannot set up network namespace: %w", err)
+		}
+	}
+	return nil
+}
+
+// newNamespace makes a network namespace that a bind mount at path keeps alive.
+func newNamespace(path string) error {
+	f, err := os.OpenFile(path, os.O_CREATE|os.O_EXCL|os.O_RDONLY, 0o444)
+	if err != nil {
+		return fmt.Errorf("cannot make network namespace: %w", err)
+	}
+	f.Close()
+	done := make(chan error)
+	go func() {
+		// Never unlocked: the thread stands in the new namespace and must die with
+		// this goroutine.
+		goruntime.LockOSThread()
+		if err := unix.Unshare(unix.CLONE_NEWNET); err != nil {
+			done <- fmt.Errorf("cannot make network namespace: %w", err)
+			return
+		}
+		self := fmt.Sprintf("/proc/self/task/%d/ns/net", unix.Gettid())
+		if err := unix.Mount(self, path, "none", unix.MS_BIND, ""); err != nil {
+			done <- fmt.Errorf("cannot keep network namespace: %w", err)
+			return
+		}
+		done <- nil
+	}()
+	return <-done
+}
+
+// remove lets go of a namespace. The kernel then clears it and its veth in the
+// background; deleting the veth ourselves would take 16 ms each, one by one.
+func (n *network) remove(id runtime.InstanceID) error {
+	path := n.path(id)
+	err := unix.Unmount(path, unix.MNT_DETACH)
+	if err != nil && !errors.Is(err, unix.EINVAL) && !errors.Is(err, unix.ENOENT) {
+		return fmt.Errorf("cannot unmount network namespace %s: %w", path, err)
+	}
+	if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("cannot remove network namespace: %w", err)
+	}
+	return nil
+}
+
+// removeVeth removes the host's end of an instance whose namespace something
+// still holds.
+func (n *network) removeVeth(name string) error {
+	l, err := netlink.LinkByName(name)
+	if isNoLink(err) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("cannot find veth %s: %w", name, err)
+	}
+	if err := netlink.LinkDel(l); err != nil && !isNoLink(err) {
+		return fmt.Errorf("cannot remove veth %s: %w", name, err)
+	}
+	return nil
+}
+
+// namespaces lists the instances that have a namespace file.
+func (n *network) namespaces() ([]runtime.InstanceID, error) {
+	entries, err := os.ReadDir(n.dir)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, fmt.Errorf("cannot list network namespaces: %w", err)
+	}
+	var ids []runtime.InstanceID
+	for _, e := range entries {
+		if id, ok := instanceOf(e.Name()); ok {
+			ids = append(ids, id)
+		}
+	}
+	return ids, nil
+}
+
+// veths lists the interfaces on our bridge.
+func (n *network) veths() ([]string, error) {
+	br, err := netlink.LinkByName(n.bridge)
+	if isNoLink(err) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("cannot find bridge %s: %w", n.bridge, err)
+	}
+	links, err := netlink.LinkList()
+	if err != nil {
+		return nil, fmt.Errorf("cannot list network links: %w", err)
+	}
+	var names []string
+	for _, l := range links {
+		if l.Attrs().MasterIndex == br.Attrs().Index {
+			names = append(names, l.Attrs().Name)
+		}
+	}
+	return names, nil
+}
+
+// dial connects from inside the namespace of an instance. The address must be a
+// literal: a name would be looked up on another thread, in another namespace.
+func (n *network) dial(ctx context.Context, id runtime.InstanceID, kind, address string) (net.Conn, error) {
+	if _, err := netip.ParseAddrPort(address); err != nil {
+		return nil, fmt.Errorf("cannot dial %s: not an address and port: %w", address, err)
+	}
+	select {
+	case n.dials <- struct{}{}:
+		defer func() { <-n.dials }()
+	case <-ctx.Done():
+		return nil, context.Cause(ctx)
+	}
+	var conn net.Conn
+	err := inNamespace(n.path(id), func() error {
+		var err error
+		conn, err = (&net.Dialer{}).DialContext(ctx, kind, address)
+		return err
+	})
+	return conn, err
+}
+
+// inNamespace runs fn on a thread that stands in the namespace at path.
+func inNamespace(path string, fn func() error) error {
+	goruntime.LockOSThread()
+	home, err := netns.Get()
+	if err != nil {
+		goruntime.UnlockOSThread()
+		return fmt.Errorf("cannot open own network namespace: %w", err)
+	}
+	defer home.Close()
+	away, err := netns.GetFromPath(path)
+	if err != nil {
+		goruntime.UnlockOSThread()
+		return fmt.Errorf("cannot open network namespace of the instance: %w", err)
+	}
+	defer away.Close()
+	if err := netns.Set(away); err != nil {
+		goruntime.UnlockOSThread()
+		return fmt.Errorf("cannot enter network namespace: %w", err)
+	}
+	err = fn()
+	if back := netns.Set(home); back != nil {
+		// The thread stays locked, so that it dies with its goroutine instead of
+		// serving somebody else in the wrong namespace.
+		return errors.Join(err, fmt.Errorf("cannot return from network namespace: %w", back))
+	}
+	goruntime.UnlockOSThread()
+	return err
+}
+
+func ipNet(p netip.Prefix) *net.IPNet {
+	return &net.IPNet{IP: p.Addr().AsSlice(), Mask: net.CIDRMask(p.Bits(), p.Addr().BitLen())}
+}
+
+func isNoLink(err error) bool {
+	var missing netlink.LinkNotFoundError
+	return errors.As(err, &missing) || errors.Is(err, unix.ENODEV)
+}
+
+// setSysctl writes below /proc/sys. A key that this kernel does not have is fine:
+// then there is nothing to switch.
+func setSysctl(key, value string) error {
+	f, err := os.OpenFile(filepath.Join("/proc/sys", key), os.O_WRONLY, 0)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("cannot set sysctl %s: %w", key, err)
+	}
+	_, err = f.WriteString(value)
+	if err = errors.Join(err, f.Close()); err != nil {
+		return fmt.Errorf("cannot set sysctl %s: %w", key, err)
+	}
+	return nil
+}

@@ -1,0 +1,151 @@
+package containerd
+
+import (
+	"fmt"
+	"path/filepath"
+
+	"github.com/containerd/containerd/v2/contrib/seccomp"
+	"github.com/opencontainers/runtime-spec/specs-go"
+	"golang.org/x/sys/unix"
+
+	"github.com/dewrun/dew/runtime"
+)
+
+// initPath is where dew-init stands in every container.
+const initPath = "/.dew/init"
+
+// wantFiles is the limit of open files that instances get where the daemon's own
+// hard limit allows it.
+const wantFiles = 16384
+
+// Arches says for which system call tables the seccomp profile is compiled.
+type Arches string
+
+// Compiling the profile is most of the cost of a start, so 32-bit tables are
+// only there when somebody asks for them.
+const (
+	NativeArch Arches = "native"
+	AllArches  Arches = "all"
+)
+
+// house is what all containers of this daemon have in common.
+type house struct {
+	init    string // dew-init on the host
+	uid     uint32
+	gid     uint32
+	files   uint64 // limit of open files
+	seccomp Arches
+}
+
+// openFiles clamps the wish to the own hard limit: raising it may be forbidden.
+func openFiles() uint64 {
+	var l unix.Rlimit
+	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &l); err != nil {
+		return 1024
+	}
+	return min(wantFiles, l.Max)
+}
+
+// place is where one instance lives on the host.
+type place struct {
+	dir     string // its folder of run-time files
+	netns   string
+	cgroups string // OCI cgroupsPath
+}
+
+// container builds the OCI spec of an instance.
+func (h house) container(s runtime.Spec, p place) *specs.Spec {
+	spec := &specs.Spec{
+		Version:  "1.0.2",
+		Root:     &specs.Root{Path: "rootfs"},
+		Hostname: string(s.Instance),
+		Process:  h.process([]string{initPath}, "/", nil),
+		Mounts:   append(systemMounts(), h.instanceMounts(s, p)...),
+		Linux: &specs.Linux{
+			CgroupsPath: p.cgroups,
+			Namespaces: []specs.LinuxNamespace{
+				{Type: specs.PIDNamespace}, {Type: specs.IPCNamespace}, {Type: specs.UTSNamespace},
+				{Type: specs.MountNamespace}, {Type: specs.CgroupNamespace},
+				{Type: specs.NetworkNamespace, Path: p.netns},
+			},
+			// A port below 1024 is no secret in a namespace of one's own.
+			Sysctl:        map[string]string{"net.ipv4.ip_unprivileged_port_start": "0"},
+			Resources:     &specs.LinuxResources{Devices: []specs.LinuxDeviceCgroup{{Allow: false, Access: "rwm"}}},
+			MaskedPaths:   maskedPaths(),
+			ReadonlyPaths: []string{"/proc/bus", "/proc/fs", "/proc/irq", "/proc/sys", "/proc/sysrq-trigger"},
+		},
+	}
+	spec.Linux.Seccomp = seccomp.DefaultProfile(spec)
+	if h.seccomp != AllArches && len(spec.Linux.Seccomp.Architectures) > 1 {
+		spec.Linux.Seccomp.Architectures = spec.Linux.Seccomp.Architectures[:1]
+	}
+	return spec
+}
+
+// process builds what runs in the container. An exec inherits nothing from the
+// container's own process, so everything is said each time.
+func (h house) process(args []string, dir string, env []string) *specs.Process {
+	return &specs.Process{
+		User:            specs.User{UID: h.uid, GID: h.gid},
+		Args:            args,
+		Env:             env,
+		Cwd:             dir,
+		Capabilities:    &specs.LinuxCapabilities{},
+		Rlimits:         []specs.POSIXRlimit{{Type: "RLIMIT_NOFILE", Hard: h.files, Soft: h.files}},
+		NoNewPrivileges: true,
+	}
+}
+
+// launch builds the exec of one process of the app.
+func (h house) launch(p runtime.ProcessSpec, shell string) *specs.Process {
+	return h.process([]string{initPath, "launch", "--shell", shell, "--", p.Command}, p.Dir, p.Env)
+}
+
+func systemMounts() []specs.Mount {
+	return []specs.Mount{
+		{Destination: "/proc", Type: "proc", Source: "proc", Options: []string{"nosuid", "noexec", "nodev"}},
+		{Destination: "/dev", Type: "tmpfs", Source: "tmpfs", Options: []string{"nosuid", "strictatime", "mode=755", "size=65536k"}},
+		{Destination: "/dev/pts", Type: "devpts", Source: "devpts", Options: []string{"nosuid", "noexec", "newinstance", "ptmxmode=0666", "mode=0620", "gid=5"}},
+		{Destination: "/dev/shm", Type: "tmpfs", Source: "shm", Options: []string{"nosuid", "noexec", "nodev", "mode=1777", "size=65536k"}},
+		{Destination: "/dev/mqueue", Type: "mqueue", Source: "mqueue", Options: []string{"nosuid", "noexec", "nodev"}},
+		{Destination: "/sys", Type: "sysfs", Source: "sysfs", Options: []string{"nosuid", "noexec", "nodev", "ro"}},
+	}
+}
+
+// instanceMounts are the stack's, then the few files that differ by instance.
+func (h house) instanceMounts(s runtime.Spec, p place) []specs.Mount {
+	var ms []specs.Mount
+	for _, m := range s.Stack.Mounts {
+		ms = append(ms, specs.Mount{Destination: m.Path, Type: m.Type, Source: m.Source, Options: m.Options})
+	}
+	bind := func(source, target string) {
+		ms = append(ms, specs.Mount{
+			Destination: target, Type: "bind", Source: source,
+			Options: []string{"bind", "ro", "nosuid", "nodev"},
+		})
+	}
+	bind(h.init, initPath)
+	for _, f := range []string{"hosts", "resolv.conf", "hostname"} {
+		bind(filepath.Join(p.dir, f), "/etc/"+f)
+	}
+	return ms
+}
+
+func maskedPaths() []string {
+	return []string{
+		"/proc/acpi", "/proc/asound", "/proc/kcore", "/proc/keys", "/proc/latency_stats", "/proc/timer_list",
+		"/proc/timer_stats", "/proc/sched_debug", "/proc/scsi", "/proc/interrupts",
+		"/sys/firmware", "/sys/devices/virtual/powercap", "/sys/fs/cgroup",
+	}
+}
+
+// shares gives CPU by memory: 1024 for every GiB.
+func shares(memory int64) uint64 {
+	return uint64(min(max(memory>>20, 2), 262144))
+}
+
+// hostsFile names the instance itself and the platform's door.
+func hostsFile(s runtime.Spec, gateway string) string {
+	return fmt.Sprintf("127.0.0.1 localhost\n::1 localhost ip6-localhost\n%s %s\n%s api.dew.internal\n",
+		s.Address.Addr(), s.Instance, gateway)
+}

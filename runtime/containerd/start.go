@@ -1,0 +1,330 @@
+package containerd
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/containerd/containerd/api/services/tasks/v1"
+	"github.com/containerd/containerd/api/types"
+	"github.com/containerd/containerd/v2/core/containers"
+	"github.com/containerd/containerd/v2/core/mount"
+	"github.com/containerd/typeurl/v2"
+	"golang.org/x/sync/errgroup"
+	"golang.org/x/sys/unix"
+
+	"github.com/dewrun/dew/logstream"
+	"github.com/dewrun/dew/runtime"
+)
+
+// startedFile stands in an instance's folder from the moment its gates may open.
+const startedFile = "started"
+
+// Start makes the container of s and starts all its processes.
+func (e *Engine) Start(ctx context.Context, s runtime.Spec) (runtime.Task, error) {
+	if !s.Instance.Valid() {
+		return nil, fmt.Errorf("cannot start: %q is no instance id", s.Instance)
+	}
+	t, err := e.newTask(ctx, s)
+	if err != nil {
+		return nil, e.startError(err)
+	}
+	if err := t.build(ctx); err != nil {
+		clean, cancel := context.WithTimeout(context.WithoutCancel(ctx), cleanupTimeout)
+		defer cancel()
+		t.letGo()
+		if cerr := e.removeAll(clean, s.Instance, s.App); cerr != nil {
+			// The next sweep tries again.
+			e.log.Warn("cannot clean up after a failed start", "instance", s.Instance, "err", cerr)
+		}
+		return nil, e.startError(err)
+	}
+	e.remember(t)
+	t.watch()
+	return t, nil
+}
+
+// startError sorts what went wrong: the way to containerd, or the instance.
+func (e *Engine) startError(err error) error {
+	var se *runtime.StartError
+	switch {
+	case errors.As(err, &se):
+		return se
+	case errors.Is(err, unix.ENOSPC) || strings.Contains(err.Error(), "no space left on device"):
+		return &runtime.StartError{Reason: "the disk is full: free some space (" + oneLine(err) + ")", Err: err}
+	case unavailable(err):
+		return fmt.Errorf("%w: %w", runtime.ErrUnavailable, err)
+	}
+	return &runtime.StartError{Reason: oneLine(err), Err: err}
+}
+
+// oneLine is an error as one line: runc's come with a trail of newlines.
+func oneLine(err error) string {
+	return strings.Join(strings.Fields(err.Error()), " ")
+}
+
+// build makes everything of an instance and opens the gates.
+func (t *task) build(ctx context.Context) error {
+	mounts, err := t.prepare(ctx)
+	if err != nil {
+		return err
+	}
+	if err := t.create(ctx, mounts); err != nil {
+		return err
+	}
+	if err := t.startAll(ctx); err != nil {
+		return err
+	}
+	for _, p := range t.procs {
+		if err := t.e.cg.place(t.spec.Instance, p.Exec, p.pid); err != nil {
+			return err
+		}
+	}
+	t.spec.StartedAt = time.Now()
+	// From here on commands run: whoever comes next must not throw them away.
+	if err := writeFile(filepath.Join(t.dir, startedFile), t.spec.StartedAt.Format(time.RFC3339Nano), 0o600); err != nil {
+		return err
+	}
+	return t.openGates(ctx)
+}
+
+// prepare makes, side by side, all that the container stands on.
+func (t *task) prepare(ctx context.Context) ([]mount.Mount, error) {
+	e, s := t.e, t.spec
+	ctx, cancel := context.WithTimeout(ctx, createTimeout)
+	defer cancel()
+	var mounts []mount.Mount
+	g, gctx := errgroup.WithContext(ctx)
+	g.Go(func() error { return e.net.create(s.Instance, s.Address) })
+	g.Go(func() error {
+		return e.cg.create(s.Instance, limits{memory: s.Memory, pids: e.cfg.PIDs, shares: shares(s.Memory)})
+	})
+	g.Go(func() error { return t.makeFiles() })
+	g.Go(func() error {
+		ms, err := e.images.prepare(gctx, s)
+		if err != nil {
+			return err
+		}
+		mounts = ms
+		return t.createContainer(gctx)
+	})
+	return mounts, g.Wait()
+}
+
+// makeFiles makes the instance's folder, gates and capture files.
+func (t *task) makeFiles() error {
+	if err := os.MkdirAll(t.dir, 0o711); err != nil {
+		return fmt.Errorf("cannot make folder of the instance: %w", err)
+	}
+	files := map[string]string{
+		"hosts":       hostsFile(t.spec, t.e.net.gateway().String()),
+		"hostname":    string(t.spec.Instance) + "\n",
+		"resolv.conf": resolvConf("/etc/resolv.conf"),
+	}
+	for name, data := range files {
+		if err := writeFile(filepath.Join(t.dir, name), data, 0o644); err != nil {
+			return err
+		}
+	}
+	for _, p := range t.procs {
+		if err := unix.Mkfifo(t.gate(p), 0o600); err != nil {
+			return fmt.Errorf("cannot make gate: %w", err)
+		}
+		var err error
+		if p.outPath, p.errPath, err = t.applog.CreateCapture(string(t.spec.Instance), p.Exec); err != nil {
+			return err
+		}
+		if err := t.follow(p, onTime); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// resolvConf is the host's, without servers that only the host itself can reach.
+func resolvConf(path string) string {
+	b, err := os.ReadFile(path)
+	if err != nil {
+		return ""
+	}
+	var kept strings.Builder
+	for line := range strings.Lines(string(b)) {
+		f := strings.Fields(line)
+		if len(f) > 1 && f[0] == "nameserver" && (strings.HasPrefix(f[1], "127.") || f[1] == "::1") {
+			continue
+		}
+		kept.WriteString(line)
+	}
+	return kept.String()
+}
+
+func (t *task) createContainer(ctx context.Context) error {
+	s := t.spec
+	oci := t.e.house.container(s, place{dir: t.dir, netns: t.e.net.path(s.Instance), cgroups: t.e.cg.ociPath(s.Instance)})
+	any, err := typeurl.MarshalAny(oci)
+	if err != nil {
+		return fmt.Errorf("cannot encode OCI spec: %w", err)
+	}
+	_, err = t.e.client.ContainerService().Create(ctx, containers.Container{
+		ID: t.id, Labels: labels(s, t.e.boot), Spec: any,
+		Runtime:     containers.RuntimeInfo{Name: runtimeName},
+		Snapshotter: t.e.cfg.Snapshotter, SnapshotKey: t.id,
+	})
+	if err != nil {
+		return fmt.Errorf("cannot create container: %w", err)
+	}
+	return nil
+}
+
+// create makes the task, and the leaves beside it.
+func (t *task) create(ctx context.Context, mounts []mount.Mount) error {
+	ctx, cancel := context.WithTimeout(ctx, createTimeout)
+	defer cancel()
+	req := &tasks.CreateTaskRequest{ContainerID: t.id}
+	for _, m := range mounts {
+		req.Rootfs = append(req.Rootfs, &types.Mount{Type: m.Type, Source: m.Source, Target: m.Target, Options: m.Options})
+	}
+	g, gctx := errgroup.WithContext(ctx)
+	g.Go(func() error {
+		for _, p := range t.procs {
+			if err := t.e.cg.createLeaf(t.spec.Instance, p.Exec, p.Memory); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	g.Go(func() error {
+		if _, err := t.e.tasks.Create(gctx, req); err != nil {
+			return fmt.Errorf("cannot create task: %w", native(err))
+		}
+		r, err := t.e.tasks.Start(gctx, &tasks.StartRequest{ContainerID: t.id})
+		if err != nil {
+			return fmt.Errorf("cannot start task: %w", native(err))
+		}
+		t.initPID = int(r.Pid)
+		return nil
+	})
+	return g.Wait()
+}
+
+// startAll starts every launcher, which then waits at its gate.
+func (t *task) startAll(ctx context.Context) error {
+	g, gctx := errgroup.WithContext(ctx)
+	for _, p := range t.procs {
+		g.Go(func() error { return t.startOne(gctx, p) })
+	}
+	return g.Wait()
+}
+
+func (t *task) startOne(ctx context.Context, p *proc) error {
+	ctx, cancel := context.WithTimeout(ctx, createTimeout)
+	defer cancel()
+	oci, err := typeurl.MarshalAnyToProto(t.e.house.launch(p.ProcessSpec, t.spec.Stack.Shell))
+	if err != nil {
+		return fmt.Errorf("cannot encode process: %w", err)
+	}
+	_, err = t.e.tasks.Exec(ctx, &tasks.ExecProcessRequest{
+		ContainerID: t.id, ExecID: p.Exec, Spec: oci,
+		Stdin: t.gate(p), Stdout: p.outPath, Stderr: p.errPath,
+	})
+	if err != nil {
+		return fmt.Errorf("cannot create process %s: %w", p.Exec, native(err))
+	}
+	// A failed Start still answers Wait, with 0: only its own error is believed.
+	r, err := t.e.tasks.Start(ctx, &tasks.StartRequest{ContainerID: t.id, ExecID: p.Exec})
+	if err != nil {
+		err = native(err)
+		if unavailable(err) {
+			return fmt.Errorf("cannot start process %s: %w", p.Exec, err)
+		}
+		return &runtime.StartError{Exec: p.Exec, Source: p.Source, Reason: oneLine(err), Err: err}
+	}
+	p.pid = int(r.Pid)
+	return nil
+}
+
+// openGates lets every launcher go on. The FIFO's end in the shim is closed in
+// the background: it frees descriptors there and nothing waits for it.
+func (t *task) openGates(ctx context.Context) error {
+	for _, p := range t.procs {
+		if err := openGate(t.gate(p)); err != nil {
+			return fmt.Errorf("cannot open gate of %s: %w", p.Exec, err)
+		}
+	}
+	for _, p := range t.procs {
+		t.work.Go(func() {
+			ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), callTimeout)
+			defer cancel()
+			// The process may have ended already: then there is nothing to close.
+			_, _ = t.e.tasks.CloseIO(ctx, &tasks.CloseIORequest{ContainerID: t.id, ExecID: p.Exec, Stdin: true})
+		})
+	}
+	return nil
+}
+
+// openGate writes the one byte that a launcher waits for. A gate that is gone
+// was opened before.
+func openGate(path string) error {
+	f, err := os.OpenFile(path, os.O_WRONLY|unix.O_NONBLOCK, 0)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	_, err = f.Write([]byte{'\n'})
+	if err = errors.Join(err, f.Close()); err != nil {
+		return err
+	}
+	return os.Remove(path)
+}
+
+func (t *task) gate(p *proc) string { return filepath.Join(t.dir, p.Exec+".gate") }
+
+// writeFile writes a run-time file whole: a reader sees all of it or none. It is
+// not made durable, because the run folder is not.
+func writeFile(path, data string, mode fs.FileMode) error {
+	f, err := os.OpenFile(path+".new", os.O_WRONLY|os.O_CREATE|os.O_TRUNC, mode)
+	if err != nil {
+		return fmt.Errorf("cannot write %s: %w", path, err)
+	}
+	_, err = f.WriteString(data)
+	if err = errors.Join(err, f.Chmod(mode), f.Close()); err != nil { // the umask has no say
+		return fmt.Errorf("cannot write %s: %w", path, err)
+	}
+	if err := os.Rename(path+".new", path); err != nil {
+		return fmt.Errorf("cannot write %s: %w", path, err)
+	}
+	return nil
+}
+
+// punctuality says whether what a capture file already holds was printed while
+// no daemon read it.
+type punctuality bool
+
+const (
+	onTime punctuality = false
+	late   punctuality = true
+)
+
+// follow attaches the readers of a process's output.
+func (t *task) follow(p *proc, when punctuality) error {
+	src := logstream.Source{Type: p.Source, Index: t.spec.Slot.Index, InstanceID: string(t.spec.Instance)}
+	freeze := func(frozen bool) error { return t.e.cg.freeze(t.spec.Instance, p.Exec, frozen) }
+	for _, s := range []struct {
+		stream logstream.Stream
+		tail   **logstream.Tail
+	}{{logstream.Out, &p.out}, {logstream.Err, &p.err}} {
+		tail, err := t.applog.Tail(logstream.Capture{Source: src, Exec: p.Exec, Stream: s.stream, Late: when == late, Freeze: freeze})
+		if err != nil {
+			return fmt.Errorf("cannot follow output of %s: %w", p.Exec, err)
+		}
+		*s.tail = tail
+	}
+	return nil
+}

@@ -1,0 +1,201 @@
+package containerd
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/containerd/containerd/api/services/tasks/v1"
+	"github.com/containerd/containerd/v2/core/leases"
+
+	"github.com/dewrun/dew/runtime"
+)
+
+// removeAll takes away everything of an instance, by name, in the order in which
+// each step still finds what it needs: containerd can clear an orphaned shim only
+// while the container's record is there. Whatever is gone already is fine.
+func (e *Engine) removeAll(ctx context.Context, id runtime.InstanceID, app string) error {
+	if err := e.killAll(ctx, id); err != nil {
+		return err
+	}
+	name := containerID(id)
+	err := e.until(ctx, func(ctx context.Context) error {
+		_, err := e.tasks.Delete(ctx, &tasks.DeleteTaskRequest{ContainerID: name})
+		return err
+	})
+	if err != nil {
+		return fmt.Errorf("cannot delete task %s: %w", name, err)
+	}
+	err = e.until(ctx, func(ctx context.Context) error { return e.client.ContainerService().Delete(ctx, name) })
+	if err != nil {
+		return fmt.Errorf("cannot delete container %s: %w", name, err)
+	}
+	err = e.until(ctx, func(ctx context.Context) error { return e.images.snapshotter().Remove(ctx, name) })
+	if err != nil {
+		return fmt.Errorf("cannot remove snapshot %s: %w", name, err)
+	}
+	err = errors.Join(e.net.remove(id), e.cg.remove(ctx, id), os.RemoveAll(e.instanceDir(id)))
+	if err != nil {
+		return err
+	}
+	if app == "" {
+		return nil
+	}
+	l, err := e.appLog(app)
+	if err != nil {
+		return err
+	}
+	return l.RemoveCapture(string(id))
+}
+
+// killAll ends every process in any leaf of an instance, PID 1 last.
+func (e *Engine) killAll(ctx context.Context, id runtime.InstanceID) error {
+	entries, err := os.ReadDir(e.cg.memory(id, ""))
+	if err != nil {
+		return nil // no group: no process either
+	}
+	for _, d := range entries {
+		if !d.IsDir() || d.Name() == initLeaf {
+			continue
+		}
+		if err := e.cg.kill(ctx, id, d.Name()); err != nil {
+			return err
+		}
+	}
+	return e.cg.kill(ctx, id, initLeaf)
+}
+
+// Sweep removes everything of this daemon that belongs to no instance in keep.
+func (e *Engine) Sweep(ctx context.Context, keep map[runtime.InstanceID]bool) error {
+	doomed := map[runtime.InstanceID]string{} // to what was found of it
+	note := func(id runtime.InstanceID, what string) {
+		if id.Valid() && !keep[id] {
+			doomed[id] = what
+		}
+	}
+	cs, err := e.client.ContainerService().List(ctx)
+	if err != nil {
+		return fmt.Errorf("cannot list containers: %w", err)
+	}
+	for _, c := range cs {
+		if id, ok := instanceOf(c.ID); ok {
+			note(id, "container")
+		}
+	}
+	spaces, err := e.net.namespaces()
+	if err != nil {
+		return err
+	}
+	for _, id := range spaces {
+		note(id, "netns")
+	}
+	for _, id := range e.cg.instances() {
+		note(id, "cgroup")
+	}
+	dirs, _ := os.ReadDir(filepath.Join(e.cfg.Run, "instances")) // absent: nothing to sweep
+	for _, d := range dirs {
+		note(runtime.InstanceID(d.Name()), "folder")
+	}
+	var errs error
+	for id, what := range doomed {
+		e.log.Info("swept instance", "instance", id, "found", what)
+		errs = errors.Join(errs, e.removeAll(ctx, id, ""))
+		e.forget(id)
+	}
+	return errors.Join(errs, e.sweepSnapshots(ctx, keep), e.sweepCaptures(keep), e.sweepVeths(ctx, keep))
+}
+
+// sweepCaptures removes capture files whose instance is gone. Their lines are in
+// the log: instances are removed only after they were read.
+func (e *Engine) sweepCaptures(keep map[runtime.InstanceID]bool) error {
+	apps, err := e.cfg.Logs.Apps()
+	if err != nil {
+		return fmt.Errorf("cannot list logs: %w", err)
+	}
+	var errs error
+	for _, guid := range apps {
+		l, err := e.appLog(guid)
+		if err != nil {
+			errs = errors.Join(errs, err)
+			continue
+		}
+		ids, err := l.Captures()
+		errs = errors.Join(errs, err)
+		for _, id := range ids {
+			if keep[runtime.InstanceID(id)] {
+				continue
+			}
+			e.log.Info("swept capture files", "app", guid, "instance", id)
+			errs = errors.Join(errs, l.RemoveCapture(id))
+		}
+	}
+	return errs
+}
+
+// sweepVeths removes links that the kernel did not clear by itself: something
+// holds their namespace. It first gives the kernel the time it needs.
+func (e *Engine) sweepVeths(ctx context.Context, keep map[runtime.InstanceID]bool) error {
+	kept := map[string]bool{}
+	for id := range keep {
+		kept[vethName(id)] = true
+	}
+	for wait := time.Millisecond; ; wait *= 2 {
+		names, err := e.net.veths()
+		if err != nil {
+			return err
+		}
+		var left []string
+		for _, n := range names {
+			if !kept[n] {
+				left = append(left, n)
+			}
+		}
+		if len(left) == 0 {
+			return nil
+		}
+		if wait < 500*time.Millisecond && pause(ctx, wait) == nil {
+			continue
+		}
+		var errs error
+		for _, n := range left {
+			e.log.Info("swept veth", "link", n)
+			errs = errors.Join(errs, e.net.removeVeth(n))
+		}
+		return errs
+	}
+}
+
+// TearDown ends every instance and removes everything that the daemon put on the
+// machine outside its root: the way to leave no trace.
+func (e *Engine) TearDown(ctx context.Context) error {
+	found, err := e.Adopt(ctx)
+	if err != nil {
+		return err
+	}
+	var errs error
+	for _, t := range found {
+		errs = errors.Join(errs, t.Delete(ctx))
+	}
+	errs = errors.Join(errs, e.Sweep(ctx, nil), e.dropImages(ctx))
+	return errors.Join(errs, e.fw.remove(), e.net.tearDown(), e.cg.removeParent(ctx))
+}
+
+// dropImages removes the committed snapshots. One whose child a collection took
+// away can never be removed by name; unlabelled, the collection takes it too.
+func (e *Engine) dropImages(ctx context.Context) error {
+	if err := e.images.unlabel(ctx); err != nil {
+		return err
+	}
+	lm := e.client.LeasesService()
+	l, err := lm.Create(ctx, leases.WithRandomID())
+	if err != nil {
+		return fmt.Errorf("cannot lease: %w", err)
+	}
+	if err := lm.Delete(ctx, l, leases.SynchronousDelete); err != nil { // which runs a collection
+		return fmt.Errorf("cannot collect snapshots: %w", err)
+	}
+	return nil
+}

@@ -1,0 +1,446 @@
+package containerd
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"time"
+
+	"github.com/containerd/containerd/api/services/tasks/v1"
+	tasktypes "github.com/containerd/containerd/api/types/task"
+	"github.com/containerd/errdefs"
+
+	"github.com/dewrun/dew/logstream"
+	"github.com/dewrun/dew/runtime"
+)
+
+// initExec names PID 1 among the reports; in containerd it is the task itself.
+const initExec = "init"
+
+const (
+	// How long a death that the kernel already shows may stay unreported while
+	// another one is named. A shim that is busy starting something is late by up
+	// to 65 ms.
+	reportGrace = 150 * time.Millisecond
+	// How long an ended process may take to be cleared away.
+	finishTimeout = 30 * time.Second
+)
+
+// task is one instance.
+type task struct {
+	e       *Engine
+	spec    runtime.Spec
+	id      string // of container and task
+	dir     string // of run-time files
+	applog  *logstream.Log
+	procs   []*proc
+	initPID int
+
+	ctx      context.Context // ends when the daemon lets go of the instance
+	cancel   context.CancelFunc
+	work     sync.WaitGroup
+	deleting atomic.Bool // PID 1 is being ended by us
+	reports  chan runtime.Exit
+	exits    chan runtime.Exit
+}
+
+// proc is one process of an instance.
+type proc struct {
+	runtime.ProcessSpec
+	pid              int
+	outPath, errPath string
+	out, err         *logstream.Tail
+	missed           *runtime.Exit // its end, when an earlier daemon saw it or it is lost
+	ended            atomic.Bool
+	captureFailed    atomic.Bool
+
+	reaped chan struct{} // closed when nothing of it is left
+	mu     sync.Mutex    // guards last
+	last   []logstream.Envelope
+}
+
+var _ runtime.Task = (*task)(nil)
+
+func (e *Engine) newTask(ctx context.Context, s runtime.Spec) (*task, error) {
+	l, err := e.appLog(s.App)
+	if err != nil {
+		return nil, err
+	}
+	t := &task{
+		e: e, spec: s, id: containerID(s.Instance), dir: e.instanceDir(s.Instance), applog: l,
+		reports: make(chan runtime.Exit, len(s.Processes)+1),
+		exits:   make(chan runtime.Exit, len(s.Processes)+1),
+	}
+	t.ctx, t.cancel = context.WithCancel(context.WithoutCancel(ctx))
+	for _, p := range s.Processes {
+		t.procs = append(t.procs, &proc{ProcessSpec: p, reaped: make(chan struct{})})
+	}
+	return t, nil
+}
+
+// Spec tells what the instance was started from.
+func (t *task) Spec() runtime.Spec { return t.spec }
+
+// Exits reports the end of every process.
+func (t *task) Exits() <-chan runtime.Exit { return t.exits }
+
+// watch begins to wait for the end of every process.
+func (t *task) watch() {
+	for _, p := range t.procs {
+		t.work.Go(func() { t.watchProcess(p) })
+		if !t.e.cg.isV2() && p.missed == nil {
+			t.work.Go(func() { t.watchOOM(p) })
+		}
+	}
+	t.work.Go(t.watchInit)
+	t.work.Go(t.collect)
+}
+
+func (t *task) watchOOM(p *proc) {
+	if err := t.e.cg.watchOOM(t.ctx, t.spec.Instance, p.Exec); err != nil && t.ctx.Err() == nil {
+		t.e.log.Warn("cannot watch for out of memory", "instance", t.spec.Instance, "exec", p.Exec, "err", err)
+	}
+}
+
+// watchProcess carries one process from its end to its last line.
+func (t *task) watchProcess(p *proc) {
+	x, ok := t.await(p)
+	if !ok {
+		return
+	}
+	p.ended.Store(true)
+	t.reports <- x
+	t.finish(p)
+}
+
+// await waits for the end of a process and writes it down.
+func (t *task) await(p *proc) (runtime.Exit, bool) {
+	if p.missed != nil {
+		return *p.missed, true
+	}
+	code, at, err := t.e.wait(t.ctx, t.id, p.Exec)
+	if t.ctx.Err() != nil {
+		return runtime.Exit{}, false
+	}
+	x := t.verdict(p, code, at)
+	if err != nil {
+		x.Code, x.Cause, x.Detail = -1, runtime.CauseRuntimeLost, "its shim is gone and its status with it"
+	}
+	// containerd forgets the status when the exec is deleted, so it is kept here
+	// until the instance is.
+	if err := t.keepExit(x); err != nil {
+		t.e.log.Warn("cannot keep exit status", "instance", t.spec.Instance, "exec", p.Exec, "err", err)
+	}
+	return x, true
+}
+
+// verdict reads from the leaf how a process ended.
+func (t *task) verdict(p *proc, code int, at time.Time) runtime.Exit {
+	x := runtime.Exit{
+		Exec: p.Exec, Name: p.Name, Source: p.Source, Code: code, At: at, Cause: runtime.CauseExited,
+		OOM: t.e.cg.oomKills(t.spec.Instance, p.Exec) > 0, Memory: t.e.cg.usage(t.spec.Instance, p.Exec),
+	}
+	switch {
+	case p.captureFailed.Load():
+		x.Cause, x.Detail = runtime.CauseCaptureFailed, "its output could no longer be written down"
+	case x.OOM:
+		x.Cause = runtime.CauseOutOfMemory
+	}
+	return x
+}
+
+func (t *task) exitFile(exec string) string { return filepath.Join(t.dir, exec+".exit") }
+
+func (t *task) keepExit(x runtime.Exit) error {
+	b, err := json.Marshal(x)
+	if err != nil {
+		return fmt.Errorf("cannot encode exit: %w", err)
+	}
+	return writeFile(t.exitFile(x.Exec), string(b), 0o600)
+}
+
+// wait asks containerd for the end of a process until it has a true answer. An
+// error of the connection is none: every open Wait fails with code 255 when
+// containerd is killed, and the processes live on. The error it returns says
+// that the process is lost.
+func (e *Engine) wait(ctx context.Context, id, exec string) (int, time.Time, error) {
+	for delay := 5 * time.Millisecond; ; delay = min(2*delay, time.Second) {
+		r, err := e.tasks.Wait(ctx, &tasks.WaitRequest{ContainerID: id, ExecID: exec})
+		if err == nil {
+			return int(r.ExitStatus), r.ExitedAt.AsTime(), nil
+		}
+		if ctx.Err() != nil {
+			return 0, time.Time{}, ctx.Err()
+		}
+		if _, err := e.get(ctx, id, exec); notFound(err) {
+			return 0, time.Now(), err
+		}
+		if err := pause(ctx, delay); err != nil {
+			return 0, time.Time{}, err
+		}
+	}
+}
+
+func (e *Engine) get(ctx context.Context, id, exec string) (*tasktypes.Process, error) {
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	r, err := e.tasks.Get(ctx, &tasks.GetRequest{ContainerID: id, ExecID: exec})
+	if err != nil {
+		return nil, native(err)
+	}
+	return r.Process, nil
+}
+
+// watchInit reports the end of PID 1, with which everything ends.
+func (t *task) watchInit() {
+	code, at, err := t.e.wait(t.ctx, t.id, "")
+	if t.ctx.Err() != nil || t.deleting.Load() || err != nil { // lost: the processes tell it
+		return
+	}
+	x := runtime.Exit{
+		Exec: initExec, Source: runtime.ProcessSource(t.spec.Type, ""), Code: code, At: at, Cause: runtime.CauseInitExited,
+		Detail: "the first process of the container ended", OOM: t.e.cg.oomKills(t.spec.Instance, initLeaf) > 0,
+	}
+	t.reports <- x
+}
+
+// collect puts reports in the order of the deaths and hands them on.
+func (t *task) collect() {
+	for left := len(t.procs); left > 0; {
+		batch, ok := t.gather()
+		if !ok {
+			return
+		}
+		for _, x := range batch {
+			if x.Exec != initExec {
+				left--
+			}
+			t.exits <- x
+		}
+	}
+	close(t.exits)
+}
+
+// gather takes one report, and with it those of processes that are seen to be
+// dead already: a report can be late, and the first to die must be named.
+func (t *task) gather() ([]runtime.Exit, bool) {
+	var batch []runtime.Exit
+	select {
+	case x := <-t.reports:
+		batch = append(batch, x)
+	case <-t.ctx.Done():
+		return nil, false
+	}
+	grace := time.NewTimer(reportGrace)
+	defer grace.Stop()
+	for t.unreported(batch) {
+		select {
+		case x := <-t.reports:
+			batch = append(batch, x)
+			continue
+		case <-grace.C:
+		case <-t.ctx.Done():
+			return nil, false
+		}
+		break
+	}
+	slices.SortStableFunc(batch, func(a, b runtime.Exit) int {
+		// The death of PID 1 is the cause of all others, whatever the times say.
+		switch initExec {
+		case a.Exec:
+			return -1
+		case b.Exec:
+			return 1
+		}
+		return a.At.Compare(b.At)
+	})
+	return batch, true
+}
+
+// unreported says that a process is dead whose report is not in.
+func (t *task) unreported(batch []runtime.Exit) bool {
+	in := func(exec string) bool {
+		return slices.ContainsFunc(batch, func(x runtime.Exit) bool { return x.Exec == exec })
+	}
+	for _, p := range t.procs {
+		if !p.ended.Load() && p.pid != 0 && !in(p.Exec) && !alive(p.pid) {
+			return true
+		}
+	}
+	return !t.deleting.Load() && t.initPID != 0 && !in(initExec) && !alive(t.initPID)
+}
+
+// alive asks the process table. Signal 0 would not do: a zombie answers it.
+func alive(pid int) bool {
+	state, _, ok := procStat(pid)
+	return ok && state != 'Z' && state != 'X'
+}
+
+// procStat reads the state and the parent of a process.
+func procStat(pid int) (state byte, parent int, ok bool) {
+	b, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")
+	if err != nil {
+		return 0, 0, false
+	}
+	// The name before may hold spaces and brackets of its own.
+	f := strings.Fields(string(b[strings.LastIndexByte(string(b), ')')+1:]))
+	if len(f) < 2 {
+		return 0, 0, false
+	}
+	parent, err = strconv.Atoi(f[1])
+	return f[0][0], parent, err == nil
+}
+
+// finish clears away what an ended process left, in the only order that neither
+// waits nor loses bytes: with a child still holding the pipe the deletion of the
+// exec would wait for seconds and then drop what comes later.
+func (t *task) finish(p *proc) {
+	defer close(p.reaped)
+	ctx, cancel := context.WithTimeout(t.ctx, finishTimeout)
+	defer cancel()
+	log := t.e.log.With("instance", t.spec.Instance, "exec", p.Exec)
+	if err := t.e.cg.kill(ctx, t.spec.Instance, p.Exec); err != nil {
+		log.Warn("cannot end what a process left", "err", err)
+	}
+	if err := t.e.deleteExec(ctx, t.id, p.Exec); err != nil {
+		log.Warn("cannot delete process", "err", err)
+	}
+	var last []logstream.Envelope
+	for _, tail := range []*logstream.Tail{p.out, p.err} {
+		es, err := tail.Finish(ctx)
+		if err != nil && t.ctx.Err() == nil {
+			log.Error("cannot read output to its end", "err", err)
+		}
+		last = append(last, es...)
+	}
+	p.mu.Lock()
+	p.last = last
+	p.mu.Unlock()
+}
+
+// deleteExec removes an ended exec, which waits for its last bytes.
+func (e *Engine) deleteExec(ctx context.Context, id, exec string) error {
+	return e.until(ctx, func(ctx context.Context) error {
+		_, err := e.tasks.DeleteProcess(ctx, &tasks.DeleteProcessRequest{ContainerID: id, ExecID: exec})
+		return err
+	})
+}
+
+// until repeats a deletion until it is done, there is nothing to delete, or ctx
+// ends. A process that just died may not be reaped yet, and containerd may be on
+// its way back.
+func (e *Engine) until(ctx context.Context, fn func(ctx context.Context) error) error {
+	for delay := time.Millisecond; ; delay = min(2*delay, 200*time.Millisecond) {
+		call, cancel := context.WithTimeout(ctx, callTimeout)
+		err := native(fn(call))
+		cancel()
+		if err == nil || errdefs.IsNotFound(err) {
+			return nil
+		}
+		if !unavailable(err) && !errdefs.IsFailedPrecondition(err) && !errdefs.IsUnknown(err) {
+			return err
+		}
+		if perr := pause(ctx, delay); perr != nil {
+			return errors.Join(err, perr)
+		}
+	}
+}
+
+// Reap returns the last lines of an ended process.
+func (t *task) Reap(ctx context.Context, exec string) ([]logstream.Envelope, error) {
+	for _, p := range t.procs {
+		if p.Exec != exec {
+			continue
+		}
+		select {
+		case <-p.reaped:
+			return p.takeLast(), nil
+		case <-ctx.Done():
+			return nil, fmt.Errorf("cannot read the last lines of %s: %w", exec, context.Cause(ctx))
+		}
+	}
+	return nil, nil
+}
+
+func (p *proc) takeLast() []logstream.Envelope {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	es := p.last
+	p.last = nil
+	return es
+}
+
+// Signal sends sig to every process in the leaves of the named execs. It does
+// not need containerd: it works also while that is away.
+func (t *task) Signal(_ context.Context, sig syscall.Signal, execs ...string) error {
+	var errs error
+	for _, p := range t.procs {
+		if !slices.Contains(execs, p.Exec) || p.ended.Load() {
+			continue
+		}
+		if sig == syscall.SIGKILL {
+			// A frozen leaf must be thawed to die.
+			errs = errors.Join(errs, t.e.cg.freeze(t.spec.Instance, p.Exec, false))
+			if t.e.cg.killAtOnce(t.spec.Instance, p.Exec) {
+				continue
+			}
+		}
+		errs = errors.Join(errs, t.e.cg.signal(t.spec.Instance, p.Exec, sig))
+	}
+	return errs
+}
+
+// Dial connects from inside the instance's network namespace.
+func (t *task) Dial(ctx context.Context, network, address string) (net.Conn, error) {
+	return t.e.net.dial(ctx, t.spec.Instance, network, address)
+}
+
+// Delete ends what still lives and removes the instance.
+func (t *task) Delete(ctx context.Context) error {
+	t.deleting.Store(true)
+	id := t.spec.Instance
+	for _, p := range t.procs {
+		if err := t.e.cg.kill(ctx, id, p.Exec); err != nil {
+			return err
+		}
+	}
+	// What was printed and nobody asked for still belongs into the log.
+	for _, p := range t.procs {
+		last, err := t.Reap(ctx, p.Exec)
+		if err != nil {
+			return err
+		}
+		if err := t.applog.Append(last...); err != nil {
+			return fmt.Errorf("cannot keep last lines: %w", err)
+		}
+	}
+	t.letGo()
+	if err := t.e.removeAll(ctx, id, t.spec.App); err != nil {
+		return err
+	}
+	t.e.forget(id)
+	return nil
+}
+
+// letGo ends all watching and reading, and nothing else.
+func (t *task) letGo() {
+	t.cancel()
+	t.work.Wait()
+	for _, p := range t.procs {
+		for _, tail := range []*logstream.Tail{p.out, p.err} {
+			if tail != nil {
+				tail.Close()
+			}
+		}
+	}
+}

@@ -1,0 +1,525 @@
+//go:build integration || bench
+
+package containerd
+
+import (
+	"archive/tar"
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/netip"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/dewrun/dew/app"
+	"github.com/dewrun/dew/droplet"
+	"github.com/dewrun/dew/logstream"
+	"github.com/dewrun/dew/runtime"
+	"github.com/dewrun/dew/store"
+)
+
+// patience bounds every wait of these tests. It is no measurement: only a hang
+// reaches it.
+const patience = 60 * time.Second
+
+// ground is what all tests of the package share: the programs they run and one
+// containerd.
+var ground struct {
+	bin    string // holds dew-init and testapp
+	image  []byte // a droplet's tree with testapp in it
+	dir    string
+	daemon *Daemon
+}
+
+func TestMain(m *testing.M) {
+	os.Exit(run(m))
+}
+
+func run(m *testing.M) int {
+	dir, err := os.MkdirTemp("", "dew")
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	defer os.RemoveAll(dir)
+	ground.dir = dir
+	if err := layGround(); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	var wg sync.WaitGroup
+	wg.Go(func() { ground.daemon.Supervise(ctx) })
+	code := m.Run()
+	cancel()
+	wg.Wait()
+	if err := ground.daemon.Stop(context.Background()); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	return code
+}
+
+func layGround() error {
+	if err := buildPrograms(); err != nil {
+		return err
+	}
+	var err error
+	if ground.image, err = makeImage(filepath.Join(ground.bin, "testapp")); err != nil {
+		return err
+	}
+	ground.daemon, err = startContainerd(filepath.Join(ground.dir, "c"))
+	return err
+}
+
+func startContainerd(dir string) (*Daemon, error) {
+	return StartDaemon(context.Background(), DaemonConfig{
+		Binary: "containerd", Root: filepath.Join(dir, "root"), Run: filepath.Join(dir, "run"), Logger: slog.New(slog.DiscardHandler),
+	})
+}
+
+// buildPrograms compiles what runs in instances, unless DEW_TEST_BIN names a
+// folder that has it: a guest without a compiler.
+func buildPrograms() error {
+	if ground.bin = os.Getenv("DEW_TEST_BIN"); ground.bin != "" {
+		return nil
+	}
+	ground.bin = filepath.Join(ground.dir, "bin")
+	for out, pkg := range map[string]string{"dew-init": "../../cmd/dew-init", "testapp": "./testdata/testapp"} {
+		c := exec.Command("go", "build", "-trimpath", "-ldflags", "-s -w", "-o", filepath.Join(ground.bin, out), pkg)
+		c.Env = append(os.Environ(), "CGO_ENABLED=0")
+		if b, err := c.CombinedOutput(); err != nil {
+			return fmt.Errorf("cannot build %s: %w\n%s", pkg, err, b)
+		}
+	}
+	return nil
+}
+
+func makeImage(program string) ([]byte, error) {
+	b, err := os.ReadFile(program)
+	if err != nil {
+		return nil, err
+	}
+	var buf bytes.Buffer
+	w := tar.NewWriter(&buf)
+	err = errors.Join(
+		w.WriteHeader(&tar.Header{Name: "app/", Mode: 0o755, Typeflag: tar.TypeDir}),
+		w.WriteHeader(&tar.Header{Name: "app/testapp", Mode: 0o755, Size: int64(len(b)), Typeflag: tar.TypeReg}),
+	)
+	_, werr := w.Write(b)
+	err = errors.Join(err, werr, w.Close())
+	return buf.Bytes(), err
+}
+
+// world is one daemon's state: a root of its own, and everything but the HTTP
+// doors wired as dewd wires it. It can leave and boot again.
+type world struct {
+	t         testing.TB
+	root, run string
+	address   string // containerd's
+	policy    runtime.Policy
+	logs      logstream.Options
+	logDir    string
+	subnet    int
+
+	db     *store.DB
+	reg    *app.Registry
+	shelf  *droplet.Shelf
+	books  *logstream.Logs
+	engine *Engine
+	sup    *runtime.Supervisor
+	away   func()
+	image  string
+	warned *warnings
+}
+
+var worlds int // makes subnets differ; tests run one after the other
+
+func newWorld(t testing.TB) *world {
+	t.Helper()
+	dir, err := os.MkdirTemp("", "dew")
+	if err != nil {
+		t.Fatal(err)
+	}
+	worlds++
+	w := &world{
+		t: t, root: filepath.Join(dir, "root"), run: filepath.Join(dir, "run"), address: ground.daemon.Address(),
+		subnet: worlds % 250, warned: &warnings{},
+		logs: logstream.Options{Reserve: 1 << 20},
+	}
+	w.logDir = filepath.Join(w.root, "logs")
+	t.Cleanup(func() {
+		w.leave()
+		w.tearDown()
+		os.RemoveAll(dir)
+	})
+	w.open()
+	w.image, err = w.shelf.AddImage(bytes.NewReader(ground.image))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return w
+}
+
+// open opens store, logs and engine, without running anything yet.
+func (w *world) open() {
+	w.t.Helper()
+	must := func(err error) {
+		if err != nil {
+			w.t.Helper()
+			w.t.Fatal(err)
+		}
+	}
+	must(os.MkdirAll(w.root, 0o755))
+	must(os.MkdirAll(w.run, 0o755))
+	var err error
+	w.db, err = store.Open(filepath.Join(w.root, "dew.db"), store.Options{Format: 1})
+	must(err)
+	w.reg = app.NewRegistry(w.db)
+	w.shelf, err = droplet.NewShelf(w.db, filepath.Join(w.root, "droplets"))
+	must(err)
+	w.logs.Logger = w.logger()
+	w.books, err = logstream.Open(w.logDir, w.logs)
+	must(err)
+	w.engine, err = New(context.Background(), w.config())
+	must(err)
+}
+
+func (w *world) config() Config {
+	return Config{
+		Names: NamesFor(w.root), Run: w.run, Address: w.address, Init: filepath.Join(ground.bin, "dew-init"),
+		UID: 2000, GID: 2000, Subnet: w.prefix(), Snapshotter: "overlayfs", Seccomp: NativeArch, PIDs: 1024,
+		HostPorts: []uint16{8484}, Images: w.shelf.OpenImage, Logs: w.books, Logger: w.logger(),
+	}
+}
+
+// boot runs the supervisor as a daemon does from its start.
+func (w *world) boot() {
+	w.t.Helper()
+	if w.db == nil {
+		w.open()
+	}
+	var err error
+	w.sup, err = runtime.NewSupervisor(runtime.Config{
+		Engine: w.engine, Registry: w.reg, Droplets: w.shelf, Stacks: w.stack, Logs: logBook{w.books}, DB: w.db,
+		Cell: "cell-of-the-test", Subnet: w.prefix(), PublicURL: "http://127.0.0.1:8484", Policy: w.policy, Logger: w.logger(),
+	})
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	w.reg.Listen(w.sup.Sync)
+	ctx, cancel := context.WithCancel(context.Background())
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		if err := w.sup.Run(ctx); err != nil && ctx.Err() == nil {
+			w.t.Errorf("supervisor ended: %v", err)
+		}
+	})
+	wg.Go(func() { w.engine.Keep(ctx) })
+	w.away = func() { cancel(); wg.Wait() }
+}
+
+// leave is the end of the daemon; its apps stay.
+func (w *world) leave() {
+	if w.away != nil {
+		w.away()
+	}
+	if w.engine != nil {
+		if err := errors.Join(w.engine.Close(), w.books.Close(), w.db.Close()); err != nil {
+			w.t.Errorf("cannot leave: %v", err)
+		}
+	}
+	w.away, w.engine, w.db, w.sup = nil, nil, nil, nil
+}
+
+func (w *world) tearDown() {
+	w.open()
+	defer w.leave()
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	if err := w.engine.TearDown(ctx); err != nil {
+		w.t.Errorf("cannot tear down: %v", err)
+	}
+}
+
+func (w *world) stack(string) (droplet.Stack, error) {
+	return droplet.HostStack(droplet.HostOptions{UID: 2000, GID: 2000})
+}
+
+type logBook struct{ *logstream.Logs }
+
+func (b logBook) Append(app string, es ...logstream.Envelope) error {
+	l, err := b.App(app)
+	if err != nil {
+		return err
+	}
+	return l.Append(es...)
+}
+
+// warnings keeps what the daemon's log says at warning level and above.
+type warnings struct {
+	mu    sync.Mutex
+	lines []string
+}
+
+func (w *warnings) Write(b []byte) (int, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.lines = append(w.lines, string(b))
+	return len(b), nil
+}
+
+func (w *world) logger() *slog.Logger {
+	return slog.New(slog.NewTextHandler(w.warned, &slog.HandlerOptions{Level: slog.LevelDebug}))
+}
+
+// wish is one app of a test.
+type wish struct {
+	name     string
+	memory   int
+	command  string
+	check    app.HealthCheck
+	types    map[string]string // further process types to their commands
+	sidecars []app.Sidecar
+	count    int
+}
+
+// put writes a wish into the store and starts the app.
+func (w *world) put(x wish) app.Process {
+	w.t.Helper()
+	must := func(err error) {
+		if err != nil {
+			w.t.Helper()
+			w.t.Fatal(err)
+		}
+	}
+	guid := app0(x.name)
+	must(w.shelf.Put(droplet.Droplet{GUID: "droplet-of-" + guid, App: guid, Stack: "host", Image: w.image, CreatedAt: time.Now()}))
+	a, err := w.reg.PutApp(app.App{GUID: guid, Name: x.name, Space: "dev", State: app.Stopped, Stack: "host", Droplet: "droplet-of-" + guid})
+	must(err)
+	p, err := w.reg.UpdateProcess(guid, func(p *app.Process) error {
+		p.Command, p.MemoryMB, p.Instances = x.command, max(x.memory, 64), max(x.count, 1)
+		p.HealthCheck = x.check
+		if p.HealthCheck.Type == "" {
+			p.HealthCheck.Type = app.CheckProcess
+		}
+		return nil
+	})
+	must(err)
+	for typ, cmd := range x.types {
+		_, err := w.reg.PutProcess(app.Process{GUID: guid + "-" + typ, App: guid, Type: typ, Command: cmd, Instances: 1, MemoryMB: 64})
+		must(err)
+	}
+	for i, s := range x.sidecars {
+		s.GUID, s.App = fmt.Sprintf("%s-sidecar-%d", guid, i), guid
+		if s.ProcessTypes == nil {
+			s.ProcessTypes = []string{"web"}
+		}
+		_, err := w.reg.PutSidecar(s)
+		must(err)
+	}
+	_, err = w.reg.UpdateApp(a.GUID, func(a *app.App) error { a.State = app.Started; return nil })
+	must(err)
+	p, err = w.reg.Process(p.GUID)
+	must(err)
+	return p
+}
+
+// app0 makes a guid from a name, so that failures are readable.
+func app0(name string) string {
+	return "00000000-0000-4000-8000-" + fmt.Sprintf("%012x", []byte(fmt.Sprintf("%-6.6s", name)))[:12]
+}
+
+func (w *world) stop(p app.Process) {
+	w.t.Helper()
+	if _, err := w.reg.UpdateApp(p.App, func(a *app.App) error { a.State = app.Stopped; return nil }); err != nil {
+		w.t.Fatal(err)
+	}
+	w.eventually("the app is down", func() error {
+		for _, st := range w.sup.Instances(p.GUID) {
+			if st.State != runtime.Down {
+				return fmt.Errorf("slot %d is %s", st.Slot.Index, st.State)
+			}
+		}
+		return nil
+	})
+}
+
+// running waits for an instance that runs, other than one known before.
+func (w *world) running(p app.Process, not ...runtime.InstanceID) runtime.Status {
+	w.t.Helper()
+	return w.state(p, runtime.Running, not...)
+}
+
+func (w *world) state(p app.Process, want runtime.State, not ...runtime.InstanceID) runtime.Status {
+	w.t.Helper()
+	var got runtime.Status
+	w.eventually(fmt.Sprintf("%s is %s", p.GUID, want), func() error {
+		sts := w.sup.Instances(p.GUID)
+		for _, st := range sts {
+			if st.State == want && !slices.Contains(not, st.Instance) {
+				got = st
+				return nil
+			}
+		}
+		return fmt.Errorf("instances: %+v", sts)
+	})
+	return got
+}
+
+// records waits for n exit records of a process.
+func (w *world) records(p app.Process, n int) []runtime.ExitRecord {
+	w.t.Helper()
+	var rs []runtime.ExitRecord
+	w.eventually(fmt.Sprintf("%d exit records", n), func() error {
+		var err error
+		rs, err = runtime.NewExitLog(w.db).Process(p.GUID)
+		if err == nil && len(rs) < n {
+			err = fmt.Errorf("%d records", len(rs))
+		}
+		return err
+	})
+	return rs
+}
+
+// record waits for the nth record and its completion.
+func (w *world) record(p app.Process, n int) runtime.ExitRecord {
+	w.t.Helper()
+	var r runtime.ExitRecord
+	w.eventually(fmt.Sprintf("exit record %d is complete", n), func() error {
+		rs := w.records(p, n)
+		r = rs[n-1]
+		if !r.Complete {
+			return errors.New("not complete")
+		}
+		return nil
+	})
+	return r
+}
+
+// lines reads the whole log of an app as it is now.
+func (w *world) lines(guid string) []logstream.Envelope {
+	w.t.Helper()
+	l, err := w.books.App(guid)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	var all []logstream.Envelope
+	cur := l.Cursor(1)
+	for last := l.LastSeq(); uint64(len(all)) < last; {
+		ctx, cancel := context.WithTimeout(context.Background(), patience)
+		es, err := cur.Next(ctx)
+		cancel()
+		if err != nil {
+			w.t.Fatalf("cannot read log: %v", err)
+		}
+		all = append(all, es...)
+	}
+	return all
+}
+
+// line waits for a line that contains text, from a source that ends in from.
+func (w *world) line(guid, from, text string) logstream.Envelope {
+	w.t.Helper()
+	var got logstream.Envelope
+	w.eventually(fmt.Sprintf("line %q from %s", text, from), func() error {
+		es := w.lines(guid)
+		for _, e := range es {
+			if strings.HasSuffix(e.Source.Type, from) && strings.Contains(string(e.Text), text) {
+				got = e
+				return nil
+			}
+		}
+		return fmt.Errorf("log is:\n%s", printed(es))
+	})
+	return got
+}
+
+func printed(es []logstream.Envelope) string {
+	var b strings.Builder
+	for _, e := range es[max(0, len(es)-40):] {
+		fmt.Fprintln(&b, e.String())
+	}
+	return b.String()
+}
+
+func (w *world) eventually(what string, ok func() error) {
+	w.t.Helper()
+	deadline := time.Now().Add(patience)
+	for {
+		err := ok()
+		if err == nil {
+			return
+		}
+		if time.Now().After(deadline) {
+			w.warned.mu.Lock()
+			defer w.warned.mu.Unlock()
+			w.t.Fatalf("waited in vain: %s: %v\nthe daemon said:\n%s", what, err, strings.Join(w.warned.lines[max(0, len(w.warned.lines)-30):], ""))
+		}
+		time.Sleep(5 * time.Millisecond)
+	}
+}
+
+// pids finds the processes of a leaf.
+func (w *world) pids(id runtime.InstanceID, exec string) []int {
+	w.t.Helper()
+	var pids []int
+	w.eventually("processes in leaf "+exec, func() error {
+		var err error
+		pids, err = w.engine.cg.procs(id, exec)
+		if err == nil && len(pids) == 0 {
+			err = errors.New("none")
+		}
+		return err
+	})
+	return pids
+}
+
+// mainPID is the first process of a leaf: the one containerd waits for.
+func (w *world) mainPID(id runtime.InstanceID, exec string) int {
+	w.t.Helper()
+	return slices.Min(w.pids(id, exec))
+}
+
+func sidecar(name, command string, memory int) app.Sidecar {
+	return app.Sidecar{Name: name, Command: command, MemoryMB: memory, ProcessTypes: []string{"web"}}
+}
+
+// prefix keeps the subnets of tests apart from each other and from a daemon's.
+func (w *world) prefix() netip.Prefix {
+	return netip.PrefixFrom(netip.AddrFrom4([4]byte{10, 202, byte(w.subnet), 0}), 24)
+}
+
+// execs lists the execs of an instance that containerd knows.
+func (w *world) execs(id runtime.InstanceID) []string {
+	w.t.Helper()
+	var found []string
+	for _, exec := range []string{"main", "sidecar-0", "sidecar-1", "sidecar-2"} {
+		if _, err := w.engine.get(context.Background(), containerID(id), exec); err == nil {
+			found = append(found, exec)
+		}
+	}
+	return found
+}
+
+// containers lists the containers of this world.
+func (w *world) containers() []string {
+	w.t.Helper()
+	cs, err := w.engine.client.ContainerService().List(context.Background())
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	var ids []string
+	for _, c := range cs {
+		ids = append(ids, c.ID)
+	}
+	return ids
+}
