@@ -18,6 +18,7 @@ const (
 type disk struct {
 	write    func(f *os.File, b []byte, at int64) (int, error)
 	sync     func(f *os.File) error
+	syncDir  func(f *os.File) error
 	punch    func(f *os.File, from, to int64) error
 	allocate func(f *os.File, size int64) error
 	space    func(dir string) (free, size int64, err error)
@@ -29,6 +30,7 @@ func realDisk() disk {
 		sync: func(f *os.File) error {
 			return control(f, func(fd int) error { return unix.Fdatasync(fd) })
 		},
+		syncDir: func(f *os.File) error { return f.Sync() },
 		punch: func(f *os.File, from, to int64) error {
 			return control(f, func(fd int) error {
 				return unix.Fallocate(fd, unix.FALLOC_FL_PUNCH_HOLE|unix.FALLOC_FL_KEEP_SIZE, from, to-from)

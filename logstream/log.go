@@ -227,17 +227,18 @@ func (st *segmentState) scan(r *segmentReader) error {
 		if es, err = st.dec.batch(payload, es[:0]); err != nil {
 			return fmt.Errorf("a frame with a right checksum cannot be read: %w", err)
 		}
-		for i := range es {
-			st.take(&es[i])
-		}
+		st.take(es)
 		st.end = r.pos
 	}
 }
 
-func (st *segmentState) take(e *Envelope) {
-	st.next, st.last = e.Seq+1, e.Time.UnixNano()
-	if e.captured() {
-		st.offsets[streamKey{e.Source.InstanceID, e.Exec, e.Stream}] = e.To
+func (st *segmentState) take(es []Envelope) {
+	for i := range es {
+		e := &es[i]
+		st.next, st.last = e.Seq+1, e.Time.UnixNano()
+		if e.captured() && (i+1 == len(es) || !sameStream(e, &es[i+1])) {
+			st.offsets[streamKey{e.Source.InstanceID, e.Exec, e.Stream}] = e.To
+		}
 	}
 }
 

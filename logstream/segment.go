@@ -8,6 +8,7 @@ import (
 	"io"
 	"math"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -302,13 +303,13 @@ func (d *decoder) batch(payload []byte, es []Envelope) ([]Envelope, error) {
 	if n > uint64(len(payload)) { // a line takes more than one byte
 		return es, errTorn
 	}
+	es = slices.Grow(es, int(min(n, maxNext))) // n is not to be trusted with more
 	for i := range n {
-		env := Envelope{Seq: first + i}
-		now = d.record(&r, &env, now)
+		es = append(es, Envelope{Seq: first + i})
+		now = d.record(&r, &es[len(es)-1], now)
 		if r.bad {
-			return es, errTorn
+			return es[:len(es)-1], errTorn
 		}
-		es = append(es, env)
 	}
 	if len(r.b) > 0 {
 		return es, errTorn

@@ -272,5 +272,5 @@ func (w syncWork) run(d disk, dir string) error {
 	if openErr != nil {
 		return errors.Join(err, openErr)
 	}
-	return errors.Join(err, f.Sync(), f.Close())
+	return errors.Join(err, d.syncDir(f), f.Close())
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"path/filepath"
 )
@@ -28,12 +29,17 @@ type Report struct {
 // The error names what it found; it does not hold the writer.
 func (l *Log) Verify(ctx context.Context) (Report, error) {
 	v := l.view()
-	c := checker{offsets: map[streamKey]int64{}, streams: map[streamKey]bool{}}
+	c := newChecker()
 	for i := range v.segments {
 		if err := ctx.Err(); err != nil {
 			return c.report, err
 		}
-		if err := c.segment(l.dir, v.at(i)); err != nil {
+		err := c.segment(l.dir, v.at(i))
+		if errors.Is(err, fs.ErrNotExist) && l.view().find(v.segments[i].first) < 0 {
+			c = newChecker() // trimmed meanwhile, and all before it
+			continue
+		}
+		if err != nil {
 			return c.report, fmt.Errorf("cannot verify the log: %w", err)
 		}
 	}
@@ -52,6 +58,10 @@ type checker struct {
 	offsets  map[streamKey]int64
 	streams  map[streamKey]bool
 	problems []error
+}
+
+func newChecker() checker {
+	return checker{offsets: map[streamKey]int64{}, streams: map[streamKey]bool{}}
 }
 
 func (c *checker) found(format string, args ...any) {

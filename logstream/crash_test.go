@@ -1,0 +1,136 @@
+package logstream
+
+import (
+	"bufio"
+	"context"
+	"flag"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+)
+
+// crashes is small in a normal run; the long proof asks for more.
+var crashes = flag.Int("crashes", 6, "how often the following process is killed")
+
+const crashDir = "LOGSTREAM_CRASH_DIR"
+
+// TestMain turns the test binary into the process that TestKilled kills.
+func TestMain(m *testing.M) {
+	if dir := os.Getenv(crashDir); dir != "" {
+		fmt.Fprintln(os.Stderr, followUntilKilled(dir))
+		os.Exit(1)
+	}
+	os.Exit(m.Run())
+}
+
+// followUntilKilled follows, syncs and punches as fast as it can.
+func followUntilKilled(dir string) error {
+	ls, err := open(dir, Options{SegmentBytes: 256 << 10}, quickDisk())
+	if err != nil {
+		return err
+	}
+	l, err := ls.App("app-1")
+	if err != nil {
+		return err
+	}
+	if _, err := l.Tail(Capture{Source: web("i-1"), Exec: "main", Stream: Out, Late: true}); err != nil {
+		return err
+	}
+	fmt.Println("following")
+	for {
+		ls.syncAndPunch(blockSize)
+		time.Sleep(200 * time.Microsecond)
+	}
+}
+
+// A process that follows is killed again and again at random moments while
+// another one prints; in the end every line is there exactly once, in order.
+func TestKilled(t *testing.T) {
+	dir := t.TempDir()
+	l := newApp(t, newLogs(t, dir, Options{}))
+	f := capture(t, l, Out)
+	if err := l.logs.Close(); err != nil {
+		t.Fatal(err)
+	}
+	ctx, stop := context.WithCancel(t.Context())
+	printed := make(chan int)
+	go func() { printed <- printLines(ctx, t, f) }()
+	for range *crashes {
+		killSoon(t, dir)
+	}
+	stop()
+	want := <-printed
+
+	l = newApp(t, newLogs(t, dir, Options{}))
+	last, err := follow(t, l, Capture{Late: true}).Finish(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := l.Append(last...); err != nil {
+		t.Fatal(err)
+	}
+	if l.LastSeq() != uint64(want) {
+		t.Errorf("%d lines in the log, %d were printed", l.LastSeq(), want)
+	}
+	for i, e := range take(t, l.Cursor(0), want) {
+		if number, _, _ := strings.Cut(string(e.Text), " "); number != strconv.Itoa(i) {
+			t.Fatalf("line %d is %.40q (%d to %d)", i, e.Text, e.From, e.To)
+		}
+	}
+	r := verify(t, l)
+	t.Logf("%d lines in %d frames of %d segments", r.Lines, r.Frames, r.Segments)
+}
+
+// printLines prints numbered lines in bursts that end anywhere in a line.
+func printLines(ctx context.Context, t *testing.T, f *os.File) int {
+	rng := rand.New(rand.NewPCG(1, 2))
+	n := 0
+	var rest []byte
+	for ctx.Err() == nil {
+		for len(rest) < 32<<10 {
+			rest = fmt.Appendf(rest, "%d %s\n", n, strings.Repeat("x", rng.IntN(200)))
+			n++
+		}
+		burst := 1 + rng.IntN(len(rest))
+		if _, err := f.Write(rest[:burst]); err != nil {
+			t.Error(err)
+		}
+		rest = rest[burst:]
+		time.Sleep(time.Duration(rng.IntN(1000)) * time.Microsecond)
+	}
+	if _, err := f.Write(rest); err != nil {
+		t.Error(err)
+	}
+	return n
+}
+
+// killSoon starts a follower, waits until it follows, and kills it at a random
+// moment.
+func killSoon(t *testing.T, dir string) {
+	t.Helper()
+	cmd := exec.Command(os.Args[0])
+	cmd.Env = append(os.Environ(), crashDir+"="+dir)
+	cmd.Stderr = os.Stderr
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	if ready := bufio.NewScanner(out).Scan(); !ready {
+		t.Error("the follower did not start")
+	}
+	time.Sleep(time.Duration(rand.IntN(30_000)) * time.Microsecond)
+	if err := cmd.Process.Kill(); err != nil {
+		t.Error(err)
+	}
+	if err := cmd.Wait(); err == nil || !strings.Contains(err.Error(), "killed") {
+		t.Errorf("the follower ended by itself: %v", err)
+	}
+}

@@ -1,0 +1,345 @@
+package logstream
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+	"sync"
+	"testing"
+
+	"golang.org/x/sys/unix"
+)
+
+// fullDisk is a disk on which writes to segments can be made to fail.
+type fullDisk struct {
+	mu       sync.Mutex // guards all
+	free     int64      // what the file system says
+	size     int64
+	refuse   int // so many of the next writes are torn and fail
+	writes   int
+	punched  int64
+	syncs    int
+	failSync bool
+}
+
+func (d *fullDisk) disk() disk {
+	real := quickDisk()
+	real.write = func(f *os.File, b []byte, at int64) (int, error) {
+		d.mu.Lock()
+		defer d.mu.Unlock()
+		d.writes++
+		if d.refuse == 0 {
+			return f.WriteAt(b, at)
+		}
+		d.refuse--
+		n, err := f.WriteAt(b[:len(b)/2], at)
+		return n, errors.Join(err, unix.ENOSPC)
+	}
+	real.sync = func(*os.File) error {
+		d.mu.Lock()
+		defer d.mu.Unlock()
+		d.syncs++
+		if d.failSync {
+			return unix.EIO
+		}
+		return nil
+	}
+	punch := real.punch
+	real.punch = func(f *os.File, from, to int64) error {
+		d.mu.Lock()
+		defer d.mu.Unlock()
+		d.punched += to - from
+		return punch(f, from, to)
+	}
+	real.space = func(string) (int64, int64, error) {
+		d.mu.Lock()
+		defer d.mu.Unlock()
+		return d.free, d.size, nil
+	}
+	return real
+}
+
+func (d *fullDisk) set(fn func(d *fullDisk)) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	fn(d)
+}
+
+func TestCheckPunch(t *testing.T) {
+	d := realDisk()
+	if err := checkPunch(t.TempDir(), d); err != nil {
+		t.Error(err)
+	}
+	d.punch = func(*os.File, int64, int64) error { return unix.EOPNOTSUPP }
+	dir := t.TempDir()
+	_, err := open(dir, Options{}, d)
+	if err == nil || !strings.Contains(err.Error(), "put --root on ext4") {
+		t.Errorf("err = %v, want the remedy", err)
+	}
+	if left, _ := os.ReadDir(dir); len(left) != 0 {
+		t.Errorf("%v was left behind", left)
+	}
+}
+
+func TestScaled(t *testing.T) {
+	const mib = 1 << 20
+	for _, c := range []struct {
+		size                        int64
+		reserve, backlog, seg, keep int64
+	}{
+		{1 << 40, 512 * mib, 64 * mib, 8 * mib, 256 * mib},
+		{64 * mib, 16 * mib, 16 * mib, 2 * mib, 16 * mib},
+	} {
+		o := Options{}.scaled(c.size)
+		if o.Reserve != c.reserve || o.Backlog != c.backlog || o.SegmentBytes != c.seg || o.Retention != c.keep {
+			t.Errorf("%d: %+v", c.size, o)
+		}
+	}
+	if o := (Options{Backlog: 5 * mib}).scaled(1 << 40); o.Backlog != 5*mib {
+		t.Errorf("a wished backlog became %d", o.Backlog)
+	}
+	if got := reserveSize(64 * mib); got != 4*mib {
+		t.Errorf("reserve of a small file system = %d", got)
+	}
+}
+
+func TestHoleEnd(t *testing.T) {
+	for _, c := range []struct{ punched, synced, step, want int64 }{
+		{0, 4095, blockSize, 0},
+		{0, 4096, blockSize, 4096},
+		{0, 10000, blockSize, 8192},
+		{8192, 10000, blockSize, 8192},
+		{0, punchStep - 1, punchStep, 0},
+		{0, punchStep + 1, punchStep, punchStep},
+		{blockSize, punchStep, punchStep, blockSize},
+	} {
+		if got := holeEnd(c.punched, c.synced, c.step); got != c.want {
+			t.Errorf("%+v: %d", c, got)
+		}
+	}
+}
+
+func TestFreezeFor(t *testing.T) {
+	p := func(backlog, free int64) pressure {
+		return pressure{backlog: backlog, limit: 100, free: free, reserve: 50}
+	}
+	for _, c := range []struct {
+		name string
+		was  cause
+		p    pressure
+		want cause
+	}{
+		{"all well", notFrozen, p(100, 50), notFrozen},
+		{"too much unread", notFrozen, p(101, 50), overBacklog},
+		{"still reading", overBacklog, p(1, 50), overBacklog},
+		{"read", overBacklog, p(0, 50), notFrozen},
+		{"prints on a low disk", notFrozen, p(1, 49), lowDisk},
+		{"silent on a low disk", notFrozen, p(0, 49), notFrozen},
+		{"read, disk low", lowDisk, p(0, 49), lowDisk},
+		{"disk well, still reading", lowDisk, p(1, 50), lowDisk},
+		{"disk well, read", lowDisk, p(0, 50), notFrozen},
+		{"the disk ran low meanwhile", overBacklog, p(0, 49), lowDisk},
+	} {
+		if got := freezeFor(c.was, c.p); got != c.want {
+			t.Errorf("%s: %d, want %d", c.name, got, c.want)
+		}
+	}
+}
+
+// A write that fails halfway leaves no trace, the reserve is given up for it,
+// and it is made anew when there is room.
+func TestAppendOnFullDisk(t *testing.T) {
+	d := &fullDisk{free: 1 << 30, size: 1 << 40}
+	ls := newLogsOn(t, t.TempDir(), Options{}, d.disk())
+	l := newApp(t, ls)
+	if err := l.Append(line("before")); err != nil {
+		t.Fatal(err)
+	}
+	d.set(func(d *fullDisk) { d.refuse, d.free = 1, 0 })
+	if err := l.Append(line("torn, then whole"), Envelope{Source: web("i-1"), Text: []byte("new source")}); err != nil {
+		t.Fatal(err)
+	}
+	if ls.reserve.there() {
+		t.Error("the reserve is still there")
+	}
+	d.set(func(d *fullDisk) { d.refuse = 100 })
+	es := []Envelope{line("never")}
+	if err := l.Append(es...); !errors.Is(err, unix.ENOSPC) {
+		t.Errorf("err = %v, want ENOSPC", err)
+	}
+	if es[0].Seq != 0 {
+		t.Error("a line that is not in the log has a number")
+	}
+	d.set(func(d *fullDisk) { d.refuse, d.free = 0, 1<<30 })
+	ls.tick()
+	if !ls.reserve.there() {
+		t.Error("the reserve was not made anew")
+	}
+	if err := l.Append(line("after")); err != nil {
+		t.Fatal(err)
+	}
+	got := strings.Join(texts(take(t, l.Cursor(0), 4)), ",")
+	if want := "before,torn, then whole,new source,after"; got != want {
+		t.Errorf("got %s, want %s", got, want)
+	}
+	verify(t, l)
+}
+
+// When nothing else is left the oldest segments make room, and the log says how
+// many lines went.
+func TestFullDiskTrimsOldest(t *testing.T) {
+	d := &fullDisk{free: 1 << 30, size: 1 << 40}
+	ls := newLogsOn(t, t.TempDir(), Options{SegmentBytes: blockSize}, d.disk())
+	l := newApp(t, ls)
+	for i := range 20 {
+		if err := l.Append(line(fmt.Sprint(i, strings.Repeat("x", 1000)))); err != nil {
+			t.Fatal(err)
+		}
+	}
+	ls.reserve.release()
+	d.set(func(d *fullDisk) { d.refuse = 2 })
+	if err := l.Append(line("room")); err != nil {
+		t.Fatal(err)
+	}
+	ls.tick()
+	oldest := take(t, l.Cursor(0), 1)[0].Seq
+	gap := take(t, l.Cursor(l.LastSeq()), 1)[0]
+	if oldest == 1 || gap.Flags != Gap || !strings.HasPrefix(string(gap.Text), fmt.Sprint(oldest-1, " lines are missing")) {
+		t.Errorf("oldest is %d, gap is %v", oldest, gap)
+	}
+	verify(t, l)
+}
+
+// frozen records what the bounds ask of a process.
+type frozen struct {
+	mu    sync.Mutex
+	calls []bool
+	now   chan bool
+}
+
+func newFrozen() *frozen { return &frozen{now: make(chan bool, 100)} }
+
+func (f *frozen) set(on bool) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.calls = append(f.calls, on)
+	f.now <- on
+	return nil
+}
+
+// A process with too much unread is frozen, told of once, read to the end and
+// thawed; both of its files freeze one leaf.
+func TestBacklogFreezes(t *testing.T) {
+	d := &fullDisk{free: 1 << 40, size: 1 << 41}
+	ls := newLogsOn(t, t.TempDir(), Options{Backlog: 1 << 20}, d.disk())
+	l := newApp(t, ls)
+	f := capture(t, l, Out)
+	const lines = 40000
+	put(t, f, strings.Repeat(strings.Repeat("x", 99)+"\n", lines))
+	leaf := newFrozen()
+	follow(t, l, Capture{Freeze: leaf.set})
+	follow(t, l, Capture{Stream: Err, Freeze: leaf.set})
+	if on := <-leaf.now; !on {
+		t.Error("thawed before it was frozen")
+	}
+	if on := <-leaf.now; on {
+		t.Error("frozen twice")
+	}
+	said := 0
+	for _, e := range take(t, l.Cursor(0), lines+1) {
+		if e.Source.Type == "CELL" {
+			said++
+			if want := "APP/PROC/WEB/3 is frozen until its log is read: 4000000 bytes are unread, more than 1048576"; string(e.Text) != want {
+				t.Errorf("said %q, want %q", e.Text, want)
+			}
+		}
+	}
+	if said != 1 || ls.Stats().Frozen != 0 {
+		t.Errorf("said %d times, %d frozen", said, ls.Stats().Frozen)
+	}
+	verify(t, l)
+}
+
+// On a low disk a printing process is frozen until there is room again; what is
+// read is synced and punched at once.
+func TestLowDiskFreezes(t *testing.T) {
+	d := &fullDisk{free: 1 << 20, size: 1 << 41}
+	ls := newLogsOn(t, t.TempDir(), Options{}, d.disk())
+	l := newApp(t, ls)
+	f := capture(t, l, Out)
+	leaf := newFrozen()
+	tail := follow(t, l, Capture{Freeze: leaf.set})
+	put(t, f, strings.Repeat(strings.Repeat("x", 99)+"\n", 1000))
+	if on := <-leaf.now; !on {
+		t.Error("not frozen")
+	}
+	take(t, l.Cursor(0), 1001)
+	tail.step() // as the syncer does every second
+	d.set(func(d *fullDisk) {
+		if d.punched < 90<<10 || d.syncs == 0 {
+			t.Errorf("%d bytes punched after %d syncs", d.punched, d.syncs)
+		}
+		if len(leaf.now) != 0 || !tail.needsLook() {
+			t.Error("thawed while the disk is low, or forgotten")
+		}
+		d.free = 1 << 40
+	})
+	ls.tick()
+	if on := <-leaf.now; on {
+		t.Error("not thawed")
+	}
+	verify(t, l)
+}
+
+// The two files of a process: it is thawed when the last lets go.
+func TestLeafIsShared(t *testing.T) {
+	l := &Log{leaves: map[leafKey]int{}}
+	leaf := newFrozen()
+	out := &Tail{log: l, c: Capture{Freeze: leaf.set}, key: streamKey{"i", "main", Out}}
+	err := &Tail{log: l, c: Capture{Freeze: leaf.set}, key: streamKey{"i", "main", Err}}
+	for _, s := range []struct {
+		t    *Tail
+		next cause
+	}{{out, lowDisk}, {err, overBacklog}, {out, notFrozen}, {err, notFrozen}} {
+		if e := l.setLeaf(s.t, s.next); e != nil {
+			t.Fatal(e)
+		}
+		s.t.frozen = s.next
+	}
+	if got := fmt.Sprint(leaf.calls); got != "[true false]" || l.frozenLeaves() != 0 {
+		t.Errorf("calls %s, %d frozen", got, l.frozenLeaves())
+	}
+}
+
+// What is read is given back after the sync, and never without it.
+func TestPunchAfterSync(t *testing.T) {
+	for _, fail := range []bool{false, true} {
+		d := &fullDisk{free: 1 << 40, size: 1 << 41, failSync: fail}
+		ls := newLogsOn(t, t.TempDir(), Options{}, d.disk())
+		l := newApp(t, ls)
+		f := capture(t, l, Out)
+		d.set(func(d *fullDisk) { d.punched = 0 }) // Open tried one
+		follow(t, l, Capture{})
+		put(t, f, strings.Repeat(strings.Repeat("x", 1023)+"\n", 3000))
+		take(t, l.Cursor(0), 3000)
+		d.set(func(d *fullDisk) {
+			if d.punched > 0 && d.syncs == 0 {
+				t.Errorf("punched %d bytes before a sync", d.punched)
+			}
+		})
+		ls.tick()
+		var st unix.Stat_t
+		if err := unix.Stat(f.Name(), &st); err != nil {
+			t.Fatal(err)
+		}
+		if whole := st.Blocks*512 >= 2<<20; whole != fail {
+			t.Errorf("sync failing %v: %d blocks of %d bytes left", fail, st.Blocks, st.Size)
+		}
+		put(t, f, "goes on\n")
+		if e := take(t, l.Cursor(3001), 1)[0]; string(e.Text) != "goes on" {
+			t.Errorf("after the hole: %v", e)
+		}
+		d.set(func(d *fullDisk) { d.failSync = false })
+	}
+}
