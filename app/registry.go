@@ -293,14 +293,14 @@ func (r *Registry) putApp(a App) (App, error) {
 		return a, err
 	}
 	fresh := old.GUID == ""
-	now := now()
 	if a.GUID == "" {
 		a.GUID = uuid.NewString()
 	}
 	if a.State == "" {
 		a.State = cmp.Or(old.State, Stopped)
 	}
-	a.CreatedAt, a.UpdatedAt = now, now
+	a.UpdatedAt = now()
+	a.CreatedAt = a.UpdatedAt
 	if !fresh {
 		a.CreatedAt = old.CreatedAt
 	}
@@ -359,7 +359,8 @@ func (r *Registry) putProcess(p Process) (Process, error) {
 		return p, err
 	}
 	p = p.withDefaults()
-	p.CreatedAt, p.UpdatedAt = now(), now()
+	p.UpdatedAt = now()
+	p.CreatedAt = p.UpdatedAt
 	p.Version, p.Current = old.Version, old.Current
 	if old.GUID != "" {
 		p.CreatedAt = old.CreatedAt
@@ -396,7 +397,8 @@ func (r *Registry) putSidecar(s Sidecar) (Sidecar, error) {
 		return s, err
 	}
 	s.Origin = cmp.Or(s.Origin, old.Origin, OriginUser)
-	s.CreatedAt, s.UpdatedAt = now(), now()
+	s.UpdatedAt = now()
+	s.CreatedAt = s.UpdatedAt
 	if old.GUID != "" {
 		s.CreatedAt = old.CreatedAt
 	}

@@ -101,11 +101,11 @@ type hostStack struct {
 // findShell takes bash where the machine has it.
 func (h *hostStack) findShell() error {
 	for _, sh := range []string{"/bin/bash", "/usr/bin/bash", "/bin/sh", "/usr/bin/sh"} {
-		real, err := resolve(h.root, sh)
+		dest, err := resolve(h.root, sh)
 		if err != nil {
 			continue
 		}
-		if fi, err := os.Stat(h.source(real)); err == nil && fi.Mode().IsRegular() {
+		if fi, err := os.Stat(h.source(dest)); err == nil && fi.Mode().IsRegular() {
 			h.Shell = sh
 			return nil
 		}
@@ -213,24 +213,24 @@ func (h *hostStack) addMachine() error {
 // to something of the stack, else as a bind of what it leads to. A link that
 // leads nowhere is left out.
 func (h *hostStack) addLink(p string) error {
-	real, err := resolve(h.root, p)
+	dest, err := resolve(h.root, p)
 	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, errNotDir) {
 		return nil
 	}
 	if err != nil {
 		return err
 	}
-	fi, err := os.Lstat(h.source(real))
+	fi, err := os.Lstat(h.source(dest))
 	if err != nil {
 		return err
 	}
-	inside := func(b string) bool { return real == b || strings.HasPrefix(real, b+"/") }
+	inside := func(b string) bool { return dest == b || strings.HasPrefix(dest, b+"/") }
 	if !slices.ContainsFunc(h.bound, inside) {
-		h.bind(p, real, fi)
+		h.bind(p, dest, fi)
 		return nil
 	}
 	// Relative, so that it means the same when the base is looked at from outside.
-	target, err := filepath.Rel(path.Dir(p), real)
+	target, err := filepath.Rel(path.Dir(p), dest)
 	if err != nil {
 		return err
 	}
@@ -239,9 +239,9 @@ func (h *hostStack) addLink(p string) error {
 	return nil
 }
 
-// bind adds a read-only bind of the machine's real path to p, with its mount
+// bind adds a read-only bind of the machine's path dest to p, with its mount
 // point. What is neither file nor folder is left out.
-func (h *hostStack) bind(p, real string, fi fs.FileInfo) {
+func (h *hostStack) bind(p, dest string, fi fs.FileInfo) {
 	options := []string{"bind", "ro", "nosuid", "nodev"}
 	switch {
 	case fi.IsDir():
@@ -254,7 +254,7 @@ func (h *hostStack) bind(p, real string, fi fs.FileInfo) {
 	default:
 		return
 	}
-	h.Mounts = append(h.Mounts, Mount{Path: p, Type: "bind", Source: h.source(real), Options: options})
+	h.Mounts = append(h.Mounts, Mount{Path: p, Type: "bind", Source: h.source(dest), Options: options})
 	h.bound = append(h.bound, p)
 }
 
@@ -294,14 +294,14 @@ func (h *hostStack) setID() error {
 }
 
 func (h *hostStack) hashFile(w io.Writer, p string) error {
-	real, err := resolve(h.root, p)
+	dest, err := resolve(h.root, p)
 	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, errNotDir) {
 		return nil
 	}
 	if err != nil {
 		return err
 	}
-	f, err := os.Open(h.source(real))
+	f, err := os.Open(h.source(dest))
 	if err != nil {
 		return err
 	}
