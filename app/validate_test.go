@@ -3,6 +3,7 @@ package app
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -143,14 +144,15 @@ func TestMemoryRule(t *testing.T) {
 	process := func(processType string, mb int) func(r *Registry, a App) error {
 		return func(r *Registry, a App) error {
 			ps, err := r.Processes(a.GUID)
-			for _, p := range ps {
-				if p.Type == processType {
-					p.MemoryMB = mb
-					_, err = r.PutProcess(p)
-					return err
-				}
+			if err != nil {
+				return err
 			}
-			_, err = r.PutProcess(Process{App: a.GUID, Type: processType, MemoryMB: mb})
+			p := Process{App: a.GUID, Type: processType}
+			if i := slices.IndexFunc(ps, func(p Process) bool { return p.Type == processType }); i >= 0 {
+				p = ps[i]
+			}
+			p.MemoryMB = mb
+			_, err = r.PutProcess(p)
 			return err
 		}
 	}
