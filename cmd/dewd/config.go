@@ -32,7 +32,7 @@ type config struct {
 	Init              string
 	Snapshotter       string
 	AppUID            int
-	Subnet            subnet
+	Subnet            netip.Prefix // not valid: dewd chooses one
 	Domain, PublicURL string
 	AllowHost         bool
 	SeccompArches     string
@@ -68,7 +68,7 @@ func (c *config) cellFlags() []cli.Flag {
 		text(&c.Init, "init", "`path` of dew-init (default: beside dewd)"),
 		text(&c.Snapshotter, "snapshotter", "`name` of the containerd snapshotter"),
 		&cli.IntFlag{Name: "app-uid", EnvVars: env("app-uid"), Destination: &c.AppUID, Value: c.AppUID, Usage: "user and group `id` that apps run as"},
-		value(&c.Subnet, "subnet", "IPv4 `network` of the instances (default: the first free /20 of 10.201.0.0/16)"),
+		value(&subnet{&c.Subnet}, "subnet", "IPv4 `network` of the instances (default: the first free /20 of 10.201.0.0/16)"),
 		&cli.BoolFlag{Name: "allow-host", EnvVars: env("allow-host"), Destination: &c.AllowHost, Usage: "let instances reach every port of this machine"},
 		text(&c.SeccompArches, "seccomp-arches", "`native|all`: system call tables of apps; all also runs 32-bit programs and starts slower"),
 		text(&c.Domain, "domain", "`domain` of app routes, as apps are told"),
@@ -122,25 +122,25 @@ func value(v textValue, name, usage string) cli.Flag {
 	return &cli.GenericFlag{Name: name, EnvVars: env(name), Value: asFlag{v}, Usage: usage}
 }
 
-// subnet is a network, or none: then dewd chooses one.
-type subnet struct{ netip.Prefix }
+// subnet is the text form of a network, or of none.
+type subnet struct{ *netip.Prefix }
 
 // UnmarshalText accepts the empty text as none.
 func (s *subnet) UnmarshalText(b []byte) error {
 	if len(b) == 0 {
-		*s = subnet{}
+		*s.Prefix = netip.Prefix{}
 		return nil
 	}
 	p, err := netip.ParsePrefix(string(b))
 	if err != nil || !p.Addr().Is4() {
 		return errors.New("not an IPv4 network such as 10.201.16.0/20")
 	}
-	s.Prefix = p
+	*s.Prefix = p
 	return nil
 }
 
 func (s *subnet) String() string {
-	if !s.IsValid() {
+	if s.Prefix == nil || !s.IsValid() {
 		return ""
 	}
 	return s.Prefix.String()
@@ -241,8 +241,8 @@ func (c *config) validate() error {
 	must(c.Snapshotter != "", "snapshotter", "it is empty (overlayfs is the usual one)")
 	must(c.AppUID > 0 && c.AppUID < math.MaxInt32, "app-uid", "%d is not the id of an ordinary user (1 to %d)", c.AppUID, math.MaxInt32-1)
 	if c.Subnet.IsValid() {
-		must(c.Subnet.Masked() == c.Subnet.Prefix, "subnet", "%s has bits set behind its mask (%s would be right)", c.Subnet.Prefix, c.Subnet.Masked())
-		must(c.Subnet.Bits() >= 8 && c.Subnet.Bits() <= 28, "subnet", "%s is too large or too small (/8 to /28)", c.Subnet.Prefix)
+		must(c.Subnet.Masked() == c.Subnet, "subnet", "%s has bits set behind its mask (%s would be right)", c.Subnet, c.Subnet.Masked())
+		must(c.Subnet.Bits() >= 8 && c.Subnet.Bits() <= 28, "subnet", "%s is too large or too small (/8 to /28)", c.Subnet)
 	}
 	must(oneOf(c.SeccompArches, "native", "all"), "seccomp-arches", "%q is not one of native, all", c.SeccompArches)
 	must(oneOf(c.LogFormat, "text", "json"), "log-format", "%q is not one of text, json", c.LogFormat)

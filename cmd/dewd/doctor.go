@@ -253,13 +253,22 @@ func seccompRule(status string) finding {
 	return good("filters")
 }
 
+// checkContainerd looks for the containerd that dewd would take: the private one
+// of this root if there is one, else that of the machine, else a new private one.
 func checkContainerd(ctx context.Context, m machine) finding {
-	found, err := serverVersion(ctx, m.cfg.Containerd)
-	if err == nil {
-		return containerdRule(found, "at "+m.cfg.Containerd)
+	socket, private := m.cfg.Containerd, false
+	if _, err := os.Stat(filepath.Join(m.cfg.Root, "containerd")); err == nil {
+		socket, private = filepath.Join(m.cfg.Run, "containerd", "containerd.sock"), true
 	}
-	if !errors.Is(err, os.ErrNotExist) {
-		return bad(oneLine(fmt.Errorf("%s does not answer: %w", m.cfg.Containerd, err)), "start containerd, or give another --containerd")
+	found, err := serverVersion(ctx, socket)
+	if err == nil {
+		return containerdRule(found, "at "+socket)
+	}
+	if !private && !errors.Is(err, os.ErrNotExist) {
+		return bad(oneLine(fmt.Errorf("%s does not answer: %w", socket, err)), "start containerd, remove the stale socket, or give another --containerd")
+	}
+	if !private && socket != defaultConfig().Containerd {
+		return bad("there is no socket "+socket, "start containerd, or leave --containerd out: then a private one is started")
 	}
 	text, err := m.program(ctx, m.cfg.ContainerdBinary, "--version")
 	if err != nil {
@@ -300,9 +309,13 @@ func runcRule(text string) finding {
 
 // checkInit wants dew-init to run where no library is: in any root file system.
 func checkInit(path string) finding {
+	const remedy = "make build puts it beside dewd; --init names another place"
 	f, err := elf.Open(path)
+	if errors.Is(err, os.ErrNotExist) {
+		return bad("there is no "+path, remedy)
+	}
 	if err != nil {
-		return bad(oneLine(err), "make build puts it beside dewd; --init names another place")
+		return bad(fmt.Sprintf("%s is not a program: %v", path, err), remedy)
 	}
 	defer f.Close()
 	for _, p := range f.Progs {

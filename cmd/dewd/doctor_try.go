@@ -120,7 +120,7 @@ func checkSubnet(_ context.Context, m machine) finding {
 	if err != nil {
 		return warn(oneLine(err), "run doctor as root")
 	}
-	return subnetRule(m.cfg.Subnet.Prefix, taken)
+	return subnetRule(m.cfg.Subnet, taken)
 }
 
 // hostNetworks are the networks that this machine is in, without our own bridge.

@@ -24,35 +24,38 @@ type holder struct {
 // hold makes the folders and takes their locks: of the root, because two
 // daemons on one store would undo each other's work; of the run folder, because
 // two daemons with different roots may have been given the same.
-func hold(root, run string) (h *holder, err error) {
-	h = &holder{root: root, run: run}
-	var made []string // by us: they go when we cannot stay
-	defer func() {
-		if err == nil {
-			return
-		}
-		for _, path := range made {
-			err = errors.Join(err, os.RemoveAll(path))
-		}
-	}()
-	take := func(dir string, mode os.FileMode, file string) (*os.File, error) {
-		if _, err := os.Stat(dir); errors.Is(err, os.ErrNotExist) {
-			made = append(made, dir)
-		}
-		if err := os.MkdirAll(dir, mode); err != nil {
-			return nil, err
-		}
-		return lockFile(filepath.Join(dir, file))
-	}
+func hold(root, run string) (*holder, error) {
 	// Nobody but root has business among the state; the sockets are for users.
-	if h.lock, err = take(root, 0o700, "lock"); err != nil {
+	lock, made, err := take(root, 0o700, "lock")
+	if errors.Is(err, errHeld) {
 		return nil, fmt.Errorf("cannot use root %s: %w (stop it, or give this one its own --root and --run)", root, err)
 	}
-	if h.pids, err = take(run, 0o755, "dewd.pid"); err != nil {
-		h.lock.Close()
-		return nil, fmt.Errorf("cannot use run folder %s: %w (give this one its own --run)", run, err)
+	if err != nil {
+		return nil, fmt.Errorf("cannot use root: %w (give another --root)", err)
 	}
-	return h, nil
+	pids, _, err := take(run, 0o755, "dewd.pid")
+	if err == nil {
+		return &holder{root: root, run: run, lock: lock, pids: pids}, nil
+	}
+	if made {
+		err = errors.Join(err, os.Remove(lock.Name()), os.Remove(root))
+	}
+	lock.Close()
+	return nil, fmt.Errorf("cannot use run folder %s: %w (give this one its own --run)", run, err)
+}
+
+// take makes a folder, if it is not there, and takes the lock of a file in it.
+func take(dir string, mode os.FileMode, file string) (f *os.File, made bool, err error) {
+	if err := os.MkdirAll(filepath.Dir(dir), 0o755); err != nil {
+		return nil, false, err
+	}
+	err = os.Mkdir(dir, mode)
+	if err != nil && !errors.Is(err, os.ErrExist) {
+		return nil, false, err
+	}
+	made = err == nil
+	f, err = lockFile(filepath.Join(dir, file))
+	return f, made, err
 }
 
 // errHeld says that another daemon has a folder.

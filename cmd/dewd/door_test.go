@@ -1,0 +1,110 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// knock asks on a socket.
+func knock(t *testing.T, socket, method, path string) (int, map[string]any) {
+	t.Helper()
+	tr := &http.Transport{
+		DisableKeepAlives: true,
+		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+			return new(net.Dialer).DialContext(ctx, "unix", socket)
+		},
+	}
+	req, err := http.NewRequestWithContext(t.Context(), method, "http://dew"+path, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	resp, err := tr.RoundTrip(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	var body map[string]any
+	if err := json.NewDecoder(resp.Body).Decode(&body); err != nil {
+		t.Fatal(err)
+	}
+	return resp.StatusCode, body
+}
+
+func TestDoor(t *testing.T) {
+	run := t.TempDir()
+	socket := filepath.Join(run, socketName)
+	// A daemon that was killed left its socket.
+	if err := os.WriteFile(socket, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	l, err := openDoor(run)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if info, err := os.Stat(socket); err != nil || info.Mode().Perm() != 0o660 {
+		t.Errorf("mode = %v, %v, want 0660", info.Mode(), err)
+	}
+	ctx, leave := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- serveDoor(ctx, l, quiet) }()
+	if status, body := knock(t, socket, "GET", "/healthz"); status != 200 || body["status"] != "ok" {
+		t.Errorf("healthz = %d %v, want 200 ok", status, body)
+	}
+	if status, body := knock(t, socket, "GET", "/v3/apps"); status != 404 || body["errors"] == nil {
+		t.Errorf("unknown = %d %v, want 404 with errors", status, body)
+	}
+	leave()
+	if err := <-ended; err != nil {
+		t.Errorf("serveDoor = %v, want nil after leaving", err)
+	}
+	if _, err := os.Stat(socket); err == nil {
+		t.Error("the socket is still there")
+	}
+}
+
+func TestDoorFailureIsTold(t *testing.T) {
+	l, err := openDoor(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	l.Close()
+	if err := serveDoor(t.Context(), l, quiet); err == nil || !strings.Contains(err.Error(), "cannot serve") {
+		t.Errorf("error = %v, want one that says so", err)
+	}
+}
+
+func TestChoose(t *testing.T) {
+	l, err := net.Listen("unix", filepath.Join(t.TempDir(), "s"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	for _, tt := range []struct {
+		name   string
+		passed map[string][]net.Listener
+		want   net.Listener
+		says   string
+	}{
+		{"none", nil, nil, ""},
+		{"ours", map[string][]net.Listener{socketName: {l}}, l, ""},
+		{"two of ours", map[string][]net.Listener{socketName: {l, l}}, nil, "FileDescriptorName="},
+		{"not a listener", map[string][]net.Listener{socketName: {nil}}, nil, "FileDescriptorName="},
+		{"another", map[string][]net.Listener{socketName: {l}, "http": {l}}, nil, `"http"`},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			got, err := choose(tt.passed)
+			if got != tt.want {
+				t.Errorf("listener = %v, want %v", got, tt.want)
+			}
+			if (err != nil) != (tt.says != "") || err != nil && !strings.Contains(err.Error(), tt.says) {
+				t.Errorf("error = %v, want one with %q", err, tt.says)
+			}
+		})
+	}
+}

@@ -1,0 +1,157 @@
+package main
+
+import (
+	"go/parser"
+	"go/token"
+	"io/fs"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+)
+
+const module = "github.com/dewrun/dew"
+
+// storeys is the house: an import goes to a lower storey, never up, never
+// sideways. A package that is not here has no room yet.
+var storeys = map[string]int{
+	"cmd/dewd": 6, "cmd/dew": 6, "cmd/dew-init": 6,
+	"api": 5, "smoke": 5,
+	"route": 4, "sshd": 4, "runtime/containerd": 4, "runtime/runtimetest": 4, "notify": 4, "api/client": 4,
+	"runtime": 3,
+	"health":  2, "droplet": 2, "services": 2, "auth": 2,
+	"app": 1, "api/v3": 1,
+	"store": 0, "logstream": 0,
+}
+
+// containerdUser is the only package that may know containerd.
+const containerdUser = "runtime/containerd"
+
+// imported is one import of one file.
+type imported struct {
+	pkg, path string
+	test      bool
+}
+
+// breach says what is wrong with an import, or nothing.
+func breach(i imported) string {
+	if strings.HasPrefix(i.path, "github.com/containerd/") && i.pkg != containerdUser {
+		return "only " + containerdUser + " knows containerd"
+	}
+	to, inside := strings.CutPrefix(i.path, module+"/")
+	if !inside {
+		return ""
+	}
+	if i.pkg == "examples" || strings.HasPrefix(i.pkg, "examples/") {
+		return "examples are apps: they know nothing of dew"
+	}
+	from, known := storeys[i.pkg]
+	if !known {
+		return "package " + i.pkg + " is on no storey"
+	}
+	target, known := storeys[to]
+	if !known {
+		return "package " + to + " is on no storey"
+	}
+	// Tests may use the fakes and suites made for them, which stand on what they
+	// test, and an external test its own package.
+	if i.test && (to == i.pkg || to == "runtime/runtimetest" && from >= storeys["runtime"]) {
+		return ""
+	}
+	if target >= from {
+		return "storey " + strconv.Itoa(from) + " imports storey " + strconv.Itoa(target)
+	}
+	return ""
+}
+
+// Imports go down. All files are read, whatever their build tags.
+func TestLayers(t *testing.T) {
+	imports, packages := readImports(t, filepath.Join("..", ".."))
+	for _, pkg := range packages {
+		if _, known := storeys[pkg]; !known && !strings.HasPrefix(pkg, "examples") {
+			t.Errorf("package %s is on no storey: give it a room in storeys, and in CONTRIBUTING.md", pkg)
+		}
+	}
+	for _, i := range imports {
+		if why := breach(i); why != "" {
+			t.Errorf("%s imports %s: %s", i.pkg, i.path, why)
+		}
+	}
+	// A walk that finds nothing would pass for ever.
+	if !slices.Contains(packages, "cmd/dewd") || !slices.Contains(packages, "store") {
+		t.Errorf("packages found = %v, want cmd/dewd and store among them", packages)
+	}
+}
+
+func TestBreach(t *testing.T) {
+	for _, tt := range []struct {
+		name string
+		in   imported
+		want string
+	}{
+		{"down", imported{pkg: "runtime", path: module + "/app"}, ""},
+		{"up", imported{pkg: "app", path: module + "/runtime"}, "storey 1 imports storey 3"},
+		{"sideways", imported{pkg: "health", path: module + "/droplet"}, "storey 2 imports storey 2"},
+		{"commands are not libraries", imported{pkg: "cmd/dew", path: module + "/cmd/dewd"}, "storey 6 imports storey 6"},
+		{"unknown importer", imported{pkg: "util", path: module + "/app"}, "package util is on no storey"},
+		{"unknown import", imported{pkg: "api", path: module + "/util"}, "package util is on no storey"},
+		{"standard library", imported{pkg: "store", path: "os"}, ""},
+		{"containerd in the engine", imported{pkg: "runtime/containerd", path: "github.com/containerd/containerd/v2/client"}, ""},
+		{"containerd elsewhere", imported{pkg: "cmd/dewd", path: "github.com/containerd/errdefs"}, "only runtime/containerd knows containerd"},
+		{"containerd in a test elsewhere", imported{pkg: "runtime", path: "github.com/containerd/errdefs", test: true}, "only runtime/containerd knows containerd"},
+		{"fakes in tests", imported{pkg: "runtime", path: module + "/runtime/runtimetest", test: true}, ""},
+		{"fakes outside of tests", imported{pkg: "runtime", path: module + "/runtime/runtimetest"}, "storey 3 imports storey 4"},
+		{"external test", imported{pkg: "store", path: module + "/store", test: true}, ""},
+		{"test upwards", imported{pkg: "store", path: module + "/app", test: true}, "storey 0 imports storey 1"},
+		{"the engine's suite", imported{pkg: "runtime/containerd", path: module + "/runtime/runtimetest", test: true}, ""},
+		{"fakes below what they stand on", imported{pkg: "app", path: module + "/runtime/runtimetest", test: true}, "storey 1 imports storey 4"},
+		{"example", imported{pkg: "examples/hello", path: module + "/store"}, "examples are apps: they know nothing of dew"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			if got := breach(tt.in); got != tt.want {
+				t.Errorf("breach = %q, want %q", got, tt.want)
+			}
+		})
+	}
+}
+
+// readImports reads the imports of every package below root.
+func readImports(t *testing.T, root string) (imports []imported, packages []string) {
+	t.Helper()
+	err := filepath.WalkDir(root, func(file string, d fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		name := d.Name()
+		if d.IsDir() && file != root && (name == "testdata" || strings.HasPrefix(name, ".") || strings.HasPrefix(name, "_")) {
+			return filepath.SkipDir
+		}
+		if d.IsDir() || filepath.Ext(name) != ".go" {
+			return nil
+		}
+		rel, err := filepath.Rel(root, filepath.Dir(file))
+		if err != nil {
+			return err
+		}
+		pkg := filepath.ToSlash(rel)
+		packages = append(packages, pkg)
+		parsed, err := parser.ParseFile(token.NewFileSet(), file, nil, parser.ImportsOnly)
+		if err != nil {
+			return err
+		}
+		for _, spec := range parsed.Imports {
+			p, err := strconv.Unquote(spec.Path.Value)
+			if err != nil {
+				return err
+			}
+			imports = append(imports, imported{pkg: pkg, path: p, test: strings.HasSuffix(name, "_test.go")})
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	slices.Sort(packages)
+	return imports, slices.Compact(packages)
+}

@@ -1,0 +1,162 @@
+package main
+
+import (
+	"bytes"
+	"errors"
+	"net"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+)
+
+func TestHoldIsExclusive(t *testing.T) {
+	dir := t.TempDir()
+	root, run := filepath.Join(dir, "root"), filepath.Join(dir, "run")
+	h, err := hold(root, run)
+	if err != nil {
+		t.Fatal(err)
+	}
+	pid := strconv.Itoa(os.Getpid())
+	if got := holderOf(filepath.Join(root, "lock")); got != pid {
+		t.Errorf("holder = %q, want %q", got, pid)
+	}
+	other := filepath.Join(dir, "other")
+	for _, tt := range []struct{ name, root, run, says string }{
+		{"same root", root, other, "dewd with pid " + pid + " has it (stop it"},
+		{"same run folder", other, run, "dewd with pid " + pid + " has it (give this one its own --run)"},
+	} {
+		if _, err := hold(tt.root, tt.run); err == nil || !strings.Contains(err.Error(), tt.says) {
+			t.Errorf("%s: error = %v, want one with %q", tt.name, err, tt.says)
+		}
+		if _, err := os.Stat(other); !errors.Is(err, os.ErrNotExist) {
+			t.Errorf("%s: the refused daemon left %s behind", tt.name, other)
+		}
+	}
+	if err := h.release(); err != nil {
+		t.Fatal(err)
+	}
+	if got := holderOf(filepath.Join(root, "lock")); got != "" {
+		t.Errorf("holder after release = %q, want none", got)
+	}
+	h, err = hold(root, run)
+	if err != nil {
+		t.Fatalf("cannot hold what was released: %v", err)
+	}
+	if err := h.release(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestHoldNeedsAFolder(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "file")
+	if err := os.WriteFile(file, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := hold(filepath.Join(file, "root"), t.TempDir()); err == nil || !strings.Contains(err.Error(), "(give another --root)") {
+		t.Errorf("error = %v, want one with the remedy", err)
+	}
+}
+
+func TestCellIDStays(t *testing.T) {
+	h := &holder{root: t.TempDir()}
+	first, err := h.cellID()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if second, err := h.cellID(); err != nil || second != first {
+		t.Errorf("second = %q, %v, want %q", second, err, first)
+	}
+	path := filepath.Join(h.root, "cell-id")
+	if err := os.WriteFile(path, []byte("torn"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := h.cellID(); err == nil || !strings.Contains(err.Error(), "remove the file") {
+		t.Errorf("error = %v, want one with the remedy", err)
+	}
+}
+
+func TestPlaceInit(t *testing.T) {
+	h := &holder{root: t.TempDir()}
+	from := filepath.Join(t.TempDir(), "dew-init")
+	if _, err := h.placeInit(from); err == nil || !strings.Contains(err.Error(), "make build") {
+		t.Errorf("error = %v, want one with the remedy", err)
+	}
+	place := func(content string) string {
+		t.Helper()
+		if err := os.WriteFile(from, []byte(content), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		path, err := h.placeInit(from)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return path
+	}
+	one := place("one")
+	two := place("two")
+	if one == two || place("one") != one {
+		t.Errorf("paths = %s, %s, want one per content", one, two)
+	}
+	got, err := os.ReadFile(one)
+	if err != nil || !bytes.Equal(got, []byte("one")) {
+		t.Errorf("content = %q, %v, want that of the older one", got, err)
+	}
+	if info, err := os.Stat(one); err != nil || info.Mode().Perm() != 0o755 {
+		t.Errorf("mode = %v, %v, want 0755", info.Mode(), err)
+	}
+	if left, _ := filepath.Glob(filepath.Join(h.root, "bin", ".*")); len(left) > 0 {
+		t.Errorf("left behind: %v", left)
+	}
+}
+
+func TestClearRun(t *testing.T) {
+	fill := func(names ...string) *holder {
+		h := &holder{run: filepath.Join(t.TempDir(), "run")}
+		for _, name := range names {
+			if err := os.MkdirAll(filepath.Join(h.run, name), 0o755); err != nil {
+				t.Fatal(err)
+			}
+		}
+		return h
+	}
+	t.Run("known things go with the folder", func(t *testing.T) {
+		h := fill("netns/a", "instances/b/c", "dewd.pid")
+		if err := h.clearRun("netns", "instances"); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := os.Stat(h.run); !errors.Is(err, os.ErrNotExist) {
+			t.Errorf("the folder is still there: %v", err)
+		}
+	})
+	t.Run("what is not ours stays", func(t *testing.T) {
+		h := fill("netns", "letters")
+		if err := h.clearRun("netns"); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := os.Stat(filepath.Join(h.run, "letters")); err != nil {
+			t.Error(err)
+		}
+	})
+	t.Run("a socket that is served stays", func(t *testing.T) {
+		h := fill("netns")
+		socket := filepath.Join(h.run, socketName)
+		l, err := net.Listen("unix", socket)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer l.Close()
+		if err := h.clearRun("netns"); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := os.Stat(socket); err != nil {
+			t.Error(err)
+		}
+	})
+	t.Run("no folder", func(t *testing.T) {
+		if err := (&holder{run: filepath.Join(t.TempDir(), "run")}).clearRun("netns"); err != nil {
+			t.Error(err)
+		}
+	})
+}
