@@ -15,7 +15,7 @@ import (
 )
 
 // crashes is small in a normal run; the long proof asks for more.
-var crashes = flag.Int("crashes", 6, "how often the following process is killed")
+var crashes = flag.Int("crashes", 5, "how often the following process is killed")
 
 const crashDir = "LOGSTREAM_CRASH_DIR"
 
@@ -51,6 +51,7 @@ func followUntilKilled(dir string) error {
 // A process that follows is killed again and again at random moments while
 // another one prints; in the end every line is there exactly once, in order.
 func TestKilled(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	l := newApp(t, newLogs(t, dir, Options{}))
 	f := capture(t, l, Out)

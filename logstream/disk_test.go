@@ -67,6 +67,7 @@ func (d *fullDisk) set(fn func(d *fullDisk)) {
 }
 
 func TestCheckPunch(t *testing.T) {
+	t.Parallel()
 	d := realDisk()
 	if err := checkPunch(t.TempDir(), d); err != nil {
 		t.Error(err)
@@ -83,6 +84,7 @@ func TestCheckPunch(t *testing.T) {
 }
 
 func TestScaled(t *testing.T) {
+	t.Parallel()
 	const mib = 1 << 20
 	for _, c := range []struct {
 		size                        int64
@@ -105,6 +107,7 @@ func TestScaled(t *testing.T) {
 }
 
 func TestHoleEnd(t *testing.T) {
+	t.Parallel()
 	for _, c := range []struct{ punched, synced, step, want int64 }{
 		{0, 4095, blockSize, 0},
 		{0, 4096, blockSize, 4096},
@@ -121,6 +124,7 @@ func TestHoleEnd(t *testing.T) {
 }
 
 func TestFreezeFor(t *testing.T) {
+	t.Parallel()
 	p := func(backlog, free int64) pressure {
 		return pressure{backlog: backlog, limit: 100, free: free, reserve: 50}
 	}
@@ -150,6 +154,7 @@ func TestFreezeFor(t *testing.T) {
 // A write that fails halfway leaves no trace, the reserve is given up for it,
 // and it is made anew when there is room.
 func TestAppendOnFullDisk(t *testing.T) {
+	t.Parallel()
 	d := &fullDisk{free: 1 << 30, size: 1 << 40}
 	ls := newLogsOn(t, t.TempDir(), Options{}, d.disk())
 	l := newApp(t, ls)
@@ -189,6 +194,7 @@ func TestAppendOnFullDisk(t *testing.T) {
 // When nothing else is left the oldest segments make room, and the log says how
 // many lines went.
 func TestFullDiskTrimsOldest(t *testing.T) {
+	t.Parallel()
 	d := &fullDisk{free: 1 << 30, size: 1 << 40}
 	ls := newLogsOn(t, t.TempDir(), Options{SegmentBytes: blockSize}, d.disk())
 	l := newApp(t, ls)
@@ -231,11 +237,12 @@ func (f *frozen) set(on bool) error {
 // A process with too much unread is frozen, told of once, read to the end and
 // thawed; both of its files freeze one leaf.
 func TestBacklogFreezes(t *testing.T) {
+	t.Parallel()
 	d := &fullDisk{free: 1 << 40, size: 1 << 41}
 	ls := newLogsOn(t, t.TempDir(), Options{Backlog: 1 << 20}, d.disk())
 	l := newApp(t, ls)
 	f := capture(t, l, Out)
-	const lines = 40000
+	const lines = 12000
 	put(t, f, strings.Repeat(strings.Repeat("x", 99)+"\n", lines))
 	leaf := newFrozen()
 	follow(t, l, Capture{Freeze: leaf.set})
@@ -250,7 +257,7 @@ func TestBacklogFreezes(t *testing.T) {
 	for _, e := range take(t, l.Cursor(0), lines+1) {
 		if e.Source.Type == "CELL" {
 			said++
-			if want := "APP/PROC/WEB/3 is frozen until its log is read: 4000000 bytes are unread, more than 1048576"; string(e.Text) != want {
+			if want := "APP/PROC/WEB/3 is frozen until its log is read: 1200000 bytes are unread, more than 1048576"; string(e.Text) != want {
 				t.Errorf("said %q, want %q", e.Text, want)
 			}
 		}
@@ -264,6 +271,7 @@ func TestBacklogFreezes(t *testing.T) {
 // On a low disk a printing process is frozen until there is room again; what is
 // read is synced and punched at once.
 func TestLowDiskFreezes(t *testing.T) {
+	t.Parallel()
 	d := &fullDisk{free: 1 << 20, size: 1 << 41}
 	ls := newLogsOn(t, t.TempDir(), Options{}, d.disk())
 	l := newApp(t, ls)
@@ -294,6 +302,7 @@ func TestLowDiskFreezes(t *testing.T) {
 
 // The two files of a process: it is thawed when the last lets go.
 func TestLeafIsShared(t *testing.T) {
+	t.Parallel()
 	l := &Log{leaves: map[leafKey]int{}}
 	leaf := newFrozen()
 	out := &Tail{log: l, c: Capture{Freeze: leaf.set}, key: streamKey{"i", "main", Out}}
@@ -314,6 +323,7 @@ func TestLeafIsShared(t *testing.T) {
 
 // What is read is given back after the sync, and never without it.
 func TestPunchAfterSync(t *testing.T) {
+	t.Parallel()
 	for _, fail := range []bool{false, true} {
 		d := &fullDisk{free: 1 << 40, size: 1 << 41, failSync: fail}
 		ls := newLogsOn(t, t.TempDir(), Options{}, d.disk())

@@ -94,6 +94,16 @@ func Open(dir string, o Options) (*Logs, error) {
 }
 
 func open(dir string, o Options, d disk) (*Logs, error) {
+	ls, err := prepare(dir, o, d)
+	if err != nil {
+		return nil, err
+	}
+	ls.start()
+	return ls, nil
+}
+
+// prepare does all but start the goroutines.
+func prepare(dir string, o Options, d disk) (*Logs, error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, fmt.Errorf("cannot make the log folder: %w", err)
 	}
@@ -119,7 +129,6 @@ func open(dir string, o Options, d disk) (*Logs, error) {
 	if err := ls.reserve.make(d); err != nil {
 		ls.log.Warn("cannot reserve disk space for a full disk", "err", err)
 	}
-	ls.start()
 	return ls, nil
 }
 

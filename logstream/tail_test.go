@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	goruntime "runtime"
 	"strings"
 	"testing"
 	"time"
@@ -120,6 +121,7 @@ func verify(t testing.TB, l *Log) Report {
 }
 
 func TestCutLines(t *testing.T) {
+	t.Parallel()
 	long := strings.Repeat("a", MaxLine)
 	type line struct {
 		Text     string
@@ -190,6 +192,7 @@ func FuzzCutLines(f *testing.F) {
 }
 
 func TestSpan(t *testing.T) {
+	t.Parallel()
 	for _, c := range []struct {
 		name          string
 		last, changed int64
@@ -213,6 +216,7 @@ func TestSpan(t *testing.T) {
 }
 
 func TestTailFollows(t *testing.T) {
+	t.Parallel()
 	l := newApp(t, newLogs(t, t.TempDir(), Options{}))
 	f := capture(t, l, Out)
 	put(t, f, "before\n")
@@ -253,12 +257,13 @@ func TestTailFollows(t *testing.T) {
 
 // Finish never holds more than a batch, however much is unread.
 func TestFinishBigBacklog(t *testing.T) {
+	t.Parallel()
 	l := newApp(t, newLogs(t, t.TempDir(), Options{}))
 	f := capture(t, l, Out)
 	var b strings.Builder
-	const lines = 3*batchLines + 100
+	const lines = 2*batchLines + 100
 	for i := range lines {
-		fmt.Fprintf(&b, "line %d %s\n", i, strings.Repeat("x", i%700))
+		fmt.Fprintf(&b, "line %d %s\n", i, strings.Repeat("x", i%300))
 	}
 	put(t, f, b.String())
 	tail := follow(t, l, Capture{})
@@ -296,6 +301,7 @@ func TestFinishBigBacklog(t *testing.T) {
 // What was printed while no daemon was there is marked late and lies between
 // the last line before and the file's last change.
 func TestLate(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	ls := newLogs(t, dir, Options{})
 	l := newApp(t, ls)
@@ -343,6 +349,7 @@ func TestLate(t *testing.T) {
 }
 
 func TestTailRefuses(t *testing.T) {
+	t.Parallel()
 	l := newApp(t, newLogs(t, t.TempDir(), Options{}))
 	capture(t, l, Out)
 	follow(t, l, Capture{})
@@ -360,6 +367,7 @@ func TestTailRefuses(t *testing.T) {
 }
 
 func TestCaptures(t *testing.T) {
+	t.Parallel()
 	ls := newLogs(t, t.TempDir(), Options{})
 	l := newApp(t, ls)
 	out, errPath, err := l.CreateCapture("i-1", "sidecar-0")
@@ -408,5 +416,48 @@ func TestCaptures(t *testing.T) {
 		if _, err := ls.App(bad); err == nil {
 			t.Errorf("App(%q) was taken", bad)
 		}
+	}
+}
+
+// An instance with three processes costs the daemon a few kilobytes: tails have
+// no buffers and no goroutines of their own.
+func TestTailsAreSmall(t *testing.T) {
+	const instances, execs = 40, 3
+	ls := newLogs(t, t.TempDir(), Options{})
+	l := newApp(t, ls)
+	measure := func() (bytes, goroutines int) {
+		var m goruntime.MemStats
+		for range 3 { // the pools let go in steps
+			goruntime.GC()
+		}
+		goruntime.ReadMemStats(&m)
+		return int(m.HeapAlloc + m.StackInuse), goruntime.NumGoroutine()
+	}
+	cur := l.Cursor(0)
+	bytesBefore, goroutinesBefore := measure()
+	for i := range instances {
+		for e := range execs {
+			id, exec := fmt.Sprint("i-", i), fmt.Sprint("sidecar-", e)
+			out, _, err := l.CreateCapture(id, exec)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := os.WriteFile(out, []byte("hello\n"), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			for _, s := range []Stream{Out, Err} {
+				if _, err := l.Tail(Capture{Source: web(id), Exec: exec, Stream: s}); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+	}
+	take(t, cur, instances*execs)
+	bytesAfter, goroutinesAfter := measure()
+	if per := (bytesAfter - bytesBefore) / instances; per > 20<<10 {
+		t.Errorf("%d bytes for an instance", per)
+	}
+	if goroutinesAfter > goroutinesBefore {
+		t.Errorf("%d goroutines, before %d", goroutinesAfter, goroutinesBefore)
 	}
 }

@@ -1,0 +1,222 @@
+//go:build integration
+
+package logstream
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+const smallSize = 64 << 20
+
+// mountTmpfs gives a file system of 64 MiB in memory.
+func mountTmpfs(t *testing.T) string {
+	t.Helper()
+	dir := t.TempDir()
+	if err := unix.Mount("tmpfs", dir, "tmpfs", 0, fmt.Sprintf("size=%d", smallSize)); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := unix.Unmount(dir, 0); err != nil {
+			t.Error(err)
+		}
+	})
+	return dir
+}
+
+// mountExt4 gives an ext4 of 64 MiB in a file.
+func mountExt4(t *testing.T) string {
+	t.Helper()
+	image, dir := filepath.Join(t.TempDir(), "image"), t.TempDir()
+	for _, args := range [][]string{
+		{"truncate", "-s", fmt.Sprint(smallSize), image},
+		{"mkfs.ext4", "-q", "-m", "0", image},
+		{"mount", "-o", "loop", image, dir},
+	} {
+		if out, err := exec.Command(args[0], args[1:]...).CombinedOutput(); err != nil {
+			t.Skipf("%v: %v: %s", args, err, out)
+		}
+	}
+	t.Cleanup(func() {
+		if err := unix.Unmount(dir, 0); err != nil {
+			t.Error(err)
+		}
+	})
+	return dir
+}
+
+// shim prints numbered lines into a capture file as a process behind a shim
+// does: it stands still while frozen, and it ends for good on a full disk.
+type shim struct {
+	f  *os.File
+	n  int // lines printed
+	at int64
+
+	mu     sync.Mutex // guards frozen
+	frozen bool
+	moved  sync.Cond
+}
+
+func newShim(f *os.File) *shim {
+	s := &shim{f: f}
+	s.moved.L = &s.mu
+	return s
+}
+
+func (s *shim) freeze(frozen bool) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.frozen = frozen
+	s.moved.Broadcast()
+	return nil
+}
+
+// print prints until the file has so many bytes.
+func (s *shim) print(until int64) error {
+	for s.at < until {
+		s.mu.Lock()
+		for s.frozen {
+			s.moved.Wait()
+		}
+		s.mu.Unlock()
+		var b []byte
+		first := s.n
+		for len(b) < 32<<10 {
+			b = fmt.Appendf(b, "%d %s\n", s.n, strings.Repeat("x", s.n%20))
+			s.n++
+		}
+		n, err := s.f.Write(b)
+		s.at += int64(n)
+		if err != nil {
+			s.n = first + strings.Count(string(b[:n]), "\n")
+			return err
+		}
+	}
+	return nil
+}
+
+func small(t *testing.T, fn func(t *testing.T, dir string)) {
+	for name, mount := range map[string]func(*testing.T) string{"tmpfs": mountTmpfs, "ext4": mountExt4} {
+		t.Run(name, func(t *testing.T) { fn(t, mount(t)) })
+	}
+}
+
+// checkNumbers reads what is kept: numbers follow each other, and the last is
+// the last printed.
+func checkNumbers(t *testing.T, l *Log, s *shim) {
+	t.Helper()
+	cur := l.Cursor(0)
+	want, kept, gaps := -1, 0, 0
+	for cur.oldest || cur.next <= l.LastSeq() {
+		es, err := cur.Next(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, e := range es {
+			if e.Source.Type != "APP/PROC/WEB" || e.Flags&Partial != 0 {
+				gaps++
+				continue
+			}
+			var n int
+			if _, err := fmt.Sscan(string(e.Text), &n); err != nil || (want >= 0 && n != want) {
+				t.Fatalf("line %d is %q, want number %d: %v", e.Seq, e.Text, want, err)
+			}
+			want = n + 1
+			kept++
+		}
+	}
+	if want != s.n {
+		t.Errorf("the last line kept is %d, %d were printed", want-1, s.n)
+	}
+	r := verify(t, l)
+	t.Logf("%d lines printed, %d kept, %d others; first kept is %d; %+v", s.n, kept, gaps, r.First, r)
+}
+
+// A disk that ran full while no daemon was there is drained.
+func TestSmallDiskFull(t *testing.T) {
+	small(t, func(t *testing.T, dir string) {
+		ls := newLogsOn(t, dir, Options{}, realDisk())
+		l := newApp(t, ls)
+		s := newShim(capture(t, l, Out))
+		if err := ls.Close(); err != nil {
+			t.Fatal(err)
+		}
+		if err := s.print(smallSize); !errors.Is(err, unix.ENOSPC) {
+			t.Fatalf("the disk did not run full: %v", err)
+		}
+		t.Logf("full with %d bytes", s.at)
+		l = newApp(t, newLogsOn(t, dir, Options{}, realDisk()))
+		last, err := follow(t, l, Capture{Late: true, Freeze: s.freeze}).Finish(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := l.Append(last...); err != nil {
+			t.Fatal(err)
+		}
+		checkNumbers(t, l, s)
+		if err := l.RemoveCapture("i-1"); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// A process that prints without pause: the daemon is away, comes back, and the
+// process never meets a full disk.
+func TestSmallDiskPrintsOn(t *testing.T) {
+	small(t, func(t *testing.T, dir string) {
+		ls := newLogsOn(t, dir, Options{}, realDisk())
+		l := newApp(t, ls)
+		s := newShim(capture(t, l, Out))
+		if err := ls.Close(); err != nil {
+			t.Fatal(err)
+		}
+		if err := s.print(40 << 20); err != nil {
+			t.Fatal(err)
+		}
+		ls = newLogsOn(t, dir, Options{}, realDisk())
+		l = newApp(t, ls)
+		tail := follow(t, l, Capture{Late: true, Freeze: s.freeze})
+		done := make(chan error)
+		begin := time.Now()
+		go func() { done <- s.print(300 << 20) }()
+		select {
+		case err := <-done:
+			if err != nil {
+				t.Fatalf("after %d bytes: %v", s.at, err)
+			}
+		case <-time.After(time.Minute):
+			t.Fatalf("the process hangs: %+v", ls.Stats())
+		}
+		t.Logf("printed 260 MiB in %v: %+v", time.Since(begin), ls.Stats())
+		last, err := tail.Finish(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := l.Append(last...); err != nil {
+			t.Fatal(err)
+		}
+		checkNumbers(t, l, s)
+	})
+}
+
+// A file system without holes is refused.
+func TestNoHoles(t *testing.T) {
+	dir := t.TempDir()
+	if err := unix.Mount("ramfs", dir, "ramfs", 0, ""); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = unix.Unmount(dir, 0) })
+	_, err := Open(dir, Options{})
+	if err == nil || !strings.Contains(err.Error(), "cannot punch holes") {
+		t.Errorf("err = %v", err)
+	}
+}
