@@ -1,0 +1,166 @@
+//go:build bench
+
+package containerd
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/containerd/containerd/api/services/tasks/v1"
+	"github.com/containerd/containerd/v2/client"
+	"golang.org/x/sys/unix"
+
+	"github.com/dewrun/dew/app"
+	"github.com/dewrun/dew/logstream"
+	"github.com/dewrun/dew/runtime"
+)
+
+// A sidecar is killed, again and again. The floor is the moment at which a plain
+// client that waits for the same process hears of its end; dew's figures are the
+// moment at which a reader of the log has the exit record, and the moment at
+// which the next instance runs.
+func BenchmarkCrash(b *testing.B) {
+	w := newWorld(b)
+	w.policy = runtime.Policy{ImmediateRestarts: 1 << 20, MaxCrashes: 1 << 20}
+	w.boot()
+	c := newCrasher(b, w)
+	var heard, record, behind, again times
+	for b.Loop() {
+		for range repetitions(b, 100) {
+			x := c.crash(b)
+			heard = append(heard, x.heard.Sub(x.killed))
+			record = append(record, x.record.Sub(x.killed))
+			behind = append(behind, x.record.Sub(x.heard))
+			again = append(again, x.running.Sub(x.killed))
+		}
+	}
+	r := newResult(b)
+	b.ReportMetric(ms(behind.median()), "record-behind-wait-p50-ms")
+	b.ReportMetric(ms(behind.quantile(0.99)), "record-behind-wait-p99-ms")
+	b.ReportMetric(ms(again.median()), "crash-to-running-ms")
+	r.row(fmt.Sprintf("%d crashes, from SIGKILL", len(heard)), "median", "p90", "p99", "max")
+	r.spread("floor: client's Wait returns", heard)
+	r.spread("exit record in the log", record)
+	r.spread("record behind Wait", behind)
+	r.spread("next instance RUNNING", again)
+	r.row("goal: record behind Wait", "", "", "at most 10 ms")
+	r.print("end of a sidecar")
+}
+
+// crasher kills the sidecar of one app.
+type crasher struct {
+	w       *world
+	process app.Process
+	plain   tasks.TasksClient
+	records chan time.Time // when a live reader had each exit record
+	last    runtime.InstanceID
+}
+
+func newCrasher(b *testing.B, w *world) *crasher {
+	b.Helper()
+	cl, err := client.New(w.address, client.WithDefaultNamespace(w.config().Names.Namespace))
+	if err != nil {
+		b.Fatal(err)
+	}
+	b.Cleanup(func() { cl.Close() })
+	c := &crasher{
+		w: w, plain: cl.TaskService(), records: make(chan time.Time, 16),
+		process: w.put(wish{
+			name: "crash", memory: 96, command: "exec sleep 3600",
+			sidecars: []app.Sidecar{sidecar("agent", "exec sleep 3600", 32)},
+		}),
+	}
+	l, err := w.books.App(c.process.App)
+	if err != nil {
+		b.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		c.read(ctx, b, l.Cursor(1))
+	}()
+	b.Cleanup(func() { cancel(); <-done })
+	return c
+}
+
+// read follows the app's log as any reader does.
+func (c *crasher) read(ctx context.Context, b *testing.B, cur *logstream.Cursor) {
+	for {
+		es, err := cur.Next(ctx)
+		now := time.Now()
+		if ctx.Err() != nil {
+			return
+		}
+		if err != nil {
+			b.Errorf("cannot follow the log: %v", err)
+			return
+		}
+		for _, e := range es {
+			if e.Source.Type == "API" && strings.HasPrefix(string(e.Text), "App instance exited") {
+				c.records <- now
+			}
+		}
+	}
+}
+
+// crashed is one crash: when what was seen.
+type crashed struct{ killed, heard, record, running time.Time }
+
+func (c *crasher) crash(b *testing.B) crashed {
+	b.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	st := c.w.running(c.process, c.last)
+	c.last = st.Instance
+	exec := runtime.SidecarExec(0)
+	pid := c.w.mainPID(st.Instance, exec)
+	awaitCommand(b, pid)
+	heard := make(chan time.Time, 1)
+	go func() {
+		_, err := c.plain.Wait(ctx, &tasks.WaitRequest{ContainerID: containerID(st.Instance), ExecID: exec})
+		heard <- time.Now()
+		if err != nil {
+			b.Errorf("cannot wait: %v", err)
+		}
+	}()
+	// Outside of starts: the shim reports an end late while it starts something.
+	time.Sleep(settle)
+	var x crashed
+	x.killed = time.Now()
+	if err := unix.Kill(pid, unix.SIGKILL); err != nil {
+		b.Fatal(err)
+	}
+	x.heard = receive(ctx, b, heard)
+	x.record = receive(ctx, b, c.records)
+	x.running = c.next(ctx, b)
+	return x
+}
+
+func receive(ctx context.Context, b *testing.B, from <-chan time.Time) time.Time {
+	b.Helper()
+	select {
+	case t := <-from:
+		return t
+	case <-ctx.Done():
+		b.Fatal("waited in vain for the end of a process")
+		return time.Time{}
+	}
+}
+
+// next tells since when another instance runs.
+func (c *crasher) next(ctx context.Context, b *testing.B) time.Time {
+	b.Helper()
+	for ; ctx.Err() == nil; time.Sleep(time.Millisecond) {
+		for _, st := range c.w.sup.Instances(c.process.GUID) {
+			if st.State == runtime.Running && st.Instance != c.last {
+				return st.Since
+			}
+		}
+	}
+	b.Fatal("waited in vain for the next instance")
+	return time.Time{}
+}

@@ -1,0 +1,109 @@
+//go:build bench
+
+package containerd
+
+import (
+	"fmt"
+	"os"
+	goruntime "runtime"
+	"runtime/debug"
+	"testing"
+	"time"
+
+	"github.com/dewrun/dew/app"
+	"github.com/dewrun/dew/runtime"
+)
+
+// One instance after the other is started until a hundred run, each an app of
+// its own with one sidecar. The first starts are the floor of the last, and the
+// daemon's memory before them that of its memory after.
+func BenchmarkScale(b *testing.B) {
+	const instances, part = 100, 10
+	w := newWorld(b)
+	w.boot()
+	var starts times
+	var before, after footprint
+	for b.Loop() {
+		w.grow("warm") // the image, the connections, the code: there once
+		before = w.footprint(b)
+		for range instances {
+			starts = append(starts, w.grow(fmt.Sprintf("s%04d", len(starts))))
+		}
+		after = w.footprint(b)
+		time.Sleep(settle)
+	}
+	first, last := starts[:part], starts[len(starts)-part:]
+	per := func(a, b int64) float64 { return float64(b-a) / 1000 / instances }
+	r := newResult(b)
+	b.ReportMetric(ms(first.median()), "first-ms")
+	b.ReportMetric(ms(last.median()), "last-ms")
+	b.ReportMetric(ratio(last.median(), first.median()), "last/first")
+	b.ReportMetric(per(before.inuse, after.inuse), "heap+stack-KB/instance")
+	b.ReportMetric(per(before.resident, after.resident), "rss-KB/instance")
+	r.row(fmt.Sprintf("%d instances", instances), "before", "after", "")
+	r.row("start (medians of ten)", first.median(), last.median(), fmt.Sprintf("ratio %.2f, goal: at most 1.50", ratio(last.median(), first.median())))
+	kilobytes := func(name string, a, b int64) {
+		r.row(name, fmt.Sprintf("%d KB", a/1000), fmt.Sprintf("%d KB", b/1000), fmt.Sprintf("%.0f KB each, goal: below 200", per(a, b)))
+	}
+	kilobytes("heap and stacks in use", before.inuse, after.inuse)
+	kilobytes("resident, rubbish given back", before.resident, after.resident)
+	kilobytes("resident, as it stood", before.standing, after.standing)
+	r.row("goroutines", before.goroutines, after.goroutines, fmt.Sprintf("%.1f each", float64(after.goroutines-before.goroutines)/instances))
+	r.print("a hundred instances, one sidecar each")
+}
+
+// grow starts one app more and tells how long it took from the wish until it ran.
+func (w *world) grow(name string) time.Duration {
+	w.t.Helper()
+	begin := time.Now()
+	p := w.put(wish{
+		name: name, memory: 64, command: "exec sleep 3600",
+		sidecars: []app.Sidecar{sidecar("agent", "exec sleep 3600", 16)},
+	})
+	for deadline := begin.Add(patience); time.Now().Before(deadline); time.Sleep(time.Millisecond) {
+		for _, st := range w.sup.Instances(p.GUID) {
+			if st.State == runtime.Running {
+				return st.Since.Sub(begin)
+			}
+		}
+	}
+	w.t.Fatalf("%s does not run", name)
+	return 0
+}
+
+// footprint is what the daemon occupies, in bytes. The benchmark is the daemon.
+type footprint struct {
+	inuse      int64 // heap and stacks, after a collection
+	resident   int64 // after all rubbish was given back to the kernel
+	standing   int64 // without that: what an operator sees
+	goroutines int
+}
+
+func (w *world) footprint(b *testing.B) footprint {
+	b.Helper()
+	// What the harness keeps of the daemon's log is not the daemon's.
+	w.warned.mu.Lock()
+	w.warned.lines = nil
+	w.warned.mu.Unlock()
+	f := footprint{standing: resident(b), goroutines: goruntime.NumGoroutine()}
+	goruntime.GC()
+	debug.FreeOSMemory()
+	var m goruntime.MemStats
+	goruntime.ReadMemStats(&m)
+	f.inuse, f.resident = int64(m.HeapInuse+m.StackInuse), resident(b)
+	return f
+}
+
+// resident is the memory that the kernel holds for this process.
+func resident(b *testing.B) int64 {
+	b.Helper()
+	text, err := os.ReadFile("/proc/self/statm")
+	if err != nil {
+		b.Fatal(err)
+	}
+	var size, pages int64
+	if _, err := fmt.Sscan(string(text), &size, &pages); err != nil {
+		b.Fatal(err)
+	}
+	return pages * int64(os.Getpagesize())
+}

@@ -1,0 +1,240 @@
+//go:build bench
+
+package containerd
+
+import (
+	"context"
+	"fmt"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/containerd/containerd/v2/client"
+	"github.com/containerd/containerd/v2/core/containers"
+	"github.com/containerd/containerd/v2/core/snapshots"
+	"github.com/containerd/containerd/v2/pkg/cio"
+
+	"github.com/dewrun/dew/runtime"
+)
+
+// The start of an instance with one sidecar, until both commands run, beside
+// what containerd and runc alone need for as much: a container, a task and two
+// execs, one after the other, with the same OCI spec.
+func BenchmarkStart(b *testing.B) {
+	w := newWorld(b)
+	f := newFloor(b, w.engine)
+	var floor, gates, running times
+	for b.Loop() {
+		w.oneStart(b) // makes the image, which is no part of a start
+		for range repetitions(b, 30) {
+			time.Sleep(settle)
+			floor = append(floor, f.oneStart(b, w.startSpec(b)))
+			time.Sleep(settle)
+			g, r := w.oneStart(b)
+			gates, running = append(gates, g), append(running, r)
+		}
+	}
+	r := newResult(b)
+	b.ReportMetric(ms(floor.median()), "floor-ms")
+	b.ReportMetric(ms(running.median()), "start-ms")
+	b.ReportMetric(ratio(running.median(), floor.median()), "start/floor")
+	r.row(fmt.Sprintf("%d turns", len(floor)), "median", "p90", "p99", "max")
+	r.spread("floor", floor)
+	r.spread("dew, gates open", gates)
+	r.spread("dew, commands run", running)
+	r.row("ratio", ratio(running.median(), floor.median()), "goal: at most 1.30")
+	r.row("of the floor (medians):", f.steps())
+	r.print("start of an instance with one sidecar")
+}
+
+// benchCommand is what the processes of the benchmarks do.
+const benchCommand = "sleep"
+
+// startSpec is an instance with one sidecar, as the supervisor would ask for it.
+func (w *world) startSpec(b *testing.B) runtime.Spec {
+	b.Helper()
+	stack, err := w.stack("host")
+	if err != nil {
+		b.Fatal(err)
+	}
+	env := []string{
+		"HOME=/home/vcap/app", "PWD=/home/vcap/app", "TMPDIR=/home/vcap/tmp", "USER=vcap", "LANG=en_US.UTF-8",
+		"PATH=/usr/local/bin:/usr/bin:/bin", "PORT=8080", "VCAP_SERVICES={}",
+	}
+	process := func(exec, name string, memory int64) runtime.ProcessSpec {
+		return runtime.ProcessSpec{
+			Exec: exec, Name: name, Source: runtime.ProcessSource("web", name), Command: "exec " + benchCommand + " 3600",
+			Dir: "/home/vcap/app", Env: env, Memory: memory,
+		}
+	}
+	return runtime.Spec{
+		Instance: runtime.NewInstanceID(), App: app0("bench"), Type: "web", Version: "1", Cell: "bench",
+		Slot:  runtime.SlotID{Process: app0("bench")},
+		Stack: stack, Image: w.image, Memory: 96 << 20, Disk: 1 << 30, Ports: []int{8080},
+		Address:   netip.PrefixFrom(w.prefix().Addr().Next().Next(), w.prefix().Bits()),
+		Processes: []runtime.ProcessSpec{process(runtime.MainExec, "", 64<<20), process(runtime.SidecarExec(0), "agent", 32<<20)},
+	}
+}
+
+// oneStart measures one start: until the gates were open, and until the commands
+// ran. The instance is removed afterwards.
+func (w *world) oneStart(b *testing.B) (gates, running time.Duration) {
+	b.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	s := w.startSpec(b)
+	begin := time.Now()
+	t, err := w.engine.Start(ctx, s)
+	gates = time.Since(begin)
+	if err != nil {
+		b.Fatal(err)
+	}
+	for _, p := range t.(*task).procs {
+		awaitCommand(b, p.pid)
+	}
+	running = time.Since(begin)
+	if err := t.Delete(ctx); err != nil {
+		b.Fatal(err)
+	}
+	return gates, running
+}
+
+// awaitCommand returns as soon as a process has become the command it was
+// started for. Both sides of the comparison end with it.
+func awaitCommand(b *testing.B, pid int) {
+	b.Helper()
+	comm := filepath.Join("/proc", fmt.Sprint(pid), "comm")
+	for deadline := time.Now().Add(patience); ; time.Sleep(50 * time.Microsecond) {
+		name, err := os.ReadFile(comm)
+		if err != nil {
+			b.Fatal(err)
+		}
+		if strings.TrimSpace(string(name)) == benchCommand {
+			return
+		}
+		if time.Now().After(deadline) {
+			b.Fatalf("process %d is still %s", pid, name)
+		}
+	}
+}
+
+// floor starts what an instance consists of with nothing but containerd's own
+// client.
+type floor struct {
+	e      *Engine
+	client *client.Client
+
+	snapshot, container, task, start, execs times
+}
+
+func newFloor(b *testing.B, e *Engine) *floor {
+	b.Helper()
+	cl, err := client.New(e.cfg.Address, client.WithDefaultNamespace(e.cfg.Names.Namespace))
+	if err != nil {
+		b.Fatal(err)
+	}
+	b.Cleanup(func() { cl.Close() })
+	return &floor{e: e, client: cl}
+}
+
+// steps says where the floor's time goes.
+func (f *floor) steps() string {
+	return fmt.Sprintf("snapshot %.1f, container %.1f, create task %.1f, start task %.1f, each exec %.1f ms",
+		ms(f.snapshot.median()), ms(f.container.median()), ms(f.task.median()), ms(f.start.median()), ms(f.execs.median()))
+}
+
+// oneStart measures one start. What the spec names on the host, the network
+// namespace among it, is there before and costs the floor nothing.
+func (f *floor) oneStart(b *testing.B, s runtime.Spec) time.Duration {
+	b.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	parent, err := f.ground(ctx, s)
+	if err != nil {
+		b.Fatal(err)
+	}
+	begin := time.Now()
+	pids, err := f.run(ctx, s, parent)
+	if err != nil {
+		b.Fatal(err)
+	}
+	for _, pid := range pids {
+		awaitCommand(b, pid)
+	}
+	took := time.Since(begin)
+	if err := f.e.removeAll(ctx, s.Instance, ""); err != nil {
+		b.Fatal(err)
+	}
+	return took
+}
+
+// ground makes what the OCI spec names, and the image.
+func (f *floor) ground(ctx context.Context, s runtime.Spec) (string, error) {
+	dir := f.e.instanceDir(s.Instance)
+	if err := os.MkdirAll(dir, 0o711); err != nil {
+		return "", err
+	}
+	for _, name := range []string{"hosts", "hostname", "resolv.conf"} {
+		if err := writeFile(filepath.Join(dir, name), "", 0o644); err != nil {
+			return "", err
+		}
+	}
+	if err := f.e.net.create(s.Instance, s.Address); err != nil {
+		return "", err
+	}
+	return f.e.images.parent(ctx, s)
+}
+
+func (f *floor) run(ctx context.Context, s runtime.Spec, parent string) ([]int, error) {
+	e, id := f.e, containerID(s.Instance)
+	oci := e.house.container(s, place{dir: e.instanceDir(s.Instance), netns: e.net.path(s.Instance), cgroups: e.cg.ociPath(s.Instance)})
+	last := time.Now()
+	lap := func(ts *times) {
+		now := time.Now()
+		*ts, last = append(*ts, now.Sub(last)), now
+	}
+	_, err := f.client.SnapshotService(e.cfg.Snapshotter).Prepare(ctx, id, parent,
+		snapshots.WithLabels(map[string]string{gcRoot: "instance"}))
+	if err != nil {
+		return nil, err
+	}
+	lap(&f.snapshot)
+	c, err := f.client.NewContainer(ctx, id, client.WithSpec(oci), client.WithRuntime(runtimeName, nil), onSnapshot(e.cfg.Snapshotter, id))
+	if err != nil {
+		return nil, err
+	}
+	lap(&f.container)
+	t, err := c.NewTask(ctx, cio.NullIO)
+	if err != nil {
+		return nil, err
+	}
+	lap(&f.task)
+	if err := t.Start(ctx); err != nil {
+		return nil, err
+	}
+	lap(&f.start)
+	var pids []int
+	for _, p := range s.Processes {
+		x, err := t.Exec(ctx, p.Exec, e.house.process([]string{"/usr/bin/" + benchCommand, "3600"}, p.Dir, p.Env), cio.NullIO)
+		if err != nil {
+			return nil, err
+		}
+		if err := x.Start(ctx); err != nil {
+			return nil, err
+		}
+		lap(&f.execs)
+		pids = append(pids, int(x.Pid()))
+	}
+	return pids, nil
+}
+
+// onSnapshot is the shortest way to say which snapshot a container stands on.
+func onSnapshot(snapshotter, key string) client.NewContainerOpts {
+	return func(_ context.Context, _ *client.Client, c *containers.Container) error {
+		c.Snapshotter, c.SnapshotKey = snapshotter, key
+		return nil
+	}
+}

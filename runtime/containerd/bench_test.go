@@ -1,0 +1,109 @@
+//go:build bench
+
+package containerd
+
+import (
+	"bytes"
+	"cmp"
+	"fmt"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"text/tabwriter"
+	"time"
+)
+
+// The benchmarks compare with a floor that is measured in the same run, turn by
+// turn with the thing itself: a machine's own speed and its load of the moment
+// then stand on both sides. docs/performance.md says what the figures mean.
+//
+// One operation of a benchmark is a whole series, and nothing is asserted: a
+// busy machine must not fail.
+
+// settle is long enough for the kernel to clear away what the turn before left:
+// network namespaces, cgroups and shims end in the background.
+const settle = 100 * time.Millisecond
+
+// repetitions is n, or what DEW_BENCH_N says.
+func repetitions(b *testing.B, n int) int {
+	b.Helper()
+	s := os.Getenv("DEW_BENCH_N")
+	if s == "" {
+		return n
+	}
+	n, err := strconv.Atoi(s)
+	if err != nil || n < 1 {
+		b.Fatalf("DEW_BENCH_N is %q: it must be a number above 0", s)
+	}
+	return n
+}
+
+// times is a series of measurements of the same thing.
+type times []time.Duration
+
+// quantile is the smallest value that at least the part q of the series does not
+// exceed.
+func (ts times) quantile(q float64) time.Duration {
+	if len(ts) == 0 {
+		return 0
+	}
+	sorted := slices.Sorted(slices.Values(ts))
+	rank := int(q * float64(len(sorted)))
+	if float64(rank) < q*float64(len(sorted)) {
+		rank++
+	}
+	return sorted[min(max(rank, 1), len(sorted))-1]
+}
+
+func (ts times) median() time.Duration { return ts.quantile(0.5) }
+
+func ms(d time.Duration) float64 { return float64(d) / float64(time.Millisecond) }
+
+func ratio[T ~int64](a, floor T) float64 { return float64(a) / float64(cmp.Or(floor, 1)) }
+
+// result is what a benchmark tells: metrics beside its name, and a table.
+type result struct {
+	b     *testing.B
+	lines [][]string
+}
+
+func newResult(b *testing.B) *result {
+	b.ReportMetric(0, "ns/op") // the time of a whole series means nothing
+	return &result{b: b}
+}
+
+// row adds a line to the table.
+func (r *result) row(cells ...any) {
+	line := make([]string, len(cells))
+	for i, c := range cells {
+		switch c := c.(type) {
+		case time.Duration:
+			line[i] = fmt.Sprintf("%.2f ms", ms(c))
+		case float64:
+			line[i] = fmt.Sprintf("%.2f", c)
+		default:
+			line[i] = fmt.Sprint(c)
+		}
+	}
+	r.lines = append(r.lines, line)
+}
+
+// spread adds the quantiles of a series.
+func (r *result) spread(name string, ts times) {
+	r.row(name, ts.median(), ts.quantile(0.9), ts.quantile(0.99), ts.quantile(1))
+}
+
+// print shows the table. The testing package cuts it after ten lines.
+func (r *result) print(title string) {
+	var buf bytes.Buffer
+	w := tabwriter.NewWriter(&buf, 0, 0, 3, ' ', 0)
+	for _, l := range r.lines {
+		fmt.Fprintln(w, strings.Join(l, "\t"))
+	}
+	if err := w.Flush(); err != nil {
+		r.b.Fatal(err)
+	}
+	r.b.Logf("%s\n%s", title, strings.TrimRight(buf.String(), "\n"))
+}
