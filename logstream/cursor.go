@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"time"
 )
 
 // maxNext is about how many lines one Next gives.
@@ -22,7 +23,8 @@ var ErrTrimmed = errors.New("the log was trimmed beyond the reader's place")
 type Cursor struct {
 	log    *Log
 	next   uint64 // sequence number of the next line
-	oldest bool   // next is not chosen yet: the oldest line there is
+	last   time.Time
+	oldest bool // next is not chosen yet: the oldest line there is
 
 	segment uint64 // first number of the segment that pos and dec belong to
 	pos     int64
@@ -36,7 +38,8 @@ func (l *Log) Cursor(from uint64) *Cursor {
 }
 
 // Next gives the next lines, in order. It blocks until there are some, ctx ends
-// or the logs are closed. It never holds the writer: it reads the files.
+// or the logs are closed. It never holds the writer: it reads the files. The
+// texts of one call share their memory; copy one that is kept for long.
 func (c *Cursor) Next(ctx context.Context) ([]Envelope, error) {
 	for {
 		if err := ctx.Err(); err != nil {
@@ -118,8 +121,8 @@ func (c *Cursor) leave(v view, i int, cause error) ([]Envelope, error) {
 	if missing == 0 {
 		return nil, nil
 	}
-	gap := cellLine(0, fmt.Sprintf("%d lines cannot be read: segment %s is damaged", missing, segmentName(v.segments[i].first)))
-	gap.Flags, gap.Seq = Gap, follows-1
+	gap := cellLine(0, fmt.Sprintf("%s missing: segment %s is damaged", howMany(int64(missing)), segmentName(v.segments[i].first)))
+	gap.Flags, gap.Seq, gap.Time = Gap, follows-1, c.last
 	return []Envelope{gap}, nil
 }
 
@@ -173,7 +176,7 @@ func (c *Cursor) fresh(es []Envelope) []Envelope {
 		es = es[1:]
 	}
 	if len(es) > 0 {
-		c.next = es[len(es)-1].Seq + 1
+		c.next, c.last = es[len(es)-1].Seq+1, es[len(es)-1].Time
 	}
 	return es
 }

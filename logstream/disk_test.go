@@ -353,3 +353,89 @@ func TestPunchAfterSync(t *testing.T) {
 		d.set(func(d *fullDisk) { d.failSync = false })
 	}
 }
+
+// A process that cannot be thawed is tried again every second; one that has
+// ended is forgotten, whatever the freezer says.
+func TestFreezeFails(t *testing.T) {
+	t.Parallel()
+	d := &fullDisk{free: 1 << 20, size: 1 << 41}
+	ls, err := prepare(t.TempDir(), Options{}, d.disk())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = ls.Close() })
+	l := newApp(t, ls)
+	f := capture(t, l, Out)
+	var calls []bool
+	var broken error
+	tail := follow(t, l, Capture{Late: true, Freeze: func(on bool) error {
+		calls = append(calls, on)
+		return broken
+	}})
+	broken = errors.New("no freezer")
+	tail.step()
+	if !tail.needsLook() {
+		t.Error("a process that may be frozen is not looked at again")
+	}
+	broken = nil
+	tail.step()
+	put(t, f, "a\n")
+	tail.step()
+	if got := fmt.Sprint(calls); got != "[false false true]" || ls.Stats().Frozen != 1 {
+		t.Errorf("calls %s, %d frozen", got, ls.Stats().Frozen)
+	}
+	broken = errors.New("no such process")
+	if _, err := tail.Finish(t.Context()); err != nil {
+		t.Error(err)
+	}
+	if got := ls.Stats().Frozen; got != 0 {
+		t.Errorf("%d frozen after the end", got)
+	}
+}
+
+// A daemon that leaves thaws what waited for it, not what waits for the disk.
+func TestCloseThaws(t *testing.T) {
+	t.Parallel()
+	for want, free := range map[string]int64{"[true false]": 1 << 40, "[true]": 0} {
+		d := &fullDisk{free: free, size: 1 << 41}
+		ls, err := prepare(t.TempDir(), Options{Backlog: 1 << 20}, d.disk())
+		if err != nil {
+			t.Fatal(err)
+		}
+		l := newApp(t, ls)
+		put(t, capture(t, l, Out), strings.Repeat("x\n", 1<<20))
+		leaf := newFrozen()
+		tail := follow(t, l, Capture{Freeze: leaf.set})
+		tail.bound(tail.pressure(tail.Backlog()))
+		if err := ls.Close(); err != nil {
+			t.Fatal(err)
+		}
+		if got := fmt.Sprint(leaf.calls); got != want {
+			t.Errorf("with %d bytes free: %s, want %s", free, got, want)
+		}
+	}
+}
+
+// A process that is frozen and thawed by turns is told of once.
+func TestFreezeIsSaidOnce(t *testing.T) {
+	t.Parallel()
+	d := &fullDisk{size: 1 << 41}
+	ls, err := prepare(t.TempDir(), Options{}, d.disk())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = ls.Close() })
+	l := newApp(t, ls)
+	f := capture(t, l, Out)
+	tail := follow(t, l, Capture{Freeze: newFrozen().set})
+	for range 5 {
+		d.set(func(d *fullDisk) { d.free = 0 })
+		put(t, f, "a\n")
+		tail.step()
+		d.set(func(d *fullDisk) { d.free = 1 << 40 })
+		tail.step()
+	}
+	if got := l.LastSeq(); got != 6 {
+		t.Errorf("%d lines for 5 lines and 1 sentence", got)
+	}
+}

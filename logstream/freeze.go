@@ -1,6 +1,13 @@
 package logstream
 
-import "fmt"
+import (
+	"fmt"
+	"time"
+)
+
+// sayEvery bounds how often a log tells that the same process is frozen: one
+// that is frozen and thawed by turns must not fill its log with it.
+const sayEvery = time.Minute
 
 // cause is why a process is frozen.
 type cause uint8
@@ -67,6 +74,16 @@ func (l *Log) setLeaf(t *Tail, want cause) error {
 		delete(l.leaves, k)
 	}
 	return nil
+}
+
+// forgetLeaf takes back what a tail that ends asked for.
+func (l *Log) forgetLeaf(t *Tail) {
+	l.leaf.Lock()
+	defer l.leaf.Unlock()
+	k := leafKey{t.key.Instance, t.key.Exec}
+	if l.leaves[k]--; l.leaves[k] <= 0 {
+		delete(l.leaves, k)
+	}
 }
 
 func (l *Log) frozenLeaves() int {

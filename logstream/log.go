@@ -309,10 +309,23 @@ func (l *Log) Append(es ...Envelope) error {
 	}
 }
 
-// Gap appends a record that count lines of src are missing, and why.
+// Gap appends a record that count lines of src are missing, and why. A count
+// that nobody knows is 0.
 func (l *Log) Gap(src Source, cause string, count int64) error {
-	text := fmt.Sprintf("%d lines are missing: %s", count, cause)
+	text := howMany(count) + " missing: " + cause
 	return l.Append(Envelope{Source: src, Stream: Err, Flags: Gap, Text: []byte(text)})
+}
+
+// howMany begins the sentence of a gap record.
+func howMany(count int64) string {
+	switch {
+	case count <= 0:
+		return "lines may be"
+	case count == 1:
+		return "1 line is"
+	default:
+		return fmt.Sprintf("%d lines are", count)
+	}
 }
 
 func (l *Log) append(es []Envelope) error {

@@ -210,7 +210,7 @@ func (l *Log) sync() error {
 	if l.failed != nil {
 		return w.closeSealed() // said once; a later success would prove nothing
 	}
-	err := w.run(l.logs.disk, l.dir)
+	err := w.run(l.logs.disk, l.dir, l.logs.dir)
 	if err != nil {
 		l.failed = fmt.Errorf("cannot sync the log: %w", err)
 		return l.failed
@@ -256,7 +256,9 @@ func (w syncWork) closeSealed() error {
 	return err
 }
 
-func (w syncWork) run(d disk, dir string) error {
+// run syncs segments, then the folders that hold their names: a segment is only
+// safe when its name is.
+func (w syncWork) run(d disk, folders ...string) error {
 	var err error
 	for _, f := range w.sealed {
 		err = errors.Join(err, d.sync(f), f.Close())
@@ -267,10 +269,12 @@ func (w syncWork) run(d disk, dir string) error {
 	if !w.names {
 		return err
 	}
-	// A segment is only safe when its name is.
-	f, openErr := os.Open(dir)
-	if openErr != nil {
-		return errors.Join(err, openErr)
+	for _, dir := range folders {
+		f, openErr := os.Open(dir)
+		if openErr != nil {
+			return errors.Join(err, openErr)
+		}
+		err = errors.Join(err, d.syncDir(f), f.Close())
 	}
-	return errors.Join(err, d.syncDir(f), f.Close())
+	return err
 }

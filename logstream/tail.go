@@ -48,11 +48,13 @@ type Tail struct {
 	mu     sync.Mutex // held while reading; guards what follows
 	late   span
 	frozen cause
-	unsure bool // a daemon before may have left the process frozen
-	warned bool // of an error that lasts
+	unsure bool      // a daemon before may have left the process frozen
+	warned bool      // of an error that lasts
+	said   time.Time // when the log last told that the process is frozen
 
 	tried atomic.Int64 // size of the file when it was last read
 	again atomic.Bool  // the syncer shall have it looked at, grown or not
+	hurry atomic.Bool  // somebody waits to finish: a worker ends its turn early
 
 	holes   sync.Mutex // guards what follows; taken after mu
 	file    *os.File   // nil when following has ended; set with both locks held
@@ -177,6 +179,7 @@ func (t *Tail) needsLook() bool {
 // A process that waits for its backlog is thawed, for nobody else would; one
 // that waits for disk space is not, for printing on would end its capture.
 func (t *Tail) Close() {
+	t.hurry.Store(true)
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.frozen == overBacklog {
@@ -188,6 +191,10 @@ func (t *Tail) Close() {
 // letGo ends the following. Needs t.mu.
 func (t *Tail) letGo() {
 	t.log.logs.unregister(t)
+	if t.frozen != notFrozen {
+		t.log.forgetLeaf(t)
+		t.frozen = notFrozen
+	}
 	t.holes.Lock()
 	defer t.holes.Unlock()
 	if t.file == nil {
@@ -203,6 +210,8 @@ func (t *Tail) letGo() {
 // the file is no longer followed. After an error it still is, and Finish may be
 // called again.
 func (t *Tail) Finish(ctx context.Context) ([]Envelope, error) {
+	t.hurry.Store(true)
+	defer t.hurry.Store(false)
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.file == nil {
@@ -304,6 +313,10 @@ func (t *Tail) readOn(w *workspace) (bool, error) {
 		}
 		used := usedBy(es, from)
 		b, from = b[used:], from+used
+		if t.hurry.Load() {
+			t.again.Store(true) // should finishing fail
+			return false, nil
+		}
 	}
 	t.warned = false
 	if len(b) < whole {
@@ -388,7 +401,7 @@ func (t *Tail) bound(p pressure) {
 // disk space goes on when there is some; first what is read is given back, then
 // the oldest segments.
 func (t *Tail) drained() {
-	t.again.Store(false)
+	t.again.Store(t.unsure)
 	if t.frozen == notFrozen {
 		return
 	}
@@ -418,9 +431,10 @@ func (t *Tail) freeze(next cause, p pressure) {
 		}
 	}
 	t.unsure, t.frozen = false, next
-	if was != notFrozen || next == notFrozen {
+	if was != notFrozen || next == notFrozen || time.Since(t.said) < sayEvery {
 		return
 	}
+	t.said = time.Now()
 	capture := fmt.Sprintf("%s/%d", t.c.Source.Type, t.c.Source.Index)
 	if err := t.log.Append(cellLine(t.c.Source.Index, next.sentence(capture, p))); err != nil {
 		t.log.log.Warn("cannot say that a process is frozen", "capture", t.path, "err", err)

@@ -162,8 +162,11 @@ func TestCutLines(t *testing.T) {
 func FuzzCutLines(f *testing.F) {
 	f.Add([]byte("a\nb\n"), false)
 	f.Add([]byte("a\n\n\nb"), true)
-	f.Add(bytes.Repeat([]byte("x"), 2*MaxLine+3), true)
+	f.Add([]byte("L\nLa\nLL\nLLa"), true)
+	f.Add([]byte("LL"), false)
+	long := bytes.Repeat([]byte("x"), MaxLine)
 	f.Fuzz(func(t *testing.T, b []byte, end bool) {
+		b = bytes.Replace(b, []byte("L"), long, 6) // an L stands for a line of full length
 		how := growing
 		if end {
 			how = ended
