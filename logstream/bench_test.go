@@ -160,3 +160,18 @@ func bulk(round, n int) []Envelope {
 	}
 	return es
 }
+
+// BenchmarkLive measures the way of one line from the capture file to a waiting
+// reader.
+func BenchmarkLive(b *testing.B) {
+	l := newApp(b, newLogs(b, b.TempDir(), Options{}))
+	f := capture(b, l, Out)
+	follow(b, l, Capture{})
+	cur := l.Cursor(0)
+	for b.Loop() {
+		put(b, f, "a line of a quiet process\n")
+		if _, err := cur.Next(b.Context()); err != nil {
+			b.Fatal(err)
+		}
+	}
+}

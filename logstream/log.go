@@ -31,6 +31,7 @@ type Log struct {
 	last     int64  // time of the last line, Unix nanoseconds
 	fresh    bool   // the next append begins a segment, whatever the size of this one
 	rebooted bool   // the machine has started anew since the last segment began
+	damaged  bool   // the end of the last segment could not be read
 	streams  map[streamKey]*stream
 	unsaid   int64         // lines dropped that no gap record tells of yet
 	grown    chan struct{} // closed by the next append; nil when nobody waits
@@ -124,8 +125,8 @@ func (l *Log) discard(s segment, only bool) error {
 	if only {
 		return fmt.Errorf("segment %s is damaged at its beginning: move it away to go on without its lines", path)
 	}
-	l.log.Error("a log segment is damaged at its beginning and was put aside", "segment", path+".damaged")
-	if err := os.Rename(path, path+".damaged"); err != nil {
+	l.log.Error("a log segment is damaged at its beginning and was put aside", "segment", path+damagedSuffix)
+	if err := os.Rename(path, path+damagedSuffix); err != nil {
 		return fmt.Errorf("cannot put a damaged segment aside: %w", err)
 	}
 	return nil
@@ -160,6 +161,9 @@ func (l *Log) recover(s segment) error {
 		return fmt.Errorf("cannot open segment: %w", err)
 	}
 	st, err := scanSegment(f, s)
+	if err == nil && st.damaged {
+		l.log.Error("a log segment is damaged; reading goes on before the damage", "segment", f.Name(), "copy", setAside(f, s.size))
+	}
 	if err == nil && st.end < s.size {
 		l.log.Warn("cut off the torn end of a log segment", "segment", segmentName(s.first), "bytes", s.size-st.end)
 		err = f.Truncate(st.end)
@@ -172,11 +176,28 @@ func (l *Log) recover(s segment) error {
 	l.enc = st.encoder()
 	l.dirty = true // the daemon before may have died before its sync
 	l.rebooted = st.boot != l.logs.boot
+	l.damaged = st.damaged
 	l.fresh = l.rebooted
 	for k, offset := range st.offsets {
 		l.streams[k] = &stream{offset: offset}
 	}
 	return nil
+}
+
+// setAside keeps a copy of a damaged segment: what lies behind the damage is
+// about to be cut off, and somebody may want to look at it. It tells where the
+// copy is or why there is none; a log must open without it.
+func setAside(f *os.File, size int64) string {
+	path := f.Name() + damagedSuffix
+	aside, err := os.OpenFile(path, os.O_CREATE|os.O_WRONLY|os.O_TRUNC, 0o600)
+	if err != nil {
+		return err.Error()
+	}
+	_, err = io.Copy(aside, io.NewSectionReader(f, 0, size))
+	if err = errors.Join(err, aside.Close()); err != nil {
+		return errors.Join(err, os.Remove(path)).Error()
+	}
+	return path
 }
 
 // segmentState is what a segment says when read from its first byte to its last.
@@ -185,6 +206,7 @@ type segmentState struct {
 	last    int64
 	boot    string
 	end     int64 // behind the last whole frame
+	damaged bool  // what follows it was not torn by a kill
 	offsets map[streamKey]int64
 	dec     decoder
 }
@@ -219,6 +241,7 @@ func (st *segmentState) scan(r *segmentReader) error {
 	for {
 		payload, err := r.next()
 		if errors.Is(err, io.EOF) || errors.Is(err, errTorn) {
+			st.damaged = errors.Is(err, errDamaged)
 			return nil
 		}
 		if err != nil {
@@ -269,15 +292,17 @@ func (l *Log) forgetGone() error {
 	return nil
 }
 
-// sayReboot leaves one record of what a power cut may have taken.
-func (l *Log) sayReboot() {
-	if !l.rebooted || len(l.streams) == 0 {
+// sayLosses leaves one record of what a power cut or the disk may have taken.
+func (l *Log) sayLosses() {
+	cause := "the machine was restarted within a second of printing them"
+	switch {
+	case l.damaged:
+		cause = "the end of the log's last segment was damaged"
+	case !l.rebooted || len(l.streams) == 0:
 		return
 	}
-	e := cellLine(0, "the machine was restarted: lines printed in the last second before may be missing")
-	e.Flags = Gap
-	if err := l.Append(e); err != nil {
-		l.log.Error("cannot record the restart of the machine", "err", err)
+	if err := l.Gap(Source{Type: "CELL"}, cause, 0); err != nil {
+		l.log.Error("cannot record what may be missing", "err", err)
 	}
 }
 

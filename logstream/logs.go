@@ -163,7 +163,7 @@ func (ls *Logs) App(guid string) (*Log, error) {
 	ls.mu.Lock()
 	ls.apps[guid] = l
 	ls.mu.Unlock()
-	l.sayReboot()
+	l.sayLosses()
 	return l, nil
 }
 

@@ -27,6 +27,7 @@ const (
 	segmentMagic  = "dewseg\r\n"
 	segmentFormat = 1
 	segmentSuffix = ".seg"
+	damagedSuffix = ".damaged"
 	headerSize    = 32
 	frameHead     = 8
 	maxFrame      = 32 << 20
@@ -46,8 +47,12 @@ const (
 var ErrNewerFormat = errors.New("written by a newer dewd")
 
 // errTorn says that the bytes at this place are no whole frame: the end of a
-// write that a kill or a power cut interrupted, or damage.
+// write that a kill or a power cut interrupted.
 var errTorn = errors.New("no whole frame")
+
+// errDamaged says that a frame is whole and its checksum wrong. A kill cannot
+// do that, only a power cut or the disk.
+var errDamaged = fmt.Errorf("%w: the checksum is wrong", errTorn)
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
@@ -139,7 +144,7 @@ func framePayload(b []byte) ([]byte, error) {
 	}
 	payload := b[frameHead:n:n]
 	if crc32.Checksum(payload, castagnoli) != binary.LittleEndian.Uint32(b[4:]) {
-		return nil, errTorn
+		return nil, errDamaged
 	}
 	return payload, nil
 }
