@@ -5,36 +5,56 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net/netip"
+	"net/url"
 	"os"
 	"path/filepath"
+	"strconv"
+	"time"
 
 	"github.com/urfave/cli/v2"
 	"golang.org/x/sync/errgroup"
 
 	"github.com/dewrun/dew/app"
+	"github.com/dewrun/dew/droplet"
 	"github.com/dewrun/dew/logstream"
+	"github.com/dewrun/dew/runtime"
+	"github.com/dewrun/dew/runtime/containerd"
 	"github.com/dewrun/dew/store"
 )
 
 // storeFormat is the number of the store's format that this dewd writes.
 const storeFormat = 1
 
+// maxPIDs is how many processes and threads one instance may have.
+const maxPIDs = 1024
+
+// teardownLimit is far more than it takes: what hangs shall be told.
+const teardownLimit = 2 * time.Minute
+
 // daemon is everything that runs, bottom up.
 type daemon struct {
 	cfg      config
 	log      *slog.Logger
+	holder   *holder
 	cell     string
 	init     string // dew-init as instances bind it
 	db       *store.DB
 	registry *app.Registry
+	shelf    *droplet.Shelf
+	stacks   *droplet.Stacks
 	logs     *logstream.Logs
+	subnet   netip.Prefix
+	private  *containerd.Daemon // nil where the machine's own containerd serves
+	engine   *containerd.Engine
+	sup      *runtime.Supervisor
 
 	closers []func() error // in the order of opening
 }
 
 // open opens what the daemon stands on, from the ground up. When a step fails
 // the ones before it are undone.
-func open(cfg config, log *slog.Logger) (_ *daemon, err error) {
+func open(ctx context.Context, cfg config, log *slog.Logger) (_ *daemon, err error) {
 	if os.Geteuid() != 0 {
 		return nil, errors.New("cannot run: not root (sudo dewd, or the unit dew.service)")
 	}
@@ -44,30 +64,148 @@ func open(cfg config, log *slog.Logger) (_ *daemon, err error) {
 			err = errors.Join(err, d.close())
 		}
 	}()
-	h, err := hold(cfg.Root, cfg.Run)
-	if err != nil {
-		return nil, err
+	for _, step := range []func(context.Context) error{
+		d.openRoot, d.openStore, d.openLogs, d.openContainerd, d.openEngine, d.openSupervisor,
+	} {
+		if err := step(ctx); err != nil {
+			return nil, err
+		}
 	}
-	d.closers = append(d.closers, h.release)
-	if d.cell, err = h.cellID(); err != nil {
-		return nil, err
+	return d, nil
+}
+
+func (d *daemon) openRoot(context.Context) (err error) {
+	if d.holder, err = hold(d.cfg.Root, d.cfg.Run); err != nil {
+		return err
 	}
-	if d.init, err = h.placeInit(cfg.Init); err != nil {
-		return nil, err
+	d.closers = append(d.closers, d.holder.release)
+	if d.cell, err = d.holder.cellID(); err != nil {
+		return err
 	}
-	if d.db, err = store.Open(filepath.Join(cfg.Root, "dew.db"), store.Options{Format: storeFormat}); err != nil {
-		return nil, err
+	d.init, err = d.holder.placeInit(d.cfg.Init)
+	return err
+}
+
+func (d *daemon) openStore(context.Context) (err error) {
+	if d.db, err = store.Open(filepath.Join(d.cfg.Root, "dew.db"), store.Options{Format: storeFormat}); err != nil {
+		return err
 	}
 	d.closers = append(d.closers, d.db.Close)
 	d.registry = app.NewRegistry(d.db)
-	d.logs, err = logstream.Open(filepath.Join(cfg.Root, "logs"), logstream.Options{
-		Reserve: int64(cfg.LogReserve), Backlog: int64(cfg.LogBacklog), Retention: int64(cfg.LogRetention), Logger: log,
+	d.stacks = droplet.NewStacks(droplet.HostOptions{UID: d.cfg.AppUID, GID: d.cfg.AppUID})
+	if d.shelf, err = droplet.NewShelf(d.db, filepath.Join(d.cfg.Root, "droplets")); err != nil {
+		return err
+	}
+	d.subnet, err = keptSubnet(store.In[netip.Prefix](d.db, "settings"), d.cfg.Subnet)
+	return err
+}
+
+// keptSubnet is the wished network, else the one of the last time, else a free
+// one. It is kept: instances that are adopted have addresses in it.
+func keptSubnet(settings *store.Bucket[netip.Prefix], wished netip.Prefix) (netip.Prefix, error) {
+	p := wished
+	if !p.IsValid() {
+		kept, err := settings.Get("subnet")
+		if err == nil {
+			return kept, nil
+		}
+		if !errors.Is(err, store.ErrNotFound) {
+			return p, err
+		}
+		if p, err = containerd.FreeSubnet(); err != nil {
+			return p, err
+		}
+	}
+	return p, settings.Put("subnet", p)
+}
+
+func (d *daemon) openLogs(context.Context) (err error) {
+	d.logs, err = logstream.Open(filepath.Join(d.cfg.Root, "logs"), logstream.Options{
+		Reserve: int64(d.cfg.LogReserve), Backlog: int64(d.cfg.LogBacklog), Retention: int64(d.cfg.LogRetention), Logger: d.log,
 	})
 	if err != nil {
-		return nil, err
+		return err
 	}
 	d.closers = append(d.closers, d.logs.Close)
-	return d, nil
+	return nil
+}
+
+// openContainerd finds the machine's containerd, or takes a private one. A root
+// that once had a private one keeps it: its instances are there.
+func (d *daemon) openContainerd(ctx context.Context) error {
+	own := filepath.Join(d.cfg.Root, "containerd")
+	if _, err := os.Stat(own); errors.Is(err, os.ErrNotExist) {
+		served, err := containerd.SocketAnswers(ctx, d.cfg.Containerd)
+		if err != nil {
+			return fmt.Errorf("cannot reach containerd: %w (start it, remove the stale socket, or give another --containerd)", err)
+		}
+		if served {
+			return nil
+		}
+		if d.cfg.Containerd != defaultConfig().Containerd {
+			return fmt.Errorf("cannot find containerd: there is no socket %s (start it, or leave --containerd out: then a private one is started)", d.cfg.Containerd)
+		}
+	}
+	var err error
+	d.private, err = containerd.StartDaemon(ctx, containerd.DaemonConfig{
+		Binary: d.cfg.ContainerdBinary, Root: own, Run: filepath.Join(d.cfg.Run, "containerd"), Logger: d.log,
+	})
+	return err
+}
+
+func (d *daemon) openEngine(ctx context.Context) (err error) {
+	address := d.cfg.Containerd
+	if d.private != nil {
+		address = d.private.Address()
+	}
+	d.engine, err = containerd.New(ctx, containerd.Config{
+		Names: containerd.NamesFor(d.cfg.Root), Run: d.cfg.Run, Address: address, Init: d.init,
+		UID: d.cfg.AppUID, GID: d.cfg.AppUID, Subnet: d.subnet, Snapshotter: d.cfg.Snapshotter,
+		Seccomp: containerd.Arches(d.cfg.SeccompArches), PIDs: maxPIDs,
+		HostPorts: apiPorts(d.cfg.PublicURL), AllowHost: d.cfg.AllowHost,
+		Images: d.shelf.OpenImage, Logs: d.logs, Logger: d.log,
+	})
+	if err != nil {
+		return err
+	}
+	d.closers = append(d.closers, d.engine.Close)
+	return nil
+}
+
+// apiPorts is the one port of the API, which instances may reach.
+func apiPorts(publicURL string) []uint16 {
+	u, err := url.Parse(publicURL)
+	if err != nil {
+		return nil
+	}
+	port, err := strconv.ParseUint(u.Port(), 10, 16)
+	if err != nil {
+		return nil
+	}
+	return []uint16{uint16(port)}
+}
+
+func (d *daemon) openSupervisor(context.Context) (err error) {
+	d.sup, err = runtime.NewSupervisor(runtime.Config{
+		Engine: d.engine, Registry: d.registry, Droplets: d.shelf, Stacks: d.stacks.Get, Logs: book{d.logs}, DB: d.db,
+		Cell: d.cell, Subnet: d.subnet, PublicURL: d.cfg.PublicURL, Policy: d.cfg.Policy, Logger: d.log,
+	})
+	if err != nil {
+		return err
+	}
+	d.registry.Listen(d.sup.Sync)
+	return nil
+}
+
+// book gives the supervisor the log of an app by its guid.
+type book struct{ logs *logstream.Logs }
+
+func (b book) Append(guid string, es ...logstream.Envelope) error {
+	l, err := b.logs.App(guid)
+	if err != nil {
+		return err
+	}
+	return l.Append(es...)
 }
 
 // close lets go in the opposite order. Apps stay.
@@ -83,7 +221,7 @@ func (d *daemon) close() error {
 // run is the daemon: until a signal ends ctx.
 func run(c *cli.Context, cfg config) (err error) {
 	log := cfg.logger()
-	d, err := open(cfg, log)
+	d, err := open(c.Context, cfg, log)
 	if err != nil {
 		return infrastructure(err)
 	}
@@ -92,7 +230,19 @@ func run(c *cli.Context, cfg config) (err error) {
 	if err != nil {
 		return infrastructure(err)
 	}
-	return d.serve(c.Context, func(ctx context.Context) error { return serveDoor(ctx, door, log) })
+	return d.serve(c.Context,
+		d.sup.Run,
+		func(ctx context.Context) error { d.engine.Keep(ctx); return nil },
+		func(ctx context.Context) error { return serveDoor(ctx, door, log) },
+		d.supervise,
+	)
+}
+
+func (d *daemon) supervise(ctx context.Context) error {
+	if d.private != nil {
+		d.private.Supervise(ctx)
+	}
+	return nil
 }
 
 // serve runs the parts until ctx ends or one of them fails.
@@ -116,14 +266,19 @@ func (d *daemon) serve(ctx context.Context, parts ...func(context.Context) error
 
 // teardown ends all apps of a root and removes what is left of them outside of
 // it. The state stays: the next dewd starts the apps again.
-func teardown(_ *cli.Context, cfg config) (err error) {
-	if os.Geteuid() != 0 {
-		return infrastructure(errors.New("cannot tear down: not root (sudo dewd teardown)"))
-	}
-	h, err := hold(cfg.Root, cfg.Run)
+func teardown(c *cli.Context, cfg config) (err error) {
+	d, err := open(c.Context, cfg, cfg.logger())
 	if err != nil {
 		return infrastructure(fmt.Errorf("cannot tear down: %w", err))
 	}
-	defer func() { err = errors.Join(err, h.release()) }()
-	return infrastructure(h.clearRun())
+	ctx, cancel := context.WithTimeout(c.Context, teardownLimit)
+	defer cancel()
+	err = d.engine.TearDown(ctx)
+	if d.private != nil {
+		err = errors.Join(err, d.private.Stop(ctx))
+	}
+	if err == nil {
+		err = d.holder.clearRun("containerd", "instances", "netns", "mnt")
+	}
+	return infrastructure(errors.Join(err, d.close()))
 }

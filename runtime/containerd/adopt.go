@@ -21,6 +21,22 @@ import (
 // Adopt finds the instances that an earlier daemon left, and removes what never
 // came to run.
 func (e *Engine) Adopt(ctx context.Context) ([]runtime.Task, error) {
+	found, err := e.find(ctx)
+	if err == nil {
+		return found, nil
+	}
+	for _, t := range found {
+		t.(*task).letGo()
+	}
+	if unavailable(err) {
+		return nil, fmt.Errorf("%w: %w", runtime.ErrUnavailable, err)
+	}
+	return nil, err
+}
+
+// find adopts one container after the other. With an error it returns those it
+// took over before.
+func (e *Engine) find(ctx context.Context) ([]runtime.Task, error) {
 	if err := errors.Join(e.sweepMounts(), e.dropLeases(ctx)); err != nil {
 		return nil, err
 	}
@@ -35,7 +51,7 @@ func (e *Engine) Adopt(ctx context.Context) ([]runtime.Task, error) {
 		}
 		t, err := e.adopt(ctx, c)
 		if err != nil {
-			return nil, fmt.Errorf("cannot adopt %s: %w", c.ID, err)
+			return found, fmt.Errorf("cannot adopt %s: %w", c.ID, err)
 		}
 		if t != nil {
 			found = append(found, t)

@@ -261,10 +261,11 @@ func (c *cgroups) kill(ctx context.Context, id runtime.InstanceID, leaf string) 
 		if err != nil || len(pids) == 0 {
 			return err
 		}
-		if !c.killAtOnce(id, leaf) {
-			for _, pid := range pids {
-				_ = unix.Kill(pid, unix.SIGKILL) // the next round sees whether it worked
-			}
+		// Both: no fork outruns the first, and a process that a killed daemon had
+		// placed in one hierarchy only is not reached by it.
+		c.killAtOnce(id, leaf)
+		for _, pid := range pids {
+			_ = unix.Kill(pid, unix.SIGKILL) // the next round sees whether it worked
 		}
 		if err := pause(ctx, wait); err != nil {
 			return fmt.Errorf("cannot empty cgroup leaf %s of %s, %d processes left: %w", leaf, id, len(pids), err)

@@ -1,0 +1,357 @@
+//go:build integration
+
+package main
+
+import (
+	"archive/tar"
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/dewrun/dew/app"
+	"github.com/dewrun/dew/droplet"
+	"github.com/dewrun/dew/logstream"
+	"github.com/dewrun/dew/runtime"
+	"github.com/dewrun/dew/runtime/containerd"
+	"github.com/dewrun/dew/store"
+)
+
+// patience bounds every wait: only a hang reaches it.
+const patience = 60 * time.Second
+
+// programs is the folder with dewd, dew-init and testapp.
+var programs string
+
+func TestMain(m *testing.M) {
+	os.Exit(runTests(m))
+}
+
+func runTests(m *testing.M) int {
+	if programs = os.Getenv("DEW_TEST_BIN"); programs != "" {
+		return m.Run()
+	}
+	dir, err := os.MkdirTemp("", "dew")
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	defer os.RemoveAll(dir)
+	programs = dir
+	for out, pkg := range map[string]string{"dewd": ".", "dew-init": "../dew-init", "testapp": "../../runtime/containerd/testdata/testapp"} {
+		c := exec.Command("go", "build", "-trimpath", "-o", filepath.Join(dir, out), pkg)
+		c.Env = append(os.Environ(), "CGO_ENABLED=0")
+		if out == "dewd" { // the daemon under test looks for races too
+			c.Args = slices.Insert(c.Args, 2, "-race")
+			c.Env = os.Environ()
+		}
+		if b, err := c.CombinedOutput(); err != nil {
+			fmt.Fprintf(os.Stderr, "cannot build %s: %v\n%s", pkg, err, b)
+			return 1
+		}
+	}
+	return m.Run()
+}
+
+// cell is a root with a dewd on it, which a test may only start and kill.
+type cell struct {
+	t         *testing.T
+	root, run string
+	names     containerd.Names
+	cmd       *exec.Cmd
+	said      *bytes.Buffer
+	flags     []string
+}
+
+// newCell makes a root whose dewd takes a private containerd, so that a test may
+// kill that too.
+func newCell(t *testing.T, flags ...string) *cell {
+	t.Helper()
+	dir, err := os.MkdirTemp("", "dew")
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := &cell{t: t, root: filepath.Join(dir, "root"), run: filepath.Join(dir, "run"), flags: flags}
+	c.names = containerd.NamesFor(c.root)
+	if err := os.MkdirAll(filepath.Join(c.root, "containerd"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if c.cmd != nil {
+			c.kill(syscall.SIGKILL)
+		}
+		if out, err := c.command("teardown").CombinedOutput(); err != nil {
+			t.Errorf("teardown: %v\n%s", err, out)
+		}
+		if _, err := os.Stat(c.run); !errors.Is(err, os.ErrNotExist) {
+			t.Errorf("teardown left the run folder: %v", err)
+		}
+		os.RemoveAll(dir)
+	})
+	return c
+}
+
+func (c *cell) command(args ...string) *exec.Cmd {
+	args = append(args, "--root", c.root, "--run", c.run, "--init", filepath.Join(programs, "dew-init"), "--log-reserve", "1MiB")
+	return exec.Command(filepath.Join(programs, "dewd"), args...)
+}
+
+// start runs dewd and waits until it is ready.
+func (c *cell) start() {
+	c.t.Helper()
+	c.launch()
+	c.eventually("dewd is ready", func() error {
+		_, err := os.Stat(filepath.Join(c.run, socketName))
+		return err
+	})
+}
+
+// launch runs dewd without waiting for anything.
+func (c *cell) launch() {
+	c.t.Helper()
+	// A socket of an earlier dewd would look like readiness.
+	if err := os.Remove(filepath.Join(c.run, socketName)); err != nil && !errors.Is(err, os.ErrNotExist) {
+		c.t.Fatal(err)
+	}
+	c.cmd = c.command(append([]string{"--log-level", "debug"}, c.flags...)...)
+	c.said = &bytes.Buffer{}
+	c.cmd.Stdout, c.cmd.Stderr = c.said, c.said
+	if err := c.cmd.Start(); err != nil {
+		c.t.Fatal(err)
+	}
+}
+
+// kill ends dewd with a signal and waits for its end.
+func (c *cell) kill(sig syscall.Signal) {
+	c.t.Helper()
+	if err := c.cmd.Process.Signal(sig); err != nil {
+		c.t.Fatalf("cannot kill dewd: %v\n%s", err, c.said)
+	}
+	err := c.cmd.Wait()
+	if sig == syscall.SIGTERM && err != nil {
+		c.t.Errorf("dewd left with %v, want status 0\n%s", err, c.said)
+	}
+	if strings.Contains(c.said.String(), "DATA RACE") {
+		c.t.Errorf("dewd has a data race:\n%s", c.said)
+	}
+	c.cmd = nil
+}
+
+// books is what is on disk, for the time that no dewd runs.
+type books struct {
+	reg   *app.Registry
+	shelf *droplet.Shelf
+	exits *runtime.ExitLog
+	logs  *logstream.Logs
+}
+
+// read opens the state of the root; no dewd may run.
+func (c *cell) read(fn func(b books)) {
+	c.t.Helper()
+	db, err := store.Open(filepath.Join(c.root, "dew.db"), store.Options{Format: storeFormat})
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	defer db.Close()
+	shelf, err := droplet.NewShelf(db, filepath.Join(c.root, "droplets"))
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	logs, err := logstream.Open(filepath.Join(c.root, "logs"), logstream.Options{Reserve: 1 << 20, Logger: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	defer logs.Close()
+	fn(books{reg: app.NewRegistry(db), shelf: shelf, exits: runtime.NewExitLog(db), logs: logs})
+}
+
+const guid = "11111111-1111-4111-8111-111111111111"
+
+// wish fills the store with one app with a sidecar.
+func (c *cell) wish(command, sidecar string, change ...func(p *app.Process)) {
+	c.t.Helper()
+	check := func(err error) {
+		if err != nil {
+			c.t.Helper()
+			c.t.Fatal(err)
+		}
+	}
+	c.read(func(b books) {
+		image, err := b.shelf.AddImage(bytes.NewReader(image(c.t)))
+		check(err)
+		check(b.shelf.Put(droplet.Droplet{GUID: "d", App: guid, Stack: "host", Image: image}))
+		_, err = b.reg.PutApp(app.App{GUID: guid, Name: "sample", Space: "dev", State: app.Stopped, Droplet: "d"})
+		check(err)
+		_, err = b.reg.UpdateProcess(guid, func(p *app.Process) error {
+			p.Command, p.MemoryMB, p.HealthCheck.Type = command, 128, app.CheckProcess
+			for _, fn := range change {
+				fn(p)
+			}
+			return nil
+		})
+		check(err)
+		if sidecar != "" {
+			_, err = b.reg.PutSidecar(app.Sidecar{GUID: "s", App: guid, Name: "config server", Command: sidecar, ProcessTypes: []string{"web"}, MemoryMB: 32})
+			check(err)
+		}
+		_, err = b.reg.UpdateApp(guid, func(a *app.App) error { a.State = app.Started; return nil })
+		check(err)
+	})
+}
+
+// image is a droplet's tree with testapp in it.
+func image(t *testing.T) []byte {
+	t.Helper()
+	program, err := os.ReadFile(filepath.Join(programs, "testapp"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var buf bytes.Buffer
+	w := tar.NewWriter(&buf)
+	err = errors.Join(
+		w.WriteHeader(&tar.Header{Name: "app/", Mode: 0o755, Typeflag: tar.TypeDir}),
+		w.WriteHeader(&tar.Header{Name: "app/testapp", Mode: 0o755, Size: int64(len(program)), Typeflag: tar.TypeReg}),
+	)
+	_, werr := w.Write(program)
+	if err := errors.Join(err, werr, w.Close()); err != nil {
+		t.Fatal(err)
+	}
+	return buf.Bytes()
+}
+
+// leaves finds the processes of every instance by leaf, in the cgroup files.
+func (c *cell) leaves() map[string]map[string][]int {
+	found := map[string]map[string][]int{}
+	for _, base := range []string{"/sys/fs/cgroup/memory", "/sys/fs/cgroup"} {
+		files, _ := filepath.Glob(filepath.Join(base, c.names.Cgroup, "*", "*", "cgroup.procs"))
+		for _, f := range files {
+			leaf := filepath.Dir(f)
+			id := filepath.Base(filepath.Dir(leaf))
+			if found[id] == nil {
+				found[id] = map[string][]int{}
+			}
+			b, _ := os.ReadFile(f)
+			for _, s := range strings.Fields(string(b)) {
+				if pid, err := strconv.Atoi(s); err == nil && pid > 0 {
+					found[id][filepath.Base(leaf)] = append(found[id][filepath.Base(leaf)], pid)
+				}
+			}
+		}
+	}
+	return found
+}
+
+// settled waits for exactly n instances whose main and sidecar run their
+// commands (the launcher is not the command yet), and returns them.
+func (c *cell) settled(n int, not ...string) map[string]map[string][]int {
+	c.t.Helper()
+	var got map[string]map[string][]int
+	c.eventually(fmt.Sprintf("%d instances run", n), func() error {
+		got = c.leaves()
+		for id, leaves := range got {
+			if slices.Contains(not, id) {
+				return fmt.Errorf("instance %s is still there", id)
+			}
+			for _, leaf := range []string{"main", "sidecar-0"} {
+				// The shell and its sleep: nothing will change by itself any more.
+				if len(leaves[leaf]) < 2 {
+					return fmt.Errorf("instance %s: its command does not run in %s yet: %v", id, leaf, leaves)
+				}
+			}
+		}
+		if len(got) != n {
+			return fmt.Errorf("%d instances", len(got))
+		}
+		return nil
+	})
+	return got
+}
+
+func only(t *testing.T, m map[string]map[string][]int) (id string, leaves map[string][]int) {
+	t.Helper()
+	for id, leaves := range m {
+		return id, leaves
+	}
+	t.Fatal("no instance")
+	return "", nil
+}
+
+func (c *cell) eventually(what string, ok func() error) {
+	c.t.Helper()
+	deadline := time.Now().Add(patience)
+	for {
+		err := ok()
+		if err == nil {
+			return
+		}
+		if time.Now().After(deadline) {
+			if c.cmd != nil {
+				c.kill(syscall.SIGQUIT) // it prints its goroutines
+			}
+			c.t.Fatalf("waited in vain: %s: %v\ndewd said:\n%s", what, err, c.said)
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+}
+
+// privatePID is the pid of the private containerd.
+func (c *cell) privatePID() int {
+	c.t.Helper()
+	b, err := os.ReadFile(filepath.Join(c.run, "containerd", "containerd.pid"))
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	pid, err := strconv.Atoi(string(b))
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	return pid
+}
+
+func killPID(t *testing.T, pid int) {
+	t.Helper()
+	if err := syscall.Kill(pid, syscall.SIGKILL); err != nil {
+		t.Fatalf("cannot kill %d: %v", pid, err)
+	}
+}
+
+// recordLines reads the exit record lines of the app's log.
+func recordLines(t *testing.T, b books) []string {
+	t.Helper()
+	var found []string
+	for _, e := range allLines(t, b) {
+		if strings.HasPrefix(string(e.Text), "App instance exited") {
+			found = append(found, string(e.Text))
+		}
+	}
+	return found
+}
+
+func allLines(t *testing.T, b books) []logstream.Envelope {
+	t.Helper()
+	l, err := b.logs.App(guid)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var all []logstream.Envelope
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	for cur := l.Cursor(1); uint64(len(all)) < l.LastSeq(); {
+		es, err := cur.Next(ctx)
+		if err != nil {
+			t.Fatal(err)
+		}
+		all = append(all, es...)
+	}
+	return all
+}

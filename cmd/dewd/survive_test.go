@@ -1,0 +1,232 @@
+//go:build integration
+
+package main
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/dewrun/dew/runtime"
+)
+
+// rounds is how often a test of chance repeats: more in the long proof.
+func rounds(short, proof int) int {
+	if os.Getenv("DEW_PROOF") != "" {
+		return proof
+	}
+	return short
+}
+
+const idle = "while :; do sleep 1000; done"
+
+// Killing dewd ends nothing: the next one adopts the same processes.
+func TestKilledDaemonIsReplaced(t *testing.T) {
+	for _, sig := range []syscall.Signal{syscall.SIGKILL, syscall.SIGTERM} {
+		t.Run(sig.String(), func(t *testing.T) {
+			c := newCell(t)
+			c.wish(idle, idle)
+			c.start()
+			before := c.settled(1)
+			c.kill(sig)
+			if diff := cmp.Diff(before, c.leaves()); diff != "" {
+				t.Errorf("processes changed while no dewd was there (-before +now):\n%s", diff)
+			}
+			c.start()
+			time.Sleep(300 * time.Millisecond) // time for a wrong restart to show
+			if diff := cmp.Diff(before, c.leaves()); diff != "" {
+				t.Errorf("processes changed under the next dewd (-before +now):\n%s", diff)
+			}
+			c.kill(syscall.SIGKILL)
+			c.read(func(b books) {
+				if got := recordLines(t, b); len(got) != 0 {
+					t.Errorf("records = %v, want none: nothing crashed", got)
+				}
+			})
+		})
+	}
+}
+
+// A sidecar that died while no dewd was there is a record of the next one.
+func TestExitMissedByTheDaemonIsARecord(t *testing.T) {
+	c := newCell(t)
+	c.wish(idle, idle)
+	c.start()
+	id, leaves := only(t, c.settled(1))
+	c.kill(syscall.SIGKILL)
+	for _, pid := range leaves["sidecar-0"] {
+		killPID(t, pid)
+	}
+	at := time.Now()
+	time.Sleep(200 * time.Millisecond)
+	c.start()
+	c.settled(1, id)
+	c.kill(syscall.SIGKILL)
+	c.read(func(b books) {
+		rs, err := b.exits.Process(guid)
+		if err != nil || len(rs) != 1 {
+			t.Fatalf("records = %+v, %v, want one", rs, err)
+		}
+		if want := "APP/PROC/WEB/SIDECAR/CONFIG SERVER: Exited with status 137"; rs[0].Description != want {
+			t.Errorf("description = %q, want %q", rs[0].Description, want)
+		}
+		if d := rs[0].CrashedAt.Sub(at); d > 150*time.Millisecond {
+			t.Errorf("crash time is %v after the kill: want the time of the death, not of its discovery", d)
+		}
+		if got := len(recordLines(t, b)); got != 1 {
+			t.Errorf("record lines = %d, want 1", got)
+		}
+	})
+}
+
+// dewd is killed again and again at chance moments of starts, crashes and
+// deletions. In the end exactly the wished instance runs, every crash is told
+// once, and nothing half-made is left.
+func TestKilledAtAnyMoment(t *testing.T) {
+	c := newCell(t, "--immediate-restarts", "1000", "--kill-delay", "100ms")
+	// The sidecar ends by itself now and then, so that kills meet every phase.
+	c.wish(idle, "sleep 0.$((RANDOM % 6)); exit 7")
+	for i := range rounds(25, 300) {
+		c.launch()
+		time.Sleep(time.Duration(rand.IntN(600)) * time.Millisecond)
+		c.kill(syscall.SIGKILL)
+		if n := len(c.leaves()); n > 2 {
+			t.Fatalf("round %d: %d instances, want at most the one that ends and the next", i, n)
+		}
+	}
+	c.start()
+	c.eventually("one instance", func() error {
+		if n := len(c.leaves()); n != 1 {
+			return fmt.Errorf("%d instances", n)
+		}
+		return nil
+	})
+	c.kill(syscall.SIGKILL)
+	c.read(func(b books) { checkRecords(t, b) })
+}
+
+// checkRecords compares the stored records with their lines: the same deaths,
+// each once.
+func checkRecords(t *testing.T, b books) {
+	t.Helper()
+	rs, err := b.exits.Process(guid)
+	if err != nil {
+		t.Fatal(err)
+	}
+	lines := map[string]int{}
+	for _, l := range recordLines(t, b) {
+		_, rest, _ := strings.Cut(l, `"instance":"`)
+		lines[rest[:28]]++
+	}
+	t.Logf("%d crashes told", len(rs))
+	for i, r := range rs {
+		if r.First.Cause != runtime.CauseExited || r.First.Code != 7 {
+			t.Errorf("record of %s = %s (%s %s), want the sidecar's exit 7", r.Instance, r.Description, r.First.Cause, r.First.Detail)
+		}
+		if n := lines[string(r.Instance)]; n != 1 && i < len(rs)-1 {
+			t.Errorf("record lines of %s = %d, want 1", r.Instance, n)
+		}
+		delete(lines, string(r.Instance))
+	}
+	if len(lines) > 1 { // one may have been killed between its line and its store
+		t.Errorf("lines without a record: %v", lines)
+	}
+}
+
+// A killed containerd is no crash of anything, and control works again.
+func TestKilledContainerdIsNoCrash(t *testing.T) {
+	c := newCell(t)
+	c.wish(idle, idle)
+	c.start()
+	before := c.settled(1)
+	id, leaves := only(t, before)
+	old := c.privatePID()
+	killPID(t, old)
+	c.eventually("a new containerd", func() error {
+		if c.privatePID() == old {
+			return fmt.Errorf("still the old one")
+		}
+		return nil
+	})
+	time.Sleep(300 * time.Millisecond) // time for a false crash to show
+	if diff := cmp.Diff(before, c.leaves()); diff != "" {
+		t.Errorf("processes changed (-before +now):\n%s", diff)
+	}
+	killPID(t, leaves["sidecar-0"][0])
+	c.settled(1, id) // a true crash is still seen, and followed by a start
+	c.kill(syscall.SIGKILL)
+	c.read(func(b books) {
+		if got := recordLines(t, b); len(got) != 1 || !strings.Contains(got[0], "SIDECAR/CONFIG SERVER: Exited with status 137") {
+			t.Errorf("records = %v, want the one kill", got)
+		}
+	})
+}
+
+// containerd is killed at chance moments of starts: the instance comes to run,
+// without a false crash and without anything left of the failed tries.
+func TestContainerdKilledDuringStart(t *testing.T) {
+	for i := range rounds(4, 40) {
+		c := newCell(t)
+		c.wish(idle, idle)
+		c.launch()
+		c.eventually("containerd runs", func() error {
+			_, err := os.Stat(c.run + "/containerd/containerd.sock")
+			return err
+		})
+		time.Sleep(time.Duration(rand.IntN(150)) * time.Millisecond)
+		killPID(t, c.privatePID())
+		c.settled(1)
+		c.kill(syscall.SIGKILL)
+		c.read(func(b books) {
+			if got := recordLines(t, b); len(got) != 0 {
+				t.Errorf("round %d: records = %v, want none", i, got)
+			}
+		})
+	}
+}
+
+// A killed shim takes the statuses with it: a record that says so.
+func TestKilledShimIsRuntimeLost(t *testing.T) {
+	c := newCell(t)
+	c.wish(idle, idle)
+	c.start()
+	id, leaves := only(t, c.settled(1))
+	killPID(t, parentOf(t, leaves["main"][0]))
+	c.settled(1, id)
+	c.kill(syscall.SIGKILL)
+	c.read(func(b books) {
+		rs, err := b.exits.Process(guid)
+		if err != nil || len(rs) != 1 {
+			t.Fatalf("records = %+v, %v, want one", rs, err)
+		}
+		if rs[0].First.Cause != runtime.CauseRuntimeLost {
+			t.Errorf("cause = %s, want %s", rs[0].First.Cause, runtime.CauseRuntimeLost)
+		}
+	})
+}
+
+func parentOf(t *testing.T, pid int) int {
+	t.Helper()
+	b, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/status")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for line := range strings.Lines(string(b)) {
+		if v, ok := strings.CutPrefix(line, "PPid:"); ok {
+			ppid, err := strconv.Atoi(strings.TrimSpace(v))
+			if err != nil {
+				t.Fatal(err)
+			}
+			return ppid
+		}
+	}
+	t.Fatalf("no parent of %d", pid)
+	return 0
+}
