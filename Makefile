@@ -55,7 +55,7 @@ stop: ## end the dewd of `make run` and its apps, leave nothing behind
 test: root setup-test build unit integration ## every kind of test (root, under 15 minutes)
 
 unit: ## unit tests with the race detector (under 10 s once built)
-	@$(GO) test -race ./...
+	@$(GO) test -race -timeout 2m ./...
 
 # One package after the other: each starts containers and counts what is left.
 integration: root build
@@ -86,7 +86,7 @@ lint: ## check style and formatting; prints nothing when all is well
 	@for script in dist/*.sh .ci/run; do sh -n $$script || exit 1; done
 
 bench: root setup-test build ## measure, as docs/performance.md tells (BENCH=regexp)
-	@$(GO) test -tags bench -run '^$$' -bench '$(BENCH)' -benchmem -timeout 1h $(call holding,Benchmark)
+	@$(GO) test -tags bench -run '^$$' -bench '$(BENCH)' -timeout 1h $(call holding,Benchmark)
 
 cover: ## coverage of the unit tests, and as root of the integration tests too
 	@$(GO) test -covermode atomic -coverpkg ./... -coverprofile cover.out -p 1 -timeout 30m \

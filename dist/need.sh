@@ -70,10 +70,9 @@ fi
 
 echo "installing$packages"
 export DEBIAN_FRONTEND=noninteractive
-apt-get update -qq
 # --no-remove: Debian's containerd conflicts with Docker's own, which stays then.
 # shellcheck disable=SC2086 # a list of package names
-if ! apt-get install -qq -y --no-remove --no-install-recommends $packages >/dev/null; then
+if ! { apt-get update -qq && apt-get install -qq -y --no-remove --no-install-recommends $packages >/dev/null; }; then
 	echo "need.sh: cannot install$packages (if apt-get would remove a package, install what is missing by the means that package came from)" >&2
 	exit 9
 fi

@@ -7,6 +7,7 @@ import (
 	"io"
 	"log/slog"
 	"net/netip"
+	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -166,6 +167,25 @@ func TestHelpTellsExitStatuses(t *testing.T) {
 	for _, status := range []int{0, statusFailed, statusUsage, statusInfrastructure} {
 		if !strings.Contains(out.String(), fmt.Sprintf("      %d  ", status)) {
 			t.Errorf("help does not tell of exit status %d", status)
+		}
+	}
+}
+
+// The README has a row for every flag, with its default.
+func TestReadmeTellsFlags(t *testing.T) {
+	b, err := os.ReadFile(filepath.Join("..", "..", "README.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := defaultConfig()
+	for _, f := range c.allFlags() {
+		row := "| `--" + f.Names()[0] + "` | "
+		// 16m0s is 16m to a reader.
+		if d := strings.TrimSuffix(f.(cli.DocGenerationFlag).GetDefaultText(), "m0s"); d != "" && d != "false" {
+			row += "`" + strings.Trim(d, `"`)
+		}
+		if !strings.Contains(string(b), row) {
+			t.Errorf("README.md has no row that begins with %q", row)
 		}
 	}
 }

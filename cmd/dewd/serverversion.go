@@ -22,7 +22,7 @@ func serverVersion(ctx context.Context, socket string) (string, error) {
 	if err != nil {
 		return "", fmt.Errorf("cannot call: %w", err)
 	}
-	defer conn.Close() //nolint:errcheck // nothing was written
+	defer conn.Close()
 	answer := &emptypb.Empty{}
 	if err := conn.Invoke(ctx, "/containerd.services.version.v1.Version/Version", &emptypb.Empty{}, answer); err != nil {
 		return "", fmt.Errorf("cannot ask for its version: %w", err)
