@@ -60,14 +60,27 @@ const (
 // mean nothing: it goes before everything.
 func first(exits []Exit, together time.Duration) (Exit, Order) {
 	if inits := only(exits, func(e Exit) bool { return e.Cause == CauseInitExited }); len(inits) > 0 {
-		return slices.MinFunc(inits, compareExits), ""
+		return mainOf(inits), ""
 	}
 	earliest := slices.MinFunc(exits, func(a, b Exit) int { return a.At.Compare(b.At) })
 	close := only(exits, func(e Exit) bool { return e.At.Sub(earliest.At) < together })
-	if len(close) == 1 {
-		return close[0], ""
+	known := only(close, func(e Exit) bool { return e.Cause != CauseRuntimeLost })
+	switch {
+	case len(known) == 0: // no process is to blame, the container is
+		return mainOf(close), ""
+	case len(close) == 1:
+		return known[0], ""
+	default:
+		return slices.MinFunc(known, compareExits), OrderTogether
 	}
-	return slices.MinFunc(close, compareExits), OrderTogether
+}
+
+// mainOf is the exit that stands for the whole container: main's where it is
+// there.
+func mainOf(exits []Exit) Exit {
+	return slices.MinFunc(exits, func(a, b Exit) int {
+		return cmp.Or(-compareBool(a.Exec == MainExec, b.Exec == MainExec), cmp.Compare(a.Exec, b.Exec))
+	})
 }
 
 // compareExits orders exits of one moment. It ends with the exec ids, so that

@@ -17,32 +17,49 @@ const keptRecords = 100
 type ExitLog struct {
 	db      *store.DB
 	records *store.Bucket[ExitRecord]
+	heads   *store.Bucket[exitHead]
+}
+
+// exitHead says which records a slot has: a crash must not cost the reading of a
+// hundred others.
+type exitHead struct {
+	Slot   SlotID `json:"slot"`
+	Oldest uint64 `json:"oldest"`
+	Newest uint64 `json:"newest"`
 }
 
 // NewExitLog opens the exit records in db.
 func NewExitLog(db *store.DB) *ExitLog {
-	return &ExitLog{db: db, records: store.In[ExitRecord](db, "exits")}
+	return &ExitLog{
+		db:      db,
+		records: store.In[ExitRecord](db, "exits"),
+		heads:   store.In[exitHead](db, "exit-heads"),
+	}
 }
 
 // Add keeps a new record, gives it its number and drops the oldest beyond the
 // bound.
 func (l *ExitLog) Add(r ExitRecord) (ExitRecord, error) {
 	err := l.db.Update(func(tx *store.Tx) error {
-		b := l.records.With(tx)
-		old, err := b.Prefix(slotPrefix(r.Slot))
+		records, heads := l.records.With(tx), l.heads.With(tx)
+		h, err := heads.Get(slotPrefix(r.Slot))
+		if errors.Is(err, store.ErrNotFound) {
+			h, err = exitHead{Slot: r.Slot, Oldest: 1}, nil
+		}
 		if err != nil {
 			return err
 		}
-		r.Number = 1
-		if len(old) > 0 {
-			r.Number = old[len(old)-1].Number + 1
-		}
-		for _, o := range old[:max(0, len(old)+1-keptRecords)] {
-			if err := b.Delete(recordKey(o)); err != nil {
+		h.Newest++
+		r.Number = h.Newest
+		for ; h.Newest-h.Oldest >= keptRecords; h.Oldest++ {
+			if err := records.Delete(recordKey(r.Slot, h.Oldest)); err != nil {
 				return err
 			}
 		}
-		return b.Put(recordKey(r), r)
+		if err := heads.Put(slotPrefix(r.Slot), h); err != nil {
+			return err
+		}
+		return records.Put(recordKey(r.Slot, r.Number), r)
 	})
 	if err != nil {
 		return r, fmt.Errorf("cannot store exit record of instance %s: %w", r.Instance, err)
@@ -53,7 +70,7 @@ func (l *ExitLog) Add(r ExitRecord) (ExitRecord, error) {
 // Replace keeps r in the place of the record with the same number. One that the
 // bound has dropped meanwhile stays dropped.
 func (l *ExitLog) Replace(r ExitRecord) error {
-	_, err := l.records.Update(recordKey(r), func(v *ExitRecord) error {
+	_, err := l.records.Update(recordKey(r.Slot, r.Number), func(v *ExitRecord) error {
 		*v = r
 		return nil
 	})
@@ -75,11 +92,17 @@ func (l *ExitLog) Forgive(id SlotID) error {
 
 // Newest returns the slot's last record, if it has one.
 func (l *ExitLog) Newest(id SlotID) (r ExitRecord, ok bool, err error) {
-	rs, err := l.Slot(id)
-	if err != nil || len(rs) == 0 {
-		return r, false, err
+	h, err := l.heads.Get(slotPrefix(id))
+	if errors.Is(err, store.ErrNotFound) {
+		return r, false, nil
 	}
-	return rs[len(rs)-1], true, nil
+	if err == nil {
+		r, err = l.records.Get(recordKey(id, h.Newest))
+	}
+	if err != nil {
+		return r, false, fmt.Errorf("cannot read the newest exit record: %w", err)
+	}
+	return r, true, nil
 }
 
 // Slot returns the records of one slot, oldest first.
@@ -95,14 +118,14 @@ func (l *ExitLog) Process(process string) ([]ExitRecord, error) {
 
 // Processes returns the guids of the processes that have records.
 func (l *ExitLog) Processes() ([]string, error) {
-	rs, err := l.read("")
+	hs, err := l.heads.All()
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("cannot read which slots have exit records: %w", err)
 	}
 	var out []string
-	for _, r := range rs { // sorted by key: equal ones stand together
-		if len(out) == 0 || out[len(out)-1] != r.Slot.Process {
-			out = append(out, r.Slot.Process)
+	for _, h := range hs { // sorted by key: equal ones stand together
+		if len(out) == 0 || out[len(out)-1] != h.Slot.Process {
+			out = append(out, h.Slot.Process)
 		}
 	}
 	return out, nil
@@ -111,13 +134,18 @@ func (l *ExitLog) Processes() ([]string, error) {
 // Remove drops the records of a process that is no more.
 func (l *ExitLog) Remove(process string) error {
 	err := l.db.Update(func(tx *store.Tx) error {
-		b := l.records.With(tx)
-		rs, err := b.Prefix(process + "/")
+		records, heads := l.records.With(tx), l.heads.With(tx)
+		hs, err := heads.Prefix(process + "/")
 		if err != nil {
 			return err
 		}
-		for _, r := range rs {
-			if err := b.Delete(recordKey(r)); err != nil {
+		for _, h := range hs {
+			for n := h.Oldest; n <= h.Newest; n++ {
+				if err := records.Delete(recordKey(h.Slot, n)); err != nil {
+					return err
+				}
+			}
+			if err := heads.Delete(slotPrefix(h.Slot)); err != nil {
 				return err
 			}
 		}
@@ -142,6 +170,6 @@ func slotPrefix(id SlotID) string {
 	return fmt.Sprintf("%s/%08d/%08d/", id.Process, id.Generation, id.Index)
 }
 
-func recordKey(r ExitRecord) string {
-	return fmt.Sprintf("%s%020d", slotPrefix(r.Slot), r.Number)
+func recordKey(id SlotID, number uint64) string {
+	return fmt.Sprintf("%s%020d", slotPrefix(id), number)
 }

@@ -222,9 +222,12 @@ func (s *Slot) pause(ctx context.Context) step {
 	return s.start
 }
 
-// kept tells whether an instance of version runs as wished. Where the wish cannot
-// be read nothing is replaced.
+// kept tells whether an instance of version runs as wished. Where the wish, or
+// the version, is not known nothing is replaced.
 func (s *Slot) kept(version string) bool {
+	if version == "" {
+		return true
+	}
 	p, err := s.sup.c.Registry.Process(s.id.Process)
 	return err != nil || p.Keeps(version)
 }

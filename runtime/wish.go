@@ -38,32 +38,30 @@ func source(processType, sidecar string) string {
 }
 
 // wish reads what the process should be now. A *StartError says that it cannot
-// be started as it is wished.
-func (s *Supervisor) wish(process string) (wish, error) {
-	p, err := s.c.Registry.Process(process)
-	if err != nil {
-		return wish{}, fmt.Errorf("cannot read the wish: %w", err)
+// be started as it is wished; what was read so far comes with every error.
+func (s *Supervisor) wish(process string) (w wish, err error) {
+	if w.process, err = s.c.Registry.Process(process); err != nil {
+		return w, fmt.Errorf("cannot read the wish: %w", err)
 	}
-	w := wish{process: p}
-	if w.app, err = s.c.Registry.App(p.App); err != nil {
-		return wish{}, fmt.Errorf("cannot read the wish: %w", err)
+	if w.app, err = s.c.Registry.App(w.process.App); err != nil {
+		return w, fmt.Errorf("cannot read the wish: %w", err)
 	}
-	sidecars, err := s.c.Registry.SidecarsOf(p.App, p.Type)
+	sidecars, err := s.c.Registry.SidecarsOf(w.app.GUID, w.process.Type)
 	if err != nil {
-		return wish{}, fmt.Errorf("cannot read the wish: %w", err)
+		return w, fmt.Errorf("cannot read the wish: %w", err)
 	}
 	w.sidecars = byName(sidecars)
 	if w.app.Droplet != "" {
 		w.droplet, err = s.c.Droplets.Get(w.app.Droplet)
 		if errors.Is(err, droplet.ErrNotFound) {
-			return wish{}, refuse(w, fmt.Sprintf("its droplet %s is gone: push the app again", w.app.Droplet))
+			return w, refuse(w, fmt.Sprintf("its droplet %s is gone: push the app again", w.app.Droplet))
 		}
 		if err != nil {
-			return wish{}, fmt.Errorf("cannot read the droplet: %w", err)
+			return w, fmt.Errorf("cannot read the droplet: %w", err)
 		}
 	}
 	if w.stack, err = s.c.Stacks(cmp.Or(w.droplet.Stack, w.app.Stack)); err != nil {
-		return wish{}, refuse(w, fmt.Sprintf("its stack cannot be used: %v", err))
+		return w, refuse(w, fmt.Sprintf("its stack cannot be used: %v", err))
 	}
 	return w, nil
 }

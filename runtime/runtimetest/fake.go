@@ -25,6 +25,7 @@ type ground struct {
 	startErr error
 	adoptErr error
 	onStart  func(runtime.Spec)
+	refuse   bool // what new instances do with connections
 	blocked  chan struct{}
 	logged   map[string][]logstream.Envelope
 	calls    []string
@@ -53,6 +54,13 @@ func (f *Fake) FailAdopt(err error) {
 	f.ground.mu.Lock()
 	defer f.ground.mu.Unlock()
 	f.ground.adoptErr = err
+}
+
+// Refuse makes instances refuse connections from their start on, or take them.
+func (f *Fake) Refuse(refuse bool) {
+	f.ground.mu.Lock()
+	defer f.ground.mu.Unlock()
+	f.ground.refuse = refuse
 }
 
 // OnStart calls fn in every Start, before anything is made.

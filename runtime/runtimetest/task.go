@@ -42,7 +42,7 @@ type proc struct {
 // All fields of Task and proc are guarded by ground.mu.
 
 func newTask(g *ground, s runtime.Spec) *Task {
-	t := &Task{ground: g, spec: s}
+	t := &Task{ground: g, spec: s, refuse: g.refuse}
 	for _, p := range s.Processes {
 		t.procs = append(t.procs, &proc{ProcessSpec: p, ended: make(chan struct{}), deaf: map[syscall.Signal]bool{}})
 	}

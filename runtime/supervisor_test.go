@@ -1,0 +1,453 @@
+package runtime_test
+
+import (
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/dewrun/dew/app"
+	"github.com/dewrun/dew/runtime"
+)
+
+// Scaling up adds slots, scaling down stops the highest; the rest runs on.
+func TestScale(t *testing.T) {
+	inWorld(t, func(w *world) {
+		p := w.push("sleep 1000")
+		w.daemon()
+		kept := w.status(p).Instance
+		w.change(p, func(p *app.Process) { p.Instances = 3 })
+		if got := len(w.sup.Instances(p)); got != 3 {
+			t.Errorf("%d slots, want 3", got)
+		}
+		w.change(p, func(p *app.Process) { p.Instances = 1 })
+		w.pass(time.Second)
+		if st := w.wantState(p, runtime.Running); st.Instance != kept {
+			t.Error("the instance that should stay was replaced")
+		}
+		w.change(p, func(p *app.Process) { p.Instances = 0 })
+		w.pass(time.Second)
+		w.wantStarts(3)
+		w.wantRecords(p, 0)
+		w.wantNothing()
+	})
+}
+
+// A wish that only changed replaces nothing; the next instance has it.
+func TestChangeAloneReplacesNothing(t *testing.T) {
+	inWorld(t, func(w *world) {
+		p := w.push("sleep 1000")
+		w.daemon()
+		old := w.status(p)
+		w.change(p, func(p *app.Process) { p.MemoryMB = 512 })
+		w.pass(time.Minute)
+		if st := w.wantState(p, runtime.Running); st.Instance != old.Instance {
+			t.Error("the instance was replaced")
+		}
+		w.fake.Last().End(main, 1)
+		w.pass(time.Second)
+		if got := w.fake.Last().Spec(); got.Memory != 512<<20 || got.Version == old.Version {
+			t.Errorf("next instance: memory %d, version %s, want the new wish", got.Memory, got.Version)
+		}
+		if got := w.record(p).Version; got != old.Version {
+			t.Errorf("record's version %s, want that of the instance, %s", got, old.Version)
+		}
+	})
+}
+
+// A restart replaces the instance by one of the present wish, forgets the
+// crashes and leaves no record.
+func TestRestart(t *testing.T) {
+	for name, restart := range map[string]func(w *world, p string){
+		"wished":  func(w *world, p string) { w.must(w.registry.Restart(p)) },
+		"ordered": func(w *world, p string) { w.sup.Restart(p) },
+	} {
+		inWorld(t, func(w *world) {
+			p := w.push("sleep 1000")
+			w.daemon()
+			w.fake.Last().End(main, 1)
+			w.pass(time.Second)
+			old := w.wantState(p, runtime.Running)
+			restart(w, p)
+			w.pass(time.Second)
+			st := w.wantState(p, runtime.Running)
+			if st.Instance == old.Instance || st.CrashCount != 0 {
+				t.Errorf("%s: status %+v, want another instance without crashes", name, st)
+			}
+			w.wantRecords(p, 1)
+			w.wantStarts(3)
+			w.fake.Last().End(main, 1)
+			w.pass(time.Second)
+			if rs := w.records(p); rs[len(rs)-1].CrashCount != 1 {
+				t.Errorf("%s: crash count %d after the restart, want 1", name, rs[len(rs)-1].CrashCount)
+			}
+			w.pass(time.Hour)
+			w.wantStarts(4)
+		})
+	}
+}
+
+// A restart ends the back-off.
+func TestRestartDuringBackoff(t *testing.T) {
+	inWorld(t, func(w *world) {
+		p := w.push("exit 1")
+		w.daemon()
+		w.pass(time.Second)
+		w.wantStarts(4)
+		w.must(w.registry.Restart(p))
+		w.pass(time.Second)
+		w.wantStarts(8)
+	})
+}
+
+// A restart that is wished while an instance starts is not forgotten, and costs
+// one replacement only.
+func TestRestartDuringStart(t *testing.T) {
+	inWorld(t, func(w *world) {
+		release := w.fake.BlockStart()
+		p := w.push("sleep 1000")
+		w.daemon()
+		w.must(w.registry.Restart(p))
+		synctest.Wait()
+		release()
+		w.pass(time.Minute)
+		w.wantState(p, runtime.Running)
+		w.wantStarts(2)
+		w.wantRecords(p, 0)
+	})
+}
+
+// Stop and start in one breath is a restart, although nobody saw the stop.
+func TestStopAndStartAtOnce(t *testing.T) {
+	inWorld(t, func(w *world) {
+		p := w.push("sleep 1000")
+		w.daemon()
+		old := w.status(p).Instance
+		for _, s := range []app.State{app.Stopped, app.Started} {
+			_, err := w.registry.UpdateApp(p, func(a *app.App) error {
+				a.State = s
+				return nil
+			})
+			w.must(err)
+		}
+		w.pass(time.Second)
+		if st := w.wantState(p, runtime.Running); st.Instance == old {
+			t.Error("the instance from before the stop still runs")
+		}
+		w.wantStarts(2)
+	})
+}
+
+// A deleted app leaves nothing: no instance, no address, no exit records.
+func TestDeletedApp(t *testing.T) {
+	inWorld(t, func(w *world) {
+		p := w.push("sleep 1000", "sleep 1000")
+		w.daemon()
+		w.fake.Last().End(sideA, 1)
+		w.pass(time.Second)
+		w.wantRecords(p, 1)
+		w.must(w.registry.DeleteApp(p))
+		w.pass(time.Minute)
+		w.wantNothing()
+		if got := len(w.records(p)); got != 0 {
+			t.Errorf("%d exit records are left, want none", got)
+		}
+	})
+}
+
+// An app that is deleted while no daemon runs leaves nothing either.
+func TestDeletedWhileAway(t *testing.T) {
+	inWorld(t, func(w *world) {
+		p := w.push("sleep 1000")
+		w.daemon()
+		w.fake.Last().End(main, 1)
+		w.pass(time.Second)
+		w.leave()
+		w.must(w.registry.DeleteApp(p))
+		w.daemon()
+		w.pass(time.Minute)
+		w.wantNothing()
+		if got := len(w.records(p)); got != 0 {
+			t.Errorf("%d exit records are left, want none", got)
+		}
+	})
+}
+
+// The end of the daemon ends nothing, and the next one takes over what runs.
+func TestDaemonLeavesAppsStay(t *testing.T) {
+	inWorld(t, func(w *world) {
+		p := w.push("sleep 1000", "sleep 1000")
+		w.daemon()
+		old := w.status(p)
+		w.leave()
+		if got := w.fake.Calls(); len(got) != 0 {
+			t.Errorf("calls = %v, want none", got)
+		}
+		w.pass(time.Hour)
+		w.daemon()
+		st := w.wantState(p, runtime.Running)
+		if st.Instance != old.Instance || st.Address != old.Address || st.Version != old.Version || !st.Ready {
+			t.Errorf("status = %+v, want the same instance", st)
+		}
+		w.wantStarts(1)
+		w.wantRecords(p, 0)
+		w.wantLeases(1)
+		w.fake.Last().End(sideA, 1)
+		w.pass(time.Second)
+		w.wantRecords(p, 1)
+		w.wantStarts(2)
+	})
+}
+
+// A daemon that leaves in the midst of anything leaves no record and no signal
+// behind that it had not begun.
+func TestDaemonLeavesDuringStart(t *testing.T) {
+	inWorld(t, func(w *world) {
+		release := w.fake.BlockStart()
+		p := w.push("sleep 1000")
+		w.daemon()
+		w.leave()
+		release()
+		w.daemon()
+		w.wantState(p, runtime.Running)
+		w.wantStarts(1)
+		w.wantRecords(p, 0)
+		w.wantLeases(1)
+	})
+}
+
+// What ended while no daemon was there becomes a record with its own time, and
+// the order is that of the deaths.
+func TestMissedExitsBecomeRecords(t *testing.T) {
+	inWorld(t, func(w *world) {
+		p := w.push("sleep 1000", "sleep 1000")
+		w.daemon()
+		w.pass(time.Minute)
+		w.leave()
+		task := w.fake.Last()
+		task.Print(sideA, "nobody saw it")
+		died := time.Now()
+		task.End(sideA, 137)
+		w.pass(30 * ms)
+		task.End(main, 1)
+		w.pass(time.Hour)
+		w.daemon()
+		w.pass(time.Second)
+		r := w.record(p)
+		if !r.CrashedAt.Equal(died) || r.First.Exec != sideA || r.Phase != runtime.PhaseUnwatched ||
+			len(r.Followers) != 1 || r.Followers[0].Cause != runtime.CausePeerExited {
+			t.Errorf("record = %+v, want the sidecar at %v", r, died)
+		}
+		if batch := w.logs.batchOf("nobody saw it"); len(batch) != 2 {
+			t.Errorf("batch = %v, want the last line with the record", batch)
+		}
+		w.wantState(p, runtime.Running)
+		w.wantStarts(2)
+	})
+}
+
+// A crash that was written down before the daemon left is not told twice; what
+// was left to do is done.
+func TestCrashIsNotToldTwice(t *testing.T) {
+	inWorld(t, func(w *world) {
+		p := w.push("trap '' TERM; sleep 1000", "sleep 1000")
+		w.daemon()
+		old := w.status(p).Instance
+		w.fake.Last().End(sideA, 1)
+		w.pass(time.Second)
+		w.wantRecords(p, 1)
+		w.leave()
+		w.pass(time.Hour)
+		w.daemon()
+		st := w.wantState(p, runtime.Crashed)
+		if st.Instance != old || !strings.Contains(st.Details, "Exited with status 1") {
+			t.Errorf("status = %+v, want the crash of before", st)
+		}
+		w.pass(time.Minute)
+		w.wantRecords(p, 1)
+		if r := w.record(p); !r.Complete || len(r.Followers) != 1 || r.Followers[0].Exec != main {
+			t.Errorf("record = %+v, want it completed", r)
+		}
+		w.wantState(p, runtime.Running)
+		w.wantStarts(2)
+	})
+}
+
+// Count, next start and giving up survive the daemon.
+func TestBackoffSurvivesTheDaemon(t *testing.T) {
+	inWorld(t, func(w *world) {
+		p := w.push("exit 1")
+		w.daemon()
+		w.pass(10 * time.Second) // into the first wait of 30 s
+		w.wantStarts(4)
+		due := w.status(p).NextStart
+		w.leave()
+		w.pass(5 * time.Second)
+		w.daemon()
+		st := w.wantState(p, runtime.Crashed)
+		if st.CrashCount != 4 || !st.NextStart.Equal(due) {
+			t.Errorf("status = %+v, want count 4 and next start %v", st, due)
+		}
+		w.pass(time.Until(due) - ms)
+		w.wantStarts(4)
+		w.pass(ms)
+		w.wantStarts(5)
+		w.pass(time.Second)
+		if st := w.status(p); st.CrashCount != 5 || st.NextStart.Sub(due) < time.Minute {
+			t.Errorf("status = %+v, want count 5 and a wait of a minute", st)
+		}
+	})
+}
+
+// A restart that was wished while no daemon was there happens at its start.
+func TestRestartWishedWhileAway(t *testing.T) {
+	inWorld(t, func(w *world) {
+		p := w.push("sleep 1000")
+		w.daemon()
+		old := w.status(p).Instance
+		w.leave()
+		w.must(w.registry.Restart(p))
+		w.daemon()
+		w.pass(time.Second)
+		if st := w.wantState(p, runtime.Running); st.Instance == old {
+			t.Error("the old instance still runs")
+		}
+		w.wantRecords(p, 0)
+		w.wantStarts(2)
+	})
+}
+
+// What is found and not wished is stopped like any other, and deleted.
+func TestUnwishedIsStopped(t *testing.T) {
+	inWorld(t, func(w *world) {
+		p := w.push("trap '' TERM; sleep 1000")
+		w.change(p, func(p *app.Process) { p.Instances = 2 })
+		w.daemon()
+		w.leave()
+		w.change(p, func(p *app.Process) { p.Instances = 1 })
+		w.daemon()
+		if got := len(w.fake.Present()); got != 2 {
+			t.Errorf("%d instances are there, want 2: the stop takes its time", got)
+		}
+		w.pass(10 * time.Second)
+		w.wantState(p, runtime.Running)
+		if got := len(w.fake.Present()); got != 1 {
+			t.Errorf("%d instances are there, want 1", got)
+		}
+		w.wantLeases(1)
+		w.wantRecords(p, 0)
+		w.wantStarts(2)
+	})
+}
+
+// Of two instances of one slot the older one is stopped.
+func TestTwoInstancesOfOneSlot(t *testing.T) {
+	inWorld(t, func(w *world) {
+		p := w.push("sleep 1000")
+		w.daemon()
+		first := w.fake.Last().Spec()
+		w.leave()
+		w.pass(time.Minute)
+		second := first
+		second.Instance, second.Address = runtime.NewInstanceID(), netip.MustParsePrefix("10.201.0.9/20")
+		_, err := w.fake.Start(t.Context(), second)
+		w.must(err)
+		w.daemon()
+		w.pass(time.Second)
+		if st := w.wantState(p, runtime.Running); st.Instance != second.Instance {
+			t.Errorf("instance = %s, want the newer one", st.Instance)
+		}
+		if present := w.fake.Present(); len(present) != 1 || present[0].Spec().Instance != second.Instance {
+			t.Errorf("%d instances are there, want the newer one only", len(present))
+		}
+		w.wantRecords(p, 0)
+		w.wantLeases(1)
+		w.wantStarts(2)
+	})
+}
+
+// Addresses of instances that vanished are given back.
+func TestVanishedInstanceIsStartedAnew(t *testing.T) {
+	inWorld(t, func(w *world) {
+		p := w.push("sleep 1000")
+		w.daemon()
+		w.leave()
+		w.must(w.fake.Sweep(t.Context(), nil)) // another boot: nothing is there any more
+		w.daemon()
+		w.wantState(p, runtime.Running)
+		w.wantRecords(p, 0)
+		w.wantStarts(2)
+		w.wantLeases(1)
+	})
+}
+
+// A container service that is down when the daemon starts is waited for.
+func TestAdoptWaitsForTheService(t *testing.T) {
+	inWorld(t, func(w *world) {
+		w.fake.FailAdopt(fmt.Errorf("cannot list: %w", runtime.ErrUnavailable))
+		p := w.push("sleep 1000")
+		w.daemon()
+		w.pass(time.Minute)
+		if got := len(w.sup.Instances(p)); got != 0 {
+			t.Errorf("%d slots before adoption, want none", got)
+		}
+		w.fake.FailAdopt(nil)
+		w.pass(30 * time.Second)
+		w.wantState(p, runtime.Running)
+	})
+}
+
+// An adoption that fails for good ends Run with the reason.
+func TestAdoptFails(t *testing.T) {
+	inWorld(t, func(w *world) {
+		w.fake.FailAdopt(errBoom)
+		sup, err := runtime.NewSupervisor(w.config())
+		w.must(err)
+		if err := sup.Run(t.Context()); err == nil || err.Error() != "cannot adopt instances: boom" {
+			t.Errorf("Run = %v", err)
+		}
+	})
+}
+
+// What a supervisor cannot do without is named.
+func TestConfigIsChecked(t *testing.T) {
+	inWorld(t, func(w *world) {
+		c := w.config()
+		c.Registry = nil
+		if _, err := runtime.NewSupervisor(c); err == nil || !strings.Contains(err.Error(), "Registry") {
+			t.Errorf("error = %v, want one that names Registry", err)
+		}
+		c = w.config()
+		c.Subnet = netip.Prefix{}
+		if _, err := runtime.NewSupervisor(c); err == nil || !strings.Contains(err.Error(), "10.201.0.0/20") {
+			t.Errorf("error = %v, want one with an example of a subnet", err)
+		}
+	})
+}
+
+// Status is a copy: what a reader does to it changes nothing.
+func TestStatusIsACopy(t *testing.T) {
+	inWorld(t, func(w *world) {
+		p := w.push("sleep 1000")
+		w.change(p, func(p *app.Process) { p.Ports = []int{8080, 9090}; p.Instances = 12 })
+		w.daemon()
+		w.sup.Instances(p)[0].Ports[0] = 1
+		all := w.sup.Instances(p)
+		if diff := cmp.Diff(all[0].Ports, []int{8080, 9090}); diff != "" {
+			t.Errorf("ports (-got +want):\n%s", diff)
+		}
+		if !slices.IsSortedFunc(all, func(a, b runtime.Status) int { return a.Slot.Index - b.Slot.Index }) || len(all) != 12 {
+			t.Errorf("%d slots, want 12 by index", len(all))
+		}
+		stats := w.sup.Stats()
+		stats.Crashes[runtime.CauseExited] = 99
+		if got := w.sup.Stats().Crashes[runtime.CauseExited]; got != 0 {
+			t.Errorf("a reader changed the count to %d", got)
+		}
+	})
+}
