@@ -125,8 +125,9 @@ func start(ctx context.Context, p Probe, c Config) error {
 		if err == nil {
 			return nil
 		}
-		// A question that was cut short says less than the one before it.
-		if last == nil || left >= c.Timeout {
+		// An answer that did not come because the question was cut short says less
+		// than the one before it.
+		if last == nil || left >= c.Timeout || !timedOut(err) {
 			last = err
 		}
 		if err := pause(ctx, min(c.StartInterval, time.Until(deadline))); err != nil {

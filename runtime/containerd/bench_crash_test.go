@@ -50,12 +50,18 @@ func BenchmarkCrash(b *testing.B) {
 	r.print("end of a sidecar")
 }
 
+// seen is an exit record that was read.
+type seen struct {
+	text string
+	at   time.Time
+}
+
 // crasher kills the sidecar of one app.
 type crasher struct {
 	w       *world
 	process app.Process
 	plain   tasks.TasksClient
-	records chan time.Time // when a live reader had each exit record
+	records chan seen // exit records, as a live reader had them
 	last    runtime.InstanceID
 }
 
@@ -67,7 +73,7 @@ func newCrasher(b *testing.B, w *world) *crasher {
 	}
 	b.Cleanup(func() { cl.Close() })
 	c := &crasher{
-		w: w, plain: cl.TaskService(), records: make(chan time.Time, 16),
+		w: w, plain: cl.TaskService(), records: make(chan seen, 16),
 		process: w.put(wish{
 			name: "crash", memory: 96, command: "exec sleep 3600",
 			sidecars: []app.Sidecar{sidecar("agent", "exec sleep 3600", 32)},
@@ -101,7 +107,7 @@ func (c *crasher) read(ctx context.Context, b *testing.B, cur *logstream.Cursor)
 		}
 		for _, e := range es {
 			if e.Source.Type == "API" && strings.HasPrefix(string(e.Text), "App instance exited") {
-				c.records <- now
+				c.records <- seen{string(e.Text), now}
 			}
 		}
 	}
@@ -135,19 +141,23 @@ func (c *crasher) crash(b *testing.B) crashed {
 		b.Fatal(err)
 	}
 	x.heard = receive(ctx, b, heard)
-	x.record = receive(ctx, b, c.records)
+	record := receive(ctx, b, c.records)
+	if !strings.Contains(record.text, string(st.Instance)) {
+		b.Fatalf("the sidecar of %s was killed, and the next record is: %s", st.Instance, record.text)
+	}
+	x.record = record.at
 	x.running = c.next(ctx, b)
 	return x
 }
 
-func receive(ctx context.Context, b *testing.B, from <-chan time.Time) time.Time {
+func receive[T any](ctx context.Context, b *testing.B, from <-chan T) T {
 	b.Helper()
 	select {
-	case t := <-from:
-		return t
+	case v := <-from:
+		return v
 	case <-ctx.Done():
 		b.Fatal("waited in vain for the end of a process")
-		return time.Time{}
+		panic("unreachable")
 	}
 }
 

@@ -290,6 +290,7 @@ type wish struct {
 	types    map[string]string // further process types to their commands
 	sidecars []app.Sidecar
 	count    int
+	spoil    func() // called before the app starts
 }
 
 // put writes a wish into the store and starts the app.
@@ -325,6 +326,9 @@ func (w *world) put(x wish) app.Process {
 		}
 		_, err := w.reg.PutSidecar(s)
 		must(err)
+	}
+	if x.spoil != nil {
+		x.spoil()
 	}
 	_, err = w.reg.UpdateApp(a.GUID, func(a *app.App) error { a.State = app.Started; return nil })
 	must(err)

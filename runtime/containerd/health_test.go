@@ -1,0 +1,143 @@
+//go:build integration
+
+package containerd
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/dewrun/dew/app"
+	"github.com/dewrun/dew/runtime"
+)
+
+// An instance that fails its check has a record that says which and how.
+func TestSickInstanceHasARecord(t *testing.T) {
+	quick := app.HealthCheck{Timeout: 3 * time.Second, Interval: time.Second}
+	as := func(typ, endpoint string) app.HealthCheck {
+		h := quick
+		h.Type, h.Endpoint = typ, endpoint
+		return h
+	}
+	tests := []struct {
+		name    string
+		check   app.HealthCheck
+		command string
+		sicken  string // asked for once it runs
+		cause   runtime.Cause
+		want    []string
+	}{
+		{"http turns 500", as("http", "/health"), "exec ./testapp serve 0.0.0.0:8080", "/sicken", runtime.CauseUnhealthy, []string{"Instance became unhealthy", "/health", "500"}},
+		{"never listens", as("port", ""), "exec ./testapp sleep", "", runtime.CauseStartTimeout, []string{"8080", "refused"}},
+		{"loopback only", as("port", ""), "exec ./testapp serve 127.0.0.1:8080", "", runtime.CauseStartTimeout, []string{"listens on 127.0.0.1:8080 only; the platform reaches an app on 0.0.0.0"}},
+	}
+	w := newWorld(t)
+	w.policy = runtime.Policy{KillDelay: time.Second}
+	w.boot()
+	for i, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			p := w.put(wish{name: fmt.Sprintf("h%d", i), memory: 128, command: tt.command, check: tt.check})
+			if tt.sicken != "" {
+				w.get(w.running(p), tt.sicken)
+			}
+			r := w.record(p, 1)
+			if r.First.Cause != tt.cause {
+				t.Errorf("cause = %s, want %s", r.First.Cause, tt.cause)
+			}
+			for _, want := range tt.want {
+				if !strings.Contains(r.Description, want) {
+					t.Errorf("description = %q, want %q in it", r.Description, want)
+				}
+			}
+			w.stop(p)
+		})
+	}
+}
+
+// get asks a running instance from inside its network namespace.
+func (w *world) get(st runtime.Status, path string) int {
+	w.t.Helper()
+	c := http.Client{Timeout: patience, Transport: &http.Transport{
+		DisableKeepAlives: true,
+		DialContext: func(ctx context.Context, network, addr string) (net.Conn, error) {
+			return w.engine.net.dial(ctx, st.Instance, network, addr)
+		},
+	}}
+	r, err := c.Get(fmt.Sprintf("http://%s:8080%s", st.Address, path))
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	r.Body.Close()
+	return r.StatusCode
+}
+
+// A healthy app answers at its address, from inside its namespace.
+func TestHealthyInstanceRuns(t *testing.T) {
+	w := newWorld(t)
+	w.boot()
+	p := w.put(wish{name: "fit", memory: 64, command: "exec ./testapp serve 0.0.0.0:8080", check: app.HealthCheck{Type: "http", Endpoint: "/health"}})
+	if got := w.get(w.running(p), "/"); got != http.StatusOK {
+		t.Errorf("status = %d, want 200", got)
+	}
+}
+
+// A sidecar that hangs but lives is no crash: its health is its PID.
+func TestHungSidecarIsNoCrash(t *testing.T) {
+	w := newWorld(t)
+	w.boot()
+	p := w.put(wish{
+		name: "hung", memory: 128, command: "exec ./testapp serve 0.0.0.0:8080", check: app.HealthCheck{Type: "port", Interval: time.Second},
+		sidecars: []app.Sidecar{sidecar("s", "exec ./testapp serve 127.0.0.1:9000", 32)},
+	})
+	st := w.running(p)
+	w.line(p.App, "SIDECAR/S", "listening")
+	if err := syscall.Kill(w.mainPID(st.Instance, "sidecar-0"), syscall.SIGSTOP); err != nil {
+		t.Fatal(err)
+	}
+	time.Sleep(2500 * time.Millisecond) // two rounds of the main process's check
+	if got := w.running(p); got.Instance != st.Instance {
+		t.Error("the instance was replaced because a sidecar hung")
+	}
+	if rs, _ := w.sup.Exits().Process(p.GUID); len(rs) != 0 {
+		t.Errorf("records = %+v, want none", rs)
+	}
+}
+
+// What cannot start says why; it is no exit 0.
+func TestStartFailures(t *testing.T) {
+	t.Run("command not found", func(t *testing.T) {
+		w := newWorld(t)
+		w.boot()
+		p := w.put(wish{name: "nocmd", memory: 64, command: "./does-not-exist"})
+		r := w.record(p, 1)
+		if r.First.Cause != runtime.CauseStartFailed || r.First.Code != 127 || !strings.Contains(r.First.Detail, "not found") {
+			t.Errorf("record = %s, %+v; want start_failed with status 127 and its reason", r.Description, r.First)
+		}
+		w.line(p.App, "PROC/WEB", "does-not-exist")
+		w.stop(p)
+	})
+	t.Run("image missing", func(t *testing.T) {
+		w := newWorld(t)
+		w.boot()
+		p := w.put(wish{name: "noimg", memory: 64, command: "sleep 1000", spoil: func() {
+			if err := os.Remove(filepath.Join(w.root, "droplets", w.image+".tar")); err != nil {
+				t.Fatal(err)
+			}
+		}})
+		r := w.record(p, 1)
+		if r.First.Cause != runtime.CauseStartFailed || !strings.Contains(r.Description, "push or restage the app") {
+			t.Errorf("record = %s, %+v; want start_failed with the remedy", r.Description, r.First)
+		}
+		w.stop(p)
+		if got := w.containers(); len(got) != 0 {
+			t.Errorf("containers = %v, want none", got)
+		}
+	})
+}
