@@ -90,7 +90,7 @@ bench: root setup-test build ## measure, as docs/performance.md tells (BENCH=reg
 
 cover: ## coverage of the unit tests, and as root of the integration tests too
 	@$(GO) test -covermode atomic -coverpkg ./... -coverprofile cover.out -p 1 -timeout 30m \
-		$$([ "$$(id -u)" != 0 ] || echo -tags integration) ./... >/dev/null
+		$$([ "$$(id -u)" != 0 ] || echo -tags integration) ./...
 	@$(GO) tool cover -func cover.out | tail -1
 	@echo 'by line: go tool cover -html cover.out'
 

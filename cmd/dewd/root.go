@@ -142,7 +142,9 @@ func (h *holder) clearRun(names ...string) error {
 // isServed tells whether somebody listens on a socket, without calling: a call
 // could start whom it looks for.
 func isServed(socket string) (bool, error) {
-	b, err := os.ReadFile("/proc/net/unix")
+	// The thread's own: /proc/net is the first thread's, which may have been lent
+	// to another network namespace.
+	b, err := os.ReadFile("/proc/thread-self/net/unix")
 	if err != nil {
 		return false, fmt.Errorf("cannot read sockets: %w", err)
 	}
