@@ -27,6 +27,7 @@ func take(t *testing.T, b *addressBook, id InstanceID) string {
 // The first address is the bridge's, the last the broadcast; between them every
 // one is used, and one that came back is used again.
 func TestAddressesGoRound(t *testing.T) {
+	t.Parallel()
 	b := book(t, "10.201.0.77/29") // .72 to .79
 	for i, want := range []string{"10.201.0.74/29", "10.201.0.75/29", "10.201.0.76/29", "10.201.0.77/29", "10.201.0.78/29"} {
 		if got := take(t, b, InstanceID(rune('a'+i))); got != want {
@@ -50,6 +51,7 @@ func TestAddressesGoRound(t *testing.T) {
 
 // One that was just given back is used last.
 func TestAddressIsNotUsedAgainAtOnce(t *testing.T) {
+	t.Parallel()
 	b := book(t, "10.201.0.0/20")
 	take(t, b, "a")
 	if err := b.release("a"); err != nil {
@@ -62,6 +64,7 @@ func TestAddressIsNotUsedAgainAtOnce(t *testing.T) {
 
 // After adoption the book has the addresses of the living and nobody else's.
 func TestAddressesSettle(t *testing.T) {
+	t.Parallel()
 	b := book(t, "10.201.0.0/29")
 	take(t, b, "dead")
 	take(t, b, "alive")
@@ -86,6 +89,7 @@ func TestAddressesSettle(t *testing.T) {
 }
 
 func TestAddressesNeedASubnet(t *testing.T) {
+	t.Parallel()
 	for _, p := range []netip.Prefix{{}, netip.MustParsePrefix("10.0.0.0/31"), netip.MustParsePrefix("fd00::/64")} {
 		if _, err := newAddressBook(testDB(t), p); err == nil {
 			t.Errorf("subnet %v was taken", p)

@@ -46,7 +46,7 @@ func (s *Slot) crash(ctx context.Context) step {
 	s.move(Crashed, "") // routes are withdrawn now, the reason follows
 	s.gather(in)
 	e, order := first(in.exits, s.sup.policy.Together)
-	e = classify(e, in.phaseOf(e))
+	e = classify(e, in.launchOf(e))
 	s.move(Crashed, e.Description())
 	s.tell(ctx, in, e, order)
 	return s.bury
@@ -62,12 +62,22 @@ func (s *Slot) gather(in *Instance) {
 	}
 	t := time.NewTimer(time.Until(from.Add(s.sup.policy.Together)))
 	defer t.Stop()
-	for !in.closed && len(in.alive()) > 0 {
+	over := false
+	for len(in.alive()) > 0 {
+		select {
+		case e, ok := <-in.task.Exits():
+			s.note(in, e, ok)
+			continue
+		default: // what is known already goes before the end of the wait
+		}
+		if over {
+			return
+		}
 		select {
 		case e, ok := <-in.task.Exits():
 			s.note(in, e, ok)
 		case <-t.C:
-			return
+			over = true
 		}
 	}
 }

@@ -63,12 +63,12 @@ func first(exits []Exit, together time.Duration) (Exit, Order) {
 		return mainOf(inits), ""
 	}
 	earliest := slices.MinFunc(exits, func(a, b Exit) int { return a.At.Compare(b.At) })
-	close := only(exits, func(e Exit) bool { return e.At.Sub(earliest.At) < together })
-	known := only(close, func(e Exit) bool { return e.Cause != CauseRuntimeLost })
+	near := only(exits, func(e Exit) bool { return e.At.Sub(earliest.At) < together })
+	known := only(near, func(e Exit) bool { return e.Cause != CauseRuntimeLost })
 	switch {
 	case len(known) == 0: // no process is to blame, the container is
-		return mainOf(close), ""
-	case len(close) == 1:
+		return mainOf(near), ""
+	case len(near) == 1:
 		return known[0], ""
 	default:
 		return slices.MinFunc(known, compareExits), OrderTogether

@@ -106,17 +106,22 @@ func (in *Instance) take(e Exit) (Exit, bool) {
 	return e, true
 }
 
-// phaseOf is the phase in which e happened. The first second counts as starting
-// even where nothing is asked before an instance counts as healthy: a command
-// that is not there is a failed start under every kind of check.
+// phaseOf is the phase in which e happened.
 func (in *Instance) phaseOf(e Exit) Phase {
 	if !in.adopted.IsZero() && e.At.Before(in.adopted) {
 		return PhaseUnwatched
 	}
+	return in.phase
+}
+
+// launchOf is phaseOf, but the first second counts as starting even where nothing
+// is asked before an instance counts as healthy: a command that is not there is a
+// failed start under every kind of check.
+func (in *Instance) launchOf(e Exit) Phase {
 	if e.At.Sub(in.spec.StartedAt) < startGrace {
 		return PhaseStarting
 	}
-	return in.phase
+	return in.phaseOf(e)
 }
 
 // startGrace is long enough for a shell that finds no command, on a busy machine.

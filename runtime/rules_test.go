@@ -55,6 +55,7 @@ func testDB(t *testing.T) *store.DB {
 
 // Ids have the platform's shape and are all different.
 func TestInstanceIDHasTheShape(t *testing.T) {
+	t.Parallel()
 	seen := map[InstanceID]bool{}
 	for range 1000 {
 		id := NewInstanceID()
@@ -83,6 +84,7 @@ func FuzzInstanceIDValid(f *testing.F) {
 
 // Every move that the loop makes is legal, those that would skip a step are not.
 func TestMoves(t *testing.T) {
+	t.Parallel()
 	legal := map[[2]State]bool{
 		{Down, Starting}: true, {Down, Crashed}: true, {Down, Stopping}: true,
 		{Starting, Running}: true, {Starting, Crashed}: true, {Starting, Stopping}: true, {Starting, Down}: true,
@@ -103,6 +105,7 @@ func TestMoves(t *testing.T) {
 
 // Three immediate restarts, then 30 s doubling to 16 min, given up after 200.
 func TestCrashPolicy(t *testing.T) {
+	t.Parallel()
 	p := Policy{}.WithDefaults()
 	for _, c := range []struct {
 		crashes int
@@ -134,6 +137,7 @@ func TestCrashPolicy(t *testing.T) {
 
 // The wait for a container service that does not answer grows from 1 s to 30 s.
 func TestRetryGrows(t *testing.T) {
+	t.Parallel()
 	p := Policy{}.WithDefaults()
 	var got []time.Duration
 	for n := 1; n <= 7; n++ {
@@ -145,6 +149,7 @@ func TestRetryGrows(t *testing.T) {
 }
 
 func TestFirstToEnd(t *testing.T) {
+	t.Parallel()
 	at := func(d time.Duration) time.Time { return time.Unix(1000, 0).Add(d) }
 	const ms = time.Millisecond
 	exit := func(exec string, d time.Duration) Exit {
@@ -189,6 +194,7 @@ func TestFirstToEnd(t *testing.T) {
 // Whoever is reported first, the verdict is the same; and nobody ended 5 ms or
 // more before the one it names, unless the container's first process is to blame.
 func TestFirstToEndIgnoresTheOrderOfReports(t *testing.T) {
+	t.Parallel()
 	r := rand.New(rand.NewPCG(1, 2))
 	execs := []string{MainExec, "sidecar-0", "sidecar-1", "sidecar-2"}
 	for range 2000 {
@@ -221,6 +227,7 @@ func TestFirstToEndIgnoresTheOrderOfReports(t *testing.T) {
 }
 
 func TestExitDescription(t *testing.T) {
+	t.Parallel()
 	const web, side = "APP/PROC/WEB", "APP/PROC/WEB/SIDECAR/CONFIG SERVER"
 	for _, c := range []struct {
 		exit Exit
@@ -246,6 +253,7 @@ func TestExitDescription(t *testing.T) {
 }
 
 func TestProbableSignal(t *testing.T) {
+	t.Parallel()
 	for code, want := range map[int]int{0: 0, 3: 0, 127: 0, 128: 0, 129: 1, 137: 9, 139: 11, 143: 15, 192: 64, 193: 0, 255: 0, -1: 0} {
 		if got := (Exit{Code: code}).Signal(); got != want {
 			t.Errorf("signal of %d = %d, want %d", code, got, want)
@@ -255,6 +263,7 @@ func TestProbableSignal(t *testing.T) {
 
 // A shell that finds no command is a start that failed, but only at the start.
 func TestClassify(t *testing.T) {
+	t.Parallel()
 	for _, c := range []struct {
 		exit   Exit
 		phase  Phase
@@ -288,6 +297,7 @@ func testRecord() ExitRecord {
 // The line has exactly the eight fields, in their order, and is valid JSON
 // whatever an app is called.
 func TestExitRecordLine(t *testing.T) {
+	t.Parallel()
 	odd := testRecord()
 	odd.Description = "APP/PROC/WEB/SIDECAR/A \"B\" <C> \\ Ü\n: Exited with status 0"
 	golden(t, "exit-record.txt", testRecord().Line()+"\n"+odd.Line()+"\n")
@@ -307,6 +317,7 @@ func TestExitRecordLine(t *testing.T) {
 
 // A follower ended because of the first, unless the clocks say otherwise.
 func TestFollow(t *testing.T) {
+	t.Parallel()
 	base := time.Unix(1000, 0)
 	exit := func(exec string, cause Cause, d time.Duration) Exit {
 		return Exit{Exec: exec, Cause: cause, At: base.Add(d)}
@@ -338,6 +349,7 @@ func TestFollow(t *testing.T) {
 }
 
 func TestExitLogKeepsTheNewest(t *testing.T) {
+	t.Parallel()
 	l := NewExitLog(testDB(t))
 	other := testRecord()
 	other.Slot.Index = 10 // begins like slot 1
@@ -365,6 +377,7 @@ func TestExitLogKeepsTheNewest(t *testing.T) {
 }
 
 func TestExitLogForgives(t *testing.T) {
+	t.Parallel()
 	l := NewExitLog(testDB(t))
 	r := testRecord()
 	if err := l.Forgive(r.Slot); err != nil {
@@ -383,6 +396,7 @@ func TestExitLogForgives(t *testing.T) {
 }
 
 func TestExitLogRemovesWhatIsNoMore(t *testing.T) {
+	t.Parallel()
 	l := NewExitLog(testDB(t))
 	for _, process := range []string{"p1", "p10", "p2"} {
 		r := testRecord()
@@ -409,6 +423,7 @@ func TestExitLogRemovesWhatIsNoMore(t *testing.T) {
 }
 
 func TestSplitMemory(t *testing.T) {
+	t.Parallel()
 	side := func(name string, mb int) app.Sidecar { return app.Sidecar{Name: name, MemoryMB: mb} }
 	for _, c := range []struct {
 		name     string
@@ -465,6 +480,7 @@ func testIdentity() identity {
 // The environment is what an app on the platform finds; its own variables may
 // not take the platform's place.
 func TestEnvironment(t *testing.T) {
+	t.Parallel()
 	env, err := environment(testWish(), testIdentity(), 192)
 	if err != nil {
 		t.Fatal(err)
@@ -476,6 +492,7 @@ func TestEnvironment(t *testing.T) {
 }
 
 func TestSpecOfAWish(t *testing.T) {
+	t.Parallel()
 	s, err := testWish().spec(SlotID{Process: "app-1", Index: 2}, "cell-1", testIdentity())
 	if err != nil {
 		t.Fatal(err)
@@ -499,6 +516,7 @@ func TestSpecOfAWish(t *testing.T) {
 }
 
 func TestSpecThatCannotBe(t *testing.T) {
+	t.Parallel()
 	none := testWish()
 	none.droplet.Commands = nil
 	full := testWish()

@@ -187,7 +187,12 @@ func (s *Slot) check(in *Instance) {
 func (s *Slot) pause(ctx context.Context) step {
 	r, ok, err := s.sup.exits.Newest(s.id)
 	if err != nil {
-		s.log.Error("cannot read exit records", "err", err)
+		// Without it nobody knows whether a start is due: none is better than a loop.
+		s.log.Error("cannot read exit records, trying again before the next start", "err", err)
+		if !s.sleep(ctx, s.sup.policy.MaxRetry) {
+			return s.leave(ctx)
+		}
+		return s.pause
 	}
 	if !ok || r.Forgiven {
 		return s.start
@@ -239,6 +244,11 @@ func (s *Slot) start(ctx context.Context) step {
 	}
 	if s.stopping() {
 		return s.down
+	}
+	select {
+	case <-s.restart: // this start is what it asked for
+		s.forgive()
+	default:
 	}
 	s.move(Starting, "")
 	id := NewInstanceID()

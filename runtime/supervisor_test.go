@@ -17,6 +17,7 @@ import (
 
 // Scaling up adds slots, scaling down stops the highest; the rest runs on.
 func TestScale(t *testing.T) {
+	t.Parallel()
 	inWorld(t, func(w *world) {
 		p := w.push("sleep 1000")
 		w.daemon()
@@ -40,6 +41,7 @@ func TestScale(t *testing.T) {
 
 // A wish that only changed replaces nothing; the next instance has it.
 func TestChangeAloneReplacesNothing(t *testing.T) {
+	t.Parallel()
 	inWorld(t, func(w *world) {
 		p := w.push("sleep 1000")
 		w.daemon()
@@ -63,6 +65,7 @@ func TestChangeAloneReplacesNothing(t *testing.T) {
 // A restart replaces the instance by one of the present wish, forgets the
 // crashes and leaves no record.
 func TestRestart(t *testing.T) {
+	t.Parallel()
 	for name, restart := range map[string]func(w *world, p string){
 		"wished":  func(w *world, p string) { w.must(w.registry.Restart(p)) },
 		"ordered": func(w *world, p string) { w.sup.Restart(p) },
@@ -94,6 +97,7 @@ func TestRestart(t *testing.T) {
 
 // A restart ends the back-off.
 func TestRestartDuringBackoff(t *testing.T) {
+	t.Parallel()
 	inWorld(t, func(w *world) {
 		p := w.push("exit 1")
 		w.daemon()
@@ -108,6 +112,7 @@ func TestRestartDuringBackoff(t *testing.T) {
 // A restart that is wished while an instance starts is not forgotten, and costs
 // one replacement only.
 func TestRestartDuringStart(t *testing.T) {
+	t.Parallel()
 	inWorld(t, func(w *world) {
 		release := w.fake.BlockStart()
 		p := w.push("sleep 1000")
@@ -124,6 +129,7 @@ func TestRestartDuringStart(t *testing.T) {
 
 // Stop and start in one breath is a restart, although nobody saw the stop.
 func TestStopAndStartAtOnce(t *testing.T) {
+	t.Parallel()
 	inWorld(t, func(w *world) {
 		p := w.push("sleep 1000")
 		w.daemon()
@@ -145,6 +151,7 @@ func TestStopAndStartAtOnce(t *testing.T) {
 
 // A deleted app leaves nothing: no instance, no address, no exit records.
 func TestDeletedApp(t *testing.T) {
+	t.Parallel()
 	inWorld(t, func(w *world) {
 		p := w.push("sleep 1000", "sleep 1000")
 		w.daemon()
@@ -162,6 +169,7 @@ func TestDeletedApp(t *testing.T) {
 
 // An app that is deleted while no daemon runs leaves nothing either.
 func TestDeletedWhileAway(t *testing.T) {
+	t.Parallel()
 	inWorld(t, func(w *world) {
 		p := w.push("sleep 1000")
 		w.daemon()
@@ -180,6 +188,7 @@ func TestDeletedWhileAway(t *testing.T) {
 
 // The end of the daemon ends nothing, and the next one takes over what runs.
 func TestDaemonLeavesAppsStay(t *testing.T) {
+	t.Parallel()
 	inWorld(t, func(w *world) {
 		p := w.push("sleep 1000", "sleep 1000")
 		w.daemon()
@@ -207,6 +216,7 @@ func TestDaemonLeavesAppsStay(t *testing.T) {
 // A daemon that leaves in the midst of anything leaves no record and no signal
 // behind that it had not begun.
 func TestDaemonLeavesDuringStart(t *testing.T) {
+	t.Parallel()
 	inWorld(t, func(w *world) {
 		release := w.fake.BlockStart()
 		p := w.push("sleep 1000")
@@ -224,6 +234,7 @@ func TestDaemonLeavesDuringStart(t *testing.T) {
 // What ended while no daemon was there becomes a record with its own time, and
 // the order is that of the deaths.
 func TestMissedExitsBecomeRecords(t *testing.T) {
+	t.Parallel()
 	inWorld(t, func(w *world) {
 		p := w.push("sleep 1000", "sleep 1000")
 		w.daemon()
@@ -254,6 +265,7 @@ func TestMissedExitsBecomeRecords(t *testing.T) {
 // A crash that was written down before the daemon left is not told twice; what
 // was left to do is done.
 func TestCrashIsNotToldTwice(t *testing.T) {
+	t.Parallel()
 	inWorld(t, func(w *world) {
 		p := w.push("trap '' TERM; sleep 1000", "sleep 1000")
 		w.daemon()
@@ -280,6 +292,7 @@ func TestCrashIsNotToldTwice(t *testing.T) {
 
 // Count, next start and giving up survive the daemon.
 func TestBackoffSurvivesTheDaemon(t *testing.T) {
+	t.Parallel()
 	inWorld(t, func(w *world) {
 		p := w.push("exit 1")
 		w.daemon()
@@ -306,6 +319,7 @@ func TestBackoffSurvivesTheDaemon(t *testing.T) {
 
 // A restart that was wished while no daemon was there happens at its start.
 func TestRestartWishedWhileAway(t *testing.T) {
+	t.Parallel()
 	inWorld(t, func(w *world) {
 		p := w.push("sleep 1000")
 		w.daemon()
@@ -324,6 +338,7 @@ func TestRestartWishedWhileAway(t *testing.T) {
 
 // What is found and not wished is stopped like any other, and deleted.
 func TestUnwishedIsStopped(t *testing.T) {
+	t.Parallel()
 	inWorld(t, func(w *world) {
 		p := w.push("trap '' TERM; sleep 1000")
 		w.change(p, func(p *app.Process) { p.Instances = 2 })
@@ -347,6 +362,7 @@ func TestUnwishedIsStopped(t *testing.T) {
 
 // Of two instances of one slot the older one is stopped.
 func TestTwoInstancesOfOneSlot(t *testing.T) {
+	t.Parallel()
 	inWorld(t, func(w *world) {
 		p := w.push("sleep 1000")
 		w.daemon()
@@ -373,6 +389,7 @@ func TestTwoInstancesOfOneSlot(t *testing.T) {
 
 // Addresses of instances that vanished are given back.
 func TestVanishedInstanceIsStartedAnew(t *testing.T) {
+	t.Parallel()
 	inWorld(t, func(w *world) {
 		p := w.push("sleep 1000")
 		w.daemon()
@@ -388,6 +405,7 @@ func TestVanishedInstanceIsStartedAnew(t *testing.T) {
 
 // A container service that is down when the daemon starts is waited for.
 func TestAdoptWaitsForTheService(t *testing.T) {
+	t.Parallel()
 	inWorld(t, func(w *world) {
 		w.fake.FailAdopt(fmt.Errorf("cannot list: %w", runtime.ErrUnavailable))
 		p := w.push("sleep 1000")
@@ -404,6 +422,7 @@ func TestAdoptWaitsForTheService(t *testing.T) {
 
 // An adoption that fails for good ends Run with the reason.
 func TestAdoptFails(t *testing.T) {
+	t.Parallel()
 	inWorld(t, func(w *world) {
 		w.fake.FailAdopt(errBoom)
 		sup, err := runtime.NewSupervisor(w.config())
@@ -416,6 +435,7 @@ func TestAdoptFails(t *testing.T) {
 
 // What a supervisor cannot do without is named.
 func TestConfigIsChecked(t *testing.T) {
+	t.Parallel()
 	inWorld(t, func(w *world) {
 		c := w.config()
 		c.Registry = nil
@@ -432,6 +452,7 @@ func TestConfigIsChecked(t *testing.T) {
 
 // Status is a copy: what a reader does to it changes nothing.
 func TestStatusIsACopy(t *testing.T) {
+	t.Parallel()
 	inWorld(t, func(w *world) {
 		p := w.push("sleep 1000")
 		w.change(p, func(p *app.Process) { p.Ports = []int{8080, 9090}; p.Instances = 12 })

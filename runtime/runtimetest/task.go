@@ -309,12 +309,13 @@ func (h *handle) Signal(ctx context.Context, sig syscall.Signal, execs ...string
 	return ctx.Err()
 }
 
-// Dial answers like an app that takes every connection and says nothing.
+// Dial answers like an app that takes every connection, for as long as its main
+// process lives, and says nothing.
 func (h *handle) Dial(_ context.Context, network, address string) (net.Conn, error) {
 	g := h.t.ground
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if h.t.refuse || h.t.deleted {
+	if h.t.refuse || h.t.deleted || h.t.proc(runtime.MainExec).over {
 		return nil, &net.OpError{Op: "dial", Net: network, Err: errors.Join(
 			fmt.Errorf("cannot reach %s", address), os.NewSyscallError("connect", syscall.ECONNREFUSED))}
 	}
