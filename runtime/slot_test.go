@@ -299,6 +299,9 @@ func TestContainerEnds(t *testing.T) {
 			if r.First.Cause != c.cause || !strings.Contains(r.Description, c.text) {
 				t.Errorf("cause %s, description %q, want %s, %q", r.First.Cause, r.Description, c.cause, c.text)
 			}
+			if got := w.logs.matching("Stopping instance"); len(got) != 0 {
+				t.Errorf("lines = %v, want none: nobody was left to be stopped", got)
+			}
 			w.wantStarts(2)
 			w.wantLeases(1)
 		})
@@ -876,6 +879,43 @@ func TestExitWhileStoppingIsNoCrash(t *testing.T) {
 		w.pass(time.Minute)
 		w.wantRecords(p, 0)
 		w.wantNothing()
+	})
+}
+
+// When a process ends and the app is stopped before anybody looked, the stop
+// counts, whichever is seen first.
+func TestExitAndStopInTheSameMoment(t *testing.T) {
+	t.Parallel()
+	for range 8 { // a select of both goes either way
+		inWorld(t, func(w *world) {
+			held := make(chan struct{})
+			w.onChange = func(st runtime.Status) {
+				if st.Ready {
+					<-held // the slot looks away
+				}
+			}
+			p := w.push("sleep 1000")
+			w.daemon()
+			w.fake.Last().End(main, 1)
+			w.state(p, app.Stopped)
+			close(held)
+			w.pass(time.Minute)
+			w.wantRecords(p, 0)
+			w.wantNothing()
+		})
+	}
+}
+
+// A clock that was set back does not postpone the next start.
+func TestExitFromTheFuture(t *testing.T) {
+	t.Parallel()
+	inWorld(t, func(w *world) {
+		p := w.push("sleep 1000")
+		w.daemon()
+		w.fake.Last().EndAt(main, 1, time.Now().Add(time.Hour))
+		w.pass(time.Second)
+		w.wantRecords(p, 1)
+		w.wantStarts(2)
 	})
 }
 

@@ -39,6 +39,22 @@ func TestScale(t *testing.T) {
 	})
 }
 
+// A slot that was scaled away comes back without its crashes.
+func TestScaledAwayForgets(t *testing.T) {
+	t.Parallel()
+	inWorld(t, func(w *world) {
+		p := w.push("exit 1")
+		w.daemon()
+		w.pass(time.Second)
+		w.wantStarts(4)
+		for _, n := range []int{0, 1} {
+			w.change(p, func(p *app.Process) { p.Instances = n })
+		}
+		w.pass(time.Second)
+		w.wantStarts(8)
+	})
+}
+
 // A wish that only changed replaces nothing; the next instance has it.
 func TestChangeAloneReplacesNothing(t *testing.T) {
 	t.Parallel()
@@ -127,6 +143,22 @@ func TestRestartDuringStart(t *testing.T) {
 	})
 }
 
+// A restart that is asked for while another one is under way is the same one.
+func TestRestartDuringRestart(t *testing.T) {
+	t.Parallel()
+	inWorld(t, func(w *world) {
+		p := w.push("trap '' TERM; sleep 1000")
+		w.daemon()
+		w.must(w.registry.Restart(p))
+		synctest.Wait()
+		w.wantState(p, runtime.Stopping)
+		w.sup.Restart(p)
+		w.pass(time.Minute)
+		w.wantState(p, runtime.Running)
+		w.wantStarts(2)
+	})
+}
+
 // Stop and start in one breath is a restart, although nobody saw the stop.
 func TestStopAndStartAtOnce(t *testing.T) {
 	t.Parallel()
@@ -170,20 +202,24 @@ func TestDeletedApp(t *testing.T) {
 // An app that is deleted while no daemon runs leaves nothing either.
 func TestDeletedWhileAway(t *testing.T) {
 	t.Parallel()
-	inWorld(t, func(w *world) {
-		p := w.push("sleep 1000")
-		w.daemon()
-		w.fake.Last().End(main, 1)
-		w.pass(time.Second)
-		w.leave()
-		w.must(w.registry.DeleteApp(p))
-		w.daemon()
-		w.pass(time.Minute)
-		w.wantNothing()
-		if got := len(w.records(p)); got != 0 {
-			t.Errorf("%d exit records are left, want none", got)
-		}
-	})
+	for _, crashes := range []int{0, 1} {
+		inWorld(t, func(w *world) {
+			p := w.push("sleep 1000")
+			w.daemon()
+			for range crashes {
+				w.fake.Last().End(main, 1)
+				w.pass(time.Second)
+			}
+			w.leave()
+			w.must(w.registry.DeleteApp(p))
+			w.daemon()
+			w.pass(time.Minute)
+			w.wantNothing()
+			if got := len(w.records(p)); got != 0 {
+				t.Errorf("%d exit records are left, want none", got)
+			}
+		})
+	}
 }
 
 // The end of the daemon ends nothing, and the next one takes over what runs.
@@ -259,6 +295,27 @@ func TestMissedExitsBecomeRecords(t *testing.T) {
 		}
 		w.wantState(p, runtime.Running)
 		w.wantStarts(2)
+	})
+}
+
+// Deaths of one moment are together also when a daemon hears of them an hour
+// later, one after the other.
+func TestMissedExitsTogether(t *testing.T) {
+	t.Parallel()
+	inWorld(t, func(w *world) {
+		p := w.push("sleep 1000", "sleep 1000")
+		w.daemon()
+		w.leave()
+		task, died := w.fake.Last(), time.Now()
+		task.End(main, 1)
+		w.pass(time.Hour)
+		w.daemon()
+		time.Sleep(3 * ms)
+		task.EndAt(sideA, 2, died)
+		w.pass(time.Second)
+		if r := w.record(p); r.First.Exec != sideA || r.Order != runtime.OrderTogether {
+			t.Errorf("first %s, order %q, want the sidecar, together", r.First.Exec, r.Order)
+		}
 	})
 }
 

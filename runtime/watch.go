@@ -22,9 +22,6 @@ type readiness struct {
 // watch waits for whatever happens to the instance next.
 func (s *Slot) watch(ctx context.Context) step {
 	in := s.inst
-	if !s.kept(in.spec.Version) {
-		return s.replace // the wish to restart came while it started, or while no daemon was there
-	}
 	probing, cancel := context.WithCancel(ctx)
 	defer cancel()
 	healthy := make(chan struct{}, 1)
