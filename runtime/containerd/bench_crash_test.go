@@ -27,7 +27,7 @@ func BenchmarkCrash(b *testing.B) {
 	w.policy = runtime.Policy{ImmediateRestarts: 1 << 20, MaxCrashes: 1 << 20}
 	w.boot()
 	c := newCrasher(b, w)
-	var heard, record, behind, again times
+	var heard, record, behind, again series
 	for b.Loop() {
 		for range repetitions(b, 100) {
 			x := c.crash(b)

@@ -24,7 +24,7 @@ func BenchmarkScale(b *testing.B) {
 	w := newWorld(b)
 	w.boot()
 	f := newFloor(b, w.engine)
-	var starts, floor times
+	var starts, floor series
 	var before, after footprint
 	for b.Loop() {
 		w.grow("warm") // the image, the connections, the code: there once

@@ -26,7 +26,7 @@ import (
 func BenchmarkStart(b *testing.B) {
 	w := newWorld(b)
 	f := newFloor(b, w.engine)
-	var floor, gates, running times
+	var floor, gates, running series
 	for b.Loop() {
 		w.oneStart(b) // makes the image, which is no part of a start
 		for range repetitions(b, 30) {
@@ -127,7 +127,7 @@ type floor struct {
 	e      *Engine
 	client *client.Client
 
-	snapshot, container, task, start, execs times
+	snapshot, container, task, start, execs series
 }
 
 func newFloor(b *testing.B, e *Engine) *floor {
@@ -192,7 +192,7 @@ func (f *floor) run(ctx context.Context, s runtime.Spec, parent string) ([]int, 
 	e, id := f.e, containerID(s.Instance)
 	oci := e.house.container(s, place{dir: e.instanceDir(s.Instance), netns: e.net.path(s.Instance), cgroups: e.cg.ociPath(s.Instance)})
 	last := time.Now()
-	lap := func(ts *times) {
+	lap := func(ts *series) {
 		now := time.Now()
 		*ts, last = append(*ts, now.Sub(last)), now
 	}

@@ -40,12 +40,12 @@ func repetitions(b *testing.B, n int) int {
 	return n
 }
 
-// times is a series of measurements of the same thing.
-type times []time.Duration
+// series is a series of measurements of the same thing.
+type series []time.Duration
 
 // quantile is the smallest value that at least the part q of the series does not
 // exceed.
-func (ts times) quantile(q float64) time.Duration {
+func (ts series) quantile(q float64) time.Duration {
 	if len(ts) == 0 {
 		return 0
 	}
@@ -57,7 +57,7 @@ func (ts times) quantile(q float64) time.Duration {
 	return sorted[min(max(rank, 1), len(sorted))-1]
 }
 
-func (ts times) median() time.Duration { return ts.quantile(0.5) }
+func (ts series) median() time.Duration { return ts.quantile(0.5) }
 
 func ms(d time.Duration) float64 { return float64(d) / float64(time.Millisecond) }
 
@@ -91,7 +91,7 @@ func (r *result) row(cells ...any) {
 }
 
 // spread adds the quantiles of a series.
-func (r *result) spread(name string, ts times) {
+func (r *result) spread(name string, ts series) {
 	r.row(name, ts.median(), ts.quantile(0.9), ts.quantile(0.99), ts.quantile(1))
 }
 

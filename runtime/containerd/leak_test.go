@@ -1,0 +1,120 @@
+//go:build integration
+
+package containerd
+
+import (
+	"context"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	goruntime "runtime"
+	"strings"
+	"testing"
+
+	"github.com/containerd/containerd/v2/core/snapshots"
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/dewrun/dew/app"
+)
+
+// Starting, crashing and stopping leaves nothing behind, anywhere.
+func TestNothingIsLeftBehind(t *testing.T) {
+	w := newWorld(t)
+	w.policy = crashLoop
+	w.boot()
+	var ps []app.Process
+	for i := range 5 {
+		ps = append(ps, w.put(wish{
+			name: fmt.Sprintf("leak%d", i), memory: 128, command: "trap 'exit 0' TERM; " + idle,
+			sidecars: []app.Sidecar{sidecar("s", idle, 32)},
+		}))
+	}
+	w.cycle(t, ps) // makes what is made once: stack, image, log segments
+	before := w.census(t)
+	for range times(20, 200) / len(ps) {
+		w.cycle(t, ps)
+	}
+	w.eventually("the same as before", func() error {
+		if diff := cmp.Diff(before, w.census(t)); diff != "" {
+			return fmt.Errorf("(-before +after):\n%s", diff)
+		}
+		return nil
+	})
+}
+
+const idle = "while :; do sleep 1000 & wait; done"
+
+// cycle takes every app through a start, a crash, a restart and a stop.
+func (w *world) cycle(t *testing.T, ps []app.Process) {
+	t.Helper()
+	for _, p := range ps {
+		w.setState(p, app.Started)
+	}
+	for _, p := range ps {
+		st := w.running(p)
+		kill(t, w.commandPID(st.Instance, "sidecar-0"))
+		w.running(p, st.Instance)
+	}
+	for _, p := range ps {
+		w.setState(p, app.Stopped)
+	}
+	for _, p := range ps {
+		w.stop(p)
+	}
+}
+
+func (w *world) setState(p app.Process, s app.State) {
+	w.t.Helper()
+	if _, err := w.reg.UpdateApp(p.App, func(a *app.App) error { a.State = s; return nil }); err != nil {
+		w.t.Fatal(err)
+	}
+}
+
+// census counts everything that an instance could leave.
+func (w *world) census(t *testing.T) map[string]int {
+	t.Helper()
+	ctx := context.Background()
+	n := map[string]int{"containers": len(w.containers())}
+	count := func(key string, err error, add int) {
+		if err != nil {
+			t.Fatalf("cannot count %s: %v", key, err)
+		}
+		n[key] += add
+	}
+	err := w.engine.images.snapshotter().Walk(ctx, func(_ context.Context, _ snapshots.Info) error { n["snapshots"]++; return nil })
+	count("snapshots", err, 0)
+	ls, err := w.engine.client.LeasesService().List(ctx)
+	count("leases", err, len(ls))
+	ns, err := w.engine.net.namespaces()
+	count("netns", err, len(ns))
+	vs, err := w.engine.net.veths()
+	count("veths", err, len(vs))
+	for _, m := range w.engine.cg.all {
+		err := filepath.WalkDir(filepath.Join(m, w.engine.cg.parent), func(_ string, d fs.DirEntry, err error) error {
+			if err == nil && d.IsDir() {
+				n["cgroups"]++
+			}
+			return nil
+		})
+		count("cgroups", err, 0)
+	}
+	captures, err := filepath.Glob(filepath.Join(w.logDir, "*", "capture", "*"))
+	count("captures", err, len(captures))
+	dirs, err := filepath.Glob(filepath.Join(w.run, "instances", "*"))
+	count("folders", err, len(dirs))
+	mounts, err := os.ReadFile("/proc/self/mountinfo")
+	count("mounts", err, strings.Count(string(mounts), "\n"))
+	cmdlines, err := filepath.Glob("/proc/[0-9]*/cmdline")
+	count("shims", err, 0)
+	for _, f := range cmdlines {
+		b, _ := os.ReadFile(f)
+		if strings.Contains(string(b), w.engine.cfg.Names.Namespace) && strings.Contains(string(b), "shim") {
+			n["shims"]++
+		}
+	}
+	fds, err := os.ReadDir("/proc/self/fd")
+	count("file descriptors", err, len(fds))
+	n["goroutines"] = goruntime.NumGoroutine()
+	return n
+}
