@@ -19,7 +19,7 @@ import (
 // turn with the thing itself: a machine's own speed and its load of the moment
 // then stand on both sides. docs/performance.md says what the figures mean.
 //
-// One operation of a benchmark is a whole series, and nothing is asserted: a
+// One operation of a benchmark is all its turns, and nothing is asserted: a
 // busy machine must not fail.
 
 // settle is long enough for the kernel to clear away what the turn before left:
@@ -40,7 +40,7 @@ func repetitions(b *testing.B, n int) int {
 	return n
 }
 
-// series is a series of measurements of the same thing.
+// series are measurements of the same thing.
 type series []time.Duration
 
 // quantile is the smallest value that at least the part q of the series does not
@@ -70,7 +70,7 @@ type result struct {
 }
 
 func newResult(b *testing.B) *result {
-	b.ReportMetric(0, "ns/op") // the time of a whole series means nothing
+	b.ReportMetric(0, "ns/op") // the time of all turns together means nothing
 	return &result{b: b}
 }
 
