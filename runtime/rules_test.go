@@ -436,8 +436,12 @@ func TestSplitMemory(t *testing.T) {
 		{"two", 256, []app.Sidecar{side("a", 64), side("b", 32)}, split{256, 160, []int{64, 32}}, ""},
 		{"undeclared", 256, []app.Sidecar{side("a", 0), side("b", 32)}, split{256, 224, []int{0, 32}}, ""},
 		{"one left", 97, []app.Sidecar{side("a", 64), side("b", 32)}, split{97, 1, []int{64, 32}}, ""},
-		{"none left", 96, []app.Sidecar{side("config server", 64), side("b", 32), side("c", 0)}, split{},
-			"the memory of its sidecars ('config server' 64M, 'b' 32M) must be less than the process's 96M: give the process more or the sidecars less"},
+		{
+			"none left", 96,
+			[]app.Sidecar{side("config server", 64), side("b", 32), side("c", 0)},
+			split{},
+			"the memory of its sidecars ('config server' 64M, 'b' 32M) must be less than the process's 96M: give the process more or the sidecars less",
+		},
 	} {
 		got, err := splitMemory(c.total, c.sidecars)
 		if text := errText(err); text != c.err {

@@ -46,7 +46,8 @@ type Slot struct {
 	inst   *Instance // owned by Run
 	tries  int       // starts in a row that the container service did not make; owned by Run
 	said   map[string]bool
-	panics int // in a row; owned by Run
+	panics int  // in a row; owned by Run
+	stray  bool // its place has a newer instance: it ends its own and tells nobody
 
 	stop    chan struct{} // closed by Stop
 	stopped sync.Once
@@ -381,6 +382,9 @@ func (s *Slot) down(context.Context) step {
 
 // forgive makes the crash count start over.
 func (s *Slot) forgive() {
+	if s.stray {
+		return // the count belongs to the slot in its place
+	}
 	if err := s.sup.exits.Forgive(s.id); err != nil {
 		s.log.Error("cannot reset crash count", "err", err)
 		return
@@ -439,7 +443,7 @@ func (s *Slot) move(to State, details string) {
 // show changes what others see.
 func (s *Slot) show(change func(st *Status)) {
 	s.change(change)
-	if s.sup.c.OnChange != nil {
+	if s.sup.c.OnChange != nil && !s.stray {
 		s.sup.c.OnChange(s.Status())
 	}
 }

@@ -230,6 +230,10 @@ func TestRecordComesAfterTheWindow(t *testing.T) {
 		died := time.Now()
 		w.pass(2 * ms) // it becomes known a little late
 		task.EndAt(sideA, 1, died)
+		w.pass(0)
+		if st := w.wantState(p, runtime.Crashed); st.Ready { // routes do not wait for the record
+			t.Error("a crashed instance is ready")
+		}
 		w.pass(2 * ms)
 		w.wantRecords(p, 0)
 		w.pass(ms)

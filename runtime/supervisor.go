@@ -210,6 +210,7 @@ func (s *Supervisor) takeOver(ctx context.Context, tasks []Task) {
 		if !s.enter(sl) {
 			s.c.Logger.Warn("slot has a newer instance, this one is ended", "process", spec.Slot.Process,
 				"index", spec.Slot.Index, "instance", spec.Instance)
+			sl.stray = true
 			sl.Stop()
 		}
 		if w, err := s.wanted(spec.Slot.Process); err == nil && !w.has(spec.Slot) {

@@ -430,6 +430,11 @@ func TestTwoInstancesOfOneSlot(t *testing.T) {
 		second.Instance, second.Address = runtime.NewInstanceID(), netip.MustParsePrefix("10.201.0.9/20")
 		_, err := w.fake.Start(t.Context(), second)
 		w.must(err)
+		w.onChange = func(st runtime.Status) {
+			if st.Instance != second.Instance || st.State == runtime.Stopping {
+				t.Errorf("the listener heard of %s %s, want the newer one only", st.State, st.Instance)
+			}
+		}
 		w.daemon()
 		w.pass(time.Second)
 		if st := w.wantState(p, runtime.Running); st.Instance != second.Instance {
