@@ -46,7 +46,8 @@ func (e *Engine) find(ctx context.Context) ([]runtime.Task, error) {
 	}
 	var found []runtime.Task
 	for _, c := range cs {
-		if _, ok := instanceOf(c.ID); !ok {
+		id, ok := instanceOf(c.ID)
+		if !ok || e.knows(id) {
 			continue
 		}
 		t, err := e.adopt(ctx, c)

@@ -159,10 +159,19 @@ func (e *Engine) remember(t *task) {
 	e.known[t.spec.Instance] = t
 }
 
-func (e *Engine) forget(id runtime.InstanceID) {
+func (e *Engine) knows(id runtime.InstanceID) bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
+	return e.known[id] != nil
+}
+
+// forget lets go of what was remembered, and returns it.
+func (e *Engine) forget(id runtime.InstanceID) *task {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	t := e.known[id]
 	delete(e.known, id)
+	return t
 }
 
 func (e *Engine) living() []*task {

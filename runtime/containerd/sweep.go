@@ -102,8 +102,10 @@ func (e *Engine) Sweep(ctx context.Context, keep map[runtime.InstanceID]bool) er
 	var errs error
 	for id, what := range doomed {
 		e.log.Info("swept instance", "instance", id, "found", what)
+		if t := e.forget(id); t != nil {
+			t.letGo()
+		}
 		errs = errors.Join(errs, e.removeAll(ctx, id, ""))
-		e.forget(id)
 	}
 	return errors.Join(errs, e.sweepSnapshots(ctx, keep), e.sweepCaptures(keep), e.sweepVeths(ctx, keep))
 }

@@ -367,6 +367,13 @@ func (t *task) Reap(ctx context.Context, exec string) ([]logstream.Envelope, err
 			return p.takeLast(), nil
 		case <-ctx.Done():
 			return nil, fmt.Errorf("cannot read the last lines of %s: %w", exec, context.Cause(ctx))
+		case <-t.ctx.Done():
+		}
+		select {
+		case <-p.reaped: // before the daemon let go
+			return p.takeLast(), nil
+		default:
+			return nil, fmt.Errorf("cannot read the last lines of %s: the engine was closed", exec)
 		}
 	}
 	return nil, nil

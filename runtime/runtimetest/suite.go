@@ -98,7 +98,11 @@ func (s *suite) start(spec runtime.Spec) runtime.Task {
 	if err != nil {
 		s.Fatalf("Start: %v", err)
 	}
+	from := s.engine
 	s.Cleanup(func() {
+		if s.engine != from { // the tasks of an earlier daemon are not used any more
+			return
+		}
 		ctx, cancel := context.WithTimeout(context.Background(), patience)
 		defer cancel()
 		if err := task.Delete(ctx); err != nil {
