@@ -158,6 +158,10 @@ func (r *ExitRecord) mark(exec string, lines []logstream.Envelope) {
 // reap reads the last lines of an ended process. One that takes too long is
 // asked again before the instance is deleted.
 func (s *Slot) reap(ctx context.Context, in *Instance, exec string) []logstream.Envelope {
+	if _, ok := in.process(exec); !ok {
+		in.reaped[exec] = true
+		return nil
+	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), s.sup.policy.ReapLimit)
 	defer cancel()
 	lines, err := in.task.Reap(ctx, exec)

@@ -17,6 +17,10 @@ import (
 // MainExec is the exec id of an instance's main process.
 const MainExec = "main"
 
+// InitExec stands for the container's own first process in an Exit. It has no
+// output, and is no process of a Spec.
+const InitExec = "init"
+
 // SidecarExec is the exec id of the n-th sidecar, in the order of their names.
 // The name itself cannot be an id: containerd refuses spaces and slashes.
 func SidecarExec(n int) string { return "sidecar-" + strconv.Itoa(n) }
@@ -45,6 +49,8 @@ type Task interface {
 	Spec() Spec
 	// Exits reports the end of every process once, in the order of their deaths as
 	// far as it can be known, as soon as it is known. It is closed after the last.
+	// Should the container's own first process end, an Exit of InitExec with
+	// CauseInitExited comes before those of the processes it took along.
 	Exits() <-chan Exit
 	// Reap waits until nothing of an ended process is left, its whole output is
 	// read, and returns the last lines, which are not in the log yet: the caller

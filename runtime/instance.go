@@ -62,14 +62,15 @@ func newInstance(t Task) *Instance {
 	return &Instance{spec: t.Spec(), task: t, phase: PhaseStarting, reaped: map[string]bool{}}
 }
 
-// process is what the instance was told about exec.
-func (in *Instance) process(exec string) ProcessSpec {
+// process is what the instance was told about exec. It returns false for the
+// container's own first process, which stands for the whole of it.
+func (in *Instance) process(exec string) (ProcessSpec, bool) {
 	for _, p := range in.spec.Processes {
 		if p.Exec == exec {
-			return p
+			return p, true
 		}
 	}
-	return ProcessSpec{Exec: exec, Source: source(in.spec.Type, "")}
+	return ProcessSpec{Exec: exec, Source: ProcessSource(in.spec.Type, "")}, false
 }
 
 // alive are the execs whose end is not known.
@@ -93,7 +94,7 @@ func (in *Instance) take(e Exit) (Exit, bool) {
 	if in.ended(e.Exec) {
 		return e, false
 	}
-	p := in.process(e.Exec)
+	p, _ := in.process(e.Exec)
 	e.Name, e.Source = p.Name, p.Source
 	e.Cause = cmp.Or(e.Cause, CauseExited)
 	if e.OOM && e.Cause == CauseExited {

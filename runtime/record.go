@@ -123,6 +123,8 @@ func (r *ExitRecord) follow(e Exit, together time.Duration) {
 	switch d := e.At.Sub(r.First.At); {
 	case !r.First.ended() && e.Exec == r.First.Exec:
 		e.Cause = r.First.Cause
+	case e.Cause == CauseInitExited && !certain:
+		r.Order = OrderLate // it took the first one along, and became known after it
 	case !r.First.ended() || certain || d >= together:
 		e.Cause = CausePeerExited
 	case d <= -together:

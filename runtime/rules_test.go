@@ -334,6 +334,7 @@ func TestFollow(t *testing.T) {
 		{"together", exit("sidecar-0", CauseExited, 0), exit("main", CauseExited, -4*ms), CauseExited, OrderTogether},
 		{"known too late", exit("sidecar-0", CauseExited, 0), exit("main", CauseOutOfMemory, -20*ms), CauseOutOfMemory, OrderLate},
 		{"init", exit("main", CauseInitExited, 0), exit("sidecar-0", CauseExited, -2*ms), CausePeerExited, ""},
+		{"init known too late", exit("main", CauseExited, 0), exit(InitExec, CauseInitExited, 9*ms), CauseInitExited, OrderLate},
 		{"sick main", exit("main", CauseUnhealthy, 0), exit("main", CauseExited, 1*ms), CauseUnhealthy, ""},
 		{"beside sick main", exit("main", CauseUnhealthy, 0), exit("sidecar-0", CauseExited, 1*ms), CausePeerExited, ""},
 	} {

@@ -345,7 +345,7 @@ func (s *Slot) refused(ctx context.Context, id InstanceID, w wish, err *StartErr
 		e.Exec = MainExec
 	}
 	if e.Source == "" {
-		e.Source = source(w.process.Type, "")
+		e.Source = ProcessSource(w.process.Type, "")
 	}
 	in := &Instance{
 		spec: Spec{

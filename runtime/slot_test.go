@@ -303,6 +303,12 @@ func TestContainerEnds(t *testing.T) {
 			if r.First.Cause != c.cause || !strings.Contains(r.Description, c.text) {
 				t.Errorf("cause %s, description %q, want %s, %q", r.First.Cause, r.Description, c.cause, c.text)
 			}
+			if r.First.Cause == runtime.CauseInitExited && (r.First.Exec != runtime.InitExec || len(r.Followers) != 2) {
+				t.Errorf("first %s, %d followers, want the first process and two that followed", r.First.Exec, len(r.Followers))
+			}
+			if strings.Contains(strings.Join(w.fake.Calls(), ","), "reap init") {
+				t.Error("the first process was reaped, it has no output")
+			}
 			if got := w.logs.matching("Stopping instance"); len(got) != 0 {
 				t.Errorf("lines = %v, want none: nobody was left to be stopped", got)
 			}

@@ -160,10 +160,11 @@ func (s *Slot) sick(ctx context.Context, r result[struct{}]) step {
 
 // sickness is the failed check as the exit that names the crash.
 func sickness(in *Instance, err error) Exit {
+	main, _ := in.process(MainExec)
 	e := Exit{
-		Exec: MainExec, Source: source(in.spec.Type, ""), Code: -1, Cause: CauseUnhealthy, At: time.Now(),
+		Exec: MainExec, Source: ProcessSource(in.spec.Type, ""), Code: -1, Cause: CauseUnhealthy, At: time.Now(),
 		Detail: err.Error(),
-		Memory: Memory{Limit: in.process(MainExec).Memory},
+		Memory: Memory{Limit: main.Memory},
 	}
 	if s, ok := errors.AsType[*health.Sick](err); ok && s.Phase == health.Starting {
 		e.Cause = CauseStartTimeout

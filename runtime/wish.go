@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
 
 	"github.com/dewrun/dew/app"
 	"github.com/dewrun/dew/droplet"
@@ -26,15 +25,6 @@ func (w wish) ports() []int {
 		return w.process.Ports
 	}
 	return []int{defaultPort}
-}
-
-// source names a process in the log and in the exit record.
-func source(processType, sidecar string) string {
-	s := "APP/PROC/" + strings.ToUpper(processType)
-	if sidecar != "" {
-		s += "/SIDECAR/" + strings.ToUpper(sidecar)
-	}
-	return s
 }
 
 // wish reads what the process should be now. A *StartError says that it cannot
@@ -68,7 +58,7 @@ func (s *Supervisor) wish(process string) (w wish, err error) {
 
 // refuse is the error for a wish that cannot become an instance.
 func refuse(w wish, reason string) *StartError {
-	return &StartError{Source: source(w.process.Type, ""), Reason: reason}
+	return &StartError{Source: ProcessSource(w.process.Type, ""), Reason: reason}
 }
 
 // spec makes the plain value that the engine starts: id and address are filled
@@ -101,7 +91,7 @@ func (w wish) spec(slot SlotID, cell string, me identity) (Spec, error) {
 		return Spec{}, err
 	}
 	s.Processes = append(s.Processes, ProcessSpec{
-		Exec: MainExec, Source: source(w.process.Type, ""), Command: command,
+		Exec: MainExec, Source: ProcessSource(w.process.Type, ""), Command: command,
 		Dir: homeDir, Env: env, Memory: int64(mem.main) * mebibyte,
 	})
 	for n, c := range w.sidecars {
@@ -110,7 +100,7 @@ func (w wish) spec(slot SlotID, cell string, me identity) (Spec, error) {
 			return Spec{}, err
 		}
 		s.Processes = append(s.Processes, ProcessSpec{
-			Exec: SidecarExec(n), Name: c.Name, Source: source(w.process.Type, c.Name), Command: c.Command,
+			Exec: SidecarExec(n), Name: c.Name, Source: ProcessSource(w.process.Type, c.Name), Command: c.Command,
 			Dir: homeDir, Env: env, Memory: int64(mem.sidecars[n]) * mebibyte,
 		})
 	}

@@ -261,8 +261,8 @@ func (c *cgroups) kill(ctx context.Context, id runtime.InstanceID, leaf string) 
 		if err != nil || len(pids) == 0 {
 			return err
 		}
-		// Both: no fork outruns the first, and a process that a killed daemon had
-		// placed in one hierarchy only is not reached by it.
+		// Both: no fork outruns the first; the second reaches whom the first passes
+		// over.
 		c.killAtOnce(id, leaf)
 		for _, pid := range pids {
 			_ = unix.Kill(pid, unix.SIGKILL) // the next round sees whether it worked
@@ -274,8 +274,13 @@ func (c *cgroups) kill(ctx context.Context, id runtime.InstanceID, leaf string) 
 }
 
 // killAtOnce uses cgroup.kill, which no fork can outrun, where the kernel has it.
-func (c *cgroups) killAtOnce(id runtime.InstanceID, leaf string) bool {
-	return c.unified != "" && write(c.path(c.unified, id, leaf), "cgroup.kill", "1") == nil
+// It is not enough: it passes over a process that is just in execve on a thread
+// that is not its first (the launcher's are), and over one that a killed daemon
+// had placed in another hierarchy only. So everybody kills one by one as well.
+func (c *cgroups) killAtOnce(id runtime.InstanceID, leaf string) {
+	if c.unified != "" {
+		_ = write(c.path(c.unified, id, leaf), "cgroup.kill", "1")
+	}
 }
 
 // freeze stops or continues all processes of a leaf. A leaf that is gone is fine.

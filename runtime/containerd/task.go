@@ -398,9 +398,7 @@ func (t *task) Signal(_ context.Context, sig syscall.Signal, execs ...string) er
 		if sig == syscall.SIGKILL {
 			// A frozen leaf must be thawed to die.
 			errs = errors.Join(errs, t.e.cg.freeze(t.spec.Instance, p.Exec, false))
-			if t.e.cg.killAtOnce(t.spec.Instance, p.Exec) {
-				continue
-			}
+			t.e.cg.killAtOnce(t.spec.Instance, p.Exec)
 		}
 		errs = errors.Join(errs, t.e.cg.signal(t.spec.Instance, p.Exec, sig))
 	}

@@ -72,10 +72,16 @@ func (t *Task) Lose() {
 	}
 }
 
-// EndInit ends all processes as the end of the container's first process does.
+// EndInit ends the container's first process, and all others with it.
 func (t *Task) EndInit() {
-	for _, p := range t.spec.Processes {
-		t.EndWith(runtime.Exit{Exec: p.Exec, Code: 137, Cause: runtime.CauseInitExited, At: time.Now()})
+	t.ground.mu.Lock()
+	defer t.ground.mu.Unlock()
+	t.tell(runtime.Exit{
+		Exec: runtime.InitExec, Source: runtime.ProcessSource(t.spec.Type, ""), Code: 137,
+		Cause: runtime.CauseInitExited, At: time.Now(),
+	})
+	for _, p := range t.procs {
+		t.end(p, runtime.Exit{Exec: p.Exec, Code: 137, Cause: runtime.CauseExited, At: time.Now()})
 	}
 }
 
@@ -207,7 +213,7 @@ func (t *Task) interpret(p *proc) {
 	exit(0)
 }
 
-// end is the end of a process, told to everybody who has the task.
+// end is the end of a process.
 func (t *Task) end(p *proc, e runtime.Exit) {
 	if p.over {
 		return
@@ -219,10 +225,21 @@ func (t *Task) end(p *proc, e runtime.Exit) {
 	if e.OOM {
 		e.Memory.Peak = p.Memory
 	}
+	t.tell(e)
+}
+
+// tell reports an exit to everybody who has the task.
+func (t *Task) tell(e runtime.Exit) {
 	t.exits = append(t.exits, e)
 	for _, h := range t.handles {
-		h.tell(e, len(t.exits) == len(t.procs))
+		h.tell(e)
+		h.closeIf(t.over())
 	}
+}
+
+// over tells whether all processes have ended.
+func (t *Task) over() bool {
+	return !slices.ContainsFunc(t.procs, func(p *proc) bool { return !p.over })
 }
 
 func (t *Task) remove() {
@@ -234,27 +251,30 @@ func (t *Task) remove() {
 
 // attach is the task for one engine: it tells again what has ended already.
 func (t *Task) attach() *handle {
-	h := &handle{t: t, exits: make(chan runtime.Exit, len(t.procs))}
+	h := &handle{t: t, exits: make(chan runtime.Exit, len(t.procs)+1)}
 	t.handles = append(t.handles, h)
-	for i, e := range t.exits {
-		h.tell(e, i+1 == len(t.procs))
+	for _, e := range t.exits {
+		h.tell(e)
 	}
+	h.closeIf(t.over())
 	return h
 }
 
 // handle is a Task in the hands of one engine: runtime.Task.
 type handle struct {
 	t      *Task
-	exits  chan runtime.Exit // room for all: telling never waits
+	exits  chan runtime.Exit // room for all and init: telling never waits
 	closed bool
 }
 
-func (h *handle) tell(e runtime.Exit, last bool) {
-	if h.closed {
-		return
+func (h *handle) tell(e runtime.Exit) {
+	if !h.closed {
+		h.exits <- e
 	}
-	h.exits <- e
-	if last {
+}
+
+func (h *handle) closeIf(over bool) {
+	if over {
 		h.close()
 	}
 }
