@@ -180,3 +180,28 @@ func (c *Cursor) fresh(es []Envelope) []Envelope {
 	}
 	return es
 }
+
+// Newest gives the last n lines that are in the log now, or as many as are kept.
+func (l *Log) Newest(ctx context.Context, n int) ([]Envelope, error) {
+	last := l.LastSeq()
+	if last == 0 || n <= 0 {
+		return nil, nil
+	}
+	from := uint64(1)
+	if last > uint64(n) {
+		from = last - uint64(n) + 1
+	}
+	var es []Envelope
+	for c := l.Cursor(from); len(es) == 0 || es[len(es)-1].Seq < last; {
+		batch, err := c.Next(ctx)
+		if errors.Is(err, ErrTrimmed) {
+			c, _ = c.Skip()
+			continue
+		}
+		if err != nil {
+			return nil, err
+		}
+		es = append(es, batch...)
+	}
+	return es[:len(es)-int(es[len(es)-1].Seq-last)], nil
+}

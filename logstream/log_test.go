@@ -54,6 +54,26 @@ func TestAppendSetsSeqAndTime(t *testing.T) {
 	}
 }
 
+// Newest gives the end of the log as it is, without waiting for more.
+func TestNewest(t *testing.T) {
+	t.Parallel()
+	l := newApp(t, newLogs(t, t.TempDir(), Options{}))
+	if es, err := l.Newest(t.Context(), 5); err != nil || len(es) != 0 {
+		t.Errorf("of an empty log: %v, %v", es, err)
+	}
+	for i := range 7 {
+		if err := l.Append(line(fmt.Sprint(i))); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for n, first := range map[int]uint64{3: 5, 7: 1, 100: 1} {
+		es, err := l.Newest(t.Context(), n)
+		if err != nil || len(es) != min(n, 7) || es[0].Seq != first || es[len(es)-1].Seq != 7 {
+			t.Errorf("newest %d = %v, %v, want those from %d to 7", n, es, err, first)
+		}
+	}
+}
+
 // Many writers and readers at once: every reader sees the same dense sequence.
 func TestConcurrentReaders(t *testing.T) {
 	t.Parallel()

@@ -1,8 +1,10 @@
 package runtime
 
 import (
+	"bytes"
 	"context"
 	"errors"
+	"slices"
 	"syscall"
 	"time"
 
@@ -104,6 +106,9 @@ func (s *Slot) tell(ctx context.Context, in *Instance, e Exit, order Order) {
 		Text:   []byte(r.Line()),
 	}
 	batch := append(lines, line)
+	if s.told(ctx, in) {
+		batch = lines
+	}
 	if err := s.sup.c.Logs.Append(r.App, batch...); err != nil {
 		s.log.Error("cannot write last lines to the app's log", "app", r.App, "instance", r.Instance, "err", err)
 		s.append(r.App, line) // whatever is wrong with the lines, the record stands
@@ -118,6 +123,25 @@ func (s *Slot) tell(ctx context.Context, in *Instance, e Exit, order Order) {
 		s.log.Error("cannot store exit record, trying again before the next start", "instance", r.Instance, "err", err)
 	}
 	s.show(func(st *Status) { st.CrashCount, st.NextStart, st.GivenUp = r.CrashCount, r.NextStart, r.GivenUp })
+}
+
+// told tells whether the line of this crash is in the log already: a daemon can
+// be killed between its line and its store. Only one that was adopted can have
+// one, and then it is among the last lines.
+func (s *Slot) told(ctx context.Context, in *Instance) bool {
+	const among = 10_000
+	if in.adopted.IsZero() {
+		return false
+	}
+	es, err := s.sup.c.Logs.Newest(ctx, in.spec.App, among)
+	if err != nil {
+		s.log.Error("cannot read back the app's log, a crash may be told twice", "instance", in.spec.Instance, "err", err)
+		return false
+	}
+	mark := []byte(`payload: {"instance":"` + string(in.spec.Instance) + `"`)
+	return slices.ContainsFunc(es, func(e logstream.Envelope) bool {
+		return e.Source.Type == sourceAPI && bytes.Contains(e.Text, mark)
+	})
 }
 
 // record makes the record of a crash that e names.

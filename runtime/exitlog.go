@@ -17,47 +17,28 @@ const keptRecords = 100
 type ExitLog struct {
 	db      *store.DB
 	records *store.Bucket[ExitRecord]
-	heads   *store.Bucket[exitHead]
-}
-
-// exitHead says which records a slot has: a crash must not cost the reading of a
-// hundred others.
-type exitHead struct {
-	Slot   SlotID `json:"slot"`
-	Oldest uint64 `json:"oldest"`
-	Newest uint64 `json:"newest"`
 }
 
 // NewExitLog opens the exit records in db.
 func NewExitLog(db *store.DB) *ExitLog {
-	return &ExitLog{
-		db:      db,
-		records: store.In[ExitRecord](db, "exits"),
-		heads:   store.In[exitHead](db, "exit-heads"),
-	}
+	return &ExitLog{db: db, records: store.In[ExitRecord](db, "exits")}
 }
 
 // Add keeps a new record, gives it its number and drops the oldest beyond the
 // bound.
 func (l *ExitLog) Add(r ExitRecord) (ExitRecord, error) {
 	err := l.db.Update(func(tx *store.Tx) error {
-		records, heads := l.records.With(tx), l.heads.With(tx)
-		h, err := heads.Get(slotPrefix(r.Slot))
-		if errors.Is(err, store.ErrNotFound) {
-			h, err = exitHead{Slot: r.Slot, Oldest: 1}, nil
-		}
-		if err != nil {
+		records := l.records.With(tx)
+		// A crash must not cost the reading of a hundred others.
+		last, err := records.Last(slotPrefix(r.Slot))
+		if err != nil && !errors.Is(err, store.ErrNotFound) {
 			return err
 		}
-		h.Newest++
-		r.Number = h.Newest
-		for ; h.Newest-h.Oldest >= keptRecords; h.Oldest++ {
-			if err := records.Delete(recordKey(r.Slot, h.Oldest)); err != nil {
+		r.Number = last.Number + 1
+		if r.Number > keptRecords { // numbers have no holes: one goes for each that comes
+			if err := records.Delete(recordKey(r.Slot, r.Number-keptRecords)); err != nil {
 				return err
 			}
-		}
-		if err := heads.Put(slotPrefix(r.Slot), h); err != nil {
-			return err
 		}
 		return records.Put(recordKey(r.Slot, r.Number), r)
 	})
@@ -92,12 +73,9 @@ func (l *ExitLog) Forgive(id SlotID) error {
 
 // Newest returns the slot's last record, if it has one.
 func (l *ExitLog) Newest(id SlotID) (r ExitRecord, ok bool, err error) {
-	h, err := l.heads.Get(slotPrefix(id))
+	r, err = l.records.Last(slotPrefix(id))
 	if errors.Is(err, store.ErrNotFound) {
 		return r, false, nil
-	}
-	if err == nil {
-		r, err = l.records.Get(recordKey(id, h.Newest))
 	}
 	if err != nil {
 		return r, false, fmt.Errorf("cannot read the newest exit record: %w", err)
@@ -118,14 +96,14 @@ func (l *ExitLog) Process(process string) ([]ExitRecord, error) {
 
 // Processes returns the guids of the processes that have records.
 func (l *ExitLog) Processes() ([]string, error) {
-	hs, err := l.heads.All()
+	rs, err := l.read("")
 	if err != nil {
-		return nil, fmt.Errorf("cannot read which slots have exit records: %w", err)
+		return nil, err
 	}
 	var out []string
-	for _, h := range hs { // sorted by key: equal ones stand together
-		if len(out) == 0 || out[len(out)-1] != h.Slot.Process {
-			out = append(out, h.Slot.Process)
+	for _, r := range rs { // sorted by key: equal ones stand together
+		if len(out) == 0 || out[len(out)-1] != r.Slot.Process {
+			out = append(out, r.Slot.Process)
 		}
 	}
 	return out, nil
@@ -134,18 +112,13 @@ func (l *ExitLog) Processes() ([]string, error) {
 // Remove drops the records of a process that is no more.
 func (l *ExitLog) Remove(process string) error {
 	err := l.db.Update(func(tx *store.Tx) error {
-		records, heads := l.records.With(tx), l.heads.With(tx)
-		hs, err := heads.Prefix(process + "/")
+		records := l.records.With(tx)
+		rs, err := records.Prefix(process + "/")
 		if err != nil {
 			return err
 		}
-		for _, h := range hs {
-			for n := h.Oldest; n <= h.Newest; n++ {
-				if err := records.Delete(recordKey(h.Slot, n)); err != nil {
-					return err
-				}
-			}
-			if err := heads.Delete(slotPrefix(h.Slot)); err != nil {
+		for _, r := range rs {
+			if err := records.Delete(recordKey(r.Slot, r.Number)); err != nil {
 				return err
 			}
 		}

@@ -22,6 +22,8 @@ import (
 // lines it was given.
 type LogBook interface {
 	Append(app string, es ...logstream.Envelope) error
+	// Newest gives the last n lines of an app, or as many as there are.
+	Newest(ctx context.Context, app string, n int) ([]logstream.Envelope, error)
 }
 
 // Config is what a Supervisor needs.

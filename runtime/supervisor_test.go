@@ -12,6 +12,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/dewrun/dew/app"
+	"github.com/dewrun/dew/logstream"
 	"github.com/dewrun/dew/runtime"
 )
 
@@ -315,6 +316,31 @@ func TestMissedExitsTogether(t *testing.T) {
 		w.pass(time.Second)
 		if r := w.record(p); r.First.Exec != sideA || r.Order != runtime.OrderTogether {
 			t.Errorf("first %s, order %q, want the sidecar, together", r.First.Exec, r.Order)
+		}
+	})
+}
+
+// A daemon that was killed between the line of a crash and its record leaves the
+// record to the next one, which does not print the line again.
+func TestLineOfACrashIsNotPrintedTwice(t *testing.T) {
+	t.Parallel()
+	inWorld(t, func(w *world) {
+		p := w.push("sleep 1000", "sleep 1000")
+		w.daemon()
+		w.leave()
+		task := w.fake.Last()
+		task.Print(sideA, "last words")
+		task.End(sideA, 1)
+		line := `App instance exited with guid x payload: {"instance":"` + string(task.Spec().Instance) + `","index":0}`
+		w.must(w.logs.Append(p, logstream.Envelope{Source: logstream.Source{Type: "API"}, Text: []byte(line)}))
+		w.daemon()
+		w.pass(time.Minute)
+		w.wantRecords(p, 1)
+		if got := strings.Count(strings.Join(w.logs.lines(), "\n"), "App instance exited"); got != 1 {
+			t.Errorf("lines of the crash = %d, want 1", got)
+		}
+		if batch := w.logs.batchOf("last words"); len(batch) != 1 {
+			t.Errorf("batch = %v, want the last line alone", batch)
 		}
 	})
 }

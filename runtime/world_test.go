@@ -260,6 +260,13 @@ func (l *memLogs) Append(_ string, es ...logstream.Envelope) error {
 	return nil
 }
 
+func (l *memLogs) Newest(_ context.Context, _ string, n int) ([]logstream.Envelope, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	es := slices.Concat(l.batches...)
+	return es[max(0, len(es)-n):], nil
+}
+
 // lines are all lines as a reader sees them.
 func (l *memLogs) lines() []string {
 	l.mu.Lock()

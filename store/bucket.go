@@ -125,6 +125,20 @@ func (b *Bucket[T]) Touch(key string) error {
 // All returns all values in the order of their keys.
 func (b *Bucket[T]) All() ([]T, error) { return b.Prefix("") }
 
+// Last returns the value with the greatest key that begins with prefix, or
+// ErrNotFound. It reads no other.
+func (b *Bucket[T]) Last(prefix string) (v T, err error) {
+	err = b.read(func(s *shelf) error {
+		k, raw := lastOf(s.values(), []byte(prefix))
+		if k == nil {
+			return fmt.Errorf("%s: nothing begins with %q: %w", b.name, prefix, ErrNotFound)
+		}
+		v, err = b.decode(string(k), raw)
+		return err
+	})
+	return v, err
+}
+
 // Prefix returns the values whose keys start with prefix, in the order of keys.
 func (b *Bucket[T]) Prefix(prefix string) (vs []T, err error) {
 	err = b.read(func(s *shelf) error {
@@ -439,6 +453,29 @@ func (s *shelf) each(b *bbolt.Bucket, prefix []byte, fn func(k, v []byte) error)
 		}
 	}
 	return nil
+}
+
+// lastOf finds the greatest key of b that starts with prefix; b may be nil.
+func lastOf(b *bbolt.Bucket, prefix []byte) (k, v []byte) {
+	if b == nil {
+		return nil, nil
+	}
+	c := b.Cursor()
+	after := bytes.TrimRight(slices.Clone(prefix), "\xff") // no key with 0xff all along has a successor
+	if len(after) == 0 {
+		k, v = c.Last()
+	} else {
+		after[len(after)-1]++
+		if k, _ = c.Seek(after); k == nil {
+			k, v = c.Last()
+		} else {
+			k, v = c.Prev()
+		}
+	}
+	if !bytes.HasPrefix(k, prefix) {
+		return nil, nil
+	}
+	return k, v
 }
 
 // alive guards against a transaction that was kept after its function returned.

@@ -646,3 +646,23 @@ func TestConcurrency(t *testing.T) {
 }
 
 var errGivenUp = errors.New("given up")
+
+// Last finds the greatest key with a prefix and no other.
+func TestLast(t *testing.T) {
+	b := In[int](fresh(t), "words")
+	for i, k := range []string{"a/1", "a/2", "b/1", "b\xff", "b\xff\xff", "b\xff\xff1"} {
+		if err := b.Put(k, i); err != nil {
+			t.Fatal(err)
+		}
+	}
+	const none = -1
+	for prefix, want := range map[string]int{"a/": 1, "a": 1, "b/": 2, "b\xff\xff": 5, "b": 5, "": 5, "c": none, "A": none, "a/3": none} {
+		got, err := b.Last(prefix)
+		if want == none && !errors.Is(err, ErrNotFound) {
+			t.Errorf("Last(%q) = %d, %v, want ErrNotFound", prefix, got, err)
+		}
+		if want != none && (err != nil || got != want) {
+			t.Errorf("Last(%q) = %d, %v, want %d", prefix, got, err, want)
+		}
+	}
+}

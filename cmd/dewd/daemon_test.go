@@ -1,4 +1,4 @@
-//go:build integration
+//go:build integration || systemd
 
 package main
 
@@ -48,6 +48,10 @@ func runTests(m *testing.M) int {
 	}
 	defer os.RemoveAll(dir)
 	programs = dir
+	if err := os.Chmod(dir, 0o755); err != nil { // one test runs dewd as nobody
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
 	for out, pkg := range map[string]string{"dewd": ".", "dew-init": "../dew-init", "testapp": "../../runtime/containerd/testdata/testapp"} {
 		c := exec.Command("go", "build", "-trimpath", "-o", filepath.Join(dir, out), pkg)
 		c.Env = append(os.Environ(), "CGO_ENABLED=0")
@@ -71,6 +75,7 @@ type cell struct {
 	cmd       *exec.Cmd
 	said      *bytes.Buffer
 	flags     []string
+	env       []string
 }
 
 // newCell makes a root whose dewd takes a private containerd, so that a test may

@@ -208,6 +208,14 @@ func (b book) Append(guid string, es ...logstream.Envelope) error {
 	return l.Append(es...)
 }
 
+func (b book) Newest(ctx context.Context, guid string, n int) ([]logstream.Envelope, error) {
+	l, err := b.logs.App(guid)
+	if err != nil {
+		return nil, err
+	}
+	return l.Newest(ctx, n)
+}
+
 // close lets go in the opposite order. Apps stay.
 func (d *daemon) close() error {
 	var errs []error

@@ -152,7 +152,7 @@ func (t *task) openClosedGate(ctx context.Context, p *proc) error {
 	if err := t.e.cg.place(t.spec.Instance, p.Exec, p.pid); err != nil {
 		return err
 	}
-	if err := openGate(gate); err != nil {
+	if err := openGate(ctx, gate); err != nil {
 		return fmt.Errorf("cannot open gate of %s: %w", p.Exec, err)
 	}
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)

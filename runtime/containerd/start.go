@@ -57,6 +57,8 @@ func (e *Engine) startError(err error) error {
 		return se
 	case errors.Is(err, unix.ENOSPC) || strings.Contains(err.Error(), "no space left on device"):
 		return &runtime.StartError{Reason: "the disk is full: free some space (" + oneLine(err) + ")", Err: err}
+	case errors.Is(err, runtime.ErrUnavailable):
+		return err
 	case unavailable(err):
 		return fmt.Errorf("%w: %w", runtime.ErrUnavailable, err)
 	}
@@ -252,7 +254,7 @@ func (t *task) startOne(ctx context.Context, p *proc) error {
 // the background: it frees descriptors there and nothing waits for it.
 func (t *task) openGates(ctx context.Context) error {
 	for _, p := range t.procs {
-		if err := openGate(t.gate(p)); err != nil {
+		if err := openGate(ctx, t.gate(p)); err != nil {
 			return fmt.Errorf("cannot open gate of %s: %w", p.Exec, err)
 		}
 	}
@@ -269,8 +271,8 @@ func (t *task) openGates(ctx context.Context) error {
 
 // openGate writes the one byte that a launcher waits for. A gate that is gone
 // was opened before.
-func openGate(path string) error {
-	f, err := os.OpenFile(path, os.O_WRONLY|unix.O_NONBLOCK, 0)
+func openGate(ctx context.Context, path string) error {
+	f, err := openFIFO(ctx, path)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
@@ -282,6 +284,23 @@ func openGate(path string) error {
 		return err
 	}
 	return os.Remove(path)
+}
+
+// openFIFO opens the writing end. The shim may not have opened its own yet when
+// it reports the process as started.
+func openFIFO(ctx context.Context, path string) (*os.File, error) {
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	for wait := 100 * time.Microsecond; ; wait = min(2*wait, 20*time.Millisecond) {
+		f, err := os.OpenFile(path, os.O_WRONLY|unix.O_NONBLOCK, 0)
+		if !errors.Is(err, unix.ENXIO) {
+			return f, err
+		}
+		if perr := pause(ctx, wait); perr != nil {
+			// Nothing is known to be wrong with the app: it is tried again.
+			return nil, fmt.Errorf("%w: %w: %w", runtime.ErrUnavailable, err, perr)
+		}
+	}
 }
 
 func (t *task) gate(p *proc) string { return filepath.Join(t.dir, p.Exec+".gate") }

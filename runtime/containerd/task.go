@@ -24,9 +24,6 @@ import (
 	"github.com/dewrun/dew/runtime"
 )
 
-// initExec names PID 1 among the reports; in containerd it is the task itself.
-const initExec = "init"
-
 const (
 	// How long a death that the kernel already shows may stay unreported while
 	// another one is named. A shim that is busy starting something is late by up
@@ -208,7 +205,7 @@ func (t *task) watchInit() {
 		return
 	}
 	x := runtime.Exit{
-		Exec: initExec, Source: runtime.ProcessSource(t.spec.Type, ""), Code: code, At: at, Cause: runtime.CauseInitExited,
+		Exec: runtime.InitExec, Source: runtime.ProcessSource(t.spec.Type, ""), Code: code, At: at, Cause: runtime.CauseInitExited,
 		Detail: "the first process of the container ended", OOM: t.e.cg.oomKills(t.spec.Instance, initLeaf) > 0,
 	}
 	t.reports <- x
@@ -222,7 +219,7 @@ func (t *task) collect() {
 			return
 		}
 		for _, x := range batch {
-			if x.Exec != initExec {
+			if x.Exec != runtime.InitExec {
 				left--
 			}
 			t.exits <- x
@@ -256,7 +253,7 @@ func (t *task) gather() ([]runtime.Exit, bool) {
 	}
 	slices.SortStableFunc(batch, func(a, b runtime.Exit) int {
 		// The death of PID 1 is the cause of all others, whatever the times say.
-		switch initExec {
+		switch runtime.InitExec {
 		case a.Exec:
 			return -1
 		case b.Exec:
@@ -277,7 +274,7 @@ func (t *task) unreported(batch []runtime.Exit) bool {
 			return true
 		}
 	}
-	return !t.deleting.Load() && t.initPID != 0 && !in(initExec) && !alive(t.initPID)
+	return !t.deleting.Load() && t.initPID != 0 && !in(runtime.InitExec) && !alive(t.initPID)
 }
 
 // alive asks the process table. Signal 0 would not do: a zombie answers it.

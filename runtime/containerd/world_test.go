@@ -250,9 +250,9 @@ func (w *world) tearDown() {
 	}
 }
 
-func (w *world) stack(string) (droplet.Stack, error) {
-	return droplet.HostStack(droplet.HostOptions{UID: 2000, GID: 2000})
-}
+func (w *world) stack(name string) (droplet.Stack, error) { return stacks.Get(name) }
+
+var stacks = droplet.NewStacks(droplet.HostOptions{UID: 2000, GID: 2000})
 
 type logBook struct{ *logstream.Logs }
 
@@ -262,6 +262,14 @@ func (b logBook) Append(app string, es ...logstream.Envelope) error {
 		return err
 	}
 	return l.Append(es...)
+}
+
+func (b logBook) Newest(ctx context.Context, app string, n int) ([]logstream.Envelope, error) {
+	l, err := b.App(app)
+	if err != nil {
+		return nil, err
+	}
+	return l.Newest(ctx, n)
 }
 
 // warnings keeps what the daemon's log says at warning level and above.

@@ -1,0 +1,285 @@
+//go:build systemd
+
+package main
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/dewrun/dew/runtime/containerd"
+)
+
+const (
+	unitName   = "dew.service"
+	socketUnit = "dew.socket"
+	dropIn     = "/run/systemd/system/dew.service.d/test.conf"
+	defaults   = "/etc/default/dew"
+	// forever is a command with a child, by which settled knows it.
+	forever = "while :; do sleep 1000; done"
+	// showTime is how long a wrong start or end is waited for.
+	showTime = 2 * time.Second
+)
+
+// unit is dew as a machine with systemd has it: the installed unit on the
+// default folders.
+type unit struct{ *cell }
+
+// newUnit gives the unit an empty root. Nothing runs.
+func newUnit(t *testing.T) unit {
+	t.Helper()
+	if os.Getenv("DEW_VMTEST_GUEST") == "" {
+		t.Fatal("this test empties the machine's own /var/lib/dew: run it in a guest (make vmtest)")
+	}
+	d := defaultConfig()
+	u := unit{&cell{t: t, root: d.Root, run: d.Run, names: containerd.NamesFor(d.Root), said: &bytes.Buffer{}}}
+	u.clear()
+	t.Cleanup(func() {
+		if t.Failed() {
+			out, err := exec.Command("journalctl", "--boot", "--no-pager", "--lines=200", "--output=short-monotonic", "--unit", unitName, "--unit", socketUnit).CombinedOutput()
+			t.Logf("journal (%v):\n%s", err, out)
+		}
+		u.clear()
+	})
+	return u
+}
+
+// clear ends everything and forgets all state.
+func (u unit) clear() {
+	u.t.Helper()
+	u.systemctl("stop", socketUnit, unitName)
+	u.tearDown()
+	for _, path := range []string{u.root, dropIn, defaults} {
+		if err := os.RemoveAll(path); err != nil {
+			u.t.Fatal(err)
+		}
+	}
+	u.systemctl("daemon-reload")
+	u.systemctl("reset-failed") // forgets also how often it was started just now
+}
+
+// tearDown ends all apps; no dewd may run.
+func (u unit) tearDown() {
+	u.t.Helper()
+	if out, err := u.command("teardown").CombinedOutput(); err != nil {
+		u.t.Errorf("teardown: %v\n%s", err, out)
+	}
+	if left := u.leaves(); len(left) != 0 {
+		u.t.Errorf("teardown left instances: %v", left)
+	}
+	if _, err := os.Stat(u.run); !os.IsNotExist(err) {
+		u.t.Errorf("teardown left the run folder: %v", err)
+	}
+}
+
+func (u unit) systemctl(args ...string) {
+	u.t.Helper()
+	if out, err := trySystemctl(args...); err != nil {
+		u.t.Fatalf("systemctl %s: %v\n%s", strings.Join(args, " "), err, out)
+	}
+}
+
+func trySystemctl(args ...string) ([]byte, error) {
+	ctx, cancel := context.WithTimeout(context.Background(), 2*patience)
+	defer cancel()
+	return exec.CommandContext(ctx, "systemctl", args...).CombinedOutput()
+}
+
+// property reads what systemd knows of the unit.
+func (u unit) property(name string) string {
+	u.t.Helper()
+	out, err := trySystemctl("show", "--property", name, "--value", unitName)
+	if err != nil {
+		u.t.Fatalf("systemctl show: %v\n%s", err, out)
+	}
+	return strings.TrimSpace(string(out))
+}
+
+func (u unit) number(name string) int {
+	u.t.Helper()
+	n, err := strconv.Atoi(u.property(name))
+	if err != nil {
+		u.t.Fatalf("%s: %v", name, err)
+	}
+	return n
+}
+
+// check compares what systemd knows of the unit with pairs of name and value.
+func (u unit) check(when string, pairs ...string) {
+	u.t.Helper()
+	for p := range slices.Chunk(pairs, 2) {
+		if got := u.property(p[0]); got != p[1] {
+			u.t.Errorf("%s: %s = %q, want %q", when, p[0], got, p[1])
+		}
+	}
+}
+
+// same fails unless the same processes run as before.
+func (u unit) same(when string, before map[string]map[string][]int) {
+	u.t.Helper()
+	time.Sleep(showTime)
+	if diff := cmp.Diff(before, u.leaves()); diff != "" {
+		u.t.Errorf("%s: processes changed (-before +now):\n%s", when, diff)
+	}
+}
+
+// restarted waits until systemd has started dewd anew, for the nth time.
+func (u unit) restarted(n int, old int) {
+	u.t.Helper()
+	u.eventually(fmt.Sprintf("restart %d of dewd", n), func() error {
+		state, restarts, pid := u.property("ActiveState"), u.number("NRestarts"), u.number("MainPID")
+		if state != "active" || restarts != n || pid == old || pid == 0 {
+			return fmt.Errorf("unit is %s, restarts = %d, pid = %d", state, restarts, pid)
+		}
+		return nil
+	})
+}
+
+// ask calls dewd by its local socket.
+func (u unit) ask() (string, error) {
+	dial := func(ctx context.Context, _, _ string) (net.Conn, error) {
+		return (&net.Dialer{}).DialContext(ctx, "unix", filepath.Join(u.run, socketName))
+	}
+	client := &http.Client{Timeout: patience, Transport: &http.Transport{DialContext: dial, DisableKeepAlives: true}}
+	r, err := client.Get("http://dew/healthz")
+	if err != nil {
+		return "", err
+	}
+	defer r.Body.Close()
+	b, err := io.ReadAll(r.Body)
+	return r.Status + " " + string(b), err
+}
+
+func (u unit) mustAnswer(when string) {
+	u.t.Helper()
+	if got, err := u.ask(); err != nil || !strings.HasPrefix(got, "200 OK") {
+		u.t.Fatalf("%s: dewd answers %q, %v", when, got, err)
+	}
+}
+
+// Stopping, restarting and killing the unit ends dewd alone. The apps stay, and
+// the next dewd takes them over; what ended in between is a record.
+func TestUnitEndsAndAppsStay(t *testing.T) {
+	for _, kind := range []string{"containerd of the machine", "private containerd"} {
+		t.Run(kind, func(t *testing.T) {
+			u := newUnit(t)
+			if kind == "private containerd" {
+				if err := os.MkdirAll(filepath.Join(u.root, "containerd"), 0o700); err != nil {
+					t.Fatal(err)
+				}
+			}
+			u.wish(forever, forever)
+			u.systemctl("start", unitName)
+			u.mustAnswer("when systemctl start returns")
+			u.check("after start", "ActiveState", "active", "SubState", "running", "NRestarts", "0")
+			before := u.settled(1)
+
+			u.systemctl("stop", unitName)
+			u.check("after stop", "ActiveState", "inactive", "Result", "success", "ExecMainStatus", "0", "MainPID", "0")
+			u.same("after stop", before)
+			u.systemctl("start", unitName)
+			u.same("after start", before)
+			u.systemctl("restart", unitName)
+			u.same("after restart", before)
+			pid := u.number("MainPID")
+			killPID(t, pid)
+			u.restarted(1, pid)
+			u.same("after kill -9", before)
+			u.checkMissedExit(before)
+		})
+	}
+}
+
+// checkMissedExit kills a sidecar while the unit is stopped.
+func (u unit) checkMissedExit(before map[string]map[string][]int) {
+	u.t.Helper()
+	id, leaves := only(u.t, before)
+	u.systemctl("stop", unitName)
+	for _, pid := range leaves["sidecar-0"] {
+		killPID(u.t, pid)
+	}
+	u.systemctl("start", unitName)
+	u.settled(1, id)
+	u.systemctl("stop", unitName)
+	u.read(func(b books) {
+		rs, err := b.exits.Process(guid)
+		if err != nil || len(rs) != 1 {
+			u.t.Fatalf("records = %+v, %v, want one: of the sidecar", rs, err)
+		}
+		if want := "APP/PROC/WEB/SIDECAR/CONFIG SERVER: Exited with status 137"; rs[0].Description != want {
+			u.t.Errorf("description = %q, want %q", rs[0].Description, want)
+		}
+	})
+}
+
+// A dewd that hangs is started anew by systemd's watchdog, one that works is
+// not; the apps stay.
+func TestUnitWatchdog(t *testing.T) {
+	u := newUnit(t)
+	if err := os.MkdirAll(filepath.Dir(dropIn), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(dropIn, []byte("[Service]\nWatchdogSec=10\n"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	u.systemctl("daemon-reload")
+	u.wish(forever, forever)
+	u.systemctl("start", unitName)
+	before := u.settled(1)
+	first := u.number("WatchdogTimestampMonotonic")
+	u.eventually("dewd tells the watchdog", func() error {
+		if now := u.number("WatchdogTimestampMonotonic"); now <= first {
+			return fmt.Errorf("still at %d", now)
+		}
+		return nil
+	})
+	u.check("while dewd works", "NRestarts", "0", "ActiveState", "active")
+	pid := u.number("MainPID")
+	if err := syscall.Kill(pid, syscall.SIGSTOP); err != nil {
+		t.Fatal(err)
+	}
+	u.restarted(1, pid)
+	u.same("after the watchdog", before)
+}
+
+// The first call on the socket starts dewd, also after a stop.
+func TestUnitSocket(t *testing.T) {
+	u := newUnit(t)
+	u.systemctl("start", socketUnit)
+	u.check("before a call", "ActiveState", "inactive")
+	u.mustAnswer("first call")
+	u.check("after a call", "ActiveState", "active")
+	u.systemctl("stop", unitName)
+	u.mustAnswer("call after a stop")
+	u.systemctl("stop", socketUnit, unitName)
+	if got, err := u.ask(); err == nil {
+		t.Errorf("dewd answers %q after socket and service have stopped", got)
+	}
+}
+
+// A wrong flag is told once: starting again would not make it right.
+func TestUnitWithAWrongFlag(t *testing.T) {
+	u := newUnit(t)
+	if err := os.WriteFile(defaults, []byte("DEW_LOG_LEVEL=loud\n"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if out, err := trySystemctl("start", unitName); err == nil {
+		t.Errorf("systemctl start = success, want a failure\n%s", out)
+	}
+	time.Sleep(showTime)
+	u.check("with a wrong flag", "ActiveState", "failed", "ExecMainStatus", strconv.Itoa(statusUsage), "NRestarts", "0")
+}
