@@ -76,6 +76,7 @@ type cell struct {
 	said      *bytes.Buffer
 	flags     []string
 	env       []string
+	gone      bool
 }
 
 // newCell makes a root whose dewd takes a private containerd, so that a test may
@@ -92,18 +93,27 @@ func newCell(t *testing.T, flags ...string) *cell {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		if c.cmd != nil {
-			c.kill(syscall.SIGKILL)
-		}
-		if out, err := c.command("teardown").CombinedOutput(); err != nil {
-			t.Errorf("teardown: %v\n%s", err, out)
-		}
-		if _, err := os.Stat(c.run); !errors.Is(err, os.ErrNotExist) {
-			t.Errorf("teardown left the run folder: %v", err)
-		}
+		c.tearDown()
 		os.RemoveAll(dir)
 	})
 	return c
+}
+
+// tearDown ends everything of the cell, once.
+func (c *cell) tearDown() {
+	if c.gone {
+		return
+	}
+	c.gone = true
+	if c.cmd != nil {
+		c.kill(syscall.SIGKILL)
+	}
+	if out, err := c.command("teardown").CombinedOutput(); err != nil {
+		c.t.Errorf("teardown: %v\n%s", err, out)
+	}
+	if _, err := os.Stat(c.run); !errors.Is(err, os.ErrNotExist) {
+		c.t.Errorf("teardown left the run folder: %v", err)
+	}
 }
 
 func (c *cell) command(args ...string) *exec.Cmd {

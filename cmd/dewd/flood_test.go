@@ -29,6 +29,7 @@ func TestFloodWhileNobodyReads(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
+		c.tearDown() // while its logs are there
 		if err := syscall.Unmount(logs, syscall.MNT_DETACH); err != nil {
 			t.Error(err)
 		}

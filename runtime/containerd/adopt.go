@@ -100,7 +100,12 @@ func (e *Engine) adopt(ctx context.Context, c containers.Container) (*task, erro
 // adoptProcess finds out how one process fares and reads on where the earlier
 // daemon stopped.
 func (t *task) adoptProcess(ctx context.Context, p *proc) error {
-	p.outPath, p.errPath = t.capturePaths(p)
+	// Files that somebody removed are made again: the check of the captures then
+	// finds out that nobody writes to them.
+	var err error
+	if p.outPath, p.errPath, err = t.applog.CreateCapture(string(t.spec.Instance), p.Exec); err != nil {
+		return err
+	}
 	if err := t.findProcess(ctx, p); err != nil {
 		return err
 	}

@@ -12,16 +12,11 @@ import (
 	"github.com/dewrun/dew/runtime"
 )
 
-func (t *task) capturePaths(p *proc) (out, err string) {
-	id := string(t.spec.Instance)
-	return t.applog.CapturePath(id, p.Exec, logstream.Out), t.applog.CapturePath(id, p.Exec, logstream.Err)
-}
-
 // drain brings what is left in the capture files of a dead instance into the log.
 func (t *task) drain(ctx context.Context) error {
 	defer t.letGo()
 	for _, p := range t.procs {
-		out, _ := t.capturePaths(p)
+		out := t.applog.CapturePath(string(t.spec.Instance), p.Exec, logstream.Out)
 		if _, err := os.Stat(out); errors.Is(err, fs.ErrNotExist) {
 			continue
 		}

@@ -176,15 +176,14 @@ func (e *Engine) mounted(mounts []mount.Mount, fn func(root string) error) error
 	if err != nil {
 		return fmt.Errorf("cannot make mount point: %w", err)
 	}
-	defer os.Remove(root)
 	if err := mount.All(mounts, root); err != nil {
-		return fmt.Errorf("cannot mount snapshot: %w", err)
+		return errors.Join(fmt.Errorf("cannot mount snapshot: %w", err), os.Remove(root))
 	}
 	err = fn(root)
 	if uerr := mount.UnmountAll(root, 0); uerr != nil {
-		err = errors.Join(err, fmt.Errorf("cannot unmount snapshot: %w", uerr))
+		return errors.Join(err, fmt.Errorf("cannot unmount snapshot: %w", uerr))
 	}
-	return err
+	return errors.Join(err, os.Remove(root))
 }
 
 func (e *Engine) mountDir() string { return filepath.Join(e.cfg.Run, "mnt") }

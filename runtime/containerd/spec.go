@@ -64,8 +64,11 @@ func (h house) container(s runtime.Spec, p place) *specs.Spec {
 		Linux: &specs.Linux{
 			CgroupsPath: p.cgroups,
 			Namespaces: []specs.LinuxNamespace{
-				{Type: specs.PIDNamespace}, {Type: specs.IPCNamespace}, {Type: specs.UTSNamespace},
-				{Type: specs.MountNamespace}, {Type: specs.CgroupNamespace},
+				{Type: specs.PIDNamespace},
+				{Type: specs.IPCNamespace},
+				{Type: specs.UTSNamespace},
+				{Type: specs.MountNamespace},
+				{Type: specs.CgroupNamespace},
 				{Type: specs.NetworkNamespace, Path: p.netns},
 			},
 			// A port below 1024 is no secret in a namespace of one's own.

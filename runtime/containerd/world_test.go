@@ -39,6 +39,15 @@ var ground struct {
 	daemon *Daemon
 }
 
+var discard = slog.New(slog.DiscardHandler)
+
+// cleanupContext bounds what a test does at its end, when its own context is over.
+func cleanupContext(t testing.TB) context.Context {
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	t.Cleanup(cancel)
+	return ctx
+}
+
 func TestMain(m *testing.M) {
 	os.Exit(run(m))
 }
@@ -82,7 +91,7 @@ func layGround() error {
 
 func startContainerd(dir string) (*Daemon, error) {
 	return StartDaemon(context.Background(), DaemonConfig{
-		Binary: "containerd", Root: filepath.Join(dir, "root"), Run: filepath.Join(dir, "run"), Logger: slog.New(slog.DiscardHandler),
+		Binary: "containerd", Root: filepath.Join(dir, "root"), Run: filepath.Join(dir, "run"), Logger: discard,
 	})
 }
 
@@ -145,13 +154,19 @@ var worlds int // makes subnets differ; tests run one after the other
 
 func newWorld(t testing.TB) *world {
 	t.Helper()
+	return newWorldOn(t, ground.daemon.Address())
+}
+
+// newWorldOn is a world on another containerd than the shared one.
+func newWorldOn(t testing.TB, address string) *world {
+	t.Helper()
 	dir, err := os.MkdirTemp("", "dew")
 	if err != nil {
 		t.Fatal(err)
 	}
 	worlds++
 	w := &world{
-		t: t, root: filepath.Join(dir, "root"), run: filepath.Join(dir, "run"), address: ground.daemon.Address(),
+		t: t, root: filepath.Join(dir, "root"), run: filepath.Join(dir, "run"), address: address,
 		subnet: worlds % 250, warned: &warnings{},
 		logs: logstream.Options{Reserve: 1 << 20},
 	}

@@ -1,0 +1,83 @@
+//go:build integration
+
+package containerd
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/dewrun/dew/runtime"
+)
+
+// A disk that is full while an instance is made is a record that says so;
+// nothing half-made stays, and with space the instance runs.
+func TestDiskFullWhileCreating(t *testing.T) {
+	dir := t.TempDir()
+	if err := syscall.Mount("dew-test", dir, "tmpfs", 0, "size=24m"); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := syscall.Unmount(dir, syscall.MNT_DETACH); err != nil {
+			t.Error(err)
+		}
+	})
+	run := filepath.Join(ground.dir, "full")
+	d, err := StartDaemon(t.Context(), DaemonConfig{Binary: "containerd", Root: dir, Run: run, Logger: discard})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := d.Stop(cleanupContext(t)); err != nil {
+			t.Error(err)
+		}
+	})
+	w := newWorldOn(t, d.Address())
+	w.policy = crashLoop
+	w.policy.ImmediateRestarts, w.policy.FirstBackoff = 0, patience/20
+	w.boot()
+	filler := fillUp(t, dir)
+	p := w.put(wish{name: "full", memory: 64, command: "sleep 1000"})
+	r := w.record(p, 1)
+	if r.First.Cause != runtime.CauseStartFailed || !strings.Contains(r.Description, "the disk is full: free some space") {
+		t.Errorf("record = %s (%s), want start_failed with the remedy", r.Description, r.First.Cause)
+	}
+	if got := w.containers(); len(got) != 0 {
+		t.Errorf("containers = %v, want none", got)
+	}
+	if err := os.Remove(filler); err != nil {
+		t.Fatal(err)
+	}
+	w.running(p)
+}
+
+// fillUp leaves hardly anything of a file system.
+func fillUp(t *testing.T, dir string) string {
+	t.Helper()
+	f, err := os.Create(filepath.Join(dir, "filler"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	chunk := make([]byte, 64<<10)
+	for {
+		if _, err := f.Write(chunk); err != nil {
+			if !errors.Is(err, syscall.ENOSPC) {
+				t.Fatal(err)
+			}
+			break
+		}
+	}
+	// A little is left, so that containerd itself can go on writing its records.
+	fi, err := f.Stat()
+	if err == nil {
+		err = f.Truncate(fi.Size() - 1<<20)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return f.Name()
+}
