@@ -46,7 +46,11 @@ func (s *Slot) watch(ctx context.Context) step {
 			return s.crash
 		case <-healthy:
 			s.healthy(in)
-			asking = s.watchReadiness(probing, in, routable)
+			if in.ready.Type == app.CheckNone {
+				s.routable(in, readiness{ready: true})
+			} else {
+				asking = s.watchReadiness(probing, in, routable)
+			}
 			t := time.NewTimer(s.sup.policy.HealthyReset)
 			defer t.Stop() // once per life: healthy is told once
 			steady = t.C
@@ -67,9 +71,11 @@ func (s *Slot) watch(ctx context.Context) step {
 // monitor asks for health until ctx ends or the instance is sick.
 func (s *Slot) monitor(ctx context.Context, in *Instance, healthy chan<- struct{}) <-chan result[struct{}] {
 	probe := probeOf(in, in.check)
-	if probe != nil {
-		s.cell(in.spec.App, logstream.Out, "Starting health monitoring of container")
+	if probe == nil { // healthy at once: nobody has to wait for anything
+		healthy <- struct{}{}
+		return nil
 	}
+	s.cell(in.spec.App, logstream.Out, "Starting health monitoring of container")
 	c := health.Config{
 		StartTimeout: in.check.Timeout,
 		Interval:     in.check.Interval,
