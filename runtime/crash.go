@@ -363,6 +363,7 @@ func (s *Slot) flush(ctx context.Context, in *Instance, exec string) {
 // remove deletes the task and gives its address back. It returns false when the
 // daemon leaves before.
 func (s *Slot) remove(ctx context.Context, in *Instance) bool {
+	s.hold(nil)      // nobody shall dial what is going away
 	in.probes.Wait() // an open connection would hold the network namespace
 	s.cell(in.spec.App, logstream.Out, "Destroying container")
 	for n := 1; ; n++ {

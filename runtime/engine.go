@@ -40,9 +40,9 @@ type Engine interface {
 	Sweep(ctx context.Context, keep map[InstanceID]bool) error
 }
 
-// Task is one instance as the engine sees it. It has a method more than the
-// house likes: Reap cannot be part of Exits, because an exit must be known at
-// once and its last lines may take a while to read.
+// Task is one instance as the engine sees it. It has more methods than the house
+// likes: Reap cannot be part of Exits, because an exit must be known at once and
+// its last lines may take a while to read.
 type Task interface {
 	// Spec tells what the instance was started from. After Adopt it holds what
 	// identifies it and its processes, without their environment.
@@ -61,6 +61,8 @@ type Task interface {
 	Signal(ctx context.Context, sig syscall.Signal, execs ...string) error
 	// Dial connects from inside the instance's network namespace.
 	Dial(ctx context.Context, network, address string) (net.Conn, error)
+	// Consumption tells what the whole instance has taken so far.
+	Consumption(ctx context.Context) (Consumption, error)
 	// Delete ends what still lives and removes the instance. It may be repeated.
 	Delete(ctx context.Context) error
 }

@@ -54,8 +54,10 @@ type Slot struct {
 	restart chan struct{} // holds one
 	nudge   chan struct{} // holds one: the wish changed
 
-	mu     sync.Mutex
-	status Status // guarded by mu
+	mu     sync.Mutex // guards the fields below
+	status Status
+	task   Task   // what others reach; nil while there is none
+	seen   sample // when somebody last asked what it takes
 }
 
 // step is one part of a slot's loop; it returns the next, nil at the end.
@@ -75,6 +77,7 @@ func newSlot(s *Supervisor, id SlotID, adopted Task) *Slot {
 	if adopted != nil {
 		sl.inst = newInstance(adopted)
 		sl.inst.adopted = time.Now()
+		sl.hold(adopted)
 	}
 	return sl
 }
@@ -270,6 +273,7 @@ func (s *Slot) start(ctx context.Context) step {
 	in := newInstance(task)
 	in.check, in.ready = w.process.HealthCheck, w.process.Readiness
 	s.inst = in
+	s.hold(task)
 	s.sup.count(func(st *Stats) { st.Starts++ })
 	s.log.Info("instance started", "app", spec.App, "instance", id)
 	s.cell(spec.App, logstream.Out, "Successfully created container")

@@ -24,6 +24,7 @@ type Task struct {
 	procs     []*proc
 	exits     []runtime.Exit // in the order they happened
 	handles   []*handle
+	taken     runtime.Consumption
 	refuse    bool
 	deleted   bool
 	deleteErr error
@@ -107,6 +108,13 @@ func (t *Task) Deafen(exec string, signals ...syscall.Signal) {
 	for _, s := range signals {
 		t.proc(exec).deaf[s] = true
 	}
+}
+
+// Take sets what the instance has taken so far.
+func (t *Task) Take(c runtime.Consumption) {
+	t.ground.mu.Lock()
+	defer t.ground.mu.Unlock()
+	t.taken = c
 }
 
 // HoldReap makes Reap of a process wait until release is called.
@@ -327,6 +335,12 @@ func (h *handle) Signal(ctx context.Context, sig syscall.Signal, execs ...string
 		h.t.end(p, runtime.Exit{Exec: exec, Code: 128 + int(sig), Cause: runtime.CauseExited, At: time.Now()})
 	}
 	return ctx.Err()
+}
+
+func (h *handle) Consumption(context.Context) (runtime.Consumption, error) {
+	h.t.ground.mu.Lock()
+	defer h.t.ground.mu.Unlock()
+	return h.t.taken, nil
 }
 
 // Dial answers like an app that takes every connection, for as long as its main

@@ -1,0 +1,156 @@
+package runtime
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"strings"
+	"syscall"
+	"time"
+)
+
+// ErrNoInstance says that there is nothing running where somebody asked.
+var ErrNoInstance = errors.New("no such instance")
+
+// Usage is what an instance takes now.
+type Usage struct {
+	CPU    float64 // cores, since the last time somebody asked
+	Memory int64   // bytes, without what the kernel can drop
+	Disk   int64   // bytes of the writable layer
+}
+
+// Consumption is what an instance has taken so far.
+type Consumption struct {
+	CPU    time.Duration
+	Memory int64
+	Disk   int64
+}
+
+// sample is a Consumption and when it was read.
+type sample struct {
+	at  time.Time
+	cpu time.Duration
+}
+
+// since turns two readings into a rate. The first reading counts from the start
+// of the instance.
+func (s sample) since(before sample) float64 {
+	d := s.at.Sub(before.at)
+	if d <= 0 || s.cpu < before.cpu {
+		return 0
+	}
+	return float64(s.cpu-before.cpu) / float64(d)
+}
+
+// Dial connects from inside the network namespace of a running instance.
+func (s *Supervisor) Dial(ctx context.Context, id InstanceID, network, address string) (net.Conn, error) {
+	for _, sl := range s.all() {
+		if t := sl.present(); t != nil && t.Spec().Instance == id {
+			return t.Dial(ctx, network, address)
+		}
+	}
+	return nil, fmt.Errorf("instance %s: %w", id, ErrNoInstance)
+}
+
+// Signal sends sig to every process of the named sidecar, or of main where the
+// name is empty, of the instance with that index.
+func (s *Supervisor) Signal(ctx context.Context, process string, index int, sidecar string, sig syscall.Signal) error {
+	t, err := s.taskAt(process, index)
+	if err != nil {
+		return err
+	}
+	var names []string
+	for _, p := range t.Spec().Processes {
+		if p.Name == sidecar {
+			return t.Signal(ctx, sig, p.Exec)
+		}
+		if p.Name != "" {
+			names = append(names, "'"+p.Name+"'")
+		}
+	}
+	return fmt.Errorf("sidecar '%s': %w (there are %s)", sidecar, ErrNoInstance, strings.Join(append(names, "main"), ", "))
+}
+
+// RestartInstance replaces one instance by a new one of the present wish.
+func (s *Supervisor) RestartInstance(process string, index int) error {
+	for _, sl := range s.of(process) {
+		if sl.id.Index == index {
+			sl.Restart()
+			return nil
+		}
+	}
+	return fmt.Errorf("instance %d of process %s: %w", index, process, ErrNoInstance)
+}
+
+// Usage tells what the instance with that index takes. It returns false where
+// nothing runs, or nothing could be read.
+func (s *Supervisor) Usage(ctx context.Context, process string, index int) (Usage, bool) {
+	for _, sl := range s.of(process) {
+		if sl.id.Index == index {
+			return sl.usage(ctx)
+		}
+	}
+	return Usage{}, false
+}
+
+func (s *Supervisor) taskAt(process string, index int) (Task, error) {
+	for _, sl := range s.of(process) {
+		if t := sl.present(); sl.id.Index == index && t != nil {
+			return t, nil
+		}
+	}
+	return nil, fmt.Errorf("instance %d of process %s: %w", index, process, ErrNoInstance)
+}
+
+// all are the slots as they are now.
+func (s *Supervisor) all() []*Slot {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	out := make([]*Slot, 0, len(s.slots))
+	for _, sl := range s.slots {
+		out = append(out, sl)
+	}
+	return out
+}
+
+// hold makes a task, or none, what others reach in this slot.
+func (s *Slot) hold(t Task) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.task, s.seen = t, sample{}
+	if t != nil {
+		s.seen.at = t.Spec().StartedAt
+	}
+}
+
+// present is the task that others reach in this slot; nil where there is none.
+func (s *Slot) present() Task {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.task
+}
+
+func (s *Slot) usage(ctx context.Context) (Usage, bool) {
+	t := s.present()
+	if t == nil {
+		return Usage{}, false
+	}
+	c, err := t.Consumption(ctx)
+	if err != nil {
+		s.log.Debug("cannot read what an instance takes", "instance", t.Spec().Instance, "err", err)
+		return Usage{}, false
+	}
+	now := sample{at: time.Now(), cpu: c.CPU}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.task != t {
+		return Usage{}, false
+	}
+	u := Usage{CPU: now.since(s.seen), Memory: c.Memory, Disk: c.Disk}
+	// Readers close together would see noise: the older reading stays their base.
+	if now.at.Sub(s.seen.at) > time.Second || s.seen.cpu == 0 {
+		s.seen = now
+	}
+	return u, true
+}
