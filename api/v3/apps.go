@@ -1,0 +1,54 @@
+package v3
+
+// The states that an app is wished to be in.
+const (
+	AppStarted = "STARTED"
+	AppStopped = "STOPPED"
+)
+
+// App is an app.
+type App struct {
+	GUID          string           `json:"guid"`
+	CreatedAt     Time             `json:"created_at"`
+	UpdatedAt     Time             `json:"updated_at"`
+	Name          string           `json:"name"`
+	State         string           `json:"state"`
+	Lifecycle     Lifecycle        `json:"lifecycle"`
+	Relationships AppRelationships `json:"relationships"`
+	Metadata      Metadata         `json:"metadata"`
+	Links         Links            `json:"links"`
+}
+
+// AppRelationships of an app.
+type AppRelationships struct {
+	Space          ToOne `json:"space"`
+	CurrentDroplet ToOne `json:"current_droplet"`
+}
+
+// CreateApp is the body of POST /v3/apps.
+type CreateApp struct {
+	Name          string                 `json:"name"`
+	Env           map[string]string      `json:"environment_variables,omitempty"`
+	Lifecycle     *Lifecycle             `json:"lifecycle,omitempty"`
+	Relationships CreateAppRelationships `json:"relationships"`
+	Metadata      *Metadata              `json:"metadata,omitempty"`
+}
+
+// CreateAppRelationships of an app that is to be.
+type CreateAppRelationships struct {
+	Space ToOne `json:"space"`
+}
+
+// UpdateApp is the body of PATCH /v3/apps/:guid; what is absent stays.
+type UpdateApp struct {
+	Name      *string    `json:"name,omitempty"`
+	Lifecycle *Lifecycle `json:"lifecycle,omitempty"`
+	Metadata  *Metadata  `json:"metadata,omitempty"`
+}
+
+// CurrentDroplet is the body and the answer of
+// /v3/apps/:guid/relationships/current_droplet.
+type CurrentDroplet struct {
+	Data  *GUID `json:"data"`
+	Links Links `json:"links,omitempty"`
+}

@@ -1,0 +1,44 @@
+package v3
+
+// Errors is the body of every answer that is not a success.
+type Errors struct {
+	Errors []Error `json:"errors"`
+}
+
+// Error is one thing that is wrong. Clients decide on Title, and on some whole
+// texts of Detail.
+type Error struct {
+	Code   int    `json:"code"`
+	Title  string `json:"title"`
+	Detail string `json:"detail"`
+}
+
+// Titles and codes that clients know.
+const (
+	TitleNotFound         = "CF-ResourceNotFound" // also of an unknown path, with DetailUnknownRequest
+	TitleUnprocessable    = "CF-UnprocessableEntity"
+	TitleBadRequest       = "CF-BadRequest"
+	TitleBadQuery         = "CF-BadQueryParameter"
+	TitleMessageParse     = "CF-MessageParseError"
+	TitleNotAuthenticated = "CF-NotAuthenticated"
+	TitleUnknown          = "UnknownError"
+
+	CodeNotFound         = 10010
+	CodeUnknownRequest   = 10000
+	CodeUnprocessable    = 10008
+	CodeBadRequest       = 10005
+	CodeBadQuery         = 10005
+	CodeMessageParse     = 1001
+	CodeNotAuthenticated = 10002
+	CodeUnknown          = 10001
+)
+
+// Whole texts of Detail that clients know.
+const (
+	DetailUnknownRequest  = "Unknown request"
+	DetailAppNotFound     = "App not found"
+	DetailDropletNotFound = "Droplet not found"
+	DetailProcessNotFound = "Process not found"
+	DetailInstanceMissing = "Instance not found"
+	DetailAssignDroplet   = "Assign a droplet before starting this app."
+)

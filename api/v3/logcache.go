@@ -1,0 +1,109 @@
+package v3
+
+import (
+	"encoding/base64"
+	"encoding/json"
+	"fmt"
+	"time"
+	"unicode/utf8"
+)
+
+// LogCacheInfo is the answer of GET /api/v1/info.
+type LogCacheInfo struct {
+	Version string `json:"version"`
+}
+
+// LogCacheRead is the answer of GET /api/v1/read/:source. Its readers refuse
+// every field that they do not know, so there is nothing of dew's own in it.
+type LogCacheRead struct {
+	Envelopes LogCacheBatch `json:"envelopes"`
+}
+
+// LogCacheBatch is a batch of envelopes.
+type LogCacheBatch struct {
+	Batch []LogCacheEnvelope `json:"batch"`
+}
+
+// LogCacheEnvelope is one log line.
+type LogCacheEnvelope struct {
+	Timestamp  int64             `json:"timestamp,string"` // nanoseconds
+	SourceID   string            `json:"source_id"`
+	InstanceID string            `json:"instance_id"` // the index, as text
+	Tags       map[string]string `json:"tags,omitempty"`
+	Log        *LogCacheLog      `json:"log,omitempty"`
+}
+
+// LogCacheLog is the line itself.
+type LogCacheLog struct {
+	Payload []byte `json:"payload"` // base64 on the wire
+	Type    string `json:"type"`    // OUT, ERR
+}
+
+// The flags of a Line.
+const (
+	FlagLate    = "late"    // read when a daemon came back; its time is an estimate
+	FlagCut     = "cut"     // goes on in the next line
+	FlagPartial = "partial" // the process ended without a newline
+	FlagGap     = "gap"     // no line: the text says what is missing and why
+)
+
+// Line is the data of one event of GET /stream/v1/apps/:guid; its id is Seq.
+type Line struct {
+	Seq      uint64
+	Time     time.Time
+	Source   string // APP/PROC/WEB/SIDECAR/CONFIG SERVER
+	Index    int
+	Instance string // empty for the platform's own lines
+	Stream   string // OUT, ERR
+	Flags    []string
+	Text     []byte // any bytes
+}
+
+// lineJSON is a Line on the wire: text that is not UTF-8 is base64 and says so.
+type lineJSON struct {
+	Seq      uint64    `json:"seq"`
+	Time     time.Time `json:"time"`
+	Source   string    `json:"source"`
+	Index    int       `json:"index"`
+	Instance string    `json:"instance,omitempty"`
+	Stream   string    `json:"stream"`
+	Flags    []string  `json:"flags,omitempty"`
+	Text     string    `json:"text"`
+	Encoding string    `json:"encoding,omitempty"` // base64
+}
+
+// MarshalJSON gives the line as one JSON object without a newline.
+func (l Line) MarshalJSON() ([]byte, error) {
+	j := lineJSON{
+		Seq: l.Seq, Time: l.Time, Source: l.Source, Index: l.Index, Instance: l.Instance,
+		Stream: l.Stream, Flags: l.Flags, Text: string(l.Text),
+	}
+	if !utf8.Valid(l.Text) {
+		j.Text, j.Encoding = base64.StdEncoding.EncodeToString(l.Text), "base64"
+	}
+	return json.Marshal(j)
+}
+
+// UnmarshalJSON reads what MarshalJSON gives.
+func (l *Line) UnmarshalJSON(b []byte) error {
+	var j lineJSON
+	if err := json.Unmarshal(b, &j); err != nil {
+		return err
+	}
+	text := []byte(j.Text)
+	switch j.Encoding {
+	case "":
+	case "base64":
+		var err error
+		if text, err = base64.StdEncoding.DecodeString(j.Text); err != nil {
+			return fmt.Errorf("cannot read the text of line %d: %w", j.Seq, err)
+		}
+	default:
+		return fmt.Errorf("cannot read the text of line %d: its encoding is %q", j.Seq, j.Encoding)
+	}
+	*l = Line{
+		Seq: j.Seq, Time: j.Time, Source: j.Source, Index: j.Index, Instance: j.Instance,
+		Stream: j.Stream, Flags: j.Flags, Text: text,
+	}
+	return nil
+}

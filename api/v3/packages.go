@@ -1,0 +1,67 @@
+package v3
+
+// The states of a package.
+const (
+	PackageAwaitingUpload   = "AWAITING_UPLOAD"
+	PackageProcessingUpload = "PROCESSING_UPLOAD"
+	PackageReady            = "READY"
+	PackageFailed           = "FAILED"
+	PackageExpired          = "EXPIRED"
+)
+
+// PackageBits is the type of a package of pushed files.
+const PackageBits = "bits"
+
+// Package is an app's bits as they were pushed.
+type Package struct {
+	GUID          string               `json:"guid"`
+	CreatedAt     Time                 `json:"created_at"`
+	UpdatedAt     Time                 `json:"updated_at"`
+	Type          string               `json:"type"`
+	State         string               `json:"state"`
+	Data          PackageData          `json:"data"`
+	Relationships PackageRelationships `json:"relationships"`
+	Metadata      Metadata             `json:"metadata"`
+	Links         Links                `json:"links"`
+}
+
+// PackageData are the facts about the bits.
+type PackageData struct {
+	Error    *string   `json:"error"`
+	Checksum *Checksum `json:"checksum"` // sha256 of the tree; null before the upload
+}
+
+// PackageRelationships of a package.
+type PackageRelationships struct {
+	App ToOne `json:"app"`
+}
+
+// CreatePackage is the body of POST /v3/packages.
+type CreatePackage struct {
+	Type          string               `json:"type"`
+	Relationships PackageRelationships `json:"relationships"`
+}
+
+// ResourceMatches is the body and the answer of POST /v3/resource_matches: files
+// that the client has, and those of them that the server has too.
+type ResourceMatches struct {
+	Resources []Resource `json:"resources"`
+}
+
+// Resource is one file by its content. The upload's field "resources" is a JSON
+// array of these.
+type Resource struct {
+	Path     string   `json:"path"`
+	Mode     string   `json:"mode"`     // octal: "644"
+	Checksum Checksum `json:"checksum"` // sha1
+	Size     int64    `json:"size_in_bytes"`
+}
+
+// MaxResources is how many resources one call may ask about.
+const MaxResources = 5000
+
+// The parts of the multipart body of POST /v3/packages/:guid/upload.
+const (
+	UploadResources = "resources" // JSON array of Resource; first
+	UploadBits      = "bits"      // file package.zip; absent when everything matched
+)

@@ -1,0 +1,17 @@
+package v3
+
+// List is one page of resources. Resources is never null.
+type List[T any] struct {
+	Pagination Pagination `json:"pagination"`
+	Resources  []T        `json:"resources"`
+}
+
+// Pagination says where a page stands among the others; hrefs are absolute.
+type Pagination struct {
+	TotalResults int   `json:"total_results"`
+	TotalPages   int   `json:"total_pages"`
+	First        Link  `json:"first"`
+	Last         Link  `json:"last"`
+	Next         *Link `json:"next"`
+	Previous     *Link `json:"previous"`
+}

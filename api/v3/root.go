@@ -1,0 +1,32 @@
+package v3
+
+// Root is the document at /.
+type Root struct {
+	Links RootLinks `json:"links"`
+}
+
+// RootLinks are the doors of the platform; one that does not exist is null.
+type RootLinks struct {
+	Self              *Link     `json:"self"`
+	CloudControllerV2 *Link     `json:"cloud_controller_v2"`
+	CloudControllerV3 *RootLink `json:"cloud_controller_v3"`
+	Login             *Link     `json:"login"`
+	UAA               *Link     `json:"uaa"`
+	Logging           *Link     `json:"logging"`
+	LogCache          *Link     `json:"log_cache"`
+	LogStream         *Link     `json:"log_stream"`
+	AppSSH            *RootLink `json:"app_ssh"`
+}
+
+// RootLink is a link with what clients must know beforehand.
+type RootLink struct {
+	Href string   `json:"href"`
+	Meta RootMeta `json:"meta"`
+}
+
+// RootMeta says the version of the API, or how the SSH door is recognised.
+type RootMeta struct {
+	Version            string `json:"version,omitempty"`
+	HostKeyFingerprint string `json:"host_key_fingerprint,omitempty"`
+	OAuthClient        string `json:"oauth_client,omitempty"`
+}

@@ -1,0 +1,72 @@
+package v3
+
+// Route leads from a name to processes.
+type Route struct {
+	GUID          string             `json:"guid"`
+	CreatedAt     Time               `json:"created_at"`
+	UpdatedAt     Time               `json:"updated_at"`
+	Protocol      string             `json:"protocol"` // http
+	Host          string             `json:"host"`
+	Path          string             `json:"path"`
+	Port          *int               `json:"port"`
+	URL           string             `json:"url"` // host.domain/path, as clients show it
+	Destinations  []Destination      `json:"destinations"`
+	Options       map[string]string  `json:"options,omitempty"`
+	Relationships RouteRelationships `json:"relationships"`
+	Metadata      Metadata           `json:"metadata"`
+	Links         Links              `json:"links"`
+}
+
+// RouteRelationships of a route.
+type RouteRelationships struct {
+	Space  ToOne `json:"space"`
+	Domain ToOne `json:"domain"`
+}
+
+// Destination is where a route leads.
+type Destination struct {
+	GUID      string         `json:"guid"`
+	CreatedAt Time           `json:"created_at"`
+	UpdatedAt Time           `json:"updated_at"`
+	App       DestinationApp `json:"app"`
+	Weight    *int           `json:"weight"`
+	Port      int            `json:"port"`
+	Protocol  string         `json:"protocol"` // http1
+}
+
+// DestinationApp is the app and process type that a route leads to.
+type DestinationApp struct {
+	GUID    string             `json:"guid"`
+	Process DestinationProcess `json:"process"`
+}
+
+// DestinationProcess is a process type.
+type DestinationProcess struct {
+	Type string `json:"type"`
+}
+
+// Destinations is the answer of /v3/routes/:guid/destinations.
+type Destinations struct {
+	Destinations []Destination `json:"destinations"`
+	Links        Links         `json:"links,omitempty"`
+}
+
+// ChangeDestinations is the body of POST (add) and PATCH (replace) there.
+type ChangeDestinations struct {
+	Destinations []NewDestination `json:"destinations"`
+}
+
+// NewDestination is a destination that is to be; what is absent has its default
+// (process type web, the process's own port, http1).
+type NewDestination struct {
+	App      NewDestinationApp `json:"app"`
+	Weight   *Int              `json:"weight,omitempty"`
+	Port     *Int              `json:"port,omitempty"`
+	Protocol string            `json:"protocol,omitempty"`
+}
+
+// NewDestinationApp names the app, and the process type if it is not web.
+type NewDestinationApp struct {
+	GUID    string              `json:"guid"`
+	Process *DestinationProcess `json:"process,omitempty"`
+}
