@@ -1,0 +1,285 @@
+package client
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/url"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/dewrun/dew/api/v3"
+)
+
+// Socket is the name of the daemon's socket below its folder of run-time files.
+const Socket = "dew.sock"
+
+const (
+	dialTimeout = 6 * time.Second
+	callTimeout = time.Minute // of everything but uploads and streams
+	maxAnswer   = 64 << 20
+	allPages    = "5000" // the largest page there is
+)
+
+// Options say where the daemon is.
+type Options struct {
+	Run       string       // folder of the daemon's run-time files: its socket is asked
+	URL       string       // instead of Run: the listener
+	Token     string       // for the listener
+	UserAgent string       // who asks
+	Warn      func(string) // hears what the daemon warns of; may be nil
+}
+
+// Client asks one daemon. Its methods may be called at the same time.
+type Client struct {
+	http  *http.Client
+	base  *url.URL
+	door  string // as people know it
+	token string
+	agent string
+	warn  func(string)
+}
+
+// New gives a client; nothing is asked yet.
+func New(o Options) (*Client, error) {
+	c := &Client{token: o.Token, agent: o.UserAgent, warn: o.Warn}
+	if c.warn == nil {
+		c.warn = func(string) {}
+	}
+	transport := &http.Transport{MaxIdleConnsPerHost: 8, DisableCompression: true}
+	dialer := &net.Dialer{Timeout: dialTimeout}
+	if o.URL == "" {
+		c.door = filepath.Join(o.Run, Socket)
+		c.base = &url.URL{Scheme: "http", Host: "localhost"}
+		transport.DialContext = func(ctx context.Context, _, _ string) (net.Conn, error) {
+			return dialer.DialContext(ctx, "unix", c.door)
+		}
+	} else {
+		u, err := url.Parse(o.URL)
+		if err != nil || u.Host == "" {
+			return nil, fmt.Errorf("cannot use %q as the daemon's address: it is not http(s)://host[:port]", o.URL)
+		}
+		c.base = &url.URL{Scheme: u.Scheme, Host: u.Host}
+		c.door = c.base.String()
+		transport.DialContext = dialer.DialContext
+	}
+	c.http = &http.Client{Transport: transport}
+	return c, nil
+}
+
+// Door is the socket or address that is asked.
+func (c *Client) Door() string { return c.door }
+
+// Error is an answer that is not a success.
+type Error struct {
+	Status int
+	Code   int
+	Title  string
+	Detail string // of all errors in the answer, one per line
+}
+
+// Error gives the daemon's own sentence.
+func (e *Error) Error() string {
+	if e.Detail == "" {
+		return fmt.Sprintf("the daemon answered %d %s", e.Status, http.StatusText(e.Status))
+	}
+	return e.Detail
+}
+
+// NotFound tells whether err is the daemon's word that something is not there.
+func NotFound(err error) bool {
+	e := (*Error)(nil)
+	return errors.As(err, &e) && e.Status == http.StatusNotFound
+}
+
+// Unreachable is a daemon that cannot be asked.
+type Unreachable struct {
+	Door string
+	Err  error
+}
+
+// Error says which door did not open.
+func (u *Unreachable) Error() string {
+	return fmt.Sprintf("cannot reach dewd at %s: %v", u.Door, u.Err)
+}
+
+// Unwrap gives the cause.
+func (u *Unreachable) Unwrap() error { return u.Err }
+
+// Request is a request in full; Path may have a query.
+type Request struct {
+	Method string
+	Path   string
+	Header http.Header
+	Body   io.Reader
+}
+
+// Send sends a request and gives the answer whatever its status. The caller
+// closes its body.
+func (c *Client) Send(ctx context.Context, r Request) (*http.Response, error) {
+	u, err := c.base.Parse("/" + strings.TrimLeft(r.Path, "/"))
+	if err != nil {
+		return nil, fmt.Errorf("cannot use the path %q: %w", r.Path, err)
+	}
+	req, err := http.NewRequestWithContext(ctx, r.Method, u.String(), r.Body)
+	if err != nil {
+		return nil, fmt.Errorf("cannot make the request: %w", err)
+	}
+	for name, values := range r.Header {
+		req.Header[name] = values
+	}
+	if c.agent != "" && req.Header.Get("User-Agent") == "" {
+		req.Header.Set("User-Agent", c.agent)
+	}
+	if c.token != "" && req.Header.Get("Authorization") == "" {
+		req.Header.Set("Authorization", "bearer "+c.token)
+	}
+	resp, err := c.http.Do(req)
+	if err != nil {
+		return nil, c.failed(ctx, err)
+	}
+	for _, w := range warnings(resp.Header.Get("X-Cf-Warnings")) {
+		c.warn(w)
+	}
+	return resp, nil
+}
+
+// failed tells the end of ctx from a door that does not open.
+func (c *Client) failed(ctx context.Context, err error) error {
+	if ctx.Err() != nil {
+		return ctx.Err()
+	}
+	if u := (*url.Error)(nil); errors.As(err, &u) {
+		err = u.Err // without the address, which is no real one
+	}
+	return &Unreachable{Door: c.door, Err: err}
+}
+
+// call sends body as JSON and reads the answer into out; both may be nil. It
+// returns the answer's header.
+func (c *Client) call(ctx context.Context, method, path string, body, out any) (http.Header, error) {
+	r := Request{Method: method, Path: path, Header: http.Header{"Accept": {"application/json"}}}
+	if body != nil {
+		b, err := json.Marshal(body)
+		if err != nil {
+			return nil, fmt.Errorf("cannot encode the body of %s %s: %w", method, path, err)
+		}
+		r.Body = bytes.NewReader(b)
+		r.Header.Set("Content-Type", "application/json")
+	}
+	ctx, cancel := context.WithTimeoutCause(ctx, callTimeout, fmt.Errorf("dewd did not answer %s %s within %s", method, path, callTimeout))
+	defer cancel()
+	h, err := c.exchange(ctx, r, out)
+	if err != nil && ctx.Err() != nil {
+		return nil, fmt.Errorf("%w: %w", context.Cause(ctx), ctx.Err())
+	}
+	return h, err
+}
+
+// exchange sends a request and reads a successful answer into out.
+func (c *Client) exchange(ctx context.Context, r Request, out any) (http.Header, error) {
+	resp, err := c.Send(ctx, r)
+	if err != nil {
+		return nil, err
+	}
+	defer resp.Body.Close()
+	b, err := io.ReadAll(io.LimitReader(resp.Body, maxAnswer))
+	if err != nil {
+		return nil, c.failed(ctx, err)
+	}
+	if resp.StatusCode >= http.StatusBadRequest {
+		return nil, errorOf(resp.StatusCode, b)
+	}
+	if out == nil {
+		return resp.Header, nil
+	}
+	if err := json.Unmarshal(b, out); err != nil {
+		return nil, fmt.Errorf("cannot read the answer to %s %s: %w", r.Method, r.Path, err)
+	}
+	return resp.Header, nil
+}
+
+// errorOf reads the body of an answer that is not a success.
+func errorOf(status int, body []byte) *Error {
+	e := &Error{Status: status}
+	var es v3.Errors
+	if err := json.Unmarshal(body, &es); err != nil || len(es.Errors) == 0 {
+		e.Detail = strings.TrimSpace(string(body[:min(len(body), 500)]))
+		return e
+	}
+	e.Code, e.Title = es.Errors[0].Code, es.Errors[0].Title
+	details := make([]string, len(es.Errors))
+	for i, one := range es.Errors {
+		details[i] = one.Detail
+	}
+	e.Detail = strings.Join(details, "\n")
+	return e
+}
+
+// warnings reads the header in which the platform warns: items between commas,
+// each query-escaped.
+func warnings(header string) []string {
+	var out []string
+	for item := range strings.SplitSeq(header, ",") {
+		w, err := url.QueryUnescape(item)
+		if err != nil {
+			w = item
+		}
+		if w = strings.TrimSpace(w); w != "" {
+			out = append(out, w)
+		}
+	}
+	return out
+}
+
+// list reads all pages.
+func list[T any](ctx context.Context, c *Client, path string, q url.Values) ([]T, error) {
+	if q == nil {
+		q = url.Values{}
+	}
+	if !q.Has("per_page") {
+		q.Set("per_page", allPages)
+	}
+	var all []T
+	for next := path + "?" + q.Encode(); next != ""; {
+		var page v3.List[T]
+		if _, err := c.call(ctx, http.MethodGet, next, nil, &page); err != nil {
+			return nil, err
+		}
+		all = append(all, page.Resources...)
+		next = ""
+		if page.Pagination.Next != nil && !q.Has("page") {
+			next = local(page.Pagination.Next.Href)
+		}
+	}
+	return all, nil
+}
+
+// local is the part of an address behind the host: addresses in answers are the
+// listener's, and the door that was asked answers them too.
+func local(address string) string {
+	u, err := url.Parse(address)
+	if err != nil {
+		return address
+	}
+	return u.RequestURI()
+}
+
+// escape makes a name safe inside a path.
+func escape(s string) string { return url.PathEscape(s) }
+
+// filter escapes a value of a list filter: values are separated by commas first
+// and decoded then.
+func filter(values ...string) string {
+	out := make([]string, len(values))
+	for i, v := range values {
+		out[i] = strings.NewReplacer("%", "%25", ",", "%2C").Replace(v)
+	}
+	return strings.Join(out, ",")
+}

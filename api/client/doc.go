@@ -1,0 +1,29 @@
+// Package client asks a dew daemon, over its socket or its listener, in the
+// shapes of package v3.
+//
+//	client.go  one request: the door, errors, warnings, lists    jobs.go    what goes on after an answer
+//	apps.go  processes.go  packages.go  builds.go  routes.go     dew.go     dew's own calls, over the socket only
+//	manifests.go  events.go  env.go                              logs.go    lines: newest ones, and a stream that resumes
+//
+// These are all the calls it makes:
+//
+//	GET    /   /v3/spaces   /v3/jobs/:guid
+//	GET    /v3/apps ?names= ?space_guids= ?order_by=name       POST   /v3/apps
+//	PATCH  /v3/apps/:guid                                      DELETE /v3/apps/:guid (Location: a job)
+//	POST   /v3/apps/:guid/actions/start|stop|restart
+//	GET    /v3/apps/:guid/env                                  PATCH  /v3/apps/:guid/environment_variables
+//	GET    /v3/apps/:guid/droplets/current                     PATCH  /v3/apps/:guid/relationships/current_droplet
+//	GET    /v3/apps/:guid/processes                            POST   /v3/apps/:guid/processes/:type/actions/scale
+//	DELETE /v3/apps/:guid/processes/:type/instances/:index
+//	GET    /v3/apps/:guid/packages|builds ?order_by=-created_at ?states= ?per_page= ?page=
+//	GET    /v3/apps/:guid/routes   /v3/routes ?app_guids=      DELETE /v3/routes/:guid (Location: a job, or none)
+//	GET    /v3/processes ?app_guids=   /v3/processes/:guid   /v3/processes/:guid/stats|sidecars
+//	POST   /v3/resource_matches   /v3/packages   /v3/packages/:guid/upload   /v3/builds
+//	GET    /v3/packages/:guid   /v3/builds/:guid
+//	POST   /v3/spaces/:guid/manifest_diff   /v3/spaces/:guid/actions/apply_manifest (Location: a job)
+//	GET    /v3/audit_events ?target_guids= ?order_by=-created_at ?per_page=
+//	GET    /api/v1/read/:app ?descending=true ?envelope_types=LOG ?limit= ?start_time= ?end_time=
+//	GET    /stream/v1/apps/:guid ?newest=   (Last-Event-ID)
+//	GET    /dew/v1/status   /dew/v1/apps/:guid/crashes
+//	POST   /dew/v1/processes/:guid/kill   /dew/v1/shutdown
+package client

@@ -1,0 +1,73 @@
+package client
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"time"
+
+	"github.com/dewrun/dew/api/v3"
+)
+
+const (
+	firstPause = 10 * time.Millisecond
+	maxPause   = 200 * time.Millisecond
+)
+
+// Poll asks again and again, at first in quick succession, until done says so,
+// fails, or ctx ends.
+func Poll(ctx context.Context, done func() (bool, error)) error {
+	for pause := firstPause; ; pause = min(2*pause, maxPause) {
+		ok, err := done()
+		if ok || err != nil {
+			return err
+		}
+		t := time.NewTimer(pause)
+		select {
+		case <-t.C:
+		case <-ctx.Done():
+			t.Stop()
+			return context.Cause(ctx)
+		}
+	}
+}
+
+// follow waits for the job that an answer names, if it does.
+func (c *Client) follow(ctx context.Context, h http.Header) error {
+	location := h.Get("Location")
+	if location == "" {
+		return nil
+	}
+	return Poll(ctx, func() (bool, error) {
+		var j v3.Job
+		if _, err := c.call(ctx, http.MethodGet, local(location), nil, &j); err != nil {
+			return false, err
+		}
+		switch j.State {
+		case v3.JobComplete:
+			for _, w := range j.Warnings {
+				c.warn(w.Detail)
+			}
+			return true, nil
+		case v3.JobFailed:
+			return false, jobError(j)
+		default:
+			return false, nil
+		}
+	})
+}
+
+// jobError is a failed job's errors, as if its request had been refused.
+func jobError(j v3.Job) error {
+	if len(j.Errors) == 0 {
+		return errors.New("the job " + j.Operation + " failed and did not say why")
+	}
+	e := &Error{Status: http.StatusUnprocessableEntity, Code: j.Errors[0].Code, Title: j.Errors[0].Title}
+	for i, one := range j.Errors {
+		if i > 0 {
+			e.Detail += "\n"
+		}
+		e.Detail += one.Detail
+	}
+	return e
+}
