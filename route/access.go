@@ -1,0 +1,233 @@
+package route
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"maps"
+	"net/http"
+	"slices"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/dewrun/dew/logstream"
+)
+
+const (
+	lineQueue = 4096 // access lines that wait to be written
+	lineBatch = 256  // written at once
+	// What clients send is cut in access lines: they are for reading.
+	maxLinePath   = 4 << 10
+	maxLineHeader = 512
+	lineTime      = "2006-01-02T15:04:05.000000000Z"
+)
+
+// access is what an access line says about a request.
+type access struct {
+	app        string
+	host       string
+	began      time.Time
+	took       time.Duration
+	method     string
+	path       string
+	proto      string
+	status     int
+	in, out    int64 // bytes of both bodies
+	referer    string
+	agent      string
+	client     string
+	instance   string // address; empty: none was asked
+	instanceID string
+	index      string
+	failure    string
+	id         string
+	forward    forwarded
+}
+
+// access collects what the request's line will say.
+func (f *flight) access(req *http.Request) *access {
+	a := &access{
+		app:     f.entry.destinations[0].app,
+		host:    req.Host,
+		began:   f.began,
+		took:    time.Since(f.began),
+		method:  req.Method,
+		path:    req.RequestURI,
+		proto:   req.Proto,
+		status:  f.answer.status,
+		out:     f.answer.bytes,
+		referer: req.Referer(),
+		agent:   req.UserAgent(),
+		client:  req.RemoteAddr,
+		failure: f.failure,
+		id:      f.id.String(),
+		forward: f.forward,
+	}
+	if f.body != nil {
+		a.in = f.body.count()
+	}
+	if e := f.target.endpoint; e != nil {
+		a.app, a.instanceID, a.index = e.process.app, string(e.instance), strconv.Itoa(e.slot.Index)
+		a.instance = f.target.address()
+	}
+	return a
+}
+
+// line is the text of an access line, in the platform's form.
+func (a *access) line() []byte {
+	b := make([]byte, 0, 512)
+	b = fmt.Appendf(b, "%s - [%s] ", printable(a.host, maxLineHeader), a.began.UTC().Format(lineTime))
+	b = strconv.AppendQuote(b, cut(a.method, maxLineHeader)+" "+cut(a.path, maxLinePath)+" "+a.proto)
+	b = fmt.Appendf(b, " %d %d %d", a.status, a.in, a.out)
+	for _, v := range []string{a.referer, a.agent, a.client, a.instance} {
+		b = append(b, ' ')
+		b = appendValue(b, v)
+	}
+	for _, p := range [...][2]string{
+		{"x_forwarded_for", a.forward.addresses},
+		{"x_forwarded_proto", a.forward.proto},
+		{"vcap_request_id", a.id},
+	} {
+		b = appendPair(b, p[0], p[1])
+	}
+	b = fmt.Appendf(b, " response_time:%.6f", a.took.Seconds())
+	for _, p := range [...][2]string{
+		{"app_id", a.app},
+		{"app_index", a.index},
+		{"instance_id", a.instanceID},
+		{"x_cf_routererror", a.failure},
+		{"x_b3_traceid", a.forward.trace},
+		{"x_b3_spanid", a.forward.span},
+	} {
+		b = appendPair(b, p[0], p[1])
+	}
+	return b
+}
+
+func appendPair(b []byte, key, value string) []byte {
+	b = append(b, ' ')
+	b = append(b, key...)
+	b = append(b, ':')
+	return appendValue(b, value)
+}
+
+func appendValue(b []byte, v string) []byte {
+	if v == "" {
+		v = "-"
+	}
+	return strconv.AppendQuote(b, cut(v, maxLineHeader))
+}
+
+// printable is s without what would break a line.
+func printable(s string, limit int) string {
+	q := strconv.Quote(cut(s, limit))
+	return q[1 : len(q)-1]
+}
+
+func cut(s string, limit int) string {
+	if len(s) <= limit {
+		return s
+	}
+	return s[:limit] + "..."
+}
+
+// accessLog writes access lines behind the back of the requests. Its queue is
+// bounded: what does not fit is dropped, counted, and told in the app's log.
+type accessLog struct {
+	write   func(app string, es ...logstream.Envelope) error
+	log     *slog.Logger
+	queue   chan *access
+	dropped atomic.Uint64
+
+	mu   sync.Mutex        // guards lost
+	lost map[string]uint64 // by app: dropped and not told yet
+}
+
+func newAccessLog(write func(app string, es ...logstream.Envelope) error, log *slog.Logger) *accessLog {
+	return &accessLog{write: write, log: log, queue: make(chan *access, lineQueue), lost: map[string]uint64{}}
+}
+
+// put never waits.
+func (l *accessLog) put(a *access) {
+	select {
+	case l.queue <- a:
+	default:
+		l.drop(a.app, 1)
+	}
+}
+
+func (l *accessLog) drop(app string, n uint64) {
+	l.dropped.Add(n)
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.lost[app] += n
+}
+
+// run writes lines until ctx ends, and then those that wait.
+func (l *accessLog) run(ctx context.Context) {
+	for {
+		select {
+		case a := <-l.queue:
+			l.flush(a)
+		case <-ctx.Done():
+			l.drain()
+			return
+		}
+	}
+}
+
+func (l *accessLog) drain() {
+	for {
+		select {
+		case a := <-l.queue:
+			l.flush(a)
+		default:
+			return
+		}
+	}
+}
+
+// flush writes a and what waits behind it, each app's lines as one batch.
+func (l *accessLog) flush(a *access) {
+	batch := map[string][]logstream.Envelope{}
+	for n := 0; a != nil; n++ {
+		batch[a.app] = append(batch[a.app], envelope(logstream.Out, a.line()))
+		if n == lineBatch {
+			break
+		}
+		select {
+		case a = <-l.queue:
+		default:
+			a = nil
+		}
+	}
+	for app, n := range l.takeLost() {
+		e := envelope(logstream.Err, fmt.Appendf(nil, "%d access lines are missing: requests came faster than their lines could be written", n))
+		e.Flags = logstream.Gap
+		batch[app] = append(batch[app], e)
+	}
+	for _, app := range slices.Sorted(maps.Keys(batch)) {
+		es := batch[app]
+		if err := l.write(app, es...); err != nil {
+			l.dropped.Add(uint64(len(es)))
+			l.log.Warn("cannot write access lines", "app", app, "lines", len(es), "err", err)
+		}
+	}
+}
+
+func (l *accessLog) takeLost() map[string]uint64 {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if len(l.lost) == 0 {
+		return nil
+	}
+	out := l.lost
+	l.lost = map[string]uint64{}
+	return out
+}
+
+func envelope(s logstream.Stream, text []byte) logstream.Envelope {
+	return logstream.Envelope{Source: logstream.Source{Type: "RTR"}, Stream: s, Text: text}
+}

@@ -1,0 +1,100 @@
+package route
+
+import (
+	"errors"
+	"io"
+	"sync"
+)
+
+// errBodyTaken says that a request cannot be repeated: its body is on its way.
+var errBodyTaken = errors.New("the request's body cannot be sent twice")
+
+// errBodyLost is for a reader whose attempt is over.
+var errBodyLost = errors.New("the request goes on elsewhere")
+
+// body lends a request's body to one attempt at a time. An attempt that failed may
+// still have a goroutine that is about to read; what it read would be missing from
+// the next attempt.
+type body struct {
+	src io.Reader
+
+	mu      sync.Mutex // guards the fields below
+	holder  *lease
+	begun   bool // somebody has read
+	reading bool // somebody is in src.Read
+	failed  bool // reading from the client failed
+	bytes   int64
+}
+
+// lend gives the body to a new attempt and takes it from the one before. It fails
+// when something was read already.
+func (b *body) lend() (io.ReadCloser, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.begun {
+		return nil, errBodyTaken
+	}
+	b.holder = &lease{b}
+	return b.holder, nil
+}
+
+// end takes the body from whoever has it. It tells whether somebody is still
+// waiting for the client to send more of it.
+func (b *body) end() (reading bool) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.holder = nil
+	return b.reading
+}
+
+// started tells whether something was read.
+func (b *body) started() bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.begun
+}
+
+// broken tells whether the client did not send what it promised.
+func (b *body) broken() bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.failed
+}
+
+func (b *body) count() int64 {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.bytes
+}
+
+// lease is the body in the hands of one attempt.
+type lease struct{ b *body }
+
+func (l *lease) Read(p []byte) (int, error) {
+	b := l.b
+	b.mu.Lock()
+	if b.holder != l {
+		b.mu.Unlock()
+		return 0, errBodyLost
+	}
+	b.begun, b.reading = true, true
+	b.mu.Unlock()
+	n, err := b.src.Read(p)
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.reading = false
+	b.bytes += int64(n)
+	b.failed = b.failed || err != nil && err != io.EOF && b.holder == l
+	return n, err
+}
+
+// Close only ends the lease. The body itself is the server's to close; for another
+// attempt it must stay open.
+func (l *lease) Close() error {
+	l.b.mu.Lock()
+	defer l.b.mu.Unlock()
+	if l.b.holder == l {
+		l.b.holder = nil
+	}
+	return nil
+}

@@ -1,0 +1,110 @@
+package route
+
+import (
+	"context"
+	"net"
+	"net/http"
+	"net/netip"
+	"slices"
+	"sync/atomic"
+	"time"
+
+	"github.com/dewrun/dew/runtime"
+)
+
+// Times and limits towards instances.
+const (
+	dialTimeout = 5 * time.Second
+	// Servers close connections that nobody uses, and a request that meets such an
+	// end is lost unless it may be repeated. So we close first: gunicorn waits two
+	// seconds, others longer. A new connection costs next to nothing.
+	idleTimeout = 1500 * time.Millisecond
+	// As long as the platform waits: no long poll takes longer, and a hang ends.
+	answerTimeout   = 15 * time.Minute
+	continueTimeout = time.Second
+	maxIdle         = 128 // connections per instance and port
+	maxAnswerHeader = 1 << 20
+)
+
+// dialFunc connects from inside an instance's network namespace.
+type dialFunc func(ctx context.Context, id runtime.InstanceID, network, address string) (net.Conn, error)
+
+// endpoint is one ready instance with its own connections, so that they can be
+// closed with it: an open connection pins the instance's network namespace.
+type endpoint struct {
+	slot      runtime.SlotID
+	process   processKey
+	instance  runtime.InstanceID
+	address   netip.Addr
+	ports     []int
+	transport *http.Transport
+	withdrawn atomic.Bool
+}
+
+// routable tells whether routes may lead to the instance.
+func routable(st runtime.Status) bool {
+	return st.State == runtime.Running && st.Ready && st.Instance != "" && st.Address.IsValid() && len(st.Ports) > 0
+}
+
+func newEndpoint(st runtime.Status, dial dialFunc) *endpoint {
+	return &endpoint{
+		slot:     st.Slot,
+		process:  processKey{app: st.App, kind: st.Type},
+		instance: st.Instance,
+		address:  st.Address,
+		ports:    slices.Clone(st.Ports),
+		transport: &http.Transport{
+			DialContext: func(ctx context.Context, network, address string) (net.Conn, error) {
+				ctx, cancel := context.WithTimeout(ctx, dialTimeout)
+				defer cancel()
+				c, err := dial(ctx, st.Instance, network, address)
+				if err != nil {
+					return nil, &unreachable{err}
+				}
+				return c, nil
+			},
+			DisableCompression:     true, // what the client did not ask for the app is not asked for
+			MaxIdleConnsPerHost:    maxIdle,
+			IdleConnTimeout:        idleTimeout,
+			ResponseHeaderTimeout:  answerTimeout,
+			ExpectContinueTimeout:  continueTimeout,
+			MaxResponseHeaderBytes: maxAnswerHeader,
+		},
+	}
+}
+
+// serves tells whether the endpoint is still right for its slot.
+func (e *endpoint) serves(st runtime.Status) bool {
+	return routable(st) && st.Instance == e.instance && st.Address == e.address &&
+		slices.Equal(st.Ports, e.ports) && e.process == processKey{app: st.App, kind: st.Type}
+}
+
+// port is the one to dial for a destination. An instance that was started without
+// the destination's port does not have it before its next start.
+func (e *endpoint) port(wished int) (int, bool) {
+	if wished == 0 {
+		return e.ports[0], true
+	}
+	return wished, slices.Contains(e.ports, wished)
+}
+
+// withdraw closes the connections that no request uses. Requests that are under
+// way finish.
+func (e *endpoint) withdraw() {
+	e.withdrawn.Store(true)
+	e.transport.CloseIdleConnections()
+}
+
+// release is called when a request needs the endpoint no longer. One that began
+// before the withdrawal has given its connection back only now.
+func (e *endpoint) release() {
+	if e.withdrawn.Load() {
+		e.transport.CloseIdleConnections()
+	}
+}
+
+// unreachable says that no connection was made, so nothing was sent.
+type unreachable struct{ err error }
+
+func (u *unreachable) Error() string { return "cannot reach the instance: " + u.err.Error() }
+func (u *unreachable) Unwrap() error { return u.err }

@@ -1,0 +1,272 @@
+// Package route leads requests to instances: a table says which host and path
+// belongs to which processes, and the proxy in front asks one of their instances.
+//
+//	app.Registry ── routes ──▶ table: host ─▶ longest path ─▶ destinations ─▶ pools
+//	runtime ──── statuses ───▶ pool (one per process): the instances that are ready
+//	request ─▶ table ─▶ pool ─▶ endpoint (one instance, its own connections) ─▶ app
+//	        └▶ access line ─▶ bounded queue ─▶ the app's log, as [RTR/0]
+//
+// Nothing here is remembered: the table is derived from wishes and facts. Readers
+// see snapshots, so a change of the table never makes a request wait or fail.
+package route
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http/httputil"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/dewrun/dew/app"
+	"github.com/dewrun/dew/logstream"
+	"github.com/dewrun/dew/runtime"
+)
+
+// Registry is where the wished routes are. *app.Registry is the real one.
+type Registry interface {
+	Apps() ([]app.App, error)
+	Processes(app string) ([]app.Process, error)
+	Domains() ([]app.Domain, error)
+	Routes() ([]app.Route, error)
+	// ListenRoutes calls fn after each change of a route, its destinations included.
+	ListenRoutes(fn func(route string))
+}
+
+// Config is what a Router needs.
+type Config struct {
+	Registry Registry
+	// Instances is what is known about the slots of a process.
+	Instances func(process string) []runtime.Status
+	// Dial connects from inside the instance's network namespace.
+	Dial func(ctx context.Context, id runtime.InstanceID, network, address string) (net.Conn, error)
+	// Log appends access lines to the log of an app. It is never called on the path
+	// of a request.
+	Log    func(app string, es ...logstream.Envelope) error
+	Logger *slog.Logger
+}
+
+// Stats counts what happened since the router was made.
+type Stats struct {
+	Requests     uint64 // that were answered, also with an error
+	Failed       uint64 // that were answered by the router itself: no route, no instance, none that worked
+	Retries      uint64 // attempts at a further instance
+	LinesDropped uint64 // access lines that nobody will read
+}
+
+// Router keeps the table and serves requests by it.
+type Router struct {
+	c     Config
+	log   *slog.Logger
+	lines *accessLog
+	proxy httputil.ReverseProxy // what all requests have in common
+	wake  chan struct{}         // holds one: routes have changed
+
+	table atomic.Pointer[table]
+
+	requests, failed, retries atomic.Uint64
+
+	mu    sync.Mutex // guards the fields below, and every change of table and pools
+	pools map[processKey]*pool
+	live  map[runtime.SlotID]*endpoint // the ready instances
+	heard map[runtime.SlotID]bool      // slots that spoke before all were asked; nil from then on
+}
+
+// New makes a Router that knows the routes of this moment. Run keeps it in step.
+func New(c Config) (*Router, error) {
+	for name, missing := range map[string]bool{
+		"Registry": c.Registry == nil, "Instances": c.Instances == nil, "Dial": c.Dial == nil,
+		"Log": c.Log == nil, "Logger": c.Logger == nil,
+	} {
+		if missing {
+			return nil, fmt.Errorf("cannot make a router without %s", name)
+		}
+	}
+	r := &Router{
+		c:     c,
+		log:   c.Logger,
+		lines: newAccessLog(c.Log, c.Logger),
+		proxy: commonProxy(c.Logger),
+		wake:  make(chan struct{}, 1),
+		pools: map[processKey]*pool{},
+		live:  map[runtime.SlotID]*endpoint{},
+		heard: map[runtime.SlotID]bool{},
+	}
+	// Listening comes first: a route that is put while we read is read again.
+	c.Registry.ListenRoutes(func(string) { post(r.wake) })
+	if err := r.readRoutes(); err != nil {
+		return nil, err
+	}
+	return r, nil
+}
+
+// Changed takes note of a slot's new status. From its return on no new request
+// goes to an instance that is not ready. It is quick and never waits for a
+// request, the disk or the network.
+func (r *Router) Changed(st runtime.Status) {
+	r.mu.Lock()
+	if r.heard != nil {
+		r.heard[st.Slot] = true
+	}
+	gone := r.place(st)
+	r.mu.Unlock()
+	if gone != nil {
+		gone.withdraw()
+	}
+}
+
+// Stats is a copy of the counts.
+func (r *Router) Stats() Stats {
+	return Stats{
+		Requests:     r.requests.Load(),
+		Failed:       r.failed.Load(),
+		Retries:      r.retries.Load(),
+		LinesDropped: r.lines.dropped.Load(),
+	}
+}
+
+// Run keeps the table in step with the routes, asks once for the instances that
+// were there before, and writes the access lines, until ctx ends. Requests are
+// served before and after by what is known then.
+func (r *Router) Run(ctx context.Context) error {
+	var writer sync.WaitGroup
+	writer.Go(func() { r.lines.run(ctx) })
+	defer writer.Wait()
+	defer r.closeIdle()
+	r.try(ctx, "cannot read the instances, trying again", r.readInstances)
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-r.wake:
+			r.try(ctx, "cannot read the routes, trying again", r.readRoutes)
+		}
+	}
+}
+
+// retryPause is between two attempts to read what could not be read.
+const retryPause = time.Second
+
+// try repeats read until it succeeds or ctx ends. Meanwhile the old table serves.
+func (r *Router) try(ctx context.Context, complaint string, read func() error) {
+	for {
+		err := read()
+		if err == nil {
+			return
+		}
+		r.log.Error(complaint, "err", err)
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(retryPause):
+		}
+	}
+}
+
+// readRoutes makes a new table of the wished routes.
+func (r *Router) readRoutes() error {
+	routes, err := r.c.Registry.Routes()
+	if err != nil {
+		return fmt.Errorf("cannot read the routes: %w", err)
+	}
+	domains, err := r.c.Registry.Domains()
+	if err != nil {
+		return fmt.Errorf("cannot read the domains: %w", err)
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	used := map[processKey]*pool{}
+	t := newTable(routes, domains, func(k processKey) *pool {
+		if used[k] == nil {
+			used[k] = r.pool(k)
+		}
+		return used[k]
+	})
+	for k, p := range r.pools {
+		if used[k] == nil && len(p.endpoints()) == 0 {
+			delete(r.pools, k)
+		}
+	}
+	r.table.Store(t)
+	return nil
+}
+
+// readInstances asks for every slot once. What a slot said itself is newer.
+func (r *Router) readInstances() error {
+	apps, err := r.c.Registry.Apps()
+	if err != nil {
+		return fmt.Errorf("cannot read the apps: %w", err)
+	}
+	for _, a := range apps {
+		ps, err := r.c.Registry.Processes(a.GUID)
+		if err != nil {
+			return fmt.Errorf("cannot read the processes of %s: %w", a.Name, err)
+		}
+		for _, p := range ps {
+			r.placeUnheard(r.c.Instances(p.GUID))
+		}
+	}
+	r.mu.Lock()
+	r.heard = nil
+	r.mu.Unlock()
+	return nil
+}
+
+func (r *Router) placeUnheard(sts []runtime.Status) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, st := range sts {
+		if !r.heard[st.Slot] {
+			r.place(st) // withdraws nothing: who has an endpoint has spoken
+		}
+	}
+}
+
+// place makes the pools agree with st and returns the endpoint that is no longer
+// to be used. The caller holds r.mu.
+func (r *Router) place(st runtime.Status) (gone *endpoint) {
+	old := r.live[st.Slot]
+	if old != nil && old.serves(st) {
+		return nil
+	}
+	if old != nil {
+		delete(r.live, st.Slot)
+		r.pool(old.process).remove(old)
+	}
+	if routable(st) {
+		e := newEndpoint(st, r.c.Dial)
+		r.live[st.Slot] = e
+		r.pool(e.process).add(e)
+	}
+	return old
+}
+
+// pool finds or makes the pool of a process. The caller holds r.mu.
+func (r *Router) pool(k processKey) *pool {
+	p := r.pools[k]
+	if p == nil {
+		p = &pool{}
+		r.pools[k] = p
+	}
+	return p
+}
+
+// closeIdle lets go of the connections that no request uses: they would pin the
+// network namespaces of instances that outlive us.
+func (r *Router) closeIdle() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, e := range r.live {
+		e.transport.CloseIdleConnections()
+	}
+}
+
+// post leaves a mark in a channel that holds one.
+func post(c chan struct{}) {
+	select {
+	case c <- struct{}{}:
+	default:
+	}
+}
