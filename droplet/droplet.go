@@ -14,11 +14,13 @@ var (
 // Droplet is the resource that a build gives: an image, and how to start it.
 type Droplet struct {
 	GUID      string            `json:"guid"`
-	App       string            `json:"app"` // guid
+	App       string            `json:"app"`               // guid
+	Package   string            `json:"package,omitempty"` // guid
 	Stack     string            `json:"stack"`
 	Image     string            `json:"image,omitempty"`    // sha256 of the tree; empty: the bare stack
 	Commands  map[string]string `json:"commands,omitempty"` // by process type
 	Sidecars  []FoundSidecar    `json:"sidecars,omitempty"`
+	Reuse     string            `json:"reuse,omitempty"` // hash of all that made it what it is
 	CreatedAt time.Time         `json:"created_at"`
 }
 

@@ -169,6 +169,8 @@ func refusePath(name string) string {
 		return "must not have .. in it"
 	case strings.ContainsRune(name, 0):
 		return "must not have a zero byte in it"
+	case strings.HasPrefix(path.Base(name), whiteout):
+		return fmt.Sprintf("must not begin with %s: unpacking would remove a file", whiteout)
 	case path.Clean(name) != name:
 		return fmt.Sprintf("must be written as %q", path.Clean(name))
 	}

@@ -1,6 +1,7 @@
 package droplet
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
@@ -10,7 +11,9 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/dewrun/dew/store"
@@ -20,7 +23,13 @@ import (
 // store. It may be used by many goroutines.
 type Shelf struct {
 	dir      string
+	db       *store.DB
 	droplets *store.Bucket[Droplet]
+
+	// mu is held while an image gets or loses its name, and from looking for an
+	// image until the store names it: nothing is collected in between.
+	mu    sync.Mutex
+	fresh map[string]bool // images that no droplet has named yet; guarded by mu
 }
 
 // half is the end of the name of an image that is not complete yet.
@@ -44,7 +53,10 @@ func NewShelf(db *store.DB, dir string) (*Shelf, error) {
 			return nil, fmt.Errorf("cannot remove an unfinished image: %w", err)
 		}
 	}
-	return &Shelf{dir: dir, droplets: store.In[Droplet](db, "droplets")}, nil
+	return &Shelf{dir: dir, db: db, fresh: map[string]bool{}, droplets: store.In(db, "droplets",
+		store.Index("app", func(d Droplet) string { return d.App }),
+		store.Index("image", func(d Droplet) string { return d.Image }),
+		store.Index("reuse", func(d Droplet) string { return d.Reuse }))}, nil
 }
 
 // AddImage reads a tar of the platform's layout (app/, deps/, profile.d/, logs/,
@@ -58,7 +70,7 @@ func (s *Shelf) AddImage(r io.Reader) (sha string, err error) {
 	}
 	sha, err = fill(f, r)
 	if err == nil {
-		err = os.Rename(f.Name(), s.path(sha))
+		err = s.name(f.Name(), sha)
 	}
 	if err != nil {
 		return "", errors.Join(fmt.Errorf("cannot add image: %w", err), os.Remove(f.Name()))
@@ -67,6 +79,18 @@ func (s *Shelf) AddImage(r io.Reader) (sha string, err error) {
 		return "", fmt.Errorf("cannot add image: %w", err)
 	}
 	return sha, nil
+}
+
+// name gives a whole image its name. It stays until a droplet names it, or the
+// daemon ends.
+func (s *Shelf) name(file, sha string) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if err := os.Rename(file, s.path(sha)); err != nil {
+		return err
+	}
+	s.fresh[sha] = true
+	return nil
 }
 
 // fill copies a checked image into f and closes it. It is on disk before it gets
@@ -99,9 +123,19 @@ func (s *Shelf) OpenImage(sha string) (io.ReadCloser, error) {
 
 // Put keeps a droplet. Its image must be on the shelf.
 func (s *Shelf) Put(d Droplet) error {
+	return s.keep(d, func(*store.Tx) error { return nil })
+}
+
+// keep keeps a droplet, and what also writes in the same transaction.
+func (s *Shelf) keep(d Droplet, also func(tx *store.Tx) error) error {
 	if d.GUID == "" {
 		return errors.New("cannot keep droplet: it has no guid")
 	}
+	if d.CreatedAt.IsZero() {
+		d.CreatedAt = time.Now().UTC()
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	if d.Image != "" {
 		f, err := s.OpenImage(d.Image)
 		if err != nil {
@@ -111,12 +145,16 @@ func (s *Shelf) Put(d Droplet) error {
 			return fmt.Errorf("cannot keep droplet %s: %w", d.GUID, err)
 		}
 	}
-	if d.CreatedAt.IsZero() {
-		d.CreatedAt = time.Now().UTC()
-	}
-	if err := s.droplets.Put(d.GUID, d); err != nil {
+	err := s.db.Update(func(tx *store.Tx) error {
+		if err := also(tx); err != nil {
+			return err
+		}
+		return s.droplets.With(tx).Put(d.GUID, d)
+	})
+	if err != nil {
 		return fmt.Errorf("cannot keep droplet %s: %w", d.GUID, err)
 	}
+	delete(s.fresh, d.Image)
 	return nil
 }
 
@@ -130,6 +168,73 @@ func (s *Shelf) Get(guid string) (Droplet, error) {
 		return d, fmt.Errorf("cannot read droplet %s: %w", guid, err)
 	}
 	return d, nil
+}
+
+// OfApp returns the droplets of an app, newest first.
+func (s *Shelf) OfApp(app string) ([]Droplet, error) {
+	all, err := s.droplets.By("app", app)
+	if err != nil {
+		return nil, fmt.Errorf("cannot read droplets: %w", err)
+	}
+	slices.SortFunc(all, newestDroplet)
+	return all, nil
+}
+
+func newestDroplet(a, b Droplet) int {
+	return cmp.Or(b.CreatedAt.Compare(a.CreatedAt), cmp.Compare(b.GUID, a.GUID))
+}
+
+// made returns the newest droplet that was made under a reuse key.
+func (s *Shelf) made(reuse string) (d Droplet, ok bool, err error) {
+	all, err := s.droplets.By("reuse", reuse)
+	if err != nil {
+		return d, false, fmt.Errorf("cannot read droplets: %w", err)
+	}
+	if len(all) == 0 {
+		return d, false, nil
+	}
+	return slices.MinFunc(all, newestDroplet), true, nil
+}
+
+// remove forgets droplets. Their images go with Collect.
+func (s *Shelf) remove(ds []Droplet) error {
+	return s.db.Update(func(tx *store.Tx) error {
+		for _, d := range ds {
+			if err := s.droplets.With(tx).Delete(d.GUID); err != nil {
+				return fmt.Errorf("cannot remove droplet %s: %w", d.GUID, err)
+			}
+		}
+		return nil
+	})
+}
+
+// Collect removes the images that no droplet names, and returns which. One that
+// was just added stays until a droplet names it.
+func (s *Shelf) Collect() (removed []string, err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	entries, err := os.ReadDir(s.dir)
+	if err != nil {
+		return nil, fmt.Errorf("cannot collect images: %w", err)
+	}
+	for _, e := range entries {
+		sha, ok := strings.CutSuffix(e.Name(), ".tar")
+		if !ok || !validSHA.MatchString(sha) || s.fresh[sha] {
+			continue
+		}
+		ds, err := s.droplets.By("image", sha)
+		if err != nil {
+			return removed, fmt.Errorf("cannot collect images: %w", err)
+		}
+		if len(ds) > 0 {
+			continue
+		}
+		if err := os.Remove(s.path(sha)); err != nil {
+			return removed, fmt.Errorf("cannot collect images: %w", err)
+		}
+		removed = append(removed, sha)
+	}
+	return removed, nil
 }
 
 var validSHA = regexp.MustCompile(`^[0-9a-f]{64}$`)

@@ -1,0 +1,491 @@
+package droplet
+
+import (
+	"archive/tar"
+	"bytes"
+	"cmp"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"maps"
+	"net/url"
+	"os"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/dewrun/dew/store"
+)
+
+// ErrNotReady is the error of a build whose package has no bits.
+var ErrNotReady = errors.New("cannot stage package whose state is not ready")
+
+// BuildState is how far a build has come.
+type BuildState string
+
+// The states of a build, as the platform names them.
+const (
+	BuildStaging BuildState = "STAGING"
+	BuildStaged  BuildState = "STAGED"
+	BuildFailed  BuildState = "FAILED"
+)
+
+// How many an app keeps.
+const (
+	keepBuilds   = 20
+	keepDroplets = 5
+)
+
+// BuildRequest asks for a droplet of a package.
+type BuildRequest struct {
+	Package    string   // guid
+	Stack      string   // empty: the default
+	Buildpacks []string // as the manifest names them
+	Fresh      bool     // stage also what was staged before
+}
+
+// Build is one way from a package to a droplet.
+type Build struct {
+	GUID       string     `json:"guid"`
+	App        string     `json:"app"`     // guid
+	Package    string     `json:"package"` // guid
+	Stack      string     `json:"stack,omitempty"`
+	Buildpacks []string   `json:"buildpacks,omitempty"`
+	Fresh      bool       `json:"fresh,omitempty"`
+	State      BuildState `json:"state"`
+	Error      string     `json:"error,omitempty"`   // why it is FAILED
+	Droplet    string     `json:"droplet,omitempty"` // guid, once it is STAGED
+	CreatedAt  time.Time  `json:"created_at"`
+	UpdatedAt  time.Time  `json:"updated_at"`
+}
+
+// BuildOptions is what builds need beside packages and the shelf.
+type BuildOptions struct {
+	Stacks func(name string) (Stack, error)
+	Say    func(app, line string) // the [STG/0] lines; nil: nobody listens
+	// InUse returns the guids of droplets that apps run or will run; they are
+	// never collected. As long as it returns nil, that is not known and nothing is.
+	InUse  func() map[string]bool
+	Logger *slog.Logger
+}
+
+// Builds makes droplets of packages. It may be used by many goroutines.
+type Builds struct {
+	packages *Packages
+	shelf    *Shelf
+	o        BuildOptions
+	builds   *store.Bucket[Build]
+	wake     chan struct{} // of Run: there may be something to stage
+}
+
+// NewBuilds returns the builds of p's packages, whose droplets go to s. Run
+// stages them.
+func NewBuilds(db *store.DB, p *Packages, s *Shelf, o BuildOptions) *Builds {
+	if o.Say == nil {
+		o.Say = func(string, string) {}
+	}
+	if o.InUse == nil {
+		o.InUse = func() map[string]bool { return nil }
+	}
+	o.Logger = cmp.Or(o.Logger, slog.New(slog.DiscardHandler))
+	return &Builds{
+		packages: p, shelf: s, o: o, wake: make(chan struct{}, 1),
+		builds: store.In(db, "builds",
+			store.Index("app", func(b Build) string { return b.App }),
+			store.Index("state", func(b Build) string { return string(b.State) })),
+	}
+}
+
+// Create begins a build. What was staged before, from the same bits in the same
+// way, is STAGED at once; anything else is stored, and Run stages it.
+func (b *Builds) Create(ctx context.Context, r BuildRequest) (Build, error) {
+	if err := ctx.Err(); err != nil {
+		return Build{}, err
+	}
+	k, err := b.packages.Get(r.Package)
+	if err != nil {
+		return Build{}, err
+	}
+	if k.State != PackageReady {
+		return Build{}, fmt.Errorf("package %s is %s: %w", k.GUID, k.State, ErrNotReady)
+	}
+	now := time.Now().UTC()
+	w := Build{
+		GUID: uuid.NewString(), App: k.App, Package: k.GUID,
+		Stack: r.Stack, Buildpacks: slices.Clone(r.Buildpacks), Fresh: r.Fresh,
+		State: BuildStaging, CreatedAt: now, UpdatedAt: now,
+	}
+	if done, ok, err := b.reuse(w, k); err != nil || ok {
+		return done, err
+	}
+	if err := b.builds.Put(w.GUID, w); err != nil {
+		return Build{}, fmt.Errorf("cannot create build: %w", err)
+	}
+	select {
+	case b.wake <- struct{}{}:
+	default: // it is awake
+	}
+	return w, nil
+}
+
+// reuse finishes a new build with the image of an earlier one, if there is one.
+func (b *Builds) reuse(w Build, k Package) (Build, bool, error) {
+	if w.Fresh {
+		return w, false, nil
+	}
+	st, err := b.o.Stacks(w.Stack)
+	if err != nil {
+		return w, false, nil //nolint:nilerr // staging meets it again and says so
+	}
+	old, ok, err := b.shelf.made(reuseKey(w, k, st))
+	if err != nil || !ok {
+		return w, false, err
+	}
+	d := old
+	d.GUID, d.App, d.Package, d.CreatedAt = uuid.NewString(), w.App, w.Package, time.Time{}
+	w.State, w.Droplet = BuildStaged, d.GUID
+	err = b.shelf.keep(d, func(tx *store.Tx) error { return b.builds.With(tx).Put(w.GUID, w) })
+	if errors.Is(err, ErrNoImage) {
+		return w, false, nil // it is made anew
+	}
+	if err != nil {
+		return w, false, err
+	}
+	b.intro(w, k, st)
+	b.o.Say(w.App, fmt.Sprintf("Nothing has changed: image %.12s is used again", d.Image))
+	return w, true, b.collect(w.App)
+}
+
+// Get returns the build with guid, or ErrNotFound.
+func (b *Builds) Get(guid string) (Build, error) {
+	w, err := b.builds.Get(guid)
+	if errors.Is(err, store.ErrNotFound) {
+		return w, fmt.Errorf("build %s: %w", guid, ErrNotFound)
+	}
+	if err != nil {
+		return w, fmt.Errorf("cannot read build %s: %w", guid, err)
+	}
+	return w, nil
+}
+
+// OfApp returns the builds of an app, newest first.
+func (b *Builds) OfApp(app string) ([]Build, error) {
+	all, err := b.builds.By("app", app)
+	if err != nil {
+		return nil, fmt.Errorf("cannot read builds: %w", err)
+	}
+	slices.SortFunc(all, func(a, b Build) int { return -oldestBuild(a, b) })
+	return all, nil
+}
+
+func oldestBuild(a, b Build) int {
+	return cmp.Or(a.CreatedAt.Compare(b.CreatedAt), cmp.Compare(a.GUID, b.GUID))
+}
+
+// Forget removes everything of an app: builds, droplets and packages.
+func (b *Builds) Forget(app string) error {
+	all, err := b.OfApp(app)
+	if err != nil {
+		return err
+	}
+	if err := b.remove(all); err != nil {
+		return err
+	}
+	ds, err := b.shelf.OfApp(app)
+	if err != nil {
+		return err
+	}
+	if err := b.shelf.remove(ds); err != nil {
+		return err
+	}
+	if err := b.packages.Forget(app); err != nil {
+		return err
+	}
+	return b.collectImages()
+}
+
+func (b *Builds) remove(ws []Build) error {
+	for _, w := range ws {
+		if err := b.builds.Delete(w.GUID); err != nil {
+			return fmt.Errorf("cannot remove build %s: %w", w.GUID, err)
+		}
+	}
+	return nil
+}
+
+// Run stages one build after the other until ctx ends, first those that an
+// earlier daemon has not finished. One that ctx interrupts is staged again by
+// the next daemon. It returns an error only when the store cannot be used.
+func (b *Builds) Run(ctx context.Context) error {
+	if err := b.collectImages(); err != nil {
+		return err
+	}
+	for ctx.Err() == nil {
+		todo, err := b.builds.By("state", string(BuildStaging))
+		if err != nil {
+			return fmt.Errorf("cannot read builds: %w", err)
+		}
+		if len(todo) > 0 {
+			if err := b.run(ctx, slices.MinFunc(todo, oldestBuild)); err != nil {
+				return err
+			}
+			continue
+		}
+		select {
+		case <-b.wake:
+		case <-ctx.Done():
+		}
+	}
+	return ctx.Err()
+}
+
+// run stages one build and writes down what came of it.
+func (b *Builds) run(ctx context.Context, w Build) error {
+	d, err := b.stage(ctx, w)
+	if ctx.Err() != nil {
+		return nil // left to the next daemon
+	}
+	if err == nil {
+		err = b.staged(w, d)
+	}
+	if errors.Is(err, store.ErrNotFound) {
+		return b.collectImages() // its app was deleted meanwhile
+	}
+	if err != nil {
+		return b.failed(w, err)
+	}
+	b.o.Logger.Info("staged", "app", w.App, "build", w.GUID, "droplet", d.GUID, "image", d.Image)
+	return b.collect(w.App)
+}
+
+// staged keeps droplet and build in one transaction.
+func (b *Builds) staged(w Build, d Droplet) error {
+	return b.shelf.keep(d, func(tx *store.Tx) error {
+		_, err := b.builds.With(tx).Update(w.GUID, func(w *Build) error {
+			w.State, w.Droplet, w.UpdatedAt = BuildStaged, d.GUID, time.Now().UTC()
+			return nil
+		})
+		return err
+	})
+}
+
+func (b *Builds) failed(w Build, why error) error {
+	b.o.Say(w.App, "Staging failed: "+why.Error())
+	b.o.Logger.Warn("staging failed", "app", w.App, "build", w.GUID, "err", why)
+	_, err := b.builds.Update(w.GUID, func(w *Build) error {
+		w.State, w.Error, w.UpdatedAt = BuildFailed, why.Error(), time.Now().UTC()
+		return nil
+	})
+	if err != nil && !errors.Is(err, store.ErrNotFound) {
+		return fmt.Errorf("cannot keep build %s: %w", w.GUID, err)
+	}
+	return b.collect(w.App)
+}
+
+// stage makes the droplet of a build. No buildpack is run: the files as they were
+// pushed are what runs.
+func (b *Builds) stage(ctx context.Context, w Build) (Droplet, error) {
+	k, err := b.packages.Get(w.Package)
+	if errors.Is(err, ErrNotFound) {
+		return Droplet{}, errors.New("its package is gone: push the app again")
+	}
+	if err != nil {
+		return Droplet{}, err
+	}
+	st, err := b.o.Stacks(w.Stack)
+	if err != nil {
+		return Droplet{}, err
+	}
+	b.intro(w, k, st)
+	if err := b.packages.space(); err != nil {
+		return Droplet{}, err
+	}
+	f, done, err := b.packages.open(k.SHA256)
+	if err != nil {
+		return Droplet{}, err
+	}
+	defer done()
+	commands, err := readProcfile(f)
+	if err != nil {
+		return Droplet{}, err
+	}
+	b.o.Say(w.App, procfileLine(commands))
+	image, err := imageOf(f, commands)
+	if err != nil {
+		return Droplet{}, err
+	}
+	sha, err := b.shelf.AddImage(&untilDone{ctx: ctx, r: image})
+	if err != nil {
+		return Droplet{}, err
+	}
+	b.o.Say(w.App, fmt.Sprintf("Made image %.12s", sha))
+	return Droplet{
+		GUID: uuid.NewString(), App: w.App, Package: w.Package, Stack: st.Name,
+		Image: sha, Commands: commands, Reuse: reuseKey(w, k, st),
+	}, nil
+}
+
+// intro tells what is staged, and what of the wish is not followed.
+func (b *Builds) intro(w Build, k Package, st Stack) {
+	b.o.Say(w.App, fmt.Sprintf("Staging package %.12s (%s)", k.SHA256, inBytes(k.Size)))
+	if w.Stack != "" && w.Stack != st.Name {
+		b.o.Say(w.App, fmt.Sprintf("Stack '%s' is not here: '%s' takes its place", w.Stack, st.Name))
+	}
+	var names []string
+	for _, name := range w.Buildpacks {
+		if name != "binary_buildpack" && name != "binary" {
+			names = append(names, "'"+withoutSecret(name)+"'")
+		}
+	}
+	if len(names) > 0 {
+		b.o.Say(w.App, fmt.Sprintf("Buildpack %s is not run: the files are run as they are", strings.Join(names, ", ")))
+	}
+}
+
+// withoutSecret hides the password in the address of a buildpack.
+func withoutSecret(name string) string {
+	u, err := url.Parse(name)
+	if err != nil || u.User == nil {
+		return name
+	}
+	return u.Redacted()
+}
+
+func procfileLine(commands map[string]string) string {
+	if len(commands) == 0 {
+		return "There is no Procfile: the start command comes from the manifest or from -c"
+	}
+	return "Procfile names " + strings.Join(slices.Sorted(maps.Keys(commands)), ", ")
+}
+
+// reuseKey is the same for builds that would give the same droplet.
+func reuseKey(w Build, k Package, st Stack) string {
+	const rules = 1 // counted up when staging gives something else
+	h := sha256.New()
+	fmt.Fprintf(h, "%d %s %q %q", rules, k.SHA256, st.ID, w.Buildpacks)
+	return hex.EncodeToString(h.Sum(nil))
+}
+
+// readProcfile finds the Procfile in the tar of a package. It is sorted, so most
+// of it need not be read.
+func readProcfile(f io.ReadSeeker) (map[string]string, error) {
+	const name = packTop + "/" + procfileName
+	if _, err := f.Seek(0, io.SeekStart); err != nil {
+		return nil, fmt.Errorf("cannot read package: %w", err)
+	}
+	tr := tar.NewReader(f)
+	for {
+		h, err := tr.Next()
+		if errors.Is(err, io.EOF) || err == nil && h.Name > name {
+			return nil, nil
+		}
+		if err != nil {
+			return nil, fmt.Errorf("cannot read package: %w", err)
+		}
+		if h.Name != name {
+			continue
+		}
+		if h.Typeflag != tar.TypeReg || h.Size > maxProcfile {
+			return nil, &ProcfileError{Reason: fmt.Sprintf("must be a plain file of at most %s", inBytes(maxProcfile))}
+		}
+		raw, err := io.ReadAll(tr)
+		if err != nil {
+			return nil, fmt.Errorf("cannot read package: %w", err)
+		}
+		return parseProcfile(raw)
+	}
+}
+
+// tarEnd is how many zero bytes end a tar.
+const tarEnd = 1024
+
+// imageOf returns the tar of an image: the package's own bytes, and staging_info.yml
+// behind them.
+func imageOf(f *os.File, commands map[string]string) (io.Reader, error) {
+	fi, err := f.Stat()
+	if err != nil {
+		return nil, fmt.Errorf("cannot read package: %w", err)
+	}
+	info, err := json.Marshal(struct {
+		Buildpack string `json:"detected_buildpack"`
+		Command   string `json:"start_command"`
+	}{"", commands["web"]})
+	if err != nil {
+		return nil, fmt.Errorf("cannot write %s: %w", stagingInfo, err)
+	}
+	var tail bytes.Buffer
+	w := tar.NewWriter(&tail)
+	err = errors.Join(
+		w.WriteHeader(&tar.Header{Typeflag: tar.TypeReg, Name: stagingInfo, Mode: 0o644, Size: int64(len(info)), ModTime: packTime}),
+		writeAll(w, info), w.Close())
+	if err != nil {
+		return nil, fmt.Errorf("cannot write %s: %w", stagingInfo, err)
+	}
+	return io.MultiReader(io.NewSectionReader(f, 0, fi.Size()-tarEnd), &tail), nil
+}
+
+func writeAll(w io.Writer, b []byte) error {
+	_, err := w.Write(b)
+	return err
+}
+
+// untilDone ends a long copy with its context.
+type untilDone struct {
+	ctx context.Context
+	r   io.Reader
+}
+
+func (u *untilDone) Read(p []byte) (int, error) {
+	if err := u.ctx.Err(); err != nil {
+		return 0, err
+	}
+	return u.r.Read(p)
+}
+
+// collect removes what the app has too much of.
+func (b *Builds) collect(app string) error {
+	all, err := b.OfApp(app)
+	if err != nil {
+		return err
+	}
+	var old []Build
+	for i, w := range all {
+		if i >= keepBuilds && w.State != BuildStaging {
+			old = append(old, w)
+		}
+	}
+	if err := b.remove(old); err != nil {
+		return err
+	}
+	ds, err := b.shelf.OfApp(app)
+	if err != nil || len(ds) <= keepDroplets {
+		return err
+	}
+	used := b.o.InUse()
+	if used == nil {
+		return nil
+	}
+	ds = slices.DeleteFunc(ds[keepDroplets:], func(d Droplet) bool { return used[d.GUID] })
+	if len(ds) == 0 {
+		return nil
+	}
+	if err := b.shelf.remove(ds); err != nil {
+		return err
+	}
+	return b.collectImages()
+}
+
+func (b *Builds) collectImages() error {
+	removed, err := b.shelf.Collect()
+	for _, sha := range removed {
+		b.o.Logger.Info("collected image", "image", sha)
+	}
+	return err
+}

@@ -1,0 +1,84 @@
+package droplet
+
+import (
+	"bytes"
+	"fmt"
+	"regexp"
+	"strings"
+	"unicode/utf8"
+)
+
+// procfileName is the file of an app that names its commands.
+const procfileName = "Procfile"
+
+// maxProcfile is far more than anybody writes.
+const maxProcfile = 64 << 10
+
+// ProcfileError says which line of a Procfile cannot be had and why.
+type ProcfileError struct {
+	Line   int // 0: the file as a whole
+	Reason string
+}
+
+func (e *ProcfileError) Error() string {
+	if e.Line == 0 {
+		return "Procfile " + e.Reason
+	}
+	return fmt.Sprintf("Procfile line %d: %s", e.Line, e.Reason)
+}
+
+var processType = regexp.MustCompile(`^[A-Za-z0-9_-]+$`)
+
+// parseProcfile reads lines of the form `type: command`. The platform takes the
+// file for YAML, so a command that is in quotes as a whole loses them.
+func parseProcfile(raw []byte) (map[string]string, error) {
+	raw = bytes.TrimPrefix(raw, []byte("\xef\xbb\xbf"))
+	if !utf8.Valid(raw) || bytes.IndexByte(raw, 0) >= 0 {
+		return nil, &ProcfileError{Reason: "is not text"}
+	}
+	commands := map[string]string{}
+	n := 0
+	for line := range strings.Lines(string(raw)) {
+		n++
+		line = strings.TrimRight(line, " \t\r\n")
+		if start := strings.TrimSpace(line); start == "" || start[0] == '#' || start == "---" {
+			continue
+		}
+		name, command, ok := strings.Cut(line, ":")
+		if !ok || !processType.MatchString(name) {
+			return nil, &ProcfileError{n, fmt.Sprintf("%q is not of the form `type: command`, such as `web: ./server`", line)}
+		}
+		if _, twice := commands[name]; twice {
+			return nil, &ProcfileError{n, fmt.Sprintf("process type '%s' is there twice", name)}
+		}
+		command = unquote(strings.TrimSpace(command))
+		if command == "" || command == "|" || command == ">" {
+			return nil, &ProcfileError{n, fmt.Sprintf("process type '%s' has no command: write it on the same line", name)}
+		}
+		commands[name] = command
+	}
+	return commands, nil
+}
+
+// unquote takes off quotes that are around all of s, as YAML means them. Those of
+// the shell inside stay.
+func unquote(s string) string {
+	if len(s) < 2 || s[0] != s[len(s)-1] {
+		return s
+	}
+	inner := s[1 : len(s)-1]
+	switch s[0] {
+	case '\'':
+		if plain := strings.ReplaceAll(inner, "''", ""); !strings.Contains(plain, "'") {
+			return strings.TrimSpace(strings.ReplaceAll(inner, "''", "'"))
+		}
+	case '"':
+		if plain := escaped.ReplaceAllString(inner, ""); !strings.ContainsAny(plain, `"\`) {
+			return strings.TrimSpace(escaped.ReplaceAllString(inner, "$1"))
+		}
+	}
+	return s
+}
+
+// escaped is a quote or backslash inside double quotes.
+var escaped = regexp.MustCompile(`\\(["\\])`)
