@@ -2,7 +2,6 @@ package client
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"net/http"
 	"net/url"
@@ -10,8 +9,10 @@ import (
 	"github.com/dewrun/dew/api/v3"
 )
 
-// ErrNoApp is asked for with errors.Is.
-var ErrNoApp = errors.New("no such app")
+// NoApp is an app that is not there.
+type NoApp struct{ Name string }
+
+func (n *NoApp) Error() string { return fmt.Sprintf("there is no app %q", n.Name) }
 
 // Root reads the document that names the daemon's doors.
 func (c *Client) Root(ctx context.Context) (v3.Root, error) {
@@ -30,14 +31,14 @@ func (c *Client) Apps(ctx context.Context) ([]v3.App, error) {
 	return list[v3.App](ctx, c, "/v3/apps", url.Values{"order_by": {"name"}})
 }
 
-// AppByName finds an app, or fails with ErrNoApp.
+// AppByName finds an app, or fails with *NoApp.
 func (c *Client) AppByName(ctx context.Context, name string) (v3.App, error) {
 	as, err := list[v3.App](ctx, c, "/v3/apps", url.Values{"names": {filter(name)}})
 	if err != nil {
 		return v3.App{}, err
 	}
 	if len(as) == 0 {
-		return v3.App{}, fmt.Errorf("app '%s' not found: %w", name, ErrNoApp)
+		return v3.App{}, &NoApp{Name: name}
 	}
 	return as[0], nil
 }

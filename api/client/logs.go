@@ -52,6 +52,26 @@ func (c *Client) Recent(ctx context.Context, app string, n int) ([]v3.Line, erro
 	return lines, nil
 }
 
+// Since reads the lines of an app from a moment on, oldest first. The next call
+// asks from behind the last line's time: no two lines have the same.
+func (c *Client) Since(ctx context.Context, app string, t time.Time) ([]v3.Line, error) {
+	var lines []v3.Line
+	for {
+		q := url.Values{"envelope_types": {"LOG"}, "limit": {strconv.Itoa(readLimit)}, "start_time": {strconv.FormatInt(t.UnixNano(), 10)}}
+		var r v3.LogCacheRead
+		if _, err := c.call(ctx, http.MethodGet, "/api/v1/read/"+escape(app)+"?"+q.Encode(), nil, &r); err != nil {
+			return nil, err
+		}
+		for _, e := range r.Envelopes.Batch {
+			lines = append(lines, lineOf(e))
+		}
+		if len(r.Envelopes.Batch) < readLimit {
+			return lines, nil
+		}
+		t = lines[len(lines)-1].Time.Add(1)
+	}
+}
+
 func lineOf(e v3.LogCacheEnvelope) v3.Line {
 	l := v3.Line{Time: time.Unix(0, e.Timestamp), Source: e.Tags["source_type"], Instance: e.Tags["instance_guid"], Stream: "OUT"}
 	l.Index, _ = strconv.Atoi(e.InstanceID) // the platform's own lines have none

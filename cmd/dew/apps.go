@@ -1,0 +1,227 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/urfave/cli/v2"
+
+	"github.com/dewrun/dew/api/client"
+	"github.com/dewrun/dew/api/v3"
+)
+
+func appCommands(g *global) []*cli.Command {
+	return []*cli.Command{
+		g.command(verb{name: "apps", alias: "a", category: "Apps", usage: "list the apps", flags: []cli.Flag{jsonFlag()}},
+			func(c *cli.Context, ask *client.Client, out *console) error { return runApps(c.Context, ask, out) }),
+		g.command(verb{
+			name: "app", args: "APP", category: "Apps", usage: "show how an app does: instances, memory, sidecars, crashes",
+			flags: []cli.Flag{&cli.BoolFlag{Name: "guid", Usage: "print its guid and no more"}, jsonFlag()},
+		}, func(c *cli.Context, ask *client.Client, out *console) error {
+			return runApp(c.Context, appOptions{Name: c.Args().First(), GUID: c.Bool("guid")}, ask, out)
+		}),
+		g.command(verb{
+			name: "delete", alias: "d", args: "APP", category: "Apps", usage: "delete an app",
+			flags: []cli.Flag{
+				&cli.BoolFlag{Name: "f", Usage: "do not ask"},
+				&cli.BoolFlag{Name: "r", Usage: "delete its routes too"},
+			},
+		}, func(c *cli.Context, ask *client.Client, out *console) error {
+			return runDelete(c.Context, deleteOptions{Name: c.Args().First(), Force: c.Bool("f"), Routes: c.Bool("r")}, ask, out)
+		}),
+		g.command(verb{name: "rename", args: "APP NEW_NAME", category: "Apps", usage: "give an app another name"},
+			func(c *cli.Context, ask *client.Client, out *console) error {
+				return runRename(c.Context, c.Args().Get(0), c.Args().Get(1), ask, out)
+			}),
+	}
+}
+
+// appRow is an app in the list.
+type appRow struct {
+	GUID      string       `json:"guid"`
+	Name      string       `json:"name"`
+	State     string       `json:"state"`
+	Processes []processRow `json:"processes"`
+	Routes    []string     `json:"routes"`
+}
+
+type processRow struct {
+	Type      string `json:"type"`
+	Running   int    `json:"running"`
+	Instances int    `json:"instances"`
+}
+
+func runApps(ctx context.Context, ask *client.Client, out *console) error {
+	rows, err := readApps(ctx, ask)
+	if err != nil {
+		return err
+	}
+	if out.json {
+		return out.encode(rows)
+	}
+	if len(rows) == 0 {
+		out.say("There are no apps yet; dew push makes one")
+		return nil
+	}
+	table := [][]string{{"name", "state", "processes", "routes"}}
+	for _, r := range rows {
+		var ps []string
+		for _, p := range r.Processes {
+			ps = append(ps, fmt.Sprintf("%s:%d/%d", p.Type, p.Running, p.Instances))
+		}
+		table = append(table, []string{r.Name, strings.ToLower(r.State), strings.Join(ps, ", "), strings.Join(r.Routes, ", ")})
+	}
+	return out.table(table)
+}
+
+func readApps(ctx context.Context, ask *client.Client) ([]appRow, error) {
+	apps, err := ask.Apps(ctx)
+	if err != nil {
+		return nil, err
+	}
+	rows := make([]appRow, len(apps))
+	byGUID := map[string]*appRow{}
+	for i, a := range apps {
+		rows[i] = appRow{GUID: a.GUID, Name: a.Name, State: a.State, Processes: []processRow{}, Routes: []string{}}
+		byGUID[a.GUID] = &rows[i]
+	}
+	ps, err := ask.AllProcesses(ctx)
+	if err != nil {
+		return nil, err
+	}
+	for _, p := range ps {
+		r := byGUID[p.Relationships.App.ID()]
+		if r == nil {
+			continue // it was made after the list was read
+		}
+		row, err := readProcessRow(ctx, ask, p)
+		if err != nil {
+			return nil, err
+		}
+		r.Processes = append(r.Processes, row)
+	}
+	routes, err := ask.Routes(ctx)
+	if err != nil {
+		return nil, err
+	}
+	for _, route := range routes {
+		for _, d := range route.Destinations {
+			if r := byGUID[d.App.GUID]; r != nil && !slices.Contains(r.Routes, route.URL) {
+				r.Routes = append(r.Routes, route.URL)
+			}
+		}
+	}
+	return rows, nil
+}
+
+func readProcessRow(ctx context.Context, ask *client.Client, p v3.Process) (processRow, error) {
+	row := processRow{Type: p.Type, Instances: p.Instances}
+	stats, err := ask.Stats(ctx, p.GUID)
+	if err != nil && !client.NotFound(err) { // deleted meanwhile
+		return row, err
+	}
+	for _, s := range stats {
+		if s.State == v3.StateRunning {
+			row.Running++
+		}
+	}
+	return row, nil
+}
+
+type appOptions struct {
+	Name string
+	GUID bool
+}
+
+func runApp(ctx context.Context, o appOptions, ask *client.Client, out *console) error {
+	a, err := findApp(ctx, ask, o.Name)
+	if err != nil {
+		return err
+	}
+	if o.GUID {
+		fmt.Fprintln(out.out, a.GUID)
+		return nil
+	}
+	v, err := readView(ctx, ask, a)
+	if err != nil {
+		return err
+	}
+	if out.json {
+		return out.encode(v)
+	}
+	v.print(out)
+	return nil
+}
+
+type deleteOptions struct {
+	Name   string
+	Force  bool
+	Routes bool
+}
+
+// runDelete deletes an app; one that is not there is fine.
+func runDelete(ctx context.Context, o deleteOptions, ask *client.Client, out *console) error {
+	if !o.Force {
+		if yes, err := out.confirm("Delete app "+o.Name, "-f"); err != nil || !yes {
+			return err
+		}
+	}
+	a, err := ask.AppByName(ctx, o.Name)
+	if missing := (*client.NoApp)(nil); errors.As(err, &missing) {
+		out.say("There is no app %s", o.Name)
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	var routes []v3.Route
+	if o.Routes {
+		if routes, err = ownRoutes(ctx, a, ask); err != nil {
+			return err
+		}
+	}
+	if err := ask.DeleteApp(ctx, a.GUID); err != nil {
+		return err
+	}
+	for _, r := range routes {
+		if err := ask.DeleteRoute(ctx, r.GUID); err != nil && !client.NotFound(err) {
+			return fmt.Errorf("app %s is deleted; cannot delete its route %s: %w", a.Name, r.URL, err)
+		}
+	}
+	out.say("Deleted app %s", a.Name)
+	return nil
+}
+
+// ownRoutes are the routes of an app; one that leads to others too is an error.
+func ownRoutes(ctx context.Context, a v3.App, ask *client.Client) ([]v3.Route, error) {
+	routes, err := ask.RoutesOf(ctx, a.GUID)
+	if err != nil {
+		return nil, err
+	}
+	for _, r := range routes {
+		for _, d := range r.Destinations {
+			if d.App.GUID != a.GUID {
+				return nil, &failure{
+					status: statusFailed, err: fmt.Errorf("route %s leads to other apps too, so nothing was deleted", r.URL),
+					todo: "delete without -r keeps all routes",
+				}
+			}
+		}
+	}
+	return routes, nil
+}
+
+func runRename(ctx context.Context, name, to string, ask *client.Client, out *console) error {
+	a, err := findApp(ctx, ask, name)
+	if err != nil {
+		return err
+	}
+	if _, err := ask.UpdateApp(ctx, a.GUID, v3.UpdateApp{Name: &to}); err != nil {
+		return err
+	}
+	out.say("Renamed app %s to %s", name, to)
+	return nil
+}

@@ -1,0 +1,138 @@
+package main
+
+import (
+	"context"
+	"slices"
+	"strings"
+
+	"github.com/urfave/cli/v2"
+)
+
+// runner lets flags stand behind arguments (`dew push shop -m 64M`), as users of
+// cf write them: the cli package stops reading flags at the first argument.
+type runner struct{ app *cli.App }
+
+// RunContext runs the command that args name; args[0] is the program.
+func (r *runner) RunContext(ctx context.Context, args []string) error {
+	return r.app.RunContext(ctx, reorder(r.app, args))
+}
+
+// literal has the commands whose arguments from a place on are values, whatever
+// they look like: `dew set-env shop JAVA_OPTS -Xmx64m`.
+var literal = map[string]int{"set-env": 2}
+
+// reorder puts flags before arguments and the program's own before the command.
+func reorder(a *cli.App, args []string) []string {
+	if len(args) == 0 || slices.Contains(args, "--generate-bash-completion") {
+		return args
+	}
+	global, rest := split(args[1:], a.Flags, func(n int) bool { return n > 0 })
+	if len(rest) == 0 {
+		return append([]string{args[0]}, global...)
+	}
+	cmd := a.Command(rest[0])
+	if cmd == nil || cmd.SkipFlagParsing {
+		return append(append([]string{args[0]}, global...), rest...)
+	}
+	limit, isLiteral := literal[cmd.Name]
+	stop := func(n int) bool { return isLiteral && n >= limit }
+	flags, plain := split(rest[1:], append(slices.Clone(cmd.Flags), a.Flags...), stop)
+	own, local := take(flags, a.Flags)
+	out := slices.Concat(args[:1], global, own, rest[:1], local)
+	if len(plain) > 0 {
+		out = append(append(out, "--"), plain...)
+	}
+	return out
+}
+
+// split parts flags with their values from arguments. It stops at "--", and as
+// soon as stop says so of the number of arguments seen; the rest are arguments.
+func split(args []string, known []cli.Flag, stop func(n int) bool) (flags, plain []string) {
+	for i := 0; i < len(args); i++ {
+		a := args[i]
+		if stop(len(plain)) {
+			return flags, append(plain, args[i:]...)
+		}
+		if a == "--" {
+			return flags, append(plain, args[i+1:]...)
+		}
+		if len(a) < 2 || a[0] != '-' {
+			plain = append(plain, a)
+			continue
+		}
+		flags = append(flags, a)
+		if wantsValue(a, known) && i+1 < len(args) {
+			i++
+			flags = append(flags, args[i])
+		}
+	}
+	return flags, plain
+}
+
+// take parts the flags that are among known, with their values, from the others.
+func take(flags []string, known []cli.Flag) (own, others []string) {
+	for i := 0; i < len(flags); i++ {
+		dst := &others
+		if find(flags[i], known) != nil {
+			dst = &own
+		}
+		*dst = append(*dst, flags[i])
+		if wantsValue(flags[i], known) && i+1 < len(flags) {
+			i++
+			*dst = append(*dst, flags[i])
+		}
+	}
+	return own, others
+}
+
+// wantsValue tells whether the next argument is the flag's value.
+func wantsValue(arg string, known []cli.Flag) bool {
+	f, ok := find(arg, known).(cli.DocGenerationFlag)
+	return ok && f.TakesValue() && !strings.Contains(arg, "=")
+}
+
+func find(arg string, known []cli.Flag) cli.Flag {
+	name, _, _ := strings.Cut(strings.TrimLeft(arg, "-"), "=")
+	for _, f := range known {
+		if slices.Contains(f.Names(), name) {
+			return f
+		}
+	}
+	return nil
+}
+
+// nearest is the candidate that asked is most likely a misspelling of, or
+// nothing when none is near.
+func nearest(asked string, candidates []string) string {
+	best, least := "", max(1, len(asked)/3)+1
+	for _, c := range candidates {
+		if d := distance(asked, c); d < least {
+			best, least = c, d
+		}
+	}
+	return best
+}
+
+// distance is the number of letters to add, drop, change or swap.
+func distance(a, b string) int {
+	x, y := []rune(a), []rune(b)
+	before, prev, row := make([]int, len(y)+1), make([]int, len(y)+1), make([]int, len(y)+1)
+	for j := range prev {
+		prev[j] = j
+	}
+	for i := 1; i <= len(x); i++ {
+		row[0] = i
+		for j := 1; j <= len(y); j++ {
+			cost := 1
+			if x[i-1] == y[j-1] {
+				cost = 0
+			}
+			row[j] = min(prev[j]+1, row[j-1]+1, prev[j-1]+cost)
+			if i > 1 && j > 1 && x[i-1] == y[j-2] && x[i-2] == y[j-1] {
+				row[j] = min(row[j], before[j-2]+1)
+			}
+		}
+		before, prev, row = prev, row, before
+	}
+	return prev[len(y)]
+}

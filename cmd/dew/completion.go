@@ -1,0 +1,59 @@
+package main
+
+import (
+	"fmt"
+
+	"github.com/urfave/cli/v2"
+)
+
+const bashCompletion = `# dew: source <(dew completion bash)
+_dew() {
+    local cur="${COMP_WORDS[COMP_CWORD]}" words
+    words=("${COMP_WORDS[@]:0:$COMP_CWORD}")
+    [[ "$cur" == -* ]] && words+=("$cur")
+    local IFS=$'\n'
+    COMPREPLY=($(compgen -W "$("${words[@]}" --generate-bash-completion 2>/dev/null)" -- "$cur"))
+}
+complete -o bashdefault -o default -F _dew dew
+`
+
+const zshCompletion = `#compdef dew
+# dew: source <(dew completion zsh)
+_dew() {
+    local -a opts
+    local cur="${words[-1]}"
+    if [[ "$cur" == -* ]]; then
+        opts=("${(@f)$(${words[@]:0:#words[@]-1} "$cur" --generate-bash-completion 2>/dev/null)}")
+    else
+        opts=("${(@f)$(${words[@]:0:#words[@]-1} --generate-bash-completion 2>/dev/null)}")
+    fi
+    if [[ -n "${opts[1]}" ]]; then compadd -- "${opts[@]}"; else _files; fi
+}
+compdef _dew dew
+`
+
+func completionCommands(*global) []*cli.Command {
+	return []*cli.Command{{
+		Name: "completion", Category: "Daemon", Usage: "print a script that lets a shell complete commands, flags and names of apps", ArgsUsage: "bash|zsh|fish",
+		Action: func(c *cli.Context) error {
+			var script string
+			var err error
+			switch c.Args().First() {
+			case "bash":
+				script = bashCompletion
+			case "zsh":
+				script = zshCompletion
+			case "fish":
+				script, err = c.App.ToFishCompletion()
+			default:
+				return usage("dew completion needs bash, zsh or fish")
+			}
+			if err != nil {
+				return fmt.Errorf("cannot write the script: %w", err)
+			}
+			_, err = fmt.Fprint(c.App.Writer, script)
+			return err
+		},
+		BashComplete: func(c *cli.Context) { fmt.Fprintln(c.App.Writer, "bash\nzsh\nfish") },
+	}}
+}

@@ -1,0 +1,94 @@
+package main
+
+import (
+	"bufio"
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+	"text/tabwriter"
+
+	"golang.org/x/term"
+)
+
+// console is where a command speaks: data goes to out, talk to err.
+type console struct {
+	out, err io.Writer
+	in       io.Reader
+	color    bool // out shows colours
+	drawn    bool // err is a terminal: progress may be drawn
+	asks     bool // somebody can answer a question
+	json     bool // data as JSON
+}
+
+func newConsole(out, err, in *os.File) *console {
+	isTerminal := func(f *os.File) bool { return term.IsTerminal(int(f.Fd())) }
+	return &console{
+		out: out, err: err, in: in,
+		color: isTerminal(out) && os.Getenv("NO_COLOR") == "" && os.Getenv("TERM") != "dumb",
+		drawn: isTerminal(err),
+		asks:  isTerminal(in) && isTerminal(err),
+	}
+}
+
+// say tells the user what goes on.
+func (c *console) say(format string, args ...any) {
+	fmt.Fprintf(c.err, format+"\n", args...)
+}
+
+// warn tells what the user should know and may not expect.
+func (c *console) warn(text string) { c.say("warning: %s", text) }
+
+// encode writes data as JSON.
+func (c *console) encode(v any) error {
+	enc := json.NewEncoder(c.out)
+	enc.SetEscapeHTML(false)
+	enc.SetIndent("", "  ")
+	if err := enc.Encode(v); err != nil {
+		return fmt.Errorf("cannot write the data: %w", err)
+	}
+	return nil
+}
+
+// confirm asks a question that only "y" answers with yes. With nobody there to
+// answer it fails and names the flag that answers.
+func (c *console) confirm(question, flag string) (bool, error) {
+	if !c.asks {
+		return false, &failure{status: statusUsage, err: fmt.Errorf("%s needs an answer, and there is no terminal to ask on", question), todo: "give " + flag + " to answer yes"}
+	}
+	fmt.Fprintf(c.err, "%s? [yN]: ", question)
+	answer, err := bufio.NewReader(c.in).ReadString('\n')
+	if err != nil && answer == "" {
+		return false, fmt.Errorf("cannot read the answer: %w", err)
+	}
+	answer = strings.ToLower(strings.TrimSpace(answer))
+	return answer == "y" || answer == "yes", nil
+}
+
+// table writes rows in columns; the first is the head.
+func (c *console) table(rows [][]string) error {
+	w := tabwriter.NewWriter(c.out, 0, 4, 3, ' ', 0)
+	for _, row := range rows {
+		fmt.Fprintln(w, strings.TrimRight(strings.Join(row, "\t"), "\t"))
+	}
+	return w.Flush()
+}
+
+// The colours of a terminal.
+const (
+	bold   = "\x1b[1m"
+	red    = "\x1b[31m"
+	green  = "\x1b[32m"
+	yellow = "\x1b[33m"
+	cyan   = "\x1b[36m"
+	plain  = "\x1b[0m"
+)
+
+// paint colours text if out shows colours.
+func (c *console) paint(colour, text string) string {
+	if !c.color {
+		return text
+	}
+	return colour + text + plain
+}

@@ -1,0 +1,202 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/urfave/cli/v2"
+	"golang.org/x/sys/unix"
+
+	"github.com/dewrun/dew/api/client"
+	"github.com/dewrun/dew/api/v3"
+)
+
+func crashCommands(g *global) []*cli.Command {
+	return []*cli.Command{
+		g.command(verb{
+			name: "crashes", args: "APP", category: "Logs", usage: "show why instances of an app crashed, newest first",
+			flags: []cli.Flag{&cli.IntFlag{Name: "n", Value: 10, Usage: "`count` of records; 0: all"}, jsonFlag()},
+		}, func(c *cli.Context, ask *client.Client, out *console) error {
+			return runCrashes(c.Context, crashesOptions{Name: c.Args().First(), Count: c.Int("n")}, ask, out)
+		}),
+		g.command(verb{
+			name: "kill", args: "APP", category: "Apps", usage: "send a signal to a process of an app, or to a sidecar of it",
+			flags: []cli.Flag{
+				&cli.StringFlag{Name: "sidecar", Usage: "`name` of the sidecar (default: the process itself)"},
+				&cli.IntFlag{Name: "instance", Usage: "`index` of the instance"},
+				&cli.StringFlag{Name: "process", Value: "web", Usage: "process `type`"},
+				&cli.StringFlag{Name: "signal", Aliases: []string{"s"}, Value: "KILL", Usage: "`name` or number of the signal"},
+			},
+		}, func(c *cli.Context, ask *client.Client, out *console) error {
+			o := killOptions{
+				instanceOptions: instanceOptions{Name: c.Args().First(), Process: c.String("process"), Index: c.Int("instance")},
+				Sidecar:         c.String("sidecar"), Signal: c.String("signal"),
+			}
+			return runKill(c.Context, o, ask, out)
+		}),
+	}
+}
+
+type crashesOptions struct {
+	Name  string
+	Count int // 0: all
+}
+
+func runCrashes(ctx context.Context, o crashesOptions, ask *client.Client, out *console) error {
+	a, err := findApp(ctx, ask, o.Name)
+	if err != nil {
+		return err
+	}
+	crashes, err := ask.Crashes(ctx, a.GUID)
+	if err != nil {
+		return err
+	}
+	if o.Count > 0 {
+		crashes = crashes[:min(o.Count, len(crashes))]
+	}
+	if out.json {
+		return out.encode(append([]v3.Crash{}, crashes...))
+	}
+	if len(crashes) == 0 {
+		out.say("App %s has not crashed", a.Name)
+	}
+	for _, c := range crashes {
+		printCrash(out, c)
+	}
+	return nil
+}
+
+func printCrash(out *console, c v3.Crash) {
+	line := func(format string, args ...any) { fmt.Fprintf(out.out, "    "+format+"\n", args...) }
+	fmt.Fprintf(out.out, "%s  %s/%d  %s\n", c.CrashedAt.Local().Format(lineTime), c.Type, c.Index, out.paint(red, c.Description))
+	line("while %s; crash %d in a row; instance %s", c.Phase, c.Count, c.Instance)
+	line("%s", exitText(c.First, c.First.At))
+	for _, f := range c.Followers {
+		line("then %s", exitText(f, c.First.At))
+	}
+	if c.Order == "together" {
+		line("they ended too close together to tell which was first")
+	}
+	for _, l := range c.Lines {
+		line("last lines of %s: %d to %d of the log", l.Source, l.From, l.To)
+	}
+	switch {
+	case c.GivenUp:
+		line("given up: dew restart starts it again")
+	case !c.NextStart.IsZero() && c.NextStart.After(c.CrashedAt.Add(time.Second)):
+		line("next start %s", c.NextStart.Local().Format(lineTime))
+	}
+}
+
+// exitText tells how one process ended.
+func exitText(e v3.CrashExit, first time.Time) string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "%s: status %d", e.Source, e.Code)
+	if s := e.Code - 128; s > 0 && s < 65 {
+		if name := unix.SignalName(syscall.Signal(s)); name != "" {
+			fmt.Fprintf(&b, " (%s, or the program's own)", name)
+		}
+	}
+	fmt.Fprintf(&b, ", %s", strings.ReplaceAll(e.Cause, "_", " "))
+	if e.Detail != "" {
+		fmt.Fprintf(&b, ": %s", e.Detail)
+	}
+	if d := e.At.Sub(first); d > 0 {
+		fmt.Fprintf(&b, ", %s later", d.Round(time.Millisecond))
+	}
+	switch {
+	case e.MemoryPeak > 0 && e.MemoryLimit > 0:
+		fmt.Fprintf(&b, "; used at most %s of %s", bytesText(e.MemoryPeak), bytesText(e.MemoryLimit))
+	case e.MemoryPeak > 0:
+		fmt.Fprintf(&b, "; used at most %s", bytesText(e.MemoryPeak))
+	}
+	return b.String()
+}
+
+type killOptions struct {
+	instanceOptions
+	Sidecar string
+	Signal  string
+}
+
+func runKill(ctx context.Context, o killOptions, ask *client.Client, out *console) error {
+	signal, err := signalName(o.Signal)
+	if err != nil {
+		return err
+	}
+	if o.Index < 0 {
+		return usage("--instance: %d is less than 0", o.Index)
+	}
+	a, err := findApp(ctx, ask, o.Name)
+	if err != nil {
+		return err
+	}
+	p, err := findProcess(ctx, a, o.Process, ask)
+	if err != nil {
+		return err
+	}
+	victim := "process " + o.Process
+	if o.Sidecar != "" {
+		victim = fmt.Sprintf("sidecar %q", o.Sidecar)
+		if err := checkSidecar(ctx, p, o.Sidecar, ask); err != nil {
+			return err
+		}
+	}
+	if err := ask.Kill(ctx, p.GUID, v3.Kill{Index: o.Index, Sidecar: o.Sidecar, Signal: signal}); err != nil {
+		return fmt.Errorf("cannot signal %s in instance %d of %s: %w", victim, o.Index, a.Name, err)
+	}
+	out.say("Sent SIG%s to %s in instance %d of app %s", signal, victim, o.Index, a.Name)
+	return nil
+}
+
+// signalName gives a signal's name without SIG; numbers are understood too.
+func signalName(s string) (string, error) {
+	if n, err := strconv.Atoi(s); err == nil {
+		if name := unix.SignalName(syscall.Signal(n)); name != "" {
+			return strings.TrimPrefix(name, "SIG"), nil
+		}
+		return "", usage("--signal: there is no signal %d", n)
+	}
+	name := strings.TrimPrefix(strings.ToUpper(s), "SIG")
+	if unix.SignalNum("SIG"+name) == 0 {
+		return "", usage("--signal: there is no signal %q (KILL, TERM, SEGV, …)", s)
+	}
+	return name, nil
+}
+
+func findProcess(ctx context.Context, a v3.App, processType string, ask *client.Client) (v3.Process, error) {
+	ps, err := ask.Processes(ctx, a.GUID)
+	if err != nil {
+		return v3.Process{}, err
+	}
+	var types []string
+	for _, p := range ps {
+		if p.Type == processType {
+			return p, nil
+		}
+		types = append(types, p.Type)
+	}
+	return v3.Process{}, fmt.Errorf("app %s has no process %q, it has %s", a.Name, processType, strings.Join(types, ", "))
+}
+
+func checkSidecar(ctx context.Context, p v3.Process, name string, ask *client.Client) error {
+	sidecars, err := ask.Sidecars(ctx, p.GUID)
+	if err != nil {
+		return err
+	}
+	var names []string
+	for _, s := range sidecars {
+		if s.Name == name {
+			return nil
+		}
+		names = append(names, strconv.Quote(s.Name))
+	}
+	if len(names) == 0 {
+		return fmt.Errorf("process %s has no sidecars", p.Type)
+	}
+	return fmt.Errorf("process %s has no sidecar %q, it has %s", p.Type, name, strings.Join(names, ", "))
+}

@@ -1,0 +1,95 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"strings"
+
+	"github.com/urfave/cli/v2"
+
+	"github.com/dewrun/dew/api/client"
+)
+
+type curlOptions struct {
+	Path    string
+	Method  string
+	Data    *string // @file reads a file
+	Headers []string
+	Include bool // the answer's header too
+}
+
+func curlCommands(g *global) []*cli.Command {
+	return []*cli.Command{g.command(verb{
+		name: "curl", args: "PATH", category: "Daemon", usage: "send a request to the daemon and print the answer, whatever its status",
+		flags: []cli.Flag{
+			&cli.StringFlag{Name: "X", Usage: "`method` (default GET, with -d POST)"},
+			&cli.StringFlag{Name: "d", Usage: "`body`, or @file"},
+			&cli.StringSliceFlag{Name: "H", Usage: "`header` line; may be repeated"},
+			&cli.BoolFlag{Name: "i", Usage: "print the answer's header too"},
+		},
+	}, func(c *cli.Context, ask *client.Client, out *console) error {
+		o := curlOptions{Path: c.Args().First(), Method: c.String("X"), Headers: c.StringSlice("H"), Include: c.Bool("i")}
+		if c.IsSet("d") {
+			d := c.String("d")
+			o.Data = &d
+		}
+		return runCurl(c.Context, o, ask, out)
+	})}
+}
+
+func runCurl(ctx context.Context, o curlOptions, ask *client.Client, out *console) error {
+	r := client.Request{Method: o.Method, Path: o.Path, Header: http.Header{"Content-Type": {"application/json"}}}
+	for _, h := range o.Headers {
+		name, value, ok := strings.Cut(h, ":")
+		if !ok {
+			return usage("-H: %q is not a header such as \"Accept: text/plain\"", h)
+		}
+		r.Header.Set(strings.TrimSpace(name), strings.TrimSpace(value))
+	}
+	if o.Data != nil {
+		body, err := curlBody(*o.Data)
+		if err != nil {
+			return err
+		}
+		r.Body = strings.NewReader(body)
+	}
+	switch {
+	case r.Method != "":
+		r.Method = strings.ToUpper(r.Method)
+	case o.Data != nil:
+		r.Method = http.MethodPost
+	default:
+		r.Method = http.MethodGet
+	}
+	resp, err := ask.Send(ctx, r)
+	if err != nil {
+		return err
+	}
+	defer resp.Body.Close()
+	if o.Include {
+		fmt.Fprintf(out.out, "%s %s\r\n", resp.Proto, resp.Status)
+		if err := resp.Header.Write(out.out); err != nil {
+			return fmt.Errorf("cannot write the answer: %w", err)
+		}
+		fmt.Fprint(out.out, "\r\n")
+	}
+	if _, err := io.Copy(out.out, resp.Body); err != nil {
+		return fmt.Errorf("cannot write the answer: %w", err)
+	}
+	return nil
+}
+
+func curlBody(d string) (string, error) {
+	name, isFile := strings.CutPrefix(d, "@")
+	if !isFile {
+		return d, nil
+	}
+	b, err := os.ReadFile(name)
+	if err != nil {
+		return "", fmt.Errorf("cannot read the body: %w", err)
+	}
+	return string(b), nil
+}

@@ -1,0 +1,106 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net/http"
+	"strings"
+	"syscall"
+
+	"github.com/dewrun/dew/api/client"
+)
+
+// The exit statuses of dew; 8 belongs to assertions of smoke tests.
+const (
+	statusFailed         = 1
+	statusUsage          = 2
+	statusStaging        = 3
+	statusCrashed        = 4
+	statusTimeout        = 5
+	statusUnreachable    = 6
+	statusMemory         = 7
+	statusInfrastructure = 9
+)
+
+const statusHelp = `Exit status:
+   0  ok
+   1  failed
+   2  usage: a flag, its value, an argument or a command is wrong
+   3  staging failed
+   4  the app crashed at its start, or was refused to start
+   5  timed out
+   6  the daemon cannot be reached
+   7  the app ran out of memory at its start
+   8  an assertion does not hold
+   9  infrastructure: something the machine should give is not there; dew doctor tells what`
+
+// failure is an error with an exit status, and with what to do about it.
+type failure struct {
+	status int
+	err    error
+	todo   string
+}
+
+// Error gives nothing for a failure that was told already.
+func (f *failure) Error() string {
+	if f.err == nil {
+		return ""
+	}
+	return f.err.Error()
+}
+
+func (f *failure) Unwrap() error { return f.err }
+
+// usage is something wrong with what was typed.
+func usage(format string, args ...any) error {
+	return &failure{status: statusUsage, err: fmt.Errorf(format, args...), todo: "dew --help lists the commands, dew COMMAND --help their flags"}
+}
+
+func statusOf(err error) int {
+	if err == nil {
+		return 0
+	}
+	if f := (*failure)(nil); errors.As(err, &f) {
+		return f.status
+	}
+	if u := (*client.Unreachable)(nil); errors.As(err, &u) {
+		return statusUnreachable
+	}
+	if errors.Is(err, context.DeadlineExceeded) {
+		return statusTimeout
+	}
+	return statusFailed
+}
+
+// explain is the error as a sentence, and below it what to do where that is
+// known.
+func explain(err error) string {
+	text := strings.TrimSpace(err.Error())
+	if todo := todoOf(err); todo != "" {
+		text += "\n     " + todo
+	}
+	return text
+}
+
+func todoOf(err error) string {
+	if f := (*failure)(nil); errors.As(err, &f) && f.todo != "" {
+		return f.todo
+	}
+	e, u, n := (*client.Error)(nil), (*client.Unreachable)(nil), (*client.NoApp)(nil)
+	switch {
+	case errors.As(err, &u) && errors.Is(err, fs.ErrPermission):
+		return "the socket is for root and the group dew: join that group, or use sudo"
+	case errors.As(err, &u) && (errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ECONNREFUSED)):
+		return "is dewd running? Start it, or say where it is with --run or DEW_RUN"
+	case errors.As(err, &u):
+		return "dewd's own log says more"
+	case errors.As(err, &e) && e.Status == http.StatusUnauthorized:
+		return "only the socket can be asked without a token"
+	case errors.As(err, &n):
+		return "dew apps lists the apps there are"
+	default:
+		return ""
+	}
+}

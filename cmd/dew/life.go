@@ -1,0 +1,165 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+
+	"github.com/urfave/cli/v2"
+
+	"github.com/dewrun/dew/api/client"
+	"github.com/dewrun/dew/api/v3"
+)
+
+func lifeCommands(g *global) []*cli.Command {
+	life := func(name, alias, about string, run func(context.Context, string, *client.Client, *console) error) *cli.Command {
+		return g.command(verb{name: name, alias: alias, args: "APP", category: "Apps", usage: about, flags: []cli.Flag{jsonFlag()}},
+			func(c *cli.Context, ask *client.Client, out *console) error {
+				return run(c.Context, c.Args().First(), ask, out)
+			})
+	}
+	return []*cli.Command{
+		life("start", "st", "start an app and wait until it runs", runStart),
+		life("stop", "sp", "stop an app", runStop),
+		life("restart", "rs", "restart an app and wait until it runs", runRestart),
+		life("restage", "rg", "stage an app's files anew, restart it and wait until it runs", runRestage),
+		g.command(verb{
+			name: "restart-app-instance", args: "APP INDEX", category: "Apps", usage: "end one instance of an app; another takes its place",
+			flags: []cli.Flag{&cli.StringFlag{Name: "process", Value: "web", Usage: "process `type`"}},
+		}, func(c *cli.Context, ask *client.Client, out *console) error {
+			index, err := strconv.Atoi(c.Args().Get(1))
+			if err != nil || index < 0 {
+				return usage("%q is not the index of an instance: they count from 0", c.Args().Get(1))
+			}
+			return runRestartInstance(c.Context, instanceOptions{Name: c.Args().First(), Process: c.String("process"), Index: index}, ask, out)
+		}),
+	}
+}
+
+func runStart(ctx context.Context, name string, ask *client.Client, out *console) error {
+	a, err := findApp(ctx, ask, name)
+	if err != nil {
+		return err
+	}
+	if a.State == v3.AppStarted {
+		out.say("App %s is started already", a.Name)
+		return nil
+	}
+	return begin(ctx, a, client.Start, ask, out)
+}
+
+func runRestart(ctx context.Context, name string, ask *client.Client, out *console) error {
+	a, err := findApp(ctx, ask, name)
+	if err != nil {
+		return err
+	}
+	return begin(ctx, a, client.Restart, ask, out)
+}
+
+// begin stages what was pushed and not staged yet, starts, waits and shows.
+func begin(ctx context.Context, a v3.App, action client.Action, ask *client.Client, out *console) error {
+	pkg, ok, err := ask.NewestPackage(ctx, a.GUID)
+	if err != nil {
+		return err
+	}
+	if ok {
+		if err := stageIfNew(ctx, a, pkg, ask, out); err != nil {
+			return err
+		}
+	}
+	out.say("Starting app %s…", a.Name)
+	return show(ctx, a, action, ask, out)
+}
+
+// stageIfNew stages a package that no build has staged.
+func stageIfNew(ctx context.Context, a v3.App, pkg v3.Package, ask *client.Client, out *console) error {
+	builds, err := ask.StagedBuilds(ctx, a.GUID)
+	if err != nil {
+		return err
+	}
+	for _, b := range builds {
+		if b.Package.GUID == pkg.GUID {
+			return nil
+		}
+	}
+	return restage(ctx, a, pkg, ask, out)
+}
+
+func restage(ctx context.Context, a v3.App, pkg v3.Package, ask *client.Client, out *console) error {
+	out.say("Staging app %s…", a.Name)
+	droplet, err := stage(ctx, a, pkg.GUID, ask, out)
+	if err != nil {
+		return err
+	}
+	return ask.SetDroplet(ctx, a.GUID, droplet)
+}
+
+// show starts an app, waits for it and tells how it does.
+func show(ctx context.Context, a v3.App, action client.Action, ask *client.Client, out *console) error {
+	v, err := startAndWait(ctx, a, action, ask, out)
+	if err != nil {
+		return err
+	}
+	if out.json {
+		return out.encode(v)
+	}
+	v.print(out)
+	return nil
+}
+
+func runStop(ctx context.Context, name string, ask *client.Client, out *console) error {
+	a, err := findApp(ctx, ask, name)
+	if err != nil {
+		return err
+	}
+	if a.State == v3.AppStopped {
+		out.say("App %s is stopped already", a.Name)
+		return nil
+	}
+	if a, err = ask.Act(ctx, a.GUID, client.Stop); err != nil {
+		return err
+	}
+	out.say("Stopped app %s", a.Name)
+	if out.json {
+		return out.encode(a)
+	}
+	return nil
+}
+
+func runRestage(ctx context.Context, name string, ask *client.Client, out *console) error {
+	a, err := findApp(ctx, ask, name)
+	if err != nil {
+		return err
+	}
+	pkg, ok, err := ask.NewestPackage(ctx, a.GUID)
+	if err != nil {
+		return err
+	}
+	if !ok {
+		return &failure{status: statusFailed, err: fmt.Errorf("app %s has no files to stage", a.Name), todo: "dew push " + a.Name + " sends them"}
+	}
+	if err := restage(ctx, a, pkg, ask, out); err != nil {
+		return err
+	}
+	out.say("Starting app %s…", a.Name)
+	return show(ctx, a, client.Restart, ask, out)
+}
+
+// instanceOptions name one instance.
+type instanceOptions struct {
+	Name    string
+	Process string
+	Index   int
+}
+
+func runRestartInstance(ctx context.Context, o instanceOptions, ask *client.Client, out *console) error {
+	a, err := findApp(ctx, ask, o.Name)
+	if err != nil {
+		return err
+	}
+	if err := ask.RestartInstance(ctx, a.GUID, o.Process, o.Index); err != nil {
+		return fmt.Errorf("cannot restart instance %d of process %s of %s: %w", o.Index, o.Process, o.Name, err)
+	}
+	out.say("Restarting instance %d of process %s of app %s", o.Index, o.Process, a.Name)
+	return nil
+}

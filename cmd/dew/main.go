@@ -1,0 +1,77 @@
+// Command dew speaks to dewd: push an app, see it run, read its logs, see why it
+// crashed. Names and flags are those of cf.
+//
+//	main.go     the commands                      exit.go     exit statuses, and what to do about an error
+//	args.go     flags anywhere, near misses       console.go  data to stdout, talk to stderr
+//	push.go     bits.go  ignore.go  stage.go  wait.go: from a folder to running instances
+//	apps.go     view.go: how an app does          the other files: one group of commands each
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/signal"
+	"syscall"
+
+	"github.com/urfave/cli/v2"
+)
+
+// version is set by the linker (make build).
+var version = "dev"
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT)
+	out := newConsole(os.Stdout, os.Stderr, os.Stdin)
+	err := newApp(out).RunContext(ctx, os.Args)
+	interrupted := ctx.Err() != nil
+	stop()
+	if err != nil && err.Error() != "" && !interrupted {
+		fmt.Fprintln(os.Stderr, "dew: "+explain(err))
+	}
+	os.Exit(statusOf(err))
+}
+
+func newApp(out *console) *runner {
+	g := &global{out: out}
+	a := &cli.App{
+		Name:                 "dew",
+		Usage:                "run Cloud Foundry style apps and their sidecars on this machine",
+		UsageText:            "dew [--run folder] command [flags] [arguments]",
+		Description:          "Names and flags are those of cf; flags may stand anywhere behind the command.\n\n" + statusHelp,
+		Version:              version,
+		Writer:               out.out,
+		ErrWriter:            out.err,
+		HideVersion:          true,
+		EnableBashCompletion: true,
+		Flags: []cli.Flag{
+			&cli.StringFlag{Name: "run", EnvVars: []string{"DEW_RUN"}, Value: "/run/dew", Destination: &g.run, Usage: "`folder` of the daemon's run-time files, where its socket is"},
+		},
+		OnUsageError:   func(_ *cli.Context, err error, _ bool) error { return usage("%w", err) },
+		ExitErrHandler: func(*cli.Context, error) {}, // main prints and exits
+		Action:         noCommand,
+	}
+	for _, group := range []func(*global) []*cli.Command{
+		pushCommands, appCommands, lifeCommands, scaleCommands, envCommands, logCommands, crashCommands, daemonCommands, curlCommands, completionCommands,
+	} {
+		a.Commands = append(a.Commands, group(g)...)
+	}
+	return &runner{app: a}
+}
+
+// noCommand answers what is no command: with nothing the help, else what it may
+// have been meant to be.
+func noCommand(c *cli.Context) error {
+	if c.NArg() == 0 {
+		return cli.ShowAppHelp(c)
+	}
+	asked := c.Args().First()
+	var names []string
+	for _, cmd := range c.App.VisibleCommands() {
+		names = append(names, cmd.Names()...)
+	}
+	if near := nearest(asked, names); near != "" {
+		return usage("there is no command %q: did you mean %q?", asked, near)
+	}
+	return usage("there is no command %q", asked)
+}

@@ -1,0 +1,229 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"maps"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/urfave/cli/v2"
+
+	"github.com/dewrun/dew/api/client"
+	"github.com/dewrun/dew/api/v3"
+	"github.com/dewrun/dew/app"
+)
+
+// manifestOptions say where a manifest is and what its variables are.
+type manifestOptions struct {
+	File      string
+	Vars      []string // name=value
+	VarsFiles []string
+	Optional  bool // no manifest is fine too
+	None      bool // do not look for one
+}
+
+func manifestFlags() []cli.Flag {
+	return []cli.Flag{
+		&cli.StringFlag{Name: "f", Aliases: []string{"manifest"}, Usage: "`path` of the manifest"},
+		&cli.StringSliceFlag{Name: "var", Usage: "`name=value` for ((name)) in the manifest; may be repeated"},
+		&cli.StringSliceFlag{Name: "vars-file", Usage: "`path` of a YAML file of variables; may be repeated, and --var goes before it"},
+	}
+}
+
+func manifestOptionsOf(c *cli.Context) manifestOptions {
+	return manifestOptions{File: c.String("f"), Vars: c.StringSlice("var"), VarsFiles: c.StringSlice("vars-file")}
+}
+
+// loadManifest reads the manifest and its variables; the file is empty when there
+// is none and none is needed.
+func loadManifest(o manifestOptions, out *console) (m app.Manifest, file string, err error) {
+	if o.None {
+		if o.File != "" {
+			return m, "", usage("-f and --no-manifest exclude each other")
+		}
+		return m, "", nil
+	}
+	file, err = manifestFile(o.File)
+	if err != nil {
+		return m, "", err
+	}
+	if file == "" {
+		if o.Optional {
+			return m, "", nil
+		}
+		return m, "", usage("there is no manifest.yml here: give the manifest's path with -f")
+	}
+	vars, err := variables(o)
+	if err != nil {
+		return m, "", err
+	}
+	text, err := os.ReadFile(file)
+	if err != nil {
+		return m, "", fmt.Errorf("cannot read the manifest: %w", err)
+	}
+	m, warnings, err := app.ParseManifest(text, vars)
+	for _, w := range warnings {
+		out.warn(file + ": " + w)
+	}
+	if err != nil {
+		return m, "", fmt.Errorf("%s: %w", file, err)
+	}
+	return m, file, nil
+}
+
+// manifestFile finds the manifest: what -f says (a folder means the manifest in
+// it), else the one in this folder; empty when there is none.
+func manifestFile(given string) (string, error) {
+	if given != "" {
+		info, err := os.Stat(given)
+		if err != nil {
+			return "", &failure{status: statusUsage, err: fmt.Errorf("cannot find the manifest: %w", err), todo: "give its path with -f"}
+		}
+		if !info.IsDir() {
+			return given, nil
+		}
+	}
+	for _, name := range []string{"manifest.yml", "manifest.yaml"} {
+		name = filepath.Join(given, name)
+		if _, err := os.Stat(name); err == nil {
+			return name, nil
+		} else if !errors.Is(err, fs.ErrNotExist) {
+			return "", fmt.Errorf("cannot find the manifest: %w", err)
+		}
+	}
+	if given != "" {
+		return "", &failure{status: statusUsage, err: fmt.Errorf("there is no manifest.yml in %s", given), todo: "give the manifest's path with -f"}
+	}
+	return "", nil
+}
+
+func variables(o manifestOptions) (map[string]any, error) {
+	vars := map[string]any{}
+	for _, name := range o.VarsFiles {
+		text, err := os.ReadFile(name)
+		if err != nil {
+			return nil, &failure{status: statusUsage, err: fmt.Errorf("cannot read the variables: %w", err)}
+		}
+		more, err := app.ParseVariables(text)
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", name, err)
+		}
+		maps.Copy(vars, more)
+	}
+	for _, s := range o.Vars {
+		name, value, err := app.ParseVariable(s)
+		if err != nil {
+			return nil, usage("--var: %w", err)
+		}
+		vars[name] = value
+	}
+	return vars, nil
+}
+
+// applied is a manifest on its way to the daemon.
+type applied struct {
+	space    string
+	manifest app.Manifest
+	diff     bool // show what changes first
+}
+
+func apply(ctx context.Context, ask *client.Client, out *console, a applied) error {
+	text, err := a.manifest.YAML()
+	if err != nil {
+		return fmt.Errorf("cannot write the manifest: %w", err)
+	}
+	if a.diff {
+		diff, err := ask.DiffManifest(ctx, a.space, text)
+		if err != nil {
+			return err
+		}
+		printDiff(out, diff)
+	}
+	return ask.ApplyManifest(ctx, a.space, text)
+}
+
+func printDiff(out *console, diff []v3.Difference) {
+	if len(diff) == 0 {
+		out.say("The manifest changes nothing")
+		return
+	}
+	out.say("The manifest changes:")
+	for _, d := range diff {
+		switch d.Op {
+		case "add":
+			out.say("  + %s: %s", d.Path, compact(d.Value))
+		case "remove":
+			out.say("  - %s: %s", d.Path, compact(d.Was))
+		default:
+			out.say("  ~ %s: %s, was %s", d.Path, compact(d.Value), compact(d.Was))
+		}
+	}
+}
+
+func createAppCommand(g *global) *cli.Command {
+	return g.command(verb{
+		name: "create-app", args: "APP", category: "Push", usage: "create an app without files",
+		flags: []cli.Flag{&cli.StringSliceFlag{Name: "b", Usage: "`buildpack` to stage it with; may be repeated"}},
+	}, func(c *cli.Context, ask *client.Client, out *console) error {
+		return runCreateApp(c.Context, createAppOptions{Name: c.Args().First(), Buildpacks: c.StringSlice("b")}, ask, out)
+	})
+}
+
+type createAppOptions struct {
+	Name       string
+	Buildpacks []string
+}
+
+// runCreateApp creates an app; one that is there already is fine.
+func runCreateApp(ctx context.Context, o createAppOptions, ask *client.Client, out *console) error {
+	home, err := space(ctx, ask)
+	if err != nil {
+		return err
+	}
+	body := v3.CreateApp{Name: o.Name, Relationships: v3.CreateAppRelationships{Space: v3.To(home)}}
+	if len(o.Buildpacks) > 0 {
+		body.Lifecycle = &v3.Lifecycle{Type: v3.LifecycleBuildpack, Data: v3.LifecycleData{Buildpacks: o.Buildpacks}}
+	}
+	_, err = ask.CreateApp(ctx, body)
+	if e := (*client.Error)(nil); errors.As(err, &e) && taken(e) {
+		out.say("App %s exists already", o.Name)
+		return nil
+	}
+	if err == nil {
+		out.say("Created app %s", o.Name)
+	}
+	return err
+}
+
+// taken tells whether the answer says that the name of an app is in use.
+func taken(e *client.Error) bool {
+	return strings.Contains(e.Detail, "already exists") || strings.Contains(e.Detail, "name must be unique in space")
+}
+
+func applyManifestCommand(g *global) *cli.Command {
+	return g.command(verb{
+		name: "apply-manifest", category: "Push", usage: "apply a manifest: create and change apps, push nothing", flags: manifestFlags(),
+	}, func(c *cli.Context, ask *client.Client, out *console) error {
+		return runApplyManifest(c.Context, manifestOptionsOf(c), ask, out)
+	})
+}
+
+func runApplyManifest(ctx context.Context, o manifestOptions, ask *client.Client, out *console) error {
+	m, file, err := loadManifest(o, out)
+	if err != nil {
+		return err
+	}
+	home, err := space(ctx, ask)
+	if err != nil {
+		return err
+	}
+	if err := apply(ctx, ask, out, applied{space: home, manifest: m, diff: true}); err != nil {
+		return err
+	}
+	out.say("Applied %s", file)
+	return nil
+}

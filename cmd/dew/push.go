@@ -1,0 +1,377 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/schollz/progressbar/v3"
+	"github.com/urfave/cli/v2"
+
+	"github.com/dewrun/dew/api/client"
+	"github.com/dewrun/dew/api/v3"
+	"github.com/dewrun/dew/app"
+)
+
+type pushOptions struct {
+	Name       string // of the app; empty: the manifest's
+	Manifest   manifestOptions
+	Path       string
+	Buildpacks []string
+	Command    *string
+	Instances  *int
+	Memory     string
+	Disk       string
+	Timeout    *int // seconds
+	Health     string
+	Endpoint   string
+
+	NoStart, NoRoute, RandomRoute bool
+}
+
+func pushCommands(g *global) []*cli.Command {
+	flags := append(manifestFlags(),
+		&cli.BoolFlag{Name: "no-manifest", Usage: "do not read a manifest"},
+		&cli.StringFlag{Name: "m", Usage: "`memory` of an instance, sidecars included, such as 256M or 1G"},
+		&cli.StringFlag{Name: "k", Usage: "`disk` of an instance, such as 512M"},
+		&cli.StringFlag{Name: "p", Usage: "`path` of the files: a folder, zip, jar or war"},
+		&cli.StringSliceFlag{Name: "b", Usage: "`buildpack` to stage with; may be repeated; null: find out"},
+		&cli.StringFlag{Name: "c", Usage: "start `command` of web; null: the droplet's own"},
+		&cli.IntFlag{Name: "i", Usage: "`count` of instances"},
+		&cli.IntFlag{Name: "t", Aliases: []string{"app-start-timeout"}, Usage: "`seconds` until an instance must be healthy"},
+		&cli.StringFlag{Name: "u", Aliases: []string{"health-check-type"}, Usage: "health check: `port|http|process`"},
+		&cli.StringFlag{Name: "endpoint", Usage: "`path` of an http health check"},
+		&cli.BoolFlag{Name: "no-start", Usage: "do not stage and start it"},
+		&cli.BoolFlag{Name: "no-route", Usage: "take its routes away and give it none"},
+		&cli.BoolFlag{Name: "random-route", Usage: "give it a route with a random name if it has none"},
+		jsonFlag(),
+	)
+	return []*cli.Command{
+		g.command(verb{
+			name: "push", alias: "p", args: "[APP]", category: "Push", usage: "push an app: apply its manifest, send its files, stage, start, wait until it runs", flags: flags,
+			about: "Without -f the manifest is manifest.yml of this folder, if there is one. Files that the daemon has are not sent again, and files that did not change are not staged again. CF_STAGING_TIMEOUT and CF_STARTUP_TIMEOUT are minutes (default 15 and 5).",
+		}, func(c *cli.Context, ask *client.Client, out *console) error {
+			return runPush(c.Context, pushOptionsOf(c), ask, out)
+		}),
+		createAppCommand(g), applyManifestCommand(g),
+	}
+}
+
+func pushOptionsOf(c *cli.Context) pushOptions {
+	o := pushOptions{
+		Name: c.Args().First(), Manifest: manifestOptionsOf(c), Path: c.String("p"), Buildpacks: c.StringSlice("b"),
+		Memory: c.String("m"), Disk: c.String("k"), Health: c.String("u"), Endpoint: c.String("endpoint"),
+		NoStart: c.Bool("no-start"), NoRoute: c.Bool("no-route"), RandomRoute: c.Bool("random-route"),
+	}
+	o.Manifest.Optional, o.Manifest.None = true, c.Bool("no-manifest")
+	if c.IsSet("c") {
+		command := c.String("c")
+		o.Command = &command
+	}
+	if c.IsSet("i") {
+		n := c.Int("i")
+		o.Instances = &n
+	}
+	if c.IsSet("t") {
+		n := c.Int("t")
+		o.Timeout = &n
+	}
+	return o
+}
+
+// runPush brings the apps of a manifest, or the one that the options name, from
+// files to running instances.
+func runPush(ctx context.Context, o pushOptions, ask *client.Client, out *console) error {
+	m, file, err := pushManifest(o, out)
+	if err != nil {
+		return err
+	}
+	home, err := space(ctx, ask)
+	if err != nil {
+		return err
+	}
+	if err := apply(ctx, ask, out, applied{space: home, manifest: m, diff: file != ""}); err != nil {
+		return err
+	}
+	var views []appView
+	for i := range m.Applications {
+		v, err := pushOne(ctx, o, target{app: &m.Applications[i], manifest: file}, ask, out)
+		if err != nil {
+			return err
+		}
+		views = append(views, v)
+	}
+	if out.json {
+		return out.encode(views)
+	}
+	for _, v := range views {
+		v.print(out)
+	}
+	return nil
+}
+
+// target is one app of a push.
+type target struct {
+	app      *app.ManifestApp
+	manifest string // file, or empty
+}
+
+func pushOne(ctx context.Context, o pushOptions, t target, ask *client.Client, out *console) (appView, error) {
+	a, err := findApp(ctx, ask, t.app.Name)
+	if err != nil {
+		return appView{}, err
+	}
+	out.say("Pushing app %s…", a.Name)
+	pkg, err := sendBits(ctx, a, t.bitsPath(o), ask, out)
+	if err != nil {
+		return appView{}, err
+	}
+	if o.NoStart {
+		if a.State == v3.AppStarted {
+			if a, err = ask.Act(ctx, a.GUID, client.Stop); err != nil {
+				return appView{}, err
+			}
+		}
+		return readView(ctx, ask, a)
+	}
+	droplet, err := stage(ctx, a, pkg.GUID, ask, out)
+	if err != nil {
+		return appView{}, err
+	}
+	if err := ask.SetDroplet(ctx, a.GUID, droplet); err != nil {
+		return appView{}, err
+	}
+	out.say("Starting app %s…", a.Name)
+	return startAndWait(ctx, a, client.Restart, ask, out)
+}
+
+// bitsPath is where the app's files are: what -p says, else what the manifest
+// says, seen from its own folder, else this folder.
+func (t target) bitsPath(o pushOptions) string {
+	switch {
+	case o.Path != "":
+		return o.Path
+	case t.app.Path == "":
+		return "."
+	case filepath.IsAbs(t.app.Path):
+		return t.app.Path
+	default:
+		return filepath.Join(filepath.Dir(t.manifest), t.app.Path)
+	}
+}
+
+// pushManifest is the manifest that is to be applied: from a file or made up, with
+// what the flags say over it.
+func pushManifest(o pushOptions, out *console) (app.Manifest, string, error) {
+	m, file, err := loadManifest(o.Manifest, out)
+	if err != nil {
+		return m, "", err
+	}
+	if file == "" {
+		if o.Name == "" {
+			return m, "", usage("dew push needs the name of an app, or a manifest (manifest.yml here, or -f)")
+		}
+		m.Applications = []app.ManifestApp{{Name: o.Name}}
+	}
+	if m.Applications, err = chosen(m.Applications, o.Name); err != nil {
+		return m, "", err
+	}
+	if len(m.Applications) > 1 && o.changesOneApp() {
+		return m, "", usage("flags that change an app need the name of one: %s has %d", file, len(m.Applications))
+	}
+	for i := range m.Applications {
+		if err := o.override(&m.Applications[i]); err != nil {
+			return m, "", err
+		}
+	}
+	return m, file, nil
+}
+
+// chosen are the apps to push: the one with the name, or the only one under
+// another name, or all.
+func chosen(all []app.ManifestApp, name string) ([]app.ManifestApp, error) {
+	if name == "" {
+		return all, nil
+	}
+	var names []string
+	for i := range all {
+		if all[i].Name == name {
+			return all[i : i+1], nil
+		}
+		names = append(names, all[i].Name)
+	}
+	if len(all) == 1 {
+		all[0].Name = name
+		return all, nil
+	}
+	return nil, usage("the manifest has no app %q, it has %s", name, strings.Join(names, ", "))
+}
+
+func (o pushOptions) changesOneApp() bool {
+	return o.Path != "" || len(o.Buildpacks) > 0 || o.Command != nil || o.Instances != nil || o.Memory != "" || o.Disk != "" ||
+		o.Timeout != nil || o.Health != "" || o.Endpoint != "" || o.NoRoute || o.RandomRoute
+}
+
+// override puts what the flags say over what the manifest says.
+func (o pushOptions) override(a *app.ManifestApp) error {
+	web := a.Web()
+	for _, size := range []struct {
+		flag, text string
+		mb         **int
+	}{{"-m", o.Memory, &web.MemoryMB}, {"-k", o.Disk, &web.DiskMB}} {
+		if size.text == "" {
+			continue
+		}
+		n, err := app.ParseMB(size.text)
+		if err != nil {
+			return usage("%s: %w", size.flag, err)
+		}
+		*size.mb = &n
+	}
+	if o.Instances != nil {
+		if *o.Instances < 0 {
+			return usage("-i: %d is less than 0", *o.Instances)
+		}
+		web.Instances = o.Instances
+	}
+	if o.Command != nil {
+		command := orDefault(*o.Command)
+		web.Command = &command
+	}
+	if len(o.Buildpacks) > 0 {
+		a.Buildpacks = o.Buildpacks
+		if len(o.Buildpacks) == 1 && orDefault(o.Buildpacks[0]) == "" {
+			a.Buildpacks = []string{}
+		}
+	}
+	return errors.Join(o.overrideHealth(web), o.overrideRoutes(a))
+}
+
+// orDefault is the value, or nothing for what means "the default".
+func orDefault(s string) string {
+	if s == "null" || s == "default" {
+		return ""
+	}
+	return s
+}
+
+func (o pushOptions) overrideHealth(web *app.ManifestProcess) error {
+	switch o.Health {
+	case "":
+	case "none": // as cf called it once
+		o.Health = "process"
+		fallthrough
+	case "port", "http", "process":
+		web.HealthCheckType = &o.Health
+	default:
+		return usage("-u: %q is not one of port, http, process", o.Health)
+	}
+	if o.Endpoint != "" {
+		web.HealthCheckHTTPEndpoint = &o.Endpoint
+	}
+	if o.Timeout == nil {
+		return nil
+	}
+	if *o.Timeout < 1 {
+		return usage("-t: %d is less than 1 second", *o.Timeout)
+	}
+	d := time.Duration(*o.Timeout) * time.Second
+	web.Timeout = &d
+	return nil
+}
+
+func (o pushOptions) overrideRoutes(a *app.ManifestApp) error {
+	if o.NoRoute && o.RandomRoute {
+		return usage("--no-route and --random-route exclude each other")
+	}
+	if o.NoRoute {
+		a.NoRoute, a.RandomRoute, a.Routes = true, false, nil
+	}
+	if o.RandomRoute {
+		a.RandomRoute = true
+	}
+	a.DefaultRoute = !a.NoRoute && !a.RandomRoute
+	return nil
+}
+
+// sendBits gives the app a new package with the files at root.
+func sendBits(ctx context.Context, a v3.App, root string, ask *client.Client, out *console) (v3.Package, error) {
+	b, err := gather(root, out)
+	if err != nil {
+		return v3.Package{}, err
+	}
+	defer b.close() //nolint:errcheck // it was only read
+	if err := b.hash(ctx); err != nil {
+		return v3.Package{}, err
+	}
+	var named []v3.Resource
+	for _, f := range b.files {
+		if f.named() {
+			named = append(named, f.resource())
+		}
+	}
+	matched, err := ask.MatchResources(ctx, named)
+	if err != nil {
+		return v3.Package{}, err
+	}
+	known, unknown := b.parts(matched)
+	pkg, err := ask.CreatePackage(ctx, a.GUID)
+	if err != nil {
+		return pkg, err
+	}
+	if pkg, err = upload(ctx, shipment{pkg: pkg.GUID, known: known, unknown: unknown}, ask, out); err != nil {
+		return pkg, err
+	}
+	return pkg, waitReady(ctx, &pkg, ask)
+}
+
+// shipment is what one upload carries.
+type shipment struct {
+	pkg     string
+	known   []v3.Resource // the daemon has them
+	unknown []file
+}
+
+func upload(ctx context.Context, s shipment, ask *client.Client, out *console) (v3.Package, error) {
+	if len(s.unknown) == 0 {
+		out.say("All %d files are known already; nothing to upload", len(s.known))
+		return ask.Upload(ctx, s.pkg, s.known, nil)
+	}
+	var size int64
+	for _, f := range s.unknown {
+		size += f.size
+	}
+	out.say("Uploading %d of %d files, %s", len(s.unknown), len(s.unknown)+len(s.known), bytesText(size))
+	var progress io.Writer = io.Discard
+	if out.drawn && size > 0 {
+		bar := progressbar.NewOptions64(size, progressbar.OptionSetWriter(out.err), progressbar.OptionShowBytes(true),
+			progressbar.OptionSetWidth(30), progressbar.OptionThrottle(100*time.Millisecond), progressbar.OptionClearOnFinish())
+		defer bar.Finish() //nolint:errcheck // a bar that cannot be drawn is nobody's error
+		progress = bar
+	}
+	return ask.Upload(ctx, s.pkg, s.known, func(w io.Writer) error { return writeZip(w, s.unknown, progress) })
+}
+
+func waitReady(ctx context.Context, pkg *v3.Package, ask *client.Client) error {
+	return client.Poll(ctx, func() (bool, error) {
+		switch pkg.State {
+		case v3.PackageReady:
+			return true, nil
+		case v3.PackageFailed, v3.PackageExpired:
+			why := "the daemon did not say why"
+			if pkg.Data.Error != nil {
+				why = *pkg.Data.Error
+			}
+			return false, fmt.Errorf("cannot use the uploaded files: %s", why)
+		}
+		next, err := ask.Package(ctx, pkg.GUID)
+		if err == nil {
+			*pkg = next
+		}
+		return false, err
+	})
+}

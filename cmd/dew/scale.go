@@ -1,0 +1,101 @@
+package main
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/urfave/cli/v2"
+
+	"github.com/dewrun/dew/api/client"
+	"github.com/dewrun/dew/api/v3"
+	"github.com/dewrun/dew/app"
+)
+
+type scaleOptions struct {
+	Name      string
+	Process   string
+	Instances *int
+	Memory    string
+	Disk      string
+	Force     bool
+}
+
+func scaleCommands(g *global) []*cli.Command {
+	return []*cli.Command{g.command(verb{
+		name: "scale", args: "APP", category: "Apps", usage: "change how many instances an app has and how large they are; without flags show it",
+		flags: []cli.Flag{
+			&cli.IntFlag{Name: "i", Usage: "`count` of instances"},
+			&cli.StringFlag{Name: "m", Usage: "`memory` of an instance, sidecars included, such as 256M; restarts the app"},
+			&cli.StringFlag{Name: "k", Usage: "`disk` of an instance, such as 512M; restarts the app"},
+			&cli.BoolFlag{Name: "f", Usage: "do not ask before a restart"},
+			&cli.StringFlag{Name: "process", Value: "web", Usage: "process `type`"},
+			jsonFlag(),
+		},
+	}, func(c *cli.Context, ask *client.Client, out *console) error {
+		o := scaleOptions{Name: c.Args().First(), Process: c.String("process"), Memory: c.String("m"), Disk: c.String("k"), Force: c.Bool("f")}
+		if c.IsSet("i") {
+			n := c.Int("i")
+			o.Instances = &n
+		}
+		return runScale(c.Context, o, ask, out)
+	})}
+}
+
+func runScale(ctx context.Context, o scaleOptions, ask *client.Client, out *console) error {
+	body, err := o.body()
+	if err != nil {
+		return err
+	}
+	a, err := findApp(ctx, ask, o.Name)
+	if err != nil {
+		return err
+	}
+	if body == (v3.Scale{}) {
+		return runApp(ctx, appOptions{Name: o.Name}, ask, out)
+	}
+	restart := a.State == v3.AppStarted && (body.MemoryInMB != nil || body.DiskInMB != nil)
+	if restart && !o.Force {
+		if yes, err := out.confirm("This restarts app "+a.Name+". Go on", "-f"); err != nil || !yes {
+			return err
+		}
+	}
+	if _, err := ask.Scale(ctx, a.GUID, o.Process, body); err != nil {
+		return fmt.Errorf("cannot scale process %s of %s: %w", o.Process, a.Name, err)
+	}
+	out.say("Scaled app %s", a.Name)
+	if restart {
+		return show(ctx, a, client.Restart, ask, out)
+	}
+	if a.State == v3.AppStarted {
+		if err := waitRunning(ctx, a, ask, out); err != nil {
+			return err
+		}
+	}
+	return runApp(ctx, appOptions{Name: o.Name}, ask, out)
+}
+
+func (o scaleOptions) body() (v3.Scale, error) {
+	var s v3.Scale
+	if o.Instances != nil {
+		if *o.Instances < 0 {
+			return s, usage("-i: %d is less than 0", *o.Instances)
+		}
+		n := v3.Int(*o.Instances)
+		s.Instances = &n
+	}
+	for _, size := range []struct {
+		flag, text string
+		mb         **v3.Int
+	}{{"-m", o.Memory, &s.MemoryInMB}, {"-k", o.Disk, &s.DiskInMB}} {
+		if size.text == "" {
+			continue
+		}
+		mb, err := app.ParseMB(size.text)
+		if err != nil {
+			return s, usage("%s: %w", size.flag, err)
+		}
+		n := v3.Int(mb)
+		*size.mb = &n
+	}
+	return s, nil
+}

@@ -1,0 +1,92 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"strconv"
+	"time"
+
+	"github.com/dewrun/dew/api/client"
+	"github.com/dewrun/dew/api/v3"
+)
+
+// stage makes a droplet of a package and shows what staging prints meanwhile.
+func stage(ctx context.Context, a v3.App, pkg string, ask *client.Client, out *console) (droplet string, err error) {
+	limit := minutes("CF_STAGING_TIMEOUT", 15*time.Minute)
+	ctx, cancel := context.WithTimeoutCause(ctx, limit, &failure{
+		status: statusTimeout, err: fmt.Errorf("staging %s took longer than %s", a.Name, limit), todo: "give it more time with CF_STAGING_TIMEOUT, in minutes",
+	})
+	defer cancel()
+	s := stagingLog{app: a.GUID, from: time.Now(), ask: ask, out: out}
+	b, err := ask.CreateBuild(ctx, pkg)
+	if err != nil {
+		return "", err
+	}
+	err = client.Poll(ctx, func() (bool, error) {
+		if b.State == v3.BuildStaging {
+			if b, err = ask.Build(ctx, b.GUID); err != nil {
+				return false, err
+			}
+		}
+		if err := s.show(ctx); err != nil {
+			return false, err
+		}
+		return b.State != v3.BuildStaging, nil
+	})
+	if err != nil {
+		return "", timedOut(ctx, err)
+	}
+	if b.State == v3.BuildStaged && b.Droplet != nil {
+		return b.Droplet.GUID, nil
+	}
+	why := "the daemon did not say why"
+	if b.Error != nil && *b.Error != "" {
+		why = *b.Error
+	}
+	return "", &failure{status: statusStaging, err: fmt.Errorf("cannot stage %s: %s", a.Name, why), todo: "dew logs " + a.Name + " --recent shows what staging printed"}
+}
+
+// stagingLog shows the lines of one staging run, each once.
+type stagingLog struct {
+	app  string
+	from time.Time
+	ask  *client.Client
+	out  *console
+}
+
+func (s *stagingLog) show(ctx context.Context) error {
+	lines, err := s.ask.Since(ctx, s.app, s.from)
+	if client.NotFound(err) {
+		return nil // nothing was printed yet
+	}
+	if err != nil {
+		return err
+	}
+	for _, l := range lines {
+		s.from = l.Time.Add(1)
+		if l.Source == "STG" {
+			s.out.say("   %s", l.Text)
+		}
+	}
+	return nil
+}
+
+// minutes reads a time from the environment as cf does: in minutes, also parts
+// of one.
+func minutes(name string, otherwise time.Duration) time.Duration {
+	n, err := strconv.ParseFloat(os.Getenv(name), 64)
+	if err != nil || n <= 0 {
+		return otherwise
+	}
+	return time.Duration(n * float64(time.Minute))
+}
+
+// timedOut is the cause of the end of ctx where that is why err came.
+func timedOut(ctx context.Context, err error) error {
+	if f := (*failure)(nil); ctx.Err() != nil && errors.As(context.Cause(ctx), &f) {
+		return f
+	}
+	return err
+}

@@ -1,0 +1,316 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/url"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/dewrun/dew/api/client"
+	"github.com/dewrun/dew/api/v3"
+)
+
+// appView is how an app does, as `dew app` tells it.
+type appView struct {
+	GUID       string        `json:"guid"`
+	Name       string        `json:"name"`
+	State      string        `json:"state"`
+	Routes     []string      `json:"routes"`
+	URLs       []string      `json:"urls"`
+	Droplet    string        `json:"droplet,omitempty"`
+	Stack      string        `json:"stack,omitempty"`
+	Buildpacks []string      `json:"buildpacks"`
+	Processes  []processView `json:"processes"`
+	Crashes    int           `json:"crashes"`
+	LastCrash  *v3.Crash     `json:"last_crash,omitempty"`
+}
+
+type processView struct {
+	GUID        string         `json:"guid"`
+	Type        string         `json:"type"`
+	Command     string         `json:"command,omitempty"`
+	MemoryMB    int            `json:"memory_in_mb"`
+	DiskMB      int            `json:"disk_in_mb"`
+	MemorySum   string         `json:"memory_sum"` // 256M = web 160M + config server 64M + agent 32M
+	HealthCheck string         `json:"health_check"`
+	Sidecars    []sidecarView  `json:"sidecars"`
+	Instances   []instanceView `json:"instances"`
+}
+
+type sidecarView struct {
+	Name     string `json:"name"`
+	Command  string `json:"command"`
+	MemoryMB *int   `json:"memory_in_mb"`
+	State    string `json:"state"`
+}
+
+type instanceView struct {
+	Index     int       `json:"index"`
+	State     string    `json:"state"`
+	Seconds   int64     `json:"seconds"` // in this state
+	CPU       float64   `json:"cpu"`     // in cores
+	Memory    int64     `json:"memory"`
+	MemoryMax int64     `json:"memory_quota"`
+	Disk      int64     `json:"disk"`
+	DiskMax   int64     `json:"disk_quota"`
+	Details   string    `json:"details,omitempty"`
+	Crashes   int       `json:"crash_count,omitempty"`
+	NextStart time.Time `json:"next_start,omitzero"`
+	GivenUp   bool      `json:"given_up,omitempty"`
+	Pending   bool      `json:"pending,omitempty"` // changes wait for its next start
+}
+
+// readView asks for everything that a view has.
+func readView(ctx context.Context, ask *client.Client, a v3.App) (appView, error) {
+	v := appView{
+		GUID: a.GUID, Name: a.Name, State: a.State, Stack: a.Lifecycle.Data.Stack,
+		Routes: []string{}, URLs: []string{}, Buildpacks: append([]string{}, a.Lifecycle.Data.Buildpacks...),
+	}
+	routes, err := ask.RoutesOf(ctx, a.GUID)
+	if err != nil {
+		return v, err
+	}
+	status, err := ask.Status(ctx)
+	if err != nil {
+		return v, err
+	}
+	for _, r := range routes {
+		v.Routes = append(v.Routes, r.URL)
+		v.URLs = append(v.URLs, routeURL(r.URL, status.Router))
+	}
+	d, err := ask.Droplet(ctx, a.GUID)
+	if err != nil && !client.NotFound(err) {
+		return v, err
+	}
+	if v.Droplet = d.GUID; d.Stack != "" {
+		v.Stack = d.Stack
+	}
+	crashes, err := ask.Crashes(ctx, a.GUID)
+	if err != nil {
+		return v, err
+	}
+	if v.Crashes = len(crashes); v.Crashes > 0 {
+		v.LastCrash = &crashes[0]
+	}
+	ps, err := ask.Processes(ctx, a.GUID)
+	if err != nil {
+		return v, err
+	}
+	v.Processes = make([]processView, len(ps))
+	for i, p := range ps {
+		if v.Processes[i], err = readProcess(ctx, ask, p); err != nil {
+			return v, err
+		}
+	}
+	return v, nil
+}
+
+func readProcess(ctx context.Context, ask *client.Client, p v3.Process) (processView, error) {
+	v := processView{
+		GUID: p.GUID, Type: p.Type, MemoryMB: p.MemoryInMB, DiskMB: p.DiskInMB, HealthCheck: p.HealthCheck.Type,
+		Sidecars: []sidecarView{}, Instances: []instanceView{},
+	}
+	full, err := ask.Process(ctx, p.GUID) // lists leave the command out
+	if err != nil {
+		return v, err
+	}
+	if full.Command != nil {
+		v.Command = *full.Command
+	}
+	sidecars, err := ask.Sidecars(ctx, p.GUID)
+	if err != nil {
+		return v, err
+	}
+	stats, err := ask.Stats(ctx, p.GUID)
+	if err != nil {
+		return v, err
+	}
+	for _, s := range stats {
+		v.Instances = append(v.Instances, viewInstance(s, p.Version))
+	}
+	for _, s := range sidecars {
+		v.Sidecars = append(v.Sidecars, sidecarView{Name: s.Name, Command: s.Command, MemoryMB: s.MemoryInMB, State: v.state()})
+	}
+	v.MemorySum = memorySum(p.Type, p.MemoryInMB, sidecars)
+	return v, nil
+}
+
+func viewInstance(s v3.InstanceStats, version string) instanceView {
+	v := instanceView{
+		Index: s.Index, State: s.State, Seconds: s.Uptime, CPU: s.Usage.CPU,
+		Memory: s.Usage.Mem, MemoryMax: s.MemQuota, Disk: s.Usage.Disk, DiskMax: s.DiskQuota,
+		Crashes: s.CrashCount, NextStart: s.NextStart, GivenUp: s.GivenUp,
+		Pending: s.Version != "" && version != "" && s.Version != version && s.State == v3.StateRunning,
+	}
+	if s.Details != nil {
+		v.Details = *s.Details
+	}
+	return v
+}
+
+// state is how a process does; its sidecars live and die with it.
+func (v processView) state() string {
+	running := 0
+	for _, i := range v.Instances {
+		if i.State == v3.StateRunning {
+			running++
+		}
+	}
+	switch {
+	case len(v.Instances) == 0:
+		return "not running"
+	case len(v.Instances) == 1:
+		return strings.ToLower(v.Instances[0].State)
+	default:
+		return fmt.Sprintf("%d/%d running", running, len(v.Instances))
+	}
+}
+
+// memorySum shows who gets how much of a process's memory.
+func memorySum(process string, total int, sidecars []v3.Sidecar) string {
+	rest := total
+	var shares, sharers []string
+	for _, s := range sidecars {
+		if s.MemoryInMB == nil || *s.MemoryInMB == 0 {
+			sharers = append(sharers, s.Name)
+			continue
+		}
+		rest -= *s.MemoryInMB
+		shares = append(shares, s.Name+" "+mb(*s.MemoryInMB))
+	}
+	out := mb(total)
+	if len(shares) > 0 {
+		out += " = " + process + " " + mb(rest) + " + " + strings.Join(shares, " + ")
+	}
+	if len(sharers) > 0 {
+		out += " (" + strings.Join(sharers, ", ") + ": within the whole, no share of its own)"
+	}
+	return out
+}
+
+// mb writes mebibytes as manifests do.
+func mb(n int) string {
+	if n != 0 && n%1024 == 0 {
+		return strconv.Itoa(n/1024) + "G"
+	}
+	return strconv.Itoa(n) + "M"
+}
+
+// bytesText writes an amount of bytes for people.
+func bytesText(n int64) string {
+	for _, u := range []struct {
+		size int64
+		name string
+	}{{1 << 30, "G"}, {1 << 20, "M"}, {1 << 10, "K"}} {
+		if n >= u.size {
+			return strconv.FormatFloat(float64(n)/float64(u.size), 'f', 1, 64) + u.name
+		}
+	}
+	return strconv.FormatInt(n, 10) + "B"
+}
+
+// compact writes a value on one line.
+func compact(v any) string {
+	b, err := json.Marshal(v)
+	if err != nil {
+		return fmt.Sprint(v)
+	}
+	return string(b)
+}
+
+// routeURL is the address to type into a browser: the route with the router's
+// port.
+func routeURL(route, router string) string {
+	r, err := url.Parse(router)
+	if err != nil || r.Host == "" {
+		return route
+	}
+	host, path, slash := strings.Cut(route, "/")
+	if r.Port() != "" {
+		host += ":" + r.Port()
+	}
+	if slash {
+		path = "/" + path
+	}
+	return r.Scheme + "://" + host + path
+}
+
+// print writes the view for people.
+func (v appView) print(out *console) {
+	row := func(name, value string) {
+		if value != "" {
+			fmt.Fprintf(out.out, "%-13s%s\n", name+":", value)
+		}
+	}
+	row("name", out.paint(bold, v.Name))
+	row("state", strings.ToLower(v.State))
+	row("routes", strings.Join(v.URLs, ", "))
+	row("stack", v.Stack)
+	row("buildpacks", strings.Join(v.Buildpacks, ", "))
+	if c := v.LastCrash; c != nil {
+		row("last crash", fmt.Sprintf("%s  %s (%d on record: dew crashes %s)", c.CrashedAt.Local().Format(time.DateTime), c.Description, v.Crashes, v.Name))
+	}
+	for _, p := range v.Processes {
+		p.print(out)
+	}
+	for _, p := range v.Processes {
+		for _, i := range p.Instances {
+			if i.Pending {
+				row("pending", "changes wait for the next start: dew restart "+v.Name)
+				return
+			}
+		}
+	}
+}
+
+func (v processView) print(out *console) {
+	row := func(name, value string) {
+		if value != "" {
+			fmt.Fprintf(out.out, "%-13s%s\n", name+":", value)
+		}
+	}
+	fmt.Fprintln(out.out)
+	row("process", out.paint(bold, v.Type))
+	row("memory", v.MemorySum)
+	row("command", v.Command)
+	for _, s := range v.Sidecars {
+		row("sidecar", fmt.Sprintf("%s, %s: %s", s.Name, s.State, s.Command))
+	}
+	if len(v.Instances) == 0 {
+		row("instances", "none")
+		return
+	}
+	rows := [][]string{{"", "state", "for", "cpu", "memory", "disk", "details"}}
+	for _, i := range v.Instances {
+		rows = append(rows, []string{
+			"#" + strconv.Itoa(i.Index), strings.ToLower(i.State), (time.Duration(i.Seconds) * time.Second).String(),
+			strconv.FormatFloat(100*i.CPU, 'f', 1, 64) + "%", bytesText(i.Memory) + " of " + bytesText(i.MemoryMax),
+			bytesText(i.Disk) + " of " + bytesText(i.DiskMax), i.note(),
+		})
+	}
+	_ = out.table(rows) // a terminal that is gone is nobody's error
+}
+
+// note is what an instance's row says at its end.
+func (i instanceView) note() string {
+	var notes []string
+	if i.Details != "" {
+		notes = append(notes, i.Details)
+	}
+	if i.Crashes > 0 {
+		notes = append(notes, fmt.Sprintf("%d crashes in a row", i.Crashes))
+	}
+	switch {
+	case i.GivenUp:
+		notes = append(notes, "given up, start it again")
+	case !i.NextStart.IsZero() && i.State != v3.StateRunning:
+		notes = append(notes, "next start "+i.NextStart.Local().Format(time.TimeOnly))
+	}
+	if i.Pending {
+		notes = append(notes, "changes pending")
+	}
+	return strings.Join(notes, "; ")
+}

@@ -1,0 +1,116 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"slices"
+	"time"
+
+	"github.com/dewrun/dew/api/client"
+	"github.com/dewrun/dew/api/v3"
+)
+
+// lastLines is how many lines of an app that did not start are shown.
+const lastLines = 20
+
+// startAndWait starts or restarts an app, waits until it runs and tells how it
+// does.
+func startAndWait(ctx context.Context, a v3.App, action client.Action, ask *client.Client, out *console) (appView, error) {
+	began := time.Now()
+	started, err := ask.Act(ctx, a.GUID, action)
+	if e := (*client.Error)(nil); errors.As(err, &e) && e.Status == http.StatusUnprocessableEntity {
+		return appView{}, &failure{status: statusCrashed, err: fmt.Errorf("cannot start %s: %w", a.Name, err)}
+	}
+	if err != nil {
+		return appView{}, err
+	}
+	if err := waitRunning(ctx, started, ask, out); err != nil {
+		if crashed := (*notRunning)(nil); errors.As(err, &crashed) {
+			return appView{}, whyCrashed(ctx, started, began, ask, out)
+		}
+		return appView{}, err
+	}
+	return readView(ctx, ask, started)
+}
+
+// notRunning is a process all of whose instances crashed.
+type notRunning struct{ process string }
+
+func (n *notRunning) Error() string { return "all instances of " + n.process + " crashed" }
+
+// waitRunning waits until every process has a running instance, or none to run.
+func waitRunning(ctx context.Context, a v3.App, ask *client.Client, out *console) error {
+	limit := minutes("CF_STARTUP_TIMEOUT", 5*time.Minute)
+	ctx, cancel := context.WithTimeoutCause(ctx, limit, &failure{
+		status: statusTimeout, err: fmt.Errorf("%s did not run within %s", a.Name, limit),
+		todo: "dew logs " + a.Name + " --recent shows what it printed; CF_STARTUP_TIMEOUT gives it more minutes",
+	})
+	defer cancel()
+	ps, err := ask.Processes(ctx, a.GUID)
+	if err != nil {
+		return err
+	}
+	told := map[string]bool{}
+	err = client.Poll(ctx, func() (bool, error) {
+		for len(ps) > 0 {
+			stats, err := ask.Stats(ctx, ps[0].GUID)
+			if err != nil {
+				return false, err
+			}
+			for _, s := range stats {
+				if s.Details != nil && *s.Details != "" && !told[*s.Details] {
+					told[*s.Details] = true
+					out.say("Instance %d of %s: %s", s.Index, ps[0].Type, *s.Details)
+				}
+			}
+			if stable, err := settled(ps[0].Type, stats); !stable || err != nil {
+				return false, err
+			}
+			ps = ps[1:]
+		}
+		return true, nil
+	})
+	return timedOut(ctx, err)
+}
+
+// settled tells whether a process needs no more waiting: one of its instances
+// runs, or it has none.
+func settled(process string, stats []v3.InstanceStats) (bool, error) {
+	in := func(state string) func(v3.InstanceStats) bool {
+		return func(s v3.InstanceStats) bool { return s.State == state }
+	}
+	if len(stats) == 0 || slices.ContainsFunc(stats, in(v3.StateRunning)) {
+		return true, nil
+	}
+	if !slices.ContainsFunc(stats, func(s v3.InstanceStats) bool { return s.State != v3.StateCrashed }) {
+		return false, &notRunning{process: process}
+	}
+	return false, nil
+}
+
+// whyCrashed shows the last lines of an app that crashed at its start and makes
+// its exit record the error.
+func whyCrashed(ctx context.Context, a v3.App, began time.Time, ask *client.Client, out *console) error {
+	lines, err := ask.Since(ctx, a.GUID, began)
+	if err != nil && !client.NotFound(err) {
+		return err
+	}
+	for _, l := range lines[max(0, len(lines)-lastLines):] {
+		out.say("   %s", formatLine(l, false))
+	}
+	f := &failure{status: statusCrashed, err: fmt.Errorf("%s crashed at its start", a.Name), todo: "dew crashes " + a.Name + " and dew logs " + a.Name + " --recent say more"}
+	crashes, err := ask.Crashes(ctx, a.GUID)
+	if err != nil {
+		return errors.Join(f, err)
+	}
+	if len(crashes) > 0 {
+		f.err = fmt.Errorf("%s crashed at its start: %s", a.Name, crashes[0].Description)
+		if crashes[0].First.OutOfMemory {
+			f.status = statusMemory
+			f.todo = "give it more memory (-m, or memory in the manifest); dew crashes " + a.Name + " says how much it used"
+		}
+	}
+	return f
+}
