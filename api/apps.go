@@ -1,0 +1,275 @@
+package api
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+
+	"github.com/dewrun/dew/api/v3"
+	"github.com/dewrun/dew/app"
+	"github.com/dewrun/dew/logstream"
+)
+
+// opDeleteApp is the job that removes an app.
+const opDeleteApp = "app.delete"
+
+// operations tells the jobs how to do what handlers start.
+func (s *Server) operations() {
+	s.c.Jobs.Handle(opDeleteApp, s.doDeleteApp)
+	s.c.Jobs.Handle(opApplyManifest, s.doApplyManifest)
+}
+
+// appOf is the app that the path names.
+func (s *Server) appOf(r *http.Request) (app.App, error) {
+	a, err := s.c.Registry.App(r.PathValue("guid"))
+	return a, missing("App", err)
+}
+
+func (s *Server) listApps(r *http.Request) (any, error) {
+	q, err := readQuery(r, "names", "guids", "space_guids", "organization_guids")
+	if err != nil {
+		return nil, err
+	}
+	apps, err := s.c.Registry.Apps()
+	if err != nil {
+		return nil, err
+	}
+	orgs, err := s.orgsOfSpaces()
+	if err != nil {
+		return nil, err
+	}
+	var found []app.App
+	for _, a := range apps {
+		if q.lets("names", a.Name) && q.lets("guids", a.GUID) && q.lets("space_guids", a.Space) && q.lets("organization_guids", orgs[a.Space]) {
+			found = append(found, a)
+		}
+	}
+	return list(s, r, q, found, look[app.App, v3.App]{
+		key:     func(a app.App) key { return key{a.Name, a.CreatedAt, a.UpdatedAt, a.GUID} },
+		present: s.presentApp,
+	}), nil
+}
+
+func (s *Server) createApp(r *http.Request) (any, error) {
+	body, err := decode[v3.CreateApp](r)
+	if err != nil {
+		return nil, err
+	}
+	if err := noMetadata(body.Metadata); err != nil {
+		return nil, err
+	}
+	a := app.App{Name: body.Name, Space: body.Relationships.Space.ID(), Env: body.Env}
+	if err := setLifecycle(&a, body.Lifecycle); err != nil {
+		return nil, err
+	}
+	err = s.change(r.Context(), func(w wish) (err error) {
+		if _, err := w.registry.Space(a.Space); err != nil {
+			return invalidSpace(err)
+		}
+		if err := nameIsFree(w.registry, a); err != nil {
+			return err
+		}
+		if a, err = w.registry.PutApp(a); err != nil {
+			return err
+		}
+		return w.record("audit.app.create", a, map[string]any{"request": map[string]any{"name": a.Name}})
+	})
+	if err != nil {
+		return nil, err
+	}
+	s.say(a.GUID, logstream.Out, "Created app with guid "+a.GUID)
+	return answer{status: http.StatusCreated, body: s.presentApp(a)}, nil
+}
+
+// nameIsFree says in the platform's words that a name is taken: clients take that
+// for "there it is".
+func nameIsFree(registry *app.Registry, a app.App) error {
+	other, err := registry.AppIn(a.Space, a.Name)
+	if err == nil && other.GUID != a.GUID {
+		return unprocessable("App with the name '%s' already exists.", a.Name)
+	}
+	return nil // PutApp has the last word
+}
+
+func invalidSpace(err error) error {
+	if errors.Is(err, app.ErrNotFound) {
+		return unprocessable("Invalid space. Ensure that the space exists and you have access to it.")
+	}
+	return err
+}
+
+// noMetadata refuses what would be lost.
+func noMetadata(m *v3.Metadata) error {
+	if m == nil || len(m.Labels)+len(m.Annotations) == 0 {
+		return nil
+	}
+	return unprocessable("metadata: labels and annotations are not kept; leave them out")
+}
+
+func setLifecycle(a *app.App, l *v3.Lifecycle) error {
+	if l == nil {
+		return nil
+	}
+	if l.Type != v3.LifecycleBuildpack {
+		return unprocessable("lifecycle.type must be %s, not %q", v3.LifecycleBuildpack, l.Type)
+	}
+	a.Buildpacks = l.Data.Buildpacks
+	if l.Data.Stack != "" {
+		a.Stack = l.Data.Stack
+	}
+	return nil
+}
+
+func (s *Server) getApp(r *http.Request) (any, error) {
+	a, err := s.appOf(r)
+	if err != nil {
+		return nil, err
+	}
+	return s.presentApp(a), nil
+}
+
+func (s *Server) updateApp(r *http.Request) (any, error) {
+	body, err := decode[v3.UpdateApp](r)
+	if err != nil {
+		return nil, err
+	}
+	if err := noMetadata(body.Metadata); err != nil {
+		return nil, err
+	}
+	request := map[string]any{}
+	a, err := s.changeApp(r, "audit.app.update", request, func(registry *app.Registry, a *app.App) error {
+		if body.Name != nil {
+			a.Name = *body.Name
+			request["name"] = a.Name
+		}
+		if body.Lifecycle != nil {
+			request["lifecycle"] = body.Lifecycle
+		}
+		if err := nameIsFree(registry, *a); err != nil {
+			return err
+		}
+		return setLifecycle(a, body.Lifecycle)
+	})
+	if err != nil {
+		return nil, err
+	}
+	s.say(a.GUID, logstream.Out, "Updated app with guid "+a.GUID)
+	return s.presentApp(a), nil
+}
+
+// changeApp changes the app that the path names and records it.
+func (s *Server) changeApp(r *http.Request, event string, request map[string]any, fn func(registry *app.Registry, a *app.App) error) (a app.App, err error) {
+	err = s.change(r.Context(), func(w wish) error {
+		a, err = w.registry.UpdateApp(r.PathValue("guid"), func(a *app.App) error { return fn(w.registry, a) })
+		if err != nil {
+			return missing("App", err)
+		}
+		return w.record(event, a, map[string]any{"request": request})
+	})
+	return a, err
+}
+
+func (s *Server) startApp(r *http.Request) (any, error) {
+	return s.wishState(r, "audit.app.start", "Starting app with guid ", func(registry *app.Registry, a *app.App) error {
+		a.State = app.Started
+		return hasDroplet(a)
+	})
+}
+
+func (s *Server) stopApp(r *http.Request) (any, error) {
+	return s.wishState(r, "audit.app.stop", "Stopping app with guid ", func(_ *app.Registry, a *app.App) error {
+		a.State = app.Stopped
+		return nil
+	})
+}
+
+func (s *Server) restartApp(r *http.Request) (any, error) {
+	return s.wishState(r, "audit.app.restart", "Restarting app with guid ", func(registry *app.Registry, a *app.App) error {
+		a.State = app.Started
+		if err := hasDroplet(a); err != nil {
+			return err
+		}
+		return registry.Restart(a.GUID)
+	})
+}
+
+func hasDroplet(a *app.App) error {
+	if a.Droplet == "" {
+		return unprocessable("%s", v3.DetailAssignDroplet)
+	}
+	return nil
+}
+
+func (s *Server) wishState(r *http.Request, event, sentence string, fn func(registry *app.Registry, a *app.App) error) (any, error) {
+	a, err := s.changeApp(r, event, map[string]any{}, fn)
+	if err != nil {
+		return nil, err
+	}
+	s.say(a.GUID, logstream.Out, sentence+a.GUID)
+	return s.presentApp(a), nil
+}
+
+// deletion are the arguments of opDeleteApp.
+type deletion struct {
+	App string `json:"app"`
+}
+
+func (s *Server) deleteApp(r *http.Request) (any, error) {
+	a, err := s.appOf(r)
+	if err != nil {
+		return nil, err
+	}
+	err = s.change(r.Context(), func(w wish) error {
+		return w.record("audit.app.delete-request", a, map[string]any{"request": map[string]any{"recursive": true}})
+	})
+	if err != nil {
+		return nil, err
+	}
+	return s.begin(opDeleteApp, deletion{App: a.GUID})
+}
+
+// doDeleteApp removes an app and what was made for it. An app that is gone
+// already is fine: the job may be done twice.
+func (s *Server) doDeleteApp(_ context.Context, j app.Job) ([]string, error) {
+	var d deletion
+	if err := json.Unmarshal(j.Args, &d); err != nil {
+		return nil, fmt.Errorf("cannot read the arguments of job %s: %w", j.GUID, err)
+	}
+	if err := s.c.Registry.DeleteApp(d.App); err != nil && !errors.Is(err, app.ErrNotFound) {
+		return nil, err
+	}
+	return nil, s.c.Builds.Forget(d.App)
+}
+
+func (s *Server) presentApp(a app.App) v3.App {
+	self := s.href("v3", "apps", a.GUID)
+	at := func(elem ...string) v3.Link {
+		return v3.Link{Href: s.href(append([]string{"v3", "apps", a.GUID}, elem...)...)}
+	}
+	return v3.App{
+		GUID: a.GUID, CreatedAt: v3.At(a.CreatedAt), UpdatedAt: v3.At(a.UpdatedAt), Name: a.Name, State: string(a.State),
+		Lifecycle:     lifecycle(a.Buildpacks, a.Stack),
+		Relationships: v3.AppRelationships{Space: v3.To(a.Space), CurrentDroplet: v3.To(a.Droplet)},
+		Metadata:      v3.NoMetadata(),
+		Links: v3.Links{
+			"self":                  {Href: self},
+			"space":                 {Href: s.href("v3", "spaces", a.Space)},
+			"environment_variables": at("environment_variables"),
+			"processes":             at("processes"),
+			"packages":              at("packages"),
+			"current_droplet":       at("droplets", "current"),
+			"sidecars":              at("sidecars"),
+			"start":                 {Href: self + "/actions/start", Method: http.MethodPost},
+			"stop":                  {Href: self + "/actions/stop", Method: http.MethodPost},
+		},
+	}
+}
+
+func lifecycle(buildpacks []string, stack string) v3.Lifecycle {
+	if buildpacks == nil {
+		buildpacks = []string{}
+	}
+	return v3.Lifecycle{Type: v3.LifecycleBuildpack, Data: v3.LifecycleData{Buildpacks: buildpacks, Stack: stack}}
+}

@@ -1,0 +1,108 @@
+package api
+
+import (
+	"net/http"
+
+	"github.com/dewrun/dew/api/v3"
+	"github.com/dewrun/dew/app"
+)
+
+// hidden stands for values that are not for everybody who may read events.
+const hidden = "[PRIVATE DATA HIDDEN]"
+
+func (s *Server) getEnv(r *http.Request) (any, error) {
+	a, err := s.appOf(r)
+	if err != nil {
+		return nil, err
+	}
+	vcap, err := s.vcapApplication(a)
+	if err != nil {
+		return nil, err
+	}
+	return v3.Env{
+		Staging: map[string]string{}, Running: map[string]string{}, Environment: variables(a),
+		System:      map[string]any{"VCAP_SERVICES": map[string]any{}},
+		Application: map[string]any{"VCAP_APPLICATION": vcap},
+	}, nil
+}
+
+// vcapApplication is what all instances of the app have in common of
+// VCAP_APPLICATION.
+func (s *Server) vcapApplication(a app.App) (map[string]any, error) {
+	space, err := s.c.Registry.Space(a.Space)
+	if err != nil {
+		return nil, missing("Space", err)
+	}
+	org, err := s.c.Registry.Org(space.Org)
+	if err != nil {
+		return nil, missing("Organization", err)
+	}
+	routes, err := s.c.Registry.RoutesOf(a.GUID)
+	if err != nil {
+		return nil, err
+	}
+	names, err := s.domainNames()
+	if err != nil {
+		return nil, err
+	}
+	uris := []string{}
+	for _, rt := range routes {
+		uris = append(uris, rt.URL(names[rt.Domain]))
+	}
+	return map[string]any{
+		"cf_api": s.public.String(), "limits": map[string]any{"fds": openFiles},
+		"application_id": a.GUID, "application_name": a.Name, "name": a.Name,
+		"application_uris": uris, "uris": uris,
+		"space_id": space.GUID, "space_name": space.Name,
+		"organization_id": org.GUID, "organization_name": org.Name,
+		"users": nil,
+	}, nil
+}
+
+func (s *Server) getVariables(r *http.Request) (any, error) {
+	a, err := s.appOf(r)
+	if err != nil {
+		return nil, err
+	}
+	return s.presentVariables(a), nil
+}
+
+func (s *Server) updateVariables(r *http.Request) (any, error) {
+	body, err := decode[v3.UpdateEnvVars](r)
+	if err != nil {
+		return nil, err
+	}
+	request := map[string]any{"environment_variables": hidden}
+	a, err := s.changeApp(r, "audit.app.update", request, func(_ *app.Registry, a *app.App) error {
+		if a.Env == nil {
+			a.Env = map[string]string{}
+		}
+		for name, value := range body.Var {
+			if value == nil {
+				delete(a.Env, name)
+				continue
+			}
+			a.Env[name] = *value
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	return s.presentVariables(a), nil
+}
+
+func (s *Server) presentVariables(a app.App) v3.EnvVars {
+	return v3.EnvVars{Var: variables(a), Links: v3.Links{
+		"self": {Href: s.href("v3", "apps", a.GUID, "environment_variables")},
+		"app":  {Href: s.href("v3", "apps", a.GUID)},
+	}}
+}
+
+// variables are the app's own; none is an empty object.
+func variables(a app.App) map[string]string {
+	if a.Env == nil {
+		return map[string]string{}
+	}
+	return a.Env
+}

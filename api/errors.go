@@ -1,0 +1,210 @@
+package api
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+
+	"github.com/dewrun/dew/api/v3"
+	"github.com/dewrun/dew/app"
+	"github.com/dewrun/dew/droplet"
+	"github.com/dewrun/dew/runtime"
+)
+
+// Error is an answer that is no success, with the words that clients know.
+type Error struct {
+	Status int
+	Code   int
+	Title  string
+	Detail string
+}
+
+func (e *Error) Error() string { return e.Title + ": " + e.Detail }
+
+// What handlers answer in more than one place.
+var (
+	errUnknownRequest = &Error{
+		Status: http.StatusNotFound, Code: v3.CodeUnknownRequest, Title: "CF-NotFound", Detail: v3.DetailUnknownRequest,
+	}
+	errNotAuthenticated = &Error{
+		Status: http.StatusUnauthorized, Code: v3.CodeNotAuthenticated, Title: v3.TitleNotAuthenticated, Detail: "Authentication error",
+	}
+	errTooLarge = &Error{
+		Status: http.StatusRequestEntityTooLarge, Code: 10013, Title: "CF-RequestEntityTooLarge", Detail: "The request body is too large",
+	}
+)
+
+// internalError is the answer to what nobody foresaw. It tells nothing of the
+// inside: the log does, under the id of the request.
+const internalError = `{"errors":[{"code":10001,"title":"UnknownError","detail":"An unknown error occurred."}]}`
+
+func notFound(noun string) *Error {
+	return &Error{Status: http.StatusNotFound, Code: v3.CodeNotFound, Title: v3.TitleNotFound, Detail: noun + " not found"}
+}
+
+func unprocessable(format string, args ...any) *Error {
+	return &Error{
+		Status: http.StatusUnprocessableEntity, Code: v3.CodeUnprocessable, Title: v3.TitleUnprocessable,
+		Detail: fmt.Sprintf(format, args...),
+	}
+}
+
+func badRequest(format string, args ...any) *Error {
+	return &Error{
+		Status: http.StatusBadRequest, Code: v3.CodeBadRequest, Title: v3.TitleBadRequest, Detail: fmt.Sprintf(format, args...),
+	}
+}
+
+func badQuery(format string, args ...any) *Error {
+	return &Error{
+		Status: http.StatusBadRequest, Code: v3.CodeBadQuery, Title: v3.TitleBadQuery,
+		Detail: "The query parameter is invalid: " + fmt.Sprintf(format, args...),
+	}
+}
+
+func badMessage(why string) *Error {
+	return &Error{
+		Status: http.StatusBadRequest, Code: v3.CodeMessageParse, Title: v3.TitleMessageParse,
+		Detail: "Request invalid due to parse error: " + why,
+	}
+}
+
+// missing turns "not found" of the packages below into the platform's words for
+// the noun that was asked for. Other errors stay as they are.
+func missing(noun string, err error) error {
+	if errors.Is(err, app.ErrNotFound) || errors.Is(err, droplet.ErrNotFound) {
+		return notFound(noun)
+	}
+	return err
+}
+
+// toError is the answer to an error: whose fault it is, and all that is wrong.
+func toError(err error) (int, v3.Errors) {
+	if e := (*Error)(nil); errors.As(err, &e) {
+		return e.Status, v3.Errors{Errors: []v3.Error{{Code: e.Code, Title: e.Title, Detail: e.Detail}}}
+	}
+	if wrong := problems(err); len(wrong) > 0 {
+		return http.StatusUnprocessableEntity, v3.Errors{Errors: wrong}
+	}
+	for _, known := range []struct {
+		is bool
+		as *Error
+	}{
+		{isA[*http.MaxBytesError](err), errTooLarge},
+		{errors.Is(err, app.ErrNotFound) || errors.Is(err, droplet.ErrNotFound), notFound("Resource")},
+		{errors.Is(err, runtime.ErrNoInstance), notFound("Instance")},
+		{errors.Is(err, droplet.ErrNotReady), badRequest("Bad request: Cannot stage package whose state is not ready.")},
+		{errors.Is(err, droplet.ErrUploaded), &Error{
+			Status: http.StatusBadRequest, Code: 150004, Title: "CF-PackageBitsAlreadyUploaded",
+			Detail: "Bits may be uploaded only once. Create a new package to upload different bits.",
+		}},
+		{errors.Is(err, droplet.ErrNoSpace), &Error{
+			Status: http.StatusServiceUnavailable, Code: 150003, Title: "CF-InsufficientResources", Detail: err.Error(),
+		}},
+		{errors.Is(err, runtime.ErrUnavailable), &Error{
+			Status: http.StatusServiceUnavailable, Code: 10015, Title: "CF-ServiceUnavailable",
+			Detail: "The container service does not answer; it is tried again",
+		}},
+	} {
+		if known.is {
+			return toError(known.as)
+		}
+	}
+	return http.StatusInternalServerError, v3.Errors{Errors: []v3.Error{
+		{Code: v3.CodeUnknown, Title: v3.TitleUnknown, Detail: "An unknown error occurred."},
+	}}
+}
+
+// problems are all the things that err says are wrong with a wish.
+func problems(err error) []v3.Error {
+	var out []v3.Error
+	for _, one := range leaves(err) {
+		out = append(out, v3.Error{Code: v3.CodeUnprocessable, Title: v3.TitleUnprocessable, Detail: one.Error()})
+	}
+	return out
+}
+
+// leaves finds the errors in a tree of errors that a user can put right.
+func leaves(err error) []error {
+	switch e := err.(type) { //nolint:errorlint // it walks the tree itself
+	case nil:
+		return nil
+	case *app.Invalid, *app.ManifestError, *droplet.PackageError:
+		return []error{err}
+	case interface{ Unwrap() []error }:
+		var all []error
+		for _, one := range e.Unwrap() {
+			all = append(all, leaves(one)...)
+		}
+		return all
+	}
+	return leaves(errors.Unwrap(err))
+}
+
+func isA[T error](err error) bool {
+	var e T
+	return errors.As(err, &e)
+}
+
+// decode reads the body of a request. What is not JSON is a 400; JSON of another
+// shape is a 422 that names the field.
+func decode[T any](r *http.Request) (v T, err error) {
+	b, err := io.ReadAll(r.Body)
+	if err != nil {
+		return v, readError(err)
+	}
+	return decodeBytes[T](b)
+}
+
+// readError is the answer to a body that could not be read to its end.
+func readError(err error) error {
+	if isA[*http.MaxBytesError](err) {
+		return errTooLarge
+	}
+	return badMessage("the body ended too early")
+}
+
+func decodeBytes[T any](b []byte) (v T, err error) {
+	if !json.Valid(b) {
+		return v, badMessage("invalid request body")
+	}
+	d := json.NewDecoder(bytes.NewReader(b))
+	d.DisallowUnknownFields()
+	err = d.Decode(&v)
+	if err == nil {
+		return v, nil
+	}
+	if t := (*json.UnmarshalTypeError)(nil); errors.As(err, &t) {
+		return v, unprocessable("%s must be %s, not %s", fieldName(t.Field), kindName(t.Type.Kind().String()), t.Value)
+	}
+	if field, ok := strings.CutPrefix(err.Error(), "json: unknown field "); ok {
+		return v, unprocessable("Unknown field(s): '%s'", strings.Trim(field, `"`))
+	}
+	return v, unprocessable("%s", strings.TrimPrefix(err.Error(), "json: "))
+}
+
+func fieldName(field string) string {
+	if field == "" {
+		return "the body"
+	}
+	return field
+}
+
+// kindName says in the words of JSON what Go expected.
+func kindName(kind string) string {
+	switch {
+	case kind == "struct" || kind == "map":
+		return "an object"
+	case kind == "slice" || kind == "array":
+		return "an array"
+	case kind == "bool":
+		return "true or false"
+	case kind == "string":
+		return "a string"
+	}
+	return "a number"
+}

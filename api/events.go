@@ -1,0 +1,169 @@
+package api
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"maps"
+	"net/http"
+	"slices"
+
+	"github.com/google/uuid"
+
+	"github.com/dewrun/dew/api/v3"
+	"github.com/dewrun/dew/app"
+	"github.com/dewrun/dew/runtime"
+	"github.com/dewrun/dew/store"
+)
+
+// wish is a change that somebody asks for, with its events, in one transaction:
+// what is kept is recorded, and what is recorded is kept.
+type wish struct {
+	registry *app.Registry
+	events   *app.Events
+	actor    app.Actor
+}
+
+func (s *Server) change(ctx context.Context, fn func(w wish) error) error {
+	return s.changeAs(actor(ctx), fn)
+}
+
+func (s *Server) changeAs(who app.Actor, fn func(w wish) error) error {
+	return s.c.DB.Update(func(tx *store.Tx) error {
+		return fn(wish{registry: s.c.Registry.With(tx), events: s.c.Events.With(tx), actor: who})
+	})
+}
+
+// record keeps an event about an app.
+func (w wish) record(kind string, a app.App, data map[string]any) error {
+	e := app.Event{
+		Type: kind, Actor: w.actor, Data: data, Space: a.Space,
+		Target: app.Target{GUID: a.GUID, Type: "app", Name: a.Name},
+	}
+	if space, err := w.registry.Space(a.Space); err == nil {
+		e.Org = space.Org
+	}
+	return w.events.Record(e)
+}
+
+func (s *Server) listEvents(r *http.Request) (any, error) {
+	q, err := readQuery(r, "types", "target_guids", "space_guids", "organization_guids")
+	if err != nil {
+		return nil, err
+	}
+	events, err := s.c.Events.List(app.EventFilter{
+		Types: q.filters["types"], Targets: q.filters["target_guids"],
+		Spaces: q.filters["space_guids"], Orgs: q.filters["organization_guids"],
+	})
+	if err != nil {
+		return nil, err
+	}
+	crashes, err := s.crashEvents(q)
+	if err != nil {
+		return nil, err
+	}
+	return list(s, r, q, append(events, crashes...), look[app.Event, v3.Event]{
+		key:     func(e app.Event) key { return key{e.Type, e.CreatedAt, e.CreatedAt, e.GUID} },
+		present: s.presentEvent,
+	}), nil
+}
+
+// crashEvents are the exit records of the apps that the query asks for, as
+// events. They are not kept a second time: the record is the fact.
+func (s *Server) crashEvents(q query) ([]app.Event, error) {
+	apps, err := s.c.Registry.Apps()
+	if err != nil {
+		return nil, err
+	}
+	orgs, err := s.orgsOfSpaces()
+	if err != nil {
+		return nil, err
+	}
+	var out []app.Event
+	for _, a := range apps {
+		if !q.lets("target_guids", a.GUID) || !q.lets("space_guids", a.Space) || !q.lets("organization_guids", orgs[a.Space]) {
+			continue
+		}
+		records, err := s.exitsOf(a.GUID)
+		if err != nil {
+			return nil, err
+		}
+		for _, record := range records {
+			out = append(out, CrashEvents(record, a, orgs[a.Space])...)
+		}
+	}
+	return slices.DeleteFunc(out, func(e app.Event) bool { return !q.lets("types", e.Type) }), nil
+}
+
+// exitsOf are the exit records of an app, newest first.
+func (s *Server) exitsOf(appGUID string) ([]runtime.ExitRecord, error) {
+	ps, err := s.c.Registry.Processes(appGUID)
+	if err != nil {
+		return nil, err
+	}
+	var all []runtime.ExitRecord
+	for _, p := range ps {
+		some, err := s.c.Exits.Process(p.GUID)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, some...)
+	}
+	slices.SortStableFunc(all, func(a, b runtime.ExitRecord) int {
+		return cmp.Or(b.CrashedAt.Compare(a.CrashedAt), cmp.Compare(b.Number, a.Number))
+	})
+	return all, nil
+}
+
+// The events that a crash makes.
+const (
+	eventCrash        = "app.crash"
+	eventProcessCrash = "audit.app.process.crash"
+)
+
+// CrashEvents are the events that an exit record is told by. Their guids are made
+// from the record, so it is always told by the same ones.
+func CrashEvents(r runtime.ExitRecord, a app.App, org string) []app.Event {
+	data := map[string]any{
+		"instance":         string(r.Instance),
+		"index":            r.Slot.Index,
+		"cell_id":          r.Cell,
+		"reason":           r.Reason,
+		"exit_description": r.Description,
+		"exit_status":      r.First.Code,
+		"crash_count":      r.CrashCount,
+		"crash_timestamp":  r.CrashedAt.UnixNano(),
+		"version":          r.Version,
+	}
+	event := func(kind string, who app.Actor) app.Event {
+		name := fmt.Sprintf("%s/%s/%d", kind, r.Instance, r.Number)
+		return app.Event{
+			GUID: uuid.NewSHA1(uuid.NameSpaceURL, []byte(name)).String(), Type: kind, Actor: who,
+			Target: app.Target{GUID: a.GUID, Type: "app", Name: a.Name},
+			Space:  a.Space, Org: org, Data: maps.Clone(data), CreatedAt: r.CrashedAt,
+		}
+	}
+	return []app.Event{
+		event(eventCrash, app.Actor{GUID: a.GUID, Type: "app", Name: a.Name}),
+		event(eventProcessCrash, app.Actor{GUID: r.Slot.Process, Type: "process", Name: r.Type}),
+	}
+}
+
+func (s *Server) presentEvent(e app.Event) v3.Event {
+	out := v3.Event{
+		GUID: e.GUID, CreatedAt: v3.At(e.CreatedAt), UpdatedAt: v3.At(e.CreatedAt), Type: e.Type, Data: e.Data,
+		Actor:  v3.Party{GUID: e.Actor.GUID, Type: e.Actor.Type, Name: e.Actor.Name},
+		Target: v3.Party{GUID: e.Target.GUID, Type: e.Target.Type, Name: e.Target.Name},
+		Links:  v3.Links{"self": {Href: s.href("v3", "audit_events", e.GUID)}},
+	}
+	if e.Data == nil {
+		out.Data = map[string]any{}
+	}
+	if e.Space != "" {
+		out.Space = &v3.GUID{GUID: e.Space}
+	}
+	if e.Org != "" {
+		out.Organization = &v3.GUID{GUID: e.Org}
+	}
+	return out
+}

@@ -1,0 +1,41 @@
+package api
+
+import (
+	"net/http"
+
+	"github.com/dewrun/dew/api/v3"
+	"github.com/dewrun/dew/app"
+)
+
+// begin starts a job and tells where to ask for it. The address is absolute:
+// clients take it as it is.
+func (s *Server) begin(operation string, args any) (any, error) {
+	j, err := s.c.Jobs.Start(operation, args)
+	if err != nil {
+		return nil, err
+	}
+	return answer{status: http.StatusAccepted, location: s.href("v3", "jobs", j.GUID)}, nil
+}
+
+func (s *Server) getJob(r *http.Request) (any, error) {
+	j, err := s.c.Jobs.Get(r.PathValue("guid"))
+	if err != nil {
+		return nil, missing("Job", err)
+	}
+	return s.presentJob(j), nil
+}
+
+func (s *Server) presentJob(j app.Job) v3.Job {
+	out := v3.Job{
+		GUID: j.GUID, CreatedAt: v3.At(j.CreatedAt), UpdatedAt: v3.At(j.UpdatedAt), Operation: j.Operation,
+		State: string(j.State), Errors: []v3.Error{}, Warnings: []v3.Warning{},
+		Links: v3.Links{"self": {Href: s.href("v3", "jobs", j.GUID)}},
+	}
+	for _, e := range j.Errors {
+		out.Errors = append(out.Errors, v3.Error{Code: e.Code, Title: e.Title, Detail: e.Detail})
+	}
+	for _, text := range j.Warnings {
+		out.Warnings = append(out.Warnings, v3.Warning{Detail: text})
+	}
+	return out
+}

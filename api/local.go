@@ -1,0 +1,143 @@
+package api
+
+import (
+	"errors"
+	"fmt"
+	"net/http"
+	"strconv"
+	"strings"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/dewrun/dew/api/v3"
+	"github.com/dewrun/dew/app"
+	"github.com/dewrun/dew/runtime"
+)
+
+// status is what this daemon is and does.
+func (s *Server) status(*http.Request) (any, error) {
+	st := s.c.About
+	apps, err := s.c.Registry.Apps()
+	if err != nil {
+		return nil, err
+	}
+	st.Apps = len(apps)
+	for _, a := range apps {
+		if a.State != app.Started {
+			continue
+		}
+		st.Started++
+		ps, err := s.c.Registry.Processes(a.GUID)
+		if err != nil {
+			return nil, err
+		}
+		for _, p := range ps {
+			st.Instances += p.Instances
+			for _, slot := range s.c.Processes.Instances(p.GUID) {
+				switch slot.State {
+				case runtime.Running:
+					st.Running++
+				case runtime.Crashed:
+					st.Crashed++
+				}
+			}
+		}
+	}
+	return st, nil
+}
+
+func (s *Server) listCrashes(r *http.Request) (any, error) {
+	a, err := s.appOf(r)
+	if err != nil {
+		return nil, err
+	}
+	records, err := s.exitsOf(a.GUID)
+	if err != nil {
+		return nil, err
+	}
+	out := v3.Crashes{Crashes: []v3.Crash{}}
+	for _, record := range records {
+		out.Crashes = append(out.Crashes, presentCrash(record))
+	}
+	return out, nil
+}
+
+func presentCrash(r runtime.ExitRecord) v3.Crash {
+	out := v3.Crash{
+		App: r.App, Process: r.Slot.Process, Type: r.Type, Index: r.Slot.Index, Instance: string(r.Instance),
+		Cell: r.Cell, Version: r.Version, Droplet: r.Droplet, Reason: r.Reason, Description: r.Description,
+		Phase: string(r.Phase), First: presentExit(r.First), ProbableSignal: r.ProbableSignal, Order: string(r.Order),
+		Followers: []v3.CrashExit{}, Lines: []v3.CrashLines{},
+		Count: r.CrashCount, CrashedAt: r.CrashedAt, NextStart: r.NextStart, GivenUp: r.GivenUp, Complete: r.Complete,
+	}
+	sources := map[string]string{r.First.Exec: r.First.Source}
+	for _, e := range r.Followers {
+		out.Followers = append(out.Followers, presentExit(e))
+		sources[e.Exec] = e.Source
+	}
+	for _, l := range r.Lines {
+		out.Lines = append(out.Lines, v3.CrashLines{Source: sources[l.Exec], From: l.From, To: l.To})
+	}
+	return out
+}
+
+func presentExit(e runtime.Exit) v3.CrashExit {
+	return v3.CrashExit{
+		Source: e.Source, Sidecar: e.Name, Code: e.Code, OutOfMemory: e.OOM, Cause: string(e.Cause), Detail: e.Detail,
+		At: e.At, MemoryLimit: e.Memory.Limit, MemoryPeak: e.Memory.Peak,
+	}
+}
+
+func (s *Server) killProcess(r *http.Request) (any, error) {
+	body, err := decode[v3.Kill](r)
+	if err != nil {
+		return nil, err
+	}
+	sig, err := readSignal(body.Signal)
+	if err != nil {
+		return nil, err
+	}
+	p, err := s.processOf(r)
+	if err != nil {
+		return nil, err
+	}
+	err = s.c.Processes.Signal(r.Context(), p.GUID, body.Index, body.Sidecar, sig)
+	if errors.Is(err, runtime.ErrNoInstance) {
+		// Its words say which one, and what there is.
+		return nil, &Error{Status: http.StatusNotFound, Code: v3.CodeNotFound, Title: v3.TitleNotFound, Detail: err.Error()}
+	}
+	if err != nil {
+		return nil, err
+	}
+	return answer{status: http.StatusNoContent}, nil
+}
+
+// maxSignal is the last signal that Linux has.
+const maxSignal = 64
+
+// readSignal reads KILL, SIGKILL or 9; nothing is KILL.
+func readSignal(name string) (syscall.Signal, error) {
+	if name == "" {
+		return syscall.SIGKILL, nil
+	}
+	if n, err := strconv.Atoi(name); err == nil && n > 0 && n <= maxSignal {
+		return syscall.Signal(n), nil
+	}
+	if sig := unix.SignalNum("SIG" + strings.TrimPrefix(strings.ToUpper(name), "SIG")); sig != 0 {
+		return sig, nil
+	}
+	return 0, &app.Invalid{Key: "signal", Message: fmt.Sprintf("must be a signal such as KILL, TERM or 9, not %q", name)}
+}
+
+func (s *Server) shutdown(r *http.Request) (any, error) {
+	body, err := decode[v3.Shutdown](r)
+	if err != nil {
+		return nil, err
+	}
+	if s.c.Shutdown == nil {
+		return nil, unprocessable("this daemon cannot be ended from here: end its process")
+	}
+	s.c.Shutdown(body.Apps)
+	return answer{status: http.StatusAccepted}, nil
+}

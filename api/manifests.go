@@ -1,0 +1,134 @@
+package api
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+
+	"github.com/dewrun/dew/api/v3"
+	"github.com/dewrun/dew/app"
+	"github.com/dewrun/dew/logstream"
+)
+
+// opApplyManifest is the job that makes the apps of a space as a manifest says.
+const opApplyManifest = "space.apply_manifest"
+
+// application are the arguments of opApplyManifest.
+type application struct {
+	Space    string    `json:"space"`
+	Manifest string    `json:"manifest"`
+	Actor    app.Actor `json:"actor"`
+}
+
+// readManifest gives the manifest in the body, parsed and as it came, and the
+// space it is for.
+func (s *Server) readManifest(r *http.Request) (m app.Manifest, raw []byte, err error) {
+	if _, err := s.c.Registry.Space(r.PathValue("guid")); err != nil {
+		return m, nil, missing("Space", err)
+	}
+	if raw, err = io.ReadAll(r.Body); err != nil {
+		return m, nil, readError(err)
+	}
+	m, _, err = app.ParseManifest(raw, nil)
+	return m, raw, err
+}
+
+func (s *Server) diffManifest(r *http.Request) (any, error) {
+	m, _, err := s.readManifest(r)
+	if err != nil {
+		return nil, err
+	}
+	ds, err := s.c.Registry.DiffManifest(r.PathValue("guid"), m)
+	if err != nil {
+		return nil, err
+	}
+	out := v3.ManifestDiff{Diff: []v3.Difference{}}
+	for _, d := range ds {
+		out.Diff = append(out.Diff, v3.Difference{Op: d.Op, Path: d.Path, Was: d.Was, Value: d.Value})
+	}
+	return answer{status: http.StatusAccepted, body: out}, nil
+}
+
+// applyManifest refuses at once what cannot be read, and leaves the rest to a job.
+func (s *Server) applyManifest(r *http.Request) (any, error) {
+	_, raw, err := s.readManifest(r)
+	if err != nil {
+		return nil, err
+	}
+	return s.begin(opApplyManifest, application{
+		Space: r.PathValue("guid"), Manifest: string(raw), Actor: actor(r.Context()),
+	})
+}
+
+// doApplyManifest applies and records in one transaction, so doing it twice gives
+// the same apps.
+func (s *Server) doApplyManifest(_ context.Context, j app.Job) ([]string, error) {
+	var args application
+	if err := json.Unmarshal(j.Args, &args); err != nil {
+		return nil, fmt.Errorf("cannot read the arguments of job %s: %w", j.GUID, err)
+	}
+	m, warnings, err := app.ParseManifest([]byte(args.Manifest), nil)
+	if err != nil {
+		return nil, err
+	}
+	var made []app.App
+	err = s.changeAs(args.Actor, func(w wish) error {
+		before, err := w.registry.Apps()
+		if err != nil {
+			return err
+		}
+		known := map[string]bool{}
+		for _, a := range before {
+			known[a.GUID] = true
+		}
+		applied, err := w.registry.ApplyManifest(args.Space, m)
+		if err != nil {
+			return err
+		}
+		made, err = w.recordApplied(applied, known, m)
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	for _, a := range made {
+		s.say(a.GUID, logstream.Out, "Created app with guid "+a.GUID)
+	}
+	return warnings, nil
+}
+
+// recordApplied records what was done to each app, and gives the new ones.
+func (w wish) recordApplied(applied []app.App, known map[string]bool, m app.Manifest) (made []app.App, err error) {
+	for _, a := range applied {
+		if !known[a.GUID] {
+			made = append(made, a)
+			if err := w.record("audit.app.create", a, map[string]any{"request": map[string]any{"name": a.Name}}); err != nil {
+				return nil, err
+			}
+		}
+		text, err := withoutSecrets(m, a.Name)
+		if err != nil {
+			return nil, err
+		}
+		if err := w.record("audit.app.apply_manifest", a, map[string]any{"request": map[string]any{"manifest": text}}); err != nil {
+			return nil, err
+		}
+	}
+	return made, nil
+}
+
+// withoutSecrets is what a manifest says about one app, for everybody to read:
+// without its variables.
+func withoutSecrets(m app.Manifest, name string) (string, error) {
+	var one app.Manifest
+	for _, a := range m.Applications {
+		if a.Name == name {
+			a.Env = nil
+			one.Applications = append(one.Applications, a)
+		}
+	}
+	b, err := one.YAML()
+	return string(b), err
+}

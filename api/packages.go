@@ -1,0 +1,332 @@
+package api
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"mime/multipart"
+	"net/http"
+	"os"
+
+	"github.com/dewrun/dew/api/v3"
+	"github.com/dewrun/dew/app"
+	"github.com/dewrun/dew/droplet"
+)
+
+func (s *Server) packageOf(r *http.Request) (droplet.Package, error) {
+	p, err := s.c.Packages.Get(r.PathValue("guid"))
+	return p, missing("Package", err)
+}
+
+func (s *Server) listAppPackages(r *http.Request) (any, error) {
+	q, err := readQuery(r, "guids", "states", "types")
+	if err != nil {
+		return nil, err
+	}
+	a, err := s.appOf(r)
+	if err != nil {
+		return nil, err
+	}
+	all, err := s.c.Packages.OfApp(a.GUID)
+	if err != nil {
+		return nil, err
+	}
+	return s.pageOfPackages(r, q, all), nil
+}
+
+func (s *Server) listPackages(r *http.Request) (any, error) {
+	q, err := readQuery(r, "guids", "states", "types", "app_guids", "space_guids")
+	if err != nil {
+		return nil, err
+	}
+	apps, err := s.c.Registry.Apps()
+	if err != nil {
+		return nil, err
+	}
+	var all []droplet.Package
+	for _, a := range apps {
+		if !q.lets("app_guids", a.GUID) || !q.lets("space_guids", a.Space) {
+			continue
+		}
+		some, err := s.c.Packages.OfApp(a.GUID)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, some...)
+	}
+	return s.pageOfPackages(r, q, all), nil
+}
+
+func (s *Server) pageOfPackages(r *http.Request, q query, all []droplet.Package) v3.List[v3.Package] {
+	var found []droplet.Package
+	for _, p := range all {
+		if q.lets("guids", p.GUID) && q.lets("states", string(p.State)) && q.lets("types", p.Type) {
+			found = append(found, p)
+		}
+	}
+	return list(s, r, q, found, look[droplet.Package, v3.Package]{
+		key:     func(p droplet.Package) key { return key{p.GUID, p.CreatedAt, p.UpdatedAt, p.GUID} },
+		present: s.presentPackage,
+	})
+}
+
+func (s *Server) createPackage(r *http.Request) (any, error) {
+	body, err := decode[v3.CreatePackage](r)
+	if err != nil {
+		return nil, err
+	}
+	if body.Type != v3.PackageBits {
+		return nil, unprocessable("type must be %s, not %q", v3.PackageBits, body.Type)
+	}
+	a, err := s.c.Registry.App(body.Relationships.App.ID())
+	if errors.Is(err, app.ErrNotFound) {
+		return nil, unprocessable("App is invalid. Ensure it exists and you have access to it.")
+	}
+	if err != nil {
+		return nil, err
+	}
+	p, err := s.c.Packages.Create(a.GUID)
+	if err != nil {
+		return nil, err
+	}
+	if err := s.recordPackage(r.Context(), "audit.app.package.create", p); err != nil {
+		return nil, err
+	}
+	return answer{status: http.StatusCreated, body: s.presentPackage(p)}, nil
+}
+
+func (s *Server) recordPackage(ctx context.Context, event string, p droplet.Package) error {
+	return s.change(ctx, func(w wish) error {
+		a, err := w.registry.App(p.App)
+		if err != nil {
+			return missing("App", err)
+		}
+		return w.record(event, a, map[string]any{"package_guid": p.GUID})
+	})
+}
+
+func (s *Server) getPackage(r *http.Request) (any, error) {
+	p, err := s.packageOf(r)
+	if err != nil {
+		return nil, err
+	}
+	return s.presentPackage(p), nil
+}
+
+// listPackageDroplets gives what was made of a package: how clients find out
+// whether it is staged already.
+func (s *Server) listPackageDroplets(r *http.Request) (any, error) {
+	q, err := readQuery(r, "guids", "states")
+	if err != nil {
+		return nil, err
+	}
+	p, err := s.packageOf(r)
+	if err != nil {
+		return nil, err
+	}
+	builds, err := s.c.Builds.OfApp(p.App)
+	if err != nil {
+		return nil, err
+	}
+	var found []droplet.Droplet
+	for _, b := range builds {
+		if b.Package != p.GUID || b.Droplet == "" || !q.lets("guids", b.Droplet) || !q.lets("states", v3.DropletStaged) {
+			continue
+		}
+		d, err := s.c.Shelf.Get(b.Droplet)
+		if errors.Is(err, droplet.ErrNotFound) {
+			continue // collected since
+		}
+		if err != nil {
+			return nil, err
+		}
+		found = append(found, d)
+	}
+	return list(s, r, q, found, look[droplet.Droplet, v3.Droplet]{
+		key:     func(d droplet.Droplet) key { return key{d.GUID, d.CreatedAt, d.CreatedAt, d.GUID} },
+		present: s.presentDroplet,
+	}), nil
+}
+
+func (s *Server) matchResources(r *http.Request) (any, error) {
+	body, err := decode[v3.ResourceMatches](r)
+	if err != nil {
+		return nil, err
+	}
+	if len(body.Resources) > v3.MaxResources {
+		return nil, unprocessable("resources must be at most %d, not %d: ask in parts", v3.MaxResources, len(body.Resources))
+	}
+	found, err := s.c.Packages.Match(resources(body.Resources))
+	if err != nil {
+		return nil, err
+	}
+	out := v3.ResourceMatches{Resources: []v3.Resource{}}
+	for _, f := range found {
+		out.Resources = append(out.Resources, v3.Resource{
+			Path: f.Path, Mode: f.Mode, Checksum: v3.Checksum{Value: f.SHA1}, Size: f.Size,
+		})
+	}
+	return answer{status: http.StatusCreated, body: out}, nil
+}
+
+func resources(in []v3.Resource) []droplet.Resource {
+	out := make([]droplet.Resource, 0, len(in))
+	for _, f := range in {
+		out = append(out, droplet.Resource{Path: f.Path, Mode: f.Mode, SHA1: f.Checksum.Value, Size: f.Size})
+	}
+	return out
+}
+
+func (s *Server) uploadPackage(r *http.Request) (any, error) {
+	p, err := s.packageOf(r)
+	if err != nil {
+		return nil, err
+	}
+	if p.State == droplet.PackageReady {
+		return nil, droplet.ErrUploaded // before the whole body came for nothing
+	}
+	if r.ContentLength > s.c.MaxUpload {
+		return nil, errTooLarge
+	}
+	form, err := s.readUpload(r)
+	if err != nil {
+		return nil, err
+	}
+	defer form.close()
+	if p, err = form.give(r.Context(), s.c.Packages, p.GUID); err != nil {
+		return nil, err
+	}
+	if err := s.recordPackage(r.Context(), "audit.app.package.upload", p); err != nil {
+		return nil, err
+	}
+	return s.presentPackage(p), nil
+}
+
+// upload is the form of an upload, its file on disk.
+type upload struct {
+	matched []droplet.Resource
+	bits    *os.File // nil: everything matched
+	size    int64
+}
+
+// readUpload reads a form part by part: nothing of the file is held in memory.
+func (s *Server) readUpload(r *http.Request) (u *upload, err error) {
+	parts, err := r.MultipartReader()
+	if err != nil {
+		return nil, unprocessable("the body must be multipart/form-data with the parts %s and %s", v3.UploadResources, v3.UploadBits)
+	}
+	u = &upload{}
+	defer func() {
+		if err != nil {
+			u.close()
+		}
+	}()
+	some := false
+	for {
+		part, err := parts.NextPart()
+		if errors.Is(err, io.EOF) {
+			break
+		}
+		if err != nil {
+			return nil, readError(err)
+		}
+		if err := s.readPart(u, part); err != nil {
+			return nil, err
+		}
+		some = true
+	}
+	if !some {
+		return nil, unprocessable("the upload has neither the part %s nor the part %s", v3.UploadResources, v3.UploadBits)
+	}
+	return u, nil
+}
+
+func (s *Server) readPart(u *upload, part *multipart.Part) error {
+	switch part.FormName() {
+	case v3.UploadResources:
+		b, err := io.ReadAll(io.LimitReader(part, maxBody+1))
+		if err != nil {
+			return readError(err)
+		}
+		if len(b) > maxBody {
+			return errTooLarge
+		}
+		rs, err := decodeBytes[[]v3.Resource](b)
+		u.matched = resources(rs)
+		return err
+	case v3.UploadBits:
+		if u.bits != nil {
+			return unprocessable("the upload has the part %s twice", v3.UploadBits)
+		}
+		return s.readBits(u, part)
+	}
+	return unprocessable("the upload has an unknown part '%s': there are %s and %s", part.FormName(), v3.UploadResources, v3.UploadBits)
+}
+
+func (s *Server) readBits(u *upload, part io.Reader) error {
+	f, err := os.CreateTemp(s.c.UploadDir, "upload-*.zip")
+	if err != nil {
+		return fmt.Errorf("cannot take in an upload: %w", err)
+	}
+	u.bits = f
+	from := &tracked{r: part}
+	u.size, err = io.Copy(f, from)
+	switch {
+	case from.err != nil && !errors.Is(from.err, io.EOF):
+		return readError(from.err)
+	case err != nil:
+		return fmt.Errorf("cannot take in an upload: %w", err)
+	}
+	return nil
+}
+
+// tracked remembers the error of its reader: whether the client or the disk
+// failed makes another answer.
+type tracked struct {
+	r   io.Reader
+	err error
+}
+
+func (t *tracked) Read(p []byte) (int, error) {
+	n, err := t.r.Read(p)
+	t.err = err
+	return n, err
+}
+
+func (u *upload) give(ctx context.Context, packages *droplet.Packages, guid string) (droplet.Package, error) {
+	if u.bits == nil {
+		return packages.Upload(ctx, guid, u.matched, nil, 0)
+	}
+	return packages.Upload(ctx, guid, u.matched, u.bits, u.size)
+}
+
+// close removes the file. What was given to the packages is theirs by now.
+func (u *upload) close() {
+	if u.bits == nil {
+		return
+	}
+	u.bits.Close()
+	_ = os.Remove(u.bits.Name()) // a stray file in the folder of uploads harms nobody
+}
+
+func (s *Server) presentPackage(p droplet.Package) v3.Package {
+	self := s.href("v3", "packages", p.GUID)
+	out := v3.Package{
+		GUID: p.GUID, CreatedAt: v3.At(p.CreatedAt), UpdatedAt: v3.At(p.UpdatedAt), Type: p.Type, State: string(p.State),
+		Relationships: v3.PackageRelationships{App: v3.To(p.App)},
+		Metadata:      v3.NoMetadata(),
+		Links: v3.Links{
+			"self":   {Href: self},
+			"upload": {Href: self + "/upload", Method: http.MethodPost},
+			"app":    {Href: s.href("v3", "apps", p.App)},
+		},
+	}
+	if p.Error != "" {
+		out.Data.Error = &p.Error
+	}
+	if p.SHA256 != "" {
+		out.Data.Checksum = &v3.Checksum{Type: "sha256", Value: p.SHA256}
+	}
+	return out
+}

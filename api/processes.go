@@ -1,0 +1,287 @@
+package api
+
+import (
+	"math"
+	"net/http"
+	"strconv"
+	"time"
+
+	"github.com/dewrun/dew/api/v3"
+	"github.com/dewrun/dew/app"
+)
+
+// processOf is the process that the path names: by its guid, or by its app and
+// its type.
+func (s *Server) processOf(r *http.Request) (app.Process, error) {
+	return findProcess(s.c.Registry, r)
+}
+
+func findProcess(registry *app.Registry, r *http.Request) (app.Process, error) {
+	kind := r.PathValue("type")
+	if kind == "" {
+		p, err := registry.Process(r.PathValue("guid"))
+		return p, missing("Process", err)
+	}
+	a, err := registry.App(r.PathValue("guid"))
+	if err != nil {
+		return app.Process{}, missing("App", err)
+	}
+	ps, err := registry.Processes(a.GUID)
+	if err != nil {
+		return app.Process{}, err
+	}
+	for _, p := range ps {
+		if p.Type == kind {
+			return p, nil
+		}
+	}
+	return app.Process{}, notFound("Process")
+}
+
+func (s *Server) listAppProcesses(r *http.Request) (any, error) {
+	q, err := readQuery(r, "guids", "types")
+	if err != nil {
+		return nil, err
+	}
+	a, err := s.appOf(r)
+	if err != nil {
+		return nil, err
+	}
+	ps, err := s.c.Registry.Processes(a.GUID)
+	if err != nil {
+		return nil, err
+	}
+	return s.pageOfProcesses(r, q, ps), nil
+}
+
+func (s *Server) listProcesses(r *http.Request) (any, error) {
+	q, err := readQuery(r, "guids", "types", "app_guids", "space_guids")
+	if err != nil {
+		return nil, err
+	}
+	apps, err := s.c.Registry.Apps()
+	if err != nil {
+		return nil, err
+	}
+	var all []app.Process
+	for _, a := range apps {
+		if !q.lets("app_guids", a.GUID) || !q.lets("space_guids", a.Space) {
+			continue
+		}
+		ps, err := s.c.Registry.Processes(a.GUID)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, ps...)
+	}
+	return s.pageOfProcesses(r, q, all), nil
+}
+
+func (s *Server) pageOfProcesses(r *http.Request, q query, all []app.Process) v3.List[v3.Process] {
+	var found []app.Process
+	for _, p := range all {
+		if q.lets("guids", p.GUID) && q.lets("types", p.Type) {
+			found = append(found, p)
+		}
+	}
+	return list(s, r, q, found, look[app.Process, v3.Process]{
+		key:     func(p app.Process) key { return key{p.Type, p.CreatedAt, p.UpdatedAt, p.GUID} },
+		present: s.presentProcess,
+	})
+}
+
+func (s *Server) getProcess(r *http.Request) (any, error) {
+	p, err := s.processOf(r)
+	if err != nil {
+		return nil, err
+	}
+	return s.presentProcess(p), nil
+}
+
+func (s *Server) updateProcess(r *http.Request) (any, error) {
+	body, err := decode[v3.UpdateProcess](r)
+	if err != nil {
+		return nil, err
+	}
+	if err := noMetadata(body.Metadata); err != nil {
+		return nil, err
+	}
+	p, err := s.changeProcess(r, "audit.app.process.update", body, func(p *app.Process) error {
+		if body.Command.Given {
+			p.Command = body.Command.Value // null: the droplet's
+		}
+		if err := setCheck(&p.HealthCheck, body.HealthCheck, "health_check"); err != nil {
+			return err
+		}
+		return setCheck(&p.Readiness, body.ReadinessCheck, "readiness_health_check")
+	})
+	if err != nil {
+		return nil, err
+	}
+	return s.presentProcess(p), nil
+}
+
+// changeProcess changes the process that the path names and records it.
+func (s *Server) changeProcess(r *http.Request, event string, request any, fn func(p *app.Process) error) (p app.Process, err error) {
+	err = s.change(r.Context(), func(w wish) error {
+		if p, err = findProcess(w.registry, r); err != nil {
+			return err
+		}
+		if p, err = w.registry.UpdateProcess(p.GUID, fn); err != nil {
+			return err
+		}
+		a, err := w.registry.App(p.App)
+		if err != nil {
+			return err
+		}
+		return w.record(event, a, map[string]any{
+			"process_guid": p.GUID, "process_type": p.Type, "request": request,
+		})
+	})
+	return p, err
+}
+
+// setCheck changes what the body names. Another type forgets what only the old
+// one had.
+func setCheck(h *app.HealthCheck, u *v3.UpdateHealthCheck, key string) error {
+	if u == nil {
+		return nil
+	}
+	if u.Type != nil && *u.Type != h.Type {
+		h.Type = *u.Type
+		h.Endpoint = ""
+	}
+	d := u.Data
+	if d == nil {
+		return nil
+	}
+	if d.Endpoint.Given {
+		h.Endpoint = d.Endpoint.Value
+	}
+	for _, n := range []struct {
+		name string
+		from v3.Nullable[v3.Int]
+		to   *time.Duration
+	}{
+		{"timeout", d.Timeout, &h.Timeout},
+		{"invocation_timeout", d.InvocationTimeout, &h.InvocationTimeout},
+		{"interval", d.Interval, &h.Interval},
+	} {
+		if !n.from.Given {
+			continue
+		}
+		if !n.from.Null && (n.from.Value < 1 || n.from.Value > math.MaxInt32) {
+			return &app.Invalid{Key: key + ".data." + n.name, Message: "must be a number of seconds greater than 0, or null"}
+		}
+		*n.to = time.Duration(n.from.Value) * time.Second
+	}
+	return nil
+}
+
+func (s *Server) scaleProcess(r *http.Request) (any, error) {
+	body, err := decode[v3.Scale](r)
+	if err != nil {
+		return nil, err
+	}
+	if err := checkScale(body); err != nil {
+		return nil, err
+	}
+	p, err := s.changeProcess(r, "audit.app.process.scale", body, func(p *app.Process) error {
+		for _, n := range []struct {
+			from *v3.Int
+			to   *int
+		}{{body.Instances, &p.Instances}, {body.MemoryInMB, &p.MemoryMB}, {body.DiskInMB, &p.DiskMB}} {
+			if n.from != nil {
+				*n.to = int(*n.from)
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	return answer{status: http.StatusAccepted, body: s.presentProcess(p)}, nil
+}
+
+// checkScale refuses what the registry would take for "not given".
+func checkScale(b v3.Scale) error {
+	if b.MemoryInMB != nil && *b.MemoryInMB < 1 {
+		return &app.Invalid{Key: "memory_in_mb", Message: "must be greater than 0"}
+	}
+	if b.DiskInMB != nil && *b.DiskInMB < 1 {
+		return &app.Invalid{Key: "disk_in_mb", Message: "must be greater than 0"}
+	}
+	if b.LogRateLimit != nil && *b.LogRateLimit != noLogLimit {
+		return &app.Invalid{Key: "log_rate_limit_in_bytes_per_second", Message: "must be -1: logs are not limited, a process that prints faster than it is read waits"}
+	}
+	return nil
+}
+
+// noLogLimit is how the platform writes that logs are not limited.
+const noLogLimit = -1
+
+func (s *Server) deleteInstance(r *http.Request) (any, error) {
+	p, err := s.processOf(r)
+	if err != nil {
+		return nil, err
+	}
+	index, err := strconv.Atoi(r.PathValue("index"))
+	if err != nil || index < 0 {
+		return nil, notFound("Instance")
+	}
+	if err := s.c.Processes.RestartInstance(p.GUID, index); err != nil {
+		return nil, err
+	}
+	err = s.change(r.Context(), func(w wish) error {
+		a, err := w.registry.App(p.App)
+		if err != nil {
+			return err
+		}
+		return w.record("audit.app.process.terminate_instance", a, map[string]any{
+			"process_guid": p.GUID, "process_type": p.Type, "process_index": index,
+		})
+	})
+	if err != nil {
+		return nil, err
+	}
+	return answer{status: http.StatusNoContent}, nil
+}
+
+func (s *Server) presentProcess(p app.Process) v3.Process {
+	self := s.href("v3", "processes", p.GUID)
+	out := v3.Process{
+		GUID: p.GUID, CreatedAt: v3.At(p.CreatedAt), UpdatedAt: v3.At(p.UpdatedAt), Version: p.Version, Type: p.Type,
+		Instances: p.Instances, MemoryInMB: p.MemoryMB, DiskInMB: p.DiskMB, LogRateLimit: noLogLimit,
+		HealthCheck: presentCheck(p.HealthCheck), ReadinessCheck: presentCheck(p.Readiness),
+		Relationships: v3.ProcessRelationships{App: v3.To(p.App)},
+		Metadata:      v3.NoMetadata(),
+		Links: v3.Links{
+			"self":  {Href: self},
+			"app":   {Href: s.href("v3", "apps", p.App)},
+			"scale": {Href: self + "/actions/scale", Method: http.MethodPost},
+			"stats": {Href: self + "/stats"},
+		},
+	}
+	if p.Command != "" {
+		out.Command = &p.Command
+	}
+	return out
+}
+
+func presentCheck(h app.HealthCheck) v3.HealthCheck {
+	seconds := func(d time.Duration) *int {
+		if d == 0 {
+			return nil
+		}
+		n := int(d / time.Second)
+		return &n
+	}
+	kind := h.Type
+	if kind == app.CheckNone {
+		kind = app.CheckProcess // how the platform says "always ready"
+	}
+	return v3.HealthCheck{Type: kind, Data: v3.HealthCheckData{
+		Timeout: seconds(h.Timeout), InvocationTimeout: seconds(h.InvocationTimeout), Interval: seconds(h.Interval),
+		Endpoint: h.Endpoint,
+	}}
+}

@@ -1,0 +1,241 @@
+package api
+
+import (
+	"errors"
+	"net/http"
+
+	"github.com/dewrun/dew/api/v3"
+	"github.com/dewrun/dew/app"
+)
+
+func (s *Server) listRoutes(r *http.Request) (any, error) {
+	all, err := s.c.Registry.Routes()
+	if err != nil {
+		return nil, err
+	}
+	return s.pageOfRoutes(r, all, "guids", "space_guids", "organization_guids", "app_guids", "domain_guids", "hosts", "paths")
+}
+
+func (s *Server) listAppRoutes(r *http.Request) (any, error) {
+	a, err := s.appOf(r)
+	if err != nil {
+		return nil, err
+	}
+	all, err := s.c.Registry.RoutesOf(a.GUID)
+	if err != nil {
+		return nil, err
+	}
+	return s.pageOfRoutes(r, all, "guids", "space_guids", "domain_guids", "hosts", "paths")
+}
+
+func (s *Server) pageOfRoutes(r *http.Request, all []app.Route, filters ...string) (any, error) {
+	q, err := readQuery(r, filters...)
+	if err != nil {
+		return nil, err
+	}
+	names, err := s.domainNames()
+	if err != nil {
+		return nil, err
+	}
+	orgs, err := s.orgsOfSpaces()
+	if err != nil {
+		return nil, err
+	}
+	var found []app.Route
+	for _, rt := range all {
+		if letsRoute(q, rt) && q.lets("organization_guids", orgs[rt.Space]) {
+			found = append(found, rt)
+		}
+	}
+	return list(s, r, q, found, look[app.Route, v3.Route]{
+		key:     func(rt app.Route) key { return key{rt.Host, rt.CreatedAt, rt.UpdatedAt, rt.GUID} },
+		present: func(rt app.Route) v3.Route { return s.presentRoute(rt, names[rt.Domain]) },
+	}), nil
+}
+
+// letsRoute tells whether the query asks for the route. Host names have no case.
+func letsRoute(q query, rt app.Route) bool {
+	apps := make([]string, 0, len(rt.Destinations))
+	for _, d := range rt.Destinations {
+		apps = append(apps, d.App)
+	}
+	return q.lets("guids", rt.GUID) && q.lets("space_guids", rt.Space) && q.lets("domain_guids", rt.Domain) &&
+		q.lets("app_guids", apps...) && q.letsFold("hosts", rt.Host) && q.lets("paths", rt.Path)
+}
+
+func (s *Server) routeOf(r *http.Request) (app.Route, error) {
+	rt, err := s.c.Registry.Route(r.PathValue("guid"))
+	return rt, missing("Route", err)
+}
+
+func (s *Server) getRoute(r *http.Request) (any, error) {
+	rt, err := s.routeOf(r)
+	if err != nil {
+		return nil, err
+	}
+	names, err := s.domainNames()
+	if err != nil {
+		return nil, err
+	}
+	return s.presentRoute(rt, names[rt.Domain]), nil
+}
+
+func (s *Server) getDestinations(r *http.Request) (any, error) {
+	rt, err := s.routeOf(r)
+	if err != nil {
+		return nil, err
+	}
+	return s.presentDestinations(rt), nil
+}
+
+func (s *Server) addDestinations(r *http.Request) (any, error) {
+	return s.changeDestinations(r, func(registry *app.Registry, ds []app.Destination) (app.Route, error) {
+		return registry.AddDestinations(r.PathValue("guid"), ds)
+	})
+}
+
+func (s *Server) setDestinations(r *http.Request) (any, error) {
+	return s.changeDestinations(r, func(registry *app.Registry, ds []app.Destination) (app.Route, error) {
+		return registry.SetDestinations(r.PathValue("guid"), ds)
+	})
+}
+
+func (s *Server) changeDestinations(r *http.Request, fn func(registry *app.Registry, ds []app.Destination) (app.Route, error)) (any, error) {
+	body, err := decode[v3.ChangeDestinations](r)
+	if err != nil {
+		return nil, err
+	}
+	ds, err := destinations(body)
+	if err != nil {
+		return nil, err
+	}
+	var rt app.Route
+	err = s.change(r.Context(), func(w wish) error {
+		old, err := w.registry.Route(r.PathValue("guid"))
+		if err != nil {
+			return missing("Route", err)
+		}
+		for _, d := range ds {
+			if _, err := w.registry.App(d.App); err != nil {
+				return invalidApp(d.App, err)
+			}
+		}
+		if rt, err = fn(w.registry, ds); err != nil {
+			return err
+		}
+		return w.recordMapping(old, rt)
+	})
+	if err != nil {
+		return nil, err
+	}
+	return s.presentDestinations(rt), nil
+}
+
+func invalidApp(guid string, err error) error {
+	if errors.Is(err, app.ErrNotFound) {
+		return unprocessable("App(s) with guid(s) %q do not exist or you do not have access.", guid)
+	}
+	return err
+}
+
+func destinations(body v3.ChangeDestinations) ([]app.Destination, error) {
+	if body.Destinations == nil {
+		return nil, unprocessable("destinations must be an array, and is missing")
+	}
+	out := make([]app.Destination, 0, len(body.Destinations))
+	for _, d := range body.Destinations {
+		if d.Weight != nil {
+			return nil, unprocessable("destinations[].weight: requests are spread evenly; leave it out")
+		}
+		one := app.Destination{App: d.App.GUID, Protocol: d.Protocol}
+		if d.App.Process != nil {
+			one.ProcessType = d.App.Process.Type
+		}
+		if d.Port != nil {
+			if one.Port = int(*d.Port); one.Port < 1 {
+				return nil, &app.Invalid{Key: "destinations[].port", Message: "must be 1 to 65535, or left out for the process's own"}
+			}
+		}
+		out = append(out, one)
+	}
+	return out, nil
+}
+
+// recordMapping records the apps that a route leads to now and did not before,
+// and the other way round.
+func (w wish) recordMapping(old, rt app.Route) error {
+	before, after := destinationsByGUID(old), destinationsByGUID(rt)
+	for _, way := range []struct {
+		event   string
+		in, not map[string]app.Destination
+	}{
+		{"audit.app.map-route", after, before},
+		{"audit.app.unmap-route", before, after},
+	} {
+		for guid, d := range way.in {
+			if _, both := way.not[guid]; both {
+				continue
+			}
+			if err := w.recordDestination(way.event, rt, d); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+func (w wish) recordDestination(event string, rt app.Route, d app.Destination) error {
+	a, err := w.registry.App(d.App)
+	if err != nil {
+		return err
+	}
+	return w.record(event, a, map[string]any{
+		"route_guid": rt.GUID, "destination_guid": d.GUID, "process_type": d.ProcessType, "app_port": d.Port, "protocol": d.Protocol,
+	})
+}
+
+func destinationsByGUID(rt app.Route) map[string]app.Destination {
+	out := make(map[string]app.Destination, len(rt.Destinations))
+	for _, d := range rt.Destinations {
+		out[d.GUID] = d
+	}
+	return out
+}
+
+func (s *Server) presentRoute(rt app.Route, domain string) v3.Route {
+	self := s.href("v3", "routes", rt.GUID)
+	return v3.Route{
+		GUID: rt.GUID, CreatedAt: v3.At(rt.CreatedAt), UpdatedAt: v3.At(rt.UpdatedAt), Protocol: "http",
+		Host: rt.Host, Path: rt.Path, URL: rt.URL(domain), Destinations: s.presentDestinations(rt).Destinations,
+		Relationships: v3.RouteRelationships{Space: v3.To(rt.Space), Domain: v3.To(rt.Domain)},
+		Metadata:      v3.NoMetadata(),
+		Links: v3.Links{
+			"self":         {Href: self},
+			"space":        {Href: s.href("v3", "spaces", rt.Space)},
+			"domain":       {Href: s.href("v3", "domains", rt.Domain)},
+			"destinations": {Href: self + "/destinations"},
+		},
+	}
+}
+
+// defaultPort is where a process listens that names no port.
+const defaultPort = 8080
+
+func (s *Server) presentDestinations(rt app.Route) v3.Destinations {
+	out := v3.Destinations{Destinations: []v3.Destination{}, Links: v3.Links{
+		"self":  {Href: s.href("v3", "routes", rt.GUID, "destinations")},
+		"route": {Href: s.href("v3", "routes", rt.GUID)},
+	}}
+	for _, d := range rt.Destinations {
+		port := d.Port
+		if port == 0 {
+			port = defaultPort
+		}
+		out.Destinations = append(out.Destinations, v3.Destination{
+			GUID: d.GUID, CreatedAt: v3.At(rt.CreatedAt), UpdatedAt: v3.At(rt.UpdatedAt),
+			App:  v3.DestinationApp{GUID: d.App, Process: v3.DestinationProcess{Type: d.ProcessType}},
+			Port: port, Protocol: d.Protocol,
+		})
+	}
+	return out
+}

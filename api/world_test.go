@@ -1,0 +1,321 @@
+package api
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"flag"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/dewrun/dew/api/v3"
+	"github.com/dewrun/dew/app"
+	"github.com/dewrun/dew/droplet"
+	"github.com/dewrun/dew/logstream"
+	"github.com/dewrun/dew/runtime"
+	"github.com/dewrun/dew/store"
+)
+
+var update = flag.Bool("update", false, "write the golden files anew")
+
+const publicURL = "http://127.0.0.1:8484"
+
+// world is a server on real packages, with a fake of what runs.
+type world struct {
+	t        testing.TB
+	s        *Server
+	local    http.Handler
+	c        Config
+	fake     *fakeProcesses
+	exits    *runtime.ExitLog
+	space    app.Space
+	logged   *syncBuffer
+	shutdown []bool
+}
+
+func newWorld(t testing.TB) *world {
+	t.Helper()
+	dir := t.TempDir()
+	db := must(store.Open(filepath.Join(dir, "dew.db"), store.Options{NoSync: true}))(t)
+	t.Cleanup(func() { _ = db.Close() })
+	w := &world{t: t, fake: &fakeProcesses{}, exits: runtime.NewExitLog(db), logged: &syncBuffer{}}
+	log := slog.New(slog.NewTextHandler(w.logged, nil))
+	logs := must(logstream.Open(filepath.Join(dir, "logs"), logstream.Options{}))(t)
+	t.Cleanup(func() { _ = logs.Close() })
+	registry := app.NewRegistry(db)
+	w.space = must(registry.EnsureDefaults("dew.localhost"))(t)
+	shelf := must(droplet.NewShelf(db, filepath.Join(dir, "droplets")))(t)
+	packages := must(droplet.NewPackages(db, droplet.PackageOptions{Dir: filepath.Join(dir, "packages"), MinFree: -1, Logger: log}))(t)
+	builds := droplet.NewBuilds(db, packages, shelf, droplet.BuildOptions{
+		Stacks: func(string) (droplet.Stack, error) { return droplet.Stack{}, nil }, Logger: log,
+	})
+	jobs := app.NewJobs(db, log)
+	uploads := filepath.Join(dir, "uploads")
+	if err := os.Mkdir(uploads, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	w.c = Config{
+		DB: db, Registry: registry, Events: app.NewEvents(db), Jobs: jobs, Packages: packages, Builds: builds, Shelf: shelf,
+		Processes: w.fake, Exits: w.exits, Logs: logs, PublicURL: publicURL, Version: "1.2.3", Logger: log,
+		About: v3.Status{Version: "1.2.3", Domain: "dew.localhost"}, UploadDir: uploads, MaxUpload: 1 << 20,
+		Stats:    func() runtime.Stats { return runtime.Stats{Starts: 3, Restarts: map[runtime.Cause]uint64{runtime.CauseExited: 2}} },
+		Shutdown: func(apps bool) { w.shutdown = append(w.shutdown, apps) },
+	}
+	w.s = must(New(w.c))(t)
+	w.local = w.s.Local()
+	w.run(jobs.Run)
+	w.run(builds.Run)
+	return w
+}
+
+// run runs a loop until the test ends.
+func (w *world) run(loop func(ctx context.Context) error) {
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	go func() { done <- loop(ctx) }()
+	w.t.Cleanup(func() {
+		cancel()
+		if err := <-done; err != nil {
+			w.t.Errorf("a loop ended: %v", err)
+		}
+	})
+}
+
+// must gives the value, or ends the test.
+func must[T any](v T, err error) func(t testing.TB) T {
+	return func(t testing.TB) T {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return v
+	}
+}
+
+// ask sends a request over the local door.
+func (w *world) ask(method, path, body string) *httptest.ResponseRecorder {
+	w.t.Helper()
+	return w.send(httptest.NewRequest(method, path, strings.NewReader(body)))
+}
+
+func (w *world) send(r *http.Request) *httptest.ResponseRecorder {
+	out := httptest.NewRecorder()
+	w.local.ServeHTTP(out, r)
+	return out
+}
+
+// want sends a request, wants its status, and reads the answer into out.
+func (w *world) want(status int, method, path, body string, out any) http.Header {
+	w.t.Helper()
+	got := w.ask(method, path, body)
+	if got.Code != status {
+		w.t.Fatalf("%s %s = %d %s, want %d", method, path, got.Code, got.Body, status)
+	}
+	if out != nil {
+		if err := json.Unmarshal(got.Body.Bytes(), out); err != nil {
+			w.t.Fatalf("%s %s answers what is not JSON of its shape: %v\n%s", method, path, err, got.Body)
+		}
+	}
+	return got.Header()
+}
+
+// finish waits for the job that an answer tells of.
+func (w *world) finish(h http.Header) v3.Job {
+	w.t.Helper()
+	path, absolute := strings.CutPrefix(h.Get("Location"), publicURL)
+	if !absolute || path == "" {
+		w.t.Fatalf("Location = %q, want an absolute URL", h.Get("Location"))
+	}
+	for range 1000 {
+		var j v3.Job
+		w.want(http.StatusOK, http.MethodGet, path, "", &j)
+		if j.State != v3.JobProcessing {
+			return j
+		}
+		time.Sleep(2 * time.Millisecond)
+	}
+	w.t.Fatal("the job does not end")
+	return v3.Job{}
+}
+
+func (w *world) createApp(name string) v3.App {
+	w.t.Helper()
+	var a v3.App
+	body := fmt.Sprintf(`{"name":%q,"relationships":{"space":{"data":{"guid":%q}}}}`, name, w.space.GUID)
+	w.want(http.StatusCreated, http.MethodPost, "/v3/apps", body, &a)
+	return a
+}
+
+// startedApp is an app with a droplet that is wished to run.
+func (w *world) startedApp(name string) v3.App {
+	w.t.Helper()
+	a := w.createApp(name)
+	w.giveDroplet(a.GUID, map[string]string{"web": "serve"})
+	w.want(http.StatusOK, http.MethodPost, "/v3/apps/"+a.GUID+"/actions/start", "", &a)
+	return a
+}
+
+func (w *world) giveDroplet(appGUID string, commands map[string]string) string {
+	w.t.Helper()
+	guid := "droplet-of-" + appGUID
+	if err := w.c.Shelf.Put(droplet.Droplet{GUID: guid, App: appGUID, Stack: "host", Commands: commands}); err != nil {
+		w.t.Fatal(err)
+	}
+	w.want(http.StatusOK, http.MethodPatch, "/v3/apps/"+appGUID+"/relationships/current_droplet", `{"data":{"guid":"`+guid+`"}}`, nil)
+	return guid
+}
+
+func (w *world) log(appGUID string) *logstream.Log {
+	w.t.Helper()
+	return must(w.c.Logs.App(appGUID))(w.t)
+}
+
+// print puts lines of the web process into an app's log.
+func (w *world) print(appGUID string, texts ...string) {
+	w.t.Helper()
+	es := make([]logstream.Envelope, len(texts))
+	for i, text := range texts {
+		es[i] = logstream.Envelope{
+			Source: logstream.Source{Type: "APP/PROC/WEB", InstanceID: "0123abcd-0123-0123-0123-0123"}, Stream: logstream.Out, Text: []byte(text),
+		}
+	}
+	if err := w.log(appGUID).Append(es...); err != nil {
+		w.t.Fatal(err)
+	}
+}
+
+func eventTypes(es []v3.Event) []string {
+	var out []string
+	for _, e := range es {
+		out = append(out, e.Type)
+	}
+	return out
+}
+
+// fakeProcesses is what runs, as a test says.
+type fakeProcesses struct {
+	mu        sync.Mutex
+	slots     map[string][]runtime.Status
+	signals   []string
+	restarted []string
+	panics    bool
+	err       error
+}
+
+func (f *fakeProcesses) Instances(process string) []runtime.Status {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.panics {
+		panic("a bug")
+	}
+	return f.slots[process]
+}
+
+func (f *fakeProcesses) Usage(_ context.Context, process string, _ int) (runtime.Usage, bool) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return runtime.Usage{CPU: 0.25, Memory: 64 << 20, Disk: 1 << 20}, len(f.slots[process]) > 0
+}
+
+func (f *fakeProcesses) Signal(_ context.Context, process string, index int, sidecar string, sig syscall.Signal) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.signals = append(f.signals, fmt.Sprintf("%s/%d/%s/%d", process, index, sidecar, sig))
+	return f.err
+}
+
+func (f *fakeProcesses) RestartInstance(process string, index int) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if index >= len(f.slots[process]) {
+		return fmt.Errorf("instance %d: %w", index, runtime.ErrNoInstance)
+	}
+	f.restarted = append(f.restarted, fmt.Sprintf("%s/%d", process, index))
+	return nil
+}
+
+func (f *fakeProcesses) set(process string, slots ...runtime.Status) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.slots == nil {
+		f.slots = map[string][]runtime.Status{}
+	}
+	for i := range slots {
+		slots[i].Slot = runtime.SlotID{Process: process, Index: i}
+	}
+	f.slots[process] = slots
+}
+
+// syncBuffer takes log lines from many goroutines.
+type syncBuffer struct {
+	mu sync.Mutex
+	b  bytes.Buffer
+}
+
+func (b *syncBuffer) Write(p []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.b.Write(p)
+}
+
+func (b *syncBuffer) String() string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.b.String()
+}
+
+var (
+	someGUID = regexp.MustCompile(`[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}`)
+	someTime = regexp.MustCompile(`\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z`)
+	someNano = regexp.MustCompile(`"timestamp":"\d{19}"`)
+)
+
+// golden compares a body with the file of that name. Guids are numbered in the
+// order of their appearance, times have no digits.
+func golden(t *testing.T, name string, body []byte) {
+	t.Helper()
+	seen := map[string]string{}
+	text := someGUID.ReplaceAllStringFunc(string(body), func(guid string) string {
+		if seen[guid] == "" {
+			seen[guid] = fmt.Sprintf("guid-%d", len(seen)+1)
+		}
+		return seen[guid]
+	})
+	text = someTime.ReplaceAllString(text, "some-time")
+	text = someNano.ReplaceAllString(text, `"timestamp":"some-nanoseconds"`)
+	var pretty bytes.Buffer
+	if err := json.Indent(&pretty, []byte(text), "", "  "); err != nil {
+		t.Fatalf("%s is not JSON: %v\n%s", name, err, text)
+	}
+	file := filepath.Join("testdata", name+".json")
+	if *update {
+		if err := os.WriteFile(file, append(bytes.TrimSpace(pretty.Bytes()), '\n'), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatalf("cannot read the golden file: %v (go test ./api -update)", err)
+	}
+	if diff := cmp.Diff(strings.TrimSpace(pretty.String()), strings.TrimSpace(string(want))); diff != "" {
+		t.Errorf("%s differs (-got +want):\n%s", name, diff)
+	}
+}
+
+func read(t testing.TB, r io.Reader) []byte {
+	t.Helper()
+	return must(io.ReadAll(r))(t)
+}
