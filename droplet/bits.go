@@ -4,7 +4,7 @@ import (
 	"archive/tar"
 	"archive/zip"
 	"bytes"
-	"crypto/sha1" //nolint:gosec // the sum that clients send
+	"crypto/sha1" // the sum that clients send
 	"encoding/hex"
 	"errors"
 	"fmt"
@@ -69,8 +69,8 @@ func readBits(matched []Resource, zipped io.ReaderAt, size int64, o PackageOptio
 	}
 	b := &bits{}
 	if zipped != nil {
-		b.src = &source{r: zipped, most: o.MaxFiles}
-		if err := r.addZip(b.src, size); err != nil {
+		b.src = &source{r: zipped, size: size, most: o.MaxFiles}
+		if err := r.addZip(b.src); err != nil {
 			return nil, err
 		}
 	}
@@ -112,8 +112,8 @@ func (r *bitsReader) addMatched(m Resource) error {
 	})
 }
 
-func (r *bitsReader) addZip(src *source, size int64) error {
-	z, err := zip.NewReader(src, size)
+func (r *bitsReader) addZip(src *source) error {
+	z, err := zip.NewReader(src, src.size)
 	src.counted = true
 	if src.err != nil {
 		return src.err
@@ -152,12 +152,12 @@ func (r *bitsReader) addFile(f *zip.File) error {
 		e = entry{kind: tar.TypeSymlink, mode: linkMode, link: link}
 	case !mode.IsRegular():
 		return &PackageError{f.Name, "is neither a file, a folder nor a symbolic link"}
-	case f.UncompressedSize64 > uint64(r.o.MaxFileBytes): //nolint:gosec // a limit is not negative
+	case f.UncompressedSize64 > uint64(r.o.MaxFileBytes):
 		return &PackageError{f.Name, fmt.Sprintf("is larger than %s, which one file may have", inBytes(r.o.MaxFileBytes))}
 	case f.UncompressedSize64 == 0:
 		e.file, e.sum = nil, emptyContent
 	default:
-		e.size = int64(f.UncompressedSize64) //nolint:gosec // checked above
+		e.size = int64(f.UncompressedSize64)
 	}
 	return r.add(f.Name, e)
 }
@@ -351,15 +351,16 @@ func copyZip(w io.Writer, f *zip.File, buf []byte) error {
 	if errors.Is(err, zip.ErrAlgorithm) {
 		return &PackageError{f.Name, fmt.Sprintf("is compressed by method %d, which is not known here: use deflate", f.Method)}
 	}
+	damaged := &PackageError{f.Name, "is damaged: send it again"}
 	if err != nil {
-		return &PackageError{f.Name, "is damaged: send it again"}
+		return damaged
 	}
 	defer r.Close()
-	left := int64(f.UncompressedSize64) //nolint:gosec // bounded by MaxFileBytes
+	left := int64(f.UncompressedSize64)
 	for {
 		n, err := r.Read(buf)
 		if left -= int64(n); left < 0 {
-			return &PackageError{f.Name, "has more bytes than it says"}
+			return damaged // more than it says
 		}
 		if _, err := w.Write(buf[:n]); err != nil {
 			return err
@@ -371,7 +372,7 @@ func copyZip(w io.Writer, f *zip.File, buf []byte) error {
 			return &PackageError{f.Name, "is cut off: send it again"}
 		}
 		if err != nil {
-			return &PackageError{f.Name, "is damaged: send it again"}
+			return damaged
 		}
 	}
 }
@@ -388,6 +389,7 @@ var header = []byte("PK\x01\x02")
 // before anybody could ask how many they are.
 type source struct {
 	r    io.ReaderAt
+	size int64
 	most int64 // entries that are allowed
 	err  error
 
@@ -398,6 +400,9 @@ type source struct {
 }
 
 func (s *source) ReadAt(p []byte, off int64) (int, error) {
+	if off < 0 || off >= s.size {
+		return 0, io.EOF // a forged place: the archive's fault, not that of what it is read from
+	}
 	n, err := s.r.ReadAt(p, off)
 	if err != nil && !errors.Is(err, io.EOF) {
 		s.err = fmt.Errorf("cannot read the upload: %w", err)

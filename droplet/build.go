@@ -142,7 +142,7 @@ func (b *Builds) reuse(w Build, k Package) (Build, bool, error) {
 	}
 	st, err := b.o.Stacks(w.Stack)
 	if err != nil {
-		return w, false, nil //nolint:nilerr // staging meets it again and says so
+		return w, false, nil // staging meets it again and says so
 	}
 	old, ok, err := b.shelf.made(reuseKey(w, k, st))
 	if err != nil || !ok {
@@ -160,7 +160,8 @@ func (b *Builds) reuse(w Build, k Package) (Build, bool, error) {
 	}
 	b.intro(w, k, st)
 	b.o.Say(w.App, fmt.Sprintf("Nothing has changed: image %.12s is used again", d.Image))
-	return w, true, b.collect(w.App)
+	b.tidy(w.App)
+	return w, true, nil
 }
 
 // Get returns the build with guid, or ErrNotFound.
@@ -225,7 +226,7 @@ func (b *Builds) remove(ws []Build) error {
 // the next daemon. It returns an error only when the store cannot be used.
 func (b *Builds) Run(ctx context.Context) error {
 	if err := b.collectImages(); err != nil {
-		return err
+		b.o.Logger.Warn("cannot remove old images", "err", err)
 	}
 	for ctx.Err() == nil {
 		todo, err := b.builds.By("state", string(BuildStaging))
@@ -255,18 +256,20 @@ func (b *Builds) run(ctx context.Context, w Build) error {
 	if err == nil {
 		err = b.staged(w, d)
 	}
+	defer b.tidy(w.App)
 	if errors.Is(err, store.ErrNotFound) {
-		return b.collectImages() // its app was deleted meanwhile
+		return nil // its app was deleted meanwhile
 	}
 	if err != nil {
 		return b.failed(w, err)
 	}
 	b.o.Logger.Info("staged", "app", w.App, "build", w.GUID, "droplet", d.GUID, "image", d.Image)
-	return b.collect(w.App)
+	return nil
 }
 
 // staged keeps droplet and build in one transaction.
 func (b *Builds) staged(w Build, d Droplet) error {
+	defer b.shelf.disown(d.Image)
 	return b.shelf.keep(d, func(tx *store.Tx) error {
 		_, err := b.builds.With(tx).Update(w.GUID, func(w *Build) error {
 			w.State, w.Droplet, w.UpdatedAt = BuildStaged, d.GUID, time.Now().UTC()
@@ -286,7 +289,7 @@ func (b *Builds) failed(w Build, why error) error {
 	if err != nil && !errors.Is(err, store.ErrNotFound) {
 		return fmt.Errorf("cannot keep build %s: %w", w.GUID, err)
 	}
-	return b.collect(w.App)
+	return nil
 }
 
 // stage makes the droplet of a build. No buildpack is run: the files as they were
@@ -449,6 +452,13 @@ func (u *untilDone) Read(p []byte) (int, error) {
 	return u.r.Read(p)
 }
 
+// tidy collects after a build. That it fails is no fault of the build.
+func (b *Builds) tidy(app string) {
+	if err := b.collect(app); err != nil {
+		b.o.Logger.Warn("cannot remove old droplets", "app", app, "err", err)
+	}
+}
+
 // collect removes what the app has too much of.
 func (b *Builds) collect(app string) error {
 	all, err := b.OfApp(app)
@@ -465,17 +475,14 @@ func (b *Builds) collect(app string) error {
 		return err
 	}
 	ds, err := b.shelf.OfApp(app)
-	if err != nil || len(ds) <= keepDroplets {
+	if err != nil {
 		return err
 	}
 	used := b.o.InUse()
-	if used == nil {
-		return nil
+	if used == nil || len(ds) <= keepDroplets {
+		return b.collectImages()
 	}
 	ds = slices.DeleteFunc(ds[keepDroplets:], func(d Droplet) bool { return used[d.GUID] })
-	if len(ds) == 0 {
-		return nil
-	}
 	if err := b.shelf.remove(ds); err != nil {
 		return err
 	}

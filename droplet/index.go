@@ -1,7 +1,7 @@
 package droplet
 
 import (
-	"crypto/sha1" //nolint:gosec // the sum that clients send
+	"crypto/sha1" // the sum that clients send
 	"crypto/sha256"
 	"encoding/binary"
 	"errors"
@@ -35,8 +35,8 @@ func (x index) bytes() []byte {
 	b = append(b, x.list[:]...)
 	for _, c := range x.contents {
 		b = append(b, c.sha1[:]...)
-		b = binary.BigEndian.AppendUint64(b, uint64(c.size))   //nolint:gosec // not negative
-		b = binary.BigEndian.AppendUint64(b, uint64(c.offset)) //nolint:gosec // not negative
+		b = binary.BigEndian.AppendUint64(b, uint64(c.size))
+		b = binary.BigEndian.AppendUint64(b, uint64(c.offset))
 	}
 	return binary.BigEndian.AppendUint32(b, crc32.ChecksumIEEE(b))
 }
@@ -55,8 +55,8 @@ func parseIndex(raw []byte) (x index, err error) {
 	x.contents = make([]contentAt, 0, body/contentBytes)
 	for ; len(b) > 0; b = b[contentBytes:] {
 		c := contentAt{content: content{sha1: [sha1.Size]byte(b)}}
-		c.size = int64(binary.BigEndian.Uint64(b[sha1.Size:]))     //nolint:gosec // checked below
-		c.offset = int64(binary.BigEndian.Uint64(b[sha1.Size+8:])) //nolint:gosec // checked below
+		c.size = int64(binary.BigEndian.Uint64(b[sha1.Size:]))
+		c.offset = int64(binary.BigEndian.Uint64(b[sha1.Size+8:]))
 		if c.size <= 0 || c.offset < 0 {
 			return index{}, errors.New("cannot read index of package: it is damaged")
 		}

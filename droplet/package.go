@@ -138,14 +138,18 @@ func (p *Packages) Create(app string) (Package, error) {
 	if err := p.packages.Put(k.GUID, k); err != nil {
 		return Package{}, fmt.Errorf("cannot create package: %w", err)
 	}
-	all, err := p.OfApp(app)
-	if err != nil {
-		return Package{}, err
-	}
-	if err := p.remove(surplus(all)); err != nil {
-		return Package{}, err
+	if err := p.prune(app); err != nil {
+		p.o.Logger.Warn("cannot remove old packages", "app", app, "err", err)
 	}
 	return k, nil
+}
+
+func (p *Packages) prune(app string) error {
+	all, err := p.OfApp(app)
+	if err != nil {
+		return err
+	}
+	return p.remove(surplus(all))
 }
 
 // surplus returns those of an app's packages, newest first, that are not kept:
@@ -217,9 +221,6 @@ func (p *Packages) remove(old []Package) error {
 			return fmt.Errorf("cannot remove package %s: %w", k.GUID, err)
 		}
 	}
-	if len(old) == 0 {
-		return nil
-	}
 	return p.pool.collect(p.named)
 }
 
@@ -266,31 +267,29 @@ func (p *Packages) Upload(ctx context.Context, guid string, matched []Resource, 
 	if err != nil {
 		return Package{}, p.refused(guid, err)
 	}
-	t, done, err := p.pool.add(ctx, bits)
+	sha, done, err := p.pool.add(ctx, bits)
 	if err != nil {
 		return Package{}, p.refused(guid, err)
 	}
 	defer done() // not before the store names it: else it could be collected
-	k, err := p.packages.Update(guid, func(k *Package) error {
+	return p.change(guid, func(k *Package) {
 		k.State, k.Error = PackageReady, ""
-		k.SHA256, k.Size = t, bits.size
-		k.UpdatedAt = time.Now().UTC()
-		return nil
+		k.SHA256, k.Size = sha, bits.size
 	})
-	if err != nil {
-		return Package{}, fmt.Errorf("cannot keep package %s: %w", guid, err)
-	}
-	return k, nil
 }
 
 // begin reserves a package for one upload.
 func (p *Packages) begin(guid string) error {
-	k, err := p.Get(guid)
-	if err != nil {
-		return err
-	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	// Read under the lock: an upload that ends meanwhile would be missed.
+	k, err := p.packages.Get(guid)
+	if errors.Is(err, store.ErrNotFound) {
+		return fmt.Errorf("package %s: %w", guid, ErrNotFound)
+	}
+	if err != nil {
+		return fmt.Errorf("cannot read package %s: %w", guid, err)
+	}
 	if k.State == PackageReady || p.busy[guid] {
 		return fmt.Errorf("package %s: %w", guid, ErrUploaded)
 	}
@@ -310,12 +309,23 @@ func (p *Packages) refused(guid string, err error) error {
 	if !errors.As(err, &bad) {
 		return fmt.Errorf("cannot take in package %s: %w", guid, err)
 	}
-	_, storing := p.packages.Update(guid, func(k *Package) error {
-		k.State, k.Error = PackageFailed, bad.Error()
+	_, storing := p.change(guid, func(k *Package) { k.State, k.Error = PackageFailed, bad.Error() })
+	return errors.Join(err, storing)
+}
+
+func (p *Packages) change(guid string, fn func(k *Package)) (Package, error) {
+	k, err := p.packages.Update(guid, func(k *Package) error {
+		fn(k)
 		k.UpdatedAt = time.Now().UTC()
 		return nil
 	})
-	return errors.Join(err, storing)
+	if errors.Is(err, store.ErrNotFound) {
+		return k, fmt.Errorf("package %s: %w", guid, ErrNotFound) // removed meanwhile
+	}
+	if err != nil {
+		return k, fmt.Errorf("cannot keep package %s: %w", guid, err)
+	}
+	return k, nil
 }
 
 // space refuses to fill the disk: running apps need it to go on.
@@ -324,7 +334,7 @@ func (p *Packages) space() error {
 	if err := unix.Statfs(p.o.Dir, &st); err != nil {
 		return fmt.Errorf("cannot ask how full the disk is: %w", err)
 	}
-	free := int64(st.Bavail) * st.Bsize //nolint:gosec // no disk is that large
+	free := int64(st.Bavail) * st.Bsize
 	if free >= p.o.MinFree {
 		return nil
 	}

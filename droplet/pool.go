@@ -5,7 +5,7 @@ import (
 	"bufio"
 	"cmp"
 	"context"
-	"crypto/sha1" //nolint:gosec // the sum that clients send
+	"crypto/sha1" // the sum that clients send
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
@@ -33,7 +33,7 @@ type content struct {
 	size int64
 }
 
-var emptyContent = content{sha1: sha1.Sum(nil)} //nolint:gosec // as above
+var emptyContent = content{sha1: sha1.Sum(nil)}
 
 // contentOf returns the content of a resource that can be asked for.
 func contentOf(r Resource) (c content, ok bool) {
@@ -442,7 +442,7 @@ func (k *packer) add(e *entry) error {
 	if e.size == 0 {
 		return nil
 	}
-	at, sum := k.n, sha1.New() //nolint:gosec // the sum that clients send
+	at, sum := k.n, sha1.New()
 	if err := k.copy(io.MultiWriter(k.tar, sum), e); err != nil {
 		return err
 	}

@@ -170,6 +170,13 @@ func (s *Shelf) Get(guid string) (Droplet, error) {
 	return d, nil
 }
 
+// disown leaves an image that was added to Collect, unless a droplet names it.
+func (s *Shelf) disown(sha string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.fresh, sha)
+}
+
 // OfApp returns the droplets of an app, newest first.
 func (s *Shelf) OfApp(app string) ([]Droplet, error) {
 	all, err := s.droplets.By("app", app)
@@ -198,6 +205,9 @@ func (s *Shelf) made(reuse string) (d Droplet, ok bool, err error) {
 
 // remove forgets droplets. Their images go with Collect.
 func (s *Shelf) remove(ds []Droplet) error {
+	if len(ds) == 0 {
+		return nil
+	}
 	return s.db.Update(func(tx *store.Tx) error {
 		for _, d := range ds {
 			if err := s.droplets.With(tx).Delete(d.GUID); err != nil {

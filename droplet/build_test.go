@@ -1,0 +1,513 @@
+package droplet
+
+import (
+	"archive/tar"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/dewrun/dew/store"
+)
+
+// yard is packages, builds and a shelf in one place, and what they say.
+type yard struct {
+	t        *testing.T
+	dir      string
+	db       *store.DB
+	packages *Packages
+	shelf    *Shelf
+	builds   *Builds
+	stack    Stack
+	lines    []string
+	used     map[string]bool // droplets; nil: not known
+}
+
+func newYard(t *testing.T) *yard {
+	t.Helper()
+	y := &yard{t: t, dir: t.TempDir(), stack: Stack{Name: "host", ID: "id1"}, used: map[string]bool{}}
+	y.db = openDB(t, filepath.Join(y.dir, "dew.db"))
+	y.open()
+	return y
+}
+
+// open is what a daemon does at its start.
+func (y *yard) open() {
+	y.t.Helper()
+	var err error
+	if y.packages, err = NewPackages(y.db, PackageOptions{Dir: filepath.Join(y.dir, "packages"), MinFree: -1}); err != nil {
+		y.t.Fatal(err)
+	}
+	if y.shelf, err = NewShelf(y.db, filepath.Join(y.dir, "images")); err != nil {
+		y.t.Fatal(err)
+	}
+	y.builds = NewBuilds(y.db, y.packages, y.shelf, BuildOptions{
+		Stacks: func(name string) (Stack, error) {
+			if name == "windows" {
+				return Stack{}, errors.New("there is no stack 'windows' (use 'host')")
+			}
+			return y.stack, nil
+		},
+		Say:   func(app, line string) { y.lines = append(y.lines, app+": "+line) },
+		InUse: func() map[string]bool { return y.used },
+	})
+}
+
+// run stages in the background until the test, or stop, ends it.
+func (y *yard) run() (stop func()) {
+	ctx, cancel := context.WithCancel(y.t.Context())
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		if err := y.builds.Run(ctx); !errors.Is(err, context.Canceled) {
+			y.t.Errorf("Run = %v", err)
+		}
+	}()
+	stop = func() {
+		cancel()
+		<-done
+	}
+	y.t.Cleanup(stop)
+	return stop
+}
+
+func (y *yard) push(app string, ms ...member) Package {
+	y.t.Helper()
+	k, err := uploadTo(y.t, y.packages, app, nil, zipOf(y.t, ms...))
+	if err != nil {
+		y.t.Fatal(err)
+	}
+	time.Sleep(time.Second) // virtual; the next one is newer
+	return k
+}
+
+func (y *yard) create(r BuildRequest) Build {
+	y.t.Helper()
+	b, err := y.builds.Create(y.t.Context(), r)
+	if err != nil {
+		y.t.Fatal(err)
+	}
+	time.Sleep(time.Second)
+	return b
+}
+
+// build creates a build and waits for its end.
+func (y *yard) build(r BuildRequest) Build {
+	y.t.Helper()
+	b := y.create(r)
+	synctest.Wait()
+	b, err := y.builds.Get(b.GUID)
+	if err != nil {
+		y.t.Fatal(err)
+	}
+	return b
+}
+
+func (y *yard) droplet(b Build) Droplet {
+	y.t.Helper()
+	if b.State != BuildStaged {
+		y.t.Fatalf("build = %+v, want it staged", b)
+	}
+	d, err := y.shelf.Get(b.Droplet)
+	if err != nil {
+		y.t.Fatal(err)
+	}
+	return d
+}
+
+// said returns the lines since the last call.
+func (y *yard) said() []string {
+	lines := y.lines
+	y.lines = nil
+	return lines
+}
+
+func (y *yard) image(sha string) map[string]string {
+	y.t.Helper()
+	r, err := y.shelf.OpenImage(sha)
+	if err != nil {
+		y.t.Fatal(err)
+	}
+	defer r.Close()
+	out := map[string]string{}
+	tr := tar.NewReader(r)
+	for {
+		h, err := tr.Next()
+		if errors.Is(err, io.EOF) {
+			return out
+		}
+		if err != nil {
+			y.t.Fatal(err)
+		}
+		text, err := io.ReadAll(tr)
+		if err != nil {
+			y.t.Fatal(err)
+		}
+		out[h.Name] = string(text)
+	}
+}
+
+// yardTest runs fn in virtual time.
+func yardTest(t *testing.T, fn func(t *testing.T, y *yard)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) { fn(t, newYard(t)) })
+}
+
+func TestBuildMakesADroplet(t *testing.T) {
+	yardTest(t, func(t *testing.T, y *yard) {
+		y.run()
+		k := y.push("a", member{name: "Procfile", text: "web: ./server\nworker: ./work hard\n"}, member{name: "server", text: "#!", mode: 0o755}, member{name: "lib/x", text: "x"})
+		b := y.build(BuildRequest{Package: k.GUID, Stack: "cflinuxfs4", Buildpacks: []string{"binary_buildpack", "go_buildpack", "https://me:secret@example.com/bp"}})
+		d := y.droplet(b)
+		want := Droplet{
+			GUID: b.Droplet, App: "a", Package: k.GUID, Stack: "host", Image: d.Image, Reuse: d.Reuse, CreatedAt: d.CreatedAt,
+			Commands: map[string]string{"web": "./server", "worker": "./work hard"},
+		}
+		if diff := cmp.Diff(want, d); diff != "" {
+			t.Error(diff)
+		}
+		image := map[string]string{
+			"app/": "", "app/Procfile": "web: ./server\nworker: ./work hard\n", "app/server": "#!", "app/lib/": "", "app/lib/x": "x",
+			"staging_info.yml": `{"detected_buildpack":"","start_command":"./server"}`,
+		}
+		if diff := cmp.Diff(image, y.image(d.Image)); diff != "" {
+			t.Error(diff)
+		}
+		lines := []string{
+			fmt.Sprintf("a: Staging package %s (37B)", k.SHA256[:12]),
+			"a: Stack 'cflinuxfs4' is not here: 'host' takes its place",
+			"a: Buildpack 'go_buildpack', 'https://me:xxxxx@example.com/bp' is not run: the files are run as they are",
+			"a: Procfile names web, worker",
+			"a: Made image " + d.Image[:12],
+		}
+		if diff := cmp.Diff(lines, y.said()); diff != "" {
+			t.Error(diff)
+		}
+		if b.App != "a" || b.Package != k.GUID || b.Error != "" || !b.UpdatedAt.After(b.CreatedAt.Add(-1)) {
+			t.Errorf("build = %+v", b)
+		}
+	})
+}
+
+// The start command may come later, from the process.
+func TestBuildWithoutAProcfile(t *testing.T) {
+	yardTest(t, func(t *testing.T, y *yard) {
+		y.run()
+		k := y.push("a", member{name: "server", text: "#!", mode: 0o755}, member{name: "Procfile.old", text: "nonsense"})
+		if d := y.droplet(y.build(BuildRequest{Package: k.GUID, Buildpacks: []string{"binary"}})); len(d.Commands) != 0 {
+			t.Errorf("commands = %v, want none", d.Commands)
+		}
+		if got := y.said(); len(got) != 3 || !strings.Contains(got[1], "no Procfile") {
+			t.Errorf("said %q", got)
+		}
+	})
+}
+
+func TestBuildFails(t *testing.T) {
+	for name, tt := range map[string]struct {
+		member member
+		stack  string
+		want   string
+	}{
+		"bad Procfile":     {member{name: "Procfile", text: "web: ./server\n\nnonsense\n"}, "", "Procfile line 3: "},
+		"huge Procfile":    {member{name: "Procfile", text: strings.Repeat("#", 1<<17)}, "", "Procfile must be a plain file of at most 64K"},
+		"link as Procfile": {member{name: "Procfile", link: "x"}, "", "Procfile must be a plain file"},
+		"unknown stack":    {member{name: "x", text: "x"}, "windows", "there is no stack 'windows'"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			yardTest(t, func(t *testing.T, y *yard) {
+				y.run()
+				k := y.push("a", tt.member)
+				b := y.build(BuildRequest{Package: k.GUID, Stack: tt.stack})
+				if b.State != BuildFailed || !strings.HasPrefix(b.Error, tt.want) || b.Droplet != "" {
+					t.Errorf("build = %+v, want it to fail by %q", b, tt.want)
+				}
+				if got := y.said(); !strings.HasPrefix(got[len(got)-1], "a: Staging failed: "+tt.want) {
+					t.Errorf("said %q", got)
+				}
+				if got := files(t, y.shelf.dir); len(got) != 0 {
+					t.Errorf("images left: %v", got)
+				}
+			})
+		})
+	}
+}
+
+func TestBuildNeedsAReadyPackage(t *testing.T) {
+	yardTest(t, func(t *testing.T, y *yard) {
+		k, err := y.packages.Create("a")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := y.builds.Create(t.Context(), BuildRequest{Package: k.GUID}); !errors.Is(err, ErrNotReady) {
+			t.Errorf("Create = %v, want ErrNotReady", err)
+		}
+		if _, err := y.builds.Create(t.Context(), BuildRequest{Package: "nobody"}); !errors.Is(err, ErrNotFound) {
+			t.Errorf("Create = %v, want ErrNotFound", err)
+		}
+		if _, err := y.builds.Get("nobody"); !errors.Is(err, ErrNotFound) {
+			t.Errorf("Get = %v, want ErrNotFound", err)
+		}
+		if got, err := y.builds.OfApp("a"); len(got) != 0 || err != nil {
+			t.Errorf("builds = %v, %v, want none", got, err)
+		}
+	})
+}
+
+// The same bits are staged once: the second build is done when Create returns,
+// without the worker, and no file is written. Restage stages all the same.
+func TestBuildReusesTheImage(t *testing.T) {
+	yardTest(t, func(t *testing.T, y *yard) {
+		stop := y.run()
+		ms := []member{{name: "Procfile", text: "web: ./server"}, {name: "big", text: strings.Repeat("x", 1<<18)}}
+		first := y.droplet(y.build(BuildRequest{Package: y.push("a", ms...).GUID, Buildpacks: []string{"go_buildpack"}}))
+		stop()
+		before := [2]map[string]time.Time{stamps(t, y.shelf.dir), stamps(t, y.packages.o.Dir)}
+		y.said()
+		for _, app := range []string{"a", "another"} {
+			k := y.push(app, ms...)
+			b := y.create(BuildRequest{Package: k.GUID, Buildpacks: []string{"go_buildpack"}})
+			d := y.droplet(b)
+			want := first
+			want.GUID, want.App, want.Package, want.CreatedAt = b.Droplet, app, k.GUID, d.CreatedAt
+			if diff := cmp.Diff(want, d); diff != "" || d.GUID == first.GUID {
+				t.Error(diff)
+			}
+			if got, err := y.builds.Get(b.GUID); err != nil || got.State != BuildStaged {
+				t.Errorf("build = %+v, %v, want it kept as staged", got, err)
+			}
+			if got := y.said(); len(got) != 3 || got[2] != app+": Nothing has changed: image "+first.Image[:12]+" is used again" {
+				t.Errorf("said %q", got)
+			}
+		}
+		if diff := cmp.Diff(before, [2]map[string]time.Time{stamps(t, y.shelf.dir), stamps(t, y.packages.o.Dir)}); diff != "" {
+			t.Errorf("something was written:\n%s", diff)
+		}
+		k := y.push("a", ms...)
+		for name, r := range map[string]BuildRequest{
+			"other buildpacks": {Package: k.GUID},
+			"restage":          {Package: k.GUID, Buildpacks: []string{"go_buildpack"}, Fresh: true},
+		} {
+			if b := y.create(r); b.State != BuildStaging {
+				t.Errorf("%s: build = %+v, want it to be staging", name, b)
+			}
+		}
+		y.stack.ID = "id2"
+		if b := y.create(BuildRequest{Package: k.GUID, Buildpacks: []string{"go_buildpack"}}); b.State != BuildStaging {
+			t.Errorf("other stack: build = %+v, want it to be staging", b)
+		}
+		y.run()
+		synctest.Wait()
+		all, err := y.builds.OfApp("a")
+		if err != nil || len(all) != 5 || slices.ContainsFunc(all, func(b Build) bool { return b.State != BuildStaged }) {
+			t.Errorf("builds = %+v, %v, want all staged", all, err)
+		}
+		if got := files(t, y.shelf.dir); len(got) != 1 {
+			t.Errorf("images = %v, want one", got)
+		}
+	})
+}
+
+// An image that is gone is made again, not named.
+func TestBuildMakesALostImageAnew(t *testing.T) {
+	yardTest(t, func(t *testing.T, y *yard) {
+		y.run()
+		k := y.push("a", member{name: "x", text: "x"})
+		d := y.droplet(y.build(BuildRequest{Package: k.GUID}))
+		if err := os.Remove(y.shelf.path(d.Image)); err != nil {
+			t.Fatal(err)
+		}
+		if again := y.droplet(y.build(BuildRequest{Package: k.GUID})); again.Image != d.Image {
+			t.Errorf("image = %s, want %s", again.Image, d.Image)
+		}
+		if _, ok := y.image(d.Image)["app/x"]; !ok {
+			t.Error("the image is not whole")
+		}
+	})
+}
+
+// What a daemon leaves half-done the next one stages, oldest first; its images
+// that no droplet names are gone.
+func TestBuildsGoOnAfterARestart(t *testing.T) {
+	yardTest(t, func(t *testing.T, y *yard) {
+		var want []string
+		for i := range 3 {
+			k := y.push("a", member{name: "x", text: fmt.Sprint(i)})
+			y.create(BuildRequest{Package: k.GUID})
+			want = append(want, fmt.Sprintf("a: Staging package %s (1B)", k.SHA256[:12]))
+		}
+		if _, err := y.shelf.AddImage(strings.NewReader(string(pack(t, file("app/orphan"))))); err != nil {
+			t.Fatal(err)
+		}
+		y.open()
+		y.run()
+		synctest.Wait()
+		all, err := y.builds.OfApp("a")
+		if err != nil || len(all) != 3 || slices.ContainsFunc(all, func(b Build) bool { return b.State != BuildStaged }) {
+			t.Errorf("builds = %+v, %v, want all staged", all, err)
+		}
+		var got []string
+		for _, line := range y.said() {
+			if strings.Contains(line, "Staging") {
+				got = append(got, line)
+			}
+		}
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Error(diff)
+		}
+		if got := files(t, y.shelf.dir); len(got) != 3 {
+			t.Errorf("images = %v, want three", got)
+		}
+	})
+}
+
+// A daemon that ends while it stages leaves the build as it is.
+func TestBuildIsLeftToTheNextDaemon(t *testing.T) {
+	yardTest(t, func(t *testing.T, y *yard) {
+		ctx, cancel := context.WithCancel(t.Context())
+		k := y.push("a", member{name: "x", text: "x"})
+		b := y.create(BuildRequest{Package: k.GUID})
+		y.builds.o.Say = func(string, string) { cancel() }
+		if err := y.builds.Run(ctx); !errors.Is(err, context.Canceled) {
+			t.Errorf("Run = %v", err)
+		}
+		if got, err := y.builds.Get(b.GUID); err != nil || got.State != BuildStaging {
+			t.Errorf("build = %+v, %v, want it to be staging", got, err)
+		}
+		if got := files(t, y.shelf.dir); len(got) != 0 {
+			t.Errorf("left over: %v", got)
+		}
+		y.open()
+		y.run()
+		synctest.Wait()
+		if got, err := y.builds.Get(b.GUID); err != nil || got.State != BuildStaged {
+			t.Errorf("build = %+v, %v, want it staged", got, err)
+		}
+	})
+}
+
+// An app keeps its newest builds and droplets, and those in use; images go when
+// no droplet names them.
+func TestOldBuildsAndDropletsAreCollected(t *testing.T) {
+	yardTest(t, func(t *testing.T, y *yard) {
+		y.run()
+		var ds []Droplet
+		push := func(i int) {
+			k := y.push("a", member{name: "x", text: fmt.Sprint(i)})
+			ds = append(ds, y.droplet(y.build(BuildRequest{Package: k.GUID})))
+		}
+		for i := range 3 {
+			push(i)
+		}
+		y.used[ds[1].GUID] = true
+		for i := 3; i < 8; i++ {
+			push(i)
+		}
+		wantKept(t, y, []Droplet{ds[7], ds[6], ds[5], ds[4], ds[3], ds[1]})
+
+		y.used = nil // what is in use is not known: nothing is removed
+		push(8)
+		wantKept(t, y, []Droplet{ds[8], ds[7], ds[6], ds[5], ds[4], ds[3], ds[1]})
+
+		y.used = map[string]bool{}
+		for range keepBuilds {
+			k := y.push("a", member{name: "x", text: "same"})
+			y.build(BuildRequest{Package: k.GUID})
+		}
+		if got := files(t, y.shelf.dir); len(got) != 1 {
+			t.Errorf("images = %v, want the one of all droplets", got)
+		}
+		all, err := y.builds.OfApp("a")
+		if err != nil || len(all) != keepBuilds || !all[0].CreatedAt.After(all[keepBuilds-1].CreatedAt) {
+			t.Errorf("%d builds, %v, want %d, newest first", len(all), err, keepBuilds)
+		}
+	})
+}
+
+func wantKept(t *testing.T, y *yard, want []Droplet) {
+	t.Helper()
+	got, err := y.shelf.OfApp("a")
+	if diff := cmp.Diff(want, got); diff != "" || err != nil {
+		t.Errorf("%v\n%s", err, diff)
+	}
+	var images []string
+	for _, d := range want {
+		images = append(images, d.Image+".tar")
+	}
+	slices.Sort(images)
+	if diff := cmp.Diff(images, files(t, y.shelf.dir)); diff != "" {
+		t.Error(diff)
+	}
+}
+
+// A deleted app leaves nothing, also when its build is under way.
+func TestForget(t *testing.T) {
+	yardTest(t, func(t *testing.T, y *yard) {
+		y.builds.o.Say = func(app, line string) {
+			if app == "late" && strings.HasPrefix(line, "Made image") {
+				if err := y.builds.Forget("late"); err != nil {
+					t.Error(err)
+				}
+			}
+		}
+		y.run()
+		kept := y.droplet(y.build(BuildRequest{Package: y.push("b", member{name: "x", text: "b"}).GUID}))
+		y.build(BuildRequest{Package: y.push("a", member{name: "x", text: "a"}).GUID})
+		y.create(BuildRequest{Package: y.push("late", member{name: "x", text: "late"}).GUID})
+		synctest.Wait()
+		for range 2 { // it may be repeated
+			if err := y.builds.Forget("a"); err != nil {
+				t.Fatal(err)
+			}
+		}
+		for _, app := range []string{"a", "late"} {
+			bs, err1 := y.builds.OfApp(app)
+			ds, err2 := y.shelf.OfApp(app)
+			ks, err3 := y.packages.OfApp(app)
+			if len(bs)+len(ds)+len(ks) > 0 || err1 != nil || err2 != nil || err3 != nil {
+				t.Errorf("%s has %v, %v, %v (%v)", app, bs, ds, ks, errors.Join(err1, err2, err3))
+			}
+		}
+		if diff := cmp.Diff([]string{kept.Image + ".tar"}, files(t, y.shelf.dir)); diff != "" {
+			t.Error(diff)
+		}
+		if got := files(t, y.packages.o.Dir); len(got) != 2 {
+			t.Errorf("packages = %v, want one tree", got)
+		}
+	})
+}
+
+// Several goroutines may push and build at once.
+func TestBuildsConcurrently(t *testing.T) {
+	yardTest(t, func(t *testing.T, y *yard) {
+		y.builds.o.Say = func(string, string) {}
+		y.run()
+		for i := range 6 {
+			go func() {
+				for n := range 3 {
+					k := y.push(fmt.Sprint("app", i), member{name: "x", text: fmt.Sprint(n % 2)})
+					y.create(BuildRequest{Package: k.GUID})
+				}
+			}()
+		}
+		time.Sleep(time.Hour)
+		for i := range 6 {
+			all, err := y.builds.OfApp(fmt.Sprint("app", i))
+			if err != nil || len(all) != 3 || slices.ContainsFunc(all, func(b Build) bool { return b.State != BuildStaged }) {
+				t.Errorf("builds = %+v, %v, want all staged", all, err)
+			}
+		}
+		if got := files(t, y.shelf.dir); len(got) != 2 {
+			t.Errorf("images = %v, want two", got)
+		}
+	})
+}

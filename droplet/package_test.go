@@ -1,0 +1,869 @@
+package droplet
+
+import (
+	"archive/tar"
+	"archive/zip"
+	"bytes"
+	"context"
+	"crypto/sha1"
+	"crypto/sha256"
+	"encoding/binary"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/dewrun/dew/store"
+)
+
+func openDB(t testing.TB, path string) *store.DB {
+	t.Helper()
+	db, err := store.Open(path, store.Options{NoSync: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = db.Close() })
+	return db
+}
+
+// newPackages makes packages with small limits, on any disk.
+func newPackages(t testing.TB) *Packages {
+	t.Helper()
+	dir := t.TempDir()
+	p, err := NewPackages(openDB(t, filepath.Join(dir, "dew.db")), PackageOptions{
+		Dir: filepath.Join(dir, "packages"), MaxBytes: 1 << 20, MaxFiles: 50, MaxFileBytes: 1 << 19, MinFree: -1,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return p
+}
+
+// member is one entry of a zip: a name that ends with / is a folder, one with
+// a link is a symbolic link.
+type member struct {
+	name, text, link string
+	mode             fs.FileMode
+}
+
+func zipOf(t testing.TB, ms ...member) []byte {
+	t.Helper()
+	var buf bytes.Buffer
+	w := zip.NewWriter(&buf)
+	for i, m := range ms {
+		h := &zip.FileHeader{Name: m.name, Method: zip.Deflate, Modified: time.Unix(int64(1e9+i), 0)}
+		if m.mode == 0 {
+			m.mode = 0o644
+		}
+		if m.link != "" {
+			m.mode, m.text = 0o777|fs.ModeSymlink, m.link
+		}
+		h.SetMode(m.mode)
+		if strings.HasSuffix(m.name, "/") {
+			h.Method = zip.Store
+		}
+		f, err := w.CreateHeader(h)
+		if err == nil && m.text != "" {
+			_, err = io.WriteString(f, m.text)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := w.Close(); err != nil {
+		t.Fatal(err)
+	}
+	return buf.Bytes()
+}
+
+func resource(path, mode, text string) Resource {
+	sum := sha1.Sum([]byte(text))
+	return Resource{Path: path, Mode: mode, SHA1: hex.EncodeToString(sum[:]), Size: int64(len(text))}
+}
+
+// upload makes a package of app "a" and gives it its bits; no zip: nil.
+func upload(t testing.TB, p *Packages, matched []Resource, zipped []byte) (Package, error) {
+	t.Helper()
+	return uploadTo(t, p, "a", matched, zipped)
+}
+
+func uploadTo(t testing.TB, p *Packages, app string, matched []Resource, zipped []byte) (Package, error) {
+	t.Helper()
+	k, err := p.Create(app)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var r io.ReaderAt
+	if zipped != nil {
+		r = bytes.NewReader(zipped)
+	}
+	return p.Upload(t.Context(), k.GUID, matched, r, int64(len(zipped)))
+}
+
+func mustUpload(t testing.TB, p *Packages, matched []Resource, zipped []byte) Package {
+	t.Helper()
+	k, err := upload(t, p, matched, zipped)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return k
+}
+
+// list reads a tree: type, mode, path, content or target of every entry.
+func list(t testing.TB, p *Packages, sha string) []string {
+	t.Helper()
+	f, done, err := p.open(sha)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer done()
+	var out []string
+	tr := tar.NewReader(f)
+	for {
+		h, err := tr.Next()
+		if errors.Is(err, io.EOF) {
+			return out
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !h.ModTime.Equal(packTime) || h.Uid != 0 || h.Uname != "" {
+			t.Errorf("%s has the time %v and the owner %d %q", h.Name, h.ModTime, h.Uid, h.Uname)
+		}
+		text, err := io.ReadAll(tr)
+		if err != nil {
+			t.Fatal(err)
+		}
+		out = append(out, strings.TrimSpace(fmt.Sprintf("%c %03o %s %s%s", h.Typeflag, h.Mode, h.Name, text, h.Linkname)))
+	}
+}
+
+// What is equal but for order, times, folders that are not sent and the modes of
+// folders, is one tree: sorted, and named after its bytes.
+func TestUploadMakesOneTreeOfEqualFiles(t *testing.T) {
+	p := newPackages(t)
+	first := mustUpload(t, p, nil, zipOf(t,
+		member{name: "run.sh", text: "echo", mode: 0o755},
+		member{name: "a/", mode: 0o700 | fs.ModeDir},
+		member{name: "a/b/c.txt", text: "c"},
+		member{name: "a-b", text: "", mode: 0o600},
+		member{name: "README", text: "upper"},
+		member{name: "readme", text: "lower", mode: 0o744},
+		member{name: "setuid", text: "s", mode: 0o755 | fs.ModeSetuid},
+		member{name: "a/up", link: "../run.sh"}))
+	want := []string{
+		"5 755 app/", "0 644 app/README upper", "5 755 app/a/", "0 600 app/a-b", "5 755 app/a/b/", "0 644 app/a/b/c.txt c",
+		"2 777 app/a/up ../run.sh", "0 744 app/readme lower", "0 755 app/run.sh echo", "0 755 app/setuid s",
+	}
+	if diff := cmp.Diff(want, list(t, p, first.SHA256)); diff != "" {
+		t.Error(diff)
+	}
+	if first.State != PackageReady || first.Size != int64(len("echocupperlowers")) || first.Type != PackageBits || first.App != "a" {
+		t.Errorf("package = %+v", first)
+	}
+	second := mustUpload(t, p, nil, zipOf(t,
+		member{name: "a/up", link: "../run.sh"},
+		member{name: "setuid", text: "s", mode: 0o755},
+		member{name: "./readme", text: "lower", mode: 0o744},
+		member{name: "a//b/c.txt", text: "c"},
+		member{name: "README", text: "upper"},
+		member{name: "a-b", text: "", mode: 0o600},
+		member{name: "run.sh", text: "echo", mode: 0o755}))
+	if second.SHA256 != first.SHA256 {
+		t.Errorf("the second tree is %s, want %s", second.SHA256, first.SHA256)
+	}
+	raw, err := os.ReadFile(p.pool.tar(first.SHA256))
+	if sum := sha256.Sum256(raw); err != nil || hex.EncodeToString(sum[:]) != first.SHA256 {
+		t.Errorf("the tar does not have its own name: %x, %v", sum, err)
+	}
+	if got := files(t, p.o.Dir); len(got) != 2 {
+		t.Errorf("files = %v, want one tar and its index", got)
+	}
+	third := mustUpload(t, p, nil, zipOf(t, member{name: "run.sh", text: "echo"}))
+	fourth := mustUpload(t, p, nil, zipOf(t, member{name: "run.sh", text: "echo", mode: 0o755}))
+	if third.SHA256 == fourth.SHA256 {
+		t.Error("the executable bit makes no difference")
+	}
+}
+
+// A client sends only what is not here yet; what is all here is built from the
+// pool, and a tree that is there is not even written again.
+func TestMatchAndUploadFromThePool(t *testing.T) {
+	p := newPackages(t)
+	first := mustUpload(t, p, nil, zipOf(t,
+		member{name: "run.sh", text: "echo", mode: 0o755}, member{name: "b", text: "bbb"}, member{name: "copy of b", text: "bbb"}, member{name: "empty"}))
+
+	same := []Resource{resource("run.sh", "755", "echo"), resource("b", "644", "bbb"), resource("copy of b", "0100644", "bbb")}
+	shorter := resource("b", "644", "bbb")
+	shorter.Size--
+	asked := append(slices.Clone(same), resource("new", "644", "new"), shorter, Resource{Path: "bad", SHA1: "xyz", Size: 3}, resource("empty", "644", ""))
+	got, err := p.Match(asked)
+	if diff := cmp.Diff(same, got); diff != "" || err != nil {
+		t.Fatalf("Match: %v\n%s", err, diff)
+	}
+	if got, err := p.Match(nil); got == nil || len(got) != 0 || err != nil {
+		t.Errorf("Match of nothing = %v, %v, want an empty list", got, err)
+	}
+
+	// Everything matched, with and without a zip for what is never matched.
+	before := stamps(t, p.o.Dir)
+	second := mustUpload(t, p, same, zipOf(t, member{name: "empty"}))
+	third := mustUpload(t, p, append(same, resource("empty", "644", "")), nil)
+	if second.SHA256 != first.SHA256 || third.SHA256 != first.SHA256 || second.Size != first.Size {
+		t.Errorf("trees are %s and %s, want %s", second.SHA256, third.SHA256, first.SHA256)
+	}
+	if diff := cmp.Diff(before, stamps(t, p.o.Dir)); diff != "" {
+		t.Errorf("a tree that was there was written again:\n%s", diff)
+	}
+
+	// Other paths and modes, and one new file.
+	k := mustUpload(t, p, []Resource{resource("bin/run", "744", "echo"), resource("x", "", "bbb")}, zipOf(t, member{name: "new", text: "new"}))
+	want := []string{"5 755 app/", "5 755 app/bin/", "0 744 app/bin/run echo", "0 644 app/new new", "0 644 app/x bbb"}
+	if diff := cmp.Diff(want, list(t, p, k.SHA256)); diff != "" {
+		t.Error(diff)
+	}
+	if got, err := p.Match(asked); len(got) != 4 || err != nil {
+		t.Errorf("the new file is not matched: %v, %v", got, err)
+	}
+
+	// A later daemon has the same pool.
+	q, err := NewPackages(openDB(t, filepath.Join(t.TempDir(), "db")), PackageOptions{Dir: t.TempDir()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got, err := q.Match(asked); len(got) != 0 || err != nil {
+		t.Errorf("an empty pool matches %v, %v", got, err)
+	}
+}
+
+// stamps tells when each file was written.
+func stamps(t *testing.T, dir string) map[string]time.Time {
+	t.Helper()
+	out := map[string]time.Time{}
+	for _, name := range files(t, dir) {
+		fi, err := os.Stat(filepath.Join(dir, name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		out[name] = fi.ModTime()
+	}
+	return out
+}
+
+func TestUploadRefuses(t *testing.T) {
+	p := newPackages(t)
+	long := strings.Repeat("x", 256)
+	ok := member{name: "ok", text: "ok"}
+	for name, tt := range map[string]struct {
+		matched []Resource
+		members []member
+		entry   string
+		reason  string
+	}{
+		"nothing":                  {nil, nil, "", "no files"},
+		"slip":                     {nil, []member{ok, {name: "../x", text: "x"}}, "../x", ".."},
+		"slip inside":              {nil, []member{ok, {name: "a/../../x", text: "x"}}, "a/../../x", ".."},
+		"slip at the end":          {nil, []member{ok, {name: "a/.."}}, "a/..", ".."},
+		"slip by a folder":         {nil, []member{ok, {name: "../", mode: fs.ModeDir | 0o755}}, "../", ".."},
+		"slip by a match":          {[]Resource{resource("../x", "644", "x")}, []member{ok}, "../x", ".."},
+		"absolute":                 {nil, []member{ok, {name: "/etc/passwd", text: "x"}}, "/etc/passwd", "relative"},
+		"absolute match":           {[]Resource{resource("/x", "644", "x")}, []member{ok}, "/x", "relative"},
+		"no name":                  {nil, []member{ok, {name: "", text: "x"}}, "", "no name"},
+		"zero byte":                {nil, []member{ok, {name: "a\x00b", text: "x"}}, "a\x00b", "zero byte"},
+		"long name":                {nil, []member{ok, {name: long, text: "x"}}, long, "255"},
+		"long path":                {nil, []member{ok, {name: strings.Repeat("d/", 1600) + "f", text: "x"}}, strings.Repeat("d/", 1600) + "f", "3072"},
+		"whiteout":                 {nil, []member{ok, {name: "a/.wh.b"}}, "a/.wh.b", ".wh."},
+		"the tree as a file":       {nil, []member{ok, {name: ".", text: "x"}}, ".", "folder"},
+		"twice":                    {nil, []member{{name: "a", text: "1"}, {name: "a", text: "1"}}, "a", "twice"},
+		"twice, not as it looks":   {nil, []member{{name: "a/b", text: "1"}, {name: "a/./b", text: "2"}}, "a/./b", "twice"},
+		"twice by a match":         {[]Resource{resource("a", "644", "1")}, []member{{name: "a", text: "1"}}, "a", "twice"},
+		"file and folder":          {nil, []member{{name: "a", text: "1"}, {name: "a/", mode: fs.ModeDir | 0o755}}, "a/", "twice"},
+		"file below a file":        {nil, []member{{name: "a", text: "1"}, {name: "a/b", text: "1"}}, "a/b", `below "a"`},
+		"file in place of parents": {nil, []member{{name: "a/b", text: "1"}, {name: "a", text: "1"}}, "a", "below it"},
+		"through a link":           {nil, []member{ok, {name: "l", link: "ok"}, {name: "l/x", text: "x"}}, "l/x", `below "l"`},
+		"link in place of parents": {nil, []member{{name: "l/x", text: "x"}, {name: "l", link: "."}}, "l", "below it"},
+		"link up":                  {nil, []member{{name: "l", link: "../x"}}, "l", "out of the app"},
+		"link deep up":             {nil, []member{{name: "a/b/l", link: "../../../x"}}, "a/b/l", "out of the app"},
+		"link down and up":         {nil, []member{{name: "l", link: "a/../../x"}}, "l", "out of the app"},
+		"link absolute":            {nil, []member{{name: "l", link: "/etc/passwd"}}, "l", `"/etc/passwd"`},
+		"link by way of a link":    {nil, []member{{name: "a/b/back", link: ".."}, {name: "a/l", link: "b/back/../.."}}, "a/l", "out of the app"},
+		"link with a zero byte":    {nil, []member{{name: "l", link: "a\x00b"}}, "l", "zero byte"},
+		"link to far too much":     {nil, []member{{name: "l", link: strings.Repeat("x", 5000)}}, "l", "5000 bytes"},
+		"link to nothing":          {nil, []member{{name: "l", mode: fs.ModeSymlink | 0o777}}, "l", "0 bytes"},
+		"device":                   {nil, []member{ok, {name: "null", mode: fs.ModeDevice | fs.ModeCharDevice | 0o666}}, "null", "neither"},
+		"pipe":                     {nil, []member{ok, {name: "fifo", mode: fs.ModeNamedPipe | 0o666}}, "fifo", "neither"},
+		"one file too large":       {nil, []member{{name: "big", text: strings.Repeat("\x00", 1<<19+1)}}, "big", "512K"},
+		"one match too large":      {[]Resource{{Path: "big", SHA1: resource("", "", "x").SHA1, Size: 1 << 60}}, nil, "big", "512K"},
+		"too much together": {nil, []member{
+			{name: "1", text: strings.Repeat("\x00", 1<<19)}, {name: "2", text: strings.Repeat("\x00", 1<<19)}, {name: "3", text: "x"},
+		}, "3", "1M"},
+		"too many":            {nil, manyMembers(51), "", "more than 50 entries"},
+		"too many folders":    {nil, []member{{name: strings.Repeat("d/", 60) + "f", text: "x"}}, "", "more than 50 entries"},
+		"match that is not":   {[]Resource{resource("gone", "644", "gone")}, nil, "gone", "push again"},
+		"bad mode":            {[]Resource{resource("m", "rwx", "x")}, nil, "m", "octal"},
+		"bad sum":             {[]Resource{{Path: "m", SHA1: "abc", Size: 3}}, nil, "m", "not a sha1"},
+		"negative size":       {[]Resource{{Path: "m", SHA1: resource("", "", "x").SHA1, Size: -1}}, nil, "m", "negative"},
+		"match that is a dir": {[]Resource{resource("m/", "755", "x")}, nil, "m/", "folder"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var zipped []byte
+			if tt.members != nil {
+				zipped = zipOf(t, tt.members...)
+			}
+			k, err := uploadTo(t, p, name, tt.matched, zipped)
+			var bad *PackageError
+			if !errors.As(err, &bad) || bad.Entry != tt.entry || !strings.Contains(bad.Reason, tt.reason) {
+				t.Fatalf("Upload = %v, %v, want an error about %q with %q", k, err, tt.entry, tt.reason)
+			}
+			checkNothingKept(t, p, name, bad.Error())
+		})
+	}
+}
+
+func manyMembers(n int) (ms []member) {
+	for i := range n {
+		ms = append(ms, member{name: fmt.Sprintf("f%d", i), text: "x"})
+	}
+	return ms
+}
+
+// checkNothingKept looks at what a refused upload has left of the app's only
+// package, and returns it.
+func checkNothingKept(t *testing.T, p *Packages, app, reason string) Package {
+	t.Helper()
+	if got := files(t, p.o.Dir); len(got) != 0 {
+		t.Errorf("left over: %v", got)
+	}
+	ks, err := p.OfApp(app)
+	if err != nil || len(ks) != 1 || ks[0].State != PackageFailed || ks[0].Error != reason || ks[0].SHA256 != "" {
+		t.Fatalf("packages = %+v, %v, want one that failed by %q", ks, err, reason)
+	}
+	return ks[0]
+}
+
+// Cut or changed anywhere, a zip is refused or gives exactly the same tree.
+func TestUploadRefusesDamagedZips(t *testing.T) {
+	good := zipOf(t, member{name: "a", text: strings.Repeat("hello ", 20)}, member{name: "d/l", link: "../a"}, member{name: "d/"})
+	for n := range len(good) {
+		if _, err := readAll(t, good[:n]); !isPackageError(err) {
+			t.Fatalf("the first %d of %d bytes: %v, want a *PackageError", n, len(good), err)
+		}
+	}
+	for i := range good {
+		broken := bytes.Clone(good)
+		broken[i] ^= 0x41
+		if _, err := readAll(t, broken); err != nil && !isPackageError(err) {
+			t.Fatalf("byte %d changed: %v, want a *PackageError", i, err)
+		}
+	}
+}
+
+func isPackageError(err error) bool {
+	var bad *PackageError
+	return errors.As(err, &bad)
+}
+
+// readAll reads an upload without keeping it.
+func readAll(t testing.TB, zipped []byte) (*bits, error) {
+	t.Helper()
+	o := PackageOptions{MaxBytes: 1 << 20, MaxFiles: 50, MaxFileBytes: 1 << 20}
+	b, err := readBits(nil, bytes.NewReader(zipped), int64(len(zipped)), o)
+	if err != nil {
+		return nil, err
+	}
+	for _, e := range b.entries {
+		if e.known() {
+			continue
+		}
+		if err := copyZip(io.Discard, e.file, make([]byte, 4096)); err != nil {
+			return nil, b.src.because(err)
+		}
+	}
+	return b, nil
+}
+
+// What the directory of a zip says of an entry need not be true.
+func TestUploadRefusesLies(t *testing.T) {
+	const (
+		flags, method, crc, size = 8, 10, 16, 24 // in a header of the directory
+	)
+	for name, tt := range map[string]struct {
+		forge  func(header []byte)
+		reason string
+	}{
+		"longer than said":  {func(h []byte) { binary.LittleEndian.PutUint32(h[size:], 3) }, "damaged"},
+		"shorter than said": {func(h []byte) { binary.LittleEndian.PutUint32(h[size:], 4000) }, "cut off"},
+		"said to be huge":   {func(h []byte) { binary.LittleEndian.PutUint32(h[size:], 0xfffffff0) }, "512K"},
+		"other checksum":    {func(h []byte) { h[crc]++ }, "damaged"},
+		"encrypted":         {func(h []byte) { h[flags] |= 1 }, "encrypted"},
+		"unknown method":    {func(h []byte) { binary.LittleEndian.PutUint16(h[method:], 99) }, "method 99"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			p := newPackages(t)
+			z := zipOf(t, member{name: "first", text: "1"}, member{name: "lie", text: strings.Repeat("truth ", 100)})
+			tt.forge(z[bytes.LastIndex(z, header):])
+			_, err := upload(t, p, nil, z)
+			var bad *PackageError
+			if !errors.As(err, &bad) || bad.Entry != "lie" || !strings.Contains(bad.Reason, tt.reason) {
+				t.Fatalf("error = %v, want one about the lie with %q", err, tt.reason)
+			}
+			k := checkNothingKept(t, p, "a", bad.Error())
+			// The same package may be tried again.
+			good := zipOf(t, member{name: "ok", text: "ok"})
+			k, err = p.Upload(t.Context(), k.GUID, nil, bytes.NewReader(good), int64(len(good)))
+			if err != nil || k.State != PackageReady || k.Error != "" {
+				t.Errorf("second try: %+v, %v", k, err)
+			}
+		})
+	}
+}
+
+// A directory with millions of entries is given up early, not read into memory.
+func TestUploadRefusesAHugeDirectoryEarly(t *testing.T) {
+	z := zipOf(t, member{name: "a", text: "x"})
+	start := bytes.LastIndex(z, header)
+	end := bytes.LastIndex(z, []byte("PK\x05\x06"))
+	entry := z[start:end]
+	const n = 100_000
+	huge := slices.Concat(z[:start], bytes.Repeat(entry, n), z[end:])
+	tail := huge[len(huge)-len(z)+end:]
+	count := uint16(n % (1 << 16))
+	binary.LittleEndian.PutUint16(tail[8:], count)
+	binary.LittleEndian.PutUint16(tail[10:], count)
+	binary.LittleEndian.PutUint32(tail[12:], uint32(n*len(entry)))
+	src := &source{r: bytes.NewReader(huge), size: int64(len(huge)), most: 50}
+	r := &bitsReader{o: PackageOptions{MaxFiles: 50}}
+	if err := r.addZip(src); !isPackageError(err) || !strings.Contains(err.Error(), "more than 50 entries") {
+		t.Errorf("error = %v, want too many entries", err)
+	}
+	if src.next > int64(len(huge))/2 {
+		t.Errorf("%d of %d bytes were read", src.next, len(huge))
+	}
+}
+
+// A header that is cut by two reads is counted, and counted once.
+func TestSourceCountsHeadersAcrossReads(t *testing.T) {
+	data := []byte("xxPK\x01\x02yyPK\x01\x02PK\x01\x02zPK\x01")
+	for step := 1; step <= len(data); step++ {
+		s := &source{r: bytes.NewReader(data), size: int64(len(data)), most: 100}
+		for off := 0; off < len(data); off += step {
+			if _, err := s.ReadAt(make([]byte, step), int64(off)); err != nil && !errors.Is(err, io.EOF) {
+				t.Fatal(err)
+			}
+		}
+		if s.headers != 3 {
+			t.Errorf("reads of %d bytes count %d headers, want 3", step, s.headers)
+		}
+	}
+}
+
+type brokenReaderAt struct {
+	io.ReaderAt
+	below int64 // offsets below this cannot be read
+}
+
+var errBroken = errors.New("broken disk")
+
+func (b brokenReaderAt) ReadAt(p []byte, off int64) (int, error) {
+	if off < b.below {
+		return 0, errBroken
+	}
+	return b.ReaderAt.ReadAt(p, off)
+}
+
+// What is no fault of the upload leaves the package as it was.
+func TestUploadThatCannotBeRead(t *testing.T) {
+	z := zipOf(t, member{name: "a", text: "hello"}, member{name: "b", text: "hello"})
+	for name, tt := range map[string]struct {
+		below int64
+		ctx   func(ctx context.Context) context.Context
+		want  error
+	}{
+		"directory": {int64(len(z)), nil, errBroken},
+		"file":      {20, nil, errBroken},
+		"given up": {0, func(ctx context.Context) context.Context {
+			ctx, cancel := context.WithCancel(ctx)
+			cancel()
+			return ctx
+		}, context.Canceled},
+	} {
+		t.Run(name, func(t *testing.T) {
+			p := newPackages(t)
+			k, err := p.Create("a")
+			if err != nil {
+				t.Fatal(err)
+			}
+			ctx := t.Context()
+			if tt.ctx != nil {
+				ctx = tt.ctx(ctx)
+			}
+			_, err = p.Upload(ctx, k.GUID, nil, brokenReaderAt{bytes.NewReader(z), tt.below}, int64(len(z)))
+			if !errors.Is(err, tt.want) || isPackageError(err) {
+				t.Fatalf("error = %v, want %v", err, tt.want)
+			}
+			if got := files(t, p.o.Dir); len(got) != 0 {
+				t.Errorf("left over: %v", got)
+			}
+			if got, err := p.Get(k.GUID); err != nil || got.State != PackageAwaiting {
+				t.Errorf("package = %+v, %v, want it to wait", got, err)
+			}
+		})
+	}
+}
+
+// Bits come once, also when several clients send them at the same time.
+func TestUploadOnce(t *testing.T) {
+	p := newPackages(t)
+	k, err := p.Create("a")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var wg sync.WaitGroup
+	errs := make([]error, 8)
+	for i := range errs {
+		wg.Go(func() {
+			z := zipOf(t, member{name: fmt.Sprint("f", i), text: "x"})
+			_, errs[i] = p.Upload(t.Context(), k.GUID, nil, bytes.NewReader(z), int64(len(z)))
+		})
+	}
+	wg.Wait()
+	good := 0
+	for _, err := range errs {
+		if err == nil {
+			good++
+		} else if !errors.Is(err, ErrUploaded) {
+			t.Error(err)
+		}
+	}
+	if got := files(t, p.o.Dir); good != 1 || len(got) != 2 {
+		t.Errorf("%d uploads succeeded and left %v, want one tree", good, got)
+	}
+	if _, err := p.Upload(t.Context(), "nobody", nil, nil, 0); !errors.Is(err, ErrNotFound) {
+		t.Errorf("Upload to no package = %v", err)
+	}
+	if _, err := p.Get("nobody"); !errors.Is(err, ErrNotFound) {
+		t.Errorf("Get of no package = %v", err)
+	}
+}
+
+// slowReaderAt waits before its first byte.
+type slowReaderAt struct {
+	io.ReaderAt
+	wait chan struct{}
+}
+
+func (s slowReaderAt) ReadAt(p []byte, off int64) (int, error) {
+	<-s.wait
+	return s.ReaderAt.ReadAt(p, off)
+}
+
+// While an upload is under way its package says so, and is not pruned.
+func TestUploadUnderWay(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := newPackages(t)
+		k, err := p.Create("a")
+		if err != nil {
+			t.Fatal(err)
+		}
+		z := zipOf(t, member{name: "a", text: "x"})
+		slow := slowReaderAt{bytes.NewReader(z), make(chan struct{})}
+		go func() {
+			if _, err := p.Upload(t.Context(), k.GUID, nil, slow, int64(len(z))); err != nil {
+				t.Error(err)
+			}
+		}()
+		synctest.Wait()
+		for range 2 * keepPackages {
+			time.Sleep(time.Second)
+			if _, err := p.Create("a"); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if got, err := p.Get(k.GUID); err != nil || got.State != PackageProcessing {
+			t.Errorf("package = %+v, %v, want it to be processing", got, err)
+		}
+		close(slow.wait)
+		synctest.Wait()
+		if got, err := p.Get(k.GUID); err != nil || got.State != PackageReady {
+			t.Errorf("package = %+v, %v, want it to be ready", got, err)
+		}
+	})
+}
+
+// Of what a killed daemon has left, only trees that packages name are kept.
+func TestNewPackagesSweeps(t *testing.T) {
+	dir := t.TempDir()
+	db := openDB(t, filepath.Join(dir, "db"))
+	o := PackageOptions{Dir: filepath.Join(dir, "packages"), MinFree: -1}
+	p, err := NewPackages(db, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	kept := mustUpload(t, p, nil, zipOf(t, member{name: "kept", text: "kept"}))
+	lost := mustUpload(t, p, nil, zipOf(t, member{name: "lost", text: "lost"}))
+	if err := p.packages.Delete(lost.GUID); err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"package-1" + half, strings.Repeat("a", 64) + indexEnd} {
+		if err := os.WriteFile(filepath.Join(o.Dir, name), []byte("x"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	q, err := NewPackages(db, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff([]string{kept.SHA256 + indexEnd, kept.SHA256 + ".tar"}, files(t, o.Dir)); diff != "" {
+		t.Error(diff)
+	}
+	rs := []Resource{resource("x", "644", "kept"), resource("y", "644", "lost")}
+	if got, err := q.Match(rs); len(got) != 1 || err != nil {
+		t.Errorf("Match = %v, %v, want what is kept", got, err)
+	}
+	if k := mustUpload(t, q, rs[:1], nil); k.SHA256 == kept.SHA256 {
+		t.Error("another path gave the same tree")
+	}
+	if k := mustUpload(t, q, []Resource{resource("kept", "644", "kept")}, nil); k.SHA256 != kept.SHA256 {
+		t.Errorf("tree = %s, want %s", k.SHA256, kept.SHA256)
+	}
+}
+
+// A damaged index only costs uploads; damaged content is never handed on.
+func TestDamagedPool(t *testing.T) {
+	dir := t.TempDir()
+	db := openDB(t, filepath.Join(dir, "db"))
+	o := PackageOptions{Dir: filepath.Join(dir, "packages"), MinFree: -1}
+	p, err := NewPackages(db, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	k := mustUpload(t, p, nil, zipOf(t, member{name: "a", text: "content"}))
+	raw, err := os.ReadFile(p.pool.tar(k.SHA256))
+	if err != nil {
+		t.Fatal(err)
+	}
+	raw = bytes.Replace(raw, []byte("content"), []byte("CONTENT"), 1)
+	if err := os.WriteFile(p.pool.tar(k.SHA256), raw, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	_, err = upload(t, p, []Resource{resource("b", "644", "content")}, nil)
+	if err == nil || isPackageError(err) || !strings.Contains(err.Error(), "damaged on disk") {
+		t.Errorf("upload from a damaged tree: %v", err)
+	}
+	if err := os.WriteFile(p.pool.index(k.SHA256), []byte("no index"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	q, err := NewPackages(db, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got, err := q.Match([]Resource{resource("a", "644", "content")}); len(got) != 0 || err != nil {
+		t.Errorf("Match = %v, %v, want nothing", got, err)
+	}
+	if _, done, err := q.open(k.SHA256); err != nil {
+		t.Error(err)
+	} else {
+		done()
+	}
+}
+
+func TestSurplusPackages(t *testing.T) {
+	const (
+		r = PackageReady
+		f = PackageFailed
+		w = PackageAwaiting
+		b = PackageProcessing
+	)
+	for name, tt := range map[string]struct {
+		states []PackageState // newest first
+		old    []int
+	}{
+		"none":                        {nil, nil},
+		"few":                         {[]PackageState{r, f, w, r, r}, nil},
+		"ready ones":                  {[]PackageState{r, r, r, r, r, r, r}, []int{5, 6}},
+		"failures drive nothing out":  {[]PackageState{f, f, w, f, f, r, f, r, r, r, r, r}, []int{6, 11}},
+		"an upload is never cut off":  {[]PackageState{r, r, r, r, r, b, w}, []int{6}},
+		"those that wait for nothing": {[]PackageState{w, w, w, w, w, w}, []int{5}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var all []Package
+			for i, s := range tt.states {
+				all = append(all, Package{GUID: fmt.Sprint(i), State: s})
+			}
+			var want []string
+			for _, i := range tt.old {
+				want = append(want, fmt.Sprint(i))
+			}
+			var got []string
+			for _, k := range surplus(all) {
+				got = append(got, k.GUID)
+			}
+			if diff := cmp.Diff(want, got); diff != "" {
+				t.Error(diff)
+			}
+		})
+	}
+}
+
+// Old trees go, but not while a client that was told of them uploads the rest.
+func TestTreesGoWithTheirPackages(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := newPackages(t)
+		var all []Package
+		for i := range keepPackages {
+			all = append(all, mustUpload(t, p, nil, zipOf(t, member{name: "f", text: fmt.Sprint("text ", i)})))
+			time.Sleep(time.Second)
+		}
+		promised := []Resource{resource("f", "644", "text 0")}
+		if got, err := p.Match(promised); len(got) != 1 || err != nil {
+			t.Fatalf("Match = %v, %v", got, err)
+		}
+		next, err := p.Create("a") // now there is one too many
+		if err != nil {
+			t.Fatal(err)
+		}
+		ready := mustUpload(t, p, nil, zipOf(t, member{name: "g", text: "g"}))
+		time.Sleep(time.Second)
+		if _, err := p.Create("a"); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := p.Get(all[0].GUID); !errors.Is(err, ErrNotFound) {
+			t.Errorf("the oldest package is kept: %v", err)
+		}
+		k, err := p.Upload(t.Context(), next.GUID, promised, nil, 0)
+		if err != nil || k.SHA256 != all[0].SHA256 {
+			t.Errorf("what was promised is gone: %v", err)
+		}
+		if err := p.packages.Delete(k.GUID); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(lease)
+		if _, err := p.Create("b"); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := os.Stat(p.pool.tar(all[0].SHA256)); !errors.Is(err, fs.ErrNotExist) {
+			t.Errorf("the tree of the oldest package is kept: %v", err)
+		}
+		if err := p.Forget("a"); err != nil {
+			t.Fatal(err)
+		}
+		if got := files(t, p.o.Dir); len(got) != 0 {
+			t.Errorf("left over: %v (%s)", got, ready.SHA256)
+		}
+	})
+}
+
+func TestUploadRefusesToFillTheDisk(t *testing.T) {
+	p := newPackages(t)
+	p.o.MinFree = 1 << 60
+	_, err := upload(t, p, nil, zipOf(t, member{name: "a", text: "x"}))
+	if !errors.Is(err, ErrNoSpace) || !strings.Contains(err.Error(), "pushes need 1048576T") {
+		t.Errorf("error = %v, want ErrNoSpace with the figure", err)
+	}
+}
+
+func TestInBytes(t *testing.T) {
+	for n, want := range map[int64]string{0: "0B", 1023: "1023B", 1024: "1K", 1536: "1.5K", 1 << 30: "1G", 12_900_000: "12.3M", 1 << 60: "1048576T"} {
+		if got := inBytes(n); got != want {
+			t.Errorf("inBytes(%d) = %s, want %s", n, got, want)
+		}
+	}
+}
+
+// Whatever is accepted unpacks inside its folder, and no link of it leads out.
+// One line is one entry: type, name, content or target.
+func FuzzUploadEntries(f *testing.F) {
+	f.Add("5 a/\n0 a/b text\n2 a/l b")
+	f.Add("2 a/b/back ..\n2 a/l b/back/../..")
+	f.Add("2 l .\n0 l/x")
+	f.Add("2 a b\n2 b a\n2 c a/../..")
+	f.Add("0 ../x\n0 /x\n0 a\\b")
+	f.Add("2 x/y ../z\n2 z x\n2 w z/y/..")
+	f.Fuzz(func(t *testing.T, lines string) {
+		var ms []member
+		for line := range strings.SplitSeq(lines, "\n") {
+			kind, rest, _ := strings.Cut(line, " ")
+			name, text, _ := strings.Cut(rest, " ")
+			switch kind {
+			case "5":
+				ms = append(ms, member{name: strings.TrimRight(name, "/") + "/", mode: fs.ModeDir | 0o755})
+			case "2":
+				ms = append(ms, member{name: name, link: text})
+			default:
+				ms = append(ms, member{name: name, text: text})
+			}
+		}
+		if len(lines) > 1<<15 {
+			t.Skip("names are longer than a zip can have")
+		}
+		unpackUpload(t, zipOf(t, ms...))
+	})
+}
+
+// The same for bytes that are hardly an archive.
+func FuzzUploadZip(f *testing.F) {
+	f.Add(zipOf(f, member{name: "a", text: "hello hello hello"}, member{name: "d/"}, member{name: "d/l", link: "../a"}))
+	f.Add(zipOf(f, member{name: "../a", text: "x"}))
+	f.Add([]byte("PK\x05\x06\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00"))
+	f.Fuzz(unpackUpload)
+}
+
+func unpackUpload(t *testing.T, zipped []byte) {
+	b, err := readAll(t, zipped)
+	if err != nil {
+		if !isPackageError(err) {
+			t.Fatalf("error = %v, want a *PackageError", err)
+		}
+		return
+	}
+	root := filepath.Join(t.TempDir(), "root")
+	var links []string
+	for _, e := range append([]entry{{kind: tar.TypeDir}}, b.entries...) {
+		p := filepath.Join(root, e.path)
+		switch e.kind {
+		case tar.TypeDir:
+			err = os.Mkdir(p, 0o700)
+		case tar.TypeSymlink:
+			err = os.Symlink(e.link, p)
+			links = append(links, p)
+		default:
+			err = os.WriteFile(p, nil, 0o600)
+		}
+		if err != nil {
+			t.Fatalf("cannot unpack %q: %v", e.path, err)
+		}
+	}
+	for _, l := range links {
+		real, err := filepath.EvalSymlinks(l)
+		if err == nil && real != root && !strings.HasPrefix(real, root+"/") {
+			t.Fatalf("%q leads to %q", l, real)
+		}
+	}
+}
+
+// An index gives back what it was made of; anything else is refused.
+func FuzzIndex(f *testing.F) {
+	x := index{list: sha256.Sum256([]byte("list")), contents: []contentAt{
+		{content{sha1.Sum([]byte("a")), 1}, 1024}, {content{sha1.Sum([]byte("b")), 1 << 40}, 1 << 50},
+	}}
+	f.Add(x.bytes())
+	f.Add(index{}.bytes())
+	f.Add(x.bytes()[:50])
+	f.Fuzz(func(t *testing.T, raw []byte) {
+		x, err := parseIndex(raw)
+		if err == nil && !bytes.Equal(x.bytes(), raw) {
+			t.Errorf("%x is read as %x", raw, x.bytes())
+		}
+	})
+}
