@@ -18,12 +18,11 @@ var errBodyLost = errors.New("the request goes on elsewhere")
 type body struct {
 	src io.Reader
 
-	mu      sync.Mutex // guards the fields below
-	holder  *lease
-	begun   bool // somebody has read
-	reading bool // somebody is in src.Read
-	failed  bool // reading from the client failed
-	bytes   int64
+	mu     sync.Mutex // guards the fields below
+	holder *lease
+	begun  bool // somebody has read
+	failed bool // reading from the client failed
+	bytes  int64
 }
 
 // lend gives the body to a new attempt and takes it from the one before. It fails
@@ -38,13 +37,11 @@ func (b *body) lend() (io.ReadCloser, error) {
 	return b.holder, nil
 }
 
-// end takes the body from whoever has it. It tells whether somebody is still
-// waiting for the client to send more of it.
-func (b *body) end() (reading bool) {
+// end takes the body from whoever has it.
+func (b *body) end() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.holder = nil
-	return b.reading
 }
 
 // started tells whether something was read.
@@ -77,12 +74,11 @@ func (l *lease) Read(p []byte) (int, error) {
 		b.mu.Unlock()
 		return 0, errBodyLost
 	}
-	b.begun, b.reading = true, true
+	b.begun = true
 	b.mu.Unlock()
 	n, err := b.src.Read(p)
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.reading = false
 	b.bytes += int64(n)
 	b.failed = b.failed || err != nil && err != io.EOF && b.holder == l
 	return n, err

@@ -239,6 +239,9 @@ func (f *flight) ask(out *http.Request, t target) (*http.Response, error) {
 	res, err := t.endpoint.transport.RoundTrip(req)
 	if err == nil && res.StatusCode == http.StatusSwitchingProtocols {
 		f.switched = res.Body
+		if f.body != nil {
+			f.body.end() // what comes from now on is no longer the request's
+		}
 	}
 	return res, err
 }
@@ -291,10 +294,8 @@ func (f *flight) fail(w http.ResponseWriter, req *http.Request, err error) {
 
 // land tidies up after the request.
 func (f *flight) land(req *http.Request) {
-	if f.body != nil && f.body.end() && !f.answer.hijacked {
-		// Somebody still waits for the client to send more of a body that nobody
-		// wants. The server would wait with him before it ends the answer.
-		_ = http.NewResponseController(&f.answer).SetReadDeadline(time.Now().Add(lingerUnreadFor))
+	if f.body != nil {
+		f.body.end()
 	}
 	if f.switched != nil {
 		f.switched.Close()

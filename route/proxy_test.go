@@ -1,0 +1,724 @@
+package route
+
+import (
+	"bufio"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"regexp"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/dewrun/dew/app"
+	"github.com/dewrun/dew/runtime"
+)
+
+func TestInstancesTakeTurns(t *testing.T) {
+	w := newWorld(t, routeTo("shop", "", "a"))
+	for i := range 3 {
+		w.instance("a", i, says(fmt.Sprint(i)))
+	}
+	got := map[string]int{}
+	for range 9 {
+		_, body := w.get("shop", "/")
+		got[body]++
+	}
+	if got["0"] != 3 || got["1"] != 3 || got["2"] != 3 {
+		t.Errorf("answers by instance = %v, want 3 each", got)
+	}
+	for i := range 3 {
+		if n := w.dialsTo(idOf("a", i)); n != 1 {
+			t.Errorf("instance %d was dialled %d times for 3 requests, want 1: connections are kept", i, n)
+		}
+	}
+	if len(w.bad) > 0 {
+		t.Errorf("dials = %v", w.bad)
+	}
+}
+
+// A route with two apps shares its requests between their instances.
+func TestTwoDestinations(t *testing.T) {
+	w := newWorld(t, routeTo("shop", "", "a", "b"))
+	w.instance("a", 0, says("a"))
+	w.instance("b", 0, says("b"))
+	got := map[string]int{}
+	for range 4 {
+		_, body := w.get("shop", "/")
+		got[body]++
+	}
+	if got["a"] != 2 || got["b"] != 2 {
+		t.Errorf("answers by app = %v, want 2 each", got)
+	}
+}
+
+// The router's own answers are constant: the same body each time, with the name of
+// the failure in a header.
+func TestFailures(t *testing.T) {
+	var seen sync.Map
+	w := newWorld(t, routeTo("shop", "", "a"), routeTo("empty", "", "b"), routeTo("broken", "", "c"),
+		routeTo("aimless", ""), routeTo("refusing", "", "d"))
+	w.instance("a", 0, says("hello"))
+	w.instance("c", 0, breaksOff(&seen))
+	w.refuses("d", 0)
+	for _, c := range []struct {
+		host   string
+		status int
+		name   string
+		body   string
+	}{
+		{"shop", 200, "", "hello"},
+		{"unknown", 404, "unknown_route", "404 Not Found: Requested route does not exist.\n"},
+		{"aimless", 404, "unknown_route", "404 Not Found: Requested route does not exist.\n"},
+		{"empty", 503, "no_endpoints", "503 Service Unavailable: Requested route has no available endpoints.\n"},
+		{"broken", 502, "endpoint_failure", "502 Bad Gateway: Registered endpoint failed to handle the request.\n"},
+		{"refusing", 502, "endpoint_failure", "502 Bad Gateway: Registered endpoint failed to handle the request.\n"},
+	} {
+		res, body := w.get(c.host, "/")
+		if res.StatusCode != c.status || res.Header.Get("X-Cf-RouterError") != c.name || body != c.body {
+			t.Errorf("%s: %d %q %q, want %d %q %q", c.host, res.StatusCode, res.Header.Get("X-Cf-RouterError"), body, c.status, c.name, c.body)
+		}
+	}
+	if got := w.router.Stats(); got.Requests != 6 || got.Failed != 5 {
+		t.Errorf("stats = %+v, want 6 requests, 5 failed", got)
+	}
+}
+
+// An instance that takes no connection has seen nothing: any request may go to
+// another one, its body unread.
+func TestRefusedRequestGoesElsewhere(t *testing.T) {
+	for _, method := range []string{http.MethodGet, http.MethodPost, http.MethodDelete} {
+		w := newWorld(t, routeTo("shop", "", "a"))
+		w.refuses("a", 0)
+		w.refuses("a", 1)
+		w.instance("a", 2, echo)
+		for range 6 {
+			res, body := w.do(w.request(method, "shop", "/", strings.NewReader("all of it")))
+			if res.StatusCode != 200 || body != "all of it" {
+				t.Errorf("%s: %d %q", method, res.StatusCode, body)
+			}
+		}
+		if w.router.Stats().Retries == 0 {
+			t.Errorf("%s: no retries", method)
+		}
+	}
+}
+
+// At most three instances are asked: a request does not walk through all of a large
+// app.
+func TestAttemptsAreBounded(t *testing.T) {
+	w := newWorld(t, routeTo("shop", "", "a"))
+	for i := range 5 {
+		w.refuses("a", i)
+	}
+	if res, _ := w.get("shop", "/"); res.StatusCode != http.StatusBadGateway {
+		t.Errorf("status = %d, want 502", res.StatusCode)
+	}
+	sum := 0
+	for i := range 5 {
+		sum += w.dialsTo(idOf("a", i))
+	}
+	if sum != maxAttempts {
+		t.Errorf("instances dialled = %d, want %d", sum, maxAttempts)
+	}
+}
+
+// A request that an instance has seen is repeated only when it is safe.
+func TestBrokenOffRequest(t *testing.T) {
+	for _, c := range []struct {
+		method string
+		body   string
+		status int
+	}{
+		{http.MethodGet, "", 200},
+		{http.MethodHead, "", 200},
+		{http.MethodOptions, "", 200},
+		{http.MethodPost, "", 502},
+		{http.MethodPost, "order", 502},
+		{http.MethodDelete, "", 502},
+		{http.MethodGet, "a body that was read", 502},
+	} {
+		t.Run(c.method+" "+c.body, func(t *testing.T) {
+			w := newWorld(t, routeTo("shop", "", "a"))
+			var seen sync.Map
+			w.instance("a", 0, breaksOff(&seen))
+			w.instance("a", 1, echo)
+			w.aim("shop", 0)
+			res, _ := w.do(w.request(c.method, "shop", "/", bodyOf(c.body)))
+			if _, ok := seen.Load(c.method); !ok {
+				t.Fatal("the first instance was not asked")
+			}
+			if res.StatusCode != c.status {
+				t.Errorf("status = %d, want %d", res.StatusCode, c.status)
+			}
+		})
+	}
+}
+
+// aim makes the next request begin at an instance.
+func (w *world) aim(host string, index uint32) {
+	w.router.table.Load().match(host+".dew.localhost", "/").turn.Store(index - 1)
+}
+
+func bodyOf(s string) io.Reader {
+	if s == "" {
+		return nil
+	}
+	return strings.NewReader(s)
+}
+
+// A connection that the instance closed while nobody used it costs no request.
+func TestKeptConnectionThatWasClosed(t *testing.T) {
+	w := newWorld(t, routeTo("shop", "", "a"))
+	s := w.instance("a", 0, echo)
+	for i := range 20 {
+		res, body := w.do(w.request(http.MethodPost, "shop", "/", strings.NewReader("x")))
+		if res.StatusCode != 200 || body != "x" {
+			t.Fatalf("request %d: %d %q", i, res.StatusCode, body)
+		}
+		s.CloseClientConnections()
+		eventually(t, "the end of the connection is seen", func() bool { return w.openTo(idOf("a", 0)) == 0 })
+	}
+}
+
+func TestHeadersToTheApp(t *testing.T) {
+	w := newWorld(t, routeTo("shop", "", "a"))
+	var got *http.Request
+	w.instance("a", 3, http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
+		got = r
+		rw.Header().Set("X-Vcap-Request-Id", "the app's own")
+		rw.Header().Set("Connection", "X-Between")
+		rw.Header().Set("X-Between", "hop")
+		rw.WriteHeader(http.StatusTeapot)
+	}))
+	req := w.request(http.MethodGet, "Shop", "/a%2Fb//c?x=1;y&z=%zz", nil)
+	for k, v := range map[string]string{
+		"X-Forwarded-For": "192.0.2.7", "X-Forwarded-Host": "front", "X-CF-ApplicationID": "forged", "X-CF-InstanceIndex": "forged",
+		"X-CF-InstanceId": "forged", "X-Vcap-Request-Id": "forged", "Connection": "X-Mine, X-CF-InstanceId", "X-Mine": "hop",
+		"Te": "trailers", "Proxy-Connection": "keep-alive", "X-Own": "kept",
+	} {
+		req.Header.Set(k, v)
+	}
+	res, _ := w.do(req)
+	if got.Host != "Shop.dew.localhost:8080" || got.RequestURI != "/a%2Fb//c?x=1;y&z=%zz" {
+		t.Errorf("host %q, uri %q", got.Host, got.RequestURI)
+	}
+	for k, want := range map[string]string{
+		"X-Forwarded-For": "^192\\.0\\.2\\.7, 127\\.0\\.0\\.1$", "X-Forwarded-Proto": "^http$", "X-Forwarded-Host": "^front$",
+		"X-Cf-Applicationid": "^a$", "X-Cf-Instanceindex": "^3$", "X-Cf-Instanceid": "^a-3$",
+		"X-Vcap-Request-Id": "^[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[0-9a-f]{4}-[0-9a-f]{12}$",
+		"X-B3-Traceid":      "^[0-9a-f]{32}$", "X-B3-Spanid": "^[0-9a-f]{16}$",
+		"X-Own": "^kept$", "X-Mine": "^$", "Proxy-Connection": "^$", "Te": "^trailers$", "Accept-Encoding": "^gzip$",
+	} {
+		if v := strings.Join(got.Header[k], "|"); !regexp.MustCompile(want).MatchString(v) {
+			t.Errorf("%s = %q, want %s", k, v, want)
+		}
+	}
+	if res.StatusCode != http.StatusTeapot || res.Header.Get("X-Between") != "" {
+		t.Errorf("answer: %d, X-Between %q", res.StatusCode, res.Header.Get("X-Between"))
+	}
+	if v := res.Header["X-Vcap-Request-Id"]; len(v) != 1 || v[0] != got.Header.Get("X-Vcap-Request-Id") {
+		t.Errorf("X-Vcap-Request-Id to the client = %q", v)
+	}
+}
+
+func TestTraceOfTheClientIsKept(t *testing.T) {
+	for _, c := range []struct{ give, want map[string]string }{
+		{map[string]string{"X-B3-TraceId": "1", "X-B3-SpanId": "2"}, map[string]string{"X-B3-TraceId": "1", "X-B3-SpanId": "2"}},
+		{map[string]string{"B3": "1-2"}, map[string]string{"X-B3-TraceId": "", "X-B3-SpanId": "", "B3": "1-2"}},
+	} {
+		w := newWorld(t, routeTo("shop", "", "a"))
+		var got http.Header
+		w.instance("a", 0, http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { got = r.Header }))
+		req := w.request(http.MethodGet, "shop", "/", nil)
+		for k, v := range c.give {
+			req.Header.Set(k, v)
+		}
+		w.do(req)
+		for k, v := range c.want {
+			if got.Get(k) != v {
+				t.Errorf("%v: %s = %q, want %q", c.give, k, got.Get(k), v)
+			}
+		}
+	}
+}
+
+// A destination with a port of its own uses only instances that were started with
+// it; the default is the first.
+func TestDestinationPort(t *testing.T) {
+	for _, c := range []struct {
+		wished int
+		ports  []int
+		want   int
+	}{
+		{0, []int{8080}, 8080},
+		{0, []int{9000, 8080}, 9000},
+		{8082, []int{8080, 8082}, 8082},
+		{8082, []int{8080}, 0},
+	} {
+		rt := routeTo("shop", "", "a")
+		rt.Destinations[0].Port = c.wished
+		w := newWorld(t, rt)
+		st := ready("a", 0)
+		st.Ports = c.ports
+		w.router.Changed(st)
+		got, ok := w.router.table.Load().match("shop.dew.localhost", "/").pick(nil)
+		if ok != (c.want != 0) || got.port != c.want {
+			t.Errorf("wished %d of %v: %d %v, want %d", c.wished, c.ports, got.port, ok, c.want)
+		}
+	}
+}
+
+var echo = http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
+	_, _ = io.Copy(rw, r.Body)
+})
+
+func TestWebSocketEcho(t *testing.T) {
+	w := newWorld(t, routeTo("shop", "", "a"))
+	w.instance("a", 0, http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
+		if r.Header.Get("Upgrade") != "websocket" || r.Header.Get("Connection") != "Upgrade" {
+			http.Error(rw, "no upgrade", http.StatusBadRequest)
+			return
+		}
+		c, brw, err := http.NewResponseController(rw).Hijack()
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		defer c.Close()
+		_, _ = io.WriteString(c, "HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n\r\n")
+		_, _ = io.Copy(c, brw)
+	}))
+	w.run()
+	c := w.raw("GET /chat HTTP/1.1", "Host: shop.dew.localhost", "Upgrade: websocket", "Connection: Upgrade")
+	br := bufio.NewReader(c)
+	res, err := http.ReadResponse(br, nil)
+	if err != nil || res.StatusCode != http.StatusSwitchingProtocols {
+		t.Fatalf("%v, %v", res, err)
+	}
+	for i := range 100 {
+		frame := fmt.Sprintf("frame %d;", i)
+		if _, err := io.WriteString(c, frame); err != nil {
+			t.Fatal(err)
+		}
+		got := make([]byte, len(frame))
+		if _, err := io.ReadFull(br, got); err != nil || string(got) != frame {
+			t.Fatalf("got %q, %v, want %q", got, err, frame)
+		}
+	}
+	// The instance is withdrawn: the connection lives on until its ends part.
+	w.router.Changed(crashed("a", 0))
+	if _, err := io.WriteString(c, "still"); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := io.ReadFull(br, make([]byte, 5)); err != nil {
+		t.Fatal(err)
+	}
+	c.Close()
+	if line := <-w.lines; !strings.Contains(line, `"GET /chat HTTP/1.1" 101 `) {
+		t.Errorf("line = %s", line)
+	}
+	eventually(t, "connection to the instance is closed", func() bool { return w.openTo(idOf("a", 0)) == 0 })
+}
+
+// An app that switches to something else than what was asked for leaves no
+// connection behind.
+func TestWrongUpgrade(t *testing.T) {
+	w := newWorld(t, routeTo("shop", "", "a"))
+	w.instance("a", 0, http.HandlerFunc(func(rw http.ResponseWriter, _ *http.Request) {
+		c, _, err := http.NewResponseController(rw).Hijack()
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		_, _ = io.WriteString(c, "HTTP/1.1 101 Switching Protocols\r\nUpgrade: other\r\nConnection: Upgrade\r\n\r\n")
+	}))
+	req := w.request(http.MethodGet, "shop", "/", nil)
+	req.Header.Set("Upgrade", "websocket")
+	req.Header.Set("Connection", "Upgrade")
+	if res, _ := w.do(req); res.StatusCode != http.StatusBadGateway {
+		t.Errorf("status = %d, want 502", res.StatusCode)
+	}
+	eventually(t, "connection to the instance is closed", func() bool { return w.openTo(idOf("a", 0)) == 0 })
+}
+
+// Every piece goes through at once, in both directions, while both go on.
+func TestStreamsBothWays(t *testing.T) {
+	w := newWorld(t, routeTo("shop", "", "a"))
+	w.instance("a", 0, http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
+		rc := http.NewResponseController(rw)
+		_ = rc.EnableFullDuplex()
+		_ = rc.Flush()
+		for buf := make([]byte, 64); ; {
+			n, err := r.Body.Read(buf)
+			_, _ = rw.Write(buf[:n])
+			_ = rc.Flush()
+			if err != nil {
+				return
+			}
+		}
+	}))
+	pr, pw := io.Pipe()
+	res, err := w.front.Client().Do(w.request(http.MethodPost, "shop", "/", pr))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer res.Body.Close()
+	for i := range 50 {
+		piece := fmt.Sprintf("piece %d;", i)
+		if _, err := io.WriteString(pw, piece); err != nil {
+			t.Fatal(err)
+		}
+		got := make([]byte, len(piece))
+		if _, err := io.ReadFull(res.Body, got); err != nil || string(got) != piece {
+			t.Fatalf("got %q, %v, want %q", got, err, piece)
+		}
+	}
+	pw.Close()
+	if rest, err := io.ReadAll(res.Body); err != nil || len(rest) != 0 {
+		t.Errorf("rest = %q, %v", rest, err)
+	}
+}
+
+// A large answer of a known length is passed on while it is made, its header first.
+func TestLargeAnswerIsPassedOnAtOnce(t *testing.T) {
+	w := newWorld(t, routeTo("shop", "", "a"))
+	goOn := make(chan bool)
+	w.instance("a", 0, http.HandlerFunc(func(rw http.ResponseWriter, _ *http.Request) {
+		rw.Header().Set("Content-Length", "1000000")
+		_ = http.NewResponseController(rw).Flush()
+		<-goOn
+		_, _ = io.WriteString(rw, "begin")
+		_ = http.NewResponseController(rw).Flush()
+		<-goOn
+		_, _ = rw.Write(make([]byte, 1_000_000-5))
+	}))
+	res, err := w.front.Client().Do(w.request(http.MethodGet, "shop", "/", nil))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer res.Body.Close()
+	goOn <- true
+	if got, err := io.ReadAll(io.LimitReader(res.Body, 5)); err != nil || string(got) != "begin" {
+		t.Fatalf("%q, %v", got, err)
+	}
+	goOn <- true
+	if n, err := io.Copy(io.Discard, res.Body); err != nil || n != 1_000_000-5 {
+		t.Errorf("%d bytes, %v", n, err)
+	}
+}
+
+func TestTrailersBothWays(t *testing.T) {
+	w := newWorld(t, routeTo("shop", "", "a"))
+	w.instance("a", 0, http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
+		rw.Header().Set("Trailer", "X-Back")
+		_, _ = io.Copy(rw, r.Body)
+		rw.Header().Set("X-Back", r.Trailer.Get("X-There"))
+	}))
+	c := w.raw("POST / HTTP/1.1", "Host: shop.dew.localhost", "Transfer-Encoding: chunked", "Trailer: X-There", "TE: trailers", "",
+		"4", "body", "0", "X-There: sum")
+	res, err := http.ReadResponse(bufio.NewReader(c), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	b, err := io.ReadAll(res.Body)
+	if err != nil || string(b) != "body" || res.Trailer.Get("X-Back") != "sum" {
+		t.Errorf("body %q, trailer %v, err %v", b, res.Trailer, err)
+	}
+}
+
+// A client that waits for 100 Continue gets it when the app wants the body, and the
+// answer alone when it does not.
+func TestContinue(t *testing.T) {
+	w := newWorld(t, routeTo("shop", "", "a"))
+	w.instance("a", 0, http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/no" {
+			rw.WriteHeader(http.StatusRequestEntityTooLarge)
+			return
+		}
+		_, _ = io.Copy(rw, r.Body)
+	}))
+	head := func(path string) (*bufio.Reader, io.Writer) {
+		c := w.raw("POST "+path+" HTTP/1.1", "Host: shop.dew.localhost", "Content-Length: 4", "Expect: 100-continue")
+		return bufio.NewReader(c), c
+	}
+	br, c := head("/yes")
+	if line, err := br.ReadString('\n'); err != nil || line != "HTTP/1.1 100 Continue\r\n" {
+		t.Fatalf("%q, %v", line, err)
+	}
+	if line, err := br.ReadString('\n'); err != nil || line != "\r\n" {
+		t.Fatalf("%q, %v", line, err)
+	}
+	_, _ = io.WriteString(c, "body")
+	res, err := http.ReadResponse(br, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if b, err := io.ReadAll(res.Body); err != nil || res.StatusCode != 200 || string(b) != "body" {
+		t.Errorf("%d %q %v", res.StatusCode, b, err)
+	}
+	br, _ = head("/no")
+	if line, err := br.ReadString('\n'); err != nil || !strings.HasPrefix(line, "HTTP/1.1 413 ") {
+		t.Errorf("%q, %v, want 413 and no 100", line, err)
+	}
+}
+
+// An app may answer without reading what the client has not sent yet.
+func TestAnswerBeforeTheBody(t *testing.T) {
+	w := newWorld(t, routeTo("shop", "", "a"))
+	w.instance("a", 0, http.HandlerFunc(func(rw http.ResponseWriter, _ *http.Request) {
+		_ = http.NewResponseController(rw).EnableFullDuplex()
+		rw.WriteHeader(http.StatusUnauthorized)
+	}))
+	c := w.raw("POST / HTTP/1.1", "Host: shop.dew.localhost", "Content-Length: 1000")
+	res, err := http.ReadResponse(bufio.NewReader(c), nil)
+	if err != nil || res.StatusCode != http.StatusUnauthorized {
+		t.Fatalf("%v, %v", res, err)
+	}
+}
+
+// What the client sends wrongly is not the instance's fault.
+func TestBrokenRequestBody(t *testing.T) {
+	w := newWorld(t, routeTo("shop", "", "a"))
+	w.instance("a", 0, echoLate)
+	c := w.raw("POST / HTTP/1.1", "Host: shop.dew.localhost", "Transfer-Encoding: chunked", "", "zzz")
+	res, err := http.ReadResponse(bufio.NewReader(c), nil)
+	if err != nil || res.StatusCode != http.StatusBadRequest {
+		t.Errorf("%v, %v, want 400", res, err)
+	}
+}
+
+var echoLate = http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
+	b, err := io.ReadAll(r.Body)
+	if err != nil {
+		panic(http.ErrAbortHandler)
+	}
+	_, _ = rw.Write(b)
+})
+
+// An answer that the app does not finish is seen to be unfinished.
+func TestAnswerBrokenOff(t *testing.T) {
+	w := newWorld(t, routeTo("shop", "", "a"))
+	w.instance("a", 0, http.HandlerFunc(func(rw http.ResponseWriter, _ *http.Request) {
+		_, _ = io.WriteString(rw, "half of")
+		_ = http.NewResponseController(rw).Flush()
+		panic(http.ErrAbortHandler)
+	}))
+	w.run()
+	res, err := w.front.Client().Do(w.request(http.MethodGet, "shop", "/", nil))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer res.Body.Close()
+	if b, err := io.ReadAll(res.Body); err == nil {
+		t.Errorf("read %q without an error", b)
+	}
+	if line := <-w.lines; !strings.Contains(line, `"GET / HTTP/1.1" 200 0 7 `) {
+		t.Errorf("line = %s", line)
+	}
+}
+
+func TestOddRequests(t *testing.T) {
+	t.Parallel() // the server takes its time to refuse a large header
+	w := newWorld(t, routeTo("shop", "", "a"))
+	w.instance("a", 0, http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) { _, _ = io.WriteString(rw, r.RequestURI) }))
+	for _, c := range []struct {
+		lines  []string
+		status int
+		name   string
+	}{
+		{[]string{"GET / HTTP/1.0"}, 400, "empty_host"},
+		{[]string{"GET / HTTP/1.0", "Host: SHOP.dew.localhost."}, 200, ""},
+		{[]string{"GET http://shop.dew.localhost/ HTTP/1.1", "Host: other"}, 200, ""},
+		{[]string{"CONNECT shop.dew.localhost:80 HTTP/1.1", "Host: shop.dew.localhost:80"}, 405, "bad_request"},
+		{[]string{"GET / HTTP/1.1", "Host: shop.dew.localhost", "Connection: Upgrade", "Upgrade: a\xffb"}, 400, "bad_request"},
+		{[]string{"GET / HTTP/1.1", "Host: shop.dew.localhost", "X: " + strings.Repeat("x", 2*maxHeader)}, 431, ""},
+	} {
+		res, err := http.ReadResponse(bufio.NewReader(w.raw(c.lines...)), nil)
+		if err != nil {
+			t.Errorf("%.80q: %v", c.lines, err)
+			continue
+		}
+		if res.StatusCode != c.status || res.Header.Get("X-Cf-RouterError") != c.name {
+			t.Errorf("%.80q: %d %q, want %d %q", c.lines, res.StatusCode, res.Header.Get("X-Cf-RouterError"), c.status, c.name)
+		}
+	}
+	// OPTIONS * is not answered by our own server: the app's says 200 to it, too,
+	// but only ours knows the request's id.
+	res, err := http.ReadResponse(bufio.NewReader(w.raw("OPTIONS * HTTP/1.1", "Host: shop.dew.localhost")), nil)
+	if err != nil || res.Header.Get("X-Vcap-Request-Id") == "" {
+		t.Errorf("OPTIONS *: %v, %v", res, err)
+	}
+}
+
+// Requests that are under way finish when their instance is withdrawn; new ones go
+// elsewhere; afterwards no connection to it is left.
+func TestWithdrawnWhileRequestsRun(t *testing.T) {
+	w := newWorld(t, routeTo("shop", "", "a"))
+	entered, goOn := make(chan bool), make(chan bool)
+	w.instance("a", 0, http.HandlerFunc(func(rw http.ResponseWriter, _ *http.Request) {
+		entered <- true
+		<-goOn
+		_, _ = io.WriteString(rw, "old")
+	}))
+	const n = 5
+	answers := make(chan string, n)
+	for range n {
+		go func() {
+			res, err := w.front.Client().Do(w.request(http.MethodGet, "shop", "/", nil))
+			if err != nil {
+				answers <- err.Error()
+				return
+			}
+			defer res.Body.Close()
+			b, _ := io.ReadAll(res.Body)
+			answers <- string(b)
+		}()
+	}
+	for range n {
+		<-entered
+	}
+	w.router.Changed(crashed("a", 0))
+	if res, _ := w.get("shop", "/"); res.StatusCode != http.StatusServiceUnavailable {
+		t.Errorf("status = %d, want 503", res.StatusCode)
+	}
+	w.instance("a", 1, says("new"))
+	if _, body := w.get("shop", "/"); body != "new" {
+		t.Errorf("body = %q, want that of the new instance", body)
+	}
+	close(goOn)
+	for range n {
+		if got := <-answers; got != "old" {
+			t.Errorf("answer = %q, want old", got)
+		}
+	}
+	eventually(t, "connections to the old instance are closed", func() bool { return w.openTo(idOf("a", 0)) == 0 })
+	if got := w.openTo(idOf("a", 1)); got == 0 {
+		t.Error("the connection to the new instance is not kept")
+	}
+}
+
+// An idle connection would pin the network namespace of an instance that is gone.
+func TestIdleConnectionsEndWithTheInstance(t *testing.T) {
+	stop := ready("a", 0)
+	stop.State, stop.Ready = runtime.Stopping, false
+	unready := ready("a", 0)
+	unready.Ready = false
+	next := ready("a", 0)
+	next.Instance, next.Address = "another-0", addressOf("another-0")
+	for name, st := range map[string]runtime.Status{"crashed": crashed("a", 0), "stopping": stop, "not ready": unready, "replaced": next} {
+		w := newWorld(t, routeTo("shop", "", "a"))
+		w.instance("a", 0, says("x"))
+		w.get("shop", "/")
+		if w.openTo(idOf("a", 0)) != 1 {
+			t.Fatal("the connection was not kept")
+		}
+		w.router.Changed(st)
+		// At once: who removes the instance next does not wait.
+		if n := w.openTo(idOf("a", 0)); n != 0 {
+			t.Errorf("%s: %d connections are open", name, n)
+		}
+	}
+}
+
+// A status that changes nothing for routes leaves the connections alone.
+func TestSameStatusKeepsConnections(t *testing.T) {
+	w := newWorld(t, routeTo("shop", "", "a"))
+	w.instance("a", 0, says("x"))
+	for range 5 {
+		w.get("shop", "/")
+		st := ready("a", 0)
+		st.Since, st.Details = time.Now(), "something"
+		w.router.Changed(st)
+	}
+	if n := w.dialsTo(idOf("a", 0)); n != 1 {
+		t.Errorf("dials = %d, want 1", n)
+	}
+}
+
+// While instances come and go and routes change, no request is lost as long as one
+// instance is there.
+func TestChangesDropNoRequest(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, routeTo("shop", "", "a"))
+	w.run()
+	for i := range 3 {
+		w.instance("a", i, echo)
+	}
+	stop := make(chan struct{})
+	var churn, clients sync.WaitGroup
+	churn.Go(func() {
+		for i := 0; ; i++ {
+			select {
+			case <-stop:
+				return
+			case <-time.After(200 * time.Microsecond):
+			}
+			w.router.Changed(crashed("a", 1+i%2))
+			w.router.Changed(ready("a", 1+(i+1)%2))
+			w.registry.set(func() {
+				w.registry.routes = []app.Route{routeTo("shop", "", "a"), routeTo("other", fmt.Sprintf("/%d", i), "b")}
+			})
+		}
+	})
+	for range 4 {
+		clients.Go(func() {
+			for i := range 60 {
+				res, err := w.front.Client().Do(w.request(http.MethodPost, "shop", "/", strings.NewReader(fmt.Sprint(i))))
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				b, err := io.ReadAll(res.Body)
+				res.Body.Close()
+				if err != nil || res.StatusCode != 200 || string(b) != fmt.Sprint(i) {
+					t.Errorf("%d %q %v", res.StatusCode, b, err)
+				}
+			}
+		})
+	}
+	clients.Wait()
+	close(stop)
+	churn.Wait()
+}
+
+func TestServerLimits(t *testing.T) {
+	s := Server(http.NotFoundHandler())
+	if s.ReadHeaderTimeout <= 0 || s.IdleTimeout <= 0 || s.MaxHeaderBytes <= 0 {
+		t.Errorf("a slow or large client is not limited: %+v", s)
+	}
+	if s.ReadTimeout != 0 || s.WriteTimeout != 0 {
+		t.Errorf("a long poll would be cut: %v, %v", s.ReadTimeout, s.WriteTimeout)
+	}
+}
+
+func TestNewNeedsItsParts(t *testing.T) {
+	w := newWorld(t)
+	for name, c := range map[string]func(*Config){
+		"Registry":  func(c *Config) { c.Registry = nil },
+		"Instances": func(c *Config) { c.Instances = nil },
+		"Dial":      func(c *Config) { c.Dial = nil },
+		"Log":       func(c *Config) { c.Log = nil },
+		"Logger":    func(c *Config) { c.Logger = nil },
+	} {
+		conf := w.config()
+		c(&conf)
+		if _, err := New(conf); err == nil || !strings.Contains(err.Error(), name) {
+			t.Errorf("without %s: %v", name, err)
+		}
+	}
+}
+
+// The router's answers do not need a real server.
+func TestWithoutServer(t *testing.T) {
+	w := newWorld(t, routeTo("shop", "", "a"))
+	w.instance("a", 0, echo)
+	rec := httptest.NewRecorder()
+	req := httptest.NewRequest(http.MethodPost, "http://shop.dew.localhost/", strings.NewReader("x"))
+	w.router.ServeHTTP(rec, req)
+	if rec.Code != 200 || rec.Body.String() != "x" {
+		t.Errorf("%d %q", rec.Code, rec.Body)
+	}
+}

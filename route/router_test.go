@@ -1,0 +1,179 @@
+package route
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"log/slog"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/dewrun/dew/app"
+	"github.com/dewrun/dew/runtime"
+)
+
+// quiet is a router without servers, in virtual time.
+func quiet(t *testing.T, reg *fakeRegistry, change func(*Config)) (*Router, func()) {
+	t.Helper()
+	w := &world{t: t, registry: reg, lines: make(chan string, 10)}
+	c := w.config()
+	change(&c)
+	r, err := New(c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error)
+	go func() { done <- r.Run(ctx) }()
+	return r, func() {
+		cancel()
+		if err := <-done; err != nil {
+			t.Errorf("Run = %v", err)
+		}
+	}
+}
+
+func leadsTo(r *Router, host string) string {
+	e := r.table.Load().match(host+".dew.localhost", "/")
+	if e == nil {
+		return "nowhere"
+	}
+	if tg, ok := e.pick(nil); ok {
+		return string(tg.endpoint.instance)
+	}
+	return "nobody"
+}
+
+func TestRouteChangesAreFollowed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		reg := &fakeRegistry{domains: twoDomains}
+		r, stop := quiet(t, reg, func(*Config) {})
+		defer stop()
+		r.Changed(ready("a", 0)) // before any route leads there
+		if got := leadsTo(r, "shop"); got != "nowhere" {
+			t.Errorf("leads to %s", got)
+		}
+		reg.set(func() { reg.routes = []app.Route{routeTo("shop", "", "a"), routeTo("other", "", "b")} })
+		synctest.Wait()
+		if got := leadsTo(r, "shop"); got != "a-0" {
+			t.Errorf("leads to %s, want a-0", got)
+		}
+		if got := leadsTo(r, "other"); got != "nobody" {
+			t.Errorf("other leads to %s, want nobody", got)
+		}
+		reg.set(func() { reg.routes = nil })
+		synctest.Wait()
+		if got := leadsTo(r, "shop"); got != "nowhere" {
+			t.Errorf("leads to %s, want nowhere", got)
+		}
+	})
+}
+
+// While the routes cannot be read the old table serves.
+func TestUnreadableRoutes(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		reg := &fakeRegistry{domains: twoDomains, routes: []app.Route{routeTo("shop", "", "a")}}
+		var said bytes.Buffer
+		r, stop := quiet(t, reg, func(c *Config) { c.Logger = slog.New(slog.NewTextHandler(&said, nil)) })
+		defer stop()
+		r.Changed(ready("a", 0))
+		r.Changed(ready("b", 0))
+		synctest.Wait()
+		reg.set(func() { reg.err, reg.routes = errors.New("disk"), []app.Route{routeTo("shop", "", "b")} })
+		synctest.Wait()
+		if got := leadsTo(r, "shop"); got != "a-0" {
+			t.Errorf("leads to %s, want a-0", got)
+		}
+		reg.mu.Lock()
+		reg.err = nil
+		reg.mu.Unlock()
+		time.Sleep(retryPause)
+		synctest.Wait()
+		if got := leadsTo(r, "shop"); got != "b-0" {
+			t.Errorf("leads to %s, want b-0", got)
+		}
+		if n := strings.Count(said.String(), "cannot read the routes"); n == 0 {
+			t.Errorf("log = %s", said.String())
+		}
+	})
+}
+
+func TestUnreadableAtTheBeginning(t *testing.T) {
+	w := &world{registry: &fakeRegistry{err: errors.New("disk")}}
+	if _, err := New(w.config()); err == nil {
+		t.Error("New gave a router without a table")
+	}
+}
+
+// Instances that were there before the router are asked for; what a slot has said
+// itself meanwhile is newer than what is read.
+func TestInstancesFoundAtStart(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		reg := &fakeRegistry{
+			domains:   twoDomains,
+			apps:      []app.App{{GUID: "a"}, {GUID: "b"}},
+			processes: map[string][]app.Process{"a": {{GUID: "a"}}, "b": {{GUID: "b"}}},
+			routes:    []app.Route{routeTo("one", "", "a"), routeTo("two", "", "b")},
+		}
+		made := make(chan *Router)
+		r, stop := quiet(t, reg, func(c *Config) {
+			c.Instances = func(process string) []runtime.Status {
+				if process == "b" { // it ends just after it was looked at
+					r := <-made
+					r.Changed(crashed("b", 0))
+				}
+				return []runtime.Status{ready(process, 0)}
+			}
+		})
+		defer stop()
+		made <- r
+		synctest.Wait()
+		if got := leadsTo(r, "one"); got != "a-0" {
+			t.Errorf("one leads to %s, want a-0", got)
+		}
+		if got := leadsTo(r, "two"); got != "nobody" {
+			t.Errorf("two leads to %s, want nobody", got)
+		}
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		if r.heard != nil {
+			t.Error("what is needed only at the start is kept")
+		}
+	})
+}
+
+func TestBodyIsLentOnce(t *testing.T) {
+	b := &body{src: strings.NewReader("all of it")}
+	first, err := b.lend()
+	if err != nil {
+		t.Fatal(err)
+	}
+	second, err := b.lend()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := first.Read(make([]byte, 1)); !errors.Is(err, errBodyLost) {
+		t.Errorf("the first attempt read after the second had begun: %v", err)
+	}
+	if err := first.Close(); err != nil {
+		t.Error(err)
+	}
+	if got, err := io.ReadAll(second); err != nil || string(got) != "all of it" {
+		t.Errorf("%q, %v", got, err)
+	}
+	if _, err := b.lend(); !errors.Is(err, errBodyTaken) {
+		t.Errorf("a body that was read was lent again: %v", err)
+	}
+	if err := second.Close(); err != nil {
+		t.Error(err)
+	}
+	if _, err := second.Read(make([]byte, 1)); !errors.Is(err, errBodyLost) {
+		t.Errorf("read after close: %v", err)
+	}
+	if b.count() != 9 || b.broken() {
+		t.Errorf("count %d, broken %v", b.count(), b.broken())
+	}
+}
