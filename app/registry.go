@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/google/uuid"
@@ -21,6 +20,10 @@ type Registry struct {
 	apps      *store.Bucket[App]
 	processes *store.Bucket[Process]
 	sidecars  *store.Bucket[Sidecar]
+	orgs      *store.Bucket[Org]
+	spaces    *store.Bucket[Space]
+	domains   *store.Bucket[Domain]
+	routes    *store.Bucket[Route]
 }
 
 // NewRegistry returns the registry that lives in db.
@@ -33,11 +36,17 @@ func NewRegistry(db *store.DB) *Registry {
 		processes: store.In(db, "processes",
 			store.Index("app", func(p Process) string { return p.App }),
 			store.Unique("app and type", func(p Process) string { return p.App + "\x00" + p.Type })),
-		// Log lines and exit records name a sidecar in capitals: two names that differ
-		// only in case could not be told apart there.
 		sidecars: store.In(db, "sidecars",
 			store.Index("app", func(s Sidecar) string { return s.App }),
-			store.Unique("app and name", func(s Sidecar) string { return s.App + "\x00" + strings.ToUpper(s.Name) })),
+			store.Unique("app and name", func(s Sidecar) string { return s.App + "\x00" + s.upperName() })),
+		orgs: store.In(db, "orgs",
+			store.Unique("name", func(o Org) string { return o.Name })),
+		spaces: store.In(db, "spaces",
+			store.Unique("org and name", func(s Space) string { return s.Org + "\x00" + s.Name })),
+		domains: store.In(db, "domains",
+			store.Unique("name", func(d Domain) string { return d.Name })),
+		routes: store.In(db, "routes",
+			store.Unique("place", Route.place)),
 	}
 }
 
@@ -46,6 +55,7 @@ func (r *Registry) With(tx *store.Tx) *Registry {
 	return &Registry{
 		db: r.db, tx: tx,
 		apps: r.apps.With(tx), processes: r.processes.With(tx), sidecars: r.sidecars.With(tx),
+		orgs: r.orgs.With(tx), spaces: r.spaces.With(tx), domains: r.domains.With(tx), routes: r.routes.With(tx),
 	}
 }
 
@@ -113,17 +123,13 @@ func (r *Registry) AppIn(space, name string) (App, error) {
 
 // Apps returns all apps by name.
 func (r *Registry) Apps() ([]App, error) {
-	all, err := r.apps.All()
-	if err != nil {
-		return nil, fmt.Errorf("cannot list apps: %w", err)
-	}
-	slices.SortStableFunc(all, func(a, b App) int {
+	return sorted(r.apps, "apps", func(a, b App) int {
 		return cmp.Or(cmp.Compare(a.Name, b.Name), cmp.Compare(a.Space, b.Space))
 	})
-	return all, nil
 }
 
-// DeleteApp removes an app with its processes and sidecars.
+// DeleteApp removes an app with its processes and sidecars, and takes it out of
+// its routes.
 func (r *Registry) DeleteApp(guid string) error {
 	return r.update(func(r *Registry) error {
 		if _, err := r.App(guid); err != nil {
@@ -135,6 +141,9 @@ func (r *Registry) DeleteApp(guid string) error {
 		}
 		sidecars, err := r.Sidecars(guid)
 		if err != nil {
+			return err
+		}
+		if err := r.unmap(guid); err != nil {
 			return err
 		}
 		for _, p := range processes {
@@ -287,6 +296,14 @@ func (r *Registry) update(fn func(r *Registry) error) error {
 	return r.db.Update(func(tx *store.Tx) error { return fn(r.With(tx)) })
 }
 
+// view shows one state of all buckets.
+func (r *Registry) view(fn func(r *Registry) error) error {
+	if r.tx != nil {
+		return fn(r)
+	}
+	return r.db.View(func(tx *store.Tx) error { return fn(r.With(tx)) })
+}
+
 func (r *Registry) putApp(a App) (App, error) {
 	old, err := find(r.apps, a.GUID)
 	if err != nil {
@@ -345,6 +362,16 @@ func (r *Registry) eachProcess(app string, fn func(p Process) Process) error {
 }
 
 func (r *Registry) putProcess(p Process) (Process, error) {
+	sidecars, err := r.Sidecars(p.App)
+	if err != nil {
+		return p, err
+	}
+	return r.keepProcess(p, func(p Process) error { return checkProcessMemory(p, sidecars) })
+}
+
+// keepProcess is putProcess with the rules about sidecars left to the caller, who
+// may be about to change both.
+func (r *Registry) keepProcess(p Process, rules ...func(p Process) error) (Process, error) {
 	if _, err := r.App(p.App); err != nil {
 		return p, err
 	}
@@ -365,11 +392,11 @@ func (r *Registry) putProcess(p Process) (Process, error) {
 	if old.GUID != "" {
 		p.CreatedAt = old.CreatedAt
 	}
-	sidecars, err := r.Sidecars(p.App)
-	if err != nil {
-		return p, err
+	errs := []error{checkProcess(p), checkIdentity(old, p)}
+	for _, rule := range rules {
+		errs = append(errs, rule(p))
 	}
-	if err := errors.Join(checkProcess(p), checkIdentity(old, p), checkProcessMemory(p, sidecars)); err != nil {
+	if err := errors.Join(errs...); err != nil {
 		return p, err
 	}
 	if old.GUID == "" || processDiffers(old, p) {
@@ -386,6 +413,20 @@ func (r *Registry) putProcess(p Process) (Process, error) {
 }
 
 func (r *Registry) putSidecar(s Sidecar) (Sidecar, error) {
+	processes, err := r.Processes(s.App)
+	if err != nil {
+		return s, err
+	}
+	others, err := r.Sidecars(s.App)
+	if err != nil {
+		return s, err
+	}
+	others = slices.DeleteFunc(others, func(o Sidecar) bool { return o.GUID == s.GUID })
+	return r.keepSidecar(s, func(s Sidecar) error { return checkSidecarMemory(s, others, processes) })
+}
+
+// keepSidecar is to putSidecar what keepProcess is to putProcess.
+func (r *Registry) keepSidecar(s Sidecar, rules ...func(s Sidecar) error) (Sidecar, error) {
 	if _, err := r.App(s.App); err != nil {
 		return s, err
 	}
@@ -402,16 +443,11 @@ func (r *Registry) putSidecar(s Sidecar) (Sidecar, error) {
 	if old.GUID != "" {
 		s.CreatedAt = old.CreatedAt
 	}
-	processes, err := r.Processes(s.App)
-	if err != nil {
-		return s, err
+	errs := []error{checkSidecar(s), checkSidecarApp(old, s)}
+	for _, rule := range rules {
+		errs = append(errs, rule(s))
 	}
-	others, err := r.Sidecars(s.App)
-	if err != nil {
-		return s, err
-	}
-	others = slices.DeleteFunc(others, func(o Sidecar) bool { return o.GUID == s.GUID })
-	if err := errors.Join(checkSidecar(s), checkSidecarApp(old, s), checkSidecarMemory(s, others, processes)); err != nil {
+	if err := errors.Join(errs...); err != nil {
 		return s, err
 	}
 	err = r.sidecars.Put(s.GUID, s)
@@ -440,6 +476,16 @@ func (r *Registry) sidecarChanged(old, s Sidecar) error {
 		}
 	}
 	return nil
+}
+
+// sorted reads all values of a bucket.
+func sorted[T any](b *store.Bucket[T], nouns string, compare func(a, b T) int) ([]T, error) {
+	all, err := b.All()
+	if err != nil {
+		return nil, fmt.Errorf("cannot list %s: %w", nouns, err)
+	}
+	slices.SortStableFunc(all, compare)
+	return all, nil
 }
 
 // get reads a value that must be there.

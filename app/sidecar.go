@@ -2,6 +2,7 @@ package app
 
 import (
 	"slices"
+	"strings"
 	"time"
 )
 
@@ -33,6 +34,12 @@ func (s Sidecar) clone() Sidecar {
 func (s Sidecar) attaches(processType string) bool {
 	return slices.Contains(s.ProcessTypes, processType)
 }
+
+// upperName is the name as log lines and exit records have it. Two names of an app
+// that differ only in case could not be told apart there.
+func (s Sidecar) upperName() string { return strings.ToUpper(s.Name) }
+
+func sameName(a, b string) bool { return strings.ToUpper(a) == strings.ToUpper(b) }
 
 // sidecarDiffers tells whether a container of the process type would differ. A
 // sidecar that is not there is the zero Sidecar: it attaches to nothing.

@@ -21,21 +21,7 @@ type Invalid struct {
 func (e *Invalid) Error() string { return e.Key + ": " + e.Message }
 
 // Problems returns all Invalids in err, in the order they were found.
-func Problems(err error) []*Invalid {
-	switch e := err.(type) { //nolint:errorlint // it walks the tree itself
-	case nil:
-		return nil
-	case *Invalid:
-		return []*Invalid{e}
-	case interface{ Unwrap() []error }:
-		var all []*Invalid
-		for _, one := range e.Unwrap() {
-			all = append(all, Problems(one)...)
-		}
-		return all
-	}
-	return Problems(errors.Unwrap(err))
-}
+func Problems(err error) []*Invalid { return collect[*Invalid](err) }
 
 // Limits of the platform.
 const (

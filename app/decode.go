@@ -1,0 +1,431 @@
+package app
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+)
+
+const maxSeconds = 24 * 60 * 60
+
+// ParseManifest reads a manifest: YAML with anchors and merges, ((name)) replaced
+// by the variable of that name. The texts are warnings about keys that it does
+// not know. The error is one or more ManifestErrors.
+func ParseManifest(b []byte, vars map[string]any) (Manifest, []string, error) {
+	root, err := parseYAML(b)
+	if err != nil {
+		return Manifest{}, nil, err
+	}
+	root, err = interpolate(root, vars)
+	if err != nil {
+		return Manifest{}, nil, err
+	}
+	d := &decoder{}
+	m := d.manifest(root)
+	if err := errors.Join(d.errs...); err != nil {
+		return Manifest{}, d.warnings, err
+	}
+	return m, d.warnings, nil
+}
+
+// decoder makes a manifest of nodes and collects what is wrong with them.
+type decoder struct {
+	errs     []error
+	warnings []string
+	app      string         // the name of the app at hand
+	lines    map[string]int // of the app at hand
+}
+
+// manifestKey is a key that a map may have.
+type manifestKey struct {
+	name string
+	read func(key string, v *node)
+	null bool // read also when the value is null; else that is as if not given
+}
+
+func (d *decoder) fail(key string, line int, format string, args ...any) {
+	d.errs = append(d.errs, &ManifestError{App: d.app, Key: key, Line: line, Message: fmt.Sprintf(format, args...)})
+}
+
+func (d *decoder) manifest(root *node) (m Manifest) {
+	if root.kind != mapping {
+		d.fail("", root.line, "it must be a map with the key applications, not %s", root.noun())
+		return m
+	}
+	apps := root.get("applications")
+	for _, f := range root.fields {
+		// Other keys are where people keep what they name by anchors.
+		if f.name != "applications" && f.name != "version" && !f.value.anchor {
+			d.unknown(f.name, f.line, nil)
+		}
+	}
+	if apps == nil || apps.kind != list || len(apps.items) == 0 {
+		line := root.line
+		if apps != nil {
+			line = apps.line
+		}
+		d.fail("applications", line, "must be a list of at least one app, each with a name")
+		return m
+	}
+	names := map[string]int{}
+	for i, n := range apps.items {
+		a := d.application(n, i)
+		if first, ok := names[a.Name]; ok && a.Name != "" {
+			d.fail("name", a.line("name"), "is the name of the app in line %d too: every app is listed once", first)
+		}
+		names[a.Name] = a.line("name")
+		m.Applications = append(m.Applications, a)
+	}
+	d.app = ""
+	return m
+}
+
+func (d *decoder) application(n *node, i int) (a ManifestApp) {
+	at := fmt.Sprintf("applications[%d]", i)
+	d.app, d.lines = "", map[string]int{"": n.line}
+	if n.kind != mapping {
+		d.fail(at, n.line, "must be a map with the key name, not %s", n.noun())
+		return a
+	}
+	before := len(d.errs)
+	name := n.get("name")
+	if name == nil || name.null() {
+		d.fail(at+".name", n.line, "is missing: every app must have a name")
+	} else if s, ok := name.value.(string); ok {
+		d.app = s
+	}
+	d.mapping("", n, slices.Concat(d.appKeys(&a), d.processKeys(&a.ManifestProcess)))
+	a.lines = d.lines
+	if a.DefaultRoute && a.RandomRoute {
+		d.fail("random-route", a.line("random-route"), "must not be true together with default-route: choose one")
+	}
+	if len(d.errs) == before {
+		d.check(&a)
+	}
+	return a
+}
+
+func (d *decoder) appKeys(a *ManifestApp) []manifestKey {
+	return []manifestKey{
+		{name: "name", read: func(key string, v *node) { d.text(key, v, &a.Name) }},
+		{name: "path", read: func(key string, v *node) { d.text(key, v, &a.Path) }},
+		{name: "stack", read: func(key string, v *node) {
+			var s string
+			if d.text(key, v, &s) {
+				a.Stack = &s
+			}
+		}},
+		{name: "buildpacks", read: func(key string, v *node) { a.Buildpacks = d.texts(key, v) }},
+		{name: "env", read: func(key string, v *node) { a.Env = d.env(key, v) }},
+		{name: "processes", read: func(key string, v *node) { a.Processes = d.processes(key, v) }},
+		{name: "sidecars", read: func(key string, v *node) { a.Sidecars = d.sidecars(key, v) }},
+		{name: "routes", read: func(key string, v *node) { a.Routes = d.routes(key, v) }},
+		{name: "no-route", read: func(key string, v *node) { d.truth(key, v, &a.NoRoute) }},
+		{name: "random-route", read: func(key string, v *node) { d.truth(key, v, &a.RandomRoute) }},
+		{name: "default-route", read: func(key string, v *node) { d.truth(key, v, &a.DefaultRoute) }},
+	}
+}
+
+// processKeys are the keys of the table, in all spellings.
+func (d *decoder) processKeys(m *ManifestProcess) []manifestKey {
+	var out []manifestKey
+	for _, k := range processKeys {
+		read := func(key string, v *node) {
+			if k.given(m) {
+				d.fail(key, v.line, "is given twice, as %s and as %s: choose one", k.name, k.other)
+				return
+			}
+			d.processValue(k, key, v, m)
+			d.lines[strings.TrimSuffix(strings.TrimSuffix(key, k.other), k.name)+k.name] = v.line
+		}
+		out = append(out, manifestKey{name: k.name, read: read, null: k.kind == keyCommand})
+		if k.other != "" {
+			out = append(out, manifestKey{name: k.other, read: read})
+		}
+	}
+	return out
+}
+
+// mapping reads the fields of n by keys.
+func (d *decoder) mapping(prefix string, n *node, keys []manifestKey) {
+	if n.kind != mapping {
+		d.fail(strings.TrimSuffix(prefix, "."), n.line, "must be a map, not %s", n.noun())
+		return
+	}
+	for _, f := range n.fields {
+		i := slices.IndexFunc(keys, func(k manifestKey) bool { return k.name == f.name })
+		if i < 0 {
+			d.unknown(prefix+f.name, f.line, keys)
+			continue
+		}
+		d.lines[prefix+f.name] = f.line
+		if !f.value.null() || keys[i].null {
+			keys[i].read(prefix+f.name, f.value)
+		}
+	}
+}
+
+// unknown warns of a key, and says which one may have been meant.
+func (d *decoder) unknown(key string, line int, keys []manifestKey) {
+	e := &ManifestError{App: d.app, Key: key, Line: line, Message: "is not known and has no effect"}
+	bare := strings.NewReplacer("-", "", "_", "")
+	name := bare.Replace(strings.ToLower(key[strings.LastIndex(key, ".")+1:]))
+	for _, k := range keys {
+		if known := bare.Replace(k.name); known == name || known == name+"s" {
+			e.Message += ": did you mean " + k.name + "?"
+			break
+		}
+	}
+	d.warnings = append(d.warnings, e.Error())
+}
+
+func (d *decoder) processValue(k wishKey, key string, v *node, m *ManifestProcess) {
+	switch f := k.field(m).(type) {
+	case **string:
+		var s string
+		if v.null() || d.text(key, v, &s) {
+			*f = &s
+		}
+		if s == "" && v.value == "" && k.kind != keyCommand {
+			d.fail(key, v.line, "must not be empty")
+		}
+		if k.kind == keyCheck && s == "none" { // an old word of the platform
+			*f = new(CheckProcess)
+		}
+	case **int:
+		n := 0
+		if k.kind == keyAmount && d.amount(key, v, &n) || k.kind == keyCount && d.number(key, v, &n, limits{0, maxInstances}) {
+			*f = &n
+		}
+	case **time.Duration:
+		n := 0
+		if d.number(key, v, &n, limits{1, maxSeconds}) {
+			*f = new(time.Duration(n) * time.Second)
+		}
+	}
+}
+
+func (d *decoder) text(key string, v *node, s *string) bool {
+	t, ok := v.value.(string)
+	switch {
+	case !ok && v.kind == scalar:
+		d.fail(key, v.line, "must be text, not %s: put it in quotes", v.noun())
+	case !ok:
+		d.fail(key, v.line, "must be text, not %s", v.noun())
+	}
+	*s = t
+	return ok
+}
+
+func (d *decoder) truth(key string, v *node, b *bool) {
+	t, ok := v.value.(bool)
+	if !ok {
+		d.fail(key, v.line, "must be true or false, not %s", v.noun())
+	}
+	*b = t
+}
+
+// limits are the least and the most that a number may be.
+type limits struct{ least, most int64 }
+
+func (d *decoder) number(key string, v *node, n *int, l limits) bool {
+	i, ok := v.value.(int64)
+	if !ok || i < l.least || i > l.most {
+		d.fail(key, v.line, "must be a whole number, %d to %d, not %s", l.least, l.most, v.noun())
+		return false
+	}
+	*n = int(i)
+	return true
+}
+
+func (d *decoder) amount(key string, v *node, mb *int) bool {
+	s, ok := v.value.(string)
+	if !ok {
+		d.fail(key, v.line, "must be an amount with the unit K, M, G or T, such as 64M or 1G, not %s", v.noun())
+		return false
+	}
+	n, err := ParseMB(s)
+	if err != nil {
+		d.fail(key, v.line, "%v", err)
+		return false
+	}
+	*mb = n
+	return true
+}
+
+// texts reads a list that is not nil.
+func (d *decoder) texts(key string, v *node) []string {
+	out := []string{}
+	for i, n := range d.list(key, v) {
+		var s string
+		if d.text(fmt.Sprintf("%s[%d]", key, i), n, &s) {
+			out = append(out, s)
+		}
+	}
+	return out
+}
+
+func (d *decoder) list(key string, v *node) []*node {
+	if v.kind != list {
+		d.fail(key, v.line, "must be a list, not %s", v.noun())
+	}
+	return v.items
+}
+
+// env reads variables; null takes one away.
+func (d *decoder) env(key string, v *node) map[string]*string {
+	if v.kind != mapping {
+		d.fail(key, v.line, "must be a map of names and values, not %s", v.noun())
+		return nil
+	}
+	out := map[string]*string{}
+	for _, f := range v.fields {
+		at := key + "[" + f.name + "]"
+		d.lines[at] = f.line
+		if f.value.null() {
+			out[f.name] = nil
+			continue
+		}
+		s, ok := scalarText(f.value.value)
+		if f.value.kind != scalar || !ok {
+			d.fail(at, f.line, "must be text, a number, true or false, not %s", f.value.noun())
+		}
+		out[f.name] = &s
+	}
+	return out
+}
+
+func (d *decoder) processes(key string, v *node) (out []ManifestProcess) {
+	seen := map[string]int{}
+	for i, n := range d.list(key, v) {
+		at, name := d.entry(key, "type", i, n)
+		if n.kind != mapping {
+			continue
+		}
+		var m ManifestProcess
+		d.mapping(at+".", n, append(d.processKeys(&m), manifestKey{name: "type", read: func(k string, v *node) { d.text(k, v, &m.Type) }}))
+		if first, ok := seen[name]; ok && name != "" {
+			d.fail(at+".type", n.line, "is the type of the process in line %d too: every type is listed once", first)
+		}
+		seen[name] = n.line
+		out = append(out, m)
+	}
+	return out
+}
+
+func (d *decoder) sidecars(key string, v *node) (out []ManifestSidecar) {
+	seen := map[string]int{}
+	for i, n := range d.list(key, v) {
+		at, name := d.entry(key, "name", i, n)
+		if n.kind == mapping {
+			out = append(out, d.sidecar(at, n))
+		}
+		name = strings.ToUpper(name)
+		if first, ok := seen[name]; ok && name != "" {
+			d.fail(at+".name", n.line, "is the name of the sidecar in line %d too (capitals do not count): choose another one", first)
+		}
+		seen[name] = n.line
+	}
+	return out
+}
+
+func (d *decoder) sidecar(at string, n *node) (s ManifestSidecar) {
+	for _, k := range []struct{ name, what string }{
+		{"command", "a command that starts it"},
+		{"process_types", "a list of the process types that it runs beside, such as [web]"},
+	} {
+		if v := n.get(k.name); v == nil || v.null() {
+			d.fail(at+"."+k.name, n.line, "is missing: a sidecar must have %s", k.what)
+		}
+	}
+	keys := []manifestKey{
+		{name: "name", read: func(key string, v *node) { d.text(key, v, &s.Name) }},
+		{name: "command", read: func(key string, v *node) { d.text(key, v, &s.Command) }},
+		{name: "process_types", read: func(key string, v *node) { s.ProcessTypes = d.texts(key, v) }},
+		{name: "memory", read: func(key string, v *node) {
+			mb := 0
+			if d.amount(key, v, &mb) {
+				s.MemoryMB = &mb
+			}
+		}},
+	}
+	for _, f := range n.fields {
+		if f.name == "timeout" || strings.Contains(f.name, "health-check") || strings.Contains(f.name, "health_check") {
+			d.fail(at+"."+f.name, f.line, "is not allowed under a sidecar: its process is watched, nothing else; allowed are name, process_types, command and memory")
+			keys = append(keys, manifestKey{name: f.name, read: func(string, *node) {}})
+		}
+	}
+	d.mapping(at+".", n, keys)
+	return s
+}
+
+// entry says how an entry of a list is called in messages: by its name if it has
+// one, else by its place. It must have one.
+func (d *decoder) entry(key, nameKey string, i int, n *node) (at, name string) {
+	at = fmt.Sprintf("%s[%d]", key, i)
+	if n.kind != mapping {
+		d.fail(at, n.line, "must be a map with the key %s, not %s", nameKey, n.noun())
+		return at, ""
+	}
+	v := n.get(nameKey)
+	if v == nil || v.null() || v.value == "" {
+		d.fail(at+"."+nameKey, n.line, "is missing: every entry of %s must have a %s", key, nameKey)
+		return at, ""
+	}
+	if s, ok := v.value.(string); ok {
+		at, name = key+"["+s+"]", s
+	}
+	d.lines[at] = n.line
+	return at, name
+}
+
+func (d *decoder) routes(key string, v *node) (out []ManifestRoute) {
+	for i, n := range d.list(key, v) {
+		at, _ := d.entry(key, "route", i, n)
+		at = fmt.Sprintf("%s[%d]", key, i) // a route is long and has dots: its place is clearer
+		if n.kind != mapping {
+			continue
+		}
+		var r ManifestRoute
+		d.mapping(at+".", n, []manifestKey{
+			{name: "route", read: func(key string, v *node) { d.text(key, v, &r.Route) }},
+			{name: "protocol", read: func(key string, v *node) { d.text(key, v, &r.Protocol) }},
+		})
+		out = append(out, r)
+	}
+	return out
+}
+
+// check holds the app against the rules that need no knowledge of what is there.
+func (d *decoder) check(a *ManifestApp) {
+	var processes []Process
+	errs := []error{checkApp(a.applied(App{State: Stopped}))}
+	for _, w := range a.wished() {
+		p := processOf(&w.m)
+		p.Type = w.processType
+		if p.HealthCheck.Endpoint != "" && p.HealthCheck.Type == "" {
+			p.HealthCheck.Type = CheckHTTP // it may have that type already
+		}
+		if p.Readiness.Endpoint != "" && p.Readiness.Type == "" {
+			p.Readiness.Type = CheckHTTP
+		}
+		errs = append(errs, checkProcess(p.withDefaults()))
+		if w.m.MemoryMB != nil {
+			processes = append(processes, p)
+		}
+	}
+	var sidecars []Sidecar
+	for i := range a.Sidecars {
+		s := a.Sidecars[i].applied(Sidecar{})
+		errs = append(errs, checkSidecar(s), checkSidecarMemory(s, sidecars, processes))
+		sidecars = append(sidecars, s)
+	}
+	for i, r := range a.Routes {
+		errs = append(errs, checkManifestRoute(i, r))
+	}
+	for _, inv := range Problems(errors.Join(errs...)) {
+		d.errs = append(d.errs, a.at(inv))
+	}
+}

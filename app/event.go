@@ -1,0 +1,185 @@
+package app
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/dewrun/dew/store"
+)
+
+// How long events are kept: whichever bound is met first.
+const (
+	eventAge       = 31 * 24 * time.Hour
+	eventsPerApp   = 10_000
+	sweepEvery     = 1000 // records between two looks at the bounds
+	sweepEveryTime = 24 * time.Hour
+)
+
+// Actor is who did something.
+type Actor struct {
+	GUID string `json:"guid"`
+	Type string `json:"type"` // "user", "process", "system"
+	Name string `json:"name"`
+}
+
+// Target is what something was done to.
+type Target struct {
+	GUID string `json:"guid"`
+	Type string `json:"type"` // "app", "route"
+	Name string `json:"name"`
+}
+
+// Event is something that happened to a wish, for the audit.
+type Event struct {
+	GUID      string         `json:"guid"`
+	Type      string         `json:"type"` // "audit.app.create"
+	Actor     Actor          `json:"actor"`
+	Target    Target         `json:"target"`
+	Space     string         `json:"space,omitempty"` // guid
+	Org       string         `json:"org,omitempty"`   // guid
+	Data      map[string]any `json:"data,omitempty"`
+	CreatedAt time.Time      `json:"created_at"`
+}
+
+// key sorts by target first, and by time second.
+func (e Event) key() string {
+	return fmt.Sprintf("%s/%020d/%s", e.Target.GUID, e.CreatedAt.UnixNano(), e.GUID)
+}
+
+// EventFilter chooses events. An empty list chooses all.
+type EventFilter struct {
+	Types, Targets, Spaces, Orgs []string
+	Newest                       bool // newest first, else oldest first
+}
+
+func (f EventFilter) chooses(e Event) bool {
+	among := func(list []string, s string) bool { return len(list) == 0 || slices.Contains(list, s) }
+	return among(f.Types, e.Type) && among(f.Targets, e.Target.GUID) && among(f.Spaces, e.Space) && among(f.Orgs, e.Org)
+}
+
+// Events remembers what happened, for a month and up to 10,000 per target.
+type Events struct {
+	db     *store.DB
+	tx     *store.Tx // nil: each method has its own
+	bucket *store.Bucket[Event]
+	sweeps *sweeps
+}
+
+// sweeps says when the bounds are due to be looked at.
+type sweeps struct {
+	mu    sync.Mutex
+	count int // records since the last one; guarded by mu
+	last  time.Time
+}
+
+// due counts a record.
+func (s *sweeps) due() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.count++
+	if s.count < sweepEvery && time.Since(s.last) < sweepEveryTime {
+		return false
+	}
+	s.count, s.last = 0, time.Now()
+	return true
+}
+
+// NewEvents returns the events that live in db.
+func NewEvents(db *store.DB) *Events {
+	return &Events{db: db, bucket: store.In[Event](db, "events"), sweeps: &sweeps{}}
+}
+
+// With returns the events inside tx.
+func (es *Events) With(tx *store.Tx) *Events {
+	c := *es
+	c.tx, c.bucket = tx, es.bucket.With(tx)
+	return &c
+}
+
+// Record keeps e, with guid and time filled in where they are missing.
+func (es *Events) Record(e Event) error {
+	if e.GUID == "" {
+		id, err := uuid.NewV7() // in the order of time, also within one tick of the clock
+		if err != nil {
+			return fmt.Errorf("cannot name event: %w", err)
+		}
+		e.GUID = id.String()
+	}
+	if e.CreatedAt.IsZero() {
+		e.CreatedAt = now()
+	}
+	return es.update(func(es *Events) error {
+		if err := es.bucket.Put(e.key(), e); err != nil {
+			return fmt.Errorf("cannot keep event: %w", err)
+		}
+		if !es.sweeps.due() {
+			return nil
+		}
+		return es.sweep()
+	})
+}
+
+// List returns the events that f chooses.
+func (es *Events) List(f EventFilter) ([]Event, error) {
+	all, err := es.read(f.Targets)
+	if err != nil {
+		return nil, fmt.Errorf("cannot list events: %w", err)
+	}
+	oldest := time.Now().Add(-eventAge)
+	all = slices.DeleteFunc(all, func(e Event) bool { return !f.chooses(e) || e.CreatedAt.Before(oldest) })
+	slices.SortFunc(all, func(a, b Event) int {
+		return cmp.Or(a.CreatedAt.Compare(b.CreatedAt), cmp.Compare(a.GUID, b.GUID))
+	})
+	if f.Newest {
+		slices.Reverse(all)
+	}
+	return all, nil
+}
+
+func (es *Events) read(targets []string) ([]Event, error) {
+	if len(targets) == 0 {
+		return es.bucket.All()
+	}
+	var all []Event
+	for _, t := range slices.Compact(slices.Sorted(slices.Values(targets))) {
+		some, err := es.bucket.Prefix(t + "/")
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, some...)
+	}
+	return all, nil
+}
+
+// sweep removes what is beyond the bounds. Keys come sorted by target and time,
+// so that from the end the newest of each target come first.
+func (es *Events) sweep() error {
+	all, err := es.bucket.All()
+	if err != nil {
+		return fmt.Errorf("cannot list events: %w", err)
+	}
+	oldest := time.Now().Add(-eventAge)
+	kept := map[string]int{}
+	for _, e := range slices.Backward(all) {
+		if e.CreatedAt.After(oldest) && kept[e.Target.GUID] < eventsPerApp {
+			kept[e.Target.GUID]++
+			continue
+		}
+		if err := es.bucket.Delete(e.key()); err != nil {
+			return fmt.Errorf("cannot drop event %s: %w", e.GUID, err)
+		}
+	}
+	return nil
+}
+
+func (es *Events) update(fn func(es *Events) error) error {
+	if es.tx != nil {
+		return fn(es)
+	}
+	return es.db.Update(func(tx *store.Tx) error { return fn(es.With(tx)) })
+}

@@ -1,0 +1,253 @@
+package app
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"runtime/debug"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/dewrun/dew/store"
+)
+
+// JobState is how far a job is.
+type JobState string
+
+// The states of a job.
+const (
+	JobProcessing JobState = "PROCESSING"
+	JobComplete   JobState = "COMPLETE"
+	JobFailed     JobState = "FAILED"
+)
+
+const (
+	jobAge      = 24 * time.Hour // of ended jobs
+	jobSweep    = time.Hour
+	jobsAtATime = 8
+)
+
+// Job is something that was asked for and takes longer than the answer.
+type Job struct {
+	GUID      string          `json:"guid"`
+	Operation string          `json:"operation"` // "space.apply_manifest"
+	State     JobState        `json:"state"`
+	Args      json.RawMessage `json:"args,omitempty"`
+	Errors    []JobError      `json:"errors,omitempty"`
+	Warnings  []string        `json:"warnings,omitempty"`
+	CreatedAt time.Time       `json:"created_at"`
+	UpdatedAt time.Time       `json:"updated_at"`
+}
+
+// JobError is why a job failed, as the platform writes it. A function that wants
+// a certain code returns one.
+type JobError struct {
+	Code   int    `json:"code"`
+	Title  string `json:"title"`
+	Detail string `json:"detail"`
+}
+
+func (e *JobError) Error() string { return e.Detail }
+
+// JobFunc does a job. It may be called again for a job that an earlier daemon did
+// not get to the end of, so doing it twice must be the same as doing it once.
+type JobFunc func(ctx context.Context, j Job) (warnings []string, err error)
+
+// Jobs remembers jobs and runs them.
+//
+//	Start ─▶ bucket (PROCESSING) ─wake─▶ Run ─▶ JobFunc ─▶ bucket (COMPLETE or FAILED)
+type Jobs struct {
+	bucket   *store.Bucket[Job]
+	log      *slog.Logger
+	wake     chan struct{} // of 1: there may be something to run
+	mu       sync.Mutex
+	handlers map[string]JobFunc // guarded by mu
+}
+
+// NewJobs returns the jobs that live in db.
+func NewJobs(db *store.DB, log *slog.Logger) *Jobs {
+	return &Jobs{
+		bucket:   store.In(db, "jobs", store.Index("state", func(j Job) string { return string(j.State) })),
+		log:      log,
+		wake:     make(chan struct{}, 1),
+		handlers: map[string]JobFunc{},
+	}
+}
+
+// Handle says what does the jobs of an operation. Call it before Run.
+func (js *Jobs) Handle(operation string, fn func(ctx context.Context, j Job) (warnings []string, err error)) {
+	js.mu.Lock()
+	defer js.mu.Unlock()
+	js.handlers[operation] = fn
+}
+
+// Start remembers a job that Run will do, also if that is the next daemon's.
+func (js *Jobs) Start(operation string, args any) (Job, error) {
+	if js.handler(operation) == nil {
+		return Job{}, fmt.Errorf("cannot start job: nothing does %q", operation)
+	}
+	raw, err := json.Marshal(args)
+	if err != nil {
+		return Job{}, fmt.Errorf("cannot write arguments of job %s: %w", operation, err)
+	}
+	j := Job{GUID: uuid.NewString(), Operation: operation, State: JobProcessing, Args: raw, CreatedAt: now()}
+	j.UpdatedAt = j.CreatedAt
+	if err := js.bucket.Put(j.GUID, j); err != nil {
+		return Job{}, fmt.Errorf("cannot keep job %s: %w", operation, err)
+	}
+	js.nudge()
+	return j, nil
+}
+
+// Get returns the job with guid.
+func (js *Jobs) Get(guid string) (Job, error) { return get(js.bucket, "job", guid) }
+
+// Run does jobs until ctx ends, those that an earlier daemon left undone first,
+// and drops ended ones after a day. It returns when no function is at work.
+func (js *Jobs) Run(ctx context.Context) error {
+	running := map[string]bool{}
+	ended := make(chan string)
+	sweep := time.NewTicker(jobSweep)
+	defer sweep.Stop()
+	defer func() {
+		for range running {
+			<-ended
+		}
+	}()
+	if err := js.sweep(); err != nil {
+		return err
+	}
+	js.nudge()
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-sweep.C:
+			if err := js.sweep(); err != nil {
+				return err
+			}
+		case guid := <-ended:
+			delete(running, guid)
+			js.nudge()
+		case <-js.wake:
+			if err := js.begin(ctx, running, ended); err != nil {
+				return err
+			}
+		}
+	}
+}
+
+// begin starts waiting jobs, the oldest first, as many as may run at a time.
+func (js *Jobs) begin(ctx context.Context, running map[string]bool, ended chan<- string) error {
+	waiting, err := js.bucket.By("state", string(JobProcessing))
+	if err != nil {
+		return fmt.Errorf("cannot list jobs: %w", err)
+	}
+	slices.SortFunc(waiting, func(a, b Job) int {
+		return cmp.Or(a.CreatedAt.Compare(b.CreatedAt), cmp.Compare(a.GUID, b.GUID))
+	})
+	for _, j := range waiting {
+		if len(running) >= jobsAtATime || ctx.Err() != nil {
+			return nil
+		}
+		if running[j.GUID] {
+			continue
+		}
+		running[j.GUID] = true
+		go func() {
+			js.do(ctx, j)
+			ended <- j.GUID
+		}()
+	}
+	return nil
+}
+
+// do runs one job and writes down how it ended. A function that gives up because
+// the daemon leaves has not failed: its job stays for the next daemon.
+func (js *Jobs) do(ctx context.Context, j Job) {
+	warnings, err := js.call(ctx, j)
+	if err != nil && ctx.Err() != nil {
+		js.log.Info("job left for the next daemon", "job", j.GUID, "operation", j.Operation, "err", err)
+		return
+	}
+	j.State, j.Warnings, j.UpdatedAt = JobComplete, warnings, now()
+	if err != nil {
+		j.State, j.Errors = JobFailed, jobErrors(err)
+		js.log.Info("job failed", "job", j.GUID, "operation", j.Operation, "err", err)
+	}
+	if err := js.bucket.Put(j.GUID, j); err != nil {
+		js.log.Error("cannot keep the end of a job: it will be done again by the next daemon", "job", j.GUID, "operation", j.Operation, "err", err)
+	}
+}
+
+// call keeps a bug in a function inside its job.
+func (js *Jobs) call(ctx context.Context, j Job) (warnings []string, err error) {
+	fn := js.handler(j.Operation)
+	if fn == nil {
+		return nil, fmt.Errorf("cannot do job %s: this version of the daemon does not know %q", j.GUID, j.Operation)
+	}
+	defer func() {
+		if v := recover(); v != nil {
+			js.log.Error("job panicked", "job", j.GUID, "operation", j.Operation, "err", v, "stack", string(debug.Stack()))
+			err = fmt.Errorf("cannot do job %s: an error in the daemon; its log says more", j.GUID)
+		}
+	}()
+	return fn(ctx, j)
+}
+
+func (js *Jobs) handler(operation string) JobFunc {
+	js.mu.Lock()
+	defer js.mu.Unlock()
+	return js.handlers[operation]
+}
+
+func (js *Jobs) nudge() {
+	select {
+	case js.wake <- struct{}{}:
+	default: // it is awake already
+	}
+}
+
+// sweep drops jobs that ended long ago.
+func (js *Jobs) sweep() error {
+	all, err := js.bucket.All()
+	if err != nil {
+		return fmt.Errorf("cannot list jobs: %w", err)
+	}
+	for _, j := range all {
+		if j.State == JobProcessing || time.Since(j.UpdatedAt) < jobAge {
+			continue
+		}
+		if err := js.bucket.Delete(j.GUID); err != nil {
+			return fmt.Errorf("cannot drop job %s: %w", j.GUID, err)
+		}
+	}
+	return nil
+}
+
+// jobErrors is what a client reads of err: one entry for every wrong key.
+func jobErrors(err error) []JobError {
+	if one, ok := errors.AsType[*JobError](err); ok {
+		return []JobError{*one}
+	}
+	var out []JobError
+	for _, p := range ManifestProblems(err) {
+		out = append(out, JobError{Code: 10008, Title: "CF-UnprocessableEntity", Detail: p.Error()})
+	}
+	for _, p := range Problems(err) {
+		out = append(out, JobError{Code: 10008, Title: "CF-UnprocessableEntity", Detail: p.Error()})
+	}
+	if len(out) > 0 {
+		return out
+	}
+	if errors.Is(err, ErrNotFound) {
+		return []JobError{{Code: 10010, Title: "CF-ResourceNotFound", Detail: err.Error()}}
+	}
+	return []JobError{{Code: 10001, Title: "CF-UnknownError", Detail: err.Error()}}
+}

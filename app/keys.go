@@ -1,0 +1,219 @@
+package app
+
+import (
+	"fmt"
+	"strings"
+	"time"
+)
+
+// wishKey is a key of a process in a manifest: how it is written, where the
+// manifest has it and where the wish does. Reading, writing, applying and
+// comparing all go by the one table.
+type wishKey struct {
+	name  string
+	other string // another spelling
+	kind  keyKind
+	field func(m *ManifestProcess) any // **string, **int or **time.Duration
+	wish  func(p *Process) any         // *string, *int or *time.Duration
+}
+
+type keyKind int
+
+const (
+	keyText    keyKind = iota
+	keyCommand         // text, where null takes the present one away
+	keyCheck
+	keyCount
+	keyAmount
+	keySeconds
+)
+
+var processKeys = []wishKey{
+	{
+		name: "command", kind: keyCommand,
+		field: func(m *ManifestProcess) any { return &m.Command },
+		wish:  func(p *Process) any { return &p.Command },
+	},
+	{
+		name: "instances", kind: keyCount,
+		field: func(m *ManifestProcess) any { return &m.Instances },
+		wish:  func(p *Process) any { return &p.Instances },
+	},
+	{
+		name: "memory", kind: keyAmount,
+		field: func(m *ManifestProcess) any { return &m.MemoryMB },
+		wish:  func(p *Process) any { return &p.MemoryMB },
+	},
+	{
+		name: "disk_quota", other: "disk-quota", kind: keyAmount,
+		field: func(m *ManifestProcess) any { return &m.DiskMB },
+		wish:  func(p *Process) any { return &p.DiskMB },
+	},
+	{
+		name: "timeout", kind: keySeconds,
+		field: func(m *ManifestProcess) any { return &m.Timeout },
+		wish:  func(p *Process) any { return &p.HealthCheck.Timeout },
+	},
+	{
+		name: "health-check-type", kind: keyCheck,
+		field: func(m *ManifestProcess) any { return &m.HealthCheckType },
+		wish:  func(p *Process) any { return &p.HealthCheck.Type },
+	},
+	{
+		name: "health-check-http-endpoint", kind: keyText,
+		field: func(m *ManifestProcess) any { return &m.HealthCheckHTTPEndpoint },
+		wish:  func(p *Process) any { return &p.HealthCheck.Endpoint },
+	},
+	{
+		name: "health-check-invocation-timeout", kind: keySeconds,
+		field: func(m *ManifestProcess) any { return &m.HealthCheckInvocationTimeout },
+		wish:  func(p *Process) any { return &p.HealthCheck.InvocationTimeout },
+	},
+	{
+		name: "health-check-interval", kind: keySeconds,
+		field: func(m *ManifestProcess) any { return &m.HealthCheckInterval },
+		wish:  func(p *Process) any { return &p.HealthCheck.Interval },
+	},
+	{
+		name: "readiness-health-check-type", kind: keyCheck,
+		field: func(m *ManifestProcess) any { return &m.ReadinessHealthCheckType },
+		wish:  func(p *Process) any { return &p.Readiness.Type },
+	},
+	{
+		name: "readiness-health-check-http-endpoint", kind: keyText,
+		field: func(m *ManifestProcess) any { return &m.ReadinessHealthCheckHTTPEndpoint },
+		wish:  func(p *Process) any { return &p.Readiness.Endpoint },
+	},
+	{
+		name: "readiness-health-check-invocation-timeout", kind: keySeconds,
+		field: func(m *ManifestProcess) any { return &m.ReadinessHealthCheckInvocationTimeout },
+		wish:  func(p *Process) any { return &p.Readiness.InvocationTimeout },
+	},
+	{
+		name: "readiness-health-check-interval", kind: keySeconds,
+		field: func(m *ManifestProcess) any { return &m.ReadinessHealthCheckInterval },
+		wish:  func(p *Process) any { return &p.Readiness.Interval },
+	},
+}
+
+// given tells whether the manifest has the key.
+func (k wishKey) given(m *ManifestProcess) bool {
+	switch f := k.field(m).(type) {
+	case **string:
+		return *f != nil
+	case **int:
+		return *f != nil
+	case **time.Duration:
+		return *f != nil
+	}
+	panic("app: key " + k.name + " has a field of an unknown type")
+}
+
+// clear makes the manifest not have the key.
+func (k wishKey) clear(m *ManifestProcess) {
+	switch f := k.field(m).(type) {
+	case **string:
+		*f = nil
+	case **int:
+		*f = nil
+	case **time.Duration:
+		*f = nil
+	}
+}
+
+// apply makes p as the manifest says.
+func (k wishKey) apply(m *ManifestProcess, p *Process) {
+	if !k.given(m) {
+		return
+	}
+	switch f := k.field(m).(type) {
+	case **string:
+		*k.wish(p).(*string) = **f
+	case **int:
+		*k.wish(p).(*int) = **f
+	case **time.Duration:
+		*k.wish(p).(*time.Duration) = **f
+	}
+}
+
+// value is a wish's value as a manifest has it; nil stands for none.
+func (k wishKey) value(p Process) any {
+	switch v := k.wish(&p).(type) {
+	case *string:
+		if *v == "" {
+			return nil
+		}
+		return *v
+	case *time.Duration:
+		if *v == 0 {
+			return nil
+		}
+		return int(*v / time.Second)
+	case *int:
+		if k.kind == keyAmount {
+			return formatMB(*v)
+		}
+		return *v
+	}
+	return nil
+}
+
+func formatMB(mb int) string { return fmt.Sprintf("%dM", mb) }
+
+// processOf is an otherwise empty process as the manifest says.
+func processOf(m *ManifestProcess) Process {
+	p := Process{Type: m.Type}
+	for _, k := range processKeys {
+		k.apply(m, &p)
+	}
+	return p
+}
+
+// wishedProcess is what a manifest says about one process type, and where.
+type wishedProcess struct {
+	processType string
+	m           ManifestProcess
+	index       int // in processes; -1: at app level
+}
+
+// wished returns the processes that the manifest speaks of. What the web process's
+// entry says goes before what the app level says.
+func (m *ManifestApp) wished() []wishedProcess {
+	top := m.ManifestProcess
+	var out []wishedProcess
+	for i, p := range m.Processes {
+		out = append(out, wishedProcess{processType: p.Type, m: p, index: i})
+		if p.Type != Web {
+			continue
+		}
+		for _, k := range processKeys {
+			if k.given(&p) {
+				k.clear(&top)
+			}
+		}
+	}
+	return append([]wishedProcess{{processType: Web, m: top, index: -1}}, out...)
+}
+
+// at turns what a rule says about a wish into words about the manifest.
+func (m *ManifestApp) at(inv *Invalid) *ManifestError {
+	key := inv.Key
+	if rest, ok := strings.CutPrefix(key, "processes["+Web+"]."); ok && m.lines[key] == 0 {
+		key = rest // it was said at app level, or not at all
+	}
+	return &ManifestError{App: m.Name, Key: key, Line: m.line(key), Message: inv.Message}
+}
+
+// line finds where a key was written, or else what it is part of.
+func (m *ManifestApp) line(key string) int {
+	for {
+		if n, ok := m.lines[key]; ok {
+			return n
+		}
+		i := strings.LastIndexAny(key, ".[")
+		if i < 0 {
+			return m.lines[""]
+		}
+		key = key[:i]
+	}
+}

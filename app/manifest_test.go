@@ -1,0 +1,287 @@
+package app
+
+import (
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/goccy/go-yaml"
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+)
+
+var update = flag.Bool("update", false, "write the golden files anew")
+
+const goldenLine = "----------\n"
+
+// goldenVars are the variables that golden manifests may use.
+var goldenVars = map[string]any{
+	"name": "shop", "instances": int64(3), "memory": "128M", "truth": true, "ratio": 1.5,
+	"types": []any{"web", "worker"}, "db": map[string]any{"host": "db.example.com", "port": int64(5432)},
+	"literal": "((name))",
+}
+
+// outcome is what ParseManifest makes of a text, as text.
+func outcome(text string) string {
+	m, warnings, err := ParseManifest([]byte(text), goldenVars)
+	var out strings.Builder
+	for _, w := range warnings {
+		fmt.Fprintf(&out, "warning: %s\n", w)
+	}
+	if err != nil {
+		problems := ManifestProblems(err)
+		for _, p := range problems {
+			fmt.Fprintf(&out, "error: %v\n", p)
+		}
+		if len(problems) == 0 {
+			fmt.Fprintf(&out, "unexpected error: %v\n", err)
+		}
+		return out.String()
+	}
+	apps := []yaml.MapSlice{}
+	for i := range m.Applications {
+		apps = append(apps, m.Applications[i].rendered())
+	}
+	b, err := yaml.Marshal(apps)
+	if err != nil {
+		return err.Error()
+	}
+	return out.String() + string(b)
+}
+
+// Each file is a manifest, a line of dashes, and what it means or what is wrong
+// with it.
+func TestManifestGolden(t *testing.T) {
+	files, err := filepath.Glob("testdata/manifest/*.txt")
+	if err != nil || len(files) < 10 {
+		t.Fatalf("golden files = %v, %v", files, err)
+	}
+	for _, file := range files {
+		t.Run(strings.TrimSuffix(filepath.Base(file), ".txt"), func(t *testing.T) {
+			text, want, _ := strings.Cut(string(one[[]byte](t)(os.ReadFile(file))), goldenLine)
+			got := outcome(text)
+			if *update {
+				must(t, os.WriteFile(file, []byte(text+goldenLine+got), 0o644))
+				return
+			}
+			if diff := cmp.Diff(got, want); diff != "" {
+				t.Errorf("outcome (-got +want):\n%s", diff)
+			}
+		})
+	}
+}
+
+// What is sent is what was read, and says the same when it is read again.
+func checkRoundTrip(t *testing.T, m Manifest) {
+	t.Helper()
+	b := one[[]byte](t)(m.YAML())
+	if variable.Match(b) {
+		return // a value that looks like a variable is one to the next reader
+	}
+	again, warnings, err := ParseManifest(b, nil)
+	if err != nil || len(warnings) > 0 {
+		t.Fatalf("%s\nread again: %v, warnings %v", b, err, warnings)
+	}
+	if diff := cmp.Diff(again, m, cmpopts.IgnoreUnexported(ManifestApp{}), cmpopts.EquateEmpty()); diff != "" {
+		t.Errorf("%s\nread again (-got +want):\n%s", b, diff)
+	}
+}
+
+func goldenTexts(tb testing.TB) []string {
+	files, err := filepath.Glob("testdata/manifest/*.txt")
+	if err != nil {
+		tb.Fatal(err)
+	}
+	var out []string
+	for _, file := range files {
+		b, err := os.ReadFile(file)
+		if err != nil {
+			tb.Fatal(err)
+		}
+		text, _, _ := strings.Cut(string(b), goldenLine)
+		out = append(out, text)
+	}
+	return out
+}
+
+// Any text is a manifest or a list of ManifestErrors with a message each, never a
+// panic; a manifest survives being sent, and can be applied twice or not at all.
+func FuzzParseManifest(f *testing.F) {
+	for _, text := range goldenTexts(f) {
+		f.Add([]byte(text))
+	}
+	f.Add([]byte("a: &a [x]\nb: &b [*a, *a]\n"))
+	f.Add([]byte("? [a]\n: b\n"))
+	f.Add([]byte("applications: [{name: a, env: {A: .inf, B: 0x1F, C: !!str 1, D: 1e400}}]"))
+	f.Fuzz(func(t *testing.T, text []byte) {
+		m, _, err := ParseManifest(text, goldenVars)
+		if err == nil {
+			if len(m.Applications) == 0 {
+				t.Error("no error and no app")
+			}
+			checkRoundTrip(t, m)
+			return
+		}
+		problems := ManifestProblems(err)
+		if len(problems) == 0 {
+			t.Errorf("error = %v, want ManifestErrors", err)
+		}
+		for _, p := range problems {
+			if p.Message == "" || p.Line < 0 {
+				t.Errorf("error = %+v, want a message", p)
+			}
+		}
+	})
+}
+
+// Variables of any text are read or refused, and what is read can stand in a
+// manifest.
+func FuzzParseVariables(f *testing.F) {
+	f.Add([]byte("a: 1\nb: [x, {y: z}]\nc: null\n"))
+	f.Add([]byte("- a"))
+	f.Add([]byte(""))
+	f.Fuzz(func(t *testing.T, text []byte) {
+		vars, err := ParseVariables(text)
+		if err != nil {
+			return
+		}
+		for name := range vars {
+			if !wholeVariable.MatchString("((" + name + "))") {
+				continue
+			}
+			_, _, err := ParseManifest([]byte("applications: [{name: shop, env: {A: (("+name+"))}}]"), vars)
+			if err != nil && len(ManifestProblems(err)) == 0 {
+				t.Errorf("variable %q: %v", name, err)
+			}
+		}
+	})
+}
+
+func TestManifestRoundTrip(t *testing.T) {
+	good := 0
+	for _, text := range goldenTexts(t) {
+		m, _, err := ParseManifest([]byte(text), goldenVars)
+		if err == nil {
+			checkRoundTrip(t, m)
+			good++
+		}
+	}
+	if good < 5 {
+		t.Errorf("%d golden files are good manifests, want some", good)
+	}
+}
+
+// Texts that a careless writer of YAML would turn into something else.
+func TestManifestKeepsText(t *testing.T) {
+	env := map[string]*string{}
+	for i, s := range []string{
+		"", " ", "a", "1", "01", "0x1f", "1e3", ".5", "~", "null", "true", "yes", "no", "- a", "a: b", "#x", "&a", "*a", "!a", "%a", "@a", "`a", "'", `"`, `\`, "a\nb",
+		"\n", " a ", "\ttab", "ü😀", "\u2028", "\x7f", "\x1b", "{", "[", "|", ">", "?", "<<", "=", "\r\n", "a #b", "2020-01-01", "1:30", "\ufeff", "..", "---", "<&>",
+	} {
+		env[fmt.Sprintf("V%d", i)] = &s
+	}
+	checkRoundTrip(t, Manifest{Applications: []ManifestApp{{Name: "1", Env: env, Buildpacks: []string{}}}})
+}
+
+func TestManifestBounds(t *testing.T) {
+	laughs := "a: &a [x, x, x, x, x, x, x, x, x, x]\n"
+	for c := 'b'; c < 'k'; c++ {
+		laughs += fmt.Sprintf("%c: &%c [%s]\n", c, c, strings.TrimSuffix(strings.Repeat(fmt.Sprintf("*%c, ", c-1), 10), ", "))
+	}
+	merges := "a: &a {"
+	for i := range 1000 {
+		merges += fmt.Sprintf("k%d: 1, ", i)
+	}
+	merges += "}\nb:\n" + strings.Repeat("- {<<: *a}\n", 1000)
+	for name, tt := range map[string]struct{ text, want string }{
+		"size":    {strings.Repeat("x", maxManifest+1), "at most 1048576"},
+		"laughs":  {laughs, "anchors expanded"},
+		"merges":  {merges, "anchors expanded"},
+		"lists":   {strings.Repeat("[", 5_000), "too deep"},
+		"maps":    {strings.Repeat("{a: ", 5_000), "too deep"},
+		"dashes":  {strings.Repeat("- ", 5_000), "too deep"},
+		"keys":    {strings.Repeat("? ", 5_000), "too deep"},
+		"colons":  {strings.Repeat("a: ", 5_000), "too deep"},
+		"anchors": {strings.Repeat("&a ", 5_000), "too deep"},
+		"tags":    {strings.Repeat("!!str ", 5_000), "too deep"},
+		"cycle":   {"a: &a [*a]\n", "names no anchor"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			_, _, err := ParseManifest([]byte(tt.text), nil)
+			if len(ManifestProblems(err)) != 1 || !strings.Contains(err.Error(), tt.want) {
+				t.Errorf("error = %v, want %q", err, tt.want)
+			}
+		})
+	}
+}
+
+// A large manifest is still one.
+func TestManifestLarge(t *testing.T) {
+	text := "applications:\n"
+	for i := range 300 {
+		text += fmt.Sprintf("- name: app-%d\n  env: {A: '1', B: '2', C: '3'}\n  sidecars:\n  - {name: s, command: ./s, process_types: [web], memory: 8M}\n", i)
+	}
+	m, _, err := ParseManifest([]byte(text), nil)
+	if err != nil || len(m.Applications) != 300 {
+		t.Fatalf("apps = %d, %v", len(m.Applications), err)
+	}
+	checkRoundTrip(t, m)
+}
+
+func TestManifestErrorText(t *testing.T) {
+	for want, e := range map[string]ManifestError{
+		`app "shop", line 3: memory: m`: {App: "shop", Key: "memory", Line: 3, Message: "m"},
+		`line 3: m`:                     {Line: 3, Message: "m"},
+		`app "shop": memory: m`:         {App: "shop", Key: "memory", Message: "m"},
+		`m`:                             {Message: "m"},
+	} {
+		if got := e.Error(); got != want {
+			t.Errorf("error = %s, want %s", got, want)
+		}
+	}
+	a, b := &ManifestError{Key: "a"}, &ManifestError{Key: "b"}
+	err := fmt.Errorf("cannot apply: %w", errors.Join(a, fmt.Errorf("more: %w", errors.Join(errors.New("x"), b))))
+	if diff := cmp.Diff(ManifestProblems(err), []*ManifestError{a, b}); diff != "" {
+		t.Errorf("problems (-got +want):\n%s", diff)
+	}
+}
+
+func TestManifestWeb(t *testing.T) {
+	m := ManifestApp{Name: "shop"}
+	if m.Web() != &m.ManifestProcess {
+		t.Error("without an entry the keys of web are at app level")
+	}
+	m.Processes = []ManifestProcess{{Type: "worker"}, {Type: Web}}
+	if m.Web() != &m.Processes[1] {
+		t.Error("the keys of web are in its entry")
+	}
+}
+
+func TestParseVariable(t *testing.T) {
+	for s, want := range map[string]any{
+		"a=1": int64(1), "a=x": "x", "a=": nil, "a=x=y": "x=y", "a='1'": "1", "a=[x, 2]": []any{"x", int64(2)}, "a-b/c.d=true": true,
+	} {
+		_, got, err := ParseVariable(s)
+		if err != nil {
+			t.Errorf("%q: %v", s, err)
+		}
+		if diff := cmp.Diff(got, want); diff != "" {
+			t.Errorf("%q (-got +want):\n%s", s, diff)
+		}
+	}
+	for _, s := range []string{"", "a", "=1", "a b=1", "a=["} {
+		if name, v, err := ParseVariable(s); err == nil {
+			t.Errorf("%q = %q, %v, want an error", s, name, v)
+		}
+	}
+	if _, err := ParseVariables([]byte("- a")); err == nil || !strings.Contains(err.Error(), "map of names") {
+		t.Errorf("error = %v, want what a file of variables is", err)
+	}
+	if vars, err := ParseVariables(nil); err != nil || vars == nil || len(vars) != 0 {
+		t.Errorf("empty file = %v, %v, want an empty map", vars, err)
+	}
+}

@@ -1,0 +1,105 @@
+package app
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+
+	"github.com/goccy/go-yaml"
+)
+
+// YAML writes the manifest as it is sent to the daemon: applications alone, with
+// nothing left to be replaced.
+func (m Manifest) YAML() ([]byte, error) {
+	apps := []yaml.MapSlice{}
+	for i := range m.Applications {
+		apps = append(apps, m.Applications[i].rendered())
+	}
+	// JSON is YAML in which no text can be taken for anything else.
+	b, err := yaml.MarshalWithOptions(yaml.MapSlice{{Key: "applications", Value: apps}}, yaml.JSON())
+	if err != nil {
+		return nil, fmt.Errorf("cannot write manifest: %w", err)
+	}
+	return b, nil
+}
+
+func (m *ManifestApp) rendered() yaml.MapSlice {
+	out := yaml.MapSlice{{Key: "name", Value: m.Name}}
+	add := func(key string, value any) { out = append(out, yaml.MapItem{Key: key, Value: value}) }
+	if m.Path != "" {
+		add("path", m.Path)
+	}
+	if m.Stack != nil {
+		add("stack", *m.Stack)
+	}
+	if m.Buildpacks != nil {
+		add("buildpacks", m.Buildpacks)
+	}
+	out = append(out, m.ManifestProcess.rendered()...)
+	if len(m.Env) > 0 {
+		env := yaml.MapSlice{}
+		for _, k := range slices.Sorted(maps.Keys(m.Env)) {
+			env = append(env, yaml.MapItem{Key: k, Value: m.Env[k]})
+		}
+		add("env", env)
+	}
+	addList(&out, "processes", m.Processes, (*ManifestProcess).rendered)
+	addList(&out, "sidecars", m.Sidecars, (*ManifestSidecar).rendered)
+	addList(&out, "routes", m.Routes, (*ManifestRoute).rendered)
+	for _, b := range []struct {
+		key string
+		on  bool
+	}{
+		{"no-route", m.NoRoute}, {"random-route", m.RandomRoute}, {"default-route", m.DefaultRoute},
+	} {
+		if b.on {
+			add(b.key, true)
+		}
+	}
+	return out
+}
+
+func addList[T any](out *yaml.MapSlice, key string, list []T, render func(v *T) yaml.MapSlice) {
+	if len(list) == 0 {
+		return
+	}
+	var items []yaml.MapSlice
+	for i := range list {
+		items = append(items, render(&list[i]))
+	}
+	*out = append(*out, yaml.MapItem{Key: key, Value: items})
+}
+
+func (m *ManifestProcess) rendered() yaml.MapSlice {
+	var out yaml.MapSlice
+	if m.Type != "" {
+		out = append(out, yaml.MapItem{Key: "type", Value: m.Type})
+	}
+	p := processOf(m)
+	for _, k := range processKeys {
+		if k.given(m) {
+			out = append(out, yaml.MapItem{Key: k.name, Value: k.value(p)})
+		}
+	}
+	return out
+}
+
+func (m *ManifestSidecar) rendered() yaml.MapSlice {
+	out := yaml.MapSlice{
+		{Key: "name", Value: m.Name},
+		{Key: "process_types", Value: m.ProcessTypes},
+		{Key: "command", Value: m.Command},
+	}
+	if m.MemoryMB != nil {
+		out = append(out, yaml.MapItem{Key: "memory", Value: formatMB(*m.MemoryMB)})
+	}
+	return out
+}
+
+func (m *ManifestRoute) rendered() yaml.MapSlice {
+	out := yaml.MapSlice{{Key: "route", Value: m.Route}}
+	if m.Protocol != "" {
+		out = append(out, yaml.MapItem{Key: "protocol", Value: m.Protocol})
+	}
+	return out
+}
