@@ -268,7 +268,7 @@ func TestBuildNeedsAReadyPackage(t *testing.T) {
 func TestBuildReusesTheImage(t *testing.T) {
 	yardTest(t, func(t *testing.T, y *yard) {
 		stop := y.run()
-		ms := []member{{name: "Procfile", text: "web: ./server"}, {name: "big", text: strings.Repeat("x", 1<<18)}}
+		ms := []member{{name: "Procfile", text: "web: ./server"}, {name: "big", text: strings.Repeat("x", 1<<16)}}
 		first := y.droplet(y.build(BuildRequest{Package: y.push("a", ms...).GUID, Buildpacks: []string{"go_buildpack"}}))
 		stop()
 		before := [2]map[string]time.Time{stamps(t, y.shelf.dir), stamps(t, y.packages.o.Dir)}

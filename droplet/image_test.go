@@ -82,6 +82,7 @@ func TestCheckImageRefuses(t *testing.T) {
 		"dot":                 {[]tar.Header{file("./app/a")}, "./app/a", `"app/a"`},
 		"the root":            {[]tar.Header{dir("./")}, "./", "app, deps"},
 		"double slash":        {[]tar.Header{file("app//a")}, "app//a", `"app/a"`},
+		"whiteout":            {[]tar.Header{file("app/a"), file("app/.wh.a")}, "app/.wh.a", ".wh."},
 		"elsewhere":           {[]tar.Header{file("etc/passwd")}, "etc/passwd", "app, deps"},
 		"almost":              {[]tar.Header{file("application/a")}, "application/a", "app, deps"},
 		"info as a folder":    {[]tar.Header{dir("staging_info.yml/")}, "staging_info.yml/", "plain file"},

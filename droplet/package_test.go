@@ -13,6 +13,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"slices"
@@ -42,7 +43,7 @@ func newPackages(t testing.TB) *Packages {
 	t.Helper()
 	dir := t.TempDir()
 	p, err := NewPackages(openDB(t, filepath.Join(dir, "dew.db")), PackageOptions{
-		Dir: filepath.Join(dir, "packages"), MaxBytes: 1 << 20, MaxFiles: 50, MaxFileBytes: 1 << 19, MinFree: -1,
+		Dir: filepath.Join(dir, "packages"), MaxBytes: 1 << 17, MaxFiles: 50, MaxFileBytes: 1 << 16, MinFree: -1,
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -74,7 +75,7 @@ func zipOf(t testing.TB, ms ...member) []byte {
 			h.Method = zip.Store
 		}
 		f, err := w.CreateHeader(h)
-		if err == nil && m.text != "" {
+		if err == nil && m.text != "" && h.Method != zip.Store { // a folder has no content
 			_, err = io.WriteString(f, m.text)
 		}
 		if err != nil {
@@ -303,11 +304,11 @@ func TestUploadRefuses(t *testing.T) {
 		"link to nothing":          {nil, []member{{name: "l", mode: fs.ModeSymlink | 0o777}}, "l", "0 bytes"},
 		"device":                   {nil, []member{ok, {name: "null", mode: fs.ModeDevice | fs.ModeCharDevice | 0o666}}, "null", "neither"},
 		"pipe":                     {nil, []member{ok, {name: "fifo", mode: fs.ModeNamedPipe | 0o666}}, "fifo", "neither"},
-		"one file too large":       {nil, []member{{name: "big", text: strings.Repeat("\x00", 1<<19+1)}}, "big", "512K"},
-		"one match too large":      {[]Resource{{Path: "big", SHA1: resource("", "", "x").SHA1, Size: 1 << 60}}, nil, "big", "512K"},
+		"one file too large":       {nil, []member{{name: "big", text: strings.Repeat("\x00", 1<<16+1)}}, "big", "64K"},
+		"one match too large":      {[]Resource{{Path: "big", SHA1: resource("", "", "x").SHA1, Size: 1 << 60}}, nil, "big", "64K"},
 		"too much together": {nil, []member{
-			{name: "1", text: strings.Repeat("\x00", 1<<19)}, {name: "2", text: strings.Repeat("\x00", 1<<19)}, {name: "3", text: "x"},
-		}, "3", "1M"},
+			{name: "1", text: strings.Repeat("\x00", 1<<16)}, {name: "2", text: strings.Repeat("\x00", 1<<16)}, {name: "3", text: "x"},
+		}, "3", "128K"},
 		"too many":            {nil, manyMembers(51), "", "more than 50 entries"},
 		"too many folders":    {nil, []member{{name: strings.Repeat("d/", 60) + "f", text: "x"}}, "", "more than 50 entries"},
 		"match that is not":   {[]Resource{resource("gone", "644", "gone")}, nil, "gone", "push again"},
@@ -404,7 +405,7 @@ func TestUploadRefusesLies(t *testing.T) {
 	}{
 		"longer than said":  {func(h []byte) { binary.LittleEndian.PutUint32(h[size:], 3) }, "damaged"},
 		"shorter than said": {func(h []byte) { binary.LittleEndian.PutUint32(h[size:], 4000) }, "cut off"},
-		"said to be huge":   {func(h []byte) { binary.LittleEndian.PutUint32(h[size:], 0xfffffff0) }, "512K"},
+		"said to be huge":   {func(h []byte) { binary.LittleEndian.PutUint32(h[size:], 0xfffffff0) }, "64K"},
 		"other checksum":    {func(h []byte) { h[crc]++ }, "damaged"},
 		"encrypted":         {func(h []byte) { h[flags] |= 1 }, "encrypted"},
 		"unknown method":    {func(h []byte) { binary.LittleEndian.PutUint16(h[method:], 99) }, "method 99"},
@@ -849,6 +850,44 @@ func unpackUpload(t *testing.T, zipped []byte) {
 		if err == nil && real != root && !strings.HasPrefix(real, root+"/") {
 			t.Fatalf("%q leads to %q", l, real)
 		}
+	}
+}
+
+// Links that were found to stay in the tree do so on a real file system, however
+// they are chained.
+func TestLinksStayInTheTree(t *testing.T) {
+	random := rand.New(rand.NewPCG(1, 2))
+	parts := []string{"..", "..", ".", "a", "b", "l0", "l1", "l2"}
+	places := []string{"l0", "a/l0", "a/l1", "a/b/l1", "a/b/l2", "l2"}
+	refused := 0
+	for n := range 300 {
+		root := filepath.Join(t.TempDir(), "up", "root")
+		if err := os.MkdirAll(filepath.Join(root, "a/b"), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		links := map[string]string{}
+		for _, at := range places {
+			var target []string
+			for range 1 + random.IntN(4) {
+				target = append(target, parts[random.IntN(len(parts))])
+			}
+			links[at] = strings.Join(target, "/")
+			if err := os.Symlink(links[at], filepath.Join(root, at)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		for at := range links {
+			real, err := filepath.EvalSymlinks(filepath.Join(root, at))
+			out := err == nil && real != root && !strings.HasPrefix(real, root+"/")
+			if leavesTree(links, at) {
+				refused++
+			} else if out {
+				t.Fatalf("tree %d: %s leads to %s by %v", n, at, real, links)
+			}
+		}
+	}
+	if refused == 0 || refused == 300*len(places) {
+		t.Errorf("%d links were refused: this tests nothing", refused)
 	}
 }
 

@@ -1,0 +1,154 @@
+//go:build bench
+
+package droplet
+
+import (
+	"archive/zip"
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/dewrun/dew/store"
+)
+
+// benchFiles is how many small files the app of these measurements has.
+const benchFiles = 10_000
+
+// benchApp is an app of many small files, as a zip and as resources. Every
+// generation has other contents.
+func benchApp(b *testing.B, generation int) (zipped []byte, rs []Resource) {
+	b.Helper()
+	var ms []member
+	for i := range benchFiles {
+		name := fmt.Sprintf("node_modules/m%03d/lib/f%d.js", i/50, i)
+		text := fmt.Sprintf("// generation %d file %d\n%s", generation, i, bytes.Repeat([]byte("module.exports = 1;\n"), i%60))
+		ms = append(ms, member{name: name, text: text})
+		rs = append(rs, resource(name, "644", text))
+	}
+	return zipOf(b, ms...), rs
+}
+
+func benchYard(b *testing.B) (*Packages, *Builds) {
+	b.Helper()
+	dir := b.TempDir()
+	db, err := store.Open(filepath.Join(dir, "dew.db"), store.Options{})
+	if err != nil {
+		b.Fatal(err)
+	}
+	b.Cleanup(func() { _ = db.Close() })
+	p, err := NewPackages(db, PackageOptions{Dir: filepath.Join(dir, "packages"), MinFree: -1})
+	if err != nil {
+		b.Fatal(err)
+	}
+	s, err := NewShelf(db, filepath.Join(dir, "images"))
+	if err != nil {
+		b.Fatal(err)
+	}
+	return p, NewBuilds(db, p, s, BuildOptions{
+		Stacks: func(string) (Stack, error) { return Stack{Name: "host", ID: "id"}, nil },
+		InUse:  func() map[string]bool { return map[string]bool{} },
+	})
+}
+
+// BenchmarkUpload: new bits become a package. The floor is the same zip read by
+// the library into one file that is synced.
+func BenchmarkUpload(b *testing.B) {
+	b.Run("floor", func(b *testing.B) {
+		zipped, _ := benchApp(b, 0)
+		for b.Loop() {
+			unzipFloor(b, zipped)
+		}
+	})
+	b.Run("upload", func(b *testing.B) {
+		p, _ := benchYard(b)
+		n := 0
+		for b.Loop() {
+			b.StopTimer()
+			n++
+			zipped, _ := benchApp(b, n)
+			b.StartTimer()
+			mustUpload(b, p, nil, zipped)
+		}
+	})
+}
+
+func unzipFloor(b *testing.B, zipped []byte) {
+	b.Helper()
+	f, err := os.CreateTemp(b.TempDir(), "")
+	if err != nil {
+		b.Fatal(err)
+	}
+	z, err := zip.NewReader(bytes.NewReader(zipped), int64(len(zipped)))
+	if err != nil {
+		b.Fatal(err)
+	}
+	for _, m := range z.File {
+		r, err := m.Open()
+		if err != nil {
+			b.Fatal(err)
+		}
+		if _, err := io.Copy(f, r); err != nil {
+			b.Fatal(err)
+		}
+		r.Close()
+	}
+	if err := errors.Join(f.Sync(), f.Close()); err != nil {
+		b.Fatal(err)
+	}
+}
+
+// BenchmarkUnchanged: what a push of unchanged bits costs here, all of it: match,
+// package, upload of nothing, build.
+func BenchmarkUnchanged(b *testing.B) {
+	p, builds := benchYard(b)
+	zipped, rs := benchApp(b, 0)
+	stageOnce(b, builds, mustUpload(b, p, nil, zipped))
+	for b.Loop() {
+		matched, err := p.Match(rs)
+		if err != nil || len(matched) != benchFiles {
+			b.Fatal(len(matched), err)
+		}
+		k := mustUpload(b, p, matched, nil)
+		w, err := builds.Create(b.Context(), BuildRequest{Package: k.GUID})
+		if err != nil || w.State != BuildStaged {
+			b.Fatal(w, err)
+		}
+	}
+}
+
+// BenchmarkOneFileChanged: match, upload of the one file, and staging.
+func BenchmarkOneFileChanged(b *testing.B) {
+	p, builds := benchYard(b)
+	zipped, rs := benchApp(b, 0)
+	stageOnce(b, builds, mustUpload(b, p, nil, zipped))
+	n := 0
+	for b.Loop() {
+		n++
+		matched, err := p.Match(rs)
+		if err != nil || len(matched) != benchFiles {
+			b.Fatal(len(matched), err)
+		}
+		changed := zipOf(b, member{name: rs[0].Path, text: fmt.Sprint("changed ", n)})
+		stageOnce(b, builds, mustUpload(b, p, matched[1:], changed))
+	}
+}
+
+// stageOnce builds a package as Run would.
+func stageOnce(b *testing.B, builds *Builds, k Package) {
+	b.Helper()
+	w, err := builds.Create(context.Background(), BuildRequest{Package: k.GUID})
+	if err != nil {
+		b.Fatal(err)
+	}
+	if err := builds.run(b.Context(), w); err != nil {
+		b.Fatal(err)
+	}
+	if w, err = builds.Get(w.GUID); err != nil || w.State != BuildStaged {
+		b.Fatal(w, err)
+	}
+}
