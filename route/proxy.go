@@ -278,6 +278,10 @@ func (f *flight) fail(w http.ResponseWriter, req *http.Request, err error) {
 	}
 	fail := endpointFailure
 	switch {
+	case req.Context().Err() != nil: // nobody reads it, and the instance is not to blame
+		endpointFailure.write(w)
+		f.answer.status = statusGone
+		return
 	case errors.Is(err, errNoInstance):
 		fail = noEndpoints
 	case len(f.tried) == 0, f.body != nil && f.body.broken():
@@ -287,9 +291,6 @@ func (f *flight) fail(w http.ResponseWriter, req *http.Request, err error) {
 	f.failure = fail.name
 	w.Header().Set("X-Vcap-Request-Id", f.id.String())
 	fail.write(w)
-	if req.Context().Err() != nil {
-		f.answer.status = statusGone
-	}
 }
 
 // land tidies up after the request.

@@ -2,6 +2,7 @@ package route
 
 import (
 	"bufio"
+	"context"
 	"fmt"
 	"io"
 	"net/http"
@@ -517,6 +518,33 @@ func TestAnswerBrokenOff(t *testing.T) {
 	}
 	if line := <-w.lines; !strings.Contains(line, `"GET / HTTP/1.1" 200 0 7 `) {
 		t.Errorf("line = %s", line)
+	}
+}
+
+// A client that goes away is not held against the instance, and is not asked for
+// elsewhere.
+func TestClientThatDoesNotWait(t *testing.T) {
+	w := newWorld(t, routeTo("shop", "", "a"))
+	w.run()
+	entered := make(chan context.CancelFunc, 1)
+	slow := http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		(<-entered)()
+		<-r.Context().Done() // the router has hung up
+	})
+	w.instance("a", 0, slow)
+	w.instance("a", 1, slow)
+	ctx, cancel := context.WithCancel(context.Background())
+	entered <- cancel
+	res, err := w.front.Client().Do(w.request(http.MethodGet, "shop", "/", nil).WithContext(ctx))
+	if err == nil {
+		res.Body.Close()
+		t.Fatalf("status = %d", res.StatusCode)
+	}
+	if line := <-w.lines; !strings.Contains(line, `"GET / HTTP/1.1" 499 `) || !strings.Contains(line, `x_cf_routererror:"-"`) {
+		t.Errorf("line = %s", line)
+	}
+	if got := w.router.Stats(); got.Failed != 0 || got.Retries != 0 {
+		t.Errorf("stats = %+v", got)
 	}
 }
 

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"io"
 	"log/slog"
+	"path/filepath"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -13,6 +14,7 @@ import (
 
 	"github.com/dewrun/dew/app"
 	"github.com/dewrun/dew/runtime"
+	"github.com/dewrun/dew/store"
 )
 
 // quiet is a router without servers, in virtual time.
@@ -176,4 +178,47 @@ func TestBodyIsLentOnce(t *testing.T) {
 	if b.count() != 9 || b.broken() {
 		t.Errorf("count %d, broken %v", b.count(), b.broken())
 	}
+}
+
+// The registry of the daemon tells of its changes in a way that the router follows.
+func TestRealRegistry(t *testing.T) {
+	db, err := store.Open(filepath.Join(t.TempDir(), "dew.db"), store.Options{Format: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer db.Close()
+	reg := app.NewRegistry(db)
+	space, err := reg.EnsureDefaults("dew.localhost")
+	if err != nil {
+		t.Fatal(err)
+	}
+	domain, err := reg.DefaultDomain()
+	if err != nil {
+		t.Fatal(err)
+	}
+	a, err := reg.PutApp(app.App{Name: "shop", Space: space.GUID})
+	if err != nil {
+		t.Fatal(err)
+	}
+	w := &world{t: t}
+	c := w.config()
+	c.Registry = reg
+	w.router, err = New(c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.run()
+	w.router.Changed(ready(a.GUID, 0))
+	rt, err := reg.PutRoute(app.Route{Space: space.GUID, Domain: domain.GUID, Host: "Shop"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := reg.AddDestinations(rt.GUID, []app.Destination{{App: a.GUID}}); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "the route is known", func() bool { return leadsTo(w.router, "shop") == string(idOf(a.GUID, 0)) })
+	if err := reg.DeleteApp(a.GUID); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "the route leads nowhere", func() bool { return leadsTo(w.router, "shop") == "nowhere" })
 }
