@@ -158,6 +158,9 @@ func (c *Client) failed(ctx context.Context, err error) error {
 	if u := (*url.Error)(nil); errors.As(err, &u) {
 		err = u.Err // without the address, which is no real one
 	}
+	if o := (*net.OpError)(nil); errors.As(err, &o) && o.Op == "dial" {
+		err = o.Err // the door is named once
+	}
 	return &Unreachable{Door: c.door, Err: err}
 }
 

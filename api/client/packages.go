@@ -74,7 +74,7 @@ func (c *Client) Upload(ctx context.Context, guid string, known []v3.Resource, b
 		Method: http.MethodPost, Path: "/v3/packages/" + escape(guid) + "/upload", Body: r,
 		Header: http.Header{"Content-Type": {form.FormDataContentType()}, "Accept": {"application/json"}},
 	}, &p)
-	r.Close() // an answer before the end of the body: nobody reads the rest
+	_ = r.Close() // an answer before the end of the body: nobody reads the rest
 	if werr := <-written; err != nil && werr != nil && ctx.Err() == nil {
 		return p, uploadError(err, werr)
 	}

@@ -19,15 +19,15 @@ func appCommands(g *global) []*cli.Command {
 			func(c *cli.Context, ask *client.Client, out *console) error { return runApps(c.Context, ask, out) }),
 		g.command(verb{
 			name: "app", args: "APP", category: "Apps", usage: "show how an app does: instances, memory, sidecars, crashes",
-			flags: []cli.Flag{&cli.BoolFlag{Name: "guid", Usage: "print its guid and no more"}, jsonFlag()},
+			flags: []cli.Flag{boolFlag("guid", "print its guid and no more"), jsonFlag()},
 		}, func(c *cli.Context, ask *client.Client, out *console) error {
 			return runApp(c.Context, appOptions{Name: c.Args().First(), GUID: c.Bool("guid")}, ask, out)
 		}),
 		g.command(verb{
 			name: "delete", alias: "d", args: "APP", category: "Apps", usage: "delete an app",
 			flags: []cli.Flag{
-				&cli.BoolFlag{Name: "f", Usage: "do not ask"},
-				&cli.BoolFlag{Name: "r", Usage: "delete its routes too"},
+				boolFlag("f", "do not ask"),
+				boolFlag("r", "delete its routes too"),
 			},
 		}, func(c *cli.Context, ask *client.Client, out *console) error {
 			return runDelete(c.Context, deleteOptions{Name: c.Args().First(), Force: c.Bool("f"), Routes: c.Bool("r")}, ask, out)

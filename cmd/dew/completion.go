@@ -46,7 +46,7 @@ func completionCommands(*global) []*cli.Command {
 			case "fish":
 				script, err = c.App.ToFishCompletion()
 			default:
-				return usage("dew completion needs bash, zsh or fish")
+				return usage("completion needs bash, zsh or fish")
 			}
 			if err != nil {
 				return fmt.Errorf("cannot write the script: %w", err)

@@ -28,7 +28,7 @@ func curlCommands(g *global) []*cli.Command {
 			&cli.StringFlag{Name: "X", Usage: "`method` (default GET, with -d POST)"},
 			&cli.StringFlag{Name: "d", Usage: "`body`, or @file"},
 			&cli.StringSliceFlag{Name: "H", Usage: "`header` line; may be repeated"},
-			&cli.BoolFlag{Name: "i", Usage: "print the answer's header too"},
+			boolFlag("i", "print the answer's header too"),
 		},
 	}, func(c *cli.Context, ask *client.Client, out *console) error {
 		o := curlOptions{Path: c.Args().First(), Method: c.String("X"), Headers: c.StringSlice("H"), Include: c.Bool("i")}

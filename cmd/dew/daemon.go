@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -28,7 +29,7 @@ func daemonCommands(g *global) []*cli.Command {
 			}),
 		g.command(verb{
 			name: "shutdown", category: "Daemon", usage: "end the daemon; apps stay, and the next daemon takes them over",
-			flags: []cli.Flag{&cli.BoolFlag{Name: "apps", Usage: "end all apps too"}},
+			flags: []cli.Flag{boolFlag("apps", "end all apps too")},
 		}, func(c *cli.Context, ask *client.Client, out *console) error {
 			return runShutdown(c.Context, v3.Shutdown{Apps: c.Bool("apps")}, ask, out)
 		}),
@@ -89,6 +90,10 @@ func runCredentials(ctx context.Context, ask *client.Client, out *console) error
 
 // runShutdown lets the daemon leave and waits until it has.
 func runShutdown(ctx context.Context, s v3.Shutdown, ask *client.Client, out *console) error {
+	before, err := ask.Status(ctx)
+	if err != nil {
+		return err
+	}
 	if err := ask.Shutdown(ctx, s); err != nil {
 		return err
 	}
@@ -96,10 +101,10 @@ func runShutdown(ctx context.Context, s v3.Shutdown, ask *client.Client, out *co
 		status: statusTimeout, err: fmt.Errorf("the daemon is still there after %s", leaveTime), todo: "its own log says what it waits for",
 	})
 	defer cancel()
-	err := client.Poll(ctx, func() (bool, error) {
+	err = client.Poll(ctx, func() (bool, error) {
 		_, err := ask.Root(ctx)
 		if u := (*client.Unreachable)(nil); errors.As(err, &u) {
-			return true, nil
+			return !alive(before.PID), nil // it closes its door first
 		}
 		if e := (*client.Error)(nil); errors.As(err, &e) {
 			return false, nil // it is on its way out
@@ -115,6 +120,17 @@ func runShutdown(ctx context.Context, s v3.Shutdown, ask *client.Client, out *co
 		out.say("The daemon has ended; apps go on")
 	}
 	return nil
+}
+
+// alive tells whether a process is there and has not ended.
+func alive(pid int) bool {
+	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	if err != nil {
+		return false
+	}
+	// The name between the brackets may hold anything; the state is behind it.
+	behind := bytes.TrimLeft(stat[bytes.LastIndexByte(stat, ')')+1:], " ")
+	return !bytes.HasPrefix(behind, []byte("Z")) && !bytes.HasPrefix(behind, []byte("X"))
 }
 
 type doctorOptions struct {

@@ -41,7 +41,7 @@ type do func(c *cli.Context, ask *client.Client, out *console) error
 func (g *global) command(v verb, fn do) *cli.Command {
 	cmd := &cli.Command{
 		Name: v.name, Usage: v.usage, ArgsUsage: v.args, Description: v.about, Category: v.category, Flags: v.flags,
-		OnUsageError: func(_ *cli.Context, err error, _ bool) error { return usage("dew %s: %w", v.name, err) },
+		OnUsageError: func(_ *cli.Context, err error, _ bool) error { return usage("%s: %w", v.name, err) },
 		Action: func(c *cli.Context) error {
 			if err := checkArgs(v, c.Args().Slice()); err != nil {
 				return err
@@ -73,13 +73,13 @@ func checkArgs(v verb, args []string) error {
 	}
 	switch {
 	case len(args) < least:
-		return usage("dew %s needs %s", v.name, v.args)
+		return usage("%s needs %s", v.name, v.args)
 	case len(args) > len(words) && len(words) == 0:
-		return usage("dew %s takes no arguments, and there is %q", v.name, args[0])
+		return usage("%s takes no arguments, and there is %q", v.name, args[0])
 	case len(args) > len(words):
-		return usage("dew %s takes %s and nothing behind it, and there is %q", v.name, v.args, args[len(words)])
+		return usage("%s takes %s and nothing behind it, and there is %q", v.name, v.args, args[len(words)])
 	case slices.Contains(args[:least], ""):
-		return usage("dew %s needs %s, and one of them is empty", v.name, v.args)
+		return usage("%s needs %s, and one of them is empty", v.name, v.args)
 	}
 	return nil
 }
@@ -97,9 +97,12 @@ func (g *global) completeApp(c *cli.Context) {
 	cli.DefaultCompleteWithFlags(c.Command)(c)
 }
 
-func jsonFlag() cli.Flag {
-	return &cli.BoolFlag{Name: "json", Usage: "write the data as JSON to stdout"}
+// boolFlag is a flag without a value; its help does not say that it is off.
+func boolFlag(name, about string) cli.Flag {
+	return &cli.BoolFlag{Name: name, Usage: about, DisableDefaultText: true}
 }
+
+func jsonFlag() cli.Flag { return boolFlag("json", "write the data as JSON to stdout") }
 
 // findApp finds an app by name; the error offers a name that is near.
 func findApp(ctx context.Context, ask *client.Client, name string) (v3.App, error) {

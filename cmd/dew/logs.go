@@ -26,10 +26,10 @@ func logCommands(g *global) []*cli.Command {
 		g.command(verb{
 			name: "logs", args: "APP", category: "Logs", usage: "follow what an app and its sidecars print",
 			flags: []cli.Flag{
-				&cli.BoolFlag{Name: "recent", Usage: "show the newest lines and end"},
-				&cli.IntFlag{Name: "n", Aliases: []string{"lines"}, Usage: fmt.Sprintf("`count` of old lines (default %d, with --recent %d)", firstLines, recentLines)},
-				&cli.BoolFlag{Name: "no-color", Usage: "no colours, also on a terminal"},
-				&cli.BoolFlag{Name: "json", Usage: "one JSON object per line"},
+				boolFlag("recent", "show the newest lines and end"),
+				&cli.IntFlag{Name: "n", Aliases: []string{"lines"}, DefaultText: fmt.Sprintf("%d, with --recent %d", firstLines, recentLines), Usage: "`count` of old lines"},
+				boolFlag("no-color", "no colours, also on a terminal"),
+				boolFlag("json", "one JSON object per line"),
 			},
 		}, func(c *cli.Context, ask *client.Client, out *console) error {
 			o := logsOptions{Name: c.Args().First(), Recent: c.Bool("recent"), Lines: firstLines}

@@ -35,19 +35,19 @@ type pushOptions struct {
 
 func pushCommands(g *global) []*cli.Command {
 	flags := append(manifestFlags(),
-		&cli.BoolFlag{Name: "no-manifest", Usage: "do not read a manifest"},
-		&cli.StringFlag{Name: "m", Usage: "`memory` of an instance, sidecars included, such as 256M or 1G"},
-		&cli.StringFlag{Name: "k", Usage: "`disk` of an instance, such as 512M"},
-		&cli.StringFlag{Name: "p", Usage: "`path` of the files: a folder, zip, jar or war"},
-		&cli.StringSliceFlag{Name: "b", Usage: "`buildpack` to stage with; may be repeated; null: find out"},
-		&cli.StringFlag{Name: "c", Usage: "start `command` of web; null: the droplet's own"},
-		&cli.IntFlag{Name: "i", Usage: "`count` of instances"},
-		&cli.IntFlag{Name: "t", Aliases: []string{"app-start-timeout"}, Usage: "`seconds` until an instance must be healthy"},
+		boolFlag("no-manifest", "do not read a manifest"),
+		&cli.StringFlag{Name: "m", Aliases: []string{"memory"}, Usage: "`memory` of an instance, sidecars included, such as 256M or 1G"},
+		&cli.StringFlag{Name: "k", Aliases: []string{"disk"}, Usage: "`disk` of an instance, such as 512M"},
+		&cli.StringFlag{Name: "p", Aliases: []string{"path"}, Usage: "`path` of the files: a folder, zip, jar or war"},
+		&cli.StringSliceFlag{Name: "b", Aliases: []string{"buildpack"}, Usage: "`buildpack` to stage with; may be repeated; null: find out"},
+		&cli.StringFlag{Name: "c", Aliases: []string{"start-command"}, Usage: "start `command` of web; null: the droplet's own"},
+		&cli.IntFlag{Name: "i", Aliases: []string{"instances"}, DefaultText: "as it is", Usage: "`count` of instances"},
+		&cli.IntFlag{Name: "t", Aliases: []string{"app-start-timeout"}, DefaultText: "as it is", Usage: "`seconds` until an instance must be healthy"},
 		&cli.StringFlag{Name: "u", Aliases: []string{"health-check-type"}, Usage: "health check: `port|http|process`"},
 		&cli.StringFlag{Name: "endpoint", Usage: "`path` of an http health check"},
-		&cli.BoolFlag{Name: "no-start", Usage: "do not stage and start it"},
-		&cli.BoolFlag{Name: "no-route", Usage: "take its routes away and give it none"},
-		&cli.BoolFlag{Name: "random-route", Usage: "give it a route with a random name if it has none"},
+		boolFlag("no-start", "do not stage and start it"),
+		boolFlag("no-route", "take its routes away and give it none"),
+		boolFlag("random-route", "give it a route with a random name if it has none"),
 		jsonFlag(),
 	)
 	return []*cli.Command{
@@ -173,7 +173,7 @@ func pushManifest(o pushOptions, out *console) (app.Manifest, string, error) {
 	}
 	if file == "" {
 		if o.Name == "" {
-			return m, "", usage("dew push needs the name of an app, or a manifest (manifest.yml here, or -f)")
+			return m, "", usage("push needs the name of an app, or a manifest (manifest.yml here, or -f)")
 		}
 		m.Applications = []app.ManifestApp{{Name: o.Name}}
 	}

@@ -24,10 +24,10 @@ func scaleCommands(g *global) []*cli.Command {
 	return []*cli.Command{g.command(verb{
 		name: "scale", args: "APP", category: "Apps", usage: "change how many instances an app has and how large they are; without flags show it",
 		flags: []cli.Flag{
-			&cli.IntFlag{Name: "i", Usage: "`count` of instances"},
+			&cli.IntFlag{Name: "i", DefaultText: "as it is", Usage: "`count` of instances"},
 			&cli.StringFlag{Name: "m", Usage: "`memory` of an instance, sidecars included, such as 256M; restarts the app"},
 			&cli.StringFlag{Name: "k", Usage: "`disk` of an instance, such as 512M; restarts the app"},
-			&cli.BoolFlag{Name: "f", Usage: "do not ask before a restart"},
+			boolFlag("f", "do not ask before a restart"),
 			&cli.StringFlag{Name: "process", Value: "web", Usage: "process `type`"},
 			jsonFlag(),
 		},

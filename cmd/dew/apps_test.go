@@ -1,0 +1,300 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/dewrun/dew/api/v3"
+)
+
+func TestMemorySum(t *testing.T) {
+	n := func(mb int) *int { return &mb }
+	for want, sidecars := range map[string][]v3.Sidecar{
+		"256M": nil,
+		"256M = web 160M + config server 64M + agent 32M":                                       {{Name: "config server", MemoryInMB: n(64)}, {Name: "agent", MemoryInMB: n(32)}},
+		"256M (agent: within the whole, no share of its own)":                                   {{Name: "agent"}},
+		"256M = web 192M + config server 64M (agent, b: within the whole, no share of its own)": {{Name: "agent"}, {Name: "config server", MemoryInMB: n(64)}, {Name: "b", MemoryInMB: n(0)}},
+	} {
+		if got := memorySum("web", 256, sidecars); got != want {
+			t.Errorf("got %q, want %q", got, want)
+		}
+	}
+}
+
+func TestApps(t *testing.T) {
+	d := newDaemon(t)
+	d.dew("apps").must(t, 0, "no apps yet")
+	d.withApp(v3.AppStarted)
+	d.routes = []v3.Route{{URL: "shop.dew.localhost", Destinations: []v3.Destination{{App: v3.DestinationApp{GUID: "app-1"}}}}}
+	d.dew("a").must(t, 0, "shop   started   web:1/1     shop.dew.localhost")
+	var rows []appRow
+	if err := json.Unmarshal([]byte(d.dew("apps", "--json").out), &rows); err != nil || rows[0].Processes[0].Running != 1 {
+		t.Errorf("got %+v, %v", rows, err)
+	}
+}
+
+func TestApp(t *testing.T) {
+	d := newDaemon(t).withApp(v3.AppStarted)
+	why := "port 8080 does not answer"
+	d.crashes = []v3.Crash{{Description: "APP/PROC/WEB: Exited with status 1", CrashedAt: time.Unix(1763160000, 0)}}
+	d.stats = append(d.stats, v3.InstanceStats{
+		Index: 1, State: v3.StateCrashed, Details: &why, CrashCount: 4, NextStart: time.Unix(1763160030, 0),
+	}, v3.InstanceStats{Index: 2, State: v3.StateRunning, Version: "v0"}, v3.InstanceStats{Index: 3, State: v3.StateCrashed, GivenUp: true})
+	d.sidecars = []v3.Sidecar{{Name: "config server", Command: "./config"}}
+	d.dew("app", "shop").must(t, 0,
+		"config server, 2/4 running: ./config", "3.1%", "12.0M of 256.0M", "APP/PROC/WEB: Exited with status 1 (1 on record: dew crashes shop)",
+		"port 8080 does not answer; 4 crashes in a row; next start", "changes pending", "changes wait for the next start: dew restart shop", "given up")
+	var v appView
+	if err := json.Unmarshal([]byte(d.dew("app", "shop", "--json").out), &v); err != nil {
+		t.Fatal(err)
+	}
+	if i := v.Processes[0].Instances; !i[2].Pending || i[0].Pending || v.LastCrash == nil || v.Processes[0].Command != "./shop" {
+		t.Errorf("got %+v", v)
+	}
+	if got := d.dew("app", "shop", "--guid").out; got != "app-1\n" {
+		t.Errorf("the guid is %q", got)
+	}
+	d.dew("app", "shp").must(t, 1, `there is no app "shp"`, `did you mean "shop"?`)
+	d.dew("app", "other").must(t, 1, "dew apps lists")
+}
+
+func TestLife(t *testing.T) {
+	d := newDaemon(t).withApp(v3.AppStopped)
+	d.dew("restage", "shop").must(t, 1, "no files to stage")
+	d.sent["a"] = "x" // pushed and never staged
+	d.dew("start", "shop").must(t, 0, "Staging app shop", "state:       started")
+	if n := d.count("POST /v3/builds"); n != 1 {
+		t.Errorf("it staged %d times", n)
+	}
+	d.dew("start", "shop").must(t, 0, "started already")
+	d.dew("restart", "shop").must(t, 0, "Starting app shop")
+	if n := d.count("POST /v3/builds"); n != 1 {
+		t.Errorf("a restart staged what was staged: %d builds", n)
+	}
+	d.dew("restage", "shop").must(t, 0)
+	if n := d.count("POST /v3/builds"); n != 2 {
+		t.Errorf("a restage did not stage: %d builds", n)
+	}
+	d.dew("stop", "shop").must(t, 0, "Stopped app shop")
+	d.dew("stop", "shop").must(t, 0, "stopped already")
+	d.dew("restart-app-instance", "shop", "1").must(t, 0)
+	if d.count("DELETE /v3/apps/app-1/processes/web/instances/1") != 1 {
+		t.Error("no instance was restarted")
+	}
+	d.refuse["POST /v3/apps/app-1/actions/start"] = v3.Error{Detail: v3.DetailAssignDroplet}
+	d.dew("start", "shop").must(t, 4, v3.DetailAssignDroplet)
+}
+
+func TestScale(t *testing.T) {
+	d := newDaemon(t).withApp(v3.AppStarted)
+	d.dew("scale", "shop").must(t, 0, "name:")
+	d.dew("scale", "shop", "-i", "2").must(t, 0, "Scaled app shop")
+	if got := d.body("POST /v3/apps/app-1/processes/web/actions/scale"); got != `{"instances":2}` {
+		t.Errorf("the body is %s", got)
+	}
+	if d.count("POST /v3/apps/app-1/actions/restart") != 0 {
+		t.Error("more instances restarted the app")
+	}
+	d.dew("scale", "shop", "-m", "128M", "-k", "1G", "-f").must(t, 0)
+	if got := d.body("POST /v3/apps/app-1/processes/web/actions/scale"); got != `{"memory_in_mb":128,"disk_in_mb":1024}` {
+		t.Errorf("the body is %s", got)
+	}
+	if d.count("POST /v3/apps/app-1/actions/restart") != 1 {
+		t.Error("another size did not restart the app")
+	}
+}
+
+func TestDeleteAndRename(t *testing.T) {
+	d := newDaemon(t).withApp(v3.AppStarted)
+	d.dew("rename", "shop", "store").must(t, 0, "Renamed app shop to store")
+	if got := d.body("PATCH /v3/apps/app-1"); got != `{"name":"store"}` {
+		t.Errorf("the body is %s", got)
+	}
+	to := func(app string) v3.Destination { return v3.Destination{App: v3.DestinationApp{GUID: app}} }
+	d.routes = []v3.Route{{GUID: "r1", URL: "shop.dew.localhost", Destinations: []v3.Destination{to("app-1"), to("app-2")}}}
+	d.dew("delete", "shop", "-f", "-r").must(t, 1, "leads to other apps too, so nothing was deleted")
+	if d.count("DELETE /v3/apps/app-1") != 0 {
+		t.Fatal("the app was deleted")
+	}
+	d.routes[0].Destinations = d.routes[0].Destinations[:1]
+	d.dew("delete", "shop", "-f", "-r").must(t, 0, "Deleted app shop")
+	if d.count("DELETE /v3/routes/r1") != 1 {
+		t.Error("the route is still there")
+	}
+	d.dew("delete", "shop", "-f").must(t, 0, "There is no app shop")
+}
+
+func TestEnv(t *testing.T) {
+	d := newDaemon(t).withApp(v3.AppStarted)
+	d.env["COLOUR"] = "blue"
+	d.dew("env", "shop").must(t, 0, "COLOUR: blue", "VCAP_SERVICES: {}")
+	d.dew("set-env", "shop", "JAVA_OPTS", "-Xmx64m").must(t, 0, "dew restart shop")
+	if got := d.body("PATCH /v3/apps/app-1/environment_variables"); got != `{"var":{"JAVA_OPTS":"-Xmx64m"}}` {
+		t.Errorf("the body is %s", got)
+	}
+	d.dew("unset-env", "shop", "SIZE").must(t, 0, "no variable SIZE")
+	d.dew("unset-env", "shop", "COLOUR").must(t, 0, "Removed COLOUR")
+	if got := d.body("PATCH /v3/apps/app-1/environment_variables"); got != `{"var":{"COLOUR":null}}` {
+		t.Errorf("the body is %s", got)
+	}
+}
+
+func TestLogs(t *testing.T) {
+	d := newDaemon(t).withApp(v3.AppStarted)
+	for _, text := range []string{"one", "two", "three"} {
+		d.say("APP/PROC/WEB", "0", text)
+	}
+	r := d.dew("logs", "shop", "--recent", "-n", "2")
+	r.must(t, 0, "[APP/PROC/WEB/0] OUT two\n", "[APP/PROC/WEB/0] OUT three\n")
+	if strings.Contains(r.out, "one") {
+		t.Errorf("more than two lines:\n%s", r.out)
+	}
+	var l v3.Line
+	if err := json.Unmarshal([]byte(d.dew("logs", "shop", "--recent", "-n", "1", "--json").out), &l); err != nil || string(l.Text) != "three" {
+		t.Errorf("got %+v, %v", l, err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
+	defer cancel()
+	runDew(ctx, "--run", d.run, "logs", "shop").must(t, 0, "[APP/PROC/WEB/SIDECAR/CONFIG SERVER/0] OUT hello", "OUT bye")
+}
+
+func TestFormatLine(t *testing.T) {
+	l := v3.Line{Time: time.Date(2026, 1, 2, 3, 4, 5, 6e6, time.Local), Source: "APP/PROC/WEB/SIDECAR/AGENT", Index: 1, Stream: "ERR", Text: []byte("no")}
+	if got := formatLine(l, false); !strings.HasPrefix(got, "2026-01-02T03:04:05.006") || !strings.HasSuffix(got, " [APP/PROC/WEB/SIDECAR/AGENT/1] ERR no") {
+		t.Errorf("got %s", got)
+	}
+	if got := formatLine(l, true); !strings.Contains(got, yellow+"[APP/PROC/WEB/SIDECAR/AGENT/1]"+plain+" "+red+"ERR"+plain+" no") {
+		t.Errorf("got %q", got)
+	}
+}
+
+func TestEventsCrashesKill(t *testing.T) {
+	d := newDaemon(t).withApp(v3.AppStarted)
+	d.dew("events", "shop").must(t, 0, "app.crash", "index: 0, reason: CRASHED, exit_description: APP/PROC/WEB: Exited with status 1")
+	d.dew("crashes", "shop").must(t, 0, "has not crashed")
+	at := time.Unix(1763160000, 0)
+	d.crashes = []v3.Crash{{
+		Type: "web", Description: "APP/PROC/WEB/SIDECAR/CONFIG SERVER: Exited with status 137", Phase: "running", Count: 1, CrashedAt: at, Instance: "i-1",
+		First:     v3.CrashExit{Source: "APP/PROC/WEB/SIDECAR/CONFIG SERVER", Code: 137, Cause: "exited", At: at, MemoryLimit: 64 << 20, MemoryPeak: 8 << 20},
+		Followers: []v3.CrashExit{{Source: "APP/PROC/WEB", Code: 143, Cause: "peer_exited", At: at.Add(12 * time.Millisecond)}},
+		NextStart: at.Add(30 * time.Second),
+	}, {Description: "older"}}
+	r := d.dew("crashes", "shop", "-n", "1")
+	r.must(t, 0, "web/0  APP/PROC/WEB/SIDECAR/CONFIG SERVER: Exited with status 137", "status 137 (SIGKILL, or the program's own), exited; used at most 8.0M of 64.0M",
+		"then APP/PROC/WEB: status 143 (SIGTERM, or the program's own), peer exited, 12ms later", "next start")
+	if strings.Contains(r.out, "older") {
+		t.Errorf("more than one:\n%s", r.out)
+	}
+	d.sidecars = []v3.Sidecar{{Name: "config server"}}
+	d.dew("kill", "shop", "--sidecar", "config server", "--signal", "sigterm").must(t, 0, `Sent SIGTERM to sidecar "config server"`)
+	if got := d.body("POST /dew/v1/processes/app-1/kill"); got != `{"index":0,"sidecar":"config server","signal":"TERM"}` {
+		t.Errorf("the body is %s", got)
+	}
+	d.dew("kill", "shop", "--signal", "9").must(t, 0, "Sent SIGKILL to process web in instance 0")
+	d.dew("kill", "shop", "--sidecar", "nobody").must(t, 1, `no sidecar "nobody", it has "config server"`)
+	d.dew("kill", "shop", "--process", "worker").must(t, 1, `no process "worker", it has web`)
+}
+
+func TestDaemonCommands(t *testing.T) {
+	d := newDaemon(t)
+	ended := exec.Command("true")
+	if err := ended.Run(); err != nil {
+		t.Fatal(err)
+	}
+	d.pid = ended.Process.Pid
+	d.dew("status").must(t, 0, fmt.Sprintf("pid %d", d.pid), "http://*.dew.localhost:8080")
+	d.dew("credentials").must(t, 0, filepath.Join(d.run, "dew.sock"), "http://127.0.0.1:8484")
+	d.dew("curl", "/v3/nothing", "-i", "-X", "put", "-d", `{"a":1}`).must(t, 0, "404 Not Found", "Unknown request")
+	if d.body("PUT /v3/nothing") != `{"a":1}` {
+		t.Errorf("asked %v", d.asked)
+	}
+	body := filepath.Join(t.TempDir(), "body")
+	if err := os.WriteFile(body, []byte("from a file"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	d.dew("curl", "v3/nothing", "-d", "@"+body).must(t, 0)
+	if d.body("POST /v3/nothing") != "from a file" {
+		t.Errorf("asked %v", d.asked)
+	}
+	d.dew("shutdown", "--apps").must(t, 0, "all apps have ended")
+	if d.body("POST /dew/v1/shutdown") != `{"apps":true}` {
+		t.Errorf("the body is %s", d.body("POST /dew/v1/shutdown"))
+	}
+}
+
+// The doctor is the daemon's own, and its status is dew's.
+func TestDoctor(t *testing.T) {
+	dir := t.TempDir()
+	script := "#!/bin/sh\necho \"$@ run=$DEW_RUN\"\nexit 9\n"
+	if err := os.WriteFile(filepath.Join(dir, "dewd"), []byte(script), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv("PATH", dir)
+	r := runDew(t.Context(), "--run", "/r", "doctor", "--json")
+	r.must(t, 9, "doctor --json run=/r")
+	if r.err.Error() != "" {
+		t.Errorf("it is told twice: %v", r.err)
+	}
+	t.Setenv("PATH", t.TempDir())
+	runDew(t.Context(), "doctor").must(t, 9, "cannot find dewd")
+}
+
+func TestSettled(t *testing.T) {
+	at := func(states ...string) []v3.InstanceStats {
+		var out []v3.InstanceStats
+		for _, s := range states {
+			out = append(out, v3.InstanceStats{State: s})
+		}
+		return out
+	}
+	for _, c := range []struct {
+		stats []v3.InstanceStats
+		want  bool
+		fails bool
+	}{
+		{at(), true, false},
+		{at("RUNNING", "CRASHED"), true, false},
+		{at("STARTING", "CRASHED"), false, false},
+		{at("DOWN"), false, false},
+		{at("CRASHED", "CRASHED"), false, true},
+	} {
+		if got, err := settled("web", c.stats); got != c.want || (err != nil) != c.fails {
+			t.Errorf("%v: %v, %v", c.stats, got, err)
+		}
+	}
+}
+
+func TestConfirm(t *testing.T) {
+	for answer, want := range map[string]bool{"y\n": true, "YES\n": true, "n\n": false, "\n": false, "y": true} {
+		c := quiet()
+		c.asks, c.in = true, strings.NewReader(answer)
+		if got, err := c.confirm("Delete", "-f"); got != want || err != nil {
+			t.Errorf("%q: %v, %v", answer, got, err)
+		}
+	}
+}
+
+func TestAlive(t *testing.T) {
+	cmd := exec.Command("true")
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	for deadline := time.Now().Add(5 * time.Second); alive(cmd.Process.Pid); time.Sleep(time.Millisecond) { // ended, and nobody asked for its status yet
+		if time.Now().After(deadline) {
+			t.Fatal("a process that has ended counts as alive")
+		}
+	}
+	if err := cmd.Wait(); err != nil {
+		t.Fatal(err)
+	}
+	if !alive(os.Getpid()) || alive(cmd.Process.Pid) {
+		t.Error("the living and the dead are mixed up")
+	}
+}

@@ -1,0 +1,148 @@
+package main
+
+import (
+	"context"
+	"io/fs"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/dewrun/dew/api/client"
+	"github.com/dewrun/dew/api/v3"
+)
+
+func TestReorder(t *testing.T) {
+	a := newApp(quiet()).app
+	for in, want := range map[string]string{
+		"dew":                             "dew",
+		"dew apps":                        "dew apps",
+		"dew push shop -m 64M --no-start": "dew push -m 64M --no-start -- shop",
+		"dew push -m=64M shop -f x":       "dew push -m=64M -f x -- shop",
+		"dew app shop --run /r --json":    "dew --run /r app --json -- shop",
+		"dew --run /r app shop":           "dew --run /r app -- shop",
+		"dew set-env shop OPTS -Xmx1g":    "dew set-env -- shop OPTS -Xmx1g",
+		"dew rename -- -a -b":             "dew rename -- -a -b",
+		"dew nothing --x y":               "dew nothing --x y",
+		"dew doctor --json --root /x":     "dew doctor --json --root /x",
+		"dew curl /v3/apps -X PUT -d -1":  "dew curl -X PUT -d -1 -- /v3/apps",
+		"dew push shop --memory":          "dew push --memory -- shop",
+	} {
+		if got := strings.Join(reorder(a, strings.Fields(in)), " "); got != want {
+			t.Errorf("%s: %s", in, got)
+		}
+	}
+}
+
+// Nothing that was typed is lost on the way.
+func FuzzReorder(f *testing.F) {
+	f.Add("push shop -m 64M -- x")
+	f.Add("--run x app --json")
+	f.Add("set-env a b -c --")
+	a := newApp(quiet()).app
+	f.Fuzz(func(t *testing.T, line string) {
+		in := append([]string{"dew"}, strings.Fields(line)...)
+		got := slices.DeleteFunc(reorder(a, slices.Clone(in)), func(s string) bool { return s == "--" })
+		want := slices.DeleteFunc(slices.Clone(in), func(s string) bool { return s == "--" })
+		slices.Sort(got)
+		slices.Sort(want)
+		if !slices.Equal(got, want) {
+			t.Errorf("%q became %q", want, got)
+		}
+	})
+}
+
+func TestNearest(t *testing.T) {
+	names := []string{"push", "app", "apps", "restage", "restart"}
+	for asked, want := range map[string]string{"psuh": "push", "restrat": "restart", "ap": "app", "frobnicate": "", "x": "", "": ""} {
+		if got := nearest(asked, names); got != want {
+			t.Errorf("%q: %q, want %q", asked, got, want)
+		}
+	}
+}
+
+func TestUsage(t *testing.T) {
+	d := newDaemon(t).withApp(v3.AppStarted)
+	for args, text := range map[string]string{
+		"psuh":                         `did you mean "push"?`,
+		"frobnicate":                   `no command "frobnicate"`,
+		"app":                          "app needs APP",
+		"apps x":                       "takes no arguments",
+		"app shop x":                   "nothing behind it",
+		"app shop --jsn":               "jsn",
+		"restart-app-instance shop x":  "not the index",
+		"scale shop -i -2":             "less than 0",
+		"scale shop -m 1x":             "not an amount",
+		"kill shop --signal NOPE":      "no signal",
+		"kill shop --signal 99":        "no signal 99",
+		"kill shop --instance -1":      "less than 0",
+		"logs shop -n -1":              "less than 0",
+		"curl /x -H nonsense":          "not a header",
+		"completion tcsh":              "bash, zsh or fish",
+		"delete shop":                  "give -f to answer yes",
+		"scale shop -m 64M":            "give -f to answer yes",
+		"push a --var x --no-manifest": "",
+	} {
+		status := 2
+		if text == "" {
+			continue
+		}
+		d.dew(strings.Fields(args)...).must(t, status, text)
+	}
+	d.dew("app", "").must(t, 2, "one of them is empty")
+	d.dew("--help").must(t, 0, "Exit status:", "6  the daemon cannot be reached")
+	d.dew().must(t, 0, "COMMANDS")
+	d.dew("completion", "bash").must(t, 0, "complete -o bashdefault")
+	d.dew("completion", "zsh").must(t, 0, "#compdef dew")
+	d.dew("completion", "fish").must(t, 0, "restart-app-instance")
+	d.dew("app", "--generate-bash-completion").must(t, 0, "shop")
+}
+
+func TestUnreachable(t *testing.T) {
+	r := runDew(t.Context(), "--run", t.TempDir(), "apps")
+	r.must(t, 6, "cannot reach dewd at", "is dewd running?")
+	if strings.Count(explain(r.err), "dew.sock") != 1 {
+		t.Errorf("the door is named more than once: %s", explain(r.err))
+	}
+	for err, text := range map[error]string{
+		&client.Unreachable{Err: fs.ErrPermission}:      "group dew",
+		&client.Unreachable{Err: syscall.ECONNREFUSED}:  "is dewd running?",
+		&client.Unreachable{Err: syscall.ECONNRESET}:    "dewd's own log",
+		&client.Error{Status: 401, Detail: "not you"}:   "without a token",
+		&client.NoApp{Name: "x"}:                        "dew apps",
+		&failure{status: 5, err: errBroken, todo: "go"}: "go",
+	} {
+		if got := explain(err); !strings.Contains(got, text) {
+			t.Errorf("%q is missing in %q", text, got)
+		}
+	}
+}
+
+func TestStatusOf(t *testing.T) {
+	for _, c := range []struct {
+		err  error
+		want int
+	}{
+		{nil, 0},
+		{errBroken, 1},
+		{usage("x"), 2},
+		{&failure{status: 7, err: errBroken}, 7},
+		{&client.Unreachable{Err: errBroken}, 6},
+		{context.DeadlineExceeded, 5},
+		{&client.Error{Status: 422}, 1},
+	} {
+		if got := statusOf(c.err); got != c.want {
+			t.Errorf("%v: %d, want %d", c.err, got, c.want)
+		}
+	}
+}
+
+func TestMinutes(t *testing.T) {
+	for text, want := range map[string]time.Duration{"": time.Hour, "x": time.Hour, "-1": time.Hour, "2": 2 * time.Minute, "0.5": 30 * time.Second} {
+		t.Setenv("CF_X", text)
+		if got := minutes("CF_X", time.Hour); got != want {
+			t.Errorf("%q: %s", text, got)
+		}
+	}
+}

@@ -1,0 +1,416 @@
+package main
+
+import (
+	"archive/zip"
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/dewrun/dew/api/client"
+	"github.com/dewrun/dew/api/v3"
+)
+
+// daemon answers on a socket in the shapes of v3 and remembers what it was
+// asked. It has one app at most, "shop".
+type daemon struct {
+	t   *testing.T
+	run string // folder of the socket
+
+	mu        sync.Mutex
+	asked     []string // "POST /v3/builds"
+	bodies    map[string]string
+	app       *v3.App
+	process   v3.Process
+	sidecars  []v3.Sidecar
+	stats     []v3.InstanceStats
+	routes    []v3.Route
+	pool      map[string]int64 // sha1 to size
+	sent      map[string]string
+	hadBits   bool
+	builds    []v3.Build
+	outcome   v3.Build // of the next build; its state is told from the second look on
+	lines     []v3.LogCacheEnvelope
+	crashes   []v3.Crash
+	env       map[string]string
+	refuse    map[string]v3.Error // "POST /v3/apps" to what is answered with 422
+	gone      bool
+	pid       int
+	lateLines []string // told by staging
+}
+
+func newDaemon(t *testing.T) *daemon {
+	t.Helper()
+	run, err := os.MkdirTemp("", "dew") // a socket's name must be short
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { os.RemoveAll(run) })
+	d := &daemon{
+		t: t, run: run, bodies: map[string]string{}, pool: map[string]int64{}, sent: map[string]string{}, env: map[string]string{}, refuse: map[string]v3.Error{},
+		process: v3.Process{GUID: "app-1", Type: "web", Version: "v1", Instances: 1, MemoryInMB: 256, DiskInMB: 1024, HealthCheck: v3.HealthCheck{Type: "port"}, Relationships: v3.ProcessRelationships{App: v3.To("app-1")}},
+		stats:   []v3.InstanceStats{{Type: "web", State: v3.StateRunning, Uptime: 5, MemQuota: 256 << 20, DiskQuota: 1 << 30, Version: "v1", Usage: v3.Usage{CPU: 0.031, Mem: 12 << 20, Disk: 4 << 20}}},
+		outcome: v3.Build{State: v3.BuildStaged, Droplet: &v3.GUID{GUID: "droplet-1"}},
+	}
+	l, err := net.Listen("unix", filepath.Join(run, client.Socket))
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := &httptest.Server{Listener: l, Config: &http.Server{Handler: d.handler()}}
+	s.Start()
+	t.Cleanup(s.Close)
+	return d
+}
+
+// withApp gives the daemon its app.
+func (d *daemon) withApp(state string) *daemon {
+	d.app = &v3.App{GUID: "app-1", Name: "shop", State: state, Lifecycle: v3.Lifecycle{Type: "buildpack"}}
+	return d
+}
+
+func (d *daemon) handler() http.Handler {
+	mux := http.NewServeMux()
+	handle := func(pattern string, fn func(r *http.Request, body []byte) any) {
+		mux.HandleFunc(pattern, func(w http.ResponseWriter, r *http.Request) { d.serve(w, r, fn) })
+	}
+	d.appRoutes(handle)
+	d.pushRoutes(handle)
+	d.otherRoutes(handle)
+	mux.HandleFunc("GET /stream/v1/apps/app-1", d.stream)
+	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
+		d.serve(w, r, func(*http.Request, []byte) any {
+			if r.URL.Path == "/" {
+				return v3.Root{}
+			}
+			return answer{404, v3.Errors{Errors: []v3.Error{{Code: 10000, Title: "CF-NotFound", Detail: "Unknown request"}}}}
+		})
+	})
+	return mux
+}
+
+// answer is an answer with a status of its own.
+type answer struct {
+	status int
+	body   any
+}
+
+// job is an answer that names a job.
+type job struct{}
+
+func (d *daemon) serve(w http.ResponseWriter, r *http.Request, fn func(*http.Request, []byte) any) {
+	body, err := io.ReadAll(r.Body)
+	if err != nil {
+		d.t.Error(err)
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	key := r.Method + " " + r.URL.Path
+	d.asked = append(d.asked, key)
+	d.bodies[key] = string(body)
+	if d.gone {
+		panic(http.ErrAbortHandler)
+	}
+	if e, ok := d.refuse[key]; ok {
+		w.WriteHeader(http.StatusUnprocessableEntity)
+		d.encode(w, v3.Errors{Errors: []v3.Error{e}})
+		return
+	}
+	switch v := fn(r, body).(type) {
+	case job:
+		w.Header().Set("Location", "http://127.0.0.1:8484/v3/jobs/job-1")
+		w.WriteHeader(http.StatusAccepted)
+	case answer:
+		w.WriteHeader(v.status)
+		if v.status != http.StatusNoContent {
+			d.encode(w, v.body)
+		}
+	default:
+		d.encode(w, v)
+	}
+}
+
+func (d *daemon) encode(w io.Writer, v any) {
+	if err := json.NewEncoder(w).Encode(v); err != nil {
+		d.t.Error(err)
+	}
+}
+
+func notFound(detail string) answer {
+	return answer{404, v3.Errors{Errors: []v3.Error{{Code: v3.CodeNotFound, Title: v3.TitleNotFound, Detail: detail}}}}
+}
+
+func listOf[T any](all ...T) v3.List[T] { return v3.List[T]{Resources: append([]T{}, all...)} }
+
+func (d *daemon) appRoutes(handle func(string, func(*http.Request, []byte) any)) {
+	handle("GET /v3/spaces", func(*http.Request, []byte) any { return listOf(v3.Space{GUID: "space-1", Name: "dev"}) })
+	handle("GET /v3/apps", func(r *http.Request, _ []byte) any {
+		names := r.URL.Query().Get("names")
+		if d.app == nil || names != "" && names != d.app.Name {
+			return listOf[v3.App]()
+		}
+		return listOf(*d.app)
+	})
+	handle("POST /v3/apps", func(_ *http.Request, body []byte) any {
+		d.withApp(v3.AppStopped)
+		return answer{201, *d.app}
+	})
+	handle("PATCH /v3/apps/app-1", func(*http.Request, []byte) any { return *d.app })
+	handle("DELETE /v3/apps/app-1", func(*http.Request, []byte) any { d.app = nil; return job{} })
+	for action, state := range map[string]string{"start": v3.AppStarted, "stop": v3.AppStopped, "restart": v3.AppStarted} {
+		handle("POST /v3/apps/app-1/actions/"+action, func(*http.Request, []byte) any { d.app.State = state; return *d.app })
+	}
+	handle("GET /v3/apps/app-1/processes", func(*http.Request, []byte) any { return listOf(d.process) })
+	handle("GET /v3/processes", func(*http.Request, []byte) any { return listOf(d.process) })
+	handle("GET /v3/processes/app-1", func(*http.Request, []byte) any {
+		p, command := d.process, "./shop"
+		p.Command = &command
+		return p
+	})
+	handle("GET /v3/processes/app-1/stats", func(*http.Request, []byte) any { return v3.Stats{Resources: append([]v3.InstanceStats{}, d.stats...)} })
+	handle("GET /v3/processes/app-1/sidecars", func(*http.Request, []byte) any { return listOf(d.sidecars...) })
+	handle("POST /v3/apps/app-1/processes/web/actions/scale", func(*http.Request, []byte) any { return d.process })
+	handle("DELETE /v3/apps/app-1/processes/web/instances/{index}", func(*http.Request, []byte) any { return answer{204, nil} })
+	handle("GET /v3/apps/app-1/routes", func(*http.Request, []byte) any { return listOf(d.routes...) })
+	handle("GET /v3/routes", func(*http.Request, []byte) any { return listOf(d.routes...) })
+	handle("DELETE /v3/routes/{guid}", func(*http.Request, []byte) any { return job{} })
+	handle("GET /v3/apps/app-1/env", func(*http.Request, []byte) any {
+		return v3.Env{Environment: d.env, System: map[string]any{"VCAP_SERVICES": map[string]any{}}, Application: map[string]any{"VCAP_APPLICATION": map[string]any{"name": "shop"}}}
+	})
+	handle("PATCH /v3/apps/app-1/environment_variables", func(*http.Request, []byte) any { return v3.EnvVars{} })
+}
+
+func (d *daemon) pushRoutes(handle func(string, func(*http.Request, []byte) any)) {
+	handle("POST /v3/spaces/space-1/manifest_diff", func(*http.Request, []byte) any {
+		return v3.ManifestDiff{Diff: []v3.Difference{{Op: "replace", Path: "/applications/0/memory", Was: "128M", Value: "256M"}}}
+	})
+	handle("POST /v3/spaces/space-1/actions/apply_manifest", func(*http.Request, []byte) any {
+		if d.app == nil {
+			d.withApp(v3.AppStopped)
+		}
+		return job{}
+	})
+	handle("POST /v3/resource_matches", func(_ *http.Request, body []byte) any {
+		var asked, have v3.ResourceMatches
+		d.decode(body, &asked)
+		have.Resources = []v3.Resource{}
+		for _, r := range asked.Resources {
+			if size, ok := d.pool[r.Checksum.Value]; ok && size == r.Size {
+				have.Resources = append(have.Resources, r)
+			}
+			d.pool[r.Checksum.Value] = r.Size
+		}
+		return have
+	})
+	handle("POST /v3/packages", func(*http.Request, []byte) any {
+		return answer{201, v3.Package{GUID: "package-1", State: v3.PackageAwaitingUpload}}
+	})
+	handle("POST /v3/packages/package-1/upload", d.upload)
+	handle("GET /v3/packages/package-1", func(*http.Request, []byte) any { return v3.Package{GUID: "package-1", State: v3.PackageReady} })
+	handle("GET /v3/apps/app-1/packages", func(*http.Request, []byte) any {
+		if len(d.sent) == 0 {
+			return listOf[v3.Package]()
+		}
+		return listOf(v3.Package{GUID: "package-1", State: v3.PackageReady})
+	})
+	handle("GET /v3/apps/app-1/builds", func(*http.Request, []byte) any { return listOf(d.builds...) })
+	handle("POST /v3/builds", func(*http.Request, []byte) any {
+		return answer{201, v3.Build{GUID: "build-1", State: v3.BuildStaging}}
+	})
+	handle("GET /v3/builds/build-1", func(*http.Request, []byte) any {
+		for _, text := range d.lateLines {
+			d.say("STG", "0", text)
+		}
+		d.lateLines = nil
+		b := d.outcome
+		b.GUID, b.Package = "build-1", v3.GUID{GUID: "package-1"}
+		if b.State == v3.BuildStaged {
+			d.builds = append(d.builds, b)
+		}
+		return b
+	})
+	handle("PATCH /v3/apps/app-1/relationships/current_droplet", func(*http.Request, []byte) any { return v3.CurrentDroplet{} })
+	handle("GET /v3/apps/app-1/droplets/current", func(*http.Request, []byte) any {
+		if len(d.builds) == 0 {
+			return notFound(v3.DetailDropletNotFound)
+		}
+		return v3.Droplet{GUID: "droplet-1", Stack: "host"}
+	})
+}
+
+func (d *daemon) otherRoutes(handle func(string, func(*http.Request, []byte) any)) {
+	handle("GET /v3/jobs/job-1", func(*http.Request, []byte) any { return v3.Job{GUID: "job-1", State: v3.JobComplete} })
+	handle("GET /v3/audit_events", func(*http.Request, []byte) any {
+		return listOf(v3.Event{
+			Type: "app.crash", CreatedAt: v3.At(time.Unix(1763160000, 0)), Actor: v3.Party{Name: "web"},
+			Data: map[string]any{"index": 0, "reason": "CRASHED", "exit_description": "APP/PROC/WEB: Exited with status 1"},
+		})
+	})
+	handle("GET /api/v1/read/app-1", func(r *http.Request, _ []byte) any { return d.read(r) })
+	handle("GET /dew/v1/status", func(*http.Request, []byte) any {
+		return v3.Status{Version: "1", PID: d.pid, StartedAt: time.Now(), Root: "/r", Router: "http://127.0.0.1:8080", Domain: "dew.localhost", API: "http://127.0.0.1:8484"}
+	})
+	handle("GET /dew/v1/apps/app-1/crashes", func(*http.Request, []byte) any { return v3.Crashes{Crashes: d.crashes} })
+	handle("POST /dew/v1/processes/app-1/kill", func(*http.Request, []byte) any { return answer{202, struct{}{}} })
+	handle("POST /dew/v1/shutdown", func(*http.Request, []byte) any { d.gone = true; return answer{202, struct{}{}} })
+}
+
+func (d *daemon) decode(body []byte, v any) {
+	if err := json.Unmarshal(body, v); err != nil {
+		d.t.Errorf("cannot read %s: %v", body, err)
+	}
+}
+
+// upload keeps what was sent: known files as "known", the others by content.
+func (d *daemon) upload(r *http.Request, body []byte) any {
+	r.Body = io.NopCloser(bytes.NewReader(body))
+	if err := r.ParseMultipartForm(1 << 20); err != nil {
+		d.t.Error(err)
+	}
+	var known []v3.Resource
+	d.decode([]byte(r.FormValue("resources")), &known)
+	d.sent = map[string]string{}
+	for _, k := range known {
+		d.sent[k.Path] = "known " + k.Mode
+	}
+	f, h, err := r.FormFile("bits")
+	d.hadBits = err == nil
+	if !d.hadBits {
+		return v3.Package{GUID: "package-1", State: v3.PackageProcessingUpload}
+	}
+	z, err := zip.NewReader(f, h.Size)
+	if err != nil {
+		d.t.Error(err)
+		return notFound("broken")
+	}
+	for _, e := range z.File {
+		c, err := e.Open()
+		if err != nil {
+			d.t.Error(err)
+			continue
+		}
+		text, err := io.ReadAll(c)
+		if err != nil {
+			d.t.Error(err)
+		}
+		d.sent[e.Name] = fmt.Sprintf("%s %s", e.Mode(), text)
+	}
+	return v3.Package{GUID: "package-1", State: v3.PackageProcessingUpload}
+}
+
+// say puts a line into the log.
+func (d *daemon) say(source, index, text string) {
+	at := time.Now().UnixNano()
+	if n := len(d.lines); n > 0 {
+		at = max(at, d.lines[n-1].Timestamp+1)
+	}
+	d.lines = append(d.lines, v3.LogCacheEnvelope{
+		Timestamp: at, SourceID: "app-1", InstanceID: index, Tags: map[string]string{"source_type": source}, Log: &v3.LogCacheLog{Payload: []byte(text), Type: "OUT"},
+	})
+}
+
+func (d *daemon) read(r *http.Request) v3.LogCacheRead {
+	q := r.URL.Query()
+	number := func(name string) int64 {
+		n, err := strconv.ParseInt(q.Get(name), 10, 64)
+		if err != nil {
+			d.t.Errorf("%s: %v", name, err)
+		}
+		return n
+	}
+	start := number("start_time")
+	batch := slices.DeleteFunc(slices.Clone(d.lines), func(e v3.LogCacheEnvelope) bool { return e.Timestamp < start })
+	if q.Get("descending") == "true" {
+		slices.Reverse(batch)
+	}
+	return v3.LogCacheRead{Envelopes: v3.LogCacheBatch{Batch: batch[:min(int(number("limit")), len(batch))]}}
+}
+
+// stream sends two lines and stays until the reader leaves.
+func (d *daemon) stream(w http.ResponseWriter, r *http.Request) {
+	for i, text := range []string{"hello", "bye"} {
+		b, err := json.Marshal(v3.Line{Seq: uint64(i + 1), Time: time.Unix(1763160000, 0).UTC(), Source: "APP/PROC/WEB/SIDECAR/CONFIG SERVER", Stream: "OUT", Text: []byte(text)})
+		if err != nil {
+			d.t.Error(err)
+		}
+		fmt.Fprintf(w, "id: %d\ndata: %s\n\n", i+1, b)
+	}
+	if err := http.NewResponseController(w).Flush(); err != nil {
+		d.t.Error(err)
+	}
+	<-r.Context().Done()
+}
+
+// body is what was last sent with a call.
+func (d *daemon) body(key string) string {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.bodies[key]
+}
+
+// count is how often something was asked.
+func (d *daemon) count(key string) int {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	n := 0
+	for _, a := range d.asked {
+		if a == key {
+			n++
+		}
+	}
+	return n
+}
+
+// result is how a command ended.
+type result struct {
+	out, talk string
+	status    int
+	err       error
+}
+
+// dew runs the command line against the daemon.
+func (d *daemon) dew(args ...string) result {
+	d.t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	defer cancel()
+	return runDew(ctx, append([]string{"--run", d.run}, args...)...)
+}
+
+func runDew(ctx context.Context, args ...string) result {
+	var out, talk bytes.Buffer
+	c := &console{out: &out, err: &talk, in: strings.NewReader("")}
+	err := newApp(c).RunContext(ctx, append([]string{"dew"}, args...))
+	return result{out: out.String(), talk: talk.String(), status: statusOf(err), err: err}
+}
+
+// must fails the test when the command did not end as it should, and says what
+// is missing from its data and talk together.
+func (r result) must(t *testing.T, status int, texts ...string) {
+	t.Helper()
+	all := r.out + r.talk
+	if r.err != nil {
+		all += explain(r.err)
+	}
+	if r.status != status {
+		t.Fatalf("status is %d, want %d\n%s", r.status, status, all)
+	}
+	for _, text := range texts {
+		if !strings.Contains(all, text) {
+			t.Errorf("%q is missing in\n%s", text, all)
+		}
+	}
+}
+
+var errBroken = errors.New("broken")

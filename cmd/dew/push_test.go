@@ -1,0 +1,223 @@
+package main
+
+import (
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/dewrun/dew/api/v3"
+	"github.com/dewrun/dew/app"
+)
+
+// folder makes a folder of files by content; a name that ends with / is a folder.
+func folder(t *testing.T, files map[string]string) string {
+	t.Helper()
+	root := t.TempDir()
+	for _, name := range slices.Sorted(maps.Keys(files)) {
+		full := filepath.Join(root, name)
+		dir := filepath.Dir(full)
+		if strings.HasSuffix(name, "/") {
+			dir = full
+		}
+		if err := os.MkdirAll(dir, 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if dir == full || strings.HasSuffix(name, "/") {
+			continue
+		}
+		if err := os.WriteFile(full, []byte(files[name]), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return root
+}
+
+const shopManifest = `applications:
+- name: shop
+  path: code
+  memory: ((size))
+  sidecars:
+  - name: config server
+    process_types: [web]
+    command: ./config
+    memory: 64M
+`
+
+func TestPush(t *testing.T) {
+	d := newDaemon(t)
+	size := func(n int) *int { return &n }
+	d.sidecars = []v3.Sidecar{{Name: "config server", Command: "./config", MemoryInMB: size(64)}, {Name: "agent", Command: "./agent", MemoryInMB: size(32)}}
+	d.routes = []v3.Route{{URL: "shop.dew.localhost"}}
+	d.lateLines = []string{"-----> Reading Procfile"}
+	root := folder(t, map[string]string{
+		"manifest.yml": shopManifest, "code/Procfile": "web: ./shop", "code/lib/a": "aaa", "code/empty": "", "code/tmp/": "",
+		"code/.git/config": "x", "code/debug.log": "x", "code/.cfignore": "*.log\n",
+	})
+	if err := os.Symlink("a", filepath.Join(root, "code/lib/link")); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Chmod(filepath.Join(root, "code/lib/a"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	r := d.dew("push", "shop", "-f", root, "--var", "size=256M", "-i", "2", "-c", "./run")
+	r.must(t, 0, "-----> Reading Procfile", "~ /applications/0/memory: \"256M\", was \"128M\"", "Uploading 5 of 5 files",
+		"256M = web 160M + config server 64M + agent 32M", "config server, running: ./config", "http://shop.dew.localhost:8080")
+	if strings.Contains(r.out, "Uploading") || strings.Contains(r.out, "Procfile") {
+		t.Errorf("talk is among the data:\n%s", r.out)
+	}
+	want := map[string]string{
+		"Procfile": "-rw-r--r-- web: ./shop", "lib/a": "-rwxr-xr-x aaa", "empty": "-rw-r--r-- ", "tmp/": "drwxr-xr-x ", "lib/link": "Lrwxrwxrwx a",
+	}
+	if diff := cmp.Diff(want, d.sent); diff != "" {
+		t.Errorf("other files were sent (-want +got):\n%s", diff)
+	}
+	m, _, err := app.ParseManifest([]byte(d.body("POST /v3/spaces/space-1/actions/apply_manifest")), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := m.Applications[0]
+	if *got.MemoryMB != 256 || *got.Instances != 2 || *got.Command != "./run" || !got.DefaultRoute || got.Sidecars[0].Name != "config server" {
+		t.Errorf("another manifest was applied: %s", d.body("POST /v3/spaces/space-1/actions/apply_manifest"))
+	}
+	order := []string{
+		"POST /v3/spaces/space-1/manifest_diff", "POST /v3/spaces/space-1/actions/apply_manifest", "POST /v3/resource_matches", "POST /v3/packages",
+		"POST /v3/packages/package-1/upload", "POST /v3/builds", "PATCH /v3/apps/app-1/relationships/current_droplet", "POST /v3/apps/app-1/actions/restart",
+	}
+	changes := slices.DeleteFunc(slices.Clone(d.asked), func(a string) bool { return strings.HasPrefix(a, "GET") })
+	if diff := cmp.Diff(order, changes); diff != "" {
+		t.Errorf("other calls (-want +got):\n%s", diff)
+	}
+}
+
+// What the daemon has is not sent again.
+func TestPushUnchanged(t *testing.T) {
+	d := newDaemon(t)
+	root := folder(t, map[string]string{"Procfile": "web: ./shop", "lib/a": "aaa"})
+	d.dew("push", "shop", "--no-manifest", "-p", root).must(t, 0, "Uploading 2 of 2 files")
+	if !d.hadBits {
+		t.Error("the first push sent no files")
+	}
+	d.dew("push", "shop", "--no-manifest", "-p", root).must(t, 0, "nothing to upload")
+	if d.hadBits {
+		t.Error("the second push sent files")
+	}
+	if diff := cmp.Diff(map[string]string{"Procfile": "known 644", "lib/a": "known 644"}, d.sent); diff != "" {
+		t.Errorf("other files were named (-want +got):\n%s", diff)
+	}
+}
+
+func TestPushNoStart(t *testing.T) {
+	d := newDaemon(t).withApp(v3.AppStarted)
+	d.dew("push", "shop", "--no-manifest", "--no-start", "-p", folder(t, map[string]string{"a": "a"})).must(t, 0)
+	if d.count("POST /v3/builds") != 0 || d.count("POST /v3/apps/app-1/actions/stop") != 1 {
+		t.Errorf("it staged or did not stop: %v", d.asked)
+	}
+}
+
+func TestPushFails(t *testing.T) {
+	why := "NoAppDetectedError: nothing here can be started"
+	for name, c := range map[string]struct {
+		prepare func(d *daemon)
+		args    []string
+		status  int
+		text    string
+	}{
+		"staging": {
+			prepare: func(d *daemon) {
+				d.lateLines = []string{"-----> Looking"}
+				d.outcome = v3.Build{State: v3.BuildFailed, Error: &why}
+			},
+			status: 3, text: "NoAppDetectedError",
+		},
+		"crashed": {
+			prepare: func(d *daemon) {
+				d.stats = []v3.InstanceStats{{State: v3.StateCrashed}}
+				d.crashes = []v3.Crash{{Description: "APP/PROC/WEB: Exited with status 1"}}
+			},
+			status: 4, text: "crashed at its start: APP/PROC/WEB: Exited with status 1",
+		},
+		"memory": {
+			prepare: func(d *daemon) {
+				d.stats = []v3.InstanceStats{{State: v3.StateCrashed}}
+				d.crashes = []v3.Crash{{Description: "APP/PROC/WEB: Exited with status 137 (out of memory)", First: v3.CrashExit{OutOfMemory: true}}}
+			},
+			status: 7, text: "give it more memory",
+		},
+		"refused": {
+			prepare: func(d *daemon) {
+				d.refuse["POST /v3/apps/app-1/actions/restart"] = v3.Error{Detail: "sidecar 'agent' of process 'web' has no memory value"}
+			},
+			status: 4, text: "has no memory value",
+		},
+		"late": {prepare: func(d *daemon) { d.stats = []v3.InstanceStats{{State: v3.StateStarting}} }, status: 5, text: "did not run within"},
+		"manifest": {prepare: func(d *daemon) {
+			d.refuse["POST /v3/spaces/space-1/actions/apply_manifest"] = v3.Error{Detail: "memory: 256 bananas"}
+		}, status: 1, text: "256 bananas"},
+		"no files":      {args: []string{"-p", "/does/not/exist"}, status: 1, text: "no such file"},
+		"memory flag":   {args: []string{"-m", "256 bananas"}, status: 2, text: "256 bananas"},
+		"two routes":    {args: []string{"--no-route", "--random-route"}, status: 2, text: "exclude each other"},
+		"health":        {args: []string{"-u", "ping"}, status: 2, text: "port, http, process"},
+		"two manifests": {args: []string{"-f", "manifest.yml"}, status: 2, text: "exclude each other"},
+		"instances":     {args: []string{"-i", "-1"}, status: 2, text: "less than 0"},
+		"timeout":       {args: []string{"-t", "0"}, status: 2, text: "less than 1"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Setenv("CF_STARTUP_TIMEOUT", "0.001")
+			d := newDaemon(t)
+			if c.prepare != nil {
+				c.prepare(d)
+			}
+			args := append([]string{"push", "shop", "--no-manifest", "-p", folder(t, map[string]string{"a": "a"})}, c.args...)
+			d.dew(args...).must(t, c.status, c.text)
+		})
+	}
+}
+
+func TestPushNeedsAName(t *testing.T) {
+	d := newDaemon(t)
+	two := folder(t, map[string]string{"manifest.yml": "applications:\n- name: a\n- name: b\n"})
+	d.dew("push", "--no-manifest").must(t, 2, "needs the name of an app")
+	d.dew("push", "c", "-f", two).must(t, 2, `no app "c", it has a, b`)
+	d.dew("push", "-f", two, "-m", "64M").must(t, 2, "has 2")
+	d.dew("push", "-f", filepath.Join(two, "none.yml")).must(t, 2, "cannot find the manifest")
+	d.dew("apply-manifest", "-f", folder(t, nil)).must(t, 2, "there is no manifest.yml in")
+}
+
+func TestBitsPath(t *testing.T) {
+	for _, c := range []struct{ flag, key, manifest, want string }{
+		{"", "", "", "."},
+		{"x", "code", "a/manifest.yml", "x"},
+		{"", "code", "a/manifest.yml", "a/code"},
+		{"", "/code", "a/manifest.yml", "/code"},
+		{"", "", "a/manifest.yml", "."},
+	} {
+		got := target{app: &app.ManifestApp{Path: c.key}, manifest: c.manifest}.bitsPath(pushOptions{Path: c.flag})
+		if got != c.want {
+			t.Errorf("%+v: %s", c, got)
+		}
+	}
+}
+
+func TestCreateAppAndApplyManifest(t *testing.T) {
+	d := newDaemon(t)
+	d.dew("create-app", "shop", "-b", "go_buildpack").must(t, 0, "Created app shop")
+	if !strings.Contains(d.body("POST /v3/apps"), `"buildpacks":["go_buildpack"]`) {
+		t.Errorf("another body: %s", d.body("POST /v3/apps"))
+	}
+	d.refuse["POST /v3/apps"] = v3.Error{Detail: "App with the name 'shop' already exists."}
+	d.dew("create-app", "shop").must(t, 0, "exists already")
+	d.refuse["POST /v3/apps"] = v3.Error{Detail: "name is too long"}
+	d.dew("create-app", "shop").must(t, 1, "name is too long")
+
+	root := folder(t, map[string]string{"manifest.yml": shopManifest, "vars.yml": "size: 128M"})
+	d.dew("apply-manifest", "-f", root, "--vars-file", filepath.Join(root, "vars.yml")).must(t, 0, "Applied")
+	if !strings.Contains(d.body("POST /v3/spaces/space-1/actions/apply_manifest"), "128M") {
+		t.Errorf("another manifest: %s", d.body("POST /v3/spaces/space-1/actions/apply_manifest"))
+	}
+	d.dew("apply-manifest", "-f", root).must(t, 1, "size")
+}
