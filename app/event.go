@@ -68,7 +68,11 @@ type Events struct {
 	tx     *store.Tx // nil: each method has its own
 	bucket *store.Bucket[Event]
 	sweeps *sweeps
+	bounds eventBounds
 }
+
+// eventBounds are what the constants say, except in tests.
+type eventBounds struct{ perTarget, sweepEvery int }
 
 // sweeps says when the bounds are due to be looked at.
 type sweeps struct {
@@ -78,11 +82,11 @@ type sweeps struct {
 }
 
 // due counts a record.
-func (s *sweeps) due() bool {
+func (s *sweeps) due(every int) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.count++
-	if s.count < sweepEvery && time.Since(s.last) < sweepEveryTime {
+	if s.count < every && time.Since(s.last) < sweepEveryTime {
 		return false
 	}
 	s.count, s.last = 0, time.Now()
@@ -91,7 +95,10 @@ func (s *sweeps) due() bool {
 
 // NewEvents returns the events that live in db.
 func NewEvents(db *store.DB) *Events {
-	return &Events{db: db, bucket: store.In[Event](db, "events"), sweeps: &sweeps{}}
+	return &Events{
+		db: db, bucket: store.In[Event](db, "events"), sweeps: &sweeps{},
+		bounds: eventBounds{perTarget: eventsPerApp, sweepEvery: sweepEvery},
+	}
 }
 
 // With returns the events inside tx.
@@ -117,7 +124,7 @@ func (es *Events) Record(e Event) error {
 		if err := es.bucket.Put(e.key(), e); err != nil {
 			return fmt.Errorf("cannot keep event: %w", err)
 		}
-		if !es.sweeps.due() {
+		if !es.sweeps.due(es.bounds.sweepEvery) {
 			return nil
 		}
 		return es.sweep()
@@ -166,7 +173,7 @@ func (es *Events) sweep() error {
 	oldest := time.Now().Add(-eventAge)
 	kept := map[string]int{}
 	for _, e := range slices.Backward(all) {
-		if e.CreatedAt.After(oldest) && kept[e.Target.GUID] < eventsPerApp {
+		if e.CreatedAt.After(oldest) && kept[e.Target.GUID] < es.bounds.perTarget {
 			kept[e.Target.GUID]++
 			continue
 		}

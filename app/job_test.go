@@ -1,0 +1,226 @@
+package app
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/dewrun/dew/store"
+)
+
+// newJobs returns jobs and a function that runs them until it is called again.
+func newJobs(t *testing.T, db *store.DB) (js *Jobs, run func() (stop func())) {
+	t.Helper()
+	js = NewJobs(db, slog.New(slog.DiscardHandler))
+	return js, func() func() {
+		ctx, cancel := context.WithCancel(t.Context())
+		done := make(chan error, 1)
+		go func() { done <- js.Run(ctx) }()
+		return func() {
+			cancel()
+			if err := <-done; err != nil {
+				t.Errorf("Run = %v", err)
+			}
+		}
+	}
+}
+
+func TestJobs(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		js, run := newJobs(t, openDB(t))
+		js.Handle("greet", func(_ context.Context, j Job) ([]string, error) {
+			var name string
+			if err := json.Unmarshal(j.Args, &name); err != nil {
+				return nil, err
+			}
+			time.Sleep(time.Second)
+			if name == "nobody" {
+				return []string{"careful"}, errors.New("cannot greet nobody")
+			}
+			return []string{"hello " + name}, nil
+		})
+		early := one[Job](t)(js.Start("greet", "early"))
+		if early.GUID == "" || early.State != JobProcessing || early.CreatedAt.IsZero() {
+			t.Errorf("started = %+v", early)
+		}
+		if diff := cmp.Diff(one[Job](t)(js.Get(early.GUID)), early); diff != "" {
+			t.Errorf("kept (-got +want):\n%s", diff)
+		}
+		defer run()()
+		synctest.Wait()
+		late := one[Job](t)(js.Start("greet", "late"))
+		bad := one[Job](t)(js.Start("greet", "nobody"))
+		time.Sleep(2 * time.Second)
+		synctest.Wait()
+		for guid, want := range map[string]string{
+			early.GUID: "COMPLETE [hello early] []",
+			late.GUID:  "COMPLETE [hello late] []",
+			bad.GUID:   "FAILED [careful] [{10001 CF-UnknownError cannot greet nobody}]",
+		} {
+			j := one[Job](t)(js.Get(guid))
+			if got := fmt.Sprintf("%s %v %v", j.State, j.Warnings, j.Errors); got != want {
+				t.Errorf("job = %s, want %s", got, want)
+			}
+			if !j.UpdatedAt.After(j.CreatedAt) {
+				t.Errorf("job = %+v, want the time of its end", j)
+			}
+		}
+		if _, err := js.Start("unknown", nil); err == nil {
+			t.Error("started what nothing does")
+		}
+		if _, err := js.Start("greet", func() {}); err == nil {
+			t.Error("started with arguments that cannot be written")
+		}
+		if _, err := js.Get("none"); !errors.Is(err, ErrNotFound) {
+			t.Errorf("no job: %v, want ErrNotFound", err)
+		}
+	})
+}
+
+// A daemon that leaves in the middle of a job has not failed it: the next one does
+// it again.
+func TestJobsResume(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		db := openDB(t)
+		js, run := newJobs(t, db)
+		js.Handle("wait", func(ctx context.Context, _ Job) ([]string, error) {
+			<-ctx.Done()
+			return nil, ctx.Err()
+		})
+		js.Handle("finish", func(ctx context.Context, _ Job) ([]string, error) {
+			<-ctx.Done()
+			time.Sleep(time.Second) // Run waits for it
+			return nil, nil
+		})
+		j := one[Job](t)(js.Start("wait", 1))
+		gone := one[Job](t)(js.Start("finish", 1))
+		stop := run()
+		synctest.Wait()
+		stop()
+		if got := one[Job](t)(js.Get(j.GUID)); got.State != JobProcessing {
+			t.Errorf("state = %s, want %s", got.State, JobProcessing)
+		}
+		if got := one[Job](t)(js.Get(gone.GUID)); got.State != JobComplete {
+			t.Errorf("state = %s, want %s", got.State, JobComplete)
+		}
+
+		next, run := newJobs(t, db)
+		var done []string
+		next.Handle("wait", func(_ context.Context, j Job) ([]string, error) {
+			done = append(done, string(j.Args))
+			return nil, nil
+		})
+		defer run()()
+		synctest.Wait()
+		if got := one[Job](t)(next.Get(j.GUID)); got.State != JobComplete || !cmp.Equal(done, []string{"1"}) {
+			t.Errorf("state = %s after %v, want %s", got.State, done, JobComplete)
+		}
+	})
+}
+
+// What nothing knows any more, and what panics, fails alone.
+func TestJobsFailAlone(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		db := openDB(t)
+		old, _ := newJobs(t, db)
+		nothing := func(context.Context, Job) ([]string, error) { return nil, nil }
+		old.Handle("old", nothing)
+		lost := one[Job](t)(old.Start("old", nil))
+
+		js, run := newJobs(t, db)
+		js.Handle("panic", func(context.Context, Job) ([]string, error) { panic("bug") })
+		js.Handle("fine", nothing)
+		broken := one[Job](t)(js.Start("panic", nil))
+		fine := one[Job](t)(js.Start("fine", nil))
+		defer run()()
+		synctest.Wait()
+		for guid, want := range map[string]JobState{lost.GUID: JobFailed, broken.GUID: JobFailed, fine.GUID: JobComplete} {
+			j := one[Job](t)(js.Get(guid))
+			if j.State != want || (want == JobFailed) != (len(j.Errors) == 1 && j.Errors[0].Detail != "") {
+				t.Errorf("job = %+v, want %s", j, want)
+			}
+		}
+	})
+}
+
+// Many jobs are done a few at a time, all of them.
+func TestJobsAtATime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		js, run := newJobs(t, openDB(t))
+		now, most := 0, 0
+		lock := make(chan struct{}, 1)
+		count := func(n int) {
+			lock <- struct{}{}
+			now += n
+			most = max(most, now)
+			<-lock
+		}
+		js.Handle("x", func(context.Context, Job) ([]string, error) {
+			count(1)
+			defer count(-1)
+			time.Sleep(time.Second)
+			return nil, nil
+		})
+		var jobs []Job
+		for range 3*jobsAtATime + 1 {
+			jobs = append(jobs, one[Job](t)(js.Start("x", nil)))
+		}
+		defer run()()
+		time.Sleep(5 * time.Second)
+		synctest.Wait()
+		for _, j := range jobs {
+			if got := one[Job](t)(js.Get(j.GUID)); got.State != JobComplete {
+				t.Errorf("state = %s, want %s", got.State, JobComplete)
+			}
+		}
+		if most != jobsAtATime {
+			t.Errorf("%d at a time, want %d", most, jobsAtATime)
+		}
+	})
+}
+
+func TestEndedJobsAreDropped(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		js, run := newJobs(t, openDB(t))
+		js.Handle("x", func(context.Context, Job) ([]string, error) { return nil, nil })
+		js.Handle("long", func(ctx context.Context, _ Job) ([]string, error) {
+			<-ctx.Done()
+			return nil, ctx.Err()
+		})
+		j := one[Job](t)(js.Start("x", nil))
+		long := one[Job](t)(js.Start("long", nil))
+		defer run()()
+		time.Sleep(jobAge - time.Minute)
+		one[Job](t)(js.Get(j.GUID))
+		time.Sleep(2 * jobSweep)
+		synctest.Wait()
+		if _, err := js.Get(j.GUID); !errors.Is(err, ErrNotFound) {
+			t.Errorf("ended job: %v, want ErrNotFound", err)
+		}
+		one[Job](t)(js.Get(long.GUID)) // it is still at work
+	})
+}
+
+func TestJobErrors(t *testing.T) {
+	for name, tt := range map[string]struct {
+		err  error
+		want []JobError
+	}{
+		"own":      {fmt.Errorf("x: %w", &JobError{1, "CF-X", "d"}), []JobError{{1, "CF-X", "d"}}},
+		"manifest": {errors.Join(&ManifestError{App: "a", Key: "k", Line: 2, Message: "m"}, &ManifestError{Message: "n"}), []JobError{{10008, "CF-UnprocessableEntity", `app "a", line 2: k: m`}, {10008, "CF-UnprocessableEntity", "n"}}},
+		"invalid":  {&Invalid{Key: "k", Message: "m"}, []JobError{{10008, "CF-UnprocessableEntity", "k: m"}}},
+		"missing":  {fmt.Errorf("app x: %w", ErrNotFound), []JobError{{10010, "CF-ResourceNotFound", "app x: not found"}}},
+		"other":    {errors.New("x"), []JobError{{10001, "CF-UnknownError", "x"}}},
+	} {
+		if diff := cmp.Diff(jobErrors(tt.err), tt.want); diff != "" {
+			t.Errorf("%s (-got +want):\n%s", name, diff)
+		}
+	}
+}

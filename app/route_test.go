@@ -1,0 +1,191 @@
+package app
+
+import (
+	"errors"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+func newRoute(t *testing.T, r *Registry, s Space, host string) Route {
+	t.Helper()
+	d := one[Domain](t)(r.DefaultDomain())
+	return one[Route](t)(r.PutRoute(Route{Space: s.GUID, Domain: d.GUID, Host: host}))
+}
+
+func TestRoutes(t *testing.T) {
+	r, s := inSpace(t)
+	d := one[Domain](t)(r.DefaultDomain())
+	rt := newRoute(t, r, s, "Shop")
+	if rt.GUID == "" || rt.Host != "shop" || rt.CreatedAt.IsZero() || rt.UpdatedAt.IsZero() {
+		t.Errorf("route = %+v, want guid, a host in small letters and times", rt)
+	}
+	if diff := cmp.Diff(one[Route](t)(r.Route(rt.GUID)), rt); diff != "" {
+		t.Errorf("kept (-got +want):\n%s", diff)
+	}
+	if diff := cmp.Diff(one[Route](t)(r.RouteAt(d.GUID, "SHOP", "")), rt); diff != "" {
+		t.Errorf("found without regard to case (-got +want):\n%s", diff)
+	}
+	path := one[Route](t)(r.PutRoute(Route{Space: s.GUID, Domain: d.GUID, Host: "shop", Path: "/cart"}))
+	apex := one[Route](t)(r.PutRoute(Route{Space: s.GUID, Domain: d.GUID}))
+	var got []string
+	for _, rt := range one[[]Route](t)(r.Routes()) {
+		got = append(got, rt.URL(d.Name))
+	}
+	if diff := cmp.Diff(got, []string{"dew.localhost", "shop.dew.localhost", "shop.dew.localhost/cart"}); diff != "" {
+		t.Errorf("routes (-got +want):\n%s", diff)
+	}
+	must(t, r.DeleteRoute(path.GUID))
+	if _, err := r.Route(path.GUID); !errors.Is(err, ErrNotFound) {
+		t.Errorf("deleted route: %v, want ErrNotFound", err)
+	}
+	if err := r.DeleteRoute(path.GUID); !errors.Is(err, ErrNotFound) {
+		t.Errorf("deleting twice: %v, want ErrNotFound", err)
+	}
+	if _, err := r.RouteAt(d.GUID, "shop", "/cart"); !errors.Is(err, ErrNotFound) {
+		t.Errorf("deleted route: %v, want ErrNotFound", err)
+	}
+	apex.Path = "/x"
+	if moved := one[Route](t)(r.PutRoute(apex)); moved.GUID != apex.GUID || !moved.CreatedAt.Equal(apex.CreatedAt) {
+		t.Errorf("changed route = %+v, want the same one", moved)
+	}
+}
+
+func TestRouteValidation(t *testing.T) {
+	r, s := inSpace(t)
+	d := one[Domain](t)(r.DefaultDomain())
+	a := apply(t, r, s, "applications: [{name: shop}]")[0]
+	foreign := one[App](t)(r.PutApp(App{Name: "foreign", Space: "elsewhere"}))
+	newRoute(t, r, s, "taken")
+	for name, tt := range map[string]struct {
+		change func(rt *Route)
+		want   []string
+	}{
+		"good":        {func(*Route) {}, nil},
+		"taken":       {func(rt *Route) { rt.Host = "TAKEN" }, []string{"host"}},
+		"two names":   {func(rt *Route) { rt.Host = "a.b" }, []string{"host"}},
+		"any":         {func(rt *Route) { rt.Host = "*" }, []string{"host"}},
+		"dash":        {func(rt *Route) { rt.Host = "-a" }, []string{"host"}},
+		"long":        {func(rt *Route) { rt.Host = strings.Repeat("a", 64) }, []string{"host"}},
+		"path":        {func(rt *Route) { rt.Path = "cart" }, []string{"path"}},
+		"root":        {func(rt *Route) { rt.Path = "/" }, []string{"path"}},
+		"query":       {func(rt *Route) { rt.Path = "/a?b" }, []string{"path"}},
+		"long path":   {func(rt *Route) { rt.Path = "/" + strings.Repeat("a", 128) }, []string{"path"}},
+		"destination": {func(rt *Route) { rt.Destinations = []Destination{{App: a.GUID}} }, nil},
+		"port":        {func(rt *Route) { rt.Destinations = []Destination{{App: a.GUID, Port: 70000}} }, []string{"destinations[0].port"}},
+		"protocol":    {func(rt *Route) { rt.Destinations = []Destination{{App: a.GUID, Protocol: "http2"}} }, []string{"destinations[0].protocol"}},
+		"type":        {func(rt *Route) { rt.Destinations = []Destination{{App: a.GUID, ProcessType: "a b"}} }, []string{"destinations[0].process.type"}},
+		"twice":       {func(rt *Route) { rt.Destinations = []Destination{{App: a.GUID}, {App: a.GUID, ProcessType: "web"}} }, []string{"destinations[1].app"}},
+		"foreign app": {func(rt *Route) { rt.Destinations = []Destination{{App: foreign.GUID}} }, []string{"destinations[0].app"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			rt := Route{Space: s.GUID, Domain: d.GUID, Host: "h-" + strings.ReplaceAll(name, " ", "-")}
+			tt.change(&rt)
+			_, err := r.PutRoute(rt)
+			if diff := cmp.Diff(keys(err), tt.want); diff != "" {
+				t.Errorf("keys of %v (-got +want):\n%s", err, diff)
+			}
+			if len(tt.want) == 0 {
+				must(t, err)
+			}
+		})
+	}
+	for name, rt := range map[string]Route{
+		"space":  {Space: "none", Domain: d.GUID, Host: "x"},
+		"domain": {Space: s.GUID, Domain: "none", Host: "x"},
+		"app":    {Space: s.GUID, Domain: d.GUID, Host: "x", Destinations: []Destination{{App: "none"}}},
+	} {
+		if _, err := r.PutRoute(rt); !errors.Is(err, ErrNotFound) {
+			t.Errorf("%s: error = %v, want ErrNotFound", name, err)
+		}
+	}
+}
+
+func TestDestinations(t *testing.T) {
+	r, s := inSpace(t)
+	a := apply(t, r, s, "applications: [{name: shop, processes: [{type: worker}]}]")[0]
+	rt := newRoute(t, r, s, "shop")
+	told := 0
+	r.ListenRoutes(func(route string) {
+		if route != rt.GUID {
+			t.Errorf("told of %s, want %s", route, rt.GUID)
+		}
+		told++
+	})
+	rt = one[Route](t)(r.AddDestinations(rt.GUID, []Destination{{App: a.GUID}, {App: a.GUID, ProcessType: "worker", Port: 9000}}))
+	first := rt.Destinations[0]
+	if len(rt.Destinations) != 2 || first.GUID == "" || first.ProcessType != Web || first.Protocol != ProtocolHTTP1 || first.Port != 0 {
+		t.Errorf("destinations = %+v, want two with defaults", rt.Destinations)
+	}
+	again := one[Route](t)(r.AddDestinations(rt.GUID, []Destination{{App: a.GUID}}))
+	if diff := cmp.Diff(again, rt); diff != "" || told != 1 {
+		t.Errorf("added again: told %d times (-got +want):\n%s", told, diff)
+	}
+	rt = one[Route](t)(r.SetDestinations(rt.GUID, []Destination{{App: a.GUID, Port: 8082}, {App: a.GUID}}))
+	if len(rt.Destinations) != 2 || rt.Destinations[1].GUID != first.GUID || rt.Destinations[0].GUID == first.GUID || rt.Destinations[0].Port != 8082 {
+		t.Errorf("destinations = %+v, want the first one kept", rt.Destinations)
+	}
+	must(t, r.RemoveDestination(rt.GUID, first.GUID))
+	if err := r.RemoveDestination(rt.GUID, first.GUID); !errors.Is(err, ErrNotFound) {
+		t.Errorf("removing twice: %v, want ErrNotFound", err)
+	}
+	if ds := one[Route](t)(r.Route(rt.GUID)).Destinations; len(ds) != 1 || ds[0].Port != 8082 {
+		t.Errorf("destinations = %+v, want one left", ds)
+	}
+	if _, err := r.AddDestinations("none", nil); !errors.Is(err, ErrNotFound) {
+		t.Errorf("no route: %v, want ErrNotFound", err)
+	}
+	if _, err := r.SetDestinations(rt.GUID, []Destination{{App: a.GUID, Port: -1}}); len(Problems(err)) != 1 {
+		t.Errorf("bad port: %v, want a problem", err)
+	}
+	if told != 3 {
+		t.Errorf("told %d times, want once for each change", told)
+	}
+}
+
+// Ports that destinations name are part of a container, so they make a version;
+// the default port is there anyway.
+func TestDestinationPortsMakeVersions(t *testing.T) {
+	r, s := inSpace(t)
+	a := apply(t, r, s, "applications: [{name: shop, processes: [{type: worker}]}]")[0]
+	rt := newRoute(t, r, s, "shop")
+	last := versions(t, r, a)
+	for _, step := range []struct {
+		name   string
+		ds     []Destination
+		change []string
+	}{
+		{"default port", []Destination{{App: a.GUID}}, nil},
+		{"a port", []Destination{{App: a.GUID, Port: 8082}}, []string{"web"}},
+		{"a type that is not there", []Destination{{App: a.GUID, Port: 8082}, {App: a.GUID, ProcessType: "none", Port: 1}}, nil},
+		{"another type", []Destination{{App: a.GUID, Port: 8082}, {App: a.GUID, ProcessType: "worker", Port: 1}}, []string{"worker"}},
+		{"another order", []Destination{{App: a.GUID, ProcessType: "worker", Port: 1}, {App: a.GUID, Port: 8082}}, nil},
+		{"none", nil, []string{"web", "worker"}},
+	} {
+		one[Route](t)(r.SetDestinations(rt.GUID, step.ds))
+		now := versions(t, r, a)
+		var changed []string
+		for _, processType := range []string{"web", "worker"} {
+			if now[processType] != last[processType] {
+				changed = append(changed, processType)
+			}
+		}
+		if diff := cmp.Diff(changed, step.change); diff != "" {
+			t.Errorf("%s: new versions (-got +want):\n%s", step.name, diff)
+		}
+		last = now
+	}
+}
+
+func TestDeleteAppLeavesItsRoutes(t *testing.T) {
+	r, s := inSpace(t)
+	apps := apply(t, r, s, "applications: [{name: shop, routes: [{route: x.dew.localhost}, {route: y.dew.localhost}]}, {name: other, routes: [{route: x.dew.localhost}]}]")
+	must(t, r.DeleteApp(apps[0].GUID))
+	for _, rt := range one[[]Route](t)(r.Routes()) {
+		want := map[string]int{"x": 1, "y": 0}[rt.Host]
+		if len(rt.Destinations) != want || rt.leadsTo(apps[0].GUID) {
+			t.Errorf("destinations of %s = %+v, want %d", rt.Host, rt.Destinations, want)
+		}
+	}
+}
