@@ -1,7 +1,15 @@
-// Package droplet is what can run: stacks, the root file systems that droplets
-// run on, and droplets, each with the content-addressed image behind it.
+// Package droplet is what can run, and how it comes about: packages are what was
+// pushed, builds make droplets of them, and stacks are the root file systems that
+// droplets run on.
 //
-//	Stack  (host: the machine's own /usr)          as data, the engine makes it
-//	  └── Image  <sha256>.tar  app/ deps/ …        on the Shelf, shared
-//	        └── Droplet  guid, commands, sidecars  what a build gave
+//	zip + matched files
+//	  └── Package  <sha256>.tar  app/…              trees, together the pool of resources
+//	        └── Build  STAGING → STAGED | FAILED    one after the other, in Run
+//	              └── Droplet  guid, commands       on the Shelf
+//	                    └── Image  <sha256>.tar     app/ deps/ …, shared by droplets
+//	Stack  (host: the machine's own /usr)           as data, the engine makes it
+//
+// Everything on disk is named after its content and gets that name only when it is
+// whole. Equal files give an equal tree, and that an equal image: what was staged
+// before is not staged again.
 package droplet

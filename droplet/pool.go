@@ -7,6 +7,7 @@ import (
 	"context"
 	"crypto/sha1" // the sum that clients send
 	"crypto/sha256"
+	"encoding/binary"
 	"encoding/hex"
 	"errors"
 	"fmt"
@@ -279,11 +280,19 @@ func (p *pool) same(b *bits) *tree {
 	return nil
 }
 
-// listing is the hash of all that makes a tree what it is.
+// listing is the hash of all that makes a tree what it is. No path or target has
+// a zero byte, so no two trees are written alike.
 func listing(entries []entry) (sum [sha256.Size]byte) {
 	h := sha256.New()
+	var b []byte
 	for _, e := range entries {
-		fmt.Fprintf(h, "%c %o %d %x %q %q\n", e.kind, e.mode, e.size, e.sum.sha1, e.path, e.link)
+		b = append(b[:0], e.kind)
+		b = binary.BigEndian.AppendUint64(b, uint64(e.mode))
+		b = binary.BigEndian.AppendUint64(b, uint64(e.size))
+		b = append(b, e.sum.sha1[:]...)
+		b = append(append(b, e.path...), 0)
+		b = append(append(b, e.link...), 0)
+		h.Write(b)
 	}
 	h.Sum(sum[:0])
 	return sum

@@ -1,6 +1,7 @@
 package droplet
 
 import (
+	"bufio"
 	"cmp"
 	"crypto/sha256"
 	"encoding/hex"
@@ -97,10 +98,12 @@ func (s *Shelf) name(file, sha string) error {
 // its name: a name always means a whole image.
 func fill(f *os.File, r io.Reader) (sha string, err error) {
 	sum := sha256.New()
-	if err := checkImage(io.TeeReader(r, io.MultiWriter(f, sum))); err != nil {
+	// Buffers on both sides: a tar is checked in pieces of 512 bytes.
+	w := bufio.NewWriterSize(io.MultiWriter(f, sum), 128<<10)
+	if err := checkImage(io.TeeReader(bufio.NewReaderSize(r, 128<<10), w)); err != nil {
 		return "", errors.Join(err, f.Close())
 	}
-	if err := f.Sync(); err != nil {
+	if err := errors.Join(w.Flush(), f.Sync()); err != nil {
 		return "", errors.Join(err, f.Close())
 	}
 	return hex.EncodeToString(sum.Sum(nil)), f.Close()

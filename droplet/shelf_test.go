@@ -225,3 +225,48 @@ func TestNewShelfSaysWhyItCannot(t *testing.T) {
 		t.Errorf("error = %v, want one with the path", err)
 	}
 }
+
+// An image is collected when no droplet names it, but not between its coming and
+// its first droplet.
+func TestCollect(t *testing.T) {
+	s := newShelf(t)
+	add := func(name string) string {
+		t.Helper()
+		sha, err := s.AddImage(bytes.NewReader(pack(t, file("app/"+name))))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return sha
+	}
+	collect := func(want ...string) {
+		t.Helper()
+		got, err := s.Collect()
+		if diff := cmp.Diff(want, got); diff != "" || err != nil {
+			t.Errorf("%v\n%s", err, diff)
+		}
+	}
+	fresh, named := add("fresh"), add("named")
+	for _, guid := range []string{"d1", "d2"} {
+		if err := s.Put(Droplet{GUID: guid, App: guid, Image: named}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	collect()
+	for _, tt := range []struct {
+		guid string
+		want []string
+	}{{"d1", nil}, {"d2", []string{named}}} {
+		if err := s.remove([]Droplet{{GUID: tt.guid}}); err != nil {
+			t.Fatal(err)
+		}
+		collect(tt.want...)
+	}
+	if err := s.Put(Droplet{GUID: "d3", Image: named}); !errors.Is(err, ErrNoImage) {
+		t.Errorf("Put of a collected image = %v, want ErrNoImage", err)
+	}
+	s.disown(fresh)
+	collect(fresh)
+	if got := files(t, s.dir); len(got) != 0 {
+		t.Errorf("left over: %v", got)
+	}
+}
