@@ -1,9 +1,13 @@
-// Package app is what should run: apps, their processes and sidecars, validated
-// and remembered. Wishes are written here and nobody here makes them true: the
-// Registry says which process's wish changed, and package runtime acts on it.
+// Package app is what should run: apps, their processes, sidecars and routes, in
+// orgs and spaces, validated and remembered. Wishes are written here, one by one or
+// by a manifest, and nobody here makes them true: the Registry says which process's
+// wish or which route changed, and packages runtime and route act on it.
 //
-//	App ──┬── Process "web"     ◀── Sidecar "config server" (process_types: web)
-//	      └── Process "worker"  ◀── Sidecar "agent"         (process_types: web, worker)
+//	Manifest ──▶ Registry ──▶ App ──┬── Process "web"     ◀── Sidecar "config server" (process_types: web)
+//	                           ▲    └── Process "worker"  ◀── Sidecar "agent"         (process_types: web, worker)
+//	                           └─── Destination ◀── Route (domain, host, path)
+//
+// Events are what happened to wishes, Jobs what was asked for and takes a while.
 package app
 
 import (
@@ -13,7 +17,7 @@ import (
 	"time"
 )
 
-// ErrNotFound says that there is no such app, process or sidecar.
+// ErrNotFound says that there is no such app, process, sidecar, route or the like.
 var ErrNotFound = errors.New("not found")
 
 // State is whether an app should run.

@@ -383,8 +383,8 @@ func (d *decoder) entry(key, nameKey string, i int, n *node) (at, name string) {
 
 func (d *decoder) routes(key string, v *node) (out []ManifestRoute) {
 	for i, n := range d.list(key, v) {
-		at, _ := d.entry(key, "route", i, n)
-		at = fmt.Sprintf("%s[%d]", key, i) // a route is long and has dots: its place is clearer
+		d.entry(key, "route", i, n)
+		at := fmt.Sprintf("%s[%d]", key, i) // a route is long and has dots: its place is clearer
 		if n.kind != mapping {
 			continue
 		}

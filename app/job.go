@@ -120,6 +120,10 @@ func (js *Jobs) Run(ctx context.Context) error {
 			<-ended
 		}
 	}()
+	// Before that wait, also when it is the store that ends the loop: functions may
+	// be waiting for nothing else.
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
 	if err := js.sweep(); err != nil {
 		return err
 	}

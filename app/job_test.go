@@ -186,6 +186,26 @@ func TestJobsAtATime(t *testing.T) {
 	})
 }
 
+// A store that is gone ends the run, and with it what waits for its end.
+func TestJobsWithoutStore(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		db := openDB(t)
+		js, _ := newJobs(t, db)
+		js.Handle("wait", func(ctx context.Context, _ Job) ([]string, error) {
+			<-ctx.Done()
+			return nil, ctx.Err()
+		})
+		one[Job](t)(js.Start("wait", nil))
+		done := make(chan error, 1)
+		go func() { done <- js.Run(t.Context()) }()
+		synctest.Wait()
+		must(t, db.Close())
+		if err := <-done; !errors.Is(err, store.ErrClosed) {
+			t.Errorf("Run = %v, want ErrClosed", err)
+		}
+	})
+}
+
 func TestEndedJobsAreDropped(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		js, run := newJobs(t, openDB(t))

@@ -116,7 +116,7 @@ func collect[E error](err error) []E {
 	if one, ok := err.(E); ok { //nolint:errorlint // it walks the tree itself
 		return []E{one}
 	}
-	if many, ok := err.(interface{ Unwrap() []error }); ok { //nolint:errorlint // it walks the tree itself
+	if many, ok := err.(interface{ Unwrap() []error }); ok {
 		var all []E
 		for _, one := range many.Unwrap() {
 			all = append(all, collect[E](one)...)

@@ -189,3 +189,51 @@ func TestDeleteAppLeavesItsRoutes(t *testing.T) {
 		}
 	}
 }
+
+// Any text is a route or a problem, and a route written out is the same route.
+func FuzzParseRoute(f *testing.F) {
+	for _, s := range []string{"shop.dew.localhost", "dew.localhost", "A.dew.LOCALHOST/x/", "a.b.dew.localhost", "shop.internal", "", "/", "http://x", "x..dew.localhost", ".dew.localhost", "xdew.localhost", "a.dew.localhost//x"} {
+		f.Add(s)
+	}
+	domains := []Domain{{GUID: "d1", Name: "localhost"}, {GUID: "d2", Name: "dew.localhost"}}
+	names := map[string]string{"d1": "localhost", "d2": "dew.localhost"}
+	f.Fuzz(func(t *testing.T, s string) {
+		rt, err := parseRoute(s, domains)
+		if err != nil {
+			if len(Problems(err)) == 0 {
+				t.Errorf("error = %v, want problems", err)
+			}
+			return
+		}
+		again, err := parseRoute(rt.URL(names[rt.Domain]), domains)
+		if err != nil || again.place() != rt.place() {
+			t.Errorf("%q is %+v, which is %+v, %v", s, rt, again, err)
+		}
+	})
+}
+
+func TestParseRoute(t *testing.T) {
+	domains := []Domain{{GUID: "d1", Name: "localhost"}, {GUID: "d2", Name: "dew.localhost"}}
+	for s, want := range map[string]Route{
+		"shop.dew.localhost":        {Domain: "d2", Host: "shop"},
+		"Shop.DEW.localhost/Cart/":  {Domain: "d2", Host: "shop", Path: "/Cart"},
+		"dew.localhost":             {Domain: "d2"},
+		"dew.localhost/":            {Domain: "d2"},
+		"other.localhost/a/b":       {Domain: "d1", Host: "other", Path: "/a/b"},
+		"xdew.localhost":            {Domain: "d1", Host: "xdew"},
+		"my_shop-1.dew.localhost/é": {Domain: "d2", Host: "my_shop-1", Path: "/é"},
+	} {
+		got, err := parseRoute(s, domains)
+		if err != nil {
+			t.Errorf("%q: %v", s, err)
+		}
+		if diff := cmp.Diff(got, want); diff != "" {
+			t.Errorf("%q (-got +want):\n%s", s, diff)
+		}
+	}
+	for _, s := range []string{"", "/", "shop", "shop.example.com", "a.b.dew.localhost", "http://shop.dew.localhost", "shop.dew.localhost:80", "*.dew.localhost", "shop.dew.localhost/a b", "shop.dew.localhost/a?b", "-a.dew.localhost", ".dew.localhost"} {
+		if rt, err := parseRoute(s, domains); len(Problems(err)) != 1 {
+			t.Errorf("%q = %+v, %v, want one problem", s, rt, err)
+		}
+	}
+}

@@ -39,7 +39,9 @@ func (s Sidecar) attaches(processType string) bool {
 // that differ only in case could not be told apart there.
 func (s Sidecar) upperName() string { return strings.ToUpper(s.Name) }
 
-func sameName(a, b string) bool { return strings.ToUpper(a) == strings.ToUpper(b) }
+func sameName(a, b string) bool {
+	return Sidecar{Name: a}.upperName() == Sidecar{Name: b}.upperName()
+}
 
 // sidecarDiffers tells whether a container of the process type would differ. A
 // sidecar that is not there is the zero Sidecar: it attaches to nothing.
