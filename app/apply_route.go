@@ -1,0 +1,181 @@
+package app
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/google/uuid"
+)
+
+// missingRoute is a route that the manifest asks for and that does not lead to
+// the app.
+type missingRoute struct {
+	route Route
+	path  string // of the key that asks for it, in the app's entry
+	value any    // of that key
+}
+
+// missingRoutes returns the routes that are to be made or to lead to the app. A
+// default or random route is for an app that has none, and is asked for none.
+func (r *Registry) missingRoutes(a App, m *ManifestApp) ([]missingRoute, error) {
+	if len(m.Routes) > 0 {
+		return r.missingNamed(a, m)
+	}
+	if !m.RandomRoute && !m.DefaultRoute {
+		return nil, nil
+	}
+	present, err := r.RoutesOf(a.GUID)
+	if err != nil || len(present) > 0 {
+		return nil, err
+	}
+	domain, err := r.DefaultDomain()
+	if err != nil {
+		return nil, err
+	}
+	key, host := "default-route", strings.ToLower(a.Name)
+	if m.RandomRoute {
+		key, host = "random-route", host+"-"+uuid.NewString()[:8]
+	}
+	if !hostLabel.MatchString(host) {
+		return nil, &ManifestError{App: m.Name, Key: key, Line: m.line(key), Message: fmt.Sprintf(
+			"%q cannot be a host name, which has letters, digits, - and _ and at most 63 characters: give routes, or no-route: true", host)}
+	}
+	rt, err := r.routeFor(a, Route{Space: a.Space, Domain: domain.GUID, Host: host})
+	if err != nil {
+		return nil, m.explain(withKey(err, key))
+	}
+	if len(rt.Destinations) > 0 {
+		return nil, &ManifestError{App: m.Name, Key: key, Line: m.line(key), Message: fmt.Sprintf(
+			"%s leads to another app already: give routes, or no-route: true", rt.URL(domain.Name))}
+	}
+	return []missingRoute{{rt, key, true}}, nil
+}
+
+func (r *Registry) missingNamed(a App, m *ManifestApp) ([]missingRoute, error) {
+	domains, err := r.Domains()
+	if err != nil {
+		return nil, err
+	}
+	var out []missingRoute
+	var wrong []error
+	for i, mr := range m.Routes {
+		key := routeKey(i)
+		rt, err := parseRoute(mr.Route, domains)
+		if err == nil {
+			rt.Space = a.Space
+			rt, err = r.routeFor(a, rt)
+		}
+		if len(Problems(err)) > 0 {
+			wrong = append(wrong, m.explain(withKey(err, key)))
+			continue
+		}
+		if err != nil {
+			return nil, err
+		}
+		twice := slices.ContainsFunc(out, func(o missingRoute) bool { return o.route.place() == rt.place() })
+		if (a.GUID != "" && rt.leadsTo(a.GUID)) || twice {
+			continue
+		}
+		out = append(out, missingRoute{rt, fmt.Sprintf("routes/%d", i), plainMap(mr.rendered())})
+	}
+	return out, errors.Join(wrong...)
+}
+
+// routeFor returns the route that is there for the place of rt, or else rt.
+func (r *Registry) routeFor(a App, rt Route) (Route, error) {
+	found, err := r.RouteAt(rt.Domain, rt.Host, rt.Path)
+	if errors.Is(err, ErrNotFound) {
+		return rt, nil
+	}
+	if err != nil {
+		return rt, err
+	}
+	if found.Space != a.Space {
+		return rt, &Invalid{Key: "host", Message: "another space has this route: choose another host or path"}
+	}
+	return found, nil
+}
+
+// mapRoute makes rt lead to an app's web process.
+func (r *Registry) mapRoute(rt Route, app string) error {
+	d := Destination{App: app, ProcessType: Web}
+	if rt.GUID != "" {
+		_, err := r.AddDestinations(rt.GUID, []Destination{d})
+		return err
+	}
+	rt.Destinations = []Destination{d}
+	_, err := r.putRoute(rt)
+	return err
+}
+
+func routeKey(i int) string { return fmt.Sprintf("routes[%d].route", i) }
+
+// withKey says that the problems are about one key.
+func withKey(err error, key string) error {
+	var errs []error
+	for _, inv := range Problems(err) {
+		errs = append(errs, &Invalid{Key: key, Message: inv.Message})
+	}
+	if len(errs) == 0 {
+		return err
+	}
+	return errors.Join(errs...)
+}
+
+// checkManifestRoute checks what can be seen without knowing the domains.
+func checkManifestRoute(i int, mr ManifestRoute) error {
+	var ps problems
+	_, path, err := cutRoute(mr.Route)
+	if err != nil {
+		ps.add(routeKey(i), "%v", err)
+	}
+	checkPath(&ps, routeKey(i), path)
+	if mr.Protocol != "" && mr.Protocol != ProtocolHTTP1 {
+		ps.add(fmt.Sprintf("routes[%d].protocol", i), "must be %s, not %q", ProtocolHTTP1, mr.Protocol)
+	}
+	return ps.err()
+}
+
+// cutRoute takes host.domain/path apart, the name in small letters.
+func cutRoute(s string) (name, path string, err error) {
+	name, path, _ = strings.Cut(s, "/")
+	for label := range strings.SplitSeq(name, ".") {
+		if !hostLabel.MatchString(label) {
+			return "", "", fmt.Errorf("must be a host and a domain without scheme and port, such as shop.example.com/cart, not %q", shorten(s))
+		}
+	}
+	if path = strings.TrimRight(path, "/"); path != "" {
+		path = "/" + path
+	}
+	return strings.ToLower(name), path, nil
+}
+
+// parseRoute finds the domain of a route: the longest one that its name ends with.
+func parseRoute(s string, domains []Domain) (rt Route, err error) {
+	name, path, err := cutRoute(s)
+	if err != nil {
+		return rt, &Invalid{Key: "route", Message: err.Error()}
+	}
+	longest := ""
+	for _, d := range domains {
+		host, ok := strings.CutSuffix("."+name, "."+d.Name)
+		if !ok || len(d.Name) <= len(longest) {
+			continue
+		}
+		longest = d.Name
+		rt = Route{Domain: d.GUID, Host: strings.TrimPrefix(host, "."), Path: path}
+	}
+	if longest == "" {
+		var names []string
+		for _, d := range domains {
+			names = append(names, d.Name)
+		}
+		return rt, &Invalid{Key: "route", Message: fmt.Sprintf("%q ends with no domain that there is: %s", shorten(s), strings.Join(names, ", "))}
+	}
+	var ps problems
+	checkHost(&ps, "route", rt.Host)
+	checkPath(&ps, "route", rt.Path)
+	return rt, ps.err()
+}
