@@ -2,6 +2,7 @@ package containerd
 
 import (
 	"context"
+	"encoding/binary"
 	"errors"
 	"net/netip"
 	"path/filepath"
@@ -134,6 +135,11 @@ func TestFirewallMatches(t *testing.T) {
 		{"name", matchName(expr.MetaKeyIIFNAME, expr.CmpOpNeq, "dew0"), []expr.Any{
 			&expr.Meta{Key: expr.MetaKeyIIFNAME, Register: 1},
 			&expr.Cmp{Op: expr.CmpOpNeq, Register: 1, Data: append([]byte("dew0"), make([]byte, 12)...)},
+		}},
+		{"state", matchState(ctEstabOrRe), []expr.Any{
+			&expr.Ct{Key: expr.CtKeySTATE, Register: 1},
+			&expr.Bitwise{SourceRegister: 1, DestRegister: 1, Len: 4, Mask: binary.NativeEndian.AppendUint32(nil, 2|4), Xor: make([]byte, 4)},
+			&expr.Cmp{Op: expr.CmpOpNeq, Register: 1, Data: make([]byte, 4)},
 		}},
 		{"port", matchPort(unix.IPPROTO_TCP, 8484), []expr.Any{
 			&expr.Meta{Key: expr.MetaKeyL4PROTO, Register: 1},

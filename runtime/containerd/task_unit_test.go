@@ -564,3 +564,49 @@ func TestSignalOnlyTheNamed(t *testing.T) {
 	}
 	checkFiles(t, x.e.cg.memory(someInstance, "sidecar-0"), map[string]string{"cgroup.freeze": "0", "cgroup.kill": "1"})
 }
+
+// A process whose shim is gone ended with a status that nobody knows. That is
+// written down too, or the next daemon would ask again.
+func TestLostProcessIsARecord(t *testing.T) {
+	t.Parallel()
+	x := newTestTask(t, "main")
+	x.e.tasks = &fakeTasks{
+		wait: func(int) (*tasks.WaitResponse, error) { return nil, status.Error(codes.Unknown, "ttrpc: closed") },
+		get:  func() (*tasks.GetResponse, error) { return nil, status.Error(codes.NotFound, "gone") },
+	}
+	got, ok := x.await(x.procs[0])
+	if !ok || got.Cause != runtime.CauseRuntimeLost || got.Code != -1 || got.Detail == "" || got.At.IsZero() {
+		t.Errorf("exit = %+v, %v, want it lost", got, ok)
+	}
+	if _, err := os.Stat(x.exitFile("main")); err != nil {
+		t.Errorf("it is not written down: %v", err)
+	}
+	x.cancel()
+	if got, ok := x.await(x.procs[0]); ok {
+		t.Errorf("exit = %+v although the daemon let go", got)
+	}
+}
+
+func TestInitIsReportedUnlessWeEndIt(t *testing.T) {
+	t.Parallel()
+	x := newTestTask(t, "main")
+	x.e.tasks = &fakeTasks{wait: func(int) (*tasks.WaitResponse, error) {
+		return &tasks.WaitResponse{ExitStatus: 137, ExitedAt: timestamppb.New(someTime)}, nil
+	}}
+	x.watchInit()
+	select {
+	case got := <-x.reports:
+		if got.Exec != runtime.InitExec || got.Cause != runtime.CauseInitExited || got.Code != 137 || got.Source != "APP/PROC/WEB" {
+			t.Errorf("report = %+v, want the end of PID 1", got)
+		}
+	default:
+		t.Error("the end of PID 1 is not reported")
+	}
+	x.deleting.Store(true)
+	x.watchInit()
+	select {
+	case got := <-x.reports:
+		t.Errorf("report = %+v although we ended it", got)
+	default:
+	}
+}
