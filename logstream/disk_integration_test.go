@@ -118,6 +118,11 @@ func checkNumbers(t *testing.T, l *Log, s *shim) {
 	want, kept, gaps := -1, 0, 0
 	for cur.oldest || cur.next <= l.LastSeq() {
 		es, err := cur.Next(t.Context())
+		if errors.Is(err, ErrTrimmed) { // the disk is still being cleared
+			cur, _ = cur.Skip()
+			want = -1
+			continue
+		}
 		if err != nil {
 			t.Fatal(err)
 		}
