@@ -4,6 +4,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -83,6 +84,11 @@ func checkFlood(t *testing.T, b books) uint64 {
 	lines, gaps := 0, 0
 	for cur := l.Cursor(1); ; {
 		es, err := cur.Next(ctx)
+		if errors.Is(err, logstream.ErrTrimmed) { // the full disk is still being cleared
+			cur, _ = cur.Skip()
+			clear(next)
+			continue
+		}
 		if err != nil {
 			t.Fatal(err)
 		}
