@@ -511,11 +511,12 @@ func TestProcsOfALeaf(t *testing.T) {
 	}
 }
 
-// sleeper starts a process that ends when the test does.
+// sleeper starts a process that ends when the test does, or soon by itself: who
+// waits for its death in vain fails instead of hanging.
 func sleeper(t testing.TB, args ...string) *exec.Cmd {
 	t.Helper()
 	if args == nil {
-		args = []string{"sleep", "60"}
+		args = []string{"sleep", "10"}
 	}
 	cmd := exec.Command(args[0], args[1:]...)
 	if err := cmd.Start(); err != nil {

@@ -2,7 +2,6 @@ package containerd
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"log/slog"
 	"os"
@@ -458,10 +457,19 @@ func TestExitIsKept(t *testing.T) {
 	if got, ok := x.await(x.procs[0]); !ok || got != want {
 		t.Errorf("await = %+v, %v, want %+v", got, ok, want)
 	}
-	writeTestFile(t, x.exitFile("main"), "{")
-	var se *json.SyntaxError
-	if err := x.findProcess(t.Context(), x.procs[0]); !errors.As(err, &se) {
-		t.Errorf("half an exit: %v, want a syntax error", err)
+}
+
+// A status that cannot be read is no reason to give up an instance: containerd
+// may still know it.
+func TestHalfAKeptExit(t *testing.T) {
+	t.Parallel()
+	x := newTestTask(t, "main")
+	x.e.tasks = &fakeTasks{get: func() (*tasks.GetResponse, error) {
+		return &tasks.GetResponse{Process: &tasktypes.Process{Pid: 4711, Status: tasktypes.Status_RUNNING}}, nil
+	}}
+	writeTestFile(t, x.exitFile("main"), `{"exec":"main","code":1`)
+	if err := x.findProcess(t.Context(), x.procs[0]); err != nil || x.procs[0].missed != nil || x.procs[0].pid != 4711 {
+		t.Errorf("pid %d, missed %v, %v, want what containerd says", x.procs[0].pid, x.procs[0].missed, err)
 	}
 }
 
