@@ -191,7 +191,24 @@ func TestResolvConf(t *testing.T) {
 			t.Errorf("resolvConf of %q = %q, want %q", in, got, want)
 		}
 	}
-	if got := resolvConf(filepath.Join(t.TempDir(), "absent")); got != "" {
+	dir := t.TempDir()
+	absent := filepath.Join(dir, "absent")
+	local := writeTestFile(t, filepath.Join(dir, "local"), "nameserver 127.0.0.53\nsearch local\n")
+	reachable := writeTestFile(t, filepath.Join(dir, "real"), "nameserver 10.0.0.1\nsearch real\n")
+	for _, tt := range []struct {
+		paths []string
+		want  string
+	}{
+		{[]string{local, reachable}, "nameserver 10.0.0.1\nsearch real\n"},
+		{[]string{reachable, local}, "nameserver 10.0.0.1\nsearch real\n"},
+		{[]string{local, absent}, "search local\n"},
+		{[]string{absent, reachable}, "nameserver 10.0.0.1\nsearch real\n"},
+	} {
+		if got := resolvConf(tt.paths...); got != tt.want {
+			t.Errorf("resolvConf of %q = %q, want %q", tt.paths, got, tt.want)
+		}
+	}
+	if got := resolvConf(absent); got != "" {
 		t.Errorf("without a file = %q, want nothing", got)
 	}
 }

@@ -82,39 +82,46 @@ func TestAlive(t *testing.T) {
 	}
 }
 
+// A file is itself under every path that leads to it.
 func TestOpenFilesOf(t *testing.T) {
 	t.Parallel()
-	f, err := os.Create(filepath.Join(realDir(t), "main.out"))
+	dir := t.TempDir()
+	f, err := os.Create(filepath.Join(dir, "main.out"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	if !openFilesOf(os.Getpid())[f.Name()] {
-		t.Errorf("%s is not among the own open files", f.Name())
+	defer f.Close()
+	if err := os.Symlink(dir, filepath.Join(dir, "again")); err != nil {
+		t.Fatal(err)
+	}
+	id, err := fileID(f.Name())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if other, err := fileID(filepath.Join(dir, "again", "main.out")); err != nil || other != id {
+		t.Errorf("by another path it is %q, %v, want %q", other, err, id)
+	}
+	if !openFilesOf(os.Getpid())[id] {
+		t.Errorf("%s is not among the own open files", id)
 	}
 	f.Close()
-	if openFilesOf(os.Getpid())[f.Name()] {
-		t.Errorf("%s is among them after it was closed", f.Name())
+	if openFilesOf(os.Getpid())[id] {
+		t.Errorf("%s is among them after it was closed", id)
 	}
 	if got := openFilesOf(noPID); got != nil {
 		t.Errorf("open files of nobody = %v", got)
 	}
 }
 
-// realDir is a temporary folder as the kernel names it.
-func realDir(t *testing.T) string {
-	t.Helper()
-	dir, err := filepath.EvalSymlinks(t.TempDir())
-	if err != nil {
-		t.Fatal(err)
-	}
-	return dir
+// madeUpShim is the test itself: it holds the pipes of a process and the files
+// behind them.
+type madeUpShim struct {
+	files, reads, writes []*os.File
 }
 
-// The test stands for the shim: it holds the pipe and the file behind it.
-func TestCaptureBroken(t *testing.T) {
-	t.Parallel()
-	dir := realDir(t)
-	var files, reads, writes []*os.File
+func newMadeUpShim(t *testing.T) *madeUpShim {
+	t.Helper()
+	dir, s := t.TempDir(), &madeUpShim{}
 	for _, name := range []string{"main.out", "main.err"} {
 		f, err := os.Create(filepath.Join(dir, name))
 		if err != nil {
@@ -125,31 +132,59 @@ func TestCaptureBroken(t *testing.T) {
 			t.Fatal(err)
 		}
 		t.Cleanup(func() { f.Close(); r.Close(); w.Close() })
-		files, reads, writes = append(files, f), append(reads, r), append(writes, w)
+		s.files, s.reads, s.writes = append(s.files, f), append(s.reads, r), append(s.writes, w)
 	}
-	cmd := exec.Command("sleep", "60")
-	cmd.Stdout, cmd.Stderr = writes[0], writes[1]
+	return s
+}
+
+// start runs a process that prints into two of the pipes.
+func (s *madeUpShim) start(t *testing.T, out, err *os.File) *proc {
+	t.Helper()
+	cmd := exec.Command("sleep", "10")
+	cmd.Stdout, cmd.Stderr = out, err
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = cmd.Process.Kill(); _ = cmd.Wait() })
-	for _, w := range writes {
+	for _, w := range s.writes {
 		w.Close()
 	}
-	p := &proc{pid: cmd.Process.Pid, outPath: files[0].Name(), errPath: files[1].Name()}
+	return &proc{pid: cmd.Process.Pid, outPath: s.files[0].Name(), errPath: s.files[1].Name()}
+}
+
+func TestCaptureBroken(t *testing.T) {
+	t.Parallel()
+	s := newMadeUpShim(t)
+	p := s.start(t, s.writes[0], s.writes[1])
 	if captureBroken(p) {
 		t.Error("broken while everything is open")
 	}
-	files[1].Close()
+	s.files[1].Close()
 	if !captureBroken(p) {
 		t.Error("not broken although the file behind stderr is closed")
 	}
-	reads[1].Close() // now the shim holds neither: the process gets a signal, it does not hang
+	s.reads[1].Close() // the shim holds neither: the process gets a signal, it does not hang
 	if captureBroken(p) {
 		t.Error("broken although nobody holds the pipe")
 	}
 	if captureBroken(&proc{pid: noPID}) {
 		t.Error("broken without a process")
+	}
+}
+
+// With 2>&1 the shim closes the file of stderr for a good reason.
+func TestCaptureOfMergedStreamsIsWhole(t *testing.T) {
+	t.Parallel()
+	s := newMadeUpShim(t)
+	p := s.start(t, s.writes[0], s.writes[0])
+	s.files[1].Close()
+	s.reads[1].Close()
+	if captureBroken(p) {
+		t.Error("broken although the one pipe has its file")
+	}
+	s.files[0].Close()
+	if !captureBroken(p) {
+		t.Error("not broken although the only file is closed")
 	}
 }
 
