@@ -105,17 +105,19 @@ func TestStartDaemonWithoutFolder(t *testing.T) {
 func TestTakeOverOnlyContainerd(t *testing.T) {
 	t.Parallel()
 	stranger := sleeper(t)
+	// The containerd of another daemon: same file name, other folder.
+	other := sleeper(t, "sh", "-c", "kill -STOP $$", "containerd", "--config", "/run/other/containerd.toml")
 	for _, text := range []string{
 		"", "garbage", "12 34", "-1", "0", "99999999999999999999", strconv.Itoa(noPID),
-		strconv.Itoa(stranger.Process.Pid), strconv.Itoa(os.Getpid()),
+		strconv.Itoa(stranger.Process.Pid), strconv.Itoa(other.Process.Pid), strconv.Itoa(os.Getpid()),
 	} {
 		d := &Daemon{cfg: DaemonConfig{Run: t.TempDir(), Logger: silent}}
 		writeTestFile(t, d.pidFile(), text)
-		if d.takeOver() {
+		if d.takeOver(t.Context()) {
 			t.Errorf("took over %q", text)
 		}
 	}
-	if (&Daemon{cfg: DaemonConfig{Run: t.TempDir()}}).takeOver() {
+	if (&Daemon{cfg: DaemonConfig{Run: t.TempDir()}}).takeOver(t.Context()) {
 		t.Error("took over without a pid file")
 	}
 }

@@ -312,6 +312,9 @@ func (t *task) finish(p *proc) {
 	if err := t.e.deleteExec(ctx, t.id, p.Exec); err != nil {
 		log.Warn("cannot delete process", "err", err)
 	}
+	// A time of its own: whatever took so long above, the lines are on disk.
+	ctx, cancel = context.WithTimeout(t.ctx, finishTimeout)
+	defer cancel()
 	var last []logstream.Envelope
 	for _, tail := range []*logstream.Tail{p.out, p.err} {
 		es, err := tail.Finish(ctx)
@@ -409,6 +412,14 @@ func (t *task) Dial(ctx context.Context, network, address string) (net.Conn, err
 
 // Delete ends what still lives and removes the instance.
 func (t *task) Delete(ctx context.Context) error {
+	err := t.delete(ctx)
+	if err != nil && unavailable(err) {
+		return fmt.Errorf("%w: %w", runtime.ErrUnavailable, err)
+	}
+	return err
+}
+
+func (t *task) delete(ctx context.Context) error {
 	t.deleting.Store(true)
 	id := t.spec.Instance
 	for _, p := range t.procs {
