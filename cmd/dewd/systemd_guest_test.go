@@ -192,6 +192,7 @@ func TestUnitEndsAndAppsStay(t *testing.T) {
 			u.mustAnswer("when systemctl start returns")
 			u.check("after start", "ActiveState", "active", "SubState", "running", "NRestarts", "0")
 			before := u.settled(1)
+			u.checkOOMScore(before)
 
 			u.systemctl("stop", unitName)
 			u.check("after stop", "ActiveState", "inactive", "Result", "success", "ExecMainStatus", "0", "MainPID", "0")
@@ -206,6 +207,21 @@ func TestUnitEndsAndAppsStay(t *testing.T) {
 			u.same("after kill -9", before)
 			u.checkMissedExit(before)
 		})
+	}
+}
+
+// checkOOMScore looks that apps did not inherit how hard it is to end the services
+// that start them when the machine is short of memory.
+func (u unit) checkOOMScore(instances map[string]map[string][]int) {
+	u.t.Helper()
+	_, leaves := only(u.t, instances)
+	for leaf, pids := range leaves {
+		for _, pid := range pids {
+			b, err := os.ReadFile(fmt.Sprintf("/proc/%d/oom_score_adj", pid))
+			if err != nil || strings.HasPrefix(string(b), "-") {
+				u.t.Errorf("oom_score_adj of a process in %s = %q, %v, want none below 0", leaf, b, err)
+			}
+		}
 	}
 }
 
