@@ -9,7 +9,6 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -52,56 +51,6 @@ func mountExt4(t *testing.T) string {
 		}
 	})
 	return dir
-}
-
-// shim prints numbered lines into a capture file as a process behind a shim
-// does: it stands still while frozen, and it ends for good on a full disk.
-type shim struct {
-	f  *os.File
-	n  int // lines printed
-	at int64
-
-	mu     sync.Mutex // guards frozen
-	frozen bool
-	moved  sync.Cond
-}
-
-func newShim(f *os.File) *shim {
-	s := &shim{f: f}
-	s.moved.L = &s.mu
-	return s
-}
-
-func (s *shim) freeze(frozen bool) error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.frozen = frozen
-	s.moved.Broadcast()
-	return nil
-}
-
-// print prints until the file has so many bytes.
-func (s *shim) print(until int64) error {
-	for s.at < until {
-		s.mu.Lock()
-		for s.frozen {
-			s.moved.Wait()
-		}
-		s.mu.Unlock()
-		var b []byte
-		first := s.n
-		for len(b) < 32<<10 {
-			b = fmt.Appendf(b, "%d %s\n", s.n, strings.Repeat("x", 100+s.n%200))
-			s.n++
-		}
-		n, err := s.f.Write(b)
-		s.at += int64(n)
-		if err != nil {
-			s.n = first + strings.Count(string(b[:n]), "\n")
-			return err
-		}
-	}
-	return nil
 }
 
 func small(t *testing.T, fn func(t *testing.T, dir string)) {
