@@ -180,6 +180,7 @@ func (t *task) findProcess(ctx context.Context, p *proc) error {
 	}
 	if st.Status != tasktypes.Status_STOPPED {
 		p.pid = int(st.Pid)
+		p.death = t.e.deaths.watch(p.pid)
 	}
 	return nil
 }

@@ -66,6 +66,7 @@ type Engine struct {
 	fw     *firewall
 	house  house
 	images *images
+	deaths *deaths // nil where the kernel does not tell
 	boot   string
 
 	mu      sync.Mutex // guards the fields below
@@ -105,8 +106,12 @@ func New(ctx context.Context, cfg Config) (*Engine, error) {
 		unclean: map[runtime.InstanceID]string{},
 		fading:  map[string]time.Time{},
 	}
+	if e.deaths, err = listenDeaths(); err != nil {
+		e.log.Warn("the kernel does not tell when processes end, containerd's times are used", "err", err)
+	}
 	e.images = &images{e: e, making: make(chan struct{}, 1)}
 	if err := errors.Join(n.setUp(), e.fw.apply()); err != nil {
+		e.deaths.close()
 		return nil, errors.Join(err, cl.Close())
 	}
 	return e, nil
@@ -139,6 +144,7 @@ func (e *Engine) Close() error {
 		t.letGo()
 	}
 	e.mu.Unlock()
+	e.deaths.close()
 	return e.client.Close()
 }
 

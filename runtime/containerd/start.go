@@ -267,6 +267,7 @@ func (t *task) startOne(ctx context.Context, p *proc) error {
 		return &runtime.StartError{Exec: p.Exec, Source: p.Source, Reason: oneLine(err), Err: err}
 	}
 	p.pid = int(r.Pid)
+	p.death = t.e.deaths.watch(p.pid) // it waits at its gate: this is in time
 	return nil
 }
 

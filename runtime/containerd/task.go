@@ -60,6 +60,7 @@ type proc struct {
 	missed           *runtime.Exit // its end, when an earlier daemon saw it or it is lost
 	ended            atomic.Bool
 	captureFailed    atomic.Bool
+	death            *death
 
 	reaped chan struct{} // closed when nothing of it is left
 	mu     sync.Mutex    // guards last
@@ -129,7 +130,7 @@ func (t *task) await(p *proc) (runtime.Exit, bool) {
 	if t.ctx.Err() != nil {
 		return runtime.Exit{}, false
 	}
-	x := t.verdict(p, code, at)
+	x := t.verdict(p, code, p.death.earlier(at))
 	if err != nil {
 		x.Code, x.Cause, x.Detail = -1, runtime.CauseRuntimeLost, "its shim is gone and its status with it"
 	}
@@ -450,6 +451,7 @@ func (t *task) letGo() {
 	t.cancel()
 	t.work.Wait()
 	for _, p := range t.procs {
+		t.e.deaths.forget(p.pid)
 		for _, tail := range []*logstream.Tail{p.out, p.err} {
 			if tail != nil {
 				tail.Close()
