@@ -20,7 +20,7 @@ RUN  ?= /run/dew-$(shell printf %s '$(CURDIR)' | sha256sum | cut -c1-8)
 RUN_NEEDS  := containerd=containerd runc=runc
 NAME_NEEDS := name:setup.dew.localhost=libnss-myhostname
 TEST_NEEDS := gcc=gcc '/usr/include/stdlib.h=libc6-dev' mkfs.ext4=e2fsprogs
-VM_NEEDS   := qemu-system-x86_64=qemu-system-x86 qemu-img=qemu-utils mmdebstrap=mmdebstrap mkfs.ext4=e2fsprogs
+VM_NEEDS   := qemu-system-x86_64=qemu-system-x86 mmdebstrap=mmdebstrap mkfs.ext4=e2fsprogs
 
 # Folders whose tests have the tag, or whose functions have the prefix.
 tagged = $(shell grep -rlE --include='*_test.go' '^//go:build .*\<$(1)\>' . | xargs -r -n1 dirname | sort -u)
@@ -77,9 +77,8 @@ fuzz:
 		done; \
 	done
 
-vmtest: root setup-vmtest build ## the engine's tests in a guest with systemd and cgroup v2 (qemu)
-	@test -n '$(call tagged,vmtest)' || { echo 'make: there are no tests with the tag vmtest' >&2; exit 1; }
-	@$(GO) test -tags vmtest -run '^TestVM' -count 1 -v -timeout 3h $(call tagged,vmtest)
+vmtest: root setup-vmtest ## the engine's tests in a guest with systemd and cgroup v2 (qemu)
+	@.ci/vmtest
 
 lint: ## check style and formatting; prints nothing when all is well
 	@$(GO) tool golangci-lint run ./...

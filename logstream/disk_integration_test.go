@@ -9,7 +9,6 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -54,56 +53,6 @@ func mountExt4(t *testing.T) string {
 	return dir
 }
 
-// shim prints numbered lines into a capture file as a process behind a shim
-// does: it stands still while frozen, and it ends for good on a full disk.
-type shim struct {
-	f  *os.File
-	n  int // lines printed
-	at int64
-
-	mu     sync.Mutex // guards frozen
-	frozen bool
-	moved  sync.Cond
-}
-
-func newShim(f *os.File) *shim {
-	s := &shim{f: f}
-	s.moved.L = &s.mu
-	return s
-}
-
-func (s *shim) freeze(frozen bool) error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.frozen = frozen
-	s.moved.Broadcast()
-	return nil
-}
-
-// print prints until the file has so many bytes.
-func (s *shim) print(until int64) error {
-	for s.at < until {
-		s.mu.Lock()
-		for s.frozen {
-			s.moved.Wait()
-		}
-		s.mu.Unlock()
-		var b []byte
-		first := s.n
-		for len(b) < 32<<10 {
-			b = fmt.Appendf(b, "%d %s\n", s.n, strings.Repeat("x", s.n%20))
-			s.n++
-		}
-		n, err := s.f.Write(b)
-		s.at += int64(n)
-		if err != nil {
-			s.n = first + strings.Count(string(b[:n]), "\n")
-			return err
-		}
-	}
-	return nil
-}
-
 func small(t *testing.T, fn func(t *testing.T, dir string)) {
 	for name, mount := range map[string]func(*testing.T) string{"tmpfs": mountTmpfs, "ext4": mountExt4} {
 		t.Run(name, func(t *testing.T) { fn(t, mount(t)) })
@@ -118,6 +67,11 @@ func checkNumbers(t *testing.T, l *Log, s *shim) {
 	want, kept, gaps := -1, 0, 0
 	for cur.oldest || cur.next <= l.LastSeq() {
 		es, err := cur.Next(t.Context())
+		if errors.Is(err, ErrTrimmed) { // the disk is still being cleared
+			cur, _ = cur.Skip()
+			want = -1
+			continue
+		}
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -187,16 +141,20 @@ func TestSmallDiskPrintsOn(t *testing.T) {
 		tail := follow(t, l, Capture{Late: true, Freeze: s.freeze})
 		done := make(chan error)
 		begin := time.Now()
-		go func() { done <- s.print(300 << 20) }()
+		total := int64(130 << 20) // twice the disk
+		if os.Getenv("DEW_PROOF") != "" {
+			total = 1 << 30
+		}
+		go func() { done <- s.print(total) }()
 		select {
 		case err := <-done:
 			if err != nil {
 				t.Fatalf("after %d bytes: %v", s.at, err)
 			}
-		case <-time.After(time.Minute):
+		case <-time.After(10 * time.Minute): // no measurement: only a hang reaches it
 			t.Fatalf("the process hangs: %+v", ls.Stats())
 		}
-		t.Logf("printed 260 MiB in %v: %+v", time.Since(begin), ls.Stats())
+		t.Logf("printed %d MiB in %v: %+v", total>>20, time.Since(begin), ls.Stats())
 		last, err := tail.Finish(t.Context())
 		if err != nil {
 			t.Fatal(err)

@@ -4,9 +4,11 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -21,6 +23,7 @@ type fullDisk struct {
 	punched  int64
 	syncs    int
 	failSync bool
+	dir      string // what it takes is taken from free
 }
 
 func (d *fullDisk) disk() disk {
@@ -55,9 +58,32 @@ func (d *fullDisk) disk() disk {
 	real.space = func(string) (int64, int64, error) {
 		d.mu.Lock()
 		defer d.mu.Unlock()
-		return d.free, d.size, nil
+		free, err := d.free, error(nil)
+		if d.dir != "" {
+			err = filepath.WalkDir(d.dir, func(path string, _ os.DirEntry, err error) error {
+				var st unix.Stat_t
+				err = errors.Join(err, unix.Lstat(path, &st))
+				free -= st.Blocks * 512
+				return err
+			})
+		}
+		return free, d.size, err
 	}
 	return real
+}
+
+// manual gives a tail that reads only when the test steps it.
+func manual(t *testing.T, d *fullDisk, o Options) (*Log, *Tail, *frozen, *os.File) {
+	t.Helper()
+	ls, err := prepare(t.TempDir(), o, d.disk())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = ls.Close() })
+	l := newApp(t, ls)
+	f := capture(t, l, Out)
+	leaf := newFrozen()
+	return l, follow(t, l, Capture{Freeze: leaf.set}), leaf, f
 }
 
 func (d *fullDisk) set(fn func(d *fullDisk)) {
@@ -125,8 +151,9 @@ func TestHoleEnd(t *testing.T) {
 
 func TestFreezeFor(t *testing.T) {
 	t.Parallel()
+	const reserve, floor = 512 * lowShare, 9 * lowShare
 	p := func(backlog, free int64) pressure {
-		return pressure{backlog: backlog, limit: 100, free: free, reserve: 50}
+		return pressure{backlog: backlog, limit: 1000, free: free, reserve: reserve, floor: floor}
 	}
 	for _, c := range []struct {
 		name string
@@ -134,19 +161,75 @@ func TestFreezeFor(t *testing.T) {
 		p    pressure
 		want cause
 	}{
-		{"all well", notFrozen, p(100, 50), notFrozen},
-		{"too much unread", notFrozen, p(101, 50), overBacklog},
-		{"still reading", overBacklog, p(1, 50), overBacklog},
-		{"read", overBacklog, p(0, 50), notFrozen},
-		{"prints on a low disk", notFrozen, p(1, 49), lowDisk},
-		{"silent on a low disk", notFrozen, p(0, 49), notFrozen},
-		{"read, disk low", lowDisk, p(0, 49), lowDisk},
-		{"disk well, still reading", lowDisk, p(1, 50), lowDisk},
-		{"disk well, read", lowDisk, p(0, 50), notFrozen},
-		{"the disk ran low meanwhile", overBacklog, p(0, 49), lowDisk},
+		{"all well", notFrozen, p(1000, reserve), notFrozen},
+		{"too much unread", notFrozen, p(1001, reserve), overBacklog},
+		{"still reading", overBacklog, p(1, reserve), overBacklog},
+		{"read", overBacklog, p(0, reserve), notFrozen},
+		{"prints little on a low disk", notFrozen, p(400, 400*lowShare), notFrozen},
+		{"prints much on a low disk", notFrozen, p(401, 400*lowShare), lowDisk},
+		{"prints as much, and the disk is lower", notFrozen, p(400, 399*lowShare), lowDisk},
+		{"silent on a low disk", notFrozen, p(0, 400*lowShare), notFrozen},
+		{"still reading on a low disk", lowDisk, p(1, 400*lowShare), lowDisk},
+		{"read, disk low as before", lowDisk, p(0, 400*lowShare), notFrozen},
+		{"read, disk low meanwhile", overBacklog, p(0, 400*lowShare), notFrozen},
+		{"disk well, still reading", lowDisk, p(1, reserve), lowDisk},
+		{"disk well, read", lowDisk, p(0, reserve), notFrozen},
+		{"read, just not full", lowDisk, p(0, floor), notFrozen},
+		{"read, disk full", lowDisk, p(0, floor-1), lowDisk},
+		{"read, disk full meanwhile", overBacklog, p(0, floor-1), lowDisk},
+		{"prints little on a full disk", notFrozen, p(8, 8*lowShare), notFrozen},
+		{"prints into the last block", notFrozen, p(1, 0), lowDisk},
+		{"silent on a full disk", notFrozen, p(0, 0), notFrozen},
 	} {
 		if got := freezeFor(c.was, c.p); got != c.want {
 			t.Errorf("%s: %d, want %d", c.name, got, c.want)
+		}
+	}
+}
+
+func TestMustGive(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		name       string
+		held, free int64
+		want       bool
+	}{
+		{"much, disk well", 1 << 30, 1000, false},
+		{"little, disk low", 10, 10 * lowShare, false},
+		{"much, disk low", 11, 10 * lowShare, true},
+		{"nothing, disk full", 0, 0, false},
+		{"a byte, disk full", 1, 0, true},
+	} {
+		if got := (pressure{held: c.held, free: c.free, reserve: 1000}).mustGive(); got != c.want {
+			t.Errorf("%s: %v", c.name, got)
+		}
+	}
+}
+
+func TestMissing(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		name                        string
+		free, floor, droppable, min int64
+	}{
+		{"room enough", 9, 9, 100, 0},
+		{"a little", 8, 9, 100, 1},
+		{"all of it", 0, 9, 9, 9},
+		{"others fill the disk", 0, 9, 8, 0},
+		{"no segments", 0, 9, 0, 0},
+	} {
+		if got := missing(c.free, c.floor, c.droppable); got != c.min {
+			t.Errorf("%s: %d, want %d", c.name, got, c.min)
+		}
+	}
+	const mib = 1 << 20
+	for _, c := range []struct{ reserve, file, want int64 }{
+		{512 * mib, 8 * mib, 9 * mib},
+		{16 * mib, 4 * mib, 5 * mib},
+		{mib, 4 * mib, mib},
+	} {
+		if got := floorFor(c.reserve, c.file); got != c.want {
+			t.Errorf("the floor for %+v is %d", c, got)
 		}
 	}
 }
@@ -234,6 +317,56 @@ func (f *frozen) set(on bool) error {
 	return nil
 }
 
+// shim prints numbered lines into a capture file as a process behind a shim
+// does: it stands still while frozen, and it ends for good on a full disk.
+type shim struct {
+	f  *os.File
+	n  int // lines printed
+	at int64
+
+	mu     sync.Mutex // guards frozen
+	frozen bool
+	moved  sync.Cond
+}
+
+func newShim(f *os.File) *shim {
+	s := &shim{f: f}
+	s.moved.L = &s.mu
+	return s
+}
+
+func (s *shim) freeze(frozen bool) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.frozen = frozen
+	s.moved.Broadcast()
+	return nil
+}
+
+// print prints until the file has so many bytes.
+func (s *shim) print(until int64) error {
+	for s.at < until {
+		s.mu.Lock()
+		for s.frozen {
+			s.moved.Wait()
+		}
+		s.mu.Unlock()
+		var b []byte
+		first := s.n
+		for len(b) < 32<<10 {
+			b = fmt.Appendf(b, "%d %s\n", s.n, strings.Repeat("x", 100+s.n%200))
+			s.n++
+		}
+		n, err := s.f.Write(b)
+		s.at += int64(n)
+		if err != nil {
+			s.n = first + strings.Count(string(b[:n]), "\n")
+			return err
+		}
+	}
+	return nil
+}
+
 // A process with too much unread is frozen, told of once, read to the end and
 // thawed; both of its files freeze one leaf.
 func TestBacklogFreezes(t *testing.T) {
@@ -268,36 +401,176 @@ func TestBacklogFreezes(t *testing.T) {
 	verify(t, l)
 }
 
-// On a low disk a printing process is frozen until there is room again; what is
-// read is synced and punched at once.
+// On a low disk a process that prints much is frozen, read, and goes on when
+// that is synced and punched, though the disk is as low as before. One that
+// prints little is not noticed.
 func TestLowDiskFreezes(t *testing.T) {
 	t.Parallel()
-	d := &fullDisk{free: 1 << 20, size: 1 << 41}
-	ls := newLogsOn(t, t.TempDir(), Options{}, d.disk())
-	l := newApp(t, ls)
-	f := capture(t, l, Out)
-	leaf := newFrozen()
-	tail := follow(t, l, Capture{Freeze: leaf.set})
-	put(t, f, strings.Repeat(strings.Repeat("x", 99)+"\n", 1000))
-	if on := <-leaf.now; !on {
-		t.Error("not frozen")
+	d := &fullDisk{free: 64 << 20, size: 1 << 41}
+	l, tail, leaf, f := manual(t, d, Options{})
+	put(t, f, "little\n")
+	tail.step()
+	if got := fmt.Sprint(leaf.calls); got != "[]" || d.syncs != 0 {
+		t.Errorf("for a line: calls %s, %d syncs", got, d.syncs)
 	}
-	take(t, l.Cursor(0), 1001)
-	tail.step() // as the syncer does every second
-	d.set(func(d *fullDisk) {
-		if d.punched < 90<<10 || d.syncs == 0 {
+	for range 2 {
+		d.punched = 0
+		put(t, f, strings.Repeat(strings.Repeat("x", 1023)+"\n", 1025))
+		tail.step()
+		if d.punched < 1<<20 || d.syncs == 0 {
 			t.Errorf("%d bytes punched after %d syncs", d.punched, d.syncs)
 		}
-		if len(leaf.now) != 0 || !tail.needsLook() {
-			t.Error("thawed while the disk is low, or forgotten")
-		}
-		d.free = 1 << 40
-	})
-	ls.tick()
-	if on := <-leaf.now; on {
-		t.Error("not thawed")
+	}
+	if got := fmt.Sprint(leaf.calls); got != "[true false true false]" || tail.needsLook() {
+		t.Errorf("calls %s, to be looked at again: %v", got, tail.needsLook())
+	}
+	if got := l.LastSeq(); got != 1+2*1025+1 {
+		t.Errorf("%d lines, want the printed ones and one sentence", got)
 	}
 	verify(t, l)
+}
+
+// What is read of a process that prints in drops is given back before it takes
+// its share of a low disk, without freezing it.
+func TestLowDiskGivesBackDrops(t *testing.T) {
+	t.Parallel()
+	d := &fullDisk{free: 64 << 20, size: 1 << 41}
+	_, tail, leaf, f := manual(t, d, Options{})
+	d.punched = 0
+	for range 5 << 2 {
+		put(t, f, strings.Repeat(strings.Repeat("x", 1023)+"\n", 256))
+		tail.step()
+	}
+	if got := fmt.Sprint(leaf.calls); got != "[]" || d.punched < 3<<20 {
+		t.Errorf("calls %s, %d bytes punched", got, d.punched)
+	}
+}
+
+// A full disk that the logs cannot clear keeps a printing process frozen, and
+// keeps all segments; there is no need for the whole reserve to let it go on.
+func TestFullDiskHolds(t *testing.T) {
+	t.Parallel()
+	d := &fullDisk{size: 1 << 41}
+	l, tail, leaf, f := manual(t, d, Options{SegmentBytes: blockSize})
+	for range 20 {
+		put(t, f, strings.Repeat("x", 1023)+"\n")
+		tail.step()
+	}
+	if got := fmt.Sprint(leaf.calls); got != "[true]" || !tail.needsLook() {
+		t.Errorf("calls %s, to be looked at again: %v", got, tail.needsLook())
+	}
+	if got := take(t, l.Cursor(0), 1)[0].Seq; got != 1 {
+		t.Errorf("the oldest line is %d", got)
+	}
+	d.free = l.logs.floor
+	tail.step()
+	if got := fmt.Sprint(leaf.calls); got != "[true false]" || tail.needsLook() {
+		t.Errorf("with room: calls %s, to be looked at again: %v", got, tail.needsLook())
+	}
+	verify(t, l)
+}
+
+// A full disk that the logs can clear loses the oldest segments of the largest
+// log, and no more than the floor needs.
+func TestFullDiskClears(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	d := &fullDisk{free: 1 << 40, size: 1 << 41, dir: dir}
+	ls, err := prepare(dir, Options{Reserve: 64 << 10, SegmentBytes: blockSize}, d.disk())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = ls.Close() })
+	large := newApp(t, ls)
+	little, err := ls.App("app-2")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range 60 {
+		if err := large.Append(line(strings.Repeat("x", 2000))); err != nil {
+			t.Fatal(err)
+		}
+		if i%4 == 0 {
+			if err := little.Append(line(strings.Repeat("x", 2000))); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	f := capture(t, large, Out)
+	leaf := newFrozen()
+	tail := follow(t, large, Capture{Freeze: leaf.set})
+	put(t, f, "wakes\n")
+	tail.step() // room enough
+	if got := take(t, large.Cursor(0), 1)[0].Seq; got != 1 {
+		t.Fatalf("dropped up to line %d on an empty disk", got)
+	}
+	free, _ := ls.low()
+	d.free -= free - ls.floor/2 // others take all but this
+	put(t, f, strings.Repeat("x", 1023)+"\n")
+	tail.step()
+	free, _ = ls.low()
+	if over := free - ls.floor; over < 0 || over > 2*blockSize { // of a segment
+		t.Errorf("%d bytes free, the floor is %d", free, ls.floor)
+	}
+	if got := take(t, large.Cursor(0), 1)[0].Seq; got == 1 {
+		t.Error("nothing was dropped")
+	}
+	if got := take(t, little.Cursor(0), 1)[0].Seq; got != 1 {
+		t.Error("dropped from the smaller log")
+	}
+	if got := fmt.Sprint(leaf.calls); got != "[true false]" {
+		t.Errorf("calls %s", got)
+	}
+	verify(t, large)
+}
+
+// Something else fills the disk: nothing of the logs is dropped, and the app
+// prints on, frozen by turns.
+func TestForeignDataFillsDisk(t *testing.T) {
+	t.Parallel()
+	const mib = 1 << 20
+	for name, free := range map[string]int64{"below the reserve": 400 * mib, "at the floor": 9 * mib} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			d := &fullDisk{free: free, size: 500 << 30}
+			ls := newLogsOn(t, t.TempDir(), Options{SegmentBytes: mib}, d.disk())
+			l := newApp(t, ls)
+			s := newShim(capture(t, l, Out))
+			tail := follow(t, l, Capture{Freeze: s.freeze})
+			done := make(chan error, 1)
+			go func() { done <- s.print(20 * mib) }()
+			select {
+			case err := <-done:
+				if err != nil {
+					t.Fatal(err)
+				}
+			case <-time.After(patience):
+				t.Fatalf("the process hangs: %+v", ls.Stats())
+			}
+			last, err := tail.Finish(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := l.Append(last...); err != nil {
+				t.Fatal(err)
+			}
+			ls.tick()
+			printed, said := 0, 0
+			for _, e := range take(t, l.Cursor(1), int(l.LastSeq())) {
+				if e.Source.Type == "CELL" {
+					said++
+				} else {
+					printed++
+				}
+			}
+			if printed != s.n || said > 1 {
+				t.Errorf("%d of %d lines kept, %d others", printed, s.n, said)
+			}
+			if r := verify(t, l); r.First != 1 {
+				t.Errorf("the oldest line is %d", r.First)
+			}
+		})
+	}
 }
 
 // The two files of a process: it is thawed when the last lets go.
@@ -379,7 +652,7 @@ func TestFreezeFails(t *testing.T) {
 	}
 	broken = nil
 	tail.step()
-	put(t, f, "a\n")
+	put(t, f, strings.Repeat("a\n", 1<<20/lowShare))
 	tail.step()
 	if got := fmt.Sprint(calls); got != "[false false true]" || ls.Stats().Frozen != 1 {
 		t.Errorf("calls %s, %d frozen", got, ls.Stats().Frozen)
@@ -393,10 +666,10 @@ func TestFreezeFails(t *testing.T) {
 	}
 }
 
-// A daemon that leaves thaws what waited for it, not what waits for the disk.
+// A daemon that leaves thaws what waited for it, not what waits on a full disk.
 func TestCloseThaws(t *testing.T) {
 	t.Parallel()
-	for want, free := range map[string]int64{"[true false]": 1 << 40, "[true]": 0} {
+	for free, want := range map[int64]string{1 << 40: "[true false]", 100 << 20: "[true false]", 0: "[true]"} {
 		d := &fullDisk{free: free, size: 1 << 41}
 		ls, err := prepare(t.TempDir(), Options{Backlog: 1 << 20}, d.disk())
 		if err != nil {
@@ -406,7 +679,7 @@ func TestCloseThaws(t *testing.T) {
 		put(t, capture(t, l, Out), strings.Repeat("x\n", 1<<20))
 		leaf := newFrozen()
 		tail := follow(t, l, Capture{Freeze: leaf.set})
-		tail.bound(tail.pressure(tail.Backlog()))
+		tail.bound(tail.pressure(2 << 20))
 		if err := ls.Close(); err != nil {
 			t.Fatal(err)
 		}

@@ -18,27 +18,61 @@ const (
 	lowDisk
 )
 
+// lowShare is the part of a low disk that one capture file may take: small
+// enough that many processes printing at once do not fill it before they are
+// looked at, and so large that one which prints little is never frozen.
+const lowShare = 64
+
 // pressure is what the bounds look at.
 type pressure struct {
-	backlog, limit int64 // unread bytes of one capture file
-	free, reserve  int64 // bytes of the file system
+	backlog, limit       int64 // unread bytes of one capture file
+	held                 int64 // bytes of it that are not given back, read or not
+	free, reserve, floor int64 // bytes of the file system
 }
 
+// low tells whether the disk has less than the reserve.
+func (p pressure) low() bool { return p.free < p.reserve }
+
+// full tells whether the disk has no room for what a process prints between two
+// looks at it.
+func (p pressure) full() bool { return p.free < p.floor }
+
+// mustGive tells whether a capture file takes so much of a low disk that what
+// is read is to be given back at once, and not by the syncer.
+func (p pressure) mustGive() bool { return p.low() && p.held > p.free/lowShare }
+
 // freezeFor is the rule of back-pressure. A process is frozen when it prints
-// faster than it is read, or prints while the disk is low. It stays so until
-// its backlog is read (backlog 0) and the disk is no longer low. One that does
-// not print is left alone.
+// faster than it is read; on a low disk sooner, for less. It goes on when its
+// backlog is read (backlog 0), however low the disk is: what filled the disk
+// may be none of its business. Only a disk that is full holds it longer, for
+// there the next line could end its capture.
 func freezeFor(was cause, p pressure) cause {
 	switch {
-	case p.free < p.reserve && (p.backlog > 0 || was != notFrozen):
+	case p.low() && p.backlog > p.free/lowShare:
 		return lowDisk
 	case p.backlog > p.limit:
 		return overBacklog
 	case p.backlog > 0:
 		return was
+	case was != notFrozen && p.full():
+		return lowDisk
 	default:
 		return notFrozen
 	}
+}
+
+// floorFor is how many free bytes a disk needs so as not to be full: what the
+// reserve file gives back and a batch, but no more than the reserve.
+func floorFor(reserve, reserveFile int64) int64 { return min(reserve, reserveFile+readSize) }
+
+// missing is how many bytes of segments must go so that the free bytes reach
+// the floor. It is 0 when all that could go are too few: then it is not the
+// logs that fill the disk, and dropping them would help nobody.
+func missing(free, floor, droppable int64) int64 {
+	if free >= floor || floor-free > droppable {
+		return 0
+	}
+	return floor - free
 }
 
 // sentence says once, in the app's own log, why its process stands still.
@@ -81,9 +115,26 @@ func (l *Log) forgetLeaf(t *Tail) {
 	l.leaf.Lock()
 	defer l.leaf.Unlock()
 	k := leafKey{t.key.Instance, t.key.Exec}
+	delete(l.said, k)
+	if t.frozen == notFrozen {
+		return
+	}
 	if l.leaves[k]--; l.leaves[k] <= 0 {
 		delete(l.leaves, k)
 	}
+}
+
+// sayNow tells whether the log is to tell that a process is frozen: not when it
+// has done so a short while ago, for this capture file or the other.
+func (l *Log) sayNow(t *Tail) bool {
+	l.leaf.Lock()
+	defer l.leaf.Unlock()
+	k := leafKey{t.key.Instance, t.key.Exec}
+	if last, ok := l.said[k]; ok && time.Since(last) < sayEvery {
+		return false
+	}
+	l.said[k] = time.Now()
+	return true
 }
 
 func (l *Log) frozenLeaves() int {

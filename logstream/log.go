@@ -37,8 +37,9 @@ type Log struct {
 	grown    chan struct{} // closed by the next append; nil when nobody waits
 	closed   bool
 
-	leaf   sync.Mutex      // held while a process is frozen or thawed; guards leaves; taken before mu
-	leaves map[leafKey]int // frozen capture files per process
+	leaf   sync.Mutex            // held while a process is frozen or thawed; guards what follows; taken before mu
+	leaves map[leafKey]int       // frozen capture files per process
+	said   map[leafKey]time.Time // when the log last told that a process is frozen
 
 	syncing sync.Mutex // one sync at a time; taken before mu
 	failed  error      // a sync failed: nothing is punched any more; guarded by syncing
@@ -86,7 +87,7 @@ func openLog(ls *Logs, dir string) (*Log, error) {
 	}
 	l := &Log{
 		logs: ls, dir: dir, log: ls.log.With("app", filepath.Base(dir)), next: 1,
-		enc: newEncoder(), streams: map[streamKey]*stream{}, leaves: map[leafKey]int{},
+		enc: newEncoder(), streams: map[streamKey]*stream{}, leaves: map[leafKey]int{}, said: map[leafKey]time.Time{},
 	}
 	segments, err := listSegments(dir)
 	if err != nil {

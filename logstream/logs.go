@@ -36,7 +36,7 @@ var ErrClosed = errors.New("the logs are closed")
 // Options bound what logs may take. Zero means the default. On a small file
 // system each bound shrinks to a part of it.
 type Options struct {
-	Reserve      int64 // free bytes below which printing processes are frozen; 512 MiB
+	Reserve      int64 // free bytes below which processes are frozen for a smaller backlog; 512 MiB
 	Backlog      int64 // unread bytes of one capture file above which its process is frozen; 64 MiB
 	SegmentBytes int64 // size at which the next segment begins; 8 MiB
 	Retention    int64 // bytes of segments kept per app; 256 MiB
@@ -70,6 +70,7 @@ type Logs struct {
 	boot    string
 	disk    disk
 	reserve reserve
+	floor   int64 // free bytes below which the disk is full
 	watch   *fsnotify.Watcher
 	queue   queue
 	pace    pace
@@ -125,6 +126,7 @@ func prepare(dir string, o Options, d disk) (*Logs, error) {
 		watch:   w, kick: make(chan struct{}, 1), done: make(chan struct{}),
 		apps: map[string]*Log{}, tails: map[string]*Tail{}, dirs: map[string]int{},
 	}
+	ls.floor = floorFor(o.Reserve, ls.reserve.size)
 	ls.queue.init()
 	if err := ls.reserve.make(d); err != nil {
 		ls.log.Warn("cannot reserve disk space for a full disk", "err", err)

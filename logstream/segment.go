@@ -220,7 +220,8 @@ func (e *encoder) rollback() {
 	e.added = e.added[:0]
 }
 
-// batch appends one frame with es to b. times holds one stamp per envelope.
+// batch appends one frame with es to b. first is the number of its first line;
+// the clock, a copy, gives the times that commit will give again.
 func (e *encoder) batch(b []byte, first uint64, clock stamper, es []Envelope) ([]byte, error) {
 	e.added = e.added[:0]
 	b, start := beginFrame(b)

@@ -38,7 +38,11 @@ func (ls *Logs) wakeSyncer() {
 
 // tick is what happens once a second.
 func (ls *Logs) tick() {
-	ls.syncAndPunch(punchStep)
+	step := int64(punchStep)
+	if _, low := ls.low(); low {
+		step = blockSize
+	}
+	ls.syncAndPunch(step)
 	ls.retain()
 	ls.renewReserve()
 	for _, l := range ls.openLogs() {
@@ -105,11 +109,43 @@ func (ls *Logs) makeRoom() bool {
 		ls.log.Warn("the disk is full: gave up the reserve to read the logs", "bytes", ls.reserve.size)
 		return true
 	}
-	return ls.syncAndPunch(blockSize) > 0 || ls.trimLargest()
+	return ls.syncAndPunch(blockSize) > 0 || ls.trimLargest() > 0
 }
 
-// trimLargest drops the oldest segment of the log that takes most.
-func (ls *Logs) trimLargest() bool {
+// clear gives a full disk its floor back: what is synced in the capture files,
+// then the oldest segments, of the largest log first, as far as needed. Their
+// sizes are counted too, for a file system may give the space back later.
+func (ls *Logs) clear() {
+	ls.room.Lock()
+	defer ls.room.Unlock()
+	if free, _ := ls.low(); missing(free, ls.floor, ls.droppable()) == 0 {
+		return
+	}
+	ls.syncAndPunch(blockSize) // a segment that waits for its sync is open: removed it would still take space
+	free, _ := ls.low()
+	need := missing(free, ls.floor, ls.droppable())
+	for need > 0 && free < ls.floor {
+		n := ls.trimLargest()
+		if n == 0 {
+			return
+		}
+		need -= n
+		free, _ = ls.low()
+	}
+}
+
+// droppable is the size of all segments that could be dropped.
+func (ls *Logs) droppable() int64 {
+	var n int64
+	for _, l := range ls.openLogs() {
+		n += l.sealedBytes()
+	}
+	return n
+}
+
+// trimLargest drops the oldest segment of the log that takes most, and returns
+// its size.
+func (ls *Logs) trimLargest() int64 {
 	var largest *Log
 	var most int64
 	for _, l := range ls.openLogs() {
@@ -117,7 +153,10 @@ func (ls *Logs) trimLargest() bool {
 			largest, most = l, n
 		}
 	}
-	return largest != nil && largest.trim(most-1) > 0
+	if largest == nil {
+		return 0
+	}
+	return largest.trim(most - 1)
 }
 
 // retain drops the oldest segments of logs that are over the retention.

@@ -48,9 +48,8 @@ type Tail struct {
 	mu     sync.Mutex // held while reading; guards what follows
 	late   span
 	frozen cause
-	unsure bool      // a daemon before may have left the process frozen
-	warned bool      // of an error that lasts
-	said   time.Time // when the log last told that the process is frozen
+	unsure bool // a daemon before may have left the process frozen
+	warned bool // of an error that lasts
 
 	tried atomic.Int64 // size of the file when it was last read
 	again atomic.Bool  // the syncer shall have it looked at, grown or not
@@ -106,6 +105,7 @@ func (t *Tail) begin() error {
 	if err := t.skipHole(); err != nil {
 		return err
 	}
+	t.findPunched()
 	st, err := t.file.Stat()
 	if err != nil || !t.c.Late {
 		return err
@@ -137,6 +137,21 @@ func (t *Tail) skipHole() error {
 	gap.Source, gap.Stream, gap.Flags = t.c.Source, t.c.Stream, Gap
 	gap.Exec, gap.From, gap.To = t.c.Exec, from, to
 	return t.log.Append(gap)
+}
+
+// findPunched takes up what a daemon before has given back already.
+func (t *Tail) findPunched() {
+	from := t.log.offset(t.key)
+	to, err := t.file.Seek(0, unix.SEEK_DATA)
+	if errors.Is(err, unix.ENXIO) {
+		to, err = from, nil
+	}
+	if err != nil {
+		return // without SEEK_DATA it is punched once more
+	}
+	t.holes.Lock()
+	defer t.holes.Unlock()
+	t.punched = holeEnd(0, min(from, to), blockSize)
 }
 
 // zero tells whether the byte at from reads as a hole does.
@@ -177,13 +192,13 @@ func (t *Tail) needsLook() bool {
 
 // Close lets go without finishing: the next Tail goes on where this one was.
 // A process that waits for its backlog is thawed, for nobody else would; one
-// that waits for disk space is not, for printing on would end its capture.
+// on a full disk is not, for printing on would end its capture.
 func (t *Tail) Close() {
 	t.hurry.Store(true)
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if t.frozen == overBacklog {
-		t.freeze(notFrozen, pressure{})
+	if p := t.pressure(0); t.frozen != notFrozen && !p.full() {
+		t.freeze(notFrozen, p)
 	}
 	t.letGo()
 }
@@ -191,10 +206,8 @@ func (t *Tail) Close() {
 // letGo ends the following. Needs t.mu.
 func (t *Tail) letGo() {
 	t.log.logs.unregister(t)
-	if t.frozen != notFrozen {
-		t.log.forgetLeaf(t)
-		t.frozen = notFrozen
-	}
+	t.log.forgetLeaf(t)
+	t.frozen = notFrozen
 	t.holes.Lock()
 	defer t.holes.Unlock()
 	if t.file == nil {
@@ -253,7 +266,7 @@ func (t *Tail) readOut(w *workspace) ([]Envelope, error) {
 	if len(b) < len(w.buf) || from+int64(len(b)) >= size {
 		how = ended
 	}
-	_, low := t.log.logs.low()
+	safe := t.pressure(size).mustGive()
 	for {
 		es := t.cut(w, b, from, how)
 		used := usedBy(es, from)
@@ -264,7 +277,7 @@ func (t *Tail) readOut(w *workspace) ([]Envelope, error) {
 		if len(es) == 0 {
 			return nil, nil
 		}
-		if err := t.append(es, low); err != nil {
+		if err := t.append(es, safe); err != nil {
 			return nil, err
 		}
 	}
@@ -296,8 +309,10 @@ func (t *Tail) readOn(w *workspace) (bool, error) {
 		return false, nil
 	}
 	t.tried.Store(size)
-	p := t.pressure(max(0, size-t.log.offset(t.key)))
-	t.bound(p)
+	p := t.pressure(size)
+	if p.backlog > 0 || t.unsure { // what is read is not given back yet: drained thaws
+		t.bound(p)
+	}
 	b, from, err := t.read(w, size)
 	if err != nil {
 		return false, err
@@ -308,7 +323,7 @@ func (t *Tail) readOn(w *workspace) (bool, error) {
 		if len(es) == 0 {
 			break
 		}
-		if err := t.append(es, p.free < p.reserve); err != nil {
+		if err := t.append(es, p.mustGive()); err != nil {
 			return false, err
 		}
 		used := usedBy(es, from)
@@ -318,12 +333,14 @@ func (t *Tail) readOn(w *workspace) (bool, error) {
 			return false, nil
 		}
 	}
-	t.warned = false
-	if len(b) < whole {
-		return true, nil
+	more := len(b) < whole
+	if !more {
+		if err := t.drained(); err != nil {
+			return false, err
+		}
 	}
-	t.drained()
-	return false, nil
+	t.warned = false
+	return more, nil
 }
 
 // read fills the workspace's buffer from where the log stands.
@@ -352,16 +369,17 @@ func usedBy(es []Envelope, from int64) int64 {
 	return es[len(es)-1].To - from
 }
 
-// append puts a batch into the log. While the disk is low it is made safe and
-// punched out of the capture file before the next one, so that draining a full
-// disk takes no more than a batch.
-func (t *Tail) append(es []Envelope, low bool) error {
-	if err := t.log.Append(es...); err != nil {
+// append puts a batch into the log. If safe is set it is given back before the
+// next one, so that draining a full disk takes no more than a batch.
+func (t *Tail) append(es []Envelope, safe bool) error {
+	if err := t.log.Append(es...); err != nil || !safe {
 		return err
 	}
-	if !low {
-		return nil
-	}
+	return t.giveBack()
+}
+
+// giveBack makes what is read safe and punches it out of the capture file.
+func (t *Tail) giveBack() error {
 	if err := t.log.sync(); err != nil {
 		return err
 	}
@@ -381,13 +399,23 @@ func (t *Tail) fail(err error) {
 		t.log.log.Error("cannot read what a process prints; trying again every second", "capture", t.path, "err", err)
 	}
 	if isFull(err) && t.frozen == notFrozen {
-		t.freeze(lowDisk, t.pressure(t.Backlog()))
+		size, _ := t.size()
+		t.freeze(lowDisk, t.pressure(size))
 	}
 }
 
-func (t *Tail) pressure(backlog int64) pressure {
-	free, _ := t.log.logs.low()
-	return pressure{backlog: backlog, limit: t.log.logs.o.Backlog, free: free, reserve: t.log.logs.o.Reserve}
+// pressure measures for a capture file of size bytes; with 0 bytes, as if all
+// of it were read and given back.
+func (t *Tail) pressure(size int64) pressure {
+	ls := t.log.logs
+	free, _ := ls.low()
+	t.holes.Lock()
+	held := max(0, size-t.punched)
+	t.holes.Unlock()
+	return pressure{
+		backlog: max(0, size-t.log.offset(t.key)), limit: ls.o.Backlog, held: held,
+		free: free, reserve: ls.o.Reserve, floor: ls.floor,
+	}
 }
 
 // bound freezes or thaws as the rule says.
@@ -397,21 +425,29 @@ func (t *Tail) bound(p pressure) {
 	}
 }
 
-// drained is called when all whole lines are read. A process that waits for
-// disk space goes on when there is some; first what is read is given back, then
-// the oldest segments.
-func (t *Tail) drained() {
+// drained is called when all whole lines are read. A process that was frozen
+// goes on when that is given back. On a full disk old segments make room for
+// what it prints next, also if it prints too little to be frozen.
+func (t *Tail) drained() error {
 	t.again.Store(t.unsure)
+	p := t.pressure(0)
+	if !p.low() || (t.frozen == notFrozen && !p.full()) {
+		t.thaw(p)
+		return nil
+	}
+	err := t.giveBack()
+	if p = t.pressure(0); p.full() {
+		t.log.logs.clear()
+		p = t.pressure(0)
+	}
+	t.thaw(p) // after an error too: it may last, and a process must not hang for it
+	return err
+}
+
+// thaw lets a frozen process go on, if the rule agrees; else it is asked again.
+func (t *Tail) thaw(p pressure) {
 	if t.frozen == notFrozen {
 		return
-	}
-	p := t.pressure(0)
-	if p.free < p.reserve {
-		t.log.logs.syncAndPunch(blockSize)
-		p = t.pressure(0)
-	}
-	for p.free < p.reserve && t.log.logs.trimLargest() {
-		p = t.pressure(0)
 	}
 	t.bound(p)
 	t.again.Store(t.frozen != notFrozen)
@@ -431,10 +467,9 @@ func (t *Tail) freeze(next cause, p pressure) {
 		}
 	}
 	t.unsure, t.frozen = false, next
-	if was != notFrozen || next == notFrozen || time.Since(t.said) < sayEvery {
+	if was != notFrozen || next == notFrozen || !t.log.sayNow(t) {
 		return
 	}
-	t.said = time.Now()
 	capture := fmt.Sprintf("%s/%d", t.c.Source.Type, t.c.Source.Index)
 	if err := t.log.Append(cellLine(t.c.Source.Index, next.sentence(capture, p))); err != nil {
 		t.log.log.Warn("cannot say that a process is frozen", "capture", t.path, "err", err)

@@ -44,6 +44,8 @@ func (s *Slot) crash(ctx context.Context) step {
 	case in.record != nil:
 		s.move(Crashed, in.record.Description)
 		return s.bury
+	case !in.adopted.IsZero() && !s.kept(in.spec.Version):
+		return s.replace // an earlier daemon was already replacing it
 	}
 	s.move(Crashed, "") // routes are withdrawn now, the reason follows
 	s.gather(in)
@@ -106,12 +108,15 @@ func (s *Slot) tell(ctx context.Context, in *Instance, e Exit, order Order) {
 		Text:   []byte(r.Line()),
 	}
 	batch := append(lines, line)
-	if s.told(ctx, in) {
+	told := s.told(ctx, in)
+	if told {
 		batch = lines
 	}
 	if err := s.sup.c.Logs.Append(r.App, batch...); err != nil {
 		s.log.Error("cannot write last lines to the app's log", "app", r.App, "instance", r.Instance, "err", err)
-		s.append(r.App, line) // whatever is wrong with the lines, the record stands
+		if !told { // whatever is wrong with the lines, the record stands
+			s.append(r.App, line)
+		}
 	} else {
 		r.mark(e.Exec, batch[:len(lines)])
 	}
@@ -133,6 +138,9 @@ func (s *Slot) told(ctx context.Context, in *Instance) bool {
 	if in.adopted.IsZero() {
 		return false
 	}
+	// A record that was begun is finished, also when the daemon leaves meanwhile.
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), s.sup.policy.ReapLimit)
+	defer cancel()
 	es, err := s.sup.c.Logs.Newest(ctx, in.spec.App, among)
 	if err != nil {
 		s.log.Error("cannot read back the app's log, a crash may be told twice", "instance", in.spec.Instance, "err", err)

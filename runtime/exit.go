@@ -18,7 +18,6 @@ const (
 	CauseStartTimeout  Cause = "start_timeout"  // it was not healthy in time
 	CauseStartFailed   Cause = "start_failed"   // it never ran
 	CausePeerExited    Cause = "peer_exited"    // another process of the instance ended first
-	CauseStopped       Cause = "stopped"        // asked for
 	CauseCaptureFailed Cause = "capture_failed" // its output could no longer be taken
 	CauseInitExited    Cause = "init_exited"    // the container's own first process ended
 	CauseRuntimeLost   Cause = "runtime_lost"   // its shim is gone, and its status with it

@@ -208,7 +208,8 @@ func (s *Slot) pause(ctx context.Context) step {
 	})
 	var due <-chan time.Time // never, when given up
 	if !r.GivenUp {
-		t := time.NewTimer(time.Until(r.NextStart))
+		// Never longer than the longest wait: the clock may have been set back.
+		t := time.NewTimer(min(time.Until(r.NextStart), s.sup.policy.MaxBackoff))
 		defer t.Stop()
 		due = t.C
 	}

@@ -39,6 +39,9 @@ type Config struct {
 	PublicURL string       // of the API, as apps see it
 	Policy    Policy
 	Logger    *slog.Logger
+	// Ready is called once, when everything that an earlier daemon left is taken
+	// over. It may be nil.
+	Ready func()
 	// OnChange is told of every change of a slot, one slot's in order, from the
 	// slot's own goroutine: it must be quick. It may be nil.
 	OnChange func(Status)
@@ -112,6 +115,9 @@ func (s *Supervisor) Run(ctx context.Context) error {
 	s.takeOver(ctx, tasks)
 	if err := s.syncAll(); err != nil {
 		return err
+	}
+	if s.c.Ready != nil {
+		s.c.Ready()
 	}
 	for {
 		select {

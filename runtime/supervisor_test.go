@@ -320,6 +320,24 @@ func TestMissedExitsTogether(t *testing.T) {
 	})
 }
 
+// A daemon that was killed while it replaced an instance leaves no crash: the next
+// one goes on replacing it.
+func TestInterruptedRestartIsNoCrash(t *testing.T) {
+	t.Parallel()
+	inWorld(t, func(w *world) {
+		p := w.push("sleep 1000", "sleep 1000")
+		w.daemon()
+		w.leave()
+		w.must(w.registry.Restart(p))
+		w.fake.Last().End(main, 143)
+		w.daemon()
+		w.pass(time.Minute)
+		w.wantRecords(p, 0)
+		w.wantState(p, runtime.Running)
+		w.wantStarts(2)
+	})
+}
+
 // A daemon that was killed between the line of a crash and its record leaves the
 // record to the next one, which does not print the line again.
 func TestLineOfACrashIsNotPrintedTwice(t *testing.T) {

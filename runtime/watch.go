@@ -80,7 +80,8 @@ func (s *Slot) monitor(ctx context.Context, in *Instance, healthy chan<- struct{
 		StartTimeout: in.check.Timeout,
 		Interval:     in.check.Interval,
 		Timeout:      in.check.InvocationTimeout,
-		Startup:      true,
+		// An instance that was adopted long after its start has been healthy before.
+		Startup: in.adopted.IsZero() || in.adopted.Sub(in.spec.StartedAt) < cmp.Or(in.check.Timeout, health.DefaultStartTimeout),
 	}
 	in.probes.Add(1)
 	return async(func() (struct{}, error) {

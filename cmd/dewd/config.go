@@ -210,7 +210,10 @@ func (c *config) complete() error {
 		if err != nil {
 			return fmt.Errorf("cannot make %s absolute: %w", *p, err)
 		}
-		*p = abs
+		// One root has one name: bridge, cgroups and namespace are made from it.
+		if *p, err = resolved(abs); err != nil {
+			return err
+		}
 	}
 	if c.Init != "" {
 		return nil
@@ -221,6 +224,19 @@ func (c *config) complete() error {
 	}
 	c.Init = filepath.Join(filepath.Dir(self), "dew-init")
 	return nil
+}
+
+// resolved follows the links of a path, as far as it exists.
+func resolved(path string) (string, error) {
+	real, err := filepath.EvalSymlinks(path)
+	if err == nil {
+		return real, nil
+	}
+	if !errors.Is(err, os.ErrNotExist) || path == filepath.Dir(path) {
+		return "", fmt.Errorf("cannot resolve %s: %w", path, err)
+	}
+	parent, err := resolved(filepath.Dir(path))
+	return filepath.Join(parent, filepath.Base(path)), err
 }
 
 var domainForm = regexp.MustCompile(`^([a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?)(\.[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?)*$`)

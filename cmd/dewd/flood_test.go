@@ -4,6 +4,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -54,14 +55,16 @@ func TestFloodWhileNobodyReads(t *testing.T) {
 		c.kill(syscall.SIGKILL)
 		time.Sleep(away) // the file system runs full
 		c.start()
-		time.Sleep(14 * time.Second) // longer than the captures are checked apart
+		time.Sleep(4 * time.Second) // the captures are checked at once
+		c.kill(syscall.SIGKILL)
+		c.read(func(b books) { last = checkFlood(t, b) })
+		c.start()
+		time.Sleep(6 * time.Second)
 		c.kill(syscall.SIGKILL)
 		c.read(func(b books) {
-			now := checkFlood(t, b)
-			if now <= last {
+			if now := checkFlood(t, b); now <= last {
 				t.Errorf("round %d: the log ends at %d as before: the flood hangs", round, now)
 			}
-			last = now
 		})
 	}
 }
@@ -83,6 +86,11 @@ func checkFlood(t *testing.T, b books) uint64 {
 	lines, gaps := 0, 0
 	for cur := l.Cursor(1); ; {
 		es, err := cur.Next(ctx)
+		if errors.Is(err, logstream.ErrTrimmed) { // the full disk is still being cleared
+			cur, _ = cur.Skip()
+			clear(next)
+			continue
+		}
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -11,6 +11,7 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
+	goruntime "runtime"
 	"syscall"
 
 	"github.com/urfave/cli/v2"
@@ -20,6 +21,9 @@ import (
 var version = "dev"
 
 func main() {
+	// The first thread cannot end, so it must never stand in an instance's network
+	// namespace: locked to this goroutine it serves no other.
+	goruntime.LockOSThread()
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT)
 	err := newApp().RunContext(ctx, os.Args)
 	stop()

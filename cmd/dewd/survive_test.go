@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"os"
+	"path/filepath"
 	"strconv"
 	"strings"
 	"syscall"
@@ -14,6 +15,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/dewrun/dew/app"
 	"github.com/dewrun/dew/runtime"
 )
 
@@ -101,15 +103,32 @@ func TestKilledAtAnyMoment(t *testing.T) {
 			t.Fatalf("round %d: %d instances, want at most the one that ends and the next", i, n)
 		}
 	}
-	c.start()
-	c.eventually("one instance", func() error {
-		if n := len(c.leaves()); n != 1 {
-			return fmt.Errorf("%d instances", n)
+	// Now the sidecar stays, so that what is there can be counted.
+	c.read(func(b books) {
+		_, err := b.reg.UpdateSidecar("s", func(s *app.Sidecar) error { s.Command = idle; return nil })
+		if err != nil {
+			t.Fatal(err)
 		}
-		return nil
 	})
+	c.start()
+	c.settled(1)
+	c.eventually("the things of one instance", c.onlyOne)
 	c.kill(syscall.SIGKILL)
 	c.read(func(b books) { checkRecords(t, b) })
+}
+
+// onlyOne counts what instances leave in the run folder, the logs and the network.
+func (c *cell) onlyOne() error {
+	for what, pattern := range map[string]string{
+		"folders": filepath.Join(c.run, "instances", "*"), "namespaces": filepath.Join(c.run, "netns", "*"),
+		"captures": filepath.Join(c.root, "logs", "*", "capture", "*"), "tasks": filepath.Join(c.run, "containerd", "state", "io.containerd.runtime.v2.task", "*", "*"),
+		"links": filepath.Join("/sys/class/net", c.names.Bridge, "brif", "*"),
+	} {
+		if found, err := filepath.Glob(pattern); err != nil || len(found) != 1 {
+			return fmt.Errorf("%s = %v, %w, want 1", what, found, err)
+		}
+	}
+	return nil
 }
 
 // checkRecords compares the stored records with their lines: the same deaths,
@@ -183,6 +202,7 @@ func TestContainerdKilledDuringStart(t *testing.T) {
 		time.Sleep(time.Duration(rand.IntN(150)) * time.Millisecond)
 		killPID(t, c.privatePID())
 		c.settled(1)
+		c.eventually("the things of one instance", c.onlyOne)
 		c.kill(syscall.SIGKILL)
 		c.read(func(b books) {
 			if got := recordLines(t, b); len(got) != 0 {

@@ -33,6 +33,8 @@ const (
 	forever = "while :; do sleep 1000; done"
 	// showTime is how long a wrong start or end is waited for.
 	showTime = 2 * time.Second
+	// systemdTries is how often systemd starts a unit within 10 s unless told otherwise.
+	systemdTries = 5
 )
 
 // unit is dew as a machine with systemd has it: the installed unit on the
@@ -48,6 +50,9 @@ func newUnit(t *testing.T) unit {
 	d := defaultConfig()
 	u := unit{&cell{t: t, root: d.Root, run: d.Run, names: containerd.NamesFor(d.Root), said: &bytes.Buffer{}}}
 	u.clear()
+	if err := os.MkdirAll(u.root, 0o700); err != nil {
+		t.Fatal(err)
+	}
 	t.Cleanup(func() {
 		if t.Failed() {
 			out, err := exec.Command("journalctl", "--boot", "--no-pager", "--lines=200", "--output=short-monotonic", "--unit", unitName, "--unit", socketUnit).CombinedOutput()
@@ -138,7 +143,7 @@ func (u unit) same(when string, before map[string]map[string][]int) {
 }
 
 // restarted waits until systemd has started dewd anew, for the nth time.
-func (u unit) restarted(n int, old int) {
+func (u unit) restarted(n, old int) {
 	u.t.Helper()
 	u.eventually(fmt.Sprintf("restart %d of dewd", n), func() error {
 		state, restarts, pid := u.property("ActiveState"), u.number("NRestarts"), u.number("MainPID")
@@ -187,6 +192,7 @@ func TestUnitEndsAndAppsStay(t *testing.T) {
 			u.mustAnswer("when systemctl start returns")
 			u.check("after start", "ActiveState", "active", "SubState", "running", "NRestarts", "0")
 			before := u.settled(1)
+			u.checkOOMScore(before)
 
 			u.systemctl("stop", unitName)
 			u.check("after stop", "ActiveState", "inactive", "Result", "success", "ExecMainStatus", "0", "MainPID", "0")
@@ -201,6 +207,21 @@ func TestUnitEndsAndAppsStay(t *testing.T) {
 			u.same("after kill -9", before)
 			u.checkMissedExit(before)
 		})
+	}
+}
+
+// checkOOMScore looks that apps did not inherit how hard it is to end the services
+// that start them when the machine is short of memory.
+func (u unit) checkOOMScore(instances map[string]map[string][]int) {
+	u.t.Helper()
+	_, leaves := only(u.t, instances)
+	for leaf, pids := range leaves {
+		for _, pid := range pids {
+			b, err := os.ReadFile(fmt.Sprintf("/proc/%d/oom_score_adj", pid))
+			if err != nil || strings.HasPrefix(string(b), "-") {
+				u.t.Errorf("oom_score_adj of a process in %s = %q, %v, want none below 0", leaf, b, err)
+			}
+		}
 	}
 }
 
@@ -282,4 +303,32 @@ func TestUnitWithAWrongFlag(t *testing.T) {
 	}
 	time.Sleep(showTime)
 	u.check("with a wrong flag", "ActiveState", "failed", "ExecMainStatus", strconv.Itoa(statusUsage), "NRestarts", "0")
+}
+
+// What the machine lacks may come: the unit tries on, longer than systemd would
+// by itself, and its first success counts.
+func TestUnitTriesOn(t *testing.T) {
+	u := newUnit(t)
+	if err := os.WriteFile(defaults, []byte("DEW_CONTAINERD=/nowhere/containerd.sock\n"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if out, err := trySystemctl("start", unitName); err == nil {
+		t.Errorf("systemctl start = success, want a failure\n%s", out)
+	}
+	u.eventually("more tries than systemd's limit", func() error {
+		if n := u.number("NRestarts"); n <= systemdTries {
+			return fmt.Errorf("%d tries, unit is %s", n, u.property("ActiveState"))
+		}
+		return nil
+	})
+	if err := os.Remove(defaults); err != nil {
+		t.Fatal(err)
+	}
+	u.eventually("dewd works", func() error {
+		if got := u.property("ActiveState"); got != "active" {
+			return fmt.Errorf("unit is %s", got)
+		}
+		return nil
+	})
+	u.mustAnswer("after the machine is right")
 }

@@ -48,6 +48,7 @@ type daemon struct {
 	private  *containerd.Daemon // nil where the machine's own containerd serves
 	engine   *containerd.Engine
 	sup      *runtime.Supervisor
+	ready    chan struct{} // closed when what an earlier dewd left is taken over
 
 	closers []func() error // in the order of opening
 }
@@ -58,7 +59,7 @@ func open(ctx context.Context, cfg config, log *slog.Logger) (_ *daemon, err err
 	if os.Geteuid() != 0 {
 		return nil, errors.New("cannot run: not root (sudo dewd, or the unit dew.service)")
 	}
-	d := &daemon{cfg: cfg, log: log}
+	d := &daemon{cfg: cfg, log: log, ready: make(chan struct{})}
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, d.close())
@@ -189,6 +190,7 @@ func (d *daemon) openSupervisor(context.Context) (err error) {
 	d.sup, err = runtime.NewSupervisor(runtime.Config{
 		Engine: d.engine, Registry: d.registry, Droplets: d.shelf, Stacks: d.stacks.Get, Logs: book{d.logs}, DB: d.db,
 		Cell: d.cell, Subnet: d.subnet, PublicURL: d.cfg.PublicURL, Policy: d.cfg.Policy, Logger: d.log,
+		Ready: func() { close(d.ready) },
 	})
 	if err != nil {
 		return err
@@ -234,16 +236,29 @@ func run(c *cli.Context, cfg config) (err error) {
 		return infrastructure(err)
 	}
 	defer func() { err = errors.Join(err, d.close()) }()
-	door, err := openDoor(cfg.Run)
-	if err != nil {
-		return infrastructure(err)
-	}
 	return d.serve(c.Context,
 		d.sup.Run,
 		func(ctx context.Context) error { d.engine.Keep(ctx); return nil },
-		func(ctx context.Context) error { return serveDoor(ctx, door, log) },
 		d.supervise,
+		d.open,
 	)
+}
+
+// open opens the door when all else works: a socket that answers means a daemon
+// that does.
+func (d *daemon) open(ctx context.Context) error {
+	select {
+	case <-d.ready:
+	case <-ctx.Done():
+		return nil
+	}
+	door, err := openDoor(d.cfg.Run)
+	if err != nil {
+		return infrastructure(err)
+	}
+	service{d.log}.ready()
+	d.log.Info("ready", "version", version, "cell", d.cell, "root", d.cfg.Root, "run", d.cfg.Run)
+	return serveDoor(ctx, door, d.log)
 }
 
 func (d *daemon) supervise(ctx context.Context) error {
@@ -264,8 +279,6 @@ func (d *daemon) serve(ctx context.Context, parts ...func(context.Context) error
 		systemd.watch(ctx, func() error { return d.db.View(func(*store.Tx) error { return nil }) })
 		return nil
 	})
-	systemd.ready()
-	d.log.Info("ready", "version", version, "cell", d.cell, "root", d.cfg.Root, "run", d.cfg.Run)
 	<-ctx.Done()
 	systemd.stopping()
 	d.log.Info("leaving, apps stay")

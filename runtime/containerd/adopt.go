@@ -26,7 +26,10 @@ func (e *Engine) Adopt(ctx context.Context) ([]runtime.Task, error) {
 		return found, nil
 	}
 	for _, t := range found {
+		// Forgotten too: the next try must find it again, or a sweep would take it
+		// for a stray one.
 		t.(*task).letGo()
+		e.forget(t.Spec().Instance)
 	}
 	if unavailable(err) {
 		return nil, fmt.Errorf("%w: %w", runtime.ErrUnavailable, err)
@@ -40,9 +43,9 @@ func (e *Engine) find(ctx context.Context) ([]runtime.Task, error) {
 	if err := errors.Join(e.sweepMounts(), e.dropLeases(ctx)); err != nil {
 		return nil, err
 	}
-	cs, err := e.client.ContainerService().List(ctx)
+	cs, err := e.containers(ctx)
 	if err != nil {
-		return nil, fmt.Errorf("cannot list containers: %w", err)
+		return nil, err
 	}
 	var found []runtime.Task
 	for _, c := range cs {
@@ -61,6 +64,17 @@ func (e *Engine) find(ctx context.Context) ([]runtime.Task, error) {
 	return found, nil
 }
 
+// containers lists the records that containerd has in our namespace.
+func (e *Engine) containers(ctx context.Context) ([]containers.Container, error) {
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	cs, err := e.client.ContainerService().List(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("cannot list containers: %w", err)
+	}
+	return cs, nil
+}
+
 // adopt takes over one container, or removes it when its commands never ran or
 // ended with an earlier boot of the machine.
 func (e *Engine) adopt(ctx context.Context, c containers.Container) (*task, error) {
@@ -72,29 +86,48 @@ func (e *Engine) adopt(ctx context.Context, c containers.Container) (*task, erro
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return nil, fmt.Errorf("cannot read when it started: %w", err)
 	}
-	sameBoot := c.Labels[labelBoot] == e.boot
 	t, err := e.newTask(ctx, s)
 	if err != nil {
 		return nil, err
 	}
+	bounded, cancel := context.WithTimeout(ctx, cleanupTimeout)
+	defer cancel()
+	sameBoot := c.Labels[labelBoot] == e.boot
 	if started == nil || !sameBoot {
 		e.log.Info("swept container", "container", c.ID, "started", started != nil, "same_boot", sameBoot)
-		return nil, errors.Join(t.drain(ctx), e.removeAll(ctx, s.Instance, s.App))
+		if err := errors.Join(t.drain(bounded), e.removeAll(bounded, s.Instance, s.App)); err != nil {
+			// In nobody's way: the sweep tries again, and so does the next daemon.
+			e.log.Error("cannot remove what never came to run", "container", c.ID, "err", err)
+		}
+		return nil, nil
 	}
 	// An odd time is no reason to give up an instance.
 	t.spec.StartedAt, _ = time.Parse(time.RFC3339Nano, string(started))
-	for _, p := range t.procs {
-		if err := t.adoptProcess(ctx, p); err != nil {
-			t.letGo()
-			return nil, err
-		}
-	}
-	if init, err := e.get(ctx, t.id, ""); err == nil {
-		t.initPID = int(init.Pid)
+	if err := t.takeOver(bounded); err != nil {
+		t.letGo()
+		return nil, err
 	}
 	e.remember(t)
 	t.watch()
+	t.work.Go(func() { t.checkCapture(t.ctx) })
 	return t, nil
+}
+
+// takeOver finds out how every process fares.
+func (t *task) takeOver(ctx context.Context) error {
+	for _, p := range t.procs {
+		if err := t.adoptProcess(ctx, p); err != nil {
+			return err
+		}
+	}
+	init, err := t.e.get(ctx, t.id, "")
+	if err != nil && !errdefs.IsNotFound(err) {
+		return err
+	}
+	if err == nil {
+		t.initPID = int(init.Pid)
+	}
+	return nil
 }
 
 // adoptProcess finds out how one process fares and reads on where the earlier
@@ -126,10 +159,13 @@ func (t *task) adoptProcess(ctx context.Context, p *proc) error {
 func (t *task) findProcess(ctx context.Context, p *proc) error {
 	b, err := os.ReadFile(t.exitFile(p.Exec))
 	if err == nil {
-		p.missed = &runtime.Exit{}
-		return json.Unmarshal(b, p.missed)
-	}
-	if !errors.Is(err, fs.ErrNotExist) {
+		x := &runtime.Exit{}
+		if err := json.Unmarshal(b, x); err == nil {
+			p.missed = x
+			return nil
+		}
+		t.e.log.Warn("the kept exit status cannot be read, containerd is asked", "instance", t.spec.Instance, "exec", p.Exec)
+	} else if !errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("cannot read exit status: %w", err)
 	}
 	st, err := t.e.get(ctx, t.id, p.Exec)
@@ -144,6 +180,7 @@ func (t *task) findProcess(ctx context.Context, p *proc) error {
 	}
 	if st.Status != tasktypes.Status_STOPPED {
 		p.pid = int(st.Pid)
+		p.death = t.e.deaths.watch(p.pid)
 	}
 	return nil
 }

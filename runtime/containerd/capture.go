@@ -2,11 +2,13 @@ package containerd
 
 import (
 	"context"
-	"errors"
-	"io/fs"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strconv"
+	"strings"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/dewrun/dew/logstream"
 	"github.com/dewrun/dew/runtime"
@@ -16,9 +18,9 @@ import (
 func (t *task) drain(ctx context.Context) error {
 	defer t.letGo()
 	for _, p := range t.procs {
-		out := t.applog.CapturePath(string(t.spec.Instance), p.Exec, logstream.Out)
-		if _, err := os.Stat(out); errors.Is(err, fs.ErrNotExist) {
-			continue
+		// A daemon can be killed between the making of two files.
+		if _, _, err := t.applog.CreateCapture(string(t.spec.Instance), p.Exec); err != nil {
+			return err
 		}
 		if err := t.follow(p, late); err != nil {
 			return err
@@ -67,8 +69,9 @@ func (t *task) checkCapture(ctx context.Context) {
 }
 
 // captureBroken says that a process still prints into a pipe which its shim
-// holds, while the shim no longer holds the file behind it. A process that closed
-// its output itself, or sent it elsewhere, is none of that.
+// holds, while the shim no longer holds a file for it. A process may well have
+// closed one of its streams, sent it elsewhere, or merged the two: then the shim
+// has closed a file with good reason. So pipes and files are counted, not paired.
 func captureBroken(p *proc) bool {
 	_, shim, ok := procStat(p.pid)
 	if !ok {
@@ -78,16 +81,23 @@ func captureBroken(p *proc) bool {
 	if len(held) == 0 {
 		return false
 	}
-	for fd, path := range map[int]string{1: p.outPath, 2: p.errPath} {
-		pipe, err := os.Readlink(filepath.Join("/proc", strconv.Itoa(p.pid), "fd", strconv.Itoa(fd)))
-		if err == nil && held[pipe] && !held[path] {
-			return true
+	files := 0
+	for _, path := range []string{p.outPath, p.errPath} {
+		if id, err := fileID(path); err == nil && held[id] {
+			files++
 		}
 	}
-	return false
+	pipes := map[string]bool{}
+	for _, fd := range []string{"1", "2"} {
+		id, err := fileID(filepath.Join("/proc", strconv.Itoa(p.pid), "fd", fd))
+		if err == nil && strings.HasPrefix(id, "pipe ") && held[id] {
+			pipes[id] = true
+		}
+	}
+	return len(pipes) > files
 }
 
-// openFilesOf lists what a process has open, as the kernel names it.
+// openFilesOf lists what a process has open.
 func openFilesOf(pid int) map[string]bool {
 	dir := filepath.Join("/proc", strconv.Itoa(pid), "fd")
 	entries, err := os.ReadDir(dir)
@@ -96,9 +106,23 @@ func openFilesOf(pid int) map[string]bool {
 	}
 	held := make(map[string]bool, len(entries))
 	for _, e := range entries {
-		if name, err := os.Readlink(filepath.Join(dir, e.Name())); err == nil {
-			held[name] = true
+		if id, err := fileID(filepath.Join(dir, e.Name())); err == nil {
+			held[id] = true
 		}
 	}
 	return held
+}
+
+// fileID tells open files apart by what they are, not by a path: the same file
+// has several below a linked folder.
+func fileID(path string) (string, error) {
+	var st unix.Stat_t
+	if err := unix.Stat(path, &st); err != nil {
+		return "", err
+	}
+	kind := "file"
+	if st.Mode&unix.S_IFMT == unix.S_IFIFO {
+		kind = "pipe"
+	}
+	return fmt.Sprintf("%s %d:%d", kind, st.Dev, st.Ino), nil
 }

@@ -252,11 +252,12 @@ func (c *cgroups) signal(id runtime.InstanceID, leaf string, sig syscall.Signal)
 
 // kill ends every process of a leaf and returns when it is empty.
 func (c *cgroups) kill(ctx context.Context, id runtime.InstanceID, leaf string) error {
-	// A frozen v1 task does not die before it is thawed.
-	if err := c.freeze(id, leaf, false); err != nil {
-		return err
-	}
 	for wait := 100 * time.Microsecond; ; wait = min(2*wait, 20*time.Millisecond) {
+		// A frozen v1 task does not die before it is thawed, and a reader that is
+		// behind may freeze it again meanwhile.
+		if err := c.freeze(id, leaf, false); err != nil {
+			return err
+		}
 		pids, err := c.procs(id, leaf)
 		if err != nil || len(pids) == 0 {
 			return err

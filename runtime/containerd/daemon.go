@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -45,8 +46,8 @@ func StartDaemon(ctx context.Context, cfg DaemonConfig) (*Daemon, error) {
 	if err := os.MkdirAll(cfg.Run, 0o711); err != nil {
 		return nil, fmt.Errorf("cannot make folder for containerd: %w", err)
 	}
-	if d.takeOver() {
-		return d, nil
+	if d.takeOver(ctx) {
+		return d, d.awaitSocket(ctx, d.logFile())
 	}
 	binary, err := exec.LookPath(cfg.Binary)
 	if err != nil {
@@ -61,6 +62,10 @@ func StartDaemon(ctx context.Context, cfg DaemonConfig) (*Daemon, error) {
 
 // Address is its socket.
 func (d *Daemon) Address() string { return filepath.Join(d.cfg.Run, "containerd.sock") }
+
+func (d *Daemon) logFile() string { return filepath.Join(d.cfg.Root, "containerd.log") }
+
+func (d *Daemon) configFile() string { return filepath.Join(d.cfg.Run, "containerd.toml") }
 
 func (d *Daemon) pidFile() string { return filepath.Join(d.cfg.Run, "containerd.pid") }
 
@@ -112,14 +117,14 @@ func (d *Daemon) Stop(ctx context.Context) error {
 // start runs a new one. It gets a session of its own, so that no signal meant
 // for dewd reaches it.
 func (d *Daemon) start(ctx context.Context) error {
-	conf := filepath.Join(d.cfg.Run, "containerd.toml")
+	conf := d.configFile()
 	if err := writeFile(conf, d.config(), 0o600); err != nil {
 		return err
 	}
 	if err := os.MkdirAll(d.cfg.Root, 0o711); err != nil {
 		return fmt.Errorf("cannot make folder for containerd: %w", err)
 	}
-	out, err := os.OpenFile(filepath.Join(d.cfg.Root, "containerd.log"), os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)
+	out, err := os.OpenFile(d.logFile(), os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)
 	if err != nil {
 		return fmt.Errorf("cannot open containerd's log: %w", err)
 	}
@@ -138,7 +143,22 @@ func (d *Daemon) start(ctx context.Context) error {
 	if err := writeFile(d.pidFile(), strconv.Itoa(d.pid), 0o600); err != nil {
 		return err
 	}
-	return d.awaitSocket(ctx, out.Name())
+	if err := d.awaitSocket(ctx, d.logFile()); err != nil {
+		return err
+	}
+	if peer := d.peer(ctx); peer == d.pid || !d.isOurs(peer) {
+		return nil
+	}
+	// An earlier dewd was killed before it could note the pid of the one that
+	// serves; ours only waits for its lock.
+	if err := cmd.Process.Kill(); err != nil {
+		return fmt.Errorf("cannot end a surplus containerd: %w", err)
+	}
+	<-d.ended
+	if !d.takeOver(ctx) {
+		return errors.New("cannot take over the containerd that serves " + d.Address())
+	}
+	return nil
 }
 
 func (d *Daemon) awaitSocket(ctx context.Context, log string) error {
@@ -157,14 +177,14 @@ func (d *Daemon) awaitSocket(ctx context.Context, log string) error {
 	return nil
 }
 
-// takeOver finds the one that an earlier dewd started.
-func (d *Daemon) takeOver() bool {
-	b, err := os.ReadFile(d.pidFile())
-	if err != nil {
-		return false
+// takeOver finds the one that an earlier dewd started: who serves the socket, or
+// who is noted and may be on its way.
+func (d *Daemon) takeOver(ctx context.Context) bool {
+	pid := d.peer(ctx)
+	if !d.isOurs(pid) {
+		pid = d.noted()
 	}
-	pid, err := strconv.Atoi(strings.TrimSpace(string(b)))
-	if err != nil || !alive(pid) || !isContainerd(pid) {
+	if !d.isOurs(pid) || !alive(pid) {
 		return false
 	}
 	fd, err := unix.PidfdOpen(pid, 0)
@@ -186,10 +206,47 @@ func (d *Daemon) takeOver() bool {
 	return true
 }
 
-// isContainerd guards against a pid that went to somebody else.
-func isContainerd(pid int) bool {
+// noted is the pid in the pid file, 0 where there is none.
+func (d *Daemon) noted() int {
+	b, err := os.ReadFile(d.pidFile())
+	if err != nil {
+		return 0
+	}
+	pid, err := strconv.Atoi(strings.TrimSpace(string(b)))
+	if err != nil {
+		return 0
+	}
+	return pid
+}
+
+// peer is the pid of who serves the socket, 0 where nobody does.
+func (d *Daemon) peer(ctx context.Context) int {
+	conn, err := (&net.Dialer{Timeout: time.Second}).DialContext(ctx, "unix", d.Address())
+	if err != nil {
+		return 0
+	}
+	defer conn.Close()
+	raw, err := conn.(*net.UnixConn).SyscallConn()
+	if err != nil {
+		return 0
+	}
+	pid := 0
+	err = raw.Control(func(fd uintptr) {
+		if cred, err := unix.GetsockoptUcred(int(fd), unix.SOL_SOCKET, unix.SO_PEERCRED); err == nil {
+			pid = int(cred.Pid)
+		}
+	})
+	if err != nil {
+		return 0
+	}
+	return pid
+}
+
+// isOurs guards against a pid that went to somebody else: it runs with our
+// configuration.
+func (d *Daemon) isOurs(pid int) bool {
 	b, err := os.ReadFile(filepath.Join("/proc", strconv.Itoa(pid), "cmdline"))
-	return err == nil && strings.Contains(string(b), "containerd.toml")
+	return err == nil && slices.Contains(strings.Split(string(b), "\x00"), d.configFile())
 }
 
 // SocketAnswers says that something listens at a socket. A socket file that

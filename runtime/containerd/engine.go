@@ -33,6 +33,7 @@ const (
 	callTimeout    = 30 * time.Second
 	createTimeout  = 2 * time.Minute
 	cleanupTimeout = time.Minute
+	unpackTimeout  = 15 * time.Minute
 	runtimeName    = "io.containerd.runc.v2"
 )
 
@@ -65,10 +66,13 @@ type Engine struct {
 	fw     *firewall
 	house  house
 	images *images
+	deaths *deaths // nil where the kernel does not tell
 	boot   string
 
-	mu    sync.Mutex // guards known
-	known map[runtime.InstanceID]*task
+	mu      sync.Mutex // guards the fields below
+	known   map[runtime.InstanceID]*task
+	unclean map[runtime.InstanceID]string // to their apps: not wholly removed yet
+	fading  map[string]time.Time          // links that should be gone soon
 }
 
 var _ runtime.Engine = (*Engine)(nil)
@@ -97,11 +101,17 @@ func New(ctx context.Context, cfg Config) (*Engine, error) {
 		house: house{
 			init: cfg.Init, uid: uint32(cfg.UID), gid: uint32(cfg.GID), files: openFiles(), seccomp: cfg.Seccomp,
 		},
-		boot:  strings.TrimSpace(string(boot)),
-		known: map[runtime.InstanceID]*task{},
+		boot:    strings.TrimSpace(string(boot)),
+		known:   map[runtime.InstanceID]*task{},
+		unclean: map[runtime.InstanceID]string{},
+		fading:  map[string]time.Time{},
 	}
-	e.images = &images{e: e}
+	if e.deaths, err = listenDeaths(); err != nil {
+		e.log.Warn("the kernel does not tell when processes end, containerd's times are used", "err", err)
+	}
+	e.images = &images{e: e, making: make(chan struct{}, 1)}
 	if err := errors.Join(n.setUp(), e.fw.apply()); err != nil {
+		e.deaths.close()
 		return nil, errors.Join(err, cl.Close())
 	}
 	return e, nil
@@ -134,6 +144,7 @@ func (e *Engine) Close() error {
 		t.letGo()
 	}
 	e.mu.Unlock()
+	e.deaths.close()
 	return e.client.Close()
 }
 
@@ -143,6 +154,7 @@ func (e *Engine) Keep(ctx context.Context) {
 	const every, firewallEvery = 10 * time.Second, 3
 	for round := 1; pause(ctx, every) == nil; round++ {
 		e.checkCaptures(ctx)
+		e.tidy(ctx)
 		if round%firewallEvery != 0 {
 			continue
 		}

@@ -11,7 +11,6 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-	"sync"
 
 	"github.com/containerd/containerd/v2/core/leases"
 	"github.com/containerd/containerd/v2/core/mount"
@@ -34,8 +33,8 @@ const leaseLabel = labelPrefix + "operation"
 // images keeps the committed snapshots of stacks and droplets. They are a cache:
 // what is missing is made again from the stack's data and the droplet's tree.
 type images struct {
-	e  *Engine
-	mu sync.Mutex // one is made at a time; held while it is made
+	e      *Engine
+	making chan struct{} // holds one: images are made one at a time
 }
 
 func (im *images) snapshotter() snapshots.Snapshotter {
@@ -51,11 +50,7 @@ func imageKey(s runtime.Spec) string {
 }
 
 // prepare gives an instance its writable layer.
-func (im *images) prepare(ctx context.Context, s runtime.Spec) ([]mount.Mount, error) {
-	parent, err := im.parent(ctx, s)
-	if err != nil {
-		return nil, err
-	}
+func (im *images) prepare(ctx context.Context, s runtime.Spec, parent string) ([]mount.Mount, error) {
 	return im.snapshotter().Prepare(ctx, containerID(s.Instance), parent,
 		snapshots.WithLabels(map[string]string{gcRoot: "instance"}))
 }
@@ -69,8 +64,14 @@ func (im *images) parent(ctx context.Context, s runtime.Spec) (string, error) {
 	if _, err := im.snapshotter().Stat(ctx, key); err == nil {
 		return key, nil
 	}
-	im.mu.Lock()
-	defer im.mu.Unlock()
+	ctx, cancel := context.WithTimeout(ctx, unpackTimeout)
+	defer cancel()
+	select {
+	case im.making <- struct{}{}:
+		defer func() { <-im.making }()
+	case <-ctx.Done():
+		return "", context.Cause(ctx)
+	}
 	lm := im.e.client.LeasesService()
 	lease, err := lm.Create(ctx, leases.WithRandomID(), leases.WithLabels(map[string]string{leaseLabel: key}))
 	if err != nil {
@@ -157,7 +158,7 @@ func (im *images) unpack(ctx context.Context, root, sha string) error {
 	defer r.Close()
 	own := func(h *tar.Header) (bool, error) {
 		h.Uid, h.Gid = im.e.cfg.UID, im.e.cfg.GID
-		return true, nil
+		return h.Typeflag != tar.TypeBlock && h.Typeflag != tar.TypeChar, nil
 	}
 	home := filepath.Join(root, "home", "vcap")
 	if _, err := archive.Apply(ctx, home, r, archive.WithFilter(own)); err != nil {
@@ -212,6 +213,8 @@ func (e *Engine) sweepMounts() error {
 
 // sweepSnapshots removes instance layers that nobody keeps and unfinished images.
 func (e *Engine) sweepSnapshots(ctx context.Context, keep map[runtime.InstanceID]bool) error {
+	ctx, cancel := context.WithTimeout(ctx, cleanupTimeout)
+	defer cancel()
 	sn := e.images.snapshotter()
 	var doomed []string
 	err := sn.Walk(ctx, func(_ context.Context, info snapshots.Info) error {
@@ -237,6 +240,8 @@ func (e *Engine) sweepSnapshots(ctx context.Context, keep map[runtime.InstanceID
 
 // dropLeases drops the leases of operations that ended with their daemon.
 func (e *Engine) dropLeases(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, cleanupTimeout)
+	defer cancel()
 	lm := e.client.LeasesService()
 	ls, err := lm.List(ctx, `labels."`+leaseLabel+`"`)
 	if err != nil {

@@ -44,6 +44,13 @@ func TestEarlierDeathIsNamed(t *testing.T) {
 		}
 		first, second := w.commandPID(st.Instance, order[0]), w.commandPID(st.Instance, order[1])
 		kill(t, first)
+		// A killed process dies when it gets a processor: the time counts from there.
+		w.eventually("the first is dead", func() error {
+			if alive(first) {
+				return fmt.Errorf("%d lives", first)
+			}
+			return nil
+		})
 		time.Sleep(20 * time.Millisecond)
 		kill(t, second)
 		r := w.recordOf(p, st.Instance)
@@ -98,6 +105,12 @@ func TestEveryOrderEndsTheSame(t *testing.T) {
 		}
 		for _, pid := range pids {
 			kill(t, pid)
+			w.eventually("it is dead", func() error {
+				if alive(pid) {
+					return fmt.Errorf("%d lives", pid)
+				}
+				return nil
+			})
 			time.Sleep(15 * time.Millisecond)
 		}
 		r := w.recordOf(p, st.Instance)

@@ -3,6 +3,7 @@ package containerd
 import (
 	"fmt"
 	"path/filepath"
+	goruntime "runtime"
 
 	"github.com/containerd/containerd/v2/contrib/seccomp"
 	"github.com/opencontainers/runtime-spec/specs-go"
@@ -18,6 +19,10 @@ const initPath = "/.dew/init"
 // hard limit allows it.
 const wantFiles = 16384
 
+// oomScoreAdj makes apps the first to go when the whole machine is out of memory.
+// Without it they would inherit the near-immunity of containerd's service.
+const oomScoreAdj = 100
+
 // Arches says for which system call tables the seccomp profile is compiled.
 type Arches string
 
@@ -27,6 +32,13 @@ const (
 	NativeArch Arches = "native"
 	AllArches  Arches = "all"
 )
+
+// nativeArch is the system call table of the machine itself. Elsewhere all tables
+// of the profile are kept.
+var nativeArch = map[string]specs.Arch{
+	"amd64": specs.ArchX86_64, "arm64": specs.ArchAARCH64, "riscv64": specs.ArchRISCV64,
+	"ppc64le": specs.ArchPPC64LE, "s390x": specs.ArchS390X,
+}
 
 // house is what all containers of this daemon have in common.
 type house struct {
@@ -79,8 +91,8 @@ func (h house) container(s runtime.Spec, p place) *specs.Spec {
 		},
 	}
 	spec.Linux.Seccomp = seccomp.DefaultProfile(spec)
-	if h.seccomp != AllArches && len(spec.Linux.Seccomp.Architectures) > 1 {
-		spec.Linux.Seccomp.Architectures = spec.Linux.Seccomp.Architectures[:1]
+	if native, ok := nativeArch[goruntime.GOARCH]; ok && h.seccomp != AllArches {
+		spec.Linux.Seccomp.Architectures = []specs.Arch{native}
 	}
 	return spec
 }
@@ -88,12 +100,14 @@ func (h house) container(s runtime.Spec, p place) *specs.Spec {
 // process builds what runs in the container. An exec inherits nothing from the
 // container's own process, so everything is said each time.
 func (h house) process(args []string, dir string, env []string) *specs.Process {
+	oomScore := oomScoreAdj
 	return &specs.Process{
 		User:            specs.User{UID: h.uid, GID: h.gid},
 		Args:            args,
 		Env:             env,
 		Cwd:             dir,
 		Capabilities:    &specs.LinuxCapabilities{},
+		OOMScoreAdj:     &oomScore,
 		Rlimits:         []specs.POSIXRlimit{{Type: "RLIMIT_NOFILE", Hard: h.files, Soft: h.files}},
 		NoNewPrivileges: true,
 	}

@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -39,8 +40,8 @@ func (e *Engine) Start(ctx context.Context, s runtime.Spec) (runtime.Task, error
 		defer cancel()
 		t.letGo()
 		if cerr := e.removeAll(clean, s.Instance, s.App); cerr != nil {
-			// The next sweep tries again.
-			e.log.Warn("cannot clean up after a failed start", "instance", s.Instance, "err", cerr)
+			e.log.Warn("cannot clean up after a failed start, it is tried again", "instance", s.Instance, "err", cerr)
+			e.leave(s.Instance, s.App)
 		}
 		return nil, e.startError(err)
 	}
@@ -98,6 +99,11 @@ func (t *task) build(ctx context.Context) error {
 // prepare makes, side by side, all that the container stands on.
 func (t *task) prepare(ctx context.Context) ([]mount.Mount, error) {
 	e, s := t.e, t.spec
+	// Unpacking a droplet for the first time takes as long as it takes.
+	parent, err := e.images.parent(ctx, s)
+	if err != nil {
+		return nil, err
+	}
 	ctx, cancel := context.WithTimeout(ctx, createTimeout)
 	defer cancel()
 	var mounts []mount.Mount
@@ -108,7 +114,7 @@ func (t *task) prepare(ctx context.Context) ([]mount.Mount, error) {
 	})
 	g.Go(func() error { return t.makeFiles() })
 	g.Go(func() error {
-		ms, err := e.images.prepare(gctx, s)
+		ms, err := e.images.prepare(gctx, s, parent)
 		if err != nil {
 			return err
 		}
@@ -126,7 +132,7 @@ func (t *task) makeFiles() error {
 	files := map[string]string{
 		"hosts":       hostsFile(t.spec, t.e.net.gateway().String()),
 		"hostname":    string(t.spec.Instance) + "\n",
-		"resolv.conf": resolvConf("/etc/resolv.conf"),
+		"resolv.conf": resolvConf("/etc/resolv.conf", "/run/systemd/resolve/resolv.conf"),
 	}
 	for name, data := range files {
 		if err := writeFile(filepath.Join(t.dir, name), data, 0o644); err != nil {
@@ -148,21 +154,33 @@ func (t *task) makeFiles() error {
 	return nil
 }
 
-// resolvConf is the host's, without servers that only the host itself can reach.
-func resolvConf(path string) string {
-	b, err := os.ReadFile(path)
-	if err != nil {
-		return ""
-	}
-	var kept strings.Builder
-	for line := range strings.Lines(string(b)) {
-		f := strings.Fields(line)
-		if len(f) > 1 && f[0] == "nameserver" && (strings.HasPrefix(f[1], "127.") || f[1] == "::1") {
+// resolvConf is the first of the host's files that names a server which others
+// than the host itself can reach, without those that they cannot.
+func resolvConf(paths ...string) string {
+	var text string
+	for _, path := range paths {
+		b, err := os.ReadFile(path)
+		if err != nil {
 			continue
 		}
-		kept.WriteString(line)
+		var kept strings.Builder
+		servers := 0
+		for line := range strings.Lines(string(b)) {
+			f := strings.Fields(line)
+			isServer := len(f) > 1 && f[0] == "nameserver"
+			if isServer && (strings.HasPrefix(f[1], "127.") || f[1] == "::1") {
+				continue
+			}
+			if isServer {
+				servers++
+			}
+			kept.WriteString(line)
+		}
+		if text = kept.String(); servers > 0 {
+			break
+		}
 	}
-	return kept.String()
+	return text
 }
 
 func (t *task) createContainer(ctx context.Context) error {
@@ -189,7 +207,9 @@ func (t *task) create(ctx context.Context, mounts []mount.Mount) error {
 	defer cancel()
 	req := &tasks.CreateTaskRequest{ContainerID: t.id}
 	for _, m := range mounts {
-		req.Rootfs = append(req.Rootfs, &types.Mount{Type: m.Type, Source: m.Source, Target: m.Target, Options: m.Options})
+		// Where a leaf is a cgroup of its own, runc's device filter does not reach it.
+		options := append(slices.Clone(m.Options), "nodev", "nosuid")
+		req.Rootfs = append(req.Rootfs, &types.Mount{Type: m.Type, Source: m.Source, Target: m.Target, Options: options})
 	}
 	g, gctx := errgroup.WithContext(ctx)
 	g.Go(func() error {
@@ -247,6 +267,7 @@ func (t *task) startOne(ctx context.Context, p *proc) error {
 		return &runtime.StartError{Exec: p.Exec, Source: p.Source, Reason: oneLine(err), Err: err}
 	}
 	p.pid = int(r.Pid)
+	p.death = t.e.deaths.watch(p.pid) // it waits at its gate: this is in time
 	return nil
 }
 

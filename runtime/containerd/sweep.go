@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"time"
@@ -21,7 +22,23 @@ func (e *Engine) removeAll(ctx context.Context, id runtime.InstanceID, app strin
 	if err := e.killAll(ctx, id); err != nil {
 		return err
 	}
-	name := containerID(id)
+	// What is ours goes also while containerd is away: an address must not answer
+	// twice.
+	err := errors.Join(e.removeContainer(ctx, containerID(id)),
+		e.net.remove(id), e.cg.remove(ctx, id), os.RemoveAll(e.instanceDir(id)))
+	e.fade(id)
+	if err != nil || app == "" {
+		return err
+	}
+	l, err := e.appLog(app)
+	if err != nil {
+		return err
+	}
+	return l.RemoveCapture(string(id))
+}
+
+// removeContainer takes task, container and snapshot away.
+func (e *Engine) removeContainer(ctx context.Context, name string) error {
 	err := e.until(ctx, func(ctx context.Context) error {
 		_, err := e.tasks.Delete(ctx, &tasks.DeleteTaskRequest{ContainerID: name})
 		return err
@@ -37,18 +54,7 @@ func (e *Engine) removeAll(ctx context.Context, id runtime.InstanceID, app strin
 	if err != nil {
 		return fmt.Errorf("cannot remove snapshot %s: %w", name, err)
 	}
-	err = errors.Join(e.net.remove(id), e.cg.remove(ctx, id), os.RemoveAll(e.instanceDir(id)))
-	if err != nil {
-		return err
-	}
-	if app == "" {
-		return nil
-	}
-	l, err := e.appLog(app)
-	if err != nil {
-		return err
-	}
-	return l.RemoveCapture(string(id))
+	return nil
 }
 
 // killAll ends every process in any leaf of an instance, PID 1 last.
@@ -76,9 +82,9 @@ func (e *Engine) Sweep(ctx context.Context, keep map[runtime.InstanceID]bool) er
 			doomed[id] = what
 		}
 	}
-	cs, err := e.client.ContainerService().List(ctx)
+	cs, err := e.containers(ctx)
 	if err != nil {
-		return fmt.Errorf("cannot list containers: %w", err)
+		return err
 	}
 	for _, c := range cs {
 		if id, ok := instanceOf(c.ID); ok {
@@ -105,13 +111,64 @@ func (e *Engine) Sweep(ctx context.Context, keep map[runtime.InstanceID]bool) er
 		if t := e.forget(id); t != nil {
 			t.letGo()
 		}
-		errs = errors.Join(errs, e.removeAll(ctx, id, ""))
+		errs = errors.Join(errs, e.removeOne(ctx, id, ""))
 	}
 	return errors.Join(errs, e.sweepSnapshots(ctx, keep), e.sweepCaptures(keep), e.sweepVeths(ctx, keep))
 }
 
-// sweepCaptures removes capture files whose instance is gone. Their lines are in
-// the log: instances are removed only after they were read.
+// removeOne is removeAll with a limit: what cannot be removed must not keep the
+// rest from it.
+func (e *Engine) removeOne(ctx context.Context, id runtime.InstanceID, app string) error {
+	ctx, cancel := context.WithTimeout(ctx, cleanupTimeout)
+	defer cancel()
+	return e.removeAll(ctx, id, app)
+}
+
+// leave notes an instance that could not be removed.
+func (e *Engine) leave(id runtime.InstanceID, app string) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.unclean[id] = app
+}
+
+// fade notes a link that the kernel should clear by itself.
+func (e *Engine) fade(id runtime.InstanceID) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.fading[vethName(id)] = time.Now()
+}
+
+// tidy removes what was left, and links that something kept alive.
+func (e *Engine) tidy(ctx context.Context) {
+	e.mu.Lock()
+	left := maps.Clone(e.unclean)
+	clear(e.unclean)
+	var links []string
+	for name, since := range e.fading {
+		if time.Since(since) > fadingTime {
+			links = append(links, name)
+			delete(e.fading, name)
+		}
+	}
+	e.mu.Unlock()
+	for id, app := range left {
+		if err := e.removeOne(ctx, id, app); err != nil {
+			e.log.Warn("cannot clean up yet", "instance", id, "err", err)
+			e.leave(id, app)
+		}
+	}
+	for _, name := range links {
+		if err := e.net.removeVeth(name); err != nil {
+			e.log.Warn("cannot remove a link", "link", name, "err", err)
+		}
+	}
+}
+
+// fadingTime is far more than the kernel needs to clear a namespace.
+const fadingTime = 10 * time.Second
+
+// sweepCaptures removes capture files whose instance is gone. What they still held
+// becomes a gap in the log: without the container nobody knows whose lines it was.
 func (e *Engine) sweepCaptures(keep map[runtime.InstanceID]bool) error {
 	apps, err := e.cfg.Logs.Apps()
 	if err != nil {

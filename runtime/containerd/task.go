@@ -60,6 +60,7 @@ type proc struct {
 	missed           *runtime.Exit // its end, when an earlier daemon saw it or it is lost
 	ended            atomic.Bool
 	captureFailed    atomic.Bool
+	death            *death
 
 	reaped chan struct{} // closed when nothing of it is left
 	mu     sync.Mutex    // guards last
@@ -129,7 +130,7 @@ func (t *task) await(p *proc) (runtime.Exit, bool) {
 	if t.ctx.Err() != nil {
 		return runtime.Exit{}, false
 	}
-	x := t.verdict(p, code, at)
+	x := t.verdict(p, code, p.death.earlier(at))
 	if err != nil {
 		x.Code, x.Cause, x.Detail = -1, runtime.CauseRuntimeLost, "its shim is gone and its status with it"
 	}
@@ -312,6 +313,9 @@ func (t *task) finish(p *proc) {
 	if err := t.e.deleteExec(ctx, t.id, p.Exec); err != nil {
 		log.Warn("cannot delete process", "err", err)
 	}
+	// A time of its own: whatever took so long above, the lines are on disk.
+	ctx, cancel = context.WithTimeout(t.ctx, finishTimeout)
+	defer cancel()
 	var last []logstream.Envelope
 	for _, tail := range []*logstream.Tail{p.out, p.err} {
 		es, err := tail.Finish(ctx)
@@ -409,6 +413,14 @@ func (t *task) Dial(ctx context.Context, network, address string) (net.Conn, err
 
 // Delete ends what still lives and removes the instance.
 func (t *task) Delete(ctx context.Context) error {
+	err := t.delete(ctx)
+	if err != nil && unavailable(err) {
+		return fmt.Errorf("%w: %w", runtime.ErrUnavailable, err)
+	}
+	return err
+}
+
+func (t *task) delete(ctx context.Context) error {
 	t.deleting.Store(true)
 	id := t.spec.Instance
 	for _, p := range t.procs {
@@ -439,6 +451,7 @@ func (t *task) letGo() {
 	t.cancel()
 	t.work.Wait()
 	for _, p := range t.procs {
+		t.e.deaths.forget(p.pid)
 		for _, tail := range []*logstream.Tail{p.out, p.err} {
 			if tail != nil {
 				tail.Close()

@@ -550,3 +550,16 @@ func (w *world) containers() []string {
 	}
 	return ids
 }
+
+// isCommand checks that main has become the program of that name.
+func (w *world) isCommand(id runtime.InstanceID, name string) error {
+	pids, err := w.engine.cg.procs(id, "main")
+	if err != nil || len(pids) == 0 {
+		return fmt.Errorf("no process: %w", err)
+	}
+	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/comm", pids[0]))
+	if got := strings.TrimSpace(string(b)); err != nil || got != name {
+		return fmt.Errorf("it is %s, %w", got, err)
+	}
+	return nil
+}

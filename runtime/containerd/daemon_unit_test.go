@@ -1,0 +1,269 @@
+package containerd
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+func TestDaemonConfigFile(t *testing.T) {
+	t.Parallel()
+	d := &Daemon{cfg: DaemonConfig{Root: "/var/lib/dew/containerd", Run: `/run/dew "odd"/containerd`}}
+	golden(t, "containerd.toml", d.config())
+}
+
+func TestSocketAnswers(t *testing.T) {
+	t.Parallel()
+	dir := shortDir(t)
+	served, dead, file := filepath.Join(dir, "s"), filepath.Join(dir, "d"), filepath.Join(dir, "f")
+	l := listen(t, served)
+	defer l.Close()
+	gone := listen(t, dead)
+	gone.SetUnlinkOnClose(false)
+	gone.Close()
+	touch(t, dir, "f")
+	for _, tt := range []struct {
+		name, path string
+		answers    bool
+		err        string
+	}{
+		{"absent", filepath.Join(dir, "absent"), false, ""},
+		{"dead", dead, false, "nothing answers at " + dead},
+		{"no socket", file, false, "nothing answers at " + file},
+		{"served", served, true, ""},
+	} {
+		got, err := SocketAnswers(t.Context(), tt.path)
+		if got != tt.answers || (err == nil) != (tt.err == "") || err != nil && !strings.Contains(err.Error(), tt.err) {
+			t.Errorf("%s: %v, %v, want %v, %q", tt.name, got, err, tt.answers, tt.err)
+		}
+	}
+}
+
+// shortDir is a folder whose sockets fit the 108 bytes of a socket's name.
+func shortDir(t *testing.T) string {
+	t.Helper()
+	dir, err := os.MkdirTemp("", "dew")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { os.RemoveAll(dir) })
+	return dir
+}
+
+func listen(t *testing.T, path string) *net.UnixListener {
+	t.Helper()
+	l, err := net.ListenUnix("unix", &net.UnixAddr{Name: path, Net: "unix"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return l
+}
+
+func TestStartDaemonWithoutBinary(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	_, err := StartDaemon(t.Context(), DaemonConfig{
+		Binary: filepath.Join(dir, "no-containerd"), Root: filepath.Join(dir, "root"), Run: filepath.Join(dir, "run"), Logger: silent,
+	})
+	if err == nil {
+		t.Fatal("it started")
+	}
+	for _, want := range []string{"no-containerd", "install the package containerd", "--containerd"} {
+		if !strings.Contains(err.Error(), want) {
+			t.Errorf("error = %q, want it to say %q", err, want)
+		}
+	}
+	if strings.Contains(err.Error(), "\n") {
+		t.Errorf("error = %q, want one line", err)
+	}
+	if _, err := os.Stat(filepath.Join(dir, "root")); err == nil {
+		t.Error("its root was made")
+	}
+}
+
+func TestStartDaemonWithoutFolder(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	touch(t, dir, "file")
+	_, err := StartDaemon(t.Context(), DaemonConfig{Binary: "containerd", Root: dir, Run: filepath.Join(dir, "file", "run"), Logger: silent})
+	if err == nil || !strings.Contains(err.Error(), "cannot make folder for containerd") {
+		t.Errorf("error = %v, want that the folder cannot be made", err)
+	}
+}
+
+// A pid file tells nothing when its pid is gone or went to somebody else.
+func TestTakeOverOnlyContainerd(t *testing.T) {
+	t.Parallel()
+	stranger := sleeper(t)
+	// The containerd of another daemon: same file name, other folder.
+	other := sleeper(t, "sh", "-c", "kill -STOP $$", "containerd", "--config", "/run/other/containerd.toml")
+	for _, text := range []string{
+		"", "garbage", "12 34", "-1", "0", "99999999999999999999", strconv.Itoa(noPID),
+		strconv.Itoa(stranger.Process.Pid), strconv.Itoa(other.Process.Pid), strconv.Itoa(os.Getpid()),
+	} {
+		d := &Daemon{cfg: DaemonConfig{Run: t.TempDir(), Logger: silent}}
+		writeTestFile(t, d.pidFile(), text)
+		if d.takeOver(t.Context()) {
+			t.Errorf("took over %q", text)
+		}
+	}
+	if (&Daemon{cfg: DaemonConfig{Run: t.TempDir()}}).takeOver(t.Context()) {
+		t.Error("took over without a pid file")
+	}
+}
+
+// fakeContainerd is a program that tells its pid and then waits. The test itself
+// serves the socket.
+type fakeContainerd struct {
+	d    *Daemon
+	pids *bufio.Reader
+}
+
+func newFakeContainerd(t *testing.T) *fakeContainerd {
+	t.Helper()
+	dir := shortDir(t)
+	fifo := func(name string) *os.File {
+		path := filepath.Join(dir, name)
+		if err := unix.Mkfifo(path, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		f, err := os.OpenFile(path, os.O_RDWR|unix.O_NONBLOCK, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { f.Close() })
+		return f
+	}
+	pids, hold := fifo("pids"), fifo("hold")
+	if err := pids.SetReadDeadline(time.Now().Add(soon)); err != nil {
+		t.Fatal(err)
+	}
+	// It ends with the test at the latest, when nobody holds the other end.
+	script := fmt.Sprintf("#!/bin/sh\necho $$ >'%s'\nread x <'%s'\n", pids.Name(), hold.Name())
+	binary := filepath.Join(dir, "containerd")
+	// A fork while the file is open for writing would make it busy for exec.
+	syscall.ForkLock.RLock()
+	err := os.WriteFile(binary, []byte(script), 0o700)
+	syscall.ForkLock.RUnlock()
+	if err != nil {
+		t.Fatal(err)
+	}
+	d := &Daemon{cfg: DaemonConfig{Binary: binary, Root: filepath.Join(dir, "root"), Run: dir, Logger: silent}, binary: binary}
+	l := listen(t, d.Address())
+	t.Cleanup(func() { l.Close() })
+	return &fakeContainerd{d: d, pids: bufio.NewReader(pids)}
+}
+
+// pid waits for the next start.
+func (f *fakeContainerd) pid(t *testing.T) int {
+	t.Helper()
+	line, err := f.pids.ReadString('\n')
+	if err != nil {
+		t.Fatal(err)
+	}
+	pid, err := strconv.Atoi(strings.TrimSpace(line))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return pid
+}
+
+// It outlives the daemon that started it; the next one finds it, and can end it.
+func TestContainerdIsTakenOver(t *testing.T) {
+	t.Parallel()
+	ctx, cancel := context.WithTimeout(t.Context(), soon)
+	defer cancel()
+	f := newFakeContainerd(t)
+	if err := f.d.start(ctx); err != nil {
+		t.Fatal(err)
+	}
+	pid := f.pid(t)
+	next, err := StartDaemon(ctx, f.d.cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if next.pid != pid || next.Address() != f.d.Address() {
+		t.Errorf("took over pid %d at %s, want %d at %s", next.pid, next.Address(), pid, f.d.Address())
+	}
+	if err := next.Stop(ctx); err != nil {
+		t.Fatal(err)
+	}
+	if alive(pid) {
+		t.Error("it lives on after Stop")
+	}
+	if _, err := os.Stat(next.pidFile()); err == nil {
+		t.Error("its pid file is still there")
+	}
+	select {
+	case <-f.d.ended:
+	case <-ctx.Done():
+		t.Error("whoever started it does not see its end")
+	}
+}
+
+func TestContainerdIsStartedAgain(t *testing.T) {
+	t.Parallel()
+	ctx, cancel := context.WithTimeout(t.Context(), soon)
+	defer cancel()
+	f := newFakeContainerd(t)
+	if err := f.d.start(ctx); err != nil {
+		t.Fatal(err)
+	}
+	watched, leave := context.WithCancel(ctx)
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		f.d.Supervise(watched)
+	}()
+	first := f.pid(t)
+	if err := unix.Kill(first, unix.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+	second := f.pid(t)
+	if second == first {
+		t.Errorf("pid %d again", first)
+	}
+	// Leaving does not end it. The start may still be under way: then its end is
+	// reported, and it lives all the same.
+	leave()
+	<-done
+	if !alive(second) {
+		t.Error("it ended with its supervision")
+	}
+	if err := f.d.Stop(ctx); err != nil {
+		t.Fatal(err)
+	}
+	if alive(second) {
+		t.Error("it lives on after Stop")
+	}
+}
+
+func TestStopGivesUp(t *testing.T) {
+	t.Parallel()
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	d := &Daemon{cfg: DaemonConfig{Run: t.TempDir()}, pid: noPID, ended: make(chan struct{})}
+	if err := d.Stop(ctx); err == nil || !strings.Contains(err.Error(), "cannot stop containerd, pid "+strconv.Itoa(noPID)) {
+		t.Errorf("error = %v, want that it cannot be stopped", err)
+	}
+}
+
+func TestContainerdThatEndsAtOnce(t *testing.T) {
+	t.Parallel()
+	dir := shortDir(t)
+	d := &Daemon{cfg: DaemonConfig{Root: filepath.Join(dir, "root"), Run: dir, Logger: silent}, binary: "/bin/false"}
+	err := d.start(t.Context())
+	if want := "containerd ended at once: see the end of " + filepath.Join(dir, "root", "containerd.log"); err == nil || err.Error() != want {
+		t.Errorf("error = %v, want %q", err, want)
+	}
+}

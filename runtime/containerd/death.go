@@ -1,0 +1,175 @@
+package containerd
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"os"
+	"sync"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// death is when a process ended, as the kernel noted it.
+type death struct {
+	seen chan struct{} // closed when at is set, or never will be
+	at   time.Time
+}
+
+// deaths listens to the kernel's own notes of process ends. containerd's time is
+// that of the shim's reaping, which on a busy machine comes many milliseconds
+// later; who of two ended first hangs on it. Where the kernel gives no notes, or
+// drops some because too many came at once, containerd's time stands.
+type deaths struct {
+	f *os.File
+
+	mu      sync.Mutex // guards the field below
+	watched map[int]*death
+}
+
+// The kernel's process connector: messages of linux/connector.h and cn_proc.h.
+const (
+	connectorProc = 1 // CN_IDX_PROC and CN_VAL_PROC
+	listenWord    = 1 // PROC_CN_MCAST_LISTEN
+	exitWord      = 0x80000000
+
+	headerLen = unix.NLMSG_HDRLEN + 20 // struct cn_msg
+	whatAt    = headerLen
+	timeAt    = headerLen + 8
+	pidAt     = headerLen + 16
+	tgidAt    = headerLen + 20
+	eventLen  = headerLen + 24
+)
+
+// listenDeaths subscribes, for exits only: everything else that happens on the
+// machine is filtered by the kernel.
+func listenDeaths() (*deaths, error) {
+	fd, err := unix.Socket(unix.AF_NETLINK, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, unix.NETLINK_CONNECTOR)
+	if err != nil {
+		return nil, fmt.Errorf("cannot open the process connector: %w", err)
+	}
+	f := os.NewFile(uintptr(fd), "process connector")
+	exit := binary.BigEndian.Uint32(binary.NativeEndian.AppendUint32(nil, exitWord)) // as the filter loads it
+	filter := []unix.SockFilter{
+		{Code: unix.BPF_LD | unix.BPF_W | unix.BPF_ABS, K: whatAt},
+		{Code: unix.BPF_JMP | unix.BPF_JEQ | unix.BPF_K, K: exit, Jt: 0, Jf: 1},
+		{Code: unix.BPF_RET | unix.BPF_K, K: 0xffffffff},
+		{Code: unix.BPF_RET | unix.BPF_K, K: 0},
+	}
+	err = errors.Join(
+		unix.SetsockoptSockFprog(fd, unix.SOL_SOCKET, unix.SO_ATTACH_FILTER, &unix.SockFprog{Len: uint16(len(filter)), Filter: &filter[0]}),
+		unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_RCVBUF, 1<<20),
+		unix.Bind(fd, &unix.SockaddrNetlink{Family: unix.AF_NETLINK, Groups: connectorProc}),
+		unix.Sendto(fd, listenMessage(), 0, &unix.SockaddrNetlink{Family: unix.AF_NETLINK}),
+	)
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("cannot listen to the process connector: %w", err), f.Close())
+	}
+	d := &deaths{f: f, watched: map[int]*death{}}
+	go d.read()
+	return d, nil
+}
+
+func listenMessage() []byte {
+	b := make([]byte, headerLen+4)
+	ne := binary.NativeEndian
+	ne.PutUint32(b, uint32(len(b)))
+	ne.PutUint16(b[4:], unix.NLMSG_DONE)
+	ne.PutUint32(b[unix.NLMSG_HDRLEN:], connectorProc)
+	ne.PutUint32(b[unix.NLMSG_HDRLEN+4:], connectorProc)
+	ne.PutUint16(b[unix.NLMSG_HDRLEN+16:], 4)
+	ne.PutUint32(b[headerLen:], listenWord)
+	return b
+}
+
+// close ends the listening. It may be called on none.
+func (d *deaths) close() {
+	if d != nil {
+		_ = d.f.Close() // read then ends
+	}
+}
+
+func (d *deaths) read() {
+	for buf := make([]byte, 4096); ; {
+		n, err := d.f.Read(buf)
+		if errors.Is(err, unix.ENOBUFS) {
+			continue // some were dropped: containerd's time stands for those
+		}
+		if err != nil {
+			return
+		}
+		if pid, at, ok := parseExit(buf[:n]); ok {
+			d.note(pid, at)
+		}
+	}
+}
+
+// parseExit reads the end of a process, told by that of its first thread.
+func parseExit(b []byte) (pid int, at time.Duration, ok bool) {
+	ne := binary.NativeEndian
+	if len(b) < eventLen || ne.Uint32(b[whatAt:]) != exitWord || ne.Uint32(b[pidAt:]) != ne.Uint32(b[tgidAt:]) {
+		return 0, 0, false
+	}
+	return int(ne.Uint32(b[pidAt:])), time.Duration(ne.Uint64(b[timeAt:])), true
+}
+
+// note tells whoever waits. The kernel counts from its boot.
+func (d *deaths) note(pid int, sinceBoot time.Duration) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	w := d.watched[pid]
+	if w == nil {
+		return
+	}
+	delete(d.watched, pid)
+	var now unix.Timespec
+	if err := unix.ClockGettime(unix.CLOCK_MONOTONIC, &now); err == nil {
+		w.at = time.Now().Add(sinceBoot - time.Duration(now.Nano())).Round(0)
+	}
+	close(w.seen)
+}
+
+// watch begins to wait for the end of a process that still lives.
+func (d *deaths) watch(pid int) *death {
+	w := &death{seen: make(chan struct{})}
+	if d == nil || pid == 0 {
+		close(w.seen)
+		return w
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.watched[pid] = w
+	return w
+}
+
+// forget ends a watch that nobody needs any more.
+func (d *deaths) forget(pid int) {
+	if d == nil {
+		return
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	delete(d.watched, pid)
+}
+
+// earlier is the better of the kernel's time and containerd's. The process is
+// dead, so the note is there, or a busy reader has it in a moment; only one that
+// was dropped is waited for in vain.
+func (w *death) earlier(at time.Time) time.Time {
+	if w == nil {
+		return at
+	}
+	const moment = 100 * time.Millisecond
+	t := time.NewTimer(moment)
+	defer t.Stop()
+	select {
+	case <-w.seen:
+	case <-t.C:
+		return at
+	}
+	if w.at.IsZero() || w.at.After(at) {
+		return at
+	}
+	return w.at
+}

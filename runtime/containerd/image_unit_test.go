@@ -1,0 +1,100 @@
+package containerd
+
+import (
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/dewrun/dew/droplet"
+	"github.com/dewrun/dew/runtime"
+)
+
+func TestFillMakesWhatTheStackSays(t *testing.T) {
+	t.Parallel()
+	uid, gid, root := os.Getuid(), os.Getgid(), t.TempDir()
+	s := droplet.Stack{
+		Dirs: []droplet.Dir{
+			{Path: "/etc", Mode: 0o755, UID: uid, GID: gid},
+			{Path: "/tmp", Mode: 0o1777, UID: uid, GID: gid},
+			{Path: "/home/vcap/app", Mode: 0o750, UID: uid, GID: gid},
+			{Path: "/var/empty", Mode: 0o555, UID: uid, GID: gid},
+		},
+		Files: []droplet.File{
+			{Path: "/etc/passwd", Mode: 0o644, Data: "vcap:x:2000:2000::/home/vcap:/bin/sh\n"},
+			{Path: "/etc/open", Mode: 0o666, Data: ""},
+		},
+		Links: []droplet.Link{{Path: "/bin", Target: "usr/bin"}, {Path: "/etc/mtab", Target: "/proc/mounts"}},
+	}
+	if err := fill(root, s); err != nil {
+		t.Fatal(err)
+	}
+	for path, want := range map[string]fs.FileMode{
+		"etc": fs.ModeDir | 0o755, "tmp": fs.ModeDir | fs.ModeSticky | 0o777, "home/vcap/app": fs.ModeDir | 0o750,
+		"var/empty": fs.ModeDir | 0o555, "etc/passwd": 0o644, "etc/open": 0o666,
+	} {
+		if st, err := os.Lstat(filepath.Join(root, path)); err != nil || st.Mode() != want {
+			t.Errorf("%s: %v, %v, want %v", path, st, err, want)
+		}
+	}
+	for path, want := range map[string]string{"bin": "usr/bin", "etc/mtab": "/proc/mounts"} {
+		if got, err := os.Readlink(filepath.Join(root, path)); err != nil || got != want {
+			t.Errorf("%s -> %q, %v, want %q", path, got, err, want)
+		}
+	}
+	if b, err := os.ReadFile(filepath.Join(root, "etc/passwd")); err != nil || string(b) != s.Files[0].Data {
+		t.Errorf("passwd = %q, %v", b, err)
+	}
+}
+
+func TestFillSaysWhatCannotBeMade(t *testing.T) {
+	t.Parallel()
+	root := t.TempDir()
+	touch(t, root, "file")
+	if err := fill(root, droplet.Stack{Dirs: []droplet.Dir{{Path: "/file/below", Mode: 0o755}}}); err == nil ||
+		!strings.Contains(err.Error(), "cannot make folder") {
+		t.Errorf("a folder below a file: %v", err)
+	}
+	if err := fill(root, droplet.Stack{Files: []droplet.File{{Path: "/absent/file"}}}); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("a file in no folder: %v", err)
+	}
+	if err := fill(root, droplet.Stack{Links: []droplet.Link{{Path: "/file", Target: "x"}}}); !errors.Is(err, fs.ErrExist) {
+		t.Errorf("a link over a file: %v", err)
+	}
+}
+
+// Two trees or two stacks never share a snapshot; two instances of one do.
+func TestImageKey(t *testing.T) {
+	t.Parallel()
+	seen := map[string]string{}
+	for _, image := range []string{"", "a", "b", "ab"} {
+		for _, stack := range []string{"", "1", "2", "b\n1"} {
+			s := runtime.Spec{Instance: runtime.NewInstanceID(), Image: image, Stack: droplet.Stack{ID: stack}}
+			key := imageKey(s)
+			if other, taken := seen[key]; taken {
+				t.Errorf("image %q on stack %q has the key of %s", image, stack, other)
+			}
+			seen[key] = image + " on " + stack
+			s.Instance = runtime.NewInstanceID()
+			if again := imageKey(s); again != key {
+				t.Errorf("another instance has key %s, want %s", again, key)
+			}
+			if id, ok := instanceOf(key); ok {
+				t.Errorf("key %s would be swept as instance %s", key, id)
+			}
+		}
+	}
+	if a, b := stackKey(droplet.Stack{ID: "1", Name: "x"}), stackKey(droplet.Stack{ID: "2", Name: "x"}); a == b {
+		t.Errorf("two stacks have key %s", a)
+	}
+}
+
+func TestSweepMountsWithoutFolder(t *testing.T) {
+	t.Parallel()
+	e := &Engine{cfg: Config{Run: t.TempDir()}}
+	if err := e.sweepMounts(); err != nil {
+		t.Error(err)
+	}
+}

@@ -1,0 +1,193 @@
+package containerd
+
+import (
+	"encoding/json"
+	"flag"
+	"net/netip"
+	"os"
+	"path/filepath"
+	goruntime "runtime"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/opencontainers/runtime-spec/specs-go"
+
+	"github.com/dewrun/dew/droplet"
+	"github.com/dewrun/dew/runtime"
+)
+
+var update = flag.Bool("update", false, "write the golden files anew")
+
+// someInstance is an instance id that every golden file may hold.
+const someInstance runtime.InstanceID = "0a1b2c3d-0000-4000-8000-abcd"
+
+// golden compares got with a file of testdata, or writes it with -update.
+func golden(t *testing.T, name, got string) {
+	t.Helper()
+	path := filepath.Join("testdata", name)
+	if *update {
+		if err := os.WriteFile(path, []byte(got), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(got, string(want)); diff != "" {
+		t.Errorf("%s (-got +want):\n%s", name, diff)
+	}
+}
+
+func goldenJSON(t *testing.T, name string, got any) {
+	t.Helper()
+	b, err := json.MarshalIndent(got, "", "  ")
+	if err != nil {
+		t.Fatal(err)
+	}
+	golden(t, name, string(b)+"\n")
+}
+
+// madeUpStack has one of each thing that a stack can say.
+func madeUpStack() droplet.Stack {
+	return droplet.Stack{
+		Name: "made-up", ID: "stack-1", Shell: "/bin/bash",
+		Mounts: []droplet.Mount{
+			{Path: "/usr", Type: "bind", Source: "/srv/stack/usr", Options: []string{"rbind", "ro", "nosuid", "nodev"}},
+			{Path: "/tmp", Type: "tmpfs", Source: "tmpfs", Options: []string{"nosuid", "nodev", "mode=1777"}},
+		},
+	}
+}
+
+func someHouse() house {
+	return house{init: "/var/lib/dew/bin/dew-init", uid: 2000, gid: 2001, files: 16384, seccomp: NativeArch}
+}
+
+func someSpec() runtime.Spec {
+	return runtime.Spec{
+		Instance: someInstance, App: "app-1", Type: "web", Stack: madeUpStack(),
+		Memory: 256 << 20, Address: netip.MustParsePrefix("10.201.0.7/20"),
+	}
+}
+
+var somePlace = place{
+	dir:     "/run/dew/instances/" + string(someInstance),
+	netns:   "/run/dew/netns/dew-" + string(someInstance),
+	cgroups: "/dew/" + string(someInstance) + "/init",
+}
+
+// What a container may and may not do is this file: a change of it is a change of
+// the walls around every app.
+func TestContainerSpec(t *testing.T) {
+	t.Parallel()
+	got := someHouse().container(someSpec(), somePlace)
+	// The rules depend on library and kernel, the table on the machine.
+	got.Linux.Seccomp = &specs.LinuxSeccomp{DefaultAction: got.Linux.Seccomp.DefaultAction}
+	goldenJSON(t, "container.json", got)
+}
+
+func TestSeccompIsThereForEveryInstance(t *testing.T) {
+	t.Parallel()
+	p := someHouse().container(someSpec(), somePlace).Linux.Seccomp
+	if p.DefaultAction != specs.ActErrno {
+		t.Errorf("default action = %s, want %s", p.DefaultAction, specs.ActErrno)
+	}
+	named := map[string]bool{}
+	for _, s := range p.Syscalls {
+		if s.Action != specs.ActAllow || len(s.Args) > 0 {
+			continue
+		}
+		for _, n := range s.Names {
+			named[n] = true
+		}
+	}
+	if !named["read"] || !named["execve"] {
+		t.Error("the profile does not allow read and execve")
+	}
+	for _, n := range []string{"mount", "setns", "bpf", "reboot", "init_module"} {
+		if named[n] {
+			t.Errorf("the profile allows %s to a process without capabilities", n)
+		}
+	}
+}
+
+// Compiling the profile is most of the cost of a start: one table by default.
+func TestSeccompArchitectures(t *testing.T) {
+	t.Parallel()
+	arches := func(a Arches) []specs.Arch {
+		h := someHouse()
+		h.seccomp = a
+		return h.container(someSpec(), somePlace).Linux.Seccomp.Architectures
+	}
+	native, known := map[string]specs.Arch{
+		"amd64": specs.ArchX86_64, "arm64": specs.ArchAARCH64, "s390x": specs.ArchS390X,
+	}[goruntime.GOARCH]
+	if !known {
+		t.Skipf("no table of architectures for %s", goruntime.GOARCH)
+	}
+	for _, a := range []Arches{NativeArch, ""} {
+		if got, want := arches(a), []specs.Arch{native}; !slices.Equal(got, want) {
+			t.Errorf("architectures with %q = %v, want %v", a, got, want)
+		}
+	}
+	if got := arches(AllArches); len(got) < 2 || !slices.Contains(got, native) {
+		t.Errorf("architectures with %q = %v, want %s and its 32-bit relatives", AllArches, got, native)
+	}
+}
+
+// Two specs share nothing that one of them could change for the other.
+func TestContainerSpecsShareNothing(t *testing.T) {
+	t.Parallel()
+	h, s := someHouse(), someSpec()
+	a, b := h.container(s, somePlace), h.container(s, somePlace)
+	a.Mounts[0].Options[0] = "changed"
+	a.Linux.MaskedPaths[0] = "changed"
+	a.Process.Rlimits[0].Hard = 1
+	if b.Mounts[0].Options[0] == "changed" || b.Linux.MaskedPaths[0] == "changed" || b.Process.Rlimits[0].Hard == 1 {
+		t.Error("a change of one spec shows in the other")
+	}
+}
+
+func TestLaunchSpec(t *testing.T) {
+	t.Parallel()
+	p := someHouse().launch(runtime.ProcessSpec{
+		Exec: "sidecar-0", Name: "config server", Command: `./config-server --name "a b" && echo $HOME`,
+		Dir: "/home/vcap/app", Env: []string{"HOME=/home/vcap/app", "PORT=8080"}, Memory: 64 << 20,
+	}, "/bin/bash")
+	goldenJSON(t, "launch.json", p)
+}
+
+func TestOpenFilesStaysBelowHardLimit(t *testing.T) {
+	t.Parallel()
+	if got := openFiles(); got == 0 || got > wantFiles {
+		t.Errorf("openFiles() = %d, want 1 to %d", got, wantFiles)
+	}
+}
+
+func TestShares(t *testing.T) {
+	t.Parallel()
+	tests := []struct {
+		memory int64
+		want   uint64
+	}{
+		{0, 2}, {-1, 2}, {1 << 20, 2}, {3 << 20, 3}, {64 << 20, 64}, {1 << 30, 1024}, {8 << 30, 8192}, {1 << 50, 262144},
+	}
+	for _, tt := range tests {
+		if got := shares(tt.memory); got != tt.want {
+			t.Errorf("shares(%d) = %d, want %d", tt.memory, got, tt.want)
+		}
+	}
+}
+
+func TestHostsFile(t *testing.T) {
+	t.Parallel()
+	got := hostsFile(someSpec(), "10.201.0.1")
+	want := strings.Join([]string{
+		"127.0.0.1 localhost", "::1 localhost ip6-localhost", "10.201.0.7 " + string(someInstance), "10.201.0.1 api.dew.internal", "",
+	}, "\n")
+	if got != want {
+		t.Errorf("hosts = %q, want %q", got, want)
+	}
+}
