@@ -92,10 +92,11 @@ func (e *Error) Error() string {
 	return e.Detail
 }
 
-// NotFound tells whether err is the daemon's word that something is not there.
+// NotFound tells whether err is the daemon's word that something is not there. A
+// call that it does not know is another matter.
 func NotFound(err error) bool {
 	e := (*Error)(nil)
-	return errors.As(err, &e) && e.Status == http.StatusNotFound
+	return errors.As(err, &e) && e.Status == http.StatusNotFound && e.Detail != v3.DetailUnknownRequest
 }
 
 // Unreachable is a daemon that cannot be asked.
@@ -282,7 +283,7 @@ func escape(s string) string { return url.PathEscape(s) }
 func filter(values ...string) string {
 	out := make([]string, len(values))
 	for i, v := range values {
-		out[i] = strings.NewReplacer("%", "%25", ",", "%2C").Replace(v)
+		out[i] = strings.NewReplacer("%", "%25", ",", "%2C", "+", "%2B").Replace(v)
 	}
 	return strings.Join(out, ",")
 }

@@ -109,6 +109,13 @@ func TestWarnings(t *testing.T) {
 	}
 }
 
+// "There is no such call" must not be taken for "it is gone already".
+func TestUnknownCall(t *testing.T) {
+	if NotFound(&Error{Status: http.StatusNotFound, Detail: v3.DetailUnknownRequest}) {
+		t.Error("an unknown call counts as a missing thing")
+	}
+}
+
 // Pages are followed through the door that was asked, whatever host they name.
 func TestPages(t *testing.T) {
 	c, _ := ask(t, func(w http.ResponseWriter, r *http.Request) {
@@ -195,7 +202,7 @@ func TestUpload(t *testing.T) {
 		parts = nil
 		for {
 			p, err := m.NextPart()
-			if err == io.EOF {
+			if errors.Is(err, io.EOF) {
 				break
 			}
 			if err != nil {
@@ -235,7 +242,7 @@ func TestUploadRefused(t *testing.T) {
 	})
 	block := make([]byte, 64<<10)
 	_, err := c.Upload(t.Context(), "p", nil, func(w io.Writer) error {
-		for range 1000 {
+		for range 200 {
 			if _, err := w.Write(block); err != nil {
 				return err
 			}

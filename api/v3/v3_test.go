@@ -134,8 +134,24 @@ func FuzzScale(f *testing.F) {
 // Field names on the wire are the platform's: small letters and underscores.
 func TestFieldNames(t *testing.T) {
 	for _, v := range []any{
-		v3.App{}, v3.Process{}, v3.InstanceStats{}, v3.Sidecar{}, v3.Package{}, v3.Build{}, v3.Droplet{}, v3.Route{}, v3.Space{},
-		v3.Organization{}, v3.Domain{}, v3.Job{}, v3.Event{}, v3.Env{}, v3.Root{}, v3.LogCacheRead{}, v3.Crash{}, v3.Status{},
+		v3.App{},
+		v3.Process{},
+		v3.InstanceStats{},
+		v3.Sidecar{},
+		v3.Package{},
+		v3.Build{},
+		v3.Droplet{},
+		v3.Route{},
+		v3.Space{},
+		v3.Organization{},
+		v3.Domain{},
+		v3.Job{},
+		v3.Event{},
+		v3.Env{},
+		v3.Root{},
+		v3.LogCacheRead{},
+		v3.Crash{},
+		v3.Status{},
 	} {
 		checkNames(t, reflect.TypeOf(v), map[reflect.Type]bool{})
 	}

@@ -51,18 +51,24 @@ func runStatus(ctx context.Context, ask *client.Client, out *console) error {
 	if out.json {
 		return out.encode(s)
 	}
-	return out.table([][]string{
-		{"version:", s.Version},
-		{"running:", fmt.Sprintf("pid %d, for %s", s.PID, time.Since(s.StartedAt).Round(time.Second))},
-		{"cell:", s.Cell},
-		{"root:", s.Root},
-		{"socket:", ask.Door()},
-		{"api:", s.API},
-		{"apps at:", routeURL("*."+s.Domain, s.Router)},
-		{"containerd:", s.Containerd},
-		{"apps:", fmt.Sprintf("%d, %d started", s.Apps, s.Started)},
-		{"instances:", fmt.Sprintf("%d of %d running, %d crashed", s.Running, s.Instances, s.Crashed)},
-	})
+	rows := [][]string{{"version:", s.Version}}
+	row := func(name, value string) {
+		if value != "" {
+			rows = append(rows, []string{name + ":", value})
+		}
+	}
+	if !s.StartedAt.IsZero() {
+		row("running", fmt.Sprintf("pid %d, for %s", s.PID, time.Since(s.StartedAt).Round(time.Second)))
+	}
+	row("cell", s.Cell)
+	row("root", s.Root)
+	row("socket", ask.Door())
+	row("api", s.API)
+	row("apps at", routeURL("*."+s.Domain, s.Router))
+	row("containerd", s.Containerd)
+	row("apps", fmt.Sprintf("%d, %d started", s.Apps, s.Started))
+	row("instances", fmt.Sprintf("%d of %d running, %d crashed", s.Running, s.Instances, s.Crashed))
+	return out.table(rows)
 }
 
 // doors are where the daemon can be asked.

@@ -1,6 +1,8 @@
 package main
 
 import (
+	"bytes"
+	"io"
 	"maps"
 	"os"
 	"path/filepath"
@@ -108,6 +110,23 @@ func TestPushUnchanged(t *testing.T) {
 	}
 	if diff := cmp.Diff(map[string]string{"Procfile": "known 644", "lib/a": "known 644"}, d.sent); diff != "" {
 		t.Errorf("other files were named (-want +got):\n%s", diff)
+	}
+}
+
+// On a terminal the upload draws its progress, and the bar is gone at the end.
+func TestPushDrawsProgress(t *testing.T) {
+	d := newDaemon(t)
+	var talk bytes.Buffer
+	c := &console{out: io.Discard, err: &talk, in: strings.NewReader(""), drawn: true}
+	root := folder(t, map[string]string{"a": strings.Repeat("a", 1<<20)})
+	if err := newApp(c).RunContext(t.Context(), []string{"dew", "--run", d.run, "push", "shop", "--no-manifest", "-p", root}); err != nil {
+		t.Fatal(err)
+	}
+	if !strings.Contains(talk.String(), "% |") {
+		t.Errorf("no progress in %q", talk.String())
+	}
+	if !strings.HasSuffix(talk.String(), "Starting app shop…\n") {
+		t.Errorf("the bar stays in %q", talk.String())
 	}
 }
 
