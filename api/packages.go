@@ -190,10 +190,10 @@ func (s *Server) uploadPackage(r *http.Request) (any, error) {
 		return nil, errTooLarge
 	}
 	form, err := s.readUpload(r)
+	defer form.close()
 	if err != nil {
 		return nil, err
 	}
-	defer form.close()
 	if p, err = form.give(r.Context(), s.c.Packages, p.GUID); err != nil {
 		return nil, err
 	}
@@ -211,35 +211,27 @@ type upload struct {
 }
 
 // readUpload reads a form part by part: nothing of the file is held in memory.
-func (s *Server) readUpload(r *http.Request) (u *upload, err error) {
+// What it returns is to be closed, also after an error.
+func (s *Server) readUpload(r *http.Request) (*upload, error) {
+	u := &upload{}
 	parts, err := r.MultipartReader()
 	if err != nil {
-		return nil, unprocessable("the body must be multipart/form-data with the parts %s and %s", v3.UploadResources, v3.UploadBits)
+		return u, unprocessable("the body must be multipart/form-data with the parts %s and %s", v3.UploadResources, v3.UploadBits)
 	}
-	u = &upload{}
-	defer func() {
-		if err != nil {
-			u.close()
-		}
-	}()
-	some := false
-	for {
+	for n := 0; ; n++ {
 		part, err := parts.NextPart()
-		if errors.Is(err, io.EOF) {
-			break
-		}
-		if err != nil {
-			return nil, readError(err)
+		switch {
+		case errors.Is(err, io.EOF) && n > 0:
+			return u, nil
+		case errors.Is(err, io.EOF):
+			return u, unprocessable("the upload has neither the part %s nor the part %s", v3.UploadResources, v3.UploadBits)
+		case err != nil:
+			return u, readError(err)
 		}
 		if err := s.readPart(u, part); err != nil {
-			return nil, err
+			return u, err
 		}
-		some = true
 	}
-	if !some {
-		return nil, unprocessable("the upload has neither the part %s nor the part %s", v3.UploadResources, v3.UploadBits)
-	}
-	return u, nil
 }
 
 func (s *Server) readPart(u *upload, part *multipart.Part) error {

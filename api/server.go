@@ -242,8 +242,8 @@ const maxBody = 16 << 20
 // serve turns a handler's value or error into the response.
 func (s *Server) serve(h handler) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
-		if r.Body != nil && !isUpload(r) {
-			r.Body = http.MaxBytesReader(w, r.Body, maxBody)
+		if r.Body != nil {
+			r.Body = http.MaxBytesReader(w, r.Body, s.bound(r))
 		}
 		v, err := h(r)
 		if err != nil {
@@ -258,10 +258,13 @@ func (s *Server) serve(h handler) http.HandlerFunc {
 	}
 }
 
-// isUpload tells the requests whose bodies are read as a stream.
-func isUpload(r *http.Request) bool {
-	ok, err := path.Match("/v3/packages/*/upload", r.URL.Path)
-	return ok && err == nil
+// bound is how many bytes a body may have. Uploads are read as a stream, all
+// others into memory.
+func (s *Server) bound(r *http.Request) int64 {
+	if upload, err := path.Match("/v3/packages/*/upload", r.URL.Path); upload && err == nil {
+		return s.c.MaxUpload
+	}
+	return maxBody
 }
 
 func (s *Server) fail(w http.ResponseWriter, r *http.Request, err error) {

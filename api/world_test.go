@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"flag"
 	"fmt"
 	"io"
@@ -71,7 +72,9 @@ func newWorld(t testing.TB) *world {
 		DB: db, Registry: registry, Events: app.NewEvents(db), Jobs: jobs, Packages: packages, Builds: builds, Shelf: shelf,
 		Processes: w.fake, Exits: w.exits, Logs: logs, PublicURL: publicURL, Version: "1.2.3", Logger: log,
 		About: v3.Status{Version: "1.2.3", Domain: "dew.localhost"}, UploadDir: uploads, MaxUpload: 1 << 20,
-		Stats:    func() runtime.Stats { return runtime.Stats{Starts: 3, Restarts: map[runtime.Cause]uint64{runtime.CauseExited: 2}} },
+		Stats: func() runtime.Stats {
+			return runtime.Stats{Starts: 3, Restarts: map[runtime.Cause]uint64{runtime.CauseExited: 2}}
+		},
 		Shutdown: func(apps bool) { w.shutdown = append(w.shutdown, apps) },
 	}
 	w.s = must(New(w.c))(t)
@@ -88,7 +91,7 @@ func (w *world) run(loop func(ctx context.Context) error) {
 	go func() { done <- loop(ctx) }()
 	w.t.Cleanup(func() {
 		cancel()
-		if err := <-done; err != nil {
+		if err := <-done; err != nil && !errors.Is(err, context.Canceled) {
 			w.t.Errorf("a loop ended: %v", err)
 		}
 	})

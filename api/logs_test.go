@@ -1,0 +1,305 @@
+package api
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/base64"
+	"encoding/json"
+	"fmt"
+	"io"
+	"math"
+	"math/rand/v2"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/dewrun/dew/api/v3"
+	"github.com/dewrun/dew/logstream"
+)
+
+func TestLogCacheIsStrict(t *testing.T) {
+	w := newWorld(t)
+	a := w.createApp("shop")
+	golden(t, "logcache-info", w.ask("GET", "/api/v1/info", "").Body.Bytes())
+	if err := w.log(a.GUID).Append(logstream.Envelope{
+		Source: logstream.Source{Type: "APP/PROC/WEB/SIDECAR/CONFIG SERVER", Index: 1, InstanceID: "0123abcd-0123-0123-0123-0123"},
+		Stream: logstream.Err, Text: []byte("h\xffi"), Flags: logstream.Late,
+	}); err != nil {
+		t.Fatal(err)
+	}
+	w.want(200, "PATCH", "/v3/apps/"+a.GUID, `{"name":"store"}`, nil) // lines have the name of now
+	body := w.ask("GET", "/api/v1/read/"+a.GUID+"?envelope_types=LOG&start_time=-6795364578871345152", "").Body.Bytes()
+	second := must(w.log(a.GUID).Newest(t.Context(), 2))(t)[0].Time.UnixNano()
+	golden(t, "logcache-read", w.ask("GET", fmt.Sprintf("/api/v1/read/%s?envelope_types=LOG&limit=1&start_time=%d", a.GUID, second), "").Body.Bytes())
+	// Readers refuse every field that they do not know, at any level.
+	d := json.NewDecoder(bytes.NewReader(body))
+	d.DisallowUnknownFields()
+	var strict struct {
+		Envelopes struct {
+			Batch []struct {
+				Timestamp  string            `json:"timestamp"`
+				SourceID   string            `json:"source_id"`
+				InstanceID string            `json:"instance_id"`
+				Tags       map[string]string `json:"tags"`
+				Log        struct {
+					Payload string `json:"payload"`
+					Type    string `json:"type"`
+				} `json:"log"`
+			} `json:"batch"`
+		} `json:"envelopes"`
+	}
+	if err := d.Decode(&strict); err != nil {
+		t.Fatal(err)
+	}
+	if b := strict.Envelopes.Batch; len(b) != 3 || b[1].Log.Payload != base64.StdEncoding.EncodeToString([]byte("h\xffi")) {
+		t.Errorf("batch = %+v, want three lines, the second in base64", b)
+	}
+	for _, query := range []string{"envelope_types=GAUGE", "start_time=9223372036854775807"} {
+		if got := w.ask("GET", "/api/v1/read/"+a.GUID+"?"+query, "").Body.String(); strings.TrimSpace(got) != `{"envelopes":{"batch":[]}}` {
+			t.Errorf("?%s = %s, want no lines", query, got)
+		}
+	}
+}
+
+// Reads give what looking at every line would give: the oldest lines from a time
+// on, or the newest before a time, whatever the times.
+func TestLogCacheWindows(t *testing.T) {
+	w := newWorld(t)
+	a := w.createApp("shop")
+	for i := range 35 { // batches of different sizes
+		w.print(a.GUID, slices.Repeat([]string{strconv.Itoa(i)}, 1+i*2)...)
+	}
+	l := w.log(a.GUID)
+	all := must(l.Newest(t.Context(), 10000))(t)
+	if len(all) != 35*35+1 {
+		t.Fatalf("lines = %d, want 1226", len(all))
+	}
+	rnd := rand.New(rand.NewPCG(1, 2))
+	moment := func() int64 { return all[rnd.IntN(len(all))].Time.UnixNano() + rnd.Int64N(3) - 1 }
+	for range 60 {
+		x := window{start: moment(), end: moment(), limit: 1 + rnd.IntN(maxLimit), descending: rnd.IntN(2) == 0}
+		if rnd.IntN(3) == 0 {
+			x.end = math.MaxInt64
+		}
+		var want []uint64
+		for _, e := range all {
+			if !x.before(e) && !x.behind(e) {
+				want = append(want, e.Seq)
+			}
+		}
+		if x.descending {
+			slices.Reverse(want)
+		}
+		want = want[:min(len(want), x.limit)]
+		var got []uint64
+		for _, e := range must(x.read(t.Context(), l))(t) {
+			got = append(got, e.Seq)
+		}
+		if !slices.Equal(got, want) {
+			t.Fatalf("%+v gives %v, want %v", x, got, want)
+		}
+	}
+}
+
+// The client finds the newest line, begins a second before it, and goes on behind
+// the last one it saw.
+func TestLogCacheFollow(t *testing.T) {
+	w := newWorld(t)
+	a := w.createApp("shop")
+	path := "/api/v1/read/" + a.GUID
+	var got v3.LogCacheRead
+	w.want(200, "GET", path+"?descending=true&limit=1&start_time=-6795364578871345152", "", &got)
+	if len(got.Envelopes.Batch) != 1 {
+		t.Fatalf("newest = %+v, want one line", got)
+	}
+	next := got.Envelopes.Batch[0].Timestamp + 1
+	for i := range 5 {
+		w.want(200, "GET", fmt.Sprintf("%s?envelope_types=LOG&start_time=%d", path, next), "", &got)
+		if len(got.Envelopes.Batch) != 0 {
+			t.Fatalf("before line %d = %+v, want nothing", i, got)
+		}
+		w.print(a.GUID, fmt.Sprint("line ", i))
+		w.want(200, "GET", fmt.Sprintf("%s?envelope_types=LOG&start_time=%d", path, next), "", &got)
+		if b := got.Envelopes.Batch; len(b) != 1 || string(b[0].Log.Payload) != fmt.Sprint("line ", i) {
+			t.Fatalf("line %d = %+v", i, b)
+		}
+		next = got.Envelopes.Batch[0].Timestamp + 1
+	}
+}
+
+// stream is an open log stream.
+type stream struct {
+	t      *testing.T
+	lines  *bufio.Scanner
+	cancel context.CancelFunc
+}
+
+func (w *world) stream(t *testing.T, srv *httptest.Server, path string, header ...string) *stream {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	t.Cleanup(cancel)
+	r := must(http.NewRequestWithContext(ctx, "GET", srv.URL+path, nil))(t)
+	for i := 0; i+1 < len(header); i += 2 {
+		r.Header.Set(header[i], header[i+1])
+	}
+	resp := must(srv.Client().Do(r))(t)
+	t.Cleanup(func() { resp.Body.Close() })
+	if got := resp.Header.Get("Content-Type"); got != "text/event-stream" {
+		t.Fatalf("content type = %q, want text/event-stream: %s", got, read(t, resp.Body))
+	}
+	return &stream{t: t, lines: bufio.NewScanner(resp.Body), cancel: cancel}
+}
+
+// next is the next line of the stream that is not empty.
+func (s *stream) next() string {
+	s.t.Helper()
+	for s.lines.Scan() {
+		if text := s.lines.Text(); text != "" {
+			return text
+		}
+	}
+	s.t.Fatalf("the stream ended: %v", s.lines.Err())
+	return ""
+}
+
+// line is the next event with its id.
+func (s *stream) line() (string, v3.Line) {
+	s.t.Helper()
+	text := s.next()
+	for strings.HasPrefix(text, ":") {
+		text = s.next()
+	}
+	id, ok := strings.CutPrefix(text, "id: ")
+	data, ok2 := strings.CutPrefix(s.next(), "data: ")
+	if !ok || !ok2 {
+		s.t.Fatalf("not an event: %q %q", text, data)
+	}
+	var l v3.Line
+	if err := json.Unmarshal([]byte(data), &l); err != nil {
+		s.t.Fatal(err)
+	}
+	return id, l
+}
+
+func TestStream(t *testing.T) {
+	w := newWorld(t)
+	srv := httptest.NewServer(w.local)
+	defer srv.Close()
+	a := w.createApp("shop") // its first line tells of it
+	w.print(a.GUID, "two", "three", "h\xffi")
+	path := "/stream/v1/apps/" + a.GUID
+	for _, tt := range []struct {
+		name, query string
+		header      []string
+		first       uint64
+	}{
+		{"all", "", nil, 1},
+		{"from", "?from=3", nil, 3},
+		{"from 0", "?from=0", nil, 1},
+		{"newest", "?newest=1", nil, 4},
+		{"more than there are", "?newest=100", nil, 1},
+		{"only new ones", "?newest=0", nil, 5},
+		{"come back", "?newest=100", []string{"Last-Event-ID", "2"}, 3},
+		{"come back from another log", "", []string{"Last-Event-ID", "2000"}, 5},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			last := w.log(a.GUID).LastSeq()
+			s := w.stream(t, srv, path+tt.query, tt.header...)
+			defer s.cancel()
+			first := tt.first
+			if first == 5 {
+				first = last + 1
+			} else if tt.name == "newest" {
+				first = last
+			}
+			if first > last {
+				w.print(a.GUID, "fresh")
+			}
+			id, l := s.line()
+			if l.Seq != first || id != strconv.FormatUint(first, 10) {
+				t.Errorf("first line = %s %+v, want number %d", id, l, first)
+			}
+		})
+	}
+	s := w.stream(t, srv, path+"?from=4")
+	_, l := s.line()
+	want := v3.Line{
+		Seq: 4, Time: l.Time, Source: "APP/PROC/WEB", Instance: "0123abcd-0123-0123-0123-0123", Stream: "OUT", Text: []byte("h\xffi"),
+	}
+	if diff := cmp.Diff(l, want); diff != "" {
+		t.Errorf("line differs (-got +want):\n%s", diff)
+	}
+	s.cancel()
+}
+
+// A stream without lines says now and then that it is alive; a line comes at once.
+func TestStreamHeartbeat(t *testing.T) {
+	w := newWorld(t)
+	w.s.beat = 5 * time.Millisecond
+	srv := httptest.NewServer(w.local)
+	defer srv.Close()
+	a := w.createApp("shop")
+	s := w.stream(t, srv, "/stream/v1/apps/"+a.GUID+"?newest=0")
+	for _, want := range []string{":ok", ":heartbeat", ":heartbeat"} {
+		if got := s.next(); got != want {
+			t.Errorf("stream says %q, want %q", got, want)
+		}
+	}
+	w.print(a.GUID, "now")
+	if _, l := s.line(); string(l.Text) != "now" {
+		t.Errorf("line = %+v, want now", l)
+	}
+	s.cancel()
+}
+
+// What the retention dropped before it was read is told of, with a number that
+// the client can go on from.
+func TestStreamGap(t *testing.T) {
+	var b bytes.Buffer
+	out := &eventWriter{w: recorder{&b}, flush: func() error { return nil }, last: 4}
+	if err := out.gap(3); err != nil {
+		t.Fatal(err)
+	}
+	text := b.String()
+	if !strings.HasPrefix(text, "id: 7\ndata: ") || !strings.Contains(text, "3 lines missing") || !strings.Contains(text, `"flags":["gap"]`) {
+		t.Errorf("gap = %q, want number 7 and how many", text)
+	}
+}
+
+type recorder struct{ io.Writer }
+
+func (recorder) Header() http.Header { return http.Header{} }
+func (recorder) WriteHeader(int)     {}
+
+func TestPresentLineFlags(t *testing.T) {
+	got := presentLine(logstream.Envelope{Flags: logstream.Late | logstream.Cut | logstream.Partial | logstream.Gap}).Flags
+	if diff := cmp.Diff(got, []string{"late", "cut", "partial", "gap"}); diff != "" {
+		t.Errorf("flags differ (-got +want):\n%s", diff)
+	}
+}
+
+func FuzzWindow(f *testing.F) {
+	f.Add("start_time=-6795364578871345152&limit=1000&descending=true&envelope_types=LOG")
+	f.Add("end_time=9223372036854775807&limit=0")
+	f.Add("start_time=%00&limit")
+	f.Fuzz(func(t *testing.T, query string) {
+		r := &http.Request{URL: &url.URL{Path: "/", RawQuery: query}}
+		x, err := readWindow(r)
+		if err == nil && (x.limit < 1 || x.limit > maxLimit) {
+			t.Errorf("%q gives limit %d", query, x.limit)
+		}
+		if _, err := readQuery(r, "names"); err != nil {
+			if status, _ := toError(err); status != http.StatusBadRequest {
+				t.Errorf("%q = %d, want 400", query, status)
+			}
+		}
+	})
+}

@@ -1,0 +1,269 @@
+package api
+
+import (
+	"encoding/json"
+	"net/http"
+	"net/netip"
+	"regexp"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/dewrun/dew/api/v3"
+	"github.com/dewrun/dew/app"
+	"github.com/dewrun/dew/runtime"
+)
+
+var (
+	regexpResources = regexp.MustCompile(`(?s)"resources":\[.*\]`)
+	regexpUptime    = regexp.MustCompile(`"uptime":\d+`)
+)
+
+func TestProcess(t *testing.T) {
+	w := newWorld(t)
+	a := w.createApp("shop")
+	w.giveDroplet(a.GUID, map[string]string{"worker": "work"})
+	path := "/v3/processes/" + a.GUID
+	golden(t, "process", w.ask("GET", path, "").Body.Bytes())
+	golden(t, "process", w.ask("GET", "/v3/apps/"+a.GUID+"/processes/web", "").Body.Bytes())
+	golden(t, "process-updated", w.ask("PATCH", path,
+		`{"command":"serve","health_check":{"type":"http","data":{"endpoint":"/health","timeout":"90","invocation_timeout":5,"interval":7}},
+		  "readiness_health_check":{"type":"port"}}`).Body.Bytes())
+	golden(t, "process-reset", w.ask("PATCH", path, `{"command":null,"health_check":{"type":"port","data":{"timeout":null}}}`).Body.Bytes())
+
+	scaled := w.ask("POST", "/v3/apps/"+a.GUID+"/processes/web/actions/scale", `{"instances":"2","memory_in_mb":"512","disk_in_mb":256}`)
+	if scaled.Code != http.StatusAccepted {
+		t.Errorf("scale = %d %s, want 202", scaled.Code, scaled.Body)
+	}
+	p := must(w.c.Registry.Process(a.GUID))(t)
+	if p.Instances != 2 || p.MemoryMB != 512 || p.DiskMB != 256 {
+		t.Errorf("process = %+v, want 2 instances, 512 and 256 MB", p)
+	}
+	w.want(202, "POST", path+"/actions/scale", `{"instances":0,"log_rate_limit_in_bytes_per_second":-1}`, nil)
+	if p := must(w.c.Registry.Process(a.GUID))(t); p.Instances != 0 || p.MemoryMB != 512 {
+		t.Errorf("process = %+v, want no instances and the rest as it was", p)
+	}
+	for query, want := range map[string]int{
+		"": 2, "app_guids=" + a.GUID: 2, "app_guids=x": 0, "space_guids=" + w.space.GUID: 2, "types=worker": 1, "guids=" + a.GUID: 1,
+	} {
+		var list v3.List[v3.Process]
+		if w.want(200, "GET", "/v3/processes?"+query, "", &list); len(list.Resources) != want {
+			t.Errorf("?%s = %d processes, want %d", query, len(list.Resources), want)
+		}
+	}
+	var events v3.List[v3.Event]
+	w.want(200, "GET", "/v3/audit_events?types=audit.app.process.update,audit.app.process.scale", "", &events)
+	if diff := cmp.Diff(eventTypes(events.Resources), []string{
+		"audit.app.process.update", "audit.app.process.update", "audit.app.process.scale", "audit.app.process.scale",
+	}); diff != "" {
+		t.Errorf("events differ (-got +want):\n%s", diff)
+	}
+	if got := events.Resources[2].Data["request"].(map[string]any)["instances"]; got != float64(2) {
+		t.Errorf("the event's instances = %v, want 2: clients show it", got)
+	}
+}
+
+// There is one item for each wished instance of a started app, whatever there is
+// of it: an empty list means to clients that there is nothing to wait for.
+func TestStats(t *testing.T) {
+	w := newWorld(t)
+	a := w.startedApp("shop")
+	path := "/v3/processes/" + a.GUID + "/stats"
+	w.want(202, "POST", "/v3/processes/"+a.GUID+"/actions/scale", `{"instances":4}`, nil)
+	var stats v3.Stats
+	w.want(200, "GET", path, "", &stats)
+	if got := states(stats); got != "STARTING STARTING STARTING STARTING" {
+		t.Errorf("right after start = %s, want all STARTING", got)
+	}
+	version := must(w.c.Registry.Process(a.GUID))(t).Version
+	since := time.Now().Add(-time.Minute)
+	w.fake.set(a.GUID,
+		runtime.Status{
+			State: runtime.Running, Since: since, Ready: true, Instance: "0123abcd-0123-0123-0123-0123", Version: version,
+			Address: netip.MustParseAddr("10.201.0.2"), Ports: []int{8080},
+		},
+		runtime.Status{
+			State: runtime.Crashed, Since: since, Details: "APP/PROC/WEB: Exited with status 1", Version: version, CrashCount: 4,
+			NextStart: time.Now().Add(time.Minute),
+		},
+		runtime.Status{State: runtime.Starting, Since: since, Version: version},
+		runtime.Status{State: runtime.Down, Since: since, Details: "no addresses are left"},
+		runtime.Status{State: runtime.Stopping, Since: since, Version: version}, // one too many
+	)
+	got := regexpUptime.ReplaceAll(w.ask("GET", path, "").Body.Bytes(), []byte(`"uptime":60`))
+	golden(t, "stats", got)
+	w.want(200, "POST", "/v3/apps/"+a.GUID+"/actions/stop", "", nil)
+	if got := w.ask("GET", path, "").Body.String(); strings.TrimSpace(got) != `{"resources":[]}` {
+		t.Errorf("stats of a stopped app = %s, want none", got)
+	}
+}
+
+func states(s v3.Stats) string {
+	var out []string
+	for _, item := range s.Resources {
+		out = append(out, item.State)
+	}
+	return strings.Join(out, " ")
+}
+
+// What an instance of before the last restart does says nothing about the new
+// one: who waits for it must take neither its running nor its crash for it.
+func TestStatsAfterRestart(t *testing.T) {
+	p := app.Process{Current: []string{"new"}}
+	for _, tt := range []struct {
+		version string
+		state   runtime.State
+		want    runtime.State
+		details string
+	}{
+		{"new", runtime.Running, runtime.Running, "why"},
+		{"new", runtime.Crashed, runtime.Crashed, "why"},
+		{"", runtime.Down, runtime.Down, "why"},
+		{"old", runtime.Running, runtime.Stopping, "why"},
+		{"old", runtime.Stopping, runtime.Stopping, "why"},
+		{"old", runtime.Starting, runtime.Starting, "why"},
+		{"old", runtime.Crashed, runtime.Starting, ""},
+		{"old", runtime.Down, runtime.Starting, ""},
+	} {
+		got := shown(p, runtime.Status{Version: tt.version, State: tt.state, Details: "why"}, time.Now())
+		if got.State != tt.want || got.Details != tt.details {
+			t.Errorf("shown(%s, %s) = %s %q, want %s %q", tt.version, tt.state, got.State, got.Details, tt.want, tt.details)
+		}
+	}
+}
+
+func TestRestartInstance(t *testing.T) {
+	w := newWorld(t)
+	a := w.startedApp("shop")
+	w.fake.set(a.GUID, runtime.Status{State: runtime.Running}, runtime.Status{State: runtime.Running})
+	w.want(204, "DELETE", "/v3/processes/"+a.GUID+"/instances/1", "", nil)
+	w.want(204, "DELETE", "/v3/apps/"+a.GUID+"/processes/web/instances/0", "", nil)
+	if diff := cmp.Diff(w.fake.restarted, []string{a.GUID + "/1", a.GUID + "/0"}); diff != "" {
+		t.Errorf("restarted differ (-got +want):\n%s", diff)
+	}
+	var events v3.List[v3.Event]
+	if w.want(200, "GET", "/v3/audit_events?types=audit.app.process.terminate_instance", "", &events); len(events.Resources) != 2 {
+		t.Errorf("events = %d, want 2", len(events.Resources))
+	}
+}
+
+func crashAt(w *world, a v3.App, index int, at time.Time) runtime.ExitRecord {
+	w.t.Helper()
+	first := runtime.Exit{
+		Exec: "sidecar-0", Name: "config server", Source: "APP/PROC/WEB/SIDECAR/CONFIG SERVER", Code: 137, Cause: runtime.CauseExited,
+		At: at, Memory: runtime.Memory{Limit: 64 << 20, Peak: 8 << 20},
+	}
+	return must(w.exits.Add(runtime.ExitRecord{
+		Slot: runtime.SlotID{Process: a.GUID, Index: index}, App: a.GUID, Type: "web", Instance: "0123abcd-0123-0123-0123-0123",
+		Cell: "cell", Version: "version", Reason: runtime.ReasonCrashed, Description: first.Description(), Phase: runtime.PhaseRunning,
+		First: first, ProbableSignal: 9, CrashCount: 1, CrashedAt: at, Complete: true, NextStart: at.Add(time.Second),
+		Followers: []runtime.Exit{{Exec: "main", Source: "APP/PROC/WEB", Code: 143, Cause: runtime.CausePeerExited, At: at.Add(time.Second)}},
+		Lines:     []runtime.Lines{{Exec: "sidecar-0", From: 3, To: 4}, {Exec: "main", From: 5, To: 5}},
+	}))(w.t)
+}
+
+// A crash stands among the events with its record's words, and among the crashes
+// with everything.
+func TestCrash(t *testing.T) {
+	w := newWorld(t)
+	a := w.startedApp("shop")
+	at := time.Now().Add(time.Hour).UTC() // after everything that the test does
+	crashAt(w, a, 0, at)
+	crashAt(w, a, 1, at.Add(time.Minute))
+	path := "/v3/audit_events?order_by=-created_at&page=1&target_guids=" + a.GUID
+	var events v3.List[v3.Event]
+	w.want(200, "GET", path, "", &events)
+	want := []string{"app.crash", "audit.app.process.crash", "app.crash", "audit.app.process.crash", "audit.app.start", "audit.app.droplet.mapped", "audit.app.create"}
+	got := eventTypes(events.Resources)
+	if len(got) == len(want) && got[0] > got[1] { // of one moment: their guids decide
+		got[0], got[1] = got[1], got[0]
+	}
+	if len(got) == len(want) && got[2] > got[3] {
+		got[2], got[3] = got[3], got[2]
+	}
+	if diff := cmp.Diff(got, want); diff != "" {
+		t.Errorf("events differ (-got +want):\n%s", diff)
+	}
+	if got, again := w.ask("GET", path, "").Body.String(), w.ask("GET", path, "").Body.String(); got != again {
+		t.Error("a crash has other guids each time")
+	}
+	stamp := regexp.MustCompile(`"crash_timestamp":\d+`)
+	golden(t, "event-crash", stamp.ReplaceAll(w.ask("GET", path+"&types=app.crash&per_page=1", "").Body.Bytes(), []byte(`"crash_timestamp":0`)))
+	golden(t, "event-process-crash", stamp.ReplaceAll(w.ask("GET", path+"&types=audit.app.process.crash&per_page=1", "").Body.Bytes(), []byte(`"crash_timestamp":0`)))
+	for query, want := range map[string]int{
+		"types=app.crash": 2, "types=app.crash&target_guids=x": 0, "types=app.crash&space_guids=x": 0,
+		"types=app.crash&organization_guids=" + w.space.Org: 2, "types=audit.app.start&space_guids=" + w.space.GUID: 1,
+	} {
+		if w.want(200, "GET", "/v3/audit_events?"+query, "", &events); len(events.Resources) != want {
+			t.Errorf("?%s = %d events, want %d", query, len(events.Resources), want)
+		}
+	}
+	golden(t, "crashes", w.ask("GET", "/dew/v1/apps/"+a.GUID+"/crashes", "").Body.Bytes())
+	if got := w.ask("GET", "/dew/v1/apps/"+w.createApp("calm").GUID+"/crashes", "").Body.String(); strings.TrimSpace(got) != `{"crashes":[]}` {
+		t.Errorf("crashes of an app without any = %s", got)
+	}
+}
+
+func TestKill(t *testing.T) {
+	w := newWorld(t)
+	a := w.startedApp("shop")
+	path := "/dew/v1/processes/" + a.GUID + "/kill"
+	for _, body := range []string{
+		`{"index":1,"sidecar":"config server","signal":"KILL"}`, `{"signal":"sigterm"}`, `{"signal":"3"}`, `{}`,
+	} {
+		w.want(204, "POST", path, body, nil)
+	}
+	want := []string{a.GUID + "/1/config server/9", a.GUID + "/0//15", a.GUID + "/0//3", a.GUID + "/0//9"}
+	if diff := cmp.Diff(w.fake.signals, want); diff != "" {
+		t.Errorf("signals differ (-got +want):\n%s", diff)
+	}
+	w.fake.err = runtime.ErrNoInstance
+	got := w.ask("POST", path, `{"sidecar":"x"}`)
+	if got.Code != http.StatusNotFound {
+		t.Errorf("status = %d, want 404", got.Code)
+	}
+	w.fake.err = runtime.ErrUnavailable
+	if got := w.ask("POST", path, `{}`); got.Code != http.StatusServiceUnavailable {
+		t.Errorf("status = %d, want 503", got.Code)
+	}
+}
+
+func TestReadSignal(t *testing.T) {
+	for in, want := range map[string]syscall.Signal{"KILL": 9, "SIGQUIT": 3, "hup": 1, "64": 64, "": 9} {
+		if got, err := readSignal(in); err != nil || got != want {
+			t.Errorf("readSignal(%q) = %d, %v, want %d", in, got, err, want)
+		}
+	}
+	for _, in := range []string{"65", "-9", "SIG", "SIGSIGKILL", "KILL "} {
+		if got, err := readSignal(in); err == nil {
+			t.Errorf("readSignal(%q) = %d, want an error", in, got)
+		}
+	}
+}
+
+func TestStatusAndShutdown(t *testing.T) {
+	w := newWorld(t)
+	a := w.startedApp("shop")
+	w.createApp("idle")
+	w.want(202, "POST", "/v3/processes/"+a.GUID+"/actions/scale", `{"instances":3}`, nil)
+	w.fake.set(a.GUID, runtime.Status{State: runtime.Running}, runtime.Status{State: runtime.Crashed}, runtime.Status{State: runtime.Starting})
+	golden(t, "status", w.ask("GET", "/dew/v1/status", "").Body.Bytes())
+	w.want(202, "POST", "/dew/v1/shutdown", `{"apps":true}`, nil)
+	w.want(202, "POST", "/dew/v1/shutdown", `{}`, nil)
+	if diff := cmp.Diff(w.shutdown, []bool{true, false}); diff != "" {
+		t.Errorf("shutdowns differ (-got +want):\n%s", diff)
+	}
+	w.s.c.Shutdown = nil
+	wantError(t, w.ask("POST", "/dew/v1/shutdown", `{}`), "CF-UnprocessableEntity", "end its process")
+}
+
+func TestCrashEventsAreJSON(t *testing.T) {
+	for _, e := range CrashEvents(runtime.ExitRecord{Instance: "i", Description: "\x00<&>"}, app.App{GUID: "a"}, "o") {
+		if _, err := json.Marshal(e); err != nil {
+			t.Errorf("event %s: %v", e.Type, err)
+		}
+	}
+}
