@@ -11,16 +11,19 @@ import (
 const maxSeconds = 24 * 60 * 60
 
 // ParseManifest reads a manifest: YAML with anchors and merges, ((name)) replaced
-// by the variable of that name. The texts are warnings about keys that it does
-// not know. The error is one or more ManifestErrors.
+// by the variable of that name, which must be there. With vars nil, not only empty,
+// that was done before, by who sent the manifest, and ((name)) is plain text. The
+// texts are warnings about keys that it does not know. The error is one or more
+// ManifestErrors.
 func ParseManifest(b []byte, vars map[string]any) (Manifest, []string, error) {
 	root, err := parseYAML(b)
 	if err != nil {
 		return Manifest{}, nil, err
 	}
-	root, err = interpolate(root, vars)
-	if err != nil {
-		return Manifest{}, nil, err
+	if vars != nil {
+		if root, err = interpolate(root, vars); err != nil {
+			return Manifest{}, nil, err
+		}
 	}
 	d := &decoder{}
 	m := d.manifest(root)
