@@ -61,7 +61,7 @@ type bitsReader struct {
 // readBits checks an upload as a whole: all that can be said without reading
 // files. What it refuses is a *PackageError.
 func readBits(matched []Resource, zipped io.ReaderAt, size int64, o PackageOptions) (*bits, error) {
-	r := &bitsReader{o: o, at: map[string]*entry{}, made: map[string]bool{}}
+	r := &bitsReader{o: o, at: make(map[string]*entry, len(matched)), made: map[string]bool{}}
 	for _, m := range matched {
 		if err := r.addMatched(m); err != nil {
 			return nil, err
