@@ -25,12 +25,6 @@ const (
 // anyHost is what an app should listen on to be reachable.
 const anyHost = "0.0.0.0"
 
-// The organization and space of an app that names none.
-const (
-	defaultOrganization = "local"
-	defaultSpace        = "dev"
-)
-
 // openFiles is the limit that VCAP_APPLICATION speaks of.
 const openFiles = 16384
 
@@ -134,22 +128,18 @@ func platformVariables(w wish, me identity, mem int) (map[string]string, error) 
 }
 
 func application(w wish, me identity, mem int) vcapApplication {
-	space := w.app.Space
-	if space == "" {
-		space = defaultSpace
-	}
 	return vcapApplication{
 		ApplicationID: w.app.GUID, ApplicationName: w.app.Name,
-		ApplicationURIs: []string{}, ApplicationVersion: w.process.Version,
+		ApplicationURIs: w.uris, ApplicationVersion: w.process.Version,
 		CFAPI: me.publicURL, Host: anyHost,
 		InstanceID: me.id, InstanceIndex: me.index,
 		Limits:         vcapLimits{Disk: w.process.DiskMB, FDs: openFiles, Mem: mem},
 		Name:           w.app.Name,
-		OrganizationID: defaultOrganization, OrganizationName: defaultOrganization,
+		OrganizationID: w.org.GUID, OrganizationName: w.org.Name,
 		Port:      w.ports()[0],
 		ProcessID: w.process.GUID, ProcessType: w.process.Type,
-		SpaceID: space, SpaceName: space,
+		SpaceID: w.app.Space, SpaceName: w.space.Name,
 		Start: me.start.UTC().Format(startFormat),
-		URIs:  []string{}, Version: w.process.Version,
+		URIs:  w.uris, Version: w.process.Version,
 	}
 }

@@ -17,6 +17,9 @@ type wish struct {
 	sidecars []app.Sidecar // by name
 	droplet  droplet.Droplet
 	stack    droplet.Stack
+	space    app.Space // zero where the app's is not known
+	org      app.Org
+	uris     []string // of its routes; never nil
 }
 
 // ports are the ports of the process, its default first.
@@ -41,6 +44,9 @@ func (s *Supervisor) wish(process string) (w wish, err error) {
 		return w, fmt.Errorf("cannot read the wish: %w", err)
 	}
 	w.sidecars = byName(sidecars)
+	if err := s.locate(&w); err != nil {
+		return wish{}, fmt.Errorf("cannot read the wish: %w", err)
+	}
 	if w.app.Droplet != "" {
 		w.droplet, err = s.c.Droplets.Get(w.app.Droplet)
 		if errors.Is(err, droplet.ErrNotFound) {
@@ -54,6 +60,32 @@ func (s *Supervisor) wish(process string) (w wish, err error) {
 		return w, refuse(w, fmt.Sprintf("its stack cannot be used: %v", err))
 	}
 	return w, nil
+}
+
+// locate finds out where the app is: its space, and the addresses that lead to it.
+func (s *Supervisor) locate(w *wish) (err error) {
+	w.uris = []string{}
+	if w.space, err = s.c.Registry.Space(w.app.Space); errors.Is(err, app.ErrNotFound) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	if w.org, err = s.c.Registry.Org(w.space.Org); err != nil {
+		return err
+	}
+	routes, err := s.c.Registry.RoutesOf(w.app.GUID)
+	if err != nil {
+		return err
+	}
+	for _, r := range routes {
+		d, err := s.c.Registry.Domain(r.Domain)
+		if err != nil {
+			return err
+		}
+		w.uris = append(w.uris, r.URL(d.Name))
+	}
+	return nil
 }
 
 // refuse is the error for a wish that cannot become an instance.

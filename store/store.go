@@ -45,11 +45,14 @@ type Options struct {
 	// NoSync leaves out the wait for the disk. It is for tests: after a power cut
 	// such a file may be beyond repair.
 	NoSync bool
+	// Committed is told how long each transaction took. It may be nil.
+	Committed func(took time.Duration)
 }
 
 // DB is an open file of buckets. It may be used by many goroutines.
 type DB struct {
-	bolt *bbolt.DB
+	bolt      *bbolt.DB
+	committed func(took time.Duration) // may be nil
 
 	// writing is held from before a commit until its changes are in the queue:
 	// bbolt lets the next writer in before it says that a commit is done, so
@@ -98,7 +101,7 @@ func Open(path string, o Options) (*DB, error) {
 	if err != nil {
 		return nil, fmt.Errorf("cannot open %s: %w", path, err)
 	}
-	db := &DB{bolt: b, declared: map[string]string{}, listeners: map[string][]func(string){}}
+	db := &DB{bolt: b, committed: o.Committed, declared: map[string]string{}, listeners: map[string][]func(string){}}
 	if err := db.agree(o); err != nil {
 		return nil, errors.Join(fmt.Errorf("cannot open %s: %w", path, err), b.Close())
 	}
@@ -137,6 +140,7 @@ func (db *DB) View(fn func(tx *Tx) error) error {
 func (db *DB) commit(fn func(tx *Tx) error) error {
 	db.writing.Lock()
 	defer db.writing.Unlock()
+	began := time.Now()
 	tx := &Tx{seen: map[change]bool{}}
 	err := db.bolt.Update(func(btx *bbolt.Tx) error {
 		tx.bolt = btx
@@ -147,6 +151,9 @@ func (db *DB) commit(fn func(tx *Tx) error) error {
 	})
 	if err != nil {
 		return closed(err)
+	}
+	if db.committed != nil {
+		db.committed(time.Since(began))
 	}
 	db.mu.Lock()
 	defer db.mu.Unlock()

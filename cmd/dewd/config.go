@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"math"
+	"net"
 	"net/netip"
 	"net/url"
 	"os"
@@ -33,6 +34,7 @@ type config struct {
 	Snapshotter       string
 	AppUID            int
 	Subnet            netip.Prefix // not valid: dewd chooses one
+	Listen, Router    string       // addresses of the API and of app routes
 	Domain, PublicURL string
 	AllowHost         bool
 	SeccompArches     string
@@ -48,7 +50,7 @@ func defaultConfig() config {
 	return config{
 		Root: "/var/lib/dew", Run: "/run/dew",
 		Containerd: "/run/containerd/containerd.sock", ContainerdBinary: "containerd",
-		Snapshotter: "overlayfs", AppUID: 2000, Domain: "dew.localhost", PublicURL: "http://127.0.0.1:8484",
+		Snapshotter: "overlayfs", AppUID: 2000, Listen: "127.0.0.1:8484", Router: "127.0.0.1:8080", Domain: "dew.localhost",
 		SeccompArches: "native", LogReserve: 512 << 20, LogBacklog: 64 << 20, LogRetention: 256 << 20,
 		Policy: runtime.Policy{}.WithDefaults(), LogFormat: "text",
 	}
@@ -71,8 +73,10 @@ func (c *config) cellFlags() []cli.Flag {
 		value(&subnet{&c.Subnet}, "subnet", "IPv4 `network` of the instances (default: the first free /20 of 10.201.0.0/16)"),
 		&cli.BoolFlag{Name: "allow-host", EnvVars: env("allow-host"), Destination: &c.AllowHost, Usage: "let instances reach every port of this machine"},
 		text(&c.SeccompArches, "seccomp-arches", "`native|all`: system call tables of apps; all also runs 32-bit programs and starts slower"),
-		text(&c.Domain, "domain", "`domain` of app routes, as apps are told"),
-		text(&c.PublicURL, "public-url", "`URL` of the API, as apps are told"),
+		text(&c.Listen, "listen", "`address` of the API"),
+		text(&c.Router, "router", "`address` of app routes"),
+		text(&c.Domain, "domain", "`domain` of app routes: http://APP.domain"),
+		text(&c.PublicURL, "public-url", "`URL` of the API, as apps are told (default: http:// and --listen)"),
 		value(&c.LogReserve, "log-reserve", "free `bytes` on the root below which printing apps are held"),
 		value(&c.LogBacklog, "log-backlog", "unread `bytes` of one process above which it is held"),
 		value(&c.LogRetention, "log-retention", "`bytes` of log kept per app"),
@@ -263,7 +267,9 @@ func (c *config) validate() error {
 	must(oneOf(c.SeccompArches, "native", "all"), "seccomp-arches", "%q is not one of native, all", c.SeccompArches)
 	must(oneOf(c.LogFormat, "text", "json"), "log-format", "%q is not one of text, json", c.LogFormat)
 	must(len(c.Domain) <= 253 && domainForm.MatchString(c.Domain), "domain", "%q is not a domain in lower case such as dew.localhost", c.Domain)
-	must(validPublicURL(c.PublicURL), "public-url", "%q is not http(s)://host[:port] and no more", c.PublicURL)
+	must(validAddress(c.Listen), "listen", "%q is not host:port", c.Listen)
+	must(validAddress(c.Router), "router", "%q is not host:port", c.Router)
+	must(c.PublicURL == "" || validPublicURL(c.PublicURL), "public-url", "%q is not http(s)://host[:port] and no more", c.PublicURL)
 	must(c.LogReserve > 0, "log-reserve", "it cannot be 0: a full disk would stop apps for good")
 	must(c.LogBacklog >= 1<<20, "log-backlog", "%s is less than 1M", &c.LogBacklog)
 	must(c.LogRetention >= 1<<20, "log-retention", "%s is less than 1M", &c.LogRetention)
@@ -306,6 +312,12 @@ func oneOf(s string, allowed ...string) bool {
 		}
 	}
 	return false
+}
+
+func validAddress(s string) bool {
+	host, port, err := net.SplitHostPort(s)
+	n, perr := strconv.ParseUint(port, 10, 16)
+	return err == nil && perr == nil && host != "" && n <= math.MaxUint16
 }
 
 func validPublicURL(s string) bool {

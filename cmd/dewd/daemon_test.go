@@ -117,7 +117,8 @@ func (c *cell) tearDown() {
 }
 
 func (c *cell) command(args ...string) *exec.Cmd {
-	args = append(args, "--root", c.root, "--run", c.run, "--init", filepath.Join(programs, "dew-init"), "--log-reserve", "1MiB")
+	args = append(args, "--root", c.root, "--run", c.run, "--init", filepath.Join(programs, "dew-init"), "--log-reserve", "1MiB",
+		"--listen", "127.0.0.1:0", "--router", "127.0.0.1:0")
 	return exec.Command(filepath.Join(programs, "dewd"), args...)
 }
 

@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -80,13 +79,9 @@ func listenLocal(path string) (net.Listener, error) {
 	return l, nil
 }
 
-// serveDoor answers on the local socket until ctx ends.
-func serveDoor(ctx context.Context, l net.Listener, log *slog.Logger) error {
-	s := &http.Server{
-		Handler:           doorHandler(),
-		ReadHeaderTimeout: shutdownLimit,
-		ErrorLog:          slog.NewLogLogger(log.Handler(), slog.LevelWarn),
-	}
+// serve answers on a listener until ctx ends.
+func serve(ctx context.Context, l net.Listener, s *http.Server, log *slog.Logger) error {
+	s.ErrorLog = slog.NewLogLogger(log.Handler(), slog.LevelWarn)
 	failed := make(chan error, 1)
 	go func() { failed <- s.Serve(l) }()
 	select {
@@ -102,27 +97,21 @@ func serveDoor(ctx context.Context, l net.Listener, log *slog.Logger) error {
 	return nil
 }
 
-func doorHandler() http.Handler {
-	mux := http.NewServeMux()
-	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) {
-		answer(w, http.StatusOK, map[string]string{"status": "ok", "version": version})
-	})
-	mux.HandleFunc("/", func(w http.ResponseWriter, _ *http.Request) {
-		answer(w, http.StatusNotFound, map[string]any{"errors": []any{
-			map[string]any{"code": 10000, "title": "CF-NotFound", "detail": "Unknown request"},
-		}})
-	})
-	return mux
-}
-
-func answer(w http.ResponseWriter, status int, body any) {
-	b, err := json.Marshal(body)
+// listenTCP opens an address, and its counterpart where it is a loopback one:
+// some clients try ::1 first, some never do.
+func listenTCP(address, flag string) ([]net.Listener, error) {
+	l, err := net.Listen("tcp", address)
 	if err != nil {
-		http.Error(w, err.Error(), http.StatusInternalServerError)
-		return
+		return nil, fmt.Errorf("cannot listen: %w (end what has the port, or give another --%s)", err, flag)
 	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(status)
-	// A client that hung up is its own business.
-	_, _ = w.Write(append(b, '\n'))
+	host, port, err := net.SplitHostPort(l.Addr().String())
+	other := map[string]string{"127.0.0.1": "::1", "::1": "127.0.0.1"}[host]
+	if err != nil || other == "" {
+		return []net.Listener{l}, err
+	}
+	second, err := net.Listen("tcp", net.JoinHostPort(other, port))
+	if err != nil { // a machine without IPv6
+		return []net.Listener{l}, nil
+	}
+	return []net.Listener{l, second}, nil
 }

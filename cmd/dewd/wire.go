@@ -5,19 +5,25 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net"
+	"net/http"
 	"net/netip"
 	"net/url"
 	"os"
 	"path/filepath"
 	"strconv"
+	"sync/atomic"
 	"time"
 
 	"github.com/urfave/cli/v2"
 	"golang.org/x/sync/errgroup"
 
+	"github.com/dewrun/dew/api"
+	"github.com/dewrun/dew/api/v3"
 	"github.com/dewrun/dew/app"
 	"github.com/dewrun/dew/droplet"
 	"github.com/dewrun/dew/logstream"
+	"github.com/dewrun/dew/route"
 	"github.com/dewrun/dew/runtime"
 	"github.com/dewrun/dew/runtime/containerd"
 	"github.com/dewrun/dew/store"
@@ -41,13 +47,24 @@ type daemon struct {
 	init     string // dew-init as instances bind it
 	db       *store.DB
 	registry *app.Registry
+	events   *app.Events
+	jobs     *app.Jobs
 	shelf    *droplet.Shelf
 	stacks   *droplet.Stacks
+	packages *droplet.Packages
+	builds   *droplet.Builds
 	logs     *logstream.Logs
 	subnet   netip.Prefix
 	private  *containerd.Daemon // nil where the machine's own containerd serves
 	engine   *containerd.Engine
 	sup      *runtime.Supervisor
+	router   *route.Router
+	api      *api.Server
+	metrics  *api.Metrics
+	listen   []net.Listener // of the API
+	front    []net.Listener // of app routes
+	leave    context.CancelFunc
+	endApps  atomic.Bool   // somebody asked to end the apps when dewd leaves
 	ready    chan struct{} // closed when what an earlier dewd left is taken over
 
 	closers []func() error // in the order of opening
@@ -59,14 +76,14 @@ func open(ctx context.Context, cfg config, log *slog.Logger) (_ *daemon, err err
 	if os.Geteuid() != 0 {
 		return nil, errors.New("cannot run: not root (sudo dewd, or the unit dew.service)")
 	}
-	d := &daemon{cfg: cfg, log: log, ready: make(chan struct{})}
+	d := &daemon{cfg: cfg, log: log, metrics: api.NewMetrics(), ready: make(chan struct{})}
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, d.close())
 		}
 	}()
 	for _, step := range []func(context.Context) error{
-		d.openRoot, d.openStore, d.openLogs, d.openContainerd, d.openEngine, d.openSupervisor,
+		d.openRoot, d.openListeners, d.openStore, d.openLogs, d.openDroplets, d.openContainerd, d.openEngine, d.openSupervisor,
 	} {
 		if err := step(ctx); err != nil {
 			return nil, err
@@ -87,12 +104,33 @@ func (d *daemon) openRoot(context.Context) (err error) {
 	return err
 }
 
+// openListeners takes the ports, before anything is made for which they would be
+// missing. A teardown serves nobody and has no addresses.
+func (d *daemon) openListeners(context.Context) (err error) {
+	if d.cfg.Listen == "" {
+		return nil
+	}
+	if d.listen, err = listenTCP(d.cfg.Listen, "listen"); err != nil {
+		return err
+	}
+	if d.front, err = listenTCP(d.cfg.Router, "router"); err != nil {
+		return err
+	}
+	if d.cfg.PublicURL == "" {
+		d.cfg.PublicURL = "http://" + d.listen[0].Addr().String()
+	}
+	return nil
+}
+
 func (d *daemon) openStore(context.Context) (err error) {
-	if d.db, err = store.Open(filepath.Join(d.cfg.Root, "dew.db"), store.Options{Format: storeFormat}); err != nil {
+	if d.db, err = store.Open(filepath.Join(d.cfg.Root, "dew.db"), store.Options{Format: storeFormat, Committed: d.metrics.StoreCommit}); err != nil {
 		return err
 	}
 	d.closers = append(d.closers, d.db.Close)
-	d.registry = app.NewRegistry(d.db)
+	d.registry, d.events, d.jobs = app.NewRegistry(d.db), app.NewEvents(d.db), app.NewJobs(d.db, d.log)
+	if _, err := d.registry.EnsureDefaults(d.cfg.Domain); err != nil {
+		return err
+	}
 	d.stacks = droplet.NewStacks(droplet.HostOptions{UID: d.cfg.AppUID, GID: d.cfg.AppUID})
 	if d.shelf, err = droplet.NewShelf(d.db, filepath.Join(d.cfg.Root, "droplets")); err != nil {
 		return err
@@ -131,6 +169,39 @@ func (d *daemon) openLogs(context.Context) (err error) {
 	return nil
 }
 
+func (d *daemon) openDroplets(context.Context) (err error) {
+	d.packages, err = droplet.NewPackages(d.db, droplet.PackageOptions{Dir: filepath.Join(d.cfg.Root, "packages"), Logger: d.log})
+	if err != nil {
+		return err
+	}
+	d.builds = droplet.NewBuilds(d.db, d.packages, d.shelf, droplet.BuildOptions{
+		Stacks: d.stacks.Get, Say: d.sayStaging, InUse: d.dropletsInUse, Logger: d.log,
+	})
+	return nil
+}
+
+// sayStaging writes a line of a build into the app's log.
+func (d *daemon) sayStaging(guid, line string) {
+	e := logstream.Envelope{Source: logstream.Source{Type: "STG"}, Stream: logstream.Out, Text: []byte(line)}
+	if err := (book{d.logs}).Append(guid, e); err != nil {
+		d.log.Error("cannot write a line of staging", "app", guid, "err", err)
+	}
+}
+
+// dropletsInUse are those that apps name; nil while nobody can tell.
+func (d *daemon) dropletsInUse() map[string]bool {
+	apps, err := d.registry.Apps()
+	if err != nil {
+		d.log.Error("cannot read which droplets are in use", "err", err)
+		return nil
+	}
+	used := map[string]bool{}
+	for _, a := range apps {
+		used[a.Droplet] = true
+	}
+	return used
+}
+
 // openContainerd finds the machine's containerd, or takes a private one. A root
 // that once had a private one keeps it: its instances are there.
 func (d *daemon) openContainerd(ctx context.Context) error {
@@ -163,7 +234,7 @@ func (d *daemon) openEngine(ctx context.Context) (err error) {
 		Names: containerd.NamesFor(d.cfg.Root), Run: d.cfg.Run, Address: address, Init: d.init,
 		UID: d.cfg.AppUID, GID: d.cfg.AppUID, Subnet: d.subnet, Snapshotter: d.cfg.Snapshotter,
 		Seccomp: containerd.Arches(d.cfg.SeccompArches), PIDs: maxPIDs,
-		HostPorts: apiPorts(d.cfg.PublicURL), AllowHost: d.cfg.AllowHost,
+		Called: d.metrics.ContainerdCall, HostPorts: apiPorts(d.cfg.PublicURL), AllowHost: d.cfg.AllowHost,
 		Images: d.shelf.OpenImage, Logs: d.logs, Logger: d.log,
 	})
 	if err != nil {
@@ -190,13 +261,37 @@ func (d *daemon) openSupervisor(context.Context) (err error) {
 	d.sup, err = runtime.NewSupervisor(runtime.Config{
 		Engine: d.engine, Registry: d.registry, Droplets: d.shelf, Stacks: d.stacks.Get, Logs: book{d.logs}, DB: d.db,
 		Cell: d.cell, Subnet: d.subnet, PublicURL: d.cfg.PublicURL, Policy: d.cfg.Policy, Logger: d.log,
-		Ready: func() { close(d.ready) },
+		Ready:    func() { close(d.ready) },
+		OnChange: func(st runtime.Status) { d.router.Changed(st) },
 	})
 	if err != nil {
 		return err
 	}
 	d.registry.Listen(d.sup.Sync)
-	return nil
+	d.router, err = route.New(route.Config{
+		Registry: d.registry, Instances: d.sup.Instances, Dial: d.sup.Dial, Log: book{d.logs}.Append, Logger: d.log,
+	})
+	return err
+}
+
+// openAPI puts the API behind the doors.
+func (d *daemon) openAPI() (err error) {
+	d.api, err = api.New(api.Config{
+		DB: d.db, Registry: d.registry, Events: d.events, Jobs: d.jobs, Packages: d.packages, Builds: d.builds, Shelf: d.shelf,
+		Processes: d.sup, Exits: d.sup.Exits(), Logs: d.logs, PublicURL: d.cfg.PublicURL, Version: version, Logger: d.log,
+		UploadDir: filepath.Join(d.cfg.Root, "packages"), Metrics: d.metrics, Stats: d.sup.Stats, Shutdown: d.shutdown,
+		About: v3.Status{
+			Version: version, PID: os.Getpid(), Cell: d.cell, StartedAt: time.Now(), Root: d.cfg.Root, Run: d.cfg.Run,
+			API: d.cfg.PublicURL, Router: "http://" + d.front[0].Addr().String(), Domain: d.cfg.Domain,
+		},
+	})
+	return err
+}
+
+// shutdown is what somebody asked for over the socket.
+func (d *daemon) shutdown(apps bool) {
+	d.endApps.Store(apps)
+	d.leave()
 }
 
 // book gives the supervisor the log of an app by its guid.
@@ -228,23 +323,34 @@ func (d *daemon) close() error {
 	return errors.Join(errs...)
 }
 
-// run is the daemon: until a signal ends ctx.
+// run is the daemon: until a signal ends ctx, or somebody asks it to leave.
 func run(c *cli.Context, cfg config) (err error) {
-	log := cfg.logger()
-	d, err := open(c.Context, cfg, log)
+	ctx, leave := context.WithCancel(c.Context)
+	defer leave()
+	d, err := open(ctx, cfg, cfg.logger())
 	if err != nil {
 		return infrastructure(err)
 	}
 	defer func() { err = errors.Join(err, d.close()) }()
-	return d.serve(c.Context,
+	d.leave = leave
+	if err := d.openAPI(); err != nil {
+		return infrastructure(err)
+	}
+	err = d.serve(ctx,
 		d.sup.Run,
 		func(ctx context.Context) error { d.engine.Keep(ctx); return nil },
 		d.supervise,
+		d.builds.Run,
+		d.router.Run,
 		d.open,
 	)
+	if err == nil && d.endApps.Load() {
+		err = d.tearDown(context.WithoutCancel(ctx))
+	}
+	return err
 }
 
-// open opens the door when all else works: a socket that answers means a daemon
+// open opens the doors when all else works: a socket that answers means a daemon
 // that does.
 func (d *daemon) open(ctx context.Context) error {
 	select {
@@ -256,9 +362,23 @@ func (d *daemon) open(ctx context.Context) error {
 	if err != nil {
 		return infrastructure(err)
 	}
+	g, ctx := errgroup.WithContext(ctx)
+	g.Go(func() error { return d.jobs.Run(ctx) })
+	g.Go(func() error {
+		return serve(ctx, door, &http.Server{Handler: d.api.Local(), ConnContext: api.PeerContext, ReadHeaderTimeout: shutdownLimit}, d.log)
+	})
+	for _, l := range d.listen {
+		g.Go(func() error {
+			return serve(ctx, l, &http.Server{Handler: d.api.Handler(), ReadHeaderTimeout: shutdownLimit}, d.log)
+		})
+	}
+	for _, l := range d.front {
+		g.Go(func() error { return serve(ctx, l, route.Server(d.router), d.log) })
+	}
 	service{d.log}.ready()
-	d.log.Info("ready", "version", version, "cell", d.cell, "root", d.cfg.Root, "run", d.cfg.Run)
-	return serveDoor(ctx, door, d.log)
+	d.log.Info("ready", "version", version, "cell", d.cell, "root", d.cfg.Root, "run", d.cfg.Run,
+		"api", d.cfg.PublicURL, "router", d.front[0].Addr())
+	return g.Wait()
 }
 
 func (d *daemon) supervise(ctx context.Context) error {
@@ -288,18 +408,23 @@ func (d *daemon) serve(ctx context.Context, parts ...func(context.Context) error
 // teardown ends all apps of a root and removes what is left of them outside of
 // it. The state stays: the next dewd starts the apps again.
 func teardown(c *cli.Context, cfg config) (err error) {
+	cfg.Listen, cfg.Router = "", ""
 	d, err := open(c.Context, cfg, cfg.logger())
 	if err != nil {
 		return infrastructure(fmt.Errorf("cannot tear down: %w", err))
 	}
-	ctx, cancel := context.WithTimeout(c.Context, teardownLimit)
+	return infrastructure(errors.Join(d.tearDown(c.Context), d.close()))
+}
+
+func (d *daemon) tearDown(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, teardownLimit)
 	defer cancel()
-	err = d.engine.TearDown(ctx)
+	err := d.engine.TearDown(ctx)
 	if d.private != nil {
 		err = errors.Join(err, d.private.Stop(ctx))
 	}
-	if err == nil {
-		err = d.holder.clearRun("containerd", "instances", "netns", "mnt")
+	if err != nil {
+		return err
 	}
-	return infrastructure(errors.Join(err, d.close()))
+	return d.holder.clearRun("containerd", "instances", "netns", "mnt")
 }

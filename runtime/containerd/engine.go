@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"net/netip"
 	"os"
+	"path"
 	"path/filepath"
 	"strings"
 	"sync"
@@ -51,6 +52,7 @@ type Config struct {
 	HostPorts   []uint16 // that instances may reach on the bridge's address
 	AllowHost   bool     // instances may reach every port of the host
 	Images      func(sha string) (io.ReadCloser, error)
+	Called      func(method string, took time.Duration, err error) // after each call of containerd; may be nil
 	Logs        *logstream.Logs
 	Logger      *slog.Logger
 }
@@ -87,7 +89,7 @@ func New(ctx context.Context, cfg Config) (*Engine, error) {
 	if err != nil {
 		return nil, fmt.Errorf("cannot read boot id: %w", err)
 	}
-	cl, err := connect(ctx, cfg.Address, cfg.Names.Namespace)
+	cl, err := connect(ctx, cfg)
 	if err != nil {
 		return nil, err
 	}
@@ -118,12 +120,14 @@ func New(ctx context.Context, cfg Config) (*Engine, error) {
 }
 
 // connect opens a client that comes back quickly when containerd does.
-func connect(ctx context.Context, address, namespace string) (*client.Client, error) {
+func connect(ctx context.Context, cfg Config) (*client.Client, error) {
+	address := cfg.Address
 	again := backoff.Config{BaseDelay: 50 * time.Millisecond, Multiplier: 1.5, Jitter: 0.2, MaxDelay: 500 * time.Millisecond}
-	cl, err := client.New(address, client.WithDefaultNamespace(namespace), client.WithDialOpts([]grpc.DialOption{
+	cl, err := client.New(address, client.WithDefaultNamespace(cfg.Names.Namespace), client.WithDialOpts([]grpc.DialOption{
 		grpc.WithTransportCredentials(insecure.NewCredentials()),
 		grpc.WithConnectParams(grpc.ConnectParams{Backoff: again, MinConnectTimeout: time.Second}),
 		grpc.WithContextDialer(dialer.ContextDialer),
+		grpc.WithChainUnaryInterceptor(timed(cfg.Called)),
 	}))
 	if err != nil {
 		return nil, fmt.Errorf("cannot connect to containerd at %s: %w", address, err)
@@ -135,6 +139,19 @@ func connect(ctx context.Context, address, namespace string) (*client.Client, er
 		return nil, fmt.Errorf("containerd at %s does not answer: %w (is it running, and is this its socket?)", address, err)
 	}
 	return cl, nil
+}
+
+// timed tells how long every call took, but for those that wait for the end of a
+// process: these take as long as it lives.
+func timed(called func(method string, took time.Duration, err error)) grpc.UnaryClientInterceptor {
+	return func(ctx context.Context, method string, req, reply any, cc *grpc.ClientConn, invoke grpc.UnaryInvoker, opts ...grpc.CallOption) error {
+		began := time.Now()
+		err := invoke(ctx, method, req, reply, cc, opts...)
+		if name := path.Base(method); called != nil && name != "Wait" {
+			called(name, time.Since(began), err)
+		}
+		return err
+	}
 }
 
 // Close lets go of containerd. Instances stay.
