@@ -219,11 +219,11 @@ func TestManifestBounds(t *testing.T) {
 // A large manifest is still one.
 func TestManifestLarge(t *testing.T) {
 	text := "applications:\n"
-	for i := range 300 {
+	for i := range 100 {
 		text += fmt.Sprintf("- name: app-%d\n  env: {A: '1', B: '2', C: '3'}\n  sidecars:\n  - {name: s, command: ./s, process_types: [web], memory: 8M}\n", i)
 	}
 	m, _, err := ParseManifest([]byte(text), nil)
-	if err != nil || len(m.Applications) != 300 {
+	if err != nil || len(m.Applications) != 100 {
 		t.Fatalf("apps = %d, %v", len(m.Applications), err)
 	}
 	checkRoundTrip(t, m)
