@@ -3,6 +3,7 @@ package client
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"mime/multipart"
@@ -84,7 +85,7 @@ func (c *Client) Upload(ctx context.Context, guid string, known []v3.Resource, b
 // uploadError chooses whose fault is told: the daemon's sentence if there is one,
 // else what kept us from writing, which is what broke the request.
 func uploadError(asked, written error) error {
-	if _, ours := asked.(*Error); ours || written == io.ErrClosedPipe { //nolint:errorlint // both are made here, unwrapped
+	if e := (*Error)(nil); errors.As(asked, &e) || errors.Is(written, io.ErrClosedPipe) {
 		return asked
 	}
 	return written

@@ -85,7 +85,7 @@ func gatherFolder(root string, out *console) (*bits, error) {
 			return err
 		}
 		rel = filepath.ToSlash(rel)
-		if rules.ignored(rel, d.IsDir()) {
+		if rules.itself(rel, d.IsDir()) { // folders above it were not skipped
 			if d.IsDir() {
 				return fs.SkipDir
 			}
@@ -184,8 +184,9 @@ func (b *bits) hash(ctx context.Context) error {
 	defer cancel()
 	for range runtime.GOMAXPROCS(0) {
 		workers.Go(func() {
+			buf := make([]byte, copySize)
 			for f := range next {
-				if err := f.hash(); err != nil {
+				if err := f.hash(buf); err != nil {
 					once.Do(func() { failed = err })
 					cancel()
 				}
@@ -209,14 +210,22 @@ func (b *bits) hash(ctx context.Context) error {
 	return context.Cause(ctx)
 }
 
-func (f *file) hash() error {
+// copySize is what is read at once. One buffer serves many files: most are
+// smaller than a new buffer would be.
+const copySize = 64 << 10
+
+func copyBuffer(dst io.Writer, src io.Reader, buf []byte) (int64, error) {
+	return io.CopyBuffer(dst, struct{ io.Reader }{src}, buf) // a file's own way of copying would not use it
+}
+
+func (f *file) hash(buf []byte) error {
 	r, err := f.open()
 	if err != nil {
 		return fmt.Errorf("cannot read %s: %w", f.path, err)
 	}
 	defer r.Close()
 	h := sha1.New() //nolint:gosec // see the import
-	n, err := io.Copy(h, r)
+	n, err := copyBuffer(h, r, buf)
 	if err != nil {
 		return fmt.Errorf("cannot read %s: %w", f.path, err)
 	}
@@ -248,15 +257,16 @@ func (b *bits) parts(matched []v3.Resource) (known []v3.Resource, unknown []file
 // socket of this machine that only costs time.
 func writeZip(w io.Writer, files []file, progress io.Writer) error {
 	z := zip.NewWriter(w)
+	buf := make([]byte, copySize)
 	for _, f := range files {
-		if err := f.zipTo(z, progress); err != nil {
+		if err := f.zipTo(z, progress, buf); err != nil {
 			return err
 		}
 	}
 	return z.Close()
 }
 
-func (f file) zipTo(z *zip.Writer, progress io.Writer) error {
+func (f file) zipTo(z *zip.Writer, progress io.Writer, buf []byte) error {
 	h := &zip.FileHeader{Name: f.path, Method: zip.Store}
 	h.SetMode(f.mode)
 	if f.mode.IsDir() {
@@ -271,6 +281,8 @@ func (f file) zipTo(z *zip.Writer, progress io.Writer) error {
 		return fmt.Errorf("cannot read %s: %w", f.path, err)
 	}
 	defer r.Close()
-	_, err = io.Copy(io.MultiWriter(w, progress), r)
-	return err
+	if _, err := copyBuffer(io.MultiWriter(w, progress), r, buf); err != nil {
+		return fmt.Errorf("cannot send %s: %w", f.path, err)
+	}
+	return nil
 }

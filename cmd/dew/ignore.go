@@ -2,7 +2,7 @@ package main
 
 import (
 	"fmt"
-	"path"
+	"slices"
 	"strings"
 
 	"github.com/moby/patternmatcher"
@@ -86,16 +86,15 @@ func (rs ignoreRules) ignored(p string, isFolder bool) bool {
 	return rs.itself(p, isFolder)
 }
 
+// itself is ignored for a path whose folders are known not to be.
 func (rs ignoreRules) itself(p string, isFolder bool) bool {
-	out := false
-	for _, r := range rs {
-		asked := p
+	for _, r := range slices.Backward(rs) {
 		if r.folders && !isFolder {
-			asked = path.Dir(p)
+			continue
 		}
-		if hit, err := r.matcher.MatchesOrParentMatches(asked); err == nil && hit {
-			out = !r.keep
+		if hit, err := r.matcher.MatchesOrParentMatches(p); err == nil && hit {
+			return !r.keep
 		}
 	}
-	return out
+	return false
 }
