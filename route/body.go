@@ -21,6 +21,7 @@ type body struct {
 	mu     sync.Mutex // guards the fields below
 	holder *lease
 	begun  bool // somebody has read
+	ended  bool // there is no more
 	failed bool // reading from the client failed
 	bytes  int64
 }
@@ -42,6 +43,13 @@ func (b *body) end() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.holder = nil
+}
+
+// finished tells whether the client has sent all of it.
+func (b *body) finished() bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.ended
 }
 
 // started tells whether something was read.
@@ -80,6 +88,7 @@ func (l *lease) Read(p []byte) (int, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.bytes += int64(n)
+	b.ended = b.ended || err == io.EOF
 	b.failed = b.failed || err != nil && err != io.EOF && b.holder == l
 	return n, err
 }

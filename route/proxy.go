@@ -131,12 +131,6 @@ func (f *flight) serve(req *http.Request) {
 	f.proxy.Rewrite = f.rewrite
 	f.proxy.ModifyResponse = f.received
 	f.proxy.ErrorHandler = f.fail
-	if req.ContentLength != 0 {
-		// Else the server would read all of the body before the app's answer begins,
-		// and an app that answers while it reads would wait for ever. Where it is not
-		// possible it is not needed.
-		_ = http.NewResponseController(&f.answer).EnableFullDuplex()
-	}
 	defer f.land(req)
 	f.proxy.ServeHTTP(&f.answer, req)
 }
@@ -265,10 +259,22 @@ func (f *flight) mayRepeat(out *http.Request, err error) bool {
 // received is called when an instance has answered.
 func (f *flight) received(res *http.Response) error {
 	res.Header.Set("X-Vcap-Request-Id", f.id.String())
+	if f.body != nil && !f.body.finished() && res.StatusCode != http.StatusSwitchingProtocols {
+		f.speakBoth(res.Header)
+	}
 	if res.ContentLength >= 0 && res.ContentLength <= smallAnswer {
 		f.proxy.FlushInterval = 0
 	}
 	return nil
+}
+
+// speakBoth is for an answer that begins before all of the request is here. Left
+// alone the server would first take the rest of the body away from the app. And it
+// can take no further request from that connection: what is left of the body would
+// be in the way, so the client is told that it is the last.
+func (f *flight) speakBoth(h http.Header) {
+	_ = http.NewResponseController(&f.answer).EnableFullDuplex() // fails where it is not needed
+	h.Set("Connection", "close")
 }
 
 // fail answers when no instance did.

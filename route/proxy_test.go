@@ -2,6 +2,7 @@ package route
 
 import (
 	"bufio"
+	"bytes"
 	"context"
 	"fmt"
 	"io"
@@ -181,6 +182,53 @@ func TestKeptConnectionThatWasClosed(t *testing.T) {
 		}
 		s.CloseClientConnections()
 		eventually(t, "the end of the connection is seen", func() bool { return w.openTo(idOf("a", 0)) == 0 })
+	}
+}
+
+// Nothing was sent on a connection that had just ended: the request is made again
+// with its body, whatever its method, though there is no other instance.
+func TestNothingSent(t *testing.T) {
+	w := newWorld(t, routeTo("shop", "", "a"))
+	w.instance("a", 0, echo)
+	for i := range 5 {
+		res, body := w.do(w.request(http.MethodPost, "shop", "/", strings.NewReader("order")))
+		if res.StatusCode != 200 || body != "order" {
+			t.Errorf("request %d: %d %q", i, res.StatusCode, body)
+		}
+		w.mu.Lock()
+		w.newest.broken.Store(true)
+		w.mu.Unlock()
+	}
+	if n := w.dialsTo(idOf("a", 0)); n != 5 {
+		t.Errorf("dials = %d, want 5", n)
+	}
+}
+
+// A request that chose its instance just before the withdrawal is sent after it,
+// and leaves no connection behind.
+func TestLateRequestLeavesNoConnection(t *testing.T) {
+	w := newWorld(t, routeTo("shop", "", "a"))
+	w.instance("a", 0, says("late"))
+	e := w.router.table.Load().match("shop.dew.localhost", "/")
+	chosen, _ := e.pick(nil)
+	w.router.Changed(crashed("a", 0))
+	f := &flight{router: w.router, entry: e}
+	req := httptest.NewRequest(http.MethodGet, "http://shop.dew.localhost/", nil)
+	res, err := f.ask(req, chosen)
+	if err != nil {
+		t.Fatal(err)
+	}
+	b, err := io.ReadAll(res.Body)
+	res.Body.Close()
+	if err != nil || string(b) != "late" {
+		t.Errorf("%q, %v", b, err)
+	}
+	if n := w.openTo(idOf("a", 0)); n != 1 {
+		t.Fatalf("%d connections are open before the request has ended, want 1", n)
+	}
+	f.land(req)
+	if n := w.openTo(idOf("a", 0)); n != 0 {
+		t.Errorf("%d connections are open", n)
 	}
 }
 
@@ -480,6 +528,48 @@ func TestAnswerBeforeTheBody(t *testing.T) {
 	}
 }
 
+// An app echoes a large body while it reads: not a byte is lost to the server's
+// own wish to have the body out of the way.
+func TestLargeEcho(t *testing.T) {
+	w := newWorld(t, routeTo("shop", "", "a"))
+	w.instance("a", 0, http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
+		_ = http.NewResponseController(rw).EnableFullDuplex()
+		_, _ = io.Copy(rw, r.Body)
+	}))
+	sent := bytes.Repeat([]byte("0123456789"), 300_000)
+	for range 3 {
+		res, body := w.do(w.request(http.MethodPost, "shop", "/", bytes.NewReader(sent)))
+		if res.StatusCode != 200 || body != string(sent) {
+			t.Errorf("status %d, %d bytes, want %d", res.StatusCode, len(body), len(sent))
+		}
+	}
+}
+
+// A body that nobody read does not spoil the client's connection for its next
+// request: never a reset.
+func TestUnreadBodyDoesNotSpoilTheConnection(t *testing.T) {
+	w := newWorld(t, routeTo("answers", "", "a"), routeTo("empty", "", "b"), routeTo("refuses", "", "c"), routeTo("breaks", "", "d"))
+	w.instance("a", 0, http.HandlerFunc(func(rw http.ResponseWriter, _ *http.Request) { rw.WriteHeader(http.StatusConflict) }))
+	w.refuses("c", 0)
+	var seen sync.Map
+	w.instance("d", 0, breaksOff(&seen))
+	for host, status := range map[string]int{"unknown": 404, "answers": 409, "empty": 503, "refuses": 502, "breaks": 502} {
+		for _, size := range []int{1, 5000, 100_000, 1_000_000} {
+			for range 8 {
+				res, err := w.front.Client().Do(w.request(http.MethodPost, host, "/", bytes.NewReader(make([]byte, size))))
+				if err != nil {
+					t.Errorf("%s, %d bytes: %v", host, size, err)
+					continue
+				}
+				if _, err := io.Copy(io.Discard, res.Body); err != nil || res.StatusCode != status {
+					t.Errorf("%s, %d bytes: %d, %v, want %d", host, size, res.StatusCode, err, status)
+				}
+				res.Body.Close()
+			}
+		}
+	}
+}
+
 // What the client sends wrongly is not the instance's fault.
 func TestBrokenRequestBody(t *testing.T) {
 	w := newWorld(t, routeTo("shop", "", "a"))
@@ -693,7 +783,7 @@ func TestChangesDropNoRequest(t *testing.T) {
 	})
 	for range 4 {
 		clients.Go(func() {
-			for i := range 60 {
+			for i := range 40 {
 				res, err := w.front.Client().Do(w.request(http.MethodPost, "shop", "/", strings.NewReader(fmt.Sprint(i))))
 				if err != nil {
 					t.Error(err)

@@ -13,6 +13,8 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
+	"syscall"
 	"testing"
 	"time"
 
@@ -97,6 +99,8 @@ type world struct {
 	dials map[runtime.InstanceID]int
 	open  map[runtime.InstanceID]int // connections
 	bad   []string                   // dials that should not have been
+
+	newest *countedConn // that was dialled
 }
 
 func newWorld(t testing.TB, routes ...app.Route) *world {
@@ -171,7 +175,11 @@ func (w *world) dial(ctx context.Context, id runtime.InstanceID, network, addres
 		return nil, err
 	}
 	w.add(id, 1)
-	return &countedConn{Conn: c, closed: sync.OnceFunc(func() { w.add(id, -1) })}, nil
+	cc := &countedConn{Conn: c, closed: sync.OnceFunc(func() { w.add(id, -1) })}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.newest = cc
+	return cc, nil
 }
 
 func (w *world) add(id runtime.InstanceID, n int) {
@@ -195,6 +203,14 @@ func (w *world) dialsTo(id runtime.InstanceID) int {
 type countedConn struct {
 	net.Conn
 	closed func()
+	broken atomic.Bool // writing fails, reading does not tell yet
+}
+
+func (c *countedConn) Write(p []byte) (int, error) {
+	if c.broken.Load() {
+		return 0, syscall.EPIPE
+	}
+	return c.Conn.Write(p)
 }
 
 func (c *countedConn) Close() error {
