@@ -7,6 +7,10 @@ import (
 	"time"
 )
 
+// firstInterval is the first wait for an app that is not up yet. It doubles up to
+// Config.StartInterval: most apps are up in a moment, and nobody likes to wait.
+const firstInterval = 25 * time.Millisecond
+
 // The defaults of Config, as on the platform.
 const (
 	DefaultStartTimeout  = 60 * time.Second
@@ -18,7 +22,7 @@ const (
 // Config says how often and how patiently to ask. Zero durations are the defaults.
 type Config struct {
 	StartTimeout  time.Duration // how long a start may take
-	StartInterval time.Duration // between two questions until the first success
+	StartInterval time.Duration // between two questions until the first success, after some quicker ones
 	Interval      time.Duration // between two questions after it
 	Timeout       time.Duration // for one answer
 	// Startup says that the instance has just been started. Without it Monitor takes
@@ -113,7 +117,7 @@ func Watch(ctx context.Context, p Probe, c Config, changed func(ready bool, err 
 func start(ctx context.Context, p Probe, c Config) error {
 	deadline := time.Now().Add(c.StartTimeout)
 	var last error
-	for {
+	for wait := firstInterval; ; wait = min(2*wait, c.StartInterval) {
 		left := time.Until(deadline)
 		if left <= 0 {
 			return sick(Starting, c.StartTimeout, last)
@@ -130,7 +134,7 @@ func start(ctx context.Context, p Probe, c Config) error {
 		if last == nil || left >= c.Timeout || !timedOut(err) {
 			last = err
 		}
-		if err := pause(ctx, min(c.StartInterval, time.Until(deadline))); err != nil {
+		if err := pause(ctx, min(wait, c.StartInterval, time.Until(deadline))); err != nil {
 			return err
 		}
 	}

@@ -39,7 +39,14 @@ func every(first, step time.Duration, n int) []time.Duration {
 	return ds
 }
 
-// A start that never becomes healthy is asked about every two seconds for a minute.
+// quick are the first questions: most apps are up in a moment.
+func quick() []time.Duration {
+	const ms = time.Millisecond
+	return []time.Duration{0, 25 * ms, 75 * ms, 175 * ms, 375 * ms, 775 * ms, 1575 * ms}
+}
+
+// A start that never becomes healthy is asked about quickly, then every two
+// seconds, for a minute.
 func TestMonitorStartTimeout(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newScript(errBroken)
@@ -47,7 +54,7 @@ func TestMonitorStartTimeout(t *testing.T) {
 		if got, want := time.Since(s.began), DefaultStartTimeout; got != want {
 			t.Errorf("gave up after %s, want %s", got, want)
 		}
-		if want := every(0, 2*time.Second, 30); !slices.Equal(s.asked, want) {
+		if want := append(quick(), every(3175*time.Millisecond, 2*time.Second, 29)...); !slices.Equal(s.asked, want) {
 			t.Errorf("asked at %v, want %v", s.asked, want)
 		}
 		sick, ok := errors.AsType[*Sick](err)
@@ -73,10 +80,10 @@ func TestMonitorLiveness(t *testing.T) {
 		s := newScript(errBroken, errBroken, nil, nil, nil, errBroken)
 		var ready []time.Duration
 		err := Monitor(t.Context(), s.probe, Config{Startup: true}, func() { ready = append(ready, time.Since(s.began)) })
-		if want := []time.Duration{4 * time.Second}; !slices.Equal(ready, want) {
+		if want := quick()[2:3]; !slices.Equal(ready, want) {
 			t.Errorf("ready at %v, want %v", ready, want)
 		}
-		want := append(every(0, 2*time.Second, 3), every(34*time.Second, 30*time.Second, 3)...)
+		want := append(quick()[:3], every(quick()[2]+30*time.Second, 30*time.Second, 3)...)
 		if !slices.Equal(s.asked, want) {
 			t.Errorf("asked at %v, want %v", s.asked, want)
 		}
@@ -181,10 +188,10 @@ func TestMonitorWithDialer(t *testing.T) {
 		ready := time.Duration(-1)
 		p := Port(dial, netip.MustParseAddrPort("10.201.0.2:8080"))
 		err := Monitor(t.Context(), p, Config{Startup: true}, func() { ready = time.Since(began) })
-		if ready != 4*time.Second {
-			t.Errorf("ready at %s, want 4s", ready)
+		if want := 3175 * time.Millisecond; ready != want {
+			t.Errorf("ready at %s, want %s", ready, want)
 		}
-		if got, want := time.Since(began), 64*time.Second; got != want {
+		if got, want := time.Since(began), 63175*time.Millisecond; got != want {
 			t.Errorf("sick at %s, want %s", got, want)
 		}
 		if want := "port check failed: connection to 10.201.0.2:8080 refused"; err == nil || err.Error() != want {

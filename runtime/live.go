@@ -83,6 +83,26 @@ func (s *Supervisor) RestartInstance(process string, index int) error {
 	return fmt.Errorf("instance %d of process %s: %w", index, process, ErrNoInstance)
 }
 
+// Shutdown ends all instances, as a stop does, and starts no more. The wishes
+// stay: the next daemon makes them come true again.
+func (s *Supervisor) Shutdown(ctx context.Context) error {
+	s.mu.Lock()
+	s.over = true
+	s.mu.Unlock()
+	for _, sl := range s.all() {
+		sl.Stop()
+	}
+	for len(s.all()) > 0 {
+		if !wait(ctx, shutdownLook) {
+			return fmt.Errorf("cannot end all instances, %d are left: %w", len(s.all()), context.Cause(ctx))
+		}
+	}
+	return nil
+}
+
+// shutdownLook is how often Shutdown looks whether all is down.
+const shutdownLook = 10 * time.Millisecond
+
 // Usage tells what the instance with that index takes. It returns false where
 // nothing runs, or nothing could be read.
 func (s *Supervisor) Usage(ctx context.Context, process string, index int) (Usage, bool) {

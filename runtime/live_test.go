@@ -1,6 +1,7 @@
 package runtime_test
 
 import (
+	"context"
 	"errors"
 	"syscall"
 	"testing"
@@ -46,6 +47,25 @@ func TestRestartInstance(t *testing.T) {
 		if err := w.sup.RestartInstance(p, 3); !errors.Is(err, runtime.ErrNoInstance) {
 			t.Errorf("restart of an unknown instance: %v, want ErrNoInstance", err)
 		}
+	})
+}
+
+// A shutdown ends everything and changes no wish.
+func TestShutdown(t *testing.T) {
+	t.Parallel()
+	inWorld(t, func(w *world) {
+		p := w.push("sleep 1000", "sleep 1000")
+		w.daemon()
+		w.must(w.sup.Shutdown(context.Background()))
+		w.wantNothing()
+		w.sup.Sync(p)
+		w.pass(time.Minute)
+		w.wantStarts(1)
+		w.wantRecords(p, 0)
+		w.leave()
+		w.daemon()
+		w.pass(time.Minute)
+		w.wantState(p, runtime.Running)
 	})
 }
 

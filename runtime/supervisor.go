@@ -68,6 +68,7 @@ type Supervisor struct {
 	mu    sync.Mutex       // guards the fields below
 	slots map[SlotID]*Slot // until they are down
 	dirty map[string]bool  // processes to be synced
+	over  bool             // no slot begins any more
 	stats Stats
 }
 
@@ -324,7 +325,7 @@ func (s *Supervisor) reconcile(ctx context.Context, process string) {
 func (s *Supervisor) enter(sl *Slot) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.slots[sl.id] != nil {
+	if s.slots[sl.id] != nil || s.over {
 		return false
 	}
 	s.slots[sl.id] = sl

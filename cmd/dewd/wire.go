@@ -275,11 +275,12 @@ func (d *daemon) openSupervisor(context.Context) (err error) {
 }
 
 // openAPI puts the API behind the doors.
-func (d *daemon) openAPI() (err error) {
+func (d *daemon) openAPI(ctx context.Context) (err error) {
 	d.api, err = api.New(api.Config{
 		DB: d.db, Registry: d.registry, Events: d.events, Jobs: d.jobs, Packages: d.packages, Builds: d.builds, Shelf: d.shelf,
 		Processes: d.sup, Exits: d.sup.Exits(), Logs: d.logs, PublicURL: d.cfg.PublicURL, Version: version, Logger: d.log,
-		UploadDir: filepath.Join(d.cfg.Root, "packages"), Metrics: d.metrics, Stats: d.sup.Stats, Shutdown: d.shutdown,
+		UploadDir: filepath.Join(d.cfg.Root, "packages"), Metrics: d.metrics, Stats: d.sup.Stats,
+		Shutdown: func(apps bool) { go d.shutdown(ctx, apps) },
 		About: v3.Status{
 			Version: version, PID: os.Getpid(), Cell: d.cell, StartedAt: time.Now(), Root: d.cfg.Root, Run: d.cfg.Run,
 			API: d.cfg.PublicURL, Router: "http://" + d.front[0].Addr().String(), Domain: d.cfg.Domain,
@@ -289,8 +290,15 @@ func (d *daemon) openAPI() (err error) {
 }
 
 // shutdown is what somebody asked for over the socket.
-func (d *daemon) shutdown(apps bool) {
-	d.endApps.Store(apps)
+func (d *daemon) shutdown(ctx context.Context, apps bool) {
+	if apps {
+		d.endApps.Store(true)
+		bounded, cancel := context.WithTimeout(ctx, teardownLimit)
+		defer cancel()
+		if err := d.sup.Shutdown(bounded); err != nil {
+			d.log.Error("cannot end all apps in an orderly way", "err", err)
+		}
+	}
 	d.leave()
 }
 
@@ -333,7 +341,7 @@ func run(c *cli.Context, cfg config) (err error) {
 	}
 	defer func() { err = errors.Join(err, d.close()) }()
 	d.leave = leave
-	if err := d.openAPI(); err != nil {
+	if err := d.openAPI(ctx); err != nil {
 		return infrastructure(err)
 	}
 	err = d.serve(ctx,

@@ -234,6 +234,9 @@ func (e *Engine) TearDown(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	for _, t := range e.living() { // also those that this daemon had before
+		found = append(found, t)
+	}
 	var errs error
 	for _, t := range found {
 		errs = errors.Join(errs, t.Delete(ctx))
