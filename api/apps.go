@@ -9,7 +9,6 @@ import (
 
 	"github.com/dewrun/dew/api/v3"
 	"github.com/dewrun/dew/app"
-	"github.com/dewrun/dew/logstream"
 )
 
 // opDeleteApp is the job that removes an app.
@@ -19,6 +18,7 @@ const opDeleteApp = "app.delete"
 func (s *Server) operations() {
 	s.c.Jobs.Handle(opDeleteApp, s.doDeleteApp)
 	s.c.Jobs.Handle(opApplyManifest, s.doApplyManifest)
+	s.c.Jobs.Handle(opDeleteRoute, s.doDeleteRoute)
 }
 
 // appOf is the app that the path names.
@@ -79,7 +79,7 @@ func (s *Server) createApp(r *http.Request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	s.say(a.GUID, logstream.Out, "Created app with guid "+a.GUID)
+	s.say(a.GUID, "Created app with guid "+a.GUID)
 	return answer{status: http.StatusCreated, body: s.presentApp(a)}, nil
 }
 
@@ -155,7 +155,7 @@ func (s *Server) updateApp(r *http.Request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	s.say(a.GUID, logstream.Out, "Updated app with guid "+a.GUID)
+	s.say(a.GUID, "Updated app with guid "+a.GUID)
 	return s.presentApp(a), nil
 }
 
@@ -207,7 +207,7 @@ func (s *Server) wishState(r *http.Request, event, sentence string, fn func(regi
 	if err != nil {
 		return nil, err
 	}
-	s.say(a.GUID, logstream.Out, sentence+a.GUID)
+	s.say(a.GUID, sentence+a.GUID)
 	return s.presentApp(a), nil
 }
 

@@ -287,6 +287,23 @@ func TestDestinations(t *testing.T) {
 	}
 }
 
+func TestDeleteRoute(t *testing.T) {
+	w := newWorld(t)
+	w.finish(w.want(202, "POST", "/v3/spaces/"+w.space.GUID+"/actions/apply_manifest", shopManifest, nil))
+	var routes v3.List[v3.Route]
+	w.want(200, "GET", "/v3/routes", "", &routes)
+	path := "/v3/routes/" + routes.Resources[0].GUID
+	if j := w.finish(w.want(202, "DELETE", path, "", nil)); j.State != v3.JobComplete {
+		t.Errorf("job = %+v, want COMPLETE", j)
+	}
+	wantError(t, w.ask("DELETE", path, ""), "CF-ResourceNotFound", "Route not found")
+	var events v3.List[v3.Event]
+	w.want(200, "GET", "/v3/audit_events?target_guids="+routes.Resources[0].GUID, "", &events)
+	if len(events.Resources) != 1 || events.Resources[0].Target.Name != "shop.dew.localhost" {
+		t.Errorf("events = %+v, want one about shop.dew.localhost", events.Resources)
+	}
+}
+
 func TestSidecars(t *testing.T) {
 	w := newWorld(t)
 	a := w.createApp("shop")

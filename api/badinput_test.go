@@ -43,7 +43,7 @@ func TestBadInput(t *testing.T) {
 		{"two values", "POST", apps, "{}{}", 400, "CF-MessageParseError", "invalid request body"},
 		{"array", "POST", apps, "[]", 422, "CF-UnprocessableEntity", "the body must be an object, not array"},
 		{"name is a number", "POST", apps, `{"name":7,` + space + `}`, 422, "CF-UnprocessableEntity", "name must be a string, not number"},
-		{"unknown field", "POST", apps, `{"nmae":"x",` + space + `}`, 422, "CF-UnprocessableEntity", "Unknown field(s): 'nmae'"},
+		{"unknown field", "POST", apps, `{"title":"x",` + space + `}`, 422, "CF-UnprocessableEntity", "Unknown field(s): 'title'"},
 		{"no name", "POST", apps, `{` + space + `}`, 422, "CF-UnprocessableEntity", "name: must not be empty"},
 		{"no space", "POST", apps, `{"name":"x"}`, 422, "CF-UnprocessableEntity", "Invalid space."},
 		{"unknown space", "POST", apps, `{"name":"x","relationships":{"space":{"data":{"guid":"nowhere"}}}}`, 422, "CF-UnprocessableEntity", "Invalid space."},

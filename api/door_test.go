@@ -1,6 +1,7 @@
 package api
 
 import (
+	"context"
 	"encoding/json"
 	"net"
 	"net/http"
@@ -126,7 +127,7 @@ func TestPeerIsActor(t *testing.T) {
 	srv.Start()
 	defer srv.Close()
 	client := &http.Client{Transport: &http.Transport{
-		Dial: func(string, string) (net.Conn, error) { return net.Dial("unix", l.Addr().String()) },
+		DialContext: func(context.Context, string, string) (net.Conn, error) { return net.Dial("unix", l.Addr().String()) },
 	}}
 	defer client.CloseIdleConnections()
 	body := `{"name":"shop","relationships":{"space":{"data":{"guid":"` + w.space.GUID + `"}}}}`

@@ -9,7 +9,6 @@ import (
 
 	"github.com/dewrun/dew/api/v3"
 	"github.com/dewrun/dew/app"
-	"github.com/dewrun/dew/logstream"
 )
 
 // opApplyManifest is the job that makes the apps of a space as a manifest says.
@@ -94,7 +93,7 @@ func (s *Server) doApplyManifest(_ context.Context, j app.Job) ([]string, error)
 		return nil, err
 	}
 	for _, a := range made {
-		s.say(a.GUID, logstream.Out, "Created app with guid "+a.GUID)
+		s.say(a.GUID, "Created app with guid "+a.GUID)
 	}
 	return warnings, nil
 }

@@ -262,6 +262,10 @@ func (s *Server) readBits(u *upload, part io.Reader) error {
 		return fmt.Errorf("cannot take in an upload: %w", err)
 	}
 	u.bits = f
+	// Without a name it goes with the daemon, whatever ends it.
+	if err := os.Remove(f.Name()); err != nil {
+		return fmt.Errorf("cannot take in an upload: %w", err)
+	}
 	from := &tracked{r: part}
 	u.size, err = io.Copy(f, from)
 	switch {
@@ -293,13 +297,11 @@ func (u *upload) give(ctx context.Context, packages *droplet.Packages, guid stri
 	return packages.Upload(ctx, guid, u.matched, u.bits, u.size)
 }
 
-// close removes the file. What was given to the packages is theirs by now.
+// close gives up the file. What was given to the packages is theirs by now.
 func (u *upload) close() {
-	if u.bits == nil {
-		return
+	if u.bits != nil {
+		u.bits.Close()
 	}
-	u.bits.Close()
-	_ = os.Remove(u.bits.Name()) // a stray file in the folder of uploads harms nobody
 }
 
 func (s *Server) presentPackage(p droplet.Package) v3.Package {

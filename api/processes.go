@@ -106,7 +106,11 @@ func (s *Server) updateProcess(r *http.Request) (any, error) {
 	if err := noMetadata(body.Metadata); err != nil {
 		return nil, err
 	}
-	p, err := s.changeProcess(r, "audit.app.process.update", body, func(p *app.Process) error {
+	told := body
+	if told.Command.Given && !told.Command.Null {
+		told.Command.Value = hidden // commands carry passwords
+	}
+	p, err := s.changeProcess(r, "audit.app.process.update", told, func(p *app.Process) error {
 		if body.Command.Given {
 			p.Command = body.Command.Value // null: the droplet's
 		}

@@ -61,6 +61,9 @@ func TestProcess(t *testing.T) {
 	}); diff != "" {
 		t.Errorf("events differ (-got +want):\n%s", diff)
 	}
+	if got := events.Resources[0].Data["request"].(map[string]any)["command"]; got != hidden {
+		t.Errorf("the event's command = %v, want it hidden", got)
+	}
 	if got := events.Resources[2].Data["request"].(map[string]any)["instances"]; got != float64(2) {
 		t.Errorf("the event's instances = %v, want 2: clients show it", got)
 	}

@@ -1,7 +1,10 @@
 package api
 
 import (
+	"context"
+	"encoding/json"
 	"errors"
+	"fmt"
 	"net/http"
 
 	"github.com/dewrun/dew/api/v3"
@@ -78,6 +81,50 @@ func (s *Server) getRoute(r *http.Request) (any, error) {
 		return nil, err
 	}
 	return s.presentRoute(rt, names[rt.Domain]), nil
+}
+
+// opDeleteRoute is the job that removes a route.
+const opDeleteRoute = "route.delete"
+
+// routeDeletion are the arguments of opDeleteRoute.
+type routeDeletion struct {
+	Route string `json:"route"`
+}
+
+func (s *Server) deleteRoute(r *http.Request) (any, error) {
+	rt, err := s.routeOf(r)
+	if err != nil {
+		return nil, err
+	}
+	names, err := s.domainNames()
+	if err != nil {
+		return nil, err
+	}
+	orgs, err := s.orgsOfSpaces()
+	if err != nil {
+		return nil, err
+	}
+	err = s.c.Events.Record(app.Event{
+		Type: "audit.route.delete-request", Actor: actor(r.Context()), Space: rt.Space, Org: orgs[rt.Space],
+		Target: app.Target{GUID: rt.GUID, Type: "route", Name: rt.URL(names[rt.Domain])},
+	})
+	if err != nil {
+		return nil, err
+	}
+	return s.begin(opDeleteRoute, routeDeletion{Route: rt.GUID})
+}
+
+// doDeleteRoute removes a route. One that is gone already is fine: the job may
+// be done twice.
+func (s *Server) doDeleteRoute(_ context.Context, j app.Job) ([]string, error) {
+	var d routeDeletion
+	if err := json.Unmarshal(j.Args, &d); err != nil {
+		return nil, fmt.Errorf("cannot read the arguments of job %s: %w", j.GUID, err)
+	}
+	if err := s.c.Registry.DeleteRoute(d.Route); err != nil && !errors.Is(err, app.ErrNotFound) {
+		return nil, err
+	}
+	return nil, nil
 }
 
 func (s *Server) getDestinations(r *http.Request) (any, error) {

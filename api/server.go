@@ -17,9 +17,9 @@ import (
 	"log/slog"
 	"net/http"
 	"net/url"
+	"os"
 	"path"
 	"runtime/debug"
-	"strings"
 	"syscall"
 	"time"
 
@@ -116,6 +116,11 @@ func New(c Config) (*Server, error) {
 	if err != nil || public.Host == "" || public.Scheme != "http" && public.Scheme != "https" {
 		return nil, fmt.Errorf("cannot make the API: its public URL must be like http://127.0.0.1:8484, not %q", c.PublicURL)
 	}
+	if c.UploadDir != "" {
+		if err := os.MkdirAll(c.UploadDir, 0o700); err != nil {
+			return nil, fmt.Errorf("cannot make the folder for uploads: %w", err)
+		}
+	}
 	if c.MaxUpload <= 0 {
 		c.MaxUpload = defaultMaxUpload
 	}
@@ -129,11 +134,22 @@ func New(c Config) (*Server, error) {
 	return s, nil
 }
 
-// routes is the list of everything that is answered. What is not here is 404
-// `Unknown request`: an empty list would be a lie.
+// routes registers everything that is answered. What is on no list is 404
+// `Unknown request`: an empty answer would be a lie.
 func (s *Server) routes() {
 	s.mux.HandleFunc("/", s.serve(func(*http.Request) (any, error) { return nil, errUnknownRequest }))
-	for pattern, h := range map[string]handler{
+	for _, list := range []map[string]handler{s.places(), s.apps(), s.processes(), s.bits()} {
+		for pattern, h := range list {
+			s.mux.HandleFunc(pattern, s.serve(h))
+		}
+	}
+	s.mux.HandleFunc("GET /stream/v1/apps/{guid}", s.streamLog)
+	s.mux.Handle("GET /metrics", s.c.Metrics.handler(s.log))
+}
+
+// places are the answers about the platform and what apps live in.
+func (s *Server) places() map[string]handler {
+	return map[string]handler{
 		"GET /{$}":     s.root,
 		"GET /healthz": s.healthz,
 
@@ -143,46 +159,70 @@ func (s *Server) routes() {
 		"POST /v3/spaces/{guid}/manifest_diff":          s.diffManifest,
 		"POST /v3/spaces/{guid}/actions/apply_manifest": s.applyManifest,
 
-		"GET /v3/apps":                                        s.listApps,
-		"POST /v3/apps":                                       s.createApp,
-		"GET /v3/apps/{guid}":                                 s.getApp,
-		"PATCH /v3/apps/{guid}":                               s.updateApp,
-		"DELETE /v3/apps/{guid}":                              s.deleteApp,
-		"POST /v3/apps/{guid}/actions/start":                  s.startApp,
-		"POST /v3/apps/{guid}/actions/stop":                   s.stopApp,
-		"POST /v3/apps/{guid}/actions/restart":                s.restartApp,
+		"GET /v3/routes":                       s.listRoutes,
+		"GET /v3/routes/{guid}":                s.getRoute,
+		"DELETE /v3/routes/{guid}":             s.deleteRoute,
+		"GET /v3/routes/{guid}/destinations":   s.getDestinations,
+		"POST /v3/routes/{guid}/destinations":  s.addDestinations,
+		"PATCH /v3/routes/{guid}/destinations": s.setDestinations,
+
+		"GET /v3/jobs/{guid}":     s.getJob,
+		"GET /v3/audit_events":    s.listEvents,
+		"GET /api/v1/info":        s.logCacheInfo,
+		"GET /api/v1/read/{guid}": s.logCacheRead,
+	}
+}
+
+func (s *Server) apps() map[string]handler {
+	return map[string]handler{
+		"GET /v3/apps":           s.listApps,
+		"POST /v3/apps":          s.createApp,
+		"GET /v3/apps/{guid}":    s.getApp,
+		"PATCH /v3/apps/{guid}":  s.updateApp,
+		"DELETE /v3/apps/{guid}": s.deleteApp,
+
+		"POST /v3/apps/{guid}/actions/start":   s.startApp,
+		"POST /v3/apps/{guid}/actions/stop":    s.stopApp,
+		"POST /v3/apps/{guid}/actions/restart": s.restartApp,
+
 		"GET /v3/apps/{guid}/env":                             s.getEnv,
 		"GET /v3/apps/{guid}/environment_variables":           s.getVariables,
 		"PATCH /v3/apps/{guid}/environment_variables":         s.updateVariables,
 		"GET /v3/apps/{guid}/relationships/current_droplet":   s.getCurrentRelationship,
 		"PATCH /v3/apps/{guid}/relationships/current_droplet": s.setCurrentDroplet,
 		"GET /v3/apps/{guid}/droplets/current":                s.getCurrentDroplet,
-		"GET /v3/apps/{guid}/processes":                       s.listAppProcesses,
-		"GET /v3/apps/{guid}/routes":                          s.listAppRoutes,
-		"GET /v3/apps/{guid}/packages":                        s.listAppPackages,
-		"GET /v3/apps/{guid}/builds":                          s.listAppBuilds,
-		"GET /v3/apps/{guid}/sidecars":                        s.listAppSidecars,
-		"POST /v3/apps/{guid}/sidecars":                       s.createSidecar,
 
-		"GET /v3/processes":                             s.listProcesses,
-		"GET /v3/processes/{guid}":                      s.getProcess,
-		"PATCH /v3/processes/{guid}":                    s.updateProcess,
-		"POST /v3/processes/{guid}/actions/scale":       s.scaleProcess,
-		"GET /v3/processes/{guid}/stats":                s.getStats,
-		"GET /v3/processes/{guid}/sidecars":             s.listProcessSidecars,
-		"DELETE /v3/processes/{guid}/instances/{index}": s.deleteInstance,
+		"GET /v3/apps/{guid}/processes": s.listAppProcesses,
+		"GET /v3/apps/{guid}/routes":    s.listAppRoutes,
+		"GET /v3/apps/{guid}/packages":  s.listAppPackages,
+		"GET /v3/apps/{guid}/builds":    s.listAppBuilds,
+		"GET /v3/apps/{guid}/sidecars":  s.listAppSidecars,
+		"POST /v3/apps/{guid}/sidecars": s.createSidecar,
+	}
+}
 
-		"GET /v3/apps/{guid}/processes/{type}":                      s.getProcess,
-		"PATCH /v3/apps/{guid}/processes/{type}":                    s.updateProcess,
-		"POST /v3/apps/{guid}/processes/{type}/actions/scale":       s.scaleProcess,
-		"GET /v3/apps/{guid}/processes/{type}/stats":                s.getStats,
-		"GET /v3/apps/{guid}/processes/{type}/sidecars":             s.listProcessSidecars,
-		"DELETE /v3/apps/{guid}/processes/{type}/instances/{index}": s.deleteInstance,
-
+// processes have two names each: their guid, and their app with their type.
+func (s *Server) processes() map[string]handler {
+	out := map[string]handler{
+		"GET /v3/processes":          s.listProcesses,
 		"GET /v3/sidecars/{guid}":    s.getSidecar,
 		"PATCH /v3/sidecars/{guid}":  s.updateSidecar,
 		"DELETE /v3/sidecars/{guid}": s.deleteSidecar,
+	}
+	for _, name := range []string{"/v3/processes/{guid}", "/v3/apps/{guid}/processes/{type}"} {
+		out["GET "+name] = s.getProcess
+		out["PATCH "+name] = s.updateProcess
+		out["POST "+name+"/actions/scale"] = s.scaleProcess
+		out["GET "+name+"/stats"] = s.getStats
+		out["GET "+name+"/sidecars"] = s.listProcessSidecars
+		out["DELETE "+name+"/instances/{index}"] = s.deleteInstance
+	}
+	return out
+}
 
+// bits are what is pushed, and what is made of it.
+func (s *Server) bits() map[string]handler {
+	return map[string]handler{
 		"POST /v3/resource_matches":        s.matchResources,
 		"GET /v3/packages":                 s.listPackages,
 		"POST /v3/packages":                s.createPackage,
@@ -192,22 +232,7 @@ func (s *Server) routes() {
 		"POST /v3/builds":                  s.createBuild,
 		"GET /v3/builds/{guid}":            s.getBuild,
 		"GET /v3/droplets/{guid}":          s.getDroplet,
-
-		"GET /v3/routes":                       s.listRoutes,
-		"GET /v3/routes/{guid}":                s.getRoute,
-		"GET /v3/routes/{guid}/destinations":   s.getDestinations,
-		"POST /v3/routes/{guid}/destinations":  s.addDestinations,
-		"PATCH /v3/routes/{guid}/destinations": s.setDestinations,
-
-		"GET /v3/jobs/{guid}":     s.getJob,
-		"GET /v3/audit_events":    s.listEvents,
-		"GET /api/v1/info":        s.logCacheInfo,
-		"GET /api/v1/read/{guid}": s.logCacheRead,
-	} {
-		s.mux.HandleFunc(pattern, s.serve(h))
 	}
-	s.mux.HandleFunc("GET /stream/v1/apps/{guid}", s.streamLog)
-	s.mux.Handle("GET /metrics", s.c.Metrics.handler(s.log))
 }
 
 // local is what the socket answers beside: dew's own.
@@ -232,7 +257,6 @@ type handler func(r *http.Request) (any, error)
 type answer struct {
 	status   int
 	location string // absolute
-	warnings []string
 	body     any // nil: none
 }
 
@@ -269,7 +293,8 @@ func (s *Server) bound(r *http.Request) int64 {
 
 func (s *Server) fail(w http.ResponseWriter, r *http.Request, err error) {
 	status, body := toError(err)
-	if status >= http.StatusInternalServerError {
+	// A client that went away in the midst of it is nobody's fault.
+	if status >= http.StatusInternalServerError && r.Context().Err() == nil {
 		s.log.Error("cannot answer", "request", requestID(r.Context()), "method", r.Method, "path", r.URL.Path, "err", err)
 	}
 	s.write(w, r, answer{status: status, body: body})
@@ -279,13 +304,6 @@ func (s *Server) write(w http.ResponseWriter, r *http.Request, a answer) {
 	h := w.Header()
 	if a.location != "" {
 		h.Set("Location", a.location)
-	}
-	if len(a.warnings) > 0 {
-		escaped := make([]string, len(a.warnings))
-		for i, text := range a.warnings {
-			escaped[i] = url.QueryEscape(text)
-		}
-		h.Set("X-Cf-Warnings", strings.Join(escaped, ","))
 	}
 	if a.body == nil {
 		w.WriteHeader(a.status)
@@ -339,10 +357,10 @@ func (s *Server) href(elem ...string) string { return s.public.JoinPath(elem...)
 
 // say puts a sentence of the platform into an app's log. A log that cannot be
 // written must not undo a wish that is kept already.
-func (s *Server) say(appGUID string, stream logstream.Stream, text string) {
+func (s *Server) say(appGUID, text string) {
 	l, err := s.c.Logs.App(appGUID)
 	if err == nil {
-		err = l.Append(logstream.Envelope{Source: logstream.Source{Type: "API"}, Stream: stream, Text: []byte(text)})
+		err = l.Append(logstream.Envelope{Source: logstream.Source{Type: "API"}, Stream: logstream.Out, Text: []byte(text)})
 	}
 	if err != nil {
 		s.log.Warn("cannot write to the app's log", "app", appGUID, "err", err)

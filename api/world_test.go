@@ -65,9 +65,6 @@ func newWorld(t testing.TB) *world {
 	})
 	jobs := app.NewJobs(db, log)
 	uploads := filepath.Join(dir, "uploads")
-	if err := os.Mkdir(uploads, 0o700); err != nil {
-		t.Fatal(err)
-	}
 	w.c = Config{
 		DB: db, Registry: registry, Events: app.NewEvents(db), Jobs: jobs, Packages: packages, Builds: builds, Shelf: shelf,
 		Processes: w.fake, Exits: w.exits, Logs: logs, PublicURL: publicURL, Version: "1.2.3", Logger: log,
