@@ -463,6 +463,8 @@ func errText(err error) string {
 
 func testWish() wish {
 	return wish{
+		space: app.Space{GUID: "space-1", Name: "dev"}, org: app.Org{GUID: "org-1", Name: "local"},
+		uris: []string{"shop.dew.localhost"},
 		app: app.App{GUID: "app-1", Name: "shop", Space: "space-1", Env: map[string]string{
 			"CONFIG_SERVER_PORT": "8082", "PATH": "/opt/bin", "PORT": "1", "VCAP_APPLICATION": "{}",
 		}},
