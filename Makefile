@@ -17,7 +17,7 @@ RUN  ?= /run/dew-$(shell printf %s '$(CURDIR)' | sha256sum | cut -c1-8)
 
 # what=package, see dist/need.sh. Any name below .localhost will do, but a machine
 # where the module is there and off is not asked again.
-RUN_NEEDS  := containerd=containerd runc=runc
+RUN_NEEDS  := containerd=containerd runc=runc curl=curl
 NAME_NEEDS := name:setup.dew.localhost=libnss-myhostname
 TEST_NEEDS := gcc=gcc '/usr/include/stdlib.h=libc6-dev' mkfs.ext4=e2fsprogs
 VM_NEEDS   := qemu-system-x86_64=qemu-system-x86 mmdebstrap=mmdebstrap mkfs.ext4=e2fsprogs
@@ -42,11 +42,11 @@ setup-test: setup ## install what the tests need besides, starting no service
 setup-vmtest: setup-test
 	@dist/need.sh --no-start $(VM_NEEDS)
 
-build: ## build bin/dewd and bin/dew-init
+build: ## build bin/dewd, bin/dew and bin/dew-init
 	@mkdir -p bin
 	@CGO_ENABLED=0 $(GO) build -trimpath -ldflags '$(LDFLAGS)' -o bin/ ./cmd/...
 
-run: setup build ## start dewd from this checkout and leave it running
+run: setup build ## start dewd, push the sample app with its sidecar, show its answer and its logs
 	@dist/checkout.sh start '$(ROOT)' '$(RUN)'
 
 stop: ## end the dewd of `make run` and its apps, leave nothing behind
@@ -95,7 +95,7 @@ cover: ## coverage of the unit tests, and as root of the integration tests too
 
 install: build ## install to PREFIX=/usr/local, with the systemd units
 	install -d '$(DESTDIR)$(PREFIX)/bin' '$(DESTDIR)$(UNITDIR)'
-	install -m 755 bin/dewd bin/dew-init '$(DESTDIR)$(PREFIX)/bin/'
+	install -m 755 bin/dewd bin/dew bin/dew-init '$(DESTDIR)$(PREFIX)/bin/'
 	sed 's|/usr/local/bin/|$(PREFIX)/bin/|' dist/dew.service >'$(DESTDIR)$(UNITDIR)/dew.service'
 	install -m 644 dist/dew.socket '$(DESTDIR)$(UNITDIR)/'
 

@@ -5,8 +5,11 @@
 set -eu
 
 verb=$1 root=$2 run=$3
-dewd=$(dirname "$0")/../bin/dewd
+here=$(cd "$(dirname "$0")/.." && pwd)
+dewd=$here/bin/dewd dew=$here/bin/dew
 log=$(dirname "$root")/dewd.log
+sample=$here/examples/config-sidecar
+export DEW_RUN="$run"
 
 # The pid of the daemon, if it lives: it holds the lock of its pid file, whose
 # number alone somebody else could have by now.
@@ -30,6 +33,18 @@ within() {
 decided() { [ -S "$run/dew.sock" ] || ! kill -0 "$started" 2>/dev/null; }
 gone() { ! living; }
 
+# An address that dewd can have: the wished one, or any free one where somebody
+# has its port.
+address() {
+	port=$(printf '%04X' "$1")
+	if cat /proc/net/tcp /proc/net/tcp6 2>/dev/null | awk '$4 == "0A" { print $2 }' | grep -q ":$port\$"; then
+		echo "port $1 is taken: dewd gets another one" >&2
+		echo 127.0.0.1:0
+	else
+		echo "127.0.0.1:$1"
+	fi
+}
+
 start() {
 	if living; then
 		echo "dewd runs already: pid $pid, socket $run/dew.sock (make stop ends it)"
@@ -37,7 +52,7 @@ start() {
 	fi
 	mkdir -p "$root"
 	rm -f "$run/dew.sock"
-	setsid "$dewd" --root "$root" --run "$run" >"$log" 2>&1 </dev/null &
+	setsid "$dewd" --root "$root" --run "$run" --listen "$(address 8484)" --router "$(address 8080)" >"$log" 2>&1 </dev/null &
 	started=$!
 	if ! within 60 decided || ! living; then
 		tail -n 3 "$log" >&2
@@ -48,15 +63,34 @@ start() {
 	echo "dewd runs: pid $pid, socket $run/dew.sock, log $log (make stop ends it)"
 }
 
+# Shows what a user does: push the sample with its sidecar, ask it, read its log.
+show() {
+	echo
+	echo "\$ dew push            # in examples/config-sidecar"
+	(cd "$sample" && CGO_ENABLED=0 go build -trimpath -o build/ ./app ./config-server && "$dew" push)
+	router=$("$dew" status --json | sed -n 's/.*"router": *"\([^"]*\)".*/\1/p')
+	echo
+	echo "\$ curl $router/config -H 'Host: config-sidecar.dew.localhost'"
+	curl --silent --show-error --fail --max-time 10 --header 'Host: config-sidecar.dew.localhost' "$router/config"
+	echo
+	echo "\$ dew logs config-sidecar --recent"
+	"$dew" logs config-sidecar --recent
+	echo
+	echo "The app runs until make stop. Next: export DEW_RUN=$run PATH=$here/bin:\$PATH; then"
+	echo "  dew kill config-sidecar --sidecar config-server    # end its sidecar"
+	echo "  dew crashes config-sidecar                         # read who died, and why"
+	echo "  dew app config-sidecar                             # see it run again"
+}
+
 stop() {
 	if living; then
-		kill -TERM "$pid"
-		if ! within 30 gone; then
-			echo "dewd (pid $pid) did not end within 30 s; its log is $log" >&2
+		"$dew" shutdown --apps
+		if ! within 60 gone; then
+			echo "dewd (pid $pid) did not end within 60 s; its log is $log" >&2
 			exit 1
 		fi
 	fi
-	if [ ! -e "$root/lock" ] && [ ! -e "$run" ]; then
+	if [ ! -e "$run" ]; then
 		return
 	fi
 	if [ ! -x "$dewd" ]; then
@@ -66,4 +100,11 @@ stop() {
 	"$dewd" teardown --root "$root" --run "$run"
 }
 
-"$verb"
+case $verb in
+start) start && show ;;
+stop) stop ;;
+*)
+	echo "checkout.sh: start or stop, not $verb" >&2
+	exit 2
+	;;
+esac

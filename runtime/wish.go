@@ -20,14 +20,22 @@ type wish struct {
 	space    app.Space // zero where the app's is not known
 	org      app.Org
 	uris     []string // of its routes; never nil
+	routed   []int    // ports that destinations of its process type name
 }
 
-// ports are the ports of the process, its default first.
+// ports are the ports of the process, its default first, then those that its
+// destinations name.
 func (w wish) ports() []int {
-	if len(w.process.Ports) > 0 {
-		return w.process.Ports
+	ports := slices.Clone(w.process.Ports)
+	if len(ports) == 0 {
+		ports = []int{defaultPort}
 	}
-	return []int{defaultPort}
+	for _, p := range w.routed {
+		if !slices.Contains(ports, p) {
+			ports = append(ports, p)
+		}
+	}
+	return ports
 }
 
 // wish reads what the process should be now. A *StartError says that it cannot
@@ -84,6 +92,11 @@ func (s *Supervisor) locate(w *wish) (err error) {
 			return err
 		}
 		w.uris = append(w.uris, r.URL(d.Name))
+		for _, to := range r.Destinations {
+			if to.App == w.app.GUID && to.ProcessType == w.process.Type && to.Port != 0 {
+				w.routed = append(w.routed, to.Port)
+			}
+		}
 	}
 	return nil
 }
