@@ -221,13 +221,19 @@ func decoded[T any](b []byte) error {
 func FuzzRequests(f *testing.F) {
 	w := newWorld(f)
 	a := w.startedApp("shop")
+	names := strings.NewReplacer("APP", a.GUID, "SPACE", w.space.GUID) // each worker has its own
 	for _, seed := range [][3]string{
 		{"GET", "/v3/apps?names=a%252Cb&page=2", ""},
-		{"PATCH", "/v3/apps/" + a.GUID, `{"name":"\u0000"}`},
-		{"POST", "/v3/apps/" + a.GUID + "/processes/web/actions/scale", `{"instances":"3"}`},
-		{"POST", "/v3/apps/" + a.GUID + "/sidecars", `{"name":"a","command":"b","process_types":["web","web"]}`},
-		{"POST", "/v3/spaces/" + w.space.GUID + "/manifest_diff", "applications:\n- name: a\n  <<: *b\n"},
-		{"GET", "/api/v1/read/" + a.GUID + "?start_time=-9223372036854775808&descending=1", ""},
+		{"PATCH", "/v3/apps/APP", `{"name":"\u0000"}`},
+		{"POST", "/v3/apps/APP/processes/web/actions/scale", `{"instances":"3"}`},
+		{"POST", "/v3/apps/APP/sidecars", `{"name":"a","command":"b","process_types":["web","web"]}`},
+		{"POST", "/v3/spaces/SPACE/manifest_diff", "applications:\n- name: a\n  <<: *b\n"},
+		{"GET", "/api/v1/read/APP?start_time=-9223372036854775808&descending=1", ""},
+		{"PATCH", "/v3/processes/APP", `{"command":null,"health_check":{"type":"http","data":{"timeout":"7","endpoint":"/"}}}`},
+		{"PATCH", "/v3/apps/APP/environment_variables", `{"var":{"A":"1","B":null}}`},
+		{"POST", "/v3/resource_matches", `{"resources":[{"path":"a","mode":"644","checksum":{"value":"x"},"size_in_bytes":-1}]}`},
+		{"POST", "/v3/spaces/SPACE/actions/apply_manifest", "applications: [{name: a, memory: 1G, env: {A: 1}}]"},
+		{"POST", "/dew/v1/processes/APP/kill", `{"index":-1,"signal":"9"}`},
 		{"GET", "/v3/audit_events?order_by=-created_at&types=app.crash", ""},
 	} {
 		f.Add(seed[0], seed[1], seed[2])
@@ -237,7 +243,7 @@ func FuzzRequests(f *testing.F) {
 		if err != nil {
 			t.Skip()
 		}
-		u, err := r.URL.Parse(target)
+		u, err := r.URL.Parse(names.Replace(target))
 		if err != nil || strings.HasPrefix(u.Path, "/stream/") { // streams do not end
 			t.Skip()
 		}

@@ -11,6 +11,7 @@
 package api
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -257,7 +258,7 @@ type handler func(r *http.Request) (any, error)
 type answer struct {
 	status   int
 	location string // absolute
-	body     any // nil: none
+	body     any    // nil: none
 }
 
 // maxBody bounds every body but uploads, which have their own bound.
@@ -309,14 +310,19 @@ func (s *Server) write(w http.ResponseWriter, r *http.Request, a answer) {
 		w.WriteHeader(a.status)
 		return
 	}
-	b, err := json.Marshal(a.body)
-	if err != nil {
+	var b bytes.Buffer
+	enc := json.NewEncoder(&b)
+	enc.SetEscapeHTML(false) // people read it too, and nobody takes it for a page
+	if err := enc.Encode(a.body); err != nil {
 		s.log.Error("cannot encode the answer", "request", requestID(r.Context()), "path", r.URL.Path, "err", err)
-		a.status, b = http.StatusInternalServerError, []byte(internalError)
+		a.status = http.StatusInternalServerError
+		b.Reset()
+		b.WriteString(internalError + "\n")
 	}
 	h.Set("Content-Type", "application/json")
+	h.Set("X-Content-Type-Options", "nosniff")
 	w.WriteHeader(a.status)
-	_, _ = w.Write(append(b, '\n')) // a client that hung up is its own business
+	_, _ = w.Write(b.Bytes()) // a client that hung up is its own business
 }
 
 // outer is around every request of every door: an id, and a panic that costs one
