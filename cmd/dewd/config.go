@@ -44,6 +44,10 @@ type config struct {
 	Policy            runtime.Policy
 	LogFormat         string
 	LogLevel          slog.Level
+
+	// After each commit of the store and each call of containerd; nil: nothing. No
+	// flag sets them: they are for programs that are made to die at such a moment.
+	committed, called func()
 }
 
 func defaultConfig() config {

@@ -143,7 +143,7 @@ func TestCommandLine(t *testing.T) {
 		{[]string{"teardown", "--kill-delay", "1s"}, statusUsage, "not defined: -kill-delay"},
 	} {
 		t.Run(strings.Join(tt.args, " "), func(t *testing.T) {
-			a := newApp()
+			a := newApp(defaultConfig())
 			a.Writer, a.ErrWriter = io.Discard, io.Discard
 			err := a.Run(append([]string{"dewd"}, tt.args...))
 			if got := statusOf(err); got != tt.status {
@@ -159,7 +159,7 @@ func TestCommandLine(t *testing.T) {
 // --help names every status that dewd can exit with.
 func TestHelpTellsExitStatuses(t *testing.T) {
 	var out bytes.Buffer
-	a := newApp()
+	a := newApp(defaultConfig())
 	a.Writer = &out
 	if err := a.Run([]string{"dewd", "--help"}); err != nil {
 		t.Fatal(err)

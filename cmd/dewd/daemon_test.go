@@ -38,6 +38,9 @@ func TestMain(m *testing.M) {
 }
 
 func runTests(m *testing.M) int {
+	if moment := os.Getenv("DEW_TEST_DIE"); moment != "" {
+		return mortal(moment)
+	}
 	if programs = os.Getenv("DEW_TEST_BIN"); programs != "" {
 		return m.Run()
 	}
@@ -52,7 +55,7 @@ func runTests(m *testing.M) int {
 		fmt.Fprintln(os.Stderr, err)
 		return 1
 	}
-	for out, pkg := range map[string]string{"dewd": ".", "dew-init": "../dew-init", "testapp": "../../runtime/containerd/testdata/testapp"} {
+	for out, pkg := range map[string]string{"dewd": ".", "dew": "../dew", "dew-init": "../dew-init", "testapp": "../../runtime/containerd/testdata/testapp"} {
 		c := exec.Command("go", "build", "-trimpath", "-o", filepath.Join(dir, out), pkg)
 		c.Env = append(os.Environ(), "CGO_ENABLED=0")
 		if out == "dewd" { // the daemon under test looks for races too
@@ -126,6 +129,11 @@ func (c *cell) command(args ...string) *exec.Cmd {
 func (c *cell) start() {
 	c.t.Helper()
 	c.launch()
+	c.awaitSocket()
+}
+
+func (c *cell) awaitSocket() {
+	c.t.Helper()
 	c.eventually("dewd is ready", func() error {
 		_, err := os.Stat(filepath.Join(c.run, socketName))
 		return err
@@ -135,11 +143,18 @@ func (c *cell) start() {
 // launch runs dewd without waiting for anything.
 func (c *cell) launch() {
 	c.t.Helper()
+	c.launchAs(filepath.Join(programs, "dewd"))
+}
+
+// launchAs runs a program that is a dewd, with further environment.
+func (c *cell) launchAs(program string, env ...string) {
+	c.t.Helper()
 	// A socket of an earlier dewd would look like readiness.
 	if err := os.Remove(filepath.Join(c.run, socketName)); err != nil && !errors.Is(err, os.ErrNotExist) {
 		c.t.Fatal(err)
 	}
 	c.cmd = c.command(append([]string{"--log-level", "debug"}, c.flags...)...)
+	c.cmd.Path, c.cmd.Env = program, append(os.Environ(), env...)
 	c.said = &bytes.Buffer{}
 	c.cmd.Stdout, c.cmd.Stderr = c.said, c.said
 	if err := c.cmd.Start(); err != nil {

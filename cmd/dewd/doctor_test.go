@@ -350,7 +350,7 @@ func TestExamineNamesAndBounds(t *testing.T) {
 
 // Something that FAILs is exit status 9, and nothing but the findings is said.
 func TestDoctorStatus(t *testing.T) {
-	a := newApp()
+	a := newApp(defaultConfig())
 	var out bytes.Buffer
 	a.Writer, a.ErrWriter = &out, io.Discard
 	err := a.Run([]string{"dewd", "doctor", "--json", "--root", t.TempDir(), "--init", filepath.Join(t.TempDir(), "none")})

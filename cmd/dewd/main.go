@@ -25,7 +25,7 @@ func main() {
 	// namespace: locked to this goroutine it serves no other.
 	goruntime.LockOSThread()
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT)
-	err := newApp().RunContext(ctx, os.Args)
+	err := newApp(defaultConfig()).RunContext(ctx, os.Args)
 	stop()
 	if err != nil && err.Error() != "" {
 		fmt.Fprintln(os.Stderr, "dewd:", oneLine(err))
@@ -33,8 +33,7 @@ func main() {
 	os.Exit(statusOf(err))
 }
 
-func newApp() *cli.App {
-	c := defaultConfig()
+func newApp(c config) *cli.App {
 	return &cli.App{
 		Name:            "dewd",
 		Usage:           "run Cloud Foundry style apps and their sidecars on this machine",

@@ -123,7 +123,7 @@ func (d *daemon) openListeners(context.Context) (err error) {
 }
 
 func (d *daemon) openStore(context.Context) (err error) {
-	if d.db, err = store.Open(filepath.Join(d.cfg.Root, "dew.db"), store.Options{Format: storeFormat, Committed: d.metrics.StoreCommit}); err != nil {
+	if d.db, err = store.Open(filepath.Join(d.cfg.Root, "dew.db"), store.Options{Format: storeFormat, Committed: d.committed}); err != nil {
 		return err
 	}
 	d.closers = append(d.closers, d.db.Close)
@@ -167,6 +167,20 @@ func (d *daemon) openLogs(context.Context) (err error) {
 	}
 	d.closers = append(d.closers, d.logs.Close)
 	return nil
+}
+
+func (d *daemon) committed(took time.Duration) {
+	d.metrics.StoreCommit(took)
+	if d.cfg.committed != nil {
+		d.cfg.committed()
+	}
+}
+
+func (d *daemon) called(method string, took time.Duration, err error) {
+	d.metrics.ContainerdCall(method, took, err)
+	if d.cfg.called != nil {
+		d.cfg.called()
+	}
 }
 
 func (d *daemon) openDroplets(context.Context) (err error) {
@@ -234,7 +248,7 @@ func (d *daemon) openEngine(ctx context.Context) (err error) {
 		Names: containerd.NamesFor(d.cfg.Root), Run: d.cfg.Run, Address: address, Init: d.init,
 		UID: d.cfg.AppUID, GID: d.cfg.AppUID, Subnet: d.subnet, Snapshotter: d.cfg.Snapshotter,
 		Seccomp: containerd.Arches(d.cfg.SeccompArches), PIDs: maxPIDs,
-		Called: d.metrics.ContainerdCall, HostPorts: apiPorts(d.cfg.PublicURL), AllowHost: d.cfg.AllowHost,
+		Called: d.called, HostPorts: apiPorts(d.cfg.PublicURL), AllowHost: d.cfg.AllowHost,
 		Images: d.shelf.OpenImage, Logs: d.logs, Logger: d.log,
 	})
 	if err != nil {
@@ -371,13 +385,14 @@ func (d *daemon) open(ctx context.Context) error {
 		return infrastructure(err)
 	}
 	g, ctx := errgroup.WithContext(ctx)
+	until := func(net.Listener) context.Context { return ctx } // streams end with the daemon
 	g.Go(func() error { return d.jobs.Run(ctx) })
 	g.Go(func() error {
-		return serve(ctx, door, &http.Server{Handler: d.api.Local(), ConnContext: api.PeerContext, ReadHeaderTimeout: shutdownLimit}, d.log)
+		return serve(ctx, door, &http.Server{Handler: d.api.Local(), ConnContext: api.PeerContext, BaseContext: until, ReadHeaderTimeout: shutdownLimit}, d.log)
 	})
 	for _, l := range d.listen {
 		g.Go(func() error {
-			return serve(ctx, l, &http.Server{Handler: d.api.Handler(), ReadHeaderTimeout: shutdownLimit}, d.log)
+			return serve(ctx, l, &http.Server{Handler: d.api.Handler(), BaseContext: until, ReadHeaderTimeout: shutdownLimit}, d.log)
 		})
 	}
 	for _, l := range d.front {

@@ -1,0 +1,148 @@
+//go:build integration
+
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"syscall"
+	"testing"
+)
+
+// mortal runs this program as a dewd that dies at a moment such as "commit 7":
+// right after the seventh commit since a file named armed appeared in its root's
+// parent.
+func mortal(moment string) int {
+	kind, number, _ := strings.Cut(moment, " ")
+	n, err := strconv.ParseInt(number, 10, 64)
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 2
+	}
+	armed := os.Getenv("DEW_TEST_ARMED")
+	var count atomic.Int64
+	die := func() {
+		if _, err := os.Stat(armed); err != nil {
+			return
+		}
+		if count.Add(1) == n {
+			_ = syscall.Kill(os.Getpid(), syscall.SIGKILL)
+		}
+	}
+	c := defaultConfig()
+	if kind == "commit" {
+		c.committed = die
+	} else {
+		c.called = die
+	}
+	err = newApp(c).RunContext(context.Background(), os.Args)
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+	}
+	return statusOf(err)
+}
+
+// dewd is killed after the n-th commit and after the n-th call of containerd of a
+// push, for every n. Started again, the same push succeeds and nothing is left
+// over of the first.
+func TestPushSurvivesEveryDeath(t *testing.T) {
+	step := rounds(5, 1)
+	for _, kind := range []string{"commit", "call"} {
+		t.Run(kind, func(t *testing.T) {
+			c := newCell(t, "--kill-delay", "1s")
+			for n := 1; ; n += step {
+				died := c.pushAndDie(n, kind)
+				c.start()
+				c.dew("push", "mortal", "-f", c.manifest(n))
+				c.settled(1)
+				c.eventually("the things of one instance", c.onlyOne)
+				c.dew("delete", "mortal", "-f", "-r")
+				c.eventually("nothing runs", func() error {
+					if got := c.leaves(); len(got) != 0 {
+						return fmt.Errorf("%v", got)
+					}
+					return nil
+				})
+				c.kill(syscall.SIGKILL)
+				if !died {
+					t.Logf("a push has fewer than %d", n)
+					return
+				}
+			}
+		})
+	}
+}
+
+// pushAndDie pushes to a daemon that dies at that moment. It tells whether it did.
+func (c *cell) pushAndDie(n int, kind string) bool {
+	c.t.Helper()
+	armed := filepath.Join(filepath.Dir(c.root), "armed")
+	if err := os.RemoveAll(armed); err != nil {
+		c.t.Fatal(err)
+	}
+	self, err := os.Executable()
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	c.launchAs(self, fmt.Sprintf("DEW_TEST_DIE=%s %d", kind, n), "DEW_TEST_ARMED="+armed)
+	c.awaitSocket()
+	if err := os.Mkdir(armed, 0o700); err != nil {
+		c.t.Fatal(err)
+	}
+	failed := c.dewCommand("push", "mortal", "-f", c.manifest(n)).Run()
+	if failed == nil {
+		// All that is counted lies behind it, or comes in vain.
+		c.kill(syscall.SIGKILL)
+		return false
+	}
+	if err := c.cmd.Wait(); err == nil {
+		c.t.Fatalf("%s %d: the push failed although dewd lives: %v\n%s", kind, n, failed, c.said)
+	}
+	c.cmd = nil
+	return true
+}
+
+// manifest writes an app whose bits differ by n, so that every push stages.
+func (c *cell) manifest(n int) string {
+	c.t.Helper()
+	dir := filepath.Join(filepath.Dir(c.root), "app")
+	text := fmt.Sprintf(`applications:
+- name: mortal
+  path: %s
+  command: %q
+  memory: 128M
+  health-check-type: process
+  sidecars:
+  - {name: config server, process_types: [web], command: %q, memory: 32MB}
+`, dir, idle, idle)
+	for name, data := range map[string]string{"app/number": strconv.Itoa(n), "manifest.yml": text} {
+		path := filepath.Join(filepath.Dir(c.root), name)
+		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+			c.t.Fatal(err)
+		}
+		if err := os.WriteFile(path, []byte(data), 0o644); err != nil {
+			c.t.Fatal(err)
+		}
+	}
+	return filepath.Join(filepath.Dir(c.root), "manifest.yml")
+}
+
+func (c *cell) dewCommand(args ...string) *exec.Cmd {
+	cmd := exec.Command(filepath.Join(programs, "dew"), args...)
+	cmd.Env = append(os.Environ(), "DEW_RUN="+c.run)
+	return cmd
+}
+
+// dew runs a command that must succeed.
+func (c *cell) dew(args ...string) {
+	c.t.Helper()
+	if out, err := c.dewCommand(args...).CombinedOutput(); err != nil {
+		c.t.Fatalf("dew %s: %v\n%s\ndewd said:\n%s", strings.Join(args, " "), err, out, c.said)
+	}
+}
