@@ -166,6 +166,47 @@ func TestSmallDiskPrintsOn(t *testing.T) {
 	})
 }
 
+// Something else has taken most of the disk: a process that prints more than the
+// rest goes on beside it.
+func TestSmallDiskForeign(t *testing.T) {
+	small(t, func(t *testing.T, dir string) {
+		ls := newLogsOn(t, filepath.Join(dir, "logs"), Options{}, realDisk())
+		foreign, err := os.Create(filepath.Join(dir, "foreign"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer func() { _ = foreign.Close() }()
+		free := ls.Stats().Free
+		if err := unix.Fallocate(int(foreign.Fd()), 0, 0, free-15<<20); err != nil {
+			t.Fatal(err)
+		}
+		l := newApp(t, ls)
+		s := newShim(capture(t, l, Out))
+		s.pause = time.Millisecond // a busy machine may be late to look
+		tail := follow(t, l, Capture{Freeze: s.freeze})
+		done := make(chan error)
+		begin := time.Now()
+		go func() { done <- s.print(40 << 20) }()
+		select {
+		case err := <-done:
+			if err != nil {
+				t.Fatalf("after %d bytes: %v", s.at, err)
+			}
+		case <-time.After(10 * time.Minute): // no measurement: only a hang reaches it
+			t.Fatalf("the process hangs: %+v", ls.Stats())
+		}
+		t.Logf("printed 40 MiB in %v: %+v, floor %d", time.Since(begin), ls.Stats(), ls.floor)
+		last, err := tail.Finish(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := l.Append(last...); err != nil {
+			t.Fatal(err)
+		}
+		checkNumbers(t, l, s)
+	})
+}
+
 // A file system without holes is refused.
 func TestNoHoles(t *testing.T) {
 	dir := t.TempDir()

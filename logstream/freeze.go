@@ -28,6 +28,7 @@ type pressure struct {
 	backlog, limit       int64 // unread bytes of one capture file
 	held                 int64 // bytes of it that are not given back, read or not
 	free, reserve, floor int64 // bytes of the file system
+	droppable            int64 // bytes of old segments, measured on a full disk
 }
 
 // low tells whether the disk has less than the reserve.
@@ -37,18 +38,26 @@ func (p pressure) low() bool { return p.free < p.reserve }
 // looks at it.
 func (p pressure) full() bool { return p.free < p.floor }
 
-// mustGive tells whether a capture file takes so much of a low disk that what
-// is read is to be given back at once, and not by the syncer.
-func (p pressure) mustGive() bool { return p.low() && p.held > p.free/lowShare }
+// mustGive tells whether a capture file takes so much of a low disk that it is
+// to be given back at once, and not by the syncer. On a full disk that old
+// segments can clear, that is any byte.
+func (p pressure) mustGive() bool {
+	share := p.free / lowShare
+	if missing(p.free, p.floor, p.droppable) > 0 {
+		share = 0
+	}
+	return p.low() && p.held > share
+}
 
 // freezeFor is the rule of back-pressure. A process is frozen when it prints
-// faster than it is read; on a low disk sooner, for less. It goes on when its
-// backlog is read (backlog 0), however low the disk is: what filled the disk
-// may be none of its business. Only a disk that is full holds it longer, for
-// there the next line could end its capture.
+// faster than it is read; on a low disk sooner, for less, and what is read and
+// not given back counts: giving it back takes time in which it could print much
+// more. It goes on when its backlog is read (backlog 0), however low the disk
+// is: what filled the disk may be none of its business. Only a disk that is
+// full holds it longer, for there the next line could end its capture.
 func freezeFor(was cause, p pressure) cause {
 	switch {
-	case p.low() && p.backlog > p.free/lowShare:
+	case p.backlog > 0 && p.mustGive():
 		return lowDisk
 	case p.backlog > p.limit:
 		return overBacklog

@@ -412,10 +412,14 @@ func (t *Tail) pressure(size int64) pressure {
 	t.holes.Lock()
 	held := max(0, size-t.punched)
 	t.holes.Unlock()
-	return pressure{
+	p := pressure{
 		backlog: max(0, size-t.log.offset(t.key)), limit: ls.o.Backlog, held: held,
 		free: free, reserve: ls.o.Reserve, floor: ls.floor,
 	}
+	if p.full() {
+		p.droppable = ls.droppable()
+	}
+	return p
 }
 
 // bound freezes or thaws as the rule says.
@@ -426,31 +430,27 @@ func (t *Tail) bound(p pressure) {
 }
 
 // drained is called when all whole lines are read. A process that was frozen
-// goes on when that is given back. On a full disk old segments make room for
-// what it prints next, also if it prints too little to be frozen.
+// goes on when that is given back; on a full disk old segments make room for
+// what it prints next.
 func (t *Tail) drained() error {
 	t.again.Store(t.unsure)
-	p := t.pressure(0)
-	if !p.low() || (t.frozen == notFrozen && !p.full()) {
-		t.thaw(p)
+	if t.frozen == notFrozen {
 		return nil
 	}
-	err := t.giveBack()
-	if p = t.pressure(0); p.full() {
+	var err error
+	p := t.pressure(0)
+	if p.low() {
+		err = t.giveBack()
+		p = t.pressure(0)
+	}
+	if p.full() {
 		t.log.logs.clear()
 		p = t.pressure(0)
 	}
-	t.thaw(p) // after an error too: it may last, and a process must not hang for it
-	return err
-}
-
-// thaw lets a frozen process go on, if the rule agrees; else it is asked again.
-func (t *Tail) thaw(p pressure) {
-	if t.frozen == notFrozen {
-		return
-	}
+	// After an error too: it may last, and a process must not hang for it.
 	t.bound(p)
 	t.again.Store(t.frozen != notFrozen)
+	return err
 }
 
 // freeze does it and says so once.

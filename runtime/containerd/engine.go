@@ -166,7 +166,7 @@ func (e *Engine) Close() error {
 }
 
 // Keep checks from time to time what other programs may undo or break, until ctx
-// ends: the forward rules, and the way of every process's output.
+// ends: the firewall, and the way of every process's output.
 func (e *Engine) Keep(ctx context.Context) {
 	const every, firewallEvery = 10 * time.Second, 3
 	for round := 1; pause(ctx, every) == nil; round++ {
@@ -175,8 +175,8 @@ func (e *Engine) Keep(ctx context.Context) {
 		if round%firewallEvery != 0 {
 			continue
 		}
-		if err := e.fw.keepForward(); err != nil {
-			e.log.Warn("cannot keep forward rules", "err", err)
+		if err := e.fw.keep(); err != nil {
+			e.log.Warn("cannot keep firewall", "err", err)
 		}
 	}
 }

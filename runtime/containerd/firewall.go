@@ -13,8 +13,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// firewall is the daemon's own nftables table, and the one rule that it needs in
-// a foreign chain: an accept in one's own table does not beat a foreign drop.
+// firewall is the daemon's own nftables table, and the two rules that it needs in
+// a foreign chain: an accept in one's own table does not beat a foreign drop. A
+// drop in one's own table beats every accept, so what those two rules open too
+// wide is closed again in the own one.
 type firewall struct {
 	table  string
 	bridge string
@@ -22,6 +24,12 @@ type firewall struct {
 	host   netip.Addr // the bridge's own address
 	ports  []uint16   // of the host that containers may reach, TCP
 	open   bool       // every port of the host
+}
+
+// ownChain is a chain of the own table with its rules, as they should be.
+type ownChain struct {
+	chain *nftables.Chain
+	rules [][]expr.Any
 }
 
 const (
@@ -35,41 +43,119 @@ func (f *firewall) apply() error {
 	if err != nil {
 		return fmt.Errorf("cannot open nftables: %w", err)
 	}
-	t := &nftables.Table{Name: f.table, Family: nftables.TableFamilyINet}
+	if err := f.applyTable(c); err != nil {
+		return err
+	}
+	return f.keepForward(c)
+}
+
+// keep puts back what other programs took away: reloading the nftables service
+// flushes every table, not only its own.
+func (f *firewall) keep() error {
+	c, err := nftables.New()
+	if err != nil {
+		return fmt.Errorf("cannot open nftables: %w", err)
+	}
+	whole, err := f.whole(c)
+	if err != nil {
+		return err
+	}
+	if !whole {
+		if err := f.applyTable(c); err != nil {
+			return err
+		}
+	}
+	return f.keepForward(c)
+}
+
+func (f *firewall) applyTable(c *nftables.Conn) error {
+	t := f.ownTable()
 	c.AddTable(t) // so that the deletion of an absent one is no error
 	c.DelTable(t)
 	c.AddTable(t)
-	f.addNAT(c, t)
-	f.addInput(c, t)
+	for _, own := range f.chains() {
+		c.AddChain(own.chain)
+		for _, exprs := range own.rules {
+			c.AddRule(&nftables.Rule{Table: t, Chain: own.chain, Exprs: exprs})
+		}
+	}
 	if err := c.Flush(); err != nil {
 		return fmt.Errorf("cannot set nftables table %s: %w (does the kernel have nf_tables with nat?)", f.table, err)
 	}
-	return f.keepForward()
+	return nil
 }
 
-// addNAT lets instances out under the host's address.
-func (f *firewall) addNAT(c *nftables.Conn, t *nftables.Table) {
-	nat := c.AddChain(&nftables.Chain{
-		Name: "postrouting", Table: t, Type: nftables.ChainTypeNAT,
-		Hooknum: nftables.ChainHookPostrouting, Priority: nftables.ChainPriorityNATSource,
-	})
+// whole tells whether the own table has all its chains with all their rules. The
+// kernel lists no rules for a chain or a table that is not there.
+func (f *firewall) whole(c *nftables.Conn) (bool, error) {
+	for _, own := range f.chains() {
+		rules, err := c.GetRules(own.chain.Table, own.chain)
+		if err != nil {
+			return false, fmt.Errorf("cannot list rules of chain %s: %w", own.chain.Name, err)
+		}
+		if len(rules) != len(own.rules) {
+			return false, nil
+		}
+	}
+	return true, nil
+}
+
+func (f *firewall) ownTable() *nftables.Table {
+	return &nftables.Table{Name: f.table, Family: nftables.TableFamilyINet}
+}
+
+// chains is what the own table consists of. Every chain has a rule.
+func (f *firewall) chains() []ownChain {
+	chains := []ownChain{f.postrouting(), f.forward()}
+	if !f.open {
+		chains = append(chains, f.input())
+	}
+	return chains
+}
+
+// postrouting lets instances out under the host's address.
+func (f *firewall) postrouting() ownChain {
 	rule := matchSource(f.subnet)
 	rule = append(rule, matchName(expr.MetaKeyOIFNAME, expr.CmpOpNeq, f.bridge)...)
-	c.AddRule(&nftables.Rule{Table: t, Chain: nat, Exprs: append(rule, &expr.Masq{})})
+	return ownChain{
+		chain: &nftables.Chain{
+			Name: "postrouting", Table: f.ownTable(), Type: nftables.ChainTypeNAT,
+			Hooknum: nftables.ChainHookPostrouting, Priority: nftables.ChainPriorityNATSource,
+		},
+		rules: [][]expr.Any{append(rule, &expr.Masq{})},
+	}
 }
 
-// addInput closes the host to instances but for its doors.
-func (f *firewall) addInput(c *nftables.Conn, t *nftables.Table) {
-	if f.open {
-		return
+// forward closes instances to the networks around the host. As the host forwards,
+// a neighbour that routes the subnet by way of it would reach every port of every
+// instance; only answers to what instances asked for come in.
+func (f *firewall) forward() ownChain {
+	rule := func(match []expr.Any, verdict expr.VerdictKind) []expr.Any {
+		exprs := matchName(expr.MetaKeyOIFNAME, expr.CmpOpEq, f.bridge)
+		exprs = append(exprs, matchName(expr.MetaKeyIIFNAME, expr.CmpOpNeq, f.bridge)...)
+		return append(append(exprs, match...), &expr.Verdict{Kind: verdict})
 	}
-	in := c.AddChain(&nftables.Chain{
-		Name: "input", Table: t, Type: nftables.ChainTypeFilter,
+	return ownChain{
+		chain: &nftables.Chain{
+			Name: "forward", Table: f.ownTable(), Type: nftables.ChainTypeFilter,
+			Hooknum: nftables.ChainHookForward, Priority: nftables.ChainPriorityFilter,
+		},
+		rules: [][]expr.Any{
+			rule(matchState(ctEstabOrRe), expr.VerdictAccept),
+			rule(nil, expr.VerdictDrop),
+		},
+	}
+}
+
+// input closes the host to instances but for its doors.
+func (f *firewall) input() ownChain {
+	in := ownChain{chain: &nftables.Chain{
+		Name: "input", Table: f.ownTable(), Type: nftables.ChainTypeFilter,
 		Hooknum: nftables.ChainHookInput, Priority: nftables.ChainPriorityFilter,
-	})
+	}}
 	add := func(match []expr.Any, verdict expr.VerdictKind) {
 		exprs := append(matchName(expr.MetaKeyIIFNAME, expr.CmpOpEq, f.bridge), match...)
-		c.AddRule(&nftables.Rule{Table: t, Chain: in, Exprs: append(exprs, &expr.Verdict{Kind: verdict})})
+		in.rules = append(in.rules, append(exprs, &expr.Verdict{Kind: verdict}))
 	}
 	add(matchState(ctEstabOrRe), expr.VerdictAccept)
 	for _, p := range append([]uint16{dnsPort}, f.ports...) {
@@ -77,19 +163,20 @@ func (f *firewall) addInput(c *nftables.Conn, t *nftables.Table) {
 	}
 	add(append(matchDestination(f.host), matchPort(unix.IPPROTO_UDP, dnsPort)...), expr.VerdictAccept)
 	add(nil, expr.VerdictDrop)
+	return in
 }
 
 // keepForward puts our accepts into a FORWARD chain that drops by default, or
 // into the chain that Docker keeps for its users. Other tools flush these
 // chains, so it is called again from time to time.
-func (f *firewall) keepForward() error {
-	c, err := nftables.New()
+func (f *firewall) keepForward(c *nftables.Conn) error {
+	chains, err := c.ListChainsOfTableFamily(nftables.TableFamilyIPv4)
 	if err != nil {
-		return fmt.Errorf("cannot open nftables: %w", err)
+		return fmt.Errorf("cannot list nftables chains: %w", err)
 	}
-	chain, err := f.foreignChain(c)
-	if err != nil || chain == nil {
-		return err
+	chain := foreignChain(chains)
+	if chain == nil {
+		return nil
 	}
 	mine, err := f.ownRules(c, chain)
 	if err != nil || len(mine) == 2 {
@@ -111,16 +198,13 @@ func (f *firewall) keepForward() error {
 	return nil
 }
 
-// foreignChain is the chain that would drop our forwarded packets, if there is one.
-func (f *firewall) foreignChain(c *nftables.Conn) (*nftables.Chain, error) {
-	chains, err := c.ListChainsOfTableFamily(nftables.TableFamilyIPv4)
-	if err != nil {
-		return nil, fmt.Errorf("cannot list nftables chains: %w", err)
-	}
+// foreignChain is the chain that would drop our forwarded packets, if there is one:
+// where Docker's FORWARD drops, the chain that Docker never changes itself.
+func foreignChain(chains []*nftables.Chain) *nftables.Chain {
 	var forward, user *nftables.Chain
 	for _, ch := range chains {
 		switch {
-		case ch.Table.Name != "filter":
+		case ch.Table.Family != nftables.TableFamilyIPv4 || ch.Table.Name != "filter":
 		case ch.Name == "DOCKER-USER":
 			user = ch
 		case ch.Name == "FORWARD" && ch.Policy != nil && *ch.Policy == nftables.ChainPolicyDrop:
@@ -128,9 +212,9 @@ func (f *firewall) foreignChain(c *nftables.Conn) (*nftables.Chain, error) {
 		}
 	}
 	if forward != nil && user != nil {
-		return user, nil
+		return user
 	}
-	return forward, nil
+	return forward
 }
 
 func (f *firewall) comment() []byte {
@@ -153,30 +237,45 @@ func (f *firewall) ownRules(c *nftables.Conn, chain *nftables.Chain) ([]*nftable
 
 // remove takes away the table and the rules in foreign chains.
 func (f *firewall) remove() error {
+	const tries = 3
 	c, err := nftables.New()
 	if err != nil {
 		return fmt.Errorf("cannot open nftables: %w", err)
 	}
+	for try := 1; ; try++ {
+		err := f.removeOnce(c)
+		// Somebody else took one of our rules away meanwhile, and the kernel undid
+		// the whole transaction.
+		if !errors.Is(err, unix.ENOENT) || try == tries {
+			return err
+		}
+	}
+}
+
+func (f *firewall) removeOnce(c *nftables.Conn) error {
 	chains, err := c.ListChainsOfTableFamily(nftables.TableFamilyIPv4)
 	if err != nil {
 		return fmt.Errorf("cannot list nftables chains: %w", err)
 	}
+	var mine []*nftables.Rule
 	for _, ch := range chains {
 		if ch.Table.Name != "filter" || (ch.Name != "DOCKER-USER" && ch.Name != "FORWARD") {
 			continue
 		}
-		mine, err := f.ownRules(c, ch)
+		rules, err := f.ownRules(c, ch)
 		if err != nil {
 			return err
 		}
-		for _, r := range mine {
-			if err := c.DelRule(r); err != nil {
-				return fmt.Errorf("cannot remove forward rule: %w", err)
-			}
+		mine = append(mine, rules...)
+	}
+	for _, r := range mine {
+		if err := c.DelRule(r); err != nil {
+			return fmt.Errorf("cannot remove forward rule: %w", err)
 		}
 	}
-	c.DelTable(&nftables.Table{Name: f.table, Family: nftables.TableFamilyINet})
-	if err := c.Flush(); err != nil && !errors.Is(err, unix.ENOENT) {
+	c.AddTable(f.ownTable()) // so that the deletion of an absent one is no error
+	c.DelTable(f.ownTable())
+	if err := c.Flush(); err != nil {
 		return fmt.Errorf("cannot remove nftables table %s: %w", f.table, err)
 	}
 	return nil
