@@ -141,7 +141,7 @@ func (f *firewall) forward() ownChain {
 			Hooknum: nftables.ChainHookForward, Priority: nftables.ChainPriorityFilter,
 		},
 		rules: [][]expr.Any{
-			rule(matchState(ctEstabOrRe), expr.VerdictAccept),
+			rule(matchAnswers(), expr.VerdictAccept),
 			rule(nil, expr.VerdictDrop),
 		},
 	}
@@ -157,7 +157,7 @@ func (f *firewall) input() ownChain {
 		exprs := append(matchName(expr.MetaKeyIIFNAME, expr.CmpOpEq, f.bridge), match...)
 		in.rules = append(in.rules, append(exprs, &expr.Verdict{Kind: verdict}))
 	}
-	add(matchState(ctEstabOrRe), expr.VerdictAccept)
+	add(matchAnswers(), expr.VerdictAccept)
 	for _, p := range append([]uint16{dnsPort}, f.ports...) {
 		add(append(matchDestination(f.host), matchPort(unix.IPPROTO_TCP, p)...), expr.VerdictAccept)
 	}
@@ -321,6 +321,9 @@ func matchPort(proto byte, port uint16) []expr.Any {
 		&expr.Cmp{Op: expr.CmpOpEq, Register: 1, Data: binaryutil.BigEndian.PutUint16(port)},
 	}
 }
+
+// matchAnswers takes what belongs to a connection that was let through before.
+func matchAnswers() []expr.Any { return matchState(ctEstabOrRe) }
 
 func matchState(bits uint32) []expr.Any {
 	return []expr.Any{

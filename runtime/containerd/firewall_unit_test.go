@@ -65,7 +65,7 @@ func TestOwnChains(t *testing.T) {
 	}
 	in := append(matchName(expr.MetaKeyOIFNAME, expr.CmpOpEq, "dew0"), matchName(expr.MetaKeyIIFNAME, expr.CmpOpNeq, "dew0")...)
 	want := [][]expr.Any{
-		append(append(in[:len(in):len(in)], matchState(ctEstabOrRe)...), &expr.Verdict{Kind: expr.VerdictAccept}),
+		append(append(in[:len(in):len(in)], matchAnswers()...), &expr.Verdict{Kind: expr.VerdictAccept}),
 		append(in[:len(in):len(in)], &expr.Verdict{Kind: expr.VerdictDrop}),
 	}
 	if diff := cmp.Diff(f.forward().rules, want); diff != "" {
