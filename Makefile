@@ -82,7 +82,7 @@ vmtest: root setup-vmtest ## the engine's tests in a guest with systemd and cgro
 
 lint: ## check style and formatting; prints nothing when all is well
 	@$(GO) tool golangci-lint run ./...
-	@for script in dist/*.sh .ci/run; do sh -n $$script || exit 1; done
+	@for script in dist/*.sh .ci/run; do sh -n $$script || exit 1; done; bash -n .ci/vmtest .ci/vmtest-run
 
 bench: root setup-test build ## measure, as docs/performance.md tells (BENCH=regexp)
 	@$(GO) test -tags bench -run '^$$' -bench '$(BENCH)' -timeout 1h $(call holding,Benchmark)

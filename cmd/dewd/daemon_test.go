@@ -28,7 +28,7 @@ import (
 )
 
 // patience bounds every wait: only a hang reaches it.
-const patience = 60 * time.Second
+const patience = 3 * time.Minute
 
 // programs is the folder with dewd, dew-init and testapp.
 var programs string

@@ -3,50 +3,15 @@
 package main
 
 import (
-	"context"
 	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strconv"
 	"strings"
-	"sync/atomic"
 	"syscall"
 	"testing"
 )
-
-// mortal runs this program as a dewd that dies at a moment such as "commit 7":
-// right after the seventh commit since a file named armed appeared in its root's
-// parent.
-func mortal(moment string) int {
-	kind, number, _ := strings.Cut(moment, " ")
-	n, err := strconv.ParseInt(number, 10, 64)
-	if err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		return 2
-	}
-	armed := os.Getenv("DEW_TEST_ARMED")
-	var count atomic.Int64
-	die := func() {
-		if _, err := os.Stat(armed); err != nil {
-			return
-		}
-		if count.Add(1) == n {
-			_ = syscall.Kill(os.Getpid(), syscall.SIGKILL)
-		}
-	}
-	c := defaultConfig()
-	if kind == "commit" {
-		c.committed = die
-	} else {
-		c.called = die
-	}
-	err = newApp(c).RunContext(context.Background(), os.Args)
-	if err != nil {
-		fmt.Fprintln(os.Stderr, err)
-	}
-	return statusOf(err)
-}
 
 // dewd is killed after the n-th commit and after the n-th call of containerd of a
 // push, for every n. Started again, the same push succeeds and nothing is left

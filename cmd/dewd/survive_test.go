@@ -95,9 +95,10 @@ func TestKilledAtAnyMoment(t *testing.T) {
 	c := newCell(t, "--immediate-restarts", "1000", "--kill-delay", "100ms")
 	// The sidecar ends by itself now and then, so that kills meet every phase.
 	c.wish(idle, "sleep 0.$((RANDOM % 6)); exit 7")
+	life := c.life()
 	for i := range rounds(25, 300) {
 		c.launch()
-		time.Sleep(time.Duration(rand.IntN(600)) * time.Millisecond)
+		time.Sleep(rand.N(life))
 		c.kill(syscall.SIGKILL)
 		if n := len(c.leaves()); n > 2 {
 			t.Fatalf("round %d: %d instances, want at most the one that ends and the next", i, n)
@@ -131,6 +132,28 @@ func (c *cell) onlyOne() error {
 	return nil
 }
 
+// life is how long this machine takes from the start of dewd to the end of a
+// first instance: kills within it meet every phase of both.
+func (c *cell) life() time.Duration {
+	c.t.Helper()
+	begun := time.Now()
+	c.launch()
+	first := ""
+	c.eventually("an instance after the first", func() error {
+		for id := range c.leaves() {
+			if first == "" {
+				first = id
+			}
+			if id != first {
+				return nil
+			}
+		}
+		return fmt.Errorf("first instance is %q", first)
+	})
+	c.kill(syscall.SIGKILL)
+	return time.Since(begun)
+}
+
 // checkRecords compares the stored records with their lines: the same deaths,
 // each once.
 func checkRecords(t *testing.T, b books) {
@@ -145,6 +168,9 @@ func checkRecords(t *testing.T, b books) {
 		lines[rest[:28]]++
 	}
 	t.Logf("%d crashes told", len(rs))
+	if len(rs) == 0 {
+		t.Error("no crash happened: the kills came too early")
+	}
 	for i, r := range rs {
 		if r.First.Cause != runtime.CauseExited || r.First.Code != 7 {
 			t.Errorf("record of %s = %s (%s %s), want the sidecar's exit 7", r.Instance, r.Description, r.First.Cause, r.First.Detail)

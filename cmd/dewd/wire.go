@@ -244,13 +244,22 @@ func (d *daemon) openEngine(ctx context.Context) (err error) {
 	if d.private != nil {
 		address = d.private.Address()
 	}
-	d.engine, err = containerd.New(ctx, containerd.Config{
+	cfg := containerd.Config{
 		Names: containerd.NamesFor(d.cfg.Root), Run: d.cfg.Run, Address: address, Init: d.init,
 		UID: d.cfg.AppUID, GID: d.cfg.AppUID, Subnet: d.subnet, Snapshotter: d.cfg.Snapshotter,
 		Seccomp: containerd.Arches(d.cfg.SeccompArches), PIDs: maxPIDs,
 		Called: d.called, HostPorts: apiPorts(d.cfg.PublicURL), AllowHost: d.cfg.AllowHost,
 		Images: d.shelf.OpenImage, Logs: d.logs, Logger: d.log,
-	})
+	}
+	if d.engine, err = containerd.New(ctx, cfg); err != nil && d.private != nil {
+		// Nobody watches the private containerd yet.
+		revived, rerr := d.private.Revive(ctx)
+		if rerr == nil && revived {
+			d.engine, rerr = containerd.New(ctx, cfg)
+			err = nil
+		}
+		err = errors.Join(err, rerr)
+	}
 	if err != nil {
 		return err
 	}

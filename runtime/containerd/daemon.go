@@ -57,7 +57,27 @@ func StartDaemon(ctx context.Context, cfg DaemonConfig) (*Daemon, error) {
 		return nil, errors.New("cannot find runc: containerd needs it to start anything (install the package runc)")
 	}
 	d.binary = binary
-	return d, d.start(ctx)
+	err = d.start(ctx)
+	if errors.Is(err, errEndedAtOnce) {
+		err = d.start(ctx) // it may have been killed
+	}
+	return d, err
+}
+
+// errEndedAtOnce says that containerd ended before it opened its socket.
+var errEndedAtOnce = errors.New("containerd ended at once")
+
+// Revive starts it again if it has ended, and says whether it had. It is for the
+// time before Supervise.
+func (d *Daemon) Revive(ctx context.Context) (bool, error) {
+	timely, cancel := context.WithTimeout(ctx, time.Second)
+	defer cancel()
+	select {
+	case <-d.ended: // its connections break a moment before
+		return true, d.restart(ctx)
+	case <-timely.Done():
+		return false, nil
+	}
 }
 
 // Address is its socket.
@@ -131,6 +151,12 @@ func (d *Daemon) start(ctx context.Context) error {
 	defer out.Close()
 	cmd := exec.Command(d.binary, "--config", conf) //nolint:noctx // it must not end with any context of ours
 	cmd.Stdout, cmd.Stderr = out, out
+	// What systemd told dewd is not for it: it would say that it is ready as if it
+	// were dewd.
+	cmd.Env = slices.DeleteFunc(os.Environ(), func(v string) bool {
+		name, _, _ := strings.Cut(v, "=")
+		return slices.Contains([]string{"NOTIFY_SOCKET", "WATCHDOG_PID", "WATCHDOG_USEC", "LISTEN_PID", "LISTEN_FDS", "LISTEN_FDNAMES"}, name)
+	})
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
 	if err := cmd.Start(); err != nil {
 		return fmt.Errorf("cannot start containerd: %w", err)
@@ -167,7 +193,7 @@ func (d *Daemon) awaitSocket(ctx context.Context, log string) error {
 	for !answers(ctx, d.Address()) {
 		select {
 		case <-d.ended:
-			return fmt.Errorf("containerd ended at once: see the end of %s", log)
+			return fmt.Errorf("%w: see the end of %s", errEndedAtOnce, log)
 		default:
 		}
 		if err := pause(ctx, 5*time.Millisecond); err != nil {

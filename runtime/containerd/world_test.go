@@ -28,7 +28,7 @@ import (
 
 // patience bounds every wait of these tests. It is no measurement: only a hang
 // reaches it.
-const patience = 60 * time.Second
+const patience = 3 * time.Minute
 
 // ground is what all tests of the package share: the programs they run and one
 // containerd.
