@@ -90,6 +90,16 @@ func runPush(ctx context.Context, o pushOptions, ask *client.Client, out *consol
 	if err != nil {
 		return err
 	}
+	// Before anything is applied: an app without files shall not come into being.
+	targets, err := gatherAll(o, m, file, out)
+	if err != nil {
+		return err
+	}
+	defer func() {
+		for _, t := range targets {
+			_ = t.bits.close() // it was only read
+		}
+	}()
 	home, err := space(ctx, ask)
 	if err != nil {
 		return err
@@ -98,8 +108,8 @@ func runPush(ctx context.Context, o pushOptions, ask *client.Client, out *consol
 		return err
 	}
 	var views []appView
-	for i := range m.Applications {
-		v, err := pushOne(ctx, o, target{app: &m.Applications[i], manifest: file}, ask, out)
+	for _, t := range targets {
+		v, err := pushOne(ctx, o, t, ask, out)
 		if err != nil {
 			return err
 		}
@@ -118,6 +128,24 @@ func runPush(ctx context.Context, o pushOptions, ask *client.Client, out *consol
 type target struct {
 	app      *app.ManifestApp
 	manifest string // file, or empty
+	bits     *bits
+}
+
+// gatherAll finds the files of every app of a push.
+func gatherAll(o pushOptions, m app.Manifest, file string, out *console) ([]target, error) {
+	var all []target
+	for i := range m.Applications {
+		t := target{app: &m.Applications[i], manifest: file}
+		var err error
+		if t.bits, err = gather(t.bitsPath(o), out); err != nil {
+			for _, before := range all {
+				_ = before.bits.close()
+			}
+			return nil, err
+		}
+		all = append(all, t)
+	}
+	return all, nil
 }
 
 func pushOne(ctx context.Context, o pushOptions, t target, ask *client.Client, out *console) (appView, error) {
@@ -126,7 +154,7 @@ func pushOne(ctx context.Context, o pushOptions, t target, ask *client.Client, o
 		return appView{}, err
 	}
 	out.say("Pushing app %s…", a.Name)
-	pkg, err := sendBits(ctx, a, t.bitsPath(o), ask, out)
+	pkg, err := sendBits(ctx, a, t.bits, ask, out)
 	if err != nil {
 		return appView{}, err
 	}
@@ -298,13 +326,8 @@ func (o pushOptions) overrideRoutes(a *app.ManifestApp) error {
 	return nil
 }
 
-// sendBits gives the app a new package with the files at root.
-func sendBits(ctx context.Context, a v3.App, root string, ask *client.Client, out *console) (v3.Package, error) {
-	b, err := gather(root, out)
-	if err != nil {
-		return v3.Package{}, err
-	}
-	defer b.close() //nolint:errcheck // it was only read
+// sendBits gives the app a new package with these files.
+func sendBits(ctx context.Context, a v3.App, b *bits, ask *client.Client, out *console) (v3.Package, error) {
 	if err := b.hash(ctx); err != nil {
 		return v3.Package{}, err
 	}
