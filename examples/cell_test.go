@@ -75,8 +75,10 @@ func build(bin string) (string, error) {
 
 // flags keep the daemon apart from every other one on the machine.
 func (c *cell) flags() []string {
-	return []string{"--root", filepath.Join(c.dir, "root"), "--run", c.run, "--init", filepath.Join(c.bin, "dew-init"),
-		"--listen", "127.0.0.1:0", "--router", "127.0.0.1:0", "--log-reserve", "1MiB"}
+	return []string{
+		"--root", filepath.Join(c.dir, "root"), "--run", c.run, "--init", filepath.Join(c.bin, "dew-init"),
+		"--listen", "127.0.0.1:0", "--router", "127.0.0.1:0", "--log-reserve", "1MiB",
+	}
 }
 
 func (c *cell) start() error {
@@ -147,7 +149,7 @@ func (c *cell) end() error {
 func (c *cell) leftovers() error {
 	var errs []error
 	if _, err := os.Stat(c.run); !errors.Is(err, os.ErrNotExist) {
-		errs = append(errs, fmt.Errorf("shutdown left the run folder: %v", err))
+		errs = append(errs, errors.New("shutdown left the run folder"), err)
 	}
 	mounts, err := os.ReadFile("/proc/self/mountinfo")
 	errs = append(errs, err)
