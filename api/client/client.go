@@ -203,7 +203,9 @@ func (c *Client) exchange(ctx context.Context, r Request, out any) (http.Header,
 	if out == nil {
 		return resp.Header, nil
 	}
-	if err := json.Unmarshal(b, out); err != nil {
+	dec := json.NewDecoder(bytes.NewReader(b))
+	dec.UseNumber() // a time in nanoseconds does not fit a float
+	if err := dec.Decode(out); err != nil {
 		return nil, fmt.Errorf("cannot read the answer to %s %s: %w", r.Method, r.Path, err)
 	}
 	return resp.Header, nil

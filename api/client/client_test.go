@@ -179,7 +179,7 @@ func TestPoll(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		began, asked := time.Now(), 0
 		err := Poll(t.Context(), func() (bool, error) { asked++; return asked == 8, nil })
-		if d := time.Since(began); err != nil || d != 710*time.Millisecond { // 10 20 40 80 160 200 200
+		if d := time.Since(began); err != nil || d != 270*time.Millisecond { // 10 20 40 50 50 50 50
 			t.Errorf("it took %s, %v", d, err)
 		}
 		cause := errors.New("too long")

@@ -11,7 +11,7 @@ import (
 
 const (
 	firstPause = 10 * time.Millisecond
-	maxPause   = 200 * time.Millisecond
+	maxPause   = 50 * time.Millisecond
 )
 
 // Poll asks again and again, at first in quick succession, until done says so,

@@ -61,7 +61,7 @@ type Line struct {
 
 // lineJSON is a Line on the wire: text that is not UTF-8 is base64 and says so.
 type lineJSON struct {
-	Seq      uint64    `json:"seq"`
+	Seq      uint64    `json:"seq,omitempty"`
 	Time     time.Time `json:"time"`
 	Source   string    `json:"source"`
 	Index    int       `json:"index"`

@@ -1,4 +1,4 @@
-//go:build integration || systemd
+//go:build integration || systemd || bench
 
 package main
 
@@ -58,7 +58,7 @@ func runTests(m *testing.M) int {
 	for out, pkg := range map[string]string{"dewd": ".", "dew": "../dew", "dew-init": "../dew-init", "testapp": "../../runtime/containerd/testdata/testapp"} {
 		c := exec.Command("go", "build", "-trimpath", "-o", filepath.Join(dir, out), pkg)
 		c.Env = append(os.Environ(), "CGO_ENABLED=0")
-		if out == "dewd" { // the daemon under test looks for races too
+		if out == "dewd" && !benching { // the daemon under test looks for races too
 			c.Args = slices.Insert(c.Args, 2, "-race")
 			c.Env = os.Environ()
 		}
@@ -72,7 +72,7 @@ func runTests(m *testing.M) int {
 
 // cell is a root with a dewd on it, which a test may only start and kill.
 type cell struct {
-	t         *testing.T
+	t         testing.TB
 	root, run string
 	names     containerd.Names
 	cmd       *exec.Cmd
@@ -84,7 +84,7 @@ type cell struct {
 
 // newCell makes a root whose dewd takes a private containerd, so that a test may
 // kill that too.
-func newCell(t *testing.T, flags ...string) *cell {
+func newCell(t testing.TB, flags ...string) *cell {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "dew")
 	if err != nil {
@@ -241,7 +241,7 @@ func (c *cell) wish(command, sidecar string, change ...func(p *app.Process)) {
 }
 
 // image is a droplet's tree with testapp in it.
-func image(t *testing.T) []byte {
+func image(t testing.TB) []byte {
 	t.Helper()
 	program, err := os.ReadFile(filepath.Join(programs, "testapp"))
 	if err != nil {
@@ -308,7 +308,7 @@ func (c *cell) settled(n int, not ...string) map[string]map[string][]int {
 	return got
 }
 
-func only(t *testing.T, m map[string]map[string][]int) (id string, leaves map[string][]int) {
+func only(t testing.TB, m map[string]map[string][]int) (id string, leaves map[string][]int) {
 	t.Helper()
 	for id, leaves := range m {
 		return id, leaves
@@ -349,7 +349,7 @@ func (c *cell) privatePID() int {
 	return pid
 }
 
-func killPID(t *testing.T, pid int) {
+func killPID(t testing.TB, pid int) {
 	t.Helper()
 	if err := syscall.Kill(pid, syscall.SIGKILL); err != nil {
 		t.Fatalf("cannot kill %d: %v", pid, err)
@@ -357,7 +357,7 @@ func killPID(t *testing.T, pid int) {
 }
 
 // recordLines reads the exit record lines of the app's log.
-func recordLines(t *testing.T, b books) []string {
+func recordLines(t testing.TB, b books) []string {
 	t.Helper()
 	var found []string
 	for _, e := range allLines(t, b) {
@@ -368,7 +368,7 @@ func recordLines(t *testing.T, b books) []string {
 	return found
 }
 
-func allLines(t *testing.T, b books) []logstream.Envelope {
+func allLines(t testing.TB, b books) []logstream.Envelope {
 	t.Helper()
 	l, err := b.logs.App(guid)
 	if err != nil {
@@ -385,4 +385,19 @@ func allLines(t *testing.T, b books) []logstream.Envelope {
 		all = append(all, es...)
 	}
 	return all
+}
+
+// dewCommand is the command line against this cell.
+func (c *cell) dewCommand(args ...string) *exec.Cmd {
+	cmd := exec.Command(filepath.Join(programs, "dew"), args...)
+	cmd.Env = append(os.Environ(), "DEW_RUN="+c.run)
+	return cmd
+}
+
+// dew runs a command that must succeed.
+func (c *cell) dew(args ...string) {
+	c.t.Helper()
+	if out, err := c.dewCommand(args...).CombinedOutput(); err != nil {
+		c.t.Fatalf("dew %s: %v\n%s\ndewd said:\n%s", strings.Join(args, " "), err, out, c.said)
+	}
 }

@@ -1,4 +1,4 @@
-//go:build integration || systemd
+//go:build integration || systemd || bench
 
 package main
 

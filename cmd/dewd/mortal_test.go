@@ -5,10 +5,8 @@ package main
 import (
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strconv"
-	"strings"
 	"syscall"
 	"testing"
 )
@@ -96,18 +94,4 @@ func (c *cell) manifest(n int) string {
 		}
 	}
 	return filepath.Join(filepath.Dir(c.root), "manifest.yml")
-}
-
-func (c *cell) dewCommand(args ...string) *exec.Cmd {
-	cmd := exec.Command(filepath.Join(programs, "dew"), args...)
-	cmd.Env = append(os.Environ(), "DEW_RUN="+c.run)
-	return cmd
-}
-
-// dew runs a command that must succeed.
-func (c *cell) dew(args ...string) {
-	c.t.Helper()
-	if out, err := c.dewCommand(args...).CombinedOutput(); err != nil {
-		c.t.Fatalf("dew %s: %v\n%s\ndewd said:\n%s", strings.Join(args, " "), err, out, c.said)
-	}
 }

@@ -247,3 +247,6 @@ func unavailable(err error) bool {
 }
 
 func notFound(err error) bool { return errdefs.IsNotFound(native(err)) }
+
+// Address is the socket of the containerd that it uses.
+func (e *Engine) Address() string { return e.cfg.Address }

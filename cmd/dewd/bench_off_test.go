@@ -1,0 +1,5 @@
+//go:build !bench && (integration || systemd)
+
+package main
+
+const benching = false

@@ -1,0 +1,6 @@
+//go:build bench
+
+package main
+
+// benching builds dewd without the race detector: it is measured.
+const benching = true

@@ -1,0 +1,175 @@
+//go:build bench
+
+package main
+
+import (
+	"bufio"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// BenchmarkPush pushes an app that has not changed, until its route answers, and
+// compares with the start of the instance alone, as the app's log tells it. Beside
+// it: what an idle dewd with this app takes, and how late a printed line is on a
+// following dew logs.
+func BenchmarkPush(b *testing.B) {
+	c := newCell(b)
+	c.start()
+	file := c.benchApp()
+	c.dew("push", "-f", file)
+	router := c.router()
+	var push, start []time.Duration
+	for range max(b.N, 10) {
+		began := time.Now()
+		c.dew("push", "-f", file)
+		ask(b, router)
+		push = append(push, time.Since(began))
+		start = append(start, c.lastStart())
+	}
+	late := c.lateness()
+	b.ReportMetric(0, "ns/op")
+	b.ReportMetric(ms(median(push)), "ms/push")
+	b.ReportMetric(ms(median(start)), "ms/start")
+	b.ReportMetric(ms(median(push))/ms(median(start)), "push/start")
+	b.ReportMetric(ms(median(late)), "ms/line")
+	b.ReportMetric(c.resident(), "MB-idle")
+	c.kill(syscall.SIGKILL)
+}
+
+// benchApp writes an app with a sidecar that prints the time ten times a second.
+func (c *cell) benchApp() string {
+	c.t.Helper()
+	dir := filepath.Join(filepath.Dir(c.root), "app")
+	program, err := os.ReadFile(filepath.Join(programs, "testapp"))
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	text := fmt.Sprintf(`applications:
+- name: bench
+  path: %s
+  command: ./testapp serve 0.0.0.0:8080
+  memory: 128M
+  sidecars:
+  - {name: clock, process_types: [web], command: "while :; do date +%%s%%N; sleep 0.1; done", memory: 32MB}
+`, dir)
+	for name, data := range map[string][]byte{"app/testapp": program, "manifest.yml": []byte(text)} {
+		path := filepath.Join(filepath.Dir(c.root), name)
+		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+			c.t.Fatal(err)
+		}
+		if err := os.WriteFile(path, data, 0o755); err != nil {
+			c.t.Fatal(err)
+		}
+	}
+	return filepath.Join(filepath.Dir(c.root), "manifest.yml")
+}
+
+func (c *cell) router() string {
+	c.t.Helper()
+	out, err := c.dewCommand("status", "--json").Output()
+	var st struct{ Router string }
+	if err == nil {
+		err = json.Unmarshal(out, &st)
+	}
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	return st.Router
+}
+
+// ask asks the app until it answers 200.
+func ask(t testing.TB, router string) {
+	t.Helper()
+	for {
+		req, err := http.NewRequest(http.MethodGet, router, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		req.Host = "bench.dew.localhost"
+		r, err := http.DefaultClient.Do(req)
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.Body.Close()
+		if r.StatusCode == http.StatusOK {
+			return
+		}
+	}
+}
+
+// lastStart is the time from the making of the newest container to its health.
+func (c *cell) lastStart() time.Duration {
+	c.t.Helper()
+	out, err := c.dewCommand("logs", "bench", "--recent", "-n", "200").Output()
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	at := map[string]time.Time{}
+	for line := range strings.Lines(string(out)) {
+		stamp, rest, _ := strings.Cut(line, " ")
+		for _, what := range []string{"Creating container", "Container became healthy"} {
+			if t, err := time.Parse(time.RFC3339, stamp); err == nil && strings.Contains(rest, what) {
+				at[what] = t
+			}
+		}
+	}
+	return at["Container became healthy"].Sub(at["Creating container"])
+}
+
+// lateness follows the log and compares the times that are printed with now.
+func (c *cell) lateness() []time.Duration {
+	c.t.Helper()
+	cmd := c.dewCommand("logs", "bench")
+	out, err := cmd.StdoutPipe()
+	if err == nil {
+		err = cmd.Start()
+	}
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	var late []time.Duration
+	began := time.Now()
+	for sc := bufio.NewScanner(out); len(late) < 50 && sc.Scan(); {
+		f := strings.Fields(sc.Text())
+		n, err := strconv.ParseInt(f[len(f)-1], 10, 64)
+		if printed := time.Unix(0, n); err == nil && printed.After(began) {
+			late = append(late, time.Since(printed))
+		}
+	}
+	if err := cmd.Process.Kill(); err != nil {
+		c.t.Fatal(err)
+	}
+	_ = cmd.Wait() // it was killed
+	return late
+}
+
+// resident is what dewd takes, in MB.
+func (c *cell) resident() float64 {
+	c.t.Helper()
+	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", c.cmd.Process.Pid))
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	_, rest, _ := strings.Cut(string(b), "VmRSS:")
+	kb, err := strconv.Atoi(strings.Fields(rest)[0])
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	return float64(kb) / 1024
+}
+
+func median(ds []time.Duration) time.Duration {
+	slices.Sort(ds)
+	return ds[len(ds)/2]
+}
+
+func ms(d time.Duration) float64 { return float64(d) / float64(time.Millisecond) }
