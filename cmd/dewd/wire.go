@@ -372,6 +372,7 @@ func run(c *cli.Context, cfg config) (err error) {
 		func(ctx context.Context) error { d.engine.Keep(ctx); return nil },
 		d.supervise,
 		d.builds.Run,
+		d.prune,
 		d.router.Run,
 		d.open,
 	)
@@ -379,6 +380,28 @@ func run(c *cli.Context, cfg config) (err error) {
 		err = d.tearDown(context.WithoutCancel(ctx))
 	}
 	return err
+}
+
+// prune removes now and then what containerd keeps of images that were collected.
+func (d *daemon) prune(ctx context.Context) error {
+	const every = 10 * time.Minute
+	has := func(sha string) bool {
+		f, err := d.shelf.OpenImage(sha)
+		if err == nil {
+			err = f.Close()
+		}
+		return !errors.Is(err, droplet.ErrNoImage)
+	}
+	for {
+		select {
+		case <-time.After(every):
+		case <-ctx.Done():
+			return nil
+		}
+		if err := d.engine.PruneImages(ctx, has); err != nil && ctx.Err() == nil {
+			d.log.Warn("cannot prune images", "err", err)
+		}
+	}
 }
 
 // open opens the doors when all else works: a socket that answers means a daemon

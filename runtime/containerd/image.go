@@ -79,38 +79,47 @@ func (im *images) parent(ctx context.Context, s runtime.Spec) (string, error) {
 	}
 	defer func() { _ = lm.Delete(context.WithoutCancel(ctx), lease) }() // at worst the next start drops it
 	ctx = leases.WithLease(ctx, lease.ID)
-	if err := im.commit(ctx, stackKey(s.Stack), "", func(root string) error { return fill(root, s.Stack) }); err != nil {
+	if err := im.commit(ctx, snapshot{key: stackKey(s.Stack)}, func(root string) error { return fill(root, s.Stack) }); err != nil {
 		return "", fmt.Errorf("cannot make stack %s: %w", s.Stack.Name, err)
 	}
 	if s.Image == "" {
 		return key, nil
 	}
-	if err := im.commit(ctx, key, stackKey(s.Stack), func(root string) error { return im.unpack(ctx, root, s.Image) }); err != nil {
+	if err := im.commit(ctx, snapshot{key: key, parent: stackKey(s.Stack), image: s.Image}, func(root string) error { return im.unpack(ctx, root, s.Image) }); err != nil {
 		return "", fmt.Errorf("cannot unpack droplet: %w", err)
 	}
 	return key, nil
 }
 
+// imageLabel names the tree that a snapshot was made of.
+const imageLabel = labelPrefix + "image"
+
+// snapshot is a committed one: a stack, or a droplet's tree on a stack.
+type snapshot struct {
+	key, parent string
+	image       string // sha256 of the tree; empty for a stack
+}
+
 // commit makes a committed snapshot unless it is there.
-func (im *images) commit(ctx context.Context, key, parent string, fill func(root string) error) error {
+func (im *images) commit(ctx context.Context, s snapshot, fill func(root string) error) error {
 	sn := im.snapshotter()
-	if _, err := sn.Stat(ctx, key); err == nil {
+	if _, err := sn.Stat(ctx, s.key); err == nil {
 		return nil
 	}
-	// A label given at Prepare is lost at Commit: it is said twice.
-	label := snapshots.WithLabels(map[string]string{gcRoot: "image"})
-	draft := key + "-draft"
+	// Labels given at Prepare are lost at Commit: they are said twice.
+	label := snapshots.WithLabels(map[string]string{gcRoot: "image", imageLabel: s.image})
+	draft := s.key + "-draft"
 	if err := sn.Remove(ctx, draft); err != nil && !errdefs.IsNotFound(err) {
 		return fmt.Errorf("cannot remove an unfinished snapshot: %w", err)
 	}
-	mounts, err := sn.Prepare(ctx, draft, parent, label)
+	mounts, err := sn.Prepare(ctx, draft, s.parent, label)
 	if err != nil {
 		return fmt.Errorf("cannot prepare snapshot: %w", err)
 	}
 	if err := im.e.mounted(mounts, fill); err != nil {
 		return errors.Join(err, sn.Remove(context.WithoutCancel(ctx), draft))
 	}
-	if err := sn.Commit(ctx, key, draft, label); err != nil && !errdefs.IsAlreadyExists(err) {
+	if err := sn.Commit(ctx, s.key, draft, label); err != nil && !errdefs.IsAlreadyExists(err) {
 		return fmt.Errorf("cannot commit snapshot: %w", err)
 	}
 	return nil
@@ -272,6 +281,35 @@ func (im *images) unlabel(ctx context.Context) error {
 		if _, err := sn.Update(ctx, info, "labels"); err != nil && !errdefs.IsNotFound(err) {
 			return fmt.Errorf("cannot unlabel snapshot %s: %w", info.Name, err)
 		}
+	}
+	return nil
+}
+
+// PruneImages removes the snapshots of trees that nobody has any more. One that an
+// instance still stands on stays until that is gone.
+func (e *Engine) PruneImages(ctx context.Context, has func(sha string) bool) error {
+	ctx, cancel := context.WithTimeout(ctx, cleanupTimeout)
+	defer cancel()
+	sn := e.images.snapshotter()
+	var old []string
+	err := sn.Walk(ctx, func(_ context.Context, info snapshots.Info) error {
+		if sha := info.Labels[imageLabel]; sha != "" && info.Kind == snapshots.KindCommitted && !has(sha) {
+			old = append(old, info.Name)
+		}
+		return nil
+	})
+	if err != nil && !errdefs.IsNotFound(err) {
+		return fmt.Errorf("cannot list snapshots: %w", err)
+	}
+	for _, name := range old {
+		err := sn.Remove(ctx, name)
+		if errdefs.IsFailedPrecondition(err) || errdefs.IsNotFound(err) {
+			continue
+		}
+		if err != nil {
+			return fmt.Errorf("cannot remove snapshot %s: %w", name, err)
+		}
+		e.log.Info("removed the snapshot of an image that is gone", "snapshot", name)
 	}
 	return nil
 }

@@ -1,0 +1,52 @@
+//go:build integration
+
+package containerd
+
+import (
+	"context"
+	"testing"
+
+	"github.com/containerd/containerd/v2/core/snapshots"
+)
+
+// The snapshot of an image goes when its tree is gone and nothing runs on it.
+func TestPruneImages(t *testing.T) {
+	w := newWorld(t)
+	w.boot()
+	p := w.put(wish{name: "prune", memory: 64, command: idle})
+	w.running(p)
+	count := func() (n int) {
+		t.Helper()
+		err := w.engine.images.snapshotter().Walk(context.Background(), func(_ context.Context, info snapshots.Info) error {
+			if info.Labels[imageLabel] == w.image {
+				n++
+			}
+			return nil
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return n
+	}
+	for _, step := range []struct {
+		name string
+		has  bool
+		stop bool
+		want int
+	}{
+		{"it is there and in use", true, false, 1},
+		{"it is gone, an instance stands on it", false, false, 1},
+		{"it is there, nothing runs", true, true, 1},
+		{"it is gone, nothing runs", false, false, 0},
+	} {
+		if step.stop {
+			w.stop(p)
+		}
+		if err := w.engine.PruneImages(context.Background(), func(string) bool { return step.has }); err != nil {
+			t.Errorf("%s: %v", step.name, err)
+		}
+		if got := count(); got != step.want {
+			t.Errorf("%s: snapshots = %d, want %d", step.name, got, step.want)
+		}
+	}
+}
