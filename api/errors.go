@@ -205,6 +205,8 @@ func kindName(kind string) string {
 		return "true or false"
 	case kind == "string":
 		return "a string"
+	case strings.HasPrefix(kind, "int"), strings.HasPrefix(kind, "uint"):
+		return "a whole number"
 	}
 	return "a number"
 }

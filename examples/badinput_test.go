@@ -153,7 +153,7 @@ func TestBadSidecars(t *testing.T) {
 		"name is a number":      {`{"name":7,"command":"./s","process_types":["web"]}`, 422, "name must be a string"},
 		"types are text":        {`{"name":"s","command":"./s","process_types":"web"}`, 422, "process_types must be"},
 		"with a health check":   {`{"name":"s","command":"./s","process_types":["web"],"health_check":{"type":"http"}}`, 422, "'health_check'"},
-		"memory in fruit":       {`{"name":"s","command":"./s","process_types":["web"],"memory_in_mb":"256 bananas"}`, 422, `"256 bananas" is not a whole number`},
+		"memory in fruit":       {`{"name":"s","command":"./s","process_types":["web"],"memory_in_mb":"256 bananas"}`, 422, `memory_in_mb must be`},
 		"as large as the app":   {`{"name":"s","command":"./s","process_types":["web"],"memory_in_mb":1024}`, 422, "less than its memory"},
 	} {
 		t.Run(what, func(t *testing.T) {

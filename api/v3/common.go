@@ -3,7 +3,7 @@ package v3
 import (
 	"bytes"
 	"encoding/json"
-	"fmt"
+	"reflect"
 	"strconv"
 	"time"
 )
@@ -131,7 +131,8 @@ func (i *Int) UnmarshalJSON(b []byte) error {
 	text := string(bytes.Trim(b, `"`))
 	n, err := strconv.Atoi(text)
 	if err != nil {
-		return fmt.Errorf("%q is not a whole number", text)
+		// This type of error is told the name of the field on its way out.
+		return &json.UnmarshalTypeError{Value: strconv.Quote(text), Type: reflect.TypeFor[int]()}
 	}
 	*i = Int(n)
 	return nil
