@@ -125,7 +125,7 @@ func TestEveryEndIsACrashWithARecord(t *testing.T) {
 				t.Error("the next instance has the same id")
 			}
 			if len(r.Followers) != 1 || r.Followers[0].Cause != runtime.CausePeerExited {
-				t.Errorf("followers = %+v, want one with cause peer_exited", r.Followers)
+				t.Errorf("followers = %+v, want one with cause peer_exited after %+v (order %q)", r.Followers, r.First, r.Order)
 			}
 			w.stop(p)
 		})
