@@ -240,6 +240,9 @@ func resolved(path string) (string, error) {
 	if err == nil {
 		return real, nil
 	}
+	if errors.Is(err, os.ErrPermission) {
+		return path, nil // not root: that is told later, and better
+	}
 	if !errors.Is(err, os.ErrNotExist) || path == filepath.Dir(path) {
 		return "", fmt.Errorf("cannot resolve %s: %w", path, err)
 	}

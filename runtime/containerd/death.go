@@ -1,6 +1,7 @@
 package containerd
 
 import (
+	"context"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -13,8 +14,8 @@ import (
 
 // death is when a process ended, as the kernel noted it.
 type death struct {
-	seen chan struct{} // closed when at is set, or never will be
-	at   time.Time
+	of *deaths
+	at time.Time // guarded by of.mu; zero while it lives
 }
 
 // deaths listens to the kernel's own notes of process ends. containerd's time is
@@ -32,6 +33,7 @@ type deaths struct {
 const (
 	connectorProc = 1 // CN_IDX_PROC and CN_VAL_PROC
 	listenWord    = 1 // PROC_CN_MCAST_LISTEN
+	execWord      = 2
 	exitWord      = 0x80000000
 
 	headerLen = unix.NLMSG_HDRLEN + 20 // struct cn_msg
@@ -42,18 +44,21 @@ const (
 	eventLen  = headerLen + 24
 )
 
-// listenDeaths subscribes, for exits only: everything else that happens on the
-// machine is filtered by the kernel.
+// listenDeaths subscribes, for exits and execs only: everything else that happens
+// on the machine is filtered by the kernel.
 func listenDeaths() (*deaths, error) {
 	fd, err := unix.Socket(unix.AF_NETLINK, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, unix.NETLINK_CONNECTOR)
 	if err != nil {
 		return nil, fmt.Errorf("cannot open the process connector: %w", err)
 	}
 	f := os.NewFile(uintptr(fd), "process connector")
-	exit := binary.BigEndian.Uint32(binary.NativeEndian.AppendUint32(nil, exitWord)) // as the filter loads it
+	loaded := func(word uint32) uint32 { // as the filter sees it
+		return binary.BigEndian.Uint32(binary.NativeEndian.AppendUint32(nil, word))
+	}
 	filter := []unix.SockFilter{
 		{Code: unix.BPF_LD | unix.BPF_W | unix.BPF_ABS, K: whatAt},
-		{Code: unix.BPF_JMP | unix.BPF_JEQ | unix.BPF_K, K: exit, Jt: 0, Jf: 1},
+		{Code: unix.BPF_JMP | unix.BPF_JEQ | unix.BPF_K, K: loaded(exitWord), Jt: 1, Jf: 0},
+		{Code: unix.BPF_JMP | unix.BPF_JEQ | unix.BPF_K, K: loaded(execWord), Jt: 0, Jf: 1},
 		{Code: unix.BPF_RET | unix.BPF_K, K: 0xffffffff},
 		{Code: unix.BPF_RET | unix.BPF_K, K: 0},
 	}
@@ -99,44 +104,51 @@ func (d *deaths) read() {
 		if err != nil {
 			return
 		}
-		if pid, at, ok := parseExit(buf[:n]); ok {
-			d.note(pid, at)
+		if e, ok := parseEvent(buf[:n]); ok {
+			d.note(e)
 		}
 	}
 }
 
-// parseExit reads the end of a process, told by that of its first thread.
-func parseExit(b []byte) (pid int, at time.Duration, ok bool) {
-	ne := binary.NativeEndian
-	if len(b) < eventLen || ne.Uint32(b[whatAt:]) != exitWord || ne.Uint32(b[pidAt:]) != ne.Uint32(b[tgidAt:]) {
-		return 0, 0, false
-	}
-	return int(ne.Uint32(b[pidAt:])), time.Duration(ne.Uint64(b[timeAt:])), true
+// event is what the kernel tells of a process.
+type event struct {
+	what uint32
+	pid  int
+	at   time.Duration // since the boot
 }
 
-// note tells whoever waits. The kernel counts from its boot.
-func (d *deaths) note(pid int, sinceBoot time.Duration) {
+// parseEvent reads the end or the exec of a process, told by its first thread.
+func parseEvent(b []byte) (event, bool) {
+	ne := binary.NativeEndian
+	if len(b) < eventLen || ne.Uint32(b[pidAt:]) != ne.Uint32(b[tgidAt:]) {
+		return event{}, false
+	}
+	e := event{what: ne.Uint32(b[whatAt:]), pid: int(ne.Uint32(b[pidAt:])), at: time.Duration(ne.Uint64(b[timeAt:]))}
+	return e, e.what == exitWord || e.what == execWord
+}
+
+// note remembers an end. An exec takes it back: when a thread that is not the
+// first one calls execve, the first one ends and is told like the end of the whole.
+func (d *deaths) note(e event) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	w := d.watched[pid]
+	w := d.watched[e.pid]
 	if w == nil {
 		return
 	}
-	delete(d.watched, pid)
+	w.at = time.Time{}
 	var now unix.Timespec
-	if err := unix.ClockGettime(unix.CLOCK_MONOTONIC, &now); err == nil {
-		w.at = time.Now().Add(sinceBoot - time.Duration(now.Nano())).Round(0)
+	if err := unix.ClockGettime(unix.CLOCK_MONOTONIC, &now); err == nil && e.what == exitWord {
+		w.at = time.Now().Add(e.at - time.Duration(now.Nano())).Round(0)
 	}
-	close(w.seen)
 }
 
 // watch begins to wait for the end of a process that still lives.
 func (d *deaths) watch(pid int) *death {
-	w := &death{seen: make(chan struct{})}
 	if d == nil || pid == 0 {
-		close(w.seen)
-		return w
+		return nil
 	}
+	w := &death{of: d}
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.watched[pid] = w
@@ -156,20 +168,23 @@ func (d *deaths) forget(pid int) {
 // earlier is the better of the kernel's time and containerd's. The process is
 // dead, so the note is there, or a busy reader has it in a moment; only one that
 // was dropped is waited for in vain.
-func (w *death) earlier(at time.Time) time.Time {
+func (w *death) earlier(ctx context.Context, at time.Time) time.Time {
 	if w == nil {
 		return at
 	}
-	const moment = 100 * time.Millisecond
-	t := time.NewTimer(moment)
-	defer t.Stop()
-	select {
-	case <-w.seen:
-	case <-t.C:
-		return at
+	for waited := time.Duration(0); waited < 100*time.Millisecond; waited += time.Millisecond {
+		w.of.mu.Lock()
+		noted := w.at
+		w.of.mu.Unlock()
+		if !noted.IsZero() {
+			if noted.After(at) {
+				return at
+			}
+			return noted
+		}
+		if pause(ctx, time.Millisecond) != nil {
+			break
+		}
 	}
-	if w.at.IsZero() || w.at.After(at) {
-		return at
-	}
-	return w.at
+	return at
 }

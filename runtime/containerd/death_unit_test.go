@@ -3,40 +3,45 @@ package containerd
 import (
 	"encoding/binary"
 	"testing"
+	"testing/synctest"
 	"time"
 )
 
-// exitMessage is what the kernel sends at the end of a thread.
-func exitMessage(pid, tgid uint32, at time.Duration) []byte {
+// message is what the kernel sends of a thread.
+func message(what, pid, tgid uint32, at time.Duration) []byte {
 	b := make([]byte, eventLen+16)
 	ne := binary.NativeEndian
-	ne.PutUint32(b[whatAt:], exitWord)
+	ne.PutUint32(b[whatAt:], what)
 	ne.PutUint64(b[timeAt:], uint64(at))
 	ne.PutUint32(b[pidAt:], pid)
 	ne.PutUint32(b[tgidAt:], tgid)
 	return b
 }
 
-func TestParseExit(t *testing.T) {
+func TestParseEvent(t *testing.T) {
 	t.Parallel()
-	pid, at, ok := parseExit(exitMessage(7, 7, time.Hour))
-	if pid != 7 || at != time.Hour || !ok {
-		t.Errorf("got %d, %v, %v, want 7 after an hour", pid, at, ok)
+	e, ok := parseEvent(message(exitWord, 7, 7, time.Hour))
+	if want := (event{what: exitWord, pid: 7, at: time.Hour}); e != want || !ok {
+		t.Errorf("got %+v, %v, want %+v", e, ok, want)
 	}
-	if _, _, ok := parseExit(exitMessage(8, 7, time.Hour)); ok {
+	if _, ok := parseEvent(message(exitWord, 8, 7, time.Hour)); ok {
 		t.Error("the end of a second thread was taken for that of its process")
 	}
-	if _, _, ok := parseExit(exitMessage(7, 7, time.Hour)[:eventLen-1]); ok {
+	if _, ok := parseEvent(message(1, 7, 7, time.Hour)); ok {
+		t.Error("a fork was taken for an end")
+	}
+	if _, ok := parseEvent(message(exitWord, 7, 7, time.Hour)[:eventLen-1]); ok {
 		t.Error("a short message was read")
 	}
 }
 
-func FuzzParseExit(f *testing.F) {
-	f.Add(exitMessage(7, 7, time.Hour))
+func FuzzParseEvent(f *testing.F) {
+	f.Add(message(exitWord, 7, 7, time.Hour))
+	f.Add(message(execWord, 7, 7, time.Hour))
 	f.Add([]byte{})
 	f.Fuzz(func(t *testing.T, b []byte) {
-		if pid, _, ok := parseExit(b); ok && pid == 0 && len(b) < eventLen {
-			t.Error("read more than there is")
+		if e, ok := parseEvent(b); ok && e.what != exitWord && e.what != execWord {
+			t.Errorf("took %+v", e)
 		}
 	})
 }
@@ -46,23 +51,34 @@ func TestEarlierDeathTime(t *testing.T) {
 	t.Parallel()
 	d := &deaths{watched: map[int]*death{}}
 	w := d.watch(7)
-	d.note(8, 0) // nobody asked
-	d.note(7, 0) // at the boot
+	d.note(event{what: exitWord, pid: 8}) // nobody asked
+	d.note(event{what: exitWord, pid: 7}) // at the boot
 	reaped := time.Now()
-	if got := w.earlier(reaped); !got.Before(reaped) {
+	if got := w.earlier(t.Context(), reaped); !got.Before(reaped) {
 		t.Errorf("time = %v, want the kernel's, before %v", got, reaped)
 	}
 	long := time.Unix(1, 0)
-	if got := w.earlier(long); !got.Equal(long) {
+	if got := w.earlier(t.Context(), long); !got.Equal(long) {
 		t.Errorf("time = %v, want containerd's %v", got, long)
 	}
-	for name, w := range map[string]*death{"no connector": (*deaths)(nil).watch(7), "not watched": nil, "no note": d.watch(9)} {
-		if got := w.earlier(reaped); !got.Equal(reaped) {
-			t.Errorf("%s: time = %v, want containerd's", name, got)
-		}
-	}
-	d.forget(9)
+	d.forget(7)
 	if len(d.watched) != 0 {
 		t.Errorf("still watched: %v", d.watched)
 	}
+}
+
+// Without a note containerd's time stands, also when an exec took one back.
+func TestNoDeathIsNoted(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := &deaths{watched: map[int]*death{}}
+		taken := d.watch(9)
+		d.note(event{what: exitWord, pid: 9})
+		d.note(event{what: execWord, pid: 9})
+		at := time.Now()
+		for name, w := range map[string]*death{"no connector": (*deaths)(nil).watch(7), "no note": d.watch(8), "taken back": taken} {
+			if got := w.earlier(t.Context(), at); !got.Equal(at) {
+				t.Errorf("%s: time = %v, want containerd's", name, got)
+			}
+		}
+	})
 }

@@ -130,7 +130,7 @@ func (t *task) await(p *proc) (runtime.Exit, bool) {
 	if t.ctx.Err() != nil {
 		return runtime.Exit{}, false
 	}
-	x := t.verdict(p, code, p.death.earlier(at))
+	x := t.verdict(p, code, p.death.earlier(t.ctx, at))
 	if err != nil {
 		x.Code, x.Cause, x.Detail = -1, runtime.CauseRuntimeLost, "its shim is gone and its status with it"
 	}
