@@ -85,7 +85,7 @@ lint: ## check style and formatting; prints nothing when all is well
 	@for script in dist/*.sh .ci/run; do sh -n $$script || exit 1; done; bash -n .ci/vmtest .ci/vmtest-run
 
 bench: root setup-test build ## measure, as docs/performance.md tells (BENCH=regexp)
-	@$(GO) test -tags bench -run '^$$' -bench '$(BENCH)' -timeout 1h $(call holding,Benchmark)
+	@$(GO) test -tags bench -p 1 -run '^$$' -bench '$(BENCH)' -timeout 1h $(call holding,Benchmark)
 
 cover: ## coverage of the unit tests, and as root of the integration tests too
 	@$(GO) test -covermode atomic -coverpkg ./... -coverprofile cover.out -p 1 -timeout 30m \
