@@ -204,7 +204,9 @@ func TestKilledContainerdIsNoCrash(t *testing.T) {
 	if diff := cmp.Diff(before, c.leaves()); diff != "" {
 		t.Errorf("processes changed (-before +now):\n%s", diff)
 	}
-	killPID(t, leaves["sidecar-0"][0])
+	for _, pid := range leaves["sidecar-0"] {
+		killPID(t, pid)
+	}
 	c.settled(1, id) // a true crash is still seen, and followed by a start
 	c.kill(syscall.SIGKILL)
 	c.read(func(b books) {

@@ -135,7 +135,7 @@ func (w *world) commandPID(id runtime.InstanceID, exec string) int {
 			err = fmt.Errorf("processes %v", pids)
 		}
 		if err == nil {
-			pid = pids[0]
+			pid = leader(pids)
 		}
 		return err
 	})

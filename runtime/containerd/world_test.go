@@ -513,7 +513,18 @@ func (w *world) pids(id runtime.InstanceID, exec string) []int {
 // mainPID is the first process of a leaf: the one containerd waits for.
 func (w *world) mainPID(id runtime.InstanceID, exec string) int {
 	w.t.Helper()
-	return slices.Min(w.pids(id, exec))
+	return leader(w.pids(id, exec))
+}
+
+// leader is the one whose parent is none of them. Numbers tell nothing: they
+// begin anew when the last is used.
+func leader(pids []int) int {
+	for _, pid := range pids {
+		if _, parent, ok := procStat(pid); ok && !slices.Contains(pids, parent) {
+			return pid
+		}
+	}
+	return pids[0]
 }
 
 func sidecar(name, command string, memory int) app.Sidecar {
