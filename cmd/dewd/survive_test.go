@@ -7,6 +7,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -204,9 +205,8 @@ func TestKilledContainerdIsNoCrash(t *testing.T) {
 	if diff := cmp.Diff(before, c.leaves()); diff != "" {
 		t.Errorf("processes changed (-before +now):\n%s", diff)
 	}
-	for _, pid := range leaves["sidecar-0"] {
-		killPID(t, pid)
-	}
+	leader, _ := leaderOf(t, leaves["sidecar-0"])
+	killPID(t, leader)
 	c.settled(1, id) // a true crash is still seen, and followed by a start
 	c.kill(syscall.SIGKILL)
 	c.read(func(b books) {
@@ -246,7 +246,8 @@ func TestKilledShimIsRuntimeLost(t *testing.T) {
 	c.wish(idle, idle)
 	c.start()
 	id, leaves := only(t, c.settled(1))
-	killPID(t, parentOf(t, leaves["main"][0]))
+	_, shim := leaderOf(t, leaves["main"])
+	killPID(t, shim)
 	c.settled(1, id)
 	c.kill(syscall.SIGKILL)
 	c.read(func(b books) {
@@ -258,6 +259,19 @@ func TestKilledShimIsRuntimeLost(t *testing.T) {
 			t.Errorf("cause = %s, want %s", rs[0].First.Cause, runtime.CauseRuntimeLost)
 		}
 	})
+}
+
+// leaderOf is the process of a leaf whose parent is none of it, and that parent,
+// which is the shim. Numbers tell nothing: they begin anew when the last is used.
+func leaderOf(t *testing.T, pids []int) (leader, parent int) {
+	t.Helper()
+	for _, pid := range pids {
+		if parent := parentOf(t, pid); !slices.Contains(pids, parent) {
+			return pid, parent
+		}
+	}
+	t.Fatalf("no leader among %v", pids)
+	return 0, 0
 }
 
 func parentOf(t *testing.T, pid int) int {
