@@ -6,6 +6,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	goruntime "runtime"
 	"testing"
 	"time"
 )
@@ -173,5 +174,27 @@ func BenchmarkLive(b *testing.B) {
 		if _, err := cur.Next(b.Context()); err != nil {
 			b.Fatal(err)
 		}
+	}
+}
+
+// BenchmarkTailMemory measures what an instance of three processes costs the
+// daemon while it prints nothing.
+func BenchmarkTailMemory(b *testing.B) {
+	const instances, execs = 200, 3
+	measure := func() int {
+		var m goruntime.MemStats
+		for range 3 { // the pools let go in steps
+			goruntime.GC()
+		}
+		goruntime.ReadMemStats(&m)
+		return int(m.HeapAlloc + m.StackInuse)
+	}
+	for b.Loop() {
+		l := newApp(b, newLogs(b, b.TempDir(), Options{}))
+		cur := l.Cursor(0)
+		before := measure()
+		tailMany(b, l, instances, execs)
+		take(b, cur, instances*execs)
+		b.ReportMetric(float64(measure()-before)/instances, "B/instance")
 	}
 }
