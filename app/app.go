@@ -39,6 +39,7 @@ type App struct {
 	Stack      string            `json:"stack,omitempty"`
 	Droplet    string            `json:"droplet,omitempty"` // guid of the current one
 	Buildpacks []string          `json:"buildpacks,omitempty"`
+	Metadata   Metadata          `json:"metadata,omitzero"`
 	CreatedAt  time.Time         `json:"created_at"`
 	UpdatedAt  time.Time         `json:"updated_at"`
 }
@@ -46,6 +47,7 @@ type App struct {
 func (a App) clone() App {
 	a.Env = maps.Clone(a.Env)
 	a.Buildpacks = slices.Clone(a.Buildpacks)
+	a.Metadata = a.Metadata.clone()
 	return a
 }
 

@@ -33,6 +33,7 @@ type Process struct {
 	// replaced: a change alone replaces nothing. Set by the Registry.
 	Current    []string  `json:"current"`
 	Generation int       `json:"generation"` // counted up by deployments
+	Metadata   Metadata  `json:"metadata,omitzero"`
 	CreatedAt  time.Time `json:"created_at"`
 	UpdatedAt  time.Time `json:"updated_at"`
 }
@@ -63,6 +64,7 @@ func (p Process) Keeps(version string) bool { return slices.Contains(p.Current, 
 func (p Process) clone() Process {
 	p.Ports = slices.Clone(p.Ports)
 	p.Current = slices.Clone(p.Current)
+	p.Metadata = p.Metadata.clone()
 	return p
 }
 

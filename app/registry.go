@@ -24,6 +24,8 @@ type Registry struct {
 	spaces    *store.Bucket[Space]
 	domains   *store.Bucket[Domain]
 	routes    *store.Bucket[Route]
+	flags     *store.Bucket[Flag]
+	notes     *store.Bucket[Metadata] // of what is built in, by guid
 }
 
 // NewRegistry returns the registry that lives in db.
@@ -47,6 +49,8 @@ func NewRegistry(db *store.DB) *Registry {
 			store.Unique("name", func(d Domain) string { return d.Name })),
 		routes: store.In(db, "routes",
 			store.Unique("place", Route.place)),
+		flags: store.In[Flag](db, "flags"),
+		notes: store.In[Metadata](db, "notes"),
 	}
 }
 
@@ -56,6 +60,7 @@ func (r *Registry) With(tx *store.Tx) *Registry {
 		db: r.db, tx: tx,
 		apps: r.apps.With(tx), processes: r.processes.With(tx), sidecars: r.sidecars.With(tx),
 		orgs: r.orgs.With(tx), spaces: r.spaces.With(tx), domains: r.domains.With(tx), routes: r.routes.With(tx),
+		flags: r.flags.With(tx), notes: r.notes.With(tx),
 	}
 }
 
@@ -220,73 +225,18 @@ func (r *Registry) Processes(app string) ([]Process, error) {
 	return ps, nil
 }
 
+// AllProcesses returns the processes of all apps, in one reading.
+func (r *Registry) AllProcesses() ([]Process, error) {
+	return sorted(r.processes, "processes", func(a, b Process) int {
+		return cmp.Or(cmp.Compare(a.App, b.App), cmp.Compare(rank(a.Type), rank(b.Type)), cmp.Compare(a.Type, b.Type))
+	})
+}
+
 func rank(processType string) int {
 	if processType == Web {
 		return 0
 	}
 	return 1
-}
-
-// PutSidecar keeps s in the place of the sidecar with its guid, or as a new one.
-func (r *Registry) PutSidecar(s Sidecar) (Sidecar, error) {
-	s = s.clone()
-	err := r.update(func(r *Registry) (err error) {
-		s, err = r.putSidecar(s)
-		return err
-	})
-	return s, err
-}
-
-// UpdateSidecar changes a sidecar in one transaction.
-func (r *Registry) UpdateSidecar(guid string, fn func(s *Sidecar) error) (s Sidecar, err error) {
-	err = r.update(func(r *Registry) error {
-		if s, err = r.Sidecar(guid); err != nil {
-			return err
-		}
-		if err := fn(&s); err != nil {
-			return err
-		}
-		s.GUID = guid
-		s, err = r.putSidecar(s)
-		return err
-	})
-	return s, err
-}
-
-// Sidecar returns the sidecar with guid.
-func (r *Registry) Sidecar(guid string) (Sidecar, error) { return get(r.sidecars, "sidecar", guid) }
-
-// Sidecars returns the sidecars of an app by name.
-func (r *Registry) Sidecars(app string) ([]Sidecar, error) {
-	ss, err := r.sidecars.By("app", app)
-	if err != nil {
-		return nil, fmt.Errorf("cannot list sidecars of app %s: %w", app, err)
-	}
-	slices.SortFunc(ss, func(a, b Sidecar) int { return cmp.Compare(a.Name, b.Name) })
-	return ss, nil
-}
-
-// SidecarsOf returns the sidecars that attach to a process type, by name.
-func (r *Registry) SidecarsOf(app, processType string) ([]Sidecar, error) {
-	ss, err := r.Sidecars(app)
-	if err != nil {
-		return nil, err
-	}
-	return slices.DeleteFunc(ss, func(s Sidecar) bool { return !s.attaches(processType) }), nil
-}
-
-// DeleteSidecar removes a sidecar.
-func (r *Registry) DeleteSidecar(guid string) error {
-	return r.update(func(r *Registry) error {
-		old, err := r.Sidecar(guid)
-		if err != nil {
-			return err
-		}
-		if err := r.sidecars.Delete(guid); err != nil {
-			return fmt.Errorf("cannot delete sidecar %s: %w", guid, err)
-		}
-		return r.sidecarChanged(old, Sidecar{App: old.App})
-	})
 }
 
 func (r *Registry) update(fn func(r *Registry) error) error {
@@ -410,72 +360,6 @@ func (r *Registry) keepProcess(p Process, rules ...func(p Process) error) (Proce
 		return p, fmt.Errorf("cannot keep process %s: %w", p.GUID, err)
 	}
 	return p, nil
-}
-
-func (r *Registry) putSidecar(s Sidecar) (Sidecar, error) {
-	processes, err := r.Processes(s.App)
-	if err != nil {
-		return s, err
-	}
-	others, err := r.Sidecars(s.App)
-	if err != nil {
-		return s, err
-	}
-	others = slices.DeleteFunc(others, func(o Sidecar) bool { return o.GUID == s.GUID })
-	return r.keepSidecar(s, func(s Sidecar) error { return checkSidecarMemory(s, others, processes) })
-}
-
-// keepSidecar is to putSidecar what keepProcess is to putProcess.
-func (r *Registry) keepSidecar(s Sidecar, rules ...func(s Sidecar) error) (Sidecar, error) {
-	if _, err := r.App(s.App); err != nil {
-		return s, err
-	}
-	if s.GUID == "" {
-		s.GUID = uuid.NewString()
-	}
-	old, err := find(r.sidecars, s.GUID)
-	if err != nil {
-		return s, err
-	}
-	s.Origin = cmp.Or(s.Origin, old.Origin, OriginUser)
-	s.UpdatedAt = now()
-	s.CreatedAt = s.UpdatedAt
-	if old.GUID != "" {
-		s.CreatedAt = old.CreatedAt
-	}
-	errs := []error{checkSidecar(s), checkSidecarApp(old, s)}
-	for _, rule := range rules {
-		errs = append(errs, rule(s))
-	}
-	if err := errors.Join(errs...); err != nil {
-		return s, err
-	}
-	err = r.sidecars.Put(s.GUID, s)
-	if errors.Is(err, store.ErrTaken) {
-		return s, &Invalid{Key: sidecarKey(s, "name"), Message: "another sidecar of the app has this name (capitals do not count): choose another one"}
-	}
-	if err != nil {
-		return s, fmt.Errorf("cannot keep sidecar %s: %w", s.GUID, err)
-	}
-	return s, r.sidecarChanged(old, s)
-}
-
-// sidecarChanged gives a new version to the processes whose containers differ by
-// the change.
-func (r *Registry) sidecarChanged(old, s Sidecar) error {
-	ps, err := r.Processes(s.App)
-	if err != nil {
-		return err
-	}
-	for _, p := range ps {
-		if !sidecarDiffers(old, s, p.Type) {
-			continue
-		}
-		if err := r.processes.Put(p.GUID, p.changed(uuid.NewString())); err != nil {
-			return fmt.Errorf("cannot keep process %s: %w", p.GUID, err)
-		}
-	}
-	return nil
 }
 
 // sorted reads all values of a bucket.

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"maps"
 	"regexp"
 	"slices"
 	"strings"
@@ -34,8 +35,11 @@ type Route struct {
 	Host         string        `json:"host,omitempty"` // in small letters; empty: the domain itself
 	Path         string        `json:"path,omitempty"` // with its slash, such as /shop
 	Destinations []Destination `json:"destinations,omitempty"`
-	CreatedAt    time.Time     `json:"created_at"`
-	UpdatedAt    time.Time     `json:"updated_at"`
+	// Options are how requests are spread, by name.
+	Options   map[string]string `json:"options,omitempty"`
+	Metadata  Metadata          `json:"metadata,omitzero"`
+	CreatedAt time.Time         `json:"created_at"`
+	UpdatedAt time.Time         `json:"updated_at"`
 }
 
 // Destination is a process type that a route leads to.
@@ -57,6 +61,8 @@ func (rt Route) URL(domainName string) string {
 
 func (rt Route) clone() Route {
 	rt.Destinations = slices.Clone(rt.Destinations)
+	rt.Options = maps.Clone(rt.Options)
+	rt.Metadata = rt.Metadata.clone()
 	return rt
 }
 
@@ -184,6 +190,24 @@ func (r *Registry) RemoveDestination(route, destination string) error {
 	return err
 }
 
+// UpdateRoute changes a route in one transaction. Its place stays as it is: that
+// is what makes it this route.
+func (r *Registry) UpdateRoute(guid string, fn func(rt *Route) error) (rt Route, err error) {
+	err = r.update(func(r *Registry) error {
+		if rt, err = r.Route(guid); err != nil {
+			return err
+		}
+		old := rt
+		if err := fn(&rt); err != nil {
+			return err
+		}
+		rt.GUID, rt.Space, rt.Domain, rt.Host, rt.Path = old.GUID, old.Space, old.Domain, old.Host, old.Path
+		rt, err = r.putRoute(rt)
+		return err
+	})
+	return rt, err
+}
+
 func (r *Registry) changeRoute(guid string, fn func(rt *Route)) (rt Route, err error) {
 	err = r.update(func(r *Registry) error {
 		if rt, err = r.Route(guid); err != nil {
@@ -191,7 +215,7 @@ func (r *Registry) changeRoute(guid string, fn func(rt *Route)) (rt Route, err e
 		}
 		old := rt.clone()
 		fn(&rt)
-		if slices.Equal(old.Destinations, rt.Destinations) {
+		if slices.Equal(old.Destinations, rt.Destinations) && maps.Equal(old.Options, rt.Options) {
 			return nil
 		}
 		rt, err = r.putRoute(rt)
@@ -243,6 +267,10 @@ func (r *Registry) checkRoute(rt Route) error {
 	var ps problems
 	checkHost(&ps, "host", rt.Host)
 	checkPath(&ps, "path", rt.Path)
+	checkOptions(&ps, "options", rt.Options)
+	if err := rt.Metadata.Validate(); err != nil {
+		ps = append(ps, err)
+	}
 	if n := len(rt.Host) + 1 + len(d.Name); n > maxHostName {
 		ps.add("host", "must have with its domain at most %d characters, not %d", maxHostName, n)
 	}
@@ -274,6 +302,24 @@ func (r *Registry) checkDestination(ps *problems, rt Route, i int) error {
 		ps.add(destinationKey(i, "protocol"), "must be %s, not %q", ProtocolHTTP1, d.Protocol)
 	}
 	return nil
+}
+
+// The options of a route.
+const (
+	OptionBalancing = "loadbalancing"
+	RoundRobin      = "round-robin"
+)
+
+// checkOptions refuses what would have no effect: instances get requests in turn.
+func checkOptions(ps *problems, key string, options map[string]string) {
+	for _, k := range slices.Sorted(maps.Keys(options)) {
+		switch {
+		case k != OptionBalancing:
+			ps.add(key+"."+k, "is not known: there is %s", OptionBalancing)
+		case options[k] != RoundRobin:
+			ps.add(key+"."+k, "must be %s, not %q: instances get requests in turn", RoundRobin, options[k])
+		}
+	}
 }
 
 func destinationKey(i int, field string) string { return fmt.Sprintf("destinations[%d].%s", i, field) }

@@ -94,6 +94,9 @@ func checkApp(a App) error {
 			ps.add(fmt.Sprintf("buildpacks[%d]", i), "must be the name, the URL or the folder of a buildpack, not %q", b)
 		}
 	}
+	if err := a.Metadata.Validate(); err != nil {
+		ps = append(ps, err)
+	}
 	return ps.err()
 }
 
@@ -138,6 +141,9 @@ func checkProcess(p Process) error {
 	checkHealth(&ps, processKey(p, "health-check"), p.HealthCheck)
 	if p.Readiness.Type != CheckNone {
 		checkHealth(&ps, processKey(p, "readiness-health-check"), p.Readiness)
+	}
+	if err := p.Metadata.Validate(); err != nil {
+		ps = append(ps, err)
 	}
 	return ps.err()
 }
