@@ -3,6 +3,7 @@ package client
 import (
 	"context"
 	"fmt"
+	"io"
 	"net/http"
 	"net/url"
 
@@ -21,19 +22,24 @@ func (c *Client) Root(ctx context.Context) (v3.Root, error) {
 	return r, err
 }
 
-// Spaces lists the spaces.
-func (c *Client) Spaces(ctx context.Context) ([]v3.Space, error) {
-	return list[v3.Space](ctx, c, "/v3/spaces", nil)
-}
-
-// Apps lists the apps by name.
+// Apps lists the apps of the client's space by name.
 func (c *Client) Apps(ctx context.Context) ([]v3.App, error) {
-	return list[v3.App](ctx, c, "/v3/apps", url.Values{"order_by": {"name"}})
+	q, err := c.here(ctx)
+	if err != nil {
+		return nil, err
+	}
+	q.Set("order_by", "name")
+	return list[v3.App](ctx, c, "/v3/apps", q)
 }
 
-// AppByName finds an app, or fails with *NoApp.
+// AppByName finds an app of the client's space, or fails with *NoApp.
 func (c *Client) AppByName(ctx context.Context, name string) (v3.App, error) {
-	as, err := list[v3.App](ctx, c, "/v3/apps", url.Values{"names": {filter(name)}})
+	q, err := c.here(ctx)
+	if err != nil {
+		return v3.App{}, err
+	}
+	q.Set("names", filter(name))
+	as, err := list[v3.App](ctx, c, "/v3/apps", q)
 	if err != nil {
 		return v3.App{}, err
 	}
@@ -41,6 +47,15 @@ func (c *Client) AppByName(ctx context.Context, name string) (v3.App, error) {
 		return v3.App{}, &NoApp{Name: name}
 	}
 	return as[0], nil
+}
+
+// here is the query for what is in the client's space.
+func (c *Client) here(ctx context.Context) (url.Values, error) {
+	if c.space == nil {
+		return url.Values{}, nil
+	}
+	guid, err := c.space(ctx)
+	return url.Values{"space_guids": {filter(guid)}}, err
 }
 
 // CreateApp makes an app without bits.
@@ -64,6 +79,25 @@ func (c *Client) DeleteApp(ctx context.Context, guid string) error {
 		return err
 	}
 	return c.follow(ctx, h)
+}
+
+// AppManifest reads the manifest that makes the app as it is now, in YAML.
+func (c *Client) AppManifest(ctx context.Context, guid string) ([]byte, error) {
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	resp, err := c.Send(ctx, Request{Method: http.MethodGet, Path: "/v3/apps/" + escape(guid) + "/manifest", Header: http.Header{"Accept": {v3.ManifestType}}})
+	if err != nil {
+		return nil, err
+	}
+	defer resp.Body.Close()
+	b, err := io.ReadAll(io.LimitReader(resp.Body, maxAnswer))
+	if err != nil {
+		return nil, c.failed(ctx, err)
+	}
+	if resp.StatusCode >= http.StatusBadRequest {
+		return nil, errorOf(resp.StatusCode, b)
+	}
+	return b, nil
 }
 
 // Act starts, stops or restarts an app: it changes the wish and does not wait.

@@ -3,6 +3,7 @@ package client
 import (
 	"bytes"
 	"context"
+	"crypto/tls"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -27,28 +28,35 @@ const (
 	allPages    = "5000" // the largest page there is
 )
 
-// Options say where the daemon is.
+// Options say where the daemon is, and who asks.
 type Options struct {
 	Run       string       // folder of the daemon's run-time files: its socket is asked
 	URL       string       // instead of Run: the listener
-	Token     string       // for the listener
+	Tokens    Tokens       // sign the requests; nil: nothing does
+	TLS       *tls.Config  // for an https listener; nil: the system's authorities
+	Space     Space        // where apps are looked for; nil: everywhere
 	UserAgent string       // who asks
 	Warn      func(string) // hears what the daemon warns of; may be nil
 }
 
+// Space gives the guid of the space that apps, processes and routes are listed
+// of. It is asked when it is needed, and each time.
+type Space func(ctx context.Context) (string, error)
+
 // Client asks one daemon. Its methods may be called at the same time.
 type Client struct {
-	http  *http.Client
-	base  *url.URL
-	door  string // as people know it
-	token string
-	agent string
-	warn  func(string)
+	http   *http.Client
+	base   *url.URL
+	door   string // as people know it
+	tokens Tokens // may be nil
+	space  Space  // may be nil
+	agent  string
+	warn   func(string)
 }
 
 // New gives a client; nothing is asked yet.
 func New(o Options) (*Client, error) {
-	c := &Client{token: o.Token, agent: o.UserAgent, warn: o.Warn}
+	c := &Client{tokens: o.Tokens, space: o.Space, agent: o.UserAgent, warn: o.Warn}
 	if c.warn == nil {
 		c.warn = func(string) {}
 	}
@@ -62,12 +70,14 @@ func New(o Options) (*Client, error) {
 		}
 	} else {
 		u, err := url.Parse(o.URL)
-		if err != nil || u.Host == "" {
+		if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
 			return nil, fmt.Errorf("cannot use %q as the daemon's address: it is not http(s)://host[:port]", o.URL)
 		}
 		c.base = &url.URL{Scheme: u.Scheme, Host: u.Host}
 		c.door = c.base.String()
 		transport.DialContext = dialer.DialContext
+		transport.TLSClientConfig, transport.TLSHandshakeTimeout = o.TLS, dialTimeout
+		transport.Proxy = http.ProxyFromEnvironment
 	}
 	c.http = &http.Client{Transport: transport}
 	return c, nil
@@ -113,17 +123,62 @@ func (u *Unreachable) Error() string {
 // Unwrap gives the cause.
 func (u *Unreachable) Unwrap() error { return u.Err }
 
-// Request is a request in full; Path may have a query.
+// Request is a request in full; Path may have a query. It is signed with a token
+// unless its header has an Authorization or it is to be Anonymous.
 type Request struct {
-	Method string
-	Path   string
-	Header http.Header
-	Body   io.Reader
+	Method    string
+	Path      string
+	Header    http.Header
+	Body      io.Reader
+	Anonymous bool
 }
 
 // Send sends a request and gives the answer whatever its status. The caller
-// closes its body.
+// closes its body. A token that the daemon refuses is renewed, and the request
+// sent again, once; not so an upload, which cannot be read twice.
 func (c *Client) Send(ctx context.Context, r Request) (*http.Response, error) {
+	req, err := c.request(ctx, r)
+	if err != nil {
+		return nil, err
+	}
+	if c.tokens == nil || r.Anonymous || req.Header.Get("Authorization") != "" {
+		return c.do(ctx, req)
+	}
+	token, err := c.tokens.Token(ctx)
+	if err != nil {
+		return nil, err
+	}
+	resp, err := c.do(ctx, signed(req, token))
+	if err != nil || resp.StatusCode != http.StatusUnauthorized || req.Body != nil && req.GetBody == nil {
+		return resp, err
+	}
+	fresh, err := c.tokens.Renew(ctx, token)
+	if err == nil && fresh == token {
+		return resp, nil
+	}
+	_ = resp.Body.Close() // it is not wanted any more
+	if err != nil {
+		return nil, err
+	}
+	again := signed(req, fresh)
+	if req.GetBody != nil {
+		if again.Body, err = req.GetBody(); err != nil {
+			return nil, fmt.Errorf("cannot send the request again: %w", err)
+		}
+	}
+	return c.do(ctx, again)
+}
+
+// signed is the request with a token; with none it is as it was.
+func signed(req *http.Request, token string) *http.Request {
+	out := req.Clone(req.Context())
+	if token != "" {
+		out.Header.Set("Authorization", "bearer "+token)
+	}
+	return out
+}
+
+func (c *Client) request(ctx context.Context, r Request) (*http.Request, error) {
 	u, err := c.base.Parse("/" + strings.TrimLeft(r.Path, "/"))
 	if err != nil {
 		return nil, fmt.Errorf("cannot use the path %q: %w", r.Path, err)
@@ -138,9 +193,11 @@ func (c *Client) Send(ctx context.Context, r Request) (*http.Response, error) {
 	if c.agent != "" && req.Header.Get("User-Agent") == "" {
 		req.Header.Set("User-Agent", c.agent)
 	}
-	if c.token != "" && req.Header.Get("Authorization") == "" {
-		req.Header.Set("Authorization", "bearer "+c.token)
-	}
+	return req, nil
+}
+
+// do sends a request and hands on what the daemon warns of.
+func (c *Client) do(ctx context.Context, req *http.Request) (*http.Response, error) {
 	resp, err := c.http.Do(req)
 	if err != nil {
 		return nil, c.failed(ctx, err)
@@ -214,14 +271,20 @@ func (c *Client) exchange(ctx context.Context, r Request, out any) (http.Header,
 // errorOf reads the body of an answer that is not a success.
 func errorOf(status int, body []byte) *Error {
 	e := &Error{Status: status}
-	var es v3.Errors
-	if err := json.Unmarshal(body, &es); err != nil || len(es.Errors) == 0 {
+	var es struct {
+		v3.Errors
+		oauthError
+	}
+	if err := json.Unmarshal(body, &es); err == nil && es.Name != "" {
+		e.Title, e.Detail = es.Name, es.Description
+		return e
+	} else if err != nil || len(es.Errors.Errors) == 0 {
 		e.Detail = strings.TrimSpace(string(body[:min(len(body), 500)]))
 		return e
 	}
-	e.Code, e.Title = es.Errors[0].Code, es.Errors[0].Title
-	details := make([]string, len(es.Errors))
-	for i, one := range es.Errors {
+	e.Code, e.Title = es.Errors.Errors[0].Code, es.Errors.Errors[0].Title
+	details := make([]string, len(es.Errors.Errors))
+	for i, one := range es.Errors.Errors {
 		details[i] = one.Detail
 	}
 	e.Detail = strings.Join(details, "\n")

@@ -25,7 +25,7 @@ func ask(t *testing.T, h http.HandlerFunc) (*Client, *[]string) {
 	s := httptest.NewServer(h)
 	t.Cleanup(s.Close)
 	warned := &[]string{}
-	c, err := New(Options{URL: s.URL, Token: "secret", UserAgent: "test", Warn: func(w string) { *warned = append(*warned, w) }})
+	c, err := New(Options{URL: s.URL, Tokens: Fixed("secret"), UserAgent: "test", Warn: func(w string) { *warned = append(*warned, w) }})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -32,3 +32,10 @@ func (c *Client) Shutdown(ctx context.Context, s v3.Shutdown) error {
 	_, err := c.call(ctx, http.MethodPost, "/dew/v1/shutdown", s, nil)
 	return err
 }
+
+// Credentials reads how other programs reach the daemon as its administrator.
+func (c *Client) Credentials(ctx context.Context) (Credentials, error) {
+	var cr Credentials
+	_, err := c.call(ctx, http.MethodGet, "/dew/v1/credentials", nil, &cr)
+	return cr, err
+}

@@ -18,9 +18,13 @@ func (c *Client) Processes(ctx context.Context, app string) ([]v3.Process, error
 	return ps, err
 }
 
-// AllProcesses lists the processes of all apps, web first.
+// AllProcesses lists the processes of all apps of the client's space, web first.
 func (c *Client) AllProcesses(ctx context.Context) ([]v3.Process, error) {
-	ps, err := list[v3.Process](ctx, c, "/v3/processes", nil)
+	q, err := c.here(ctx)
+	if err != nil {
+		return nil, err
+	}
+	ps, err := list[v3.Process](ctx, c, "/v3/processes", q)
 	slices.SortStableFunc(ps, byType)
 	return ps, err
 }

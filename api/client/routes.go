@@ -7,9 +7,13 @@ import (
 	"github.com/dewrun/dew/api/v3"
 )
 
-// Routes lists all routes.
+// Routes lists the routes of the client's space.
 func (c *Client) Routes(ctx context.Context) ([]v3.Route, error) {
-	return list[v3.Route](ctx, c, "/v3/routes", nil)
+	q, err := c.here(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return list[v3.Route](ctx, c, "/v3/routes", q)
 }
 
 // RoutesOf lists the routes that lead to an app.
