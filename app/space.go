@@ -2,12 +2,15 @@ package app
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
 	"time"
 
 	"github.com/google/uuid"
+
+	"github.com/dewrun/dew/store"
 )
 
 // What the first start makes.
@@ -20,6 +23,8 @@ const (
 type Org struct {
 	GUID      string    `json:"guid"`
 	Name      string    `json:"name"`
+	Suspended bool      `json:"suspended,omitempty"` // only administrators change what is in it
+	Metadata  Metadata  `json:"metadata,omitzero"`
 	CreatedAt time.Time `json:"created_at"`
 	UpdatedAt time.Time `json:"updated_at"`
 }
@@ -28,17 +33,9 @@ type Org struct {
 type Space struct {
 	GUID      string    `json:"guid"`
 	Name      string    `json:"name"`
-	Org       string    `json:"org"` // guid
-	CreatedAt time.Time `json:"created_at"`
-	UpdatedAt time.Time `json:"updated_at"`
-}
-
-// Domain is what the names of routes end with. It is shared by all orgs.
-type Domain struct {
-	GUID      string    `json:"guid"`
-	Name      string    `json:"name"` // in small letters
-	Internal  bool      `json:"internal,omitempty"`
-	Default   bool      `json:"default,omitempty"` // gets the routes that name no domain
+	Org       string    `json:"org"`              // guid
+	NoSSH     bool      `json:"no_ssh,omitempty"` // nobody enters its instances
+	Metadata  Metadata  `json:"metadata,omitzero"`
 	CreatedAt time.Time `json:"created_at"`
 	UpdatedAt time.Time `json:"updated_at"`
 }
@@ -72,6 +69,72 @@ func (r *Registry) Orgs() ([]Org, error) {
 // Org returns the org with guid.
 func (r *Registry) Org(guid string) (Org, error) { return get(r.orgs, "org", guid) }
 
+// OrgByName returns the org with the name.
+func (r *Registry) OrgByName(name string) (Org, error) {
+	return oneBy(r.orgs, "name", name, "org")
+}
+
+// PutOrg keeps o in the place of the org with its guid, or as a new one.
+func (r *Registry) PutOrg(o Org) (Org, error) {
+	o.Metadata = o.Metadata.clone()
+	err := r.update(func(r *Registry) (err error) {
+		o, err = r.putOrg(o)
+		return err
+	})
+	return o, err
+}
+
+// UpdateOrg changes an org in one transaction.
+func (r *Registry) UpdateOrg(guid string, fn func(o *Org) error) (o Org, err error) {
+	err = r.update(func(r *Registry) error {
+		if o, err = r.Org(guid); err != nil {
+			return err
+		}
+		if err := fn(&o); err != nil {
+			return err
+		}
+		o.GUID = guid
+		o, err = r.putOrg(o)
+		return err
+	})
+	return o, err
+}
+
+// DeleteOrg removes an org with its spaces, all that is in them, and its domains
+// with their routes.
+func (r *Registry) DeleteOrg(guid string) error {
+	return r.update(func(r *Registry) error {
+		if _, err := r.Org(guid); err != nil {
+			return err
+		}
+		spaces, err := r.SpacesOf(guid)
+		if err != nil {
+			return err
+		}
+		for _, s := range spaces {
+			if err := r.DeleteSpace(s.GUID); err != nil {
+				return err
+			}
+		}
+		if err := r.leaveDomains(guid); err != nil {
+			return err
+		}
+		if err := r.orgs.Delete(guid); err != nil {
+			return fmt.Errorf("cannot delete org %s: %w", guid, err)
+		}
+		return nil
+	})
+}
+
+// SpacesOf returns the spaces of an org by name.
+func (r *Registry) SpacesOf(org string) ([]Space, error) {
+	all, err := r.Spaces()
+	if err != nil {
+		return nil, err
+	}
+	return slices.DeleteFunc(all, func(s Space) bool { return s.Org != org }), nil
+}
+
 // Spaces returns all spaces by name.
 func (r *Registry) Spaces() ([]Space, error) {
 	return sorted(r.spaces, "spaces", func(a, b Space) int {
@@ -82,36 +145,137 @@ func (r *Registry) Spaces() ([]Space, error) {
 // Space returns the space with guid.
 func (r *Registry) Space(guid string) (Space, error) { return get(r.spaces, "space", guid) }
 
-// Domains returns all domains by name, the default one first.
-func (r *Registry) Domains() ([]Domain, error) {
-	return sorted(r.domains, "domains", func(a, b Domain) int {
-		if a.Default != b.Default {
-			return cmp.Compare(rankDomain(a), rankDomain(b))
+// SpaceIn returns the space with the name in an org.
+func (r *Registry) SpaceIn(org, name string) (Space, error) {
+	return oneBy(r.spaces, "org and name", org+"\x00"+name, "space")
+}
+
+// PutSpace keeps s in the place of the space with its guid, or as a new one.
+func (r *Registry) PutSpace(s Space) (Space, error) {
+	s.Metadata = s.Metadata.clone()
+	err := r.update(func(r *Registry) (err error) {
+		s, err = r.putSpace(s)
+		return err
+	})
+	return s, err
+}
+
+// UpdateSpace changes a space in one transaction.
+func (r *Registry) UpdateSpace(guid string, fn func(s *Space) error) (s Space, err error) {
+	err = r.update(func(r *Registry) error {
+		if s, err = r.Space(guid); err != nil {
+			return err
 		}
-		return cmp.Compare(a.Name, b.Name)
+		if err := fn(&s); err != nil {
+			return err
+		}
+		s.GUID = guid
+		s, err = r.putSpace(s)
+		return err
+	})
+	return s, err
+}
+
+// DeleteSpace removes a space with its apps and routes.
+func (r *Registry) DeleteSpace(guid string) error {
+	return r.update(func(r *Registry) error {
+		if _, err := r.Space(guid); err != nil {
+			return err
+		}
+		apps, err := r.AppsIn(guid)
+		if err != nil {
+			return err
+		}
+		for _, a := range apps {
+			if err := r.DeleteApp(a.GUID); err != nil {
+				return err
+			}
+		}
+		if err := r.deleteRoutes(func(rt Route) bool { return rt.Space == guid }); err != nil {
+			return err
+		}
+		if err := r.spaces.Delete(guid); err != nil {
+			return fmt.Errorf("cannot delete space %s: %w", guid, err)
+		}
+		return nil
 	})
 }
 
-func rankDomain(d Domain) int {
-	if d.Default {
-		return 0
+// AppsIn returns the apps of a space by name.
+func (r *Registry) AppsIn(space string) ([]App, error) {
+	all, err := r.Apps()
+	if err != nil {
+		return nil, err
 	}
-	return 1
+	return slices.DeleteFunc(all, func(a App) bool { return a.Space != space }), nil
 }
 
-// Domain returns the domain with guid.
-func (r *Registry) Domain(guid string) (Domain, error) { return get(r.domains, "domain", guid) }
-
-// DefaultDomain returns the domain of routes that name none.
-func (r *Registry) DefaultDomain() (Domain, error) {
-	all, err := r.Domains()
+func (r *Registry) putOrg(o Org) (Org, error) {
+	old, err := find(r.orgs, o.GUID)
 	if err != nil {
-		return Domain{}, err
+		return o, err
 	}
-	if len(all) == 0 || !all[0].Default {
-		return Domain{}, fmt.Errorf("default domain: %w", ErrNotFound)
+	o.GUID = cmp.Or(o.GUID, uuid.NewString())
+	o.CreatedAt, o.UpdatedAt = stamps(old.GUID != "", old.CreatedAt)
+	var ps problems
+	ps.name("name", o.Name)
+	if err := errors.Join(ps.err(), o.Metadata.Validate()); err != nil {
+		return o, err
 	}
-	return all[0], nil
+	err = r.orgs.Put(o.GUID, o)
+	if errors.Is(err, store.ErrTaken) {
+		return o, &Invalid{Key: "name", Message: fmt.Sprintf("%q is taken by another org: choose another name", o.Name)}
+	}
+	if err != nil {
+		return o, fmt.Errorf("cannot keep org %q: %w", o.Name, err)
+	}
+	return o, nil
+}
+
+func (r *Registry) putSpace(s Space) (Space, error) {
+	old, err := find(r.spaces, s.GUID)
+	if err != nil {
+		return s, err
+	}
+	if _, err := r.Org(s.Org); err != nil {
+		return s, err
+	}
+	s.GUID = cmp.Or(s.GUID, uuid.NewString())
+	s.CreatedAt, s.UpdatedAt = stamps(old.GUID != "", old.CreatedAt)
+	var ps problems
+	ps.name("name", s.Name)
+	if err := errors.Join(ps.err(), s.Metadata.Validate()); err != nil {
+		return s, err
+	}
+	err = r.spaces.Put(s.GUID, s)
+	if errors.Is(err, store.ErrTaken) {
+		return s, &Invalid{Key: "name", Message: fmt.Sprintf("%q is taken by another space of this org: choose another name", s.Name)}
+	}
+	if err != nil {
+		return s, fmt.Errorf("cannot keep space %q: %w", s.Name, err)
+	}
+	return s, nil
+}
+
+// stamps are the times of what is kept now.
+func stamps(known bool, created time.Time) (createdAt, updatedAt time.Time) {
+	t := now()
+	if known {
+		return created, t
+	}
+	return t, t
+}
+
+// oneBy finds the one value under a unique index.
+func oneBy[T any](b *store.Bucket[T], index, value, noun string) (v T, err error) {
+	found, err := b.By(index, value)
+	if err != nil {
+		return v, fmt.Errorf("cannot look for %s: %w", noun, err)
+	}
+	if len(found) == 0 {
+		return v, fmt.Errorf("%s: %w", noun, ErrNotFound)
+	}
+	return found[0], nil
 }
 
 func (r *Registry) ensureOrg(name string) (Org, error) {
@@ -122,12 +286,7 @@ func (r *Registry) ensureOrg(name string) (Org, error) {
 	if len(found) > 0 {
 		return found[0], nil
 	}
-	o := Org{GUID: uuid.NewString(), Name: name, CreatedAt: now()}
-	o.UpdatedAt = o.CreatedAt
-	if err := r.orgs.Put(o.GUID, o); err != nil {
-		return o, fmt.Errorf("cannot keep org %q: %w", name, err)
-	}
-	return o, nil
+	return r.putOrg(Org{Name: name})
 }
 
 func (r *Registry) ensureSpace(org, name string) (Space, error) {
@@ -138,44 +297,5 @@ func (r *Registry) ensureSpace(org, name string) (Space, error) {
 	if len(found) > 0 {
 		return found[0], nil
 	}
-	s := Space{GUID: uuid.NewString(), Name: name, Org: org, CreatedAt: now()}
-	s.UpdatedAt = s.CreatedAt
-	if err := r.spaces.Put(s.GUID, s); err != nil {
-		return s, fmt.Errorf("cannot keep space %q: %w", name, err)
-	}
-	return s, nil
-}
-
-// ensureDomain makes name the one default domain.
-func (r *Registry) ensureDomain(name string) error {
-	all, err := r.Domains()
-	if err != nil {
-		return err
-	}
-	if !slices.ContainsFunc(all, func(d Domain) bool { return d.Name == name }) {
-		all = append(all, Domain{GUID: uuid.NewString(), Name: name, CreatedAt: now()})
-	}
-	for _, d := range all {
-		if d.Default == (d.Name == name) {
-			continue
-		}
-		d.Default = d.Name == name
-		d.UpdatedAt = now()
-		if err := r.domains.Put(d.GUID, d); err != nil {
-			return fmt.Errorf("cannot keep domain %q: %w", d.Name, err)
-		}
-	}
-	return nil
-}
-
-func checkDomain(name string) error {
-	for label := range strings.SplitSeq(name, ".") {
-		if !hostLabel.MatchString(label) {
-			return &Invalid{Key: "domain", Message: fmt.Sprintf("must be a name such as dew.localhost, not %q", name)}
-		}
-	}
-	if len(name) > maxHostName {
-		return &Invalid{Key: "domain", Message: fmt.Sprintf("must have at most %d characters, not %d", maxHostName, len(name))}
-	}
-	return nil
+	return r.putSpace(Space{Name: name, Org: org})
 }
