@@ -2,6 +2,7 @@ package api
 
 import (
 	"context"
+	"errors"
 	"net"
 	"net/http"
 	"net/url"
@@ -11,14 +12,15 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/dewrun/dew/app"
+	"github.com/dewrun/dew/api/v3"
+	"github.com/dewrun/dew/auth"
 )
 
 // Handler answers on the listener that everybody on the machine can reach, also
 // the pages in a browser: the Host must be one of the listener's own names, a
-// foreign Origin is turned away, and without a token only the front page and the
-// health of the daemon are told.
+// foreign Origin is turned away, and whoever comes is the bearer of a token.
 func (s *Server) Handler() http.Handler {
+	accounts := s.c.Auth.Handler()
 	return s.outer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		switch {
 		case !s.names[hostname(r.Host)]:
@@ -28,25 +30,50 @@ func (s *Server) Handler() http.Handler {
 			})
 		case s.foreign(r):
 			s.fail(w, r, &Error{
-				Status: http.StatusForbidden, Code: 10003, Title: "CF-NotAuthorized",
+				Status: http.StatusForbidden, Code: v3.CodeNotAuthorized, Title: v3.TitleNotAuthorized,
 				Detail: "Requests of pages from other origins are not served",
 			})
-		case !open(r):
-			s.fail(w, r, errNotAuthenticated)
+		case r.URL.Path == "/uaa" || strings.HasPrefix(r.URL.Path, "/uaa/"):
+			accounts.ServeHTTP(w, r)
 		default:
-			s.mux.ServeHTTP(w, r)
+			s.mux.ServeHTTP(w, r.WithContext(withVisitor(r.Context(), s.bearer(r))))
 		}
 	}))
 }
 
-// open tells the requests that need no token.
-func open(r *http.Request) bool {
-	return (r.Method == http.MethodGet || r.Method == http.MethodHead) && (r.URL.Path == "/" || r.URL.Path == "/healthz")
+// bearer is who the token of a request speaks for. Who comes without one, or with
+// a bad one, still reads what is open to everybody.
+func (s *Server) bearer(r *http.Request) *visitor {
+	kind, token, _ := strings.Cut(strings.TrimSpace(r.Header.Get("Authorization")), " ")
+	token = strings.TrimSpace(token)
+	if kind == "" {
+		return &visitor{err: errNotAuthenticated}
+	}
+	if !strings.EqualFold(kind, "bearer") || token == "" {
+		return &visitor{err: errInvalidToken}
+	}
+	who, err := s.c.Auth.Verify(token)
+	switch {
+	case err == nil:
+		return &visitor{who: who}
+	case errors.Is(err, auth.ErrExpired) || errors.Is(err, auth.ErrRevoked) || errors.Is(err, auth.ErrInvalidToken):
+		return &visitor{err: errInvalidToken}
+	}
+	return &visitor{err: err}
 }
 
-// Local answers on the local socket. Its mode is the check of who comes in; with
-// PeerContext as the server's ConnContext the peer's name stands in the events.
-func (s *Server) Local() http.Handler { return s.outer(s.local()) }
+// Local answers on the local socket. Its mode is the check of who comes in, so
+// whoever does is an administrator; with PeerContext as the server's ConnContext
+// the peer's name stands in the events.
+func (s *Server) Local() http.Handler {
+	return s.outer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		who, ok := r.Context().Value(peerKey{}).(auth.Principal)
+		if !ok {
+			who = localAdmin("unknown", "unknown")
+		}
+		s.mux.ServeHTTP(w, r.WithContext(withVisitor(r.Context(), &visitor{who: who, local: true})))
+	}))
+}
 
 // ownNames are the host names that a request may ask for. A name that somebody
 // else's DNS gives to 127.0.0.1 is not among them.
@@ -115,20 +142,18 @@ func peerUID(c net.Conn) (uint32, error) {
 	return cred.Uid, nil
 }
 
-// peer is the actor behind a uid; the machine's own name for it where it has one.
-func peer(uid uint32) app.Actor {
+// peer is the administrator behind a uid; the machine's own name for it where it
+// has one.
+func peer(uid uint32) auth.Principal {
 	id := strconv.FormatUint(uint64(uid), 10)
-	a := app.Actor{GUID: "uid-" + id, Type: "user", Name: "uid " + id}
 	if u, err := user.LookupId(id); err == nil {
-		a.Name = u.Username
+		return localAdmin("uid-"+id, u.Username)
 	}
-	return a
+	return localAdmin("uid-"+id, "uid "+id)
 }
 
-// actor is who makes the request.
-func actor(ctx context.Context) app.Actor {
-	if a, ok := ctx.Value(peerKey{}).(app.Actor); ok {
-		return a
-	}
-	return app.Actor{GUID: "unknown", Type: "user", Name: "unknown"}
+func localAdmin(id, name string) auth.Principal {
+	return auth.Principal{ID: id, Name: name, IsUser: true, Scopes: []string{
+		"cloud_controller.admin", "cloud_controller.read", "cloud_controller.write",
+	}}
 }

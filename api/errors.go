@@ -11,6 +11,7 @@ import (
 
 	"github.com/dewrun/dew/api/v3"
 	"github.com/dewrun/dew/app"
+	"github.com/dewrun/dew/auth"
 	"github.com/dewrun/dew/droplet"
 	"github.com/dewrun/dew/runtime"
 )
@@ -32,6 +33,16 @@ var (
 	}
 	errNotAuthenticated = &Error{
 		Status: http.StatusUnauthorized, Code: v3.CodeNotAuthenticated, Title: v3.TitleNotAuthenticated, Detail: "Authentication error",
+	}
+	errInvalidToken = &Error{
+		Status: http.StatusUnauthorized, Code: v3.CodeInvalidAuthToken, Title: v3.TitleInvalidAuthToken, Detail: "Invalid Auth Token",
+	}
+	errNotAuthorized = &Error{
+		Status: http.StatusForbidden, Code: v3.CodeNotAuthorized, Title: v3.TitleNotAuthorized,
+		Detail: "You are not authorized to perform the requested action",
+	}
+	errOrgSuspended = &Error{
+		Status: http.StatusForbidden, Code: v3.CodeOrgSuspended, Title: v3.TitleOrgSuspended, Detail: "The organization is suspended",
 	}
 	errTooLarge = &Error{
 		Status: http.StatusRequestEntityTooLarge, Code: 10013, Title: "CF-RequestEntityTooLarge", Detail: "The request body is too large",
@@ -76,7 +87,7 @@ func badMessage(why string) *Error {
 // missing turns "not found" of the packages below into the platform's words for
 // the noun that was asked for. Other errors stay as they are.
 func missing(noun string, err error) error {
-	if errors.Is(err, app.ErrNotFound) || errors.Is(err, droplet.ErrNotFound) {
+	if invisible(err) {
 		return notFound(noun)
 	}
 	return err
@@ -95,7 +106,7 @@ func toError(err error) (int, v3.Errors) {
 		as *Error
 	}{
 		{isA[*http.MaxBytesError](err), errTooLarge},
-		{errors.Is(err, app.ErrNotFound) || errors.Is(err, droplet.ErrNotFound), notFound("Resource")},
+		{invisible(err), notFound("Resource")},
 		{errors.Is(err, runtime.ErrNoInstance), notFound("Instance")},
 		{errors.Is(err, droplet.ErrNotReady), badRequest("Bad request: Cannot stage package whose state is not ready.")},
 		{errors.Is(err, droplet.ErrUploaded), &Error{
@@ -133,7 +144,7 @@ func leaves(err error) []error {
 	switch e := err.(type) { //nolint:errorlint // it walks the tree itself
 	case nil:
 		return nil
-	case *app.Invalid, *app.ManifestError, *droplet.PackageError:
+	case *app.Invalid, *app.ManifestError, *droplet.PackageError, *auth.Invalid:
 		return []error{err}
 	case interface{ Unwrap() []error }:
 		var all []error

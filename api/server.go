@@ -2,9 +2,9 @@
 // decodes, asks one package, and encodes; it decides nothing that another door
 // to the same package would decide differently.
 //
-//	request ─▶ door (Host, Origin, who asks) ─▶ mux ─▶ handler ─▶ app, droplet, runtime, logstream
-//	                                                     │
-//	response ◀── serve: a value, or toError of an error ◀┘
+//	request ─▶ door (Host, Origin, who asks) ─▶ mux ─▶ guard (may they?) ─▶ handler ─▶ app, droplet, runtime, logstream
+//	                                                                          │
+//	response ◀──────────────────────── serve: a value, or toError of an error ◀┘
 //
 // There are two doors to one mux: Handler for the listener that everybody on the
 // machine can reach, Local for the socket whose mode is the check.
@@ -14,13 +14,19 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"io"
 	"log/slog"
+	"maps"
 	"net/http"
 	"net/url"
 	"os"
 	"path"
 	"runtime/debug"
+	"slices"
+	"strconv"
+	"strings"
 	"syscall"
 	"time"
 
@@ -28,6 +34,7 @@ import (
 
 	"github.com/dewrun/dew/api/v3"
 	"github.com/dewrun/dew/app"
+	"github.com/dewrun/dew/auth"
 	"github.com/dewrun/dew/droplet"
 	"github.com/dewrun/dew/logstream"
 	"github.com/dewrun/dew/runtime"
@@ -64,6 +71,8 @@ type Config struct {
 	Processes Processes
 	Exits     Exits
 	Logs      *logstream.Logs
+	Auth      *auth.Server // who comes over the listener
+	Roles     *auth.Roles  // and what they may do
 
 	PublicURL string   // absolute URLs begin with it
 	Names     []string // further names of the listener; localhost and PublicURL's host are known
@@ -79,6 +88,12 @@ type Config struct {
 	// MaxUpload bounds one upload in bytes; 0: 1 GiB.
 	MaxUpload int64
 
+	// SSH is the door into instances; nil: there is none.
+	SSH *SSHDoor
+	// AdminPassword reads the password of the first administrator, for those at the
+	// socket. Nil: it is not told.
+	AdminPassword func() (string, error)
+
 	// Metrics holds what the daemon measures; nil: a new one that nobody else feeds.
 	Metrics *Metrics
 	// Stats counts starts and crashes, for /metrics. It may be nil.
@@ -86,6 +101,12 @@ type Config struct {
 	// Shutdown asks the daemon to leave; with apps, to end them before. It returns
 	// at once. Nil: the request is refused.
 	Shutdown func(apps bool)
+}
+
+// SSHDoor is how clients find the way into instances.
+type SSHDoor struct {
+	Address     string // host:port
+	Fingerprint string // of the host key, as clients compare it
 }
 
 // defaultMaxUpload is the platform's own bound of app bits.
@@ -108,6 +129,7 @@ func New(c Config) (*Server, error) {
 		"DB": c.DB == nil, "Registry": c.Registry == nil, "Events": c.Events == nil, "Jobs": c.Jobs == nil,
 		"Packages": c.Packages == nil, "Builds": c.Builds == nil, "Shelf": c.Shelf == nil,
 		"Processes": c.Processes == nil, "Exits": c.Exits == nil, "Logs": c.Logs == nil, "Logger": c.Logger == nil,
+		"Auth": c.Auth == nil, "Roles": c.Roles == nil,
 	} {
 		if missing {
 			return nil, fmt.Errorf("cannot make the API without %s", name)
@@ -130,125 +152,55 @@ func New(c Config) (*Server, error) {
 	}
 	s := &Server{c: c, log: c.Logger, public: public, names: ownNames(public, c.Names), mux: http.NewServeMux(), beat: heartbeat}
 	s.c.Metrics.watch(c.Logs, c.Stats)
-	s.routes()
+	if err := s.routes(); err != nil {
+		return nil, err
+	}
 	s.operations()
 	return s, nil
 }
 
-// routes registers everything that is answered. What is on no list is 404
-// `Unknown request`: an empty answer would be a lie.
-func (s *Server) routes() {
-	s.mux.HandleFunc("/", s.serve(func(*http.Request) (any, error) { return nil, errUnknownRequest }))
-	for _, list := range []map[string]handler{s.places(), s.apps(), s.processes(), s.bits()} {
+// routes registers everything that is answered, each behind its right. What is on
+// no list is 404 `Unknown request`: an empty answer would be a lie.
+func (s *Server) routes() error {
+	all := map[string]http.Handler{
+		"/":                          s.serve(func(*http.Request) (any, error) { return nil, errUnknownRequest }),
+		"GET /stream/v1/apps/{guid}": http.HandlerFunc(s.streamLog),
+		"GET /metrics":               s.c.Metrics.handler(s.log),
+	}
+	for _, list := range []map[string]handler{s.ours(), s.places(), s.wiring(), s.apps(), s.processes(), s.bits()} {
 		for pattern, h := range list {
-			s.mux.HandleFunc(pattern, s.serve(h))
+			all[pattern] = s.serve(h)
 		}
 	}
-	s.mux.HandleFunc("GET /stream/v1/apps/{guid}", s.streamLog)
-	s.mux.Handle("GET /metrics", s.c.Metrics.handler(s.log))
+	if err := checkRights(slices.Sorted(maps.Keys(all))); err != nil {
+		return fmt.Errorf("cannot make the API: %w", err)
+	}
+	for pattern, h := range all {
+		s.mux.Handle(pattern, s.guard(rights[pattern], h))
+	}
+	return nil
 }
 
-// places are the answers about the platform and what apps live in.
-func (s *Server) places() map[string]handler {
+// ours are the answers about this daemon, in no dialect but its own.
+func (s *Server) ours() map[string]handler {
 	return map[string]handler{
 		"GET /{$}":     s.root,
 		"GET /healthz": s.healthz,
 
-		"GET /v3/organizations":                         s.listOrgs,
-		"GET /v3/spaces":                                s.listSpaces,
-		"GET /v3/domains":                               s.listDomains,
-		"POST /v3/spaces/{guid}/manifest_diff":          s.diffManifest,
-		"POST /v3/spaces/{guid}/actions/apply_manifest": s.applyManifest,
-
-		"GET /v3/routes":                       s.listRoutes,
-		"GET /v3/routes/{guid}":                s.getRoute,
-		"DELETE /v3/routes/{guid}":             s.deleteRoute,
-		"GET /v3/routes/{guid}/destinations":   s.getDestinations,
-		"POST /v3/routes/{guid}/destinations":  s.addDestinations,
-		"PATCH /v3/routes/{guid}/destinations": s.setDestinations,
-
-		"GET /v3/jobs/{guid}":     s.getJob,
-		"GET /v3/audit_events":    s.listEvents,
-		"GET /api/v1/info":        s.logCacheInfo,
-		"GET /api/v1/read/{guid}": s.logCacheRead,
-	}
-}
-
-func (s *Server) apps() map[string]handler {
-	return map[string]handler{
-		"GET /v3/apps":           s.listApps,
-		"POST /v3/apps":          s.createApp,
-		"GET /v3/apps/{guid}":    s.getApp,
-		"PATCH /v3/apps/{guid}":  s.updateApp,
-		"DELETE /v3/apps/{guid}": s.deleteApp,
-
-		"POST /v3/apps/{guid}/actions/start":   s.startApp,
-		"POST /v3/apps/{guid}/actions/stop":    s.stopApp,
-		"POST /v3/apps/{guid}/actions/restart": s.restartApp,
-
-		"GET /v3/apps/{guid}/env":                             s.getEnv,
-		"GET /v3/apps/{guid}/environment_variables":           s.getVariables,
-		"PATCH /v3/apps/{guid}/environment_variables":         s.updateVariables,
-		"GET /v3/apps/{guid}/relationships/current_droplet":   s.getCurrentRelationship,
-		"PATCH /v3/apps/{guid}/relationships/current_droplet": s.setCurrentDroplet,
-		"GET /v3/apps/{guid}/droplets/current":                s.getCurrentDroplet,
-
-		"GET /v3/apps/{guid}/processes": s.listAppProcesses,
-		"GET /v3/apps/{guid}/routes":    s.listAppRoutes,
-		"GET /v3/apps/{guid}/packages":  s.listAppPackages,
-		"GET /v3/apps/{guid}/builds":    s.listAppBuilds,
-		"GET /v3/apps/{guid}/sidecars":  s.listAppSidecars,
-		"POST /v3/apps/{guid}/sidecars": s.createSidecar,
-	}
-}
-
-// processes have two names each: their guid, and their app with their type.
-func (s *Server) processes() map[string]handler {
-	out := map[string]handler{
-		"GET /v3/processes":          s.listProcesses,
-		"GET /v3/sidecars/{guid}":    s.getSidecar,
-		"PATCH /v3/sidecars/{guid}":  s.updateSidecar,
-		"DELETE /v3/sidecars/{guid}": s.deleteSidecar,
-	}
-	for _, name := range []string{"/v3/processes/{guid}", "/v3/apps/{guid}/processes/{type}"} {
-		out["GET "+name] = s.getProcess
-		out["PATCH "+name] = s.updateProcess
-		out["POST "+name+"/actions/scale"] = s.scaleProcess
-		out["GET "+name+"/stats"] = s.getStats
-		out["GET "+name+"/sidecars"] = s.listProcessSidecars
-		out["DELETE "+name+"/instances/{index}"] = s.deleteInstance
-	}
-	return out
-}
-
-// bits are what is pushed, and what is made of it.
-func (s *Server) bits() map[string]handler {
-	return map[string]handler{
-		"POST /v3/resource_matches":        s.matchResources,
-		"GET /v3/packages":                 s.listPackages,
-		"POST /v3/packages":                s.createPackage,
-		"GET /v3/packages/{guid}":          s.getPackage,
-		"POST /v3/packages/{guid}/upload":  s.uploadPackage,
-		"GET /v3/packages/{guid}/droplets": s.listPackageDroplets,
-		"POST /v3/builds":                  s.createBuild,
-		"GET /v3/builds/{guid}":            s.getBuild,
-		"GET /v3/droplets/{guid}":          s.getDroplet,
-	}
-}
-
-// local is what the socket answers beside: dew's own.
-func (s *Server) local() *http.ServeMux {
-	mux := http.NewServeMux()
-	mux.Handle("/", s.mux)
-	for pattern, h := range map[string]handler{
 		"GET /dew/v1/status":                 s.status,
 		"GET /dew/v1/apps/{guid}/crashes":    s.listCrashes,
 		"POST /dew/v1/processes/{guid}/kill": s.killProcess,
 		"POST /dew/v1/shutdown":              s.shutdown,
-	} {
-		mux.HandleFunc(pattern, s.serve(h))
 	}
-	return mux
+}
+
+// places are what apps live in, and who may go there.
+func (s *Server) places() map[string]handler {
+	return map[string]handler{
+		"GET /v3/organizations": s.listOrgs,
+		"GET /v3/spaces":        s.listSpaces,
+		"GET /v3/domains":       s.listDomains,
+	}
 }
 
 // handler answers with a value for the body, an answer, or an error.
@@ -257,8 +209,15 @@ type handler func(r *http.Request) (any, error)
 // answer is a response that is more than a body with status 200.
 type answer struct {
 	status   int
-	location string // absolute
-	body     any    // nil: none
+	location string   // absolute
+	warnings []string // that clients show beside
+	body     any      // as JSON; nil: none
+
+	// What is not JSON is raw, or content where it is large; either has a type.
+	raw         []byte
+	content     io.ReadCloser
+	size        int64 // of content; 0: unknown
+	contentType string
 }
 
 // maxBody bounds every body but uploads, which have their own bound.
@@ -306,6 +265,13 @@ func (s *Server) write(w http.ResponseWriter, r *http.Request, a answer) {
 	if a.location != "" {
 		h.Set("Location", a.location)
 	}
+	if len(a.warnings) > 0 {
+		h.Set("X-Cf-Warnings", joinWarnings(a.warnings))
+	}
+	if a.raw != nil || a.content != nil {
+		s.writeRaw(w, r, a)
+		return
+	}
 	if a.body == nil {
 		w.WriteHeader(a.status)
 		return
@@ -323,6 +289,37 @@ func (s *Server) write(w http.ResponseWriter, r *http.Request, a answer) {
 	h.Set("X-Content-Type-Options", "nosniff")
 	w.WriteHeader(a.status)
 	_, _ = w.Write(b.Bytes()) // a client that hung up is its own business
+}
+
+// writeRaw writes what is not JSON. No browser shall take it for a page.
+func (s *Server) writeRaw(w http.ResponseWriter, r *http.Request, a answer) {
+	h := w.Header()
+	h.Set("Content-Type", a.contentType)
+	h.Set("X-Content-Type-Options", "nosniff")
+	if a.content == nil {
+		h.Set("Content-Length", strconv.Itoa(len(a.raw)))
+		w.WriteHeader(a.status)
+		_, _ = w.Write(a.raw) // a client that hung up is its own business
+		return
+	}
+	if a.size > 0 {
+		h.Set("Content-Length", strconv.FormatInt(a.size, 10))
+	}
+	w.WriteHeader(a.status)
+	_, err := io.Copy(w, a.content)
+	if err = errors.Join(err, a.content.Close()); err != nil && r.Context().Err() == nil {
+		s.log.Warn("a download ended too early", "request", requestID(r.Context()), "path", r.URL.Path, "err", err)
+		panic(http.ErrAbortHandler) // the client must not take it for the whole
+	}
+}
+
+// joinWarnings writes warnings as clients read them: escaped, with commas between.
+func joinWarnings(texts []string) string {
+	escaped := make([]string, len(texts))
+	for i, text := range texts {
+		escaped[i] = url.QueryEscape(text)
+	}
+	return strings.Join(escaped, ",")
 }
 
 // outer is around every request of every door: an id, and a panic that costs one

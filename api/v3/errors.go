@@ -21,6 +21,9 @@ const (
 	TitleBadQuery         = "CF-BadQueryParameter"
 	TitleMessageParse     = "CF-MessageParseError"
 	TitleNotAuthenticated = "CF-NotAuthenticated"
+	TitleInvalidAuthToken = "CF-InvalidAuthToken"
+	TitleNotAuthorized    = "CF-NotAuthorized"
+	TitleOrgSuspended     = "CF-OrgSuspended"
 	TitleUnknown          = "UnknownError"
 
 	CodeNotFound         = 10010
@@ -30,6 +33,9 @@ const (
 	CodeBadQuery         = 10005
 	CodeMessageParse     = 1001
 	CodeNotAuthenticated = 10002
+	CodeInvalidAuthToken = 1000
+	CodeNotAuthorized    = 10003
+	CodeOrgSuspended     = 10017
 	CodeUnknown          = 10001
 )
 

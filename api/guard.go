@@ -1,0 +1,357 @@
+package api
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"slices"
+
+	"github.com/dewrun/dew/app"
+	"github.com/dewrun/dew/auth"
+	"github.com/dewrun/dew/droplet"
+)
+
+// need is what somebody wants to do at a place. The roles there decide.
+type need int
+
+const (
+	// toLook is for what everybody may know: no token is asked for.
+	toLook need = iota + 1
+	// toEnter asks for a token and no role: the handler shows what its bearer sees.
+	toEnter
+	// toRead asks for any role in the space, or for the org's manager.
+	toRead
+	// toReadSecrets is for what auditors and managers must not see.
+	toReadSecrets
+	// toSupport is to keep what there is running: start, stop, scale, map routes.
+	toSupport
+	// toDevelop is to change what runs.
+	toDevelop
+	// toManage is to change the space itself, or the org where there is no space.
+	toManage
+	// toManageOrg is to change the org, also at a space of it.
+	toManageOrg
+	// toReadAll is for those who see everything.
+	toReadAll
+	// toAdminister is for administrators alone.
+	toAdminister
+)
+
+// changes tells the needs that a suspended org refuses.
+func (n need) changes() bool { return n >= toSupport && n <= toManageOrg }
+
+// spaceRoles may do it in their space, orgRoles in their org and in all spaces of
+// it. A need that is not here is no matter of roles.
+var (
+	spaceRoles = map[need][]auth.RoleType{
+		toRead:        {auth.SpaceDeveloper, auth.SpaceManager, auth.SpaceAuditor, auth.SpaceSupporter},
+		toReadSecrets: {auth.SpaceDeveloper},
+		toSupport:     {auth.SpaceDeveloper, auth.SpaceSupporter},
+		toDevelop:     {auth.SpaceDeveloper},
+		toManage:      {auth.SpaceManager},
+	}
+	orgRoles = map[need][]auth.RoleType{
+		toRead:      {auth.OrgManager},
+		toManage:    {auth.OrgManager},
+		toManageOrg: {auth.OrgManager},
+	}
+)
+
+// place is where something lives: a space with its org, or an org alone.
+type place struct{ org, space string }
+
+// sight is what somebody sees, and may do there.
+type sight struct {
+	all     bool // everything: administrators and global readers
+	admin   bool // may do everything
+	secrets bool // may read all secrets
+
+	orgs   map[string]bool            // that have a role of the user, or a space with one
+	roles  map[string][]auth.RoleType // by the guid of an org or a space
+	orgOf  map[string]string          // of every space
+	frozen map[string]bool            // orgs that are suspended
+}
+
+// space tells whether the space and what is in it is seen.
+func (see sight) space(guid string) bool {
+	return see.all || see.may(toRead, guid)
+}
+
+// org tells whether the org is seen. That says nothing of its spaces.
+func (see sight) org(guid string) bool { return see.all || see.orgs[guid] }
+
+// may tells whether the need is granted in a space.
+func (see sight) may(n need, space string) bool {
+	return see.allows(n, place{org: see.orgOf[space], space: space})
+}
+
+// mayInOrg tells whether the need is granted in an org.
+func (see sight) mayInOrg(n need, org string) bool { return see.allows(n, place{org: org}) }
+
+func (see sight) allows(n need, p place) bool {
+	switch {
+	case see.admin, n == toLook, n == toEnter:
+		return true
+	case n == toReadAll:
+		return see.all
+	case n == toRead && see.all, n == toReadSecrets && see.secrets:
+		return true
+	case n == toRead && p.space == "":
+		return see.org(p.org)
+	}
+	has := func(guid string, one []auth.RoleType) bool {
+		return guid != "" && slices.ContainsFunc(see.roles[guid], func(r auth.RoleType) bool { return slices.Contains(one, r) })
+	}
+	return has(p.space, spaceRoles[n]) || has(p.org, orgRoles[n])
+}
+
+// sees tells whether the place is seen at all.
+func (see sight) sees(p place) bool { return see.allows(toRead, p) }
+
+// suspended tells whether the org refuses changes of whoever this is.
+func (see sight) suspended(org string) bool { return !see.admin && see.frozen[org] }
+
+// visitor is who makes a request; it stands in the request's context.
+type visitor struct {
+	who   auth.Principal
+	err   error // why nobody is let in: no token, or a bad one
+	seen  *sight
+	local bool
+}
+
+type visitorKey struct{}
+
+func withVisitor(ctx context.Context, v *visitor) context.Context {
+	return context.WithValue(ctx, visitorKey{}, v)
+}
+
+func visitorOf(ctx context.Context) *visitor {
+	if v, ok := ctx.Value(visitorKey{}).(*visitor); ok {
+		return v
+	}
+	return &visitor{err: errNotAuthenticated}
+}
+
+// principal is who makes the request. Behind the guard there is always one,
+// except at what is open to everybody.
+func principal(ctx context.Context) auth.Principal { return visitorOf(ctx).who }
+
+// actor is the same as events name it.
+func actor(ctx context.Context) app.Actor {
+	p := principal(ctx)
+	switch {
+	case p.ID == "":
+		return app.Actor{GUID: "unknown", Type: "user", Name: "unknown"}
+	case p.IsUser:
+		return app.Actor{GUID: p.ID, Type: "user", Name: p.Name}
+	}
+	return app.Actor{GUID: p.ID, Type: "client", Name: p.Name}
+}
+
+// sight is what the request's principal sees. It is read once in a request.
+func (s *Server) sight(ctx context.Context) (sight, error) {
+	v := visitorOf(ctx)
+	if v.seen != nil {
+		return *v.seen, nil
+	}
+	see, err := s.sightOf(v.who)
+	if err != nil {
+		return see, err
+	}
+	v.seen = &see
+	return see, nil
+}
+
+func (s *Server) sightOf(who auth.Principal) (sight, error) {
+	see := sight{
+		all: who.GlobalReader(), admin: who.Admin(), secrets: who.Admin() || who.Has("cloud_controller.admin_read_only"),
+		orgs: map[string]bool{}, roles: map[string][]auth.RoleType{}, orgOf: map[string]string{}, frozen: map[string]bool{},
+	}
+	if see.admin || who.ID == "" {
+		return see, nil
+	}
+	spaces, err := s.c.Registry.Spaces()
+	if err != nil {
+		return see, err
+	}
+	for _, sp := range spaces {
+		see.orgOf[sp.GUID] = sp.Org
+	}
+	orgs, err := s.c.Registry.Orgs()
+	if err != nil {
+		return see, err
+	}
+	for _, o := range orgs {
+		see.frozen[o.GUID] = o.Suspended
+	}
+	roles, err := s.c.Roles.OfUser(who.ID)
+	if err != nil {
+		return see, fmt.Errorf("cannot read the roles of %s: %w", who.ID, err)
+	}
+	for _, role := range roles {
+		at := role.Org + role.Space // exactly one of them
+		see.roles[at] = append(see.roles[at], role.Type)
+		if role.Space != "" {
+			see.orgs[see.orgOf[role.Space]] = true
+		} else {
+			see.orgs[role.Org] = true
+		}
+	}
+	return see, nil
+}
+
+// demand asks for a need in a space that no path named. What the principal does
+// not see is app.ErrNotFound, so that a handler can say which noun it looked for.
+func (s *Server) demand(ctx context.Context, n need, spaceGUID string) error {
+	sp, err := s.c.Registry.Space(spaceGUID)
+	if err != nil {
+		return err
+	}
+	return s.ask(ctx, n, place{org: sp.Org, space: sp.GUID})
+}
+
+// demandInOrg is demand for an org.
+func (s *Server) demandInOrg(ctx context.Context, n need, orgGUID string) error {
+	o, err := s.c.Registry.Org(orgGUID)
+	if err != nil {
+		return err
+	}
+	return s.ask(ctx, n, place{org: o.GUID})
+}
+
+func (s *Server) ask(ctx context.Context, n need, p place) error {
+	see, err := s.sight(ctx)
+	if err != nil {
+		return err
+	}
+	switch {
+	case !see.sees(p):
+		return fmt.Errorf("%s%s is not seen: %w", p.org, p.space, app.ErrNotFound)
+	case !see.allows(n, p):
+		return errNotAuthorized
+	case n.changes() && see.suspended(p.org):
+		return errOrgSuspended
+	}
+	return nil
+}
+
+// guard lets a request through to next when its right is granted. It answers 401
+// to nobody, 403 to those who may not, and 404 to those who must not know.
+func (s *Server) guard(rt right, next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if err := s.admit(r, rt); err != nil {
+			s.fail(w, r, err)
+			return
+		}
+		next.ServeHTTP(w, r)
+	})
+}
+
+func (s *Server) admit(r *http.Request, rt right) error {
+	if rt.need == toLook {
+		return nil
+	}
+	v := visitorOf(r.Context())
+	switch {
+	case v.err != nil:
+		return v.err
+	case rt.local && !v.local:
+		return errUnknownRequest
+	case !scoped(v.who, r.Method):
+		return errNotAuthorized
+	case rt.need == toEnter || v.who.Admin():
+		return nil // the handler knows what there is
+	}
+	if rt.at.find == nil {
+		see, err := s.sight(r.Context())
+		if err == nil && !see.allows(rt.need, place{}) {
+			err = errNotAuthorized
+		}
+		return err
+	}
+	p, err := rt.at.find(s, r.PathValue("guid"))
+	if err != nil {
+		return missing(rt.at.noun, err)
+	}
+	return missing(rt.at.noun, s.ask(r.Context(), rt.need, p))
+}
+
+// scoped tells whether the token is good for the method at all.
+func scoped(p auth.Principal, method string) bool {
+	if method == http.MethodGet || method == http.MethodHead {
+		return p.GlobalReader() || p.Has("cloud_controller.read")
+	}
+	return p.Admin() || p.Has("cloud_controller.write")
+}
+
+// noun is what the {guid} of a path names, and how its place is found.
+type noun struct {
+	noun string // as answers call it
+	find func(s *Server, guid string) (place, error)
+}
+
+// The nouns of paths.
+var (
+	anOrg = noun{"Organization", func(s *Server, guid string) (place, error) {
+		o, err := s.c.Registry.Org(guid)
+		return place{org: o.GUID}, err
+	}}
+	aSpace = noun{"Space", (*Server).spacePlace}
+	anApp  = noun{"App", (*Server).appPlace}
+
+	aProcess = noun{"Process", func(s *Server, guid string) (place, error) {
+		p, err := s.c.Registry.Process(guid)
+		return s.inApp(p.App, err)
+	}}
+	aSidecar = noun{"Sidecar", func(s *Server, guid string) (place, error) {
+		sc, err := s.c.Registry.Sidecar(guid)
+		return s.inApp(sc.App, err)
+	}}
+	aPackage = noun{"Package", func(s *Server, guid string) (place, error) {
+		p, err := s.c.Packages.Get(guid)
+		return s.inApp(p.App, err)
+	}}
+	aBuild = noun{"Build", func(s *Server, guid string) (place, error) {
+		b, err := s.c.Builds.Get(guid)
+		return s.inApp(b.App, err)
+	}}
+	aDroplet = noun{"Droplet", func(s *Server, guid string) (place, error) {
+		d, err := s.c.Shelf.Get(guid)
+		return s.inApp(d.App, err)
+	}}
+	aRoute = noun{"Route", func(s *Server, guid string) (place, error) {
+		rt, err := s.c.Registry.Route(guid)
+		if err != nil {
+			return place{}, err
+		}
+		return s.spacePlace(rt.Space)
+	}}
+)
+
+func (s *Server) spacePlace(guid string) (place, error) {
+	sp, err := s.c.Registry.Space(guid)
+	return place{org: sp.Org, space: sp.GUID}, err
+}
+
+func (s *Server) appPlace(guid string) (place, error) {
+	a, err := s.c.Registry.App(guid)
+	if err != nil {
+		return place{}, err
+	}
+	return s.spacePlace(a.Space)
+}
+
+// inApp is the place of something that belongs to an app. What is left of an app
+// that is gone belongs to nobody.
+func (s *Server) inApp(guid string, err error) (place, error) {
+	if err != nil {
+		return place{}, err
+	}
+	return s.appPlace(guid)
+}
+
+// invisible tells the errors that mean "there is nothing for you".
+func invisible(err error) bool {
+	return errors.Is(err, app.ErrNotFound) || errors.Is(err, droplet.ErrNotFound) || errors.Is(err, auth.ErrNotFound)
+}

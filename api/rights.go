@@ -1,0 +1,116 @@
+package api
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+)
+
+// right is what an endpoint asks of those who come.
+type right struct {
+	need  need
+	at    noun // what the path's guid names; none: the need is no matter of a place
+	local bool // answered on the socket alone
+}
+
+// rights says for every pattern what it needs. A pattern that is missing here, or
+// one here that nobody answers, keeps the server from starting.
+var rights = map[string]right{
+	"/":            {need: toEnter}, // what is unknown is not told to strangers
+	"GET /{$}":     {need: toLook},
+	"GET /healthz": {need: toLook},
+	"GET /metrics": {need: toReadAll},
+
+	"GET /v3/organizations": {need: toEnter},
+	"GET /v3/spaces":        {need: toEnter},
+	"GET /v3/domains":       {need: toEnter},
+
+	"POST /v3/spaces/{guid}/manifest_diff":          {need: toDevelop, at: aSpace},
+	"POST /v3/spaces/{guid}/actions/apply_manifest": {need: toDevelop, at: aSpace},
+
+	"GET /v3/routes":                       {need: toEnter},
+	"GET /v3/routes/{guid}":                {need: toRead, at: aRoute},
+	"DELETE /v3/routes/{guid}":             {need: toDevelop, at: aRoute},
+	"GET /v3/routes/{guid}/destinations":   {need: toRead, at: aRoute},
+	"POST /v3/routes/{guid}/destinations":  {need: toSupport, at: aRoute},
+	"PATCH /v3/routes/{guid}/destinations": {need: toSupport, at: aRoute},
+
+	"GET /v3/jobs/{guid}":        {need: toEnter}, // its guid is known to who began it
+	"GET /v3/audit_events":       {need: toEnter},
+	"GET /api/v1/info":           {need: toLook},
+	"GET /api/v1/read/{guid}":    {need: toRead, at: anApp},
+	"GET /stream/v1/apps/{guid}": {need: toRead, at: anApp},
+	"GET /dew/v1/status":         {need: toAdminister},
+	"POST /dew/v1/shutdown":      {need: toAdminister},
+
+	"GET /dew/v1/apps/{guid}/crashes":    {need: toRead, at: anApp},
+	"POST /dew/v1/processes/{guid}/kill": {need: toDevelop, at: aProcess},
+
+	"GET /v3/apps":           {need: toEnter},
+	"POST /v3/apps":          {need: toEnter}, // the body names the space
+	"GET /v3/apps/{guid}":    {need: toRead, at: anApp},
+	"PATCH /v3/apps/{guid}":  {need: toDevelop, at: anApp},
+	"DELETE /v3/apps/{guid}": {need: toDevelop, at: anApp},
+
+	"POST /v3/apps/{guid}/actions/start":   {need: toSupport, at: anApp},
+	"POST /v3/apps/{guid}/actions/stop":    {need: toSupport, at: anApp},
+	"POST /v3/apps/{guid}/actions/restart": {need: toSupport, at: anApp},
+
+	"GET /v3/apps/{guid}/env":                             {need: toReadSecrets, at: anApp},
+	"GET /v3/apps/{guid}/environment_variables":           {need: toReadSecrets, at: anApp},
+	"PATCH /v3/apps/{guid}/environment_variables":         {need: toDevelop, at: anApp},
+	"GET /v3/apps/{guid}/relationships/current_droplet":   {need: toRead, at: anApp},
+	"PATCH /v3/apps/{guid}/relationships/current_droplet": {need: toDevelop, at: anApp},
+	"GET /v3/apps/{guid}/droplets/current":                {need: toRead, at: anApp},
+	"GET /v3/apps/{guid}/processes":                       {need: toRead, at: anApp},
+	"GET /v3/apps/{guid}/routes":                          {need: toRead, at: anApp},
+	"GET /v3/apps/{guid}/packages":                        {need: toRead, at: anApp},
+	"GET /v3/apps/{guid}/builds":                          {need: toRead, at: anApp},
+	"GET /v3/apps/{guid}/sidecars":                        {need: toRead, at: anApp},
+	"POST /v3/apps/{guid}/sidecars":                       {need: toDevelop, at: anApp},
+
+	"GET /v3/processes":                                         {need: toEnter},
+	"GET /v3/processes/{guid}":                                  {need: toRead, at: aProcess},
+	"PATCH /v3/processes/{guid}":                                {need: toDevelop, at: aProcess},
+	"POST /v3/processes/{guid}/actions/scale":                   {need: toSupport, at: aProcess},
+	"GET /v3/processes/{guid}/stats":                            {need: toRead, at: aProcess},
+	"GET /v3/processes/{guid}/sidecars":                         {need: toRead, at: aProcess},
+	"DELETE /v3/processes/{guid}/instances/{index}":             {need: toSupport, at: aProcess},
+	"GET /v3/apps/{guid}/processes/{type}":                      {need: toRead, at: anApp},
+	"PATCH /v3/apps/{guid}/processes/{type}":                    {need: toDevelop, at: anApp},
+	"GET /v3/apps/{guid}/processes/{type}/stats":                {need: toRead, at: anApp},
+	"GET /v3/apps/{guid}/processes/{type}/sidecars":             {need: toRead, at: anApp},
+	"POST /v3/apps/{guid}/processes/{type}/actions/scale":       {need: toSupport, at: anApp},
+	"DELETE /v3/apps/{guid}/processes/{type}/instances/{index}": {need: toSupport, at: anApp},
+
+	"GET /v3/sidecars/{guid}":    {need: toRead, at: aSidecar},
+	"PATCH /v3/sidecars/{guid}":  {need: toDevelop, at: aSidecar},
+	"DELETE /v3/sidecars/{guid}": {need: toDevelop, at: aSidecar},
+
+	"POST /v3/resource_matches":        {need: toEnter},
+	"GET /v3/packages":                 {need: toEnter},
+	"POST /v3/packages":                {need: toEnter}, // the body names the app
+	"GET /v3/packages/{guid}":          {need: toRead, at: aPackage},
+	"POST /v3/packages/{guid}/upload":  {need: toDevelop, at: aPackage},
+	"GET /v3/packages/{guid}/droplets": {need: toRead, at: aPackage},
+	"POST /v3/builds":                  {need: toEnter}, // the body names the package
+	"GET /v3/builds/{guid}":            {need: toRead, at: aBuild},
+	"GET /v3/droplets/{guid}":          {need: toRead, at: aDroplet},
+}
+
+// checkRights compares the table with the patterns that are answered.
+func checkRights(patterns []string) error {
+	var errs []error
+	for _, p := range patterns {
+		if _, ok := rights[p]; !ok {
+			errs = append(errs, fmt.Errorf("nothing says which right %q needs", p))
+		}
+	}
+	for _, p := range slices.Sorted(maps.Keys(rights)) {
+		if !slices.Contains(patterns, p) {
+			errs = append(errs, fmt.Errorf("a right is said for %q, which nobody answers", p))
+		}
+	}
+	return errors.Join(errs...)
+}
