@@ -64,7 +64,7 @@ func (r *Registry) applyApp(space string, m *ManifestApp) (App, error) {
 		return a, err
 	}
 	for _, w := range routes {
-		if err := r.mapRoute(w.route, a.GUID); err != nil {
+		if err := r.mapRoute(w, a.GUID); err != nil {
 			return a, m.explain(err)
 		}
 	}
@@ -135,6 +135,7 @@ func (m *ManifestApp) applied(a App) App {
 	if m.Stack != nil {
 		a.Stack = *m.Stack
 	}
+	a.Metadata = a.Metadata.Merge(m.Metadata)
 	return a
 }
 
@@ -234,7 +235,8 @@ func (r *Registry) applyWish(old, next wish) (a App, err error) {
 
 // sameApp compares what a manifest may change.
 func sameApp(old, a App) bool {
-	return old.Name == a.Name && old.Stack == a.Stack && maps.Equal(old.Env, a.Env) && slices.Equal(old.Buildpacks, a.Buildpacks)
+	return old.Name == a.Name && old.Stack == a.Stack && maps.Equal(old.Env, a.Env) && slices.Equal(old.Buildpacks, a.Buildpacks) &&
+		old.Metadata.equal(a.Metadata)
 }
 
 // explain turns what rules say about a wish into words about the manifest. Errors

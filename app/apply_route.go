@@ -3,6 +3,7 @@ package app
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -15,6 +16,8 @@ type missingRoute struct {
 	route Route
 	path  string // of the key that asks for it, in the app's entry
 	value any    // of that key
+	// options are nil when the route's own stay.
+	options map[string]string
 }
 
 // missingRoutes returns the routes that are to be made or to lead to the app. A
@@ -50,7 +53,7 @@ func (r *Registry) missingRoutes(a App, m *ManifestApp) ([]missingRoute, error) 
 		return nil, &ManifestError{App: m.Name, Key: key, Line: m.line(key), Message: fmt.Sprintf(
 			"%s leads to another app already: give routes, or no-route: true", rt.URL(domain.Name))}
 	}
-	return []missingRoute{{rt, key, true}}, nil
+	return []missingRoute{{route: rt, path: key, value: true}}, nil
 }
 
 func (r *Registry) missingNamed(a App, m *ManifestApp) ([]missingRoute, error) {
@@ -75,10 +78,13 @@ func (r *Registry) missingNamed(a App, m *ManifestApp) ([]missingRoute, error) {
 			return nil, err
 		}
 		twice := slices.ContainsFunc(out, func(o missingRoute) bool { return o.route.place() == rt.place() })
-		if (a.GUID != "" && rt.leadsTo(a.GUID)) || twice {
+		there := a.GUID != "" && rt.leadsTo(a.GUID) && (mr.Options == nil || maps.Equal(mr.Options, rt.Options))
+		if there || twice {
 			continue
 		}
-		out = append(out, missingRoute{rt, fmt.Sprintf("routes/%d", i), plainMap(mr.rendered())})
+		out = append(out, missingRoute{
+			route: rt, path: fmt.Sprintf("routes/%d", i), value: plainMap(mr.rendered()), options: mr.Options,
+		})
 	}
 	return out, errors.Join(wrong...)
 }
@@ -98,14 +104,16 @@ func (r *Registry) routeFor(a App, rt Route) (Route, error) {
 	return found, nil
 }
 
-// mapRoute makes rt lead to an app's web process.
-func (r *Registry) mapRoute(rt Route, app string) error {
-	d := Destination{App: app, ProcessType: Web}
-	if rt.GUID != "" {
-		_, err := r.AddDestinations(rt.GUID, []Destination{d})
-		return err
+// mapRoute makes a route lead to an app's web process, unless it leads to the app
+// already.
+func (r *Registry) mapRoute(w missingRoute, app string) error {
+	rt := w.route
+	if !rt.leadsTo(app) {
+		rt.Destinations = append(slices.Clone(rt.Destinations), Destination{App: app, ProcessType: Web})
 	}
-	rt.Destinations = []Destination{d}
+	if w.options != nil {
+		rt.Options = maps.Clone(w.options)
+	}
 	_, err := r.putRoute(rt)
 	return err
 }
@@ -132,6 +140,7 @@ func checkManifestRoute(i int, mr ManifestRoute) error {
 		ps.add(routeKey(i), "%v", err)
 	}
 	checkPath(&ps, routeKey(i), path)
+	checkOptions(&ps, fmt.Sprintf("routes[%d].options", i), mr.Options)
 	if mr.Protocol != "" && mr.Protocol != ProtocolHTTP1 {
 		ps.add(fmt.Sprintf("routes[%d].protocol", i), "must be %s, not %q", ProtocolHTTP1, mr.Protocol)
 	}

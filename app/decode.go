@@ -125,6 +125,11 @@ func (d *decoder) appKeys(a *ManifestApp) []manifestKey {
 		{name: "processes", read: func(key string, v *node) { a.Processes = d.processes(key, v) }},
 		{name: "sidecars", read: func(key string, v *node) { a.Sidecars = d.sidecars(key, v) }},
 		{name: "routes", read: func(key string, v *node) { a.Routes = d.routes(key, v) }},
+		{name: "metadata", read: func(key string, v *node) { a.Metadata = d.metadata(key, v) }},
+		{name: "lifecycle", read: d.lifecycle},
+		{name: "docker", read: func(key string, v *node) {
+			d.fail(key, v.line, "images are not run here: push the app's files")
+		}},
 		{name: "no-route", read: func(key string, v *node) { d.truth(key, v, &a.NoRoute) }},
 		{name: "random-route", read: func(key string, v *node) { d.truth(key, v, &a.RandomRoute) }},
 		{name: "default-route", read: func(key string, v *node) { d.truth(key, v, &a.DefaultRoute) }},
@@ -148,7 +153,30 @@ func (d *decoder) processKeys(m *ManifestProcess) []manifestKey {
 			out = append(out, manifestKey{name: k.other, read: read})
 		}
 	}
-	return out
+	return append(out, manifestKey{name: "log-rate-limit-per-second", read: d.logRate})
+}
+
+// logRate takes no limit for what it is, and warns of any other.
+func (d *decoder) logRate(key string, v *node) {
+	if text, ok := scalarText(v.value); v.kind != scalar || !ok || text != "-1" {
+		d.warn(key, v.line, "has no effect: logs are not limited, a process that prints faster than it is read waits")
+	}
+}
+
+// lifecycle is a word of the platform for how files become something that runs.
+func (d *decoder) lifecycle(key string, v *node) {
+	var s string
+	if d.text(key, v, &s) && s != "buildpack" {
+		d.fail(key, v.line, "must be buildpack, not %q", s)
+	}
+}
+
+func (d *decoder) metadata(key string, v *node) (c MetadataChange) {
+	d.mapping(key+".", v, []manifestKey{
+		{name: "labels", read: func(key string, v *node) { c.Labels = d.env(key, v) }},
+		{name: "annotations", read: func(key string, v *node) { c.Annotations = d.env(key, v) }},
+	})
+	return c
 }
 
 // mapping reads the fields of n by keys.
@@ -172,16 +200,20 @@ func (d *decoder) mapping(prefix string, n *node, keys []manifestKey) {
 
 // unknown warns of a key, and says which one may have been meant.
 func (d *decoder) unknown(key string, line int, keys []manifestKey) {
-	e := &ManifestError{App: d.app, Key: key, Line: line, Message: "is not known and has no effect"}
+	message := "is not known and has no effect"
 	bare := strings.NewReplacer("-", "", "_", "")
 	name := bare.Replace(strings.ToLower(key[strings.LastIndex(key, ".")+1:]))
 	for _, k := range keys {
 		if known := bare.Replace(k.name); known == name || known == name+"s" {
-			e.Message += ": did you mean " + k.name + "?"
+			message += ": did you mean " + k.name + "?"
 			break
 		}
 	}
-	d.warnings = append(d.warnings, e.Error())
+	d.warn(key, line, message)
+}
+
+func (d *decoder) warn(key string, line int, message string) {
+	d.warnings = append(d.warnings, (&ManifestError{App: d.app, Key: key, Line: line, Message: message}).Error())
 }
 
 func (d *decoder) processValue(k wishKey, key string, v *node, m *ManifestProcess) {
@@ -395,8 +427,20 @@ func (d *decoder) routes(key string, v *node) (out []ManifestRoute) {
 		d.mapping(at+".", n, []manifestKey{
 			{name: "route", read: func(key string, v *node) { d.text(key, v, &r.Route) }},
 			{name: "protocol", read: func(key string, v *node) { d.text(key, v, &r.Protocol) }},
+			{name: "options", read: func(key string, v *node) { r.Options = d.options(key, v) }},
 		})
 		out = append(out, r)
+	}
+	return out
+}
+
+// options reads the options of a route; one that is null is not there.
+func (d *decoder) options(key string, v *node) map[string]string {
+	out := map[string]string{}
+	for k, value := range d.env(key, v) {
+		if value != nil {
+			out[k] = *value
+		}
 	}
 	return out
 }

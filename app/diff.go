@@ -67,6 +67,12 @@ func (d *differ) application(r *Registry, space string, m *ManifestApp) error {
 	for _, k := range slices.Sorted(maps.Keys(m.Env)) {
 		d.note("/env/"+pointer(k), envValue(old.app.Env, k), envValue(next.app.Env, k))
 	}
+	for _, k := range slices.Sorted(maps.Keys(m.Metadata.Labels)) {
+		d.note("/metadata/labels/"+pointer(k), envValue(old.app.Metadata.Labels, k), envValue(next.app.Metadata.Labels, k))
+	}
+	for _, k := range slices.Sorted(maps.Keys(m.Metadata.Annotations)) {
+		d.note("/metadata/annotations/"+pointer(k), envValue(old.app.Metadata.Annotations, k), envValue(next.app.Metadata.Annotations, k))
+	}
 	d.processes(old, next, m)
 	d.sidecars(old, next, m)
 	return d.routes(r, next.app, m)

@@ -136,6 +136,23 @@ func (k wishKey) apply(m *ManifestProcess, p *Process) {
 	}
 }
 
+// take makes the manifest say what p has, if that is something.
+func (k wishKey) take(p Process, m *ManifestProcess) {
+	switch f := k.field(m).(type) {
+	case **string:
+		if v := *k.wish(&p).(*string); v != "" {
+			*f = &v
+		}
+	case **int:
+		v := *k.wish(&p).(*int)
+		*f = &v
+	case **time.Duration:
+		if v := *k.wish(&p).(*time.Duration); v != 0 {
+			*f = &v
+		}
+	}
+}
+
 // value is a wish's value as a manifest has it; nil stands for none.
 func (k wishKey) value(p Process) any {
 	switch v := k.wish(&p).(type) {

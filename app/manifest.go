@@ -27,6 +27,7 @@ type ManifestApp struct {
 	Processes []ManifestProcess
 	Sidecars  []ManifestSidecar
 	Routes    []ManifestRoute
+	Metadata  MetadataChange
 
 	NoRoute, RandomRoute, DefaultRoute bool
 
@@ -65,6 +66,8 @@ type ManifestSidecar struct {
 type ManifestRoute struct {
 	Route    string // host.domain/path
 	Protocol string // empty: http1
+	// Options are nil when not given: those of the route stay.
+	Options map[string]string
 }
 
 // Web returns where the keys of the web process are: its entry of processes, or
@@ -128,7 +131,7 @@ func collect[E error](err error) []E {
 
 // Difference is one thing that applying a manifest would change.
 type Difference struct {
-	Op    string `json:"op"`   // "add" or "replace"
+	Op    string `json:"op"`   // "add", "replace" or "remove"
 	Path  string `json:"path"` // "/applications/0/memory"
 	Was   any    `json:"was,omitempty"`
 	Value any    `json:"value,omitempty"`

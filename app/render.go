@@ -37,11 +37,10 @@ func (m *ManifestApp) rendered() yaml.MapSlice {
 	}
 	out = append(out, m.ManifestProcess.rendered()...)
 	if len(m.Env) > 0 {
-		env := yaml.MapSlice{}
-		for _, k := range slices.Sorted(maps.Keys(m.Env)) {
-			env = append(env, yaml.MapItem{Key: k, Value: m.Env[k]})
-		}
-		add("env", env)
+		add("env", renderedTexts(m.Env))
+	}
+	if notes := m.Metadata.rendered(); len(notes) > 0 {
+		add("metadata", notes)
 	}
 	addList(&out, "processes", m.Processes, (*ManifestProcess).rendered)
 	addList(&out, "sidecars", m.Sidecars, (*ManifestSidecar).rendered)
@@ -55,6 +54,26 @@ func (m *ManifestApp) rendered() yaml.MapSlice {
 		if b.on {
 			add(b.key, true)
 		}
+	}
+	return out
+}
+
+func (c MetadataChange) rendered() (out yaml.MapSlice) {
+	for _, part := range []struct {
+		key   string
+		texts map[string]*string
+	}{{"labels", c.Labels}, {"annotations", c.Annotations}} {
+		if len(part.texts) > 0 {
+			out = append(out, yaml.MapItem{Key: part.key, Value: renderedTexts(part.texts)})
+		}
+	}
+	return out
+}
+
+func renderedTexts(texts map[string]*string) yaml.MapSlice {
+	out := yaml.MapSlice{}
+	for _, k := range slices.Sorted(maps.Keys(texts)) {
+		out = append(out, yaml.MapItem{Key: k, Value: texts[k]})
 	}
 	return out
 }
@@ -100,6 +119,13 @@ func (m *ManifestRoute) rendered() yaml.MapSlice {
 	out := yaml.MapSlice{{Key: "route", Value: m.Route}}
 	if m.Protocol != "" {
 		out = append(out, yaml.MapItem{Key: "protocol", Value: m.Protocol})
+	}
+	if m.Options != nil {
+		options := yaml.MapSlice{}
+		for _, k := range slices.Sorted(maps.Keys(m.Options)) {
+			options = append(options, yaml.MapItem{Key: k, Value: m.Options[k]})
+		}
+		out = append(out, yaml.MapItem{Key: "options", Value: options})
 	}
 	return out
 }

@@ -1,0 +1,189 @@
+package app
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/goccy/go-yaml"
+)
+
+// ManifestOf is the manifest that describes an app as it is wished now. Applying
+// it changes nothing.
+func (r *Registry) ManifestOf(guid string) (m Manifest, err error) {
+	err = r.view(func(r *Registry) error {
+		a, err := r.App(guid)
+		if err != nil {
+			return err
+		}
+		w, err := r.wishOf(a.Space, a.Name)
+		if err != nil {
+			return err
+		}
+		described := w.described()
+		if described.Routes, err = r.describedRoutes(guid); err != nil {
+			return err
+		}
+		described.NoRoute = len(described.Routes) == 0
+		m.Applications = []ManifestApp{described}
+		return nil
+	})
+	return m, err
+}
+
+// described says all that a manifest can say about an app, except its routes.
+func (w wish) described() ManifestApp {
+	m := ManifestApp{
+		Name: w.app.Name, Env: pointers(w.app.Env),
+		Metadata: MetadataChange{Labels: pointers(w.app.Metadata.Labels), Annotations: pointers(w.app.Metadata.Annotations)},
+	}
+	if len(w.app.Buildpacks) > 0 {
+		m.Buildpacks = slices.Clone(w.app.Buildpacks)
+	}
+	if w.app.Stack != "" {
+		m.Stack = &w.app.Stack
+	}
+	for _, p := range w.processes {
+		one := ManifestProcess{Type: p.Type}
+		for _, k := range processKeys {
+			k.take(p, &one)
+		}
+		m.Processes = append(m.Processes, one)
+	}
+	for _, s := range w.sidecars {
+		if s.Origin != OriginUser {
+			continue // staging brings it again
+		}
+		one := ManifestSidecar{Name: s.Name, Command: s.Command, ProcessTypes: slices.Clone(s.ProcessTypes)}
+		if s.MemoryMB != 0 {
+			one.MemoryMB = &s.MemoryMB
+		}
+		m.Sidecars = append(m.Sidecars, one)
+	}
+	return m
+}
+
+func pointers(texts map[string]string) map[string]*string {
+	if len(texts) == 0 {
+		return nil
+	}
+	out := make(map[string]*string, len(texts))
+	for k, v := range texts {
+		out[k] = &v
+	}
+	return out
+}
+
+func (r *Registry) describedRoutes(app string) (out []ManifestRoute, err error) {
+	routes, err := r.RoutesOf(app)
+	if err != nil {
+		return nil, err
+	}
+	for _, rt := range routes {
+		d, err := r.Domain(rt.Domain)
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, ManifestRoute{Route: rt.URL(d.Name), Protocol: ProtocolHTTP1, Options: rt.Options})
+	}
+	return out, nil
+}
+
+// Text writes the manifest for people: YAML in lines, in which no text can be
+// taken for anything else.
+func (m Manifest) Text() ([]byte, error) {
+	apps := []yaml.MapSlice{}
+	for i := range m.Applications {
+		apps = append(apps, m.Applications[i].rendered())
+	}
+	w := textWriter{}
+	w.out.WriteString("---\n")
+	w.mapping(0, yaml.MapSlice{{Key: "applications", Value: apps}})
+	return w.out.Bytes(), w.err
+}
+
+// textWriter writes what render makes, line by line.
+type textWriter struct {
+	out bytes.Buffer
+	err error
+}
+
+func (w *textWriter) line(indent int, text string) {
+	w.out.WriteString(strings.Repeat(" ", indent) + text + "\n")
+}
+
+func (w *textWriter) mapping(indent int, items yaml.MapSlice) {
+	for _, item := range items {
+		key := w.scalar(item.Key) + ":"
+		switch v := item.Value.(type) {
+		case yaml.MapSlice:
+			if len(v) == 0 {
+				w.line(indent, key+" {}")
+				continue
+			}
+			w.line(indent, key)
+			w.mapping(indent+2, v)
+		case []yaml.MapSlice:
+			w.line(indent, key)
+			for _, entry := range v {
+				w.entry(indent, entry)
+			}
+		case []string:
+			w.texts(indent, key, v)
+		default:
+			w.line(indent, key+" "+w.scalar(v))
+		}
+	}
+}
+
+// entry writes a map that is an entry of a list: its first line has the dash.
+func (w *textWriter) entry(indent int, m yaml.MapSlice) {
+	from := w.out.Len()
+	w.mapping(indent+2, m)
+	if w.out.Len() > from {
+		w.out.Bytes()[from+indent] = '-'
+	}
+}
+
+func (w *textWriter) texts(indent int, key string, list []string) {
+	if len(list) == 0 {
+		w.line(indent, key+" []")
+		return
+	}
+	w.line(indent, key)
+	for _, s := range list {
+		w.line(indent, "- "+w.scalar(s))
+	}
+}
+
+// plainText needs no quotes, unless it is a word of YAML.
+var (
+	plainText = regexp.MustCompile(`^([A-Za-z/][A-Za-z0-9_./-]*|[0-9]+M)$`)
+	yamlWord  = regexp.MustCompile(`(?i)^(true|false|yes|no|on|off|y|n|null|nan|inf)$`)
+)
+
+func (w *textWriter) scalar(v any) string {
+	if p, ok := v.(*string); ok {
+		if p == nil {
+			return "null"
+		}
+		v = *p
+	}
+	s, ok := v.(string)
+	if !ok {
+		return fmt.Sprint(v) // a number or a truth value
+	}
+	if plainText.MatchString(s) && !yamlWord.MatchString(s) {
+		return s
+	}
+	var b bytes.Buffer
+	enc := json.NewEncoder(&b)
+	enc.SetEscapeHTML(false)
+	if err := enc.Encode(s); err != nil && w.err == nil {
+		w.err = fmt.Errorf("cannot write manifest: %w", err)
+	}
+	return strings.TrimSpace(b.String())
+}
