@@ -26,6 +26,11 @@ type Cursor struct {
 	last   time.Time
 	oldest bool // next is not chosen yet: the oldest line there is
 
+	want matcher
+	ends bool // upTo is the last line it gives
+	upTo uint64
+	over bool // it met the end of what it wants
+
 	segment uint64 // first number of the segment that pos and dec belong to
 	pos     int64
 	dec     decoder
@@ -34,16 +39,23 @@ type Cursor struct {
 // Cursor gives a reader that begins at sequence number from; 0 and 1 mean the
 // oldest line that is kept.
 func (l *Log) Cursor(from uint64) *Cursor {
-	return &Cursor{log: l, next: max(from, 1), oldest: from <= 1}
+	return &Cursor{log: l, next: max(from, 1), oldest: from <= 1, want: matcher{all: true}}
 }
 
-// Next gives the next lines, in order. It blocks until there are some, ctx ends
-// or the logs are closed. It never holds the writer: it reads the files. The
+// At is the number of the line that the cursor looks at next.
+func (c *Cursor) At() uint64 { return c.next }
+
+// Next gives the next lines that the cursor wants, in order. It blocks until
+// there are some, ctx ends or the logs are closed; behind the end of what it
+// wants it gives io.EOF. It never holds the writer: it reads the files. The
 // texts of one call share their memory; copy one that is kept for long.
 func (c *Cursor) Next(ctx context.Context) ([]Envelope, error) {
 	for {
 		if err := ctx.Err(); err != nil {
 			return nil, err
+		}
+		if c.over || c.ends && c.next > c.upTo {
+			return nil, io.EOF
 		}
 		v := c.log.view()
 		es, err := c.read(v)
@@ -75,7 +87,8 @@ func (c *Cursor) Skip() (*Cursor, int64) {
 	if oldest <= c.next {
 		return c, 0
 	}
-	return &Cursor{log: c.log, next: oldest}, int64(oldest - c.next)
+	skipped := int64(oldest - c.next)
+	return &Cursor{log: c.log, next: oldest, want: c.want, ends: c.ends, upTo: c.upTo}, skipped
 }
 
 // read gives lines of the segment that holds c.next, or none at its end.
@@ -92,7 +105,7 @@ func (c *Cursor) read(v view) ([]Envelope, error) {
 	}
 	s := v.at(i)
 	if c.segment != s.first {
-		c.segment, c.pos, c.dec = s.first, 0, decoder{}
+		c.enterAt(s)
 	}
 	es, err := c.readSegment(s)
 	if len(es) > 0 {
@@ -101,6 +114,9 @@ func (c *Cursor) read(v view) ([]Envelope, error) {
 	missing := errors.Is(err, fs.ErrNotExist)
 	if missing && c.log.view().find(s.first) < 0 {
 		return nil, nil // trimmed since; the next view says so
+	}
+	if missing && c.log.view().closed {
+		return nil, ErrClosed // removed with its app
 	}
 	if err != nil && !missing && !errors.Is(err, errTorn) {
 		return nil, err
@@ -121,8 +137,9 @@ func (c *Cursor) leave(v view, i int, cause error) ([]Envelope, error) {
 	if missing == 0 {
 		return nil, nil
 	}
-	gap := cellLine(0, fmt.Sprintf("%s missing: segment %s is damaged", howMany(int64(missing)), segmentName(v.segments[i].first)))
-	gap.Flags, gap.Seq, gap.Time = Gap, follows-1, c.last
+	text := fmt.Sprintf("%s missing: segment %s is damaged", howMany(int64(missing)), segmentName(v.segments[i].first))
+	gap := gapLine(Source{Type: sourceCell}, Loss{Lines: int64(missing), Cause: LostDamage}, text)
+	gap.Seq, gap.Time = follows-1, c.last
 	return []Envelope{gap}, nil
 }
 
@@ -154,8 +171,22 @@ func (c *Cursor) readSegment(s segment) ([]Envelope, error) {
 		}
 		c.pos = r.pos
 		es = append(es[:from], c.fresh(es[from:])...)
+		if c.over {
+			return es, nil
+		}
 	}
 	return es, nil
+}
+
+// enterAt goes to the place of s from which c.next is near.
+func (c *Cursor) enterAt(s segment) {
+	c.segment, c.pos, c.dec = s.first, 0, decoder{}
+	if c.next == s.first {
+		return
+	}
+	if m, old, ok := c.log.seek(s, func(m mark) bool { return m.next <= c.next }); ok {
+		c.pos, c.dec = m.pos, m.decoder(old)
+	}
 }
 
 // enter goes behind the header and the checkpoint.
@@ -166,19 +197,34 @@ func (c *Cursor) enter(r *segmentReader) error {
 	if _, err := r.next(); err != nil {
 		return err
 	}
-	c.pos = r.pos
+	c.pos, c.dec.old = r.pos, r.format == oldFormat
 	return nil
 }
 
-// fresh leaves out the lines before c.next and moves it behind the rest.
+// fresh leaves out the lines before c.next and those that nobody wants, and
+// moves c.next behind them all.
 func (c *Cursor) fresh(es []Envelope) []Envelope {
 	for len(es) > 0 && es[0].Seq < c.next {
 		es = es[1:]
 	}
-	if len(es) > 0 {
-		c.next, c.last = es[len(es)-1].Seq+1, es[len(es)-1].Time
+	if len(es) == 0 {
+		return es
 	}
-	return es
+	c.next, c.last = es[len(es)-1].Seq+1, es[len(es)-1].Time
+	if c.ends && c.next > c.upTo {
+		es = es[:len(es)-int(min(c.next-1-c.upTo, uint64(len(es))))]
+	}
+	if c.want.all || len(es) == 0 {
+		return es
+	}
+	c.over = c.want.over(&es[len(es)-1])
+	kept := es[:0]
+	for i := range es {
+		if c.want.wants(&es[i]) {
+			kept = append(kept, es[i])
+		}
+	}
+	return kept
 }
 
 // Newest gives the last n lines that are in the log now, or as many as are kept.
@@ -187,21 +233,21 @@ func (l *Log) Newest(ctx context.Context, n int) ([]Envelope, error) {
 	if last == 0 || n <= 0 {
 		return nil, nil
 	}
-	from := uint64(1)
-	if last > uint64(n) {
-		from = last - uint64(n) + 1
+	c, err := l.SelectNewest(ctx, n, Filter{Last: last})
+	if err != nil {
+		return nil, err
 	}
 	var es []Envelope
-	for c := l.Cursor(from); len(es) == 0 || es[len(es)-1].Seq < last; {
+	for c = c.UpTo(last); ; {
 		batch, err := c.Next(ctx)
-		if errors.Is(err, ErrTrimmed) {
+		switch {
+		case errors.Is(err, ErrTrimmed):
 			c, _ = c.Skip()
-			continue
-		}
-		if err != nil {
+		case errors.Is(err, io.EOF):
+			return es, nil
+		case err != nil:
 			return nil, err
 		}
 		es = append(es, batch...)
 	}
-	return es[:len(es)-int(es[len(es)-1].Seq-last)], nil
 }

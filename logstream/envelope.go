@@ -61,7 +61,25 @@ type Envelope struct {
 	// zero, and Exec is empty, for lines that come from no capture file.
 	Exec     string
 	From, To int64
+
+	Lost *Loss // of a gap record: what is missing; nil for lines
 }
+
+// Loss is what a gap record tells, as fields; the record's Text is the sentence.
+type Loss struct {
+	Lines int64  // 0: nobody knows how many
+	Bytes int64  // of a capture file; 0 where lines were dropped after they were read
+	Cause string // one of the Lost constants, or the word of whoever found the loss
+}
+
+// The causes of losses that this package finds.
+const (
+	LostRetention = "retention"      // dropped to keep the log within its bounds
+	LostPower     = "power_cut"      // the machine stopped before they were safe on disk
+	LostDamage    = "damaged"        // the disk gave back other bytes than were written
+	LostUnread    = "removed_unread" // removed with the instance that printed them
+	LostRate      = "rate_limit"     // more was printed than the instance may
+)
 
 const lineTime = "2006-01-02T15:04:05.000Z07:00"
 
@@ -74,7 +92,15 @@ func (e Envelope) String() string {
 // captured tells whether the line stands in a capture file.
 func (e *Envelope) captured() bool { return e.Exec != "" }
 
+// gapLine is the record of a loss, said by the platform.
+func gapLine(src Source, lost Loss, text string) Envelope {
+	return Envelope{Source: src, Stream: Err, Flags: Gap, Text: []byte(text), Lost: &lost}
+}
+
+// sourceCell is what the platform's own lines about instances come from.
+const sourceCell = "CELL"
+
 // cellLine is a sentence of the platform about an instance's logs.
 func cellLine(index int, text string) Envelope {
-	return Envelope{Source: Source{Type: "CELL", Index: index}, Stream: Err, Text: []byte(text)}
+	return Envelope{Source: Source{Type: sourceCell, Index: index}, Stream: Err, Text: []byte(text)}
 }

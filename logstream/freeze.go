@@ -151,3 +151,75 @@ func (l *Log) frozenLeaves() int {
 	defer l.leaf.Unlock()
 	return len(l.leaves)
 }
+
+// pressure measures for a capture file of size bytes; with 0 bytes, as if all
+// of it were read and given back.
+func (t *Tail) pressure(size int64) pressure {
+	ls := t.log.logs
+	free, _ := ls.low()
+	t.holes.Lock()
+	held := max(0, size-t.punched)
+	t.holes.Unlock()
+	p := pressure{
+		backlog: max(0, size-t.log.offset(t.key)), limit: ls.o.Backlog, held: held,
+		free: free, reserve: ls.o.Reserve, floor: ls.floor,
+	}
+	if p.full() {
+		p.droppable = ls.droppable()
+	}
+	return p
+}
+
+// bound freezes or thaws as the rule says.
+func (t *Tail) bound(p pressure) {
+	if next := freezeFor(t.frozen, p); next != t.frozen || t.unsure {
+		t.freeze(next, p)
+	}
+}
+
+// drained is called when all whole lines are read. A process that was frozen
+// goes on when that is given back; on a full disk old segments make room for
+// what it prints next.
+func (t *Tail) drained() error {
+	t.again.Store(t.unsure)
+	if t.frozen == notFrozen {
+		return nil
+	}
+	var err error
+	p := t.pressure(0)
+	if p.low() {
+		err = t.giveBack()
+		p = t.pressure(0)
+	}
+	if p.full() {
+		t.log.logs.clear()
+		p = t.pressure(0)
+	}
+	// After an error too: it may last, and a process must not hang for it.
+	t.bound(p)
+	t.again.Store(t.frozen != notFrozen)
+	return err
+}
+
+// freeze does it and says so once.
+func (t *Tail) freeze(next cause, p pressure) {
+	if t.c.Freeze == nil {
+		return
+	}
+	was := t.frozen
+	if t.unsure || (was == notFrozen) != (next == notFrozen) {
+		if err := t.log.setLeaf(t, next); err != nil {
+			t.again.Store(true)
+			t.log.log.Warn("cannot freeze or thaw a process", "capture", t.path, "err", err)
+			return
+		}
+	}
+	t.unsure, t.frozen = false, next
+	if was != notFrozen || next == notFrozen || !t.log.sayNow(t) {
+		return
+	}
+	capture := fmt.Sprintf("%s/%d", t.c.Source.Type, t.c.Source.Index)
+	if err := t.log.Append(cellLine(t.c.Source.Index, next.sentence(capture, p))); err != nil {
+		t.log.log.Warn("cannot say that a process is frozen", "capture", t.path, "err", err)
+	}
+}

@@ -33,14 +33,17 @@ type Log struct {
 	rebooted bool   // the machine has started anew since the last segment began
 	damaged  bool   // the end of the last segment could not be read
 	streams  map[streamKey]*stream
-	unsaid   int64         // lines dropped that no gap record tells of yet
-	grown    chan struct{} // closed by the next append; nil when nobody waits
+	told     uint64            // the lines up to this one were told as dropped
+	index    *index            // of the segment that is written to
+	indexes  map[uint64]*index // of some sealed ones, by first number
+	grown    chan struct{}     // closed by the next append; nil when nobody waits
 	closed   bool
 
 	leaf   sync.Mutex            // held while a process is frozen or thawed; guards what follows; taken before mu
 	leaves map[leafKey]int       // frozen capture files per process
 	said   map[leafKey]time.Time // when the log last told that a process is frozen
 
+	telling sync.Mutex // one record of dropped lines at a time; taken before mu
 	syncing sync.Mutex // one sync at a time; taken before mu
 	failed  error      // a sync failed: nothing is punched any more; guarded by syncing
 }
@@ -49,6 +52,7 @@ type Log struct {
 type segment struct {
 	first uint64
 	size  int64
+	last  int64 // time of its last line once it is sealed; 0: nobody has looked
 }
 
 // stream is how far a capture file is in the log.
@@ -80,233 +84,6 @@ func (v view) find(seq uint64) int {
 	return sort.Search(len(v.segments), func(i int) bool { return v.segments[i].first > seq }) - 1
 }
 
-// openLog reads what the last segment knows.
-func openLog(ls *Logs, dir string) (*Log, error) {
-	if err := os.MkdirAll(filepath.Join(dir, "capture"), 0o700); err != nil {
-		return nil, fmt.Errorf("cannot make the log folder: %w", err)
-	}
-	l := &Log{
-		logs: ls, dir: dir, log: ls.log.With("app", filepath.Base(dir)), next: 1,
-		enc: newEncoder(), streams: map[streamKey]*stream{}, leaves: map[leafKey]int{}, said: map[leafKey]time.Time{},
-	}
-	segments, err := listSegments(dir)
-	if err != nil {
-		return nil, err
-	}
-	// A segment whose beginning was torn holds no line; what came before it is
-	// in the one before.
-	for len(segments) > 0 {
-		n := len(segments) - 1
-		err := l.recover(segments[n])
-		if err == nil {
-			break
-		}
-		if !errors.Is(err, errTorn) {
-			return nil, err
-		}
-		if err := l.discard(segments[n], n == 0); err != nil {
-			return nil, err
-		}
-		segments = segments[:n]
-	}
-	l.segments = segments
-	return l, l.forgetGone()
-}
-
-// discard takes a segment without a readable beginning out of the way. Bytes
-// that a torn first write does not explain are kept under another name.
-func (l *Log) discard(s segment, only bool) error {
-	path := filepath.Join(l.dir, segmentName(s.first))
-	if s.size <= blockSize {
-		if err := os.Remove(path); err != nil {
-			return fmt.Errorf("cannot remove a torn segment: %w", err)
-		}
-		return nil
-	}
-	if only {
-		return fmt.Errorf("segment %s is damaged at its beginning: move it away to go on without its lines", path)
-	}
-	l.log.Error("a log segment is damaged at its beginning and was put aside", "segment", path+damagedSuffix)
-	if err := os.Rename(path, path+damagedSuffix); err != nil {
-		return fmt.Errorf("cannot put a damaged segment aside: %w", err)
-	}
-	return nil
-}
-
-func listSegments(dir string) ([]segment, error) {
-	entries, err := os.ReadDir(dir)
-	if err != nil {
-		return nil, fmt.Errorf("cannot list segments: %w", err)
-	}
-	var segments []segment
-	for _, e := range entries {
-		first, ok := segmentFirst(e.Name())
-		if !ok {
-			continue
-		}
-		st, err := e.Info()
-		if err != nil {
-			return nil, fmt.Errorf("cannot list segments: %w", err)
-		}
-		segments = append(segments, segment{first: first, size: st.Size()})
-	}
-	sort.Slice(segments, func(i, j int) bool { return segments[i].first < segments[j].first })
-	return segments, nil
-}
-
-// recover takes up the last segment: reads it, cuts a torn end off and goes on
-// behind it. On error l is as before.
-func (l *Log) recover(s segment) error {
-	f, err := os.OpenFile(filepath.Join(l.dir, segmentName(s.first)), os.O_RDWR, 0)
-	if err != nil {
-		return fmt.Errorf("cannot open segment: %w", err)
-	}
-	st, err := scanSegment(f, s)
-	if err == nil && st.damaged {
-		l.log.Error("a log segment is damaged; reading goes on before the damage", "segment", f.Name(), "copy", setAside(f, s.size))
-	}
-	if err == nil && st.end < s.size {
-		l.log.Warn("cut off the torn end of a log segment", "segment", segmentName(s.first), "bytes", s.size-st.end)
-		err = f.Truncate(st.end)
-	}
-	if err != nil {
-		return errors.Join(err, f.Close())
-	}
-	l.active, l.end = f, st.end
-	l.next, l.last = st.next, st.last
-	l.enc = st.encoder()
-	l.dirty = true // the daemon before may have died before its sync
-	l.rebooted = st.boot != l.logs.boot
-	l.damaged = st.damaged
-	l.fresh = l.rebooted
-	for k, offset := range st.offsets {
-		l.streams[k] = &stream{offset: offset}
-	}
-	return nil
-}
-
-// setAside keeps a copy of a damaged segment: what lies behind the damage is
-// about to be cut off, and somebody may want to look at it. It tells where the
-// copy is or why there is none; a log must open without it.
-func setAside(f *os.File, size int64) string {
-	path := f.Name() + damagedSuffix
-	aside, err := os.OpenFile(path, os.O_CREATE|os.O_WRONLY|os.O_TRUNC, 0o600)
-	if err != nil {
-		return err.Error()
-	}
-	_, err = io.Copy(aside, io.NewSectionReader(f, 0, size))
-	if err = errors.Join(err, aside.Close()); err != nil {
-		return errors.Join(err, os.Remove(path)).Error()
-	}
-	return path
-}
-
-// segmentState is what a segment says when read from its first byte to its last.
-type segmentState struct {
-	next    uint64
-	last    int64
-	boot    string
-	end     int64 // behind the last whole frame
-	damaged bool  // what follows it was not torn by a kill
-	offsets map[streamKey]int64
-	dec     decoder
-}
-
-// scanSegment reads s; a torn end is no error, a torn beginning is.
-func scanSegment(f io.ReaderAt, s segment) (segmentState, error) {
-	r := segmentReader{f: f, end: s.size}
-	first, err := r.header()
-	if err != nil {
-		return segmentState{}, err
-	}
-	payload, err := r.next()
-	if errors.Is(err, io.EOF) {
-		err = errTorn
-	}
-	if err != nil {
-		return segmentState{}, err
-	}
-	c, err := decodeCheckpoint(payload)
-	if err != nil {
-		return segmentState{}, err
-	}
-	if first != s.first || c.Next != s.first {
-		return segmentState{}, fmt.Errorf("segment %s says that it begins with line %d: it was renamed; move it away", segmentName(s.first), first)
-	}
-	st := segmentState{next: c.Next, last: c.Last, boot: c.Boot, offsets: c.Offsets, end: r.pos}
-	return st, st.scan(&r)
-}
-
-func (st *segmentState) scan(r *segmentReader) error {
-	var es []Envelope
-	for {
-		payload, err := r.next()
-		if errors.Is(err, io.EOF) || errors.Is(err, errTorn) {
-			st.damaged = errors.Is(err, errDamaged)
-			return nil
-		}
-		if err != nil {
-			return err
-		}
-		if es, err = st.dec.batch(payload, es[:0]); err != nil {
-			return fmt.Errorf("a frame with a right checksum cannot be read: %w", err)
-		}
-		st.take(es)
-		st.end = r.pos
-	}
-}
-
-func (st *segmentState) take(es []Envelope) {
-	for i := range es {
-		e := &es[i]
-		st.next, st.last = e.Seq+1, e.Time.UnixNano()
-		if e.captured() && (i+1 == len(es) || !sameStream(e, &es[i+1])) {
-			st.offsets[streamKey{e.Source.InstanceID, e.Exec, e.Stream}] = e.To
-		}
-	}
-}
-
-// encoder goes on where the segment's writer stopped.
-func (st *segmentState) encoder() *encoder {
-	enc := newEncoder()
-	for i, s := range st.dec.speakers {
-		enc.places[s] = &place{id: i, to: st.dec.to[i]}
-	}
-	return enc
-}
-
-// forgetGone drops the offsets of capture files whose folder is no more.
-func (l *Log) forgetGone() error {
-	instances, err := l.Captures()
-	if err != nil {
-		return err
-	}
-	there := map[string]bool{}
-	for _, id := range instances {
-		there[id] = true
-	}
-	for k := range l.streams {
-		if !there[k.Instance] {
-			delete(l.streams, k)
-		}
-	}
-	return nil
-}
-
-// sayLosses leaves one record of what a power cut or the disk may have taken.
-func (l *Log) sayLosses() {
-	cause := "the machine was restarted within a second of printing them"
-	switch {
-	case l.damaged:
-		cause = "the end of the log's last segment was damaged"
-	case !l.rebooted || len(l.streams) == 0:
-		return
-	}
-	if err := l.Gap(Source{Type: "CELL"}, cause, 0); err != nil {
-		l.log.Error("cannot record what may be missing", "err", err)
-	}
-}
-
 // LastSeq is the sequence number of the newest line, 0 when there is none.
 func (l *Log) LastSeq() uint64 {
 	l.mu.Lock()
@@ -322,10 +99,16 @@ func (l *Log) Append(es ...Envelope) error {
 	if len(es) == 0 {
 		return nil
 	}
+	return l.appendThen(nil, es...)
+}
+
+// appendThen does what Append does, and then, in the same moment for all others,
+// what then does.
+func (l *Log) appendThen(then func(), es ...Envelope) error {
 	begin := time.Now()
 	defer func() { l.logs.pace.add(time.Since(begin)) }()
 	for tries := 0; ; tries++ {
-		err := l.append(es)
+		err := l.append(es, then)
 		if err == nil {
 			return nil
 		}
@@ -338,8 +121,7 @@ func (l *Log) Append(es ...Envelope) error {
 // Gap appends a record that count lines of src are missing, and why. A count
 // that nobody knows is 0.
 func (l *Log) Gap(src Source, cause string, count int64) error {
-	text := howMany(count) + " missing: " + cause
-	return l.Append(Envelope{Source: src, Stream: Err, Flags: Gap, Text: []byte(text)})
+	return l.Append(gapLine(src, Loss{Lines: count, Cause: cause}, howMany(count)+" missing: "+cause))
 }
 
 // howMany begins the sentence of a gap record.
@@ -354,7 +136,7 @@ func howMany(count int64) string {
 	}
 }
 
-func (l *Log) append(es []Envelope) error {
+func (l *Log) append(es []Envelope, then func()) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.closed {
@@ -376,6 +158,9 @@ func (l *Log) append(es []Envelope) error {
 		return err
 	}
 	l.commit(clock, es)
+	if then != nil {
+		then()
+	}
 	return nil
 }
 
@@ -443,12 +228,16 @@ func (l *Log) appendNew(buf *[]byte, clock stamper, es []Envelope) error {
 	if l.active != nil {
 		l.sealed = append(l.sealed, l.active)
 	}
+	if l.index != nil {
+		l.keepIndexLocked(l.index)
+	}
 	l.active, l.enc, l.fresh, l.newNames = f, enc, false, true
+	l.index = &index{first: l.next}
 	// A new list: views share the old one.
 	segments := make([]segment, len(l.segments), len(l.segments)+1)
 	copy(segments, l.segments)
 	if n := len(segments); n > 0 {
-		segments[n-1].size = l.end
+		segments[n-1].size, segments[n-1].last = l.end, l.last
 	}
 	l.segments = append(segments, segment{first: l.next})
 	l.end = int64(len(b))
@@ -457,7 +246,7 @@ func (l *Log) appendNew(buf *[]byte, clock stamper, es []Envelope) error {
 }
 
 func (l *Log) checkpoint() checkpoint {
-	c := checkpoint{Next: l.next, Last: l.last, Boot: l.logs.boot, Offsets: make(map[streamKey]int64, len(l.streams))}
+	c := checkpoint{Next: l.next, Last: l.last, Boot: l.logs.boot, Told: l.told, Offsets: make(map[streamKey]int64, len(l.streams))}
 	for k, s := range l.streams {
 		c.Offsets[k] = s.offset
 	}
@@ -489,6 +278,9 @@ func (l *Log) commit(clock stamper, es []Envelope) {
 		}
 	}
 	l.last, l.dirty = clock.last, true
+	if l.index.due(l.end) {
+		l.index.marks = append(l.index.marks, l.enc.mark(l.end, l.next, l.last))
+	}
 	if l.grown != nil {
 		close(l.grown)
 		l.grown = nil

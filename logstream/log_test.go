@@ -452,7 +452,7 @@ func TestTrimmed(t *testing.T) {
 
 func TestOverdue(t *testing.T) {
 	t.Parallel()
-	segments := []segment{{1, 10}, {5, 20}, {9, 30}}
+	segments := []segment{{first: 1, size: 10}, {first: 5, size: 20}, {first: 9, size: 30}}
 	for limit, want := range map[int64]int{100: 0, 60: 0, 59: 1, 50: 1, 49: 2, 30: 2, 29: 3, 0: 3} {
 		if got := overdue(segments, limit); got != want {
 			t.Errorf("limit %d: %d, want %d", limit, got, want)

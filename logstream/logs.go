@@ -36,10 +36,11 @@ var ErrClosed = errors.New("the logs are closed")
 // Options bound what logs may take. Zero means the default. On a small file
 // system each bound shrinks to a part of it.
 type Options struct {
-	Reserve      int64 // free bytes below which processes are frozen for a smaller backlog; 512 MiB
-	Backlog      int64 // unread bytes of one capture file above which its process is frozen; 64 MiB
-	SegmentBytes int64 // size at which the next segment begins; 8 MiB
-	Retention    int64 // bytes of segments kept per app; 256 MiB
+	Reserve      int64         // free bytes below which processes are frozen for a smaller backlog; 512 MiB
+	Backlog      int64         // unread bytes of one capture file above which its process is frozen; 64 MiB
+	SegmentBytes int64         // size at which the next segment begins; 8 MiB
+	Retention    int64         // bytes of segments kept per app; 256 MiB
+	Age          time.Duration // of the oldest line that is kept, about; 0: as old as it may be
 	Logger       *slog.Logger
 }
 
@@ -80,6 +81,7 @@ type Logs struct {
 
 	mu     sync.Mutex // guards what follows; taken before no other lock
 	apps   map[string]*Log
+	gone   map[string]bool  // apps whose logs were removed
 	tails  map[string]*Tail // by path of the capture file
 	dirs   map[string]int   // watched folders and how many tails they hold
 	closed bool
@@ -124,10 +126,13 @@ func prepare(dir string, o Options, d disk) (*Logs, error) {
 		dir: dir, o: o, log: o.Logger, boot: bootID(), disk: d,
 		reserve: reserve{path: filepath.Join(dir, "reserve"), size: reserveSize(size)},
 		watch:   w, kick: make(chan struct{}, 1), done: make(chan struct{}),
-		apps: map[string]*Log{}, tails: map[string]*Tail{}, dirs: map[string]int{},
+		apps: map[string]*Log{}, gone: map[string]bool{}, tails: map[string]*Tail{}, dirs: map[string]int{},
 	}
 	ls.floor = floorFor(o.Reserve, ls.reserve.size)
 	ls.queue.init()
+	if err := ls.clearRemoved(); err != nil {
+		return nil, errors.Join(err, w.Close())
+	}
 	if err := ls.reserve.make(d); err != nil {
 		ls.log.Warn("cannot reserve disk space for a full disk", "err", err)
 	}
@@ -150,10 +155,13 @@ func (ls *Logs) App(guid string) (*Log, error) {
 	ls.opening.Lock()
 	defer ls.opening.Unlock()
 	ls.mu.Lock()
-	l, closed := ls.apps[guid], ls.closed
+	l, closed, gone := ls.apps[guid], ls.closed, ls.gone[guid]
 	ls.mu.Unlock()
 	if closed {
 		return nil, ErrClosed
+	}
+	if gone {
+		return nil, fmt.Errorf("cannot open the log of app %s: %w", guid, ErrRemoved)
 	}
 	if l != nil {
 		return l, nil
@@ -177,7 +185,7 @@ func (ls *Logs) Apps() ([]string, error) {
 	}
 	var guids []string
 	for _, e := range entries {
-		if e.IsDir() {
+		if e.IsDir() && !strings.HasPrefix(e.Name(), removedPrefix) {
 			guids = append(guids, e.Name())
 		}
 	}
@@ -360,82 +368,10 @@ func (ls *Logs) work() {
 	}
 }
 
-// queue holds the tails that have something to read, each at most once.
-type queue struct {
-	mu     sync.Mutex // guards all, and the place of each Tail
-	ready  sync.Cond
-	tails  []*Tail
-	closed bool
-}
-
-// place in the queue of a Tail.
-type turn uint8
-
-const (
-	idle    turn = iota
-	waiting      // in the queue
-	running      // a worker has it
-	again        // a worker has it, and its file has grown since
-)
-
-func (q *queue) init() { q.ready.L = &q.mu }
-
-func (q *queue) put(t *Tail) {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	switch t.turn {
-	case idle:
-		t.turn = waiting
-		q.tails = append(q.tails, t)
-		q.ready.Signal()
-	case running:
-		t.turn = again
-	case waiting, again:
-	}
-}
-
-// take waits for a tail; nil means that the queue is closed.
-func (q *queue) take() *Tail {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	for len(q.tails) == 0 && !q.closed {
-		q.ready.Wait()
-	}
-	if q.closed {
-		return nil
-	}
-	t := q.tails[0]
-	q.tails[0] = nil
-	q.tails = q.tails[1:]
-	t.turn = running
-	return t
-}
-
-// release gives t back; with more to read it goes to the end of the queue, so
-// that one busy file does not keep the others waiting.
-func (q *queue) release(t *Tail, more bool) {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	if !more && t.turn != again {
-		t.turn = idle
-		return
-	}
-	t.turn = waiting
-	q.tails = append(q.tails, t)
-	q.ready.Signal()
-}
-
-func (q *queue) close() {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	q.closed = true
-	q.ready.Broadcast()
-}
-
 // checkName refuses names that would leave their folder.
 func checkName(name string) error {
-	if name == "" || name == "." || name == ".." || strings.ContainsAny(name, "/\x00") {
-		return errors.New("the name must be one path element")
+	if name == "" || strings.HasPrefix(name, ".") || strings.ContainsAny(name, "/\x00") {
+		return errors.New("the name must be one path element without a dot in front")
 	}
 	return nil
 }

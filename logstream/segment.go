@@ -5,8 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"hash/crc32"
-	"io"
-	"math"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -23,9 +21,11 @@ import (
 // The first frame is a checkpoint: how far each capture file was read when the
 // segment began. So recovery reads the last segment and no other. A batch names
 // each source once per segment; a line costs 4 to 6 bytes beside its text.
+// Format 1 had no losses in gap records and no Told in checkpoints.
 const (
 	segmentMagic  = "dewseg\r\n"
-	segmentFormat = 1
+	segmentFormat = 2
+	oldFormat     = 1
 	segmentSuffix = ".seg"
 	damagedSuffix = ".damaged"
 	headerSize    = 32
@@ -69,6 +69,7 @@ type checkpoint struct {
 	Next    uint64 // sequence number of the segment's first line
 	Last    int64  // time of the line before it, Unix nanoseconds
 	Boot    string // the machine's boot id when the segment began
+	Told    uint64 // the lines up to this one were told as dropped
 	Offsets map[streamKey]int64
 }
 
@@ -94,19 +95,20 @@ func appendHeader(b []byte, first uint64) []byte {
 	return binary.LittleEndian.AppendUint32(b, 0)
 }
 
-// readHeader gives the first sequence number. The format is read before the
-// checksum: a newer format may sum its header in another way.
-func readHeader(b []byte) (uint64, error) {
+// readHeader gives the first sequence number and the format. The format is read
+// before the checksum: a newer format may sum its header in another way.
+func readHeader(b []byte) (first uint64, format uint32, err error) {
 	if len(b) < headerSize || string(b[:8]) != segmentMagic {
-		return 0, errTorn
+		return 0, 0, errTorn
 	}
-	if f := binary.LittleEndian.Uint32(b[8:]); f > segmentFormat {
-		return 0, fmt.Errorf("%w (format %d, this one reads up to %d): start that dewd, or move the app's log folder away", ErrNewerFormat, f, segmentFormat)
+	format = binary.LittleEndian.Uint32(b[8:])
+	if f := format; f > segmentFormat {
+		return 0, 0, fmt.Errorf("%w (format %d, this one reads up to %d): start that dewd, or move the app's log folder away", ErrNewerFormat, f, segmentFormat)
 	}
 	if binary.LittleEndian.Uint32(b[24:]) != crc32.Checksum(b[:24], castagnoli) {
-		return 0, errTorn
+		return 0, 0, errTorn
 	}
-	return binary.LittleEndian.Uint64(b[16:]), nil
+	return binary.LittleEndian.Uint64(b[16:]), format, nil
 }
 
 // beginFrame makes room for the frame's head; endFrame fills it in.
@@ -166,10 +168,11 @@ func appendCheckpoint(b []byte, c checkpoint) ([]byte, error) {
 		b = append(b, byte(k.Stream))
 		b = binary.AppendUvarint(b, uint64(offset))
 	}
+	b = binary.AppendUvarint(b, c.Told)
 	return b, endFrame(b, start)
 }
 
-func decodeCheckpoint(payload []byte) (checkpoint, error) {
+func decodeCheckpoint(payload []byte, format uint32) (checkpoint, error) {
 	r := fieldReader{b: payload}
 	if r.byte() != kindCheckpoint {
 		return checkpoint{}, errTorn
@@ -178,6 +181,9 @@ func decodeCheckpoint(payload []byte) (checkpoint, error) {
 	for n := r.uvarint(); n > 0 && !r.bad; n-- {
 		k := streamKey{Instance: r.string(), Exec: r.string(), Stream: Stream(r.byte())}
 		c.Offsets[k] = r.int64()
+	}
+	if format > oldFormat {
+		c.Told = r.uvarint()
 	}
 	if r.bad || len(r.b) > 0 {
 		return checkpoint{}, errTorn
@@ -279,8 +285,20 @@ func (e *encoder) record(b []byte, env *Envelope, delta uint64, at **place) []by
 	if env.captured() {
 		p.to[stream] = env.To
 	}
+	if env.Flags&Gap != 0 {
+		b = appendLoss(b, env.Lost)
+	}
 	b = binary.AppendUvarint(b, uint64(len(env.Text)))
 	return append(b, env.Text...)
+}
+
+func appendLoss(b []byte, lost *Loss) []byte {
+	if lost == nil {
+		lost = &Loss{}
+	}
+	b = binary.AppendUvarint(b, uint64(max(lost.Lines, 0)))
+	b = binary.AppendUvarint(b, uint64(max(lost.Bytes, 0)))
+	return appendString(b, lost.Cause)
 }
 
 // impliedTo is where a line ends that begins at From: behind its newline, if it
@@ -295,6 +313,7 @@ func impliedTo(e *Envelope) int64 {
 
 // decoder reads the batches of one segment, in order from the first.
 type decoder struct {
+	old      bool // the segment has the old format
 	speakers []speaker
 	to       [][tagStreamMask + 1]int64
 }
@@ -346,6 +365,11 @@ func (d *decoder) record(r *fieldReader, env *Envelope, before int64) int64 {
 	if tag&tagExplicitRange != 0 {
 		env.From, length = r.int64(), r.int64()
 	}
+	if env.Flags&Gap != 0 && !d.old {
+		if lost := (Loss{Lines: r.int64(), Bytes: r.int64(), Cause: r.string()}); lost != (Loss{}) {
+			env.Lost = &lost
+		}
+	}
 	env.Text = r.bytes()
 	if tag&tagCaptured == 0 {
 		env.From, env.Exec = 0, ""
@@ -360,141 +384,4 @@ func (d *decoder) record(r *fieldReader, env *Envelope, before int64) int64 {
 	}
 	d.to[id][stream] = env.To
 	return now
-}
-
-// fieldReader takes fields off the front of a payload. A field that does not
-// fit sets bad, and all that follow are zero.
-type fieldReader struct {
-	b   []byte
-	bad bool
-}
-
-func (r *fieldReader) byte() byte {
-	if len(r.b) == 0 {
-		r.bad = true
-		return 0
-	}
-	c := r.b[0]
-	r.b = r.b[1:]
-	return c
-}
-
-func (r *fieldReader) uvarint() uint64 {
-	v, n := binary.Uvarint(r.b)
-	if n <= 0 {
-		r.bad, r.b = true, nil
-		return 0
-	}
-	r.b = r.b[n:]
-	return v
-}
-
-func (r *fieldReader) varint() int64 {
-	v, n := binary.Varint(r.b)
-	if n <= 0 {
-		r.bad, r.b = true, nil
-		return 0
-	}
-	r.b = r.b[n:]
-	return v
-}
-
-// int64 reads an unsigned number that must fit an int64.
-func (r *fieldReader) int64() int64 {
-	v := r.uvarint()
-	if v > math.MaxInt64 {
-		r.bad = true
-		return 0
-	}
-	return int64(v)
-}
-
-func (r *fieldReader) bytes() []byte {
-	n := r.uvarint()
-	if n > uint64(len(r.b)) {
-		r.bad, r.b = true, nil
-		return nil
-	}
-	v := r.b[:n:n]
-	r.b = r.b[n:]
-	return v
-}
-
-func (r *fieldReader) string() string { return string(r.bytes()) }
-
-// segmentReader gives the frames of a segment up to end. It never reuses a
-// buffer, so payloads stay valid for whoever keeps them.
-type segmentReader struct {
-	f    io.ReaderAt
-	pos  int64 // of the next frame
-	end  int64
-	have []byte // bytes from pos on that are read already
-}
-
-// header reads the segment's header and goes behind it.
-func (s *segmentReader) header() (uint64, error) {
-	if err := s.fill(headerSize); err != nil {
-		return 0, err
-	}
-	first, err := readHeader(s.have)
-	if err != nil {
-		return 0, err
-	}
-	s.skip(headerSize)
-	return first, nil
-}
-
-// next gives the next frame's payload, io.EOF at the end, or errTorn.
-func (s *segmentReader) next() ([]byte, error) {
-	if s.pos >= s.end {
-		return nil, io.EOF
-	}
-	if err := s.fill(frameHead); err != nil {
-		return nil, err
-	}
-	n, err := frameSize(s.have)
-	if err != nil {
-		return nil, err
-	}
-	if err := s.fill(n); err != nil {
-		return nil, err
-	}
-	payload, err := framePayload(s.have)
-	if err != nil {
-		return nil, err
-	}
-	s.skip(n)
-	return payload, nil
-}
-
-// buffered tells whether the next frame is in memory as a whole.
-func (s *segmentReader) buffered() bool {
-	n, err := frameSize(s.have)
-	return err == nil && len(s.have) >= n
-}
-
-func (s *segmentReader) skip(n int) {
-	s.pos += int64(n)
-	s.have = s.have[n:]
-}
-
-// fill makes sure that n bytes are in memory.
-func (s *segmentReader) fill(n int) error {
-	if len(s.have) >= n {
-		return nil
-	}
-	left := s.end - s.pos
-	if int64(n) > left {
-		return errTorn
-	}
-	buf := make([]byte, max(int64(n), min(readChunk, left)))
-	got, err := s.f.ReadAt(buf, s.pos)
-	if got < n {
-		if err == nil || errors.Is(err, io.EOF) {
-			return errTorn
-		}
-		return fmt.Errorf("cannot read segment: %w", err)
-	}
-	s.have = buf[:got]
-	return nil
 }

@@ -26,6 +26,7 @@ func sampleLines() []Envelope {
 		{Source: a, Stream: Err, Exec: "main", Text: []byte("er"), From: 4, To: 7, Flags: Late},
 		{Source: a, Stream: Out, Exec: "main", Text: []byte("end"), From: 1 << 40, To: 1<<40 + 3, Flags: Partial},
 		{Source: Source{Type: "CELL", Index: -1}, Stream: Err, Text: []byte("gone"), Flags: Gap},
+		{Source: a, Stream: Err, Exec: "main", Text: []byte("over"), From: 7, To: 999, Flags: Gap, Lost: &Loss{Lines: 3, Bytes: 992, Cause: LostRate}},
 	}
 }
 
@@ -112,18 +113,18 @@ func TestHeader(t *testing.T) {
 	if len(b) != headerSize {
 		t.Fatalf("header has %d bytes, want %d", len(b), headerSize)
 	}
-	if first, err := readHeader(b); err != nil || first != 99 {
+	if first, _, err := readHeader(b); err != nil || first != 99 {
 		t.Errorf("readHeader = %d, %v", first, err)
 	}
 	newer := bytes.Clone(b)
 	newer[8]++
-	if _, err := readHeader(newer); !errors.Is(err, ErrNewerFormat) {
+	if _, _, err := readHeader(newer); !errors.Is(err, ErrNewerFormat) {
 		t.Errorf("newer format: err = %v, want ErrNewerFormat", err)
 	}
 	for i := range 24 {
 		bad := bytes.Clone(b)
 		bad[i] ^= 0x40
-		if _, err := readHeader(bad); err == nil {
+		if _, _, err := readHeader(bad); err == nil {
 			t.Errorf("a header with byte %d changed was taken", i)
 		}
 	}
@@ -141,7 +142,7 @@ func TestCheckpointRoundTrip(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	got, err := decodeCheckpoint(payload)
+	got, err := decodeCheckpoint(payload, segmentFormat)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -210,7 +211,7 @@ func FuzzFrame(f *testing.F) {
 		if err == nil && len(es) > 0 {
 			reencode(t, es)
 		}
-		if cp, err := decodeCheckpoint(b); err == nil && len(cp.Offsets) > len(b) {
+		if cp, err := decodeCheckpoint(b, segmentFormat); err == nil && len(cp.Offsets) > len(b) {
 			t.Errorf("%d offsets in %d bytes", len(cp.Offsets), len(b))
 		}
 	})

@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"path/filepath"
 	"time"
 )
 
@@ -162,6 +161,9 @@ func (ls *Logs) trimLargest() int64 {
 // retain drops the oldest segments of logs that are over the retention.
 func (ls *Logs) retain() {
 	for _, l := range ls.openLogs() {
+		if ls.o.Age > 0 {
+			l.expire(time.Now().Add(-ls.o.Age))
+		}
 		if l.trim(ls.o.Retention) > 0 {
 			l.sayDropped()
 		}
@@ -186,59 +188,6 @@ func sizeOf(segments []segment) int64 {
 		n += s.size
 	}
 	return n
-}
-
-// overdue is how many of the oldest segments must go so that the rest takes at
-// most limit bytes.
-func overdue(segments []segment, limit int64) int {
-	total := sizeOf(segments)
-	n := 0
-	for ; n < len(segments) && total > limit; n++ {
-		total -= segments[n].size
-	}
-	return n
-}
-
-// trim drops the oldest segments until the sealed ones take at most limit
-// bytes, and counts their lines. It returns the bytes dropped.
-func (l *Log) trim(limit int64) int64 {
-	l.mu.Lock()
-	n := overdue(l.droppable(), limit)
-	drop := l.segments[:n]
-	if n > 0 {
-		l.unsaid += int64(l.segments[n].first - l.segments[0].first)
-		l.segments = l.segments[n:]
-		l.newNames = true
-	}
-	l.mu.Unlock()
-	for _, s := range drop {
-		if err := os.Remove(filepath.Join(l.dir, segmentName(s.first))); err != nil {
-			l.log.Error("cannot remove an old log segment", "err", err)
-		}
-	}
-	return sizeOf(drop)
-}
-
-// sayDropped puts one gap record with the count of dropped lines into the log.
-func (l *Log) sayDropped() {
-	l.mu.Lock()
-	count := l.unsaid
-	oldest := l.next
-	if len(l.segments) > 0 {
-		oldest = l.segments[0].first
-	}
-	l.mu.Unlock()
-	if count == 0 {
-		return
-	}
-	cause := fmt.Sprintf("dropped to keep the log within its bounds; the oldest line kept is number %d", oldest)
-	if err := l.Gap(Source{Type: "CELL"}, cause, count); err != nil {
-		l.log.Warn("cannot record dropped lines yet", "count", count, "err", err)
-		return
-	}
-	l.mu.Lock()
-	l.unsaid -= count
-	l.mu.Unlock()
 }
 
 // sync makes all that was appended before the call safe on disk.

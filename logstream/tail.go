@@ -1,7 +1,6 @@
 package logstream
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -9,7 +8,6 @@ import (
 	"os"
 	"sync"
 	"sync/atomic"
-	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -404,78 +402,6 @@ func (t *Tail) fail(err error) {
 	}
 }
 
-// pressure measures for a capture file of size bytes; with 0 bytes, as if all
-// of it were read and given back.
-func (t *Tail) pressure(size int64) pressure {
-	ls := t.log.logs
-	free, _ := ls.low()
-	t.holes.Lock()
-	held := max(0, size-t.punched)
-	t.holes.Unlock()
-	p := pressure{
-		backlog: max(0, size-t.log.offset(t.key)), limit: ls.o.Backlog, held: held,
-		free: free, reserve: ls.o.Reserve, floor: ls.floor,
-	}
-	if p.full() {
-		p.droppable = ls.droppable()
-	}
-	return p
-}
-
-// bound freezes or thaws as the rule says.
-func (t *Tail) bound(p pressure) {
-	if next := freezeFor(t.frozen, p); next != t.frozen || t.unsure {
-		t.freeze(next, p)
-	}
-}
-
-// drained is called when all whole lines are read. A process that was frozen
-// goes on when that is given back; on a full disk old segments make room for
-// what it prints next.
-func (t *Tail) drained() error {
-	t.again.Store(t.unsure)
-	if t.frozen == notFrozen {
-		return nil
-	}
-	var err error
-	p := t.pressure(0)
-	if p.low() {
-		err = t.giveBack()
-		p = t.pressure(0)
-	}
-	if p.full() {
-		t.log.logs.clear()
-		p = t.pressure(0)
-	}
-	// After an error too: it may last, and a process must not hang for it.
-	t.bound(p)
-	t.again.Store(t.frozen != notFrozen)
-	return err
-}
-
-// freeze does it and says so once.
-func (t *Tail) freeze(next cause, p pressure) {
-	if t.c.Freeze == nil {
-		return
-	}
-	was := t.frozen
-	if t.unsure || (was == notFrozen) != (next == notFrozen) {
-		if err := t.log.setLeaf(t, next); err != nil {
-			t.again.Store(true)
-			t.log.log.Warn("cannot freeze or thaw a process", "capture", t.path, "err", err)
-			return
-		}
-	}
-	t.unsure, t.frozen = false, next
-	if was != notFrozen || next == notFrozen || !t.log.sayNow(t) {
-		return
-	}
-	capture := fmt.Sprintf("%s/%d", t.c.Source.Type, t.c.Source.Index)
-	if err := t.log.Append(cellLine(t.c.Source.Index, next.sentence(capture, p))); err != nil {
-		t.log.log.Warn("cannot say that a process is frozen", "capture", t.path, "err", err)
-	}
-}
-
 // punch gives back what is safe on disk in the log, in steps of at least step
 // bytes. It returns how many bytes it gave back.
 func (t *Tail) punch(step int64) (int64, error) {
@@ -519,70 +445,4 @@ func keep(es []Envelope) []Envelope {
 		kept[i] = e
 	}
 	return kept
-}
-
-// ending says what the end of the bytes means.
-type ending uint8
-
-const (
-	growing ending = iota // more may come: an unfinished line waits
-	ended                 // nothing comes: an unfinished line is the last
-)
-
-// cutLines appends the lines in b to es until b or the batch is used up. like
-// says who speaks and, in From, where b stands in its capture file. A line
-// longer than MaxLine is cut only when it is certain that it goes on.
-func cutLines(es []Envelope, like Envelope, b []byte, how ending) []Envelope {
-	for len(b) > 0 && len(es) < batchLines {
-		e := like
-		n := bytes.IndexByte(b[:min(len(b), MaxLine+1)], '\n')
-		used := n + 1
-		switch {
-		case n >= 0:
-		case len(b) > MaxLine:
-			n, used, e.Flags = MaxLine, MaxLine, Cut
-		case how == ended:
-			n, used, e.Flags = len(b), len(b), Partial
-		default:
-			return es
-		}
-		e.Text = b[:n:n]
-		e.To = e.From + int64(used)
-		es = append(es, e)
-		b, like.From = b[used:], e.To
-	}
-	return es
-}
-
-// span is the part of a capture file that was printed while no daemon read it.
-type span struct {
-	from, to   int64 // bytes
-	start, end int64 // Unix nanoseconds
-}
-
-// newSpan spreads bytes between the last line before and the file's last
-// change. Without a line before there is only the latter.
-func newSpan(from, to, last, changed int64) span {
-	if last == 0 || last > changed {
-		last = changed
-	}
-	return span{from: from, to: to, start: last, end: changed}
-}
-
-// at estimates when the byte before to was printed.
-func (s span) at(to int64) time.Time {
-	part := float64(to-s.from) / float64(s.to-s.from)
-	return time.Unix(0, s.start+int64(part*float64(s.end-s.start)))
-}
-
-// mark flags the lines that lie in the span and estimates their times. A line
-// that was completed later has a time of its own.
-func (s span) mark(es []Envelope) {
-	for i := range es {
-		if es[i].To > s.to {
-			return
-		}
-		es[i].Flags |= Late
-		es[i].Time = s.at(es[i].To)
-	}
 }

@@ -84,7 +84,7 @@ func (c *checker) segment(dir string, s segment) error {
 	if err == nil && first != s.first {
 		c.found("segment %s says that it begins with line %d", name, first)
 	}
-	var dec decoder
+	dec := decoder{old: r.format == oldFormat}
 	for n := 0; err == nil; n++ {
 		err = c.frame(&r, &dec, n)
 	}
@@ -106,7 +106,7 @@ func (c *checker) frame(r *segmentReader, dec *decoder, n int) error {
 	}
 	c.report.Frames++
 	if n == 0 {
-		cp, err := decodeCheckpoint(payload)
+		cp, err := decodeCheckpoint(payload, r.format)
 		if err != nil {
 			return err
 		}

@@ -1,0 +1,239 @@
+package logstream
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"strings"
+	"time"
+)
+
+// Filter says which lines a reader wants. The zero Filter wants all.
+//
+// A gap record passes whatever it says about sources and texts: nobody shall miss
+// that something is missing.
+type Filter struct {
+	Process    string // its type, such as web, in any case; its sidecars too
+	Sidecar    string // its name, in any case
+	NoSidecars bool
+	Instance   *int // index
+	Stream     Stream
+	Contains   string // in the text, byte for byte
+
+	Since, Until time.Time // the first is inside, the second is not
+	First, Last  uint64    // sequence numbers, both inside
+}
+
+const (
+	processPrefix = "APP/PROC/"
+	sidecarInfix  = "/SIDECAR/"
+)
+
+// matcher is a Filter made ready to be asked for every line.
+type matcher struct {
+	all      bool // it wants all
+	f        Filter
+	process  string
+	sidecar  string
+	contains []byte
+	since    int64
+	until    int64
+}
+
+func (f Filter) matcher() matcher {
+	m := matcher{f: f, process: strings.ToUpper(f.Process), sidecar: strings.ToUpper(f.Sidecar), contains: []byte(f.Contains)}
+	if !f.Since.IsZero() {
+		m.since = f.Since.UnixNano()
+	}
+	if !f.Until.IsZero() {
+		m.until = f.Until.UnixNano()
+	}
+	m.all = f == Filter{}
+	return m
+}
+
+// Matches tells whether the filter wants the line.
+func (f Filter) Matches(e Envelope) bool {
+	m := f.matcher()
+	return m.wants(&e)
+}
+
+// wants tells whether the filter wants the line.
+func (m *matcher) wants(e *Envelope) bool {
+	if m.all {
+		return true
+	}
+	if !m.inside(e) {
+		return false
+	}
+	if m.f.Instance != nil && e.Source.Index != *m.f.Instance && (e.Flags&Gap == 0 || e.Source.InstanceID != "") {
+		return false
+	}
+	if e.Flags&Gap != 0 {
+		return true
+	}
+	return (m.f.Stream == 0 || e.Stream == m.f.Stream) && m.speaks(e.Source.Type) &&
+		(len(m.contains) == 0 || bytes.Contains(e.Text, m.contains))
+}
+
+// inside tells whether the line lies between the bounds.
+func (m *matcher) inside(e *Envelope) bool {
+	at := e.Time.UnixNano()
+	return (m.since == 0 || at >= m.since) && (m.until == 0 || at < m.until) &&
+		e.Seq >= m.f.First && (m.f.Last == 0 || e.Seq <= m.f.Last)
+}
+
+// over tells whether no line from e on can lie between the bounds.
+func (m *matcher) over(e *Envelope) bool {
+	return m.until != 0 && e.Time.UnixNano() >= m.until || m.f.Last != 0 && e.Seq > m.f.Last
+}
+
+// speaks tells whether a source is one that the filter names.
+func (m *matcher) speaks(source string) bool {
+	if m.process == "" && m.sidecar == "" && !m.f.NoSidecars {
+		return true
+	}
+	process, sidecar := "", ""
+	if rest, ok := strings.CutPrefix(source, processPrefix); ok {
+		process, sidecar, _ = strings.Cut(rest, sidecarInfix)
+	}
+	return (m.process == "" || process == m.process) && (m.sidecar == "" || sidecar == m.sidecar) &&
+		(!m.f.NoSidecars || sidecar == "")
+}
+
+// bounds gives the first and the last number that a line which the filter wants
+// can have now. Last is less than first when there is none.
+func (l *Log) bounds(f Filter) (first, last uint64, err error) {
+	v := l.view()
+	first, last = max(oldestOf(v), f.First), v.next-1
+	if f.Last != 0 {
+		last = min(last, f.Last)
+	}
+	if !f.Since.IsZero() {
+		at, err := l.At(f.Since)
+		if err != nil {
+			return 0, 0, err
+		}
+		first = max(first, at)
+	}
+	if !f.Until.IsZero() {
+		at, err := l.At(f.Until)
+		if err != nil {
+			return 0, 0, err
+		}
+		last = min(last, at-1)
+	}
+	return first, last, nil
+}
+
+// Only makes the cursor give the lines that f wants, and returns it. Where f has
+// an end, Next gives io.EOF behind it.
+func (c *Cursor) Only(f Filter) *Cursor {
+	c.want = f.matcher()
+	if f.First > c.next {
+		c.next, c.oldest = f.First, false
+	}
+	return c
+}
+
+// UpTo makes Next give io.EOF behind line last, and returns the cursor.
+func (c *Cursor) UpTo(last uint64) *Cursor {
+	c.upTo, c.ends = last, true
+	return c
+}
+
+// Select gives a cursor over the lines that f wants, from the first of them that
+// is kept, and from number from on if that is later.
+func (l *Log) Select(from uint64, f Filter) (*Cursor, error) {
+	first, _, err := l.bounds(f)
+	if err != nil {
+		return nil, err
+	}
+	if from > first || f.First == 0 && f.Since.IsZero() {
+		return l.Cursor(from).Only(f), nil
+	}
+	return l.Cursor(first).Only(f), nil
+}
+
+// SelectNewest gives a cursor that begins with the newest n lines which f wants,
+// or with as many as are kept.
+func (l *Log) SelectNewest(ctx context.Context, n int, f Filter) (*Cursor, error) {
+	first, last, err := l.bounds(f)
+	if err != nil {
+		return nil, err
+	}
+	if n <= 0 || first > last {
+		return l.Cursor(max(last, first-min(first, 1)) + 1).Only(f), nil
+	}
+	if f.everyLine() {
+		from := first
+		if last-first >= uint64(n) {
+			from = last - uint64(n) + 1
+		}
+		return l.Cursor(from).Only(f), nil
+	}
+	from, err := l.newestFrom(ctx, n, f, span64{first, last})
+	if err != nil {
+		return nil, err
+	}
+	return l.Cursor(from).Only(f), nil
+}
+
+// everyLine tells whether the filter wants all lines between its bounds.
+func (f Filter) everyLine() bool {
+	f.Since, f.Until, f.First, f.Last = time.Time{}, time.Time{}, 0, 0
+	return f == Filter{}
+}
+
+// span64 is a range of sequence numbers, both inside.
+type span64 struct{ first, last uint64 }
+
+// newestFrom is the number of the n-th newest line that f wants. It reads whole
+// segments, the newest first, and keeps none of their lines.
+func (l *Log) newestFrom(ctx context.Context, n int, f Filter, within span64) (uint64, error) {
+	v := l.view()
+	for i := v.find(within.last); i >= 0 && within.last >= within.first; i-- {
+		part := span64{max(v.segments[i].first, within.first), within.last}
+		hits := 0
+		err := l.each(ctx, f, part, func(uint64) bool { hits++; return true })
+		if err != nil {
+			return 0, err
+		}
+		if hits < n {
+			n -= hits
+			within.last = part.first - 1
+			continue
+		}
+		found, skip := uint64(0), hits-n
+		err = l.each(ctx, f, part, func(seq uint64) bool {
+			found = seq
+			skip--
+			return skip >= 0
+		})
+		return found, err
+	}
+	return within.first, nil
+}
+
+// each tells the numbers of the lines in a range that f wants. What was trimmed
+// meanwhile is passed over.
+func (l *Log) each(ctx context.Context, f Filter, within span64, tell func(seq uint64) bool) error {
+	for c := l.Cursor(within.first).Only(f).UpTo(within.last); ; {
+		es, err := c.Next(ctx)
+		switch {
+		case errors.Is(err, ErrTrimmed):
+			c, _ = c.Skip()
+			continue
+		case errors.Is(err, io.EOF):
+			return nil
+		case err != nil:
+			return err
+		}
+		for i := range es {
+			if !tell(es[i].Seq) {
+				return nil
+			}
+		}
+	}
+}

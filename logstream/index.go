@@ -1,0 +1,235 @@
+package logstream
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"sort"
+	"time"
+)
+
+const (
+	markEvery  = 256 << 10 // bytes of a segment between two marks
+	maxIndexes = 16        // of sealed segments, kept per log
+)
+
+// index is a sparse index of one segment: every so many bytes a place where
+// reading can begin. It is never on disk, so it cannot disagree with the segment
+// after a crash: the writer makes it while writing, and the one of a segment
+// that was sealed before is made when somebody first asks for it.
+type index struct {
+	first uint64 // of the segment
+	old   bool   // the segment has the old format
+	marks []mark
+}
+
+// mark is a place between two frames, and what a decoder knows there. It is
+// never changed.
+type mark struct {
+	pos      int64
+	next     uint64 // number of the line behind it
+	last     int64  // time of the line before it
+	speakers []speaker
+	to       [][tagStreamMask + 1]int64
+}
+
+// due tells whether a frame that begins at pos deserves a mark.
+func (x *index) due(pos int64) bool {
+	return len(x.marks) == 0 || pos-x.marks[len(x.marks)-1].pos >= markEvery
+}
+
+// before gives the last mark that reached says is not too far.
+func (x *index) before(reached func(mark) bool) (mark, bool) {
+	i := sort.Search(len(x.marks), func(i int) bool { return !reached(x.marks[i]) })
+	if i == 0 {
+		return mark{}, false
+	}
+	return x.marks[i-1], true
+}
+
+// decoder gives one that goes on at the mark.
+func (m mark) decoder(old bool) decoder {
+	return decoder{old: old, speakers: slices.Clip(m.speakers), to: slices.Clone(m.to)}
+}
+
+// mark notes where the encoder stands.
+func (e *encoder) mark(pos int64, next uint64, last int64) mark {
+	m := mark{pos: pos, next: next, last: last, speakers: make([]speaker, len(e.places)), to: make([][tagStreamMask + 1]int64, len(e.places))}
+	for s, p := range e.places {
+		m.speakers[p.id], m.to[p.id] = s, p.to
+	}
+	return m
+}
+
+// mark notes where the decoder stands.
+func (d *decoder) mark(pos int64, next uint64, last int64) mark {
+	return mark{pos: pos, next: next, last: last, speakers: slices.Clone(d.speakers), to: slices.Clone(d.to)}
+}
+
+// seek gives the mark of s from which reading comes soonest to what reached
+// tells, and whether s has the old format. Without one, reading begins at the
+// segment's beginning.
+func (l *Log) seek(s segment, reached func(mark) bool) (m mark, old, ok bool) {
+	l.mu.Lock()
+	x := l.index
+	if x != nil && x.first == s.first {
+		m, ok = x.before(reached)
+		old = x.old
+		l.mu.Unlock()
+		return m, old, ok
+	}
+	x = l.indexes[s.first]
+	l.mu.Unlock()
+	if x == nil {
+		x = l.buildIndex(s)
+	}
+	if x == nil {
+		return mark{}, false, false
+	}
+	m, ok = x.before(reached)
+	return m, x.old, ok
+}
+
+// buildIndex reads a sealed segment once. One that cannot be read has no index;
+// whoever reads it on meets the same error and tells it.
+func (l *Log) buildIndex(s segment) *index {
+	f, err := os.Open(filepath.Join(l.dir, segmentName(s.first)))
+	if err != nil {
+		return nil
+	}
+	defer func() { _ = f.Close() }()
+	st, err := scanSegment(f, s)
+	if err != nil {
+		return nil
+	}
+	l.keepIndex(st.index)
+	return st.index
+}
+
+// keepIndex remembers the index of a sealed segment, for some other one.
+func (l *Log) keepIndex(x *index) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.keepIndexLocked(x)
+}
+
+func (l *Log) keepIndexLocked(x *index) {
+	if l.indexes == nil {
+		l.indexes = map[uint64]*index{}
+	}
+	for first := range l.indexes {
+		if len(l.indexes) < maxIndexes {
+			break
+		}
+		delete(l.indexes, first)
+	}
+	l.indexes[x.first] = x
+}
+
+// At gives the number of the first line that is not earlier than t; when there
+// is none, the number that the next line will have.
+func (l *Log) At(t time.Time) (uint64, error) {
+	for {
+		v := l.view()
+		seq, err := l.at(v, t.UnixNano())
+		if errors.Is(err, fs.ErrNotExist) && len(v.segments) > 0 && l.view().find(v.segments[0].first) < 0 {
+			continue // trimmed meanwhile
+		}
+		if err != nil {
+			return 0, fmt.Errorf("cannot find a time in the log: %w", err)
+		}
+		return seq, nil
+	}
+}
+
+func (l *Log) at(v view, t int64) (uint64, error) {
+	var failed error
+	// The first segment whose beginning is too late; the line is in the one before.
+	i := sort.Search(len(v.segments), func(i int) bool {
+		began, err := l.began(v, i)
+		failed = errors.Join(failed, err)
+		return began >= t
+	}) - 1
+	if failed != nil {
+		return 0, failed
+	}
+	if i < 0 {
+		return oldestOf(v), nil
+	}
+	s := v.at(i)
+	c := l.Cursor(s.first)
+	c.oldest = false
+	if m, old, ok := l.seek(s, func(m mark) bool { return m.last < t }); ok {
+		c.next, c.segment, c.pos, c.dec = m.next, s.first, m.pos, m.decoder(old)
+	}
+	for {
+		from := c.next
+		es, err := c.read(v)
+		if err != nil && !errors.Is(err, ErrTrimmed) {
+			return 0, err
+		}
+		for j := range es {
+			if es[j].Time.UnixNano() >= t && es[j].Seq >= from {
+				return es[j].Seq, nil
+			}
+		}
+		if len(es) == 0 {
+			return c.next, nil // of the next segment, or of the next line
+		}
+	}
+}
+
+// oldestOf is the number of the oldest line that is kept.
+func oldestOf(v view) uint64 {
+	if len(v.segments) == 0 {
+		return v.next
+	}
+	return v.segments[0].first
+}
+
+// began gives the time of the line before segment i.
+func (l *Log) began(v view, i int) (int64, error) {
+	if i > 0 && v.segments[i-1].last != 0 {
+		return v.segments[i-1].last, nil
+	}
+	c, err := readCheckpoint(l.dir, v.at(i))
+	return c.Last, err
+}
+
+// readCheckpoint reads the beginning of a segment.
+func readCheckpoint(dir string, s segment) (checkpoint, error) {
+	f, err := os.Open(filepath.Join(dir, segmentName(s.first)))
+	if err != nil {
+		return checkpoint{}, fmt.Errorf("cannot open segment: %w", err)
+	}
+	defer func() { _ = f.Close() }()
+	r := segmentReader{f: f, end: s.size, chunk: blockSize}
+	return r.checkpoint(s)
+}
+
+// checkpoint reads the header and the first frame of s.
+func (s *segmentReader) checkpoint(of segment) (checkpoint, error) {
+	first, err := s.header()
+	if err != nil {
+		return checkpoint{}, err
+	}
+	payload, err := s.next()
+	if errors.Is(err, io.EOF) {
+		err = errTorn
+	}
+	if err != nil {
+		return checkpoint{}, err
+	}
+	c, err := decodeCheckpoint(payload, s.format)
+	if err != nil {
+		return checkpoint{}, err
+	}
+	if first != of.first || c.Next != of.first {
+		return checkpoint{}, fmt.Errorf("segment %s says that it begins with line %d: it was renamed; move it away", segmentName(of.first), first)
+	}
+	return c, nil
+}

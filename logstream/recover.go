@@ -1,0 +1,259 @@
+package logstream
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"sort"
+	"time"
+)
+
+// openLog reads what the last segment knows.
+func openLog(ls *Logs, dir string) (*Log, error) {
+	if err := os.MkdirAll(filepath.Join(dir, "capture"), 0o700); err != nil {
+		return nil, fmt.Errorf("cannot make the log folder: %w", err)
+	}
+	l := &Log{
+		logs: ls, dir: dir, log: ls.log.With("app", filepath.Base(dir)), next: 1,
+		enc: newEncoder(), streams: map[streamKey]*stream{}, leaves: map[leafKey]int{}, said: map[leafKey]time.Time{},
+	}
+	segments, err := listSegments(dir)
+	if err != nil {
+		return nil, err
+	}
+	// A segment whose beginning was torn holds no line; what came before it is
+	// in the one before.
+	for len(segments) > 0 {
+		n := len(segments) - 1
+		err := l.recover(segments[n])
+		if err == nil {
+			break
+		}
+		if !errors.Is(err, errTorn) {
+			return nil, err
+		}
+		if err := l.discard(segments[n], n == 0); err != nil {
+			return nil, err
+		}
+		segments = segments[:n]
+	}
+	l.segments = segments
+	if err := l.dropTold(); err != nil {
+		return nil, err
+	}
+	return l, l.forgetGone()
+}
+
+// dropTold finishes what a killed daemon began: segments whose lines were told
+// as dropped are removed. What was dropped and not told is told soon, because
+// the oldest segment and the last record say how much that is.
+func (l *Log) dropTold() error {
+	if len(l.segments) == 0 {
+		return nil
+	}
+	if l.index.old { // it does not say: what was dropped was told, or never will be
+		l.told = l.segments[0].first - 1
+	}
+	for len(l.segments) > 1 && l.segments[1].first <= l.told+1 {
+		if err := os.Remove(filepath.Join(l.dir, segmentName(l.segments[0].first))); err != nil {
+			return fmt.Errorf("cannot remove an old segment: %w", err)
+		}
+		l.segments, l.newNames = l.segments[1:], true
+	}
+	return nil
+}
+
+// discard takes a segment without a readable beginning out of the way. Bytes
+// that a torn first write does not explain are kept under another name.
+func (l *Log) discard(s segment, only bool) error {
+	path := filepath.Join(l.dir, segmentName(s.first))
+	if s.size <= blockSize {
+		if err := os.Remove(path); err != nil {
+			return fmt.Errorf("cannot remove a torn segment: %w", err)
+		}
+		return nil
+	}
+	if only {
+		return fmt.Errorf("segment %s is damaged at its beginning: move it away to go on without its lines", path)
+	}
+	l.log.Error("a log segment is damaged at its beginning and was put aside", "segment", path+damagedSuffix)
+	if err := os.Rename(path, path+damagedSuffix); err != nil {
+		return fmt.Errorf("cannot put a damaged segment aside: %w", err)
+	}
+	return nil
+}
+
+func listSegments(dir string) ([]segment, error) {
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return nil, fmt.Errorf("cannot list segments: %w", err)
+	}
+	var segments []segment
+	for _, e := range entries {
+		first, ok := segmentFirst(e.Name())
+		if !ok {
+			continue
+		}
+		st, err := e.Info()
+		if err != nil {
+			return nil, fmt.Errorf("cannot list segments: %w", err)
+		}
+		segments = append(segments, segment{first: first, size: st.Size()})
+	}
+	sort.Slice(segments, func(i, j int) bool { return segments[i].first < segments[j].first })
+	return segments, nil
+}
+
+// recover takes up the last segment: reads it, cuts a torn end off and goes on
+// behind it. On error l is as before.
+func (l *Log) recover(s segment) error {
+	f, err := os.OpenFile(filepath.Join(l.dir, segmentName(s.first)), os.O_RDWR, 0)
+	if err != nil {
+		return fmt.Errorf("cannot open segment: %w", err)
+	}
+	st, err := scanSegment(f, s)
+	if err == nil && st.damaged {
+		l.log.Error("a log segment is damaged; reading goes on before the damage", "segment", f.Name(), "copy", setAside(f, s.size))
+	}
+	if err == nil && st.end < s.size {
+		l.log.Warn("cut off the torn end of a log segment", "segment", segmentName(s.first), "bytes", s.size-st.end)
+		err = f.Truncate(st.end)
+	}
+	if err != nil {
+		return errors.Join(err, f.Close())
+	}
+	l.active, l.end = f, st.end
+	l.next, l.last = st.next, st.last
+	l.enc = st.encoder()
+	l.dirty = true // the daemon before may have died before its sync
+	l.rebooted = st.boot != l.logs.boot
+	l.damaged = st.damaged
+	l.index, l.told = st.index, st.told
+	l.fresh = l.rebooted || st.dec.old
+	for k, offset := range st.offsets {
+		l.streams[k] = &stream{offset: offset}
+	}
+	return nil
+}
+
+// setAside keeps a copy of a damaged segment: what lies behind the damage is
+// about to be cut off, and somebody may want to look at it. It tells where the
+// copy is or why there is none; a log must open without it.
+func setAside(f *os.File, size int64) string {
+	path := f.Name() + damagedSuffix
+	aside, err := os.OpenFile(path, os.O_CREATE|os.O_WRONLY|os.O_TRUNC, 0o600)
+	if err != nil {
+		return err.Error()
+	}
+	_, err = io.Copy(aside, io.NewSectionReader(f, 0, size))
+	if err = errors.Join(err, aside.Close()); err != nil {
+		return errors.Join(err, os.Remove(path)).Error()
+	}
+	return path
+}
+
+// segmentState is what a segment says when read from its first byte to its last.
+type segmentState struct {
+	next    uint64
+	last    int64
+	boot    string
+	end     int64 // behind the last whole frame
+	damaged bool  // what follows it was not torn by a kill
+	told    uint64
+	offsets map[streamKey]int64
+	dec     decoder
+	index   *index
+}
+
+// scanSegment reads s; a torn end is no error, a torn beginning is.
+func scanSegment(f io.ReaderAt, s segment) (segmentState, error) {
+	r := segmentReader{f: f, end: s.size}
+	c, err := r.checkpoint(s)
+	if err != nil {
+		return segmentState{}, err
+	}
+	old := r.format == oldFormat
+	st := segmentState{
+		next: c.Next, last: c.Last, boot: c.Boot, told: c.Told, offsets: c.Offsets, end: r.pos,
+		dec: decoder{old: old}, index: &index{first: s.first, old: old},
+	}
+	return st, st.scan(&r)
+}
+
+func (st *segmentState) scan(r *segmentReader) error {
+	var es []Envelope
+	for {
+		if st.index.due(r.pos) {
+			st.index.marks = append(st.index.marks, st.dec.mark(r.pos, st.next, st.last))
+		}
+		payload, err := r.next()
+		if errors.Is(err, io.EOF) || errors.Is(err, errTorn) {
+			st.damaged = errors.Is(err, errDamaged)
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		if es, err = st.dec.batch(payload, es[:0]); err != nil {
+			return fmt.Errorf("a frame with a right checksum cannot be read: %w", err)
+		}
+		st.take(es)
+		st.end = r.pos
+	}
+}
+
+func (st *segmentState) take(es []Envelope) {
+	for i := range es {
+		e := &es[i]
+		st.next, st.last = e.Seq+1, e.Time.UnixNano()
+		if e.Lost != nil && e.Lost.Cause == LostRetention {
+			st.told += uint64(e.Lost.Lines)
+		}
+		if e.captured() && (i+1 == len(es) || !sameStream(e, &es[i+1])) {
+			st.offsets[streamKey{e.Source.InstanceID, e.Exec, e.Stream}] = e.To
+		}
+	}
+}
+
+// encoder goes on where the segment's writer stopped.
+func (st *segmentState) encoder() *encoder {
+	enc := newEncoder()
+	for i, s := range st.dec.speakers {
+		enc.places[s] = &place{id: i, to: st.dec.to[i]}
+	}
+	return enc
+}
+
+// forgetGone drops the offsets of capture files whose folder is no more.
+func (l *Log) forgetGone() error {
+	instances, err := l.Captures()
+	if err != nil {
+		return err
+	}
+	there := map[string]bool{}
+	for _, id := range instances {
+		there[id] = true
+	}
+	for k := range l.streams {
+		if !there[k.Instance] {
+			delete(l.streams, k)
+		}
+	}
+	return nil
+}
+
+// sayLosses leaves one record of what a power cut or the disk may have taken.
+func (l *Log) sayLosses() {
+	lost, text := Loss{Cause: LostPower}, "lines may be missing: the machine was restarted within a second of printing them"
+	switch {
+	case l.damaged:
+		lost, text = Loss{Cause: LostDamage}, "lines may be missing: the end of the log's last segment was damaged"
+	case !l.rebooted || len(l.streams) == 0:
+		return
+	}
+	if err := l.Append(gapLine(Source{Type: sourceCell}, lost, text)); err != nil {
+		l.log.Error("cannot record what may be missing", "err", err)
+	}
+}

@@ -1,0 +1,93 @@
+package logstream
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+)
+
+// removedPrefix marks a folder that is about to go.
+const removedPrefix = ".removed-"
+
+// ErrRemoved says that an app's log was removed with the app.
+var ErrRemoved = fmt.Errorf("%w: it was removed with its app", ErrClosed)
+
+// Remove ends the log of an app that is no more and deletes all of it. Readers
+// get what is left and then ErrClosed. It may be repeated; a daemon that is
+// killed meanwhile finishes it at its next start.
+func (ls *Logs) Remove(app string) error {
+	if err := checkName(app); err != nil {
+		return fmt.Errorf("cannot remove the log of app %q: %w", app, err)
+	}
+	ls.opening.Lock()
+	defer ls.opening.Unlock()
+	ls.mu.Lock()
+	l, closed := ls.apps[app], ls.closed
+	if !closed {
+		ls.gone[app] = true // whoever speaks of it later must not make it anew
+	}
+	delete(ls.apps, app)
+	ls.mu.Unlock()
+	if closed {
+		return ErrClosed
+	}
+	dir := filepath.Join(ls.dir, app)
+	if l != nil {
+		for _, t := range ls.openTails() {
+			if t.log == l {
+				t.Close()
+			}
+		}
+		if err := l.close(); err != nil {
+			l.log.Warn("cannot close a log that is removed", "err", err)
+		}
+	}
+	// One rename decides: before it the log is whole, behind it there is none.
+	away := filepath.Join(ls.dir, removedPrefix+app)
+	err := os.Rename(dir, away)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("cannot remove the log of app %s: %w", app, err)
+	}
+	if err := os.RemoveAll(away); err != nil {
+		return fmt.Errorf("cannot remove the log of app %s: %w", app, err)
+	}
+	return nil
+}
+
+// Sweep removes the logs of all apps that keep does not name: those that were
+// deleted while their logs could not be.
+func (ls *Logs) Sweep(keep map[string]bool) error {
+	apps, err := ls.Apps()
+	if err != nil {
+		return err
+	}
+	var errs []error
+	for _, app := range apps {
+		if keep[app] {
+			continue
+		}
+		ls.log.Info("removing the log of an app that is no more", "app", app)
+		errs = append(errs, ls.Remove(app))
+	}
+	return errors.Join(errs...)
+}
+
+// clearRemoved finishes the removals that a killed daemon left.
+func (ls *Logs) clearRemoved() error {
+	entries, err := os.ReadDir(ls.dir)
+	if err != nil {
+		return fmt.Errorf("cannot list logs: %w", err)
+	}
+	for _, e := range entries {
+		if !strings.HasPrefix(e.Name(), removedPrefix) {
+			continue
+		}
+		if err := os.RemoveAll(filepath.Join(ls.dir, e.Name())); err != nil {
+			return fmt.Errorf("cannot finish the removal of a log: %w", err)
+		}
+	}
+	return nil
+}
