@@ -1,0 +1,7 @@
+package auth
+
+import "net/http"
+
+func (s *Server) routes() http.Handler {
+	return http.NotFoundHandler()
+}

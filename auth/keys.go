@@ -1,0 +1,192 @@
+package auth
+
+import (
+	"crypto/rand"
+	"crypto/rsa"
+	"crypto/sha256"
+	"crypto/x509"
+	"encoding/hex"
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+)
+
+const keyBits = 2048
+
+// key signs tokens, or only tells whether one was signed by it.
+type key struct {
+	id      string
+	private *rsa.PrivateKey
+}
+
+// keyring is every key in the folder: the last one signs, all verify.
+type keyring []key
+
+func (r keyring) signer() key { return r[len(r)-1] }
+
+func (r keyring) find(id string) (key, bool) {
+	i := slices.IndexFunc(r, func(k key) bool { return k.id == id })
+	if i < 0 {
+		return key{}, false
+	}
+	return r[i], true
+}
+
+// loadKeys reads the files token-*.pem of a folder in the order of their names,
+// which begin with the time when they were made. It makes the first one. Another
+// file with a later name takes over at the next start, while tokens of the earlier
+// ones are still believed until those files are removed.
+func loadKeys(dir string) (keyring, error) {
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return nil, fmt.Errorf("cannot make the folder of keys: %w", err)
+	}
+	if err := os.Chmod(dir, 0o700); err != nil {
+		return nil, fmt.Errorf("cannot close the folder of keys: %w", err)
+	}
+	names, err := keyFiles(dir)
+	if err != nil {
+		return nil, err
+	}
+	if len(names) == 0 {
+		if err := makeKey(dir); err != nil {
+			return nil, err
+		}
+		if names, err = keyFiles(dir); err != nil {
+			return nil, err
+		}
+	}
+	var ring keyring
+	for _, n := range names {
+		k, err := readKey(filepath.Join(dir, n))
+		if err != nil {
+			return nil, err
+		}
+		ring = append(ring, k)
+	}
+	return ring, nil
+}
+
+func keyFiles(dir string) ([]string, error) {
+	entries, err := os.ReadDir(dir) // sorted by name
+	if err != nil {
+		return nil, fmt.Errorf("cannot list the keys: %w", err)
+	}
+	var names []string
+	for _, e := range entries {
+		if strings.HasPrefix(e.Name(), "token-") && strings.HasSuffix(e.Name(), ".pem") {
+			names = append(names, e.Name())
+		}
+	}
+	return names, nil
+}
+
+func makeKey(dir string) error {
+	private, err := rsa.GenerateKey(rand.Reader, keyBits)
+	if err != nil {
+		return fmt.Errorf("cannot make a key: %w", err)
+	}
+	der, err := x509.MarshalPKCS8PrivateKey(private)
+	if err != nil {
+		return fmt.Errorf("cannot write a key: %w", err)
+	}
+	name := "token-" + time.Now().UTC().Format("20060102T150405Z") + ".pem"
+	return writeFile(filepath.Join(dir, name), pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: der}))
+}
+
+func readKey(path string) (key, error) {
+	info, err := os.Stat(path)
+	if err != nil {
+		return key{}, fmt.Errorf("cannot read key: %w", err)
+	}
+	if info.Mode().Perm()&0o077 != 0 {
+		return key{}, fmt.Errorf("cannot use key %s: others may read it: chmod 600 it, or remove it if somebody has", path)
+	}
+	raw, err := os.ReadFile(path)
+	if err != nil {
+		return key{}, fmt.Errorf("cannot read key: %w", err)
+	}
+	private, err := parseKey(raw)
+	if err != nil {
+		return key{}, fmt.Errorf("cannot use key %s: %w", path, err)
+	}
+	id, err := keyID(&private.PublicKey)
+	if err != nil {
+		return key{}, fmt.Errorf("cannot use key %s: %w", path, err)
+	}
+	return key{id: id, private: private}, nil
+}
+
+func parseKey(raw []byte) (*rsa.PrivateKey, error) {
+	block, _ := pem.Decode(raw)
+	if block == nil {
+		return nil, errors.New("it is not in PEM form")
+	}
+	private, err := x509.ParsePKCS1PrivateKey(block.Bytes)
+	if err != nil {
+		parsed, err := x509.ParsePKCS8PrivateKey(block.Bytes)
+		if err != nil {
+			return nil, err
+		}
+		k, ok := parsed.(*rsa.PrivateKey)
+		if !ok {
+			return nil, errors.New("it is not an RSA key")
+		}
+		private = k
+	}
+	if private.N.BitLen() < keyBits {
+		return nil, fmt.Errorf("it has %d bits; %d are needed", private.N.BitLen(), keyBits)
+	}
+	return private, nil
+}
+
+// keyID follows from the key itself, so that a file may be renamed.
+func keyID(public *rsa.PublicKey) (string, error) {
+	der, err := x509.MarshalPKIXPublicKey(public)
+	if err != nil {
+		return "", err
+	}
+	sum := sha256.Sum256(der)
+	return "key-" + hex.EncodeToString(sum[:8]), nil
+}
+
+// writeFile makes a file that only its owner reads, whole or not at all.
+func writeFile(path string, data []byte) (err error) {
+	f, err := os.CreateTemp(filepath.Dir(path), ".new-*") // 0600
+	if err != nil {
+		return fmt.Errorf("cannot write %s: %w", path, err)
+	}
+	defer func() {
+		if err != nil {
+			err = errors.Join(fmt.Errorf("cannot write %s: %w", path, err), f.Close(), os.Remove(f.Name()))
+		}
+	}()
+	if _, err := f.Write(data); err != nil {
+		return err
+	}
+	if err := f.Sync(); err != nil {
+		return err
+	}
+	if err := os.Rename(f.Name(), path); err != nil {
+		return err
+	}
+	f.Close()
+	return syncDir(filepath.Dir(path))
+}
+
+// syncDir makes a rename last.
+func syncDir(dir string) error {
+	d, err := os.Open(dir)
+	if err != nil {
+		return fmt.Errorf("cannot sync %s: %w", dir, err)
+	}
+	defer d.Close()
+	if err := d.Sync(); err != nil {
+		return fmt.Errorf("cannot sync %s: %w", dir, err)
+	}
+	return nil
+}

@@ -1,0 +1,69 @@
+package auth
+
+import (
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"io"
+
+	"golang.org/x/crypto/bcrypt"
+)
+
+// maxPassword is where bcrypt stops reading: what follows would not count.
+const maxPassword = 72
+
+// hasher turns passwords into what may be kept.
+type hasher struct {
+	cost  int
+	dummy []byte // the hash of a password that nobody knows
+}
+
+func newHasher(cost int) hasher {
+	if cost == 0 {
+		cost = bcrypt.DefaultCost
+	}
+	h := hasher{cost: cost}
+	dummy, err := bcrypt.GenerateFromPassword([]byte(rand.Text()), cost)
+	if err != nil {
+		panic("auth: bcrypt does not know the cost " + fmt.Sprint(cost))
+	}
+	h.dummy = dummy
+	return h
+}
+
+func (h hasher) hash(key, password string) ([]byte, error) {
+	switch {
+	case password == "":
+		return nil, &Invalid{Key: key, Message: "must not be empty"}
+	case len(password) > maxPassword:
+		return nil, &Invalid{Key: key, Message: fmt.Sprintf("has %d bytes; more than %d would not count", len(password), maxPassword)}
+	}
+	hash, err := bcrypt.GenerateFromPassword([]byte(password), h.cost)
+	if err != nil {
+		return nil, fmt.Errorf("cannot hash the %s: %w", key, err)
+	}
+	return hash, nil
+}
+
+// matches takes as long when there is no hash, so that nobody learns which names
+// there are.
+func (h hasher) matches(hash []byte, password string) bool {
+	known := hash != nil && password != "" && len(password) <= maxPassword
+	if !known {
+		hash = h.dummy
+	}
+	// A long password is cut only to be refused in the same time.
+	err := bcrypt.CompareHashAndPassword(hash, []byte(password)[:min(len(password), maxPassword)])
+	return err == nil && known
+}
+
+// fingerprint is a short name for a list of facts.
+func fingerprint(facts ...string) string {
+	h := sha256.New()
+	for _, f := range facts {
+		fmt.Fprintf(h, "%d:", len(f))
+		io.WriteString(h, f) //nolint:errcheck // a hash does not fail
+	}
+	return hex.EncodeToString(h.Sum(nil)[:8])
+}

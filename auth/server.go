@@ -1,0 +1,154 @@
+package auth
+
+import (
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"net/http"
+	"os"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/dewrun/dew/store"
+)
+
+// The clients that are always there.
+const (
+	ClientCF  = "cf"        // the command line, which has no secret
+	ClientSSH = "ssh-proxy" // the ssh door, for which one-time codes are made
+)
+
+// Config is what a Server needs.
+type Config struct {
+	DB            *store.DB
+	Keys          string // folder of the signing keys, 0700
+	AdminPassword string // file with the first password of admin, 0600
+	Domain        string // of admin's mail address
+	PublicURL     string // of the API, without a slash at its end
+	Logger        *slog.Logger
+	Cost          int // of bcrypt; 0: its default
+
+	// Record is told of every change of a user or client that was made or refused:
+	// the kind of event, who wanted it, and guid and name of whom it was about. It
+	// may be nil.
+	Record func(kind string, who Principal, target, name string)
+}
+
+// Server is the authorization server.
+type Server struct {
+	cfg       Config
+	log       *slog.Logger
+	issuer    string
+	keys      keyring
+	accounts  *Accounts
+	roles     *Roles
+	revoked   *store.Bucket[revocation]
+	codes     *codeBox // for the ssh door
+	passcodes *codeBox // for the password grant
+	throttle  *throttle
+	handler   http.Handler
+
+	mu    sync.Mutex
+	swept time.Time // guarded by mu
+}
+
+// Open returns the server that lives in c.DB. At the first start it makes a signing
+// key, the user admin, and the clients of the platform.
+func Open(c Config) (*Server, error) {
+	if c.Logger == nil {
+		c.Logger = slog.New(slog.DiscardHandler)
+	}
+	c.PublicURL = strings.TrimRight(c.PublicURL, "/")
+	keys, err := loadKeys(c.Keys)
+	if err != nil {
+		return nil, err
+	}
+	s := &Server{
+		cfg: c, log: c.Logger, issuer: c.PublicURL + "/uaa/oauth/token", keys: keys,
+		accounts: NewAccounts(c.DB, c.Cost), roles: NewRoles(c.DB),
+		revoked: store.In[revocation](c.DB, "revoked tokens"),
+		codes:   newCodeBox(), passcodes: newCodeBox(), throttle: newThrottle(),
+	}
+	s.handler = s.routes()
+	if err := s.makeAdmin(); err != nil {
+		return nil, err
+	}
+	if err := s.makeClients(); err != nil {
+		return nil, err
+	}
+	if err := s.sweep(); err != nil {
+		return nil, err
+	}
+	return s, nil
+}
+
+// Accounts returns the users and clients.
+func (s *Server) Accounts() *Accounts { return s.accounts }
+
+// Handler serves everything under /uaa/.
+func (s *Server) Handler() http.Handler { return s.handler }
+
+// makeAdmin makes the first user. The password is on disk before the user is, so
+// that a start that was cut short loses nothing.
+func (s *Server) makeAdmin() error {
+	_, err := s.accounts.UserByName("admin", OriginUAA)
+	if !errors.Is(err, ErrNotFound) {
+		return err // nil: it is there, and its password is its own matter
+	}
+	password, err := s.adminPassword()
+	if err != nil {
+		return err
+	}
+	_, err = s.accounts.CreateUser(NewUser{Name: "admin", Email: "admin@" + s.cfg.Domain, Password: password, Groups: adminGroups})
+	if err != nil {
+		return fmt.Errorf("cannot make the user admin: %w", err)
+	}
+	s.log.Info("made the user admin", "password_file", s.cfg.AdminPassword)
+	return nil
+}
+
+func (s *Server) adminPassword() (string, error) {
+	raw, err := os.ReadFile(s.cfg.AdminPassword)
+	if errors.Is(err, fs.ErrNotExist) {
+		password := rand.Text()
+		return password, writeFile(s.cfg.AdminPassword, []byte(password+"\n"))
+	}
+	if err != nil {
+		return "", fmt.Errorf("cannot read the password of admin: %w", err)
+	}
+	password := strings.TrimRight(string(raw), "\r\n")
+	if password == "" {
+		return "", fmt.Errorf("cannot use %s as the password of admin: it is empty: write one or remove the file", s.cfg.AdminPassword)
+	}
+	if err := os.Chmod(s.cfg.AdminPassword, 0o600); err != nil {
+		return "", fmt.Errorf("cannot close the password of admin: %w", err)
+	}
+	return password, nil
+}
+
+func (s *Server) makeClients() error {
+	for _, n := range []NewClient{
+		{ID: ClientCF, Name: "command line", GrantTypes: []string{GrantPassword, GrantRefresh}, Scopes: []string{anyScope}, Authorities: []string{"uaa.none"}},
+		{
+			ID: ClientSSH, Name: "ssh", GrantTypes: []string{GrantCode}, Scopes: []string{"openid", ScopeRead, ScopeWrite},
+			Authorities: []string{"uaa.none"}, RedirectURIs: []string{s.cfg.PublicURL + "/uaa/login"},
+		},
+	} {
+		if _, err := s.accounts.Client(n.ID); !errors.Is(err, ErrNotFound) {
+			if err != nil {
+				return err
+			}
+			continue
+		}
+		if _, err := s.accounts.CreateClient(n); err != nil {
+			return fmt.Errorf("cannot make the client %s: %w", n.ID, err)
+		}
+	}
+	return nil
+}
+
+// builtIn tells the clients that the platform does not work without.
+func builtIn(client string) bool { return client == ClientCF || client == ClientSSH }

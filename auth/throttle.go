@@ -1,0 +1,172 @@
+package auth
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+)
+
+const (
+	lockAfter   = 5 // failures within lockWindow
+	lockWindow  = 5 * time.Minute
+	firstDelay  = 100 * time.Millisecond
+	maxDelay    = 2 * time.Second
+	maxQueue    = 10 * time.Second
+	maxWatched  = 10000 // pairs of name and peer
+	maxChecking = 4     // passwords at the same time: each costs a core for a while
+)
+
+// What a login is refused with before the password is looked at.
+var (
+	errLocked  = errors.New("too many failed attempts")
+	errCrowded = errors.New("too many attempts at the same time")
+)
+
+// throttle slows down who guesses passwords. Every failure makes the next attempt
+// on the same name from the same peer wait longer, one after the other; after
+// lockAfter failures in lockWindow there is no attempt at all. Who runs the place
+// is never locked out, only slowed down: nobody else could unlock them.
+type throttle struct {
+	checking chan struct{} // held while a password is compared
+
+	mu      sync.Mutex
+	watched map[string]*watched // guarded by mu
+}
+
+// watched is one name as one peer tries it.
+type watched struct {
+	failures []time.Time // the last ones, oldest first
+	next     time.Time   // when the next attempt may be made
+}
+
+func newThrottle() *throttle {
+	return &throttle{checking: make(chan struct{}, maxChecking), watched: map[string]*watched{}}
+}
+
+// attempt is one try on a name from a peer.
+type attempt struct {
+	name, peer string
+	lockable   bool
+}
+
+func (a attempt) key() string { return fold(a.name) + "\x00" + a.peer }
+
+// try runs check in its turn. check's ErrBadPassword counts as a failure, success
+// makes failures forgotten.
+func (t *throttle) try(ctx context.Context, a attempt, check func() error) error {
+	wait, err := t.turn(a)
+	if err != nil {
+		return err
+	}
+	if wait > 0 {
+		timer := time.NewTimer(wait)
+		defer timer.Stop()
+		select {
+		case <-timer.C:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+	select {
+	case t.checking <- struct{}{}:
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	defer func() { <-t.checking }()
+	// Others may have failed while this one waited.
+	if t.locked(a) {
+		return errLocked
+	}
+	err = check()
+	t.note(a, err)
+	return err
+}
+
+// turn says how long to wait, and makes the next one wait longer.
+func (t *throttle) turn(a attempt) (time.Duration, error) {
+	at := time.Now()
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	w := t.watched[a.key()]
+	if w == nil {
+		return 0, nil
+	}
+	w.forget(at)
+	if a.lockable && len(w.failures) >= lockAfter {
+		return 0, errLocked
+	}
+	wait := max(w.next.Sub(at), 0)
+	if wait > maxQueue {
+		return 0, fmt.Errorf("%w: wait for %s", errCrowded, wait.Round(time.Second))
+	}
+	w.next = at.Add(wait + delay(len(w.failures)))
+	return wait, nil
+}
+
+func (t *throttle) locked(a attempt) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	w := t.watched[a.key()]
+	return a.lockable && w != nil && len(w.failures) >= lockAfter
+}
+
+func (t *throttle) note(a attempt, err error) {
+	at := time.Now()
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if err == nil {
+		delete(t.watched, a.key())
+		return
+	}
+	if !errors.Is(err, ErrBadPassword) {
+		return
+	}
+	w := t.watched[a.key()]
+	if w == nil {
+		t.room(at)
+		w = &watched{}
+		t.watched[a.key()] = w
+	}
+	w.failures = append(w.failures, at)
+	if len(w.failures) > lockAfter {
+		w.failures = w.failures[len(w.failures)-lockAfter:]
+	}
+	if next := at.Add(delay(len(w.failures))); next.After(w.next) {
+		w.next = next
+	}
+}
+
+// room keeps the number of pairs bounded: names of nobody cost nothing to invent.
+func (t *throttle) room(at time.Time) {
+	if len(t.watched) < maxWatched {
+		return
+	}
+	for k, w := range t.watched {
+		if w.forget(at); len(w.failures) == 0 {
+			delete(t.watched, k)
+		}
+	}
+	for k := range t.watched { // any: better than to grow, or to stop watching
+		if len(t.watched) < maxWatched {
+			return
+		}
+		delete(t.watched, k)
+	}
+}
+
+// forget drops the failures that are too old to count.
+func (w *watched) forget(at time.Time) {
+	for len(w.failures) > 0 && at.Sub(w.failures[0]) >= lockWindow {
+		w.failures = w.failures[1:]
+	}
+}
+
+// delay is how long the attempt after n failures waits.
+func delay(n int) time.Duration {
+	if n <= 0 {
+		return 0
+	}
+	return min(firstDelay<<min(n-1, 10), maxDelay)
+}

@@ -1,0 +1,328 @@
+package auth
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+	"unicode"
+
+	"github.com/google/uuid"
+
+	"github.com/dewrun/dew/store"
+)
+
+// OriginUAA is the origin of the users whose passwords are kept here.
+const OriginUAA = "uaa"
+
+const maxName = 255
+
+// User is a person.
+type User struct {
+	GUID       string
+	Name       string
+	Origin     string // who knows the password; OriginUAA: dew itself
+	Email      string
+	GivenName  string
+	FamilyName string
+	Hash       []byte   // bcrypt; nil: no password is right
+	Groups     []string // scopes besides the ones that every user has
+	Active     bool
+	Verified   bool
+	CreatedAt  time.Time
+	UpdatedAt  time.Time
+	PasswordAt time.Time // when the password was set
+	Version    int       // counts the changes
+	Epoch      int       // tokens of another epoch are revoked
+}
+
+// Scopes is everything that the user may ask for.
+func (u User) Scopes() []string {
+	all := slices.Concat(defaultScopes, u.Groups)
+	slices.Sort(all)
+	return slices.Compact(all)
+}
+
+// signature changes when every token of the user must end.
+func (u User) signature() string {
+	return fingerprint("user", u.GUID, u.PasswordAt.Format(time.RFC3339Nano), fmt.Sprint(u.Epoch))
+}
+
+// NewUser is what a user is made of.
+type NewUser struct {
+	GUID       string // empty: a new one
+	Name       string
+	Origin     string // empty: OriginUAA
+	Email      string
+	GivenName  string
+	FamilyName string
+	Password   string // empty only where another origin knows it
+	Groups     []string
+	Inactive   bool
+}
+
+// Accounts remembers users and clients, and the sessions that end with them.
+type Accounts struct {
+	db       *store.DB
+	tx       *store.Tx // nil: each method is a transaction of its own
+	hasher   hasher
+	users    *store.Bucket[User]
+	clients  *store.Bucket[Client]
+	sessions *store.Bucket[session]
+}
+
+// NewAccounts returns the accounts that live in db. cost is bcrypt's; 0 stands for
+// its default.
+func NewAccounts(db *store.DB, cost int) *Accounts {
+	return &Accounts{
+		db:     db,
+		hasher: newHasher(cost),
+		users: store.In(db, "users",
+			store.Index("name", func(u User) string { return fold(u.Name) }),
+			store.Unique("name and origin", func(u User) string { return fold(u.Name) + "\x00" + fold(u.Origin) })),
+		clients: store.In(db, "clients",
+			store.Unique("id", func(c Client) string { return fold(c.ID) })),
+		sessions: store.In(db, "sessions",
+			store.Index("user", func(s session) string { return s.User }),
+			store.Index("client", func(s session) string { return s.Client })),
+	}
+}
+
+// With returns the accounts inside tx. Hashing a password takes a while, in which
+// nobody else can write: set passwords outside where that is possible.
+func (a *Accounts) With(tx *store.Tx) *Accounts {
+	c := *a
+	c.tx = tx
+	c.users, c.clients, c.sessions = a.users.With(tx), a.clients.With(tx), a.sessions.With(tx)
+	return &c
+}
+
+// User returns the user with guid.
+func (a *Accounts) User(guid string) (User, error) { return get(a.users, "user", guid) }
+
+// UserByName returns the user with the name, whose capitals do not count, and the
+// origin; "" stands for OriginUAA.
+func (a *Accounts) UserByName(name, origin string) (User, error) {
+	origin = cmp.Or(origin, OriginUAA)
+	found, err := a.users.By("name and origin", fold(name)+"\x00"+fold(origin))
+	if err != nil {
+		return User{}, fmt.Errorf("cannot look for user %q: %w", name, err)
+	}
+	if len(found) == 0 {
+		return User{}, fmt.Errorf("user %q of origin %q: %w", name, origin, ErrNotFound)
+	}
+	return found[0], nil
+}
+
+// UsersNamed returns the users with the name in all origins.
+func (a *Accounts) UsersNamed(name string) ([]User, error) {
+	found, err := a.users.By("name", fold(name))
+	if err != nil {
+		return nil, fmt.Errorf("cannot look for users %q: %w", name, err)
+	}
+	return found, nil
+}
+
+// Users returns all users by name.
+func (a *Accounts) Users() ([]User, error) {
+	all, err := a.users.All()
+	if err != nil {
+		return nil, fmt.Errorf("cannot list users: %w", err)
+	}
+	slices.SortStableFunc(all, func(x, y User) int {
+		return cmp.Or(cmp.Compare(fold(x.Name), fold(y.Name)), cmp.Compare(x.Origin, y.Origin))
+	})
+	return all, nil
+}
+
+// CreateUser keeps a new user. It returns ErrTaken when the origin has one with
+// the name, or when the guid is known.
+func (a *Accounts) CreateUser(n NewUser) (User, error) {
+	u := User{
+		GUID: n.GUID, Name: n.Name, Origin: cmp.Or(n.Origin, OriginUAA), Email: n.Email,
+		GivenName: n.GivenName, FamilyName: n.FamilyName, Groups: slices.Clone(n.Groups),
+		Active: !n.Inactive, Verified: true, CreatedAt: now(),
+	}
+	u.UpdatedAt, u.PasswordAt = u.CreatedAt, u.CreatedAt
+	if u.GUID == "" {
+		u.GUID = uuid.NewString()
+	}
+	if err := u.check(); err != nil {
+		return u, err
+	}
+	if n.Password != "" || u.Origin == OriginUAA {
+		hash, err := a.hasher.hash("password", n.Password)
+		if err != nil {
+			return u, err
+		}
+		u.Hash = hash
+	}
+	return u, a.update(func(a *Accounts) error {
+		if _, err := a.User(u.GUID); err == nil {
+			return fmt.Errorf("user %s: %w", u.GUID, ErrTaken)
+		}
+		return a.keepUser(u)
+	})
+}
+
+// UpdateUser changes a user in one transaction. Guid, password and times are not
+// fn's to change.
+func (a *Accounts) UpdateUser(guid string, fn func(u *User) error) (u User, err error) {
+	err = a.update(func(a *Accounts) error {
+		old, err := a.User(guid)
+		if err != nil {
+			return err
+		}
+		u = old
+		u.Groups = slices.Clone(old.Groups)
+		if err := fn(&u); err != nil {
+			return err
+		}
+		u.GUID, u.Hash, u.PasswordAt, u.CreatedAt = old.GUID, old.Hash, old.PasswordAt, old.CreatedAt
+		u.Version = old.Version + 1
+		u.UpdatedAt = now()
+		if err := u.check(); err != nil {
+			return err
+		}
+		return a.keepUser(u)
+	})
+	return u, err
+}
+
+// SetPassword gives a user another password, which ends all tokens of the user.
+func (a *Accounts) SetPassword(guid, password string) error {
+	hash, err := a.hasher.hash("password", password)
+	if err != nil {
+		return err
+	}
+	return a.update(func(a *Accounts) error {
+		u, err := a.User(guid)
+		if err != nil {
+			return err
+		}
+		u.Hash, u.PasswordAt = hash, now()
+		u.UpdatedAt = u.PasswordAt
+		u.Version++
+		if err := a.keepUser(u); err != nil {
+			return err
+		}
+		return a.endSessions("user", guid)
+	})
+}
+
+// CheckPassword returns the user with name and password, or ErrBadPassword, which
+// takes as long for a name that nobody has.
+func (a *Accounts) CheckPassword(name, password string) (User, error) {
+	return a.checkPassword(name, OriginUAA, password)
+}
+
+func (a *Accounts) checkPassword(name, origin, password string) (User, error) {
+	u, err := a.UserByName(name, origin)
+	if err != nil && !errors.Is(err, ErrNotFound) {
+		return User{}, err
+	}
+	if !a.hasher.matches(u.Hash, password) || !u.Active {
+		return User{}, ErrBadPassword
+	}
+	return u, nil
+}
+
+// DeleteUser removes a user, whose tokens end with it. Roles are another matter:
+// delete them in the same transaction.
+func (a *Accounts) DeleteUser(guid string) error {
+	return a.update(func(a *Accounts) error {
+		if _, err := a.User(guid); err != nil {
+			return err
+		}
+		if err := a.users.Delete(guid); err != nil {
+			return fmt.Errorf("cannot delete user %s: %w", guid, err)
+		}
+		return a.endSessions("user", guid)
+	})
+}
+
+func (a *Accounts) keepUser(u User) error {
+	err := a.users.Put(u.GUID, u)
+	if errors.Is(err, store.ErrTaken) {
+		return fmt.Errorf("user name %q of origin %q: %w", u.Name, u.Origin, ErrTaken)
+	}
+	if err != nil {
+		return fmt.Errorf("cannot keep user %s: %w", u.GUID, err)
+	}
+	return nil
+}
+
+func (u User) check() error {
+	if err := checkGUID(u.GUID); err != nil {
+		return err
+	}
+	for _, f := range []struct{ key, value string }{
+		{"userName", u.Name}, {"origin", u.Origin}, {"emails", u.Email},
+		{"name.givenName", u.GivenName}, {"name.familyName", u.FamilyName},
+	} {
+		if err := checkText(f.key, f.value); err != nil {
+			return err
+		}
+	}
+	switch {
+	case strings.TrimSpace(u.Name) == "":
+		return &Invalid{Key: "userName", Message: "A username must be provided."}
+	case u.Name != strings.TrimSpace(u.Name):
+		return &Invalid{Key: "userName", Message: "begins or ends with a blank"}
+	case u.Origin == "":
+		return &Invalid{Key: "origin", Message: "must not be empty"}
+	case strings.ContainsFunc(u.Email, unicode.IsSpace):
+		return &Invalid{Key: "emails", Message: "an address has no blanks"}
+	}
+	return checkScopes("groups", u.Groups)
+}
+
+// checkGUID lets in what can stand in a path and in a key.
+func checkGUID(guid string) error {
+	ok := guid != "" && len(guid) <= maxName && !strings.ContainsFunc(guid, func(r rune) bool {
+		return r > unicode.MaxASCII || !(unicode.IsLetter(r) || unicode.IsDigit(r) || strings.ContainsRune("-_.", r))
+	})
+	if !ok {
+		return &Invalid{Key: "id", Message: fmt.Sprintf("has 1 to %d letters, digits, -, _ and .", maxName)}
+	}
+	return nil
+}
+
+// checkText keeps out what could break a log line, a header or a mail.
+func checkText(key, value string) error {
+	switch {
+	case len(value) > maxName:
+		return &Invalid{Key: key, Message: fmt.Sprintf("has more than %d bytes", maxName)}
+	case strings.ContainsFunc(value, unicode.IsControl) || strings.ContainsRune(value, unicode.ReplacementChar):
+		return &Invalid{Key: key, Message: "has characters that cannot be shown"}
+	}
+	return nil
+}
+
+func (a *Accounts) update(fn func(a *Accounts) error) error {
+	if a.tx != nil {
+		return fn(a)
+	}
+	return a.db.Update(func(tx *store.Tx) error { return fn(a.With(tx)) })
+}
+
+// fold is a name as it is compared.
+func fold(name string) string { return strings.ToLower(name) }
+
+// get reads a value that must be there.
+func get[T any](b *store.Bucket[T], noun, key string) (v T, err error) {
+	v, err = b.Get(key)
+	if errors.Is(err, store.ErrNotFound) {
+		return v, fmt.Errorf("%s %s: %w", noun, key, ErrNotFound)
+	}
+	if err != nil {
+		return v, fmt.Errorf("cannot read %s %s: %w", noun, key, err)
+	}
+	return v, nil
+}
+
+// now is without what would not survive the store: what is returned is equal to
+// what will be read.
+func now() time.Time { return time.Now().UTC().Round(0) }
