@@ -12,6 +12,7 @@ import (
 
 	"github.com/dewrun/dew/api/v3"
 	"github.com/dewrun/dew/app"
+	"github.com/dewrun/dew/auth"
 	"github.com/dewrun/dew/runtime"
 	"github.com/dewrun/dew/store"
 )
@@ -21,6 +22,7 @@ import (
 type wish struct {
 	registry *app.Registry
 	events   *app.Events
+	roles    *auth.Roles
 	actor    app.Actor
 }
 
@@ -30,7 +32,7 @@ func (s *Server) change(ctx context.Context, fn func(w wish) error) error {
 
 func (s *Server) changeAs(who app.Actor, fn func(w wish) error) error {
 	return s.c.DB.Update(func(tx *store.Tx) error {
-		return fn(wish{registry: s.c.Registry.With(tx), events: s.c.Events.With(tx), actor: who})
+		return fn(wish{registry: s.c.Registry.With(tx), events: s.c.Events.With(tx), roles: s.c.Roles.With(tx), actor: who})
 	})
 }
 
