@@ -13,7 +13,6 @@ import (
 	"io"
 	"log/slog"
 	"maps"
-	"net/url"
 	"os"
 	"slices"
 	"strings"
@@ -21,6 +20,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/dewrun/dew/app"
 	"github.com/dewrun/dew/store"
 )
 
@@ -49,6 +49,8 @@ type BuildRequest struct {
 	Stack      string   // empty: the default
 	Buildpacks []string // as the manifest names them
 	Fresh      bool     // stage also what was staged before
+	By         app.Actor
+	Metadata   app.Metadata
 }
 
 // Build is one way from a package to a droplet.
@@ -62,8 +64,11 @@ type Build struct {
 	State      BuildState `json:"state"`
 	Error      string     `json:"error,omitempty"`   // why it is FAILED
 	Droplet    string     `json:"droplet,omitempty"` // guid, once it is STAGED
+	By         app.Actor  `json:"by,omitzero"`       // who asked for it
 	CreatedAt  time.Time  `json:"created_at"`
 	UpdatedAt  time.Time  `json:"updated_at"`
+
+	Metadata app.Metadata `json:"metadata,omitzero"`
 }
 
 // BuildOptions is what builds need beside packages and the shelf.
@@ -83,6 +88,7 @@ type Builds struct {
 	o        BuildOptions
 	builds   *store.Bucket[Build]
 	wake     chan struct{} // of Run: there may be something to stage
+	record   func(tx *store.Tx, w Build, d Droplet) error
 }
 
 // NewBuilds returns the builds of p's packages, whose droplets go to s. Run
@@ -97,16 +103,21 @@ func NewBuilds(db *store.DB, p *Packages, s *Shelf, o BuildOptions) *Builds {
 	o.Logger = cmp.Or(o.Logger, slog.New(slog.DiscardHandler))
 	return &Builds{
 		packages: p, shelf: s, o: o, wake: make(chan struct{}, 1),
+		record: func(*store.Tx, Build, Droplet) error { return nil },
 		builds: store.In(db, "builds",
 			store.Index("app", func(b Build) string { return b.App }),
 			store.Index("state", func(b Build) string { return string(b.State) })),
 	}
 }
 
+// Record makes fn write down every droplet in the transaction that keeps it.
+// Call it before Run and Create.
+func (b *Builds) Record(fn func(tx *store.Tx, w Build, d Droplet) error) { b.record = fn }
+
 // Create begins a build. What was staged before, from the same bits in the same
 // way, is STAGED at once; anything else is stored, and Run stages it.
 func (b *Builds) Create(ctx context.Context, r BuildRequest) (Build, error) {
-	if err := ctx.Err(); err != nil {
+	if err := errors.Join(ctx.Err(), CheckBuildpacks(r.Buildpacks)); err != nil {
 		return Build{}, err
 	}
 	k, err := b.packages.Get(r.Package)
@@ -120,7 +131,7 @@ func (b *Builds) Create(ctx context.Context, r BuildRequest) (Build, error) {
 	w := Build{
 		GUID: uuid.NewString(), App: k.App, Package: k.GUID,
 		Stack: r.Stack, Buildpacks: slices.Clone(r.Buildpacks), Fresh: r.Fresh,
-		State: BuildStaging, CreatedAt: now, UpdatedAt: now,
+		State: BuildStaging, By: r.By, CreatedAt: now, UpdatedAt: now, Metadata: r.Metadata,
 	}
 	if done, ok, err := b.reuse(w, k); err != nil || ok {
 		return done, err
@@ -150,8 +161,14 @@ func (b *Builds) reuse(w Build, k Package) (Build, bool, error) {
 	}
 	d := old
 	d.GUID, d.App, d.Package, d.CreatedAt = uuid.NewString(), w.App, w.Package, time.Time{}
+	d.UpdatedAt, d.Metadata = time.Time{}, app.Metadata{}
 	w.State, w.Droplet = BuildStaged, d.GUID
-	err = b.shelf.keep(d, func(tx *store.Tx) error { return b.builds.With(tx).Put(w.GUID, w) })
+	err = b.shelf.keep(d, func(tx *store.Tx) error {
+		if err := b.builds.With(tx).Put(w.GUID, w); err != nil {
+			return err
+		}
+		return b.record(tx, w, d)
+	})
 	if errors.Is(err, ErrNoImage) {
 		return w, false, nil // it is made anew
 	}
@@ -174,6 +191,25 @@ func (b *Builds) Get(guid string) (Build, error) {
 		return w, fmt.Errorf("cannot read build %s: %w", guid, err)
 	}
 	return w, nil
+}
+
+// All returns the builds of all apps, newest first.
+func (b *Builds) All() ([]Build, error) {
+	all, err := b.builds.All()
+	if err != nil {
+		return nil, fmt.Errorf("cannot read builds: %w", err)
+	}
+	slices.SortFunc(all, func(a, b Build) int { return -oldestBuild(a, b) })
+	return all, nil
+}
+
+// Note changes the metadata of a build.
+func (b *Builds) Note(guid string, c app.MetadataChange) (Build, error) {
+	return note(b.builds, "build "+guid, guid, func(w *Build) *app.Metadata {
+		w.UpdatedAt = time.Now().UTC()
+		w.Metadata = w.Metadata.Merge(c)
+		return &w.Metadata
+	})
 }
 
 // OfApp returns the builds of an app, newest first.
@@ -275,7 +311,10 @@ func (b *Builds) staged(w Build, d Droplet) error {
 			w.State, w.Droplet, w.UpdatedAt = BuildStaged, d.GUID, time.Now().UTC()
 			return nil
 		})
-		return err
+		if err != nil {
+			return err
+		}
+		return b.record(tx, w, d)
 	})
 }
 
@@ -292,14 +331,17 @@ func (b *Builds) failed(w Build, why error) error {
 	return nil
 }
 
-// stage makes the droplet of a build. No buildpack is run: the files as they were
-// pushed are what runs.
+// stage makes the droplet of a build. There is one buildpack: the files as they
+// were pushed are what runs.
 func (b *Builds) stage(ctx context.Context, w Build) (Droplet, error) {
 	k, err := b.packages.Get(w.Package)
 	if errors.Is(err, ErrNotFound) {
 		return Droplet{}, errors.New("its package is gone: push the app again")
 	}
 	if err != nil {
+		return Droplet{}, err
+	}
+	if err := CheckBuildpacks(w.Buildpacks); err != nil {
 		return Droplet{}, err
 	}
 	st, err := b.o.Stacks(w.Stack)
@@ -335,30 +377,12 @@ func (b *Builds) stage(ctx context.Context, w Build) (Droplet, error) {
 	}, nil
 }
 
-// intro tells what is staged, and what of the wish is not followed.
+// intro tells what is staged, and what takes the place of what is not here.
 func (b *Builds) intro(w Build, k Package, st Stack) {
 	b.o.Say(w.App, fmt.Sprintf("Staging package %.12s (%s)", k.SHA256, inBytes(k.Size)))
 	if w.Stack != "" && w.Stack != st.Name {
 		b.o.Say(w.App, fmt.Sprintf("Stack '%s' is not here: '%s' takes its place", w.Stack, st.Name))
 	}
-	var names []string
-	for _, name := range w.Buildpacks {
-		if name != "binary_buildpack" && name != "binary" {
-			names = append(names, "'"+withoutSecret(name)+"'")
-		}
-	}
-	if len(names) > 0 {
-		b.o.Say(w.App, fmt.Sprintf("Buildpack %s is not run: the files are run as they are", strings.Join(names, ", ")))
-	}
-}
-
-// withoutSecret hides the password in the address of a buildpack.
-func withoutSecret(name string) string {
-	u, err := url.Parse(name)
-	if err != nil || u.User == nil {
-		return name
-	}
-	return u.Redacted()
 }
 
 func procfileLine(commands map[string]string) string {

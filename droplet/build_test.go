@@ -166,7 +166,7 @@ func TestBuildMakesADroplet(t *testing.T) {
 	yardTest(t, func(t *testing.T, y *yard) {
 		y.run()
 		k := y.push("a", member{name: "Procfile", text: "web: ./server\nworker: ./work hard\n"}, member{name: "server", text: "#!", mode: 0o755}, member{name: "lib/x", text: "x"})
-		b := y.build(BuildRequest{Package: k.GUID, Stack: "cflinuxfs4", Buildpacks: []string{"binary_buildpack", "go_buildpack", "https://me:secret@example.com/bp"}})
+		b := y.build(BuildRequest{Package: k.GUID, Stack: "cflinuxfs4", Buildpacks: []string{"binary_buildpack"}})
 		d := y.droplet(b)
 		want := Droplet{
 			GUID: b.Droplet, App: "a", Package: k.GUID, Stack: "host", Image: d.Image, Reuse: d.Reuse, CreatedAt: d.CreatedAt,
@@ -185,7 +185,6 @@ func TestBuildMakesADroplet(t *testing.T) {
 		lines := []string{
 			fmt.Sprintf("a: Staging package %s (37B)", k.SHA256[:12]),
 			"a: Stack 'cflinuxfs4' is not here: 'host' takes its place",
-			"a: Buildpack 'go_buildpack', 'https://me:xxxxx@example.com/bp' is not run: the files are run as they are",
 			"a: Procfile names web, worker",
 			"a: Made image " + d.Image[:12],
 		}
@@ -269,13 +268,13 @@ func TestBuildReusesTheImage(t *testing.T) {
 	yardTest(t, func(t *testing.T, y *yard) {
 		stop := y.run()
 		ms := []member{{name: "Procfile", text: "web: ./server"}, {name: "big", text: strings.Repeat("x", 1<<16)}}
-		first := y.droplet(y.build(BuildRequest{Package: y.push("a", ms...).GUID, Buildpacks: []string{"go_buildpack"}}))
+		first := y.droplet(y.build(BuildRequest{Package: y.push("a", ms...).GUID, Buildpacks: []string{"binary"}}))
 		stop()
 		before := [2]map[string]time.Time{stamps(t, y.shelf.dir), stamps(t, y.packages.o.Dir)}
 		y.said()
 		for _, app := range []string{"a", "another"} {
 			k := y.push(app, ms...)
-			b := y.create(BuildRequest{Package: k.GUID, Buildpacks: []string{"go_buildpack"}})
+			b := y.create(BuildRequest{Package: k.GUID, Buildpacks: []string{"binary"}})
 			d := y.droplet(b)
 			want := first
 			want.GUID, want.App, want.Package, want.CreatedAt = b.Droplet, app, k.GUID, d.CreatedAt
@@ -285,7 +284,7 @@ func TestBuildReusesTheImage(t *testing.T) {
 			if got, err := y.builds.Get(b.GUID); err != nil || got.State != BuildStaged {
 				t.Errorf("build = %+v, %v, want it kept as staged", got, err)
 			}
-			if got := y.said(); len(got) != 3 || got[2] != app+": Nothing has changed: image "+first.Image[:12]+" is used again" {
+			if got := y.said(); len(got) != 2 || got[1] != app+": Nothing has changed: image "+first.Image[:12]+" is used again" {
 				t.Errorf("said %q", got)
 			}
 		}
@@ -295,14 +294,14 @@ func TestBuildReusesTheImage(t *testing.T) {
 		k := y.push("a", ms...)
 		for name, r := range map[string]BuildRequest{
 			"other buildpacks": {Package: k.GUID},
-			"restage":          {Package: k.GUID, Buildpacks: []string{"go_buildpack"}, Fresh: true},
+			"restage":          {Package: k.GUID, Buildpacks: []string{"binary"}, Fresh: true},
 		} {
 			if b := y.create(r); b.State != BuildStaging {
 				t.Errorf("%s: build = %+v, want it to be staging", name, b)
 			}
 		}
 		y.stack.ID = "id2"
-		if b := y.create(BuildRequest{Package: k.GUID, Buildpacks: []string{"go_buildpack"}}); b.State != BuildStaging {
+		if b := y.create(BuildRequest{Package: k.GUID, Buildpacks: []string{"binary"}}); b.State != BuildStaging {
 			t.Errorf("other stack: build = %+v, want it to be staging", b)
 		}
 		y.run()

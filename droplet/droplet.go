@@ -2,7 +2,11 @@ package droplet
 
 import (
 	"errors"
+	"fmt"
 	"time"
+
+	"github.com/dewrun/dew/app"
+	"github.com/dewrun/dew/store"
 )
 
 // What a caller may decide on.
@@ -22,6 +26,8 @@ type Droplet struct {
 	Sidecars  []FoundSidecar    `json:"sidecars,omitempty"`
 	Reuse     string            `json:"reuse,omitempty"` // hash of all that made it what it is
 	CreatedAt time.Time         `json:"created_at"`
+	UpdatedAt time.Time         `json:"updated_at,omitzero"` // of its metadata
+	Metadata  app.Metadata      `json:"metadata,omitzero"`
 }
 
 // FoundSidecar is a sidecar that a buildpack asked for while staging.
@@ -30,4 +36,17 @@ type FoundSidecar struct {
 	Command      string   `json:"command"`
 	ProcessTypes []string `json:"process_types"`
 	MemoryMB     int      `json:"memory_mb,omitempty"` // 0: not declared
+}
+
+// note changes the metadata of what is kept under guid. fn makes the change and
+// returns what came of it, which is refused if it is not valid.
+func note[T any](b *store.Bucket[T], noun, guid string, fn func(v *T) *app.Metadata) (T, error) {
+	v, err := b.Update(guid, func(v *T) error { return fn(v).Validate() })
+	if errors.Is(err, store.ErrNotFound) {
+		return v, fmt.Errorf("%s: %w", noun, ErrNotFound)
+	}
+	if err != nil {
+		return v, fmt.Errorf("cannot change %s: %w", noun, err)
+	}
+	return v, nil
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/google/uuid"
 	"golang.org/x/sys/unix"
 
+	"github.com/dewrun/dew/app"
 	"github.com/dewrun/dew/store"
 )
 
@@ -49,6 +50,7 @@ type Package struct {
 	Error     string       `json:"error,omitempty"`  // why it is FAILED
 	CreatedAt time.Time    `json:"created_at"`
 	UpdatedAt time.Time    `json:"updated_at"`
+	Metadata  app.Metadata `json:"metadata,omitzero"`
 }
 
 // Resource is a file that a client could send.
@@ -189,10 +191,35 @@ func (p *Packages) OfApp(app string) ([]Package, error) {
 	for i := range all {
 		all[i] = p.now(all[i])
 	}
-	slices.SortFunc(all, func(a, b Package) int {
-		return cmp.Or(b.CreatedAt.Compare(a.CreatedAt), cmp.Compare(b.GUID, a.GUID))
-	})
+	slices.SortFunc(all, newestPackage)
 	return all, nil
+}
+
+// All returns the packages of all apps, newest first.
+func (p *Packages) All() ([]Package, error) {
+	all, err := p.packages.All()
+	if err != nil {
+		return nil, fmt.Errorf("cannot read packages: %w", err)
+	}
+	for i := range all {
+		all[i] = p.now(all[i])
+	}
+	slices.SortFunc(all, newestPackage)
+	return all, nil
+}
+
+func newestPackage(a, b Package) int {
+	return cmp.Or(b.CreatedAt.Compare(a.CreatedAt), cmp.Compare(b.GUID, a.GUID))
+}
+
+// Note changes the metadata of a package.
+func (p *Packages) Note(guid string, c app.MetadataChange) (Package, error) {
+	k, err := note(p.packages, "package "+guid, guid, func(k *Package) *app.Metadata {
+		k.UpdatedAt = time.Now().UTC()
+		k.Metadata = k.Metadata.Merge(c)
+		return &k.Metadata
+	})
+	return p.now(k), err
 }
 
 // now shows an upload that is under way. It is not stored: when the daemon is

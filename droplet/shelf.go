@@ -17,6 +17,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/dewrun/dew/app"
 	"github.com/dewrun/dew/store"
 )
 
@@ -171,6 +172,25 @@ func (s *Shelf) Get(guid string) (Droplet, error) {
 		return d, fmt.Errorf("cannot read droplet %s: %w", guid, err)
 	}
 	return d, nil
+}
+
+// All returns the droplets of all apps, newest first.
+func (s *Shelf) All() ([]Droplet, error) {
+	all, err := s.droplets.All()
+	if err != nil {
+		return nil, fmt.Errorf("cannot read droplets: %w", err)
+	}
+	slices.SortFunc(all, newestDroplet)
+	return all, nil
+}
+
+// Note changes the metadata of a droplet.
+func (s *Shelf) Note(guid string, c app.MetadataChange) (Droplet, error) {
+	return note(s.droplets, "droplet "+guid, guid, func(d *Droplet) *app.Metadata {
+		d.UpdatedAt = time.Now().UTC()
+		d.Metadata = d.Metadata.Merge(c)
+		return &d.Metadata
+	})
 }
 
 // disown leaves an image that was added to Collect, unless a droplet names it.

@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"strings"
+	"regexp"
 	"sync"
 	"time"
 )
@@ -29,13 +29,27 @@ type Stacks struct {
 // NewStacks makes the stacks of this machine.
 func NewStacks(host HostOptions) *Stacks { return &Stacks{host: host} }
 
+// StackGUID is the guid of a stack by its name; it is the same for ever.
+func StackGUID(name string) string { return builtIn("stack", name) }
+
+// CheckStack tells whether an app may name a stack.
+func CheckStack(name string) error {
+	if name == "" || name == DefaultStack || platformStack.MatchString(name) {
+		return nil
+	}
+	return fmt.Errorf("there is no stack '%s' (use '%s')", name, DefaultStack)
+}
+
+// platformStack is a name that stands for the default stack.
+var platformStack = regexp.MustCompile(`^cflinuxfs[0-9]+$`)
+
 // Get finds a stack. The platform's own stacks stand for the default here, so
 // that a manifest that names one runs unchanged.
 func (s *Stacks) Get(name string) (Stack, error) {
-	if name == "" || name == DefaultStack || strings.HasPrefix(name, "cflinuxfs") {
-		return s.fromHost()
+	if err := CheckStack(name); err != nil {
+		return Stack{}, err
 	}
-	return Stack{}, fmt.Errorf("there is no stack '%s' (use '%s')", name, DefaultStack)
+	return s.fromHost()
 }
 
 func (s *Stacks) fromHost() (Stack, error) {

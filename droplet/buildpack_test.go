@@ -1,0 +1,131 @@
+package droplet
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+	"testing/synctest"
+
+	"github.com/dewrun/dew/app"
+	"github.com/dewrun/dew/store"
+)
+
+func TestBuildpacks(t *testing.T) {
+	all := Buildpacks()
+	if len(all) != 1 || all[0].Name != "binary_buildpack" || all[0].Position != 1 || !all[0].Enabled || !all[0].Locked {
+		t.Errorf("buildpacks = %+v, want the binary one alone", all)
+	}
+	if again := Buildpacks(); again[0].GUID != all[0].GUID || len(again[0].GUID) != 36 || again[0].GUID == StackGUID(DefaultStack) {
+		t.Errorf("guid = %s, then %s", all[0].GUID, again[0].GUID)
+	}
+	for _, good := range [][]string{nil, {}, {"binary"}, {"binary_buildpack", "binary"}} {
+		if err := CheckBuildpacks(good); err != nil {
+			t.Errorf("%q: %v", good, err)
+		}
+	}
+	for bad, why := range map[string]string{
+		"go_buildpack":                    `"go_buildpack" cannot be used, because there is no such buildpack here`,
+		"":                                `"" cannot be used`,
+		"https://me:secret@example.com/b": `"https://me:xxxxx@example.com/b" cannot be used, because buildpacks are not fetched here`,
+		"git@example.com:a/b.git":         `because buildpacks are not fetched here`,
+	} {
+		err := CheckBuildpacks([]string{"binary", bad})
+		var e *BuildpackError
+		if !errors.As(err, &e) {
+			t.Errorf("%q: %v, want a BuildpackError", bad, err)
+			continue
+		}
+		if !strings.HasPrefix(e.Error(), "Buildpack must be an existing admin buildpack or a valid git URI") || !strings.Contains(e.Error(), why) {
+			t.Errorf("%q: %v, want it to say %s", bad, e, why)
+		}
+	}
+}
+
+func TestCheckStack(t *testing.T) {
+	for name, ok := range map[string]bool{
+		"": true, "host": true, "cflinuxfs3": true, "cflinuxfs4": true, "cflinuxfs5": true,
+		"cflinuxfs": false, "cflinuxfs4x": false, "windows": false, "Host": false,
+	} {
+		if err := CheckStack(name); (err == nil) != ok {
+			t.Errorf("stack %q: %v", name, err)
+		}
+	}
+}
+
+// A build with a buildpack that there is not is refused, and so is one that an
+// earlier daemon kept.
+func TestBuildRefusesBuildpack(t *testing.T) {
+	yardTest(t, func(t *testing.T, y *yard) {
+		k := y.push("a", member{name: "server", text: "#!"})
+		var e *BuildpackError
+		if _, err := y.builds.Create(context.Background(), BuildRequest{Package: k.GUID, Buildpacks: []string{"go_buildpack"}}); !errors.As(err, &e) {
+			t.Errorf("error = %v, want a BuildpackError", err)
+		}
+		old := Build{GUID: "old", App: "a", Package: k.GUID, Buildpacks: []string{"go_buildpack"}, State: BuildStaging}
+		if err := y.builds.builds.Put(old.GUID, old); err != nil {
+			t.Fatal(err)
+		}
+		y.run()
+		synctest.Wait()
+		if b, err := y.builds.Get(old.GUID); err != nil || b.State != BuildFailed || !strings.Contains(b.Error, `"go_buildpack" cannot be used`) {
+			t.Errorf("build = %+v, want it failed", b)
+		}
+	})
+}
+
+// Every droplet is written down with what keeps it, also one that is used again.
+func TestBuildsRecord(t *testing.T) {
+	yardTest(t, func(t *testing.T, y *yard) {
+		var got []string
+		y.builds.Record(func(tx *store.Tx, w Build, d Droplet) error {
+			if _, err := y.shelf.droplets.With(tx).Get(d.GUID); err == nil {
+				t.Error("the droplet is kept before it is recorded")
+			}
+			got = append(got, w.By.Name+" "+d.GUID)
+			return nil
+		})
+		y.run()
+		ask := func() Build {
+			k := y.push("a", member{name: "server", text: "#!"})
+			return y.build(BuildRequest{Package: k.GUID, By: app.Actor{Name: "eve"}})
+		}
+		first, second := ask(), ask()
+		if want := []string{"eve " + first.Droplet, "eve " + second.Droplet}; strings.Join(got, ",") != strings.Join(want, ",") {
+			t.Errorf("recorded %q, want %q", got, want)
+		}
+	})
+}
+
+// Packages, builds and droplets keep what is written on them.
+func TestNote(t *testing.T) {
+	yardTest(t, func(t *testing.T, y *yard) {
+		y.run()
+		k := y.push("a", member{name: "server", text: "#!"})
+		b := y.build(BuildRequest{Package: k.GUID, Metadata: app.Metadata{Labels: map[string]string{"a": "1"}}})
+		two, bad := "2", "no spaces"
+		c := app.MetadataChange{Labels: map[string]*string{"b": &two}}
+		wrong := app.MetadataChange{Labels: map[string]*string{"b": &bad}}
+		k2, err1 := y.packages.Note(k.GUID, c)
+		b2, err2 := y.builds.Note(b.GUID, c)
+		d2, err3 := y.shelf.Note(b.Droplet, c)
+		if err := errors.Join(err1, err2, err3); err != nil || k2.Metadata.Labels["b"] != "2" || b2.Metadata.Labels["a"] != "1" || d2.Metadata.Labels["b"] != "2" {
+			t.Errorf("%v: %+v %+v %+v", err, k2, b2, d2)
+		}
+		_, err1 = y.packages.Note(k.GUID, wrong)
+		_, err2 = y.builds.Note(b.GUID, wrong)
+		_, err3 = y.shelf.Note(b.Droplet, wrong)
+		if n := len(app.Problems(errors.Join(err1, err2, err3))); n != 3 {
+			t.Errorf("%d problems, want one each", n)
+		}
+		if _, err := y.shelf.Note("nonesuch", c); !errors.Is(err, ErrNotFound) {
+			t.Errorf("error = %v, want ErrNotFound", err)
+		}
+		ks, err1 := y.packages.All()
+		bs, err2 := y.builds.All()
+		ds, err3 := y.shelf.All()
+		if errors.Join(err1, err2, err3) != nil || len(ks) != 1 || len(bs) != 1 || len(ds) != 1 || ks[0].Metadata.Labels["b"] != "2" {
+			t.Errorf("all = %+v, %+v, %+v", ks, bs, ds)
+		}
+	})
+}
