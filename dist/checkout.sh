@@ -52,7 +52,8 @@ start() {
 	fi
 	mkdir -p "$root"
 	rm -f "$run/dew.sock"
-	setsid "$dewd" --root "$root" --run "$run" --listen "$(address 8484)" --router "$(address 8080)" >"$log" 2>&1 </dev/null &
+	setsid "$dewd" --root "$root" --run "$run" --listen "$(address 8484)" --router "$(address 8080)" \
+		--ssh "$(address 2222)" >"$log" 2>&1 </dev/null &
 	started=$!
 	if ! within 60 decided || ! living; then
 		tail -n 3 "$log" >&2

@@ -77,7 +77,7 @@ func build(bin string) (string, error) {
 func (c *cell) flags() []string {
 	return []string{
 		"--root", filepath.Join(c.dir, "root"), "--run", c.run, "--init", filepath.Join(c.bin, "dew-init"),
-		"--listen", "127.0.0.1:0", "--router", "127.0.0.1:0", "--log-reserve", "1MiB",
+		"--listen", "127.0.0.1:0", "--router", "127.0.0.1:0", "--ssh", "127.0.0.1:0", "--log-reserve", "1MiB",
 	}
 }
 

@@ -35,12 +35,15 @@ type config struct {
 	AppUID            int
 	Subnet            netip.Prefix // not valid: dewd chooses one
 	Listen, Router    string       // addresses of the API and of app routes
+	SSH               string       // address of the ssh door
 	Domain, PublicURL string
 	AllowHost         bool
 	SeccompArches     string
 	LogReserve        size
 	LogBacklog        size
 	LogRetention      size
+	LogAge            time.Duration // 0: as long as there is room
+	LogJournal        bool
 	Policy            runtime.Policy
 	LogFormat         string
 	LogLevel          slog.Level
@@ -54,7 +57,7 @@ func defaultConfig() config {
 	return config{
 		Root: "/var/lib/dew", Run: "/run/dew",
 		Containerd: "/run/containerd/containerd.sock", ContainerdBinary: "containerd",
-		Snapshotter: "overlayfs", AppUID: 2000, Listen: "127.0.0.1:8484", Router: "127.0.0.1:8080", Domain: "dew.localhost",
+		Snapshotter: "overlayfs", AppUID: 2000, Listen: "127.0.0.1:8484", Router: "127.0.0.1:8080", SSH: "127.0.0.1:2222", Domain: "dew.localhost",
 		SeccompArches: "native", LogReserve: 512 << 20, LogBacklog: 64 << 20, LogRetention: 256 << 20,
 		Policy: runtime.Policy{}.WithDefaults(), LogFormat: "text",
 	}
@@ -79,11 +82,14 @@ func (c *config) cellFlags() []cli.Flag {
 		text(&c.SeccompArches, "seccomp-arches", "`native|all`: system call tables of apps; all also runs 32-bit programs and starts slower"),
 		text(&c.Listen, "listen", "`address` of the API"),
 		text(&c.Router, "router", "`address` of app routes"),
+		text(&c.SSH, "ssh", "`address` of the ssh door into instances"),
 		text(&c.Domain, "domain", "`domain` of app routes: http://APP.domain"),
 		text(&c.PublicURL, "public-url", "`URL` of the API, as apps are told (default: http:// and --listen)"),
 		value(&c.LogReserve, "log-reserve", "free `bytes` on the root below which printing apps are held"),
 		value(&c.LogBacklog, "log-backlog", "unread `bytes` of one process above which it is held"),
 		value(&c.LogRetention, "log-retention", "`bytes` of log kept per app"),
+		duration(&c.LogAge, "log-age", "`time` after which lines are dropped, 0 for never; --log-retention bounds them too"),
+		&cli.BoolFlag{Name: "log-journal", EnvVars: env("log-journal"), Destination: &c.LogJournal, Usage: "copy the lines of apps to the journal of systemd too"},
 		text(&c.LogFormat, "log-format", "`text|json`: form of dewd's own log, on stderr"),
 		value(&level{&c.LogLevel}, "log-level", "`debug|info|warn|error`: least level of dewd's own log"),
 	}
@@ -276,10 +282,12 @@ func (c *config) validate() error {
 	must(len(c.Domain) <= 253 && domainForm.MatchString(c.Domain), "domain", "%q is not a domain in lower case such as dew.localhost", c.Domain)
 	must(validAddress(c.Listen), "listen", "%q is not host:port", c.Listen)
 	must(validAddress(c.Router), "router", "%q is not host:port", c.Router)
+	must(validAddress(c.SSH), "ssh", "%q is not host:port", c.SSH)
 	must(c.PublicURL == "" || validPublicURL(c.PublicURL), "public-url", "%q is not http(s)://host[:port] and no more", c.PublicURL)
 	must(c.LogReserve > 0, "log-reserve", "it cannot be 0: a full disk would stop apps for good")
 	must(c.LogBacklog >= 1<<20, "log-backlog", "%s is less than 1M", &c.LogBacklog)
 	must(c.LogRetention >= 1<<20, "log-retention", "%s is less than 1M", &c.LogRetention)
+	must(c.LogAge >= 0, "log-age", "%s is less than 0", c.LogAge)
 	errs = append(errs, validatePolicy(c.Policy)...)
 	return errors.Join(errs...)
 }

@@ -121,7 +121,7 @@ func (c *cell) tearDown() {
 
 func (c *cell) command(args ...string) *exec.Cmd {
 	args = append(args, "--root", c.root, "--run", c.run, "--init", filepath.Join(programs, "dew-init"), "--log-reserve", "1MiB",
-		"--listen", "127.0.0.1:0", "--router", "127.0.0.1:0")
+		"--listen", "127.0.0.1:0", "--router", "127.0.0.1:0", "--ssh", "127.0.0.1:0")
 	return exec.Command(filepath.Join(programs, "dewd"), args...)
 }
 
@@ -153,7 +153,8 @@ func (c *cell) launchAs(program string, env ...string) {
 	if err := os.Remove(filepath.Join(c.run, socketName)); err != nil && !errors.Is(err, os.ErrNotExist) {
 		c.t.Fatal(err)
 	}
-	c.cmd = c.command(append([]string{"--log-level", "debug"}, c.flags...)...)
+	c.cmd = c.command("--log-level", "debug")
+	c.cmd.Args = append(c.cmd.Args, c.flags...) // the last one of a kind counts
 	c.cmd.Path, c.cmd.Env = program, append(os.Environ(), env...)
 	c.said = &bytes.Buffer{}
 	c.cmd.Stdout, c.cmd.Stderr = c.said, c.said

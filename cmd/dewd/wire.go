@@ -12,6 +12,7 @@ import (
 	"os"
 	"path/filepath"
 	"strconv"
+	"strings"
 	"sync/atomic"
 	"time"
 
@@ -21,6 +22,7 @@ import (
 	"github.com/dewrun/dew/api"
 	"github.com/dewrun/dew/api/v3"
 	"github.com/dewrun/dew/app"
+	"github.com/dewrun/dew/auth"
 	"github.com/dewrun/dew/droplet"
 	"github.com/dewrun/dew/logstream"
 	"github.com/dewrun/dew/route"
@@ -59,6 +61,8 @@ type daemon struct {
 	engine   *containerd.Engine
 	sup      *runtime.Supervisor
 	router   *route.Router
+	auth     *auth.Server
+	roles    *auth.Roles
 	api      *api.Server
 	metrics  *api.Metrics
 	listen   []net.Listener // of the API
@@ -160,7 +164,8 @@ func keptSubnet(settings *store.Bucket[netip.Prefix], wished netip.Prefix) (neti
 
 func (d *daemon) openLogs(context.Context) (err error) {
 	d.logs, err = logstream.Open(filepath.Join(d.cfg.Root, "logs"), logstream.Options{
-		Reserve: int64(d.cfg.LogReserve), Backlog: int64(d.cfg.LogBacklog), Retention: int64(d.cfg.LogRetention), Logger: d.log,
+		Reserve: int64(d.cfg.LogReserve), Backlog: int64(d.cfg.LogBacklog), Retention: int64(d.cfg.LogRetention),
+		Age: d.cfg.LogAge, Logger: d.log,
 	})
 	if err != nil {
 		return err
@@ -297,13 +302,43 @@ func (d *daemon) openSupervisor(context.Context) (err error) {
 	return err
 }
 
+// openAuth makes keys and the first administrator at the first start.
+func (d *daemon) openAuth() (err error) {
+	d.roles = auth.NewRoles(d.db)
+	d.auth, err = auth.Open(auth.Config{
+		DB: d.db, Keys: filepath.Join(d.cfg.Root, "keys"), AdminPassword: d.adminPasswordFile(),
+		Domain: d.cfg.Domain, PublicURL: d.cfg.PublicURL, Logger: d.log, Record: d.recordAccount,
+	})
+	return err
+}
+
+func (d *daemon) adminPasswordFile() string { return filepath.Join(d.cfg.Root, "admin-password") }
+
+// recordAccount keeps who changed which account.
+func (d *daemon) recordAccount(kind string, who auth.Principal, target, name string) {
+	err := d.events.Record(app.Event{
+		Type: kind, Actor: app.Actor{GUID: who.ID, Type: "user", Name: who.Name},
+		Target: app.Target{GUID: target, Type: "account", Name: name},
+	})
+	if err != nil {
+		d.log.Error("cannot record a change of accounts", "kind", kind, "account", name, "err", err)
+	}
+}
+
 // openAPI puts the API behind the doors.
 func (d *daemon) openAPI(ctx context.Context) (err error) {
+	if err := d.openAuth(); err != nil {
+		return err
+	}
 	d.api, err = api.New(api.Config{
 		DB: d.db, Registry: d.registry, Events: d.events, Jobs: d.jobs, Packages: d.packages, Builds: d.builds, Shelf: d.shelf,
-		Processes: d.sup, Exits: d.sup.Exits(), Logs: d.logs, PublicURL: d.cfg.PublicURL, Version: version, Logger: d.log,
+		Processes: d.sup, Exits: d.sup.Exits(), Logs: d.logs, Auth: d.auth, Roles: d.roles, PublicURL: d.cfg.PublicURL, Version: version, Logger: d.log,
 		UploadDir: filepath.Join(d.cfg.Root, "packages"), Metrics: d.metrics, Stats: d.sup.Stats,
 		Shutdown: func(apps bool) { go d.shutdown(ctx, apps) },
+		AdminPassword: func() (string, error) {
+			b, err := os.ReadFile(d.adminPasswordFile())
+			return strings.TrimSpace(string(b)), err
+		},
 		About: v3.Status{
 			Version: version, PID: os.Getpid(), Cell: d.cell, StartedAt: time.Now(), Root: d.cfg.Root, Run: d.cfg.Run,
 			API: d.cfg.PublicURL, Router: "http://" + d.front[0].Addr().String(), Domain: d.cfg.Domain, Containerd: d.engine.Address(),
