@@ -2,6 +2,7 @@ package api
 
 import (
 	"cmp"
+	"maps"
 	"net/http"
 	"net/url"
 	"slices"
@@ -10,6 +11,7 @@ import (
 	"time"
 
 	"github.com/dewrun/dew/api/v3"
+	"github.com/dewrun/dew/app"
 )
 
 const (
@@ -20,45 +22,145 @@ const (
 // query is what a request for a list asks.
 type query struct {
 	page, perPage int
-	orderBy       string // "created_at", "updated_at" or "name"; empty: as created
+	orderBy       string // one of the list's orders; empty: as created
 	descending    bool
 	filters       map[string][]string
+	created       []bound
+	updated       []bound
+	selector      app.Selector
 }
 
+// orders are what most lists can be ordered by.
+var orders = []string{"created_at", "updated_at", "name"}
+
+// The parameters that are more than lists of values.
+const (
+	paramSelector = "label_selector"
+	paramCreated  = "created_ats"
+	paramUpdated  = "updated_ats"
+)
+
 // readQuery reads the parameters of a list. One that the list does not know is
-// refused: a filter that is passed over gives wrong answers.
+// refused: a filter that is passed over gives wrong answers. The times of creation
+// and change, pages and orders are known to every list.
 func readQuery(r *http.Request, filters ...string) (query, error) {
+	return readQueryBy(r, orders, filters...)
+}
+
+// readQueryBy is readQuery for a list with orders of its own.
+func readQueryBy(r *http.Request, orders []string, filters ...string) (query, error) {
 	q := query{page: 1, perPage: defaultPerPage, filters: map[string][]string{}}
 	values, err := url.ParseQuery(r.URL.RawQuery)
 	if err != nil {
 		return q, badQuery("%v", err)
 	}
-	for name, vs := range values {
-		if err := q.read(name, vs[len(vs)-1], filters); err != nil {
+	for _, name := range slices.Sorted(maps.Keys(values)) {
+		vs := values[name]
+		if name == "order_by" {
+			err = q.order(vs[len(vs)-1], orders)
+		} else {
+			err = q.read(name, vs[len(vs)-1], filters)
+		}
+		if err != nil {
 			return q, err
 		}
 	}
 	return q, nil
 }
 
+func (q *query) order(value string, orders []string) error {
+	q.orderBy, q.descending = strings.CutPrefix(value, "-")
+	if !slices.Contains(orders, q.orderBy) {
+		return badQuery("Order by can only be: '%s'", strings.Join(orders, "', '"))
+	}
+	return nil
+}
+
 func (q *query) read(name, value string, filters []string) (err error) {
+	bare, _, _ := strings.Cut(name, "[")
 	switch {
 	case name == "page":
 		q.page, err = number(name, value, 1<<31)
 	case name == "per_page":
 		q.perPage, err = number(name, value, maxPerPage)
-	case name == "order_by":
-		q.orderBy, q.descending = strings.CutPrefix(value, "-")
-		if !slices.Contains([]string{"created_at", "updated_at", "name"}, q.orderBy) {
-			return badQuery("Order by can only be: 'created_at', 'updated_at', 'name'")
+	case bare == paramCreated:
+		q.created, err = readBound(q.created, name, value)
+	case bare == paramUpdated:
+		q.updated, err = readBound(q.updated, name, value)
+	case name == paramSelector && slices.Contains(filters, name):
+		if q.selector, err = app.ParseSelector(value); err != nil {
+			err = badQuery("%s: %v", name, err)
 		}
 	case slices.Contains(filters, name):
 		q.filters[name] = splitList(value)
 	default:
-		known := append(slices.Clone(filters), "page", "per_page", "order_by")
+		known := append(slices.Clone(filters), "page", "per_page", "order_by", paramCreated, paramUpdated)
 		return badQuery("Unknown query parameter(s): '%s'. Valid parameters are: '%s'", name, strings.Join(known, "', '"))
 	}
 	return err
+}
+
+// bound is one limit of a time.
+type bound struct {
+	operator string // "gt", "gte", "lt", "lte"; empty: one of at
+	at       []time.Time
+}
+
+// readBound reads created_ats=a,b or created_ats[gt]=a.
+func readBound(bounds []bound, name, value string) ([]bound, error) {
+	_, operator, bracket := strings.Cut(name, "[")
+	operator, closed := strings.CutSuffix(operator, "]")
+	if bracket != closed || bracket && !slices.Contains([]string{"gt", "gte", "lt", "lte"}, operator) {
+		return nil, badQuery("%s has an unknown operator: there are gt, gte, lt and lte", name)
+	}
+	b := bound{operator: operator}
+	for _, text := range splitList(value) {
+		at, err := time.Parse(time.RFC3339, text)
+		if err != nil {
+			return nil, badQuery("%s must have times such as 2026-01-02T03:04:05Z, not %q", name, text)
+		}
+		b.at = append(b.at, at)
+	}
+	if bracket && len(b.at) != 1 {
+		return nil, badQuery("%s must have one time", name)
+	}
+	return append(bounds, b), nil
+}
+
+// lets tells whether a time is within the bound. Times are compared as they are
+// shown, in whole seconds.
+func (b bound) lets(t time.Time) bool {
+	n := func(at time.Time) int { return t.Truncate(time.Second).Compare(at) }
+	switch b.operator {
+	case "gt":
+		return n(b.at[0]) > 0
+	case "gte":
+		return n(b.at[0]) >= 0
+	case "lt":
+		return n(b.at[0]) < 0
+	case "lte":
+		return n(b.at[0]) <= 0
+	}
+	return slices.ContainsFunc(b.at, func(at time.Time) bool { return n(at) == 0 })
+}
+
+// letsTimes tells whether an item was made and changed when the query says.
+func (q query) letsTimes(k key) bool {
+	beyond := func(t time.Time) func(b bound) bool { return func(b bound) bool { return !b.lets(t) } }
+	return !slices.ContainsFunc(q.created, beyond(k.created)) && !slices.ContainsFunc(q.updated, beyond(k.updated))
+}
+
+// includes tells whether the query asks for something related, and refuses what
+// is none of known.
+func (q query) includes(known ...string) (map[string]bool, error) {
+	asked := map[string]bool{}
+	for _, name := range q.filters["include"] {
+		if !slices.Contains(known, name) {
+			return nil, badQuery("Invalid included resource: '%s'. Valid included resources are: '%s'", name, strings.Join(known, "', '"))
+		}
+		asked[name] = true
+	}
+	return asked, nil
 }
 
 func number(name, value string, most int) (int, error) {
@@ -102,13 +204,16 @@ func (q query) letsFold(filter, value string) bool {
 
 // key is what lists are ordered by.
 type key struct {
-	name             string
+	name             string // or what else the list is ordered by, as text
 	created, updated time.Time
 	guid             string
 }
 
 // list is the page of all that the query asks for. It changes all.
 func list[T, V any](s *Server, r *http.Request, q query, all []T, look look[T, V]) v3.List[V] {
+	all = slices.DeleteFunc(all, func(v T) bool {
+		return !q.letsTimes(look.key(v)) || q.selector != nil && (look.labels == nil || !q.selector.Matches(look.labels(v)))
+	})
 	slices.SortStableFunc(all, func(a, b T) int {
 		n := q.compare(look.key(a), look.key(b))
 		if q.descending {
@@ -129,11 +234,12 @@ func list[T, V any](s *Server, r *http.Request, q query, all []T, look look[T, V
 type look[T, V any] struct {
 	key     func(T) key
 	present func(T) V
+	labels  func(T) map[string]string // nil: there are none
 }
 
 func (q query) compare(a, b key) int {
 	switch q.orderBy {
-	case "name":
+	case "name", "position", "state":
 		return cmp.Or(cmp.Compare(a.name, b.name), cmp.Compare(a.guid, b.guid))
 	case "updated_at":
 		return cmp.Or(a.updated.Compare(b.updated), cmp.Compare(a.guid, b.guid))

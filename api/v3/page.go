@@ -4,6 +4,9 @@ package v3
 type List[T any] struct {
 	Pagination Pagination `json:"pagination"`
 	Resources  []T        `json:"resources"`
+
+	// Included are related resources by their nouns, if the request asks for them.
+	Included map[string]any `json:"included,omitempty"`
 }
 
 // Pagination says where a page stands among the others; hrefs are absolute.
