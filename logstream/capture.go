@@ -69,9 +69,8 @@ func (l *Log) RemoveCapture(instance string) error {
 	}
 	var err error
 	if unread := l.unread(instance); unread > 0 {
-		e := cellLine(0, fmt.Sprintf("%d bytes that instance %s printed were removed unread", unread, instance))
-		e.Flags = Gap
-		err = l.Append(e)
+		text := fmt.Sprintf("%d bytes that instance %s printed were removed unread", unread, instance)
+		err = l.Append(gapLine(Source{Type: sourceCell}, Loss{Bytes: unread, Cause: LostUnread}, text))
 	}
 	if e := os.RemoveAll(dir); e != nil {
 		return errors.Join(err, fmt.Errorf("cannot remove captures: %w", e))

@@ -161,7 +161,7 @@ func (t *Tail) pressure(size int64) pressure {
 	held := max(0, size-t.punched)
 	t.holes.Unlock()
 	p := pressure{
-		backlog: max(0, size-t.log.offset(t.key)), limit: ls.o.Backlog, held: held,
+		backlog: max(0, size-t.position()), limit: ls.o.Backlog, held: held,
 		free: free, reserve: ls.o.Reserve, floor: ls.floor,
 	}
 	if p.full() {
@@ -181,7 +181,7 @@ func (t *Tail) bound(p pressure) {
 // goes on when that is given back; on a full disk old segments make room for
 // what it prints next.
 func (t *Tail) drained() error {
-	t.again.Store(t.unsure)
+	t.again.Store(t.unsure || t.over.lines > 0)
 	if t.frozen == notFrozen {
 		return nil
 	}
@@ -197,7 +197,7 @@ func (t *Tail) drained() error {
 	}
 	// After an error too: it may last, and a process must not hang for it.
 	t.bound(p)
-	t.again.Store(t.frozen != notFrozen)
+	t.again.Store(t.frozen != notFrozen || t.over.lines > 0)
 	return err
 }
 

@@ -81,6 +81,7 @@ type Logs struct {
 
 	mu     sync.Mutex // guards what follows; taken before no other lock
 	apps   map[string]*Log
+	opened []chan<- *Log    // who wants to know of every log
 	gone   map[string]bool  // apps whose logs were removed
 	tails  map[string]*Tail // by path of the capture file
 	dirs   map[string]int   // watched folders and how many tails they hold
@@ -172,6 +173,7 @@ func (ls *Logs) App(guid string) (*Log, error) {
 	}
 	ls.mu.Lock()
 	ls.apps[guid] = l
+	ls.announce(l)
 	ls.mu.Unlock()
 	l.sayLosses()
 	return l, nil

@@ -32,6 +32,10 @@ type Capture struct {
 	// frozen. A process has two capture files; it is frozen while one of them
 	// asks for it, so the two functions must do the same.
 	Freeze func(frozen bool) error
+
+	// Limit bounds what is stored; nil: everything is. The capture files of an
+	// instance share one.
+	Limit *Limit
 }
 
 // Tail follows one capture file. It holds no buffer and no goroutine: the
@@ -43,15 +47,18 @@ type Tail struct {
 	path string
 	turn turn // guarded by queue.mu
 
-	mu     sync.Mutex // held while reading; guards what follows
-	late   span
-	frozen cause
-	unsure bool // a daemon before may have left the process frozen
-	warned bool // of an error that lasts
+	mu        sync.Mutex // held while reading; guards what follows
+	late      span
+	over      over
+	lateLimit *Limit // for the lines of late
+	frozen    cause
+	unsure    bool // a daemon before may have left the process frozen
+	warned    bool // of an error that lasts
 
-	tried atomic.Int64 // size of the file when it was last read
-	again atomic.Bool  // the syncer shall have it looked at, grown or not
-	hurry atomic.Bool  // somebody waits to finish: a worker ends its turn early
+	tried  atomic.Int64 // size of the file when it was last read
+	again  atomic.Bool  // the syncer shall have it looked at, grown or not
+	passed atomic.Int64 // the bytes before it are in the log, or dropped
+	hurry  atomic.Bool  // somebody waits to finish: a worker ends its turn early
 
 	holes   sync.Mutex // guards what follows; taken after mu
 	file    *os.File   // nil when following has ended; set with both locks held
@@ -64,6 +71,9 @@ func (l *Log) Tail(c Capture) (*Tail, error) {
 		log: l, c: c, unsure: c.Late && c.Freeze != nil,
 		key:  streamKey{c.Source.InstanceID, c.Exec, c.Stream},
 		path: l.CapturePath(c.Source.InstanceID, c.Exec, c.Stream),
+	}
+	if c.Limit != nil {
+		t.lateLimit = NewLimit(c.Limit.rate)
 	}
 	if err := t.open(); err != nil {
 		return nil, fmt.Errorf("cannot follow %s: %w", t.path, err)
@@ -131,9 +141,8 @@ func (t *Tail) skipHole() error {
 	if err != nil || to <= from || !t.zero(from) {
 		return nil // without SEEK_DATA there are no holes to be seen
 	}
-	gap := cellLine(t.c.Source.Index, fmt.Sprintf("%d bytes of %s are lost", to-from, t.key))
-	gap.Source, gap.Stream, gap.Flags = t.c.Source, t.c.Stream, Gap
-	gap.Exec, gap.From, gap.To = t.c.Exec, from, to
+	gap := gapLine(t.c.Source, Loss{Bytes: to - from, Cause: LostDamage}, fmt.Sprintf("%d bytes of %s are lost", to-from, t.key))
+	gap.Stream, gap.Exec, gap.From, gap.To = t.c.Stream, t.c.Exec, from, to
 	return t.log.Append(gap)
 }
 
@@ -165,7 +174,7 @@ func (t *Tail) Backlog() int64 {
 	if !ok {
 		return 0
 	}
-	return max(0, size-t.log.offset(t.key))
+	return max(0, size-t.position())
 }
 
 // size gives the file's size, unless following has ended.
@@ -270,12 +279,12 @@ func (t *Tail) readOut(w *workspace) ([]Envelope, error) {
 		used := usedBy(es, from)
 		b, from = b[used:], from+used
 		if len(b) == 0 && how == ended {
-			return keep(es), nil
+			return keep(t.judge(w, es, true)), nil
 		}
 		if len(es) == 0 {
 			return nil, nil
 		}
-		if err := t.append(es, safe); err != nil {
+		if err := t.store(w, es, safe); err != nil {
 			return nil, err
 		}
 	}
@@ -321,7 +330,7 @@ func (t *Tail) readOn(w *workspace) (bool, error) {
 		if len(es) == 0 {
 			break
 		}
-		if err := t.append(es, p.mustGive()); err != nil {
+		if err := t.store(w, es, p.mustGive()); err != nil {
 			return false, err
 		}
 		used := usedBy(es, from)
@@ -332,6 +341,9 @@ func (t *Tail) readOn(w *workspace) (bool, error) {
 		}
 	}
 	more := len(b) < whole
+	if err := t.tellOver(w, p.mustGive()); err != nil {
+		return false, err
+	}
 	if !more {
 		if err := t.drained(); err != nil {
 			return false, err
@@ -343,7 +355,7 @@ func (t *Tail) readOn(w *workspace) (bool, error) {
 
 // read fills the workspace's buffer from where the log stands.
 func (t *Tail) read(w *workspace, size int64) ([]byte, int64, error) {
-	from := t.log.offset(t.key)
+	from := t.position()
 	b := w.buf[:max(0, min(int64(len(w.buf)), size-from))]
 	n, err := t.file.ReadAt(b, from)
 	if err != nil && !errors.Is(err, io.EOF) {
@@ -365,6 +377,21 @@ func usedBy(es []Envelope, from int64) int64 {
 		return 0
 	}
 	return es[len(es)-1].To - from
+}
+
+// store judges a batch and appends what may be kept of it.
+func (t *Tail) store(w *workspace, es []Envelope, safe bool) error {
+	passed, over := t.passed.Load(), t.over
+	es = t.judge(w, es, false)
+	if len(es) == 0 {
+		return nil
+	}
+	if err := t.append(es, safe); err != nil {
+		t.over = over // the bytes are read again, and judged anew
+		t.passed.Store(passed)
+		return err
+	}
+	return nil
 }
 
 // append puts a batch into the log. If safe is set it is given back before the
@@ -424,6 +451,7 @@ func (t *Tail) punch(step int64) (int64, error) {
 type workspace struct {
 	buf   []byte
 	lines []Envelope
+	kept  []Envelope // of lines, when there is a limit
 }
 
 var workspaces = sync.Pool{New: func() any {

@@ -1,0 +1,164 @@
+package logstream
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"unicode/utf8"
+
+	"github.com/coreos/go-systemd/v22/journal"
+)
+
+// maxAnnounced bounds how many new logs may wait to be copied; one that finds no place
+// is found by the next look at all of them.
+const maxAnnounced = 64
+
+// Copy hands every line that is appended to any log from now on to each, in order
+// per app, until ctx ends. It reads by cursor: a slow each delays nobody, and
+// loses lines only to the retention. It may be called from many goroutines, one
+// per app.
+func (ls *Logs) Copy(ctx context.Context, each func(app string, es []Envelope)) {
+	opened := make(chan *Log, maxAnnounced)
+	ls.mu.Lock()
+	ls.opened = append(ls.opened, opened)
+	open := make([]*Log, 0, len(ls.apps))
+	for _, l := range ls.apps {
+		open = append(open, l)
+	}
+	ls.mu.Unlock()
+	var group sync.WaitGroup
+	defer group.Wait()
+	defer ls.unannounce(opened)
+	copied := map[*Log]bool{}
+	begin := func(l *Log) {
+		if copied[l] {
+			return
+		}
+		copied[l] = true
+		c := l.Cursor(l.LastSeq() + 1)
+		group.Go(func() { copyFrom(ctx, c, each) })
+	}
+	for _, l := range open {
+		begin(l)
+	}
+	for {
+		select {
+		case l := <-opened:
+			begin(l)
+			for _, l := range ls.openLogs() { // one may have found no place
+				begin(l)
+			}
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// announce tells of a log that was opened. Needs ls.mu.
+func (ls *Logs) announce(l *Log) {
+	for _, opened := range ls.opened {
+		select {
+		case opened <- l:
+		default:
+		}
+	}
+}
+
+func (ls *Logs) unannounce(opened chan<- *Log) {
+	ls.mu.Lock()
+	defer ls.mu.Unlock()
+	ls.opened = slices.DeleteFunc(ls.opened, func(c chan<- *Log) bool { return c == opened })
+}
+
+// copyFrom hands on until ctx or the log ends.
+func copyFrom(ctx context.Context, c *Cursor, each func(app string, es []Envelope)) {
+	app := filepath.Base(c.log.dir)
+	for {
+		es, err := c.Next(ctx)
+		switch {
+		case errors.Is(err, ErrTrimmed):
+			c, _ = c.Skip() // the log's own record tells how many
+		case err != nil:
+			if ctx.Err() == nil && !errors.Is(err, ErrClosed) {
+				c.log.log.Warn("the log is not copied any more", "err", err)
+			}
+			return
+		}
+		if len(es) > 0 {
+			each(app, es)
+		}
+	}
+}
+
+// Journal gives a function for Copy that writes lines to journald, with the fields
+// APP, APP_GUID, PROCESS, SIDECAR, INSTANCE, SOURCE and DEW_SEQ. A journal that
+// does not take them is told of once, until it does again; the logs do not mind.
+// name gives an app's name by its guid; it may be nil.
+func Journal(log *slog.Logger, name func(guid string) string) func(app string, es []Envelope) {
+	return newJournal(log, name, journal.Send).write
+}
+
+type journalCopy struct {
+	log  *slog.Logger
+	name func(guid string) string
+	send func(message string, p journal.Priority, fields map[string]string) error
+
+	mu     sync.Mutex
+	failed bool // guarded by mu
+}
+
+func newJournal(log *slog.Logger, name func(guid string) string, send func(string, journal.Priority, map[string]string) error) *journalCopy {
+	if name == nil {
+		name = func(guid string) string { return guid }
+	}
+	return &journalCopy{log: log, name: name, send: send}
+}
+
+func (j *journalCopy) write(app string, es []Envelope) {
+	name := j.name(app)
+	for i := range es {
+		fields := journalFields(&es[i])
+		fields["APP"], fields["APP_GUID"] = name, app
+		p := journal.PriInfo
+		if es[i].Stream == Err {
+			p = journal.PriErr
+		}
+		text := string(es[i].Text)
+		if !utf8.ValidString(text) {
+			text = strings.ToValidUTF8(text, "\uFFFD") // the log itself has every byte
+		}
+		j.note(j.send(text, p, fields))
+	}
+}
+
+// note tells of the first failure of many.
+func (j *journalCopy) note(err error) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	if err != nil && !j.failed {
+		j.log.Warn("cannot copy log lines to the journal; they are in the apps' logs", "err", err)
+	}
+	j.failed = err != nil
+}
+
+func journalFields(e *Envelope) map[string]string {
+	fields := map[string]string{
+		"SYSLOG_IDENTIFIER": "dew", "SOURCE": e.Source.Type, "INSTANCE": strconv.Itoa(e.Source.Index), "DEW_SEQ": strconv.FormatUint(e.Seq, 10),
+	}
+	if rest, ok := strings.CutPrefix(e.Source.Type, processPrefix); ok {
+		process, sidecar, _ := strings.Cut(rest, sidecarInfix)
+		fields["PROCESS"] = strings.ToLower(process)
+		if sidecar != "" {
+			fields["SIDECAR"] = sidecar
+		}
+	}
+	if e.Source.InstanceID != "" {
+		fields["INSTANCE_ID"] = e.Source.InstanceID
+	}
+	return fields
+}
