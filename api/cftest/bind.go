@@ -28,7 +28,7 @@ func (b *Bindings) Set(placeholder, value string) { b.values[placeholder] = valu
 func (b *Bindings) clone() *Bindings { return &Bindings{values: maps.Clone(b.values)} }
 
 var (
-	placeholder = regexp.MustCompile(`\$(url|dir|start|time|number|instance|sum|password-[a-z]+|[a-z_]+[0-9]+)`)
+	placeholder = regexp.MustCompile(`\$(url|host|dir|start|time|number|instance|sum|password-[a-z]+|[a-z_]+[0-9]+)`)
 	anything    = map[string]bool{"$time": true, "$number": true, "$instance": true, "$sum": true, "$start": true}
 )
 
@@ -329,7 +329,11 @@ func (b *Bindings) matchString(want, got string) error {
 			form.WriteString("(.+?)")
 		}
 	}
-	m := regexp.MustCompile(`(?s)^` + form.String() + `$`).FindStringSubmatch(got)
+	re, err := regexp.Compile(`(?s)^` + form.String() + `$`)
+	if err != nil {
+		return fmt.Errorf("%q cannot be compared: %w", want, err)
+	}
+	m := re.FindStringSubmatch(got)
 	if m == nil {
 		return fmt.Errorf("%q, recorded %q (%s)", got, want, b.known(names))
 	}

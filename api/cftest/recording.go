@@ -53,14 +53,15 @@ func Load(dir string) ([]Recording, error) {
 	slices.Sort(files)
 	out := make([]Recording, len(files))
 	for i, file := range files {
-		if out[i], err = load(file); err != nil {
+		if out[i], err = LoadFile(file); err != nil {
 			return nil, err
 		}
 	}
 	return out, nil
 }
 
-func load(file string) (Recording, error) {
+// LoadFile reads one recording.
+func LoadFile(file string) (Recording, error) {
 	r := Recording{Name: strings.TrimSuffix(filepath.Base(file), ".json")}
 	b, err := os.ReadFile(file)
 	if err != nil {
