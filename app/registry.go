@@ -22,6 +22,7 @@ type Registry struct {
 	sidecars  *store.Bucket[Sidecar]
 	orgs      *store.Bucket[Org]
 	spaces    *store.Bucket[Space]
+	users     *store.Bucket[User]
 	domains   *store.Bucket[Domain]
 	routes    *store.Bucket[Route]
 	flags     *store.Bucket[Flag]
@@ -45,6 +46,7 @@ func NewRegistry(db *store.DB) *Registry {
 			store.Unique("name", func(o Org) string { return o.Name })),
 		spaces: store.In(db, "spaces",
 			store.Unique("org and name", func(s Space) string { return s.Org + "\x00" + s.Name })),
+		users: store.In[User](db, "people"), // the accounts are called users
 		domains: store.In(db, "domains",
 			store.Unique("name", func(d Domain) string { return d.Name })),
 		routes: store.In(db, "routes",
@@ -59,7 +61,7 @@ func (r *Registry) With(tx *store.Tx) *Registry {
 	return &Registry{
 		db: r.db, tx: tx,
 		apps: r.apps.With(tx), processes: r.processes.With(tx), sidecars: r.sidecars.With(tx),
-		orgs: r.orgs.With(tx), spaces: r.spaces.With(tx), domains: r.domains.With(tx), routes: r.routes.With(tx),
+		orgs: r.orgs.With(tx), spaces: r.spaces.With(tx), users: r.users.With(tx), domains: r.domains.With(tx), routes: r.routes.With(tx),
 		flags: r.flags.With(tx), notes: r.notes.With(tx),
 	}
 }
