@@ -227,7 +227,7 @@ func (s *Server) deleteApp(r *http.Request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	return s.begin(opDeleteApp, deletion{App: a.GUID})
+	return s.begin(r.Context(), opDeleteApp, deletion{App: a.GUID})
 }
 
 // doDeleteApp removes an app and what was made for it. An app that is gone

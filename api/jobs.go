@@ -1,6 +1,7 @@
 package api
 
 import (
+	"context"
 	"net/http"
 
 	"github.com/dewrun/dew/api/v3"
@@ -9,18 +10,24 @@ import (
 
 // begin starts a job and tells where to ask for it. The address is absolute:
 // clients take it as it is.
-func (s *Server) begin(operation string, args any) (any, error) {
-	j, err := s.c.Jobs.Start(operation, args)
+func (s *Server) begin(ctx context.Context, operation string, args any) (any, error) {
+	j, err := s.c.Jobs.StartFor(actor(ctx), operation, args)
 	if err != nil {
 		return nil, err
 	}
 	return answer{status: http.StatusAccepted, location: s.href("v3", "jobs", j.GUID)}, nil
 }
 
+// getJob tells of a job those who began it, and who sees everything: its errors
+// name what it was about.
 func (s *Server) getJob(r *http.Request) (any, error) {
 	j, err := s.c.Jobs.Get(r.PathValue("guid"))
 	if err != nil {
 		return nil, missing("Job", err)
+	}
+	who := principal(r.Context())
+	if !who.GlobalReader() && (j.By.GUID == "" || j.By.GUID != who.ID) {
+		return nil, notFound("Job")
 	}
 	return s.presentJob(j), nil
 }

@@ -56,7 +56,7 @@ func (s *Server) applyManifest(r *http.Request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	return s.begin(opApplyManifest, application{
+	return s.begin(r.Context(), opApplyManifest, application{
 		Space: r.PathValue("guid"), Manifest: string(raw), Actor: actor(r.Context()),
 	})
 }

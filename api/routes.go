@@ -111,7 +111,7 @@ func (s *Server) deleteRoute(r *http.Request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	return s.begin(opDeleteRoute, routeDeletion{Route: rt.GUID})
+	return s.begin(r.Context(), opDeleteRoute, routeDeletion{Route: rt.GUID})
 }
 
 // doDeleteRoute removes a route. One that is gone already is fine: the job may

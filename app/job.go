@@ -39,6 +39,7 @@ type Job struct {
 	Operation string          `json:"operation"` // "space.apply_manifest"
 	State     JobState        `json:"state"`
 	Args      json.RawMessage `json:"args,omitempty"`
+	By        Actor           `json:"by,omitzero"` // who asked for it
 	Errors    []JobError      `json:"errors,omitempty"`
 	Warnings  []string        `json:"warnings,omitempty"`
 	CreatedAt time.Time       `json:"created_at"`
@@ -87,8 +88,14 @@ func (js *Jobs) Handle(operation string, fn func(ctx context.Context, j Job) (wa
 	js.handlers[operation] = fn
 }
 
-// Start remembers a job that Run will do, also if that is the next daemon's.
+// Start remembers a job of nobody in particular that Run will do, also if that is
+// the next daemon's.
 func (js *Jobs) Start(operation string, args any) (Job, error) {
+	return js.StartFor(Actor{}, operation, args)
+}
+
+// StartFor is Start for a job that somebody asked for.
+func (js *Jobs) StartFor(by Actor, operation string, args any) (Job, error) {
 	if js.handler(operation) == nil {
 		return Job{}, fmt.Errorf("cannot start job: nothing does %q", operation)
 	}
@@ -96,7 +103,7 @@ func (js *Jobs) Start(operation string, args any) (Job, error) {
 	if err != nil {
 		return Job{}, fmt.Errorf("cannot write arguments of job %s: %w", operation, err)
 	}
-	j := Job{GUID: uuid.NewString(), Operation: operation, State: JobProcessing, Args: raw, CreatedAt: now()}
+	j := Job{GUID: uuid.NewString(), Operation: operation, State: JobProcessing, Args: raw, By: by, CreatedAt: now()}
 	j.UpdatedAt = j.CreatedAt
 	if err := js.bucket.Put(j.GUID, j); err != nil {
 		return Job{}, fmt.Errorf("cannot keep job %s: %w", operation, err)
