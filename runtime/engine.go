@@ -61,6 +61,10 @@ type Task interface {
 	Signal(ctx context.Context, sig syscall.Signal, execs ...string) error
 	// Dial connects from inside the instance's network namespace.
 	Dial(ctx context.Context, network, address string) (net.Conn, error)
+	// Exec opens a session beside one of its processes. Sessions are no part of
+	// Exits, and what an earlier daemon left of them is ended by Adopt. The error is
+	// ErrEnding when the instance is, ErrNoInstance when that process is gone.
+	Exec(ctx context.Context, exec string, s ExecSpec) (Session, error)
 	// Consumption tells what the whole instance has taken so far.
 	Consumption(ctx context.Context) (Consumption, error)
 	// Delete ends what still lives and removes the instance. It may be repeated.

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"net"
-	"strings"
 	"syscall"
 	"time"
 )
@@ -60,16 +59,11 @@ func (s *Supervisor) Signal(ctx context.Context, process string, index int, side
 	if err != nil {
 		return err
 	}
-	var names []string
-	for _, p := range t.Spec().Processes {
-		if p.Name == sidecar {
-			return t.Signal(ctx, sig, p.Exec)
-		}
-		if p.Name != "" {
-			names = append(names, "'"+p.Name+"'")
-		}
+	exec, err := execOf(t.Spec(), sidecar)
+	if err != nil {
+		return err
 	}
-	return fmt.Errorf("sidecar '%s': %w (there are %s)", sidecar, ErrNoInstance, strings.Join(append(names, "main"), ", "))
+	return t.Signal(ctx, sig, exec)
 }
 
 // RestartInstance replaces one instance by a new one of the present wish.

@@ -1,8 +1,9 @@
-// Command dew-init is the only program of dew inside a container. It has two
+// Command dew-init is the program of dew inside every container. It has three
 // faces:
 //
 //	dew-init [init]                PID 1: reaps whatever is left to it, and idles
 //	dew-init launch … -- COMMAND   waits at a gate, then becomes the command
+//	dew-init session …             waits for its leaf, then becomes a shell
 //
 // It is linked statically, because a stack need not have a libc, and imports
 // little, because one copy of it stays resident in every container.
@@ -24,7 +25,10 @@ const (
 
 const usage = "usage: dew-init [init]\n" +
 	"       dew-init launch [--shell PATH] [--no-profile] -- COMMAND\n" +
-	"       dew-init launch --exec -- PROGRAM [ARGUMENT]...\n"
+	"       dew-init launch --exec -- PROGRAM [ARGUMENT]...\n" +
+	"       dew-init session --cgroup CONTROLLER:LEAF [--shell PATH] [--profile] [--modes MODES] [-- COMMAND]\n" +
+	"       dew-init session --cgroup CONTROLLER:LEAF --exec -- PROGRAM [ARGUMENT]...\n" +
+	"       dew-init session --cgroup CONTROLLER:LEAF --socket PATH\n"
 
 func main() {
 	os.Exit(run(os.Args[1:]))
@@ -36,6 +40,13 @@ func run(args []string) int {
 	}
 	if args[0] == "init" {
 		return fail(exitUsage, "init takes no arguments\n"+usage)
+	}
+	if args[0] == "session" {
+		s, err := parseSession(args[1:])
+		if err != nil {
+			return fail(exitUsage, err.Error()+"\n"+usage)
+		}
+		return s.run()
 	}
 	if args[0] != "launch" {
 		return fail(exitUsage, "unknown command "+args[0]+"\n"+usage)

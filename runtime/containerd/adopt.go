@@ -120,6 +120,9 @@ func (t *task) takeOver(ctx context.Context) error {
 			return err
 		}
 	}
+	if err := t.clearSessions(); err != nil {
+		return err
+	}
 	init, err := t.e.get(ctx, t.id, "")
 	if err != nil && !errdefs.IsNotFound(err) {
 		return err

@@ -44,6 +44,7 @@ type Config struct {
 	Run         string // folder of run-time files
 	Address     string // containerd's socket
 	Init        string // dew-init on the host
+	SFTP        string // dew-sftp on the host; empty: sessions have no SFTP
 	UID, GID    int    // of the apps
 	Subnet      netip.Prefix
 	Snapshotter string
@@ -101,7 +102,7 @@ func New(ctx context.Context, cfg Config) (*Engine, error) {
 			ports: cfg.HostPorts, open: cfg.AllowHost,
 		},
 		house: house{
-			init: cfg.Init, uid: uint32(cfg.UID), gid: uint32(cfg.GID), files: openFiles(), seccomp: cfg.Seccomp,
+			init: cfg.Init, sftp: cfg.SFTP, uid: uint32(cfg.UID), gid: uint32(cfg.GID), files: openFiles(), seccomp: cfg.Seccomp,
 		},
 		boot:    strings.TrimSpace(string(boot)),
 		known:   map[runtime.InstanceID]*task{},

@@ -43,6 +43,7 @@ var nativeArch = map[string]specs.Arch{
 // house is what all containers of this daemon have in common.
 type house struct {
 	init    string // dew-init on the host
+	sftp    string // dew-sftp on the host; empty: there is none
 	uid     uint32
 	gid     uint32
 	files   uint64 // limit of open files
@@ -142,6 +143,9 @@ func (h house) instanceMounts(s runtime.Spec, p place) []specs.Mount {
 		})
 	}
 	bind(h.init, initPath)
+	if h.sftp != "" {
+		bind(h.sftp, sftpPath)
+	}
 	for _, f := range []string{"hosts", "resolv.conf", "hostname"} {
 		bind(filepath.Join(p.dir, f), "/etc/"+f)
 	}

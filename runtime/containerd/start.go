@@ -140,6 +140,9 @@ func (t *task) makeFiles() error {
 		}
 	}
 	for _, p := range t.procs {
+		if err := t.keepGiven(p); err != nil {
+			return err
+		}
 		if err := unix.Mkfifo(t.gate(p), 0o600); err != nil {
 			return fmt.Errorf("cannot make gate: %w", err)
 		}

@@ -59,15 +59,15 @@ func (e *Engine) removeContainer(ctx context.Context, name string) error {
 
 // killAll ends every process in any leaf of an instance, PID 1 last.
 func (e *Engine) killAll(ctx context.Context, id runtime.InstanceID) error {
-	entries, err := os.ReadDir(e.cg.memory(id, ""))
+	leaves, err := e.cg.leaves(id)
 	if err != nil {
-		return nil // no group: no process either
+		return err
 	}
-	for _, d := range entries {
-		if !d.IsDir() || d.Name() == initLeaf {
+	for _, leaf := range leaves { // none: no process either
+		if leaf == initLeaf {
 			continue
 		}
-		if err := e.cg.kill(ctx, id, d.Name()); err != nil {
+		if err := e.cg.kill(ctx, id, leaf); err != nil {
 			return err
 		}
 	}

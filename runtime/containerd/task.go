@@ -49,6 +49,11 @@ type task struct {
 	deleting atomic.Bool // PID 1 is being ended by us
 	reports  chan runtime.Exit
 	exits    chan runtime.Exit
+
+	first    atomic.Pointer[runtime.Exit] // the first that was handed on
+	sessions atomic.Int64                 // number of the last one opened
+	door     sync.RWMutex                 // guards closed; held for reading while a session is made
+	closed   bool                         // no more sessions
 }
 
 // proc is one process of an instance.
@@ -223,6 +228,7 @@ func (t *task) collect() {
 			if x.Exec != runtime.InitExec {
 				left--
 			}
+			t.first.CompareAndSwap(nil, &x)
 			t.exits <- x
 		}
 	}
@@ -423,6 +429,9 @@ func (t *task) Delete(ctx context.Context) error {
 func (t *task) delete(ctx context.Context) error {
 	t.deleting.Store(true)
 	id := t.spec.Instance
+	if err := t.endSessions(ctx); err != nil {
+		return err
+	}
 	for _, p := range t.procs {
 		if err := t.e.cg.kill(ctx, id, p.Exec); err != nil {
 			return err
@@ -448,6 +457,7 @@ func (t *task) delete(ctx context.Context) error {
 
 // letGo ends all watching and reading, and nothing else.
 func (t *task) letGo() {
+	t.shut()
 	t.cancel()
 	t.work.Wait()
 	for _, p := range t.procs {

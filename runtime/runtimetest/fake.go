@@ -166,6 +166,7 @@ func (f *Fake) Adopt(ctx context.Context) ([]runtime.Task, error) {
 	for _, t := range g.tasks {
 		if !t.deleted && !f.known[t] {
 			f.known[t] = true
+			t.endSessions("its daemon is gone")
 			out = append(out, t.attach())
 		}
 	}

@@ -51,6 +51,12 @@ func EngineSuite(t *testing.T, newGround func(t *testing.T) Ground) {
 		{"AdoptFindsTheLivingAndTheEnded", (*suite).adoptFindsAll},
 		{"AdoptedTasksCanBeUsed", (*suite).adoptedTasksCanBeUsed},
 		{"SweepRemovesWhatIsNotKept", (*suite).sweepRemoves},
+		{"SessionsRunBesideTheProcesses", (*suite).sessionsRunBeside},
+		{"SessionsReadTheirInput", (*suite).sessionsReadInput},
+		{"SessionsEndWithTheInstance", (*suite).sessionsEndWithTheInstance},
+		{"SessionsCanBeEnded", (*suite).sessionsCanBeEnded},
+		{"SessionsDoNotOutliveTheirDaemon", (*suite).sessionsDoNotOutlive},
+		{"SessionsNeedAProcess", (*suite).sessionsNeedAProcess},
 		{"FailedStartLeavesNothing", (*suite).failedStartLeavesNothing},
 		{"CancelledStartLeavesNothing", (*suite).cancelledStartLeavesNothing},
 	}

@@ -24,6 +24,7 @@ type Task struct {
 	procs     []*proc
 	exits     []runtime.Exit // in the order they happened
 	handles   []*handle
+	sessions  []*session
 	taken     runtime.Consumption
 	refuse    bool
 	deleted   bool
@@ -254,7 +255,14 @@ func (t *Task) remove() {
 	for _, p := range t.procs {
 		t.end(p, runtime.Exit{Exec: p.Exec, Code: 137, Cause: runtime.CauseExited, At: time.Now()})
 	}
+	t.endSessions("its instance has ended")
 	t.deleted = true
+}
+
+func (t *Task) endSessions(why string) {
+	for _, s := range t.sessions {
+		s.finish(runtime.SessionEnd{Code: 137, Why: why})
+	}
 }
 
 // attach is the task for one engine: it tells again what has ended already.

@@ -1,0 +1,423 @@
+package containerd
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/containerd/containerd/api/services/tasks/v1"
+	"github.com/containerd/errdefs"
+	"github.com/containerd/typeurl/v2"
+	"github.com/opencontainers/runtime-spec/specs-go"
+	"golang.org/x/sys/unix"
+
+	"github.com/dewrun/dew/runtime"
+)
+
+// sessionPrefix begins the exec id of every session, which is also its leaf and
+// the name of its pipes.
+const sessionPrefix = "ssh-"
+
+// sftpPath is where dew-sftp stands in every container.
+const sftpPath = "/.dew/sftp"
+
+// session is an exec that belongs to somebody outside. Its output goes through
+// pipes: the shim copies what the process prints into them and closes its end
+// after the last byte. So the end of a pipe, and nothing else, says that all of
+// it was read, and only then is the exec deleted: a deletion waits two seconds
+// for a slow reader at most and then drops what is left.
+type session struct {
+	t    *task
+	exec string
+	tty  bool
+	in   *os.File
+	out  *output
+	err  *output
+
+	end   runtime.SessionEnd // set before ended is closed
+	ended chan struct{}
+	gone  chan struct{} // closed when nothing of it is left, or the daemon let go
+	once  sync.Once
+}
+
+// output is the reading end of a pipe.
+type output struct {
+	f    *os.File
+	once sync.Once
+	done chan struct{} // closed at its end
+}
+
+func (o *output) Read(b []byte) (int, error) {
+	n, err := o.f.Read(b)
+	if err != nil {
+		o.once.Do(func() { close(o.done) })
+	}
+	return n, err
+}
+
+// Exec opens a session beside one of the processes.
+func (t *task) Exec(ctx context.Context, exec string, s runtime.ExecSpec) (runtime.Session, error) {
+	ses, err := t.openSession(ctx, exec, s)
+	switch {
+	case err == nil:
+		return ses, nil
+	case t.ending():
+		return nil, fmt.Errorf("cannot open a session: %w", runtime.ErrEnding)
+	case unavailable(err):
+		return nil, fmt.Errorf("cannot open a session: %w: %w", runtime.ErrUnavailable, err)
+	}
+	return nil, fmt.Errorf("cannot open a session: %w", err)
+}
+
+func (t *task) openSession(ctx context.Context, exec string, s runtime.ExecSpec) (*session, error) {
+	p := t.living(exec)
+	if p == nil {
+		return nil, fmt.Errorf("process %s: %w", exec, runtime.ErrNoInstance)
+	}
+	around, err := t.surroundings(ctx, p)
+	if err != nil {
+		return nil, err
+	}
+	// The door is open for as long as the making takes: a deletion that came in
+	// between would miss the new leaf.
+	t.door.RLock()
+	defer t.door.RUnlock()
+	if t.closed {
+		return nil, runtime.ErrEnding
+	}
+	ses := &session{
+		t: t, exec: sessionPrefix + strconv.FormatInt(t.sessions.Add(1), 10), tty: s.TTY != nil,
+		ended: make(chan struct{}), gone: make(chan struct{}),
+	}
+	if err := ses.start(ctx, t.sessionProcess(ses.exec, around, s), s); err != nil {
+		clean, cancel := context.WithTimeout(context.WithoutCancel(ctx), finishTimeout)
+		defer cancel()
+		return nil, errors.Join(err, ses.closePipes(), t.clearSession(clean, ses.exec))
+	}
+	t.work.Go(ses.watch)
+	return ses, nil
+}
+
+// living is the process of an exec that has not ended.
+func (t *task) living(exec string) *proc {
+	for _, p := range t.procs {
+		if p.Exec == exec && !p.ended.Load() && p.pid != 0 {
+			return p
+		}
+	}
+	return nil
+}
+
+func (t *task) ending() bool {
+	t.door.RLock()
+	defer t.door.RUnlock()
+	return t.closed
+}
+
+// sessionProcess builds what the exec runs.
+func (t *task) sessionProcess(exec string, around surroundings, s runtime.ExecSpec) *specs.Process {
+	args := []string{initPath, "session", "--cgroup", t.e.cg.lastController() + ":" + exec}
+	if around.Shell != "" {
+		args = append(args, "--shell", around.Shell)
+	}
+	if around.profile {
+		args = append(args, "--profile")
+	}
+	env := s.Env
+	if s.TTY != nil && len(s.TTY.Modes) > 0 {
+		args = append(args, "--modes", modeList(s.TTY.Modes))
+	}
+	switch s.Kind {
+	case runtime.ExecCommand:
+		args = append(args, "--", s.Command)
+	case runtime.ExecFiles:
+		args = append(args, "--exec", "--", sftpPath)
+	case runtime.ExecSocket:
+		args = append(args, "--socket", s.Command)
+	}
+	p := t.e.house.process(args, around.Dir, runtime.MergeEnv(around.Env, env))
+	if s.TTY != nil {
+		p.Terminal = true
+		p.ConsoleSize = &specs.Box{Width: uint(s.TTY.Size.Columns), Height: uint(s.TTY.Size.Rows)}
+	}
+	return p
+}
+
+func modeList(modes []runtime.TerminalMode) string {
+	items := make([]string, len(modes))
+	for i, m := range modes {
+		items[i] = fmt.Sprintf("%d=%d", m.Opcode, m.Value)
+	}
+	return strings.Join(items, ",")
+}
+
+func (s *session) pipe(kind string) string {
+	return filepath.Join(s.t.dir, s.exec+"."+kind)
+}
+
+// start makes the session and opens its gate.
+func (s *session) start(ctx context.Context, p *specs.Process, spec runtime.ExecSpec) error {
+	ctx, cancel := context.WithTimeout(ctx, createTimeout)
+	defer cancel()
+	e, id := s.t.e, s.t.spec.Instance
+	// The leaf comes first: it is how the next daemon finds what this one left.
+	if err := e.cg.createLeaf(id, s.exec, 0); err != nil {
+		return err
+	}
+	if err := s.openPipes(); err != nil {
+		return err
+	}
+	oci, err := typeurl.MarshalAnyToProto(p)
+	if err != nil {
+		return fmt.Errorf("cannot encode process: %w", err)
+	}
+	req := &tasks.ExecProcessRequest{
+		ContainerID: s.t.id, ExecID: s.exec, Spec: oci, Terminal: s.tty, Stdin: s.pipe("in"), Stdout: s.pipe("out"),
+	}
+	if !s.tty {
+		req.Stderr = s.pipe("err")
+	}
+	if _, err := e.tasks.Exec(ctx, req); err != nil {
+		return native(err)
+	}
+	r, err := e.tasks.Start(ctx, &tasks.StartRequest{ContainerID: s.t.id, ExecID: s.exec})
+	if err != nil {
+		return native(err)
+	}
+	if s.in, err = openFIFO(ctx, s.pipe("in")); err != nil {
+		return err
+	}
+	if s.tty {
+		// A terminal that has its size before the program looks. A client may have
+		// said none.
+		if size := spec.TTY.Size; size.Columns > 0 && size.Rows > 0 {
+			if err := s.Resize(ctx, size); err != nil {
+				return err
+			}
+		}
+	}
+	return e.cg.place(id, s.exec, int(r.Pid))
+}
+
+// openPipes makes the pipes and opens the ends to be read, without which the shim
+// would wait for them.
+func (s *session) openPipes() error {
+	kinds := []string{"in", "out"}
+	if !s.tty {
+		kinds = append(kinds, "err")
+	}
+	s.err = endedOutput()
+	for _, kind := range kinds {
+		if err := unix.Mkfifo(s.pipe(kind), 0o600); err != nil {
+			return fmt.Errorf("cannot make pipe: %w", err)
+		}
+		if kind == "in" {
+			continue
+		}
+		f, err := os.OpenFile(s.pipe(kind), os.O_RDONLY|unix.O_NONBLOCK, 0)
+		if err != nil {
+			return fmt.Errorf("cannot open pipe: %w", err)
+		}
+		o := &output{f: f, done: make(chan struct{})}
+		if kind == "out" {
+			s.out = o
+		} else {
+			s.err = o
+		}
+	}
+	return nil
+}
+
+// endedOutput is output that has none.
+func endedOutput() *output {
+	done := make(chan struct{})
+	close(done)
+	o := &output{done: done}
+	o.once.Do(func() {})
+	return o
+}
+
+func (s *session) closePipes() error {
+	var errs error
+	if s.in != nil {
+		errs = s.in.Close()
+	}
+	for _, o := range []*output{s.out, s.err} {
+		if o != nil && o.f != nil {
+			errs = errors.Join(errs, o.f.Close())
+		}
+	}
+	return ignoreClosed(errs)
+}
+
+func ignoreClosed(err error) error {
+	if errors.Is(err, os.ErrClosed) {
+		return nil
+	}
+	return err
+}
+
+// watch carries the session from its end to its removal.
+func (s *session) watch() {
+	defer close(s.gone)
+	t := s.t
+	code, _, err := t.e.wait(t.ctx, t.id, s.exec)
+	s.end = runtime.SessionEnd{Code: code}
+	switch {
+	case t.ctx.Err() != nil && !t.deleting.Load():
+		s.end = runtime.SessionEnd{Code: lostCode, Why: "the daemon is leaving"}
+	case t.ending() || t.initPID != 0 && !alive(t.initPID):
+		s.end = runtime.SessionEnd{Code: lostCode, Why: "its instance has ended" + t.because()}
+	case err != nil:
+		s.end = runtime.SessionEnd{Code: lostCode, Why: "the container service lost it"}
+	}
+	ctx, cancel := context.WithTimeout(t.ctx, finishTimeout)
+	defer cancel()
+	log := t.e.log.With("instance", t.spec.Instance, "exec", s.exec)
+	// What it left in the background would keep its pipes open.
+	if err := t.e.cg.kill(ctx, t.spec.Instance, s.exec); err != nil && t.ctx.Err() == nil {
+		log.Warn("cannot end what a session left", "err", err)
+	}
+	close(s.ended)
+	for _, o := range []*output{s.out, s.err} {
+		select {
+		case <-o.done:
+		case <-t.ctx.Done():
+			return // with the instance, or for the next daemon to clear away
+		}
+	}
+	ctx, cancel = context.WithTimeout(t.ctx, finishTimeout)
+	defer cancel()
+	if err := t.clearSession(ctx, s.exec); err != nil && t.ctx.Err() == nil {
+		log.Warn("cannot clear a session away, the next daemon does", "err", err)
+	}
+}
+
+// lostCode is the status of a session that did not end by itself.
+const lostCode = 255
+
+// because names the process whose end was the end of the instance.
+func (t *task) because() string {
+	if x := t.first.Load(); x != nil {
+		return fmt.Sprintf(" (%s: Exited with status %d)", x.Source, x.Code)
+	}
+	return ""
+}
+
+// Streams are the ends of its input and output.
+func (s *session) Streams() runtime.Streams {
+	st := runtime.Streams{In: &input{s: s}, Out: s.out, Err: s.err}
+	if s.tty {
+		st.Err = strings.NewReader("")
+	}
+	return st
+}
+
+// input is the writing end of a session's pipe.
+type input struct {
+	s    *session
+	once sync.Once
+	err  error
+}
+
+func (i *input) Write(b []byte) (int, error) { return i.s.in.Write(b) }
+
+// endOfText is what a terminal takes for the end of the input.
+const endOfText = 4
+
+// Close ends the input. The shim holds the pipe open until it is told. It must
+// not be told about a terminal, which it would take away with all unread output.
+func (i *input) Close() error {
+	i.once.Do(func() {
+		if i.s.tty {
+			_, i.err = i.s.in.Write([]byte{endOfText})
+			return
+		}
+		i.err = ignoreClosed(i.s.in.Close())
+		ctx, cancel := context.WithTimeout(i.s.t.ctx, callTimeout)
+		defer cancel()
+		_, err := i.s.t.e.tasks.CloseIO(ctx, &tasks.CloseIORequest{ContainerID: i.s.t.id, ExecID: i.s.exec, Stdin: true})
+		// The process may have ended already: then there is nothing to close.
+		if err = native(err); err != nil && !errdefs.IsNotFound(err) && i.s.running() {
+			i.err = errors.Join(i.err, err)
+		}
+	})
+	return i.err
+}
+
+func (s *session) running() bool {
+	select {
+	case <-s.ended:
+		return false
+	default:
+		return true
+	}
+}
+
+// Resize gives its terminal another size.
+func (s *session) Resize(ctx context.Context, size runtime.Size) error {
+	if !s.tty {
+		return errors.New("cannot resize: the session has no terminal")
+	}
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	_, err := s.t.e.tasks.ResizePty(ctx, &tasks.ResizePtyRequest{
+		ContainerID: s.t.id, ExecID: s.exec, Width: uint32(size.Columns), Height: uint32(size.Rows),
+	})
+	if err = native(err); err != nil && !errdefs.IsNotFound(err) {
+		return fmt.Errorf("cannot resize the terminal: %w", err)
+	}
+	return nil
+}
+
+// Signal sends sig to everything that runs in it.
+func (s *session) Signal(sig syscall.Signal) error {
+	return s.t.e.cg.signal(s.t.spec.Instance, s.exec, sig)
+}
+
+// Wait returns how it ended.
+func (s *session) Wait(ctx context.Context) (runtime.SessionEnd, error) {
+	select {
+	case <-s.ended:
+		return s.end, nil
+	case <-ctx.Done():
+		return runtime.SessionEnd{}, fmt.Errorf("cannot wait for the session: %w", context.Cause(ctx))
+	}
+}
+
+// Close ends what still runs in it and removes it.
+func (s *session) Close() error {
+	s.once.Do(func() {
+		t := s.t
+		// After the daemon let go of the instance nothing of it is touched.
+		if t.ctx.Err() == nil {
+			ctx, cancel := context.WithTimeout(t.ctx, finishTimeout)
+			defer cancel()
+			if err := t.e.cg.kill(ctx, t.spec.Instance, s.exec); err != nil && t.ctx.Err() == nil {
+				t.e.log.Warn("cannot end a session", "instance", t.spec.Instance, "exec", s.exec, "err", err)
+			}
+		}
+		// Its output has an end now, however much of it nobody wanted.
+		var drained sync.WaitGroup
+		for _, o := range []*output{s.out, s.err} {
+			if o.f != nil {
+				drained.Go(func() { _, _ = io.Copy(io.Discard, o) })
+			}
+		}
+		select {
+		case <-s.gone:
+		case <-time.After(finishTimeout):
+		}
+		_ = s.closePipes() // readers end, if they have not: nothing is left to be told
+		drained.Wait()
+	})
+	return nil
+}
