@@ -35,23 +35,22 @@ func (ls *Logs) Copy(ctx context.Context, each func(app string, es []Envelope)) 
 	defer group.Wait()
 	defer ls.unannounce(opened)
 	copied := map[*Log]bool{}
-	begin := func(l *Log) {
+	begin := func(l *Log, from uint64) {
 		if copied[l] {
 			return
 		}
 		copied[l] = true
-		c := l.Cursor(l.LastSeq() + 1)
-		group.Go(func() { copyFrom(ctx, c, each) })
+		group.Go(func() { copyFrom(ctx, l.Cursor(from), each) })
 	}
 	for _, l := range open {
-		begin(l)
+		begin(l, l.LastSeq()+1)
 	}
 	for {
 		select {
 		case l := <-opened:
-			begin(l)
+			begin(l, l.born)
 			for _, l := range ls.openLogs() { // one may have found no place
-				begin(l)
+				begin(l, l.born)
 			}
 		case <-ctx.Done():
 			return

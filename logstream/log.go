@@ -18,6 +18,7 @@ type Log struct {
 	logs *Logs
 	dir  string
 	log  *slog.Logger
+	born uint64 // number of the first line that this daemon appended
 
 	mu       sync.Mutex // guards what follows; the writer holds it for one write(2), readers for a copy
 	segments []segment  // oldest first, never changed in place: views share it; the last one is written to

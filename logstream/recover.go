@@ -43,6 +43,7 @@ func openLog(ls *Logs, dir string) (*Log, error) {
 	if err := l.dropTold(); err != nil {
 		return nil, err
 	}
+	l.born = l.next
 	return l, l.forgetGone()
 }
 
