@@ -27,6 +27,7 @@ const (
 	FlagResourceMatch   = "resource_matching"
 	FlagRouteCreation   = "route_creation"
 	FlagUserOrgCreation = "user_org_creation"
+	FlagPrivateDomains  = "private_domain_creation"
 	FlagSetRoles        = "set_roles_by_username"
 	FlagUnsetRoles      = "unset_roles_by_username"
 )
@@ -39,7 +40,7 @@ var flags = []Flag{
 	{Name: "diego_docker", Fixed: "images of other registries are not run here"},
 	{Name: FlagEnvVisibility, Enabled: true},
 	{Name: "hide_marketplace_from_unauthenticated_users", Enabled: true, Fixed: "nothing is told without a token"},
-	{Name: "private_domain_creation", Fixed: "domains are the administrator's"},
+	{Name: FlagPrivateDomains, Enabled: true},
 	{Name: FlagResourceMatch, Enabled: true},
 	{Name: FlagRouteCreation, Enabled: true},
 	{Name: "route_sharing", Fixed: "a route belongs to one space"},

@@ -257,7 +257,8 @@ func (r *Registry) putRoute(rt Route) (Route, error) {
 }
 
 func (r *Registry) checkRoute(rt Route) error {
-	if _, err := r.Space(rt.Space); err != nil {
+	s, err := r.Space(rt.Space)
+	if err != nil {
 		return err
 	}
 	d, err := r.Domain(rt.Domain)
@@ -265,6 +266,9 @@ func (r *Registry) checkRoute(rt Route) error {
 		return err
 	}
 	var ps problems
+	if !d.UsableIn(s.Org) {
+		ps.add("domain", "%s is not available in the organization of the space", d.Name)
+	}
 	checkHost(&ps, "host", rt.Host)
 	checkPath(&ps, "path", rt.Path)
 	checkOptions(&ps, "options", rt.Options)
