@@ -44,13 +44,12 @@ type Client struct {
 	RefreshValidity time.Duration // 0: the default
 	CreatedAt       time.Time
 	UpdatedAt       time.Time
-	SecretAt        time.Time // when the secret was set
-	Epoch           int       // tokens of another epoch are revoked
+	Epoch           int // tokens of another epoch are revoked
 }
 
 // signature changes when every token that the client has in its own name must end.
 func (c Client) signature() string {
-	return fingerprint("client", c.ID, c.CreatedAt.Format(time.RFC3339Nano), c.SecretAt.Format(time.RFC3339Nano), fmt.Sprint(c.Epoch))
+	return fingerprint("client", c.ID, string(c.Hash), fmt.Sprint(c.Epoch))
 }
 
 // allows tells whether the client may ask for a scope in the name of a user.
@@ -92,7 +91,7 @@ func (a *Accounts) CreateClient(n NewClient) (Client, error) {
 		RedirectURIs: slices.Clone(n.RedirectURIs), AccessValidity: n.AccessValidity, RefreshValidity: n.RefreshValidity,
 		CreatedAt: now(),
 	}
-	c.UpdatedAt, c.SecretAt = c.CreatedAt, c.CreatedAt
+	c.UpdatedAt = c.CreatedAt
 	if n.Secret != "" {
 		c.Hash = []byte{} // as far as the check is concerned: hashing takes a while
 	}
@@ -126,7 +125,7 @@ func (a *Accounts) UpdateClient(id string, fn func(c *Client) error) (c Client, 
 		if err := fn(&c); err != nil {
 			return err
 		}
-		c.ID, c.Hash, c.CreatedAt, c.SecretAt = old.ID, old.Hash, old.CreatedAt, old.SecretAt
+		c.ID, c.Hash, c.CreatedAt = old.ID, old.Hash, old.CreatedAt
 		c.UpdatedAt = now()
 		if err := c.check(); err != nil {
 			return err
@@ -147,8 +146,7 @@ func (a *Accounts) SetSecret(id, secret string) error {
 		if err != nil {
 			return err
 		}
-		c.Hash, c.SecretAt = hash, now()
-		c.UpdatedAt = c.SecretAt
+		c.Hash, c.UpdatedAt = hash, now()
 		return a.keepClient(c)
 	})
 }

@@ -1,7 +1,340 @@
 package auth
 
-import "net/http"
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"slices"
+	"strings"
+)
+
+const maxBody = 64 << 10
+
+// reply is what an endpoint answers.
+type reply struct {
+	status   int // 0: 200
+	location string
+	etag     string
+	body     any // nil: none
+}
+
+// endpoint decodes, asks, and says what to answer.
+type endpoint func(r *http.Request) (reply, error)
 
 func (s *Server) routes() http.Handler {
-	return http.NotFoundHandler()
+	mux := http.NewServeMux()
+	for pattern, e := range map[string]endpoint{
+		"GET /uaa/login":                            s.info,
+		"GET /uaa/info":                             s.info,
+		"GET /uaa/healthz":                          s.healthz,
+		"GET /uaa/token_key":                        s.tokenKey,
+		"GET /uaa/token_keys":                       s.tokenKeys,
+		"GET /uaa/.well-known/openid-configuration": s.discovery,
+
+		"POST /uaa/oauth/token":                      s.token,
+		"GET /uaa/oauth/authorize":                   s.authorize,
+		"DELETE /uaa/oauth/token/revoke/{jti}":       s.revokeToken,
+		"DELETE /uaa/oauth/token/revoke/user/{id}":   s.revokeUser,
+		"DELETE /uaa/oauth/token/revoke/client/{id}": s.revokeClient,
+		"POST /uaa/check_token":                      s.checkToken,
+		"GET /uaa/userinfo":                          s.userinfo,
+		"GET /uaa/passcode":                          s.passcode,
+		"GET /uaa/Users":                             s.listUsers,
+		"POST /uaa/Users":                            s.createUser,
+		"GET /uaa/Users/{id}":                        s.getUser,
+		"PUT /uaa/Users/{id}":                        s.putUser,
+		"PATCH /uaa/Users/{id}":                      s.patchUser,
+		"DELETE /uaa/Users/{id}":                     s.deleteUser,
+		"PUT /uaa/Users/{id}/password":               s.putPassword,
+		"GET /uaa/Groups":                            s.listGroups,
+		"GET /uaa/Groups/{id}":                       s.getGroup,
+		"POST /uaa/Groups/{id}/members":              s.addMember,
+		"DELETE /uaa/Groups/{id}/members/{member}":   s.removeMember,
+		"GET /uaa/oauth/clients":                     s.listClients,
+		"POST /uaa/oauth/clients":                    s.createClient,
+		"GET /uaa/oauth/clients/{id}":                s.getClient,
+		"PUT /uaa/oauth/clients/{id}":                s.putClient,
+		"DELETE /uaa/oauth/clients/{id}":             s.deleteClient,
+		"PUT /uaa/oauth/clients/{id}/secret":         s.putSecret,
+	} {
+		mux.Handle(pattern, s.serve(e))
+	}
+	mux.Handle("/", s.serve(func(r *http.Request) (reply, error) { return reply{}, unknown(mux, r) }))
+	return mux
+}
+
+// unknown tells a path that is not there from a method that it does not know.
+func unknown(mux *http.ServeMux, r *http.Request) error {
+	var allowed []string
+	for _, m := range []string{http.MethodGet, http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete} {
+		other := r.Clone(r.Context())
+		other.Method = m
+		if _, pattern := mux.Handler(other); pattern != "/" && pattern != "" {
+			allowed = append(allowed, m)
+		}
+	}
+	if len(allowed) > 0 {
+		return &problem{
+			status: http.StatusMethodNotAllowed, code: "method_not_allowed",
+			description: fmt.Sprintf("Request method %s is not supported here", show(r.Method)), allow: strings.Join(allowed, ", "),
+		}
+	}
+	return &problem{status: http.StatusNotFound, code: "not_found", description: "There is nothing at this path"}
+}
+
+// serve turns what an endpoint returns into a response.
+func (s *Server) serve(e endpoint) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		r.Body = http.MaxBytesReader(w, r.Body, maxBody)
+		// Tokens, codes and accounts are nobody's to keep.
+		w.Header().Set("Cache-Control", "no-store")
+		w.Header().Set("X-Content-Type-Options", "nosniff")
+		rep, err := e(r)
+		if err != nil {
+			rep = s.fail(w, r, err)
+		}
+		s.write(w, r, rep)
+	})
+}
+
+func (s *Server) write(w http.ResponseWriter, r *http.Request, rep reply) {
+	if rep.location != "" {
+		w.Header().Set("Location", rep.location)
+	}
+	if rep.etag != "" {
+		w.Header().Set("ETag", rep.etag)
+	}
+	if rep.status == 0 {
+		rep.status = http.StatusOK
+	}
+	if rep.body == nil {
+		w.WriteHeader(rep.status)
+		return
+	}
+	raw, err := json.Marshal(rep.body)
+	if err != nil {
+		s.log.Error("cannot write an answer", "path", r.URL.Path, "err", err)
+		w.WriteHeader(http.StatusInternalServerError)
+		return
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(rep.status)
+	if _, err := w.Write(append(raw, '\n')); err != nil {
+		s.log.Debug("cannot send an answer", "path", r.URL.Path, "err", err)
+	}
+}
+
+// problem is an error with the platform's words for it.
+type problem struct {
+	status      int
+	code        string
+	description string
+	scope       string // what would have been enough
+	allow       string // methods
+	challenge   string // how to authenticate
+}
+
+func (p *problem) Error() string { return p.code + ": " + p.description }
+
+func (s *Server) fail(w http.ResponseWriter, r *http.Request, err error) reply {
+	p := toProblem(err)
+	if p.status == http.StatusInternalServerError {
+		s.log.Error("cannot answer", "method", r.Method, "path", r.URL.Path, "err", err)
+	}
+	if p.status == http.StatusUnauthorized {
+		challenge := p.challenge
+		if challenge == "" {
+			challenge = fmt.Sprintf(`Bearer realm="UAA", error=%q, error_description=%q`, p.code, p.description)
+		}
+		w.Header().Set("WWW-Authenticate", challenge)
+	}
+	if p.allow != "" {
+		w.Header().Set("Allow", p.allow)
+	}
+	body := map[string]string{"error": p.code, "error_description": p.description}
+	if p.scope != "" {
+		body["scope"] = p.scope
+	}
+	return reply{status: p.status, body: body}
+}
+
+func toProblem(err error) *problem {
+	if p, ok := errors.AsType[*problem](err); ok {
+		return p
+	}
+	if _, ok := errors.AsType[*http.MaxBytesError](err); ok {
+		return &problem{status: http.StatusRequestEntityTooLarge, code: "invalid_request", description: fmt.Sprintf("The body has more than %d bytes", maxBody)}
+	}
+	if invalid, ok := errors.AsType[*Invalid](err); ok {
+		return badRequest(invalid.Error())
+	}
+	switch {
+	case errors.Is(err, ErrExpired):
+		return &problem{status: http.StatusUnauthorized, code: "invalid_token", description: "The token has expired"}
+	case errors.Is(err, ErrRevoked):
+		return &problem{status: http.StatusUnauthorized, code: "invalid_token", description: "The token has been revoked"}
+	case errors.Is(err, ErrInvalidToken):
+		return &problem{status: http.StatusUnauthorized, code: "invalid_token", description: "The token is not valid"}
+	}
+	return &problem{status: http.StatusInternalServerError, code: "server_error", description: "An unexpected error occurred; the daemon's log has more"}
+}
+
+func badRequest(description string) *problem {
+	return &problem{status: http.StatusBadRequest, code: "invalid_request", description: description}
+}
+
+// caller is who makes the request.
+func (s *Server) caller(r *http.Request) (Principal, error) {
+	if p, ok := FromContext(r.Context()); ok {
+		return p, nil
+	}
+	token, ok := bearer(r.Header.Get("Authorization"))
+	if !ok {
+		return Principal{}, &problem{
+			status: http.StatusUnauthorized, code: "unauthorized",
+			description: "Full authentication is required to access this resource",
+		}
+	}
+	return s.Verify(token)
+}
+
+// bearer takes the token out of a header.
+func bearer(header string) (string, bool) {
+	scheme, token, ok := strings.Cut(header, " ")
+	token = strings.TrimSpace(token)
+	return token, ok && strings.EqualFold(scheme, "bearer") && token != ""
+}
+
+// permitted returns the caller, if it has one of the scopes.
+func (s *Server) permitted(r *http.Request, scopes ...string) (Principal, error) {
+	p, err := s.caller(r)
+	if err != nil {
+		return p, err
+	}
+	return p, demand(p, scopes...)
+}
+
+func demand(p Principal, scopes ...string) error {
+	if p.hasAny(scopes...) {
+		return nil
+	}
+	return &problem{
+		status: http.StatusForbidden, code: "insufficient_scope",
+		description: "Insufficient scope for this resource", scope: strings.Join(scopes, " "),
+	}
+}
+
+// withinOwn refuses to hand out what the caller does not have, unless it may hand
+// out everything.
+func withinOwn(p Principal, wanted []string, unless ...string) error {
+	if p.hasAny(unless...) {
+		return nil
+	}
+	for _, scope := range wanted {
+		if !p.Has(scope) {
+			return demand(p, unless...)
+		}
+	}
+	return nil
+}
+
+// decode reads one JSON object.
+func decode(r *http.Request, v any) error {
+	raw, err := io.ReadAll(r.Body)
+	if err != nil {
+		return asRequest(err)
+	}
+	if !bytes.HasPrefix(bytes.TrimLeft(raw, " \t\r\n"), []byte("{")) {
+		return badRequest("The body must be a JSON object")
+	}
+	if err := json.Unmarshal(raw, v); err != nil {
+		return badRequest("The body cannot be read: " + err.Error())
+	}
+	return nil
+}
+
+// asRequest is an error of reading a body: never the server's fault.
+func asRequest(err error) error {
+	if _, ok := errors.AsType[*http.MaxBytesError](err); ok {
+		return err
+	}
+	return badRequest("The body cannot be read")
+}
+
+// record tells what was done or refused.
+func (s *Server) record(e event, err error) {
+	if s.cfg.Record == nil {
+		return
+	}
+	if err != nil {
+		e.kind += ".refused"
+	}
+	s.cfg.Record(e.kind, e.who, e.target, e.name)
+}
+
+// event is a change of an account.
+type event struct {
+	kind         string
+	who          Principal
+	target, name string
+}
+
+// The kinds of events. A refused one ends in ".refused".
+const (
+	EventUserCreate   = "audit.user.create"
+	EventUserUpdate   = "audit.user.update"
+	EventUserPassword = "audit.user.password"
+	EventUserRevoke   = "audit.user.revoke"
+	EventUserDelete   = "audit.user.delete"
+	EventClientCreate = "audit.client.create"
+	EventClientUpdate = "audit.client.update"
+	EventClientSecret = "audit.client.secret"
+	EventClientRevoke = "audit.client.revoke"
+	EventClientDelete = "audit.client.delete"
+)
+
+// peer is the machine that a request comes from.
+func peer(r *http.Request) string {
+	host, _, err := net.SplitHostPort(r.RemoteAddr)
+	if err != nil {
+		return r.RemoteAddr
+	}
+	return host
+}
+
+// show makes what came in short enough to be repeated.
+func show(text string) string {
+	const most = 100
+	if runes := []rune(text); len(runes) > most {
+		text = string(runes[:most]) + "…"
+	}
+	return strings.ToValidUTF8(text, "\uFFFD")
+}
+
+// pick leaves only some attributes of a resource; id is always there.
+func pick(resource any, attributes []string) (any, error) {
+	if len(attributes) == 0 {
+		return resource, nil
+	}
+	raw, err := json.Marshal(resource)
+	if err != nil {
+		return nil, err
+	}
+	var all map[string]json.RawMessage
+	if err := json.Unmarshal(raw, &all); err != nil {
+		return nil, err
+	}
+	for k := range all {
+		if k != "id" && !slices.ContainsFunc(attributes, func(a string) bool {
+			top, _, _ := strings.Cut(strings.TrimSpace(a), ".")
+			return strings.EqualFold(top, k)
+		}) {
+			delete(all, k)
+		}
+	}
+	return all, nil
 }

@@ -3,6 +3,7 @@ package auth
 import (
 	"crypto/rand"
 	"crypto/sha256"
+	"errors"
 	"fmt"
 	"sync"
 	"time"
@@ -79,7 +80,7 @@ func (s *Server) Code(p Principal) (string, error) { return s.codes.put(p) }
 
 // Redeem uses a code up and returns who it stands for, as they are now. It returns
 // ErrBadCode for a code that is wrong, used or too old, and for one whose owner
-// has gone or may no more.
+// has gone or logged out since.
 func (s *Server) Redeem(code string) (Principal, error) {
 	p, err := s.codes.take(code)
 	if err != nil {
@@ -93,9 +94,9 @@ func (s *Server) again(p Principal) (Principal, error) {
 	if p.sig == "" { // a door vouched for p: there is no account behind it
 		return p, nil
 	}
-	fresh, err := s.account(p)
-	if err != nil {
+	fresh, err := s.current(p)
+	if errors.Is(err, ErrRevoked) {
 		return Principal{}, fmt.Errorf("%w: %w", ErrBadCode, err)
 	}
-	return fresh, nil
+	return fresh, err
 }

@@ -6,6 +6,7 @@ import (
 	"encoding/hex"
 	"fmt"
 	"io"
+	"sync"
 
 	"golang.org/x/crypto/bcrypt"
 )
@@ -16,20 +17,20 @@ const maxPassword = 72
 // hasher turns passwords into what may be kept.
 type hasher struct {
 	cost  int
-	dummy []byte // the hash of a password that nobody knows
+	dummy func() []byte // the hash of a password that nobody knows
 }
 
 func newHasher(cost int) hasher {
 	if cost == 0 {
 		cost = bcrypt.DefaultCost
 	}
-	h := hasher{cost: cost}
-	dummy, err := bcrypt.GenerateFromPassword([]byte(rand.Text()), cost)
-	if err != nil {
-		panic("auth: bcrypt does not know the cost " + fmt.Sprint(cost))
-	}
-	h.dummy = dummy
-	return h
+	return hasher{cost: cost, dummy: sync.OnceValue(func() []byte {
+		hash, err := bcrypt.GenerateFromPassword([]byte(rand.Text()), cost)
+		if err != nil {
+			panic("auth: bcrypt does not know the cost " + fmt.Sprint(cost))
+		}
+		return hash
+	})}
 }
 
 func (h hasher) hash(key, password string) ([]byte, error) {
@@ -51,7 +52,7 @@ func (h hasher) hash(key, password string) ([]byte, error) {
 func (h hasher) matches(hash []byte, password string) bool {
 	known := hash != nil && password != "" && len(password) <= maxPassword
 	if !known {
-		hash = h.dummy
+		hash = h.dummy()
 	}
 	// A long password is cut only to be refused in the same time.
 	err := bcrypt.CompareHashAndPassword(hash, []byte(password)[:min(len(password), maxPassword)])

@@ -56,32 +56,48 @@ func (a attempt) key() string { return fold(a.name) + "\x00" + a.peer }
 // try runs check in its turn. check's ErrBadPassword counts as a failure, success
 // makes failures forgotten.
 func (t *throttle) try(ctx context.Context, a attempt, check func() error) error {
-	wait, err := t.turn(a)
-	if err != nil {
-		return err
-	}
-	if wait > 0 {
-		timer := time.NewTimer(wait)
-		defer timer.Stop()
+	for {
+		wait, err := t.turn(a)
+		if err != nil {
+			return err
+		}
+		if err := pause(ctx, wait); err != nil {
+			return err
+		}
 		select {
-		case <-timer.C:
+		case t.checking <- struct{}{}:
 		case <-ctx.Done():
 			return ctx.Err()
 		}
-	}
-	select {
-	case t.checking <- struct{}{}:
-	case <-ctx.Done():
-		return ctx.Err()
+		// Whoever came when there was no failure yet, and waited only for a core,
+		// takes a turn like the others if there has been one since: a thousand
+		// guesses at the same time are no quicker than one after the other.
+		if wait > 0 || !t.waiting(a) {
+			break
+		}
+		<-t.checking
 	}
 	defer func() { <-t.checking }()
-	// Others may have failed while this one waited.
 	if t.locked(a) {
 		return errLocked
 	}
-	err = check()
+	err := check()
 	t.note(a, err)
 	return err
+}
+
+func pause(ctx context.Context, wait time.Duration) error {
+	if wait <= 0 {
+		return nil
+	}
+	timer := time.NewTimer(wait)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
 }
 
 // turn says how long to wait, and makes the next one wait longer.
@@ -101,8 +117,18 @@ func (t *throttle) turn(a attempt) (time.Duration, error) {
 	if wait > maxQueue {
 		return 0, fmt.Errorf("%w: wait for %s", errCrowded, wait.Round(time.Second))
 	}
-	w.next = at.Add(wait + delay(len(w.failures)))
+	if wait > 0 {
+		w.next = at.Add(wait + delay(len(w.failures)))
+	}
 	return wait, nil
+}
+
+// waiting tells whether an attempt that came now would have to wait.
+func (t *throttle) waiting(a attempt) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	w := t.watched[a.key()]
+	return w != nil && w.next.After(time.Now())
 }
 
 func (t *throttle) locked(a attempt) bool {

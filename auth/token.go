@@ -142,7 +142,7 @@ func (s *Server) Verify(token string) (Principal, error) {
 	if err != nil {
 		return Principal{}, err
 	}
-	return s.believe(c)
+	return s.current(c.principal())
 }
 
 // parse checks what the token itself tells.
@@ -174,16 +174,16 @@ func (s *Server) keyOf(t *jwt.Token) (any, error) {
 	return &k.private.PublicKey, nil
 }
 
-// believe checks what only the accounts tell.
-func (s *Server) believe(c *claims) (Principal, error) {
-	_, err := s.revoked.Get(c.JTI)
+// current checks what only the store tells, and returns p as it is now.
+func (s *Server) current(p Principal) (Principal, error) {
+	_, err := s.revoked.Get(p.JTI)
 	if err == nil {
 		return Principal{}, ErrRevoked
 	}
 	if !errors.Is(err, store.ErrNotFound) {
 		return Principal{}, fmt.Errorf("cannot ask whether a token was revoked: %w", err)
 	}
-	return s.account(c.principal())
+	return s.account(p)
 }
 
 // account returns p as its user and client are now: without the scopes that they

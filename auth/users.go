@@ -47,7 +47,7 @@ func (u User) Scopes() []string {
 
 // signature changes when every token of the user must end.
 func (u User) signature() string {
-	return fingerprint("user", u.GUID, u.PasswordAt.Format(time.RFC3339Nano), fmt.Sprint(u.Epoch))
+	return fingerprint("user", u.GUID, string(u.Hash), fmt.Sprint(u.Epoch))
 }
 
 // NewUser is what a user is made of.
@@ -269,8 +269,8 @@ func (u User) check() error {
 	switch {
 	case strings.TrimSpace(u.Name) == "":
 		return &Invalid{Key: "userName", Message: "A username must be provided."}
-	case u.Name != strings.TrimSpace(u.Name):
-		return &Invalid{Key: "userName", Message: "begins or ends with a blank"}
+	case strings.ContainsFunc(u.Name, unicode.IsSpace):
+		return &Invalid{Key: "userName", Message: "A username has no blanks."}
 	case u.Origin == "":
 		return &Invalid{Key: "origin", Message: "must not be empty"}
 	case strings.ContainsFunc(u.Email, unicode.IsSpace):

@@ -1,0 +1,230 @@
+package auth
+
+import (
+	"errors"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+	"time"
+)
+
+// authorize gives a one-time code for the ssh door to whoever has a token. There is
+// nobody else that codes are made for, and nothing to approve.
+func (s *Server) authorize(r *http.Request) (reply, error) {
+	p, err := s.caller(r)
+	if err != nil {
+		return reply{}, err
+	}
+	query, err := url.ParseQuery(r.URL.RawQuery)
+	if err != nil {
+		return reply{}, badRequest("The address cannot be read")
+	}
+	if id := query.Get("client_id"); id != ClientSSH {
+		return reply{}, invalidClient("Codes are made for the client " + ClientSSH + " only")
+	}
+	if kind := query.Get("response_type"); kind != "code" {
+		return reply{}, &problem{status: http.StatusBadRequest, code: "unsupported_response_type", description: "Unsupported response type: " + show(kind)}
+	}
+	to, err := s.redirect(query.Get("redirect_uri"))
+	if err != nil {
+		return reply{}, err
+	}
+	code, err := s.Code(p)
+	if err != nil {
+		return reply{}, err
+	}
+	answer := to.Query()
+	answer.Set("code", code)
+	if state := query.Get("state"); state != "" {
+		answer.Set("state", state)
+	}
+	to.RawQuery = answer.Encode()
+	return reply{status: http.StatusFound, location: to.String()}, nil
+}
+
+// redirect is where a code is sent: only to what the client has registered.
+func (s *Server) redirect(asked string) (*url.URL, error) {
+	c, err := s.accounts.Client(ClientSSH)
+	if err != nil {
+		return nil, err
+	}
+	to := s.cfg.PublicURL + "/uaa/login"
+	if asked != "" && asked != to && !slices.Contains(c.RedirectURIs, asked) {
+		return nil, badRequest("The redirect_uri is not one of the client's")
+	}
+	if asked != "" {
+		to = asked
+	}
+	u, err := url.Parse(to)
+	if err != nil {
+		return nil, badRequest("The redirect_uri cannot be read")
+	}
+	return u, nil
+}
+
+// revokeToken ends the caller's own token and the login that it came from, or, for
+// an administrator, any token by its id.
+func (s *Server) revokeToken(r *http.Request) (reply, error) {
+	p, err := s.caller(r)
+	if err != nil {
+		return reply{}, err
+	}
+	jti := r.PathValue("jti")
+	if jti == p.JTI {
+		return reply{body: struct{}{}}, s.revoke(revocation{JTI: jti, Expires: p.Expires.UTC()}, p.session)
+	}
+	if err := demand(p, "uaa.admin", "tokens.revoke"); err != nil {
+		return reply{}, err
+	}
+	if err := checkGUID(jti); err != nil {
+		return reply{}, badRequest("This is no id of a token")
+	}
+	return reply{body: struct{}{}}, s.revoke(revocation{JTI: jti, Expires: now().Add(maxValidity)}, "")
+}
+
+// revokeUser ends all tokens of a user.
+func (s *Server) revokeUser(r *http.Request) (reply, error) {
+	id := r.PathValue("id")
+	p, err := s.caller(r)
+	if err != nil {
+		return reply{}, err
+	}
+	if !p.IsUser || p.ID != id {
+		err = demand(p, "uaa.admin", "tokens.revoke")
+	}
+	var u User
+	if err == nil {
+		u, err = s.accounts.revokeUser(id)
+	}
+	s.record(event{EventUserRevoke, p, id, u.Name}, err)
+	return reply{body: struct{}{}}, scimProblem(err)
+}
+
+// revokeClient ends all tokens that a client has in its own name.
+func (s *Server) revokeClient(r *http.Request) (reply, error) {
+	id := r.PathValue("id")
+	p, err := s.caller(r)
+	if err != nil {
+		return reply{}, err
+	}
+	if err = demand(p, "uaa.admin", "tokens.revoke"); err == nil {
+		_, err = s.accounts.UpdateClient(id, func(c *Client) error { c.Epoch++; return nil })
+	}
+	s.record(event{EventClientRevoke, p, id, id}, err)
+	return reply{body: struct{}{}}, clientProblem(err)
+}
+
+// revokeUser makes every token of a user one of an earlier epoch.
+func (a *Accounts) revokeUser(guid string) (u User, err error) {
+	err = a.update(func(a *Accounts) error {
+		if u, err = a.UpdateUser(guid, func(u *User) error { u.Epoch++; return nil }); err != nil {
+			return err
+		}
+		return a.endSessions("user", guid)
+	})
+	return u, err
+}
+
+// checkToken tells a service what a token says.
+func (s *Server) checkToken(r *http.Request) (reply, error) {
+	form, err := readForm(r)
+	if err != nil {
+		return reply{}, err
+	}
+	if err := s.resource(r); err != nil {
+		return reply{}, err
+	}
+	c, err := s.parse(form.Get("token"))
+	var p Principal
+	if err == nil {
+		p, err = s.current(c.principal())
+	}
+	if errors.Is(err, ErrInvalidToken) || errors.Is(err, ErrExpired) || errors.Is(err, ErrRevoked) {
+		return reply{}, &problem{status: http.StatusBadRequest, code: "invalid_token", description: toProblem(err).description}
+	}
+	if err != nil {
+		return reply{}, err
+	}
+	c.Scope = p.Scopes
+	for _, wanted := range strings.FieldsFunc(form.Get("scopes"), func(r rune) bool { return r == ',' || r == ' ' }) {
+		if !p.Has(wanted) {
+			return reply{}, &problem{status: http.StatusBadRequest, code: "invalid_scope", description: "Some requested scopes are missing: " + show(wanted)}
+		}
+	}
+	return reply{body: c}, nil
+}
+
+// resource lets in who may look into tokens: services, and administrators.
+func (s *Server) resource(r *http.Request) error {
+	_, vouched := FromContext(r.Context())
+	if _, ok := bearer(r.Header.Get("Authorization")); ok || vouched {
+		_, err := s.permitted(r, "uaa.resource", "uaa.admin")
+		return err
+	}
+	c, err := s.client(r, url.Values{})
+	if err != nil {
+		return err
+	}
+	return demand(Principal{Scopes: c.Authorities}, "uaa.resource", "uaa.admin")
+}
+
+// userinfo tells users about themselves.
+func (s *Server) userinfo(r *http.Request) (reply, error) {
+	p, err := s.permitted(r, "openid")
+	if err != nil {
+		return reply{}, err
+	}
+	u, err := s.accounts.User(p.ID)
+	if errors.Is(err, ErrNotFound) || !p.IsUser {
+		return reply{}, demand(Principal{}, "openid")
+	}
+	if err != nil {
+		return reply{}, err
+	}
+	return reply{body: map[string]any{
+		"user_id": u.GUID, "sub": u.GUID, "user_name": u.Name, "origin": u.Origin,
+		"name": strings.TrimSpace(u.GivenName + " " + u.FamilyName), "given_name": u.GivenName, "family_name": u.FamilyName,
+		"email": u.Email, "email_verified": u.Verified,
+	}}, nil
+}
+
+// passcode gives a user a code to log in with somewhere else. A browser has no
+// token, so name and password do as well.
+func (s *Server) passcode(r *http.Request) (reply, error) {
+	p, err := s.passcodeCaller(r)
+	if err != nil {
+		return reply{}, err
+	}
+	if _, err := s.accounts.User(p.ID); errors.Is(err, ErrNotFound) || !p.IsUser {
+		return reply{}, demand(Principal{}, "uaa.user")
+	}
+	code, err := s.passcodes.put(p)
+	if err != nil {
+		return reply{}, err
+	}
+	return reply{body: map[string]any{"passcode": code, "expires_in": int(codeValidity / time.Second)}}, nil
+}
+
+func (s *Server) passcodeCaller(r *http.Request) (Principal, error) {
+	name, password, ok := basic(r.Header.Get("Authorization"))
+	if ok {
+		u, err := s.login(r.Context(), login{name: name, password: password, peer: peer(r)})
+		return Principal{ID: u.GUID, Name: u.Name, Client: ClientCF, IsUser: true, sig: u.signature()}, asBasic(err)
+	}
+	p, err := s.permitted(r, "uaa.user")
+	if r.Header.Get("Authorization") == "" {
+		err = asBasic(err)
+	}
+	return p, err
+}
+
+// asBasic makes a browser ask for name and password.
+func asBasic(err error) error {
+	if p, ok := errors.AsType[*problem](err); ok && p.status == http.StatusUnauthorized {
+		again := *p
+		again.challenge = `Basic realm="UAA", charset="UTF-8"`
+		return &again
+	}
+	return err
+}

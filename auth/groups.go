@@ -1,0 +1,139 @@
+package auth
+
+import (
+	"errors"
+	"net/http"
+	"slices"
+	"strings"
+)
+
+// group is a scope that users can have, and who has it. Every scope is a group
+// whose id is its name.
+type group struct {
+	ID          string        `json:"id"`
+	DisplayName string        `json:"displayName"`
+	Members     []groupMember `json:"members"`
+	ZoneID      string        `json:"zoneId"`
+	Schemas     []string      `json:"schemas"`
+}
+
+type groupMember struct {
+	Value  string `json:"value"`
+	Type   string `json:"type"`
+	Origin string `json:"origin"`
+}
+
+// groups returns every scope that somebody has or could be given by name.
+func (s *Server) groups() ([]group, error) {
+	users, err := s.accounts.Users()
+	if err != nil {
+		return nil, err
+	}
+	members := map[string][]groupMember{}
+	for _, scope := range slices.Concat(defaultScopes, adminGroups, []string{ScopeAdminReadOnly, ScopeGlobalAuditor}) {
+		members[scope] = []groupMember{}
+	}
+	for _, u := range users {
+		for _, scope := range u.Scopes() {
+			members[scope] = append(members[scope], groupMember{Value: u.GUID, Type: "USER", Origin: u.Origin})
+		}
+	}
+	var out []group
+	for scope, m := range members {
+		out = append(out, group{ID: scope, DisplayName: scope, Members: m, ZoneID: zone, Schemas: []string{schemaUsers}})
+	}
+	slices.SortFunc(out, func(a, b group) int { return strings.Compare(a.ID, b.ID) })
+	return out, nil
+}
+
+func (s *Server) listGroups(r *http.Request) (reply, error) {
+	if _, err := s.permitted(r, "scim.read", "uaa.admin"); err != nil {
+		return reply{}, err
+	}
+	all, err := s.groups()
+	if err != nil {
+		return reply{}, err
+	}
+	return listing[group]{
+		schema: schemaUsers, attrs: []string{"displayname", "id"},
+		get:  func(g group, _ string) []string { return []string{g.ID} },
+		show: func(g group) any { return g },
+	}.page(r, all)
+}
+
+func (s *Server) getGroup(r *http.Request) (reply, error) {
+	if _, err := s.permitted(r, "scim.read", "uaa.admin"); err != nil {
+		return reply{}, err
+	}
+	all, err := s.groups()
+	if err != nil {
+		return reply{}, err
+	}
+	i := slices.IndexFunc(all, func(g group) bool { return g.ID == r.PathValue("id") })
+	if i < 0 {
+		return reply{}, &problem{status: http.StatusNotFound, code: "scim_resource_not_found", description: "The group does not exist"}
+	}
+	return reply{body: all[i]}, nil
+}
+
+// addMember gives a user a scope.
+func (s *Server) addMember(r *http.Request) (reply, error) {
+	var b groupMember
+	scope := r.PathValue("id")
+	_, err := s.changeGroups(r, func() (string, error) {
+		err := decode(r, &b)
+		if err == nil && b.Value == "" {
+			err = &Invalid{Key: "value", Message: "the guid of a user must be provided"}
+		}
+		return b.Value, err
+	}, func(u *User) error {
+		if slices.Contains(u.Scopes(), scope) {
+			return errMember
+		}
+		u.Groups = append(u.Groups, scope)
+		return nil
+	})
+	if errors.Is(err, errMember) {
+		return reply{}, &problem{status: http.StatusConflict, code: "member_already_exists", description: "The user is a member of the group already"}
+	}
+	return reply{status: http.StatusCreated, body: groupMember{Value: b.Value, Type: "USER", Origin: OriginUAA}}, err
+}
+
+// errMember says that a user is in a group, or is not, already.
+var errMember = errors.New("nothing to change")
+
+// removeMember takes a scope from a user.
+func (s *Server) removeMember(r *http.Request) (reply, error) {
+	scope := r.PathValue("id")
+	u, err := s.changeGroups(r, func() (string, error) { return r.PathValue("member"), nil }, func(u *User) error {
+		before := len(u.Groups)
+		u.Groups = slices.DeleteFunc(u.Groups, func(g string) bool { return g == scope })
+		if len(u.Groups) == before {
+			return errMember
+		}
+		return nil
+	})
+	if errors.Is(err, errMember) {
+		return reply{}, &problem{status: http.StatusNotFound, code: "member_not_found", description: "The user is no member of the group, or everybody is"}
+	}
+	return reply{body: groupMember{Value: u.GUID, Type: "USER", Origin: u.Origin}}, err
+}
+
+// changeGroups changes what a user may do. Only who may do everything can: the
+// scope could be any.
+func (s *Server) changeGroups(r *http.Request, member func() (string, error), change func(u *User) error) (User, error) {
+	p, err := s.caller(r)
+	if err != nil {
+		return User{}, err
+	}
+	var id string
+	var u User
+	if err = demand(p, "uaa.admin"); err == nil {
+		id, err = member()
+	}
+	if err == nil {
+		u, err = s.accounts.UpdateUser(id, change)
+	}
+	s.record(event{EventUserUpdate, p, id, u.Name}, err)
+	return u, scimProblem(err)
+}

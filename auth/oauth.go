@@ -1,0 +1,341 @@
+package auth
+
+import (
+	"cmp"
+	"context"
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"mime"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+	"time"
+	"unicode/utf8"
+)
+
+const lockedText = "Your account has been locked because of too many failed attempts to login."
+
+// tokenReply is the answer of the token endpoint. The type is in lower case
+// because the command line compares it so.
+type tokenReply struct {
+	AccessToken  string `json:"access_token"`
+	TokenType    string `json:"token_type"`
+	RefreshToken string `json:"refresh_token,omitempty"`
+	ExpiresIn    int64  `json:"expires_in"`
+	Scope        string `json:"scope"`
+	JTI          string `json:"jti"`
+}
+
+// grant is a request for a token, from a client that has proved who it is.
+type grant struct {
+	client Client
+	form   url.Values
+	origin string // that knows the user
+	peer   string
+}
+
+// token gives tokens.
+func (s *Server) token(r *http.Request) (reply, error) {
+	form, err := readForm(r)
+	if err != nil {
+		return reply{}, err
+	}
+	origin, err := loginHint(r.URL.RawQuery)
+	if err != nil {
+		return reply{}, err
+	}
+	c, err := s.client(r, form)
+	if err != nil {
+		return reply{}, err
+	}
+	if err := s.sweep(); err != nil {
+		s.log.Warn("cannot forget old sessions", "err", err)
+	}
+	g := grant{client: c, form: form, origin: origin, peer: peer(r)}
+	kind := form.Get("grant_type")
+	gives := map[string]func(ctx context.Context, g grant) (tokenReply, error){
+		GrantPassword: s.grantPassword, GrantClient: s.grantClient, GrantRefresh: s.grantRefresh,
+	}[kind]
+	switch {
+	case kind == "":
+		return reply{}, badRequest("Missing grant type")
+	case gives == nil:
+		return reply{}, &problem{status: http.StatusBadRequest, code: "unsupported_grant_type", description: "Unsupported grant type: " + show(kind)}
+	case !slices.Contains(c.GrantTypes, kind):
+		return reply{}, invalidClient("Unauthorized grant type: " + kind)
+	}
+	out, err := gives(r.Context(), g)
+	return reply{body: out}, err
+}
+
+// grantPassword is the login of a user, by password or by a one-time passcode.
+func (s *Server) grantPassword(ctx context.Context, g grant) (tokenReply, error) {
+	var u User
+	var err error
+	if g.form.Has("passcode") {
+		u, err = s.passcodeUser(ctx, g.form.Get("passcode"), g.peer)
+	} else {
+		u, err = s.login(ctx, login{name: g.form.Get("username"), origin: g.origin, password: g.form.Get("password"), peer: g.peer})
+	}
+	if err != nil {
+		return tokenReply{}, err
+	}
+	scopes, err := narrow(intersect(u.Scopes(), g.client.allows), g.form.Get("scope"))
+	if err != nil {
+		return tokenReply{}, err
+	}
+	ses := session{
+		User: u.GUID, Client: g.client.ID, Scopes: scopes, Grant: GrantPassword, Signature: u.signature(), CreatedAt: now(),
+		Expires: now().Add(cmp.Or(g.client.RefreshValidity, refreshValidity)),
+	}
+	var refresh string
+	if slices.Contains(g.client.GrantTypes, GrantRefresh) {
+		if ses, refresh, err = s.accounts.begin(ses); err != nil {
+			return tokenReply{}, err
+		}
+	}
+	return s.give(s.userClaims(u, g.client, ses), refresh)
+}
+
+// login is a try of a user to get in.
+type login struct{ name, origin, password, peer string }
+
+// login checks a password, slowly where it was wrong before.
+func (s *Server) login(ctx context.Context, l login) (User, error) {
+	origin := cmp.Or(l.origin, OriginUAA)
+	known, err := s.accounts.UserByName(l.name, origin)
+	if err != nil && !errors.Is(err, ErrNotFound) {
+		return User{}, err
+	}
+	// Nobody could unlock the ones who run the place.
+	runs := slices.Contains(known.Groups, ScopeAdmin) || slices.Contains(known.Groups, "uaa.admin")
+	var u User
+	err = s.throttle.try(ctx, attempt{name: origin + "\x00" + l.name, peer: l.peer, lockable: !runs}, func() (err error) {
+		u, err = s.accounts.checkPassword(l.name, origin, l.password)
+		return err
+	})
+	return u, rejected(err)
+}
+
+// rejected is why somebody was not let in, in the platform's words.
+func rejected(err error) error {
+	switch {
+	case err == nil:
+		return nil
+	case errors.Is(err, ErrBadPassword), errors.Is(err, ErrBadCode):
+		return unauthorized("Bad credentials")
+	case errors.Is(err, errLocked):
+		return unauthorized(lockedText)
+	case errors.Is(err, errCrowded), errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
+		return &problem{status: http.StatusTooManyRequests, code: "too_many_requests", description: "Too many failed attempts: try again in a few seconds"}
+	}
+	return err
+}
+
+func unauthorized(description string) *problem {
+	return &problem{status: http.StatusUnauthorized, code: "unauthorized", description: description}
+}
+
+func invalidClient(description string) *problem {
+	return &problem{status: http.StatusUnauthorized, code: "invalid_client", description: description, challenge: `Basic realm="UAA/client"`}
+}
+
+// passcodeUser uses a passcode up.
+func (s *Server) passcodeUser(ctx context.Context, code, peer string) (u User, err error) {
+	err = s.throttle.try(ctx, attempt{name: "passcode\x00", peer: peer}, func() error {
+		p, err := s.passcodes.take(code)
+		if err != nil {
+			return ErrBadPassword // it counts like one
+		}
+		if _, err := s.again(p); err != nil {
+			return err
+		}
+		u, err = s.accounts.User(p.ID)
+		if errors.Is(err, ErrNotFound) {
+			return ErrBadCode
+		}
+		return err
+	})
+	return u, rejected(err)
+}
+
+// grantClient gives a client a token in its own name. There is no refresh token: a
+// client that still has its secret can ask again.
+func (s *Server) grantClient(_ context.Context, g grant) (tokenReply, error) {
+	scopes, err := narrow(g.client.Authorities, g.form.Get("scope"))
+	if err != nil {
+		return tokenReply{}, err
+	}
+	return s.give(s.clientClaims(g.client, scopes), "")
+}
+
+// grantRefresh renews a login. The refresh token stays the same, so that commands
+// that run side by side do not end each other's session; it is in every answer,
+// because the command line keeps what it finds there.
+func (s *Server) grantRefresh(_ context.Context, g grant) (tokenReply, error) {
+	token := g.form.Get("refresh_token")
+	if token == "" {
+		return tokenReply{}, badRequest("Missing refresh token")
+	}
+	bad := &problem{status: http.StatusUnauthorized, code: "invalid_token", description: "The refresh token has expired or was revoked: log in again"}
+	ses, err := s.accounts.resume(token)
+	if errors.Is(err, ErrRevoked) || errors.Is(err, ErrExpired) {
+		return tokenReply{}, bad
+	}
+	if err != nil {
+		return tokenReply{}, err
+	}
+	u, err := s.accounts.User(ses.User)
+	if err != nil && !errors.Is(err, ErrNotFound) {
+		return tokenReply{}, err
+	}
+	if err != nil || !u.Active || u.signature() != ses.Signature || ses.Client != g.client.ID {
+		return tokenReply{}, bad
+	}
+	ses.Scopes, err = narrow(intersect(ses.Scopes, allowedTo(u, g.client)), g.form.Get("scope"))
+	if err != nil {
+		return tokenReply{}, err
+	}
+	return s.give(s.userClaims(u, g.client, ses), token)
+}
+
+func (s *Server) give(c *claims, refresh string) (tokenReply, error) {
+	signed, err := s.sign(c)
+	if err != nil {
+		return tokenReply{}, err
+	}
+	return tokenReply{
+		AccessToken: signed, TokenType: "bearer", RefreshToken: refresh,
+		ExpiresIn: int64(c.Expires.Sub(c.IssuedAt.Time) / time.Second), Scope: strings.Join(c.Scope, " "), JTI: c.JTI,
+	}, nil
+}
+
+// narrow returns the scopes that were asked for, or all.
+func narrow(allowed []string, asked string) ([]string, error) {
+	wanted := strings.Fields(asked)
+	if len(wanted) == 0 {
+		return slices.Clone(allowed), nil
+	}
+	out := intersect(allowed, func(s string) bool { return slices.Contains(wanted, s) })
+	if len(out) == 0 {
+		return nil, &problem{
+			status: http.StatusBadRequest, code: "invalid_scope",
+			description: fmt.Sprintf("[%s] is invalid. None of the requested scopes is allowed.", show(strings.Join(wanted, ", "))),
+		}
+	}
+	return out, nil
+}
+
+// client returns the client that a request for a token comes from.
+func (s *Server) client(r *http.Request, form url.Values) (Client, error) {
+	id, secret, err := clientCredentials(r.Header.Get("Authorization"), form)
+	if err != nil {
+		return Client{}, err
+	}
+	c, err := s.accounts.Client(id)
+	if err != nil && !errors.Is(err, ErrNotFound) {
+		return Client{}, err
+	}
+	if err == nil && c.Hash == nil && secret == "" {
+		return c, nil
+	}
+	if err == nil && secret == "" {
+		return Client{}, invalidClient("The client secret is missing: log in again with it")
+	}
+	// A client is slowed down and never locked: it would be a service that stops.
+	err = s.throttle.try(r.Context(), attempt{name: "client\x00" + id, peer: peer(r)}, func() error {
+		c, err = s.accounts.CheckSecret(id, secret)
+		return err
+	})
+	if errors.Is(err, ErrBadPassword) {
+		return Client{}, invalidClient("Bad credentials")
+	}
+	return c, rejected(err)
+}
+
+// clientCredentials finds id and secret of a client, in the header or in the form.
+// Both together must not contradict each other.
+func clientCredentials(header string, form url.Values) (id, secret string, err error) {
+	if strings.TrimSpace(header) == "" {
+		if form.Get("client_id") == "" {
+			return "", "", invalidClient("Client credentials are missing")
+		}
+		return form.Get("client_id"), form.Get("client_secret"), nil
+	}
+	id, secret, ok := basic(header)
+	if !ok || id == "" {
+		return "", "", invalidClient("The Authorization header cannot be read")
+	}
+	if other := form.Get("client_id"); other != "" && other != id {
+		return "", "", badRequest("The client in the header is not the one in the body")
+	}
+	if other := form.Get("client_secret"); other != "" && other != secret {
+		return "", "", badRequest("The client secret in the header is not the one in the body")
+	}
+	return id, secret, nil
+}
+
+// basic reads a header of the Basic scheme.
+func basic(header string) (user, password string, ok bool) {
+	scheme, encoded, found := strings.Cut(strings.TrimSpace(header), " ")
+	if !found || !strings.EqualFold(scheme, "basic") {
+		return "", "", false
+	}
+	raw, err := base64.StdEncoding.DecodeString(strings.TrimSpace(encoded))
+	if err != nil || !utf8.Valid(raw) {
+		return "", "", false
+	}
+	return strings.Cut(string(raw), ":")
+}
+
+// readForm reads the parameters out of the body. Those in the address are ignored:
+// it would stand in logs.
+func readForm(r *http.Request) (url.Values, error) {
+	kind, _, err := mime.ParseMediaType(r.Header.Get("Content-Type"))
+	if err != nil || kind != "application/x-www-form-urlencoded" {
+		return nil, &problem{status: http.StatusUnsupportedMediaType, code: "invalid_request", description: "The body must be application/x-www-form-urlencoded"}
+	}
+	raw, err := io.ReadAll(r.Body)
+	if err != nil {
+		return nil, asRequest(err)
+	}
+	return parseForm(string(raw))
+}
+
+// parseForm refuses what two readers could understand differently.
+func parseForm(body string) (url.Values, error) {
+	form, err := url.ParseQuery(body)
+	if err != nil {
+		return nil, badRequest("The form cannot be read")
+	}
+	for k, vs := range form {
+		if len(vs) > 1 {
+			return nil, badRequest("A parameter is there more than once: " + show(k))
+		}
+		if !utf8.ValidString(k) || !utf8.ValidString(vs[0]) {
+			return nil, badRequest("The form is not UTF-8")
+		}
+	}
+	return form, nil
+}
+
+// loginHint returns the origin that a login names, or "".
+func loginHint(query string) (string, error) {
+	values, err := url.ParseQuery(query)
+	if err != nil {
+		return "", badRequest("The address cannot be read")
+	}
+	hint := values.Get("login_hint")
+	if hint == "" {
+		return "", nil
+	}
+	var v struct{ Origin string }
+	if err := json.Unmarshal([]byte(hint), &v); err != nil {
+		return "", badRequest("login_hint cannot be read: it must be like {\"origin\":\"uaa\"}")
+	}
+	return v.Origin, nil
+}

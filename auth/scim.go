@@ -1,0 +1,380 @@
+package auth
+
+import (
+	"cmp"
+	"errors"
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/dewrun/dew/store"
+)
+
+const (
+	schemaUsers = "urn:scim:schemas:core:1.0"
+	timeFormat  = "2006-01-02T15:04:05.000Z"
+)
+
+// scimUser is a user as others see it.
+type scimUser struct {
+	ID                   string      `json:"id"`
+	Meta                 scimMeta    `json:"meta"`
+	UserName             string      `json:"userName"`
+	Name                 scimName    `json:"name"`
+	Emails               []scimEmail `json:"emails"`
+	Groups               []scimGroup `json:"groups"`
+	Active               bool        `json:"active"`
+	Verified             bool        `json:"verified"`
+	Origin               string      `json:"origin"`
+	ZoneID               string      `json:"zoneId"`
+	PasswordLastModified string      `json:"passwordLastModified"`
+	Schemas              []string    `json:"schemas"`
+}
+
+type scimMeta struct {
+	Version      int    `json:"version"`
+	Created      string `json:"created"`
+	LastModified string `json:"lastModified"`
+}
+
+type scimName struct {
+	FamilyName string `json:"familyName"`
+	GivenName  string `json:"givenName"`
+}
+
+type scimEmail struct {
+	Value   string `json:"value"`
+	Primary bool   `json:"primary"`
+}
+
+type scimGroup struct {
+	Value   string `json:"value"`
+	Display string `json:"display"`
+	Type    string `json:"type"`
+}
+
+func showUser(u User) scimUser {
+	out := scimUser{
+		ID: u.GUID, UserName: u.Name, Name: scimName{FamilyName: u.FamilyName, GivenName: u.GivenName},
+		Meta:   scimMeta{Version: u.Version, Created: stamp(u.CreatedAt), LastModified: stamp(u.UpdatedAt)},
+		Emails: []scimEmail{}, Groups: []scimGroup{}, Active: u.Active, Verified: u.Verified, Origin: u.Origin, ZoneID: zone,
+		PasswordLastModified: stamp(u.PasswordAt), Schemas: []string{schemaUsers},
+	}
+	if u.Email != "" {
+		out.Emails = append(out.Emails, scimEmail{Value: u.Email, Primary: true})
+	}
+	for _, g := range u.Scopes() {
+		out.Groups = append(out.Groups, scimGroup{Value: g, Display: g, Type: "DIRECT"})
+	}
+	return out
+}
+
+func stamp(t time.Time) string { return t.UTC().Format(timeFormat) }
+
+// userAttrs can be filtered and sorted by; the first is what lists are sorted by.
+var userAttrs = []string{
+	"username", "id", "origin", "email", "emails", "emails.value", "active", "verified",
+	"familyname", "name.familyname", "givenname", "name.givenname", "created", "meta.created", "lastmodified", "meta.lastmodified",
+}
+
+func userAttr(u User, attr string) []string {
+	switch attr {
+	case "username":
+		return []string{u.Name}
+	case "id":
+		return []string{u.GUID}
+	case "origin":
+		return []string{u.Origin}
+	case "email", "emails", "emails.value":
+		return []string{u.Email}
+	case "active":
+		return []string{strconv.FormatBool(u.Active)}
+	case "verified":
+		return []string{strconv.FormatBool(u.Verified)}
+	case "familyname", "name.familyname":
+		return []string{u.FamilyName}
+	case "givenname", "name.givenname":
+		return []string{u.GivenName}
+	case "created", "meta.created":
+		return []string{stamp(u.CreatedAt)}
+	case "lastmodified", "meta.lastmodified":
+		return []string{stamp(u.UpdatedAt)}
+	}
+	return nil
+}
+
+// userBody is what a request says about a user; nil is what it does not say.
+type userBody struct {
+	ID       string  `json:"id"`
+	UserName *string `json:"userName"`
+	Password string  `json:"password"`
+	Origin   *string `json:"origin"`
+	Name     *struct {
+		FamilyName *string `json:"familyName"`
+		GivenName  *string `json:"givenName"`
+	} `json:"name"`
+	Emails   *[]scimEmail `json:"emails"`
+	Active   *bool        `json:"active"`
+	Verified *bool        `json:"verified"`
+	Meta     struct {
+		Attributes []string `json:"attributes"` // to be emptied
+	} `json:"meta"`
+}
+
+// apply changes u as the body says.
+func (b userBody) apply(u *User) {
+	set(&u.Name, b.UserName)
+	set(&u.Active, b.Active)
+	set(&u.Verified, b.Verified)
+	if b.Origin != nil {
+		u.Origin = cmp.Or(*b.Origin, u.Origin, OriginUAA)
+	}
+	if b.Name != nil {
+		set(&u.FamilyName, b.Name.FamilyName)
+		set(&u.GivenName, b.Name.GivenName)
+	}
+	if b.Emails != nil {
+		u.Email = primary(*b.Emails)
+	}
+}
+
+func set[T any](to, from *T) {
+	if from != nil {
+		*to = *from
+	}
+}
+
+func primary(emails []scimEmail) string {
+	if len(emails) == 0 {
+		return ""
+	}
+	i := max(slices.IndexFunc(emails, func(e scimEmail) bool { return e.Primary }), 0)
+	return emails[i].Value
+}
+
+// scimProblem is an error about a user in the platform's words.
+func scimProblem(err error) error {
+	if invalid, ok := errors.AsType[*Invalid](err); ok {
+		return &problem{status: http.StatusBadRequest, code: "invalid_scim_resource", description: invalid.text("userName")}
+	}
+	switch {
+	case errors.Is(err, ErrNotFound):
+		return &problem{status: http.StatusNotFound, code: "scim_resource_not_found", description: "The user does not exist"}
+	case errors.Is(err, ErrTaken):
+		return &problem{status: http.StatusConflict, code: "scim_resource_already_exists", description: "Username already in use"}
+	}
+	return err
+}
+
+// text leaves out the key that the message speaks of itself.
+func (e *Invalid) text(known string) string {
+	if e.Key == known {
+		return e.Message
+	}
+	return e.Error()
+}
+
+func (s *Server) listUsers(r *http.Request) (reply, error) {
+	if _, err := s.permitted(r, "scim.read", "uaa.admin"); err != nil {
+		return reply{}, err
+	}
+	all, err := s.accounts.Users()
+	if err != nil {
+		return reply{}, err
+	}
+	return listing[User]{
+		schema: schemaUsers, attrs: userAttrs, get: userAttr,
+		show: func(u User) any { return showUser(u) },
+	}.page(r, all)
+}
+
+func userReply(status int, u User) reply {
+	return reply{status: status, etag: strconv.Quote(strconv.Itoa(u.Version)), body: showUser(u)}
+}
+
+func (s *Server) getUser(r *http.Request) (reply, error) {
+	p, err := s.caller(r)
+	if err != nil {
+		return reply{}, err
+	}
+	id := r.PathValue("id")
+	if !p.IsUser || p.ID != id {
+		if err := demand(p, "scim.read", "uaa.admin"); err != nil {
+			return reply{}, err
+		}
+	}
+	u, err := s.accounts.User(id)
+	if err != nil {
+		return reply{}, scimProblem(err)
+	}
+	return userReply(http.StatusOK, u), nil
+}
+
+func (s *Server) createUser(r *http.Request) (reply, error) {
+	p, err := s.caller(r)
+	if err != nil {
+		return reply{}, err
+	}
+	var b userBody
+	var u User
+	if err = demand(p, "scim.write", "uaa.admin"); err == nil {
+		err = decode(r, &b)
+	}
+	if err == nil {
+		b.apply(&u)
+		u, err = s.accounts.CreateUser(NewUser{
+			Name: u.Name, Origin: u.Origin, Email: u.Email, GivenName: u.GivenName, FamilyName: u.FamilyName,
+			Password: b.Password, Inactive: b.Active != nil && !*b.Active,
+		})
+	}
+	if err != nil {
+		u.GUID = "" // nobody has it
+	}
+	s.record(event{EventUserCreate, p, u.GUID, u.Name}, err)
+	if err != nil {
+		return reply{}, scimProblem(err)
+	}
+	return userReply(http.StatusCreated, u), nil
+}
+
+func (s *Server) putUser(r *http.Request) (reply, error) {
+	return s.changeUser(r, func(b userBody, u *User) error {
+		if b.UserName == nil {
+			return &Invalid{Key: "userName", Message: "A username must be provided."}
+		}
+		*u = User{Name: u.Name, Origin: u.Origin, Groups: u.Groups, Active: true, Verified: u.Verified, Epoch: u.Epoch}
+		b.apply(u)
+		return nil
+	})
+}
+
+func (s *Server) patchUser(r *http.Request) (reply, error) {
+	return s.changeUser(r, func(b userBody, u *User) error {
+		for _, a := range b.Meta.Attributes {
+			switch strings.ToLower(a) {
+			case "name":
+				u.FamilyName, u.GivenName = "", ""
+			case "emails":
+				u.Email = ""
+			}
+		}
+		b.apply(u)
+		return nil
+	})
+}
+
+// changeUser does what PUT and PATCH share.
+func (s *Server) changeUser(r *http.Request, change func(b userBody, u *User) error) (reply, error) {
+	p, err := s.caller(r)
+	if err != nil {
+		return reply{}, err
+	}
+	id := r.PathValue("id")
+	var b userBody
+	var u User
+	if err = demand(p, "scim.write", "uaa.admin"); err == nil {
+		err = decode(r, &b)
+	}
+	if err == nil {
+		u, err = s.accounts.UpdateUser(id, func(u *User) error {
+			if err := matches(r.Header.Get("If-Match"), u.Version); err != nil {
+				return err
+			}
+			return change(b, u)
+		})
+	}
+	s.record(event{EventUserUpdate, p, id, u.Name}, err)
+	if err != nil {
+		return reply{}, scimProblem(err)
+	}
+	return userReply(http.StatusOK, u), nil
+}
+
+// matches refuses a change of something that has changed since it was read.
+func matches(header string, version int) error {
+	tag := strings.Trim(strings.TrimPrefix(header, "W/"), `"`)
+	if tag == "" || tag == "*" || tag == strconv.Itoa(version) {
+		return nil
+	}
+	return &problem{
+		status: http.StatusConflict, code: "scim_resource_conflict",
+		description: "The user has changed since version " + show(tag) + ": read it again",
+	}
+}
+
+// deleteUser removes a user with everything that was allowed to it.
+func (s *Server) deleteUser(r *http.Request) (reply, error) {
+	p, err := s.caller(r)
+	if err != nil {
+		return reply{}, err
+	}
+	id := r.PathValue("id")
+	var u User
+	if err = demand(p, "scim.write", "uaa.admin"); err == nil {
+		err = s.cfg.DB.Update(func(tx *store.Tx) error {
+			a := s.accounts.With(tx)
+			if u, err = a.User(id); err != nil {
+				return err
+			}
+			return errors.Join(a.DeleteUser(id), s.roles.With(tx).DeleteUser(id))
+		})
+	}
+	s.record(event{EventUserDelete, p, id, u.Name}, err)
+	if err != nil {
+		return reply{}, scimProblem(err)
+	}
+	return userReply(http.StatusOK, u), nil
+}
+
+// putPassword changes a password: one's own with the old one, or, for an
+// administrator, anybody's.
+func (s *Server) putPassword(r *http.Request) (reply, error) {
+	p, err := s.caller(r)
+	if err != nil {
+		return reply{}, err
+	}
+	id := r.PathValue("id")
+	var b struct{ Password, OldPassword string }
+	u, err := s.mayChangePassword(p, id)
+	if err == nil {
+		err = decode(r, &b)
+	}
+	if err == nil && (p.IsUser && p.ID == id || b.OldPassword != "") {
+		_, err = s.login(r.Context(), login{name: u.Name, origin: u.Origin, password: b.OldPassword, peer: peer(r)})
+	}
+	if err == nil && b.OldPassword != "" && b.OldPassword == b.Password {
+		err = &problem{
+			status: http.StatusUnprocessableEntity, code: "invalid_password",
+			description: "Your new password cannot be the same as the old password.",
+		}
+	}
+	if err == nil {
+		err = invalidPassword(s.accounts.SetPassword(id, b.Password))
+	}
+	s.record(event{EventUserPassword, p, id, u.Name}, err)
+	if err != nil {
+		return reply{}, scimProblem(err)
+	}
+	return reply{body: map[string]string{"status": "ok", "message": "password updated"}}, nil
+}
+
+// mayChangePassword returns the user whose password it is. Who may not change it
+// is not told whether there is one.
+func (s *Server) mayChangePassword(p Principal, id string) (User, error) {
+	if own := p.IsUser && p.ID == id && p.Has("password.write"); !own {
+		if err := demand(p, "uaa.admin"); err != nil {
+			return User{}, err
+		}
+	}
+	return s.accounts.User(id)
+}
+
+// invalidPassword is an Invalid about a password as the command line reads it.
+func invalidPassword(err error) error {
+	if invalid, ok := errors.AsType[*Invalid](err); ok {
+		return &problem{status: http.StatusUnprocessableEntity, code: "invalid_password", description: "The password " + invalid.Message + "."}
+	}
+	return err
+}
