@@ -33,12 +33,17 @@ func (s *Server) Handler() http.Handler {
 				Status: http.StatusForbidden, Code: v3.CodeNotAuthorized, Title: v3.TitleNotAuthorized,
 				Detail: "Requests of pages from other origins are not served",
 			})
-		case r.URL.Path == "/uaa" || strings.HasPrefix(r.URL.Path, "/uaa/"):
+		case ofAccounts(r):
 			accounts.ServeHTTP(w, r)
 		default:
 			s.mux.ServeHTTP(w, r.WithContext(withVisitor(r.Context(), s.bearer(r))))
 		}
 	}))
+}
+
+// ofAccounts tells the requests that the authorization server answers.
+func ofAccounts(r *http.Request) bool {
+	return r.URL.Path == "/uaa" || strings.HasPrefix(r.URL.Path, "/uaa/")
 }
 
 // bearer is who the token of a request speaks for. Who comes without one, or with
@@ -66,10 +71,15 @@ func (s *Server) bearer(r *http.Request) *visitor {
 // whoever does is an administrator; with PeerContext as the server's ConnContext
 // the peer's name stands in the events.
 func (s *Server) Local() http.Handler {
+	accounts := s.c.Auth.Handler()
 	return s.outer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		who, ok := r.Context().Value(peerKey{}).(auth.Principal)
 		if !ok {
 			who = localAdmin("unknown", "unknown")
+		}
+		if ofAccounts(r) {
+			accounts.ServeHTTP(w, r.WithContext(auth.NewContext(r.Context(), who)))
+			return
 		}
 		s.mux.ServeHTTP(w, r.WithContext(withVisitor(r.Context(), &visitor{who: who, local: true})))
 	}))
@@ -154,6 +164,6 @@ func peer(uid uint32) auth.Principal {
 
 func localAdmin(id, name string) auth.Principal {
 	return auth.Principal{ID: id, Name: name, IsUser: true, Scopes: []string{
-		"cloud_controller.admin", "cloud_controller.read", "cloud_controller.write",
+		auth.ScopeAdmin, auth.ScopeRead, auth.ScopeWrite, "uaa.admin", "scim.read", "scim.write", "clients.read", "clients.write", "clients.admin",
 	}}
 }

@@ -22,7 +22,9 @@ const (
 	toEnter
 	// toRead asks for any role in the space, or for the org's manager.
 	toRead
-	// toReadSecrets is for what auditors and managers must not see.
+	// toReadEnv is for an app's variables, which auditors and managers must not see.
+	toReadEnv
+	// toReadSecrets is for the credentials of what is bound, too.
 	toReadSecrets
 	// toSupport is to keep what there is running: start, stop, scale, map routes.
 	toSupport
@@ -46,6 +48,7 @@ func (n need) changes() bool { return n >= toSupport && n <= toManageOrg }
 var (
 	spaceRoles = map[need][]auth.RoleType{
 		toRead:        {auth.SpaceDeveloper, auth.SpaceManager, auth.SpaceAuditor, auth.SpaceSupporter},
+		toReadEnv:     {auth.SpaceDeveloper, auth.SpaceSupporter},
 		toReadSecrets: {auth.SpaceDeveloper},
 		toSupport:     {auth.SpaceDeveloper, auth.SpaceSupporter},
 		toDevelop:     {auth.SpaceDeveloper},
@@ -68,6 +71,7 @@ type sight struct {
 	secrets bool // may read all secrets
 
 	orgs   map[string]bool            // that have a role of the user, or a space with one
+	inside map[string]bool            // those of them where the user works, and is no mere member
 	roles  map[string][]auth.RoleType // by the guid of an org or a space
 	orgOf  map[string]string          // of every space
 	frozen map[string]bool            // orgs that are suspended
@@ -95,7 +99,7 @@ func (see sight) allows(n need, p place) bool {
 		return true
 	case n == toReadAll:
 		return see.all
-	case n == toRead && see.all, n == toReadSecrets && see.secrets:
+	case n == toRead && see.all, (n == toReadEnv || n == toReadSecrets) && see.secrets:
 		return true
 	case n == toRead && p.space == "":
 		return see.org(p.org)
@@ -165,8 +169,8 @@ func (s *Server) sight(ctx context.Context) (sight, error) {
 
 func (s *Server) sightOf(who auth.Principal) (sight, error) {
 	see := sight{
-		all: who.GlobalReader(), admin: who.Admin(), secrets: who.Admin() || who.Has("cloud_controller.admin_read_only"),
-		orgs: map[string]bool{}, roles: map[string][]auth.RoleType{}, orgOf: map[string]string{}, frozen: map[string]bool{},
+		all: who.GlobalReader(), admin: who.Admin(), secrets: who.Admin() || who.Has(auth.ScopeAdminReadOnly),
+		orgs: map[string]bool{}, inside: map[string]bool{}, roles: map[string][]auth.RoleType{}, orgOf: map[string]string{}, frozen: map[string]bool{},
 	}
 	if see.admin || who.ID == "" {
 		return see, nil
@@ -190,15 +194,26 @@ func (s *Server) sightOf(who auth.Principal) (sight, error) {
 		return see, fmt.Errorf("cannot read the roles of %s: %w", who.ID, err)
 	}
 	for _, role := range roles {
-		at := role.Org + role.Space // exactly one of them
-		see.roles[at] = append(see.roles[at], role.Type)
-		if role.Space != "" {
-			see.orgs[see.orgOf[role.Space]] = true
-		} else {
-			see.orgs[role.Org] = true
-		}
+		see.add(role)
 	}
 	return see, nil
+}
+
+// add notes a role. One in a place that is gone gives nothing.
+func (see sight) add(role auth.Role) {
+	at := role.Org + role.Space // exactly one of them
+	see.roles[at] = append(see.roles[at], role.Type)
+	org := role.Org
+	if role.Space != "" {
+		org = see.orgOf[role.Space]
+	}
+	if org == "" {
+		return
+	}
+	see.orgs[org] = true
+	if role.Space != "" || role.Type == auth.OrgManager || role.Type == auth.OrgAuditor {
+		see.inside[org] = true
+	}
 }
 
 // demand asks for a need in a space that no path named. What the principal does
@@ -280,9 +295,9 @@ func (s *Server) admit(r *http.Request, rt right) error {
 // scoped tells whether the token is good for the method at all.
 func scoped(p auth.Principal, method string) bool {
 	if method == http.MethodGet || method == http.MethodHead {
-		return p.GlobalReader() || p.Has("cloud_controller.read")
+		return p.GlobalReader() || p.Has(auth.ScopeRead)
 	}
-	return p.Admin() || p.Has("cloud_controller.write")
+	return p.Admin() || p.Has(auth.ScopeWrite)
 }
 
 // noun is what the {guid} of a path names, and how its place is found.
@@ -319,6 +334,13 @@ var (
 	aDroplet = noun{"Droplet", func(s *Server, guid string) (place, error) {
 		d, err := s.c.Shelf.Get(guid)
 		return s.inApp(d.App, err)
+	}}
+	aRole = noun{"Role", func(s *Server, guid string) (place, error) {
+		role, err := s.c.Roles.Get(guid)
+		if err != nil || role.Space == "" {
+			return place{org: role.Org}, err
+		}
+		return s.spacePlace(role.Space)
 	}}
 	aRoute = noun{"Route", func(s *Server, guid string) (place, error) {
 		rt, err := s.c.Registry.Route(guid)

@@ -47,6 +47,21 @@ func (s *Server) status(*http.Request) (any, error) {
 	return st, nil
 }
 
+// credentials tell those at the socket how other programs come in.
+func (s *Server) credentials(*http.Request) (any, error) {
+	if s.c.AdminPassword == nil {
+		return nil, notFound("Credentials")
+	}
+	password, err := s.c.AdminPassword()
+	if err != nil {
+		return nil, fmt.Errorf("cannot read the administrator's password: %w", err)
+	}
+	return v3.Credentials{API: s.public.String(), Username: adminName, Password: password}, nil
+}
+
+// adminName is the user that the first start makes.
+const adminName = "admin"
+
 func (s *Server) listCrashes(r *http.Request) (any, error) {
 	a, err := s.appOf(r)
 	if err != nil {

@@ -22,9 +22,46 @@ var rights = map[string]right{
 	"GET /healthz": {need: toLook},
 	"GET /metrics": {need: toReadAll},
 
-	"GET /v3/organizations": {need: toEnter},
-	"GET /v3/spaces":        {need: toEnter},
-	"GET /v3/domains":       {need: toEnter},
+	"GET /v3/organizations":                            {need: toEnter},
+	"POST /v3/organizations":                           {need: toEnter}, // a feature flag lets users, too
+	"GET /v3/organizations/{guid}":                     {need: toRead, at: anOrg},
+	"PATCH /v3/organizations/{guid}":                   {need: toManageOrg, at: anOrg},
+	"DELETE /v3/organizations/{guid}":                  {need: toAdminister, at: anOrg},
+	"GET /v3/organizations/{guid}/domains":             {need: toRead, at: anOrg},
+	"GET /v3/organizations/{guid}/domains/default":     {need: toRead, at: anOrg},
+	"GET /v3/organizations/{guid}/users":               {need: toRead, at: anOrg},
+	"GET /v3/organizations/{guid}/relationships/quota": {need: toRead, at: anOrg},
+
+	"GET /v3/spaces":                                        {need: toEnter},
+	"POST /v3/spaces":                                       {need: toEnter}, // the body names the org
+	"GET /v3/spaces/{guid}":                                 {need: toRead, at: aSpace},
+	"PATCH /v3/spaces/{guid}":                               {need: toManage, at: aSpace},
+	"DELETE /v3/spaces/{guid}":                              {need: toManageOrg, at: aSpace},
+	"GET /v3/spaces/{guid}/users":                           {need: toRead, at: aSpace},
+	"GET /v3/spaces/{guid}/features":                        {need: toRead, at: aSpace},
+	"GET /v3/spaces/{guid}/features/{name}":                 {need: toRead, at: aSpace},
+	"PATCH /v3/spaces/{guid}/features/{name}":               {need: toManage, at: aSpace},
+	"GET /v3/spaces/{guid}/relationships/isolation_segment": {need: toRead, at: aSpace},
+
+	"GET /v3/roles":           {need: toEnter},
+	"POST /v3/roles":          {need: toEnter}, // the body names the place
+	"GET /v3/roles/{guid}":    {need: toRead, at: aRole},
+	"DELETE /v3/roles/{guid}": {need: toManage, at: aRole},
+
+	"GET /v3/users":           {need: toEnter},
+	"POST /v3/users":          {need: toAdminister},
+	"GET /v3/users/{guid}":    {need: toEnter}, // who shares an org is seen
+	"PATCH /v3/users/{guid}":  {need: toAdminister},
+	"DELETE /v3/users/{guid}": {need: toAdminister},
+
+	"GET /v3/domains":           {need: toEnter},
+	"POST /v3/domains":          {need: toEnter}, // the body names the org
+	"GET /v3/domains/{guid}":    {need: toEnter}, // some have one org, some several, some none
+	"PATCH /v3/domains/{guid}":  {need: toEnter},
+	"DELETE /v3/domains/{guid}": {need: toEnter},
+
+	"POST /v3/domains/{guid}/relationships/shared_organizations":         {need: toEnter},
+	"DELETE /v3/domains/{guid}/relationships/shared_organizations/{org}": {need: toEnter},
 
 	"POST /v3/spaces/{guid}/manifest_diff":          {need: toDevelop, at: aSpace},
 	"POST /v3/spaces/{guid}/actions/apply_manifest": {need: toDevelop, at: aSpace},
@@ -36,13 +73,16 @@ var rights = map[string]right{
 	"POST /v3/routes/{guid}/destinations":  {need: toSupport, at: aRoute},
 	"PATCH /v3/routes/{guid}/destinations": {need: toSupport, at: aRoute},
 
-	"GET /v3/jobs/{guid}":        {need: toEnter}, // its guid is known to who began it
-	"GET /v3/audit_events":       {need: toEnter},
-	"GET /api/v1/info":           {need: toLook},
-	"GET /api/v1/read/{guid}":    {need: toRead, at: anApp},
-	"GET /stream/v1/apps/{guid}": {need: toRead, at: anApp},
-	"GET /dew/v1/status":         {need: toAdminister},
-	"POST /dew/v1/shutdown":      {need: toAdminister},
+	"GET /v3/jobs/{guid}":               {need: toEnter}, // told to who began it
+	"GET /v3/audit_events":              {need: toEnter},
+	"GET /api/v1/info":                  {need: toLook},
+	"GET /api/v1/read/{guid}":           {need: toRead, at: anApp},
+	"GET /api/v1/meta":                  {need: toEnter},
+	"GET /stream/v1/apps/{guid}":        {need: toRead, at: anApp},
+	"GET /stream/v1/apps/{guid}/verify": {need: toRead, at: anApp},
+	"GET /dew/v1/status":                {need: toAdminister},
+	"GET /dew/v1/credentials":           {need: toAdminister, local: true},
+	"POST /dew/v1/shutdown":             {need: toAdminister},
 
 	"GET /dew/v1/apps/{guid}/crashes":    {need: toRead, at: anApp},
 	"POST /dew/v1/processes/{guid}/kill": {need: toDevelop, at: aProcess},
@@ -58,7 +98,7 @@ var rights = map[string]right{
 	"POST /v3/apps/{guid}/actions/restart": {need: toSupport, at: anApp},
 
 	"GET /v3/apps/{guid}/env":                             {need: toReadSecrets, at: anApp},
-	"GET /v3/apps/{guid}/environment_variables":           {need: toReadSecrets, at: anApp},
+	"GET /v3/apps/{guid}/environment_variables":           {need: toReadEnv, at: anApp},
 	"PATCH /v3/apps/{guid}/environment_variables":         {need: toDevelop, at: anApp},
 	"GET /v3/apps/{guid}/relationships/current_droplet":   {need: toRead, at: anApp},
 	"PATCH /v3/apps/{guid}/relationships/current_droplet": {need: toDevelop, at: anApp},

@@ -6,18 +6,27 @@ import (
 	"github.com/dewrun/dew/api/v3"
 )
 
-// apiVersion is the platform's version that clients may expect. Newer ones
-// promise process instances embedded in lists of processes.
-const apiVersion = "3.180.0"
+// apiVersion is the platform's version that clients may expect. Newer ones than
+// 3.211.0 promise what is not here.
+const apiVersion = "3.211.0"
+
+// sshClient is the client that codes for the SSH door are given to.
+const sshClient = "ssh-proxy"
 
 // root tells where everything is. Doors that do not exist are null.
 func (s *Server) root(*http.Request) (any, error) {
-	return v3.Root{Links: v3.RootLinks{
+	links := v3.RootLinks{
 		Self:              &v3.Link{Href: s.public.String()},
 		CloudControllerV3: &v3.RootLink{Href: s.href("v3"), Meta: v3.RootMeta{Version: apiVersion}},
+		Login:             &v3.Link{Href: s.href("uaa")},
+		UAA:               &v3.Link{Href: s.href("uaa")},
 		LogCache:          &v3.Link{Href: s.public.String()},
 		LogStream:         &v3.Link{Href: s.href("stream", "v1")},
-	}}, nil
+	}
+	if door := s.c.SSH; door != nil {
+		links.AppSSH = &v3.RootLink{Href: door.Address, Meta: v3.RootMeta{HostKeyFingerprint: door.Fingerprint, OAuthClient: sshClient}}
+	}
+	return v3.Root{Links: links}, nil
 }
 
 func (s *Server) healthz(*http.Request) (any, error) {

@@ -156,6 +156,7 @@ func New(c Config) (*Server, error) {
 		return nil, err
 	}
 	s.operations()
+	s.placeOperations()
 	return s, nil
 }
 
@@ -188,6 +189,7 @@ func (s *Server) ours() map[string]handler {
 		"GET /healthz": s.healthz,
 
 		"GET /dew/v1/status":                 s.status,
+		"GET /dew/v1/credentials":            s.credentials,
 		"GET /dew/v1/apps/{guid}/crashes":    s.listCrashes,
 		"POST /dew/v1/processes/{guid}/kill": s.killProcess,
 		"POST /dew/v1/shutdown":              s.shutdown,
@@ -197,9 +199,46 @@ func (s *Server) ours() map[string]handler {
 // places are what apps live in, and who may go there.
 func (s *Server) places() map[string]handler {
 	return map[string]handler{
-		"GET /v3/organizations": s.listOrgs,
-		"GET /v3/spaces":        s.listSpaces,
-		"GET /v3/domains":       s.listDomains,
+		"GET /v3/organizations":                            s.listOrgs,
+		"POST /v3/organizations":                           s.createOrg,
+		"GET /v3/organizations/{guid}":                     s.getOrg,
+		"PATCH /v3/organizations/{guid}":                   s.updateOrg,
+		"DELETE /v3/organizations/{guid}":                  s.deleteOrg,
+		"GET /v3/organizations/{guid}/domains":             s.listOrgDomains,
+		"GET /v3/organizations/{guid}/domains/default":     s.getDefaultDomain,
+		"GET /v3/organizations/{guid}/users":               s.listOrgUsers,
+		"GET /v3/organizations/{guid}/relationships/quota": s.getOrgQuota,
+
+		"GET /v3/spaces":                                        s.listSpaces,
+		"POST /v3/spaces":                                       s.createSpace,
+		"GET /v3/spaces/{guid}":                                 s.getSpace,
+		"PATCH /v3/spaces/{guid}":                               s.updateSpace,
+		"DELETE /v3/spaces/{guid}":                              s.deleteSpace,
+		"GET /v3/spaces/{guid}/users":                           s.listSpaceUsers,
+		"GET /v3/spaces/{guid}/features":                        s.listSpaceFeatures,
+		"GET /v3/spaces/{guid}/features/{name}":                 s.getSpaceFeature,
+		"PATCH /v3/spaces/{guid}/features/{name}":               s.updateSpaceFeature,
+		"GET /v3/spaces/{guid}/relationships/isolation_segment": s.getIsolationSegment,
+
+		"GET /v3/roles":           s.listRoles,
+		"POST /v3/roles":          s.createRole,
+		"GET /v3/roles/{guid}":    s.getRole,
+		"DELETE /v3/roles/{guid}": s.deleteRole,
+
+		"GET /v3/users":           s.listUsers,
+		"POST /v3/users":          s.createUser,
+		"GET /v3/users/{guid}":    s.getUser,
+		"PATCH /v3/users/{guid}":  s.updateUser,
+		"DELETE /v3/users/{guid}": s.deleteUser,
+
+		"GET /v3/domains":           s.listDomains,
+		"POST /v3/domains":          s.createDomain,
+		"GET /v3/domains/{guid}":    s.getDomain,
+		"PATCH /v3/domains/{guid}":  s.updateDomain,
+		"DELETE /v3/domains/{guid}": s.deleteDomain,
+
+		"POST /v3/domains/{guid}/relationships/shared_organizations":         s.shareDomain,
+		"DELETE /v3/domains/{guid}/relationships/shared_organizations/{org}": s.unshareDomain,
 	}
 }
 

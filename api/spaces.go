@@ -1,40 +1,34 @@
 package api
 
 import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
 	"net/http"
+	"slices"
 
 	"github.com/dewrun/dew/api/v3"
 	"github.com/dewrun/dew/app"
+	"github.com/dewrun/dew/auth"
 )
 
-func (s *Server) listOrgs(r *http.Request) (any, error) {
-	q, err := readQuery(r, "names", "guids")
-	if err != nil {
-		return nil, err
-	}
-	all, err := s.c.Registry.Orgs()
-	if err != nil {
-		return nil, err
-	}
-	var found []app.Org
-	for _, o := range all {
-		if q.lets("names", o.Name) && q.lets("guids", o.GUID) {
-			found = append(found, o)
-		}
-	}
-	return list(s, r, q, found, look[app.Org, v3.Organization]{
-		key: func(o app.Org) key { return key{o.Name, o.CreatedAt, o.UpdatedAt, o.GUID} },
-		present: func(o app.Org) v3.Organization {
-			return v3.Organization{
-				GUID: o.GUID, CreatedAt: v3.At(o.CreatedAt), UpdatedAt: v3.At(o.UpdatedAt), Name: o.Name,
-				Metadata: v3.NoMetadata(), Links: v3.Links{"self": {Href: s.href("v3", "organizations", o.GUID)}},
-			}
-		},
-	}), nil
-}
+// opDeleteSpace is the job that removes a space.
+const opDeleteSpace = "space.delete"
+
+// featureSSH is the one feature that spaces have.
+const featureSSH = "ssh"
 
 func (s *Server) listSpaces(r *http.Request) (any, error) {
-	q, err := readQuery(r, "names", "guids", "organization_guids")
+	q, err := readQuery(r, "names", "guids", "organization_guids", paramSelector, "include")
+	if err != nil {
+		return nil, err
+	}
+	with, err := q.includes("org", "organization")
+	if err != nil {
+		return nil, err
+	}
+	see, err := s.sight(r.Context())
 	if err != nil {
 		return nil, err
 	}
@@ -44,25 +38,266 @@ func (s *Server) listSpaces(r *http.Request) (any, error) {
 	}
 	var found []app.Space
 	for _, sp := range all {
-		if q.lets("names", sp.Name) && q.lets("guids", sp.GUID) && q.lets("organization_guids", sp.Org) {
+		if see.space(sp.GUID) && q.lets("names", sp.Name) && q.lets("guids", sp.GUID) &&
+			q.lets("organization_guids", sp.Org) {
 			found = append(found, sp)
 		}
 	}
-	return list(s, r, q, found, look[app.Space, v3.Space]{
-		key: func(sp app.Space) key { return key{sp.Name, sp.CreatedAt, sp.UpdatedAt, sp.GUID} },
-		present: func(sp app.Space) v3.Space {
-			self := s.href("v3", "spaces", sp.GUID)
-			return v3.Space{
-				GUID: sp.GUID, CreatedAt: v3.At(sp.CreatedAt), UpdatedAt: v3.At(sp.UpdatedAt), Name: sp.Name,
-				Relationships: v3.SpaceRelationships{Organization: v3.To(sp.Org)},
-				Metadata:      v3.NoMetadata(),
-				Links: v3.Links{
-					"self":           {Href: self},
-					"apply_manifest": {Href: self + "/actions/apply_manifest", Method: http.MethodPost},
-				},
+	page := list(s, r, q, found, look[app.Space, v3.Space]{
+		key:     func(sp app.Space) key { return key{sp.Name, sp.CreatedAt, sp.UpdatedAt, sp.GUID} },
+		present: s.presentSpace,
+		labels:  func(sp app.Space) map[string]string { return sp.Metadata.Labels },
+	})
+	if len(with) > 0 {
+		page.Included, err = s.include(include{orgs: each(page.Resources, func(sp v3.Space) string { return sp.Relationships.Organization.ID() })})
+	}
+	return page, err
+}
+
+func (s *Server) getSpace(r *http.Request) (any, error) {
+	q, err := readQuery(r, "include")
+	if err != nil {
+		return nil, err
+	}
+	with, err := q.includes("org", "organization")
+	if err != nil {
+		return nil, err
+	}
+	sp, err := s.spaceOf(r)
+	if err != nil {
+		return nil, err
+	}
+	out := s.presentSpace(sp)
+	if len(with) > 0 {
+		out.Included, err = s.include(include{orgs: []string{sp.Org}})
+	}
+	return out, err
+}
+
+// spaceOf is the space that the path names.
+func (s *Server) spaceOf(r *http.Request) (app.Space, error) {
+	sp, err := s.c.Registry.Space(r.PathValue("guid"))
+	return sp, missing("Space", err)
+}
+
+func (s *Server) createSpace(r *http.Request) (any, error) {
+	body, err := decode[v3.CreateSpace](r)
+	if err != nil {
+		return nil, err
+	}
+	sp := app.Space{
+		Name: body.Name, Org: body.Relationships.Organization.ID(), Metadata: app.Metadata{}.Merge(metadataChange(body.Metadata)),
+	}
+	if err := s.demandInOrg(r.Context(), toManageOrg, sp.Org); err != nil {
+		return nil, invalidOrg(err)
+	}
+	err = s.change(r.Context(), func(w wish) (err error) {
+		if err := spaceNameIsFree(w.registry, sp); err != nil {
+			return err
+		}
+		if sp, err = w.registry.PutSpace(sp); err != nil {
+			return err
+		}
+		return w.recordSpace("audit.space.create", sp, map[string]any{"request": map[string]any{"name": sp.Name}})
+	})
+	if err != nil {
+		return nil, invalidOrg(err)
+	}
+	return answer{status: http.StatusCreated, body: s.presentSpace(sp)}, nil
+}
+
+func invalidOrg(err error) error {
+	if errors.Is(err, app.ErrNotFound) {
+		return unprocessable("Invalid organization. Ensure the organization exists and you have access to it.")
+	}
+	return err
+}
+
+// spaceNameIsFree says in the platform's words that a name is taken: clients take
+// that for "there it is".
+func spaceNameIsFree(registry *app.Registry, sp app.Space) error {
+	if other, err := registry.SpaceIn(sp.Org, sp.Name); err == nil && other.GUID != sp.GUID {
+		return unprocessable("Name must be unique per organization")
+	}
+	return nil // PutSpace has the last word
+}
+
+func (s *Server) updateSpace(r *http.Request) (any, error) {
+	body, err := decode[v3.UpdateSpace](r)
+	if err != nil {
+		return nil, err
+	}
+	request := map[string]any{}
+	sp, err := s.changeSpace(r, request, func(registry *app.Registry, sp *app.Space) error {
+		if body.Name != nil {
+			sp.Name = *body.Name
+			request["name"] = sp.Name
+		}
+		sp.Metadata = sp.Metadata.Merge(metadataChange(body.Metadata))
+		return spaceNameIsFree(registry, *sp)
+	})
+	if err != nil {
+		return nil, err
+	}
+	return s.presentSpace(sp), nil
+}
+
+// changeSpace changes the space that the path names and records it.
+func (s *Server) changeSpace(r *http.Request, request map[string]any, fn func(registry *app.Registry, sp *app.Space) error) (sp app.Space, err error) {
+	err = s.change(r.Context(), func(w wish) error {
+		sp, err = w.registry.UpdateSpace(r.PathValue("guid"), func(sp *app.Space) error { return fn(w.registry, sp) })
+		if err != nil {
+			return missing("Space", err)
+		}
+		return w.recordSpace("audit.space.update", sp, map[string]any{"request": request})
+	})
+	return sp, err
+}
+
+func (s *Server) deleteSpace(r *http.Request) (any, error) {
+	sp, err := s.spaceOf(r)
+	if err != nil {
+		return nil, err
+	}
+	err = s.change(r.Context(), func(w wish) error {
+		return w.recordSpace("audit.space.delete-request", sp, map[string]any{"request": map[string]any{"recursive": true}})
+	})
+	if err != nil {
+		return nil, err
+	}
+	return s.begin(r.Context(), opDeleteSpace, removal{GUID: sp.GUID})
+}
+
+// doDeleteSpace removes a space and everything in it. One that is gone already is
+// fine: the job may be done twice.
+func (s *Server) doDeleteSpace(_ context.Context, guid string) error {
+	if err := s.forgetApps(guid); err != nil {
+		return err
+	}
+	return s.changeAs(app.Actor{}, func(w wish) error {
+		if err := w.roles.DeleteSpace(guid); err != nil {
+			return err
+		}
+		if err := w.registry.DeleteSpace(guid); err != nil && !errors.Is(err, app.ErrNotFound) {
+			return err
+		}
+		return nil
+	})
+}
+
+// forgetApps starts a job for each app of a space: what was made of its bits goes
+// too, also when the daemon ends before the space is gone.
+func (s *Server) forgetApps(space string) error {
+	apps, err := s.c.Registry.AppsIn(space)
+	if err != nil {
+		return err
+	}
+	for _, a := range apps {
+		if _, err := s.c.Jobs.Start(opDeleteApp, deletion{App: a.GUID}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// removal are the arguments of the jobs that remove a place or somebody from it.
+type removal struct {
+	GUID string `json:"guid"`
+}
+
+// placeOperations tells the jobs how to remove what handlers ask to be removed.
+func (s *Server) placeOperations() {
+	for operation, do := range map[string]func(ctx context.Context, guid string) error{
+		opDeleteOrg:    s.doDeleteOrg,
+		opDeleteSpace:  s.doDeleteSpace,
+		opDeleteRole:   s.doDeleteRole,
+		opDeleteUser:   s.doDeleteUser,
+		opDeleteDomain: s.doDeleteDomain,
+	} {
+		s.c.Jobs.Handle(operation, func(ctx context.Context, j app.Job) ([]string, error) {
+			var args removal
+			if err := json.Unmarshal(j.Args, &args); err != nil {
+				return nil, fmt.Errorf("cannot read the arguments of job %s: %w", j.GUID, err)
 			}
+			return nil, do(ctx, args.GUID)
+		})
+	}
+}
+
+// recordSpace keeps an event about a space.
+func (w wish) recordSpace(kind string, sp app.Space, data map[string]any) error {
+	return w.events.Record(app.Event{
+		Type: kind, Actor: w.actor, Data: data, Space: sp.GUID, Org: sp.Org,
+		Target: app.Target{GUID: sp.GUID, Type: "space", Name: sp.Name},
+	})
+}
+
+func (s *Server) listSpaceFeatures(r *http.Request) (any, error) {
+	sp, err := s.spaceOf(r)
+	if err != nil {
+		return nil, err
+	}
+	return v3.SpaceFeatures{Resources: []v3.SpaceFeature{presentSpaceSSH(sp)}}, nil
+}
+
+func (s *Server) getSpaceFeature(r *http.Request) (any, error) {
+	sp, err := s.spaceOf(r)
+	if err != nil {
+		return nil, err
+	}
+	if r.PathValue("name") != featureSSH {
+		return nil, notFound("Feature")
+	}
+	return presentSpaceSSH(sp), nil
+}
+
+func (s *Server) updateSpaceFeature(r *http.Request) (any, error) {
+	body, err := decode[v3.UpdateSpaceFeature](r)
+	if err != nil {
+		return nil, err
+	}
+	if r.PathValue("name") != featureSSH {
+		return nil, notFound("Feature")
+	}
+	if body.Enabled == nil {
+		return nil, unprocessable("Enabled must be a boolean")
+	}
+	sp, err := s.changeSpace(r, map[string]any{"allow_ssh": *body.Enabled}, func(_ *app.Registry, sp *app.Space) error {
+		sp.NoSSH = !*body.Enabled
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	return presentSpaceSSH(sp), nil
+}
+
+func presentSpaceSSH(sp app.Space) v3.SpaceFeature {
+	return v3.SpaceFeature{Name: featureSSH, Description: "Enable SSHing into apps in the space.", Enabled: !sp.NoSSH}
+}
+
+// getIsolationSegment answers that there is none: one machine has no segments.
+func (s *Server) getIsolationSegment(r *http.Request) (any, error) {
+	sp, err := s.spaceOf(r)
+	if err != nil {
+		return nil, err
+	}
+	return v3.Related{Links: v3.Links{"self": {Href: s.href("v3", "spaces", sp.GUID, "relationships", "isolation_segment")}}}, nil
+}
+
+func (s *Server) presentSpace(sp app.Space) v3.Space {
+	self := s.href("v3", "spaces", sp.GUID)
+	return v3.Space{
+		GUID: sp.GUID, CreatedAt: v3.At(sp.CreatedAt), UpdatedAt: v3.At(sp.UpdatedAt), Name: sp.Name,
+		Relationships: v3.SpaceRelationships{Organization: v3.To(sp.Org)},
+		Metadata:      presentMetadata(sp.Metadata),
+		Links: v3.Links{
+			"self":           {Href: self},
+			"organization":   {Href: s.href("v3", "organizations", sp.Org)},
+			"features":       {Href: self + "/features"},
+			"apply_manifest": {Href: self + "/actions/apply_manifest", Method: http.MethodPost},
 		},
-	}), nil
+	}
 }
 
 // orgsOfSpaces gives the org's guid by the space's.
@@ -76,4 +311,72 @@ func (s *Server) orgsOfSpaces() (map[string]string, error) {
 		orgs[sp.GUID] = sp.Org
 	}
 	return orgs, nil
+}
+
+// include are the guids of what a request wants to see beside.
+type include struct{ orgs, spaces, users []string }
+
+// include reads what is to be shown beside, each once. What is gone since is left
+// out.
+func (s *Server) include(in include) (map[string]any, error) {
+	out := map[string]any{}
+	if in.orgs != nil {
+		all, err := presentEach(in.orgs, s.c.Registry.Org, s.presentOrg)
+		if err != nil {
+			return nil, err
+		}
+		out["organizations"] = all
+	}
+	if in.spaces != nil {
+		all, err := presentEach(in.spaces, s.c.Registry.Space, s.presentSpace)
+		if err != nil {
+			return nil, err
+		}
+		out["spaces"] = all
+	}
+	if in.users != nil {
+		people, err := s.people()
+		if err != nil {
+			return nil, err
+		}
+		out["users"], err = presentEach(in.users, func(guid string) (person, error) {
+			p, ok := people[guid]
+			if !ok {
+				return p, auth.ErrNotFound
+			}
+			return p, nil
+		}, s.presentUser)
+		if err != nil {
+			return nil, err
+		}
+	}
+	return out, nil
+}
+
+// presentEach reads and presents each of the guids once.
+func presentEach[T, V any](guids []string, get func(guid string) (T, error), present func(T) V) ([]V, error) {
+	out := []V{}
+	for i, guid := range guids {
+		if guid == "" || slices.Contains(guids[:i], guid) {
+			continue
+		}
+		v, err := get(guid)
+		if invisible(err) {
+			continue
+		}
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, present(v))
+	}
+	return out, nil
+}
+
+// each takes one value of every item.
+func each[T any](all []T, value func(T) string) []string {
+	out := make([]string, len(all))
+	for i, v := range all {
+		out[i] = value(v)
+	}
+	return out
 }

@@ -14,7 +14,34 @@ type Domain struct {
 	Links              Links               `json:"links"`
 }
 
-// DomainRelationships of a domain; a shared one belongs to no organization.
+// DomainRelationships of a domain; one that all share belongs to no organization.
 type DomainRelationships struct {
-	Organization ToOne `json:"organization"`
+	Organization        ToOne  `json:"organization"`
+	SharedOrganizations ToMany `json:"shared_organizations"`
+}
+
+// ToMany is a relationship to any number of resources; Data is never null.
+type ToMany struct {
+	Data []GUID `json:"data"`
+}
+
+// CreateDomain is the body of POST /v3/domains. Without relationships it is shared
+// by all organizations.
+type CreateDomain struct {
+	Name          string                     `json:"name"`
+	Internal      *bool                      `json:"internal,omitempty"`
+	RouterGroup   *GUID                      `json:"router_group,omitempty"`
+	Relationships *CreateDomainRelationships `json:"relationships,omitempty"`
+	Metadata      *Metadata                  `json:"metadata,omitempty"`
+}
+
+// CreateDomainRelationships of a domain that is to be.
+type CreateDomainRelationships struct {
+	Organization        *ToOne  `json:"organization,omitempty"`
+	SharedOrganizations *ToMany `json:"shared_organizations,omitempty"`
+}
+
+// UpdateDomain is the body of PATCH /v3/domains/:guid.
+type UpdateDomain struct {
+	Metadata *Metadata `json:"metadata,omitempty"`
 }

@@ -1,22 +1,5 @@
 package v3
 
-// Organization holds spaces.
-type Organization struct {
-	GUID          string                    `json:"guid"`
-	CreatedAt     Time                      `json:"created_at"`
-	UpdatedAt     Time                      `json:"updated_at"`
-	Name          string                    `json:"name"`
-	Suspended     bool                      `json:"suspended"`
-	Relationships OrganizationRelationships `json:"relationships"`
-	Metadata      Metadata                  `json:"metadata"`
-	Links         Links                     `json:"links"`
-}
-
-// OrganizationRelationships of an organization.
-type OrganizationRelationships struct {
-	Quota ToOne `json:"quota"`
-}
-
 // Space holds apps and routes.
 type Space struct {
 	GUID          string             `json:"guid"`
@@ -26,10 +9,46 @@ type Space struct {
 	Relationships SpaceRelationships `json:"relationships"`
 	Metadata      Metadata           `json:"metadata"`
 	Links         Links              `json:"links"`
+	Included      map[string]any     `json:"included,omitempty"` // of a single one
 }
 
 // SpaceRelationships of a space.
 type SpaceRelationships struct {
 	Organization ToOne `json:"organization"`
 	Quota        ToOne `json:"quota"`
+}
+
+// CreateSpace is the body of POST /v3/spaces.
+type CreateSpace struct {
+	Name          string                   `json:"name"`
+	Relationships CreateSpaceRelationships `json:"relationships"`
+	Metadata      *Metadata                `json:"metadata,omitempty"`
+}
+
+// CreateSpaceRelationships of a space that is to be.
+type CreateSpaceRelationships struct {
+	Organization ToOne `json:"organization"`
+}
+
+// UpdateSpace is the body of PATCH /v3/spaces/:guid; what is absent stays.
+type UpdateSpace struct {
+	Name     *string   `json:"name,omitempty"`
+	Metadata *Metadata `json:"metadata,omitempty"`
+}
+
+// SpaceFeature is something that can be switched for a space.
+type SpaceFeature struct {
+	Name        string `json:"name"`
+	Description string `json:"description"`
+	Enabled     bool   `json:"enabled"`
+}
+
+// UpdateSpaceFeature is the body of PATCH /v3/spaces/:guid/features/:name.
+type UpdateSpaceFeature struct {
+	Enabled *bool `json:"enabled"`
+}
+
+// SpaceFeatures is the answer of GET /v3/spaces/:guid/features.
+type SpaceFeatures struct {
+	Resources []SpaceFeature `json:"resources"`
 }

@@ -1,0 +1,211 @@
+package api
+
+import (
+	"context"
+	"errors"
+	"net/http"
+
+	"github.com/dewrun/dew/api/v3"
+	"github.com/dewrun/dew/app"
+	"github.com/dewrun/dew/auth"
+)
+
+// opDeleteOrg is the job that removes an org.
+const opDeleteOrg = "organization.delete"
+
+func (s *Server) listOrgs(r *http.Request) (any, error) {
+	q, err := readQuery(r, "names", "guids", paramSelector)
+	if err != nil {
+		return nil, err
+	}
+	see, err := s.sight(r.Context())
+	if err != nil {
+		return nil, err
+	}
+	all, err := s.c.Registry.Orgs()
+	if err != nil {
+		return nil, err
+	}
+	var found []app.Org
+	for _, o := range all {
+		if see.org(o.GUID) && q.lets("names", o.Name) && q.lets("guids", o.GUID) {
+			found = append(found, o)
+		}
+	}
+	return list(s, r, q, found, look[app.Org, v3.Organization]{
+		key:     func(o app.Org) key { return key{o.Name, o.CreatedAt, o.UpdatedAt, o.GUID} },
+		present: s.presentOrg,
+		labels:  func(o app.Org) map[string]string { return o.Metadata.Labels },
+	}), nil
+}
+
+func (s *Server) getOrg(r *http.Request) (any, error) {
+	o, err := s.orgOf(r)
+	if err != nil {
+		return nil, err
+	}
+	return s.presentOrg(o), nil
+}
+
+// orgOf is the org that the path names.
+func (s *Server) orgOf(r *http.Request) (app.Org, error) {
+	o, err := s.c.Registry.Org(r.PathValue("guid"))
+	return o, missing("Organization", err)
+}
+
+// createOrg makes an org. Who is no administrator needs the feature flag for it,
+// and becomes the org's manager: nobody else could let them in.
+func (s *Server) createOrg(r *http.Request) (any, error) {
+	body, err := decode[v3.CreateOrganization](r)
+	if err != nil {
+		return nil, err
+	}
+	who := principal(r.Context())
+	flag, err := s.c.Registry.Flag(app.FlagUserOrgCreation)
+	if err != nil {
+		return nil, err
+	}
+	if !who.Admin() && (!flag.Enabled || body.Suspended) {
+		return nil, errNotAuthorized
+	}
+	o := app.Org{Name: body.Name, Suspended: body.Suspended, Metadata: app.Metadata{}.Merge(metadataChange(body.Metadata))}
+	err = s.change(r.Context(), func(w wish) (err error) {
+		if err := orgNameIsFree(w.registry, o); err != nil {
+			return err
+		}
+		if o, err = w.registry.PutOrg(o); err != nil {
+			return err
+		}
+		if !who.Admin() {
+			for _, t := range []auth.RoleType{auth.OrgUser, auth.OrgManager} {
+				if _, err := w.roles.Put(auth.Role{Type: t, User: who.ID, Org: o.GUID}); err != nil {
+					return err
+				}
+			}
+		}
+		return w.recordOrg("audit.organization.create", o, map[string]any{"request": map[string]any{"name": o.Name}})
+	})
+	if err != nil {
+		return nil, err
+	}
+	return answer{status: http.StatusCreated, body: s.presentOrg(o)}, nil
+}
+
+// orgNameIsFree says in the platform's words that a name is taken: clients take
+// that for "there it is".
+func orgNameIsFree(registry *app.Registry, o app.Org) error {
+	if other, err := registry.OrgByName(o.Name); err == nil && other.GUID != o.GUID {
+		return unprocessable("Organization '%s' already exists.", o.Name)
+	}
+	return nil // PutOrg has the last word
+}
+
+// updateOrg changes an org. To suspend it is the administrators' alone.
+func (s *Server) updateOrg(r *http.Request) (any, error) {
+	body, err := decode[v3.UpdateOrganization](r)
+	if err != nil {
+		return nil, err
+	}
+	if body.Suspended != nil && !principal(r.Context()).Admin() {
+		return nil, errNotAuthorized
+	}
+	request := map[string]any{}
+	var o app.Org
+	err = s.change(r.Context(), func(w wish) (err error) {
+		o, err = w.registry.UpdateOrg(r.PathValue("guid"), func(o *app.Org) error {
+			if body.Name != nil {
+				o.Name = *body.Name
+				request["name"] = o.Name
+			}
+			if body.Suspended != nil {
+				o.Suspended = *body.Suspended
+				request["suspended"] = o.Suspended
+			}
+			o.Metadata = o.Metadata.Merge(metadataChange(body.Metadata))
+			return orgNameIsFree(w.registry, *o)
+		})
+		if err != nil {
+			return missing("Organization", err)
+		}
+		return w.recordOrg("audit.organization.update", o, map[string]any{"request": request})
+	})
+	if err != nil {
+		return nil, err
+	}
+	return s.presentOrg(o), nil
+}
+
+func (s *Server) deleteOrg(r *http.Request) (any, error) {
+	o, err := s.orgOf(r)
+	if err != nil {
+		return nil, err
+	}
+	err = s.change(r.Context(), func(w wish) error {
+		return w.recordOrg("audit.organization.delete-request", o, map[string]any{"request": map[string]any{"recursive": true}})
+	})
+	if err != nil {
+		return nil, err
+	}
+	return s.begin(r.Context(), opDeleteOrg, removal{GUID: o.GUID})
+}
+
+// doDeleteOrg removes an org and everything in it. One that is gone already is
+// fine: the job may be done twice.
+func (s *Server) doDeleteOrg(_ context.Context, guid string) error {
+	spaces, err := s.c.Registry.SpacesOf(guid)
+	if err != nil {
+		return err
+	}
+	for _, sp := range spaces {
+		if err := s.forgetApps(sp.GUID); err != nil {
+			return err
+		}
+	}
+	return s.changeAs(app.Actor{}, func(w wish) error {
+		// What came since the list was made goes too.
+		spaces, err := w.registry.SpacesOf(guid)
+		if err != nil {
+			return err
+		}
+		for _, sp := range spaces {
+			if err := w.roles.DeleteSpace(sp.GUID); err != nil {
+				return err
+			}
+		}
+		if err := w.roles.DeleteOrg(guid); err != nil {
+			return err
+		}
+		if err := w.registry.DeleteOrg(guid); err != nil && !errors.Is(err, app.ErrNotFound) {
+			return err
+		}
+		return nil
+	})
+}
+
+// recordOrg keeps an event about an org.
+func (w wish) recordOrg(kind string, o app.Org, data map[string]any) error {
+	return w.events.Record(app.Event{
+		Type: kind, Actor: w.actor, Data: data, Org: o.GUID,
+		Target: app.Target{GUID: o.GUID, Type: "organization", Name: o.Name},
+	})
+}
+
+// getOrgQuota answers that there is none: nothing here is rationed by org.
+func (s *Server) getOrgQuota(r *http.Request) (any, error) {
+	o, err := s.orgOf(r)
+	if err != nil {
+		return nil, err
+	}
+	return v3.Related{Links: v3.Links{"self": {Href: s.href("v3", "organizations", o.GUID, "relationships", "quota")}}}, nil
+}
+
+func (s *Server) presentOrg(o app.Org) v3.Organization {
+	at := func(elem ...string) v3.Link {
+		return v3.Link{Href: s.href(append([]string{"v3", "organizations", o.GUID}, elem...)...)}
+	}
+	return v3.Organization{
+		GUID: o.GUID, CreatedAt: v3.At(o.CreatedAt), UpdatedAt: v3.At(o.UpdatedAt), Name: o.Name, Suspended: o.Suspended,
+		Metadata: presentMetadata(o.Metadata),
+		Links:    v3.Links{"self": at(), "domains": at("domains"), "default_domain": at("domains", "default")},
+	}
+}

@@ -1,0 +1,346 @@
+package api
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+
+	"github.com/dewrun/dew/api/v3"
+	"github.com/dewrun/dew/app"
+	"github.com/dewrun/dew/auth"
+)
+
+// opDeleteRole is the job that takes a role away.
+const opDeleteRole = "role.delete"
+
+const noOrgRole = "Users cannot be assigned roles in a space if they do not have a role in that space's organization."
+
+func (s *Server) listRoles(r *http.Request) (any, error) {
+	q, err := readQueryBy(r, []string{"created_at", "updated_at"},
+		"guids", "types", "user_guids", "organization_guids", "space_guids", "include")
+	if err != nil {
+		return nil, err
+	}
+	with, err := q.includes("user", "organization", "space")
+	if err != nil {
+		return nil, err
+	}
+	see, err := s.sight(r.Context())
+	if err != nil {
+		return nil, err
+	}
+	all, err := s.c.Roles.All()
+	if err != nil {
+		return nil, err
+	}
+	var found []auth.Role
+	for _, role := range all {
+		if !see.org(role.Org) && (role.Space == "" || !see.space(role.Space)) {
+			continue
+		}
+		if q.lets("guids", role.GUID) && q.lets("types", string(role.Type)) && q.lets("user_guids", role.User) &&
+			q.lets("organization_guids", role.Org) && q.lets("space_guids", role.Space) {
+			found = append(found, role)
+		}
+	}
+	page := list(s, r, q, found, look[auth.Role, v3.Role]{
+		key:     func(role auth.Role) key { return key{string(role.Type), role.CreatedAt, role.UpdatedAt, role.GUID} },
+		present: s.presentRole,
+	})
+	page.Included, err = s.besideRoles(with, page.Resources)
+	return page, err
+}
+
+// besideRoles is what a request wants to see beside roles.
+func (s *Server) besideRoles(with map[string]bool, roles []v3.Role) (map[string]any, error) {
+	if len(with) == 0 {
+		return nil, nil
+	}
+	var in include
+	if with["user"] {
+		in.users = each(roles, func(r v3.Role) string { return r.Relationships.User.ID() })
+	}
+	if with["organization"] {
+		in.orgs = each(roles, func(r v3.Role) string { return r.Relationships.Organization.ID() })
+	}
+	if with["space"] {
+		in.spaces = each(roles, func(r v3.Role) string { return r.Relationships.Space.ID() })
+	}
+	return s.include(in)
+}
+
+func (s *Server) getRole(r *http.Request) (any, error) {
+	q, err := readQuery(r, "include")
+	if err != nil {
+		return nil, err
+	}
+	with, err := q.includes("user", "organization", "space")
+	if err != nil {
+		return nil, err
+	}
+	role, err := s.c.Roles.Get(r.PathValue("guid"))
+	if err != nil {
+		return nil, missing("Role", err)
+	}
+	out := s.presentRole(role)
+	out.Included, err = s.besideRoles(with, []v3.Role{out})
+	return out, err
+}
+
+func (s *Server) createRole(r *http.Request) (any, error) {
+	body, err := decode[v3.CreateRole](r)
+	if err != nil {
+		return nil, err
+	}
+	role := auth.Role{Type: auth.RoleType(body.Type), Org: body.Relationships.Organization.ID(), Space: body.Relationships.Space.ID()}
+	if err := checkRole(role, body.Relationships.User.Data); err != nil {
+		return nil, err
+	}
+	if err := s.mayGrant(r.Context(), role); err != nil {
+		return nil, err
+	}
+	p, err := s.grantee(r.Context(), *body.Relationships.User.Data, role)
+	if err != nil {
+		return nil, err
+	}
+	role.User = p.guid
+	err = s.change(r.Context(), func(w wish) (err error) {
+		at, err := w.placeOf(role)
+		if err != nil {
+			return err
+		}
+		if role.Space != "" && !w.belongs(p.guid, at.org.GUID) {
+			return unprocessable(noOrgRole)
+		}
+		if role, err = w.roles.Put(role); errors.Is(err, auth.ErrTaken) {
+			return unprocessable("User '%s' already has '%s' role in %s.", p.called(), role.Type, at)
+		}
+		if err != nil {
+			return err
+		}
+		return w.recordRole("add", role, p, at)
+	})
+	if err != nil {
+		return nil, err
+	}
+	return answer{status: http.StatusCreated, body: s.presentRole(role)}, nil
+}
+
+// checkRole tells what is wrong with a role before anybody is looked for.
+func checkRole(role auth.Role, user *v3.UserName) error {
+	switch {
+	case !slices.Contains(auth.RoleTypes(), role.Type):
+		return unprocessable("Role type must be one of the allowed types %q", auth.RoleTypes())
+	case role.Org != "" && role.Space != "":
+		return unprocessable("Cannot pass both 'organization' and 'space' in a create role request")
+	case role.Type.OfOrg() && role.Org == "":
+		return unprocessable("Role with type '%s' must be associated with an organization.", role.Type)
+	case role.Type.OfSpace() && role.Space == "":
+		return unprocessable("Role with type '%s' must be associated with a space.", role.Type)
+	case user == nil || user.GUID == "" && user.Username == "":
+		return unprocessable("User must have a guid, or a username and an origin")
+	case user.GUID != "" && (user.Username != "" || user.Origin != ""):
+		return unprocessable("Cannot specify both 'guid' and 'username' for a user")
+	}
+	return nil
+}
+
+// mayGrant wants the principal to manage the place of a role.
+func (s *Server) mayGrant(ctx context.Context, role auth.Role) error {
+	if role.Space != "" {
+		return invalidSpace(s.demand(ctx, toManage, role.Space))
+	}
+	err := s.demandInOrg(ctx, toManageOrg, role.Org)
+	if errors.Is(err, app.ErrNotFound) {
+		return unprocessable("Invalid organization. Ensure that the organization exists and you have access to it.")
+	}
+	return err
+}
+
+// grantee is who shall get a role. Into an org anybody can be brought who has an
+// account; into a space only who is in its org.
+func (s *Server) grantee(ctx context.Context, name v3.UserName, role auth.Role) (person, error) {
+	if name.GUID == "" {
+		return s.granteeByName(ctx, name, role)
+	}
+	all, err := s.people()
+	if err != nil {
+		return person{}, err
+	}
+	if p, ok := all[name.GUID]; ok {
+		return p, nil
+	}
+	accounts := s.c.Auth.Accounts()
+	u, err := accounts.User(name.GUID) // one who was deleted here comes back
+	if err == nil {
+		return person{guid: u.GUID, name: u.Name, origin: u.Origin}, nil
+	}
+	c, err := accounts.Client(name.GUID)
+	switch {
+	case err == nil:
+		return person{guid: c.ID}, nil
+	case !errors.Is(err, auth.ErrNotFound):
+		return person{}, err
+	case role.Space != "":
+		return person{}, unprocessable(noOrgRole)
+	}
+	return person{}, unprocessable("Invalid user. Ensure that the user exists and you have access to it.")
+}
+
+func (s *Server) granteeByName(ctx context.Context, name v3.UserName, role auth.Role) (person, error) {
+	if err := s.flagged(ctx, app.FlagSetRoles); err != nil {
+		return person{}, err
+	}
+	found, err := s.c.Auth.Accounts().UsersNamed(name.Username)
+	if err != nil {
+		return person{}, err
+	}
+	var origins []string
+	for _, u := range found {
+		origins = append(origins, u.Origin)
+	}
+	if name.Origin != "" {
+		found = slices.DeleteFunc(found, func(u auth.User) bool { return !strings.EqualFold(u.Origin, name.Origin) })
+	}
+	switch {
+	case len(found) == 1:
+		return person{guid: found[0].GUID, name: found[0].Name, origin: found[0].Origin}, nil
+	case len(found) > 1:
+		slices.Sort(origins)
+		return person{}, unprocessable("Ambiguous user. User with username '%s' exists in the following origins: %s. Specify an origin to disambiguate.",
+			name.Username, strings.Join(origins, ", "))
+	case role.Space != "":
+		return person{}, unprocessable(noOrgRole)
+	case name.Origin != "":
+		return person{}, unprocessable("No user exists with the username '%s' and origin '%s'.", name.Username, name.Origin)
+	}
+	return person{}, unprocessable("No user exists with the username '%s'.", name.Username)
+}
+
+// flagged refuses what a feature flag switches off for all but administrators.
+func (s *Server) flagged(ctx context.Context, name string) error {
+	f, err := s.c.Registry.Flag(name)
+	if err != nil || f.Enabled || principal(ctx).Admin() {
+		return err
+	}
+	why := name
+	if f.Message != "" {
+		why = f.Message
+	}
+	return &Error{Status: http.StatusForbidden, Code: 330002, Title: "CF-FeatureDisabled", Detail: "Feature Disabled: " + why}
+}
+
+// roleAt is the place of a role, with names.
+type roleAt struct {
+	org   app.Org
+	space app.Space // zero: the role is one in the org
+}
+
+func (at roleAt) String() string {
+	if at.space.GUID != "" {
+		return fmt.Sprintf("space '%s'", at.space.Name)
+	}
+	return fmt.Sprintf("organization '%s'", at.org.Name)
+}
+
+func (w wish) placeOf(role auth.Role) (at roleAt, err error) {
+	org := role.Org
+	if role.Space != "" {
+		if at.space, err = w.registry.Space(role.Space); err != nil {
+			return at, invalidSpace(err)
+		}
+		org = at.space.Org
+	}
+	at.org, err = w.registry.Org(org)
+	return at, invalidOrg(err)
+}
+
+// belongs tells whether somebody has a role in the org itself.
+func (w wish) belongs(user, org string) bool {
+	roles, err := w.roles.OfUser(user)
+	return err == nil && slices.ContainsFunc(roles, func(r auth.Role) bool { return r.Org == org })
+}
+
+// recordRole keeps an event about a role that somebody got or lost.
+func (w wish) recordRole(what string, role auth.Role, p person, at roleAt) error {
+	return w.events.Record(app.Event{
+		Type: "audit.user." + string(role.Type) + "_" + what, Actor: w.actor, Space: at.space.GUID, Org: at.org.GUID,
+		Target: app.Target{GUID: p.guid, Type: "user", Name: p.called()},
+		Data:   map[string]any{"request": map[string]any{"type": string(role.Type)}},
+	})
+}
+
+func (s *Server) deleteRole(r *http.Request) (any, error) {
+	role, err := s.c.Roles.Get(r.PathValue("guid"))
+	if err != nil {
+		return nil, missing("Role", err)
+	}
+	all, err := s.people()
+	if err != nil {
+		return nil, err
+	}
+	err = s.change(r.Context(), func(w wish) error {
+		at, err := w.placeOf(role)
+		if err != nil {
+			return err
+		}
+		if role.Type == auth.OrgUser {
+			if err := w.mayLeave(role); err != nil {
+				return err
+			}
+		}
+		p, ok := all[role.User]
+		if !ok {
+			p = person{guid: role.User}
+		}
+		return w.recordRole("remove", role, p, at)
+	})
+	if err != nil {
+		return nil, err
+	}
+	return s.begin(r.Context(), opDeleteRole, removal{GUID: role.GUID})
+}
+
+// mayLeave refuses to take somebody out of an org who still has roles in it.
+func (w wish) mayLeave(role auth.Role) error {
+	roles, err := w.roles.OfUser(role.User)
+	if err != nil {
+		return err
+	}
+	for _, other := range roles {
+		if other.Space == "" {
+			continue
+		}
+		if sp, err := w.registry.Space(other.Space); err == nil && sp.Org == role.Org {
+			return unprocessable("Cannot delete organization_user role while user has roles in spaces in that organization.")
+		}
+	}
+	return nil
+}
+
+func (s *Server) doDeleteRole(_ context.Context, guid string) error {
+	if err := s.c.Roles.Delete(guid); err != nil && !errors.Is(err, auth.ErrNotFound) {
+		return err
+	}
+	return nil
+}
+
+func (s *Server) presentRole(role auth.Role) v3.Role {
+	links := v3.Links{
+		"self": {Href: s.href("v3", "roles", role.GUID)},
+		"user": {Href: s.href("v3", "users", role.User)},
+	}
+	if role.Org != "" {
+		links["organization"] = v3.Link{Href: s.href("v3", "organizations", role.Org)}
+	} else {
+		links["space"] = v3.Link{Href: s.href("v3", "spaces", role.Space)}
+	}
+	return v3.Role{
+		GUID: role.GUID, CreatedAt: v3.At(role.CreatedAt), UpdatedAt: v3.At(role.UpdatedAt), Type: string(role.Type),
+		Relationships: v3.RoleRelationships{User: v3.To(role.User), Organization: v3.To(role.Org), Space: v3.To(role.Space)},
+		Links:         links,
+	}
+}

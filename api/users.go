@@ -1,0 +1,329 @@
+package api
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/dewrun/dew/api/v3"
+	"github.com/dewrun/dew/app"
+	"github.com/dewrun/dew/auth"
+)
+
+// opDeleteUser is the job that takes all roles of a user away.
+const opDeleteUser = "user.delete"
+
+// person is somebody who may have roles: an account, and what is written about it.
+type person struct {
+	guid             string
+	name             string // empty: a client, or an account that is gone
+	origin           string
+	metadata         app.Metadata
+	created, updated time.Time
+}
+
+// called is how answers name the person.
+func (p person) called() string {
+	if p.name == "" {
+		return p.guid
+	}
+	return p.name
+}
+
+// people are all whom the platform knows, by guid: users that were not deleted
+// here, and clients that were made known or that have a role.
+func (s *Server) people() (map[string]person, error) {
+	records, err := s.c.Registry.Users()
+	if err != nil {
+		return nil, err
+	}
+	out, gone := map[string]person{}, map[string]bool{}
+	for _, u := range records {
+		if gone[u.GUID] = u.Gone; !u.Gone {
+			out[u.GUID] = person{guid: u.GUID, metadata: u.Metadata, created: u.CreatedAt, updated: u.UpdatedAt}
+		}
+	}
+	roles, err := s.c.Roles.All()
+	if err != nil {
+		return nil, err
+	}
+	for _, role := range roles {
+		if _, known := out[role.User]; !known {
+			out[role.User] = person{guid: role.User, created: role.CreatedAt, updated: role.UpdatedAt}
+		}
+	}
+	users, err := s.c.Auth.Accounts().Users()
+	if err != nil {
+		return nil, err
+	}
+	for _, u := range users {
+		p, known := out[u.GUID]
+		if !known && gone[u.GUID] {
+			continue
+		}
+		if !known {
+			p = person{guid: u.GUID, updated: u.UpdatedAt}
+		}
+		p.name, p.origin, p.created = u.Name, u.Origin, u.CreatedAt
+		out[u.GUID] = p
+	}
+	return out, nil
+}
+
+// inSight are those whom the request's principal sees: everybody, or themselves
+// and who has a role in the same orgs.
+func (s *Server) inSight(ctx context.Context) ([]person, error) {
+	all, err := s.people()
+	if err != nil {
+		return nil, err
+	}
+	see, err := s.sight(ctx)
+	if err != nil {
+		return nil, err
+	}
+	roles, err := s.c.Roles.All()
+	if err != nil {
+		return nil, err
+	}
+	near := map[string]bool{principal(ctx).ID: true}
+	for _, role := range roles {
+		if see.orgs[role.Org] || role.Space != "" && see.orgs[see.orgOf[role.Space]] {
+			near[role.User] = true
+		}
+	}
+	var out []person
+	for guid, p := range all {
+		if see.all || near[guid] {
+			out = append(out, p)
+		}
+	}
+	return out, nil
+}
+
+func (s *Server) listUsers(r *http.Request) (any, error) {
+	all, err := s.inSight(r.Context())
+	if err != nil {
+		return nil, err
+	}
+	return s.pageOfUsers(r, all)
+}
+
+func (s *Server) listOrgUsers(r *http.Request) (any, error) {
+	o, err := s.orgOf(r)
+	if err != nil {
+		return nil, err
+	}
+	roles, err := s.c.Roles.InOrg(o.GUID)
+	if err != nil {
+		return nil, err
+	}
+	spaces, err := s.c.Registry.SpacesOf(o.GUID)
+	if err != nil {
+		return nil, err
+	}
+	for _, sp := range spaces {
+		more, err := s.c.Roles.InSpace(sp.GUID)
+		if err != nil {
+			return nil, err
+		}
+		roles = append(roles, more...)
+	}
+	return s.holders(r, roles)
+}
+
+func (s *Server) listSpaceUsers(r *http.Request) (any, error) {
+	sp, err := s.spaceOf(r)
+	if err != nil {
+		return nil, err
+	}
+	roles, err := s.c.Roles.InSpace(sp.GUID)
+	if err != nil {
+		return nil, err
+	}
+	return s.holders(r, roles)
+}
+
+// holders is the page of those who have the roles.
+func (s *Server) holders(r *http.Request, roles []auth.Role) (any, error) {
+	all, err := s.people()
+	if err != nil {
+		return nil, err
+	}
+	var found []person
+	for _, role := range roles {
+		if p, ok := all[role.User]; ok {
+			found = append(found, p)
+			delete(all, role.User)
+		}
+	}
+	return s.pageOfUsers(r, found)
+}
+
+func (s *Server) pageOfUsers(r *http.Request, all []person) (any, error) {
+	q, err := readQueryBy(r, []string{"created_at", "updated_at"}, "guids", "usernames", "partial_usernames", "origins", paramSelector)
+	if err != nil {
+		return nil, err
+	}
+	_, whole := q.filters["usernames"]
+	_, partial := q.filters["partial_usernames"]
+	if _, origins := q.filters["origins"]; origins && !whole && !partial {
+		return nil, badQuery("Origins filter cannot be provided without usernames or partial_usernames filter.")
+	}
+	if whole && partial {
+		return nil, badQuery("Usernames and partial_usernames cannot be provided together.")
+	}
+	var found []person
+	for _, p := range all {
+		if q.lets("guids", p.guid) && q.letsFold("usernames", p.name) && q.letsPart("partial_usernames", p.name) && q.letsFold("origins", p.origin) {
+			found = append(found, p)
+		}
+	}
+	return list(s, r, q, found, look[person, v3.User]{
+		key:     func(p person) key { return key{p.name, p.created, p.updated, p.guid} },
+		present: s.presentUser,
+		labels:  func(p person) map[string]string { return p.metadata.Labels },
+	}), nil
+}
+
+// letsPart tells whether the value has one of the filter's texts in it.
+func (q query) letsPart(filter, value string) bool {
+	parts, given := q.filters[filter]
+	for _, part := range parts {
+		if strings.Contains(strings.ToLower(value), strings.ToLower(part)) {
+			return true
+		}
+	}
+	return !given
+}
+
+func (s *Server) getUser(r *http.Request) (any, error) {
+	p, err := s.userOf(r)
+	if err != nil {
+		return nil, err
+	}
+	return s.presentUser(p), nil
+}
+
+// userOf is the person that the path names, if the principal sees them.
+func (s *Server) userOf(r *http.Request) (person, error) {
+	all, err := s.inSight(r.Context())
+	if err != nil {
+		return person{}, err
+	}
+	for _, p := range all {
+		if p.guid == r.PathValue("guid") {
+			return p, nil
+		}
+	}
+	return person{}, notFound("User")
+}
+
+// createUser makes an account known to the platform: one that there is, by its
+// guid, or one of another origin, by its name.
+func (s *Server) createUser(r *http.Request) (any, error) {
+	body, err := decode[v3.CreateUser](r)
+	if err != nil {
+		return nil, err
+	}
+	guid, err := s.accountFor(body)
+	if err != nil {
+		return nil, err
+	}
+	err = s.change(r.Context(), func(w wish) error {
+		old, err := w.registry.User(guid)
+		if err == nil && !old.Gone {
+			return unprocessable("User with guid '%s' already exists.", guid)
+		}
+		if err != nil && !errors.Is(err, app.ErrNotFound) {
+			return err
+		}
+		_, err = w.registry.PutUser(app.User{GUID: guid, Metadata: app.Metadata{}.Merge(metadataChange(body.Metadata))})
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	all, err := s.people()
+	if err != nil {
+		return nil, err
+	}
+	return answer{status: http.StatusCreated, body: s.presentUser(all[guid])}, nil
+}
+
+// accountFor is the guid of the account that a body names. An account of another
+// origin is made when there is none: its password is known there.
+func (s *Server) accountFor(body v3.CreateUser) (string, error) {
+	switch {
+	case body.GUID != "" && (body.Username != "" || body.Origin != ""):
+		return "", unprocessable("Cannot specify 'username' or 'origin' when 'guid' is given.")
+	case body.GUID != "":
+		return body.GUID, nil
+	case body.Username == "" || body.Origin == "":
+		return "", unprocessable("Either 'guid', or 'username' and 'origin' must be given.")
+	case strings.EqualFold(body.Origin, auth.OriginUAA):
+		return "", unprocessable("Origin cannot be 'uaa' when creating a user by username")
+	}
+	accounts := s.c.Auth.Accounts()
+	u, err := accounts.UserByName(body.Username, body.Origin)
+	if errors.Is(err, auth.ErrNotFound) {
+		u, err = accounts.CreateUser(auth.NewUser{Name: body.Username, Origin: body.Origin})
+	}
+	return u.GUID, err
+}
+
+func (s *Server) updateUser(r *http.Request) (any, error) {
+	body, err := decode[v3.UpdateUser](r)
+	if err != nil {
+		return nil, err
+	}
+	p, err := s.userOf(r)
+	if err != nil {
+		return nil, err
+	}
+	err = s.change(r.Context(), func(w wish) error {
+		u, err := w.registry.User(p.guid)
+		if err != nil && !errors.Is(err, app.ErrNotFound) {
+			return err
+		}
+		u, err = w.registry.PutUser(app.User{GUID: p.guid, Metadata: u.Metadata.Merge(metadataChange(body.Metadata))})
+		p.metadata, p.updated = u.Metadata, u.UpdatedAt
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	return s.presentUser(p), nil
+}
+
+func (s *Server) deleteUser(r *http.Request) (any, error) {
+	p, err := s.userOf(r)
+	if err != nil {
+		return nil, err
+	}
+	return s.begin(r.Context(), opDeleteUser, removal{GUID: p.guid})
+}
+
+// doDeleteUser takes all roles of somebody away. The account is another matter:
+// whoever keeps it may delete it too.
+func (s *Server) doDeleteUser(_ context.Context, guid string) error {
+	return s.changeAs(app.Actor{}, func(w wish) error {
+		if err := w.roles.DeleteUser(guid); err != nil {
+			return err
+		}
+		_, err := w.registry.PutUser(app.User{GUID: guid, Gone: true})
+		return err
+	})
+}
+
+func (s *Server) presentUser(p person) v3.User {
+	out := v3.User{
+		GUID: p.guid, CreatedAt: v3.At(p.created), UpdatedAt: v3.At(p.updated), PresentationName: p.called(),
+		Metadata: presentMetadata(p.metadata), Links: v3.Links{"self": {Href: s.href("v3", "users", p.guid)}},
+	}
+	if p.name != "" {
+		out.Username, out.Origin = &p.name, &p.origin
+	}
+	return out
+}
