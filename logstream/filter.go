@@ -11,12 +11,14 @@ import (
 
 // Filter says which lines a reader wants. The zero Filter wants all.
 //
-// A gap record passes whatever it says about sources and texts: nobody shall miss
-// that something is missing.
+// A gap record passes whatever it says about sources and texts, unless NoGaps:
+// nobody shall miss that something is missing.
 type Filter struct {
+	Source     string // the whole of it, such as CELL
 	Process    string // its type, such as web, in any case; its sidecars too
 	Sidecar    string // its name, in any case
 	NoSidecars bool
+	NoGaps     bool
 	Instance   *int // index
 	Stream     Stream
 	Contains   string // in the text, byte for byte
@@ -71,9 +73,9 @@ func (m *matcher) wants(e *Envelope) bool {
 		return false
 	}
 	if e.Flags&Gap != 0 {
-		return true
+		return !m.f.NoGaps
 	}
-	return (m.f.Stream == 0 || e.Stream == m.f.Stream) && m.speaks(e.Source.Type) &&
+	return (m.f.Source == "" || e.Source.Type == m.f.Source) && (m.f.Stream == 0 || e.Stream == m.f.Stream) && m.speaks(e.Source.Type) &&
 		(len(m.contains) == 0 || bytes.Contains(e.Text, m.contains))
 }
 

@@ -92,6 +92,30 @@ func (l *Log) LastSeq() uint64 {
 	return l.next - 1
 }
 
+// Kept is how much of a log there is.
+type Kept struct {
+	Lines, Dropped int64
+	Oldest, Newest time.Time // zero without lines
+}
+
+// Kept tells how much of the log there is.
+func (l *Log) Kept() Kept {
+	v := l.view()
+	first := oldestOf(v)
+	k := Kept{Lines: int64(v.next - first), Dropped: int64(first - 1)}
+	if k.Lines == 0 {
+		return k
+	}
+	l.mu.Lock()
+	k.Newest = time.Unix(0, l.last).UTC()
+	l.mu.Unlock()
+	k.Oldest = k.Newest
+	if es, err := l.Cursor(first).read(v); err == nil && len(es) > 0 {
+		k.Oldest = es[0].Time
+	}
+	return k
+}
+
 // Append adds lines as one frame with one write, and wakes the readers once. It
 // sets Seq and Time of the envelopes in es. It does not wait for the disk: what
 // it wrote survives the death of any process, and a power cut one second later.

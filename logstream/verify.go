@@ -21,6 +21,7 @@ type Report struct {
 	Bytes       int64 // of segment files
 	Streams     int   // capture files that lines came from
 	Gaps        int   // gap records among the lines
+	Lost        int64 // lines that they tell of
 	First, Last uint64
 }
 
@@ -151,6 +152,9 @@ func (c *checker) line(e *Envelope) {
 	c.report.Last = e.Seq
 	if e.Flags&Gap != 0 {
 		c.report.Gaps++
+		if e.Lost != nil {
+			c.report.Lost += e.Lost.Lines
+		}
 	}
 	if !e.captured() {
 		return

@@ -33,6 +33,19 @@ type LogCacheEnvelope struct {
 	Log        *LogCacheLog      `json:"log,omitempty"`
 }
 
+// LogCacheMeta is the answer of GET /api/v1/meta.
+type LogCacheMeta struct {
+	Meta map[string]LogCacheSource `json:"meta"`
+}
+
+// LogCacheSource says what is kept of a source.
+type LogCacheSource struct {
+	Count   int64 `json:"count,string"`
+	Expired int64 `json:"expired,string"`
+	Oldest  int64 `json:"oldest_timestamp,string"` // nanoseconds
+	Newest  int64 `json:"newest_timestamp,string"`
+}
+
 // LogCacheLog is the line itself.
 type LogCacheLog struct {
 	Payload []byte `json:"payload"` // base64 on the wire
@@ -57,6 +70,29 @@ type Line struct {
 	Stream   string // OUT, ERR
 	Flags    []string
 	Text     []byte // any bytes
+	Lost     *Loss  // what is missing, with FlagGap
+}
+
+// Loss is what a gap tells.
+type Loss struct {
+	Lines int64  `json:"lines,omitempty"` // 0: nobody knows
+	Bytes int64  `json:"bytes,omitempty"`
+	Cause string `json:"cause"`
+}
+
+// LogReport is the answer of GET /stream/v1/apps/:guid/verify.
+type LogReport struct {
+	OK       bool     `json:"ok"`
+	Segments int      `json:"segments"`
+	Frames   int      `json:"frames"`
+	Lines    int64    `json:"lines"`
+	Bytes    int64    `json:"bytes"`
+	Streams  int      `json:"streams"`
+	Gaps     int      `json:"gaps"`
+	Lost     int64    `json:"lost"` // lines that the gaps tell of
+	First    uint64   `json:"first"`
+	Last     uint64   `json:"last"`
+	Problems []string `json:"problems"`
 }
 
 // lineJSON is a Line on the wire: text that is not UTF-8 is base64 and says so.
@@ -70,13 +106,14 @@ type lineJSON struct {
 	Flags    []string  `json:"flags,omitempty"`
 	Text     string    `json:"text"`
 	Encoding string    `json:"encoding,omitempty"` // base64
+	Lost     *Loss     `json:"lost,omitempty"`
 }
 
 // MarshalJSON gives the line as one JSON object without a newline.
 func (l Line) MarshalJSON() ([]byte, error) {
 	j := lineJSON{
 		Seq: l.Seq, Time: l.Time, Source: l.Source, Index: l.Index, Instance: l.Instance,
-		Stream: l.Stream, Flags: l.Flags, Text: string(l.Text),
+		Stream: l.Stream, Flags: l.Flags, Text: string(l.Text), Lost: l.Lost,
 	}
 	if !utf8.Valid(l.Text) {
 		j.Text, j.Encoding = base64.StdEncoding.EncodeToString(l.Text), "base64"
@@ -103,7 +140,7 @@ func (l *Line) UnmarshalJSON(b []byte) error {
 	}
 	*l = Line{
 		Seq: j.Seq, Time: j.Time, Source: j.Source, Index: j.Index, Instance: j.Instance,
-		Stream: j.Stream, Flags: j.Flags, Text: text,
+		Stream: j.Stream, Flags: j.Flags, Text: text, Lost: j.Lost,
 	}
 	return nil
 }

@@ -1,0 +1,249 @@
+package v3
+
+import (
+	"bufio"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"slices"
+	"time"
+)
+
+// LinesType is the media type of log lines in their short form: records one after
+// the other, each a length and that many bytes.
+//
+//	record  length uvarint, kind byte, fields
+//	line    seq uvarint, time varint (ns), stream byte, flags byte, index varint, source, instance, text
+//	        and with the flag gap: lines uvarint, bytes uvarint, cause, in front of the text
+//
+// Strings have their length in front; the text is the rest. A stream that ends
+// without the record that says so was broken off.
+const LinesType = "application/vnd.dew.lines"
+
+const (
+	recordEnd  byte = 0 // all that was asked for has been sent
+	recordLine byte = 1
+	recordBeat byte = 2 // nothing to say
+
+	maxRecord = 1 << 20 // a line has at most 64 KiB
+)
+
+// lineFlags are the flags of a line, by the bit that they have.
+var lineFlags = []string{FlagLate, FlagCut, FlagPartial, FlagGap}
+
+const flagGapBit = 1 << 3
+
+// AppendLine appends the record of a line.
+func AppendLine(b []byte, l *Line) []byte {
+	// The length stands in front and is known last; a line that needs more than
+	// this much for it is moved.
+	const room = 3
+	start := len(b)
+	b = append(b, make([]byte, room)...)
+	b = append(b, recordLine)
+	b = binary.AppendUvarint(b, l.Seq)
+	b = binary.AppendVarint(b, l.Time.UnixNano())
+	stream, flags := byte(0), byte(0)
+	if l.Stream == "ERR" {
+		stream = 1
+	}
+	for _, f := range l.Flags {
+		if i := slices.Index(lineFlags, f); i >= 0 {
+			flags |= 1 << i
+		}
+	}
+	b = append(b, stream, flags)
+	b = binary.AppendVarint(b, int64(l.Index))
+	b = appendText(b, l.Source)
+	b = appendText(b, l.Instance)
+	if flags&flagGapBit != 0 {
+		lost := Loss{}
+		if l.Lost != nil {
+			lost = *l.Lost
+		}
+		b = binary.AppendUvarint(b, uint64(max(lost.Lines, 0)))
+		b = binary.AppendUvarint(b, uint64(max(lost.Bytes, 0)))
+		b = appendText(b, lost.Cause)
+	}
+	b = append(b, l.Text...)
+	return prefixed(b, start, room)
+}
+
+// prefixed writes the length of what stands behind the room at start into it.
+// The shortest form has fewer bytes than the room; it is padded, which every
+// reader of varints understands.
+func prefixed(b []byte, start, room int) []byte {
+	n := len(b) - start - room
+	for i := range room - 1 {
+		b[start+i] = byte(n>>(7*i))&0x7f | 0x80
+	}
+	b[start+room-1] = byte(n >> (7 * (room - 1)))
+	return b
+}
+
+func appendText(b []byte, s string) []byte {
+	return append(binary.AppendUvarint(b, uint64(len(s))), s...)
+}
+
+// AppendBeat appends a record that says that the stream is alive.
+func AppendBeat(b []byte) []byte { return append(b, 1, recordBeat) }
+
+// AppendEnd appends the record that ends a stream.
+func AppendEnd(b []byte) []byte { return append(b, 1, recordEnd) }
+
+// ErrBrokenOff says that a stream ended before its end.
+var ErrBrokenOff = errors.New("the stream of log lines was broken off")
+
+// brokenOff keeps io.EOF out of the error: that means the end of all.
+func brokenOff(err error) error {
+	if errors.Is(err, io.EOF) {
+		return ErrBrokenOff
+	}
+	return fmt.Errorf("%w: %w", ErrBrokenOff, err)
+}
+
+// LineReader reads records.
+type LineReader struct {
+	r    *bufio.Reader
+	buf  []byte
+	line Line // the one before: most lines have its source
+}
+
+// NewLineReader reads the short form from r.
+func NewLineReader(r io.Reader) *LineReader {
+	return &LineReader{r: bufio.NewReaderSize(r, 256<<10)}
+}
+
+// Next gives the next line; nil with no error is a sign of life. io.EOF is the
+// end of all that was asked for, ErrBrokenOff any other end. The line is valid
+// until the next call.
+func (lr *LineReader) Next() (*Line, error) {
+	n, err := binary.ReadUvarint(lr.r)
+	if err != nil {
+		return nil, brokenOff(err)
+	}
+	if n == 0 || n > maxRecord {
+		return nil, fmt.Errorf("%w: a record of %d bytes", ErrBrokenOff, n)
+	}
+	b, err := lr.take(int(n))
+	if err != nil {
+		return nil, brokenOff(err)
+	}
+	switch b[0] {
+	case recordEnd:
+		return nil, io.EOF
+	case recordLine:
+		return &lr.line, lr.parse(b[1:])
+	default:
+		return nil, nil //nolint:nilnil // a sign of life, and what a later version may have to say
+	}
+}
+
+// Buffered tells whether another record is probably here already.
+func (lr *LineReader) Buffered() bool { return lr.r.Buffered() > 0 }
+
+// take gives the next n bytes, without a copy where they are at hand.
+func (lr *LineReader) take(n int) ([]byte, error) {
+	if n <= lr.r.Size() {
+		b, err := lr.r.Peek(n)
+		if err != nil {
+			return nil, err
+		}
+		_, err = lr.r.Discard(n)
+		return b, err
+	}
+	lr.buf = slices.Grow(lr.buf[:0], n)[:n]
+	_, err := io.ReadFull(lr.r, lr.buf)
+	return lr.buf, err
+}
+
+// flagLists are the lists for every combination of flags, so that no line has to
+// make its own.
+var flagLists = func() (lists [16][]string) {
+	for bits := range lists {
+		for i, f := range lineFlags {
+			if bits&(1<<i) != 0 {
+				lists[bits] = append(lists[bits], f)
+			}
+		}
+	}
+	return lists
+}()
+
+func (lr *LineReader) parse(b []byte) error {
+	p := fields{b: b}
+	l := &lr.line
+	l.Seq = p.uvarint()
+	l.Time = time.Unix(0, p.varint()).UTC()
+	l.Stream = "OUT"
+	if p.byte() == 1 {
+		l.Stream = "ERR"
+	}
+	flags := p.byte()
+	l.Flags = flagLists[flags&0x0f]
+	l.Index = int(p.varint())
+	p.text(&l.Source)
+	p.text(&l.Instance)
+	l.Lost = nil
+	if flags&flagGapBit != 0 {
+		lost := Loss{Lines: int64(min(p.uvarint(), math.MaxInt64)), Bytes: int64(min(p.uvarint(), math.MaxInt64))}
+		p.text(&lost.Cause)
+		l.Lost = &lost
+	}
+	l.Text = p.b
+	if p.bad {
+		return fmt.Errorf("%w: a line cannot be read", ErrBrokenOff)
+	}
+	return nil
+}
+
+// fields takes fields off the front of a record.
+type fields struct {
+	b   []byte
+	bad bool
+}
+
+func (p *fields) byte() byte {
+	if len(p.b) == 0 {
+		p.bad = true
+		return 0
+	}
+	c := p.b[0]
+	p.b = p.b[1:]
+	return c
+}
+
+func (p *fields) uvarint() uint64 {
+	v, n := binary.Uvarint(p.b)
+	if n <= 0 {
+		p.bad, p.b = true, nil
+		return 0
+	}
+	p.b = p.b[n:]
+	return v
+}
+
+func (p *fields) varint() int64 {
+	v, n := binary.Varint(p.b)
+	if n <= 0 {
+		p.bad, p.b = true, nil
+		return 0
+	}
+	p.b = p.b[n:]
+	return v
+}
+
+// text reads a string into s; one that is the same as before costs nothing.
+func (p *fields) text(s *string) {
+	n := p.uvarint()
+	if n > uint64(len(p.b)) {
+		p.bad, p.b = true, nil
+		return
+	}
+	if string(p.b[:n]) != *s {
+		*s = string(p.b[:n])
+	}
+	p.b = p.b[n:]
+}

@@ -1,0 +1,89 @@
+package v3
+
+import (
+	"bytes"
+	"errors"
+	"io"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+func sampleLines() []Line {
+	at := time.Unix(1700000000, 123456789).UTC()
+	return []Line{
+		{Seq: 1, Time: at, Source: "API", Stream: "OUT", Text: []byte("hello")},
+		{Seq: 2, Time: at.Add(1), Source: "APP/PROC/WEB/SIDECAR/CONFIG SERVER", Index: 3, Instance: "i-1", Stream: "ERR", Flags: []string{FlagLate, FlagPartial}, Text: []byte("a\x00\xff\nb")},
+		{Seq: 1 << 60, Time: at.Add(2), Source: "CELL", Index: -1, Stream: "ERR", Flags: []string{FlagGap}, Text: []byte("gone"), Lost: &Loss{Lines: 7, Bytes: 1 << 40, Cause: "retention"}},
+		{Seq: 1<<60 + 1, Time: at.Add(3), Source: "APP/PROC/WEB", Stream: "OUT", Flags: []string{FlagCut}, Text: bytes.Repeat([]byte("x"), 64<<10)},
+		{Seq: 1<<60 + 2, Time: at.Add(4), Source: "APP/PROC/WEB", Stream: "OUT", Text: []byte{}},
+	}
+}
+
+func TestLinesRoundTrip(t *testing.T) {
+	want := sampleLines()
+	var b []byte
+	for i := range want {
+		b = AppendLine(AppendBeat(b), &want[i])
+	}
+	whole := AppendEnd(b)
+	r := NewLineReader(bytes.NewReader(whole))
+	var got []Line
+	for {
+		l, err := r.Next()
+		if errors.Is(err, io.EOF) {
+			break
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		if l != nil {
+			one := *l
+			one.Text = append([]byte{}, l.Text...)
+			got = append(got, one)
+		}
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+	for cut := range len(whole) - 1 { // an end that nobody announced is an error
+		if cut > 500 && cut < len(whole)-500 {
+			continue
+		}
+		r := NewLineReader(bytes.NewReader(whole[:cut]))
+		var err error
+		for err == nil {
+			_, err = r.Next()
+		}
+		if !errors.Is(err, ErrBrokenOff) || errors.Is(err, io.EOF) {
+			t.Fatalf("cut at %d: %v, want that it was broken off", cut, err)
+		}
+	}
+}
+
+func FuzzLineReader(f *testing.F) {
+	for _, l := range sampleLines()[:3] {
+		f.Add(AppendEnd(AppendLine(nil, &l)))
+	}
+	f.Fuzz(func(t *testing.T, b []byte) {
+		r := NewLineReader(bytes.NewReader(b))
+		for {
+			l, err := r.Next()
+			if err != nil {
+				return
+			}
+			if l == nil {
+				continue
+			}
+			// What was read and is written again reads the same.
+			again, err := NewLineReader(bytes.NewReader(AppendLine(nil, l))).Next()
+			if err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(l, again); diff != "" {
+				t.Fatal(diff)
+			}
+		}
+	})
+}
