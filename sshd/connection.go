@@ -1,0 +1,171 @@
+package sshd
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"log/slog"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"golang.org/x/crypto/ssh"
+)
+
+// connection is one client that has logged in.
+type connection struct {
+	s     *Server
+	sc    *ssh.ServerConn
+	g     grant
+	log   *slog.Logger
+	began time.Time
+	last  atomic.Int64 // when something happened, in nanoseconds since began
+	work  sync.WaitGroup
+	room  chan struct{} // holds one for every channel
+}
+
+func newConnection(s *Server, sc *ssh.ServerConn) *connection {
+	g, _ := sc.Permissions.ExtraData[grantKey{}].(grant) // authenticate put it there
+	return &connection{
+		s: s, sc: sc, g: g, began: time.Now(), room: make(chan struct{}, s.limits.Channels),
+		log: s.log.With("peer", sc.RemoteAddr(), "user", g.who.Name, "app", g.app.GUID, "process", g.process.GUID, "index", g.index),
+	}
+}
+
+// farewell is how long clients may take to read why they are let go.
+const farewell = 2 * time.Second
+
+// serve answers the client until it leaves, is gone, or must leave.
+func (c *connection) serve(ctx context.Context, chans <-chan ssh.NewChannel, reqs <-chan *ssh.Request) {
+	c.log.Info("ssh connection opened")
+	defer c.log.Info("ssh connection closed")
+	inner, cancel := context.WithCancel(ctx)
+	var guards sync.WaitGroup
+	guards.Go(func() { c.answer(reqs) })
+	guards.Go(func() { c.watch(inner) })
+	for nc := range chans {
+		c.touch()
+		select {
+		case c.room <- struct{}{}:
+			c.work.Go(func() {
+				defer func() { <-c.room }()
+				defer c.survive()
+				c.open(inner, nc)
+			})
+		default:
+			c.refuse(nc, ssh.ResourceShortage, fmt.Sprintf("this connection has %d channels, which is as many as there may be", c.s.limits.Channels))
+		}
+	}
+	cancel()
+	c.work.Wait()
+	guards.Wait()
+}
+
+// survive makes a bug in one channel the end of one connection.
+func (c *connection) survive() {
+	if p := recover(); p != nil {
+		c.log.Error("panic in an ssh channel", "panic", fmt.Sprint(p))
+		_ = c.sc.Close() // it is of no more use
+	}
+}
+
+func (c *connection) open(ctx context.Context, nc ssh.NewChannel) {
+	switch nc.ChannelType() {
+	case "session":
+		c.openSession(ctx, nc)
+	case "direct-tcpip":
+		c.openPort(ctx, nc)
+	case "direct-streamlocal@openssh.com":
+		c.openSocket(ctx, nc)
+	default:
+		c.refuse(nc, ssh.UnknownChannelType, "there are sessions and forwards here, and nothing else")
+	}
+}
+
+func (c *connection) refuse(nc ssh.NewChannel, reason ssh.RejectionReason, why string) {
+	c.log.Info("ssh channel refused", "type", nc.ChannelType(), "why", why)
+	_ = nc.Reject(reason, why) // a client that is gone needs no answer
+}
+
+// answer answers the client's keep-alives. What else it may ask of the whole
+// connection, as listening on its behalf, is not done.
+func (c *connection) answer(reqs <-chan *ssh.Request) {
+	for r := range reqs {
+		c.touch()
+		if r.WantReply {
+			_ = r.Reply(false, nil) // a client that is gone needs no answer
+		}
+	}
+}
+
+// watch closes the connection when its client is gone or idle, or ctx ends.
+func (c *connection) watch(ctx context.Context) {
+	defer c.sc.Close()
+	ticker := time.NewTicker(c.s.limits.Alive)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			c.letGo()
+			return
+		case <-ticker.C:
+		}
+		if idle := c.idle(); idle >= c.s.limits.Idle {
+			c.log.Info("ssh connection is idle", "for", idle.Round(time.Second))
+			return
+		}
+		if !c.alive() {
+			if ctx.Err() == nil {
+				c.log.Info("ssh client is gone")
+			}
+			return
+		}
+	}
+}
+
+// letGo gives sessions a moment to tell their clients why they end.
+func (c *connection) letGo() {
+	done := make(chan struct{})
+	go func() { c.work.Wait(); close(done) }()
+	select {
+	case <-done:
+	case <-time.After(farewell):
+	}
+}
+
+// alive asks the client whether it is there. Any answer will do.
+func (c *connection) alive() bool {
+	answered := make(chan error, 1)
+	go func() {
+		_, _, err := c.sc.SendRequest("keepalive@openssh.com", true, nil)
+		answered <- err
+	}()
+	select {
+	case err := <-answered:
+		return err == nil
+	case <-time.After(c.s.limits.Alive):
+		return false // the answer never comes: closing the connection ends the question
+	}
+}
+
+func (c *connection) touch()              { c.last.Store(int64(time.Since(c.began))) }
+func (c *connection) idle() time.Duration { return time.Since(c.began) - time.Duration(c.last.Load()) }
+
+// carry copies until the end of src, and notes that something happened.
+func (c *connection) carry(dst io.Writer, src io.Reader) error {
+	_, err := io.Copy(dst, touching{c, src})
+	return err
+}
+
+// touching is a reader that hides everything but Read: a copy would otherwise
+// pass by it.
+type touching struct {
+	c *connection
+	r io.Reader
+}
+
+func (t touching) Read(b []byte) (int, error) {
+	n, err := t.r.Read(b)
+	t.c.touch()
+	return n, err
+}

@@ -1,0 +1,73 @@
+package sshd
+
+import (
+	"crypto/ed25519"
+	"crypto/rand"
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"golang.org/x/crypto/ssh"
+)
+
+// Fingerprint is that of the host key: SHA-256 as base64 without padding and
+// without a prefix, 43 characters.
+func (s *Server) Fingerprint() string {
+	return strings.TrimPrefix(ssh.FingerprintSHA256(s.signer.PublicKey()), "SHA256:")
+}
+
+// hostKey reads the key that clients know the server by, or makes it. It is one,
+// so that whatever a client prefers, it is the one it was told of.
+func hostKey(file string) (ssh.Signer, error) {
+	b, err := os.ReadFile(file)
+	if errors.Is(err, fs.ErrNotExist) {
+		if err := makeKey(file); err != nil {
+			return nil, fmt.Errorf("cannot make the host key: %w", err)
+		}
+		b, err = os.ReadFile(file)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("cannot read the host key: %w", err)
+	}
+	signer, err := ssh.ParsePrivateKey(b)
+	if err != nil {
+		return nil, fmt.Errorf("cannot use the host key %s: %w (remove it, and a new one is made that clients must be told of)", file, err)
+	}
+	return signer, nil
+}
+
+// makeKey writes a new key whole or not at all, to last.
+func makeKey(file string) error {
+	_, key, err := ed25519.GenerateKey(rand.Reader)
+	if err != nil {
+		return err
+	}
+	block, err := ssh.MarshalPrivateKey(key, "dew")
+	if err != nil {
+		return err
+	}
+	dir := filepath.Dir(file)
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return err
+	}
+	f, err := os.CreateTemp(dir, filepath.Base(file)+".*") // mode 0600
+	if err != nil {
+		return err
+	}
+	err = errors.Join(pem.Encode(f, block), f.Sync(), f.Close())
+	if err == nil {
+		err = os.Rename(f.Name(), file)
+	}
+	if err != nil {
+		return errors.Join(err, os.Remove(f.Name()))
+	}
+	d, err := os.Open(dir)
+	if err != nil {
+		return err
+	}
+	return errors.Join(d.Sync(), d.Close())
+}

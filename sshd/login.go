@@ -1,0 +1,155 @@
+package sshd
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"strconv"
+	"strings"
+
+	"golang.org/x/crypto/ssh"
+
+	"github.com/dewrun/dew/app"
+	"github.com/dewrun/dew/auth"
+	"github.com/dewrun/dew/logstream"
+	"github.com/dewrun/dew/runtime"
+)
+
+// login is what a user name says: where somebody wants to go.
+type login struct {
+	guid    string // of a process, or of an app, whose web process is meant
+	index   int
+	sidecar string // whose surroundings are wanted; empty: the process's own
+}
+
+const (
+	loginPrefix = "cf:"
+	maxGUID     = 128
+	maxIndex    = 1 << 20
+)
+
+var errLogin = errors.New("the user must be cf:<guid of a process or app>/<index>")
+
+// parseLogin reads cf:<guid>/<index>, and dew's own cf:<guid>/<index>/<sidecar>.
+func parseLogin(user string) (login, error) {
+	rest, ok := strings.CutPrefix(user, loginPrefix)
+	guid, rest, cut := strings.Cut(rest, "/")
+	index, sidecar, named := strings.Cut(rest, "/")
+	if !ok || !cut || !validGUID(guid) || named && sidecar == "" {
+		return login{}, errLogin
+	}
+	n, err := strconv.ParseUint(index, 10, 32)
+	if err != nil || n > maxIndex || strconv.FormatUint(n, 10) != index {
+		return login{}, errLogin
+	}
+	return login{guid: guid, index: int(n), sidecar: sidecar}, nil
+}
+
+func validGUID(s string) bool {
+	if s == "" || len(s) > maxGUID {
+		return false
+	}
+	for _, c := range []byte(s) {
+		letter := c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9'
+		if !letter && c != '-' && c != '.' && c != '_' {
+			return false
+		}
+	}
+	return true
+}
+
+// grant is what a connection may do.
+type grant struct {
+	who     auth.Principal
+	app     app.App
+	process app.Process
+	index   int
+	sidecar string
+}
+
+func (g grant) place() place { return place{process: g.process.GUID, index: g.index} }
+
+func (g grant) target() runtime.ExecTarget {
+	return runtime.ExecTarget{Process: g.process.GUID, Index: g.index, Sidecar: g.sidecar}
+}
+
+type grantKey struct{}
+
+// authenticate turns a user name and a code into a grant. A wrong code is told
+// nothing; whoever has a good one is told why they may not enter.
+func (s *Server) authenticate(meta ssh.ConnMetadata, code []byte) (*ssh.Permissions, error) {
+	to, err := parseLogin(meta.User())
+	if err != nil {
+		return nil, err
+	}
+	who, err := s.c.Redeem(string(code))
+	if err != nil {
+		return nil, fmt.Errorf("cannot let %s in: %w", meta.User(), err)
+	}
+	g, err := s.grant(who, to)
+	s.record(g, meta.RemoteAddr(), err)
+	if err != nil {
+		return nil, &ssh.BannerError{Err: fmt.Errorf("cannot let %s in to %s: %w", who.Name, meta.User(), err), Message: "dew: " + err.Error() + "\r\n"}
+	}
+	return &ssh.Permissions{ExtraData: map[any]any{grantKey{}: g}}, nil
+}
+
+// errNobody is the answer for what does not exist and for what somebody may not
+// see alike.
+var errNobody = errors.New("there is no such process, or you may not enter it")
+
+// grant finds what a login names and asks whether it may be entered.
+func (s *Server) grant(who auth.Principal, to login) (grant, error) {
+	g := grant{who: who, index: to.index, sidecar: to.sidecar}
+	var err error
+	if g.process, err = s.c.Registry.Process(to.guid); err == nil {
+		g.app, err = s.c.Registry.App(g.process.App)
+	}
+	if errors.Is(err, app.ErrNotFound) {
+		return g, errNobody
+	}
+	if err != nil {
+		return g, err
+	}
+	if err := s.c.Allow(who, g.app); err != nil {
+		return g, err
+	}
+	if _, err := s.instance(g.place()); err != nil {
+		return g, err
+	}
+	return g, nil
+}
+
+// instance is the one that runs at a place.
+func (s *Server) instance(at place) (runtime.InstanceID, error) {
+	var id runtime.InstanceID
+	for _, st := range s.c.Instances.Instances(at.process) {
+		if st.Slot.Index == at.index && st.State == runtime.Running {
+			id = st.Instance // the newest generation is the last
+		}
+	}
+	if id == "" {
+		return "", fmt.Errorf("instance %d is not running", at.index)
+	}
+	return id, nil
+}
+
+// record writes down who came, in the log of the app and for the audit.
+func (s *Server) record(g grant, peer net.Addr, err error) {
+	if g.app.GUID == "" {
+		return
+	}
+	if s.c.Record != nil {
+		s.c.Record(Access{Who: g.who, App: g.app, Type: g.process.Type, Index: g.index, Peer: peer.String(), Err: err})
+	}
+	if err != nil {
+		return
+	}
+	line := logstream.Envelope{
+		Source: logstream.Source{Type: "SSH", Index: g.index}, Stream: logstream.Out,
+		Text: []byte("Successful remote access by " + peer.String()),
+	}
+	if err := s.c.Append(g.app.GUID, line); err != nil {
+		s.log.Warn("cannot write to the app's log", "app", g.app.GUID, "err", err)
+	}
+}

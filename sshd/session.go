@@ -1,0 +1,276 @@
+package sshd
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"sync"
+	"syscall"
+
+	"golang.org/x/crypto/ssh"
+	"golang.org/x/sys/unix"
+
+	"github.com/dewrun/dew/runtime"
+)
+
+// room is one session channel: what the client asked for, then what runs.
+type room struct {
+	c    *connection
+	ch   ssh.Channel
+	env  []string
+	size int // of env, in bytes
+	tty  *runtime.Terminal
+	run  runtime.Session // nil before it began
+	done sync.WaitGroup
+}
+
+const (
+	maxEnv     = 64 << 10 // bytes of variables that a client may send
+	maxCommand = 128 << 10
+	ownStatus  = 255 // where it was not the command that failed
+)
+
+func (c *connection) openSession(ctx context.Context, nc ssh.NewChannel) {
+	at := c.g.place()
+	if !c.s.enter(at) {
+		c.refuse(nc, ssh.ResourceShortage, fmt.Sprintf("instance %d has %d sessions, which is as many as there may be", at.index, c.s.limits.Sessions))
+		return
+	}
+	defer c.s.leave(at)
+	ch, reqs, err := nc.Accept()
+	if err != nil {
+		return
+	}
+	r := &room{c: c, ch: ch}
+	defer r.end()
+	for req := range reqs {
+		c.touch()
+		ok := r.handle(ctx, req)
+		if req.WantReply {
+			_ = req.Reply(ok, nil) // a client that is gone needs no answer
+		}
+		if ok && r.run == nil && begins(req.Type) {
+			r.begin(ctx, req)
+		}
+	}
+}
+
+// end is when the client has closed the channel, or is gone.
+func (r *room) end() {
+	if r.run != nil {
+		_ = r.run.Close() // it tells the log itself what it could not do
+	}
+	r.done.Wait()
+	_ = r.ch.Close() // mostly it is closed
+}
+
+func begins(kind string) bool { return kind == "shell" || kind == "exec" || kind == "subsystem" }
+
+// handle answers one request about the session.
+func (r *room) handle(ctx context.Context, req *ssh.Request) bool {
+	switch req.Type {
+	case "shell", "exec", "subsystem":
+		_, err := parseStart(req.Type, req.Payload)
+		return err == nil && r.run == nil
+	case "env":
+		return r.setEnv(req.Payload)
+	case "pty-req":
+		p, err := parsePTY(req.Payload)
+		if err != nil || r.run != nil {
+			return false
+		}
+		r.tty = &p.terminal
+		return r.addEnv("TERM", p.term)
+	case "window-change":
+		return r.resize(ctx, req.Payload)
+	case "signal":
+		return r.signal(req.Payload)
+	}
+	return false
+}
+
+// parseStart reads what is to run.
+func parseStart(kind string, payload []byte) (runtime.ExecSpec, error) {
+	var m struct{ Value string }
+	if kind == "shell" {
+		return runtime.ExecSpec{Kind: runtime.ExecShell}, nil
+	}
+	if err := ssh.Unmarshal(payload, &m); err != nil {
+		return runtime.ExecSpec{}, err
+	}
+	switch {
+	case len(m.Value) > maxCommand || strings.ContainsRune(m.Value, 0):
+		return runtime.ExecSpec{}, errors.New("the command cannot be run")
+	case kind == "exec":
+		return runtime.ExecSpec{Kind: runtime.ExecCommand, Command: m.Value}, nil
+	case m.Value == "sftp":
+		return runtime.ExecSpec{Kind: runtime.ExecFiles}, nil
+	}
+	return runtime.ExecSpec{}, fmt.Errorf("there is no subsystem %q", m.Value)
+}
+
+func (r *room) setEnv(payload []byte) bool {
+	var m struct{ Name, Value string }
+	if err := ssh.Unmarshal(payload, &m); err != nil || r.run != nil {
+		return false
+	}
+	return r.addEnv(m.Name, m.Value)
+}
+
+// addEnv notes a variable of the client, if it can be one.
+func (r *room) addEnv(name, value string) bool {
+	size := len(name) + len(value) + 2
+	if name == "" || strings.ContainsAny(name, "=\x00") || strings.ContainsRune(value, 0) || r.size+size > maxEnv {
+		return false
+	}
+	r.size += size
+	r.env = append(r.env, name+"="+value)
+	return true
+}
+
+func (r *room) resize(ctx context.Context, payload []byte) bool {
+	size, err := parseWindow(payload)
+	if err != nil || r.tty == nil {
+		return false
+	}
+	r.tty.Size = size
+	if r.run == nil {
+		return true
+	}
+	if err := r.run.Resize(ctx, size); err != nil {
+		r.c.log.Debug("cannot resize a terminal", "err", err)
+		return false
+	}
+	return true
+}
+
+func (r *room) signal(payload []byte) bool {
+	sig, err := parseSignal(payload)
+	if err != nil || r.run == nil {
+		return false
+	}
+	if err := r.run.Signal(sig); err != nil {
+		r.c.log.Debug("cannot signal a session", "err", err)
+		return false
+	}
+	return true
+}
+
+// begin runs what was asked for. The request is granted already: what goes wrong
+// now is told as a program would tell it.
+func (r *room) begin(ctx context.Context, req *ssh.Request) {
+	spec, err := parseStart(req.Type, req.Payload)
+	if err != nil {
+		return // handle has refused it
+	}
+	spec.Env, spec.TTY = r.env, r.tty
+	if spec.Kind == runtime.ExecFiles {
+		spec.TTY = nil
+	}
+	ses, err := r.c.s.c.Instances.Exec(ctx, r.c.g.target(), spec)
+	if err != nil {
+		r.c.log.Warn("cannot open a session", "kind", spec.Kind, "err", err)
+		r.finish(runtime.SessionEnd{Code: ownStatus, Why: err.Error()})
+		return
+	}
+	r.run = ses
+	r.done.Go(func() {
+		defer r.c.survive()
+		r.carry(ctx, ses)
+	})
+}
+
+// carry moves input and output until the session has ended and all of its output
+// is with the client.
+func (r *room) carry(ctx context.Context, ses runtime.Session) {
+	st := ses.Streams()
+	go func() {
+		_ = r.c.carry(st.In, r.ch) // the session or its client has ended
+		_ = st.In.Close()
+	}()
+	var outputs sync.WaitGroup
+	outputs.Go(func() { _ = r.c.carry(r.ch, st.Out) })
+	outputs.Go(func() { _ = r.c.carry(r.ch.Stderr(), st.Err) })
+	end, err := ses.Wait(ctx)
+	if err != nil {
+		end = runtime.SessionEnd{Code: ownStatus, Why: "the connection is let go"}
+		_ = ses.Close() // which ends its output
+	}
+	outputs.Wait()
+	r.finish(end)
+}
+
+// finish tells the client how it ended. Without a status clients say that
+// something broke.
+func (r *room) finish(end runtime.SessionEnd) {
+	if end.Why != "" {
+		_, _ = io.WriteString(r.ch.Stderr(), "\r\ndew: the session has ended: "+end.Why+"\r\n") // a client that is gone need not know
+	}
+	status := struct{ Status uint32 }{uint32(end.Code)}
+	_, _ = r.ch.SendRequest("exit-status", false, ssh.Marshal(&status))
+	_ = r.ch.Close()
+}
+
+// pty is what a client says about its terminal.
+type pty struct {
+	term     string
+	terminal runtime.Terminal
+}
+
+func parsePTY(payload []byte) (pty, error) {
+	var m struct {
+		Term                         string
+		Columns, Rows, Width, Height uint32
+		Modes                        string
+	}
+	if err := ssh.Unmarshal(payload, &m); err != nil {
+		return pty{}, err
+	}
+	modes, err := parseModes([]byte(m.Modes))
+	if err != nil {
+		return pty{}, err
+	}
+	return pty{term: m.Term, terminal: runtime.Terminal{Size: clamp(m.Columns, m.Rows), Modes: modes}}, nil
+}
+
+func parseWindow(payload []byte) (runtime.Size, error) {
+	var m struct{ Columns, Rows, Width, Height uint32 }
+	if err := ssh.Unmarshal(payload, &m); err != nil {
+		return runtime.Size{}, err
+	}
+	return clamp(m.Columns, m.Rows), nil
+}
+
+func clamp(columns, rows uint32) runtime.Size {
+	const most = 1<<16 - 1
+	return runtime.Size{Columns: uint16(min(columns, most)), Rows: uint16(min(rows, most))}
+}
+
+// parseModes reads a list of opcodes with a number each, which 0 ends. Those from
+// 160 on have no form that everybody knows, so reading ends there, too.
+func parseModes(b []byte) ([]runtime.TerminalMode, error) {
+	const end, unknown, one = 0, 160, 5
+	var out []runtime.TerminalMode
+	for len(b) > 0 && b[0] != end && b[0] < unknown {
+		if len(b) < one {
+			return nil, errors.New("the terminal modes end in the midst of one")
+		}
+		out = append(out, runtime.TerminalMode{Opcode: b[0], Value: uint32(b[1])<<24 | uint32(b[2])<<16 | uint32(b[3])<<8 | uint32(b[4])})
+		b = b[one:]
+	}
+	return out, nil
+}
+
+func parseSignal(payload []byte) (syscall.Signal, error) {
+	var m struct{ Name string }
+	if err := ssh.Unmarshal(payload, &m); err != nil {
+		return 0, err
+	}
+	sig := unix.SignalNum("SIG" + m.Name)
+	if sig == 0 {
+		return 0, fmt.Errorf("there is no signal %q", m.Name)
+	}
+	return sig, nil
+}
