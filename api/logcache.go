@@ -3,6 +3,7 @@ package api
 import (
 	"context"
 	"errors"
+	"io"
 	"maps"
 	"math"
 	"net/http"
@@ -10,6 +11,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/dewrun/dew/api/v3"
 	"github.com/dewrun/dew/app"
@@ -110,123 +112,87 @@ func (w *window) set(name string, vs []string) (err error) {
 	return nil
 }
 
-// before and behind tell where a line lies that is not in the window.
-// The record of a gap may have no time.
-func (w window) before(e logstream.Envelope) bool {
-	return e.Time.IsZero() || e.Time.UnixNano() < w.start
-}
-
-func (w window) behind(e logstream.Envelope) bool { return e.Time.UnixNano() >= w.end }
-
 // read gives the lines of the window: the oldest of them first, or the newest.
 func (w window) read(ctx context.Context, l *logstream.Log) ([]logstream.Envelope, error) {
-	if w.descending {
-		return w.readDown(ctx, l)
+	if w.start >= w.end {
+		return nil, nil
+	}
+	var f logstream.Filter
+	if w.start > 0 {
+		f.Since = time.Unix(0, w.start)
+	}
+	if w.end != math.MaxInt64 {
+		f.Until = time.Unix(0, max(w.end, 1))
 	}
 	last := l.LastSeq()
-	from, err := w.find(ctx, l, last)
-	if err != nil || from > last {
+	var c *logstream.Cursor
+	var err error
+	if w.descending {
+		c, err = l.SelectNewest(ctx, w.limit, f)
+	} else {
+		c, err = l.Select(0, f)
+	}
+	if err != nil {
 		return nil, err
 	}
+	es, err := w.collect(ctx, c.UpTo(last))
+	if err != nil {
+		return nil, err
+	}
+	if w.descending {
+		slices.Reverse(es)
+	}
+	return es[:min(len(es), w.limit)], nil
+}
+
+// collect reads enough of what a cursor gives. What the retention drops meanwhile
+// is told by a line of the log itself.
+func (w window) collect(ctx context.Context, c *logstream.Cursor) ([]logstream.Envelope, error) {
 	var out []logstream.Envelope
-	for at := from; at <= last && len(out) < w.limit; {
-		es, err := batchAt(ctx, l, at, last)
-		if err != nil {
+	for len(out) < w.limit {
+		es, err := c.Next(ctx)
+		switch {
+		case errors.Is(err, logstream.ErrTrimmed):
+			c, _ = c.Skip()
+		case errors.Is(err, io.EOF):
+			return out, nil
+		case err != nil:
 			return nil, err
 		}
-		for _, e := range es {
-			if w.behind(e) || len(out) == w.limit {
-				return out, nil
-			}
-			if !w.before(e) {
-				out = append(out, e)
-			}
-		}
-		at = es[len(es)-1].Seq + 1
+		out = append(out, slices.DeleteFunc(es, func(e logstream.Envelope) bool { return e.Time.IsZero() })...)
 	}
 	return out, nil
 }
 
-// readDown gives the newest lines before the end, newest first.
-func (w window) readDown(ctx context.Context, l *logstream.Log) ([]logstream.Envelope, error) {
-	last := l.LastSeq()
-	if w.end != math.MaxInt64 {
-		upTo := window{start: w.end, end: math.MaxInt64}
-		found, err := upTo.find(ctx, l, last)
-		if err != nil {
-			return nil, err
-		}
-		last = found - 1
+// logCacheMeta tells what is kept of the apps that one may see.
+func (s *Server) logCacheMeta(r *http.Request) (any, error) {
+	for name := range r.URL.Query() {
+		return nil, badQuery("Unknown query parameter(s): '%s'", name)
 	}
-	if last == 0 {
-		return nil, nil
+	see, err := s.sight(r.Context())
+	if err != nil {
+		return nil, err
 	}
-	from := last - min(uint64(w.limit), last) + 1 //nolint:gosec // limit is at least 1
-	var out []logstream.Envelope
-	for at := from; at <= last; {
-		es, err := batchAt(ctx, l, at, last)
-		if err != nil {
-			return nil, err
-		}
-		for _, e := range es {
-			if !w.before(e) && !w.behind(e) && e.Seq <= last {
-				out = append(out, e)
-			}
-		}
-		at = es[len(es)-1].Seq + 1
+	apps, err := s.c.Registry.Apps()
+	if err != nil {
+		return nil, err
 	}
-	slices.Reverse(out)
-	return out[:min(len(out), w.limit)], nil
-}
-
-// find is the number of the first line at or after the start, last+1 when there
-// is none. Times grow with the numbers, so it halves what is left; most readers
-// ask for the newest lines, so it looks there first.
-func (w window) find(ctx context.Context, l *logstream.Log, last uint64) (uint64, error) {
-	if last == 0 || w.start <= 0 {
-		return 1, nil
-	}
-	low, high := uint64(1), last+1 // the answer is among low..high
-	for probe := last - min(maxLimit, last-1); low < high; probe = low + (high-low)/2 {
-		es, err := batchAt(ctx, l, probe, last)
-		if err != nil {
-			return 0, err
-		}
-		i := slices.IndexFunc(es, func(e logstream.Envelope) bool { return !w.before(e) })
-		switch {
-		case i < 0:
-			low = es[len(es)-1].Seq + 1
-		case i > 0:
-			return es[i].Seq, nil
-		default:
-			// All lines up to the first one that is kept are gone: it is the first.
-			if es[0].Seq > probe {
-				return es[0].Seq, nil
-			}
-			high = es[0].Seq
-		}
-	}
-	return low, nil
-}
-
-// batchAt gives lines from number seq on, at least one: seq is at most last. When
-// the retention dropped some it begins with the oldest that is kept.
-func batchAt(ctx context.Context, l *logstream.Log, seq, last uint64) ([]logstream.Envelope, error) {
-	c := l.Cursor(seq)
-	for {
-		es, err := c.Next(ctx)
-		if errors.Is(err, logstream.ErrTrimmed) {
-			c, _ = c.Skip()
+	out := v3.LogCacheMeta{Meta: map[string]v3.LogCacheSource{}}
+	for _, a := range apps {
+		if !see.space(a.Space) {
 			continue
 		}
+		l, err := s.c.Logs.App(a.GUID)
 		if err != nil {
 			return nil, err
 		}
-		if n := int(es[len(es)-1].Seq - min(es[len(es)-1].Seq, last)); n > 0 && n < len(es) {
-			es = es[:len(es)-n] // what came since is for the next read
+		kept := l.Kept()
+		if kept.Lines == 0 {
+			continue
 		}
-		return es, nil
+		out.Meta[a.GUID] = v3.LogCacheSource{Count: kept.Lines, Expired: kept.Dropped, Oldest: kept.Oldest.UnixNano(), Newest: kept.Newest.UnixNano()}
 	}
+	return out, nil
 }
 
 // tags are what every line of an app is marked with. The names are those of now,

@@ -5,8 +5,10 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"net/http"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/dewrun/dew/api/v3"
@@ -16,8 +18,14 @@ import (
 // heartbeat is how often a stream without lines says that it is alive.
 const heartbeat = 15 * time.Second
 
-// streamLog sends an app's log as server-sent events, from where the client was:
-// each event's id is the sequence number of its line. It ends with the request.
+// streamPause is how long a stream that has much to say waits between two
+// writes: fewer and larger ones cost the writer of the log less. Who waits for a
+// single line gets it at once.
+const streamPause = 5 * time.Millisecond
+
+// streamLog sends an app's log, from where the client was: as server-sent events,
+// whose ids are the sequence numbers of their lines, or in the short form that the
+// client asks for. It ends with the request, or behind the last line asked for.
 func (s *Server) streamLog(w http.ResponseWriter, r *http.Request) {
 	a, err := s.appOf(r)
 	if err != nil {
@@ -29,60 +37,33 @@ func (s *Server) streamLog(w http.ResponseWriter, r *http.Request) {
 		s.fail(w, r, err)
 		return
 	}
-	from, err := streamFrom(r, l.LastSeq())
+	c, err := s.cursorOf(r, a, l)
 	if err != nil {
 		s.fail(w, r, err)
 		return
 	}
-	h := w.Header()
-	h.Set("Content-Type", "text/event-stream")
-	h.Set("Cache-Control", "no-store")
-	h.Set("X-Accel-Buffering", "no")
-	w.WriteHeader(http.StatusOK)
-	out := &eventWriter{w: w, flush: http.NewResponseController(w).Flush, last: max(from, 1) - 1}
-	if err := out.comment("ok"); err != nil {
+	out := newLineWriter(w, r, c.At()-1)
+	if err := out.send(out.form.beat(nil)); err != nil {
 		return // the client is gone
 	}
-	if err := follow(r.Context(), l.Cursor(from), out, s.beat); err != nil && r.Context().Err() == nil && !errors.Is(err, logstream.ErrClosed) && !errors.Is(err, errGone) {
+	err = follow(r.Context(), c, out, s.beat)
+	if errors.Is(err, io.EOF) {
+		_ = out.send(out.form.end(nil)) // a client that left before is gone as well
+		return
+	}
+	if err != nil && r.Context().Err() == nil && !errors.Is(err, logstream.ErrClosed) && !errors.Is(err, errGone) {
 		s.log.Warn("log stream ended", "request", requestID(r.Context()), "app", a.GUID, "err", err)
 	}
 }
 
-// streamFrom is the sequence number that a stream begins with. A client that
-// comes back says what it had last; else it may name a line, or how many of the
-// newest it wants. Without a word it gets everything.
-func streamFrom(r *http.Request, last uint64) (uint64, error) {
-	q := r.URL.Query()
-	for name := range q {
-		if name != "from" && name != "newest" {
-			return 0, badQuery("Unknown query parameter(s): '%s'. Valid parameters are: 'from', 'newest'", name)
-		}
-	}
-	read := func(name, text string) (uint64, error) {
-		n, err := strconv.ParseUint(text, 10, 63)
-		if err != nil {
-			return 0, badQuery("%s must be a whole number, not %q", name, text)
-		}
-		return n, nil
-	}
-	if id := r.Header.Get("Last-Event-ID"); id != "" {
-		n, err := read("Last-Event-ID", id)
-		return min(n, last) + 1, err // of a log that is no more: what comes now is new
-	}
-	if q.Has("from") {
-		return read("from", q.Get("from"))
-	}
-	if q.Has("newest") {
-		n, err := read("newest", q.Get("newest"))
-		return last - min(n, last) + 1, err
-	}
-	return 1, nil
-}
-
 // follow writes lines as they come. A line that the retention dropped before it
 // was read is told of as a gap.
-func follow(ctx context.Context, c *logstream.Cursor, out *eventWriter, beat time.Duration) error {
+func follow(ctx context.Context, c *logstream.Cursor, out *lineWriter, beat time.Duration) error {
+	sent := time.Time{}
 	for {
+		if err := pace(ctx, sent); err != nil {
+			return err
+		}
 		bounded, cancel := context.WithTimeout(ctx, beat)
 		es, err := c.Next(bounded)
 		cancel()
@@ -90,12 +71,16 @@ func follow(ctx context.Context, c *logstream.Cursor, out *eventWriter, beat tim
 		case ctx.Err() != nil:
 			return ctx.Err()
 		case errors.Is(err, context.DeadlineExceeded):
-			err = out.comment("heartbeat")
+			err = out.send(out.form.beat(nil))
 		case errors.Is(err, logstream.ErrTrimmed):
 			var gone int64
 			c, gone = c.Skip()
 			err = out.gap(gone)
 		case err == nil:
+			sent = time.Now()
+			if len(es) > manyLines {
+				sent = time.Time{} // it has catching up to do
+			}
 			err = out.lines(es)
 		}
 		if err != nil {
@@ -104,50 +89,149 @@ func follow(ctx context.Context, c *logstream.Cursor, out *eventWriter, beat tim
 	}
 }
 
+// manyLines is a batch that is worth a write of its own.
+const manyLines = 512
+
+// pace waits until the last write is long enough ago.
+func pace(ctx context.Context, sent time.Time) error {
+	rest := streamPause - time.Since(sent)
+	if rest <= 0 {
+		return nil
+	}
+	t := time.NewTimer(rest)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// verifyLog reads an app's whole log and tells whether it is as it was written.
+func (s *Server) verifyLog(r *http.Request) (any, error) {
+	a, err := s.appOf(r)
+	if err != nil {
+		return nil, err
+	}
+	l, err := s.c.Logs.App(a.GUID)
+	if err != nil {
+		return nil, err
+	}
+	report, err := l.Verify(r.Context())
+	if r.Context().Err() != nil {
+		return nil, r.Context().Err()
+	}
+	out := v3.LogReport{
+		OK: err == nil, Segments: report.Segments, Frames: report.Frames, Lines: report.Lines, Bytes: report.Bytes,
+		Streams: report.Streams, Gaps: report.Gaps, Lost: report.Lost, First: report.First, Last: report.Last, Problems: []string{},
+	}
+	if err != nil {
+		out.Problems = strings.Split(err.Error(), "\n")
+	}
+	return out, nil
+}
+
 // errGone says that the client does not listen any more.
 var errGone = errors.New("the client is gone")
 
-// eventWriter writes server-sent events. The writer of the log never waits for
-// it: a slow client only reads later.
-type eventWriter struct {
-	w     http.ResponseWriter
-	flush func() error
-	last  uint64 // number of the last line
+// lineForm is how lines look on the wire.
+type lineForm struct {
+	contentType string
+	line        func(b []byte, l *v3.Line) ([]byte, error)
+	beat        func(b []byte) []byte // a sign of life
+	end         func(b []byte) []byte // of all that was asked for
 }
 
-func (o *eventWriter) lines(es []logstream.Envelope) error {
-	var buf []byte
-	for _, e := range es {
-		data, err := json.Marshal(presentLine(e))
+// eventForm is for everybody.
+var eventForm = lineForm{
+	contentType: "text/event-stream",
+	line: func(b []byte, l *v3.Line) ([]byte, error) {
+		data, err := json.Marshal(l)
 		if err != nil {
-			return fmt.Errorf("cannot encode line %d: %w", e.Seq, err)
+			return b, fmt.Errorf("cannot encode line %d: %w", l.Seq, err)
 		}
-		buf = fmt.Appendf(buf, "id: %d\ndata: %s\n\n", e.Seq, data)
-		o.last = e.Seq
-	}
-	return o.send(buf)
+		b = append(b, "id: "...)
+		b = strconv.AppendUint(b, l.Seq, 10)
+		b = append(append(b, "\ndata: "...), data...)
+		return append(b, "\n\n"...), nil
+	},
+	beat: func(b []byte) []byte { return append(b, ":heartbeat\n\n"...) },
+	end:  func(b []byte) []byte { return append(b, "event: end\ndata: {}\n\n"...) },
 }
+
+// shortForm is for those who read a million lines.
+var shortForm = lineForm{
+	contentType: v3.LinesType,
+	line:        func(b []byte, l *v3.Line) ([]byte, error) { return v3.AppendLine(b, l), nil },
+	beat:        v3.AppendBeat,
+	end:         v3.AppendEnd,
+}
+
+// lineWriter writes lines. The writer of the log never waits for it: a slow client
+// only reads later.
+type lineWriter struct {
+	w     io.Writer
+	flush func() error
+	form  lineForm
+	last  uint64 // number of the last line
+	buf   []byte
+}
+
+// newLineWriter answers in the form that the client asks for.
+func newLineWriter(w http.ResponseWriter, r *http.Request, last uint64) *lineWriter {
+	form := eventForm
+	if strings.Contains(r.Header.Get("Accept"), v3.LinesType) {
+		form = shortForm
+	}
+	h := w.Header()
+	h.Set("Content-Type", form.contentType)
+	h.Set("Cache-Control", "no-store")
+	h.Set("X-Accel-Buffering", "no")
+	h.Set("X-Content-Type-Options", "nosniff")
+	w.WriteHeader(http.StatusOK)
+	return &lineWriter{w: w, flush: http.NewResponseController(w).Flush, form: form, last: last}
+}
+
+func (o *lineWriter) lines(es []logstream.Envelope) error {
+	b := o.buf[:0]
+	for i := range es {
+		l := presentLine(&es[i])
+		var err error
+		if b, err = o.form.line(b, &l); err != nil {
+			return err
+		}
+		o.last = l.Seq
+	}
+	if cap(b) <= keptBuffer {
+		o.buf = b
+	}
+	return o.send(b)
+}
+
+// keptBuffer bounds what a quiet stream holds.
+const keptBuffer = 1 << 20
 
 // gap has the number of the last line that is missing, so a client that comes
 // back goes on behind it.
-func (o *eventWriter) gap(count int64) error {
+func (o *lineWriter) gap(count int64) error {
 	if count <= 0 {
 		return nil
 	}
 	o.last += uint64(count)
-	data, err := json.Marshal(v3.Line{
+	l := v3.Line{
 		Seq: o.last, Time: time.Now().UTC(), Source: "CELL", Stream: logstream.Err.String(), Flags: []string{v3.FlagGap},
 		Text: fmt.Appendf(nil, "%d lines missing: the retention dropped them before they were read", count),
-	})
-	if err != nil {
-		return fmt.Errorf("cannot encode a gap: %w", err)
+		Lost: &v3.Loss{Lines: count, Cause: logstream.LostRetention},
 	}
-	return o.send(fmt.Appendf(nil, "id: %d\ndata: %s\n\n", o.last, data))
+	b, err := o.form.line(nil, &l)
+	if err != nil {
+		return err
+	}
+	return o.send(b)
 }
 
-func (o *eventWriter) comment(text string) error { return o.send([]byte(":" + text + "\n\n")) }
-
-func (o *eventWriter) send(b []byte) error {
+func (o *lineWriter) send(b []byte) error {
 	if _, err := o.w.Write(b); err != nil {
 		return errGone
 	}
@@ -157,23 +241,33 @@ func (o *eventWriter) send(b []byte) error {
 	return nil
 }
 
-func presentLine(e logstream.Envelope) v3.Line {
-	out := v3.Line{
-		Seq: e.Seq, Time: e.Time.UTC(), Source: e.Source.Type, Index: e.Source.Index, Instance: e.Source.InstanceID,
-		Stream: e.Stream.String(), Text: e.Text,
-	}
-	for _, f := range []struct {
-		flag logstream.Flags
-		name string
-	}{
-		{logstream.Late, v3.FlagLate},
-		{logstream.Cut, v3.FlagCut},
-		{logstream.Partial, v3.FlagPartial},
-		{logstream.Gap, v3.FlagGap},
-	} {
-		if e.Flags&f.flag != 0 {
-			out.Flags = append(out.Flags, f.name)
+// lineFlags are the names of flags, for every combination of them.
+var lineFlags = func() (lists [16][]string) {
+	for bits := range lists {
+		for _, f := range []struct {
+			flag logstream.Flags
+			name string
+		}{
+			{logstream.Late, v3.FlagLate},
+			{logstream.Cut, v3.FlagCut},
+			{logstream.Partial, v3.FlagPartial},
+			{logstream.Gap, v3.FlagGap},
+		} {
+			if logstream.Flags(bits)&f.flag != 0 {
+				lists[bits] = append(lists[bits], f.name)
+			}
 		}
 	}
-	return out
+	return lists
+}()
+
+func presentLine(e *logstream.Envelope) v3.Line {
+	l := v3.Line{
+		Seq: e.Seq, Time: e.Time, Source: e.Source.Type, Index: e.Source.Index, Instance: e.Source.InstanceID,
+		Stream: e.Stream.String(), Text: e.Text, Flags: lineFlags[e.Flags&0x0f],
+	}
+	if e.Lost != nil {
+		l.Lost = &v3.Loss{Lines: e.Lost.Lines, Bytes: e.Lost.Bytes, Cause: e.Lost.Cause}
+	}
+	return l
 }

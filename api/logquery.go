@@ -1,0 +1,287 @@
+package api
+
+import (
+	"context"
+	"errors"
+	"io"
+	"maps"
+	"math"
+	"net/http"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/dewrun/dew/app"
+	"github.com/dewrun/dew/logstream"
+	"github.com/dewrun/dew/runtime"
+)
+
+// logQuery is which lines a stream asks for.
+type logQuery struct {
+	filter logstream.Filter
+	follow bool
+	from   uint64 // 0: the oldest
+	newest int    // of those that the filter wants; -1: all
+
+	sinceLastStart bool
+	crash          int // 1 is the newest; 0: none is meant
+}
+
+// logParameters read one query parameter each.
+var logParameters = map[string]func(q *logQuery, text string) error{
+	"follow":           func(q *logQuery, text string) error { return setFlag(&q.follow, text) },
+	"from":             func(q *logQuery, text string) (err error) { q.from, err = readNumber(text); return err },
+	"newest":           func(q *logQuery, text string) error { return setCount(&q.newest, text, 0) },
+	"source":           func(q *logQuery, text string) error { q.filter.Source = text; return nil },
+	"process":          func(q *logQuery, text string) error { q.filter.Process = text; return nil },
+	"sidecar":          func(q *logQuery, text string) error { q.filter.Sidecar = text; return nil },
+	"no_sidecars":      func(q *logQuery, text string) error { return setFlag(&q.filter.NoSidecars, text) },
+	"instance":         setInstance,
+	"stream":           setStream,
+	"contains":         func(q *logQuery, text string) error { q.filter.Contains = text; return nil },
+	"since":            func(q *logQuery, text string) error { return setTime(&q.filter.Since, text) },
+	"until":            func(q *logQuery, text string) error { return setTime(&q.filter.Until, text) },
+	"since_last_start": func(q *logQuery, text string) error { return setFlag(&q.sinceLastStart, text) },
+	"crash":            func(q *logQuery, text string) error { return setCount(&q.crash, text, 1) },
+}
+
+// readLogQuery is strict: a word that nobody understands would show lines that
+// nobody asked for.
+func readLogQuery(values url.Values) (logQuery, error) {
+	q := logQuery{follow: true, newest: -1}
+	for _, name := range slices.Sorted(maps.Keys(values)) {
+		set := logParameters[name]
+		if set == nil {
+			return q, badQuery("Unknown query parameter(s): '%s'. Valid parameters are: '%s'", name, strings.Join(slices.Sorted(maps.Keys(logParameters)), "', '"))
+		}
+		if len(values[name]) != 1 {
+			return q, badQuery("%s is given %d times", name, len(values[name]))
+		}
+		if values[name][0] == "" {
+			return q, badQuery("%s is empty", name)
+		}
+		if err := set(&q, values[name][0]); err != nil {
+			return q, badQuery("%s %v", name, err)
+		}
+	}
+	return q, q.check()
+}
+
+// check refuses what contradicts itself.
+func (q logQuery) check() error {
+	f := q.filter
+	switch {
+	case f.Sidecar != "" && f.NoSidecars:
+		return badQuery("sidecar and no_sidecars exclude each other")
+	case q.from > 0 && q.newest >= 0:
+		return badQuery("from and newest exclude each other")
+	case q.crash > 0 && q.sinceLastStart:
+		return badQuery("crash and since_last_start exclude each other")
+	case !f.Since.IsZero() && !f.Until.IsZero() && !f.Since.Before(f.Until):
+		return badQuery("since must be before until")
+	}
+	return nil
+}
+
+func readNumber(text string) (uint64, error) {
+	n, err := strconv.ParseUint(text, 10, 63)
+	if err != nil {
+		return 0, errors.New("must be a whole number, not " + strconv.Quote(text))
+	}
+	return n, nil
+}
+
+func setCount(n *int, text string, least int) error {
+	v, err := strconv.ParseInt(text, 10, 32)
+	if err != nil || int(v) < least {
+		return errors.New("must be a whole number from " + strconv.Itoa(least) + " on, not " + strconv.Quote(text))
+	}
+	*n = int(v)
+	return nil
+}
+
+func setFlag(b *bool, text string) error {
+	switch text {
+	case "true":
+		*b = true
+	case "false":
+		*b = false
+	default:
+		return errors.New("must be true or false, not " + strconv.Quote(text))
+	}
+	return nil
+}
+
+func setInstance(q *logQuery, text string) error {
+	n := 0
+	if err := setCount(&n, text, 0); err != nil {
+		return err
+	}
+	q.filter.Instance = &n
+	return nil
+}
+
+func setStream(q *logQuery, text string) error {
+	switch strings.ToUpper(text) {
+	case "OUT":
+		q.filter.Stream = logstream.Out
+	case "ERR":
+		q.filter.Stream = logstream.Err
+	default:
+		return errors.New("must be OUT or ERR, not " + strconv.Quote(text))
+	}
+	return nil
+}
+
+func setTime(t *time.Time, text string) error {
+	at, err := time.Parse(time.RFC3339Nano, text)
+	if err != nil || at.Year() < 1970 || at.Year() > maxYear {
+		return errors.New("must be a time such as 2006-01-02T15:04:05Z, not " + strconv.Quote(text))
+	}
+	*t = at
+	return nil
+}
+
+// maxYear is the last whose times fit into the nanoseconds of a log.
+const maxYear = 2261
+
+// cursorOf gives the lines that a request asks for. A client that comes back says
+// which line it had last, and gets what its query wants behind that.
+func (s *Server) cursorOf(r *http.Request, a app.App, l *logstream.Log) (*logstream.Cursor, error) {
+	q, err := readLogQuery(r.URL.Query())
+	if err != nil {
+		return nil, err
+	}
+	last := l.LastSeq()
+	if id := r.Header.Get("Last-Event-ID"); id != "" {
+		n, err := readNumber(id)
+		if err != nil {
+			return nil, badQuery("Last-Event-ID %v", err)
+		}
+		// Of a log that is no more: what comes now is new.
+		q.from, q.newest = min(n, last)+1, -1
+	}
+	if err := s.narrow(r.Context(), a, l, &q); err != nil {
+		return nil, err
+	}
+	var c *logstream.Cursor
+	if q.newest >= 0 {
+		c, err = l.SelectNewest(r.Context(), q.newest, q.filter)
+	} else {
+		c, err = l.Select(q.from, q.filter)
+	}
+	if err != nil {
+		return nil, err
+	}
+	if !q.follow {
+		c = c.UpTo(last)
+	}
+	return c, nil
+}
+
+// narrow turns a start or a crash into sequence numbers.
+func (s *Server) narrow(ctx context.Context, a app.App, l *logstream.Log, q *logQuery) error {
+	switch {
+	case q.crash > 0:
+		return s.narrowToCrash(ctx, a, l, q)
+	case q.sinceLastStart:
+		return s.narrowToStart(ctx, a, l, q)
+	}
+	return nil
+}
+
+const (
+	crashContext = 20     // lines before the record, where there are no last lines
+	recordAmong  = 10_000 // lines behind the time of a crash, one of which is its record
+)
+
+// narrowToCrash finds the last lines of the processes of an instance that crashed,
+// and the record behind them.
+func (s *Server) narrowToCrash(ctx context.Context, a app.App, l *logstream.Log, q *logQuery) error {
+	records, err := s.exitsOf(a.GUID)
+	if err != nil {
+		return err
+	}
+	records = slices.DeleteFunc(records, func(r runtime.ExitRecord) bool {
+		return q.filter.Process != "" && !strings.EqualFold(r.Type, q.filter.Process) || q.filter.Instance != nil && r.Slot.Index != *q.filter.Instance
+	})
+	if q.crash > len(records) {
+		return badQuery("there are records of %d crashes, not of %d", len(records), q.crash)
+	}
+	record := records[q.crash-1]
+	first, last := uint64(math.MaxUint64), uint64(0)
+	for _, lines := range record.Lines {
+		first, last = min(first, lines.From), max(last, lines.To+1) // the record stands behind the first of them
+	}
+	if last == 0 {
+		if last, err = recordLine(ctx, l, record); err != nil {
+			return err
+		}
+	}
+	q.filter.First, q.filter.Last = min(first, last-min(last, crashContext)+1), last
+	// The record and its neighbours have other indexes than their instance.
+	q.filter.Instance, q.filter.Process = nil, ""
+	return nil
+}
+
+// recordLine is the number of the line that tells of a crash, or of the first line
+// behind the crash if it is gone.
+func recordLine(ctx context.Context, l *logstream.Log, record runtime.ExitRecord) (uint64, error) {
+	from, err := l.At(record.CrashedAt)
+	if err != nil {
+		return 0, err
+	}
+	c := l.Cursor(from).Only(logstream.Filter{NoGaps: true, Source: "API", Contains: string(record.Instance)}).UpTo(min(from+recordAmong, l.LastSeq()))
+	es, err := c.Next(ctx)
+	if errors.Is(err, io.EOF) || errors.Is(err, logstream.ErrTrimmed) {
+		return max(from, 1), nil
+	}
+	if err != nil {
+		return 0, err
+	}
+	return es[0].Seq, nil
+}
+
+// creating is the line that begins the life of a container.
+const creating = "Creating container"
+
+// narrowToStart finds where the instances that are wished for now began: the
+// earliest of their newest starts.
+func (s *Server) narrowToStart(ctx context.Context, a app.App, l *logstream.Log, q *logQuery) error {
+	ps, err := s.c.Registry.Processes(a.GUID)
+	if err != nil {
+		return err
+	}
+	starts := map[int]int{} // of each index, one of every process that has it
+	for _, p := range ps {
+		if q.filter.Process != "" && !strings.EqualFold(p.Type, q.filter.Process) {
+			continue
+		}
+		for i := range p.Instances {
+			if q.filter.Instance == nil || i == *q.filter.Instance {
+				starts[i]++
+			}
+		}
+	}
+	first := uint64(math.MaxUint64)
+	for i, n := range starts {
+		c, err := l.SelectNewest(ctx, n, logstream.Filter{NoGaps: true, Source: "CELL", Instance: &i, Contains: creating})
+		if err != nil {
+			return err
+		}
+		es, err := c.UpTo(l.LastSeq()).Next(ctx)
+		if errors.Is(err, io.EOF) || errors.Is(err, logstream.ErrTrimmed) {
+			continue // it never started, or so long ago that nobody knows
+		}
+		if err != nil {
+			return err
+		}
+		first = min(first, es[0].Seq)
+	}
+	if first != math.MaxUint64 {
+		q.filter.First = first
+	}
+	return nil
+}
