@@ -17,6 +17,9 @@ func (s *Server) wiring() map[string]handler {
 		"GET /v3/audit_events":    s.listEvents,
 		"GET /api/v1/info":        s.logCacheInfo,
 		"GET /api/v1/read/{guid}": s.logCacheRead,
+		"GET /api/v1/meta":        s.logCacheMeta,
+
+		"GET /stream/v1/apps/{guid}/verify": s.verifyLog,
 	}
 }
 
