@@ -165,7 +165,7 @@ type deleteOptions struct {
 // runDelete deletes an app; one that is not there is fine.
 func runDelete(ctx context.Context, o deleteOptions, ask *client.Client, out *console) error {
 	if !o.Force {
-		if yes, err := out.confirm("Delete app "+o.Name, "-f"); err != nil || !yes {
+		if yes, err := out.confirm(ctx, "Delete app "+o.Name, "-f"); err != nil || !yes {
 			return err
 		}
 	}

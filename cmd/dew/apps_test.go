@@ -210,7 +210,8 @@ func TestDaemonCommands(t *testing.T) {
 	}
 	d.pid = ended.Process.Pid
 	d.dew("status").must(t, 0, fmt.Sprintf("pid %d", d.pid), "http://*.dew.localhost:8080")
-	d.dew("credentials").must(t, 0, filepath.Join(d.run, "dew.sock"), "http://127.0.0.1:8484")
+	d.dew("credentials").must(t, 0, "cf api http://127.0.0.1:8484\n", `cf login -u admin -p 'it'\''s' -o local -s dev`+"\n")
+	d.dew("credentials", "--json").must(t, 0, filepath.Join(d.run, "dew.sock"), `"password": "it's"`, `"apps": "http://*.dew.localhost:8080"`, `"space": "dev"`)
 	d.dew("curl", "/v3/nothing", "-i", "-X", "put", "-d", `{"a":1}`).must(t, 0, "404 Not Found", "Unknown request")
 	if d.body("PUT /v3/nothing") != `{"a":1}` {
 		t.Errorf("asked %v", d.asked)
@@ -275,7 +276,7 @@ func TestConfirm(t *testing.T) {
 	for answer, want := range map[string]bool{"y\n": true, "YES\n": true, "n\n": false, "\n": false, "y": true} {
 		c := quiet()
 		c.asks, c.in = true, strings.NewReader(answer)
-		if got, err := c.confirm("Delete", "-f"); got != want || err != nil {
+		if got, err := c.confirm(t.Context(), "Delete", "-f"); got != want || err != nil {
 			t.Errorf("%q: %v, %v", answer, got, err)
 		}
 	}
