@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"net"
 	"os"
 	"path/filepath"
 	"slices"
@@ -410,11 +409,6 @@ func (t *task) Signal(_ context.Context, sig syscall.Signal, execs ...string) er
 		errs = errors.Join(errs, t.e.cg.signal(t.spec.Instance, p.Exec, sig))
 	}
 	return errs
-}
-
-// Dial connects from inside the instance's network namespace.
-func (t *task) Dial(ctx context.Context, network, address string) (net.Conn, error) {
-	return t.e.net.dial(ctx, t.spec.Instance, network, address)
 }
 
 // Delete ends what still lives and removes the instance.
