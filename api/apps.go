@@ -19,7 +19,7 @@ const opDeleteApp = "app.delete"
 // operations tells the jobs how to do what handlers start.
 func (s *Server) operations() {
 	s.c.Jobs.Handle(opDeleteApp, s.doDeleteApp)
-	s.c.Builds.Record(s.recordDroplet)
+	s.c.Builds.Record(s.recordBuild)
 	s.c.Jobs.Handle(opApplyManifest, s.doApplyManifest)
 	s.c.Jobs.Handle(opDeleteRoute, s.doDeleteRoute)
 	s.c.Jobs.Handle(opDeleteUnmapped, s.doDeleteUnmapped)

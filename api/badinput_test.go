@@ -34,7 +34,7 @@ func TestBadInput(t *testing.T) {
 		status                   int
 		title, detail            string
 	}{
-		{"unknown path", "GET", "/v3/buildpacks", "", 404, "CF-NotFound", "Unknown request"},
+		{"unknown path", "GET", "/v3/isolation_segments", "", 404, "CF-NotFound", "Unknown request"},
 		{"unknown method", "PUT", app, "{}", 404, "CF-NotFound", "Unknown request"},
 		{"v2", "GET", "/v2/info", "", 404, "CF-NotFound", "Unknown request"},
 
@@ -49,7 +49,7 @@ func TestBadInput(t *testing.T) {
 		{"unknown space", "POST", apps, `{"name":"x","relationships":{"space":{"data":{"guid":"nowhere"}}}}`, 422, "CF-UnprocessableEntity", "Invalid space."},
 		{"name taken", "POST", apps, `{"name":"shop",` + space + `}`, 422, "CF-UnprocessableEntity", "App with the name 'shop' already exists."},
 		{"docker", "POST", apps, `{"name":"x","lifecycle":{"type":"docker","data":{}},` + space + `}`, 422, "CF-UnprocessableEntity", "lifecycle.type must be buildpack"},
-		{"labels", "POST", apps, `{"name":"x","metadata":{"labels":{"a":"b"}},` + space + `}`, 422, "CF-UnprocessableEntity", "metadata"},
+		{"labels", "POST", apps, `{"name":"x","metadata":{"labels":{"a":"b c"}},` + space + `}`, 422, "CF-UnprocessableEntity", "metadata.labels[a]"},
 		{"bad variable", "POST", apps, `{"name":"x","environment_variables":{"VCAP_X":"1","PORT":"2"},` + space + `}`, 422, "CF-UnprocessableEntity", "env[PORT]"},
 		{"huge body", "POST", apps, `{"name":"` + strings.Repeat("x", maxBody) + `"}`, 413, "CF-RequestEntityTooLarge", ""},
 

@@ -41,18 +41,6 @@ func (s *Server) createBuild(r *http.Request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	err = s.change(r.Context(), func(w wish) error {
-		data := map[string]any{"build_guid": b.GUID, "package_guid": p.GUID}
-		if fresh {
-			if err := w.record("audit.app.restage", a, data); err != nil {
-				return err
-			}
-		}
-		return w.record("audit.app.build.create", a, data)
-	})
-	if err != nil {
-		return nil, err
-	}
 	return answer{status: http.StatusCreated, body: s.presentBuild(b)}, nil
 }
 
@@ -64,8 +52,9 @@ func noPackage(err error) error {
 	return err
 }
 
-// recordDroplet keeps the event of a droplet in the transaction that keeps it.
-func (s *Server) recordDroplet(tx *store.Tx, b droplet.Build, d droplet.Droplet) error {
+// recordBuild keeps the events of a build and of its droplet in the transactions
+// that keep them.
+func (s *Server) recordBuild(tx *store.Tx, b droplet.Build, d *droplet.Droplet) error {
 	w := wish{registry: s.c.Registry.With(tx), events: s.c.Events.With(tx), actor: b.By}
 	a, err := w.registry.App(b.App)
 	if errors.Is(err, app.ErrNotFound) {
@@ -74,9 +63,17 @@ func (s *Server) recordDroplet(tx *store.Tx, b droplet.Build, d droplet.Droplet)
 	if err != nil {
 		return err
 	}
-	return w.record("audit.app.droplet.create", a, map[string]any{
-		"droplet_guid": d.GUID, "package_guid": b.Package, "build_guid": b.GUID,
-	})
+	data := map[string]any{"build_guid": b.GUID, "package_guid": b.Package}
+	if d != nil {
+		data["droplet_guid"] = d.GUID
+		return w.record("audit.app.droplet.create", a, data)
+	}
+	if b.Fresh {
+		if err := w.record("audit.app.restage", a, data); err != nil {
+			return err
+		}
+	}
+	return w.record("audit.app.build.create", a, data)
 }
 
 // staged tells whether the package was staged before. Then another build of it
