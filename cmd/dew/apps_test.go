@@ -1,7 +1,6 @@
 package main
 
 import (
-	"context"
 	"encoding/json"
 	"fmt"
 	"os"
@@ -143,35 +142,6 @@ func TestEnv(t *testing.T) {
 	d.dew("unset-env", "shop", "COLOUR").must(t, 0, "Removed COLOUR")
 	if got := d.body("PATCH /v3/apps/app-1/environment_variables"); got != `{"var":{"COLOUR":null}}` {
 		t.Errorf("the body is %s", got)
-	}
-}
-
-func TestLogs(t *testing.T) {
-	d := newDaemon(t).withApp(v3.AppStarted)
-	for _, text := range []string{"one", "two", "three"} {
-		d.say("APP/PROC/WEB", "0", text)
-	}
-	r := d.dew("logs", "shop", "--recent", "-n", "2")
-	r.must(t, 0, "[APP/PROC/WEB/0] OUT two\n", "[APP/PROC/WEB/0] OUT three\n")
-	if strings.Contains(r.out, "one") {
-		t.Errorf("more than two lines:\n%s", r.out)
-	}
-	var l v3.Line
-	if err := json.Unmarshal([]byte(d.dew("logs", "shop", "--recent", "-n", "1", "--json").out), &l); err != nil || string(l.Text) != "three" {
-		t.Errorf("got %+v, %v", l, err)
-	}
-	ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
-	defer cancel()
-	runDew(ctx, "--run", d.run, "logs", "shop").must(t, 0, "[APP/PROC/WEB/SIDECAR/CONFIG SERVER/0] OUT hello", "OUT bye")
-}
-
-func TestFormatLine(t *testing.T) {
-	l := v3.Line{Time: time.Date(2026, 1, 2, 3, 4, 5, 6e6, time.Local), Source: "APP/PROC/WEB/SIDECAR/AGENT", Index: 1, Stream: "ERR", Text: []byte("no")}
-	if got := formatLine(l, false); !strings.HasPrefix(got, "2026-01-02T03:04:05.006") || !strings.HasSuffix(got, " [APP/PROC/WEB/SIDECAR/AGENT/1] ERR no") {
-		t.Errorf("got %s", got)
-	}
-	if got := formatLine(l, true); !strings.Contains(got, yellow+"[APP/PROC/WEB/SIDECAR/AGENT/1]"+plain+" "+red+"ERR"+plain+" no") {
-		t.Errorf("got %q", got)
 	}
 }
 

@@ -11,6 +11,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"net/url"
 	"os"
 	"path/filepath"
 	"slices"
@@ -49,7 +50,9 @@ type daemon struct {
 	refuse    map[string]v3.Error // "POST /v3/apps" to what is answered with 422
 	gone      bool
 	pid       int
-	lateLines []string // told by staging
+	lateLines []string   // told by staging
+	query     url.Values // of the last log that was read
+	report    v3.LogReport
 	people    people
 }
 
@@ -103,6 +106,7 @@ func (d *daemon) handler() http.Handler {
 	d.pushRoutes(handle)
 	d.otherRoutes(handle)
 	mux.HandleFunc("GET /stream/v1/apps/app-1", d.stream)
+	handle("GET /stream/v1/apps/app-1/verify", func(*http.Request, []byte) any { return d.report })
 	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
 		d.serve(w, r, func(*http.Request, []byte) any {
 			if r.URL.Path == "/" {
@@ -360,8 +364,13 @@ func (d *daemon) read(r *http.Request) v3.LogCacheRead {
 	return v3.LogCacheRead{Envelopes: v3.LogCacheBatch{Batch: batch[:min(int(number("limit")), len(batch))]}}
 }
 
-// stream sends two lines and stays until the reader leaves.
+// stream sends two lines and stays until the reader leaves; who does not want to
+// follow gets the newest of what was said.
 func (d *daemon) stream(w http.ResponseWriter, r *http.Request) {
+	if r.URL.Query().Get("follow") == "false" {
+		d.newest(w, r)
+		return
+	}
 	for i, text := range []string{"hello", "bye"} {
 		b, err := json.Marshal(v3.Line{Seq: uint64(i + 1), Time: time.Unix(1763160000, 0).UTC(), Source: "APP/PROC/WEB/SIDECAR/CONFIG SERVER", Stream: "OUT", Text: []byte(text)})
 		if err != nil {
