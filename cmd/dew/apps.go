@@ -19,12 +19,14 @@ func appCommands(g *global) []*cli.Command {
 			func(c *cli.Context, ask *client.Client, out *console) error { return runApps(c.Context, ask, out) }),
 		g.command(verb{
 			name: "app", args: "APP", category: "Apps", usage: "show how an app does: instances, memory, sidecars, crashes",
+			about: "Examples:\n   dew app shop\n   dew app shop --json | jq '.processes[0].instances'",
 			flags: []cli.Flag{boolFlag("guid", "print its guid and no more"), jsonFlag()},
 		}, func(c *cli.Context, ask *client.Client, out *console) error {
 			return runApp(c.Context, appOptions{Name: c.Args().First(), GUID: c.Bool("guid")}, ask, out)
 		}),
 		g.command(verb{
 			name: "delete", alias: "d", args: "APP", category: "Apps", usage: "delete an app",
+			about: "An app that is not there is fine.\n\nExample:\n   dew delete shop -f -r",
 			flags: []cli.Flag{
 				boolFlag("f", "do not ask"),
 				boolFlag("r", "delete its routes too"),

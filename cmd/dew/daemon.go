@@ -22,7 +22,7 @@ const leaveTime = 3 * time.Minute
 
 func daemonCommands(g *global) []*cli.Command {
 	return []*cli.Command{
-		g.command(verb{name: "status", here: true, category: "Daemon", usage: "show what the daemon of this machine is and does", flags: []cli.Flag{jsonFlag()}},
+		g.command(verb{name: "status", category: "Daemon", usage: "show what the daemon is and does", flags: []cli.Flag{jsonFlag()}},
 			func(c *cli.Context, ask *client.Client, out *console) error { return runStatus(c.Context, ask, out) }),
 		g.commandAt(verb{
 			name: "credentials", here: true, category: "Daemon", usage: "show how cf and other programs log in to the daemon of this machine",
@@ -64,7 +64,7 @@ func runStatus(ctx context.Context, ask *client.Client, out *console) error {
 	}
 	row("cell", s.Cell)
 	row("root", s.Root)
-	row("socket", ask.Door())
+	row("asked at", ask.Door())
 	row("api", s.API)
 	row("apps at", routeURL("*."+s.Domain, s.Router))
 	row("containerd", s.Containerd)

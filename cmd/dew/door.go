@@ -88,8 +88,10 @@ func (g *global) open(d door) (*client.Client, error) {
 	if err != nil {
 		return nil, err
 	}
-	if o.Tokens, err = g.tokens(d); err != nil {
-		return nil, err
+	if d.url != "" {
+		if o.Tokens, err = g.tokens(d); err != nil {
+			return nil, err
+		}
 	}
 	h := &home{target: d.target}
 	o.Space = h.space
@@ -97,14 +99,11 @@ func (g *global) open(d door) (*client.Client, error) {
 	return h.ask, err
 }
 
-// tokens are what requests through the door are signed with.
-func (g *global) tokens(d door) (client.Tokens, error) {
+// tokens are what requests to the door's URL are signed with.
+func (g *global) tokens(d door) (*sessionTokens, error) {
 	plain, err := g.anonymous(d)
 	if err != nil {
 		return nil, err
-	}
-	if d.url == "" {
-		return &socketTokens{credentials: plain.Credentials, login: plain.Login}, nil
 	}
 	return &sessionTokens{url: d.url, memory: d.memory, login: plain.Login, now: d.past}, nil
 }

@@ -73,7 +73,7 @@ func (g *global) commandAt(v verb, fn at) *cli.Command {
 // plain makes the verb a command that checks its arguments.
 func (g *global) plain(v verb, fn cli.ActionFunc) *cli.Command {
 	cmd := &cli.Command{
-		Name: v.name, Usage: v.usage, ArgsUsage: v.args, Description: v.about, Category: v.category, Flags: v.flags,
+		Name: v.name, Usage: v.usage, ArgsUsage: v.args, Description: wrap(v.about), Category: v.category, Flags: v.flags,
 		OnUsageError: func(_ *cli.Context, err error, _ bool) error { return usage("%s: %w", v.name, err) },
 		Action: func(c *cli.Context) error {
 			if err := checkArgs(v, c.Args().Slice()); err != nil {
@@ -88,6 +88,40 @@ func (g *global) plain(v verb, fn cli.ActionFunc) *cli.Command {
 		cmd.Aliases = []string{v.alias}
 	}
 	return cmd
+}
+
+// helpWidth is how long a line of help may be, beside its margin.
+const helpWidth = 76
+
+// wrap breaks long lines of help. What begins with a space is an example or a
+// table and stays as it is.
+func wrap(text string) string {
+	lines := strings.Split(text, "\n")
+	for i, line := range lines {
+		if !strings.HasPrefix(line, " ") {
+			lines[i] = fold(line)
+		}
+	}
+	return strings.Join(lines, "\n")
+}
+
+func fold(line string) string {
+	var b strings.Builder
+	column := 0
+	for _, word := range strings.Fields(line) {
+		switch {
+		case column == 0:
+		case column+1+len(word) > helpWidth:
+			b.WriteByte('\n')
+			column = 0
+		default:
+			b.WriteByte(' ')
+			column++
+		}
+		b.WriteString(word)
+		column += len(word)
+	}
+	return b.String()
 }
 
 func checkArgs(v verb, args []string) error {

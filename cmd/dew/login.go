@@ -369,17 +369,30 @@ func runLogout(ctx context.Context, w where) error {
 
 // runToken prints a token that is good for a while.
 func (g *global) runToken(ctx context.Context, w where) error {
-	tokens, err := g.tokens(w.door)
-	if err != nil {
-		return err
-	}
-	token, err := tokens.Token(ctx)
-	if err == nil && token == "" {
-		token, err = tokens.Renew(ctx, "")
-	}
+	token, err := g.token(ctx, w)
 	if err != nil {
 		return err
 	}
 	fmt.Fprintln(w.out.out, "bearer "+token)
 	return nil
+}
+
+// token is the session's; at the socket, whoever may ask may be the administrator.
+func (g *global) token(ctx context.Context, w where) (string, error) {
+	if w.url != "" {
+		tokens, err := g.tokens(w.door)
+		if err != nil {
+			return "", err
+		}
+		return tokens.Token(ctx)
+	}
+	c, err := w.ask.Credentials(ctx)
+	if err != nil {
+		return "", err
+	}
+	t, err := w.ask.Login(ctx, client.Grant{User: c.Username, Password: c.Password})
+	if err != nil {
+		return "", fmt.Errorf("cannot log in as %s: %w", c.Username, err)
+	}
+	return t.Access, nil
 }

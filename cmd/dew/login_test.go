@@ -97,6 +97,10 @@ func TestLoginUsage(t *testing.T) {
 	d.remote("api", "--unset", url).must(t, 2, "URL or --unset")
 	d.remote("api", "--unset").must(t, 0, "over its socket")
 	d.remote("--api", url, "target", "--json").must(t, 0, `"api": "`+url+`"`, `"user": "admin"`)
+	d.remote("--api", url, "--run", "/elsewhere", "target").must(t, 2, "exclude each other")
+	t.Setenv("DEW_API", url)
+	d.remote("target").must(t, 0, url)
+	d.remote("--run", d.run+"/.", "target").must(t, 0, "dew.sock")
 	if c := remembered(t); c.API != "" {
 		t.Errorf("--api is remembered: %+v", c)
 	}
@@ -171,16 +175,17 @@ func TestRenewal(t *testing.T) {
 	d.remote("apps").must(t, 1, "the session of admin at "+url+" has ended: dew login "+url+" -u admin")
 }
 
-// On the socket only the authorization server wants a token, and the
-// administrator's can be had.
-func TestSocketSigns(t *testing.T) {
+// The socket wants no token, and gives one to those who need it elsewhere.
+func TestSocketToken(t *testing.T) {
 	d := newDaemon(t)
 	d.listen()
 	d.dew("create-user", "ada", "pw").must(t, 0, "Created user ada")
-	if len(d.people.grants) != 1 {
+	if len(d.people.grants) != 0 {
 		t.Errorf("grants are %v", d.people.grants)
 	}
 	d.dew("oauth-token").must(t, 0, "bearer e30.")
+	d.people.secrets["admin"] = ""
+	d.dew("oauth-token").must(t, 1, "cannot log in as admin")
 }
 
 func TestTLS(t *testing.T) {

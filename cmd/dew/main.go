@@ -51,8 +51,14 @@ func newApp(out *console) *runner {
 			&cli.StringFlag{Name: "api", EnvVars: []string{"DEW_API"}, Destination: &g.api, Usage: "`URL` of the daemon to ask, whatever dew is logged in to"},
 		},
 		Before: func(c *cli.Context) error {
-			// The variable says where the local daemon is; only the flag says that it is meant.
+			// A variable says where a daemon is; only a flag says which one is meant.
 			g.local = c.IsSet("run") && g.run != os.Getenv("DEW_RUN")
+			if g.local && g.api != os.Getenv("DEW_API") {
+				return usage("--run and --api exclude each other")
+			}
+			if g.local {
+				g.api = ""
+			}
 			return nil
 		},
 		OnUsageError:   func(_ *cli.Context, err error, _ bool) error { return usage("%w", err) },
@@ -60,7 +66,7 @@ func newApp(out *console) *runner {
 		Action:         noCommand,
 	}
 	for _, group := range []func(*global) []*cli.Command{
-		pushCommands, appCommands, lifeCommands, scaleCommands, envCommands, logCommands, crashCommands,
+		pushCommands, appCommands, lifeCommands, scaleCommands, envCommands, logCommands, crashCommands, sshCommands,
 		loginCommands, targetCommands, orgCommands, spaceCommands, userCommands, roleCommands, clientCommands, resourceCommands,
 		daemonCommands, curlCommands, completionCommands,
 	} {

@@ -15,7 +15,6 @@ import (
 	"time"
 
 	"github.com/dewrun/dew/api/client"
-	"github.com/dewrun/dew/api/v3"
 )
 
 // renewBefore is how long before its end a token is renewed: a request may take
@@ -195,40 +194,4 @@ func (s session) tls() (*tls.Config, error) {
 func refused(err error) bool {
 	e := (*client.Error)(nil)
 	return errors.As(err, &e) && (e.Status == http.StatusUnauthorized || e.Status == http.StatusBadRequest)
-}
-
-// socketTokens sign what the daemon wants signed even on its socket: there the
-// administrator's own password can be read.
-type socketTokens struct {
-	credentials func(context.Context) (v3.Credentials, error)
-	login       func(context.Context, client.Grant) (client.Token, error)
-
-	mu  sync.Mutex
-	now string // guarded by mu
-}
-
-// Token gives none until one was needed: the socket itself is the right.
-func (t *socketTokens) Token(context.Context) (string, error) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	return t.now, nil
-}
-
-// Renew logs in as the administrator, once.
-func (t *socketTokens) Renew(ctx context.Context, refused string) (string, error) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if t.now != refused || t.now != "" {
-		return t.now, nil
-	}
-	c, err := t.credentials(ctx)
-	if err != nil {
-		return "", fmt.Errorf("cannot read the administrator's credentials: %w", err)
-	}
-	token, err := t.login(ctx, client.Grant{User: c.Username, Password: c.Password})
-	if err != nil {
-		return "", fmt.Errorf("cannot log in as %s: %w", c.Username, err)
-	}
-	t.now = token.Access
-	return t.now, nil
 }
