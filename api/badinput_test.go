@@ -77,7 +77,7 @@ func TestBadInput(t *testing.T) {
 		{"negative instances", "POST", process + "/actions/scale", `{"instances":-1}`, 422, "CF-UnprocessableEntity", "instances"},
 		{"no memory", "POST", process + "/actions/scale", `{"memory_in_mb":0}`, 422, "CF-UnprocessableEntity", "memory_in_mb: must be greater than 0"},
 		{"less memory than sidecars", "POST", process + "/actions/scale", `{"memory_in_mb":64}`, 422, "CF-UnprocessableEntity", "must be more than the 64M"},
-		{"log limit", "POST", process + "/actions/scale", `{"log_rate_limit_in_bytes_per_second":10}`, 422, "CF-UnprocessableEntity", "must be -1"},
+		{"log limit", "POST", process + "/actions/scale", `{"log_rate_limit_in_bytes_per_second":-2}`, 422, "CF-UnprocessableEntity", "must be greater than or equal to -1"},
 		{"bad check", "PATCH", process, `{"health_check":{"type":"smell"}}`, 422, "CF-UnprocessableEntity", "must be port, http or process"},
 		{"bad timeout", "PATCH", process, `{"health_check":{"data":{"timeout":0}}}`, 422, "CF-UnprocessableEntity", "health_check.data.timeout"},
 		{"no such instance", "DELETE", process + "/instances/0", "", 404, "CF-ResourceNotFound", "Instance not found"},

@@ -277,6 +277,9 @@ func (s *Server) scaleProcess(r *http.Request) (any, error) {
 				*n.to = int(*n.from)
 			}
 		}
+		if body.LogRateLimit != nil {
+			p.LogRate = logRate(*body.LogRateLimit)
+		}
 		return nil
 	})
 	if err != nil {
@@ -294,10 +297,27 @@ func checkScale(b v3.Scale) error {
 	if b.DiskInMB != nil && *b.DiskInMB < 1 {
 		return &app.Invalid{Key: "disk_in_mb", Message: "must be greater than 0"}
 	}
-	if b.LogRateLimit != nil && *b.LogRateLimit != noLogLimit {
-		return &app.Invalid{Key: "log_rate_limit_in_bytes_per_second", Message: "must be -1: logs are not limited, a process that prints faster than it is read waits"}
+	if b.LogRateLimit != nil && *b.LogRateLimit < noLogLimit {
+		return &app.Invalid{Key: "log_rate_limit_in_bytes_per_second", Message: "must be greater than or equal to -1"}
 	}
 	return nil
+}
+
+// logRate is a limit as a wish has it: nil is none.
+func logRate(n v3.Int) *int64 {
+	if n <= noLogLimit {
+		return nil
+	}
+	rate := int64(n)
+	return &rate
+}
+
+// logLimit is the way back.
+func logLimit(rate *int64) int64 {
+	if rate == nil {
+		return noLogLimit
+	}
+	return *rate
 }
 
 // noLogLimit is how the platform writes that logs are not limited.
@@ -334,7 +354,7 @@ func (s *Server) presentProcess(p app.Process) v3.Process {
 	self := s.href("v3", "processes", p.GUID)
 	out := v3.Process{
 		GUID: p.GUID, CreatedAt: v3.At(p.CreatedAt), UpdatedAt: v3.At(p.UpdatedAt), Version: p.Version, Type: p.Type,
-		Instances: p.Instances, MemoryInMB: p.MemoryMB, DiskInMB: p.DiskMB, LogRateLimit: noLogLimit,
+		Instances: p.Instances, MemoryInMB: p.MemoryMB, DiskInMB: p.DiskMB, LogRateLimit: logLimit(p.LogRate),
 		HealthCheck: presentCheck(p.HealthCheck), ReadinessCheck: presentCheck(p.Readiness),
 		Relationships: v3.ProcessRelationships{App: v3.To(p.App)},
 		Metadata:      presentMetadata(p.Metadata),

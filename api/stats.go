@@ -88,7 +88,7 @@ func (s *Server) instanceStats(ctx context.Context, p app.Process, index int, st
 	out := v3.InstanceStats{
 		Type: p.Type, Index: index, State: string(st.State),
 		Uptime:   secondsSince(st.Since),
-		MemQuota: int64(p.MemoryMB) * mb, DiskQuota: int64(p.DiskMB) * mb, LogRateLimit: noLogLimit, FDsQuota: openFiles,
+		MemQuota: int64(p.MemoryMB) * mb, DiskQuota: int64(p.DiskMB) * mb, LogRateLimit: logLimit(p.LogRate), FDsQuota: openFiles,
 		InstanceGUID: string(st.Instance), Version: st.Version,
 		CrashCount: st.CrashCount, NextStart: st.NextStart, GivenUp: st.GivenUp,
 	}

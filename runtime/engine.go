@@ -84,6 +84,7 @@ type Spec struct {
 	Image     string       // sha256 of the droplet's tree; empty for the bare stack
 	Memory    int64        // of the whole container, in bytes
 	Disk      int64        // of the writable layer, in bytes
+	LogRate   *int64       // bytes per second that are kept of what it prints; nil: all
 	Address   netip.Prefix // of eth0
 	Ports     []int
 	Processes []ProcessSpec // main first, then the sidecars by name

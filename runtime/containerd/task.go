@@ -39,6 +39,7 @@ type task struct {
 	id      string // of container and task
 	dir     string // of run-time files
 	applog  *logstream.Log
+	limit   *logstream.Limit // of what all its processes print; nil: none
 	procs   []*proc
 	initPID int
 
@@ -82,6 +83,9 @@ func (e *Engine) newTask(ctx context.Context, s runtime.Spec) (*task, error) {
 		e: e, spec: s, id: containerID(s.Instance), dir: e.instanceDir(s.Instance), applog: l,
 		reports: make(chan runtime.Exit, len(s.Processes)+1),
 		exits:   make(chan runtime.Exit, len(s.Processes)+1),
+	}
+	if s.LogRate != nil {
+		t.limit = logstream.NewLimit(*s.LogRate)
 	}
 	t.ctx, t.cancel = context.WithCancel(context.WithoutCancel(ctx))
 	for _, p := range s.Processes {
