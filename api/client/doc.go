@@ -30,7 +30,7 @@
 //	GET    /v3/apps/:guid/packages|builds ?order_by=-created_at ?states= ?per_page= ?page=
 //	GET    /v3/apps/:guid/routes   /v3/routes ?space_guids=    DELETE /v3/routes/:guid (Location: a job, or none)
 //	GET    /v3/apps/:guid/manifest   /v3/droplets ?app_guids= ?order_by=-created_at
-//	GET    /v3/processes ?space_guids=   /v3/processes/:guid   /v3/processes/:guid/stats|sidecars
+//	GET    /v3/processes ?space_guids= ?embed=   /v3/processes/:guid   /v3/processes/:guid/stats|sidecars
 //	POST   /v3/resource_matches   /v3/packages   /v3/packages/:guid/upload   /v3/builds
 //	GET    /v3/packages/:guid   /v3/builds/:guid
 //	POST   /v3/spaces/:guid/manifest_diff   /v3/spaces/:guid/actions/apply_manifest (Location: a job)

@@ -246,7 +246,7 @@ func TestConfirm(t *testing.T) {
 	for answer, want := range map[string]bool{"y\n": true, "YES\n": true, "n\n": false, "\n": false, "y": true} {
 		c := quiet()
 		c.asks, c.in = true, strings.NewReader(answer)
-		if got, err := c.confirm(t.Context(), "Delete", "-f"); got != want || err != nil {
+		if got, err := c.confirm(t.Context(), "Delete"); got != want || err != nil {
 			t.Errorf("%q: %v, %v", answer, got, err)
 		}
 	}

@@ -99,7 +99,7 @@ func runCreateClient(ctx context.Context, o clientOptions, w where) error {
 // runDeleteClient deletes a client; one that is not there is fine.
 func runDeleteClient(ctx context.Context, o deleteOptions, w where) error {
 	if !o.Force {
-		if yes, err := w.out.confirm(ctx, "Delete client "+o.Name, "-f"); err != nil || !yes {
+		if yes, err := w.out.confirm(ctx, "Delete client "+o.Name); err != nil || !yes {
 			return err
 		}
 	}

@@ -24,7 +24,7 @@ func newTestMemory(t *testing.T) memory {
 // Changes that are made at once all count, and what is read is always whole.
 func TestConfigRace(t *testing.T) {
 	m := newTestMemory(t)
-	const writers = 16
+	const writers = 8
 	var all sync.WaitGroup
 	for i := range writers {
 		all.Go(func() {

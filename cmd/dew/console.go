@@ -54,10 +54,10 @@ func (c *console) encode(v any) error {
 }
 
 // confirm asks a question that only "y" answers with yes. With nobody there to
-// answer it fails and names the flag that answers.
-func (c *console) confirm(ctx context.Context, question, flag string) (bool, error) {
+// answer it fails and names -f, which answers.
+func (c *console) confirm(ctx context.Context, question string) (bool, error) {
 	if !c.asks {
-		return false, &failure{status: statusUsage, err: fmt.Errorf("%s needs an answer, and there is no terminal to ask on", question), todo: "give " + flag + " to answer yes"}
+		return false, &failure{status: statusUsage, err: fmt.Errorf("%s needs an answer, and there is no terminal to ask on", question), todo: "give -f to answer yes"}
 	}
 	answer, err := c.ask(ctx, question+"? [yN]: ")
 	answer = strings.ToLower(strings.TrimSpace(answer))

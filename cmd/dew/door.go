@@ -72,15 +72,6 @@ func apiURL(typed string) (string, error) {
 	return u.Scheme + "://" + strings.ToLower(u.Host), nil
 }
 
-// connect gives a client of the daemon; nothing is asked yet.
-func (g *global) connect() (*client.Client, error) {
-	d, err := g.door()
-	if err != nil {
-		return nil, err
-	}
-	return g.open(d)
-}
-
 // open gives a client that is logged in as far as it can be, and that looks for
 // apps in the targeted space.
 func (g *global) open(d door) (*client.Client, error) {
@@ -172,6 +163,15 @@ func resolve(ctx context.Context, ask *client.Client, target place) (place, erro
 	}
 	target.Space = s.Name
 	return target, nil
+}
+
+// effective is where commands work now, or nowhere.
+func effective(ctx context.Context, w where) place {
+	p, err := resolve(ctx, w.ask, w.target)
+	if err != nil {
+		return w.target
+	}
+	return p
 }
 
 func firstPlace(ctx context.Context, ask *client.Client) (place, error) {

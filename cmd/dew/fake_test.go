@@ -199,7 +199,15 @@ func (d *daemon) appRoutes(handle func(string, func(*http.Request, []byte) any))
 		handle("POST /v3/apps/app-1/actions/"+action, func(*http.Request, []byte) any { d.app.State = state; return *d.app })
 	}
 	handle("GET /v3/apps/app-1/processes", func(*http.Request, []byte) any { return listOf(d.process) })
-	handle("GET /v3/processes", func(*http.Request, []byte) any { return listOf(d.process) })
+	handle("GET /v3/processes", func(r *http.Request, _ []byte) any {
+		p := d.process
+		if r.URL.Query().Get("embed") == "process_instances" {
+			for _, s := range d.stats {
+				p.EmbeddedInstances = append(p.EmbeddedInstances, v3.ProcessInstance{Index: s.Index, State: s.State})
+			}
+		}
+		return listOf(p)
+	})
 	handle("GET /v3/processes/app-1", func(*http.Request, []byte) any {
 		p, command := d.process, "./shop"
 		p.Command = &command

@@ -80,6 +80,7 @@ func runOrgs(ctx context.Context, w where) error {
 	if err != nil {
 		return err
 	}
+	now := effective(ctx, w)
 	counts := map[string]int{}
 	for _, s := range spaces {
 		counts[s.Relationships.Organization.ID()]++
@@ -87,7 +88,7 @@ func runOrgs(ctx context.Context, w where) error {
 	rows := make([]orgRow, len(orgs))
 	table := [][]string{{"name", "spaces", "targeted"}}
 	for i, o := range orgs {
-		rows[i] = orgRow{GUID: o.GUID, Name: o.Name, Spaces: counts[o.GUID], Targeted: o.GUID == w.target.OrgGUID}
+		rows[i] = orgRow{GUID: o.GUID, Name: o.Name, Spaces: counts[o.GUID], Targeted: o.GUID == now.OrgGUID}
 		table = append(table, []string{o.Name, fmt.Sprint(counts[o.GUID]), yes(rows[i].Targeted)})
 	}
 	if w.out.json {
@@ -183,7 +184,7 @@ func runRenameOrg(ctx context.Context, name, to string, w where) error {
 // runDeleteOrg deletes an org; one that is not there is fine.
 func runDeleteOrg(ctx context.Context, o deleteOptions, w where) error {
 	if !o.Force {
-		if yes, err := w.out.confirm(ctx, "Delete org "+o.Name+" with all its spaces and apps", "-f"); err != nil || !yes {
+		if yes, err := w.out.confirm(ctx, "Delete org "+o.Name+" with all its spaces and apps"); err != nil || !yes {
 			return err
 		}
 	}

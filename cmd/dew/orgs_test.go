@@ -12,6 +12,7 @@ import (
 func TestTarget(t *testing.T) {
 	d := newDaemon(t)
 	d.dew("target").must(t, 0, "dew.sock", "org:     local", "space:   dev")
+	d.dew("orgs").must(t, 0, "local   1        yes") // as long as nothing else is said
 	d.dew("target", "-s", "dve").must(t, 1, `there is no space "dve" in org local`, `did you mean "dev"?`)
 	d.dew("target", "-o", "lokal").must(t, 1, `there is no org "lokal"`, `did you mean "local"?`)
 	d.dew("create-org", "shop").must(t, 0, "Created org shop")

@@ -9,7 +9,6 @@ import (
 	"net/url"
 	"slices"
 	"strings"
-	"testing"
 	"time"
 
 	"github.com/dewrun/dew/api/client"
@@ -299,14 +298,4 @@ func (d *daemon) clientRoutes(handle func(string, func(*http.Request, []byte) an
 		}
 		return map[string]string{}
 	})
-}
-
-// mustNot fails the test when a text is there.
-func (r result) mustNot(t *testing.T, texts ...string) {
-	t.Helper()
-	for _, text := range texts {
-		if strings.Contains(r.out+r.talk, text) {
-			t.Errorf("%q is in\n%s%s", text, r.out, r.talk)
-		}
-	}
 }

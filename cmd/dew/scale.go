@@ -56,7 +56,7 @@ func runScale(ctx context.Context, o scaleOptions, ask *client.Client, out *cons
 	}
 	restart := a.State == v3.AppStarted && (body.MemoryInMB != nil || body.DiskInMB != nil)
 	if restart && !o.Force {
-		if yes, err := out.confirm(ctx, "This restarts app "+a.Name+". Go on", "-f"); err != nil || !yes {
+		if yes, err := out.confirm(ctx, "This restarts app "+a.Name+". Go on"); err != nil || !yes {
 			return err
 		}
 	}

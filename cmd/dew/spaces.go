@@ -91,10 +91,11 @@ func runSpaces(ctx context.Context, org string, w where) error {
 	if err != nil {
 		return err
 	}
+	now := effective(ctx, w)
 	rows := make([]spaceRow, len(spaces))
 	table := [][]string{{"name", "targeted"}}
 	for i, s := range spaces {
-		rows[i] = spaceRow{GUID: s.GUID, Name: s.Name, Org: o.Name, Targeted: s.GUID == w.target.SpaceGUID}
+		rows[i] = spaceRow{GUID: s.GUID, Name: s.Name, Org: o.Name, Targeted: s.GUID == now.SpaceGUID}
 		table = append(table, []string{s.Name, yes(rows[i].Targeted)})
 	}
 	if w.out.json {
@@ -187,7 +188,7 @@ func runRenameSpace(ctx context.Context, o spaceOptions, to string, w where) err
 // runDeleteSpace deletes a space; one that is not there is fine.
 func runDeleteSpace(ctx context.Context, o spaceOptions, w where) error {
 	if !o.Force {
-		if yes, err := w.out.confirm(ctx, "Delete space "+o.Name+" with all its apps", "-f"); err != nil || !yes {
+		if yes, err := w.out.confirm(ctx, "Delete space "+o.Name+" with all its apps"); err != nil || !yes {
 			return err
 		}
 	}

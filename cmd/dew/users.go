@@ -120,7 +120,7 @@ func runCreateUser(ctx context.Context, o userOptions, w where) error {
 // runDeleteUser deletes a user; one that is not there is fine.
 func runDeleteUser(ctx context.Context, o deleteOptions, w where) error {
 	if !o.Force {
-		if yes, err := w.out.confirm(ctx, "Delete user "+o.Name, "-f"); err != nil || !yes {
+		if yes, err := w.out.confirm(ctx, "Delete user "+o.Name); err != nil || !yes {
 			return err
 		}
 	}
