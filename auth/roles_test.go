@@ -69,8 +69,10 @@ func TestRolesByPlaceAndUser(t *testing.T) {
 	db := openDB(t)
 	r := NewRoles(db)
 	for _, role := range []Role{
-		{GUID: "1", Type: OrgUser, User: "u1", Org: "o1"}, {GUID: "2", Type: OrgUser, User: "u2", Org: "o1"},
-		{GUID: "3", Type: SpaceManager, User: "u1", Space: "s1"}, {GUID: "4", Type: SpaceAuditor, User: "u2", Space: "s1"},
+		{GUID: "1", Type: OrgUser, User: "u1", Org: "o1"},
+		{GUID: "2", Type: OrgUser, User: "u2", Org: "o1"},
+		{GUID: "3", Type: SpaceManager, User: "u1", Space: "s1"},
+		{GUID: "4", Type: SpaceAuditor, User: "u2", Space: "s1"},
 		{GUID: "5", Type: OrgUser, User: "u3", Org: "o2"},
 	} {
 		must(r.Put(role))
