@@ -1,0 +1,292 @@
+package api
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"net/http/httptest"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/dewrun/dew/api/v3"
+	"github.com/dewrun/dew/app"
+	"github.com/dewrun/dew/auth"
+)
+
+func (w *world) createOrg(name string) v3.Organization {
+	w.t.Helper()
+	var o v3.Organization
+	w.want(201, "POST", "/v3/organizations", `{"name":"`+name+`","suspended":false}`, &o)
+	return o
+}
+
+func (w *world) createSpace(org, name string) v3.Space {
+	w.t.Helper()
+	var sp v3.Space
+	w.want(201, "POST", "/v3/spaces", `{"name":"`+name+`","relationships":{"organization":{"data":{"guid":"`+org+`"}}}}`, &sp)
+	return sp
+}
+
+// askAs sends a request with a token, or as who sits at the socket.
+func (w *world) askAs(token, method, path, body string) *httptest.ResponseRecorder {
+	w.t.Helper()
+	if token == "" {
+		return w.ask(method, path, body)
+	}
+	return w.as(token, method, path, body)
+}
+
+// names are the names of a list, as somebody sees it.
+func (w *world) names(token, path string) []string {
+	w.t.Helper()
+	got := w.askAs(token, "GET", path, "")
+	if got.Code != http.StatusOK {
+		w.t.Fatalf("GET %s = %d %s, want 200", path, got.Code, got.Body)
+	}
+	page := must(decodeBytes[struct {
+		Pagination any `json:"pagination"`
+		Included   any `json:"included"`
+		Resources  []map[string]any
+	}](got.Body.Bytes()))(w.t)
+	names := []string{}
+	for _, r := range page.Resources {
+		for _, key := range []string{"name", "presentation_name", "type"} {
+			if name, ok := r[key].(string); ok {
+				names = append(names, name)
+				break
+			}
+		}
+	}
+	return names
+}
+
+func (w *world) wantNames(token, path string, want ...string) {
+	w.t.Helper()
+	if diff := cmp.Diff(w.names(token, path), append([]string{}, want...)); diff != "" {
+		w.t.Errorf("GET %s (-got +want):\n%s", path, diff)
+	}
+}
+
+// refused wants an error of a title with a text.
+func (w *world) refused(t *testing.T, token, method, path, body string, status int, detail string) {
+	t.Helper()
+	got := w.askAs(token, method, path, body)
+	if got.Code != status {
+		t.Errorf("%s %s %s = %d %s, want %d", method, path, body, got.Code, got.Body, status)
+		return
+	}
+	title := map[int]string{400: "CF-BadQueryParameter", 403: "CF-NotAuthorized", 404: "CF-ResourceNotFound", 422: "CF-UnprocessableEntity"}[status]
+	wantError(t, got, title, detail)
+}
+
+func TestOrgs(t *testing.T) {
+	w := newWorld(t)
+	o := w.createOrg("shop")
+	w.createOrg("bank")
+	w.refused(t, "", "POST", "/v3/organizations", `{"name":"shop"}`, 422, "Organization 'shop' already exists.")
+	w.refused(t, "", "POST", "/v3/organizations", `{"name":""}`, 422, "name: must not be empty")
+	w.refused(t, "", "POST", "/v3/organizations", `{"name":"x","metadata":{"labels":{"-":"b"}}}`, 422, "metadata.labels")
+	w.refused(t, "", "PATCH", "/v3/organizations/"+o.GUID, `{"name":"bank"}`, 422, "Organization 'bank' already exists.")
+	w.refused(t, "", "GET", "/v3/organizations/nowhere", "", 404, "Organization not found")
+	w.refused(t, "", "PATCH", "/v3/organizations/nowhere", "{}", 404, "Organization not found")
+	w.refused(t, "", "DELETE", "/v3/organizations/nowhere", "", 404, "Organization not found")
+	w.refused(t, "", "GET", "/v3/organizations?label_selector=a%20in%20(", "", 400, "label_selector")
+
+	var got v3.Organization
+	w.want(200, "PATCH", "/v3/organizations/"+o.GUID, `{"name":"stores","suspended":true,"metadata":{"labels":{"tier":"gold","old":null}}}`, &got)
+	if got.Name != "stores" || !got.Suspended || *got.Metadata.Labels["tier"] != "gold" || got.GUID != o.GUID {
+		t.Errorf("changed org = %+v", got)
+	}
+	w.want(200, "GET", "/v3/organizations/"+o.GUID, "", &got)
+	if got.Name != "stores" || !got.Suspended {
+		t.Errorf("org = %+v", got)
+	}
+	w.wantNames("", "/v3/organizations?order_by=name", "bank", "local", "stores")
+	w.wantNames("", "/v3/organizations?order_by=-name&per_page=1", "stores")
+	w.wantNames("", "/v3/organizations?names=bank,stores&order_by=name", "bank", "stores")
+	w.wantNames("", "/v3/organizations?guids="+o.GUID, "stores")
+	w.wantNames("", "/v3/organizations?label_selector=tier%3Dgold", "stores")
+	w.wantNames("", "/v3/organizations?label_selector=!tier&order_by=name", "bank", "local")
+	golden(t, "organization", w.ask("GET", "/v3/organizations/"+o.GUID, "").Body.Bytes())
+	golden(t, "organization-quota", w.ask("GET", "/v3/organizations/"+o.GUID+"/relationships/quota", "").Body.Bytes())
+	wantEvents(t, w, o.GUID, "audit.organization.create", "audit.organization.update")
+}
+
+func wantEvents(t *testing.T, w *world, target string, want ...string) {
+	t.Helper()
+	var es v3.List[v3.Event]
+	w.want(200, "GET", "/v3/audit_events?target_guids="+target, "", &es)
+	if diff := cmp.Diff(eventTypes(es.Resources), want); diff != "" {
+		t.Errorf("events of %s (-got +want):\n%s", target, diff)
+	}
+}
+
+// Users create orgs only when a flag says so, and manage what they made.
+func TestUserCreatesOrg(t *testing.T) {
+	w := newWorld(t)
+	w.user("ann")
+	ann := w.login("ann")
+	w.refused(t, ann, "POST", "/v3/organizations", `{"name":"anns"}`, 403, "You are not authorized")
+	must(w.c.Registry.UpdateFlag(app.FlagUserOrgCreation, func(f *app.Flag) { f.Enabled = true }))(t)
+	w.refused(t, ann, "POST", "/v3/organizations", `{"name":"anns","suspended":true}`, 403, "You are not authorized")
+	if got := w.as(ann, "POST", "/v3/organizations", `{"name":"anns"}`); got.Code != 201 {
+		t.Fatalf("POST = %d %s, want 201", got.Code, got.Body)
+	}
+	w.wantNames(ann, "/v3/organizations", "anns")
+	o := must(w.c.Registry.OrgByName("anns"))(t)
+	w.refused(t, ann, "PATCH", "/v3/organizations/"+o.GUID, `{"suspended":true}`, 403, "You are not authorized")
+	w.refused(t, ann, "DELETE", "/v3/organizations/"+o.GUID, "", 403, "You are not authorized")
+	if got := w.as(ann, "PATCH", "/v3/organizations/"+o.GUID, `{"name":"hers"}`); got.Code != 200 {
+		t.Errorf("PATCH = %d %s, want 200", got.Code, got.Body)
+	}
+}
+
+func TestSpacesOfOrg(t *testing.T) {
+	w := newWorld(t)
+	o := w.createOrg("shop")
+	sp := w.createSpace(o.GUID, "test")
+	body := func(org, name string) string {
+		return `{"name":"` + name + `","relationships":{"organization":{"data":{"guid":"` + org + `"}}}}`
+	}
+	w.createSpace(w.space.Org, "test") // another org may have the same name
+	w.refused(t, "", "POST", "/v3/spaces", body(o.GUID, "test"), 422, "Name must be unique per organization")
+	w.refused(t, "", "POST", "/v3/spaces", body("nowhere", "x"), 422, "Invalid organization. Ensure the organization exists and you have access to it.")
+	w.refused(t, "", "POST", "/v3/spaces", `{"name":"x"}`, 422, "Invalid organization.")
+	w.refused(t, "", "POST", "/v3/spaces", body(o.GUID, ""), 422, "name: must not be empty")
+	w.createSpace(o.GUID, "prod")
+	w.refused(t, "", "PATCH", "/v3/spaces/"+sp.GUID, `{"name":"prod"}`, 422, "Name must be unique per organization")
+	w.refused(t, "", "GET", "/v3/spaces/nowhere", "", 404, "Space not found")
+	w.refused(t, "", "GET", "/v3/spaces?include=cats", "", 400, "Invalid included resource: 'cats'")
+
+	w.want(200, "PATCH", "/v3/spaces/"+sp.GUID, `{"name":"stage","metadata":{"labels":{"a":"b"},"annotations":{"note":"some text"}}}`, &sp)
+	w.wantNames("", "/v3/spaces?organization_guids="+o.GUID+"&order_by=name", "prod", "stage")
+	w.wantNames("", "/v3/spaces?names=stage", "stage")
+	w.wantNames("", "/v3/spaces?label_selector=a", "stage")
+	golden(t, "space", w.ask("GET", "/v3/spaces/"+sp.GUID+"?include=organization", "").Body.Bytes())
+	golden(t, "spaces-with-orgs", w.ask("GET", "/v3/spaces?include=org&names=stage,prod", "").Body.Bytes())
+	golden(t, "isolation-segment", w.ask("GET", "/v3/spaces/"+sp.GUID+"/relationships/isolation_segment", "").Body.Bytes())
+	wantEvents(t, w, sp.GUID, "audit.space.create", "audit.space.update")
+}
+
+func TestSpaceFeatures(t *testing.T) {
+	w := newWorld(t)
+	path := "/v3/spaces/" + w.space.GUID + "/features"
+	var f v3.SpaceFeature
+	w.want(200, "GET", path+"/ssh", "", &f)
+	if !f.Enabled || f.Name != "ssh" {
+		t.Errorf("feature = %+v, want ssh to be on", f)
+	}
+	w.want(200, "PATCH", path+"/ssh", `{"enabled":false}`, &f)
+	var all v3.SpaceFeatures
+	w.want(200, "GET", path, "", &all)
+	if f.Enabled || len(all.Resources) != 1 || all.Resources[0].Enabled || !must(w.c.Registry.Space(w.space.GUID))(t).NoSSH {
+		t.Errorf("feature = %+v, features = %+v, want ssh to be off", f, all)
+	}
+	w.refused(t, "", "PATCH", path+"/ssh", `{}`, 422, "Enabled must be a boolean")
+	w.refused(t, "", "GET", path+"/cats", "", 404, "Feature not found")
+	w.refused(t, "", "PATCH", path+"/cats", `{"enabled":true}`, 404, "Feature not found")
+}
+
+// What is in an org goes with it: spaces, apps, routes, domains, roles and bits.
+// Doing it once more changes nothing, so a daemon that was ended may go on.
+func TestDeleteOrg(t *testing.T) {
+	w := newWorld(t)
+	o := w.createOrg("shop")
+	sp := w.createSpace(o.GUID, "test")
+	w.space = must(w.c.Registry.Space(sp.GUID))(t)
+	a := w.startedApp("front")
+	pkg := w.createPackage(a.GUID)
+	d := must(w.c.Registry.PutDomain(app.Domain{Name: "shop.example.com", Org: o.GUID}))(t)
+	rt := must(w.c.Registry.PutRoute(app.Route{Space: sp.GUID, Domain: d.GUID, Host: "www", Destinations: []app.Destination{{App: a.GUID}}}))(t)
+	ann := w.user("ann")
+	w.grant(ann, auth.OrgUser, o.GUID)
+	w.grant(ann, auth.SpaceDeveloper, sp.GUID)
+	var stopped []string
+	w.c.Registry.Listen(func(process string) { stopped = append(stopped, process) })
+
+	if j := w.finish(w.want(202, "DELETE", "/v3/organizations/"+o.GUID, "", nil)); j.State != v3.JobComplete || j.Operation != "organization.delete" {
+		t.Fatalf("job = %+v", j)
+	}
+	for path, noun := range map[string]string{
+		"/v3/organizations/" + o.GUID: "Organization", "/v3/spaces/" + sp.GUID: "Space", "/v3/apps/" + a.GUID: "App",
+		"/v3/routes/" + rt.GUID: "Route", "/v3/domains/" + d.GUID: "Domain",
+	} {
+		w.refused(t, "", "GET", path, "", 404, noun+" not found")
+	}
+	if roles := must(w.c.Roles.All())(t); len(roles) > 0 {
+		t.Errorf("roles = %+v, want none", roles)
+	}
+	if len(stopped) == 0 || stopped[0] != a.GUID {
+		t.Errorf("processes that changed = %v, want that of the app", stopped)
+	}
+	w.eventually("the package is gone", func() bool {
+		_, err := w.c.Packages.Get(pkg.GUID)
+		return invisible(err)
+	})
+	if err := errors.Join(w.s.doDeleteOrg(context.Background(), o.GUID), w.s.doDeleteSpace(context.Background(), sp.GUID)); err != nil {
+		t.Errorf("once more: %v", err)
+	}
+	w.wantNames("", "/v3/spaces", "dev")
+}
+
+// eventually waits for what a job does.
+func (w *world) eventually(what string, is func() bool) {
+	w.t.Helper()
+	for range 1000 {
+		if is() {
+			return
+		}
+		pause()
+	}
+	w.t.Errorf("never: %s", what)
+}
+
+func TestDeleteSpace(t *testing.T) {
+	w := newWorld(t)
+	a := w.createApp("front")
+	other := w.createSpace(w.space.Org, "other")
+	w.grant(w.user("ann"), auth.SpaceDeveloper, w.space.GUID)
+	kept := w.grant(w.user("bob"), auth.SpaceDeveloper, other.GUID)
+	if j := w.finish(w.want(202, "DELETE", "/v3/spaces/"+w.space.GUID, "", nil)); j.State != v3.JobComplete {
+		t.Fatalf("job = %+v", j)
+	}
+	w.refused(t, "", "GET", "/v3/apps/"+a.GUID, "", 404, "App not found")
+	w.wantNames("", "/v3/spaces", "other")
+	if diff := cmp.Diff(must(w.c.Roles.All())(t), []auth.Role{kept}); diff != "" {
+		t.Errorf("roles (-got +want):\n%s", diff)
+	}
+	wantEvents(t, w, w.space.GUID, "audit.space.delete-request")
+}
+
+// Each sees the orgs and spaces of their roles; a manager of the org all spaces.
+func TestSight(t *testing.T) {
+	w := newWorld(t)
+	o := w.createOrg("shop")
+	a, b := w.createSpace(o.GUID, "a"), w.createSpace(o.GUID, "b")
+	for _, tt := range []struct {
+		role   auth.RoleType
+		place  string
+		orgs   []string
+		spaces []string
+	}{
+		{auth.OrgManager, o.GUID, []string{"shop"}, []string{"a", "b"}},
+		{auth.OrgAuditor, o.GUID, []string{"shop"}, nil},
+		{auth.OrgBilling, o.GUID, []string{"shop"}, nil},
+		{auth.OrgUser, o.GUID, []string{"shop"}, nil},
+		{auth.SpaceDeveloper, a.GUID, []string{"shop"}, []string{"a"}},
+		{auth.SpaceManager, b.GUID, []string{"shop"}, []string{"b"}},
+		{auth.SpaceAuditor, b.GUID, []string{"shop"}, []string{"b"}},
+		{auth.SpaceSupporter, a.GUID, []string{"shop"}, []string{"a"}},
+	} {
+		t.Run(string(tt.role), func(t *testing.T) {
+			guid := w.user("u-" + string(tt.role))
+			token := w.login("u-" + string(tt.role))
+			w.wantNames(token, "/v3/organizations")
+			w.wantNames(token, "/v3/spaces")
+			w.grant(guid, tt.role, tt.place)
+			w.wantNames(token, "/v3/organizations", tt.orgs...)
+			w.wantNames(token, "/v3/spaces?order_by=name", tt.spaces...)
+		})
+	}
+}

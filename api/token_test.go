@@ -1,0 +1,127 @@
+package api
+
+import (
+	"errors"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+
+	"github.com/dewrun/dew/api/v3"
+	"github.com/dewrun/dew/auth"
+)
+
+// The password of the first administrator is for those at the socket alone.
+func TestCredentials(t *testing.T) {
+	w := newWorld(t)
+	w.refused(t, "", "GET", "/dew/v1/credentials", "", 404, "Credentials not found")
+	c := w.c
+	c.Metrics = nil
+	c.AdminPassword = func() (string, error) { return "sesame", nil }
+	s := must(New(c))(t)
+	got := httptest.NewRecorder()
+	s.Local().ServeHTTP(got, httptest.NewRequest("GET", "/dew/v1/credentials", nil))
+	want := v3.Credentials{API: publicURL, Username: "admin", Password: "sesame"}
+	if have := must(decodeBytes[v3.Credentials](got.Body.Bytes()))(t); have != want {
+		t.Errorf("credentials = %+v, want %+v", have, want)
+	}
+	w.user("root", auth.ScopeAdmin)
+	if got := asVisitor(s.Handler(), w.login("root"), "GET", "/dew/v1/credentials", ""); got.Code != 404 || strings.Contains(got.Body.String(), "sesame") {
+		t.Errorf("credentials over the listener = %d %s, want 404", got.Code, got.Body)
+	}
+	c.AdminPassword = func() (string, error) { return "", errors.New("gone") }
+	c.Metrics = nil
+	got = httptest.NewRecorder()
+	must(New(c))(t).Local().ServeHTTP(got, httptest.NewRequest("GET", "/dew/v1/credentials", nil))
+	if got.Code != 500 {
+		t.Errorf("without the file = %d, want 500", got.Code)
+	}
+}
+
+// Both doors lead to the authorization server; at the socket everybody is an
+// administrator of it.
+func TestAccountsBehindBothDoors(t *testing.T) {
+	w := newWorld(t)
+	if got := w.as("", "GET", "/uaa/login", ""); got.Code != 200 {
+		t.Errorf("GET /uaa/login = %d %s, want 200", got.Code, got.Body)
+	}
+	if got := w.as("", "GET", "/uaa/Users", ""); got.Code != 401 {
+		t.Errorf("GET /uaa/Users of a stranger = %d %s, want 401", got.Code, got.Body)
+	}
+	if got := w.ask("GET", "/uaa/Users", ""); got.Code != 200 || !strings.Contains(got.Body.String(), `"admin"`) {
+		t.Errorf("GET /uaa/Users at the socket = %d %s, want admin", got.Code, got.Body)
+	}
+}
+
+func TestBearer(t *testing.T) {
+	w := newWorld(t)
+	w.user("root", auth.ScopeAdmin)
+	token := w.login("root")
+	for header, want := range map[string]int{
+		"bearer " + token: 200, "Bearer " + token: 200, "BEARER   " + token: 200,
+		"": 401, " ": 401, "bearer": 401, "bearer ": 401, token: 401, "Basic Y2Y6": 401, "bearer " + token + " x": 401,
+	} {
+		r := httptest.NewRequest("GET", "/v3/apps", nil)
+		r.Host = "localhost"
+		r.Header["Authorization"] = []string{header}
+		got := httptest.NewRecorder()
+		w.door.ServeHTTP(got, r)
+		if got.Code != want {
+			t.Errorf("Authorization: %.20q = %d, want %d", header, got.Code, want)
+		}
+	}
+}
+
+// What a client does is recorded under its own name.
+func TestBearerIsActor(t *testing.T) {
+	w := newWorld(t)
+	ann := w.user("ann")
+	w.grant(ann, auth.SpaceDeveloper, w.space.GUID)
+	got := w.as(w.login("ann"), "POST", "/v3/apps", `{"name":"shop","relationships":{"space":{"data":{"guid":"`+w.space.GUID+`"}}}}`)
+	a := must(decodeBytes[v3.App](got.Body.Bytes()))(t)
+	var es v3.List[v3.Event]
+	w.want(200, "GET", "/v3/audit_events?target_guids="+a.GUID, "", &es)
+	if len(es.Resources) != 1 || es.Resources[0].Actor != (v3.Party{GUID: ann, Type: "user", Name: "ann"}) {
+		t.Errorf("events = %+v, want one of ann", es.Resources)
+	}
+}
+
+func TestRootTellsSSHDoor(t *testing.T) {
+	w := newWorld(t)
+	c := w.c
+	c.Metrics, c.SSH = nil, &SSHDoor{Address: "127.0.0.1:2222", Fingerprint: "abc"}
+	got := asVisitor(must(New(c))(t).Handler(), "", "GET", "/", "")
+	root := must(decodeBytes[v3.Root](got.Body.Bytes()))(t)
+	want := v3.RootLink{Href: "127.0.0.1:2222", Meta: v3.RootMeta{HostKeyFingerprint: "abc", OAuthClient: "ssh-proxy"}}
+	if root.Links.AppSSH == nil || *root.Links.AppSSH != want {
+		t.Errorf("app_ssh = %+v, want %+v", root.Links.AppSSH, want)
+	}
+}
+
+// brokenBody is content that ends too early.
+type brokenBody struct{ io.Reader }
+
+func (brokenBody) Close() error { return errors.New("broken") }
+
+func TestAnswers(t *testing.T) {
+	w := newWorld(t)
+	serve := func(a answer) (got *httptest.ResponseRecorder, aborted bool) {
+		got = httptest.NewRecorder()
+		defer func() { aborted = recover() == http.ErrAbortHandler }() //nolint:errorlint // net/http compares it so
+		w.s.serve(func(*http.Request) (any, error) { return a, nil })(got, httptest.NewRequest("GET", "/", nil))
+		return got, false
+	}
+	got, _ := serve(answer{status: 200, raw: []byte("a: b\n"), contentType: "application/x-yaml", warnings: []string{"a, b", "ü c"}})
+	h := got.Header()
+	if got.Body.String() != "a: b\n" || h.Get("Content-Type") != "application/x-yaml" || h.Get("X-Cf-Warnings") != "a%2C+b,%C3%BC+c" || h.Get("Content-Length") != "5" {
+		t.Errorf("raw = %s %v", got.Body, h)
+	}
+	got, aborted := serve(answer{status: 200, content: io.NopCloser(strings.NewReader("bits")), size: 4, contentType: "application/gzip"})
+	if got.Body.String() != "bits" || got.Header().Get("Content-Length") != "4" || aborted {
+		t.Errorf("content = %s %v, aborted %t", got.Body, got.Header(), aborted)
+	}
+	if _, aborted := serve(answer{status: 200, content: brokenBody{strings.NewReader("bi")}, contentType: "x/y"}); !aborted {
+		t.Error("content that broke off looks like the whole")
+	}
+}
