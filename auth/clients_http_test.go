@@ -4,77 +4,80 @@ import (
 	"errors"
 	"strings"
 	"testing"
+	"testing/synctest"
 
 	"github.com/google/go-cmp/cmp"
 )
 
 func TestClientsOverHTTP(t *testing.T) {
-	w := newWorld(t)
-	admin := as(w.admin())
-	body := map[string]any{
-		"client_id": "sender", "client_secret": "first", "name": "Sender", "authorized_grant_types": []string{"client_credentials"},
-		"authorities": "notifications.write,emails.write", "scope": []string{}, "access_token_validity": 3600,
-	}
-	a := w.do("POST", "/uaa/oauth/clients", body, admin)
-	a.want(t, "create", 201, "")
-	if strings.Contains(a.raw, "first") || a.text("client_id") != "sender" || len(a.body["authorities"].([]any)) != 2 || a.body["access_token_validity"] != 3600.0 {
-		t.Errorf("create: %s", a.raw)
-	}
-	w.do("POST", "/uaa/oauth/clients", body, admin).want(t, "again", 409, "invalid_client")
-	token := w.clientToken("sender", "first")
-	if p := must(w.s.Verify(token)); !cmp.Equal(p.Scopes, []string{"notifications.write", "emails.write"}) {
-		t.Errorf("scopes = %v", p.Scopes)
-	}
-	path := "/uaa/oauth/clients/sender"
-	w.do("GET", path, nil, as(token)).want(t, "itself", 200, "")
-	w.do("GET", "/uaa/oauth/clients/cf", nil, as(token)).want(t, "another", 403, "insufficient_scope")
-	w.do("GET", "/uaa/oauth/clients/none", nil, admin).want(t, "unknown", 404, "not_found")
+	synctest.Test(t, func(t *testing.T) { // failures make the next attempt wait
+		w := newWorld(t)
+		admin := as(w.admin())
+		body := map[string]any{
+			"client_id": "sender", "client_secret": "first", "name": "Sender", "authorized_grant_types": []string{"client_credentials"},
+			"authorities": "notifications.write,emails.write", "scope": []string{}, "access_token_validity": 3600,
+		}
+		a := w.do("POST", "/uaa/oauth/clients", body, admin)
+		a.want(t, "create", 201, "")
+		if strings.Contains(a.raw, "first") || a.text("client_id") != "sender" || len(a.body["authorities"].([]any)) != 2 || a.body["access_token_validity"] != 3600.0 {
+			t.Errorf("create: %s", a.raw)
+		}
+		w.do("POST", "/uaa/oauth/clients", body, admin).want(t, "again", 409, "invalid_client")
+		token := w.clientToken("sender", "first")
+		if p := must(w.s.Verify(token)); !cmp.Equal(p.Scopes, []string{"notifications.write", "emails.write"}) {
+			t.Errorf("scopes = %v", p.Scopes)
+		}
+		path := "/uaa/oauth/clients/sender"
+		w.do("GET", path, nil, as(token)).want(t, "itself", 200, "")
+		w.do("GET", "/uaa/oauth/clients/cf", nil, as(token)).want(t, "another", 403, "insufficient_scope")
+		w.do("GET", "/uaa/oauth/clients/none", nil, admin).want(t, "unknown", 404, "not_found")
 
-	w.do("PUT", path, map[string]any{"client_id": "sender", "authorized_grant_types": []string{"client_credentials"}, "authorities": []string{"emails.write"}}, admin).want(t, "put", 200, "")
-	w.do("PUT", path, map[string]any{"client_id": "other", "authorized_grant_types": []string{"password"}}, admin).want(t, "put of another id", 400, "invalid_client")
-	w.do("PUT", "/uaa/oauth/clients/none", body, admin).want(t, "put of another id", 400, "invalid_client")
-	if c := must(w.s.Accounts().Client("sender")); c.Name != "" || c.AccessValidity != 0 || !cmp.Equal(c.Authorities, []string{"emails.write"}) {
-		t.Errorf("after PUT: %+v", c)
-	}
+		w.do("PUT", path, map[string]any{"client_id": "sender", "authorized_grant_types": []string{"client_credentials"}, "authorities": []string{"emails.write"}}, admin).want(t, "put", 200, "")
+		w.do("PUT", path, map[string]any{"client_id": "other", "authorized_grant_types": []string{"password"}}, admin).want(t, "put of another id", 400, "invalid_client")
+		w.do("PUT", "/uaa/oauth/clients/none", body, admin).want(t, "put of another id", 400, "invalid_client")
+		if c := must(w.s.Accounts().Client("sender")); c.Name != "" || c.AccessValidity != 0 || !cmp.Equal(c.Authorities, []string{"emails.write"}) {
+			t.Errorf("after PUT: %+v", c)
+		}
 
-	secret := func(old, fresh, token string) answer {
-		return w.do("PUT", path+"/secret", map[string]string{"oldSecret": old, "secret": fresh}, as(token))
-	}
-	secret("wrong", "second", token).want(t, "wrong old secret", 401, "unauthorized")
-	secret("", "second", token).want(t, "no old secret", 401, "unauthorized")
-	secret("first", "", token).want(t, "empty secret", 400, "invalid_client")
-	secret("first", "second", token).want(t, "own secret", 200, "")
-	secret("second", "third", token).want(t, "with a token from before", 401, "invalid_token")
-	secret("", "third", w.admin()).want(t, "by an administrator", 200, "")
-	w.clientToken("sender", "third")
-	w.do("PUT", "/uaa/oauth/clients/cf/secret", map[string]string{"secret": "x"}, admin).want(t, "secret of cf", 403, "access_denied")
+		secret := func(old, fresh, token string) answer {
+			return w.do("PUT", path+"/secret", map[string]string{"oldSecret": old, "secret": fresh}, as(token))
+		}
+		secret("wrong", "second", token).want(t, "wrong old secret", 401, "unauthorized")
+		secret("", "second", token).want(t, "no old secret", 401, "unauthorized")
+		secret("first", "", token).want(t, "empty secret", 400, "invalid_client")
+		secret("first", "second", token).want(t, "own secret", 200, "")
+		secret("second", "third", token).want(t, "with a token from before", 401, "invalid_token")
+		secret("", "third", w.admin()).want(t, "by an administrator", 200, "")
+		w.clientToken("sender", "third")
+		w.do("PUT", "/uaa/oauth/clients/cf/secret", map[string]string{"secret": "x"}, admin).want(t, "secret of cf", 403, "access_denied")
 
-	a = w.do("GET", "/uaa/oauth/clients?filter=client_id+eq+%22SENDER%22", nil, admin)
-	if a.code != 200 || a.body["totalResults"] != 1.0 {
-		t.Errorf("list: %d %s", a.code, a.raw)
-	}
-	if a := w.do("GET", "/uaa/oauth/clients?count=1&sortBy=client_id&sortOrder=descending", nil, admin); a.body["totalResults"] != 3.0 || !strings.Contains(a.raw, `"ssh-proxy"`) {
-		t.Errorf("list: %s", a.raw)
-	}
-	w.do("DELETE", "/uaa/oauth/clients/cf", nil, admin).want(t, "delete of cf", 403, "access_denied")
-	must(w.s.roles.Put(Role{Type: OrgUser, User: "sender", Org: "o"}))
-	if a := w.do("DELETE", path, nil, admin); a.code != 200 || a.text("client_id") != "sender" {
-		t.Errorf("delete: %d %s", a.code, a.raw)
-	}
-	if left := must(w.s.roles.OfUser("sender")); len(left) != 0 {
-		t.Errorf("roles: %v", left)
-	}
-	w.do("DELETE", path, nil, admin).want(t, "delete again", 404, "not_found")
-	want := []string{
-		"audit.client.create admin sender", "audit.client.create.refused admin sender",
-		"audit.client.update admin sender", "audit.client.update.refused admin sender", "audit.client.update.refused admin none",
-		"audit.client.secret.refused sender sender", "audit.client.secret.refused sender sender", "audit.client.secret.refused sender sender",
-		"audit.client.secret sender sender", "audit.client.secret admin sender", "audit.client.secret.refused admin cf",
-		"audit.client.delete.refused admin cf", "audit.client.delete admin sender", "audit.client.delete.refused admin sender",
-	}
-	if diff := cmp.Diff(want, w.events); diff != "" {
-		t.Errorf("events:\n%s", diff)
-	}
+		a = w.do("GET", "/uaa/oauth/clients?filter=client_id+eq+%22SENDER%22", nil, admin)
+		if a.code != 200 || a.body["totalResults"] != 1.0 {
+			t.Errorf("list: %d %s", a.code, a.raw)
+		}
+		if a := w.do("GET", "/uaa/oauth/clients?count=1&sortBy=client_id&sortOrder=descending", nil, admin); a.body["totalResults"] != 3.0 || !strings.Contains(a.raw, `"ssh-proxy"`) {
+			t.Errorf("list: %s", a.raw)
+		}
+		w.do("DELETE", "/uaa/oauth/clients/cf", nil, admin).want(t, "delete of cf", 403, "access_denied")
+		must(w.s.roles.Put(Role{Type: OrgUser, User: "sender", Org: "o"}))
+		if a := w.do("DELETE", path, nil, admin); a.code != 200 || a.text("client_id") != "sender" {
+			t.Errorf("delete: %d %s", a.code, a.raw)
+		}
+		if left := must(w.s.roles.OfUser("sender")); len(left) != 0 {
+			t.Errorf("roles: %v", left)
+		}
+		w.do("DELETE", path, nil, admin).want(t, "delete again", 404, "not_found")
+		want := []string{
+			"audit.client.create admin sender", "audit.client.create.refused admin sender",
+			"audit.client.update admin sender", "audit.client.update.refused admin sender", "audit.client.update.refused admin none",
+			"audit.client.secret.refused sender sender", "audit.client.secret.refused sender sender", "audit.client.secret.refused sender sender",
+			"audit.client.secret sender sender", "audit.client.secret admin sender", "audit.client.secret.refused admin cf",
+			"audit.client.delete.refused admin cf", "audit.client.delete admin sender", "audit.client.delete.refused admin sender",
+		}
+		if diff := cmp.Diff(want, w.events); diff != "" {
+			t.Errorf("events:\n%s", diff)
+		}
+	})
 }
 
 // Who may only write clients cannot make one that may do more, nor use one that can.

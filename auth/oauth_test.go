@@ -485,6 +485,7 @@ func TestPasscode(t *testing.T) {
 		"nobody": {nil, 401}, "wrong password": {[]option{basicAuth("bob", "x")}, 401}, "client": {[]option{as(client)}, 403},
 	} {
 		t.Run(name, func(t *testing.T) {
+			w.s.throttle = newThrottle()
 			a := w.do("GET", "/uaa/passcode", nil, tc.opts...)
 			if a.code != tc.code {
 				t.Fatalf("passcode: %d %s", a.code, a.raw)
@@ -509,26 +510,28 @@ func TestPasscode(t *testing.T) {
 }
 
 func TestCheckToken(t *testing.T) {
-	w := newWorld(t)
-	admin := w.admin()
-	w.client("service", "s", "uaa.resource")
-	w.client("sender", "s", "emails.write")
-	check := func(form string, opts ...option) answer {
-		return w.do("POST", "/uaa/check_token", form, append([]option{isForm}, opts...)...)
-	}
-	a := check("token="+admin, basicAuth("service", "s"))
-	if a.code != 200 || a.text("user_name") != "admin" || a.text("client_id") != "cf" {
-		t.Errorf("check_token: %d %s", a.code, a.raw)
-	}
-	check("token="+admin, as(admin)).want(t, "by an administrator", 200, "")
-	check("token="+admin+"&scopes=uaa.admin,openid", as(admin)).want(t, "scopes", 200, "")
-	check("token="+admin+"&scopes=x.y", as(admin)).want(t, "missing scope", 400, "invalid_scope")
-	check("token=x", as(admin)).want(t, "bad token", 400, "invalid_token")
-	check("", as(admin)).want(t, "no token", 400, "invalid_token")
-	check("token="+admin).want(t, "nobody", 401, "invalid_client")
-	check("token="+admin, basicAuth("service", "x")).want(t, "wrong secret", 401, "invalid_client")
-	check("token="+admin, basicAuth("sender", "s")).want(t, "not a service", 403, "insufficient_scope")
-	check("token="+admin, basicAuth("cf", "")).want(t, "cf", 403, "insufficient_scope")
+	synctest.Test(t, func(t *testing.T) { // failures make the next attempt wait
+		w := newWorld(t)
+		admin := w.admin()
+		w.client("service", "s", "uaa.resource")
+		w.client("sender", "s", "emails.write")
+		check := func(form string, opts ...option) answer {
+			return w.do("POST", "/uaa/check_token", form, append([]option{isForm}, opts...)...)
+		}
+		a := check("token="+admin, basicAuth("service", "s"))
+		if a.code != 200 || a.text("user_name") != "admin" || a.text("client_id") != "cf" {
+			t.Errorf("check_token: %d %s", a.code, a.raw)
+		}
+		check("token="+admin, as(admin)).want(t, "by an administrator", 200, "")
+		check("token="+admin+"&scopes=uaa.admin,openid", as(admin)).want(t, "scopes", 200, "")
+		check("token="+admin+"&scopes=x.y", as(admin)).want(t, "missing scope", 400, "invalid_scope")
+		check("token=x", as(admin)).want(t, "bad token", 400, "invalid_token")
+		check("", as(admin)).want(t, "no token", 400, "invalid_token")
+		check("token="+admin).want(t, "nobody", 401, "invalid_client")
+		check("token="+admin, basicAuth("service", "x")).want(t, "wrong secret", 401, "invalid_client")
+		check("token="+admin, basicAuth("sender", "s")).want(t, "not a service", 403, "insufficient_scope")
+		check("token="+admin, basicAuth("cf", "")).want(t, "cf", 403, "insufficient_scope")
+	})
 }
 
 func TestUserinfo(t *testing.T) {

@@ -61,8 +61,12 @@ func TestFirstStart(t *testing.T) {
 }
 
 func TestAdminPasswordFile(t *testing.T) {
-	w := newWorld(t) // the file was there before
-	w.admin()
+	w := &world{t: t, dir: t.TempDir()}
+	w.file("keys/token-0.pem", keyPEM(testKeys()[0]))
+	w.file("admin-password", []byte(adminPassword+"\r\n"))
+	w.open()
+	t.Cleanup(func() { w.db.Close() })
+	w.tokens("admin", adminPassword)
 	admin := must(w.s.Accounts().UserByName("admin", ""))
 	if err := w.s.Accounts().SetPassword(admin.GUID, "my own"); err != nil {
 		t.Fatal(err)

@@ -7,6 +7,7 @@ import (
 	"crypto/x509"
 	"encoding/json"
 	"encoding/pem"
+	"errors"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
@@ -51,11 +52,40 @@ type world struct {
 	events []string
 }
 
+// hashed hashes each password once: with the race detector a hash takes its time.
+var hashed = func() func(password string) []byte {
+	var known sync.Map
+	return func(password string) []byte {
+		if hash, ok := known.Load(password); ok {
+			return hash.([]byte)
+		}
+		hash, err := bcrypt.GenerateFromPassword([]byte(password), bcrypt.MinCost)
+		if err != nil {
+			panic(err)
+		}
+		known.Store(password, hash)
+		return hash
+	}
+}()
+
+// newWorld is a server that was started before: admin is there.
 func newWorld(t testing.TB) *world {
 	t.Helper()
 	w := &world{t: t, dir: t.TempDir()}
 	w.file("keys/token-20200101T000000Z.pem", keyPEM(testKeys()[0]))
 	w.file("admin-password", []byte(adminPassword+"\n"))
+	db, err := store.Open(filepath.Join(w.dir, "dew.db"), store.Options{NoSync: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.db = db
+	admin := User{
+		GUID: "admin-guid", Name: "admin", Origin: OriginUAA, Email: "admin@dew.localhost", Hash: hashed(adminPassword),
+		Groups: adminGroups, Active: true, Verified: true, CreatedAt: now(), UpdatedAt: now(), PasswordAt: now(),
+	}
+	if err := NewAccounts(db, bcrypt.MinCost).keepUser(admin); err != nil {
+		t.Fatal(err)
+	}
 	w.open()
 	t.Cleanup(func() { w.db.Close() })
 	return w
@@ -180,16 +210,37 @@ func (w *world) tokens(name, password string) (access, refresh string) {
 	return a.text("access_token"), a.text("refresh_token")
 }
 
+// admin returns a token without the way through a login.
 func (w *world) admin() string {
 	w.t.Helper()
-	access, _ := w.tokens("admin", adminPassword)
-	return access
+	u, err := w.s.accounts.UserByName("admin", "")
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	c, err := w.s.accounts.Client(ClientCF)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return w.given(w.s.userClaims(u, c, session{Scopes: u.Scopes(), Grant: GrantPassword, Signature: u.signature(), CreatedAt: now()}))
+}
+
+func (w *world) given(c *claims) string {
+	w.t.Helper()
+	token, err := w.s.sign(c)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return token
 }
 
 func (w *world) user(name, password string, groups ...string) User {
 	w.t.Helper()
-	u, err := w.s.Accounts().CreateUser(NewUser{Name: name, Email: name + "@example.com", Password: password, Groups: groups})
+	u, err := w.s.Accounts().CreateUser(NewUser{Name: name, Email: name + "@example.com", Origin: "none", Groups: groups})
 	if err != nil {
+		w.t.Fatal(err)
+	}
+	u.Origin, u.Hash = OriginUAA, hashed(password)
+	if err := w.s.accounts.keepUser(u); err != nil {
 		w.t.Fatal(err)
 	}
 	return u
@@ -198,11 +249,11 @@ func (w *world) user(name, password string, groups ...string) User {
 // client makes a client and returns a token of it.
 func (w *world) client(id, secret string, authorities ...string) string {
 	w.t.Helper()
-	_, err := w.s.Accounts().CreateClient(NewClient{ID: id, Secret: secret, GrantTypes: []string{GrantClient}, Authorities: authorities})
-	if err != nil {
+	c := Client{ID: id, Hash: hashed(secret), GrantTypes: []string{GrantClient}, Authorities: authorities, CreatedAt: now(), UpdatedAt: now()}
+	if err := errors.Join(c.check(), w.s.accounts.keepClient(c)); err != nil {
 		w.t.Fatal(err)
 	}
-	return w.clientToken(id, secret)
+	return w.given(w.s.clientClaims(c, authorities))
 }
 
 func (w *world) clientToken(id, secret string) string {
