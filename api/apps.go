@@ -1,6 +1,7 @@
 package api
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -76,7 +77,7 @@ func (s *Server) pageOfApps(r *http.Request, among func(a app.App) bool) (any, e
 
 func letsApp(q query, a app.App) bool {
 	return q.lets("names", a.Name) && q.lets("guids", a.GUID) && q.lets("space_guids", a.Space) &&
-		q.lets("stacks", a.Stack) && q.lets("lifecycle_type", v3.LifecycleBuildpack)
+		q.lets("stacks", cmp.Or(a.Stack, droplet.DefaultStack)) && q.lets("lifecycle_type", v3.LifecycleBuildpack)
 }
 
 func appKey(q query, a app.App) key {
@@ -298,7 +299,7 @@ func (s *Server) presentApp(a app.App) v3.App {
 	}
 	return v3.App{
 		GUID: a.GUID, CreatedAt: v3.At(a.CreatedAt), UpdatedAt: v3.At(a.UpdatedAt), Name: a.Name, State: string(a.State),
-		Lifecycle:     lifecycle(a.Buildpacks, a.Stack),
+		Lifecycle:     lifecycle(a.Buildpacks, cmp.Or(a.Stack, droplet.DefaultStack)),
 		Relationships: v3.AppRelationships{Space: v3.To(a.Space), CurrentDroplet: v3.To(a.Droplet)},
 		Metadata:      presentMetadata(a.Metadata),
 		Links: v3.Links{

@@ -99,8 +99,15 @@ func TestStats(t *testing.T) {
 	got := regexpUptime.ReplaceAll(w.ask("GET", path, "").Body.Bytes(), []byte(`"uptime":60`))
 	golden(t, "stats", got)
 	w.want(200, "POST", "/v3/apps/"+a.GUID+"/actions/stop", "", nil)
-	if got := w.ask("GET", path, "").Body.String(); strings.TrimSpace(got) != `{"resources":[]}` {
-		t.Errorf("stats of a stopped app = %s, want none", got)
+	var down v3.Stats
+	w.want(200, "GET", path, "", &down)
+	for i, st := range down.Resources {
+		if st.Index != i || st.State != v3.StateDown || st.InstanceGUID != "" || st.Usage.Mem != 0 {
+			t.Errorf("instance %d of a stopped app = %+v, want it down", i, st)
+		}
+	}
+	if p := must(w.c.Registry.Process(a.GUID))(t); len(down.Resources) != p.Instances {
+		t.Errorf("stats of a stopped app = %+v, want one for each of %d instances", down, p.Instances)
 	}
 }
 

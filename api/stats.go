@@ -3,6 +3,7 @@ package api
 import (
 	"context"
 	"net/http"
+	"slices"
 	"time"
 
 	"github.com/dewrun/dew/api/v3"
@@ -29,11 +30,11 @@ func (s *Server) getStats(r *http.Request) (any, error) {
 	return out, nil
 }
 
-// shownInstances are the instances that are wished for, one each by index. An app
-// that is stopped has none.
+// shownInstances are the instances that are wished for, one each by index. Those
+// of an app that is stopped are down, as the platform shows them.
 func (s *Server) shownInstances(a app.App, p app.Process) []runtime.Status {
 	if a.State != app.Started {
-		return nil
+		return slices.Repeat([]runtime.Status{{State: runtime.Down, Since: a.UpdatedAt}}, p.Instances)
 	}
 	slots := map[int]runtime.Status{}
 	for _, st := range s.c.Processes.Instances(p.GUID) {
