@@ -166,7 +166,7 @@ func (s *Server) mayOwn(ctx context.Context, d app.Domain) error {
 		}
 		return nil
 	}
-	err := s.demandInOrg(ctx, toManageOrg, d.Org)
+	err := s.demandOrg(ctx, d.Org)
 	if errors.Is(err, app.ErrNotFound) {
 		return unprocessable("Organization with guid '%s' does not exist or you do not have access to it.", d.Org)
 	}
@@ -183,7 +183,7 @@ func (s *Server) mayOwn(ctx context.Context, d app.Domain) error {
 // it must manage them too.
 func (s *Server) mayShare(ctx context.Context, owner string, orgs []string) error {
 	for _, org := range orgs {
-		err := s.demandInOrg(ctx, toManageOrg, org)
+		err := s.demandOrg(ctx, org)
 		switch {
 		case org == owner:
 			return unprocessable("Domain cannot be shared with owning organization.")

@@ -40,16 +40,16 @@ func TestDomains(t *testing.T) {
 	}
 	w.want(200, "PATCH", "/v3/domains/"+private.GUID, `{"metadata":{"labels":{"a":"b"}}}`, &d)
 	w.wantNames("", "/v3/domains?label_selector=a%20in%20(b,c)", "shop.example.org")
-	w.refused(t, "", "PATCH", "/v3/domains/"+private.GUID, `{"metadata":{"labels":{"a":"!"}}}`, 422, "metadata.labels[a]")
-	w.refused(t, "", "DELETE", "/v3/domains/"+must(w.c.Registry.DefaultDomain())(t).GUID, "", 422, "cannot be deleted")
+	w.refused("", "PATCH /v3/domains/"+private.GUID, `{"metadata":{"labels":{"a":"!"}}}`, "422 metadata.labels[a]")
+	w.refused("", "DELETE /v3/domains/"+must(w.c.Registry.DefaultDomain())(t).GUID, "", "422 cannot be deleted")
 
 	sp := w.createSpace(o.GUID, "test")
 	rt := must(w.c.Registry.PutRoute(app.Route{Space: sp.GUID, Domain: private.GUID, Host: "www"}))(t)
 	if j := w.finish(w.want(202, "DELETE", "/v3/domains/"+private.GUID, "", nil)); j.State != v3.JobComplete {
 		t.Fatalf("job = %+v", j)
 	}
-	w.refused(t, "", "GET", "/v3/domains/"+private.GUID, "", 404, "Domain not found")
-	w.refused(t, "", "GET", "/v3/routes/"+rt.GUID, "", 404, "Route not found")
+	w.refused("", "GET /v3/domains/"+private.GUID, "", "404 Domain not found")
+	w.refused("", "GET /v3/routes/"+rt.GUID, "", "404 Route not found")
 }
 
 func TestDomainsRefused(t *testing.T) {
@@ -73,7 +73,7 @@ func TestDomainsRefused(t *testing.T) {
 		{"shared with its owner", `{"name":"x.com","relationships":{"organization":{"data":` + byGUID(o.GUID) + `},"shared_organizations":{"data":[` + byGUID(o.GUID) + `]}}}`, "cannot be shared with owning"},
 		{"shared with nobody", `{"name":"x.com","relationships":{"organization":{"data":` + byGUID(o.GUID) + `},"shared_organizations":{"data":[` + byGUID("x") + `]}}}`, "does not exist"},
 	} {
-		t.Run(tt.name, func(t *testing.T) { w.refused(t, "", "POST", "/v3/domains", tt.body, 422, tt.detail) })
+		t.Run(tt.name, func(t *testing.T) { w.refused("", "POST /v3/domains", tt.body, "422 "+tt.detail) })
 	}
 	w.wantNames("", "/v3/domains?order_by=name", "dew.localhost", "shop.example.com")
 }
@@ -98,31 +98,31 @@ func TestSharedDomains(t *testing.T) {
 	}
 	w.wantNames(workerToken, "/v3/domains", "dew.localhost")
 	w.wantNames(w.login("member"), "/v3/domains", "dew.localhost")
-	w.refused(t, workerToken, "GET", "/v3/domains/"+d.GUID, "", 404, "Domain not found")
-	w.refused(t, bossToken, "POST", path, `{"data":[`+byGUID(guest.GUID)+`]}`, 422, "does not exist, or you do not have access to it")
+	w.refused(workerToken, "GET /v3/domains/"+d.GUID, "", "404 Domain not found")
+	w.refused(bossToken, "POST "+path, `{"data":[`+byGUID(guest.GUID)+`]}`, "422 does not exist, or you do not have access to it")
 	w.grant(boss, auth.OrgUser, guest.GUID)
-	w.refused(t, bossToken, "POST", path, `{"data":[`+byGUID(guest.GUID)+`]}`, 422, "You do not have sufficient permissions for organization 'guest' to share domain.")
+	w.refused(bossToken, "POST "+path, `{"data":[`+byGUID(guest.GUID)+`]}`, "422 You do not have sufficient permissions for organization 'guest' to share domain.")
 	w.grant(boss, auth.OrgManager, guest.GUID)
 	if got := w.as(bossToken, "POST", path, `{"data":[`+byGUID(guest.GUID)+`]}`); got.Code != 200 {
 		t.Fatalf("POST = %d %s, want 200", got.Code, got.Body)
 	}
 	w.wantNames(workerToken, "/v3/domains?order_by=name", "dew.localhost", "shop.example.com")
-	w.refused(t, workerToken, "PATCH", "/v3/domains/"+d.GUID, `{}`, 403, "You are not authorized")
-	w.refused(t, hostToken, "DELETE", "/v3/domains/"+d.GUID, "", 403, "You are not authorized")
-	w.refused(t, bossToken, "DELETE", "/v3/domains/"+d.GUID, "", 422, "This domain is shared with other organizations.")
+	w.refused(workerToken, "PATCH /v3/domains/"+d.GUID, `{}`, "403 You are not authorized")
+	w.refused(hostToken, "DELETE /v3/domains/"+d.GUID, "", "403 You are not authorized")
+	w.refused(bossToken, "DELETE /v3/domains/"+d.GUID, "", "422 This domain is shared with other organizations.")
 	rt := must(w.c.Registry.PutRoute(route))(t)
-	w.refused(t, hostToken, "DELETE", path+"/"+guest.GUID, "", 422, "has associated routes in this organization")
+	w.refused(hostToken, "DELETE "+path+"/"+guest.GUID, "", "422 has associated routes in this organization")
 	if err := w.c.Registry.DeleteRoute(rt.GUID); err != nil {
 		t.Fatal(err)
 	}
-	w.refused(t, workerToken, "DELETE", path+"/"+guest.GUID, "", 403, "You are not authorized")
+	w.refused(workerToken, "DELETE "+path+"/"+guest.GUID, "", "403 You are not authorized")
 	if got := w.as(hostToken, "DELETE", path+"/"+guest.GUID, ""); got.Code != 204 {
 		t.Errorf("DELETE = %d %s, want 204", got.Code, got.Body)
 	}
-	w.refused(t, "", "DELETE", path+"/"+guest.GUID, "", 422, "Ensure the domain is shared to this organization.")
+	w.refused("", "DELETE "+path+"/"+guest.GUID, "", "422 Ensure the domain is shared to this organization.")
 	shared := must(w.c.Registry.DefaultDomain())(t)
-	w.refused(t, "", "POST", "/v3/domains/"+shared.GUID+"/relationships/shared_organizations", `{"data":[]}`, 422, "unless they are scoped to an organization")
-	w.refused(t, bossToken, "POST", "/v3/domains", `{"name":"all.example.org"}`, 403, "You are not authorized")
+	w.refused("", "POST /v3/domains/"+shared.GUID+"/relationships/shared_organizations", `{"data":[]}`, "422 unless they are scoped to an organization")
+	w.refused(bossToken, "POST /v3/domains", `{"name":"all.example.org"}`, "403 You are not authorized")
 	if got := w.as(bossToken, "POST", "/v3/domains", `{"name":"mine.example.org","relationships":{"organization":{"data":`+byGUID(o.GUID)+`}}}`); got.Code != 201 {
 		t.Errorf("a manager makes a domain: %d %s", got.Code, got.Body)
 	}

@@ -87,7 +87,7 @@ func TestListenerIsSafe(t *testing.T) {
 
 // wantError wants the platform's form of an error, with a title, and a text in
 // one of the details.
-func wantError(t *testing.T, got *httptest.ResponseRecorder, title, detail string) {
+func wantError(t testing.TB, got *httptest.ResponseRecorder, title, detail string) {
 	t.Helper()
 	var es v3.Errors
 	if err := json.Unmarshal(got.Body.Bytes(), &es); err != nil || len(es.Errors) == 0 {

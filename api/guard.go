@@ -226,13 +226,13 @@ func (s *Server) demand(ctx context.Context, n need, spaceGUID string) error {
 	return s.ask(ctx, n, place{org: sp.Org, space: sp.GUID})
 }
 
-// demandInOrg is demand for an org.
-func (s *Server) demandInOrg(ctx context.Context, n need, orgGUID string) error {
+// demandOrg wants the principal to manage an org that no path named.
+func (s *Server) demandOrg(ctx context.Context, orgGUID string) error {
 	o, err := s.c.Registry.Org(orgGUID)
 	if err != nil {
 		return err
 	}
-	return s.ask(ctx, n, place{org: o.GUID})
+	return s.ask(ctx, toManageOrg, place{org: o.GUID})
 }
 
 func (s *Server) ask(ctx context.Context, n need, p place) error {

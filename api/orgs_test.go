@@ -5,6 +5,8 @@ import (
 	"errors"
 	"net/http"
 	"net/http/httptest"
+	"strconv"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -68,30 +70,33 @@ func (w *world) wantNames(token, path string, want ...string) {
 	}
 }
 
-// refused wants an error of a title with a text.
-func (w *world) refused(t *testing.T, token, method, path, body string, status int, detail string) {
-	t.Helper()
+// refused wants a request such as GET /v3/apps to be refused with a status and a
+// text, such as 404 App not found.
+func (w *world) refused(token, request, body, want string) {
+	w.t.Helper()
+	method, path, _ := strings.Cut(request, " ")
+	status, detail, _ := strings.Cut(want, " ")
 	got := w.askAs(token, method, path, body)
-	if got.Code != status {
-		t.Errorf("%s %s %s = %d %s, want %d", method, path, body, got.Code, got.Body, status)
+	if strconv.Itoa(got.Code) != status {
+		w.t.Errorf("%s %s = %d %s, want %s", request, body, got.Code, got.Body, status)
 		return
 	}
-	title := map[int]string{400: "CF-BadQueryParameter", 403: "CF-NotAuthorized", 404: "CF-ResourceNotFound", 422: "CF-UnprocessableEntity"}[status]
-	wantError(t, got, title, detail)
+	title := map[string]string{"400": "CF-BadQueryParameter", "403": "CF-NotAuthorized", "404": "CF-ResourceNotFound", "422": "CF-UnprocessableEntity"}[status]
+	wantError(w.t, got, title, detail)
 }
 
 func TestOrgs(t *testing.T) {
 	w := newWorld(t)
 	o := w.createOrg("shop")
 	w.createOrg("bank")
-	w.refused(t, "", "POST", "/v3/organizations", `{"name":"shop"}`, 422, "Organization 'shop' already exists.")
-	w.refused(t, "", "POST", "/v3/organizations", `{"name":""}`, 422, "name: must not be empty")
-	w.refused(t, "", "POST", "/v3/organizations", `{"name":"x","metadata":{"labels":{"-":"b"}}}`, 422, "metadata.labels")
-	w.refused(t, "", "PATCH", "/v3/organizations/"+o.GUID, `{"name":"bank"}`, 422, "Organization 'bank' already exists.")
-	w.refused(t, "", "GET", "/v3/organizations/nowhere", "", 404, "Organization not found")
-	w.refused(t, "", "PATCH", "/v3/organizations/nowhere", "{}", 404, "Organization not found")
-	w.refused(t, "", "DELETE", "/v3/organizations/nowhere", "", 404, "Organization not found")
-	w.refused(t, "", "GET", "/v3/organizations?label_selector=a%20in%20(", "", 400, "label_selector")
+	w.refused("", "POST /v3/organizations", `{"name":"shop"}`, "422 Organization 'shop' already exists.")
+	w.refused("", "POST /v3/organizations", `{"name":""}`, "422 name: must not be empty")
+	w.refused("", "POST /v3/organizations", `{"name":"x","metadata":{"labels":{"-":"b"}}}`, "422 metadata.labels")
+	w.refused("", "PATCH /v3/organizations/"+o.GUID, `{"name":"bank"}`, "422 Organization 'bank' already exists.")
+	w.refused("", "GET /v3/organizations/nowhere", "", "404 Organization not found")
+	w.refused("", "PATCH /v3/organizations/nowhere", "{}", "404 Organization not found")
+	w.refused("", "DELETE /v3/organizations/nowhere", "", "404 Organization not found")
+	w.refused("", "GET /v3/organizations?label_selector=a%20in%20(", "", "400 label_selector")
 
 	var got v3.Organization
 	w.want(200, "PATCH", "/v3/organizations/"+o.GUID, `{"name":"stores","suspended":true,"metadata":{"labels":{"tier":"gold","old":null}}}`, &got)
@@ -127,16 +132,16 @@ func TestUserCreatesOrg(t *testing.T) {
 	w := newWorld(t)
 	w.user("ann")
 	ann := w.login("ann")
-	w.refused(t, ann, "POST", "/v3/organizations", `{"name":"anns"}`, 403, "You are not authorized")
+	w.refused(ann, "POST /v3/organizations", `{"name":"anns"}`, "403 You are not authorized")
 	must(w.c.Registry.UpdateFlag(app.FlagUserOrgCreation, func(f *app.Flag) { f.Enabled = true }))(t)
-	w.refused(t, ann, "POST", "/v3/organizations", `{"name":"anns","suspended":true}`, 403, "You are not authorized")
+	w.refused(ann, "POST /v3/organizations", `{"name":"anns","suspended":true}`, "403 You are not authorized")
 	if got := w.as(ann, "POST", "/v3/organizations", `{"name":"anns"}`); got.Code != 201 {
 		t.Fatalf("POST = %d %s, want 201", got.Code, got.Body)
 	}
 	w.wantNames(ann, "/v3/organizations", "anns")
 	o := must(w.c.Registry.OrgByName("anns"))(t)
-	w.refused(t, ann, "PATCH", "/v3/organizations/"+o.GUID, `{"suspended":true}`, 403, "You are not authorized")
-	w.refused(t, ann, "DELETE", "/v3/organizations/"+o.GUID, "", 403, "You are not authorized")
+	w.refused(ann, "PATCH /v3/organizations/"+o.GUID, `{"suspended":true}`, "403 You are not authorized")
+	w.refused(ann, "DELETE /v3/organizations/"+o.GUID, "", "403 You are not authorized")
 	if got := w.as(ann, "PATCH", "/v3/organizations/"+o.GUID, `{"name":"hers"}`); got.Code != 200 {
 		t.Errorf("PATCH = %d %s, want 200", got.Code, got.Body)
 	}
@@ -150,14 +155,14 @@ func TestSpacesOfOrg(t *testing.T) {
 		return `{"name":"` + name + `","relationships":{"organization":{"data":{"guid":"` + org + `"}}}}`
 	}
 	w.createSpace(w.space.Org, "test") // another org may have the same name
-	w.refused(t, "", "POST", "/v3/spaces", body(o.GUID, "test"), 422, "Name must be unique per organization")
-	w.refused(t, "", "POST", "/v3/spaces", body("nowhere", "x"), 422, "Invalid organization. Ensure the organization exists and you have access to it.")
-	w.refused(t, "", "POST", "/v3/spaces", `{"name":"x"}`, 422, "Invalid organization.")
-	w.refused(t, "", "POST", "/v3/spaces", body(o.GUID, ""), 422, "name: must not be empty")
+	w.refused("", "POST /v3/spaces", body(o.GUID, "test"), "422 Name must be unique per organization")
+	w.refused("", "POST /v3/spaces", body("nowhere", "x"), "422 Invalid organization. Ensure the organization exists and you have access to it.")
+	w.refused("", "POST /v3/spaces", `{"name":"x"}`, "422 Invalid organization.")
+	w.refused("", "POST /v3/spaces", body(o.GUID, ""), "422 name: must not be empty")
 	w.createSpace(o.GUID, "prod")
-	w.refused(t, "", "PATCH", "/v3/spaces/"+sp.GUID, `{"name":"prod"}`, 422, "Name must be unique per organization")
-	w.refused(t, "", "GET", "/v3/spaces/nowhere", "", 404, "Space not found")
-	w.refused(t, "", "GET", "/v3/spaces?include=cats", "", 400, "Invalid included resource: 'cats'")
+	w.refused("", "PATCH /v3/spaces/"+sp.GUID, `{"name":"prod"}`, "422 Name must be unique per organization")
+	w.refused("", "GET /v3/spaces/nowhere", "", "404 Space not found")
+	w.refused("", "GET /v3/spaces?include=cats", "", "400 Invalid included resource: 'cats'")
 
 	w.want(200, "PATCH", "/v3/spaces/"+sp.GUID, `{"name":"stage","metadata":{"labels":{"a":"b"},"annotations":{"note":"some text"}}}`, &sp)
 	w.wantNames("", "/v3/spaces?organization_guids="+o.GUID+"&order_by=name", "prod", "stage")
@@ -183,9 +188,9 @@ func TestSpaceFeatures(t *testing.T) {
 	if f.Enabled || len(all.Resources) != 1 || all.Resources[0].Enabled || !must(w.c.Registry.Space(w.space.GUID))(t).NoSSH {
 		t.Errorf("feature = %+v, features = %+v, want ssh to be off", f, all)
 	}
-	w.refused(t, "", "PATCH", path+"/ssh", `{}`, 422, "Enabled must be a boolean")
-	w.refused(t, "", "GET", path+"/cats", "", 404, "Feature not found")
-	w.refused(t, "", "PATCH", path+"/cats", `{"enabled":true}`, 404, "Feature not found")
+	w.refused("", "PATCH "+path+"/ssh", `{}`, "422 Enabled must be a boolean")
+	w.refused("", "GET "+path+"/cats", "", "404 Feature not found")
+	w.refused("", "PATCH "+path+"/cats", `{"enabled":true}`, "404 Feature not found")
 }
 
 // What is in an org goes with it: spaces, apps, routes, domains, roles and bits.
@@ -212,7 +217,7 @@ func TestDeleteOrg(t *testing.T) {
 		"/v3/organizations/" + o.GUID: "Organization", "/v3/spaces/" + sp.GUID: "Space", "/v3/apps/" + a.GUID: "App",
 		"/v3/routes/" + rt.GUID: "Route", "/v3/domains/" + d.GUID: "Domain",
 	} {
-		w.refused(t, "", "GET", path, "", 404, noun+" not found")
+		w.refused("", "GET "+path, "", "404 "+noun+" not found")
 	}
 	if roles := must(w.c.Roles.All())(t); len(roles) > 0 {
 		t.Errorf("roles = %+v, want none", roles)
@@ -251,7 +256,7 @@ func TestDeleteSpace(t *testing.T) {
 	if j := w.finish(w.want(202, "DELETE", "/v3/spaces/"+w.space.GUID, "", nil)); j.State != v3.JobComplete {
 		t.Fatalf("job = %+v", j)
 	}
-	w.refused(t, "", "GET", "/v3/apps/"+a.GUID, "", 404, "App not found")
+	w.refused("", "GET /v3/apps/"+a.GUID, "", "404 App not found")
 	w.wantNames("", "/v3/spaces", "other")
 	if diff := cmp.Diff(must(w.c.Roles.All())(t), []auth.Role{kept}); diff != "" {
 		t.Errorf("roles (-got +want):\n%s", diff)

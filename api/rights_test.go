@@ -173,17 +173,17 @@ func TestEveryEndpointWantsToken(t *testing.T) {
 			}
 			continue
 		}
-		h.wantRefusal(t, pattern, h.as("", method, path, "{}"), 401, "CF-NotAuthenticated", "Authentication error")
+		h.wantRefusal(t, pattern, h.as("", method, path, "{}"), refusal{401, "CF-NotAuthenticated", "Authentication error"})
 		for name, token := range bad {
-			h.wantRefusal(t, pattern+" "+name, h.as(token, method, path, "{}"), 401, "CF-InvalidAuthToken", "Invalid Auth Token")
+			h.wantRefusal(t, pattern+" "+name, h.as(token, method, path, "{}"), refusal{401, "CF-InvalidAuthToken", "Invalid Auth Token"})
 		}
 		if rights[pattern].local {
-			h.wantRefusal(t, pattern, h.as(good, method, path, "{}"), 404, "CF-NotFound", "Unknown request")
+			h.wantRefusal(t, pattern, h.as(good, method, path, "{}"), refusal{404, "CF-NotFound", "Unknown request"})
 			continue
 		}
-		h.wantRefusal(t, pattern+" without scope", h.as(noScope, method, path, "{}"), 403, "CF-NotAuthorized", "You are not authorized")
+		h.wantRefusal(t, pattern+" without scope", h.as(noScope, method, path, "{}"), refusal{403, "CF-NotAuthorized", "You are not authorized"})
 		if method != http.MethodGet {
-			h.wantRefusal(t, pattern+" with a scope to read", h.as(readOnly, method, path, "{}"), 403, "CF-NotAuthorized", "You are not authorized")
+			h.wantRefusal(t, pattern+" with a scope to read", h.as(readOnly, method, path, "{}"), refusal{403, "CF-NotAuthorized", "You are not authorized"})
 		}
 	}
 	if len(h.shutdown) > 0 || len(h.fake.signals) > 0 {
@@ -191,13 +191,19 @@ func TestEveryEndpointWantsToken(t *testing.T) {
 	}
 }
 
-func (h *home) wantRefusal(t *testing.T, what string, got *httptest.ResponseRecorder, status int, title, detail string) {
+// refusal is an answer that tells nothing but why.
+type refusal struct {
+	status        int
+	title, detail string
+}
+
+func (h *home) wantRefusal(t *testing.T, what string, got *httptest.ResponseRecorder, want refusal) {
 	t.Helper()
-	if got.Code != status {
-		t.Errorf("%s = %d %.200s, want %d", what, got.Code, got.Body, status)
+	if got.Code != want.status {
+		t.Errorf("%s = %d %.200s, want %d", what, got.Code, got.Body, want.status)
 		return
 	}
-	wantError(t, got, title, detail)
+	wantError(t, got, want.title, want.detail)
 	h.wantNoLeak(t, what, got)
 }
 
@@ -225,11 +231,11 @@ func TestStrangersLearnNothing(t *testing.T) {
 			switch {
 			case rt.need == toLook:
 			case rt.local:
-				h.wantRefusal(t, who+" "+pattern, got, 404, "CF-NotFound", "Unknown request")
+				h.wantRefusal(t, who+" "+pattern, got, refusal{404, "CF-NotFound", "Unknown request"})
 			case rt.at.find != nil:
-				h.wantRefusal(t, who+" "+pattern, got, 404, "CF-ResourceNotFound", rt.at.noun+" not found")
+				h.wantRefusal(t, who+" "+pattern, got, refusal{404, "CF-ResourceNotFound", rt.at.noun + " not found"})
 			case rt.need == toAdminister || rt.need == toReadAll:
-				h.wantRefusal(t, who+" "+pattern, got, 403, "CF-NotAuthorized", "")
+				h.wantRefusal(t, who+" "+pattern, got, refusal{403, "CF-NotAuthorized", ""})
 			case strings.Contains(pattern, "{guid}") && got.Code != 404 && !h.saysNoShape(got):
 				t.Errorf("%s %s = %d %s, want 404", who, pattern, got.Code, got.Body)
 			case got.Code == 401 || got.Code == 403 && method == "GET":

@@ -153,7 +153,7 @@ func (s *Server) mayGrant(ctx context.Context, role auth.Role) error {
 	if role.Space != "" {
 		return invalidSpace(s.demand(ctx, toManage, role.Space))
 	}
-	err := s.demandInOrg(ctx, toManageOrg, role.Org)
+	err := s.demandOrg(ctx, role.Org)
 	if errors.Is(err, app.ErrNotFound) {
 		return unprocessable("Invalid organization. Ensure that the organization exists and you have access to it.")
 	}

@@ -36,13 +36,11 @@ func TestRolesOfNewSpace(t *testing.T) {
 	if code, body := post("space_manager", "space", w.space.GUID); code != 201 {
 		t.Fatalf("space manager = %d %s", code, body)
 	}
-	w.refused(t, token, "POST", "/v3/roles", roleBody("organization_user", "organization", w.space.Org, byName("Ann")), 422,
-		"User 'ann' already has 'organization_user' role in organization 'local'.")
+	w.refused(token, "POST /v3/roles", roleBody("organization_user", "organization", w.space.Org, byName("Ann")), "422 User 'ann' already has 'organization_user' role in organization 'local'.")
 	if code, body := post("space_developer", "space", w.space.GUID); code != 201 {
 		t.Fatalf("space developer = %d %s", code, body)
 	}
-	w.refused(t, token, "POST", "/v3/roles", roleBody("space_developer", "space", w.space.GUID, byName("ann")), 422,
-		"User 'ann' already has 'space_developer' role in space 'dev'.")
+	w.refused(token, "POST /v3/roles", roleBody("space_developer", "space", w.space.GUID, byName("ann")), "422 User 'ann' already has 'space_developer' role in space 'dev'.")
 	w.wantNames(w.login("ann"), "/v3/spaces", "dev")
 }
 
@@ -83,11 +81,10 @@ func TestRolesRefused(t *testing.T) {
 		{"not in the org, by name", roleBody("space_manager", "space", space, byName("ann")), "Users cannot be assigned roles in a space"},
 		{"unknown, in a space", roleBody("space_manager", "space", space, byName("zoe")), "Users cannot be assigned roles in a space"},
 	} {
-		t.Run(tt.name, func(t *testing.T) { w.refused(t, "", "POST", "/v3/roles", tt.body, 422, tt.detail) })
+		t.Run(tt.name, func(t *testing.T) { w.refused("", "POST /v3/roles", tt.body, "422 "+tt.detail) })
 	}
 	must(w.c.Auth.Accounts().CreateUser(auth.NewUser{Name: "ann", Origin: "ldap"}))(t)
-	w.refused(t, "", "POST", "/v3/roles", roleBody("organization_user", "organization", org, `{"username":"ann"}`), 422,
-		"exists in the following origins: ldap, uaa.")
+	w.refused("", "POST /v3/roles", roleBody("organization_user", "organization", org, `{"username":"ann"}`), "422 exists in the following origins: ldap, uaa.")
 	if roles := must(w.c.Roles.All())(t); len(roles) > 0 {
 		t.Errorf("roles = %+v, want none", roles)
 	}
@@ -105,15 +102,15 @@ func TestWhoGivesRoles(t *testing.T) {
 	}
 	w.grant(w.user("ann"), auth.OrgUser, org)
 	manager, dev := w.login("manager"), w.login("dev")
-	w.refused(t, dev, "POST", "/v3/roles", roleBody("space_auditor", "space", space, byName("ann")), 403, "You are not authorized")
-	w.refused(t, manager, "POST", "/v3/roles", roleBody("organization_auditor", "organization", org, byName("ann")), 403, "You are not authorized")
-	w.refused(t, manager, "POST", "/v3/roles", roleBody("space_auditor", "space", other.GUID, byName("ann")), 422, "Invalid space.")
+	w.refused(dev, "POST /v3/roles", roleBody("space_auditor", "space", space, byName("ann")), "403 You are not authorized")
+	w.refused(manager, "POST /v3/roles", roleBody("organization_auditor", "organization", org, byName("ann")), "403 You are not authorized")
+	w.refused(manager, "POST /v3/roles", roleBody("space_auditor", "space", other.GUID, byName("ann")), "422 Invalid space.")
 	got := w.as(manager, "POST", "/v3/roles", roleBody("space_auditor", "space", space, byName("ann")))
 	if got.Code != 201 {
 		t.Fatalf("a manager gives a role: %d %s", got.Code, got.Body)
 	}
 	role := must(decodeBytes[v3.Role](got.Body.Bytes()))(t)
-	w.refused(t, dev, "DELETE", "/v3/roles/"+role.GUID, "", 403, "You are not authorized")
+	w.refused(dev, "DELETE /v3/roles/"+role.GUID, "", "403 You are not authorized")
 	w.wantNames(dev, "/v3/roles?types=space_auditor", "space_auditor")
 	if got := w.as(manager, "DELETE", "/v3/roles/"+role.GUID, ""); got.Code != 202 {
 		t.Errorf("a manager takes a role: %d %s", got.Code, got.Body)
@@ -139,11 +136,11 @@ func TestListAndDeleteRoles(t *testing.T) {
 	w.wantNames("", "/v3/roles?space_guids="+space, "space_developer")
 	w.wantNames("", "/v3/roles?organization_guids="+org, "organization_user", "organization_manager")
 	w.wantNames("", "/v3/roles?guids="+dev.GUID, "space_developer")
-	w.refused(t, "", "GET", "/v3/roles?order_by=name", "", 400, "Order by can only be")
+	w.refused("", "GET /v3/roles?order_by=name", "", "400 Order by can only be")
 	golden(t, "roles", w.ask("GET", "/v3/roles?include=user,organization,space", "").Body.Bytes())
 
-	w.refused(t, "", "DELETE", "/v3/roles/"+member.GUID, "", 422, "Cannot delete organization_user role while user has roles in spaces in that organization.")
-	w.refused(t, "", "DELETE", "/v3/roles/x", "", 404, "Role not found")
+	w.refused("", "DELETE /v3/roles/"+member.GUID, "", "422 Cannot delete organization_user role while user has roles in spaces in that organization.")
+	w.refused("", "DELETE /v3/roles/x", "", "404 Role not found")
 	for _, role := range []auth.Role{dev, member} {
 		if j := w.finish(w.want(202, "DELETE", "/v3/roles/"+role.GUID, "", nil)); j.State != v3.JobComplete || j.Operation != "role.delete" {
 			t.Fatalf("job = %+v", j)
@@ -169,9 +166,9 @@ func TestUsers(t *testing.T) {
 	w.wantNames("", "/v3/users?guids="+bob, "bob")
 	w.wantNames("", "/v3/organizations/"+w.space.Org+"/users", "ann", "bob")
 	w.wantNames("", "/v3/spaces/"+w.space.GUID+"/users", "ann")
-	w.refused(t, "", "GET", "/v3/users?origins=uaa", "", 400, "Origins filter cannot be provided without usernames")
-	w.refused(t, "", "GET", "/v3/users?usernames=a&partial_usernames=b", "", 400, "cannot be provided together")
-	w.refused(t, w.login("zoe"), "GET", "/v3/users/"+ann, "", 404, "User not found")
+	w.refused("", "GET /v3/users?origins=uaa", "", "400 Origins filter cannot be provided without usernames")
+	w.refused("", "GET /v3/users?usernames=a&partial_usernames=b", "", "400 cannot be provided together")
+	w.refused(w.login("zoe"), "GET /v3/users/"+ann, "", "404 User not found")
 	golden(t, "user", w.ask("GET", "/v3/users/"+ann, "").Body.Bytes())
 
 	w.want(200, "PATCH", "/v3/users/"+ann, `{"metadata":{"labels":{"team":"red"}}}`, nil)
@@ -179,7 +176,7 @@ func TestUsers(t *testing.T) {
 	if j := w.finish(w.want(202, "DELETE", "/v3/users/"+ann, "", nil)); j.State != v3.JobComplete {
 		t.Fatalf("job = %+v", j)
 	}
-	w.refused(t, "", "GET", "/v3/users/"+ann, "", 404, "User not found")
+	w.refused("", "GET /v3/users/"+ann, "", "404 User not found")
 	w.wantNames("", "/v3/spaces/"+w.space.GUID+"/users")
 	w.wantNames("", "/v3/users", "admin", "bob", "zoe")
 	var back v3.User
@@ -197,7 +194,7 @@ func TestCreateUsers(t *testing.T) {
 	if u.Username == nil || *u.Username != "ann" || *u.Origin != "uaa" || u.GUID != ann {
 		t.Errorf("user = %+v", u)
 	}
-	w.refused(t, "", "POST", "/v3/users", `{"guid":"`+ann+`"}`, 422, "User with guid '"+ann+"' already exists.")
+	w.refused("", "POST /v3/users", `{"guid":"`+ann+`"}`, "422 User with guid '"+ann+"' already exists.")
 	w.want(201, "POST", "/v3/users", `{"username":"lee","origin":"ldap"}`, &u)
 	if *u.Username != "lee" || *u.Origin != "ldap" {
 		t.Errorf("user of another origin = %+v", u)
@@ -206,8 +203,8 @@ func TestCreateUsers(t *testing.T) {
 	if u.Username != nil || u.PresentationName != "some-robot" {
 		t.Errorf("user without an account = %+v", u)
 	}
-	w.refused(t, "", "POST", "/v3/users", `{"username":"tom","origin":"uaa"}`, 422, "Origin cannot be 'uaa'")
-	w.refused(t, "", "POST", "/v3/users", `{"username":"tom"}`, 422, "must be given")
-	w.refused(t, "", "POST", "/v3/users", `{"guid":"a","username":"tom"}`, 422, "Cannot specify")
-	w.refused(t, w.login("ann"), "POST", "/v3/users", `{"guid":"x"}`, 403, "You are not authorized")
+	w.refused("", "POST /v3/users", `{"username":"tom","origin":"uaa"}`, "422 Origin cannot be 'uaa'")
+	w.refused("", "POST /v3/users", `{"username":"tom"}`, "422 must be given")
+	w.refused("", "POST /v3/users", `{"guid":"a","username":"tom"}`, "422 Cannot specify")
+	w.refused(w.login("ann"), "POST /v3/users", `{"guid":"x"}`, "403 You are not authorized")
 }

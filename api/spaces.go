@@ -88,7 +88,7 @@ func (s *Server) createSpace(r *http.Request) (any, error) {
 	sp := app.Space{
 		Name: body.Name, Org: body.Relationships.Organization.ID(), Metadata: app.Metadata{}.Merge(metadataChange(body.Metadata)),
 	}
-	if err := s.demandInOrg(r.Context(), toManageOrg, sp.Org); err != nil {
+	if err := s.demandOrg(r.Context(), sp.Org); err != nil {
 		return nil, invalidOrg(err)
 	}
 	err = s.change(r.Context(), func(w wish) (err error) {

@@ -15,7 +15,7 @@ import (
 // The password of the first administrator is for those at the socket alone.
 func TestCredentials(t *testing.T) {
 	w := newWorld(t)
-	w.refused(t, "", "GET", "/dew/v1/credentials", "", 404, "Credentials not found")
+	w.refused("", "GET /dew/v1/credentials", "", "404 Credentials not found")
 	c := w.c
 	c.Metrics = nil
 	c.AdminPassword = func() (string, error) { return "sesame", nil }
