@@ -1,0 +1,47 @@
+package api
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/dewrun/dew/app"
+	"github.com/dewrun/dew/runtime"
+)
+
+// crowd is a world with 100 apps of three processes, a route and three packages each.
+func crowd(tb testing.TB) *world {
+	w := newWorld(tb)
+	domain := must(w.c.Registry.DefaultDomain())(tb)
+	for i := range 100 {
+		a := must(w.c.Registry.PutApp(app.App{Name: fmt.Sprintf("app-%d", i), Space: w.space.GUID, State: app.Started}))(tb)
+		for _, kind := range []string{"worker", "clock"} {
+			must(w.c.Registry.PutProcess(app.Process{App: a.GUID, Type: kind, Instances: 1}))(tb)
+		}
+		must(w.c.Registry.PutRoute(app.Route{Space: w.space.GUID, Domain: domain.GUID, Host: a.Name, Destinations: []app.Destination{{App: a.GUID}}}))(tb)
+		for range 3 {
+			must(w.c.Packages.Create(a.GUID))(tb)
+		}
+		w.fake.set(a.GUID, runtime.Status{State: runtime.Running})
+	}
+	return w
+}
+
+// BenchmarkLists asks what `cf apps` asks, and other lists, with 100 apps and 300
+// processes.
+func BenchmarkLists(b *testing.B) {
+	w := crowd(b)
+	for _, path := range []string{
+		"/v3/apps?order_by=name&per_page=5000&space_guids=" + w.space.GUID,
+		"/v3/apps?names=app-7&space_guids=" + w.space.GUID,
+		"/v3/processes?embed=process_instances&per_page=5000&space_guids=" + w.space.GUID,
+		"/v3/routes?per_page=5000&space_guids=" + w.space.GUID,
+		"/v3/packages?per_page=5000",
+		"/v3/audit_events?per_page=50",
+	} {
+		b.Run(path[:min(len(path), 30)], func(b *testing.B) {
+			for b.Loop() {
+				w.want(200, "GET", path, "", nil)
+			}
+		})
+	}
+}
