@@ -122,18 +122,25 @@ func TestClientLooks(t *testing.T) {
 	for range 30 {
 		w.print(a.GUID, "old", "old", "h\xffi")
 	}
-	if lines := must(c.Recent(ctx, a.GUID, 2))(t); len(lines) != 2 || string(lines[1].Text) != "h\xffi" {
-		t.Errorf("recent = %+v, want two, the last one h\\xffi", lines)
+	var recent []string
+	err := c.Logs(ctx, a.GUID, client.LogQuery{Newest: 2}, client.Lines{Line: func(l *v3.Line) error {
+		recent = append(recent, string(l.Text))
+		return nil
+	}})
+	if err != nil || len(recent) != 2 || recent[1] != "h\xffi" {
+		t.Errorf("recent = %q, %v, want two, the last one h\\xffi", recent, err)
 	}
 	var got []string
-	for l, err := range c.Stream(ctx, a.GUID, 1) {
-		if err != nil {
-			t.Fatal(err)
-		}
+	enough := errors.New("enough")
+	err = c.Logs(ctx, a.GUID, client.LogQuery{Newest: 1, Follow: true}, client.Lines{Line: func(l *v3.Line) error {
 		if got = append(got, string(l.Text)); len(got) == 2 {
-			break
+			return enough
 		}
 		w.print(a.GUID, "new")
+		return nil
+	}})
+	if !errors.Is(err, enough) {
+		t.Fatal(err)
 	}
 	if len(got) != 2 || got[0] != "h\xffi" || got[1] != "new" {
 		t.Errorf("stream = %q, want the newest line and the next", got)
