@@ -48,7 +48,7 @@ func newPlatform(t testing.TB) *platform {
 	must(registry.EnsureDefaults("dew.localhost"))(t)
 	shelf := must(droplet.NewShelf(db, filepath.Join(dir, "droplets")))(t)
 	packages := must(droplet.NewPackages(db, droplet.PackageOptions{Dir: filepath.Join(dir, "packages"), MinFree: -1, Logger: log}))(t)
-	stacks := func(string) (droplet.Stack, error) { return droplet.Stack{}, nil }
+	stacks := func(string) (droplet.Stack, error) { return droplet.Stack{Name: "host"}, nil }
 	lines := appLogs{logs}
 	builds := droplet.NewBuilds(db, packages, shelf, droplet.BuildOptions{Stacks: stacks, Logger: log, Say: lines.stage})
 	p := &platform{t: t, fake: runtimetest.NewFake()}

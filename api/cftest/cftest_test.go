@@ -116,6 +116,15 @@ func TestReadLinesIsStrict(t *testing.T) {
 	}
 }
 
+// The address of the ssh door and its key differ from daemon to daemon.
+func TestDoorsAreHidden(t *testing.T) {
+	e := record(t, tape(), raw("GET", "/", "", 200, `{"links":{"app_ssh":{"href":"127.0.0.1:2","meta":{"host_key_fingerprint":"abc+/"}},"login":{"href":"http://127.0.0.1:4711/uaa"}}}`))
+	want := `{"links":{"app_ssh":{"href":"$ssh1","meta":{"host_key_fingerprint":"$fingerprint1"}},"login":{"href":"$url/uaa"}}}`
+	if got := show(e.Answer.Body); got != want {
+		t.Errorf("%s, want %s", got, want)
+	}
+}
+
 // Tokens are hidden in the answer that gives them and in all that follows.
 func TestTokensAreHidden(t *testing.T) {
 	tp := tape()

@@ -184,7 +184,7 @@ func steady(stats map[string]any) {
 		}
 		delete(u, "time") // the client does not read it
 	}
-	coming := map[any]string{"STARTING": "STARTING|RUNNING", "DOWN": "DOWN|STARTING|RUNNING", "STOPPING": "STOPPING|STARTING|RUNNING"}
+	coming := map[any]string{"STARTING": "STARTING|RUNNING", "STOPPING": "STOPPING|STARTING|RUNNING"}
 	if or, ok := coming[stats["state"]]; ok {
 		for k := range stats {
 			if k != "index" && k != "type" {

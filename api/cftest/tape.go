@@ -144,7 +144,7 @@ func (t *Tape) Record(r Raw) (Exchange, error) {
 	t.learn(path)
 	t.learn(r.Header.Get("Location"))
 	t.learn(string(r.Answered))
-	t.tokens(path, r.Answered)
+	t.secrets(path, r.Answered)
 	body, err := t.body(r)
 	if err != nil {
 		return Exchange{}, fmt.Errorf("cannot record the request %s %s: %w", r.Request.Method, path, err)
@@ -163,28 +163,36 @@ func (t *Tape) Record(r Raw) (Exchange, error) {
 			e.Header[k] = t.Normal(v)
 		}
 	}
-	e.Answer = Answer{Status: r.Status, Location: t.Normal(r.Header.Get("Location")), Body: t.normal(answered)}
+	e.Answer = Answer{Status: r.Status, Location: t.Normal(r.Header.Get("Location")), Body: t.normal(t.replaceSums(answered))}
 	for _, w := range r.Header.Values("X-Cf-Warnings") {
 		e.Answer.Warnings = append(e.Answer.Warnings, t.Normal(w))
 	}
 	return e, nil
 }
 
-// tokens are hidden from the moment they are given.
-func (t *Tape) tokens(path string, answered []byte) {
-	if !strings.HasPrefix(path, "/uaa/oauth/token") {
-		return
-	}
+// secrets are hidden from the moment they are given, and so is the address of
+// another door.
+func (t *Tape) secrets(path string, answered []byte) {
 	var v struct {
 		Access  string `json:"access_token"`
 		Refresh string `json:"refresh_token"`
+		Links   struct {
+			SSH struct {
+				Href string
+				Meta struct {
+					Fingerprint string `json:"host_key_fingerprint"`
+				}
+			} `json:"app_ssh"`
+		}
 	}
-	if json.Unmarshal(answered, &v) != nil {
-		return // an error, then: it holds no token
+	if path != "/" && !strings.HasPrefix(path, "/uaa/oauth/token") || json.Unmarshal(answered, &v) != nil {
+		return // an error has none
 	}
-	for kind, token := range map[string]string{"token": v.Access, "refresh": v.Refresh} {
-		if token != "" && t.ids[token] == "" {
-			t.Hide(token, t.name(token, kind))
+	for _, p := range []pair{
+		{v.Access, "token"}, {v.Refresh, "refresh"}, {v.Links.SSH.Href, "ssh"}, {v.Links.SSH.Meta.Fingerprint, "fingerprint"},
+	} {
+		if p.text != "" && t.ids[p.text] == "" {
+			t.Hide(p.text, t.name(p.text, p.name))
 		}
 	}
 }

@@ -172,7 +172,7 @@ func (s *stock) pushes() {
 	s.says(s.cf(0, "push", "-f", "site.yml", "-m", "96M"), `^memory usage: +96M$`, oneRunning, `^.*COLOUR: green$`)
 
 	s.says(s.cf(0, "push", "bare", "--no-manifest", "-p", "small", "-c", sleepy, "-u", "process", "-m", "32M", "-b", "binary_buildpack", "--no-route", "--no-start"),
-		"name: bare", "requested state: stopped", `^routes: *$`, "There are no running instances of this process.")
+		"name: bare", "requested state: stopped", `^routes: *$`, "instances: 0/1", `^#0 +down `)
 	s.says(s.cf(0, "start", "bare"), oneRunning, "requested state: started")
 	s.says(s.cf(0, "push", "wanderer", "--no-manifest", "-p", "small", "-c", sleepy, "-u", "process", "-m", "32M", "-b", "binary_buildpack", "--random-route", "--no-start"),
 		`^routes: +wanderer-[a-z0-9-]+\.dew\.localhost$`)
@@ -229,7 +229,7 @@ func (s *stock) frontAddress() string {
 func (s *stock) startsAndStops() {
 	s.says(s.cf(0, "app", "site"), "name: site", "requested state: started", "routes: site.dew.localhost", oneRunning, "sidecars:")
 	s.says(s.cf(0, "app", "site", "--guid"), `^[0-9a-f-]{36}$`)
-	s.says(s.cf(0, "apps"), `^site +started +web:1/1 +site\.dew\.localhost$`, `^bare +started +web:1/1 *$`, `^shelf +stopped +web:0/[01] *$`)
+	s.says(s.cf(0, "apps"), `^site +started +web:1/1 +site\.dew\.localhost$`, `^bare +started +web:1/1 *$`, `^shelf +stopped +web:0/1 *$`)
 	s.says(s.cf(0, "stop", "site"), "OK")
 	s.says(s.cf(0, "stop", "site"), "App site is already stopped.", "OK")
 	s.says(s.cf(0, "start", "site"), oneRunning)
