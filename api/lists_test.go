@@ -24,6 +24,8 @@ type anyList = v3.List[json.RawMessage]
 // not.
 var short = []string{
 	"GET /v3/buildpacks", "GET /v3/stacks", "GET /v3/deployments", "GET /v3/service_route_bindings",
+	"GET /v3/service_instances", "GET /v3/isolation_segments", "GET /v3/organization_quotas",
+	"GET /v3/spaces/{guid}/running_security_groups", "GET /v3/spaces/{guid}/staging_security_groups",
 }
 
 // fill gives home several of everything that lists show.
@@ -281,4 +283,26 @@ func TestLabelSelector(t *testing.T) {
 		}
 		wantError(t, h.ask("GET", list+"?label_selector=a+b", ""), "CF-BadQueryParameter", "label_selector")
 	}
+}
+
+// Any query is read or refused with a 400 in the platform's words.
+func FuzzReadQuery(f *testing.F) {
+	f.Add("names=a,b%252Cc&page=2&per_page=5000&order_by=-name")
+	f.Add("created_ats[gt]=2026-01-02T03:04:05Z&label_selector=a in (b,c),!d")
+	f.Add("updated_ats[=&created_ats]=x&include=space")
+	f.Fuzz(func(t *testing.T, raw string) {
+		r := httptest.NewRequest("GET", "/v3/apps", nil)
+		r.URL.RawQuery = raw
+		q, err := readQuery(r, "names", "include", paramSelector)
+		if err != nil {
+			if status, body := toError(err); status != 400 || body.Errors[0].Detail == "" {
+				t.Errorf("%q = %d %+v, want 400", raw, status, body)
+			}
+			return
+		}
+		if q.page < 1 || q.perPage < 1 || q.perPage > maxPerPage {
+			t.Errorf("%q asks for page %d with %d", raw, q.page, q.perPage)
+		}
+		q.letsTimes(key{})
+	})
 }

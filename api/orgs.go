@@ -205,7 +205,8 @@ func (s *Server) presentOrg(o app.Org) v3.Organization {
 	}
 	return v3.Organization{
 		GUID: o.GUID, CreatedAt: v3.At(o.CreatedAt), UpdatedAt: v3.At(o.UpdatedAt), Name: o.Name, Suspended: o.Suspended,
-		Metadata: presentMetadata(o.Metadata),
-		Links:    v3.Links{"self": at(), "domains": at("domains"), "default_domain": at("domains", "default")},
+		Relationships: v3.OrganizationRelationships{Quota: v3.To(unlimited.GUID)},
+		Metadata:      presentMetadata(o.Metadata),
+		Links:         v3.Links{"self": at(), "domains": at("domains"), "default_domain": at("domains", "default")},
 	}
 }

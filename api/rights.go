@@ -181,6 +181,15 @@ var rights = map[string]right{
 	"POST /v3/deployments/{guid}/actions/cancel":   {need: toEnter},
 	"POST /v3/deployments/{guid}/actions/continue": {need: toEnter},
 	"GET /v3/service_route_bindings":               {need: toEnter},
+	"GET /v3/service_instances":                    {need: toEnter},
+
+	"GET /v3/organization_quotas":                   {need: toEnter},
+	"GET /v3/organization_quotas/{guid}":            {need: toEnter}, // all have the same one
+	"GET /v3/isolation_segments":                    {need: toEnter},
+	"GET /v3/spaces/{guid}/running_security_groups": {need: toRead, at: aSpace},
+	"GET /v3/spaces/{guid}/staging_security_groups": {need: toRead, at: aSpace},
+
+	"GET /v3/organizations/{guid}/relationships/default_isolation_segment": {need: toRead, at: anOrg},
 }
 
 // checkRights compares the table with the patterns that are answered.

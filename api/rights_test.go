@@ -75,7 +75,7 @@ func newHome(t *testing.T) *home {
 		"Package": h.pkg, "Droplet": w.giveDroplet(a.GUID, nil), "Route": route.GUID, "Role": role.GUID, "Build": h.build(t),
 		"/v3/users/": owner, "/v3/domains/": domain.GUID, "/v3/jobs/": w.finish(job).GUID,
 		"/v3/audit_events/": must(w.c.Events.List(app.EventFilter{Spaces: []string{h.space.GUID}}))(t)[0].GUID,
-		"/v3/buildpacks/":   "none", "/v3/stacks/": "none", "/v3/deployments/": "none", // what is built in is no secret
+		"/v3/buildpacks/":   "none", "/v3/stacks/": "none", "/v3/organization_quotas/": "none", "/v3/deployments/": "none", // what is built in is no secret
 	}
 	h.people(t)
 	return h

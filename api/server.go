@@ -168,7 +168,7 @@ func (s *Server) routes() error {
 		"GET /stream/v1/apps/{guid}": http.HandlerFunc(s.streamLog),
 		"GET /metrics":               s.c.Metrics.handler(s.log),
 	}
-	for _, list := range []map[string]handler{s.ours(), s.places(), s.wiring(), s.apps(), s.features(), s.processes(), s.bits(), s.builtIn()} {
+	for _, list := range []map[string]handler{s.ours(), s.places(), s.wiring(), s.apps(), s.features(), s.processes(), s.bits(), s.builtIn(), s.absences()} {
 		for pattern, h := range list {
 			all[pattern] = s.serve(h)
 		}
@@ -219,6 +219,8 @@ func (s *Server) places() map[string]handler {
 		"GET /v3/spaces/{guid}/features/{name}":                 s.getSpaceFeature,
 		"PATCH /v3/spaces/{guid}/features/{name}":               s.updateSpaceFeature,
 		"GET /v3/spaces/{guid}/relationships/isolation_segment": s.getIsolationSegment,
+		"GET /v3/organization_quotas":                           s.listQuotas,
+		"GET /v3/organization_quotas/{guid}":                    s.getQuota,
 
 		"GET /v3/roles":           s.listRoles,
 		"POST /v3/roles":          s.createRole,
