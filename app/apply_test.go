@@ -456,6 +456,9 @@ func FuzzApplyManifest(f *testing.F) {
 			if diffs, err := r.DiffManifest(s.GUID, m); err != nil || len(diffs) > 0 {
 				t.Errorf("differences after applying = %+v, %v", diffs, err)
 			}
+			for _, a := range one[[]App](t)(r.Apps()) {
+				checkDescribed(t, r, a)
+			}
 		}
 	})
 }

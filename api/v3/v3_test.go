@@ -152,6 +152,13 @@ func TestFieldNames(t *testing.T) {
 		v3.LogCacheRead{},
 		v3.Crash{},
 		v3.Status{},
+		v3.Buildpack{},
+		v3.Stack{},
+		v3.FeatureFlag{},
+		v3.CreateRoute{},
+		v3.UpdateRoute{},
+		v3.Reservation{},
+		v3.Permissions{},
 	} {
 		checkNames(t, reflect.TypeOf(v), map[reflect.Type]bool{})
 	}
