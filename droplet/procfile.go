@@ -1,8 +1,11 @@
 package droplet
 
 import (
+	"archive/tar"
 	"bytes"
+	"errors"
 	"fmt"
+	"io"
 	"regexp"
 	"strings"
 	"unicode/utf8"
@@ -28,6 +31,36 @@ func (e *ProcfileError) Error() string {
 }
 
 var processType = regexp.MustCompile(`^[A-Za-z0-9_-]+$`)
+
+// readProcfile finds the Procfile in the tar of a package. It is sorted, so most
+// of it need not be read.
+func readProcfile(f io.ReadSeeker) (map[string]string, error) {
+	const name = packTop + "/" + procfileName
+	if _, err := f.Seek(0, io.SeekStart); err != nil {
+		return nil, fmt.Errorf("cannot read package: %w", err)
+	}
+	tr := tar.NewReader(f)
+	for {
+		h, err := tr.Next()
+		if errors.Is(err, io.EOF) || err == nil && h.Name > name {
+			return nil, nil
+		}
+		if err != nil {
+			return nil, fmt.Errorf("cannot read package: %w", err)
+		}
+		if h.Name != name {
+			continue
+		}
+		if h.Typeflag != tar.TypeReg || h.Size > maxProcfile {
+			return nil, &ProcfileError{Reason: fmt.Sprintf("must be a plain file of at most %s", inBytes(maxProcfile))}
+		}
+		raw, err := io.ReadAll(tr)
+		if err != nil {
+			return nil, fmt.Errorf("cannot read package: %w", err)
+		}
+		return parseProcfile(raw)
+	}
+}
 
 // parseProcfile reads lines of the form `type: command`. The platform takes the
 // file for YAML, so a command that is in quotes as a whole loses them.
