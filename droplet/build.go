@@ -12,10 +12,8 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
-	"maps"
 	"os"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/google/uuid"
@@ -391,13 +389,6 @@ func (b *Builds) intro(w Build, k Package, st Stack) {
 	if w.Stack != "" && w.Stack != st.Name {
 		b.o.Say(w.App, fmt.Sprintf("Stack '%s' is not here: '%s' takes its place", w.Stack, st.Name))
 	}
-}
-
-func procfileLine(commands map[string]string) string {
-	if len(commands) == 0 {
-		return "There is no Procfile: the start command comes from the manifest or from -c"
-	}
-	return "Procfile names " + strings.Join(slices.Sorted(maps.Keys(commands)), ", ")
 }
 
 // reuseKey is the same for builds that would give the same droplet.
