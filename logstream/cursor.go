@@ -54,7 +54,7 @@ func (c *Cursor) Next(ctx context.Context) ([]Envelope, error) {
 		if err := ctx.Err(); err != nil {
 			return nil, err
 		}
-		if c.over || c.ends && c.next > c.upTo {
+		if c.done() {
 			return nil, io.EOF
 		}
 		v := c.log.view()
@@ -62,8 +62,8 @@ func (c *Cursor) Next(ctx context.Context) ([]Envelope, error) {
 		if err != nil || len(es) > 0 {
 			return es, err
 		}
-		if c.next < v.next {
-			continue // it came to the end of a segment
+		if c.next < v.next || c.done() {
+			continue // it came to the end of a segment, or nobody wants what it read
 		}
 		if v.closed {
 			return nil, ErrClosed
@@ -75,6 +75,9 @@ func (c *Cursor) Next(ctx context.Context) ([]Envelope, error) {
 		}
 	}
 }
+
+// done tells whether the cursor is behind all that it wants.
+func (c *Cursor) done() bool { return c.over || c.ends && c.next > c.upTo }
 
 // Skip gives a Cursor at the oldest line that is kept, and how many lines the
 // retention dropped in front of it.
@@ -107,8 +110,9 @@ func (c *Cursor) read(v view) ([]Envelope, error) {
 	if c.segment != s.first {
 		c.enterAt(s)
 	}
+	from := c.next
 	es, err := c.readSegment(s)
-	if len(es) > 0 {
+	if len(es) > 0 || c.next > from {
 		return es, nil // an error is met again by the next call
 	}
 	missing := errors.Is(err, fs.ErrNotExist)
