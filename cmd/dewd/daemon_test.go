@@ -55,7 +55,7 @@ func runTests(m *testing.M) int {
 		fmt.Fprintln(os.Stderr, err)
 		return 1
 	}
-	for out, pkg := range map[string]string{"dewd": ".", "dew": "../dew", "dew-init": "../dew-init", "testapp": "../../runtime/containerd/testdata/testapp"} {
+	for out, pkg := range map[string]string{"dewd": ".", "dew": "../dew", "dew-init": "../dew-init", "dew-sftp": "../dew-sftp", "testapp": "../../runtime/containerd/testdata/testapp"} {
 		c := exec.Command("go", "build", "-trimpath", "-o", filepath.Join(dir, out), pkg)
 		c.Env = append(os.Environ(), "CGO_ENABLED=0")
 		if out == "dewd" && !benching { // the daemon under test looks for races too

@@ -1,0 +1,379 @@
+//go:build integration
+
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+	"unsafe"
+
+	"golang.org/x/crypto/ssh"
+
+	"github.com/dewrun/dew/api/v3"
+)
+
+// shopManifest is an app whose program runs behind a shell that exported
+// something, in another folder than it was started in.
+const shopManifest = `applications:
+- name: shop
+  memory: 160M
+  instances: 2
+  health-check-type: process
+  command: export LATE=set-by-command; cd sub && ../testapp serve 0.0.0.0:8080; exit 1
+  processes:
+  - type: worker
+    memory: 64M
+    instances: 1
+    health-check-type: process
+    command: ./testapp sleep
+  sidecars:
+  - name: config server
+    process_types: [web]
+    memory: 32M
+    command: ./testapp serve 127.0.0.1:8181
+`
+
+// shop is a cell with that app, and the clients that enter it.
+type shop struct {
+	*cell
+	dir    string
+	guid   string
+	worker string
+	home   string // of cf
+}
+
+func newShop(t *testing.T) *shop {
+	t.Helper()
+	s := &shop{cell: newCell(t), dir: t.TempDir(), home: t.TempDir()}
+	s.start()
+	program, err := os.ReadFile(filepath.Join(programs, "testapp"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, data := range map[string]string{
+		"app/manifest.yml": shopManifest, "app/testapp": string(program), "app/sub/file": "in sub\n",
+		"app/.profile.d/one.sh": "export FROM_PROFILE='with two  blanks'\nexport PATH=$PATH:/opt/from-profile\n",
+		"askpass":               "#!/bin/sh\nexec '" + filepath.Join(programs, "dew") + "' ssh-code\n",
+	} {
+		file := filepath.Join(s.dir, name)
+		if err := errors.Join(os.MkdirAll(filepath.Dir(file), 0o755), os.WriteFile(file, []byte(data), 0o755)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	s.dew("push", "-p", filepath.Join(s.dir, "app"), "-f", filepath.Join(s.dir, "app/manifest.yml"))
+	s.guid = s.output("app", "shop", "--guid")
+	var ps v3.List[v3.Process]
+	s.curl("/v3/apps/"+s.guid+"/processes?types=worker", &ps)
+	s.worker = ps.Resources[0].GUID
+	s.up()
+	return s
+}
+
+// output is what a command of dew prints.
+func (s *shop) output(args ...string) string {
+	s.t.Helper()
+	out, err := s.dewCommand(args...).Output()
+	if err != nil {
+		s.t.Fatalf("dew %s: %v", strings.Join(args, " "), err)
+	}
+	return strings.TrimSpace(string(out))
+}
+
+func (s *shop) curl(path string, into any) {
+	s.t.Helper()
+	if err := json.Unmarshal([]byte(s.output("curl", path)), into); err != nil {
+		s.t.Fatalf("%s: %v", path, err)
+	}
+}
+
+// up waits until every instance runs.
+func (s *shop) up() {
+	s.t.Helper()
+	s.eventually("all instances run", func() error {
+		for guid, want := range map[string]int{s.guid: 2, s.worker: 1} {
+			var st v3.Stats
+			s.curl("/v3/processes/"+guid+"/stats", &st)
+			n := 0
+			for _, i := range st.Resources {
+				if i.State == "RUNNING" {
+					n++
+				}
+			}
+			if n != want {
+				return fmt.Errorf("%d of %d instances of %s", n, want, guid)
+			}
+		}
+		return nil
+	})
+}
+
+// code is a one-time password, with where it is good.
+func (s *shop) code() v3.SSHCode {
+	s.t.Helper()
+	var c v3.SSHCode
+	if err := json.Unmarshal([]byte(s.output("ssh-code", "--json")), &c); err != nil {
+		s.t.Fatal(err)
+	}
+	return c
+}
+
+// dial logs in with a library, which is quicker than a program.
+func (s *shop) dial(user string) *ssh.Client {
+	s.t.Helper()
+	c, err := s.tryDial(user, s.code())
+	if err != nil {
+		s.t.Fatalf("login as %s: %v", user, err)
+	}
+	s.t.Cleanup(func() { _ = c.Close() })
+	return c
+}
+
+func (s *shop) tryDial(user string, code v3.SSHCode) (*ssh.Client, error) {
+	return ssh.Dial("tcp", code.Address, &ssh.ClientConfig{
+		User: user, Auth: []ssh.AuthMethod{ssh.Password(code.Code)}, Timeout: patience,
+		HostKeyCallback: func(_ string, _ net.Addr, key ssh.PublicKey) error {
+			if got := strings.TrimPrefix(ssh.FingerprintSHA256(key), "SHA256:"); got != code.Fingerprint {
+				return fmt.Errorf("fingerprint %s, want %s", got, code.Fingerprint)
+			}
+			return nil
+		},
+	})
+}
+
+// visit is one way to enter.
+type visit struct {
+	index    int
+	process  string // empty: web
+	command  string // empty: a shell
+	tty      bool
+	nothing  bool
+	forwards []string
+}
+
+// client makes the command line of a visit.
+type sshClient struct {
+	name string
+	args func(v visit) *exec.Cmd
+}
+
+// clients are dew, OpenSSH and, where CF_BIN names it, the stock cf.
+func (s *shop) clients() []sshClient {
+	s.t.Helper()
+	all := []sshClient{{"dew", s.byDew}, {"ssh", s.byOpenSSH}}
+	bin := os.Getenv("CF_BIN")
+	if bin == "" {
+		return all
+	}
+	var cr v3.Credentials
+	if err := json.Unmarshal([]byte(s.output("credentials", "--json")), &cr); err != nil {
+		s.t.Fatal(err)
+	}
+	cf := func(args ...string) *exec.Cmd {
+		c := exec.Command(bin, args...)
+		c.Env = append(os.Environ(), "CF_HOME="+s.home)
+		return c
+	}
+	for _, args := range [][]string{{"api", cr.API}, {"auth", cr.Username, cr.Password}, {"target", "-o", "local", "-s", "dev"}} {
+		if out, err := cf(args...).CombinedOutput(); err != nil {
+			s.t.Fatalf("cf %s: %v\n%s", args[0], err, out)
+		}
+	}
+	return append(all, sshClient{"cf", func(v visit) *exec.Cmd { return cf(s.sshArgs(v)...) }})
+}
+
+func (s *shop) byDew(v visit) *exec.Cmd { return s.dewCommand(s.sshArgs(v)...) }
+
+// sshArgs are the arguments that dew and cf have in common.
+func (s *shop) sshArgs(v visit) []string {
+	args := []string{"ssh", "shop", "-i", strconv.Itoa(v.index)}
+	if v.process != "" {
+		args = append(args, "--process", v.process)
+	}
+	if v.command != "" {
+		args = append(args, "-c", v.command)
+	}
+	if v.tty {
+		args = append(args, "-t")
+	}
+	if v.nothing {
+		args = append(args, "-N")
+	}
+	for _, f := range v.forwards {
+		args = append(args, "-L", f)
+	}
+	return args
+}
+
+// openSSHArgs log in with a code and leave nothing behind.
+func (s *shop) openSSHArgs(guid string, index int) []string {
+	return []string{
+		"-o", "StrictHostKeyChecking=no", "-o", "UserKnownHostsFile=/dev/null", "-o", "LogLevel=ERROR",
+		"-o", "PreferredAuthentications=password", "-o", "NumberOfPasswordPrompts=1", "-F", "none",
+		"-o", fmt.Sprintf("User=cf:%s/%d", guid, index), "-o", "Port=" + s.sshPort(),
+	}
+}
+
+func (s *shop) sshPort() string {
+	s.t.Helper()
+	_, port, err := net.SplitHostPort(s.code().Address)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	return port
+}
+
+func (s *shop) openSSH(program string, args ...string) *exec.Cmd {
+	c := exec.Command(program, args...)
+	c.Env = append(os.Environ(), "DEW_RUN="+s.run, "SSH_ASKPASS="+filepath.Join(s.dir, "askpass"), "SSH_ASKPASS_REQUIRE=force")
+	c.Dir = s.dir
+	return c
+}
+
+func (s *shop) byOpenSSH(v visit) *exec.Cmd {
+	guid := s.guid
+	if v.process == "worker" {
+		guid = s.worker
+	}
+	args := s.openSSHArgs(guid, v.index)
+	if v.tty {
+		args = append(args, "-t")
+	}
+	if v.nothing {
+		args = append(args, "-N")
+	}
+	for _, f := range v.forwards {
+		args = append(args, "-L", f)
+	}
+	args = append(args, "127.0.0.1")
+	if v.command != "" {
+		args = append(args, v.command)
+	}
+	return s.openSSH("ssh", args...)
+}
+
+// outcome is what a program left.
+type outcome struct {
+	out, err string
+	code     int
+}
+
+func finish(t testing.TB, c *exec.Cmd) outcome {
+	t.Helper()
+	var out, errs bytes.Buffer
+	c.Stdout, c.Stderr = &out, &errs
+	err := c.Run()
+	if exit := (*exec.ExitError)(nil); err != nil && !errors.As(err, &exit) {
+		t.Fatalf("%s: %v", c, err)
+	}
+	return outcome{out.String(), errs.String(), c.ProcessState.ExitCode()}
+}
+
+// screen is a terminal with a program on it.
+type screen struct {
+	t      *testing.T
+	master *os.File
+	cmd    *exec.Cmd
+	seen   chan []byte
+	text   strings.Builder
+}
+
+// onScreen runs a program on a terminal of a size.
+func onScreen(t *testing.T, c *exec.Cmd, columns, rows uint16) *screen {
+	t.Helper()
+	master, err := os.OpenFile("/dev/ptmx", os.O_RDWR, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := &screen{t: t, master: master, cmd: c, seen: make(chan []byte, 100)}
+	var unlock, number int32
+	s.ioctl(syscall.TIOCSPTLCK, unsafe.Pointer(&unlock))
+	s.ioctl(syscall.TIOCGPTN, unsafe.Pointer(&number))
+	s.resize(columns, rows)
+	slave, err := os.OpenFile("/dev/pts/"+strconv.Itoa(int(number)), os.O_RDWR|syscall.O_NOCTTY, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.Stdin, c.Stdout, c.Stderr = slave, slave, slave
+	c.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Setctty: true}
+	if err := c.Start(); err != nil {
+		t.Fatal(err)
+	}
+	_ = slave.Close()
+	go func() {
+		defer close(s.seen)
+		for {
+			b := make([]byte, 4096)
+			n, err := master.Read(b)
+			if err != nil {
+				return
+			}
+			s.seen <- b[:n]
+		}
+	}()
+	t.Cleanup(func() {
+		if c.ProcessState == nil {
+			_ = c.Process.Kill()
+			_ = c.Wait()
+		}
+		_ = master.Close()
+	})
+	return s
+}
+
+func (s *screen) ioctl(what uintptr, arg unsafe.Pointer) {
+	s.t.Helper()
+	if _, _, e := syscall.Syscall(syscall.SYS_IOCTL, s.master.Fd(), what, uintptr(arg)); e != 0 {
+		s.t.Fatal(e)
+	}
+}
+
+func (s *screen) resize(columns, rows uint16) {
+	s.t.Helper()
+	size := [4]uint16{rows, columns}
+	s.ioctl(syscall.TIOCSWINSZ, unsafe.Pointer(&size))
+}
+
+func (s *screen) typed(text string) {
+	s.t.Helper()
+	if _, err := s.master.WriteString(text); err != nil {
+		s.t.Fatal(err)
+	}
+}
+
+// await reads on until text stands on the screen.
+func (s *screen) await(text string) {
+	s.t.Helper()
+	late := time.After(patience)
+	for !strings.Contains(s.text.String(), text) {
+		select {
+		case b, ok := <-s.seen:
+			if !ok {
+				s.t.Fatalf("the program ended before %q came; the screen:\n%s", text, s.text.String())
+			}
+			s.text.Write(b)
+		case <-late:
+			s.t.Fatalf("%q never came; the screen:\n%s", text, s.text.String())
+		}
+	}
+}
+
+// end waits for the program, and reads what it still says.
+func (s *screen) end() int {
+	s.t.Helper()
+	for b := range s.seen {
+		s.text.Write(b)
+	}
+	_ = s.cmd.Wait() // its status is asked for below
+	return s.cmd.ProcessState.ExitCode()
+}
