@@ -190,13 +190,13 @@ func TestSelect(t *testing.T) {
 func TestAt(t *testing.T) {
 	t.Parallel()
 	for _, reopened := range []bool{false, true} {
-		l := manyLines(t, Options{SegmentBytes: 1 << 20}, 1500)
+		l := manyLines(t, Options{SegmentBytes: 512 << 10}, 500)
 		lines := all(t, l.Cursor(1).UpTo(l.LastSeq()))
 		if reopened {
 			if err := l.logs.Close(); err != nil {
 				t.Fatal(err)
 			}
-			l = newApp(t, newLogs(t, l.logs.dir, Options{SegmentBytes: 1 << 20}))
+			l = newApp(t, newLogs(t, l.logs.dir, Options{SegmentBytes: 512 << 10}))
 		}
 		if len(l.segments) < 3 {
 			t.Fatalf("only %d segments", len(l.segments))
@@ -216,7 +216,7 @@ func TestAt(t *testing.T) {
 			}
 		}
 		s := l.segments[1]
-		m, _, ok := l.seek(s, func(m mark) bool { return m.next <= s.first+uint64(len(lines)/4) })
+		m, _, ok := l.seek(s, func(m mark) bool { return m.next <= s.first+uint64(len(lines)/5) })
 		if !ok || m.pos < markEvery {
 			t.Errorf("the index of segment %d leads to byte %d, %v", s.first, m.pos, ok)
 		}
@@ -229,12 +229,12 @@ func TestAt(t *testing.T) {
 // Reading may begin at any line, through the index.
 func TestCursorBeginsAnywhere(t *testing.T) {
 	t.Parallel()
-	l := manyLines(t, Options{SegmentBytes: 2 << 20}, 1200)
+	l := manyLines(t, Options{SegmentBytes: 1 << 20}, 400)
 	lines := all(t, l.Cursor(1).UpTo(l.LastSeq()))
 	if err := l.logs.Close(); err != nil {
 		t.Fatal(err)
 	}
-	l = newApp(t, newLogs(t, l.logs.dir, Options{SegmentBytes: 2 << 20}))
+	l = newApp(t, newLogs(t, l.logs.dir, Options{SegmentBytes: 1 << 20}))
 	for i := 0; i < len(lines); i += 97 {
 		got := all(t, l.Cursor(lines[i].Seq).UpTo(lines[i].Seq))
 		if len(got) != 1 || string(got[0].Text) != string(lines[i].Text) || got[0].Source != lines[i].Source || !got[0].Time.Equal(lines[i].Time) {
