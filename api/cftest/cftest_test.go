@@ -3,6 +3,7 @@ package cftest
 import (
 	"archive/zip"
 	"bytes"
+	"encoding/base64"
 	"encoding/json"
 	"mime/multipart"
 	"net/http"
@@ -80,8 +81,14 @@ func TestReduce(t *testing.T) {
 		"included":  {"GET", "/v3/roles", `{"resources":[],"included":{"users":[{"guid":"u","x":1}]}}`, `{"included":{"users":[{"guid":"u"}]},"resources":[]}`},
 		"running":   {"GET", "/v3/processes/x/stats", `{"resources":[{"index":0,"state":"RUNNING","uptime":3,"host":"h","usage":{"mem":5,"time":"t","cpu_entitlement":null}}]}`, `{"resources":[{"index":0,"state":"RUNNING","uptime":"$number","usage":{"cpu_entitlement":null,"mem":"$number"}}]}`},
 		"coming up": {"GET", "/v3/processes/x/stats", `{"resources":[{"index":0,"state":"STARTING","uptime":3}]}`, `{"resources":[{"index":0,"state":"STARTING|RUNNING"}]}`},
-		"newest":    {"GET", "/api/v1/read/x?limit=1", `{"envelopes":{"batch":[]}}`, `null`},
-		"recent":    {"GET", "/api/v1/read/x?limit=1000", `{"envelopes":{"batch":[{"timestamp":"1","tags":{"source_type":"API"},"log":{"payload":"aGk=","type":"OUT"}},{"tags":{"source_type":"APP/PROC/WEB"},"log":{"payload":"aGk="}}]}}`, `{"lines":["hi"],"sources":["API"]}`},
+		"crash": {
+			"GET", "/v3/audit_events",
+			`{"resources":[{"type":"b.crash","data":{"instance":"i","crash_timestamp":17}},{"type":"app.crash","data":{"instance":"i","crash_timestamp":17}}]}`,
+			`{"resources":[{"data":{"crash_timestamp":"$number","instance":"i"},"type":"app.crash"},{"data":{"crash_timestamp":"$number","instance":"i"},"type":"b.crash"}]}`,
+		},
+		"embedded": {"GET", "/v3/processes", `{"resources":[{"process_instances":[{"index":0,"since":7,"state":"RUNNING"}]}]}`, `{"resources":[{"process_instances":[{"index":0,"since":"$number","state":"RUNNING"}]}]}`},
+		"newest":   {"GET", "/api/v1/read/x?limit=1", `{"envelopes":{"batch":[]}}`, `null`},
+		"recent":   {"GET", "/api/v1/read/x?limit=1000", `{"envelopes":{"batch":[{"timestamp":"1","tags":{"source_type":"API"},"log":{"payload":"aGk=","type":"OUT"}},{"tags":{"source_type":"APP/PROC/WEB"},"log":{"payload":"aGk="}}]}}`, `{"lines":["hi"],"sources":["API"]}`},
 	} {
 		status := 200
 		if name == "error" {
@@ -128,11 +135,15 @@ func TestDoorsAreHidden(t *testing.T) {
 // Tokens are hidden in the answer that gives them and in all that follows.
 func TestTokensAreHidden(t *testing.T) {
 	tp := tape()
-	r := raw("POST", "/uaa/oauth/token", "", 200, `{"access_token":"eyJ.a.b","refresh_token":"r-1","token_type":"bearer","jti":"x"}`)
+	token := "h." + base64.RawURLEncoding.EncodeToString([]byte(`{"jti":"once-only","user_id":"`+guidA+`","user_name":"dora","exp":1}`)) + ".s"
+	r := raw("POST", "/uaa/oauth/token", "", 200, `{"access_token":"`+token+`","refresh_token":"r-1","token_type":"bearer","jti":"x"}`)
 	r.Request.Header.Set("Content-Type", "application/x-www-form-urlencoded")
 	r.Body = []byte("grant_type=password&password=s3cret+word")
 	e := record(t, tp, r)
-	want := map[string]any{"access_token": "$token1", "refresh_token": "$refresh1", "token_type": "bearer"}
+	want := map[string]any{
+		"access_token": "$token1", "refresh_token": "$refresh1", "token_type": "bearer",
+		"claims": map[string]any{"jti": "$jti1", "user_id": "$user1", "user_name": "dora"},
+	}
 	if diff := cmp.Diff(e.Answer.Body, any(want)); diff != "" {
 		t.Error(diff)
 	}
@@ -140,7 +151,14 @@ func TestTokensAreHidden(t *testing.T) {
 		t.Errorf("body = %v, want the password hidden", e.Body)
 	}
 	next := raw("GET", "/v3/apps", "", 200, `{"resources":[]}`)
-	next.Request.Header.Set("Authorization", "bearer eyJ.a.b")
+	next.Request.Header.Set("Authorization", "bearer "+token)
+	logout := record(t, tp, raw("DELETE", "/uaa/oauth/token/revoke/once-only", "", 200, ""))
+	if logout.Path != "/uaa/oauth/token/revoke/$jti1" {
+		t.Errorf("path = %s, want the token's id hidden", logout.Path)
+	}
+	if Claims("opaque") != nil || Claims("a.!.c") != nil || Claims("a.e30K.c") == nil {
+		t.Error("claims of what is no token")
+	}
 	if got := record(t, tp, next).Header["Authorization"]; got != "bearer $token1" {
 		t.Errorf("Authorization = %q", got)
 	}

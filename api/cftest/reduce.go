@@ -97,11 +97,19 @@ func Reduce(method, path string, status int, contentType string, raw []byte) (an
 	if !ok {
 		return v, nil
 	}
+	if token, ok := o["access_token"].(string); ok {
+		kept := pick(noun, o)
+		kept["claims"] = Claims(token)
+		return kept, nil
+	}
 	items, list := o["resources"].([]any)
 	if !list || noun == "resource_matches" {
 		return pick(noun, o), nil
 	}
 	out := map[string]any{"resources": each(noun, items)}
+	if noun == "audit_events" {
+		steadyEvents(out["resources"].([]any)) //nolint:forcetypeassert // each gives it
+	}
 	if p, ok := o["pagination"].(map[string]any); ok {
 		out["next"] = p["next"]
 	}
@@ -114,6 +122,33 @@ func Reduce(method, path string, status int, contentType string, raw []byte) (an
 		out["included"] = kept
 	}
 	return out, nil
+}
+
+// claims are what the client reads inside a token.
+var claims = []string{"user_name", "user_id", "origin", "client_id", "revocable", "jti"}
+
+// Claims are what the client reads inside a token; nil when it cannot.
+func Claims(token string) map[string]any {
+	parts := strings.Split(token, ".")
+	if len(parts) != 3 {
+		return nil
+	}
+	raw, err := base64.RawURLEncoding.DecodeString(parts[1])
+	if err != nil {
+		return nil
+	}
+	v, err := decode(raw)
+	all, ok := v.(map[string]any)
+	if err != nil || !ok {
+		return nil
+	}
+	out := map[string]any{}
+	for _, k := range claims {
+		if c, there := all[k]; there {
+			out[k] = c
+		}
+	}
+	return out
 }
 
 func decode(raw []byte) (v any, err error) {
@@ -151,6 +186,13 @@ func pick(noun string, o map[string]any) map[string]any {
 	if noun == "stats" {
 		steady(out)
 	}
+	instances, _ := out["process_instances"].([]any)
+	for _, i := range instances {
+		if o, ok := i.(map[string]any); ok {
+			o["since"] = "$number"
+			onItsWay(o)
+		}
+	}
 	return out
 }
 
@@ -172,8 +214,7 @@ func keep(out, o map[string]any, path []string) {
 	keep(kept, below, path[1:])
 }
 
-// steady replaces what differs from one moment to the next. An instance that is
-// on its way may have arrived at the next look.
+// steady replaces what differs from one moment to the next.
 func steady(stats map[string]any) {
 	stats["uptime"] = "$number"
 	if u, ok := stats["usage"].(map[string]any); ok {
@@ -184,14 +225,43 @@ func steady(stats map[string]any) {
 		}
 		delete(u, "time") // the client does not read it
 	}
+	onItsWay(stats)
+}
+
+// onItsWay says of an instance that is not there yet that it may have arrived at
+// the next look, and nothing else.
+func onItsWay(o map[string]any) {
 	coming := map[any]string{"STARTING": "STARTING|RUNNING", "STOPPING": "STOPPING|STARTING|RUNNING"}
-	if or, ok := coming[stats["state"]]; ok {
-		for k := range stats {
-			if k != "index" && k != "type" {
-				delete(stats, k)
-			}
+	or, ok := coming[o["state"]]
+	if !ok {
+		return
+	}
+	for k := range o {
+		if k != "index" && k != "type" {
+			delete(o, k)
 		}
-		stats["state"] = or
+	}
+	o["state"] = or
+}
+
+// steadyEvents puts the two events of one crash into one order: they have one
+// time, and nothing says which is first.
+func steadyEvents(events []any) {
+	for i := range events {
+		e, _ := events[i].(map[string]any)
+		data, _ := e["data"].(map[string]any)
+		if _, crash := data["crash_timestamp"]; !crash {
+			continue
+		}
+		data["crash_timestamp"] = "$number"
+		if i == 0 {
+			continue
+		}
+		before, _ := events[i-1].(map[string]any)
+		was, _ := before["data"].(map[string]any)
+		if was["instance"] == data["instance"] && fmt.Sprint(before["type"]) > fmt.Sprint(e["type"]) {
+			events[i-1], events[i] = events[i], events[i-1]
+		}
 	}
 }
 

@@ -188,8 +188,13 @@ func (t *Tape) secrets(path string, answered []byte) {
 	if path != "/" && !strings.HasPrefix(path, "/uaa/oauth/token") || json.Unmarshal(answered, &v) != nil {
 		return // an error has none
 	}
+	inside := Claims(v.Access)
+	jti, _ := inside["jti"].(string)
+	if user, ok := inside["user_id"].(string); ok {
+		t.name(user, "user")
+	}
 	for _, p := range []pair{
-		{v.Access, "token"}, {v.Refresh, "refresh"}, {v.Links.SSH.Href, "ssh"}, {v.Links.SSH.Meta.Fingerprint, "fingerprint"},
+		{v.Access, "token"}, {jti, "jti"}, {v.Refresh, "refresh"}, {v.Links.SSH.Href, "ssh"}, {v.Links.SSH.Meta.Fingerprint, "fingerprint"},
 	} {
 		if p.text != "" && t.ids[p.text] == "" {
 			t.Hide(p.text, t.name(p.text, p.name))

@@ -286,8 +286,8 @@ func (s *stock) curls() {
 	guid := strings.TrimSpace(s.eventuallySays("-", "app", "shelf", "--guid"))
 	s.says(s.cf(0, "curl", "-X", "PATCH", "/v3/apps/"+guid, "-d", `{"metadata":{"labels":{"tier":"front"}}}`), `"labels":{"tier":"front"}`)
 	s.says(s.cf(0, "curl", "/v3/apps/"+guid+"/sidecars", "-d", `{"name":"aide","command":"sleep 1000000","process_types":["web"],"memory_in_mb":16}`), `"name":"aide"`)
-	s.says(s.cf(0, "curl", "/v3/apps/00000000-0000-4000-8000-000000000000"), "App not found")
-	s.says(s.cf(22, "curl", "-f", "/v3/apps/00000000-0000-4000-8000-000000000000"), "!"+"OK")
+	s.says(s.cf(0, "curl", "/v3/apps/no-such-app"), "App not found")
+	s.says(s.cf(22, "curl", "-f", "/v3/apps/no-such-app"), "!"+"OK")
 	s.says(s.cf(0, "curl", "/v3/no_such_thing"), "Unknown request")
 }
 
