@@ -47,6 +47,10 @@ func main() {
 		print(number(1))
 	case "flood": // lines without pause, for ever
 		flood()
+	case "count": // lines, lines per second (0: as fast as they go); then sleeps
+		count(number(1), number(2))
+	case "last-words": // leaves a child with its output, prints without a newline and exits 3
+		lastWords()
 	case "facts": // what it can see, as one JSON line
 		facts()
 	case "fetch": // URL, prints the body
