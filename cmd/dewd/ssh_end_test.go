@@ -249,7 +249,7 @@ func sshDaemonKilled(t *testing.T, s *shop, _ []sshClient) {
 	if after := slices.Sorted(maps.Keys(s.leaves())); !slices.Equal(before, after) {
 		t.Errorf("instances %v became %v", before, after)
 	}
-	if got := finish(t, s.byDew(visit{command: "echo $FROM_PROFILE; pwd"})); got.out != "with two  blanks\n/home/vcap/app/sub\n" {
+	if got := finish(t, s.byDew(visit{command: `echo "$FROM_PROFILE"; pwd`})); got.out != "with two  blanks\n/home/vcap/app/sub\n" {
 		t.Errorf("a session of the next daemon: %+v", got)
 	}
 }
