@@ -1,0 +1,139 @@
+package api
+
+import (
+	"errors"
+	"net/http"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/dewrun/dew/api/v3"
+	"github.com/dewrun/dew/app"
+	"github.com/dewrun/dew/auth"
+)
+
+// The app's own switch, the space's and the daemon's decide together, and the
+// answer names the one that is off.
+func TestSSHEnabled(t *testing.T) {
+	w := newWorld(t)
+	w.s.c.SSH = &SSHDoor{Address: "127.0.0.1:2222", Fingerprint: "f"}
+	a := must(w.c.Registry.PutApp(app.App{Name: "shop", Space: w.space.GUID, State: app.Stopped}))(t)
+	path := "/v3/apps/" + a.GUID
+	enabled := func() (got v3.SSHEnabled) {
+		w.want(http.StatusOK, http.MethodGet, path+"/ssh_enabled", "", &got)
+		return got
+	}
+	if got := enabled(); got != (v3.SSHEnabled{Enabled: true}) {
+		t.Errorf("at first: %+v, want enabled", got)
+	}
+	var f v3.AppFeature
+	w.want(http.StatusOK, http.MethodPatch, path+"/features/ssh", `{"enabled": false}`, &f)
+	want := v3.AppFeature{Name: "ssh", Description: "Enable SSHing into the app."}
+	if f != want {
+		t.Errorf("PATCH answers %+v, want %+v", f, want)
+	}
+	w.want(http.StatusOK, http.MethodGet, path+"/features/ssh", "", &f)
+	var all v3.AppFeatures
+	w.want(http.StatusOK, http.MethodGet, path+"/features", "", &all)
+	if f != want || len(all.Resources) != 1 || all.Resources[0] != want {
+		t.Errorf("afterwards: %+v and %+v, want %+v", f, all.Resources, want)
+	}
+	if got := enabled(); got != (v3.SSHEnabled{Reason: "Disabled for app"}) {
+		t.Errorf("off for the app: %+v", got)
+	}
+	w.want(http.StatusOK, http.MethodPatch, "/v3/spaces/"+w.space.GUID+"/features/ssh", `{"enabled": false}`, nil)
+	if got := enabled(); got != (v3.SSHEnabled{Reason: "Disabled for space"}) {
+		t.Errorf("off for the space: %+v", got)
+	}
+	w.s.c.SSH = nil
+	if got := enabled(); got != (v3.SSHEnabled{Reason: "Disabled globally"}) {
+		t.Errorf("without a door: %+v", got)
+	}
+}
+
+func TestFeatureErrors(t *testing.T) {
+	w := newWorld(t)
+	a := must(w.c.Registry.PutApp(app.App{Name: "shop", Space: w.space.GUID, State: app.Stopped}))(t)
+	for _, tt := range []struct {
+		method, path, body string
+		status             int
+	}{
+		{http.MethodGet, "/v3/apps/none/ssh_enabled", "", http.StatusNotFound},
+		{http.MethodGet, "/v3/apps/none/features", "", http.StatusNotFound},
+		{http.MethodGet, "/v3/apps/" + a.GUID + "/features/telepathy", "", http.StatusNotFound},
+		{http.MethodPatch, "/v3/apps/" + a.GUID + "/features/telepathy", `{"enabled": true}`, http.StatusNotFound},
+		{http.MethodPatch, "/v3/apps/" + a.GUID + "/features/ssh", `{}`, http.StatusUnprocessableEntity},
+		{http.MethodPatch, "/v3/apps/" + a.GUID + "/features/ssh", `{"enabled": "yes"}`, http.StatusUnprocessableEntity},
+		{http.MethodPatch, "/v3/apps/none/features/ssh", `{"enabled": true}`, http.StatusNotFound},
+		{http.MethodPost, "/dew/v1/ssh-code", "", http.StatusUnprocessableEntity}, // there is no door
+	} {
+		if got := w.ask(tt.method, tt.path, tt.body); got.Code != tt.status {
+			t.Errorf("%s %s %s = %d %s, want %d", tt.method, tt.path, tt.body, got.Code, got.Body, tt.status)
+		}
+	}
+}
+
+// A code stands for whoever asked for it.
+func TestSSHCode(t *testing.T) {
+	w := newWorld(t)
+	w.s.c.SSH = &SSHDoor{Address: "127.0.0.1:2222", Fingerprint: "f"}
+	var got v3.SSHCode
+	w.want(http.StatusCreated, http.MethodPost, "/dew/v1/ssh-code", "", &got)
+	if got.Code == "" || got.Address != "127.0.0.1:2222" || got.Fingerprint != "f" {
+		t.Errorf("answer = %+v", got)
+	}
+	who, err := w.s.c.Auth.Redeem(got.Code)
+	if err != nil || !who.Admin() {
+		t.Errorf("the code stands for %+v, %v; want the administrator at the socket", who, err)
+	}
+}
+
+// Developers of the app's space enter, and administrators; all others learn
+// nothing. A closed door is closed for everybody.
+func TestAllowSSH(t *testing.T) {
+	w := newWorld(t)
+	w.s.c.SSH = &SSHDoor{}
+	a := must(w.c.Registry.PutApp(app.App{Name: "shop", Space: w.space.GUID, State: app.Started}))(t)
+	scopes := []string{auth.ScopeRead, auth.ScopeWrite}
+	for _, tt := range []struct {
+		name   string
+		who    auth.Principal
+		role   auth.RoleType
+		closed bool
+		want   bool
+	}{
+		{name: "administrator", who: auth.Principal{ID: "u1", IsUser: true, Scopes: []string{auth.ScopeAdmin}}, want: true},
+		{name: "administrator at a closed door", who: auth.Principal{ID: "u1", IsUser: true, Scopes: []string{auth.ScopeAdmin}}, closed: true},
+		{name: "developer", who: auth.Principal{ID: "u2", IsUser: true, Scopes: scopes}, role: auth.SpaceDeveloper, want: true},
+		{name: "developer at a closed door", who: auth.Principal{ID: "u2", IsUser: true, Scopes: scopes}, closed: true},
+		{name: "developer who may only read", who: auth.Principal{ID: "u2", IsUser: true, Scopes: scopes[:1]}},
+		{name: "manager", who: auth.Principal{ID: "u3", IsUser: true, Scopes: scopes}, role: auth.SpaceManager},
+		{name: "auditor", who: auth.Principal{ID: "u4", IsUser: true, Scopes: scopes}, role: auth.SpaceAuditor},
+		{name: "supporter", who: auth.Principal{ID: "u5", IsUser: true, Scopes: scopes}, role: auth.SpaceSupporter},
+		{name: "stranger", who: auth.Principal{ID: "u6", IsUser: true, Scopes: scopes}},
+		{name: "nobody", who: auth.Principal{}},
+	} {
+		if tt.role != "" {
+			must(w.s.c.Roles.Put(auth.Role{Type: tt.role, User: tt.who.ID, Space: w.space.GUID}))(t)
+		}
+		a.NoSSH = tt.closed
+		if err := w.s.AllowSSH(tt.who, a); (err == nil) != tt.want {
+			t.Errorf("%s: %v, want to enter: %v", tt.name, err, tt.want)
+		}
+	}
+}
+
+func TestRecordSSH(t *testing.T) {
+	w := newWorld(t)
+	a := must(w.c.Registry.PutApp(app.App{Name: "shop", Space: w.space.GUID, State: app.Started}))(t)
+	w.s.RecordSSH(auth.Principal{ID: "u1", Name: "ann", IsUser: true}, a, 1, nil)
+	w.s.RecordSSH(auth.Principal{ID: "robot", Name: "robot"}, a, 0, errors.New("no"))
+	var got []string
+	for _, e := range must(w.c.Events.List(app.EventFilter{Targets: []string{a.GUID}}))(t) {
+		got = append(got, e.Type+" "+e.Actor.Type+" "+e.Actor.Name+" "+e.Space)
+	}
+	want := []string{"audit.app.ssh-authorized user ann " + w.space.GUID, "audit.app.ssh-unauthorized client robot " + w.space.GUID}
+	if diff := cmp.Diff(got, want); diff != "" {
+		t.Errorf("events (-got +want):\n%s", diff)
+	}
+}

@@ -1,0 +1,111 @@
+package main
+
+import (
+	"errors"
+	"strings"
+	"testing"
+
+	"golang.org/x/crypto/ssh"
+)
+
+func TestParseForward(t *testing.T) {
+	for _, tt := range []struct {
+		text string
+		want forward // zero: refused
+	}{
+		{"8080:localhost:80", forward{"localhost:8080", "tcp", "localhost:80"}},
+		{"0:db.internal:5432", forward{"localhost:0", "tcp", "db.internal:5432"}},
+		{"127.0.0.1:8080:localhost:80", forward{"127.0.0.1:8080", "tcp", "localhost:80"}},
+		{":8080:localhost:80", forward{":8080", "tcp", "localhost:80"}},
+		{"[::1]:8080:[fe80::1]:80", forward{"[::1]:8080", "tcp", "[fe80::1]:80"}},
+		{"8080:/tmp/app.sock", forward{"localhost:8080", "unix", "/tmp/app.sock"}},
+		{"127.0.0.1:8080:/tmp/a:b", forward{"127.0.0.1:8080", "unix", "/tmp/a:b"}},
+		{"", forward{}},
+		{"8080", forward{}},
+		{"8080:80", forward{}},
+		{"8080:localhost", forward{}},
+		{"8080:localhost:0", forward{}},
+		{"8080:localhost:70000", forward{}},
+		{"x:localhost:80", forward{}},
+		{"8080::80", forward{}},
+		{"8080:/", forward{}},
+		{"/tmp/x", forward{}},
+		{"a:b:c:d:e", forward{}},
+		{"[::1:8080:localhost:80", forward{}},
+		{"[::1]x:8080:localhost:80", forward{}},
+	} {
+		got, err := parseForward(tt.text)
+		if err != nil {
+			got = forward{}
+		}
+		if got != tt.want {
+			t.Errorf("parseForward(%q) = %+v, %v; want %+v", tt.text, got, err, tt.want)
+		}
+	}
+}
+
+func FuzzParseForward(f *testing.F) {
+	for _, s := range []string{"8080:localhost:80", "[::1]:1:[::1]:2", "1:/x", "::::", "[", "1:[]:2"} {
+		f.Add(s)
+	}
+	f.Fuzz(func(t *testing.T, text string) {
+		got, err := parseForward(text)
+		if err == nil && (got.listen == "" || got.target == "" || got.network != "tcp" && got.network != "unix") {
+			t.Errorf("%q was read as %+v", text, got)
+		}
+	})
+}
+
+func TestParseCopy(t *testing.T) {
+	for _, tt := range []struct {
+		source, target string
+		want           copyOptions // zero: refused
+	}{
+		{"shop:logs/a.log", ".", copyOptions{inside: inside{app: "shop"}, remote: "logs/a.log", local: "."}},
+		{"shop:", "x", copyOptions{inside: inside{app: "shop"}, remote: ".", local: "x"}},
+		{"./a:b", "shop:/tmp", copyOptions{inside: inside{app: "shop"}, remote: "/tmp", local: "./a:b", upload: true}},
+		{"a", "shop:x:y", copyOptions{inside: inside{app: "shop"}, remote: "x:y", local: "a", upload: true}},
+		{"a", "b", copyOptions{}},
+		{"a:x", "b:y", copyOptions{}},
+		{":x", "b", copyOptions{}},
+	} {
+		got, err := parseCopy(tt.source, tt.target)
+		if got != tt.want || (err == nil) != (tt.want != copyOptions{}) {
+			t.Errorf("parseCopy(%q, %q) = %+v, %v; want %+v", tt.source, tt.target, got, err, tt.want)
+		}
+	}
+}
+
+func TestTerminalWish(t *testing.T) {
+	for _, tt := range []struct {
+		wish          terminalWish
+		here, command bool
+		want          bool
+	}{
+		{whenInteractive, true, false, true},
+		{whenInteractive, true, true, false},
+		{whenInteractive, false, false, false},
+		{whenThere, true, true, true},
+		{whenThere, false, true, false},
+		{always, false, true, true},
+		{never, true, false, false},
+	} {
+		if got := tt.wish.grants(tt.here, tt.command); got != tt.want {
+			t.Errorf("%+v: %v", tt, got)
+		}
+	}
+}
+
+// The status of the other side is ours, and nothing is said about it.
+func TestEnded(t *testing.T) {
+	if err := ended(t.Context(), nil); err != nil {
+		t.Errorf("a good end = %v", err)
+	}
+	err := ended(t.Context(), &ssh.ExitError{})
+	if f := (*failure)(nil); !errors.As(err, &f) || err.Error() != "" {
+		t.Errorf("an end with a status = %v, want no words", err)
+	}
+	if err := ended(t.Context(), errors.New("reset")); statusOf(err) != 255 || !strings.Contains(err.Error(), "reset") {
+		t.Errorf("a broken connection = %v with %d, want 255", err, statusOf(err))
+	}
+}
