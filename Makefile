@@ -42,7 +42,7 @@ setup-test: setup ## install what the tests need besides, starting no service
 setup-vmtest: setup-test
 	@dist/need.sh --no-start $(VM_NEEDS)
 
-build: ## build bin/dewd, bin/dew and bin/dew-init
+build: ## build bin/dewd, bin/dew, bin/dew-init and bin/dew-sftp
 	@mkdir -p bin
 	@CGO_ENABLED=0 $(GO) build -trimpath -ldflags '$(LDFLAGS)' -o bin/ ./cmd/...
 
@@ -95,7 +95,7 @@ cover: ## coverage of the unit tests, and as root of the integration tests too
 
 install: build ## install to PREFIX=/usr/local, with the systemd units
 	install -d '$(DESTDIR)$(PREFIX)/bin' '$(DESTDIR)$(UNITDIR)'
-	install -m 755 bin/dewd bin/dew bin/dew-init '$(DESTDIR)$(PREFIX)/bin/'
+	install -m 755 bin/dewd bin/dew bin/dew-init bin/dew-sftp '$(DESTDIR)$(PREFIX)/bin/'
 	sed 's|/usr/local/bin/|$(PREFIX)/bin/|' dist/dew.service >'$(DESTDIR)$(UNITDIR)/dew.service'
 	install -m 644 dist/dew.socket '$(DESTDIR)$(UNITDIR)/'
 

@@ -58,15 +58,20 @@ func (ls *Logs) Remove(app string) error {
 }
 
 // Sweep removes the logs of all apps that keep does not name: those that were
-// deleted while their logs could not be.
-func (ls *Logs) Sweep(keep map[string]bool) error {
+// deleted while their logs could not be. keep is asked when it is known which logs
+// there are, so that a new app's is not among them.
+func (ls *Logs) Sweep(keep func() (map[string]bool, error)) error {
 	apps, err := ls.Apps()
 	if err != nil {
 		return err
 	}
+	kept, err := keep()
+	if err != nil {
+		return fmt.Errorf("cannot tell which logs to keep: %w", err)
+	}
 	var errs []error
 	for _, app := range apps {
-		if keep[app] {
+		if kept[app] {
 			continue
 		}
 		ls.log.Info("removing the log of an app that is no more", "app", app)

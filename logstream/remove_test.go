@@ -82,7 +82,7 @@ func TestSweep(t *testing.T) {
 	if _, err := ls.App("open"); err != nil {
 		t.Fatal(err)
 	}
-	if err := ls.Sweep(map[string]bool{"keep": true}); err != nil {
+	if err := ls.Sweep(func() (map[string]bool, error) { return map[string]bool{"keep": true}, nil }); err != nil {
 		t.Fatal(err)
 	}
 	apps, err := ls.Apps()

@@ -45,6 +45,9 @@ type Config struct {
 	// OnChange is told of every change of a slot, one slot's in order, from the
 	// slot's own goroutine: it must be quick. It may be nil.
 	OnChange func(Status)
+	// Gone is told when a process that exists no more has no slot left, from the
+	// supervisor's own goroutine: it must be quick. It may be nil.
+	Gone func(process string)
 }
 
 // Stats counts what happened since the supervisor was made.
@@ -155,6 +158,17 @@ func (s *Supervisor) Instances(process string) []Status {
 	var out []Status
 	for _, sl := range s.of(process) {
 		out = append(out, sl.Status())
+	}
+	return out
+}
+
+// Apps are the guids of the apps that have a slot, also one that is on its way out.
+func (s *Supervisor) Apps() map[string]bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	out := map[string]bool{}
+	for _, sl := range s.slots {
+		out[sl.Status().App] = true
 	}
 	return out
 }
@@ -316,6 +330,9 @@ func (s *Supervisor) reconcile(ctx context.Context, process string) {
 	if !w.known && len(have) == 0 {
 		if err := s.exits.Remove(process); err != nil {
 			s.c.Logger.Error("cannot remove exit records", "process", process, "err", err)
+		}
+		if s.c.Gone != nil {
+			s.c.Gone(process)
 		}
 	}
 }

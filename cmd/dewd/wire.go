@@ -73,6 +73,7 @@ type daemon struct {
 	ssh      *sshd.Server
 	leave    context.CancelFunc
 	endApps  atomic.Bool   // somebody asked to end the apps when dewd leaves
+	sweep    chan struct{} // holds one: logs may belong to nobody
 	ready    chan struct{} // closed when what an earlier dewd left is taken over
 
 	closers []func() error // in the order of opening
@@ -84,7 +85,7 @@ func open(ctx context.Context, cfg config, log *slog.Logger) (_ *daemon, err err
 	if os.Geteuid() != 0 {
 		return nil, errors.New("cannot run: not root (sudo dewd, or the unit dew.service)")
 	}
-	d := &daemon{cfg: cfg, log: log, metrics: api.NewMetrics(), ready: make(chan struct{})}
+	d := &daemon{cfg: cfg, log: log, metrics: api.NewMetrics(), ready: make(chan struct{}), sweep: make(chan struct{}, 1)}
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, d.close())
@@ -297,6 +298,7 @@ func (d *daemon) openSupervisor(context.Context) (err error) {
 		Cell: d.cell, Subnet: d.subnet, PublicURL: d.cfg.PublicURL, Policy: d.cfg.Policy, Logger: d.log,
 		Ready:    func() { close(d.ready) },
 		OnChange: func(st runtime.Status) { d.router.Changed(st) },
+		Gone:     func(string) { d.logsDue() },
 	})
 	if err != nil {
 		return err
@@ -417,6 +419,8 @@ func run(c *cli.Context, cfg config) (err error) {
 		d.supervise,
 		d.builds.Run,
 		d.prune,
+		d.sweepLogs,
+		d.copyLogs,
 		d.router.Run,
 		d.open,
 	)
