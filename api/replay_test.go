@@ -20,6 +20,7 @@ const arrival = 20 * time.Second
 // reads of the answers is what it read then. `CF_BIN=… DEW_RECORD=1 go test -tags
 // integration -run TestCF ./cmd/dewd` records anew.
 func TestReplay(t *testing.T) {
+	t.Parallel()
 	all := must(cftest.Load("testdata/cf"))(t)
 	if len(all) == 0 {
 		t.Fatal("there are no recordings")

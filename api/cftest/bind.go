@@ -193,7 +193,7 @@ func (b *Bindings) Match(want, got Answer) error {
 		return fmt.Errorf("status %d, recorded %d; body %s", got.Status, want.Status, show(got.Body))
 	}
 	if err := try.matchString(want.Location, got.Location); err != nil {
-		return fmt.Errorf("Location: %w", err)
+		return fmt.Errorf("the Location: %w", err)
 	}
 	if err := try.match("", texts(want.Warnings), texts(got.Warnings)); err != nil {
 		return fmt.Errorf("warnings: %w", err)

@@ -85,7 +85,7 @@ func Save(dir string, r Recording) error {
 	if err := enc.Encode(r); err != nil {
 		return fmt.Errorf("cannot encode recording %s: %w", r.Name, err)
 	}
-	if err := os.WriteFile(filepath.Join(dir, r.Name+".json"), b.Bytes(), 0o644); err != nil { //nolint:gosec // everybody may read it
+	if err := os.WriteFile(filepath.Join(dir, r.Name+".json"), b.Bytes(), 0o644); err != nil { //nolint:forbidigo // a recording is no state
 		return fmt.Errorf("cannot write recording %s: %w", r.Name, err)
 	}
 	return nil

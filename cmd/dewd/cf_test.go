@@ -409,6 +409,11 @@ func (s *stock) comesAsClient() {
 
 func (s *stock) cleansUp() {
 	s.says(s.cf(0, "login", "-u", "admin", "-p", s.adminPassword(), "-o", "acme", "-s", "garden"), "Targeted space garden.")
+	s.says(s.cf(0, "push", "tool", "--no-manifest", "-p", "small", "-c", sleepy, "-u", "process", "-m", "32M", "-b", "binary_buildpack", "-i", "2"),
+		"routes: tool.dew.localhost", "requested state: started", `^instances: +[12]/2$`)
+	s.eventuallySays("2/2", "app", "tool")
+	s.says(s.cf(0, "apps"), `^tool +started +web:2/2 +tool\.dew\.localhost$`, `^shelf +stopped +web:0/1 *$`)
+	s.says(s.cf(0, "restage", "tool"), `^instances: +[12]/2$`)
 	s.says(s.cf(0, "unset-space-role", "dora", "acme", "garden", "SpaceDeveloper"), "OK")
 	s.says(s.cf(0, "delete-user", "dora", "-f"), "OK")
 	s.says(s.cf(0, "delete-space", "garden", "-o", "acme", "-f"), "OK")
