@@ -6,10 +6,13 @@ set -eu
 
 verb=$1 root=$2 run=$3
 here=$(cd "$(dirname "$0")/.." && pwd)
-dewd=$here/bin/dewd dew=$here/bin/dew
+dewd=$here/bin/dewd
 log=$(dirname "$root")/dewd.log
 sample=$here/examples/config-sidecar
-export DEW_RUN="$run"
+
+unset DEW_RUN
+# Whoever is logged in elsewhere shall still see the dewd of this checkout.
+dew() { "$here/bin/dew" --run "$run" "$@"; }
 
 # The pid of the daemon, if it lives: it holds the lock of its pid file, whose
 # number alone somebody else could have by now.
@@ -68,14 +71,14 @@ start() {
 show() {
 	echo
 	echo "\$ dew push            # in examples/config-sidecar"
-	(cd "$sample" && CGO_ENABLED=0 go build -trimpath -o build/ ./app ./config-server && "$dew" push)
-	router=$("$dew" status --json | sed -n 's/.*"router": *"\([^"]*\)".*/\1/p')
+	(cd "$sample" && CGO_ENABLED=0 go build -trimpath -o build/ ./app ./config-server && dew push)
+	router=$(dew status --json | sed -n 's/.*"router": *"\([^"]*\)".*/\1/p')
 	echo
 	echo "\$ curl $router/config -H 'Host: config-sidecar.dew.localhost'"
 	curl --silent --show-error --fail --max-time 10 --header 'Host: config-sidecar.dew.localhost' "$router/config"
 	echo
 	echo "\$ dew logs config-sidecar --recent"
-	"$dew" logs config-sidecar --recent
+	dew logs config-sidecar --recent
 	echo
 	echo "The app runs until make stop. Next: export DEW_RUN=$run PATH=$here/bin:\$PATH; then"
 	echo "  dew kill config-sidecar --sidecar config-server    # end its sidecar"
@@ -85,7 +88,7 @@ show() {
 
 stop() {
 	if living; then
-		"$dew" shutdown --apps
+		dew shutdown --apps
 		if ! within 60 gone; then
 			echo "dewd (pid $pid) did not end within 60 s; its log is $log" >&2
 			exit 1

@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"net"
 	"net/http"
 	"os"
@@ -218,7 +219,7 @@ func (c *cell) dew(dir string, args ...string) result {
 	cmd := exec.CommandContext(ctx, filepath.Join(c.bin, "dew"), args...)
 	var out, talk bytes.Buffer
 	cmd.Dir, cmd.Stdout, cmd.Stderr = dir, &out, &talk
-	cmd.Env = append(os.Environ(), "DEW_RUN="+c.run)
+	cmd.Env = append(os.Environ(), "DEW_RUN="+c.run, "DEW_HOME="+c.dir)
 	err := cmd.Run()
 	if cmd.ProcessState == nil {
 		return result{err: err.Error(), code: -1}
@@ -246,11 +247,26 @@ func read[T any](t *testing.T, args ...string) (v T) {
 	return v
 }
 
-// deleteLater removes an app at the end of the test.
+// deleteLater removes an app at the end of the test. Its log goes with its last
+// instance.
 func deleteLater(t *testing.T, name string) {
 	t.Cleanup(func() {
+		guid := strings.TrimSpace(dewd.dew("", "app", name, "--guid").out)
 		if r := dewd.dew("", "delete", "-f", name); r.code != 0 {
 			t.Errorf("cannot delete %s: %s", name, r.err)
+		}
+		if guid == "" {
+			return
+		}
+		err := until(func() error {
+			_, err := os.Stat(filepath.Join(dewd.dir, "root", "logs", guid))
+			if errors.Is(err, fs.ErrNotExist) {
+				return nil
+			}
+			return fmt.Errorf("the log of app %s is still there: %v", name, err)
+		})
+		if err != nil {
+			t.Error(err)
 		}
 	})
 }

@@ -391,7 +391,7 @@ func allLines(t testing.TB, b books) []logstream.Envelope {
 // dewCommand is the command line against this cell.
 func (c *cell) dewCommand(args ...string) *exec.Cmd {
 	cmd := exec.Command(filepath.Join(programs, "dew"), args...)
-	cmd.Env = append(os.Environ(), "DEW_RUN="+c.run)
+	cmd.Env = append(os.Environ(), "DEW_RUN="+c.run, "DEW_HOME="+filepath.Dir(c.root))
 	return cmd
 }
 
