@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"strconv"
 	"syscall"
 	"time"
 )
@@ -15,14 +16,20 @@ func count(n, rate int) {
 	out, errs := bufio.NewWriterSize(os.Stdout, 1<<16), bufio.NewWriterSize(os.Stderr, 1<<16)
 	began := time.Now()
 	outs, others := 0, 0
+	line := make([]byte, 0, 128)
 	for i := range n {
+		w, name, own := out, "out ", &outs
 		if i%5 == 4 {
-			fmt.Fprintf(errs, "%s %d %069d %d\n", "err", others, i, time.Now().UnixNano()/1000)
-			others++
-		} else {
-			fmt.Fprintf(out, "%s %d %069d %d\n", "out", outs, i, time.Now().UnixNano()/1000)
-			outs++
+			w, name, own = errs, "err ", &others
 		}
+		line = strconv.AppendInt(append(line[:0], name...), int64(*own), 10)
+		line = strconv.AppendInt(append(line, ' '), time.Now().UnixMicro(), 10)
+		line = append(line, ' ')
+		for len(line) < 99 {
+			line = append(line, 'x')
+		}
+		w.Write(append(line, '\n'))
+		*own++
 		if rate > 0 && i%max(rate/1000, 1) == 0 {
 			out.Flush()
 			errs.Flush()

@@ -1,0 +1,369 @@
+//go:build bench
+
+package main
+
+import (
+	"archive/tar"
+	"bufio"
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// benchLogLines is how many lines are written and read.
+func benchLogLines(b *testing.B) int {
+	n, err := strconv.Atoi(os.Getenv("DEW_BENCH_LINES"))
+	if err != nil {
+		return 1_000_000
+	}
+	b.Logf("%d lines", n)
+	return n
+}
+
+// pushCount pushes an app that prints numbered lines.
+func (c *cell) pushCount(lines, rate int) {
+	c.t.Helper()
+	dir := filepath.Join(filepath.Dir(c.root), "app")
+	program, err := os.ReadFile(filepath.Join(programs, "testapp"))
+	err = errors.Join(err, os.MkdirAll(dir, 0o755), os.WriteFile(filepath.Join(dir, "testapp"), program, 0o755))
+	text := fmt.Sprintf("applications:\n- {name: bench, path: %s, command: exec ./testapp count %d %d, memory: 256M, health-check-type: process, no-route: true}\n", dir, lines, rate)
+	file := filepath.Join(filepath.Dir(c.root), "manifest.yml")
+	if err := errors.Join(err, os.WriteFile(file, []byte(text), 0o644)); err != nil {
+		c.t.Fatal(err)
+	}
+	c.dew("push", "-f", file)
+}
+
+// printedAt is the time that a line of the app has in it.
+func printedAt(line string) (time.Time, bool) {
+	f := strings.Fields(line)
+	if len(f) < 3 || f[0] != "out" && f[0] != "err" {
+		return time.Time{}, false
+	}
+	n, err := strconv.ParseInt(f[2], 10, 64)
+	return time.UnixMicro(n), err == nil
+}
+
+// span is from the first line that was printed to the last that was stored, as the
+// stamps in front of stored lines tell.
+func span(b *testing.B, stamped string, first string) time.Duration {
+	b.Helper()
+	began, ok := printedAt(first)
+	if !ok {
+		b.Fatalf("not a line of the app: %q", first)
+	}
+	var last time.Time
+	for line := range strings.Lines(stamped) {
+		stamp, _, _ := strings.Cut(line, " ")
+		if t, err := time.Parse(time.RFC3339Nano, stamp); err == nil && t.After(last) {
+			last = t
+		}
+	}
+	if last.Before(began) {
+		b.Fatalf("no stamp in %q", stamped)
+	}
+	return last.Sub(began)
+}
+
+// outputOf is what a program prints.
+func outputOf(b *testing.B, cmd *exec.Cmd) string {
+	b.Helper()
+	var talk bytes.Buffer
+	cmd.Stderr = &talk
+	out, err := cmd.Output()
+	if err != nil {
+		b.Fatalf("%s: %v\n%s", strings.Join(cmd.Args, " "), err, &talk)
+	}
+	return string(out)
+}
+
+// timed runs a program whose output nobody reads.
+func timed(b *testing.B, make func() *exec.Cmd) time.Duration {
+	b.Helper()
+	var took []time.Duration
+	for range 3 {
+		cmd := make()
+		began := time.Now()
+		if err := cmd.Run(); err != nil { // a nil Stdout is /dev/null
+			b.Fatalf("%s: %v", strings.Join(cmd.Args, " "), err)
+		}
+		took = append(took, time.Since(began))
+	}
+	return median(took)
+}
+
+// BenchmarkLogs writes numbered lines of 100 bytes through a task into the store,
+// and reads them all with dew logs. Docker with its json-file driver does the same
+// beside it, where it can be started.
+func BenchmarkLogs(b *testing.B) {
+	lines := benchLogLines(b)
+	c := newCell(b, "--log-retention", "1GiB", "--log-level", "info")
+	c.start()
+	idle := c.resident()
+	c.pushCount(lines, 0)
+	c.eventually("all is stored", func() error {
+		if out := outputOf(b, c.dewCommand("logs", "bench", "--recent", "--grep", "end after", "--raw")); out == "" {
+			return errors.New("not yet")
+		}
+		return nil
+	})
+	time.Sleep(time.Second)
+	wrote := span(b, outputOf(b, c.dewCommand("logs", "bench", "--recent", "-n", "3", "--process", "web")), c.firstLine(b))
+	read := timed(b, func() *exec.Cmd {
+		return c.dewCommand("logs", "bench", "--recent", "-n", strconv.Itoa(lines), "--raw")
+	})
+	b.ReportMetric(0, "ns/op")
+	b.ReportMetric(float64(lines)/wrote.Seconds(), "dew-written/s")
+	b.ReportMetric(float64(lines)/read.Seconds(), "dew-read/s")
+	b.ReportMetric(idle, "MB-before")
+	b.ReportMetric(c.resident(), "MB-after")
+	d := startDocker(b)
+	if d == nil {
+		return
+	}
+	dockerWrote, dockerRead := d.measure(b, lines)
+	b.ReportMetric(float64(lines)/dockerWrote.Seconds(), "docker-written/s")
+	b.ReportMetric(float64(lines)/dockerRead.Seconds(), "docker-read/s")
+	b.ReportMetric(dockerWrote.Seconds()/wrote.Seconds(), "times-docker-written")
+	b.ReportMetric(dockerRead.Seconds()/read.Seconds(), "times-docker-read")
+}
+
+// firstLine is the first that the app printed.
+func (c *cell) firstLine(b *testing.B) string {
+	b.Helper()
+	cmd := c.dewCommand("logs", "bench", "--recent", "-n", "1000000000", "--raw", "--stream", "out", "--process", "web")
+	out, err := cmd.StdoutPipe()
+	if err == nil {
+		err = cmd.Start()
+	}
+	if err != nil {
+		b.Fatal(err)
+	}
+	line, err := bufio.NewReader(out).ReadString('\n')
+	if err != nil {
+		b.Fatal(err)
+	}
+	_ = cmd.Process.Kill()
+	_ = cmd.Wait() // it was killed
+	return line
+}
+
+// BenchmarkLogsLate measures how late lines are on a following dew logs at 10,000
+// lines a second.
+func BenchmarkLogsLate(b *testing.B) {
+	c := newCell(b, "--log-level", "info")
+	c.start()
+	c.pushCount(100_000, 10_000)
+	late := c.follow(b, 80_000)
+	slices.Sort(late)
+	b.ReportMetric(0, "ns/op")
+	b.ReportMetric(ms(late[len(late)/2]), "ms-median")
+	b.ReportMetric(ms(late[len(late)*99/100]), "ms-p99")
+	b.ReportMetric(ms(late[len(late)-1]), "ms-worst")
+}
+
+// follow reads n lines that are printed from now on, and tells how late they came.
+func (c *cell) follow(b *testing.B, n int) []time.Duration {
+	b.Helper()
+	cmd := c.dewCommand("logs", "bench", "-n", "0", "--raw")
+	out, err := cmd.StdoutPipe()
+	if err == nil {
+		err = cmd.Start()
+	}
+	if err != nil {
+		b.Fatal(err)
+	}
+	var late []time.Duration
+	for s := bufio.NewScanner(out); len(late) < n && s.Scan(); {
+		if at, ok := printedAt(s.Text()); ok {
+			late = append(late, time.Since(at))
+		} else if strings.HasPrefix(s.Text(), "end after") {
+			break
+		}
+	}
+	_ = cmd.Process.Kill()
+	_ = cmd.Wait() // it was killed
+	if len(late) == 0 {
+		b.Fatal("nothing was printed")
+	}
+	return late
+}
+
+// BenchmarkLogsFollowers prints 100,000 lines a second, alone and with four
+// following dew logs, and compares how long the printing takes.
+func BenchmarkLogsFollowers(b *testing.B) {
+	lines := benchLogLines(b) / 2
+	var took []time.Duration
+	for _, followers := range []int{0, 4} {
+		c := newCell(b, "--log-level", "info", "--log-retention", "1GiB")
+		c.start()
+		c.pushCount(lines, 100_000)
+		for range followers {
+			cmd := c.dewCommand("logs", "bench", "-n", "0", "--raw")
+			if err := cmd.Start(); err != nil {
+				b.Fatal(err)
+			}
+			defer func() {
+				_ = cmd.Process.Kill()
+				_ = cmd.Wait() // it was killed
+			}()
+		}
+		var text string
+		c.eventually("the end of the printing", func() error {
+			if text = outputOf(b, c.dewCommand("logs", "bench", "--recent", "--grep", "end after", "--raw")); text == "" {
+				return errors.New("not yet")
+			}
+			return nil
+		})
+		var n int64
+		if _, err := fmt.Sscanf(text, "end after %d ms", &n); err != nil {
+			b.Fatal(err)
+		}
+		took = append(took, time.Duration(n)*time.Millisecond)
+		c.tearDown()
+	}
+	b.ReportMetric(0, "ns/op")
+	b.ReportMetric(float64(lines)/took[0].Seconds(), "alone/s")
+	b.ReportMetric(float64(lines)/took[1].Seconds(), "followed/s")
+	b.ReportMetric(100*(took[1].Seconds()/took[0].Seconds()-1), "%slower")
+}
+
+// docker is a dockerd with a containerd, both of its own.
+type docker struct {
+	dir    string
+	client string
+}
+
+// startDocker starts Debian's docker in a folder of its own, without touching the
+// network. It gives nil, and says why, where that cannot be done.
+func startDocker(b *testing.B) *docker {
+	b.Helper()
+	for _, name := range []string{"/usr/sbin/dockerd", "/usr/bin/docker"} {
+		if _, err := os.Stat(name); err != nil {
+			b.Logf("no docker to compare with (apt-get install docker.io): %v", err)
+			return nil
+		}
+	}
+	dir, err := os.MkdirTemp("", "dewdocker")
+	if err != nil {
+		b.Fatal(err)
+	}
+	d := &docker{dir: dir, client: "/usr/bin/docker"}
+	at := func(name string) string { return filepath.Join(dir, name) }
+	config := at("containerd.toml")
+	err = os.WriteFile(config, []byte("version = 2\ndisabled_plugins = [\"io.containerd.grpc.v1.cri\"]\n"), 0o600)
+	if err := errors.Join(err, os.WriteFile(at("docker.json"), []byte("{}"), 0o600)); err != nil {
+		b.Fatal(err)
+	}
+	var said bytes.Buffer
+	run := func(name string, args ...string) {
+		cmd := exec.Command(name, args...)
+		cmd.Stdout, cmd.Stderr = &said, &said
+		if err := cmd.Start(); err != nil {
+			b.Fatal(err)
+		}
+		b.Cleanup(func() {
+			_ = cmd.Process.Signal(syscall.SIGTERM)
+			_ = cmd.Wait()
+		})
+	}
+	b.Cleanup(func() { _ = os.RemoveAll(dir) }) // behind the end of both
+	run("containerd", "--config", config, "--root", at("containerd"), "--state", at("state"), "--address", at("c.sock"))
+	awaitFile(b, at("c.sock"))
+	run("/usr/sbin/dockerd", "--data-root", at("data"), "--exec-root", at("exec"), "--pidfile", at("pid"), "--host", "unix://"+at("d.sock"),
+		"--containerd", at("c.sock"), "--bridge", "none", "--iptables=false", "--ip6tables=false", "--ip-forward=false", "--ip-masq=false",
+		"--containerd-namespace", "bench-docker", "--log-driver", "json-file", "--config-file", at("docker.json"))
+	end := time.Now().Add(30 * time.Second)
+	for {
+		out, err := d.command("version").CombinedOutput()
+		if err == nil {
+			return d
+		}
+		if time.Now().After(end) {
+			b.Logf("docker does not start here: %v\n%s\n%s", err, out, &said)
+			return nil
+		}
+		time.Sleep(100 * time.Millisecond)
+	}
+}
+
+func awaitFile(b *testing.B, path string) {
+	b.Helper()
+	for end := time.Now().Add(30 * time.Second); time.Now().Before(end); time.Sleep(20 * time.Millisecond) {
+		if _, err := os.Stat(path); err == nil {
+			return
+		}
+	}
+	b.Fatalf("%s is not there", path)
+}
+
+func (d *docker) command(args ...string) *exec.Cmd {
+	return exec.Command(d.client, append([]string{"--host", "unix://" + filepath.Join(d.dir, "d.sock")}, args...)...)
+}
+
+// measure has a container print the same lines, and reads them.
+func (d *docker) measure(b *testing.B, lines int) (wrote, read time.Duration) {
+	b.Helper()
+	load := d.command("import", "-", "bench:1")
+	load.Stdin = tree(b)
+	outputOf(b, load)
+	outputOf(b, d.command("run", "--detach", "--network", "none", "--name", "bench", "bench:1", "/testapp", "count", strconv.Itoa(lines), "0"))
+	defer func() { _ = d.command("rm", "--force", "bench").Run() }()
+	for end := time.Now().Add(patience); ; time.Sleep(200 * time.Millisecond) {
+		if out, err := d.command("logs", "--tail", "5", "bench").Output(); err == nil && strings.Contains(string(out), "end after") {
+			break
+		}
+		if time.Now().After(end) {
+			b.Fatal("the container does not come to its end")
+		}
+	}
+	time.Sleep(time.Second)
+	first := d.command("logs", "bench")
+	out, err := first.StdoutPipe()
+	if err == nil {
+		err = first.Start()
+	}
+	if err != nil {
+		b.Fatal(err)
+	}
+	line, err := bufio.NewReader(out).ReadString('\n')
+	if err != nil {
+		b.Fatal(err)
+	}
+	_ = first.Process.Kill()
+	_ = first.Wait() // it was killed
+	both := d.command("logs", "--timestamps", "--tail", "3", "bench")
+	stamped, err := both.CombinedOutput()
+	if err != nil {
+		b.Fatal(err)
+	}
+	wrote = span(b, string(stamped), line)
+	return wrote, timed(b, func() *exec.Cmd { return d.command("logs", "bench") })
+}
+
+// tree is a root file system with testapp in it.
+func tree(b *testing.B) io.Reader {
+	b.Helper()
+	program, err := os.ReadFile(filepath.Join(programs, "testapp"))
+	if err != nil {
+		b.Fatal(err)
+	}
+	var buf bytes.Buffer
+	w := tar.NewWriter(&buf)
+	err = w.WriteHeader(&tar.Header{Name: "testapp", Mode: 0o755, Size: int64(len(program)), Typeflag: tar.TypeReg})
+	_, werr := w.Write(program)
+	if err := errors.Join(err, werr, w.Close()); err != nil {
+		b.Fatal(err)
+	}
+	return &buf
+}
