@@ -193,3 +193,15 @@ func TestDeleteUserInOneTransaction(t *testing.T) {
 		t.Errorf("sessions: %v", left)
 	}
 }
+
+// Roles are given to ids, of users and of clients: no two may have the same one.
+func TestIDsAreOfOne(t *testing.T) {
+	w := newWorld(t)
+	bob := w.user("bob", "secret")
+	if _, err := w.s.Accounts().CreateClient(NewClient{ID: bob.GUID, GrantTypes: []string{GrantPassword}}); !errors.Is(err, ErrTaken) {
+		t.Errorf("a client with the id of a user: %v", err)
+	}
+	if _, err := w.s.Accounts().CreateUser(NewUser{GUID: ClientCF, Name: "eve", Password: "secret"}); !errors.Is(err, ErrTaken) {
+		t.Errorf("a user with the id of a client: %v", err)
+	}
+}

@@ -210,7 +210,7 @@ func (s *Server) passcodeCaller(r *http.Request) (Principal, error) {
 	name, password, ok := basic(r.Header.Get("Authorization"))
 	if ok {
 		u, err := s.login(r.Context(), login{name: name, password: password, peer: peer(r)})
-		return Principal{ID: u.GUID, Name: u.Name, Client: ClientCF, IsUser: true, sig: u.signature()}, asBasic(err)
+		return Principal{ID: u.GUID, Name: u.Name, Client: ClientCF, IsUser: true, Scopes: u.Scopes(), sig: u.signature()}, asBasic(err)
 	}
 	p, err := s.permitted(r, "uaa.user")
 	if r.Header.Get("Authorization") == "" {

@@ -106,8 +106,8 @@ func (a *Accounts) CreateClient(n NewClient) (Client, error) {
 		c.Hash = hash
 	}
 	return c, a.update(func(a *Accounts) error {
-		if _, err := a.Client(c.ID); err == nil {
-			return fmt.Errorf("client %s: %w", c.ID, ErrTaken)
+		if err := a.isFree(c.ID); err != nil {
+			return err
 		}
 		return a.keepClient(c)
 	})

@@ -76,15 +76,19 @@ func (s *Server) token(r *http.Request) (reply, error) {
 func (s *Server) grantPassword(ctx context.Context, g grant) (tokenReply, error) {
 	var u User
 	var err error
+	allowed := g.client.allows
 	if g.form.Has("passcode") {
-		u, err = s.passcodeUser(ctx, g.form.Get("passcode"), g.peer)
+		var p Principal
+		u, p, err = s.passcodeUser(ctx, g.form.Get("passcode"), g.peer)
+		// A token with few scopes gives no passcode to more.
+		allowed = func(scope string) bool { return p.Has(scope) && g.client.allows(scope) }
 	} else {
 		u, err = s.login(ctx, login{name: g.form.Get("username"), origin: g.origin, password: g.form.Get("password"), peer: g.peer})
 	}
 	if err != nil {
 		return tokenReply{}, err
 	}
-	scopes, err := narrow(intersect(u.Scopes(), g.client.allows), g.form.Get("scope"))
+	scopes, err := narrow(intersect(u.Scopes(), allowed), g.form.Get("scope"))
 	if err != nil {
 		return tokenReply{}, err
 	}
@@ -144,14 +148,13 @@ func invalidClient(description string) *problem {
 	return &problem{status: http.StatusUnauthorized, code: "invalid_client", description: description, challenge: `Basic realm="UAA/client"`}
 }
 
-// passcodeUser uses a passcode up.
-func (s *Server) passcodeUser(ctx context.Context, code, peer string) (u User, err error) {
-	err = s.throttle.try(ctx, attempt{name: "passcode\x00", peer: peer}, func() error {
-		p, err := s.passcodes.take(code)
-		if err != nil {
+// passcodeUser uses a passcode up, and tells whom it was given to.
+func (s *Server) passcodeUser(ctx context.Context, code, peer string) (u User, p Principal, err error) {
+	err = s.throttle.try(ctx, attempt{name: "passcode\x00", peer: peer}, func() (err error) {
+		if p, err = s.passcodes.take(code); err != nil {
 			return ErrBadPassword // it counts like one
 		}
-		if _, err := s.again(p); err != nil {
+		if p, err = s.again(p); err != nil {
 			return err
 		}
 		u, err = s.accounts.User(p.ID)
@@ -160,7 +163,7 @@ func (s *Server) passcodeUser(ctx context.Context, code, peer string) (u User, e
 		}
 		return err
 	})
-	return u, rejected(err)
+	return u, p, rejected(err)
 }
 
 // grantClient gives a client a token in its own name. There is no refresh token: a

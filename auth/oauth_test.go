@@ -510,6 +510,21 @@ func TestPasscode(t *testing.T) {
 	}
 }
 
+// Who has a token with few scopes does not get more with a passcode.
+func TestPasscodeKeepsScopes(t *testing.T) {
+	w := newWorld(t)
+	w.user("bob", "secret", "cloud_controller.admin")
+	few := w.form(cf, "grant_type", "password", "username", "bob", "password", "secret", "scope", "uaa.user openid")
+	a := w.do("GET", "/uaa/passcode", nil, as(few.text("access_token")))
+	if b := w.form(cf, "grant_type", "password", "passcode", a.text("passcode")); b.text("scope") != "openid uaa.user" {
+		t.Errorf("scopes of the login: %s", b.raw)
+	}
+	a = w.do("GET", "/uaa/passcode", nil, basicAuth("bob", "secret"))
+	if b := w.form(cf, "grant_type", "password", "passcode", a.text("passcode")); !strings.Contains(b.text("scope"), "cloud_controller.admin") {
+		t.Errorf("scopes of a login from a browser: %s", b.raw)
+	}
+}
+
 func TestCheckToken(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) { // failures make the next attempt wait
 		w := newWorld(t)

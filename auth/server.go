@@ -8,12 +8,16 @@ import (
 	"log/slog"
 	"net/http"
 	"os"
+	"slices"
 	"strings"
 	"sync"
 	"time"
 
 	"github.com/dewrun/dew/store"
 )
+
+// AdminName is the user that the first start makes.
+const AdminName = "admin"
 
 // The clients that are always there.
 const (
@@ -91,18 +95,25 @@ func (s *Server) Accounts() *Accounts { return s.accounts }
 // Handler serves everything under /uaa/.
 func (s *Server) Handler() http.Handler { return s.handler }
 
-// makeAdmin makes the first user. The password is on disk before the user is, so
-// that a start that was cut short loses nothing.
+// makeAdmin makes the first user where nobody runs the place. One that was renamed
+// or deleted does not come back as long as there is another: the password in the
+// file may be known to many. It is on disk before the user is, so that a start that
+// was cut short loses nothing.
 func (s *Server) makeAdmin() error {
-	_, err := s.accounts.UserByName("admin", OriginUAA)
-	if !errors.Is(err, ErrNotFound) {
-		return err // nil: it is there, and its password is its own matter
+	users, err := s.accounts.Users()
+	if err != nil {
+		return err
+	}
+	for _, u := range users {
+		if fold(u.Name) == AdminName && u.Origin == OriginUAA || u.Active && slices.Contains(u.Groups, ScopeAdmin) {
+			return nil // it is there, and its password is its own matter
+		}
 	}
 	password, err := s.adminPassword()
 	if err != nil {
 		return err
 	}
-	_, err = s.accounts.CreateUser(NewUser{Name: "admin", Email: "admin@" + s.cfg.Domain, Password: password, Groups: adminGroups})
+	_, err = s.accounts.CreateUser(NewUser{Name: AdminName, Email: "admin@" + s.cfg.Domain, Password: password, Groups: adminGroups})
 	if err != nil {
 		return fmt.Errorf("cannot make the user admin: %w", err)
 	}
@@ -127,6 +138,43 @@ func (s *Server) adminPassword() (string, error) {
 		return "", fmt.Errorf("cannot close the password of admin: %w", err)
 	}
 	return password, nil
+}
+
+// FirstPassword returns the password in the file, for as long as it is admin's. It
+// returns ErrNotFound when admin has another one, or is gone.
+func (s *Server) FirstPassword() (string, error) {
+	raw, err := os.ReadFile(s.cfg.AdminPassword)
+	if errors.Is(err, fs.ErrNotExist) {
+		return "", fmt.Errorf("password of %s: %w", AdminName, ErrNotFound)
+	}
+	if err != nil {
+		return "", fmt.Errorf("cannot read the password of %s: %w", AdminName, err)
+	}
+	password := strings.TrimRight(string(raw), "\r\n")
+	_, err = s.accounts.CheckPassword(AdminName, password)
+	if errors.Is(err, ErrBadPassword) {
+		return "", fmt.Errorf("password of %s: %w", AdminName, ErrNotFound)
+	}
+	return password, err
+}
+
+// AdminToken returns a token of admin without a password. It is for a door that
+// knows by other means that who asks runs the place.
+func (s *Server) AdminToken() (string, error) {
+	u, err := s.accounts.UserByName(AdminName, OriginUAA)
+	if err != nil {
+		return "", err
+	}
+	c, err := s.accounts.Client(ClientCF)
+	if err != nil {
+		return "", err
+	}
+	if !u.Active {
+		return "", fmt.Errorf("user %q is shut out: %w", AdminName, ErrNotFound)
+	}
+	return s.sign(s.userClaims(u, c, session{
+		Scopes: intersect(u.Scopes(), c.allows), Grant: GrantPassword, Signature: u.signature(), CreatedAt: now(),
+	}))
 }
 
 func (s *Server) makeClients() error {

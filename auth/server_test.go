@@ -9,6 +9,7 @@ import (
 	"crypto/x509"
 	"encoding/base64"
 	"encoding/pem"
+	"errors"
 	"math/big"
 	"net/http"
 	"os"
@@ -78,6 +79,48 @@ func TestAdminPasswordFile(t *testing.T) {
 	w.tokens("admin", "my own")
 	if _, err := os.Stat(filepath.Join(w.dir, "admin-password")); !os.IsNotExist(err) {
 		t.Errorf("a password file was made for a user that is there: %v", err)
+	}
+}
+
+// Whoever renamed or deleted admin and is an administrator does not find it again
+// after the next start, with a password that others know.
+func TestAdminDoesNotComeBack(t *testing.T) {
+	w := newWorld(t)
+	admin := must(w.s.Accounts().UserByName(AdminName, ""))
+	must(w.s.Accounts().UpdateUser(admin.GUID, func(u *User) error { u.Name = "boss"; return nil }))
+	w.open()
+	if _, err := w.s.Accounts().UserByName(AdminName, ""); !errors.Is(err, ErrNotFound) {
+		t.Errorf("admin after it was renamed: %v", err)
+	}
+	if _, err := w.s.AdminToken(); !errors.Is(err, ErrNotFound) {
+		t.Errorf("a token of admin who is gone: %v", err)
+	}
+	if err := w.s.Accounts().DeleteUser(admin.GUID); err != nil {
+		t.Fatal(err)
+	}
+	w.open()
+	w.tokens(AdminName, adminPassword) // nobody else could let anybody in
+}
+
+// The file is believed as long as it is right.
+func TestFirstPassword(t *testing.T) {
+	w := newWorld(t)
+	if got := must(w.s.FirstPassword()); got != adminPassword {
+		t.Errorf("first password = %q", got)
+	}
+	if err := w.s.Accounts().SetPassword("admin-guid", "another"); err != nil {
+		t.Fatal(err)
+	}
+	if got, err := w.s.FirstPassword(); !errors.Is(err, ErrNotFound) || got != "" {
+		t.Errorf("first password after a change = %q, %v", got, err)
+	}
+	p := must(w.s.Verify(must(w.s.AdminToken())))
+	if p.Name != AdminName || !p.Admin() || !p.Has("uaa.admin") {
+		t.Errorf("who the token is of: %+v", p)
+	}
+	must(w.s.Accounts().UpdateUser("admin-guid", func(u *User) error { u.Active = false; return nil }))
+	if _, err := w.s.AdminToken(); !errors.Is(err, ErrNotFound) {
+		t.Errorf("a token of admin who is shut out: %v", err)
 	}
 }
 

@@ -2,6 +2,7 @@ package auth
 
 import (
 	"context"
+	"crypto/sha256"
 	"errors"
 	"fmt"
 	"sync"
@@ -32,7 +33,7 @@ type throttle struct {
 	checking chan struct{} // held while a password is compared
 
 	mu      sync.Mutex
-	watched map[string]*watched // guarded by mu
+	watched map[[sha256.Size]byte]*watched // guarded by mu
 }
 
 // watched is one name as one peer tries it.
@@ -42,7 +43,7 @@ type watched struct {
 }
 
 func newThrottle() *throttle {
-	return &throttle{checking: make(chan struct{}, maxChecking), watched: map[string]*watched{}}
+	return &throttle{checking: make(chan struct{}, maxChecking), watched: map[[sha256.Size]byte]*watched{}}
 }
 
 // attempt is one try on a name from a peer.
@@ -51,7 +52,10 @@ type attempt struct {
 	lockable   bool
 }
 
-func (a attempt) key() string { return fold(a.name) + "\x00" + a.peer }
+// key is short however long a name somebody sends: many of them are kept.
+func (a attempt) key() [sha256.Size]byte {
+	return sha256.Sum256([]byte(fold(a.name) + "\x00" + a.peer))
+}
 
 // try runs check in its turn. check's ErrBadPassword counts as a failure, success
 // makes failures forgotten.

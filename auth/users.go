@@ -160,11 +160,23 @@ func (a *Accounts) CreateUser(n NewUser) (User, error) {
 		u.Hash = hash
 	}
 	return u, a.update(func(a *Accounts) error {
-		if _, err := a.User(u.GUID); err == nil {
-			return fmt.Errorf("user %s: %w", u.GUID, ErrTaken)
+		if err := a.isFree(u.GUID); err != nil {
+			return err
 		}
 		return a.keepUser(u)
 	})
+}
+
+// isFree refuses an id that a user or a client has. Roles are given to ids of
+// both: one with the id of another would have the other's roles.
+func (a *Accounts) isFree(id string) error {
+	if _, err := a.User(id); !errors.Is(err, ErrNotFound) {
+		return cmp.Or(err, fmt.Errorf("user %s: %w", id, ErrTaken))
+	}
+	if _, err := a.Client(id); !errors.Is(err, ErrNotFound) {
+		return cmp.Or(err, fmt.Errorf("client %s: %w", id, ErrTaken))
+	}
+	return nil
 }
 
 // UpdateUser changes a user in one transaction. Guid, password and times are not
