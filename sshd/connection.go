@@ -100,7 +100,7 @@ func (c *connection) answer(reqs <-chan *ssh.Request) {
 
 // watch closes the connection when its client is gone or idle, or ctx ends.
 func (c *connection) watch(ctx context.Context) {
-	defer c.sc.Close()
+	defer func() { _ = c.sc.Close() }() // it may be closed already
 	ticker := time.NewTicker(c.s.limits.Alive)
 	defer ticker.Stop()
 	for {

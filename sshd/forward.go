@@ -68,7 +68,7 @@ func (c *connection) openSocket(ctx context.Context, nc ssh.NewChannel) {
 		c.refuse(nc, ssh.ConnectionFailed, err.Error())
 		return
 	}
-	defer ses.Close()
+	defer func() { _ = ses.Close() }() // it tells the log itself what it could not do
 	ch, reqs, err := nc.Accept()
 	if err != nil {
 		return

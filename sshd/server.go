@@ -188,7 +188,7 @@ func (s *Server) admit(ctx context.Context, raw net.Conn) {
 		s.log.Info("ssh connection refused", "peer", raw.RemoteAddr(), "err", err)
 		return
 	}
-	defer sc.Close()
+	defer func() { _ = sc.Close() }() // it may be closed already
 	select {
 	case s.guests <- struct{}{}:
 		defer func() { <-s.guests }()

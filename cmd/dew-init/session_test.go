@@ -30,7 +30,7 @@ func TestParseSession(t *testing.T) {
 		{name: "half a leaf", args: "--cgroup ssh-1", err: "--cgroup needs CONTROLLER:LEAF"},
 		{name: "no value", args: "--cgroup", err: "--cgroup needs a value"},
 		{name: "value missing", args: "--cgroup :a --shell -- ls", err: "--shell needs a value"},
-		{name: "wrong modes", args: "--cgroup :a --modes 300=1", err: "--modes needs OPCODE=VALUE,..."},
+		{name: "wrong modes", args: "--cgroup :a --modes 300=1", err: "--modes needs OPCODE=VALUE, several with commas"},
 		{name: "no program", args: "--cgroup :a --exec", err: "no program after --"},
 		{name: "several commands", args: "--cgroup :a -- ls -l", err: "the command must be one argument; --exec takes several"},
 		{name: "unknown", args: "--cgroup :a --colour", err: "unknown option --colour"},

@@ -72,14 +72,14 @@ func runCopy(ctx context.Context, o copyOptions, t sshTalk) error {
 	if err != nil {
 		return err
 	}
-	defer conn.Close()
+	defer func() { _ = conn.Close() }() // all is copied, or an error was told
 	stop := context.AfterFunc(ctx, func() { _ = conn.Close() })
 	defer stop()
 	files, err := sftp.NewClient(conn, sftp.UseConcurrentWrites(true))
 	if err != nil {
 		return fmt.Errorf("cannot copy: %w", refusal(err))
 	}
-	defer files.Close()
+	defer func() { _ = files.Close() }()
 	c := copier{files: files, recursive: o.recursive, out: t.out}
 	if o.upload {
 		err = c.upload(o.local, o.remote)
@@ -206,7 +206,7 @@ func (c copier) download(remote, local string) error {
 		if err != nil {
 			return err
 		}
-		defer dir.Close()
+		defer func() { _ = dir.Close() }()
 		return c.get(remote, dir, filepath.Base(local), info.Mode())
 	}
 	if err := os.MkdirAll(local, 0o755); err != nil {
@@ -218,7 +218,7 @@ func (c copier) download(remote, local string) error {
 	if err != nil {
 		return err
 	}
-	defer dir.Close()
+	defer func() { _ = dir.Close() }()
 	return c.getTree(remote, dir, ".")
 }
 
@@ -268,7 +268,7 @@ func (c copier) get(remote string, dir *os.Root, local string, mode fs.FileMode)
 	if err != nil {
 		return fmt.Errorf("cannot read %s in the instance: %w", remote, err)
 	}
-	defer src.Close()
+	defer func() { _ = src.Close() }()
 	dst, err := dir.OpenFile(local, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
 	if err != nil {
 		return err

@@ -195,7 +195,7 @@ func runSSH(ctx context.Context, o sshOptions, t sshTalk) error {
 	if err != nil {
 		return err
 	}
-	defer conn.Close()
+	defer func() { _ = conn.Close() }() // it may be closed already
 	stop := context.AfterFunc(ctx, func() { _ = conn.Close() })
 	defer stop()
 	closing, err := forwardAll(ctx, conn, specs, t.out)
@@ -293,7 +293,7 @@ func interact(ctx context.Context, conn *ssh.Client, o sshOptions, out *console)
 	if err != nil {
 		return refusal(err)
 	}
-	defer ses.Close()
+	defer func() { _ = ses.Close() }() // it may be closed already
 	ses.Stdout, ses.Stderr = out.out, out.err
 	in, err := ses.StdinPipe()
 	if err != nil {

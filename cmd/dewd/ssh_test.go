@@ -29,10 +29,18 @@ func TestSSH(t *testing.T) {
 		name string
 		test func(t *testing.T, s *shop, clients []sshClient)
 	}{
-		{"Commands", sshCommands}, {"SameEnvironment", sshEnvironment}, {"Terminal", sshTerminal},
-		{"Forwards", sshForwards}, {"CompleteOutput", sshOutput}, {"Files", sshFiles}, {"Refused", sshRefused},
-		{"Vanishing", sshVanishing}, {"ManyAtOnce", sshMany}, {"KillTheSidecar", sshSeed},
-		{"DaemonKilled", sshDaemonKilled}, {"Stopped", sshStopped},
+		{"Commands", sshCommands},
+		{"SameEnvironment", sshEnvironment},
+		{"Terminal", sshTerminal},
+		{"Forwards", sshForwards},
+		{"CompleteOutput", sshOutput},
+		{"Files", sshFiles},
+		{"Refused", sshRefused},
+		{"Vanishing", sshVanishing},
+		{"ManyAtOnce", sshMany},
+		{"KillTheSidecar", sshSeed},
+		{"DaemonKilled", sshDaemonKilled},
+		{"Stopped", sshStopped},
 	} {
 		ok := t.Run(part.name, func(t *testing.T) {
 			s.t = t
