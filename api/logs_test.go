@@ -297,3 +297,116 @@ func FuzzWindow(f *testing.F) {
 		}
 	})
 }
+
+// A stream that does not follow gives what its query wants, and says that it is
+// over.
+func TestStreamFilters(t *testing.T) {
+	w := newWorld(t)
+	srv := httptest.NewServer(w.local)
+	defer srv.Close()
+	a := w.createApp("shop") // its first line tells of it
+	es := []logstream.Envelope{
+		{Source: logstream.Source{Type: "CELL"}, Stream: logstream.Out, Text: []byte("Creating container")},
+		{Source: logstream.Source{Type: "APP/PROC/WEB", InstanceID: "i"}, Stream: logstream.Out, Text: []byte("old web")},
+		{Source: logstream.Source{Type: "CELL"}, Stream: logstream.Out, Text: []byte("Creating container")},
+		{Source: logstream.Source{Type: "APP/PROC/WEB", InstanceID: "j"}, Stream: logstream.Out, Text: []byte("web")},
+		{Source: logstream.Source{Type: "APP/PROC/WEB/SIDECAR/AGENT", InstanceID: "j"}, Stream: logstream.Err, Text: []byte("agent")},
+		{Source: logstream.Source{Type: "APP/PROC/WEB", Index: 1, InstanceID: "k"}, Stream: logstream.Err, Text: []byte("other web")},
+	}
+	if err := w.log(a.GUID).Append(es...); err != nil {
+		t.Fatal(err)
+	}
+	for query, want := range map[string]string{
+		"process=web":                         "old web,web,agent,other web",
+		"process=web&no_sidecars=true":        "old web,web,other web",
+		"sidecar=agent":                       "agent",
+		"instance=1":                          "other web",
+		"stream=err":                          "agent,other web",
+		"contains=web&newest=2":               "web,other web",
+		"source=CELL&newest=1":                "Creating container",
+		"since_last_start=true":               "Creating container,web,agent,other web",
+		"since_last_start=true&process=web":   "web,agent,other web",
+		"from=6&process=web":                  "agent,other web",
+		"newest=0":                            "",
+		"since=2199-01-01T00:00:00Z":          "",
+		"until=1999-01-01T00:00:00Z":          "",
+		"since=1999-01-01T00:00:00Z&newest=1": "other web",
+	} {
+		resp := must(srv.Client().Get(srv.URL + "/stream/v1/apps/" + a.GUID + "?follow=false&" + query))(t)
+		var got []string
+		body := string(read(t, resp.Body))
+		resp.Body.Close()
+		for line := range strings.Lines(body) {
+			var l v3.Line
+			if data, ok := strings.CutPrefix(line, "data: "); ok && json.Unmarshal([]byte(data), &l) == nil && l.Seq > 0 {
+				got = append(got, string(l.Text))
+			}
+		}
+		if strings.Join(got, ",") != want || !strings.HasSuffix(body, "event: end\ndata: {}\n\n") {
+			t.Errorf("?%s = %q, want %q and the end:\n%s", query, got, want, body)
+		}
+	}
+	var report v3.LogReport
+	w.want(200, "GET", "/stream/v1/apps/"+a.GUID+"/verify", "", &report)
+	if !report.OK || report.Lines != 7 || report.Last != 7 || len(report.Problems) != 0 {
+		t.Errorf("report = %+v", report)
+	}
+	var meta v3.LogCacheMeta
+	w.want(200, "GET", "/api/v1/meta", "", &meta)
+	if m := meta.Meta[a.GUID]; len(meta.Meta) != 1 || m.Count != 7 || m.Expired != 0 || m.Oldest == 0 || m.Newest <= m.Oldest {
+		t.Errorf("meta = %+v", meta)
+	}
+}
+
+func TestStreamRefuses(t *testing.T) {
+	w := newWorld(t)
+	a := w.createApp("shop")
+	for query, want := range map[string]string{
+		"colour=red":                    "Unknown query parameter(s): 'colour'. Valid parameters are: 'contains', 'crash'",
+		"newest=-1":                     "newest must be a whole number",
+		"newest=1&newest=2":             "newest is given 2 times",
+		"process=":                      "process is empty",
+		"follow=yes":                    "follow must be true or false",
+		"stream=in":                     "stream must be OUT or ERR",
+		"since=yesterday":               "since must be a time",
+		"instance=x":                    "instance must be a whole number",
+		"crash=0":                       "crash must be a whole number from 1 on",
+		"crash=1":                       "there are records of 0 crashes",
+		"crash=1&since_last_start=true": "exclude each other",
+		"sidecar=a&no_sidecars=true":    "exclude each other",
+		"from=1&newest=1":               "exclude each other",
+		"since=2000-01-01T00:00:00Z&until=2000-01-01T00:00:00Z": "since must be before until",
+	} {
+		r := w.ask("GET", "/stream/v1/apps/"+a.GUID+"?"+query, "")
+		if r.Code != http.StatusBadRequest || !strings.Contains(r.Body.String(), want) {
+			t.Errorf("?%s = %d %s, want 400 %s", query, r.Code, r.Body, want)
+		}
+	}
+}
+
+func FuzzLogQuery(f *testing.F) {
+	f.Add("process=web&sidecar=a&instance=3&stream=ERR&contains=%ff&since=2006-01-02T15:04:05.5Z&until=2007-01-02T15:04:05Z&newest=7&follow=false")
+	f.Add("crash=1&from=9&source=API&no_sidecars=true&since_last_start=true")
+	f.Fuzz(func(t *testing.T, query string) {
+		values, err := url.ParseQuery(query)
+		if err != nil {
+			return
+		}
+		q, err := readLogQuery(values)
+		if err != nil {
+			if status, _ := toError(err); status != http.StatusBadRequest {
+				t.Errorf("%q = %d, want 400", query, status)
+			}
+			return
+		}
+		for name := range values {
+			if logParameters[name] == nil {
+				t.Errorf("%q was taken", query)
+			}
+		}
+		if q.newest < -1 || q.crash < 0 || q.filter.Instance != nil && *q.filter.Instance < 0 {
+			t.Errorf("%q = %+v", query, q)
+		}
+		q.filter.Matches(logstream.Envelope{Text: []byte(query)})
+	})
+}

@@ -2,7 +2,6 @@ package api
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -77,11 +76,11 @@ func follow(ctx context.Context, c *logstream.Cursor, out *lineWriter, beat time
 			c, gone = c.Skip()
 			err = out.gap(gone)
 		case err == nil:
+			err = out.lines(es)
 			sent = time.Now()
-			if len(es) > manyLines {
+			if out.size > muchText {
 				sent = time.Time{} // it has catching up to do
 			}
-			err = out.lines(es)
 		}
 		if err != nil {
 			return err
@@ -89,8 +88,8 @@ func follow(ctx context.Context, c *logstream.Cursor, out *lineWriter, beat time
 	}
 }
 
-// manyLines is a batch that is worth a write of its own.
-const manyLines = 512
+// muchText is how many bytes are worth a write of their own.
+const muchText = 64 << 10
 
 // pace waits until the last write is long enough ago.
 func pace(ctx context.Context, sent time.Time) error {
@@ -147,7 +146,7 @@ type lineForm struct {
 var eventForm = lineForm{
 	contentType: "text/event-stream",
 	line: func(b []byte, l *v3.Line) ([]byte, error) {
-		data, err := json.Marshal(l)
+		data, err := l.MarshalJSON() // what it gives needs no second look
 		if err != nil {
 			return b, fmt.Errorf("cannot encode line %d: %w", l.Seq, err)
 		}
@@ -175,6 +174,7 @@ type lineWriter struct {
 	flush func() error
 	form  lineForm
 	last  uint64 // number of the last line
+	size  int    // bytes of the last write
 	buf   []byte
 }
 
@@ -232,6 +232,7 @@ func (o *lineWriter) gap(count int64) error {
 }
 
 func (o *lineWriter) send(b []byte) error {
+	o.size = len(b)
 	if _, err := o.w.Write(b); err != nil {
 		return errGone
 	}

@@ -3,7 +3,6 @@ package main
 import (
 	"bufio"
 	"context"
-	"encoding/json"
 	"fmt"
 	"hash/fnv"
 	"maps"
@@ -258,7 +257,7 @@ func (p *linePrinter) line(l *v3.Line) error {
 func (p *linePrinter) format(b []byte, l *v3.Line) ([]byte, error) {
 	switch {
 	case p.out.json:
-		text, err := json.Marshal(l)
+		text, err := l.MarshalJSON()
 		if err != nil {
 			return b, fmt.Errorf("cannot write line %d: %w", l.Seq, err)
 		}
