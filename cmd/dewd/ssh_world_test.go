@@ -55,6 +55,11 @@ type shop struct {
 
 func newShop(t *testing.T) *shop {
 	t.Helper()
+	for _, program := range []string{"ssh", "scp", "sftp"} {
+		if _, err := exec.LookPath(program); err != nil {
+			t.Skipf("there is no %s: make setup-test installs it", program)
+		}
+	}
 	s := &shop{cell: newCell(t), dir: t.TempDir(), home: t.TempDir()}
 	s.start()
 	program, err := os.ReadFile(filepath.Join(programs, "testapp"))
