@@ -29,7 +29,6 @@ const (
 	FlagUserOrgCreation = "user_org_creation"
 	FlagPrivateDomains  = "private_domain_creation"
 	FlagSetRoles        = "set_roles_by_username"
-	FlagUnsetRoles      = "unset_roles_by_username"
 )
 
 // flags are all that the platform knows, as they are when nobody has switched
@@ -50,7 +49,7 @@ var flags = []Flag{
 	{Name: FlagSpaceEnv, Enabled: true},
 	{Name: "space_scoped_private_broker_creation", Fixed: "there are no services"},
 	{Name: "task_creation", Fixed: "there are no tasks"},
-	{Name: FlagUnsetRoles, Enabled: true},
+	{Name: "unset_roles_by_username", Enabled: true, Fixed: "roles are taken away by their guid"},
 	{Name: FlagUserOrgCreation},
 }
 

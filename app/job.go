@@ -187,7 +187,8 @@ func (js *Jobs) do(ctx context.Context, j Job) {
 		js.log.Info("job left for the next daemon", "job", j.GUID, "operation", j.Operation, "err", err)
 		return
 	}
-	j.State, j.Warnings, j.UpdatedAt = JobComplete, warnings, now()
+	// Nobody needs the arguments any more, and a manifest has secrets in it.
+	j.State, j.Warnings, j.Args, j.UpdatedAt = JobComplete, warnings, nil, now()
 	if err != nil {
 		j.State, j.Errors = JobFailed, jobErrors(err)
 		js.log.Info("job failed", "job", j.GUID, "operation", j.Operation, "err", err)
