@@ -34,7 +34,7 @@ func TestBadInput(t *testing.T) {
 		status                   int
 		title, detail            string
 	}{
-		{"unknown path", "GET", "/v3/security_groups", "", 404, "CF-NotFound", "Unknown request"},
+		{"unknown path", "GET", "/v3/nothing", "", 404, "CF-NotFound", "Unknown request"},
 		{"unknown method", "PUT", app, "{}", 404, "CF-NotFound", "Unknown request"},
 		{"v2", "GET", "/v2/info", "", 404, "CF-NotFound", "Unknown request"},
 

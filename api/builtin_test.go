@@ -103,6 +103,7 @@ func TestFlagsAreHonoured(t *testing.T) {
 		{app.FlagScaling, "POST", "/v3/apps/" + a.GUID + "/processes/web/actions/scale", `{"instances":2}`},
 		{app.FlagEnvVisibility, "GET", "/v3/apps/" + a.GUID + "/env", ""},
 		{app.FlagSpaceEnv, "GET", "/v3/apps/" + a.GUID + "/env", ""},
+		{app.FlagSpaceEnv, "GET", "/v3/apps/" + a.GUID + "/environment_variables", ""},
 		{app.FlagRouteCreation, "POST", "/v3/routes", routeBody(w.space.GUID, domain.GUID, `"host":"x",`)},
 		{app.FlagBitsUpload, "POST", "/v3/packages/" + p.GUID + "/upload", ""},
 	} {
@@ -196,12 +197,17 @@ func TestCommandsAreHidden(t *testing.T) {
 	w := newWorld(t)
 	a := w.createApp("shop")
 	w.want(200, "PATCH", "/v3/processes/"+a.GUID, `{"command":"serve --password=swordfish"}`, nil)
+	var c v3.Sidecar
+	w.want(201, "POST", "/v3/apps/"+a.GUID+"/sidecars", `{"name":"proxy","command":"proxy --password=swordfish","process_types":["web"]}`, &c)
+	d := w.giveDroplet(a.GUID, map[string]string{"web": "serve --password=swordfish"})
 	for kind, open := range map[auth.RoleType]bool{auth.SpaceDeveloper: true, auth.SpaceAuditor: false, auth.SpaceManager: false, auth.SpaceSupporter: false} {
 		guid := w.user(string(kind))
 		w.grant(guid, auth.OrgUser, w.space.Org)
 		w.grant(guid, kind, w.space.GUID)
 		token := w.login(string(kind))
-		for _, path := range []string{"/v3/processes", "/v3/processes/" + a.GUID, "/v3/apps/" + a.GUID + "/processes", "/v3/apps/" + a.GUID + "/processes/web"} {
+		for _, path := range []string{"/v3/processes", "/v3/processes/" + a.GUID, "/v3/apps/" + a.GUID + "/processes", "/v3/apps/" + a.GUID + "/processes/web",
+			"/v3/sidecars/" + c.GUID, "/v3/apps/" + a.GUID + "/sidecars", "/v3/processes/" + a.GUID + "/sidecars",
+			"/v3/droplets", "/v3/droplets/" + d, "/v3/apps/" + a.GUID + "/droplets", "/v3/apps/" + a.GUID + "/droplets/current"} {
 			if got := w.as(token, "GET", path, "").Body.String(); strings.Contains(got, "swordfish") != open || !strings.Contains(got, a.GUID) {
 				t.Errorf("%s to a %s = %s, want the command shown: %t", path, kind, got, open)
 			}
@@ -211,6 +217,22 @@ func TestCommandsAreHidden(t *testing.T) {
 		if !p.ReadBasic || p.ReadSensitive != open {
 			t.Errorf("permissions of a %s = %+v", kind, p)
 		}
+	}
+}
+
+// Who may read events reads neither variables nor commands of a manifest in them.
+func TestManifestEventsHideSecrets(t *testing.T) {
+	w := newWorld(t)
+	w.finish(w.want(202, "POST", "/v3/spaces/"+w.space.GUID+"/actions/apply_manifest", `applications:
+- name: shop
+  command: serve --password=swordfish
+  env: {PASSWORD: swordfish}
+  processes: [{type: worker, command: work --password=swordfish}]
+  sidecars: [{name: proxy, process_types: [web], command: proxy --password=swordfish}]`, nil))
+	var es v3.List[v3.Event]
+	got := w.want(200, "GET", "/v3/audit_events?types=audit.app.apply_manifest", "", &es)
+	if text := fmt.Sprint(es.Resources, got); len(es.Resources) != 1 || strings.Contains(text, "swordfish") || !strings.Contains(text, "proxy") {
+		t.Errorf("events = %s, want one without secrets", text)
 	}
 }
 

@@ -173,7 +173,7 @@ func (s *Server) mayOwn(ctx context.Context, d app.Domain) error {
 	if err != nil {
 		return err
 	}
-	if err := s.flagged(ctx, app.FlagPrivateDomains); err != nil {
+	if err := s.feature(ctx, app.FlagPrivateDomains); err != nil {
 		return err
 	}
 	return s.mayShare(ctx, d.Org, d.SharedWith)

@@ -19,7 +19,7 @@ func (s *Server) getDroplet(r *http.Request) (any, error) {
 	if err != nil {
 		return nil, missing("Droplet", err)
 	}
-	return s.presentDroplet(d), nil
+	return s.showDroplet(r, d)
 }
 
 func (s *Server) updateDroplet(r *http.Request) (any, error) {
@@ -31,7 +31,7 @@ func (s *Server) updateDroplet(r *http.Request) (any, error) {
 	if err != nil {
 		return nil, missing("Droplet", err)
 	}
-	return s.presentDroplet(d), nil
+	return s.showDroplet(r, d)
 }
 
 func (s *Server) listDroplets(r *http.Request) (any, error) {
@@ -48,7 +48,7 @@ func (s *Server) listDroplets(r *http.Request) (any, error) {
 		return nil, err
 	}
 	all = slices.DeleteFunc(all, func(d droplet.Droplet) bool { _, seen := apps[d.App]; return !seen })
-	return s.pageOfDroplets(r, q, all), nil
+	return s.pageOfDroplets(r, q, all)
 }
 
 // listAppDroplets gives all droplets of an app, or with current the one that its
@@ -69,18 +69,31 @@ func (s *Server) listAppDroplets(r *http.Request) (any, error) {
 	all = slices.DeleteFunc(all, func(d droplet.Droplet) bool {
 		return q.filters["current"] != nil && q.lets("current", "true") && d.GUID != a.Droplet
 	})
-	return s.pageOfDroplets(r, q, all), nil
+	return s.pageOfDroplets(r, q, all)
 }
 
-func (s *Server) pageOfDroplets(r *http.Request, q query, all []droplet.Droplet) v3.List[v3.Droplet] {
+func (s *Server) pageOfDroplets(r *http.Request, q query, all []droplet.Droplet) (any, error) {
+	open, err := s.secrets(r)
+	if err != nil {
+		return nil, err
+	}
 	all = slices.DeleteFunc(all, func(d droplet.Droplet) bool {
 		return !q.lets("guids", d.GUID) || !q.lets("states", v3.DropletStaged)
 	})
 	return list(s, r, q, all, look[droplet.Droplet, v3.Droplet]{
 		key:     func(d droplet.Droplet) key { return key{d.GUID, d.CreatedAt, updatedAt(d), d.GUID} },
-		present: s.presentDroplet,
+		present: func(d droplet.Droplet) v3.Droplet { return s.presentDroplet(d, open(d.App)) },
 		labels:  func(d droplet.Droplet) map[string]string { return d.Metadata.Labels },
-	})
+	}), nil
+}
+
+// showDroplet shows a droplet to who asks.
+func (s *Server) showDroplet(r *http.Request, d droplet.Droplet) (any, error) {
+	open, err := s.secrets(r)
+	if err != nil {
+		return nil, err
+	}
+	return s.presentDroplet(d, open(d.App)), nil
 }
 
 // updatedAt is when a droplet was changed last; most never are.
@@ -131,7 +144,7 @@ func (s *Server) getCurrentDroplet(r *http.Request) (any, error) {
 	if err != nil {
 		return nil, missing("Droplet", err)
 	}
-	return s.presentDroplet(d), nil
+	return s.showDroplet(r, d)
 }
 
 func (s *Server) getCurrentRelationship(r *http.Request) (any, error) {
@@ -198,7 +211,8 @@ func (s *Server) presentCurrent(a app.App) v3.CurrentDroplet {
 	}}
 }
 
-func (s *Server) presentDroplet(d droplet.Droplet) v3.Droplet {
+// presentDroplet shows a droplet; its start commands only to who may read secrets.
+func (s *Server) presentDroplet(d droplet.Droplet, open bool) v3.Droplet {
 	out := v3.Droplet{
 		GUID: d.GUID, CreatedAt: v3.At(d.CreatedAt), UpdatedAt: v3.At(updatedAt(d)), State: v3.DropletStaged,
 		Lifecycle: lifecycle(nil, ""), ProcessTypes: map[string]string{}, Stack: d.Stack,
@@ -219,7 +233,9 @@ func (s *Server) presentDroplet(d droplet.Droplet) v3.Droplet {
 	if d.Package != "" {
 		out.Links["package"] = v3.Link{Href: s.href("v3", "packages", d.Package)}
 	}
-	maps.Copy(out.ProcessTypes, d.Commands)
+	for kind, command := range d.Commands {
+		out.ProcessTypes[kind] = concealed(command, open)
+	}
 	if d.Image != "" {
 		out.Checksum = &v3.Checksum{Type: "sha256", Value: d.Image}
 	}

@@ -12,7 +12,7 @@ import (
 const hidden = "[PRIVATE DATA HIDDEN]"
 
 func (s *Server) getEnv(r *http.Request) (any, error) {
-	if err := errors.Join(s.feature(r.Context(), app.FlagEnvVisibility), s.feature(r.Context(), app.FlagSpaceEnv)); err != nil {
+	if err := s.envIsVisible(r); err != nil {
 		return nil, err
 	}
 	a, err := s.appOf(r)
@@ -82,7 +82,15 @@ func (s *Server) mainShare(p app.Process) (int, error) {
 	return mb, err
 }
 
+// envIsVisible refuses what an administrator has switched off.
+func (s *Server) envIsVisible(r *http.Request) error {
+	return errors.Join(s.feature(r.Context(), app.FlagEnvVisibility), s.feature(r.Context(), app.FlagSpaceEnv))
+}
+
 func (s *Server) getVariables(r *http.Request) (any, error) {
+	if err := s.envIsVisible(r); err != nil {
+		return nil, err
+	}
 	a, err := s.appOf(r)
 	if err != nil {
 		return nil, err

@@ -140,18 +140,10 @@ func (s *Server) RecordSSH(who auth.Principal, a app.App, index int, refused err
 	if refused != nil {
 		kind = "audit.app.ssh-unauthorized"
 	}
-	err := s.changeAs(actorOf(who), func(w wish) error {
+	err := s.changeAs(Actor(who), func(w wish) error {
 		return w.record(kind, a, map[string]any{"index": index})
 	})
 	if err != nil {
 		s.log.Error("cannot record who came to the ssh door", "kind", kind, "app", a.GUID, "err", err)
 	}
-}
-
-// actorOf is how events name somebody.
-func actorOf(p auth.Principal) app.Actor {
-	if p.IsUser {
-		return app.Actor{GUID: p.ID, Type: "user", Name: p.Name}
-	}
-	return app.Actor{GUID: p.ID, Type: "client", Name: p.Name}
 }

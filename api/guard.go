@@ -144,10 +144,15 @@ func principal(ctx context.Context) auth.Principal { return visitorOf(ctx).who }
 // actor is the same as events name it.
 func actor(ctx context.Context) app.Actor {
 	p := principal(ctx)
-	switch {
-	case p.ID == "":
+	if p.ID == "" {
 		return app.Actor{GUID: "unknown", Type: "user", Name: "unknown"}
-	case p.IsUser:
+	}
+	return Actor(p)
+}
+
+// Actor is how events name somebody.
+func Actor(p auth.Principal) app.Actor {
+	if p.IsUser {
 		return app.Actor{GUID: p.ID, Type: "user", Name: p.Name}
 	}
 	return app.Actor{GUID: p.ID, Type: "client", Name: p.Name}

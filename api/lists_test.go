@@ -24,7 +24,8 @@ type anyList = v3.List[json.RawMessage]
 // not.
 var short = []string{
 	"GET /v3/buildpacks", "GET /v3/stacks", "GET /v3/deployments", "GET /v3/service_route_bindings",
-	"GET /v3/service_instances", "GET /v3/isolation_segments", "GET /v3/organization_quotas",
+	"GET /v3/service_instances", "GET /v3/service_offerings", "GET /v3/service_plans", "GET /v3/service_brokers",
+	"GET /v3/service_credential_bindings", "GET /v3/space_quotas", "GET /v3/security_groups", "GET /v3/isolation_segments", "GET /v3/organization_quotas",
 	"GET /v3/spaces/{guid}/running_security_groups", "GET /v3/spaces/{guid}/staging_security_groups",
 }
 

@@ -12,6 +12,7 @@ import (
 
 	"github.com/dewrun/dew/api/v3"
 	"github.com/dewrun/dew/app"
+	"github.com/dewrun/dew/auth"
 	"github.com/dewrun/dew/runtime"
 )
 
@@ -49,18 +50,26 @@ func (s *Server) status(*http.Request) (any, error) {
 
 // credentials tell those at the socket how other programs come in.
 func (s *Server) credentials(*http.Request) (any, error) {
-	if s.c.AdminPassword == nil {
-		return nil, notFound("Credentials")
+	password, err := s.c.Auth.FirstPassword()
+	if err != nil && !errors.Is(err, auth.ErrNotFound) {
+		return nil, err
 	}
-	password, err := s.c.AdminPassword()
-	if err != nil {
-		return nil, fmt.Errorf("cannot read the administrator's password: %w", err)
-	}
-	return v3.Credentials{API: s.public.String(), Username: adminName, Password: password}, nil
+	return v3.Credentials{API: s.public.String(), Username: auth.AdminName, Password: password}, nil
 }
 
-// adminName is the user that the first start makes.
-const adminName = "admin"
+// createToken gives those at the socket a token of the administrator: they could
+// set another password as well.
+func (s *Server) createToken(r *http.Request) (any, error) {
+	token, err := s.c.Auth.AdminToken()
+	if errors.Is(err, auth.ErrNotFound) {
+		return nil, unprocessable("There is no user '%s' that could have a token: log in as another one.", auth.AdminName)
+	}
+	if err != nil {
+		return nil, err
+	}
+	s.log.Info("gave a token of the administrator", "to", principal(r.Context()).Name)
+	return answer{status: http.StatusCreated, body: v3.LocalToken{Token: token, Type: "bearer"}}, nil
+}
 
 func (s *Server) listCrashes(r *http.Request) (any, error) {
 	a, err := s.appOf(r)

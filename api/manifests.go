@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"slices"
 
 	"github.com/dewrun/dew/api/v3"
 	"github.com/dewrun/dew/app"
@@ -198,15 +199,31 @@ func (w wish) recordApplied(applied []app.App, known map[string]bool, m app.Mani
 }
 
 // withoutSecrets is what a manifest says about one app, for everybody to read:
-// without its variables.
+// without its variables and commands.
 func withoutSecrets(m app.Manifest, name string) (string, error) {
 	var one app.Manifest
 	for _, a := range m.Applications {
-		if a.Name == name {
-			a.Env = nil
-			one.Applications = append(one.Applications, a)
+		if a.Name != name {
+			continue
 		}
+		a.Env = nil
+		hideCommand(&a.ManifestProcess)
+		a.Processes, a.Sidecars = slices.Clone(a.Processes), slices.Clone(a.Sidecars)
+		for i := range a.Processes {
+			hideCommand(&a.Processes[i])
+		}
+		for i := range a.Sidecars {
+			a.Sidecars[i].Command = hidden
+		}
+		one.Applications = append(one.Applications, a)
 	}
 	b, err := one.YAML()
 	return string(b), err
+}
+
+func hideCommand(p *app.ManifestProcess) {
+	if p.Command != nil && *p.Command != "" {
+		text := hidden
+		p.Command = &text
+	}
 }

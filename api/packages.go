@@ -183,7 +183,7 @@ func (s *Server) listPackageDroplets(r *http.Request) (any, error) {
 		}
 		found = append(found, d)
 	}
-	return s.pageOfDroplets(r, q, found), nil
+	return s.pageOfDroplets(r, q, found)
 }
 
 func (s *Server) matchResources(r *http.Request) (any, error) {

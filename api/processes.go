@@ -108,7 +108,7 @@ func (s *Server) pageOfProcesses(r *http.Request, q query, all []app.Process, ap
 			return nil, badQuery("Invalid embedded resource: '%s'. Valid embedded resources are: '%s'", name, embedInstances)
 		}
 	}
-	see, err := s.sight(r.Context())
+	open, err := s.secrets(r)
 	if err != nil {
 		return nil, err
 	}
@@ -120,24 +120,34 @@ func (s *Server) pageOfProcesses(r *http.Request, q query, all []app.Process, ap
 		key:    func(p app.Process) key { return key{p.Type, p.CreatedAt, p.UpdatedAt, p.GUID} },
 		labels: func(p app.Process) map[string]string { return p.Metadata.Labels },
 		present: func(p app.Process) v3.Process {
-			a := apps[p.App]
-			out := hideCommand(s.presentProcess(p), see, a.Space)
+			out := s.presentProcess(p, open(p.App))
 			if len(q.filters["embed"]) > 0 {
-				out.EmbeddedInstances = s.instancesOf(a, p)
+				out.EmbeddedInstances = s.instancesOf(apps[p.App], p)
 			}
 			return out
 		},
 	}), nil
 }
 
-// hideCommand leaves out what those must not see who may not see secrets:
-// commands carry passwords.
-func hideCommand(p v3.Process, see sight, space string) v3.Process {
-	if p.Command != nil && !see.may(toReadSecrets, space) {
-		text := hidden
-		p.Command = &text
+// secrets tells of an app whether who asks may read its secrets. Commands are
+// among them: they carry passwords.
+func (s *Server) secrets(r *http.Request) (func(app string) bool, error) {
+	see, err := s.sight(r.Context())
+	return func(guid string) bool {
+		if see.secrets {
+			return true
+		}
+		a, err := s.c.Registry.App(guid)
+		return err == nil && see.may(toReadSecrets, a.Space)
+	}, err
+}
+
+// concealed is a secret as it is shown.
+func concealed(text string, open bool) string {
+	if open {
+		return text
 	}
-	return p
+	return hidden
 }
 
 // listInstances tells in short how the instances of a process are.
@@ -170,12 +180,11 @@ func (s *Server) getProcess(r *http.Request) (any, error) {
 
 // showProcess shows a process to who asks.
 func (s *Server) showProcess(r *http.Request, p app.Process) (v3.Process, error) {
-	a, err := s.c.Registry.App(p.App)
+	open, err := s.secrets(r)
 	if err != nil {
-		return v3.Process{}, missing("App", err)
+		return v3.Process{}, err
 	}
-	see, err := s.sight(r.Context())
-	return hideCommand(s.presentProcess(p), see, a.Space), err
+	return s.presentProcess(p, open(p.App)), nil
 }
 
 func (s *Server) updateProcess(r *http.Request) (any, error) {
@@ -350,7 +359,8 @@ func (s *Server) deleteInstance(r *http.Request) (any, error) {
 	return answer{status: http.StatusNoContent}, nil
 }
 
-func (s *Server) presentProcess(p app.Process) v3.Process {
+// presentProcess shows a process; its command only to who may read secrets.
+func (s *Server) presentProcess(p app.Process, open bool) v3.Process {
 	self := s.href("v3", "processes", p.GUID)
 	out := v3.Process{
 		GUID: p.GUID, CreatedAt: v3.At(p.CreatedAt), UpdatedAt: v3.At(p.UpdatedAt), Version: p.Version, Type: p.Type,
@@ -368,7 +378,8 @@ func (s *Server) presentProcess(p app.Process) v3.Process {
 		},
 	}
 	if p.Command != "" {
-		out.Command = &p.Command
+		text := concealed(p.Command, open)
+		out.Command = &text
 	}
 	return out
 }

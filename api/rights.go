@@ -91,6 +91,7 @@ var rights = map[string]right{
 	"GET /stream/v1/apps/{guid}/verify": {need: toRead, at: anApp},
 	"GET /dew/v1/status":                {need: toAdminister},
 	"GET /dew/v1/credentials":           {need: toAdminister, local: true},
+	"POST /dew/v1/token":                {need: toAdminister, local: true},
 	"POST /dew/v1/shutdown":             {need: toAdminister},
 
 	"GET /dew/v1/apps/{guid}/crashes":    {need: toRead, at: anApp},
@@ -182,6 +183,12 @@ var rights = map[string]right{
 	"POST /v3/deployments/{guid}/actions/continue": {need: toEnter},
 	"GET /v3/service_route_bindings":               {need: toEnter},
 	"GET /v3/service_instances":                    {need: toEnter},
+	"GET /v3/service_offerings":                    {need: toEnter},
+	"GET /v3/service_plans":                        {need: toEnter},
+	"GET /v3/service_brokers":                      {need: toEnter},
+	"GET /v3/service_credential_bindings":          {need: toEnter},
+	"GET /v3/space_quotas":                         {need: toEnter},
+	"GET /v3/security_groups":                      {need: toEnter},
 
 	"GET /v3/organization_quotas":                   {need: toEnter},
 	"GET /v3/organization_quotas/{guid}":            {need: toEnter}, // all have the same one

@@ -191,7 +191,7 @@ func (s *Server) grantee(ctx context.Context, name v3.UserName, role auth.Role) 
 }
 
 func (s *Server) granteeByName(ctx context.Context, name v3.UserName, role auth.Role) (person, error) {
-	if err := s.flagged(ctx, app.FlagSetRoles); err != nil {
+	if err := s.feature(ctx, app.FlagSetRoles); err != nil {
 		return person{}, err
 	}
 	found, err := s.c.Auth.Accounts().UsersNamed(name.Username)
@@ -218,19 +218,6 @@ func (s *Server) granteeByName(ctx context.Context, name v3.UserName, role auth.
 		return person{}, unprocessable("No user exists with the username '%s' and origin '%s'.", name.Username, name.Origin)
 	}
 	return person{}, unprocessable("No user exists with the username '%s'.", name.Username)
-}
-
-// flagged refuses what a feature flag switches off for all but administrators.
-func (s *Server) flagged(ctx context.Context, name string) error {
-	f, err := s.c.Registry.Flag(name)
-	if err != nil || f.Enabled || principal(ctx).Admin() {
-		return err
-	}
-	why := name
-	if f.Message != "" {
-		why = f.Message
-	}
-	return &Error{Status: http.StatusForbidden, Code: 330002, Title: "CF-FeatureDisabled", Detail: "Feature Disabled: " + why}
 }
 
 // roleAt is the place of a role, with names.
@@ -295,6 +282,10 @@ func (s *Server) deleteRole(r *http.Request) (any, error) {
 		p, ok := all[role.User]
 		if !ok {
 			p = person{guid: role.User}
+		}
+		// It ends here and now: the job only says so to clients that wait for one.
+		if err := w.roles.Delete(role.GUID); err != nil {
+			return missing("Role", err)
 		}
 		return w.recordRole("remove", role, p, at)
 	})

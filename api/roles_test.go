@@ -1,6 +1,7 @@
 package api
 
 import (
+	"errors"
 	"testing"
 	"time"
 
@@ -112,7 +113,11 @@ func TestWhoGivesRoles(t *testing.T) {
 	role := must(decodeBytes[v3.Role](got.Body.Bytes()))(t)
 	w.refused(dev, "DELETE /v3/roles/"+role.GUID, "", "403 You are not authorized")
 	w.wantNames(dev, "/v3/roles?types=space_auditor", "space_auditor")
-	if got := w.as(manager, "DELETE", "/v3/roles/"+role.GUID, ""); got.Code != 202 {
+	got = w.as(manager, "DELETE", "/v3/roles/"+role.GUID, "")
+	if _, err := w.c.Roles.Get(role.GUID); !errors.Is(err, auth.ErrNotFound) {
+		t.Errorf("a role that was taken away still holds: %v", err)
+	}
+	if got.Code != 202 {
 		t.Errorf("a manager takes a role: %d %s", got.Code, got.Body)
 	}
 	must(w.c.Registry.UpdateFlag(app.FlagSetRoles, func(f *app.Flag) { f.Enabled = false }))(t)

@@ -90,9 +90,6 @@ type Config struct {
 
 	// SSH is the door into instances; nil: there is none.
 	SSH *SSHDoor
-	// AdminPassword reads the password of the first administrator, for those at the
-	// socket. Nil: it is not told.
-	AdminPassword func() (string, error)
 
 	// Metrics holds what the daemon measures; nil: a new one that nobody else feeds.
 	Metrics *Metrics
@@ -190,6 +187,7 @@ func (s *Server) ours() map[string]handler {
 
 		"GET /dew/v1/status":                 s.status,
 		"GET /dew/v1/credentials":            s.credentials,
+		"POST /dew/v1/token":                 s.createToken,
 		"GET /dew/v1/apps/{guid}/crashes":    s.listCrashes,
 		"POST /dew/v1/processes/{guid}/kill": s.killProcess,
 		"POST /dew/v1/shutdown":              s.shutdown,

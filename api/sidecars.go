@@ -20,7 +20,7 @@ func (s *Server) listAppSidecars(r *http.Request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	return s.pageOfSidecars(r, q, all), nil
+	return s.pageOfSidecars(r, q, all)
 }
 
 func (s *Server) listProcessSidecars(r *http.Request) (any, error) {
@@ -36,14 +36,18 @@ func (s *Server) listProcessSidecars(r *http.Request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	return s.pageOfSidecars(r, q, all), nil
+	return s.pageOfSidecars(r, q, all)
 }
 
-func (s *Server) pageOfSidecars(r *http.Request, q query, all []app.Sidecar) v3.List[v3.Sidecar] {
+func (s *Server) pageOfSidecars(r *http.Request, q query, all []app.Sidecar) (any, error) {
+	open, err := s.secrets(r)
+	if err != nil {
+		return nil, err
+	}
 	return list(s, r, q, all, look[app.Sidecar, v3.Sidecar]{
 		key:     func(c app.Sidecar) key { return key{c.Name, c.CreatedAt, c.UpdatedAt, c.GUID} },
-		present: presentSidecar,
-	})
+		present: func(c app.Sidecar) v3.Sidecar { return presentSidecar(c, open(c.App)) },
+	}), nil
 }
 
 func (s *Server) createSidecar(r *http.Request) (any, error) {
@@ -70,7 +74,7 @@ func (s *Server) createSidecar(r *http.Request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	return answer{status: http.StatusCreated, body: presentSidecar(c)}, nil
+	return answer{status: http.StatusCreated, body: presentSidecar(c, true)}, nil
 }
 
 // sidecarMemory refuses what the registry would take for "not declared".
@@ -92,7 +96,11 @@ func (s *Server) getSidecar(r *http.Request) (any, error) {
 	if err != nil {
 		return nil, missing("Sidecar", err)
 	}
-	return presentSidecar(c), nil
+	open, err := s.secrets(r)
+	if err != nil {
+		return nil, err
+	}
+	return presentSidecar(c, open(c.App)), nil
 }
 
 func (s *Server) updateSidecar(r *http.Request) (any, error) {
@@ -115,7 +123,7 @@ func (s *Server) updateSidecar(r *http.Request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	return presentSidecar(c), nil
+	return presentSidecar(c, true), nil
 }
 
 func setSidecar(c *app.Sidecar, u v3.UpdateSidecar) (err error) {
@@ -158,9 +166,10 @@ func (s *Server) deleteSidecar(r *http.Request) (any, error) {
 	return answer{status: http.StatusNoContent}, nil
 }
 
-func presentSidecar(c app.Sidecar) v3.Sidecar {
+// presentSidecar shows a sidecar; its command only to who may read secrets.
+func presentSidecar(c app.Sidecar, open bool) v3.Sidecar {
 	out := v3.Sidecar{
-		GUID: c.GUID, CreatedAt: v3.At(c.CreatedAt), UpdatedAt: v3.At(c.UpdatedAt), Name: c.Name, Command: c.Command,
+		GUID: c.GUID, CreatedAt: v3.At(c.CreatedAt), UpdatedAt: v3.At(c.UpdatedAt), Name: c.Name, Command: concealed(c.Command, open),
 		ProcessTypes: c.ProcessTypes, Origin: c.Origin, Relationships: v3.SidecarRelationships{App: v3.To(c.App)},
 	}
 	if c.MemoryMB != 0 {

@@ -16,9 +16,6 @@ import (
 // opDeleteSpace is the job that removes a space.
 const opDeleteSpace = "space.delete"
 
-// featureSSH is the one feature that spaces have.
-const featureSSH = "ssh"
-
 func (s *Server) listSpaces(r *http.Request) (any, error) {
 	q, err := readQuery(r, "names", "guids", "organization_guids", paramSelector, "include")
 	if err != nil {
@@ -245,7 +242,7 @@ func (s *Server) getSpaceFeature(r *http.Request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	if r.PathValue("name") != featureSSH {
+	if r.PathValue("name") != v3.FeatureSSH {
 		return nil, notFound("Feature")
 	}
 	return presentSpaceSSH(sp), nil
@@ -256,7 +253,7 @@ func (s *Server) updateSpaceFeature(r *http.Request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	if r.PathValue("name") != featureSSH {
+	if r.PathValue("name") != v3.FeatureSSH {
 		return nil, notFound("Feature")
 	}
 	if body.Enabled == nil {
@@ -273,7 +270,7 @@ func (s *Server) updateSpaceFeature(r *http.Request) (any, error) {
 }
 
 func presentSpaceSSH(sp app.Space) v3.SpaceFeature {
-	return v3.SpaceFeature{Name: featureSSH, Description: "Enable SSHing into apps in the space.", Enabled: !sp.NoSSH}
+	return v3.SpaceFeature{Name: v3.FeatureSSH, Description: "Enable SSHing into apps in the space.", Enabled: !sp.NoSSH}
 }
 
 // getIsolationSegment answers that there is none: one machine has no segments.

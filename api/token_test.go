@@ -12,31 +12,39 @@ import (
 	"github.com/dewrun/dew/auth"
 )
 
-// The password of the first administrator is for those at the socket alone.
+// The password of the first administrator is for those at the socket alone, and
+// told as long as it is the right one.
 func TestCredentials(t *testing.T) {
 	w := newWorld(t)
-	w.refused("", "GET /dew/v1/credentials", "", "404 Credentials not found")
-	c := w.c
-	c.Metrics = nil
-	c.AdminPassword = func() (string, error) { return "sesame", nil }
-	s := must(New(c))(t)
-	got := httptest.NewRecorder()
-	s.Local().ServeHTTP(got, httptest.NewRequest("GET", "/dew/v1/credentials", nil))
-	want := v3.Credentials{API: publicURL, Username: "admin", Password: "sesame"}
-	if have := must(decodeBytes[v3.Credentials](got.Body.Bytes()))(t); have != want {
-		t.Errorf("credentials = %+v, want %+v", have, want)
+	var got v3.Credentials
+	w.want(200, "GET", "/dew/v1/credentials", "", &got)
+	if got.API != publicURL || got.Username != "admin" || got.Password == "" {
+		t.Errorf("credentials = %+v", got)
 	}
 	w.user("root", auth.ScopeAdmin)
-	if got := asVisitor(s.Handler(), w.login("root"), "GET", "/dew/v1/credentials", ""); got.Code != 404 || strings.Contains(got.Body.String(), "sesame") {
-		t.Errorf("credentials over the listener = %d %s, want 404", got.Code, got.Body)
+	for _, c := range [][2]string{{"GET", "/dew/v1/credentials"}, {"POST", "/dew/v1/token"}} {
+		if got := w.as(w.login("root"), c[0], c[1], ""); got.Code != 404 {
+			t.Errorf("%s over the listener = %d %s, want 404", c[1], got.Code, got.Body)
+		}
 	}
-	c.AdminPassword = func() (string, error) { return "", errors.New("gone") }
-	c.Metrics = nil
-	got = httptest.NewRecorder()
-	must(New(c))(t).Local().ServeHTTP(got, httptest.NewRequest("GET", "/dew/v1/credentials", nil))
-	if got.Code != 500 {
-		t.Errorf("without the file = %d, want 500", got.Code)
+	admin := must(w.c.Auth.Accounts().UserByName("admin", ""))(t)
+	if err := w.c.Auth.Accounts().SetPassword(admin.GUID, password); err != nil {
+		t.Fatal(err)
 	}
+	got = v3.Credentials{}
+	w.want(200, "GET", "/dew/v1/credentials", "", &got)
+	if want := (v3.Credentials{API: publicURL, Username: "admin"}); got != want {
+		t.Errorf("credentials after a change of the password = %+v, want %+v", got, want)
+	}
+	var token v3.LocalToken
+	w.want(201, "POST", "/dew/v1/token", "", &token)
+	if got := w.as(token.Token, "GET", "/v3/apps", ""); got.Code != 200 || token.Type != "bearer" {
+		t.Errorf("the token of the socket = %d %s", got.Code, got.Body)
+	}
+	if err := w.c.Auth.Accounts().DeleteUser(admin.GUID); err != nil {
+		t.Fatal(err)
+	}
+	w.refused("", "POST /dew/v1/token", "", "422 There is no user 'admin'")
 }
 
 // Both doors lead to the authorization server; at the socket everybody is an

@@ -33,6 +33,13 @@ func (c *Client) Shutdown(ctx context.Context, s v3.Shutdown) error {
 	return err
 }
 
+// AdminToken gives a token of the administrator, at the socket alone.
+func (c *Client) AdminToken(ctx context.Context) (string, error) {
+	var t v3.LocalToken
+	_, err := c.call(ctx, http.MethodPost, "/dew/v1/token", nil, &t)
+	return t.Token, err
+}
+
 // Credentials reads how other programs reach the daemon as its administrator.
 func (c *Client) Credentials(ctx context.Context) (v3.Credentials, error) {
 	var cr v3.Credentials

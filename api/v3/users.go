@@ -29,5 +29,11 @@ type UpdateUser struct {
 type Credentials struct {
 	API      string `json:"api"`
 	Username string `json:"username"`
-	Password string `json:"password"`
+	Password string `json:"password,omitempty"` // the first one; empty: it was changed since, and nobody knows it here
+}
+
+// LocalToken is the answer to POST /dew/v1/token.
+type LocalToken struct {
+	Token string `json:"access_token"`
+	Type  string `json:"token_type"`
 }

@@ -26,7 +26,7 @@ func daemonCommands(g *global) []*cli.Command {
 			func(c *cli.Context, ask *client.Client, out *console) error { return runStatus(c.Context, ask, out) }),
 		g.commandAt(verb{
 			name: "credentials", here: true, category: "Daemon", usage: "show how cf and other programs log in to the daemon of this machine",
-			about: "The lines are for a shell, and have the administrator's password in them.\n\nExamples:\n   dew credentials\n   eval \"$(dew credentials)\"\n   dew credentials --json",
+			about: "The lines are for a shell, and have the administrator's first password in them, as long as it is the right one.\n\nExamples:\n   dew credentials\n   eval \"$(dew credentials)\"\n   dew credentials --json",
 			flags: []cli.Flag{jsonFlag()},
 		}, func(c *cli.Context, w where) error { return runCredentials(c.Context, w) }),
 		g.command(verb{
@@ -77,7 +77,7 @@ func runStatus(ctx context.Context, ask *client.Client, out *console) error {
 type credentials struct {
 	API      string `json:"api"`
 	Username string `json:"username"`
-	Password string `json:"password"`
+	Password string `json:"password,omitempty"` // empty: it was changed since the first start
 	Org      string `json:"org,omitempty"`
 	Space    string `json:"space,omitempty"`
 	Socket   string `json:"socket"` // for root and the group dew, without a password
@@ -100,7 +100,12 @@ func runCredentials(ctx context.Context, w where) error {
 	if w.out.json {
 		return w.out.encode(v)
 	}
-	line := []string{"cf", "login", "-u", shellWord(v.Username), "-p", shellWord(v.Password)}
+	line := []string{"cf", "login", "-u", shellWord(v.Username)}
+	if v.Password != "" {
+		line = append(line, "-p", shellWord(v.Password))
+	} else {
+		w.out.warn("the first password of " + v.Username + " was changed: cf will ask for it")
+	}
 	for _, f := range [][2]string{{"-o", v.Org}, {"-s", v.Space}} {
 		if f[1] != "" {
 			line = append(line, f[0], shellWord(f[1]))

@@ -386,13 +386,5 @@ func (g *global) token(ctx context.Context, w where) (string, error) {
 		}
 		return tokens.Token(ctx)
 	}
-	c, err := w.ask.Credentials(ctx)
-	if err != nil {
-		return "", err
-	}
-	t, err := w.ask.Login(ctx, client.Grant{User: c.Username, Password: c.Password})
-	if err != nil {
-		return "", fmt.Errorf("cannot log in as %s: %w", c.Username, err)
-	}
-	return t.Access, nil
+	return w.ask.AdminToken(ctx)
 }

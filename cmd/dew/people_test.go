@@ -139,6 +139,9 @@ func (p *people) routes(d *daemon, handle func(string, func(*http.Request, []byt
 	handle("GET /dew/v1/credentials", func(*http.Request, []byte) any {
 		return v3.Credentials{API: "http://127.0.0.1:8484", Username: "admin", Password: d.people.secrets["admin"]}
 	})
+	handle("POST /dew/v1/token", func(*http.Request, []byte) any {
+		return v3.LocalToken{Token: d.people.token("admin", "cf")["access_token"].(string), Type: "bearer"}
+	})
 	d.orgRoutes(handle)
 	d.roleRoutes(handle)
 	d.accountRoutes(handle)

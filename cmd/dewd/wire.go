@@ -12,7 +12,6 @@ import (
 	"os"
 	"path/filepath"
 	"strconv"
-	"strings"
 	"sync/atomic"
 	"time"
 
@@ -314,18 +313,16 @@ func (d *daemon) openSupervisor(context.Context) (err error) {
 func (d *daemon) openAuth() (err error) {
 	d.roles = auth.NewRoles(d.db)
 	d.auth, err = auth.Open(auth.Config{
-		DB: d.db, Keys: filepath.Join(d.cfg.Root, "keys"), AdminPassword: d.adminPasswordFile(),
+		DB: d.db, Keys: filepath.Join(d.cfg.Root, "keys"), AdminPassword: filepath.Join(d.cfg.Root, "admin-password"),
 		Domain: d.cfg.Domain, PublicURL: d.cfg.PublicURL, Logger: d.log, Record: d.recordAccount,
 	})
 	return err
 }
 
-func (d *daemon) adminPasswordFile() string { return filepath.Join(d.cfg.Root, "admin-password") }
-
 // recordAccount keeps who changed which account.
 func (d *daemon) recordAccount(kind string, who auth.Principal, target, name string) {
 	err := d.events.Record(app.Event{
-		Type: kind, Actor: app.Actor{GUID: who.ID, Type: "user", Name: who.Name},
+		Type: kind, Actor: api.Actor(who),
 		Target: app.Target{GUID: target, Type: "account", Name: name},
 	})
 	if err != nil {
@@ -346,10 +343,6 @@ func (d *daemon) openAPI(ctx context.Context) (err error) {
 		Processes: d.sup, Exits: d.sup.Exits(), Logs: d.logs, Auth: d.auth, Roles: d.roles, SSH: d.sshDoor(), PublicURL: d.cfg.PublicURL, Version: version, Logger: d.log,
 		UploadDir: filepath.Join(d.cfg.Root, "packages"), Metrics: d.metrics, Stats: d.sup.Stats,
 		Shutdown: func(apps bool) { go d.shutdown(ctx, apps) },
-		AdminPassword: func() (string, error) {
-			b, err := os.ReadFile(d.adminPasswordFile())
-			return strings.TrimSpace(string(b)), err
-		},
 		About: v3.Status{
 			Version: version, PID: os.Getpid(), Cell: d.cell, StartedAt: time.Now(), Root: d.cfg.Root, Run: d.cfg.Run,
 			API: d.cfg.PublicURL, Router: "http://" + d.front[0].Addr().String(), Domain: d.cfg.Domain, Containerd: d.engine.Address(),
