@@ -45,7 +45,7 @@ func (s *Server) streamLog(w http.ResponseWriter, r *http.Request) {
 	if err := out.send(out.form.beat(nil)); err != nil {
 		return // the client is gone
 	}
-	err = follow(r.Context(), c, out, s.beat)
+	err = follow(r.Context(), c.Brief(), out, s.beat)
 	if errors.Is(err, io.EOF) {
 		_ = out.send(out.form.end(nil)) // a client that left before is gone as well
 		return

@@ -26,6 +26,10 @@ type Cursor struct {
 	last   time.Time
 	oldest bool // next is not chosen yet: the oldest line there is
 
+	reuse bool // its lines are valid until the next call only
+	lines []Envelope
+	buf   []byte
+
 	want matcher
 	ends bool // upTo is the last line it gives
 	upTo uint64
@@ -40,6 +44,13 @@ type Cursor struct {
 // oldest line that is kept.
 func (l *Log) Cursor(from uint64) *Cursor {
 	return &Cursor{log: l, next: max(from, 1), oldest: from <= 1, want: matcher{all: true}}
+}
+
+// Brief makes the cursor reuse its memory, and returns it: what Next gives is then
+// valid until the next call only.
+func (c *Cursor) Brief() *Cursor {
+	c.reuse, c.buf = true, []byte{}
+	return c
 }
 
 // At is the number of the line that the cursor looks at next.
@@ -68,6 +79,9 @@ func (c *Cursor) Next(ctx context.Context) ([]Envelope, error) {
 		if v.closed {
 			return nil, ErrClosed
 		}
+		if c.reuse { // a reader at rest holds nothing
+			c.lines, c.buf = nil, []byte{}
+		}
 		select {
 		case <-v.grown:
 		case <-ctx.Done():
@@ -91,7 +105,11 @@ func (c *Cursor) Skip() (*Cursor, int64) {
 		return c, 0
 	}
 	skipped := int64(oldest - c.next)
-	return &Cursor{log: c.log, next: oldest, want: c.want, ends: c.ends, upTo: c.upTo}, skipped
+	behind := &Cursor{log: c.log, next: oldest, want: c.want, ends: c.ends, upTo: c.upTo}
+	if c.reuse {
+		behind.Brief()
+	}
+	return behind, skipped
 }
 
 // read gives lines of the segment that holds c.next, or none at its end.
@@ -154,13 +172,16 @@ func (c *Cursor) readSegment(s segment) ([]Envelope, error) {
 		return nil, fmt.Errorf("cannot open segment: %w", err)
 	}
 	defer func() { _ = f.Close() }()
-	r := segmentReader{f: f, pos: c.pos, end: s.size}
+	r := segmentReader{f: f, pos: c.pos, end: s.size, buf: c.buf}
+	es := c.lines[:0]
+	if c.reuse {
+		defer func() { c.lines, c.buf = es[:0], r.buf }()
+	}
 	if r.pos == 0 {
 		if err := c.enter(&r); err != nil {
 			return nil, err
 		}
 	}
-	var es []Envelope
 	for len(es) < maxNext && (len(es) == 0 || r.buffered()) {
 		payload, err := r.next()
 		if errors.Is(err, io.EOF) {

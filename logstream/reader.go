@@ -68,8 +68,8 @@ func (r *fieldReader) bytes() []byte {
 
 func (r *fieldReader) string() string { return string(r.bytes()) }
 
-// segmentReader gives the frames of a segment up to end. It never reuses a
-// buffer, so payloads stay valid for whoever keeps them.
+// segmentReader gives the frames of a segment up to end. Unless it is given a
+// buffer it never reuses one, so payloads stay valid for whoever keeps them.
 type segmentReader struct {
 	f    io.ReaderAt
 	pos  int64 // of the next frame
@@ -78,6 +78,7 @@ type segmentReader struct {
 
 	format uint32 // what the header says
 	chunk  int64  // bytes of one read; 0: readChunk
+	buf    []byte // reused for every read; nil: each has its own
 }
 
 // header reads the segment's header and goes behind it.
@@ -141,7 +142,15 @@ func (s *segmentReader) fill(n int) error {
 	if chunk == 0 {
 		chunk = readChunk
 	}
-	buf := make([]byte, max(int64(n), min(chunk, left)))
+	size := max(int64(n), min(chunk, left))
+	buf := s.buf
+	if int64(cap(buf)) < size {
+		buf = make([]byte, size)
+	}
+	buf = buf[:size]
+	if s.buf != nil {
+		s.buf = buf
+	}
 	got, err := s.f.ReadAt(buf, s.pos)
 	if got < n {
 		if err == nil || errors.Is(err, io.EOF) {
