@@ -314,23 +314,21 @@ func events(r io.Reader, each func(event) error) error {
 	s.Buffer(make([]byte, 64<<10), maxEvent)
 	var e event
 	for s.Scan() {
-		line := s.Bytes()
-		if len(line) == 0 {
-			if e.data != nil {
-				if err := each(e); err != nil {
-					return err
-				}
-			}
+		var err error
+		switch line := s.Bytes(); {
+		case len(line) == 0 && e.data != nil:
+			err = each(e)
 			e = event{}
-			continue
+		case len(line) == 0:
+			e = event{}
+		case line[0] == ':':
+			err = each(event{})
+		default:
+			e.take(line)
 		}
-		if line[0] == ':' {
-			if err := each(event{}); err != nil {
-				return err
-			}
-			continue
+		if err != nil {
+			return err
 		}
-		e.take(line)
 	}
 	return s.Err()
 }
