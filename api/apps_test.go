@@ -15,6 +15,7 @@ import (
 
 // The life of an app, as its events tell it.
 func TestApp(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	golden(t, "app-created", w.ask("POST", "/v3/apps",
 		`{"name":"shop","environment_variables":{"A":"1"},"lifecycle":{"type":"buildpack","data":{"buildpacks":["binary_buildpack"],"stack":"host"}},
@@ -81,6 +82,7 @@ func TestApp(t *testing.T) {
 // A process type that a Procfile names is there once the droplet is, and waits
 // for somebody to scale it.
 func TestDropletBringsProcesses(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	a := w.createApp("shop")
 	w.want(202, "POST", "/v3/processes/"+a.GUID+"/actions/scale", `{"instances":3}`, nil)
@@ -98,6 +100,7 @@ func TestDropletBringsProcesses(t *testing.T) {
 }
 
 func TestListApps(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	guids := map[string]string{}
 	for _, name := range []string{"c", "a", "b", "d,e", "50%"} {
@@ -140,6 +143,7 @@ func TestListApps(t *testing.T) {
 // Following the links of the pages gives everything once; they are absolute,
 // from the configuration, whatever the request says.
 func TestPages(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	for i := range 7 {
 		w.createApp(fmt.Sprintf("app-%d", i))
@@ -171,6 +175,7 @@ func TestPages(t *testing.T) {
 }
 
 func TestSpaces(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	golden(t, "organizations", w.ask("GET", "/v3/organizations?order_by=name", "").Body.Bytes())
 	golden(t, "spaces", w.ask("GET", "/v3/spaces?names=dev&organization_guids="+w.space.Org, "").Body.Bytes())
@@ -184,6 +189,7 @@ func TestSpaces(t *testing.T) {
 }
 
 func TestEnv(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	a := w.createApp("shop")
 	path := "/v3/apps/" + a.GUID
@@ -210,6 +216,7 @@ const shopManifest = `applications:
 `
 
 func TestManifest(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	space := "/v3/spaces/" + w.space.GUID
 	var diff v3.ManifestDiff
@@ -247,6 +254,7 @@ func TestManifest(t *testing.T) {
 // What only the apps of the space can tell is the job's to refuse: it FAILS with
 // an error, and nothing of the manifest is applied.
 func TestManifestJobFails(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	j := w.finish(w.want(202, "POST", "/v3/spaces/"+w.space.GUID+"/actions/apply_manifest",
 		"applications: [{name: fine}, {name: lost, routes: [{route: www.example.com}]}]", nil))
@@ -260,6 +268,7 @@ func TestManifestJobFails(t *testing.T) {
 }
 
 func TestDestinations(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	w.finish(w.want(202, "POST", "/v3/spaces/"+w.space.GUID+"/actions/apply_manifest", shopManifest, nil))
 	a := must(w.c.Registry.AppByName("shop"))(t)
@@ -290,6 +299,7 @@ func TestDestinations(t *testing.T) {
 }
 
 func TestDeleteRoute(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	w.finish(w.want(202, "POST", "/v3/spaces/"+w.space.GUID+"/actions/apply_manifest", shopManifest, nil))
 	var routes v3.List[v3.Route]
@@ -308,6 +318,7 @@ func TestDeleteRoute(t *testing.T) {
 }
 
 func TestSidecars(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	a := w.createApp("shop")
 	w.giveDroplet(a.GUID, map[string]string{"worker": "work"})
@@ -338,6 +349,7 @@ func TestSidecars(t *testing.T) {
 
 // A wish and its event are one: when the event cannot be kept, neither is.
 func TestWishAndEventAreOne(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	err := w.s.change(t.Context(), func(x wish) error {
 		if _, err := x.registry.PutApp(app.App{Name: "shop", Space: w.space.GUID}); err != nil {

@@ -14,6 +14,7 @@ import (
 // Whatever comes in, the answer says whose fault it is and what is wrong, and
 // nothing is kept.
 func TestBadInput(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	a := w.createApp("shop")
 	other := w.createApp("other")
@@ -163,6 +164,7 @@ func TestBadInput(t *testing.T) {
 
 // Every problem is told at once, not one after the other.
 func TestAllProblemsAreTold(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	a := w.createApp("shop")
 	got := w.ask("POST", "/v3/apps/"+a.GUID+"/sidecars", `{"name":"x"}`)
@@ -175,6 +177,7 @@ func TestAllProblemsAreTold(t *testing.T) {
 
 // What is true of every endpoint that names an app: an unknown one is a 404.
 func TestUnknownApp(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	for _, path := range []string{
 		"/env", "/environment_variables", "/processes", "/routes", "/packages", "/builds", "/sidecars", "/droplets/current",

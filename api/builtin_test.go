@@ -23,6 +23,7 @@ import (
 )
 
 func TestBuildpacksAndStacks(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	golden(t, "buildpacks", w.ask("GET", "/v3/buildpacks?order_by=position", "").Body.Bytes())
 	golden(t, "stacks", w.ask("GET", "/v3/stacks", "").Body.Bytes())
@@ -48,6 +49,7 @@ func TestBuildpacksAndStacks(t *testing.T) {
 
 // An app with a buildpack that there is not is refused, whichever way it comes.
 func TestNoSuchBuildpack(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	const sentence = "Buildpack must be an existing admin buildpack or a valid git URI"
 	body := fmt.Sprintf(`{"name":"x","lifecycle":{"type":"buildpack","data":{"buildpacks":["go_buildpack"]}},"relationships":{"space":{"data":{"guid":%q}}}}`, w.space.GUID)
@@ -75,6 +77,7 @@ func TestNoSuchBuildpack(t *testing.T) {
 }
 
 func TestFlags(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	golden(t, "feature-flags", w.ask("GET", "/v3/feature_flags?per_page=5000", "").Body.Bytes())
 	var f v3.FeatureFlag
@@ -91,6 +94,7 @@ func TestFlags(t *testing.T) {
 // What an administrator switched off is refused to others, and to nobody when it
 // is on.
 func TestFlagsAreHonoured(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	joe := w.user("joe")
 	w.grant(joe, auth.OrgUser, w.space.Org)
@@ -129,6 +133,7 @@ func TestFlagsAreHonoured(t *testing.T) {
 }
 
 func TestDeployments(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	var page anyList
 	w.want(200, "GET", "/v3/deployments?app_guids=x&order_by=-created_at&page=1&per_page=1&status_values=ACTIVE&states=DEPLOYED", "", &page)
@@ -142,6 +147,7 @@ func TestDeployments(t *testing.T) {
 
 // What the server writes as an app's manifest makes the app as it is.
 func TestGetManifest(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	space := "/v3/spaces/" + w.space.GUID
 	w.finish(w.want(202, "POST", space+"/actions/apply_manifest", shopManifest, nil))
@@ -159,6 +165,7 @@ func TestGetManifest(t *testing.T) {
 
 // Instances can be embedded in processes: one for each that is wished for.
 func TestProcessInstances(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	a, stopped := w.startedApp("shop"), w.createApp("stopped")
 	w.want(202, "POST", "/v3/processes/"+a.GUID+"/actions/scale", `{"instances":2}`, nil)
@@ -194,6 +201,7 @@ func TestProcessInstances(t *testing.T) {
 
 // Who may not see secrets sees no commands, which carry them.
 func TestCommandsAreHidden(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	a := w.createApp("shop")
 	w.want(200, "PATCH", "/v3/processes/"+a.GUID, `{"command":"serve --password=swordfish"}`, nil)
@@ -222,6 +230,7 @@ func TestCommandsAreHidden(t *testing.T) {
 
 // Who may read events reads neither variables nor commands of a manifest in them.
 func TestManifestEventsHideSecrets(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	w.finish(w.want(202, "POST", "/v3/spaces/"+w.space.GUID+"/actions/apply_manifest", `applications:
 - name: shop
@@ -244,6 +253,7 @@ func decodeInto(t *testing.T, got *httptest.ResponseRecorder, out any) {
 }
 
 func TestDroplets(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	a, other := w.createApp("shop"), w.createApp("other")
 	p := w.createPackage(a.GUID)

@@ -30,6 +30,7 @@ func (w *world) dial(t *testing.T) *client.Client {
 // The client that ships with the server understands it: a push, from the
 // manifest to the running app.
 func TestClientPushes(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	c := w.dial(t)
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
@@ -91,6 +92,7 @@ func TestClientPushes(t *testing.T) {
 
 // The same for what is dew's own, and for logs.
 func TestClientLooks(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	c := w.dial(t)
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)

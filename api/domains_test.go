@@ -20,6 +20,7 @@ func (w *world) createDomain(name, org string) v3.Domain {
 }
 
 func TestDomains(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	o := w.createOrg("shop")
 	shared := w.createDomain("Apps.Example.com", "")
@@ -53,6 +54,7 @@ func TestDomains(t *testing.T) {
 }
 
 func TestDomainsRefused(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	o := w.createOrg("shop")
 	w.createDomain("shop.example.com", o.GUID)
@@ -81,6 +83,7 @@ func TestDomainsRefused(t *testing.T) {
 // A domain of one org is used there and where it is shared, and seen by who works
 // in one of these orgs.
 func TestSharedDomains(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	o, guest := w.createOrg("shop"), w.createOrg("guest")
 	sp := w.createSpace(guest.GUID, "test")

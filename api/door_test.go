@@ -15,6 +15,7 @@ import (
 )
 
 func TestNewWants(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	for name, spoil := range map[string]func(c *Config){
 		"Registry":   func(c *Config) { c.Registry = nil },
@@ -35,6 +36,7 @@ func TestNewWants(t *testing.T) {
 // The listener is open to everybody on the machine and to every page in their
 // browsers: it answers to its own names only, and tells strangers nothing.
 func TestListenerIsSafe(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	a := w.createApp("shop")
 	for _, tt := range []struct {
@@ -104,6 +106,7 @@ func wantError(t testing.TB, got *httptest.ResponseRecorder, title, detail strin
 // A bug costs one answer: it has an id, and the log says under that id what
 // happened. The client learns nothing of the inside.
 func TestPanic(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	a := w.startedApp("shop")
 	w.fake.panics = true
@@ -123,6 +126,7 @@ func TestPanic(t *testing.T) {
 
 // What somebody does over the socket is recorded under their own name.
 func TestPeerIsActor(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	l := must(net.Listen("unix", filepath.Join(t.TempDir(), "s")))(t)
 	srv := &httptest.Server{Listener: l, Config: &http.Server{Handler: w.local, ConnContext: PeerContext}}
@@ -147,12 +151,14 @@ func TestPeerIsActor(t *testing.T) {
 }
 
 func TestRoot(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	golden(t, "root", w.ask("GET", "/", "").Body.Bytes())
 	golden(t, "healthz", w.ask("GET", "/healthz", "").Body.Bytes())
 }
 
 func TestMetrics(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	w.s.c.Metrics.ContainerdCall("task.Start", 20e6, nil)
 	w.s.c.Metrics.StoreCommit(2e6)

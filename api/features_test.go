@@ -15,6 +15,7 @@ import (
 // The app's own switch, the space's and the daemon's decide together, and the
 // answer names the one that is off.
 func TestSSHEnabled(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	w.s.c.SSH = &SSHDoor{Address: "127.0.0.1:2222", Fingerprint: "f"}
 	a := must(w.c.Registry.PutApp(app.App{Name: "shop", Space: w.space.GUID, State: app.Stopped}))(t)
@@ -52,6 +53,7 @@ func TestSSHEnabled(t *testing.T) {
 }
 
 func TestFeatureErrors(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	a := must(w.c.Registry.PutApp(app.App{Name: "shop", Space: w.space.GUID, State: app.Stopped}))(t)
 	for _, tt := range []struct {
@@ -75,6 +77,7 @@ func TestFeatureErrors(t *testing.T) {
 
 // A code stands for whoever asked for it.
 func TestSSHCode(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	w.s.c.SSH = &SSHDoor{Address: "127.0.0.1:2222", Fingerprint: "f"}
 	var got v3.SSHCode
@@ -91,6 +94,7 @@ func TestSSHCode(t *testing.T) {
 // Developers of the app's space enter, and administrators; all others learn
 // nothing. A closed door is closed for everybody.
 func TestAllowSSH(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	w.s.c.SSH = &SSHDoor{}
 	a := must(w.c.Registry.PutApp(app.App{Name: "shop", Space: w.space.GUID, State: app.Started}))(t)
@@ -124,6 +128,7 @@ func TestAllowSSH(t *testing.T) {
 }
 
 func TestRecordSSH(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	a := must(w.c.Registry.PutApp(app.App{Name: "shop", Space: w.space.GUID, State: app.Started}))(t)
 	w.s.RecordSSH(auth.Principal{ID: "u1", Name: "ann", IsUser: true}, a, 1, nil)

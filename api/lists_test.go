@@ -119,10 +119,18 @@ func texts(resources []json.RawMessage) (out []string) {
 	return out
 }
 
-// Every list gives the same things in the same order, however many are on a page.
-func TestEveryListPages(t *testing.T) {
+// Every list is asked in every way, of one home that nobody changes meanwhile.
+func TestEveryList(t *testing.T) {
+	t.Parallel()
 	h := newHome(t)
 	h.fill(t)
+	t.Run("pages", h.everyListPages)
+	t.Run("refuses", h.everyListRefuses)
+	t.Run("orders", h.everyListOrders)
+}
+
+// Every list gives the same things in the same order, however many are on a page.
+func (h *home) everyListPages(t *testing.T) {
 	for pattern, path := range h.lists(t) {
 		all := h.page(t, path+"?per_page=5000")
 		if n := len(all.Resources); n != all.Pagination.TotalResults || n < 3 && !slices.Contains(short, pattern) {
@@ -187,9 +195,7 @@ func (h *home) beyond(t *testing.T, path string, pages int) {
 
 // Every list refuses what it does not know, by name, and takes no address from
 // the request.
-func TestEveryListRefuses(t *testing.T) {
-	h := newHome(t)
-	h.fill(t)
+func (h *home) everyListRefuses(t *testing.T) {
 	for pattern, path := range h.lists(t) {
 		for query, detail := range map[string]string{
 			"colour=red":                          "Unknown query parameter(s): 'colour'",
@@ -223,9 +229,7 @@ func TestEveryListRefuses(t *testing.T) {
 }
 
 // Every list can be ordered and bounded by time.
-func TestEveryListOrders(t *testing.T) {
-	h := newHome(t)
-	h.fill(t)
+func (h *home) everyListOrders(t *testing.T) {
 	for pattern, path := range h.lists(t) {
 		all := texts(h.page(t, path+"?per_page=5000").Resources)
 		for _, by := range []string{"created_at", "updated_at"} {
@@ -253,6 +257,7 @@ func TestEveryListOrders(t *testing.T) {
 
 // What has labels is found by them.
 func TestLabelSelector(t *testing.T) {
+	t.Parallel()
 	h := newHome(t)
 	h.fill(t)
 	domain := must(h.c.Registry.DefaultDomain())(t)

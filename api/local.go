@@ -60,7 +60,7 @@ func (s *Server) credentials(*http.Request) (any, error) {
 // createToken gives those at the socket a token of the administrator: they could
 // set another password as well.
 func (s *Server) createToken(r *http.Request) (any, error) {
-	token, err := s.c.Auth.AdminToken()
+	token, err := s.c.Auth.UserToken(auth.AdminName)
 	if errors.Is(err, auth.ErrNotFound) {
 		return nil, unprocessable("There is no user '%s' that could have a token: log in as another one.", auth.AdminName)
 	}

@@ -86,6 +86,7 @@ func (w *world) refused(token, request, body, want string) {
 }
 
 func TestOrgs(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	o := w.createOrg("shop")
 	w.createOrg("bank")
@@ -129,6 +130,7 @@ func wantEvents(t *testing.T, w *world, target string, want ...string) {
 
 // Users create orgs only when a flag says so, and manage what they made.
 func TestUserCreatesOrg(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	w.user("ann")
 	ann := w.login("ann")
@@ -148,6 +150,7 @@ func TestUserCreatesOrg(t *testing.T) {
 }
 
 func TestSpacesOfOrg(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	o := w.createOrg("shop")
 	sp := w.createSpace(o.GUID, "test")
@@ -175,6 +178,7 @@ func TestSpacesOfOrg(t *testing.T) {
 }
 
 func TestSpaceFeatures(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	path := "/v3/spaces/" + w.space.GUID + "/features"
 	var f v3.SpaceFeature
@@ -196,6 +200,7 @@ func TestSpaceFeatures(t *testing.T) {
 // What is in an org goes with it: spaces, apps, routes, domains, roles and bits.
 // Doing it once more changes nothing, so a daemon that was ended may go on.
 func TestDeleteOrg(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	o := w.createOrg("shop")
 	sp := w.createSpace(o.GUID, "test")
@@ -248,6 +253,7 @@ func (w *world) eventually(what string, is func() bool) {
 }
 
 func TestDeleteSpace(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	a := w.createApp("front")
 	other := w.createSpace(w.space.Org, "other")
@@ -266,6 +272,7 @@ func TestDeleteSpace(t *testing.T) {
 
 // Each sees the orgs and spaces of their roles; a manager of the org all spaces.
 func TestSight(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	o := w.createOrg("shop")
 	a, b := w.createSpace(o.GUID, "a"), w.createSpace(o.GUID, "b")

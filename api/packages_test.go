@@ -80,6 +80,7 @@ func (w *world) wantNoUploads() {
 // From bits to a droplet, and once more with the same bits: nothing is sent and
 // nothing is staged.
 func TestPush(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	a := w.createApp("shop")
 	p := w.createPackage(a.GUID)
@@ -178,6 +179,7 @@ func (w *world) stage(pkg string) v3.Build {
 // An upload that is wrong, or is not all there, is refused with a reason, and
 // leaves nothing behind.
 func TestBadUploads(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	a := w.createApp("shop")
 	good, kind := form(t, "[]", zipped(t, map[string]string{"serve": strings.Repeat("x", 2000)}))

@@ -14,8 +14,6 @@ import (
 	"strings"
 	"testing"
 
-	"golang.org/x/crypto/bcrypt"
-
 	"github.com/dewrun/dew/app"
 	"github.com/dewrun/dew/auth"
 	"github.com/dewrun/dew/droplet"
@@ -38,14 +36,13 @@ type platform struct {
 
 func newPlatform(t testing.TB) *platform {
 	t.Helper()
-	dir := t.TempDir()
+	dir := firstStart(t)
 	db := must(store.Open(filepath.Join(dir, "dew.db"), store.Options{NoSync: true}))(t)
 	t.Cleanup(func() { _ = db.Close() })
 	log := slog.New(slog.DiscardHandler)
 	logs := must(logstream.Open(filepath.Join(dir, "logs"), logstream.Options{}))(t)
 	t.Cleanup(func() { _ = logs.Close() })
 	registry := app.NewRegistry(db)
-	must(registry.EnsureDefaults("dew.localhost"))(t)
 	shelf := must(droplet.NewShelf(db, filepath.Join(dir, "droplets")))(t)
 	packages := must(droplet.NewPackages(db, droplet.PackageOptions{Dir: filepath.Join(dir, "packages"), MinFree: -1, Logger: log}))(t)
 	stacks := func(string) (droplet.Stack, error) { return droplet.Stack{Name: "host"}, nil }
@@ -57,11 +54,8 @@ func newPlatform(t testing.TB) *platform {
 		Subnet: netip.MustParsePrefix("10.201.0.0/20"), PublicURL: publicURL, Logger: log,
 	}))(t)
 	registry.Listen(p.sup.Sync)
-	secret := filepath.Join(dir, "admin-password")
-	accounts := openAuth(t, auth.Config{
-		DB: db, AdminPassword: secret, Domain: "dew.localhost", PublicURL: publicURL, Logger: log, Cost: bcrypt.MinCost,
-	})
-	p.password = strings.TrimSpace(string(must(os.ReadFile(secret))(t)))
+	accounts := must(auth.Open(authConfig(db, dir)))(t)
+	p.password = strings.TrimSpace(string(must(os.ReadFile(filepath.Join(dir, "admin-password")))(t)))
 	p.c = Config{
 		DB: db, Registry: registry, Events: app.NewEvents(db), Jobs: app.NewJobs(db, log), Packages: packages, Builds: builds, Shelf: shelf,
 		Processes: p.sup, Exits: p.sup.Exits(), Logs: logs, Auth: accounts, Roles: auth.NewRoles(db), PublicURL: publicURL, Version: "1.2.3", Logger: log,
@@ -148,7 +142,10 @@ func (p *platform) login(name, password string) *visit {
 	return &visit{p: p, token: token}
 }
 
-func (p *platform) admin() *visit { return p.login("admin", p.password) }
+func (p *platform) admin() *visit {
+	p.t.Helper()
+	return &visit{p: p, token: must(p.c.Auth.UserToken(auth.AdminName))(p.t)}
+}
 
 // visit is somebody with a token.
 type visit struct {

@@ -23,6 +23,7 @@ var (
 )
 
 func TestProcess(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	a := w.createApp("shop")
 	w.giveDroplet(a.GUID, map[string]string{"worker": "work"})
@@ -72,6 +73,7 @@ func TestProcess(t *testing.T) {
 // There is one item for each wished instance of a started app, whatever there is
 // of it: an empty list means to clients that there is nothing to wait for.
 func TestStats(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	a := w.startedApp("shop")
 	path := "/v3/processes/" + a.GUID + "/stats"
@@ -146,6 +148,7 @@ func TestStatsAfterRestart(t *testing.T) {
 }
 
 func TestRestartInstance(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	a := w.startedApp("shop")
 	w.fake.set(a.GUID, runtime.Status{State: runtime.Running}, runtime.Status{State: runtime.Running})
@@ -178,6 +181,7 @@ func crashAt(w *world, a v3.App, index int, at time.Time) runtime.ExitRecord {
 // A crash stands among the events with its record's words, and among the crashes
 // with everything.
 func TestCrash(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	a := w.startedApp("shop")
 	at := time.Now().Add(time.Hour).UTC() // after everything that the test does
@@ -218,6 +222,7 @@ func TestCrash(t *testing.T) {
 }
 
 func TestKill(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	a := w.startedApp("shop")
 	path := "/dew/v1/processes/" + a.GUID + "/kill"
@@ -255,6 +260,7 @@ func TestReadSignal(t *testing.T) {
 }
 
 func TestStatusAndShutdown(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	a := w.startedApp("shop")
 	w.createApp("idle")

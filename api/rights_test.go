@@ -146,6 +146,7 @@ func (h *home) request(t *testing.T, pattern string) (method, path string) {
 // Without a good token nothing is told but what everybody may know. This is asked
 // of every endpoint there is.
 func TestEveryEndpointWantsToken(t *testing.T) {
+	t.Parallel()
 	h := newHome(t)
 	good := h.tokens["admin"]
 	noScope := h.client("scopeless", "uaa.resource")
@@ -221,6 +222,7 @@ func (h *home) wantNoLeak(t *testing.T, what string, got *httptest.ResponseRecor
 // Who has all roles elsewhere, and who has none, learns nothing of home: what is
 // named is not found, and lists do not have it.
 func TestStrangersLearnNothing(t *testing.T) {
+	t.Parallel()
 	h := newHome(t)
 	for _, who := range []string{"stranger", "nobody"} {
 		for _, pattern := range slices.Sorted(maps.Keys(rights)) {
@@ -252,6 +254,7 @@ func (h *home) saysNoShape(got *httptest.ResponseRecorder) bool {
 
 // What a body names is not told of either, and nothing is made.
 func TestStrangersNameHome(t *testing.T) {
+	t.Parallel()
 	h := newHome(t)
 	one := func(noun, guid string) string {
 		return `"relationships":{"` + noun + `":{"data":{"guid":"` + guid + `"}}}`
@@ -340,6 +343,7 @@ func wantOf(pattern, who string) int {
 // place. Who is refused is refused by the whole server; for the others what
 // stands behind the guard does nothing.
 func TestEveryEndpointEveryRole(t *testing.T) {
+	t.Parallel()
 	h := newHome(t)
 	behind := http.NewServeMux()
 	for pattern, rt := range rights {
@@ -371,6 +375,7 @@ func TestEveryEndpointEveryRole(t *testing.T) {
 
 // A suspended org can be looked at, and only administrators change anything in it.
 func TestSuspendedOrg(t *testing.T) {
+	t.Parallel()
 	h := newHome(t)
 	h.want(200, "PATCH", "/v3/organizations/"+h.org.GUID, `{"suspended":true}`, nil)
 	tried := map[need]bool{}
@@ -416,7 +421,7 @@ func TestSuspendedOrg(t *testing.T) {
 // resign changes the claims of a token and signs it with the server's own key.
 func resign(t *testing.T, token string, change func(claims map[string]any)) string {
 	t.Helper()
-	files := must(filepath.Glob(filepath.Join(keys.dir, "keys", "*.pem")))(t)
+	files := must(filepath.Glob(filepath.Join(began, "keys", "*.pem")))(t)
 	raw := must(os.ReadFile(files[len(files)-1]))(t)
 	block, _ := pem.Decode(raw)
 	k, err := x509.ParsePKCS8PrivateKey(block.Bytes)

@@ -22,6 +22,7 @@ func byGUID(guid string) string { return `{"guid":"` + guid + `"}` }
 // This is what a client sends after it made a space: the same role in the org
 // twice, and both roles in the space.
 func TestRolesOfNewSpace(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	w.user("ann")
 	boss := w.user("boss")
@@ -47,6 +48,7 @@ func TestRolesOfNewSpace(t *testing.T) {
 
 // Clients have roles too, under their id.
 func TestRoleOfClient(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	token := w.client("robot", auth.ScopeRead, auth.ScopeWrite)
 	w.wantNames(token, "/v3/spaces")
@@ -62,6 +64,7 @@ func TestRoleOfClient(t *testing.T) {
 }
 
 func TestRolesRefused(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	ann := w.user("ann")
 	org, space := w.space.Org, w.space.GUID
@@ -93,6 +96,7 @@ func TestRolesRefused(t *testing.T) {
 
 // Space managers give roles in their space, and in no other place.
 func TestWhoGivesRoles(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	org, space := w.space.Org, w.space.GUID
 	other := w.createSpace(org, "other")
@@ -129,6 +133,7 @@ func TestWhoGivesRoles(t *testing.T) {
 }
 
 func TestListAndDeleteRoles(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	org, space := w.space.Org, w.space.GUID
 	ann, bob := w.user("ann"), w.user("bob")
@@ -156,6 +161,7 @@ func TestListAndDeleteRoles(t *testing.T) {
 }
 
 func TestUsers(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	ann := w.user("ann")
 	w.grant(ann, auth.OrgUser, w.space.Org)
@@ -192,6 +198,7 @@ func TestUsers(t *testing.T) {
 }
 
 func TestCreateUsers(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	ann := w.user("ann") // as clients make them: the account first
 	var u v3.User

@@ -20,6 +20,7 @@ func routeBody(space, domain, more string) string {
 }
 
 func TestCreateRoute(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	shared := must(w.c.Registry.DefaultDomain())(t)
 	other := must(w.c.Registry.PutOrg(app.Org{Name: "other"}))(t)
@@ -67,6 +68,7 @@ func TestCreateRoute(t *testing.T) {
 }
 
 func TestRouteChanges(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	a := w.createApp("shop")
 	domain := must(w.c.Registry.DefaultDomain())(t)
@@ -101,6 +103,7 @@ func TestRouteChanges(t *testing.T) {
 
 // Empty filters mean empty hosts and paths, and names have no case.
 func TestFindRoutes(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	d := must(w.c.Registry.PutDomain(app.Domain{Name: "own.example.com", Org: w.space.Org}))(t)
 	for _, rt := range []app.Route{{}, {Host: "a"}, {Host: "a", Path: "/p"}, {Path: "/p"}} {
@@ -151,6 +154,7 @@ func TestFindRoutes(t *testing.T) {
 
 // What stands beside a list is what the page needs, once.
 func TestInclude(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	w.finish(w.want(202, "POST", "/v3/spaces/"+w.space.GUID+"/actions/apply_manifest", shopManifest, nil))
 	w.createApp("other")
@@ -181,6 +185,7 @@ func TestInclude(t *testing.T) {
 
 // Events are found by everything that they are about, and one by one.
 func TestEvents(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	joe := w.user("joe", auth.ScopeAdmin)
 	token := w.login("joe")
@@ -217,6 +222,7 @@ func TestEvents(t *testing.T) {
 // A job is told to those who began it and to who sees everything, and to nobody
 // else.
 func TestJobIsPrivate(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	tokens := map[string]string{}
 	for _, name := range []string{"joe", "eve"} {

@@ -15,6 +15,7 @@ import (
 // The password of the first administrator is for those at the socket alone, and
 // told as long as it is the right one.
 func TestCredentials(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	var got v3.Credentials
 	w.want(200, "GET", "/dew/v1/credentials", "", &got)
@@ -50,6 +51,7 @@ func TestCredentials(t *testing.T) {
 // Both doors lead to the authorization server; at the socket everybody is an
 // administrator of it.
 func TestAccountsBehindBothDoors(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	if got := w.as("", "GET", "/uaa/login", ""); got.Code != 200 {
 		t.Errorf("GET /uaa/login = %d %s, want 200", got.Code, got.Body)
@@ -63,6 +65,7 @@ func TestAccountsBehindBothDoors(t *testing.T) {
 }
 
 func TestBearer(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	w.user("root", auth.ScopeAdmin)
 	token := w.login("root")
@@ -83,6 +86,7 @@ func TestBearer(t *testing.T) {
 
 // What a client does is recorded under its own name.
 func TestBearerIsActor(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	ann := w.user("ann")
 	w.grant(ann, auth.SpaceDeveloper, w.space.GUID)
@@ -96,6 +100,7 @@ func TestBearerIsActor(t *testing.T) {
 }
 
 func TestRootTellsSSHDoor(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	c := w.c
 	c.Metrics, c.SSH = nil, &SSHDoor{Address: "127.0.0.1:2222", Fingerprint: "abc"}
@@ -113,6 +118,7 @@ type brokenBody struct{ io.Reader }
 func (brokenBody) Close() error { return errors.New("broken") }
 
 func TestAnswers(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	serve := func(a answer) (got *httptest.ResponseRecorder, aborted bool) {
 		got = httptest.NewRecorder()

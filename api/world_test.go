@@ -53,7 +53,7 @@ type world struct {
 
 func newWorld(t testing.TB) *world {
 	t.Helper()
-	dir := t.TempDir()
+	dir := firstStart(t)
 	db := must(store.Open(filepath.Join(dir, "dew.db"), store.Options{NoSync: true}))(t)
 	t.Cleanup(func() { _ = db.Close() })
 	w := &world{t: t, fake: &fakeProcesses{}, exits: runtime.NewExitLog(db), logged: &syncBuffer{}}
@@ -68,9 +68,7 @@ func newWorld(t testing.TB) *world {
 		Stacks: func(string) (droplet.Stack, error) { return droplet.Stack{}, nil }, Logger: log,
 	})
 	jobs := app.NewJobs(db, log)
-	accounts := openAuth(t, auth.Config{
-		DB: db, AdminPassword: filepath.Join(dir, "admin-password"), Domain: "dew.localhost", PublicURL: publicURL, Logger: log, Cost: bcrypt.MinCost,
-	})
+	accounts := must(auth.Open(authConfig(db, dir)))(t)
 	uploads := filepath.Join(dir, "uploads")
 	w.c = Config{
 		DB: db, Registry: registry, Events: app.NewEvents(db), Jobs: jobs, Packages: packages, Builds: builds, Shelf: shelf,
@@ -88,36 +86,58 @@ func newWorld(t testing.TB) *world {
 	return w
 }
 
-// keys are shared by all tests: making one takes longer than most of them.
-var keys struct {
-	sync.Mutex
-	dir string
-}
+// began is a folder as the first start leaves it. All tests begin with a copy:
+// making a key and hashing a password take longer than most of them.
+var began string
 
 func TestMain(m *testing.M) {
 	var err error
-	if keys.dir, err = os.MkdirTemp("", "dew-api-keys-"); err != nil {
+	if began, err = os.MkdirTemp("", "dew-api-"); err != nil {
+		panic(err)
+	}
+	db, err := store.Open(filepath.Join(began, "dew.db"), store.Options{NoSync: true})
+	if err != nil {
+		panic(err)
+	}
+	_, err = app.NewRegistry(db).EnsureDefaults("dew.localhost")
+	if err == nil {
+		_, err = auth.Open(authConfig(db, began))
+	}
+	if err := errors.Join(err, db.Close()); err != nil {
 		panic(err)
 	}
 	code := m.Run()
-	_ = os.RemoveAll(keys.dir)
+	_ = os.RemoveAll(began)
 	os.Exit(code)
 }
 
-func openAuth(t testing.TB, c auth.Config) *auth.Server {
+func authConfig(db *store.DB, dir string) auth.Config {
+	return auth.Config{
+		DB: db, Keys: filepath.Join(began, "keys"), AdminPassword: filepath.Join(dir, "admin-password"), Domain: "dew.localhost",
+		PublicURL: publicURL, Logger: slog.New(slog.DiscardHandler), Cost: bcrypt.MinCost,
+	}
+}
+
+// firstStart gives a folder of its own to a test.
+func firstStart(t testing.TB) string {
 	t.Helper()
-	keys.Lock()
-	defer keys.Unlock()
-	c.Keys = filepath.Join(keys.dir, "keys")
-	return must(auth.Open(c))(t)
+	dir := t.TempDir()
+	for _, name := range []string{"dew.db", "admin-password"} {
+		if err := os.WriteFile(filepath.Join(dir, name), must(os.ReadFile(filepath.Join(began, name)))(t), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return dir
 }
 
 const password = "open sesame"
 
-// user makes an account, and returns its guid.
+// user makes an account without a password, which costs nothing, and returns its
+// guid.
 func (w *world) user(name string, groups ...string) string {
 	w.t.Helper()
-	return must(w.c.Auth.Accounts().CreateUser(auth.NewUser{Name: name, Password: password, Groups: groups}))(w.t).GUID
+	u := must(w.c.Auth.Accounts().CreateUser(auth.NewUser{Name: name, Origin: "nowhere", Groups: groups}))(w.t)
+	return must(w.c.Auth.Accounts().UpdateUser(u.GUID, func(u *auth.User) error { u.Origin = auth.OriginUAA; return nil }))(w.t).GUID
 }
 
 // grant gives somebody a role in an org or in a space.
@@ -135,7 +155,7 @@ func (w *world) grant(user string, kind auth.RoleType, place string) auth.Role {
 // login gets the token of a user.
 func (w *world) login(name string) string {
 	w.t.Helper()
-	return w.token(url.Values{"grant_type": {"password"}, "username": {name}, "password": {password}}, "cf", "")
+	return must(w.c.Auth.UserToken(name))(w.t)
 }
 
 // client makes a client with authorities, and gets its token.

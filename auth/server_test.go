@@ -92,7 +92,7 @@ func TestAdminDoesNotComeBack(t *testing.T) {
 	if _, err := w.s.Accounts().UserByName(AdminName, ""); !errors.Is(err, ErrNotFound) {
 		t.Errorf("admin after it was renamed: %v", err)
 	}
-	if _, err := w.s.AdminToken(); !errors.Is(err, ErrNotFound) {
+	if _, err := w.s.UserToken(AdminName); !errors.Is(err, ErrNotFound) {
 		t.Errorf("a token of admin who is gone: %v", err)
 	}
 	if err := w.s.Accounts().DeleteUser(admin.GUID); err != nil {
@@ -114,12 +114,12 @@ func TestFirstPassword(t *testing.T) {
 	if got, err := w.s.FirstPassword(); !errors.Is(err, ErrNotFound) || got != "" {
 		t.Errorf("first password after a change = %q, %v", got, err)
 	}
-	p := must(w.s.Verify(must(w.s.AdminToken())))
+	p := must(w.s.Verify(must(w.s.UserToken(AdminName))))
 	if p.Name != AdminName || !p.Admin() || !p.Has("uaa.admin") {
 		t.Errorf("who the token is of: %+v", p)
 	}
 	must(w.s.Accounts().UpdateUser("admin-guid", func(u *User) error { u.Active = false; return nil }))
-	if _, err := w.s.AdminToken(); !errors.Is(err, ErrNotFound) {
+	if _, err := w.s.UserToken(AdminName); !errors.Is(err, ErrNotFound) {
 		t.Errorf("a token of admin who is shut out: %v", err)
 	}
 }

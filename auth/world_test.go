@@ -213,7 +213,7 @@ func (w *world) tokens(name, password string) (access, refresh string) {
 // admin returns a token without the way through a login.
 func (w *world) admin() string {
 	w.t.Helper()
-	token, err := w.s.AdminToken()
+	token, err := w.s.UserToken(AdminName)
 	if err != nil {
 		w.t.Fatal(err)
 	}
