@@ -37,11 +37,22 @@ func TestCF(t *testing.T) {
 		name string
 		run  func()
 	}{
-		{"login", s.logsIn}, {"places", s.makesPlaces}, {"accounts", s.makesAccounts},
-		{"push", s.pushes}, {"lifecycle", s.startsAndStops}, {"scale", s.scales}, {"env", s.setsVariables},
-		{"logs", s.readsLogs}, {"looks", s.looks}, {"curl", s.curls}, {"routes", s.routes},
-		{"failures", s.fails}, {"sidecar", s.sidecarProcedure}, {"rights", s.staysInside},
-		{"client", s.comesAsClient}, {"end", s.cleansUp},
+		{"login", s.logsIn},
+		{"places", s.makesPlaces},
+		{"accounts", s.makesAccounts},
+		{"push", s.pushes},
+		{"lifecycle", s.startsAndStops},
+		{"scale", s.scales},
+		{"env", s.setsVariables},
+		{"logs", s.readsLogs},
+		{"looks", s.looks},
+		{"curl", s.curls},
+		{"routes", s.routes},
+		{"failures", s.fails},
+		{"sidecar", s.sidecarProcedure},
+		{"rights", s.staysInside},
+		{"client", s.comesAsClient},
+		{"end", s.cleansUp},
 	} {
 		if t.Failed() && os.Getenv("DEW_RECORD") == "1" {
 			t.Fatal("not recorded further: what follows a failure says nothing")
