@@ -81,10 +81,12 @@ type Spec struct {
 	Cell      string
 	Droplet   string // guid; empty for the bare stack
 	Stack     droplet.Stack
-	Image     string       // sha256 of the droplet's tree; empty for the bare stack
-	Memory    int64        // of the whole container, in bytes
-	Disk      int64        // of the writable layer, in bytes
-	Address   netip.Prefix // of eth0
+	Image     string          // sha256 of the droplet's tree; empty for the bare stack
+	Build     string          // guid of the build that it stages; empty for an app's instance
+	Layers    []droplet.Layer // of a build: laid into the writable layer before anything runs
+	Memory    int64           // of the whole container, in bytes
+	Disk      int64           // of the writable layer, in bytes
+	Address   netip.Prefix    // of eth0
 	Ports     []int
 	Processes []ProcessSpec // main first, then the sidecars by name
 	StartedAt time.Time     // set by the engine
