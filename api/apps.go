@@ -6,9 +6,11 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"slices"
 
 	"github.com/dewrun/dew/api/v3"
 	"github.com/dewrun/dew/app"
+	"github.com/dewrun/dew/droplet"
 )
 
 // opDeleteApp is the job that removes an app.
@@ -17,8 +19,10 @@ const opDeleteApp = "app.delete"
 // operations tells the jobs how to do what handlers start.
 func (s *Server) operations() {
 	s.c.Jobs.Handle(opDeleteApp, s.doDeleteApp)
+	s.c.Builds.Record(s.recordBuild)
 	s.c.Jobs.Handle(opApplyManifest, s.doApplyManifest)
 	s.c.Jobs.Handle(opDeleteRoute, s.doDeleteRoute)
+	s.c.Jobs.Handle(opDeleteUnmapped, s.doDeleteUnmapped)
 }
 
 // appOf is the app that the path names.
@@ -28,7 +32,21 @@ func (s *Server) appOf(r *http.Request) (app.App, error) {
 }
 
 func (s *Server) listApps(r *http.Request) (any, error) {
-	q, err := readQuery(r, "names", "guids", "space_guids", "organization_guids")
+	return s.pageOfApps(r, func(app.App) bool { return true })
+}
+
+// pageOfApps is the list of those apps that are among.
+func (s *Server) pageOfApps(r *http.Request, among func(a app.App) bool) (any, error) {
+	q, err := readQueryBy(r, append(slices.Clone(orders), "state"),
+		"names", "guids", "space_guids", "organization_guids", "stacks", "lifecycle_type", "include", paramSelector)
+	if err != nil {
+		return nil, err
+	}
+	asked, err := q.includes("space", "space.organization", "org")
+	if err != nil {
+		return nil, err
+	}
+	see, err := s.sight(r.Context())
 	if err != nil {
 		return nil, err
 	}
@@ -40,16 +58,32 @@ func (s *Server) listApps(r *http.Request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	var found []app.App
-	for _, a := range apps {
-		if q.lets("names", a.Name) && q.lets("guids", a.GUID) && q.lets("space_guids", a.Space) && q.lets("organization_guids", orgs[a.Space]) {
-			found = append(found, a)
-		}
-	}
-	return list(s, r, q, found, look[app.App, v3.App]{
-		key:     func(a app.App) key { return key{a.Name, a.CreatedAt, a.UpdatedAt, a.GUID} },
+	apps = slices.DeleteFunc(apps, func(a app.App) bool {
+		return !see.space(a.Space) || !among(a) || !q.lets("organization_guids", orgs[a.Space]) || !letsApp(q, a)
+	})
+	out := list(s, r, q, apps, look[app.App, v3.App]{
+		key:     func(a app.App) key { return appKey(q, a) },
 		present: s.presentApp,
-	}), nil
+		labels:  func(a app.App) map[string]string { return a.Metadata.Labels },
+	})
+	var spaces []string
+	for _, a := range out.Resources {
+		spaces = append(spaces, a.Relationships.Space.ID())
+	}
+	out.Included, err = s.included(asked, beside{spaces: spaces}, see)
+	return out, err
+}
+
+func letsApp(q query, a app.App) bool {
+	return q.lets("names", a.Name) && q.lets("guids", a.GUID) && q.lets("space_guids", a.Space) &&
+		q.lets("stacks", a.Stack) && q.lets("lifecycle_type", v3.LifecycleBuildpack)
+}
+
+func appKey(q query, a app.App) key {
+	if q.orderBy == "state" {
+		return key{string(a.State), a.CreatedAt, a.UpdatedAt, a.GUID}
+	}
+	return key{a.Name, a.CreatedAt, a.UpdatedAt, a.GUID}
 }
 
 func (s *Server) createApp(r *http.Request) (any, error) {
@@ -57,17 +91,17 @@ func (s *Server) createApp(r *http.Request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := noMetadata(body.Metadata); err != nil {
-		return nil, err
+	a := app.App{
+		Name: body.Name, Space: body.Relationships.Space.ID(), Env: body.Env,
+		Metadata: app.Metadata{}.Merge(metadataChange(body.Metadata)),
 	}
-	a := app.App{Name: body.Name, Space: body.Relationships.Space.ID(), Env: body.Env}
+	if err := s.demand(r.Context(), toDevelop, a.Space); err != nil {
+		return nil, invalidSpace(err)
+	}
 	if err := setLifecycle(&a, body.Lifecycle); err != nil {
 		return nil, err
 	}
 	err = s.change(r.Context(), func(w wish) (err error) {
-		if _, err := w.registry.Space(a.Space); err != nil {
-			return invalidSpace(err)
-		}
 		if err := nameIsFree(w.registry, a); err != nil {
 			return err
 		}
@@ -100,14 +134,6 @@ func invalidSpace(err error) error {
 	return err
 }
 
-// noMetadata refuses what would be lost.
-func noMetadata(m *v3.Metadata) error {
-	if m == nil || len(m.Labels)+len(m.Annotations) == 0 {
-		return nil
-	}
-	return unprocessable("metadata: labels and annotations are not kept; leave them out")
-}
-
 func setLifecycle(a *app.App, l *v3.Lifecycle) error {
 	if l == nil {
 		return nil
@@ -115,11 +141,22 @@ func setLifecycle(a *app.App, l *v3.Lifecycle) error {
 	if l.Type != v3.LifecycleBuildpack {
 		return unprocessable("lifecycle.type must be %s, not %q", v3.LifecycleBuildpack, l.Type)
 	}
-	a.Buildpacks = l.Data.Buildpacks
+	// A stack alone leaves the buildpacks as they are.
+	if l.Data.Buildpacks != nil || l.Data.Stack == "" {
+		a.Buildpacks = l.Data.Buildpacks
+	}
 	if l.Data.Stack != "" {
 		a.Stack = l.Data.Stack
 	}
-	return nil
+	return checkStaging(a.Stack, a.Buildpacks)
+}
+
+// checkStaging refuses what could not be staged, before anything is pushed.
+func checkStaging(stack string, buildpacks []string) error {
+	if err := droplet.CheckStack(stack); err != nil {
+		return unprocessable("Stack must be an existing stack: %v", err)
+	}
+	return droplet.CheckBuildpacks(buildpacks)
 }
 
 func (s *Server) getApp(r *http.Request) (any, error) {
@@ -130,12 +167,19 @@ func (s *Server) getApp(r *http.Request) (any, error) {
 	return s.presentApp(a), nil
 }
 
-func (s *Server) updateApp(r *http.Request) (any, error) {
-	body, err := decode[v3.UpdateApp](r)
+// getPermissions tells what the one who asks may read of an app.
+func (s *Server) getPermissions(r *http.Request) (any, error) {
+	a, err := s.appOf(r)
 	if err != nil {
 		return nil, err
 	}
-	if err := noMetadata(body.Metadata); err != nil {
+	see, err := s.sight(r.Context())
+	return v3.Permissions{ReadBasic: see.space(a.Space), ReadSensitive: see.may(toReadSecrets, a.Space)}, err
+}
+
+func (s *Server) updateApp(r *http.Request) (any, error) {
+	body, err := decode[v3.UpdateApp](r)
+	if err != nil {
 		return nil, err
 	}
 	request := map[string]any{}
@@ -146,6 +190,10 @@ func (s *Server) updateApp(r *http.Request) (any, error) {
 		}
 		if body.Lifecycle != nil {
 			request["lifecycle"] = body.Lifecycle
+		}
+		if body.Metadata != nil {
+			request["metadata"] = body.Metadata
+			a.Metadata = a.Metadata.Merge(metadataChange(body.Metadata))
 		}
 		if err := nameIsFree(registry, *a); err != nil {
 			return err
@@ -252,13 +300,14 @@ func (s *Server) presentApp(a app.App) v3.App {
 		GUID: a.GUID, CreatedAt: v3.At(a.CreatedAt), UpdatedAt: v3.At(a.UpdatedAt), Name: a.Name, State: string(a.State),
 		Lifecycle:     lifecycle(a.Buildpacks, a.Stack),
 		Relationships: v3.AppRelationships{Space: v3.To(a.Space), CurrentDroplet: v3.To(a.Droplet)},
-		Metadata:      v3.NoMetadata(),
+		Metadata:      presentMetadata(a.Metadata),
 		Links: v3.Links{
 			"self":                  {Href: self},
 			"space":                 {Href: s.href("v3", "spaces", a.Space)},
 			"environment_variables": at("environment_variables"),
 			"processes":             at("processes"),
 			"packages":              at("packages"),
+			"droplets":              at("droplets"),
 			"current_droplet":       at("droplets", "current"),
 			"sidecars":              at("sidecars"),
 			"start":                 {Href: self + "/actions/start", Method: http.MethodPost},

@@ -234,7 +234,9 @@ func TestManifest(t *testing.T) {
 	}
 	var events v3.List[v3.Event]
 	w.want(200, "GET", "/v3/audit_events?target_guids="+a.GUID, "", &events)
-	if diff := cmp.Diff(eventTypes(events.Resources), []string{"audit.app.create", "audit.app.apply_manifest", "audit.app.apply_manifest"}); diff != "" {
+	if diff := cmp.Diff(eventTypes(events.Resources), []string{
+		"audit.app.create", "audit.app.apply_manifest", "audit.app.map-route", "audit.app.apply_manifest",
+	}); diff != "" {
 		t.Errorf("events differ (-got +want):\n%s", diff)
 	}
 	if all := w.ask("GET", "/v3/audit_events", "").Body.String(); strings.Contains(all, "secret") {
@@ -299,8 +301,9 @@ func TestDeleteRoute(t *testing.T) {
 	wantError(t, w.ask("DELETE", path, ""), "CF-ResourceNotFound", "Route not found")
 	var events v3.List[v3.Event]
 	w.want(200, "GET", "/v3/audit_events?target_guids="+routes.Resources[0].GUID, "", &events)
-	if len(events.Resources) != 1 || events.Resources[0].Target.Name != "shop.dew.localhost" {
-		t.Errorf("events = %+v, want one about shop.dew.localhost", events.Resources)
+	if len(events.Resources) != 2 || events.Resources[0].Type != "audit.route.create" || events.Resources[1].Type != "audit.route.delete-request" ||
+		events.Resources[1].Target.Name != "shop.dew.localhost" {
+		t.Errorf("events = %+v, want two about shop.dew.localhost", events.Resources)
 	}
 }
 

@@ -34,7 +34,7 @@ func TestBadInput(t *testing.T) {
 		status                   int
 		title, detail            string
 	}{
-		{"unknown path", "GET", "/v3/buildpacks", "", 404, "CF-NotFound", "Unknown request"},
+		{"unknown path", "GET", "/v3/isolation_segments", "", 404, "CF-NotFound", "Unknown request"},
 		{"unknown method", "PUT", app, "{}", 404, "CF-NotFound", "Unknown request"},
 		{"v2", "GET", "/v2/info", "", 404, "CF-NotFound", "Unknown request"},
 
@@ -49,7 +49,7 @@ func TestBadInput(t *testing.T) {
 		{"unknown space", "POST", apps, `{"name":"x","relationships":{"space":{"data":{"guid":"nowhere"}}}}`, 422, "CF-UnprocessableEntity", "Invalid space."},
 		{"name taken", "POST", apps, `{"name":"shop",` + space + `}`, 422, "CF-UnprocessableEntity", "App with the name 'shop' already exists."},
 		{"docker", "POST", apps, `{"name":"x","lifecycle":{"type":"docker","data":{}},` + space + `}`, 422, "CF-UnprocessableEntity", "lifecycle.type must be buildpack"},
-		{"labels", "POST", apps, `{"name":"x","metadata":{"labels":{"a":"b"}},` + space + `}`, 422, "CF-UnprocessableEntity", "metadata"},
+		{"labels", "POST", apps, `{"name":"x","metadata":{"labels":{"a":"b c"}},` + space + `}`, 422, "CF-UnprocessableEntity", "metadata.labels[a]"},
 		{"bad variable", "POST", apps, `{"name":"x","environment_variables":{"VCAP_X":"1","PORT":"2"},` + space + `}`, 422, "CF-UnprocessableEntity", "env[PORT]"},
 		{"huge body", "POST", apps, `{"name":"` + strings.Repeat("x", maxBody) + `"}`, 413, "CF-RequestEntityTooLarge", ""},
 
@@ -77,7 +77,7 @@ func TestBadInput(t *testing.T) {
 		{"negative instances", "POST", process + "/actions/scale", `{"instances":-1}`, 422, "CF-UnprocessableEntity", "instances"},
 		{"no memory", "POST", process + "/actions/scale", `{"memory_in_mb":0}`, 422, "CF-UnprocessableEntity", "memory_in_mb: must be greater than 0"},
 		{"less memory than sidecars", "POST", process + "/actions/scale", `{"memory_in_mb":64}`, 422, "CF-UnprocessableEntity", "must be more than the 64M"},
-		{"log limit", "POST", process + "/actions/scale", `{"log_rate_limit_in_bytes_per_second":10}`, 422, "CF-UnprocessableEntity", "must be -1"},
+		{"log limit", "POST", process + "/actions/scale", `{"log_rate_limit_in_bytes_per_second":-2}`, 422, "CF-UnprocessableEntity", "must be greater than or equal to -1"},
 		{"bad check", "PATCH", process, `{"health_check":{"type":"smell"}}`, 422, "CF-UnprocessableEntity", "must be port, http or process"},
 		{"bad timeout", "PATCH", process, `{"health_check":{"data":{"timeout":0}}}`, 422, "CF-UnprocessableEntity", "health_check.data.timeout"},
 		{"no such instance", "DELETE", process + "/instances/0", "", 404, "CF-ResourceNotFound", "Instance not found"},

@@ -3,9 +3,12 @@ package api
 import (
 	"errors"
 	"net/http"
+	"slices"
 
 	"github.com/dewrun/dew/api/v3"
+	"github.com/dewrun/dew/app"
 	"github.com/dewrun/dew/droplet"
+	"github.com/dewrun/dew/store"
 )
 
 func (s *Server) createBuild(r *http.Request) (any, error) {
@@ -13,19 +16,17 @@ func (s *Server) createBuild(r *http.Request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := noMetadata(body.Metadata); err != nil {
+	notes := app.Metadata{}.Merge(metadataChange(body.Metadata))
+	if err := notes.Validate(); err != nil {
 		return nil, err
 	}
 	p, err := s.c.Packages.Get(body.Package.GUID)
-	if errors.Is(err, droplet.ErrNotFound) {
-		return nil, unprocessable("Unable to use package. Ensure that the package exists and you have access to it.")
-	}
 	if err != nil {
-		return nil, err
+		return nil, noPackage(err)
 	}
-	a, err := s.c.Registry.App(p.App)
+	a, err := s.appInBody(r.Context(), toDevelop, p.App)
 	if err != nil {
-		return nil, missing("App", err)
+		return nil, noPackage(err)
 	}
 	if err := setLifecycle(&a, body.Lifecycle); err != nil {
 		return nil, err
@@ -35,24 +36,44 @@ func (s *Server) createBuild(r *http.Request) (any, error) {
 		return nil, err
 	}
 	b, err := s.c.Builds.Create(r.Context(), droplet.BuildRequest{
-		Package: p.GUID, Stack: a.Stack, Buildpacks: a.Buildpacks, Fresh: fresh,
-	})
-	if err != nil {
-		return nil, err
-	}
-	err = s.change(r.Context(), func(w wish) error {
-		data := map[string]any{"build_guid": b.GUID, "package_guid": p.GUID}
-		if fresh {
-			if err := w.record("audit.app.restage", a, data); err != nil {
-				return err
-			}
-		}
-		return w.record("audit.app.build.create", a, data)
+		Package: p.GUID, Stack: a.Stack, Buildpacks: a.Buildpacks, Fresh: fresh, By: actor(r.Context()), Metadata: notes,
 	})
 	if err != nil {
 		return nil, err
 	}
 	return answer{status: http.StatusCreated, body: s.presentBuild(b)}, nil
+}
+
+// noPackage says in the platform's words that a package cannot be had.
+func noPackage(err error) error {
+	if invisible(err) {
+		return unprocessable("Unable to use package. Ensure that the package exists and you have access to it.")
+	}
+	return err
+}
+
+// recordBuild keeps the events of a build and of its droplet in the transactions
+// that keep them.
+func (s *Server) recordBuild(tx *store.Tx, b droplet.Build, d *droplet.Droplet) error {
+	w := wish{registry: s.c.Registry.With(tx), events: s.c.Events.With(tx), actor: b.By}
+	a, err := w.registry.App(b.App)
+	if errors.Is(err, app.ErrNotFound) {
+		return nil // it was deleted meanwhile
+	}
+	if err != nil {
+		return err
+	}
+	data := map[string]any{"build_guid": b.GUID, "package_guid": b.Package}
+	if d != nil {
+		data["droplet_guid"] = d.GUID
+		return w.record("audit.app.droplet.create", a, data)
+	}
+	if b.Fresh {
+		if err := w.record("audit.app.restage", a, data); err != nil {
+			return err
+		}
+	}
+	return w.record("audit.app.build.create", a, data)
 }
 
 // staged tells whether the package was staged before. Then another build of it
@@ -78,8 +99,20 @@ func (s *Server) getBuild(r *http.Request) (any, error) {
 	return s.presentBuild(b), nil
 }
 
+func (s *Server) updateBuild(r *http.Request) (any, error) {
+	body, err := decode[v3.UpdateMetadata](r)
+	if err != nil {
+		return nil, err
+	}
+	b, err := s.c.Builds.Note(r.PathValue("guid"), metadataChange(body.Metadata))
+	if err != nil {
+		return nil, missing("Build", err)
+	}
+	return s.presentBuild(b), nil
+}
+
 func (s *Server) listAppBuilds(r *http.Request) (any, error) {
-	q, err := readQuery(r, "states", "package_guids")
+	q, err := readQuery(r, "guids", "states", "package_guids", paramSelector)
 	if err != nil {
 		return nil, err
 	}
@@ -91,16 +124,35 @@ func (s *Server) listAppBuilds(r *http.Request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	var found []droplet.Build
-	for _, b := range all {
-		if q.lets("states", string(b.State)) && q.lets("package_guids", b.Package) {
-			found = append(found, b)
-		}
+	return s.pageOfBuilds(r, q, all), nil
+}
+
+func (s *Server) listBuilds(r *http.Request) (any, error) {
+	q, err := readQuery(r, "guids", "states", "package_guids", "app_guids", "space_guids", "organization_guids", paramSelector)
+	if err != nil {
+		return nil, err
 	}
-	return list(s, r, q, found, look[droplet.Build, v3.Build]{
+	apps, err := s.appsSeen(r, q)
+	if err != nil {
+		return nil, err
+	}
+	all, err := ofApps(q, apps, s.c.Builds.OfApp, s.c.Builds.All)
+	if err != nil {
+		return nil, err
+	}
+	all = slices.DeleteFunc(all, func(b droplet.Build) bool { _, seen := apps[b.App]; return !seen })
+	return s.pageOfBuilds(r, q, all), nil
+}
+
+func (s *Server) pageOfBuilds(r *http.Request, q query, all []droplet.Build) v3.List[v3.Build] {
+	all = slices.DeleteFunc(all, func(b droplet.Build) bool {
+		return !q.lets("guids", b.GUID) || !q.lets("states", string(b.State)) || !q.lets("package_guids", b.Package)
+	})
+	return list(s, r, q, all, look[droplet.Build, v3.Build]{
 		key:     func(b droplet.Build) key { return key{b.GUID, b.CreatedAt, b.UpdatedAt, b.GUID} },
 		present: s.presentBuild,
-	}), nil
+		labels:  func(b droplet.Build) map[string]string { return b.Metadata.Labels },
+	})
 }
 
 // Staging has the memory and disk of the platform's default, whatever the app has.
@@ -116,7 +168,8 @@ func (s *Server) presentBuild(b droplet.Build) v3.Build {
 		Lifecycle:     lifecycle(b.Buildpacks, b.Stack),
 		Package:       v3.GUID{GUID: b.Package},
 		Relationships: v3.BuildRelationships{App: v3.To(b.App)},
-		Metadata:      v3.NoMetadata(),
+		Metadata:      presentMetadata(b.Metadata),
+		CreatedBy:     v3.CreatedBy{GUID: b.By.GUID, Name: b.By.Name},
 		Links: v3.Links{
 			"self": {Href: s.href("v3", "builds", b.GUID)},
 			"app":  {Href: s.href("v3", "apps", b.App)},

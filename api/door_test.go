@@ -20,6 +20,8 @@ func TestNewWants(t *testing.T) {
 		"Registry":   func(c *Config) { c.Registry = nil },
 		"Processes":  func(c *Config) { c.Processes = nil },
 		"Logs":       func(c *Config) { c.Logs = nil },
+		"Auth":       func(c *Config) { c.Auth = nil },
+		"Roles":      func(c *Config) { c.Roles = nil },
 		"public URL": func(c *Config) { c.PublicURL = "127.0.0.1:8484" },
 	} {
 		c := w.c

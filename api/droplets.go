@@ -1,10 +1,13 @@
 package api
 
 import (
+	"compress/gzip"
 	"errors"
+	"io"
 	"maps"
 	"net/http"
 	"slices"
+	"time"
 
 	"github.com/dewrun/dew/api/v3"
 	"github.com/dewrun/dew/app"
@@ -17,6 +20,103 @@ func (s *Server) getDroplet(r *http.Request) (any, error) {
 		return nil, missing("Droplet", err)
 	}
 	return s.presentDroplet(d), nil
+}
+
+func (s *Server) updateDroplet(r *http.Request) (any, error) {
+	body, err := decode[v3.UpdateMetadata](r)
+	if err != nil {
+		return nil, err
+	}
+	d, err := s.c.Shelf.Note(r.PathValue("guid"), metadataChange(body.Metadata))
+	if err != nil {
+		return nil, missing("Droplet", err)
+	}
+	return s.presentDroplet(d), nil
+}
+
+func (s *Server) listDroplets(r *http.Request) (any, error) {
+	q, err := readQuery(r, "guids", "states", "app_guids", "space_guids", "organization_guids", paramSelector)
+	if err != nil {
+		return nil, err
+	}
+	apps, err := s.appsSeen(r, q)
+	if err != nil {
+		return nil, err
+	}
+	all, err := ofApps(q, apps, s.c.Shelf.OfApp, s.c.Shelf.All)
+	if err != nil {
+		return nil, err
+	}
+	all = slices.DeleteFunc(all, func(d droplet.Droplet) bool { _, seen := apps[d.App]; return !seen })
+	return s.pageOfDroplets(r, q, all), nil
+}
+
+// listAppDroplets gives all droplets of an app, or with current the one that its
+// next instances run.
+func (s *Server) listAppDroplets(r *http.Request) (any, error) {
+	q, err := readQuery(r, "guids", "states", "current", paramSelector)
+	if err != nil {
+		return nil, err
+	}
+	a, err := s.appOf(r)
+	if err != nil {
+		return nil, err
+	}
+	all, err := s.c.Shelf.OfApp(a.GUID)
+	if err != nil {
+		return nil, err
+	}
+	all = slices.DeleteFunc(all, func(d droplet.Droplet) bool {
+		return q.filters["current"] != nil && q.lets("current", "true") && d.GUID != a.Droplet
+	})
+	return s.pageOfDroplets(r, q, all), nil
+}
+
+func (s *Server) pageOfDroplets(r *http.Request, q query, all []droplet.Droplet) v3.List[v3.Droplet] {
+	all = slices.DeleteFunc(all, func(d droplet.Droplet) bool {
+		return !q.lets("guids", d.GUID) || !q.lets("states", v3.DropletStaged)
+	})
+	return list(s, r, q, all, look[droplet.Droplet, v3.Droplet]{
+		key:     func(d droplet.Droplet) key { return key{d.GUID, d.CreatedAt, updatedAt(d), d.GUID} },
+		present: s.presentDroplet,
+		labels:  func(d droplet.Droplet) map[string]string { return d.Metadata.Labels },
+	})
+}
+
+// updatedAt is when a droplet was changed last; most never are.
+func updatedAt(d droplet.Droplet) time.Time {
+	if d.UpdatedAt.IsZero() {
+		return d.CreatedAt
+	}
+	return d.UpdatedAt
+}
+
+// downloadDroplet gives the files of a droplet as the platform does, as a tar that
+// is compressed on its way.
+func (s *Server) downloadDroplet(r *http.Request) (any, error) {
+	d, err := s.c.Shelf.Get(r.PathValue("guid"))
+	if err != nil {
+		return nil, missing("Droplet", err)
+	}
+	if d.Image == "" {
+		return nil, unprocessable("The droplet has no files of its own: there is nothing to download")
+	}
+	image, err := s.c.Shelf.OpenImage(d.Image)
+	if err != nil {
+		return nil, err
+	}
+	return answer{status: http.StatusOK, content: compressed(image), contentType: "application/gzip"}, nil
+}
+
+// compressed reads from and compresses it. Closing it ends that, also in the midst.
+func compressed(from io.ReadCloser) io.ReadCloser {
+	out, in := io.Pipe()
+	go func() {
+		z := gzip.NewWriter(in)
+		_, err := io.Copy(z, from)
+		in.CloseWithError(errors.Join(err, z.Close(), from.Close()))
+	}()
+	return out
 }
 
 func (s *Server) getCurrentDroplet(r *http.Request) (any, error) {
@@ -100,14 +200,24 @@ func (s *Server) presentCurrent(a app.App) v3.CurrentDroplet {
 
 func (s *Server) presentDroplet(d droplet.Droplet) v3.Droplet {
 	out := v3.Droplet{
-		GUID: d.GUID, CreatedAt: v3.At(d.CreatedAt), UpdatedAt: v3.At(d.CreatedAt), State: v3.DropletStaged,
-		Lifecycle: lifecycle(nil, ""), ProcessTypes: map[string]string{}, Buildpacks: []v3.DropletBuildpack{}, Stack: d.Stack,
+		GUID: d.GUID, CreatedAt: v3.At(d.CreatedAt), UpdatedAt: v3.At(updatedAt(d)), State: v3.DropletStaged,
+		Lifecycle: lifecycle(nil, ""), ProcessTypes: map[string]string{}, Stack: d.Stack,
+		// There is one way to stage, whether an app names it or not.
+		Buildpacks:    []v3.DropletBuildpack{{Name: droplet.BinaryBuildpack, BuildpackName: "binary"}},
 		Relationships: v3.DropletRelationships{App: v3.To(d.App)},
-		Metadata:      v3.NoMetadata(),
+		Metadata:      presentMetadata(d.Metadata),
 		Links: v3.Links{
 			"self": {Href: s.href("v3", "droplets", d.GUID)},
 			"app":  {Href: s.href("v3", "apps", d.App)},
+
+			"download": {Href: s.href("v3", "droplets", d.GUID, "download")},
+			"assign_current_droplet": {
+				Href: s.href("v3", "apps", d.App, "relationships", "current_droplet"), Method: http.MethodPatch,
+			},
 		},
+	}
+	if d.Package != "" {
+		out.Links["package"] = v3.Link{Href: s.href("v3", "packages", d.Package)}
 	}
 	maps.Copy(out.ProcessTypes, d.Commands)
 	if d.Image != "" {

@@ -6,15 +6,24 @@ func (s *Server) wiring() map[string]handler {
 		"POST /v3/spaces/{guid}/manifest_diff":          s.diffManifest,
 		"POST /v3/spaces/{guid}/actions/apply_manifest": s.applyManifest,
 
+		"DELETE /v3/spaces/{guid}/routes":           s.deleteUnmapped,
+		"GET /v3/domains/{guid}/route_reservations": s.getReservation,
+
 		"GET /v3/routes":                       s.listRoutes,
+		"POST /v3/routes":                      s.createRoute,
+		"PATCH /v3/routes/{guid}":              s.updateRoute,
 		"GET /v3/routes/{guid}":                s.getRoute,
 		"DELETE /v3/routes/{guid}":             s.deleteRoute,
 		"GET /v3/routes/{guid}/destinations":   s.getDestinations,
 		"POST /v3/routes/{guid}/destinations":  s.addDestinations,
 		"PATCH /v3/routes/{guid}/destinations": s.setDestinations,
 
-		"GET /v3/jobs/{guid}":     s.getJob,
-		"GET /v3/audit_events":    s.listEvents,
+		"GET /v3/jobs/{guid}":  s.getJob,
+		"GET /v3/audit_events": s.listEvents,
+
+		"GET /v3/audit_events/{guid}":                         s.getEvent,
+		"DELETE /v3/routes/{guid}/destinations/{destination}": s.removeDestination,
+
 		"GET /api/v1/info":        s.logCacheInfo,
 		"GET /api/v1/read/{guid}": s.logCacheRead,
 		"GET /api/v1/meta":        s.logCacheMeta,
@@ -42,6 +51,10 @@ func (s *Server) apps() map[string]handler {
 		"PATCH /v3/apps/{guid}/relationships/current_droplet": s.setCurrentDroplet,
 		"GET /v3/apps/{guid}/droplets/current":                s.getCurrentDroplet,
 
+		"GET /v3/apps/{guid}/droplets":    s.listAppDroplets,
+		"GET /v3/apps/{guid}/manifest":    s.getManifest,
+		"GET /v3/apps/{guid}/permissions": s.getPermissions,
+
 		"GET /v3/apps/{guid}/processes": s.listAppProcesses,
 		"GET /v3/apps/{guid}/routes":    s.listAppRoutes,
 		"GET /v3/apps/{guid}/packages":  s.listAppPackages,
@@ -64,6 +77,7 @@ func (s *Server) processes() map[string]handler {
 		out["PATCH "+name] = s.updateProcess
 		out["POST "+name+"/actions/scale"] = s.scaleProcess
 		out["GET "+name+"/stats"] = s.getStats
+		out["GET "+name+"/process_instances"] = s.listInstances
 		out["GET "+name+"/sidecars"] = s.listProcessSidecars
 		out["DELETE "+name+"/instances/{index}"] = s.deleteInstance
 	}
@@ -77,10 +91,16 @@ func (s *Server) bits() map[string]handler {
 		"GET /v3/packages":                 s.listPackages,
 		"POST /v3/packages":                s.createPackage,
 		"GET /v3/packages/{guid}":          s.getPackage,
+		"PATCH /v3/packages/{guid}":        s.updatePackage,
 		"POST /v3/packages/{guid}/upload":  s.uploadPackage,
 		"GET /v3/packages/{guid}/droplets": s.listPackageDroplets,
+		"GET /v3/builds":                   s.listBuilds,
 		"POST /v3/builds":                  s.createBuild,
 		"GET /v3/builds/{guid}":            s.getBuild,
+		"PATCH /v3/builds/{guid}":          s.updateBuild,
+		"GET /v3/droplets":                 s.listDroplets,
 		"GET /v3/droplets/{guid}":          s.getDroplet,
+		"PATCH /v3/droplets/{guid}":        s.updateDroplet,
+		"GET /v3/droplets/{guid}/download": s.downloadDroplet,
 	}
 }

@@ -1,6 +1,7 @@
 package api
 
 import (
+	"errors"
 	"net/http"
 
 	"github.com/dewrun/dew/api/v3"
@@ -11,6 +12,9 @@ import (
 const hidden = "[PRIVATE DATA HIDDEN]"
 
 func (s *Server) getEnv(r *http.Request) (any, error) {
+	if err := errors.Join(s.feature(r.Context(), app.FlagEnvVisibility), s.feature(r.Context(), app.FlagSpaceEnv)); err != nil {
+		return nil, err
+	}
 	a, err := s.appOf(r)
 	if err != nil {
 		return nil, err
@@ -26,8 +30,8 @@ func (s *Server) getEnv(r *http.Request) (any, error) {
 	}, nil
 }
 
-// vcapApplication is what all instances of the app have in common of
-// VCAP_APPLICATION.
+// vcapApplication is what all instances of the app's web process have in common
+// of VCAP_APPLICATION.
 func (s *Server) vcapApplication(a app.App) (map[string]any, error) {
 	space, err := s.c.Registry.Space(a.Space)
 	if err != nil {
@@ -41,6 +45,14 @@ func (s *Server) vcapApplication(a app.App) (map[string]any, error) {
 	if err != nil {
 		return nil, err
 	}
+	web, err := s.c.Registry.Process(a.GUID)
+	if err != nil {
+		return nil, missing("Process", err)
+	}
+	share, err := s.mainShare(web)
+	if err != nil {
+		return nil, err
+	}
 	names, err := s.domainNames()
 	if err != nil {
 		return nil, err
@@ -50,13 +62,24 @@ func (s *Server) vcapApplication(a app.App) (map[string]any, error) {
 		uris = append(uris, rt.URL(names[rt.Domain]))
 	}
 	return map[string]any{
-		"cf_api": s.public.String(), "limits": map[string]any{"fds": openFiles},
+		"cf_api": s.public.String(), "limits": map[string]any{"fds": openFiles, "mem": share, "disk": web.DiskMB},
+		"process_id": web.GUID, "process_type": web.Type, "application_version": web.Version, "version": web.Version,
 		"application_id": a.GUID, "application_name": a.Name, "name": a.Name,
 		"application_uris": uris, "uris": uris,
 		"space_id": space.GUID, "space_name": space.Name,
 		"organization_id": org.GUID, "organization_name": org.Name,
 		"users": nil,
 	}, nil
+}
+
+// mainShare is the memory in MB that the sidecars of a process leave to main.
+func (s *Server) mainShare(p app.Process) (int, error) {
+	sidecars, err := s.c.Registry.SidecarsOf(p.App, p.Type)
+	mb := p.MemoryMB
+	for _, c := range sidecars {
+		mb -= c.MemoryMB
+	}
+	return mb, err
 }
 
 func (s *Server) getVariables(r *http.Request) (any, error) {

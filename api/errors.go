@@ -144,7 +144,7 @@ func leaves(err error) []error {
 	switch e := err.(type) { //nolint:errorlint // it walks the tree itself
 	case nil:
 		return nil
-	case *app.Invalid, *app.ManifestError, *droplet.PackageError, *auth.Invalid:
+	case *app.Invalid, *app.ManifestError, *droplet.PackageError, *droplet.BuildpackError, *auth.Invalid:
 		return []error{err}
 	case interface{ Unwrap() []error }:
 		var all []error

@@ -3,6 +3,7 @@ package api
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"net/http"
@@ -49,7 +50,11 @@ func (w wish) record(kind string, a app.App, data map[string]any) error {
 }
 
 func (s *Server) listEvents(r *http.Request) (any, error) {
-	q, err := readQuery(r, "types", "target_guids", "space_guids", "organization_guids")
+	q, err := readQuery(r, "types", "target_guids", "target_guids[not]", "space_guids", "organization_guids", "actor_guids")
+	if err != nil {
+		return nil, err
+	}
+	see, err := s.sight(r.Context())
 	if err != nil {
 		return nil, err
 	}
@@ -64,15 +69,64 @@ func (s *Server) listEvents(r *http.Request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	return list(s, r, q, append(events, crashes...), look[app.Event, v3.Event]{
+	all := slices.DeleteFunc(append(events, crashes...), func(e app.Event) bool {
+		_, not := q.filters["target_guids[not]"]
+		return !see.event(e) || !q.lets("actor_guids", e.Actor.GUID) || not && q.lets("target_guids[not]", e.Target.GUID)
+	})
+	return list(s, r, q, all, look[app.Event, v3.Event]{
 		key:     func(e app.Event) key { return key{e.Type, e.CreatedAt, e.CreatedAt, e.GUID} },
 		present: s.presentEvent,
 	}), nil
 }
 
+// event tells whether an event is seen: it is where it happened that counts.
+func (see sight) event(e app.Event) bool {
+	switch {
+	case e.Space != "":
+		return see.space(e.Space)
+	case e.Org != "":
+		return see.org(e.Org)
+	}
+	return see.all
+}
+
+func (s *Server) getEvent(r *http.Request) (any, error) {
+	see, err := s.sight(r.Context())
+	if err != nil {
+		return nil, err
+	}
+	e, err := s.eventOf(r.PathValue("guid"))
+	if err != nil {
+		return nil, err
+	}
+	if !see.event(e) {
+		return nil, notFound("Event")
+	}
+	return s.presentEvent(e), nil
+}
+
+func (s *Server) eventOf(guid string) (app.Event, error) {
+	e, err := s.c.Events.Get(guid)
+	if err == nil || !errors.Is(err, app.ErrNotFound) {
+		return e, err
+	}
+	crashes, err := s.crashEvents(query{})
+	if err != nil {
+		return e, err
+	}
+	i := slices.IndexFunc(crashes, func(e app.Event) bool { return e.GUID == guid })
+	if i < 0 {
+		return e, notFound("Event")
+	}
+	return crashes[i], nil
+}
+
 // crashEvents are the exit records of the apps that the query asks for, as
 // events. They are not kept a second time: the record is the fact.
 func (s *Server) crashEvents(q query) ([]app.Event, error) {
+	if !q.lets("types", eventCrash, eventProcessCrash) {
+		return nil, nil
+	}
 	apps, err := s.c.Registry.Apps()
 	if err != nil {
 		return nil, err

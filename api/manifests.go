@@ -3,6 +3,7 @@ package api
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -19,6 +20,7 @@ type application struct {
 	Space    string    `json:"space"`
 	Manifest string    `json:"manifest"`
 	Actor    app.Actor `json:"actor"`
+	NoRoutes bool      `json:"no_routes,omitempty"` // who asks may make none
 }
 
 // readManifest gives the manifest in the body, parsed and as it came, and the
@@ -58,6 +60,7 @@ func (s *Server) applyManifest(r *http.Request) (any, error) {
 	}
 	return s.begin(r.Context(), opApplyManifest, application{
 		Space: r.PathValue("guid"), Manifest: string(raw), Actor: actor(r.Context()),
+		NoRoutes: s.feature(r.Context(), app.FlagRouteCreation) != nil,
 	})
 }
 
@@ -72,21 +75,12 @@ func (s *Server) doApplyManifest(_ context.Context, j app.Job) ([]string, error)
 	if err != nil {
 		return nil, err
 	}
+	if err := checkManifest(m); err != nil {
+		return nil, err
+	}
 	var made []app.App
-	err = s.changeAs(args.Actor, func(w wish) error {
-		before, err := w.registry.Apps()
-		if err != nil {
-			return err
-		}
-		known := map[string]bool{}
-		for _, a := range before {
-			known[a.GUID] = true
-		}
-		applied, err := w.registry.ApplyManifest(args.Space, m)
-		if err != nil {
-			return err
-		}
-		made, err = w.recordApplied(applied, known, m)
+	err = s.changeAs(args.Actor, func(w wish) (err error) {
+		made, err = w.applyManifest(args, m)
 		return err
 	})
 	if err != nil {
@@ -96,6 +90,91 @@ func (s *Server) doApplyManifest(_ context.Context, j app.Job) ([]string, error)
 		s.say(a.GUID, "Created app with guid "+a.GUID)
 	}
 	return warnings, nil
+}
+
+// checkManifest refuses apps that could not be staged, in the platform's words.
+func checkManifest(m app.Manifest) error {
+	for _, a := range m.Applications {
+		stack := ""
+		if a.Stack != nil {
+			stack = *a.Stack
+		}
+		err := checkStaging(stack, a.Buildpacks)
+		if err == nil {
+			continue
+		}
+		detail := err.Error()
+		if e := (*Error)(nil); errors.As(err, &e) {
+			detail = e.Detail
+		}
+		return &app.JobError{
+			Code: v3.CodeUnprocessable, Title: v3.TitleUnprocessable, Detail: fmt.Sprintf("For application '%s': %s", a.Name, detail),
+		}
+	}
+	return nil
+}
+
+// applyManifest applies and records, and gives the new apps.
+func (w wish) applyManifest(args application, m app.Manifest) ([]app.App, error) {
+	before, err := w.registry.Apps()
+	if err != nil {
+		return nil, err
+	}
+	known := map[string]bool{}
+	for _, a := range before {
+		known[a.GUID] = true
+	}
+	old, err := w.registry.Routes()
+	if err != nil {
+		return nil, err
+	}
+	applied, err := w.registry.ApplyManifest(args.Space, m)
+	if err != nil {
+		return nil, err
+	}
+	made, err := w.recordApplied(applied, known, m)
+	if err != nil {
+		return nil, err
+	}
+	return made, w.recordRoutes(old, args.NoRoutes)
+}
+
+// recordRoutes records what became of the routes. That there are new ones may be
+// forbidden.
+func (w wish) recordRoutes(old []app.Route, noNew bool) error {
+	now, err := w.registry.Routes()
+	if err != nil {
+		return err
+	}
+	before := map[string]app.Route{}
+	for _, rt := range old {
+		before[rt.GUID] = rt
+	}
+	for _, rt := range now {
+		was, there := before[rt.GUID]
+		if !there && noNew {
+			return &app.JobError{Code: 330002, Title: "CF-FeatureDisabled", Detail: "Feature Disabled: " + app.FlagRouteCreation}
+		}
+		if !there {
+			if err := w.recordRoute("audit.route.create", rt, nil); err != nil {
+				return err
+			}
+		}
+		if err := w.recordMapping(was, rt); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// getManifest describes an app as a manifest that makes it again.
+func (s *Server) getManifest(r *http.Request) (any, error) {
+	m, err := s.c.Registry.ManifestOf(r.PathValue("guid"))
+	if err != nil {
+		return nil, missing("App", err)
+	}
+	text, err := m.Text()
+	return answer{status: http.StatusOK, raw: text, contentType: v3.ManifestType}, err
 }
 
 // recordApplied records what was done to each app, and gives the new ones.

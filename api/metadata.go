@@ -1,6 +1,9 @@
 package api
 
 import (
+	"maps"
+	"slices"
+
 	"github.com/dewrun/dew/api/v3"
 	"github.com/dewrun/dew/app"
 )
@@ -24,4 +27,50 @@ func metadataChange(m *v3.Metadata) app.MetadataChange {
 		return app.MetadataChange{}
 	}
 	return app.MetadataChange{Labels: m.Labels, Annotations: m.Annotations}
+}
+
+// beside is what stands beside a list of apps or routes.
+type beside struct {
+	spaces  []string // guids; some may be there twice
+	domains []string
+}
+
+// included are the related resources that the request asks for.
+func (s *Server) included(asked map[string]bool, b beside, see sight) (map[string]any, error) {
+	if len(asked) == 0 {
+		return nil, nil
+	}
+	out := map[string]any{}
+	in := include{}
+	if asked["space"] {
+		in.spaces = append([]string{}, b.spaces...)
+	}
+	if asked["space.organization"] || asked["org"] {
+		orgs, err := s.orgsOfSpaces()
+		if err != nil {
+			return nil, err
+		}
+		in.orgs = []string{}
+		for _, space := range b.spaces {
+			in.orgs = append(in.orgs, orgs[space])
+		}
+	}
+	found, err := s.include(in)
+	if err != nil {
+		return nil, err
+	}
+	maps.Copy(out, found)
+	if !asked["domain"] {
+		return out, nil
+	}
+	domains := []v3.Domain{}
+	for _, guid := range slices.Compact(slices.Sorted(slices.Values(b.domains))) {
+		d, err := s.c.Registry.Domain(guid)
+		if err != nil {
+			return nil, err
+		}
+		domains = append(domains, s.presentDomain(d, see))
+	}
+	out["domains"] = domains
+	return out, nil
 }

@@ -8,6 +8,7 @@ import (
 	"mime/multipart"
 	"net/http"
 	"os"
+	"slices"
 
 	"github.com/dewrun/dew/api/v3"
 	"github.com/dewrun/dew/app"
@@ -20,7 +21,7 @@ func (s *Server) packageOf(r *http.Request) (droplet.Package, error) {
 }
 
 func (s *Server) listAppPackages(r *http.Request) (any, error) {
-	q, err := readQuery(r, "guids", "states", "types")
+	q, err := readQuery(r, "guids", "states", "types", paramSelector)
 	if err != nil {
 		return nil, err
 	}
@@ -36,38 +37,47 @@ func (s *Server) listAppPackages(r *http.Request) (any, error) {
 }
 
 func (s *Server) listPackages(r *http.Request) (any, error) {
-	q, err := readQuery(r, "guids", "states", "types", "app_guids", "space_guids")
+	q, err := readQuery(r, "guids", "states", "types", "app_guids", "space_guids", "organization_guids", paramSelector)
 	if err != nil {
 		return nil, err
 	}
-	apps, err := s.c.Registry.Apps()
+	apps, err := s.appsSeen(r, q)
 	if err != nil {
 		return nil, err
 	}
-	var all []droplet.Package
-	for _, a := range apps {
-		if !q.lets("app_guids", a.GUID) || !q.lets("space_guids", a.Space) {
-			continue
-		}
-		some, err := s.c.Packages.OfApp(a.GUID)
-		if err != nil {
-			return nil, err
-		}
-		all = append(all, some...)
+	all, err := ofApps(q, apps, s.c.Packages.OfApp, s.c.Packages.All)
+	if err != nil {
+		return nil, err
 	}
+	all = slices.DeleteFunc(all, func(p droplet.Package) bool { _, seen := apps[p.App]; return !seen })
 	return s.pageOfPackages(r, q, all), nil
 }
 
-func (s *Server) pageOfPackages(r *http.Request, q query, all []droplet.Package) v3.List[v3.Package] {
-	var found []droplet.Package
-	for _, p := range all {
-		if q.lets("guids", p.GUID) && q.lets("states", string(p.State)) && q.lets("types", p.Type) {
-			found = append(found, p)
-		}
+// ofApps reads what belongs to apps: app by app where the query names some, else
+// all at once.
+func ofApps[T any](q query, apps map[string]app.App, one func(app string) ([]T, error), all func() ([]T, error)) ([]T, error) {
+	if _, some := q.filters["app_guids"]; !some {
+		return all()
 	}
-	return list(s, r, q, found, look[droplet.Package, v3.Package]{
+	var out []T
+	for guid := range apps {
+		found, err := one(guid)
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, found...)
+	}
+	return out, nil
+}
+
+func (s *Server) pageOfPackages(r *http.Request, q query, all []droplet.Package) v3.List[v3.Package] {
+	all = slices.DeleteFunc(all, func(p droplet.Package) bool {
+		return !q.lets("guids", p.GUID) || !q.lets("states", string(p.State)) || !q.lets("types", p.Type)
+	})
+	return list(s, r, q, all, look[droplet.Package, v3.Package]{
 		key:     func(p droplet.Package) key { return key{p.GUID, p.CreatedAt, p.UpdatedAt, p.GUID} },
 		present: s.presentPackage,
+		labels:  func(p droplet.Package) map[string]string { return p.Metadata.Labels },
 	})
 }
 
@@ -79,21 +89,51 @@ func (s *Server) createPackage(r *http.Request) (any, error) {
 	if body.Type != v3.PackageBits {
 		return nil, unprocessable("type must be %s, not %q", v3.PackageBits, body.Type)
 	}
-	a, err := s.c.Registry.App(body.Relationships.App.ID())
-	if errors.Is(err, app.ErrNotFound) {
+	a, err := s.appInBody(r.Context(), toDevelop, body.Relationships.App.ID())
+	if invisible(err) {
 		return nil, unprocessable("App is invalid. Ensure it exists and you have access to it.")
 	}
 	if err != nil {
+		return nil, err
+	}
+	notes := app.Metadata{}.Merge(metadataChange(body.Metadata))
+	if err := notes.Validate(); err != nil {
 		return nil, err
 	}
 	p, err := s.c.Packages.Create(a.GUID)
 	if err != nil {
 		return nil, err
 	}
+	if !notes.IsZero() {
+		if p, err = s.c.Packages.Note(p.GUID, metadataChange(body.Metadata)); err != nil {
+			return nil, err
+		}
+	}
 	if err := s.recordPackage(r.Context(), "audit.app.package.create", p); err != nil {
 		return nil, err
 	}
 	return answer{status: http.StatusCreated, body: s.presentPackage(p)}, nil
+}
+
+// appInBody is an app that a body names, if whoever asks may do it there.
+func (s *Server) appInBody(ctx context.Context, n need, guid string) (app.App, error) {
+	a, err := s.c.Registry.App(guid)
+	if err != nil {
+		return a, err
+	}
+	return a, s.demand(ctx, n, a.Space)
+}
+
+func (s *Server) updatePackage(r *http.Request) (any, error) {
+	body, err := decode[v3.UpdateMetadata](r)
+	if err != nil {
+		return nil, err
+	}
+	p, err := s.c.Packages.Note(r.PathValue("guid"), metadataChange(body.Metadata))
+	if err != nil {
+		return nil, missing("Package", err)
+	}
+	return s.presentPackage(p), nil
 }
 
 func (s *Server) recordPackage(ctx context.Context, event string, p droplet.Package) error {
@@ -117,7 +157,7 @@ func (s *Server) getPackage(r *http.Request) (any, error) {
 // listPackageDroplets gives what was made of a package: how clients find out
 // whether it is staged already.
 func (s *Server) listPackageDroplets(r *http.Request) (any, error) {
-	q, err := readQuery(r, "guids", "states")
+	q, err := readQuery(r, "guids", "states", paramSelector)
 	if err != nil {
 		return nil, err
 	}
@@ -131,7 +171,7 @@ func (s *Server) listPackageDroplets(r *http.Request) (any, error) {
 	}
 	var found []droplet.Droplet
 	for _, b := range builds {
-		if b.Package != p.GUID || b.Droplet == "" || !q.lets("guids", b.Droplet) || !q.lets("states", v3.DropletStaged) {
+		if b.Package != p.GUID || b.Droplet == "" {
 			continue
 		}
 		d, err := s.c.Shelf.Get(b.Droplet)
@@ -143,16 +183,16 @@ func (s *Server) listPackageDroplets(r *http.Request) (any, error) {
 		}
 		found = append(found, d)
 	}
-	return list(s, r, q, found, look[droplet.Droplet, v3.Droplet]{
-		key:     func(d droplet.Droplet) key { return key{d.GUID, d.CreatedAt, d.CreatedAt, d.GUID} },
-		present: s.presentDroplet,
-	}), nil
+	return s.pageOfDroplets(r, q, found), nil
 }
 
 func (s *Server) matchResources(r *http.Request) (any, error) {
 	body, err := decode[v3.ResourceMatches](r)
 	if err != nil {
 		return nil, err
+	}
+	if s.feature(r.Context(), app.FlagResourceMatch) != nil {
+		body.Resources = nil // then everything is sent
 	}
 	if len(body.Resources) > v3.MaxResources {
 		return nil, unprocessable("resources must be at most %d, not %d: ask in parts", v3.MaxResources, len(body.Resources))
@@ -179,6 +219,9 @@ func resources(in []v3.Resource) []droplet.Resource {
 }
 
 func (s *Server) uploadPackage(r *http.Request) (any, error) {
+	if err := s.feature(r.Context(), app.FlagBitsUpload); err != nil {
+		return nil, err
+	}
 	p, err := s.packageOf(r)
 	if err != nil {
 		return nil, err
@@ -309,7 +352,7 @@ func (s *Server) presentPackage(p droplet.Package) v3.Package {
 	out := v3.Package{
 		GUID: p.GUID, CreatedAt: v3.At(p.CreatedAt), UpdatedAt: v3.At(p.UpdatedAt), Type: p.Type, State: string(p.State),
 		Relationships: v3.PackageRelationships{App: v3.To(p.App)},
-		Metadata:      v3.NoMetadata(),
+		Metadata:      presentMetadata(p.Metadata),
 		Links: v3.Links{
 			"self":   {Href: self},
 			"upload": {Href: self + "/upload", Method: http.MethodPost},

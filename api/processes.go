@@ -1,8 +1,11 @@
 package api
 
 import (
+	"errors"
+	"fmt"
 	"math"
 	"net/http"
+	"slices"
 	"strconv"
 	"time"
 
@@ -39,7 +42,7 @@ func findProcess(registry *app.Registry, r *http.Request) (app.Process, error) {
 }
 
 func (s *Server) listAppProcesses(r *http.Request) (any, error) {
-	q, err := readQuery(r, "guids", "types")
+	q, err := readQuery(r, "guids", "types", "embed", paramSelector)
 	if err != nil {
 		return nil, err
 	}
@@ -51,11 +54,30 @@ func (s *Server) listAppProcesses(r *http.Request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	return s.pageOfProcesses(r, q, ps), nil
+	return s.pageOfProcesses(r, q, ps, map[string]app.App{a.GUID: a})
 }
 
+// listProcesses reads apps and processes once, however many there are.
 func (s *Server) listProcesses(r *http.Request) (any, error) {
-	q, err := readQuery(r, "guids", "types", "app_guids", "space_guids")
+	q, err := readQuery(r, "guids", "types", "app_guids", "space_guids", "organization_guids", "embed", paramSelector)
+	if err != nil {
+		return nil, err
+	}
+	apps, err := s.appsSeen(r, q)
+	if err != nil {
+		return nil, err
+	}
+	all, err := s.c.Registry.AllProcesses()
+	if err != nil {
+		return nil, err
+	}
+	return s.pageOfProcesses(r, q, all, apps)
+}
+
+// appsSeen are the apps that the request may know of and that the query's filters
+// for apps, spaces and orgs let through, by guid.
+func (s *Server) appsSeen(r *http.Request, q query) (map[string]app.App, error) {
+	see, err := s.sight(r.Context())
 	if err != nil {
 		return nil, err
 	}
@@ -63,31 +85,79 @@ func (s *Server) listProcesses(r *http.Request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	var all []app.Process
-	for _, a := range apps {
-		if !q.lets("app_guids", a.GUID) || !q.lets("space_guids", a.Space) {
-			continue
-		}
-		ps, err := s.c.Registry.Processes(a.GUID)
-		if err != nil {
-			return nil, err
-		}
-		all = append(all, ps...)
+	orgs, err := s.orgsOfSpaces()
+	if err != nil {
+		return nil, err
 	}
-	return s.pageOfProcesses(r, q, all), nil
+	out := map[string]app.App{}
+	for _, a := range apps {
+		if see.space(a.Space) && q.lets("app_guids", a.GUID) && q.lets("space_guids", a.Space) && q.lets("organization_guids", orgs[a.Space]) {
+			out[a.GUID] = a
+		}
+	}
+	return out, nil
 }
 
-func (s *Server) pageOfProcesses(r *http.Request, q query, all []app.Process) v3.List[v3.Process] {
-	var found []app.Process
-	for _, p := range all {
-		if q.lets("guids", p.GUID) && q.lets("types", p.Type) {
-			found = append(found, p)
+// embedInstances is the one thing that can be embedded in a process.
+const embedInstances = "process_instances"
+
+// pageOfProcesses is the list of those of all that belong to the apps.
+func (s *Server) pageOfProcesses(r *http.Request, q query, all []app.Process, apps map[string]app.App) (any, error) {
+	for _, name := range q.filters["embed"] {
+		if name != embedInstances {
+			return nil, badQuery("Invalid embedded resource: '%s'. Valid embedded resources are: '%s'", name, embedInstances)
 		}
 	}
-	return list(s, r, q, found, look[app.Process, v3.Process]{
-		key:     func(p app.Process) key { return key{p.Type, p.CreatedAt, p.UpdatedAt, p.GUID} },
-		present: s.presentProcess,
+	see, err := s.sight(r.Context())
+	if err != nil {
+		return nil, err
+	}
+	all = slices.DeleteFunc(all, func(p app.Process) bool {
+		_, seen := apps[p.App]
+		return !seen || !q.lets("guids", p.GUID) || !q.lets("types", p.Type)
 	})
+	return list(s, r, q, all, look[app.Process, v3.Process]{
+		key:    func(p app.Process) key { return key{p.Type, p.CreatedAt, p.UpdatedAt, p.GUID} },
+		labels: func(p app.Process) map[string]string { return p.Metadata.Labels },
+		present: func(p app.Process) v3.Process {
+			a := apps[p.App]
+			out := hideCommand(s.presentProcess(p), see, a.Space)
+			if len(q.filters["embed"]) > 0 {
+				out.EmbeddedInstances = s.instancesOf(a, p)
+			}
+			return out
+		},
+	}), nil
+}
+
+// hideCommand leaves out what those must not see who may not see secrets:
+// commands carry passwords.
+func hideCommand(p v3.Process, see sight, space string) v3.Process {
+	if p.Command != nil && !see.may(toReadSecrets, space) {
+		text := hidden
+		p.Command = &text
+	}
+	return p
+}
+
+// listInstances tells in short how the instances of a process are.
+func (s *Server) listInstances(r *http.Request) (any, error) {
+	q, err := readQuery(r)
+	if err != nil {
+		return nil, err
+	}
+	p, err := s.processOf(r)
+	if err != nil {
+		return nil, err
+	}
+	a, err := s.c.Registry.App(p.App)
+	if err != nil {
+		return nil, missing("App", err)
+	}
+	return list(s, r, q, s.instancesOf(a, p), look[v3.ProcessInstance, v3.ProcessInstance]{
+		key:     func(i v3.ProcessInstance) key { return key{guid: fmt.Sprintf("%09d", i.Index)} },
+		present: func(i v3.ProcessInstance) v3.ProcessInstance { return i },
+	}), nil
 }
 
 func (s *Server) getProcess(r *http.Request) (any, error) {
@@ -95,15 +165,22 @@ func (s *Server) getProcess(r *http.Request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	return s.presentProcess(p), nil
+	return s.showProcess(r, p)
+}
+
+// showProcess shows a process to who asks.
+func (s *Server) showProcess(r *http.Request, p app.Process) (v3.Process, error) {
+	a, err := s.c.Registry.App(p.App)
+	if err != nil {
+		return v3.Process{}, missing("App", err)
+	}
+	see, err := s.sight(r.Context())
+	return hideCommand(s.presentProcess(p), see, a.Space), err
 }
 
 func (s *Server) updateProcess(r *http.Request) (any, error) {
 	body, err := decode[v3.UpdateProcess](r)
 	if err != nil {
-		return nil, err
-	}
-	if err := noMetadata(body.Metadata); err != nil {
 		return nil, err
 	}
 	told := body
@@ -114,6 +191,7 @@ func (s *Server) updateProcess(r *http.Request) (any, error) {
 		if body.Command.Given {
 			p.Command = body.Command.Value // null: the droplet's
 		}
+		p.Metadata = p.Metadata.Merge(metadataChange(body.Metadata))
 		if err := setCheck(&p.HealthCheck, body.HealthCheck, "health_check"); err != nil {
 			return err
 		}
@@ -122,7 +200,7 @@ func (s *Server) updateProcess(r *http.Request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	return s.presentProcess(p), nil
+	return s.showProcess(r, p)
 }
 
 // changeProcess changes the process that the path names and records it.
@@ -187,7 +265,7 @@ func (s *Server) scaleProcess(r *http.Request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := checkScale(body); err != nil {
+	if err := errors.Join(s.feature(r.Context(), app.FlagScaling), checkScale(body)); err != nil {
 		return nil, err
 	}
 	p, err := s.changeProcess(r, "audit.app.process.scale", body, func(p *app.Process) error {
@@ -199,12 +277,16 @@ func (s *Server) scaleProcess(r *http.Request) (any, error) {
 				*n.to = int(*n.from)
 			}
 		}
+		if body.LogRateLimit != nil {
+			p.LogRate = logRate(*body.LogRateLimit)
+		}
 		return nil
 	})
 	if err != nil {
 		return nil, err
 	}
-	return answer{status: http.StatusAccepted, body: s.presentProcess(p)}, nil
+	shown, err := s.showProcess(r, p)
+	return answer{status: http.StatusAccepted, body: shown}, err
 }
 
 // checkScale refuses what the registry would take for "not given".
@@ -215,10 +297,27 @@ func checkScale(b v3.Scale) error {
 	if b.DiskInMB != nil && *b.DiskInMB < 1 {
 		return &app.Invalid{Key: "disk_in_mb", Message: "must be greater than 0"}
 	}
-	if b.LogRateLimit != nil && *b.LogRateLimit != noLogLimit {
-		return &app.Invalid{Key: "log_rate_limit_in_bytes_per_second", Message: "must be -1: logs are not limited, a process that prints faster than it is read waits"}
+	if b.LogRateLimit != nil && *b.LogRateLimit < noLogLimit {
+		return &app.Invalid{Key: "log_rate_limit_in_bytes_per_second", Message: "must be greater than or equal to -1"}
 	}
 	return nil
+}
+
+// logRate is a limit as a wish has it: nil is none.
+func logRate(n v3.Int) *int64 {
+	if n <= noLogLimit {
+		return nil
+	}
+	rate := int64(n)
+	return &rate
+}
+
+// logLimit is the way back.
+func logLimit(rate *int64) int64 {
+	if rate == nil {
+		return noLogLimit
+	}
+	return *rate
 }
 
 // noLogLimit is how the platform writes that logs are not limited.
@@ -255,15 +354,17 @@ func (s *Server) presentProcess(p app.Process) v3.Process {
 	self := s.href("v3", "processes", p.GUID)
 	out := v3.Process{
 		GUID: p.GUID, CreatedAt: v3.At(p.CreatedAt), UpdatedAt: v3.At(p.UpdatedAt), Version: p.Version, Type: p.Type,
-		Instances: p.Instances, MemoryInMB: p.MemoryMB, DiskInMB: p.DiskMB, LogRateLimit: noLogLimit,
+		Instances: p.Instances, MemoryInMB: p.MemoryMB, DiskInMB: p.DiskMB, LogRateLimit: logLimit(p.LogRate),
 		HealthCheck: presentCheck(p.HealthCheck), ReadinessCheck: presentCheck(p.Readiness),
 		Relationships: v3.ProcessRelationships{App: v3.To(p.App)},
-		Metadata:      v3.NoMetadata(),
+		Metadata:      presentMetadata(p.Metadata),
 		Links: v3.Links{
 			"self":  {Href: self},
 			"app":   {Href: s.href("v3", "apps", p.App)},
 			"scale": {Href: self + "/actions/scale", Method: http.MethodPost},
 			"stats": {Href: self + "/stats"},
+
+			"process_instances": {Href: self + "/process_instances"},
 		},
 	}
 	if p.Command != "" {

@@ -131,7 +131,7 @@ func TestStatsAfterRestart(t *testing.T) {
 		{"old", runtime.Crashed, runtime.Starting, ""},
 		{"old", runtime.Down, runtime.Starting, ""},
 	} {
-		got := shown(p, runtime.Status{Version: tt.version, State: tt.state, Details: "why"}, time.Now())
+		got := seenSlot(p, runtime.Status{Version: tt.version, State: tt.state, Details: "why"}, time.Now())
 		if got.State != tt.want || got.Details != tt.details {
 			t.Errorf("shown(%s, %s) = %s %q, want %s %q", tt.version, tt.state, got.State, got.Details, tt.want, tt.details)
 		}

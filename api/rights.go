@@ -66,15 +66,24 @@ var rights = map[string]right{
 	"POST /v3/spaces/{guid}/manifest_diff":          {need: toDevelop, at: aSpace},
 	"POST /v3/spaces/{guid}/actions/apply_manifest": {need: toDevelop, at: aSpace},
 
+	"DELETE /v3/spaces/{guid}/routes":           {need: toDevelop, at: aSpace},
+	"GET /v3/domains/{guid}/route_reservations": {need: toEnter},
+
 	"GET /v3/routes":                       {need: toEnter},
+	"POST /v3/routes":                      {need: toEnter}, // the body names the space
+	"PATCH /v3/routes/{guid}":              {need: toDevelop, at: aRoute},
 	"GET /v3/routes/{guid}":                {need: toRead, at: aRoute},
 	"DELETE /v3/routes/{guid}":             {need: toDevelop, at: aRoute},
 	"GET /v3/routes/{guid}/destinations":   {need: toRead, at: aRoute},
 	"POST /v3/routes/{guid}/destinations":  {need: toSupport, at: aRoute},
 	"PATCH /v3/routes/{guid}/destinations": {need: toSupport, at: aRoute},
 
-	"GET /v3/jobs/{guid}":               {need: toEnter}, // told to who began it
-	"GET /v3/audit_events":              {need: toEnter},
+	"GET /v3/jobs/{guid}":         {need: toEnter}, // told to who began it
+	"GET /v3/audit_events":        {need: toEnter},
+	"GET /v3/audit_events/{guid}": {need: toEnter},
+
+	"DELETE /v3/routes/{guid}/destinations/{destination}": {need: toSupport, at: aRoute},
+
 	"GET /api/v1/info":                  {need: toLook},
 	"GET /api/v1/read/{guid}":           {need: toRead, at: anApp},
 	"GET /api/v1/meta":                  {need: toEnter},
@@ -103,6 +112,9 @@ var rights = map[string]right{
 	"GET /v3/apps/{guid}/relationships/current_droplet":   {need: toRead, at: anApp},
 	"PATCH /v3/apps/{guid}/relationships/current_droplet": {need: toDevelop, at: anApp},
 	"GET /v3/apps/{guid}/droplets/current":                {need: toRead, at: anApp},
+	"GET /v3/apps/{guid}/droplets":                        {need: toRead, at: anApp},
+	"GET /v3/apps/{guid}/manifest":                        {need: toReadSecrets, at: anApp},
+	"GET /v3/apps/{guid}/permissions":                     {need: toRead, at: anApp},
 	"GET /v3/apps/{guid}/processes":                       {need: toRead, at: anApp},
 	"GET /v3/apps/{guid}/routes":                          {need: toRead, at: anApp},
 	"GET /v3/apps/{guid}/packages":                        {need: toRead, at: anApp},
@@ -110,11 +122,19 @@ var rights = map[string]right{
 	"GET /v3/apps/{guid}/sidecars":                        {need: toRead, at: anApp},
 	"POST /v3/apps/{guid}/sidecars":                       {need: toDevelop, at: anApp},
 
+	"GET /v3/apps/{guid}/ssh_enabled":       {need: toRead, at: anApp},
+	"GET /v3/apps/{guid}/features":          {need: toRead, at: anApp},
+	"GET /v3/apps/{guid}/features/{name}":   {need: toRead, at: anApp},
+	"PATCH /v3/apps/{guid}/features/{name}": {need: toDevelop, at: anApp},
+	"POST /dew/v1/ssh-code":                 {need: toEnter}, // the door decides what it opens
+
 	"GET /v3/processes":                                         {need: toEnter},
 	"GET /v3/processes/{guid}":                                  {need: toRead, at: aProcess},
 	"PATCH /v3/processes/{guid}":                                {need: toDevelop, at: aProcess},
 	"POST /v3/processes/{guid}/actions/scale":                   {need: toSupport, at: aProcess},
 	"GET /v3/processes/{guid}/stats":                            {need: toRead, at: aProcess},
+	"GET /v3/processes/{guid}/process_instances":                {need: toRead, at: aProcess},
+	"GET /v3/apps/{guid}/processes/{type}/process_instances":    {need: toRead, at: anApp},
 	"GET /v3/processes/{guid}/sidecars":                         {need: toRead, at: aProcess},
 	"DELETE /v3/processes/{guid}/instances/{index}":             {need: toSupport, at: aProcess},
 	"GET /v3/apps/{guid}/processes/{type}":                      {need: toRead, at: anApp},
@@ -132,11 +152,35 @@ var rights = map[string]right{
 	"GET /v3/packages":                 {need: toEnter},
 	"POST /v3/packages":                {need: toEnter}, // the body names the app
 	"GET /v3/packages/{guid}":          {need: toRead, at: aPackage},
+	"PATCH /v3/packages/{guid}":        {need: toDevelop, at: aPackage},
 	"POST /v3/packages/{guid}/upload":  {need: toDevelop, at: aPackage},
 	"GET /v3/packages/{guid}/droplets": {need: toRead, at: aPackage},
+	"GET /v3/builds":                   {need: toEnter},
+	"PATCH /v3/builds/{guid}":          {need: toDevelop, at: aBuild},
 	"POST /v3/builds":                  {need: toEnter}, // the body names the package
 	"GET /v3/builds/{guid}":            {need: toRead, at: aBuild},
+	"GET /v3/droplets":                 {need: toEnter},
 	"GET /v3/droplets/{guid}":          {need: toRead, at: aDroplet},
+	"PATCH /v3/droplets/{guid}":        {need: toDevelop, at: aDroplet},
+	"GET /v3/droplets/{guid}/download": {need: toDevelop, at: aDroplet},
+
+	"GET /v3/buildpacks":             {need: toEnter},
+	"GET /v3/buildpacks/{guid}":      {need: toEnter},
+	"PATCH /v3/buildpacks/{guid}":    {need: toAdminister},
+	"GET /v3/stacks":                 {need: toEnter},
+	"GET /v3/stacks/{guid}":          {need: toEnter},
+	"PATCH /v3/stacks/{guid}":        {need: toAdminister},
+	"GET /v3/stacks/{guid}/apps":     {need: toEnter},
+	"GET /v3/feature_flags":          {need: toEnter},
+	"GET /v3/feature_flags/{name}":   {need: toEnter},
+	"PATCH /v3/feature_flags/{name}": {need: toAdminister},
+
+	"GET /v3/deployments":                          {need: toEnter},
+	"POST /v3/deployments":                         {need: toEnter}, // nobody can
+	"GET /v3/deployments/{guid}":                   {need: toEnter},
+	"POST /v3/deployments/{guid}/actions/cancel":   {need: toEnter},
+	"POST /v3/deployments/{guid}/actions/continue": {need: toEnter},
+	"GET /v3/service_route_bindings":               {need: toEnter},
 }
 
 // checkRights compares the table with the patterns that are answered.

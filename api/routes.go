@@ -5,7 +5,9 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"net/http"
+	"slices"
 
 	"github.com/dewrun/dew/api/v3"
 	"github.com/dewrun/dew/app"
@@ -16,7 +18,7 @@ func (s *Server) listRoutes(r *http.Request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	return s.pageOfRoutes(r, all, "guids", "space_guids", "organization_guids", "app_guids", "domain_guids", "hosts", "paths")
+	return s.pageOfRoutes(r, all, "space_guids", "organization_guids", "app_guids")
 }
 
 func (s *Server) listAppRoutes(r *http.Request) (any, error) {
@@ -28,11 +30,19 @@ func (s *Server) listAppRoutes(r *http.Request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	return s.pageOfRoutes(r, all, "guids", "space_guids", "domain_guids", "hosts", "paths")
+	return s.pageOfRoutes(r, all, "space_guids")
 }
 
 func (s *Server) pageOfRoutes(r *http.Request, all []app.Route, filters ...string) (any, error) {
-	q, err := readQuery(r, filters...)
+	q, err := readQuery(r, append(filters, "guids", "domain_guids", "hosts", "paths", "ports", "include", paramSelector)...)
+	if err != nil {
+		return nil, err
+	}
+	asked, err := q.includes("domain", "space", "space.organization")
+	if err != nil {
+		return nil, err
+	}
+	see, err := s.sight(r.Context())
 	if err != nil {
 		return nil, err
 	}
@@ -44,26 +54,32 @@ func (s *Server) pageOfRoutes(r *http.Request, all []app.Route, filters ...strin
 	if err != nil {
 		return nil, err
 	}
-	var found []app.Route
-	for _, rt := range all {
-		if letsRoute(q, rt) && q.lets("organization_guids", orgs[rt.Space]) {
-			found = append(found, rt)
-		}
-	}
-	return list(s, r, q, found, look[app.Route, v3.Route]{
+	all = slices.DeleteFunc(all, func(rt app.Route) bool {
+		return !see.space(rt.Space) || !letsRoute(q, rt) || !q.lets("organization_guids", orgs[rt.Space])
+	})
+	out := list(s, r, q, all, look[app.Route, v3.Route]{
 		key:     func(rt app.Route) key { return key{rt.Host, rt.CreatedAt, rt.UpdatedAt, rt.GUID} },
 		present: func(rt app.Route) v3.Route { return s.presentRoute(rt, names[rt.Domain]) },
-	}), nil
+		labels:  func(rt app.Route) map[string]string { return rt.Metadata.Labels },
+	})
+	var b beside
+	for _, rt := range out.Resources {
+		b.spaces = append(b.spaces, rt.Relationships.Space.ID())
+		b.domains = append(b.domains, rt.Relationships.Domain.ID())
+	}
+	out.Included, err = s.included(asked, b, see)
+	return out, err
 }
 
-// letsRoute tells whether the query asks for the route. Host names have no case.
+// letsRoute tells whether the query asks for the route. Host names have no case,
+// and no route has a port.
 func letsRoute(q query, rt app.Route) bool {
 	apps := make([]string, 0, len(rt.Destinations))
 	for _, d := range rt.Destinations {
 		apps = append(apps, d.App)
 	}
 	return q.lets("guids", rt.GUID) && q.lets("space_guids", rt.Space) && q.lets("domain_guids", rt.Domain) &&
-		q.lets("app_guids", apps...) && q.letsFold("hosts", rt.Host) && q.lets("paths", rt.Path)
+		q.lets("app_guids", apps...) && q.letsFold("hosts", rt.Host) && q.lets("paths", rt.Path) && q.lets("ports", "")
 }
 
 func (s *Server) routeOf(r *http.Request) (app.Route, error) {
@@ -83,6 +99,137 @@ func (s *Server) getRoute(r *http.Request) (any, error) {
 	return s.presentRoute(rt, names[rt.Domain]), nil
 }
 
+// createRoute makes a route that leads nowhere yet.
+func (s *Server) createRoute(r *http.Request) (any, error) {
+	body, err := decode[v3.CreateRoute](r)
+	if err != nil {
+		return nil, err
+	}
+	rt := app.Route{
+		Space: body.Relationships.Space.ID(), Domain: body.Relationships.Domain.ID(), Host: body.Host, Path: body.Path,
+		Options: changedOptions(nil, body.Options), Metadata: app.Metadata{}.Merge(metadataChange(body.Metadata)),
+	}
+	if err := s.demand(r.Context(), toDevelop, rt.Space); err != nil {
+		return nil, invalidSpace(err)
+	}
+	if err := s.feature(r.Context(), app.FlagRouteCreation); err != nil {
+		return nil, err
+	}
+	if body.Port != nil {
+		return nil, unprocessable("Routes with protocol 'http' do not support ports.")
+	}
+	var domain app.Domain
+	err = s.change(r.Context(), func(w wish) (err error) {
+		if domain, err = w.domainFor(rt); err != nil {
+			return err
+		}
+		if err := placeIsFree(w.registry, rt, domain); err != nil {
+			return err
+		}
+		if rt, err = w.registry.PutRoute(rt); err != nil {
+			return err
+		}
+		return w.recordRoute("audit.route.create", rt, map[string]any{"request": body})
+	})
+	if err != nil {
+		return nil, err
+	}
+	return answer{status: http.StatusCreated, body: s.presentRoute(rt, domain.Name)}, nil
+}
+
+// domainFor is the domain of a new route, if its space may have routes there.
+func (w wish) domainFor(rt app.Route) (app.Domain, error) {
+	d, err := w.registry.Domain(rt.Domain)
+	if err != nil && !errors.Is(err, app.ErrNotFound) {
+		return d, err
+	}
+	space, spaceErr := w.registry.Space(rt.Space)
+	switch {
+	case spaceErr != nil:
+		return d, invalidSpace(spaceErr)
+	case err != nil || !d.UsableIn(space.Org):
+		return d, unprocessable("Invalid domain. Ensure that the domain exists and you have access to it.")
+	case rt.Host == "" && d.Org == "":
+		return d, unprocessable("Missing host. Routes in shared domains must have a host defined.")
+	}
+	return d, nil
+}
+
+// placeIsFree says in the platform's words that there is such a route already:
+// clients take that for "there it is".
+func placeIsFree(registry *app.Registry, rt app.Route, d app.Domain) error {
+	_, err := registry.RouteAt(rt.Domain, rt.Host, rt.Path)
+	if errors.Is(err, app.ErrNotFound) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	with := ""
+	if rt.Host != "" {
+		with = fmt.Sprintf(" with host '%s'", rt.Host)
+	}
+	if rt.Path != "" {
+		with += fmt.Sprintf(" and path '%s'", rt.Path)
+	}
+	return unprocessable("Route already exists%s for domain '%s'.", with, d.Name)
+}
+
+// changedOptions are options with a change made; null takes one away.
+func changedOptions(old map[string]string, change map[string]*string) map[string]string {
+	out := map[string]string{}
+	maps.Copy(out, old)
+	for k, v := range change {
+		if v == nil {
+			delete(out, k)
+			continue
+		}
+		out[k] = *v
+	}
+	if len(out) == 0 {
+		return nil
+	}
+	return out
+}
+
+func (s *Server) updateRoute(r *http.Request) (any, error) {
+	body, err := decode[v3.UpdateRoute](r)
+	if err != nil {
+		return nil, err
+	}
+	err = s.change(r.Context(), func(w wish) error {
+		rt, err := w.registry.UpdateRoute(r.PathValue("guid"), func(rt *app.Route) error {
+			rt.Options = changedOptions(rt.Options, body.Options)
+			rt.Metadata = rt.Metadata.Merge(metadataChange(body.Metadata))
+			return nil
+		})
+		if err != nil {
+			return missing("Route", err)
+		}
+		return w.recordRoute("audit.route.update", rt, map[string]any{"request": body})
+	})
+	if err != nil {
+		return nil, err
+	}
+	return s.getRoute(r)
+}
+
+// recordRoute keeps an event about a route.
+func (w wish) recordRoute(kind string, rt app.Route, data map[string]any) error {
+	d, err := w.registry.Domain(rt.Domain)
+	if err != nil {
+		return err
+	}
+	e := app.Event{
+		Type: kind, Actor: w.actor, Space: rt.Space, Data: data,
+		Target: app.Target{GUID: rt.GUID, Type: "route", Name: rt.URL(d.Name)},
+	}
+	if space, err := w.registry.Space(rt.Space); err == nil {
+		e.Org = space.Org
+	}
+	return w.events.Record(e)
+}
+
 // opDeleteRoute is the job that removes a route.
 const opDeleteRoute = "route.delete"
 
@@ -96,18 +243,7 @@ func (s *Server) deleteRoute(r *http.Request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	names, err := s.domainNames()
-	if err != nil {
-		return nil, err
-	}
-	orgs, err := s.orgsOfSpaces()
-	if err != nil {
-		return nil, err
-	}
-	err = s.c.Events.Record(app.Event{
-		Type: "audit.route.delete-request", Actor: actor(r.Context()), Space: rt.Space, Org: orgs[rt.Space],
-		Target: app.Target{GUID: rt.GUID, Type: "route", Name: rt.URL(names[rt.Domain])},
-	})
+	err = s.change(r.Context(), func(w wish) error { return w.recordRoute("audit.route.delete-request", rt, nil) })
 	if err != nil {
 		return nil, err
 	}
@@ -145,6 +281,32 @@ func (s *Server) setDestinations(r *http.Request) (any, error) {
 	return s.changeDestinations(r, func(registry *app.Registry, ds []app.Destination) (app.Route, error) {
 		return registry.SetDestinations(r.PathValue("guid"), ds)
 	})
+}
+
+// removeDestination makes a route no longer lead to one of its destinations.
+func (s *Server) removeDestination(r *http.Request) (any, error) {
+	err := s.change(r.Context(), func(w wish) error {
+		old, err := w.registry.Route(r.PathValue("guid"))
+		if err != nil {
+			return missing("Route", err)
+		}
+		err = w.registry.RemoveDestination(old.GUID, r.PathValue("destination"))
+		if errors.Is(err, app.ErrNotFound) {
+			return unprocessable("Unable to unmap route from destination. Ensure the route has a destination with this guid.")
+		}
+		if err != nil {
+			return err
+		}
+		rt, err := w.registry.Route(old.GUID)
+		if err != nil {
+			return err
+		}
+		return w.recordMapping(old, rt)
+	})
+	if err != nil {
+		return nil, err
+	}
+	return answer{status: http.StatusNoContent}, nil
 }
 
 func (s *Server) changeDestinations(r *http.Request, fn func(registry *app.Registry, ds []app.Destination) (app.Route, error)) (any, error) {
@@ -219,11 +381,11 @@ func (w wish) recordMapping(old, rt app.Route) error {
 		{"audit.app.map-route", after, before},
 		{"audit.app.unmap-route", before, after},
 	} {
-		for guid, d := range way.in {
+		for _, guid := range slices.Sorted(maps.Keys(way.in)) {
 			if _, both := way.not[guid]; both {
 				continue
 			}
-			if err := w.recordDestination(way.event, rt, d); err != nil {
+			if err := w.recordDestination(way.event, rt, way.in[guid]); err != nil {
 				return err
 			}
 		}
@@ -255,7 +417,7 @@ func (s *Server) presentRoute(rt app.Route, domain string) v3.Route {
 		GUID: rt.GUID, CreatedAt: v3.At(rt.CreatedAt), UpdatedAt: v3.At(rt.UpdatedAt), Protocol: "http",
 		Host: rt.Host, Path: rt.Path, URL: rt.URL(domain), Destinations: s.presentDestinations(rt).Destinations,
 		Relationships: v3.RouteRelationships{Space: v3.To(rt.Space), Domain: v3.To(rt.Domain)},
-		Metadata:      v3.NoMetadata(),
+		Options:       rt.Options, Metadata: presentMetadata(rt.Metadata),
 		Links: v3.Links{
 			"self":         {Href: self},
 			"space":        {Href: s.href("v3", "spaces", rt.Space)},

@@ -168,7 +168,7 @@ func (s *Server) routes() error {
 		"GET /stream/v1/apps/{guid}": http.HandlerFunc(s.streamLog),
 		"GET /metrics":               s.c.Metrics.handler(s.log),
 	}
-	for _, list := range []map[string]handler{s.ours(), s.places(), s.wiring(), s.apps(), s.processes(), s.bits()} {
+	for _, list := range []map[string]handler{s.ours(), s.places(), s.wiring(), s.apps(), s.features(), s.processes(), s.bits(), s.builtIn()} {
 		for pattern, h := range list {
 			all[pattern] = s.serve(h)
 		}

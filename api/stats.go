@@ -23,8 +23,17 @@ func (s *Server) getStats(r *http.Request) (any, error) {
 		return nil, missing("App", err)
 	}
 	out := v3.Stats{Resources: []v3.InstanceStats{}}
+	for i, st := range s.shownInstances(a, p) {
+		out.Resources = append(out.Resources, s.instanceStats(r.Context(), p, i, st))
+	}
+	return out, nil
+}
+
+// shownInstances are the instances that are wished for, one each by index. An app
+// that is stopped has none.
+func (s *Server) shownInstances(a app.App, p app.Process) []runtime.Status {
 	if a.State != app.Started {
-		return out, nil
+		return nil
 	}
 	slots := map[int]runtime.Status{}
 	for _, st := range s.c.Processes.Instances(p.GUID) {
@@ -33,22 +42,34 @@ func (s *Server) getStats(r *http.Request) (any, error) {
 		}
 	}
 	now := time.Now()
-	for i := range p.Instances {
+	out := make([]runtime.Status, p.Instances)
+	for i := range out {
 		st, there := slots[i]
 		if !there {
 			// The wish is younger than the slot. An empty list would mean to clients
 			// that there is nothing to wait for.
 			st = runtime.Status{State: runtime.Starting, Since: now}
 		}
-		out.Resources = append(out.Resources, s.instanceStats(r.Context(), p, i, shown(p, st, now)))
+		out[i] = seenSlot(p, st, now)
 	}
-	return out, nil
+	return out
 }
 
-// shown is what clients see of a slot. What an instance of before the last start
+// instancesOf tells the same in short. It is never nil.
+func (s *Server) instancesOf(a app.App, p app.Process) []v3.ProcessInstance {
+	out := []v3.ProcessInstance{}
+	for i, st := range s.shownInstances(a, p) {
+		out = append(out, v3.ProcessInstance{Index: i, State: string(st.State), Since: secondsSince(st.Since)})
+	}
+	return out
+}
+
+func secondsSince(t time.Time) int64 { return max(int64(time.Since(t)/time.Second), 0) }
+
+// seenSlot is what clients see of a slot. What an instance of before the last start
 // or restart does says nothing about the wish: clients that wait for the new one
 // must neither take the old one for it, nor its crash.
-func shown(p app.Process, st runtime.Status, now time.Time) runtime.Status {
+func seenSlot(p app.Process, st runtime.Status, now time.Time) runtime.Status {
 	if st.Version == "" || p.Keeps(st.Version) {
 		return st
 	}
@@ -66,8 +87,8 @@ func (s *Server) instanceStats(ctx context.Context, p app.Process, index int, st
 	const mb = 1 << 20
 	out := v3.InstanceStats{
 		Type: p.Type, Index: index, State: string(st.State),
-		Uptime:   max(int64(time.Since(st.Since)/time.Second), 0),
-		MemQuota: int64(p.MemoryMB) * mb, DiskQuota: int64(p.DiskMB) * mb, LogRateLimit: noLogLimit, FDsQuota: openFiles,
+		Uptime:   secondsSince(st.Since),
+		MemQuota: int64(p.MemoryMB) * mb, DiskQuota: int64(p.DiskMB) * mb, LogRateLimit: logLimit(p.LogRate), FDsQuota: openFiles,
 		InstanceGUID: string(st.Instance), Version: st.Version,
 		CrashCount: st.CrashCount, NextStart: st.NextStart, GivenUp: st.GivenUp,
 	}

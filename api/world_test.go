@@ -11,6 +11,7 @@ import (
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
+	"net/url"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -21,9 +22,11 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"golang.org/x/crypto/bcrypt"
 
 	"github.com/dewrun/dew/api/v3"
 	"github.com/dewrun/dew/app"
+	"github.com/dewrun/dew/auth"
 	"github.com/dewrun/dew/droplet"
 	"github.com/dewrun/dew/logstream"
 	"github.com/dewrun/dew/runtime"
@@ -39,6 +42,7 @@ type world struct {
 	t        testing.TB
 	s        *Server
 	local    http.Handler
+	door     http.Handler // for tokens
 	c        Config
 	fake     *fakeProcesses
 	exits    *runtime.ExitLog
@@ -64,10 +68,13 @@ func newWorld(t testing.TB) *world {
 		Stacks: func(string) (droplet.Stack, error) { return droplet.Stack{}, nil }, Logger: log,
 	})
 	jobs := app.NewJobs(db, log)
+	accounts := openAuth(t, auth.Config{
+		DB: db, AdminPassword: filepath.Join(dir, "admin-password"), Domain: "dew.localhost", PublicURL: publicURL, Logger: log, Cost: bcrypt.MinCost,
+	})
 	uploads := filepath.Join(dir, "uploads")
 	w.c = Config{
 		DB: db, Registry: registry, Events: app.NewEvents(db), Jobs: jobs, Packages: packages, Builds: builds, Shelf: shelf,
-		Processes: w.fake, Exits: w.exits, Logs: logs, PublicURL: publicURL, Version: "1.2.3", Logger: log,
+		Processes: w.fake, Exits: w.exits, Logs: logs, Auth: accounts, Roles: auth.NewRoles(db), PublicURL: publicURL, Version: "1.2.3", Logger: log,
 		About: v3.Status{Version: "1.2.3", Domain: "dew.localhost"}, UploadDir: uploads, MaxUpload: 1 << 20,
 		Stats: func() runtime.Stats {
 			return runtime.Stats{Starts: 3, Restarts: map[runtime.Cause]uint64{runtime.CauseExited: 2}}
@@ -75,10 +82,103 @@ func newWorld(t testing.TB) *world {
 		Shutdown: func(apps bool) { w.shutdown = append(w.shutdown, apps) },
 	}
 	w.s = must(New(w.c))(t)
-	w.local = w.s.Local()
+	w.local, w.door = w.s.Local(), w.s.Handler()
 	w.run(jobs.Run)
 	w.run(builds.Run)
 	return w
+}
+
+// keys are shared by all tests: making one takes longer than most of them.
+var keys struct {
+	sync.Mutex
+	dir string
+}
+
+func TestMain(m *testing.M) {
+	var err error
+	if keys.dir, err = os.MkdirTemp("", "dew-api-keys-"); err != nil {
+		panic(err)
+	}
+	code := m.Run()
+	_ = os.RemoveAll(keys.dir)
+	os.Exit(code)
+}
+
+func openAuth(t testing.TB, c auth.Config) *auth.Server {
+	t.Helper()
+	keys.Lock()
+	defer keys.Unlock()
+	c.Keys = filepath.Join(keys.dir, "keys")
+	return must(auth.Open(c))(t)
+}
+
+const password = "open sesame"
+
+// user makes an account, and returns its guid.
+func (w *world) user(name string, groups ...string) string {
+	w.t.Helper()
+	return must(w.c.Auth.Accounts().CreateUser(auth.NewUser{Name: name, Password: password, Groups: groups}))(w.t).GUID
+}
+
+// grant gives somebody a role in an org or in a space.
+func (w *world) grant(user string, kind auth.RoleType, place string) auth.Role {
+	w.t.Helper()
+	role := auth.Role{User: user, Type: kind}
+	if kind.OfOrg() {
+		role.Org = place
+	} else {
+		role.Space = place
+	}
+	return must(w.c.Roles.Put(role))(w.t)
+}
+
+// login gets the token of a user.
+func (w *world) login(name string) string {
+	w.t.Helper()
+	return w.token(url.Values{"grant_type": {"password"}, "username": {name}, "password": {password}}, "cf", "")
+}
+
+// client makes a client with authorities, and gets its token.
+func (w *world) client(id string, authorities ...string) string {
+	w.t.Helper()
+	must(w.c.Auth.Accounts().CreateClient(auth.NewClient{
+		ID: id, Secret: password, GrantTypes: []string{auth.GrantClient}, Authorities: authorities,
+	}))(w.t)
+	return w.token(url.Values{"grant_type": {"client_credentials"}}, id, password)
+}
+
+func (w *world) token(form url.Values, client, secret string) string {
+	w.t.Helper()
+	r := httptest.NewRequest(http.MethodPost, "/uaa/oauth/token", strings.NewReader(form.Encode()))
+	r.Host = "127.0.0.1:8484"
+	r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
+	r.SetBasicAuth(client, secret)
+	got := httptest.NewRecorder()
+	w.door.ServeHTTP(got, r)
+	var out struct {
+		Token string `json:"access_token"`
+	}
+	if err := json.Unmarshal(got.Body.Bytes(), &out); err != nil || out.Token == "" {
+		w.t.Fatalf("no token: %d %s", got.Code, got.Body)
+	}
+	return out.Token
+}
+
+// as sends a request with a token over the door for everybody.
+func (w *world) as(token, method, path, body string) *httptest.ResponseRecorder {
+	w.t.Helper()
+	return asVisitor(w.door, token, method, path, body)
+}
+
+func asVisitor(door http.Handler, token, method, path, body string) *httptest.ResponseRecorder {
+	r := httptest.NewRequest(method, path, strings.NewReader(body))
+	r.Host = "127.0.0.1:8484"
+	if token != "" {
+		r.Header.Set("Authorization", "bearer "+token)
+	}
+	got := httptest.NewRecorder()
+	door.ServeHTTP(got, r)
+	return got
 }
 
 // run runs a loop until the test ends.

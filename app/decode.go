@@ -153,14 +153,22 @@ func (d *decoder) processKeys(m *ManifestProcess) []manifestKey {
 			out = append(out, manifestKey{name: k.other, read: read})
 		}
 	}
-	return append(out, manifestKey{name: "log-rate-limit-per-second", read: d.logRate})
+	return out
 }
 
-// logRate takes no limit for what it is, and warns of any other.
-func (d *decoder) logRate(key string, v *node) {
-	if text, ok := scalarText(v.value); v.kind != scalar || !ok || text != "-1" {
-		d.warn(key, v.line, "has no effect: logs are not limited, a process that prints faster than it is read waits")
+// rate reads an amount of log per second.
+func (d *decoder) rate(key string, v *node) (int64, bool) {
+	text, ok := scalarText(v.value)
+	if v.kind != scalar || !ok {
+		d.fail(key, v.line, "must be an amount such as 16K, or -1 for no limit, not %s", v.noun())
+		return 0, false
 	}
+	n, err := ParseRate(text)
+	if err != nil {
+		d.fail(key, v.line, "%v", err)
+		return 0, false
+	}
+	return n, true
 }
 
 // lifecycle is a word of the platform for how files become something that runs.
@@ -232,6 +240,10 @@ func (d *decoder) processValue(k wishKey, key string, v *node, m *ManifestProces
 	case **int:
 		n := 0
 		if k.kind == keyAmount && d.amount(key, v, &n) || k.kind == keyCount && d.number(key, v, &n, limits{0, maxInstances}) {
+			*f = &n
+		}
+	case **int64:
+		if n, ok := d.rate(key, v); ok {
 			*f = &n
 		}
 	case **time.Duration:

@@ -96,7 +96,7 @@ func (s *sweeps) due(every int) bool {
 // NewEvents returns the events that live in db.
 func NewEvents(db *store.DB) *Events {
 	return &Events{
-		db: db, bucket: store.In[Event](db, "events"), sweeps: &sweeps{},
+		db: db, bucket: store.In(db, "events", store.Index("guid", func(e Event) string { return e.GUID })), sweeps: &sweeps{},
 		bounds: eventBounds{perTarget: eventsPerApp, sweepEvery: sweepEvery},
 	}
 }
@@ -129,6 +129,18 @@ func (es *Events) Record(e Event) error {
 		}
 		return es.sweep()
 	})
+}
+
+// Get returns the event with guid.
+func (es *Events) Get(guid string) (Event, error) {
+	found, err := es.bucket.By("guid", guid)
+	if err != nil {
+		return Event{}, fmt.Errorf("cannot read event %s: %w", guid, err)
+	}
+	if len(found) == 0 || time.Since(found[0].CreatedAt) > eventAge {
+		return Event{}, fmt.Errorf("event %s: %w", guid, ErrNotFound)
+	}
+	return found[0], nil
 }
 
 // List returns the events that f chooses.

@@ -13,8 +13,8 @@ type wishKey struct {
 	name  string
 	other string // another spelling
 	kind  keyKind
-	field func(m *ManifestProcess) any // **string, **int or **time.Duration
-	wish  func(p *Process) any         // *string, *int or *time.Duration
+	field func(m *ManifestProcess) any // **string, **int, **int64 or **time.Duration
+	wish  func(p *Process) any         // *string, *int, **int64 or *time.Duration
 }
 
 type keyKind int
@@ -25,6 +25,7 @@ const (
 	keyCheck
 	keyCount
 	keyAmount
+	keyRate
 	keySeconds
 )
 
@@ -48,6 +49,11 @@ var processKeys = []wishKey{
 		name: "disk_quota", other: "disk-quota", kind: keyAmount,
 		field: func(m *ManifestProcess) any { return &m.DiskMB },
 		wish:  func(p *Process) any { return &p.DiskMB },
+	},
+	{
+		name: "log-rate-limit-per-second", kind: keyRate,
+		field: func(m *ManifestProcess) any { return &m.LogRate },
+		wish:  func(p *Process) any { return &p.LogRate },
 	},
 	{
 		name: "timeout", kind: keySeconds,
@@ -103,6 +109,8 @@ func (k wishKey) given(m *ManifestProcess) bool {
 		return *f != nil
 	case **int:
 		return *f != nil
+	case **int64:
+		return *f != nil
 	case **time.Duration:
 		return *f != nil
 	}
@@ -115,6 +123,8 @@ func (k wishKey) clear(m *ManifestProcess) {
 	case **string:
 		*f = nil
 	case **int:
+		*f = nil
+	case **int64:
 		*f = nil
 	case **time.Duration:
 		*f = nil
@@ -131,6 +141,12 @@ func (k wishKey) apply(m *ManifestProcess, p *Process) {
 		*k.wish(p).(*string) = **f
 	case **int:
 		*k.wish(p).(*int) = **f
+	case **int64:
+		rate := k.wish(p).(**int64)
+		*rate = nil
+		if v := **f; v >= 0 {
+			*rate = &v
+		}
 	case **time.Duration:
 		*k.wish(p).(*time.Duration) = **f
 	}
@@ -146,6 +162,11 @@ func (k wishKey) take(p Process, m *ManifestProcess) {
 	case **int:
 		v := *k.wish(&p).(*int)
 		*f = &v
+	case **int64:
+		if rate := *k.wish(&p).(**int64); rate != nil {
+			v := *rate
+			*f = &v
+		}
 	case **time.Duration:
 		if v := *k.wish(&p).(*time.Duration); v != 0 {
 			*f = &v
@@ -166,6 +187,8 @@ func (k wishKey) value(p Process) any {
 			return nil
 		}
 		return int(*v / time.Second)
+	case **int64:
+		return formatRate(*v)
 	case *int:
 		if k.kind == keyAmount {
 			return formatMB(*v)

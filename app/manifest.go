@@ -41,6 +41,7 @@ type ManifestProcess struct {
 	Instances *int
 	MemoryMB  *int
 	DiskMB    *int
+	LogRate   *int64         // bytes per second; -1: no limit
 	Timeout   *time.Duration // until first healthy
 
 	HealthCheckType              *string

@@ -24,6 +24,7 @@ type Process struct {
 	Instances   int         `json:"instances"`
 	MemoryMB    int         `json:"memory_mb"` // of the whole container, sidecars included
 	DiskMB      int         `json:"disk_mb"`
+	LogRate     *int64      `json:"log_rate,omitempty"` // bytes per second of an instance; nil: no limit
 	HealthCheck HealthCheck `json:"health_check"`
 	Readiness   HealthCheck `json:"readiness"`
 	Ports       []int       `json:"ports,omitempty"` // empty: the default port
@@ -65,6 +66,10 @@ func (p Process) clone() Process {
 	p.Ports = slices.Clone(p.Ports)
 	p.Current = slices.Clone(p.Current)
 	p.Metadata = p.Metadata.clone()
+	if p.LogRate != nil {
+		rate := *p.LogRate
+		p.LogRate = &rate
+	}
 	return p
 }
 
@@ -101,8 +106,13 @@ func processDiffers(old, p Process) bool {
 	return old.Command != p.Command ||
 		old.MemoryMB != p.MemoryMB ||
 		old.DiskMB != p.DiskMB ||
+		!sameRate(old.LogRate, p.LogRate) ||
 		old.Generation != p.Generation ||
 		!slices.Equal(old.Ports, p.Ports)
+}
+
+func sameRate(a, b *int64) bool {
+	return a == b || a != nil && b != nil && *a == *b
 }
 
 // maxCurrent bounds Process.Current. Who changes an app more often than that

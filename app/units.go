@@ -35,3 +35,46 @@ func ParseMB(s string) (int, error) {
 	}
 	return int(mb), nil
 }
+
+var rate = regexp.MustCompile(`^([0-9]{1,15}(?:\.[0-9]{1,15})?)(?:B|([KMGT])B?)$`)
+
+// ParseRate reads an amount of log per second in bytes, such as 512B, 16K or
+// 1.5MB. -1 is no limit, and 0 is none of it.
+func ParseRate(s string) (int64, error) {
+	if s == "-1" || s == "0" {
+		return strconv.ParseInt(s, 10, 64)
+	}
+	m := rate.FindStringSubmatch(strings.ToUpper(s))
+	if m == nil {
+		return 0, fmt.Errorf("%q is not an amount of log per second: write a number with the unit B, K, M or G, such as 16K, or -1 for no limit", s)
+	}
+	n, err := strconv.ParseFloat(m[1], 64)
+	if err != nil {
+		return 0, fmt.Errorf("%q is not an amount: %w", s, err)
+	}
+	if m[2] != "" {
+		n *= bytesPer[m[2]]
+	}
+	if n > maxMB*bytesPer["M"] {
+		return 0, fmt.Errorf("%q is more than %dT, the largest amount", s, maxMB>>20)
+	}
+	return int64(n), nil
+}
+
+// formatRate writes a rate as ParseRate reads it; nil is no limit.
+func formatRate(n *int64) any {
+	switch {
+	case n == nil:
+		return -1
+	case *n == 0:
+		return 0
+	}
+	v, unit := *n, "B"
+	for _, next := range []string{"K", "M", "G", "T"} {
+		if v%1024 != 0 {
+			break
+		}
+		v, unit = v/1024, next
+	}
+	return strconv.FormatInt(v, 10) + unit
+}

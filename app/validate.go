@@ -132,6 +132,9 @@ func checkProcess(p Process) error {
 	}
 	ps.amount(processKey(p, "memory"), p.MemoryMB)
 	ps.amount(processKey(p, "disk_quota"), p.DiskMB)
+	if r := p.LogRate; r != nil && (*r < 0 || *r > maxMB<<20) {
+		ps.add(processKey(p, "log-rate-limit-per-second"), "must be 0 to %d bytes, not %d", int64(maxMB)<<20, *r)
+	}
 	for i, n := range p.Ports {
 		ps.port(processKey(p, "ports"), n)
 		if slices.Contains(p.Ports[:i], n) {

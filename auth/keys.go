@@ -155,26 +155,19 @@ func keyID(public *rsa.PublicKey) (string, error) {
 }
 
 // writeFile makes a file that only its owner reads, whole or not at all.
-func writeFile(path string, data []byte) (err error) {
+func writeFile(path string, data []byte) error {
 	f, err := os.CreateTemp(filepath.Dir(path), ".new-*") // 0600
 	if err != nil {
 		return fmt.Errorf("cannot write %s: %w", path, err)
 	}
-	defer func() {
-		if err != nil {
-			err = errors.Join(fmt.Errorf("cannot write %s: %w", path, err), f.Close(), os.Remove(f.Name()))
-		}
-	}()
-	if _, err := f.Write(data); err != nil {
-		return err
+	_, err = f.Write(data)
+	err = errors.Join(err, f.Sync(), f.Close())
+	if err == nil {
+		err = os.Rename(f.Name(), path)
 	}
-	if err := f.Sync(); err != nil {
-		return err
+	if err != nil {
+		return errors.Join(fmt.Errorf("cannot write %s: %w", path, err), os.Remove(f.Name()))
 	}
-	if err := os.Rename(f.Name(), path); err != nil {
-		return err
-	}
-	f.Close()
 	return syncDir(filepath.Dir(path))
 }
 

@@ -279,6 +279,9 @@ func (s *Server) changeUser(r *http.Request, change func(b userBody, u *User) er
 	}
 	if err == nil {
 		u, err = s.accounts.UpdateUser(id, func(u *User) error {
+			if b.Password != "" {
+				return &Invalid{Key: "password", Message: "is changed at /Users/" + id + "/password only"}
+			}
 			if err := matches(r.Header.Get("If-Match"), u.Version); err != nil {
 				return err
 			}

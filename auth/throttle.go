@@ -155,6 +155,7 @@ func (t *throttle) note(a attempt, err error) {
 		w = &watched{}
 		t.watched[a.key()] = w
 	}
+	w.forget(at)
 	w.failures = append(w.failures, at)
 	if len(w.failures) > lockAfter {
 		w.failures = w.failures[len(w.failures)-lockAfter:]

@@ -259,8 +259,11 @@ func (u User) check() error {
 		return err
 	}
 	for _, f := range []struct{ key, value string }{
-		{"userName", u.Name}, {"origin", u.Origin}, {"emails", u.Email},
-		{"name.givenName", u.GivenName}, {"name.familyName", u.FamilyName},
+		{"userName", u.Name},
+		{"origin", u.Origin},
+		{"emails", u.Email},
+		{"name.givenName", u.GivenName},
+		{"name.familyName", u.FamilyName},
 	} {
 		if err := checkText(f.key, f.value); err != nil {
 			return err

@@ -88,7 +88,7 @@ type Builds struct {
 	o        BuildOptions
 	builds   *store.Bucket[Build]
 	wake     chan struct{} // of Run: there may be something to stage
-	record   func(tx *store.Tx, w Build, d Droplet) error
+	record   func(tx *store.Tx, w Build, d *Droplet) error
 }
 
 // NewBuilds returns the builds of p's packages, whose droplets go to s. Run
@@ -103,16 +103,17 @@ func NewBuilds(db *store.DB, p *Packages, s *Shelf, o BuildOptions) *Builds {
 	o.Logger = cmp.Or(o.Logger, slog.New(slog.DiscardHandler))
 	return &Builds{
 		packages: p, shelf: s, o: o, wake: make(chan struct{}, 1),
-		record: func(*store.Tx, Build, Droplet) error { return nil },
+		record: func(*store.Tx, Build, *Droplet) error { return nil },
 		builds: store.In(db, "builds",
 			store.Index("app", func(b Build) string { return b.App }),
 			store.Index("state", func(b Build) string { return string(b.State) })),
 	}
 }
 
-// Record makes fn write down every droplet in the transaction that keeps it.
-// Call it before Run and Create.
-func (b *Builds) Record(fn func(tx *store.Tx, w Build, d Droplet) error) { b.record = fn }
+// Record makes fn write down every build that begins, without a droplet, and
+// every droplet that comes of one, in the transaction that keeps it. Call it
+// before Run and Create.
+func (b *Builds) Record(fn func(tx *store.Tx, w Build, d *Droplet) error) { b.record = fn }
 
 // Create begins a build. What was staged before, from the same bits in the same
 // way, is STAGED at once; anything else is stored, and Run stages it.
@@ -136,7 +137,7 @@ func (b *Builds) Create(ctx context.Context, r BuildRequest) (Build, error) {
 	if done, ok, err := b.reuse(w, k); err != nil || ok {
 		return done, err
 	}
-	if err := b.builds.Put(w.GUID, w); err != nil {
+	if err := b.shelf.db.Update(func(tx *store.Tx) error { return b.begin(tx, w) }); err != nil {
 		return Build{}, fmt.Errorf("cannot create build: %w", err)
 	}
 	select {
@@ -144,6 +145,13 @@ func (b *Builds) Create(ctx context.Context, r BuildRequest) (Build, error) {
 	default: // it is awake
 	}
 	return w, nil
+}
+
+func (b *Builds) begin(tx *store.Tx, w Build) error {
+	if err := b.builds.With(tx).Put(w.GUID, w); err != nil {
+		return err
+	}
+	return b.record(tx, w, nil)
 }
 
 // reuse finishes a new build with the image of an earlier one, if there is one.
@@ -164,10 +172,10 @@ func (b *Builds) reuse(w Build, k Package) (Build, bool, error) {
 	d.UpdatedAt, d.Metadata = time.Time{}, app.Metadata{}
 	w.State, w.Droplet = BuildStaged, d.GUID
 	err = b.shelf.keep(d, func(tx *store.Tx) error {
-		if err := b.builds.With(tx).Put(w.GUID, w); err != nil {
+		if err := b.begin(tx, w); err != nil {
 			return err
 		}
-		return b.record(tx, w, d)
+		return b.record(tx, w, &d)
 	})
 	if errors.Is(err, ErrNoImage) {
 		return w, false, nil // it is made anew
@@ -314,7 +322,7 @@ func (b *Builds) staged(w Build, d Droplet) error {
 		if err != nil {
 			return err
 		}
-		return b.record(tx, w, d)
+		return b.record(tx, w, &d)
 	})
 }
 

@@ -86,6 +86,7 @@ type Spec struct {
 	Layers    []droplet.Layer // of a build: laid into the writable layer before anything runs
 	Memory    int64           // of the whole container, in bytes
 	Disk      int64           // of the writable layer, in bytes
+	LogRate   *int64          // bytes per second that are kept of what it prints; nil: all
 	Address   netip.Prefix    // of eth0
 	Ports     []int
 	Processes []ProcessSpec // main first, then the sidecars by name

@@ -129,6 +129,7 @@ func (w wish) spec(slot SlotID, cell string, me identity) (Spec, error) {
 		Image:    w.droplet.Image,
 		Memory:   int64(mem.total) * mebibyte,
 		Disk:     int64(w.process.DiskMB) * mebibyte,
+		LogRate:  w.process.LogRate,
 		Ports:    slices.Clone(w.ports()),
 	}
 	env, err := environment(w, me, mem.main)

@@ -32,6 +32,11 @@ func (c *Client) Apps(ctx context.Context) ([]v3.App, error) {
 	return list[v3.App](ctx, c, "/v3/apps", q)
 }
 
+// AppsIn lists the apps of any space by name.
+func (c *Client) AppsIn(ctx context.Context, space string) ([]v3.App, error) {
+	return list[v3.App](ctx, c, "/v3/apps", url.Values{"space_guids": {filter(space)}, "order_by": {"name"}})
+}
+
 // AppByName finds an app of the client's space, or fails with *NoApp.
 func (c *Client) AppByName(ctx context.Context, name string) (v3.App, error) {
 	q, err := c.here(ctx)

@@ -34,8 +34,8 @@ func (c *Client) Shutdown(ctx context.Context, s v3.Shutdown) error {
 }
 
 // Credentials reads how other programs reach the daemon as its administrator.
-func (c *Client) Credentials(ctx context.Context) (Credentials, error) {
-	var cr Credentials
+func (c *Client) Credentials(ctx context.Context) (v3.Credentials, error) {
+	var cr v3.Credentials
 	_, err := c.call(ctx, http.MethodGet, "/dew/v1/credentials", nil, &cr)
 	return cr, err
 }

@@ -8,49 +8,22 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"iter"
 	"net/http"
 	"net/url"
-	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/dewrun/dew/api/v3"
 )
 
 const (
-	readLimit  = 1000             // of lines in one read
-	quietLimit = 45 * time.Second // three heartbeats
-	patience   = 30 * time.Second // with a daemon that is away
-	maxEvent   = 1 << 20          // a line has at most 64 KiB; its JSON is longer
+	readLimit     = 1000             // of lines in one read
+	quietLimit    = 45 * time.Second // three heartbeats
+	patience      = 2 * time.Minute  // with a daemon that is away
+	maxEvent      = 1 << 20          // a line has at most 64 KiB; its JSON is longer
+	verifyTimeout = 10 * time.Minute // a large log on a slow disk
 )
-
-// beginning is what clients of log-cache send to mean "from the first line".
-const beginning = "-6795364578871345152"
-
-// Recent reads the newest lines of an app, at most n, oldest first. They carry no
-// sequence number.
-func (c *Client) Recent(ctx context.Context, app string, n int) ([]v3.Line, error) {
-	q := url.Values{"descending": {"true"}, "envelope_types": {"LOG"}, "start_time": {beginning}}
-	var lines []v3.Line
-	for len(lines) < n {
-		limit := min(n-len(lines), readLimit)
-		q.Set("limit", strconv.Itoa(limit))
-		var r v3.LogCacheRead
-		if _, err := c.call(ctx, http.MethodGet, "/api/v1/read/"+escape(app)+"?"+q.Encode(), nil, &r); err != nil {
-			return nil, err
-		}
-		for _, e := range r.Envelopes.Batch {
-			lines = append(lines, lineOf(e))
-		}
-		if len(r.Envelopes.Batch) < limit {
-			break
-		}
-		q.Set("end_time", strconv.FormatInt(r.Envelopes.Batch[limit-1].Timestamp, 10))
-	}
-	slices.Reverse(lines)
-	return lines, nil
-}
 
 // Since reads the lines of an app from a moment on, oldest first. The next call
 // asks from behind the last line's time: no two lines have the same.
@@ -81,62 +54,143 @@ func lineOf(e v3.LogCacheEnvelope) v3.Line {
 	return l
 }
 
-// Stream follows an app's lines: the newest ones first, at most n, then each as
-// it is printed. When the connection ends it goes on behind the last line, for as
-// long as the daemon is not away for more than half a minute. It ends with the
-// error that ended it, or with ctx.
-func (c *Client) Stream(ctx context.Context, app string, n int) iter.Seq2[v3.Line, error] {
-	return func(yield func(v3.Line, error) bool) {
-		f := follower{c: c, app: app, newest: n, seen: time.Now()}
-		for {
-			err := f.once(ctx, func(l v3.Line) bool { return yield(l, nil) })
-			switch {
-			case errors.Is(err, errEnough):
-				return
-			case ctx.Err() != nil:
-				yield(v3.Line{}, ctx.Err())
-				return
-			case final(err) || time.Since(f.seen) > patience:
-				yield(v3.Line{}, err)
-				return
-			}
-			select {
-			case <-time.After(maxPause):
-			case <-ctx.Done():
-			}
+// VerifyLog has the daemon read an app's whole log and check it.
+func (c *Client) VerifyLog(ctx context.Context, app string) (v3.LogReport, error) {
+	ctx, cancel := context.WithTimeout(ctx, verifyTimeout)
+	defer cancel()
+	var r v3.LogReport
+	_, err := c.exchange(ctx, Request{Method: http.MethodGet, Path: "/stream/v1/apps/" + escape(app) + "/verify", Header: http.Header{"Accept": {"application/json"}}}, &r)
+	return r, err
+}
+
+// LogQuery says which lines of an app are wanted. What is empty does not narrow.
+type LogQuery struct {
+	Newest         int // how many of the newest to begin with; negative: all
+	Follow         bool
+	Source         string
+	Process        string // type
+	Sidecar        string
+	NoSidecars     bool
+	Instance       *int
+	Stream         string // OUT, ERR
+	Contains       string
+	Since, Until   time.Time
+	SinceLastStart bool
+	Crash          int // 1: the newest
+
+	// Notice hears that the daemon went away, and that it came back. It may be nil.
+	Notice func(text string)
+}
+
+// values are the query parameters. Who comes back says which line it had last;
+// where it began does not matter any more.
+func (q LogQuery) values(back bool) url.Values {
+	v := url.Values{}
+	set := func(name, value string, wanted bool) {
+		if wanted {
+			v.Set(name, value)
+		}
+	}
+	set("newest", strconv.Itoa(q.Newest), q.Newest >= 0 && !back)
+	set("follow", "false", !q.Follow)
+	set("source", q.Source, q.Source != "")
+	set("process", q.Process, q.Process != "")
+	set("sidecar", q.Sidecar, q.Sidecar != "")
+	set("no_sidecars", "true", q.NoSidecars)
+	if q.Instance != nil {
+		v.Set("instance", strconv.Itoa(*q.Instance))
+	}
+	set("stream", q.Stream, q.Stream != "")
+	set("contains", q.Contains, q.Contains != "")
+	set("since", q.Since.Format(time.RFC3339Nano), !q.Since.IsZero())
+	set("until", q.Until.Format(time.RFC3339Nano), !q.Until.IsZero())
+	set("since_last_start", "true", q.SinceLastStart && !back)
+	set("crash", strconv.Itoa(q.Crash), q.Crash > 0)
+	return v
+}
+
+// Logs hands out an app's lines, in order and none twice, until all that was
+// asked for is there, each says no, or ctx ends. A line is valid until the next.
+// When the connection breaks it goes on behind the last line, unless the daemon
+// is away for minutes.
+func (c *Client) Logs(ctx context.Context, app string, q LogQuery, each Lines) error {
+	f := follower{c: c, app: app, q: q, each: each}
+	if f.q.Notice == nil {
+		f.q.Notice = func(string) {}
+	}
+	if f.each.Flush == nil {
+		f.each.Flush = func() error { return nil }
+	}
+	for {
+		err := f.once(ctx)
+		switch {
+		case err == nil:
+			return nil
+		case ctx.Err() != nil:
+			return ctx.Err()
+		case f.seen.IsZero() || f.ended(err) || time.Since(f.seen) > patience:
+			return err
+		}
+		f.lose(err)
+		select {
+		case <-time.After(maxPause):
+		case <-ctx.Done():
+			return ctx.Err()
 		}
 	}
 }
 
-// errEnough is a reader that wants no more.
-var errEnough = errors.New("the reader has enough")
+// Lines is who reads lines.
+type Lines struct {
+	Line  func(l *v3.Line) error
+	Flush func() error // there is a pause; may be nil
+}
 
-// final tells whether asking again would give the same answer.
-func final(err error) bool {
+// errReader marks what the reader of lines said, which no other try changes.
+type errReader struct{ error }
+
+func (e errReader) Unwrap() error { return e.error }
+
+// follower remembers where a stream stands.
+type follower struct {
+	c    *Client
+	app  string
+	q    LogQuery
+	each Lines
+	last uint64    // sequence number of the last line that was handed out
+	seen time.Time // when the daemon last said anything
+	away bool      // that it is gone was told
+}
+
+// ended tells whether asking again would give the same answer.
+func (f *follower) ended(err error) bool {
+	if r := (errReader{}); errors.As(err, &r) {
+		return true
+	}
 	e := (*Error)(nil)
 	return errors.As(err, &e) && e.Status < http.StatusInternalServerError
 }
 
-// follower remembers where a stream stands.
-type follower struct {
-	c      *Client
-	app    string
-	newest int
-	last   uint64    // sequence number of the last line that was handed out
-	seen   time.Time // when the daemon last said anything
+// lose tells once that the daemon is away.
+func (f *follower) lose(err error) {
+	if !f.away {
+		f.away = true
+		f.q.Notice(fmt.Sprintf("dewd went away, waiting for it (%v)", err))
+	}
 }
 
-// once reads one connection to its end.
-func (f *follower) once(ctx context.Context, hand func(v3.Line) bool) error {
+// once reads one connection to its end; nil is the end of all that was asked for.
+func (f *follower) once(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	quiet := time.AfterFunc(quietLimit, cancel)
 	defer quiet.Stop()
-	r := Request{Method: http.MethodGet, Path: "/stream/v1/apps/" + escape(f.app), Header: http.Header{"Accept": {"text/event-stream"}}}
+	r := Request{
+		Method: http.MethodGet, Path: "/stream/v1/apps/" + escape(f.app) + "?" + f.q.values(f.last > 0).Encode(),
+		Header: http.Header{"Accept": {v3.LinesType + ", text/event-stream"}},
+	}
 	if f.last > 0 {
 		r.Header.Set("Last-Event-ID", strconv.FormatUint(f.last, 10))
-	} else {
-		r.Path += "?newest=" + strconv.Itoa(f.newest)
 	}
 	resp, err := f.c.Send(ctx, r)
 	if err != nil {
@@ -147,58 +201,152 @@ func (f *follower) once(ctx context.Context, hand func(v3.Line) bool) error {
 		b, _ := io.ReadAll(io.LimitReader(resp.Body, maxEvent)) // what there is of the sentence
 		return errorOf(resp.StatusCode, b)
 	}
-	err = events(resp.Body, func(data []byte) error {
+	alive := func() {
 		f.seen = time.Now()
 		quiet.Reset(quietLimit)
-		return f.line(data, hand)
-	})
-	if err == nil || errors.Is(err, context.Canceled) {
-		err = &Unreachable{Door: f.c.door, Err: errors.New("the log stream ended")}
+		if f.away {
+			f.away = false
+			f.q.Notice("dewd is back")
+		}
 	}
-	return err
+	read := f.events
+	if strings.HasPrefix(resp.Header.Get("Content-Type"), v3.LinesType) {
+		read = f.records
+	}
+	err = read(resp.Body, alive)
+	if err == nil || f.ended(err) {
+		return err
+	}
+	return &Unreachable{Door: f.c.door, Err: fmt.Errorf("the log stream ended: %w", err)}
 }
 
-// line hands out what one event says; a heartbeat says nothing.
-func (f *follower) line(data []byte, hand func(v3.Line) bool) error {
-	if data == nil {
-		return nil
-	}
-	var l v3.Line
-	if err := json.Unmarshal(data, &l); err != nil {
-		return fmt.Errorf("cannot read a log line: %w", err)
-	}
+// hand hands out one line that was not handed out before.
+func (f *follower) hand(l *v3.Line) error {
 	if l.Seq <= f.last && f.last > 0 {
 		return nil
 	}
 	f.last = l.Seq
-	if !hand(l) {
-		return errEnough
+	if err := f.each.Line(l); err != nil {
+		return errReader{err}
 	}
 	return nil
 }
 
-// events reads server-sent events: each gives its data, a comment gives nil.
-func events(r io.Reader, each func(data []byte) error) error {
-	s := bufio.NewScanner(r)
-	s.Buffer(make([]byte, 64<<10), maxEvent)
-	var data []byte
-	for s.Scan() {
-		line := s.Bytes()
-		switch value, isData := bytes.CutPrefix(line, []byte("data:")); {
-		case isData && data != nil:
-			data = append(append(data, '\n'), bytes.TrimPrefix(value, []byte(" "))...)
-		case isData:
-			data = append([]byte{}, bytes.TrimPrefix(value, []byte(" "))...)
-		case len(line) == 0 && data != nil:
-			if err := each(data); err != nil {
-				return err
-			}
-			data = nil
-		case len(line) > 0 && line[0] == ':':
-			if err := each(nil); err != nil {
+func (f *follower) flush() error {
+	if err := f.each.Flush(); err != nil {
+		return errReader{err}
+	}
+	return nil
+}
+
+// records reads lines in their short form.
+func (f *follower) records(body io.Reader, alive func()) error {
+	r := v3.NewLineReader(body)
+	for {
+		waits := !r.Buffered()
+		if waits {
+			if err := f.flush(); err != nil {
 				return err
 			}
 		}
+		l, err := r.Next()
+		if errors.Is(err, io.EOF) {
+			return f.flush()
+		}
+		if err != nil {
+			return errors.Join(err, f.flush())
+		}
+		if waits {
+			alive() // not for each of a million lines
+		}
+		if l == nil {
+			continue
+		}
+		if err := f.hand(l); err != nil {
+			return err
+		}
+	}
+}
+
+// events reads lines as server-sent events.
+func (f *follower) events(body io.Reader, alive func()) error {
+	over := errors.New("over")
+	err := events(body, func(e event) error {
+		alive()
+		if e.kind == "end" {
+			return over
+		}
+		if err := f.event(e); err != nil {
+			return err
+		}
+		return f.flush()
+	})
+	switch {
+	case errors.Is(err, over):
+		return nil
+	case err == nil:
+		return v3.ErrBrokenOff
+	}
+	return err
+}
+
+// event hands out what one event says; a heartbeat says nothing.
+func (f *follower) event(e event) error {
+	if e.data == nil {
+		return nil
+	}
+	var l v3.Line
+	if err := json.Unmarshal(e.data, &l); err != nil {
+		return fmt.Errorf("cannot read a log line: %w", err)
+	}
+	return f.hand(&l)
+}
+
+// event is a server-sent event; a comment has neither kind nor data.
+type event struct {
+	kind string
+	data []byte
+}
+
+// events reads server-sent events and comments.
+func events(r io.Reader, each func(event) error) error {
+	s := bufio.NewScanner(r)
+	s.Buffer(make([]byte, 64<<10), maxEvent)
+	var e event
+	for s.Scan() {
+		line := s.Bytes()
+		if len(line) == 0 {
+			if e.data != nil {
+				if err := each(e); err != nil {
+					return err
+				}
+			}
+			e = event{}
+			continue
+		}
+		if line[0] == ':' {
+			if err := each(event{}); err != nil {
+				return err
+			}
+			continue
+		}
+		e.take(line)
 	}
 	return s.Err()
+}
+
+// take reads one field of an event.
+func (e *event) take(line []byte) {
+	name, value, _ := bytes.Cut(line, []byte(":"))
+	value = bytes.TrimPrefix(value, []byte(" "))
+	switch string(name) {
+	case "event":
+		e.kind = string(value)
+	case "data":
+		if e.data == nil {
+			e.data = append([]byte{}, value...) // empty is not nil
+			return
+		}
+		e.data = append(append(e.data, '\n'), value...)
+	}
 }

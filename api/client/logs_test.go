@@ -42,31 +42,6 @@ func logOf(t *testing.T, n int64) http.HandlerFunc {
 	}
 }
 
-func TestRecent(t *testing.T) {
-	c, _ := ask(t, logOf(t, 1500))
-	for _, n := range []int{0, 1, 1200, 9999} {
-		lines, err := c.Recent(t.Context(), "a", n)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if len(lines) != min(n, 1500) {
-			t.Errorf("%d lines, want %d", len(lines), n)
-		}
-		for i, l := range lines {
-			if want := strconv.Itoa(1500 - len(lines) + i + 1); string(l.Text) != want {
-				t.Fatalf("line %d is %s, want %s", i, l.Text, want)
-			}
-		}
-	}
-	lines, err := c.Recent(t.Context(), "a", 1)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if l := lines[0]; l.Source != "APP/PROC/WEB" || l.Index != 2 || l.Stream != "ERR" || l.Time.UnixNano() != 1500 {
-		t.Errorf("got %+v", l)
-	}
-}
-
 func TestSince(t *testing.T) {
 	c, _ := ask(t, logOf(t, 1500))
 	lines, err := c.Since(t.Context(), "a", time.Unix(0, 11))
@@ -75,40 +50,97 @@ func TestSince(t *testing.T) {
 	}
 }
 
-// A stream that breaks off goes on behind the last line, without a line twice.
-func TestStreamResumes(t *testing.T) {
-	var asked []string
-	c, _ := ask(t, func(w http.ResponseWriter, r *http.Request) {
-		asked = append(asked, r.URL.RawQuery+" "+r.Header.Get("Last-Event-ID"))
-		from := map[int]uint64{1: 1, 2: 0, 3: 2}[len(asked)] // the third time a line is sent again
-		if from == 0 {
-			w.WriteHeader(http.StatusBadGateway)
-			return
-		}
-		fmt.Fprint(w, ": hello\n\n")
-		for seq := from; seq < from+2; seq++ {
-			b, err := json.Marshal(v3.Line{Seq: seq, Text: []byte(strconv.FormatUint(seq, 10))})
-			if err != nil {
-				t.Error(err)
-			}
-			fmt.Fprintf(w, "id: %d\ndata: %s\n\n", seq, b)
-		}
-	})
+// logsOf collects the texts of up to n lines; the last one ends the reading.
+func logsOf(ctx context.Context, c *Client, app string, q LogQuery, n int) ([]string, error) {
+	enough := errors.New("enough")
 	var got []string
-	for l, err := range c.Stream(t.Context(), "a", 5) {
-		if err != nil {
-			t.Fatal(err)
+	err := c.Logs(ctx, app, q, Lines{Line: func(l *v3.Line) error {
+		if got = append(got, string(l.Text)); len(got) == n {
+			return enough
 		}
-		if got = append(got, string(l.Text)); len(got) == 3 {
-			break
-		}
+		return nil
+	}})
+	if errors.Is(err, enough) {
+		err = nil
 	}
-	if !slices.Equal(got, []string{"1", "2", "3"}) || !slices.Equal(asked, []string{"newest=5 ", " 2", " 2"}) {
-		t.Errorf("got %q, asked %q", got, asked)
+	return got, err
+}
+
+// forms write lines as the daemon does.
+var forms = map[string]struct {
+	kind string
+	line func(l v3.Line) []byte
+	beat []byte
+	end  []byte
+}{
+	"events": {"text/event-stream", func(l v3.Line) []byte {
+		b, err := json.Marshal(l)
+		if err != nil {
+			panic(err)
+		}
+		return fmt.Appendf(nil, "id: %d\ndata: %s\n\n", l.Seq, b)
+	}, []byte(":heartbeat\n\n"), []byte("event: end\ndata: {}\n\n")},
+	"short": {v3.LinesType, func(l v3.Line) []byte { return v3.AppendLine(nil, &l) }, v3.AppendBeat(nil), v3.AppendEnd(nil)},
+}
+
+// A stream that breaks off goes on behind the last line, without a line twice, and
+// tells of it.
+func TestLogsResume(t *testing.T) {
+	for name, form := range forms {
+		t.Run(name, func(t *testing.T) {
+			var asked []string
+			c, _ := ask(t, func(w http.ResponseWriter, r *http.Request) {
+				asked = append(asked, r.URL.RawQuery+" "+r.Header.Get("Last-Event-ID"))
+				from := map[int]uint64{1: 1, 2: 0, 3: 2}[len(asked)] // the third time a line is sent again
+				if from == 0 {
+					w.WriteHeader(http.StatusBadGateway)
+					return
+				}
+				w.Header().Set("Content-Type", form.kind)
+				w.Write(form.beat) //nolint:errcheck // the reader is there
+				for seq := from; seq < from+2; seq++ {
+					w.Write(form.line(v3.Line{Seq: seq, Time: time.Unix(1, 0), Text: []byte(strconv.FormatUint(seq, 10))})) //nolint:errcheck // the reader is there
+				}
+			})
+			var notices []string
+			q := LogQuery{Newest: 5, Follow: true, Process: "web", SinceLastStart: true, Notice: func(text string) { notices = append(notices, text) }}
+			got, err := logsOf(t.Context(), c, "a", q, 3)
+			if err != nil {
+				t.Fatal(err)
+			}
+			want := []string{"newest=5&process=web&since_last_start=true ", "process=web 2", "process=web 2"}
+			if !slices.Equal(got, []string{"1", "2", "3"}) || !slices.Equal(asked, want) {
+				t.Errorf("got %q, asked %q", got, asked)
+			}
+			if len(notices) != 2 || !strings.Contains(notices[0], "went away") || notices[1] != "dewd is back" {
+				t.Errorf("notices = %q", notices)
+			}
+		})
 	}
 }
 
-func TestStreamEnds(t *testing.T) {
+// The end of all that was asked for is the end, and nothing else is.
+func TestLogsEnd(t *testing.T) {
+	for name, form := range forms {
+		t.Run(name, func(t *testing.T) {
+			times := 0
+			c, _ := ask(t, func(w http.ResponseWriter, r *http.Request) {
+				times++
+				w.Header().Set("Content-Type", form.kind)
+				w.Write(form.line(v3.Line{Seq: uint64(times), Time: time.Unix(1, 0), Text: []byte("x")})) //nolint:errcheck // the reader is there
+				if times == 2 {
+					w.Write(form.end) //nolint:errcheck // the reader is there
+				}
+			})
+			got, err := logsOf(t.Context(), c, "a", LogQuery{}, 10)
+			if err != nil || len(got) != 2 || times != 2 {
+				t.Errorf("got %q after %d tries, %v", got, times, err)
+			}
+		})
+	}
+}
+
+func TestLogsFail(t *testing.T) {
 	c, _ := ask(t, func(w http.ResponseWriter, r *http.Request) {
 		if strings.HasSuffix(r.URL.Path, "gone") {
 			w.WriteHeader(http.StatusNotFound)
@@ -118,36 +150,36 @@ func TestStreamEnds(t *testing.T) {
 		http.NewResponseController(w).Flush() //nolint:errcheck // the reader leaves
 		<-r.Context().Done()
 	})
-	for _, err := range c.Stream(t.Context(), "gone", 1) {
-		if !NotFound(err) {
-			t.Errorf("got %v", err)
-		}
+	if _, err := logsOf(t.Context(), c, "gone", LogQuery{Newest: 1}, 1); !NotFound(err) {
+		t.Errorf("got %v", err)
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
 	defer cancel()
-	for _, err := range c.Stream(ctx, "quiet", 1) {
-		if !errors.Is(err, context.DeadlineExceeded) {
-			t.Errorf("got %v", err)
-		}
+	if _, err := logsOf(ctx, c, "quiet", LogQuery{Newest: 1}, 1); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("got %v", err)
 	}
 }
 
 func TestEventsReader(t *testing.T) {
 	for text, want := range map[string][]string{
-		"data: a\n\ndata:b\n\n":            {"a", "b"},
-		"id: 1\nevent: x\ndata: a\r\n\r\n": {"a"},
-		"data: a\ndata: b\n\n":             {"a\nb"},
-		": beat\n\n":                       {"-"},
-		"data: unfinished":                 nil,
-		"\n\n\n":                           nil,
-		"data:\n\n":                        {""},
+		"data: a\n\ndata:b\n\n":                  {" a", " b"},
+		"id: 1\nevent: x\ndata: a\r\n\r\n":       {"x a"},
+		"data: a\ndata: b\n\n":                   {" a\nb"},
+		": beat\n\n":                             {"-"},
+		"data: unfinished":                       nil,
+		"\n\n\n":                                 nil,
+		"data:\n\n":                              {" "},
+		"data\n\n":                               {" "},
+		"event: end\ndata: {}\n\ndata: next\n\n": {"end {}", " next"},
+		"event: end\n\ndata: next\n\n":           {" next"},
 	} {
 		var got []string
-		err := events(strings.NewReader(text), func(data []byte) error {
-			if data == nil {
-				data = []byte("-")
+		err := events(strings.NewReader(text), func(e event) error {
+			if e.data == nil {
+				got = append(got, "-")
+			} else {
+				got = append(got, e.kind+" "+string(e.data))
 			}
-			got = append(got, string(data))
 			return nil
 		})
 		if err != nil || !slices.Equal(got, want) {
@@ -158,19 +190,20 @@ func TestEventsReader(t *testing.T) {
 
 func FuzzEvents(f *testing.F) {
 	f.Add("id: 1\ndata: {\"seq\":1}\n\n: beat\n\n")
-	f.Add("data: a\ndata: b\n\n")
+	f.Add("data: a\ndata: b\n\nevent: end\ndata: {}\n\n")
 	f.Fuzz(func(t *testing.T, text string) {
-		f := follower{}
 		last := uint64(0)
-		err := events(strings.NewReader(text), func(data []byte) error {
-			return f.line(data, func(l v3.Line) bool {
+		f := follower{each: Lines{
+			Line: func(l *v3.Line) error {
 				if l.Seq < last {
 					t.Errorf("line %d after %d", l.Seq, last)
 				}
 				last = l.Seq
-				return true
-			})
-		})
+				return nil
+			},
+			Flush: func() error { return nil },
+		}}
+		err := f.events(strings.NewReader(text), func() {})
 		_ = err // what is no event is an error, never a panic
 	})
 }

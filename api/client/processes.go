@@ -18,12 +18,14 @@ func (c *Client) Processes(ctx context.Context, app string) ([]v3.Process, error
 	return ps, err
 }
 
-// AllProcesses lists the processes of all apps of the client's space, web first.
+// AllProcesses lists the processes of all apps of the client's space, web first,
+// each with its instances.
 func (c *Client) AllProcesses(ctx context.Context) ([]v3.Process, error) {
 	q, err := c.here(ctx)
 	if err != nil {
 		return nil, err
 	}
+	q.Set("embed", "process_instances")
 	ps, err := list[v3.Process](ctx, c, "/v3/processes", q)
 	slices.SortStableFunc(ps, byType)
 	return ps, err

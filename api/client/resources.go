@@ -13,13 +13,13 @@ func (c *Client) Domains(ctx context.Context) ([]v3.Domain, error) {
 }
 
 // Buildpacks lists the buildpacks in the order in which they are tried.
-func (c *Client) Buildpacks(ctx context.Context) ([]Buildpack, error) {
-	return list[Buildpack](ctx, c, "/v3/buildpacks", nil)
+func (c *Client) Buildpacks(ctx context.Context) ([]v3.Buildpack, error) {
+	return list[v3.Buildpack](ctx, c, "/v3/buildpacks", nil)
 }
 
 // Stacks lists the root file systems that apps run on.
-func (c *Client) Stacks(ctx context.Context) ([]Stack, error) {
-	return list[Stack](ctx, c, "/v3/stacks", nil)
+func (c *Client) Stacks(ctx context.Context) ([]v3.Stack, error) {
+	return list[v3.Stack](ctx, c, "/v3/stacks", nil)
 }
 
 // Droplets lists the droplets of an app, newest first.

@@ -27,35 +27,14 @@ func (q RoleQuery) values() url.Values {
 }
 
 // Roles lists roles.
-func (c *Client) Roles(ctx context.Context, q RoleQuery) ([]Role, error) {
-	return list[Role](ctx, c, "/v3/roles", q.values())
-}
-
-// Holder is who gets a role: a user by name, or a user or client by guid.
-type Holder struct {
-	GUID     string `json:"guid,omitempty"`
-	Username string `json:"username,omitempty"`
-	Origin   string `json:"origin,omitempty"`
-}
-
-// NewRole is a role to be, in an organization or in a space.
-type NewRole struct {
-	Type       string
-	Holder     Holder
-	Org, Space string // guids, one of them
+func (c *Client) Roles(ctx context.Context, q RoleQuery) ([]v3.Role, error) {
+	return list[v3.Role](ctx, c, "/v3/roles", q.values())
 }
 
 // CreateRole gives somebody a role.
-func (c *Client) CreateRole(ctx context.Context, n NewRole) (Role, error) {
-	relationships := map[string]any{"user": map[string]Holder{"data": n.Holder}}
-	if n.Org != "" {
-		relationships["organization"] = v3.To(n.Org)
-	}
-	if n.Space != "" {
-		relationships["space"] = v3.To(n.Space)
-	}
-	var r Role
-	_, err := c.call(ctx, http.MethodPost, "/v3/roles", map[string]any{"type": n.Type, "relationships": relationships}, &r)
+func (c *Client) CreateRole(ctx context.Context, body v3.CreateRole) (v3.Role, error) {
+	var r v3.Role
+	_, err := c.call(ctx, http.MethodPost, "/v3/roles", body, &r)
 	return r, err
 }
 
@@ -65,16 +44,16 @@ func (c *Client) DeleteRole(ctx context.Context, guid string) error {
 }
 
 // Users lists the users that one may see.
-func (c *Client) Users(ctx context.Context) ([]User, error) {
-	return list[User](ctx, c, "/v3/users", nil)
+func (c *Client) Users(ctx context.Context) ([]v3.User, error) {
+	return list[v3.User](ctx, c, "/v3/users", nil)
 }
 
 // UsersByGUID reads users.
-func (c *Client) UsersByGUID(ctx context.Context, guids ...string) ([]User, error) {
-	var all []User
+func (c *Client) UsersByGUID(ctx context.Context, guids ...string) ([]v3.User, error) {
+	var all []v3.User
 	for len(guids) > 0 {
 		n := min(len(guids), batch)
-		some, err := list[User](ctx, c, "/v3/users", url.Values{"guids": {filter(guids[:n]...)}})
+		some, err := list[v3.User](ctx, c, "/v3/users", url.Values{"guids": {filter(guids[:n]...)}})
 		if err != nil {
 			return nil, err
 		}
@@ -87,8 +66,8 @@ func (c *Client) UsersByGUID(ctx context.Context, guids ...string) ([]User, erro
 const batch = 200
 
 // UserByName finds a user, or fails with *Missing.
-func (c *Client) UserByName(ctx context.Context, name string) (User, error) {
-	all, err := list[User](ctx, c, "/v3/users", url.Values{"usernames": {filter(name)}})
+func (c *Client) UserByName(ctx context.Context, name string) (v3.User, error) {
+	all, err := list[v3.User](ctx, c, "/v3/users", url.Values{"usernames": {filter(name)}})
 	return first(all, err, &Missing{Kind: "user", Name: name})
 }
 

@@ -29,13 +29,13 @@ func (c *Client) OrganizationByName(ctx context.Context, name string) (v3.Organi
 // CreateOrganization makes an organization.
 func (c *Client) CreateOrganization(ctx context.Context, name string) (v3.Organization, error) {
 	var o v3.Organization
-	_, err := c.call(ctx, http.MethodPost, "/v3/organizations", named{Name: name}, &o)
+	_, err := c.call(ctx, http.MethodPost, "/v3/organizations", v3.CreateOrganization{Name: name}, &o)
 	return o, err
 }
 
 // RenameOrganization gives an organization another name.
 func (c *Client) RenameOrganization(ctx context.Context, guid, name string) error {
-	_, err := c.call(ctx, http.MethodPatch, "/v3/organizations/"+escape(guid), named{Name: name}, nil)
+	_, err := c.call(ctx, http.MethodPatch, "/v3/organizations/"+escape(guid), v3.UpdateOrganization{Name: &name}, nil)
 	return err
 }
 
@@ -69,22 +69,15 @@ func (c *Client) SpaceByName(ctx context.Context, org, name string) (v3.Space, e
 
 // CreateSpace makes a space in an organization.
 func (c *Client) CreateSpace(ctx context.Context, org, name string) (v3.Space, error) {
-	body := struct {
-		named
-		Relationships createSpaceRelationships `json:"relationships"`
-	}{named{Name: name}, createSpaceRelationships{Organization: v3.To(org)}}
+	body := v3.CreateSpace{Name: name, Relationships: v3.CreateSpaceRelationships{Organization: v3.To(org)}}
 	var s v3.Space
 	_, err := c.call(ctx, http.MethodPost, "/v3/spaces", body, &s)
 	return s, err
 }
 
-type createSpaceRelationships struct {
-	Organization v3.ToOne `json:"organization"`
-}
-
 // RenameSpace gives a space another name.
 func (c *Client) RenameSpace(ctx context.Context, guid, name string) error {
-	_, err := c.call(ctx, http.MethodPatch, "/v3/spaces/"+escape(guid), named{Name: name}, nil)
+	_, err := c.call(ctx, http.MethodPatch, "/v3/spaces/"+escape(guid), v3.UpdateSpace{Name: &name}, nil)
 	return err
 }
 
@@ -92,11 +85,6 @@ func (c *Client) RenameSpace(ctx context.Context, guid, name string) error {
 // is gone.
 func (c *Client) DeleteSpace(ctx context.Context, guid string) error {
 	return c.remove(ctx, "/v3/spaces/"+escape(guid))
-}
-
-// named is a body that gives a name and no more.
-type named struct {
-	Name string `json:"name"`
 }
 
 // remove deletes what a path names and waits until it is gone.
@@ -117,4 +105,12 @@ func first[T any](all []T, err error, missing error) (T, error) {
 		return *new(T), err
 	}
 	return all[0], nil
+}
+
+// Here is the guid of the client's own space; empty when it has none.
+func (c *Client) Here(ctx context.Context) (string, error) {
+	if c.space == nil {
+		return "", nil
+	}
+	return c.space(ctx)
 }

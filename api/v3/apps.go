@@ -46,6 +46,12 @@ type UpdateApp struct {
 	Metadata  *Metadata  `json:"metadata,omitempty"`
 }
 
+// Permissions is the answer of GET /v3/apps/:guid/permissions.
+type Permissions struct {
+	ReadBasic     bool `json:"read_basic_data"`
+	ReadSensitive bool `json:"read_sensitive_data"`
+}
+
 // CurrentDroplet is the body and the answer of
 // /v3/apps/:guid/relationships/current_droplet.
 type CurrentDroplet struct {

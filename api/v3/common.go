@@ -54,6 +54,11 @@ func NoMetadata() Metadata {
 	return Metadata{Labels: map[string]*string{}, Annotations: map[string]*string{}}
 }
 
+// UpdateMetadata is the body of PATCH where nothing but metadata can be changed.
+type UpdateMetadata struct {
+	Metadata *Metadata `json:"metadata,omitempty"`
+}
+
 // Checksum of some bytes. Type is sha1 or sha256, and empty in resource matches.
 type Checksum struct {
 	Type  string `json:"type,omitempty"`

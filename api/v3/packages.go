@@ -1,5 +1,7 @@
 package v3
 
+import "encoding/json"
+
 // The states of a package.
 const (
 	PackageAwaitingUpload   = "AWAITING_UPLOAD"
@@ -40,6 +42,8 @@ type PackageRelationships struct {
 type CreatePackage struct {
 	Type          string               `json:"type"`
 	Relationships PackageRelationships `json:"relationships"`
+	Data          json.RawMessage      `json:"data,omitempty"` // nothing for bits
+	Metadata      *Metadata            `json:"metadata,omitempty"`
 }
 
 // ResourceMatches is the body and the answer of POST /v3/resource_matches: files

@@ -18,7 +18,7 @@ type Process struct {
 	Relationships     ProcessRelationships `json:"relationships"`
 	Metadata          Metadata             `json:"metadata"`
 	Links             Links                `json:"links"`
-	EmbeddedInstances []ProcessInstance    `json:"process_instances,omitempty"` // with embed=process_instances
+	EmbeddedInstances []ProcessInstance    `json:"process_instances,omitzero"` // with embed=process_instances
 }
 
 // ProcessInstance is the short form of an instance inside a process.

@@ -17,6 +17,27 @@ type Route struct {
 	Links         Links              `json:"links"`
 }
 
+// CreateRoute is the body of POST /v3/routes.
+type CreateRoute struct {
+	Host          string             `json:"host,omitempty"`
+	Path          string             `json:"path,omitempty"`
+	Port          *Int               `json:"port,omitempty"`
+	Options       map[string]*string `json:"options,omitempty"`
+	Relationships RouteRelationships `json:"relationships"`
+	Metadata      *Metadata          `json:"metadata,omitempty"`
+}
+
+// UpdateRoute is the body of PATCH /v3/routes/:guid; an option that is null goes.
+type UpdateRoute struct {
+	Options  map[string]*string `json:"options,omitempty"`
+	Metadata *Metadata          `json:"metadata,omitempty"`
+}
+
+// Reservation is the answer of GET /v3/domains/:guid/route_reservations.
+type Reservation struct {
+	Matching bool `json:"matching_route"`
+}
+
 // RouteRelationships of a route.
 type RouteRelationships struct {
 	Space  ToOne `json:"space"`

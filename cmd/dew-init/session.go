@@ -193,6 +193,10 @@ func join(path string) int {
 	if err != nil {
 		return fail(1, "cannot connect to "+path+": "+err.Error())
 	}
+	// The daemon waits for it before it tells the client that all is well.
+	if !writeAll(2, []byte{0}) {
+		return 1
+	}
 	go func() {
 		carry(fd, 0)
 		_ = syscall.Shutdown(fd, syscall.SHUT_WR) // the other side may be gone already

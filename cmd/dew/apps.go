@@ -19,12 +19,14 @@ func appCommands(g *global) []*cli.Command {
 			func(c *cli.Context, ask *client.Client, out *console) error { return runApps(c.Context, ask, out) }),
 		g.command(verb{
 			name: "app", args: "APP", category: "Apps", usage: "show how an app does: instances, memory, sidecars, crashes",
+			about: "Examples:\n   dew app shop\n   dew app shop --json | jq '.processes[0].instances'",
 			flags: []cli.Flag{boolFlag("guid", "print its guid and no more"), jsonFlag()},
 		}, func(c *cli.Context, ask *client.Client, out *console) error {
 			return runApp(c.Context, appOptions{Name: c.Args().First(), GUID: c.Bool("guid")}, ask, out)
 		}),
 		g.command(verb{
 			name: "delete", alias: "d", args: "APP", category: "Apps", usage: "delete an app",
+			about: "An app that is not there is fine.\n\nExample:\n   dew delete shop -f -r",
 			flags: []cli.Flag{
 				boolFlag("f", "do not ask"),
 				boolFlag("r", "delete its routes too"),
@@ -97,9 +99,11 @@ func readApps(ctx context.Context, ask *client.Client) ([]appRow, error) {
 		if r == nil {
 			continue // it was made after the list was read
 		}
-		row, err := readProcessRow(ctx, ask, p)
-		if err != nil {
-			return nil, err
+		row := processRow{Type: p.Type, Instances: p.Instances}
+		for _, i := range p.EmbeddedInstances {
+			if i.State == v3.StateRunning {
+				row.Running++
+			}
 		}
 		r.Processes = append(r.Processes, row)
 	}
@@ -115,20 +119,6 @@ func readApps(ctx context.Context, ask *client.Client) ([]appRow, error) {
 		}
 	}
 	return rows, nil
-}
-
-func readProcessRow(ctx context.Context, ask *client.Client, p v3.Process) (processRow, error) {
-	row := processRow{Type: p.Type, Instances: p.Instances}
-	stats, err := ask.Stats(ctx, p.GUID)
-	if err != nil && !client.NotFound(err) { // deleted meanwhile
-		return row, err
-	}
-	for _, s := range stats {
-		if s.State == v3.StateRunning {
-			row.Running++
-		}
-	}
-	return row, nil
 }
 
 type appOptions struct {
@@ -165,7 +155,7 @@ type deleteOptions struct {
 // runDelete deletes an app; one that is not there is fine.
 func runDelete(ctx context.Context, o deleteOptions, ask *client.Client, out *console) error {
 	if !o.Force {
-		if yes, err := out.confirm("Delete app "+o.Name, "-f"); err != nil || !yes {
+		if yes, err := out.confirm(ctx, "Delete app "+o.Name); err != nil || !yes {
 			return err
 		}
 	}

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"context"
 	"encoding/json"
 	"fmt"
 	"os"
@@ -146,35 +145,6 @@ func TestEnv(t *testing.T) {
 	}
 }
 
-func TestLogs(t *testing.T) {
-	d := newDaemon(t).withApp(v3.AppStarted)
-	for _, text := range []string{"one", "two", "three"} {
-		d.say("APP/PROC/WEB", "0", text)
-	}
-	r := d.dew("logs", "shop", "--recent", "-n", "2")
-	r.must(t, 0, "[APP/PROC/WEB/0] OUT two\n", "[APP/PROC/WEB/0] OUT three\n")
-	if strings.Contains(r.out, "one") {
-		t.Errorf("more than two lines:\n%s", r.out)
-	}
-	var l v3.Line
-	if err := json.Unmarshal([]byte(d.dew("logs", "shop", "--recent", "-n", "1", "--json").out), &l); err != nil || string(l.Text) != "three" {
-		t.Errorf("got %+v, %v", l, err)
-	}
-	ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
-	defer cancel()
-	runDew(ctx, "--run", d.run, "logs", "shop").must(t, 0, "[APP/PROC/WEB/SIDECAR/CONFIG SERVER/0] OUT hello", "OUT bye")
-}
-
-func TestFormatLine(t *testing.T) {
-	l := v3.Line{Time: time.Date(2026, 1, 2, 3, 4, 5, 6e6, time.Local), Source: "APP/PROC/WEB/SIDECAR/AGENT", Index: 1, Stream: "ERR", Text: []byte("no")}
-	if got := formatLine(l, false); !strings.HasPrefix(got, "2026-01-02T03:04:05.006") || !strings.HasSuffix(got, " [APP/PROC/WEB/SIDECAR/AGENT/1] ERR no") {
-		t.Errorf("got %s", got)
-	}
-	if got := formatLine(l, true); !strings.Contains(got, yellow+"[APP/PROC/WEB/SIDECAR/AGENT/1]"+plain+" "+red+"ERR"+plain+" no") {
-		t.Errorf("got %q", got)
-	}
-}
-
 func TestEventsCrashesKill(t *testing.T) {
 	d := newDaemon(t).withApp(v3.AppStarted)
 	d.dew("events", "shop").must(t, 0, "app.crash", "index: 0, reason: CRASHED, exit_description: APP/PROC/WEB: Exited with status 1")
@@ -210,7 +180,8 @@ func TestDaemonCommands(t *testing.T) {
 	}
 	d.pid = ended.Process.Pid
 	d.dew("status").must(t, 0, fmt.Sprintf("pid %d", d.pid), "http://*.dew.localhost:8080")
-	d.dew("credentials").must(t, 0, filepath.Join(d.run, "dew.sock"), "http://127.0.0.1:8484")
+	d.dew("credentials").must(t, 0, "cf api http://127.0.0.1:8484\n", `cf login -u admin -p 'it'\''s' -o local -s dev`+"\n")
+	d.dew("credentials", "--json").must(t, 0, filepath.Join(d.run, "dew.sock"), `"password": "it's"`, `"apps": "http://*.dew.localhost:8080"`, `"space": "dev"`)
 	d.dew("curl", "/v3/nothing", "-i", "-X", "put", "-d", `{"a":1}`).must(t, 0, "404 Not Found", "Unknown request")
 	if d.body("PUT /v3/nothing") != `{"a":1}` {
 		t.Errorf("asked %v", d.asked)
@@ -275,7 +246,7 @@ func TestConfirm(t *testing.T) {
 	for answer, want := range map[string]bool{"y\n": true, "YES\n": true, "n\n": false, "\n": false, "y": true} {
 		c := quiet()
 		c.asks, c.in = true, strings.NewReader(answer)
-		if got, err := c.confirm("Delete", "-f"); got != want || err != nil {
+		if got, err := c.confirm(t.Context(), "Delete"); got != want || err != nil {
 			t.Errorf("%q: %v, %v", answer, got, err)
 		}
 	}

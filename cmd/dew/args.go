@@ -10,10 +10,14 @@ import (
 
 // runner lets flags stand behind arguments (`dew push shop -m 64M`), as users of
 // cf write them: the cli package stops reading flags at the first argument.
-type runner struct{ app *cli.App }
+type runner struct {
+	app   *cli.App
+	typed func([]string) // hears the command line as it was typed
+}
 
 // RunContext runs the command that args name; args[0] is the program.
 func (r *runner) RunContext(ctx context.Context, args []string) error {
+	r.typed(args)
 	return r.app.RunContext(ctx, reorder(r.app, args))
 }
 

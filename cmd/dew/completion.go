@@ -34,7 +34,8 @@ compdef _dew dew
 
 func completionCommands(*global) []*cli.Command {
 	return []*cli.Command{{
-		Name: "completion", Category: "Daemon", Usage: "print a script that lets a shell complete commands, flags and names of apps", ArgsUsage: "bash|zsh|fish",
+		Name: "completion", Category: "Daemon", Usage: "print a script that lets a shell complete commands, flags and names", ArgsUsage: "bash|zsh|fish",
+		Description: "Examples:\n   source <(dew completion bash)\n   dew completion fish > ~/.config/fish/completions/dew.fish",
 		Action: func(c *cli.Context) error {
 			var script string
 			var err error

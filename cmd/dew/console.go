@@ -2,6 +2,7 @@ package main
 
 import (
 	"bufio"
+	"context"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -16,10 +17,11 @@ import (
 type console struct {
 	out, err io.Writer
 	in       io.Reader
-	color    bool // out shows colours
-	drawn    bool // err is a terminal: progress may be drawn
-	asks     bool // somebody can answer a question
-	json     bool // data as JSON
+	color    bool          // out shows colours
+	drawn    bool          // err is a terminal: progress may be drawn
+	asks     bool          // somebody can answer a question
+	json     bool          // data as JSON
+	lines    *bufio.Reader // over in, from the first question on
 }
 
 func newConsole(out, err, in *os.File) *console {
@@ -52,18 +54,78 @@ func (c *console) encode(v any) error {
 }
 
 // confirm asks a question that only "y" answers with yes. With nobody there to
-// answer it fails and names the flag that answers.
-func (c *console) confirm(question, flag string) (bool, error) {
+// answer it fails and names -f, which answers.
+func (c *console) confirm(ctx context.Context, question string) (bool, error) {
 	if !c.asks {
-		return false, &failure{status: statusUsage, err: fmt.Errorf("%s needs an answer, and there is no terminal to ask on", question), todo: "give " + flag + " to answer yes"}
+		return false, &failure{status: statusUsage, err: fmt.Errorf("%s needs an answer, and there is no terminal to ask on", question), todo: "give -f to answer yes"}
 	}
-	fmt.Fprintf(c.err, "%s? [yN]: ", question)
-	answer, err := bufio.NewReader(c.in).ReadString('\n')
-	if err != nil && answer == "" {
-		return false, fmt.Errorf("cannot read the answer: %w", err)
-	}
+	answer, err := c.ask(ctx, question+"? [yN]: ")
 	answer = strings.ToLower(strings.TrimSpace(answer))
-	return answer == "y" || answer == "yes", nil
+	return answer == "y" || answer == "yes", err
+}
+
+// ask asks for one line.
+func (c *console) ask(ctx context.Context, prompt string) (string, error) {
+	fmt.Fprint(c.err, prompt)
+	return await(ctx, c.line)
+}
+
+// line reads the next line of what was typed or piped in.
+func (c *console) line() (string, error) {
+	if c.lines == nil {
+		c.lines = bufio.NewReader(c.in)
+	}
+	text, err := c.lines.ReadString('\n')
+	if err != nil && text == "" {
+		return "", fmt.Errorf("cannot read the answer: %w", err)
+	}
+	return strings.TrimRight(text, "\r\n"), nil
+}
+
+// secret asks for one line that is not shown.
+func (c *console) secret(ctx context.Context, prompt string) (string, error) {
+	f, isFile := c.in.(*os.File)
+	if !isFile || !term.IsTerminal(int(f.Fd())) {
+		return c.ask(ctx, prompt)
+	}
+	fd := int(f.Fd())
+	before, err := term.GetState(fd)
+	if err != nil {
+		return "", fmt.Errorf("cannot ask on this terminal: %w", err)
+	}
+	fmt.Fprint(c.err, prompt)
+	text, err := await(ctx, func() (string, error) {
+		b, err := term.ReadPassword(fd)
+		return string(b), err
+	})
+	fmt.Fprintln(c.err)
+	if ctx.Err() != nil {
+		_ = term.Restore(fd, before) // whoever interrupts wants to see what is typed next
+	}
+	if err != nil {
+		return "", fmt.Errorf("cannot read the answer: %w", err)
+	}
+	return text, nil
+}
+
+// await waits for an answer, but not beyond the end of ctx: a read from a terminal
+// cannot be interrupted.
+func await(ctx context.Context, read func() (string, error)) (string, error) {
+	type answer struct {
+		text string
+		err  error
+	}
+	given := make(chan answer, 1)
+	go func() {
+		text, err := read()
+		given <- answer{text, err}
+	}()
+	select {
+	case a := <-given:
+		return a.text, a.err
+	case <-ctx.Done():
+		return "", ctx.Err()
+	}
 }
 
 // table writes rows in columns; the first is the head.

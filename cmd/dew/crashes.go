@@ -19,12 +19,14 @@ func crashCommands(g *global) []*cli.Command {
 	return []*cli.Command{
 		g.command(verb{
 			name: "crashes", args: "APP", category: "Logs", usage: "show why instances of an app crashed, newest first",
+			about: "Examples:\n   dew crashes shop\n   dew crashes shop -n 1 --json",
 			flags: []cli.Flag{&cli.IntFlag{Name: "n", Value: 10, Usage: "`count` of records; 0: all"}, jsonFlag()},
 		}, func(c *cli.Context, ask *client.Client, out *console) error {
 			return runCrashes(c.Context, crashesOptions{Name: c.Args().First(), Count: c.Int("n")}, ask, out)
 		}),
 		g.command(verb{
 			name: "kill", args: "APP", category: "Apps", usage: "send a signal to a process of an app, or to a sidecar of it",
+			about: "What ends takes its instance along, and another takes its place.\n\nExample:\n   dew kill shop --sidecar config-server --signal TERM",
 			flags: []cli.Flag{
 				&cli.StringFlag{Name: "sidecar", Usage: "`name` of the sidecar (default: the process itself)"},
 				&cli.IntFlag{Name: "instance", Usage: "`index` of the instance"},

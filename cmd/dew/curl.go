@@ -24,6 +24,7 @@ type curlOptions struct {
 func curlCommands(g *global) []*cli.Command {
 	return []*cli.Command{g.command(verb{
 		name: "curl", args: "PATH", category: "Daemon", usage: "send a request to the daemon and print the answer, whatever its status",
+		about: "The request is signed with your token.\n\nExamples:\n   dew curl /v3/apps\n   dew curl /v3/apps/GUID -X PATCH -d '{\"name\":\"store\"}'",
 		flags: []cli.Flag{
 			&cli.StringFlag{Name: "X", Usage: "`method` (default GET, with -d POST)"},
 			&cli.StringFlag{Name: "d", Usage: "`body`, or @file"},

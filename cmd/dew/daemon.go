@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 	"time"
 
 	"github.com/urfave/cli/v2"
@@ -23,12 +24,13 @@ func daemonCommands(g *global) []*cli.Command {
 	return []*cli.Command{
 		g.command(verb{name: "status", category: "Daemon", usage: "show what the daemon is and does", flags: []cli.Flag{jsonFlag()}},
 			func(c *cli.Context, ask *client.Client, out *console) error { return runStatus(c.Context, ask, out) }),
-		g.command(verb{name: "credentials", category: "Daemon", usage: "show where the daemon can be asked", flags: []cli.Flag{jsonFlag()}},
-			func(c *cli.Context, ask *client.Client, out *console) error {
-				return runCredentials(c.Context, ask, out)
-			}),
+		g.commandAt(verb{
+			name: "credentials", here: true, category: "Daemon", usage: "show how cf and other programs log in to the daemon of this machine",
+			about: "The lines are for a shell, and have the administrator's password in them.\n\nExamples:\n   dew credentials\n   eval \"$(dew credentials)\"\n   dew credentials --json",
+			flags: []cli.Flag{jsonFlag()},
+		}, func(c *cli.Context, w where) error { return runCredentials(c.Context, w) }),
 		g.command(verb{
-			name: "shutdown", category: "Daemon", usage: "end the daemon; apps stay, and the next daemon takes them over",
+			name: "shutdown", here: true, category: "Daemon", usage: "end the daemon of this machine; apps stay, and the next daemon takes them over",
 			flags: []cli.Flag{boolFlag("apps", "end all apps too")},
 		}, func(c *cli.Context, ask *client.Client, out *console) error {
 			return runShutdown(c.Context, v3.Shutdown{Apps: c.Bool("apps")}, ask, out)
@@ -62,7 +64,7 @@ func runStatus(ctx context.Context, ask *client.Client, out *console) error {
 	}
 	row("cell", s.Cell)
 	row("root", s.Root)
-	row("socket", ask.Door())
+	row("asked at", ask.Door())
 	row("api", s.API)
 	row("apps at", routeURL("*."+s.Domain, s.Router))
 	row("containerd", s.Containerd)
@@ -71,27 +73,52 @@ func runStatus(ctx context.Context, ask *client.Client, out *console) error {
 	return out.table(rows)
 }
 
-// doors are where the daemon can be asked.
-type doors struct {
-	Socket string `json:"socket"`
-	API    string `json:"api"`
-	Apps   string `json:"apps"`
+// credentials are how the daemon is reached.
+type credentials struct {
+	API      string `json:"api"`
+	Username string `json:"username"`
+	Password string `json:"password"`
+	Org      string `json:"org,omitempty"`
+	Space    string `json:"space,omitempty"`
+	Socket   string `json:"socket"` // for root and the group dew, without a password
+	Apps     string `json:"apps"`   // where they are
 }
 
-func runCredentials(ctx context.Context, ask *client.Client, out *console) error {
-	s, err := ask.Status(ctx)
+func runCredentials(ctx context.Context, w where) error {
+	cr, err := w.ask.Credentials(ctx)
 	if err != nil {
 		return err
 	}
-	d := doors{Socket: ask.Door(), API: s.API, Apps: routeURL("*."+s.Domain, s.Router)}
-	if out.json {
-		return out.encode(d)
+	s, err := w.ask.Status(ctx)
+	if err != nil {
+		return err
 	}
-	return out.table([][]string{
-		{"socket:", d.Socket, "for root and the group dew, without a password"},
-		{"api:", d.API},
-		{"apps at:", d.Apps},
-	})
+	v := credentials{API: cr.API, Username: cr.Username, Password: cr.Password, Socket: w.ask.Door(), Apps: routeURL("*."+s.Domain, s.Router)}
+	if p, err := resolve(ctx, w.ask, w.target); err == nil { // a login needs no target
+		v.Org, v.Space = p.Org, p.Space
+	}
+	if w.out.json {
+		return w.out.encode(v)
+	}
+	line := []string{"cf", "login", "-u", shellWord(v.Username), "-p", shellWord(v.Password)}
+	for _, f := range [][2]string{{"-o", v.Org}, {"-s", v.Space}} {
+		if f[1] != "" {
+			line = append(line, f[0], shellWord(f[1]))
+		}
+	}
+	fmt.Fprintf(w.out.out, "cf api %s\n%s\n", shellWord(v.API), strings.Join(line, " "))
+	return nil
+}
+
+// shellWord is the text as one word of a shell.
+func shellWord(text string) string {
+	safe := func(r rune) bool {
+		return !strings.ContainsRune("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-./:@+=,[]", r)
+	}
+	if text != "" && !strings.ContainsFunc(text, safe) {
+		return text
+	}
+	return "'" + strings.ReplaceAll(text, "'", `'\''`) + "'"
 }
 
 // runShutdown lets the daemon leave and waits until it has.

@@ -18,7 +18,10 @@ func envCommands(g *global) []*cli.Command {
 			func(c *cli.Context, ask *client.Client, out *console) error {
 				return runEnv(c.Context, c.Args().First(), ask, out)
 			}),
-		g.command(verb{name: "set-env", alias: "se", args: "APP NAME VALUE", category: "Environment", usage: "set a variable of an app from its next start on"},
+		g.command(verb{
+			name: "set-env", alias: "se", args: "APP NAME VALUE", category: "Environment", usage: "set a variable of an app from its next start on",
+			about: "An empty value removes it.\n\nExample:\n   dew set-env shop JAVA_OPTS -Xmx64m && dew restart shop",
+		},
 			func(c *cli.Context, ask *client.Client, out *console) error {
 				return runSetEnv(c.Context, setEnvOptions{App: c.Args().Get(0), Name: c.Args().Get(1), Value: c.Args().Get(2)}, ask, out)
 			}),

@@ -2,6 +2,8 @@ package main
 
 import (
 	"context"
+	"crypto/tls"
+	"crypto/x509"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -10,6 +12,7 @@ import (
 	"syscall"
 
 	"github.com/dewrun/dew/api/client"
+	"github.com/dewrun/dew/api/v3"
 )
 
 // The exit statuses of dew; 8 belongs to assertions of smoke tests.
@@ -88,18 +91,51 @@ func todoOf(err error) string {
 	if f := (*failure)(nil); errors.As(err, &f) && f.todo != "" {
 		return f.todo
 	}
-	e, u, n := (*client.Error)(nil), (*client.Unreachable)(nil), (*client.NoApp)(nil)
+	e, u, n, m := (*client.Error)(nil), (*client.Unreachable)(nil), (*client.NoApp)(nil), (*client.Missing)(nil)
 	switch {
-	case errors.As(err, &u) && errors.Is(err, fs.ErrPermission):
-		return "the socket is for root and the group dew: join that group, or use sudo"
-	case errors.As(err, &u) && (errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ECONNREFUSED)):
-		return "is dewd running? Start it, or say where it is with --run or DEW_RUN"
 	case errors.As(err, &u):
-		return "dewd's own log says more"
-	case errors.As(err, &e) && e.Status == http.StatusUnauthorized:
-		return "only the socket can be asked without a token"
+		return todoOfDoor(err, u)
+	case errors.As(err, &e):
+		return todoOfAnswer(e)
 	case errors.As(err, &n):
 		return "dew apps lists the apps there are"
+	case errors.As(err, &m):
+		return "dew " + m.Kind + "s lists those that you may see"
+	default:
+		return ""
+	}
+}
+
+// todoOfDoor is what to do about a daemon that cannot be reached.
+func todoOfDoor(err error, u *client.Unreachable) string {
+	authority, name := (*tls.CertificateVerificationError)(nil), x509.HostnameError{}
+	switch remote := strings.Contains(u.Door, "://"); {
+	case errors.Is(err, http.ErrSchemeMismatch):
+		return "it speaks plain HTTP: write http:// before its name"
+	case errors.As(err, &name):
+		return "its certificate is for another name"
+	case errors.As(err, &authority):
+		return "trust its authority with dew login URL --ca-cert FILE"
+	case errors.Is(err, fs.ErrPermission):
+		return "the socket is for root and the group dew: join that group, or use sudo"
+	case remote:
+		return "is it running, and is the address right? dew api --unset goes back to the daemon of this machine"
+	case errors.Is(err, fs.ErrNotExist), errors.Is(err, syscall.ECONNREFUSED):
+		return "is dewd running? Start it, or say where it is with --run or DEW_RUN"
+	default:
+		return "dewd's own log says more"
+	}
+}
+
+// todoOfAnswer is what to do about an answer that is not a success.
+func todoOfAnswer(e *client.Error) string {
+	switch {
+	case e.Status == http.StatusUnauthorized:
+		return "dew login lets you in; only the socket can be asked without a token"
+	case e.Status == http.StatusForbidden:
+		return "it takes another role, or an administrator: dew space-users and dew org-users show who has which"
+	case e.Status == http.StatusNotFound && e.Detail == v3.DetailUnknownRequest:
+		return "this daemon does not know the call, or answers it over its own socket only: dew --run FOLDER on its machine"
 	default:
 		return ""
 	}

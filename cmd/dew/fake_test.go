@@ -11,6 +11,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"net/url"
 	"os"
 	"path/filepath"
 	"slices"
@@ -49,7 +50,10 @@ type daemon struct {
 	refuse    map[string]v3.Error // "POST /v3/apps" to what is answered with 422
 	gone      bool
 	pid       int
-	lateLines []string // told by staging
+	lateLines []string   // told by staging
+	query     url.Values // of the last log that was read
+	report    v3.LogReport
+	people    people
 }
 
 func newDaemon(t *testing.T) *daemon {
@@ -59,12 +63,14 @@ func newDaemon(t *testing.T) *daemon {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { os.RemoveAll(run) })
+	forget(t)
 	d := &daemon{
 		t: t, run: run, bodies: map[string]string{}, pool: map[string]int64{}, sent: map[string]string{}, env: map[string]string{}, refuse: map[string]v3.Error{},
 		process: v3.Process{GUID: "app-1", Type: "web", Version: "v1", Instances: 1, MemoryInMB: 256, DiskInMB: 1024, HealthCheck: v3.HealthCheck{Type: "port"}, Relationships: v3.ProcessRelationships{App: v3.To("app-1")}},
 		stats:   []v3.InstanceStats{{Type: "web", State: v3.StateRunning, Uptime: 5, MemQuota: 256 << 20, DiskQuota: 1 << 30, Version: "v1", Usage: v3.Usage{CPU: 0.031, Mem: 12 << 20, Disk: 4 << 20}}},
 		outcome: v3.Build{State: v3.BuildStaged, Droplet: &v3.GUID{GUID: "droplet-1"}},
 	}
+	d.people = newPeople()
 	l, err := net.Listen("unix", filepath.Join(run, client.Socket))
 	if err != nil {
 		t.Fatal(err)
@@ -73,6 +79,15 @@ func newDaemon(t *testing.T) *daemon {
 	s.Start()
 	t.Cleanup(s.Close)
 	return d
+}
+
+// forget starts with nothing remembered.
+func forget(t *testing.T) {
+	t.Helper()
+	t.Setenv("DEW_HOME", t.TempDir())
+	for _, name := range []string{"DEW_API", "DEW_USERNAME", "DEW_PASSWORD", "DEW_RUN"} {
+		t.Setenv(name, "")
+	}
 }
 
 // withApp gives the daemon its app.
@@ -87,13 +102,15 @@ func (d *daemon) handler() http.Handler {
 		mux.HandleFunc(pattern, func(w http.ResponseWriter, r *http.Request) { d.serve(w, r, fn) })
 	}
 	d.appRoutes(handle)
+	d.people.routes(d, handle)
 	d.pushRoutes(handle)
 	d.otherRoutes(handle)
 	mux.HandleFunc("GET /stream/v1/apps/app-1", d.stream)
+	handle("GET /stream/v1/apps/app-1/verify", func(*http.Request, []byte) any { return d.report })
 	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
 		d.serve(w, r, func(*http.Request, []byte) any {
 			if r.URL.Path == "/" {
-				return v3.Root{}
+				return v3.Root{Links: v3.RootLinks{CloudControllerV3: &v3.RootLink{Meta: v3.RootMeta{Version: "3.180.0"}}}}
 			}
 			return answer{404, v3.Errors{Errors: []v3.Error{{Code: 10000, Title: "CF-NotFound", Detail: "Unknown request"}}}}
 		})
@@ -123,6 +140,11 @@ func (d *daemon) serve(w http.ResponseWriter, r *http.Request, fn func(*http.Req
 	if d.gone {
 		panic(http.ErrAbortHandler)
 	}
+	if denied := d.people.guard(r); denied != nil {
+		w.WriteHeader(denied.status)
+		d.encode(w, denied.body)
+		return
+	}
 	if e, ok := d.refuse[key]; ok {
 		w.WriteHeader(http.StatusUnprocessableEntity)
 		d.encode(w, v3.Errors{Errors: []v3.Error{e}})
@@ -132,6 +154,8 @@ func (d *daemon) serve(w http.ResponseWriter, r *http.Request, fn func(*http.Req
 	case job:
 		w.Header().Set("Location", "http://127.0.0.1:8484/v3/jobs/job-1")
 		w.WriteHeader(http.StatusAccepted)
+	case rawText:
+		fmt.Fprint(w, v)
 	case answer:
 		w.WriteHeader(v.status)
 		if v.status != http.StatusNoContent {
@@ -155,8 +179,10 @@ func notFound(detail string) answer {
 func listOf[T any](all ...T) v3.List[T] { return v3.List[T]{Resources: append([]T{}, all...)} }
 
 func (d *daemon) appRoutes(handle func(string, func(*http.Request, []byte) any)) {
-	handle("GET /v3/spaces", func(*http.Request, []byte) any { return listOf(v3.Space{GUID: "space-1", Name: "dev"}) })
 	handle("GET /v3/apps", func(r *http.Request, _ []byte) any {
+		if got := r.URL.Query().Get("space_guids"); got != "space-1" {
+			d.t.Errorf("apps of space %q are asked for", got)
+		}
 		names := r.URL.Query().Get("names")
 		if d.app == nil || names != "" && names != d.app.Name {
 			return listOf[v3.App]()
@@ -173,7 +199,15 @@ func (d *daemon) appRoutes(handle func(string, func(*http.Request, []byte) any))
 		handle("POST /v3/apps/app-1/actions/"+action, func(*http.Request, []byte) any { d.app.State = state; return *d.app })
 	}
 	handle("GET /v3/apps/app-1/processes", func(*http.Request, []byte) any { return listOf(d.process) })
-	handle("GET /v3/processes", func(*http.Request, []byte) any { return listOf(d.process) })
+	handle("GET /v3/processes", func(r *http.Request, _ []byte) any {
+		p := d.process
+		if r.URL.Query().Get("embed") == "process_instances" {
+			for _, s := range d.stats {
+				p.EmbeddedInstances = append(p.EmbeddedInstances, v3.ProcessInstance{Index: s.Index, State: s.State})
+			}
+		}
+		return listOf(p)
+	})
 	handle("GET /v3/processes/app-1", func(*http.Request, []byte) any {
 		p, command := d.process, "./shop"
 		p.Command = &command
@@ -338,8 +372,13 @@ func (d *daemon) read(r *http.Request) v3.LogCacheRead {
 	return v3.LogCacheRead{Envelopes: v3.LogCacheBatch{Batch: batch[:min(int(number("limit")), len(batch))]}}
 }
 
-// stream sends two lines and stays until the reader leaves.
+// stream sends two lines and stays until the reader leaves; who does not want to
+// follow gets the newest of what was said.
 func (d *daemon) stream(w http.ResponseWriter, r *http.Request) {
+	if r.URL.Query().Get("follow") == "false" {
+		d.newest(w, r)
+		return
+	}
 	for i, text := range []string{"hello", "bye"} {
 		b, err := json.Marshal(v3.Line{Seq: uint64(i + 1), Time: time.Unix(1763160000, 0).UTC(), Source: "APP/PROC/WEB/SIDECAR/CONFIG SERVER", Stream: "OUT", Text: []byte(text)})
 		if err != nil {
@@ -388,9 +427,12 @@ func (d *daemon) dew(args ...string) result {
 	return runDew(ctx, append([]string{"--run", d.run}, args...)...)
 }
 
-func runDew(ctx context.Context, args ...string) result {
+func runDew(ctx context.Context, args ...string) result { return typeDew(ctx, "", args...) }
+
+// typeDew is runDew with somebody at the terminal who types text.
+func typeDew(ctx context.Context, text string, args ...string) result {
 	var out, talk bytes.Buffer
-	c := &console{out: &out, err: &talk, in: strings.NewReader("")}
+	c := &console{out: &out, err: &talk, in: strings.NewReader(text), asks: text != ""}
 	err := newApp(c).RunContext(ctx, append([]string{"dew"}, args...))
 	return result{out: out.String(), talk: talk.String(), status: statusOf(err), err: err}
 }

@@ -15,13 +15,11 @@ import (
 
 // global is what all commands share.
 type global struct {
-	run string
-	out *console
-}
-
-// connect gives a client of the daemon; nothing is asked yet.
-func (g *global) connect() (*client.Client, error) {
-	return client.New(client.Options{Run: g.run, UserAgent: "dew/" + version, Warn: g.out.warn})
+	run   string   // folder of the local daemon's run-time files
+	api   string   // URL that was given for this command
+	local bool     // --run was given: nothing but the socket is meant
+	typed []string // the command line
+	out   *console
 }
 
 // verb describes a command. Args are its arguments as help shows them; those in
@@ -32,35 +30,98 @@ type verb struct {
 	about             string
 	category          string
 	flags             []cli.Flag
+	here              bool // it asks the daemon of this machine, whatever dew is logged in to
 }
 
 // do runs a command that asks the daemon.
 type do func(c *cli.Context, ask *client.Client, out *console) error
 
+// at runs a command that also wants to know where it asks.
+type at func(c *cli.Context, w where) error
+
+// where is what a command works with: the door it goes through, a client of what
+// is behind it, and the console.
+type where struct {
+	door
+	ask *client.Client
+	out *console
+}
+
 // command makes the verb a command that checks its arguments and has a client.
 func (g *global) command(v verb, fn do) *cli.Command {
+	return g.commandAt(v, func(c *cli.Context, w where) error { return fn(c, w.ask, w.out) })
+}
+
+// commandAt is command for what also changes what dew remembers.
+func (g *global) commandAt(v verb, fn at) *cli.Command {
+	return g.plain(v, func(c *cli.Context) error {
+		if v.here {
+			g.local, g.api = true, ""
+		}
+		d, err := g.door()
+		if err != nil {
+			return err
+		}
+		ask, err := g.open(d)
+		if err != nil {
+			return err
+		}
+		return fn(c, where{door: d, ask: ask, out: g.out})
+	})
+}
+
+// plain makes the verb a command that checks its arguments.
+func (g *global) plain(v verb, fn cli.ActionFunc) *cli.Command {
 	cmd := &cli.Command{
-		Name: v.name, Usage: v.usage, ArgsUsage: v.args, Description: v.about, Category: v.category, Flags: v.flags,
+		Name: v.name, Usage: v.usage, ArgsUsage: v.args, Description: wrap(v.about), Category: v.category, Flags: v.flags,
 		OnUsageError: func(_ *cli.Context, err error, _ bool) error { return usage("%s: %w", v.name, err) },
 		Action: func(c *cli.Context) error {
 			if err := checkArgs(v, c.Args().Slice()); err != nil {
 				return err
 			}
-			ask, err := g.connect()
-			if err != nil {
-				return err
-			}
 			g.out.json = c.Bool("json")
-			return fn(c, ask, g.out)
+			return fn(c)
 		},
+		BashComplete: g.completer(v),
 	}
 	if v.alias != "" {
 		cmd.Aliases = []string{v.alias}
 	}
-	if strings.HasPrefix(v.args, "APP") || strings.HasPrefix(v.args, "[APP") {
-		cmd.BashComplete = g.completeApp
-	}
 	return cmd
+}
+
+// helpWidth is how long a line of help may be, beside its margin.
+const helpWidth = 76
+
+// wrap breaks long lines of help. What begins with a space is an example or a
+// table and stays as it is.
+func wrap(text string) string {
+	lines := strings.Split(text, "\n")
+	for i, line := range lines {
+		if !strings.HasPrefix(line, " ") {
+			lines[i] = fold(line)
+		}
+	}
+	return strings.Join(lines, "\n")
+}
+
+func fold(line string) string {
+	var b strings.Builder
+	column := 0
+	for _, word := range strings.Fields(line) {
+		switch {
+		case column == 0:
+		case column+1+len(word) > helpWidth:
+			b.WriteByte('\n')
+			column = 0
+		default:
+			b.WriteByte(' ')
+			column++
+		}
+		b.WriteString(word)
+		column += len(word)
+	}
+	return b.String()
 }
 
 func checkArgs(v verb, args []string) error {
@@ -84,19 +145,6 @@ func checkArgs(v verb, args []string) error {
 	return nil
 }
 
-// completeApp offers the names of apps, then the flags.
-func (g *global) completeApp(c *cli.Context) {
-	if c.NArg() == 0 {
-		if ask, err := g.connect(); err == nil {
-			apps, _ := ask.Apps(c.Context) // a daemon that is not there has no names to offer
-			for _, a := range apps {
-				fmt.Fprintln(c.App.Writer, a.Name)
-			}
-		}
-	}
-	cli.DefaultCompleteWithFlags(c.Command)(c)
-}
-
 // boolFlag is a flag without a value; its help does not say that it is off.
 func boolFlag(name, about string) cli.Flag {
 	return &cli.BoolFlag{Name: name, Usage: about, DisableDefaultText: true}
@@ -115,24 +163,20 @@ func findApp(ctx context.Context, ask *client.Client, name string) (v3.App, erro
 	if lerr != nil {
 		return a, lerr
 	}
-	names := make([]string, len(all))
-	for i, one := range all {
-		names[i] = one.Name
-	}
-	if near := nearest(name, names); near != "" {
-		return a, &failure{status: statusFailed, err: missing, todo: fmt.Sprintf("did you mean %q?", near)}
-	}
-	return a, missing
+	return a, hint(missing, name, all, func(a v3.App) string { return a.Name })
 }
 
-// space is where apps live: there is one until there are more.
-func space(ctx context.Context, ask *client.Client) (string, error) {
-	all, err := ask.Spaces(ctx)
-	if err != nil {
-		return "", err
+// hint adds a name that is near to the error that says that there is none such.
+func hint[T any](missing error, name string, all []T, nameOf func(T) string) error {
+	names := make([]string, len(all))
+	for i, one := range all {
+		names[i] = nameOf(one)
 	}
-	if len(all) == 0 {
-		return "", errors.New("the daemon has no space for apps: it makes one at its first start, and its log says why it could not")
+	if near := nearest(name, names); near != "" {
+		return &failure{status: statusFailed, err: missing, todo: fmt.Sprintf("did you mean %q?", near)}
 	}
-	return all[0].GUID, nil
+	return missing
 }
+
+// space is where apps live.
+func space(ctx context.Context, ask *client.Client) (string, error) { return ask.Here(ctx) }

@@ -25,6 +25,7 @@ func lifeCommands(g *global) []*cli.Command {
 		life("restage", "rg", "stage an app's files anew, restart it and wait until it runs", runRestage),
 		g.command(verb{
 			name: "restart-app-instance", args: "APP INDEX", category: "Apps", usage: "end one instance of an app; another takes its place",
+			about: "Example:\n   dew restart-app-instance shop 1 --process web",
 			flags: []cli.Flag{&cli.StringFlag{Name: "process", Value: "web", Usage: "process `type`"}},
 		}, func(c *cli.Context, ask *client.Client, out *console) error {
 			index, err := strconv.Atoi(c.Args().Get(1))

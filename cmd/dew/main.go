@@ -4,7 +4,9 @@
 //	main.go     the commands                      exit.go     exit statuses, and what to do about an error
 //	args.go     flags anywhere, near misses       console.go  data to stdout, talk to stderr
 //	push.go     bits.go  ignore.go  stage.go  wait.go: from a folder to running instances
-//	apps.go     view.go: how an app does          the other files: one group of commands each
+//	apps.go     view.go: how an app does          door.go     which daemon, and which space of it
+//	config.go   what is remembered                session.go  tokens, and their renewal
+//	the other files: one group of commands each
 package main
 
 import (
@@ -37,8 +39,8 @@ func newApp(out *console) *runner {
 	a := &cli.App{
 		Name:                 "dew",
 		Usage:                "run Cloud Foundry style apps and their sidecars on this machine",
-		UsageText:            "dew [--run folder] command [flags] [arguments]",
-		Description:          "Names and flags are those of cf; flags may stand anywhere behind the command.\n\n" + statusHelp,
+		UsageText:            "dew [--run folder | --api URL] command [flags] [arguments]",
+		Description:          aboutDew + "\n\n" + statusHelp,
 		Version:              version,
 		Writer:               out.out,
 		ErrWriter:            out.err,
@@ -46,18 +48,40 @@ func newApp(out *console) *runner {
 		EnableBashCompletion: true,
 		Flags: []cli.Flag{
 			&cli.StringFlag{Name: "run", EnvVars: []string{"DEW_RUN"}, Value: "/run/dew", Destination: &g.run, Usage: "`folder` of the daemon's run-time files, where its socket is"},
+			&cli.StringFlag{Name: "api", EnvVars: []string{"DEW_API"}, Destination: &g.api, Usage: "`URL` of the daemon to ask, whatever dew is logged in to"},
+		},
+		Before: func(c *cli.Context) error {
+			// A variable says where a daemon is; only a flag says which one is meant.
+			g.local = c.IsSet("run") && g.run != os.Getenv("DEW_RUN")
+			if g.local && g.api != os.Getenv("DEW_API") {
+				return usage("--run and --api exclude each other")
+			}
+			if g.local {
+				g.api = ""
+			}
+			return nil
 		},
 		OnUsageError:   func(_ *cli.Context, err error, _ bool) error { return usage("%w", err) },
 		ExitErrHandler: func(*cli.Context, error) {}, // main prints and exits
 		Action:         noCommand,
 	}
 	for _, group := range []func(*global) []*cli.Command{
-		pushCommands, appCommands, lifeCommands, scaleCommands, envCommands, logCommands, crashCommands, daemonCommands, curlCommands, completionCommands,
+		pushCommands, appCommands, lifeCommands, scaleCommands, envCommands, logCommands, crashCommands, sshCommands,
+		loginCommands, targetCommands, orgCommands, spaceCommands, userCommands, roleCommands, clientCommands, resourceCommands,
+		daemonCommands, curlCommands, completionCommands,
 	} {
 		a.Commands = append(a.Commands, group(g)...)
 	}
-	return &runner{app: a}
+	return &runner{app: a, typed: func(args []string) { g.typed = args }}
 }
+
+const aboutDew = `Names and flags are those of cf; flags may stand anywhere behind the command.
+
+Without a login dew speaks to the daemon of this machine, over its socket. After
+dew login it speaks to the daemon at that URL, until dew logout; --run goes to
+the socket nevertheless, --api to another URL. Logins and targets are kept in
+.dew/config.json below DEW_HOME, which is the home folder unless it is set. In
+scripts, DEW_API, DEW_USERNAME and DEW_PASSWORD need no dew login.`
 
 // noCommand answers what is no command: with nothing the help, else what it may
 // have been meant to be.

@@ -23,6 +23,7 @@ type scaleOptions struct {
 func scaleCommands(g *global) []*cli.Command {
 	return []*cli.Command{g.command(verb{
 		name: "scale", args: "APP", category: "Apps", usage: "change how many instances an app has and how large they are; without flags show it",
+		about: "Examples:\n   dew scale shop -i 3\n   dew scale shop -m 512M -f\n   dew scale shop --process worker -i 0",
 		flags: []cli.Flag{
 			&cli.IntFlag{Name: "i", DefaultText: "as it is", Usage: "`count` of instances"},
 			&cli.StringFlag{Name: "m", Usage: "`memory` of an instance, sidecars included, such as 256M; restarts the app"},
@@ -55,7 +56,7 @@ func runScale(ctx context.Context, o scaleOptions, ask *client.Client, out *cons
 	}
 	restart := a.State == v3.AppStarted && (body.MemoryInMB != nil || body.DiskInMB != nil)
 	if restart && !o.Force {
-		if yes, err := out.confirm("This restarts app "+a.Name+". Go on", "-f"); err != nil || !yes {
+		if yes, err := out.confirm(ctx, "This restarts app "+a.Name+". Go on"); err != nil || !yes {
 			return err
 		}
 	}

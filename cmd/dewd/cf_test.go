@@ -4,13 +4,13 @@ package main
 
 import (
 	"archive/zip"
+	"encoding/json"
 	"fmt"
 	"io"
 	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
-	"regexp"
 	"strings"
 	"testing"
 )
@@ -18,7 +18,7 @@ import (
 const (
 	doraPassword   = "not-a-real-p4ssword"
 	clientSecret   = "not-a-real-s3cret"
-	serve          = "./testapp serve 0.0.0.0:8080"
+	serving        = "./testapp serve 0.0.0.0:8080"
 	sleepy         = "sleep 1000000"
 	sidecarKilled  = "APP/PROC/WEB/SIDECAR/CONFIG-SERVER: Exited with status 137"
 	oneRunning     = "instances: 1/1"
@@ -59,11 +59,10 @@ func (s *stock) layOut() {
 	s.tape.Pushes("testapp", program)
 	s.write("site/testapp", program)
 	s.write("site/hello.txt", []byte("hello\n"))
-	s.write("site/empty/.keep", nil)
 	s.write("site/.cfignore", []byte("*.secret\n"))
 	s.write("site/not.secret", []byte("stays at home\n"))
 	s.write("small/hello.txt", []byte("hello\n"))
-	s.write("site.yml", []byte("applications:\n- name: site\n  path: site\n  command: "+serve+"\n  memory: 128M\n  env:\n    COLOUR: green\n"))
+	s.write("site.yml", []byte("applications:\n- name: site\n  path: site\n  command: "+serving+"\n  memory: 128M\n  env:\n    COLOUR: green\n"))
 	s.write("broken.yml", []byte("applications:\n- name: broken\n  path: small\n  memory: lots\n  sidecars:\n  - name: aide\n    command: run\n"))
 	s.zip("site.zip", map[string][]byte{"testapp": program, "hello.txt": []byte("hello\n"), "zipped.txt": []byte("from a zip\n")})
 }
@@ -129,11 +128,11 @@ func (s *stock) makesPlaces() {
 	s.says(s.cf(0, "create-space", "garden", "-o", "acme"),
 		"Assigning role SpaceManager to user admin in org acme / space garden as admin...",
 		"Assigning role SpaceDeveloper to user admin in org acme / space garden as admin...")
-	s.says(s.cf(0, "create-space", "garden", "-o", "acme"), `^.*Name must be unique per organization.*$`, "OK")
+	s.says(s.cf(0, "create-space", "garden", "-o", "acme"), "Space 'garden' already exists.", "OK")
 	s.says(s.cf(0, "target", "-o", "acme", "-s", "garden"), "org: acme", "space: garden")
 	s.says(s.cf(0, "spaces"), "garden", "!dev")
-	s.says(s.cf(0, "org", "acme"), "name: acme", "domains: dew.localhost", "spaces: garden")
-	s.says(s.cf(0, "space", "garden"), "name: garden", "org: acme")
+	s.says(s.cf(0, "org", "acme", "--guid"), `^[0-9a-f-]{36}$`)
+	s.says(s.cf(0, "space", "garden", "--guid"), `^[0-9a-f-]{36}$`)
 	s.says(s.cf(1, "space", "nowhere"), "Space 'nowhere' not found.", "FAILED")
 }
 
@@ -160,13 +159,14 @@ func (s *stock) pushes() {
 	s.says(s.cf(0, "create-app", "shelf"), `^.*(already exists|unique in space).*$`, "OK")
 	s.says(s.cf(1, "start", "shelf"), `^App can ?not start with ?out a package to stage or a droplet to run\.$`, "FAILED")
 
-	site := []string{"push", "site", "--no-manifest", "-p", "site", "-c", serve, "-m", "128M", "-k", "256M", "-i", "1", "-b", "binary_buildpack", "-t", "60", "-u", "port"}
+	site := []string{"push", "site", "--no-manifest", "-p", "site", "-c", serving, "-m", "128M", "-k", "256M", "-i", "1", "-b", "binary_buildpack", "-t", "60", "-u", "port"}
 	r := s.cf(0, site...)
-	s.says(r, "name: site", "requested state: started", "routes: site.dew.localhost", "type: web", oneRunning, "start command: "+serve,
+	s.says(r, "name: site", "requested state: started", "routes: site.dew.localhost", "type: web", oneRunning, "start command: "+serving,
 		`^memory usage: +128M$`, `^#0 +running `, "!"+startFailed)
 	s.answers("site.dew.localhost")
 	s.says(s.cf(0, site...), "All files found in remote cache; nothing to upload.", oneRunning)
 	s.write("site/hello.txt", []byte("hello again\n"))
+	s.write("site/empty/.keep", nil)
 	s.says(s.cf(0, site...), "Uploading files...", oneRunning)
 	s.says(s.cf(0, "push", "site", "--no-manifest", "-p", "site.zip"), oneRunning, "routes: site.dew.localhost")
 	s.says(s.cf(0, "push", "-f", "site.yml", "-m", "96M"), `^memory usage: +96M$`, oneRunning, `^.*COLOUR: green$`)
@@ -175,10 +175,10 @@ func (s *stock) pushes() {
 		"name: bare", "requested state: stopped", `^routes: *$`, "There are no running instances of this process.")
 	s.says(s.cf(0, "start", "bare"), oneRunning, "requested state: started")
 	s.says(s.cf(0, "push", "wanderer", "--no-manifest", "-p", "small", "-c", sleepy, "-u", "process", "-m", "32M", "-b", "binary_buildpack", "--random-route", "--no-start"),
-		`^routes: +wanderer-[a-z-]+[a-z0-9-]*\.dew\.localhost$`)
-	s.says(s.cf(0, "push", "checked", "--no-manifest", "-p", "small", "-c", serve, "-u", "http", "--endpoint", "/health", "-b", "binary_buildpack", "--no-start"),
+		`^routes: +wanderer-[a-z0-9-]+\.dew\.localhost$`)
+	s.says(s.cf(0, "push", "checked", "--no-manifest", "-p", "small", "-c", serving, "-u", "http", "--endpoint", "/health", "-b", "binary_buildpack", "--no-start"),
 		"requested state: stopped")
-	s.says(s.cf(0, "get-health-check", "checked"), "http", `^web +http +/health`)
+	s.says(s.cf(0, "get-health-check", "checked"), `^web +http +/health +1$`)
 }
 
 // answers wants the app behind a route to say hello.
@@ -211,17 +211,25 @@ func (s *stock) get(host, path string) (string, error) {
 // frontAddress is where app routes are served.
 func (s *stock) frontAddress() string {
 	s.t.Helper()
-	m := regexp.MustCompile(`msg=ready.* router=(\S+)`).FindStringSubmatch(s.cell.said.String())
-	if m == nil {
-		s.t.Fatal("dewd does not tell where routes are")
+	if s.front != "" {
+		return s.front
 	}
-	return "http://" + m[1]
+	out, err := s.dewCommand("status", "--json").Output()
+	var st struct{ Router string }
+	if err == nil {
+		err = json.Unmarshal(out, &st)
+	}
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	s.front = st.Router
+	return s.front
 }
 
 func (s *stock) startsAndStops() {
 	s.says(s.cf(0, "app", "site"), "name: site", "requested state: started", "routes: site.dew.localhost", oneRunning, "sidecars:")
 	s.says(s.cf(0, "app", "site", "--guid"), `^[0-9a-f-]{36}$`)
-	s.says(s.cf(0, "apps"), `^site +started +web:1/1 +site\.dew\.localhost$`, `^bare +started +web:1/1 *$`, `^shelf +stopped +web:0/1 *$`)
+	s.says(s.cf(0, "apps"), `^site +started +web:1/1 +site\.dew\.localhost$`, `^bare +started +web:1/1 *$`, `^shelf +stopped +web:0/[01] *$`)
 	s.says(s.cf(0, "stop", "site"), "OK")
 	s.says(s.cf(0, "stop", "site"), "App site is already stopped.", "OK")
 	s.says(s.cf(0, "start", "site"), oneRunning)
@@ -266,7 +274,7 @@ func (s *stock) looks() {
 	s.says(s.cf(0, "packages", "site"), `^[0-9a-f-]{36} +ready `)
 	s.says(s.cf(0, "create-app-manifest", "site", "-p", "written.yml"), "OK")
 	text := string(s.readFile(filepath.Join(s.dir, "written.yml")))
-	for _, want := range []string{"applications:\n- name: site\n", "command: " + serve, "COLOUR: green", "route: site.dew.localhost", "memory: 64M"} {
+	for _, want := range []string{"applications:\n- name: site\n", serving, "COLOUR: green", "route: site.dew.localhost", "memory: 64M"} {
 		if !strings.Contains(text, want) {
 			s.t.Errorf("the manifest lacks %q:\n%s", want, text)
 		}
@@ -274,27 +282,27 @@ func (s *stock) looks() {
 }
 
 func (s *stock) curls() {
-	s.says(s.cf(0, "curl", "/v3/apps?names=site"), `^ *"name": "site",?$`)
+	s.says(s.cf(0, "curl", "/v3/apps?names=site"), `"name":"site"`)
 	guid := strings.TrimSpace(s.eventuallySays("-", "app", "shelf", "--guid"))
-	s.says(s.cf(0, "curl", "-X", "PATCH", "/v3/apps/"+guid, "-d", `{"metadata":{"labels":{"tier":"front"}}}`), `^ *"tier": "front"$`)
-	s.says(s.cf(0, "curl", "/v3/apps/"+guid+"/sidecars", "-d", `{"name":"aide","command":"sleep 1000000","process_types":["web"],"memory_in_mb":16}`), `^ *"name": "aide",?$`)
+	s.says(s.cf(0, "curl", "-X", "PATCH", "/v3/apps/"+guid, "-d", `{"metadata":{"labels":{"tier":"front"}}}`), `"labels":{"tier":"front"}`)
+	s.says(s.cf(0, "curl", "/v3/apps/"+guid+"/sidecars", "-d", `{"name":"aide","command":"sleep 1000000","process_types":["web"],"memory_in_mb":16}`), `"name":"aide"`)
 	s.says(s.cf(0, "curl", "/v3/apps/00000000-0000-4000-8000-000000000000"), "App not found")
 	s.says(s.cf(22, "curl", "-f", "/v3/apps/00000000-0000-4000-8000-000000000000"), "!"+"OK")
 	s.says(s.cf(0, "curl", "/v3/no_such_thing"), "Unknown request")
 }
 
 func (s *stock) routes() {
-	s.says(s.cf(0, "routes"), `^garden +site +dew\.localhost +http +site`)
+	s.says(s.cf(0, "routes"), "garden site dew.localhost http http1 8080 site")
 	s.says(s.cf(0, "create-route", "dew.localhost", "--hostname", "second", "--path", "/deep"), "Route second.dew.localhost/deep has been created.", "OK")
 	s.says(s.cf(0, "create-route", "dew.localhost", "--hostname", "second", "--path", "/deep"), `^.*Route already exists.*$`, "OK")
 	s.says(s.cf(0, "map-route", "site", "dew.localhost", "--hostname", "second", "--path", "/deep"), "OK")
 	s.says(s.cf(0, "map-route", "site", "dew.localhost", "--hostname", "third"), "Creating route third.dew.localhost for org acme / space garden as dora...", "OK")
 	s.says(s.cf(0, "map-route", "site", "dew.localhost", "--hostname", "third"), `^.*already mapped to.*$`, "OK")
 	s.answers("third.dew.localhost")
-	s.says(s.cf(0, "routes"), `^garden +second +dew\.localhost +/deep +http +site`, `^garden +third +dew\.localhost +http +site`)
+	s.says(s.cf(0, "routes"), "garden second dew.localhost /deep http http1 8080 site", "garden third dew.localhost http http1 8080 site")
 	s.says(s.cf(0, "unmap-route", "site", "dew.localhost", "--hostname", "third"), "OK")
 	s.says(s.cf(0, "delete-route", "dew.localhost", "--hostname", "third", "-f"), "OK")
-	s.says(s.cf(0, "delete-route", "dew.localhost", "--hostname", "third", "-f"), `^.*does not exist.*$`, "OK")
+	s.says(s.cf(0, "delete-route", "dew.localhost", "--hostname", "third", "-f"), "Unable to delete. Route with host 'third', domain 'dew.localhost', and path '/' not found.", "OK")
 	s.says(s.cf(1, "create-route", "nowhere.example"), "Domain 'nowhere.example' not found.", "FAILED")
 }
 

@@ -174,27 +174,29 @@ func (h *holder) cellID() (string, error) {
 	return id.String(), nil
 }
 
-// placeInit copies dew-init into the root under the name of its content:
-// instances bind that file, and an upgrade must not change it under them.
-func (h *holder) placeInit(from string) (string, error) {
+func (h *holder) placeInit(from string) (string, error) { return h.placeProgram("dew-init", from) }
+
+// placeProgram copies a program for instances into the root under the name of
+// its content: they bind that file, and an upgrade must not change it under them.
+func (h *holder) placeProgram(name, from string) (string, error) {
 	src, err := os.Open(from)
 	if err != nil {
-		return "", fmt.Errorf("cannot find dew-init: %w (make build puts it beside dewd; --init names another place)", err)
+		return "", fmt.Errorf("cannot find %s: %w (make build puts it beside dewd; --init names another place)", name, err)
 	}
 	defer src.Close()
 	sum := sha256.New()
 	if _, err := io.Copy(sum, src); err != nil {
-		return "", fmt.Errorf("cannot read dew-init: %w", err)
+		return "", fmt.Errorf("cannot read %s: %w", name, err)
 	}
-	path := filepath.Join(h.root, "bin", "dew-init-"+hex.EncodeToString(sum.Sum(nil)))
+	path := filepath.Join(h.root, "bin", name+"-"+hex.EncodeToString(sum.Sum(nil)))
 	if info, err := os.Stat(path); err == nil && info.Mode().IsRegular() {
 		return path, nil
 	}
 	if _, err := src.Seek(0, io.SeekStart); err != nil {
-		return "", fmt.Errorf("cannot read dew-init: %w", err)
+		return "", fmt.Errorf("cannot read %s: %w", name, err)
 	}
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-		return "", fmt.Errorf("cannot place dew-init: %w", err)
+		return "", fmt.Errorf("cannot place %s: %w", name, err)
 	}
 	return path, writeDurably(path, src, 0o755)
 }

@@ -28,6 +28,7 @@ import (
 	"github.com/dewrun/dew/route"
 	"github.com/dewrun/dew/runtime"
 	"github.com/dewrun/dew/runtime/containerd"
+	"github.com/dewrun/dew/sshd"
 	"github.com/dewrun/dew/store"
 )
 
@@ -47,6 +48,7 @@ type daemon struct {
 	holder   *holder
 	cell     string
 	init     string // dew-init as instances bind it
+	sftp     string // dew-sftp likewise; empty: there is none
 	db       *store.DB
 	registry *app.Registry
 	events   *app.Events
@@ -67,6 +69,8 @@ type daemon struct {
 	metrics  *api.Metrics
 	listen   []net.Listener // of the API
 	front    []net.Listener // of app routes
+	gate     []net.Listener // of the ssh door; none: there is no such door
+	ssh      *sshd.Server
 	leave    context.CancelFunc
 	endApps  atomic.Bool   // somebody asked to end the apps when dewd leaves
 	ready    chan struct{} // closed when what an earlier dewd left is taken over
@@ -104,8 +108,7 @@ func (d *daemon) openRoot(context.Context) (err error) {
 	if d.cell, err = d.holder.cellID(); err != nil {
 		return err
 	}
-	d.init, err = d.holder.placeInit(d.cfg.Init)
-	return err
+	return d.placePrograms()
 }
 
 // openListeners takes the ports, before anything is made for which they would be
@@ -118,6 +121,9 @@ func (d *daemon) openListeners(context.Context) (err error) {
 		return err
 	}
 	if d.front, err = listenTCP(d.cfg.Router, "router"); err != nil {
+		return err
+	}
+	if err := d.openGate(); err != nil {
 		return err
 	}
 	if d.cfg.PublicURL == "" {
@@ -250,7 +256,7 @@ func (d *daemon) openEngine(ctx context.Context) (err error) {
 		address = d.private.Address()
 	}
 	cfg := containerd.Config{
-		Names: containerd.NamesFor(d.cfg.Root), Run: d.cfg.Run, Address: address, Init: d.init,
+		Names: containerd.NamesFor(d.cfg.Root), Run: d.cfg.Run, Address: address, Init: d.init, SFTP: d.sftp,
 		UID: d.cfg.AppUID, GID: d.cfg.AppUID, Subnet: d.subnet, Snapshotter: d.cfg.Snapshotter,
 		Seccomp: containerd.Arches(d.cfg.SeccompArches), PIDs: maxPIDs,
 		Called: d.called, HostPorts: apiPorts(d.cfg.PublicURL), AllowHost: d.cfg.AllowHost,
@@ -330,9 +336,12 @@ func (d *daemon) openAPI(ctx context.Context) (err error) {
 	if err := d.openAuth(); err != nil {
 		return err
 	}
+	if err := d.openSSH(); err != nil {
+		return err
+	}
 	d.api, err = api.New(api.Config{
 		DB: d.db, Registry: d.registry, Events: d.events, Jobs: d.jobs, Packages: d.packages, Builds: d.builds, Shelf: d.shelf,
-		Processes: d.sup, Exits: d.sup.Exits(), Logs: d.logs, Auth: d.auth, Roles: d.roles, PublicURL: d.cfg.PublicURL, Version: version, Logger: d.log,
+		Processes: d.sup, Exits: d.sup.Exits(), Logs: d.logs, Auth: d.auth, Roles: d.roles, SSH: d.sshDoor(), PublicURL: d.cfg.PublicURL, Version: version, Logger: d.log,
 		UploadDir: filepath.Join(d.cfg.Root, "packages"), Metrics: d.metrics, Stats: d.sup.Stats,
 		Shutdown: func(apps bool) { go d.shutdown(ctx, apps) },
 		AdminPassword: func() (string, error) {
@@ -454,6 +463,7 @@ func (d *daemon) open(ctx context.Context) error {
 	g, ctx := errgroup.WithContext(ctx)
 	until := func(net.Listener) context.Context { return ctx } // streams end with the daemon
 	g.Go(func() error { return d.jobs.Run(ctx) })
+	g.Go(func() error { return d.serveSSH(ctx) })
 	g.Go(func() error {
 		return serve(ctx, door, &http.Server{Handler: d.api.Local(), ConnContext: api.PeerContext, BaseContext: until, ReadHeaderTimeout: shutdownLimit}, d.log)
 	})

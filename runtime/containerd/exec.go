@@ -86,8 +86,19 @@ func (t *task) openSession(ctx context.Context, exec string, s runtime.ExecSpec)
 	if err != nil {
 		return nil, err
 	}
-	// The door is open for as long as the making takes: a deletion that came in
-	// between would miss the new leaf.
+	ses, err := t.makeSession(ctx, around, s)
+	if err != nil || s.Kind != runtime.ExecSocket {
+		return ses, err
+	}
+	if err := ses.connected(); err != nil {
+		return nil, errors.Join(err, ses.Close())
+	}
+	return ses, nil
+}
+
+// makeSession holds the door open for as long as the making takes: a deletion
+// that came in between would miss the new leaf.
+func (t *task) makeSession(ctx context.Context, around surroundings, s runtime.ExecSpec) (*session, error) {
 	t.door.RLock()
 	defer t.door.RUnlock()
 	if t.closed {
@@ -104,6 +115,17 @@ func (t *task) openSession(ctx context.Context, exec string, s runtime.ExecSpec)
 	}
 	t.work.Go(ses.watch)
 	return ses, nil
+}
+
+// connected waits until a session is joined to its socket: it says so with a zero
+// on its standard error, and everything else is why it could not.
+func (s *session) connected() error {
+	first := make([]byte, 1)
+	if _, err := io.ReadFull(s.err, first); err == nil && first[0] == 0 {
+		return nil
+	}
+	rest, _ := io.ReadAll(io.LimitReader(s.err, 1<<10)) // as much of the reason as there is
+	return errors.New(strings.TrimPrefix(strings.TrimSpace(string(first)+string(rest)), "dew-init: "))
 }
 
 // living is the process of an exec that has not ended.

@@ -64,6 +64,9 @@ func labels(s runtime.Spec, boot string) map[string]string {
 		labelPrefix + "address": s.Address.String(), labelPrefix + "memory": strconv.FormatInt(s.Memory, 10),
 		labelPrefix + "disk": strconv.FormatInt(s.Disk, 10),
 	}
+	if s.LogRate != nil {
+		l[labelPrefix+"log-rate"] = strconv.FormatInt(*s.LogRate, 10)
+	}
 	var ports []string
 	for _, p := range s.Ports {
 		ports = append(ports, strconv.Itoa(p))
@@ -97,6 +100,10 @@ func specFrom(l map[string]string) (runtime.Spec, error) {
 		Slot:     runtime.SlotID{Process: get("process"), Generation: int(number("generation")), Index: int(number("index"))},
 		App:      get("app"), Type: get("type"), Version: get("version"), Cell: get("cell"),
 		Droplet: get("droplet"), Image: get("image"), Memory: number("memory"), Disk: number("disk"),
+	}
+	if get("log-rate") != "" {
+		rate := number("log-rate")
+		s.LogRate = &rate
 	}
 	addr, err := netip.ParsePrefix(get("address"))
 	if err != nil && firstErr == nil {

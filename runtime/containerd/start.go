@@ -363,7 +363,7 @@ func (t *task) follow(p *proc, when punctuality) error {
 		stream logstream.Stream
 		tail   **logstream.Tail
 	}{{logstream.Out, &p.out}, {logstream.Err, &p.err}} {
-		tail, err := t.applog.Tail(logstream.Capture{Source: src, Exec: p.Exec, Stream: s.stream, Late: when == late, Freeze: freeze})
+		tail, err := t.applog.Tail(logstream.Capture{Source: src, Exec: p.Exec, Stream: s.stream, Late: when == late, Freeze: freeze, Limit: t.limit})
 		if err != nil {
 			return fmt.Errorf("cannot follow output of %s: %w", p.Exec, err)
 		}

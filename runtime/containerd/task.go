@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"net"
 	"os"
 	"path/filepath"
 	"slices"
@@ -40,6 +39,7 @@ type task struct {
 	id      string // of container and task
 	dir     string // of run-time files
 	applog  *logstream.Log
+	limit   *logstream.Limit // of what all its processes print; nil: none
 	procs   []*proc
 	initPID int
 
@@ -83,6 +83,9 @@ func (e *Engine) newTask(ctx context.Context, s runtime.Spec) (*task, error) {
 		e: e, spec: s, id: containerID(s.Instance), dir: e.instanceDir(s.Instance), applog: l,
 		reports: make(chan runtime.Exit, len(s.Processes)+1),
 		exits:   make(chan runtime.Exit, len(s.Processes)+1),
+	}
+	if s.LogRate != nil {
+		t.limit = logstream.NewLimit(*s.LogRate)
 	}
 	t.ctx, t.cancel = context.WithCancel(context.WithoutCancel(ctx))
 	for _, p := range s.Processes {
@@ -410,11 +413,6 @@ func (t *task) Signal(_ context.Context, sig syscall.Signal, execs ...string) er
 		errs = errors.Join(errs, t.e.cg.signal(t.spec.Instance, p.Exec, sig))
 	}
 	return errs
-}
-
-// Dial connects from inside the instance's network namespace.
-func (t *task) Dial(ctx context.Context, network, address string) (net.Conn, error) {
-	return t.e.net.dial(ctx, t.spec.Instance, network, address)
 }
 
 // Delete ends what still lives and removes the instance.

@@ -1,0 +1,157 @@
+package api
+
+import (
+	"errors"
+	"net/http"
+
+	"github.com/dewrun/dew/api/v3"
+	"github.com/dewrun/dew/app"
+	"github.com/dewrun/dew/auth"
+)
+
+// features are what can be switched for an app, and the way into its instances.
+func (s *Server) features() map[string]handler {
+	return map[string]handler{
+		"GET /v3/apps/{guid}/ssh_enabled":       s.getSSHEnabled,
+		"GET /v3/apps/{guid}/features":          s.listFeatures,
+		"GET /v3/apps/{guid}/features/{name}":   s.getFeature,
+		"PATCH /v3/apps/{guid}/features/{name}": s.updateFeature,
+		"POST /dew/v1/ssh-code":                 s.createSSHCode,
+	}
+}
+
+// The reasons that the platform gives for a closed door.
+const (
+	closedGlobally = "Disabled globally"
+	closedInSpace  = "Disabled for space"
+	closedInApp    = "Disabled for app"
+)
+
+// closed is why nobody enters the instances of an app; empty: somebody may.
+func (s *Server) closed(a app.App) (string, error) {
+	sp, err := s.c.Registry.Space(a.Space)
+	switch {
+	case err != nil && !errors.Is(err, app.ErrNotFound):
+		return "", err
+	case s.c.SSH == nil:
+		return closedGlobally, nil
+	case sp.NoSSH:
+		return closedInSpace, nil
+	case a.NoSSH:
+		return closedInApp, nil
+	}
+	return "", nil
+}
+
+func (s *Server) getSSHEnabled(r *http.Request) (any, error) {
+	a, err := s.appOf(r)
+	if err != nil {
+		return nil, err
+	}
+	why, err := s.closed(a)
+	return v3.SSHEnabled{Enabled: why == "", Reason: why}, err
+}
+
+func (s *Server) listFeatures(r *http.Request) (any, error) {
+	a, err := s.appOf(r)
+	if err != nil {
+		return nil, err
+	}
+	self := v3.Link{Href: s.href("v3", "apps", a.GUID, "features")}
+	return v3.AppFeatures{
+		Resources:  []v3.AppFeature{presentSSH(a)},
+		Pagination: v3.Pagination{TotalResults: 1, TotalPages: 1, First: self, Last: self},
+	}, nil
+}
+
+func (s *Server) getFeature(r *http.Request) (any, error) {
+	a, err := s.appOf(r)
+	if err != nil {
+		return nil, err
+	}
+	if r.PathValue("name") != v3.FeatureSSH {
+		return nil, notFound("Feature")
+	}
+	return presentSSH(a), nil
+}
+
+func (s *Server) updateFeature(r *http.Request) (any, error) {
+	body, err := decode[v3.UpdateAppFeature](r)
+	if err != nil {
+		return nil, err
+	}
+	if r.PathValue("name") != v3.FeatureSSH {
+		return nil, notFound("Feature")
+	}
+	if body.Enabled == nil {
+		return nil, unprocessable("Enabled must be a boolean")
+	}
+	request := map[string]any{"enable_ssh": *body.Enabled}
+	a, err := s.changeApp(r, "audit.app.update", request, func(_ *app.Registry, a *app.App) error {
+		a.NoSSH = !*body.Enabled
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	return presentSSH(a), nil
+}
+
+func presentSSH(a app.App) v3.AppFeature {
+	return v3.AppFeature{Name: v3.FeatureSSH, Description: "Enable SSHing into the app.", Enabled: !a.NoSSH}
+}
+
+// createSSHCode gives whoever asks a code that stands for them at the ssh door.
+// What it opens is decided there.
+func (s *Server) createSSHCode(r *http.Request) (any, error) {
+	if s.c.SSH == nil {
+		return nil, unprocessable("this daemon has no ssh door: start it with --ssh ADDRESS")
+	}
+	code, err := s.c.Auth.Code(principal(r.Context()))
+	if err != nil {
+		return nil, err
+	}
+	return answer{status: http.StatusCreated, body: v3.SSHCode{
+		Code: code, Address: s.c.SSH.Address, Fingerprint: s.c.SSH.Fingerprint,
+	}}, nil
+}
+
+// AllowSSH tells why somebody may not enter the instances of an app; nil: they
+// may. It takes the right to change what runs, and a door that is open.
+func (s *Server) AllowSSH(who auth.Principal, a app.App) error {
+	see, err := s.sightOf(who)
+	if err != nil {
+		return err
+	}
+	if !scoped(who, http.MethodPost) || !see.may(toDevelop, a.Space) || see.suspended(see.orgOf[a.Space]) {
+		return errors.New("there is no such process, or you may not enter it")
+	}
+	why, err := s.closed(a)
+	if err == nil && why != "" {
+		err = errors.New("ssh is not enabled for app '" + a.Name + "': " + why)
+	}
+	return err
+}
+
+// RecordSSH keeps that somebody came to the ssh door of an app's instance, and
+// whether they were let in: refused says why they were not.
+func (s *Server) RecordSSH(who auth.Principal, a app.App, index int, refused error) {
+	kind := "audit.app.ssh-authorized"
+	if refused != nil {
+		kind = "audit.app.ssh-unauthorized"
+	}
+	err := s.changeAs(actorOf(who), func(w wish) error {
+		return w.record(kind, a, map[string]any{"index": index})
+	})
+	if err != nil {
+		s.log.Error("cannot record who came to the ssh door", "kind", kind, "app", a.GUID, "err", err)
+	}
+}
+
+// actorOf is how events name somebody.
+func actorOf(p auth.Principal) app.Actor {
+	if p.IsUser {
+		return app.Actor{GUID: p.ID, Type: "user", Name: p.Name}
+	}
+	return app.Actor{GUID: p.ID, Type: "client", Name: p.Name}
+}

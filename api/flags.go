@@ -1,0 +1,93 @@
+package api
+
+import (
+	"context"
+	"net/http"
+
+	"github.com/dewrun/dew/api/v3"
+	"github.com/dewrun/dew/app"
+)
+
+// feature refuses what an administrator has switched off. Administrators may do
+// it all the same.
+func (s *Server) feature(ctx context.Context, name string) error {
+	if principal(ctx).Admin() {
+		return nil
+	}
+	f, err := s.c.Registry.Flag(name)
+	if err != nil || f.Enabled {
+		return err
+	}
+	return featureDisabled(f)
+}
+
+func featureDisabled(f app.Flag) *Error {
+	why := f.Name
+	if f.Message != "" {
+		why = f.Message
+	}
+	return &Error{Status: http.StatusForbidden, Code: 330002, Title: "CF-FeatureDisabled", Detail: "Feature Disabled: " + why}
+}
+
+func (s *Server) listFlags(r *http.Request) (any, error) {
+	q, err := readQuery(r)
+	if err != nil {
+		return nil, err
+	}
+	all, err := s.c.Registry.Flags()
+	if err != nil {
+		return nil, err
+	}
+	if q.orderBy == "" {
+		q.orderBy = "name"
+	}
+	return list(s, r, q, all, look[app.Flag, v3.FeatureFlag]{
+		key:     func(f app.Flag) key { return key{f.Name, f.UpdatedAt, f.UpdatedAt, f.Name} },
+		present: s.presentFlag,
+	}), nil
+}
+
+// noFlag is how clients know that there is no such flag.
+const noFlag = "Feature flag"
+
+func (s *Server) getFlag(r *http.Request) (any, error) {
+	f, err := s.c.Registry.Flag(r.PathValue("name"))
+	if err != nil {
+		return nil, missing(noFlag, err)
+	}
+	return s.presentFlag(f), nil
+}
+
+func (s *Server) updateFlag(r *http.Request) (any, error) {
+	body, err := decode[v3.UpdateFeatureFlag](r)
+	if err != nil {
+		return nil, err
+	}
+	f, err := s.c.Registry.UpdateFlag(r.PathValue("name"), func(f *app.Flag) {
+		if body.Enabled != nil {
+			f.Enabled = *body.Enabled
+		}
+		if body.Message.Given {
+			f.Message = body.Message.Value
+		}
+	})
+	if err != nil {
+		return nil, missing(noFlag, err)
+	}
+	return s.presentFlag(f), nil
+}
+
+func (s *Server) presentFlag(f app.Flag) v3.FeatureFlag {
+	out := v3.FeatureFlag{
+		Name: f.Name, Enabled: f.Enabled,
+		Links: v3.Links{"self": {Href: s.href("v3", "feature_flags", f.Name)}},
+	}
+	if !f.UpdatedAt.IsZero() {
+		at := v3.At(f.UpdatedAt)
+		out.UpdatedAt = &at
+	}
+	if f.Message != "" {
+		out.Message = &f.Message
+	}
+	return out
+}

@@ -1,0 +1,284 @@
+package api
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"net/http/httptest"
+	"net/url"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/dewrun/dew/api/v3"
+	"github.com/dewrun/dew/app"
+	"github.com/dewrun/dew/droplet"
+)
+
+// anyList is a page of whatever.
+type anyList = v3.List[json.RawMessage]
+
+// short are the lists that cannot be long: what is built in, and what there is
+// not.
+var short = []string{
+	"GET /v3/buildpacks", "GET /v3/stacks", "GET /v3/deployments", "GET /v3/service_route_bindings",
+}
+
+// fill gives home several of everything that lists show.
+func (h *home) fill(t *testing.T) {
+	t.Helper()
+	registry := h.c.Registry
+	domain := must(registry.DefaultDomain())(t)
+	for i := range 4 {
+		name := fmt.Sprintf("%d", i)
+		org := must(registry.PutOrg(app.Org{Name: "org-" + name}))(t)
+		space := must(registry.PutSpace(app.Space{Name: "space-" + name, Org: h.org.GUID}))(t)
+		must(registry.PutDomain(app.Domain{Name: "d" + name + ".example.com", Org: h.org.GUID}))(t)
+		user := h.user("user-" + name)
+		h.grant(user, "organization_user", h.org.GUID)
+		h.grant(user, "organization_user", org.GUID)
+		h.grant(user, "space_developer", h.space.GUID)
+		a := must(registry.PutApp(app.App{Name: "app-" + name, Space: space.GUID}))(t)
+		must(registry.PutProcess(app.Process{App: h.app, Type: "worker-" + name}))(t)
+		must(registry.PutSidecar(app.Sidecar{App: h.app, Name: "side-" + name, Command: "x", ProcessTypes: []string{"web"}}))(t)
+		must(registry.PutRoute(app.Route{Space: h.space.GUID, Domain: domain.GUID, Host: "host-" + name, Destinations: []app.Destination{{App: h.app}}}))(t)
+		must(h.c.Packages.Create(h.app))(t)
+		if err := h.c.Shelf.Put(droplet.Droplet{GUID: "droplet-" + name, App: h.app, Stack: "host"}); err != nil {
+			t.Fatal(err)
+		}
+		h.record(t, a)
+	}
+	h.stageAgain(t, 3)
+	if _, err := registry.UpdateProcess(h.app, func(p *app.Process) error { p.Instances = 4; return nil }); err != nil {
+		t.Fatal(err)
+	}
+	h.want(200, "POST", "/v3/apps/"+h.app+"/actions/start", "", nil)
+}
+
+func (h *home) record(t *testing.T, a app.App) {
+	t.Helper()
+	err := h.c.Events.Record(app.Event{Type: "audit.app.create", Space: a.Space, Target: app.Target{GUID: a.GUID, Type: "app", Name: a.Name}})
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// stageAgain makes builds and droplets of one package.
+func (h *home) stageAgain(t *testing.T, times int) {
+	t.Helper()
+	p := h.createPackage(h.app)
+	body, kind := form(t, "[]", zipped(t, map[string]string{"Procfile": "web: again"}))
+	h.upload(p.GUID, body, kind)
+	for range times {
+		h.stage(p.GUID)
+	}
+	h.guids["Package"] = p.GUID
+}
+
+// lists finds the patterns that answer with a page, by asking all that there are:
+// a new list is on it by itself.
+func (h *home) lists(t *testing.T) map[string]string {
+	t.Helper()
+	found := map[string]string{}
+	for _, pattern := range slices.Sorted(maps.Keys(rights)) {
+		method, path := h.request(t, pattern)
+		if method != "GET" || strings.HasPrefix(path, "/stream/") {
+			continue
+		}
+		path = strings.Replace(path, "/v3/stacks/none/", "/v3/stacks/"+droplet.StackGUID(droplet.DefaultStack)+"/", 1)
+		got := h.ask(method, path, "")
+		if got.Code == 200 && strings.HasPrefix(got.Body.String(), `{"pagination":`) {
+			found[pattern] = path
+		}
+	}
+	if len(found) < 30 {
+		t.Errorf("%d lists, want more: %v", len(found), slices.Sorted(maps.Keys(found)))
+	}
+	return found
+}
+
+// page asks for a page and wants it.
+func (h *home) page(t *testing.T, path string) (out anyList) {
+	t.Helper()
+	h.want(200, "GET", path, "", &out)
+	if out.Resources == nil {
+		t.Errorf("%s has no resources, not even none", path)
+	}
+	return out
+}
+
+func texts(resources []json.RawMessage) (out []string) {
+	for _, r := range resources {
+		out = append(out, string(r))
+	}
+	return out
+}
+
+// Every list gives the same things in the same order, however many are on a page.
+func TestEveryListPages(t *testing.T) {
+	h := newHome(t)
+	h.fill(t)
+	for pattern, path := range h.lists(t) {
+		all := h.page(t, path+"?per_page=5000")
+		if n := len(all.Resources); n != all.Pagination.TotalResults || n < 3 && !slices.Contains(short, pattern) {
+			t.Errorf("%s has %d of %d, want all, and several", pattern, n, all.Pagination.TotalResults)
+		}
+		for _, per := range []int{1, 2, 50, 5000} {
+			if diff := cmp.Diff(h.follow(t, path, per), texts(all.Resources)); diff != "" {
+				t.Errorf("%s with %d per page (-got +want):\n%s", pattern, per, diff)
+			}
+		}
+		if few := h.page(t, path); len(few.Resources) > defaultPerPage {
+			t.Errorf("%s shows %d by itself", pattern, len(few.Resources))
+		}
+	}
+}
+
+// follow reads a list page by page.
+func (h *home) follow(t *testing.T, path string, per int) (got []string) {
+	t.Helper()
+	path = fmt.Sprintf("%s?per_page=%d", path, per)
+	for n := 1; ; n++ {
+		page := h.page(t, path)
+		got = append(got, texts(page.Resources)...)
+		p := page.Pagination
+		if len(page.Resources) > per || p.TotalPages != max(1, (p.TotalResults+per-1)/per) || (p.Previous == nil) != (n == 1) {
+			t.Errorf("%s is page %d with %d: %+v", path, n, len(page.Resources), p)
+		}
+		if p.Next == nil {
+			h.beyond(t, path, p.TotalPages)
+			return got
+		}
+		if n > 10000 {
+			t.Fatalf("%s has no end", path)
+		}
+		path = h.relative(t, p.Next.Href)
+	}
+}
+
+// relative wants an address that begins with the public URL.
+func (h *home) relative(t *testing.T, href string) string {
+	t.Helper()
+	path, ok := strings.CutPrefix(href, publicURL)
+	if !ok {
+		t.Fatalf("href = %q, want it absolute", href)
+	}
+	return path
+}
+
+// beyond wants a page after the last to be empty and to lead back.
+func (h *home) beyond(t *testing.T, path string, pages int) {
+	t.Helper()
+	u := must(url.Parse(path))(t)
+	q := u.Query()
+	q.Set("page", fmt.Sprint(pages+7))
+	u.RawQuery = q.Encode()
+	out := h.page(t, u.String())
+	if len(out.Resources) != 0 || out.Pagination.Next != nil || out.Pagination.Previous == nil ||
+		!strings.Contains(out.Pagination.Previous.Href, fmt.Sprintf("page=%d&", pages)) {
+		t.Errorf("%s beyond the end = %+v", path, out.Pagination)
+	}
+}
+
+// Every list refuses what it does not know, by name, and takes no address from
+// the request.
+func TestEveryListRefuses(t *testing.T) {
+	h := newHome(t)
+	h.fill(t)
+	for pattern, path := range h.lists(t) {
+		for query, detail := range map[string]string{
+			"colour=red":                          "Unknown query parameter(s): 'colour'",
+			"page=0":                              "page must be",
+			"page=x":                              "page must be",
+			"per_page=0":                          "per_page must be",
+			"per_page=5001":                       "per_page must be",
+			"per_page=":                           "per_page must be",
+			"order_by=colour":                     "Order by can only be",
+			"order_by=":                           "Order by can only be",
+			"created_ats=yesterday":               "created_ats must have times",
+			"created_ats[x]=2026-01-02T03:04:05Z": "unknown operator",
+			"updated_ats[gt]=":                    "updated_ats[gt] must have times",
+			"updated_ats[gt]=2026-01-02T03:04:05Z,2026-01-02T03:04:05Z": "must have one time",
+			"%zz": "invalid URL escape",
+		} {
+			got := h.ask("GET", path+"?"+query, "")
+			if got.Code != 400 {
+				t.Errorf("%s?%s = %d %.200s, want 400", pattern, query, got.Code, got.Body)
+				continue
+			}
+			wantError(t, got, "CF-BadQueryParameter", detail)
+		}
+		r := httptest.NewRequest("GET", path+"?per_page=1", nil)
+		r.Host = "evil.example"
+		r.Header.Set("X-Forwarded-Host", "evil.example")
+		if got := h.send(r); got.Code != 200 || strings.Contains(got.Body.String(), "evil") {
+			t.Errorf("%s follows the Host header: %.300s", pattern, got.Body)
+		}
+	}
+}
+
+// Every list can be ordered and bounded by time.
+func TestEveryListOrders(t *testing.T) {
+	h := newHome(t)
+	h.fill(t)
+	for pattern, path := range h.lists(t) {
+		all := texts(h.page(t, path+"?per_page=5000").Resources)
+		for _, by := range []string{"created_at", "updated_at"} {
+			up := texts(h.page(t, path+"?per_page=5000&order_by="+by).Resources)
+			down := texts(h.page(t, path+"?per_page=5000&order_by=-"+by).Resources)
+			slices.Reverse(down)
+			if diff := cmp.Diff(up, down); diff != "" || len(up) != len(all) {
+				t.Errorf("%s by %s is not the reverse of itself:\n%s", pattern, by, diff)
+			}
+		}
+		for query, want := range map[string]int{
+			"created_ats[lt]=2100-01-02T03:04:05Z":                                      len(all),
+			"created_ats[lte]=2100-01-02T03:04:05Z":                                     len(all),
+			"created_ats[gt]=2100-01-02T03:04:05Z":                                      0,
+			"updated_ats[gte]=2100-01-02T03:04:05Z":                                     0,
+			"updated_ats=2100-01-02T03:04:05Z":                                          0,
+			"created_ats[gt]=2100-01-02T03:04:05Z&created_ats[lt]=2100-01-02T03:04:05Z": 0,
+		} {
+			if got := h.page(t, path+"?per_page=5000&"+query).Resources; len(got) != want {
+				t.Errorf("%s?%s has %d, want %d", pattern, query, len(got), want)
+			}
+		}
+	}
+}
+
+// What has labels is found by them.
+func TestLabelSelector(t *testing.T) {
+	h := newHome(t)
+	h.fill(t)
+	domain := must(h.c.Registry.DefaultDomain())(t)
+	route := must(h.c.Registry.RouteAt(domain.GUID, "host-0", ""))(t)
+	for _, path := range []string{
+		"/v3/apps/" + h.app, "/v3/processes/" + h.app, "/v3/routes/" + route.GUID, "/v3/packages/" + h.guids["Package"],
+		"/v3/builds/" + h.guids["Build"], "/v3/droplets/droplet-0",
+		"/v3/stacks/" + droplet.StackGUID("host"), "/v3/buildpacks/" + droplet.Buildpacks()[0].GUID,
+	} {
+		var one struct {
+			Metadata v3.Metadata `json:"metadata"`
+		}
+		h.want(200, "PATCH", path, `{"metadata":{"labels":{"tier":"back","old":"x"},"annotations":{"note":"a b"}}}`, &one)
+		one.Metadata = v3.Metadata{}
+		h.want(200, "PATCH", path, `{"metadata":{"labels":{"old":null}}}`, &one)
+		if len(one.Metadata.Labels) != 1 || *one.Metadata.Labels["tier"] != "back" || *one.Metadata.Annotations["note"] != "a b" {
+			t.Errorf("%s: metadata = %+v", path, one.Metadata)
+		}
+		wantError(t, h.ask("PATCH", path, `{"metadata":{"labels":{"tier":"a b"}}}`), "CF-UnprocessableEntity", "metadata.labels[tier]")
+		list := path[:strings.LastIndex(path, "/")]
+		for selector, want := range map[string]int{"tier=back": 1, "tier in (front,back)": 1, "tier=front": 0, "old": 0} {
+			if got := h.page(t, list+"?per_page=5000&label_selector="+url.QueryEscape(selector)).Resources; len(got) != want {
+				t.Errorf("%s with %s has %d, want %d", list, selector, len(got), want)
+			}
+		}
+		all, without := h.page(t, list+"?per_page=5000").Resources, h.page(t, list+"?per_page=5000&label_selector=!tier").Resources
+		if len(without) != len(all)-1 {
+			t.Errorf("%s without the label has %d of %d", list, len(without), len(all))
+		}
+		wantError(t, h.ask("GET", list+"?label_selector=a+b", ""), "CF-BadQueryParameter", "label_selector")
+	}
+}

@@ -1,0 +1,192 @@
+package api
+
+import (
+	"context"
+	"encoding/json"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"net/netip"
+	"net/url"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"golang.org/x/crypto/bcrypt"
+
+	"github.com/dewrun/dew/app"
+	"github.com/dewrun/dew/auth"
+	"github.com/dewrun/dew/droplet"
+	"github.com/dewrun/dew/logstream"
+	"github.com/dewrun/dew/runtime"
+	"github.com/dewrun/dew/runtime/runtimetest"
+	"github.com/dewrun/dew/store"
+)
+
+// platform is the server as the daemon has it, with everything behind it but
+// containers: it is asked over the listener, with a token.
+type platform struct {
+	t        testing.TB
+	c        Config
+	door     http.Handler
+	sup      *runtime.Supervisor
+	fake     *runtimetest.Fake
+	password string // of admin
+}
+
+func newPlatform(t testing.TB) *platform {
+	t.Helper()
+	dir := t.TempDir()
+	db := must(store.Open(filepath.Join(dir, "dew.db"), store.Options{NoSync: true}))(t)
+	t.Cleanup(func() { _ = db.Close() })
+	log := slog.New(slog.DiscardHandler)
+	logs := must(logstream.Open(filepath.Join(dir, "logs"), logstream.Options{}))(t)
+	t.Cleanup(func() { _ = logs.Close() })
+	registry := app.NewRegistry(db)
+	must(registry.EnsureDefaults("dew.localhost"))(t)
+	shelf := must(droplet.NewShelf(db, filepath.Join(dir, "droplets")))(t)
+	packages := must(droplet.NewPackages(db, droplet.PackageOptions{Dir: filepath.Join(dir, "packages"), MinFree: -1, Logger: log}))(t)
+	stacks := func(string) (droplet.Stack, error) { return droplet.Stack{}, nil }
+	lines := appLogs{logs}
+	builds := droplet.NewBuilds(db, packages, shelf, droplet.BuildOptions{Stacks: stacks, Logger: log, Say: lines.stage})
+	p := &platform{t: t, fake: runtimetest.NewFake()}
+	p.sup = must(runtime.NewSupervisor(runtime.Config{
+		Engine: standIns{p.fake}, Registry: registry, Droplets: shelf, Stacks: stacks, Logs: lines, DB: db, Cell: "cell",
+		Subnet: netip.MustParsePrefix("10.201.0.0/20"), PublicURL: publicURL, Logger: log,
+	}))(t)
+	registry.Listen(p.sup.Sync)
+	secret := filepath.Join(dir, "admin-password")
+	accounts := openAuth(t, auth.Config{
+		DB: db, AdminPassword: secret, Domain: "dew.localhost", PublicURL: publicURL, Logger: log, Cost: bcrypt.MinCost,
+	})
+	p.password = strings.TrimSpace(string(must(os.ReadFile(secret))(t)))
+	p.c = Config{
+		DB: db, Registry: registry, Events: app.NewEvents(db), Jobs: app.NewJobs(db, log), Packages: packages, Builds: builds, Shelf: shelf,
+		Processes: p.sup, Exits: p.sup.Exits(), Logs: logs, Auth: accounts, Roles: auth.NewRoles(db), PublicURL: publicURL, Version: "1.2.3", Logger: log,
+		UploadDir: filepath.Join(dir, "uploads"), SSH: &SSHDoor{Address: "127.0.0.1:2222", Fingerprint: "0123456789abcdefABCDEF+/0123456789abcdefABC"},
+	}
+	p.door = must(New(p.c))(t).Handler()
+	w := &world{t: t}
+	for _, loop := range []func(context.Context) error{p.c.Jobs.Run, builds.Run, p.sup.Run} {
+		w.run(loop)
+	}
+	return p
+}
+
+// standIns starts what was pushed although its files are stand-ins: a program of
+// the app's own goes on, a shell command does what it says.
+type standIns struct{ *runtimetest.Fake }
+
+func (e standIns) Start(ctx context.Context, s runtime.Spec) (runtime.Task, error) {
+	s.Image = ""
+	s.Processes = slices.Clone(s.Processes)
+	for i := range s.Processes {
+		if strings.HasPrefix(s.Processes[i].Command, "./") {
+			s.Processes[i].Command = "stand-in"
+		}
+	}
+	return e.Fake.Start(ctx, s)
+}
+
+// appLogs is where lines go, by app.
+type appLogs struct{ logs *logstream.Logs }
+
+func (l appLogs) Append(guid string, es ...logstream.Envelope) error {
+	log, err := l.logs.App(guid)
+	if err != nil {
+		return err
+	}
+	return log.Append(es...)
+}
+
+func (l appLogs) Newest(ctx context.Context, guid string, n int) ([]logstream.Envelope, error) {
+	log, err := l.logs.App(guid)
+	if err != nil {
+		return nil, err
+	}
+	return log.Newest(ctx, n)
+}
+
+func (l appLogs) stage(guid, line string) {
+	_ = l.Append(guid, logstream.Envelope{Source: logstream.Source{Type: "STG"}, Stream: logstream.Out, Text: []byte(line)})
+}
+
+func (p *platform) send(r *http.Request) *httptest.ResponseRecorder {
+	r.RemoteAddr, r.Host = "127.0.0.1:4711", strings.TrimPrefix(publicURL, "http://")
+	out := httptest.NewRecorder()
+	p.door.ServeHTTP(out, r)
+	return out
+}
+
+// grant asks for a token as the client does. A nil client authenticates in the form.
+func (p *platform) grant(client *url.Userinfo, form url.Values) (status int, answer map[string]any) {
+	p.t.Helper()
+	r := httptest.NewRequest(http.MethodPost, "/uaa/oauth/token", strings.NewReader(form.Encode()))
+	r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
+	r.Header.Set("Accept", "application/json")
+	if client != nil {
+		secret, _ := client.Password()
+		r.SetBasicAuth(client.Username(), secret)
+	}
+	got := p.send(r)
+	if err := json.Unmarshal(got.Body.Bytes(), &answer); err != nil {
+		p.t.Fatalf("a grant answers what is not JSON: %v\n%s", err, got.Body)
+	}
+	return got.Code, answer
+}
+
+// login is a visitor with the token of a user.
+func (p *platform) login(name, password string) *visit {
+	p.t.Helper()
+	status, answer := p.grant(url.UserPassword("cf", ""), url.Values{"grant_type": {"password"}, "username": {name}, "password": {password}})
+	token, _ := answer["access_token"].(string)
+	if status != http.StatusOK || token == "" {
+		p.t.Fatalf("login of %s: %d %v", name, status, answer)
+	}
+	return &visit{p: p, token: token}
+}
+
+func (p *platform) admin() *visit { return p.login("admin", p.password) }
+
+// visit is somebody with a token.
+type visit struct {
+	p     *platform
+	token string
+}
+
+// ask sends a request the way the client does: with a content type, also where
+// there is no content.
+func (v *visit) ask(method, path, body string) *httptest.ResponseRecorder {
+	r := httptest.NewRequest(method, path, strings.NewReader(body))
+	r.Header.Set("Content-Type", "application/json")
+	if strings.HasPrefix(body, "applications:") {
+		r.Header.Set("Content-Type", "application/x-yaml")
+	}
+	r.Header.Set("Accept", "application/json")
+	r.Header.Set("Authorization", "bearer "+v.token)
+	return v.p.send(r)
+}
+
+// want sends a request, wants its status and reads its answer.
+func (v *visit) want(status int, method, path, body string) (answer map[string]any, header http.Header) {
+	v.p.t.Helper()
+	got := v.ask(method, path, body)
+	if got.Code != status {
+		v.p.t.Fatalf("%s %s = %d %s, want %d", method, path, got.Code, got.Body, status)
+	}
+	if got.Body.Len() > 0 {
+		if err := json.Unmarshal(got.Body.Bytes(), &answer); err != nil {
+			v.p.t.Fatalf("%s %s answers what is not an object: %v\n%s", method, path, err, got.Body)
+		}
+	}
+	return answer, got.Header()
+}
+
+// get is a question that is answered.
+func (v *visit) get(path string) map[string]any {
+	v.p.t.Helper()
+	answer, _ := v.want(http.StatusOK, http.MethodGet, path, "")
+	return answer
+}

@@ -1,0 +1,79 @@
+package api
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+
+	"github.com/dewrun/dew/api/v3"
+	"github.com/dewrun/dew/app"
+)
+
+// getReservation tells whether a route is taken, also by whom one does not see.
+func (s *Server) getReservation(r *http.Request) (any, error) {
+	d, err := s.c.Registry.Domain(r.PathValue("guid"))
+	if err != nil {
+		return nil, missing("Domain", err)
+	}
+	see, err := s.sight(r.Context())
+	if err != nil {
+		return nil, err
+	}
+	if !see.domain(d) {
+		return nil, notFound("Domain")
+	}
+	values := r.URL.Query()
+	for name := range values {
+		if name != "host" && name != "path" && name != "port" {
+			return nil, badQuery("Unknown query parameter(s): '%s'. Valid parameters are: 'host', 'path', 'port'", name)
+		}
+	}
+	if values.Get("port") != "" {
+		return v3.Reservation{}, nil // no route has one
+	}
+	_, err = s.c.Registry.RouteAt(d.GUID, values.Get("host"), values.Get("path"))
+	if err != nil && !errors.Is(err, app.ErrNotFound) {
+		return nil, err
+	}
+	return v3.Reservation{Matching: err == nil}, nil
+}
+
+// opDeleteUnmapped is the job that removes the routes of a space that lead nowhere.
+const opDeleteUnmapped = "space.delete_unmapped_routes"
+
+// unmapped are the arguments of opDeleteUnmapped.
+type unmapped struct {
+	Space string    `json:"space"`
+	Actor app.Actor `json:"actor"`
+}
+
+func (s *Server) deleteUnmapped(r *http.Request) (any, error) {
+	if r.URL.Query().Get("unmapped") != "true" {
+		return nil, badQuery("Mass delete not supported for routes. Use 'unmapped=true' parameter to delete all unmapped routes.")
+	}
+	return s.begin(r.Context(), opDeleteUnmapped, unmapped{Space: r.PathValue("guid"), Actor: actor(r.Context())})
+}
+
+func (s *Server) doDeleteUnmapped(_ context.Context, j app.Job) ([]string, error) {
+	var args unmapped
+	if err := json.Unmarshal(j.Args, &args); err != nil {
+		return nil, fmt.Errorf("cannot read the arguments of job %s: %w", j.GUID, err)
+	}
+	return nil, s.changeAs(args.Actor, func(w wish) error {
+		all, err := w.registry.Routes()
+		if err != nil {
+			return err
+		}
+		for _, rt := range all {
+			if rt.Space != args.Space || len(rt.Destinations) > 0 {
+				continue
+			}
+			if err := errors.Join(w.recordRoute("audit.route.delete-request", rt, nil), w.registry.DeleteRoute(rt.GUID)); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}

@@ -1,0 +1,454 @@
+package api
+
+import (
+	"context"
+	"crypto"
+	"crypto/rand"
+	"crypto/rsa"
+	"crypto/sha256"
+	"crypto/x509"
+	"encoding/base64"
+	"encoding/json"
+	"encoding/pem"
+	"maps"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/dewrun/dew/api/v3"
+	"github.com/dewrun/dew/app"
+	"github.com/dewrun/dew/auth"
+)
+
+func TestRightsMatchPatterns(t *testing.T) {
+	all := slices.Sorted(maps.Keys(rights))
+	if err := checkRights(all); err != nil {
+		t.Errorf("checkRights of all = %v", err)
+	}
+	if err := checkRights(append(all, "GET /v3/surprise")); err == nil || !strings.Contains(err.Error(), "GET /v3/surprise") {
+		t.Errorf("a pattern without a right: %v, want an error that names it", err)
+	}
+	if err := checkRights(all[1:]); err == nil || !strings.Contains(err.Error(), all[0]) {
+		t.Errorf("a right without a pattern: %v, want an error that names it", err)
+	}
+}
+
+// home is a place with one of everything. Its names are in no other answer.
+type home struct {
+	*world
+	org    app.Org
+	space  app.Space
+	guids  map[string]string // by noun, or by the beginning of the path
+	app    string
+	pkg    string
+	tokens map[string]string // by who
+}
+
+var somePart = regexp.MustCompile(`\{[a-z]+\}`)
+
+const homeMark = "homely" // in the name of everything
+
+func newHome(t *testing.T) *home {
+	w := newWorld(t)
+	h := &home{world: w, guids: map[string]string{}, tokens: map[string]string{}}
+	h.org = must(w.c.Registry.PutOrg(app.Org{Name: homeMark + "-org"}))(t)
+	h.space = must(w.c.Registry.PutSpace(app.Space{Name: homeMark + "-space", Org: h.org.GUID}))(t)
+	w.space = h.space // createApp makes apps there
+	a := w.createApp(homeMark + "-app")
+	h.app = a.GUID
+	var sidecar v3.Sidecar
+	w.want(201, "POST", "/v3/apps/"+a.GUID+"/sidecars", `{"name":"`+homeMark+`","command":"x","process_types":["web"]}`, &sidecar)
+	h.pkg = must(w.c.Packages.Create(a.GUID))(t).GUID
+	domain := must(w.c.Registry.PutDomain(app.Domain{Name: homeMark + ".example.com", Org: h.org.GUID}))(t)
+	route := must(w.c.Registry.PutRoute(app.Route{Space: h.space.GUID, Domain: domain.GUID, Host: homeMark}))(t)
+	owner := w.user(homeMark + "-owner")
+	w.grant(owner, auth.OrgUser, h.org.GUID)
+	role := w.grant(owner, auth.SpaceManager, h.space.GUID)
+	job := w.want(202, "DELETE", "/v3/routes/"+must(w.c.Registry.PutRoute(app.Route{Space: h.space.GUID, Domain: domain.GUID, Host: "gone"}))(t).GUID, "", nil)
+	h.guids = map[string]string{
+		"Organization": h.org.GUID, "Space": h.space.GUID, "App": a.GUID, "Process": a.GUID, "Sidecar": sidecar.GUID,
+		"Package": h.pkg, "Droplet": w.giveDroplet(a.GUID, nil), "Route": route.GUID, "Role": role.GUID, "Build": h.build(t),
+		"/v3/users/": owner, "/v3/domains/": domain.GUID, "/v3/jobs/": w.finish(job).GUID,
+		"/v3/audit_events/": must(w.c.Events.List(app.EventFilter{Spaces: []string{h.space.GUID}}))(t)[0].GUID,
+		"/v3/buildpacks/":   "none", "/v3/stacks/": "none", "/v3/deployments/": "none", // what is built in is no secret
+	}
+	h.people(t)
+	return h
+}
+
+// build is a build of the app.
+func (h *home) build(t *testing.T) string {
+	t.Helper()
+	p := h.createPackage(h.app)
+	body, kind := form(t, "[]", zipped(t, map[string]string{"Procfile": "web: " + homeMark}))
+	h.upload(p.GUID, body, kind)
+	return h.stage(p.GUID).GUID
+}
+
+// people makes one user for every role at home, and some others.
+func (h *home) people(t *testing.T) {
+	t.Helper()
+	for _, kind := range auth.RoleTypes() {
+		guid := h.user("u-" + string(kind))
+		if kind.OfSpace() {
+			h.grant(guid, auth.OrgUser, h.org.GUID)
+			h.grant(guid, kind, h.space.GUID)
+		} else {
+			h.grant(guid, kind, h.org.GUID)
+		}
+		h.tokens[string(kind)] = h.login("u-" + string(kind))
+	}
+	for name, scope := range map[string]string{"admin": auth.ScopeAdmin, "admin_read_only": auth.ScopeAdminReadOnly, "global_auditor": auth.ScopeGlobalAuditor} {
+		h.user("u-"+name, scope)
+		h.tokens[name] = h.login("u-" + name)
+	}
+	// A stranger who is everything elsewhere.
+	org := must(h.c.Registry.PutOrg(app.Org{Name: "elsewhere"}))(t)
+	space := must(h.c.Registry.PutSpace(app.Space{Name: "elsewhere", Org: org.GUID}))(t)
+	stranger := h.user("stranger")
+	for _, kind := range auth.RoleTypes() {
+		if kind.OfOrg() {
+			h.grant(stranger, kind, org.GUID)
+		} else {
+			h.grant(stranger, kind, space.GUID)
+		}
+	}
+	h.tokens["stranger"] = h.login("stranger")
+	h.user("nobody")
+	h.tokens["nobody"] = h.login("nobody")
+}
+
+// request is the method and the path that a pattern answers, at home.
+func (h *home) request(t *testing.T, pattern string) (method, path string) {
+	t.Helper()
+	method, path, found := strings.Cut(pattern, " ")
+	if !found {
+		return http.MethodGet, "/nothing/here"
+	}
+	guid := h.guids[rights[pattern].at.noun]
+	for prefix, g := range h.guids {
+		if strings.HasPrefix(prefix, "/") && strings.HasPrefix(path, prefix) {
+			guid = g
+		}
+	}
+	if strings.Contains(path, "{guid}") && guid == "" {
+		t.Fatalf("no example for the guid of %q: add one to home", pattern)
+	}
+	path = strings.NewReplacer("{guid}", guid, "{type}", "web", "{name}", "ssh", "{org}", h.org.GUID, "{$}", "").Replace(path)
+	return method, somePart.ReplaceAllString(path, "0") // what lies below is looked at after the place
+}
+
+// Without a good token nothing is told but what everybody may know. This is asked
+// of every endpoint there is.
+func TestEveryEndpointWantsToken(t *testing.T) {
+	h := newHome(t)
+	good := h.tokens["admin"]
+	noScope := h.client("scopeless", "uaa.resource")
+	readOnly := h.client("reader", auth.ScopeRead)
+	revoked := h.client("revoked", auth.ScopeAdmin)
+	if err := h.c.Auth.Accounts().DeleteClient("revoked"); err != nil {
+		t.Fatal(err)
+	}
+	bad := map[string]string{
+		"expired": resign(t, good, func(c map[string]any) { c["exp"] = 1 }),
+		"forged":  forge(t, good, func(c map[string]any) { c["sub"] = "x" }),
+		"revoked": revoked, "garbage": "abc", "three parts": "a.b.c",
+		"unsigned": unsigned(t, good), "cut": good[:len(good)-4],
+	}
+	if got := h.as(resign(t, good, func(map[string]any) {}), "GET", "/v3/apps", ""); got.Code != 200 {
+		t.Fatalf("a token that is signed anew = %d %s, want 200", got.Code, got.Body)
+	}
+	for _, pattern := range slices.Sorted(maps.Keys(rights)) {
+		method, path := h.request(t, pattern)
+		if rights[pattern].need == toLook {
+			for _, token := range append(slices.Collect(maps.Values(bad)), "", good) {
+				if got := h.as(token, method, path, ""); got.Code != http.StatusOK {
+					t.Errorf("%s with token %.8q = %d, want 200: it is open", pattern, token, got.Code)
+				}
+			}
+			continue
+		}
+		h.wantRefusal(t, pattern, h.as("", method, path, "{}"), 401, "CF-NotAuthenticated", "Authentication error")
+		for name, token := range bad {
+			h.wantRefusal(t, pattern+" "+name, h.as(token, method, path, "{}"), 401, "CF-InvalidAuthToken", "Invalid Auth Token")
+		}
+		if rights[pattern].local {
+			h.wantRefusal(t, pattern, h.as(good, method, path, "{}"), 404, "CF-NotFound", "Unknown request")
+			continue
+		}
+		h.wantRefusal(t, pattern+" without scope", h.as(noScope, method, path, "{}"), 403, "CF-NotAuthorized", "You are not authorized")
+		if method != http.MethodGet {
+			h.wantRefusal(t, pattern+" with a scope to read", h.as(readOnly, method, path, "{}"), 403, "CF-NotAuthorized", "You are not authorized")
+		}
+	}
+	if len(h.shutdown) > 0 || len(h.fake.signals) > 0 {
+		t.Error("somebody without a token changed something")
+	}
+}
+
+func (h *home) wantRefusal(t *testing.T, what string, got *httptest.ResponseRecorder, status int, title, detail string) {
+	t.Helper()
+	if got.Code != status {
+		t.Errorf("%s = %d %.200s, want %d", what, got.Code, got.Body, status)
+		return
+	}
+	wantError(t, got, title, detail)
+	h.wantNoLeak(t, what, got)
+}
+
+// wantNoLeak wants an answer that does not tell of anything at home.
+func (h *home) wantNoLeak(t *testing.T, what string, got *httptest.ResponseRecorder) {
+	t.Helper()
+	if text := got.Body.String(); strings.Contains(text, homeMark) {
+		t.Errorf("%s tells of home: %.300s", what, text)
+	}
+	if got.Code >= 500 {
+		t.Errorf("%s = %d %s", what, got.Code, got.Body)
+	}
+}
+
+// Who has all roles elsewhere, and who has none, learns nothing of home: what is
+// named is not found, and lists do not have it.
+func TestStrangersLearnNothing(t *testing.T) {
+	h := newHome(t)
+	for _, who := range []string{"stranger", "nobody"} {
+		for _, pattern := range slices.Sorted(maps.Keys(rights)) {
+			rt := rights[pattern]
+			method, path := h.request(t, pattern)
+			got := h.as(h.tokens[who], method, path, "{}")
+			h.wantNoLeak(t, who+" "+pattern, got)
+			switch {
+			case rt.need == toLook:
+			case rt.local:
+				h.wantRefusal(t, who+" "+pattern, got, 404, "CF-NotFound", "Unknown request")
+			case rt.at.find != nil:
+				h.wantRefusal(t, who+" "+pattern, got, 404, "CF-ResourceNotFound", rt.at.noun+" not found")
+			case rt.need == toAdminister || rt.need == toReadAll:
+				h.wantRefusal(t, who+" "+pattern, got, 403, "CF-NotAuthorized", "")
+			case strings.Contains(pattern, "{guid}") && got.Code != 404 && !h.saysNoShape(got):
+				t.Errorf("%s %s = %d %s, want 404", who, pattern, got.Code, got.Body)
+			case got.Code == 401 || got.Code == 403 && method == "GET":
+				t.Errorf("%s %s = %d %s: a user may enter", who, pattern, got.Code, got.Body)
+			}
+		}
+	}
+}
+
+// saysNoShape tells the answer to a body that was looked at before the place.
+func (h *home) saysNoShape(got *httptest.ResponseRecorder) bool {
+	return got.Code == 422 || got.Code == 400
+}
+
+// What a body names is not told of either, and nothing is made.
+func TestStrangersNameHome(t *testing.T) {
+	h := newHome(t)
+	one := func(noun, guid string) string {
+		return `"relationships":{"` + noun + `":{"data":{"guid":"` + guid + `"}}}`
+	}
+	stranger := must(h.c.Auth.Accounts().UserByName("stranger", ""))(t).GUID
+	role := func(kind, noun, guid string) string {
+		return `{"type":"` + kind + `","relationships":{"user":{"data":{"guid":"` + stranger + `"}},"` + noun + `":{"data":{"guid":"` + guid + `"}}}}`
+	}
+	before := h.count(t)
+	for path, bodies := range map[string][]string{
+		"/v3/organizations": {`{"name":"mine"}`},
+		"/v3/spaces":        {`{"name":"mine",` + one("organization", h.org.GUID) + `}`},
+		"/v3/apps":          {`{"name":"mine",` + one("space", h.space.GUID) + `}`},
+		"/v3/packages":      {`{"type":"bits",` + one("app", h.app) + `}`},
+		"/v3/builds":        {`{"package":{"guid":"` + h.pkg + `"}}`},
+		"/v3/domains":       {`{"name":"mine.example.org"}`, `{"name":"mine.example.org",` + one("organization", h.org.GUID) + `}`},
+		"/v3/users":         {`{"guid":"mine"}`},
+		"/v3/roles": {
+			role("space_developer", "space", h.space.GUID), role("organization_manager", "organization", h.org.GUID),
+		},
+	} {
+		for _, body := range bodies {
+			for _, who := range []string{"stranger", "nobody"} {
+				got := h.as(h.tokens[who], "POST", path, body)
+				h.wantNoLeak(t, who+" POST "+path, got)
+				if got.Code != 422 && got.Code != 403 {
+					t.Errorf("%s POST %s %s = %d %s, want 422 or 403", who, path, body, got.Code, got.Body)
+				}
+			}
+		}
+	}
+	if got := h.count(t); got != before {
+		t.Errorf("somebody made something: %v, before %v", got, before)
+	}
+}
+
+// count counts what strangers might have made.
+func (h *home) count(t *testing.T) (n [6]int) {
+	t.Helper()
+	n[0] = len(must(h.c.Registry.Orgs())(t))
+	n[1] = len(must(h.c.Registry.Spaces())(t))
+	n[2] = len(must(h.c.Registry.Apps())(t))
+	n[3] = len(must(h.c.Registry.Domains())(t))
+	n[4] = len(must(h.c.Roles.All())(t))
+	n[5] = len(must(h.c.Packages.OfApp(h.app))(t))
+	return n
+}
+
+// The roles of the platform, said once more: who may do what at a space, and who
+// sees it at all.
+var granted = map[need][]string{
+	toRead: {
+		"space_developer", "space_manager", "space_auditor", "space_supporter", "organization_manager", "admin", "admin_read_only", "global_auditor",
+	},
+	toReadEnv:     {"space_developer", "space_supporter", "admin", "admin_read_only"},
+	toReadSecrets: {"space_developer", "admin", "admin_read_only"},
+	toSupport:     {"space_developer", "space_supporter", "admin"},
+	toDevelop:     {"space_developer", "admin"},
+	toManage:      {"space_manager", "organization_manager", "admin"},
+	toManageOrg:   {"organization_manager", "admin"},
+	toReadAll:     {"admin", "admin_read_only", "global_auditor"},
+	toAdminister:  {"admin"},
+}
+
+// want is the status that the guard gives somebody for a pattern; 204: it lets
+// them through.
+func wantOf(pattern, who string) int {
+	rt := rights[pattern]
+	inSpace := rt.at.noun != "Organization" && rt.at.find != nil
+	may := slices.Contains(granted[rt.need], who)
+	if !inSpace && rt.need == toRead {
+		may = true // everybody with a role at home sees the org
+	}
+	switch {
+	case rt.local:
+		return 404
+	case rt.need == toLook || rt.need == toEnter || may:
+		return http.StatusNoContent
+	case inSpace && !slices.Contains(granted[toRead], who):
+		return 404
+	}
+	return 403
+}
+
+// Each role may do what the platform lets it do, at every endpoint that has a
+// place. Who is refused is refused by the whole server; for the others what
+// stands behind the guard does nothing.
+func TestEveryEndpointEveryRole(t *testing.T) {
+	h := newHome(t)
+	behind := http.NewServeMux()
+	for pattern, rt := range rights {
+		behind.Handle(pattern, h.s.guard(rt, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusNoContent) })))
+	}
+	for who, token := range h.tokens {
+		if who == "stranger" || who == "nobody" {
+			continue
+		}
+		p := must(h.c.Auth.Verify(token))(t)
+		for _, pattern := range slices.Sorted(maps.Keys(rights)) {
+			method, path := h.request(t, pattern)
+			want := wantOf(pattern, who)
+			if want == http.StatusNoContent {
+				r := httptest.NewRequest(method, path, nil)
+				got := httptest.NewRecorder()
+				behind.ServeHTTP(got, r.WithContext(withVisitor(r.Context(), &visitor{who: p})))
+				if got.Code != want {
+					t.Errorf("%s as %s = %d %s, want to be let in", pattern, who, got.Code, got.Body)
+				}
+				continue
+			}
+			if got := h.as(token, method, path, "{}"); got.Code != want {
+				t.Errorf("%s as %s = %d %.200s, want %d", pattern, who, got.Code, got.Body, want)
+			}
+		}
+	}
+}
+
+// A suspended org can be looked at, and only administrators change anything in it.
+func TestSuspendedOrg(t *testing.T) {
+	h := newHome(t)
+	h.want(200, "PATCH", "/v3/organizations/"+h.org.GUID, `{"suspended":true}`, nil)
+	tried := map[need]bool{}
+	for _, pattern := range slices.Sorted(maps.Keys(rights)) {
+		rt := rights[pattern]
+		if !rt.need.changes() {
+			continue
+		}
+		tried[rt.need] = true
+		method, path := h.request(t, pattern)
+		for _, who := range granted[rt.need] {
+			if who == "admin" || rt.at.noun == "Organization" && who == "space_manager" {
+				continue
+			}
+			got := h.as(h.tokens[who], method, path, "{}")
+			if got.Code != 403 {
+				t.Errorf("%s as %s = %d %s, want 403", pattern, who, got.Code, got.Body)
+				continue
+			}
+			wantError(t, got, "CF-OrgSuspended", "The organization is suspended")
+		}
+	}
+	for _, n := range []need{toSupport, toDevelop, toManage, toManageOrg} {
+		if !tried[n] {
+			t.Errorf("no endpoint was tried for need %d", n)
+		}
+	}
+	dev := h.tokens["space_developer"]
+	if got := h.as(dev, "GET", "/v3/apps/"+h.app, ""); got.Code != 200 {
+		t.Errorf("reading in a suspended org = %d %s, want 200", got.Code, got.Body)
+	}
+	if got := h.as(dev, "POST", "/v3/apps", `{"name":"x","relationships":{"space":{"data":{"guid":"`+h.space.GUID+`"}}}}`); got.Code != 403 {
+		t.Errorf("creating an app in a suspended org = %d %s, want 403", got.Code, got.Body)
+	}
+	if got := h.as(h.tokens["admin"], "POST", "/v3/apps/"+h.app+"/actions/stop", ""); got.Code != 200 {
+		t.Errorf("an administrator in a suspended org = %d %s, want 200", got.Code, got.Body)
+	}
+	if err := h.s.demand(withVisitor(context.Background(), &visitor{who: must(h.c.Auth.Verify(dev))(t)}), toRead, h.space.GUID); err != nil {
+		t.Errorf("demand to read in a suspended org = %v", err)
+	}
+}
+
+// resign changes the claims of a token and signs it with the server's own key.
+func resign(t *testing.T, token string, change func(claims map[string]any)) string {
+	t.Helper()
+	files := must(filepath.Glob(filepath.Join(keys.dir, "keys", "*.pem")))(t)
+	raw := must(os.ReadFile(files[len(files)-1]))(t)
+	block, _ := pem.Decode(raw)
+	k, err := x509.ParsePKCS8PrivateKey(block.Bytes)
+	if err != nil {
+		k = must(x509.ParsePKCS1PrivateKey(block.Bytes))(t)
+	}
+	return sign(t, token, change, k.(*rsa.PrivateKey))
+}
+
+// forge signs it with another key.
+func forge(t *testing.T, token string, change func(claims map[string]any)) string {
+	t.Helper()
+	return sign(t, token, change, must(rsa.GenerateKey(rand.Reader, 2048))(t))
+}
+
+func sign(t *testing.T, token string, change func(claims map[string]any), k *rsa.PrivateKey) string {
+	t.Helper()
+	head, body, _ := strings.Cut(token[:strings.LastIndex(token, ".")], ".")
+	text := head + "." + changeClaims(t, body, change)
+	sum := sha256.Sum256([]byte(text))
+	sig := must(rsa.SignPKCS1v15(rand.Reader, k, crypto.SHA256, sum[:]))(t)
+	return text + "." + base64.RawURLEncoding.EncodeToString(sig)
+}
+
+func changeClaims(t *testing.T, body string, change func(claims map[string]any)) string {
+	t.Helper()
+	var claims map[string]any
+	if err := json.Unmarshal(must(base64.RawURLEncoding.DecodeString(body))(t), &claims); err != nil {
+		t.Fatal(err)
+	}
+	change(claims)
+	return base64.RawURLEncoding.EncodeToString(must(json.Marshal(claims))(t))
+}
+
+// unsigned is the token with the algorithm none.
+func unsigned(t *testing.T, token string) string {
+	t.Helper()
+	_, rest, _ := strings.Cut(token, ".")
+	body, _, _ := strings.Cut(rest, ".")
+	return base64.RawURLEncoding.EncodeToString([]byte(`{"alg":"none","typ":"JWT"}`)) + "." + body + "."
+}

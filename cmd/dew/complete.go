@@ -1,0 +1,79 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	"github.com/urfave/cli/v2"
+
+	"github.com/dewrun/dew/api/v3"
+)
+
+// completer offers what may stand at the next place of a command line: names of
+// what the argument or the flag is called after, and flags.
+func (g *global) completer(v verb) cli.BashCompleteFunc {
+	words := strings.Fields(v.args)
+	return func(c *cli.Context) {
+		kind := g.flagAtEnd()
+		if n := c.NArg(); kind == "" && n < len(words) {
+			kind = strings.Trim(words[n], "[]")
+		}
+		for _, name := range g.names(c.Context, v, kind) {
+			fmt.Fprintln(c.App.Writer, name)
+		}
+		cli.DefaultCompleteWithFlags(c.Command)(c)
+	}
+}
+
+// flagAtEnd is what the flag that waits for its value wants, if the line ends
+// with one.
+func (g *global) flagAtEnd() string {
+	if len(g.typed) < 2 {
+		return ""
+	}
+	return map[string]string{"-o": "ORG", "-s": "SPACE", "--org": "ORG", "--space": "SPACE"}[g.typed[len(g.typed)-2]]
+}
+
+// names are the names of a kind. A daemon that is not there has none to offer.
+func (g *global) names(ctx context.Context, v verb, kind string) []string {
+	if kind == "ROLE" {
+		return roleNames(strings.Contains(v.args, "SPACE"))
+	}
+	d, err := g.door()
+	if err != nil {
+		return nil
+	}
+	ask, err := g.open(d)
+	if err != nil {
+		return nil
+	}
+	switch kind {
+	case "APP":
+		apps, _ := ask.Apps(ctx)
+		return namesOf(apps, func(a v3.App) string { return a.Name })
+	case "ORG":
+		orgs, _ := ask.Organizations(ctx)
+		return namesOf(orgs, func(o v3.Organization) string { return o.Name })
+	case "SPACE":
+		o, err := findOrg(ctx, where{door: d, ask: ask}, "")
+		if err != nil {
+			return nil
+		}
+		spaces, _ := ask.SpacesOf(ctx, o.GUID)
+		return namesOf(spaces, func(s v3.Space) string { return s.Name })
+	case "USER":
+		users, _ := ask.Users(ctx)
+		return namesOf(users, userName)
+	default:
+		return nil
+	}
+}
+
+func namesOf[T any](all []T, name func(T) string) []string {
+	out := make([]string, len(all))
+	for i, one := range all {
+		out[i] = name(one)
+	}
+	return out
+}

@@ -1,0 +1,169 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/dewrun/dew/api/client"
+)
+
+// configFormat is counted up when an older dew could not read the file.
+const configFormat = 1
+
+// lockPatience is how long another dew may hold the file, which it does while it
+// renews a token.
+const lockPatience = 90 * time.Second
+
+// config is what dew remembers from one command to the next.
+type config struct {
+	Format   int                `json:"format"`
+	API      string             `json:"api,omitempty"`      // the daemon that is asked; empty: the one behind the local socket
+	Last     string             `json:"last,omitempty"`     // the one before a logout
+	Sessions map[string]session `json:"sessions,omitempty"` // by URL
+	Local    map[string]place   `json:"local,omitempty"`    // targets, by folder of run-time files
+}
+
+// session is how one daemon is asked.
+type session struct {
+	User     string `json:"user,omitempty"`   // who logged in
+	Client   string `json:"client,omitempty"` // or which client
+	Access   string `json:"access_token,omitempty"`
+	Refresh  string `json:"refresh_token,omitempty"`
+	Insecure bool   `json:"skip_ssl_validation,omitempty"`
+	CA       string `json:"ca_cert,omitempty"` // PEM
+	Target   place  `json:"target,omitzero"`
+}
+
+// place is a targeted org, and a space of it.
+type place struct {
+	OrgGUID   string `json:"org_guid,omitempty"`
+	Org       string `json:"org,omitempty"`
+	SpaceGUID string `json:"space_guid,omitempty"`
+	Space     string `json:"space,omitempty"`
+}
+
+// memory is the file behind config. Several dew may use it at once: what is read
+// is always whole, and changes follow each other.
+type memory struct{ file string }
+
+// newMemory finds the file: below DEW_HOME, else below the home folder.
+func newMemory() (memory, error) {
+	home := os.Getenv("DEW_HOME")
+	if home == "" {
+		var err error
+		if home, err = os.UserHomeDir(); err != nil {
+			return memory{}, &failure{status: statusUsage, err: fmt.Errorf("cannot tell where to remember logins and targets: %w", err), todo: "set DEW_HOME to a folder of yours"}
+		}
+	}
+	return memory{file: filepath.Join(home, ".dew", "config.json")}, nil
+}
+
+// load reads the file; one that is not there yet is empty.
+func (m memory) load() (config, error) {
+	c := config{Format: configFormat}
+	text, err := os.ReadFile(m.file)
+	if errors.Is(err, fs.ErrNotExist) {
+		return c, nil
+	}
+	if err != nil {
+		return c, m.trouble(fmt.Errorf("cannot read what dew remembers: %w", err))
+	}
+	if err := json.Unmarshal(text, &c); err != nil {
+		return config{}, &failure{status: statusFailed, err: fmt.Errorf("cannot read %s: %w", m.file, err), todo: "remove the file, and log in again"}
+	}
+	if c.Format > configFormat {
+		return config{}, &failure{status: statusFailed, err: fmt.Errorf("%s was written by a newer dew", m.file), todo: "use that one, or another DEW_HOME"}
+	}
+	c.Format = configFormat
+	return c, nil
+}
+
+func (m memory) trouble(err error) error {
+	return &failure{status: statusFailed, err: err, todo: "DEW_HOME may name a folder that is yours"}
+}
+
+// update changes the file. Nobody else changes it meanwhile, so change may take
+// its time. With an error nothing is written.
+func (m memory) update(ctx context.Context, change func(*config) error) error {
+	if err := os.MkdirAll(filepath.Dir(m.file), 0o700); err != nil {
+		return m.trouble(fmt.Errorf("cannot make the folder for what dew remembers: %w", err))
+	}
+	unlock, err := m.lock(ctx)
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	c, err := m.load()
+	if err != nil {
+		return err
+	}
+	if c.Sessions == nil {
+		c.Sessions = map[string]session{}
+	}
+	if c.Local == nil {
+		c.Local = map[string]place{}
+	}
+	if err := change(&c); err != nil {
+		return err
+	}
+	return m.write(c)
+}
+
+// lock waits for the lock. It is on a file of its own: config.json is replaced by
+// every change.
+func (m memory) lock(ctx context.Context) (func(), error) {
+	name := filepath.Join(filepath.Dir(m.file), "config.lock")
+	f, err := os.OpenFile(name, os.O_RDWR|os.O_CREATE, 0o600)
+	if err != nil {
+		return nil, m.trouble(fmt.Errorf("cannot lock what dew remembers: %w", err))
+	}
+	ctx, cancel := context.WithTimeoutCause(ctx, lockPatience, &failure{
+		status: statusTimeout, err: fmt.Errorf("another dew holds %s for more than %s", name, lockPatience), todo: "end it, or use another DEW_HOME",
+	})
+	defer cancel()
+	err = client.Poll(ctx, func() (bool, error) {
+		err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB)
+		if errors.Is(err, unix.EWOULDBLOCK) || errors.Is(err, unix.EINTR) {
+			return false, nil
+		}
+		return err == nil, err
+	})
+	if err != nil {
+		return nil, errors.Join(timedOut(ctx, fmt.Errorf("cannot lock %s: %w", name, err)), f.Close())
+	}
+	return func() { _ = f.Close() }, nil // which unlocks
+}
+
+// write replaces the file in one step. It is for its owner only: there are
+// tokens in it.
+func (m memory) write(c config) (err error) {
+	text, err := json.MarshalIndent(c, "", "  ")
+	if err != nil {
+		return fmt.Errorf("cannot write what dew remembers: %w", err)
+	}
+	f, err := os.CreateTemp(filepath.Dir(m.file), ".config-*") // 0600
+	if err != nil {
+		return m.trouble(fmt.Errorf("cannot write what dew remembers: %w", err))
+	}
+	defer func() {
+		if err != nil {
+			_ = os.Remove(f.Name())
+		}
+	}()
+	_, werr := f.Write(append(text, '\n'))
+	if err := errors.Join(werr, f.Sync(), f.Close()); err != nil {
+		return m.trouble(fmt.Errorf("cannot write what dew remembers: %w", err))
+	}
+	if err := os.Rename(f.Name(), m.file); err != nil {
+		return m.trouble(fmt.Errorf("cannot write what dew remembers: %w", err))
+	}
+	return nil
+}

@@ -1,0 +1,179 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"net/http"
+	"net/url"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/dewrun/dew/api/v3"
+)
+
+// newest sends what was said, the newest lines of it, in the short form.
+func (d *daemon) newest(w http.ResponseWriter, r *http.Request) {
+	d.mu.Lock()
+	d.query = r.URL.Query()
+	d.mu.Unlock()
+	lines := d.lines
+	if n, err := strconv.Atoi(r.URL.Query().Get("newest")); err == nil {
+		lines = lines[len(lines)-min(n, len(lines)):]
+	}
+	w.Header().Set("Content-Type", v3.LinesType)
+	var b []byte
+	for i, e := range lines {
+		l := v3.Line{Seq: uint64(i + 1), Time: time.Unix(0, e.Timestamp), Source: e.Tags["source_type"], Stream: e.Log.Type, Text: e.Log.Payload}
+		if strings.HasSuffix(string(l.Text), "…") {
+			l.Flags = []string{v3.FlagCut}
+		}
+		b = v3.AppendLine(b, &l)
+	}
+	_, _ = w.Write(v3.AppendEnd(b)) // the reader is there
+}
+
+func TestLogs(t *testing.T) {
+	d := newDaemon(t).withApp(v3.AppStarted)
+	for _, text := range []string{"one", "two", "three"} {
+		d.say("APP/PROC/WEB", "0", text)
+	}
+	r := d.dew("logs", "shop", "--recent", "-n", "2")
+	r.must(t, 0, "[APP/PROC/WEB/0] OUT two\n", "[APP/PROC/WEB/0] OUT three\n")
+	if strings.Contains(r.out, "one") {
+		t.Errorf("more than two lines:\n%s", r.out)
+	}
+	var l v3.Line
+	if err := json.Unmarshal([]byte(d.dew("logs", "shop", "--recent", "-n", "1", "--json").out), &l); err != nil || string(l.Text) != "three" {
+		t.Errorf("got %+v, %v", l, err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
+	defer cancel()
+	runDew(ctx, "--run", d.run, "logs", "shop").must(t, 0, "[APP/PROC/WEB/SIDECAR/CONFIG SERVER/0] OUT hello", "OUT bye")
+}
+
+// --raw writes what was printed and not a byte more.
+func TestLogsRaw(t *testing.T) {
+	d := newDaemon(t).withApp(v3.AppStarted)
+	want := "one\xff\x00\nlong, …and its end\n\n"
+	for _, text := range []string{"one\xff\x00", "long, …", "and its end", ""} {
+		d.say("APP/PROC/WEB", "0", text)
+	}
+	if got := d.dew("logs", "shop", "--recent", "--raw").out; got != want {
+		t.Errorf("got %q, want %q", got, want)
+	}
+}
+
+// A plain text is looked for by the daemon, an expression here; -n counts the
+// lines that match.
+func TestLogsGrep(t *testing.T) {
+	d := newDaemon(t).withApp(v3.AppStarted)
+	for i := range 20 {
+		d.say("APP/PROC/WEB", "0", "line "+strconv.Itoa(i))
+	}
+	if got := d.dew("logs", "shop", "--recent", "--raw", "-n", "2", "--grep", "[13579]$").out; got != "line 17\nline 19\n" {
+		t.Errorf("got %q", got)
+	}
+	if d.query.Has("newest") || d.query.Has("contains") {
+		t.Errorf("asked %v", d.query)
+	}
+	d.dew("logs", "shop", "--recent", "-n", "2", "--grep", "line 1").must(t, 0)
+	if d.query.Get("contains") != "line 1" || d.query.Get("newest") != "2" {
+		t.Errorf("asked %v", d.query)
+	}
+	d.dew("logs", "shop", "--recent", "-n", "2", "--grep", "line 1[0-9]*").must(t, 0)
+	if d.query.Get("contains") != "line 1" || d.query.Has("newest") {
+		t.Errorf("asked %v", d.query)
+	}
+}
+
+// Every flag says what it means to the daemon.
+func TestLogsQuery(t *testing.T) {
+	d := newDaemon(t).withApp(v3.AppStarted)
+	d.dew("logs", "shop", "--recent", "--process", "worker", "--sidecar", "agent", "--instance", "0", "--stream", "err",
+		"--since", "2026-01-02T03:04:05Z", "--until", "2026-01-02T03:04:06.5Z", "--since-last-start").must(t, 0)
+	want := url.Values{
+		"follow": {"false"}, "process": {"worker"}, "sidecar": {"agent"}, "instance": {"0"}, "stream": {"ERR"},
+		"since": {"2026-01-02T03:04:05Z"}, "until": {"2026-01-02T03:04:06.5Z"}, "since_last_start": {"true"},
+	}
+	if got := d.query.Encode(); got != want.Encode() {
+		t.Errorf("asked %s, want %s", got, want.Encode())
+	}
+	d.dew("logs", "shop", "--recent", "--no-sidecars", "--crash", "2").must(t, 0)
+	if got := d.query.Encode(); got != "crash=2&follow=false&no_sidecars=true" {
+		t.Errorf("asked %s", got)
+	}
+	for args, want := range map[string]string{
+		"--stream both":                         "neither out nor err",
+		"--sidecar a --no-sidecars":             "exclude each other",
+		"--crash 0":                             "less than 1",
+		"--instance -1":                         "less than 0",
+		"--since yesterday":                     "is no time",
+		"--since 2026-01-02 --until 2026-01-01": "must be before",
+		"--grep (":                              "missing closing",
+		"--raw --json":                          "exclude each other",
+		"--since-last-start --crash 1":          "exclude each other",
+	} {
+		d.dew(append([]string{"logs", "shop"}, strings.Fields(args)...)...).must(t, statusUsage, want)
+	}
+}
+
+func TestLogsVerify(t *testing.T) {
+	d := newDaemon(t).withApp(v3.AppStarted)
+	d.report = v3.LogReport{OK: true, Lines: 3, First: 1, Last: 3, Segments: 1}
+	d.dew("logs", "shop", "--verify").must(t, 0, "3 lines, numbers 1 to 3")
+	d.report = v3.LogReport{Problems: []string{"line 5 stands where line 4 should"}}
+	d.dew("logs", "shop", "--verify").must(t, statusFailed, "line 5 stands where line 4 should")
+}
+
+func TestFormatLine(t *testing.T) {
+	l := v3.Line{Time: time.Date(2026, 1, 2, 3, 4, 5, 6e6, time.Local), Source: "APP/PROC/WEB/SIDECAR/AGENT", Index: 1, Stream: "ERR", Text: []byte("no")}
+	if got := formatLine(l, false); !strings.HasPrefix(got, "2026-01-02T03:04:05.006") || !strings.HasSuffix(got, " [APP/PROC/WEB/SIDECAR/AGENT/1] ERR no") {
+		t.Errorf("got %s", got)
+	}
+	if got := formatLine(l, true); !strings.Contains(got, sourceColour(l.Source)+"[APP/PROC/WEB/SIDECAR/AGENT/1]"+plain+" "+red+"ERR"+plain+" no") {
+		t.Errorf("got %q", got)
+	}
+	if sourceColour("API") != cyan || sourceColour("APP/PROC/WEB") != green || sourceColour("APP/PROC/WEB/SIDECAR/AGENT") == green {
+		t.Error("an app, its sidecars and the platform must look different")
+	}
+}
+
+func TestReadMoment(t *testing.T) {
+	zone := time.FixedZone("", 3600)
+	now := time.Date(2026, 3, 4, 12, 30, 0, 0, zone)
+	for text, want := range map[string]time.Time{
+		"10m":                  now.Add(-10 * time.Minute),
+		"1h30m":                now.Add(-90 * time.Minute),
+		"3d":                   now.Add(-72 * time.Hour),
+		"1.5d":                 now.Add(-36 * time.Hour),
+		"12:00":                time.Date(2026, 3, 4, 12, 0, 0, 0, zone),
+		"12:30:01":             time.Date(2026, 3, 3, 12, 30, 1, 0, zone), // yesterday: it is not yet that late
+		"2026-03-01":           time.Date(2026, 3, 1, 0, 0, 0, 0, zone),
+		"2026-03-01 10:20":     time.Date(2026, 3, 1, 10, 20, 0, 0, zone),
+		"2026-03-01T10:20:30Z": time.Date(2026, 3, 1, 10, 20, 30, 0, time.UTC),
+	} {
+		if got, err := readMoment(text, now); err != nil || !got.Equal(want) {
+			t.Errorf("%s = %v, %v, want %v", text, got, err, want)
+		}
+	}
+	for _, text := range []string{"", "-5m", "tomorrow", "25:00", "2026-13-01", "1969-01-01", "9999-01-01", "99999999d"} {
+		if got, err := readMoment(text, now); err == nil {
+			t.Errorf("%q = %v, want an error", text, got)
+		}
+	}
+}
+
+func FuzzReadMoment(f *testing.F) {
+	for _, text := range []string{"10m", "3d", "12:00", "2026-03-01", "2026-03-01T10:20:30Z"} {
+		f.Add(text)
+	}
+	now := time.Date(2026, 3, 4, 12, 30, 0, 0, time.UTC)
+	f.Fuzz(func(t *testing.T, text string) {
+		at, err := readMoment(text, now)
+		if err == nil && at.Year() > 2261 {
+			t.Errorf("%q = %v", text, at)
+		}
+	})
+}

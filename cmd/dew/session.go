@@ -1,0 +1,197 @@
+package main
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"os"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/dewrun/dew/api/client"
+)
+
+// renewBefore is how long before its end a token is renewed: a request may take
+// a while.
+const renewBefore = time.Minute
+
+// claims are what dew reads of a token. Only the daemon can tell whether they are
+// true.
+type claims struct {
+	ID        string   `json:"jti"`
+	UserID    string   `json:"user_id"`
+	UserName  string   `json:"user_name"`
+	Client    string   `json:"client_id"`
+	Expires   int64    `json:"exp"`
+	Revocable bool     `json:"revocable"`
+	Scopes    []string `json:"scope"`
+}
+
+// readClaims reads a token; of one that is none it knows nothing.
+func readClaims(token string) claims {
+	var c claims
+	parts := strings.Split(token, ".")
+	if len(parts) != 3 {
+		return c
+	}
+	text, err := base64.RawURLEncoding.DecodeString(strings.TrimRight(parts[1], "="))
+	if err != nil || json.Unmarshal(text, &c) != nil {
+		return claims{}
+	}
+	return c
+}
+
+// ending tells whether a token ends soon. One that does not say when is used
+// until the daemon refuses it.
+func ending(token string, now time.Time) bool {
+	exp := readClaims(token).Expires
+	return exp != 0 && time.Unix(exp, 0).Sub(now) < renewBefore
+}
+
+// notLoggedIn is a daemon that wants a token when there is none.
+func notLoggedIn(url string) error {
+	return &failure{status: statusFailed, err: fmt.Errorf("not logged in: dew login %s", url), todo: "or dew api --unset, to speak to the daemon of this machine"}
+}
+
+// sessionTokens are the tokens of a session that is remembered.
+type sessionTokens struct {
+	url    string
+	memory memory
+	// login asks for a token, at the daemon that the session is with.
+	login func(context.Context, client.Grant) (client.Token, error)
+
+	mu  sync.Mutex
+	now session // guarded by mu
+}
+
+// Token gives the session's token, renewed if it ends soon.
+func (t *sessionTokens) Token(ctx context.Context) (string, error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	old := t.now.Access
+	if old != "" && !ending(old, time.Now()) {
+		return old, nil
+	}
+	token, err := t.renew(ctx, old)
+	if exp := readClaims(old).Expires; err != nil && time.Now().Unix() < exp {
+		return old, nil // it is good for its last seconds
+	}
+	return token, err
+}
+
+// Renew gives another token for one that was refused.
+func (t *sessionTokens) Renew(ctx context.Context, refused string) (string, error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.now.Access != refused {
+		return t.now.Access, nil // renewed meanwhile
+	}
+	return t.renew(ctx, refused)
+}
+
+// renew is called with mu held. It locks the file for as long as it asks: a
+// refresh token may be good for one use only, and then a second dew would lose
+// the session.
+func (t *sessionTokens) renew(ctx context.Context, old string) (string, error) {
+	err := t.memory.update(ctx, func(c *config) error {
+		s := c.Sessions[t.url]
+		if s.Access == "" || s.Access == old || ending(s.Access, time.Now()) {
+			if err := t.ask(ctx, &s); err != nil {
+				return err
+			}
+		}
+		c.Sessions[t.url], t.now = s, s
+		return nil
+	})
+	return t.now.Access, err
+}
+
+// ask gets a token: with the refresh token, else with what the environment says.
+func (t *sessionTokens) ask(ctx context.Context, s *session) error {
+	grants := []client.Grant{}
+	if s.Refresh != "" {
+		grants = append(grants, client.Grant{Refresh: s.Refresh})
+	}
+	if user, password := os.Getenv("DEW_USERNAME"), os.Getenv("DEW_PASSWORD"); password != "" {
+		switch {
+		case s.Client != "" && user == s.Client:
+			grants = append(grants, client.Grant{Client: user, Secret: password})
+		case s.Client == "" && (user == s.User || s.User == ""):
+			grants = append(grants, client.Grant{User: user, Password: password})
+		}
+	}
+	for _, g := range grants {
+		token, err := t.login(ctx, g)
+		if refused(err) {
+			continue
+		}
+		if err != nil {
+			return err
+		}
+		s.take(token)
+		if g.User != "" {
+			s.User = g.User
+		}
+		return nil
+	}
+	if s.Access == "" {
+		return notLoggedIn(t.url)
+	}
+	return &failure{status: statusFailed, err: fmt.Errorf("the session of %s at %s has ended: %s", s.who(), t.url, s.again(t.url))}
+}
+
+// take keeps what a grant gave. A refresh token that is not given anew stays.
+func (s *session) take(t client.Token) {
+	s.Access = t.Access
+	if t.Refresh != "" {
+		s.Refresh = t.Refresh
+	}
+}
+
+// who is logged in.
+func (s session) who() string {
+	if s.Client != "" {
+		return "client " + s.Client
+	}
+	if s.User == "" {
+		return "nobody"
+	}
+	return s.User
+}
+
+// again is the command that logs in as before.
+func (s session) again(url string) string {
+	if s.Client != "" {
+		return fmt.Sprintf("dew login %s -u %s --client-credentials", url, s.Client)
+	}
+	return fmt.Sprintf("dew login %s -u %s", url, s.User)
+}
+
+// tls is the trust that the session has in the daemon's certificate.
+func (s session) tls() (*tls.Config, error) {
+	c := &tls.Config{MinVersion: tls.VersionTLS12, InsecureSkipVerify: s.Insecure} //nolint:gosec // the user asked for it
+	if s.CA == "" {
+		return c, nil
+	}
+	pool, err := x509.SystemCertPool()
+	if err != nil {
+		return nil, fmt.Errorf("cannot read the system's authorities: %w", err)
+	}
+	if !pool.AppendCertsFromPEM([]byte(s.CA)) {
+		return nil, usage("--ca-cert: there is no certificate in PEM in it")
+	}
+	c.RootCAs = pool
+	return c, nil
+}
+
+// refused tells whether the authorization server turned a grant down.
+func refused(err error) bool {
+	e := (*client.Error)(nil)
+	return errors.As(err, &e) && (e.Status == http.StatusUnauthorized || e.Status == http.StatusBadRequest)
+}

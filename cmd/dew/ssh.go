@@ -1,0 +1,398 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"os/signal"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/urfave/cli/v2"
+	"golang.org/x/crypto/ssh"
+	"golang.org/x/term"
+
+	"github.com/dewrun/dew/api/client"
+	"github.com/dewrun/dew/api/v3"
+)
+
+func sshCommands(g *global) []*cli.Command {
+	const category = "Inside of instances"
+	feature := func(name, about string, enabled bool) *cli.Command {
+		return g.command(verb{name: name, args: "APP", category: category, usage: about},
+			func(c *cli.Context, ask *client.Client, out *console) error {
+				return runSetSSH(c.Context, c.Args().First(), enabled, sshTalk{ask, out})
+			})
+	}
+	return []*cli.Command{
+		g.command(verb{
+			name: "ssh", args: "APP", category: category, usage: "open a shell inside an instance, run a command there, or forward ports",
+			about: "The shell has the environment, the folder and the PATH of the app itself. Its exit\n" +
+				"status is that of the command, or 255 where it did not end by itself.",
+			flags: append(insideFlags(),
+				&cli.StringSliceFlag{Name: "c", Aliases: []string{"command"}, Usage: "`command` to run; several are joined by a space", KeepSpace: true},
+				&cli.StringSliceFlag{Name: "L", Usage: "forward `[ADDRESS:]PORT:HOST:PORT` into the instance; HOST:PORT may be the path of a socket", KeepSpace: true},
+				&cli.BoolFlag{Name: "N", Aliases: []string{"skip-remote-execution"}, Usage: "run nothing, only forward", DisableDefaultText: true},
+				&cli.BoolFlag{Name: "t", Aliases: []string{"request-pseudo-tty"}, Usage: "ask for a terminal also for a command", DisableDefaultText: true},
+				&cli.BoolFlag{Name: "T", Aliases: []string{"disable-pseudo-tty"}, Usage: "ask for no terminal", DisableDefaultText: true},
+				boolFlag("force-pseudo-tty", "ask for a terminal although there is none here"),
+			),
+		}, func(c *cli.Context, ask *client.Client, out *console) error {
+			return runSSH(c.Context, sshOptions{
+				inside: insideOf(c, c.Args().First()), command: c.StringSlice("c"), forwards: c.StringSlice("L"),
+				nothing: c.Bool("N"), terminal: terminalOf(c),
+			}, sshTalk{ask, out})
+		}),
+		g.command(verb{
+			name: "ssh-code", category: category, usage: "get a one-time password for the ssh door",
+			about: "It is good once, for five minutes:\n   ssh -p PORT cf:$(dew app APP --guid)/0@HOST",
+			flags: []cli.Flag{jsonFlag()},
+		}, func(c *cli.Context, ask *client.Client, out *console) error {
+			return runSSHCode(c.Context, sshTalk{ask, out})
+		}),
+		feature("enable-ssh", "let people into the instances of an app", true),
+		feature("disable-ssh", "let nobody into the instances of an app", false),
+		g.command(verb{name: "ssh-enabled", args: "APP", category: category, usage: "tell whether the instances of an app may be entered", flags: []cli.Flag{jsonFlag()}},
+			func(c *cli.Context, ask *client.Client, out *console) error {
+				return runSSHEnabled(c.Context, c.Args().First(), sshTalk{ask, out})
+			}),
+		cpCommand(g, category),
+	}
+}
+
+// sshTalk is whom these commands speak to.
+type sshTalk struct {
+	ask *client.Client
+	out *console
+}
+
+// inside names a process of an instance.
+type inside struct {
+	app, process, sidecar string
+	index                 int
+}
+
+func insideFlags() []cli.Flag {
+	return []cli.Flag{
+		&cli.IntFlag{Name: "i", Aliases: []string{"app-instance-index"}, Usage: "`index` of the instance"},
+		&cli.StringFlag{Name: "process", Value: "web", Usage: "process `type`"},
+		&cli.StringFlag{Name: "sidecar", Usage: "`name` of the sidecar whose environment it is to have"},
+	}
+}
+
+func insideOf(c *cli.Context, name string) inside {
+	return inside{app: name, process: c.String("process"), sidecar: c.String("sidecar"), index: c.Int("i")}
+}
+
+// terminalWish is whether a terminal is asked for on the other side.
+type terminalWish int
+
+const (
+	whenInteractive terminalWish = iota // there is one here, and no command
+	whenThere                           // there is one here
+	always
+	never
+)
+
+func terminalOf(c *cli.Context) terminalWish {
+	switch {
+	case c.Bool("T"):
+		return never
+	case c.Bool("force-pseudo-tty"):
+		return always
+	case c.Bool("t"):
+		return whenThere
+	}
+	return whenInteractive
+}
+
+func (w terminalWish) grants(here, command bool) bool {
+	switch w {
+	case always:
+		return true
+	case whenThere:
+		return here
+	case whenInteractive:
+		return here && !command
+	default:
+		return false
+	}
+}
+
+type sshOptions struct {
+	inside
+	command  []string
+	forwards []string
+	nothing  bool
+	terminal terminalWish
+}
+
+func runSSHCode(ctx context.Context, t sshTalk) error {
+	code, err := t.ask.SSHCode(ctx)
+	if err != nil {
+		return err
+	}
+	if t.out.json {
+		return t.out.encode(code)
+	}
+	fmt.Fprintln(t.out.out, code.Code)
+	return nil
+}
+
+func runSetSSH(ctx context.Context, name string, enabled bool, t sshTalk) error {
+	a, err := findApp(ctx, t.ask, name)
+	if err != nil {
+		return err
+	}
+	f, err := t.ask.SetFeature(ctx, a.GUID, v3.FeatureSSH, enabled)
+	if err != nil {
+		return err
+	}
+	word := "disabled"
+	if f.Enabled {
+		word = "enabled"
+	}
+	fmt.Fprintf(t.out.err, "ssh is %s for app %s\n", word, a.Name)
+	return nil
+}
+
+func runSSHEnabled(ctx context.Context, name string, t sshTalk) error {
+	a, err := findApp(ctx, t.ask, name)
+	if err != nil {
+		return err
+	}
+	e, err := t.ask.SSHEnabled(ctx, a.GUID)
+	if err != nil {
+		return err
+	}
+	if t.out.json {
+		return t.out.encode(e)
+	}
+	if e.Enabled {
+		fmt.Fprintf(t.out.out, "ssh is enabled for app %s\n", a.Name)
+		return nil
+	}
+	fmt.Fprintf(t.out.out, "ssh is disabled for app %s: %s\n", a.Name, e.Reason)
+	return nil
+}
+
+// runSSH enters an instance.
+func runSSH(ctx context.Context, o sshOptions, t sshTalk) error {
+	var specs []forward
+	for _, text := range o.forwards {
+		f, err := parseForward(text)
+		if err != nil {
+			return usage("-L %s: %w", text, err)
+		}
+		specs = append(specs, f)
+	}
+	conn, err := enter(ctx, o.inside, t)
+	if err != nil {
+		return err
+	}
+	defer conn.Close()
+	stop := context.AfterFunc(ctx, func() { _ = conn.Close() })
+	defer stop()
+	closing, err := forwardAll(ctx, conn, specs, t.out)
+	if err != nil {
+		return err
+	}
+	defer closing()
+	if o.nothing {
+		return conn.Wait()
+	}
+	return interact(ctx, conn, o, t.out)
+}
+
+// enter connects to the ssh door and logs in to an instance.
+func enter(ctx context.Context, in inside, t sshTalk) (*ssh.Client, error) {
+	user, err := loginOf(ctx, in, t.ask)
+	if err != nil {
+		return nil, err
+	}
+	code, err := t.ask.SSHCode(ctx)
+	if err != nil {
+		return nil, err
+	}
+	const limit = 30 * time.Second
+	raw, err := (&net.Dialer{Timeout: limit}).DialContext(ctx, "tcp", code.Address)
+	if err != nil {
+		return nil, &failure{status: statusUnreachable, err: fmt.Errorf("cannot reach the ssh door: %w", err), todo: "is the address that dewd was given with --ssh one that this machine reaches?"}
+	}
+	var said strings.Builder // why nobody is let in
+	sc, chans, reqs, err := ssh.NewClientConn(raw, code.Address, &ssh.ClientConfig{
+		User: user, Auth: []ssh.AuthMethod{ssh.Password(code.Code)}, Timeout: limit,
+		HostKeyCallback: func(_ string, _ net.Addr, key ssh.PublicKey) error {
+			if got := strings.TrimPrefix(ssh.FingerprintSHA256(key), "SHA256:"); got != code.Fingerprint {
+				return fmt.Errorf("the ssh door has the host key %s, and the daemon's is %s: somebody else answers there", got, code.Fingerprint)
+			}
+			return nil
+		},
+		BannerCallback: func(message string) error { said.WriteString(message); return nil },
+	})
+	if err != nil {
+		_ = raw.Close() // it may be closed already
+		if why := strings.TrimPrefix(strings.TrimSpace(said.String()), "dew: "); why != "" {
+			return nil, errors.New(why)
+		}
+		return nil, fmt.Errorf("cannot enter the instance: %w", err)
+	}
+	conn := ssh.NewClient(sc, chans, reqs)
+	go keepAlive(conn)
+	return conn, nil
+}
+
+// loginOf is the user name that leads to an instance.
+func loginOf(ctx context.Context, in inside, ask *client.Client) (string, error) {
+	if in.index < 0 {
+		return "", usage("instances count from 0, and there is no %d", in.index)
+	}
+	a, err := findApp(ctx, ask, in.app)
+	if err != nil {
+		return "", err
+	}
+	if a.State != "STARTED" {
+		return "", &failure{status: statusFailed, err: fmt.Errorf("app %s is not started", a.Name), todo: "dew start " + a.Name + " starts it"}
+	}
+	ps, err := ask.Processes(ctx, a.GUID)
+	if err != nil {
+		return "", err
+	}
+	var types []string
+	for _, p := range ps {
+		if p.Type == in.process {
+			user := "cf:" + p.GUID + "/" + strconv.Itoa(in.index)
+			if in.sidecar != "" {
+				user += "/" + in.sidecar
+			}
+			return user, nil
+		}
+		types = append(types, p.Type)
+	}
+	return "", fmt.Errorf("app %s has no process %q: it has %s", a.Name, in.process, strings.Join(types, ", "))
+}
+
+// keepAlive tells routers on the way, and the door, that somebody is here.
+func keepAlive(conn *ssh.Client) {
+	const every = 30 * time.Second
+	for range time.Tick(every) {
+		if _, _, err := conn.SendRequest("keepalive@openssh.com", true, nil); err != nil {
+			return
+		}
+	}
+}
+
+// interact runs a shell or a command with this program's own streams.
+func interact(ctx context.Context, conn *ssh.Client, o sshOptions, out *console) error {
+	ses, err := conn.NewSession()
+	if err != nil {
+		return refusal(err)
+	}
+	defer ses.Close()
+	ses.Stdout, ses.Stderr = out.out, out.err
+	in, err := ses.StdinPipe()
+	if err != nil {
+		return err
+	}
+	screen, here := out.in.(*os.File)
+	here = here && term.IsTerminal(int(screen.Fd()))
+	if o.terminal.grants(here, len(o.command) > 0) {
+		restore, err := giveTerminal(ctx, ses, screen, here)
+		if err != nil {
+			return err
+		}
+		defer restore()
+	}
+	if len(o.command) > 0 {
+		err = ses.Start(strings.Join(o.command, " "))
+	} else {
+		err = ses.Shell()
+	}
+	if err != nil {
+		return fmt.Errorf("cannot begin: %w", err)
+	}
+	go func() {
+		_, _ = io.Copy(in, out.in) // the session's end is told by Wait
+		_ = in.Close()
+	}()
+	return ended(ctx, ses.Wait())
+}
+
+// refusal is the door's own sentence, where it gave one.
+func refusal(err error) error {
+	if open := (*ssh.OpenChannelError)(nil); errors.As(err, &open) {
+		return errors.New(open.Message)
+	}
+	return err
+}
+
+// ended is the end of the other side as one of this one: its status, and no
+// words of our own.
+func ended(ctx context.Context, err error) error {
+	if exit := (*ssh.ExitError)(nil); errors.As(err, &exit) {
+		return &failure{status: exit.ExitStatus()}
+	}
+	if err != nil && ctx.Err() != nil {
+		return ctx.Err()
+	}
+	if err != nil {
+		return &failure{status: lostStatus, err: fmt.Errorf("the connection broke: %w", err)}
+	}
+	return nil
+}
+
+// lostStatus is what OpenSSH ends with when it was not the command that failed.
+const lostStatus = 255
+
+// giveTerminal asks for a terminal like the one here, which it makes raw until
+// restore is called.
+func giveTerminal(ctx context.Context, ses *ssh.Session, screen *os.File, here bool) (restore func(), err error) {
+	kind := os.Getenv("TERM")
+	if kind == "" {
+		kind = "xterm"
+	}
+	width, height := 80, 43
+	if here {
+		if w, h, err := term.GetSize(int(screen.Fd())); err == nil {
+			width, height = w, h
+		}
+	}
+	if err := ses.RequestPty(kind, height, width, ssh.TerminalModes{ssh.ECHO: 1}); err != nil {
+		return nil, fmt.Errorf("cannot get a terminal: %w", err)
+	}
+	if !here {
+		return func() {}, nil
+	}
+	before, err := term.MakeRaw(int(screen.Fd()))
+	if err != nil {
+		return nil, fmt.Errorf("cannot use this terminal: %w", err)
+	}
+	following, cancel := context.WithCancel(ctx)
+	go follow(following, ses, screen)
+	return func() {
+		cancel()
+		_ = term.Restore(int(screen.Fd()), before) // nothing is left to be done about it
+	}, nil
+}
+
+// follow tells the other side of every new size of the terminal.
+func follow(ctx context.Context, ses *ssh.Session, screen *os.File) {
+	resized := make(chan os.Signal, 1)
+	signal.Notify(resized, syscall.SIGWINCH)
+	defer signal.Stop(resized)
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-resized:
+		}
+		if w, h, err := term.GetSize(int(screen.Fd())); err == nil {
+			_ = ses.WindowChange(h, w) // a session that has ended has no window
+		}
+	}
+}

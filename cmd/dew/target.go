@@ -1,0 +1,140 @@
+package main
+
+import (
+	"context"
+
+	"github.com/urfave/cli/v2"
+
+	"github.com/dewrun/dew/api/v3"
+)
+
+type targetOptions struct{ Org, Space string }
+
+func targetCommands(g *global) []*cli.Command {
+	return []*cli.Command{g.commandAt(verb{
+		name: "target", alias: "t", category: "Login", usage: "choose the org and the space to work in; without flags show them",
+		about: "The target is remembered for each daemon, also for the one of this machine. Without one it is org local, space dev, which a daemon makes at its first start.\n\nExamples:\n   dew target\n   dew target -o shop -s dev\n   dew target -s test",
+		flags: []cli.Flag{
+			&cli.StringFlag{Name: "o", Usage: "`org`; its only space is targeted too"},
+			&cli.StringFlag{Name: "s", Usage: "`space`, of the targeted org if -o is not given"},
+			jsonFlag(),
+		},
+	}, func(c *cli.Context, w where) error {
+		return runTarget(c.Context, targetOptions{Org: c.String("o"), Space: c.String("s")}, w)
+	})}
+}
+
+// targetView is what `dew target` shows.
+type targetView struct {
+	API   string `json:"api"` // or the socket
+	User  string `json:"user,omitempty"`
+	Org   string `json:"org,omitempty"`
+	Space string `json:"space,omitempty"`
+}
+
+func runTarget(ctx context.Context, o targetOptions, w where) error {
+	if o == (targetOptions{}) {
+		return showTarget(ctx, w)
+	}
+	org, err := findOrg(ctx, w, o.Org)
+	if err != nil {
+		return err
+	}
+	p := place{OrgGUID: org.GUID, Org: org.Name}
+	if p, err = withSpace(ctx, p, o.Space, w); err != nil {
+		return err
+	}
+	if err := w.remember(ctx, p); err != nil {
+		return err
+	}
+	w.target = p
+	return showTarget(ctx, w)
+}
+
+func showTarget(ctx context.Context, w where) error {
+	v := targetView{API: w.ask.Door(), Org: w.target.Org, Space: w.target.Space}
+	if w.url != "" {
+		v.User = w.past.who()
+	}
+	p, err := resolve(ctx, w.ask, w.target)
+	if err != nil && w.target.OrgGUID != "" {
+		return err
+	}
+	if err == nil {
+		v.Org, v.Space = p.Org, p.Space
+	}
+	if w.out.json {
+		return w.out.encode(v)
+	}
+	rows := [][]string{{"api:", v.API}}
+	for _, r := range [][]string{{"user:", v.User}, {"org:", v.Org}, {"space:", v.Space}} {
+		if r[1] != "" {
+			rows = append(rows, r)
+		}
+	}
+	if err := w.out.table(rows); err != nil {
+		return err
+	}
+	if v.Space == "" {
+		w.out.say("No space is targeted; dew target -o ORG -s SPACE says where to work")
+	}
+	return nil
+}
+
+// withSpace adds the space: the one of the name, else the only one of the org.
+func withSpace(ctx context.Context, p place, name string, w where) (place, error) {
+	if name != "" {
+		s, err := findSpace(ctx, w, v3.Organization{GUID: p.OrgGUID, Name: p.Org}, name)
+		p.SpaceGUID, p.Space = s.GUID, s.Name
+		return p, err
+	}
+	spaces, err := w.ask.SpacesOf(ctx, p.OrgGUID)
+	if err == nil && len(spaces) == 1 {
+		p.SpaceGUID, p.Space = spaces[0].GUID, spaces[0].Name
+	}
+	return p, err
+}
+
+// chooseTarget is the target after a login: what the options say, else what there
+// is only one of, else what the user picks.
+func chooseTarget(ctx context.Context, o targetOptions, w where) error {
+	if o.Org == "" {
+		orgs, err := w.ask.Organizations(ctx)
+		if err != nil {
+			return err
+		}
+		names := namesOf(orgs, func(o v3.Organization) string { return o.Name })
+		if o.Org, err = only(ctx, "Org", names, w.out); err != nil {
+			return err
+		}
+		if o.Org == "" {
+			return runTarget(ctx, targetOptions{}, w)
+		}
+	}
+	org, err := findOrg(ctx, w, o.Org)
+	if err != nil {
+		return err
+	}
+	if o.Space == "" {
+		spaces, err := w.ask.SpacesOf(ctx, org.GUID)
+		if err != nil {
+			return err
+		}
+		if o.Space, err = only(ctx, "Space", namesOf(spaces, func(s v3.Space) string { return s.Name }), w.out); err != nil {
+			return err
+		}
+	}
+	return runTarget(ctx, o, w)
+}
+
+// only is the only name, or the one that the user picks, or nothing.
+func only(ctx context.Context, kind string, names []string, out *console) (string, error) {
+	switch len(names) {
+	case 0:
+		return "", nil
+	case 1:
+		return names[0], nil
+	default:
+		return out.pick(ctx, kind, names)
+	}
+}

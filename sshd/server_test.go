@@ -1,0 +1,253 @@
+package sshd
+
+import (
+	"bytes"
+	"errors"
+	"io"
+	"math/rand/v2"
+	"net"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"golang.org/x/crypto/ssh"
+)
+
+func TestNewNeedsEverything(t *testing.T) {
+	if _, err := New(Config{}); err == nil || !strings.Contains(err.Error(), "cannot make the ssh door without") {
+		t.Errorf("New without anything = %v", err)
+	}
+}
+
+// Sessions of a client that vanishes, without a word or with one, end.
+func TestClientVanishes(t *testing.T) {
+	w := newWorld(t, Limits{})
+	for _, leave := range []func(*ssh.Client, *ssh.Session) error{
+		func(c *ssh.Client, _ *ssh.Session) error { return c.Close() },
+		func(_ *ssh.Client, s *ssh.Session) error { return s.Close() },
+	} {
+		c := w.client("cf:" + appGUID + "/0")
+		ses := w.session(c)
+		if err := ses.Start("sleep 1000"); err != nil {
+			t.Fatal(err)
+		}
+		w.eventually("the session runs", func() bool { return w.sessions() == 1 })
+		if err := leave(c, ses); err != nil {
+			t.Fatal(err)
+		}
+		w.eventually("the session ended", func() bool { return w.sessions() == 0 })
+	}
+}
+
+// A client that answers nothing any more is let go.
+func TestSilentClient(t *testing.T) {
+	w := newWorld(t, Limits{Alive: 20 * time.Millisecond})
+	raw, err := net.Dial("tcp", w.addr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer raw.Close()
+	deaf := &deafConn{Conn: raw}
+	sc, chans, reqs, err := ssh.NewClientConn(deaf, w.addr, &ssh.ClientConfig{
+		User: "cf:" + appGUID + "/0", Auth: []ssh.AuthMethod{ssh.Password(w.code("x"))}, HostKeyCallback: ssh.InsecureIgnoreHostKey(),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := ssh.NewClient(sc, chans, reqs)
+	ses := w.session(c)
+	if err := ses.Start("sleep 1000"); err != nil {
+		t.Fatal(err)
+	}
+	w.eventually("the session runs", func() bool { return w.sessions() == 1 })
+	deaf.stop()
+	w.eventually("the session ended", func() bool { return w.sessions() == 0 })
+	w.eventually("it is said", func() bool { return has(w.heard(), "ssh client is gone") })
+}
+
+// deafConn is a connection whose cable is cut at some time.
+type deafConn struct {
+	net.Conn
+	mu  sync.Mutex
+	cut bool
+}
+
+func (d *deafConn) stop() { d.mu.Lock(); d.cut = true; d.mu.Unlock() }
+
+func (d *deafConn) Write(b []byte) (int, error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.cut {
+		return len(b), nil
+	}
+	return d.Conn.Write(b)
+}
+
+// A connection on which nothing happens is closed.
+func TestIdle(t *testing.T) {
+	w := newWorld(t, Limits{Idle: 50 * time.Millisecond, Alive: 10 * time.Millisecond})
+	c := w.client("cf:" + appGUID + "/0")
+	_ = c.Wait()
+	if !has(w.heard(), "ssh connection is idle") {
+		t.Errorf("the server said %s, want that the connection was idle", w.heard())
+	}
+}
+
+// Keep-alives are answered: clients that get no answer hang up.
+func TestKeepAlive(t *testing.T) {
+	w := newWorld(t, Limits{})
+	c := w.client("cf:" + appGUID + "/0")
+	if _, _, err := c.SendRequest("keepalive@cloudfoundry.org", true, nil); err != nil {
+		t.Errorf("keep-alive: %v", err)
+	}
+}
+
+// When the daemon leaves, clients are told, and nothing stays.
+func TestServerLeaves(t *testing.T) {
+	w := newWorld(t, Limits{})
+	ses := w.session(w.client("cf:" + appGUID + "/0"))
+	var errs bytes.Buffer
+	ses.Stderr = &errs
+	if err := ses.Start("sleep 1000"); err != nil {
+		t.Fatal(err)
+	}
+	w.eventually("the session runs", func() bool { return w.sessions() == 1 })
+	w.stop()
+	if code := status(t, ses.Wait()); code != ownStatus || !has(errs.String(), "the session has ended") {
+		t.Errorf("status %d, stderr %q; want to be told", code, errs.String())
+	}
+	if w.sessions() != 0 {
+		t.Errorf("%d sessions are left", w.sessions())
+	}
+}
+
+func TestLimitOfSessions(t *testing.T) {
+	w := newWorld(t, Limits{Sessions: 2, Channels: 4})
+	c := w.client("cf:" + appGUID + "/0")
+	first, second := w.session(c), w.session(c)
+	_, err := c.NewSession()
+	if open := (*ssh.OpenChannelError)(nil); !errors.As(err, &open) || open.Reason != ssh.ResourceShortage {
+		t.Errorf("a third session = %v, want it refused", err)
+	}
+	w.session(w.client("cf:" + workerGUID + "/0")) // another instance has room of its own
+	_ = first.Close()
+	w.eventually("there is room again", func() bool {
+		ses, err := c.NewSession()
+		if err != nil {
+			return false
+		}
+		_ = ses.Close()
+		return true
+	})
+	_ = second.Close()
+}
+
+func TestLimitOfChannels(t *testing.T) {
+	w := newWorld(t, Limits{Channels: 1})
+	c := w.client("cf:" + appGUID + "/0")
+	w.session(c)
+	if _, err := c.NewSession(); err == nil {
+		t.Error("a second channel was opened")
+	}
+}
+
+func TestLimitOfConnections(t *testing.T) {
+	w := newWorld(t, Limits{Connections: 1})
+	w.client("cf:" + appGUID + "/0")
+	c, _, err := w.login("cf:"+appGUID+"/0", w.code("more"))
+	if err == nil {
+		_ = c.Wait() // it is closed again at once
+	}
+	w.eventually("it is said", func() bool { return has(w.heard(), "there are too many") })
+}
+
+// Whoever does not finish its handshake is let go, and does not keep others out
+// for ever.
+func TestSlowHandshakes(t *testing.T) {
+	w := newWorld(t, Limits{Handshake: 100 * time.Millisecond, Handshakes: 2})
+	for _, said := range []string{"", "SSH-2.0-slow\r\n"} {
+		var slow []net.Conn
+		for range 4 {
+			c, err := net.Dial("tcp", w.addr)
+			if err != nil {
+				t.Fatal(err)
+			}
+			_, _ = io.WriteString(c, said)
+			slow = append(slow, c)
+		}
+		for _, c := range slow {
+			_, _ = io.Copy(io.Discard, c) // until the server closes it
+			_ = c.Close()
+		}
+	}
+	w.client("cf:" + appGUID + "/0")
+}
+
+// Garbage harms nobody.
+func TestGarbage(t *testing.T) {
+	w := newWorld(t, Limits{})
+	rnd := rand.New(rand.NewPCG(1, 2))
+	for i := range 50 {
+		c, err := net.Dial("tcp", w.addr)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if i%2 == 0 {
+			_, _ = io.WriteString(c, "SSH-2.0-garbage\r\n")
+		}
+		b := make([]byte, rnd.IntN(4096))
+		for j := range b {
+			b[j] = byte(rnd.Uint32())
+		}
+		_, _ = c.Write(b)
+		_ = c.(*net.TCPConn).CloseWrite()
+		_, _ = io.Copy(io.Discard, c)
+		_ = c.Close()
+	}
+	w.client("cf:" + appGUID + "/0")
+	if has(w.heard(), "panic") {
+		t.Errorf("the server said:\n%s", w.heard())
+	}
+}
+
+// A hundred clients at once are served or refused, each with an answer.
+func TestManyAtOnce(t *testing.T) {
+	w := newWorld(t, Limits{Handshakes: 100, Sessions: 30})
+	var served, refused sync.Map
+	var all sync.WaitGroup
+	for i := range 100 {
+		code := w.code("code-" + itoa(i))
+		all.Go(func() {
+			c, _, err := w.login("cf:"+appGUID+"/0", code)
+			if err != nil {
+				t.Errorf("client %d: %v", i, err)
+				return
+			}
+			defer c.Close()
+			ses, err := c.NewSession()
+			if err != nil {
+				refused.Store(i, err)
+				return
+			}
+			out, err := ses.Output("echo hello; exit 0")
+			if err != nil || string(out) != "hello\n" {
+				t.Errorf("client %d: %q, %v", i, out, err)
+			}
+			served.Store(i, true)
+		})
+	}
+	all.Wait()
+	n := 0
+	for _, m := range []*sync.Map{&served, &refused} {
+		m.Range(func(any, any) bool { n++; return true })
+	}
+	if n != 100 {
+		t.Errorf("%d of 100 were answered", n)
+	}
+	w.eventually("nothing is left", func() bool {
+		w.s.mu.Lock()
+		defer w.s.mu.Unlock()
+		return w.sessions() == 0 && len(w.s.present) == 0 && len(w.s.guests) == 0
+	})
+}

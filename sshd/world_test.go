@@ -1,0 +1,289 @@
+package sshd
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"log/slog"
+	"net"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"golang.org/x/crypto/ssh"
+
+	"github.com/dewrun/dew/app"
+	"github.com/dewrun/dew/auth"
+	"github.com/dewrun/dew/logstream"
+	"github.com/dewrun/dew/runtime"
+	"github.com/dewrun/dew/runtime/runtimetest"
+	"github.com/dewrun/dew/store"
+)
+
+// patience bounds every wait: only a hang reaches it.
+const patience = 30 * time.Second
+
+const (
+	appGUID    = "aaaaaaaa-0000-4000-8000-000000000001"
+	workerGUID = "aaaaaaaa-0000-4000-8000-000000000002"
+)
+
+// world is a server before one app with a running instance of each process.
+type world struct {
+	t      *testing.T
+	s      *Server
+	fake   *runtimetest.Fake
+	tasks  map[string]runtime.Task // by process
+	addr   string
+	stop   func()
+	served chan error
+
+	mu       sync.Mutex // guards the fields below
+	codes    map[string]auth.Principal
+	denied   error
+	accesses []Access
+	lines    []string
+	said     bytes.Buffer
+}
+
+func newWorld(t *testing.T, limits Limits) *world {
+	t.Helper()
+	db, err := store.Open(filepath.Join(t.TempDir(), "dew.db"), store.Options{NoSync: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = db.Close() })
+	registry := app.NewRegistry(db)
+	w := &world{t: t, fake: runtimetest.NewFake(), tasks: map[string]runtime.Task{}, codes: map[string]auth.Principal{}, served: make(chan error, 1)}
+	_, err = registry.PutApp(app.App{GUID: appGUID, Name: "shop", Space: "dev", State: app.Started})
+	if err == nil {
+		_, err = registry.PutProcess(app.Process{GUID: workerGUID, App: appGUID, Type: "worker", Instances: 1, MemoryMB: 64})
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.start(appGUID, "web")
+	w.start(workerGUID, "worker")
+	w.s, err = New(Config{
+		HostKey: filepath.Join(t.TempDir(), "keys", "ssh_host_ed25519"), Registry: registry, Instances: w,
+		Redeem: w.redeem, Allow: w.allow, Append: w.append, Record: w.record, Limits: limits,
+		Logger: slog.New(slog.NewTextHandler(w, nil)),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.serve()
+	return w
+}
+
+func (w *world) start(process, kind string) {
+	w.t.Helper()
+	task, err := w.fake.Start(w.t.Context(), runtime.Spec{
+		Instance: runtime.NewInstanceID(), Slot: runtime.SlotID{Process: process}, App: appGUID, Type: kind,
+		Processes: []runtime.ProcessSpec{
+			{Exec: runtime.MainExec, Command: "sleep 1000"},
+			{Exec: runtime.SidecarExec(0), Name: "config server", Command: "sleep 1000"},
+		},
+	})
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	w.tasks[process] = task
+}
+
+func (w *world) serve() {
+	w.t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	w.addr = l.Addr().String()
+	ctx, cancel := context.WithCancel(context.Background())
+	go func() { w.served <- w.s.Serve(ctx, l) }()
+	var once sync.Once
+	w.stop = func() {
+		once.Do(func() {
+			cancel()
+			if err := <-w.served; err != nil {
+				w.t.Errorf("Serve = %v", err)
+			}
+		})
+	}
+	w.t.Cleanup(w.stop)
+}
+
+// The world is also what sshd needs of others.
+
+func (w *world) Exec(ctx context.Context, t runtime.ExecTarget, spec runtime.ExecSpec) (runtime.Session, error) {
+	task := w.tasks[t.Process]
+	for _, p := range task.Spec().Processes {
+		if p.Name == t.Sidecar {
+			return task.Exec(ctx, p.Exec, spec)
+		}
+	}
+	return nil, runtime.ErrNoInstance
+}
+
+func (w *world) Instances(process string) []runtime.Status {
+	task := w.tasks[process]
+	if task == nil {
+		return nil
+	}
+	return []runtime.Status{
+		{Slot: runtime.SlotID{Process: process, Index: 0}, State: runtime.Running, Instance: task.Spec().Instance},
+		{Slot: runtime.SlotID{Process: process, Index: 1}, State: runtime.Crashed},
+	}
+}
+
+// Dial answers with what it was asked to dial, and then echoes.
+func (w *world) Dial(_ context.Context, _ runtime.InstanceID, network, address string) (net.Conn, error) {
+	if ap, err := netip.ParseAddrPort(address); err == nil && ap.Port() == 1 {
+		return nil, errors.New("connection refused")
+	}
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return nil, err
+	}
+	go func() {
+		defer l.Close()
+		c, err := l.Accept()
+		if err != nil {
+			return
+		}
+		defer c.Close()
+		_, _ = io.WriteString(c, network+" "+address+"\n")
+		_, _ = io.Copy(c, c)
+	}()
+	return net.Dial("tcp", l.Addr().String())
+}
+
+func (w *world) redeem(code string) (auth.Principal, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	p, ok := w.codes[code]
+	delete(w.codes, code)
+	if !ok {
+		return p, auth.ErrBadCode
+	}
+	return p, nil
+}
+
+func (w *world) code(code string) string {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.codes[code] = auth.Principal{ID: "u1", Name: "ann", IsUser: true}
+	return code
+}
+
+func (w *world) allow(auth.Principal, app.App) error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.denied
+}
+
+func (w *world) deny(err error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.denied = err
+}
+
+func (w *world) append(_ string, es ...logstream.Envelope) error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, e := range es {
+		w.lines = append(w.lines, e.Source.Type+"/"+itoa(e.Source.Index)+" "+string(e.Text))
+	}
+	return nil
+}
+
+func (w *world) record(a Access) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.accesses = append(w.accesses, a)
+}
+
+func (w *world) Write(b []byte) (int, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.said.Write(b)
+}
+
+// login connects as a client. The banner is what the server said beforehand.
+func (w *world) login(user, code string) (_ *ssh.Client, banner string, err error) {
+	c, err := ssh.Dial("tcp", w.addr, &ssh.ClientConfig{
+		User: user, Auth: []ssh.AuthMethod{ssh.Password(code)}, Timeout: patience,
+		HostKeyCallback: ssh.FixedHostKey(w.s.signer.PublicKey()),
+		BannerCallback:  func(m string) error { banner += m; return nil },
+	})
+	return c, banner, err
+}
+
+// client is a client that must be let in.
+func (w *world) client(user string) *ssh.Client {
+	w.t.Helper()
+	c, banner, err := w.login(user, w.code("good"))
+	if err != nil {
+		w.t.Fatalf("login as %s: %v (%s)", user, err, banner)
+	}
+	w.t.Cleanup(func() { _ = c.Close() })
+	return c
+}
+
+func (w *world) session(c *ssh.Client) *ssh.Session {
+	w.t.Helper()
+	ses, err := c.NewSession()
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	w.t.Cleanup(func() { _ = ses.Close() })
+	return ses
+}
+
+func (w *world) eventually(what string, ok func() bool) {
+	w.t.Helper()
+	for end := time.Now().Add(patience); !ok(); time.Sleep(time.Millisecond) {
+		if time.Now().After(end) {
+			w.mu.Lock()
+			defer w.mu.Unlock()
+			w.t.Fatalf("waited in vain: %s\nthe server said:\n%s", what, w.said.String())
+		}
+	}
+}
+
+// sessions counts what runs in the instances.
+func (w *world) sessions() int {
+	n := 0
+	for _, t := range w.fake.Tasks() {
+		n += t.Sessions()
+	}
+	return n
+}
+
+func (w *world) heard() string {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.said.String()
+}
+
+func mode(t *testing.T, path string) os.FileMode {
+	t.Helper()
+	info, err := os.Stat(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return info.Mode().Perm()
+}
+
+func has(text string, words ...string) bool {
+	for _, w := range words {
+		if !strings.Contains(text, w) {
+			return false
+		}
+	}
+	return true
+}
