@@ -12,6 +12,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -45,6 +46,7 @@ type config struct {
 	LogAge            time.Duration // 0: as long as there is room
 	LogJournal        bool
 	Policy            runtime.Policy
+	Staging           staging
 	LogFormat         string
 	LogLevel          slog.Level
 
@@ -59,12 +61,14 @@ func defaultConfig() config {
 		Containerd: "/run/containerd/containerd.sock", ContainerdBinary: "containerd",
 		Snapshotter: "overlayfs", AppUID: 2000, Listen: "127.0.0.1:8484", Router: "127.0.0.1:8080", SSH: "127.0.0.1:2222", Domain: "dew.localhost",
 		SeccompArches: "native", LogReserve: 512 << 20, LogBacklog: 64 << 20, LogRetention: 256 << 20,
-		Policy: runtime.Policy{}.WithDefaults(), LogFormat: "text",
+		Policy: runtime.Policy{}.WithDefaults(), Staging: defaultStaging(), LogFormat: "text",
 	}
 }
 
 // allFlags are the flags of the daemon itself.
-func (c *config) allFlags() []cli.Flag { return append(c.cellFlags(), c.policyFlags()...) }
+func (c *config) allFlags() []cli.Flag {
+	return slices.Concat(c.cellFlags(), c.policyFlags(), c.Staging.flags())
+}
 
 // cellFlags say what belongs to this daemon and where it is; doctor and teardown
 // must be able to say the same.
@@ -288,7 +292,7 @@ func (c *config) validate() error {
 	must(c.LogBacklog >= 1<<20, "log-backlog", "%s is less than 1M", &c.LogBacklog)
 	must(c.LogRetention >= 1<<20, "log-retention", "%s is less than 1M", &c.LogRetention)
 	must(c.LogAge >= 0, "log-age", "%s is less than 0", c.LogAge)
-	errs = append(errs, validatePolicy(c.Policy)...)
+	errs = append(append(errs, validatePolicy(c.Policy)...), c.Staging.validate()...)
 	return errors.Join(errs...)
 }
 

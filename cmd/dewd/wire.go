@@ -56,6 +56,7 @@ type daemon struct {
 	shelf    *droplet.Shelf
 	stacks   *droplet.Stacks
 	packages *droplet.Packages
+	catalog  *droplet.Catalog
 	builds   *droplet.Builds
 	logs     *logstream.Logs
 	subnet   netip.Prefix
@@ -199,10 +200,7 @@ func (d *daemon) openDroplets(context.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	d.builds = droplet.NewBuilds(d.db, d.packages, d.shelf, droplet.BuildOptions{
-		Stacks: d.stacks.Get, Say: d.sayStaging, InUse: d.dropletsInUse, Logger: d.log,
-	})
-	return nil
+	return d.openBuilds()
 }
 
 // sayStaging writes a line of a build into the app's log.
