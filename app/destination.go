@@ -41,7 +41,10 @@ type Former struct {
 // port, else at the newest one before it that the instance has. It returns false
 // when there is none.
 func (d Destination) At(has []int) (Former, bool) {
-	for _, f := range append([]Former{{Port: d.Port, Protocol: d.Protocol}}, d.Former...) {
+	if own := (Former{Port: d.Port, Protocol: d.Protocol}); own.in(has) {
+		return own, true
+	}
+	for _, f := range d.Former {
 		if f.in(has) {
 			return f, true
 		}
