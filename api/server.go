@@ -68,6 +68,7 @@ type Config struct {
 	Packages  *droplet.Packages
 	Builds    *droplet.Builds
 	Shelf     *droplet.Shelf
+	Catalog   *droplet.Catalog // of buildpacks; nil: those built in, which nobody can change
 	Processes Processes
 	Exits     Exits
 	Logs      *logstream.Logs
@@ -168,7 +169,7 @@ func (s *Server) routes() error {
 		"GET /stream/v1/apps/{guid}": http.HandlerFunc(s.streamLog),
 		"GET /metrics":               s.c.Metrics.handler(s.log),
 	}
-	for _, list := range []map[string]handler{s.ours(), s.places(), s.wiring(), s.apps(), s.features(), s.processes(), s.bits(), s.builtIn()} {
+	for _, list := range []map[string]handler{s.ours(), s.places(), s.wiring(), s.apps(), s.features(), s.processes(), s.bits(), s.builtIn(), s.stagingChanges()} {
 		for pattern, h := range list {
 			all[pattern] = s.serve(h)
 		}
@@ -284,8 +285,10 @@ func (s *Server) serve(h handler) http.HandlerFunc {
 // bound is how many bytes a body may have. Uploads are read as a stream, all
 // others into memory.
 func (s *Server) bound(r *http.Request) int64 {
-	if upload, err := path.Match("/v3/packages/*/upload", r.URL.Path); upload && err == nil {
-		return s.c.MaxUpload
+	for _, noun := range []string{"packages", "buildpacks", "droplets"} {
+		if upload, err := path.Match("/v3/"+noun+"/*/upload", r.URL.Path); upload && err == nil {
+			return s.c.MaxUpload
+		}
 	}
 	return maxBody
 }

@@ -21,6 +21,7 @@ type Droplet struct {
 	App        string            `json:"app"`               // guid
 	Package    string            `json:"package,omitempty"` // guid
 	Stack      string            `json:"stack"`
+	State      string            `json:"state,omitempty"`    // empty: DropletStaged
 	Image      string            `json:"image,omitempty"`    // sha256 of the tree; empty: the bare stack
 	Commands   map[string]string `json:"commands,omitempty"` // by process type
 	Sidecars   []FoundSidecar    `json:"sidecars,omitempty"`

@@ -22,7 +22,7 @@ type fakeBuilder struct {
 	code   int
 	err    error
 	files  map[string]string // by path in the container
-	mu     sync.Mutex // guards staged
+	mu     sync.Mutex        // guards staged
 	staged []Staging
 	hold   chan struct{} // not nil: builds wait for it, or for their context
 }

@@ -338,7 +338,7 @@ func (d *daemon) openAPI(ctx context.Context) (err error) {
 		return err
 	}
 	d.api, err = api.New(api.Config{
-		DB: d.db, Registry: d.registry, Events: d.events, Jobs: d.jobs, Packages: d.packages, Builds: d.builds, Shelf: d.shelf,
+		DB: d.db, Registry: d.registry, Events: d.events, Jobs: d.jobs, Packages: d.packages, Builds: d.builds, Shelf: d.shelf, Catalog: d.catalog,
 		Processes: d.sup, Exits: d.sup.Exits(), Logs: d.logs, Auth: d.auth, Roles: d.roles, SSH: d.sshDoor(), PublicURL: d.cfg.PublicURL, Version: version, Logger: d.log,
 		UploadDir: filepath.Join(d.cfg.Root, "packages"), Metrics: d.metrics, Stats: d.sup.Stats,
 		Shutdown: func(apps bool) { go d.shutdown(ctx, apps) },
