@@ -135,7 +135,7 @@ func (t *task) makeFiles() error {
 	files := map[string]string{
 		"hosts":       hostsFile(t.spec, t.e.net.gateway().String()),
 		"hostname":    string(t.spec.Instance) + "\n",
-		"resolv.conf": resolvConf("/etc/resolv.conf", "/run/systemd/resolve/resolv.conf"),
+		"resolv.conf": t.e.resolvConf("/etc/resolv.conf", "/run/systemd/resolve/resolv.conf"),
 	}
 	for name, data := range files {
 		if err := writeFile(filepath.Join(t.dir, name), data, 0o644); err != nil {
