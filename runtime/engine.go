@@ -34,7 +34,8 @@ type Engine interface {
 	// changes nothing, ErrUnavailable when the container service did not answer.
 	Start(ctx context.Context, s Spec) (Task, error)
 	// Adopt finds the instances that an earlier daemon left, living or ended, and
-	// removes what never came to run. Each is returned once.
+	// removes what never came to run, and builds: these are begun again. Each is
+	// returned once.
 	Adopt(ctx context.Context) ([]Task, error)
 	// Sweep removes everything of this daemon that belongs to no instance in keep.
 	Sweep(ctx context.Context, keep map[InstanceID]bool) error
