@@ -46,36 +46,6 @@ func (b *Builds) stageBinary(ctx context.Context, w Build, k Package, st Stack) 
 	}, nil
 }
 
-// readProcfile finds the Procfile in the tar of a package. It is sorted, so most
-// of it need not be read.
-func readProcfile(f io.ReadSeeker) (map[string]string, error) {
-	const name = packTop + "/" + procfileName
-	if _, err := f.Seek(0, io.SeekStart); err != nil {
-		return nil, fmt.Errorf("cannot read package: %w", err)
-	}
-	tr := tar.NewReader(f)
-	for {
-		h, err := tr.Next()
-		if errors.Is(err, io.EOF) || err == nil && h.Name > name {
-			return nil, nil
-		}
-		if err != nil {
-			return nil, fmt.Errorf("cannot read package: %w", err)
-		}
-		if h.Name != name {
-			continue
-		}
-		if h.Typeflag != tar.TypeReg || h.Size > maxProcfile {
-			return nil, &ProcfileError{Reason: fmt.Sprintf("must be a plain file of at most %s", inBytes(maxProcfile))}
-		}
-		raw, err := io.ReadAll(tr)
-		if err != nil {
-			return nil, fmt.Errorf("cannot read package: %w", err)
-		}
-		return parseProcfile(raw)
-	}
-}
-
 // tarEnd is how many zero bytes end a tar.
 const tarEnd = 1024
 

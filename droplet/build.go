@@ -6,9 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"maps"
 	"slices"
-	"strings"
 	"sync"
 	"time"
 
@@ -319,13 +317,6 @@ func (b *Builds) intro(w Build, k Package, st Stack) {
 	if w.Stack != "" && w.Stack != st.Name {
 		b.o.Say(w.App, fmt.Sprintf("Stack '%s' is not here: '%s' takes its place", w.Stack, st.Name))
 	}
-}
-
-func procfileLine(commands map[string]string) string {
-	if len(commands) == 0 {
-		return "There is no Procfile: the start command comes from the manifest or from -c"
-	}
-	return "Procfile names " + strings.Join(slices.Sorted(maps.Keys(commands)), ", ")
 }
 
 // tidy collects after a build. That it fails is no fault of the build.

@@ -1,9 +1,14 @@
 package droplet
 
 import (
+	"archive/tar"
 	"bytes"
+	"errors"
 	"fmt"
+	"io"
+	"maps"
 	"regexp"
+	"slices"
 	"strings"
 	"unicode/utf8"
 )
@@ -28,6 +33,36 @@ func (e *ProcfileError) Error() string {
 }
 
 var processType = regexp.MustCompile(`^[A-Za-z0-9_-]+$`)
+
+// readProcfile finds the Procfile in the tar of a package. It is sorted, so most
+// of it need not be read.
+func readProcfile(f io.ReadSeeker) (map[string]string, error) {
+	const name = packTop + "/" + procfileName
+	if _, err := f.Seek(0, io.SeekStart); err != nil {
+		return nil, fmt.Errorf("cannot read package: %w", err)
+	}
+	tr := tar.NewReader(f)
+	for {
+		h, err := tr.Next()
+		if errors.Is(err, io.EOF) || err == nil && h.Name > name {
+			return nil, nil
+		}
+		if err != nil {
+			return nil, fmt.Errorf("cannot read package: %w", err)
+		}
+		if h.Name != name {
+			continue
+		}
+		if h.Typeflag != tar.TypeReg || h.Size > maxProcfile {
+			return nil, &ProcfileError{Reason: fmt.Sprintf("must be a plain file of at most %s", inBytes(maxProcfile))}
+		}
+		raw, err := io.ReadAll(tr)
+		if err != nil {
+			return nil, fmt.Errorf("cannot read package: %w", err)
+		}
+		return parseProcfile(raw)
+	}
+}
 
 // parseProcfile reads lines of the form `type: command`. The platform takes the
 // file for YAML, so a command that is in quotes as a whole loses them.
@@ -82,3 +117,11 @@ func unquote(s string) string {
 
 // escaped is a quote or backslash inside double quotes.
 var escaped = regexp.MustCompile(`\\(["\\])`)
+
+// procfileLine tells what a Procfile names.
+func procfileLine(commands map[string]string) string {
+	if len(commands) == 0 {
+		return "There is no Procfile: the start command comes from the manifest or from -c"
+	}
+	return "Procfile names " + strings.Join(slices.Sorted(maps.Keys(commands)), ", ")
+}
