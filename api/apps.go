@@ -157,9 +157,6 @@ func (s *Server) checkStaging(stack string, buildpacks []string) error {
 	if err := droplet.CheckStack(stack); err != nil {
 		return unprocessable("Stack must be an existing stack: %v", err)
 	}
-	if s.c.Catalog == nil {
-		return droplet.CheckBuildpacks(buildpacks)
-	}
 	return s.c.Catalog.Check(buildpacks)
 }
 

@@ -66,14 +66,6 @@ func (s *Server) clearCache(r *http.Request) (any, error) {
 	return s.begin(r.Context(), opClearCache, stagingThing{})
 }
 
-// allBuildpacks are those that apps may name, by position.
-func (s *Server) allBuildpacks() ([]droplet.Buildpack, error) {
-	if s.c.Catalog == nil {
-		return droplet.Buildpacks(), nil
-	}
-	return s.c.Catalog.All()
-}
-
 func (s *Server) createBuildpack(r *http.Request) (any, error) {
 	body, err := decode[v3.CreateBuildpack](r)
 	if err != nil {

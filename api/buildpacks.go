@@ -81,7 +81,7 @@ func (s *Server) listBuildpacks(r *http.Request) (any, error) {
 	if q.orderBy == "" {
 		q.orderBy = "position"
 	}
-	packs, err := s.allBuildpacks()
+	packs, err := s.c.Catalog.All()
 	if err != nil {
 		return nil, err
 	}
@@ -108,7 +108,7 @@ func (s *Server) listBuildpacks(r *http.Request) (any, error) {
 }
 
 func (s *Server) buildpackOf(r *http.Request) (droplet.Buildpack, error) {
-	all, err := s.allBuildpacks()
+	all, err := s.c.Catalog.All()
 	if err != nil {
 		return droplet.Buildpack{}, err
 	}

@@ -68,7 +68,7 @@ type Config struct {
 	Packages  *droplet.Packages
 	Builds    *droplet.Builds
 	Shelf     *droplet.Shelf
-	Catalog   *droplet.Catalog // of buildpacks; nil: those built in, which nobody can change
+	Catalog   *droplet.Catalog // of buildpacks
 	Processes Processes
 	Exits     Exits
 	Logs      *logstream.Logs
@@ -128,7 +128,7 @@ type Server struct {
 func New(c Config) (*Server, error) {
 	for name, missing := range map[string]bool{
 		"DB": c.DB == nil, "Registry": c.Registry == nil, "Events": c.Events == nil, "Jobs": c.Jobs == nil,
-		"Packages": c.Packages == nil, "Builds": c.Builds == nil, "Shelf": c.Shelf == nil,
+		"Packages": c.Packages == nil, "Catalog": c.Catalog == nil, "Builds": c.Builds == nil, "Shelf": c.Shelf == nil,
 		"Processes": c.Processes == nil, "Exits": c.Exits == nil, "Logs": c.Logs == nil, "Logger": c.Logger == nil,
 		"Auth": c.Auth == nil, "Roles": c.Roles == nil,
 	} {
