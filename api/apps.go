@@ -24,6 +24,7 @@ func (s *Server) operations() {
 	s.c.Jobs.Handle(opApplyManifest, s.doApplyManifest)
 	s.c.Jobs.Handle(opDeleteRoute, s.doDeleteRoute)
 	s.c.Jobs.Handle(opDeleteUnmapped, s.doDeleteUnmapped)
+	s.stagingOperations()
 }
 
 // appOf is the app that the path names.
@@ -99,7 +100,7 @@ func (s *Server) createApp(r *http.Request) (any, error) {
 	if err := s.demand(r.Context(), toDevelop, a.Space); err != nil {
 		return nil, invalidSpace(err)
 	}
-	if err := setLifecycle(&a, body.Lifecycle); err != nil {
+	if err := s.setLifecycle(&a, body.Lifecycle); err != nil {
 		return nil, err
 	}
 	err = s.change(r.Context(), func(w wish) (err error) {
@@ -135,7 +136,7 @@ func invalidSpace(err error) error {
 	return err
 }
 
-func setLifecycle(a *app.App, l *v3.Lifecycle) error {
+func (s *Server) setLifecycle(a *app.App, l *v3.Lifecycle) error {
 	if l == nil {
 		return nil
 	}
@@ -149,15 +150,15 @@ func setLifecycle(a *app.App, l *v3.Lifecycle) error {
 	if l.Data.Stack != "" {
 		a.Stack = l.Data.Stack
 	}
-	return checkStaging(a.Stack, a.Buildpacks)
+	return s.checkStaging(a.Stack, a.Buildpacks)
 }
 
 // checkStaging refuses what could not be staged, before anything is pushed.
-func checkStaging(stack string, buildpacks []string) error {
+func (s *Server) checkStaging(stack string, buildpacks []string) error {
 	if err := droplet.CheckStack(stack); err != nil {
 		return unprocessable("Stack must be an existing stack: %v", err)
 	}
-	return droplet.CheckBuildpacks(buildpacks)
+	return s.c.Catalog.Check(buildpacks)
 }
 
 func (s *Server) getApp(r *http.Request) (any, error) {
@@ -199,7 +200,7 @@ func (s *Server) updateApp(r *http.Request) (any, error) {
 		if err := nameIsFree(registry, *a); err != nil {
 			return err
 		}
-		return setLifecycle(a, body.Lifecycle)
+		return s.setLifecycle(a, body.Lifecycle)
 	})
 	if err != nil {
 		return nil, err
@@ -223,7 +224,7 @@ func (s *Server) changeApp(r *http.Request, event string, request map[string]any
 func (s *Server) startApp(r *http.Request) (any, error) {
 	return s.wishState(r, "audit.app.start", "Starting app with guid ", func(registry *app.Registry, a *app.App) error {
 		a.State = app.Started
-		return hasDroplet(a)
+		return s.mayStart(registry, a)
 	})
 }
 
@@ -237,7 +238,7 @@ func (s *Server) stopApp(r *http.Request) (any, error) {
 func (s *Server) restartApp(r *http.Request) (any, error) {
 	return s.wishState(r, "audit.app.restart", "Restarting app with guid ", func(registry *app.Registry, a *app.App) error {
 		a.State = app.Started
-		if err := hasDroplet(a); err != nil {
+		if err := s.mayStart(registry, a); err != nil {
 			return err
 		}
 		return registry.Restart(a.GUID)

@@ -15,9 +15,8 @@ import (
 // feature flags, and that there are neither deployments nor services.
 func (s *Server) builtIn() map[string]handler {
 	return map[string]handler{
-		"GET /v3/buildpacks":          s.listBuildpacks,
-		"GET /v3/buildpacks/{guid}":   s.getBuildpack,
-		"PATCH /v3/buildpacks/{guid}": s.updateBuildpack,
+		"GET /v3/buildpacks":        s.listBuildpacks,
+		"GET /v3/buildpacks/{guid}": s.getBuildpack,
 
 		"GET /v3/stacks":             s.listStacks,
 		"GET /v3/stacks/{guid}":      s.getStack,
@@ -82,14 +81,18 @@ func (s *Server) listBuildpacks(r *http.Request) (any, error) {
 	if q.orderBy == "" {
 		q.orderBy = "position"
 	}
-	all, err := withNotes(s.c.Registry, droplet.Buildpacks(), buildpackGUID)
+	packs, err := s.c.Catalog.All()
+	if err != nil {
+		return nil, err
+	}
+	all, err := withNotes(s.c.Registry, packs, buildpackGUID)
 	if err != nil {
 		return nil, err
 	}
 	// A buildpack without a stack is for all of them.
 	all = slices.DeleteFunc(all, func(b noted[droplet.Buildpack]) bool {
 		return !q.lets("names", b.thing.Name) || !q.lets("guids", b.thing.GUID) || !q.lets("lifecycle", v3.LifecycleBuildpack) ||
-			!q.lets("stacks", "", droplet.DefaultStack)
+			b.thing.Stack == "" && !q.lets("stacks", "", droplet.DefaultStack) || b.thing.Stack != "" && !q.lets("stacks", b.thing.Stack)
 	})
 	return list(s, r, q, all, look[noted[droplet.Buildpack], v3.Buildpack]{
 		key: func(b noted[droplet.Buildpack]) key {
@@ -104,8 +107,12 @@ func (s *Server) listBuildpacks(r *http.Request) (any, error) {
 	}), nil
 }
 
-func buildpackOf(r *http.Request) (droplet.Buildpack, error) {
-	for _, b := range droplet.Buildpacks() {
+func (s *Server) buildpackOf(r *http.Request) (droplet.Buildpack, error) {
+	all, err := s.c.Catalog.All()
+	if err != nil {
+		return droplet.Buildpack{}, err
+	}
+	for _, b := range all {
 		if b.GUID == r.PathValue("guid") {
 			return b, nil
 		}
@@ -114,7 +121,7 @@ func buildpackOf(r *http.Request) (droplet.Buildpack, error) {
 }
 
 func (s *Server) getBuildpack(r *http.Request) (any, error) {
-	b, err := buildpackOf(r)
+	b, err := s.buildpackOf(r)
 	if err != nil {
 		return nil, err
 	}
@@ -126,18 +133,6 @@ func (s *Server) getBuildpack(r *http.Request) (any, error) {
 	return s.presentBuildpack(noted[droplet.Buildpack]{b, m}, at), err
 }
 
-// updateBuildpack changes what is written on a buildpack; it is itself as it came.
-func (s *Server) updateBuildpack(r *http.Request) (any, error) {
-	b, err := buildpackOf(r)
-	if err != nil {
-		return nil, err
-	}
-	if err := s.updateNotes(r, b.GUID); err != nil {
-		return nil, err
-	}
-	return s.getBuildpack(r)
-}
-
 func (s *Server) updateNotes(r *http.Request, guid string) error {
 	body, err := decode[v3.UpdateMetadata](r)
 	if err != nil {
@@ -147,11 +142,29 @@ func (s *Server) updateNotes(r *http.Request, guid string) error {
 	return err
 }
 
+// presentBuildpack shows a buildpack; at is when those that are built in came.
 func (s *Server) presentBuildpack(b noted[droplet.Buildpack], at time.Time) v3.Buildpack {
-	return v3.Buildpack{
-		GUID: b.thing.GUID, CreatedAt: v3.At(at), UpdatedAt: v3.At(at), Name: b.thing.Name, State: v3.BuildpackReady,
+	created, updated := b.thing.CreatedAt, b.thing.UpdatedAt
+	if created.IsZero() {
+		created = at
+	}
+	if updated.IsZero() {
+		updated = created
+	}
+	out := v3.Buildpack{
+		GUID: b.thing.GUID, CreatedAt: v3.At(created), UpdatedAt: v3.At(updated), Name: b.thing.Name, State: b.thing.State,
 		Position: b.thing.Position, Enabled: b.thing.Enabled, Locked: b.thing.Locked, Lifecycle: v3.LifecycleBuildpack,
 		Metadata: presentMetadata(b.notes),
-		Links:    v3.Links{"self": {Href: s.href("v3", "buildpacks", b.thing.GUID)}},
+		Links: v3.Links{
+			"self":   {Href: s.href("v3", "buildpacks", b.thing.GUID)},
+			"upload": {Href: s.href("v3", "buildpacks", b.thing.GUID, "upload"), Method: http.MethodPost},
+		},
 	}
+	if b.thing.Stack != "" {
+		out.Stack = &b.thing.Stack
+	}
+	if b.thing.Filename != "" {
+		out.Filename = &b.thing.Filename
+	}
+	return out
 }

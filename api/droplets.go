@@ -7,6 +7,7 @@ import (
 	"maps"
 	"net/http"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/dewrun/dew/api/v3"
@@ -177,8 +178,14 @@ func (s *Server) setCurrentDroplet(r *http.Request) (any, error) {
 		if d.GUID == "" || d.App != a.GUID {
 			return unprocessable("Unable to assign current droplet. Ensure the droplet exists and belongs to this app.")
 		}
+		if d.State == droplet.DropletAwaiting {
+			return unprocessable("Unable to assign current droplet. Its files were not uploaded yet.")
+		}
 		a.Droplet = d.GUID
-		return addProcesses(registry, a.GUID, d)
+		if err := addProcesses(registry, a.GUID, d); err != nil {
+			return err
+		}
+		return addSidecars(registry, a.GUID, d)
 	})
 	if err != nil {
 		return nil, err
@@ -216,8 +223,7 @@ func (s *Server) presentDroplet(d droplet.Droplet, open bool) v3.Droplet {
 	out := v3.Droplet{
 		GUID: d.GUID, CreatedAt: v3.At(d.CreatedAt), UpdatedAt: v3.At(updatedAt(d)), State: v3.DropletStaged,
 		Lifecycle: lifecycle(nil, ""), ProcessTypes: map[string]string{}, Stack: d.Stack,
-		// There is one way to stage, whether an app names it or not.
-		Buildpacks:    []v3.DropletBuildpack{{Name: droplet.BinaryBuildpack, BuildpackName: "binary"}},
+		Buildpacks:    presentUsed(d.Buildpacks),
 		Relationships: v3.DropletRelationships{App: v3.To(d.App)},
 		Metadata:      presentMetadata(d.Metadata),
 		Links: v3.Links{
@@ -230,6 +236,10 @@ func (s *Server) presentDroplet(d droplet.Droplet, open bool) v3.Droplet {
 			},
 		},
 	}
+	if d.State != "" {
+		out.State = d.State
+		out.Links["upload"] = v3.Link{Href: s.href("v3", "droplets", d.GUID, "upload"), Method: http.MethodPost}
+	}
 	if d.Package != "" {
 		out.Links["package"] = v3.Link{Href: s.href("v3", "packages", d.Package)}
 	}
@@ -238,6 +248,15 @@ func (s *Server) presentDroplet(d droplet.Droplet, open bool) v3.Droplet {
 	}
 	if d.Image != "" {
 		out.Checksum = &v3.Checksum{Type: "sha256", Value: d.Image}
+	}
+	return out
+}
+
+// presentUsed shows the buildpacks that have made a droplet.
+func presentUsed(used []droplet.UsedBuildpack) []v3.DropletBuildpack {
+	out := []v3.DropletBuildpack{}
+	for _, b := range used {
+		out = append(out, v3.DropletBuildpack{Name: b.Name, DetectOutput: b.Detected, BuildpackName: strings.TrimSuffix(b.Name, "_buildpack")})
 	}
 	return out
 }

@@ -76,7 +76,7 @@ func (s *Server) doApplyManifest(_ context.Context, j app.Job) ([]string, error)
 	if err != nil {
 		return nil, err
 	}
-	if err := checkManifest(m); err != nil {
+	if err := s.checkManifest(m); err != nil {
 		return nil, err
 	}
 	var made []app.App
@@ -94,13 +94,13 @@ func (s *Server) doApplyManifest(_ context.Context, j app.Job) ([]string, error)
 }
 
 // checkManifest refuses apps that could not be staged, in the platform's words.
-func checkManifest(m app.Manifest) error {
+func (s *Server) checkManifest(m app.Manifest) error {
 	for _, a := range m.Applications {
 		stack := ""
 		if a.Stack != nil {
 			stack = *a.Stack
 		}
-		err := checkStaging(stack, a.Buildpacks)
+		err := s.checkStaging(stack, a.Buildpacks)
 		if err == nil {
 			continue
 		}

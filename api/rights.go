@@ -165,9 +165,17 @@ var rights = map[string]right{
 	"PATCH /v3/droplets/{guid}":        {need: toDevelop, at: aDroplet},
 	"GET /v3/droplets/{guid}/download": {need: toDevelop, at: aDroplet},
 
-	"GET /v3/buildpacks":             {need: toEnter},
-	"GET /v3/buildpacks/{guid}":      {need: toEnter},
-	"PATCH /v3/buildpacks/{guid}":    {need: toAdminister},
+	"GET /v3/buildpacks":          {need: toEnter},
+	"GET /v3/buildpacks/{guid}":   {need: toEnter},
+	"PATCH /v3/buildpacks/{guid}": {need: toAdminister},
+
+	"POST /v3/buildpacks":                          {need: toAdminister},
+	"DELETE /v3/buildpacks/{guid}":                 {need: toAdminister},
+	"POST /v3/buildpacks/{guid}/upload":            {need: toAdminister},
+	"POST /v3/admin/actions/clear_buildpack_cache": {need: toAdminister},
+	"POST /v3/droplets":                            {need: toEnter}, // the body names the app
+	"POST /v3/droplets/{guid}/upload":              {need: toDevelop, at: aDroplet},
+
 	"GET /v3/stacks":                 {need: toEnter},
 	"GET /v3/stacks/{guid}":          {need: toEnter},
 	"PATCH /v3/stacks/{guid}":        {need: toAdminister},

@@ -68,6 +68,7 @@ type Config struct {
 	Packages  *droplet.Packages
 	Builds    *droplet.Builds
 	Shelf     *droplet.Shelf
+	Catalog   *droplet.Catalog // of buildpacks
 	Processes Processes
 	Exits     Exits
 	Logs      *logstream.Logs
@@ -124,7 +125,7 @@ type Server struct {
 func New(c Config) (*Server, error) {
 	for name, missing := range map[string]bool{
 		"DB": c.DB == nil, "Registry": c.Registry == nil, "Events": c.Events == nil, "Jobs": c.Jobs == nil,
-		"Packages": c.Packages == nil, "Builds": c.Builds == nil, "Shelf": c.Shelf == nil,
+		"Packages": c.Packages == nil, "Catalog": c.Catalog == nil, "Builds": c.Builds == nil, "Shelf": c.Shelf == nil,
 		"Processes": c.Processes == nil, "Exits": c.Exits == nil, "Logs": c.Logs == nil, "Logger": c.Logger == nil,
 		"Auth": c.Auth == nil, "Roles": c.Roles == nil,
 	} {
@@ -165,7 +166,7 @@ func (s *Server) routes() error {
 		"GET /stream/v1/apps/{guid}": http.HandlerFunc(s.streamLog),
 		"GET /metrics":               s.c.Metrics.handler(s.log),
 	}
-	for _, list := range []map[string]handler{s.ours(), s.places(), s.wiring(), s.apps(), s.features(), s.processes(), s.bits(), s.builtIn(), s.absences()} {
+	for _, list := range []map[string]handler{s.ours(), s.places(), s.wiring(), s.apps(), s.features(), s.processes(), s.bits(), s.builtIn(), s.absences(), s.stagingChanges()} {
 		for pattern, h := range list {
 			all[pattern] = s.serve(h)
 		}
@@ -284,8 +285,10 @@ func (s *Server) serve(h handler) http.HandlerFunc {
 // bound is how many bytes a body may have. Uploads are read as a stream, all
 // others into memory.
 func (s *Server) bound(r *http.Request) int64 {
-	if upload, err := path.Match("/v3/packages/*/upload", r.URL.Path); upload && err == nil {
-		return s.c.MaxUpload
+	for _, noun := range []string{"packages", "buildpacks", "droplets"} {
+		if upload, err := path.Match("/v3/"+noun+"/*/upload", r.URL.Path); upload && err == nil {
+			return s.c.MaxUpload
+		}
 	}
 	return maxBody
 }

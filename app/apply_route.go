@@ -16,8 +16,9 @@ type missingRoute struct {
 	route Route
 	path  string // of the key that asks for it, in the app's entry
 	value any    // of that key
-	// options are nil when the route's own stay.
-	options map[string]string
+	// options are nil when the route's own stay, and so is an empty protocol.
+	options  map[string]string
+	protocol string
 }
 
 // missingRoutes returns the routes that are to be made or to lead to the app. A
@@ -78,12 +79,12 @@ func (r *Registry) missingNamed(a App, m *ManifestApp) ([]missingRoute, error) {
 			return nil, err
 		}
 		twice := slices.ContainsFunc(out, func(o missingRoute) bool { return o.route.place() == rt.place() })
-		there := a.GUID != "" && rt.leadsTo(a.GUID) && (mr.Options == nil || maps.Equal(mr.Options, rt.Options))
+		there := a.GUID != "" && rt.leadsTo(a.GUID) && rt.speaks(a.GUID, mr.Protocol) && (mr.Options == nil || maps.Equal(mr.Options, rt.Options))
 		if there || twice {
 			continue
 		}
 		out = append(out, missingRoute{
-			route: rt, path: fmt.Sprintf("routes/%d", i), value: plainMap(mr.rendered()), options: mr.Options,
+			route: rt, path: fmt.Sprintf("routes/%d", i), value: plainMap(mr.rendered()), options: mr.Options, protocol: mr.Protocol,
 		})
 	}
 	return out, errors.Join(wrong...)
@@ -107,9 +108,16 @@ func (r *Registry) routeFor(a App, rt Route) (Route, error) {
 // mapRoute makes a route lead to an app's web process, unless it leads to the app
 // already.
 func (r *Registry) mapRoute(w missingRoute, app string) error {
-	rt := w.route
+	rt := w.route.clone()
 	if !rt.leadsTo(app) {
-		rt.Destinations = append(slices.Clone(rt.Destinations), Destination{App: app, ProcessType: Web})
+		rt.Destinations = append(rt.Destinations, Destination{App: app, ProcessType: Web})
+	}
+	if w.protocol != "" {
+		for i, d := range rt.Destinations {
+			if d.App == app {
+				rt.Destinations[i].Protocol = w.protocol
+			}
+		}
 	}
 	if w.options != nil {
 		rt.Options = maps.Clone(w.options)
@@ -141,8 +149,8 @@ func checkManifestRoute(i int, mr ManifestRoute) error {
 	}
 	checkPath(&ps, routeKey(i), path)
 	checkOptions(&ps, fmt.Sprintf("routes[%d].options", i), mr.Options)
-	if mr.Protocol != "" && mr.Protocol != ProtocolHTTP1 {
-		ps.add(fmt.Sprintf("routes[%d].protocol", i), "must be %s, not %q", ProtocolHTTP1, mr.Protocol)
+	if mr.Protocol != "" {
+		checkProtocol(&ps, fmt.Sprintf("routes[%d].protocol", i), mr.Protocol)
 	}
 	return ps.err()
 }
@@ -150,7 +158,7 @@ func checkManifestRoute(i int, mr ManifestRoute) error {
 // cutRoute takes host.domain/path apart, the name in small letters.
 func cutRoute(s string) (name, path string, err error) {
 	name, path, _ = strings.Cut(s, "/")
-	for label := range strings.SplitSeq(name, ".") {
+	for label := range strings.SplitSeq(strings.TrimPrefix(name, AnyHost+"."), ".") {
 		if !hostLabel.MatchString(label) {
 			return "", "", fmt.Errorf("must be a host and a domain without scheme and port, such as shop.example.com/cart, not %q", shorten(s))
 		}

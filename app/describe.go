@@ -87,7 +87,7 @@ func (r *Registry) describedRoutes(app string) (out []ManifestRoute, err error) 
 		if err != nil {
 			return nil, err
 		}
-		out = append(out, ManifestRoute{Route: rt.URL(d.Name), Protocol: ProtocolHTTP1, Options: rt.Options})
+		out = append(out, ManifestRoute{Route: rt.URL(d.Name), Protocol: rt.protocolTo(app), Options: rt.Options})
 	}
 	return out, nil
 }

@@ -238,6 +238,19 @@ func (r *Registry) checkReserved(d Domain) error {
 // under tells whether name lies below domain.
 func under(name, domain string) bool { return strings.HasSuffix(name, "."+domain) }
 
+// InternalDomain is the domain of routes that only other apps reach.
+const InternalDomain = "apps.internal"
+
+// ensureInternal makes the domain by which apps reach each other.
+func (r *Registry) ensureInternal() error {
+	_, err := r.DomainByName(InternalDomain)
+	if !errors.Is(err, ErrNotFound) {
+		return err
+	}
+	_, err = r.putDomain(Domain{Name: InternalDomain, Internal: true})
+	return err
+}
+
 // ensureDomain makes name the one default domain.
 func (r *Registry) ensureDomain(name string) error {
 	all, err := r.Domains()

@@ -15,8 +15,9 @@ import (
 	"github.com/dewrun/dew/store"
 )
 
-// ProtocolHTTP1 is the protocol that destinations speak.
-const ProtocolHTTP1 = "http1"
+// AnyHost is the host of a route for all names below its domain that have no
+// route of their own.
+const AnyHost = "*"
 
 // Limits of names and paths.
 const (
@@ -42,15 +43,6 @@ type Route struct {
 	UpdatedAt time.Time         `json:"updated_at"`
 }
 
-// Destination is a process type that a route leads to.
-type Destination struct {
-	GUID        string `json:"guid"`
-	App         string `json:"app"` // guid
-	ProcessType string `json:"process_type"`
-	Port        int    `json:"port,omitempty"` // 0: the process's default port
-	Protocol    string `json:"protocol"`
-}
-
 // URL is the route as users write it, without a scheme: host.domain/path.
 func (rt Route) URL(domainName string) string {
 	if rt.Host == "" {
@@ -61,6 +53,9 @@ func (rt Route) URL(domainName string) string {
 
 func (rt Route) clone() Route {
 	rt.Destinations = slices.Clone(rt.Destinations)
+	for i, d := range rt.Destinations {
+		rt.Destinations[i] = d.clone()
+	}
 	rt.Options = maps.Clone(rt.Options)
 	rt.Metadata = rt.Metadata.clone()
 	return rt
@@ -74,17 +69,6 @@ func (rt Route) leadsTo(app string) bool {
 // place is what there is one route for.
 func (rt Route) place() string {
 	return rt.Domain + "\x00" + strings.ToLower(rt.Host) + "\x00" + rt.Path
-}
-
-// same tells whether two destinations lead to the same place.
-func (d Destination) same(e Destination) bool {
-	return d.App == e.App && d.ProcessType == e.ProcessType && d.Port == e.Port
-}
-
-func (d Destination) withDefaults() Destination {
-	d.ProcessType = cmp.Or(d.ProcessType, Web)
-	d.Protocol = cmp.Or(d.Protocol, ProtocolHTTP1)
-	return d
 }
 
 // ListenRoutes calls fn with the guid of every route that changed, after the
@@ -146,50 +130,6 @@ func (r *Registry) DeleteRoute(guid string) error {
 	})
 }
 
-// AddDestinations makes a route lead to ds too. What it leads to already stays as
-// it is.
-func (r *Registry) AddDestinations(route string, ds []Destination) (Route, error) {
-	return r.changeRoute(route, func(rt *Route) {
-		for _, d := range ds {
-			d = d.withDefaults()
-			if !slices.ContainsFunc(rt.Destinations, d.same) {
-				rt.Destinations = append(rt.Destinations, d)
-			}
-		}
-	})
-}
-
-// SetDestinations makes a route lead to ds and nothing else. A destination that
-// was there keeps its guid.
-func (r *Registry) SetDestinations(route string, ds []Destination) (Route, error) {
-	return r.changeRoute(route, func(rt *Route) {
-		old := rt.Destinations
-		rt.Destinations = nil
-		for _, d := range ds {
-			d = d.withDefaults()
-			d.GUID = ""
-			if i := slices.IndexFunc(old, d.same); i >= 0 {
-				d.GUID = old[i].GUID
-			}
-			rt.Destinations = append(rt.Destinations, d)
-		}
-	})
-}
-
-// RemoveDestination makes a route no longer lead to a destination.
-func (r *Registry) RemoveDestination(route, destination string) error {
-	found := false
-	_, err := r.changeRoute(route, func(rt *Route) {
-		is := func(d Destination) bool { return d.GUID == destination }
-		found = slices.ContainsFunc(rt.Destinations, is)
-		rt.Destinations = slices.DeleteFunc(rt.Destinations, is)
-	})
-	if err == nil && !found {
-		err = fmt.Errorf("destination %s: %w", destination, ErrNotFound)
-	}
-	return err
-}
-
 // UpdateRoute changes a route in one transaction. Its place stays as it is: that
 // is what makes it this route.
 func (r *Registry) UpdateRoute(guid string, fn func(rt *Route) error) (rt Route, err error) {
@@ -208,14 +148,16 @@ func (r *Registry) UpdateRoute(guid string, fn func(rt *Route) error) (rt Route,
 	return rt, err
 }
 
-func (r *Registry) changeRoute(guid string, fn func(rt *Route)) (rt Route, err error) {
+func (r *Registry) changeRoute(guid string, fn func(rt *Route) error) (rt Route, err error) {
 	err = r.update(func(r *Registry) error {
 		if rt, err = r.Route(guid); err != nil {
 			return err
 		}
 		old := rt.clone()
-		fn(&rt)
-		if slices.Equal(old.Destinations, rt.Destinations) && maps.Equal(old.Options, rt.Options) {
+		if err := fn(&rt); err != nil {
+			return err
+		}
+		if slices.EqualFunc(old.Destinations, rt.Destinations, Destination.equal) && maps.Equal(old.Options, rt.Options) {
 			return nil
 		}
 		rt, err = r.putRoute(rt)
@@ -271,6 +213,9 @@ func (r *Registry) checkRoute(rt Route) error {
 	}
 	checkHost(&ps, "host", rt.Host)
 	checkPath(&ps, "path", rt.Path)
+	if d.Internal {
+		checkInternal(&ps, d, rt)
+	}
 	checkOptions(&ps, "options", rt.Options)
 	if err := rt.Metadata.Validate(); err != nil {
 		ps = append(ps, err)
@@ -278,34 +223,10 @@ func (r *Registry) checkRoute(rt Route) error {
 	if n := len(rt.Host) + 1 + len(d.Name); n > maxHostName {
 		ps.add("host", "must have with its domain at most %d characters, not %d", maxHostName, n)
 	}
-	for i, d := range rt.Destinations {
-		if err := r.checkDestination(&ps, rt, i); err != nil {
-			return err
-		}
-		if slices.ContainsFunc(rt.Destinations[:i], d.same) {
-			ps.add(destinationKey(i, "app"), "is with its process type and port a destination already")
-		}
-	}
-	return ps.err()
-}
-
-func (r *Registry) checkDestination(ps *problems, rt Route, i int) error {
-	d := rt.Destinations[i]
-	a, err := r.App(d.App)
-	if err != nil {
+	if err := r.checkDestinations(&ps, rt); err != nil {
 		return err
 	}
-	if a.Space != rt.Space {
-		ps.add(destinationKey(i, "app"), "must be an app of the route's space")
-	}
-	checkType(ps, destinationKey(i, "process.type"), d.ProcessType)
-	if d.Port != 0 {
-		ps.port(destinationKey(i, "port"), d.Port)
-	}
-	if d.Protocol != ProtocolHTTP1 {
-		ps.add(destinationKey(i, "protocol"), "must be %s, not %q", ProtocolHTTP1, d.Protocol)
-	}
-	return nil
+	return ps.err()
 }
 
 // The options of a route.
@@ -326,11 +247,19 @@ func checkOptions(ps *problems, key string, options map[string]string) {
 	}
 }
 
-func destinationKey(i int, field string) string { return fmt.Sprintf("destinations[%d].%s", i, field) }
-
 func checkHost(ps *problems, key, host string) {
-	if host != "" && !hostLabel.MatchString(host) {
-		ps.add(key, "must be one name of letters, digits, - and _, at most 63 characters, not %q", host)
+	if host != "" && host != AnyHost && !hostLabel.MatchString(host) {
+		ps.add(key, "must be one name of letters, digits, - and _, at most 63 characters, or %s, not %q", AnyHost, host)
+	}
+}
+
+// checkInternal refuses what a name server cannot tell apart.
+func checkInternal(ps *problems, d Domain, rt Route) {
+	if rt.Host == AnyHost || rt.Host == "" {
+		ps.add("host", "must be one name in the internal domain %s", d.Name)
+	}
+	if rt.Path != "" {
+		ps.add("path", "must be empty in the internal domain %s: apps are reached there without the router", d.Name)
 	}
 }
 
@@ -342,38 +271,6 @@ func checkPath(ps *problems, key, path string) {
 	case len(path) > maxPath:
 		ps.add(key, "must have at most %d characters, not %d", maxPath, len(path))
 	}
-}
-
-// portsChanged gives a new version to the processes whose containers would be
-// started with other ports: those that destinations name are part of them.
-func (r *Registry) portsChanged(old, rt Route) error {
-	var seen []Destination
-	for _, d := range slices.Concat(old.Destinations, rt.Destinations) {
-		d = Destination{App: d.App, ProcessType: d.ProcessType}
-		if slices.Contains(seen, d) {
-			continue
-		}
-		seen = append(seen, d)
-		if slices.Equal(old.portsOf(d), rt.portsOf(d)) {
-			continue
-		}
-		if err := r.processChanged(d.App, d.ProcessType); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// portsOf are the ports of its own that the route gives to a process type.
-func (rt Route) portsOf(of Destination) []int {
-	var ports []int
-	for _, d := range rt.Destinations {
-		if d.App == of.App && d.ProcessType == of.ProcessType && d.Port != 0 {
-			ports = append(ports, d.Port)
-		}
-	}
-	slices.Sort(ports)
-	return ports
 }
 
 // processChanged gives a new version to a process, if there is one of the type.
@@ -397,8 +294,9 @@ func (r *Registry) unmap(app string) error {
 		return err
 	}
 	for _, rt := range routes {
-		_, err := r.changeRoute(rt.GUID, func(rt *Route) {
+		_, err := r.changeRoute(rt.GUID, func(rt *Route) error {
 			rt.Destinations = slices.DeleteFunc(rt.Destinations, func(d Destination) bool { return d.App == app })
+			return nil
 		})
 		if err != nil {
 			return err

@@ -58,6 +58,7 @@ func TestRouteValidation(t *testing.T) {
 	a := apply(t, r, s, "applications: [{name: shop}]")[0]
 	foreign := one[App](t)(r.PutApp(App{Name: "foreign", Space: "elsewhere"}))
 	newRoute(t, r, s, "taken")
+	internal := one[Domain](t)(r.DomainByName(InternalDomain))
 	for name, tt := range map[string]struct {
 		change func(rt *Route)
 		want   []string
@@ -65,7 +66,15 @@ func TestRouteValidation(t *testing.T) {
 		"good":        {func(*Route) {}, nil},
 		"taken":       {func(rt *Route) { rt.Host = "TAKEN" }, []string{"host"}},
 		"two names":   {func(rt *Route) { rt.Host = "a.b" }, []string{"host"}},
-		"any":         {func(rt *Route) { rt.Host = "*" }, []string{"host"}},
+		"any":         {func(rt *Route) { rt.Host = "*" }, nil},
+		"part of any": {func(rt *Route) { rt.Host = "a*" }, []string{"host"}},
+		"inside":      {func(rt *Route) { rt.Domain = internal.GUID }, nil},
+		"any inside":  {func(rt *Route) { rt.Domain, rt.Host = internal.GUID, "*" }, []string{"host"}},
+		"no host":     {func(rt *Route) { rt.Domain, rt.Host = internal.GUID, "" }, []string{"host"}},
+		"path inside": {func(rt *Route) { rt.Domain, rt.Path = internal.GUID, "/a" }, []string{"path"}},
+		"http2":       {func(rt *Route) { rt.Destinations = []Destination{{App: a.GUID, Protocol: "http2"}} }, nil},
+		"too many":    {func(rt *Route) { rt.Destinations = destinationsAt(a.GUID, 101) }, []string{"destinations"}},
+		"many":        {func(rt *Route) { rt.Destinations = destinationsAt(a.GUID, 100) }, nil},
 		"dash":        {func(rt *Route) { rt.Host = "-a" }, []string{"host"}},
 		"long":        {func(rt *Route) { rt.Host = strings.Repeat("a", 64) }, []string{"host"}},
 		"path":        {func(rt *Route) { rt.Path = "cart" }, []string{"path"}},
@@ -74,7 +83,7 @@ func TestRouteValidation(t *testing.T) {
 		"long path":   {func(rt *Route) { rt.Path = "/" + strings.Repeat("a", 128) }, []string{"path"}},
 		"destination": {func(rt *Route) { rt.Destinations = []Destination{{App: a.GUID}} }, nil},
 		"port":        {func(rt *Route) { rt.Destinations = []Destination{{App: a.GUID, Port: 70000}} }, []string{"destinations[0].port"}},
-		"protocol":    {func(rt *Route) { rt.Destinations = []Destination{{App: a.GUID, Protocol: "http2"}} }, []string{"destinations[0].protocol"}},
+		"protocol":    {func(rt *Route) { rt.Destinations = []Destination{{App: a.GUID, Protocol: "http3"}} }, []string{"destinations[0].protocol"}},
 		"type":        {func(rt *Route) { rt.Destinations = []Destination{{App: a.GUID, ProcessType: "a b"}} }, []string{"destinations[0].process.type"}},
 		"twice":       {func(rt *Route) { rt.Destinations = []Destination{{App: a.GUID}, {App: a.GUID, ProcessType: "web"}} }, []string{"destinations[1].app"}},
 		"foreign app": {func(rt *Route) { rt.Destinations = []Destination{{App: foreign.GUID}} }, []string{"destinations[0].app"}},
@@ -220,6 +229,7 @@ func TestParseRoute(t *testing.T) {
 		"dew.localhost":             {Domain: "d2"},
 		"dew.localhost/":            {Domain: "d2"},
 		"other.localhost/a/b":       {Domain: "d1", Host: "other", Path: "/a/b"},
+		"*.dew.localhost/a":         {Domain: "d2", Host: "*", Path: "/a"},
 		"xdew.localhost":            {Domain: "d1", Host: "xdew"},
 		"my_shop-1.dew.localhost/é": {Domain: "d2", Host: "my_shop-1", Path: "/é"},
 	} {
@@ -231,7 +241,7 @@ func TestParseRoute(t *testing.T) {
 			t.Errorf("%q (-got +want):\n%s", s, diff)
 		}
 	}
-	for _, s := range []string{"", "/", "shop", "shop.example.com", "a.b.dew.localhost", "http://shop.dew.localhost", "shop.dew.localhost:80", "*.dew.localhost", "shop.dew.localhost/a b", "shop.dew.localhost/a?b", "-a.dew.localhost", ".dew.localhost"} {
+	for _, s := range []string{"", "/", "shop", "shop.example.com", "a.b.dew.localhost", "http://shop.dew.localhost", "shop.dew.localhost:80", "a.*.dew.localhost", "*", "shop.dew.localhost/a b", "shop.dew.localhost/a?b", "-a.dew.localhost", ".dew.localhost"} {
 		if rt, err := parseRoute(s, domains); len(Problems(err)) != 1 {
 			t.Errorf("%q = %+v, %v, want one problem", s, rt, err)
 		}

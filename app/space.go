@@ -40,9 +40,9 @@ type Space struct {
 	UpdatedAt time.Time `json:"updated_at"`
 }
 
-// EnsureDefaults makes the org, the space and the shared domain of a first start,
-// as far as they are not there, and returns the space. The domain becomes the
-// default one; routes of an earlier default stay as they are.
+// EnsureDefaults makes the org, the space and the shared domains of a first start,
+// as far as they are not there, and returns the space. The named domain
+// becomes the default one; routes of an earlier default stay as they are.
 func (r *Registry) EnsureDefaults(domain string) (s Space, err error) {
 	domain = strings.ToLower(domain)
 	if err := checkDomain(domain); err != nil {
@@ -54,6 +54,9 @@ func (r *Registry) EnsureDefaults(domain string) (s Space, err error) {
 			return err
 		}
 		if s, err = r.ensureSpace(org.GUID, DefaultSpace); err != nil {
+			return err
+		}
+		if err := r.ensureInternal(); err != nil {
 			return err
 		}
 		return r.ensureDomain(domain)

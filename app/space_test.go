@@ -24,7 +24,11 @@ func TestEnsureDefaults(t *testing.T) {
 	if diff := cmp.Diff(one[Space](t)(r.EnsureDefaults("dew.localhost")), s); diff != "" {
 		t.Errorf("second start (-got +want):\n%s", diff)
 	}
-	if diff := cmp.Diff(one[[]Domain](t)(r.Domains()), []Domain{d}); diff != "" {
+	internal := one[Domain](t)(r.DomainByName(InternalDomain))
+	if !internal.Internal || internal.Default {
+		t.Errorf("internal domain = %+v", internal)
+	}
+	if diff := cmp.Diff(one[[]Domain](t)(r.Domains()), []Domain{d, internal}); diff != "" {
 		t.Errorf("domains after the second start (-got +want):\n%s", diff)
 	}
 	if diff := cmp.Diff(one[[]Org](t)(r.Orgs()), []Org{org}); diff != "" {
@@ -47,7 +51,7 @@ func TestEnsureDefaultsOtherDomain(t *testing.T) {
 	for _, d := range one[[]Domain](t)(r.Domains()) {
 		names = append(names, d.Name)
 	}
-	if diff := cmp.Diff(names, []string{"apps.example.com", "dew.localhost"}); diff != "" {
+	if diff := cmp.Diff(names, []string{"apps.example.com", "apps.internal", "dew.localhost"}); diff != "" {
 		t.Errorf("domains, the default one first (-got +want):\n%s", diff)
 	}
 	if d := one[Domain](t)(r.DefaultDomain()); d.Name != "apps.example.com" {

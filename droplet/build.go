@@ -1,19 +1,13 @@
 package droplet
 
 import (
-	"archive/tar"
-	"bytes"
 	"cmp"
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"log/slog"
-	"os"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/google/uuid"
@@ -77,6 +71,17 @@ type BuildOptions struct {
 	// never collected. As long as it returns nil, that is not known and nothing is.
 	InUse  func() map[string]bool
 	Logger *slog.Logger
+
+	// Builder runs buildpacks. Without it there is the binary buildpack alone.
+	Builder Builder
+	Catalog *Catalog // of buildpacks; needed with a Builder
+	// Env are the variables of an app that staging sees; nil: none.
+	Env      func(app string) (map[string]string, error)
+	CacheDir string        // of the build caches; empty: none is kept
+	MemoryMB int           // of a staging; 0: DefaultStagingMemoryMB
+	DiskMB   int           // of a staging; 0: DefaultStagingDiskMB
+	Timeout  time.Duration // of a staging; 0: DefaultStagingTimeout
+	Parallel int           // builds of different apps at a time; 0: 1
 }
 
 // Builds makes droplets of packages. It may be used by many goroutines.
@@ -86,7 +91,11 @@ type Builds struct {
 	o        BuildOptions
 	builds   *store.Bucket[Build]
 	wake     chan struct{} // of Run: there may be something to stage
-	record   func(tx *store.Tx, w Build, d *Droplet) error
+
+	mu      sync.Mutex
+	running map[string]underWay // by build; guarded by mu
+
+	record func(tx *store.Tx, w Build, d *Droplet) error
 }
 
 // NewBuilds returns the builds of p's packages, whose droplets go to s. Run
@@ -98,9 +107,14 @@ func NewBuilds(db *store.DB, p *Packages, s *Shelf, o BuildOptions) *Builds {
 	if o.InUse == nil {
 		o.InUse = func() map[string]bool { return nil }
 	}
+	if o.Env == nil {
+		o.Env = func(string) (map[string]string, error) { return nil, nil }
+	}
 	o.Logger = cmp.Or(o.Logger, slog.New(slog.DiscardHandler))
+	o.MemoryMB, o.DiskMB = cmp.Or(o.MemoryMB, DefaultStagingMemoryMB), cmp.Or(o.DiskMB, DefaultStagingDiskMB)
+	o.Timeout, o.Parallel = cmp.Or(o.Timeout, DefaultStagingTimeout), cmp.Or(o.Parallel, 1)
 	return &Builds{
-		packages: p, shelf: s, o: o, wake: make(chan struct{}, 1),
+		packages: p, shelf: s, o: o, wake: make(chan struct{}, 1), running: map[string]underWay{},
 		record: func(*store.Tx, Build, *Droplet) error { return nil },
 		builds: store.In(db, "builds",
 			store.Index("app", func(b Build) string { return b.App }),
@@ -116,7 +130,7 @@ func (b *Builds) Record(fn func(tx *store.Tx, w Build, d *Droplet) error) { b.re
 // Create begins a build. What was staged before, from the same bits in the same
 // way, is STAGED at once; anything else is stored, and Run stages it.
 func (b *Builds) Create(ctx context.Context, r BuildRequest) (Build, error) {
-	if err := errors.Join(ctx.Err(), CheckBuildpacks(r.Buildpacks)); err != nil {
+	if err := errors.Join(ctx.Err(), b.checkNames(r.Buildpacks)); err != nil {
 		return Build{}, err
 	}
 	k, err := b.packages.Get(r.Package)
@@ -138,10 +152,7 @@ func (b *Builds) Create(ctx context.Context, r BuildRequest) (Build, error) {
 	if err := b.shelf.db.Update(func(tx *store.Tx) error { return b.begin(tx, w) }); err != nil {
 		return Build{}, fmt.Errorf("cannot create build: %w", err)
 	}
-	select {
-	case b.wake <- struct{}{}:
-	default: // it is awake
-	}
+	b.rouse()
 	return w, nil
 }
 
@@ -161,7 +172,15 @@ func (b *Builds) reuse(w Build, k Package) (Build, bool, error) {
 	if err != nil {
 		return w, false, nil // staging meets it again and says so
 	}
-	old, ok, err := b.shelf.made(reuseKey(w, k, st))
+	packs, err := b.choose(w, st)
+	if err != nil {
+		return w, false, nil // so does this
+	}
+	env, err := b.o.Env(w.App)
+	if err != nil {
+		return w, false, err
+	}
+	old, ok, err := b.shelf.made(reuseKey(k, st, packs, env))
 	if err != nil || !ok {
 		return w, false, err
 	}
@@ -241,6 +260,7 @@ func (b *Builds) Forget(app string) error {
 	if err := b.remove(all); err != nil {
 		return err
 	}
+	b.cancel(app)
 	ds, err := b.shelf.OfApp(app)
 	if err != nil {
 		return err
@@ -248,7 +268,7 @@ func (b *Builds) Forget(app string) error {
 	if err := b.shelf.remove(ds); err != nil {
 		return err
 	}
-	if err := b.packages.Forget(app); err != nil {
+	if err := errors.Join(b.packages.Forget(app), b.forgetCache(app)); err != nil {
 		return err
 	}
 	return b.collectImages()
@@ -260,52 +280,6 @@ func (b *Builds) remove(ws []Build) error {
 			return fmt.Errorf("cannot remove build %s: %w", w.GUID, err)
 		}
 	}
-	return nil
-}
-
-// Run stages one build after the other until ctx ends, first those that an
-// earlier daemon has not finished. One that ctx interrupts is staged again by
-// the next daemon. It returns an error only when the store cannot be used.
-func (b *Builds) Run(ctx context.Context) error {
-	if err := b.collectImages(); err != nil {
-		b.o.Logger.Warn("cannot remove old images", "err", err)
-	}
-	for ctx.Err() == nil {
-		todo, err := b.builds.By("state", string(BuildStaging))
-		if err != nil {
-			return fmt.Errorf("cannot read builds: %w", err)
-		}
-		if len(todo) > 0 {
-			if err := b.run(ctx, slices.MinFunc(todo, oldestBuild)); err != nil {
-				return err
-			}
-			continue
-		}
-		select {
-		case <-b.wake:
-		case <-ctx.Done():
-		}
-	}
-	return nil
-}
-
-// run stages one build and writes down what came of it.
-func (b *Builds) run(ctx context.Context, w Build) error {
-	d, err := b.stage(ctx, w)
-	if ctx.Err() != nil {
-		return nil // left to the next daemon
-	}
-	if err == nil {
-		err = b.staged(w, d)
-	}
-	defer b.tidy(w.App)
-	if errors.Is(err, store.ErrNotFound) {
-		return nil // its app was deleted meanwhile
-	}
-	if err != nil {
-		return b.failed(w, err)
-	}
-	b.o.Logger.Info("staged", "app", w.App, "build", w.GUID, "droplet", d.GUID, "image", d.Image)
 	return nil
 }
 
@@ -337,112 +311,12 @@ func (b *Builds) failed(w Build, why error) error {
 	return nil
 }
 
-// stage makes the droplet of a build. There is one buildpack: the files as they
-// were pushed are what runs.
-func (b *Builds) stage(ctx context.Context, w Build) (Droplet, error) {
-	k, err := b.packages.Get(w.Package)
-	if errors.Is(err, ErrNotFound) {
-		return Droplet{}, errors.New("its package is gone: push the app again")
-	}
-	if err != nil {
-		return Droplet{}, err
-	}
-	if err := CheckBuildpacks(w.Buildpacks); err != nil {
-		return Droplet{}, err
-	}
-	st, err := b.o.Stacks(w.Stack)
-	if err != nil {
-		return Droplet{}, err
-	}
-	b.intro(w, k, st)
-	if err := b.packages.space(); err != nil {
-		return Droplet{}, err
-	}
-	f, done, err := b.packages.open(k.SHA256)
-	if err != nil {
-		return Droplet{}, err
-	}
-	defer done()
-	commands, err := readProcfile(f)
-	if err != nil {
-		return Droplet{}, err
-	}
-	b.o.Say(w.App, procfileLine(commands))
-	image, err := imageOf(f, commands)
-	if err != nil {
-		return Droplet{}, err
-	}
-	sha, err := b.shelf.AddImage(&untilDone{ctx: ctx, r: image})
-	if err != nil {
-		return Droplet{}, err
-	}
-	b.o.Say(w.App, fmt.Sprintf("Made image %.12s", sha))
-	return Droplet{
-		GUID: uuid.NewString(), App: w.App, Package: w.Package, Stack: st.Name,
-		Image: sha, Commands: commands, Reuse: reuseKey(w, k, st),
-	}, nil
-}
-
 // intro tells what is staged, and what takes the place of what is not here.
 func (b *Builds) intro(w Build, k Package, st Stack) {
 	b.o.Say(w.App, fmt.Sprintf("Staging package %.12s (%s)", k.SHA256, inBytes(k.Size)))
 	if w.Stack != "" && w.Stack != st.Name {
 		b.o.Say(w.App, fmt.Sprintf("Stack '%s' is not here: '%s' takes its place", w.Stack, st.Name))
 	}
-}
-
-// reuseKey is the same for builds that would give the same droplet.
-func reuseKey(w Build, k Package, st Stack) string {
-	const rules = 1 // counted up when staging gives something else
-	h := sha256.New()
-	fmt.Fprintf(h, "%d %s %q %q", rules, k.SHA256, st.ID, w.Buildpacks)
-	return hex.EncodeToString(h.Sum(nil))
-}
-
-// tarEnd is how many zero bytes end a tar.
-const tarEnd = 1024
-
-// imageOf returns the tar of an image: the package's own bytes, and staging_info.yml
-// behind them.
-func imageOf(f *os.File, commands map[string]string) (io.Reader, error) {
-	fi, err := f.Stat()
-	if err != nil {
-		return nil, fmt.Errorf("cannot read package: %w", err)
-	}
-	info, err := json.Marshal(struct {
-		Buildpack string `json:"detected_buildpack"`
-		Command   string `json:"start_command"`
-	}{"", commands["web"]})
-	if err != nil {
-		return nil, fmt.Errorf("cannot write %s: %w", stagingInfo, err)
-	}
-	var tail bytes.Buffer
-	w := tar.NewWriter(&tail)
-	err = errors.Join(
-		w.WriteHeader(&tar.Header{Typeflag: tar.TypeReg, Name: stagingInfo, Mode: 0o644, Size: int64(len(info)), ModTime: packTime}),
-		writeAll(w, info), w.Close())
-	if err != nil {
-		return nil, fmt.Errorf("cannot write %s: %w", stagingInfo, err)
-	}
-	return io.MultiReader(io.NewSectionReader(f, 0, fi.Size()-tarEnd), &tail), nil
-}
-
-func writeAll(w io.Writer, b []byte) error {
-	_, err := w.Write(b)
-	return err
-}
-
-// untilDone ends a long copy with its context.
-type untilDone struct {
-	ctx context.Context
-	r   io.Reader
-}
-
-func (u *untilDone) Read(p []byte) (int, error) {
-	if err := u.ctx.Err(); err != nil {
-		return 0, err
-	}
-	return u.r.Read(p)
 }
 
 // tidy collects after a build. That it fails is no fault of the build.

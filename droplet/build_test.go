@@ -30,6 +30,7 @@ type yard struct {
 	stack    Stack
 	lines    []string
 	used     map[string]bool // droplets; nil: not known
+	env      map[string]string
 }
 
 func newYard(t *testing.T) *yard {
@@ -170,7 +171,8 @@ func TestBuildMakesADroplet(t *testing.T) {
 		d := y.droplet(b)
 		want := Droplet{
 			GUID: b.Droplet, App: "a", Package: k.GUID, Stack: "host", Image: d.Image, Reuse: d.Reuse, CreatedAt: d.CreatedAt,
-			Commands: map[string]string{"web": "./server", "worker": "./work hard"},
+			Commands:   map[string]string{"web": "./server", "worker": "./work hard"},
+			Buildpacks: []UsedBuildpack{{Name: "binary_buildpack"}},
 		}
 		if diff := cmp.Diff(want, d); diff != "" {
 			t.Error(diff)
@@ -293,8 +295,7 @@ func TestBuildReusesTheImage(t *testing.T) {
 		}
 		k := y.push("a", ms...)
 		for name, r := range map[string]BuildRequest{
-			"other buildpacks": {Package: k.GUID},
-			"restage":          {Package: k.GUID, Buildpacks: []string{"binary"}, Fresh: true},
+			"restage": {Package: k.GUID, Buildpacks: []string{"binary"}, Fresh: true},
 		} {
 			if b := y.create(r); b.State != BuildStaging {
 				t.Errorf("%s: build = %+v, want it to be staging", name, b)
@@ -307,7 +308,7 @@ func TestBuildReusesTheImage(t *testing.T) {
 		y.run()
 		synctest.Wait()
 		all, err := y.builds.OfApp("a")
-		if err != nil || len(all) != 5 || slices.ContainsFunc(all, func(b Build) bool { return b.State != BuildStaged }) {
+		if err != nil || len(all) != 4 || slices.ContainsFunc(all, func(b Build) bool { return b.State != BuildStaged }) {
 			t.Errorf("builds = %+v, %v, want all staged", all, err)
 		}
 		if got := files(t, y.shelf.dir); len(got) != 1 {

@@ -3,31 +3,56 @@ package droplet
 import (
 	"fmt"
 	"net/url"
+	"path"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/google/uuid"
+
+	"github.com/dewrun/dew/app"
 )
 
-// BinaryBuildpack is the name of the buildpack that runs files as they were
-// pushed, with the commands of their Procfile.
-const BinaryBuildpack = "binary_buildpack"
+// The built-in buildpacks, as manifests name them.
+const (
+	// BinaryBuildpack runs files as they were pushed, with the commands of their
+	// Procfile. It is used only where it is named.
+	BinaryBuildpack = "binary_buildpack"
+	JavaBuildpack   = "java_buildpack"
+	GoBuildpack     = "go_buildpack"
+	RubyBuildpack   = "ruby_buildpack"
+)
 
-// Buildpack is a way to stage that is built in.
+// Buildpack is a way to stage.
 type Buildpack struct {
-	GUID     string
-	Name     string   // as manifests write it
-	Aliases  []string // short names
-	Position int      // from 1
-	Enabled  bool
-	Locked   bool // nobody can replace it
+	GUID      string       `json:"guid"`
+	Name      string       `json:"name"`              // as manifests write it
+	Aliases   []string     `json:"aliases,omitempty"` // short names
+	Stack     string       `json:"stack,omitempty"`   // empty: any
+	Position  int          `json:"position"`          // from 1
+	Enabled   bool         `json:"enabled"`           // whether it may be used
+	Locked    bool         `json:"locked"`            // its bits cannot be replaced
+	BuiltIn   bool         `json:"built_in,omitempty"`
+	State     string       `json:"state"`
+	Filename  string       `json:"filename,omitempty"` // of the upload
+	SHA256    string       `json:"sha256,omitempty"`   // of the upload; empty: the built-in one
+	CreatedAt time.Time    `json:"created_at"`
+	UpdatedAt time.Time    `json:"updated_at"`
+	Metadata  app.Metadata `json:"metadata,omitzero"`
 }
 
-// Buildpacks returns the buildpacks that there are, by position.
+// Buildpacks returns the built-in buildpacks in the order in which they are tried
+// unless somebody has moved them.
 func Buildpacks() []Buildpack {
-	return []Buildpack{
-		{GUID: builtIn("buildpack", BinaryBuildpack), Name: BinaryBuildpack, Aliases: []string{"binary"}, Position: 1, Enabled: true, Locked: true},
+	names := []string{JavaBuildpack, RubyBuildpack, GoBuildpack, BinaryBuildpack}
+	out := make([]Buildpack, 0, len(names))
+	for i, name := range names {
+		out = append(out, Buildpack{
+			GUID: builtIn("buildpack", name), Name: name, Aliases: []string{strings.TrimSuffix(name, "_buildpack")},
+			Position: i + 1, Enabled: true, Locked: true, BuiltIn: true, State: BuildpackReady,
+		})
 	}
+	return out
 }
 
 // builtIn makes the guid of something built in: it is the same for ever.
@@ -37,31 +62,46 @@ func builtIn(noun, name string) string {
 
 // BuildpackError says that there is no such buildpack.
 type BuildpackError struct {
-	Name string // without secrets
+	Name   string // without secrets
+	Reason string // empty: there is none of that name
 }
 
 // The first words are the platform's: clients know them.
 func (e *BuildpackError) Error() string {
-	why := "there is no such buildpack"
-	if strings.Contains(e.Name, "://") || strings.HasPrefix(e.Name, "git@") {
-		why = "buildpacks are not fetched"
+	why := e.Reason
+	if why == "" {
+		why = "there is no such buildpack"
 	}
 	return fmt.Sprintf("Buildpack must be an existing admin buildpack or a valid git URI. \"%s\" cannot be used, because %s here: "+
 		"leave it out, or use %s, which runs the files as they were pushed", e.Name, why, BinaryBuildpack)
 }
 
-// CheckBuildpacks returns a *BuildpackError for the first name that is none of
-// Buildpacks.
-func CheckBuildpacks(names []string) error {
-	for _, name := range names {
-		known := slices.ContainsFunc(Buildpacks(), func(b Buildpack) bool {
-			return b.Name == name || slices.Contains(b.Aliases, name)
-		})
-		if !known {
-			return &BuildpackError{Name: withoutSecret(name)}
+// CheckBuildpacks returns a *BuildpackError for the first name that can be none:
+// neither one of names, nor of a built-in buildpack, nor an address or a folder.
+func CheckBuildpacks(used []string, names ...Buildpack) error {
+	names = append(Buildpacks(), names...)
+	for _, name := range used {
+		if isCustom(name) || slices.ContainsFunc(names, func(b Buildpack) bool { return b.called(name) }) {
+			continue
 		}
+		return &BuildpackError{Name: withoutSecret(name)}
 	}
 	return nil
+}
+
+func (b Buildpack) called(name string) bool {
+	return b.Name == name || slices.Contains(b.Aliases, name)
+}
+
+// isCustom tells whether a buildpack is named by where it is to be had.
+func isCustom(name string) bool { return isGit(name) || path.IsAbs(name) }
+
+func isGit(name string) bool {
+	if strings.HasPrefix(name, "git@") {
+		return true
+	}
+	u, err := url.Parse(name)
+	return err == nil && u.Host != "" && slices.Contains([]string{"http", "https", "git", "ssh"}, u.Scheme)
 }
 
 // withoutSecret hides the password in the address of a buildpack.

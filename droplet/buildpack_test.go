@@ -13,22 +13,30 @@ import (
 
 func TestBuildpacks(t *testing.T) {
 	all := Buildpacks()
-	if len(all) != 1 || all[0].Name != "binary_buildpack" || all[0].Position != 1 || !all[0].Enabled || !all[0].Locked {
-		t.Errorf("buildpacks = %+v, want the binary one alone", all)
+	for i, b := range all {
+		if b.Position != i+1 || !b.Enabled || !b.Locked || !b.BuiltIn || b.State != BuildpackReady {
+			t.Errorf("buildpack = %+v, want it built in, ready and at position %d", b, i+1)
+		}
+	}
+	if last := all[len(all)-1]; last.Name != "binary_buildpack" {
+		t.Errorf("last buildpack = %s, want the binary one", last.Name)
 	}
 	if again := Buildpacks(); again[0].GUID != all[0].GUID || len(again[0].GUID) != 36 || again[0].GUID == StackGUID(DefaultStack) {
 		t.Errorf("guid = %s, then %s", all[0].GUID, again[0].GUID)
 	}
-	for _, good := range [][]string{nil, {}, {"binary"}, {"binary_buildpack", "binary"}} {
+	for _, good := range [][]string{
+		nil, {}, {"binary"}, {"binary_buildpack", "java"}, {"https://me:secret@example.com/b"}, {"git@example.com:a/b.git"}, {"/opt/pack"},
+	} {
 		if err := CheckBuildpacks(good); err != nil {
 			t.Errorf("%q: %v", good, err)
 		}
 	}
 	for bad, why := range map[string]string{
-		"go_buildpack":                    `"go_buildpack" cannot be used, because there is no such buildpack here`,
-		"":                                `"" cannot be used`,
-		"https://me:secret@example.com/b": `"https://me:xxxxx@example.com/b" cannot be used, because buildpacks are not fetched here`,
-		"git@example.com:a/b.git":         `because buildpacks are not fetched here`,
+		"cobol_buildpack":               `"cobol_buildpack" cannot be used, because there is no such buildpack here`,
+		"":                              `"" cannot be used`,
+		"ftp://me:secret@example.com/b": `"ftp://me:xxxxx@example.com/b" cannot be used`,
+		"./pack":                        `"./pack" cannot be used`,
+		"file:///etc":                   `cannot be used`,
 	} {
 		err := CheckBuildpacks([]string{"binary", bad})
 		var e *BuildpackError
@@ -59,7 +67,7 @@ func TestBuildRefusesBuildpack(t *testing.T) {
 	yardTest(t, func(t *testing.T, y *yard) {
 		k := y.push("a", member{name: "server", text: "#!"})
 		var e *BuildpackError
-		if _, err := y.builds.Create(context.Background(), BuildRequest{Package: k.GUID, Buildpacks: []string{"go_buildpack"}}); !errors.As(err, &e) {
+		if _, err := y.builds.Create(context.Background(), BuildRequest{Package: k.GUID, Buildpacks: []string{"cobol"}}); !errors.As(err, &e) {
 			t.Errorf("error = %v, want a BuildpackError", err)
 		}
 		old := Build{GUID: "old", App: "a", Package: k.GUID, Buildpacks: []string{"go_buildpack"}, State: BuildStaging}

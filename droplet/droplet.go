@@ -17,17 +17,21 @@ var (
 
 // Droplet is the resource that a build gives: an image, and how to start it.
 type Droplet struct {
-	GUID      string            `json:"guid"`
-	App       string            `json:"app"`               // guid
-	Package   string            `json:"package,omitempty"` // guid
-	Stack     string            `json:"stack"`
-	Image     string            `json:"image,omitempty"`    // sha256 of the tree; empty: the bare stack
-	Commands  map[string]string `json:"commands,omitempty"` // by process type
-	Sidecars  []FoundSidecar    `json:"sidecars,omitempty"`
-	Reuse     string            `json:"reuse,omitempty"` // hash of all that made it what it is
-	CreatedAt time.Time         `json:"created_at"`
-	UpdatedAt time.Time         `json:"updated_at,omitzero"` // of its metadata
-	Metadata  app.Metadata      `json:"metadata,omitzero"`
+	GUID       string            `json:"guid"`
+	App        string            `json:"app"`               // guid
+	Package    string            `json:"package,omitempty"` // guid
+	Stack      string            `json:"stack"`
+	State      string            `json:"state,omitempty"`    // empty: DropletStaged
+	Image      string            `json:"image,omitempty"`    // sha256 of the tree; empty: the bare stack
+	Commands   map[string]string `json:"commands,omitempty"` // by process type
+	Sidecars   []FoundSidecar    `json:"sidecars,omitempty"`
+	Buildpacks []UsedBuildpack   `json:"buildpacks,omitempty"` // in the order in which they ran
+	Java       bool              `json:"java,omitempty"`       // one of them was for Java
+	Custom     bool              `json:"custom,omitempty"`     // one of them was named by address or folder
+	Reuse      string            `json:"reuse,omitempty"`      // hash of all that made it what it is
+	CreatedAt  time.Time         `json:"created_at"`
+	UpdatedAt  time.Time         `json:"updated_at,omitzero"` // of its metadata
+	Metadata   app.Metadata      `json:"metadata,omitzero"`
 }
 
 // FoundSidecar is a sidecar that a buildpack asked for while staging.

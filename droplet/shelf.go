@@ -216,6 +216,9 @@ func newestDroplet(a, b Droplet) int {
 
 // made returns the newest droplet that was made under a reuse key.
 func (s *Shelf) made(reuse string) (d Droplet, ok bool, err error) {
+	if reuse == "" {
+		return d, false, nil
+	}
 	all, err := s.droplets.By("reuse", reuse)
 	if err != nil {
 		return d, false, fmt.Errorf("cannot read droplets: %w", err)

@@ -27,7 +27,8 @@ const patience = 60 * time.Second
 // it with dew and over HTTP, and leave no app behind.
 type cell struct {
 	dir, bin, run string
-	log           string // dewd's own
+	extra         []string // flags of its own
+	log           string   // dewd's own
 	cmd           *exec.Cmd
 	ended         chan struct{} // closed when dewd has
 	status        struct{ Cell, API, Router, Domain string }
@@ -76,10 +77,10 @@ func build(bin string) (string, error) {
 
 // flags keep the daemon apart from every other one on the machine.
 func (c *cell) flags() []string {
-	return []string{
+	return append([]string{
 		"--root", filepath.Join(c.dir, "root"), "--run", c.run, "--init", filepath.Join(c.bin, "dew-init"),
 		"--listen", "127.0.0.1:0", "--router", "127.0.0.1:0", "--ssh", "127.0.0.1:0", "--log-reserve", "1MiB",
-	}
+	}, c.extra...)
 }
 
 func (c *cell) start() error {

@@ -44,12 +44,13 @@ type access struct {
 	failure    string
 	id         string
 	forward    forwarded
+	note       string // instead of all that: a line of the router's own, on stderr
 }
 
 // access collects what the request's line will say.
 func (f *flight) access(req *http.Request) *access {
 	a := &access{
-		app:     f.entry.destinations[0].app,
+		app:     f.entry.destinations[0].App,
 		host:    req.Host,
 		began:   f.began,
 		took:    time.Since(f.began),
@@ -193,7 +194,7 @@ func (l *accessLog) drain() {
 func (l *accessLog) flush(a *access) {
 	batch := map[string][]logstream.Envelope{}
 	for n := 0; a != nil; n++ {
-		batch[a.app] = append(batch[a.app], envelope(logstream.Out, a.line()))
+		batch[a.app] = append(batch[a.app], a.envelope())
 		if n == lineBatch {
 			break
 		}
@@ -215,6 +216,13 @@ func (l *accessLog) flush(a *access) {
 			l.log.Warn("cannot write access lines", "app", app, "lines", len(es), "err", err)
 		}
 	}
+}
+
+func (a *access) envelope() logstream.Envelope {
+	if a.note != "" {
+		return envelope(logstream.Err, []byte(a.note))
+	}
+	return envelope(logstream.Out, a.line())
 }
 
 func (l *accessLog) takeLost() map[string]uint64 {

@@ -9,6 +9,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/dewrun/dew/app"
 	"github.com/dewrun/dew/runtime"
 )
 
@@ -38,6 +39,7 @@ type endpoint struct {
 	address   netip.Addr
 	ports     []int
 	transport *http.Transport
+	http2     *http.Transport // for destinations that speak it; its connections carry many requests
 	withdrawn atomic.Bool
 }
 
@@ -47,30 +49,47 @@ func routable(st runtime.Status) bool {
 }
 
 func newEndpoint(st runtime.Status, dial dialFunc) *endpoint {
-	return &endpoint{
+	e := &endpoint{
 		slot:     st.Slot,
 		process:  processKey{app: st.App, kind: st.Type},
 		instance: st.Instance,
 		address:  st.Address,
 		ports:    slices.Clone(st.Ports),
-		transport: &http.Transport{
-			DialContext: func(ctx context.Context, network, address string) (net.Conn, error) {
-				ctx, cancel := context.WithTimeout(ctx, dialTimeout)
-				defer cancel()
-				c, err := dial(ctx, st.Instance, network, address)
-				if err != nil {
-					return nil, &unreachable{err}
-				}
-				return c, nil
-			},
-			DisableCompression:     true, // what the client did not ask for the app is not asked for
-			MaxIdleConnsPerHost:    maxIdle,
-			IdleConnTimeout:        idleTimeout,
-			ResponseHeaderTimeout:  answerTimeout,
-			ExpectContinueTimeout:  continueTimeout,
-			MaxResponseHeaderBytes: maxAnswerHeader,
-		},
 	}
+	e.transport = newTransport(func(ctx context.Context, network, address string) (net.Conn, error) {
+		ctx, cancel := context.WithTimeout(ctx, dialTimeout)
+		defer cancel()
+		c, err := dial(ctx, st.Instance, network, address)
+		if err != nil {
+			return nil, &unreachable{err}
+		}
+		return c, nil
+	})
+	e.http2 = e.transport.Clone()
+	e.http2.Protocols = new(http.Protocols)
+	e.http2.Protocols.SetUnencryptedHTTP2(true)
+	return e
+}
+
+func newTransport(dial func(ctx context.Context, network, address string) (net.Conn, error)) *http.Transport {
+	return &http.Transport{
+		DialContext:            dial,
+		DisableCompression:     true, // what the client did not ask for the app is not asked for
+		MaxIdleConnsPerHost:    maxIdle,
+		IdleConnTimeout:        idleTimeout,
+		ResponseHeaderTimeout:  answerTimeout,
+		ExpectContinueTimeout:  continueTimeout,
+		MaxResponseHeaderBytes: maxAnswerHeader,
+	}
+}
+
+// send passes a request to the instance. A connection of HTTP/2 cannot be switched
+// to another protocol, so requests that ask for that go without it.
+func (e *endpoint) send(req *http.Request, protocol string) (*http.Response, error) {
+	if protocol == app.ProtocolHTTP2 && req.Header.Get("Upgrade") == "" {
+		return e.http2.RoundTrip(req)
+	}
+	return e.transport.RoundTrip(req)
 }
 
 // serves tells whether the endpoint is still right for its slot.
@@ -79,28 +98,24 @@ func (e *endpoint) serves(st runtime.Status) bool {
 		slices.Equal(st.Ports, e.ports) && e.process == processKey{app: st.App, kind: st.Type}
 }
 
-// port is the one to dial for a destination. An instance that was started without
-// the destination's port does not have it before its next start.
-func (e *endpoint) port(wished int) (int, bool) {
-	if wished == 0 {
-		return e.ports[0], true
-	}
-	return wished, slices.Contains(e.ports, wished)
-}
-
 // withdraw closes the connections that no request uses. Requests that are under
 // way finish.
 func (e *endpoint) withdraw() {
 	e.withdrawn.Store(true)
-	e.transport.CloseIdleConnections()
+	e.closeIdle()
 }
 
 // release is called when a request needs the endpoint no longer. One that began
 // before the withdrawal has given its connection back only now.
 func (e *endpoint) release() {
 	if e.withdrawn.Load() {
-		e.transport.CloseIdleConnections()
+		e.closeIdle()
 	}
+}
+
+func (e *endpoint) closeIdle() {
+	e.transport.CloseIdleConnections()
+	e.http2.CloseIdleConnections()
 }
 
 // unreachable says that no connection was made, so nothing was sent.

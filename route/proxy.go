@@ -76,6 +76,11 @@ func (r *Router) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 		return
 	}
 	f := &flight{router: r, entry: e, began: time.Now(), id: uuid.New()}
+	if fail, ok := f.pin(req); !ok {
+		r.failed.Add(1)
+		fail.write(w)
+		return
+	}
 	f.answer.ResponseWriter = w
 	f.serve(req)
 }
@@ -108,6 +113,10 @@ type flight struct {
 	id     uuid.UUID
 	proxy  httputil.ReverseProxy
 	answer answer
+	proto  int // major version that the client speaks
+
+	only    *target // the one instance that the client ordered
+	session string  // id of the instance that the client's cookie names
 
 	body     *body // nil: the request has none
 	tried    []*endpoint
@@ -131,6 +140,7 @@ func (f *flight) serve(req *http.Request) {
 	f.proxy.Rewrite = f.rewrite
 	f.proxy.ModifyResponse = f.received
 	f.proxy.ErrorHandler = f.fail
+	f.proto = req.ProtoMajor
 	defer f.land(req)
 	f.proxy.ServeHTTP(&f.answer, req)
 }
@@ -155,6 +165,13 @@ func (f *flight) rewrite(pr *httputil.ProxyRequest) {
 			f.forward.proto = "https"
 		}
 	}
+	// Where HTTP/2 is spoken without TLS is wished, not asked for: an app that took
+	// the client at its word would be spoken to past the router.
+	if strings.EqualFold(out.Get("Upgrade"), "h2c") {
+		out.Del("Upgrade")
+		out.Del("Connection")
+	}
+	out.Del("Http2-Settings")
 	out.Set("X-Forwarded-For", f.forward.addresses)
 	out.Set("X-Forwarded-Proto", f.forward.proto)
 	out.Set("X-Vcap-Request-Id", f.id.String())
@@ -189,7 +206,7 @@ func (f *flight) RoundTrip(out *http.Request) (*http.Response, error) {
 	}
 	err := errNoInstance
 	for len(f.tried) < maxAttempts {
-		t, ok := f.entry.pick(f.tried)
+		t, ok := f.next()
 		if !ok {
 			break
 		}
@@ -198,6 +215,7 @@ func (f *flight) RoundTrip(out *http.Request) (*http.Response, error) {
 			return res, nil
 		}
 		f.router.log.Debug("instance did not answer", "app", t.endpoint.process.app, "instance", t.endpoint.instance, "err", err)
+		f.complain(out.Context(), t, err)
 		if !f.mayRepeat(out, err) {
 			break
 		}
@@ -230,7 +248,7 @@ func (f *flight) ask(out *http.Request, t target) (*http.Response, error) {
 		// instance had just closed.
 		req.Body, req.GetBody = lent, f.body.lend
 	}
-	res, err := t.endpoint.transport.RoundTrip(req)
+	res, err := t.endpoint.send(req, t.protocol)
 	if err == nil && res.StatusCode == http.StatusSwitchingProtocols {
 		f.switched = res.Body
 		if f.body != nil {
@@ -259,7 +277,8 @@ func (f *flight) mayRepeat(out *http.Request, err error) bool {
 // received is called when an instance has answered.
 func (f *flight) received(res *http.Response) error {
 	res.Header.Set("X-Vcap-Request-Id", f.id.String())
-	if f.body != nil && !f.body.finished() && res.StatusCode != http.StatusSwitchingProtocols {
+	f.stick(res)
+	if f.body != nil && !f.body.finished() && res.StatusCode != http.StatusSwitchingProtocols && f.proto == 1 {
 		f.speakBoth(res.Header)
 	}
 	if res.ContentLength >= 0 && res.ContentLength <= smallAnswer {
@@ -338,10 +357,36 @@ func (a *answer) Write(p []byte) (int, error) {
 // Hijack gives the connection away: the protocol was switched.
 func (a *answer) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 	c, rw, err := http.NewResponseController(a.ResponseWriter).Hijack()
-	if err == nil {
-		a.hijacked, a.status = true, http.StatusSwitchingProtocols
+	if err != nil {
+		return c, rw, err
 	}
-	return c, rw, err
+	a.hijacked, a.status = true, http.StatusSwitchingProtocols
+	if rw.Reader.Buffered() > 0 {
+		c = &early{Conn: c, buffered: rw.Reader}
+	}
+	return c, rw, nil
+}
+
+// early is a connection whose client spoke before the switch was granted. The proxy
+// reads from the connection alone.
+type early struct {
+	net.Conn
+	buffered *bufio.Reader
+}
+
+func (e *early) Read(p []byte) (int, error) {
+	if n := e.buffered.Buffered(); n > 0 {
+		return e.buffered.Read(p[:min(n, len(p))])
+	}
+	return e.Conn.Read(p)
+}
+
+// CloseWrite ends one direction, where the connection can.
+func (e *early) CloseWrite() error {
+	if c, ok := e.Conn.(interface{ CloseWrite() error }); ok {
+		return c.CloseWrite()
+	}
+	return e.Close()
 }
 
 // Unwrap leads http.ResponseController to what this type does not have.

@@ -42,6 +42,12 @@ type Config struct {
 	Instances func(process string) []runtime.Status
 	// Dial connects from inside the instance's network namespace.
 	Dial func(ctx context.Context, id runtime.InstanceID, network, address string) (net.Conn, error)
+	// Sticky are the cookies that make a client's further requests go to the instance
+	// which gave them; empty: JSESSIONID.
+	Sticky []string
+	// Forget lets go of what destinations of a route replaced, where needed says that
+	// no instance needs it. Nil: it is kept.
+	Forget func(route string, needed func(d app.Destination) bool) error
 	// Log appends access lines to the log of an app. It is never called on the path
 	// of a request.
 	Log    func(app string, es ...logstream.Envelope) error
@@ -63,6 +69,11 @@ type Router struct {
 	lines *accessLog
 	proxy httputil.ReverseProxy // what all requests have in common
 	wake  chan struct{}         // holds one: routes have changed
+	stir  chan struct{}         // holds one: something may be forgotten
+
+	sticky     []string
+	complaints complaints
+	adopted    atomic.Bool // all instances of an earlier daemon are known
 
 	table atomic.Pointer[table]
 
@@ -90,9 +101,16 @@ func New(c Config) (*Router, error) {
 		lines: newAccessLog(c.Log, c.Logger),
 		proxy: commonProxy(c.Logger),
 		wake:  make(chan struct{}, 1),
+		stir:  make(chan struct{}, 1),
+
+		sticky: c.Sticky,
+
 		pools: map[processKey]*pool{},
 		live:  map[runtime.SlotID]*endpoint{},
 		heard: map[runtime.SlotID]bool{},
+	}
+	if len(r.sticky) == 0 {
+		r.sticky = []string{sessionCookie}
 	}
 	// Listening comes first: a route that is put while we read is read again.
 	c.Registry.ListenRoutes(func(string) { post(r.wake) })
@@ -112,6 +130,9 @@ func (r *Router) Changed(st runtime.Status) {
 	}
 	gone := r.place(st)
 	r.mu.Unlock()
+	if len(r.table.Load().former) > 0 {
+		post(r.stir)
+	}
 	if gone != nil {
 		gone.withdraw()
 	}
@@ -142,6 +163,9 @@ func (r *Router) Run(ctx context.Context) error {
 			return nil
 		case <-r.wake:
 			r.try(ctx, "cannot read the routes, trying again", r.readRoutes)
+			post(r.stir)
+		case <-r.stir:
+			r.try(ctx, "cannot forget replaced destinations, trying again", r.forget)
 		}
 	}
 }
@@ -259,7 +283,7 @@ func (r *Router) closeIdle() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for _, e := range r.live {
-		e.transport.CloseIdleConnections()
+		e.closeIdle()
 	}
 }
 

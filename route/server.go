@@ -14,9 +14,15 @@ const (
 )
 
 // Server makes the HTTP server in front of the router. A client gets ten seconds to
-// send its header and two minutes between requests.
+// send its header and two minutes between requests. It speaks HTTP/1.1, and HTTP/2
+// to clients that begin with it.
 func Server(h http.Handler) *http.Server {
+	speaks := new(http.Protocols)
+	speaks.SetHTTP1(true)
+	speaks.SetHTTP2(true) // where there is TLS
+	speaks.SetUnencryptedHTTP2(true)
 	return &http.Server{
+		Protocols:                    speaks,
 		Handler:                      h,
 		ReadHeaderTimeout:            headerTimeout,
 		IdleTimeout:                  keepAlive,

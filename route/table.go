@@ -15,11 +15,29 @@ import (
 // table is what the wished routes say, as a snapshot that never changes. Only the
 // pools that it points to do.
 type table struct {
-	hosts map[string][]*entry // by host in lower case; the longest path first
+	hosts  map[string]*paths        // by host in lower case; one for all names below a domain begins with "*."
+	anyOf  bool                     // there is such a one
+	inside map[string][]destination // by full name: what apps reach without the router
+	zones  []string                 // internal domains
+	former []former                 // what was replaced and is not forgotten
+}
+
+// former is a route that has a destination which replaced another.
+type former struct {
+	route        string // guid
+	destinations []app.Destination
+}
+
+// paths are the routes of one host.
+type paths struct {
+	all     *entry // the route without a path, or nil
+	entries map[string]*entry
+	longest int // characters of a path
 }
 
 // entry is one route.
 type entry struct {
+	host         string
 	path         string // without a slash at the end; empty: all paths
 	destinations []destination
 	turn         atomic.Uint32
@@ -27,18 +45,15 @@ type entry struct {
 
 // destination is one process that a route leads to.
 type destination struct {
-	app  string
-	port int // 0: the instance's first
+	app.Destination
 	pool *pool
 }
 
 // newTable sorts the routes of this moment. poolOf finds the pool of a process.
 func newTable(routes []app.Route, domains []app.Domain, poolOf func(processKey) *pool) *table {
-	names := make(map[string]string, len(domains))
+	names := make(map[string]app.Domain, len(domains))
 	for _, d := range domains {
-		if !d.Internal { // what is only for other apps has no door here
-			names[d.GUID] = d.Name
-		}
+		names[d.GUID] = d
 	}
 	// One address can be written as host and domain in two ways: the older route has
 	// it.
@@ -46,26 +61,39 @@ func newTable(routes []app.Route, domains []app.Domain, poolOf func(processKey) 
 	slices.SortFunc(routes, func(a, b app.Route) int {
 		return cmp.Or(a.CreatedAt.Compare(b.CreatedAt), strings.Compare(a.GUID, b.GUID))
 	})
-	t := &table{hosts: map[string][]*entry{}}
+	t := &table{hosts: map[string]*paths{}, inside: map[string][]destination{}}
+	for _, d := range domains {
+		if d.Internal {
+			t.zones = append(t.zones, hostKey(d.Name))
+		}
+	}
 	for _, rt := range routes {
 		domain, ok := names[rt.Domain]
 		if !ok || len(rt.Destinations) == 0 {
 			continue // a route that leads nowhere is as good as unknown
 		}
-		host := hostKey(domain)
-		if rt.Host != "" {
-			host = hostKey(rt.Host + "." + domain)
+		if slices.ContainsFunc(rt.Destinations, func(d app.Destination) bool { return len(d.Former) > 0 }) {
+			t.former = append(t.former, former{rt.GUID, rt.Destinations})
 		}
-		t.add(host, newEntry(rt, poolOf))
+		host := hostKey(domain.Name)
+		if rt.Host != "" {
+			host = hostKey(rt.Host + "." + domain.Name)
+		}
+		e := newEntry(rt, host, poolOf)
+		if domain.Internal {
+			t.inside[host] = append(t.inside[host], e.destinations...)
+			continue
+		}
+		t.add(host, e)
 	}
 	return t
 }
 
-func newEntry(rt app.Route, poolOf func(processKey) *pool) *entry {
-	e := &entry{path: strings.TrimRight(rt.Path, "/")}
+func newEntry(rt app.Route, host string, poolOf func(processKey) *pool) *entry {
+	e := &entry{host: host, path: strings.TrimRight(rt.Path, "/")}
 	for _, d := range rt.Destinations {
-		k := processKey{app: d.App, kind: cmp.Or(d.ProcessType, app.Web)}
-		e.destinations = append(e.destinations, destination{app: d.App, port: d.Port, pool: poolOf(k)})
+		d.ProcessType = cmp.Or(d.ProcessType, app.Web)
+		e.destinations = append(e.destinations, destination{d, poolOf(processKey{app: d.App, kind: d.ProcessType})})
 	}
 	// Not always the first instance after a change of the table.
 	e.turn.Store(rand.Uint32())
@@ -73,30 +101,62 @@ func newEntry(rt app.Route, poolOf func(processKey) *pool) *entry {
 }
 
 func (t *table) add(host string, e *entry) {
-	es := t.hosts[host]
-	i, taken := slices.BinarySearchFunc(es, e.path, func(x *entry, path string) int {
-		return cmp.Or(cmp.Compare(len(path), len(x.path)), strings.Compare(x.path, path))
-	})
-	if !taken {
-		t.hosts[host] = slices.Insert(es, i, e)
+	ps := t.hosts[host]
+	if ps == nil {
+		ps = &paths{entries: map[string]*entry{}}
+		t.hosts[host] = ps
+		t.anyOf = t.anyOf || strings.HasPrefix(host, anyPrefix)
+	}
+	if _, taken := ps.entries[e.path]; taken {
+		return
+	}
+	ps.entries[e.path], ps.longest = e, max(ps.longest, len(e.path))
+	if e.path == "" {
+		ps.all = e
 	}
 }
 
+// anyPrefix begins the host of a route for all names below a domain.
+const anyPrefix = app.AnyHost + "."
+
 // match finds the route of a request: the host without its port and without
-// regard to case, then the longest path.
+// regard to case, then the longest path. What no route names is for the route of
+// all names below the nearest domain that has one.
 func (t *table) match(host, path string) *entry {
-	for _, e := range t.hosts[hostKey(host)] {
-		if underPath(path, e.path) {
+	host = hostKey(host)
+	if e := t.hosts[host].match(path); e != nil || !t.anyOf {
+		return e
+	}
+	for rest := host; ; {
+		_, below, ok := strings.Cut(rest, ".")
+		if !ok {
+			return nil
+		}
+		if e := t.hosts[anyPrefix+below].match(path); e != nil {
+			return e
+		}
+		rest = below
+	}
+}
+
+// match finds the route with the longest path that the path lies below.
+func (ps *paths) match(path string) *entry {
+	switch {
+	case ps == nil:
+		return nil
+	case len(ps.entries) == 1 && ps.all != nil:
+		return ps.all
+	}
+	end := len(path)
+	if end > ps.longest { // a long path shall cost no more than a route's
+		end = strings.LastIndexByte(path[:ps.longest+1], '/')
+	}
+	for ; end > 0; end = strings.LastIndexByte(path[:end], '/') {
+		if e := ps.entries[path[:end]]; e != nil {
 			return e
 		}
 	}
-	return nil
-}
-
-// underPath tells whether path is prefix, or lies below it.
-func underPath(path, prefix string) bool {
-	rest, ok := strings.CutPrefix(path, prefix)
-	return ok && (prefix == "" || rest == "" || rest[0] == '/')
+	return ps.all
 }
 
 // hostKey is a Host header as the table has it: without port, brackets and the
@@ -110,10 +170,11 @@ func hostKey(host string) string {
 	return strings.ToLower(strings.TrimSuffix(host, "."))
 }
 
-// target is one instance and the port on which a route reaches it.
+// target is one instance, and where and how a route reaches it.
 type target struct {
 	endpoint *endpoint
 	port     int
+	protocol string
 }
 
 // address is the literal one, so that no name is ever looked up for a request.
@@ -121,18 +182,21 @@ func (t target) address() string {
 	return netip.AddrPortFrom(t.endpoint.address, uint16(t.port)).String()
 }
 
+// reach is where the destination is reached at an instance. One that was started
+// without its port is reached as before; false: not at all.
+func (d *destination) reach(ep *endpoint) (target, bool) {
+	at, ok := d.At(ep.ports)
+	if at.Port == 0 {
+		at.Port = ep.ports[0]
+	}
+	return target{endpoint: ep, port: at.Port, protocol: at.Protocol}, ok
+}
+
 // pick takes the next instance in turn that is not among tried. It returns false
 // when there is none.
 func (e *entry) pick(tried []*endpoint) (target, bool) {
 	var room [8]target
-	all := room[:0]
-	for _, d := range e.destinations {
-		for _, ep := range d.pool.endpoints() {
-			if port, ok := ep.port(d.port); ok {
-				all = append(all, target{endpoint: ep, port: port})
-			}
-		}
-	}
+	all := e.targets(room[:0])
 	if len(all) == 0 {
 		return target{}, false
 	}
@@ -144,6 +208,33 @@ func (e *entry) pick(tried []*endpoint) (target, bool) {
 		}
 	}
 	return target{}, false
+}
+
+// find takes an instance that a client asked for. It returns false when the route
+// does not lead there now.
+func (e *entry) find(wanted func(ep *endpoint) bool) (target, bool) {
+	for i := range e.destinations {
+		d := &e.destinations[i]
+		for _, ep := range d.pool.endpoints() {
+			if t, ok := d.reach(ep); ok && wanted(ep) {
+				return t, true
+			}
+		}
+	}
+	return target{}, false
+}
+
+// targets appends where the route leads now to all.
+func (e *entry) targets(all []target) []target {
+	for i := range e.destinations {
+		d := &e.destinations[i]
+		for _, ep := range d.pool.endpoints() {
+			if t, ok := d.reach(ep); ok {
+				all = append(all, t)
+			}
+		}
+	}
+	return all
 }
 
 // processKey names the process of an app that a destination means.

@@ -48,8 +48,9 @@ func TestMatch(t *testing.T) {
 	internal.Domain = "i"
 	orphan := routeTo("orphan", "", "orphan")
 	orphan.Domain = "gone"
+	below := routeTo("*.below", "/", "below")
 	tb := tableOf(routeTo("shop", "", "root"), routeTo("shop", "/api", "api"), routeTo("shop", "/api/v2", "v2"), routeTo("shop", "/b/", "b"),
-		routeTo("only", "/path", "path"), domainItself, internal, orphan)
+		routeTo("only", "/path", "path"), domainItself, internal, orphan, routeTo("*", "", "any"), routeTo("*", "/x", "any x"), below)
 	for _, c := range []struct{ host, path, want string }{
 		{"shop.dew.localhost", "/", "root"},
 		{"SHOP.Dew.Localhost:8080", "/", "root"},
@@ -64,18 +65,25 @@ func TestMatch(t *testing.T) {
 		{"shop.dew.localhost", "/api/v2/x", "v2"},
 		{"shop.dew.localhost", "/api/v22", "api"},
 		{"shop.dew.localhost", "/b", "b"},
-		{"only.dew.localhost", "/", ""},
+		{"only.dew.localhost", "/", "any"},
+		{"any.b.dew.localhost", "/", "any"},
+		{"any.dew.localhost", "/x/y", "any x"},
+		{"any.dew.localhost", "/xy", "any"},
+		{"any.below.dew.localhost", "/", "below"},
+		{"any.below.dew.localhost", "/x", "below"},
+		{"xdew.localhost", "/", ""},
 		{"only.dew.localhost", "/path/x", "path"},
 		{"dew.localhost", "/x", "apex"},
-		{"other.dew.localhost", "/", ""},
+		{"other.dew.localhost", "/", "any"},
 		{"shop.apps.internal", "/", ""},
-		{"orphan.dew.localhost", "/", ""},
+		{"orphan.dew.localhost", "/", "any"},
+		{"orphan.other.localhost", "/", ""},
 		{"shop", "/", ""},
 		{"", "/", ""},
 	} {
 		got := ""
 		if e := tb.match(c.host, c.path); e != nil {
-			got = e.destinations[0].app
+			got = e.destinations[0].App
 		}
 		if got != c.want {
 			t.Errorf("match(%q, %q) = %q, want %q", c.host, c.path, got, c.want)
@@ -91,7 +99,7 @@ func TestOlderRouteWins(t *testing.T) {
 	newer.CreatedAt = time.Unix(2, 0)
 	for _, routes := range [][]app.Route{{older, newer}, {newer, older}} {
 		tb := newTable(routes, domains, func(processKey) *pool { return &pool{} })
-		if got := tb.match("shop.dew.localhost", "/").destinations[0].app; got != "older" {
+		if got := tb.match("shop.dew.localhost", "/").destinations[0].App; got != "older" {
 			t.Errorf("route of %s, want older", got)
 		}
 	}
@@ -103,12 +111,14 @@ func FuzzMatch(f *testing.F) {
 	f.Add("[::1]:80", "/", "a", "/")
 	f.Add("a.dew.localhost.", "/b", "A", "/b/")
 	f.Add("::", "*", "", "")
+	f.Add("a.b.dew.localhost", "/x/y", "*", "/x")
+	f.Add("a.dew.localhost", "////////////x", "*", "/////")
 	f.Add("a:b:c", "/\x00", "a", "/\xff")
 	f.Fuzz(func(t *testing.T, host, path, routeHost, routePath string) {
 		routes := []app.Route{routeTo(routeHost, routePath, "fuzzed"), routeTo("shop", "/api", "api"), routeTo("shop", "", "root")}
 		got := ""
 		if e := tableOf(routes...).match(host, path); e != nil {
-			got = e.destinations[0].app
+			got = e.destinations[0].App
 		}
 		if want := slowMatch(routes, host, path); got != want {
 			t.Errorf("match(%q, %q) with %q %q = %q, want %q", host, path, routeHost, routePath, got, want)
@@ -122,6 +132,20 @@ func FuzzMatch(f *testing.F) {
 // slowMatch looks at every route and keeps the one with the longest path; among
 // equals the first by guid, as they are all of one age.
 func slowMatch(routes []app.Route, host, path string) string {
+	names := []string{hostKey(host)}
+	for rest := names[0]; strings.Contains(rest, "."); {
+		_, rest, _ = strings.Cut(rest, ".")
+		names = append(names, "*."+rest)
+	}
+	for _, name := range names {
+		if found := slowMatchName(routes, name, path); found != "" {
+			return found
+		}
+	}
+	return ""
+}
+
+func slowMatchName(routes []app.Route, host, path string) string {
 	routes = slices.Clone(routes)
 	slices.SortFunc(routes, func(a, b app.Route) int { return strings.Compare(a.GUID, b.GUID) })
 	best, longest := "", -1
@@ -132,7 +156,7 @@ func slowMatch(routes []app.Route, host, path string) string {
 		}
 		p := strings.TrimRight(rt.Path, "/")
 		under := p == "" || path == p || strings.HasPrefix(path, p+"/")
-		if hostKey(name) == hostKey(host) && under && len(p) > longest {
+		if hostKey(name) == host && under && len(p) > longest {
 			best, longest = rt.Destinations[0].App, len(p)
 		}
 	}
@@ -232,7 +256,7 @@ func checkPools(t *testing.T, r *Router) {
 	t.Helper()
 	used := map[*pool]bool{}
 	for _, es := range r.table.Load().hosts {
-		for _, e := range es {
+		for _, e := range es.entries {
 			for _, d := range e.destinations {
 				used[d.pool] = true
 			}

@@ -34,7 +34,8 @@ type Engine interface {
 	// changes nothing, ErrUnavailable when the container service did not answer.
 	Start(ctx context.Context, s Spec) (Task, error)
 	// Adopt finds the instances that an earlier daemon left, living or ended, and
-	// removes what never came to run. Each is returned once.
+	// removes what never came to run, and builds: these are begun again. Each is
+	// returned once.
 	Adopt(ctx context.Context) ([]Task, error)
 	// Sweep removes everything of this daemon that belongs to no instance in keep.
 	Sweep(ctx context.Context, keep map[InstanceID]bool) error
@@ -81,11 +82,13 @@ type Spec struct {
 	Cell      string
 	Droplet   string // guid; empty for the bare stack
 	Stack     droplet.Stack
-	Image     string       // sha256 of the droplet's tree; empty for the bare stack
-	Memory    int64        // of the whole container, in bytes
-	Disk      int64        // of the writable layer, in bytes
-	LogRate   *int64       // bytes per second that are kept of what it prints; nil: all
-	Address   netip.Prefix // of eth0
+	Image     string          // sha256 of the droplet's tree; empty for the bare stack
+	Build     string          // guid of the build that it stages; empty for an app's instance
+	Layers    []droplet.Layer // of a build: laid into the writable layer before anything runs
+	Memory    int64           // of the whole container, in bytes
+	Disk      int64           // of the writable layer, in bytes
+	LogRate   *int64          // bytes per second that are kept of what it prints; nil: all
+	Address   netip.Prefix    // of eth0
 	Ports     []int
 	Processes []ProcessSpec // main first, then the sidecars by name
 	StartedAt time.Time     // set by the engine

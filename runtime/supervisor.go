@@ -66,6 +66,7 @@ type Supervisor struct {
 	exits     *ExitLog
 	addresses *addressBook
 	wake      chan struct{} // holds one
+	settled   chan struct{} // closed when what an earlier daemon left is sorted out
 	running   sync.WaitGroup
 
 	mu    sync.Mutex       // guards the fields below
@@ -95,6 +96,7 @@ func NewSupervisor(c Config) (*Supervisor, error) {
 		exits:     NewExitLog(c.DB),
 		addresses: book,
 		wake:      make(chan struct{}, 1),
+		settled:   make(chan struct{}),
 		slots:     map[SlotID]*Slot{},
 		dirty:     map[string]bool{},
 		stats:     Stats{Crashes: map[Cause]uint64{}, Restarts: map[Cause]uint64{}},
@@ -116,6 +118,7 @@ func (s *Supervisor) Run(ctx context.Context) error {
 	if err := s.settle(ctx, tasks); err != nil {
 		return err
 	}
+	close(s.settled)
 	s.takeOver(ctx, tasks)
 	if err := s.syncAll(); err != nil {
 		return err

@@ -30,19 +30,26 @@ const (
 func (c *Client) Since(ctx context.Context, app string, t time.Time) ([]v3.Line, error) {
 	var lines []v3.Line
 	for {
-		q := url.Values{"envelope_types": {"LOG"}, "limit": {strconv.Itoa(readLimit)}, "start_time": {strconv.FormatInt(t.UnixNano(), 10)}}
-		var r v3.LogCacheRead
-		if _, err := c.call(ctx, http.MethodGet, "/api/v1/read/"+escape(app)+"?"+q.Encode(), nil, &r); err != nil {
-			return nil, err
-		}
-		for _, e := range r.Envelopes.Batch {
-			lines = append(lines, lineOf(e))
-		}
-		if len(r.Envelopes.Batch) < readLimit {
-			return lines, nil
+		some, more, err := c.Some(ctx, app, t)
+		lines = append(lines, some...)
+		if !more || err != nil {
+			return lines, err
 		}
 		t = lines[len(lines)-1].Time.Add(1)
 	}
+}
+
+// Some reads the first of these lines, and tells whether there may be more.
+func (c *Client) Some(ctx context.Context, app string, t time.Time) (lines []v3.Line, more bool, err error) {
+	q := url.Values{"envelope_types": {"LOG"}, "limit": {strconv.Itoa(readLimit)}, "start_time": {strconv.FormatInt(t.UnixNano(), 10)}}
+	var r v3.LogCacheRead
+	if _, err := c.call(ctx, http.MethodGet, "/api/v1/read/"+escape(app)+"?"+q.Encode(), nil, &r); err != nil {
+		return nil, false, err
+	}
+	for _, e := range r.Envelopes.Batch {
+		lines = append(lines, lineOf(e))
+	}
+	return lines, len(lines) >= readLimit, nil
 }
 
 func lineOf(e v3.LogCacheEnvelope) v3.Line {

@@ -3,6 +3,7 @@ package client
 import (
 	"context"
 	"net/http"
+	"net/url"
 
 	"github.com/dewrun/dew/api/v3"
 )
@@ -28,4 +29,69 @@ func (c *Client) DeleteRoute(ctx context.Context, guid string) error {
 		return err
 	}
 	return c.follow(ctx, h)
+}
+
+// RouteAt finds the route for a domain's guid, host and path, or fails with
+// *Missing.
+func (c *Client) RouteAt(ctx context.Context, d v3.Domain, host, path string) (v3.Route, error) {
+	q := url.Values{"domain_guids": {filter(d.GUID)}, "hosts": {filter(host)}, "paths": {filter(path)}}
+	all, err := list[v3.Route](ctx, c, "/v3/routes", q)
+	name := d.Name + path
+	if host != "" {
+		name = host + "." + name
+	}
+	return first(all, err, &Missing{Kind: "route", Name: name})
+}
+
+// CreateRoute makes a route in the client's space that leads nowhere yet.
+func (c *Client) CreateRoute(ctx context.Context, domain, host, path string) (v3.Route, error) {
+	space, err := c.Here(ctx)
+	if err != nil {
+		return v3.Route{}, err
+	}
+	body := v3.CreateRoute{Host: host, Path: path, Relationships: v3.RouteRelationships{Space: v3.To(space), Domain: v3.To(domain)}}
+	var rt v3.Route
+	_, err = c.call(ctx, http.MethodPost, "/v3/routes", body, &rt)
+	return rt, err
+}
+
+// AddDestination makes a route lead to one more place.
+func (c *Client) AddDestination(ctx context.Context, route string, d v3.NewDestination) (v3.Destinations, error) {
+	var out v3.Destinations
+	_, err := c.call(ctx, http.MethodPost, "/v3/routes/"+escape(route)+"/destinations", v3.ChangeDestinations{Destinations: []v3.NewDestination{d}}, &out)
+	return out, err
+}
+
+// RemoveDestination makes a route no longer lead to a place.
+func (c *Client) RemoveDestination(ctx context.Context, route, destination string) error {
+	_, err := c.call(ctx, http.MethodDelete, "/v3/routes/"+escape(route)+"/destinations/"+escape(destination), nil, nil)
+	return err
+}
+
+// DeleteUnmapped deletes the routes of the client's space that lead nowhere, and
+// waits until they are gone.
+func (c *Client) DeleteUnmapped(ctx context.Context) error {
+	space, err := c.Here(ctx)
+	if err != nil {
+		return err
+	}
+	return c.remove(ctx, "/v3/spaces/"+escape(space)+"/routes?unmapped=true")
+}
+
+// DomainByName finds a domain, or fails with *Missing.
+func (c *Client) DomainByName(ctx context.Context, name string) (v3.Domain, error) {
+	all, err := list[v3.Domain](ctx, c, "/v3/domains", url.Values{"names": {filter(name)}})
+	return first(all, err, &Missing{Kind: "domain", Name: name})
+}
+
+// CreateDomain makes a domain that all organizations share.
+func (c *Client) CreateDomain(ctx context.Context, d v3.CreateDomain) (v3.Domain, error) {
+	var out v3.Domain
+	_, err := c.call(ctx, http.MethodPost, "/v3/domains", d, &out)
+	return out, err
+}
+
+// DeleteDomain deletes a domain with its routes, and waits until it is gone.
+func (c *Client) DeleteDomain(ctx context.Context, guid string) error {
+	return c.remove(ctx, "/v3/domains/"+escape(guid))
 }

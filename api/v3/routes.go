@@ -52,7 +52,10 @@ type Destination struct {
 	App       DestinationApp `json:"app"`
 	Weight    *int           `json:"weight"`
 	Port      int            `json:"port"`
-	Protocol  string         `json:"protocol"` // http1
+	Protocol  string         `json:"protocol"` // http1 or http2
+	// Pending is of this daemon alone: an instance runs that lacks the port, and is
+	// reached as before until it is restarted.
+	Pending bool `json:"pending,omitempty"`
 }
 
 // DestinationApp is the app and process type that a route leads to.

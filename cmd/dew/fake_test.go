@@ -218,7 +218,7 @@ func (d *daemon) appRoutes(handle func(string, func(*http.Request, []byte) any))
 	handle("POST /v3/apps/app-1/processes/web/actions/scale", func(*http.Request, []byte) any { return d.process })
 	handle("DELETE /v3/apps/app-1/processes/web/instances/{index}", func(*http.Request, []byte) any { return answer{204, nil} })
 	handle("GET /v3/apps/app-1/routes", func(*http.Request, []byte) any { return listOf(d.routes...) })
-	handle("GET /v3/routes", func(*http.Request, []byte) any { return listOf(d.routes...) })
+	d.wayRoutes(handle)
 	handle("DELETE /v3/routes/{guid}", func(*http.Request, []byte) any { return job{} })
 	handle("GET /v3/apps/app-1/env", func(*http.Request, []byte) any {
 		return v3.Env{Environment: d.env, System: map[string]any{"VCAP_SERVICES": map[string]any{}}, Application: map[string]any{"VCAP_APPLICATION": map[string]any{"name": "shop"}}}

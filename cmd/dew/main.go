@@ -67,7 +67,7 @@ func newApp(out *console) *runner {
 	}
 	for _, group := range []func(*global) []*cli.Command{
 		pushCommands, appCommands, lifeCommands, scaleCommands, envCommands, logCommands, crashCommands, sshCommands,
-		loginCommands, targetCommands, orgCommands, spaceCommands, userCommands, roleCommands, clientCommands, resourceCommands,
+		routeCommands, loginCommands, targetCommands, orgCommands, spaceCommands, userCommands, roleCommands, clientCommands, resourceCommands, buildpackCommands,
 		daemonCommands, curlCommands, completionCommands,
 	} {
 		a.Commands = append(a.Commands, group(g)...)

@@ -146,9 +146,12 @@ func (p *people) routes(d *daemon, handle func(string, func(*http.Request, []byt
 	d.roleRoutes(handle)
 	d.accountRoutes(handle)
 	d.clientRoutes(handle)
-	handle("GET /v3/domains", func(*http.Request, []byte) any {
-		return listOf(v3.Domain{GUID: "d-1", Name: "dew.localhost", SupportedProtocols: []string{"http"}}, v3.Domain{GUID: "d-2", Name: "apps.internal", Internal: true, SupportedProtocols: []string{"http"}},
-			v3.Domain{GUID: "d-3", Name: "own.example.com", Relationships: v3.DomainRelationships{Organization: v3.To("org-9")}})
+	handle("GET /v3/domains", func(r *http.Request, _ []byte) any {
+		return keep([]v3.Domain{
+			{GUID: "d-1", Name: "dew.localhost", SupportedProtocols: []string{"http"}},
+			{GUID: "d-2", Name: "apps.internal", Internal: true, SupportedProtocols: []string{"http"}},
+			{GUID: "d-3", Name: "own.example.com", Relationships: v3.DomainRelationships{Organization: v3.To("org-9")}},
+		}, func(d v3.Domain) bool { return lets(r, "names", d.Name) })
 	})
 	handle("GET /v3/buildpacks", func(*http.Request, []byte) any {
 		return listOf(v3.Buildpack{GUID: "b-1", Name: "binary_buildpack", Stack: ptr("host"), Position: 1, Enabled: true, State: "READY"})

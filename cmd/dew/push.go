@@ -63,7 +63,7 @@ func pushCommands(g *global) []*cli.Command {
 
 func pushOptionsOf(c *cli.Context) pushOptions {
 	o := pushOptions{
-		Name: c.Args().First(), Manifest: manifestOptionsOf(c), Path: c.String("p"), Buildpacks: c.StringSlice("b"),
+		Name: c.Args().First(), Manifest: manifestOptionsOf(c), Path: c.String("p"), Buildpacks: absoluteFolders(c.StringSlice("b")),
 		Memory: c.String("m"), Disk: c.String("k"), Health: c.String("u"), Endpoint: c.String("endpoint"),
 		NoStart: c.Bool("no-start"), NoRoute: c.Bool("no-route"), RandomRoute: c.Bool("random-route"),
 	}

@@ -30,10 +30,11 @@ func stage(ctx context.Context, a v3.App, pkg string, ask *client.Client, out *c
 				return false, err
 			}
 		}
-		if err := s.show(ctx); err != nil {
+		if b.State == v3.BuildStaging {
+			_, err := s.show(ctx)
 			return false, err
 		}
-		return b.State != v3.BuildStaging, nil
+		return true, s.rest(ctx)
 	})
 	if err != nil {
 		return "", timedOut(ctx, err)
@@ -56,13 +57,14 @@ type stagingLog struct {
 	out  *console
 }
 
-func (s *stagingLog) show(ctx context.Context) error {
-	lines, err := s.ask.Since(ctx, s.app, s.from)
+// show shows what was printed since, as far as one answer has it.
+func (s *stagingLog) show(ctx context.Context) (more bool, err error) {
+	lines, more, err := s.ask.Some(ctx, s.app, s.from)
 	if client.NotFound(err) {
-		return nil // nothing was printed yet
+		return false, nil // nothing was printed yet
 	}
 	if err != nil {
-		return err
+		return false, err
 	}
 	for _, l := range lines {
 		s.from = l.Time.Add(1)
@@ -70,6 +72,21 @@ func (s *stagingLog) show(ctx context.Context) error {
 			s.out.say("   %s", l.Text)
 		}
 	}
+	return more, nil
+}
+
+// maxRest is how often more is asked for when staging is over: what prints
+// without end must not keep anybody from learning how it ended.
+const maxRest = 20
+
+// rest shows what a staging that is over has printed at last.
+func (s *stagingLog) rest(ctx context.Context) error {
+	for range maxRest {
+		if more, err := s.show(ctx); err != nil || !more {
+			return err
+		}
+	}
+	s.out.say("   … staging has printed more than is shown here …")
 	return nil
 }
 

@@ -158,7 +158,7 @@ func (s *stock) makesAccounts() {
 		`{"client_id":"ci","client_secret":"`+clientSecret+`","authorized_grant_types":["client_credentials"],"authorities":["cloud_controller.admin"]}`),
 		`^.*"client_id": ?"ci".*$`)
 	s.says(s.cf(0, "domains"), `^dew\.localhost +shared`)
-	s.says(s.cf(0, "buildpacks"), `^1 .*binary_buildpack`)
+	s.says(s.cf(0, "buildpacks"), `^[0-9]+ .*binary_buildpack`)
 	s.says(s.cf(0, "stacks"), `^host\b`)
 	s.says(s.cf(0, "feature-flags"), `^diego_docker +(enabled|disabled)`)
 	s.says(s.cf(0, "logout"), "OK")

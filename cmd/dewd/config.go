@@ -12,6 +12,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -36,6 +37,7 @@ type config struct {
 	Subnet            netip.Prefix // not valid: dewd chooses one
 	Listen, Router    string       // addresses of the API and of app routes
 	SSH               string       // address of the ssh door
+	StickyCookies     string       // that make clients come back to the same instance, with commas
 	Domain, PublicURL string
 	AllowHost         bool
 	SeccompArches     string
@@ -45,6 +47,7 @@ type config struct {
 	LogAge            time.Duration // 0: as long as there is room
 	LogJournal        bool
 	Policy            runtime.Policy
+	Staging           staging
 	LogFormat         string
 	LogLevel          slog.Level
 
@@ -57,14 +60,16 @@ func defaultConfig() config {
 	return config{
 		Root: "/var/lib/dew", Run: "/run/dew",
 		Containerd: "/run/containerd/containerd.sock", ContainerdBinary: "containerd",
-		Snapshotter: "overlayfs", AppUID: 2000, Listen: "127.0.0.1:8484", Router: "127.0.0.1:8080", SSH: "127.0.0.1:2222", Domain: "dew.localhost",
+		Snapshotter: "overlayfs", AppUID: 2000, Listen: "127.0.0.1:8484", Router: "127.0.0.1:8080", SSH: "127.0.0.1:2222", Domain: "dew.localhost", StickyCookies: "JSESSIONID",
 		SeccompArches: "native", LogReserve: 512 << 20, LogBacklog: 64 << 20, LogRetention: 256 << 20,
-		Policy: runtime.Policy{}.WithDefaults(), LogFormat: "text",
+		Policy: runtime.Policy{}.WithDefaults(), Staging: defaultStaging(), LogFormat: "text",
 	}
 }
 
 // allFlags are the flags of the daemon itself.
-func (c *config) allFlags() []cli.Flag { return append(c.cellFlags(), c.policyFlags()...) }
+func (c *config) allFlags() []cli.Flag {
+	return slices.Concat(c.cellFlags(), c.policyFlags(), c.Staging.flags())
+}
 
 // cellFlags say what belongs to this daemon and where it is; doctor and teardown
 // must be able to say the same.
@@ -83,6 +88,7 @@ func (c *config) cellFlags() []cli.Flag {
 		text(&c.Listen, "listen", "`address` of the API"),
 		text(&c.Router, "router", "`address` of app routes"),
 		text(&c.SSH, "ssh", "`address` of the ssh door into instances"),
+		text(&c.StickyCookies, "sticky-cookies", "`names` of cookies, with commas: a client that has one comes back to the instance which gave it"),
 		text(&c.Domain, "domain", "`domain` of app routes: http://APP.domain"),
 		text(&c.PublicURL, "public-url", "`URL` of the API, as apps are told (default: http:// and --listen)"),
 		value(&c.LogReserve, "log-reserve", "free `bytes` on the root below which printing apps are held"),
@@ -288,7 +294,7 @@ func (c *config) validate() error {
 	must(c.LogBacklog >= 1<<20, "log-backlog", "%s is less than 1M", &c.LogBacklog)
 	must(c.LogRetention >= 1<<20, "log-retention", "%s is less than 1M", &c.LogRetention)
 	must(c.LogAge >= 0, "log-age", "%s is less than 0", c.LogAge)
-	errs = append(errs, validatePolicy(c.Policy)...)
+	errs = append(append(errs, validatePolicy(c.Policy)...), c.Staging.validate()...)
 	return errors.Join(errs...)
 }
 
@@ -341,6 +347,17 @@ func validPublicURL(s string) bool {
 		return false
 	}
 	return oneOf(u.Scheme, "http", "https") && s == u.Scheme+"://"+u.Host
+}
+
+// stickyCookies are the names in the flag.
+func (c *config) stickyCookies() []string {
+	var names []string
+	for name := range strings.SplitSeq(c.StickyCookies, ",") {
+		if name = strings.TrimSpace(name); name != "" {
+			names = append(names, name)
+		}
+	}
+	return names
 }
 
 // logger writes dewd's own log to stderr.

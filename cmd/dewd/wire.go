@@ -8,10 +8,8 @@ import (
 	"net"
 	"net/http"
 	"net/netip"
-	"net/url"
 	"os"
 	"path/filepath"
-	"strconv"
 	"sync/atomic"
 	"time"
 
@@ -55,6 +53,7 @@ type daemon struct {
 	shelf    *droplet.Shelf
 	stacks   *droplet.Stacks
 	packages *droplet.Packages
+	catalog  *droplet.Catalog
 	builds   *droplet.Builds
 	logs     *logstream.Logs
 	subnet   netip.Prefix
@@ -69,6 +68,7 @@ type daemon struct {
 	listen   []net.Listener // of the API
 	front    []net.Listener // of app routes
 	gate     []net.Listener // of the ssh door; none: there is no such door
+	inside   inside         // the doors for instances
 	ssh      *sshd.Server
 	leave    context.CancelFunc
 	endApps  atomic.Bool   // somebody asked to end the apps when dewd leaves
@@ -91,7 +91,7 @@ func open(ctx context.Context, cfg config, log *slog.Logger) (_ *daemon, err err
 		}
 	}()
 	for _, step := range []func(context.Context) error{
-		d.openRoot, d.openListeners, d.openStore, d.openLogs, d.openDroplets, d.openContainerd, d.openEngine, d.openSupervisor,
+		d.openRoot, d.openListeners, d.openStore, d.openLogs, d.openDroplets, d.openContainerd, d.openEngine, d.openSupervisor, d.openInside,
 	} {
 		if err := step(ctx); err != nil {
 			return nil, err
@@ -199,10 +199,7 @@ func (d *daemon) openDroplets(context.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	d.builds = droplet.NewBuilds(d.db, d.packages, d.shelf, droplet.BuildOptions{
-		Stacks: d.stacks.Get, Say: d.sayStaging, InUse: d.dropletsInUse, Logger: d.log,
-	})
-	return nil
+	return d.openBuilds()
 }
 
 // sayStaging writes a line of a build into the app's log.
@@ -259,7 +256,7 @@ func (d *daemon) openEngine(ctx context.Context) (err error) {
 		Names: containerd.NamesFor(d.cfg.Root), Run: d.cfg.Run, Address: address, Init: d.init, SFTP: d.sftp,
 		UID: d.cfg.AppUID, GID: d.cfg.AppUID, Subnet: d.subnet, Snapshotter: d.cfg.Snapshotter,
 		Seccomp: containerd.Arches(d.cfg.SeccompArches), PIDs: maxPIDs,
-		Called: d.called, HostPorts: apiPorts(d.cfg.PublicURL), AllowHost: d.cfg.AllowHost,
+		Called: d.called, HostPorts: []uint16{d.apiPort()}, AllowHost: d.cfg.AllowHost,
 		Images: d.shelf.OpenImage, Logs: d.logs, Logger: d.log,
 	}
 	if d.engine, err = containerd.New(ctx, cfg); err != nil && d.private != nil {
@@ -278,19 +275,6 @@ func (d *daemon) openEngine(ctx context.Context) (err error) {
 	return nil
 }
 
-// apiPorts is the one port of the API, which instances may reach.
-func apiPorts(publicURL string) []uint16 {
-	u, err := url.Parse(publicURL)
-	if err != nil {
-		return nil
-	}
-	port, err := strconv.ParseUint(u.Port(), 10, 16)
-	if err != nil {
-		return nil
-	}
-	return []uint16{uint16(port)}
-}
-
 func (d *daemon) openSupervisor(context.Context) (err error) {
 	d.sup, err = runtime.NewSupervisor(runtime.Config{
 		Engine: d.engine, Registry: d.registry, Droplets: d.shelf, Stacks: d.stacks.Get, Logs: book{d.logs}, DB: d.db,
@@ -304,7 +288,8 @@ func (d *daemon) openSupervisor(context.Context) (err error) {
 	}
 	d.registry.Listen(d.sup.Sync)
 	d.router, err = route.New(route.Config{
-		Registry: d.registry, Instances: d.sup.Instances, Dial: d.sup.Dial, Log: book{d.logs}.Append, Logger: d.log,
+		Registry: d.registry, Instances: d.sup.Instances, Dial: d.sup.Dial, Forget: d.registry.ForgetFormer,
+		Sticky: d.cfg.stickyCookies(), Log: book{d.logs}.Append, Logger: d.log,
 	})
 	return err
 }
@@ -339,8 +324,9 @@ func (d *daemon) openAPI(ctx context.Context) (err error) {
 		return err
 	}
 	d.api, err = api.New(api.Config{
-		DB: d.db, Registry: d.registry, Events: d.events, Jobs: d.jobs, Packages: d.packages, Builds: d.builds, Shelf: d.shelf,
-		Processes: d.sup, Exits: d.sup.Exits(), Logs: d.logs, Auth: d.auth, Roles: d.roles, SSH: d.sshDoor(), PublicURL: d.cfg.PublicURL, Version: version, Logger: d.log,
+		DB: d.db, Registry: d.registry, Events: d.events, Jobs: d.jobs, Packages: d.packages, Builds: d.builds, Shelf: d.shelf, Catalog: d.catalog,
+		Processes: d.sup, Exits: d.sup.Exits(), Logs: d.logs, Auth: d.auth, Roles: d.roles, SSH: d.sshDoor(), PublicURL: d.cfg.PublicURL,
+		Names: []string{apiName, d.engine.Gateway().String()}, Version: version, Logger: d.log,
 		UploadDir: filepath.Join(d.cfg.Root, "packages"), Metrics: d.metrics, Stats: d.sup.Stats,
 		Shutdown: func(apps bool) { go d.shutdown(ctx, apps) },
 		About: v3.Status{
@@ -461,6 +447,8 @@ func (d *daemon) open(ctx context.Context) error {
 	until := func(net.Listener) context.Context { return ctx } // streams end with the daemon
 	g.Go(func() error { return d.jobs.Run(ctx) })
 	g.Go(func() error { return d.serveSSH(ctx) })
+	g.Go(func() error { return d.serveInside(ctx) })
+	d.router.Adopted()
 	g.Go(func() error {
 		return serve(ctx, door, &http.Server{Handler: d.api.Local(), ConnContext: api.PeerContext, BaseContext: until, ReadHeaderTimeout: shutdownLimit}, d.log)
 	})

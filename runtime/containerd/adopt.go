@@ -82,6 +82,7 @@ func (e *Engine) adopt(ctx context.Context, c containers.Container) (*task, erro
 	if err != nil {
 		return nil, err
 	}
+	build := isBuild(c.Labels, &s)
 	started, err := os.ReadFile(filepath.Join(e.instanceDir(s.Instance), startedFile))
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return nil, fmt.Errorf("cannot read when it started: %w", err)
@@ -93,9 +94,10 @@ func (e *Engine) adopt(ctx context.Context, c containers.Container) (*task, erro
 	bounded, cancel := context.WithTimeout(ctx, cleanupTimeout)
 	defer cancel()
 	sameBoot := c.Labels[labelBoot] == e.boot
-	if started == nil || !sameBoot {
-		e.log.Info("swept container", "container", c.ID, "started", started != nil, "same_boot", sameBoot)
-		if err := errors.Join(t.drain(bounded), e.removeAll(bounded, s.Instance, s.App)); err != nil {
+	if started == nil || !sameBoot || build {
+		e.log.Info("swept container", "container", c.ID, "started", started != nil, "same_boot", sameBoot, "build", build)
+		// Ended first: what still runs must not print behind our back.
+		if err := errors.Join(e.killAll(bounded, s.Instance), t.drain(bounded), e.removeAll(bounded, s.Instance, s.App)); err != nil {
 			// In nobody's way: the sweep tries again, and so does the next daemon.
 			e.log.Error("cannot remove what never came to run", "container", c.ID, "err", err)
 		}

@@ -12,6 +12,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/containerd/containerd/api/services/tasks/v1"
@@ -71,6 +72,7 @@ type Engine struct {
 	images *images
 	deaths *deaths // nil where the kernel does not tell
 	boot   string
+	named  atomic.Bool // there is a name server at the bridge's address
 
 	mu      sync.Mutex // guards the fields below
 	known   map[runtime.InstanceID]*task

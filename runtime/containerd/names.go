@@ -64,6 +64,9 @@ func labels(s runtime.Spec, boot string) map[string]string {
 		labelPrefix + "address": s.Address.String(), labelPrefix + "memory": strconv.FormatInt(s.Memory, 10),
 		labelPrefix + "disk": strconv.FormatInt(s.Disk, 10),
 	}
+	if s.Build != "" {
+		l[labelBuild] = s.Build
+	}
 	if s.LogRate != nil {
 		l[labelPrefix+"log-rate"] = strconv.FormatInt(*s.LogRate, 10)
 	}

@@ -104,7 +104,7 @@ func (t *task) prepare(ctx context.Context) ([]mount.Mount, error) {
 	if err != nil {
 		return nil, err
 	}
-	ctx, cancel := context.WithTimeout(ctx, createTimeout)
+	ctx, cancel := context.WithTimeout(ctx, prepareLimit(s))
 	defer cancel()
 	var mounts []mount.Mount
 	g, gctx := errgroup.WithContext(ctx)
@@ -119,6 +119,9 @@ func (t *task) prepare(ctx context.Context) ([]mount.Mount, error) {
 			return err
 		}
 		mounts = ms
+		if err := e.lay(gctx, ms, s.Layers); err != nil {
+			return err
+		}
 		return t.createContainer(gctx)
 	})
 	return mounts, g.Wait()
@@ -132,7 +135,7 @@ func (t *task) makeFiles() error {
 	files := map[string]string{
 		"hosts":       hostsFile(t.spec, t.e.net.gateway().String()),
 		"hostname":    string(t.spec.Instance) + "\n",
-		"resolv.conf": resolvConf("/etc/resolv.conf", "/run/systemd/resolve/resolv.conf"),
+		"resolv.conf": t.e.resolvConf("/etc/resolv.conf", "/run/systemd/resolve/resolv.conf"),
 	}
 	for name, data := range files {
 		if err := writeFile(filepath.Join(t.dir, name), data, 0o644); err != nil {

@@ -164,6 +164,10 @@ func (f *Fake) Adopt(ctx context.Context) ([]runtime.Task, error) {
 	}
 	var out []runtime.Task
 	for _, t := range g.tasks {
+		if t.spec.Build != "" && !f.known[t] {
+			t.remove()
+			continue
+		}
 		if !t.deleted && !f.known[t] {
 			f.known[t] = true
 			t.endSessions("its daemon is gone")

@@ -26,6 +26,7 @@ type Task struct {
 	handles   []*handle
 	sessions  []*session
 	taken     runtime.Consumption
+	files     int64 // written
 	refuse    bool
 	deleted   bool
 	deleteErr error

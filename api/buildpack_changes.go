@@ -1,0 +1,315 @@
+package api
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+
+	"github.com/dewrun/dew/api/v3"
+	"github.com/dewrun/dew/app"
+	"github.com/dewrun/dew/droplet"
+	"github.com/dewrun/dew/logstream"
+)
+
+// stagingChanges are the answers to those who bring their own ways to stage, or
+// droplets that were staged elsewhere.
+func (s *Server) stagingChanges() map[string]handler {
+	return map[string]handler{
+		"POST /v3/buildpacks":               s.createBuildpack,
+		"PATCH /v3/buildpacks/{guid}":       s.updateBuildpack,
+		"DELETE /v3/buildpacks/{guid}":      s.deleteBuildpack,
+		"POST /v3/buildpacks/{guid}/upload": s.uploadBuildpack,
+
+		"POST /v3/droplets":                            s.createDroplet,
+		"POST /v3/droplets/{guid}/upload":              s.uploadDroplet,
+		"POST /v3/admin/actions/clear_buildpack_cache": s.clearCache,
+	}
+}
+
+// Operations on buildpacks and droplets that clients wait for.
+const (
+	opDeleteBuildpack = "buildpack.delete"
+	opUploadBuildpack = "buildpack.upload"
+	opUploadDroplet   = "droplet.upload"
+	opClearCache      = "admin.clear_buildpack_cache"
+)
+
+// stagingThing are the arguments of these operations.
+type stagingThing struct {
+	GUID string `json:"guid"`
+}
+
+// stagingOperations gives the jobs their operations. Bits are taken in before the
+// answer: what is left to do is what clients ask for afterwards.
+func (s *Server) stagingOperations() {
+	for operation, do := range map[string]func(guid string) error{
+		opDeleteBuildpack: s.doDeleteBuildpack,
+		opUploadBuildpack: func(guid string) error { _, err := s.c.Catalog.Get(guid); return err },
+		opUploadDroplet:   func(guid string) error { _, err := s.c.Shelf.Get(guid); return err },
+		opClearCache:      func(string) error { return s.c.Builds.ClearCache() },
+	} {
+		s.c.Jobs.Handle(operation, func(_ context.Context, j app.Job) ([]string, error) {
+			var a stagingThing
+			if err := json.Unmarshal(j.Args, &a); err != nil {
+				return nil, fmt.Errorf("cannot read the arguments of job %s: %w", j.GUID, err)
+			}
+			return nil, do(a.GUID)
+		})
+	}
+}
+
+func (s *Server) clearCache(r *http.Request) (any, error) {
+	return s.begin(r.Context(), opClearCache, stagingThing{})
+}
+
+func (s *Server) createBuildpack(r *http.Request) (any, error) {
+	body, err := decode[v3.CreateBuildpack](r)
+	if err != nil {
+		return nil, err
+	}
+	if body.Lifecycle != "" && body.Lifecycle != v3.LifecycleBuildpack {
+		return nil, unprocessable("lifecycle must be %s, not %q", v3.LifecycleBuildpack, body.Lifecycle)
+	}
+	b := droplet.Buildpack{Name: body.Name, Enabled: true}
+	err = setBuildpack(&b, v3.UpdateBuildpack{Stack: body.Stack, Position: body.Position, Enabled: body.Enabled, Locked: body.Locked})
+	if err != nil {
+		return nil, err
+	}
+	if b.Position == 0 {
+		b.Position = 1 // as on the platform: who brings one wants it to be tried
+	}
+	if b, err = s.c.Catalog.Create(b); err != nil {
+		return nil, buildpackError(err)
+	}
+	notes, err := s.c.Registry.UpdateNotes(b.GUID, metadataChange(body.Metadata))
+	if err != nil {
+		return nil, errors.Join(err, s.c.Catalog.Delete(b.GUID))
+	}
+	return answer{status: http.StatusCreated, body: s.presentBuildpack(noted[droplet.Buildpack]{b, notes}, b.CreatedAt)}, nil
+}
+
+// setBuildpack makes the changes that a body names.
+func setBuildpack(b *droplet.Buildpack, body v3.UpdateBuildpack) error {
+	if body.Position != nil {
+		if *body.Position < 1 {
+			return unprocessable("position must be at least 1, not %d", *body.Position)
+		}
+		b.Position = *body.Position
+	}
+	if body.Name != nil {
+		b.Name = *body.Name
+	}
+	if body.Stack != nil {
+		if b.Stack != "" && b.Stack != *body.Stack {
+			return unprocessable("Buildpack stack cannot be changed")
+		}
+		b.Stack = *body.Stack
+	}
+	if body.Enabled != nil {
+		b.Enabled = *body.Enabled
+	}
+	if body.Locked != nil {
+		b.Locked = *body.Locked
+	}
+	return nil
+}
+
+// buildpackError is the answer to a change that is refused.
+func buildpackError(err error) error {
+	switch {
+	case errors.Is(err, droplet.ErrNotFound):
+		return notFound("Buildpack")
+	case errors.Is(err, droplet.ErrBuildpackTaken):
+		return unprocessable("Must have unique name and stack combination: %v", err)
+	case errors.Is(err, droplet.ErrBuildpackLocked), errors.Is(err, droplet.ErrBuildpackOwn):
+		return unprocessable("%v", err)
+	}
+	return err
+}
+
+func (s *Server) updateBuildpack(r *http.Request) (any, error) {
+	b, err := s.buildpackOf(r)
+	if err != nil {
+		return nil, err
+	}
+	body, err := decode[v3.UpdateBuildpack](r)
+	if err != nil {
+		return nil, err
+	}
+	if _, err := s.c.Registry.UpdateNotes(b.GUID, metadataChange(body.Metadata)); err != nil {
+		return nil, err
+	}
+	body.Metadata = nil
+	if body != (v3.UpdateBuildpack{}) {
+		_, err = s.c.Catalog.Update(b.GUID, func(b *droplet.Buildpack) error { return setBuildpack(b, body) })
+	}
+	if err != nil {
+		return nil, buildpackError(err)
+	}
+	return s.getBuildpack(r)
+}
+
+func (s *Server) deleteBuildpack(r *http.Request) (any, error) {
+	b, err := s.buildpackOf(r)
+	if err != nil {
+		return nil, err
+	}
+	if b.BuiltIn {
+		return nil, buildpackError(droplet.ErrBuildpackOwn)
+	}
+	return s.begin(r.Context(), opDeleteBuildpack, stagingThing{b.GUID})
+}
+
+// doDeleteBuildpack removes a buildpack; one that is gone is no error.
+func (s *Server) doDeleteBuildpack(guid string) error {
+	if err := s.c.Catalog.Delete(guid); err != nil && !errors.Is(err, droplet.ErrNotFound) {
+		return err
+	}
+	return nil
+}
+
+func (s *Server) uploadBuildpack(r *http.Request) (any, error) {
+	b, err := s.buildpackOf(r)
+	if err != nil {
+		return nil, err
+	}
+	f, name, err := s.oneFile(r)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	size, err := f.Seek(0, io.SeekEnd)
+	if err != nil {
+		return nil, fmt.Errorf("cannot take in a buildpack: %w", err)
+	}
+	if _, err := s.c.Catalog.Upload(r.Context(), b.GUID, name, f, size); err != nil {
+		return nil, buildpackError(err)
+	}
+	return s.begin(r.Context(), opUploadBuildpack, stagingThing{b.GUID})
+}
+
+// oneFile takes the part of a form that has the bits, on disk and without a name.
+func (s *Server) oneFile(r *http.Request) (f *os.File, name string, err error) {
+	parts, err := r.MultipartReader()
+	if err != nil {
+		return nil, "", unprocessable("the body must be multipart/form-data with the part %s", v3.UploadBits)
+	}
+	for {
+		part, err := parts.NextPart()
+		if errors.Is(err, io.EOF) {
+			return nil, "", unprocessable("the upload has no part %s", v3.UploadBits)
+		}
+		if err != nil {
+			return nil, "", readError(err)
+		}
+		if part.FormName() != v3.UploadBits {
+			continue
+		}
+		u := &upload{}
+		if err := s.readBits(u, part); err != nil {
+			u.close()
+			return nil, "", err
+		}
+		return u.bits, part.FileName(), nil
+	}
+}
+
+// createDroplet makes a droplet that waits for files which were staged elsewhere.
+func (s *Server) createDroplet(r *http.Request) (any, error) {
+	body, err := decode[v3.CreateDroplet](r)
+	if err != nil {
+		return nil, err
+	}
+	a, err := s.c.Registry.App(body.Relationships.App.ID())
+	if err == nil {
+		err = s.demand(r.Context(), toDevelop, a.Space)
+	}
+	if errors.Is(err, app.ErrNotFound) {
+		return nil, unprocessable("App with guid \"%s\" does not exist, or you do not have access to it.", body.Relationships.App.ID())
+	}
+	if err != nil {
+		return nil, err
+	}
+	d, err := s.c.Shelf.Await(a.GUID, body.ProcessTypes)
+	if err != nil {
+		return nil, err
+	}
+	err = s.change(r.Context(), func(w wish) error {
+		return w.record("audit.app.droplet.create", a, map[string]any{"droplet_guid": d.GUID})
+	})
+	if err != nil {
+		return nil, err
+	}
+	return answer{status: http.StatusCreated, body: s.presentDroplet(d, true)}, nil
+}
+
+func (s *Server) uploadDroplet(r *http.Request) (any, error) {
+	guid := r.PathValue("guid")
+	if _, err := s.c.Shelf.Get(guid); err != nil {
+		return nil, missing("Droplet", err)
+	}
+	f, _, err := s.oneFile(r)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	if _, err := f.Seek(0, io.SeekStart); err != nil {
+		return nil, fmt.Errorf("cannot take in a droplet: %w", err)
+	}
+	_, err = s.c.Shelf.Fill(r.Context(), guid, f)
+	if bad, ok := errors.AsType[*droplet.ImageError](err); ok {
+		return nil, unprocessable("the droplet is refused: %v", bad)
+	}
+	if errors.Is(err, droplet.ErrHasImage) {
+		return nil, unprocessable("%v", err)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return s.begin(r.Context(), opUploadDroplet, stagingThing{guid})
+}
+
+// mayStart refuses an app that could not run, before anything is made for it, and
+// says so in its log too.
+func (s *Server) mayStart(registry *app.Registry, a *app.App) error {
+	if err := hasDroplet(a); err != nil {
+		return err
+	}
+	d, err := s.c.Shelf.Get(a.Droplet)
+	if errors.Is(err, droplet.ErrNotFound) {
+		return nil // the start itself says it better
+	}
+	if err != nil {
+		return err
+	}
+	ps, err := registry.Processes(a.GUID)
+	if err != nil {
+		return err
+	}
+	for _, p := range ps {
+		sidecars, err := registry.SidecarsOf(a.GUID, p.Type)
+		if err != nil {
+			return err
+		}
+		if err := d.CheckMemory(p.Type, sidecars); err != nil && p.Instances > 0 {
+			s.sayError(a.GUID, err.Error())
+			return unprocessable("%v", err)
+		}
+	}
+	return nil
+}
+
+// sayError is say for what went wrong.
+func (s *Server) sayError(appGUID, text string) {
+	l, err := s.c.Logs.App(appGUID)
+	if err == nil {
+		err = l.Append(logstream.Envelope{Source: logstream.Source{Type: "API"}, Stream: logstream.Err, Text: []byte(text)})
+	}
+	if err != nil {
+		s.log.Warn("cannot write to the app's log", "app", appGUID, "err", err)
+	}
+}

@@ -1,0 +1,239 @@
+package api
+
+import (
+	"archive/tar"
+	"bytes"
+	"compress/gzip"
+	"fmt"
+	"io"
+	"mime/multipart"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+
+	"github.com/dewrun/dew/api/v3"
+	"github.com/dewrun/dew/droplet"
+)
+
+// sendFile uploads one file as a form and waits for its job.
+func (w *world) sendFile(path string, content []byte) *httptest.ResponseRecorder {
+	w.t.Helper()
+	var body bytes.Buffer
+	m := multipart.NewWriter(&body)
+	part, err := m.CreateFormFile("bits", "my.zip")
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	if _, err := part.Write(content); err != nil {
+		w.t.Fatal(err)
+	}
+	if err := m.Close(); err != nil {
+		w.t.Fatal(err)
+	}
+	r := httptest.NewRequest(http.MethodPost, path, &body)
+	r.Header.Set("Content-Type", m.FormDataContentType())
+	got := w.send(r)
+	if got.Code == http.StatusAccepted {
+		if j := w.finish(got.Header()); j.State != v3.JobComplete {
+			w.t.Errorf("job = %+v", j)
+		}
+	}
+	return got
+}
+
+func TestBuildpackChanges(t *testing.T) {
+	w := newWorld(t)
+	var b v3.Buildpack
+	w.want(201, "POST", "/v3/buildpacks", `{"name":"perl","position":2,"enabled":false,"metadata":{"labels":{"a":"b"}}}`, &b)
+	if b.Name != "perl" || b.Position != 2 || b.Enabled || b.State != "AWAITING_UPLOAD" || b.Filename != nil || *b.Metadata.Labels["a"] != "b" {
+		t.Errorf("created %+v", b)
+	}
+	path := "/v3/buildpacks/" + b.GUID
+	for body, want := range map[string]string{
+		`{"name":"perl"}`:                 "unique name and stack combination",
+		`{"name":"a/b"}`:                  "name must be a word without slashes",
+		`{"name":"x","stack":"windows"}`:  "there is no stack 'windows'",
+		`{"name":"x","position":0}`:       "position must be at least 1",
+		`{"name":"x","lifecycle":"cnb"}`:  "lifecycle must be buildpack",
+		`{"name":"x","colour":"blue"}`:    "Unknown field",
+		`{"name":"x","position":"first"}`: "position must be a whole number",
+	} {
+		if r := w.ask("POST", "/v3/buildpacks", body); r.Code != 422 || !strings.Contains(r.Body.String(), want) {
+			t.Errorf("%s: %d %s, want %q", body, r.Code, r.Body, want)
+		}
+	}
+	if r := w.sendFile(path+"/upload", []byte("no zip")); r.Code != 422 {
+		t.Errorf("no zip: %d %s", r.Code, r.Body)
+	}
+	if r := w.sendFile(path+"/upload", zipped(t, map[string]string{"README": "x"})); r.Code != 422 || !strings.Contains(r.Body.String(), "is no buildpack") {
+		t.Errorf("no scripts: %d %s", r.Code, r.Body)
+	}
+	if r := w.sendFile(path+"/upload", zipped(t, map[string]string{"bin/detect": "#!/bin/sh\n"})); r.Code != 202 {
+		t.Errorf("upload: %d %s", r.Code, r.Body)
+	}
+	w.want(200, "PATCH", path, `{"enabled":true,"locked":true,"position":1,"name":"perl5"}`, &b)
+	if b.State != "READY" || *b.Filename != "my.zip" || !b.Enabled || !b.Locked || b.Position != 1 || b.Name != "perl5" {
+		t.Errorf("changed %+v", b)
+	}
+	if r := w.sendFile(path+"/upload", zipped(t, map[string]string{"bin/detect": "2"})); r.Code != 422 || !strings.Contains(r.Body.String(), "is locked") {
+		t.Errorf("locked: %d %s", r.Code, r.Body)
+	}
+	var all v3.List[v3.Buildpack]
+	w.want(200, "GET", "/v3/buildpacks", "", &all)
+	if len(all.Resources) != 5 || all.Resources[0].Name != "perl5" || all.Resources[4].Name != "binary_buildpack" {
+		t.Errorf("all = %+v", all.Resources)
+	}
+	w.want(201, "POST", "/v3/apps", fmt.Sprintf(`{"name":"p","lifecycle":{"type":"buildpack","data":{"buildpacks":["perl5"]}},"relationships":{"space":{"data":{"guid":%q}}}}`, w.space.GUID), nil)
+	if j := w.finish(w.want(202, "DELETE", path, "", nil)); j.State != v3.JobComplete {
+		t.Errorf("job = %+v", j)
+	}
+	w.want(404, "GET", path, "", nil)
+	if r := w.ask("DELETE", "/v3/buildpacks/"+droplet.Buildpacks()[0].GUID, ""); r.Code != 422 || !strings.Contains(r.Body.String(), "disable it instead") {
+		t.Errorf("a built-in one: %d %s", r.Code, r.Body)
+	}
+	if j := w.finish(w.want(202, "POST", "/v3/admin/actions/clear_buildpack_cache", "", nil)); j.State != v3.JobComplete {
+		t.Errorf("job = %+v", j)
+	}
+}
+
+// tgz is a droplet as the platform packs it.
+func tgz(t *testing.T, files map[string]string) []byte {
+	t.Helper()
+	var b bytes.Buffer
+	z := gzip.NewWriter(&b)
+	out := tar.NewWriter(z)
+	for name, text := range files {
+		if err := out.WriteHeader(&tar.Header{Name: name, Mode: 0o4755, Size: int64(len(text)), Typeflag: tar.TypeReg, Uid: 1000}); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := io.WriteString(out, text); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := out.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if err := z.Close(); err != nil {
+		t.Fatal(err)
+	}
+	return b.Bytes()
+}
+
+// A droplet that was staged elsewhere is uploaded, runs what it says, and is
+// downloaded again.
+func TestDropletUpload(t *testing.T) {
+	w := newWorld(t)
+	a := w.createApp("shop")
+	create := fmt.Sprintf(`{"relationships":{"app":{"data":{"guid":%q}}}}`, a.GUID)
+	var d v3.Droplet
+	w.want(201, "POST", "/v3/droplets", create, &d)
+	current := "/v3/apps/" + a.GUID + "/relationships/current_droplet"
+	body := fmt.Sprintf(`{"data":{"guid":%q}}`, d.GUID)
+	if d.State != "AWAITING_UPLOAD" {
+		t.Errorf("created %+v", d)
+	}
+	if r := w.ask("PATCH", current, body); r.Code != 422 || !strings.Contains(r.Body.String(), "not uploaded yet") {
+		t.Errorf("an empty droplet became current: %d %s", r.Code, r.Body)
+	}
+	for name, bad := range map[string][]byte{
+		"no gzip": []byte("x"), "outside": tgz(t, map[string]string{"./etc/passwd": "x"}), "up": tgz(t, map[string]string{"app/../../x": "x"}),
+	} {
+		if r := w.sendFile("/v3/droplets/"+d.GUID+"/upload", bad); r.Code != 422 {
+			t.Errorf("%s: %d %s", name, r.Code, r.Body)
+		}
+	}
+	good := tgz(t, map[string]string{"./app/run": "x", "./staging_info.yml": "{\"detected_buildpack\":\"Java\",\"start_command\":\"./run\"}"})
+	if r := w.sendFile("/v3/droplets/"+d.GUID+"/upload", good); r.Code != 202 {
+		t.Errorf("upload: %d %s", r.Code, r.Body)
+	}
+	w.want(200, "GET", "/v3/droplets/"+d.GUID, "", &d)
+	if d.State != "STAGED" || d.ProcessTypes["web"] != "./run" || d.Checksum == nil || len(d.Buildpacks) != 1 {
+		t.Errorf("uploaded %+v", d)
+	}
+	if r := w.sendFile("/v3/droplets/"+d.GUID+"/upload", good); r.Code != 422 {
+		t.Errorf("again: %d %s", r.Code, r.Body)
+	}
+	w.want(200, "PATCH", current, body, nil)
+	r := w.ask("GET", "/v3/droplets/"+d.GUID+"/download", "")
+	z, err := gzip.NewReader(r.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if h, err := tar.NewReader(z).Next(); err != nil || h.Mode != 0o755 || h.Uid != 0 {
+		t.Errorf("downloaded %+v, %v", h, err)
+	}
+	if r := w.ask("POST", "/v3/droplets", `{"relationships":{"app":{"data":{"guid":"nobody"}}}}`); r.Code != 422 {
+		t.Errorf("no app: %d %s", r.Code, r.Body)
+	}
+}
+
+// The start of an app is refused, in the answer and in its log, while a sidecar
+// beside its JVM does not say how much memory it needs.
+func TestSidecarsBesideAJVM(t *testing.T) {
+	w := newWorld(t)
+	a := w.createApp("shop")
+	put := func(d droplet.Droplet) {
+		t.Helper()
+		d.App, d.Commands = a.GUID, map[string]string{"web": "x"}
+		if err := w.c.Shelf.Put(d); err != nil {
+			t.Fatal(err)
+		}
+		w.want(200, "PATCH", "/v3/apps/"+a.GUID+"/relationships/current_droplet", fmt.Sprintf(`{"data":{"guid":%q}}`, d.GUID), nil)
+	}
+	w.want(201, "POST", "/v3/apps/"+a.GUID+"/sidecars", `{"name":"debug","command":"x","process_types":["web"]}`, nil)
+	const want = "sidecar 'debug' of process 'web' has no memory value: set applications[].sidecars[].memory"
+	for _, d := range []droplet.Droplet{{GUID: "java", Java: true}, {GUID: "custom", Custom: true}} {
+		put(d)
+		for _, action := range []string{"start", "restart"} {
+			if r := w.ask("POST", "/v3/apps/"+a.GUID+"/actions/"+action, ""); r.Code != 422 || !strings.Contains(r.Body.String(), want) {
+				t.Errorf("%s %s: %d %s", d.GUID, action, r.Code, r.Body)
+			}
+		}
+	}
+	var now v3.App
+	if w.want(200, "GET", "/v3/apps/"+a.GUID, "", &now); now.State != "STOPPED" {
+		t.Errorf("state %s, want it to stay stopped", now.State)
+	}
+	put(droplet.Droplet{GUID: "plain"})
+	w.want(200, "POST", "/v3/apps/"+a.GUID+"/actions/start", "", nil)
+}
+
+// Sidecars of a droplet come and go with it; the user's win.
+func TestSidecarsOfADroplet(t *testing.T) {
+	w := newWorld(t)
+	a := w.createApp("shop")
+	w.want(201, "POST", "/v3/apps/"+a.GUID+"/sidecars", `{"name":"MINE","command":"user","process_types":["web"]}`, nil)
+	found := func(names ...string) (out []droplet.FoundSidecar) {
+		for _, n := range names {
+			out = append(out, droplet.FoundSidecar{Name: n, Command: "pack", ProcessTypes: []string{"web"}})
+		}
+		return out
+	}
+	for i, c := range []struct {
+		sidecars []droplet.FoundSidecar
+		want     string
+	}{
+		{found("agent", "mine"), "MINE user user, agent pack buildpack"},
+		{found("agent"), "MINE user user, agent pack buildpack"},
+		{found("other"), "MINE user user, other pack buildpack"},
+		{nil, "MINE user user"},
+	} {
+		d := droplet.Droplet{GUID: fmt.Sprint("d", i), App: a.GUID, Sidecars: c.sidecars}
+		if err := w.c.Shelf.Put(d); err != nil {
+			t.Fatal(err)
+		}
+		w.want(200, "PATCH", "/v3/apps/"+a.GUID+"/relationships/current_droplet", fmt.Sprintf(`{"data":{"guid":%q}}`, d.GUID), nil)
+		all, err := w.c.Registry.Sidecars(a.GUID)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var got []string
+		for _, s := range all {
+			got = append(got, s.Name+" "+s.Command+" "+s.Origin)
+		}
+		if strings.Join(got, ", ") != c.want {
+			t.Errorf("droplet %d: %q, want %q", i, got, c.want)
+		}
+	}
+}

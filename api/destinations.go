@@ -1,0 +1,206 @@
+package api
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"net/http"
+	"slices"
+
+	"github.com/dewrun/dew/api/v3"
+	"github.com/dewrun/dew/app"
+	"github.com/dewrun/dew/route"
+)
+
+func (s *Server) getDestinations(r *http.Request) (any, error) {
+	rt, err := s.routeOf(r)
+	if err != nil {
+		return nil, err
+	}
+	return s.presentDestinations(rt), nil
+}
+
+func (s *Server) addDestinations(r *http.Request) (any, error) {
+	return s.changeDestinations(r, func(registry *app.Registry, ds []app.Destination) (app.Route, error) {
+		return registry.AddDestinations(r.PathValue("guid"), ds)
+	})
+}
+
+func (s *Server) setDestinations(r *http.Request) (any, error) {
+	return s.changeDestinations(r, func(registry *app.Registry, ds []app.Destination) (app.Route, error) {
+		return registry.SetDestinations(r.PathValue("guid"), ds)
+	})
+}
+
+// removeDestination makes a route no longer lead to one of its destinations.
+func (s *Server) removeDestination(r *http.Request) (any, error) {
+	err := s.change(r.Context(), func(w wish) error {
+		old, err := w.registry.Route(r.PathValue("guid"))
+		if err != nil {
+			return missing("Route", err)
+		}
+		err = w.registry.RemoveDestination(old.GUID, r.PathValue("destination"))
+		if errors.Is(err, app.ErrNotFound) {
+			return unprocessable("Unable to unmap route from destination. Ensure the route has a destination with this guid.")
+		}
+		if err != nil {
+			return err
+		}
+		rt, err := w.registry.Route(old.GUID)
+		if err != nil {
+			return err
+		}
+		return w.recordMapping(old, rt)
+	})
+	if err != nil {
+		return nil, err
+	}
+	return answer{status: http.StatusNoContent}, nil
+}
+
+func (s *Server) changeDestinations(r *http.Request, fn func(registry *app.Registry, ds []app.Destination) (app.Route, error)) (any, error) {
+	body, err := decode[v3.ChangeDestinations](r)
+	if err != nil {
+		return nil, err
+	}
+	ds, err := destinations(body)
+	if err != nil {
+		return nil, err
+	}
+	var rt app.Route
+	err = s.change(r.Context(), func(w wish) error {
+		old, err := w.registry.Route(r.PathValue("guid"))
+		if err != nil {
+			return missing("Route", err)
+		}
+		for i, d := range ds {
+			if _, err := w.registry.App(d.App); err != nil {
+				return invalidApp(i, d.App, err)
+			}
+		}
+		if rt, err = fn(w.registry, ds); err != nil {
+			return err
+		}
+		return w.recordMapping(old, rt)
+	})
+	if err != nil {
+		return nil, err
+	}
+	return s.presentDestinations(rt), nil
+}
+
+func invalidApp(i int, guid string, err error) error {
+	if errors.Is(err, app.ErrNotFound) {
+		return unprocessable("destinations[%d].app.guid: App(s) with guid(s) %q do not exist or you do not have access.", i, guid)
+	}
+	return err
+}
+
+func destinations(body v3.ChangeDestinations) ([]app.Destination, error) {
+	if body.Destinations == nil {
+		return nil, unprocessable("destinations must be an array, and is missing")
+	}
+	out := make([]app.Destination, 0, len(body.Destinations))
+	for i, d := range body.Destinations {
+		key := fmt.Sprintf("destinations[%d]", i)
+		if d.Weight != nil {
+			return nil, &app.Invalid{Key: key + ".weight", Message: "requests are spread evenly; leave it out"}
+		}
+		if d.App.GUID == "" {
+			return nil, &app.Invalid{Key: key + ".app.guid", Message: "is missing"}
+		}
+		one := app.Destination{App: d.App.GUID, Protocol: d.Protocol}
+		if d.App.Process != nil {
+			one.ProcessType = d.App.Process.Type
+		}
+		if d.Port != nil {
+			if one.Port = int(*d.Port); one.Port < 1 {
+				return nil, &app.Invalid{Key: key + ".port", Message: fmt.Sprintf("must be 1 to 65535, or left out for the process's own, not %d", one.Port)}
+			}
+		}
+		out = append(out, one)
+	}
+	return out, nil
+}
+
+// recordMapping records the apps that a route leads to now and did not before,
+// and the other way round.
+func (w wish) recordMapping(old, rt app.Route) error {
+	before, after := destinationsByGUID(old), destinationsByGUID(rt)
+	for _, way := range []struct {
+		event   string
+		in, not map[string]app.Destination
+	}{
+		{"audit.app.map-route", after, before},
+		{"audit.app.unmap-route", before, after},
+	} {
+		for _, guid := range slices.Sorted(maps.Keys(way.in)) {
+			if _, both := way.not[guid]; both {
+				continue
+			}
+			if err := w.recordDestination(way.event, rt, way.in[guid]); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+func (w wish) recordDestination(event string, rt app.Route, d app.Destination) error {
+	a, err := w.registry.App(d.App)
+	if err != nil {
+		return err
+	}
+	return w.record(event, a, map[string]any{
+		"route_guid": rt.GUID, "destination_guid": d.GUID, "process_type": d.ProcessType, "app_port": d.Port, "protocol": d.Protocol,
+	})
+}
+
+func destinationsByGUID(rt app.Route) map[string]app.Destination {
+	out := make(map[string]app.Destination, len(rt.Destinations))
+	for _, d := range rt.Destinations {
+		out[d.GUID] = d
+	}
+	return out
+}
+
+// defaultPort is where a process listens that names no port.
+const defaultPort = 8080
+
+func (s *Server) presentDestinations(rt app.Route) v3.Destinations {
+	out := v3.Destinations{Destinations: []v3.Destination{}, Links: v3.Links{
+		"self":  {Href: s.href("v3", "routes", rt.GUID, "destinations")},
+		"route": {Href: s.href("v3", "routes", rt.GUID)},
+	}}
+	for _, d := range rt.Destinations {
+		port := d.Port
+		if port == 0 {
+			port = defaultPort
+		}
+		out.Destinations = append(out.Destinations, v3.Destination{
+			GUID: d.GUID, CreatedAt: v3.At(rt.CreatedAt), UpdatedAt: v3.At(rt.UpdatedAt),
+			App:  v3.DestinationApp{GUID: d.App, Process: v3.DestinationProcess{Type: d.ProcessType}},
+			Port: port, Protocol: d.Protocol, Pending: s.pending(d),
+		})
+	}
+	return out
+}
+
+// pending tells whether a destination waits for a restart. That nobody knows is
+// not worth an error: the wish itself is told all the same.
+func (s *Server) pending(d app.Destination) bool {
+	if d.Port == 0 {
+		return false
+	}
+	ps, err := s.c.Registry.Processes(d.App)
+	if err != nil {
+		s.log.Error("cannot read the processes of an app", "app", d.App, "err", err)
+		return false
+	}
+	for _, p := range ps {
+		if p.Type == d.ProcessType {
+			return route.Pending(d, s.c.Processes.Instances(p.GUID))
+		}
+	}
+	return false
+}

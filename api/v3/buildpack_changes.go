@@ -1,0 +1,32 @@
+package v3
+
+// CreateBuildpack is the body of POST /v3/buildpacks.
+type CreateBuildpack struct {
+	Name      string    `json:"name"`
+	Stack     *string   `json:"stack,omitempty"`
+	Position  *int      `json:"position,omitempty"`
+	Enabled   *bool     `json:"enabled,omitempty"`
+	Locked    *bool     `json:"locked,omitempty"`
+	Lifecycle string    `json:"lifecycle,omitempty"`
+	Metadata  *Metadata `json:"metadata,omitempty"`
+}
+
+// UpdateBuildpack is the body of PATCH /v3/buildpacks/:guid. What is absent stays.
+type UpdateBuildpack struct {
+	Name     *string   `json:"name,omitempty"`
+	Stack    *string   `json:"stack,omitempty"`
+	Position *int      `json:"position,omitempty"`
+	Enabled  *bool     `json:"enabled,omitempty"`
+	Locked   *bool     `json:"locked,omitempty"`
+	Metadata *Metadata `json:"metadata,omitempty"`
+}
+
+// CreateDroplet is the body of POST /v3/droplets: a droplet whose files are
+// uploaded.
+type CreateDroplet struct {
+	ProcessTypes  map[string]string    `json:"process_types,omitempty"`
+	Relationships DropletRelationships `json:"relationships"`
+}
+
+// BuildpackAwaiting is the state of a buildpack without bits.
+const BuildpackAwaiting = "AWAITING_UPLOAD"

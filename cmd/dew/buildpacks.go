@@ -1,0 +1,217 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+
+	"github.com/urfave/cli/v2"
+
+	"github.com/dewrun/dew/api/client"
+	"github.com/dewrun/dew/api/v3"
+)
+
+func buildpackCommands(g *global) []*cli.Command {
+	stack := func() cli.Flag {
+		return &cli.StringFlag{Name: "s", Usage: "`stack` of the buildpack, where several have its name"}
+	}
+	return []*cli.Command{
+		g.command(verb{
+			name: "create-buildpack", args: "NAME PATH POSITION", category: "Platform", usage: "add a buildpack that apps may use",
+			about: "PATH is a zip or a folder with bin/detect, bin/supply and bin/finalize or bin/compile, and\nbin/release. Apps that name no buildpack are shown to each in turn, by POSITION.\n\n" +
+				"Example:\n   dew create-buildpack perl ./perl-buildpack 1",
+			flags: []cli.Flag{boolFlag("disable", "not to be used yet")},
+		}, func(c *cli.Context, ask *client.Client, out *console) error {
+			o := buildpackOptions{Name: c.Args().Get(0), Path: c.Args().Get(1), Position: c.Args().Get(2), Disable: c.Bool("disable")}
+			return runCreateBuildpack(c.Context, o, ask, out)
+		}),
+		g.command(verb{
+			name: "update-buildpack", args: "NAME", category: "Platform", usage: "change a buildpack: its files, its place, whether it may be used",
+			about: "Example:\n   dew update-buildpack perl -p ./perl-buildpack.zip -i 1 --enable",
+			flags: []cli.Flag{
+				&cli.StringFlag{Name: "p", Aliases: []string{"path"}, Usage: "`path` of a zip or folder with other files"},
+				&cli.StringFlag{Name: "i", Aliases: []string{"position"}, Usage: "`position` among all"},
+				&cli.StringFlag{Name: "rename", Usage: "another `name`"},
+				boolFlag("enable", "may be used"), boolFlag("disable", "may not be used"),
+				boolFlag("lock", "its files cannot be replaced"), boolFlag("unlock", "they can"), stack(),
+			},
+		}, func(c *cli.Context, ask *client.Client, out *console) error {
+			o := buildpackOptions{
+				Name: c.Args().First(), Path: c.String("p"), Position: c.String("i"), Rename: c.String("rename"), Stack: c.String("s"),
+				Enable: c.Bool("enable"), Disable: c.Bool("disable"), Lock: c.Bool("lock"), Unlock: c.Bool("unlock"),
+			}
+			return runUpdateBuildpack(c.Context, o, ask, out)
+		}),
+		g.command(verb{
+			name: "delete-buildpack", args: "NAME", category: "Platform", usage: "delete a buildpack; apps that were staged with it run on",
+			flags: []cli.Flag{boolFlag("f", "do not ask"), stack()},
+		}, func(c *cli.Context, ask *client.Client, out *console) error {
+			return runDeleteBuildpack(c.Context, buildpackOptions{Name: c.Args().First(), Force: c.Bool("f"), Stack: c.String("s")}, ask, out)
+		}),
+	}
+}
+
+type buildpackOptions struct {
+	Name, Path, Position, Rename, Stack  string
+	Enable, Disable, Lock, Unlock, Force bool
+}
+
+// position reads where a buildpack goes; nil: nobody says.
+func (o buildpackOptions) position() (*int, error) {
+	if o.Position == "" {
+		return nil, nil
+	}
+	n, err := strconv.Atoi(o.Position)
+	if err != nil || n < 1 {
+		return nil, usage("%q is no position: the first is 1", o.Position)
+	}
+	return &n, nil
+}
+
+// choice is what two flags of which one undoes the other say; nil: nothing.
+func choice(on, off bool, names string) (*bool, error) {
+	if on && off {
+		return nil, usage("%s exclude each other", names)
+	}
+	if !on && !off {
+		return nil, nil
+	}
+	return &on, nil
+}
+
+func runCreateBuildpack(ctx context.Context, o buildpackOptions, ask *client.Client, out *console) error {
+	at, err := o.position()
+	if err != nil {
+		return err
+	}
+	b, err := gather(o.Path, out)
+	if err != nil {
+		return err
+	}
+	defer b.close() //nolint:errcheck // only read
+	enabled := !o.Disable
+	made, err := ask.CreateBuildpack(ctx, v3.CreateBuildpack{Name: o.Name, Position: at, Enabled: &enabled})
+	if err != nil {
+		return fmt.Errorf("cannot create buildpack %s: %w", o.Name, err)
+	}
+	if err := sendBuildpack(ctx, made, o.Path, b, ask); err != nil {
+		return fmt.Errorf("buildpack %s is there, but has no files: %w", o.Name, err)
+	}
+	out.say("Created buildpack %s at position %d", made.Name, made.Position)
+	return nil
+}
+
+func sendBuildpack(ctx context.Context, to v3.Buildpack, path string, b *bits, ask *client.Client) error {
+	name := strings.TrimSuffix(filepath.Base(path), ".zip") + ".zip"
+	return ask.UploadBuildpack(ctx, to.GUID, name, func(w io.Writer) error { return writeZip(w, b.files, io.Discard) })
+}
+
+// findBuildpack finds a buildpack by name, and by stack where there are several.
+func findBuildpack(ctx context.Context, o buildpackOptions, ask *client.Client) (v3.Buildpack, error) {
+	all, err := ask.Buildpacks(ctx)
+	if err != nil {
+		return v3.Buildpack{}, err
+	}
+	var found []v3.Buildpack
+	for _, b := range all {
+		if b.Name == o.Name && (o.Stack == "" || b.Stack != nil && *b.Stack == o.Stack) {
+			found = append(found, b)
+		}
+	}
+	switch len(found) {
+	case 0:
+		return v3.Buildpack{}, hint(&client.Missing{Kind: "buildpack", Name: o.Name}, o.Name, all, func(b v3.Buildpack) string { return b.Name })
+	case 1:
+		return found[0], nil
+	}
+	return v3.Buildpack{}, usage("several buildpacks are called %s: say which with -s STACK", o.Name)
+}
+
+func runUpdateBuildpack(ctx context.Context, o buildpackOptions, ask *client.Client, out *console) error {
+	body := v3.UpdateBuildpack{}
+	var err error
+	if body.Position, err = o.position(); err != nil {
+		return err
+	}
+	if body.Enabled, err = choice(o.Enable, o.Disable, "--enable and --disable"); err != nil {
+		return err
+	}
+	if body.Locked, err = choice(o.Lock, o.Unlock, "--lock and --unlock"); err != nil {
+		return err
+	}
+	if o.Rename != "" {
+		body.Name = &o.Rename
+	}
+	b, err := findBuildpack(ctx, o, ask)
+	if err != nil {
+		return err
+	}
+	// Unlocked before its files come, locked after.
+	lock := body.Locked
+	if lock != nil && *lock {
+		body.Locked = nil
+	}
+	if _, err := ask.UpdateBuildpack(ctx, b.GUID, body); err != nil {
+		return fmt.Errorf("cannot change buildpack %s: %w", o.Name, err)
+	}
+	if o.Path != "" {
+		files, err := gather(o.Path, out)
+		if err != nil {
+			return err
+		}
+		defer files.close() //nolint:errcheck // only read
+		if err := sendBuildpack(ctx, b, o.Path, files, ask); err != nil {
+			return fmt.Errorf("cannot send the files of buildpack %s: %w", o.Name, err)
+		}
+	}
+	if lock != nil && *lock {
+		if _, err := ask.UpdateBuildpack(ctx, b.GUID, v3.UpdateBuildpack{Locked: lock}); err != nil {
+			return fmt.Errorf("cannot lock buildpack %s: %w", o.Name, err)
+		}
+	}
+	out.say("Changed buildpack %s", o.Name)
+	return nil
+}
+
+// runDeleteBuildpack deletes a buildpack; one that is not there is fine.
+func runDeleteBuildpack(ctx context.Context, o buildpackOptions, ask *client.Client, out *console) error {
+	if !o.Force {
+		if yes, err := out.confirm(ctx, "Delete buildpack "+o.Name); err != nil || !yes {
+			return err
+		}
+	}
+	b, err := findBuildpack(ctx, o, ask)
+	if isMissing(err) {
+		out.say("There is no buildpack %s", o.Name)
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	if err := ask.DeleteBuildpack(ctx, b.GUID); err != nil {
+		return fmt.Errorf("cannot delete buildpack %s: %w", o.Name, err)
+	}
+	out.say("Deleted buildpack %s", o.Name)
+	return nil
+}
+
+// absoluteFolders makes buildpacks that are folders of this machine known to the
+// daemon, which has another working folder.
+func absoluteFolders(names []string) []string {
+	out := make([]string, 0, len(names))
+	for _, name := range names {
+		if strings.HasPrefix(name, ".") || strings.HasPrefix(name, "/") {
+			if fi, err := os.Stat(name); err == nil && fi.IsDir() {
+				if abs, err := filepath.Abs(name); err == nil {
+					name = abs
+				}
+			}
+		}
+		out = append(out, name)
+	}
+	return out
+}

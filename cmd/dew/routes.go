@@ -1,0 +1,335 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+
+	"github.com/urfave/cli/v2"
+
+	"github.com/dewrun/dew/api/client"
+	"github.com/dewrun/dew/api/v3"
+)
+
+const routesCategory = "Routes and domains"
+
+// hostFlags are what names a route beside its domain.
+func hostFlags() []cli.Flag {
+	return []cli.Flag{
+		&cli.StringFlag{Name: "hostname", Aliases: []string{"n"}, Usage: "`host` before the domain; * is for all that have no route of their own"},
+		&cli.StringFlag{Name: "path", Usage: "`path` below which requests are led, such as /api"},
+	}
+}
+
+// routeOptions are the arguments of commands about one route.
+type routeOptions struct {
+	App      string
+	Domain   string
+	Host     string
+	Path     string
+	Port     int    // of the app; 0: its default, or any
+	Protocol string // of the app
+	Force    bool
+}
+
+func routeCommands(g *global) []*cli.Command {
+	type action func(context.Context, routeOptions, *client.Client, *console) error
+	about := func(v verb, fn action) *cli.Command {
+		v.category = routesCategory
+		return g.command(v, func(c *cli.Context, ask *client.Client, out *console) error {
+			o, err := readRoute(c, strings.HasPrefix(v.args, "APP"))
+			if err != nil {
+				return err
+			}
+			return fn(c.Context, o, ask, out)
+		})
+	}
+	port := &cli.IntFlag{Name: "app-port", Usage: "`port` on which the app, or a sidecar of it, listens"}
+	protocol := &cli.StringFlag{Name: "app-protocol", Usage: "`http1|http2`: what the app speaks there"}
+	force := boolFlag("f", "do not ask")
+	return []*cli.Command{
+		g.command(verb{
+			name: "routes", category: routesCategory, usage: "list the routes of the space, and where they lead",
+			about: "A destination is pending while an instance runs that was started without its port: it is reached as before until dew restart.",
+			flags: []cli.Flag{jsonFlag()},
+		}, func(c *cli.Context, ask *client.Client, out *console) error { return runRoutes(c.Context, ask, out) }),
+		about(verb{
+			name: "create-route", args: "DOMAIN", usage: "reserve a route that leads nowhere yet",
+			about: "One that is there already is fine.\n\nExample:\n   dew create-route dew.localhost --hostname shop --path /api", flags: hostFlags(),
+		}, runCreateRoute),
+		about(verb{
+			name: "map-route", args: "APP DOMAIN", usage: "lead a route to an app",
+			about: "The route is made if it is not there. A port of its own is open after the next dew restart of the app; until then the destination is pending.\n\n" +
+				"Examples:\n   dew map-route shop dew.localhost --hostname buy\n   dew map-route shop dew.localhost --hostname shop-debug --app-port 9090",
+			flags: append(hostFlags(), port, protocol),
+		}, runMapRoute),
+		about(verb{
+			name: "unmap-route", args: "APP DOMAIN", usage: "no longer lead a route to an app",
+			about: "The route stays. With --app-port only that destination goes.", flags: append(hostFlags(), port),
+		}, runUnmapRoute),
+		about(verb{
+			name: "delete-route", args: "DOMAIN", usage: "delete a route", about: "One that is not there is fine.", flags: append(hostFlags(), force),
+		}, runDeleteRoute),
+		about(verb{name: "delete-orphaned-routes", usage: "delete the routes of the space that lead nowhere", flags: []cli.Flag{force}}, runDeleteOrphaned),
+		g.command(verb{
+			name: "create-shared-domain", args: "DOMAIN", category: routesCategory, usage: "make a domain that all orgs may have routes in",
+			flags: []cli.Flag{boolFlag("internal", "its routes are for other apps alone")},
+		}, func(c *cli.Context, ask *client.Client, out *console) error {
+			return runCreateDomain(c.Context, c.Args().First(), c.Bool("internal"), ask, out)
+		}),
+		about(verb{
+			name: "delete-shared-domain", args: "DOMAIN", usage: "delete a domain with all its routes", about: "One that is not there is fine.", flags: []cli.Flag{force},
+		}, runDeleteDomain),
+	}
+}
+
+// readRoute reads the arguments and flags of a command about one route.
+func readRoute(c *cli.Context, app bool) (routeOptions, error) {
+	o := routeOptions{
+		Domain: c.Args().First(), Host: strings.ToLower(c.String("hostname")), Path: c.String("path"),
+		Port: c.Int("app-port"), Protocol: c.String("app-protocol"), Force: c.Bool("f"),
+	}
+	if app {
+		o.App, o.Domain = c.Args().First(), c.Args().Get(1)
+	}
+	if o.Path = strings.TrimRight(o.Path, "/"); o.Path != "" && !strings.HasPrefix(o.Path, "/") {
+		o.Path = "/" + o.Path
+	}
+	if c.IsSet("app-port") && (o.Port < 1 || o.Port > 65535) {
+		return o, usage("--app-port must be 1 to 65535, not %d", o.Port)
+	}
+	if p := o.Protocol; p != "" && p != "http1" && p != "http2" {
+		return o, usage("--app-protocol must be http1 or http2, not %q", p)
+	}
+	return o, nil
+}
+
+// url is the route as users write it.
+func (o routeOptions) url() string {
+	if o.Host == "" {
+		return o.Domain + o.Path
+	}
+	return o.Host + "." + o.Domain + o.Path
+}
+
+// routeRow is a route in the list.
+type routeRow struct {
+	GUID         string           `json:"guid"`
+	URL          string           `json:"url"`
+	Destinations []destinationRow `json:"destinations"`
+}
+
+type destinationRow struct {
+	GUID     string `json:"guid"`
+	App      string `json:"app"`
+	Process  string `json:"process"`
+	Port     int    `json:"port"`
+	Protocol string `json:"protocol"`
+	Pending  bool   `json:"pending"`
+}
+
+func runRoutes(ctx context.Context, ask *client.Client, out *console) error {
+	routes, err := ask.Routes(ctx)
+	if err != nil {
+		return err
+	}
+	apps, err := ask.Apps(ctx)
+	if err != nil {
+		return err
+	}
+	names := map[string]string{}
+	for _, a := range apps {
+		names[a.GUID] = a.Name
+	}
+	rows, table := []routeRow{}, [][]string{{"route", "app", "process", "port", "protocol", "state"}}
+	for _, rt := range routes {
+		row := routeRow{GUID: rt.GUID, URL: rt.URL, Destinations: []destinationRow{}}
+		if len(rt.Destinations) == 0 {
+			table = append(table, []string{rt.URL, "", "", "", "", "leads nowhere"})
+		}
+		for i, d := range rt.Destinations {
+			r := destinationRow{GUID: d.GUID, App: names[d.App.GUID], Process: d.App.Process.Type, Port: d.Port, Protocol: d.Protocol, Pending: d.Pending}
+			row.Destinations = append(row.Destinations, r)
+			shown, state := rt.URL, ""
+			if i > 0 {
+				shown = ""
+			}
+			if r.Pending {
+				state = "pending: dew restart " + r.App
+			}
+			table = append(table, []string{shown, r.App, r.Process, strconv.Itoa(r.Port), r.Protocol, state})
+		}
+		rows = append(rows, row)
+	}
+	return listed{rows: rows, table: table, none: "There are no routes; dew map-route makes one"}.show(out)
+}
+
+// findDomain finds a domain by name; the error offers a name that is near.
+func findDomain(ctx context.Context, ask *client.Client, name string) (v3.Domain, error) {
+	d, err := ask.DomainByName(ctx, name)
+	if !isMissing(err) {
+		return d, err
+	}
+	all, lerr := ask.Domains(ctx)
+	if lerr != nil {
+		return d, lerr
+	}
+	return d, hint(err, name, all, func(d v3.Domain) string { return d.Name })
+}
+
+// find finds the domain and the route that the options name.
+func (o routeOptions) find(ctx context.Context, ask *client.Client) (v3.Domain, v3.Route, error) {
+	d, err := findDomain(ctx, ask, o.Domain)
+	if err != nil {
+		return d, v3.Route{}, err
+	}
+	rt, err := ask.RouteAt(ctx, d, o.Host, o.Path)
+	return d, rt, err
+}
+
+func runCreateRoute(ctx context.Context, o routeOptions, ask *client.Client, out *console) error {
+	d, rt, err := o.find(ctx, ask)
+	if err == nil {
+		out.say("Route %s exists already", rt.URL)
+		return nil
+	}
+	if !isMissing(err) || d.GUID == "" {
+		return err
+	}
+	if rt, err = ask.CreateRoute(ctx, d.GUID, o.Host, o.Path); err != nil {
+		return fmt.Errorf("cannot create route %s: %w", o.url(), err)
+	}
+	out.say("Created route %s; dew map-route leads it to an app", rt.URL)
+	return nil
+}
+
+func runMapRoute(ctx context.Context, o routeOptions, ask *client.Client, out *console) error {
+	a, err := findApp(ctx, ask, o.App)
+	if err != nil {
+		return err
+	}
+	d, rt, err := o.find(ctx, ask)
+	if isMissing(err) && d.GUID != "" {
+		rt, err = ask.CreateRoute(ctx, d.GUID, o.Host, o.Path)
+	}
+	if err != nil {
+		return fmt.Errorf("cannot map route %s: %w", o.url(), err)
+	}
+	to := v3.NewDestination{App: v3.NewDestinationApp{GUID: a.GUID}, Protocol: o.Protocol}
+	if o.Port != 0 {
+		port := v3.Int(o.Port)
+		to.Port = &port
+	}
+	ds, err := ask.AddDestination(ctx, rt.GUID, to)
+	if err != nil {
+		return fmt.Errorf("cannot map route %s: %w", o.url(), err)
+	}
+	out.say("Route %s leads to app %s", rt.URL, a.Name)
+	for _, d := range ds.Destinations {
+		if d.App.GUID == a.GUID && d.Pending {
+			out.say("Port %d is pending: dew restart %s opens it", d.Port, a.Name)
+		}
+	}
+	return nil
+}
+
+func runUnmapRoute(ctx context.Context, o routeOptions, ask *client.Client, out *console) error {
+	a, err := findApp(ctx, ask, o.App)
+	if err != nil {
+		return err
+	}
+	_, rt, err := o.find(ctx, ask)
+	if err != nil {
+		return fmt.Errorf("cannot unmap route %s: %w", o.url(), err)
+	}
+	removed := 0
+	for _, d := range rt.Destinations {
+		if d.App.GUID != a.GUID || o.Port != 0 && d.Port != o.Port {
+			continue
+		}
+		if err := ask.RemoveDestination(ctx, rt.GUID, d.GUID); err != nil {
+			return fmt.Errorf("cannot unmap route %s: %w", rt.URL, err)
+		}
+		removed++
+	}
+	if removed == 0 {
+		out.say("Route %s does not lead there", rt.URL)
+		return nil
+	}
+	out.say("Route %s no longer leads to app %s", rt.URL, a.Name)
+	return nil
+}
+
+// runDeleteRoute deletes a route; one that is not there is fine.
+func runDeleteRoute(ctx context.Context, o routeOptions, ask *client.Client, out *console) error {
+	if !o.Force {
+		if yes, err := out.confirm(ctx, "Delete route "+o.url()); err != nil || !yes {
+			return err
+		}
+	}
+	d, rt, err := o.find(ctx, ask)
+	if isMissing(err) && d.GUID != "" {
+		out.say("There is no route %s", o.url())
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	if err := ask.DeleteRoute(ctx, rt.GUID); err != nil {
+		return fmt.Errorf("cannot delete route %s: %w", rt.URL, err)
+	}
+	out.say("Deleted route %s", rt.URL)
+	return nil
+}
+
+func runDeleteOrphaned(ctx context.Context, o routeOptions, ask *client.Client, out *console) error {
+	if !o.Force {
+		if yes, err := out.confirm(ctx, "Delete all routes of the space that lead nowhere"); err != nil || !yes {
+			return err
+		}
+	}
+	if err := ask.DeleteUnmapped(ctx); err != nil {
+		return fmt.Errorf("cannot delete routes: %w", err)
+	}
+	out.say("Deleted the routes that lead nowhere")
+	return nil
+}
+
+func runCreateDomain(ctx context.Context, name string, internal bool, ask *client.Client, out *console) error {
+	d := v3.CreateDomain{Name: name}
+	if internal {
+		d.Internal = &internal
+	}
+	if _, err := ask.CreateDomain(ctx, d); err != nil {
+		return fmt.Errorf("cannot create domain %s: %w", name, err)
+	}
+	out.say("Created domain %s", name)
+	return nil
+}
+
+// runDeleteDomain deletes a shared domain; one that is not there is fine.
+func runDeleteDomain(ctx context.Context, o routeOptions, ask *client.Client, out *console) error {
+	if !o.Force {
+		if yes, err := out.confirm(ctx, "Delete domain "+o.Domain+" with all its routes"); err != nil || !yes {
+			return err
+		}
+	}
+	d, err := ask.DomainByName(ctx, o.Domain)
+	if isMissing(err) {
+		out.say("There is no domain %s", o.Domain)
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	if d.Relationships.Organization.ID() != "" {
+		return errors.New("domain " + d.Name + " belongs to one org and is not shared by all")
+	}
+	if err := ask.DeleteDomain(ctx, d.GUID); err != nil {
+		return fmt.Errorf("cannot delete domain %s: %w", d.Name, err)
+	}
+	out.say("Deleted domain %s", d.Name)
+	return nil
+}

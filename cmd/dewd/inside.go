@@ -1,0 +1,102 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"net"
+	"net/http"
+	"net/netip"
+	"strconv"
+	"syscall"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/dewrun/dew/route"
+)
+
+// apiName is how instances call the machine they are on.
+const apiName = "api.dew.internal"
+
+// inside are the doors for instances, at the bridge's own address.
+type inside struct {
+	api   net.Listener // nil: the API listens everywhere, or could not listen there
+	udp   net.PacketConn
+	tcp   net.Listener
+	names *route.Names
+}
+
+// openInside opens the doors for instances. Another program may have the ports:
+// then instances do without, and everything else works.
+func (d *daemon) openInside(context.Context) error {
+	if d.cfg.Listen == "" {
+		return nil
+	}
+	host := d.engine.Gateway()
+	if err := d.openNames(host); err != nil {
+		d.log.Warn("instances do not find each other by name: cannot listen on the bridge (end what has the port)", "err", err)
+	} else {
+		d.engine.UseNames()
+	}
+	l, err := net.Listen("tcp", netip.AddrPortFrom(host, d.apiPort()).String())
+	switch {
+	case err == nil:
+		d.inside.api = l
+	case errors.Is(err, syscall.EADDRINUSE) && listensEverywhere(d.listen):
+	default:
+		d.log.Warn("instances do not reach the API: cannot listen on the bridge (end what has the port)", "err", err)
+	}
+	return nil
+}
+
+func (d *daemon) openNames(host netip.Addr) (err error) {
+	const port = 53
+	at := netip.AddrPortFrom(host, port).String()
+	if d.inside.udp, err = net.ListenPacket("udp", at); err != nil {
+		return err
+	}
+	if d.inside.tcp, err = net.Listen("tcp", at); err != nil {
+		return errors.Join(err, d.inside.udp.Close())
+	}
+	d.inside.names = d.router.Names(route.NamesConfig{API: host, Resolv: "/etc/resolv.conf", Logger: d.log})
+	return nil
+}
+
+// apiPort is the port on which the API listens, wherever that is.
+func (d *daemon) apiPort() uint16 {
+	if len(d.listen) == 0 {
+		return 0
+	}
+	_, port, err := net.SplitHostPort(d.listen[0].Addr().String())
+	if err != nil {
+		return 0
+	}
+	n, err := strconv.ParseUint(port, 10, 16)
+	if err != nil {
+		return 0
+	}
+	return uint16(n)
+}
+
+func listensEverywhere(ls []net.Listener) bool {
+	for _, l := range ls {
+		if a, ok := l.Addr().(*net.TCPAddr); ok && a.IP.IsUnspecified() {
+			return true
+		}
+	}
+	return false
+}
+
+// serveInside answers instances until ctx ends.
+func (d *daemon) serveInside(ctx context.Context) error {
+	g, ctx := errgroup.WithContext(ctx)
+	if d.inside.names != nil {
+		g.Go(func() error { return d.inside.names.Serve(ctx, d.inside.udp, d.inside.tcp) })
+	}
+	if d.inside.api != nil {
+		g.Go(func() error {
+			until := func(net.Listener) context.Context { return ctx }
+			return serve(ctx, d.inside.api, &http.Server{Handler: d.api.Handler(), BaseContext: until, ReadHeaderTimeout: shutdownLimit}, d.log)
+		})
+	}
+	return g.Wait()
+}

@@ -1,0 +1,515 @@
+//go:build integration
+
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+)
+
+const debugSidecars = `  sidecars:
+  - {name: debug, process_types: [web], command: ./routeapp side 0.0.0.0:9090, memory: 24MB}
+  - {name: hidden, process_types: [web], command: "./routeapp side 127.0.0.1:9091", memory: 24MB}
+`
+
+// A route is led to a sidecar's port: pending until the restart, whatever becomes of
+// dewd meanwhile; a sidecar that listens for its own container alone stays
+// unreachable, and the app's log says why.
+func TestRouteToSidecar(t *testing.T) {
+	w := newTown(t)
+	w.push("shop", debugSidecars)
+	w.until("shop", "/", "web 0")
+	clients := map[string]func(method, path, body string) string{
+		"dew curl": func(method, path, body string) string { return w.say("curl", "-X", method, path, "-d", body) },
+	}
+	if bin := os.Getenv("CF_BIN"); bin != "" {
+		clients["cf curl"] = w.stockCurl(bin)
+	}
+	path := "/v3/routes/" + w.routeGUID("shop") + "/destinations"
+	body := func(port int) string {
+		return fmt.Sprintf(`{"destinations":[{"app":{"guid":%q,"process":{"type":"web"}},"port":%d,"protocol":"http1"}]}`, w.appGUID("shop"), port)
+	}
+	for name, curl := range clients {
+		answer := curl("PATCH", path, body(9090))
+		if !isPending(t, answer) {
+			t.Fatalf("%s: not pending: %s", name, answer)
+		}
+		if out := w.say("routes"); !strings.Contains(out, "9090") || !strings.Contains(out, "pending: dew restart shop") {
+			t.Errorf("dew routes:\n%s", out)
+		}
+		w.until("shop", "/", "web 0")
+		w.kill(syscall.SIGKILL)
+		w.begin()
+		w.until("shop", "/", "web 0")
+		if !isPending(t, curl("GET", path, "")) {
+			t.Errorf("%s: no longer pending after a restart of dewd", name)
+		}
+		w.dew("restart", "shop")
+		w.until("shop", "/threaddump", "side")
+		if isPending(t, curl("GET", path, "")) || strings.Contains(w.say("routes"), "pending") {
+			t.Errorf("%s: pending after the restart", name)
+		}
+		curl("PATCH", path, fmt.Sprintf(`{"destinations":[{"app":{"guid":%q}}]}`, w.appGUID("shop")))
+		w.until("shop", "/", "web 0") // the default port acts at once
+		w.dew("restart", "shop")      // without the other port
+		w.until("shop", "/", "web 0")
+	}
+	w.say("curl", "-X", "PATCH", path, "-d", body(9091))
+	w.until("shop", "/", "web 0")
+	w.dew("restart", "shop")
+	w.eventually("the hidden sidecar is not reached", func() error {
+		if status, text := w.get("shop", "/"); status != http.StatusBadGateway || text != "502 Bad Gateway: Registered endpoint failed to handle the request.\n" {
+			return fmt.Errorf("%d %q", status, text)
+		}
+		return nil
+	})
+	const why = "[RTR/0] ERR cannot reach instance 0 of process web on port 9091: the app listens on 127.0.0.1:9091 only; the platform reaches an app on 0.0.0.0"
+	w.eventually("the log says why", func() error {
+		if out := w.say("logs", "shop", "--recent"); !strings.Contains(out, why) {
+			return fmt.Errorf("log:\n%s", out)
+		}
+		return nil
+	})
+}
+
+func isPending(t *testing.T, answer string) bool {
+	t.Helper()
+	var ds struct {
+		Destinations []struct {
+			Port    int
+			Pending bool
+		}
+	}
+	if err := json.Unmarshal([]byte(answer), &ds); err != nil || len(ds.Destinations) != 1 {
+		t.Fatalf("%v: %s", err, answer)
+	}
+	return ds.Destinations[0].Pending
+}
+
+// stockCurl sends requests with the stock client. The daemon has another address
+// after each start.
+func (w *town) stockCurl(bin string) func(method, path, body string) string {
+	home := w.t.TempDir()
+	cf := func(args ...string) string {
+		w.t.Helper()
+		cmd := exec.Command(bin, args...)
+		cmd.Env = append(os.Environ(), "CF_HOME="+home)
+		out, err := cmd.CombinedOutput()
+		if err != nil {
+			w.t.Fatalf("cf %s: %v\n%s", strings.Join(args, " "), err, out)
+		}
+		return string(out)
+	}
+	return func(method, path, body string) string {
+		w.t.Helper()
+		password, err := os.ReadFile(filepath.Join(w.root, "admin-password"))
+		if err != nil {
+			w.t.Fatal(err)
+		}
+		cf("api", w.status.API)
+		cf("auth", "admin", strings.TrimSpace(string(password)))
+		args := []string{"curl", "-X", method, path}
+		if body != "" {
+			args = append(args, "-d", body)
+		}
+		return cf(args...)
+	}
+}
+
+func TestRouterWithRealClients(t *testing.T) {
+	w := newTown(t)
+	w.push("shop", "")
+	w.dew("map-route", "shop", "dew.localhost", "--hostname", "two", "--app-protocol", "http2")
+	w.until("shop", "/", "web 0")
+	t.Run("curl", w.curls)
+	t.Run("large bodies", w.carries)
+	t.Run("web socket", w.upgrades)
+	t.Run("idle connections", w.idles)
+	t.Run("hostile clients", w.refuses)
+	t.Run("inside", w.inside)
+	t.Run("load", w.bears)
+}
+
+func (w *town) curl(t *testing.T, args ...string) string {
+	t.Helper()
+	out, err := exec.Command("curl", append([]string{"-sS", "--max-time", "600"}, args...)...).CombinedOutput()
+	if err != nil {
+		t.Fatalf("curl %s: %v\n%s", strings.Join(args, " "), err, out)
+	}
+	return string(out)
+}
+
+func (w *town) curls(t *testing.T) {
+	url := func(host, path string) []string {
+		return []string{"--resolve", host + ".dew.localhost:" + w.port() + ":127.0.0.1", "http://" + host + ".dew.localhost:" + w.port() + path}
+	}
+	for _, c := range []struct{ flag, host, want string }{
+		{"--http1.1", "shop", "web 0 HTTP/1.1"},
+		{"--http2-prior-knowledge", "shop", "web 0 HTTP/1.1"},
+		{"--http2", "shop", "web 0 HTTP/1.1"},
+		{"--http1.0", "SHOP", "web 0 HTTP/1.1"},
+		{"--http1.1", "two", "web 0 HTTP/2.0"},
+		{"--http2-prior-knowledge", "two", "web 0 HTTP/2.0"},
+	} {
+		if got := w.curl(t, append(url(c.host, "/"), c.flag)...); got != c.want {
+			t.Errorf("curl %s %s: %q, want %q", c.flag, c.host, got, c.want)
+		}
+	}
+	for _, flag := range []string{"--http1.1", "--http2-prior-knowledge"} {
+		got := w.curl(t, append(url("shop", "/echo"), flag, "-H", "Expect: 100-continue", "-d", "order")...)
+		if got != "order" {
+			t.Errorf("%s with 100-continue: %q", flag, got)
+		}
+	}
+	if got := w.curl(t, append(url("nobody", "/"), "-i")...); !strings.HasPrefix(got, "HTTP/1.1 404") ||
+		!strings.Contains(got, "X-Cf-Routererror: unknown_route") || !strings.HasSuffix(got, "404 Not Found: Requested route does not exist.\n") {
+		t.Errorf("unknown route: %q", got)
+	}
+}
+
+func (w *town) port() string { return w.front[strings.LastIndexByte(w.front, ':')+1:] }
+
+// carries sends a large body up and fetches one down, over both protocols.
+func (w *town) carries(t *testing.T) {
+	size := int64(64 << 20)
+	if os.Getenv("DEW_PROOF") != "" {
+		size = 1 << 30
+	}
+	for _, flag := range []string{"--http1.1", "--http2-prior-knowledge"} {
+		for _, host := range []string{"shop", "two"} {
+			at := "http://" + w.front
+			name := "Host: " + host + ".dew.localhost"
+			cmd := exec.Command("curl", "-sS", flag, "-H", name, "-T", "-", at+"/sink")
+			cmd.Stdin = io.LimitReader(zero{}, size)
+			if out, err := cmd.CombinedOutput(); err != nil || string(out) != strconv.FormatInt(size, 10) {
+				t.Errorf("%s up to %s: %s, %v", flag, host, out, err)
+			}
+			got := w.curl(t, flag, "-H", name, "-o", "/dev/null", "-w", "%{http_code} %{size_download}", fmt.Sprintf("%s/zeros?n=%d", at, size))
+			if want := fmt.Sprintf("200 %d", size); got != want {
+				t.Errorf("%s down from %s: %s, want %s", flag, host, got, want)
+			}
+		}
+	}
+}
+
+type zero struct{}
+
+func (zero) Read(p []byte) (int, error) {
+	clear(p)
+	return len(p), nil
+}
+
+func (w *town) upgrades(t *testing.T) {
+	for _, host := range []string{"shop", "two"} {
+		c, r := w.raw("GET /ws HTTP/1.1\r\nHost: " + host + ".dew.localhost\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n" +
+			"Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n")
+		res, err := http.ReadResponse(r, nil)
+		if err != nil || res.StatusCode != http.StatusSwitchingProtocols || res.Header.Get("Sec-Websocket-Accept") != "s3pPLMBiTxaQ9kYGzzhZRbK+xOo=" {
+			t.Fatalf("%v, %v", res, err)
+		}
+		for i := range 100 {
+			text := fmt.Sprintf("message %d", i)
+			if _, err := c.Write(append([]byte{0x81, 0x80 | byte(len(text)), 0, 0, 0, 0}, text...)); err != nil {
+				t.Fatal(err)
+			}
+			got := make([]byte, 2+len(text))
+			if _, err := io.ReadFull(r, got); err != nil || string(got[2:]) != text {
+				t.Fatalf("%q, %v, want %q", got, err, text)
+			}
+		}
+		c.Close()
+	}
+}
+
+// idles keeps 1000 connections that do nothing; they and others are served.
+func (w *town) idles(t *testing.T) {
+	const request = "GET / HTTP/1.1\r\nHost: shop.dew.localhost\r\n\r\n"
+	type conn struct {
+		io.ReadWriteCloser
+		r *bufio.Reader
+	}
+	answer := func(c conn) {
+		res, err := http.ReadResponse(c.r, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if b, err := io.ReadAll(res.Body); err != nil || string(b) != "web 0 HTTP/1.1" {
+			t.Fatalf("%q, %v", b, err)
+		}
+	}
+	var all []conn
+	for range 1000 {
+		c, r := w.raw(request)
+		all = append(all, conn{c, r})
+		answer(all[len(all)-1])
+	}
+	for range 100 {
+		if status, body := w.get("shop", "/"); status != 200 {
+			t.Fatalf("%d %s", status, body)
+		}
+	}
+	for _, c := range all {
+		if _, err := io.WriteString(c, request); err != nil {
+			t.Fatal(err)
+		}
+		answer(c)
+		c.Close()
+	}
+}
+
+// refuses meets clients that mean no good; others notice nothing.
+func (w *town) refuses(t *testing.T) {
+	const host = "Host: shop.dew.localhost\r\n"
+	for name, c := range map[string]struct {
+		text   string
+		status int // 0: no answer at all
+	}{
+		"two lengths":          {"POST /echo HTTP/1.1\r\n" + host + "Content-Length: 3\r\nContent-Length: 4\r\n\r\nabcd", 400},
+		"signed length":        {"POST /echo HTTP/1.1\r\n" + host + "Content-Length: +3\r\n\r\nabc", 400},
+		"negative length":      {"POST /echo HTTP/1.1\r\n" + host + "Content-Length: -1\r\n\r\n", 400},
+		"unknown encoding":     {"POST /echo HTTP/1.1\r\n" + host + "Transfer-Encoding: xchunked\r\n\r\n0\r\n\r\n", 501},
+		"two encodings":        {"POST /echo HTTP/1.1\r\n" + host + "Transfer-Encoding: chunked\r\nTransfer-Encoding: identity\r\n\r\n0\r\n\r\n", 501},
+		"bad chunk size":       {"POST /echo HTTP/1.1\r\n" + host + "Transfer-Encoding: chunked\r\n\r\nxyz\r\nabc\r\n0\r\n\r\n", 400},
+		"huge chunk size":      {"POST /echo HTTP/1.1\r\n" + host + "Transfer-Encoding: chunked\r\n\r\nfffffffffffffffff\r\n", 400},
+		"space before a colon": {"GET / HTTP/1.1\r\n" + host + "Content-Length : 3\r\n\r\n", 400},
+		"folded header":        {"GET / HTTP/1.1\r\n" + host + "X: a\r\n b\r\nNo colon\r\n\r\n", 400},
+		"two hosts":            {"GET / HTTP/1.1\r\n" + host + "Host: other\r\n\r\n", 400},
+		"no host":              {"GET / HTTP/1.1\r\n\r\n", 400},
+		"no version":           {"GET /\r\n\r\n", 400},
+		"a proxy's method":     {"CONNECT shop.dew.localhost:80 HTTP/1.1\r\n" + host + "\r\n", 405},
+		"huge header":          {"GET / HTTP/1.1\r\n" + host + "X: " + strings.Repeat("x", 1<<20) + "\r\n\r\n", 431},
+		"noise":                {"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03\r\n\r\n", 400},
+	} {
+		conn, r := w.raw(c.text)
+		res, err := http.ReadResponse(r, nil)
+		if err != nil {
+			t.Errorf("%s: %v, want %d", name, err, c.status)
+		} else if res.StatusCode != c.status {
+			t.Errorf("%s: %d, want %d", name, res.StatusCode, c.status)
+		}
+		conn.Close()
+	}
+	w.smuggles(t)
+	w.dawdles(t)
+}
+
+// smuggles hides a request in the body of another: whoever reads lengths otherwise
+// than the app would take it for one. The app must see one request, and what is
+// behind its end is a request of its own to the router.
+func (w *town) smuggles(t *testing.T) {
+	conn, r := w.raw("POST /echo HTTP/1.1\r\nHost: shop.dew.localhost\r\nContent-Length: 6\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n" +
+		"GET /smuggled HTTP/1.1\r\nHost: nobody.dew.localhost\r\nConnection: close\r\n\r\n")
+	defer conn.Close()
+	first, err := http.ReadResponse(r, nil)
+	if err != nil || first.StatusCode != 200 || first.ContentLength > 0 {
+		t.Fatalf("%v, %v", first, err)
+	}
+	if _, err := io.Copy(io.Discard, first.Body); err != nil {
+		t.Fatal(err)
+	}
+	second, err := http.ReadResponse(r, nil)
+	if err == nil && second.StatusCode != http.StatusNotFound { // a connection that ends is as good
+		t.Errorf("what was hidden got %d", second.StatusCode)
+	}
+}
+
+// dawdles opens many connections that never finish their header. Others are served
+// at once, and those are closed.
+func (w *town) dawdles(t *testing.T) {
+	var slow []io.ReadCloser
+	for range 300 {
+		c, _ := w.raw("GET / HTTP/1.1\r\nHost: shop.dew.localhost\r\nX-Slow: ")
+		defer c.Close()
+		slow = append(slow, c)
+	}
+	for range 50 {
+		if status, body := w.get("shop", "/"); status != 200 {
+			t.Fatalf("%d %s", status, body)
+		}
+	}
+	for _, c := range slow {
+		b, err := io.ReadAll(c) // ends with the connection
+		if err != nil && !strings.Contains(err.Error(), "reset") || bytes.Contains(b, []byte("200 OK")) {
+			t.Fatalf("%q, %v", b, err)
+		}
+	}
+}
+
+// inside looks from inside a container: at other apps and at the platform.
+func (w *town) inside(t *testing.T) {
+	w.dew("map-route", "shop", "apps.internal", "--hostname", "hidden")
+	_, port, _ := strings.Cut(strings.TrimPrefix(w.status.API, "http://"), ":")
+	w.until("shop", "/fetch?url=http://hidden.apps.internal:8080/", "web 0")
+	w.until("shop", "/fetch?url=http://0.hidden.apps.internal:8080/", "web 0")
+	if status, body := w.get("shop", "/fetch?url=http://api.dew.internal:"+port+"/"); status != 200 || !strings.Contains(body, "links") {
+		t.Errorf("the API from inside: %d %q", status, body)
+	}
+	for _, name := range []string{"none.apps.internal", "9.hidden.apps.internal", "none.dew.internal"} {
+		if status, body := w.get("shop", "/fetch?url=http://"+name+":8080/"); status != 502 || !strings.Contains(body, "no such host") {
+			t.Errorf("%s: %d %q", name, status, body)
+		}
+	}
+	if status, _ := w.get("hidden.apps.internal", "/"); status != http.StatusNotFound {
+		t.Errorf("an internal route has a door outside: %d", status)
+	}
+}
+
+// bears is asked all the time while instances come, go and crash. Nothing fails.
+func (w *town) bears(t *testing.T) {
+	w.dew("scale", "shop", "-i", "3")
+	w.eventually("three instances answer", func() error {
+		seen := map[string]bool{}
+		for range 12 {
+			_, body := w.get("shop", "/")
+			seen[body] = true
+		}
+		if len(seen) != 3 {
+			return fmt.Errorf("%v", seen)
+		}
+		return nil
+	})
+	var asked atomic.Int64
+	var wg sync.WaitGroup
+	stop := make(chan struct{})
+	for range 8 {
+		wg.Go(func() {
+			for {
+				select {
+				case <-stop:
+					return
+				default:
+				}
+				res, body, err := w.fetch("shop", "/")
+				if err != nil || res.StatusCode != 200 || !strings.HasPrefix(body, "web ") {
+					t.Errorf("%v %q %v", res, body, err)
+					return
+				}
+				asked.Add(1)
+			}
+		})
+	}
+	guid := w.appGUID("shop")
+	for i := range 3 {
+		res, _, err := w.fetch("shop", "/exit", "X-CF-App-Instance", guid+":"+strconv.Itoa(i))
+		if err != nil || res.StatusCode != http.StatusBadGateway {
+			t.Errorf("crash of instance %d: %v, %v", i, res, err)
+		}
+		w.eventually("the instance is back", func() error {
+			res, body, err := w.fetch("shop", "/", "X-CF-App-Instance", guid+":"+strconv.Itoa(i))
+			if err != nil || res.StatusCode != 200 {
+				return fmt.Errorf("%v %q %w", res, body, err)
+			}
+			return nil
+		})
+	}
+	for _, n := range []string{"5", "2", "4", "1"} {
+		w.dew("scale", "shop", "-i", n)
+		time.Sleep(500 * time.Millisecond)
+	}
+	close(stop)
+	wg.Wait()
+	if asked.Load() < 100 {
+		t.Errorf("only %d requests were made", asked.Load())
+	}
+}
+
+func TestRoutesOfApps(t *testing.T) {
+	w := newTown(t)
+	w.push("one", "  no-route: true\n")
+	w.push("two", "  no-route: true\n  env: {X: y}\n")
+	one := func(args ...string) { w.dew(append([]string{"map-route", "one", "dew.localhost"}, args...)...) }
+	two := func(args ...string) { w.dew(append([]string{"map-route", "two", "dew.localhost"}, args...)...) }
+	app := func(host, path string) string {
+		res, body, err := w.fetch(host, path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if res.StatusCode != 200 {
+			return res.Header.Get("X-Cf-Routererror")
+		}
+		return body
+	}
+	one("--hostname", "shop")
+	two("--hostname", "shop", "--path", "/api")
+	one("--hostname", "*")
+	two("--hostname", "exact")
+	one("--hostname", "both")
+	two("--hostname", "both")
+	// The apps answer alike: access lines tell which was asked.
+	for _, c := range []struct{ host, path, want string }{
+		{"shop", "/", "one"}, {"SHOP", "/apix", "one"}, {"shop", "/api", "two"}, {"Shop", "/api/x", "two"},
+		{"any", "/any", "one"}, {"a.b", "/any", "one"}, {"exact", "/exact", "two"},
+	} {
+		mark := fmt.Sprintf("%s?%d", c.path, time.Now().UnixNano())
+		w.eventually("route "+c.host+c.path, func() error {
+			if got := app(c.host, mark); !strings.HasPrefix(got, "web 0") {
+				return fmt.Errorf("%q", got)
+			}
+			if out := w.say("logs", c.want, "--recent"); !strings.Contains(out, mark) {
+				return fmt.Errorf("%s was not asked", c.want)
+			}
+			return nil
+		})
+	}
+	for i := range 8 {
+		app("both", fmt.Sprintf("/both-%d", i))
+	}
+	for _, name := range []string{"one", "two"} {
+		w.eventually("both apps are asked", func() error {
+			if n := strings.Count(w.say("logs", name, "--recent"), "GET /both-"); n != 4 {
+				return fmt.Errorf("%s was asked %d times of 8", name, n)
+			}
+			return nil
+		})
+	}
+	// What runs finishes; what comes later finds no route.
+	conn, r := w.raw("GET /slow?for=3s HTTP/1.1\r\nHost: exact.dew.localhost\r\n\r\n")
+	defer conn.Close()
+	slow, err := http.ReadResponse(r, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.dew("unmap-route", "two", "dew.localhost", "--hostname", "exact")
+	w.eventually("the route leads to the wildcard's app", func() error {
+		if got := app("exact", "/after"); !strings.HasPrefix(got, "web 0") {
+			return fmt.Errorf("%q", got)
+		}
+		return nil
+	})
+	if got, err := io.ReadAll(slow.Body); err != nil || string(got) != "begun done" {
+		t.Errorf("the request that ran got %q, %v", got, err)
+	}
+	w.dew("stop", "two")
+	w.eventually("no instance", func() error {
+		if got := app("shop", "/api"); got != "no_endpoints" {
+			return fmt.Errorf("%q", got)
+		}
+		return nil
+	})
+
+	// Another daemon beside it: the same names, its own apps, its own bridge.
+	other := newTown(t)
+	other.push("three", "  routes: [{route: shop.dew.localhost}]\n")
+	other.until("shop", "/", "web 0")
+	other.dew("map-route", "three", "apps.internal", "--hostname", "mine")
+	other.until("shop", "/fetch?url=http://mine.apps.internal:8080/", "web 0")
+	if status, body := w.get("shop", "/fetch?url=http://mine.apps.internal:8080/"); status != 502 {
+		t.Errorf("one daemon knows the names of another: %d %q", status, body)
+	}
+	other.tearDown()
+	w.until("shop", "/", "web 0")
+}

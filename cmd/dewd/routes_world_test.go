@@ -1,0 +1,148 @@
+//go:build integration || bench
+
+package main
+
+import (
+	"bufio"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+)
+
+// town is a cell whose apps have routes.
+type town struct {
+	*cell
+	front  string // host:port of the router
+	status struct{ Router, API string }
+	client *http.Client
+}
+
+// newTown starts a dewd.
+func newTown(t testing.TB, flags ...string) *town {
+	t.Helper()
+	w := &town{cell: newCell(t, flags...), client: &http.Client{
+		Timeout:   patience,
+		Transport: &http.Transport{MaxIdleConnsPerHost: 64, DisableCompression: true},
+	}}
+	w.begin()
+	return w
+}
+
+// begin starts dewd and finds out where its doors are.
+func (w *town) begin() {
+	w.t.Helper()
+	w.start()
+	if err := json.Unmarshal([]byte(w.say("status", "--json")), &w.status); err != nil {
+		w.t.Fatal(err)
+	}
+	w.front = strings.TrimPrefix(w.status.Router, "http://")
+}
+
+// say runs a command that must succeed and gives what it wrote to stdout.
+func (w *town) say(args ...string) string {
+	w.t.Helper()
+	cmd := w.dewCommand(args...)
+	var talk strings.Builder
+	cmd.Stderr = &talk
+	out, err := cmd.Output()
+	if err != nil {
+		w.t.Fatalf("dew %s: %v\n%s%s", strings.Join(args, " "), err, out, &talk)
+	}
+	return string(out)
+}
+
+// push makes an app of routeapp; more are further lines of its manifest.
+func (w *town) push(name, more string) {
+	w.t.Helper()
+	dir := filepath.Join(filepath.Dir(w.root), "routeapp")
+	if _, err := os.Stat(dir); err != nil {
+		build := exec.Command("go", "build", "-trimpath", "-o", dir+"/", "./testdata/routeapp")
+		build.Env = append(os.Environ(), "CGO_ENABLED=0")
+		if out, err := build.CombinedOutput(); err != nil {
+			w.t.Fatalf("%v\n%s", err, out)
+		}
+	}
+	text := fmt.Sprintf("applications:\n- name: %s\n  path: %s\n  command: ./routeapp web\n  memory: 128M\n  buildpacks: [binary_buildpack]\n%s", name, dir, more)
+	file := filepath.Join(filepath.Dir(w.root), name+".yml")
+	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+		w.t.Fatal(err)
+	}
+	w.dew("push", "-f", file)
+}
+
+// get asks a route; the host is below the domain.
+func (w *town) get(host, path string) (int, string) {
+	w.t.Helper()
+	res, body, err := w.fetch(host, path)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return res.StatusCode, body
+}
+
+func (w *town) fetch(host, path string, headers ...string) (*http.Response, string, error) {
+	req, err := http.NewRequest(http.MethodGet, "http://"+w.front+path, nil)
+	if err != nil {
+		return nil, "", err
+	}
+	req.Host = host + ".dew.localhost"
+	for i := 0; i < len(headers); i += 2 {
+		req.Header.Set(headers[i], headers[i+1])
+	}
+	res, err := w.client.Do(req)
+	if err != nil {
+		return nil, "", err
+	}
+	defer res.Body.Close()
+	b, err := io.ReadAll(res.Body)
+	return res, string(b), err
+}
+
+// until asks a route until it answers so.
+func (w *town) until(host, path, want string) {
+	w.t.Helper()
+	w.eventually(fmt.Sprintf("%s%s answers %q", host, path, want), func() error {
+		if status, body := w.get(host, path); !strings.HasPrefix(body, want) {
+			return fmt.Errorf("%d %q", status, body)
+		}
+		return nil
+	})
+}
+
+// appGUID asks for the guid of an app, routeGUID for that of a route.
+func (w *town) appGUID(name string) string { return w.guid("/v3/apps?names=" + name) }
+
+func (w *town) routeGUID(host string) string { return w.guid("/v3/routes?hosts=" + host) }
+
+func (w *town) guid(path string) string {
+	w.t.Helper()
+	var list struct{ Resources []struct{ GUID string } }
+	if err := json.Unmarshal([]byte(w.say("curl", path)), &list); err != nil || len(list.Resources) != 1 {
+		w.t.Fatalf("%s: %+v, %v", path, list, err)
+	}
+	return list.Resources[0].GUID
+}
+
+// raw is a bare connection to the router on which something was said.
+func (w *town) raw(text string) (net.Conn, *bufio.Reader) {
+	w.t.Helper()
+	c, err := net.Dial("tcp", w.front)
+	if err == nil {
+		err = c.SetDeadline(time.Now().Add(patience))
+	}
+	if err == nil {
+		_, err = io.WriteString(c, text)
+	}
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return c, bufio.NewReader(c)
+}

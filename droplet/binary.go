@@ -1,0 +1,93 @@
+package droplet
+
+import (
+	"archive/tar"
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+
+	"github.com/google/uuid"
+)
+
+// asPushed is the binary buildpack alone.
+func asPushed() []chosen {
+	return []chosen{{name: BinaryBuildpack, key: BinaryBuildpack, binary: true}}
+}
+
+// stageBinary makes a droplet of the files as they were pushed: their own bytes
+// are the image's. It needs no container, and so costs no more than the copy.
+func (b *Builds) stageBinary(ctx context.Context, w Build, k Package, st Stack) (Droplet, error) {
+	f, done, err := b.packages.open(k.SHA256)
+	if err != nil {
+		return Droplet{}, err
+	}
+	defer done()
+	commands, err := readProcfile(f)
+	if err != nil {
+		return Droplet{}, err
+	}
+	b.o.Say(w.App, procfileLine(commands))
+	image, err := imageOf(f, commands)
+	if err != nil {
+		return Droplet{}, err
+	}
+	sha, err := b.shelf.AddImage(&untilDone{ctx: ctx, r: image})
+	if err != nil {
+		return Droplet{}, err
+	}
+	b.o.Say(w.App, fmt.Sprintf("Made image %.12s", sha))
+	return Droplet{
+		GUID: uuid.NewString(), App: w.App, Package: w.Package, Stack: st.Name, Image: sha, Commands: commands,
+		Buildpacks: []UsedBuildpack{{Name: BinaryBuildpack}}, Reuse: reuseKey(k, st, asPushed(), nil),
+	}, nil
+}
+
+// tarEnd is how many zero bytes end a tar.
+const tarEnd = 1024
+
+// imageOf returns the tar of an image: the package's own bytes, and staging_info.yml
+// behind them.
+func imageOf(f *os.File, commands map[string]string) (io.Reader, error) {
+	fi, err := f.Stat()
+	if err != nil {
+		return nil, fmt.Errorf("cannot read package: %w", err)
+	}
+	info, err := json.Marshal(struct {
+		Buildpack string `json:"detected_buildpack"`
+		Command   string `json:"start_command"`
+	}{"", commands["web"]})
+	if err != nil {
+		return nil, fmt.Errorf("cannot write %s: %w", stagingInfo, err)
+	}
+	var tail bytes.Buffer
+	w := tar.NewWriter(&tail)
+	err = errors.Join(
+		w.WriteHeader(&tar.Header{Typeflag: tar.TypeReg, Name: stagingInfo, Mode: 0o644, Size: int64(len(info)), ModTime: packTime}),
+		writeAll(w, info), w.Close())
+	if err != nil {
+		return nil, fmt.Errorf("cannot write %s: %w", stagingInfo, err)
+	}
+	return io.MultiReader(io.NewSectionReader(f, 0, fi.Size()-tarEnd), &tail), nil
+}
+
+func writeAll(w io.Writer, b []byte) error {
+	_, err := w.Write(b)
+	return err
+}
+
+// untilDone ends a long copy with its context.
+type untilDone struct {
+	ctx context.Context
+	r   io.Reader
+}
+
+func (u *untilDone) Read(p []byte) (int, error) {
+	if err := u.ctx.Err(); err != nil {
+		return 0, err
+	}
+	return u.r.Read(p)
+}

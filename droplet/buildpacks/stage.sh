@@ -1,0 +1,107 @@
+# Runs buildpacks as the platform does: detect, supply, finalize or compile, release.
+# Every other word of it is the platform's: buildpacks are written for these paths.
+#
+#   /tmp/app          the app as it was pushed, and as it is to run
+#   /tmp/cache        kept for the next build of the app
+#   /tmp/deps/<n>     what the n-th buildpack brings
+#   /tmp/profile.d    what is sourced before the app starts
+#   /tmp/buildpacks   <n>/, and plan, or all that are to be tried: <n> <how it gets here> <name>
+#   /tmp/result       what the daemon reads: detected, used, release.yml, Procfile, launch-<n>.yml, failed
+set -u
+build=/tmp/app cache=/tmp/cache deps=/tmp/deps profile=/tmp/profile.d packs=/tmp/buildpacks result=/tmp/result
+mkdir -p "$build" "$cache" "$deps" "$profile" "$result" /home/vcap/tmp
+umask 022
+no_app=222 no_compile=223 no_release=224 no_buildpack=225
+
+# fail CODE SENTENCE
+fail() {
+	printf '%s\n' "$2" >"$result/failed"
+	exit "$1"
+}
+
+# fetch N HOW NAME: gets what is not here yet, and makes its scripts executable.
+fetch() {
+	if [ "$2" = git ]; then
+		read -r url <"$packs/$1.url" # with its secrets, which the name is without
+		branch=
+		case $url in *'#'*) branch=${url#*#} url=${url%%#*} ;; esac
+		command -v git >/dev/null || fail $no_buildpack "cannot fetch buildpack $3: the stack has no git"
+		said=$(GIT_TERMINAL_PROMPT=0 git clone --quiet --depth 1 --recurse-submodules --shallow-submodules \
+			${branch:+--branch "$branch"} -- "$url" "$packs/$1" 2>&1 </dev/null)
+		code=$?
+		[ -z "$said" ] || printf '%s\n' "$said" | sed 's,//[^/@]*@,//,g' >&2
+		[ $code -eq 0 ] || fail $no_buildpack "cannot fetch buildpack $3: git clone ended with status $code"
+	fi
+	# A zip may know of no modes, and may have one folder around everything.
+	if [ ! -d "$packs/$1/bin" ]; then
+		for inner in "$packs/$1"/*/bin; do
+			[ -d "$inner" ] && mv "${inner%/bin}" "$packs/$1.inner" && rm -rf "$packs/$1" && mv "$packs/$1.inner" "$packs/$1"
+			break
+		done
+	fi
+	[ -d "$packs/$1/bin" ] || fail $no_buildpack "buildpack $3 has no folder bin"
+	chmod -R u+rwX "$packs/$1" && chmod u+x "$packs/$1"/bin/*
+}
+
+# keep N NAME: its own part of the cache. Two versions of a buildpack share it.
+keep() {
+	own=$cache/$(printf '%s' "$2" | md5sum | cut -d ' ' -f 1)
+	mkdir -p "$own" "$deps/$1"
+}
+
+# step NAME PHASE PROGRAM ARGUMENT...
+step() {
+	what=$1 phase=$2
+	shift 2
+	"$@" </dev/null
+	code=$?
+	[ $code -eq 0 ] || fail $no_compile "buildpack $what: bin/$phase ended with status $code"
+}
+
+# detect: the first that knows the app.
+detect() {
+	while read -r n how name; do
+		fetch "$n" "$how" "$name"
+		[ -f "$packs/$n/bin/detect" ] || continue
+		if found=$("$packs/$n/bin/detect" "$build" </dev/null); then
+			printf '%s\n' "$found" >"$result/detected"
+			printf '%s\n' "$n" >"$result/used"
+			printf '%s %s %s\n' "$n" "$how" "$name" >"$packs/plan"
+			return 0
+		fi
+	done <"$packs/all"
+	fail $no_app "An app was not successfully detected by any available buildpack"
+}
+
+if [ -f "$packs/all" ]; then
+	detect
+	fetched=1
+else
+	fetched=0
+fi
+
+index=0 last=$(($(wc -l <"$packs/plan") - 1))
+while read -r n how name; do
+	[ $fetched = 1 ] || fetch "$n" "$how" "$name"
+	bin=$packs/$n/bin
+	keep "$index" "$name"
+	echo "-----> $name"
+	if [ $index -lt $last ]; then
+		[ -f "$bin/supply" ] || fail $no_compile "buildpack $name has no bin/supply: it can only be the last of several"
+		step "$name" supply "$bin/supply" "$build" "$own" "$deps" "$index"
+	elif [ -f "$bin/finalize" ]; then
+		[ ! -f "$bin/supply" ] || step "$name" supply "$bin/supply" "$build" "$own" "$deps" "$index"
+		step "$name" finalize "$bin/finalize" "$build" "$own" "$deps" "$index" "$profile"
+	elif [ -f "$bin/compile" ]; then
+		step "$name" compile "$bin/compile" "$build" "$own"
+	else
+		fail $no_compile "buildpack $name has neither bin/finalize nor bin/compile: it cannot be the last"
+	fi
+	if [ $index -eq $last ]; then
+		[ -f "$bin/release" ] || fail $no_release "buildpack $name has no bin/release"
+		"$bin/release" "$build" </dev/null >"$result/release.yml" || fail $no_release "buildpack $name: bin/release ended with status $?"
+	fi
+	[ ! -f "$deps/$index/launch.yml" ] || cp "$deps/$index/launch.yml" "$result/launch-$index.yml"
+	index=$((index + 1))
+done <"$packs/plan"
+[ ! -f "$build/Procfile" ] || cp "$build/Procfile" "$result/Procfile"

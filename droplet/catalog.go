@@ -1,0 +1,267 @@
+package droplet
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/dewrun/dew/app"
+	"github.com/dewrun/dew/store"
+)
+
+// The states of a buildpack, as the platform names them.
+const (
+	BuildpackAwaiting = "AWAITING_UPLOAD"
+	BuildpackReady    = "READY"
+)
+
+// What a caller may decide on.
+var (
+	ErrBuildpackTaken  = errors.New("there is a buildpack with this name and stack")
+	ErrBuildpackLocked = errors.New("the buildpack is locked: unlock it before")
+	ErrBuildpackOwn    = errors.New("the buildpack came with dew and cannot be deleted: disable it instead")
+)
+
+// CatalogOptions tells where uploaded buildpacks are and how large they may be.
+type CatalogOptions struct {
+	Packages PackageOptions // Dir is the catalog's own
+	Logger   *slog.Logger
+}
+
+// Catalog keeps the buildpacks that apps may name, and that are tried in their
+// order for apps that name none: those built in, and those that were uploaded. It
+// may be used by many goroutines.
+type Catalog struct {
+	o     PackageOptions
+	pool  *pool
+	db    *store.DB
+	packs *store.Bucket[Buildpack]
+	mu    sync.Mutex // held while positions change
+}
+
+// NewCatalog returns the buildpacks whose files are in o.Packages.Dir, which it
+// makes if need be. There is one per folder.
+func NewCatalog(db *store.DB, o CatalogOptions) (*Catalog, error) {
+	c := &Catalog{o: o.Packages, db: db, packs: store.In(db, "buildpacks",
+		store.Index("sha256", func(b Buildpack) string { return b.SHA256 }))}
+	c.o.MaxBytes = cmp.Or(c.o.MaxBytes, defaultMaxBytes)
+	c.o.MaxFiles = cmp.Or(c.o.MaxFiles, defaultMaxFiles)
+	c.o.MaxFileBytes = min(cmp.Or(c.o.MaxFileBytes, c.o.MaxBytes), c.o.MaxBytes)
+	var err error
+	if c.pool, err = openPool(c.o.Dir, cmp.Or(o.Logger, slog.New(slog.DiscardHandler))); err != nil {
+		return nil, err
+	}
+	if err := c.addBuiltIn(); err != nil {
+		return nil, fmt.Errorf("cannot keep the built-in buildpacks: %w", err)
+	}
+	return c, c.pool.collect(c.named)
+}
+
+// addBuiltIn adds what this daemon brings and an earlier one did not have.
+func (c *Catalog) addBuiltIn() error {
+	for _, b := range Buildpacks() {
+		_, err := c.packs.Get(b.GUID)
+		if err == nil {
+			continue
+		}
+		if !errors.Is(err, store.ErrNotFound) {
+			return err
+		}
+		if _, err := c.place(b, 0); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// All returns the buildpacks by position.
+func (c *Catalog) All() ([]Buildpack, error) {
+	all, err := c.packs.All()
+	if err != nil {
+		return nil, fmt.Errorf("cannot read buildpacks: %w", err)
+	}
+	slices.SortFunc(all, func(a, b Buildpack) int {
+		return cmp.Or(cmp.Compare(a.Position, b.Position), cmp.Compare(a.GUID, b.GUID))
+	})
+	return all, nil
+}
+
+// Get returns the buildpack with guid, or ErrNotFound.
+func (c *Catalog) Get(guid string) (Buildpack, error) {
+	b, err := c.packs.Get(guid)
+	if errors.Is(err, store.ErrNotFound) {
+		return b, fmt.Errorf("buildpack %s: %w", guid, ErrNotFound)
+	}
+	if err != nil {
+		return b, fmt.Errorf("cannot read buildpack %s: %w", guid, err)
+	}
+	return b, nil
+}
+
+// Create makes a buildpack that waits for its bits. Its position moves others
+// back; 0, or one beyond the last, is the end.
+func (c *Catalog) Create(b Buildpack) (Buildpack, error) {
+	b = Buildpack{
+		GUID: uuid.NewString(), Name: b.Name, Stack: b.Stack, Position: b.Position, Enabled: b.Enabled, Locked: b.Locked,
+		State: BuildpackAwaiting, CreatedAt: time.Now().UTC(), Metadata: b.Metadata,
+	}
+	b.UpdatedAt = b.CreatedAt
+	return c.place(b, b.Position)
+}
+
+// Update changes a buildpack. What fn does to its identity and bits is ignored.
+func (c *Catalog) Update(guid string, fn func(b *Buildpack) error) (Buildpack, error) {
+	old, err := c.Get(guid)
+	if err != nil {
+		return old, err
+	}
+	b := old
+	if err := fn(&b); err != nil {
+		return old, err
+	}
+	b.GUID, b.BuiltIn, b.SHA256, b.State, b.CreatedAt = old.GUID, old.BuiltIn, old.SHA256, old.State, old.CreatedAt
+	b.UpdatedAt = time.Now().UTC()
+	return c.place(b, b.Position)
+}
+
+// place keeps b at a position and moves the others so that there are no holes.
+func (c *Catalog) place(b Buildpack, position int) (Buildpack, error) {
+	if err := checkBuildpack(b); err != nil {
+		return b, err
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	all, err := c.All()
+	if err != nil {
+		return b, err
+	}
+	all = slices.DeleteFunc(all, func(o Buildpack) bool { return o.GUID == b.GUID })
+	for _, o := range all {
+		if o.Name == b.Name && o.Stack == b.Stack {
+			return b, fmt.Errorf("buildpack '%s': %w", b.Name, ErrBuildpackTaken)
+		}
+	}
+	if position <= 0 || position > len(all)+1 {
+		position = len(all) + 1
+	}
+	all = slices.Insert(all, position-1, b)
+	b.Position = position
+	return b, c.number(all)
+}
+
+// number gives the buildpacks positions from 1 on and keeps those that changed.
+func (c *Catalog) number(all []Buildpack) error {
+	return c.db.Update(func(tx *store.Tx) error {
+		for i, b := range all {
+			b.Position = i + 1
+			if err := c.packs.With(tx).Put(b.GUID, b); err != nil {
+				return fmt.Errorf("cannot keep buildpack %s: %w", b.Name, err)
+			}
+		}
+		return nil
+	})
+}
+
+func checkBuildpack(b Buildpack) error {
+	if b.Name == "" || len(b.Name) > maxName || strings.ContainsAny(b.Name, "/\\\n\r\t\x00") || strings.Contains(b.Name, "://") {
+		return &app.Invalid{Key: "name", Message: fmt.Sprintf("must be a word without slashes of at most %d characters, not %q", maxName, b.Name)}
+	}
+	if err := CheckStack(b.Stack); err != nil {
+		return &app.Invalid{Key: "stack", Message: err.Error()}
+	}
+	return b.Metadata.Validate()
+}
+
+// Upload gives a buildpack its bits: a zip of size bytes. What is refused is a
+// *PackageError. A locked buildpack keeps what it has.
+func (c *Catalog) Upload(ctx context.Context, guid, filename string, zip io.ReaderAt, size int64) (Buildpack, error) {
+	b, err := c.Get(guid)
+	if err != nil {
+		return b, err
+	}
+	if b.Locked {
+		return b, fmt.Errorf("buildpack '%s': %w", b.Name, ErrBuildpackLocked)
+	}
+	bits, err := readBits(nil, zip, size, c.o)
+	if err != nil {
+		return b, err
+	}
+	if err := checkScripts(bits); err != nil {
+		return b, err
+	}
+	sha, done, err := c.pool.add(ctx, bits)
+	if err != nil {
+		return b, fmt.Errorf("cannot take in buildpack %s: %w", b.Name, err)
+	}
+	defer done()
+	b, err = c.packs.Update(guid, func(b *Buildpack) error {
+		b.SHA256, b.Filename, b.State, b.UpdatedAt = sha, filename, BuildpackReady, time.Now().UTC()
+		return nil
+	})
+	if errors.Is(err, store.ErrNotFound) {
+		return b, fmt.Errorf("buildpack %s: %w", guid, ErrNotFound) // removed meanwhile
+	}
+	if err != nil {
+		return b, fmt.Errorf("cannot keep buildpack %s: %w", guid, err)
+	}
+	return b, c.pool.collect(c.named)
+}
+
+// checkScripts refuses what can be no buildpack, before an app finds out.
+func checkScripts(b *bits) error {
+	for _, e := range b.entries {
+		top, rest, _ := strings.Cut(e.path, "/")
+		if top != "bin" { // all may be in one folder
+			_, rest, _ = strings.Cut(strings.TrimPrefix(e.path, top+"/"), "/")
+		}
+		if slices.Contains([]string{"detect", "compile", "supply", "finalize"}, rest) {
+			return nil
+		}
+	}
+	return &PackageError{Reason: "is no buildpack: it has neither bin/detect, bin/supply, bin/finalize nor bin/compile"}
+}
+
+// Delete removes a buildpack. Those behind it move up.
+func (c *Catalog) Delete(guid string) error {
+	b, err := c.Get(guid)
+	if err != nil {
+		return err
+	}
+	if b.BuiltIn {
+		return fmt.Errorf("buildpack '%s': %w", b.Name, ErrBuildpackOwn)
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if err := c.packs.Delete(guid); err != nil {
+		return fmt.Errorf("cannot remove buildpack %s: %w", b.Name, err)
+	}
+	all, err := c.All()
+	if err != nil {
+		return err
+	}
+	return errors.Join(c.number(all), c.pool.collect(c.named))
+}
+
+// Check returns a *BuildpackError for the first name that no buildpack has.
+func (c *Catalog) Check(names []string) error {
+	all, err := c.All()
+	if err != nil {
+		return err
+	}
+	return CheckBuildpacks(names, all...)
+}
+
+// named tells whether a buildpack has the tree.
+func (c *Catalog) named(sha string) (bool, error) {
+	bs, err := c.packs.By("sha256", sha)
+	return len(bs) > 0, err
+}

@@ -1,0 +1,300 @@
+package droplet
+
+import (
+	"archive/tar"
+	"bytes"
+	"crypto/sha256"
+	"embed"
+	"encoding/hex"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path"
+	"path/filepath"
+	"slices"
+	"strings"
+)
+
+// scripts are the built-in buildpacks, and what runs all of them.
+//
+//go:embed buildpacks
+var scripts embed.FS
+
+// stageScript drives buildpacks in the container of a build.
+const stageScript = "buildpacks/stage.sh"
+
+// chosen is a buildpack that a build is going to use, or to try.
+type chosen struct {
+	name   string // without secrets
+	key    string // changes with its content; empty: not known before it is fetched
+	url    string // of a git repository; empty: it is in open
+	custom bool   // by address or folder
+	java   bool
+	binary bool // the built-in one: it does nothing
+	strip  string
+	open   func() (io.ReadCloser, error)
+}
+
+// choose finds the buildpacks that are named, or all that are to be tried where
+// none is.
+func (c *Catalog) choose(names []string, st Stack) ([]chosen, error) {
+	all, err := c.All()
+	if err != nil {
+		return nil, err
+	}
+	fits := func(b Buildpack) bool {
+		return b.Stack == "" || b.Stack == st.Name || platformStack.MatchString(b.Stack)
+	}
+	var out []chosen
+	if len(names) == 0 {
+		for _, b := range all {
+			if !b.Enabled || b.State != BuildpackReady || !fits(b) || b.plainBinary() {
+				continue
+			}
+			h, err := c.choice(b)
+			if err != nil {
+				return nil, err
+			}
+			out = append(out, h)
+		}
+		return out, nil
+	}
+	for _, name := range names {
+		h, err := c.find(name, slices.DeleteFunc(slices.Clone(all), func(b Buildpack) bool { return !fits(b) }))
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, h)
+	}
+	return out, nil
+}
+
+// plainBinary tells whether it is the binary buildpack as it was built in.
+func (b Buildpack) plainBinary() bool { return b.Name == BinaryBuildpack && b.SHA256 == "" }
+
+// find finds one buildpack by the name that an app gives it.
+func (c *Catalog) find(name string, all []Buildpack) (chosen, error) {
+	switch {
+	case isGit(name):
+		return chosen{name: withoutSecret(name), url: name, custom: true}, nil
+	case path.IsAbs(name):
+		return folderChoice(name)
+	}
+	refused := &BuildpackError{Name: name}
+	// An exact name goes before an alias.
+	for _, exact := range []bool{true, false} {
+		for _, b := range all {
+			switch {
+			case !b.called(name) || exact && b.Name != name:
+			case !b.Enabled:
+				refused.Reason = "it is disabled"
+			case b.State != BuildpackReady:
+				refused.Reason = "its bits were not uploaded yet"
+			default:
+				return c.choice(b)
+			}
+		}
+	}
+	return chosen{}, refused
+}
+
+func (c *Catalog) choice(b Buildpack) (chosen, error) {
+	h := chosen{name: b.Name, java: strings.HasPrefix(b.Name, "java")}
+	if b.SHA256 != "" {
+		h.key, h.strip = b.SHA256, packTop
+		h.open = func() (io.ReadCloser, error) {
+			f, done, err := c.pool.open(b.SHA256)
+			return &doneCloser{f, done}, err
+		}
+		return h, nil
+	}
+	raw, err := builtInTar(b.Name)
+	if err != nil {
+		return h, err
+	}
+	sum := sha256.Sum256(raw)
+	h.key, h.binary = hex.EncodeToString(sum[:]), b.plainBinary()
+	h.open = func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(raw)), nil }
+	return h, nil
+}
+
+// doneCloser gives a tree back when it is closed.
+type doneCloser struct {
+	io.Reader
+	done func()
+}
+
+func (d *doneCloser) Close() error {
+	d.done()
+	return nil
+}
+
+// builtInTar packs an embedded buildpack, with what all of them share.
+func builtInTar(name string) ([]byte, error) {
+	var out bytes.Buffer
+	w := tar.NewWriter(&out)
+	for _, dir := range []struct{ from, as string }{{path.Join("buildpacks", name), ""}, {"buildpacks/lib", "lib"}} {
+		err := fs.WalkDir(scripts, dir.from, func(p string, d fs.DirEntry, err error) error {
+			if err != nil {
+				return err
+			}
+			name := path.Join(dir.as, strings.TrimPrefix(strings.TrimPrefix(p, dir.from), "/"))
+			if d.IsDir() {
+				return addDir(w, name)
+			}
+			raw, err := scripts.ReadFile(p)
+			if err != nil {
+				return err
+			}
+			return addFile(w, name, raw)
+		})
+		if err != nil {
+			return nil, fmt.Errorf("cannot pack buildpack %s: %w", name, err)
+		}
+	}
+	if err := w.Close(); err != nil {
+		return nil, fmt.Errorf("cannot pack buildpack %s: %w", name, err)
+	}
+	return out.Bytes(), nil
+}
+
+// addDir adds a folder. One that is not named would be made for the daemon's user.
+func addDir(w *tar.Writer, name string) error {
+	if name == "" {
+		return nil
+	}
+	return w.WriteHeader(&tar.Header{Typeflag: tar.TypeDir, Name: name + "/", Mode: dirMode, ModTime: packTime})
+}
+
+// addFile adds a file whose mode its first bytes tell.
+func addFile(w *tar.Writer, name string, raw []byte) error {
+	mode := int64(0o644)
+	if bytes.HasPrefix(raw, []byte("#!")) {
+		mode = 0o755
+	}
+	h := &tar.Header{Typeflag: tar.TypeReg, Name: name, Mode: mode, Size: int64(len(raw)), ModTime: packTime}
+	if err := w.WriteHeader(h); err != nil {
+		return err
+	}
+	return writeAll(w, raw)
+}
+
+// folderChoice takes a buildpack from a folder of this machine. The daemon could
+// read what its users must not: so everybody must be able to.
+func folderChoice(dir string) (chosen, error) {
+	h := chosen{name: dir, custom: true}
+	sum := sha256.New()
+	if err := packFolder(dir, sum); err != nil {
+		return h, &BuildpackError{Name: dir, Reason: err.Error()}
+	}
+	h.key = hex.EncodeToString(sum.Sum(nil))
+	h.open = func() (io.ReadCloser, error) {
+		r, w := io.Pipe()
+		go func() { w.CloseWithError(packFolder(dir, w)) }()
+		return r, nil
+	}
+	return h, nil
+}
+
+// packFolder writes a tar of a folder that everybody may read.
+func packFolder(dir string, out io.Writer) error {
+	dir, err := filepath.EvalSymlinks(dir)
+	if err != nil {
+		return err
+	}
+	for up := filepath.Dir(dir); ; up = filepath.Dir(up) {
+		fi, err := os.Stat(up)
+		if err != nil {
+			return err
+		}
+		if fi.Mode()&0o001 == 0 {
+			return fmt.Errorf("not everybody may enter %s (chmod o+x)", up)
+		}
+		if up == "/" {
+			break
+		}
+	}
+	root, err := os.OpenRoot(dir)
+	if err != nil {
+		return err
+	}
+	defer root.Close()
+	w := tar.NewWriter(out)
+	f := &folderPacker{root: root, tar: w, left: defaultMaxBytes, files: defaultMaxFiles}
+	if err := fs.WalkDir(root.FS(), ".", f.add); err != nil {
+		return err
+	}
+	return w.Close()
+}
+
+type folderPacker struct {
+	root        *os.Root
+	tar         *tar.Writer
+	left, files int64
+}
+
+func (f *folderPacker) add(p string, d fs.DirEntry, err error) error {
+	if err != nil || p == "." {
+		return err
+	}
+	fi, err := d.Info()
+	if err != nil {
+		return err
+	}
+	h := &tar.Header{Name: p, Mode: int64(fi.Mode().Perm()), ModTime: packTime}
+	f.files--
+	switch {
+	case f.files < 0:
+		return fmt.Errorf("it has more than %d files", defaultMaxFiles)
+	case fi.IsDir() && d.Name() == ".git":
+		return fs.SkipDir
+	case fi.IsDir() && fi.Mode()&0o005 != 0o005, fi.Mode().IsRegular() && fi.Mode()&0o004 == 0:
+		return fmt.Errorf("not everybody may read %s in it (chmod -R o+rX)", p)
+	case fi.IsDir():
+		h.Typeflag = tar.TypeDir
+		return f.tar.WriteHeader(h)
+	case fi.Mode()&fs.ModeSymlink != 0:
+		h.Typeflag = tar.TypeSymlink
+		if h.Linkname, err = f.root.Readlink(p); err != nil {
+			return err
+		}
+		return f.tar.WriteHeader(h)
+	case !fi.Mode().IsRegular():
+		return nil
+	}
+	h.Typeflag, h.Size = tar.TypeReg, fi.Size()
+	if f.left -= h.Size; f.left < 0 {
+		return fmt.Errorf("it is larger than %s", inBytes(defaultMaxBytes))
+	}
+	return f.file(p, h)
+}
+
+func (f *folderPacker) file(p string, h *tar.Header) error {
+	in, err := f.root.Open(p)
+	if err != nil {
+		return err
+	}
+	defer in.Close()
+	if err := f.tar.WriteHeader(h); err != nil {
+		return err
+	}
+	_, err = io.Copy(f.tar, in)
+	return err
+}
+
+// keysOf joins what tells the content of buildpacks; empty: nobody can tell.
+func keysOf(packs []chosen) string {
+	keys := make([]string, 0, len(packs))
+	for _, h := range packs {
+		if h.key == "" {
+			return ""
+		}
+		keys = append(keys, h.name+"="+h.key)
+	}
+	return strings.Join(keys, "\n")
+}
+
+// onlyBinary tells whether the files run as they were pushed. The scripts of the
+// binary buildpack change nothing, so nothing runs them where it stands alone.
+func onlyBinary(packs []chosen) bool { return len(packs) == 1 && packs[0].binary }

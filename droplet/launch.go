@@ -1,0 +1,177 @@
+package droplet
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/goccy/go-yaml"
+)
+
+// UsedBuildpack is a buildpack that took part in making a droplet.
+type UsedBuildpack struct {
+	Name     string `json:"name"`               // without secrets
+	Detected string `json:"detected,omitempty"` // what its bin/detect said
+	Custom   bool   `json:"custom,omitempty"`   // named by address or folder
+}
+
+// describe fills in what buildpacks told about an app: its commands, its sidecars,
+// and who they were. A Procfile wins over launch.yml, and that over bin/release.
+func describe(d *Droplet, packs []chosen, told map[string]string) error {
+	used, err := usedPacks(packs, told)
+	if err != nil {
+		return err
+	}
+	for _, h := range used {
+		d.Buildpacks = append(d.Buildpacks, UsedBuildpack{Name: h.name, Custom: h.custom})
+		d.Java = d.Java || h.java
+		d.Custom = d.Custom || h.custom
+	}
+	if n := len(d.Buildpacks); n > 0 {
+		d.Buildpacks[n-1].Detected = firstLine(told["detected"])
+	}
+	if d.Commands, err = parseRelease(told["release.yml"]); err != nil {
+		return err
+	}
+	for i, h := range used {
+		l, err := parseLaunch(told["launch-"+strconv.Itoa(i)+".yml"])
+		if err != nil {
+			return &StagingError{BuildpackCompileFailed, fmt.Sprintf("launch.yml of buildpack %s: %v", h.name, err)}
+		}
+		maps.Copy(d.Commands, l.commands)
+		d.Sidecars = mergeSidecars(d.Sidecars, l.sidecars)
+	}
+	if text, ok := told[procfileName]; ok {
+		if len(text) > maxProcfile {
+			return &ProcfileError{Reason: fmt.Sprintf("must be a plain file of at most %s", inBytes(maxProcfile))}
+		}
+		commands, err := parseProcfile([]byte(text))
+		if err != nil {
+			return err
+		}
+		maps.Copy(d.Commands, commands)
+	}
+	return nil
+}
+
+// usedPacks are those that took part: where all were tried, the one that fitted.
+func usedPacks(packs []chosen, told map[string]string) ([]chosen, error) {
+	if _, detected := told["detected"]; !detected {
+		return packs, nil
+	}
+	n, err := strconv.Atoi(strings.TrimSpace(told["used"]))
+	if err != nil || n < 0 || n >= len(packs) {
+		return nil, fmt.Errorf("cannot tell which buildpack was used: %q", told["used"])
+	}
+	return packs[n : n+1], nil
+}
+
+func firstLine(s string) string {
+	line, _, _ := strings.Cut(strings.TrimSpace(s), "\n")
+	return line
+}
+
+// parseRelease reads what bin/release prints.
+func parseRelease(text string) (map[string]string, error) {
+	var r struct {
+		Types map[string]string `yaml:"default_process_types"`
+	}
+	if err := yaml.Unmarshal([]byte(text), &r); err != nil {
+		return nil, &StagingError{BuildpackReleaseFailed, "App staging failed in the buildpack release phase: what bin/release printed is not YAML: " + oneLine(err)}
+	}
+	out := map[string]string{}
+	for kind, command := range r.Types {
+		if !processType.MatchString(kind) {
+			return nil, &StagingError{BuildpackReleaseFailed, fmt.Sprintf("App staging failed in the buildpack release phase: %q is no process type", kind)}
+		}
+		if command = strings.TrimSpace(command); command != "" {
+			out[kind] = command
+		}
+	}
+	return out, nil
+}
+
+// oneLine is an error without the drawing that the YAML library makes of it.
+func oneLine(err error) string { return firstLine(err.Error()) }
+
+// launched is what a launch.yml asks for.
+type launched struct {
+	commands map[string]string
+	sidecars []FoundSidecar
+}
+
+// launchFile is a launch.yml, as buildpacks write it.
+type launchFile struct {
+	Processes []struct {
+		Type    string `yaml:"type"`
+		Command string `yaml:"command"`
+		Limits  struct {
+			Memory int `yaml:"memory"` // MB
+		} `yaml:"limits"`
+		Platforms struct {
+			CloudFoundry struct {
+				SidecarFor []string `yaml:"sidecar_for"`
+			} `yaml:"cloudfoundry"`
+		} `yaml:"platforms"`
+	} `yaml:"processes"`
+}
+
+func parseLaunch(text string) (launched, error) {
+	out := launched{commands: map[string]string{}}
+	var f launchFile
+	if err := yaml.Unmarshal([]byte(text), &f); err != nil {
+		return out, fmt.Errorf("is not YAML: %s", oneLine(err))
+	}
+	for i, p := range f.Processes {
+		where := fmt.Sprintf("processes[%d]", i)
+		command := strings.TrimSpace(p.Command)
+		switch for_ := p.Platforms.CloudFoundry.SidecarFor; {
+		case command == "":
+			return out, fmt.Errorf("%s has no command", where)
+		case p.Limits.Memory < 0:
+			return out, fmt.Errorf("%s.limits.memory must not be negative", where)
+		case len(for_) == 0 && !processType.MatchString(p.Type):
+			return out, fmt.Errorf("%s.type: %q is no process type", where, p.Type)
+		case len(for_) == 0:
+			out.commands[p.Type] = command
+		case strings.TrimSpace(p.Type) == "":
+			return out, fmt.Errorf("%s.type must name the sidecar", where)
+		case slices.ContainsFunc(for_, func(s string) bool { return !processType.MatchString(s) }):
+			return out, fmt.Errorf("%s.platforms.cloudfoundry.sidecar_for must be process types, not %q", where, for_)
+		default:
+			s := FoundSidecar{Name: p.Type, Command: command, ProcessTypes: for_, MemoryMB: p.Limits.Memory}
+			out.sidecars = mergeSidecars(out.sidecars, []FoundSidecar{s})
+		}
+	}
+	return out, nil
+}
+
+// mergeSidecars puts those of a later buildpack in the place of earlier ones with
+// their names.
+func mergeSidecars(old, more []FoundSidecar) []FoundSidecar {
+	for _, s := range more {
+		old = slices.DeleteFunc(old, func(o FoundSidecar) bool { return strings.EqualFold(o.Name, s.Name) })
+		old = append(old, s)
+	}
+	slices.SortFunc(old, func(a, b FoundSidecar) int { return cmp.Compare(a.Name, b.Name) })
+	return old
+}
+
+// detectedOf is what a droplet was found to be.
+func detectedOf(d Droplet) string {
+	if len(d.Buildpacks) == 0 {
+		return ""
+	}
+	last := d.Buildpacks[len(d.Buildpacks)-1]
+	return cmp.Or(last.Detected, last.Name)
+}
+
+func commandsLine(commands map[string]string) string {
+	if len(commands) == 0 {
+		return "Neither the buildpack nor a Procfile names a command: it comes from the manifest or from -c"
+	}
+	return "Process types: " + strings.Join(slices.Sorted(maps.Keys(commands)), ", ")
+}

@@ -1,0 +1,30 @@
+package droplet
+
+import (
+	"fmt"
+
+	"github.com/dewrun/dew/app"
+)
+
+// MemoryError says that a sidecar must say how much memory it needs.
+type MemoryError struct{ Sidecar, Process string }
+
+func (e *MemoryError) Error() string {
+	return fmt.Sprintf("sidecar '%s' of process '%s' has no memory value: set applications[].sidecars[].memory in the manifest, such as 64MB, "+
+		"because a Java app, or one with a buildpack of its own, takes all memory that no sidecar has reserved", e.Sidecar, e.Process)
+}
+
+// CheckMemory refuses the sidecars of a process that have no memory value where
+// the process would leave them none: a JVM is given all that is not reserved, and
+// nobody knows what a custom buildpack does.
+func (d Droplet) CheckMemory(process string, sidecars []app.Sidecar) error {
+	if !d.Java && !d.Custom {
+		return nil
+	}
+	for _, s := range sidecars {
+		if s.MemoryMB == 0 {
+			return &MemoryError{Sidecar: s.Name, Process: process}
+		}
+	}
+	return nil
+}

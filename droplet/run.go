@@ -1,0 +1,201 @@
+package droplet
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/dewrun/dew/store"
+)
+
+// rouse makes Run look whether there is something to stage.
+func (b *Builds) rouse() {
+	select {
+	case b.wake <- struct{}{}:
+	default: // it is awake
+	}
+}
+
+// Run stages builds until ctx ends, first those that an earlier daemon has not
+// finished. One that ctx interrupts is staged again by the next daemon. It returns
+// an error only when the store cannot be used.
+func (b *Builds) Run(ctx context.Context) error {
+	if err := errors.Join(b.collectImages(), b.sweepCache()); err != nil {
+		b.o.Logger.Warn("cannot remove old images", "err", err)
+	}
+	g, ctx := errgroup.WithContext(ctx)
+	for ctx.Err() == nil {
+		if err := b.startAll(ctx, g); err != nil {
+			g.Go(func() error { return err }) // ends the others
+		}
+		select {
+		case <-b.wake:
+		case <-ctx.Done():
+		}
+	}
+	return g.Wait()
+}
+
+// startAll begins every build that can be staged now.
+func (b *Builds) startAll(ctx context.Context, g *errgroup.Group) error {
+	for ctx.Err() == nil {
+		todo, err := b.builds.By("state", string(BuildStaging))
+		if err != nil {
+			return fmt.Errorf("cannot read builds: %w", err)
+		}
+		w, own, ok := b.next(ctx, todo)
+		if !ok {
+			return nil
+		}
+		g.Go(func() error {
+			defer b.rouse()
+			defer b.end(w)
+			return b.run(own, w)
+		})
+	}
+	return nil
+}
+
+// underWay is a build that is being staged.
+type underWay struct {
+	app    string
+	cancel context.CancelCauseFunc
+}
+
+// next takes the oldest of the builds that can be staged now. Those of one app
+// are staged one after the other: they share a cache.
+func (b *Builds) next(ctx context.Context, todo []Build) (w Build, own context.Context, ok bool) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if len(b.running) >= b.o.Parallel {
+		return w, nil, false
+	}
+	busy := map[string]bool{}
+	for _, u := range b.running {
+		busy[u.app] = true
+	}
+	todo = slices.DeleteFunc(todo, func(w Build) bool { return busy[w.App] })
+	if len(todo) == 0 {
+		return w, nil, false
+	}
+	w = slices.MinFunc(todo, oldestBuild)
+	own, cancel := context.WithCancelCause(ctx)
+	b.running[w.GUID] = underWay{w.App, cancel}
+	return w, own, true
+}
+
+func (b *Builds) end(w Build) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.running[w.GUID].cancel(nil)
+	delete(b.running, w.GUID)
+}
+
+var errForgotten = errors.New("the app is gone")
+
+// cancel gives up what is being staged for an app.
+func (b *Builds) cancel(app string) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for _, u := range b.running {
+		if u.app == app {
+			u.cancel(errForgotten)
+		}
+	}
+}
+
+// run stages one build and writes down what came of it.
+func (b *Builds) run(ctx context.Context, w Build) error {
+	d, err := b.stage(ctx, w)
+	gone := errors.Is(context.Cause(ctx), errForgotten)
+	if ctx.Err() != nil && !gone {
+		return nil // left to the next daemon
+	}
+	if err == nil {
+		err = b.staged(w, d)
+	}
+	defer b.tidy(w.App)
+	if gone || errors.Is(err, store.ErrNotFound) {
+		return nil // its app was deleted meanwhile
+	}
+	if err != nil {
+		return b.failed(w, err)
+	}
+	b.o.Logger.Info("staged", "app", w.App, "build", w.GUID, "droplet", d.GUID, "image", d.Image)
+	return nil
+}
+
+// stage makes the droplet of a build.
+func (b *Builds) stage(ctx context.Context, w Build) (Droplet, error) {
+	k, err := b.packages.Get(w.Package)
+	if errors.Is(err, ErrNotFound) {
+		return Droplet{}, errors.New("its package is gone: push the app again")
+	}
+	if err != nil {
+		return Droplet{}, err
+	}
+	st, err := b.o.Stacks(w.Stack)
+	if err != nil {
+		return Droplet{}, err
+	}
+	packs, err := b.choose(w, st)
+	if err != nil {
+		return Droplet{}, err
+	}
+	b.intro(w, k, st)
+	if err := b.packages.space(); err != nil {
+		return Droplet{}, err
+	}
+	if onlyBinary(packs) {
+		return b.stageBinary(ctx, w, k, st)
+	}
+	return b.stageWith(ctx, w, k, st, packs)
+}
+
+// checkNames refuses names that can be no buildpack's, before a build begins.
+func (b *Builds) checkNames(names []string) error {
+	if b.o.Catalog == nil {
+		return CheckBuildpacks(names)
+	}
+	return b.o.Catalog.Check(names)
+}
+
+// choose finds the buildpacks of a build.
+func (b *Builds) choose(w Build, st Stack) ([]chosen, error) {
+	if b.o.Builder != nil {
+		return b.o.Catalog.choose(w.Buildpacks, st)
+	}
+	for _, name := range w.Buildpacks {
+		if name != BinaryBuildpack && name != "binary" {
+			return nil, &BuildpackError{Name: withoutSecret(name), Reason: "nothing runs buildpacks"}
+		}
+	}
+	return asPushed(), nil
+}
+
+// reuseKey is the same for builds that would give the same droplet; empty: nobody
+// knows whether any would.
+func reuseKey(k Package, st Stack, packs []chosen, env map[string]string) string {
+	const rules = 2 // counted up when staging gives something else
+	keys := keysOf(packs)
+	if keys == "" {
+		return ""
+	}
+	h := sha256.New()
+	if onlyBinary(packs) {
+		// The files are what they are, whatever the variables say.
+		fmt.Fprintf(h, "%d %s %q %q", rules, k.SHA256, st.ID, BinaryBuildpack)
+		return hex.EncodeToString(h.Sum(nil))
+	}
+	fmt.Fprintf(h, "%d %s %q %q", rules, k.SHA256, st.ID, keys)
+	for _, name := range slices.Sorted(maps.Keys(env)) {
+		fmt.Fprintf(h, " %q=%q", name, env[name])
+	}
+	return hex.EncodeToString(h.Sum(nil))
+}

@@ -1,0 +1,270 @@
+package droplet
+
+import (
+	"archive/tar"
+	"bytes"
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/google/uuid"
+)
+
+// Limits of a staging where BuildOptions does not say, as the platform has them.
+const (
+	DefaultStagingMemoryMB = 1024
+	DefaultStagingDiskMB   = 4096
+	DefaultStagingTimeout  = 15 * time.Minute
+)
+
+const (
+	// maxStagedFiles is how many files a staging may have, those of the app, its
+	// buildpacks and its cache together.
+	maxStagedFiles = 300_000
+	// maxResult bounds what buildpacks tell about an app.
+	maxResult = 1 << 20
+)
+
+// The statuses of the script that drives buildpacks.
+const (
+	codeNoApp       = 222
+	codeNoCompile   = 223
+	codeNoRelease   = 224
+	codeNoBuildpack = 225
+)
+
+// stageWith runs buildpacks over a package and makes a droplet of what they leave.
+func (b *Builds) stageWith(ctx context.Context, w Build, k Package, st Stack, packs []chosen) (Droplet, error) {
+	f, done, err := b.packages.open(k.SHA256)
+	if err != nil {
+		return Droplet{}, err
+	}
+	defer done()
+	env, err := b.o.Env(w.App)
+	if err != nil {
+		return Droplet{}, err
+	}
+	plan, err := planTar(packs, len(w.Buildpacks) == 0)
+	if err != nil {
+		return Droplet{}, err
+	}
+	s := Staging{
+		Build: w.GUID, App: w.App, Stack: st, Env: env, Dir: "/home/vcap",
+		Command:  "exec " + st.Shell + " /tmp/buildpacks/stage.sh",
+		MemoryMB: b.o.MemoryMB, DiskMB: b.o.DiskMB, MaxFiles: maxStagedFiles, Timeout: b.o.Timeout,
+		Layers: []Layer{
+			{Path: "/tmp", Open: func() (io.ReadCloser, error) { return io.NopCloser(io.NewSectionReader(f, 0, 1<<62)), nil }},
+			{Path: "/tmp/buildpacks", Open: func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(plan)), nil }},
+		},
+	}
+	for i, h := range packs {
+		if h.open != nil {
+			s.Layers = append(s.Layers, Layer{Path: "/tmp/buildpacks/" + strconv.Itoa(i), Strip: h.strip, Open: h.open})
+		}
+	}
+	if _, err := os.Stat(b.cacheFile(w.App)); err == nil {
+		s.Layers = append(s.Layers, Layer{Path: "/tmp/cache", Open: func() (io.ReadCloser, error) { return os.Open(b.cacheFile(w.App)) }})
+	}
+	d := Droplet{GUID: uuid.NewString(), App: w.App, Package: w.Package, Stack: st.Name, Reuse: reuseKey(k, st, packs, env)}
+	err = b.o.Builder.Build(ctx, s, func(ctx context.Context, code int, files Files) error {
+		return b.take(ctx, taking{code: code, files: files, packs: packs, droplet: &d})
+	})
+	return d, err
+}
+
+// planTar is what the script that drives buildpacks reads, and itself.
+func planTar(packs []chosen, detect bool) ([]byte, error) {
+	script, err := scripts.ReadFile(stageScript)
+	if err != nil {
+		return nil, err
+	}
+	var plan, out bytes.Buffer
+	w := tar.NewWriter(&out)
+	errs := addFile(w, "stage.sh", script)
+	for i, h := range packs {
+		how := "here"
+		if h.url != "" {
+			how = "git"
+			errs = errors.Join(errs, addFile(w, strconv.Itoa(i)+".url", []byte(h.url+"\n")))
+		}
+		fmt.Fprintf(&plan, "%d %s %s\n", i, how, strings.Join(strings.Fields(h.name), " "))
+	}
+	name := "plan"
+	if detect {
+		name = "all"
+	}
+	if err := errors.Join(errs, addFile(w, name, plan.Bytes()), w.Close()); err != nil {
+		return nil, fmt.Errorf("cannot plan the build: %w", err)
+	}
+	return out.Bytes(), nil
+}
+
+// taking is what is taken out of the container of a build.
+type taking struct {
+	code    int
+	files   Files
+	packs   []chosen
+	droplet *Droplet
+}
+
+// take makes the droplet of what buildpacks have left.
+func (b *Builds) take(ctx context.Context, t taking) error {
+	told, err := readResult(ctx, t.files)
+	if err != nil {
+		return err
+	}
+	if t.code != 0 {
+		return scriptError(t.code, strings.TrimSpace(told["failed"]))
+	}
+	d := t.droplet
+	if err := describe(d, t.packs, told); err != nil {
+		return err
+	}
+	b.o.Say(d.App, commandsLine(d.Commands))
+	info, err := json.Marshal(stagingFile{Buildpack: detectedOf(*d), Command: d.Commands["web"], Processes: d.Commands, Sidecars: d.Sidecars, Java: d.Java})
+	if err != nil {
+		return fmt.Errorf("cannot write %s: %w", stagingInfo, err)
+	}
+	if d.Image, err = b.addPacked(ctx, t.files, info); err != nil {
+		return err
+	}
+	b.o.Say(d.App, fmt.Sprintf("Made image %.12s", d.Image))
+	if err := b.keepCache(ctx, d.App, t.files); err != nil {
+		// The app is not worse off than at its first push.
+		b.o.Say(d.App, "The build cache is not kept: "+err.Error())
+	}
+	return nil
+}
+
+// stagingFile is what an image tells about itself.
+type stagingFile struct {
+	Buildpack string            `json:"detected_buildpack"`
+	Command   string            `json:"start_command"`
+	Processes map[string]string `json:"process_types,omitempty"`
+	Sidecars  []FoundSidecar    `json:"sidecars,omitempty"`
+	Java      bool              `json:"java,omitempty"`
+}
+
+// readResult reads the small files in which the script tells what came of it.
+func readResult(ctx context.Context, files Files) (map[string]string, error) {
+	var raw bytes.Buffer
+	p := Packing{Folders: []Folder{{From: "/tmp/result"}}, MaxBytes: maxResult, MaxFiles: 1000}
+	if err := files.Pack(ctx, &raw, p); err != nil {
+		return nil, err
+	}
+	told := map[string]string{}
+	for tr := tar.NewReader(&raw); ; {
+		h, err := tr.Next()
+		if errors.Is(err, io.EOF) {
+			return told, nil
+		}
+		if err != nil {
+			return nil, fmt.Errorf("cannot read what the buildpacks told: %w", err)
+		}
+		if h.Typeflag != tar.TypeReg {
+			continue
+		}
+		b, err := io.ReadAll(tr)
+		if err != nil {
+			return nil, fmt.Errorf("cannot read what the buildpacks told: %w", err)
+		}
+		told[path.Clean(h.Name)] = string(b)
+	}
+}
+
+func scriptError(code int, why string) error {
+	switch code {
+	case codeNoApp:
+		return &StagingError{NoAppDetected, cmp.Or(why, "An app was not successfully detected by any available buildpack") +
+			": name one (-b " + BinaryBuildpack + " runs the files as they were pushed)"}
+	case codeNoCompile:
+		return &StagingError{BuildpackCompileFailed, "App staging failed in the buildpack compile phase: " + why}
+	case codeNoRelease:
+		return &StagingError{BuildpackReleaseFailed, "App staging failed in the buildpack release phase: " + why}
+	case codeNoBuildpack:
+		return &StagingError{BuildpackCompileFailed, "App staging failed: " + why}
+	}
+	return &StagingError{StagingFailed, fmt.Sprintf("the buildpacks were ended with status %d", code)}
+}
+
+// addPacked puts what buildpacks have made of an app on the shelf.
+func (b *Builds) addPacked(ctx context.Context, files Files, info []byte) (string, error) {
+	p := Packing{
+		Folders:  []Folder{{"/tmp/app", "app"}, {"/tmp/deps", "deps"}, {"/tmp/profile.d", "profile.d"}},
+		Files:    []File{{Path: stagingInfo, Mode: 0o644, Data: string(info)}},
+		MaxBytes: int64(b.o.DiskMB) << 20, MaxFiles: maxStagedFiles,
+	}
+	r, w := io.Pipe()
+	go func() { w.CloseWithError(files.Pack(ctx, w, p)) }()
+	sha, err := b.shelf.AddImage(r)
+	r.CloseWithError(errors.New("the image was refused")) // ends the packing
+	if bad, ok := errors.AsType[*ImageError](err); ok {
+		return "", &StagingError{StagingFailed, "what the buildpacks made cannot be run: " + bad.Error()}
+	}
+	return sha, err
+}
+
+func (b *Builds) cacheFile(app string) string { return filepath.Join(b.o.CacheDir, app+".tar") }
+
+// keepCache keeps what buildpacks want to find again when the app is next staged.
+func (b *Builds) keepCache(ctx context.Context, app string, files Files) (err error) {
+	if b.o.CacheDir == "" {
+		return nil
+	}
+	if err := os.MkdirAll(b.o.CacheDir, 0o700); err != nil {
+		return err
+	}
+	f, err := os.CreateTemp(b.o.CacheDir, "cache-*"+half)
+	if err != nil {
+		return err
+	}
+	defer func() {
+		if e := os.Remove(f.Name()); e != nil && !errors.Is(e, fs.ErrNotExist) {
+			err = errors.Join(err, e)
+		}
+	}()
+	p := Packing{Folders: []Folder{{From: "/tmp/cache"}}, MaxBytes: int64(b.o.DiskMB) << 20, MaxFiles: maxStagedFiles}
+	if err := errors.Join(files.Pack(ctx, f, p), f.Close()); err != nil {
+		return err
+	}
+	return os.Rename(f.Name(), b.cacheFile(app)) // a cache need not survive a power cut
+}
+
+// sweepCache removes what a killed daemon has left unfinished.
+func (b *Builds) sweepCache() error {
+	left, err := filepath.Glob(filepath.Join(b.o.CacheDir, "cache-*"+half))
+	for _, name := range left {
+		err = errors.Join(err, os.Remove(name))
+	}
+	return err
+}
+
+// ClearCache forgets what buildpacks have kept for the next staging of any app.
+func (b *Builds) ClearCache() error {
+	all, err := filepath.Glob(filepath.Join(b.o.CacheDir, "*.tar"))
+	for _, name := range all {
+		err = errors.Join(err, os.Remove(name))
+	}
+	if err != nil {
+		return fmt.Errorf("cannot clear the build cache: %w", err)
+	}
+	return nil
+}
+
+// forgetCache removes the cache of an app that is gone.
+func (b *Builds) forgetCache(app string) error {
+	if err := os.Remove(b.cacheFile(app)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("cannot remove the build cache: %w", err)
+	}
+	return nil
+}

@@ -1,0 +1,313 @@
+//go:build integration
+
+package examples_test
+
+import (
+	"archive/zip"
+	"bytes"
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"io"
+	"io/fs"
+	"mime/multipart"
+	"net"
+	"net/http"
+	"net/http/cgi"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// limited starts a daemon of its own whose builds may do little.
+func limited(t *testing.T, flags ...string) *cell {
+	t.Helper()
+	dir, err := os.MkdirTemp("", "dew")
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := &cell{dir: dir, bin: dewd.bin, run: filepath.Join(dir, "run"), log: filepath.Join(dir, "log"), extra: flags}
+	t.Cleanup(func() {
+		if err := c.end(); err != nil {
+			b, _ := os.ReadFile(c.log) // as far as it is there
+			t.Errorf("%v\n%s", err, b)
+		}
+		_ = os.RemoveAll(dir)
+	})
+	if err := c.start(); err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+func (c *cell) must(t *testing.T, args ...string) result {
+	t.Helper()
+	r := c.dew("", args...)
+	if r.code != 0 {
+		t.Fatalf("dew %s: status %d\n%s%s", strings.Join(args, " "), r.code, r.err, r.out)
+	}
+	return r
+}
+
+// containers lists what is there of instances and builds.
+func (c *cell) containers(t *testing.T) (found []string) {
+	t.Helper()
+	sum := sha256.Sum256([]byte(filepath.Join(c.dir, "root")))
+	tag := hex.EncodeToString(sum[:4])
+	for _, pattern := range []string{filepath.Join(c.run, "instances", "*"), filepath.Join(c.run, "netns", "*"), "/sys/fs/cgroup/memory/dew-" + tag + "/*-*", "/sys/fs/cgroup/dew-" + tag + "/*-*"} {
+		names, err := filepath.Glob(pattern)
+		if err != nil {
+			t.Fatal(err)
+		}
+		found = append(found, names...)
+	}
+	return found
+}
+
+// Buildpacks that mean harm fail with a reason within their limits. An app beside
+// them lives on, and nothing is left of them.
+func TestHostileBuildpacks(t *testing.T) {
+	c := limited(t, "--staging-timeout", "12s", "--staging-memory", "128MiB", "--staging-disk", "256MiB")
+	dir := t.TempDir()
+	write(t, filepath.Join(dir, "x"), "x", 0o644)
+	good := []string{"push", "good", "-p", dir, "-b", "binary_buildpack", "-c", "sleep 1000", "-u", "process", "-m", "32M", "--no-route"}
+	c.must(t, good...)
+	alone := len(c.containers(t))
+	instance := c.must(t, "curl", "/v3/apps/"+strings.TrimSpace(c.must(t, "app", "good", "--guid").out)+"/processes/web/stats").out
+	id := regexp.MustCompile(`"instance_guid":\s*"([^"]*)"`).FindString(instance)
+	const late = `StagingError - it took longer than 12s`
+	for name, h := range map[string]struct{ compile, want string }{
+		"forks":   {`f() { f | f & }; f; sleep 1000`, late + `|BuildpackCompileFailed|out of memory`},
+		"eats":    {`x=x; while :; do x=$x$x; done`, `StagingError - it ran out of memory: staging has 128M`},
+		"fills":   {`dd if=/dev/zero of="$1/big" bs=1M count=700 2>/dev/null; sleep 1000`, `StagingError - disk quota exceeded: staging has 256M`},
+		"holes":   {`truncate -s 100G "$1/hole"`, `StagingError - its files are larger than 256M together`},
+		"ignores": {`trap '' TERM INT HUP; while :; do sleep 1; done`, late},
+		"prints":  {`while :; do echo "printing without end"; done`, late},
+		"inodes":  {`mkdir "$1/d" && cd "$1/d" && seq 1 400000 | xargs touch; sleep 1000`, `StagingError - (disk quota exceeded: staging has 300000 files|it took longer)`},
+		"escapes": {`rm -rf "$1" && ln -s /etc "$1"`, `StagingError - /tmp/app is no folder any more`},
+		"remains": {`(trap '' HUP; sleep 1000) & echo started; exit 3`, `BuildpackCompileFailed - .*status 3`},
+		"devices": {`mkfifo "$1/fifo" && mknod "$1/dev" c 1 3`, `BuildpackCompileFailed - .*status 1`},
+		"talks":   {`head -c 3000000 /dev/zero | tr '\0' x >/tmp/result/release.yml; exit 4`, `StagingError - its files are larger than 1M together`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			pack := buildpack(t, map[string]string{"compile": h.compile, "release": "echo 'default_process_types: {web: sleep 1000}'"})
+			began := time.Now()
+			r := c.dew("", "push", name, "-p", dir, "-b", pack, "-u", "process", "--no-route", "-m", "32M")
+			if r.code != 3 || !regexp.MustCompile(h.want).MatchString(r.err) {
+				t.Errorf("status %d, want 3 and %s:\n%s", r.code, h.want, tail(r.err))
+			}
+			if took := time.Since(began); took > patience {
+				t.Errorf("it took %s", took)
+			}
+			if left := c.containers(t); len(left) != alone {
+				t.Errorf("left behind: %v", left)
+			}
+			c.must(t, "delete", "-f", name)
+		})
+	}
+	now := c.must(t, "curl", "/v3/apps/"+strings.TrimSpace(c.must(t, "app", "good", "--guid").out)+"/processes/web/stats").out
+	if id == "" || !strings.Contains(now, id) {
+		t.Errorf("the other app was replaced:\n%s", now)
+	}
+	c.must(t, good...) // and the daemon serves on
+	c.must(t, "delete", "-f", "good")
+}
+
+func tail(s string) string { return s[max(0, len(s)-1000):] }
+
+// What a build makes runs without the rights of somebody else.
+func TestSetuidIsLost(t *testing.T) {
+	pack := buildpack(t, map[string]string{
+		"compile": `cp /bin/sleep "$1/sleep" && chmod 6755 "$1/sleep"`, "release": "echo 'default_process_types: {web: ls -l sleep; ./sleep 1000}'",
+	})
+	dir := t.TempDir()
+	write(t, filepath.Join(dir, "x"), "x", 0o644)
+	deleteLater(t, "setuid")
+	dew(t, "", "push", "setuid", "-p", dir, "-b", pack, "-u", "process", "--no-route", "-m", "32M")
+	eventually(t, "the mode", func() error {
+		for _, l := range logsOf(t, "setuid") {
+			if strings.HasPrefix(l.Text, "-rwxr-xr-x") && l.Source == "APP/PROC/WEB" {
+				return nil
+			}
+		}
+		return fmt.Errorf("no such line")
+	})
+}
+
+// Packages that mean harm are refused before anything is staged.
+func TestHostilePackages(t *testing.T) {
+	const name = "hostile"
+	dew(t, "", "create-app", name)
+	deleteLater(t, name)
+	app := guidOf(t, name)
+	for what, c := range map[string]struct {
+		fill func(z *zip.Writer) error
+		want string
+	}{
+		"zip slip":      {func(z *zip.Writer) error { _, err := z.Create("../../etc/passwd"); return err }, `must not have \.\.|outside|\.\.`},
+		"device":        {entryMode("null", fs.ModeDevice|fs.ModeCharDevice|0o666), `neither a file|device`},
+		"setuid folder": {entryMode("d/../../x", 0o4755), `\.\.`},
+		"many files": {func(z *zip.Writer) error {
+			for i := range 100_001 {
+				if _, err := z.CreateHeader(&zip.FileHeader{Name: fmt.Sprint(i)}); err != nil {
+					return err
+				}
+			}
+			return nil
+		}, `more than|at most|100`},
+		"bomb": {func(z *zip.Writer) error {
+			w, err := z.Create("zeros")
+			if err == nil {
+				_, err = io.CopyN(w, zeros{}, 1<<30+1)
+			}
+			return err
+		}, `1G|larger|at most`},
+	} {
+		t.Run(what, func(t *testing.T) {
+			p := bySocket(t, http.MethodPost, "/v3/packages", "application/json", fmt.Sprintf(`{"type":"bits","relationships":{"app":{"data":{"guid":%q}}}}`, app))
+			guid := regexp.MustCompile(`"guid":"([0-9a-f-]{36})"`).FindStringSubmatch(p.body)
+			if guid == nil {
+				t.Fatalf("no package: %s", p.body)
+			}
+			var bits, form bytes.Buffer
+			z := zip.NewWriter(&bits)
+			if err := c.fill(z); err != nil {
+				t.Fatal(err)
+			}
+			if err := z.Close(); err != nil {
+				t.Fatal(err)
+			}
+			m := multipart.NewWriter(&form)
+			part, err := m.CreateFormFile("bits", "x.zip")
+			if err != nil {
+				t.Fatal(err)
+			}
+			part.Write(bits.Bytes()) //nolint:errcheck // into memory
+			m.Close()
+			p = bySocket(t, http.MethodPost, "/v3/packages/"+guid[1]+"/upload", m.FormDataContentType(), form.String())
+			if p.status != http.StatusUnprocessableEntity || !regexp.MustCompile(c.want).MatchString(p.body) {
+				t.Errorf("answer %d %s, want 422 and %s", p.status, p.body, c.want)
+			}
+		})
+	}
+}
+
+type zeros struct{}
+
+func (zeros) Read(p []byte) (int, error) {
+	clear(p)
+	return len(p), nil
+}
+
+func entryMode(name string, mode fs.FileMode) func(z *zip.Writer) error {
+	return func(z *zip.Writer) error {
+		h := &zip.FileHeader{Name: name}
+		h.SetMode(mode)
+		_, err := z.CreateHeader(h)
+		return err
+	}
+}
+
+// A buildpack is fetched by git, as its user may name it.
+func TestGitBuildpack(t *testing.T) {
+	c := limited(t, "--allow-host")
+	sum := sha256.Sum256([]byte(filepath.Join(c.dir, "root")))
+	bridge, err := net.InterfaceByName("dewbr" + hex.EncodeToString(sum[:4]))
+	if err != nil {
+		t.Fatal(err)
+	}
+	addrs, err := bridge.Addrs()
+	if err != nil || len(addrs) == 0 {
+		t.Fatalf("no address: %v", err)
+	}
+	l, err := net.Listen("tcp4", net.JoinHostPort(addrs[0].(*net.IPNet).IP.String(), "0"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	pack := buildpack(t, map[string]string{"compile": "echo fetched by git", "release": "echo 'default_process_types: {web: sleep 1000}'"})
+	home := t.TempDir()
+	git := func(args ...string) {
+		t.Helper()
+		command(t, pack, "git", append([]string{"-c", "user.name=t", "-c", "user.email=t@example.com", "-c", "init.defaultBranch=main", "-c", "safe.directory=*"}, args...)...)
+	}
+	git("init", "-q")
+	git("add", ".")
+	git("commit", "-qm", "x")
+	git("tag", "v1")
+	git("clone", "-q", "--bare", ".", filepath.Join(home, "pack.git"))
+	path, err := exec.CommandContext(t.Context(), "git", "--exec-path").Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	server := &http.Server{ReadHeaderTimeout: patience, Handler: &cgi.Handler{
+		Path: filepath.Join(strings.TrimSpace(string(path)), "git-http-backend"), Stderr: io.Discard,
+		Env: []string{"GIT_PROJECT_ROOT=" + home, "GIT_HTTP_EXPORT_ALL=1", "GIT_CONFIG_COUNT=1", "GIT_CONFIG_KEY_0=safe.directory", "GIT_CONFIG_VALUE_0=*"},
+	}}
+	go server.Serve(l) //nolint:errcheck // it ends with the test
+	t.Cleanup(func() { server.Close() })
+
+	dir := t.TempDir()
+	write(t, filepath.Join(dir, "x"), "x", 0o644)
+	url := "http://me:secret@" + l.Addr().String() + "/pack.git"
+	push := func(pack string) result {
+		return c.dew("", "push", "git", "-p", dir, "-b", pack, "-u", "process", "--no-route", "-m", "32M")
+	}
+	for _, url := range []string{url, url + "#v1"} {
+		if r := push(url); r.code != 0 || !strings.Contains(r.err, "fetched by git") || strings.Contains(r.err, "secret") {
+			t.Errorf("%s: status %d\n%s", url, r.code, tail(r.err))
+		}
+	}
+	r := push(strings.Replace(url, "pack.git", "nothing.git", 1))
+	if r.code != 3 || !strings.Contains(r.err, "git clone ended with status") || strings.Contains(r.err, "secret") {
+		t.Errorf("nothing there: status %d\n%s", r.code, tail(r.err))
+	}
+	c.must(t, "delete", "-f", "git")
+}
+
+// A daemon that is killed while it stages leaves a container behind; the next one
+// removes it, keeps what was printed, and stages again.
+func TestStagingSurvivesTheDaemon(t *testing.T) {
+	c := limited(t)
+	pack := buildpack(t, map[string]string{
+		"compile": `n=$(date +%s%N); echo "attempt $n"; [ -z "$SLOW" ] || sleep 3; echo "end of $n"`, "release": "echo 'default_process_types: {web: sleep 1000}'",
+	})
+	dir := t.TempDir()
+	write(t, filepath.Join(dir, "x"), "x", 0o644)
+	write(t, filepath.Join(dir, "manifest.yml"), "applications:\n- name: slow\n  env: {SLOW: '1'}\n  health-check-type: process\n  no-route: true\n  memory: 32M\n", 0o644)
+	pushed := make(chan result, 1)
+	go func() { pushed <- c.dew(dir, "push", "-b", pack) }()
+	logs := func() string { return c.dew("", "logs", "slow", "--recent").out }
+	eventually(t, "the first attempt", func() error {
+		if strings.Count(logs(), "attempt ") < 1 {
+			return fmt.Errorf("not yet")
+		}
+		return nil
+	})
+	if err := c.cmd.Process.Signal(syscall.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+	<-c.ended
+	<-pushed // which cannot reach it any more
+	if err := c.start(); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "a second attempt to its end", func() error {
+		text := logs()
+		if strings.Count(text, "attempt ") != 2 || strings.Count(text, "end of ") < 1 || !strings.Contains(text, "Made image") {
+			return fmt.Errorf("log:\n%s", text)
+		}
+		return nil
+	})
+	eventually(t, "nothing left behind", func() error {
+		if left := c.containers(t); len(left) != 0 {
+			return fmt.Errorf("left: %v", left)
+		}
+		return nil
+	})
+	c.must(t, "delete", "-f", "slow")
+}

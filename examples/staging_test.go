@@ -1,0 +1,385 @@
+//go:build integration
+
+package examples_test
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// page200 waits until an app answers.
+func page200(t *testing.T, host, path, want string) {
+	t.Helper()
+	eventually(t, host+path, func() error {
+		if p := get(t, host, path); p.status != 200 || p.body != want {
+			return fmt.Errorf("answer %d %q, want %q", p.status, p.body, want)
+		}
+		return nil
+	})
+}
+
+// command runs a program that the tests need.
+func command(t *testing.T, dir, name string, args ...string) {
+	t.Helper()
+	c := exec.CommandContext(t.Context(), name, args...)
+	c.Dir = dir
+	c.Env = append(os.Environ(), "CGO_ENABLED=0")
+	if out, err := c.CombinedOutput(); err != nil {
+		t.Fatalf("%s %q: %v (make setup-test installs what is missing)\n%s", name, args, err, out)
+	}
+}
+
+// write makes a file with its folders.
+func write(t *testing.T, name, text string, mode os.FileMode) {
+	t.Helper()
+	if err := os.MkdirAll(filepath.Dir(name), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(name, []byte(text), mode); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Chmod(name, mode); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// staged are the lines that staging has printed.
+func staged(t *testing.T, app string) (lines []string) {
+	t.Helper()
+	for _, l := range logsOf(t, app) {
+		if l.Source == "STG" {
+			lines = append(lines, l.Text)
+		}
+	}
+	return lines
+}
+
+func wantLine(t *testing.T, lines []string, pattern string) {
+	t.Helper()
+	if !slices.ContainsFunc(lines, regexp.MustCompile(pattern).MatchString) {
+		t.Errorf("no line matches %s:\n%s", pattern, strings.Join(lines, "\n"))
+	}
+}
+
+// Every language is found without being named, answers, and is restaged.
+func TestLanguages(t *testing.T) {
+	for _, c := range []struct{ name, want, says string }{
+		{"hello-go", "hello from Go\n", `Building example.com/hello-go as bin/hello-go`},
+		{"hello-ruby", "hello from Ruby in production\n", `^ *ruby [0-9.]+`},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			deleteLater(t, c.name)
+			dew(t, "", "push", c.name, "-p", c.name, "-m", "64M")
+			page200(t, c.name, "/", c.want)
+			wantLine(t, staged(t, c.name), c.says)
+			old := running(t, c.name, "web", 1)[0]
+			dew(t, "", "restage", c.name)
+			if now := running(t, c.name, "web", 1)[0]; now == old {
+				t.Error("restage left the old instance")
+			}
+			page200(t, c.name, "/", c.want)
+			again := dew(t, "", "push", c.name, "-p", c.name, "-m", "64M")
+			if !strings.Contains(again.err, "Nothing has changed") {
+				t.Errorf("an unchanged push was staged again:\n%s", again.err)
+			}
+		})
+	}
+}
+
+// threadDumpJar is the example with its jar, in which the sidecar is.
+func threadDumpJar(t *testing.T) string {
+	t.Helper()
+	dir := t.TempDir()
+	for _, name := range []string{"manifest.yml", "manifest-without-memory.yml", "src/App.java"} {
+		b, err := os.ReadFile(filepath.Join("java-threaddump", name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		write(t, filepath.Join(dir, name), string(b), 0o644)
+	}
+	command(t, "", "go", "build", "-trimpath", "-o", filepath.Join(dir, "build")+"/", "./java-threaddump/debug")
+	command(t, dir, "javac", "-d", "build/classes", "src/App.java")
+	command(t, dir, "jar", "--create", "--file", "build/app.jar", "--main-class", "App", "-C", "build/classes", ".")
+	command(t, filepath.Join(dir, "build"), "zip", "-q", "app.jar", "-u", "debug")
+	return dir
+}
+
+var heapFlag = regexp.MustCompile(`-Xmx([0-9]+)m`)
+
+// The memory of the sidecar is taken off that of the JVM, which splits the rest;
+// the sidecar makes it write a thread dump into the log.
+func TestThreadDump(t *testing.T) {
+	const name = "java-threaddump"
+	dir := threadDumpJar(t)
+	deleteLater(t, name)
+	dew(t, dir, "push")
+	page200(t, name, "/", "hello from Java\n")
+
+	lines := staged(t, name)
+	wantLine(t, lines, `JVM memory of 768M: -Xmx438m -XX:MaxMetaspaceSize=96m -XX:ReservedCodeCacheSize=96m -Xss1m -XX:MaxDirectMemorySize=10m`)
+	page200(t, name, "/heap", "438\n")
+	if sum := read[appView](t, "app", name, "--json").Processes[0].MemorySum; sum != "1G = web 768M + debug 256M" {
+		t.Errorf("memory %q", sum)
+	}
+	limits := limitsOf(t, running(t, name, "web", 1)[0])
+	if want := map[string]int64{"main": 768 << 20, "sidecar-0": 256 << 20}; limits["main"] != want["main"] || limits["sidecar-0"] != want["sidecar-0"] {
+		t.Errorf("limits %v, want %v", limits, want)
+	}
+
+	routes := read[struct{ Resources []struct{ GUID string } }](t, "curl", "/v3/routes?hosts="+name)
+	body := fmt.Sprintf(`{"destinations":[{"app":{"guid":%q,"process":{"type":"web"}},"port":8081,"protocol":"http1"}]}`, guidOf(t, name))
+	dew(t, "", "curl", "-X", "PATCH", "/v3/routes/"+routes.Resources[0].GUID+"/destinations", "-d", body)
+	dew(t, "", "restart", name)
+	eventually(t, "/threaddump", func() error {
+		if p := get(t, name, "/threaddump"); p.status != 200 || !strings.Contains(p.body, "for a thread dump") {
+			return fmt.Errorf("answer %d %q", p.status, p.body)
+		}
+		return nil
+	})
+	eventually(t, "the thread dump in the log", func() error {
+		for _, l := range logsOf(t, name) {
+			if l.Source == "APP/PROC/WEB" && strings.HasPrefix(l.Text, "Full thread dump") {
+				return nil
+			}
+		}
+		return fmt.Errorf("no line begins with Full thread dump")
+	})
+
+	// The heap is computed at every start: it follows the memory.
+	dew(t, "", "scale", name, "-m", "768M", "-f")
+	eventually(t, "a smaller heap", func() error {
+		for _, l := range slices.Backward(logsOf(t, name)) {
+			if m := heapFlag.FindStringSubmatch(l.Text); m != nil && l.Source == "APP/PROC/WEB" {
+				if m[1] == "288" { // of 512M
+					return nil
+				}
+				return fmt.Errorf("heap %sM, want 288", m[1])
+			}
+		}
+		return fmt.Errorf("nothing was printed")
+	})
+}
+
+// limitsOf reads the memory limits of an instance's leaves.
+func limitsOf(t *testing.T, instance string) map[string]int64 {
+	t.Helper()
+	out := map[string]int64{}
+	for _, pattern := range []string{"/sys/fs/cgroup/memory/*/%s/*/memory.limit_in_bytes", "/sys/fs/cgroup/*/%s/*/memory.max"} {
+		files, err := filepath.Glob(fmt.Sprintf(pattern, instance))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, f := range files {
+			b, err := os.ReadFile(f)
+			if err != nil {
+				t.Fatal(err)
+			}
+			var n int64
+			if _, err := fmt.Sscan(string(b), &n); err == nil {
+				out[filepath.Base(filepath.Dir(f))] = n
+			}
+		}
+	}
+	return out
+}
+
+// A sidecar without a memory value is refused beside a JVM, and beside what a
+// custom buildpack made; beside anything else it is not.
+func TestSidecarMustHaveMemory(t *testing.T) {
+	const name = "java-threaddump"
+	const want = "sidecar 'debug' of process 'web' has no memory value: set applications[].sidecars[].memory"
+	dir := threadDumpJar(t)
+	deleteLater(t, name)
+	r := dewd.dew(dir, "push", "-f", "manifest-without-memory.yml")
+	if r.code != 4 || !strings.Contains(r.err, want) {
+		t.Errorf("status %d, want 4 and the rule:\n%s", r.code, r.err)
+	}
+	said := 0
+	for _, l := range logsOf(t, name) {
+		if l.Source == "API" && l.Stream == "ERR" && strings.Contains(l.Text, want) {
+			said++
+		}
+		if l.Source == "CELL" {
+			t.Errorf("a container was made: %s", l.Text)
+		}
+	}
+	if said != 1 {
+		t.Errorf("%d lines in the log say so, want one", said)
+	}
+	if r := dewd.dew("", "start", name); r.code != 4 {
+		t.Errorf("start: status %d, want 4\n%s", r.code, r.err)
+	}
+
+	pack := buildpack(t, map[string]string{"detect": "exit 0", "compile": "exit 0", "release": "echo 'default_process_types: {web: sleep 1000}'"})
+	small := t.TempDir()
+	write(t, filepath.Join(small, "x"), "x", 0o644)
+	write(t, filepath.Join(small, "manifest.yml"), `applications:
+- name: custom
+  memory: 64M
+  health-check-type: process
+  no-route: true
+  sidecars:
+  - {name: debug, process_types: [web], command: sleep 1000}
+`, 0o644)
+	deleteLater(t, "custom")
+	if r := dewd.dew(small, "push", "-b", pack); r.code != 4 || !strings.Contains(r.err, want) {
+		t.Errorf("custom buildpack: status %d, want 4 and the rule:\n%s", r.code, r.err)
+	}
+	dew(t, small, "push", "-b", "binary_buildpack", "-c", "sleep 1000")
+	running(t, "custom", "web", 1)
+}
+
+// buildpack makes a folder of scripts that everybody may read.
+func buildpack(t *testing.T, scripts map[string]string) string {
+	t.Helper()
+	dir := filepath.Join(t.TempDir(), "pack")
+	for name, text := range scripts {
+		write(t, filepath.Join(dir, "bin", name), "#!/bin/sh\n"+text+"\n", 0o755)
+	}
+	// The test's own folder is nobody else's to enter.
+	for up := dir; up != "/" && up != os.TempDir(); up = filepath.Dir(up) {
+		if err := os.Chmod(up, 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return dir
+}
+
+// A buildpack is created, found by detection, keeps its cache, is changed,
+// disabled and deleted; its phases fail in the platform's words.
+func TestBuildpackLife(t *testing.T) {
+	const name, pack = "mine", "my_buildpack"
+	scripts := map[string]string{
+		"detect":  `[ -f "$1/mine.txt" ] && echo "mine 1.0"`,
+		"compile": `n=$(cat "$2/count" 2>/dev/null || echo 0); echo $((n + 1)) >"$2/count"; echo "built $n times before in $CF_STACK as $(id -un)"; mkdir -p "$1/.profile.d"; echo 'export FROM_PACK=yes' >"$1/.profile.d/x.sh"`,
+		"release": `echo "default_process_types: {web: 'echo \"from pack: \$FROM_PACK\"; sleep 1000'}"`,
+	}
+	dir := t.TempDir()
+	write(t, filepath.Join(dir, "mine.txt"), "x", 0o644)
+	push := []string{"push", name, "-p", dir, "-m", "32M", "-u", "process", "--no-route"}
+	fails := func(what, want string) {
+		t.Helper()
+		r := dewd.dew("", "restage", name)
+		if r.code != 3 || !regexp.MustCompile(want).MatchString(r.err) {
+			t.Errorf("%s: status %d, want 3 and %s:\n%s", what, r.code, want, r.err)
+		}
+		wantLine(t, staged(t, name), want)
+	}
+	change := func(phase, text string) {
+		t.Helper()
+		scripts[phase] = text
+		dew(t, "", "update-buildpack", pack, "-p", buildpack(t, scripts))
+	}
+	t.Cleanup(func() { dewd.dew("", "delete-buildpack", pack, "-f") })
+	dew(t, "", "create-buildpack", pack, buildpack(t, scripts), "1")
+	deleteLater(t, name)
+	dew(t, "", push...)
+	wantLine(t, staged(t, name), `^built 0 times before in host as vcap$`)
+	eventually(t, "the command of the buildpack", func() error {
+		for _, l := range logsOf(t, name) {
+			if l.Text == "from pack: yes" && l.Source == "APP/PROC/WEB" {
+				return nil
+			}
+		}
+		return fmt.Errorf("it has printed nothing")
+	})
+	droplet := read[struct {
+		Buildpacks []struct {
+			Name         string
+			DetectOutput string `json:"detect_output"`
+		}
+	}](t, "curl", "/v3/apps/"+guidOf(t, name)+"/droplets/current")
+	if len(droplet.Buildpacks) != 1 || droplet.Buildpacks[0].Name != pack || droplet.Buildpacks[0].DetectOutput != "mine 1.0" {
+		t.Errorf("droplet made by %+v", droplet.Buildpacks)
+	}
+	dew(t, "", "restage", name)
+	wantLine(t, staged(t, name), `^built 1 times before`)
+
+	change("compile", "echo broken; exit 9")
+	fails("compile", `BuildpackCompileFailed - .*bin/compile ended with status 9`)
+	wantLine(t, staged(t, name), `^broken$`)
+	change("compile", "exit 0")
+	change("release", "exit 8")
+	fails("release", `BuildpackReleaseFailed - .*bin/release ended with status 8`)
+	change("release", "echo '{'")
+	fails("release", `BuildpackReleaseFailed - .*is not YAML`)
+	dew(t, "", "update-buildpack", pack, "--disable")
+	fails("disabled", `NoAppDetectedError - An app was not successfully detected by any available buildpack`)
+	dew(t, "", "delete-buildpack", pack, "-f")
+	if out := dew(t, "", "buildpacks").out; strings.Contains(out, pack) {
+		t.Errorf("it is still there:\n%s", out)
+	}
+	if r := dewd.dew("", append(slices.Clone(push), "-b", pack)...); r.code == 0 || !strings.Contains(r.err, "there is no such buildpack") {
+		t.Errorf("a deleted buildpack was used: status %d\n%s", r.code, r.err)
+	}
+}
+
+// Several buildpacks in their order: the first supplies what the last, and the
+// app, use; launch.yml brings a sidecar, over which the user's own wins.
+func TestSeveralBuildpacks(t *testing.T) {
+	const name = "several"
+	first := buildpack(t, map[string]string{
+		"supply": `set -e
+mkdir -p "$3/$4/bin"; printf '#!/bin/sh\necho "tool of buildpack %s"\n' "$4" >"$3/$4/bin/tool"; chmod +x "$3/$4/bin/tool"
+cat >"$3/$4/launch.yml" <<'END'
+processes:
+- type: agent
+  command: tool; sleep 1000
+  limits: {memory: 16}
+  platforms: {cloudfoundry: {sidecar_for: [web]}}
+- type: mine
+  command: echo the buildpack; sleep 1000
+  limits: {memory: 16}
+  platforms: {cloudfoundry: {sidecar_for: [web]}}
+- type: worker
+  command: sleep 1000
+END`,
+	})
+	dir := t.TempDir()
+	write(t, filepath.Join(dir, "Procfile"), "web: tool; sleep 1000\n", 0o644)
+	write(t, filepath.Join(dir, "manifest.yml"), `applications:
+- name: several
+  memory: 128M
+  no-route: true
+  health-check-type: process
+  sidecars:
+  - {name: MINE, process_types: [web], command: "echo the user; sleep 1000", memory: 16M}
+`, 0o644)
+	deleteLater(t, name)
+	dew(t, dir, "push", "-b", first, "-b", "binary_buildpack")
+	running(t, name, "web", 1)
+	want := map[string]bool{
+		"APP/PROC/WEB tool of buildpack 0": true, "APP/PROC/WEB/SIDECAR/AGENT tool of buildpack 0": true, "APP/PROC/WEB/SIDECAR/MINE the user": true,
+	}
+	eventually(t, "the lines of all processes", func() error {
+		for _, l := range logsOf(t, name) {
+			delete(want, l.Source+" "+l.Text)
+		}
+		if len(want) > 0 {
+			return fmt.Errorf("missing: %v", want)
+		}
+		return nil
+	})
+	sidecars := read[struct {
+		Resources []struct{ Name, Origin string }
+	}](t, "curl", "/v3/apps/"+guidOf(t, name)+"/sidecars")
+	var got []string
+	for _, s := range sidecars.Resources {
+		got = append(got, s.Name+" "+s.Origin)
+	}
+	if slices.Sort(got); !slices.Equal(got, []string{"MINE user", "agent buildpack"}) {
+		t.Errorf("sidecars %q", got)
+	}
+	if r := dewd.dew(dir, "push", "-b", "binary_buildpack"); r.code != 0 {
+		t.Errorf("without the first one: %s", r.err)
+	}
+	if sidecars := dew(t, "", "curl", "/v3/apps/"+guidOf(t, name)+"/sidecars").out; strings.Contains(sidecars, `"agent"`) {
+		t.Errorf("the sidecar of a buildpack that is not used any more is still there:\n%s", sidecars)
+	}
+}

@@ -1,0 +1,64 @@
+package route
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/dewrun/dew/app"
+	"github.com/dewrun/dew/runtime"
+)
+
+// Pending tells whether a destination waits for a restart: one of the instances of
+// its process lives and was started without its port.
+func Pending(d app.Destination, sts []runtime.Status) bool {
+	return slices.ContainsFunc(sts, func(st runtime.Status) bool { return lives(st) && d.Lacks(st.Ports) })
+}
+
+// lives tells whether the slot has an instance whose ports are fixed. One that has
+// crashed gets those of the wish at its next start.
+func lives(st runtime.Status) bool {
+	return st.Instance != "" && len(st.Ports) > 0 && (st.State == runtime.Starting || st.State == runtime.Running)
+}
+
+// Adopted says that the instances of an earlier daemon are known by now. Before that
+// nobody can tell what is no longer needed.
+func (r *Router) Adopted() {
+	r.adopted.Store(true)
+	post(r.stir)
+}
+
+// forget lets go of what destinations replaced and no instance needs.
+func (r *Router) forget() error {
+	if r.c.Forget == nil || !r.adopted.Load() {
+		return nil
+	}
+	for _, f := range r.table.Load().former {
+		needed, err := r.needed(f.destinations)
+		if err != nil {
+			return err
+		}
+		if err := r.c.Forget(f.route, needed); err != nil {
+			return fmt.Errorf("cannot forget what route %s replaced: %w", f.route, err)
+		}
+	}
+	return nil
+}
+
+// needed tells whether an instance is still reached where a destination was before.
+// What it does not know of it takes for needed.
+func (r *Router) needed(ds []app.Destination) (func(d app.Destination) bool, error) {
+	needed := map[string]bool{} // by guid
+	for _, d := range ds {
+		ps, err := r.c.Registry.Processes(d.App)
+		if err != nil {
+			return nil, fmt.Errorf("cannot read the processes of app %s: %w", d.App, err)
+		}
+		needed[d.GUID] = slices.ContainsFunc(ps, func(p app.Process) bool {
+			return p.Type == d.ProcessType && Pending(d, r.c.Instances(p.GUID))
+		})
+	}
+	return func(d app.Destination) bool {
+		yes, known := needed[d.GUID]
+		return yes || !known
+	}, nil
+}

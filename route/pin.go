@@ -1,0 +1,92 @@
+package route
+
+import (
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+const (
+	// instanceHeader asks for one instance: <app guid>:<index>.
+	instanceHeader = "X-Cf-App-Instance"
+	// stickyCookie names the instance that holds a client's session.
+	stickyCookie = "__VCAP_ID__"
+	// sessionCookie is what apps that hold sessions give to clients.
+	sessionCookie = "JSESSIONID"
+)
+
+var (
+	badInstance = failure{http.StatusBadRequest, "invalid_cf_app_instance_header", "400 Bad Request: X-CF-App-Instance is not an app's guid, a colon and an index.\n", "no-store"}
+	noInstance  = failure{http.StatusNotFound, "unknown_route", "404 Not Found: Requested instance does not exist for this route.\n", "no-cache, no-store"}
+)
+
+// pin reads whether the client asks for one instance, by header or by the cookie
+// of its session. The header is an order; the cookie is a wish, since the session
+// may have to go on elsewhere. It returns false when the order cannot be followed.
+func (f *flight) pin(req *http.Request) (failure, bool) {
+	if v := req.Header.Get(instanceHeader); v != "" {
+		return f.order(v)
+	}
+	if len(req.Header["Cookie"]) == 0 {
+		return failure{}, true
+	}
+	if !slices.ContainsFunc(f.router.sticky, func(name string) bool { _, err := req.Cookie(name); return err == nil }) {
+		return failure{}, true
+	}
+	if c, err := req.Cookie(stickyCookie); err == nil {
+		f.session = c.Value
+	}
+	return failure{}, true
+}
+
+func (f *flight) order(v string) (failure, bool) {
+	guid, index, ok := strings.Cut(v, ":")
+	n, err := strconv.Atoi(index)
+	if !ok || guid == "" || err != nil || n < 0 {
+		return badInstance, false
+	}
+	t, ok := f.entry.find(func(ep *endpoint) bool { return ep.process.app == guid && ep.slot.Index == n })
+	if !ok {
+		return noInstance, false
+	}
+	f.only = &t
+	return failure{}, true
+}
+
+// next is where to ask now; false: nowhere.
+func (f *flight) next() (target, bool) {
+	if f.only != nil {
+		return *f.only, len(f.tried) == 0
+	}
+	if f.session != "" && len(f.tried) == 0 {
+		if t, ok := f.entry.find(func(ep *endpoint) bool { return string(ep.instance) == f.session }); ok {
+			return t, true
+		}
+	}
+	return f.entry.pick(f.tried)
+}
+
+// stick tells the client which instance holds its session: when the app begins one,
+// and when it went on at another instance. The cookie lasts as long as the app's.
+func (f *flight) stick(res *http.Response) {
+	here := string(f.target.endpoint.instance)
+	own := http.Cookie{Name: stickyCookie, Value: here, Path: "/", HttpOnly: true}
+	set := f.session != "" && f.session != here
+	if len(res.Header["Set-Cookie"]) > 0 {
+		for _, c := range res.Cookies() {
+			if c.Name == stickyCookie {
+				return // the app knows better
+			}
+			if !slices.Contains(f.router.sticky, c.Name) {
+				continue
+			}
+			set = true
+			own.Secure, own.SameSite, own.Partitioned = c.Secure, c.SameSite, c.Partitioned
+			own.Expires, own.MaxAge = c.Expires, c.MaxAge
+		}
+	}
+	if set {
+		res.Header.Add("Set-Cookie", own.String())
+	}
+}

@@ -1,0 +1,135 @@
+package route
+
+import (
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// session answers with its name, and begins a session when asked to.
+func session(name string) http.Handler {
+	return http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
+		switch r.URL.Path {
+		case "/login":
+			http.SetCookie(rw, &http.Cookie{Name: "JSESSIONID", Value: "s", Path: "/", Secure: true, SameSite: http.SameSiteStrictMode, MaxAge: 60})
+		case "/logout":
+			http.SetCookie(rw, &http.Cookie{Name: "JSESSIONID", Path: "/", MaxAge: -1})
+		case "/own":
+			http.SetCookie(rw, &http.Cookie{Name: "JSESSIONID", Value: "s"})
+			http.SetCookie(rw, &http.Cookie{Name: stickyCookie, Value: "mine"})
+		}
+		fmt.Fprint(rw, name)
+	})
+}
+
+func vcapID(res *http.Response) *http.Cookie {
+	for _, c := range res.Cookies() {
+		if c.Name == stickyCookie {
+			return c
+		}
+	}
+	return nil
+}
+
+// A client with a session comes back to the instance that holds it, and is told
+// when it had to go elsewhere.
+func TestStickySessions(t *testing.T) {
+	w := newWorld(t, routeTo("shop", "", "a"))
+	for i := range 3 {
+		w.instance("a", i, session(fmt.Sprint(i)))
+	}
+	if res, _ := w.get("shop", "/"); vcapID(res) != nil {
+		t.Errorf("cookie without a session: %v", vcapID(res))
+	}
+	res, here := w.get("shop", "/login")
+	c := vcapID(res)
+	if c == nil || c.Value != "a-"+here || c.Path != "/" || !c.HttpOnly || !c.Secure || c.SameSite != http.SameSiteStrictMode || c.MaxAge != 60 {
+		t.Fatalf("cookie of instance %s = %v", here, c)
+	}
+	again := func(path string, names ...string) (*http.Response, string) {
+		req := w.request(http.MethodGet, "shop", path, nil)
+		for _, n := range names {
+			v := "s"
+			if n == stickyCookie {
+				v = c.Value
+			}
+			req.AddCookie(&http.Cookie{Name: n, Value: v})
+		}
+		return w.do(req)
+	}
+	for range 10 {
+		res, got := again("/", "JSESSIONID", stickyCookie)
+		if got != here || vcapID(res) != nil {
+			t.Fatalf("went to %s with cookie %v, want %s and none", got, vcapID(res), here)
+		}
+	}
+	var went []string
+	for range 9 {
+		_, got := again("/", stickyCookie) // without the app's own cookie there is no session
+		went = append(went, got)
+	}
+	if slices.Sort(went); len(slices.Compact(went)) != 3 {
+		t.Errorf("a client without a session went to %v", went)
+	}
+	if res, _ := again("/logout", "JSESSIONID", stickyCookie); vcapID(res) == nil || vcapID(res).MaxAge >= 0 {
+		t.Errorf("cookie at the end = %v", vcapID(res))
+	}
+	if res, _ := again("/own", "JSESSIONID", stickyCookie); vcapID(res) == nil || vcapID(res).Value != "mine" {
+		t.Errorf("the app's own cookie = %v", vcapID(res))
+	}
+	w.router.Changed(crashed("a", int(here[0]-'0')))
+	res, there := again("/", "JSESSIONID", stickyCookie)
+	if there == here || vcapID(res) == nil || vcapID(res).Value != "a-"+there {
+		t.Errorf("went to %s with cookie %v", there, vcapID(res))
+	}
+}
+
+// X-CF-App-Instance is an order: that instance or none.
+func TestOrderedInstance(t *testing.T) {
+	w := newWorld(t, routeTo("shop", "", "a"))
+	for i := range 3 {
+		w.instance("a", i, says(fmt.Sprint(i)))
+	}
+	w.refuses("a", 3)
+	for _, c := range []struct {
+		header, body string
+		status       int
+		name         string
+	}{
+		{"a:0", "0", 200, ""},
+		{"a:2", "2", 200, ""},
+		{"a:3", endpointFailure.text, 502, "endpoint_failure"},
+		{"a:4", noInstance.text, 404, "unknown_route"},
+		{"b:0", noInstance.text, 404, "unknown_route"},
+		{"a", badInstance.text, 400, "invalid_cf_app_instance_header"},
+		{":1", badInstance.text, 400, "invalid_cf_app_instance_header"},
+		{"a:x", badInstance.text, 400, "invalid_cf_app_instance_header"},
+		{"a:-1", badInstance.text, 400, "invalid_cf_app_instance_header"},
+	} {
+		for range 3 {
+			req := w.request(http.MethodGet, "shop", "/", nil)
+			req.Header.Set("X-CF-App-Instance", c.header)
+			res, body := w.do(req)
+			if res.StatusCode != c.status || body != c.body || res.Header.Get("X-Cf-RouterError") != c.name {
+				t.Errorf("%s: %d %q %q, want %d %q %q", c.header, res.StatusCode, res.Header.Get("X-Cf-RouterError"), body, c.status, c.name, c.body)
+			}
+		}
+	}
+}
+
+// Another cookie may be the one that marks sessions.
+func TestOtherStickyCookies(t *testing.T) {
+	w := newWorld(t, routeTo("shop", "", "a"))
+	w.router.sticky = []string{"SID"}
+	w.instance("a", 0, http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
+		http.SetCookie(rw, &http.Cookie{Name: strings.TrimPrefix(r.URL.Path, "/"), Value: "s"})
+	}))
+	if res, _ := w.get("shop", "/SID"); vcapID(res) == nil {
+		t.Error("no cookie beside SID")
+	}
+	if res, _ := w.get("shop", "/JSESSIONID"); vcapID(res) != nil {
+		t.Error("a cookie beside JSESSIONID")
+	}
+}
