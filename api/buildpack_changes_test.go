@@ -43,7 +43,7 @@ func (w *world) sendFile(path string, content []byte) *httptest.ResponseRecorder
 	return got
 }
 
-func zipped(t *testing.T, files map[string]string) []byte {
+func packZip(t *testing.T, files map[string]string) []byte {
 	t.Helper()
 	var b bytes.Buffer
 	z := zip.NewWriter(&b)
@@ -72,7 +72,7 @@ func TestBuildpackChanges(t *testing.T) {
 	path := "/v3/buildpacks/" + b.GUID
 	for body, want := range map[string]string{
 		`{"name":"perl"}`:                 "unique name and stack combination",
-		`{"name":"a/b"}`:                  "name must be a word without slashes",
+		`{"name":"a/b"}`:                  "name: must be a word without slashes",
 		`{"name":"x","stack":"windows"}`:  "there is no stack 'windows'",
 		`{"name":"x","position":0}`:       "position must be at least 1",
 		`{"name":"x","lifecycle":"cnb"}`:  "lifecycle must be buildpack",
@@ -86,17 +86,17 @@ func TestBuildpackChanges(t *testing.T) {
 	if r := w.sendFile(path+"/upload", []byte("no zip")); r.Code != 422 {
 		t.Errorf("no zip: %d %s", r.Code, r.Body)
 	}
-	if r := w.sendFile(path+"/upload", zipped(t, map[string]string{"README": "x"})); r.Code != 422 || !strings.Contains(r.Body.String(), "is no buildpack") {
+	if r := w.sendFile(path+"/upload", packZip(t, map[string]string{"README": "x"})); r.Code != 422 || !strings.Contains(r.Body.String(), "is no buildpack") {
 		t.Errorf("no scripts: %d %s", r.Code, r.Body)
 	}
-	if r := w.sendFile(path+"/upload", zipped(t, map[string]string{"bin/detect": "#!/bin/sh\n"})); r.Code != 202 {
+	if r := w.sendFile(path+"/upload", packZip(t, map[string]string{"bin/detect": "#!/bin/sh\n"})); r.Code != 202 {
 		t.Errorf("upload: %d %s", r.Code, r.Body)
 	}
 	w.want(200, "PATCH", path, `{"enabled":true,"locked":true,"position":1,"name":"perl5"}`, &b)
 	if b.State != "READY" || *b.Filename != "my.zip" || !b.Enabled || !b.Locked || b.Position != 1 || b.Name != "perl5" {
 		t.Errorf("changed %+v", b)
 	}
-	if r := w.sendFile(path+"/upload", zipped(t, map[string]string{"bin/detect": "2"})); r.Code != 422 || !strings.Contains(r.Body.String(), "is locked") {
+	if r := w.sendFile(path+"/upload", packZip(t, map[string]string{"bin/detect": "2"})); r.Code != 422 || !strings.Contains(r.Body.String(), "is locked") {
 		t.Errorf("locked: %d %s", r.Code, r.Body)
 	}
 	var all v3.List[v3.Buildpack]
