@@ -52,7 +52,7 @@ func TestBuildpackChanges(t *testing.T) {
 	path := "/v3/buildpacks/" + b.GUID
 	for body, want := range map[string]string{
 		`{"name":"perl"}`:                 "unique name and stack combination",
-		`{"name":"a/b"}`:                  "name must be a word without slashes",
+		`{"name":"a/b"}`:                  "name: must be a word without slashes",
 		`{"name":"x","stack":"windows"}`:  "there is no stack 'windows'",
 		`{"name":"x","position":0}`:       "position must be at least 1",
 		`{"name":"x","lifecycle":"cnb"}`:  "lifecycle must be buildpack",

@@ -28,7 +28,7 @@ func TestBuildpacksAndStacks(t *testing.T) {
 	golden(t, "buildpacks", w.ask("GET", "/v3/buildpacks?order_by=position", "").Body.Bytes())
 	golden(t, "stacks", w.ask("GET", "/v3/stacks", "").Body.Bytes())
 	for path, want := range map[string]int{
-		"/v3/buildpacks?names=binary_buildpack": 1, "/v3/buildpacks?names=go_buildpack": 0, "/v3/buildpacks?lifecycle=buildpack": 1,
+		"/v3/buildpacks?names=binary_buildpack": 1, "/v3/buildpacks?names=cobol_buildpack": 0, "/v3/buildpacks?lifecycle=buildpack": 1,
 		"/v3/buildpacks?lifecycle=cnb": 0, "/v3/buildpacks?stacks=host": 1, "/v3/buildpacks?stacks=windows": 0, "/v3/buildpacks?order_by=-position": 1,
 		"/v3/stacks?names=host": 1, "/v3/stacks?names=cflinuxfs4": 0, "/v3/stacks?default=true": 1, "/v3/stacks?default=false": 0,
 		"/v3/stacks/" + droplet.StackGUID("host") + "/apps": 1,
@@ -52,7 +52,7 @@ func TestNoSuchBuildpack(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	const sentence = "Buildpack must be an existing admin buildpack or a valid git URI"
-	body := fmt.Sprintf(`{"name":"x","lifecycle":{"type":"buildpack","data":{"buildpacks":["go_buildpack"]}},"relationships":{"space":{"data":{"guid":%q}}}}`, w.space.GUID)
+	body := fmt.Sprintf(`{"name":"x","lifecycle":{"type":"buildpack","data":{"buildpacks":["cobol_buildpack"]}},"relationships":{"space":{"data":{"guid":%q}}}}`, w.space.GUID)
 	wantError(t, w.ask("POST", "/v3/apps", body), "CF-UnprocessableEntity", sentence)
 	a := w.createApp("shop")
 	wantError(t, w.ask("PATCH", "/v3/apps/"+a.GUID, `{"lifecycle":{"type":"buildpack","data":{"buildpacks":["https://me:secret@example.com"]}}}`), "CF-UnprocessableEntity", "https://me:xxxxx@example.com")
@@ -63,7 +63,7 @@ func TestNoSuchBuildpack(t *testing.T) {
 		t.Errorf("lifecycle (-got +want):\n%s", diff)
 	}
 	for text, detail := range map[string]string{
-		"applications: [{name: y, buildpacks: [go_buildpack]}]": "For application 'y': " + sentence + `. "go_buildpack" cannot be used`,
+		"applications: [{name: y, buildpacks: [cobol_buildpack]}]": "For application 'y': " + sentence + `. "cobol_buildpack" cannot be used`,
 		"applications: [{name: y, stack: windows}]":             "For application 'y': Stack must be an existing stack",
 	} {
 		j := w.finish(w.want(202, "POST", "/v3/spaces/"+w.space.GUID+"/actions/apply_manifest", text, nil))

@@ -77,7 +77,7 @@ func TestDomainsRefused(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) { w.refused("", "POST /v3/domains", tt.body, "422 "+tt.detail) })
 	}
-	w.wantNames("", "/v3/domains?order_by=name", "dew.localhost", "shop.example.com")
+	w.wantNames("", "/v3/domains?order_by=name", "apps.internal", "dew.localhost", "shop.example.com")
 }
 
 // A domain of one org is used there and where it is shared, and seen by who works
@@ -99,8 +99,8 @@ func TestSharedDomains(t *testing.T) {
 	if _, err := w.c.Registry.PutRoute(route); err == nil {
 		t.Error("a route in the domain of another org was kept")
 	}
-	w.wantNames(workerToken, "/v3/domains", "dew.localhost")
-	w.wantNames(w.login("member"), "/v3/domains", "dew.localhost")
+	w.wantNames(workerToken, "/v3/domains", "apps.internal", "dew.localhost")
+	w.wantNames(w.login("member"), "/v3/domains", "apps.internal", "dew.localhost")
 	w.refused(workerToken, "GET /v3/domains/"+d.GUID, "", "404 Domain not found")
 	w.refused(bossToken, "POST "+path, `{"data":[`+byGUID(guest.GUID)+`]}`, "422 does not exist, or you do not have access to it")
 	w.grant(boss, auth.OrgUser, guest.GUID)

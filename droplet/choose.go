@@ -219,7 +219,7 @@ func packFolder(dir string, out io.Writer) error {
 	if err != nil {
 		return err
 	}
-	defer root.Close()
+	defer func() { _ = root.Close() }() // only read
 	w := tar.NewWriter(out)
 	f := &folderPacker{root: root, tar: w, left: defaultMaxBytes, files: defaultMaxFiles}
 	if err := fs.WalkDir(root.FS(), ".", f.add); err != nil {

@@ -55,6 +55,7 @@ func (c *cell) benchApp() string {
 	}
 	text := fmt.Sprintf(`applications:
 - name: bench
+  buildpacks: [binary_buildpack]
   path: %s
   command: ./testapp serve 0.0.0.0:8080
   memory: 128M

@@ -77,6 +77,7 @@ func (c *cell) manifest(n int) string {
 	dir := filepath.Join(filepath.Dir(c.root), "app")
 	text := fmt.Sprintf(`applications:
 - name: mortal
+  buildpacks: [binary_buildpack]
   path: %s
   command: %q
   memory: 128M

@@ -126,6 +126,6 @@ func (t *task) Pack(ctx context.Context, w io.Writer, p droplet.Packing) error {
 	if err != nil {
 		return fmt.Errorf("cannot reach the files of the container: %w", err)
 	}
-	defer root.Close()
+	defer func() { _ = root.Close() }() // only read
 	return pack(ctx, root, w, p)
 }

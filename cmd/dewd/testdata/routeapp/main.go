@@ -41,6 +41,7 @@ func run(args []string) error {
 	mux.HandleFunc("/slow", slow)
 	mux.HandleFunc("/fetch", fetch)
 	mux.HandleFunc("/exit", func(http.ResponseWriter, *http.Request) { os.Exit(3) })
+	mux.HandleFunc("/address", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, os.Getenv("CF_INSTANCE_INTERNAL_IP")) })
 	mux.HandleFunc("/ws", webSocket)
 	s := &http.Server{Addr: address, Handler: mux, Protocols: new(http.Protocols), ReadHeaderTimeout: time.Minute}
 	s.Protocols.SetHTTP1(true)

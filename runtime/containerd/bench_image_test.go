@@ -1,0 +1,101 @@
+//go:build bench
+
+package containerd
+
+import (
+	"archive/tar"
+	"bytes"
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"net/netip"
+	"testing"
+	"time"
+
+	"github.com/dewrun/dew/runtime"
+)
+
+// BenchmarkImage starts instances of a small and of a large droplet in turns, and
+// counts what five of the large one need on disk.
+func BenchmarkImage(b *testing.B) {
+	w := newWorld(b)
+	small, large := w.sized(b, 1<<20), w.sized(b, 300<<20)
+	var one, many series
+	for b.Loop() {
+		for _, sha := range []string{small, large} { // the first start makes the image
+			w.image = sha
+			w.oneStart(b)
+		}
+		for range repetitions(b, 20) {
+			for sha, s := range map[string]*series{small: &one, large: &many} {
+				time.Sleep(settle)
+				w.image = sha
+				_, running := w.oneStart(b)
+				*s = append(*s, running)
+			}
+		}
+	}
+	w.image = large
+	var tasks []runtime.Task
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	for i := range 5 {
+		s := w.startSpec(b)
+		addr := s.Address.Addr()
+		for range i {
+			addr = addr.Next()
+		}
+		s.Address = netip.PrefixFrom(addr, s.Address.Bits())
+		t, err := w.engine.Start(ctx, s)
+		if err != nil {
+			b.Fatal(err)
+		}
+		tasks = append(tasks, t)
+	}
+	var grown int64 // each has a layer of its own on the one image
+	for _, t := range tasks {
+		bytes, _, err := t.(*task).Written(ctx)
+		if err != nil {
+			b.Fatal(err)
+		}
+		grown += bytes
+		if err := t.Delete(ctx); err != nil {
+			b.Fatal(err)
+		}
+	}
+	r := newResult(b)
+	b.ReportMetric(ms(one.median()), "1MB-ms")
+	b.ReportMetric(ms(many.median()), "300MB-ms")
+	b.ReportMetric(float64(grown)/(1<<20), "MB-five-instances")
+	r.row(fmt.Sprintf("%d turns", len(one)), "median", "p90", "p99", "max")
+	r.spread("image of 1 MB", one)
+	r.spread("image of 300 MB", many)
+	r.row("five instances of 300 MB take", fmt.Sprintf("%.1f MB more", float64(grown)/(1<<20)))
+	r.print("start by the size of the image")
+}
+
+// sized puts an image of one file on the shelf.
+func (w *world) sized(b *testing.B, size int) string {
+	b.Helper()
+	data := make([]byte, size)
+	rng := rand.NewChaCha8([32]byte{byte(size)})
+	_, _ = rng.Read(data) // never fails
+	var out bytes.Buffer
+	t := tar.NewWriter(&out)
+	for _, h := range []*tar.Header{{Typeflag: tar.TypeDir, Name: "app/", Mode: 0o755}, {Typeflag: tar.TypeReg, Name: "app/data", Mode: 0o644, Size: int64(size)}} {
+		if err := t.WriteHeader(h); err != nil {
+			b.Fatal(err)
+		}
+	}
+	if _, err := t.Write(data); err != nil {
+		b.Fatal(err)
+	}
+	if err := t.Close(); err != nil {
+		b.Fatal(err)
+	}
+	sha, err := w.shelf.AddImage(&out)
+	if err != nil {
+		b.Fatal(err)
+	}
+	return sha
+}
