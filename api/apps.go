@@ -3,9 +3,7 @@ package api
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
-	"fmt"
 	"net/http"
 	"slices"
 
@@ -19,10 +17,8 @@ const opDeleteApp = "app.delete"
 
 // operations tells the jobs how to do what handlers start.
 func (s *Server) operations() {
-	s.c.Jobs.Handle(opDeleteApp, s.doDeleteApp)
 	s.c.Builds.Record(s.recordBuild)
 	s.c.Jobs.Handle(opApplyManifest, s.doApplyManifest)
-	s.c.Jobs.Handle(opDeleteRoute, s.doDeleteRoute)
 	s.c.Jobs.Handle(opDeleteUnmapped, s.doDeleteUnmapped)
 	s.stagingOperations()
 }
@@ -261,11 +257,6 @@ func (s *Server) wishState(r *http.Request, event, sentence string, fn func(regi
 	return s.presentApp(a), nil
 }
 
-// deletion are the arguments of opDeleteApp.
-type deletion struct {
-	App string `json:"app"`
-}
-
 func (s *Server) deleteApp(r *http.Request) (any, error) {
 	a, err := s.appOf(r)
 	if err != nil {
@@ -277,20 +268,16 @@ func (s *Server) deleteApp(r *http.Request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	return s.begin(r.Context(), opDeleteApp, deletion{App: a.GUID})
+	return s.begin(r.Context(), opDeleteApp, removal{GUID: a.GUID})
 }
 
 // doDeleteApp removes an app and what was made for it. An app that is gone
 // already is fine: the job may be done twice.
-func (s *Server) doDeleteApp(_ context.Context, j app.Job) ([]string, error) {
-	var d deletion
-	if err := json.Unmarshal(j.Args, &d); err != nil {
-		return nil, fmt.Errorf("cannot read the arguments of job %s: %w", j.GUID, err)
+func (s *Server) doDeleteApp(_ context.Context, guid string) error {
+	if err := s.c.Registry.DeleteApp(guid); err != nil && !errors.Is(err, app.ErrNotFound) {
+		return err
 	}
-	if err := s.c.Registry.DeleteApp(d.App); err != nil && !errors.Is(err, app.ErrNotFound) {
-		return nil, err
-	}
-	return nil, s.c.Builds.Forget(d.App)
+	return s.c.Builds.Forget(guid)
 }
 
 func (s *Server) presentApp(a app.App) v3.App {

@@ -213,9 +213,11 @@ func TestCommandsAreHidden(t *testing.T) {
 		w.grant(guid, auth.OrgUser, w.space.Org)
 		w.grant(guid, kind, w.space.GUID)
 		token := w.login(string(kind))
-		for _, path := range []string{"/v3/processes", "/v3/processes/" + a.GUID, "/v3/apps/" + a.GUID + "/processes", "/v3/apps/" + a.GUID + "/processes/web",
+		for _, path := range []string{
+			"/v3/processes", "/v3/processes/" + a.GUID, "/v3/apps/" + a.GUID + "/processes", "/v3/apps/" + a.GUID + "/processes/web",
 			"/v3/sidecars/" + c.GUID, "/v3/apps/" + a.GUID + "/sidecars", "/v3/processes/" + a.GUID + "/sidecars",
-			"/v3/droplets", "/v3/droplets/" + d, "/v3/apps/" + a.GUID + "/droplets", "/v3/apps/" + a.GUID + "/droplets/current"} {
+			"/v3/droplets", "/v3/droplets/" + d, "/v3/apps/" + a.GUID + "/droplets", "/v3/apps/" + a.GUID + "/droplets/current",
+		} {
 			if got := w.as(token, "GET", path, "").Body.String(); strings.Contains(got, "swordfish") != open || !strings.Contains(got, a.GUID) {
 				t.Errorf("%s to a %s = %s, want the command shown: %t", path, kind, got, open)
 			}

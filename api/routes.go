@@ -2,7 +2,6 @@ package api
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
@@ -233,11 +232,6 @@ func (w wish) recordRoute(kind string, rt app.Route, data map[string]any) error 
 // opDeleteRoute is the job that removes a route.
 const opDeleteRoute = "route.delete"
 
-// routeDeletion are the arguments of opDeleteRoute.
-type routeDeletion struct {
-	Route string `json:"route"`
-}
-
 func (s *Server) deleteRoute(r *http.Request) (any, error) {
 	rt, err := s.routeOf(r)
 	if err != nil {
@@ -247,20 +241,16 @@ func (s *Server) deleteRoute(r *http.Request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	return s.begin(r.Context(), opDeleteRoute, routeDeletion{Route: rt.GUID})
+	return s.begin(r.Context(), opDeleteRoute, removal{GUID: rt.GUID})
 }
 
 // doDeleteRoute removes a route. One that is gone already is fine: the job may
 // be done twice.
-func (s *Server) doDeleteRoute(_ context.Context, j app.Job) ([]string, error) {
-	var d routeDeletion
-	if err := json.Unmarshal(j.Args, &d); err != nil {
-		return nil, fmt.Errorf("cannot read the arguments of job %s: %w", j.GUID, err)
+func (s *Server) doDeleteRoute(_ context.Context, guid string) error {
+	if err := s.c.Registry.DeleteRoute(guid); err != nil && !errors.Is(err, app.ErrNotFound) {
+		return err
 	}
-	if err := s.c.Registry.DeleteRoute(d.Route); err != nil && !errors.Is(err, app.ErrNotFound) {
-		return nil, err
-	}
-	return nil, nil
+	return nil
 }
 
 func (s *Server) presentRoute(rt app.Route, domain string) v3.Route {

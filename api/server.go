@@ -154,7 +154,7 @@ func New(c Config) (*Server, error) {
 		return nil, err
 	}
 	s.operations()
-	s.placeOperations()
+	s.removals()
 	return s, nil
 }
 

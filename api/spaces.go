@@ -190,21 +190,23 @@ func (s *Server) forgetApps(space string) error {
 		return err
 	}
 	for _, a := range apps {
-		if _, err := s.c.Jobs.Start(opDeleteApp, deletion{App: a.GUID}); err != nil {
+		if _, err := s.c.Jobs.Start(opDeleteApp, removal{GUID: a.GUID}); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// removal are the arguments of the jobs that remove a place or somebody from it.
+// removal are the arguments of the jobs that remove one thing.
 type removal struct {
 	GUID string `json:"guid"`
 }
 
-// placeOperations tells the jobs how to remove what handlers ask to be removed.
-func (s *Server) placeOperations() {
+// removals tells the jobs how to remove what handlers ask to be removed.
+func (s *Server) removals() {
 	for operation, do := range map[string]func(ctx context.Context, guid string) error{
+		opDeleteApp:    s.doDeleteApp,
+		opDeleteRoute:  s.doDeleteRoute,
 		opDeleteOrg:    s.doDeleteOrg,
 		opDeleteSpace:  s.doDeleteSpace,
 		opDeleteRole:   s.doDeleteRole,

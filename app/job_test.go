@@ -68,6 +68,9 @@ func TestJobs(t *testing.T) {
 			if got := fmt.Sprintf("%s %v %v", j.State, j.Warnings, j.Errors); got != want {
 				t.Errorf("job = %s, want %s", got, want)
 			}
+			if j.Args != nil {
+				t.Errorf("an ended job keeps its arguments: %s", j.Args)
+			}
 			if !j.UpdatedAt.After(j.CreatedAt) {
 				t.Errorf("job = %+v, want the time of its end", j)
 			}

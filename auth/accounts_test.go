@@ -13,6 +13,7 @@ import (
 )
 
 func TestUsers(t *testing.T) {
+	t.Parallel()
 	db := openDB(t)
 	a := NewAccounts(db, bcrypt.MinCost)
 	bob := must(a.CreateUser(NewUser{GUID: "g1", Name: "Bob", Email: "bob@example.com", Password: "secret"}))
@@ -94,6 +95,7 @@ func TestUsers(t *testing.T) {
 func second[T any](_ T, err error) error { return err }
 
 func TestPasswords(t *testing.T) {
+	t.Parallel()
 	a := NewAccounts(openDB(t), bcrypt.MinCost)
 	long := strings.Repeat("p", 72)
 	u := must(a.CreateUser(NewUser{Name: "bob", Password: long}))
@@ -118,6 +120,7 @@ func TestPasswords(t *testing.T) {
 }
 
 func TestClients(t *testing.T) {
+	t.Parallel()
 	a := NewAccounts(openDB(t), bcrypt.MinCost)
 	c := must(a.CreateClient(NewClient{
 		ID: "sender", Secret: "s", Name: "Sender", GrantTypes: []string{GrantClient}, Authorities: []string{"emails.write"},
@@ -178,6 +181,7 @@ func TestClients(t *testing.T) {
 
 // Deleting a user ends sessions, and the roles too when the caller wants it so.
 func TestDeleteUserInOneTransaction(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	u := w.user("bob", "secret")
 	w.tokens("bob", "secret")
@@ -196,6 +200,7 @@ func TestDeleteUserInOneTransaction(t *testing.T) {
 
 // Roles are given to ids, of users and of clients: no two may have the same one.
 func TestIDsAreOfOne(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	bob := w.user("bob", "secret")
 	if _, err := w.s.Accounts().CreateClient(NewClient{ID: bob.GUID, GrantTypes: []string{GrantPassword}}); !errors.Is(err, ErrTaken) {

@@ -82,6 +82,7 @@ func TestClientsOverHTTP(t *testing.T) {
 
 // Who may only write clients cannot make one that may do more, nor use one that can.
 func TestClientsWriteDoesNotRaise(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	writer := as(w.client("writer", "s", "clients.write", "emails.write"))
 	w.client("strong", "s", "uaa.admin")
@@ -99,6 +100,7 @@ func TestClientsWriteDoesNotRaise(t *testing.T) {
 
 // Every endpoint that needs a token, with every kind of token.
 func TestRights(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	bob := w.user("bob", "secret")
 	eve := w.user("eve", "secret")
@@ -153,6 +155,7 @@ func TestRights(t *testing.T) {
 }
 
 func TestStringList(t *testing.T) {
+	t.Parallel()
 	for in, want := range map[string][]string{
 		`["a","b"]`: {"a", "b"}, `"a,b c"`: {"a", "b", "c"}, `null`: nil, `""`: {}, `[]`: {},
 	} {

@@ -14,6 +14,7 @@ import (
 )
 
 func TestTokenEndpoint(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	w.user("bob", "s:ecret ä")
 	w.user("away", "secret")
@@ -99,6 +100,7 @@ func must[T any](v T, err error) T {
 }
 
 func TestTokenEndpointRefusesForms(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	for name, tc := range map[string]struct {
 		body string
@@ -124,6 +126,7 @@ func TestTokenEndpointRefusesForms(t *testing.T) {
 }
 
 func TestLoginHint(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	form := url.Values{"grant_type": {"password"}, "username": {"admin"}, "password": {adminPassword}}.Encode()
 	for hint, code := range map[string]int{
@@ -164,6 +167,7 @@ func TestRefresh(t *testing.T) {
 }
 
 func TestRefreshBelongsToItsClient(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	_, err := w.s.Accounts().CreateClient(NewClient{ID: "other", Secret: "s", GrantTypes: []string{GrantPassword, GrantRefresh}, Scopes: []string{"openid"}})
 	if err != nil {
@@ -301,6 +305,7 @@ func TestThrottleCrowd(t *testing.T) {
 }
 
 func TestThrottleIsBounded(t *testing.T) {
+	t.Parallel()
 	th := newThrottle()
 	for i := range maxWatched + 10 {
 		th.note(attempt{name: fmt.Sprint(i)}, ErrBadPassword)
@@ -311,6 +316,7 @@ func TestThrottleIsBounded(t *testing.T) {
 }
 
 func TestLogout(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	w.user("bob", "secret")
 	access, refresh := w.tokens("bob", "secret")
@@ -338,6 +344,7 @@ func TestLogout(t *testing.T) {
 }
 
 func TestRevokeAll(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	u := w.user("bob", "secret")
 	access, refresh := w.tokens("bob", "secret")
@@ -373,6 +380,7 @@ func TestRevocationsAreForgotten(t *testing.T) {
 }
 
 func TestAuthorize(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	u := w.user("bob", "secret")
 	access, _ := w.tokens("bob", "secret")
@@ -454,6 +462,7 @@ func TestCodes(t *testing.T) {
 }
 
 func TestCodeEndsWithLogout(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	access := w.admin()
 	code := must(w.s.Code(must(w.s.Verify(access))))
@@ -464,6 +473,7 @@ func TestCodeEndsWithLogout(t *testing.T) {
 }
 
 func TestCodeBoxIsBounded(t *testing.T) {
+	t.Parallel()
 	b := newCodeBox()
 	for i := range maxAllCodes {
 		b.codes[[32]byte{byte(i), byte(i >> 8), 1}] = issued{p: Principal{ID: fmt.Sprint(i)}, expires: time.Now().Add(time.Minute)}
@@ -474,6 +484,7 @@ func TestCodeBoxIsBounded(t *testing.T) {
 }
 
 func TestPasscode(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	w.user("bob", "secret")
 	access, _ := w.tokens("bob", "secret")
@@ -512,6 +523,7 @@ func TestPasscode(t *testing.T) {
 
 // Who has a token with few scopes does not get more with a passcode.
 func TestPasscodeKeepsScopes(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	w.user("bob", "secret", "cloud_controller.admin")
 	few := w.form(cf, "grant_type", "password", "username", "bob", "password", "secret", "scope", "uaa.user openid")
@@ -551,6 +563,7 @@ func TestCheckToken(t *testing.T) {
 }
 
 func TestUserinfo(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	u := w.user("bob", "secret")
 	access, _ := w.tokens("bob", "secret")

@@ -21,6 +21,7 @@ func openDB(t *testing.T) *store.DB {
 }
 
 func TestRolesPut(t *testing.T) {
+	t.Parallel()
 	r := NewRoles(openDB(t))
 	for _, tc := range []struct {
 		name string
@@ -66,6 +67,7 @@ func TestRolesPut(t *testing.T) {
 }
 
 func TestRolesByPlaceAndUser(t *testing.T) {
+	t.Parallel()
 	db := openDB(t)
 	r := NewRoles(db)
 	for _, role := range []Role{
@@ -125,6 +127,7 @@ func TestRolesByPlaceAndUser(t *testing.T) {
 }
 
 func TestRoleTypes(t *testing.T) {
+	t.Parallel()
 	if n := len(RoleTypes()); n != 8 {
 		t.Errorf("%d types", n)
 	}

@@ -12,6 +12,7 @@ import (
 )
 
 func TestUsersOverHTTP(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	admin := as(w.admin())
 	body := map[string]any{
@@ -68,6 +69,7 @@ func TestUsersOverHTTP(t *testing.T) {
 }
 
 func TestListUsers(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	for i := range 10 {
 		w.user(fmt.Sprintf("u%d", i), "secret")
@@ -165,6 +167,7 @@ func TestPasswordOverHTTP(t *testing.T) {
 }
 
 func TestGroups(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	bob := w.user("bob", "secret")
 	access, _ := w.tokens("bob", "secret")

@@ -22,6 +22,7 @@ import (
 
 // The first start makes a key, a user and two clients; the second makes nothing.
 func TestFirstStart(t *testing.T) {
+	t.Parallel()
 	w := &world{t: t, dir: t.TempDir()}
 	w.open()
 	t.Cleanup(func() { w.db.Close() })
@@ -62,6 +63,7 @@ func TestFirstStart(t *testing.T) {
 }
 
 func TestAdminPasswordFile(t *testing.T) {
+	t.Parallel()
 	w := &world{t: t, dir: t.TempDir()}
 	w.file("keys/token-0.pem", keyPEM(testKeys()[0]))
 	w.file("admin-password", []byte(adminPassword+"\r\n"))
@@ -85,6 +87,7 @@ func TestAdminPasswordFile(t *testing.T) {
 // Whoever renamed or deleted admin and is an administrator does not find it again
 // after the next start, with a password that others know.
 func TestAdminDoesNotComeBack(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	admin := must(w.s.Accounts().UserByName(AdminName, ""))
 	must(w.s.Accounts().UpdateUser(admin.GUID, func(u *User) error { u.Name = "boss"; return nil }))
@@ -104,6 +107,7 @@ func TestAdminDoesNotComeBack(t *testing.T) {
 
 // The file is believed as long as it is right.
 func TestFirstPassword(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	if got := must(w.s.FirstPassword()); got != adminPassword {
 		t.Errorf("first password = %q", got)
@@ -125,6 +129,7 @@ func TestFirstPassword(t *testing.T) {
 }
 
 func TestOpenRefuses(t *testing.T) {
+	t.Parallel()
 	ec := must(x509.MarshalPKCS8PrivateKey(must(ecdsa.GenerateKey(elliptic.P256(), rand.Reader))))
 	for name, tc := range map[string]struct {
 		file string
@@ -160,6 +165,7 @@ func TestOpenRefuses(t *testing.T) {
 
 // The newest key signs, all verify; a removed one is not believed any more.
 func TestKeyRotation(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	old := w.admin()
 	w.file("keys/token-20210101T000000Z.pem", keyPEM(testKeys()[1]))
@@ -190,6 +196,7 @@ func TestKeyRotation(t *testing.T) {
 
 // What is published is the key that signs.
 func TestPublishedKey(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	a := w.do("GET", "/uaa/token_key", nil)
 	if a.text("alg") != "RS256" || a.text("kty") != "RSA" || a.text("use") != "sig" {
@@ -213,6 +220,7 @@ func TestPublishedKey(t *testing.T) {
 }
 
 func TestLoginPrompts(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	for _, path := range []string{"/uaa/login", "/uaa/info"} {
 		a := w.do("GET", path, nil, header("Authorization", ""))
@@ -232,6 +240,7 @@ func TestLoginPrompts(t *testing.T) {
 }
 
 func TestDiscoveryAndHealth(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	a := w.do("GET", "/uaa/.well-known/openid-configuration", nil)
 	if a.text("issuer") != publicURL+"/uaa/oauth/token" || a.text("jwks_uri") != publicURL+"/uaa/token_keys" {
@@ -243,6 +252,7 @@ func TestDiscoveryAndHealth(t *testing.T) {
 }
 
 func TestUnknownPathsAndMethods(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	for _, tc := range []struct {
 		method, path string
@@ -268,6 +278,7 @@ func TestUnknownPathsAndMethods(t *testing.T) {
 
 // Whatever comes in, the server is not to blame.
 func TestBadInputIsNeverAServerError(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	w.client("sender", "s", "emails.write")
 	u := w.user("bob", "secret")
@@ -307,6 +318,7 @@ func local(r *http.Request) {
 
 // A door that knows its peer needs no token.
 func TestPrincipalOfADoor(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	w.do("POST", "/uaa/Users", map[string]string{"userName": "bob", "password": "secret"}, local).want(t, "create", 201, "")
 	if w.events[0] != "audit.user.create root bob" {

@@ -37,6 +37,7 @@ func claimsOf(t testing.TB, token string) map[string]any {
 }
 
 func TestUserTokenClaims(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	u := w.user("Bob", "secret")
 	a := w.form(cf, "grant_type", "password", "username", "bob", "password", "secret")
@@ -73,6 +74,7 @@ func TestUserTokenClaims(t *testing.T) {
 }
 
 func TestClientTokenClaims(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	token := w.client("sender", "s3cret", "notifications.write", "emails.write")
 	c := claimsOf(t, token)
@@ -91,6 +93,7 @@ func TestClientTokenClaims(t *testing.T) {
 }
 
 func TestAdminToken(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	p, err := w.s.Verify(w.admin())
 	if err != nil || !p.Admin() || !p.GlobalReader() || !p.Has("uaa.admin") || !p.Has("clients.admin") {
@@ -114,6 +117,7 @@ func sign(t testing.TB, method jwt.SigningMethod, key any, kid any, c jwt.MapCla
 
 // Only what this server signed in its one way, for itself, is believed.
 func TestVerifyRefuses(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	good := w.admin()
 	base := jwt.MapClaims(claimsOf(t, good))
@@ -205,6 +209,7 @@ func TestTokenExpires(t *testing.T) {
 
 // What happens to an account happens to its tokens at once.
 func TestTokenEndsWithItsAccount(t *testing.T) {
+	t.Parallel()
 	for name, tc := range map[string]struct {
 		change  func(w *world, u User) error
 		refresh int // status of a refresh afterwards
@@ -236,6 +241,7 @@ func TestTokenEndsWithItsAccount(t *testing.T) {
 }
 
 func TestClientTokenEndsWithItsAccount(t *testing.T) {
+	t.Parallel()
 	for name, change := range map[string]func(a *Accounts) error{
 		"secret":  func(a *Accounts) error { return a.SetSecret("sender", "other") },
 		"deleted": func(a *Accounts) error { return a.DeleteClient("sender") },
@@ -262,6 +268,7 @@ func TestClientTokenEndsWithItsAccount(t *testing.T) {
 
 // A right that is taken away is gone from the tokens that are out.
 func TestScopesShrinkAtOnce(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	u := w.user("bob", "secret", ScopeAdmin)
 	access, refresh := w.tokens("bob", "secret")

@@ -50,7 +50,12 @@ func loginCommands(g *global) []*cli.Command {
 		flags: append([]cli.Flag{boolFlag("unset", "speak to the daemon of this machine over its socket"), jsonFlag()}, trustFlags()...),
 	}
 	return []*cli.Command{
-		g.plain(login, func(c *cli.Context) error { return g.runLogin(c.Context, loginOptionsOf(c)) }),
+		g.plain(login, func(c *cli.Context) error {
+			if c.Args().Present() && c.String("a") != "" {
+				return usage("login takes one URL: as an argument, or with -a")
+			}
+			return g.runLogin(c.Context, loginOptionsOf(c))
+		}),
 		g.plain(auth, func(c *cli.Context) error {
 			o := loginOptions{User: c.Args().First(), Password: c.Args().Get(1), Stdin: c.Bool("password-stdin"), Client: c.Bool("client-credentials")}
 			return g.runAuth(c.Context, o)

@@ -45,6 +45,7 @@ func TestLogin(t *testing.T) {
 	d := newDaemon(t).withApp(v3.AppStarted)
 	url := d.listen()
 	d.remote("apps").must(t, 0, "shop") // the socket wants no login
+	d.remote("login", url, "-a", url).must(t, 2, "login takes one URL")
 	d.remote("login", url, "-u", "admin", "-p", "wrong").must(t, 1, "does not let admin in: Bad credentials", "check the name")
 	if c := remembered(t); c.API != "" {
 		t.Fatalf("a login that failed is remembered: %+v", c)
