@@ -187,7 +187,7 @@ func (s *Server) updateApp(r *http.Request) (any, error) {
 			request["name"] = a.Name
 		}
 		if body.Lifecycle != nil {
-			request["lifecycle"] = body.Lifecycle
+			request["lifecycle"] = lifecycle(body.Lifecycle.Data.Buildpacks, body.Lifecycle.Data.Stack)
 		}
 		if body.Metadata != nil {
 			request["metadata"] = body.Metadata
@@ -305,9 +305,12 @@ func (s *Server) presentApp(a app.App) v3.App {
 	}
 }
 
+// lifecycle shows how an app is staged; what lets somebody fetch a buildpack is
+// nobody else's business.
 func lifecycle(buildpacks []string, stack string) v3.Lifecycle {
-	if buildpacks == nil {
-		buildpacks = []string{}
+	shown := []string{}
+	for _, b := range buildpacks {
+		shown = append(shown, droplet.WithoutSecret(b))
 	}
-	return v3.Lifecycle{Type: v3.LifecycleBuildpack, Data: v3.LifecycleData{Buildpacks: buildpacks, Stack: stack}}
+	return v3.Lifecycle{Type: v3.LifecycleBuildpack, Data: v3.LifecycleData{Buildpacks: shown, Stack: stack}}
 }

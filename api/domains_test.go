@@ -29,11 +29,11 @@ func TestDomains(t *testing.T) {
 		t.Errorf("domains = %+v, %+v", shared, private)
 	}
 	golden(t, "domain", w.ask("GET", "/v3/domains/"+private.GUID, "").Body.Bytes())
-	w.wantNames("", "/v3/domains?order_by=name", "apps.example.com", "dew.localhost", "shop.example.org")
+	w.wantNames("", "/v3/domains?order_by=name", "apps.example.com", "apps.internal", "dew.localhost", "shop.example.org")
 	w.wantNames("", "/v3/domains?names=APPS.example.com", "apps.example.com")
 	w.wantNames("", "/v3/domains?organization_guids="+o.GUID, "shop.example.org")
-	w.wantNames("", "/v3/organizations/"+o.GUID+"/domains?order_by=name", "apps.example.com", "dew.localhost", "shop.example.org")
-	w.wantNames("", "/v3/organizations/"+w.space.Org+"/domains?order_by=name", "apps.example.com", "dew.localhost")
+	w.wantNames("", "/v3/organizations/"+o.GUID+"/domains?order_by=name", "apps.example.com", "apps.internal", "dew.localhost", "shop.example.org")
+	w.wantNames("", "/v3/organizations/"+w.space.Org+"/domains?order_by=name", "apps.example.com", "apps.internal", "dew.localhost")
 	var d v3.Domain
 	w.want(200, "GET", "/v3/organizations/"+o.GUID+"/domains/default", "", &d)
 	if d.Name != "dew.localhost" {
@@ -109,7 +109,7 @@ func TestSharedDomains(t *testing.T) {
 	if got := w.as(bossToken, "POST", path, `{"data":[`+byGUID(guest.GUID)+`]}`); got.Code != 200 {
 		t.Fatalf("POST = %d %s, want 200", got.Code, got.Body)
 	}
-	w.wantNames(workerToken, "/v3/domains?order_by=name", "dew.localhost", "shop.example.com")
+	w.wantNames(workerToken, "/v3/domains?order_by=name", "apps.internal", "dew.localhost", "shop.example.com")
 	w.refused(workerToken, "PATCH /v3/domains/"+d.GUID, `{}`, "403 You are not authorized")
 	w.refused(hostToken, "DELETE /v3/domains/"+d.GUID, "", "403 You are not authorized")
 	w.refused(bossToken, "DELETE /v3/domains/"+d.GUID, "", "422 This domain is shared with other organizations.")

@@ -84,7 +84,7 @@ func CheckBuildpacks(used []string, names ...Buildpack) error {
 		if isCustom(name) || slices.ContainsFunc(names, func(b Buildpack) bool { return b.called(name) }) {
 			continue
 		}
-		return &BuildpackError{Name: withoutSecret(name)}
+		return &BuildpackError{Name: WithoutSecret(name)}
 	}
 	return nil
 }
@@ -104,8 +104,8 @@ func isGit(name string) bool {
 	return err == nil && u.Host != "" && slices.Contains([]string{"http", "https", "git", "ssh"}, u.Scheme)
 }
 
-// withoutSecret hides the password in the address of a buildpack.
-func withoutSecret(name string) string {
+// WithoutSecret hides the password in the address of a buildpack.
+func WithoutSecret(name string) string {
 	u, err := url.Parse(name)
 	if err != nil || u.User == nil {
 		return name

@@ -77,7 +77,7 @@ func (b Buildpack) plainBinary() bool { return b.Name == BinaryBuildpack && b.SH
 func (c *Catalog) find(name string, all []Buildpack) (chosen, error) {
 	switch {
 	case isGit(name):
-		return chosen{name: withoutSecret(name), url: name, custom: true}, nil
+		return chosen{name: WithoutSecret(name), url: name, custom: true}, nil
 	case path.IsAbs(name):
 		return folderChoice(name)
 	}

@@ -173,7 +173,7 @@ func (b *Builds) choose(w Build, st Stack) ([]chosen, error) {
 	}
 	for _, name := range w.Buildpacks {
 		if name != BinaryBuildpack && name != "binary" {
-			return nil, &BuildpackError{Name: withoutSecret(name), Reason: "nothing runs buildpacks"}
+			return nil, &BuildpackError{Name: WithoutSecret(name), Reason: "nothing runs buildpacks"}
 		}
 	}
 	return asPushed(), nil
