@@ -19,13 +19,9 @@ RUN  ?= /run/dew-$(shell printf %s '$(CURDIR)' | sha256sum | cut -c1-8)
 # where the module is there and off is not asked again.
 RUN_NEEDS  := containerd=containerd runc=runc curl=curl
 NAME_NEEDS := name:setup.dew.localhost=libnss-myhostname
-<<<<<<< HEAD
-TEST_NEEDS := gcc=gcc '/usr/include/stdlib.h=libc6-dev' mkfs.ext4=e2fsprogs ssh=openssh-client
+TEST_NEEDS := gcc=gcc '/usr/include/stdlib.h=libc6-dev' mkfs.ext4=e2fsprogs ssh=openssh-client zip=zip git=git \
+	javac=openjdk-17-jdk-headless ruby=ruby node=nodejs /usr/bin/python3=python3
 BENCH_NEEDS := dockerd=docker.io
-=======
-TEST_NEEDS := gcc=gcc '/usr/include/stdlib.h=libc6-dev' mkfs.ext4=e2fsprogs zip=zip git=git \
-	javac=openjdk-17-jdk-headless ruby=ruby
->>>>>>> seven
 VM_NEEDS   := qemu-system-x86_64=qemu-system-x86 mmdebstrap=mmdebstrap mkfs.ext4=e2fsprogs
 
 # Folders whose tests have the tag, or whose functions have the prefix.

@@ -19,8 +19,10 @@ const (
 	// Procfile. It is used only where it is named.
 	BinaryBuildpack = "binary_buildpack"
 	JavaBuildpack   = "java_buildpack"
-	GoBuildpack     = "go_buildpack"
 	RubyBuildpack   = "ruby_buildpack"
+	NodeBuildpack   = "nodejs_buildpack"
+	GoBuildpack     = "go_buildpack"
+	PythonBuildpack = "python_buildpack"
 )
 
 // Buildpack is a way to stage.
@@ -44,7 +46,7 @@ type Buildpack struct {
 // Buildpacks returns the built-in buildpacks in the order in which they are tried
 // unless somebody has moved them.
 func Buildpacks() []Buildpack {
-	names := []string{JavaBuildpack, RubyBuildpack, GoBuildpack, BinaryBuildpack}
+	names := []string{JavaBuildpack, RubyBuildpack, NodeBuildpack, GoBuildpack, PythonBuildpack, BinaryBuildpack}
 	out := make([]Buildpack, 0, len(names))
 	for i, name := range names {
 		out = append(out, Buildpack{

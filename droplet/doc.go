@@ -4,10 +4,15 @@
 //
 //	zip + matched files
 //	  └── Package  <sha256>.tar  app/…              trees, together the pool of resources
-//	        └── Build  STAGING → STAGED | FAILED    one after the other, in Run
+//	        └── Build  STAGING → STAGED | FAILED    side by side, one per app, in Run
+//	              │    Catalog: which buildpacks; Builder: the container they run in
 //	              └── Droplet  guid, commands       on the Shelf
 //	                    └── Image  <sha256>.tar     app/ deps/ …, shared by droplets
 //	Stack  (host: the machine's own /usr)           as data, the engine makes it
+//
+// In the container of a build, buildpacks/stage.sh runs the scripts of each:
+//
+//	detect ─▶ supply … supply ─▶ supply + finalize | compile ─▶ release
 //
 // Everything on disk is named after its content and gets that name only when it is
 // whole. Equal files give an equal tree, and that an equal image: what was staged

@@ -72,6 +72,8 @@ func TestLanguages(t *testing.T) {
 	for _, c := range []struct{ name, want, says string }{
 		{"hello-go", "hello from Go\n", `Building example.com/hello-go as bin/hello-go`},
 		{"hello-ruby", "hello from Ruby in production\n", `^ *ruby [0-9.]+`},
+		{"hello-node", "hello from Node.js in production\n", `^ *node v[0-9.]+`},
+		{"hello-python", "hello from Python\n", `^ *Python [0-9.]+`},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			deleteLater(t, c.name)
