@@ -21,6 +21,7 @@ RUN_NEEDS  := containerd=containerd runc=runc curl=curl
 NAME_NEEDS := name:setup.dew.localhost=libnss-myhostname
 TEST_NEEDS := gcc=gcc '/usr/include/stdlib.h=libc6-dev' mkfs.ext4=e2fsprogs zip=zip git=git \
 	javac=openjdk-17-jdk-headless ruby=ruby node=nodejs /usr/bin/python3=python3
+BENCH_NEEDS := caddy=caddy nginx=nginx-light wrk=wrk
 VM_NEEDS   := qemu-system-x86_64=qemu-system-x86 mmdebstrap=mmdebstrap mkfs.ext4=e2fsprogs
 
 # Folders whose tests have the tag, or whose functions have the prefix.
@@ -28,7 +29,7 @@ tagged = $(shell grep -rlE --include='*_test.go' '^//go:build .*\<$(1)\>' . | xa
 holding = $(shell grep -rlE --include='*_test.go' '^func $(1)[A-Z]' . | xargs -r -n1 dirname | sort -u)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup setup-test setup-vmtest build run stop test unit integration proof fuzz vmtest lint bench cover install clean root
+.PHONY: help setup setup-test setup-bench setup-vmtest build run stop test unit integration proof fuzz vmtest lint bench cover install clean root
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -85,7 +86,10 @@ lint: ## check style and formatting; prints nothing when all is well
 	@$(GO) tool golangci-lint run ./...
 	@for script in dist/*.sh .ci/run; do sh -n $$script || exit 1; done; bash -n .ci/vmtest .ci/vmtest-run
 
-bench: root setup-test build ## measure, as docs/performance.md tells (BENCH=regexp)
+setup-bench: setup-test
+	@dist/need.sh --no-start $(BENCH_NEEDS)
+
+bench: root setup-bench build ## measure, as docs/performance.md tells (BENCH=regexp)
 	@$(GO) test -tags bench -p 1 -run '^$$' -bench '$(BENCH)' -timeout 1h $(call holding,Benchmark)
 
 cover: ## coverage of the unit tests, and as root of the integration tests too
