@@ -21,7 +21,7 @@ RUN_NEEDS  := containerd=containerd runc=runc curl=curl
 NAME_NEEDS := name:setup.dew.localhost=libnss-myhostname
 TEST_NEEDS := gcc=gcc '/usr/include/stdlib.h=libc6-dev' mkfs.ext4=e2fsprogs ssh=openssh-client zip=zip git=git \
 	javac=openjdk-17-jdk-headless ruby=ruby node=nodejs /usr/bin/python3=python3
-BENCH_NEEDS := dockerd=docker.io
+BENCH_NEEDS := dockerd=docker.io caddy=caddy nginx=nginx-light wrk=wrk
 VM_NEEDS   := qemu-system-x86_64=qemu-system-x86 mmdebstrap=mmdebstrap mkfs.ext4=e2fsprogs
 
 # Folders whose tests have the tag, or whose functions have the prefix.

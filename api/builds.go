@@ -155,16 +155,11 @@ func (s *Server) pageOfBuilds(r *http.Request, q query, all []droplet.Build) v3.
 	})
 }
 
-// Staging has the memory and disk of the platform's default, whatever the app has.
-const (
-	stagingMemoryMB = 1024
-	stagingDiskMB   = 4096
-)
-
 func (s *Server) presentBuild(b droplet.Build) v3.Build {
+	memory, disk := s.c.Builds.Limits()
 	out := v3.Build{
 		GUID: b.GUID, CreatedAt: v3.At(b.CreatedAt), UpdatedAt: v3.At(b.UpdatedAt), State: string(b.State),
-		StagingMemoryMB: stagingMemoryMB, StagingDiskMB: stagingDiskMB,
+		StagingMemoryMB: memory, StagingDiskMB: disk,
 		Lifecycle:     lifecycle(b.Buildpacks, b.Stack),
 		Package:       v3.GUID{GUID: b.Package},
 		Relationships: v3.BuildRelationships{App: v3.To(b.App)},

@@ -29,6 +29,9 @@ type Staging struct {
 	DiskMB   int
 	MaxFiles int64
 	Timeout  time.Duration
+	// Space is asked now and then; its error, that others need what is left of the
+	// disk, ends the build. Nil: nobody does.
+	Space func() error
 }
 
 // Layer is a tar whose files are laid into a container, owned by the app's user.

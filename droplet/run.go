@@ -158,6 +158,9 @@ func (b *Builds) stage(ctx context.Context, w Build) (Droplet, error) {
 	return b.stageWith(ctx, w, k, st, packs)
 }
 
+// Limits are those of one staging, in MB.
+func (b *Builds) Limits() (memory, disk int) { return b.o.MemoryMB, b.o.DiskMB }
+
 // checkNames refuses names that can be no buildpack's, before a build begins.
 func (b *Builds) checkNames(names []string) error {
 	if b.o.Catalog == nil {

@@ -61,7 +61,7 @@ func (b *Builds) stageWith(ctx context.Context, w Build, k Package, st Stack, pa
 	s := Staging{
 		Build: w.GUID, App: w.App, Stack: st, Env: env, Dir: "/home/vcap",
 		Command:  "exec " + st.Shell + " /tmp/buildpacks/stage.sh",
-		MemoryMB: b.o.MemoryMB, DiskMB: b.o.DiskMB, MaxFiles: maxStagedFiles, Timeout: b.o.Timeout,
+		MemoryMB: b.o.MemoryMB, DiskMB: b.o.DiskMB, MaxFiles: maxStagedFiles, Timeout: b.o.Timeout, Space: b.packages.space,
 		Layers: []Layer{
 			{Path: "/tmp", Open: func() (io.ReadCloser, error) { return io.NopCloser(io.NewSectionReader(f, 0, 1<<62)), nil }},
 			{Path: "/tmp/buildpacks", Open: func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(plan)), nil }},

@@ -456,7 +456,7 @@ func TestUnchangedPush(t *testing.T) {
 	deleteLater(t, name)
 	push := func() (talk, image string) {
 		t.Helper()
-		r := dew(t, dir, "push", name, "-c", "sleep 1000000", "-u", "process", "-m", "64M", "--no-route", "--json")
+		r := dew(t, dir, "push", name, "-b", "binary_buildpack", "-c", "sleep 1000000", "-u", "process", "-m", "64M", "--no-route", "--json")
 		d := read[struct{ Checksum struct{ Value string } }](t, "curl", "/v3/apps/"+guidOf(t, name)+"/droplets/current")
 		return r.err, d.Checksum.Value
 	}

@@ -72,7 +72,7 @@ func (c *cell) containers(t *testing.T) (found []string) {
 // Buildpacks that mean harm fail with a reason within their limits. An app beside
 // them lives on, and nothing is left of them.
 func TestHostileBuildpacks(t *testing.T) {
-	c := limited(t, "--staging-timeout", "12s", "--staging-memory", "128MiB", "--staging-disk", "256MiB")
+	c := limited(t, "--staging-timeout", "8s", "--staging-memory", "128MiB", "--staging-disk", "256MiB")
 	dir := t.TempDir()
 	write(t, filepath.Join(dir, "x"), "x", 0o644)
 	good := []string{"push", "good", "-p", dir, "-b", "binary_buildpack", "-c", "sleep 1000", "-u", "process", "-m", "32M", "--no-route"}
@@ -80,7 +80,7 @@ func TestHostileBuildpacks(t *testing.T) {
 	alone := len(c.containers(t))
 	instance := c.must(t, "curl", "/v3/apps/"+strings.TrimSpace(c.must(t, "app", "good", "--guid").out)+"/processes/web/stats").out
 	id := regexp.MustCompile(`"instance_guid":\s*"([^"]*)"`).FindString(instance)
-	const late = `StagingError - it took longer than 12s`
+	const late = `StagingError - it took longer than 8s`
 	for name, h := range map[string]struct{ compile, want string }{
 		"forks":   {`f() { f | f & }; f; sleep 1000`, late + `|BuildpackCompileFailed|out of memory`},
 		"eats":    {`x=x; while :; do x=$x$x; done`, `StagingError - it ran out of memory: staging has 128M`},

@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"slices"
 	"strconv"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -78,11 +79,16 @@ func (f *flight) access(req *http.Request) *access {
 
 // line is the text of an access line, in the platform's form.
 func (a *access) line() []byte {
-	b := make([]byte, 0, 512)
-	b = fmt.Appendf(b, "%s - [%s] ", printable(a.host, maxLineHeader), a.began.UTC().Format(lineTime))
+	b := make([]byte, 0, 768)
+	b = append(b, printable(a.host, maxLineHeader)...)
+	b = append(b, " - ["...)
+	b = a.began.UTC().AppendFormat(b, lineTime)
+	b = append(b, "] "...)
 	b = strconv.AppendQuote(b, cut(a.method, maxLineHeader)+" "+cut(a.path, maxLinePath)+" "+a.proto)
-	b = fmt.Appendf(b, " %d %d %d", a.status, a.in, a.out)
-	for _, v := range []string{a.referer, a.agent, a.client, a.instance} {
+	for _, n := range [...]int64{int64(a.status), a.in, a.out} {
+		b = strconv.AppendInt(append(b, ' '), n, 10)
+	}
+	for _, v := range [...]string{a.referer, a.agent, a.client, a.instance} {
 		b = append(b, ' ')
 		b = appendValue(b, v)
 	}
@@ -93,7 +99,7 @@ func (a *access) line() []byte {
 	} {
 		b = appendPair(b, p[0], p[1])
 	}
-	b = fmt.Appendf(b, " response_time:%.6f", a.took.Seconds())
+	b = strconv.AppendFloat(append(b, " response_time:"...), a.took.Seconds(), 'f', 6, 64)
 	for _, p := range [...][2]string{
 		{"app_id", a.app},
 		{"app_index", a.index},
@@ -123,9 +129,15 @@ func appendValue(b []byte, v string) []byte {
 
 // printable is s without what would break a line.
 func printable(s string, limit int) string {
+	if len(s) <= limit && !strings.ContainsFunc(s, unprintable) {
+		return s
+	}
 	q := strconv.Quote(cut(s, limit))
 	return q[1 : len(q)-1]
 }
+
+// unprintable tells what has to be quoted.
+func unprintable(r rune) bool { return r < ' ' || r > '~' || r == '"' || r == '\\' }
 
 func cut(s string, limit int) string {
 	if len(s) <= limit {

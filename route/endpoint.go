@@ -39,6 +39,7 @@ type endpoint struct {
 	address   netip.Addr
 	ports     []int
 	transport *http.Transport
+	wires     *wires          // for requests without a body
 	http2     *http.Transport // for destinations that speak it; its connections carry many requests
 	withdrawn atomic.Bool
 }
@@ -56,7 +57,7 @@ func newEndpoint(st runtime.Status, dial dialFunc) *endpoint {
 		address:  st.Address,
 		ports:    slices.Clone(st.Ports),
 	}
-	e.transport = newTransport(func(ctx context.Context, network, address string) (net.Conn, error) {
+	e.wires = &wires{dial: func(ctx context.Context, network, address string) (net.Conn, error) {
 		ctx, cancel := context.WithTimeout(ctx, dialTimeout)
 		defer cancel()
 		c, err := dial(ctx, st.Instance, network, address)
@@ -64,7 +65,8 @@ func newEndpoint(st runtime.Status, dial dialFunc) *endpoint {
 			return nil, &unreachable{err}
 		}
 		return c, nil
-	})
+	}}
+	e.transport = newTransport(e.wires.dial)
 	e.http2 = e.transport.Clone()
 	e.http2.Protocols = new(http.Protocols)
 	e.http2.Protocols.SetUnencryptedHTTP2(true)
@@ -88,6 +90,9 @@ func newTransport(dial func(ctx context.Context, network, address string) (net.C
 func (e *endpoint) send(req *http.Request, protocol string) (*http.Response, error) {
 	if protocol == app.ProtocolHTTP2 && req.Header.Get("Upgrade") == "" {
 		return e.http2.RoundTrip(req)
+	}
+	if bare(req) {
+		return e.wires.RoundTrip(req)
 	}
 	return e.transport.RoundTrip(req)
 }
@@ -115,6 +120,7 @@ func (e *endpoint) release() {
 
 func (e *endpoint) closeIdle() {
 	e.transport.CloseIdleConnections()
+	e.wires.CloseIdleConnections()
 	e.http2.CloseIdleConnections()
 }
 

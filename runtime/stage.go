@@ -162,6 +162,11 @@ func verdict(e Exit, s droplet.Staging) (int, error) {
 
 // measure refuses to let a build fill the disk.
 func measure(ctx context.Context, t StageTask, s droplet.Staging) error {
+	if s.Space != nil {
+		if err := s.Space(); err != nil {
+			return failed("%v", err)
+		}
+	}
 	bytes, files, err := t.Written(ctx)
 	switch {
 	case err != nil:

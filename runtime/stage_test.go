@@ -7,6 +7,7 @@ import (
 	"errors"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -25,6 +26,7 @@ type staging struct {
 	err    error
 	code   int
 	packed string
+	full   atomic.Bool // the disk is
 }
 
 // stage begins a build of the app and waits until it runs.
@@ -44,6 +46,12 @@ func (w *world) stage(change func(s *droplet.Staging)) *staging {
 		change(&s)
 	}
 	b := &staging{w: w, app: a.GUID}
+	s.Space = func() error {
+		if b.full.Load() {
+			return droplet.ErrNoSpace
+		}
+		return nil
+	}
 	ctx, cancel := context.WithCancel(context.Background())
 	b.cancel = cancel
 	go func() {
@@ -136,6 +144,7 @@ func TestStageIsEnded(t *testing.T) {
 			w.pass(3 * time.Second)
 		}, "disk quota exceeded: staging has 64M"},
 		"files":         {func(w *world, _ *staging) { w.fake.Last().Write(101); w.pass(3 * time.Second) }, "disk quota exceeded: staging has 100 files"},
+		"space":         {func(w *world, b *staging) { b.full.Store(true); w.pass(3 * time.Second) }, "the disk is nearly full"},
 		"lost shim":     {func(w *world, _ *staging) { w.fake.Last().Lose() }, "its container was lost"},
 		"first process": {func(w *world, _ *staging) { w.fake.Last().EndInit() }, "its container was lost"},
 	} {

@@ -143,7 +143,7 @@ func (s *stock) makesPlaces() {
 	s.says(s.cf(0, "target", "-o", "acme", "-s", "garden"), "org: acme", "space: garden")
 	s.says(s.cf(0, "spaces"), "garden", "!dev")
 	s.says(s.cf(0, "org", "acme", "--guid"), `^[0-9a-f-]{36}$`)
-	s.says(s.cf(0, "org", "acme"), "name: acme", "domains: dew.localhost", "spaces: garden")
+	s.says(s.cf(0, "org", "acme"), "name: acme", "domains: apps.internal, dew.localhost", "spaces: garden")
 	s.says(s.cf(0, "space", "garden", "--guid"), `^[0-9a-f-]{36}$`)
 	s.says(s.cf(0, "space", "garden"), "name: garden", "org: acme")
 	s.says(s.cf(1, "space", "nowhere"), "Space 'nowhere' not found.", "FAILED")
