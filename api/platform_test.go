@@ -64,6 +64,7 @@ func newPlatform(t testing.TB) *platform {
 	p.password = strings.TrimSpace(string(must(os.ReadFile(secret))(t)))
 	p.c = Config{
 		DB: db, Registry: registry, Events: app.NewEvents(db), Jobs: app.NewJobs(db, log), Packages: packages, Builds: builds, Shelf: shelf,
+		Catalog:   must(droplet.NewCatalog(db, droplet.CatalogOptions{Packages: droplet.PackageOptions{Dir: filepath.Join(dir, "buildpacks")}}))(t),
 		Processes: p.sup, Exits: p.sup.Exits(), Logs: logs, Auth: accounts, Roles: auth.NewRoles(db), PublicURL: publicURL, Version: "1.2.3", Logger: log,
 		UploadDir: filepath.Join(dir, "uploads"), SSH: &SSHDoor{Address: "127.0.0.1:2222", Fingerprint: "0123456789abcdefABCDEF+/0123456789abcdefABC"},
 	}
