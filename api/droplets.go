@@ -254,6 +254,9 @@ func (s *Server) presentDroplet(d droplet.Droplet, open bool) v3.Droplet {
 
 // presentUsed shows the buildpacks that have made a droplet.
 func presentUsed(used []droplet.UsedBuildpack) []v3.DropletBuildpack {
+	if len(used) == 0 { // from a time when there was no other
+		used = []droplet.UsedBuildpack{{Name: droplet.BinaryBuildpack}}
+	}
 	out := []v3.DropletBuildpack{}
 	for _, b := range used {
 		out = append(out, v3.DropletBuildpack{Name: b.Name, DetectOutput: b.Detected, BuildpackName: strings.TrimSuffix(b.Name, "_buildpack")})

@@ -243,6 +243,7 @@ func (s *Slot) bury(ctx context.Context) step {
 	if !s.keep(ctx, in) && ctx.Err() != nil {
 		return nil
 	}
+	keepFiles(in)
 	if !s.remove(ctx, in) {
 		return nil
 	}

@@ -268,6 +268,9 @@ func (s *Supervisor) syncAll() error {
 	for _, process := range gone {
 		s.Sync(process)
 	}
+	for _, r := range s.AllCrashed() {
+		s.Sync(r.Slot.Process)
+	}
 	return nil
 }
 
@@ -334,6 +337,7 @@ func (s *Supervisor) reconcile(ctx context.Context, process string) {
 		if err := s.exits.Remove(process); err != nil {
 			s.c.Logger.Error("cannot remove exit records", "process", process, "err", err)
 		}
+		s.dropCrashed(ctx, process)
 		if s.c.Gone != nil {
 			s.c.Gone(process)
 		}

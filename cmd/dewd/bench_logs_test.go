@@ -36,7 +36,7 @@ func (c *cell) pushCount(lines, rate int) {
 	dir := filepath.Join(filepath.Dir(c.root), "app")
 	program, err := os.ReadFile(filepath.Join(programs, "testapp"))
 	err = errors.Join(err, os.MkdirAll(dir, 0o755), os.WriteFile(filepath.Join(dir, "testapp"), program, 0o755))
-	text := fmt.Sprintf("applications:\n- {name: bench, path: %s, command: exec ./testapp count %d %d, memory: 256M, health-check-type: process, no-route: true}\n", dir, lines, rate)
+	text := fmt.Sprintf("applications:\n- {name: bench, path: %s, command: exec ./testapp count %d %d, memory: 256M, buildpacks: [binary_buildpack], health-check-type: process, no-route: true}\n", dir, lines, rate)
 	file := filepath.Join(filepath.Dir(c.root), "manifest.yml")
 	if err := errors.Join(err, os.WriteFile(file, []byte(text), 0o644)); err != nil {
 		c.t.Fatal(err)

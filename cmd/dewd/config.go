@@ -36,8 +36,11 @@ type config struct {
 	AppUID            int
 	Subnet            netip.Prefix // not valid: dewd chooses one
 	Listen, Router    string       // addresses of the API and of app routes
-	SSH               string       // address of the ssh door
-	StickyCookies     string       // that make clients come back to the same instance, with commas
+	RouterTLS         string       // address of app routes over TLS; empty: there is none
+	RouterCert        string       // its certificate; empty: dewd's own authority signs
+	RouterKey         string
+	SSH               string // address of the ssh door
+	StickyCookies     string // that make clients come back to the same instance, with commas
 	Domain, PublicURL string
 	AllowHost         bool
 	SeccompArches     string
@@ -87,6 +90,9 @@ func (c *config) cellFlags() []cli.Flag {
 		text(&c.SeccompArches, "seccomp-arches", "`native|all`: system call tables of apps; all also runs 32-bit programs and starts slower"),
 		text(&c.Listen, "listen", "`address` of the API"),
 		text(&c.Router, "router", "`address` of app routes"),
+		text(&c.RouterTLS, "router-tls", "`address` of app routes over TLS (default: none)"),
+		text(&c.RouterCert, "router-cert", "`file` with the certificate for --router-tls (default: signed by ROOT/keys/router-ca.pem, which dewd makes)"),
+		text(&c.RouterKey, "router-key", "`file` with the key of --router-cert"),
 		text(&c.SSH, "ssh", "`address` of the ssh door into instances"),
 		text(&c.StickyCookies, "sticky-cookies", "`names` of cookies, with commas: a client that has one comes back to the instance which gave it"),
 		text(&c.Domain, "domain", "`domain` of app routes: http://APP.domain"),
@@ -288,6 +294,9 @@ func (c *config) validate() error {
 	must(len(c.Domain) <= 253 && domainForm.MatchString(c.Domain), "domain", "%q is not a domain in lower case such as dew.localhost", c.Domain)
 	must(validAddress(c.Listen), "listen", "%q is not host:port", c.Listen)
 	must(validAddress(c.Router), "router", "%q is not host:port", c.Router)
+	must(c.RouterTLS == "" || validAddress(c.RouterTLS), "router-tls", "%q is not host:port", c.RouterTLS)
+	must((c.RouterCert == "") == (c.RouterKey == ""), "router-cert", "it needs --router-key, and the other way round")
+	must(c.RouterCert == "" || c.RouterTLS != "", "router-cert", "it needs an address (give --router-tls)")
 	must(validAddress(c.SSH), "ssh", "%q is not host:port", c.SSH)
 	must(c.PublicURL == "" || validPublicURL(c.PublicURL), "public-url", "%q is not http(s)://host[:port] and no more", c.PublicURL)
 	must(c.LogReserve > 0, "log-reserve", "it cannot be 0: a full disk would stop apps for good")

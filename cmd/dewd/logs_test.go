@@ -36,7 +36,7 @@ func (c *cell) pushLogs(command, sidecar string, more ...string) {
 	if err == nil {
 		err = os.WriteFile(filepath.Join(dir, "testapp"), program, 0o755)
 	}
-	text := fmt.Sprintf("applications:\n- name: sample\n  path: %s\n  command: %q\n  memory: 256M\n  health-check-type: process\n  no-route: true\n"+
+	text := fmt.Sprintf("applications:\n- name: sample\n  path: %s\n  command: %q\n  memory: 256M\n  buildpacks: [binary_buildpack]\n  health-check-type: process\n  no-route: true\n"+
 		"  sidecars:\n  - {name: config server, process_types: [web], command: %q, memory: 64MB}\n", dir, command, sidecar)
 	for _, key := range more {
 		text += "  " + key + "\n"

@@ -131,11 +131,13 @@ func (w *town) stockCurl(bin string) func(method, path, body string) string {
 }
 
 func TestRouterWithRealClients(t *testing.T) {
-	w := newTown(t)
+	secure := freeAddress(t)
+	w := newTown(t, "--router-tls", secure)
 	w.push("shop", "")
 	w.dew("map-route", "shop", "dew.localhost", "--hostname", "two", "--app-protocol", "http2")
 	w.until("shop", "/", "web 0")
 	t.Run("curl", w.curls)
+	t.Run("TLS", func(t *testing.T) { w.secures(t, secure) })
 	t.Run("large bodies", w.carries)
 	t.Run("web socket", w.upgrades)
 	t.Run("idle connections", w.idles)
@@ -178,6 +180,18 @@ func (w *town) curls(t *testing.T) {
 	if got := w.curl(t, append(url("nobody", "/"), "-i")...); !strings.HasPrefix(got, "HTTP/1.1 404") ||
 		!strings.Contains(got, "X-Cf-Routererror: unknown_route") || !strings.HasSuffix(got, "404 Not Found: Requested route does not exist.\n") {
 		t.Errorf("unknown route: %q", got)
+	}
+}
+
+// secures asks over TLS with a certificate of the daemon's own authority.
+func (w *town) secures(t *testing.T, address string) {
+	_, port, _ := strings.Cut(address, ":")
+	for flag, want := range map[string]string{"--http1.1": "web 0 HTTP/1.1 1.1", "--http2": "web 0 HTTP/1.1 2"} {
+		got := w.curl(t, flag, "--cacert", filepath.Join(w.root, "keys", "router-ca.pem"), "-w", " %{http_version}",
+			"--resolve", "shop.dew.localhost:"+port+":127.0.0.1", "https://shop.dew.localhost:"+port+"/")
+		if got != want {
+			t.Errorf("curl %s: %q, want %q", flag, got, want)
+		}
 	}
 }
 

@@ -27,6 +27,7 @@ import (
 // something, in another folder than it was started in.
 const shopManifest = `applications:
 - name: shop
+  buildpacks: [binary_buildpack]
   memory: 160M
   instances: 2
   health-check-type: process

@@ -68,6 +68,7 @@ type daemon struct {
 	listen   []net.Listener // of the API
 	front    []net.Listener // of app routes
 	gate     []net.Listener // of the ssh door; none: there is no such door
+	secure   []net.Listener // of app routes over TLS; none: there is no such door
 	inside   inside         // the doors for instances
 	ssh      *sshd.Server
 	leave    context.CancelFunc
@@ -125,6 +126,11 @@ func (d *daemon) openListeners(context.Context) (err error) {
 	}
 	if err := d.openGate(); err != nil {
 		return err
+	}
+	if d.cfg.RouterTLS != "" {
+		if d.secure, err = listenTCP(d.cfg.RouterTLS, "router-tls"); err != nil {
+			return err
+		}
 	}
 	if d.cfg.PublicURL == "" {
 		d.cfg.PublicURL = "http://" + d.listen[0].Addr().String()
@@ -448,6 +454,7 @@ func (d *daemon) open(ctx context.Context) error {
 	g.Go(func() error { return d.jobs.Run(ctx) })
 	g.Go(func() error { return d.serveSSH(ctx) })
 	g.Go(func() error { return d.serveInside(ctx) })
+	g.Go(func() error { return d.serveSecure(ctx) })
 	d.router.Adopted()
 	g.Go(func() error {
 		return serve(ctx, door, &http.Server{Handler: d.api.Local(), ConnContext: api.PeerContext, BaseContext: until, ReadHeaderTimeout: shutdownLimit}, d.log)

@@ -29,6 +29,7 @@ type ground struct {
 	blocked  chan struct{}
 	logged   map[string][]logstream.Envelope
 	calls    []string
+	kept     []*remains // newest first
 }
 
 // NewFake returns an engine on a ground of its own.

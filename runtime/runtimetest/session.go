@@ -19,7 +19,6 @@ import (
 // and three more: "cat", "echo text >&2", and "size", which prints that of its
 // terminal. A shell without a command reads them from its input.
 type session struct {
-	t    *Task
 	spec runtime.ExecSpec
 	in   *io.PipeWriter
 	from *io.PipeReader
@@ -53,14 +52,19 @@ func (h *handle) Exec(ctx context.Context, exec string, s runtime.ExecSpec) (run
 	case i < 0 || h.t.procs[i].over:
 		return nil, fmt.Errorf("cannot open a session beside %s: %w", exec, runtime.ErrNoInstance)
 	}
-	ses := &session{t: h.t, spec: s, out: newOutbox(), err: newOutbox(), ended: make(chan struct{})}
+	ses := newSession(s)
+	h.t.sessions = append(h.t.sessions, ses)
+	go ses.run()
+	return ses, nil
+}
+
+func newSession(s runtime.ExecSpec) *session {
+	ses := &session{spec: s, out: newOutbox(), err: newOutbox(), ended: make(chan struct{})}
 	ses.from, ses.in = io.Pipe()
 	if s.TTY != nil {
 		ses.size = s.TTY.Size
 	}
-	h.t.sessions = append(h.t.sessions, ses)
-	go ses.run()
-	return ses, nil
+	return ses
 }
 
 func (s *session) run() {

@@ -57,6 +57,10 @@ func EngineSuite(t *testing.T, newGround func(t *testing.T) Ground) {
 		{"SessionsCanBeEnded", (*suite).sessionsCanBeEnded},
 		{"SessionsDoNotOutliveTheirDaemon", (*suite).sessionsDoNotOutlive},
 		{"SessionsNeedAProcess", (*suite).sessionsNeedAProcess},
+		{"RemainsCanBeEntered", (*suite).remainsCanBeEntered},
+		{"RemainsOutliveTheirDaemon", (*suite).remainsOutliveTheirDaemon},
+		{"RemainsAreBounded", (*suite).remainsAreBounded},
+		{"RemainsCanBeDropped", (*suite).remainsCanBeDropped},
 		{"FailedStartLeavesNothing", (*suite).failedStartLeavesNothing},
 		{"CancelledStartLeavesNothing", (*suite).cancelledStartLeavesNothing},
 	}

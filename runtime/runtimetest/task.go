@@ -29,6 +29,7 @@ type Task struct {
 	files     int64 // written
 	refuse    bool
 	deleted   bool
+	crashed   *time.Time // when, once its files are to be kept
 	deleteErr error
 }
 
@@ -377,6 +378,7 @@ func (h *handle) Delete(ctx context.Context) error {
 	if h.t.deleteErr != nil {
 		return h.t.deleteErr
 	}
+	g.keep(h.t)
 	h.t.remove()
 	return ctx.Err()
 }
