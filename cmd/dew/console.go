@@ -18,6 +18,7 @@ type console struct {
 	out, err io.Writer
 	in       io.Reader
 	color    bool          // out shows colours
+	screen   bool          // out is a terminal
 	drawn    bool          // err is a terminal: progress may be drawn
 	asks     bool          // somebody can answer a question
 	json     bool          // data as JSON
@@ -28,9 +29,9 @@ func newConsole(out, err, in *os.File) *console {
 	isTerminal := func(f *os.File) bool { return term.IsTerminal(int(f.Fd())) }
 	return &console{
 		out: out, err: err, in: in,
-		color: isTerminal(out) && os.Getenv("NO_COLOR") == "" && os.Getenv("TERM") != "dumb",
-		drawn: isTerminal(err),
-		asks:  isTerminal(in) && isTerminal(err),
+		color:  isTerminal(out) && os.Getenv("NO_COLOR") == "" && os.Getenv("TERM") != "dumb",
+		screen: isTerminal(out), drawn: isTerminal(err),
+		asks: isTerminal(in) && isTerminal(err),
 	}
 }
 
@@ -40,7 +41,12 @@ func (c *console) say(format string, args ...any) {
 }
 
 // warn tells what the user should know and may not expect.
-func (c *console) warn(text string) { c.say("warning: %s", text) }
+func (c *console) warn(text string) {
+	if c.drawn {
+		text = shown(text) // names of files inside of an instance can be anything
+	}
+	c.say("warning: %s", text)
+}
 
 // encode writes data as JSON.
 func (c *console) encode(v any) error {

@@ -199,7 +199,11 @@ func (c copier) download(remote, local string) error {
 		if err != nil {
 			return fmt.Errorf("cannot find %s in the instance: %w", remote, err)
 		}
-		local = filepath.Join(local, path.Base(real))
+		name, err := nameIn(real)
+		if err != nil {
+			return err
+		}
+		local = filepath.Join(local, name)
 	}
 	if !info.IsDir() {
 		dir, err := os.OpenRoot(filepath.Dir(local))
@@ -222,6 +226,24 @@ func (c copier) download(remote, local string) error {
 	return c.getTree(remote, dir, ".")
 }
 
+// nameIn is the name of the file at a path that the instance tells. The root has
+// none.
+func nameIn(real string) (string, error) {
+	if path.Clean(real) == "/" {
+		return ".", nil
+	}
+	name := path.Base(real)
+	return name, checkName(name)
+}
+
+// checkName refuses what would lead to another folder.
+func checkName(name string) error {
+	if name == "" || name == "." || name == ".." || strings.ContainsAny(name, "/\x00") {
+		return fmt.Errorf("the instance names a file %q, which cannot be one", name)
+	}
+	return nil
+}
+
 func (c copier) getTree(remote string, dir *os.Root, at string) error {
 	entries, err := c.files.ReadDir(remote)
 	if err != nil {
@@ -229,8 +251,8 @@ func (c copier) getTree(remote string, dir *os.Root, at string) error {
 	}
 	for _, e := range entries {
 		name := e.Name()
-		if name == "" || name == "." || name == ".." || strings.ContainsAny(name, "/\x00") {
-			return fmt.Errorf("the instance names a file %q, which cannot be one", name)
+		if err := checkName(name); err != nil {
+			return err
 		}
 		if err := c.getOne(path.Join(remote, name), dir, filepath.Join(at, name), e); err != nil {
 			return err

@@ -142,9 +142,9 @@ func (o logsOptions) check(c *cli.Context) error {
 // grep has the daemon leave out what cannot match, and the rest be looked at
 // here. Then it is here, too, that matching lines are counted.
 func (o *logsOptions) grep(re *regexp.Regexp) {
-	text, whole := re.LiteralPrefix()
+	text, _ := re.LiteralPrefix()
 	o.Query.Contains = text
-	if whole {
+	if text == re.String() { // ^text$ has that prefix, too, and says more
 		return
 	}
 	o.Grep = re
@@ -268,7 +268,7 @@ func (p *linePrinter) format(b []byte, l *v3.Line) ([]byte, error) {
 			return b, nil // it goes on in the next
 		}
 	default:
-		b = appendLine(b, l, p.out.color)
+		b = appendLine(b, l, look{color: p.out.color, screen: p.out.screen})
 	}
 	return append(b, '\n'), nil
 }
@@ -285,31 +285,41 @@ func (p *linePrinter) finish() error {
 	return p.w.Flush()
 }
 
+// look is how lines are to look.
+type look struct {
+	color  bool
+	screen bool // a terminal would obey what is in them
+}
+
 const lineTime = "2006-01-02T15:04:05.000Z07:00"
 
 // appendLine appends a line as people read it:
 // <time> [APP/PROC/WEB/SIDECAR/CONFIG-SERVER/0] OUT text.
-func appendLine(b []byte, l *v3.Line, color bool) []byte {
+func appendLine(b []byte, l *v3.Line, as look) []byte {
 	b = l.Time.Local().AppendFormat(b, lineTime)
 	b = append(b, ' ')
-	if color {
+	if as.color {
 		b = append(b, sourceColour(l.Source)...)
 	}
 	b = fmt.Appendf(b, "[%s/%d]", l.Source, l.Index)
-	if color {
+	if as.color {
 		b = append(b, plain...)
 	}
 	b = append(b, ' ')
-	if color && l.Stream == "ERR" {
+	if as.color && l.Stream == "ERR" {
 		b = append(append(append(b, red...), l.Stream...), plain...)
 	} else {
 		b = append(b, l.Stream...)
 	}
-	return append(append(b, ' '), l.Text...)
+	b = append(b, ' ')
+	if as.screen {
+		return appendShown(b, l.Text, as.color)
+	}
+	return append(b, l.Text...)
 }
 
 // formatLine is one line as appendLine writes it.
-func formatLine(l v3.Line, color bool) string { return string(appendLine(nil, &l, color)) }
+func formatLine(l v3.Line, as look) string { return string(appendLine(nil, &l, as)) }
 
 // sourceColours are for an app's processes and sidecars; the platform has one of
 // its own, and errors have red.

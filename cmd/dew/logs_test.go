@@ -86,6 +86,9 @@ func TestLogsGrep(t *testing.T) {
 	if d.query.Get("contains") != "line 1" || d.query.Has("newest") {
 		t.Errorf("asked %v", d.query)
 	}
+	if got := d.dew("logs", "shop", "--recent", "--raw", "-n", "2", "--grep", "^line 1$").out; got != "line 1\n" {
+		t.Errorf("got %q", got)
+	}
 }
 
 // Every flag says what it means to the daemon.
@@ -129,10 +132,14 @@ func TestLogsVerify(t *testing.T) {
 
 func TestFormatLine(t *testing.T) {
 	l := v3.Line{Time: time.Date(2026, 1, 2, 3, 4, 5, 6e6, time.Local), Source: "APP/PROC/WEB/SIDECAR/AGENT", Index: 1, Stream: "ERR", Text: []byte("no")}
-	if got := formatLine(l, false); !strings.HasPrefix(got, "2026-01-02T03:04:05.006") || !strings.HasSuffix(got, " [APP/PROC/WEB/SIDECAR/AGENT/1] ERR no") {
+	if got := formatLine(l, look{}); !strings.HasPrefix(got, "2026-01-02T03:04:05.006") || !strings.HasSuffix(got, " [APP/PROC/WEB/SIDECAR/AGENT/1] ERR no") {
 		t.Errorf("got %s", got)
 	}
-	if got := formatLine(l, true); !strings.Contains(got, sourceColour(l.Source)+"[APP/PROC/WEB/SIDECAR/AGENT/1]"+plain+" "+red+"ERR"+plain+" no") {
+	if got := formatLine(l, look{color: true}); !strings.Contains(got, sourceColour(l.Source)+"[APP/PROC/WEB/SIDECAR/AGENT/1]"+plain+" "+red+"ERR"+plain+" no") {
+		t.Errorf("got %q", got)
+	}
+	l.Text = []byte("\x1b[2Jno")
+	if got := formatLine(l, look{screen: true}); !strings.HasSuffix(got, " ERR ^[[2Jno") {
 		t.Errorf("got %q", got)
 	}
 	if sourceColour("API") != cyan || sourceColour("APP/PROC/WEB") != green || sourceColour("APP/PROC/WEB/SIDECAR/AGENT") == green {

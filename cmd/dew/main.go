@@ -29,7 +29,11 @@ func main() {
 	interrupted := ctx.Err() != nil
 	stop()
 	if err != nil && err.Error() != "" && !interrupted {
-		fmt.Fprintln(os.Stderr, "dew: "+explain(err))
+		text := explain(err)
+		if out.drawn {
+			text = shown(text) // parts of it may come from inside of an instance
+		}
+		fmt.Fprintln(os.Stderr, "dew: "+text)
 	}
 	os.Exit(statusOf(err))
 }

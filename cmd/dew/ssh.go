@@ -204,7 +204,7 @@ func runSSH(ctx context.Context, o sshOptions, t sshTalk) error {
 	}
 	defer closing()
 	if o.nothing {
-		return conn.Wait()
+		return ended(ctx, conn.Wait())
 	}
 	return interact(ctx, conn, o, t.out)
 }
@@ -224,7 +224,10 @@ func enter(ctx context.Context, in inside, t sshTalk) (*ssh.Client, error) {
 	if err != nil {
 		return nil, &failure{status: statusUnreachable, err: fmt.Errorf("cannot reach the ssh door: %w", err), todo: "is the address that dewd was given with --ssh one that this machine reaches?"}
 	}
-	var said strings.Builder // why nobody is let in
+	stop := context.AfterFunc(ctx, func() { _ = raw.Close() }) // whoever is slow to answer ends with us
+	defer stop()
+	_ = raw.SetDeadline(time.Now().Add(limit)) // a socket that takes none tells at the first byte
+	var said strings.Builder                   // why nobody is let in
 	sc, chans, reqs, err := ssh.NewClientConn(raw, code.Address, &ssh.ClientConfig{
 		User: user, Auth: []ssh.AuthMethod{ssh.Password(code.Code)}, Timeout: limit,
 		HostKeyCallback: func(_ string, _ net.Addr, key ssh.PublicKey) error {
@@ -242,6 +245,7 @@ func enter(ctx context.Context, in inside, t sshTalk) (*ssh.Client, error) {
 		}
 		return nil, fmt.Errorf("cannot enter the instance: %w", err)
 	}
+	_ = raw.SetDeadline(time.Time{})
 	conn := ssh.NewClient(sc, chans, reqs)
 	go keepAlive(conn)
 	return conn, nil

@@ -109,3 +109,16 @@ func TestEnded(t *testing.T) {
 		t.Errorf("a broken connection = %v with %d, want 255", err, statusOf(err))
 	}
 }
+
+// The instance says what a path is called, and may lie.
+func TestNameIn(t *testing.T) {
+	for real, want := range map[string]string{
+		"/home/vcap/app": "app", "/": ".", "//": ".", "app": "app", "/home/vcap/..data": "..data",
+		"/home/..": ".", "..": "", "/a/../..b": "..b", ".": "", "": "", "/a/./.": "", "/a/\x00": "",
+	} {
+		got, err := nameIn(real)
+		if want == "" && err == nil || want != "" && got != want {
+			t.Errorf("nameIn(%q) = %q, %v; want %q", real, got, err, want)
+		}
+	}
+}

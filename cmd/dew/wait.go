@@ -98,7 +98,7 @@ func whyCrashed(ctx context.Context, a v3.App, began time.Time, ask *client.Clie
 		return err
 	}
 	for _, l := range lines[max(0, len(lines)-lastLines):] {
-		out.say("   %s", formatLine(l, false))
+		out.say("   %s", formatLine(l, look{screen: out.drawn}))
 	}
 	f := &failure{status: statusCrashed, err: fmt.Errorf("%s crashed at its start", a.Name), todo: "dew crashes " + a.Name + " and dew logs " + a.Name + " --recent say more"}
 	crashes, err := ask.Crashes(ctx, a.GUID)
