@@ -175,7 +175,7 @@ func (s *Server) cursorOf(r *http.Request, a app.App, l *logstream.Log) (*logstr
 	if err != nil {
 		return nil, err
 	}
-	if !q.follow {
+	if !q.follow || c.Past(time.Now()) {
 		c = c.UpTo(last)
 	}
 	return c, nil

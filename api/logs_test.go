@@ -173,7 +173,8 @@ func (s *stream) next() string {
 func (s *stream) line() (string, v3.Line) {
 	s.t.Helper()
 	text := s.next()
-	for strings.HasPrefix(text, ":") {
+	for strings.HasPrefix(text, ":") { // and where it stands
+		s.next()
 		text = s.next()
 	}
 	id, ok := strings.CutPrefix(text, "id: ")
@@ -247,7 +248,7 @@ func TestStreamHeartbeat(t *testing.T) {
 	defer srv.Close()
 	a := w.createApp("shop")
 	s := w.stream(t, srv, "/stream/v1/apps/"+a.GUID+"?newest=0")
-	for _, want := range []string{":heartbeat", ":heartbeat", ":heartbeat"} {
+	for _, want := range []string{":heartbeat", "id: 1", ":heartbeat", "id: 1"} {
 		if got := s.next(); got != want {
 			t.Errorf("stream says %q, want %q", got, want)
 		}
@@ -263,8 +264,8 @@ func TestStreamHeartbeat(t *testing.T) {
 // the client can go on from.
 func TestStreamGap(t *testing.T) {
 	var b bytes.Buffer
-	out := &lineWriter{w: &b, flush: func() error { return nil }, form: eventForm, last: 4}
-	if err := out.gap(3); err != nil {
+	out := &lineWriter{w: &b, flush: func() error { return nil }, form: eventForm}
+	if err := out.gap(3, 7); err != nil {
 		t.Fatal(err)
 	}
 	text := b.String()

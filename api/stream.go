@@ -41,11 +41,12 @@ func (s *Server) streamLog(w http.ResponseWriter, r *http.Request) {
 		s.fail(w, r, err)
 		return
 	}
-	out := newLineWriter(w, r, c.At()-1)
-	if err := out.send(out.form.beat(nil)); err != nil {
+	out := newLineWriter(w, r)
+	if err := out.beat(c); err != nil {
 		return // the client is gone
 	}
-	err = follow(r.Context(), c.Brief(), out, s.beat)
+	f := following{out: out, beat: s.beat, may: func() error { return s.stays(r.Context(), a.GUID) }}
+	err = f.run(r.Context(), c.Brief())
 	if errors.Is(err, io.EOF) {
 		_ = out.send(out.form.end(nil)) // a client that left before is gone as well
 		return
@@ -55,30 +56,65 @@ func (s *Server) streamLog(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// follow writes lines as they come. A line that the retention dropped before it
-// was read is told of as a gap.
-func follow(ctx context.Context, c *logstream.Cursor, out *lineWriter, beat time.Duration) error {
-	sent := time.Time{}
+// stays tells why somebody who was let in to an app's log may not stay.
+func (s *Server) stays(ctx context.Context, guid string) error {
+	who, err := s.c.Auth.Current(principal(ctx))
+	if err != nil {
+		return err
+	}
+	a, err := s.c.Registry.App(guid)
+	if err != nil {
+		return err
+	}
+	see, err := s.sightOf(who)
+	if err == nil && (!scoped(who, http.MethodGet) || !see.space(a.Space)) {
+		err = errNotAuthorized
+	}
+	return err
+}
+
+// following is a stream on its way.
+type following struct {
+	out  *lineWriter
+	beat time.Duration
+	may  func() error // tells why the client may not read on
+}
+
+// looks is every how many beats it is asked whether the client still may.
+const looks = 4
+
+// run writes lines as they come. A line that the retention dropped before it was
+// read is told of as a gap.
+func (f following) run(ctx context.Context, c *logstream.Cursor) error {
+	sent, asked := time.Time{}, time.Now()
 	for {
 		if err := pace(ctx, sent); err != nil {
 			return err
 		}
-		bounded, cancel := context.WithTimeout(ctx, beat)
+		if time.Since(asked) >= looks*f.beat {
+			if err := f.may(); err != nil {
+				return err
+			}
+			asked = time.Now()
+		}
+		bounded, cancel := context.WithTimeout(ctx, f.beat)
 		es, err := c.Next(bounded)
 		cancel()
 		switch {
 		case ctx.Err() != nil:
 			return ctx.Err()
+		case errors.Is(err, context.DeadlineExceeded) && c.Past(time.Now()):
+			return io.EOF
 		case errors.Is(err, context.DeadlineExceeded):
-			err = out.send(out.form.beat(nil))
+			err = f.out.beat(c)
 		case errors.Is(err, logstream.ErrTrimmed):
 			var gone int64
 			c, gone = c.Skip()
-			err = out.gap(gone)
+			err = f.out.gap(gone, c.At()-1)
 		case err == nil:
-			err = out.lines(es)
+			err = f.out.lines(es)
 			sent = time.Now()
-			if out.size > muchText {
+			if f.out.size > muchText {
 				sent = time.Time{} // it has catching up to do
 			}
 		}
@@ -138,8 +174,8 @@ var errGone = errors.New("the client is gone")
 type lineForm struct {
 	contentType string
 	line        func(b []byte, l *v3.Line) ([]byte, error)
-	beat        func(b []byte) []byte // a sign of life
-	end         func(b []byte) []byte // of all that was asked for
+	beat        func(b []byte, seq uint64) []byte // a sign of life, and up to where the log was read
+	end         func(b []byte) []byte             // of all that was asked for
 }
 
 // eventForm is for everybody.
@@ -155,7 +191,7 @@ var eventForm = lineForm{
 		b = append(append(b, "\ndata: "...), data...)
 		return append(b, "\n\n"...), nil
 	},
-	beat: func(b []byte) []byte { return append(b, ":heartbeat\n\n"...) },
+	beat: func(b []byte, seq uint64) []byte { return fmt.Appendf(b, ":heartbeat\nid: %d\n\n", seq) },
 	end:  func(b []byte) []byte { return append(b, "event: end\ndata: {}\n\n"...) },
 }
 
@@ -173,13 +209,12 @@ type lineWriter struct {
 	w     io.Writer
 	flush func() error
 	form  lineForm
-	last  uint64 // number of the last line
-	size  int    // bytes of the last write
+	size  int // bytes of the last write
 	buf   []byte
 }
 
 // newLineWriter answers in the form that the client asks for.
-func newLineWriter(w http.ResponseWriter, r *http.Request, last uint64) *lineWriter {
+func newLineWriter(w http.ResponseWriter, r *http.Request) *lineWriter {
 	form := eventForm
 	if strings.Contains(r.Header.Get("Accept"), v3.LinesType) {
 		form = shortForm
@@ -190,7 +225,7 @@ func newLineWriter(w http.ResponseWriter, r *http.Request, last uint64) *lineWri
 	h.Set("X-Accel-Buffering", "no")
 	h.Set("X-Content-Type-Options", "nosniff")
 	w.WriteHeader(http.StatusOK)
-	return &lineWriter{w: w, flush: http.NewResponseController(w).Flush, form: form, last: last}
+	return &lineWriter{w: w, flush: http.NewResponseController(w).Flush, form: form}
 }
 
 func (o *lineWriter) lines(es []logstream.Envelope) error {
@@ -201,7 +236,6 @@ func (o *lineWriter) lines(es []logstream.Envelope) error {
 		if b, err = o.form.line(b, &l); err != nil {
 			return err
 		}
-		o.last = l.Seq
 	}
 	if cap(b) <= keptBuffer {
 		o.buf = b
@@ -214,13 +248,12 @@ const keptBuffer = 1 << 20
 
 // gap has the number of the last line that is missing, so a client that comes
 // back goes on behind it.
-func (o *lineWriter) gap(count int64) error {
+func (o *lineWriter) gap(count int64, last uint64) error {
 	if count <= 0 {
 		return nil
 	}
-	o.last += uint64(count)
 	l := v3.Line{
-		Seq: o.last, Time: time.Now().UTC(), Source: "CELL", Stream: logstream.Err.String(), Flags: []string{v3.FlagGap},
+		Seq: last, Time: time.Now().UTC(), Source: "CELL", Stream: logstream.Err.String(), Flags: []string{v3.FlagGap},
 		Text: fmt.Appendf(nil, "%d lines missing: the retention dropped them before they were read", count),
 		Lost: &v3.Loss{Lines: count, Cause: logstream.LostRetention},
 	}
@@ -229,6 +262,12 @@ func (o *lineWriter) gap(count int64) error {
 		return err
 	}
 	return o.send(b)
+}
+
+// beat tells up to where the log was read: a client that comes back goes on there,
+// also when no line was for it.
+func (o *lineWriter) beat(c *logstream.Cursor) error {
+	return o.send(o.form.beat(nil, c.At()-1))
 }
 
 func (o *lineWriter) send(b []byte) error {

@@ -89,7 +89,11 @@ func (s *Server) Redeem(code string) (Principal, error) {
 	return s.again(p)
 }
 
-// again looks at the account behind a code once more.
+// Current returns somebody who was let in as they are now: without the scopes that
+// they have lost. It returns an error when they have gone or logged out since.
+func (s *Server) Current(p Principal) (Principal, error) { return s.again(p) }
+
+// again looks at the account behind somebody once more.
 func (s *Server) again(p Principal) (Principal, error) {
 	if p.sig == "" { // a door vouched for p: there is no account behind it
 		return p, nil

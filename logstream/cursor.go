@@ -91,7 +91,12 @@ func (c *Cursor) Next(ctx context.Context) ([]Envelope, error) {
 }
 
 // done tells whether the cursor is behind all that it wants.
-func (c *Cursor) done() bool { return c.over || c.ends && c.next > c.upTo }
+func (c *Cursor) done() bool {
+	return c.over || c.ends && c.next > c.upTo || c.want.f.Last != 0 && c.next > c.want.f.Last
+}
+
+// Past tells whether the cursor wants no line that is printed now or later.
+func (c *Cursor) Past(now time.Time) bool { return c.want.until != 0 && now.UnixNano() >= c.want.until }
 
 // Skip gives a Cursor at the oldest line that is kept, and how many lines the
 // retention dropped in front of it.

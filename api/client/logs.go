@@ -164,8 +164,9 @@ type follower struct {
 	app  string
 	q    LogQuery
 	each Lines
-	last uint64    // sequence number of the last line that was handed out
-	seen time.Time // when the daemon last said anything
+	last uint64    // number up to which all lines are handed out, or not wanted
+	back bool      // last is known
+	seen time.Time // when the daemon last said anything, or nobody listened
 	away bool      // that it is gone was told
 }
 
@@ -193,10 +194,10 @@ func (f *follower) once(ctx context.Context) error {
 	quiet := time.AfterFunc(quietLimit, cancel)
 	defer quiet.Stop()
 	r := Request{
-		Method: http.MethodGet, Path: "/stream/v1/apps/" + escape(f.app) + "?" + f.q.values(f.last > 0).Encode(),
+		Method: http.MethodGet, Path: "/stream/v1/apps/" + escape(f.app) + "?" + f.q.values(f.back).Encode(),
 		Header: http.Header{"Accept": {v3.LinesType + ", text/event-stream"}},
 	}
-	if f.last > 0 {
+	if f.back {
 		r.Header.Set("Last-Event-ID", strconv.FormatUint(f.last, 10))
 	}
 	resp, err := f.c.Send(ctx, r)
@@ -208,36 +209,63 @@ func (f *follower) once(ctx context.Context) error {
 		b, _ := io.ReadAll(io.LimitReader(resp.Body, maxEvent)) // what there is of the sentence
 		return errorOf(resp.StatusCode, b)
 	}
-	alive := func() {
-		f.seen = time.Now()
-		quiet.Reset(quietLimit)
-		if f.away {
-			f.away = false
-			f.q.Notice("dewd is back")
-		}
-	}
 	read := f.events
 	if strings.HasPrefix(resp.Header.Get("Content-Type"), v3.LinesType) {
 		read = f.records
 	}
-	err = read(resp.Body, alive)
+	err = read(&ear{f: f, r: resp.Body, quiet: quiet})
 	if err == nil || f.ended(err) {
 		return err
 	}
 	return &Unreachable{Door: f.c.door, Err: fmt.Errorf("the log stream ended: %w", err)}
 }
 
+// ear listens to the daemon. Only while it does may the daemon be too quiet: who
+// reads the lines may take their time.
+type ear struct {
+	f     *follower
+	r     io.Reader
+	quiet *time.Timer
+	heard bool
+}
+
+func (e *ear) Read(b []byte) (int, error) {
+	if e.heard {
+		e.f.seen = time.Now() // until now nobody listened
+	}
+	e.quiet.Reset(quietLimit)
+	n, err := e.r.Read(b)
+	e.quiet.Stop()
+	if n > 0 {
+		e.heard, e.f.seen = true, time.Now()
+		e.f.find()
+	}
+	return n, err
+}
+
+// find tells once that the daemon is there again.
+func (f *follower) find() {
+	if f.away {
+		f.away = false
+		f.q.Notice("dewd is back")
+	}
+}
+
 // hand hands out one line that was not handed out before.
 func (f *follower) hand(l *v3.Line) error {
-	if l.Seq <= f.last && f.last > 0 {
+	if l.Seq <= f.last && f.back {
 		return nil
 	}
-	f.last = l.Seq
+	f.reach(l.Seq)
 	if err := f.each.Line(l); err != nil {
 		return errReader{err}
 	}
 	return nil
 }
+
+// reach notes where the stream stands. The daemon knows best: a log may be shorter
+// than it was, after a power cut.
+func (f *follower) reach(seq uint64) { f.last, f.back = seq, true }
 
 func (f *follower) flush() error {
 	if err := f.each.Flush(); err != nil {
@@ -247,11 +275,10 @@ func (f *follower) flush() error {
 }
 
 // records reads lines in their short form.
-func (f *follower) records(body io.Reader, alive func()) error {
+func (f *follower) records(body io.Reader) error {
 	r := v3.NewLineReader(body)
 	for {
-		waits := !r.Buffered()
-		if waits {
+		if !r.Buffered() {
 			if err := f.flush(); err != nil {
 				return err
 			}
@@ -263,10 +290,10 @@ func (f *follower) records(body io.Reader, alive func()) error {
 		if err != nil {
 			return errors.Join(err, f.flush())
 		}
-		if waits {
-			alive() // not for each of a million lines
-		}
 		if l == nil {
+			if seq, ok := r.Place(); ok {
+				f.reach(seq)
+			}
 			continue
 		}
 		if err := f.hand(l); err != nil {
@@ -276,10 +303,9 @@ func (f *follower) records(body io.Reader, alive func()) error {
 }
 
 // events reads lines as server-sent events.
-func (f *follower) events(body io.Reader, alive func()) error {
+func (f *follower) events(body io.Reader) error {
 	over := errors.New("over")
 	err := events(body, func(e event) error {
-		alive()
 		if e.kind == "end" {
 			return over
 		}
@@ -297,9 +323,12 @@ func (f *follower) events(body io.Reader, alive func()) error {
 	return err
 }
 
-// event hands out what one event says; a heartbeat says nothing.
+// event hands out what one event says; a heartbeat says where the stream stands.
 func (f *follower) event(e event) error {
 	if e.data == nil {
+		if seq, err := strconv.ParseUint(e.id, 10, 63); err == nil {
+			f.reach(seq)
+		}
 		return nil
 	}
 	var l v3.Line
@@ -309,13 +338,13 @@ func (f *follower) event(e event) error {
 	return f.hand(&l)
 }
 
-// event is a server-sent event; a comment has neither kind nor data.
+// event is a server-sent event; one without data only has an id.
 type event struct {
-	kind string
-	data []byte
+	id, kind string
+	data     []byte
 }
 
-// events reads server-sent events and comments.
+// events reads server-sent events.
 func events(r io.Reader, each func(event) error) error {
 	s := bufio.NewScanner(r)
 	s.Buffer(make([]byte, 64<<10), maxEvent)
@@ -323,13 +352,12 @@ func events(r io.Reader, each func(event) error) error {
 	for s.Scan() {
 		var err error
 		switch line := s.Bytes(); {
-		case len(line) == 0 && e.data != nil:
+		case len(line) == 0 && (e.data != nil || e.id != ""):
 			err = each(e)
 			e = event{}
 		case len(line) == 0:
 			e = event{}
-		case line[0] == ':':
-			err = each(event{})
+		case line[0] == ':': // a comment
 		default:
 			e.take(line)
 		}
@@ -345,6 +373,8 @@ func (e *event) take(line []byte) {
 	name, value, _ := bytes.Cut(line, []byte(":"))
 	value = bytes.TrimPrefix(value, []byte(" "))
 	switch string(name) {
+	case "id":
+		e.id = string(value)
 	case "event":
 		e.kind = string(value)
 	case "data":

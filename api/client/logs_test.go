@@ -5,11 +5,13 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"net/http"
 	"slices"
 	"strconv"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/dewrun/dew/api/v3"
@@ -70,7 +72,7 @@ func logsOf(ctx context.Context, c *Client, app string, q LogQuery, n int) ([]st
 var forms = map[string]struct {
 	kind string
 	line func(l v3.Line) []byte
-	beat []byte
+	beat func(seq uint64) []byte
 	end  []byte
 }{
 	"events": {"text/event-stream", func(l v3.Line) []byte {
@@ -79,8 +81,8 @@ var forms = map[string]struct {
 			panic(err)
 		}
 		return fmt.Appendf(nil, "id: %d\ndata: %s\n\n", l.Seq, b)
-	}, []byte(":heartbeat\n\n"), []byte("event: end\ndata: {}\n\n")},
-	"short": {v3.LinesType, func(l v3.Line) []byte { return v3.AppendLine(nil, &l) }, v3.AppendBeat(nil), v3.AppendEnd(nil)},
+	}, func(seq uint64) []byte { return fmt.Appendf(nil, ":heartbeat\nid: %d\n\n", seq) }, []byte("event: end\ndata: {}\n\n")},
+	"short": {v3.LinesType, func(l v3.Line) []byte { return v3.AppendLine(nil, &l) }, func(seq uint64) []byte { return v3.AppendBeat(nil, seq) }, v3.AppendEnd(nil)},
 }
 
 // A stream that breaks off goes on behind the last line, without a line twice, and
@@ -97,7 +99,7 @@ func TestLogsResume(t *testing.T) {
 					return
 				}
 				w.Header().Set("Content-Type", form.kind)
-				w.Write(form.beat) //nolint:errcheck // the reader is there
+				w.Write(form.beat(map[int]uint64{1: 0, 3: 2}[len(asked)])) //nolint:errcheck // the reader is there
 				for seq := from; seq < from+2; seq++ {
 					w.Write(form.line(v3.Line{Seq: seq, Time: time.Unix(1, 0), Text: []byte(strconv.FormatUint(seq, 10))})) //nolint:errcheck // the reader is there
 				}
@@ -117,6 +119,62 @@ func TestLogsResume(t *testing.T) {
 			}
 		})
 	}
+}
+
+// A client that had no line when the daemon went away goes on where it began, and
+// one whose log is shorter than it was reads what is new in it.
+func TestLogsPlace(t *testing.T) {
+	for name, form := range forms {
+		t.Run(name, func(t *testing.T) {
+			var asked []string
+			c, _ := ask(t, func(w http.ResponseWriter, r *http.Request) {
+				asked = append(asked, r.URL.RawQuery+" "+r.Header.Get("Last-Event-ID"))
+				w.Header().Set("Content-Type", form.kind)
+				at := []uint64{40, 40, 20}[len(asked)-1]
+				w.Write(form.beat(at)) //nolint:errcheck // the reader is there
+				if len(asked) > 1 {
+					w.Write(form.line(v3.Line{Seq: at + 1, Time: time.Unix(1, 0), Text: []byte(strconv.FormatUint(at+1, 10))})) //nolint:errcheck // the reader is there
+				}
+			})
+			got, err := logsOf(t.Context(), c, "a", LogQuery{Newest: 0, Follow: true}, 2)
+			if err != nil || !slices.Equal(got, []string{"41", "21"}) || !slices.Equal(asked, []string{"newest=0 ", " 40", " 41"}) {
+				t.Errorf("got %q, %v, asked %q", got, err, asked)
+			}
+		})
+	}
+}
+
+// Who takes long over a line is no reason to give the daemon up.
+func TestEarWaits(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithCancel(t.Context())
+		f := &follower{q: LogQuery{Notice: func(string) {}}}
+		e := &ear{f: f, r: strings.NewReader("0123456789"), quiet: time.AfterFunc(quietLimit, cancel)}
+		for range 3 {
+			if _, err := io.ReadFull(e, make([]byte, 2)); err != nil {
+				t.Fatal(err)
+			}
+			time.Sleep(patience + quietLimit) // it is read, in its own time
+		}
+		if ctx.Err() != nil {
+			t.Error("the daemon was given up while nobody listened")
+		}
+		e.r = never{ctx}
+		if _, err := e.Read(make([]byte, 1)); !errors.Is(err, context.Canceled) {
+			t.Errorf("a quiet daemon: %v", err)
+		}
+		if quiet := time.Since(f.seen); quiet != quietLimit {
+			t.Errorf("it was quiet for %v", quiet)
+		}
+	})
+}
+
+// never says nothing until its context ends.
+type never struct{ ctx context.Context }
+
+func (n never) Read([]byte) (int, error) {
+	<-n.ctx.Done()
+	return 0, n.ctx.Err()
 }
 
 // The end of all that was asked for is the end, and nothing else is.
@@ -165,7 +223,8 @@ func TestEventsReader(t *testing.T) {
 		"data: a\n\ndata:b\n\n":                  {" a", " b"},
 		"id: 1\nevent: x\ndata: a\r\n\r\n":       {"x a"},
 		"data: a\ndata: b\n\n":                   {" a\nb"},
-		": beat\n\n":                             {"-"},
+		": beat\n\n":                             nil,
+		": beat\nid: 7\n\n":                      {"-7"},
 		"data: unfinished":                       nil,
 		"\n\n\n":                                 nil,
 		"data:\n\n":                              {" "},
@@ -176,7 +235,7 @@ func TestEventsReader(t *testing.T) {
 		var got []string
 		err := events(strings.NewReader(text), func(e event) error {
 			if e.data == nil {
-				got = append(got, "-")
+				got = append(got, "-"+e.id)
 			} else {
 				got = append(got, e.kind+" "+string(e.data))
 			}
@@ -192,18 +251,18 @@ func FuzzEvents(f *testing.F) {
 	f.Add("id: 1\ndata: {\"seq\":1}\n\n: beat\n\n")
 	f.Add("data: a\ndata: b\n\nevent: end\ndata: {}\n\n")
 	f.Fuzz(func(t *testing.T, text string) {
-		last := uint64(0)
+		lines := 0
 		f := follower{each: Lines{
 			Line: func(l *v3.Line) error {
-				if l.Seq < last {
-					t.Errorf("line %d after %d", l.Seq, last)
-				}
-				last = l.Seq
+				lines++
 				return nil
 			},
 			Flush: func() error { return nil },
 		}}
-		err := f.events(strings.NewReader(text), func() {})
+		err := f.events(strings.NewReader(text))
 		_ = err // what is no event is an error, never a panic
+		if lines > strings.Count(text, "data") {
+			t.Errorf("%d lines of %q", lines, text)
+		}
 	})
 }

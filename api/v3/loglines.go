@@ -17,6 +17,7 @@ import (
 //	record  length uvarint, kind byte, fields
 //	line    seq uvarint, time varint (ns), stream byte, flags byte, index varint, source, instance, text
 //	        and with the flag gap: lines uvarint, bytes uvarint, cause, in front of the text
+//	beat    seq uvarint of the last line that was looked at, wanted or not
 //
 // Strings have their length in front; the text is the rest. A stream that ends
 // without the record that says so was broken off.
@@ -87,8 +88,15 @@ func appendText(b []byte, s string) []byte {
 	return append(binary.AppendUvarint(b, uint64(len(s))), s...)
 }
 
-// AppendBeat appends a record that says that the stream is alive.
-func AppendBeat(b []byte) []byte { return append(b, 1, recordBeat) }
+// AppendBeat appends a record that says that the stream is alive, and that there
+// is nothing more to be had up to line seq.
+func AppendBeat(b []byte, seq uint64) []byte {
+	start := len(b)
+	b = append(b, 0, recordBeat)
+	b = binary.AppendUvarint(b, seq)
+	b[start] = byte(len(b) - start - 1)
+	return b
+}
 
 // AppendEnd appends the record that ends a stream.
 func AppendEnd(b []byte) []byte { return append(b, 1, recordEnd) }
@@ -109,6 +117,9 @@ type LineReader struct {
 	r    *bufio.Reader
 	buf  []byte
 	line Line // the one before: most lines have its source
+
+	place  uint64 // what the last sign of life said
+	placed bool
 }
 
 // NewLineReader reads the short form from r.
@@ -136,10 +147,19 @@ func (lr *LineReader) Next() (*Line, error) {
 		return nil, io.EOF
 	case recordLine:
 		return &lr.line, lr.parse(b[1:])
+	case recordBeat:
+		p := fields{b: b[1:]}
+		lr.place = p.uvarint()
+		lr.placed = !p.bad
+		return nil, nil //nolint:nilnil // a sign of life
 	default:
-		return nil, nil //nolint:nilnil // a sign of life, and what a later version may have to say
+		return nil, nil //nolint:nilnil // what a later version may have to say
 	}
 }
+
+// Place is the number up to which there is nothing more to be had, if the last
+// record was a sign of life that told it.
+func (lr *LineReader) Place() (seq uint64, ok bool) { return lr.place, lr.placed }
 
 // Buffered tells whether another record is probably here already.
 func (lr *LineReader) Buffered() bool { return lr.r.Buffered() > 0 }

@@ -25,7 +25,7 @@ func TestLinesRoundTrip(t *testing.T) {
 	want := sampleLines()
 	var b []byte
 	for i := range want {
-		b = AppendLine(AppendBeat(b), &want[i])
+		b = AppendLine(AppendBeat(b, want[i].Seq-1), &want[i])
 	}
 	whole := AppendEnd(b)
 	r := NewLineReader(bytes.NewReader(whole))
@@ -37,6 +37,9 @@ func TestLinesRoundTrip(t *testing.T) {
 		}
 		if err != nil {
 			t.Fatal(err)
+		}
+		if at, ok := r.Place(); l == nil && (!ok || at != want[len(got)].Seq-1) {
+			t.Errorf("the place before line %d is %d, %v", want[len(got)].Seq, at, ok)
 		}
 		if l != nil {
 			one := *l
