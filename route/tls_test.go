@@ -1,6 +1,7 @@
 package route
 
 import (
+	"context"
 	"crypto/tls"
 	"crypto/x509"
 	"io"
@@ -26,7 +27,9 @@ func (w *world) secure(c *tls.Config, pool *x509.CertPool) *http.Client {
 	w.t.Cleanup(func() { s.Close() })
 	tr := &http.Transport{
 		TLSClientConfig: &tls.Config{RootCAs: pool}, ForceAttemptHTTP2: true,
-		Dial: func(string, string) (net.Conn, error) { return net.Dial("tcp", l.Addr().String()) },
+		DialContext: func(ctx context.Context, network, _ string) (net.Conn, error) {
+			return new(net.Dialer).DialContext(ctx, network, l.Addr().String())
+		},
 	}
 	w.t.Cleanup(tr.CloseIdleConnections)
 	return &http.Client{Transport: tr, Timeout: 10 * time.Second}

@@ -465,8 +465,13 @@ func TestRoutesOfApps(t *testing.T) {
 	two("--hostname", "both")
 	// The apps answer alike: access lines tell which was asked.
 	for _, c := range []struct{ host, path, want string }{
-		{"shop", "/", "one"}, {"SHOP", "/apix", "one"}, {"shop", "/api", "two"}, {"Shop", "/api/x", "two"},
-		{"any", "/any", "one"}, {"a.b", "/any", "one"}, {"exact", "/exact", "two"},
+		{"shop", "/", "one"},
+		{"SHOP", "/apix", "one"},
+		{"shop", "/api", "two"},
+		{"Shop", "/api/x", "two"},
+		{"any", "/any", "one"},
+		{"a.b", "/any", "one"},
+		{"exact", "/exact", "two"},
 	} {
 		mark := fmt.Sprintf("%s?%d", c.path, time.Now().UnixNano())
 		w.eventually("route "+c.host+c.path, func() error {

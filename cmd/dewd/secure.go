@@ -24,7 +24,7 @@ func (d *daemon) serveSecure(ctx context.Context) error {
 	for _, l := range d.secure {
 		g.Go(func() error {
 			s := route.Server(d.router)
-			s.TLSConfig = cfg
+			s.TLSConfig = cfg.Clone() // the server changes it
 			return serve(ctx, tls.NewListener(l, cfg), s, d.log)
 		})
 	}
