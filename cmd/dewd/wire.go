@@ -6,15 +6,11 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
-	"net/http"
 	"net/netip"
 	"os"
 	"path/filepath"
 	"sync/atomic"
 	"time"
-
-	"github.com/urfave/cli/v2"
-	"golang.org/x/sync/errgroup"
 
 	"github.com/dewrun/dew/api"
 	"github.com/dewrun/dew/api/v3"
@@ -383,140 +379,4 @@ func (d *daemon) close() error {
 	}
 	d.closers = nil
 	return errors.Join(errs...)
-}
-
-// run is the daemon: until a signal ends ctx, or somebody asks it to leave.
-func run(c *cli.Context, cfg config) (err error) {
-	ctx, leave := context.WithCancel(c.Context)
-	defer leave()
-	d, err := open(ctx, cfg, cfg.logger())
-	if err != nil {
-		return infrastructure(err)
-	}
-	defer func() { err = errors.Join(err, d.close()) }()
-	d.leave = leave
-	if err := d.openAPI(ctx); err != nil {
-		return infrastructure(err)
-	}
-	err = d.serve(ctx,
-		d.sup.Run,
-		func(ctx context.Context) error { d.engine.Keep(ctx); return nil },
-		d.supervise,
-		d.builds.Run,
-		d.prune,
-		d.sweepLogs,
-		d.copyLogs,
-		d.router.Run,
-		d.open,
-	)
-	if err == nil && d.endApps.Load() {
-		err = d.tearDown(context.WithoutCancel(ctx))
-	}
-	return err
-}
-
-// prune removes now and then what containerd keeps of images that were collected.
-func (d *daemon) prune(ctx context.Context) error {
-	const every = 10 * time.Minute
-	has := func(sha string) bool {
-		f, err := d.shelf.OpenImage(sha)
-		if err == nil {
-			err = f.Close()
-		}
-		return !errors.Is(err, droplet.ErrNoImage)
-	}
-	for {
-		select {
-		case <-time.After(every):
-		case <-ctx.Done():
-			return nil
-		}
-		if err := d.engine.PruneImages(ctx, has); err != nil && ctx.Err() == nil {
-			d.log.Warn("cannot prune images", "err", err)
-		}
-	}
-}
-
-// open opens the doors when all else works: a socket that answers means a daemon
-// that does.
-func (d *daemon) open(ctx context.Context) error {
-	select {
-	case <-d.ready:
-	case <-ctx.Done():
-		return nil
-	}
-	door, err := openDoor(d.cfg.Run)
-	if err != nil {
-		return infrastructure(err)
-	}
-	g, ctx := errgroup.WithContext(ctx)
-	until := func(net.Listener) context.Context { return ctx } // streams end with the daemon
-	g.Go(func() error { return d.jobs.Run(ctx) })
-	g.Go(func() error { return d.serveSSH(ctx) })
-	g.Go(func() error { return d.serveInside(ctx) })
-	g.Go(func() error { return d.serveSecure(ctx) })
-	d.router.Adopted()
-	g.Go(func() error {
-		return serve(ctx, door, &http.Server{Handler: d.api.Local(), ConnContext: api.PeerContext, BaseContext: until, ReadHeaderTimeout: shutdownLimit}, d.log)
-	})
-	for _, l := range d.listen {
-		g.Go(func() error {
-			return serve(ctx, l, &http.Server{Handler: d.api.Handler(), BaseContext: until, ReadHeaderTimeout: shutdownLimit}, d.log)
-		})
-	}
-	for _, l := range d.front {
-		g.Go(func() error { return serve(ctx, l, route.Server(d.router), d.log) })
-	}
-	service{d.log}.ready()
-	d.log.Info("ready", "version", version, "cell", d.cell, "root", d.cfg.Root, "run", d.cfg.Run,
-		"api", d.cfg.PublicURL, "router", d.front[0].Addr())
-	return g.Wait()
-}
-
-func (d *daemon) supervise(ctx context.Context) error {
-	if d.private != nil {
-		d.private.Supervise(ctx)
-	}
-	return nil
-}
-
-// serve runs the parts until ctx ends or one of them fails.
-func (d *daemon) serve(ctx context.Context, parts ...func(context.Context) error) error {
-	systemd := service{d.log}
-	g, ctx := errgroup.WithContext(ctx)
-	for _, part := range parts {
-		g.Go(func() error { return part(ctx) })
-	}
-	g.Go(func() error {
-		systemd.watch(ctx, func() error { return d.db.View(func(*store.Tx) error { return nil }) })
-		return nil
-	})
-	<-ctx.Done()
-	systemd.stopping()
-	d.log.Info("leaving, apps stay")
-	return g.Wait()
-}
-
-// teardown ends all apps of a root and removes what is left of them outside of
-// it. The state stays: the next dewd starts the apps again.
-func teardown(c *cli.Context, cfg config) (err error) {
-	cfg.Listen, cfg.Router = "", ""
-	d, err := open(c.Context, cfg, cfg.logger())
-	if err != nil {
-		return infrastructure(fmt.Errorf("cannot tear down: %w", err))
-	}
-	return infrastructure(errors.Join(d.tearDown(c.Context), d.close()))
-}
-
-func (d *daemon) tearDown(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, teardownLimit)
-	defer cancel()
-	err := d.engine.TearDown(ctx)
-	if d.private != nil {
-		err = errors.Join(err, d.private.Stop(ctx))
-	}
-	if err != nil {
-		return err
-	}
-	return d.holder.clearRun("containerd", "instances", "netns", "mnt")
 }
