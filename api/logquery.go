@@ -244,44 +244,94 @@ func recordLine(ctx context.Context, l *logstream.Log, record runtime.ExitRecord
 	return es[0].Seq, nil
 }
 
-// creating is the line that begins the life of a container.
-const creating = "Creating container"
+// The lines of an instance's first moments. The second is all there is where its
+// start was tried before.
+const (
+	creating = "Creating container"
+	created  = "Successfully created container"
+)
 
 // narrowToStart finds where the instances that are wished for now began: the
-// earliest of their newest starts.
+// earliest of their starts.
 func (s *Server) narrowToStart(ctx context.Context, a app.App, l *logstream.Log, q *logQuery) error {
 	ps, err := s.c.Registry.Processes(a.GUID)
 	if err != nil {
 		return err
 	}
-	starts := map[int]int{} // of each index, one of every process that has it
+	var first []uint64
+	gone := map[int]int{} // instances that are not there, by index
 	for _, p := range ps {
 		if q.filter.Process != "" && !strings.EqualFold(p.Type, q.filter.Process) {
 			continue
 		}
+		there := s.newestOf(p.GUID)
 		for i := range p.Instances {
-			if q.filter.Instance == nil || i == *q.filter.Instance {
-				starts[i]++
+			if q.filter.Instance != nil && i != *q.filter.Instance {
+				continue
 			}
+			if there[i] == "" {
+				gone[i]++
+				continue
+			}
+			seq, err := startOf(ctx, l, there[i])
+			if err != nil {
+				return err
+			}
+			first = append(first, seq)
 		}
 	}
-	first := uint64(math.MaxUint64)
-	for i, n := range starts {
-		c, err := l.SelectNewest(ctx, n, logstream.Filter{NoGaps: true, Source: "CELL", Instance: &i, Contains: creating})
+	for i, n := range gone {
+		seq, err := newestLine(ctx, l, n, logstream.Filter{NoGaps: true, Source: "CELL", Instance: &i, Contains: creating})
 		if err != nil {
 			return err
 		}
-		es, err := c.UpTo(l.LastSeq()).Next(ctx)
-		if errors.Is(err, io.EOF) || errors.Is(err, logstream.ErrTrimmed) {
-			continue // it never started, or so long ago that nobody knows
+		if seq > 0 { // else it never started
+			first = append(first, seq)
 		}
-		if err != nil {
-			return err
-		}
-		first = min(first, es[0].Seq)
 	}
-	if first != math.MaxUint64 {
-		q.filter.First = first
+	if len(first) > 0 {
+		q.filter.First = slices.Min(first)
 	}
 	return nil
+}
+
+// newestOf are the instances of a process by index, the newest where there are
+// several.
+func (s *Server) newestOf(process string) map[int]runtime.InstanceID {
+	out := map[int]runtime.InstanceID{}
+	for _, st := range s.c.Processes.Instances(process) {
+		if st.Instance != "" {
+			out[st.Slot.Index] = st.Instance // the newest generation is the last
+		}
+	}
+	return out
+}
+
+// startOf is the number of the first line about an instance; 0: it is not kept any
+// more.
+func startOf(ctx context.Context, l *logstream.Log, id runtime.InstanceID) (uint64, error) {
+	for _, text := range []string{creating, created} {
+		seq, err := newestLine(ctx, l, 1, logstream.Filter{NoGaps: true, Source: "CELL", InstanceID: string(id), Contains: text})
+		if seq > 0 || err != nil {
+			return seq, err
+		}
+	}
+	return 0, nil
+}
+
+// newestLine is the number of the n-th newest line that f wants, or of the oldest;
+// 0: there is none.
+func newestLine(ctx context.Context, l *logstream.Log, n int, f logstream.Filter) (uint64, error) {
+	c, err := l.SelectNewest(ctx, n, f)
+	if err != nil {
+		return 0, err
+	}
+	es, err := c.UpTo(l.LastSeq()).Next(ctx)
+	if errors.Is(err, io.EOF) || errors.Is(err, logstream.ErrTrimmed) {
+		return 0, nil
+	}
+	if err != nil {
+		return 0, err
+	}
+	return es[0].Seq, nil
 }

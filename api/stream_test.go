@@ -7,13 +7,16 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"net/url"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/dewrun/dew/api/v3"
+	"github.com/dewrun/dew/app"
 	"github.com/dewrun/dew/auth"
 	"github.com/dewrun/dew/logstream"
+	"github.com/dewrun/dew/runtime"
 )
 
 // Whoever loses the right to read a log loses the stream that is open, too.
@@ -127,5 +130,42 @@ func TestStreamGapNumber(t *testing.T) {
 	data, _, _ = strings.Cut(data, "\n")
 	if err := json.Unmarshal([]byte(data), &gap); err != nil || gap.Lost == nil || gap.Seq != 3+uint64(gap.Lost.Lines) {
 		t.Errorf("gap = %+v, %v, want the number of its last line", gap, err)
+	}
+}
+
+// Of two processes with the same index, the one that was started often does not
+// hide when the other was.
+func TestStreamSinceLastStart(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	a := w.createApp("shop")
+	worker := must(w.c.Registry.PutProcess(app.Process{App: a.GUID, Type: "worker", Instances: 1, MemoryMB: 64}))(t)
+	cell := func(id, text string) logstream.Envelope {
+		return logstream.Envelope{Source: logstream.Source{Type: "CELL", InstanceID: id}, Stream: logstream.Out, Text: []byte(text)}
+	}
+	es := []logstream.Envelope{
+		cell("old", creating), cell("web", creating), cell("web", created), cell("first", creating), cell("second", creating), cell("third", created),
+	}
+	if err := w.log(a.GUID).Append(es...); err != nil {
+		t.Fatal(err)
+	}
+	running := func(process, id string) []runtime.Status {
+		return []runtime.Status{{Slot: runtime.SlotID{Process: process}, Instance: runtime.InstanceID(id), State: runtime.Running}}
+	}
+	for _, tt := range []struct {
+		web, worker, query string
+		first              uint64
+	}{
+		{"web", "second", "", es[1].Seq},
+		{"web", "second", "&process=worker", es[4].Seq},
+		{"web", "third", "&process=worker", es[5].Seq}, // its start was tried before
+		{"", "", "&process=web", es[4].Seq},            // the newest of all
+		{"lost", "second", "", 1},
+	} {
+		w.fake.slots = map[string][]runtime.Status{a.GUID: running(a.GUID, tt.web), worker.GUID: running(worker.GUID, tt.worker)}
+		q := must(readLogQuery(must(url.ParseQuery("since_last_start=true" + tt.query))(t)))(t)
+		if err := w.s.narrowToStart(t.Context(), must(w.c.Registry.App(a.GUID))(t), w.log(a.GUID), &q); err != nil || max(q.filter.First, 1) != tt.first {
+			t.Errorf("%+v begins at %d, %v", tt, q.filter.First, err)
+		}
 	}
 }

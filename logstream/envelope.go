@@ -45,7 +45,7 @@ const (
 type Source struct {
 	Type       string // "APP/PROC/WEB/SIDECAR/CONFIG SERVER", "API", "CELL"
 	Index      int    // of the instance
-	InstanceID string // empty for the platform's own lines
+	InstanceID string // empty where the platform speaks of no instance
 }
 
 // Envelope is one log line with its source.
@@ -101,6 +101,7 @@ func gapLine(src Source, lost Loss, text string) Envelope {
 const sourceCell = "CELL"
 
 // cellLine is a sentence of the platform about an instance's logs.
-func cellLine(index int, text string) Envelope {
-	return Envelope{Source: Source{Type: sourceCell, Index: index}, Stream: Err, Text: []byte(text)}
+func cellLine(about Source, text string) Envelope {
+	about.Type = sourceCell
+	return Envelope{Source: about, Stream: Err, Text: []byte(text)}
 }

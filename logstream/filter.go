@@ -19,7 +19,8 @@ type Filter struct {
 	Sidecar    string // its name, in any case
 	NoSidecars bool
 	NoGaps     bool
-	Instance   *int // index
+	Instance   *int   // index
+	InstanceID string // of one instance that ever was
 	Stream     Stream
 	Contains   string // in the text, byte for byte
 
@@ -75,7 +76,8 @@ func (m *matcher) wants(e *Envelope) bool {
 	if e.Flags&Gap != 0 {
 		return !m.f.NoGaps
 	}
-	return (m.f.Source == "" || e.Source.Type == m.f.Source) && (m.f.Stream == 0 || e.Stream == m.f.Stream) && m.speaks(e.Source.Type) &&
+	return (m.f.InstanceID == "" || e.Source.InstanceID == m.f.InstanceID) &&
+		(m.f.Source == "" || e.Source.Type == m.f.Source) && (m.f.Stream == 0 || e.Stream == m.f.Stream) && m.speaks(e.Source.Type) &&
 		(len(m.contains) == 0 || bytes.Contains(e.Text, m.contains))
 }
 

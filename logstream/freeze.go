@@ -219,7 +219,7 @@ func (t *Tail) freeze(next cause, p pressure) {
 		return
 	}
 	capture := fmt.Sprintf("%s/%d", t.c.Source.Type, t.c.Source.Index)
-	if err := t.log.Append(cellLine(t.c.Source.Index, next.sentence(capture, p))); err != nil {
+	if err := t.log.Append(cellLine(t.c.Source, next.sentence(capture, p))); err != nil {
 		t.log.log.Warn("cannot say that a process is frozen", "capture", t.path, "err", err)
 	}
 }

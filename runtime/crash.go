@@ -291,7 +291,7 @@ func (s *Slot) halt(ctx context.Context) bool {
 // returns false when the daemon leaves before.
 func (s *Slot) finish(ctx context.Context, in *Instance) bool {
 	if len(in.alive()) > 0 {
-		s.cell(in.spec.App, logstream.Out, "Stopping instance "+string(in.spec.Instance))
+		s.cell(in.spec, logstream.Out, "Stopping instance "+string(in.spec.Instance))
 	}
 	for _, sig := range []syscall.Signal{syscall.SIGTERM, syscall.SIGKILL} {
 		if ctx.Err() == nil {
@@ -374,7 +374,7 @@ func (s *Slot) flush(ctx context.Context, in *Instance, exec string) {
 func (s *Slot) remove(ctx context.Context, in *Instance) bool {
 	s.hold(nil)      // nobody shall dial what is going away
 	in.probes.Wait() // an open connection would hold the network namespace
-	s.cell(in.spec.App, logstream.Out, "Destroying container")
+	s.cell(in.spec, logstream.Out, "Destroying container")
 	for n := 1; ; n++ {
 		err := s.delete(ctx, in)
 		if err == nil {
@@ -396,7 +396,7 @@ func (s *Slot) remove(ctx context.Context, in *Instance) bool {
 		s.log.Error("cannot release address", "instance", in.spec.Instance, "err", err)
 	}
 	s.inst = nil
-	s.cell(in.spec.App, logstream.Out, "Successfully destroyed container")
+	s.cell(in.spec, logstream.Out, "Successfully destroyed container")
 	return true
 }
 

@@ -263,7 +263,7 @@ func (s *Slot) start(ctx context.Context) step {
 	}
 	s.show(func(st *Status) { describe(st, spec) })
 	if s.tries == 0 {
-		s.cell(spec.App, logstream.Out, "Creating container")
+		s.cell(spec, logstream.Out, "Creating container")
 	}
 	task, err := s.launch(ctx, spec)
 	if err != nil {
@@ -277,7 +277,7 @@ func (s *Slot) start(ctx context.Context) step {
 	s.hold(task)
 	s.sup.count(func(st *Stats) { st.Starts++ })
 	s.log.Info("instance started", "app", spec.App, "instance", id)
-	s.cell(spec.App, logstream.Out, "Successfully created container")
+	s.cell(spec, logstream.Out, "Successfully created container")
 	return s.watch
 }
 
@@ -465,10 +465,10 @@ func describe(st *Status, spec Spec) {
 	st.Address, st.Ports = spec.Address.Addr(), spec.Ports
 }
 
-// cell writes a line of the platform into the app's log.
-func (s *Slot) cell(guid string, stream logstream.Stream, text string) {
-	s.append(guid, logstream.Envelope{
-		Source: logstream.Source{Type: sourceCell, Index: s.id.Index},
+// cell writes a line of the platform about an instance into the app's log.
+func (s *Slot) cell(of Spec, stream logstream.Stream, text string) {
+	s.append(of.App, logstream.Envelope{
+		Source: logstream.Source{Type: sourceCell, Index: s.id.Index, InstanceID: string(of.Instance)},
 		Stream: stream,
 		Text:   []byte(text),
 	})
@@ -487,7 +487,7 @@ func (s *Slot) say(guid, text string) {
 	s.said[text] = true
 	s.log.Warn("cannot start instance, trying again", "app", guid, "err", text)
 	if guid != "" {
-		s.cell(guid, logstream.Err, text)
+		s.cell(Spec{App: guid}, logstream.Err, text)
 	}
 }
 

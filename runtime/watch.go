@@ -75,7 +75,7 @@ func (s *Slot) monitor(ctx context.Context, in *Instance, healthy chan<- struct{
 		healthy <- struct{}{}
 		return nil
 	}
-	s.cell(in.spec.App, logstream.Out, "Starting health monitoring of container")
+	s.cell(in.spec, logstream.Out, "Starting health monitoring of container")
 	c := health.Config{
 		StartTimeout: in.check.Timeout,
 		Interval:     in.check.Interval,
@@ -128,7 +128,7 @@ func (s *Slot) healthy(in *Instance) {
 	in.phase = PhaseRunning
 	s.move(Running, "")
 	if in.check.Type == app.CheckPort || in.check.Type == app.CheckHTTP {
-		s.cell(in.spec.App, logstream.Out, "Container became healthy")
+		s.cell(in.spec, logstream.Out, "Container became healthy")
 	}
 }
 
@@ -139,11 +139,11 @@ func (s *Slot) routable(in *Instance, r readiness) {
 		return
 	}
 	if r.ready {
-		s.cell(in.spec.App, logstream.Out, "Container passed the readiness health check")
+		s.cell(in.spec, logstream.Out, "Container passed the readiness health check")
 		return
 	}
 	s.log.Info("instance not ready", "instance", in.spec.Instance, "err", r.err)
-	s.cell(in.spec.App, logstream.Err, "Container failed the readiness health check. Container marked not ready and removed from route pool: "+r.err.Error())
+	s.cell(in.spec, logstream.Err, "Container failed the readiness health check. Container marked not ready and removed from route pool: "+r.err.Error())
 }
 
 // sick ends an instance whose check failed, unless it failed because a process
