@@ -34,12 +34,12 @@ func (ls *Logs) Copy(ctx context.Context, each func(app string, es []Envelope)) 
 	var group sync.WaitGroup
 	defer group.Wait()
 	defer ls.unannounce(opened)
-	copied := map[*Log]bool{}
+	copied := map[string]bool{} // by folder: a log that was removed is not held
 	begin := func(l *Log, from uint64) {
-		if copied[l] {
+		if copied[l.dir] {
 			return
 		}
-		copied[l] = true
+		copied[l.dir] = true
 		group.Go(func() { copyFrom(ctx, l.Cursor(from), each) })
 	}
 	for _, l := range open {

@@ -269,3 +269,20 @@ func TestCursorEnds(t *testing.T) {
 		t.Errorf("got %v, %v, want it to wait", es, err)
 	}
 }
+
+// A reader whose last line is the newest there is needs no further one to know
+// that it is done.
+func TestOnlyEndsAtLast(t *testing.T) {
+	t.Parallel()
+	l := newApp(t, newLogs(t, t.TempDir(), Options{}))
+	if err := l.Append(line("one"), line("two")); err != nil {
+		t.Fatal(err)
+	}
+	c := l.Cursor(1).Only(Filter{Last: 2})
+	if es, err := c.Next(t.Context()); err != nil || len(es) != 2 {
+		t.Fatalf("%d lines, %v", len(es), err)
+	}
+	if _, err := c.Next(t.Context()); !errors.Is(err, io.EOF) {
+		t.Errorf("then %v, want EOF", err)
+	}
+}

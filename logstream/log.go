@@ -30,6 +30,7 @@ type Log struct {
 	enc      *encoder
 	next     uint64 // sequence number of the next line
 	last     int64  // time of the last line, Unix nanoseconds
+	start    int64  // time of the first line of the segment that is written to; 0: it has none
 	fresh    bool   // the next append begins a segment, whatever the size of this one
 	rebooted bool   // the machine has started anew since the last segment began
 	damaged  bool   // the end of the last segment could not be read
@@ -256,7 +257,7 @@ func (l *Log) appendNew(buf *[]byte, clock stamper, es []Envelope) error {
 	if l.index != nil {
 		l.keepIndexLocked(l.index)
 	}
-	l.active, l.enc, l.fresh, l.newNames = f, enc, false, true
+	l.active, l.enc, l.fresh, l.newNames, l.start = f, enc, false, true, 0
 	l.index = &index{first: l.next}
 	// A new list: views share the old one.
 	segments := make([]segment, len(l.segments), len(l.segments)+1)
@@ -303,6 +304,9 @@ func (l *Log) commit(clock stamper, es []Envelope) {
 		}
 	}
 	l.last, l.dirty = clock.last, true
+	if l.start == 0 {
+		l.start = es[0].Time.UnixNano()
+	}
 	if l.index.due(l.end) {
 		l.index.marks = append(l.index.marks, l.enc.mark(l.end, l.next, l.last))
 	}

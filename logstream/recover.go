@@ -126,7 +126,7 @@ func (l *Log) recover(s segment) error {
 		return errors.Join(err, f.Close())
 	}
 	l.active, l.end = f, st.end
-	l.next, l.last = st.next, st.last
+	l.next, l.last, l.start = st.next, st.last, st.began
 	l.enc = st.encoder()
 	l.dirty = true // the daemon before may have died before its sync
 	l.rebooted = st.boot != l.logs.boot
@@ -159,6 +159,7 @@ func setAside(f *os.File, size int64) string {
 type segmentState struct {
 	next    uint64
 	last    int64
+	began   int64 // time of its first line; 0: it has none
 	boot    string
 	end     int64 // behind the last whole frame
 	damaged bool  // what follows it was not torn by a kill
@@ -209,6 +210,9 @@ func (st *segmentState) take(es []Envelope) {
 	for i := range es {
 		e := &es[i]
 		st.next, st.last = e.Seq+1, e.Time.UnixNano()
+		if st.began == 0 {
+			st.began = st.last
+		}
 		if e.Lost != nil && e.Lost.Cause == LostRetention {
 			st.told += uint64(e.Lost.Lines)
 		}

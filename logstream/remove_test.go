@@ -161,6 +161,52 @@ func TestAge(t *testing.T) {
 	}
 }
 
+// An app that prints little fills no segment for weeks, and yet its old lines go.
+func TestAgeOfSlowLogs(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	ls, err := prepare(dir, Options{Age: 8 * time.Hour}, quickDisk())
+	if err != nil {
+		t.Fatal(err)
+	}
+	l := newApp(t, ls)
+	add := func(before time.Duration) {
+		t.Helper()
+		e := line("x")
+		e.Time = time.Now().Add(-before)
+		if err := l.Append(e); err != nil {
+			t.Fatal(err)
+		}
+	}
+	add(24 * time.Hour)
+	l.part(8 * time.Hour)
+	add(30 * time.Minute)
+	if err := ls.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if ls, err = prepare(dir, Options{Age: 8 * time.Hour}, quickDisk()); err != nil {
+		t.Fatal(err)
+	}
+	l = newApp(t, ls)
+	ls.retain() // the first segment goes; the second is not an eighth of the age long
+	lines, lost, first := told(t, l)
+	if lines != 2 || lost != 1 || first != 2 {
+		t.Errorf("%d lines from %d on, %d told as lost; want the newer line and the record", lines, first, lost)
+	}
+	if n := len(l.view().segments); n != 1 {
+		t.Errorf("%d segments, want 1", n)
+	}
+	l.part(time.Hour)
+	add(0)
+	if n := len(l.view().segments); n != 2 {
+		t.Errorf("%d segments, want that a new one began", n)
+	}
+	verify(t, l)
+	if err := ls.Close(); err != nil {
+		t.Fatal(err)
+	}
+}
+
 // A log is killed right after the records, and right before: in the end what the
 // records say adds up to what is gone.
 func TestDroppedIsToldOnce(t *testing.T) {

@@ -84,6 +84,19 @@ func (l *Log) tell(oldest uint64) error {
 	return l.appendThen(func() { l.told = oldest - 1 }, gapLine(Source{Type: sourceCell}, lost, text))
 }
 
+// ageParts is how many segments a log has at least whose lines span its age: a
+// segment goes as a whole, so one that grows slowly must not grow for ever.
+const ageParts = 8
+
+// part ends the segment that is written to when its lines span a part of the age.
+func (l *Log) part(age time.Duration) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.start != 0 && time.Now().UnixNano()-l.start > int64(age/ageParts) {
+		l.fresh = true
+	}
+}
+
 // expire drops the segments whose newest line is older than the time. A quiet
 // log is dropped as a whole: the record of it is all that stays.
 func (l *Log) expire(before time.Time) {

@@ -162,6 +162,7 @@ func (ls *Logs) trimLargest() int64 {
 func (ls *Logs) retain() {
 	for _, l := range ls.openLogs() {
 		if ls.o.Age > 0 {
+			l.part(ls.o.Age)
 			l.expire(time.Now().Add(-ls.o.Age))
 		}
 		if l.trim(ls.o.Retention) > 0 {
