@@ -39,10 +39,10 @@ const farewell = 2 * time.Second
 func (c *connection) serve(ctx context.Context, chans <-chan ssh.NewChannel, reqs <-chan *ssh.Request) {
 	c.log.Info("ssh connection opened")
 	defer c.log.Info("ssh connection closed")
-	inner, cancel := context.WithCancel(ctx)
+	inner, cancel := context.WithCancelCause(ctx)
 	var guards sync.WaitGroup
 	guards.Go(func() { c.answer(reqs) })
-	guards.Go(func() { c.watch(inner) })
+	guards.Go(func() { c.watch(inner, cancel) })
 	for nc := range chans {
 		c.touch()
 		select {
@@ -56,7 +56,7 @@ func (c *connection) serve(ctx context.Context, chans <-chan ssh.NewChannel, req
 			c.refuse(nc, ssh.ResourceShortage, fmt.Sprintf("this connection has %d channels, which is as many as there may be", c.s.limits.Channels))
 		}
 	}
-	cancel()
+	cancel(nil)
 	c.work.Wait()
 	guards.Wait()
 }
@@ -98,8 +98,9 @@ func (c *connection) answer(reqs <-chan *ssh.Request) {
 	}
 }
 
-// watch closes the connection when its client is gone or idle, or ctx ends.
-func (c *connection) watch(ctx context.Context) {
+// watch closes the connection when its client is gone or idle, or may not be here
+// any more, or ctx ends.
+func (c *connection) watch(ctx context.Context, cancel context.CancelCauseFunc) {
 	defer func() { _ = c.sc.Close() }() // it may be closed already
 	ticker := time.NewTicker(c.s.limits.Alive)
 	defer ticker.Stop()
@@ -113,6 +114,11 @@ func (c *connection) watch(ctx context.Context) {
 		if idle := c.idle(); idle >= c.s.limits.Idle {
 			c.log.Info("ssh connection is idle", "for", idle.Round(time.Second))
 			return
+		}
+		if err := c.s.stays(c.g); err != nil {
+			c.log.Warn("ssh client may not stay", "why", err)
+			cancel(err)
+			continue
 		}
 		if !c.alive() {
 			if ctx.Err() == nil {

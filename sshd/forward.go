@@ -32,7 +32,7 @@ func (c *connection) openPort(ctx context.Context, nc ssh.NewChannel) {
 		return
 	}
 	dial, cancel := context.WithTimeout(ctx, dialTimeout)
-	conn, err := c.s.c.Instances.Dial(dial, id, "tcp", address)
+	conn, err := c.s.dial(dial, id, address)
 	cancel()
 	if err != nil {
 		c.refuse(nc, ssh.ConnectionFailed, err.Error())
@@ -44,9 +44,39 @@ func (c *connection) openPort(ctx context.Context, nc ssh.NewChannel) {
 		return
 	}
 	go ssh.DiscardRequests(reqs)
-	stop := context.AfterFunc(ctx, func() { _ = conn.Close() })
-	defer stop()
+	joined, done := context.WithCancel(ctx)
+	defer done()
+	go func() {
+		c.outlive(joined, id)
+		_ = conn.Close() // it may be closed already
+	}()
 	c.join(ch, end{Reader: conn, Writer: conn, close: func() error { return closeWrite(conn) }, abort: conn.Close})
+}
+
+// dial connects inside an instance. The health checks of all apps need the same
+// few threads for that: forwards to addresses that never answer leave them some.
+func (s *Server) dial(ctx context.Context, id runtime.InstanceID, address string) (net.Conn, error) {
+	select {
+	case s.dials <- struct{}{}:
+		defer func() { <-s.dials }()
+	case <-ctx.Done():
+		return nil, errors.New("too many forwards wait for an answer")
+	}
+	return s.c.Instances.Dial(ctx, id, "tcp", address)
+}
+
+// outlive returns when the instance has ended, or ctx: a connection to somewhere
+// else would not notice, and keep the network of the instance from going.
+func (c *connection) outlive(ctx context.Context, id runtime.InstanceID) {
+	look := time.NewTicker(c.s.limits.Alive)
+	defer look.Stop()
+	for c.s.runs(c.g.process.GUID, id) {
+		select {
+		case <-look.C:
+		case <-ctx.Done():
+			return
+		}
+	}
 }
 
 // openSocket joins a channel to a UNIX socket of the instance. A process inside

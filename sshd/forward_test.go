@@ -2,10 +2,12 @@ package sshd
 
 import (
 	"bufio"
+	"context"
 	"errors"
 	"io"
 	"strings"
 	"testing"
+	"time"
 
 	"golang.org/x/crypto/ssh"
 )
@@ -114,4 +116,39 @@ func FuzzParseForward(f *testing.F) {
 			t.Errorf("path %q", path)
 		}
 	})
+}
+
+// A forward ends with the instance, also one that leads out of it.
+func TestForwardEndsWithInstance(t *testing.T) {
+	w := newWorld(t, Limits{Alive: 5 * time.Millisecond})
+	conn, err := w.client("cf:"+appGUID+"/0").Dial("tcp", "192.0.2.1:80")
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.mu.Lock()
+	w.ended = true
+	w.mu.Unlock()
+	if _, err := io.ReadAll(conn); err != nil {
+		t.Errorf("reading to the end: %v", err)
+	}
+}
+
+// Forwards that wait for an answer are few: others need the same threads.
+func TestLimitOfDials(t *testing.T) {
+	w := newWorld(t, Limits{Dials: 1})
+	w.s.dials <- struct{}{}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, err := w.s.dial(ctx, "i", "127.0.0.1:80"); err == nil || !has(err.Error(), "too many forwards") {
+		t.Errorf("dial = %v, want that there are too many", err)
+	}
+	<-w.s.dials
+	conn, err := w.s.dial(t.Context(), "i", "127.0.0.1:80")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = conn.Close()
+	if len(w.s.dials) != 0 {
+		t.Error("a forward that is open still counts as waiting")
+	}
 }

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -118,6 +119,26 @@ func (s *Server) grant(who auth.Principal, to login) (grant, error) {
 		return g, err
 	}
 	return g, nil
+}
+
+// stays tells why somebody who was let in may not stay.
+func (s *Server) stays(g grant) error {
+	a, err := s.c.Registry.App(g.app.GUID)
+	if errors.Is(err, app.ErrNotFound) {
+		return errNobody
+	}
+	if err != nil {
+		s.log.Warn("cannot tell whether somebody may stay", "app", g.app.GUID, "err", err)
+		return nil // the next look will tell
+	}
+	return s.c.Allow(g.who, a)
+}
+
+// runs tells whether an instance still does.
+func (s *Server) runs(process string, id runtime.InstanceID) bool {
+	return slices.ContainsFunc(s.c.Instances.Instances(process), func(st runtime.Status) bool {
+		return st.Instance == id && st.State == runtime.Running
+	})
 }
 
 // instance is the one that runs at a place.

@@ -45,6 +45,7 @@ type Config struct {
 	// Redeem uses a one-time code up. auth.Server has the real one.
 	Redeem func(code string) (auth.Principal, error)
 	// Allow tells why somebody may not enter the instances of an app; nil: they may.
+	// It is asked again while they are inside.
 	Allow func(p auth.Principal, a app.App) error
 	// Append puts lines into the log of an app.
 	Append func(app string, es ...logstream.Envelope) error
@@ -70,10 +71,11 @@ type Limits struct {
 	Handshakes  int           // that have not yet; 64
 	Sessions    int           // of one instance; 32
 	Channels    int           // of one connection, sessions and forwards; 128
+	Dials       int           // forwards that wait for an answer; 16
 	Tries       int           // of one connection to log in; 3
 	Handshake   time.Duration // from the first byte to the login; 30 s
 	Idle        time.Duration // without a byte of data or a word of the client; 1 h
-	Alive       time.Duration // between questions whether the client is there; 30 s
+	Alive       time.Duration // between questions whether the client is there, and may be; 30 s
 }
 
 func (l Limits) withDefaults() Limits {
@@ -91,6 +93,7 @@ func (l Limits) withDefaults() Limits {
 	set(&l.Handshakes, 64)
 	set(&l.Sessions, 32)
 	set(&l.Channels, 128)
+	set(&l.Dials, 16)
 	set(&l.Tries, 3)
 	last(&l.Handshake, 30*time.Second)
 	last(&l.Idle, time.Hour)
@@ -107,6 +110,7 @@ type Server struct {
 	config  *ssh.ServerConfig
 	knocks  chan struct{} // holds one for every handshake
 	guests  chan struct{} // holds one for every connection
+	dials   chan struct{} // holds one for every forward that waits for an answer
 	mu      sync.Mutex    // guards the field below
 	present map[place]int // sessions by instance
 }
@@ -135,7 +139,7 @@ func New(c Config) (*Server, error) {
 	s := &Server{
 		c: c, log: c.Logger, limits: l, signer: signer,
 		knocks: make(chan struct{}, l.Handshakes), guests: make(chan struct{}, l.Connections),
-		present: map[place]int{},
+		dials: make(chan struct{}, l.Dials), present: map[place]int{},
 	}
 	s.config = &ssh.ServerConfig{
 		ServerVersion:    "SSH-2.0-dew",

@@ -122,6 +122,23 @@ func TestServerLeaves(t *testing.T) {
 	}
 }
 
+// Whoever loses the right to be here leaves, and is told why.
+func TestRightsEnd(t *testing.T) {
+	w := newWorld(t, Limits{Alive: 5 * time.Millisecond})
+	ses := w.session(w.client("cf:" + appGUID + "/0"))
+	var errs bytes.Buffer
+	ses.Stderr = &errs
+	if err := ses.Start("sleep 1000"); err != nil {
+		t.Fatal(err)
+	}
+	w.eventually("the session runs", func() bool { return w.sessions() == 1 })
+	w.deny(errors.New("ssh is not enabled for app 'shop'"))
+	if code := status(t, ses.Wait()); code != ownStatus || !has(errs.String(), "the session has ended: ssh is not enabled") {
+		t.Errorf("status %d, stderr %q; want to be told why", code, errs.String())
+	}
+	w.eventually("the connection ends", func() bool { return len(w.s.guests) == 0 && w.sessions() == 0 })
+}
+
 func TestLimitOfSessions(t *testing.T) {
 	w := newWorld(t, Limits{Sessions: 2, Channels: 4})
 	c := w.client("cf:" + appGUID + "/0")

@@ -195,11 +195,19 @@ func (r *room) carry(ctx context.Context, ses runtime.Session) {
 	outputs.Go(func() { _ = r.c.carry(r.ch.Stderr(), st.Err) })
 	end, err := ses.Wait(ctx)
 	if err != nil {
-		end = runtime.SessionEnd{Code: ownStatus, Why: "the connection is let go"}
+		end = runtime.SessionEnd{Code: ownStatus, Why: whyLetGo(ctx)}
 		_ = ses.Close() // which ends its output
 	}
 	outputs.Wait()
 	r.finish(end)
+}
+
+// whyLetGo is why a connection ends.
+func whyLetGo(ctx context.Context) string {
+	if err := context.Cause(ctx); err != nil && !errors.Is(err, context.Canceled) {
+		return err.Error()
+	}
+	return "the connection is let go"
 }
 
 // finish tells the client how it ended. Without a status clients say that

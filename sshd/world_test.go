@@ -49,6 +49,7 @@ type world struct {
 	accesses []Access
 	lines    []string
 	said     bytes.Buffer
+	ended    bool // the instances
 }
 
 func newWorld(t *testing.T, limits Limits) *world {
@@ -131,7 +132,9 @@ func (w *world) Exec(ctx context.Context, t runtime.ExecTarget, spec runtime.Exe
 
 func (w *world) Instances(process string) []runtime.Status {
 	task := w.tasks[process]
-	if task == nil {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if task == nil || w.ended {
 		return nil
 	}
 	return []runtime.Status{

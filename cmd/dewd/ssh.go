@@ -45,12 +45,22 @@ func (d *daemon) openSSH() (err error) {
 	d.ssh, err = sshd.New(sshd.Config{
 		HostKey: filepath.Join(d.cfg.Root, "keys", "ssh_host_ed25519"), Registry: d.registry, Instances: d.sup,
 		Redeem: d.auth.Redeem,
-		Allow:  func(p auth.Principal, a app.App) error { return d.api.AllowSSH(p, a) },
+		Allow:  d.allowSSH,
 		Append: book{d.logs}.Append,
 		Record: func(a sshd.Access) { d.api.RecordSSH(a.Who, a.App, a.Index, a.Err) },
 		Logger: d.log,
 	})
 	return err
+}
+
+// allowSSH asks about somebody as they are now, which may be less than they were
+// when they came.
+func (d *daemon) allowSSH(p auth.Principal, a app.App) error {
+	now, err := d.auth.Current(p)
+	if err != nil {
+		return err
+	}
+	return d.api.AllowSSH(now, a)
 }
 
 // sshDoor is how clients find and recognise it.

@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 )
 
 // Dial connects from inside the instance's network namespace. A name is looked up
@@ -52,10 +53,9 @@ func (t *task) lookup(ctx context.Context, host string) ([]netip.Addr, error) {
 	if len(servers) == 0 {
 		return nil, fmt.Errorf("the instance knows no %s, and no server to ask", host)
 	}
-	tried := 0
+	var tried atomic.Uint32 // both kinds of addresses are asked for at once
 	r := &net.Resolver{PreferGo: true, Dial: func(ctx context.Context, network, _ string) (net.Conn, error) {
-		server := servers[tried%len(servers)] // one after the other
-		tried++
+		server := servers[int(tried.Add(1)-1)%len(servers)] // one after the other
 		return t.e.net.dial(ctx, t.spec.Instance, network, netip.AddrPortFrom(server, 53).String())
 	}}
 	// The dot keeps the machine's own hosts file and search list out of it.

@@ -90,7 +90,7 @@ func (t *task) openSession(ctx context.Context, exec string, s runtime.ExecSpec)
 	if err != nil || s.Kind != runtime.ExecSocket {
 		return ses, err
 	}
-	if err := ses.connected(); err != nil {
+	if err := ses.connected(ctx); err != nil {
 		return nil, errors.Join(err, ses.Close())
 	}
 	return ses, nil
@@ -117,14 +117,25 @@ func (t *task) makeSession(ctx context.Context, around surroundings, s runtime.E
 	return ses, nil
 }
 
+// socketPatience is how long a program may take to let a session in to its socket.
+const socketPatience = 10 * time.Second
+
 // connected waits until a session is joined to its socket: it says so with a zero
-// on its standard error, and everything else is why it could not.
-func (s *session) connected() error {
+// on its standard error, and everything else is why it could not. A program that
+// listens and takes nobody would keep it waiting.
+func (s *session) connected(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, socketPatience)
+	defer cancel()
+	stop := context.AfterFunc(ctx, func() { _ = s.Close() }) // which is the end of its output
+	defer stop()
 	first := make([]byte, 1)
 	if _, err := io.ReadFull(s.err, first); err == nil && first[0] == 0 {
 		return nil
 	}
 	rest, _ := io.ReadAll(io.LimitReader(s.err, 1<<10)) // as much of the reason as there is
+	if err := ctx.Err(); err != nil {
+		return fmt.Errorf("nobody answers at the socket: %w", err)
+	}
 	return errors.New(strings.TrimPrefix(strings.TrimSpace(string(first)+string(rest)), "dew-init: "))
 }
 

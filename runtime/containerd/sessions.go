@@ -19,7 +19,8 @@ func (t *task) clearSession(ctx context.Context, exec string) error {
 	if err := t.e.cg.kill(ctx, t.spec.Instance, exec); err != nil {
 		return err
 	}
-	return errors.Join(t.e.deleteExec(ctx, t.id, exec), t.e.cg.removeLeaf(ctx, t.spec.Instance, exec), t.removePipes(exec))
+	// The leaf goes last: it is how the next daemon finds the rest.
+	return errors.Join(t.e.deleteExec(ctx, t.id, exec), t.removePipes(exec), t.e.cg.removeLeaf(ctx, t.spec.Instance, exec))
 }
 
 func (t *task) removePipes(exec string) error {
