@@ -264,7 +264,7 @@ func deleteLater(t *testing.T, name string) {
 			if errors.Is(err, fs.ErrNotExist) {
 				return nil
 			}
-			return fmt.Errorf("the log of app %s is still there: %w", name, err)
+			return errors.Join(err, fmt.Errorf("the log of app %s is still there", name))
 		})
 		if err != nil {
 			t.Error(err)
