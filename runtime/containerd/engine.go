@@ -55,6 +55,7 @@ type Config struct {
 	AllowHost   bool     // instances may reach every port of the host
 	Images      func(sha string) (io.ReadCloser, error)
 	Called      func(method string, took time.Duration, err error) // after each call of containerd; may be nil
+	Crashed     Crashed                                            // what is kept of crashed instances
 	Logs        *logstream.Logs
 	Logger      *slog.Logger
 }
@@ -70,6 +71,7 @@ type Engine struct {
 	fw     *firewall
 	house  house
 	images *images
+	morgue *morgue
 	deaths *deaths // nil where the kernel does not tell
 	boot   string
 	named  atomic.Bool // there is a name server at the bridge's address
@@ -115,7 +117,8 @@ func New(ctx context.Context, cfg Config) (*Engine, error) {
 		e.log.Warn("the kernel does not tell when processes end, containerd's times are used", "err", err)
 	}
 	e.images = &images{e: e, making: make(chan struct{}, 1)}
-	if err := errors.Join(n.setUp(), e.fw.apply()); err != nil {
+	e.morgue, err = newMorgue(ctx, e, cfg.Crashed)
+	if err := errors.Join(err, n.setUp(), e.fw.apply()); err != nil {
 		e.deaths.close()
 		return nil, errors.Join(err, cl.Close())
 	}
@@ -159,6 +162,7 @@ func timed(called func(method string, took time.Duration, err error)) grpc.Unary
 
 // Close lets go of containerd. Instances stay.
 func (e *Engine) Close() error {
+	e.morgue.close()
 	e.mu.Lock()
 	for _, t := range e.known {
 		t.letGo()
@@ -175,6 +179,7 @@ func (e *Engine) Keep(ctx context.Context) {
 	for round := 1; pause(ctx, every) == nil; round++ {
 		e.checkCaptures(ctx)
 		e.tidy(ctx)
+		e.morgue.trim(ctx)
 		if round%firewallEvery != 0 {
 			continue
 		}

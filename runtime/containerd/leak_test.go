@@ -16,6 +16,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/dewrun/dew/app"
+	"github.com/dewrun/dew/runtime"
 )
 
 // Starting, crashing and stopping leaves nothing behind, anywhere.
@@ -30,7 +31,10 @@ func TestNothingIsLeftBehind(t *testing.T) {
 			sidecars: []app.Sidecar{sidecar("s", idle, 32)},
 		}))
 	}
-	w.cycle(t, ps) // makes what is made once: stack, image, log segments
+	for range runtime.KeptPerApp { // makes what is made once: stack, image, log segments; and as many crashes as are kept
+		w.cycle(t, ps)
+	}
+	w.wantRemnants(len(ps) * runtime.KeptPerApp)
 	before := w.census(t)
 	for range times(20, 200) / len(ps) {
 		w.cycle(t, ps)
@@ -41,6 +45,12 @@ func TestNothingIsLeftBehind(t *testing.T) {
 		}
 		return nil
 	})
+	for _, p := range ps {
+		if err := w.reg.DeleteApp(p.App); err != nil {
+			t.Fatal(err)
+		}
+	}
+	w.wantRemnants(0)
 }
 
 const idle = "while :; do sleep 1000 & wait; done"
@@ -103,6 +113,8 @@ func (w *world) census(t *testing.T) map[string]int {
 	count("captures", err, len(captures))
 	dirs, err := filepath.Glob(filepath.Join(w.run, "instances", "*"))
 	count("folders", err, len(dirs))
+	kept, err := filepath.Glob(filepath.Join(w.root, "crashed", "*"))
+	count("kept", err, len(kept))
 	mounts, err := os.ReadFile("/proc/self/mountinfo")
 	count("mounts", err, strings.Count(string(mounts), "\n"))
 	cmdlines, err := filepath.Glob("/proc/[0-9]*/cmdline")

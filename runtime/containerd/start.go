@@ -122,7 +122,7 @@ func (t *task) prepare(ctx context.Context) ([]mount.Mount, error) {
 		if err := e.lay(gctx, ms, s.Layers); err != nil {
 			return err
 		}
-		return t.createContainer(gctx)
+		return t.createContainer(gctx, e.net.path(s.Instance))
 	})
 	return mounts, g.Wait()
 }
@@ -189,9 +189,11 @@ func resolvConf(paths ...string) string {
 	return text
 }
 
-func (t *task) createContainer(ctx context.Context) error {
+// createContainer makes the container's record. Without a network namespace it
+// gets one of its own, with nothing but a loopback.
+func (t *task) createContainer(ctx context.Context, netns string) error {
 	s := t.spec
-	oci := t.e.house.container(s, place{dir: t.dir, netns: t.e.net.path(s.Instance), cgroups: t.e.cg.ociPath(s.Instance)})
+	oci := t.e.house.container(s, place{dir: t.dir, netns: netns, cgroups: t.e.cg.ociPath(s.Instance)})
 	any, err := typeurl.MarshalAny(oci)
 	if err != nil {
 		return fmt.Errorf("cannot encode OCI spec: %w", err)

@@ -113,7 +113,7 @@ func (e *Engine) Sweep(ctx context.Context, keep map[runtime.InstanceID]bool) er
 		}
 		errs = errors.Join(errs, e.removeOne(ctx, id, ""))
 	}
-	return errors.Join(errs, e.sweepSnapshots(ctx, keep), e.sweepCaptures(keep), e.sweepVeths(ctx, keep))
+	return errors.Join(errs, e.sweepSnapshots(ctx, keep), e.morgue.sweep(ctx, keep), e.sweepCaptures(keep), e.sweepVeths(ctx, keep))
 }
 
 // removeOne is removeAll with a limit: what cannot be removed must not keep the
@@ -241,7 +241,7 @@ func (e *Engine) TearDown(ctx context.Context) error {
 	for _, t := range found {
 		errs = errors.Join(errs, t.Delete(ctx))
 	}
-	errs = errors.Join(errs, e.Sweep(ctx, nil), e.dropImages(ctx))
+	errs = errors.Join(errs, e.Sweep(ctx, nil), e.dropImages(ctx), e.morgue.clear())
 	return errors.Join(errs, e.fw.remove(), e.net.tearDown(), e.cg.removeParent(ctx))
 }
 

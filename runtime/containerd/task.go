@@ -54,6 +54,7 @@ type task struct {
 	sessions atomic.Int64                 // number of the last one opened
 	door     sync.RWMutex                 // guards closed; held for reading while a session is made
 	closed   bool                         // no more sessions
+	crashed  atomic.Pointer[time.Time]    // when, once its files are to be kept
 }
 
 // proc is one process of an instance.
@@ -446,6 +447,7 @@ func (t *task) delete(ctx context.Context) error {
 		}
 	}
 	t.letGo()
+	t.setAside(ctx)
 	if err := t.e.removeAll(ctx, id, t.spec.App); err != nil {
 		return err
 	}

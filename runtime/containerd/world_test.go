@@ -212,7 +212,7 @@ func (w *world) config() Config {
 	return Config{
 		Names: NamesFor(w.root), Run: w.run, Address: w.address, Init: filepath.Join(ground.bin, "dew-init"),
 		UID: 2000, GID: 2000, Subnet: w.prefix(), Snapshotter: "overlayfs", Seccomp: NativeArch, PIDs: 1024,
-		HostPorts: []uint16{8484}, Images: w.shelf.OpenImage, Logs: w.books, Logger: w.logger(),
+		HostPorts: []uint16{8484}, Crashed: Crashed{Dir: filepath.Join(w.root, "crashed"), Bytes: 1 << 30, Reserve: 1 << 20}, Images: w.shelf.OpenImage, Logs: w.books, Logger: w.logger(),
 	}
 }
 

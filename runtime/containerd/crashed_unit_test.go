@@ -1,0 +1,149 @@
+package containerd
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/opencontainers/runtime-spec/specs-go"
+
+	"github.com/dewrun/dew/droplet"
+	"github.com/dewrun/dew/runtime"
+)
+
+func instanceNumber(n int) runtime.InstanceID {
+	return runtime.InstanceID(fmt.Sprintf("00000000-0000-0000-0000-%04d", n))
+}
+
+// What goes next, of instances that crashed one after the other: "a5" is one of
+// app a with 5 bytes, "a5!" has a visitor. The newest is first.
+func TestExcess(t *testing.T) {
+	limits := Crashed{Bytes: 10}
+	for _, tt := range []struct {
+		kept    []string
+		pressed bool
+		want    int // index; -1: none
+	}{
+		{nil, false, -1},
+		{nil, true, -1},
+		{[]string{"a1", "a1", "a1"}, false, -1},
+		{[]string{"a1", "a1", "a1", "a1"}, false, 3},
+		{[]string{"a1", "a1", "a1", "a1!"}, false, -1},
+		{[]string{"a1", "a1", "a1", "a1!", "a1"}, false, 4},
+		{[]string{"a1", "b1", "a1", "b1", "a1", "b1"}, false, -1},
+		{[]string{"a1", "b1", "a1", "a1", "a1", "b1"}, false, 4},
+		{[]string{"a5", "b5"}, false, -1},
+		{[]string{"a5", "b5", "c1"}, false, 2},
+		{[]string{"a5", "b6", "c1"}, false, 2}, // the oldest first
+		{[]string{"a5", "b6"}, false, 1},
+		{[]string{"a11", "b5", "c5"}, false, 0}, // too large by itself
+		{[]string{"a11!", "b5", "c5"}, false, -1},
+		{[]string{"a11", "a1", "a1", "a1"}, false, 0},
+		{[]string{"a1", "b1"}, true, 1},
+		{[]string{"a1", "b1!"}, true, 0},
+	} {
+		var bs []*remnant
+		for _, text := range tt.kept {
+			b := &remnant{visits: map[*visit]bool{}}
+			b.App = text[:1]
+			var mark string
+			_, _ = fmt.Sscanf(text[1:], "%d%s", &b.Size, &mark) // without a mark it reads one thing
+			if mark == "!" {
+				b.visits[&visit{}] = true
+			}
+			bs = append(bs, b)
+		}
+		got := -1
+		for i, b := range bs {
+			if b == excess(bs, limits, tt.pressed) {
+				got = i
+			}
+		}
+		if got != tt.want {
+			t.Errorf("%v, pressed %v: %d goes, want %d", tt.kept, tt.pressed, got, tt.want)
+		}
+	}
+}
+
+// The mounts of a stack come back from those of a container.
+func TestStackMounts(t *testing.T) {
+	want := []droplet.Mount{
+		{Path: "/usr", Type: "bind", Source: "/usr", Options: []string{"rbind", "ro"}},
+		{Path: "/tmp", Type: "tmpfs", Source: "tmpfs", Options: []string{"nosuid"}},
+	}
+	h := house{init: "/host/init", sftp: "/host/sftp"}
+	oci := h.container(runtime.Spec{Stack: droplet.Stack{Mounts: want}}, place{dir: "/run/x"})
+	if diff := cmp.Diff(stackMounts(oci.Mounts), want); diff != "" {
+		t.Errorf("(-got +want):\n%s", diff)
+	}
+	if got := stackMounts([]specs.Mount{{Destination: "/proc"}}); got != nil {
+		t.Errorf("the system's own = %v, want none", got)
+	}
+}
+
+// Without a path the container gets a network namespace that nobody else has.
+func TestContainerWithoutNetwork(t *testing.T) {
+	oci := house{}.container(runtime.Spec{}, place{})
+	for _, ns := range oci.Linux.Namespaces {
+		if ns.Type == specs.NetworkNamespace && ns.Path == "" {
+			return
+		}
+	}
+	t.Errorf("namespaces = %+v, want a network namespace of its own", oci.Linux.Namespaces)
+}
+
+// What an earlier daemon kept is read back; what is half written is not.
+func TestMorgueReadsBack(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "crashed")
+	e := &Engine{log: slog.New(slog.DiscardHandler)}
+	limits := Crashed{Dir: dir, Bytes: 1 << 20}
+	if _, err := newMorgue(context.Background(), e, limits); err != nil {
+		t.Fatal(err)
+	}
+	one := `{"instance":"` + string(instanceNumber(1)) + `","app":"a","slot":{"Process":"p","Index":2},"crashed_at":"2026-01-02T03:04:05Z",` +
+		`"memory":7,"processes":[{"name":"agent","dir":"/d","env":["A=1"],"shell":"/bin/sh"}]}`
+	for name, text := range map[string]string{
+		string(instanceNumber(1)) + ".json":     one,
+		string(instanceNumber(2)) + ".json":     `{"instance":"`,
+		string(instanceNumber(3)) + ".json":     one, // not its own
+		string(instanceNumber(4)) + ".json.new": one,
+		"x.json":                                `{"instance":"x"}`,
+	} {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	m, err := newMorgue(context.Background(), e, limits)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer m.close()
+	e.morgue = m
+	want := []runtime.Remains{{
+		Instance: instanceNumber(1), App: "a", Slot: runtime.SlotID{Process: "p", Index: 2},
+		CrashedAt: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC),
+	}}
+	if diff := cmp.Diff(e.Remains(), want); diff != "" {
+		t.Errorf("(-got +want):\n%s", diff)
+	}
+	b, around, err := m.admit(instanceNumber(1), "agent")
+	if err != nil || b.Memory != 7 || around.Dir != "/d" || around.Shell != "/bin/sh" || !around.profile {
+		t.Errorf("admit = %+v, %+v, %v", b, around, err)
+	}
+	for range maxVisits - 1 {
+		if _, _, err := m.admit(instanceNumber(1), "agent"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, _, err := m.admit(instanceNumber(1), "agent"); err == nil {
+		t.Errorf("more than %d may enter", maxVisits)
+	}
+	if info, err := os.Stat(dir); err != nil || info.Mode().Perm() != 0o700 {
+		t.Errorf("the folder: %v, %v; want 0700", info.Mode(), err)
+	}
+}
