@@ -160,7 +160,7 @@ func TestSelect(t *testing.T) {
 		t.Fatalf("only %d segments", len(l.segments))
 	}
 	rnd := rand.New(rand.NewPCG(1, 2))
-	for range 50 {
+	for range 30 {
 		f := randomFilter(rnd, lines)
 		var want []uint64
 		for _, e := range lines {
@@ -205,7 +205,7 @@ func TestAt(t *testing.T) {
 			t.Fatalf("only %d segments", len(l.segments))
 		}
 		rnd := rand.New(rand.NewPCG(5, 6))
-		for range 20 {
+		for range 8 {
 			i := rnd.IntN(len(lines))
 			for off, want := range map[time.Duration]uint64{0: lines[i].Seq, -1: lines[i].Seq, 1: lines[i].Seq + 1} {
 				if got, err := l.At(lines[i].Time.Add(off)); err != nil || got != want {
