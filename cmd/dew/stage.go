@@ -68,6 +68,9 @@ func (s *stagingLog) show(ctx context.Context) (more bool, err error) {
 	}
 	for _, l := range lines {
 		s.from = l.Time.Add(1)
+		if l.Source == "STG" && s.out.drawn {
+			l.Text = appendShown(nil, l.Text, s.out.color)
+		}
 		if l.Source == "STG" {
 			s.out.say("   %s", l.Text)
 		}
