@@ -42,7 +42,7 @@ func (b *Builds) stageBinary(ctx context.Context, w Build, k Package, st Stack) 
 	b.o.Say(w.App, fmt.Sprintf("Made image %.12s", sha))
 	return Droplet{
 		GUID: uuid.NewString(), App: w.App, Package: w.Package, Stack: st.Name, Image: sha, Commands: commands,
-		Buildpacks: []UsedBuildpack{{Name: BinaryBuildpack}}, Reuse: reuseKey(k, st, asPushed(), nil),
+		Buildpacks: []UsedBuildpack{{Name: BinaryBuildpack}}, Reuse: b.reuseKey(k, st, asPushed(), nil),
 	}, nil
 }
 

@@ -180,7 +180,7 @@ func (b *Builds) reuse(w Build, k Package) (Build, bool, error) {
 	if err != nil {
 		return w, false, err
 	}
-	old, ok, err := b.shelf.made(reuseKey(k, st, packs, env))
+	old, ok, err := b.shelf.made(b.reuseKey(k, st, packs, env))
 	if err != nil || !ok {
 		return w, false, err
 	}

@@ -96,7 +96,10 @@ func (b Buildpack) called(name string) bool {
 }
 
 // isCustom tells whether a buildpack is named by where it is to be had.
-func isCustom(name string) bool { return isGit(name) || path.IsAbs(name) }
+func isCustom(name string) bool { return isGit(name) || IsFolder(name) }
+
+// IsFolder tells whether a buildpack is named by a folder of this machine.
+func IsFolder(name string) bool { return path.IsAbs(name) }
 
 func isGit(name string) bool {
 	if strings.HasPrefix(name, "git@") {
@@ -106,11 +109,26 @@ func isGit(name string) bool {
 	return err == nil && u.Host != "" && slices.Contains([]string{"http", "https", "git", "ssh"}, u.Scheme)
 }
 
-// WithoutSecret hides the password in the address of a buildpack.
+// WithoutSecret hides the password in the address of a buildpack. A name without
+// one is hidden too where it may be a token.
 func WithoutSecret(name string) string {
 	u, err := url.Parse(name)
-	if err != nil || u.User == nil {
+	if err != nil {
+		// What is no URL may have a secret nonetheless.
+		scheme, rest, _ := strings.Cut(name, "://")
+		if i := strings.LastIndexByte(rest, '@'); i >= 0 {
+			return scheme + "://" + hidden + rest[i:]
+		}
 		return name
+	}
+	if u.User == nil {
+		return name
+	}
+	if _, password := u.User.Password(); !password && strings.HasPrefix(u.Scheme, "http") {
+		u.User = url.User(hidden)
 	}
 	return u.Redacted()
 }
+
+// hidden stands for what nobody is to see.
+const hidden = "xxxxx"

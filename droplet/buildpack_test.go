@@ -50,6 +50,26 @@ func TestBuildpacks(t *testing.T) {
 	}
 }
 
+func TestWithoutSecret(t *testing.T) {
+	for name, want := range map[string]string{
+		"go_buildpack":                          "go_buildpack",
+		"/srv/pack":                             "/srv/pack",
+		"https://example.com/b#v1":              "https://example.com/b#v1",
+		"https://me:secret@example.com/b#v1":    "https://me:xxxxx@example.com/b#v1",
+		"https://secret@example.com/b":          "https://xxxxx@example.com/b",
+		"https://me:se%cret@example.com/b":      "https://xxxxx@example.com/b",
+		"https://me:sec/ret@example.com/b":      "https://xxxxx@example.com/b",
+		"ssh://git@example.com/b":               "ssh://git@example.com/b",
+		"git@example.com:me/b":                  "git@example.com:me/b",
+		"https://example.com:8080/users/@me/b":  "https://example.com:8080/users/@me/b",
+		"http://me:sec@ret@example.com/b.git#x": "http://me:xxxxx@example.com/b.git#x",
+	} {
+		if got := WithoutSecret(name); got != want {
+			t.Errorf("%s is shown as %s, want %s", name, got, want)
+		}
+	}
+}
+
 func TestCheckStack(t *testing.T) {
 	for name, ok := range map[string]bool{
 		"": true, "host": true, "cflinuxfs3": true, "cflinuxfs4": true, "cflinuxfs5": true,

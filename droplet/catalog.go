@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"regexp"
 	"slices"
 	"strings"
 	"sync"
@@ -28,6 +29,7 @@ const (
 var (
 	ErrBuildpackTaken  = errors.New("there is a buildpack with this name and stack")
 	ErrBuildpackLocked = errors.New("the buildpack is locked: unlock it before")
+	ErrBuildpackName   = errors.New("the buildpack came with dew and keeps its name: disable it, and create one of another name")
 	ErrBuildpackOwn    = errors.New("the buildpack came with dew and cannot be deleted: disable it instead")
 )
 
@@ -45,7 +47,7 @@ type Catalog struct {
 	pool  *pool
 	db    *store.DB
 	packs *store.Bucket[Buildpack]
-	mu    sync.Mutex // held while positions change
+	mu    sync.Mutex // held while buildpacks change: they move each other
 }
 
 // NewCatalog returns the buildpacks whose files are in o.Packages.Dir, which it
@@ -115,11 +117,15 @@ func (c *Catalog) Create(b Buildpack) (Buildpack, error) {
 		State: BuildpackAwaiting, CreatedAt: time.Now().UTC(), Metadata: b.Metadata,
 	}
 	b.UpdatedAt = b.CreatedAt
+	c.mu.Lock()
+	defer c.mu.Unlock()
 	return c.place(b, b.Position)
 }
 
 // Update changes a buildpack. What fn does to its identity and bits is ignored.
 func (c *Catalog) Update(guid string, fn func(b *Buildpack) error) (Buildpack, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
 	old, err := c.Get(guid)
 	if err != nil {
 		return old, err
@@ -128,18 +134,20 @@ func (c *Catalog) Update(guid string, fn func(b *Buildpack) error) (Buildpack, e
 	if err := fn(&b); err != nil {
 		return old, err
 	}
+	if b.BuiltIn && b.Name != old.Name {
+		return old, fmt.Errorf("buildpack '%s': %w", old.Name, ErrBuildpackName)
+	}
 	b.GUID, b.BuiltIn, b.SHA256, b.State, b.CreatedAt = old.GUID, old.BuiltIn, old.SHA256, old.State, old.CreatedAt
 	b.UpdatedAt = time.Now().UTC()
 	return c.place(b, b.Position)
 }
 
-// place keeps b at a position and moves the others so that there are no holes.
+// place keeps b at a position and moves the others so that there are no holes. It
+// is called with the lock held.
 func (c *Catalog) place(b Buildpack, position int) (Buildpack, error) {
 	if err := checkBuildpack(b); err != nil {
 		return b, err
 	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
 	all, err := c.All()
 	if err != nil {
 		return b, err
@@ -203,6 +211,8 @@ func (c *Catalog) Upload(ctx context.Context, guid, filename string, zip io.Read
 		return b, fmt.Errorf("cannot take in buildpack %s: %w", b.Name, err)
 	}
 	defer done()
+	c.mu.Lock()
+	defer c.mu.Unlock()
 	b, err = c.packs.Update(guid, func(b *Buildpack) error {
 		b.SHA256, b.Filename, b.State, b.UpdatedAt = sha, filename, BuildpackReady, time.Now().UTC()
 		return nil
@@ -216,14 +226,14 @@ func (c *Catalog) Upload(ctx context.Context, guid, filename string, zip io.Read
 	return b, c.pool.collect(c.named)
 }
 
+// buildpackScript is one of those without which there is nothing to run. All may
+// be in one folder.
+var buildpackScript = regexp.MustCompile(`^([^/]+/)?bin/(detect|compile|supply|finalize)$`)
+
 // checkScripts refuses what can be no buildpack, before an app finds out.
 func checkScripts(b *bits) error {
 	for _, e := range b.entries {
-		top, rest, _ := strings.Cut(e.path, "/")
-		if top != "bin" { // all may be in one folder
-			_, rest, _ = strings.Cut(strings.TrimPrefix(e.path, top+"/"), "/")
-		}
-		if slices.Contains([]string{"detect", "compile", "supply", "finalize"}, rest) {
+		if buildpackScript.MatchString(e.path) {
 			return nil
 		}
 	}

@@ -232,3 +232,27 @@ func TestChooseFolder(t *testing.T) {
 		t.Errorf("no folder: %v", err)
 	}
 }
+
+// A built-in buildpack is found by its name; one that nothing is in would end the
+// staging of every app that is to be recognised.
+func TestBuiltInBuildpacksKeepTheirNames(t *testing.T) {
+	c := newCatalog(t, t.TempDir())
+	guid := Buildpacks()[0].GUID
+	_, err := c.Update(guid, func(b *Buildpack) error { b.Name = "coffee"; return nil })
+	if !errors.Is(err, ErrBuildpackName) {
+		t.Errorf("renamed: %v", err)
+	}
+	if _, err := c.Update(guid, func(b *Buildpack) error { b.Enabled = false; return nil }); err != nil {
+		t.Error(err)
+	}
+	mine, err := c.Create(Buildpack{Name: "mine"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := uploadPack(t, c, mine.GUID, member{name: "scripts/detect", text: "#!/bin/sh\n"}, member{name: "x/y/detect", text: "x"}); err == nil {
+		t.Error("scripts that are not in bin were taken")
+	}
+	if _, err := uploadPack(t, c, mine.GUID, member{name: "pack-1.0/bin/detect", text: "#!/bin/sh\n"}); err != nil {
+		t.Error(err)
+	}
+}

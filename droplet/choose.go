@@ -78,10 +78,10 @@ func (c *Catalog) find(name string, all []Buildpack) (chosen, error) {
 	switch {
 	case isGit(name):
 		return chosen{name: WithoutSecret(name), url: name, custom: true}, nil
-	case path.IsAbs(name):
+	case IsFolder(name):
 		return folderChoice(name)
 	}
-	refused := &BuildpackError{Name: name}
+	refused := &BuildpackError{Name: WithoutSecret(name)}
 	// An exact name goes before an alias.
 	for _, exact := range []bool{true, false} {
 		for _, b := range all {
@@ -100,7 +100,7 @@ func (c *Catalog) find(name string, all []Buildpack) (chosen, error) {
 }
 
 func (c *Catalog) choice(b Buildpack) (chosen, error) {
-	h := chosen{name: b.Name, java: strings.HasPrefix(b.Name, "java")}
+	h := chosen{name: b.Name, java: isJava(b.Name)}
 	if b.SHA256 != "" {
 		h.key, h.strip = b.SHA256, packTop
 		h.open = func() (io.ReadCloser, error) {

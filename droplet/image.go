@@ -29,13 +29,16 @@ var imageDirs = []string{"app", "deps", "profile.d", "logs", "tmp"}
 // stagingInfo is the one file beside them.
 const stagingInfo = "staging_info.yml"
 
+// maxNames bounds the names of an image together: they are kept while it is read.
+const maxNames = 64 << 20
+
 // checkImage reads a tar to its end and refuses what would not unpack to exactly
 // what it says, inside the folders of an image.
 func checkImage(r io.Reader) error {
 	src := &endReader{r: r}
 	tr := tar.NewReader(src)
 	tree := imageTree{}
-	for {
+	for left := maxNames; ; {
 		h, err := tr.Next()
 		if errors.Is(err, io.EOF) {
 			return checkEnd(src)
@@ -48,6 +51,9 @@ func checkImage(r io.Reader) error {
 		}
 		if err != nil {
 			return &ImageError{Reason: "is not a tar archive: " + err.Error()}
+		}
+		if left -= len(h.Name) + len(h.Linkname); left < 0 {
+			return &ImageError{Reason: fmt.Sprintf("has names of more than %s together", inBytes(maxNames))}
 		}
 		if err := tree.add(h); err != nil {
 			return err

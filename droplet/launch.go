@@ -2,13 +2,15 @@ package droplet
 
 import (
 	"cmp"
+	"encoding/json"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
 	"strconv"
 	"strings"
 
-	"github.com/goccy/go-yaml"
+	"github.com/dewrun/dew/app"
 )
 
 // UsedBuildpack is a buildpack that took part in making a droplet.
@@ -20,17 +22,20 @@ type UsedBuildpack struct {
 
 // describe fills in what buildpacks told about an app: its commands, its sidecars,
 // and who they were. A Procfile wins over launch.yml, and that over bin/release.
-func describe(d *Droplet, packs []chosen, told map[string]string) error {
-	used, err := usedPacks(packs, told)
-	if err != nil {
-		return err
+func describe(t taking, told map[string]string) error {
+	d, used := t.droplet, t.packs
+	var err error
+	if t.detect {
+		if used, err = foundPack(t.packs, told); err != nil {
+			return err
+		}
 	}
 	for _, h := range used {
 		d.Buildpacks = append(d.Buildpacks, UsedBuildpack{Name: h.name, Custom: h.custom})
 		d.Java = d.Java || h.java
 		d.Custom = d.Custom || h.custom
 	}
-	if n := len(d.Buildpacks); n > 0 {
+	if n := len(d.Buildpacks); n > 0 && t.detect {
 		d.Buildpacks[n-1].Detected = firstLine(told["detected"])
 	}
 	if d.Commands, err = parseRelease(told["release.yml"]); err != nil {
@@ -57,11 +62,8 @@ func describe(d *Droplet, packs []chosen, told map[string]string) error {
 	return nil
 }
 
-// usedPacks are those that took part: where all were tried, the one that fitted.
-func usedPacks(packs []chosen, told map[string]string) ([]chosen, error) {
-	if _, detected := told["detected"]; !detected {
-		return packs, nil
-	}
+// foundPack is the one that fitted of all that were tried.
+func foundPack(packs []chosen, told map[string]string) ([]chosen, error) {
 	n, err := strconv.Atoi(strings.TrimSpace(told["used"]))
 	if err != nil || n < 0 || n >= len(packs) {
 		return nil, fmt.Errorf("cannot tell which buildpack was used: %q", told["used"])
@@ -69,18 +71,21 @@ func usedPacks(packs []chosen, told map[string]string) ([]chosen, error) {
 	return packs[n : n+1], nil
 }
 
+// maxDetected is far more than anybody says about an app.
+const maxDetected = 512
+
 func firstLine(s string) string {
 	line, _, _ := strings.Cut(strings.TrimSpace(s), "\n")
-	return line
+	return line[:min(len(line), maxDetected)]
 }
 
 // parseRelease reads what bin/release prints.
 func parseRelease(text string) (map[string]string, error) {
 	var r struct {
-		Types map[string]string `yaml:"default_process_types"`
+		Types map[string]string `json:"default_process_types"`
 	}
-	if err := yaml.Unmarshal([]byte(text), &r); err != nil {
-		return nil, &StagingError{BuildpackReleaseFailed, "App staging failed in the buildpack release phase: what bin/release printed is not YAML: " + oneLine(err)}
+	if err := decodeYAML([]byte(text), &r); err != nil {
+		return nil, &StagingError{BuildpackReleaseFailed, "App staging failed in the buildpack release phase: what bin/release printed cannot be read: " + err.Error()}
 	}
 	out := map[string]string{}
 	for kind, command := range r.Types {
@@ -94,8 +99,23 @@ func parseRelease(text string) (map[string]string, error) {
 	return out, nil
 }
 
-// oneLine is an error without the drawing that the YAML library makes of it.
-func oneLine(err error) string { return firstLine(err.Error()) }
+// decodeYAML reads YAML of others, whose few lines may stand for millions of values
+// or name each other, into a value with tags for JSON.
+func decodeYAML(text []byte, into any) error {
+	v, err := app.ParseYAML(text)
+	if err != nil {
+		return err
+	}
+	raw, err := json.Marshal(v)
+	if err != nil {
+		return err
+	}
+	err = json.Unmarshal(raw, into)
+	if bad, ok := errors.AsType[*json.UnmarshalTypeError](err); ok {
+		return fmt.Errorf("%s must not be a %s", bad.Field, bad.Value)
+	}
+	return err
+}
 
 // launched is what a launch.yml asks for.
 type launched struct {
@@ -106,24 +126,24 @@ type launched struct {
 // launchFile is a launch.yml, as buildpacks write it.
 type launchFile struct {
 	Processes []struct {
-		Type    string `yaml:"type"`
-		Command string `yaml:"command"`
+		Type    string `json:"type"`
+		Command string `json:"command"`
 		Limits  struct {
-			Memory int `yaml:"memory"` // MB
-		} `yaml:"limits"`
+			Memory int `json:"memory"` // MB
+		} `json:"limits"`
 		Platforms struct {
 			CloudFoundry struct {
-				SidecarFor []string `yaml:"sidecar_for"`
-			} `yaml:"cloudfoundry"`
-		} `yaml:"platforms"`
-	} `yaml:"processes"`
+				SidecarFor []string `json:"sidecar_for"`
+			} `json:"cloudfoundry"`
+		} `json:"platforms"`
+	} `json:"processes"`
 }
 
 func parseLaunch(text string) (launched, error) {
 	out := launched{commands: map[string]string{}}
 	var f launchFile
-	if err := yaml.Unmarshal([]byte(text), &f); err != nil {
-		return out, fmt.Errorf("is not YAML: %s", oneLine(err))
+	if err := decodeYAML([]byte(text), &f); err != nil {
+		return out, err
 	}
 	for i, p := range f.Processes {
 		where := fmt.Sprintf("processes[%d]", i)

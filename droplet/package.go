@@ -287,7 +287,7 @@ func (p *Packages) Upload(ctx context.Context, guid string, matched []Resource, 
 		return Package{}, err
 	}
 	defer p.end(guid)
-	if err := p.space(); err != nil {
+	if err := p.Space(); err != nil {
 		return Package{}, fmt.Errorf("cannot take in package %s: %w", guid, err)
 	}
 	bits, err := readBits(matched, zip, size, p.o)
@@ -355,8 +355,8 @@ func (p *Packages) change(guid string, fn func(k *Package)) (Package, error) {
 	return k, nil
 }
 
-// space refuses to fill the disk: running apps need it to go on.
-func (p *Packages) space() error {
+// Space refuses to fill the disk: running apps need it to go on.
+func (p *Packages) Space() error {
 	var st unix.Statfs_t
 	if err := unix.Statfs(p.o.Dir, &st); err != nil {
 		return fmt.Errorf("cannot ask how full the disk is: %w", err)

@@ -2,6 +2,7 @@ package droplet
 
 import (
 	"fmt"
+	"strings"
 
 	"github.com/dewrun/dew/app"
 )
@@ -12,6 +13,12 @@ type MemoryError struct{ Sidecar, Process string }
 func (e *MemoryError) Error() string {
 	return fmt.Sprintf("sidecar '%s' of process '%s' has no memory value: set applications[].sidecars[].memory in the manifest, such as 64MB, "+
 		"because a Java app, or one with a buildpack of its own, takes all memory that no sidecar has reserved", e.Sidecar, e.Process)
+}
+
+// isJava tells by its name whether a buildpack is for Java.
+func isJava(name string) bool {
+	name = strings.ToLower(name)
+	return strings.Contains(name, "java") && !strings.Contains(name, "javascript")
 }
 
 // CheckMemory refuses the sidecars of a process that have no memory value where

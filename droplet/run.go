@@ -122,7 +122,7 @@ func (b *Builds) run(ctx context.Context, w Build) error {
 	}
 	defer b.tidy(w.App)
 	if gone || errors.Is(err, store.ErrNotFound) {
-		return nil // its app was deleted meanwhile
+		return b.forgetCache(w.App) // its app was deleted meanwhile
 	}
 	if err != nil {
 		return b.failed(w, err)
@@ -149,7 +149,7 @@ func (b *Builds) stage(ctx context.Context, w Build) (Droplet, error) {
 		return Droplet{}, err
 	}
 	b.intro(w, k, st)
-	if err := b.packages.space(); err != nil {
+	if err := b.packages.Space(); err != nil {
 		return Droplet{}, err
 	}
 	if onlyBinary(packs) {
@@ -183,9 +183,11 @@ func (b *Builds) choose(w Build, st Stack) ([]chosen, error) {
 }
 
 // reuseKey is the same for builds that would give the same droplet; empty: nobody
-// knows whether any would.
-func reuseKey(k Package, st Stack, packs []chosen, env map[string]string) string {
-	const rules = 2 // counted up when staging gives something else
+// knows whether any would. What buildpacks make depends on the app too: on its name,
+// and on its cache, in which whoever pushes it can put anything. So they work for
+// another app anew, and once the caches were cleared.
+func (b *Builds) reuseKey(k Package, st Stack, packs []chosen, env map[string]string) string {
+	const rules = 3 // counted up when staging gives something else
 	keys := keysOf(packs)
 	if keys == "" {
 		return ""
@@ -196,7 +198,7 @@ func reuseKey(k Package, st Stack, packs []chosen, env map[string]string) string
 		fmt.Fprintf(h, "%d %s %q %q", rules, k.SHA256, st.ID, BinaryBuildpack)
 		return hex.EncodeToString(h.Sum(nil))
 	}
-	fmt.Fprintf(h, "%d %s %q %q", rules, k.SHA256, st.ID, keys)
+	fmt.Fprintf(h, "%d %s %q %q %q %q", rules, k.SHA256, st.ID, keys, k.App, b.cacheGeneration())
 	for _, name := range slices.Sorted(maps.Keys(env)) {
 		fmt.Fprintf(h, " %q=%q", name, env[name])
 	}

@@ -3,7 +3,6 @@ package droplet
 import (
 	"archive/tar"
 	"bytes"
-	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -43,6 +42,11 @@ const (
 	codeNoBuildpack = 225
 )
 
+// noAppDetected begins with the platform's words, and says what to do.
+const noAppDetected = "An app was not successfully detected by any available buildpack: it has neither go.mod, package.json, " +
+	"requirements.txt, a Gemfile nor a jar with a main class. Programs that run as they were pushed need -b " + BinaryBuildpack +
+	" and a command, by -c or in a Procfile; any other app, the buildpack that knows it (dew buildpacks lists them)"
+
 // stageWith runs buildpacks over a package and makes a droplet of what they leave.
 func (b *Builds) stageWith(ctx context.Context, w Build, k Package, st Stack, packs []chosen) (Droplet, error) {
 	f, done, err := b.packages.open(k.SHA256)
@@ -61,7 +65,7 @@ func (b *Builds) stageWith(ctx context.Context, w Build, k Package, st Stack, pa
 	s := Staging{
 		Build: w.GUID, App: w.App, Stack: st, Env: env, Dir: "/home/vcap",
 		Command:  "exec " + st.Shell + " /tmp/buildpacks/stage.sh",
-		MemoryMB: b.o.MemoryMB, DiskMB: b.o.DiskMB, MaxFiles: maxStagedFiles, Timeout: b.o.Timeout, Space: b.packages.space,
+		MemoryMB: b.o.MemoryMB, DiskMB: b.o.DiskMB, MaxFiles: maxStagedFiles, Timeout: b.o.Timeout, Space: b.packages.Space,
 		Layers: []Layer{
 			{Path: "/tmp", Open: func() (io.ReadCloser, error) { return io.NopCloser(io.NewSectionReader(f, 0, 1<<62)), nil }},
 			{Path: "/tmp/buildpacks", Open: func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(plan)), nil }},
@@ -75,9 +79,9 @@ func (b *Builds) stageWith(ctx context.Context, w Build, k Package, st Stack, pa
 	if _, err := os.Stat(b.cacheFile(w.App)); err == nil {
 		s.Layers = append(s.Layers, Layer{Path: "/tmp/cache", Open: func() (io.ReadCloser, error) { return os.Open(b.cacheFile(w.App)) }})
 	}
-	d := Droplet{GUID: uuid.NewString(), App: w.App, Package: w.Package, Stack: st.Name, Reuse: reuseKey(k, st, packs, env)}
+	d := Droplet{GUID: uuid.NewString(), App: w.App, Package: w.Package, Stack: st.Name, Reuse: b.reuseKey(k, st, packs, env)}
 	err = b.o.Builder.Build(ctx, s, func(ctx context.Context, code int, files Files) error {
-		return b.take(ctx, taking{code: code, files: files, packs: packs, droplet: &d})
+		return b.take(ctx, taking{code: code, files: files, packs: packs, detect: len(w.Buildpacks) == 0, droplet: &d})
 	})
 	return d, err
 }
@@ -114,6 +118,7 @@ type taking struct {
 	code    int
 	files   Files
 	packs   []chosen
+	detect  bool // one of them was to be found
 	droplet *Droplet
 }
 
@@ -127,11 +132,11 @@ func (b *Builds) take(ctx context.Context, t taking) error {
 		return scriptError(t.code, strings.TrimSpace(told["failed"]))
 	}
 	d := t.droplet
-	if err := describe(d, t.packs, told); err != nil {
+	if err := describe(t, told); err != nil {
 		return err
 	}
 	b.o.Say(d.App, commandsLine(d.Commands))
-	info, err := json.Marshal(stagingFile{Buildpack: detectedOf(*d), Command: d.Commands["web"], Processes: d.Commands, Sidecars: d.Sidecars, Java: d.Java})
+	info, err := json.Marshal(stagingFile{Buildpack: detectedOf(*d), Command: d.Commands["web"], Processes: d.Commands, Sidecars: d.Sidecars, Java: d.Java, Custom: d.Custom})
 	if err != nil {
 		return fmt.Errorf("cannot write %s: %w", stagingInfo, err)
 	}
@@ -153,6 +158,7 @@ type stagingFile struct {
 	Processes map[string]string `json:"process_types,omitempty"`
 	Sidecars  []FoundSidecar    `json:"sidecars,omitempty"`
 	Java      bool              `json:"java,omitempty"`
+	Custom    bool              `json:"custom,omitempty"`
 }
 
 // readResult reads the small files in which the script tells what came of it.
@@ -185,8 +191,7 @@ func readResult(ctx context.Context, files Files) (map[string]string, error) {
 func scriptError(code int, why string) error {
 	switch code {
 	case codeNoApp:
-		return &StagingError{NoAppDetected, cmp.Or(why, "An app was not successfully detected by any available buildpack") +
-			": name one (-b " + BinaryBuildpack + " runs the files as they were pushed)"}
+		return &StagingError{NoAppDetected, noAppDetected}
 	case codeNoCompile:
 		return &StagingError{BuildpackCompileFailed, "App staging failed in the buildpack compile phase: " + why}
 	case codeNoRelease:
@@ -240,18 +245,54 @@ func (b *Builds) keepCache(ctx context.Context, app string, files Files) (err er
 	return os.Rename(f.Name(), b.cacheFile(app)) // a cache need not survive a power cut
 }
 
-// sweepCache removes what a killed daemon has left unfinished.
+// sweepCache removes what a killed daemon has left: caches that are not complete,
+// and those of apps that are gone.
 func (b *Builds) sweepCache() error {
+	if b.o.CacheDir == "" {
+		return nil
+	}
 	left, err := filepath.Glob(filepath.Join(b.o.CacheDir, "cache-*"+half))
 	for _, name := range left {
 		err = errors.Join(err, os.Remove(name))
 	}
+	caches, gerr := filepath.Glob(b.cacheFile("*"))
+	err = errors.Join(err, gerr)
+	for _, name := range caches {
+		app := strings.TrimSuffix(filepath.Base(name), ".tar")
+		builds, berr := b.OfApp(app)
+		droplets, derr := b.shelf.OfApp(app)
+		err = errors.Join(err, berr, derr)
+		if berr == nil && derr == nil && len(builds)+len(droplets) == 0 {
+			err = errors.Join(err, b.forgetCache(app))
+		}
+	}
 	return err
+}
+
+// generationFile names what changes when all caches are cleared.
+const generationFile = "generation"
+
+// cacheGeneration tells one cache from another that was cleared in between. One
+// that cannot be read is like none.
+func (b *Builds) cacheGeneration() string {
+	if b.o.CacheDir == "" {
+		return ""
+	}
+	raw, _ := os.ReadFile(filepath.Join(b.o.CacheDir, generationFile))
+	return string(raw)
 }
 
 // ClearCache forgets what buildpacks have kept for the next staging of any app.
 func (b *Builds) ClearCache() error {
-	all, err := filepath.Glob(filepath.Join(b.o.CacheDir, "*.tar"))
+	if b.o.CacheDir == "" {
+		return nil
+	}
+	err := os.MkdirAll(b.o.CacheDir, 0o700)
+	if err == nil {
+		err = os.WriteFile(filepath.Join(b.o.CacheDir, generationFile), []byte(uuid.NewString()), 0o600)
+	}
+	all, gerr := filepath.Glob(b.cacheFile("*"))
+	err = errors.Join(err, gerr)
 	for _, name := range all {
 		err = errors.Join(err, os.Remove(name))
 	}
@@ -263,6 +304,9 @@ func (b *Builds) ClearCache() error {
 
 // forgetCache removes the cache of an app that is gone.
 func (b *Builds) forgetCache(app string) error {
+	if b.o.CacheDir == "" {
+		return nil
+	}
 	if err := os.Remove(b.cacheFile(app)); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("cannot remove the build cache: %w", err)
 	}

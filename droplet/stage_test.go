@@ -4,6 +4,7 @@ import (
 	"archive/tar"
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"maps"
 	"os"
@@ -133,6 +134,55 @@ func TestStageWithBuildpacks(t *testing.T) {
 	})
 }
 
+// What buildpacks make of an app depends on its cache, which its own developers
+// fill: nobody else gets it, nor does anybody once the caches were cleared.
+func TestStagedFilesStayWithTheirApp(t *testing.T) {
+	yardTest(t, func(t *testing.T, y *yard) {
+		f := &fakeBuilder{files: map[string]string{"/tmp/app/x": "x", "/tmp/cache/x": "x"}}
+		y.withBuilder(f)
+		y.run()
+		stage := func(app string, want int) {
+			t.Helper()
+			y.droplet(y.build(BuildRequest{Package: y.push(app, member{name: "go.mod", text: "module x"}).GUID, Buildpacks: []string{"go"}}))
+			if len(f.staged) != want {
+				t.Errorf("%d stagings, want %d", len(f.staged), want)
+			}
+		}
+		stage("a", 1)
+		stage("a", 1)
+		stage("b", 2)
+		if err := y.builds.ClearCache(); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := os.Stat(y.builds.cacheFile("a")); !os.IsNotExist(err) {
+			t.Errorf("a cache that was cleared: %v", err)
+		}
+		stage("a", 3)
+	})
+}
+
+// The cache that a build keeps while its app is deleted goes too, at the latest
+// with the next daemon.
+func TestCachesGoWithTheirApps(t *testing.T) {
+	yardTest(t, func(t *testing.T, y *yard) {
+		f := &fakeBuilder{files: map[string]string{"/tmp/app/x": "x", "/tmp/cache/x": "x"}}
+		y.withBuilder(f)
+		stop := y.run()
+		y.droplet(y.build(BuildRequest{Package: y.push("a", member{name: "go.mod", text: "module x"}).GUID, Buildpacks: []string{"go"}}))
+		stop()
+		for _, name := range []string{y.builds.cacheFile("gone"), filepath.Join(y.builds.o.CacheDir, "cache-1"+half)} {
+			if err := os.WriteFile(name, nil, 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}
+		y.run()
+		synctest.Wait()
+		if diff := cmp.Diff([]string{"a.tar"}, files(t, y.builds.o.CacheDir)); diff != "" {
+			t.Error(diff)
+		}
+	})
+}
+
 func TestStageDetects(t *testing.T) {
 	yardTest(t, func(t *testing.T, y *yard) {
 		f := &fakeBuilder{files: map[string]string{
@@ -147,6 +197,16 @@ func TestStageDetects(t *testing.T) {
 	})
 }
 
+// bomb is YAML whose lines name each other: read without care it has no end.
+func bomb() string {
+	var b strings.Builder
+	b.WriteString("a0: &a0 {x: y}\n")
+	for i := 1; i < 60; i++ {
+		fmt.Fprintf(&b, "a%d: &a%d {p: *a%d, <<: *a%d, q: *a%d}\n", i, i, i-1, i-1, i-1)
+	}
+	return b.String() + "default_process_types: *a59\n"
+}
+
 func TestStageFails(t *testing.T) {
 	for _, c := range []struct {
 		name  string
@@ -158,6 +218,7 @@ func TestStageFails(t *testing.T) {
 		{"compile", &fakeBuilder{code: 223}, "BuildpackCompileFailed - App staging failed in the buildpack compile phase: bin/compile ended", map[string]string{"/tmp/result/failed": "bin/compile ended\n"}},
 		{"release", &fakeBuilder{code: 224}, "BuildpackReleaseFailed - App staging failed in the buildpack release phase", nil},
 		{"fetch", &fakeBuilder{code: 225}, "BuildpackCompileFailed - App staging failed: no git", map[string]string{"/tmp/result/failed": "no git"}},
+		{"bomb", &fakeBuilder{}, "BuildpackReleaseFailed", map[string]string{"/tmp/result/release.yml": bomb()}},
 		{"killed", &fakeBuilder{code: 137}, "StagingError - the buildpacks were ended with status 137", nil},
 		{"no YAML", &fakeBuilder{}, "BuildpackReleaseFailed", map[string]string{"/tmp/result/release.yml": "a: [b"}},
 		{"no process type", &fakeBuilder{}, "BuildpackReleaseFailed", map[string]string{"/tmp/result/release.yml": "default_process_types: {'a b': c}"}},
@@ -243,6 +304,7 @@ func TestStageSideBySide(t *testing.T) {
 func FuzzParseLaunch(f *testing.F) {
 	f.Add("processes:\n- {type: web, command: x, limits: {memory: 3}, platforms: {cloudfoundry: {sidecar_for: [web]}}}")
 	f.Add("processes: 3")
+	f.Add("a: &a {x: y}\nprocesses: [{<<: *a}]")
 	f.Fuzz(func(t *testing.T, text string) {
 		l, err := parseLaunch(text)
 		if err != nil {

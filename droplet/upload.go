@@ -12,7 +12,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/goccy/go-yaml"
 	"github.com/google/uuid"
 
 	"github.com/dewrun/dew/store"
@@ -57,17 +56,20 @@ func (s *Shelf) Fill(ctx context.Context, guid string, tgz io.Reader) (Droplet, 
 	}
 	defer s.disown(sha)
 	var info stagingFile
-	if err := yaml.Unmarshal(u.info, &info); err != nil {
-		return d, &ImageError{Entry: stagingInfo, Reason: "is not YAML: " + oneLine(err)}
+	if err := decodeYAML(u.info, &info); err != nil {
+		return d, &ImageError{Entry: stagingInfo, Reason: "cannot be used: " + err.Error()}
 	}
 	d.State, d.Image, d.UpdatedAt = "", sha, time.Now().UTC()
 	d.Commands = info.commands(d.Commands)
-	d.Sidecars, d.Java = info.Sidecars, info.Java || strings.Contains(strings.ToLower(info.Buildpack), "java")
+	d.Sidecars, d.Java, d.Custom = info.Sidecars, info.Java || isJava(info.Buildpack), info.Custom
 	if info.Buildpack != "" {
 		d.Buildpacks = []UsedBuildpack{{Name: info.Buildpack}}
 	}
 	return d, s.keep(d, func(tx *store.Tx) error {
-		_, err := s.droplets.With(tx).Get(guid) // it may be gone by now
+		now, err := s.droplets.With(tx).Get(guid) // it may be gone by now
+		if err == nil && now.State != DropletAwaiting {
+			err = ErrHasImage // by somebody who was faster
+		}
 		return err
 	})
 }
@@ -115,8 +117,8 @@ func (u *unpacker) copy(to io.Writer, from io.Reader) error {
 }
 
 func (u *unpacker) entry(out *tar.Writer, h *tar.Header, in io.Reader) error {
-	name := strings.TrimPrefix(path.Clean(h.Name), "./")
-	if strings.HasPrefix(path.Clean("/"+h.Name), "/..") || name == "." || name == "/" {
+	name := path.Clean(h.Name)
+	if name == "." || h.Typeflag == tar.TypeXGlobalHeader {
 		return nil
 	}
 	if h.Typeflag != tar.TypeReg && h.Typeflag != tar.TypeDir && h.Typeflag != tar.TypeSymlink && h.Typeflag != tar.TypeLink {
@@ -129,7 +131,7 @@ func (u *unpacker) entry(out *tar.Writer, h *tar.Header, in io.Reader) error {
 	}
 	clean := &tar.Header{Typeflag: h.Typeflag, Name: name, Mode: h.Mode & 0o777, Size: h.Size, Linkname: h.Linkname, ModTime: h.ModTime, Format: tar.FormatPAX}
 	if h.Typeflag == tar.TypeLink {
-		clean.Linkname = strings.TrimPrefix(path.Clean(h.Linkname), "./")
+		clean.Linkname = path.Clean(h.Linkname)
 	}
 	if err := out.WriteHeader(clean); err != nil {
 		return err

@@ -29,7 +29,7 @@ fetch() {
 		said=$(GIT_TERMINAL_PROMPT=0 git clone --quiet --depth 1 --recurse-submodules --shallow-submodules \
 			${branch:+--branch "$branch"} -- "$url" "$packs/$1" 2>&1 </dev/null)
 		code=$?
-		[ -z "$said" ] || printf '%s\n' "$said" | sed 's,//[^/@]*@,//,g' >&2
+		[ -z "$said" ] || printf '%s\n' "$said" | sed 's,//[^/]*@,//,g' >&2
 		[ $code -eq 0 ] || fail $no_buildpack "cannot fetch buildpack $3: git clone ended with status $code"
 	fi
 	# A zip may know of no modes, and may have one folder around everything.
