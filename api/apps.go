@@ -96,7 +96,7 @@ func (s *Server) createApp(r *http.Request) (any, error) {
 	if err := s.demand(r.Context(), toDevelop, a.Space); err != nil {
 		return nil, invalidSpace(err)
 	}
-	if err := s.setLifecycle(&a, body.Lifecycle); err != nil {
+	if err := s.setLifecycle(r.Context(), &a, body.Lifecycle); err != nil {
 		return nil, err
 	}
 	err = s.change(r.Context(), func(w wish) (err error) {
@@ -132,7 +132,7 @@ func invalidSpace(err error) error {
 	return err
 }
 
-func (s *Server) setLifecycle(a *app.App, l *v3.Lifecycle) error {
+func (s *Server) setLifecycle(ctx context.Context, a *app.App, l *v3.Lifecycle) error {
 	if l == nil {
 		return nil
 	}
@@ -142,6 +142,9 @@ func (s *Server) setLifecycle(a *app.App, l *v3.Lifecycle) error {
 	// A stack alone leaves the buildpacks as they are.
 	if l.Data.Buildpacks != nil || l.Data.Stack == "" {
 		a.Buildpacks = l.Data.Buildpacks
+		if err := checkFolders(a.Buildpacks, principal(ctx).Admin()); err != nil {
+			return err
+		}
 	}
 	if l.Data.Stack != "" {
 		a.Stack = l.Data.Stack
@@ -155,6 +158,16 @@ func (s *Server) checkStaging(stack string, buildpacks []string) error {
 		return unprocessable("Stack must be an existing stack: %v", err)
 	}
 	return s.c.Catalog.Check(buildpacks)
+}
+
+// checkFolders refuses folders of this machine that others than its administrators
+// name as buildpacks: the daemon reads them for whoever does.
+func checkFolders(buildpacks []string, admin bool) error {
+	if i := slices.IndexFunc(buildpacks, droplet.IsFolder); i >= 0 && !admin {
+		return unprocessable("buildpack \"%s\" is a folder of the machine that runs the apps, and only its administrators may name one: "+
+			"ask them for an uploaded buildpack (dew create-buildpack), or use a git URL", buildpacks[i])
+	}
+	return nil
 }
 
 func (s *Server) getApp(r *http.Request) (any, error) {
@@ -196,7 +209,7 @@ func (s *Server) updateApp(r *http.Request) (any, error) {
 		if err := nameIsFree(registry, *a); err != nil {
 			return err
 		}
-		return s.setLifecycle(a, body.Lifecycle)
+		return s.setLifecycle(r.Context(), a, body.Lifecycle)
 	})
 	if err != nil {
 		return nil, err

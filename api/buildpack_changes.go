@@ -125,7 +125,7 @@ func buildpackError(err error) error {
 		return notFound("Buildpack")
 	case errors.Is(err, droplet.ErrBuildpackTaken):
 		return unprocessable("Must have unique name and stack combination: %v", err)
-	case errors.Is(err, droplet.ErrBuildpackLocked), errors.Is(err, droplet.ErrBuildpackOwn):
+	case errors.Is(err, droplet.ErrBuildpackLocked), errors.Is(err, droplet.ErrBuildpackOwn), errors.Is(err, droplet.ErrBuildpackName):
 		return unprocessable("%v", err)
 	}
 	return err
@@ -194,6 +194,9 @@ func (s *Server) uploadBuildpack(r *http.Request) (any, error) {
 
 // oneFile takes the part of a form that has the bits, on disk and without a name.
 func (s *Server) oneFile(r *http.Request) (f *os.File, name string, err error) {
+	if err := s.c.Packages.Space(); err != nil {
+		return nil, "", err
+	}
 	parts, err := r.MultipartReader()
 	if err != nil {
 		return nil, "", unprocessable("the body must be multipart/form-data with the part %s", v3.UploadBits)

@@ -13,6 +13,7 @@ import (
 	"testing"
 
 	"github.com/dewrun/dew/api/v3"
+	"github.com/dewrun/dew/auth"
 	"github.com/dewrun/dew/droplet"
 )
 
@@ -235,5 +236,38 @@ func TestSidecarsOfADroplet(t *testing.T) {
 		if strings.Join(got, ", ") != c.want {
 			t.Errorf("droplet %d: %q, want %q", i, got, c.want)
 		}
+	}
+}
+
+// The daemon reads a folder for whoever names it as a buildpack: only those who
+// look after the machine may.
+func TestFoldersAreForAdministrators(t *testing.T) {
+	w := newWorld(t)
+	who := w.user("joe")
+	w.grant(who, auth.OrgUser, w.space.Org)
+	w.grant(who, auth.SpaceDeveloper, w.space.GUID)
+	joe := w.login("joe")
+	const sentence = `buildpack "/etc" is a folder of the machine that runs the apps`
+	const data = `"lifecycle":{"type":"buildpack","data":{"buildpacks":["go_buildpack","/etc"]}}`
+	a := w.createApp("shop")
+	k := w.createPackage(a.GUID)
+	for _, c := range []struct{ method, path, body string }{
+		{"POST", "/v3/apps", fmt.Sprintf(`{"name":"x",%s,"relationships":{"space":{"data":{"guid":%q}}}}`, data, w.space.GUID)},
+		{"PATCH", "/v3/apps/" + a.GUID, "{" + data + "}"},
+		{"POST", "/v3/builds", fmt.Sprintf(`{"package":{"guid":%q},%s}`, k.GUID, data)},
+	} {
+		wantError(t, w.as(joe, c.method, c.path, c.body), "CF-UnprocessableEntity", sentence)
+	}
+	const manifest = "applications: [{name: shop, buildpacks: [/etc]}]"
+	path := "/v3/spaces/" + w.space.GUID + "/actions/apply_manifest"
+	if j := w.finish(w.as(joe, "POST", path, manifest).Header()); j.State != v3.JobFailed || !strings.Contains(j.Errors[0].Detail, sentence) {
+		t.Errorf("manifest: %+v", j)
+	}
+	if j := w.finish(w.want(202, "POST", path, manifest, nil)); j.State != v3.JobComplete {
+		t.Errorf("an administrator's manifest: %+v", j)
+	}
+	// What an administrator has chosen stays, whoever changes something else.
+	if got := w.as(joe, "PATCH", "/v3/apps/"+a.GUID, `{"lifecycle":{"type":"buildpack","data":{"stack":"host"}}}`); got.Code != 200 {
+		t.Errorf("another stack: %d %s", got.Code, got.Body)
 	}
 }

@@ -28,7 +28,7 @@ func (s *Server) createBuild(r *http.Request) (any, error) {
 	if err != nil {
 		return nil, noPackage(err)
 	}
-	if err := s.setLifecycle(&a, body.Lifecycle); err != nil {
+	if err := s.setLifecycle(r.Context(), &a, body.Lifecycle); err != nil {
 		return nil, err
 	}
 	fresh, err := s.staged(p)

@@ -1,6 +1,7 @@
 package api
 
 import (
+	"cmp"
 	"compress/gzip"
 	"errors"
 	"io"
@@ -79,7 +80,7 @@ func (s *Server) pageOfDroplets(r *http.Request, q query, all []droplet.Droplet)
 		return nil, err
 	}
 	all = slices.DeleteFunc(all, func(d droplet.Droplet) bool {
-		return !q.lets("guids", d.GUID) || !q.lets("states", v3.DropletStaged)
+		return !q.lets("guids", d.GUID) || !q.lets("states", cmp.Or(d.State, v3.DropletStaged))
 	})
 	return list(s, r, q, all, look[droplet.Droplet, v3.Droplet]{
 		key:     func(d droplet.Droplet) key { return key{d.GUID, d.CreatedAt, updatedAt(d), d.GUID} },

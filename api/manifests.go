@@ -22,6 +22,7 @@ type application struct {
 	Manifest string    `json:"manifest"`
 	Actor    app.Actor `json:"actor"`
 	NoRoutes bool      `json:"no_routes,omitempty"` // who asks may make none
+	Folders  bool      `json:"folders,omitempty"`   // who asks may name those of this machine as buildpacks
 }
 
 // readManifest gives the manifest in the body, parsed and as it came, and the
@@ -61,7 +62,7 @@ func (s *Server) applyManifest(r *http.Request) (any, error) {
 	}
 	return s.begin(r.Context(), opApplyManifest, application{
 		Space: r.PathValue("guid"), Manifest: string(raw), Actor: actor(r.Context()),
-		NoRoutes: s.feature(r.Context(), app.FlagRouteCreation) != nil,
+		NoRoutes: s.feature(r.Context(), app.FlagRouteCreation) != nil, Folders: principal(r.Context()).Admin(),
 	})
 }
 
@@ -76,7 +77,7 @@ func (s *Server) doApplyManifest(_ context.Context, j app.Job) ([]string, error)
 	if err != nil {
 		return nil, err
 	}
-	if err := s.checkManifest(m); err != nil {
+	if err := s.checkManifest(m, args.Folders); err != nil {
 		return nil, err
 	}
 	var made []app.App
@@ -94,13 +95,13 @@ func (s *Server) doApplyManifest(_ context.Context, j app.Job) ([]string, error)
 }
 
 // checkManifest refuses apps that could not be staged, in the platform's words.
-func (s *Server) checkManifest(m app.Manifest) error {
+func (s *Server) checkManifest(m app.Manifest, folders bool) error {
 	for _, a := range m.Applications {
 		stack := ""
 		if a.Stack != nil {
 			stack = *a.Stack
 		}
-		err := s.checkStaging(stack, a.Buildpacks)
+		err := errors.Join(checkFolders(a.Buildpacks, folders), s.checkStaging(stack, a.Buildpacks))
 		if err == nil {
 			continue
 		}
