@@ -81,10 +81,25 @@ func (s *Server) listCrashes(r *http.Request) (any, error) {
 		return nil, err
 	}
 	out := v3.Crashes{Crashes: []v3.Crash{}}
+	kept := s.keptInstances()
 	for _, record := range records {
-		out.Crashes = append(out.Crashes, presentCrash(record))
+		c := presentCrash(record)
+		c.Kept = kept[record.Instance]
+		out.Crashes = append(out.Crashes, c)
 	}
 	return out, nil
+}
+
+// keptInstances are the crashed instances whose files can be entered.
+func (s *Server) keptInstances() map[runtime.InstanceID]bool {
+	out := map[runtime.InstanceID]bool{}
+	if s.c.Crashed == nil {
+		return out
+	}
+	for _, r := range s.c.Crashed() {
+		out[r.Instance] = true
+	}
+	return out
 }
 
 func presentCrash(r runtime.ExitRecord) v3.Crash {

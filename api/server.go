@@ -92,6 +92,9 @@ type Config struct {
 	// SSH is the door into instances; nil: there is none.
 	SSH *SSHDoor
 
+	// Crashed lists the crashed instances whose files are kept. It may be nil.
+	Crashed func() []runtime.Remains
+
 	// Metrics holds what the daemon measures; nil: a new one that nobody else feeds.
 	Metrics *Metrics
 	// Stats counts starts and crashes, for /metrics. It may be nil.

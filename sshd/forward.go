@@ -93,7 +93,7 @@ func (c *connection) openSocket(ctx context.Context, nc ssh.NewChannel) {
 		return
 	}
 	defer c.s.leave(at)
-	ses, err := c.s.c.Instances.Exec(ctx, c.g.target(), runtime.ExecSpec{Kind: runtime.ExecSocket, Command: path})
+	ses, err := c.exec(ctx, runtime.ExecSpec{Kind: runtime.ExecSocket, Command: path})
 	if err != nil {
 		c.refuse(nc, ssh.ConnectionFailed, err.Error())
 		return

@@ -20,7 +20,8 @@ import (
 type login struct {
 	guid    string // of a process, or of an app, whose web process is meant
 	index   int
-	sidecar string // whose surroundings are wanted; empty: the process's own
+	crashed runtime.InstanceID // not empty: what it left is meant, and no index
+	sidecar string             // whose surroundings are wanted; empty: the process's own
 }
 
 const (
@@ -31,13 +32,17 @@ const (
 
 var errLogin = errors.New("the user must be cf:<guid of a process or app>/<index>")
 
-// parseLogin reads cf:<guid>/<index>, and dew's own cf:<guid>/<index>/<sidecar>.
+// parseLogin reads cf:<guid>/<index>, and dew's own cf:<guid>/<index>/<sidecar>
+// and cf:<guid>/crashed-<instance>.
 func parseLogin(user string) (login, error) {
 	rest, ok := strings.CutPrefix(user, loginPrefix)
 	guid, rest, cut := strings.Cut(rest, "/")
 	index, sidecar, named := strings.Cut(rest, "/")
 	if !ok || !cut || !validGUID(guid) || named && sidecar == "" {
 		return login{}, errLogin
+	}
+	if id, ok := parseCrashed(index); ok {
+		return login{guid: guid, crashed: id, sidecar: sidecar}, nil
 	}
 	n, err := strconv.ParseUint(index, 10, 32)
 	if err != nil || n > maxIndex || strconv.FormatUint(n, 10) != index {
@@ -65,10 +70,13 @@ type grant struct {
 	app     app.App
 	process app.Process
 	index   int
+	crashed runtime.InstanceID // not empty: of an instance that crashed
 	sidecar string
 }
 
-func (g grant) place() place { return place{process: g.process.GUID, index: g.index} }
+func (g grant) place() place {
+	return place{process: g.process.GUID, index: g.index, crashed: g.crashed}
+}
 
 func (g grant) target() runtime.ExecTarget {
 	return runtime.ExecTarget{Process: g.process.GUID, Index: g.index, Sidecar: g.sidecar}
@@ -101,7 +109,7 @@ var errNobody = errors.New("there is no such process, or you may not enter it")
 
 // grant finds what a login names and asks whether it may be entered.
 func (s *Server) grant(who auth.Principal, to login) (grant, error) {
-	g := grant{who: who, index: to.index, sidecar: to.sidecar}
+	g := grant{who: who, index: to.index, crashed: to.crashed, sidecar: to.sidecar}
 	var err error
 	if g.process, err = s.c.Registry.Process(to.guid); err == nil {
 		g.app, err = s.c.Registry.App(g.process.App)
@@ -113,6 +121,11 @@ func (s *Server) grant(who auth.Principal, to login) (grant, error) {
 		return g, err
 	}
 	if err := s.c.Allow(who, g.app); err != nil {
+		return g, err
+	}
+	if g.crashed != "" {
+		r, err := s.remains(g.process.GUID, g.crashed)
+		g.index = r.Slot.Index
 		return g, err
 	}
 	if _, err := s.instance(g.place()); err != nil {
@@ -143,6 +156,9 @@ func (s *Server) runs(process string, id runtime.InstanceID) bool {
 
 // instance is the one that runs at a place.
 func (s *Server) instance(at place) (runtime.InstanceID, error) {
+	if at.crashed != "" {
+		return "", errCrashed
+	}
 	var id runtime.InstanceID
 	for _, st := range s.c.Instances.Instances(at.process) {
 		if st.Slot.Index == at.index && st.State == runtime.Running {

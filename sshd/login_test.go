@@ -21,6 +21,11 @@ func TestParseLogin(t *testing.T) {
 		{"cf:abc.3/0", login{guid: "abc.3"}},
 		{"cf:abc/0/config server", login{guid: "abc", sidecar: "config server"}},
 		{"cf:abc/0/a/b", login{guid: "abc", sidecar: "a/b"}},
+		{"cf:abc/crashed-0123abcd-0123-0123-0123-0123", login{guid: "abc", crashed: "0123abcd-0123-0123-0123-0123"}},
+		{"cf:abc/crashed-0123abcd-0123-0123-0123-0123/x", login{guid: "abc", crashed: "0123abcd-0123-0123-0123-0123", sidecar: "x"}},
+		{"cf:abc/crashed-1", login{}},
+		{"cf:abc/crashed-", login{}},
+		{"cf:abc/crashed-../../../../../../../../../x", login{}},
 		{"", login{}},
 		{"root", login{}},
 		{"cf:", login{}},
@@ -47,7 +52,7 @@ func TestParseLogin(t *testing.T) {
 }
 
 func FuzzParseLogin(f *testing.F) {
-	for _, s := range []string{"cf:abc/0", "cf:a/1/side car", "cf:/", "root", "cf:a/00"} {
+	for _, s := range []string{"cf:abc/0", "cf:a/1/side car", "cf:/", "root", "cf:a/00", "cf:a/crashed-0123abcd-0123-0123-0123-0123"} {
 		f.Add(s)
 	}
 	f.Fuzz(func(t *testing.T, user string) {
@@ -56,6 +61,9 @@ func FuzzParseLogin(f *testing.F) {
 			return
 		}
 		again := loginPrefix + l.guid + "/" + itoa(l.index)
+		if l.crashed != "" {
+			again = loginPrefix + l.guid + "/" + crashedPrefix + string(l.crashed)
+		}
 		if l.sidecar != "" {
 			again += "/" + l.sidecar
 		}

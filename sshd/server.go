@@ -31,6 +31,10 @@ import (
 type Instances interface {
 	// Exec opens a session beside a process of a running instance.
 	Exec(ctx context.Context, t runtime.ExecTarget, spec runtime.ExecSpec) (runtime.Session, error)
+	// Crashed is what is kept of crashed instances of a process, newest first.
+	Crashed(process string) []runtime.Remains
+	// ExecCrashed opens a session on a copy of what a crashed instance left.
+	ExecCrashed(ctx context.Context, id runtime.InstanceID, sidecar string, spec runtime.ExecSpec) (runtime.Session, error)
 	// Instances is what is known of the slots of a process.
 	Instances(process string) []runtime.Status
 	// Dial connects from inside a running instance.
@@ -119,6 +123,7 @@ type Server struct {
 type place struct {
 	process string
 	index   int
+	crashed runtime.InstanceID // not empty: what it left
 }
 
 // New makes a Server and, the first time, its host key.

@@ -169,7 +169,7 @@ func (r *room) begin(ctx context.Context, req *ssh.Request) {
 	if spec.Kind == runtime.ExecFiles {
 		spec.TTY = nil
 	}
-	ses, err := r.c.s.c.Instances.Exec(ctx, r.c.g.target(), spec)
+	ses, err := r.c.exec(ctx, spec)
 	if err != nil {
 		r.c.log.Warn("cannot open a session", "kind", spec.Kind, "err", err)
 		r.finish(runtime.SessionEnd{Code: ownStatus, Why: err.Error()})

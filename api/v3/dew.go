@@ -49,6 +49,7 @@ type Crash struct {
 	NextStart      time.Time    `json:"next_start,omitzero"`
 	GivenUp        bool         `json:"given_up,omitempty"`
 	Complete       bool         `json:"complete"` // every process of it has ended
+	Kept           bool         `json:"kept"`     // its files are kept, and can be entered
 }
 
 // CrashExit is one process of it that ended.

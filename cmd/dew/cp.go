@@ -21,14 +21,19 @@ func cpCommand(g *global, category string) *cli.Command {
 	return g.command(verb{
 		name: "cp", args: "SOURCE TARGET", category: category, usage: "copy files into an instance or out of it",
 		about: "One of the two is APP:PATH, inside of an instance. A PATH that does not begin with /\n" +
-			"begins at the folder in which the app runs:\n   dew cp shop:logs/today.log .\n   dew cp -r ./fixtures shop:/tmp/fixtures",
-		flags: append(insideFlags(), &cli.BoolFlag{Name: "r", Aliases: []string{"recursive"}, Usage: "copy folders with what is in them", DisableDefaultText: true}),
+			"begins at the folder in which the app runs:\n   dew cp shop:logs/today.log .\n   dew cp -r ./fixtures shop:/tmp/fixtures\n   dew cp --crashed shop:core .",
+		flags: append(append(insideFlags(), crashedFlags()...), &cli.BoolFlag{Name: "r", Aliases: []string{"recursive"}, Usage: "copy folders with what is in them", DisableDefaultText: true}),
 	}, func(c *cli.Context, ask *client.Client, out *console) error {
 		o, err := parseCopy(c.Args().Get(0), c.Args().Get(1))
 		if err != nil {
 			return err
 		}
-		o.inside = insideOf(c, o.app)
+		if o.inside, err = insideOf(c, o.app); err != nil {
+			return err
+		}
+		if o.crashed.asked && o.upload {
+			return usage("what is copied into a crashed instance is gone with its copy: copy out of it")
+		}
 		o.recursive = c.Bool("r")
 		return runCopy(c.Context, o, sshTalk{ask, out})
 	})

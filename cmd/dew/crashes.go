@@ -66,8 +66,11 @@ func runCrashes(ctx context.Context, o crashesOptions, ask *client.Client, out *
 	if len(crashes) == 0 {
 		out.say("App %s has not crashed", a.Name)
 	}
-	for _, c := range crashes {
+	for i, c := range crashes {
 		printCrash(out, c)
+		if c.Kept {
+			fmt.Fprintf(out.out, "    its files are kept: dew ssh --crash %d %s\n", i+1, a.Name)
+		}
 	}
 	return nil
 }

@@ -33,8 +33,10 @@ func sshCommands(g *global) []*cli.Command {
 		g.command(verb{
 			name: "ssh", args: "APP", category: category, usage: "open a shell inside an instance, run a command there, or forward ports",
 			about: "The shell has the environment, the folder and the PATH of the app itself. Its exit\n" +
-				"status is that of the command, or 255 where it did not end by itself.",
-			flags: append(insideFlags(),
+				"status is that of the command, or 255 where it did not end by itself.\n\n" +
+				"With --crashed it is in a copy of the files of a crashed instance, with its\n" +
+				"environment, without its processes and without a network:\n   dew ssh shop --crashed -c 'ls -l tmp'",
+			flags: append(append(insideFlags(), crashedFlags()...),
 				&cli.StringSliceFlag{Name: "c", Aliases: []string{"command"}, Usage: "`command` to run; several are joined by a space", KeepSpace: true},
 				&cli.StringSliceFlag{Name: "L", Usage: "forward `[ADDRESS:]PORT:HOST:PORT` into the instance; HOST:PORT may be the path of a socket", KeepSpace: true},
 				&cli.BoolFlag{Name: "N", Aliases: []string{"skip-remote-execution"}, Usage: "run nothing, only forward", DisableDefaultText: true},
@@ -43,8 +45,12 @@ func sshCommands(g *global) []*cli.Command {
 				boolFlag("force-pseudo-tty", "ask for a terminal although there is none here"),
 			),
 		}, func(c *cli.Context, ask *client.Client, out *console) error {
+			in, err := insideOf(c, c.Args().First())
+			if err != nil {
+				return err
+			}
 			return runSSH(c.Context, sshOptions{
-				inside: insideOf(c, c.Args().First()), command: c.StringSlice("c"), forwards: c.StringSlice("L"),
+				inside: in, command: c.StringSlice("c"), forwards: c.StringSlice("L"),
 				nothing: c.Bool("N"), terminal: terminalOf(c),
 			}, sshTalk{ask, out})
 		}),
@@ -75,6 +81,7 @@ type sshTalk struct {
 type inside struct {
 	app, process, sidecar string
 	index                 int
+	crashed               crashedWish
 }
 
 func insideFlags() []cli.Flag {
@@ -85,8 +92,9 @@ func insideFlags() []cli.Flag {
 	}
 }
 
-func insideOf(c *cli.Context, name string) inside {
-	return inside{app: name, process: c.String("process"), sidecar: c.String("sidecar"), index: c.Int("i")}
+func insideOf(c *cli.Context, name string) (inside, error) {
+	crashed, err := crashedOf(c)
+	return inside{app: name, process: c.String("process"), sidecar: c.String("sidecar"), index: c.Int("i"), crashed: crashed}, err
 }
 
 // terminalWish is whether a terminal is asked for on the other side.
@@ -253,6 +261,9 @@ func enter(ctx context.Context, in inside, t sshTalk) (*ssh.Client, error) {
 
 // loginOf is the user name that leads to an instance.
 func loginOf(ctx context.Context, in inside, ask *client.Client) (string, error) {
+	if in.crashed.asked {
+		return crashedLogin(ctx, in, ask)
+	}
 	if in.index < 0 {
 		return "", usage("instances count from 0, and there is no %d", in.index)
 	}

@@ -49,6 +49,7 @@ type config struct {
 	LogRetention      size
 	LogAge            time.Duration // 0: as long as there is room
 	LogJournal        bool
+	CrashFiles        size // of crashed instances, all together; 0: none is kept
 	Policy            runtime.Policy
 	Staging           staging
 	LogFormat         string
@@ -64,7 +65,7 @@ func defaultConfig() config {
 		Root: "/var/lib/dew", Run: "/run/dew",
 		Containerd: "/run/containerd/containerd.sock", ContainerdBinary: "containerd",
 		Snapshotter: "overlayfs", AppUID: 2000, Listen: "127.0.0.1:8484", Router: "127.0.0.1:8080", SSH: "127.0.0.1:2222", Domain: "dew.localhost", StickyCookies: "JSESSIONID",
-		SeccompArches: "native", LogReserve: 512 << 20, LogBacklog: 64 << 20, LogRetention: 256 << 20,
+		SeccompArches: "native", LogReserve: 512 << 20, LogBacklog: 64 << 20, LogRetention: 256 << 20, CrashFiles: 1 << 30,
 		Policy: runtime.Policy{}.WithDefaults(), Staging: defaultStaging(), LogFormat: "text",
 	}
 }
@@ -102,6 +103,7 @@ func (c *config) cellFlags() []cli.Flag {
 		value(&c.LogRetention, "log-retention", "`bytes` of log kept per app"),
 		duration(&c.LogAge, "log-age", "`time` after which lines are dropped, 0 for never; --log-retention bounds them too"),
 		&cli.BoolFlag{Name: "log-journal", EnvVars: env("log-journal"), Destination: &c.LogJournal, Usage: "copy the lines of apps to the journal of systemd too"},
+		value(&c.CrashFiles, "crash-files", "`bytes` of files kept of crashed instances, of all apps together; 0 for none"),
 		text(&c.LogFormat, "log-format", "`text|json`: form of dewd's own log, on stderr"),
 		value(&level{&c.LogLevel}, "log-level", "`debug|info|warn|error`: least level of dewd's own log"),
 	}

@@ -259,7 +259,7 @@ func (d *daemon) openEngine(ctx context.Context) (err error) {
 		UID: d.cfg.AppUID, GID: d.cfg.AppUID, Subnet: d.subnet, Snapshotter: d.cfg.Snapshotter,
 		Seccomp: containerd.Arches(d.cfg.SeccompArches), PIDs: maxPIDs,
 		Called: d.called, HostPorts: []uint16{d.apiPort()}, AllowHost: d.cfg.AllowHost,
-		Images: d.shelf.OpenImage, Logs: d.logs, Logger: d.log,
+		Images: d.shelf.OpenImage, Crashed: d.cfg.crashed(), Logs: d.logs, Logger: d.log,
 	}
 	if d.engine, err = containerd.New(ctx, cfg); err != nil && d.private != nil {
 		// Nobody watches the private containerd yet.
@@ -327,7 +327,7 @@ func (d *daemon) openAPI(ctx context.Context) (err error) {
 	}
 	d.api, err = api.New(api.Config{
 		DB: d.db, Registry: d.registry, Events: d.events, Jobs: d.jobs, Packages: d.packages, Builds: d.builds, Shelf: d.shelf, Catalog: d.catalog,
-		Processes: d.sup, Exits: d.sup.Exits(), Logs: d.logs, Auth: d.auth, Roles: d.roles, SSH: d.sshDoor(), PublicURL: d.cfg.PublicURL,
+		Processes: d.sup, Exits: d.sup.Exits(), Logs: d.logs, Auth: d.auth, Roles: d.roles, SSH: d.sshDoor(), Crashed: d.sup.AllCrashed, PublicURL: d.cfg.PublicURL,
 		Names: []string{apiName, d.engine.Gateway().String()}, Version: version, Logger: d.log,
 		UploadDir: filepath.Join(d.cfg.Root, "packages"), Metrics: d.metrics, Stats: d.sup.Stats,
 		Shutdown: func(apps bool) { go d.shutdown(ctx, apps) },

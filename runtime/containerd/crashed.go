@@ -29,7 +29,7 @@ import (
 // Crashed bounds what is kept of crashed instances.
 type Crashed struct {
 	Dir     string // of what is known of them; empty: nothing is kept
-	Bytes   int64  // of all files together
+	Bytes   int64  // of all files together; 0: no more are kept
 	Reserve int64  // free bytes below which the oldest go
 }
 
@@ -130,7 +130,7 @@ func (t *task) Keep(crashed time.Time) { t.crashed.Store(&crashed) }
 // reason for the next instance to wait.
 func (t *task) setAside(ctx context.Context) {
 	at := t.crashed.Load()
-	if at == nil || t.e.morgue.limits.Dir == "" {
+	if l := t.e.morgue.limits; at == nil || l.Dir == "" || l.Bytes <= 0 {
 		return
 	}
 	ctx, cancel := context.WithTimeout(ctx, keepLimit)
@@ -299,7 +299,7 @@ func excess(bs []*remnant, limits Crashed, pressed bool) *remnant {
 	var total int64
 	apps := map[string]int{}
 	for _, b := range bs {
-		if apps[b.App]++; b.Size > limits.Bytes { // alone too much: it takes nobody along
+		if apps[b.App]++; limits.Bytes <= 0 || b.Size > limits.Bytes { // alone too much: it takes nobody along
 			apps[b.App]--
 			if b.empty() {
 				out = b
