@@ -90,6 +90,7 @@ type Builds struct {
 	shelf    *Shelf
 	o        BuildOptions
 	builds   *store.Bucket[Build]
+	caches   *store.Bucket[string]
 	wake     chan struct{} // of Run: there may be something to stage
 
 	mu      sync.Mutex
@@ -116,6 +117,7 @@ func NewBuilds(db *store.DB, p *Packages, s *Shelf, o BuildOptions) *Builds {
 	return &Builds{
 		packages: p, shelf: s, o: o, wake: make(chan struct{}, 1), running: map[string]underWay{},
 		record: func(*store.Tx, Build, *Droplet) error { return nil },
+		caches: store.In[string](db, "caches"),
 		builds: store.In(db, "builds",
 			store.Index("app", func(b Build) string { return b.App }),
 			store.Index("state", func(b Build) string { return string(b.State) })),

@@ -269,17 +269,14 @@ func (b *Builds) sweepCache() error {
 	return err
 }
 
-// generationFile names what changes when all caches are cleared.
-const generationFile = "generation"
+// generationKey is where the store keeps the generation of the caches.
+const generationKey = "generation"
 
-// cacheGeneration tells one cache from another that was cleared in between. One
-// that cannot be read is like none.
+// cacheGeneration changes when all caches are cleared. One that cannot be read is
+// like none: nothing that was made since is used again.
 func (b *Builds) cacheGeneration() string {
-	if b.o.CacheDir == "" {
-		return ""
-	}
-	raw, _ := os.ReadFile(filepath.Join(b.o.CacheDir, generationFile))
-	return string(raw)
+	g, _ := b.caches.Get(generationKey)
+	return g
 }
 
 // ClearCache forgets what buildpacks have kept for the next staging of any app.
@@ -287,10 +284,7 @@ func (b *Builds) ClearCache() error {
 	if b.o.CacheDir == "" {
 		return nil
 	}
-	err := os.MkdirAll(b.o.CacheDir, 0o700)
-	if err == nil {
-		err = os.WriteFile(filepath.Join(b.o.CacheDir, generationFile), []byte(uuid.NewString()), 0o600)
-	}
+	err := b.caches.Put(generationKey, uuid.NewString())
 	all, gerr := filepath.Glob(b.cacheFile("*"))
 	err = errors.Join(err, gerr)
 	for _, name := range all {
