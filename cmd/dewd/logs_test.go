@@ -133,9 +133,14 @@ func TestLastWords(t *testing.T) {
 	if n := len(crash); n == 0 || !slices.ContainsFunc(crash, func(l v3.Line) bool { return string(l.Text) == "last words" }) {
 		t.Errorf("the crash has the lines %v", crash)
 	}
-	if got := c.logLines("--since-last-start", "--no-sidecars", "--process", "web"); len(got) != 4 || string(got[3].Text) != "last words" {
-		t.Errorf("lines of web since its start = %v", got)
-	}
+	// The second instance may only just have been made.
+	c.eventually("the lines of web since its last start", func() error {
+		got := c.logLines("--since-last-start", "--no-sidecars", "--process", "web")
+		if len(got) != 4 || string(got[3].Text) != "last words" {
+			return fmt.Errorf("they are %v", got)
+		}
+		return nil
+	})
 }
 
 // numbers checks that a stream has every number once and in order.
