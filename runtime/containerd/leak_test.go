@@ -35,7 +35,16 @@ func TestNothingIsLeftBehind(t *testing.T) {
 		w.cycle(t, ps)
 	}
 	w.wantRemnants(len(ps) * runtime.KeptPerApp)
-	before := w.census(t)
+	var before map[string]int
+	w.eventually("all instances gone", func() error { // the kernel takes its time with links
+		before = w.census(t)
+		for _, key := range []string{"containers", "netns", "veths", "shims"} {
+			if before[key] != 0 {
+				return fmt.Errorf("%d %s", before[key], key)
+			}
+		}
+		return nil
+	})
 	for range times(20, 200) / len(ps) {
 		w.cycle(t, ps)
 	}
