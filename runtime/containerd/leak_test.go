@@ -11,6 +11,7 @@ import (
 	goruntime "runtime"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/containerd/containerd/v2/core/snapshots"
 	"github.com/google/go-cmp/cmp"
@@ -42,6 +43,10 @@ func TestNothingIsLeftBehind(t *testing.T) {
 			if before[key] != 0 {
 				return fmt.Errorf("%d %s", before[key], key)
 			}
+		}
+		time.Sleep(200 * time.Millisecond)
+		if diff := cmp.Diff(before, w.census(t)); diff != "" {
+			return fmt.Errorf("still changing:\n%s", diff)
 		}
 		return nil
 	})
