@@ -44,7 +44,10 @@ const archiveMode fs.FileMode = 0o744
 func gather(root string, out *console) (*bits, error) {
 	info, err := os.Stat(root)
 	if err != nil {
-		return nil, fmt.Errorf("cannot find the app's files: %w", err)
+		return nil, &failure{
+			status: statusFailed, err: fmt.Errorf("cannot find the app's files: %w", err),
+			todo: "-p, or path in the manifest, names the app's folder, zip, jar or war",
+		}
 	}
 	var b *bits
 	if info.IsDir() {
