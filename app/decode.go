@@ -125,6 +125,7 @@ func (d *decoder) appKeys(a *ManifestApp) []manifestKey {
 		{name: "processes", read: func(key string, v *node) { a.Processes = d.processes(key, v) }},
 		{name: "sidecars", read: func(key string, v *node) { a.Sidecars = d.sidecars(key, v) }},
 		{name: "routes", read: func(key string, v *node) { a.Routes = d.routes(key, v) }},
+		{name: "services", read: func(key string, v *node) { a.Services = d.services(key, v) }},
 		{name: "metadata", read: func(key string, v *node) { a.Metadata = d.metadata(key, v) }},
 		{name: "lifecycle", read: d.lifecycle},
 		{name: "docker", read: func(key string, v *node) {

@@ -133,6 +133,8 @@ func (w *textWriter) mapping(indent int, items yaml.MapSlice) {
 			}
 		case []string:
 			w.texts(indent, key, v)
+		case inline:
+			w.line(indent, key+" "+string(v))
 		default:
 			w.line(indent, key+" "+w.scalar(v))
 		}

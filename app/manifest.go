@@ -27,6 +27,7 @@ type ManifestApp struct {
 	Processes []ManifestProcess
 	Sidecars  []ManifestSidecar
 	Routes    []ManifestRoute
+	Services  []ManifestService
 	Metadata  MetadataChange
 
 	NoRoute, RandomRoute, DefaultRoute bool

@@ -45,6 +45,7 @@ func (m *ManifestApp) rendered() yaml.MapSlice {
 	addList(&out, "processes", m.Processes, (*ManifestProcess).rendered)
 	addList(&out, "sidecars", m.Sidecars, (*ManifestSidecar).rendered)
 	addList(&out, "routes", m.Routes, (*ManifestRoute).rendered)
+	addList(&out, "services", m.Services, (*ManifestService).rendered)
 	for _, b := range []struct {
 		key string
 		on  bool
