@@ -31,6 +31,10 @@ func (b *Builds) stageBinary(ctx context.Context, w Build, k Package, st Stack) 
 		return Droplet{}, err
 	}
 	b.o.Say(w.App, procfileLine(commands))
+	bindings, err := b.frozen(w.App)
+	if err != nil {
+		return Droplet{}, err
+	}
 	image, err := imageOf(f, commands)
 	if err != nil {
 		return Droplet{}, err
@@ -42,7 +46,7 @@ func (b *Builds) stageBinary(ctx context.Context, w Build, k Package, st Stack) 
 	b.o.Say(w.App, fmt.Sprintf("Made image %.12s", sha))
 	return Droplet{
 		GUID: uuid.NewString(), App: w.App, Package: w.Package, Stack: st.Name, Image: sha, Commands: commands,
-		Buildpacks: []UsedBuildpack{{Name: BinaryBuildpack}}, Reuse: b.reuseKey(k, st, asPushed(), nil),
+		Buildpacks: []UsedBuildpack{{Name: BinaryBuildpack}}, Reuse: b.reuseKey(k, st, asPushed(), given{}), Bindings: bindings,
 	}, nil
 }
 

@@ -76,7 +76,10 @@ type BuildOptions struct {
 	Builder Builder
 	Catalog *Catalog // of buildpacks; needed with a Builder
 	// Env are the variables of an app that staging sees; nil: none.
-	Env      func(app string) (map[string]string, error)
+	Env func(app string) (map[string]string, error)
+	// Bindings are the services that an app is bound to now. A build freezes them
+	// into its droplet; nil: none.
+	Bindings func(app string) (Bindings, error)
 	CacheDir string        // of the build caches; empty: none is kept
 	MemoryMB int           // of a staging; 0: DefaultStagingMemoryMB
 	DiskMB   int           // of a staging; 0: DefaultStagingDiskMB
@@ -178,17 +181,17 @@ func (b *Builds) reuse(w Build, k Package) (Build, bool, error) {
 	if err != nil {
 		return w, false, nil // so does this
 	}
-	env, err := b.o.Env(w.App)
+	g, err := b.given(w.App)
 	if err != nil {
 		return w, false, err
 	}
-	old, ok, err := b.shelf.made(b.reuseKey(k, st, packs, env))
+	old, ok, err := b.shelf.made(b.reuseKey(k, st, packs, g))
 	if err != nil || !ok {
 		return w, false, err
 	}
 	d := old
 	d.GUID, d.App, d.Package, d.CreatedAt = uuid.NewString(), w.App, w.Package, time.Time{}
-	d.UpdatedAt, d.Metadata = time.Time{}, app.Metadata{}
+	d.UpdatedAt, d.Metadata, d.Bindings = time.Time{}, app.Metadata{}, g.bindings
 	w.State, w.Droplet = BuildStaged, d.GUID
 	err = b.shelf.keep(d, func(tx *store.Tx) error {
 		if err := b.begin(tx, w); err != nil {

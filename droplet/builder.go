@@ -25,6 +25,7 @@ type Staging struct {
 	Command  string
 	Dir      string
 	Env      map[string]string // the platform's own variables go before them
+	Services string            // VCAP_SERVICES; empty: none
 	MemoryMB int
 	DiskMB   int
 	MaxFiles int64

@@ -29,6 +29,7 @@ type Droplet struct {
 	Java       bool              `json:"java,omitempty"`       // one of them was for Java
 	Custom     bool              `json:"custom,omitempty"`     // one of them was named by address or folder
 	Reuse      string            `json:"reuse,omitempty"`      // hash of all that made it what it is
+	Bindings   Bindings          `json:"bindings,omitzero"`    // of its app when it was made
 	CreatedAt  time.Time         `json:"created_at"`
 	UpdatedAt  time.Time         `json:"updated_at,omitzero"` // of its metadata
 	Metadata   app.Metadata      `json:"metadata,omitzero"`

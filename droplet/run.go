@@ -186,21 +186,22 @@ func (b *Builds) choose(w Build, st Stack) ([]chosen, error) {
 // knows whether any would. What buildpacks make depends on the app too: on its name,
 // and on its cache, in which whoever pushes it can put anything. So they work for
 // another app anew, and once the caches were cleared.
-func (b *Builds) reuseKey(k Package, st Stack, packs []chosen, env map[string]string) string {
-	const rules = 3 // counted up when staging gives something else
+func (b *Builds) reuseKey(k Package, st Stack, packs []chosen, g given) string {
+	const rules = 4 // counted up when staging gives something else
 	keys := keysOf(packs)
 	if keys == "" {
 		return ""
 	}
 	h := sha256.New()
 	if onlyBinary(packs) {
-		// The files are what they are, whatever the variables say.
+		// The files are what they are, whatever the variables and services say.
 		fmt.Fprintf(h, "%d %s %q %q", rules, k.SHA256, st.ID, BinaryBuildpack)
 		return hex.EncodeToString(h.Sum(nil))
 	}
 	fmt.Fprintf(h, "%d %s %q %q %q %q", rules, k.SHA256, st.ID, keys, k.App, b.cacheGeneration())
-	for _, name := range slices.Sorted(maps.Keys(env)) {
-		fmt.Fprintf(h, " %q=%q", name, env[name])
+	for _, name := range slices.Sorted(maps.Keys(g.env)) {
+		fmt.Fprintf(h, " %q=%q", name, g.env[name])
 	}
+	fmt.Fprintf(h, " %q", g.bindings.Variable())
 	return hex.EncodeToString(h.Sum(nil))
 }

@@ -54,7 +54,7 @@ func (b *Builds) stageWith(ctx context.Context, w Build, k Package, st Stack, pa
 		return Droplet{}, err
 	}
 	defer done()
-	env, err := b.o.Env(w.App)
+	g, err := b.given(w.App)
 	if err != nil {
 		return Droplet{}, err
 	}
@@ -63,7 +63,7 @@ func (b *Builds) stageWith(ctx context.Context, w Build, k Package, st Stack, pa
 		return Droplet{}, err
 	}
 	s := Staging{
-		Build: w.GUID, App: w.App, Stack: st, Env: env, Dir: "/home/vcap",
+		Build: w.GUID, App: w.App, Stack: st, Env: g.env, Services: g.bindings.Variable(), Dir: "/home/vcap",
 		Command:  "exec " + st.Shell + " /tmp/buildpacks/stage.sh",
 		MemoryMB: b.o.MemoryMB, DiskMB: b.o.DiskMB, MaxFiles: maxStagedFiles, Timeout: b.o.Timeout, Space: b.packages.Space,
 		Layers: []Layer{
@@ -79,7 +79,7 @@ func (b *Builds) stageWith(ctx context.Context, w Build, k Package, st Stack, pa
 	if _, err := os.Stat(b.cacheFile(w.App)); err == nil {
 		s.Layers = append(s.Layers, Layer{Path: "/tmp/cache", Open: func() (io.ReadCloser, error) { return os.Open(b.cacheFile(w.App)) }})
 	}
-	d := Droplet{GUID: uuid.NewString(), App: w.App, Package: w.Package, Stack: st.Name, Reuse: b.reuseKey(k, st, packs, env)}
+	d := Droplet{GUID: uuid.NewString(), App: w.App, Package: w.Package, Stack: st.Name, Reuse: b.reuseKey(k, st, packs, g), Bindings: g.bindings}
 	err = b.o.Builder.Build(ctx, s, func(ctx context.Context, code int, files Files) error {
 		return b.take(ctx, taking{code: code, files: files, packs: packs, detect: len(w.Buildpacks) == 0, droplet: &d})
 	})

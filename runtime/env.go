@@ -86,6 +86,7 @@ func environment(w wish, me identity, mem int) ([]string, error) {
 		"LANG": "en_US.UTF-8",
 		"PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
 	}
+	// The variables of the group of all running apps belong here, below the app's.
 	maps.Copy(env, w.app.Env)
 	fixed, err := platformVariables(w, me, mem)
 	if err != nil {
@@ -117,7 +118,7 @@ func platformVariables(w wish, me identity, mem int) (map[string]string, error) 
 	return map[string]string{
 		"HOME": homeDir, "PWD": homeDir, "TMPDIR": tmpDir, "DEPS_DIR": depsDir, "USER": appUser,
 		"PORT": port, "VCAP_APP_HOST": anyHost, "VCAP_APP_PORT": port,
-		"VCAP_APPLICATION": string(application), "VCAP_SERVICES": "{}",
+		"VCAP_APPLICATION": string(application), "VCAP_SERVICES": w.bindings.Variable(),
 		"MEMORY_LIMIT":     strconv.Itoa(mem) + "m",
 		"CF_INSTANCE_GUID": string(me.id), "INSTANCE_GUID": string(me.id),
 		"CF_INSTANCE_INDEX": index, "INSTANCE_INDEX": index,

@@ -215,7 +215,7 @@ func (g *Stager) environment(s droplet.Staging, id InstanceID, addr netip.Addr) 
 	maps.Copy(env, s.Env)
 	maps.Copy(env, map[string]string{
 		"HOME": "/home/vcap", "USER": appUser, "PWD": s.Dir, "TMPDIR": "/tmp", "CF_STACK": s.Stack.Name,
-		"VCAP_APPLICATION": string(vcap), "VCAP_SERVICES": cmp.Or(s.Env["VCAP_SERVICES"], "{}"),
+		"VCAP_APPLICATION": string(vcap), "VCAP_SERVICES": cmp.Or(s.Services, "{}"),
 		"MEMORY_LIMIT":   strconv.Itoa(s.MemoryMB) + "m",
 		"CF_INSTANCE_IP": addr.String(), "CF_INSTANCE_INTERNAL_IP": addr.String(),
 		"CF_INSTANCE_PORT": "", "CF_INSTANCE_PORTS": "[]", "CF_INSTANCE_ADDR": "", "CF_INSTANCE_GUID": string(id),

@@ -39,6 +39,9 @@ type Config struct {
 	PublicURL string       // of the API, as apps see it
 	Policy    Policy
 	Logger    *slog.Logger
+	// Bindings are the services that an app is bound to now; instances that start
+	// see them. Nil: they see those that their droplet was made with.
+	Bindings func(app string) (droplet.Bindings, error)
 	// Ready is called once, when everything that an earlier daemon left is taken
 	// over. It may be nil.
 	Ready func()

@@ -21,6 +21,7 @@ type wish struct {
 	org      app.Org
 	uris     []string // of its routes; never nil
 	routed   []int    // ports that destinations of its process type name
+	bindings droplet.Bindings
 }
 
 // ports are the ports of the process, its default first, then those that its
@@ -64,10 +65,29 @@ func (s *Supervisor) wish(process string) (w wish, err error) {
 			return w, fmt.Errorf("cannot read the droplet: %w", err)
 		}
 	}
+	if err := s.bind(&w); err != nil {
+		return w, err
+	}
 	if w.stack, err = s.c.Stacks(cmp.Or(w.droplet.Stack, w.app.Stack)); err != nil {
 		return w, refuse(w, fmt.Sprintf("its stack cannot be used: %v", err))
 	}
 	return w, nil
+}
+
+// bind finds the services that an instance sees: those that its droplet was made
+// with, or the app's own of this moment.
+func (s *Supervisor) bind(w *wish) (err error) {
+	if s.c.Bindings == nil {
+		w.bindings = w.droplet.Bindings
+		return nil
+	}
+	if w.bindings, err = s.c.Bindings(w.app.GUID); err != nil {
+		return fmt.Errorf("cannot read the service bindings: %w", err)
+	}
+	if err := w.bindings.Check(); err != nil {
+		return refuse(*w, err.Error())
+	}
+	return nil
 }
 
 // locate finds out where the app is: its space, and the addresses that lead to it.
