@@ -1,0 +1,26 @@
+package store
+
+// Range returns at most limit values, in the order of keys, beginning with the
+// first key that is not less than from. It reads no others, so that a long bucket
+// can be read piece by piece.
+func (b *Bucket[T]) Range(from string, limit int) (vs []T, err error) {
+	err = b.read(func(s *shelf) error {
+		vals := s.values()
+		if vals == nil {
+			return nil
+		}
+		c := vals.Cursor()
+		for k, raw := c.Seek([]byte(from)); k != nil && len(vs) < limit; k, raw = c.Next() {
+			v, err := b.decode(string(k), raw)
+			if err != nil {
+				return err
+			}
+			vs = append(vs, v)
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	return vs, nil
+}
