@@ -14,7 +14,8 @@ var ErrNoAddress = errors.New("no free address")
 
 // lease is an address that an instance has.
 type lease struct {
-	Instance InstanceID `json:"instance"`
+	Instance InstanceID `json:"instance,omitempty"`
+	Server   string     `json:"server,omitempty"` // guid: it is kept for a server, whether it runs or not
 	Address  netip.Addr `json:"address"`
 }
 
@@ -49,9 +50,45 @@ func bridge(subnet netip.Prefix) netip.Addr { return subnet.Masked().Addr().Next
 // take gives the instance an address. They go round: one that was just given
 // back is used last, while the kernel may still be clearing its old network.
 func (b *addressBook) take(id InstanceID) (netip.Prefix, error) {
+	addr, err := b.lease(string(id), lease{Instance: id})
+	if err != nil {
+		return netip.Prefix{}, fmt.Errorf("cannot give instance %s an address: %w", id, err)
+	}
+	return netip.PrefixFrom(addr, b.subnet.Bits()), nil
+}
+
+// reserved is the key of the address that is kept for a server. No instance id
+// has a slash.
+func reserved(guid string) string { return "server/" + guid }
+
+// reserve gives a server an address, the same one each time. One of a subnet that
+// was given up is of no use any more.
+func (b *addressBook) reserve(guid string) (netip.Addr, error) {
+	l, err := b.leases.Get(reserved(guid))
+	if err == nil && b.subnet.Contains(l.Address) {
+		return l.Address, nil
+	}
+	if err != nil && !errors.Is(err, store.ErrNotFound) {
+		return netip.Addr{}, fmt.Errorf("cannot read the address of server %s: %w", guid, err)
+	}
+	addr, err := b.lease(reserved(guid), lease{Server: guid})
+	if err != nil {
+		return addr, fmt.Errorf("cannot give server %s an address: %w", guid, err)
+	}
+	return addr, nil
+}
+
+func (b *addressBook) unreserve(guid string) error {
+	if err := b.leases.Delete(reserved(guid)); err != nil {
+		return fmt.Errorf("cannot release the address of server %s: %w", guid, err)
+	}
+	return nil
+}
+
+// lease keeps l under key with an address that nobody has.
+func (b *addressBook) lease(key string, l lease) (netip.Addr, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	var addr netip.Addr
 	err := b.db.Update(func(tx *store.Tx) error {
 		leases := b.leases.With(tx)
 		all, err := leases.All()
@@ -62,16 +99,16 @@ func (b *addressBook) take(id InstanceID) (netip.Prefix, error) {
 		for _, l := range all {
 			used[l.Address] = true
 		}
-		if addr = b.free(used); !addr.IsValid() {
+		if l.Address = b.free(used); !l.Address.IsValid() {
 			return fmt.Errorf("%w in %s: stop instances or give a larger subnet (--subnet)", ErrNoAddress, b.subnet)
 		}
-		return leases.Put(string(id), lease{Instance: id, Address: addr})
+		return leases.Put(key, l)
 	})
 	if err != nil {
-		return netip.Prefix{}, fmt.Errorf("cannot give instance %s an address: %w", id, err)
+		return netip.Addr{}, err
 	}
-	b.last = addr
-	return netip.PrefixFrom(addr, b.subnet.Bits()), nil
+	b.last = l.Address
+	return l.Address, nil
 }
 
 // free is the first address after the last one that nobody has.
@@ -101,7 +138,7 @@ func (b *addressBook) release(id InstanceID) error {
 }
 
 // settle makes the book say what is true after adoption: the addresses of the
-// living, nobody else's.
+// living and those of servers, nobody else's.
 func (b *addressBook) settle(living map[InstanceID]netip.Addr) error {
 	err := b.db.Update(func(tx *store.Tx) error {
 		leases := b.leases.With(tx)
@@ -109,7 +146,12 @@ func (b *addressBook) settle(living map[InstanceID]netip.Addr) error {
 		if err != nil {
 			return err
 		}
+		kept := map[netip.Addr]bool{}
 		for _, l := range all {
+			if l.Server != "" {
+				kept[l.Address] = true
+				continue
+			}
 			if living[l.Instance] == l.Address {
 				continue
 			}
@@ -118,7 +160,7 @@ func (b *addressBook) settle(living map[InstanceID]netip.Addr) error {
 			}
 		}
 		for id, addr := range living {
-			if !addr.IsValid() {
+			if !addr.IsValid() || kept[addr] {
 				continue
 			}
 			if err := leases.Put(string(id), lease{Instance: id, Address: addr}); err != nil {

@@ -328,7 +328,7 @@ func (s *Slot) signal(ctx context.Context, in *Instance, sig syscall.Signal) {
 // drain takes the ends of processes for as long as a kill delay. It returns
 // false when the daemon leaves.
 func (s *Slot) drain(ctx context.Context, in *Instance) bool {
-	t := time.NewTimer(s.sup.policy.KillDelay)
+	t := time.NewTimer(s.killDelay())
 	defer t.Stop()
 	stop := s.stop
 	for len(in.alive()) > 0 {

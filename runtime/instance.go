@@ -70,7 +70,11 @@ func (in *Instance) process(exec string) (ProcessSpec, bool) {
 			return p, true
 		}
 	}
-	return ProcessSpec{Exec: exec, Source: ProcessSource(in.spec.Type, "")}, false
+	source := ProcessSource(in.spec.Type, "")
+	if len(in.spec.Processes) > 0 {
+		source = in.spec.Processes[0].Source
+	}
+	return ProcessSpec{Exec: exec, Source: source}, false
 }
 
 // alive are the execs whose end is not known.

@@ -49,6 +49,8 @@ type Slot struct {
 	panics int  // in a row; owned by Run
 	stray  bool // its place has a newer instance: it ends its own and tells nobody
 
+	patience time.Duration // of a server between SIGTERM and SIGKILL; 0: the policy's; owned by Run
+
 	stop    chan struct{} // closed by Stop
 	stopped sync.Once
 	restart chan struct{} // holds one
@@ -179,7 +181,7 @@ func (s *Slot) recall(in *Instance) {
 
 // check reads how to ask an adopted instance for its health.
 func (s *Slot) check(in *Instance) {
-	p, err := s.sup.c.Registry.Process(s.id.Process)
+	p, err := s.sup.process(s.id.Process)
 	if err != nil {
 		s.log.Error("cannot read health check, only the processes are watched", "err", err)
 		return
@@ -238,7 +240,7 @@ func (s *Slot) kept(version string) bool {
 	if version == "" {
 		return true
 	}
-	p, err := s.sup.c.Registry.Process(s.id.Process)
+	p, err := s.sup.process(s.id.Process)
 	return err != nil || p.Keeps(version)
 }
 
@@ -287,7 +289,7 @@ func (s *Slot) plan(id InstanceID) (wish, Spec, error) {
 	if err != nil {
 		return w, Spec{}, err
 	}
-	addr, err := s.sup.addresses.take(id)
+	addr, err := s.sup.addressFor(id, w)
 	if err != nil {
 		return w, Spec{}, err
 	}
@@ -350,7 +352,7 @@ func (s *Slot) refused(ctx context.Context, id InstanceID, w wish, err *StartErr
 		e.Exec = MainExec
 	}
 	if e.Source == "" {
-		e.Source = ProcessSource(w.process.Type, "")
+		e.Source = w.source()
 	}
 	in := &Instance{
 		spec: Spec{

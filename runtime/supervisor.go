@@ -68,6 +68,7 @@ type Supervisor struct {
 	policy    Policy
 	exits     *ExitLog
 	addresses *addressBook
+	servers   *store.Bucket[Server]
 	wake      chan struct{} // holds one
 	settled   chan struct{} // closed when what an earlier daemon left is sorted out
 	running   sync.WaitGroup
@@ -98,6 +99,7 @@ func NewSupervisor(c Config) (*Supervisor, error) {
 		policy:    c.Policy.WithDefaults(),
 		exits:     NewExitLog(c.DB),
 		addresses: book,
+		servers:   store.In[Server](c.DB, "servers"),
 		wake:      make(chan struct{}, 1),
 		settled:   make(chan struct{}),
 		slots:     map[SlotID]*Slot{},
@@ -168,11 +170,19 @@ func (s *Supervisor) Instances(process string) []Status {
 	return out
 }
 
-// Apps are the guids of the apps that have a slot, also one that is on its way out.
+// Apps are the guids of the apps that have a slot, also one that is on its way
+// out, and of all servers.
 func (s *Supervisor) Apps() map[string]bool {
+	out := map[string]bool{}
+	vs, err := s.Servers()
+	if err != nil { // those that run are among the slots
+		s.c.Logger.Error("cannot tell which servers there are", "err", err)
+	}
+	for _, v := range vs {
+		out[v.GUID] = true
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	out := map[string]bool{}
 	for _, sl := range s.slots {
 		out[sl.Status().App] = true
 	}
@@ -264,6 +274,13 @@ func (s *Supervisor) syncAll() error {
 			s.Sync(p.GUID)
 		}
 	}
+	servers, err := s.Servers()
+	if err != nil {
+		return err
+	}
+	for _, v := range servers {
+		s.Sync(v.GUID)
+	}
 	gone, err := s.exits.Processes()
 	if err != nil {
 		return err
@@ -295,7 +312,7 @@ func (s *Supervisor) wanted(process string) (want, error) {
 	w := want{process: process}
 	p, err := s.c.Registry.Process(process)
 	if errors.Is(err, app.ErrNotFound) {
-		return w, nil
+		return s.wantedServer(w)
 	}
 	if err != nil {
 		return w, fmt.Errorf("cannot read process %s: %w", process, err)

@@ -169,7 +169,7 @@ func (s *Slot) sick(ctx context.Context, r result[struct{}]) step {
 func sickness(in *Instance, err error) Exit {
 	main, _ := in.process(MainExec)
 	e := Exit{
-		Exec: MainExec, Source: ProcessSource(in.spec.Type, ""), Code: -1, Cause: CauseUnhealthy, At: time.Now(),
+		Exec: MainExec, Source: main.Source, Code: -1, Cause: CauseUnhealthy, At: time.Now(),
 		Detail: err.Error(),
 		Memory: Memory{Limit: main.Memory},
 	}

@@ -21,6 +21,7 @@ type wish struct {
 	org      app.Org
 	uris     []string // of its routes; never nil
 	routed   []int    // ports that destinations of its process type name
+	server   *Server  // what it is when it is no app's
 	bindings droplet.Bindings
 }
 
@@ -43,6 +44,9 @@ func (w wish) ports() []int {
 // be started as it is wished; what was read so far comes with every error.
 func (s *Supervisor) wish(process string) (w wish, err error) {
 	if w.process, err = s.c.Registry.Process(process); err != nil {
+		if w, ok, serr := s.serverWish(process); ok || serr != nil {
+			return w, serr
+		}
 		return w, fmt.Errorf("cannot read the wish: %w", err)
 	}
 	if w.app, err = s.c.Registry.App(w.process.App); err != nil {
@@ -121,14 +125,25 @@ func (s *Supervisor) locate(w *wish) (err error) {
 	return nil
 }
 
+// source is the source of the lines of its main process.
+func (w wish) source() string {
+	if w.server != nil {
+		return w.server.source()
+	}
+	return ProcessSource(w.process.Type, "")
+}
+
 // refuse is the error for a wish that cannot become an instance.
 func refuse(w wish, reason string) *StartError {
-	return &StartError{Source: ProcessSource(w.process.Type, ""), Reason: reason}
+	return &StartError{Source: w.source(), Reason: reason}
 }
 
 // spec makes the plain value that the engine starts: id and address are filled
 // in, nothing is left to look up.
 func (w wish) spec(slot SlotID, cell string, me identity) (Spec, error) {
+	if w.server != nil {
+		return w.server.spec(slot, cell, w.stack, me.id), nil
+	}
 	mem, err := splitMemory(w.process.MemoryMB, w.sidecars)
 	if err != nil {
 		return Spec{}, refuse(w, err.Error())
@@ -160,7 +175,7 @@ func (w wish) spec(slot SlotID, cell string, me identity) (Spec, error) {
 		return Spec{}, err
 	}
 	s.Processes = append(s.Processes, ProcessSpec{
-		Exec: MainExec, Source: ProcessSource(w.process.Type, ""), Command: command,
+		Exec: MainExec, Source: w.source(), Command: command,
 		Dir: homeDir, Env: env, Memory: int64(mem.main) * mebibyte,
 	})
 	for n, c := range w.sidecars {

@@ -51,6 +51,8 @@ const (
 	labelFormat  = labelPrefix + "format"
 	labelBoot    = labelPrefix + "boot"
 	formatNumber = 1
+	// labelServer is the log source of a container that is no app's.
+	labelServer = labelPrefix + "server"
 )
 
 // labels describes an instance on its container.
@@ -66,6 +68,9 @@ func labels(s runtime.Spec, boot string) map[string]string {
 	}
 	if s.Build != "" {
 		l[labelBuild] = s.Build
+	}
+	if s.Server {
+		l[labelServer] = s.Processes[0].Source
 	}
 	if s.LogRate != nil {
 		l[labelPrefix+"log-rate"] = strconv.FormatInt(*s.LogRate, 10)
@@ -121,6 +126,9 @@ func specFrom(l map[string]string) (runtime.Spec, error) {
 		s.Ports = append(s.Ports, p)
 	}
 	s.Processes = processesFrom(l, s.Type)
+	if source := l[labelServer]; source != "" && len(s.Processes) > 0 {
+		s.Server, s.Processes[0].Source = true, source
+	}
 	if !s.Instance.Valid() && firstErr == nil {
 		firstErr = fmt.Errorf("label %sinstance: %q is no instance id", labelPrefix, s.Instance)
 	}

@@ -144,7 +144,7 @@ func (n *network) create(id runtime.InstanceID, addr netip.Prefix) error {
 	}
 	la := netlink.NewLinkAttrs()
 	la.Name, la.MasterIndex, la.MTU = vethName(id), br.Attrs().Index, br.Attrs().MTU
-	veth := &netlink.Veth{LinkAttrs: la, PeerName: "eth0", PeerNamespace: netlink.NsFd(ns), PeerMTU: uint32(la.MTU)}
+	veth := &netlink.Veth{LinkAttrs: la, PeerName: "eth0", PeerNamespace: netlink.NsFd(ns), PeerMTU: uint32(la.MTU), PeerHardwareAddr: hardwareAddr(addr.Addr())}
 	if err := netlink.LinkAdd(veth); err != nil {
 		return fmt.Errorf("cannot make veth: %w", err)
 	}
@@ -152,6 +152,13 @@ func (n *network) create(id runtime.InstanceID, addr netip.Prefix) error {
 		return fmt.Errorf("cannot bring up veth: %w", err)
 	}
 	return n.configure(ns, addr)
+}
+
+// hardwareAddr is made from the address of an instance: whoever remembers it for
+// an address that was given again is right.
+func hardwareAddr(a netip.Addr) net.HardwareAddr {
+	ip := a.As4()
+	return net.HardwareAddr{0x02, 0xde, ip[0], ip[1], ip[2], ip[3]}
 }
 
 // configure sets up the links inside a namespace.

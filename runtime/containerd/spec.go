@@ -130,10 +130,14 @@ func systemMounts() []specs.Mount {
 	}
 }
 
-// instanceMounts are the stack's, then the few files that differ by instance.
+// instanceMounts are the stack's, then its own, then the few files that differ by
+// instance.
 func (h house) instanceMounts(s runtime.Spec, p place) []specs.Mount {
 	var ms []specs.Mount
 	for _, m := range s.Stack.Mounts {
+		ms = append(ms, specs.Mount{Destination: m.Path, Type: m.Type, Source: m.Source, Options: m.Options})
+	}
+	for _, m := range s.Mounts {
 		ms = append(ms, specs.Mount{Destination: m.Path, Type: m.Type, Source: m.Source, Options: m.Options})
 	}
 	bind := func(source, target string) {

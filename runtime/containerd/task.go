@@ -448,6 +448,12 @@ func (t *task) delete(ctx context.Context) error {
 	}
 	t.letGo()
 	t.setAside(ctx)
+	if t.spec.Server {
+		// The next life has the same address: the kernel must not answer for this one.
+		if err := t.e.net.removeVeth(vethName(id)); err != nil {
+			return err
+		}
+	}
 	if err := t.e.removeAll(ctx, id, t.spec.App); err != nil {
 		return err
 	}
