@@ -30,12 +30,12 @@ func main() {
 	log.SetFlags(0) // the platform puts the time before every line
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, os.Interrupt)
 	defer stop()
-	if err := run(ctx, os.Getenv); err != nil {
+	if err := start(ctx, os.Getenv); err != nil {
 		log.Fatal(err)
 	}
 }
 
-func run(ctx context.Context, env func(string) string) error {
+func start(ctx context.Context, env func(string) string) error {
 	port := env("PORT")
 	if port == "" {
 		return errors.New("cannot start: PORT must be set")
