@@ -86,7 +86,7 @@ func startMariaDB(t *testing.T) settings {
 	data := filepath.Join(dir, "data")
 	run(t, as(exec.Command("mariadb-install-db", "--no-defaults", "--datadir="+data, "--auth-root-authentication-method=normal", "--skip-test-db")))
 	sql := filepath.Join(dir, "init.sql")
-	if err := os.WriteFile(sql, []byte("CREATE DATABASE users; CREATE USER me@localhost IDENTIFIED BY 'p:/@ w'; GRANT ALL ON users.* TO me@localhost;\n"), 0o644); err != nil {
+	if err := os.WriteFile(sql, []byte("CREATE DATABASE users;\nCREATE USER me@localhost IDENTIFIED BY 'p:/@ w';\nGRANT ALL ON users.* TO me@localhost;\n"), 0o644); err != nil {
 		t.Fatal(err)
 	}
 	serveUntilEnd(t, exec.Command("mariadbd", "--no-defaults", "--datadir="+data, "--bind-address=127.0.0.1", "--port="+port,
