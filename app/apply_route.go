@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/google/uuid"
@@ -78,6 +79,7 @@ func (r *Registry) missingNamed(a App, m *ManifestApp) ([]missingRoute, error) {
 		if err != nil {
 			return nil, err
 		}
+		wrong = append(wrong, m.checkSpeech(i, rt))
 		twice := slices.ContainsFunc(out, func(o missingRoute) bool { return o.route.place() == rt.place() })
 		there := a.GUID != "" && rt.leadsTo(a.GUID) && rt.speaks(a.GUID, mr.Protocol) && (mr.Options == nil || maps.Equal(mr.Options, rt.Options))
 		if there || twice {
@@ -92,17 +94,43 @@ func (r *Registry) missingNamed(a App, m *ManifestApp) ([]missingRoute, error) {
 
 // routeFor returns the route that is there for the place of rt, or else rt.
 func (r *Registry) routeFor(a App, rt Route) (Route, error) {
-	found, err := r.RouteAt(rt.Domain, rt.Host, rt.Path)
+	found, err := r.there(rt)
 	if errors.Is(err, ErrNotFound) {
-		return rt, nil
+		_, err = r.newPort(rt)
+		return rt, err
 	}
 	if err != nil {
 		return rt, err
 	}
 	if found.Space != a.Space {
-		return rt, &Invalid{Key: "host", Message: "another space has this route: choose another host or path"}
+		return rt, &Invalid{Key: "host", Message: "another space has this route: choose another host, path or port"}
 	}
 	return found, nil
+}
+
+// there is the route that has the place of rt.
+func (r *Registry) there(rt Route) (Route, error) {
+	if !rt.TCP() {
+		return r.RouteAt(rt.Domain, rt.Host, rt.Path)
+	}
+	found, err := r.RouteAtPort(rt.Port)
+	if err == nil && found.Domain != rt.Domain {
+		err = &Invalid{Key: "port", Message: fmt.Sprintf("a route of another domain has port %d: choose another", rt.Port)}
+	}
+	return found, err
+}
+
+// checkSpeech wants the protocol that the manifest names to fit the route.
+func (m *ManifestApp) checkSpeech(i int, rt Route) error {
+	if m.Routes[i].Protocol == "" {
+		return nil
+	}
+	var ps problems
+	checkProtocol(&ps, fmt.Sprintf("routes[%d].protocol", i), m.Routes[i].Protocol, rt.protocols()...)
+	if err := ps.err(); err != nil {
+		return m.explain(err)
+	}
+	return nil
 }
 
 // mapRoute makes a route lead to an app's web process, unless it leads to the app
@@ -143,48 +171,56 @@ func withKey(err error, key string) error {
 // checkManifestRoute checks what can be seen without knowing the domains.
 func checkManifestRoute(i int, mr ManifestRoute) error {
 	var ps problems
-	_, path, err := cutRoute(mr.Route)
+	_, path, _, err := cutRoute(mr.Route)
 	if err != nil {
 		ps.add(routeKey(i), "%v", err)
 	}
 	checkPath(&ps, routeKey(i), path)
 	checkOptions(&ps, fmt.Sprintf("routes[%d].options", i), mr.Options)
 	if mr.Protocol != "" {
-		checkProtocol(&ps, fmt.Sprintf("routes[%d].protocol", i), mr.Protocol)
+		checkProtocol(&ps, fmt.Sprintf("routes[%d].protocol", i), mr.Protocol, ProtocolHTTP1, ProtocolHTTP2, ProtocolTCP)
 	}
 	return ps.err()
 }
 
-// cutRoute takes host.domain/path apart, the name in small letters.
-func cutRoute(s string) (name, path string, err error) {
+// cutRoute takes host.domain/path or domain:port apart, the name in small letters.
+func cutRoute(s string) (name, path string, port int, err error) {
 	name, path, _ = strings.Cut(s, "/")
+	name, number, ported := strings.Cut(name, ":")
 	for label := range strings.SplitSeq(strings.TrimPrefix(name, AnyHost+"."), ".") {
 		if !hostLabel.MatchString(label) {
-			return "", "", fmt.Errorf("must be a host and a domain without scheme and port, such as shop.example.com/cart, not %q", shorten(s))
+			return "", "", 0, fmt.Errorf("must be a host and a domain without scheme, such as shop.example.com/cart, or the domain and port of a TCP route, not %q", shorten(s))
 		}
+	}
+	if ported {
+		n, err := strconv.ParseUint(number, 10, 16)
+		if err != nil || n == 0 || path != "" {
+			return "", "", 0, fmt.Errorf("must have a port from 1 to 65535 and no path behind its colon, such as tcp.example.com:20000, not %q", shorten(s))
+		}
+		port = int(n)
 	}
 	if path = strings.TrimRight(path, "/"); path != "" {
 		path = "/" + path
 	}
-	return strings.ToLower(name), path, nil
+	return strings.ToLower(name), path, port, nil
 }
 
 // parseRoute finds the domain of a route: the longest one that its name ends with.
 func parseRoute(s string, domains []Domain) (rt Route, err error) {
-	name, path, err := cutRoute(s)
+	name, path, port, err := cutRoute(s)
 	if err != nil {
 		return rt, &Invalid{Key: "route", Message: err.Error()}
 	}
-	longest := ""
+	var domain Domain
 	for _, d := range domains {
 		host, ok := strings.CutSuffix("."+name, "."+d.Name)
-		if !ok || len(d.Name) <= len(longest) {
+		if !ok || len(d.Name) <= len(domain.Name) {
 			continue
 		}
-		longest = d.Name
-		rt = Route{Domain: d.GUID, Host: strings.TrimPrefix(host, "."), Path: path}
+		domain = d
+		rt = Route{Domain: d.GUID, Host: strings.TrimPrefix(host, "."), Path: path, Port: port}
 	}
-	if longest == "" {
+	if domain.Name == "" {
 		var names []string
 		for _, d := range domains {
 			names = append(names, d.Name)
@@ -194,5 +230,9 @@ func parseRoute(s string, domains []Domain) (rt Route, err error) {
 	var ps problems
 	checkHost(&ps, "route", rt.Host)
 	checkPath(&ps, "route", rt.Path)
+	checkPlace(&ps, domain, rt)
+	if domain.TCP() && rt.Port == 0 {
+		ps.add("port", "is missing: a route in the domain %s of TCP routes is written %[1]s:PORT", domain.Name)
+	}
 	return rt, ps.err()
 }

@@ -4,12 +4,14 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
+	"strings"
 )
 
 // The protocols that destinations speak.
 const (
 	ProtocolHTTP1 = "http1"
 	ProtocolHTTP2 = "http2" // without TLS and without asking first
+	ProtocolTCP   = "tcp"   // of TCP routes, and of no others
 )
 
 // maxDestinations is how many a route may have.
@@ -77,10 +79,18 @@ func (d Destination) clone() Destination {
 	return d
 }
 
-func (d Destination) withDefaults() Destination {
+func (d Destination) withDefaults(rt Route) Destination {
 	d.ProcessType = cmp.Or(d.ProcessType, Web)
-	d.Protocol = cmp.Or(d.Protocol, ProtocolHTTP1)
+	d.Protocol = cmp.Or(d.Protocol, rt.protocols()[0])
 	return d
+}
+
+// protocols are those that destinations of the route may speak, the default first.
+func (rt Route) protocols() []string {
+	if rt.TCP() {
+		return []string{ProtocolTCP}
+	}
+	return []string{ProtocolHTTP1, ProtocolHTTP2}
 }
 
 // protocolTo is the protocol of the route's first destination that is the app.
@@ -90,7 +100,7 @@ func (rt Route) protocolTo(app string) string {
 			return d.Protocol
 		}
 	}
-	return ProtocolHTTP1
+	return rt.protocols()[0]
 }
 
 // speaks tells whether all destinations that are the app have the protocol; an
@@ -103,7 +113,7 @@ func (rt Route) speaks(app, protocol string) bool {
 // with the protocol that ds name.
 func (r *Registry) AddDestinations(route string, ds []Destination) (Route, error) {
 	return r.changeRoute(route, func(rt *Route) error {
-		ds, err := asked(ds)
+		ds, err := rt.asked(ds)
 		if err != nil {
 			return err
 		}
@@ -123,7 +133,7 @@ func (r *Registry) AddDestinations(route string, ds []Destination) (Route, error
 // remembers it.
 func (r *Registry) SetDestinations(route string, ds []Destination) (Route, error) {
 	return r.changeRoute(route, func(rt *Route) error {
-		ds, err := asked(ds)
+		ds, err := rt.asked(ds)
 		if err != nil {
 			return err
 		}
@@ -134,7 +144,7 @@ func (r *Registry) SetDestinations(route string, ds []Destination) (Route, error
 
 // asked are the destinations that a request names, with defaults. None may be
 // there twice: that one of them would be dropped without a word.
-func asked(ds []Destination) ([]Destination, error) {
+func (rt Route) asked(ds []Destination) ([]Destination, error) {
 	var ps problems
 	if len(ds) > maxDestinations {
 		ps.add("destinations", "must be at most %d, not %d", maxDestinations, len(ds))
@@ -142,7 +152,7 @@ func asked(ds []Destination) ([]Destination, error) {
 	}
 	out := make([]Destination, 0, len(ds))
 	for i, d := range ds {
-		d = d.withDefaults()
+		d = d.withDefaults(rt)
 		d.GUID, d.Former = "", nil
 		if slices.ContainsFunc(out, d.same) {
 			ps.add(destinationKey(i, "app"), twice)
@@ -198,6 +208,22 @@ func (d Destination) after(before Destination) []Former {
 		}
 	}
 	return out
+}
+
+// UpdateDestination gives a destination another protocol; an empty one is the
+// default of its route.
+func (r *Registry) UpdateDestination(route, destination, protocol string) (Route, error) {
+	return r.changeRoute(route, func(rt *Route) error {
+		i := slices.IndexFunc(rt.Destinations, func(d Destination) bool { return d.GUID == destination })
+		if i < 0 {
+			return fmt.Errorf("destination %s: %w", destination, ErrNotFound)
+		}
+		protocol = cmp.Or(protocol, rt.protocols()[0])
+		var ps problems
+		checkProtocol(&ps, "protocol", protocol, rt.protocols()...)
+		rt.Destinations[i].Protocol = protocol
+		return ps.err()
+	})
 }
 
 // RemoveDestination makes a route no longer lead to a destination.
@@ -266,13 +292,13 @@ func (r *Registry) checkDestination(ps *problems, rt Route, i int) error {
 	if d.Port != 0 {
 		ps.port(destinationKey(i, "port"), d.Port)
 	}
-	checkProtocol(ps, destinationKey(i, "protocol"), d.Protocol)
+	checkProtocol(ps, destinationKey(i, "protocol"), d.Protocol, rt.protocols()...)
 	return nil
 }
 
-func checkProtocol(ps *problems, key, protocol string) {
-	if protocol != ProtocolHTTP1 && protocol != ProtocolHTTP2 {
-		ps.add(key, "must be %s or %s, not %q", ProtocolHTTP1, ProtocolHTTP2, protocol)
+func checkProtocol(ps *problems, key, protocol string, allowed ...string) {
+	if !slices.Contains(allowed, protocol) {
+		ps.add(key, "must be %s, not %q", strings.Join(allowed, " or "), protocol)
 	}
 }
 

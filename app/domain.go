@@ -15,21 +15,27 @@ import (
 
 // Domain is what the names of routes end with.
 type Domain struct {
-	GUID       string    `json:"guid"`
-	Name       string    `json:"name"` // in small letters
-	Internal   bool      `json:"internal,omitempty"`
-	Default    bool      `json:"default,omitempty"`     // gets the routes that name no domain
-	Org        string    `json:"org,omitempty"`         // guid of the org that owns it; empty: all orgs share it
-	SharedWith []string  `json:"shared_with,omitempty"` // guids of further orgs that may use it
-	Metadata   Metadata  `json:"metadata,omitzero"`
-	CreatedAt  time.Time `json:"created_at"`
-	UpdatedAt  time.Time `json:"updated_at"`
+	GUID       string   `json:"guid"`
+	Name       string   `json:"name"` // in small letters
+	Internal   bool     `json:"internal,omitempty"`
+	Default    bool     `json:"default,omitempty"`     // gets the routes that name no domain
+	Org        string   `json:"org,omitempty"`         // guid of the org that owns it; empty: all orgs share it
+	SharedWith []string `json:"shared_with,omitempty"` // guids of further orgs that may use it
+	// RouterGroup is the guid of what gives its routes their ports; empty: they are
+	// told apart by name, and speak HTTP.
+	RouterGroup string    `json:"router_group,omitempty"`
+	Metadata    Metadata  `json:"metadata,omitzero"`
+	CreatedAt   time.Time `json:"created_at"`
+	UpdatedAt   time.Time `json:"updated_at"`
 }
 
 // UsableIn tells whether spaces of the org may have routes in the domain.
 func (d Domain) UsableIn(org string) bool {
 	return d.Org == "" || d.Org == org || slices.Contains(d.SharedWith, org)
 }
+
+// TCP tells whether the routes of the domain have ports instead of names.
+func (d Domain) TCP() bool { return d.RouterGroup != "" }
 
 func (d Domain) clone() Domain {
 	d.SharedWith, d.Metadata = slices.Clone(d.SharedWith), d.Metadata.clone()
@@ -195,6 +201,11 @@ func (r *Registry) checkOwners(d Domain) error {
 	if d.Internal && d.Org != "" {
 		return &Invalid{Key: "internal", Message: "a domain of one organization cannot be internal"}
 	}
+	if d.TCP() {
+		if err := r.checkGroup(d); err != nil {
+			return err
+		}
+	}
 	for _, org := range slices.Concat([]string{d.Org}, d.SharedWith) {
 		if org == "" {
 			continue
@@ -204,6 +215,21 @@ func (r *Registry) checkOwners(d Domain) error {
 		}
 	}
 	return nil
+}
+
+// checkGroup wants the router group of a domain to exist, and to make sense.
+func (r *Registry) checkGroup(d Domain) error {
+	switch {
+	case d.Internal:
+		return &Invalid{Key: "router_group", Message: "an internal domain cannot have one: apps are reached there without the router"}
+	case d.Org != "":
+		return &Invalid{Key: "router_group", Message: "a domain of one organization cannot have one"}
+	}
+	_, err := r.RouterGroup(d.RouterGroup)
+	if errors.Is(err, ErrNotFound) {
+		return &Invalid{Key: "router_group.guid", Message: fmt.Sprintf("there is no router group %q", d.RouterGroup)}
+	}
+	return err
 }
 
 // checkReserved refuses a name with which one org could take over names of
@@ -265,6 +291,9 @@ func (r *Registry) ensureDomain(name string) error {
 			continue
 		}
 		d.Default = d.Name == name
+		if d.Default && d.TCP() {
+			return &Invalid{Key: "domain", Message: fmt.Sprintf("%s is a domain of TCP routes and cannot be the default one: choose another", name)}
+		}
 		if d.Default {
 			d.Org, d.SharedWith = "", nil // everybody's apps get their routes there
 		}

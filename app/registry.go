@@ -25,6 +25,7 @@ type Registry struct {
 	users     *store.Bucket[User]
 	domains   *store.Bucket[Domain]
 	routes    *store.Bucket[Route]
+	groups    *store.Bucket[RouterGroup]
 	flags     *store.Bucket[Flag]
 	notes     *store.Bucket[Metadata] // of what is built in, by guid
 }
@@ -51,6 +52,8 @@ func NewRegistry(db *store.DB) *Registry {
 			store.Unique("name", func(d Domain) string { return d.Name })),
 		routes: store.In(db, "routes",
 			store.Unique("place", Route.place)),
+		groups: store.In(db, "router_groups",
+			store.Unique("name", func(g RouterGroup) string { return g.Name })),
 		flags: store.In[Flag](db, "flags"),
 		notes: store.In[Metadata](db, "notes"),
 	}
@@ -62,7 +65,7 @@ func (r *Registry) With(tx *store.Tx) *Registry {
 		db: r.db, tx: tx,
 		apps: r.apps.With(tx), processes: r.processes.With(tx), sidecars: r.sidecars.With(tx),
 		orgs: r.orgs.With(tx), spaces: r.spaces.With(tx), users: r.users.With(tx), domains: r.domains.With(tx), routes: r.routes.With(tx),
-		flags: r.flags.With(tx), notes: r.notes.With(tx),
+		groups: r.groups.With(tx), flags: r.flags.With(tx), notes: r.notes.With(tx),
 	}
 }
 

@@ -7,6 +7,7 @@ import (
 	"maps"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -28,13 +29,16 @@ const (
 var hostLabel = regexp.MustCompile(`^[A-Za-z0-9_]([A-Za-z0-9_-]{0,61}[A-Za-z0-9_])?$`)
 
 // Route is the wish that requests for a name, and a path under it, reach the
-// instances of its destinations. There is one route for a domain, host and path.
+// instances of its destinations. There is one route for a domain, host and path. In
+// a domain of TCP routes it is the wish that connections to a port reach them, and
+// there is one route for a port.
 type Route struct {
 	GUID         string        `json:"guid"`
 	Space        string        `json:"space"`          // guid
 	Domain       string        `json:"domain"`         // guid
 	Host         string        `json:"host,omitempty"` // in small letters; empty: the domain itself
 	Path         string        `json:"path,omitempty"` // with its slash, such as /shop
+	Port         int           `json:"port,omitempty"` // 0: the route is one of HTTP
 	Destinations []Destination `json:"destinations,omitempty"`
 	// Options are how requests are spread, by name.
 	Options   map[string]string `json:"options,omitempty"`
@@ -43,8 +47,15 @@ type Route struct {
 	UpdatedAt time.Time         `json:"updated_at"`
 }
 
-// URL is the route as users write it, without a scheme: host.domain/path.
+// TCP tells whether the route has a port of its own instead of a name.
+func (rt Route) TCP() bool { return rt.Port != 0 }
+
+// URL is the route as users write it, without a scheme: host.domain/path, or
+// domain:port.
 func (rt Route) URL(domainName string) string {
+	if rt.TCP() {
+		return domainName + ":" + strconv.Itoa(rt.Port)
+	}
 	if rt.Host == "" {
 		return domainName + rt.Path
 	}
@@ -68,6 +79,9 @@ func (rt Route) leadsTo(app string) bool {
 
 // place is what there is one route for.
 func (rt Route) place() string {
+	if rt.TCP() {
+		return "\x00port\x00" + strconv.Itoa(rt.Port) // whatever the domain
+	}
 	return rt.Domain + "\x00" + strings.ToLower(rt.Host) + "\x00" + rt.Path
 }
 
@@ -100,10 +114,22 @@ func (r *Registry) RouteAt(domain, host, path string) (Route, error) {
 	return found[0], nil
 }
 
-// Routes returns all routes by host and path.
+// RouteAtPort returns the TCP route that has the port.
+func (r *Registry) RouteAtPort(port int) (Route, error) {
+	found, err := r.routes.By("place", Route{Port: port}.place())
+	if err != nil {
+		return Route{}, fmt.Errorf("cannot look for the route of port %d: %w", port, err)
+	}
+	if len(found) == 0 {
+		return Route{}, fmt.Errorf("route of port %d: %w", port, ErrNotFound)
+	}
+	return found[0], nil
+}
+
+// Routes returns all routes by host, path and port.
 func (r *Registry) Routes() ([]Route, error) {
 	return sorted(r.routes, "routes", func(a, b Route) int {
-		return cmp.Or(cmp.Compare(a.Host, b.Host), cmp.Compare(a.Path, b.Path), cmp.Compare(a.Domain, b.Domain))
+		return cmp.Or(cmp.Compare(a.Host, b.Host), cmp.Compare(a.Path, b.Path), cmp.Compare(a.Port, b.Port), cmp.Compare(a.Domain, b.Domain))
 	})
 }
 
@@ -141,7 +167,7 @@ func (r *Registry) UpdateRoute(guid string, fn func(rt *Route) error) (rt Route,
 		if err := fn(&rt); err != nil {
 			return err
 		}
-		rt.GUID, rt.Space, rt.Domain, rt.Host, rt.Path = old.GUID, old.Space, old.Domain, old.Host, old.Path
+		rt.GUID, rt.Space, rt.Domain, rt.Host, rt.Path, rt.Port = old.GUID, old.Space, old.Domain, old.Host, old.Path, old.Port
 		rt, err = r.putRoute(rt)
 		return err
 	})
@@ -175,8 +201,13 @@ func (r *Registry) putRoute(rt Route) (Route, error) {
 		rt.GUID = uuid.NewString()
 	}
 	rt.Host = strings.ToLower(rt.Host)
+	if old.GUID == "" || old.Port != rt.Port {
+		if rt.Port, err = r.newPort(rt); err != nil {
+			return rt, err
+		}
+	}
 	for i, d := range rt.Destinations {
-		d = d.withDefaults()
+		d = d.withDefaults(rt)
 		d.GUID = cmp.Or(d.GUID, uuid.NewString())
 		rt.Destinations[i] = d
 	}
@@ -189,6 +220,9 @@ func (r *Registry) putRoute(rt Route) (Route, error) {
 		return rt, err
 	}
 	err = r.routes.Put(rt.GUID, rt)
+	if errors.Is(err, store.ErrTaken) && rt.TCP() {
+		return rt, &Invalid{Key: "port", Message: fmt.Sprintf("there is a route for port %d already: use that one or choose another port", rt.Port)}
+	}
 	if errors.Is(err, store.ErrTaken) {
 		return rt, &Invalid{Key: "host", Message: "there is a route for this domain, host and path already: use that one or choose another host or path"}
 	}
@@ -196,6 +230,15 @@ func (r *Registry) putRoute(rt Route) (Route, error) {
 		return rt, fmt.Errorf("cannot keep route %s: %w", rt.GUID, err)
 	}
 	return rt, r.portsChanged(old, rt)
+}
+
+// newPort is the port of a route that is new, or has another one than before.
+func (r *Registry) newPort(rt Route) (int, error) {
+	d, err := r.Domain(rt.Domain)
+	if err != nil {
+		return 0, err
+	}
+	return r.portFor(rt, d)
 }
 
 func (r *Registry) checkRoute(rt Route) error {
@@ -213,6 +256,7 @@ func (r *Registry) checkRoute(rt Route) error {
 	}
 	checkHost(&ps, "host", rt.Host)
 	checkPath(&ps, "path", rt.Path)
+	checkPlace(&ps, d, rt)
 	if d.Internal {
 		checkInternal(&ps, d, rt)
 	}
@@ -250,6 +294,23 @@ func checkOptions(ps *problems, key string, options map[string]string) {
 func checkHost(ps *problems, key, host string) {
 	if host != "" && host != AnyHost && !hostLabel.MatchString(host) {
 		ps.add(key, "must be one name of letters, digits, - and _, at most 63 characters, or %s, not %q", AnyHost, host)
+	}
+}
+
+// checkPlace wants a port where there is nothing else to tell routes apart by, and
+// none elsewhere.
+func checkPlace(ps *problems, d Domain, rt Route) {
+	if !d.TCP() {
+		if rt.Port != 0 {
+			ps.add("port", "must be left out in the domain %s, whose routes are told apart by name", d.Name)
+		}
+		return
+	}
+	if rt.Host != "" {
+		ps.add("host", "must be empty in the domain %s of TCP routes: a connection tells no name", d.Name)
+	}
+	if rt.Path != "" {
+		ps.add("path", "must be empty in the domain %s of TCP routes: a connection tells no path", d.Name)
 	}
 }
 

@@ -201,11 +201,11 @@ func TestDeleteAppLeavesItsRoutes(t *testing.T) {
 
 // Any text is a route or a problem, and a route written out is the same route.
 func FuzzParseRoute(f *testing.F) {
-	for _, s := range []string{"shop.dew.localhost", "dew.localhost", "A.dew.LOCALHOST/x/", "a.b.dew.localhost", "shop.internal", "", "/", "http://x", "x..dew.localhost", ".dew.localhost", "xdew.localhost", "a.dew.localhost//x"} {
+	for _, s := range []string{"shop.dew.localhost", "dew.localhost", "A.dew.LOCALHOST/x/", "a.b.dew.localhost", "shop.internal", "", "/", "http://x", "x..dew.localhost", ".dew.localhost", "xdew.localhost", "a.dew.localhost//x", "tcp.dew.localhost:20000", "dew.localhost:1/x", "tcp.dew.localhost:0"} {
 		f.Add(s)
 	}
-	domains := []Domain{{GUID: "d1", Name: "localhost"}, {GUID: "d2", Name: "dew.localhost"}}
-	names := map[string]string{"d1": "localhost", "d2": "dew.localhost"}
+	domains := []Domain{{GUID: "d1", Name: "localhost"}, {GUID: "d2", Name: "dew.localhost"}, {GUID: "d3", Name: "tcp.dew.localhost", RouterGroup: "g"}}
+	names := map[string]string{"d1": "localhost", "d2": "dew.localhost", "d3": "tcp.dew.localhost"}
 	f.Fuzz(func(t *testing.T, s string) {
 		rt, err := parseRoute(s, domains)
 		if err != nil {
