@@ -158,15 +158,16 @@ func (s *Server) deleteBuildpack(r *http.Request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	if b.BuiltIn {
+	if b.BuiltIn && b.SHA256 == "" {
 		return nil, buildpackError(droplet.ErrBuildpackOwn)
 	}
 	return s.begin(r.Context(), opDeleteBuildpack, stagingThing{b.GUID})
 }
 
-// doDeleteBuildpack removes a buildpack; one that is gone is no error.
+// doDeleteBuildpack removes a buildpack, or what was uploaded in the place of one
+// that came with the daemon. That it is gone is no error.
 func (s *Server) doDeleteBuildpack(guid string) error {
-	if err := s.c.Catalog.Delete(guid); err != nil && !errors.Is(err, droplet.ErrNotFound) {
+	if err := s.c.Catalog.Delete(guid); err != nil && !errors.Is(err, droplet.ErrNotFound) && !errors.Is(err, droplet.ErrBuildpackOwn) {
 		return err
 	}
 	return nil
@@ -263,7 +264,7 @@ func (s *Server) uploadDroplet(r *http.Request) (any, error) {
 	if _, err := f.Seek(0, io.SeekStart); err != nil {
 		return nil, fmt.Errorf("cannot take in a droplet: %w", err)
 	}
-	_, err = s.c.Shelf.Fill(r.Context(), guid, f)
+	_, err = s.c.Builds.Fill(r.Context(), guid, f)
 	if bad, ok := errors.AsType[*droplet.ImageError](err); ok {
 		return nil, unprocessable("the droplet is refused: %v", bad)
 	}

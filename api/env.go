@@ -1,11 +1,13 @@
 package api
 
 import (
+	"encoding/json"
 	"errors"
 	"net/http"
 
 	"github.com/dewrun/dew/api/v3"
 	"github.com/dewrun/dew/app"
+	"github.com/dewrun/dew/droplet"
 )
 
 // hidden stands for values that are not for everybody who may read events.
@@ -23,11 +25,33 @@ func (s *Server) getEnv(r *http.Request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
+	services, err := s.vcapServices(a)
+	if err != nil {
+		return nil, err
+	}
+	// Staging and Running are the groups of variables that all apps have in common.
 	return v3.Env{
 		Staging: map[string]string{}, Running: map[string]string{}, Environment: variables(a),
-		System:      map[string]any{"VCAP_SERVICES": map[string]any{}},
+		System:      map[string]any{"VCAP_SERVICES": services},
 		Application: map[string]any{"VCAP_APPLICATION": vcap},
 	}, nil
+}
+
+// vcapServices is VCAP_SERVICES as the app's next instances find it: the services
+// that its droplet was made with, unless bindings are read at every start.
+func (s *Server) vcapServices(a app.App) (json.RawMessage, error) {
+	if s.c.Bindings != nil {
+		v, err := s.c.Bindings(a.GUID)
+		return json.RawMessage(v.Variable()), err
+	}
+	var d droplet.Droplet
+	if a.Droplet != "" {
+		var err error
+		if d, err = s.c.Shelf.Get(a.Droplet); err != nil && !errors.Is(err, droplet.ErrNotFound) {
+			return nil, err
+		}
+	}
+	return json.RawMessage(d.Bindings.Variable()), nil
 }
 
 // vcapApplication is what all instances of the app's web process have in common

@@ -89,6 +89,10 @@ type Config struct {
 	// MaxUpload bounds one upload in bytes; 0: 1 GiB.
 	MaxUpload int64
 
+	// Bindings are the services that an app is bound to now, where instances read
+	// them at every start; nil: they have those that their droplet was made with.
+	Bindings func(app string) (droplet.Bindings, error)
+
 	// SSH is the door into instances; nil: there is none.
 	SSH *SSHDoor
 

@@ -240,17 +240,20 @@ func checkScripts(b *bits) error {
 	return &PackageError{Reason: "is no buildpack: it has neither bin/detect, bin/supply, bin/finalize nor bin/compile"}
 }
 
-// Delete removes a buildpack. Those behind it move up.
+// Delete removes a buildpack. Those behind it move up. Of one that came with dew
+// it removes what was uploaded in its place: it is at once what it was, where it is.
 func (c *Catalog) Delete(guid string) error {
-	b, err := c.Get(guid)
-	if err != nil {
-		return err
-	}
-	if b.BuiltIn {
-		return fmt.Errorf("buildpack '%s': %w", b.Name, ErrBuildpackOwn)
-	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	b, err := c.Get(guid)
+	switch {
+	case err != nil:
+		return err
+	case b.BuiltIn && b.SHA256 == "":
+		return fmt.Errorf("buildpack '%s': %w", b.Name, ErrBuildpackOwn)
+	case b.BuiltIn:
+		return c.restore(b)
+	}
 	if err := c.packs.Delete(guid); err != nil {
 		return fmt.Errorf("cannot remove buildpack %s: %w", b.Name, err)
 	}
@@ -259,6 +262,16 @@ func (c *Catalog) Delete(guid string) error {
 		return err
 	}
 	return errors.Join(c.number(all), c.pool.collect(c.named))
+}
+
+// restore gives a buildpack that came with dew its own bits back. It is called with
+// the lock held.
+func (c *Catalog) restore(b Buildpack) error {
+	b.SHA256, b.Filename, b.State, b.Locked, b.UpdatedAt = "", "", BuildpackReady, true, time.Now().UTC()
+	if err := c.packs.Put(b.GUID, b); err != nil {
+		return fmt.Errorf("cannot restore buildpack %s: %w", b.Name, err)
+	}
+	return c.pool.collect(c.named)
 }
 
 // Check returns a *BuildpackError for the first name that no buildpack has.

@@ -37,8 +37,11 @@ func (s *Shelf) Await(app string, commands map[string]string) (Droplet, error) {
 }
 
 // Fill gives a droplet its files: a compressed tar as the platform has it, from
-// here or from elsewhere. What is refused is an *ImageError.
-func (s *Shelf) Fill(ctx context.Context, guid string, tgz io.Reader) (Droplet, error) {
+// here or from elsewhere, of no more than a staging could leave. Nobody can restage
+// it, so that it gets the service bindings of its app with its files. What is
+// refused is an *ImageError.
+func (b *Builds) Fill(ctx context.Context, guid string, tgz io.Reader) (Droplet, error) {
+	s := b.shelf
 	d, err := s.Get(guid)
 	if err != nil {
 		return d, err
@@ -46,7 +49,10 @@ func (s *Shelf) Fill(ctx context.Context, guid string, tgz io.Reader) (Droplet, 
 	if d.State != DropletAwaiting {
 		return d, fmt.Errorf("droplet %s: %w", guid, ErrHasImage)
 	}
-	u := &unpacker{left: int64(DefaultStagingDiskMB) << 20, files: maxStagedFiles}
+	if d.Bindings, err = b.frozen(d.App); err != nil {
+		return d, err
+	}
+	u := &unpacker{mb: b.o.DiskMB, left: int64(b.o.DiskMB) << 20, files: maxStagedFiles}
 	r, w := io.Pipe()
 	go func() { w.CloseWithError(u.copy(w, &untilDone{ctx: ctx, r: tgz})) }()
 	sha, err := s.AddImage(r)
@@ -92,6 +98,7 @@ func (f stagingFile) commands(given map[string]string) map[string]string {
 // unpacker turns the platform's tar into one of ours: the same files, names
 // without ./ and owners, folders before what is in them.
 type unpacker struct {
+	mb          int // that left was at first
 	left, files int64
 	info        []byte // staging_info.yml
 }
@@ -127,7 +134,7 @@ func (u *unpacker) entry(out *tar.Writer, h *tar.Header, in io.Reader) error {
 	u.files--
 	u.left -= h.Size
 	if u.files < 0 || u.left < 0 {
-		return &ImageError{Reason: fmt.Sprintf("is larger than %dM or has more than %d files", DefaultStagingDiskMB, maxStagedFiles)}
+		return &ImageError{Reason: fmt.Sprintf("is larger than %dM or has more than %d files", u.mb, maxStagedFiles)}
 	}
 	clean := &tar.Header{Typeflag: h.Typeflag, Name: name, Mode: h.Mode & 0o777, Size: h.Size, Linkname: h.Linkname, ModTime: h.ModTime, Format: tar.FormatPAX}
 	if h.Typeflag == tar.TypeLink {
