@@ -75,6 +75,7 @@ type BuildOptions struct {
 	// Builder runs buildpacks. Without it there is the binary buildpack alone.
 	Builder Builder
 	Catalog *Catalog // of buildpacks; needed with a Builder
+	Kept    *Stacks  // has the images of image apps, and is run by Run; nil: there are none
 	// Env are the variables of an app that staging sees; nil: none.
 	Env func(app string) (map[string]string, error)
 	// Bindings are the services that an app is bound to now. A build freezes them
@@ -170,8 +171,8 @@ func (b *Builds) begin(tx *store.Tx, w Build) error {
 
 // reuse finishes a new build with the image of an earlier one, if there is one.
 func (b *Builds) reuse(w Build, k Package) (Build, bool, error) {
-	if w.Fresh {
-		return w, false, nil
+	if w.Fresh || k.Type == PackageDocker {
+		return w, false, nil // only its registry knows what an image is now
 	}
 	st, err := b.o.Stacks(w.Stack)
 	if err != nil {
@@ -366,5 +367,8 @@ func (b *Builds) collectImages() error {
 	for _, sha := range removed {
 		b.o.Logger.Info("collected image", "image", sha)
 	}
-	return err
+	if b.o.Kept == nil || b.o.Kept.images == nil {
+		return err
+	}
+	return errors.Join(err, b.o.Kept.MindImages(b.shelf.stacks))
 }

@@ -30,6 +30,7 @@ type Droplet struct {
 	Custom     bool              `json:"custom,omitempty"`     // one of them was named by address or folder
 	Reuse      string            `json:"reuse,omitempty"`      // hash of all that made it what it is
 	Bindings   Bindings          `json:"bindings,omitzero"`    // of its app when it was made
+	Run        *RunConfig        `json:"run,omitempty"`        // of an image app: then Stack is its image
 	CreatedAt  time.Time         `json:"created_at"`
 	UpdatedAt  time.Time         `json:"updated_at,omitzero"` // of its metadata
 	Metadata   app.Metadata      `json:"metadata,omitzero"`

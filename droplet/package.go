@@ -51,6 +51,7 @@ type Package struct {
 	CreatedAt time.Time    `json:"created_at"`
 	UpdatedAt time.Time    `json:"updated_at"`
 	Metadata  app.Metadata `json:"metadata,omitzero"`
+	Image     *ImageSource `json:"image,omitempty"` // of PackageDocker
 }
 
 // Resource is a file that a client could send.
@@ -137,13 +138,18 @@ func NewPackages(db *store.DB, o PackageOptions) (*Packages, error) {
 func (p *Packages) Create(app string) (Package, error) {
 	now := time.Now().UTC()
 	k := Package{GUID: uuid.NewString(), App: app, Type: PackageBits, State: PackageAwaiting, CreatedAt: now, UpdatedAt: now}
+	return k, p.keepNew(k)
+}
+
+// keepNew keeps a new package, and no more than an app may have.
+func (p *Packages) keepNew(k Package) error {
 	if err := p.packages.Put(k.GUID, k); err != nil {
-		return Package{}, fmt.Errorf("cannot create package: %w", err)
+		return fmt.Errorf("cannot create package: %w", err)
 	}
-	if err := p.prune(app); err != nil {
-		p.o.Logger.Warn("cannot remove old packages", "app", app, "err", err)
+	if err := p.prune(k.App); err != nil {
+		p.o.Logger.Warn("cannot remove old packages", "app", k.App, "err", err)
 	}
-	return k, nil
+	return nil
 }
 
 func (p *Packages) prune(app string) error {

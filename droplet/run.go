@@ -30,6 +30,9 @@ func (b *Builds) Run(ctx context.Context) error {
 		b.o.Logger.Warn("cannot remove old images", "err", err)
 	}
 	g, ctx := errgroup.WithContext(ctx)
+	if b.o.Kept != nil && b.o.Kept.layers != nil {
+		g.Go(func() error { return b.o.Kept.Run(ctx) })
+	}
 	for ctx.Err() == nil {
 		if err := b.startAll(ctx, g); err != nil {
 			g.Go(func() error { return err }) // ends the others
@@ -113,6 +116,9 @@ func (b *Builds) cancel(app string) {
 // run stages one build and writes down what came of it.
 func (b *Builds) run(ctx context.Context, w Build) error {
 	d, err := b.stage(ctx, w)
+	if b.o.Kept != nil {
+		defer b.o.Kept.releaseImage(w.GUID) // by then a droplet stands on it, or none ever will
+	}
 	gone := errors.Is(context.Cause(ctx), errForgotten)
 	if ctx.Err() != nil && !gone {
 		return nil // left to the next daemon
@@ -139,6 +145,9 @@ func (b *Builds) stage(ctx context.Context, w Build) (Droplet, error) {
 	}
 	if err != nil {
 		return Droplet{}, err
+	}
+	if k.Type == PackageDocker {
+		return b.stageImage(ctx, w, k)
 	}
 	st, err := b.o.Stacks(w.Stack)
 	if err != nil {

@@ -214,6 +214,19 @@ func newestDroplet(a, b Droplet) int {
 	return cmp.Or(b.CreatedAt.Compare(a.CreatedAt), cmp.Compare(b.GUID, a.GUID))
 }
 
+// stacks are those that droplets stand on.
+func (s *Shelf) stacks() (map[string]bool, error) {
+	all, err := s.droplets.All()
+	if err != nil {
+		return nil, fmt.Errorf("cannot read droplets: %w", err)
+	}
+	out := map[string]bool{}
+	for _, d := range all {
+		out[d.Stack] = true
+	}
+	return out, nil
+}
+
 // made returns the newest droplet that was made under a reuse key.
 func (s *Shelf) made(reuse string) (d Droplet, ok bool, err error) {
 	if reuse == "" {

@@ -1,12 +1,19 @@
 package droplet
 
 import (
+	"cmp"
+	"errors"
 	"fmt"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
+	"strings"
 	"sync"
 	"time"
+
+	"github.com/dewrun/dew/store"
 )
 
 // DefaultStack is the stack of apps that name none.
@@ -15,24 +22,134 @@ const DefaultStack = "host"
 // packageDB changes whenever something is installed on a Debian machine.
 const packageDB = "/var/lib/dpkg/status"
 
-// Stacks gives stacks by name. The machine's own is read again when its packages
-// have changed: a toolchain that was installed meanwhile brings folders that
-// instances need.
-type Stacks struct {
-	host HostOptions
+// StackKind is where the files of a stack come from.
+type StackKind string
 
-	mu   sync.Mutex // guards the fields below
-	read time.Time  // of the package database when have was made
-	have Stack
+// The kinds of stacks.
+const (
+	StackHost    StackKind = "host"    // the machine's own
+	StackDebian  StackKind = "debian"  // installed from the machine's apt sources
+	StackTarball StackKind = "tarball" // a root file system that somebody has packed
+	StackImage   StackKind = "image"   // pulled from a registry or imported
+)
+
+// StackState is how far a stack has come.
+type StackState string
+
+// The states of a stack.
+const (
+	StackMaking StackState = "PROCESSING"
+	StackReady  StackState = "READY"
+	StackFailed StackState = "FAILED"
+)
+
+// What a caller may decide on.
+var (
+	ErrStackTaken = errors.New("there is a stack with that name")
+	ErrStackOwn   = errors.New("the stack '" + DefaultStack + "' is the machine's own: it cannot be removed or replaced")
+	ErrStackBusy  = errors.New("the stack is being made")
+)
+
+// KeptStack is a stack as it is remembered.
+type KeptStack struct {
+	GUID        string     `json:"guid"`
+	Name        string     `json:"name"`
+	Kind        StackKind  `json:"kind"`
+	State       StackState `json:"state"`
+	ID          string     `json:"id,omitempty"`       // changes with its content; empty until it is READY
+	Size        int64      `json:"size,omitempty"`     // bytes of its files, unpacked
+	Source      string     `json:"source,omitempty"`   // what it was made of, without secrets
+	Progress    string     `json:"progress,omitempty"` // the newest line of who makes it
+	Error       string     `json:"error,omitempty"`    // why it is FAILED
+	CreatedAt   time.Time  `json:"created_at"`
+	UpdatedAt   time.Time  `json:"updated_at"`
+	Description string     `json:"description,omitempty"`
+
+	Tree []string     `json:"tree,omitempty"` // sha256 of its layers
+	Wish *StackSource `json:"wish,omitempty"` // what is to be done; gone when it is done
 }
 
-// NewStacks makes the stacks of this machine.
-func NewStacks(host HostOptions) *Stacks { return &Stacks{host: host} }
+// StackSource says what a stack is to be made of: one of these.
+type StackSource struct {
+	Debian *DebianSource `json:"debian,omitempty"`
+	Image  *ImageSource  `json:"image,omitempty"`
+}
 
-// StackGUID is the guid of a stack by its name; it is the same for ever.
+// DebianSource asks for a Debian of the machine's own release.
+type DebianSource struct {
+	Include []string `json:"include,omitempty"` // packages beside the essential ones
+}
+
+// ImageSource names an image in a registry.
+type ImageSource struct {
+	Ref      string `json:"ref"` // host:port/repository:tag, or @sha256:…
+	Username string `json:"username,omitempty"`
+	Password string `json:"password,omitempty"`
+}
+
+// StackOptions tells where stacks are kept and whom they are for.
+type StackOptions struct {
+	Host HostOptions
+	// Dir is where trees are kept. Empty: there is the machine's own stack alone.
+	Dir   string
+	Space func() error // refuses to fill the disk; nil: never
+	// Insecure are registries, as host:port, that may be asked without TLS. Those on
+	// this machine's loopback may be anyway.
+	Insecure []string
+	// Prune removes what the engine keeps of stacks that are gone; nil: it keeps nothing.
+	Prune  func(keep func(id string) bool)
+	Logger *slog.Logger
+}
+
+// Stacks gives stacks by name, and keeps the trees of those that are not the
+// machine's own. The machine's is read again when its packages have changed: a
+// toolchain that was installed meanwhile brings folders that instances need.
+// It may be used by many goroutines.
+type Stacks struct {
+	o      StackOptions
+	stacks *store.Bucket[KeptStack]
+	images *store.Bucket[KeptImage]
+	layers *layers
+	wake   chan struct{} // of Run
+
+	mu       sync.Mutex        // guards the fields below
+	read     time.Time         // of the package database when have was made
+	have     Stack             // the machine's
+	progress map[string]string // by guid of a stack that is being made
+	inUse    map[string]int    // images by digest that builds work with
+	held     map[string]string // their digests by build
+}
+
+// NewStacks makes the machine's own stack and no others.
+func NewStacks(host HostOptions) *Stacks {
+	return &Stacks{
+		o:        StackOptions{Host: host, Logger: slog.New(slog.DiscardHandler)},
+		progress: map[string]string{}, inUse: map[string]int{}, held: map[string]string{},
+	}
+}
+
+// OpenStacks opens the stacks that are kept in o.Dir, which it makes if need be.
+// There is one per folder. Run makes those that take a while.
+func OpenStacks(db *store.DB, o StackOptions) (*Stacks, error) {
+	if o.Space == nil {
+		o.Space = func() error { return nil }
+	}
+	o.Logger = cmp.Or(o.Logger, slog.New(slog.DiscardHandler))
+	s := NewStacks(o.Host)
+	s.o, s.wake = o, make(chan struct{}, 1)
+	s.stacks = store.In(db, "stacks", store.Index("name", func(k KeptStack) string { return k.Name }))
+	s.images = store.In[KeptImage](db, "images")
+	var err error
+	if s.layers, err = openLayers(db, o); err != nil {
+		return nil, err
+	}
+	return s, nil
+}
+
+// StackGUID is the guid of a built-in stack by its name; it is the same for ever.
 func StackGUID(name string) string { return builtIn("stack", name) }
 
-// CheckStack tells whether an app may name a stack.
+// CheckStack tells whether a name stands for the default stack.
 func CheckStack(name string) error {
 	if name == "" || name == DefaultStack || platformStack.MatchString(name) {
 		return nil
@@ -43,26 +160,137 @@ func CheckStack(name string) error {
 // platformStack is a name that stands for the default stack.
 var platformStack = regexp.MustCompile(`^cflinuxfs[0-9]+$`)
 
+// stackName is a name that a stack may have.
+var stackName = regexp.MustCompile(`^[a-z0-9][a-z0-9._-]{0,62}$`)
+
+// Check tells whether an app may name a stack; the error lists those that it may.
+func (s *Stacks) Check(name string) error {
+	if CheckStack(name) == nil {
+		return nil
+	}
+	k, err := s.byName(name)
+	if errors.Is(err, ErrNotFound) {
+		return s.unknown(name)
+	}
+	if err != nil {
+		return err
+	}
+	return notReady(k)
+}
+
+func notReady(k KeptStack) error {
+	switch k.State {
+	case StackMaking:
+		return fmt.Errorf("the stack '%s' is still being made: try again when 'dew stacks' shows it as ready", k.Name)
+	case StackFailed:
+		return fmt.Errorf("the stack '%s' could not be made: %s", k.Name, k.Error)
+	}
+	return nil
+}
+
+// unknown lists the stacks that there are.
+func (s *Stacks) unknown(name string) error {
+	all, err := s.All()
+	if err != nil {
+		return err
+	}
+	var names []string
+	for _, k := range all {
+		if k.State == StackReady {
+			names = append(names, "'"+k.Name+"'")
+		}
+	}
+	return fmt.Errorf("there is no stack '%s' (use %s, or add it with 'dew stack add')", name, strings.Join(names, " or "))
+}
+
 // Get finds a stack. The platform's own stacks stand for the default here, so
 // that a manifest that names one runs unchanged.
 func (s *Stacks) Get(name string) (Stack, error) {
-	if err := CheckStack(name); err != nil {
+	if CheckStack(name) == nil {
+		return s.fromHost()
+	}
+	if digest, ok := strings.CutPrefix(name, imageStack); ok {
+		return s.ofImage(digest)
+	}
+	if err := s.Check(name); err != nil {
 		return Stack{}, err
 	}
-	return s.fromHost()
+	k, err := s.byName(name)
+	if err != nil {
+		return Stack{}, err
+	}
+	return s.ofTree(k.Name, k.Tree)
+}
+
+// All returns all stacks, the machine's own first, then by name.
+func (s *Stacks) All() ([]KeptStack, error) {
+	own, err := s.own()
+	if err != nil || s.stacks == nil {
+		return []KeptStack{own}, err
+	}
+	all, err := s.stacks.All()
+	if err != nil {
+		return nil, fmt.Errorf("cannot read stacks: %w", err)
+	}
+	for i := range all {
+		all[i] = s.now(all[i])
+	}
+	slices.SortFunc(all, func(a, b KeptStack) int { return cmp.Compare(a.Name, b.Name) })
+	return append([]KeptStack{own}, all...), nil
+}
+
+// Kept returns the stack with a guid, or ErrNotFound.
+func (s *Stacks) Kept(guid string) (KeptStack, error) {
+	if guid == StackGUID(DefaultStack) {
+		return s.own()
+	}
+	if s.stacks == nil {
+		return KeptStack{}, fmt.Errorf("stack %s: %w", guid, ErrNotFound)
+	}
+	k, err := s.stacks.Get(guid)
+	if errors.Is(err, store.ErrNotFound) {
+		return k, fmt.Errorf("stack %s: %w", guid, ErrNotFound)
+	}
+	if err != nil {
+		return k, fmt.Errorf("cannot read stack %s: %w", guid, err)
+	}
+	return s.now(k), nil
+}
+
+// own is the machine's stack among the others.
+func (s *Stacks) own() (KeptStack, error) {
+	st, err := s.fromHost()
+	return KeptStack{
+		GUID: StackGUID(DefaultStack), Name: DefaultStack, Kind: StackHost, State: StackReady, ID: st.ID,
+		Description: "The system of this machine, read-only",
+	}, err
+}
+
+func (s *Stacks) byName(name string) (KeptStack, error) {
+	if s.stacks == nil {
+		return KeptStack{}, fmt.Errorf("stack %s: %w", name, ErrNotFound)
+	}
+	all, err := s.stacks.By("name", name)
+	if err != nil {
+		return KeptStack{}, fmt.Errorf("cannot read stacks: %w", err)
+	}
+	if len(all) == 0 {
+		return KeptStack{}, fmt.Errorf("stack %s: %w", name, ErrNotFound)
+	}
+	return all[0], nil
 }
 
 func (s *Stacks) fromHost() (Stack, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	var changed time.Time
-	if fi, err := os.Stat(filepath.Join("/", s.host.Root, packageDB)); err == nil {
+	if fi, err := os.Stat(filepath.Join("/", s.o.Host.Root, packageDB)); err == nil {
 		changed = fi.ModTime()
 	}
 	if s.have.ID != "" && changed.Equal(s.read) {
 		return s.have, nil
 	}
-	st, err := HostStack(s.host)
+	st, err := HostStack(s.o.Host)
 	if err != nil {
 		return Stack{}, err
 	}

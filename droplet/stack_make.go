@@ -1,0 +1,327 @@
+package droplet
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/dewrun/dew/store"
+)
+
+// makeTimeout is how long the making of one stack may take.
+const makeTimeout = time.Hour
+
+// made is what came of the making of a stack.
+type made struct {
+	tree   []string
+	size   int64
+	kind   StackKind
+	source string
+	done   func() // lets the layers go
+}
+
+// Begin remembers a stack that Run makes. Its progress is in what Kept returns.
+func (s *Stacks) Begin(name string, from StackSource) (KeptStack, error) {
+	kind, source := StackDebian, ""
+	switch {
+	case from.Debian != nil && from.Image == nil:
+		if err := from.Debian.check(); err != nil {
+			return KeptStack{}, err
+		}
+		source = strings.Join(from.Debian.Include, ",")
+	case from.Image != nil && from.Debian == nil:
+		if _, err := parseRef(from.Image.Ref); err != nil {
+			return KeptStack{}, err
+		}
+		kind, source = StackImage, from.Image.Ref
+	default:
+		return KeptStack{}, errors.New("a stack is made either of Debian packages or of an image")
+	}
+	k := KeptStack{Name: name, Kind: kind, State: StackMaking, Source: source, Wish: &from}
+	k, err := s.put(k)
+	if err == nil {
+		s.rouse()
+	}
+	return k, err
+}
+
+// Add makes a stack of a file: a tar of a root file system, or an image as docker
+// and others save it, either of them perhaps compressed with gzip or zstd. What is
+// refused is an *ImageError.
+func (s *Stacks) Add(ctx context.Context, name string, f *os.File) (KeptStack, error) {
+	if err := s.free(name); err != nil {
+		return KeptStack{}, err
+	}
+	m, err := s.readFile(ctx, f)
+	if err != nil {
+		return KeptStack{}, err
+	}
+	defer m.done()
+	k := KeptStack{Name: name, Kind: m.kind, Source: m.source}
+	if err := s.finish(&k, m); err != nil {
+		return KeptStack{}, err
+	}
+	return s.put(k)
+}
+
+// finish writes down what came of the making.
+func (s *Stacks) finish(k *KeptStack, m made) error {
+	st, err := s.ofTree(k.Name, m.tree)
+	if err != nil {
+		return err
+	}
+	k.State, k.ID, k.Tree, k.Size, k.Source = StackReady, st.ID, m.tree, m.size, m.source
+	k.Wish, k.Error, k.Progress = nil, "", ""
+	k.Description = describeStack(*k)
+	return nil
+}
+
+func describeStack(k KeptStack) string {
+	switch k.Kind {
+	case StackDebian:
+		return strings.TrimSuffix("Debian, from this machine's apt sources, with "+k.Source, ", with ")
+	case StackImage:
+		return "The image " + k.Source
+	}
+	return "A root file system that was added"
+}
+
+// free tells whether a new stack may have the name.
+func (s *Stacks) free(name string) error {
+	switch {
+	case s.stacks == nil:
+		return errors.New("this daemon keeps no stacks")
+	case name == DefaultStack:
+		return ErrStackOwn
+	case platformStack.MatchString(name):
+		return fmt.Errorf("the name '%s' stands for the stack '%s': choose another", name, DefaultStack)
+	case !stackName.MatchString(name):
+		return fmt.Errorf("%q is no name for a stack: use lower-case letters, digits, '.', '_' and '-'", name)
+	}
+	old, err := s.byName(name)
+	switch {
+	case errors.Is(err, ErrNotFound) || err == nil && old.State == StackFailed:
+		return nil
+	case err != nil:
+		return err
+	}
+	return fmt.Errorf("%w: '%s' (remove it with 'dew stack remove %s' first)", ErrStackTaken, name, name)
+}
+
+// put keeps a new stack. It takes the place of one that could not be made.
+func (s *Stacks) put(k KeptStack) (KeptStack, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if err := s.free(k.Name); err != nil {
+		return KeptStack{}, err
+	}
+	if old, err := s.byName(k.Name); err == nil {
+		if err := s.stacks.Delete(old.GUID); err != nil {
+			return KeptStack{}, fmt.Errorf("cannot keep stack %s: %w", k.Name, err)
+		}
+	}
+	k.GUID, k.CreatedAt = uuid.NewString(), time.Now().UTC()
+	k.UpdatedAt = k.CreatedAt
+	if err := s.stacks.Put(k.GUID, k); err != nil {
+		return KeptStack{}, fmt.Errorf("cannot keep stack %s: %w", k.Name, err)
+	}
+	return k, nil
+}
+
+// Remove forgets a stack. That no app needs it is for the caller to know.
+func (s *Stacks) Remove(guid string) error {
+	k, err := s.Kept(guid)
+	if err != nil {
+		return err
+	}
+	if k.Kind == StackHost {
+		return ErrStackOwn
+	}
+	if k.State == StackMaking {
+		return fmt.Errorf("%w: '%s': remove it when that has ended", ErrStackBusy, k.Name)
+	}
+	if err := s.stacks.Delete(guid); err != nil {
+		return fmt.Errorf("cannot remove stack %s: %w", k.Name, err)
+	}
+	s.rouse() // to collect
+	return nil
+}
+
+func (s *Stacks) rouse() {
+	select {
+	case s.wake <- struct{}{}:
+	default: // it is awake
+	}
+}
+
+// Run makes the stacks that Begin remembers, one after the other, until ctx ends;
+// first those that an earlier daemon has not finished. Then it removes what no
+// stack and no image needs any more.
+func (s *Stacks) Run(ctx context.Context) error {
+	for ctx.Err() == nil {
+		if err := s.makeAll(ctx); err != nil {
+			return err
+		}
+		if err := s.collect(); err != nil {
+			s.o.Logger.Warn("cannot remove old stacks", "err", err)
+		}
+		select {
+		case <-s.wake:
+		case <-ctx.Done():
+		}
+	}
+	return nil
+}
+
+func (s *Stacks) makeAll(ctx context.Context) error {
+	all, err := s.stacks.All()
+	if err != nil {
+		return fmt.Errorf("cannot read stacks: %w", err)
+	}
+	all = slices.DeleteFunc(all, func(k KeptStack) bool { return k.State != StackMaking })
+	slices.SortFunc(all, func(a, b KeptStack) int { return a.CreatedAt.Compare(b.CreatedAt) })
+	for _, k := range all {
+		if err := s.makeOne(ctx, k); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// makeOne makes one stack and writes down what came of it. One that ctx interrupts
+// is left to the next daemon.
+func (s *Stacks) makeOne(ctx context.Context, k KeptStack) error {
+	limited, cancel := context.WithTimeoutCause(ctx, makeTimeout, fmt.Errorf("it took longer than %s", makeTimeout))
+	defer cancel()
+	say := func(line string) { s.say(k.GUID, line) }
+	defer s.say(k.GUID, "")
+	m, err := s.make(limited, k, say)
+	if ctx.Err() != nil {
+		return nil
+	}
+	if err == nil {
+		defer m.done()
+		err = s.finish(&k, m)
+	}
+	if err != nil {
+		s.o.Logger.Warn("cannot make a stack", "stack", k.Name, "err", err)
+		k.State, k.Error, k.Wish = StackFailed, err.Error(), nil
+	}
+	k.UpdatedAt = time.Now().UTC()
+	if err := s.stacks.Put(k.GUID, k); err != nil {
+		return fmt.Errorf("cannot keep stack %s: %w", k.Name, err)
+	}
+	s.o.Logger.Info("stack", "name", k.Name, "state", k.State, "id", k.ID)
+	return nil
+}
+
+func (s *Stacks) make(ctx context.Context, k KeptStack, say func(string)) (made, error) {
+	switch {
+	case k.Wish == nil:
+		return made{}, errors.New("nothing says what it is to be made of: remove it and add it again")
+	case k.Wish.Debian != nil:
+		return s.makeDebian(ctx, *k.Wish.Debian, say)
+	}
+	i, err := s.pull(ctx, *k.Wish.Image, say)
+	if err != nil {
+		return made{}, err
+	}
+	return s.takeImage(ctx, i, say)
+}
+
+// say shows the newest line of who makes a stack; empty: nobody does any more.
+func (s *Stacks) say(guid, line string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if line == "" {
+		delete(s.progress, guid)
+		return
+	}
+	s.progress[guid] = line
+}
+
+// now shows how far a stack has come. It is not stored.
+func (s *Stacks) now(k KeptStack) KeptStack {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if k.State == StackMaking {
+		k.Progress = s.progress[k.GUID]
+	}
+	k.Wish = nil // it may hold a password
+	return k
+}
+
+// MindImages forgets the images that no droplet stands on. It asks for the stacks
+// of all droplets under the lock: a build lets go of its image after its droplet is
+// kept, so none is missed.
+func (s *Stacks) MindImages(standing func() (map[string]bool, error)) error {
+	all, err := s.images.All()
+	if err != nil {
+		return fmt.Errorf("cannot read images: %w", err)
+	}
+	if len(all) == 0 {
+		return nil
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	used, err := standing()
+	if err != nil {
+		return err
+	}
+	for _, k := range all {
+		if s.inUse[k.Digest] > 0 || used[imageStack+k.Digest] {
+			continue
+		}
+		if err := s.images.Delete(k.Digest); err != nil && !errors.Is(err, store.ErrNotFound) {
+			return fmt.Errorf("cannot remove image %.12s: %w", k.Digest, err)
+		}
+		s.rouse() // to collect
+	}
+	return nil
+}
+
+// collect removes the layers that no stack and no image needs, and what the
+// engine has made of them.
+func (s *Stacks) collect() error {
+	stacks, err := s.stacks.All()
+	if err != nil {
+		return err
+	}
+	images, err := s.images.All()
+	if err != nil {
+		return err
+	}
+	named, ids := map[string]bool{}, map[string]bool{}
+	own, err := s.fromHost()
+	if err != nil {
+		return err
+	}
+	ids[own.ID] = true
+	for _, k := range stacks {
+		ids[k.ID] = true
+		for _, sha := range k.Tree {
+			named[sha] = true
+		}
+	}
+	for _, k := range images {
+		for _, sha := range k.Tree {
+			named[sha] = true
+		}
+		if st, err := s.ofImage(k.Digest); err == nil {
+			ids[st.ID] = true
+		}
+	}
+	if err := s.layers.collect(named); err != nil {
+		return err
+	}
+	if s.o.Prune != nil {
+		s.o.Prune(func(id string) bool { return ids[id] })
+	}
+	return nil
+}
