@@ -104,7 +104,15 @@ type ProcessSpec struct {
 	Command string
 	Dir     string
 	Env     []string
-	Memory  int64 // of its leaf, in bytes; 0: only the container's limit
+	Memory  int64    // of its leaf, in bytes; 0: only the container's limit
+	Args    []string // a program and its arguments, run without a shell; none: Command is run by one
+	User    *User    // who runs it in an image app, where nothing is sourced; nil: the app's own user
+}
+
+// User is who runs the processes of an image app.
+type User struct {
+	UID uint32 `json:"uid"`
+	GID uint32 `json:"gid"`
 }
 
 // SlotID names a place for instances of a process.

@@ -86,11 +86,17 @@ func environment(w wish, me identity, mem int) ([]string, error) {
 		"LANG": "en_US.UTF-8",
 		"PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
 	}
+	if w.droplet.Run != nil {
+		env = imageVariables(*w.droplet.Run)
+	}
 	// The variables of the group of all running apps belong here, below the app's.
 	maps.Copy(env, w.app.Env)
 	fixed, err := platformVariables(w, me, mem)
 	if err != nil {
 		return nil, err
+	}
+	if w.droplet.Run != nil {
+		maps.DeleteFunc(fixed, ofBuildpacks)
 	}
 	maps.Copy(env, fixed)
 	out := make([]string, 0, len(env))

@@ -29,6 +29,9 @@ type wish struct {
 // destinations name.
 func (w wish) ports() []int {
 	ports := slices.Clone(w.process.Ports)
+	if len(ports) == 0 && w.droplet.Run != nil {
+		ports = slices.Clone(w.droplet.Run.Ports)
+	}
 	if len(ports) == 0 {
 		ports = []int{defaultPort}
 	}
@@ -188,5 +191,6 @@ func (w wish) spec(slot SlotID, cell string, me identity) (Spec, error) {
 			Dir: homeDir, Env: env, Memory: int64(mem.sidecars[n]) * mebibyte,
 		})
 	}
+	w.asImage(s.Processes)
 	return s, nil
 }

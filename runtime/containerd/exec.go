@@ -161,7 +161,7 @@ func (t *task) sessionProcess(exec string, around surroundings, s runtime.ExecSp
 	if around.Shell != "" {
 		args = append(args, "--shell", around.Shell)
 	}
-	if around.profile {
+	if around.profile && around.User == nil { // an image app has none
 		args = append(args, "--profile")
 	}
 	env := s.Env
@@ -176,7 +176,7 @@ func (t *task) sessionProcess(exec string, around surroundings, s runtime.ExecSp
 	case runtime.ExecSocket:
 		args = append(args, "--socket", s.Command)
 	}
-	p := t.e.house.process(args, around.Dir, runtime.MergeEnv(around.Env, env))
+	p := as(t.e.house.process(args, around.Dir, runtime.MergeEnv(around.Env, env)), around.User)
 	if s.TTY != nil {
 		p.Terminal = true
 		p.ConsoleSize = &specs.Box{Width: uint(s.TTY.Size.Columns), Height: uint(s.TTY.Size.Rows)}

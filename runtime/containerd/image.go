@@ -41,7 +41,9 @@ func (im *images) snapshotter() snapshots.Snapshotter {
 	return im.e.client.SnapshotService(im.e.cfg.Snapshotter)
 }
 
-func stackKey(s droplet.Stack) string { return "dew-stack-" + s.ID }
+const stackPrefix = "dew-stack-"
+
+func stackKey(s droplet.Stack) string { return stackPrefix + s.ID }
 
 // imageKey names the snapshot of a tree on a stack.
 func imageKey(s runtime.Spec) string {
@@ -79,7 +81,7 @@ func (im *images) parent(ctx context.Context, s runtime.Spec) (string, error) {
 	}
 	defer func() { _ = lm.Delete(context.WithoutCancel(ctx), lease) }() // at worst the next start drops it
 	ctx = leases.WithLease(ctx, lease.ID)
-	if err := im.commit(ctx, snapshot{key: stackKey(s.Stack)}, func(root string) error { return fill(root, s.Stack) }); err != nil {
+	if err := im.commit(ctx, snapshot{key: stackKey(s.Stack)}, func(root string) error { return fillStack(ctx, root, s.Stack) }); err != nil {
 		return "", fmt.Errorf("cannot make stack %s: %w", s.Stack.Name, err)
 	}
 	if s.Image == "" {

@@ -116,7 +116,24 @@ func (h house) process(args []string, dir string, env []string) *specs.Process {
 
 // launch builds the exec of one process of the app.
 func (h house) launch(p runtime.ProcessSpec, shell string) *specs.Process {
-	return h.process([]string{initPath, "launch", "--shell", shell, "--", p.Command}, p.Dir, p.Env)
+	args := []string{initPath, "launch"}
+	switch {
+	case len(p.Args) > 0:
+		args = append(append(args, "--exec", "--"), p.Args...)
+	case p.User != nil:
+		args = append(args, "--no-profile", "--shell", shell, "--", p.Command)
+	default:
+		args = append(args, "--shell", shell, "--", p.Command)
+	}
+	return as(h.process(args, p.Dir, p.Env), p.User)
+}
+
+// as makes the process another user's, without capabilities like all others.
+func as(p *specs.Process, u *runtime.User) *specs.Process {
+	if u != nil {
+		p.User = specs.User{UID: u.UID, GID: u.GID}
+	}
+	return p
 }
 
 func systemMounts() []specs.Mount {

@@ -24,6 +24,8 @@ type surroundings struct {
 	Env   []string `json:"env"`
 	Shell string   `json:"shell"`
 
+	User *runtime.User `json:"user,omitempty"` // of an image app
+
 	profile bool // whether profile scripts have yet to change the environment
 }
 
@@ -75,7 +77,7 @@ func (t *task) givenFile(exec string) string { return filepath.Join(t.dir, exec+
 // keepGiven writes down what a process is started with: the next daemon does not
 // know it otherwise.
 func (t *task) keepGiven(p *proc) error {
-	b, err := json.Marshal(surroundings{Dir: p.Dir, Env: p.Env, Shell: t.spec.Stack.Shell})
+	b, err := json.Marshal(surroundings{Dir: p.Dir, Env: p.Env, Shell: t.spec.Stack.Shell, User: p.User})
 	if err != nil {
 		return fmt.Errorf("cannot encode surroundings: %w", err)
 	}
