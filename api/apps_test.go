@@ -1,6 +1,7 @@
 package api
 
 import (
+	"encoding/json"
 	"fmt"
 	"net/http"
 	"net/url"
@@ -11,6 +12,7 @@ import (
 
 	"github.com/dewrun/dew/api/v3"
 	"github.com/dewrun/dew/app"
+	"github.com/dewrun/dew/droplet"
 )
 
 // The life of an app, as its events tell it.
@@ -197,6 +199,22 @@ func TestEnv(t *testing.T) {
 	golden(t, "environment-variables", w.ask("PATCH", path+"/environment_variables", `{"var":{"B":null,"D":""}}`).Body.Bytes())
 	golden(t, "environment-variables", w.ask("GET", path+"/environment_variables", "").Body.Bytes())
 	golden(t, "env", w.ask("GET", path+"/env", "").Body.Bytes())
+	services := func() string {
+		t.Helper()
+		var e struct {
+			System map[string]json.RawMessage `json:"system_env_json"`
+		}
+		w.want(200, "GET", path+"/env", "", &e)
+		return string(e.System["VCAP_SERVICES"])
+	}
+	d := droplet.Droplet{GUID: "d1", App: a.GUID, Bindings: droplet.Bindings{JSON: `{"db":[]}`}}
+	if err := w.c.Shelf.Put(d); err != nil {
+		t.Fatal(err)
+	}
+	w.want(200, "PATCH", path+"/relationships/current_droplet", `{"data":{"guid":"d1"}}`, nil)
+	if got := services(); got != `{"db":[]}` {
+		t.Errorf("VCAP_SERVICES = %s, want the droplet's", got)
+	}
 	if events := w.ask("GET", "/v3/audit_events", "").Body.String(); strings.Contains(events, "secret") || !strings.Contains(events, hidden) {
 		t.Errorf("events tell the values of variables: %s", events)
 	}

@@ -184,7 +184,7 @@ func (b *Builds) reuse(w Build, k Package) (Build, bool, error) {
 	}
 	g, err := b.given(w.App)
 	if err != nil {
-		return w, false, err
+		return w, false, nil // and this
 	}
 	old, ok, err := b.shelf.made(b.reuseKey(k, st, packs, g))
 	if err != nil || !ok {

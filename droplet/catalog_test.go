@@ -162,6 +162,41 @@ func TestCatalogSurvives(t *testing.T) {
 	}
 }
 
+// What was uploaded in the place of a built-in buildpack goes, and it is what it was.
+func TestBuiltInBuildpackIsRestored(t *testing.T) {
+	c := newCatalog(t, t.TempDir())
+	guid := Buildpacks()[3].GUID
+	was, err := c.choose([]string{GoBuildpack}, Stack{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := c.Update(guid, func(b *Buildpack) error { b.Locked, b.Position, b.Enabled = false, 1, true; return nil }); err != nil {
+		t.Fatal(err)
+	}
+	if b, err := uploadPack(t, c, guid, member{name: "bin/compile", text: "x"}); err != nil || b.SHA256 == "" {
+		t.Fatalf("uploaded %+v, %v", b, err)
+	}
+	if got, err := c.choose([]string{GoBuildpack}, Stack{}); err != nil || got[0].key == was[0].key {
+		t.Fatalf("chosen %+v, %v, want the upload", got, err)
+	}
+	if err := c.Delete(guid); err != nil {
+		t.Fatal(err)
+	}
+	b, err := c.Get(guid)
+	if err != nil || b.SHA256 != "" || b.Filename != "" || !b.Locked || b.Position != 1 || b.State != BuildpackReady {
+		t.Errorf("restored %+v, %v", b, err)
+	}
+	if got, err := c.choose([]string{GoBuildpack}, Stack{}); err != nil || got[0].key != was[0].key {
+		t.Errorf("chosen %+v, %v, want what came with dew", got, err)
+	}
+	if left, err := filepath.Glob(filepath.Join(c.o.Dir, "*")); err != nil || len(left) != 0 {
+		t.Errorf("left behind: %v, %v", left, err)
+	}
+	if err := c.Delete(guid); !errors.Is(err, ErrBuildpackOwn) {
+		t.Errorf("deleted again: %v", err)
+	}
+}
+
 func TestChoose(t *testing.T) {
 	c := newCatalog(t, t.TempDir())
 	names := func(hs []chosen) (out []string) {

@@ -39,6 +39,8 @@ type world struct {
 
 	sup   *runtime.Supervisor
 	leave func() // ends the daemon and waits for it
+
+	bindings func(app string) (droplet.Bindings, error)
 }
 
 // inWorld runs fn in a bubble of virtual time with a world whose daemon does not
@@ -109,7 +111,7 @@ func (w *world) config() runtime.Config {
 		Logs: w.logs, DB: w.db, Cell: "cell-1", Subnet: netip.MustParsePrefix(w.subnet),
 		PublicURL: "http://127.0.0.1:8484", Policy: w.policy,
 		Logger:   slog.New(slog.NewTextHandler(w.slog, nil)),
-		OnChange: w.onChange,
+		OnChange: w.onChange, Bindings: w.bindings,
 	}
 }
 
