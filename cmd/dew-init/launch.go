@@ -116,7 +116,8 @@ func detach() error {
 	return nil
 }
 
-// runShell becomes the asked shell, or the fallback when that does not exist.
+// runShell becomes the asked shell, or the fallback when that does not exist. Where
+// there is none at all, nothing is sourced and a simple command runs without.
 func (l launch) runShell() int {
 	asked := l.shell
 	if asked == "" {
@@ -132,7 +133,11 @@ func (l launch) runShell() int {
 			return fail(exitCannotExecute, "cannot execute "+shell+": "+err.Error())
 		}
 	}
-	return fail(exitNotFound, "cannot run the command: the stack has neither "+asked+" nor "+fallbackShell)
+	argv, err := words(l.argv[0], os.Environ())
+	if err != nil {
+		return fail(exitNotFound, "cannot run the command: "+err.Error()+" (neither "+asked+" nor "+fallbackShell+" is there)")
+	}
+	return launch{direct: true, argv: argv}.runProgram()
 }
 
 // runProgram becomes the program, which is looked for in PATH when it has no slash.

@@ -300,16 +300,21 @@ func TestNoShell(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(root, "bin/dew-init"), b, 0o755); err != nil {
 		t.Fatal(err)
 	}
-	var stderr bytes.Buffer
-	cmd := exec.Command("/bin/dew-init", "launch", "--", "echo ran")
-	cmd.SysProcAttr = &syscall.SysProcAttr{Chroot: root}
-	cmd.Dir, cmd.Stdin, cmd.Stderr = "/", strings.NewReader("x"), &stderr
-	_ = cmd.Run()
-	if got := cmd.ProcessState.ExitCode(); got != exitNotFound {
-		t.Errorf("status = %d, want %d", got, exitNotFound)
-	}
-	if got, want := stderr.String(), "dew-init: cannot run the command: the stack has neither /bin/bash nor /bin/sh\n"; got != want {
-		t.Errorf("stderr = %q, want %q", got, want)
+	for command, want := range map[string]string{
+		"echo ran":  "dew-init: cannot execute echo: no such program in PATH\n", // run without a shell
+		"echo | ls": "dew-init: cannot run the command: " + errNeedsShell.Error() + " (neither /bin/bash nor /bin/sh is there)\n",
+	} {
+		var stderr bytes.Buffer
+		cmd := exec.Command("/bin/dew-init", "launch", "--", command)
+		cmd.SysProcAttr = &syscall.SysProcAttr{Chroot: root}
+		cmd.Dir, cmd.Stdin, cmd.Stderr = "/", strings.NewReader("x"), &stderr
+		_ = cmd.Run()
+		if got := cmd.ProcessState.ExitCode(); got != exitNotFound {
+			t.Errorf("%s: status = %d, want %d", command, got, exitNotFound)
+		}
+		if got := stderr.String(); got != want {
+			t.Errorf("%s: stderr = %q, want %q", command, got, want)
+		}
 	}
 }
 
