@@ -39,7 +39,8 @@ type App struct {
 	Stack      string            `json:"stack,omitempty"`
 	Droplet    string            `json:"droplet,omitempty"` // guid of the current one
 	Buildpacks []string          `json:"buildpacks,omitempty"`
-	NoSSH      bool              `json:"no_ssh,omitempty"` // nobody enters its instances
+	Lifecycle  string            `json:"lifecycle,omitempty"` // LifecycleDocker; empty: staged with buildpacks
+	NoSSH      bool              `json:"no_ssh,omitempty"`    // nobody enters its instances
 	Metadata   Metadata          `json:"metadata,omitzero"`
 	CreatedAt  time.Time         `json:"created_at"`
 	UpdatedAt  time.Time         `json:"updated_at"`

@@ -112,7 +112,7 @@ func plan(old wish, m *ManifestApp) (wish, error) {
 		}
 		next.sidecars[j] = m.Sidecars[i].applied(next.sidecars[j])
 	}
-	return next, m.explain(next.check(m))
+	return next, m.explain(errors.Join(checkLifecycle(old.app, next.app), next.check(m)))
 }
 
 // applied is an app as the manifest says.
@@ -135,6 +135,7 @@ func (m *ManifestApp) applied(a App) App {
 	if m.Stack != nil {
 		a.Stack = *m.Stack
 	}
+	a.Lifecycle = m.lifecycleOf(a)
 	a.Metadata = a.Metadata.Merge(m.Metadata)
 	return a
 }
@@ -235,7 +236,7 @@ func (r *Registry) applyWish(old, next wish) (a App, err error) {
 
 // sameApp compares what a manifest may change.
 func sameApp(old, a App) bool {
-	return old.Name == a.Name && old.Stack == a.Stack && maps.Equal(old.Env, a.Env) && slices.Equal(old.Buildpacks, a.Buildpacks) &&
+	return old.Name == a.Name && old.Stack == a.Stack && old.Lifecycle == a.Lifecycle && maps.Equal(old.Env, a.Env) && slices.Equal(old.Buildpacks, a.Buildpacks) &&
 		old.Metadata.equal(a.Metadata)
 }
 

@@ -104,6 +104,7 @@ func (d *decoder) application(n *node, i int) (a ManifestApp) {
 	if a.DefaultRoute && a.RandomRoute {
 		d.fail("random-route", a.line("random-route"), "must not be true together with default-route: choose one")
 	}
+	d.dockerConflicts(&a)
 	if len(d.errs) == before {
 		d.check(&a)
 	}
@@ -127,10 +128,8 @@ func (d *decoder) appKeys(a *ManifestApp) []manifestKey {
 		{name: "routes", read: func(key string, v *node) { a.Routes = d.routes(key, v) }},
 		{name: "services", read: func(key string, v *node) { a.Services = d.services(key, v) }},
 		{name: "metadata", read: func(key string, v *node) { a.Metadata = d.metadata(key, v) }},
-		{name: "lifecycle", read: d.lifecycle},
-		{name: "docker", read: func(key string, v *node) {
-			d.fail(key, v.line, "images are not run here: push the app's files")
-		}},
+		{name: "lifecycle", read: func(key string, v *node) { d.lifecycle(key, v, &a.Lifecycle) }},
+		{name: "docker", read: func(key string, v *node) { a.Docker = d.docker(key, v) }},
 		{name: "no-route", read: func(key string, v *node) { d.truth(key, v, &a.NoRoute) }},
 		{name: "random-route", read: func(key string, v *node) { d.truth(key, v, &a.RandomRoute) }},
 		{name: "default-route", read: func(key string, v *node) { d.truth(key, v, &a.DefaultRoute) }},
@@ -173,10 +172,9 @@ func (d *decoder) rate(key string, v *node) (int64, bool) {
 }
 
 // lifecycle is a word of the platform for how files become something that runs.
-func (d *decoder) lifecycle(key string, v *node) {
-	var s string
-	if d.text(key, v, &s) && s != "buildpack" {
-		d.fail(key, v.line, "must be buildpack, not %q", s)
+func (d *decoder) lifecycle(key string, v *node, into *string) {
+	if d.text(key, v, into) && *into != "buildpack" && *into != LifecycleDocker {
+		d.fail(key, v.line, "must be buildpack or docker, not %q", *into)
 	}
 }
 

@@ -22,6 +22,7 @@ type Flag struct {
 const (
 	FlagBitsUpload      = "app_bits_upload"
 	FlagScaling         = "app_scaling"
+	FlagDocker          = "diego_docker"
 	FlagEnvVisibility   = "env_var_visibility"
 	FlagSpaceEnv        = "space_developer_env_var_visibility"
 	FlagResourceMatch   = "resource_matching"
@@ -29,6 +30,9 @@ const (
 	FlagUserOrgCreation = "user_org_creation"
 	FlagPrivateDomains  = "private_domain_creation"
 	FlagSetRoles        = "set_roles_by_username"
+	FlagServiceCreation = "service_instance_creation"
+	FlagServiceSharing  = "service_instance_sharing"
+	FlagSpaceBrokers    = "space_scoped_private_broker_creation"
 )
 
 // flags are all that the platform knows, as they are when nobody has switched
@@ -36,18 +40,18 @@ const (
 var flags = []Flag{
 	{Name: FlagBitsUpload, Enabled: true},
 	{Name: FlagScaling, Enabled: true},
-	{Name: "diego_docker", Fixed: "images of other registries are not run here"},
+	{Name: FlagDocker},
 	{Name: FlagEnvVisibility, Enabled: true},
 	{Name: "hide_marketplace_from_unauthenticated_users", Enabled: true, Fixed: "nothing is told without a token"},
 	{Name: FlagPrivateDomains, Enabled: true},
 	{Name: FlagResourceMatch, Enabled: true},
 	{Name: FlagRouteCreation, Enabled: true},
 	{Name: "route_sharing", Fixed: "a route belongs to one space"},
-	{Name: "service_instance_creation", Fixed: "there are no services"},
-	{Name: "service_instance_sharing", Fixed: "there are no services"},
+	{Name: FlagServiceCreation, Enabled: true},
+	{Name: FlagServiceSharing},
 	{Name: FlagSetRoles, Enabled: true},
 	{Name: FlagSpaceEnv, Enabled: true},
-	{Name: "space_scoped_private_broker_creation", Fixed: "there are no services"},
+	{Name: FlagSpaceBrokers, Enabled: true},
 	{Name: "task_creation", Fixed: "there are no tasks"},
 	{Name: "unset_roles_by_username", Enabled: true, Fixed: "roles are taken away by their guid"},
 	{Name: FlagUserOrgCreation},

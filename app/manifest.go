@@ -21,6 +21,8 @@ type ManifestApp struct {
 	Env        map[string]*string
 	Buildpacks []string // nil: not given; empty: find out
 	Stack      *string
+	Docker     *ManifestDocker // nil: the app is made of files
+	Lifecycle  string          // buildpack or docker; empty: not given
 	// The keys of a process at app level are the web process's, unless Processes
 	// says otherwise. Type is empty here.
 	ManifestProcess

@@ -35,6 +35,16 @@ func (m *ManifestApp) rendered() yaml.MapSlice {
 	if m.Buildpacks != nil {
 		add("buildpacks", m.Buildpacks)
 	}
+	if m.Lifecycle != "" {
+		add("lifecycle", m.Lifecycle)
+	}
+	if m.Docker != nil {
+		image := yaml.MapSlice{{Key: "image", Value: m.Docker.Image}}
+		if m.Docker.Username != "" {
+			image = append(image, yaml.MapItem{Key: "username", Value: m.Docker.Username})
+		}
+		add("docker", image)
+	}
 	out = append(out, m.ManifestProcess.rendered()...)
 	if len(m.Env) > 0 {
 		add("env", renderedTexts(m.Env))
