@@ -1,0 +1,114 @@
+package builtin
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"slices"
+
+	"github.com/dewrun/dew/services"
+)
+
+// Binding makes a user for a binding, or drops it with its connections. It waits
+// for that.
+func (b *Broker) Binding(ctx context.Context, r services.BindingRequest) (services.Progress, error) {
+	unlock, err := b.lock(ctx, r.Instance)
+	if err != nil {
+		return services.Progress{}, err
+	}
+	defer unlock()
+	rec, err := b.get(r.Instance)
+	switch {
+	case errors.Is(err, services.ErrNotFound) && r.Action == services.Delete:
+		return services.Progress{State: services.Succeeded, Gone: true}, nil
+	case errors.Is(err, services.ErrNotFound):
+		return services.Progress{}, refusal(http.StatusNotFound, "there is no service instance with guid %s", r.Instance)
+	case err != nil:
+		return services.Progress{}, err
+	}
+	switch r.Action {
+	case services.Create:
+		return b.bind(ctx, rec, r)
+	case services.Delete:
+		return b.unbind(ctx, rec, r)
+	}
+	return services.Progress{}, refusal(http.StatusBadRequest, "there is no action '%s' of a binding", r.Action)
+}
+
+func (b *Broker) bind(ctx context.Context, rec record, r services.BindingRequest) (services.Progress, error) {
+	if r.Binding == "" {
+		return services.Progress{}, refusal(http.StatusBadRequest, "the binding has no guid")
+	}
+	if r.Route != "" {
+		return services.Progress{}, refusal(http.StatusBadRequest, "%s cannot be bound to a route", rec.Engine)
+	}
+	if _, err := (parameters{}).merge(r.Parameters, nil); err != nil {
+		return services.Progress{}, err
+	}
+	if !rec.usable() {
+		return services.Progress{}, refusal(http.StatusUnprocessableEntity, "the service instance is not ready: %s", b.progress(rec).Description)
+	}
+	e, _ := engineOf(rec.Engine)
+	// Noted first: a user that nobody knows of would stay for ever.
+	rec, err := b.change(rec.GUID, func(rec *record) {
+		if !rec.has(r.Binding) {
+			rec.Bindings = append(rec.Bindings, r.Binding)
+		}
+	})
+	if err != nil {
+		return services.Progress{}, err
+	}
+	if err := b.ask(ctx, rec, e.bind(rec, r.Binding)); err != nil {
+		return services.Progress{}, fmt.Errorf("cannot make a user of %s: %w", e.title, err)
+	}
+	bound, err := boundOf(rec, r.Binding)
+	if err != nil {
+		return services.Progress{}, err
+	}
+	return services.Progress{State: services.Succeeded, Bound: &bound}, nil
+}
+
+func (b *Broker) unbind(ctx context.Context, rec record, r services.BindingRequest) (services.Progress, error) {
+	if !rec.has(r.Binding) {
+		return services.Progress{State: services.Succeeded, Gone: true}, nil
+	}
+	e, _ := engineOf(rec.Engine)
+	if rec.usable() { // else there is no server, and with its data the user goes too
+		if err := b.ask(ctx, rec, e.unbind(rec, r.Binding)); err != nil {
+			return services.Progress{}, fmt.Errorf("cannot drop a user of %s: %w", e.title, err)
+		}
+	}
+	_, err := b.change(rec.GUID, func(rec *record) {
+		rec.Bindings = slices.DeleteFunc(rec.Bindings, func(guid string) bool { return guid == r.Binding })
+	})
+	if err != nil {
+		return services.Progress{}, err
+	}
+	return services.Progress{State: services.Succeeded}, nil
+}
+
+// Fetch gives the credentials of a binding once more.
+func (b *Broker) Fetch(_ context.Context, r services.BindingRequest) (services.Bound, error) {
+	rec, err := b.get(r.Instance)
+	if err != nil || !rec.has(r.Binding) {
+		return services.Bound{}, refusal(http.StatusNotFound, "there is no binding with guid %s", r.Binding)
+	}
+	bound, err := boundOf(rec, r.Binding)
+	bound.Parameters = json.RawMessage("{}")
+	return bound, err
+}
+
+// boundOf is what a binding gives.
+func boundOf(rec record, binding string) (services.Bound, error) {
+	e, ok := engineOf(rec.Engine)
+	if !ok {
+		return services.Bound{}, fmt.Errorf("cannot give credentials: this dewd knows no %s", rec.Engine)
+	}
+	c, err := json.Marshal(e.credentials(rec, binding))
+	if err != nil {
+		return services.Bound{}, fmt.Errorf("cannot encode credentials: %w", err)
+	}
+	return services.Bound{Credentials: c}, nil
+}

@@ -1,0 +1,325 @@
+package builtin
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"net/netip"
+	"slices"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/dewrun/dew/runtime"
+	"github.com/dewrun/dew/services"
+	"github.com/dewrun/dew/store"
+)
+
+// Host keeps servers: runtime.Supervisor does.
+type Host interface {
+	PutServer(v runtime.Server) error
+	DropServer(guid string) error
+	ReserveAddress(guid string) (netip.Addr, error)
+	ReleaseAddress(guid string) error
+	Instances(guid string) []runtime.Status
+	Exec(ctx context.Context, t runtime.ExecTarget, s runtime.ExecSpec) (runtime.Session, error)
+	Signal(ctx context.Context, process string, index int, sidecar string, sig syscall.Signal) error
+}
+
+// Config is what a Broker needs.
+type Config struct {
+	DB     *store.DB
+	Host   Host
+	Dir    string // of the data; made where it is missing
+	UID    int    // of the app user
+	GID    int
+	Logger *slog.Logger
+	// Stacks gives the name of a stack that has these Debian packages, and tells how
+	// far it is; nil: only what is installed on the machine can be had.
+	Stacks func(ctx context.Context, packages []string, progress func(string)) (string, error)
+	// Machine is the root of the file system where servers may be installed; empty:
+	// the machine's own. "-": nowhere, a stack is always asked for.
+	Machine string
+	Reserve int64         // bytes of the disk that stay free; 0: 1 GiB
+	Start   time.Duration // how long a server may take until it is ready; 0: 5 min
+	// Changed is told that there is something new to know of an instance. It must be
+	// quick, and may be nil.
+	Changed func(instance string)
+}
+
+// Defaults of Config.
+const (
+	defaultReserve = 1 << 30
+	defaultStart   = 5 * time.Minute
+)
+
+// Broker gives databases.
+type Broker struct {
+	c       Config
+	records *store.Bucket[record]
+
+	mu      sync.Mutex         // guards the fields below
+	life    context.Context    // of Run; nil before
+	workers map[string]*worker // by instance
+	locks   map[string]chan struct{}
+	running sync.WaitGroup
+}
+
+// worker is what is under way for one instance.
+type worker struct {
+	cancel context.CancelCauseFunc // of the present step
+	again  bool                    // the record changed meanwhile
+}
+
+var (
+	_ services.Broker = (*Broker)(nil)
+	_ services.Teller = (*Broker)(nil)
+	_ Host            = (*runtime.Supervisor)(nil)
+)
+
+// errSuperseded ends what is under way because something else is wished now.
+var errSuperseded = errors.New("something else is wished now")
+
+// New makes the broker. What takes a while is done by Run.
+func New(c Config) (*Broker, error) {
+	if c.DB == nil || c.Host == nil || c.Dir == "" || c.Logger == nil {
+		return nil, errors.New("cannot make the built-in broker without DB, Host, Dir and Logger")
+	}
+	if err := makeDir(c.Dir); err != nil {
+		return nil, err
+	}
+	c.Reserve = cmp.Or(c.Reserve, defaultReserve)
+	c.Start = cmp.Or(c.Start, defaultStart)
+	return &Broker{
+		c: c, records: store.In[record](c.DB, "databases"),
+		workers: map[string]*worker{}, locks: map[string]chan struct{}{},
+	}, nil
+}
+
+// Run goes on with everything that an earlier daemon left undone, and does what is
+// asked for, until ctx ends. What is under way then is gone on with by the next.
+func (b *Broker) Run(ctx context.Context) error {
+	all, err := b.records.All()
+	if err != nil {
+		return fmt.Errorf("cannot read the databases: %w", err)
+	}
+	b.mu.Lock()
+	b.life = ctx
+	b.mu.Unlock()
+	for _, r := range all {
+		if r.Doing != "" {
+			b.work(r.GUID)
+		}
+		b.recover(ctx, r)
+	}
+	<-ctx.Done()
+	b.mu.Lock()
+	b.life = nil // no more workers
+	b.mu.Unlock()
+	b.running.Wait()
+	return nil
+}
+
+// Instance creates, updates or deletes a database. All of it is asynchronous.
+func (b *Broker) Instance(_ context.Context, r services.InstanceRequest) (services.Progress, error) {
+	if !safeGUID.MatchString(r.Instance) {
+		return services.Progress{}, refusal(http.StatusBadRequest, "'%s' is no guid", r.Instance)
+	}
+	switch r.Action {
+	case services.Create:
+		return b.wantCreate(r)
+	case services.Update:
+		return b.wantUpdate(r)
+	case services.Delete:
+		return b.wantDelete(r)
+	}
+	return services.Progress{}, refusal(http.StatusBadRequest, "there is no action '%s'", r.Action)
+}
+
+func (b *Broker) wantCreate(r services.InstanceRequest) (services.Progress, error) {
+	e, plan, err := chosen(r.Offering, r.Plan)
+	if err != nil {
+		return services.Progress{}, err
+	}
+	p, err := parameters{}.merge(r.Parameters, e.keys)
+	if err != nil {
+		return services.Progress{}, err
+	}
+	rec, err := b.get(r.Instance)
+	switch {
+	case err == nil && (rec.Engine != e.name || rec.Shape != shape{plan, p}):
+		return services.Progress{}, refusal(http.StatusConflict, "there is another service instance with guid %s", r.Instance)
+	case err == nil && rec.Doing == "" && rec.State == services.Failed:
+		// Asked once more: everything from the beginning.
+	case err == nil:
+		return b.progress(rec), nil
+	case !errors.Is(err, services.ErrNotFound):
+		return services.Progress{}, err
+	}
+	if err := b.room(0); err != nil {
+		return services.Progress{}, refusal(http.StatusInsufficientStorage, "%v", err)
+	}
+	rec = record{
+		GUID: r.Instance, Name: cmp.Or(r.Context.InstanceName, r.Instance), Engine: e.name, Shape: shape{plan, p},
+		Secret: newSecret(), Doing: services.Create, Step: "creating", CreatedAt: time.Now().UTC(),
+	}
+	if err := b.records.Put(rec.GUID, rec); err != nil {
+		return services.Progress{}, fmt.Errorf("cannot keep service instance %s: %w", rec.GUID, err)
+	}
+	b.work(rec.GUID)
+	return b.progress(rec), nil
+}
+
+func (b *Broker) wantUpdate(r services.InstanceRequest) (services.Progress, error) {
+	rec, err := b.get(r.Instance)
+	if err != nil {
+		return services.Progress{}, refusal(http.StatusNotFound, "there is no service instance with guid %s", r.Instance)
+	}
+	e, ok := engineOf(rec.Engine)
+	if !ok {
+		return services.Progress{}, fmt.Errorf("cannot update %s: this dewd knows no %s", rec.GUID, rec.Engine)
+	}
+	next := rec.Shape
+	if r.Plan != "" {
+		if _, next.Plan, err = chosen(offeringID(e.name), r.Plan); err != nil {
+			return services.Progress{}, err
+		}
+	}
+	if next.Parameters, err = next.Parameters.merge(r.Parameters, e.keys); err != nil {
+		return services.Progress{}, err
+	}
+	if (record{Shape: next}).database() != rec.database() {
+		return services.Progress{}, refusal(http.StatusBadRequest, "parameter '%s' cannot be changed", keyDatabase)
+	}
+	if rec.Doing == services.Update && rec.Next != nil && *rec.Next == next {
+		b.work(rec.GUID)
+		return b.progress(rec), nil
+	}
+	if rec.Doing != "" {
+		return services.Progress{}, &services.BrokerError{
+			Status: http.StatusUnprocessableEntity, Code: "ConcurrencyError",
+			Description: "another operation of this service instance is in progress: try again later",
+		}
+	}
+	if next == rec.Shape {
+		return services.Progress{State: services.Succeeded}, nil
+	}
+	rec, err = b.change(rec.GUID, func(r *record) {
+		r.Doing, r.Next, r.Step = services.Update, &next, "updating"
+	})
+	if err != nil {
+		return services.Progress{}, err
+	}
+	b.work(rec.GUID)
+	return b.progress(rec), nil
+}
+
+func (b *Broker) wantDelete(r services.InstanceRequest) (services.Progress, error) {
+	rec, err := b.change(r.Instance, func(r *record) { r.Doing, r.Step = services.Delete, "deleting" })
+	if errors.Is(err, services.ErrNotFound) {
+		return services.Progress{State: services.Succeeded, Gone: true}, nil
+	}
+	if err != nil {
+		return services.Progress{}, err
+	}
+	b.work(rec.GUID)
+	return b.progress(rec), nil
+}
+
+// progress is how far the record is.
+func (b *Broker) progress(r record) services.Progress {
+	if r.Doing != "" {
+		return services.Progress{State: services.InProgress, Description: r.Step, Operation: string(r.Doing)}
+	}
+	return services.Progress{State: r.State, Description: r.Error}
+}
+
+// Last tells how far that is which is under way.
+func (b *Broker) Last(_ context.Context, r services.LastRequest) (services.Progress, error) {
+	rec, err := b.get(r.Instance)
+	if errors.Is(err, services.ErrNotFound) {
+		if r.Action == services.Delete || r.Operation == string(services.Delete) {
+			return services.Progress{State: services.Succeeded, Gone: true}, nil
+		}
+		return services.Progress{State: services.Failed, Description: "the service instance is gone"}, nil
+	}
+	if err != nil {
+		return services.Progress{}, err
+	}
+	if rec.Doing != "" {
+		b.work(rec.GUID)
+	}
+	return b.progress(rec), nil
+}
+
+// Tell gives the parameters of an instance.
+func (b *Broker) Tell(_ context.Context, r services.InstanceRequest) (services.Told, error) {
+	rec, err := b.get(r.Instance)
+	if err != nil {
+		return services.Told{}, refusal(http.StatusNotFound, "there is no service instance with guid %s", r.Instance)
+	}
+	p, err := json.Marshal(rec.Shape.Parameters)
+	if err != nil {
+		return services.Told{}, fmt.Errorf("cannot encode parameters: %w", err)
+	}
+	return services.Told{Parameters: p}, nil
+}
+
+// get reads a record, or returns services.ErrNotFound.
+func (b *Broker) get(guid string) (record, error) {
+	r, err := b.records.Get(guid)
+	if errors.Is(err, store.ErrNotFound) {
+		return r, fmt.Errorf("database %s: %w", guid, services.ErrNotFound)
+	}
+	if err != nil {
+		return r, fmt.Errorf("cannot read database %s: %w", guid, err)
+	}
+	return r, nil
+}
+
+// change changes a record.
+func (b *Broker) change(guid string, fn func(r *record)) (record, error) {
+	r, err := b.records.Update(guid, func(r *record) error { fn(r); return nil })
+	if errors.Is(err, store.ErrNotFound) {
+		return r, fmt.Errorf("database %s: %w", guid, services.ErrNotFound)
+	}
+	if err != nil {
+		return r, fmt.Errorf("cannot keep database %s: %w", guid, err)
+	}
+	return r, nil
+}
+
+// lock keeps all others from the users and files of an instance. It returns how
+// to let them in again.
+func (b *Broker) lock(ctx context.Context, guid string) (func(), error) {
+	b.mu.Lock()
+	l := b.locks[guid]
+	if l == nil {
+		l = make(chan struct{}, 1)
+		b.locks[guid] = l
+	}
+	b.mu.Unlock()
+	select {
+	case l <- struct{}{}:
+		return func() { <-l }, nil
+	case <-ctx.Done():
+		return nil, context.Cause(ctx)
+	}
+}
+
+// Instances are the guids of all databases, for those who look after their logs.
+func (b *Broker) Instances() ([]string, error) {
+	all, err := b.records.All()
+	if err != nil {
+		return nil, fmt.Errorf("cannot read the databases: %w", err)
+	}
+	var out []string
+	for _, r := range all {
+		out = append(out, r.GUID)
+	}
+	return slices.Clip(out), nil
+}

@@ -1,0 +1,93 @@
+package builtin
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+
+	"github.com/dewrun/dew/services"
+)
+
+// The names of the plans.
+const (
+	smallPlan = "small"
+	largePlan = "large"
+)
+
+// planNames are the plans of every engine, as the marketplace lists them.
+var planNames = []string{smallPlan, largePlan}
+
+// The ids of the catalog. They are kept by those who read it: for ever the same.
+func offeringID(engine string) string { return "dew-" + engine }
+
+func planID(engine, plan string) string { return "dew-" + engine + "-" + plan }
+
+// Catalog is what there is to have.
+func (b *Broker) Catalog(context.Context) ([]services.Offered, error) {
+	var out []services.Offered
+	for _, e := range engines {
+		o := services.Offered{
+			ID: offeringID(e.name), Name: e.name, Description: e.description, Tags: e.tags,
+			Bindable: true, PlanUpdateable: true, InstancesRetrievable: true, BindingsRetrievable: true,
+			Metadata: object(map[string]any{"displayName": e.title, "shareable": true}),
+		}
+		for _, name := range planNames {
+			o.Plans = append(o.Plans, e.offered(name))
+		}
+		out = append(out, o)
+	}
+	return out, nil
+}
+
+// offered is a plan as the catalog has it.
+func (e *engine) offered(plan string) services.OfferedPlan {
+	z := e.plans[plan]
+	text := fmt.Sprintf("%s of memory, %s of disk, %d connections", megabytes(z.memoryMB), megabytes(z.diskMB), z.connections)
+	metadata := map[string]any{
+		"displayName": plan,
+		"bullets": []string{
+			megabytes(z.memoryMB) + " of memory", megabytes(z.diskMB) + " of disk", fmt.Sprintf("%d connections", z.connections),
+		},
+	}
+	if plan == largePlan {
+		metadata["costs"] = []any{map[string]any{"amount": map[string]float64{"usd": 0}, "unit": "MONTHLY"}}
+	}
+	schema := schemaOf(e.keys)
+	return services.OfferedPlan{
+		ID: planID(e.name, plan), Name: plan, Description: text, Paid: plan == largePlan, Metadata: object(metadata),
+		Schemas: services.Schemas{InstanceCreate: schema, InstanceUpdate: schema, BindingCreate: schemaOf(nil)},
+	}
+}
+
+// megabytes writes a size as people do.
+func megabytes(mb int) string {
+	if mb >= 1024 && mb%1024 == 0 {
+		return fmt.Sprintf("%d GB", mb/1024)
+	}
+	return fmt.Sprintf("%d MB", mb)
+}
+
+func object(v map[string]any) json.RawMessage {
+	b, err := json.Marshal(v)
+	if err != nil {
+		panic(err) // made of literals only
+	}
+	return b
+}
+
+// chosen finds what a request names by the ids of the catalog.
+func chosen(offering, plan string) (*engine, string, error) {
+	for _, e := range engines {
+		if offeringID(e.name) != offering {
+			continue
+		}
+		for _, name := range planNames {
+			if planID(e.name, name) == plan {
+				return e, name, nil
+			}
+		}
+		return nil, "", refusal(http.StatusBadRequest, "there is no plan '%s' of %s", plan, e.name)
+	}
+	return nil, "", refusal(http.StatusBadRequest, "there is no offering '%s'", offering)
+}

@@ -1,0 +1,173 @@
+package builtin
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/dewrun/dew/app"
+	"github.com/dewrun/dew/droplet"
+	"github.com/dewrun/dew/runtime"
+)
+
+// Places in the container of a server.
+const (
+	dataDir    = "/data"
+	confDir    = "/conf"
+	scriptFile = "server.sh"
+	adminFile  = "admin" // a password: for the app user alone
+)
+
+// Folders of an instance on the machine.
+func (b *Broker) home(guid string) string      { return filepath.Join(b.c.Dir, guid) }
+func (b *Broker) storeDir(guid string) string  { return filepath.Join(b.home(guid), "store") }
+func (b *Broker) confDir(guid string) string   { return filepath.Join(b.home(guid), "conf") }
+func (b *Broker) copiesDir(guid string) string { return filepath.Join(b.home(guid), "snapshots") }
+
+// makeDir makes a folder that nobody else enters.
+func makeDir(path string) error {
+	if err := os.MkdirAll(path, 0o700); err != nil {
+		return fmt.Errorf("cannot make folder %s: %w", path, err)
+	}
+	return nil
+}
+
+// furnish makes the folders of an instance and writes its configuration for a
+// shape. It may be repeated.
+func (b *Broker) furnish(rec record, s shape) error {
+	e, ok := engineOf(rec.Engine)
+	if !ok {
+		return fmt.Errorf("this dewd knows no %s", rec.Engine)
+	}
+	for _, dir := range []string{b.home(rec.GUID), b.storeDir(rec.GUID), b.confDir(rec.GUID)} {
+		if err := makeDir(dir); err != nil {
+			return err
+		}
+	}
+	// The folder above is closed: these modes are for the app user.
+	err := errors.Join(os.Chown(b.storeDir(rec.GUID), b.c.UID, b.c.GID), os.Chmod(b.confDir(rec.GUID), 0o755))
+	if err != nil {
+		return fmt.Errorf("cannot make the folders of service instance %s: %w", rec.GUID, err)
+	}
+	files := e.files(rec, s)
+	files[scriptFile] = e.script
+	for _, name := range slices.Sorted(maps.Keys(files)) {
+		if err := b.write(filepath.Join(b.confDir(rec.GUID), name), files[name]); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// write writes a file of the configuration whole and durably, readable by the app
+// user alone.
+func (b *Broker) write(path, text string) error {
+	f, err := os.OpenFile(path+".new", os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
+	if err != nil {
+		return fmt.Errorf("cannot write %s: %w", path, err)
+	}
+	_, err = f.WriteString(text)
+	if err = errors.Join(err, f.Chown(b.c.UID, b.c.GID), f.Chmod(0o400), f.Sync(), f.Close()); err != nil {
+		return fmt.Errorf("cannot write %s: %w", path, err)
+	}
+	if err := os.Rename(path+".new", path); err != nil {
+		return fmt.Errorf("cannot write %s: %w", path, err)
+	}
+	return nil
+}
+
+// server is what the supervisor keeps alive for a shape of the instance.
+func (b *Broker) server(rec record, s shape) (runtime.Server, error) {
+	e, ok := engineOf(rec.Engine)
+	if !ok {
+		return runtime.Server{}, fmt.Errorf("this dewd knows no %s", rec.Engine)
+	}
+	z := e.size(s)
+	bind := func(source, target, mode string) droplet.Mount {
+		return droplet.Mount{Path: target, Type: "bind", Source: source, Options: []string{"bind", mode, "nosuid", "nodev"}}
+	}
+	return runtime.Server{
+		GUID: rec.GUID, Name: rec.Name, Source: "SERVICE/" + strings.ToUpper(e.name), Version: rec.Version, Stack: rec.Stack,
+		Command: scriptCommand("run"), Dir: dataDir, MemoryMB: z.memoryMB, DiskMB: z.diskMB,
+		Ports: []int{e.port}, Address: rec.Address, KillDelay: e.killDelay,
+		Mounts: []droplet.Mount{bind(b.storeDir(rec.GUID), dataDir, "rw"), bind(b.confDir(rec.GUID), confDir, "ro")},
+		// Data may have to be made, or repaired after a power cut.
+		Check: app.HealthCheck{Type: app.CheckPort, Port: e.port, Timeout: b.c.Start},
+	}, nil
+}
+
+// hasData tells whether the server has made its data.
+func (b *Broker) hasData(guid string) bool {
+	_, err := os.Lstat(filepath.Join(b.storeDir(guid), "data"))
+	return err == nil
+}
+
+// lastWords is why the script gave up, in one line. The file is the app user's:
+// nothing outside its folder is read for it.
+func (b *Broker) lastWords(guid string) string {
+	root, err := os.OpenRoot(b.storeDir(guid))
+	if err != nil {
+		return ""
+	}
+	defer func() { _ = root.Close() }() // only read
+	fi, err := root.Lstat("failed")
+	if err != nil || !fi.Mode().IsRegular() {
+		return ""
+	}
+	f, err := root.Open("failed")
+	if err != nil {
+		return ""
+	}
+	defer f.Close()
+	text, err := io.ReadAll(io.LimitReader(f, 1<<10))
+	if err != nil {
+		return ""
+	}
+	return oneLine(string(text))
+}
+
+// room checks that there is space for so many bytes more.
+func (b *Broker) room(bytes int64) error {
+	var st unix.Statfs_t
+	if err := unix.Statfs(b.c.Dir, &st); err != nil {
+		return fmt.Errorf("cannot measure the disk: %w", err)
+	}
+	free := int64(st.Bavail) * st.Bsize
+	if need := b.c.Reserve + bytes; free < need {
+		return fmt.Errorf("%d MB are free on the disk of %s, %d MB are needed: free some space", free>>20, b.c.Dir, (need+1<<20-1)>>20)
+	}
+	return nil
+}
+
+// treeSize is how many bytes the files below a folder take.
+func treeSize(dir string) (int64, error) {
+	var sum int64
+	err := filepath.WalkDir(dir, func(_ string, d fs.DirEntry, err error) error {
+		if errors.Is(err, fs.ErrNotExist) {
+			return nil // a server removes files while it works
+		}
+		if err != nil || !d.Type().IsRegular() {
+			return err
+		}
+		fi, err := d.Info()
+		if errors.Is(err, fs.ErrNotExist) {
+			return nil
+		}
+		if err == nil {
+			sum += fi.Size()
+		}
+		return err
+	})
+	if err != nil {
+		return 0, fmt.Errorf("cannot measure %s: %w", dir, err)
+	}
+	return sum, nil
+}

@@ -1,0 +1,106 @@
+package builtin
+
+import (
+	"crypto/sha1" // what the server's own protocol is made of
+	_ "embed"
+	"fmt"
+	"strings"
+	"time"
+)
+
+//go:embed scripts/mariadb.sh
+var mariadbScript string
+
+const mariadbPort = 3306
+
+var mariadb = &engine{
+	name: "mariadb", title: "MariaDB", description: "MariaDB, a server of its own for each instance",
+	tags:      []string{"mariadb", "mysql", "relational", "sql", "database"},
+	keys:      []string{keyDatabase, keyConnections},
+	packages:  []string{"mariadb-server"},
+	installed: []string{"/usr/sbin/mariadbd", "/usr/bin/mariadbd", "/usr/libexec/mariadbd"},
+	port:      mariadbPort, killDelay: time.Minute, script: commonScript + mariadbScript,
+	plans: map[string]size{
+		smallPlan: {memoryMB: 384, diskMB: 1024, connections: 20},
+		largePlan: {memoryMB: 1024, diskMB: 10240, connections: 100},
+	},
+	conf: mariadbConf, found: mariadbFound, bind: mariadbBind, unbind: mariadbUnbind,
+	ping: "SELECT 'ready';\n", pong: "ready", checkpoint: "FLUSH TABLES;\n",
+	client: []string{"--batch", "--skip-column-names"},
+	shell:  func(r record) []string { return []string{r.database()} }, prune: mariadbPrune,
+	credentials: func(r record, binding string) credentials {
+		return access{
+			scheme: "mysql", jdbc: "mariadb", address: r.Address, port: mariadbPort, database: r.database(),
+			user: userOf(binding), password: r.bindingPassword(binding),
+		}.credentials()
+	},
+}
+
+func mariadbConf(_ record, z size, _ parameters) map[string]string {
+	return map[string]string{"my.cnf": fmt.Sprintf(`[mariadbd]
+datadir = /data/data
+tmpdir = /data/tmp
+socket = /data/run/mariadb.sock
+pid-file = /data/run/mariadb.pid
+bind-address = 0.0.0.0
+port = %d
+max-connections = %d
+character-set-server = utf8mb4
+collation-server = utf8mb4_general_ci
+# Health checks connect and leave: nobody is to be shut out for that.
+skip-name-resolve
+host-cache-size = 0
+log-warnings = 1
+performance-schema = OFF
+innodb-buffer-pool-size = %dM
+innodb-log-file-size = %dM
+innodb-use-native-aio = 0
+key-buffer-size = 8M
+aria-pagecache-buffer-size = 8M
+local-infile = OFF
+default-time-zone = '+00:00'
+`, mariadbPort, z.connections, z.memoryMB*3/8, max(z.memoryMB/16, 24))}
+}
+
+// quoteTicks quotes a name for MariaDB.
+func quoteTicks(s string) string { return "`" + strings.ReplaceAll(s, "`", "``") + "`" }
+
+func mariadbFound(r record) string {
+	return fmt.Sprintf(`CREATE DATABASE IF NOT EXISTS %s;
+DELETE FROM mysql.global_priv WHERE User = '' OR (User = 'root' AND Host <> 'localhost');
+DELETE FROM mysql.proxies_priv;
+FLUSH PRIVILEGES;
+`, quoteTicks(r.database()))
+}
+
+// nativePassword is what the server keeps of a password.
+func nativePassword(password string) string {
+	once := sha1.Sum([]byte(password))
+	twice := sha1.Sum(once[:])
+	return fmt.Sprintf("*%X", twice)
+}
+
+func mariadbBind(r record, binding string) string {
+	user, hash := userOf(binding), nativePassword(r.bindingPassword(binding))
+	// In a grant an underscore of the database's name stands for any letter.
+	db := quoteTicks(strings.ReplaceAll(r.database(), "_", `\_`))
+	return fmt.Sprintf(`CREATE USER IF NOT EXISTS '%[1]s'@'%%';
+ALTER USER '%[1]s'@'%%' IDENTIFIED BY PASSWORD '%[2]s' ACCOUNT UNLOCK;
+GRANT ALL PRIVILEGES ON %[3]s.* TO '%[1]s'@'%%';
+`, user, hash, db)
+}
+
+func mariadbUnbind(_ record, binding string) string {
+	// Created first: what is locked must be there, and a repetition may not find it.
+	return fmt.Sprintf(`CREATE USER IF NOT EXISTS '%[1]s'@'%%';
+ALTER USER '%[1]s'@'%%' ACCOUNT LOCK;
+KILL HARD CONNECTION USER '%[1]s';
+DROP USER IF EXISTS '%[1]s'@'%%';
+`, userOf(binding))
+}
+
+// mariadbPrune drops the users of bindings that are no more.
+func mariadbPrune(r record) string {
+	where := "User REGEXP '^u[0-9a-f]{16}$' AND User NOT IN (" + userList(r) + ")"
+	return "DELETE FROM mysql.global_priv WHERE " + where + ";\nDELETE FROM mysql.db WHERE " + where + ";\nFLUSH PRIVILEGES;\n"
+}

@@ -1,0 +1,41 @@
+# first prints the first of some programs that is there.
+first() {
+	for p; do
+		if command -v "$p" >/dev/null; then
+			command -v "$p"
+			return
+		fi
+	done
+	fail "MariaDB is not installed: there is no $1 (Debian: apt install mariadb-server)"
+}
+
+run() {
+	alone
+	server=$(first mariadbd mysqld)
+	if [ ! -d /data/data ]; then
+		rm -rf /data/data.new
+		mkdir /data/data.new
+		install=$(first mariadb-install-db mysql_install_db)
+		"$install" --no-defaults --datadir=/data/data.new --tmpdir=/data/tmp \
+			--auth-root-authentication-method=normal --skip-test-db --skip-name-resolve \
+			--innodb-buffer-pool-size=32M --innodb-use-native-aio=0 >/data/tmp/init.log 2>&1 ||
+			fail "mariadb-install-db failed: $(grep -iE 'error|cannot|fail' /data/tmp/init.log | head -n 3 | tr '\n' ' ')"
+		settled
+	fi
+	exec "$server" --defaults-file=/conf/my.cnf
+}
+
+client() {
+	cli=$(first mariadb mysql)
+	exec "$cli" --no-defaults --protocol=socket --socket=/data/run/mariadb.sock --user=root "$@"
+}
+
+shell() { client "$@"; }
+
+case ${1-} in
+run) run ;;
+client) shift; client "$@" ;;
+shell) shift; shell "$@" ;;
+freeze) freeze ;;
+*) fail "usage: server.sh run|client|shell|freeze" ;;
+esac

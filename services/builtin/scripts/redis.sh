@@ -1,0 +1,39 @@
+# first prints the first of some programs that is there.
+first() {
+	for p; do
+		if command -v "$p" >/dev/null; then
+			command -v "$p"
+			return
+		fi
+	done
+	fail "Redis is not installed: there is no $1 (Debian: apt install redis-server)"
+}
+
+run() {
+	alone
+	server=$(first redis-server valkey-server)
+	if [ ! -d /data/data ]; then
+		rm -rf /data/data.new
+		mkdir /data/data.new
+		cat /conf/users.acl >/data/data.new/users.acl || fail 'cannot write the users'
+		settled
+	fi
+	exec "$server" /conf/redis.conf
+}
+
+client() {
+	cli=$(first redis-cli valkey-cli)
+	read -r REDISCLI_AUTH </conf/admin
+	export REDISCLI_AUTH
+	exec "$cli" -s /data/run/redis.sock --user dew-admin --no-auth-warning "$@"
+}
+
+shell() { client "$@"; }
+
+case ${1-} in
+run) run ;;
+client) shift; client "$@" ;;
+shell) shift; shell "$@" ;;
+freeze) freeze ;;
+*) fail "usage: server.sh run|client|shell|freeze" ;;
+esac

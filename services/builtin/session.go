@@ -1,0 +1,219 @@
+package builtin
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/dewrun/dew/runtime"
+)
+
+const (
+	maxOutput = 64 << 10         // that is read of what a client prints
+	askLimit  = 30 * time.Second // for statements of an administrator
+	upLimit   = time.Minute      // that statements wait for a server that starts
+	firstLook = 50 * time.Millisecond
+	lastLook  = time.Second
+)
+
+// scriptCommand is a shell command that runs the script of the engine. The words
+// are our own.
+func scriptCommand(words ...string) string {
+	return "exec sh " + confDir + "/" + scriptFile + " " + strings.Join(words, " ")
+}
+
+// session runs the script in the container of the server and returns what it
+// printed. The input is given on its standard input: nobody sees it in a list of
+// processes.
+func (b *Broker) session(ctx context.Context, guid, input string, words ...string) (string, error) {
+	s, err := b.c.Host.Exec(ctx, runtime.ExecTarget{Process: guid},
+		runtime.ExecSpec{Kind: runtime.ExecCommand, Command: scriptCommand(words...)})
+	if err != nil {
+		return "", err
+	}
+	defer func() {
+		if err := s.Close(); err != nil {
+			b.c.Logger.Warn("cannot close a session of a database", "service_instance", guid, "err", err)
+		}
+	}()
+	return converse(ctx, s, input)
+}
+
+// converse gives a session its input and reads its output until it ends.
+func converse(ctx context.Context, s runtime.Session, input string) (string, error) {
+	st := s.Streams()
+	var out, complaint string
+	var g errgroup.Group
+	g.Go(func() error {
+		_, err := io.WriteString(st.In, input)
+		// A client that ended before it read all says why by itself.
+		_ = errors.Join(err, st.In.Close())
+		return nil
+	})
+	g.Go(func() (err error) { out, err = readBounded(st.Out); return err })
+	g.Go(func() (err error) { complaint, err = readBounded(st.Err); return err })
+	end, err := s.Wait(ctx)
+	if err != nil {
+		return "", err
+	}
+	if err := g.Wait(); err != nil {
+		return "", fmt.Errorf("cannot read the answer: %w", err)
+	}
+	if end.Code != 0 {
+		return out, errors.New(cmp.Or(oneLine(complaint), oneLine(out), end.Why, fmt.Sprintf("the client ended with %d", end.Code)))
+	}
+	return out, nil
+}
+
+// readBounded reads to the end and keeps the beginning.
+func readBounded(r io.Reader) (string, error) {
+	b, err := io.ReadAll(io.LimitReader(r, maxOutput))
+	if err == nil {
+		_, err = io.Copy(io.Discard, r)
+	}
+	return string(b), err
+}
+
+func oneLine(s string) string {
+	s = strings.Join(strings.Fields(s), " ")
+	if len(s) > 500 {
+		s = s[:500] + " …"
+	}
+	return s
+}
+
+// statements gives statements to the administrator's client.
+func (b *Broker) statements(ctx context.Context, rec record, text string) (string, error) {
+	e, ok := engineOf(rec.Engine)
+	if !ok {
+		return "", fmt.Errorf("this dewd knows no %s", rec.Engine)
+	}
+	ctx, cancel := context.WithTimeoutCause(ctx, askLimit, errors.New("the server did not answer in time"))
+	defer cancel()
+	out, err := b.session(ctx, rec.GUID, text, append([]string{"client"}, e.client...)...)
+	if err == nil && e.answers != nil {
+		err = e.answers(out)
+	}
+	return out, err
+}
+
+// ask gives statements to a server, and waits for it where it is just starting.
+func (b *Broker) ask(ctx context.Context, rec record, text string) error {
+	if err := b.up(ctx, rec, upLimit); err != nil {
+		return err
+	}
+	if text == "" {
+		return nil
+	}
+	_, err := b.statements(ctx, rec, text)
+	return err
+}
+
+// ready tells whether the administrator can log in.
+func (b *Broker) ready(ctx context.Context, rec record) error {
+	e, ok := engineOf(rec.Engine)
+	if !ok {
+		return fmt.Errorf("this dewd knows no %s", rec.Engine)
+	}
+	out, err := b.statements(ctx, rec, e.ping)
+	if err == nil && strings.TrimSpace(out) != e.pong {
+		err = fmt.Errorf("the server answers %q", oneLine(out))
+	}
+	return err
+}
+
+// tooManyCrashes is after how many crashes in a row nobody waits any more.
+const tooManyCrashes = 3
+
+// up waits until the server runs as the record says, is healthy, and the
+// administrator can log in.
+func (b *Broker) up(ctx context.Context, rec record, limit time.Duration) error {
+	ctx, cancel := context.WithTimeout(ctx, limit)
+	defer cancel()
+	last := errors.New("it was not started yet")
+	for look := firstLook; ; look = min(2*look, lastLook) {
+		st, found := b.status(rec)
+		switch {
+		case found && st.State == runtime.Running:
+			if last = b.ready(ctx, rec); last == nil {
+				return nil
+			}
+		case found && st.State == runtime.Crashed && (st.CrashCount >= tooManyCrashes || st.GivenUp):
+			return errors.New(b.why(rec, st))
+		case found && st.State == runtime.Crashed:
+			last = errors.New(b.why(rec, st))
+		}
+		if !wait(ctx, look) {
+			if errors.Is(ctx.Err(), context.DeadlineExceeded) {
+				return fmt.Errorf("the server is not ready after %s: %w", limit, last)
+			}
+			return context.Cause(ctx)
+		}
+	}
+}
+
+// status is the instance that runs as the record says.
+func (b *Broker) status(rec record) (runtime.Status, bool) {
+	sts := b.c.Host.Instances(rec.GUID)
+	i := slices.IndexFunc(sts, func(st runtime.Status) bool { return st.Version == rec.Version })
+	if i < 0 {
+		return runtime.Status{}, false
+	}
+	return sts[i], true
+}
+
+// why is the reason that a server does not run: its script's own words, or how it
+// ended.
+func (b *Broker) why(rec record, st runtime.Status) string {
+	reason := cmp.Or(b.lastWords(rec.GUID), st.Details, "the server ended")
+	if err := b.room(0); err != nil {
+		reason += " (" + err.Error() + ")"
+	}
+	return reason
+}
+
+// gone waits until nothing of the server runs.
+func (b *Broker) gone(ctx context.Context, guid string) error {
+	for look := firstLook; ; look = min(2*look, lastLook) {
+		if len(b.c.Host.Instances(guid)) == 0 {
+			return nil
+		}
+		if !wait(ctx, look) {
+			return fmt.Errorf("cannot end the server: %w", context.Cause(ctx))
+		}
+	}
+}
+
+// wait pauses for d and returns false when ctx ends before.
+func wait(ctx context.Context, d time.Duration) bool {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
+
+// Shell is how people talk to the server as its administrator: a session to open
+// with Exec, with a terminal or without.
+func (b *Broker) Shell(instance string) (runtime.ExecTarget, runtime.ExecSpec, error) {
+	rec, err := b.get(instance)
+	if err != nil {
+		return runtime.ExecTarget{}, runtime.ExecSpec{}, err
+	}
+	e, ok := engineOf(rec.Engine)
+	if !ok || !rec.usable() {
+		return runtime.ExecTarget{}, runtime.ExecSpec{}, fmt.Errorf("service instance %s has no server", instance)
+	}
+	return runtime.ExecTarget{Process: rec.GUID},
+		runtime.ExecSpec{Kind: runtime.ExecCommand, Command: scriptCommand(append([]string{"shell"}, e.shell(rec)...)...)}, nil
+}

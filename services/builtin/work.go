@@ -1,0 +1,354 @@
+package builtin
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/netip"
+	"os"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/dewrun/dew/droplet"
+	"github.com/dewrun/dew/services"
+)
+
+// endLimit is far more than a server takes to end cleanly.
+const endLimit = 5 * time.Minute
+
+// work makes a worker go through the record, now. What is under way and is not
+// wished any more is given up.
+func (b *Broker) work(guid string) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.life == nil || b.life.Err() != nil {
+		return // Run begins with what is left
+	}
+	if w := b.workers[guid]; w != nil {
+		w.again = true
+		b.supersede(guid, w)
+		return
+	}
+	w := &worker{}
+	b.workers[guid] = w
+	life := b.life
+	b.running.Go(func() { b.drive(life, guid, w) })
+}
+
+// supersede ends the present step of a worker when the instance is to be deleted:
+// nothing else changes while something is under way.
+func (b *Broker) supersede(guid string, w *worker) {
+	rec, err := b.get(guid)
+	if err == nil && rec.Doing == services.Delete && w.cancel != nil {
+		w.cancel(errSuperseded)
+	}
+}
+
+// drive does what the record says until there is nothing left to do.
+func (b *Broker) drive(life context.Context, guid string, w *worker) {
+	for n := 1; ; n++ {
+		rec, err := b.get(guid)
+		if err == nil && rec.Doing != "" {
+			err = b.turn(life, rec, w)
+		}
+		switch {
+		case life.Err() != nil:
+			b.leave(guid)
+			return
+		case errors.Is(err, services.ErrNotFound):
+			err = nil
+		case err != nil:
+			b.c.Logger.Error("cannot go on with a database, trying again", "service_instance", guid, "err", err)
+			if !wait(life, min(time.Duration(n)*time.Second, time.Minute)) {
+				b.leave(guid)
+				return
+			}
+			continue
+		}
+		if b.done(guid, w) {
+			return
+		}
+	}
+}
+
+func (b *Broker) leave(guid string) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	delete(b.workers, guid)
+}
+
+// done ends the worker, unless somebody came meanwhile.
+func (b *Broker) done(guid string, w *worker) bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if w.again {
+		w.again = false
+		return false
+	}
+	delete(b.workers, guid)
+	return true
+}
+
+// turn does one thing and writes down how it ended. Its error says that this
+// could not be written down, or that a deletion is to be tried again.
+func (b *Broker) turn(life context.Context, rec record, w *worker) error {
+	ctx, cancel := context.WithCancelCause(life)
+	defer cancel(nil)
+	b.mu.Lock()
+	w.cancel = cancel
+	b.mu.Unlock()
+	b.c.Logger.Info("database begun", "service_instance", rec.GUID, "engine", rec.Engine, "action", rec.Doing)
+	var err error
+	switch rec.Doing {
+	case services.Create:
+		err = b.create(ctx, rec)
+	case services.Update:
+		err = b.update(ctx, rec)
+	case services.Delete:
+		if err = b.remove(ctx, rec.GUID); err != nil {
+			return err
+		}
+		defer b.changed(rec.GUID)
+		if err := b.records.Delete(rec.GUID); err != nil {
+			return fmt.Errorf("cannot forget database %s: %w", rec.GUID, err)
+		}
+		return nil
+	}
+	if life.Err() != nil || errors.Is(context.Cause(ctx), errSuperseded) {
+		return nil
+	}
+	return b.finish(life, rec, err)
+}
+
+// finish writes down how a creation or an update ended.
+func (b *Broker) finish(ctx context.Context, rec record, failure error) error {
+	if failure != nil {
+		b.c.Logger.Warn("database failed", "service_instance", rec.GUID, "action", rec.Doing, "err", failure)
+	}
+	if failure != nil && rec.Doing == services.Create {
+		// Nothing half-made stays.
+		if err := b.remove(ctx, rec.GUID); err != nil {
+			return err
+		}
+	}
+	_, err := b.change(rec.GUID, func(r *record) {
+		if r.Doing != rec.Doing {
+			return // to be deleted
+		}
+		r.Doing, r.Step, r.State, r.Error = "", "", services.Succeeded, ""
+		if failure == nil && r.Next != nil {
+			r.Shape = *r.Next
+		}
+		r.Next = nil
+		if failure == nil {
+			return
+		}
+		r.State, r.Error = services.Failed, failure.Error()
+		if rec.Doing == services.Create {
+			r.Address, r.Version, r.Bindings = netip.Addr{}, "", nil
+		}
+	})
+	b.changed(rec.GUID)
+	return err
+}
+
+// changed tells that there is something new to know.
+func (b *Broker) changed(guid string) {
+	if b.c.Changed != nil {
+		b.c.Changed(guid)
+	}
+}
+
+// step tells users how far it is.
+func (b *Broker) step(guid, text string) {
+	_, err := b.change(guid, func(r *record) {
+		if r.Doing != services.Delete || strings.HasPrefix(text, "deleting") {
+			r.Step = text
+		}
+	})
+	if err != nil && !errors.Is(err, services.ErrNotFound) {
+		b.c.Logger.Error("cannot note how far a database is", "service_instance", guid, "err", err)
+	}
+	b.changed(guid)
+}
+
+// create makes the server and its database. Every part of it may have been done
+// before.
+func (b *Broker) create(ctx context.Context, rec record) error {
+	e, ok := engineOf(rec.Engine)
+	if !ok {
+		return fmt.Errorf("this dewd knows no %s", rec.Engine)
+	}
+	if err := b.room(0); err != nil {
+		return err
+	}
+	stack, err := b.stack(ctx, rec.GUID, e)
+	if err != nil {
+		return err
+	}
+	addr, err := b.c.Host.ReserveAddress(rec.GUID)
+	if err != nil {
+		return err
+	}
+	rec, err = b.change(rec.GUID, func(r *record) {
+		r.Stack, r.Address = stack, addr
+		if r.Version == "" {
+			r.Version = newVersion()
+		}
+	})
+	if err != nil {
+		return err
+	}
+	b.step(rec.GUID, "creating: initialising the data directory")
+	if err := b.put(rec, rec.Shape); err != nil {
+		return err
+	}
+	if err := b.watch(ctx, rec, "creating: starting "+e.title); err != nil {
+		return err
+	}
+	if text := e.found(rec); text != "" {
+		b.step(rec.GUID, "creating: making the database")
+		if _, err := b.statements(ctx, rec, text); err != nil {
+			return fmt.Errorf("cannot make the database: %w", err)
+		}
+	}
+	return nil
+}
+
+// stack finds where the programs are: on the machine, or in a stack that is made
+// for them.
+func (b *Broker) stack(ctx context.Context, guid string, e *engine) (string, error) {
+	if b.c.Machine != "-" && e.on("/"+strings.TrimPrefix(b.c.Machine, "/")) {
+		return droplet.DefaultStack, nil
+	}
+	if b.c.Stacks == nil {
+		return "", fmt.Errorf("%s is not installed on this machine: install it (Debian: apt install %s) and try again",
+			e.title, strings.Join(e.packages, " "))
+	}
+	b.step(guid, "creating: getting "+e.title)
+	name, err := b.c.Stacks(ctx, e.packages, func(text string) { b.step(guid, "creating: "+text) })
+	if err != nil {
+		return "", fmt.Errorf("cannot get %s: %w", e.title, err)
+	}
+	return name, nil
+}
+
+// put writes the configuration and makes the supervisor keep the server.
+func (b *Broker) put(rec record, s shape) error {
+	if err := b.furnish(rec, s); err != nil {
+		return err
+	}
+	v, err := b.server(rec, s)
+	if err != nil {
+		return err
+	}
+	return b.c.Host.PutServer(v)
+}
+
+// watch waits for the server and tells when its data is there.
+func (b *Broker) watch(ctx context.Context, rec record, next string) error {
+	looking, stop := context.WithCancel(ctx)
+	defer stop()
+	told := make(chan struct{})
+	go func() {
+		defer close(told)
+		for !b.hasData(rec.GUID) {
+			if !wait(looking, 4*firstLook) {
+				return
+			}
+		}
+		b.step(rec.GUID, next)
+	}()
+	err := b.up(ctx, rec, b.c.Start)
+	stop()
+	<-told
+	return err
+}
+
+// update makes the server run in its next shape, or go on in its old one.
+func (b *Broker) update(ctx context.Context, rec record) error {
+	if rec.Next == nil {
+		return nil
+	}
+	next := *rec.Next
+	if err := b.fits(ctx, rec, next); err != nil {
+		return err
+	}
+	err := b.reshape(ctx, rec.GUID, next, "updating: starting with the new plan")
+	if err == nil || ctx.Err() != nil {
+		return err
+	}
+	if back := b.reshape(ctx, rec.GUID, rec.Shape, "updating: going back to the old plan"); back != nil {
+		return fmt.Errorf("%w; and the old plan does not work any more: %w", err, back)
+	}
+	return fmt.Errorf("it goes on with the old plan: %w", err)
+}
+
+// fits refuses a shape that has no room for what is there.
+func (b *Broker) fits(ctx context.Context, rec record, next shape) error {
+	room := redisMemory(redis.size(next))
+	if rec.Engine != redis.name || room >= redisMemory(redis.size(rec.Shape)) {
+		return nil
+	}
+	if err := b.up(ctx, rec, upLimit); err != nil {
+		return err
+	}
+	out, err := b.session(ctx, rec.GUID, "INFO memory\n", "client")
+	if err != nil {
+		return fmt.Errorf("cannot ask how much is used: %w", err)
+	}
+	if used := usedMemory(out); used > room {
+		return fmt.Errorf("plan '%s' has room for %d MB, %d MB are used: delete some keys first", next.Plan, room>>20, used>>20)
+	}
+	return nil
+}
+
+// usedMemory reads the answer of Redis; 0 where it does not say.
+func usedMemory(info string) int64 {
+	for line := range strings.Lines(info) {
+		if text, ok := strings.CutPrefix(strings.TrimSpace(line), "used_memory:"); ok {
+			n, err := strconv.ParseInt(text, 10, 64)
+			if err == nil {
+				return n
+			}
+		}
+	}
+	return 0
+}
+
+// reshape replaces the server by one of another shape.
+func (b *Broker) reshape(ctx context.Context, guid string, s shape, step string) error {
+	unlock, err := b.lock(ctx, guid)
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	rec, err := b.change(guid, func(r *record) { r.Version = newVersion() })
+	if err != nil {
+		return err
+	}
+	b.step(guid, step)
+	if err := b.put(rec, s); err != nil {
+		return err
+	}
+	return b.up(ctx, rec, b.c.Start)
+}
+
+// remove ends the server and takes everything of it away.
+func (b *Broker) remove(ctx context.Context, guid string) error {
+	b.step(guid, "deleting: ending the server")
+	ctx, cancel := context.WithTimeoutCause(ctx, endLimit, errors.New("it does not end"))
+	defer cancel()
+	if err := b.c.Host.DropServer(guid); err != nil {
+		return err
+	}
+	if err := b.gone(ctx, guid); err != nil {
+		return err
+	}
+	b.step(guid, "deleting: removing the data")
+	if err := os.RemoveAll(b.home(guid)); err != nil {
+		return fmt.Errorf("cannot remove the data of service instance %s: %w", guid, err)
+	}
+	return b.c.Host.ReleaseAddress(guid)
+}

@@ -1,0 +1,100 @@
+package services
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"regexp"
+	"strings"
+
+	"github.com/santhosh-tekuri/jsonschema/v6"
+)
+
+// maxSchema bounds a schema, in bytes.
+const maxSchema = 64 << 10
+
+// semver is a version as semver.org tells it.
+var semver = regexp.MustCompile(`^(0|[1-9]\d*)\.(0|[1-9]\d*)\.(0|[1-9]\d*)(-[0-9A-Za-z.-]+)?(\+[0-9A-Za-z.-]+)?$`)
+
+// noFetching refuses to load schemas that a schema refers to: brokers do not make
+// the daemon read files or other servers.
+type noFetching struct{}
+
+func (noFetching) Load(string) (any, error) {
+	return nil, errors.New("No external references are allowed")
+} //nolint:staticcheck // the platform's words
+
+// compile reads a schema. An empty one is nil.
+func compile(raw json.RawMessage) (*jsonschema.Schema, error) {
+	if len(raw) == 0 || string(raw) == "null" {
+		return nil, nil
+	}
+	if len(raw) > maxSchema {
+		return nil, errors.New("Must not be larger than 64KB") //nolint:staticcheck // the platform's words
+	}
+	doc, err := jsonschema.UnmarshalJSON(bytes.NewReader(raw))
+	if err != nil {
+		return nil, errors.New("Must be valid JSON") //nolint:staticcheck // the platform's words
+	}
+	if _, is := doc.(map[string]any); !is {
+		return nil, errors.New("Must be a JSON object") //nolint:staticcheck // the platform's words
+	}
+	c := jsonschema.NewCompiler()
+	c.DefaultDraft(jsonschema.Draft4)
+	c.UseLoader(noFetching{})
+	const here = "schema:parameters"
+	if err := c.AddResource(here, doc); err != nil {
+		return nil, fmt.Errorf("cannot read it: %w", err)
+	}
+	s, err := c.Compile(here)
+	if err != nil {
+		return nil, fmt.Errorf("Must conform to JSON Schema Draft 04 (experimental support for later versions): %w", err) //nolint:staticcheck // the platform's words
+	}
+	return s, nil
+}
+
+// checkSchema tells what is wrong with a schema.
+func checkSchema(raw json.RawMessage) error {
+	_, err := compile(raw)
+	return err
+}
+
+// checkParameters tells which parameters a plan does not allow.
+func checkParameters(schema, parameters json.RawMessage) error {
+	s, err := compile(schema)
+	if err != nil {
+		return fmt.Errorf("cannot check parameters: %w", err) // it was checked when the catalog was read
+	}
+	if s == nil {
+		return nil
+	}
+	if parameters == nil {
+		parameters = json.RawMessage("{}")
+	}
+	doc, err := jsonschema.UnmarshalJSON(bytes.NewReader(parameters))
+	if err != nil {
+		return invalid("parameters", "parameters must be a JSON object")
+	}
+	err = s.Validate(doc)
+	if wrong := (*jsonschema.ValidationError)(nil); errors.As(err, &wrong) {
+		return violations(wrong)
+	}
+	return err
+}
+
+// violations names every parameter that is wrong.
+func violations(wrong *jsonschema.ValidationError) error {
+	var all []error
+	for _, unit := range wrong.BasicOutput().Errors {
+		if unit.Error == nil {
+			continue
+		}
+		key := "parameters" + strings.ReplaceAll(unit.InstanceLocation, "/", ".")
+		all = append(all, invalid(key, "%s: %s", key, unit.Error.String()))
+	}
+	if len(all) == 0 {
+		return invalid("parameters", "parameters: %s", wrong.Error())
+	}
+	return errors.Join(all...)
+}
