@@ -1,0 +1,139 @@
+package notify
+
+import (
+	"cmp"
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"strings"
+
+	"github.com/golang-jwt/jwt/v5"
+
+	"github.com/dewrun/dew/auth"
+)
+
+// problem is an error with the service's words for it.
+type problem struct {
+	status  int
+	message string
+}
+
+func (p *problem) Error() string { return p.message }
+
+func problemf(status int, format string, args ...any) *problem {
+	return &problem{status: status, message: fmt.Sprintf(format, args...)}
+}
+
+// invalid says what is wrong with a body that could be read.
+func invalid(format string, args ...any) *problem {
+	return problemf(http.StatusUnprocessableEntity, format, args...)
+}
+
+func notFound(format string, args ...any) *problem {
+	return problemf(http.StatusNotFound, format, args...)
+}
+
+// The answers that many endpoints share.
+var (
+	errParse     = &problem{http.StatusBadRequest, "Request body could not be parsed"}
+	errForbidden = &problem{http.StatusForbidden, "You are not authorized to perform the requested action"}
+	errInternal  = &problem{http.StatusInternalServerError, "Internal Server Error"}
+	errTooLarge  = problemf(http.StatusRequestEntityTooLarge, "Request body has more than %d bytes", maxBody)
+)
+
+// toProblem is what the outside learns of an error.
+func toProblem(err error) *problem {
+	if p, ok := errors.AsType[*problem](err); ok {
+		return p
+	}
+	if _, ok := errors.AsType[*http.MaxBytesError](err); ok {
+		return errTooLarge
+	}
+	return errInternal
+}
+
+// errorBody is how all errors are written.
+type errorBody struct {
+	Errors []string `json:"errors"`
+}
+
+// unauthorized says why a token is not believed.
+func unauthorized(reason string) *problem {
+	return problemf(http.StatusUnauthorized, "Authorization header is invalid: %s", reason)
+}
+
+// The reasons, as clients know them.
+const (
+	reasonMissing  = "missing"
+	reasonExpired  = "token is expired"
+	reasonTooEarly = "token is not valid yet"
+	reasonRevoked  = "token is revoked"
+	reasonSegments = "token contains an invalid number of segments"
+	reasonNoKey    = "Unable to lookup key id for the token"
+	reasonForged   = "crypto/rsa: verification error"
+	reasonCorrupt  = "corrupt" // all that version 2 says
+	reasonOther    = "token is invalid"
+)
+
+// refusal is the answer to a token that was not believed because of err.
+func refusal(version int, token string, err error) error {
+	switch {
+	case errors.Is(err, auth.ErrExpired):
+		return unauthorized(reasonExpired)
+	case errors.Is(err, auth.ErrRevoked):
+		return unauthorized(reasonRevoked)
+	case errors.Is(err, auth.ErrInvalidToken) && version == V2:
+		return unauthorized(reasonCorrupt)
+	case errors.Is(err, auth.ErrInvalidToken):
+		return unauthorized(flaw(token, err))
+	}
+	return fmt.Errorf("cannot verify a token: %w", err)
+}
+
+// tokenHeader is the part of a token that says how to check it.
+type tokenHeader struct {
+	Alg string `json:"alg"`
+	Kid string `json:"kid"`
+}
+
+// flaw names what is wrong with a token.
+func flaw(token string, err error) string {
+	parts := strings.Split(token, ".")
+	if len(parts) != 3 {
+		return reasonSegments
+	}
+	for _, part := range parts {
+		if _, err := base64.RawURLEncoding.DecodeString(part); err != nil {
+			return err.Error()
+		}
+	}
+	raw, _ := base64.RawURLEncoding.DecodeString(parts[0]) // it was read above
+	var h tokenHeader
+	if json.Unmarshal(raw, &h) != nil {
+		return reasonOther
+	}
+	switch {
+	case h.Alg != jwt.SigningMethodRS256.Alg():
+		return "Unsupported signing method " + shorten(cmp.Or(h.Alg, "none"))
+	case h.Kid == "":
+		return reasonNoKey
+	case errors.Is(err, jwt.ErrTokenNotValidYet):
+		return reasonTooEarly
+	case errors.Is(err, jwt.ErrTokenUnverifiable):
+		return "unknown key with id " + shorten(h.Kid)
+	case errors.Is(err, jwt.ErrTokenSignatureInvalid):
+		return reasonForged
+	}
+	return reasonOther
+}
+
+// shorten keeps what somebody sent from filling an answer or a log.
+func shorten(s string) string {
+	const most = 64
+	if len(s) > most {
+		return strings.ToValidUTF8(s[:most], "") + "..."
+	}
+	return s
+}

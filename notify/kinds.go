@@ -1,0 +1,480 @@
+package notify
+
+import (
+	"cmp"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"net/http"
+	"net/url"
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/dewrun/dew/auth"
+	"github.com/dewrun/dew/store"
+)
+
+// Client is who sends: a source of notifications with a name for people.
+type Client struct {
+	ID       string `json:"id"`                 // as the authorization server knows it
+	Name     string `json:"name"`               // source_name of its registration
+	Template string `json:"template,omitempty"` // id; empty: the default one
+}
+
+// Kind is one sort of notification of a client.
+type Kind struct {
+	Client      string `json:"client"`
+	ID          string `json:"id"`
+	Description string `json:"description"`
+	Critical    bool   `json:"critical,omitempty"` // nobody can unsubscribe from it
+	Template    string `json:"template,omitempty"` // id; empty: the client's
+}
+
+// PlatformClient is the client in whose name dew itself sends. Nobody registers
+// kinds for it over HTTP.
+const PlatformClient = "dew"
+
+// shelves are what the service remembers, beside the queue.
+type shelves struct {
+	clients      *store.Bucket[Client]
+	kinds        *store.Bucket[Kind]
+	templates    *store.Bucket[Template]
+	unsubscribed *store.Bucket[unsubscription]
+	silent       *store.Bucket[string] // guids of the users who want nothing but what is critical
+
+	shelves2
+}
+
+func newShelves(db *store.DB) shelves {
+	return shelves{
+		clients:      store.In[Client](db, "notify clients"),
+		kinds:        store.In[Kind](db, "notify kinds"),
+		templates:    store.In[Template](db, "notify templates"),
+		unsubscribed: store.In[unsubscription](db, "notify unsubscribed"),
+		silent:       store.In[string](db, "notify silent"),
+		shelves2:     newShelves2(db),
+	}
+}
+
+// keyOf joins the parts of a key so that no two lists of parts have the same one.
+func keyOf(parts ...string) string {
+	escaped := make([]string, len(parts))
+	for i, p := range parts {
+		escaped[i] = url.PathEscape(p)
+	}
+	return strings.Join(escaped, "/")
+}
+
+// registration is what a client wants to be known by.
+type registration struct {
+	name    string
+	kinds   []Kind
+	replace bool // kinds that are not listed are dropped
+}
+
+// Register makes kinds known in the name of the platform. Others that it has
+// stay.
+func (s *Server) Register(name string, kinds ...Kind) error {
+	if err := s.keep(PlatformClient, registration{name: name, kinds: kinds}); err != nil {
+		return fmt.Errorf("cannot register the platform's notifications: %w", err)
+	}
+	return nil
+}
+
+// register is PUT /notifications.
+func (s *Server) register(r request) (any, error) {
+	f, err := readFields(r)
+	if err != nil {
+		return nil, orParse(err)
+	}
+	reg, err := readRegistration(f)
+	if err != nil {
+		return nil, err
+	}
+	return noContent, s.accept(r.who, reg)
+}
+
+// readRegistration reads the body of PUT /notifications.
+func readRegistration(f fields) (reg registration, err error) {
+	if name, ok := f.other("source_name", "notifications"); ok {
+		return reg, problemf(http.StatusBadRequest, "%q is not a valid property", shorten(name))
+	}
+	if err := f.into(map[string]any{"source_name": &reg.name}); err != nil {
+		return reg, err
+	}
+	raw, given := f["notifications"]
+	var entries map[string]fields
+	if given {
+		if string(raw) == "null" {
+			return reg, problemf(http.StatusBadRequest, `only include "notifications" key when adding a notification`)
+		}
+		if json.Unmarshal(raw, &entries) != nil {
+			return reg, errParse
+		}
+	}
+	for _, id := range slices.Sorted(maps.Keys(entries)) {
+		k, err := readKind(id, entries[id])
+		if err != nil {
+			return reg, err
+		}
+		reg.kinds = append(reg.kinds, k)
+	}
+	reg.replace = len(reg.kinds) > 0
+	return reg, reg.check()
+}
+
+func readKind(id string, f fields) (Kind, error) {
+	k := Kind{ID: id}
+	if f == nil {
+		return k, problemf(http.StatusBadRequest, "notification must not be null")
+	}
+	if name, ok := f.other("description", "critical"); ok {
+		return k, problemf(http.StatusBadRequest, "%q is not a valid property", shorten(name))
+	}
+	return k, f.into(map[string]any{"description": &k.Description, "critical": &k.Critical})
+}
+
+// check says everything that is wrong at once.
+func (reg registration) check() error {
+	var wrong []string
+	if reg.name == "" {
+		wrong = append(wrong, `"source_name" is a required field`)
+	}
+	for _, k := range reg.kinds {
+		if k.ID == "" {
+			wrong = append(wrong, fmt.Sprintf(`notification %q is missing required field "ID"`, k.ID))
+		}
+		if k.Description == "" {
+			wrong = append(wrong, fmt.Sprintf(`notification %q is missing required field "Description"`, shorten(k.ID)))
+		}
+	}
+	if len(wrong) > 0 {
+		return invalid("%s", strings.Join(wrong, ", "))
+	}
+	return reg.fits()
+}
+
+// fits refuses texts that are longer than what is kept.
+func (reg registration) fits() error {
+	if err := tooLong("source_name", reg.name); err != nil {
+		return err
+	}
+	for _, k := range reg.kinds {
+		if err := cmp.Or(tooLong("kind_id", k.ID), tooLong("description", k.Description)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// formOfID is what ids of kinds look like where they are checked.
+var formOfID = regexp.MustCompile(`^[0-9a-zA-Z_\-.]+$`)
+
+// registerOld is PUT /registration, the older form.
+func (s *Server) registerOld(r request) (any, error) {
+	f, err := readFields(r)
+	if err != nil {
+		return nil, orParse(err)
+	}
+	reg, err := readOldRegistration(f)
+	if err != nil {
+		return nil, err
+	}
+	return reply{status: http.StatusOK}, s.accept(r.who, reg)
+}
+
+func readOldRegistration(f fields) (reg registration, err error) {
+	var entries []fields
+	if err := f.into(map[string]any{"source_description": &reg.name, "kinds": &entries}); err != nil {
+		return reg, err
+	}
+	var wrong []string
+	if reg.name == "" {
+		wrong = append(wrong, `"source_description" is a required field`)
+	}
+	_, reg.replace = f["kinds"]
+	for _, e := range entries {
+		var k Kind
+		if err := e.into(map[string]any{"id": &k.ID, "description": &k.Description, "critical": &k.Critical}); err != nil {
+			return reg, err
+		}
+		reg.kinds = append(reg.kinds, k)
+		if more := oldKindFlaws(k); len(more) > 0 {
+			wrong = append(wrong, more...)
+			break
+		}
+	}
+	if len(wrong) > 0 {
+		return reg, invalid("%s", strings.Join(wrong, ", "))
+	}
+	return reg, reg.fits()
+}
+
+func oldKindFlaws(k Kind) (wrong []string) {
+	switch {
+	case k.ID == "":
+		wrong = append(wrong, `"kind.id" is a required field`)
+	case !formOfID.MatchString(k.ID):
+		wrong = append(wrong, `"kind.id" is improperly formatted`)
+	}
+	if k.Description == "" {
+		wrong = append(wrong, `"kind.description" is a required field`)
+	}
+	return wrong
+}
+
+// orParse is what endpoints that need a body say of one that is empty.
+func orParse(err error) error {
+	if errors.Is(err, errEmpty) {
+		return errParse
+	}
+	return err
+}
+
+// accept keeps a registration that somebody may make.
+func (s *Server) accept(who auth.Principal, reg registration) error {
+	if who.Client == PlatformClient {
+		return errForbidden
+	}
+	critical := slices.ContainsFunc(reg.kinds, func(k Kind) bool { return k.Critical })
+	if critical && !holds(who, ScopeCritical) {
+		return invalid("UAA Scopes Error: Client does not have authority to register critical notifications.")
+	}
+	return s.keep(who.Client, reg)
+}
+
+// keep remembers a registration, all of it or nothing. Templates that were given
+// to the client and to its kinds stay theirs.
+func (s *Server) keep(client string, reg registration) error {
+	return s.c.DB.Update(func(tx *store.Tx) error {
+		clients, kinds := s.shelves.clients.With(tx), s.shelves.kinds.With(tx)
+		c, err := orNone(clients.Get(keyOf(client)))
+		if err != nil {
+			return err
+		}
+		c.ID, c.Name = client, reg.name
+		if err := clients.Put(keyOf(client), c); err != nil {
+			return fmt.Errorf("cannot keep client %s: %w", client, err)
+		}
+		old, err := kinds.Prefix(keyOf(client, ""))
+		if err != nil {
+			return fmt.Errorf("cannot read the notifications of client %s: %w", client, err)
+		}
+		templates := map[string]string{}
+		for _, k := range old {
+			templates[k.ID] = k.Template
+		}
+		for _, k := range reg.kinds {
+			k.Client, k.Template = client, templates[k.ID]
+			delete(templates, k.ID)
+			if err := kinds.Put(keyOf(client, k.ID), k); err != nil {
+				return fmt.Errorf("cannot keep notification %s of client %s: %w", k.ID, client, err)
+			}
+		}
+		if !reg.replace {
+			return nil
+		}
+		return dropKinds(kinds, client, slices.Sorted(maps.Keys(templates)))
+	})
+}
+
+func dropKinds(kinds *store.Bucket[Kind], client string, ids []string) error {
+	for _, id := range ids {
+		if err := kinds.Delete(keyOf(client, id)); err != nil {
+			return fmt.Errorf("cannot drop notification %s of client %s: %w", id, client, err)
+		}
+	}
+	return nil
+}
+
+// orNone forgives that a value is not there.
+func orNone[T any](v T, err error) (T, error) {
+	if errors.Is(err, store.ErrNotFound) {
+		return v, nil
+	}
+	return v, err
+}
+
+// clientShape and kindShape are how clients are listed.
+type (
+	clientShape struct {
+		Name     string               `json:"name"`
+		Template string               `json:"template"`
+		Kinds    map[string]kindShape `json:"notifications"`
+	}
+	kindShape struct {
+		Description string `json:"description"`
+		Template    string `json:"template"`
+		Critical    bool   `json:"critical"`
+	}
+)
+
+// listKinds is GET /notifications.
+func (s *Server) listKinds(request) (any, error) {
+	out := map[string]clientShape{}
+	err := s.c.DB.View(func(tx *store.Tx) error {
+		clients, err := s.shelves.clients.With(tx).All()
+		if err != nil {
+			return fmt.Errorf("cannot list clients: %w", err)
+		}
+		for _, c := range clients {
+			out[c.ID] = clientShape{Name: c.Name, Template: cmp.Or(c.Template, defaultTemplate), Kinds: map[string]kindShape{}}
+		}
+		kinds, err := s.shelves.kinds.With(tx).All()
+		if err != nil {
+			return fmt.Errorf("cannot list notifications: %w", err)
+		}
+		for _, k := range kinds {
+			out[k.Client].Kinds[k.ID] = kindShape{Description: k.Description, Template: cmp.Or(k.Template, defaultTemplate), Critical: k.Critical}
+		}
+		return nil
+	})
+	return out, err
+}
+
+// kind returns a registered kind, or the answer that there is none.
+func (s *Server) kind(tx *store.Tx, client, id string) (Kind, error) {
+	shelf := s.shelves.kinds
+	if tx != nil {
+		shelf = shelf.With(tx)
+	}
+	k, err := shelf.Get(keyOf(client, id))
+	if errors.Is(err, store.ErrNotFound) {
+		return k, notFound("Notification with ID %q belonging to client %q could not be found", shorten(id), shorten(client))
+	}
+	if err != nil {
+		return k, fmt.Errorf("cannot read notification %s of client %s: %w", id, client, err)
+	}
+	return k, nil
+}
+
+// client returns a registered client, or the answer that there is none.
+func (s *Server) client(tx *store.Tx, id string) (Client, error) {
+	c, err := s.shelves.clients.With(tx).Get(keyOf(id))
+	if errors.Is(err, store.ErrNotFound) {
+		return c, notFound("Client with ID %q could not be found", shorten(id))
+	}
+	if err != nil {
+		return c, fmt.Errorf("cannot read client %s: %w", id, err)
+	}
+	return c, nil
+}
+
+// updateKind is PUT /clients/{client}/notifications/{kind}.
+func (s *Server) updateKind(r request) (any, error) {
+	f, err := readFields(r)
+	if err != nil {
+		return nil, orParse(err)
+	}
+	if _, ok := f.other("description", "critical", "template"); ok {
+		return nil, errParse
+	}
+	for _, name := range []string{"description", "critical", "template"} {
+		if _, ok := f[name]; !ok {
+			return nil, invalid("Missing required field '%s'", name)
+		}
+	}
+	var k Kind
+	if err := f.into(map[string]any{"description": &k.Description, "critical": &k.Critical, "template": &k.Template}); err != nil {
+		return nil, err
+	}
+	if err := tooLong("description", k.Description); err != nil {
+		return nil, err
+	}
+	k.Client, k.ID = r.PathValue("client"), r.PathValue("kind")
+	return noContent, s.c.DB.Update(func(tx *store.Tx) error { return s.replaceKind(tx, r.who, k) })
+}
+
+// replaceKind changes a kind. An empty template leaves the one it has.
+func (s *Server) replaceKind(tx *store.Tx, who auth.Principal, k Kind) error {
+	old, err := s.kind(tx, k.Client, k.ID)
+	if err != nil {
+		return err
+	}
+	if k.Critical && !old.Critical && !holds(who, ScopeCritical) {
+		return invalid("UAA Scopes Error: Client does not have authority to register critical notifications.")
+	}
+	if k.Client == PlatformClient && k.Critical != old.Critical {
+		return errForbidden
+	}
+	if k.Template == "" {
+		k.Template = old.Template
+	} else if k.Template, err = s.assignable(tx, k.Template); err != nil {
+		return err
+	}
+	if err := s.shelves.kinds.With(tx).Put(keyOf(k.Client, k.ID), k); err != nil {
+		return fmt.Errorf("cannot keep notification %s of client %s: %w", k.ID, k.Client, err)
+	}
+	return nil
+}
+
+// assignToClient is PUT /clients/{client}/template.
+func (s *Server) assignToClient(r request) (any, error) {
+	template, err := readAssignment(r)
+	if err != nil {
+		return nil, err
+	}
+	return noContent, s.c.DB.Update(func(tx *store.Tx) error {
+		c, err := s.client(tx, r.PathValue("client"))
+		if err != nil {
+			return err
+		}
+		if c.Template, err = s.assignable(tx, template); err != nil {
+			return err
+		}
+		if err := s.shelves.clients.With(tx).Put(keyOf(c.ID), c); err != nil {
+			return fmt.Errorf("cannot keep client %s: %w", c.ID, err)
+		}
+		return nil
+	})
+}
+
+// assignToKind is PUT /clients/{client}/notifications/{kind}/template.
+func (s *Server) assignToKind(r request) (any, error) {
+	template, err := readAssignment(r)
+	if err != nil {
+		return nil, err
+	}
+	return noContent, s.c.DB.Update(func(tx *store.Tx) error {
+		if _, err := s.client(tx, r.PathValue("client")); err != nil {
+			return err
+		}
+		k, err := s.kind(tx, r.PathValue("client"), r.PathValue("kind"))
+		if err != nil {
+			return err
+		}
+		if k.Template, err = s.assignable(tx, template); err != nil {
+			return err
+		}
+		if err := s.shelves.kinds.With(tx).Put(keyOf(k.Client, k.ID), k); err != nil {
+			return fmt.Errorf("cannot keep notification %s of client %s: %w", k.ID, k.Client, err)
+		}
+		return nil
+	})
+}
+
+func readAssignment(r request) (template string, err error) {
+	f, err := readFields(r)
+	if err != nil {
+		return "", orParse(err)
+	}
+	return template, f.into(map[string]any{"template": &template})
+}
+
+// assignable is how a template that exists is kept in a client or a kind: the
+// default one as nothing.
+func (s *Server) assignable(tx *store.Tx, template string) (string, error) {
+	if template == "" || template == defaultTemplate {
+		return "", nil
+	}
+	_, err := s.shelves.templates.With(tx).Get(template)
+	if errors.Is(err, store.ErrNotFound) {
+		return "", invalid("No template with id %q", shorten(template))
+	}
+	if err != nil {
+		return "", fmt.Errorf("cannot read template %s: %w", template, err)
+	}
+	return template, nil
+}

@@ -1,0 +1,268 @@
+package notify
+
+import (
+	"bytes"
+	"cmp"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"net/http"
+	"slices"
+	"strings"
+
+	"github.com/dewrun/dew/store"
+)
+
+// unsubscription says that a user does not want a kind.
+type unsubscription struct {
+	User   string `json:"user"`
+	Client string `json:"client"`
+	Kind   string `json:"kind"`
+}
+
+func (u unsubscription) key() string { return keyOf(u.User, u.Client, u.Kind) }
+
+// ofPreferences tells the requests that pages of other origins may make.
+func ofPreferences(r *http.Request) bool {
+	return r.URL.Path == "/user_preferences" || strings.HasPrefix(r.URL.Path, "/user_preferences/")
+}
+
+// allow tells browsers which pages may do what.
+func (s *Server) allow(h http.Header) {
+	h.Set("Access-Control-Allow-Origin", s.c.CORSOrigin)
+	h.Set("Access-Control-Allow-Methods", "GET, PATCH")
+	h.Set("Access-Control-Allow-Headers", "Accept, Authorization, Content-Type")
+}
+
+// allowPages is OPTIONS /user_preferences: the headers say it all.
+func (s *Server) allowPages(request) (any, error) { return noContent, nil }
+
+// preferences is what a user wants, as it is shown.
+type preferences struct {
+	Silent  bool                             `json:"global_unsubscribe"`
+	Clients map[string]map[string]preference `json:"clients"`
+}
+
+type preference struct {
+	Email  bool   `json:"email"` // subscribed
+	Kind   string `json:"kind_description"`
+	Source string `json:"source_description"`
+}
+
+// self is the user that the token stands for.
+func self(r request) (string, error) {
+	if !r.who.IsUser {
+		return "", invalid("Missing user_id from token claims.")
+	}
+	return r.who.ID, nil
+}
+
+// ownPreferences is GET /user_preferences.
+func (s *Server) ownPreferences(r request) (any, error) {
+	user, err := self(r)
+	if err != nil {
+		return nil, err
+	}
+	return s.preferences(user)
+}
+
+// preferencesOf is GET /user_preferences/{guid}.
+func (s *Server) preferencesOf(r request) (any, error) { return s.preferences(r.PathValue("guid")) }
+
+// preferences lists what a user can choose: every kind that is not critical, of
+// every client that has sent the user something.
+func (s *Server) preferences(user string) (preferences, error) {
+	out := preferences{Clients: map[string]map[string]preference{}}
+	senders, err := s.c.Queue.SendersTo(user)
+	if err != nil {
+		return out, err
+	}
+	return out, s.c.DB.View(func(tx *store.Tx) error {
+		if out.Silent, err = s.isSilent(tx, user); err != nil {
+			return err
+		}
+		for _, id := range senders {
+			kinds, err := s.choices(tx, user, id)
+			if err != nil {
+				return err
+			}
+			if len(kinds) > 0 {
+				out.Clients[id] = kinds
+			}
+		}
+		return nil
+	})
+}
+
+// choices are the kinds of one client that a user may leave.
+func (s *Server) choices(tx *store.Tx, user, client string) (map[string]preference, error) {
+	c, err := orNone(s.shelves.clients.With(tx).Get(keyOf(client)))
+	if err != nil {
+		return nil, fmt.Errorf("cannot read client %s: %w", client, err)
+	}
+	kinds, err := s.shelves.kinds.With(tx).Prefix(keyOf(client, ""))
+	if err != nil {
+		return nil, fmt.Errorf("cannot read the notifications of client %s: %w", client, err)
+	}
+	out := map[string]preference{}
+	for _, k := range kinds {
+		if k.Critical {
+			continue
+		}
+		left, err := s.hasLeft(tx, unsubscription{user, client, k.ID})
+		if err != nil {
+			return nil, err
+		}
+		out[k.ID] = preference{Email: !left, Kind: cmp.Or(k.Description, k.ID), Source: cmp.Or(c.Name, client)}
+	}
+	return out, nil
+}
+
+// isSilent tells whether a user wants nothing that is not critical.
+func (s *Server) isSilent(tx *store.Tx, user string) (bool, error) {
+	return has(s.shelves.silent.With(tx), keyOf(user))
+}
+
+// hasLeft tells whether a user has unsubscribed from a kind.
+func (s *Server) hasLeft(tx *store.Tx, u unsubscription) (bool, error) {
+	return has(s.shelves.unsubscribed.With(tx), u.key())
+}
+
+// has tells whether there is anything under a key.
+func has[T any](b *store.Bucket[T], key string) (bool, error) {
+	_, err := b.Get(key)
+	if errors.Is(err, store.ErrNotFound) {
+		return false, nil
+	}
+	if err != nil {
+		return false, fmt.Errorf("cannot read what a user wants: %w", err)
+	}
+	return true, nil
+}
+
+// changeOwnPreferences is PATCH /user_preferences.
+func (s *Server) changeOwnPreferences(r request) (any, error) {
+	user, err := self(r)
+	if err != nil {
+		return nil, err
+	}
+	return s.changePreferences(r, user)
+}
+
+// changePreferencesOf is PATCH /user_preferences/{guid}.
+func (s *Server) changePreferencesOf(r request) (any, error) {
+	return s.changePreferences(r, r.PathValue("guid"))
+}
+
+func (s *Server) changePreferences(r request, user string) (any, error) {
+	raw, err := io.ReadAll(r.Body)
+	if err != nil {
+		return nil, asRequest(err)
+	}
+	if len(user) > maxName {
+		return nil, invalid("the user's guid has more than %d characters", maxName)
+	}
+	wish, err := readWish(raw)
+	if err != nil {
+		return nil, err
+	}
+	return noContent, s.c.DB.Update(func(tx *store.Tx) error { return s.heed(tx, user, wish) })
+}
+
+// wish is what a user wants to change: for each kind of each client, whether mails
+// shall come.
+type wish struct {
+	silent bool
+	kinds  []wishedKind
+}
+
+type wishedKind struct {
+	client, kind string
+	email        bool
+}
+
+type wishedEmail struct {
+	Email *bool `json:"email"`
+}
+
+// readWish reads the body of a change. What it does not say of
+// global_unsubscribe means false.
+func readWish(raw []byte) (w wish, err error) {
+	var body struct {
+		Silent  *bool                              `json:"global_unsubscribe"`
+		Clients map[string]map[string]*wishedEmail `json:"clients"`
+	}
+	var f fields
+	if err := json.NewDecoder(bytes.NewReader(raw)).Decode(&f); err != nil {
+		return w, invalid("%s", err)
+	}
+	if f == nil {
+		return w, invalid("the preferences must be an object, not null")
+	}
+	if name, ok := f.other("global_unsubscribe", "clients"); ok {
+		return w, invalid("Extra field %q is not valid", shorten(name))
+	}
+	if err := json.Unmarshal(raw, &body); err != nil {
+		return w, invalid("%s", err)
+	}
+	w.silent = body.Silent != nil && *body.Silent
+	for _, client := range slices.Sorted(maps.Keys(body.Clients)) {
+		kinds := body.Clients[client]
+		if len(kinds) == 0 {
+			return w, invalid("Missing kinds")
+		}
+		for _, kind := range slices.Sorted(maps.Keys(kinds)) {
+			if kinds[kind] == nil || kinds[kind].Email == nil {
+				return w, invalid("Missing the email field")
+			}
+			w.kinds = append(w.kinds, wishedKind{client, kind, *kinds[kind].Email})
+		}
+	}
+	return w, nil
+}
+
+// heed does what a user wants, all of it or nothing.
+func (s *Server) heed(tx *store.Tx, user string, w wish) error {
+	silent := s.shelves.silent.With(tx)
+	var err error
+	if w.silent {
+		err = silent.Put(keyOf(user), user)
+	} else {
+		err = silent.Delete(keyOf(user))
+	}
+	if err != nil {
+		return fmt.Errorf("cannot keep what user %s wants: %w", user, err)
+	}
+	for _, k := range w.kinds {
+		if err := s.heedKind(tx, user, k); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (s *Server) heedKind(tx *store.Tx, user string, w wishedKind) error {
+	k, err := s.shelves.kinds.With(tx).Get(keyOf(w.client, w.kind))
+	if errors.Is(err, store.ErrNotFound) {
+		return invalid("The kind '%s' cannot be found for client '%s'", shorten(w.kind), shorten(w.client))
+	}
+	if err != nil {
+		return fmt.Errorf("cannot read notification %s of client %s: %w", w.kind, w.client, err)
+	}
+	if k.Critical {
+		return invalid("The kind '%s' for the '%s' client is critical and cannot be unsubscribed from", k.ID, k.Client)
+	}
+	u := unsubscription{user, k.Client, k.ID}
+	shelf := s.shelves.unsubscribed.With(tx)
+	if w.email {
+		err = shelf.Delete(u.key())
+	} else {
+		err = shelf.Put(u.key(), u)
+	}
+	if err != nil {
+		return fmt.Errorf("cannot keep what user %s wants: %w", user, err)
+	}
+	return nil
+}

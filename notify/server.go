@@ -1,0 +1,407 @@
+// Package notify tells people something: it is the notification service at
+// /notify. Clients register kinds of notifications and send them to users, spaces,
+// organizations, scopes, addresses or everyone; each recipient gets a mail.
+//
+//	request ─▶ guard (rights) ─▶ kinds, templates, preferences      Server, on disk
+//	              │
+//	              └─▶ send: Directory (who?) ─▶ Queue (one Message each, on disk) ─▶ 200
+//	                                              │
+//	            Courier ◀─────────────────────────┘
+//	              └─▶ Compose (subscribed? template filled in) ─▶ Post: SMTP, or the Inbox
+//
+// There are two dialects, told apart by the header X-NOTIFICATIONS-VERSION.
+package notify
+
+import (
+	"bytes"
+	"cmp"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"maps"
+	"net/http"
+	"net/url"
+	"path"
+	"runtime/debug"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/dewrun/dew/auth"
+	"github.com/dewrun/dew/store"
+)
+
+// VersionHeader chooses the dialect of a request; without it 1 is meant.
+const VersionHeader = "X-NOTIFICATIONS-VERSION"
+
+// Bounds of what is read from outside.
+const (
+	maxBody      = 1 << 20 // bytes of any body
+	maxName      = 255     // characters of ids, names and descriptions
+	maxRequestID = 128
+)
+
+// Verifier tells whom a token stands for. auth.Server is the real one.
+type Verifier interface {
+	// Verify returns auth.ErrExpired, auth.ErrRevoked or auth.ErrInvalidToken for a
+	// token that is not to be believed.
+	Verify(token string) (auth.Principal, error)
+}
+
+// Config is what a Server needs.
+type Config struct {
+	DB        *store.DB
+	Auth      Verifier
+	Directory Directory
+	Queue     *Queue
+	// PublicURL is where the service is: http://127.0.0.1:8484/notify.
+	PublicURL string
+	// From is the address that mails come from.
+	From string
+	// Domain is what {{.Domain}} stands for in templates.
+	Domain string
+	// EncryptionKey is what {{.UnsubscribeID}} is made with; empty: it stands for
+	// nothing.
+	EncryptionKey string
+	// CORSOrigin is which pages may read preferences; empty: all.
+	CORSOrigin string
+	// DefaultScopes are what every user has, so nobody can be told apart by them;
+	// nil: the platform's.
+	DefaultScopes []string
+	Logger        *slog.Logger
+}
+
+// platformScopes is what every user of the platform has.
+var platformScopes = []string{
+	"openid", "cloud_controller.read", "cloud_controller.write", "cloud_controller_service_permissions.read",
+	"password.write", "uaa.user", "scim.me", "scim.userids", "approvals.me", "oauth.approvals",
+	ScopePrefsRead, ScopePrefsWrite,
+}
+
+// Server answers requests, and composes the mails that come of them. It may be
+// used by many goroutines.
+type Server struct {
+	c        Config
+	log      *slog.Logger
+	prefix   string // path of PublicURL
+	shelves  shelves
+	versions map[int]http.Handler
+
+	mu     sync.Mutex
+	forgot time.Time // when old campaigns were last forgotten; guarded by mu
+}
+
+// New makes a Server.
+func New(c Config) (*Server, error) {
+	for name, missing := range map[string]bool{
+		"DB": c.DB == nil, "Auth": c.Auth == nil, "Directory": c.Directory == nil, "Queue": c.Queue == nil, "Logger": c.Logger == nil,
+	} {
+		if missing {
+			return nil, fmt.Errorf("cannot make the notification service without %s", name)
+		}
+	}
+	public, err := url.Parse(c.PublicURL)
+	if err != nil || public.Host == "" || public.Scheme != "http" && public.Scheme != "https" {
+		return nil, fmt.Errorf("cannot make the notification service: its public URL must be like http://127.0.0.1:8484/notify, not %q", c.PublicURL)
+	}
+	c.CORSOrigin = cmp.Or(c.CORSOrigin, "*")
+	if c.DefaultScopes == nil {
+		c.DefaultScopes = platformScopes
+	}
+	c.Domain = cmp.Or(c.Domain, public.Hostname())
+	c.From = cmp.Or(c.From, "no-reply@"+c.Domain)
+	s := &Server{c: c, log: c.Logger, prefix: strings.TrimSuffix(public.Path, "/"), shelves: newShelves(c.DB)}
+	s.versions = map[int]http.Handler{}
+	for _, d := range []dialect{{V1, rights, s.endpoints()}, {V2, rights2, s.endpoints2()}} {
+		if s.versions[d.version], err = s.mux(d); err != nil {
+			return nil, fmt.Errorf("cannot make version %d of the notification service: %w", d.version, err)
+		}
+	}
+	return s, nil
+}
+
+// dialect is one version of the service.
+type dialect struct {
+	version   int
+	rights    map[string]right
+	endpoints map[string]endpoint
+}
+
+// endpoints are the answers of version 1.
+func (s *Server) endpoints() map[string]endpoint {
+	return map[string]endpoint{
+		"GET /info": func(request) (any, error) { return map[string]int{"version": V1}, nil },
+
+		"PUT /registration":                          s.registerOld,
+		"PUT /notifications":                         s.register,
+		"GET /notifications":                         s.listKinds,
+		"PUT /clients/{client}/notifications/{kind}": s.updateKind,
+		"PUT /clients/{client}/template":             s.assignToClient,
+		"PUT " + kindTemplatePath:                    s.assignToKind,
+
+		"POST /templates":                  s.createTemplate,
+		"GET /templates":                   s.listTemplates,
+		"GET /templates/{id}":              s.getTemplate,
+		"PUT /templates/{id}":              s.updateTemplate,
+		"DELETE /templates/{id}":           s.deleteTemplate,
+		"GET /templates/{id}/associations": s.listAssociations,
+		"GET /default_template":            s.getTemplate,
+		"PUT /default_template":            s.updateTemplate,
+
+		"POST /users/{guid}":         s.sendToUser,
+		"POST /spaces/{guid}":        s.sendToSpace,
+		"POST /organizations/{guid}": s.sendToOrg,
+		"POST /everyone":             s.sendToEveryone,
+		"POST /uaa_scopes/{scope}":   s.sendToScope,
+		"POST /emails":               s.sendToAddress,
+		"GET /messages/{id}":         s.getMessage,
+
+		"OPTIONS /user_preferences":        s.allowPages,
+		"OPTIONS /user_preferences/{guid}": s.allowPages,
+		"GET /user_preferences":            s.ownPreferences,
+		"PATCH /user_preferences":          s.changeOwnPreferences,
+		"GET /user_preferences/{guid}":     s.preferencesOf,
+		"PATCH /user_preferences/{guid}":   s.changePreferencesOf,
+	}
+}
+
+// request is a request that was let in, and who made it.
+type request struct {
+	*http.Request
+	who auth.Principal
+}
+
+// endpoint answers with a value for the body, a reply, or an error.
+type endpoint func(r request) (any, error)
+
+// reply is a response that is more than a body with status 200.
+type reply struct {
+	status int
+	body   any // as JSON; nil: none
+}
+
+// noContent is the answer when there is nothing to say.
+var noContent = reply{status: http.StatusNoContent}
+
+// mux puts every endpoint behind its right. Whatever is on no list is not found,
+// whichever the method.
+func (s *Server) mux(d dialect) (http.Handler, error) {
+	if err := checkRights(d.rights, slices.Sorted(maps.Keys(d.endpoints))); err != nil {
+		return nil, err
+	}
+	mux := http.NewServeMux()
+	mux.Handle("/", http.HandlerFunc(http.NotFound))
+	for pattern, e := range d.endpoints {
+		mux.Handle(pattern, s.serve(d.version, d.rights[pattern], e))
+	}
+	return mux, nil
+}
+
+// Handler answers requests whose paths begin at the service: /templates. Whoever
+// puts it below another path strips that before.
+func (s *Server) Handler() http.Handler {
+	return s.recovered(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		version, ok := versionOf(r.Header.Get(VersionHeader))
+		next := s.versions[version]
+		switch clean := path.Clean("/" + r.URL.Path); {
+		case !ok || next == nil || r.Method == http.MethodHead:
+			http.NotFound(w, r)
+		case clean != r.URL.Path && clean+"/" != r.URL.Path:
+			to := url.URL{Path: s.prefix + clean, RawQuery: r.URL.RawQuery}
+			http.Redirect(w, r, to.String(), http.StatusMovedPermanently)
+		default:
+			next.ServeHTTP(w, r)
+		}
+	}))
+}
+
+// versionOf reads the header that chooses the dialect.
+func versionOf(header string) (int, bool) {
+	if header == "" {
+		return V1, true
+	}
+	n, err := strconv.Atoi(header)
+	return n, err == nil
+}
+
+// recovered makes a panic cost one answer and not the daemon.
+func (s *Server) recovered(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		defer func() {
+			p := recover()
+			if p == nil {
+				return
+			}
+			if p == http.ErrAbortHandler { //nolint:errorlint // net/http compares it so, too
+				panic(p)
+			}
+			s.log.Error("panic while answering", "method", r.Method, "path", r.URL.Path, "panic", fmt.Sprint(p), "stack", string(debug.Stack()))
+			s.write(w, r, s.failure(r, errInternal))
+		}()
+		next.ServeHTTP(w, r)
+	})
+}
+
+// serve lets in those who may, and writes what the endpoint answers.
+func (s *Server) serve(version int, needs right, e endpoint) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		r.Body = http.MaxBytesReader(w, r.Body, maxBody)
+		if version == V1 && ofPreferences(r) {
+			s.allow(w.Header())
+		}
+		who, err := s.admit(r, version, needs)
+		var v any
+		if err == nil {
+			v, err = e(request{r, who})
+		}
+		if err != nil {
+			v = s.failure(r, err)
+		}
+		answer, ok := v.(reply)
+		if !ok {
+			answer = reply{status: http.StatusOK, body: v}
+		}
+		s.write(w, r, answer)
+	})
+}
+
+// admit returns who asks, if they may.
+func (s *Server) admit(r *http.Request, version int, needs right) (auth.Principal, error) {
+	if needs.open {
+		return auth.Principal{}, nil
+	}
+	who, err := s.caller(r, version)
+	if err != nil {
+		return who, err
+	}
+	if needs.self && !mayChoose(who, r.PathValue("user")) {
+		return who, errForbidden
+	}
+	if !slices.ContainsFunc(needs.oneOf, func(scope string) bool { return holds(who, scope) }) {
+		return who, errForbidden
+	}
+	if needs.owner && r.PathValue("client") != who.Client && !administers(who) {
+		return who, errForbidden
+	}
+	return who, nil
+}
+
+// caller is who makes the request: whom a door knows already, or the bearer of a
+// token.
+func (s *Server) caller(r *http.Request, version int) (auth.Principal, error) {
+	if p, ok := auth.FromContext(r.Context()); ok {
+		p.Client = cmp.Or(p.Client, p.ID)
+		return p, nil
+	}
+	parts := strings.Split(r.Header.Get("Authorization"), " ")
+	if len(parts) != 2 || !strings.EqualFold(parts[0], "bearer") || parts[1] == "" {
+		return auth.Principal{}, unauthorized(reasonMissing)
+	}
+	who, err := s.c.Auth.Verify(parts[1])
+	if err != nil {
+		return who, refusal(version, parts[1], err)
+	}
+	return who, nil
+}
+
+// failure is the answer to an error. Only what is nobody's fault outside goes
+// into the log.
+func (s *Server) failure(r *http.Request, err error) reply {
+	p := toProblem(err)
+	if p.status >= http.StatusInternalServerError && r.Context().Err() == nil && !errors.Is(err, errInternal) {
+		s.log.Error("cannot answer", "method", r.Method, "path", r.URL.Path, "err", err)
+	}
+	return reply{status: p.status, body: errorBody{Errors: []string{p.message}}}
+}
+
+// write sends an answer. Clients know errors with a line end, and those about who
+// they are without.
+func (s *Server) write(w http.ResponseWriter, r *http.Request, a reply) {
+	h := w.Header()
+	h.Set("X-Content-Type-Options", "nosniff")
+	if a.status == http.StatusUnauthorized {
+		h.Set("WWW-Authenticate", `Bearer realm="notifications"`)
+	}
+	if a.body == nil {
+		w.WriteHeader(a.status)
+		return
+	}
+	raw, err := json.Marshal(a.body)
+	if err != nil {
+		s.log.Error("cannot encode an answer", "path", r.URL.Path, "err", err)
+		a.status, raw = http.StatusInternalServerError, []byte(`{"errors":["Internal Server Error"]}`)
+	}
+	if a.status >= http.StatusBadRequest && a.status != http.StatusUnauthorized && a.status != http.StatusForbidden {
+		raw = append(raw, '\n')
+	}
+	h.Set("Content-Type", "application/json")
+	w.WriteHeader(a.status)
+	if _, err := w.Write(raw); err != nil {
+		s.log.Debug("cannot send an answer", "path", r.URL.Path, "err", err)
+	}
+}
+
+// fields are the members of a JSON object, not read yet. Names count with their
+// capitals, which encoding/json would forgive.
+type fields map[string]json.RawMessage
+
+// errEmpty is a body without a byte.
+var errEmpty = errors.New("the body is empty")
+
+// readFields reads the body, which is one JSON object. It is nil for null.
+func readFields(r request) (fields, error) {
+	raw, err := io.ReadAll(r.Body)
+	if err != nil {
+		return nil, asRequest(err)
+	}
+	if len(bytes.TrimSpace(raw)) == 0 {
+		return nil, errEmpty
+	}
+	var f fields
+	if err := json.Unmarshal(raw, &f); err != nil {
+		return nil, errParse
+	}
+	return f, nil
+}
+
+// asRequest is an error of reading a body: never the server's fault.
+func asRequest(err error) error {
+	if _, ok := errors.AsType[*http.MaxBytesError](err); ok {
+		return err
+	}
+	return errParse
+}
+
+// into reads members into the variables that are named after them. One that is not
+// there, or null, leaves its variable alone.
+func (f fields) into(vars map[string]any) error {
+	for name, v := range vars {
+		raw, ok := f[name]
+		if ok && json.Unmarshal(raw, v) != nil {
+			return errParse
+		}
+	}
+	return nil
+}
+
+// other returns a member that is not among those known, or false.
+func (f fields) other(known ...string) (string, bool) {
+	for _, name := range slices.Sorted(maps.Keys(f)) {
+		if !slices.Contains(known, name) {
+			return name, true
+		}
+	}
+	return "", false
+}
+
+// tooLong says that a text has more characters than are kept, or nothing.
+func tooLong(name, text string) error {
+	if len([]rune(text)) > maxName {
+		return invalid("%q has more than %d characters", name, maxName)
+	}
+	return nil
+}

@@ -1,0 +1,284 @@
+package notify
+
+import (
+	"cmp"
+	"crypto/rand"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"slices"
+
+	"github.com/dewrun/dew/store"
+)
+
+// Template makes the parts of a mail from what a sender wrote.
+type Template struct {
+	ID       string          `json:"id"`
+	Client   string          `json:"client,omitempty"` // who owns it, in version 2
+	Name     string          `json:"name"`
+	Subject  string          `json:"subject"`
+	Text     string          `json:"text"`
+	HTML     string          `json:"html"`
+	Metadata json.RawMessage `json:"metadata"`
+}
+
+const (
+	defaultTemplate = "default" // id of the one that needs no association
+	defaultSubject  = "{{.Subject}}"
+	maxPart         = 256 << 10 // bytes of one part of a template
+	maxTemplates    = 1000
+)
+
+// builtIn is the default template until somebody puts another in its place.
+var builtIn = Template{
+	ID: defaultTemplate, Name: "Default Template", Subject: "CF Notification: {{.Subject}}",
+	Text: "{{.Endorsement}}\n{{.Text}}", HTML: "<p>{{.Endorsement}}</p>{{.HTML}}", Metadata: json.RawMessage("{}"),
+}
+
+// templateShape is how a template is shown.
+type templateShape struct {
+	Name     string          `json:"name"`
+	Subject  string          `json:"subject"`
+	HTML     string          `json:"html"`
+	Text     string          `json:"text"`
+	Metadata json.RawMessage `json:"metadata"`
+}
+
+// newID makes an id in the form of a UUID.
+func newID() string {
+	var b [16]byte
+	_, _ = rand.Read(b[:]) // it never fails
+	return fmt.Sprintf("%x-%x-%x-%x-%x", b[:4], b[4:6], b[6:8], b[8:10], b[10:])
+}
+
+// readTemplate reads the body of a request that makes or replaces a template.
+func readTemplate(r request) (t Template, err error) {
+	f, err := readFields(r)
+	if err != nil {
+		return t, orParse(err)
+	}
+	if f == nil {
+		return t, errParse
+	}
+	if _, ok := f.other("name", "html", "text", "subject", "metadata"); ok {
+		return t, errParse
+	}
+	for _, name := range []string{"name", "html"} {
+		if _, ok := f[name]; !ok {
+			return t, invalid("Missing required field '%s'", name)
+		}
+	}
+	err = f.into(map[string]any{"name": &t.Name, "html": &t.HTML, "text": &t.Text, "subject": &t.Subject})
+	if err != nil {
+		return t, err
+	}
+	t.Subject = cmp.Or(t.Subject, defaultSubject)
+	if t.Metadata, err = readMetadata(f["metadata"]); err != nil {
+		return t, err
+	}
+	return t, t.check()
+}
+
+// readMetadata reads an object that clients keep beside a template, or null.
+func readMetadata(raw json.RawMessage) (json.RawMessage, error) {
+	if raw == nil {
+		return json.RawMessage("{}"), nil
+	}
+	var object map[string]json.RawMessage
+	if json.Unmarshal(raw, &object) != nil {
+		return nil, errParse
+	}
+	return raw, nil
+}
+
+// check refuses what could not be kept or filled in, and says where.
+func (t Template) check() error {
+	if err := cmp.Or(tooLong("name", t.Name), tooLong("subject", t.Subject)); err != nil {
+		return err
+	}
+	if len(t.Metadata) > maxPart {
+		return invalid("%q has more than %d bytes", "metadata", maxPart)
+	}
+	for _, part := range []struct{ label, name, source string }{
+		{"Subject", "subject", t.Subject}, {"Text", "text", t.Text}, {"HTML", "html", t.HTML},
+	} {
+		if len(part.source) > maxPart {
+			return invalid("%q has more than %d bytes", part.name, maxPart)
+		}
+		if _, err := parseTemplate(part.name, part.source, &budget{}); err != nil {
+			return invalid("%s syntax is malformed please check your braces: %s", part.label, place(err))
+		}
+	}
+	return nil
+}
+
+// createTemplate is POST /templates.
+func (s *Server) createTemplate(r request) (any, error) {
+	t, err := readTemplate(r)
+	if err != nil {
+		return nil, err
+	}
+	t.ID = newID()
+	err = s.c.DB.Update(func(tx *store.Tx) error { return addTemplate(s.shelves.templates.With(tx), t) })
+	if err != nil {
+		return nil, err
+	}
+	return reply{status: http.StatusCreated, body: map[string]string{"template-id": t.ID}}, nil
+}
+
+// addTemplate keeps a new template, if there is room.
+func addTemplate(shelf *store.Bucket[Template], t Template) error {
+	all, err := shelf.All()
+	if err != nil {
+		return fmt.Errorf("cannot count templates: %w", err)
+	}
+	if len(all) >= maxTemplates {
+		return invalid("There are %d templates already: delete some that are not used", len(all))
+	}
+	if err := shelf.Put(t.ID, t); err != nil {
+		return fmt.Errorf("cannot keep template %s: %w", t.ID, err)
+	}
+	return nil
+}
+
+// listTemplates is GET /templates.
+func (s *Server) listTemplates(request) (any, error) {
+	all, err := s.shelves.templates.All()
+	if err != nil {
+		return nil, fmt.Errorf("cannot list templates: %w", err)
+	}
+	type name struct {
+		Name string `json:"name"`
+	}
+	out := map[string]name{}
+	for _, t := range all {
+		if t.ID != defaultTemplate {
+			out[t.ID] = name{t.Name}
+		}
+	}
+	return out, nil
+}
+
+// templateID is the template that a path means: /default_template names none.
+func templateID(r request) string { return cmp.Or(r.PathValue("id"), defaultTemplate) }
+
+// template returns a template, or the answer that there is none. The default one
+// is always there.
+func (s *Server) template(shelf *store.Bucket[Template], id string) (Template, error) {
+	t, err := shelf.Get(id)
+	switch {
+	case err == nil:
+		return t, nil
+	case !errors.Is(err, store.ErrNotFound):
+		return t, fmt.Errorf("cannot read template %s: %w", id, err)
+	case id == defaultTemplate:
+		return builtIn, nil
+	}
+	return t, notFound("Template with ID %q could not be found", shorten(id))
+}
+
+// getTemplate is GET /templates/{id} and GET /default_template.
+func (s *Server) getTemplate(r request) (any, error) {
+	t, err := s.template(s.shelves.templates, templateID(r))
+	if err != nil {
+		return nil, err
+	}
+	return templateShape{Name: t.Name, Subject: t.Subject, HTML: t.HTML, Text: t.Text, Metadata: t.Metadata}, nil
+}
+
+// updateTemplate is PUT /templates/{id} and PUT /default_template.
+func (s *Server) updateTemplate(r request) (any, error) {
+	t, err := readTemplate(r)
+	if err != nil {
+		return nil, err
+	}
+	return noContent, s.c.DB.Update(func(tx *store.Tx) error {
+		shelf := s.shelves.templates.With(tx)
+		old, err := s.template(shelf, templateID(r))
+		if err != nil {
+			return err
+		}
+		t.ID = old.ID
+		if err := shelf.Put(t.ID, t); err != nil {
+			return fmt.Errorf("cannot keep template %s: %w", t.ID, err)
+		}
+		return nil
+	})
+}
+
+// deleteTemplate is DELETE /templates/{id}. Clients and kinds that had it get the
+// default one, which itself goes back to what it was at first.
+func (s *Server) deleteTemplate(r request) (any, error) {
+	return noContent, s.c.DB.Update(func(tx *store.Tx) error {
+		shelf := s.shelves.templates.With(tx)
+		t, err := s.template(shelf, templateID(r))
+		if err != nil {
+			return err
+		}
+		if err := shelf.Delete(t.ID); err != nil {
+			return fmt.Errorf("cannot delete template %s: %w", t.ID, err)
+		}
+		return s.release(tx, t.ID)
+	})
+}
+
+// release takes a template from whoever has it.
+func (s *Server) release(tx *store.Tx, template string) error {
+	clients, kinds, err := s.associated(tx, template)
+	if err != nil {
+		return err
+	}
+	for _, c := range clients {
+		c.Template = ""
+		if err := s.shelves.clients.With(tx).Put(keyOf(c.ID), c); err != nil {
+			return fmt.Errorf("cannot keep client %s: %w", c.ID, err)
+		}
+	}
+	for _, k := range kinds {
+		k.Template = ""
+		if err := s.shelves.kinds.With(tx).Put(keyOf(k.Client, k.ID), k); err != nil {
+			return fmt.Errorf("cannot keep notification %s of client %s: %w", k.ID, k.Client, err)
+		}
+	}
+	return nil
+}
+
+// associated returns the clients and kinds that have a template; for the default
+// one, those that have no other.
+func (s *Server) associated(tx *store.Tx, template string) ([]Client, []Kind, error) {
+	clients, err := s.shelves.clients.With(tx).All()
+	if err != nil {
+		return nil, nil, fmt.Errorf("cannot list clients: %w", err)
+	}
+	kinds, err := s.shelves.kinds.With(tx).All()
+	if err != nil {
+		return nil, nil, fmt.Errorf("cannot list notifications: %w", err)
+	}
+	clients = slices.DeleteFunc(clients, func(c Client) bool { return cmp.Or(c.Template, defaultTemplate) != template })
+	kinds = slices.DeleteFunc(kinds, func(k Kind) bool { return cmp.Or(k.Template, defaultTemplate) != template })
+	return clients, kinds, nil
+}
+
+// listAssociations is GET /templates/{id}/associations.
+func (s *Server) listAssociations(r request) (any, error) {
+	type association struct {
+		Client string `json:"client"`
+		Kind   string `json:"notification,omitempty"`
+	}
+	out := []association{}
+	err := s.c.DB.View(func(tx *store.Tx) error {
+		if _, err := s.template(s.shelves.templates.With(tx), templateID(r)); err != nil {
+			return err
+		}
+		clients, kinds, err := s.associated(tx, templateID(r))
+		for _, c := range clients {
+			out = append(out, association{Client: c.ID})
+		}
+		for _, k := range kinds {
+			out = append(out, association{Client: k.Client, Kind: k.ID})
+		}
+		return err
+	})
+	return map[string][]association{"associations": out}, err
+}

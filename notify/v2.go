@@ -1,0 +1,218 @@
+package notify
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/dewrun/dew/store"
+)
+
+// Version 2 has other nouns for the same trade: a client has senders, a sender has
+// campaign types, and a campaign of a type goes to many people at once. Everything
+// belongs to the client that made it; to others it is not there.
+
+// sender is in whose name a campaign goes out.
+type sender struct {
+	ID     string `json:"id"`
+	Client string `json:"client"`
+	Name   string `json:"name"`
+}
+
+// campaignType is what a user can unsubscribe from.
+type campaignType struct {
+	ID          string `json:"id"`
+	Sender      string `json:"sender"`
+	Name        string `json:"name"`
+	Description string `json:"description"`
+	Critical    bool   `json:"critical,omitempty"`
+	Template    string `json:"template,omitempty"` // id; empty: the default one
+}
+
+// campaign is what was sent to whom.
+type campaign struct {
+	ID       string              `json:"id"`
+	Sender   string              `json:"sender"`
+	Type     string              `json:"type"`
+	SendTo   map[string][]string `json:"send_to"`
+	Text     string              `json:"text"`
+	HTML     string              `json:"html"`
+	Subject  string              `json:"subject"`
+	Template string              `json:"template"`
+	ReplyTo  string              `json:"reply_to"`
+	Created  time.Time           `json:"created"`
+}
+
+// campaignTime remembers when to look whether a campaign can be forgotten.
+type campaignTime struct {
+	ID      string    `json:"id"`
+	Created time.Time `json:"created"`
+}
+
+type shelves2 struct {
+	senders       *store.Bucket[sender]
+	types         *store.Bucket[campaignType]
+	templates2    *store.Bucket[Template]
+	campaigns     *store.Bucket[campaign]
+	campaignTimes *store.Bucket[campaignTime]
+	unsubscribers *store.Bucket[unsubscription] // Kind is the campaign type
+}
+
+func newShelves2(db *store.DB) shelves2 {
+	return shelves2{
+		senders: store.In(db, "notify senders",
+			store.Index("client", func(s sender) string { return s.Client }),
+			store.Unique("name", func(s sender) string { return nameKey(s.Client, s.Name) })),
+		types: store.In(db, "notify campaign types",
+			store.Index("sender", func(t campaignType) string { return t.Sender }),
+			store.Unique("name", func(t campaignType) string { return nameKey(t.Sender, t.Name) })),
+		templates2: store.In(db, "notify templates 2",
+			store.Index("client", func(t Template) string { return t.Client })),
+		campaigns:     store.In[campaign](db, "notify campaigns"),
+		campaignTimes: store.In[campaignTime](db, "notify campaign times"),
+		unsubscribers: store.In[unsubscription](db, "notify unsubscribers"),
+	}
+}
+
+// nameKey makes a name unique among those of an owner. Nothing is no name.
+func nameKey(owner, name string) string {
+	if name == "" {
+		return ""
+	}
+	return keyOf(owner, name)
+}
+
+// rights2 says for every pattern of version 2 what it needs.
+var rights2 = map[string]right{
+	"GET /{$}":  {open: true},
+	"GET /info": {open: true},
+
+	"POST /senders":        {oneOf: []string{ScopeWrite}},
+	"GET /senders":         {oneOf: []string{ScopeWrite}},
+	"GET /senders/{id}":    {oneOf: []string{ScopeWrite}},
+	"PUT /senders/{id}":    {oneOf: []string{ScopeWrite}},
+	"DELETE /senders/{id}": {oneOf: []string{ScopeWrite}},
+
+	"POST /senders/{id}/campaign_types": {oneOf: []string{ScopeWrite}},
+	"GET /senders/{id}/campaign_types":  {oneOf: []string{ScopeWrite}},
+	"GET /campaign_types/{id}":          {oneOf: []string{ScopeWrite}},
+	"PUT /campaign_types/{id}":          {oneOf: []string{ScopeWrite}},
+	"DELETE /campaign_types/{id}":       {oneOf: []string{ScopeWrite}},
+
+	"POST /templates":           {oneOf: []string{ScopeWrite}},
+	"GET /templates":            {oneOf: []string{ScopeWrite}},
+	"GET /templates/{id}":       {oneOf: []string{ScopeWrite}},
+	"PUT /templates/{id}":       {oneOf: []string{ScopeWrite}},
+	"DELETE /templates/{id}":    {oneOf: []string{ScopeWrite}},
+	"PUT /templates/default":    {oneOf: []string{ScopeAdmin}}, // it is everybody's
+	"DELETE /templates/default": {oneOf: []string{ScopeAdmin}},
+
+	"POST /senders/{id}/campaigns": {oneOf: []string{ScopeWrite}},
+	"GET /campaigns/{id}":          {oneOf: []string{ScopeWrite}},
+	"GET /campaigns/{id}/status":   {oneOf: []string{ScopeWrite}},
+
+	"PUT /campaign_types/{id}/unsubscribers/{user}":    {oneOf: []string{ScopePrefsAdmin, ScopePrefsWrite}, self: true},
+	"DELETE /campaign_types/{id}/unsubscribers/{user}": {oneOf: []string{ScopePrefsAdmin, ScopePrefsWrite}, self: true},
+}
+
+// endpoints2 are the answers of version 2.
+func (s *Server) endpoints2() map[string]endpoint {
+	return map[string]endpoint{
+		"GET /{$}":  s.root2,
+		"GET /info": func(request) (any, error) { return map[string]int{"version": V2}, nil },
+
+		"POST /senders":        s.createSender,
+		"GET /senders":         s.listSenders,
+		"GET /senders/{id}":    s.getSender,
+		"PUT /senders/{id}":    s.updateSender,
+		"DELETE /senders/{id}": s.deleteSender,
+
+		"POST /senders/{id}/campaign_types": s.createType,
+		"GET /senders/{id}/campaign_types":  s.listTypes,
+		"GET /campaign_types/{id}":          s.getType,
+		"PUT /campaign_types/{id}":          s.updateType,
+		"DELETE /campaign_types/{id}":       s.deleteType,
+
+		"POST /templates":           s.createTemplate2,
+		"GET /templates":            s.listTemplates2,
+		"GET /templates/{id}":       s.getTemplate2,
+		"PUT /templates/{id}":       s.updateTemplate2,
+		"DELETE /templates/{id}":    s.deleteTemplate2,
+		"PUT /templates/default":    s.updateTemplate2,
+		"DELETE /templates/default": s.deleteTemplate2,
+
+		"POST /senders/{id}/campaigns": s.createCampaign,
+		"GET /campaigns/{id}":          s.getCampaign,
+		"GET /campaigns/{id}/status":   s.getCampaignStatus,
+
+		"PUT /campaign_types/{id}/unsubscribers/{user}":    s.unsubscribe,
+		"DELETE /campaign_types/{id}/unsubscribers/{user}": s.resubscribe,
+	}
+}
+
+// link and links lead from one answer to others.
+type (
+	link struct {
+		Href string `json:"href"`
+	}
+	links map[string]link
+)
+
+// linksTo makes links of names and paths.
+func linksTo(pairs ...string) links {
+	out := links{}
+	for i := 0; i < len(pairs); i += 2 {
+		out[pairs[i]] = link{pairs[i+1]}
+	}
+	return out
+}
+
+// root2 is GET /.
+func (s *Server) root2(request) (any, error) {
+	return map[string]links{"_links": linksTo("self", "/", "senders", "/senders", "templates", "/templates")}, nil
+}
+
+// read2 reads a body into v, which leaves unknown members alone.
+func read2(r request, v any, complaint string) error {
+	f, err := readFields(r)
+	if _, isProblem := errors.AsType[*problem](err); isProblem || errors.Is(err, errEmpty) {
+		return problemf(http.StatusBadRequest, "%s", complaint)
+	}
+	if err != nil {
+		return err
+	}
+	raw, err := json.Marshal(f)
+	if err != nil || json.Unmarshal(raw, v) != nil {
+		return problemf(http.StatusBadRequest, "%s", complaint)
+	}
+	return nil
+}
+
+// The complaints about bodies that cannot be read.
+const (
+	badBody         = "invalid json body"
+	badTemplateBody = "malformed JSON request"
+)
+
+// joined makes one answer of everything that is wrong, or none.
+func joined(wrong []string) error {
+	if len(wrong) == 0 {
+		return nil
+	}
+	return invalid("%s", strings.Join(wrong, ", "))
+}
+
+// seen turns an error of looking something up into the answer that it is not
+// there.
+func seen(err error, noun, id string) error {
+	if errors.Is(err, store.ErrNotFound) {
+		return notFound("%s with id %q could not be found", noun, shorten(id))
+	}
+	if err != nil {
+		return fmt.Errorf("cannot read %s %s: %w", strings.ToLower(noun), id, err)
+	}
+	return nil
+}

@@ -1,0 +1,357 @@
+package notify
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"net/http"
+	"slices"
+	"time"
+
+	"github.com/dewrun/dew/store"
+)
+
+// The audiences of a campaign.
+const (
+	toUsers  = "users"
+	toSpaces = "spaces"
+	toOrgs   = "orgs"
+	toEmails = "emails"
+)
+
+// endorseOrg2 is how this dialect speaks of organizations.
+const endorseOrg2 = "You received this message because you belong to the {{.Organization}} organization."
+
+// A campaign is remembered as long as its messages, and looked after not more
+// often than forgetEvery.
+const (
+	keepCampaign = keepEnded + time.Hour
+	forgetEvery  = time.Hour
+)
+
+// campaignBody is what a request says of a campaign.
+type campaignBody struct {
+	SendTo   map[string][]string `json:"send_to"`
+	Type     string              `json:"campaign_type_id"`
+	Text     string              `json:"text"`
+	HTML     string              `json:"html"`
+	Subject  string              `json:"subject"`
+	Template string              `json:"template_id"`
+	ReplyTo  string              `json:"reply_to"`
+}
+
+type campaignShape struct {
+	ID string `json:"id"`
+	campaignBody
+	Links links `json:"_links"`
+}
+
+func presentCampaign(c campaign) campaignShape {
+	path := "/campaigns/" + c.ID
+	return campaignShape{
+		ID: c.ID,
+		campaignBody: campaignBody{
+			SendTo: c.SendTo, Type: c.Type, Text: c.Text, HTML: c.HTML, Subject: c.Subject, Template: c.Template, ReplyTo: c.ReplyTo,
+		},
+		Links: linksTo("self", path, "template", "/templates/"+c.Template, "campaign_type", "/campaign_types/"+c.Type, "status", path+"/status"),
+	}
+}
+
+// check says the first thing that is wrong with a campaign.
+func (b campaignBody) check() error {
+	for _, audience := range slices.Sorted(maps.Keys(b.SendTo)) {
+		if !slices.Contains([]string{toUsers, toSpaces, toOrgs, toEmails}, audience) {
+			return invalid("%q is not a valid audience", shorten(audience))
+		}
+	}
+	for _, address := range b.SendTo[toEmails] {
+		if bareAddress(address) != address || len(address) > maxName {
+			return invalid("%q is not a valid email address", shorten(address))
+		}
+	}
+	for _, guid := range slices.Concat(b.SendTo[toUsers], b.SendTo[toSpaces], b.SendTo[toOrgs]) {
+		if err := tooLong("send_to", guid); err != nil || guid == "" {
+			return cmp.Or(err, error(invalid("%q has an empty guid", "send_to")))
+		}
+	}
+	switch {
+	case b.Type == "":
+		return invalid("missing campaign_type_id")
+	case b.Text == "" && b.HTML == "":
+		return invalid("missing either campaign text or html")
+	case b.Subject == "":
+		return invalid("missing subject")
+	case !goodReply(b.ReplyTo):
+		return invalid("%q is not a valid email address", shorten(b.ReplyTo))
+	}
+	return cmp.Or(tooLong("subject", b.Subject), tooLong("reply_to", b.ReplyTo))
+}
+
+// createCampaign is POST /senders/{id}/campaigns.
+func (s *Server) createCampaign(r request) (any, error) {
+	var body campaignBody
+	if err := read2(r, &body, badBody); err != nil {
+		return nil, err
+	}
+	if err := body.check(); err != nil {
+		return nil, err
+	}
+	c := campaign{
+		ID: newID(), Sender: r.PathValue("id"), Type: body.Type, SendTo: body.SendTo, Text: body.Text, HTML: body.HTML,
+		Subject: body.Subject, Template: body.Template, ReplyTo: body.ReplyTo, Created: time.Now().UTC(),
+	}
+	n, err := s.campaignNotice(r, &c)
+	if err != nil {
+		return nil, err
+	}
+	batches, err := s.expand(r.Context(), body.SendTo, n)
+	if err != nil {
+		return nil, err
+	}
+	if err := s.launch(c, batches); err != nil {
+		return nil, err
+	}
+	s.forgetCampaigns()
+	return reply{status: http.StatusAccepted, body: presentCampaign(c)}, nil
+}
+
+// campaignNotice is what everybody in a campaign is told, and settles its
+// template.
+func (s *Server) campaignNotice(r request, c *campaign) (n Notice, err error) {
+	var t campaignType
+	var from sender
+	err = s.c.DB.View(func(tx *store.Tx) (err error) {
+		if from, err = s.sender(tx, r, c.Sender); err != nil {
+			return err
+		}
+		t, err = s.shelves.types.With(tx).Get(c.Type)
+		if err == nil && t.Sender != c.Sender {
+			err = store.ErrNotFound
+		}
+		if err := seen(err, "Campaign type", c.Type); err != nil {
+			return err
+		}
+		if t.Critical && !holds(r.who, ScopeCritical) {
+			return problemf(http.StatusForbidden, "Scope %s is required", ScopeCritical)
+		}
+		if c.Template != "" {
+			_, err = s.template2(tx, r, c.Template)
+		}
+		return err
+	})
+	if err != nil {
+		return n, err
+	}
+	parts, err := dissect(c.HTML)
+	if err != nil {
+		return n, invalid("html is improperly formatted: %s", shorten(err.Error()))
+	}
+	if c.Text == "" && parts.BodyContent == "" {
+		return n, invalid("missing either campaign text or html")
+	}
+	c.Template = cmp.Or(c.Template, t.Template, defaultTemplate)
+	return Notice{
+		Version: V2, Client: r.who.Client, SourceDescription: from.Name, Kind: t.ID, KindDescription: t.Description,
+		Subject: oneLine(c.Subject), Text: c.Text, HTML: parts, ReplyTo: c.ReplyTo,
+		Template: c.Template, Campaign: c.ID, Received: c.Created, Request: requestID(r.Request),
+	}, nil
+}
+
+// batch is a notice for one audience, with what is said about it.
+type batch struct {
+	notice Notice
+	people []Person
+}
+
+// expand finds the people of all audiences. Nobody is told twice; places that are
+// not there have nobody in them.
+func (s *Server) expand(ctx context.Context, to map[string][]string, n Notice) ([]batch, error) {
+	x := &expansion{s: s, n: n, told: map[Person]bool{}}
+	direct := make([]Person, 0, len(to[toUsers]))
+	for _, guid := range to[toUsers] {
+		direct = append(direct, Person{GUID: guid})
+	}
+	x.add(Audience{}, endorseUser, direct)
+	for _, guid := range to[toSpaces] {
+		a, err := s.c.Directory.InSpace(ctx, guid)
+		if err := x.place(a, err, endorseSpace); err != nil {
+			return nil, placeProblem(err, guid)
+		}
+	}
+	for _, guid := range to[toOrgs] {
+		a, err := s.c.Directory.InOrg(ctx, guid, "")
+		if err := x.place(a, err, endorseOrg2); err != nil {
+			return nil, placeProblem(err, guid)
+		}
+	}
+	mails := make([]Person, 0, len(to[toEmails]))
+	for _, address := range to[toEmails] {
+		mails = append(mails, Person{Email: address})
+	}
+	x.add(Audience{}, endorseAddress, mails)
+	return x.batches, nil
+}
+
+// expansion collects the batches of a campaign.
+type expansion struct {
+	s       *Server
+	n       Notice
+	told    map[Person]bool
+	batches []batch
+}
+
+// place adds the people of a space or an organization, if it is there.
+func (x *expansion) place(a Audience, err error, endorsement string) error {
+	if errors.Is(err, ErrNoSpace) || errors.Is(err, ErrNoOrg) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	people, err := collect(a)
+	if err != nil {
+		return fmt.Errorf("cannot list the recipients: %w", err)
+	}
+	x.add(a, endorsement, people)
+	return nil
+}
+
+func (x *expansion) add(a Audience, endorsement string, people []Person) {
+	fresh := slices.DeleteFunc(people, func(p Person) bool {
+		was := x.told[p]
+		x.told[p] = true
+		return was
+	})
+	if len(fresh) == 0 {
+		return
+	}
+	n := x.n
+	n.Space, n.Org, n.Endorsement = a.Space, a.Org, endorsement
+	x.batches = append(x.batches, batch{n, fresh})
+}
+
+// launch keeps a campaign and all its messages, or nothing.
+func (s *Server) launch(c campaign, batches []batch) error {
+	return s.c.DB.Update(func(tx *store.Tx) error {
+		if err := kept(s.shelves.campaigns.With(tx).Put(c.ID, c), "campaign", c.ID); err != nil {
+			return err
+		}
+		when := campaignTime{ID: c.ID, Created: c.Created}
+		if err := kept(s.shelves.campaignTimes.With(tx).Put(timeKey(c.Created)+"/"+c.ID, when), "campaign", c.ID); err != nil {
+			return err
+		}
+		for _, b := range batches {
+			if _, err := s.c.Queue.EnqueueIn(tx, b.notice, b.people); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+// forgetCampaigns drops campaigns whose messages are forgotten. A failure is tried
+// again with a later campaign.
+func (s *Server) forgetCampaigns() {
+	now := time.Now()
+	s.mu.Lock()
+	due := now.Sub(s.forgot) >= forgetEvery
+	if due {
+		s.forgot = now
+	}
+	s.mu.Unlock()
+	if !due {
+		return
+	}
+	if err := s.dropCampaigns(now.Add(-keepCampaign)); err != nil {
+		s.log.Warn("cannot forget old campaigns", "err", err)
+	}
+}
+
+func (s *Server) dropCampaigns(before time.Time) error {
+	all, err := s.shelves.campaignTimes.All()
+	if err != nil {
+		return fmt.Errorf("cannot list campaigns: %w", err)
+	}
+	for _, when := range all {
+		if when.Created.After(before) {
+			return nil
+		}
+		count, err := s.c.Queue.Campaign(when.ID)
+		if err != nil {
+			return err
+		}
+		if count.Total > 0 {
+			continue
+		}
+		err = s.c.DB.Update(func(tx *store.Tx) error {
+			return errors.Join(s.shelves.campaigns.With(tx).Delete(when.ID),
+				s.shelves.campaignTimes.With(tx).Delete(timeKey(when.Created)+"/"+when.ID))
+		})
+		if err != nil {
+			return fmt.Errorf("cannot forget campaign %s: %w", when.ID, err)
+		}
+	}
+	return nil
+}
+
+// campaign returns a campaign of a sender of the client that asks.
+func (s *Server) campaign(r request) (c campaign, err error) {
+	id := r.PathValue("id")
+	err = s.c.DB.View(func(tx *store.Tx) error {
+		c, err = s.shelves.campaigns.With(tx).Get(id)
+		if err == nil {
+			_, err = s.sender(tx, r, c.Sender)
+		}
+		if p, ok := errors.AsType[*problem](err); ok && p.status == http.StatusNotFound {
+			err = store.ErrNotFound
+		}
+		return seen(err, "Campaign", id)
+	})
+	return c, err
+}
+
+// getCampaign is GET /campaigns/{id}.
+func (s *Server) getCampaign(r request) (any, error) {
+	c, err := s.campaign(r)
+	return presentCampaign(c), err
+}
+
+type statusShape struct {
+	ID            string     `json:"id"`
+	Status        string     `json:"status"`
+	Total         int        `json:"total_messages"`
+	Sent          int        `json:"sent_messages"`
+	Retry         int        `json:"retry_messages"`
+	Failed        int        `json:"failed_messages"`
+	Queued        int        `json:"queued_messages"`
+	Undeliverable int        `json:"undeliverable_messages"`
+	Started       time.Time  `json:"start_time"`
+	Completed     *time.Time `json:"completed_time"`
+	Links         links      `json:"_links"`
+}
+
+// getCampaignStatus is GET /campaigns/{id}/status.
+func (s *Server) getCampaignStatus(r request) (any, error) {
+	c, err := s.campaign(r)
+	if err != nil {
+		return nil, err
+	}
+	count, err := s.c.Queue.Campaign(c.ID)
+	if err != nil {
+		return nil, err
+	}
+	path := "/campaigns/" + c.ID
+	out := statusShape{
+		ID: c.ID, Status: "sending", Total: count.Total, Sent: count.Delivered, Retry: count.Retry, Failed: count.Failed,
+		Queued: count.Queued, Undeliverable: count.Undeliverable, Started: c.Created,
+		Links: linksTo("self", path+"/status", "campaign", path),
+	}
+	if count.waiting() == 0 {
+		// A campaign that reaches nobody is done when it begins.
+		ended := cmp.Or(count.Ended, c.Created)
+		out.Status, out.Completed = "completed", &ended
+	}
+	return out, nil
+}

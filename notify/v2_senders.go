@@ -1,0 +1,139 @@
+package notify
+
+import (
+	"errors"
+	"fmt"
+	"net/http"
+
+	"github.com/dewrun/dew/store"
+)
+
+type senderShape struct {
+	ID    string `json:"id"`
+	Name  string `json:"name"`
+	Links links  `json:"_links"`
+}
+
+func presentSender(s sender) senderShape {
+	path := "/senders/" + s.ID
+	return senderShape{ID: s.ID, Name: s.Name, Links: linksTo("self", path, "campaign_types", path+"/campaign_types", "campaigns", path+"/campaigns")}
+}
+
+// sender returns a sender of the client that asks.
+func (s *Server) sender(tx *store.Tx, r request, id string) (sender, error) {
+	v, err := s.shelves.senders.With(tx).Get(id)
+	if err == nil && v.Client != r.who.Client {
+		err = store.ErrNotFound
+	}
+	return v, seen(err, "Sender", id)
+}
+
+// createSender is POST /senders. A name that is there already gives that sender.
+func (s *Server) createSender(r request) (any, error) {
+	var body struct {
+		Name string `json:"name"`
+	}
+	if err := read2(r, &body, badBody); err != nil {
+		return nil, err
+	}
+	if body.Name == "" {
+		return nil, invalid("missing sender name")
+	}
+	if err := tooLong("name", body.Name); err != nil {
+		return nil, err
+	}
+	v := sender{ID: newID(), Client: r.who.Client, Name: body.Name}
+	err := s.c.DB.Update(func(tx *store.Tx) error {
+		shelf := s.shelves.senders.With(tx)
+		old, err := shelf.By("name", nameKey(v.Client, v.Name))
+		if err != nil {
+			return fmt.Errorf("cannot look for a sender: %w", err)
+		}
+		if len(old) > 0 {
+			v = old[0]
+			return nil
+		}
+		return kept(shelf.Put(v.ID, v), "sender", v.ID)
+	})
+	if err != nil {
+		return nil, err
+	}
+	return reply{status: http.StatusCreated, body: presentSender(v)}, nil
+}
+
+// kept says what could not be written.
+func kept(err error, noun, id string) error {
+	if err != nil {
+		return fmt.Errorf("cannot keep %s %s: %w", noun, id, err)
+	}
+	return nil
+}
+
+// listSenders is GET /senders.
+func (s *Server) listSenders(r request) (any, error) {
+	all, err := s.shelves.senders.By("client", r.who.Client)
+	if err != nil {
+		return nil, fmt.Errorf("cannot list senders: %w", err)
+	}
+	shapes := []senderShape{}
+	for _, v := range all {
+		shapes = append(shapes, presentSender(v))
+	}
+	return map[string]any{"senders": shapes, "_links": linksTo("self", "/senders")}, nil
+}
+
+// getSender is GET /senders/{id}.
+func (s *Server) getSender(r request) (any, error) {
+	var v sender
+	err := s.c.DB.View(func(tx *store.Tx) (err error) {
+		v, err = s.sender(tx, r, r.PathValue("id"))
+		return err
+	})
+	return presentSender(v), err
+}
+
+// updateSender is PUT /senders/{id}.
+func (s *Server) updateSender(r request) (any, error) {
+	var body struct {
+		Name string `json:"name"`
+	}
+	if err := read2(r, &body, badBody); err != nil {
+		return nil, err
+	}
+	if err := tooLong("name", body.Name); err != nil {
+		return nil, err
+	}
+	var v sender
+	err := s.c.DB.Update(func(tx *store.Tx) (err error) {
+		if v, err = s.sender(tx, r, r.PathValue("id")); err != nil {
+			return err
+		}
+		v.Name = body.Name
+		err = s.shelves.senders.With(tx).Put(v.ID, v)
+		if errors.Is(err, store.ErrTaken) {
+			return invalid("Sender with name %q already exists", v.Name)
+		}
+		return kept(err, "sender", v.ID)
+	})
+	return presentSender(v), err
+}
+
+// deleteSender is DELETE /senders/{id}. Its campaign types go with it.
+func (s *Server) deleteSender(r request) (any, error) {
+	return noContent, s.c.DB.Update(func(tx *store.Tx) error {
+		v, err := s.sender(tx, r, r.PathValue("id"))
+		if err != nil {
+			return err
+		}
+		types, err := s.shelves.types.With(tx).By("sender", v.ID)
+		if err != nil {
+			return fmt.Errorf("cannot list the campaign types of sender %s: %w", v.ID, err)
+		}
+		for _, t := range types {
+			if err := s.dropType(tx, t.ID); err != nil {
+				return err
+			}
+		}
+		return kept(s.shelves.senders.With(tx).Delete(v.ID), "sender", v.ID)
+	})
+}

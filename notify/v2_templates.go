@@ -1,0 +1,161 @@
+package notify
+
+import (
+	"cmp"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+
+	"github.com/dewrun/dew/store"
+)
+
+// builtIn2 is the default template of version 2 until somebody puts another in its
+// place.
+var builtIn2 = Template{
+	ID: defaultTemplate, Name: "The Default Template", Subject: defaultSubject, Text: "{{.Text}}", HTML: "{{.HTML}}",
+	Metadata: json.RawMessage("{}"),
+}
+
+type templateShape2 struct {
+	ID string `json:"id"`
+	templateShape
+	Links links `json:"_links"`
+}
+
+func presentTemplate2(t Template) templateShape2 {
+	return templateShape2{
+		ID: t.ID, templateShape: templateShape{Name: t.Name, Subject: t.Subject, HTML: t.HTML, Text: t.Text, Metadata: t.Metadata},
+		Links: linksTo("self", "/templates/"+t.ID),
+	}
+}
+
+// templateBody is what a request says of a template; nil: nothing.
+type templateBody struct {
+	Name     *string         `json:"name"`
+	Text     *string         `json:"text"`
+	HTML     *string         `json:"html"`
+	Subject  *string         `json:"subject"`
+	Metadata json.RawMessage `json:"metadata"`
+}
+
+// set changes what the body speaks of, and checks the whole.
+func (b templateBody) set(t *Template) error {
+	setIf(&t.Name, b.Name)
+	setIf(&t.Text, b.Text)
+	setIf(&t.HTML, b.HTML)
+	setIf(&t.Subject, b.Subject)
+	t.Subject = cmp.Or(t.Subject, defaultSubject)
+	if b.Metadata != nil || t.Metadata == nil {
+		m, err := readMetadata(b.Metadata)
+		if err != nil {
+			return problemf(http.StatusBadRequest, badTemplateBody)
+		}
+		t.Metadata = m
+	}
+	if t.Name == "" {
+		return invalid(`Template "name" field cannot be empty`)
+	}
+	if t.Text == "" && t.HTML == "" {
+		return invalid("missing either template text or html")
+	}
+	return t.check()
+}
+
+// template2 returns a template of the client that asks, or the default one.
+func (s *Server) template2(tx *store.Tx, r request, id string) (Template, error) {
+	t, err := s.shelves.templates2.With(tx).Get(id)
+	if id == defaultTemplate && errors.Is(err, store.ErrNotFound) {
+		return builtIn2, nil
+	}
+	if err == nil && id != defaultTemplate && t.Client != r.who.Client {
+		err = store.ErrNotFound
+	}
+	return t, seen(err, "Template", id)
+}
+
+// createTemplate2 is POST /templates.
+func (s *Server) createTemplate2(r request) (any, error) {
+	var body templateBody
+	if err := read2(r, &body, badTemplateBody); err != nil {
+		return nil, err
+	}
+	t := Template{ID: newID(), Client: r.who.Client}
+	if err := body.set(&t); err != nil {
+		return nil, err
+	}
+	err := s.c.DB.Update(func(tx *store.Tx) error { return addTemplate(s.shelves.templates2.With(tx), t) })
+	if err != nil {
+		return nil, err
+	}
+	return reply{status: http.StatusCreated, body: presentTemplate2(t)}, nil
+}
+
+// listTemplates2 is GET /templates.
+func (s *Server) listTemplates2(r request) (any, error) {
+	all, err := s.shelves.templates2.By("client", r.who.Client)
+	if err != nil {
+		return nil, fmt.Errorf("cannot list templates: %w", err)
+	}
+	shapes := []templateShape2{}
+	for _, t := range all {
+		shapes = append(shapes, presentTemplate2(t))
+	}
+	return map[string]any{"templates": shapes, "_links": linksTo("self", "/templates")}, nil
+}
+
+// getTemplate2 is GET /templates/{id}.
+func (s *Server) getTemplate2(r request) (any, error) {
+	var t Template
+	err := s.c.DB.View(func(tx *store.Tx) (err error) {
+		t, err = s.template2(tx, r, r.PathValue("id"))
+		return err
+	})
+	return presentTemplate2(t), err
+}
+
+// updateTemplate2 is PUT /templates/{id}. What the body leaves out stays.
+func (s *Server) updateTemplate2(r request) (any, error) {
+	var body templateBody
+	if err := read2(r, &body, badTemplateBody); err != nil {
+		return nil, err
+	}
+	var t Template
+	err := s.c.DB.Update(func(tx *store.Tx) (err error) {
+		if t, err = s.template2(tx, r, templateID(r)); err != nil {
+			return err
+		}
+		if err := body.set(&t); err != nil {
+			return err
+		}
+		return kept(s.shelves.templates2.With(tx).Put(t.ID, t), "template", t.ID)
+	})
+	return presentTemplate2(t), err
+}
+
+// deleteTemplate2 is DELETE /templates/{id}. The default one goes back to what it
+// was at first.
+func (s *Server) deleteTemplate2(r request) (any, error) {
+	return noContent, s.c.DB.Update(func(tx *store.Tx) error {
+		t, err := s.template2(tx, r, templateID(r))
+		if err != nil {
+			return err
+		}
+		return kept(s.shelves.templates2.With(tx).Delete(t.ID), "template", t.ID)
+	})
+}
+
+// chosen2 is chosen for campaigns, which name their template.
+func (s *Server) chosen2(tx *store.Tx, n Notice) (Template, error) {
+	shelf := s.shelves.templates2.With(tx)
+	for _, id := range []string{cmp.Or(n.Template, defaultTemplate), defaultTemplate} {
+		t, err := shelf.Get(id)
+		if err == nil {
+			return t, nil
+		}
+		if !errors.Is(err, store.ErrNotFound) {
+			return t, fmt.Errorf("cannot read template %s: %w", id, err)
+		}
+	}
+	return builtIn2, nil
+}

@@ -1,0 +1,285 @@
+package notify
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+
+	"github.com/dewrun/dew/store"
+)
+
+type typeShape struct {
+	ID          string `json:"id"`
+	Name        string `json:"name"`
+	Description string `json:"description"`
+	Critical    bool   `json:"critical"`
+	Template    string `json:"template_id"`
+	Links       links  `json:"_links"`
+}
+
+func presentType(t campaignType) typeShape {
+	return typeShape{
+		ID: t.ID, Name: t.Name, Description: t.Description, Critical: t.Critical, Template: t.Template,
+		Links: linksTo("self", "/campaign_types/"+t.ID),
+	}
+}
+
+// typeBody is what a request says of a campaign type; nil: nothing.
+type typeBody struct {
+	Name        *string `json:"name"`
+	Description *string `json:"description"`
+	Critical    *bool   `json:"critical"`
+	Template    *string `json:"template_id"`
+}
+
+// set changes what the body speaks of.
+func (b typeBody) set(t *campaignType) {
+	setIf(&t.Name, b.Name)
+	setIf(&t.Description, b.Description)
+	setIf(&t.Critical, b.Critical)
+	setIf(&t.Template, b.Template)
+}
+
+func setIf[T any](to, from *T) {
+	if from != nil {
+		*to = *from
+	}
+}
+
+// campaignType returns a type of a sender of the client that asks.
+func (s *Server) campaignType(tx *store.Tx, r request, id string) (campaignType, error) {
+	t, err := s.shelves.types.With(tx).Get(id)
+	if err := seen(err, "Campaign type", id); err != nil {
+		return t, err
+	}
+	_, err = s.sender(tx, r, t.Sender)
+	return t, err
+}
+
+// createType is POST /senders/{id}/campaign_types. A name that is there already
+// gives that type, as it is.
+func (s *Server) createType(r request) (any, error) {
+	var body typeBody
+	if err := read2(r, &body, badBody); err != nil {
+		return nil, err
+	}
+	t := campaignType{ID: newID(), Sender: r.PathValue("id")}
+	body.set(&t)
+	var wrong []string
+	if t.Name == "" {
+		wrong = append(wrong, "missing campaign type name")
+	}
+	if t.Description == "" {
+		wrong = append(wrong, "missing campaign type description")
+	}
+	if err := cmp.Or(joined(wrong), tooLong("name", t.Name), tooLong("description", t.Description)); err != nil {
+		return nil, err
+	}
+	if t.Critical && !holds(r.who, ScopeCritical) {
+		return nil, problemf(http.StatusForbidden, "You do not have permission to create critical campaign types")
+	}
+	if err := s.c.DB.Update(func(tx *store.Tx) error { return s.addType(tx, r, &t) }); err != nil {
+		return nil, err
+	}
+	return reply{status: http.StatusCreated, body: presentType(t)}, nil
+}
+
+func (s *Server) addType(tx *store.Tx, r request, t *campaignType) error {
+	if _, err := s.sender(tx, r, t.Sender); err != nil {
+		return err
+	}
+	shelf := s.shelves.types.With(tx)
+	old, err := shelf.By("name", nameKey(t.Sender, t.Name))
+	if err != nil {
+		return fmt.Errorf("cannot look for a campaign type: %w", err)
+	}
+	if len(old) > 0 {
+		*t = old[0]
+		return nil
+	}
+	if t.Template != "" {
+		if _, err := s.template2(tx, r, t.Template); err != nil {
+			return err
+		}
+	}
+	return kept(shelf.Put(t.ID, *t), "campaign type", t.ID)
+}
+
+// listTypes is GET /senders/{id}/campaign_types.
+func (s *Server) listTypes(r request) (any, error) {
+	id := r.PathValue("id")
+	shapes := []typeShape{}
+	err := s.c.DB.View(func(tx *store.Tx) error {
+		if _, err := s.sender(tx, r, id); err != nil {
+			if p, ok := errors.AsType[*problem](err); ok && p.status == http.StatusNotFound {
+				return notFound("sender not found")
+			}
+			return err
+		}
+		types, err := s.shelves.types.With(tx).By("sender", id)
+		if err != nil {
+			return fmt.Errorf("cannot list the campaign types of sender %s: %w", id, err)
+		}
+		for _, t := range types {
+			shapes = append(shapes, presentType(t))
+		}
+		return nil
+	})
+	path := "/senders/" + id
+	return map[string]any{"campaign_types": shapes, "_links": linksTo("self", path+"/campaign_types", "sender", path)}, err
+}
+
+// getType is GET /campaign_types/{id}.
+func (s *Server) getType(r request) (any, error) {
+	var t campaignType
+	err := s.c.DB.View(func(tx *store.Tx) (err error) {
+		t, err = s.campaignType(tx, r, r.PathValue("id"))
+		return err
+	})
+	return presentType(t), err
+}
+
+// updateType is PUT /campaign_types/{id}. What the body leaves out stays.
+func (s *Server) updateType(r request) (any, error) {
+	var body typeBody
+	if err := read2(r, &body, badBody); err != nil {
+		return nil, err
+	}
+	var wrong []string
+	if body.Name != nil && *body.Name == "" {
+		wrong = append(wrong, "name cannot be blank")
+	}
+	if body.Description != nil && *body.Description == "" {
+		wrong = append(wrong, "description cannot be blank")
+	}
+	if err := joined(wrong); err != nil {
+		return nil, err
+	}
+	var t campaignType
+	err := s.c.DB.Update(func(tx *store.Tx) (err error) {
+		t, err = s.changeType(tx, r, body)
+		return err
+	})
+	return presentType(t), err
+}
+
+func (s *Server) changeType(tx *store.Tx, r request, body typeBody) (campaignType, error) {
+	t, err := s.campaignType(tx, r, r.PathValue("id"))
+	if err != nil {
+		return t, err
+	}
+	body.set(&t)
+	if err := cmp.Or(tooLong("name", t.Name), tooLong("description", t.Description)); err != nil {
+		return t, err
+	}
+	if t.Critical && !holds(r.who, ScopeCritical) {
+		return t, problemf(http.StatusForbidden, "Forbidden: cannot update campaign type with critical flag set to true")
+	}
+	if body.Template != nil && t.Template != "" {
+		if _, err := s.template2(tx, r, t.Template); err != nil {
+			return t, err
+		}
+	}
+	err = s.shelves.types.With(tx).Put(t.ID, t)
+	if errors.Is(err, store.ErrTaken) {
+		return t, invalid("Campaign type with name %q already exists", t.Name)
+	}
+	return t, kept(err, "campaign type", t.ID)
+}
+
+// deleteType is DELETE /campaign_types/{id}.
+func (s *Server) deleteType(r request) (any, error) {
+	return noContent, s.c.DB.Update(func(tx *store.Tx) error {
+		t, err := s.campaignType(tx, r, r.PathValue("id"))
+		if err != nil {
+			return err
+		}
+		return s.dropType(tx, t.ID)
+	})
+}
+
+// dropType removes a type, and who had unsubscribed from it.
+func (s *Server) dropType(tx *store.Tx, id string) error {
+	shelf := s.shelves.unsubscribers.With(tx)
+	gone, err := shelf.Prefix(keyOf(id, ""))
+	if err != nil {
+		return fmt.Errorf("cannot read who unsubscribed from campaign type %s: %w", id, err)
+	}
+	for _, u := range gone {
+		if err := shelf.Delete(keyOf(u.Kind, u.User)); err != nil {
+			return fmt.Errorf("cannot forget who unsubscribed from campaign type %s: %w", id, err)
+		}
+	}
+	return kept(s.shelves.types.With(tx).Delete(id), "campaign type", id)
+}
+
+// unsubscribe is PUT /campaign_types/{id}/unsubscribers/{user}.
+func (s *Server) unsubscribe(r request) (any, error) {
+	id, user := r.PathValue("id"), r.PathValue("user")
+	if err := s.known(r.Context(), user); err != nil {
+		return nil, err
+	}
+	return noContent, s.c.DB.Update(func(tx *store.Tx) error {
+		t, err := s.shelves.types.With(tx).Get(id)
+		if err := seen(err, "Campaign type", id); err != nil {
+			return err
+		}
+		if t.Critical {
+			return problemf(http.StatusForbidden, "Campaign type %q cannot be unsubscribed from", t.ID)
+		}
+		u := unsubscription{User: user, Kind: id}
+		return kept(s.shelves.unsubscribers.With(tx).Put(keyOf(id, user), u), "what user", user)
+	})
+}
+
+// resubscribe is DELETE /campaign_types/{id}/unsubscribers/{user}.
+func (s *Server) resubscribe(r request) (any, error) {
+	id, user := r.PathValue("id"), r.PathValue("user")
+	if err := s.known(r.Context(), user); err != nil {
+		return nil, err
+	}
+	return noContent, s.c.DB.Update(func(tx *store.Tx) error {
+		_, err := s.shelves.types.With(tx).Get(id)
+		if err := seen(err, "Campaign type", id); err != nil {
+			return err
+		}
+		return kept(s.shelves.unsubscribers.With(tx).Delete(keyOf(id, user)), "what user", user)
+	})
+}
+
+// known refuses users that nobody knows.
+func (s *Server) known(ctx context.Context, user string) error {
+	_, err := s.c.Directory.User(ctx, user)
+	if errors.Is(err, ErrNoUser) {
+		return notFound("User %q not found", shorten(user))
+	}
+	if err != nil {
+		return fmt.Errorf("cannot ask for user %s: %w", user, err)
+	}
+	return nil
+}
+
+// wanted2 is wanted for campaigns. Who wants nothing at all gets none of them.
+func (s *Server) wanted2(tx *store.Tx, m Message, n Notice) error {
+	t, err := orNone(s.shelves.types.With(tx).Get(n.Kind))
+	if err != nil {
+		return fmt.Errorf("cannot read campaign type %s: %w", n.Kind, err)
+	}
+	if t.Critical || m.User == "" {
+		return nil
+	}
+	silent, err := s.isSilent(tx, m.User)
+	if err != nil {
+		return err
+	}
+	left, err := has(s.shelves.unsubscribers.With(tx), keyOf(n.Kind, m.User))
+	if err != nil {
+		return err
+	}
+	if silent || left {
+		return ErrUnsubscribed
+	}
+	return nil
+}
