@@ -52,11 +52,11 @@ func (c *complaints) due(what complaint, now time.Time) bool {
 // complain says in the app's log why an instance could not be reached, when it
 // refuses: mostly because it listens where only its own container can reach it.
 // The client learns nothing of it, and does not wait for it.
-func (f *flight) complain(ctx context.Context, t target, err error) {
-	if !errors.Is(err, syscall.ECONNREFUSED) || !f.router.complaints.due(complaint{t.endpoint.instance, t.port}, time.Now()) {
+func (r *Router) complain(ctx context.Context, t target, err error) {
+	if !errors.Is(err, syscall.ECONNREFUSED) || !r.complaints.due(complaint{t.endpoint.instance, t.port}, time.Now()) {
 		return
 	}
-	r, ep := f.router, t.endpoint
+	ep := t.endpoint
 	ctx = context.WithoutCancel(ctx)
 	go func() {
 		ctx, cancel := context.WithTimeout(ctx, dialTimeout)

@@ -2,10 +2,12 @@ package route
 
 import (
 	"context"
+	"io"
 	"net"
 	"net/http"
 	"net/netip"
 	"slices"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -42,6 +44,12 @@ type endpoint struct {
 	wires     *wires          // for requests without a body
 	http2     *http.Transport // for destinations that speak it; its connections carry many requests
 	withdrawn atomic.Bool
+	dial      dialFunc
+
+	mu    sync.Mutex // guards the fields below
+	conns map[*held]struct{}
+	peers map[io.Closer]struct{} // clients whose connections are joined to one of those
+	ended bool
 }
 
 // routable tells whether routes may lead to the instance.
@@ -56,17 +64,19 @@ func newEndpoint(st runtime.Status, dial dialFunc) *endpoint {
 		instance: st.Instance,
 		address:  st.Address,
 		ports:    slices.Clone(st.Ports),
+		dial:     dial,
+		conns:    map[*held]struct{}{},
+		peers:    map[io.Closer]struct{}{},
 	}
-	e.wires = &wires{dial: func(ctx context.Context, network, address string) (net.Conn, error) {
-		ctx, cancel := context.WithTimeout(ctx, dialTimeout)
-		defer cancel()
-		c, err := dial(ctx, st.Instance, network, address)
+	dialHeld := func(ctx context.Context, network, address string) (net.Conn, error) {
+		c, err := e.connect(ctx, network, address)
 		if err != nil {
-			return nil, &unreachable{err}
+			return nil, err
 		}
 		return c, nil
-	}}
-	e.transport = newTransport(e.wires.dial)
+	}
+	e.wires = &wires{dial: dialHeld}
+	e.transport = newTransport(dialHeld)
 	e.http2 = e.transport.Clone()
 	e.http2.Protocols = new(http.Protocols)
 	e.http2.Protocols.SetUnencryptedHTTP2(true)
@@ -103,11 +113,16 @@ func (e *endpoint) serves(st runtime.Status) bool {
 		slices.Equal(st.Ports, e.ports) && e.process == processKey{app: st.App, kind: st.Type}
 }
 
-// withdraw closes the connections that no request uses. Requests that are under
-// way finish.
+// withdraw closes the connections that no request uses, and those whose end at the
+// instance is closed. Requests that are under way finish.
 func (e *endpoint) withdraw() {
 	e.withdrawn.Store(true)
 	e.closeIdle()
+	for _, c := range e.held() {
+		if c.over.Load() {
+			c.drop()
+		}
+	}
 }
 
 // release is called when a request needs the endpoint no longer. One that began

@@ -81,7 +81,7 @@ func (r *Router) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 		fail.write(w)
 		return
 	}
-	f.answer.ResponseWriter = w
+	f.answer.ResponseWriter, f.answer.flight = w, f
 	f.serve(req)
 }
 
@@ -215,7 +215,7 @@ func (f *flight) RoundTrip(out *http.Request) (*http.Response, error) {
 			return res, nil
 		}
 		f.router.log.Debug("instance did not answer", "app", t.endpoint.process.app, "instance", t.endpoint.instance, "err", err)
-		f.complain(out.Context(), t, err)
+		f.router.complain(out.Context(), t, err)
 		if !f.mayRepeat(out, err) {
 			break
 		}
@@ -326,6 +326,9 @@ func (f *flight) land(req *http.Request) {
 	if f.switched != nil {
 		f.switched.Close()
 	}
+	if f.answer.leave != nil {
+		f.answer.leave()
+	}
 	for _, e := range f.tried {
 		e.release()
 	}
@@ -338,6 +341,8 @@ type answer struct {
 	status   int
 	bytes    int64
 	hijacked bool
+	flight   *flight
+	leave    func() // when the hijacked connection is done with; nil: there is none
 }
 
 // WriteHeader notes the status, unless another follows.
@@ -361,6 +366,7 @@ func (a *answer) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 		return c, rw, err
 	}
 	a.hijacked, a.status = true, http.StatusSwitchingProtocols
+	a.leave = a.flight.target.endpoint.join(c)
 	if rw.Reader.Buffered() > 0 {
 		c = &early{Conn: c, buffered: rw.Reader}
 	}
@@ -382,12 +388,7 @@ func (e *early) Read(p []byte) (int, error) {
 }
 
 // CloseWrite ends one direction, where the connection can.
-func (e *early) CloseWrite() error {
-	if c, ok := e.Conn.(interface{ CloseWrite() error }); ok {
-		return c.CloseWrite()
-	}
-	return e.Close()
-}
+func (e *early) CloseWrite() error { return closeWrite(e.Conn) }
 
 // Unwrap leads http.ResponseController to what this type does not have.
 func (a *answer) Unwrap() http.ResponseWriter { return a.ResponseWriter }

@@ -70,6 +70,7 @@ type Router struct {
 	proxy httputil.ReverseProxy // what all requests have in common
 	wake  chan struct{}         // holds one: routes have changed
 	stir  chan struct{}         // holds one: something may be forgotten
+	ports chan struct{}         // holds one: TCP routes may have changed
 
 	sticky     []string
 	complaints complaints
@@ -81,8 +82,10 @@ type Router struct {
 
 	mu    sync.Mutex // guards the fields below, and every change of table and pools
 	pools map[processKey]*pool
-	live  map[runtime.SlotID]*endpoint // the ready instances
-	heard map[runtime.SlotID]bool      // slots that spoke before all were asked; nil from then on
+	live  map[runtime.SlotID]*endpoint   // the ready instances
+	heard map[runtime.SlotID]bool        // slots that spoke before all were asked; nil from then on
+	going map[runtime.SlotID][]*endpoint // instances that are withdrawn and may still be connected
+	shut  map[int]error                  // ports of TCP routes that cannot be opened
 }
 
 // New makes a Router that knows the routes of this moment. Run keeps it in step.
@@ -102,12 +105,15 @@ func New(c Config) (*Router, error) {
 		proxy: commonProxy(c.Logger),
 		wake:  make(chan struct{}, 1),
 		stir:  make(chan struct{}, 1),
+		ports: make(chan struct{}, 1),
 
 		sticky: c.Sticky,
 
 		pools: map[processKey]*pool{},
 		live:  map[runtime.SlotID]*endpoint{},
 		heard: map[runtime.SlotID]bool{},
+		going: map[runtime.SlotID][]*endpoint{},
+		shut:  map[int]error{},
 	}
 	if len(r.sticky) == 0 {
 		r.sticky = []string{sessionCookie}
@@ -129,6 +135,7 @@ func (r *Router) Changed(st runtime.Status) {
 		r.heard[st.Slot] = true
 	}
 	gone := r.place(st)
+	over := r.over(st, gone)
 	r.mu.Unlock()
 	if len(r.table.Load().former) > 0 {
 		post(r.stir)
@@ -136,6 +143,34 @@ func (r *Router) Changed(st runtime.Status) {
 	if gone != nil {
 		gone.withdraw()
 	}
+	for _, e := range over {
+		e.end()
+	}
+}
+
+// over are the instances of the slot that are no more, now that it has st. Those that
+// are withdrawn only and still connected, such as gone, are remembered. The caller
+// holds r.mu.
+func (r *Router) over(st runtime.Status, gone *endpoint) (out []*endpoint) {
+	all := r.going[st.Slot]
+	if gone != nil {
+		all = append(all, gone)
+	}
+	var stay []*endpoint
+	for _, e := range all {
+		switch {
+		case st.Instance != e.instance || st.State == runtime.Down:
+			out = append(out, e)
+		case e == gone || !e.idle():
+			stay = append(stay, e)
+		}
+	}
+	if len(stay) == 0 {
+		delete(r.going, st.Slot)
+		return out
+	}
+	r.going[st.Slot] = stay
+	return out
 }
 
 // Stats is a copy of the counts.
@@ -214,6 +249,7 @@ func (r *Router) readRoutes() error {
 		}
 	}
 	r.table.Store(t)
+	post(r.ports)
 	return nil
 }
 

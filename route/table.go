@@ -19,6 +19,7 @@ type table struct {
 	anyOf  bool                     // there is such a one
 	inside map[string][]destination // by full name: what apps reach without the router
 	zones  []string                 // internal domains
+	ports  map[int]*entry           // of TCP routes
 	former []former                 // what was replaced and is not forgotten
 }
 
@@ -37,6 +38,7 @@ type paths struct {
 
 // entry is one route.
 type entry struct {
+	route        string // guid
 	host         string
 	path         string // without a slash at the end; empty: all paths
 	destinations []destination
@@ -61,7 +63,7 @@ func newTable(routes []app.Route, domains []app.Domain, poolOf func(processKey) 
 	slices.SortFunc(routes, func(a, b app.Route) int {
 		return cmp.Or(a.CreatedAt.Compare(b.CreatedAt), strings.Compare(a.GUID, b.GUID))
 	})
-	t := &table{hosts: map[string]*paths{}, inside: map[string][]destination{}}
+	t := &table{hosts: map[string]*paths{}, inside: map[string][]destination{}, ports: map[int]*entry{}}
 	for _, d := range domains {
 		if d.Internal {
 			t.zones = append(t.zones, hostKey(d.Name))
@@ -80,6 +82,10 @@ func newTable(routes []app.Route, domains []app.Domain, poolOf func(processKey) 
 			host = hostKey(rt.Host + "." + domain.Name)
 		}
 		e := newEntry(rt, host, poolOf)
+		if rt.TCP() {
+			t.ports[rt.Port] = e
+			continue
+		}
 		if domain.Internal {
 			t.inside[host] = append(t.inside[host], e.destinations...)
 			continue
@@ -90,7 +96,7 @@ func newTable(routes []app.Route, domains []app.Domain, poolOf func(processKey) 
 }
 
 func newEntry(rt app.Route, host string, poolOf func(processKey) *pool) *entry {
-	e := &entry{host: host, path: strings.TrimRight(rt.Path, "/")}
+	e := &entry{route: rt.GUID, host: host, path: strings.TrimRight(rt.Path, "/")}
 	for _, d := range rt.Destinations {
 		d.ProcessType = cmp.Or(d.ProcessType, app.Web)
 		e.destinations = append(e.destinations, destination{d, poolOf(processKey{app: d.App, kind: d.ProcessType})})

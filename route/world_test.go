@@ -220,6 +220,9 @@ func (c *countedConn) Write(p []byte) (int, error) {
 	return c.Conn.Write(p)
 }
 
+// CloseWrite ends one direction.
+func (c *countedConn) CloseWrite() error { return closeWrite(c.Conn) }
+
 func (c *countedConn) Close() error {
 	c.closed()
 	return c.Conn.Close()

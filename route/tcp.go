@@ -1,0 +1,235 @@
+package route
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net"
+	"sync"
+	"time"
+)
+
+const (
+	// portRetry is how long a port that cannot be opened is left alone. It belongs to
+	// another program, which may end.
+	portRetry = 5 * time.Second
+	// maxLines bounds the connections over TCP routes.
+	maxLines = 4096
+	// acceptPause is after a connection could not be taken: mostly there are too many
+	// open files.
+	acceptPause = 100 * time.Millisecond
+	// lastWords is how long a client may go on when the instance has said all.
+	lastWords = 5 * time.Minute
+)
+
+// ListenFunc opens a port, on one or several addresses.
+type ListenFunc func(port int) ([]net.Listener, error)
+
+// ServeTCP keeps the port of every TCP route open and leads its connections to the
+// instances in turn, until ctx ends. A port that cannot be opened is tried again.
+func (r *Router) ServeTCP(ctx context.Context, listen ListenFunc) error {
+	d := &doors{router: r, listen: listen, open: map[int][]net.Listener{}, free: make(chan struct{}, maxLines)}
+	defer d.lines.Wait()
+	defer d.leave()
+	for {
+		var again <-chan time.Time
+		if d.agree(ctx) {
+			again = time.After(portRetry)
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-r.ports:
+		case <-again:
+		}
+	}
+}
+
+// Trouble says why nothing answers on the port of a TCP route; empty: something does,
+// or the route leads nowhere.
+func (r *Router) Trouble(port int) string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if err := r.shut[port]; err != nil {
+		return err.Error()
+	}
+	return ""
+}
+
+// doors are the open ports.
+type doors struct {
+	router *Router
+	listen ListenFunc
+	open   map[int][]net.Listener
+	free   chan struct{}  // holds one for each connection
+	lines  sync.WaitGroup // all goroutines
+}
+
+// agree opens and closes ports as the table says, and tells whether one could not be
+// opened.
+func (d *doors) agree(ctx context.Context) (again bool) {
+	wanted := d.router.table.Load().ports
+	for port := range d.open {
+		if wanted[port] == nil {
+			d.close(port)
+		}
+	}
+	for port, e := range wanted {
+		if d.open[port] != nil {
+			continue
+		}
+		ls, err := d.listen(port)
+		d.router.note(port, e, err)
+		if err != nil {
+			again = true
+			continue
+		}
+		d.open[port] = ls
+		for _, l := range ls {
+			d.lines.Go(func() { d.accept(ctx, port, l) })
+		}
+	}
+	d.router.forgetPorts(wanted)
+	return again
+}
+
+// note keeps why a port could not be opened, and says it once in the log.
+func (r *Router) note(port int, e *entry, err error) {
+	r.mu.Lock()
+	old := r.shut[port]
+	if err == nil {
+		delete(r.shut, port)
+	} else {
+		r.shut[port] = err
+	}
+	r.mu.Unlock()
+	switch {
+	case err != nil && old == nil:
+		r.log.Warn("cannot open the port of a route, trying again", "route", e.route, "port", port, "err", err)
+		for _, dest := range e.destinations {
+			r.lines.put(&access{app: dest.App, note: "cannot open the port of route " + e.host + ": " + err.Error() + "; it is tried again"})
+		}
+	case err == nil && old != nil:
+		r.log.Info("the port of a route is open now", "route", e.route, "port", port)
+	}
+}
+
+// forgetPorts lets go of what is known of ports that no route has.
+func (r *Router) forgetPorts(wanted map[int]*entry) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for port := range r.shut {
+		if wanted[port] == nil {
+			delete(r.shut, port)
+		}
+	}
+}
+
+func (d *doors) close(port int) {
+	for _, l := range d.open[port] {
+		l.Close()
+	}
+	delete(d.open, port)
+}
+
+// leave closes all ports.
+func (d *doors) leave() {
+	for port := range d.open {
+		d.close(port)
+	}
+}
+
+// accept takes the connections of a port until its listener is closed.
+func (d *doors) accept(ctx context.Context, port int, l net.Listener) {
+	for {
+		c, err := l.Accept()
+		if errors.Is(err, net.ErrClosed) {
+			return
+		}
+		if err != nil {
+			d.router.log.Warn("cannot take a connection", "port", port, "err", err)
+			select {
+			case <-time.After(acceptPause):
+			case <-ctx.Done():
+				return
+			}
+			continue
+		}
+		select {
+		case d.free <- struct{}{}:
+		default:
+			d.router.failed.Add(1)
+			c.Close() // as good as a machine that has no room
+			continue
+		}
+		d.lines.Go(func() {
+			defer func() { <-d.free }()
+			d.router.lead(ctx, port, c)
+		})
+	}
+}
+
+// lead leads a connection to an instance, and ends with it.
+func (r *Router) lead(ctx context.Context, port int, client net.Conn) {
+	r.requests.Add(1)
+	defer client.Close()
+	e := r.table.Load().ports[port]
+	if e == nil {
+		return
+	}
+	instance := r.reach(ctx, e)
+	if instance == nil {
+		r.failed.Add(1)
+		return
+	}
+	defer instance.endpoint.release()
+	defer instance.Close()
+	hangUp := func() { client.Close() }
+	instance.dropped.Store(&hangUp)
+	stop := context.AfterFunc(ctx, instance.drop)
+	defer stop()
+	converse(client, instance)
+}
+
+// reach connects to the next instance that takes the connection; nil: none does.
+func (r *Router) reach(ctx context.Context, e *entry) *held {
+	var tried []*endpoint
+	for len(tried) < maxAttempts {
+		t, ok := e.pick(tried)
+		if !ok {
+			break
+		}
+		tried = append(tried, t.endpoint)
+		c, err := t.endpoint.connect(ctx, "tcp", t.address())
+		if err == nil {
+			return c
+		}
+		if len(tried) > 1 {
+			r.retries.Add(1)
+		}
+		r.log.Debug("instance takes no connection", "app", t.endpoint.process.app, "instance", t.endpoint.instance, "err", err)
+		r.complain(ctx, t, err)
+	}
+	return nil
+}
+
+// converse copies both ways. When one side has said all, the other side is told and
+// may go on; when something fails, both are closed.
+func converse(client net.Conn, instance *held) {
+	var there sync.WaitGroup
+	there.Go(func() {
+		// The bare connection: so the kernel copies, where it can.
+		if _, err := io.Copy(instance.Conn, client); err != nil || instance.CloseWrite() != nil {
+			instance.drop()
+		}
+	})
+	_, err := io.Copy(client, instance.Conn)
+	if err == nil {
+		err = errors.Join(closeWrite(client), client.SetReadDeadline(time.Now().Add(lastWords)))
+	}
+	if err != nil {
+		instance.drop()
+	}
+	instance.finish()
+	there.Wait()
+}

@@ -1,0 +1,332 @@
+package route
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/dewrun/dew/app"
+	"github.com/dewrun/dew/runtime"
+)
+
+// tcpRoute is the route of a port to the web process of each app.
+func tcpRoute(port int, apps ...string) app.Route {
+	rt := routeTo("", "", apps...)
+	rt.GUID, rt.Port = fmt.Sprint(port), port
+	for i := range rt.Destinations {
+		rt.Destinations[i].Protocol = app.ProtocolTCP
+	}
+	return rt
+}
+
+// harbour opens the ports of TCP routes at addresses that are free.
+type harbour struct {
+	mu    sync.Mutex
+	at    map[int]string
+	opens int
+	err   error
+}
+
+func (h *harbour) listen(port int) ([]net.Listener, error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.opens++
+	if h.err != nil {
+		return nil, h.err
+	}
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return nil, err
+	}
+	h.at[port] = l.Addr().String()
+	return []net.Listener{l}, nil
+}
+
+func (h *harbour) set(err error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.err = err
+}
+
+func (h *harbour) address(port int) string {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.at[port]
+}
+
+// serveTCP opens the ports until the test ends; the function ends it before.
+func (w *world) serveTCP(h *harbour) (stop func()) {
+	h.at = map[int]string{}
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error)
+	go func() { done <- w.router.ServeTCP(ctx, h.listen) }()
+	stop = sync.OnceFunc(func() {
+		cancel()
+		if err := <-done; err != nil {
+			w.t.Errorf("ServeTCP: %v", err)
+		}
+	})
+	w.t.Cleanup(stop)
+	return stop
+}
+
+// call connects to the port of a route.
+func (w *world) call(h *harbour, port int) *net.TCPConn {
+	w.t.Helper()
+	eventually(w.t, "the port is open", func() bool { return h.address(port) != "" })
+	c, err := net.Dial("tcp", h.address(port))
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	w.t.Cleanup(func() { c.Close() })
+	if err := c.SetDeadline(time.Now().Add(10 * time.Second)); err != nil {
+		w.t.Fatal(err)
+	}
+	return c.(*net.TCPConn)
+}
+
+// tcpInstance is an instance that speaks something else than HTTP.
+func (w *world) tcpInstance(guid string, index int, serve func(c *net.TCPConn)) {
+	w.t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	w.t.Cleanup(func() { l.Close() })
+	go func() {
+		for {
+			c, err := l.Accept()
+			if err != nil {
+				return
+			}
+			go func() {
+				defer c.Close()
+				serve(c.(*net.TCPConn))
+			}()
+		}
+	}()
+	w.mu.Lock()
+	w.hosts[idOf(guid, index)] = l.Addr().String()
+	w.mu.Unlock()
+	w.router.Changed(ready(guid, index))
+}
+
+// repeats says what it hears, until its end, and then goodbye.
+func repeats(c *net.TCPConn) {
+	_, _ = io.Copy(c, c)
+	_, _ = io.WriteString(c, " goodbye")
+}
+
+func exchange(t *testing.T, c net.Conn, text string) {
+	t.Helper()
+	if _, err := io.WriteString(c, text); err != nil {
+		t.Fatal(err)
+	}
+	got := make([]byte, len(text))
+	if _, err := io.ReadFull(c, got); err != nil || string(got) != text {
+		t.Fatalf("%q, %v, want %q", got, err, text)
+	}
+}
+
+// Connections are led to the instances in turn, in both directions; one direction
+// may end before the other.
+func TestTCPRoute(t *testing.T) {
+	w := newWorld(t, tcpRoute(20000, "a"))
+	for i := range 3 {
+		w.tcpInstance("a", i, repeats)
+	}
+	var h harbour
+	w.serveTCP(&h)
+	for range 6 {
+		c := w.call(&h, 20000)
+		exchange(t, c, "hello")
+		exchange(t, c, "again")
+		if err := c.CloseWrite(); err != nil {
+			t.Fatal(err)
+		}
+		if rest, err := io.ReadAll(c); err != nil || string(rest) != " goodbye" {
+			t.Errorf("rest = %q, %v", rest, err)
+		}
+	}
+	for i := range 3 {
+		if n := w.dialsTo(idOf("a", i)); n != 2 {
+			t.Errorf("instance %d got %d of 6 connections", i, n)
+		}
+		eventually(t, "no connection is left", func() bool { return w.openTo(idOf("a", i)) == 0 })
+	}
+}
+
+func TestTCPRouteCarriesMuch(t *testing.T) {
+	w := newWorld(t, tcpRoute(20000, "a"))
+	w.tcpInstance("a", 0, repeats)
+	var h harbour
+	w.serveTCP(&h)
+	sent := bytes.Repeat([]byte("0123456789abcdef"), 1<<18)
+	c := w.call(&h, 20000)
+	go func() {
+		_, _ = c.Write(sent)
+		_ = c.CloseWrite()
+	}()
+	got, err := io.ReadAll(c)
+	if err != nil || !bytes.Equal(got, append(sent, " goodbye"...)) {
+		t.Errorf("%d bytes of %d, %v", len(got), len(sent), err)
+	}
+}
+
+// An instance that takes no connection has heard nothing: another is asked. Where
+// there is none the client is hung up on, and the app's log says why.
+func TestTCPRouteWithoutInstance(t *testing.T) {
+	w := newWorld(t, tcpRoute(20000, "a"), tcpRoute(20001, "b"), tcpRoute(20002, "c"))
+	w.refuses("a", 0)
+	w.tcpInstance("a", 1, repeats)
+	w.refuses("b", 0)
+	var h harbour
+	w.serveTCP(&h)
+	for range 4 {
+		exchange(t, w.call(&h, 20000), "hello")
+	}
+	for _, port := range []int{20001, 20002} {
+		if b, err := io.ReadAll(w.call(&h, port)); len(b) > 0 || err != nil && !strings.Contains(err.Error(), "reset") {
+			t.Errorf("port %d: %q, %v", port, b, err)
+		}
+	}
+	if got := w.router.Stats(); got.Failed != 2 {
+		t.Errorf("stats = %+v, want two failures", got)
+	}
+}
+
+// Ports come and go with their routes. What is connected stays.
+func TestTCPPortsFollowRoutes(t *testing.T) {
+	w := newWorld(t, tcpRoute(20000, "a"))
+	w.run()
+	w.tcpInstance("a", 0, repeats)
+	var h harbour
+	w.serveTCP(&h)
+	c := w.call(&h, 20000)
+	exchange(t, c, "before")
+	w.registry.set(func() { w.registry.routes = []app.Route{tcpRoute(20001, "a")} })
+	exchange(t, w.call(&h, 20001), "second")
+	eventually(t, "the first port is closed", func() bool {
+		c, err := net.Dial("tcp", h.address(20000))
+		if err == nil {
+			c.Close()
+		}
+		return err != nil
+	})
+	exchange(t, c, "after")
+	if got, body := w.get("shop", "/"); got.StatusCode != 404 {
+		t.Errorf("a TCP route answers HTTP: %d %q", got.StatusCode, body)
+	}
+}
+
+// A port that another program has is told, and taken when it is free.
+func TestTCPPortTaken(t *testing.T) {
+	w := newWorld(t, tcpRoute(20000, "a"))
+	w.run()
+	w.tcpInstance("a", 0, repeats)
+	h := harbour{err: errors.New("the port is taken")}
+	w.serveTCP(&h)
+	eventually(t, "the trouble is told", func() bool { return w.router.Trouble(20000) == "the port is taken" })
+	if line := <-w.lines; !strings.Contains(line, "the port is taken; it is tried again") {
+		t.Errorf("line = %s", line)
+	}
+	h.set(nil)
+	post(w.router.ports) // as the time that passes would
+	exchange(t, w.call(&h, 20000), "hello")
+	if got := w.router.Trouble(20000); got != "" {
+		t.Errorf("trouble = %q", got)
+	}
+	h.set(errors.New("the port is taken"))
+	w.registry.set(func() { w.registry.routes = []app.Route{tcpRoute(20001, "a")} })
+	eventually(t, "the trouble is told", func() bool { return w.router.Trouble(20001) != "" })
+	w.registry.set(func() { w.registry.routes = nil })
+	eventually(t, "a route that is gone has no trouble", func() bool { return w.router.Trouble(20001) == "" })
+}
+
+// A connection ends with its instance: at once when that is no more, and while it
+// stops as soon as it has said all. One that stops may finish.
+func TestTCPConnectionsEndWithTheInstance(t *testing.T) {
+	stopping := ready("a", 0)
+	stopping.State, stopping.Ready = runtime.Stopping, false
+	down := crashed("a", 0)
+	down.State, down.Instance = runtime.Down, ""
+	next := ready("a", 0)
+	next.Instance, next.Address = "another-0", addressOf("another-0")
+	w := newWorld(t, tcpRoute(20000, "a"))
+	w.tcpInstance("a", 0, func(c *net.TCPConn) {
+		for buf := make([]byte, 64); ; {
+			n, err := c.Read(buf)
+			if err != nil {
+				return
+			}
+			if string(buf[:n]) == "enough" {
+				_ = c.CloseWrite()
+				continue
+			}
+			_, _ = c.Write(buf[:n])
+		}
+	})
+	var h harbour
+	w.serveTCP(&h)
+	for name, sts := range map[string][]runtime.Status{"down": {stopping, down}, "replaced": {next}, "crashed and replaced": {crashed("a", 0), next}} {
+		w.router.Changed(ready("a", 0))
+		c := w.call(&h, 20000)
+		exchange(t, c, "hello")
+		for _, st := range sts[:len(sts)-1] {
+			w.router.Changed(st)
+			exchange(t, c, "still there")
+		}
+		w.router.Changed(sts[len(sts)-1])
+		if b, err := io.ReadAll(c); len(b) > 0 || err != nil && !strings.Contains(err.Error(), "reset") {
+			t.Errorf("%s: %q, %v", name, b, err)
+		}
+		eventually(t, name+": no connection is left", func() bool { return w.openTo(idOf("a", 0)) == 0 })
+	}
+	// The instance has closed its side before it is known to have crashed, and the
+	// client does nothing: no connection may stay.
+	end := func(c net.Conn) {
+		if _, err := io.WriteString(c, "enough"); err != nil {
+			t.Fatal(err)
+		}
+		if b, err := io.ReadAll(c); len(b) > 0 || err != nil && !strings.Contains(err.Error(), "reset") {
+			t.Errorf("%q, %v", b, err)
+		}
+	}
+	crash := func(net.Conn) { w.router.Changed(crashed("a", 0)) }
+	for name, order := range map[string][]func(net.Conn){"first the end": {end, crash}, "first the crash": {crash, end}} {
+		w.router.Changed(ready("a", 0))
+		c := w.call(&h, 20000)
+		exchange(t, c, "hello")
+		for _, fn := range order {
+			fn(c)
+		}
+		eventually(t, name+": no connection is left", func() bool { return w.openTo(idOf("a", 0)) == 0 })
+	}
+}
+
+// What is open is closed when the daemon leaves.
+func TestTCPEndsWithTheDaemon(t *testing.T) {
+	w := newWorld(t, tcpRoute(20000, "a"))
+	w.tcpInstance("a", 0, repeats)
+	var h harbour
+	stop := w.serveTCP(&h)
+	c := w.call(&h, 20000)
+	exchange(t, c, "hello")
+	stop()
+	if b, err := io.ReadAll(c); len(b) > 0 || err != nil && !strings.Contains(err.Error(), "reset") {
+		t.Errorf("%q, %v", b, err)
+	}
+	if n := w.openTo(idOf("a", 0)); n != 0 {
+		t.Errorf("%d connections are left", n)
+	}
+	if _, err := net.Dial("tcp", h.address(20000)); err == nil {
+		t.Error("the port is open")
+	}
+}
