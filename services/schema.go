@@ -22,8 +22,8 @@ var semver = regexp.MustCompile(`^(0|[1-9]\d*)\.(0|[1-9]\d*)\.(0|[1-9]\d*)(-[0-9
 type noFetching struct{}
 
 func (noFetching) Load(string) (any, error) {
-	return nil, errors.New("No external references are allowed")
-} //nolint:staticcheck // the platform's words
+	return nil, errors.New("No external references are allowed") //nolint:staticcheck // the platform's words
+}
 
 // compile reads a schema. An empty one is nil.
 func compile(raw json.RawMessage) (*jsonschema.Schema, error) {

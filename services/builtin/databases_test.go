@@ -1,0 +1,314 @@
+//go:build integration
+
+package builtin
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/dewrun/dew/runtime"
+	"github.com/dewrun/dew/services"
+)
+
+// client runs statements with the credentials of a binding, from the machine, as
+// people do with a service key.
+type client func(ctx context.Context, c credentials, statement string) *exec.Cmd
+
+func psql(ctx context.Context, c credentials, statement string) *exec.Cmd {
+	return exec.CommandContext(ctx, "psql", "-X", "-q", "-A", "-t", "-v", "ON_ERROR_STOP=1", c.URI+"?connect_timeout=20", "-c", statement)
+}
+
+func mariadbClient(ctx context.Context, c credentials, statement string) *exec.Cmd {
+	cmd := exec.CommandContext(ctx, "mariadb", "--no-defaults", "--batch", "--skip-column-names", "--connect-timeout=20",
+		"-h", c.Host, "-P", strconv.Itoa(c.Port), "-u", c.Username, c.Database, "-e", statement)
+	cmd.Env = append(os.Environ(), "MYSQL_PWD="+c.Password)
+	return cmd
+}
+
+func redisClient(ctx context.Context, c credentials, statement string) *exec.Cmd {
+	return exec.CommandContext(ctx, "redis-cli", append([]string{"-e", "--no-auth-warning", "-u", c.URI}, strings.Fields(statement)...)...)
+}
+
+// course is what one engine is put through.
+type course struct {
+	engine                   string
+	parameters               string
+	run                      client
+	fill, more, count        string // statements
+	foreign                  string // a statement of another binding that changes what the first one made
+	one, two                 string // what count prints
+	forbidden                string // what no binding may do
+	hidden                   []string
+	updated, updatedWant     string // what a larger plan changes
+	changeParameters, refuse string
+}
+
+var courses = []course{
+	{
+		engine: "postgres", parameters: `{"database":"shop_1"}`, run: psql,
+		fill: "CREATE TABLE things (name text); INSERT INTO things VALUES ('a')", more: "INSERT INTO things VALUES ('b')",
+		foreign: "ALTER TABLE things ADD COLUMN size int", count: "SELECT count(*) FROM things", one: "1", two: "2",
+		forbidden: "CREATE DATABASE other", updated: "SHOW max_connections", updatedWant: "103",
+		changeParameters: `{"max_connections":50}`, refuse: `{"database":"elsewhere"}`,
+	},
+	{
+		engine: "mariadb", parameters: `{"database":"shop_1"}`, run: mariadbClient,
+		fill: "CREATE TABLE things (name text); INSERT INTO things VALUES ('a')", more: "INSERT INTO things VALUES ('b')",
+		foreign: "ALTER TABLE things ADD COLUMN size int", count: "SELECT count(*) FROM things", one: "1", two: "2",
+		forbidden: "CREATE DATABASE other", updated: "SELECT @@max_connections", updatedWant: "100",
+		changeParameters: `{"max_connections":50}`, refuse: `{"database":"elsewhere"}`,
+	},
+	{
+		engine: "redis", parameters: `{"maxmemory_policy":"allkeys-lru"}`, run: redisClient,
+		fill: "RPUSH things a", more: "RPUSH things b", foreign: "EXPIRE things 10000", count: "LLEN things", one: "1", two: "2",
+		forbidden: "CONFIG SET maxmemory 1", changeParameters: `{"max_connections":50}`, refuse: `{"databases":3}`,
+	},
+}
+
+// try runs a statement and returns what was printed.
+func (w *world) try(c course, to credentials, statement string) (string, error) {
+	w.t.Helper()
+	out, err := c.run(w.ctx(), to, statement).CombinedOutput()
+	if err != nil {
+		err = fmt.Errorf("%w: %s", err, out)
+	}
+	return strings.TrimSpace(string(out)), err
+}
+
+func (w *world) want(c course, to credentials, statement, want string) {
+	w.t.Helper()
+	got, err := w.try(c, to, statement)
+	if err != nil || want != "" && got != want {
+		w.t.Fatalf("%s: %q = %q, %v, want %q\n%s", c.engine, statement, got, err, want, w.log(guidOf(c)))
+	}
+}
+
+func guidOf(c course) string { return "11111111-2222-4333-8444-" + fmt.Sprintf("%012x", c.engine[:3]) }
+
+func (w *world) bind(c course, binding string) credentials {
+	w.t.Helper()
+	p, err := w.broker.Binding(w.ctx(), services.BindingRequest{Action: services.Create, Binding: binding, Instance: guidOf(c)})
+	w.must(err)
+	if p.State != services.Succeeded || p.Bound == nil {
+		w.t.Fatalf("binding = %+v", p)
+	}
+	var got credentials
+	w.must(json.Unmarshal(p.Bound.Credentials, &got))
+	return got
+}
+
+func (w *world) running(guid string, not ...runtime.InstanceID) runtime.Status {
+	w.t.Helper()
+	var got runtime.Status
+	w.eventually("the server runs", guid, func() error {
+		for _, st := range w.sup.Instances(guid) {
+			if st.State == runtime.Running && (len(not) == 0 || st.Instance != not[0]) {
+				got = st
+				return nil
+			}
+		}
+		return fmt.Errorf("%+v", w.sup.Instances(guid))
+	})
+	return got
+}
+
+// A database is made, used by several, killed, left alone by the daemon, changed,
+// taken back to what it was, and removed.
+func TestDatabases(t *testing.T) {
+	for _, c := range courses {
+		t.Run(c.engine, func(t *testing.T) {
+			w := newWorld(t)
+			w.boot()
+			guid := guidOf(c)
+			told := w.succeed(request(services.Create, guid, c.engine, smallPlan, c.parameters))
+			if !strings.Contains(strings.Join(told, "\n"), "creating: initialising the data directory") {
+				t.Errorf("users were told %q", told)
+			}
+			a, b := w.bind(c, "binding-a"), w.bind(c, "binding-b")
+			w.use(c, a, b)
+			w.survive(c, a)
+			w.reshape(c, a)
+			w.travel(c, a)
+			w.unbind(c, a, b)
+			w.remove(c)
+		})
+	}
+}
+
+// use: what one binding makes is another's too, and neither is an administrator.
+func (w *world) use(c course, a, b credentials) {
+	w.t.Helper()
+	if a.Username == b.Username || a.Password == b.Password {
+		w.t.Errorf("two bindings have one user: %s", a.Username)
+	}
+	if again := w.bind(c, "binding-a"); again != a {
+		w.t.Errorf("the same binding gives %+v, then %+v", a, again)
+	}
+	w.want(c, a, c.fill, "")
+	w.want(c, b, c.foreign, "")
+	w.want(c, b, c.count, c.one)
+	if out, err := w.try(c, a, c.forbidden); err == nil {
+		w.t.Errorf("%s: a binding may %q: %s", c.engine, c.forbidden, out)
+	}
+	wrong := a
+	wrong.Password = "wrong"
+	wrong.URI = strings.Replace(a.URI, a.Password, "wrong", 1)
+	if out, err := w.try(c, wrong, c.count); err == nil {
+		w.t.Errorf("%s: a wrong password is taken: %s", c.engine, out)
+	}
+	files, err := os.ReadDir(filepath.Join(w.root, "services"))
+	fi, serr := os.Stat(filepath.Join(w.root, "services"))
+	if err != nil || serr != nil || fi.Mode().Perm() != 0o700 || len(files) != 1 {
+		w.t.Errorf("services = %v %v, %v %v", files, err, fi.Mode(), serr)
+	}
+	if log := w.log(guidOf(c)); strings.Contains(log, a.Password) || strings.Contains(log, b.Password) {
+		w.t.Errorf("a log knows a password:\n%s", log)
+	}
+}
+
+// survive: kill -9 of everything in the container, and the end of the daemon.
+func (w *world) survive(c course, a credentials) {
+	w.t.Helper()
+	guid := guidOf(c)
+	before := w.running(guid)
+	w.must(w.sup.Signal(w.ctx(), guid, 0, "", syscall.SIGKILL))
+	after := w.running(guid, before.Instance)
+	if after.Address != before.Address {
+		w.t.Errorf("address = %s, then %s", before.Address, after.Address)
+	}
+	w.eventually("the data is back", guid, func() error {
+		_, err := w.try(c, a, c.count)
+		return err
+	})
+	w.want(c, a, c.count, c.one)
+	rs, err := w.sup.Exits().Process(guid)
+	if err != nil || len(rs) != 1 || !strings.HasPrefix(rs[0].Description, "SERVICE/"+strings.ToUpper(c.engine)+": Exited with status 137") {
+		w.t.Errorf("exit records = %+v, %v", rs, err)
+	}
+	w.leave()
+	w.want(c, a, c.count, c.one) // the server does not need the daemon
+	w.boot()
+	if st := w.running(guid); st.Instance != after.Instance {
+		w.t.Errorf("instance = %s, then %s", after.Instance, st.Instance)
+	}
+	if !w.sup.Apps()[guid] {
+		w.t.Error("the log of the server is nobody's")
+	}
+}
+
+// reshape: another plan and other parameters, with the data as it was.
+func (w *world) reshape(c course, a credentials) {
+	w.t.Helper()
+	guid := guidOf(c)
+	_, err := w.broker.Instance(w.ctx(), request(services.Update, guid, c.engine, largePlan, c.refuse))
+	if e, ok := errors.AsType[*services.BrokerError](err); !ok || e.Status != 400 {
+		w.t.Errorf("update with %s = %v", c.refuse, err)
+	}
+	w.succeed(request(services.Update, guid, c.engine, largePlan, ""))
+	if v, err := w.sup.Server(guid); err != nil || v.MemoryMB != mustEngine(c.engine).plans[largePlan].memoryMB {
+		w.t.Errorf("server = %+v, %v", v, err)
+	}
+	w.want(c, a, c.count, c.one)
+	if c.updated != "" {
+		w.want(c, a, c.updated, c.updatedWant)
+	}
+	w.succeed(request(services.Update, guid, c.engine, smallPlan, c.changeParameters))
+	w.want(c, a, c.count, c.one)
+}
+
+func mustEngine(name string) *engine {
+	e, ok := engineOf(name)
+	if !ok {
+		panic(name)
+	}
+	return e
+}
+
+// travel: a snapshot, more data and another binding, and back.
+func (w *world) travel(c course, a credentials) {
+	w.t.Helper()
+	guid := guidOf(c)
+	s, err := w.broker.Snapshot(w.ctx(), guid)
+	if err != nil {
+		w.t.Fatalf("snapshot: %v\n%s", err, w.log(guid))
+	}
+	w.want(c, a, c.more, "")
+	w.want(c, a, c.count, c.two)
+	late := w.bind(c, "binding-late")
+	if err := w.broker.Restore(w.ctx(), guid, s.ID); err != nil {
+		w.t.Fatalf("restore: %v\n%s", err, w.log(guid))
+	}
+	w.want(c, a, c.count, c.one)
+	w.want(c, late, c.count, c.one)
+	if err := w.broker.Restore(w.ctx(), guid, "never"); !errors.Is(err, services.ErrNotFound) {
+		w.t.Errorf("restore of what is not there = %v", err)
+	}
+	if ss, err := w.broker.Snapshots(guid); err != nil || len(ss) != 1 || ss[0] != s {
+		w.t.Errorf("snapshots = %v, %v", ss, err)
+	}
+	w.must(w.broker.DropSnapshot(w.ctx(), guid, s.ID))
+	if left, err := os.ReadDir(w.broker.copiesDir(guid)); err != nil || len(left) != 0 {
+		w.t.Errorf("left of the snapshots: %v, %v", left, err)
+	}
+	_, err = w.broker.Binding(w.ctx(), services.BindingRequest{Action: services.Delete, Binding: "binding-late", Instance: guid})
+	w.must(err)
+}
+
+// unbind: the user is gone with its connections, what it made is not.
+func (w *world) unbind(c course, a, b credentials) {
+	w.t.Helper()
+	for _, gone := range []bool{false, true} { // once more is fine
+		p, err := w.broker.Binding(w.ctx(), services.BindingRequest{Action: services.Delete, Binding: "binding-a", Instance: guidOf(c)})
+		if err != nil || p.State != services.Succeeded || p.Gone != gone {
+			w.t.Fatalf("unbind = %+v, %v\n%s", p, err, w.log(guidOf(c)))
+		}
+	}
+	if out, err := w.try(c, a, c.count); err == nil {
+		w.t.Errorf("%s: an unbound user may log in: %s", c.engine, out)
+	}
+	w.want(c, b, c.count, c.one)
+}
+
+// remove: nothing is left.
+func (w *world) remove(c course) {
+	w.t.Helper()
+	guid := guidOf(c)
+	addr, err := w.sup.ReserveAddress(guid)
+	w.must(err)
+	w.succeed(request(services.Delete, guid, c.engine, smallPlan, ""))
+	if left, err := os.ReadDir(filepath.Join(w.root, "services")); err != nil || len(left) != 0 {
+		w.t.Errorf("left of the data: %v, %v", left, err)
+	}
+	if _, err := w.sup.Server(guid); !errors.Is(err, runtime.ErrNoServer) {
+		w.t.Errorf("server = %v", err)
+	}
+	if sts := w.sup.Instances(guid); len(sts) != 0 {
+		w.t.Errorf("instances = %+v", sts)
+	}
+	w.eventually("no task is left", guid, func() error {
+		tasks, err := w.engine.Adopt(w.ctx())
+		if err != nil || len(tasks) != 0 {
+			return fmt.Errorf("%d tasks, %w", len(tasks), err)
+		}
+		return nil
+	})
+	if _, err := w.broker.get(guid); !errors.Is(err, services.ErrNotFound) {
+		w.t.Errorf("record = %v", err)
+	}
+	if again, err := w.sup.ReserveAddress("another"); err != nil || again == addr {
+		w.t.Logf("address %s is given again at once (%v)", again, err)
+	}
+	p, err := w.broker.Instance(w.ctx(), request(services.Delete, guid, c.engine, smallPlan, ""))
+	if err != nil || !p.Gone {
+		w.t.Errorf("delete once more = %+v, %v", p, err)
+	}
+}

@@ -1,0 +1,303 @@
+//go:build integration
+
+package builtin
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/netip"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/dewrun/dew/app"
+	"github.com/dewrun/dew/droplet"
+	"github.com/dewrun/dew/logstream"
+	"github.com/dewrun/dew/runtime"
+	"github.com/dewrun/dew/runtime/containerd"
+	"github.com/dewrun/dew/services"
+	"github.com/dewrun/dew/store"
+)
+
+// patience bounds every wait of these tests. It is no measurement: only a hang
+// reaches it.
+const patience = 4 * time.Minute
+
+const (
+	testUID    = 2000
+	testFolder = "dewdb"
+)
+
+// ground is what all tests of the package share: dew-init and one containerd.
+var ground struct {
+	bin    string
+	daemon *containerd.Daemon
+}
+
+var discard = slog.New(slog.DiscardHandler)
+
+func TestMain(m *testing.M) { os.Exit(runTests(m)) }
+
+func runTests(m *testing.M) int {
+	complain := func(err error) int {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	dir, err := os.MkdirTemp("", testFolder)
+	if err != nil {
+		return complain(err)
+	}
+	defer os.RemoveAll(dir)
+	ground.bin = filepath.Join(dir, "bin")
+	c := exec.Command("go", "build", "-trimpath", "-o", ground.bin+"/", "../../cmd/dew-init")
+	c.Env = append(os.Environ(), "CGO_ENABLED=0")
+	if err := os.MkdirAll(ground.bin, 0o755); err != nil {
+		return complain(err)
+	}
+	if b, err := c.CombinedOutput(); err != nil {
+		return complain(fmt.Errorf("cannot build dew-init: %w\n%s", err, b))
+	}
+	ground.daemon, err = containerd.StartDaemon(context.Background(), containerd.DaemonConfig{
+		Binary: "containerd", Root: filepath.Join(dir, "c", "root"), Run: filepath.Join(dir, "c", "run"), Logger: discard,
+	})
+	if err != nil {
+		return complain(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	var wg sync.WaitGroup
+	wg.Go(func() { ground.daemon.Supervise(ctx) })
+	code := m.Run()
+	cancel()
+	wg.Wait()
+	if err := ground.daemon.Stop(context.Background()); err != nil {
+		return complain(err)
+	}
+	return code
+}
+
+// world is a daemon with databases and without doors. It can leave and come again.
+type world struct {
+	t         *testing.T
+	root, run string
+	subnet    netip.Prefix
+	machine   string // Config.Machine
+	stacks    func(ctx context.Context, packages []string, progress func(string)) (string, error)
+	reserve   int64
+
+	db     *store.DB
+	books  *logstream.Logs
+	engine *containerd.Engine
+	sup    *runtime.Supervisor
+	broker *Broker
+	away   func()
+
+	mu    sync.Mutex
+	lines []string // of the daemon's log, guarded by mu
+}
+
+var worlds byte // makes subnets differ; tests run one after the other
+
+func newWorld(t *testing.T) *world {
+	t.Helper()
+	dir, err := os.MkdirTemp("", testFolder)
+	if err != nil {
+		t.Fatal(err)
+	}
+	worlds++
+	w := &world{
+		t: t, root: filepath.Join(dir, "root"), run: filepath.Join(dir, "run"), reserve: 1 << 20,
+		subnet: netip.PrefixFrom(netip.AddrFrom4([4]byte{10, 203, worlds, 0}), 24),
+	}
+	t.Cleanup(func() {
+		w.leave()
+		w.open()
+		ctx, cancel := context.WithTimeout(context.Background(), patience)
+		defer cancel()
+		if err := w.engine.TearDown(ctx); err != nil {
+			t.Errorf("cannot tear down: %v", err)
+		}
+		w.leave()
+		os.RemoveAll(dir)
+	})
+	return w
+}
+
+func (w *world) must(err error) {
+	if err != nil {
+		w.t.Helper()
+		w.t.Fatal(err)
+	}
+}
+
+// Write takes a line of the daemon's log.
+func (w *world) Write(b []byte) (int, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.lines = append(w.lines, string(b))
+	return len(b), nil
+}
+
+func (w *world) logger() *slog.Logger {
+	return slog.New(slog.NewTextHandler(w, &slog.HandlerOptions{Level: slog.LevelInfo}))
+}
+
+// open opens store, logs and engine, without running anything yet.
+func (w *world) open() {
+	w.t.Helper()
+	w.must(os.MkdirAll(w.root, 0o755))
+	w.must(os.MkdirAll(w.run, 0o755))
+	var err error
+	w.db, err = store.Open(filepath.Join(w.root, "dew.db"), store.Options{Format: 1})
+	w.must(err)
+	w.books, err = logstream.Open(filepath.Join(w.root, "logs"), logstream.Options{Reserve: 1 << 20, Logger: w.logger()})
+	w.must(err)
+	w.engine, err = containerd.New(context.Background(), containerd.Config{
+		Names: containerd.NamesFor(w.root), Run: w.run, Address: ground.daemon.Address(), Init: filepath.Join(ground.bin, "dew-init"),
+		UID: testUID, GID: testUID, Subnet: w.subnet, Snapshotter: "overlayfs", Seccomp: containerd.NativeArch, PIDs: 1024,
+		HostPorts: []uint16{8484}, Crashed: containerd.Crashed{Dir: filepath.Join(w.root, "crashed"), Bytes: 1 << 30, Reserve: 1 << 20},
+		Logs: w.books, Logger: w.logger(),
+	})
+	w.must(err)
+}
+
+// boot runs everything as a daemon does from its start.
+func (w *world) boot() {
+	w.t.Helper()
+	w.open()
+	shelf, err := droplet.NewShelf(w.db, filepath.Join(w.root, "droplets"))
+	w.must(err)
+	stacks := droplet.NewStacks(droplet.HostOptions{UID: testUID, GID: testUID})
+	w.sup, err = runtime.NewSupervisor(runtime.Config{
+		Engine: w.engine, Registry: app.NewRegistry(w.db), Droplets: shelf, Stacks: stacks.Get, Logs: logBook{w.books}, DB: w.db,
+		Cell: "cell-of-the-test", Subnet: w.subnet, PublicURL: "http://127.0.0.1:8484", Logger: w.logger(),
+	})
+	w.must(err)
+	w.broker, err = New(Config{
+		DB: w.db, Host: w.sup, Dir: filepath.Join(w.root, "services"), UID: testUID, GID: testUID, Logger: w.logger(),
+		Machine: w.machine, Stacks: w.stacks, Reserve: w.reserve,
+	})
+	w.must(err)
+	ctx, cancel := context.WithCancel(context.Background())
+	var wg sync.WaitGroup
+	wg.Go(func() { w.check(ctx, w.sup.Run(ctx)) })
+	wg.Go(func() { w.engine.Keep(ctx) })
+	wg.Go(func() { w.check(ctx, w.broker.Run(ctx)) })
+	w.away = func() { cancel(); wg.Wait() }
+}
+
+func (w *world) check(ctx context.Context, err error) {
+	if err != nil && ctx.Err() == nil {
+		w.t.Errorf("a part of the daemon ended: %v", err)
+	}
+}
+
+// leave is the end of the daemon; its servers stay.
+func (w *world) leave() {
+	if w.away != nil {
+		w.away()
+	}
+	if w.engine != nil {
+		if err := errors.Join(w.engine.Close(), w.books.Close(), w.db.Close()); err != nil {
+			w.t.Errorf("cannot leave: %v", err)
+		}
+	}
+	w.away, w.engine = nil, nil
+}
+
+type logBook struct{ *logstream.Logs }
+
+func (b logBook) Append(app string, es ...logstream.Envelope) error {
+	l, err := b.App(app)
+	if err != nil {
+		return err
+	}
+	return l.Append(es...)
+}
+
+func (b logBook) Newest(ctx context.Context, app string, n int) ([]logstream.Envelope, error) {
+	l, err := b.App(app)
+	if err != nil {
+		return nil, err
+	}
+	return l.Newest(ctx, n)
+}
+
+// log is the log stream of a server, and the daemon's own, for failures.
+func (w *world) log(guid string) string {
+	var b strings.Builder
+	if es, err := (logBook{w.books}).Newest(context.Background(), guid, 60); err == nil {
+		for _, e := range es {
+			fmt.Fprintln(&b, e.String())
+		}
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, l := range w.lines[max(0, len(w.lines)-20):] {
+		b.WriteString(l)
+	}
+	return b.String()
+}
+
+func (w *world) eventually(what, guid string, ok func() error) {
+	w.t.Helper()
+	for deadline := time.Now().Add(patience); ; time.Sleep(20 * time.Millisecond) {
+		err := ok()
+		if err == nil {
+			return
+		}
+		if time.Now().After(deadline) {
+			w.t.Fatalf("waited in vain: %s: %v\n%s", what, err, w.log(guid))
+		}
+	}
+}
+
+// ctx is bounded by the patience of the tests.
+func (w *world) ctx() context.Context {
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	w.t.Cleanup(cancel)
+	return ctx
+}
+
+func request(a services.Action, guid, engine, plan, parameters string) services.InstanceRequest {
+	return services.InstanceRequest{
+		Action: a, Instance: guid, Offering: offeringID(engine), Plan: planID(engine, plan),
+		Parameters: []byte(parameters), Context: services.Context{InstanceName: "my-" + engine},
+	}
+}
+
+// ask asks for something to happen to an instance and waits for its end. It
+// returns what users were told on the way.
+func (w *world) ask(r services.InstanceRequest) (services.Progress, []string) {
+	w.t.Helper()
+	p, err := w.broker.Instance(w.ctx(), r)
+	w.must(err)
+	var told []string
+	w.eventually(string(r.Action)+" ends", r.Instance, func() error {
+		if len(told) == 0 || told[len(told)-1] != p.Description {
+			told = append(told, p.Description)
+		}
+		if p.State != services.InProgress {
+			return nil
+		}
+		p, err = w.broker.Last(w.ctx(), services.LastRequest{Action: r.Action, Instance: r.Instance, Operation: p.Operation})
+		w.must(err)
+		return fmt.Errorf("%s: %s", p.State, p.Description)
+	})
+	return p, told
+}
+
+// succeed is ask for what must go well.
+func (w *world) succeed(r services.InstanceRequest) []string {
+	w.t.Helper()
+	p, told := w.ask(r)
+	if p.State != services.Succeeded {
+		w.t.Fatalf("%s %s: %s\n%s", r.Action, p.State, p.Description, w.log(r.Instance))
+	}
+	return told
+}

@@ -1,0 +1,329 @@
+// Package servicestest has a service broker for tests. It speaks the Open Service
+// Broker API 2.17, remembers what it was asked and what it has, and does what a test
+// tells it, also wrongly.
+package servicestest
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"maps"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"strings"
+	"sync"
+)
+
+// The kinds of requests.
+const (
+	Catalog     = "catalog"
+	Provision   = "provision"
+	Update      = "update"
+	Deprovision = "deprovision"
+	Bind        = "bind"
+	Unbind      = "unbind"
+	Last        = "last_operation"
+	Fetch       = "fetch"
+)
+
+// Behaviour is how the broker takes a kind of request. The zero value does what it
+// is asked and says so.
+type Behaviour struct {
+	Times  int  // how often, before it does the next thing; 0: always
+	Async  int  // answers 202, and is in progress for so many looks
+	Fails  bool // and then says that it failed
+	Undone bool // does not do what it is asked, whatever it answers
+	Status int  // answers that; 0: the right one
+	Body   string
+	Header map[string]string
+	Hang   bool // never answers
+	Drop   bool // breaks the connection off
+}
+
+// Request is one that the broker got.
+type Request struct {
+	Kind   string
+	Method string
+	Path   string
+	Query  map[string][]string
+	Header http.Header
+	Body   json.RawMessage
+}
+
+// Broker is a service broker. Make one with New.
+type Broker struct {
+	Username, Password string
+
+	mu        sync.Mutex
+	catalog   string                 // guarded by mu, as all below
+	does      map[string][]Behaviour // by kind
+	instances map[string]bool        // guids of what it has
+	bindings  map[string]string      // credentials by guid
+	later     map[string]*inProgress // by path of what is being made
+	requests  []Request
+}
+
+type inProgress struct {
+	looks int
+	fails bool
+	gone  bool // a delete
+}
+
+// New returns a broker with the catalog, a JSON text.
+func New(catalog string) *Broker {
+	return &Broker{
+		Username: "user", Password: "pass", catalog: catalog,
+		does: map[string][]Behaviour{}, instances: map[string]bool{}, bindings: map[string]string{}, later: map[string]*inProgress{},
+	}
+}
+
+// On says how it takes a kind of request from now on: one after the other, the last
+// one for ever.
+func (b *Broker) On(kind string, does ...Behaviour) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.does[kind] = does
+}
+
+// SetCatalog gives it another catalog.
+func (b *Broker) SetCatalog(catalog string) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.catalog = catalog
+}
+
+// Instances returns the guids of the instances that it has, sorted.
+func (b *Broker) Instances() []string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return slices.Sorted(maps.Keys(b.instances))
+}
+
+// Bindings returns the guids of the bindings that it has, sorted.
+func (b *Broker) Bindings() []string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return slices.Sorted(maps.Keys(b.bindings))
+}
+
+// Requests returns the requests of a kind that it got; of all for "".
+func (b *Broker) Requests(kind string) []Request {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return slices.DeleteFunc(slices.Clone(b.requests), func(r Request) bool { return kind != "" && r.Kind != kind })
+}
+
+// Client returns a client whose every request comes here, without a network: also
+// in virtual time.
+func (b *Broker) Client() *http.Client { return &http.Client{Transport: transport{b}} }
+
+type transport struct{ to http.Handler }
+
+// RoundTrip hands the request over.
+func (t transport) RoundTrip(r *http.Request) (*http.Response, error) {
+	rec, done := httptest.NewRecorder(), make(chan error, 1)
+	in := r.Clone(r.Context())
+	if in.Body == nil {
+		in.Body = http.NoBody
+	}
+	go func() {
+		defer func() {
+			if recover() != nil {
+				done <- io.ErrUnexpectedEOF
+			}
+		}()
+		t.to.ServeHTTP(rec, in)
+		done <- nil
+	}()
+	select {
+	case <-r.Context().Done():
+		return nil, r.Context().Err()
+	case err := <-done:
+		return rec.Result(), err
+	}
+}
+
+// ServeHTTP answers a request.
+func (b *Broker) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	kind, ok := kindOf(r)
+	user, password, _ := r.BasicAuth()
+	switch {
+	case !ok:
+		http.Error(w, `{}`, http.StatusNotFound)
+		return
+	case user != b.Username || password != b.Password:
+		http.Error(w, `{}`, http.StatusUnauthorized)
+		return
+	case r.Header.Get("X-Broker-API-Version") == "":
+		http.Error(w, `{"description": "no version"}`, http.StatusPreconditionFailed)
+		return
+	}
+	body, err := io.ReadAll(r.Body)
+	if err != nil {
+		return
+	}
+	status, answer, does := b.take(kind, r, body)
+	switch {
+	case does.Hang:
+		<-r.Context().Done()
+		return
+	case does.Drop:
+		panic(http.ErrAbortHandler)
+	}
+	for k, v := range does.Header {
+		w.Header().Set(k, v)
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(status)
+	_, _ = io.WriteString(w, answer) // whoever left does not want it
+}
+
+// kindOf tells what a request is.
+func kindOf(r *http.Request) (string, bool) {
+	path := strings.TrimPrefix(r.URL.Path, "/v2/")
+	if path == "catalog" {
+		return Catalog, r.Method == http.MethodGet
+	}
+	parts := strings.Split(path, "/")
+	if parts[0] != "service_instances" {
+		return "", false
+	}
+	if parts[len(parts)-1] == "last_operation" {
+		return Last, r.Method == http.MethodGet
+	}
+	bind := len(parts) == 4
+	kinds := map[string]string{
+		http.MethodPut: Provision, http.MethodPatch: Update, http.MethodDelete: Deprovision, http.MethodGet: Fetch,
+	}
+	if bind {
+		kinds = map[string]string{http.MethodPut: Bind, http.MethodDelete: Unbind, http.MethodGet: Fetch}
+	}
+	kind, ok := kinds[r.Method]
+	return kind, ok
+}
+
+// take writes a request down, does it and returns the answer.
+func (b *Broker) take(kind string, r *http.Request, body []byte) (int, string, Behaviour) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.requests = append(b.requests, Request{
+		Kind: kind, Method: r.Method, Path: r.URL.Path, Query: r.URL.Query(), Header: r.Header.Clone(), Body: body,
+	})
+	does := b.next(kind)
+	status, answer := http.StatusOK, "{}"
+	if !does.Undone {
+		status, answer = b.do(kind, r.URL.Path, does)
+	}
+	if does.Status != 0 {
+		status = does.Status
+	}
+	if does.Body != "" {
+		answer = does.Body
+	}
+	return status, answer, does
+}
+
+// next is how the request is to be taken.
+func (b *Broker) next(kind string) Behaviour {
+	all := b.does[kind]
+	if len(all) == 0 {
+		return Behaviour{}
+	}
+	first := all[0]
+	if first.Times > 0 {
+		if all[0].Times--; all[0].Times == 0 {
+			b.does[kind] = all[1:]
+		}
+	}
+	return first
+}
+
+// do does what the request asks. Asking twice is asking once.
+func (b *Broker) do(kind, path string, does Behaviour) (int, string) {
+	guid := path[strings.LastIndex(path, "/")+1:]
+	switch kind {
+	case Catalog:
+		return http.StatusOK, b.catalog
+	case Last:
+		return b.look(strings.TrimSuffix(path, "/last_operation"))
+	case Fetch:
+		return b.fetch(path, guid)
+	case Deprovision, Unbind:
+		return b.remove(path, guid, does)
+	}
+	status := http.StatusCreated
+	if b.instances[guid] || b.bindings[guid] != "" || kind == Update {
+		status = http.StatusOK
+	}
+	answer := `{"dashboard_url": "http://broker.example/` + guid + `"}`
+	if kind == Bind {
+		b.bindings[guid] = fmt.Sprintf(`{"username": "u-%s", "password": "secret"}`, guid)
+		answer = `{"credentials": ` + b.bindings[guid] + `}`
+	} else {
+		b.instances[guid] = true
+	}
+	if running := b.later[path]; running != nil && !running.gone {
+		return http.StatusAccepted, `{"operation": "` + kind + `"}`
+	}
+	if does.Async > 0 && status == http.StatusCreated || does.Async > 0 && kind == Update {
+		b.later[path] = &inProgress{looks: does.Async, fails: does.Fails}
+		return http.StatusAccepted, `{"operation": "` + kind + `"}`
+	}
+	return status, answer
+}
+
+func (b *Broker) remove(path, guid string, does Behaviour) (int, string) {
+	if running := b.later[path]; running != nil && running.gone {
+		return http.StatusAccepted, `{"operation": "delete"}`
+	}
+	if !b.instances[guid] && b.bindings[guid] == "" {
+		return http.StatusGone, "{}"
+	}
+	if does.Async > 0 {
+		b.later[path] = &inProgress{looks: does.Async, fails: does.Fails, gone: true}
+		return http.StatusAccepted, `{"operation": "delete"}`
+	}
+	delete(b.instances, guid)
+	delete(b.bindings, guid)
+	delete(b.later, path)
+	return http.StatusOK, "{}"
+}
+
+// look tells how far something is.
+func (b *Broker) look(path string) (int, string) {
+	guid := path[strings.LastIndex(path, "/")+1:]
+	running := b.later[path]
+	if running == nil {
+		if b.instances[guid] || b.bindings[guid] != "" {
+			return http.StatusOK, `{"state": "succeeded"}`
+		}
+		return http.StatusGone, "{}"
+	}
+	if running.looks > 0 {
+		running.looks--
+		return http.StatusOK, fmt.Sprintf(`{"state": "in progress", "description": "%d to go"}`, running.looks)
+	}
+	delete(b.later, path)
+	if running.fails {
+		return http.StatusOK, `{"state": "failed", "description": "no room"}`
+	}
+	if running.gone {
+		delete(b.instances, guid)
+		delete(b.bindings, guid)
+	}
+	return http.StatusOK, `{"state": "succeeded", "description": "made"}`
+}
+
+func (b *Broker) fetch(path, guid string) (int, string) {
+	if b.later[path] != nil {
+		return http.StatusNotFound, `{"description": "not yet"}`
+	}
+	if c := b.bindings[guid]; c != "" {
+		return http.StatusOK, `{"credentials": ` + c + `, "parameters": {"role": "reader"}}`
+	}
+	if b.instances[guid] {
+		return http.StatusOK, `{"parameters": {"size": 2}}`
+	}
+	return http.StatusNotFound, "{}"
+}
