@@ -20,7 +20,11 @@ RUN  ?= /run/dew-$(shell printf %s '$(CURDIR)' | sha256sum | cut -c1-8)
 RUN_NEEDS  := containerd=containerd runc=runc curl=curl
 NAME_NEEDS := name:setup.dew.localhost=libnss-myhostname
 TEST_NEEDS := gcc=gcc '/usr/include/stdlib.h=libc6-dev' mkfs.ext4=e2fsprogs ssh=openssh-client zip=zip git=git \
-	javac=openjdk-17-jdk-headless ruby=ruby node=nodejs /usr/bin/python3=python3
+	javac=openjdk-17-jdk-headless ruby=ruby node=nodejs /usr/bin/python3=python3 php=php-cli \
+	mmdebstrap=mmdebstrap docker-registry=docker-registry \
+	'/usr/lib/postgresql/*/bin/postgres=postgresql' psql=postgresql-client mariadbd=mariadb-server mariadb=mariadb-client \
+	redis-server=redis-server redis-cli=redis-tools rsyslogd=rsyslog '/usr/lib/*/rsyslog/lmnsd_gtls.so=rsyslog-gnutls' \
+	chromium=chromium
 BENCH_NEEDS := dockerd=docker.io caddy=caddy nginx=nginx-light wrk=wrk
 VM_NEEDS   := qemu-system-x86_64=qemu-system-x86 mmdebstrap=mmdebstrap mkfs.ext4=e2fsprogs
 

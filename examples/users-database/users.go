@@ -189,10 +189,10 @@ var (
 
 // makeUp invents the n-th user.
 func makeUp(n int) user {
-	pick := func(names []string) string { return names[rand.IntN(len(names))] } //nolint:gosec // names, not secrets
-	v := user{FirstName: pick(firstNames), LastName: pick(lastNames), Password: strconv.FormatUint(rand.Uint64(), 36)} //nolint:gosec // nobody's
+	pick := func(names []string) string { return names[rand.IntN(len(names))] }
+	v := user{FirstName: pick(firstNames), LastName: pick(lastNames), Password: strconv.FormatUint(rand.Uint64(), 36)}
 	v.Email = strings.ToLower(v.FirstName+"."+v.LastName) + strconv.Itoa(n) + "@example.com"
-	v.Birthday = time.Date(1950+rand.IntN(60), time.Month(1+rand.IntN(12)), 1+rand.IntN(28), 0, 0, 0, 0, time.UTC).Format(time.DateOnly) //nolint:gosec // a day
+	v.Birthday = time.Date(1950+rand.IntN(60), time.Month(1+rand.IntN(12)), 1+rand.IntN(28), 0, 0, 0, 0, time.UTC).Format(time.DateOnly)
 	return v
 }
 

@@ -1,0 +1,121 @@
+package drain
+
+import (
+	"bytes"
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"sync/atomic"
+	"time"
+
+	"github.com/dewrun/dew/logstream"
+)
+
+const (
+	postLimit  = 30 * time.Second
+	batchBytes = 256 << 10 // of one POST with many messages
+	maxAnswer  = 64 << 10
+)
+
+// poster sends over HTTP: one message per request, or as many as fit.
+type poster struct {
+	f      *follower
+	names  [2]string
+	url    string
+	user   *url.Userinfo
+	batch  bool
+	client *http.Client
+	never  chan struct{} // requests fail by themselves: nobody hangs up between them
+
+	next atomic.Uint64 // number behind the last line that was answered
+}
+
+func newPoster(f *follower, names [2]string) *poster {
+	u := *f.url
+	u.Scheme, u.User = "https", nil
+	p := &poster{
+		f: f, names: names, url: u.String(), user: f.url.User, batch: f.url.Scheme == schemeBatch, never: make(chan struct{}),
+		client: &http.Client{
+			Timeout: postLimit,
+			Transport: &http.Transport{
+				TLSClientConfig: &tls.Config{RootCAs: f.d.c.Roots, MinVersion: tls.VersionTLS12},
+				IdleConnTimeout: time.Minute, ForceAttemptHTTP2: true,
+			},
+			// A line goes where the drain says, with its password, and nowhere else.
+			CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+		},
+	}
+	p.next.Store(f.next)
+	return p
+}
+
+func (p *poster) ended() <-chan struct{} { return p.never }
+func (p *poster) err() error             { return nil }
+func (p *poster) has(bool) uint64        { return p.next.Load() }
+func (p *poster) close()                 { p.client.CloseIdleConnections() }
+
+func (p *poster) send(ctx context.Context, es []logstream.Envelope, next uint64) error {
+	var body []byte
+	for i, e := range es {
+		body = message(body, e, p.names[0], p.names[1])
+		last := i == len(es)-1
+		if p.batch && !last && len(body) < batchBytes {
+			continue
+		}
+		if err := p.post(ctx, body); err != nil {
+			return err
+		}
+		p.next.Store(e.Seq + 1)
+		body = body[:0]
+	}
+	p.next.Store(next)
+	return nil
+}
+
+// post sends one body. An answer that the receiver does not want it is an answer:
+// sending it again would change nothing, and the lines behind it would wait for ever.
+func (p *poster) post(ctx context.Context, body []byte) error {
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, p.url, bytes.NewReader(body))
+	if err != nil {
+		return fmt.Errorf("cannot make a request: %w", err)
+	}
+	req.Header.Set("Content-Type", "text/plain")
+	if p.user != nil {
+		password, _ := p.user.Password()
+		req.SetBasicAuth(p.user.Username(), password)
+	}
+	resp, err := p.client.Do(req)
+	if err != nil {
+		return withoutURL(err)
+	}
+	_, _ = io.Copy(io.Discard, io.LimitReader(resp.Body, maxAnswer)) // so that the connection can be used again
+	_ = resp.Body.Close()
+	switch code := resp.StatusCode; {
+	case code < http.StatusMultipleChoices:
+		return nil
+	case code == http.StatusRequestTimeout, code == http.StatusTooManyRequests, code >= http.StatusInternalServerError, code < http.StatusBadRequest:
+		return fmt.Errorf("the receiver answered %s", resp.Status)
+	}
+	refused := uint64(bytes.Count(body, []byte{'\n'}))
+	var first bool
+	p.f.count(func(st *Stats) {
+		first = st.Refused == 0
+		st.Refused += refused
+	})
+	if first {
+		p.f.d.c.Logger.Warn("a drain's receiver refuses lines", "app", p.f.target.App, "drain", p.f.target.Name, "status", resp.Status)
+	}
+	return nil
+}
+
+// withoutURL takes the address out of a client's error: there may be a key in it.
+func withoutURL(err error) error {
+	if e, ok := errors.AsType[*url.Error](err); ok {
+		return e.Err
+	}
+	return err
+}
