@@ -1,7 +1,6 @@
 package api
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"net/http"
@@ -57,7 +56,7 @@ func (s *Server) pageOfApps(r *http.Request, among func(a app.App) bool) (any, e
 		return nil, err
 	}
 	apps = slices.DeleteFunc(apps, func(a app.App) bool {
-		return !see.space(a.Space) || !among(a) || !q.lets("organization_guids", orgs[a.Space]) || !letsApp(q, a)
+		return !see.space(a.Space) || !among(a) || !q.lets("organization_guids", orgs[a.Space]) || !s.letsApp(q, a)
 	})
 	out := list(s, r, q, apps, look[app.App, v3.App]{
 		key:     func(a app.App) key { return appKey(q, a) },
@@ -72,9 +71,9 @@ func (s *Server) pageOfApps(r *http.Request, among func(a app.App) bool) (any, e
 	return out, err
 }
 
-func letsApp(q query, a app.App) bool {
+func (s *Server) letsApp(q query, a app.App) bool {
 	return q.lets("names", a.Name) && q.lets("guids", a.GUID) && q.lets("space_guids", a.Space) &&
-		q.lets("stacks", cmp.Or(a.Stack, droplet.DefaultStack)) && q.lets("lifecycle_type", v3.LifecycleBuildpack)
+		q.lets("stacks", s.appLifecycle(a).Data.Stack) && q.lets("lifecycle_type", s.appLifecycle(a).Type)
 }
 
 func appKey(q query, a app.App) key {
@@ -136,8 +135,11 @@ func (s *Server) setLifecycle(ctx context.Context, a *app.App, l *v3.Lifecycle) 
 	if l == nil {
 		return nil
 	}
-	if l.Type != v3.LifecycleBuildpack {
-		return unprocessable("lifecycle.type must be %s, not %q", v3.LifecycleBuildpack, l.Type)
+	if l.Type != v3.LifecycleBuildpack && l.Type != v3.LifecycleDocker {
+		return unprocessable("lifecycle.type must be %s or %s, not %q", v3.LifecycleBuildpack, v3.LifecycleDocker, l.Type)
+	}
+	if err := s.setDocker(ctx, a, l.Type); err != nil || a.Docker() {
+		return err
 	}
 	// A stack alone leaves the buildpacks as they are.
 	if l.Data.Buildpacks != nil || l.Data.Stack == "" {
@@ -154,7 +156,7 @@ func (s *Server) setLifecycle(ctx context.Context, a *app.App, l *v3.Lifecycle) 
 
 // checkStaging refuses what could not be staged, before anything is pushed.
 func (s *Server) checkStaging(stack string, buildpacks []string) error {
-	if err := droplet.CheckStack(stack); err != nil {
+	if err := s.kept().Check(stack); err != nil {
 		return unprocessable("Stack must be an existing stack: %v", err)
 	}
 	return s.c.Catalog.Check(buildpacks)
@@ -286,7 +288,10 @@ func (s *Server) deleteApp(r *http.Request) (any, error) {
 
 // doDeleteApp removes an app and what was made for it. An app that is gone
 // already is fine: the job may be done twice.
-func (s *Server) doDeleteApp(_ context.Context, guid string) error {
+func (s *Server) doDeleteApp(ctx context.Context, guid string) error {
+	if err := s.unbind(ctx, guid); err != nil {
+		return err
+	}
 	if err := s.c.Registry.DeleteApp(guid); err != nil && !errors.Is(err, app.ErrNotFound) {
 		return err
 	}
@@ -300,7 +305,7 @@ func (s *Server) presentApp(a app.App) v3.App {
 	}
 	return v3.App{
 		GUID: a.GUID, CreatedAt: v3.At(a.CreatedAt), UpdatedAt: v3.At(a.UpdatedAt), Name: a.Name, State: string(a.State),
-		Lifecycle:     lifecycle(a.Buildpacks, cmp.Or(a.Stack, droplet.DefaultStack)),
+		Lifecycle:     s.appLifecycle(a),
 		Relationships: v3.AppRelationships{Space: v3.To(a.Space), CurrentDroplet: v3.To(a.Droplet)},
 		Metadata:      presentMetadata(a.Metadata),
 		Links: v3.Links{

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"net/http"
 	"os"
 
@@ -18,7 +19,8 @@ import (
 // stagingChanges are the answers to those who bring their own ways to stage, or
 // droplets that were staged elsewhere.
 func (s *Server) stagingChanges() map[string]handler {
-	return map[string]handler{
+	out := s.stackChanges()
+	maps.Copy(out, map[string]handler{
 		"POST /v3/buildpacks":               s.createBuildpack,
 		"PATCH /v3/buildpacks/{guid}":       s.updateBuildpack,
 		"DELETE /v3/buildpacks/{guid}":      s.deleteBuildpack,
@@ -27,7 +29,8 @@ func (s *Server) stagingChanges() map[string]handler {
 		"POST /v3/droplets":                            s.createDroplet,
 		"POST /v3/droplets/{guid}/upload":              s.uploadDroplet,
 		"POST /v3/admin/actions/clear_buildpack_cache": s.clearCache,
-	}
+	})
+	return out
 }
 
 // Operations on buildpacks and droplets that clients wait for.

@@ -160,7 +160,7 @@ func (s *Server) presentBuild(b droplet.Build) v3.Build {
 	out := v3.Build{
 		GUID: b.GUID, CreatedAt: v3.At(b.CreatedAt), UpdatedAt: v3.At(b.UpdatedAt), State: string(b.State),
 		StagingMemoryMB: memory, StagingDiskMB: disk,
-		Lifecycle:     lifecycle(b.Buildpacks, b.Stack),
+		Lifecycle:     s.buildLifecycle(b),
 		Package:       v3.GUID{GUID: b.Package},
 		Relationships: v3.BuildRelationships{App: v3.To(b.App)},
 		Metadata:      presentMetadata(b.Metadata),

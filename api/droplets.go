@@ -247,6 +247,9 @@ func (s *Server) presentDroplet(d droplet.Droplet, open bool) v3.Droplet {
 	for kind, command := range d.Commands {
 		out.ProcessTypes[kind] = concealed(command, open)
 	}
+	if d.Run != nil {
+		showDocker(&out, *d.Run)
+	}
 	if d.Image != "" {
 		out.Checksum = &v3.Checksum{Type: "sha256", Value: d.Image}
 	}

@@ -86,8 +86,8 @@ func (s *Server) createPackage(r *http.Request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	if body.Type != v3.PackageBits {
-		return nil, unprocessable("type must be %s, not %q", v3.PackageBits, body.Type)
+	if body.Type != v3.PackageBits && body.Type != v3.PackageDocker {
+		return nil, unprocessable("type must be %s or %s, not %q", v3.PackageBits, v3.PackageDocker, body.Type)
 	}
 	a, err := s.appInBody(r.Context(), toDevelop, body.Relationships.App.ID())
 	if invisible(err) {
@@ -100,7 +100,7 @@ func (s *Server) createPackage(r *http.Request) (any, error) {
 	if err := notes.Validate(); err != nil {
 		return nil, err
 	}
-	p, err := s.c.Packages.Create(a.GUID)
+	p, err := s.newPackage(r, a, body)
 	if err != nil {
 		return nil, err
 	}
@@ -113,6 +113,16 @@ func (s *Server) createPackage(r *http.Request) (any, error) {
 		return nil, err
 	}
 	return answer{status: http.StatusCreated, body: s.presentPackage(p)}, nil
+}
+
+func (s *Server) newPackage(r *http.Request, a app.App, body v3.CreatePackage) (droplet.Package, error) {
+	if body.Type == v3.PackageDocker {
+		return s.createDockerPackage(r, a, body)
+	}
+	if a.Docker() {
+		return droplet.Package{}, unprocessable("Cannot create bits package for a Docker app.")
+	}
+	return s.c.Packages.Create(a.GUID)
 }
 
 // appInBody is an app that a body names, if whoever asks may do it there.
@@ -364,6 +374,13 @@ func (s *Server) presentPackage(p droplet.Package) v3.Package {
 	}
 	if p.SHA256 != "" {
 		out.Data.Checksum = &v3.Checksum{Type: "sha256", Value: p.SHA256}
+	}
+	if p.Image != nil {
+		delete(out.Links, "upload")
+		out.Data.Image, out.Data.Username = p.Image.Ref, p.Image.Username
+		if p.Image.Password != "" {
+			out.Data.Password = "***"
+		}
 	}
 	return out
 }

@@ -1,8 +1,12 @@
 package api
 
 import (
+	"errors"
+	"fmt"
 	"net/http"
+	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/dewrun/dew/api/v3"
@@ -10,16 +14,14 @@ import (
 	"github.com/dewrun/dew/droplet"
 )
 
-// stack is a stack as answers show it.
-type stack struct{ guid, name, description string }
+// kept are the stacks that there are. The platform's own names stand for the
+// default one, and are no stacks of their own.
+func (s *Server) kept() *droplet.Stacks { return s.c.Builds.Kept() }
 
-// stacks are all that there are. The platform's own names stand for the default
-// one, and are no stacks of their own.
-func stacks() []stack {
-	return []stack{{
-		guid: droplet.StackGUID(droplet.DefaultStack), name: droplet.DefaultStack,
-		description: "The system of this machine, read-only",
-	}}
+// usable are the stacks that apps may use.
+func (s *Server) usable() ([]droplet.KeptStack, error) {
+	all, err := s.kept().All()
+	return slices.DeleteFunc(all, func(k droplet.KeptStack) bool { return k.State != droplet.StackReady }), err
 }
 
 func (s *Server) listStacks(r *http.Request) (any, error) {
@@ -31,70 +33,229 @@ func (s *Server) listStacks(r *http.Request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	all, err := withNotes(s.c.Registry, stacks(), func(st stack) string { return st.guid })
+	some, err := s.usable()
 	if err != nil {
 		return nil, err
 	}
-	var found []noted[stack]
-	for _, st := range all {
-		is := strconv.FormatBool(st.thing.name == droplet.DefaultStack)
-		if q.lets("names", st.thing.name) && q.lets("guids", st.thing.guid) && q.lets("default", is) {
-			found = append(found, st)
+	all, err := withNotes(s.c.Registry, some, func(k droplet.KeptStack) string { return k.GUID })
+	if err != nil {
+		return nil, err
+	}
+	var found []noted[droplet.KeptStack]
+	for _, k := range all {
+		is := strconv.FormatBool(k.thing.Kind == droplet.StackHost)
+		if q.lets("names", k.thing.Name) && q.lets("guids", k.thing.GUID) && q.lets("default", is) {
+			found = append(found, k)
 		}
 	}
-	return list(s, r, q, found, look[noted[stack], v3.Stack]{
-		key:     func(st noted[stack]) key { return key{st.thing.name, at, at, st.thing.guid} },
-		present: func(st noted[stack]) v3.Stack { return s.presentStack(st, at) },
-		labels:  func(st noted[stack]) map[string]string { return st.notes.Labels },
+	return list(s, r, q, found, look[noted[droplet.KeptStack], v3.Stack]{
+		key: func(k noted[droplet.KeptStack]) key {
+			from, to := stackTimes(k.thing, at)
+			return key{k.thing.Name, from, to, k.thing.GUID}
+		},
+		present: func(k noted[droplet.KeptStack]) v3.Stack { return s.presentStack(k, at) },
+		labels:  func(k noted[droplet.KeptStack]) map[string]string { return k.notes.Labels },
 	}), nil
 }
 
-func stackOf(r *http.Request) (stack, error) {
-	for _, st := range stacks() {
-		if st.guid == r.PathValue("guid") {
-			return st, nil
-		}
+// stackTimes are when a stack came and changed; the machine's own came with the
+// daemon.
+func stackTimes(k droplet.KeptStack, at time.Time) (created, updated time.Time) {
+	if k.CreatedAt.IsZero() {
+		return at, at
 	}
-	return stack{}, notFound("Stack")
+	return k.CreatedAt, k.UpdatedAt
+}
+
+func (s *Server) stackOf(r *http.Request) (droplet.KeptStack, error) {
+	k, err := s.kept().Kept(r.PathValue("guid"))
+	return k, missing("Stack", err)
 }
 
 func (s *Server) getStack(r *http.Request) (any, error) {
-	st, err := stackOf(r)
+	k, err := s.stackOf(r)
 	if err != nil {
 		return nil, err
 	}
-	m, err := s.c.Registry.Notes(st.guid)
+	m, err := s.c.Registry.Notes(k.GUID)
 	if err != nil {
 		return nil, err
 	}
 	at, err := s.since()
-	return s.presentStack(noted[stack]{st, m}, at), err
+	return s.presentStack(noted[droplet.KeptStack]{k, m}, at), err
 }
 
 func (s *Server) updateStack(r *http.Request) (any, error) {
-	st, err := stackOf(r)
+	k, err := s.stackOf(r)
 	if err != nil {
 		return nil, err
 	}
-	if err := s.updateNotes(r, st.guid); err != nil {
+	if err := s.updateNotes(r, k.GUID); err != nil {
 		return nil, err
 	}
 	return s.getStack(r)
 }
 
+// createStack says how stacks are made: the platform's own way makes a name
+// without files.
+func (s *Server) createStack(r *http.Request) (any, error) {
+	body, err := decode[v3.CreateStack](r)
+	if err != nil {
+		return nil, err
+	}
+	return nil, unprocessable("A stack needs files: add '%s' with 'dew stack add' (a tarball or an image) or 'dew stack build'.", body.Name)
+}
+
 // listStackApps gives the apps that run on a stack, also those that name another
 // one that it stands for.
 func (s *Server) listStackApps(r *http.Request) (any, error) {
-	if _, err := stackOf(r); err != nil {
+	k, err := s.stackOf(r)
+	if err != nil {
 		return nil, err
 	}
-	return s.pageOfApps(r, func(a app.App) bool { return droplet.CheckStack(a.Stack) == nil })
+	return s.pageOfApps(r, func(a app.App) bool { return runsOn(a, k) })
 }
 
-func (s *Server) presentStack(st noted[stack], at time.Time) v3.Stack {
-	return v3.Stack{
-		GUID: st.thing.guid, CreatedAt: v3.At(at), UpdatedAt: v3.At(at), Name: st.thing.name, Description: st.thing.description,
-		State: v3.StackActive, Default: st.thing.name == droplet.DefaultStack, Metadata: presentMetadata(st.notes),
-		Links: v3.Links{"self": {Href: s.href("v3", "stacks", st.thing.guid)}},
+func runsOn(a app.App, k droplet.KeptStack) bool {
+	if k.Kind == droplet.StackHost {
+		return droplet.CheckStack(a.Stack) == nil && !a.Docker()
 	}
+	return a.Stack == k.Name
+}
+
+func (s *Server) presentStack(k noted[droplet.KeptStack], at time.Time) v3.Stack {
+	created, updated := stackTimes(k.thing, at)
+	return v3.Stack{
+		GUID: k.thing.GUID, CreatedAt: v3.At(created), UpdatedAt: v3.At(updated), Name: k.thing.Name, Description: k.thing.Description,
+		State: v3.StackActive, Default: k.thing.Kind == droplet.StackHost, Metadata: presentMetadata(k.notes),
+		Links: v3.Links{"self": {Href: s.href("v3", "stacks", k.thing.GUID)}},
+	}
+}
+
+// stackChanges are the answers to those who bring stacks.
+func (s *Server) stackChanges() map[string]handler {
+	return map[string]handler{
+		"POST /v3/stacks":              s.createStack,
+		"DELETE /v3/stacks/{guid}":     s.deleteStack,
+		"GET /dew/v1/stacks":           s.listStackDetails,
+		"POST /dew/v1/stacks":          s.makeStack,
+		"POST /dew/v1/stacks/upload":   s.uploadStack,
+		"GET /dew/v1/stacks/{guid}":    s.getStackDetails,
+		"DELETE /dew/v1/stacks/{guid}": s.deleteStack,
+	}
+}
+
+func (s *Server) listStackDetails(*http.Request) (any, error) {
+	all, err := s.kept().All()
+	if err != nil {
+		return nil, err
+	}
+	out := v3.Stacks{Stacks: []v3.StackDetails{}}
+	for _, k := range all {
+		out.Stacks = append(out.Stacks, presentStackDetails(k))
+	}
+	return out, nil
+}
+
+func (s *Server) getStackDetails(r *http.Request) (any, error) {
+	k, err := s.stackOf(r)
+	if err != nil {
+		return nil, err
+	}
+	return presentStackDetails(k), nil
+}
+
+func presentStackDetails(k droplet.KeptStack) v3.StackDetails {
+	return v3.StackDetails{
+		GUID: k.GUID, Name: k.Name, Kind: string(k.Kind), State: string(k.State), ID: k.ID, Size: k.Size, Source: k.Source,
+		Description: k.Description, Default: k.Kind == droplet.StackHost, Progress: k.Progress, Error: k.Error, CreatedAt: k.CreatedAt,
+	}
+}
+
+// makeStack begins what takes a while: the stack itself tells how far it is.
+func (s *Server) makeStack(r *http.Request) (any, error) {
+	body, err := decode[v3.MakeStack](r)
+	if err != nil {
+		return nil, err
+	}
+	var from droplet.StackSource
+	if body.Debian != nil {
+		from.Debian = &droplet.DebianSource{Include: body.Debian.Include}
+	}
+	if body.Image != nil {
+		from.Image = &droplet.ImageSource{Ref: body.Image.Image, Username: body.Image.Username, Password: body.Image.Password}
+	}
+	k, err := s.kept().Begin(body.Name, from)
+	if err != nil {
+		return nil, stackError(err)
+	}
+	return answer{status: http.StatusAccepted, body: presentStackDetails(k)}, nil
+}
+
+// uploadStack takes in a file as the body of the request.
+func (s *Server) uploadStack(r *http.Request) (any, error) {
+	name := r.URL.Query().Get("name")
+	k, err := s.kept().Upload(r.Context(), name, r.Body)
+	if isA[*http.MaxBytesError](err) {
+		return nil, errTooLarge
+	}
+	if err != nil {
+		return nil, stackError(err)
+	}
+	return answer{status: http.StatusCreated, body: presentStackDetails(k)}, nil
+}
+
+// stackError is the answer to a stack that is refused.
+func stackError(err error) error {
+	switch {
+	case errors.Is(err, droplet.ErrNotFound):
+		return notFound("Stack")
+	case errors.Is(err, droplet.ErrStackTaken), errors.Is(err, droplet.ErrStackOwn), errors.Is(err, droplet.ErrStackBusy),
+		errors.Is(err, droplet.ErrStackRefused), isA[*droplet.ImageError](err):
+		return unprocessable("%v", err)
+	}
+	return err
+}
+
+// deleteStack removes a stack that nobody needs.
+func (s *Server) deleteStack(r *http.Request) (any, error) {
+	k, err := s.stackOf(r)
+	if err != nil {
+		return nil, err
+	}
+	users, err := s.usersOf(k)
+	if err != nil {
+		return nil, err
+	}
+	if len(users) > 0 && k.Kind != droplet.StackHost {
+		return nil, unprocessable("Cannot delete stack '%s' because apps are using it: %s", k.Name, strings.Join(users, ", "))
+	}
+	if err := s.kept().Remove(k.GUID); err != nil {
+		return nil, stackError(err)
+	}
+	return answer{status: http.StatusNoContent}, nil
+}
+
+// usersOf names the apps that run on a stack or were staged for it.
+func (s *Server) usersOf(k droplet.KeptStack) ([]string, error) {
+	apps, err := s.c.Registry.Apps()
+	if err != nil {
+		return nil, err
+	}
+	var names []string
+	for _, a := range apps {
+		uses := a.Stack == k.Name
+		if !uses && a.Droplet != "" {
+			d, err := s.c.Shelf.Get(a.Droplet)
+			if err != nil && !errors.Is(err, droplet.ErrNotFound) {
+				return nil, err
+			}
+			uses = d.Stack == k.Name
+		}
+		if uses {
+			names = append(names, fmt.Sprintf("'%s'", a.Name))
+		}
+	}
+	slices.Sort(names)
+	return names, nil
 }

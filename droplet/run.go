@@ -167,6 +167,15 @@ func (b *Builds) stage(ctx context.Context, w Build) (Droplet, error) {
 	return b.stageWith(ctx, w, k, st, packs)
 }
 
+// Kept are the stacks that builds know: the machine's own alone where nobody keeps
+// others.
+func (b *Builds) Kept() *Stacks {
+	if b.o.Kept == nil {
+		return NewStacks(HostOptions{})
+	}
+	return b.o.Kept
+}
+
 // Limits are those of one staging, in MB.
 func (b *Builds) Limits() (memory, disk int) { return b.o.MemoryMB, b.o.DiskMB }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"slices"
 	"strings"
@@ -32,16 +33,16 @@ func (s *Stacks) Begin(name string, from StackSource) (KeptStack, error) {
 	switch {
 	case from.Debian != nil && from.Image == nil:
 		if err := from.Debian.check(); err != nil {
-			return KeptStack{}, err
+			return KeptStack{}, fmt.Errorf("%w: %w", ErrStackRefused, err)
 		}
 		source = strings.Join(from.Debian.Include, ",")
 	case from.Image != nil && from.Debian == nil:
 		if _, err := parseRef(from.Image.Ref); err != nil {
-			return KeptStack{}, err
+			return KeptStack{}, fmt.Errorf("%w: %w", ErrStackRefused, err)
 		}
 		kind, source = StackImage, from.Image.Ref
 	default:
-		return KeptStack{}, errors.New("a stack is made either of Debian packages or of an image")
+		return KeptStack{}, fmt.Errorf("%w: it is made either of Debian packages or of an image", ErrStackRefused)
 	}
 	k := KeptStack{Name: name, Kind: kind, State: StackMaking, Source: source, Wish: &from}
 	k, err := s.put(k)
@@ -49,6 +50,30 @@ func (s *Stacks) Begin(name string, from StackSource) (KeptStack, error) {
 		s.rouse()
 	}
 	return k, err
+}
+
+// MaxStackUpload is how large the file of a stack may be.
+const MaxStackUpload = 8 << 30
+
+// Upload takes in a file as Add does, from a stream.
+func (s *Stacks) Upload(ctx context.Context, name string, r io.Reader) (KeptStack, error) {
+	if err := s.free(name); err != nil {
+		return KeptStack{}, err // before all of it came for nothing
+	}
+	f, err := os.CreateTemp(s.o.Dir, "upload-*"+half)
+	if err != nil {
+		return KeptStack{}, fmt.Errorf("cannot take in a stack: %w", err)
+	}
+	defer f.Close() //nolint:errcheck // it has no name any more
+	// Without a name it goes with the daemon, whatever ends it.
+	if err := os.Remove(f.Name()); err != nil {
+		return KeptStack{}, fmt.Errorf("cannot take in a stack: %w", err)
+	}
+	from := &spaceReader{r: &untilDone{ctx: ctx, r: r}, space: s.o.Space}
+	if _, err := io.Copy(f, from); err != nil {
+		return KeptStack{}, fmt.Errorf("cannot take in a stack: %w", err)
+	}
+	return s.Add(ctx, name, f)
 }
 
 // Add makes a stack of a file: a tar of a root file system, or an image as docker
@@ -96,13 +121,13 @@ func describeStack(k KeptStack) string {
 func (s *Stacks) free(name string) error {
 	switch {
 	case s.stacks == nil:
-		return errors.New("this daemon keeps no stacks")
+		return fmt.Errorf("%w: this daemon keeps none", ErrStackRefused)
 	case name == DefaultStack:
 		return ErrStackOwn
 	case platformStack.MatchString(name):
-		return fmt.Errorf("the name '%s' stands for the stack '%s': choose another", name, DefaultStack)
+		return fmt.Errorf("%w: the name '%s' stands for the stack '%s': choose another", ErrStackRefused, name, DefaultStack)
 	case !stackName.MatchString(name):
-		return fmt.Errorf("%q is no name for a stack: use lower-case letters, digits, '.', '_' and '-'", name)
+		return fmt.Errorf("%w: %q is no name for a stack: use lower-case letters, digits, '.', '_' and '-'", ErrStackRefused, name)
 	}
 	old, err := s.byName(name)
 	switch {

@@ -48,6 +48,8 @@ var (
 	ErrStackTaken = errors.New("there is a stack with that name")
 	ErrStackOwn   = errors.New("the stack '" + DefaultStack + "' is the machine's own: it cannot be removed or replaced")
 	ErrStackBusy  = errors.New("the stack is being made")
+	// ErrStackRefused is what is wrong with what was asked for.
+	ErrStackRefused = errors.New("cannot add stack")
 )
 
 // KeptStack is a stack as it is remembered.

@@ -67,12 +67,25 @@ type Checksum struct {
 
 // Lifecycle says how bits become something that runs.
 type Lifecycle struct {
-	Type string        `json:"type"` // LifecycleBuildpack
+	Type string        `json:"type"` // LifecycleBuildpack or LifecycleDocker
 	Data LifecycleData `json:"data"`
 }
 
 // LifecycleBuildpack is the type of a Lifecycle that stages with buildpacks.
 const LifecycleBuildpack = "buildpack"
+
+// LifecycleDocker is the type of a Lifecycle of images, which are not staged. It
+// has no data.
+const LifecycleDocker = "docker"
+
+// MarshalJSON leaves out the choices that an image does not have.
+func (l Lifecycle) MarshalJSON() ([]byte, error) {
+	if l.Type == LifecycleDocker {
+		return []byte(`{"type":"` + LifecycleDocker + `","data":{}}`), nil
+	}
+	type plain Lifecycle
+	return json.Marshal(plain(l))
+}
 
 // LifecycleData are the choices of a buildpack lifecycle. No buildpacks: they
 // are detected.

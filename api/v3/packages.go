@@ -14,6 +14,9 @@ const (
 // PackageBits is the type of a package of pushed files.
 const PackageBits = "bits"
 
+// PackageDocker is the type of a package that names an image.
+const PackageDocker = "docker"
+
 // Package is an app's bits as they were pushed.
 type Package struct {
 	GUID          string               `json:"guid"`
@@ -31,6 +34,11 @@ type Package struct {
 type PackageData struct {
 	Error    *string   `json:"error"`
 	Checksum *Checksum `json:"checksum"` // sha256 of the tree; null before the upload
+
+	// Of PackageDocker alone.
+	Image    string `json:"image,omitempty"`
+	Username string `json:"username,omitempty"`
+	Password string `json:"password,omitempty"` // hidden
 }
 
 // PackageRelationships of a package.
@@ -42,8 +50,15 @@ type PackageRelationships struct {
 type CreatePackage struct {
 	Type          string               `json:"type"`
 	Relationships PackageRelationships `json:"relationships"`
-	Data          json.RawMessage      `json:"data,omitempty"` // nothing for bits
+	Data          json.RawMessage      `json:"data,omitempty"` // nothing for bits, DockerData for docker
 	Metadata      *Metadata            `json:"metadata,omitempty"`
+}
+
+// DockerData names an image, and who may fetch it.
+type DockerData struct {
+	Image    string `json:"image"`
+	Username string `json:"username,omitempty"`
+	Password string `json:"password,omitempty"`
 }
 
 // ResourceMatches is the body and the answer of POST /v3/resource_matches: files

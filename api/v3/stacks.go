@@ -1,5 +1,7 @@
 package v3
 
+import "time"
+
 // StackActive is the state of a stack that apps may use.
 const StackActive = "ACTIVE"
 
@@ -17,4 +19,52 @@ type Stack struct {
 	Default     bool     `json:"default"`
 	Metadata    Metadata `json:"metadata"`
 	Links       Links    `json:"links"`
+}
+
+// The kinds of stacks, and the states of their making.
+const (
+	StackProcessing = "PROCESSING"
+	StackReady      = "READY"
+	StackFailed     = "FAILED"
+)
+
+// CreateStack is the body of POST /v3/stacks.
+type CreateStack struct {
+	Name        string    `json:"name"`
+	Description string    `json:"description,omitempty"`
+	Metadata    *Metadata `json:"metadata,omitempty"`
+}
+
+// StackDetails is a stack as /dew/v1/stacks tells it.
+type StackDetails struct {
+	GUID        string    `json:"guid"`
+	Name        string    `json:"name"`
+	Kind        string    `json:"kind"`  // host, debian, tarball or image
+	State       string    `json:"state"` // StackProcessing, StackReady or StackFailed
+	ID          string    `json:"id"`    // changes with its content
+	Size        int64     `json:"size_in_bytes"`
+	Source      string    `json:"source"`
+	Description string    `json:"description"`
+	Default     bool      `json:"default"`
+	Progress    string    `json:"progress,omitempty"` // the newest line, while it is made
+	Error       string    `json:"error,omitempty"`
+	CreatedAt   time.Time `json:"created_at,omitzero"`
+}
+
+// Stacks is the answer of GET /dew/v1/stacks.
+type Stacks struct {
+	Stacks []StackDetails `json:"stacks"`
+}
+
+// MakeStack is the body of POST /dew/v1/stacks: what a stack is to be made of, one
+// of the two.
+type MakeStack struct {
+	Name   string      `json:"name"`
+	Debian *MakeDebian `json:"debian,omitempty"`
+	Image  *DockerData `json:"image,omitempty"`
+}
+
+// MakeDebian asks for a Debian of the machine's own release.
+type MakeDebian struct {
+	Include []string `json:"include,omitempty"` // packages
 }
