@@ -56,8 +56,11 @@ func (s *Server) diffManifest(r *http.Request) (any, error) {
 
 // applyManifest refuses at once what cannot be read, and leaves the rest to a job.
 func (s *Server) applyManifest(r *http.Request) (any, error) {
-	_, raw, err := s.readManifest(r)
+	m, raw, err := s.readManifest(r)
 	if err != nil {
+		return nil, err
+	}
+	if err := s.checkDocker(r.Context(), m); err != nil {
 		return nil, err
 	}
 	return s.begin(r.Context(), opApplyManifest, application{
@@ -174,6 +177,9 @@ func (s *Server) getManifest(r *http.Request) (any, error) {
 	m, err := s.c.Registry.ManifestOf(r.PathValue("guid"))
 	if err != nil {
 		return nil, missing("App", err)
+	}
+	if err := s.describeDocker(r.PathValue("guid"), m); err != nil {
+		return nil, err
 	}
 	text, err := m.Text()
 	return answer{status: http.StatusOK, raw: text, contentType: v3.ManifestType}, err

@@ -297,6 +297,9 @@ func (s *Server) bound(r *http.Request) int64 {
 			return s.c.MaxUpload
 		}
 	}
+	if r.URL.Path == "/dew/v1/stacks/upload" {
+		return droplet.MaxStackUpload
+	}
 	return maxBody
 }
 
