@@ -6,7 +6,7 @@ import (
 	"regexp"
 	"strings"
 	"text/template"
-	"text/template/parse"
+	tree "text/template/parse"
 )
 
 // Bounds of what one part of a template may take to be filled in.
@@ -121,29 +121,29 @@ func parseTemplate(name, source string, b *budget) (*template.Template, error) {
 	for _, one := range t.Templates() {
 		if one.Tree != nil && one.Root != nil {
 			countTurns(one.Root, step)
-			one.Root.Nodes = append([]parse.Node{step}, one.Root.Nodes...)
+			one.Root.Nodes = append([]tree.Node{step}, one.Root.Nodes...)
 		}
 	}
 	return t, nil
 }
 
 // countTurns puts a step at the beginning of every loop in a list.
-func countTurns(list *parse.ListNode, step parse.Node) {
+func countTurns(list *tree.ListNode, step tree.Node) {
 	if list == nil {
 		return
 	}
 	for _, node := range list.Nodes {
 		switch n := node.(type) {
-		case *parse.IfNode:
+		case *tree.IfNode:
 			countTurns(n.List, step)
 			countTurns(n.ElseList, step)
-		case *parse.WithNode:
+		case *tree.WithNode:
 			countTurns(n.List, step)
 			countTurns(n.ElseList, step)
-		case *parse.RangeNode:
+		case *tree.RangeNode:
 			countTurns(n.List, step)
 			countTurns(n.ElseList, step)
-			n.List.Nodes = append([]parse.Node{step}, n.List.Nodes...)
+			n.List.Nodes = append([]tree.Node{step}, n.List.Nodes...)
 		}
 	}
 }

@@ -1,0 +1,295 @@
+package notify
+
+import (
+	"bytes"
+	"crypto/rsa"
+	"encoding/json"
+	"errors"
+	"io"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/golang-jwt/jwt/v5"
+	"golang.org/x/crypto/bcrypt"
+
+	"github.com/dewrun/dew/app"
+	"github.com/dewrun/dew/auth"
+	"github.com/dewrun/dew/store"
+)
+
+const (
+	authURL    = "http://127.0.0.1:8484"
+	serviceURL = authURL + "/notify"
+	secret     = "open sesame"
+)
+
+// httpWorld is the service with a real authorization server and a real directory.
+type httpWorld struct {
+	t      testing.TB
+	db     *store.DB
+	auth   *auth.Server
+	roles  *auth.Roles
+	places *app.Registry
+	space  app.Space
+	queue  *Queue
+	s      *Server
+	logged *bytes.Buffer
+	tokens map[string]string // of clients, by id
+}
+
+// begun are the files that a first start leaves. All tests begin with a copy:
+// making a key and hashing a password take longer than most of them.
+var begun = sync.OnceValue(func() map[string][]byte {
+	dir, err := os.MkdirTemp("", "dew-notify-")
+	if err != nil {
+		panic(err)
+	}
+	defer os.RemoveAll(dir)
+	db, err := store.Open(filepath.Join(dir, "dew.db"), store.Options{NoSync: true})
+	if err != nil {
+		panic(err)
+	}
+	_, err = app.NewRegistry(db).EnsureDefaults("dew.localhost")
+	if err == nil {
+		_, err = auth.Open(authConfig(db, dir))
+	}
+	if err := errors.Join(err, db.Close()); err != nil {
+		panic(err)
+	}
+	files := map[string][]byte{}
+	err = filepath.WalkDir(dir, func(path string, d os.DirEntry, err error) error {
+		if err != nil || d.IsDir() {
+			return err
+		}
+		rel, _ := filepath.Rel(dir, path)
+		files[rel], err = os.ReadFile(path)
+		return err
+	})
+	if err != nil {
+		panic(err)
+	}
+	return files
+})
+
+func authConfig(db *store.DB, dir string) auth.Config {
+	return auth.Config{
+		DB: db, Keys: filepath.Join(dir, "keys"), AdminPassword: filepath.Join(dir, "admin-password"), Domain: "dew.localhost",
+		PublicURL: authURL, Logger: slog.New(slog.DiscardHandler), Cost: bcrypt.MinCost,
+	}
+}
+
+func newHTTPWorld(t testing.TB, change ...func(c *Config)) *httpWorld {
+	t.Helper()
+	dir := t.TempDir()
+	for name, data := range begun() {
+		path := filepath.Join(dir, name)
+		if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o700), os.WriteFile(path, data, 0o600)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	w := &httpWorld{t: t, db: openDB(t, filepath.Join(dir, "dew.db")), logged: &bytes.Buffer{}, tokens: map[string]string{}}
+	w.roles, w.places = auth.NewRoles(w.db), app.NewRegistry(w.db)
+	w.space = must(w.places.EnsureDefaults("dew.localhost"))(t)
+	w.auth = must(auth.Open(authConfig(w.db, dir)))(t)
+	w.queue = NewQueue(w.db)
+	c := Config{
+		DB: w.db, Auth: w.auth, Directory: NewAccounts(w.auth.Accounts(), w.roles, w.places), Queue: w.queue,
+		PublicURL: serviceURL, From: "no-reply@dew.localhost", Logger: slog.New(slog.NewTextHandler(w.logged, nil)),
+	}
+	for _, fn := range change {
+		fn(&c)
+	}
+	w.s = must(New(c))(t)
+	return w
+}
+
+func must[T any](v T, err error) func(t testing.TB) T {
+	return func(t testing.TB) T {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return v
+	}
+}
+
+// client makes a client with authorities, once, and returns a token of it.
+func (w *httpWorld) client(id string, authorities ...string) string {
+	w.t.Helper()
+	if token, ok := w.tokens[id]; ok {
+		return token
+	}
+	must(w.auth.Accounts().CreateClient(auth.NewClient{
+		ID: id, Secret: secret, GrantTypes: []string{auth.GrantClient}, Authorities: authorities,
+	}))(w.t)
+	form := url.Values{"grant_type": {"client_credentials"}, "client_id": {id}, "client_secret": {secret}}
+	r := httptest.NewRequest(http.MethodPost, "/uaa/oauth/token", strings.NewReader(form.Encode()))
+	r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
+	got := httptest.NewRecorder()
+	w.auth.Handler().ServeHTTP(got, r)
+	var out struct {
+		Token string `json:"access_token"`
+	}
+	if err := json.Unmarshal(got.Body.Bytes(), &out); err != nil || out.Token == "" {
+		w.t.Fatalf("no token: %d %s", got.Code, got.Body)
+	}
+	w.tokens[id] = out.Token
+	return out.Token
+}
+
+// every is all scopes of the service.
+var every = []string{
+	ScopeWrite, ScopeManage, ScopeAdmin, ScopeCritical, ScopeEmails, ScopeTemplatesRead, ScopeTemplatesWrite,
+	ScopePrefsRead, ScopePrefsWrite, ScopePrefsAdmin,
+}
+
+// sender is a client that may do everything but administer.
+func (w *httpWorld) sender() string {
+	var scopes []string
+	for _, s := range every {
+		if s != ScopeAdmin {
+			scopes = append(scopes, s)
+		}
+	}
+	return w.client("sender", scopes...)
+}
+
+// user makes an account without a password, which costs nothing, and returns its
+// guid and a token.
+func (w *httpWorld) user(name string, groups ...string) (guid, token string) {
+	w.t.Helper()
+	u := must(w.auth.Accounts().CreateUser(auth.NewUser{Name: name, Email: name + "@example.com", Origin: "nowhere", Groups: groups}))(w.t)
+	must(w.auth.Accounts().UpdateUser(u.GUID, func(u *auth.User) error { u.Origin = auth.OriginUAA; return nil }))(w.t)
+	return u.GUID, must(w.auth.UserToken(name))(w.t)
+}
+
+// resigned returns a token with other claims or another header, signed as if the
+// server had done it.
+func (w *httpWorld) resigned(token string, change func(t *jwt.Token, c jwt.MapClaims)) string {
+	w.t.Helper()
+	claims := jwt.MapClaims{}
+	parsed, _, err := jwt.NewParser().ParseUnverified(token, claims)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	t := jwt.NewWithClaims(jwt.SigningMethodRS256, claims)
+	t.Header["kid"] = parsed.Header["kid"]
+	change(t, claims)
+	return must(t.SignedString(signingKey(w.t)))(w.t)
+}
+
+func signingKey(t testing.TB) *rsa.PrivateKey {
+	t.Helper()
+	for name, data := range begun() {
+		if strings.HasPrefix(name, "keys/token-") {
+			return must(jwt.ParseRSAPrivateKeyFromPEM(data))(t)
+		}
+	}
+	t.Fatal("the first start made no key")
+	return nil
+}
+
+// got is what came back.
+type got struct {
+	code   int
+	body   string
+	header http.Header
+}
+
+type option func(r *http.Request)
+
+func with(key, value string) option {
+	return func(r *http.Request) { r.Header.Set(key, value) }
+}
+
+var version2 = with(VersionHeader, "2")
+
+// do sends a request; token may be empty.
+func (w *httpWorld) do(token, method, path, body string, opts ...option) got {
+	w.t.Helper()
+	var content io.Reader
+	if body != "" {
+		content = strings.NewReader(body)
+	}
+	r := httptest.NewRequest(method, path, content)
+	if token != "" {
+		r.Header.Set("Authorization", "Bearer "+token)
+	}
+	for _, o := range opts {
+		o(r)
+	}
+	rec := httptest.NewRecorder()
+	w.s.Handler().ServeHTTP(rec, r)
+	return got{rec.Code, rec.Body.String(), rec.Header()}
+}
+
+// want checks status and body to the byte, but for the line end of errors.
+func (g got) want(t testing.TB, what string, code int, body string) {
+	t.Helper()
+	if g.code != code || strings.TrimSuffix(g.body, "\n") != body {
+		t.Errorf("%s: %d %s\nwant %d %s", what, g.code, g.body, code, body)
+	}
+	kind := g.header.Get("Content-Type")
+	if body != "" && kind != "application/json" || body == "" && kind != "" {
+		t.Errorf("%s: content type %q", what, kind)
+	}
+}
+
+// refused is how an error looks.
+func refused(message string) string {
+	raw, err := json.Marshal(errorBody{Errors: []string{message}})
+	if err != nil {
+		panic(err)
+	}
+	return string(raw)
+}
+
+// id takes one member out of an answer.
+func (g got) id(t testing.TB, member string) string {
+	t.Helper()
+	var out map[string]any
+	if err := json.Unmarshal([]byte(g.body), &out); err != nil {
+		t.Fatalf("no JSON object: %d %s", g.code, g.body)
+	}
+	id, _ := out[member].(string)
+	if id == "" {
+		t.Fatalf("no %s in %d %s", member, g.code, g.body)
+	}
+	return id
+}
+
+// register makes two kinds of the sender known.
+func (w *httpWorld) register() {
+	w.t.Helper()
+	g := w.do(w.sender(), "PUT", "/notifications", `{"source_name":"The Sender","notifications":{
+		"news":{"description":"All the news"},"alarm":{"description":"Alarms","critical":true}}}`)
+	g.want(w.t, "register", http.StatusNoContent, "")
+}
+
+// mails composes what is queued for a recipient, as the Courier would.
+func (w *httpWorld) mails(to string) (mails []Mail, problems []error) {
+	w.t.Helper()
+	all := must(w.queue.messages.All())(w.t)
+	for _, m := range all {
+		if m.Recipient() != to {
+			continue
+		}
+		if m.Email == "" {
+			m.Email = must(w.s.c.Directory.User(w.t.Context(), m.User))(w.t).Email
+		}
+		mail, err := w.s.Compose(w.t.Context(), m, must(w.queue.notices.Get(m.Notice))(w.t))
+		if err != nil {
+			problems = append(problems, err)
+			continue
+		}
+		mails = append(mails, mail)
+	}
+	return mails, problems
+}
