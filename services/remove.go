@@ -51,7 +51,25 @@ func (l ledger) deleteInstance(i Instance, by app.Actor) (o Operation, err error
 	if err := put(l.instances, "service instance", i.GUID, i); err != nil {
 		return o, err
 	}
+	if err := l.unbindFrom(i.GUID, by); err != nil {
+		return o, err
+	}
 	return o, l.instanceEvent("start_delete", i, by, nil)
+}
+
+// unbindFrom begins to delete what is bound to an instance, as far as nothing is in
+// the way.
+func (l ledger) unbindFrom(instance string, by app.Actor) error {
+	bs, err := l.bindings.By("instance", instance)
+	if err != nil {
+		return fmt.Errorf("cannot list bindings: %w", err)
+	}
+	for _, bi := range bs {
+		if _, err := l.deleteBinding(bi, by); err != nil && !isRefusal(err) {
+			return err
+		}
+	}
+	return nil
 }
 
 // unheard tells whether a record has an operation that its broker has not taken.

@@ -198,9 +198,9 @@ func (b *Book) settle(guid string, fn func(l ledger, t task) error) error {
 	})
 }
 
-// unbindAll begins to delete what is bound to an instance that is to be deleted. It
-// returns whether something is left to wait for. A binding that cannot be deleted
-// fails the delete of the instance.
+// unbindAll begins to delete what is bound to an instance that is to be deleted, as
+// far as that could not begin with it. It returns whether something is left to wait
+// for. A binding that cannot be deleted fails the delete of the instance.
 func (b *Book) unbindAll(t task) (left bool, err error) {
 	err = b.settle(t.GUID, func(l ledger, t task) error {
 		bs, err := l.bindings.By("instance", t.Record)
@@ -209,17 +209,11 @@ func (b *Book) unbindAll(t task) (left bool, err error) {
 		}
 		for _, bi := range bs {
 			left = true
-			if bi.Last.Is(Delete, Failed) && !bi.Last.UpdatedAt.Before(t.CreatedAt) {
+			if bi.Last.Is(Delete, Failed) {
 				return l.fail(t, bi.Last.Description)
 			}
-			if bi.Last.Is(Delete, InProgress) {
-				continue
-			}
-			if _, err := l.deleteBinding(bi, t.By); err != nil && !isRefusal(err) {
-				return err
-			}
 		}
-		return nil
+		return l.unbindFrom(t.Record, t.By)
 	})
 	return left, err
 }

@@ -140,7 +140,10 @@ func (t transport) RoundTrip(r *http.Request) (*http.Response, error) {
 	case <-r.Context().Done():
 		return nil, r.Context().Err()
 	case err := <-done:
-		return rec.Result(), err
+		if err != nil {
+			return nil, err
+		}
+		return rec.Result(), nil
 	}
 }
 
