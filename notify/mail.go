@@ -2,11 +2,13 @@ package notify
 
 import (
 	"cmp"
+	"encoding/base64"
 	"fmt"
 	"io"
 	"net/mail"
 	"strings"
 	"time"
+	"unicode/utf8"
 
 	gomail "github.com/wneessen/go-mail"
 )
@@ -114,12 +116,27 @@ func address(to string) (string, error) {
 	return a.Address, nil
 }
 
-// headerText keeps what stands in a header from beginning another one.
+// headerText keeps what stands in a header from beginning another one, and from
+// being taken for something encoded.
 func headerText(s string) string {
-	return strings.Map(func(r rune) rune {
+	s = strings.Map(func(r rune) rune {
 		if r < ' ' || r == 0x7f {
 			return ' '
 		}
 		return r
 	}, s)
+	if !strings.Contains(s, "=?") {
+		return s // the library encodes what is not ASCII
+	}
+	const room = 42 // bytes in one encoded word of at most 75 characters
+	var words []string
+	for word := ""; s != ""; {
+		_, n := utf8.DecodeRuneInString(s)
+		word, s = word+s[:n], s[n:]
+		if len(word) > room-utf8.UTFMax || s == "" {
+			words = append(words, "=?UTF-8?b?"+base64.StdEncoding.EncodeToString([]byte(word))+"?=")
+			word = ""
+		}
+	}
+	return strings.Join(words, " ")
 }

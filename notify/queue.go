@@ -19,7 +19,7 @@ var ErrNoMessage = errors.New("message could not be found")
 const keepEnded = 24 * time.Hour
 
 // sweepBatch is how many messages one transaction of the clean-up removes.
-const sweepBatch = 500
+const sweepBatch = 200
 
 // Queue keeps messages on disk until they have ended, and for a day after.
 //
@@ -105,13 +105,13 @@ func (q *Queue) EnqueueIn(tx *store.Tx, n Notice, to []Person) ([]Message, error
 		return nil, nil
 	}
 	now := time.Now()
-	n.ID = uuid.NewString()
+	n.ID = nextID()
 	if err := q.notices.With(tx).Put(n.ID, n); err != nil {
 		return nil, fmt.Errorf("cannot keep a notice: %w", err)
 	}
 	ms := make([]Message, len(to))
 	for i, p := range to {
-		ms[i] = Message{ID: uuid.NewString(), Notice: n.ID, User: p.GUID, Email: p.Email, Status: Queued, Due: now, Updated: now}
+		ms[i] = Message{ID: nextID(), Notice: n.ID, User: p.GUID, Email: p.Email, Status: Queued, Due: now, Updated: now}
 		if err := q.schedule(tx, ms[i]); err != nil {
 			return nil, err
 		}
@@ -121,6 +121,16 @@ func (q *Queue) EnqueueIn(tx *store.Tx, n Notice, to []Person) ([]Message, error
 		return nil, fmt.Errorf("cannot keep the tally of a notice: %w", err)
 	}
 	return ms, nil
+}
+
+// nextID is an id that is greater than the ones before: what is kept by it is
+// written behind the rest, and not in between.
+func nextID() string {
+	id, err := uuid.NewV7()
+	if err != nil {
+		return uuid.NewString()
+	}
+	return id.String()
 }
 
 // Message returns a message, or ErrNoMessage.
