@@ -3,8 +3,14 @@ package route
 import (
 	"errors"
 	"io"
+	"net/http"
 	"sync"
+	"time"
 )
+
+// bodyPatience is how long a client may send nothing of a body that the app waits
+// for.
+const bodyPatience = 2 * time.Minute
 
 // errBodyTaken says that a request cannot be repeated: its body is on its way.
 var errBodyTaken = errors.New("the request's body cannot be sent twice")
@@ -16,13 +22,16 @@ var errBodyLost = errors.New("the request goes on elsewhere")
 // still have a goroutine that is about to read; what it read would be missing from
 // the next attempt.
 type body struct {
-	src io.Reader
+	src    io.Reader
+	client *http.ResponseController // bounds the time without a byte; nil: nobody does
 
 	mu     sync.Mutex // guards the fields below
 	holder *lease
 	begun  bool // somebody has read
 	ended  bool // there is no more
 	failed bool // reading from the client failed
+	free   bool // it may rest: the app has begun to answer
+	timed  bool // the client has a deadline
 	bytes  int64
 }
 
@@ -36,6 +45,38 @@ func (b *body) lend() (io.ReadCloser, error) {
 	}
 	b.holder = &lease{b}
 	return b.holder, nil
+}
+
+// answered says that the app has begun to answer. From then on both sides may take
+// their time: it may be a conversation.
+func (b *body) answered() {
+	if b == nil {
+		return
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.timed {
+		_ = b.client.SetReadDeadline(time.Time{}) // fails only where there was none
+		b.timed = false
+	}
+	b.free = true
+}
+
+// bound gives the client time for the next bytes. The caller holds b.mu.
+func (b *body) bound() {
+	if b.free || b.client == nil {
+		return
+	}
+	b.timed = b.client.SetReadDeadline(time.Now().Add(bodyPatience)) == nil
+}
+
+// unbound takes the bound away when all was read: the connection goes on. The caller
+// holds b.mu.
+func (b *body) unbound() {
+	if b.timed && b.ended {
+		_ = b.client.SetReadDeadline(time.Time{}) // it was set before, so it can be
+		b.timed = false
+	}
 }
 
 // end takes the body from whoever has it.
@@ -83,12 +124,14 @@ func (l *lease) Read(p []byte) (int, error) {
 		return 0, errBodyLost
 	}
 	b.begun = true
+	b.bound()
 	b.mu.Unlock()
 	n, err := b.src.Read(p)
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.bytes += int64(n)
 	b.ended = b.ended || err == io.EOF
+	b.unbound()
 	b.failed = b.failed || err != nil && err != io.EOF && b.holder == l
 	return n, err
 }

@@ -45,6 +45,7 @@ var (
 	emptyHost       = failure{http.StatusBadRequest, "empty_host", "400 Bad Request: Request had empty Host header.\n", "no-store"}
 	badRequest      = failure{http.StatusBadRequest, "bad_request", "400 Bad Request: The request cannot be passed on.\n", "no-store"}
 	noConnect       = failure{http.StatusMethodNotAllowed, "bad_request", "405 Method Not Allowed: Routes cannot be used as a proxy.\n", "no-store"}
+	noProxy         = failure{http.StatusBadRequest, "bad_request", "400 Bad Request: Routes cannot be used as a proxy.\n", "no-store"}
 	unknownRoute    = failure{http.StatusNotFound, "unknown_route", "404 Not Found: Requested route does not exist.\n", "no-cache, no-store"}
 	noEndpoints     = failure{http.StatusServiceUnavailable, "no_endpoints", "503 Service Unavailable: Requested route has no available endpoints.\n", "no-cache, no-store"}
 	endpointFailure = failure{http.StatusBadGateway, "endpoint_failure", "502 Bad Gateway: Registered endpoint failed to handle the request.\n", "no-cache, no-store"}
@@ -64,6 +65,11 @@ func (f failure) write(w http.ResponseWriter) {
 // ServeHTTP leads a request to an instance.
 func (r *Router) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 	r.requests.Add(1)
+	if req.ProtoMajor == 1 && len(req.Header["Upgrade"]) > 0 {
+		// What comes behind such a request is not looked at: it may be another protocol.
+		// So unless it is, nothing may be read there.
+		w.Header().Set("Connection", "close")
+	}
 	if fail, ok := refused(req); ok {
 		r.failed.Add(1)
 		fail.write(w)
@@ -90,6 +96,8 @@ func refused(req *http.Request) (failure, bool) {
 	switch {
 	case req.Method == http.MethodConnect:
 		return noConnect, true
+	case req.URL.Host != "": // whom it means, that or the Host header, is anybody's guess
+		return noProxy, true
 	case req.Host == "":
 		return emptyHost, true
 	}
@@ -161,7 +169,7 @@ func (f *flight) rewrite(pr *httputil.ProxyRequest) {
 	f.forward.proto = in.Get("X-Forwarded-Proto")
 	if f.forward.proto == "" {
 		f.forward.proto = "http"
-		if pr.In.TLS != nil {
+		if pr.In.TLS != nil || overTLS(pr.In.Context()) {
 			f.forward.proto = "https"
 		}
 	}
@@ -175,6 +183,9 @@ func (f *flight) rewrite(pr *httputil.ProxyRequest) {
 	out.Set("X-Forwarded-For", f.forward.addresses)
 	out.Set("X-Forwarded-Proto", f.forward.proto)
 	out.Set("X-Vcap-Request-Id", f.id.String())
+	if _, ok := out["X-Request-Start"]; !ok {
+		out.Set("X-Request-Start", strconv.FormatInt(f.began.UnixMilli(), 10))
+	}
 	f.trace(out)
 }
 
@@ -202,7 +213,10 @@ func clientAddress(req *http.Request) string {
 // safe to ask again.
 func (f *flight) RoundTrip(out *http.Request) (*http.Response, error) {
 	if out.Body != nil {
-		f.body = &body{src: out.Body}
+		f.body = &body{src: out.Body, client: http.NewResponseController(f.answer.ResponseWriter)}
+		if strings.HasPrefix(out.Header.Get("Content-Type"), "application/grpc") {
+			f.body.answered() // its streams may rest before the first answer
+		}
 	}
 	err := errNoInstance
 	for len(f.tried) < maxAttempts {
@@ -278,6 +292,10 @@ func (f *flight) mayRepeat(out *http.Request, err error) bool {
 func (f *flight) received(res *http.Response) error {
 	res.Header.Set("X-Vcap-Request-Id", f.id.String())
 	f.stick(res)
+	if res.StatusCode == http.StatusSwitchingProtocols {
+		f.answer.Header().Del("Connection") // the app's counts
+	}
+	f.body.answered()
 	if f.body != nil && !f.body.finished() && res.StatusCode != http.StatusSwitchingProtocols && f.proto == 1 {
 		f.speakBoth(res.Header)
 	}

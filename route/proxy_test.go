@@ -649,7 +649,8 @@ func TestOddRequests(t *testing.T) {
 	}{
 		{[]string{"GET / HTTP/1.0"}, 400, "empty_host"},
 		{[]string{"GET / HTTP/1.0", "Host: SHOP.dew.localhost."}, 200, ""},
-		{[]string{"GET http://shop.dew.localhost/ HTTP/1.1", "Host: other"}, 200, ""},
+		{[]string{"GET http://shop.dew.localhost/ HTTP/1.1", "Host: other"}, 400, "bad_request"},
+		{[]string{"GET http://shop.dew.localhost/ HTTP/1.1", "Host: shop.dew.localhost"}, 400, "bad_request"},
 		{[]string{"CONNECT shop.dew.localhost:80 HTTP/1.1", "Host: shop.dew.localhost:80"}, 405, "bad_request"},
 		{[]string{"GET / HTTP/1.1", "Host: shop.dew.localhost", "Connection: Upgrade", "Upgrade: a\xffb"}, 400, "bad_request"},
 		{[]string{"GET / HTTP/1.1", "Host: shop.dew.localhost", "X: " + strings.Repeat("x", 2*maxHeader)}, 431, ""},
@@ -834,7 +835,8 @@ func TestWithoutServer(t *testing.T) {
 	w := newWorld(t, routeTo("shop", "", "a"))
 	w.instance("a", 0, echo)
 	rec := httptest.NewRecorder()
-	req := httptest.NewRequest(http.MethodPost, "http://shop.dew.localhost/", strings.NewReader("x"))
+	req := httptest.NewRequest(http.MethodPost, "/", strings.NewReader("x"))
+	req.Host = "shop.dew.localhost"
 	w.router.ServeHTTP(rec, req)
 	if rec.Code != 200 || rec.Body.String() != "x" {
 		t.Errorf("%d %q", rec.Code, rec.Body)

@@ -22,8 +22,8 @@ func (w *world) secure(c *tls.Config, pool *x509.CertPool) *http.Client {
 		w.t.Fatal(err)
 	}
 	s := Server(w.router)
-	s.TLSConfig = c
-	go func() { _ = s.ServeTLS(l, "", "") }()
+	s.TLSConfig = c.Clone()
+	go func() { _ = s.Serve(Secure(l, c)) }()
 	w.t.Cleanup(func() { s.Close() })
 	tr := &http.Transport{
 		TLSClientConfig: &tls.Config{RootCAs: pool}, ForceAttemptHTTP2: true,

@@ -11,7 +11,10 @@ import (
 	"net/http/httptrace"
 	"slices"
 	"sync"
+	"syscall"
 	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 // Most requests ask for something and bring nothing along. An http.Transport hands
@@ -122,7 +125,11 @@ func (w *wire) ask(req *http.Request) (*http.Response, error) {
 		}
 		if res.StatusCode >= http.StatusOK {
 			w.left = -1
-			return res, w.SetReadDeadline(time.Time{})
+			if err := w.SetReadDeadline(time.Time{}); err != nil {
+				return nil, err
+			}
+			// Whoever gave up meanwhile had set a deadline that is gone now.
+			return res, context.Cause(req.Context())
 		}
 		if res.StatusCode == http.StatusSwitchingProtocols {
 			return nil, errors.New("the instance switches to a protocol that nobody asked for")
@@ -182,14 +189,47 @@ func (b *wireBody) Close() error {
 
 // take gives an idle wire, or a new one.
 func (ws *wires) take(ctx context.Context, address string) (*wire, error) {
-	if w := ws.kept(address); w != nil {
-		return w, nil
+	for w := ws.kept(address); w != nil; w = ws.kept(address) {
+		if w.silent() {
+			return w, nil
+		}
+		_ = w.Close()
 	}
 	c, err := ws.dial(ctx, "tcp", address)
 	if err != nil {
 		return nil, err
 	}
 	return newWire(c, address), nil
+}
+
+// silent tells whether nothing came while nobody used the wire. What came then
+// answers no request: it must not be taken for the answer to the next one.
+func (w *wire) silent() bool {
+	raw, ok := rawConn(w.Conn)
+	if !ok {
+		return true
+	}
+	var n int
+	var got error
+	err := raw.Read(func(fd uintptr) bool {
+		var one [1]byte
+		n, _, got = unix.Recvfrom(int(fd), one[:], unix.MSG_PEEK|unix.MSG_DONTWAIT)
+		return true
+	})
+	return err == nil && n <= 0 && errors.Is(got, unix.EAGAIN)
+}
+
+// rawConn finds the socket behind a connection.
+func rawConn(c net.Conn) (syscall.RawConn, bool) {
+	if h, ok := c.(*held); ok {
+		c = h.Conn
+	}
+	s, ok := c.(syscall.Conn)
+	if !ok {
+		return nil, false
+	}
+	raw, err := s.SyscallConn()
+	return raw, err == nil
 }
 
 // kept takes the wire that was used last: the others may be closed soon.

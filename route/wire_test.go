@@ -178,3 +178,34 @@ func TestBare(t *testing.T) {
 		}
 	}
 }
+
+// What an instance sends while it was asked nothing is the answer to no request: an
+// app that sends too much, or says on an idle connection that it will close it, must
+// not make one client get what was meant for another.
+func TestUnaskedAnswerIsNobodys(t *testing.T) {
+	w := newWorld(t, routeTo("shop", "", "a"))
+	const stale = "HTTP/1.1 408 Request Timeout\r\nContent-Length: 5\r\n\r\nstale"
+	sent := make(chan bool, 1)
+	w.tcpInstance("a", 0, func(c *net.TCPConn) {
+		br := bufio.NewReader(c)
+		for {
+			if _, err := http.ReadRequest(br); err != nil {
+				return
+			}
+			_, _ = io.WriteString(c, "HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\nmine")
+			time.Sleep(10 * time.Millisecond) // the router has taken the answer for whole
+			_, _ = io.WriteString(c, stale)
+			sent <- true
+		}
+	})
+	for i := range 5 {
+		if res, body := w.get("shop", "/"); res.StatusCode != 200 || body != "mine" {
+			t.Errorf("request %d: %d %q", i, res.StatusCode, body)
+		}
+		<-sent
+		time.Sleep(10 * time.Millisecond)
+	}
+	if n := w.dialsTo(idOf("a", 0)); n != 5 {
+		t.Errorf("dials = %d, want one for each request", n)
+	}
+}

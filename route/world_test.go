@@ -125,6 +125,7 @@ func newWorld(t testing.TB, routes ...app.Route) *world {
 	w.front = httptest.NewUnstartedServer(nil)
 	w.front.Config = Server(r)
 	w.front.Config.ErrorLog = slog.NewLogLogger(slog.DiscardHandler, slog.LevelDebug)
+	w.front.Listener = Screen(w.front.Listener)
 	w.front.Start()
 	t.Cleanup(w.front.Close)
 	return w
@@ -222,6 +223,11 @@ func (c *countedConn) Write(p []byte) (int, error) {
 
 // CloseWrite ends one direction.
 func (c *countedConn) CloseWrite() error { return closeWrite(c.Conn) }
+
+// SyscallConn leads to the socket.
+func (c *countedConn) SyscallConn() (syscall.RawConn, error) {
+	return c.Conn.(syscall.Conn).SyscallConn()
+}
 
 func (c *countedConn) Close() error {
 	c.closed()

@@ -25,7 +25,7 @@ func (d *daemon) serveSecure(ctx context.Context) error {
 		g.Go(func() error {
 			s := route.Server(d.router)
 			s.TLSConfig = cfg.Clone() // the server changes it
-			return serve(ctx, tls.NewListener(l, cfg), s, d.log)
+			return serve(ctx, route.Secure(l, cfg), s, d.log)
 		})
 	}
 	return g.Wait()

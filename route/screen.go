@@ -1,0 +1,300 @@
+package route
+
+import (
+	"bytes"
+	"errors"
+	"net"
+	"slices"
+	"strconv"
+	"sync/atomic"
+	"time"
+)
+
+// A server that reads the end of a request otherwise than its client, or than the
+// app behind it, takes for a request what was meant as a body. net/http is kind to
+// some requests that can be read in two ways, so a screen before it looks at the
+// bytes as they come in and lets only those through that have one meaning:
+//
+//	head ──▶ Content-Length n ─▶ n bytes ────────────────────────▶ head …
+//	     ├─▶ chunked ─▶ size ─▶ bytes ─▶ … ─▶ 0 ─▶ trailer ──────▶ head …
+//	     ├─▶ neither ───────────────────────────────────────────▶ head …
+//	     └─▶ HTTP/2, or Upgrade: all that follows as it is
+//
+// Nothing is kept but a line that has come in part. What is refused is made something
+// that net/http refuses with 400; the connection ends with it.
+
+// writePatience is how long a client may take nothing of what it is sent.
+const writePatience = 2 * time.Minute
+
+// maxLine bounds a line of a head. The server's own bound of the whole is smaller.
+const maxLine = 2 * maxHeader
+
+// errUnclear says that a body has no clear end.
+var errUnclear = errors.New("the request has no clear end")
+
+// spoiled is what the server gets instead of a line that is refused: something that
+// it refuses, too.
+func (s *screen) spoiled() []byte {
+	switch {
+	case s.part == partSize, s.part == partEnd:
+		return []byte("z\r\n") // no number, no line end
+	case len(s.line) > 0: // its beginning was read already
+		return []byte("\r\n:\r\n\r\n")
+	}
+	return []byte(":\r\n\r\n")
+}
+
+// Screen puts a screen before every connection of a listener.
+func Screen(l net.Listener) net.Listener { return screened{l} }
+
+type screened struct{ net.Listener }
+
+// Accept waits for the next connection.
+func (s screened) Accept() (net.Conn, error) {
+	c, err := s.Listener.Accept()
+	if err != nil {
+		return nil, err
+	}
+	return &screen{Conn: c}, nil
+}
+
+// part is where in a request a screen is.
+type part int
+
+const (
+	partLine    part = iota // the request line
+	partHeader              // lines of the header
+	partBody                // bytes of a known number
+	partSize                // the line before a chunk
+	partEnd                 // the line end behind a chunk
+	partTrailer             // lines behind the last chunk
+	partAny                 // whatever it is
+	partOver                // it was refused
+)
+
+// screen is a connection whose requests have one meaning each.
+type screen struct {
+	net.Conn
+	secure bool // what is read here came over TLS
+
+	// Only who reads uses these.
+	part   part
+	line   []byte // what has come of a line
+	left   int64  // of the body or chunk
+	first  bool   // a request came before
+	head   head
+	unread []byte // to be given to the reader before anything else
+
+	until atomic.Int64 // deadline of writing
+}
+
+// head is what a head says about the end of its request.
+type head struct {
+	old     bool // HTTP/1.0
+	length  int64
+	has     bool // a Content-Length
+	chunked bool
+	upgrade bool
+}
+
+// Read gives what came in and may be read.
+func (s *screen) Read(p []byte) (int, error) {
+	if len(s.unread) > 0 {
+		n := copy(p, s.unread)
+		s.unread = s.unread[n:]
+		return n, nil
+	}
+	if s.part == partOver {
+		return 0, errUnclear
+	}
+	n, err := s.Conn.Read(p)
+	if s.part == partAny || n == 0 {
+		return n, err
+	}
+	good, ok := s.scan(p[:n])
+	if ok {
+		return n, err
+	}
+	s.unread, s.part = s.spoiled(), partOver
+	if good > 0 {
+		return good, nil
+	}
+	return s.Read(p)
+}
+
+// scan follows what came in; false: good is how much of it may be read.
+func (s *screen) scan(p []byte) (good int, ok bool) {
+	for at := 0; at < len(p); {
+		switch s.part {
+		case partAny:
+			return len(p), true
+		case partBody:
+			n := min(int64(len(p)-at), s.left)
+			s.left -= n
+			at += int(n)
+			if s.left == 0 {
+				s.afterBody()
+			}
+			continue
+		}
+		end := bytes.IndexByte(p[at:], '\n')
+		if end < 0 {
+			if len(s.line)+len(p)-at > maxLine {
+				return at, false
+			}
+			s.line = append(s.line, p[at:]...)
+			return len(p), true
+		}
+		line := p[at : at+end+1]
+		if len(s.line) > 0 {
+			line = slices.Concat(s.line, line)
+		}
+		if !s.take(line) {
+			return at, false
+		}
+		s.line = s.line[:0]
+		at += end + 1
+	}
+	return len(p), true
+}
+
+// afterBody is where a body or a chunk has ended.
+func (s *screen) afterBody() {
+	if s.head.chunked {
+		s.part = partEnd
+		return
+	}
+	s.nextHead()
+}
+
+func (s *screen) nextHead() { s.part, s.first, s.head = partLine, true, head{} }
+
+// take looks at a whole line; false: it is refused.
+func (s *screen) take(line []byte) bool {
+	line, ok := bytes.CutSuffix(line, []byte("\r\n"))
+	if !ok || bytes.ContainsAny(line, "\r\x00") {
+		return false
+	}
+	switch s.part {
+	case partLine:
+		return s.takeRequest(line)
+	case partHeader:
+		if len(line) == 0 {
+			return s.headEnds()
+		}
+		return s.takeField(line)
+	case partSize:
+		return s.takeSize(line)
+	case partEnd:
+		s.part = partSize
+		return len(line) == 0
+	case partTrailer:
+		if len(line) == 0 {
+			s.nextHead()
+			return true
+		}
+		_, _, ok := field(line)
+		return ok
+	}
+	return false
+}
+
+// takeRequest looks at the first line. What is wrong with it otherwise the server
+// tells.
+func (s *screen) takeRequest(line []byte) bool {
+	if !s.first && string(line) == "PRI * HTTP/2.0" {
+		s.part = partAny
+		return true
+	}
+	s.part = partHeader
+	s.head.old = bytes.HasSuffix(line, []byte(" HTTP/1.0"))
+	return bytes.Count(line, []byte(" ")) == 2 && !bytes.ContainsRune(line, '\t')
+}
+
+// field takes a line of a header apart. One that goes on with the line before is
+// refused: not all read that alike.
+func field(line []byte) (name, value []byte, ok bool) {
+	name, value, ok = bytes.Cut(line, []byte(":"))
+	return name, bytes.Trim(value, " \t"), ok && len(name) > 0 && !bytes.ContainsAny(name, " \t")
+}
+
+func (s *screen) takeField(line []byte) bool {
+	name, value, ok := field(line)
+	if !ok {
+		return false
+	}
+	switch {
+	case bytes.EqualFold(name, []byte("Content-Length")):
+		n, err := strconv.ParseUint(string(value), 10, 63)
+		if err != nil || s.head.has && int64(n) != s.head.length {
+			return false
+		}
+		s.head.length, s.head.has = int64(n), true
+	case bytes.EqualFold(name, []byte("Transfer-Encoding")):
+		s.head.chunked = true // the server refuses other encodings, and ends the connection
+	case bytes.EqualFold(name, []byte("Upgrade")):
+		s.head.upgrade = true
+	}
+	return true
+}
+
+// headEnds decides what follows.
+func (s *screen) headEnds() bool {
+	h := s.head
+	switch {
+	case h.chunked && (h.has || h.old):
+		return false
+	case h.upgrade:
+		s.part = partAny // no further request comes: see ServeHTTP
+	case h.chunked:
+		s.part = partSize
+	case h.length > 0:
+		s.part, s.left = partBody, h.length
+	default:
+		s.nextHead()
+	}
+	return true
+}
+
+// takeSize looks at the line before a chunk: a number, and perhaps extensions.
+func (s *screen) takeSize(line []byte) bool {
+	number, _, _ := bytes.Cut(line, []byte(";"))
+	number = bytes.TrimRight(number, " \t")
+	n, err := strconv.ParseUint(string(number), 16, 63)
+	if err != nil {
+		return false
+	}
+	s.part, s.left = partBody, int64(n)
+	if n == 0 {
+		s.part = partTrailer
+	}
+	return true
+}
+
+// Write bounds the time in which the client takes nothing. The deadline is far away,
+// so it is moved now and then only.
+func (s *screen) Write(p []byte) (int, error) {
+	if now := time.Now(); s.until.Load() < now.Add(writePatience/2).UnixNano() {
+		until := now.Add(writePatience)
+		if err := s.Conn.SetWriteDeadline(until); err != nil {
+			return 0, err
+		}
+		s.until.Store(until.UnixNano())
+	}
+	return s.Conn.Write(p)
+}
+
+// SetWriteDeadline is for who knows better.
+func (s *screen) SetWriteDeadline(t time.Time) error {
+	s.until.Store(0)
+	return s.Conn.SetWriteDeadline(t)
+}
+
+// SetDeadline is the same for both directions.
+func (s *screen) SetDeadline(t time.Time) error {
+	s.until.Store(0)
+	return s.Conn.SetDeadline(t)
+}
+
+// CloseWrite ends one direction, where the connection can.
+func (s *screen) CloseWrite() error { return closeWrite(s.Conn) }
