@@ -20,7 +20,7 @@ RUN  ?= /run/dew-$(shell printf %s '$(CURDIR)' | sha256sum | cut -c1-8)
 RUN_NEEDS  := containerd=containerd runc=runc curl=curl
 NAME_NEEDS := name:setup.dew.localhost=libnss-myhostname
 TEST_NEEDS := gcc=gcc '/usr/include/stdlib.h=libc6-dev' mkfs.ext4=e2fsprogs ssh=openssh-client zip=zip git=git \
-	javac=openjdk-17-jdk-headless ruby=ruby node=nodejs /usr/bin/python3=python3 php=php-cli \
+	javac=openjdk-17-jdk-headless ruby=ruby node=nodejs php=php-cli /usr/bin/python3=python3 php=php-cli \
 	mmdebstrap=mmdebstrap docker-registry=docker-registry \
 	'/usr/lib/postgresql/*/bin/postgres=postgresql' psql=postgresql-client mariadbd=mariadb-server mariadb=mariadb-client \
 	redis-server=redis-server redis-cli=redis-tools rsyslogd=rsyslog '/usr/lib/*/rsyslog/lmnsd_gtls.so=rsyslog-gnutls' \
@@ -48,7 +48,7 @@ setup-test: setup ## install what the tests need besides, starting no service
 setup-vmtest: setup-test
 	@dist/need.sh --no-start $(VM_NEEDS)
 
-build: ## build bin/dewd, bin/dew, bin/dew-init and bin/dew-sftp
+build: ## build bin/dewd, bin/dew, bin/dew-init, bin/dew-sftp and bin/dew-static
 	@mkdir -p bin
 	@CGO_ENABLED=0 $(GO) build -trimpath -ldflags '$(LDFLAGS)' -o bin/ ./cmd/...
 
@@ -104,7 +104,7 @@ cover: ## coverage of the unit tests, and as root of the integration tests too
 
 install: build ## install to PREFIX=/usr/local, with the systemd units
 	install -d '$(DESTDIR)$(PREFIX)/bin' '$(DESTDIR)$(UNITDIR)'
-	install -m 755 bin/dewd bin/dew bin/dew-init bin/dew-sftp '$(DESTDIR)$(PREFIX)/bin/'
+	install -m 755 bin/dewd bin/dew bin/dew-init bin/dew-sftp bin/dew-static '$(DESTDIR)$(PREFIX)/bin/'
 	sed 's|/usr/local/bin/|$(PREFIX)/bin/|' dist/dew.service >'$(DESTDIR)$(UNITDIR)/dew.service'
 	install -m 644 dist/dew.socket '$(DESTDIR)$(UNITDIR)/'
 

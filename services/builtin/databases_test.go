@@ -17,6 +17,7 @@ import (
 
 	"github.com/dewrun/dew/runtime"
 	"github.com/dewrun/dew/services"
+	"github.com/dewrun/dew/store"
 )
 
 // client runs statements with the credentials of a binding, from the machine, as
@@ -47,7 +48,6 @@ type course struct {
 	foreign                  string // a statement of another binding that changes what the first one made
 	one, two                 string // what count prints
 	forbidden                string // what no binding may do
-	hidden                   []string
 	updated, updatedWant     string // what a larger plan changes
 	changeParameters, refuse string
 }
@@ -55,14 +55,14 @@ type course struct {
 var courses = []course{
 	{
 		engine: "postgres", parameters: `{"database":"shop_1"}`, run: psql,
-		fill: "CREATE TABLE things (name text); INSERT INTO things VALUES ('a')", more: "INSERT INTO things VALUES ('b')",
+		fill: "CREATE TABLE things (name text); INSERT INTO things VALUES ('a')", more: "INSERT INTO things (name) VALUES ('b')",
 		foreign: "ALTER TABLE things ADD COLUMN size int", count: "SELECT count(*) FROM things", one: "1", two: "2",
 		forbidden: "CREATE DATABASE other", updated: "SHOW max_connections", updatedWant: "103",
 		changeParameters: `{"max_connections":50}`, refuse: `{"database":"elsewhere"}`,
 	},
 	{
 		engine: "mariadb", parameters: `{"database":"shop_1"}`, run: mariadbClient,
-		fill: "CREATE TABLE things (name text); INSERT INTO things VALUES ('a')", more: "INSERT INTO things VALUES ('b')",
+		fill: "CREATE TABLE things (name text); INSERT INTO things VALUES ('a')", more: "INSERT INTO things (name) VALUES ('b')",
 		foreign: "ALTER TABLE things ADD COLUMN size int", count: "SELECT count(*) FROM things", one: "1", two: "2",
 		forbidden: "CREATE DATABASE other", updated: "SELECT @@max_connections", updatedWant: "100",
 		changeParameters: `{"max_connections":50}`, refuse: `{"database":"elsewhere"}`,
@@ -278,12 +278,23 @@ func (w *world) unbind(c course, a, b credentials) {
 	w.want(c, b, c.count, c.one)
 }
 
+// leases are the addresses that somebody has.
+func (w *world) leases() []string {
+	w.t.Helper()
+	type lease struct{ Address string }
+	all, err := store.In(w.db, "addresses", store.Unique("address", func(l lease) string { return l.Address })).All()
+	w.must(err)
+	var out []string
+	for _, l := range all {
+		out = append(out, l.Address)
+	}
+	return out
+}
+
 // remove: nothing is left.
 func (w *world) remove(c course) {
 	w.t.Helper()
 	guid := guidOf(c)
-	addr, err := w.sup.ReserveAddress(guid)
-	w.must(err)
 	w.succeed(request(services.Delete, guid, c.engine, smallPlan, ""))
 	if left, err := os.ReadDir(filepath.Join(w.root, "services")); err != nil || len(left) != 0 {
 		w.t.Errorf("left of the data: %v, %v", left, err)
@@ -304,8 +315,8 @@ func (w *world) remove(c course) {
 	if _, err := w.broker.get(guid); !errors.Is(err, services.ErrNotFound) {
 		w.t.Errorf("record = %v", err)
 	}
-	if again, err := w.sup.ReserveAddress("another"); err != nil || again == addr {
-		w.t.Logf("address %s is given again at once (%v)", again, err)
+	if left := w.leases(); len(left) != 0 {
+		w.t.Errorf("addresses that are still taken: %v", left)
 	}
 	p, err := w.broker.Instance(w.ctx(), request(services.Delete, guid, c.engine, smallPlan, ""))
 	if err != nil || !p.Gone {

@@ -134,13 +134,21 @@ func (b *Broker) lastWords(guid string) string {
 	return oneLine(string(text))
 }
 
-// room checks that there is space for so many bytes more.
-func (b *Broker) room(bytes int64) error {
+// free is how many bytes of the disk nobody has.
+func (b *Broker) free() (int64, error) {
 	var st unix.Statfs_t
 	if err := unix.Statfs(b.c.Dir, &st); err != nil {
-		return fmt.Errorf("cannot measure the disk: %w", err)
+		return 0, fmt.Errorf("cannot measure the disk: %w", err)
 	}
-	free := int64(st.Bavail) * st.Bsize
+	return int64(st.Bavail) * st.Bsize, nil
+}
+
+// room checks that there is space for so many bytes more.
+func (b *Broker) room(bytes int64) error {
+	free, err := b.free()
+	if err != nil {
+		return err
+	}
 	if need := b.c.Reserve + bytes; free < need {
 		return fmt.Errorf("%d MB are free on the disk of %s, %d MB are needed: free some space", free>>20, b.c.Dir, (need+1<<20-1)>>20)
 	}

@@ -129,7 +129,8 @@ func (b *Broker) ready(ctx context.Context, rec record) error {
 	return err
 }
 
-// tooManyCrashes is after how many crashes in a row nobody waits any more.
+// tooManyCrashes is after how many crashes in a row nobody waits any more. Where
+// the script itself has given up, the first one is enough.
 const tooManyCrashes = 3
 
 // up waits until the server runs as the record says, is healthy, and the
@@ -145,10 +146,11 @@ func (b *Broker) up(ctx context.Context, rec record, limit time.Duration) error 
 			if last = b.ready(ctx, rec); last == nil {
 				return nil
 			}
-		case found && st.State == runtime.Crashed && (st.CrashCount >= tooManyCrashes || st.GivenUp):
-			return errors.New(b.why(rec, st))
 		case found && st.State == runtime.Crashed:
 			last = errors.New(b.why(rec, st))
+			if st.GivenUp || st.CrashCount >= tooManyCrashes || b.lastWords(rec.GUID) != "" {
+				return last
+			}
 		}
 		if !wait(ctx, look) {
 			if errors.Is(ctx.Err(), context.DeadlineExceeded) {
@@ -173,8 +175,9 @@ func (b *Broker) status(rec record) (runtime.Status, bool) {
 // ended.
 func (b *Broker) why(rec record, st runtime.Status) string {
 	reason := cmp.Or(b.lastWords(rec.GUID), st.Details, "the server ended")
-	if err := b.room(0); err != nil {
-		reason += " (" + err.Error() + ")"
+	free, err := b.free()
+	if err == nil && (free < b.c.Reserve || strings.Contains(strings.ToLower(reason), "no space left")) {
+		reason += fmt.Sprintf(" (%d MB are free on the disk of %s: free some space)", free>>20, b.c.Dir)
 	}
 	return reason
 }

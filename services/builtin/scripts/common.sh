@@ -34,6 +34,11 @@ alone() {
 	echo $$ >/data/run/main.pid
 }
 
+# complaint prints what a log says went wrong, in one line.
+complaint() {
+	grep -iE 'no space left|fatal|error|cannot|could not' "$1" | head -n 3 | tr '\n' ' '
+}
+
 # settled makes new data the server's own, whole or not at all.
 settled() {
 	sync -f /data/data.new 2>/dev/null || sync

@@ -19,7 +19,7 @@ run() {
 		"$install" --no-defaults --datadir=/data/data.new --tmpdir=/data/tmp \
 			--auth-root-authentication-method=normal --skip-test-db --skip-name-resolve \
 			--innodb-buffer-pool-size=32M --innodb-use-native-aio=0 >/data/tmp/init.log 2>&1 ||
-			fail "mariadb-install-db failed: $(grep -iE 'error|cannot|fail' /data/tmp/init.log | head -n 3 | tr '\n' ' ')"
+			fail "mariadb-install-db failed: $(complaint /data/tmp/init.log)"
 		settled
 	fi
 	exec "$server" --defaults-file=/conf/my.cnf

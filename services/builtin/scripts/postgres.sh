@@ -22,7 +22,7 @@ run() {
 	if [ ! -d /data/data ]; then
 		rm -rf /data/data.new
 		"$bin/initdb" -D /data/data.new -U postgres -E UTF8 --locale=C.UTF-8 -A reject >/data/tmp/init.log 2>&1 ||
-			fail "initdb failed: $(tail -n 3 /data/tmp/init.log | tr '\n' ' ')"
+			fail "initdb failed: $(complaint /data/tmp/init.log)"
 		settled
 	fi
 	# Nobody else has the data: a number in there is that of an earlier container.

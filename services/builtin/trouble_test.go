@@ -1,0 +1,145 @@
+//go:build integration
+
+package builtin
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/dewrun/dew/runtime"
+	"github.com/dewrun/dew/services"
+)
+
+const troubled = "99999999-2222-4333-8444-000000000000"
+
+// nothing is left of an instance that failed, but the word why.
+func (w *world) nothing(guid string) {
+	w.t.Helper()
+	if _, err := os.Stat(w.broker.home(guid)); !errors.Is(err, os.ErrNotExist) {
+		w.t.Errorf("the folder of the data: %v", err)
+	}
+	if _, err := w.sup.Server(guid); !errors.Is(err, runtime.ErrNoServer) {
+		w.t.Errorf("the server: %v", err)
+	}
+	if left := w.leases(); len(left) != 0 {
+		w.t.Errorf("addresses that are still taken: %v", left)
+	}
+}
+
+// What is not installed and cannot be had says what to install.
+func TestNotInstalled(t *testing.T) {
+	w := newWorld(t)
+	w.machine = "-"
+	w.boot()
+	p, _ := w.ask(request(services.Create, troubled, "postgres", smallPlan, ""))
+	if p.State != services.Failed || !strings.Contains(p.Description, "apt install postgresql") {
+		t.Errorf("creation = %+v", p)
+	}
+	w.nothing(troubled)
+	w.succeed(request(services.Delete, troubled, "postgres", smallPlan, ""))
+}
+
+// A stack that is made on demand is where the server runs; its progress is shown.
+func TestStackOnDemand(t *testing.T) {
+	w := newWorld(t)
+	w.machine = "-"
+	begun, made := make(chan []string, 1), make(chan struct{})
+	w.stacks = func(ctx context.Context, packages []string, progress func(string)) (string, error) {
+		progress("unpacking redis-server")
+		begun <- packages
+		select {
+		case <-made:
+			return "host", nil
+		case <-ctx.Done():
+			return "", ctx.Err()
+		}
+	}
+	w.boot()
+	p, err := w.broker.Instance(w.ctx(), request(services.Create, troubled, "redis", smallPlan, ""))
+	if err != nil || p.State != services.InProgress {
+		t.Fatalf("creation = %+v, %v", p, err)
+	}
+	if got := <-begun; len(got) != 1 || got[0] != "redis-server" {
+		t.Errorf("packages = %v", got)
+	}
+	w.eventually("the progress is shown", troubled, func() error {
+		p, err := w.broker.Last(w.ctx(), services.LastRequest{Instance: troubled})
+		if err == nil && p.Description != "creating: unpacking redis-server" {
+			err = fmt.Errorf("it is %+v", p)
+		}
+		return err
+	})
+	close(made)
+	w.succeed(request(services.Create, troubled, "redis", smallPlan, "")) // asked again, it goes on
+	w.succeed(request(services.Delete, troubled, "redis", smallPlan, ""))
+	w.nothing(troubled)
+}
+
+// A disk that fills up while the data is made leaves nothing half-made.
+func TestFullDisk(t *testing.T) {
+	w := newWorld(t)
+	dir := filepath.Join(w.root, "services")
+	w.must(os.MkdirAll(dir, 0o700))
+	w.must(unix.Mount("tmpfs", dir, "tmpfs", 0, "size=24m,mode=700"))
+	t.Cleanup(func() { w.must(unix.Unmount(dir, unix.MNT_DETACH)) })
+	w.boot()
+	p, _ := w.ask(request(services.Create, troubled, "postgres", smallPlan, ""))
+	if p.State != services.Failed || !strings.Contains(p.Description, "No space left on device") || !strings.Contains(p.Description, "MB are free") {
+		t.Errorf("creation = %+v\n%s", p, w.log(troubled))
+	}
+	w.nothing(troubled)
+	w.leave()
+	w.reserve = 1 << 30
+	w.boot()
+	_, err := w.broker.Instance(w.ctx(), request(services.Create, "another", "postgres", smallPlan, ""))
+	if e, ok := errors.AsType[*services.BrokerError](err); !ok || e.Status != 507 || !strings.Contains(e.Description, "24 MB are free") {
+		t.Errorf("creation on a full disk = %v", err)
+	}
+}
+
+// The daemon leaves in the middle of a creation and of a deletion: the next one
+// goes on, and what it says is true.
+func TestLeftInTheMiddle(t *testing.T) {
+	w := newWorld(t)
+	w.boot()
+	_, err := w.broker.Instance(w.ctx(), request(services.Create, troubled, "redis", smallPlan, ""))
+	w.must(err)
+	for range 4 {
+		w.leave()
+		w.boot()
+	}
+	w.succeed(request(services.Create, troubled, "redis", smallPlan, ""))
+	p, err := w.broker.Binding(w.ctx(), services.BindingRequest{Action: services.Create, Binding: "b", Instance: troubled})
+	if err != nil || p.Bound == nil {
+		t.Fatalf("binding = %+v, %v", p, err)
+	}
+	_, err = w.broker.Instance(w.ctx(), request(services.Delete, troubled, "redis", smallPlan, ""))
+	w.must(err)
+	for range 3 {
+		w.leave()
+		w.boot()
+	}
+	w.succeed(request(services.Delete, troubled, "redis", smallPlan, ""))
+	w.nothing(troubled)
+}
+
+// A deletion does not wait for the end of a creation.
+func TestDeletedWhileCreated(t *testing.T) {
+	w := newWorld(t)
+	w.boot()
+	_, err := w.broker.Instance(w.ctx(), request(services.Create, troubled, "postgres", smallPlan, ""))
+	w.must(err)
+	w.eventually("its folder is there", troubled, func() error { _, err := os.Stat(w.broker.storeDir(troubled)); return err })
+	w.succeed(request(services.Delete, troubled, "postgres", smallPlan, ""))
+	w.nothing(troubled)
+	if sts := w.sup.Instances(troubled); len(sts) != 0 {
+		t.Errorf("instances = %+v", sts)
+	}
+}
