@@ -36,6 +36,11 @@ var (
 // CatalogOptions tells where uploaded buildpacks are and how large they may be.
 type CatalogOptions struct {
 	Packages PackageOptions // Dir is the catalog's own
+	// Stack tells whether a buildpack may be for a stack; nil: CheckStack.
+	Stack func(name string) error
+	// Programs is a folder with the programs that built-in buildpacks put into an
+	// image: dew-static. Without it those say that it is missing.
+	Programs string
 	Logger   *slog.Logger
 }
 
@@ -44,17 +49,22 @@ type CatalogOptions struct {
 // may be used by many goroutines.
 type Catalog struct {
 	o     PackageOptions
+	tools programs
 	pool  *pool
 	db    *store.DB
 	packs *store.Bucket[Buildpack]
+	stack func(name string) error
 	mu    sync.Mutex // held while buildpacks change: they move each other
 }
 
 // NewCatalog returns the buildpacks whose files are in o.Packages.Dir, which it
 // makes if need be. There is one per folder.
 func NewCatalog(db *store.DB, o CatalogOptions) (*Catalog, error) {
-	c := &Catalog{o: o.Packages, db: db, packs: store.In(db, "buildpacks",
+	c := &Catalog{o: o.Packages, tools: programs{dir: o.Programs}, db: db, packs: store.In(db, "buildpacks",
 		store.Index("sha256", func(b Buildpack) string { return b.SHA256 }))}
+	if c.stack = o.Stack; c.stack == nil {
+		c.stack = CheckStack
+	}
 	c.o.MaxBytes = cmp.Or(c.o.MaxBytes, defaultMaxBytes)
 	c.o.MaxFiles = cmp.Or(c.o.MaxFiles, defaultMaxFiles)
 	c.o.MaxFileBytes = min(cmp.Or(c.o.MaxFileBytes, c.o.MaxBytes), c.o.MaxBytes)
@@ -145,7 +155,7 @@ func (c *Catalog) Update(guid string, fn func(b *Buildpack) error) (Buildpack, e
 // place keeps b at a position and moves the others so that there are no holes. It
 // is called with the lock held.
 func (c *Catalog) place(b Buildpack, position int) (Buildpack, error) {
-	if err := checkBuildpack(b); err != nil {
+	if err := c.checkBuildpack(b); err != nil {
 		return b, err
 	}
 	all, err := c.All()
@@ -179,11 +189,11 @@ func (c *Catalog) number(all []Buildpack) error {
 	})
 }
 
-func checkBuildpack(b Buildpack) error {
+func (c *Catalog) checkBuildpack(b Buildpack) error {
 	if b.Name == "" || len(b.Name) > maxName || strings.ContainsAny(b.Name, "/\\\n\r\t\x00") || strings.Contains(b.Name, "://") {
 		return &app.Invalid{Key: "name", Message: fmt.Sprintf("must be a word without slashes of at most %d characters, not %q", maxName, b.Name)}
 	}
-	if err := CheckStack(b.Stack); err != nil {
+	if err := c.stack(b.Stack); err != nil {
 		return &app.Invalid{Key: "stack", Message: err.Error()}
 	}
 	return b.Metadata.Validate()

@@ -193,7 +193,7 @@ func (s *Stacks) Run(ctx context.Context) error {
 		if err := s.makeAll(ctx); err != nil {
 			return err
 		}
-		if err := s.collect(); err != nil {
+		if err := s.collect(ctx); err != nil {
 			s.o.Logger.Warn("cannot remove old stacks", "err", err)
 		}
 		select {
@@ -313,7 +313,7 @@ func (s *Stacks) MindImages(standing func() (map[string]bool, error)) error {
 
 // collect removes the layers that no stack and no image needs, and what the
 // engine has made of them.
-func (s *Stacks) collect() error {
+func (s *Stacks) collect(ctx context.Context) error {
 	stacks, err := s.stacks.All()
 	if err != nil {
 		return err
@@ -346,7 +346,7 @@ func (s *Stacks) collect() error {
 		return err
 	}
 	if s.o.Prune != nil {
-		s.o.Prune(func(id string) bool { return ids[id] })
+		s.o.Prune(ctx, func(id string) bool { return ids[id] })
 	}
 	return nil
 }

@@ -2,6 +2,7 @@ package droplet
 
 import (
 	"cmp"
+	"context"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -99,7 +100,7 @@ type StackOptions struct {
 	// this machine's loopback may be anyway.
 	Insecure []string
 	// Prune removes what the engine keeps of stacks that are gone; nil: it keeps nothing.
-	Prune  func(keep func(id string) bool)
+	Prune  func(ctx context.Context, keep func(id string) bool)
 	Logger *slog.Logger
 }
 
