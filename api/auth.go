@@ -28,13 +28,15 @@ func (s *Server) Handler() http.Handler {
 				Status: http.StatusMisdirectedRequest, Code: 10000, Title: "CF-MisdirectedRequest",
 				Detail: "This server is not " + strconv.Quote(hostname(r.Host)) + ": use " + s.public.String(),
 			})
-		case s.foreign(r):
+		case s.foreign(r) && !(s.ofNotify(r) && ofPreferences(r)):
 			s.fail(w, r, &Error{
 				Status: http.StatusForbidden, Code: v3.CodeNotAuthorized, Title: v3.TitleNotAuthorized,
 				Detail: "Requests of pages from other origins are not served",
 			})
 		case ofAccounts(r):
 			accounts.ServeHTTP(w, r)
+		case s.ofNotify(r):
+			s.notifications(w, r)
 		default:
 			s.mux.ServeHTTP(w, r.WithContext(withVisitor(r.Context(), s.bearer(r))))
 		}
@@ -79,6 +81,10 @@ func (s *Server) Local() http.Handler {
 		}
 		if ofAccounts(r) {
 			accounts.ServeHTTP(w, r.WithContext(auth.NewContext(r.Context(), who)))
+			return
+		}
+		if s.ofNotify(r) {
+			s.notifications(w, r) // it knows tokens alone
 			return
 		}
 		s.mux.ServeHTTP(w, r.WithContext(withVisitor(r.Context(), &visitor{who: who, local: true})))

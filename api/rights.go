@@ -83,6 +83,9 @@ var rights = map[string]right{
 	"GET /v3/audit_events/{guid}": {need: toEnter},
 
 	"DELETE /v3/routes/{guid}/destinations/{destination}": {need: toSupport, at: aRoute},
+	"PATCH /v3/routes/{guid}/destinations/{destination}":  {need: toSupport, at: aRoute},
+	"GET /routing/v1/router_groups":                       {need: toEnter},
+	"GET /routing/v1/router_groups/{guid}":                {need: toEnter},
 
 	"GET /api/v1/info":                  {need: toLook},
 	"GET /api/v1/read/{guid}":           {need: toRead, at: anApp},
@@ -93,6 +96,11 @@ var rights = map[string]right{
 	"GET /dew/v1/credentials":           {need: toAdminister, local: true},
 	"POST /dew/v1/token":                {need: toAdminister, local: true},
 	"POST /dew/v1/shutdown":             {need: toAdminister},
+
+	"GET /dew/v1/inbox":       {need: toAdminister}, // mails are nobody else's
+	"GET /dew/v1/inbox/wait":  {need: toAdminister},
+	"GET /dew/v1/inbox/{id}":  {need: toAdminister},
+	"POST /dew/v1/inbox/link": {need: toAdminister},
 
 	"GET /dew/v1/apps/{guid}/crashes":    {need: toRead, at: anApp},
 	"POST /dew/v1/processes/{guid}/kill": {need: toDevelop, at: aProcess},
@@ -196,12 +204,6 @@ var rights = map[string]right{
 	"GET /v3/deployments/{guid}":                   {need: toEnter},
 	"POST /v3/deployments/{guid}/actions/cancel":   {need: toEnter},
 	"POST /v3/deployments/{guid}/actions/continue": {need: toEnter},
-	"GET /v3/service_route_bindings":               {need: toEnter},
-	"GET /v3/service_instances":                    {need: toEnter},
-	"GET /v3/service_offerings":                    {need: toEnter},
-	"GET /v3/service_plans":                        {need: toEnter},
-	"GET /v3/service_brokers":                      {need: toEnter},
-	"GET /v3/service_credential_bindings":          {need: toEnter},
 	"GET /v3/space_quotas":                         {need: toEnter},
 	"GET /v3/security_groups":                      {need: toEnter},
 
@@ -212,6 +214,64 @@ var rights = map[string]right{
 	"GET /v3/spaces/{guid}/staging_security_groups": {need: toRead, at: aSpace},
 
 	"GET /v3/organizations/{guid}/relationships/default_isolation_segment": {need: toRead, at: anOrg},
+
+	"GET /v3/service_brokers":           {need: toEnter},
+	"POST /v3/service_brokers":          {need: toEnter}, // the body may name a space
+	"GET /v3/service_brokers/{guid}":    {need: toEnter}, // some have a space, most have none
+	"PATCH /v3/service_brokers/{guid}":  {need: toEnter},
+	"DELETE /v3/service_brokers/{guid}": {need: toEnter},
+
+	"GET /v3/service_offerings":           {need: toEnter},
+	"GET /v3/service_offerings/{guid}":    {need: toEnter}, // who may have a plan of it sees it
+	"PATCH /v3/service_offerings/{guid}":  {need: toEnter}, // it is its broker's
+	"DELETE /v3/service_offerings/{guid}": {need: toEnter},
+
+	"GET /v3/service_plans":           {need: toEnter},
+	"GET /v3/service_plans/{guid}":    {need: toEnter},
+	"PATCH /v3/service_plans/{guid}":  {need: toEnter},
+	"DELETE /v3/service_plans/{guid}": {need: toEnter},
+
+	"GET /v3/service_plans/{guid}/visibility":          {need: toEnter},
+	"POST /v3/service_plans/{guid}/visibility":         {need: toEnter},
+	"PATCH /v3/service_plans/{guid}/visibility":        {need: toEnter},
+	"DELETE /v3/service_plans/{guid}/visibility/{org}": {need: toEnter},
+
+	"GET /v3/service_instances":                    {need: toEnter},
+	"POST /v3/service_instances":                   {need: toEnter}, // the body names the space
+	"GET /v3/service_instances/{guid}":             {need: toRead, at: aServiceInstance},
+	"PATCH /v3/service_instances/{guid}":           {need: toDevelop, at: aServiceInstance},
+	"DELETE /v3/service_instances/{guid}":          {need: toDevelop, at: aServiceInstance},
+	"GET /v3/service_instances/{guid}/credentials": {need: toReadSecrets, at: aServiceInstance},
+	"GET /v3/service_instances/{guid}/parameters":  {need: toReadEnv, at: aServiceInstance},
+	"GET /v3/service_instances/{guid}/permissions": {need: toRead, at: aServiceInstance},
+
+	"GET /v3/service_instances/{guid}/relationships/shared_spaces":               {need: toRead, at: aServiceInstance},
+	"POST /v3/service_instances/{guid}/relationships/shared_spaces":              {need: toDevelop, at: aServiceInstance},
+	"DELETE /v3/service_instances/{guid}/relationships/shared_spaces/{space}":    {need: toDevelop, at: aServiceInstance},
+	"GET /v3/service_instances/{guid}/relationships/shared_spaces/usage_summary": {need: toRead, at: aServiceInstance},
+
+	"GET /v3/service_credential_bindings":                   {need: toEnter},
+	"POST /v3/service_credential_bindings":                  {need: toEnter}, // the body names what is bound
+	"GET /v3/service_credential_bindings/{guid}":            {need: toRead, at: aCredentialBinding},
+	"PATCH /v3/service_credential_bindings/{guid}":          {need: toDevelop, at: aCredentialBinding},
+	"DELETE /v3/service_credential_bindings/{guid}":         {need: toDevelop, at: aCredentialBinding},
+	"GET /v3/service_credential_bindings/{guid}/details":    {need: toReadSecrets, at: aCredentialBinding},
+	"GET /v3/service_credential_bindings/{guid}/parameters": {need: toReadEnv, at: aCredentialBinding},
+
+	"GET /v3/service_route_bindings":                   {need: toEnter},
+	"POST /v3/service_route_bindings":                  {need: toEnter}, // the body names the route
+	"GET /v3/service_route_bindings/{guid}":            {need: toRead, at: aRouteBinding},
+	"PATCH /v3/service_route_bindings/{guid}":          {need: toDevelop, at: aRouteBinding},
+	"DELETE /v3/service_route_bindings/{guid}":         {need: toDevelop, at: aRouteBinding},
+	"GET /v3/service_route_bindings/{guid}/parameters": {need: toReadEnv, at: aRouteBinding},
+
+	"GET /stream/v1/services/{guid}":   {need: toReadSecrets, at: aServiceInstance}, // a server may print anything
+	"GET /dew/v1/apps/{guid}/bindings": {need: toRead, at: anApp},
+
+	"GET /dew/v1/service_instances/{guid}/snapshots":                     {need: toRead, at: aServiceInstance},
+	"POST /dew/v1/service_instances/{guid}/snapshots":                    {need: toDevelop, at: aServiceInstance},
+	"POST /dew/v1/service_instances/{guid}/snapshots/{snapshot}/restore": {need: toDevelop, at: aServiceInstance},
+	"DELETE /dew/v1/service_instances/{guid}/snapshots/{snapshot}":       {need: toDevelop, at: aServiceInstance},
 }
 
 // checkRights compares the table with the patterns that are answered.

@@ -38,6 +38,7 @@ import (
 	"github.com/dewrun/dew/droplet"
 	"github.com/dewrun/dew/logstream"
 	"github.com/dewrun/dew/runtime"
+	"github.com/dewrun/dew/services"
 	"github.com/dewrun/dew/store"
 )
 
@@ -72,6 +73,7 @@ type Config struct {
 	Processes Processes
 	Exits     Exits
 	Logs      *logstream.Logs
+	Services  *services.Book
 	Auth      *auth.Server // who comes over the listener
 	Roles     *auth.Roles  // and what they may do
 
@@ -93,8 +95,20 @@ type Config struct {
 	// them at every start; nil: they have those that their droplet was made with.
 	Bindings func(app string) (droplet.Bindings, error)
 
+	// Snapshots copies the data of service instances; nil: nobody does.
+	Snapshots Snapshots
+
+	// PortTrouble says why the port of a TCP route cannot be opened; empty: it can, or
+	// nobody wants it. It may be nil.
+	PortTrouble func(port int) string
+
 	// SSH is the door into instances; nil: there is none.
 	SSH *SSHDoor
+
+	// Notify answers below /notify, with the prefix stripped; nil: nobody does.
+	Notify http.Handler
+	// Mails is the built-in inbox; nil: mails go elsewhere.
+	Mails *Mails
 
 	// Crashed lists the crashed instances whose files are kept. It may be nil.
 	Crashed func() []runtime.Remains
@@ -134,7 +148,7 @@ func New(c Config) (*Server, error) {
 		"DB": c.DB == nil, "Registry": c.Registry == nil, "Events": c.Events == nil, "Jobs": c.Jobs == nil,
 		"Packages": c.Packages == nil, "Catalog": c.Catalog == nil, "Builds": c.Builds == nil, "Shelf": c.Shelf == nil,
 		"Processes": c.Processes == nil, "Exits": c.Exits == nil, "Logs": c.Logs == nil, "Logger": c.Logger == nil,
-		"Auth": c.Auth == nil, "Roles": c.Roles == nil,
+		"Auth": c.Auth == nil, "Roles": c.Roles == nil, "Services": c.Services == nil,
 	} {
 		if missing {
 			return nil, fmt.Errorf("cannot make the API without %s", name)
@@ -162,6 +176,7 @@ func New(c Config) (*Server, error) {
 	}
 	s.operations()
 	s.removals()
+	s.serviceOperations()
 	return s, nil
 }
 
@@ -172,8 +187,10 @@ func (s *Server) routes() error {
 		"/":                          s.serve(func(*http.Request) (any, error) { return nil, errUnknownRequest }),
 		"GET /stream/v1/apps/{guid}": http.HandlerFunc(s.streamLog),
 		"GET /metrics":               s.c.Metrics.handler(s.log),
+
+		"GET /stream/v1/services/{guid}": http.HandlerFunc(s.streamService),
 	}
-	for _, list := range []map[string]handler{s.ours(), s.places(), s.wiring(), s.apps(), s.features(), s.processes(), s.bits(), s.builtIn(), s.absences(), s.stagingChanges()} {
+	for _, list := range []map[string]handler{s.ours(), s.mails(), s.places(), s.wiring(), s.apps(), s.features(), s.processes(), s.bits(), s.builtIn(), s.absences(), s.stagingChanges(), s.marketplace()} {
 		for pattern, h := range list {
 			all[pattern] = s.serve(h)
 		}

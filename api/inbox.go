@@ -1,0 +1,169 @@
+package api
+
+import (
+	"errors"
+	"fmt"
+	"net/http"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/dewrun/dew/api/v3"
+	"github.com/dewrun/dew/app"
+	"github.com/dewrun/dew/notify"
+)
+
+// Mails is the built-in inbox, as far as handlers ask for it.
+type Mails struct {
+	Inbox *notify.Inbox
+	// Link makes the address of a page for a browser, which opens once.
+	Link func() (string, error)
+}
+
+const (
+	// maxMailPage bounds one list of mails.
+	maxMailPage = 5000
+	// maxMailWait bounds one request that waits; clients ask again.
+	maxMailWait = time.Minute
+)
+
+// mails are the answers about the inbox.
+func (s *Server) mails() map[string]handler {
+	return map[string]handler{
+		"GET /dew/v1/inbox":       s.listMails,
+		"GET /dew/v1/inbox/wait":  s.waitForMail,
+		"GET /dew/v1/inbox/{id}":  s.getMail,
+		"POST /dew/v1/inbox/link": s.createInboxLink,
+	}
+}
+
+// inbox is where mails are, or why there are none.
+func (s *Server) inbox() (*notify.Inbox, error) {
+	if s.c.Mails == nil {
+		return nil, unprocessable("There is no inbox: mails go to the mail server that dewd was given with --smtp.")
+	}
+	return s.c.Mails.Inbox, nil
+}
+
+func (s *Server) listMails(r *http.Request) (any, error) {
+	inbox, err := s.inbox()
+	if err != nil {
+		return nil, err
+	}
+	f, err := mailFilter(r)
+	if err != nil {
+		return nil, err
+	}
+	limit := maxMailPage
+	if v := r.FormValue("limit"); v != "" {
+		if limit, err = strconv.Atoi(v); err != nil || limit < 1 || limit > maxMailPage {
+			return nil, &app.Invalid{Key: "limit", Message: fmt.Sprintf("must be a number from 1 to %d, not %q", maxMailPage, v)}
+		}
+	}
+	found, err := inbox.List(f, 0)
+	if err != nil {
+		return nil, err
+	}
+	out := v3.Inbox{Mails: []v3.Mail{}, Total: len(found)}
+	for _, k := range found[:min(limit, len(found))] {
+		out.Mails = append(out.Mails, presentMail(k))
+	}
+	return out, nil
+}
+
+func mailFilter(r *http.Request) (f notify.Filter, err error) {
+	f = notify.Filter{To: r.FormValue("to"), Kind: r.FormValue("kind"), Subject: r.FormValue("subject")}
+	if v := r.FormValue("after"); v != "" {
+		if f.After, err = strconv.ParseUint(v, 10, 64); err != nil {
+			return f, &app.Invalid{Key: "after", Message: fmt.Sprintf("must be the seq of a mail, not %q", v)}
+		}
+	}
+	return f, nil
+}
+
+func (s *Server) getMail(r *http.Request) (any, error) {
+	inbox, err := s.inbox()
+	if err != nil {
+		return nil, err
+	}
+	k, err := inbox.Get(r.PathValue("id"))
+	if errors.Is(err, notify.ErrNoMail) {
+		return nil, notFound("Mail")
+	}
+	if err != nil {
+		return nil, err
+	}
+	return presentMail(k), nil
+}
+
+// waitForMail answers with the first mail that the filter chooses, or, when none
+// came in time, with nothing.
+func (s *Server) waitForMail(r *http.Request) (any, error) {
+	inbox, err := s.inbox()
+	if err != nil {
+		return nil, err
+	}
+	f, err := mailFilter(r)
+	if err != nil {
+		return nil, err
+	}
+	limit := maxMailWait
+	if v := r.FormValue("timeout"); v != "" {
+		if limit, err = time.ParseDuration(v); err != nil || limit < 0 {
+			return nil, &app.Invalid{Key: "timeout", Message: fmt.Sprintf("must be like 30s, not %q", v)}
+		}
+	}
+	k, err := inbox.Wait(r.Context(), f, min(limit, maxMailWait))
+	if errors.Is(err, notify.ErrNoMail) {
+		return answer{status: http.StatusNoContent}, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	return presentMail(k), nil
+}
+
+func (s *Server) createInboxLink(*http.Request) (any, error) {
+	if _, err := s.inbox(); err != nil {
+		return nil, err
+	}
+	link, err := s.c.Mails.Link()
+	if err != nil {
+		return nil, err
+	}
+	return answer{status: http.StatusCreated, body: v3.InboxLink{URL: link}}, nil
+}
+
+func presentMail(k notify.Kept) v3.Mail {
+	return v3.Mail{
+		Seq: k.Seq, ID: k.ID, From: k.From, To: k.To, ReplyTo: k.ReplyTo, Subject: k.Subject, Client: k.Client, Kind: k.Kind,
+		User: k.User, Received: k.Received, Sent: k.Sent, Size: k.Size, Text: k.Text, HTML: k.HTML,
+	}
+}
+
+// notifyPath is below which the notification service answers.
+const notifyPath = "/notify"
+
+// ofNotify tells the requests that the notification service answers.
+func (s *Server) ofNotify(r *http.Request) bool {
+	return s.c.Notify != nil && (r.URL.Path == notifyPath || strings.HasPrefix(r.URL.Path, notifyPath+"/"))
+}
+
+// ofPreferences tells the requests of pages that let users unsubscribe, wherever
+// they come from: they show a token, and the service says which pages may read the
+// answer.
+func ofPreferences(r *http.Request) bool {
+	const path = notifyPath + "/user_preferences"
+	return r.URL.Path == path || strings.HasPrefix(r.URL.Path, path+"/")
+}
+
+// notifications hands a request to the notification service, which knows its own
+// paths and its own way to say who may what.
+func (s *Server) notifications(w http.ResponseWriter, r *http.Request) {
+	const id = "X-Vcap-Request-Id"
+	if r.Header.Get(id) == "" {
+		r = r.Clone(r.Context())
+		r.Header.Set(id, requestID(r.Context()))
+	}
+	http.StripPrefix(notifyPath, s.c.Notify).ServeHTTP(w, r)
+}
