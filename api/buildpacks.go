@@ -12,7 +12,7 @@ import (
 )
 
 // builtIn are the answers about what came with the daemon: buildpacks, stacks and
-// feature flags, and that there are neither deployments nor services.
+// feature flags, and that there are no deployments.
 func (s *Server) builtIn() map[string]handler {
 	return map[string]handler{
 		"GET /v3/buildpacks":        s.listBuildpacks,
@@ -32,7 +32,6 @@ func (s *Server) builtIn() map[string]handler {
 		"GET /v3/deployments/{guid}":                   s.getDeployment,
 		"POST /v3/deployments/{guid}/actions/cancel":   s.getDeployment,
 		"POST /v3/deployments/{guid}/actions/continue": s.getDeployment,
-		"GET /v3/service_route_bindings":               s.listRouteBindings,
 	}
 }
 

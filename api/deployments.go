@@ -25,19 +25,3 @@ func (s *Server) createDeployment(*http.Request) (any, error) {
 }
 
 func (s *Server) getDeployment(*http.Request) (any, error) { return nil, notFound("Deployment") }
-
-// listRouteBindings is empty: there are no services that a route could pass
-// through. Clients ask for it whenever they show routes.
-func (s *Server) listRouteBindings(r *http.Request) (any, error) {
-	q, err := readQuery(r, "guids", "route_guids", "service_instance_guids", "service_instance_names", "include", paramSelector)
-	if err != nil {
-		return nil, err
-	}
-	if _, err := q.includes("route", "service_instance"); err != nil {
-		return nil, err
-	}
-	return list(s, r, q, nil, look[v3.RouteBinding, v3.RouteBinding]{
-		key:     func(b v3.RouteBinding) key { return key{guid: b.GUID} },
-		present: func(b v3.RouteBinding) v3.RouteBinding { return b },
-	}), nil
-}

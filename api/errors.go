@@ -14,6 +14,7 @@ import (
 	"github.com/dewrun/dew/auth"
 	"github.com/dewrun/dew/droplet"
 	"github.com/dewrun/dew/runtime"
+	"github.com/dewrun/dew/services"
 )
 
 // Error is an answer that is no success, with the words that clients know.
@@ -98,6 +99,9 @@ func toError(err error) (int, v3.Errors) {
 	if e := (*Error)(nil); errors.As(err, &e) {
 		return e.Status, v3.Errors{Errors: []v3.Error{{Code: e.Code, Title: e.Title, Detail: e.Detail}}}
 	}
+	if e := (*services.Refused)(nil); errors.As(err, &e) {
+		return e.Status, v3.Errors{Errors: []v3.Error{{Code: e.Code, Title: e.Title, Detail: e.Detail}}}
+	}
 	if wrong := problems(err); len(wrong) > 0 {
 		return http.StatusUnprocessableEntity, v3.Errors{Errors: wrong}
 	}
@@ -144,7 +148,7 @@ func leaves(err error) []error {
 	switch e := err.(type) { //nolint:errorlint // it walks the tree itself
 	case nil:
 		return nil
-	case *app.Invalid, *app.ManifestError, *droplet.PackageError, *droplet.BuildpackError, *auth.Invalid:
+	case *app.Invalid, *app.ManifestError, *droplet.PackageError, *droplet.BuildpackError, *auth.Invalid, *services.Invalid:
 		return []error{err}
 	case interface{ Unwrap() []error }:
 		var all []error

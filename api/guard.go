@@ -294,7 +294,28 @@ func (s *Server) admit(r *http.Request, rt right) error {
 	if err != nil {
 		return missing(rt.at.noun, err)
 	}
-	return missing(rt.at.noun, s.ask(r.Context(), rt.need, p))
+	err = s.ask(r.Context(), rt.need, p)
+	if invisible(err) && rt.at.readers != nil {
+		err = s.askReader(r, rt, err)
+	}
+	return missing(rt.at.noun, err)
+}
+
+// askReader lets those read who see the thing in another space. To do more, they
+// must see where it belongs.
+func (s *Server) askReader(r *http.Request, rt right, refused error) error {
+	spaces, err := rt.at.readers(s, r.PathValue("guid"))
+	if err != nil {
+		return err
+	}
+	see, err := s.sight(r.Context())
+	if err != nil || !slices.ContainsFunc(spaces, see.space) {
+		return errors.Join(refused, err)
+	}
+	if rt.need != toRead {
+		return errNotAuthorized
+	}
+	return nil
 }
 
 // scoped tells whether the token is good for the method at all.
@@ -309,45 +330,47 @@ func scoped(p auth.Principal, method string) bool {
 type noun struct {
 	noun string // as answers call it
 	find func(s *Server, guid string) (place, error)
+	// readers are the guids of further spaces whose people may read it; nil: none.
+	readers func(s *Server, guid string) ([]string, error)
 }
 
 // The nouns of paths.
 var (
-	anOrg = noun{"Organization", func(s *Server, guid string) (place, error) {
+	anOrg = noun{noun: "Organization", find: func(s *Server, guid string) (place, error) {
 		o, err := s.c.Registry.Org(guid)
 		return place{org: o.GUID}, err
 	}}
-	aSpace = noun{"Space", (*Server).spacePlace}
-	anApp  = noun{"App", (*Server).appPlace}
+	aSpace = noun{noun: "Space", find: (*Server).spacePlace}
+	anApp  = noun{noun: "App", find: (*Server).appPlace}
 
-	aProcess = noun{"Process", func(s *Server, guid string) (place, error) {
+	aProcess = noun{noun: "Process", find: func(s *Server, guid string) (place, error) {
 		p, err := s.c.Registry.Process(guid)
 		return s.inApp(p.App, err)
 	}}
-	aSidecar = noun{"Sidecar", func(s *Server, guid string) (place, error) {
+	aSidecar = noun{noun: "Sidecar", find: func(s *Server, guid string) (place, error) {
 		sc, err := s.c.Registry.Sidecar(guid)
 		return s.inApp(sc.App, err)
 	}}
-	aPackage = noun{"Package", func(s *Server, guid string) (place, error) {
+	aPackage = noun{noun: "Package", find: func(s *Server, guid string) (place, error) {
 		p, err := s.c.Packages.Get(guid)
 		return s.inApp(p.App, err)
 	}}
-	aBuild = noun{"Build", func(s *Server, guid string) (place, error) {
+	aBuild = noun{noun: "Build", find: func(s *Server, guid string) (place, error) {
 		b, err := s.c.Builds.Get(guid)
 		return s.inApp(b.App, err)
 	}}
-	aDroplet = noun{"Droplet", func(s *Server, guid string) (place, error) {
+	aDroplet = noun{noun: "Droplet", find: func(s *Server, guid string) (place, error) {
 		d, err := s.c.Shelf.Get(guid)
 		return s.inApp(d.App, err)
 	}}
-	aRole = noun{"Role", func(s *Server, guid string) (place, error) {
+	aRole = noun{noun: "Role", find: func(s *Server, guid string) (place, error) {
 		role, err := s.c.Roles.Get(guid)
 		if err != nil || role.Space == "" {
 			return place{org: role.Org}, err
 		}
 		return s.spacePlace(role.Space)
 	}}
-	aRoute = noun{"Route", func(s *Server, guid string) (place, error) {
+	aRoute = noun{noun: "Route", find: func(s *Server, guid string) (place, error) {
 		rt, err := s.c.Registry.Route(guid)
 		if err != nil {
 			return place{}, err
@@ -380,5 +403,5 @@ func (s *Server) inApp(guid string, err error) (place, error) {
 
 // invisible tells the errors that mean "there is nothing for you".
 func invisible(err error) bool {
-	return errors.Is(err, app.ErrNotFound) || errors.Is(err, droplet.ErrNotFound) || errors.Is(err, auth.ErrNotFound)
+	return errors.Is(err, app.ErrNotFound) || errors.Is(err, droplet.ErrNotFound) || errors.Is(err, auth.ErrNotFound) // those of services are app's
 }

@@ -2,6 +2,7 @@ package api
 
 import (
 	"context"
+	"errors"
 	"net/http"
 
 	"github.com/dewrun/dew/api/v3"
@@ -21,15 +22,31 @@ func (s *Server) begin(ctx context.Context, operation string, args any) (any, er
 // getJob tells of a job those who began it, and who sees everything: its errors
 // name what it was about.
 func (s *Server) getJob(r *http.Request) (any, error) {
-	j, err := s.c.Jobs.Get(r.PathValue("guid"))
+	by, out, err := s.jobOf(r.PathValue("guid"))
 	if err != nil {
 		return nil, missing("Job", err)
 	}
 	who := principal(r.Context())
-	if !who.GlobalReader() && (j.By.GUID == "" || j.By.GUID != who.ID) {
+	if !who.GlobalReader() && (by.GUID == "" || by.GUID != who.ID) {
 		return nil, notFound("Job")
 	}
-	return s.presentJob(j), nil
+	return out, nil
+}
+
+// jobOf is a job, or an operation of the marketplace, and who began it.
+func (s *Server) jobOf(guid string) (app.Actor, v3.Job, error) {
+	j, err := s.c.Jobs.Get(guid)
+	if err == nil {
+		return j.By, s.presentJob(j), nil
+	}
+	if !errors.Is(err, app.ErrNotFound) {
+		return app.Actor{}, v3.Job{}, err
+	}
+	o, err := s.c.Services.Operation(guid)
+	if err != nil {
+		return app.Actor{}, v3.Job{}, err
+	}
+	return o.By, s.operationJob(o), nil
 }
 
 func (s *Server) presentJob(j app.Job) v3.Job {

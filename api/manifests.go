@@ -51,7 +51,9 @@ func (s *Server) diffManifest(r *http.Request) (any, error) {
 	for _, d := range ds {
 		out.Diff = append(out.Diff, v3.Difference{Op: d.Op, Path: d.Path, Was: d.Was, Value: d.Value})
 	}
-	return answer{status: http.StatusAccepted, body: out}, nil
+	more, err := s.diffServices(r.PathValue("guid"), m)
+	out.Diff = append(out.Diff, more...)
+	return answer{status: http.StatusAccepted, body: out}, err
 }
 
 // applyManifest refuses at once what cannot be read, and leaves the rest to a job.
@@ -70,8 +72,8 @@ func (s *Server) applyManifest(r *http.Request) (any, error) {
 }
 
 // doApplyManifest applies and records in one transaction, so doing it twice gives
-// the same apps.
-func (s *Server) doApplyManifest(_ context.Context, j app.Job) ([]string, error) {
+// the same apps. Then it binds them: that is the brokers' part.
+func (s *Server) doApplyManifest(ctx context.Context, j app.Job) ([]string, error) {
 	var args application
 	if err := json.Unmarshal(j.Args, &args); err != nil {
 		return nil, fmt.Errorf("cannot read the arguments of job %s: %w", j.GUID, err)
@@ -80,7 +82,7 @@ func (s *Server) doApplyManifest(_ context.Context, j app.Job) ([]string, error)
 	if err != nil {
 		return nil, err
 	}
-	if err := s.checkManifest(m, args.Folders); err != nil {
+	if err := errors.Join(s.checkManifest(m, args.Folders), s.checkServices(args.Space, m)); err != nil {
 		return nil, err
 	}
 	var made []app.App
@@ -94,7 +96,7 @@ func (s *Server) doApplyManifest(_ context.Context, j app.Job) ([]string, error)
 	for _, a := range made {
 		s.say(a.GUID, "Created app with guid "+a.GUID)
 	}
-	return warnings, nil
+	return warnings, s.bindServices(ctx, args, m)
 }
 
 // checkManifest refuses apps that could not be staged, in the platform's words.
@@ -178,6 +180,9 @@ func (s *Server) getManifest(r *http.Request) (any, error) {
 	if err != nil {
 		return nil, missing("App", err)
 	}
+	if m.Applications[0].Services, err = s.manifestServices(r.PathValue("guid")); err != nil {
+		return nil, err
+	}
 	if err := s.describeDocker(r.PathValue("guid"), m); err != nil {
 		return nil, err
 	}
@@ -215,7 +220,10 @@ func withoutSecrets(m app.Manifest, name string) (string, error) {
 		}
 		a.Env = nil
 		hideCommand(&a.ManifestProcess)
-		a.Processes, a.Sidecars = slices.Clone(a.Processes), slices.Clone(a.Sidecars)
+		a.Processes, a.Sidecars, a.Services = slices.Clone(a.Processes), slices.Clone(a.Sidecars), slices.Clone(a.Services)
+		for i := range a.Services {
+			a.Services[i].Parameters = nil
+		}
 		for i := range a.Processes {
 			hideCommand(&a.Processes[i])
 		}

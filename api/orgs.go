@@ -151,12 +151,15 @@ func (s *Server) deleteOrg(r *http.Request) (any, error) {
 
 // doDeleteOrg removes an org and everything in it. One that is gone already is
 // fine: the job may be done twice.
-func (s *Server) doDeleteOrg(_ context.Context, guid string) error {
+func (s *Server) doDeleteOrg(ctx context.Context, guid string) error {
 	spaces, err := s.c.Registry.SpacesOf(guid)
 	if err != nil {
 		return err
 	}
 	for _, sp := range spaces {
+		if err := s.clearServices(ctx, sp.GUID); err != nil {
+			return err
+		}
 		if err := s.forgetApps(sp.GUID); err != nil {
 			return err
 		}

@@ -87,17 +87,6 @@ func (s *Server) none(filters ...string) handler {
 // absences are the lists that are always empty.
 func (s *Server) absences() map[string]handler {
 	return map[string]handler{
-		"GET /v3/service_instances": s.none("names", "guids", "space_guids", "organization_guids", "service_plan_guids", "service_plan_names", "type",
-			"fields[space]", "fields[space.organization]", "fields[service_plan]", "fields[service_plan.service_offering]",
-			"fields[service_plan.service_offering.service_broker]"),
-		"GET /v3/service_offerings": s.none("names", "guids", "space_guids", "organization_guids", "available",
-			"service_broker_guids", "service_broker_names", "fields[service_broker]"),
-		"GET /v3/service_plans": s.none("names", "guids", "space_guids", "organization_guids", "available", "broker_catalog_ids",
-			"service_broker_guids", "service_broker_names", "service_offering_guids", "service_offering_names", "service_instance_guids",
-			"include", "fields[service_offering.service_broker]"),
-		"GET /v3/service_brokers": s.none("names", "space_guids"),
-		"GET /v3/service_credential_bindings": s.none("names", "guids", "type", "app_guids", "app_names", "service_instance_guids",
-			"service_instance_names", "service_plan_guids", "service_plan_names", "service_offering_guids", "service_offering_names", "include"),
 		"GET /v3/space_quotas": s.none("names", "guids", "space_guids", "organization_guids"),
 		"GET /v3/security_groups": s.none("names", "guids", "running_space_guids", "staging_space_guids",
 			"globally_enabled_running", "globally_enabled_staging"),

@@ -167,7 +167,10 @@ func (s *Server) deleteSpace(r *http.Request) (any, error) {
 
 // doDeleteSpace removes a space and everything in it. One that is gone already is
 // fine: the job may be done twice.
-func (s *Server) doDeleteSpace(_ context.Context, guid string) error {
+func (s *Server) doDeleteSpace(ctx context.Context, guid string) error {
+	if err := s.clearServices(ctx, guid); err != nil {
+		return err
+	}
 	if err := s.forgetApps(guid); err != nil {
 		return err
 	}

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/dewrun/dew/api/v3"
+	"github.com/dewrun/dew/app"
 	"github.com/dewrun/dew/logstream"
 )
 
@@ -31,6 +32,12 @@ func (s *Server) streamLog(w http.ResponseWriter, r *http.Request) {
 		s.fail(w, r, err)
 		return
 	}
+	s.stream(w, r, a, func() error { return s.stays(r.Context(), a.GUID) })
+}
+
+// stream sends the log of an app, or of what has a log like one. It asks may from
+// time to time whether it is to go on.
+func (s *Server) stream(w http.ResponseWriter, r *http.Request, a app.App, may func() error) {
 	l, err := s.c.Logs.App(a.GUID)
 	if err != nil {
 		s.fail(w, r, err)
@@ -45,7 +52,7 @@ func (s *Server) streamLog(w http.ResponseWriter, r *http.Request) {
 	if err := out.beat(c); err != nil {
 		return // the client is gone
 	}
-	f := following{out: out, beat: s.beat, may: func() error { return s.stays(r.Context(), a.GUID) }}
+	f := following{out: out, beat: s.beat, may: may}
 	err = f.run(r.Context(), c.Brief())
 	if errors.Is(err, io.EOF) {
 		_ = out.send(out.form.end(nil)) // a client that left before is gone as well
@@ -58,16 +65,21 @@ func (s *Server) streamLog(w http.ResponseWriter, r *http.Request) {
 
 // stays tells why somebody who was let in to an app's log may not stay.
 func (s *Server) stays(ctx context.Context, guid string) error {
-	who, err := s.c.Auth.Current(principal(ctx))
-	if err != nil {
-		return err
-	}
 	a, err := s.c.Registry.App(guid)
 	if err != nil {
 		return err
 	}
+	return s.remains(ctx, toRead, a.Space)
+}
+
+// remains tells why somebody who had a need granted in a space has it no more.
+func (s *Server) remains(ctx context.Context, n need, space string) error {
+	who, err := s.c.Auth.Current(principal(ctx))
+	if err != nil {
+		return err
+	}
 	see, err := s.sightOf(who)
-	if err == nil && (!scoped(who, http.MethodGet) || !see.space(a.Space)) {
+	if err == nil && (!scoped(who, http.MethodGet) || n == toRead && !see.space(space) || n != toRead && !see.may(n, space)) {
 		err = errNotAuthorized
 	}
 	return err

@@ -30,6 +30,7 @@ import (
 	"github.com/dewrun/dew/droplet"
 	"github.com/dewrun/dew/logstream"
 	"github.com/dewrun/dew/runtime"
+	"github.com/dewrun/dew/services"
 	"github.com/dewrun/dew/store"
 )
 
@@ -45,6 +46,7 @@ type world struct {
 	door     http.Handler // for tokens
 	c        Config
 	fake     *fakeProcesses
+	broker   *fakeBroker // the built-in one, and all others
 	exits    *runtime.ExitLog
 	space    app.Space
 	logged   *syncBuffer
@@ -80,10 +82,17 @@ func newWorld(t testing.TB) *world {
 		},
 		Shutdown: func(apps bool) { w.shutdown = append(w.shutdown, apps) },
 	}
+	w.broker = newFakeBroker()
+	w.c.Services = services.New(services.Config{
+		DB: db, Registry: registry, Events: w.c.Events, Logger: log, Builtin: w.broker,
+		Client: func(b services.ServiceBroker) services.Broker { return w.broker.named(b.Name) },
+	})
+	w.c.Snapshots = &fakeSnapshots{}
 	w.s = must(New(w.c))(t)
 	w.local, w.door = w.s.Local(), w.s.Handler()
 	w.run(jobs.Run)
 	w.run(builds.Run)
+	w.run(w.c.Services.Run)
 	return w
 }
 
@@ -263,7 +272,7 @@ func (w *world) finish(h http.Header) v3.Job {
 	for range 1000 {
 		var j v3.Job
 		w.want(http.StatusOK, http.MethodGet, path, "", &j)
-		if j.State != v3.JobProcessing {
+		if j.State != v3.JobProcessing && j.State != v3.JobPolling {
 			return j
 		}
 		time.Sleep(2 * time.Millisecond)

@@ -4,8 +4,3 @@ package v3
 type Deployment struct {
 	GUID string `json:"guid"`
 }
-
-// RouteBinding binds a service to a route.
-type RouteBinding struct {
-	GUID string `json:"guid"`
-}

@@ -3,6 +3,7 @@ package v3
 // The states of a job.
 const (
 	JobProcessing = "PROCESSING"
+	JobPolling    = "POLLING" // a broker was asked, and is asked again until it is done
 	JobComplete   = "COMPLETE"
 	JobFailed     = "FAILED"
 )

@@ -1,0 +1,301 @@
+package api
+
+import (
+	"encoding/json"
+	"errors"
+	"net/http"
+	"slices"
+
+	"github.com/dewrun/dew/api/v3"
+	"github.com/dewrun/dew/app"
+	"github.com/dewrun/dew/services"
+)
+
+// credentialTypes are the types of credential bindings.
+var credentialTypes = []services.BindingType{services.AppBinding, services.KeyBinding}
+
+func (s *Server) listCredentialBindings(r *http.Request) (any, error) {
+	q, err := readQuery(r, "names", "guids", "type", "app_guids", "app_names", "service_instance_guids", "service_instance_names",
+		"service_plan_guids", "service_plan_names", "service_offering_guids", "service_offering_names", "include", paramSelector)
+	if err != nil {
+		return nil, err
+	}
+	asked, err := q.includes("app", "service_instance")
+	if err != nil {
+		return nil, err
+	}
+	f := services.BindingFilter{
+		GUIDs: q.filters["guids"], Names: q.filters["names"], Types: credentialTypes,
+		Apps: q.filters["app_guids"], AppNames: q.filters["app_names"],
+		Instances: q.filters["service_instance_guids"], InstanceNames: q.filters["service_instance_names"],
+		Plans: q.filters["service_plan_guids"], PlanNames: q.filters["service_plan_names"],
+		Offerings: q.filters["service_offering_guids"], OfferingNames: q.filters["service_offering_names"],
+	}
+	if kind := q.filters["type"]; kind != nil {
+		if len(kind) > 1 || kind[0] != v3.BindingApp && kind[0] != v3.BindingKey {
+			return nil, badQuery("Type must be one of 'app', 'key'")
+		}
+		f.Types = []services.BindingType{services.BindingType(kind[0])}
+	}
+	all, err := s.seenBindings(r, f)
+	if err != nil {
+		return nil, err
+	}
+	out := list(s, r, q, all, look[services.Binding, v3.ServiceCredentialBinding]{
+		key:     bindingKey,
+		present: s.presentCredentialBinding,
+		labels:  func(b services.Binding) map[string]string { return b.Metadata.Labels },
+	})
+	out.Included, err = s.besideBindings(asked, out.Resources)
+	return out, err
+}
+
+func bindingKey(b services.Binding) key { return key{b.Name, b.CreatedAt, b.UpdatedAt, b.GUID} }
+
+// seenBindings are the bindings that the filter chooses and who asks sees.
+func (s *Server) seenBindings(r *http.Request, f services.BindingFilter) ([]services.Binding, error) {
+	see, err := s.sight(r.Context())
+	if err != nil {
+		return nil, err
+	}
+	all, err := s.c.Services.Bindings(f)
+	if err != nil {
+		return nil, err
+	}
+	var seen []services.Binding
+	for _, b := range all {
+		space, err := s.bindingSpace(b)
+		if err != nil && !invisible(err) {
+			return nil, err
+		}
+		if err == nil && see.space(space) {
+			seen = append(seen, b)
+		}
+	}
+	return seen, nil
+}
+
+// besideBindings is what the request wants to see beside bindings.
+func (s *Server) besideBindings(asked map[string]bool, all []v3.ServiceCredentialBinding) (map[string]any, error) {
+	if len(asked) == 0 {
+		return nil, nil
+	}
+	var apps, instances []string
+	for _, b := range all {
+		instances = append(instances, b.Relationships.ServiceInstance.ID())
+		if b.Relationships.App != nil {
+			apps = append(apps, b.Relationships.App.ID())
+		}
+	}
+	out := map[string]any{}
+	var err error
+	if asked["app"] {
+		if out["apps"], err = presentEach(apps, s.c.Registry.App, s.presentApp); err != nil {
+			return nil, err
+		}
+	}
+	if asked["service_instance"] {
+		out["service_instances"], err = presentEach(instances, s.c.Services.Instance, s.presentService)
+	}
+	return out, err
+}
+
+// serviceBindingOf is the binding that the path names; the guard knows its type.
+func (s *Server) serviceBindingOf(r *http.Request) (services.Binding, error) {
+	b, err := s.c.Services.Binding(r.PathValue("guid"))
+	return b, missing("Service binding", err)
+}
+
+func (s *Server) getCredentialBinding(r *http.Request) (any, error) {
+	q, err := readQuery(r, "include")
+	if err != nil {
+		return nil, err
+	}
+	asked, err := q.includes("app", "service_instance")
+	if err != nil {
+		return nil, err
+	}
+	b, err := s.serviceBindingOf(r)
+	if err != nil {
+		return nil, err
+	}
+	out := s.presentCredentialBinding(b)
+	out.Included, err = s.besideBindings(asked, []v3.ServiceCredentialBinding{out})
+	return out, err
+}
+
+func (s *Server) createCredentialBinding(r *http.Request) (any, error) {
+	body, err := decode[v3.CreateCredentialBinding](r)
+	if err != nil {
+		return nil, err
+	}
+	n := services.NewBinding{
+		Type: services.BindingType(body.Type), Name: body.Name, Instance: body.Relationships.ServiceInstance.ID(),
+		Parameters: body.Parameters, Multiple: body.Strategy == v3.StrategyMultiple,
+		Metadata: app.Metadata{}.Merge(metadataChange(body.Metadata)), By: actor(r.Context()),
+	}
+	if !slices.Contains([]string{"", v3.StrategySingle, v3.StrategyMultiple}, body.Strategy) {
+		return nil, unprocessable("Strategy must be one of 'single', 'multiple'")
+	}
+	if err := s.bindable(r, &n, body.Relationships.App); err != nil {
+		return nil, err
+	}
+	return s.bind(n)
+}
+
+// bindable refuses a binding whose ends who asks does not see, or may not bind.
+func (s *Server) bindable(r *http.Request, n *services.NewBinding, to *v3.ToOne) error {
+	i, err := s.seenInstance(r, n.Instance)
+	if err != nil {
+		return err
+	}
+	switch n.Type {
+	case services.KeyBinding:
+		if to != nil {
+			return unprocessable("Unknown field(s): 'relationships.app' of a key")
+		}
+		return s.demand(r.Context(), toDevelop, i.Space)
+	case services.AppBinding:
+		if to == nil {
+			return unprocessable("Relationships 'app' must be given: it names the app that is to be bound")
+		}
+	default:
+		return unprocessable("Type must be one of 'app', 'key'")
+	}
+	n.App = to.ID()
+	a, err := s.c.Registry.App(n.App)
+	if err == nil {
+		err = s.demand(r.Context(), toDevelop, a.Space)
+	}
+	if errors.Is(err, app.ErrNotFound) {
+		return unprocessable("The app could not be found: '%s'", n.App)
+	}
+	return err
+}
+
+// seenInstance is the service instance that a body names.
+func (s *Server) seenInstance(r *http.Request, guid string) (services.Instance, error) {
+	see, err := s.sight(r.Context())
+	if err != nil {
+		return services.Instance{}, err
+	}
+	i, err := s.c.Services.Instance(guid)
+	if err == nil && !see.service(i) {
+		err = services.ErrNotFound
+	}
+	if invisible(err) {
+		return i, unprocessable("The service instance could not be found: '%s'", guid)
+	}
+	return i, err
+}
+
+// bind keeps a binding and tells of it.
+func (s *Server) bind(n services.NewBinding) (any, error) {
+	b, o, err := s.c.Services.CreateBinding(n)
+	switch {
+	case err != nil:
+		return nil, err
+	case o.GUID != "":
+		return s.begun(o), nil
+	case b.Type == services.RouteBinding:
+		return answer{status: http.StatusCreated, body: s.presentRouteBinding(b)}, nil
+	}
+	return answer{status: http.StatusCreated, body: s.presentCredentialBinding(b)}, nil
+}
+
+func (s *Server) updateCredentialBinding(r *http.Request) (any, error) {
+	b, err := s.noteBinding(r)
+	if err != nil {
+		return nil, err
+	}
+	return s.presentCredentialBinding(b), nil
+}
+
+func (s *Server) noteBinding(r *http.Request) (b services.Binding, err error) {
+	body, err := decode[v3.UpdateMetadata](r)
+	if err != nil {
+		return b, err
+	}
+	b, err = s.c.Services.NoteBinding(r.PathValue("guid"), metadataChange(body.Metadata))
+	return b, missing("Service binding", err)
+}
+
+func (s *Server) deleteServiceBinding(r *http.Request) (any, error) {
+	o, err := s.c.Services.DeleteBinding(r.PathValue("guid"), actor(r.Context()))
+	return s.ended(o, missing("Service binding", err))
+}
+
+// getBindingDetails tells the credentials of a binding, and that they were told.
+func (s *Server) getBindingDetails(r *http.Request) (any, error) {
+	b, err := s.serviceBindingOf(r)
+	if err != nil {
+		return nil, err
+	}
+	if b.Last.Type == services.Create && b.Last.State != services.Succeeded {
+		state := "in progress"
+		if b.Last.State == services.Failed {
+			state = "failed"
+		}
+		return nil, &Error{
+			Status: http.StatusNotFound, Code: v3.CodeNotFound, Title: v3.TitleNotFound, Detail: "Creation of credential binding " + state,
+		}
+	}
+	if err := s.recordShown(r, b); err != nil {
+		return nil, err
+	}
+	out := v3.BindingDetails{Credentials: orObject(b.Credentials), VolumeMounts: b.VolumeMounts}
+	if len(out.VolumeMounts) == 0 {
+		out.VolumeMounts = json.RawMessage("[]")
+	}
+	if b.SyslogDrain != "" {
+		out.SyslogDrainURL = &b.SyslogDrain
+	}
+	return out, nil
+}
+
+// recordShown records that somebody was shown credentials.
+func (s *Server) recordShown(r *http.Request, b services.Binding) error {
+	space, err := s.bindingSpace(b)
+	if err != nil {
+		return err
+	}
+	return s.change(r.Context(), func(w wish) error {
+		noun := "service_binding"
+		if b.Type == services.KeyBinding {
+			noun = "service_key"
+		}
+		e := app.Event{
+			Type: "audit." + noun + ".show", Actor: w.actor, Space: space,
+			Target: app.Target{GUID: b.GUID, Type: noun, Name: b.Name},
+		}
+		if sp, err := w.registry.Space(space); err == nil {
+			e.Org = sp.Org
+		}
+		return w.events.Record(e)
+	})
+}
+
+func (s *Server) getBindingParameters(r *http.Request) (any, error) {
+	p, err := s.c.Services.BindingParameters(r.Context(), r.PathValue("guid"))
+	return orObject(p), missing("Service binding", err)
+}
+
+func (s *Server) presentCredentialBinding(b services.Binding) v3.ServiceCredentialBinding {
+	self := s.href("v3", "service_credential_bindings", b.GUID)
+	out := v3.ServiceCredentialBinding{
+		GUID: b.GUID, CreatedAt: v3.At(b.CreatedAt), UpdatedAt: v3.At(b.UpdatedAt), Type: string(b.Type),
+		LastOperation: presentLast(b.Last), Metadata: presentMetadata(b.Metadata),
+		Relationships: v3.CredentialBindingRelationships{App: maybe(b.App), ServiceInstance: v3.To(b.Instance)},
+		Links: v3.Links{
+			"self": {Href: self}, "details": {Href: self + "/details"}, "parameters": {Href: self + "/parameters"},
+			"service_instance": {Href: s.href("v3", "service_instances", b.Instance)},
+		},
+	}
+	if b.Name != "" {
+		out.Name = &b.Name
+	}
+	if b.App != "" {
+		out.Links["app"] = v3.Link{Href: s.href("v3", "apps", b.App)}
+	}
+	return out
+}

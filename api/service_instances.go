@@ -1,0 +1,318 @@
+package api
+
+import (
+	"net/http"
+	"slices"
+
+	"github.com/dewrun/dew/api/v3"
+	"github.com/dewrun/dew/app"
+	"github.com/dewrun/dew/services"
+)
+
+// fieldsOfInstance are the parameters of service instances that ask for parts.
+var fieldsOfInstance = []string{fieldsOfSpace, fieldsOfOrg, fieldsOfPlan, fieldsOfPlanOffering, fieldsOfPlanBroker}
+
+func (s *Server) listServices(r *http.Request) (any, error) {
+	q, err := readQuery(r, append([]string{
+		"names", "guids", "space_guids", "organization_guids", "service_plan_guids", "service_plan_names", "type", paramSelector,
+	}, fieldsOfInstance...)...)
+	if err != nil {
+		return nil, err
+	}
+	see, err := s.sight(r.Context())
+	if err != nil {
+		return nil, err
+	}
+	f := services.InstanceFilter{
+		GUIDs: q.filters["guids"], Names: q.filters["names"], Spaces: q.filters["space_guids"], Orgs: q.filters["organization_guids"],
+		Plans: q.filters["service_plan_guids"], PlanNames: q.filters["service_plan_names"],
+	}
+	if kind := q.filters["type"]; kind != nil {
+		if len(kind) > 1 || kind[0] != v3.ServiceManaged && kind[0] != v3.ServiceUserProvided {
+			return nil, badQuery("Type must be one of 'managed', 'user-provided'")
+		}
+		f.Type = services.InstanceType(kind[0])
+	}
+	all, err := s.c.Services.Instances(f)
+	if err != nil {
+		return nil, err
+	}
+	all = slices.DeleteFunc(all, func(i services.Instance) bool { return !see.service(i) })
+	out := list(s, r, q, all, look[services.Instance, v3.ServiceInstance]{
+		key:     func(i services.Instance) key { return key{i.Name, i.CreatedAt, i.UpdatedAt, i.GUID} },
+		present: s.presentService,
+		labels:  func(i services.Instance) map[string]string { return i.Metadata.Labels },
+	})
+	out.Included, err = s.besideInstances(q, out.Resources)
+	return out, err
+}
+
+// service tells whether a service instance is seen: in its space, or in one that
+// it is shared with.
+func (see sight) service(i services.Instance) bool {
+	return see.space(i.Space) || slices.ContainsFunc(i.SharedWith, see.space)
+}
+
+// besideInstances is what the query wants to see beside service instances.
+func (s *Server) besideInstances(q query, all []v3.ServiceInstance) (map[string]any, error) {
+	var b besideServices
+	for _, i := range all {
+		b.spaces = append(b.spaces, i.Relationships.Space.ID())
+		if i.Relationships.ServicePlan != nil {
+			b.plans = append(b.plans, i.Relationships.ServicePlan.ID())
+		}
+	}
+	return s.serviceFields(q, b, fieldsOfInstance...)
+}
+
+// serviceOf is the service instance that the path names.
+func (s *Server) serviceOf(r *http.Request) (services.Instance, error) {
+	i, err := s.c.Services.Instance(r.PathValue("guid"))
+	return i, missing("Service instance", err)
+}
+
+func (s *Server) getService(r *http.Request) (any, error) {
+	q, err := readQuery(r, fieldsOfInstance...)
+	if err != nil {
+		return nil, err
+	}
+	i, err := s.serviceOf(r)
+	if err != nil {
+		return nil, err
+	}
+	out := s.presentService(i)
+	out.Included, err = s.besideInstances(q, []v3.ServiceInstance{out})
+	return out, err
+}
+
+func (s *Server) createService(r *http.Request) (any, error) {
+	body, err := decode[v3.CreateServiceInstance](r)
+	if err != nil {
+		return nil, err
+	}
+	n := services.NewInstance{
+		Type: services.InstanceType(body.Type), Name: body.Name, Space: body.Relationships.Space.ID(), Tags: body.Tags,
+		Parameters: body.Parameters, Credentials: body.Credentials, SyslogDrain: body.SyslogDrainURL, RouteService: body.RouteServiceURL,
+		Metadata: app.Metadata{}.Merge(metadataChange(body.Metadata)), By: actor(r.Context()),
+	}
+	if err := checkServiceBody(body); err != nil {
+		return nil, err
+	}
+	if err := s.demand(r.Context(), toDevelop, n.Space); err != nil {
+		return nil, invalidSpace(err)
+	}
+	if err := s.feature(r.Context(), app.FlagServiceCreation); err != nil {
+		return nil, err
+	}
+	if body.Relationships.ServicePlan != nil {
+		n.Plan = body.Relationships.ServicePlan.ID()
+		if err := s.planIsSeen(r, n.Plan); err != nil {
+			return nil, err
+		}
+	}
+	i, o, err := s.c.Services.CreateInstance(n)
+	if err != nil {
+		return nil, err
+	}
+	if o.GUID != "" {
+		return s.begun(o), nil
+	}
+	return answer{status: http.StatusCreated, body: s.presentService(i)}, nil
+}
+
+// checkServiceBody refuses what the type of a new service instance cannot have.
+func checkServiceBody(body v3.CreateServiceInstance) error {
+	var foreign []string
+	note := func(name string, given bool) {
+		if given {
+			foreign = append(foreign, name)
+		}
+	}
+	switch body.Type {
+	case v3.ServiceManaged:
+		note("credentials", body.Credentials != nil)
+		note("syslog_drain_url", body.SyslogDrainURL != "")
+		note("route_service_url", body.RouteServiceURL != "")
+		if body.Relationships.ServicePlan == nil {
+			return unprocessable("Relationships 'service_plan' must be given: it names the plan of a managed service instance")
+		}
+	case v3.ServiceUserProvided:
+		note("parameters", body.Parameters != nil)
+		note("relationships.service_plan", body.Relationships.ServicePlan != nil)
+	default:
+		return unprocessable("Type must be one of 'managed', 'user-provided'")
+	}
+	if len(foreign) > 0 {
+		return unprocessable("Unknown field(s): '%s' of a %s service instance", foreign[0], body.Type)
+	}
+	return nil
+}
+
+// planIsSeen refuses a plan that who asks is not shown.
+func (s *Server) planIsSeen(r *http.Request, plan string) error {
+	see, err := s.sight(r.Context())
+	if err != nil {
+		return err
+	}
+	seen, err := s.c.Services.Plans(services.PlanFilter{GUIDs: []string{plan}, Viewer: s.viewer(see)})
+	if err == nil && len(seen) == 0 {
+		err = unprocessable("Invalid service plan. Ensure that the service plan exists, is available, and you have access to it.")
+	}
+	return err
+}
+
+func (s *Server) updateService(r *http.Request) (any, error) {
+	old, err := s.serviceOf(r)
+	if err != nil {
+		return nil, err
+	}
+	body, err := decode[v3.UpdateServiceInstance](r)
+	if err != nil {
+		return nil, err
+	}
+	c := services.InstanceChange{
+		Name: body.Name, Tags: body.Tags, Parameters: body.Parameters, Credentials: body.Credentials,
+		SyslogDrain: textOrNone(body.SyslogDrainURL), RouteService: textOrNone(body.RouteServiceURL),
+		Metadata: metadataChange(body.Metadata), By: actor(r.Context()),
+	}
+	if body.MaintenanceInfo != nil {
+		c.Maintenance = &body.MaintenanceInfo.Version
+	}
+	if err := checkServiceChange(old, body); err != nil {
+		return nil, err
+	}
+	if body.Relationships != nil {
+		plan := body.Relationships.ServicePlan.ID()
+		c.Plan = &plan
+		if plan != old.Plan {
+			if err := s.planIsSeen(r, plan); err != nil {
+				return nil, err
+			}
+		}
+	}
+	i, o, err := s.c.Services.UpdateInstance(old.GUID, c)
+	if err != nil {
+		return nil, missing("Service instance", err)
+	}
+	if o.GUID != "" {
+		return s.begun(o), nil
+	}
+	return s.presentService(i), nil
+}
+
+// checkServiceChange refuses what the type of a service instance cannot have.
+func checkServiceChange(i services.Instance, body v3.UpdateServiceInstance) error {
+	managed := body.Parameters != nil || body.MaintenanceInfo != nil || body.Relationships != nil
+	provided := body.Credentials != nil || body.SyslogDrainURL.Given || body.RouteServiceURL.Given
+	switch {
+	case i.Type == services.UserProvided && managed:
+		return unprocessable("Unknown field(s): a user-provided service instance has neither parameters, maintenance_info nor a service_plan")
+	case i.Type == services.Managed && provided:
+		return unprocessable("Unknown field(s): a managed service instance has neither credentials, syslog_drain_url nor route_service_url")
+	}
+	return nil
+}
+
+// textOrNone is a text as a change has it: null is the empty one.
+func textOrNone(n v3.Nullable[string]) *string {
+	if !n.Given {
+		return nil
+	}
+	return &n.Value
+}
+
+// deleteService removes a service instance and what is bound to it; with
+// purge=true without a word to its broker.
+func (s *Server) deleteService(r *http.Request) (any, error) {
+	q, err := readQuery(r, "purge")
+	if err != nil {
+		return nil, err
+	}
+	purge, err := q.truth("purge")
+	if err != nil {
+		return nil, err
+	}
+	i, err := s.serviceOf(r)
+	if err != nil {
+		return nil, err
+	}
+	if purge == nil || !*purge {
+		o, err := s.c.Services.DeleteInstance(i.GUID, actor(r.Context()))
+		return s.ended(o, missing("Service instance", err))
+	}
+	if i.Type == services.Managed {
+		p, err := s.c.Services.Plan(i.Plan)
+		if err != nil {
+			return nil, err
+		}
+		if err := s.administer(r.Context(), p.Broker); err != nil {
+			return nil, err
+		}
+	}
+	return s.ended(services.Operation{}, missing("Service instance", s.c.Services.PurgeInstance(i.GUID, actor(r.Context()))))
+}
+
+// getServiceCredentials are those that the users of a service gave it.
+func (s *Server) getServiceCredentials(r *http.Request) (any, error) {
+	i, err := s.serviceOf(r)
+	if err != nil {
+		return nil, err
+	}
+	if i.Type != services.UserProvided {
+		return nil, notFound("Service instance")
+	}
+	return orObject(i.Credentials), nil
+}
+
+func (s *Server) getServiceParameters(r *http.Request) (any, error) {
+	i, err := s.serviceOf(r)
+	if err != nil {
+		return nil, err
+	}
+	p, err := s.c.Services.Parameters(r.Context(), i.GUID)
+	return orObject(p), err
+}
+
+func (s *Server) getServicePermissions(r *http.Request) (any, error) {
+	i, err := s.serviceOf(r)
+	if err != nil {
+		return nil, err
+	}
+	see, err := s.sight(r.Context())
+	return v3.ServiceInstancePermissions{Read: see.service(i), Manage: see.may(toDevelop, i.Space)}, err
+}
+
+func (s *Server) presentService(i services.Instance) v3.ServiceInstance {
+	self := s.href("v3", "service_instances", i.GUID)
+	out := v3.ServiceInstance{
+		GUID: i.GUID, CreatedAt: v3.At(i.CreatedAt), UpdatedAt: v3.At(i.UpdatedAt), Name: i.Name, Tags: orEmpty(i.Tags),
+		Type: string(i.Type), LastOperation: presentLast(i.Last), Metadata: presentMetadata(i.Metadata),
+		Relationships: v3.ServiceInstanceRelationships{ServicePlan: maybe(i.Plan), Space: v3.To(i.Space)},
+		Links: v3.Links{
+			"self":                        {Href: self},
+			"space":                       {Href: s.href("v3", "spaces", i.Space)},
+			"service_credential_bindings": {Href: s.href("v3", "service_credential_bindings") + "?service_instance_guids=" + i.GUID},
+			"service_route_bindings":      {Href: s.href("v3", "service_route_bindings") + "?service_instance_guids=" + i.GUID},
+		},
+	}
+	if i.Type == services.UserProvided {
+		out.SyslogDrainURL, out.RouteServiceURL = orNull(i.SyslogDrain), orNull(i.RouteService)
+		out.Links["credentials"] = v3.Link{Href: self + "/credentials"}
+		return out
+	}
+	upgrade := s.c.Services.Upgradable(i)
+	out.DashboardURL, out.UpgradeAvailable = orNull(i.Dashboard), &upgrade
+	out.MaintenanceInfo = &v3.MaintenanceInfo{Version: i.Maintenance}
+	out.Links["service_plan"] = v3.Link{Href: s.href("v3", "service_plans", i.Plan)}
+	out.Links["parameters"] = v3.Link{Href: self + "/parameters"}
+	out.Links["shared_spaces"] = v3.Link{Href: self + "/relationships/shared_spaces"}
+	return out
+}
+
+// orNull is a text that is null when it is empty.
+func orNull(text string) v3.Nullable[string] {
+	if text == "" {
+		return v3.SetNull[string]()
+	}
+	return v3.Set(text)
+}

@@ -1,0 +1,246 @@
+package api
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/dewrun/dew/api/v3"
+	"github.com/dewrun/dew/app"
+	"github.com/dewrun/dew/services"
+)
+
+// How long a job waits for a broker. A broker may take longer; then the job ends,
+// and the operation goes on.
+const (
+	brokerPatience = 15 * time.Minute
+	brokerLook     = 100 * time.Millisecond
+)
+
+// checkServices refuses a manifest with services that are not there, before
+// anything is made of it.
+func (s *Server) checkServices(space string, m app.Manifest) error {
+	for _, a := range m.Applications {
+		for _, want := range a.Services {
+			_, err := s.c.Services.InstanceIn(space, want.Name)
+			if errors.Is(err, services.ErrNotFound) {
+				return forApplication(a.Name, "Service instance '%s' not found", want.Name)
+			}
+			if err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+func forApplication(name, format string, args ...any) error {
+	return &app.JobError{
+		Code: v3.CodeUnprocessable, Title: v3.TitleUnprocessable,
+		Detail: fmt.Sprintf("For application '%s': ", name) + fmt.Sprintf(format, args...),
+	}
+}
+
+// bindServices binds the apps of a manifest to the services that it names, and
+// waits until they are. What is bound already stays as it is.
+func (s *Server) bindServices(ctx context.Context, args application, m app.Manifest) error {
+	ctx, cancel := context.WithTimeoutCause(ctx, brokerPatience, errPatience)
+	defer cancel()
+	for _, ma := range m.Applications {
+		if len(ma.Services) == 0 {
+			continue
+		}
+		a, err := s.c.Registry.AppIn(args.Space, ma.Name)
+		if err != nil {
+			return err
+		}
+		for _, want := range ma.Services {
+			if err := s.bindService(ctx, a, want, args.Actor); err != nil {
+				return explained(ctx, a.Name, want.Name, err)
+			}
+		}
+	}
+	return nil
+}
+
+var errPatience = fmt.Errorf("its broker has not answered within %s and is asked on: try again later", brokerPatience)
+
+// explained is why an app was not bound. That the daemon leaves is no reason.
+func explained(ctx context.Context, appName, service string, err error) error {
+	why := context.Cause(ctx)
+	switch {
+	case errors.Is(why, errPatience):
+		err = why
+	case why != nil:
+		return err
+	}
+	if status, said := toError(err); status < 500 {
+		return forApplication(appName, "For service '%s': %s", service, said.Errors[0].Detail)
+	}
+	return forApplication(appName, "For service '%s': %v", service, err)
+}
+
+func (s *Server) bindService(ctx context.Context, a app.App, want app.ManifestService, by app.Actor) error {
+	i, err := s.c.Services.InstanceIn(a.Space, want.Name)
+	if err != nil {
+		return err
+	}
+	bound, err := s.c.Services.Bindings(services.BindingFilter{
+		Apps: []string{a.GUID}, Instances: []string{i.GUID}, Types: []services.BindingType{services.AppBinding},
+	})
+	if err != nil {
+		return err
+	}
+	for _, b := range bound {
+		if !b.Last.Is(services.Create, services.Failed) {
+			return s.settled(ctx, b.GUID)
+		}
+	}
+	_, o, err := s.c.Services.CreateBinding(services.NewBinding{
+		Type: services.AppBinding, Name: want.BindingName, Instance: i.GUID, App: a.GUID, Parameters: want.Parameters, By: by,
+	})
+	if err != nil {
+		return err
+	}
+	return s.await(ctx, o)
+}
+
+// await waits for an operation, and says why it failed.
+func (s *Server) await(ctx context.Context, o services.Operation) error {
+	if o.GUID == "" {
+		return nil
+	}
+	o, err := s.c.Services.Wait(ctx, o.GUID)
+	if err != nil {
+		return err
+	}
+	if o.State == services.Failed {
+		f := failureOf(o)
+		return &app.JobError{Code: f.Code, Title: f.Title, Detail: f.Detail}
+	}
+	return nil
+}
+
+// settled waits for the end of what an earlier run of the job began: its
+// operation's name is not known any more.
+func (s *Server) settled(ctx context.Context, binding string) error {
+	t := time.NewTicker(brokerLook)
+	defer t.Stop()
+	for {
+		b, err := s.c.Services.Binding(binding)
+		if err != nil {
+			return err
+		}
+		if b.Last.Is(services.Create, services.Failed) {
+			return unprocessable("%s", b.Last.Description)
+		}
+		if !b.Last.Busy() {
+			return nil
+		}
+		select {
+		case <-t.C:
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
+}
+
+// diffServices are the services of a manifest that would be bound.
+func (s *Server) diffServices(space string, m app.Manifest) ([]v3.Difference, error) {
+	var out []v3.Difference
+	for n, ma := range m.Applications {
+		bound, err := s.boundNames(space, ma.Name)
+		if err != nil {
+			return nil, err
+		}
+		for i, want := range ma.Services {
+			if !slices.Contains(bound, want.Name) {
+				out = append(out, v3.Difference{Op: "add", Path: fmt.Sprintf("/applications/%d/services/%d", n, i), Value: want.Name})
+			}
+		}
+	}
+	return out, nil
+}
+
+// boundNames are the names of the services that an app is bound to, if there is
+// such an app.
+func (s *Server) boundNames(space, name string) ([]string, error) {
+	a, err := s.c.Registry.AppIn(space, name)
+	if errors.Is(err, app.ErrNotFound) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	all, err := s.manifestServices(a.GUID)
+	return each(all, func(m app.ManifestService) string { return m.Name }), err
+}
+
+// manifestServices are the services of an app as a manifest names them, without
+// their parameters: those are known to the broker alone.
+func (s *Server) manifestServices(appGUID string) ([]app.ManifestService, error) {
+	all, err := s.c.Services.Bindings(services.BindingFilter{Apps: []string{appGUID}, Types: []services.BindingType{services.AppBinding}})
+	if err != nil {
+		return nil, err
+	}
+	var out []app.ManifestService
+	for _, b := range all {
+		i, err := s.c.Services.Instance(b.Instance)
+		if invisible(err) || b.Last.Is(services.Create, services.Failed) {
+			continue
+		}
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, app.ManifestService{Name: i.Name, BindingName: b.Name})
+	}
+	return out, nil
+}
+
+// unbind takes an app's bindings away, before the app itself goes: its services
+// may keep something for each.
+func (s *Server) unbind(ctx context.Context, appGUID string) error {
+	os, err := s.c.Services.UnbindApp(appGUID, app.Actor{})
+	if err != nil {
+		return err
+	}
+	return s.awaitAll(ctx, os)
+}
+
+// clearServices deletes the service instances of a space, and takes the bindings
+// of its apps away.
+func (s *Server) clearServices(ctx context.Context, space string) error {
+	apps, err := s.c.Registry.AppsIn(space)
+	if err != nil {
+		return err
+	}
+	for _, a := range apps {
+		if err := s.unbind(ctx, a.GUID); err != nil {
+			return err
+		}
+	}
+	os, err := s.c.Services.DeleteIn(space, app.Actor{})
+	if err != nil {
+		return err
+	}
+	return s.awaitAll(ctx, os)
+}
+
+func (s *Server) awaitAll(ctx context.Context, os []services.Operation) error {
+	bounded, cancel := context.WithTimeoutCause(ctx, brokerPatience, errPatience)
+	defer cancel()
+	var errs []error
+	for _, o := range os {
+		err := s.await(bounded, o)
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
+		if bounded.Err() != nil {
+			return unprocessable("%v", errPatience)
+		}
+		errs = append(errs, err)
+	}
+	return errors.Join(errs...)
+}

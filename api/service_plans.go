@@ -1,0 +1,296 @@
+package api
+
+import (
+	"net/http"
+	"slices"
+	"time"
+
+	"github.com/dewrun/dew/api/v3"
+	"github.com/dewrun/dew/app"
+	"github.com/dewrun/dew/services"
+)
+
+func (s *Server) listPlans(r *http.Request) (any, error) {
+	q, err := readQuery(r, "names", "guids", "space_guids", "organization_guids", "available", "broker_catalog_ids",
+		"service_broker_guids", "service_broker_names", "service_offering_guids", "service_offering_names", "service_instance_guids",
+		"include", fieldsOfOfferingBroker, paramSelector)
+	if err != nil {
+		return nil, err
+	}
+	asked, err := q.includes("service_offering", "space.organization")
+	if err != nil {
+		return nil, err
+	}
+	available, err := q.truth("available")
+	if err != nil {
+		return nil, err
+	}
+	see, err := s.sight(r.Context())
+	if err != nil {
+		return nil, err
+	}
+	all, err := s.c.Services.Plans(services.PlanFilter{
+		GUIDs: q.filters["guids"], Names: q.filters["names"], IDs: q.filters["broker_catalog_ids"],
+		Offerings: q.filters["service_offering_guids"], OfferingNames: q.filters["service_offering_names"],
+		Brokers: q.filters["service_broker_guids"], BrokerNames: q.filters["service_broker_names"],
+		Instances: q.filters["service_instance_guids"], Spaces: q.filters["space_guids"], Orgs: q.filters["organization_guids"],
+		Available: available, Viewer: s.viewer(see),
+	})
+	if err != nil {
+		return nil, err
+	}
+	out := list(s, r, q, all, look[services.Plan, v3.ServicePlan]{
+		key:     func(p services.Plan) key { return key{p.Name, p.CreatedAt, p.UpdatedAt, p.GUID} },
+		present: s.presentPlan,
+		labels:  func(p services.Plan) map[string]string { return p.Metadata.Labels },
+	})
+	out.Included, err = s.besidePlans(q, asked, out.Resources)
+	return out, err
+}
+
+// besidePlans is what stands beside plans.
+func (s *Server) besidePlans(q query, asked map[string]bool, plans []v3.ServicePlan) (map[string]any, error) {
+	var b besideServices
+	for _, p := range plans {
+		b.offerings = append(b.offerings, p.Relationships.ServiceOffering.ID())
+		if p.Relationships.Space != nil {
+			b.spaces = append(b.spaces, p.Relationships.Space.ID())
+		}
+	}
+	included, err := s.serviceFields(q, b, fieldsOfOfferingBroker)
+	if err != nil {
+		return nil, err
+	}
+	add := func(name string, all any) {
+		if included == nil {
+			included = map[string]any{}
+		}
+		included[name] = all
+	}
+	if asked["service_offering"] {
+		all, err := presentEach(b.offerings, s.c.Services.Offering, s.presentOffering)
+		if err != nil {
+			return nil, err
+		}
+		add("service_offerings", all)
+	}
+	if !asked["space.organization"] {
+		return included, nil
+	}
+	orgs, err := s.orgsOfSpaces()
+	if err != nil {
+		return nil, err
+	}
+	in := include{spaces: b.spaces, orgs: each(b.spaces, func(space string) string { return orgs[space] })}
+	beside, err := s.include(in)
+	for name, all := range beside {
+		add(name, all)
+	}
+	return included, err
+}
+
+// planOf is the plan that the path names, if it is seen.
+func (s *Server) planOf(r *http.Request) (p services.Plan, err error) {
+	see, err := s.sight(r.Context())
+	if err != nil {
+		return p, err
+	}
+	all, err := s.seenPlans(see, services.PlanFilter{GUIDs: []string{r.PathValue("guid")}})
+	if err != nil {
+		return p, err
+	}
+	if len(all) == 0 {
+		return p, notFound("Service plan")
+	}
+	return all[0], nil
+}
+
+// seenPlans are the plans that the filter chooses and that are seen: those that
+// can be had, and those of service instances that are seen.
+func (s *Server) seenPlans(see sight, f services.PlanFilter) ([]services.Plan, error) {
+	f.Viewer = s.viewer(see)
+	all, err := s.c.Services.Plans(f)
+	if err != nil || len(all) > 0 || f.Viewer == nil {
+		return all, err
+	}
+	instances, err := s.c.Services.Instances(services.InstanceFilter{Type: services.Managed})
+	if err != nil {
+		return nil, err
+	}
+	f.Viewer, f.Instances = nil, []string{"none"} // an empty list chooses all
+	for _, i := range instances {
+		if see.service(i) {
+			f.Instances = append(f.Instances, i.GUID)
+		}
+	}
+	return s.c.Services.Plans(f)
+}
+
+func (s *Server) getPlan(r *http.Request) (any, error) {
+	q, err := readQuery(r, "include", fieldsOfOfferingBroker)
+	if err != nil {
+		return nil, err
+	}
+	asked, err := q.includes("service_offering", "space.organization")
+	if err != nil {
+		return nil, err
+	}
+	p, err := s.planOf(r)
+	if err != nil {
+		return nil, err
+	}
+	out := s.presentPlan(p)
+	out.Included, err = s.besidePlans(q, asked, []v3.ServicePlan{out})
+	return out, err
+}
+
+// ownPlan is the plan that the path names, for somebody who may change it.
+func (s *Server) ownPlan(r *http.Request) (services.Plan, error) {
+	p, err := s.planOf(r)
+	if err == nil {
+		err = missing("Service plan", s.administer(r.Context(), p.Broker))
+	}
+	return p, err
+}
+
+func (s *Server) updatePlan(r *http.Request) (any, error) {
+	p, err := s.ownPlan(r)
+	if err != nil {
+		return nil, err
+	}
+	body, err := decode[v3.UpdateMetadata](r)
+	if err != nil {
+		return nil, err
+	}
+	if p, err = s.c.Services.NotePlan(p.GUID, metadataChange(body.Metadata)); err != nil {
+		return nil, missing("Service plan", err)
+	}
+	return s.presentPlan(p), nil
+}
+
+func (s *Server) deletePlan(r *http.Request) (any, error) {
+	p, err := s.ownPlan(r)
+	if err != nil {
+		return nil, err
+	}
+	if err := s.c.Services.DeletePlan(p.GUID); err != nil {
+		return nil, missing("Service plan", err)
+	}
+	return answer{status: http.StatusNoContent}, nil
+}
+
+func (s *Server) getVisibility(r *http.Request) (any, error) {
+	p, err := s.planOf(r)
+	if err != nil {
+		return nil, err
+	}
+	return s.presentVisibility(r, p)
+}
+
+func (s *Server) setVisibility(r *http.Request) (any, error) {
+	return s.changeVisibility(r, s.c.Services.SetVisibility)
+}
+
+func (s *Server) addVisibility(r *http.Request) (any, error) {
+	return s.changeVisibility(r, s.c.Services.AddVisibility)
+}
+
+// visibilityChange is a method of the Book.
+type visibilityChange func(plan string, v services.Visibility, by app.Actor) (services.Plan, error)
+
+func (s *Server) changeVisibility(r *http.Request, change visibilityChange) (any, error) {
+	p, err := s.ownPlan(r)
+	if err != nil {
+		return nil, err
+	}
+	body, err := decode[v3.PlanVisibility](r)
+	if err != nil {
+		return nil, err
+	}
+	v := services.Visibility{Type: services.VisibilityType(body.Type)}
+	for _, o := range body.Organizations {
+		v.Orgs = append(v.Orgs, o.GUID)
+	}
+	if body.Space != nil {
+		return nil, unprocessable("space is not for you to set: a plan belongs to the space of its broker")
+	}
+	if p, err = change(p.GUID, v, actor(r.Context())); err != nil {
+		return nil, missing("Service plan", err)
+	}
+	return s.presentVisibility(r, p)
+}
+
+func (s *Server) removeVisibility(r *http.Request) (any, error) {
+	p, err := s.ownPlan(r)
+	if err != nil {
+		return nil, err
+	}
+	org := r.PathValue("org")
+	if p.Visibility.Type != services.Organization {
+		return nil, unprocessable("Service plan is not available to organizations: its visibility is %s", p.Visibility.Type)
+	}
+	if !slices.Contains(p.Visibility.Orgs, org) {
+		return nil, notFound("Service plan visibility")
+	}
+	if err := s.c.Services.RemoveVisibility(p.GUID, org, actor(r.Context())); err != nil {
+		return nil, missing("Service plan visibility", err)
+	}
+	return answer{status: http.StatusNoContent}, nil
+}
+
+// presentVisibility shows who may have a plan, as far as the orgs are seen.
+func (s *Server) presentVisibility(r *http.Request, p services.Plan) (any, error) {
+	see, err := s.sight(r.Context())
+	if err != nil {
+		return nil, err
+	}
+	out := v3.PlanVisibility{Type: string(p.Visibility.Type)}
+	for _, guid := range p.Visibility.Orgs {
+		o, err := s.c.Registry.Org(guid)
+		if err == nil && see.org(guid) {
+			out.Organizations = append(out.Organizations, v3.NamedGUID{GUID: o.GUID, Name: o.Name})
+		}
+	}
+	if p.Visibility.Space == "" {
+		return out, nil
+	}
+	sp, err := s.c.Registry.Space(p.Visibility.Space)
+	if err != nil {
+		return nil, missing("Service plan", err)
+	}
+	out.Space = &v3.NamedGUID{GUID: sp.GUID, Name: sp.Name}
+	return out, nil
+}
+
+func (s *Server) presentPlan(p services.Plan) v3.ServicePlan {
+	self := s.href("v3", "service_plans", p.GUID)
+	out := v3.ServicePlan{
+		GUID: p.GUID, Name: p.Name, Description: p.Description, VisibilityType: string(p.Visibility.Type),
+		Available: p.Active, Free: p.Free, Costs: []v3.ServiceCost{}, CreatedAt: v3.At(p.CreatedAt), UpdatedAt: v3.At(p.UpdatedAt),
+		MaintenanceInfo: v3.MaintenanceInfo(p.Maintenance),
+		BrokerCatalog: v3.PlanCatalog{
+			ID: p.ID, Metadata: orObject(p.Catalog), Features: v3.PlanFeatures{PlanUpdateable: p.PlanUpdateable, Bindable: p.Bindable},
+		},
+		Schemas: v3.ServiceSchemas{
+			ServiceInstance: v3.InstanceSchemas{
+				Create: v3.ParametersSchema{Parameters: orObject(p.Schemas.InstanceCreate)},
+				Update: v3.ParametersSchema{Parameters: orObject(p.Schemas.InstanceUpdate)},
+			},
+			ServiceBinding: v3.BindingSchemas{Create: v3.ParametersSchema{Parameters: orObject(p.Schemas.BindingCreate)}},
+		},
+		Relationships: v3.ServicePlanRelationships{ServiceOffering: v3.To(p.Offering), Space: maybe(p.Visibility.Space)},
+		Metadata:      presentMetadata(p.Metadata),
+		Links: v3.Links{
+			"self": {Href: self}, "visibility": {Href: self + "/visibility"},
+			"service_offering": {Href: s.href("v3", "service_offerings", p.Offering)},
+		},
+	}
+	for _, c := range p.Costs {
+		out.Costs = append(out.Costs, v3.ServiceCost(c))
+	}
+	if p.MaxPolling > 0 {
+		seconds := int(p.MaxPolling / time.Second)
+		out.BrokerCatalog.MaximumPollingDuration = &seconds
+	}
+	return out
+}

@@ -1,0 +1,108 @@
+package api
+
+import (
+	"errors"
+	"net/http"
+	"slices"
+
+	"github.com/dewrun/dew/api/v3"
+	"github.com/dewrun/dew/app"
+	"github.com/dewrun/dew/services"
+)
+
+func (s *Server) getSharedSpaces(r *http.Request) (any, error) {
+	q, err := readQuery(r, fieldsOfSpace, fieldsOfOrg)
+	if err != nil {
+		return nil, err
+	}
+	i, err := s.serviceOf(r)
+	if err != nil {
+		return nil, err
+	}
+	out := s.presentShared(i)
+	out.Included, err = s.serviceFields(q, besideServices{spaces: i.SharedWith}, fieldsOfSpace, fieldsOfOrg)
+	return out, err
+}
+
+func (s *Server) presentShared(i services.Instance) v3.SharedSpaces {
+	out := v3.SharedSpaces{Data: []v3.GUID{}, Links: v3.Links{
+		"self": {Href: s.href("v3", "service_instances", i.GUID, "relationships", "shared_spaces")},
+	}}
+	for _, space := range i.SharedWith {
+		out.Data = append(out.Data, v3.GUID{GUID: space})
+	}
+	return out
+}
+
+// shareService lets apps of further spaces be bound. Who shares must develop there,
+// too.
+func (s *Server) shareService(r *http.Request) (any, error) {
+	i, err := s.serviceOf(r)
+	if err != nil {
+		return nil, err
+	}
+	body, err := decode[v3.ShareServiceInstance](r)
+	if err != nil {
+		return nil, err
+	}
+	if err := s.feature(r.Context(), app.FlagServiceSharing); err != nil {
+		return nil, err
+	}
+	if len(body.Data) == 0 {
+		return nil, unprocessable("Data must be a list of spaces such as [{\"guid\": \"…\"}]")
+	}
+	var spaces, unknown []string
+	for _, d := range body.Data {
+		err := s.demand(r.Context(), toDevelop, d.GUID)
+		switch {
+		case errors.Is(err, app.ErrNotFound):
+			unknown = append(unknown, d.GUID)
+		case errors.Is(err, errNotAuthorized):
+			return nil, unprocessable("Unable to share service instance %s with spaces ['%s']. Write permission is required in order to share a service instance with a space.", i.Name, d.GUID)
+		case err != nil:
+			return nil, err
+		}
+		spaces = append(spaces, d.GUID)
+	}
+	if len(unknown) > 0 {
+		return nil, unprocessable("Unable to share service instance %s with spaces ['%s']. Ensure the spaces exist and that you have access to them.", i.Name, unknown[0])
+	}
+	if i, err = s.c.Services.Share(i.GUID, spaces, actor(r.Context())); err != nil {
+		return nil, missing("Service instance", err)
+	}
+	return s.presentShared(i), nil
+}
+
+func (s *Server) unshareService(r *http.Request) (any, error) {
+	i, err := s.serviceOf(r)
+	if err != nil {
+		return nil, err
+	}
+	space := r.PathValue("space")
+	if !slices.Contains(i.SharedWith, space) {
+		return nil, unprocessable("Unable to unshare service instance from space %s. Ensure the space exists and the service instance has been shared to this space.", space)
+	}
+	err = s.c.Services.Unshare(i.GUID, space, actor(r.Context()))
+	return s.ended(services.Operation{}, missing("Service instance", err))
+}
+
+func (s *Server) getSharedUsage(r *http.Request) (any, error) {
+	i, err := s.serviceOf(r)
+	if err != nil {
+		return nil, err
+	}
+	all, err := s.c.Services.SharedUsage(i.GUID)
+	if err != nil {
+		return nil, err
+	}
+	at := s.href("v3", "service_instances", i.GUID)
+	out := v3.UsageSummary{UsageSummary: []v3.SpaceUsage{}, Links: v3.Links{
+		"self":             {Href: at + "/relationships/shared_spaces/usage_summary"},
+		"shared_spaces":    {Href: at + "/relationships/shared_spaces"},
+		"service_instance": {Href: at},
+	}}
+	for _, u := range all {
+		out.UsageSummary = append(out.UsageSummary, v3.SpaceUsage{Space: v3.GUID{GUID: u.Space}, BoundAppCount: u.Apps})
+	}
+	return out, nil
+}

@@ -1,0 +1,252 @@
+package api
+
+import (
+	"context"
+	"errors"
+	"maps"
+	"net/http"
+	"slices"
+
+	"github.com/dewrun/dew/api/v3"
+	"github.com/dewrun/dew/app"
+	"github.com/dewrun/dew/services"
+)
+
+// marketplace are what services there are, who has them and who is bound to them.
+func (s *Server) marketplace() map[string]handler {
+	return map[string]handler{
+		"GET /v3/service_brokers":           s.listBrokers,
+		"POST /v3/service_brokers":          s.createBroker,
+		"GET /v3/service_brokers/{guid}":    s.getBroker,
+		"PATCH /v3/service_brokers/{guid}":  s.updateBroker,
+		"DELETE /v3/service_brokers/{guid}": s.deleteBroker,
+
+		"GET /v3/service_offerings":           s.listOfferings,
+		"GET /v3/service_offerings/{guid}":    s.getOffering,
+		"PATCH /v3/service_offerings/{guid}":  s.updateOffering,
+		"DELETE /v3/service_offerings/{guid}": s.deleteOffering,
+
+		"GET /v3/service_plans":           s.listPlans,
+		"GET /v3/service_plans/{guid}":    s.getPlan,
+		"PATCH /v3/service_plans/{guid}":  s.updatePlan,
+		"DELETE /v3/service_plans/{guid}": s.deletePlan,
+
+		"GET /v3/service_plans/{guid}/visibility":          s.getVisibility,
+		"POST /v3/service_plans/{guid}/visibility":         s.addVisibility,
+		"PATCH /v3/service_plans/{guid}/visibility":        s.setVisibility,
+		"DELETE /v3/service_plans/{guid}/visibility/{org}": s.removeVisibility,
+
+		"GET /v3/service_instances":                    s.listServices,
+		"POST /v3/service_instances":                   s.createService,
+		"GET /v3/service_instances/{guid}":             s.getService,
+		"PATCH /v3/service_instances/{guid}":           s.updateService,
+		"DELETE /v3/service_instances/{guid}":          s.deleteService,
+		"GET /v3/service_instances/{guid}/credentials": s.getServiceCredentials,
+		"GET /v3/service_instances/{guid}/parameters":  s.getServiceParameters,
+		"GET /v3/service_instances/{guid}/permissions": s.getServicePermissions,
+
+		"GET /v3/service_instances/{guid}/relationships/shared_spaces":               s.getSharedSpaces,
+		"POST /v3/service_instances/{guid}/relationships/shared_spaces":              s.shareService,
+		"DELETE /v3/service_instances/{guid}/relationships/shared_spaces/{space}":    s.unshareService,
+		"GET /v3/service_instances/{guid}/relationships/shared_spaces/usage_summary": s.getSharedUsage,
+
+		"GET /v3/service_credential_bindings":                   s.listCredentialBindings,
+		"POST /v3/service_credential_bindings":                  s.createCredentialBinding,
+		"GET /v3/service_credential_bindings/{guid}":            s.getCredentialBinding,
+		"PATCH /v3/service_credential_bindings/{guid}":          s.updateCredentialBinding,
+		"DELETE /v3/service_credential_bindings/{guid}":         s.deleteServiceBinding,
+		"GET /v3/service_credential_bindings/{guid}/details":    s.getBindingDetails,
+		"GET /v3/service_credential_bindings/{guid}/parameters": s.getBindingParameters,
+
+		"GET /v3/service_route_bindings":                   s.listRouteBindings,
+		"POST /v3/service_route_bindings":                  s.createRouteBinding,
+		"GET /v3/service_route_bindings/{guid}":            s.getRouteBinding,
+		"PATCH /v3/service_route_bindings/{guid}":          s.updateRouteBinding,
+		"DELETE /v3/service_route_bindings/{guid}":         s.deleteServiceBinding,
+		"GET /v3/service_route_bindings/{guid}/parameters": s.getBindingParameters,
+
+		"GET /dew/v1/apps/{guid}/bindings":                                   s.listAppBindings,
+		"GET /dew/v1/service_instances/{guid}/snapshots":                     s.listSnapshots,
+		"POST /dew/v1/service_instances/{guid}/snapshots":                    s.createSnapshot,
+		"POST /dew/v1/service_instances/{guid}/snapshots/{snapshot}/restore": s.restoreSnapshot,
+		"DELETE /dew/v1/service_instances/{guid}/snapshots/{snapshot}":       s.deleteSnapshot,
+	}
+}
+
+// The nouns of paths. What an instance is shared with sees it, too.
+var (
+	aServiceInstance = noun{
+		noun: "Service instance",
+		find: func(s *Server, guid string) (place, error) {
+			i, err := s.c.Services.Instance(guid)
+			if err != nil {
+				return place{}, err
+			}
+			return s.spacePlace(i.Space)
+		},
+		readers: func(s *Server, guid string) ([]string, error) {
+			i, err := s.c.Services.Instance(guid)
+			return i.SharedWith, err
+		},
+	}
+	aCredentialBinding = noun{noun: "Service credential binding", find: func(s *Server, guid string) (place, error) {
+		return s.bindingPlace(guid, services.AppBinding, services.KeyBinding)
+	}}
+	aRouteBinding = noun{noun: "Service route binding", find: func(s *Server, guid string) (place, error) {
+		return s.bindingPlace(guid, services.RouteBinding)
+	}}
+)
+
+// bindingPlace is where a binding of one of the types belongs: to what is bound.
+func (s *Server) bindingPlace(guid string, types ...services.BindingType) (place, error) {
+	b, err := s.c.Services.Binding(guid)
+	if err == nil && !slices.Contains(types, b.Type) {
+		err = services.ErrNotFound
+	}
+	if err != nil {
+		return place{}, err
+	}
+	space, err := s.bindingSpace(b)
+	if err != nil {
+		return place{}, err
+	}
+	return s.spacePlace(space)
+}
+
+// bindingSpace is the guid of that space.
+func (s *Server) bindingSpace(b services.Binding) (string, error) {
+	switch b.Type {
+	case services.AppBinding:
+		a, err := s.c.Registry.App(b.App)
+		if err == nil || !errors.Is(err, app.ErrNotFound) {
+			return a.Space, err
+		}
+	case services.RouteBinding:
+		rt, err := s.c.Registry.Route(b.Route)
+		if err == nil || !errors.Is(err, app.ErrNotFound) {
+			return rt.Space, err
+		}
+	}
+	i, err := s.c.Services.Instance(b.Instance) // a key, or what is left of something
+	return i.Space, err
+}
+
+// viewer is who looks at the marketplace; nil: who sees all.
+func (s *Server) viewer(see sight) *services.Viewer {
+	if see.all {
+		return nil
+	}
+	v := &services.Viewer{Orgs: slices.Sorted(maps.Keys(see.orgs))}
+	for _, space := range slices.Sorted(maps.Keys(see.orgOf)) {
+		if see.space(space) {
+			v.Spaces = append(v.Spaces, space)
+		}
+	}
+	return v
+}
+
+// administer wants the principal to be one who may change a broker and what it
+// offers: an administrator, or for a broker of a space its developers.
+func (s *Server) administer(ctx context.Context, broker string) error {
+	b, err := s.c.Services.Broker(broker)
+	if err != nil {
+		return err
+	}
+	if b.Space != "" {
+		return s.demand(ctx, toDevelop, b.Space)
+	}
+	if !principal(ctx).Admin() {
+		return errNotAuthorized
+	}
+	return nil
+}
+
+// begun is the answer to a wish that takes longer: where to ask for it.
+func (s *Server) begun(o services.Operation) answer {
+	return answer{status: http.StatusAccepted, location: s.href("v3", "jobs", o.GUID), warnings: o.Warnings}
+}
+
+// ended is the answer to a removal: it is done, or where to ask for it.
+func (s *Server) ended(o services.Operation, err error) (any, error) {
+	if err != nil {
+		return nil, err
+	}
+	if o.GUID == "" {
+		return answer{status: http.StatusNoContent}, nil
+	}
+	return s.begun(o), nil
+}
+
+// operationJob is an operation of the marketplace as a job.
+func (s *Server) operationJob(o services.Operation) v3.Job {
+	out := v3.Job{
+		GUID: o.GUID, CreatedAt: v3.At(o.CreatedAt), UpdatedAt: v3.At(o.UpdatedAt), Operation: operationName(o),
+		State: v3.JobProcessing, Errors: []v3.Error{}, Warnings: []v3.Warning{},
+		Links: v3.Links{"self": {Href: s.href("v3", "jobs", o.GUID)}},
+	}
+	for _, text := range o.Warnings {
+		out.Warnings = append(out.Warnings, v3.Warning{Detail: text})
+	}
+	switch {
+	case o.State == services.Succeeded:
+		out.State = v3.JobComplete
+	case o.State == services.Failed:
+		out.State = v3.JobFailed
+		out.Errors = append(out.Errors, failureOf(o)) // clients break off without one
+	case o.Accepted:
+		out.State = v3.JobPolling
+	}
+	return out
+}
+
+// failureOf is why an operation failed, in the platform's words.
+func failureOf(o services.Operation) v3.Error {
+	if o.Failure != nil {
+		return v3.Error{Code: o.Failure.Code, Title: o.Failure.Title, Detail: o.Failure.Detail}
+	}
+	return v3.Error{Code: v3.CodeUnprocessable, Title: v3.TitleUnprocessable, Detail: o.Description}
+}
+
+// operationName is the platform's name for an operation.
+func operationName(o services.Operation) string {
+	switch o.Kind {
+	case services.OfBroker:
+		if o.Action == services.Create {
+			return "service_broker.catalog.synchronize"
+		}
+	case services.OfBinding:
+		switch o.Binding {
+		case services.KeyBinding:
+			return "service_keys." + string(o.Action)
+		case services.RouteBinding:
+			return "service_route_bindings." + string(o.Action)
+		}
+		return "service_bindings." + string(o.Action)
+	}
+	return string(o.Kind) + "." + string(o.Action)
+}
+
+// presentLast shows the last operation of a record.
+func presentLast(l services.LastOperation) v3.LastOperation {
+	return v3.LastOperation{
+		Type: string(l.Type), State: string(l.State), Description: l.Description,
+		CreatedAt: v3.At(l.CreatedAt), UpdatedAt: v3.At(l.UpdatedAt),
+	}
+}
+
+// maybe is a relationship that is left out when there is none.
+func maybe(guid string) *v3.ToOne {
+	if guid == "" {
+		return nil
+	}
+	one := v3.To(guid)
+	return &one
+}
+
+// orEmpty is a list that is not null.
+func orEmpty(list []string) []string {
+	if list == nil {
+		return []string{}
+	}
+	return list
+}

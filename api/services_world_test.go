@@ -1,0 +1,278 @@
+package api
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"net/http"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/dewrun/dew/api/v3"
+	"github.com/dewrun/dew/services"
+)
+
+// fakeBroker does at once what it is asked to do, unless the parameters have the
+// key hold (it goes on until release) or the key fail (a sentence).
+type fakeBroker struct {
+	prefix string // of all that it offers
+	*fakeData
+}
+
+// fakeData is what the brokers of one world have in common.
+type fakeData struct {
+	mu     sync.Mutex
+	held   map[string]bool            // guids that are not released yet
+	asked  []string                   // "create instance db"
+	params map[string]json.RawMessage // by guid
+}
+
+func newFakeBroker() *fakeBroker {
+	return &fakeBroker{fakeData: &fakeData{held: map[string]bool{}, params: map[string]json.RawMessage{}}}
+}
+
+// named is a broker of that name; what it offers has it, too.
+func (f *fakeBroker) named(name string) *fakeBroker {
+	return &fakeBroker{prefix: name + "-", fakeData: f.fakeData}
+}
+
+func (f *fakeBroker) Catalog(context.Context) ([]services.Offered, error) {
+	plan := func(name string, paid bool) services.OfferedPlan {
+		p := services.OfferedPlan{
+			ID: f.prefix + name + "-id", Name: f.prefix + name, Description: "A " + name + " one", Paid: paid,
+			Maintenance: services.Maintenance{Version: "1.2.3", Description: "newer"}, MaxPolling: time.Hour,
+		}
+		if paid {
+			p.Metadata = json.RawMessage(`{"costs":[{"amount":{"eur":9.5},"unit":"MONTHLY"}]}`)
+			p.Schemas.InstanceCreate = json.RawMessage(`{"$schema":"http://json-schema.org/draft-04/schema#","type":"object"}`)
+		}
+		return p
+	}
+	return []services.Offered{
+		{
+			ID: f.prefix + "database-id", Name: f.prefix + "database", Description: "A database", Tags: []string{"sql"},
+			Bindable: true, PlanUpdateable: true, InstancesRetrievable: true, BindingsRetrievable: true,
+			Metadata: json.RawMessage(`{"documentationUrl":"https://docs.example.com","shareable":true}`),
+			Plans:    []services.OfferedPlan{plan("small", false), plan("large", true)},
+		},
+		{
+			ID: f.prefix + "front-id", Name: f.prefix + "front", Description: "Stands before routes", Bindable: true,
+			Requires: []string{"route_forwarding"}, Plans: []services.OfferedPlan{plan("gate", false)},
+		},
+	}, nil
+}
+
+// note writes down what was asked, and what the parameters want of it.
+func (f *fakeBroker) note(what, guid string, parameters json.RawMessage) (services.Progress, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.asked = append(f.asked, what)
+	if parameters != nil {
+		f.params[guid] = parameters
+	}
+	var p struct {
+		Hold bool   `json:"hold"`
+		Fail string `json:"fail"`
+	}
+	if len(parameters) > 0 {
+		if err := json.Unmarshal(parameters, &p); err != nil {
+			return services.Progress{}, err
+		}
+	}
+	switch {
+	case p.Fail != "":
+		return services.Progress{}, &services.BrokerError{Status: http.StatusBadRequest, Description: p.Fail}
+	case p.Hold:
+		f.held[guid] = true
+		return services.Progress{State: services.InProgress, Operation: "held", Description: "holding on"}, nil
+	}
+	return services.Progress{State: services.Succeeded}, nil
+}
+
+func (f *fakeBroker) Instance(_ context.Context, r services.InstanceRequest) (services.Progress, error) {
+	p, err := f.note(string(r.Action)+" instance "+r.Context.InstanceName, r.Instance, r.Parameters)
+	p.Dashboard = "https://dashboard.example.com/" + r.Context.InstanceName
+	return p, err
+}
+
+func (f *fakeBroker) Binding(_ context.Context, r services.BindingRequest) (services.Progress, error) {
+	p, err := f.note(string(r.Action)+" binding", r.Binding, r.Parameters)
+	if err == nil && p.State == services.Succeeded && r.Action == services.Create {
+		bound := f.bound(r)
+		p.Bound = &bound
+	}
+	return p, err
+}
+
+func (f *fakeBroker) bound(r services.BindingRequest) services.Bound {
+	if r.Route != "" {
+		return services.Bound{RouteService: "https://front.example.com"}
+	}
+	return services.Bound{Credentials: json.RawMessage(`{"host":"10.0.0.1","port":5432,"username":"u","password":"` + secretPassword + `"}`)}
+}
+
+func (f *fakeBroker) Last(_ context.Context, r services.LastRequest) (services.Progress, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.held[r.Instance] && r.Binding == "" || f.held[r.Binding] {
+		return services.Progress{State: services.InProgress, Description: "holding on", RetryAfter: time.Millisecond}, nil
+	}
+	return services.Progress{State: services.Succeeded, Description: "done"}, nil
+}
+
+func (f *fakeBroker) Fetch(_ context.Context, r services.BindingRequest) (services.Bound, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	b := f.bound(r)
+	b.Parameters = f.params[r.Binding]
+	return b, nil
+}
+
+// Tell gives back the parameters of an instance.
+func (f *fakeBroker) Tell(_ context.Context, r services.InstanceRequest) (services.Told, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return services.Told{Parameters: f.params[r.Instance]}, nil
+}
+
+// release lets everything go on that is held.
+func (f *fakeBroker) release(book *services.Book) {
+	f.mu.Lock()
+	guids := slices.Collect(maps.Keys(f.held))
+	clear(f.held)
+	f.mu.Unlock()
+	for _, guid := range guids {
+		book.Kick(guid)
+	}
+}
+
+func (f *fakeBroker) wasAsked() []string {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return slices.Clone(f.asked)
+}
+
+// secretPassword is in the credentials of every binding, and may be nowhere else.
+const secretPassword = "only-in-details"
+
+// fakeSnapshots keeps no data.
+type fakeSnapshots struct {
+	mu       sync.Mutex
+	all      []Snapshot
+	restored []string
+}
+
+func (f *fakeSnapshots) Snapshots(context.Context, string) ([]Snapshot, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return slices.Clone(f.all), nil
+}
+
+func (f *fakeSnapshots) Snapshot(context.Context, string) (Snapshot, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	n := len(f.all) + 1
+	one := Snapshot{GUID: fmt.Sprintf("snapshot-%d", n), CreatedAt: time.Unix(int64(n), 0), Size: 1 << 20}
+	f.all = append(f.all, one)
+	return one, nil
+}
+
+func (f *fakeSnapshots) Restore(_ context.Context, instance, snapshot string) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.restored = append(f.restored, instance+"/"+snapshot)
+	return nil
+}
+
+func (f *fakeSnapshots) DeleteSnapshot(_ context.Context, _, snapshot string) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.all = slices.DeleteFunc(f.all, func(s Snapshot) bool { return s.GUID == snapshot })
+	return nil
+}
+
+// plan waits for the catalog and gives the plan of the name.
+func (w *world) plan(name string) v3.ServicePlan {
+	w.t.Helper()
+	for range 1000 {
+		var page v3.List[v3.ServicePlan]
+		w.want(200, "GET", "/v3/service_plans?names="+name, "", &page)
+		if len(page.Resources) == 1 {
+			return page.Resources[0]
+		}
+		time.Sleep(2 * time.Millisecond)
+	}
+	w.t.Fatalf("there is no plan %s", name)
+	return v3.ServicePlan{}
+}
+
+// managed is the body that makes a service instance of a plan.
+func (w *world) managed(name, plan, more string) string {
+	return fmt.Sprintf(`{"type":"managed","name":%q,"relationships":{"service_plan":{"data":{"guid":%q}},"space":{"data":{"guid":%q}}}%s}`,
+		name, w.plan(plan).GUID, w.space.GUID, more)
+}
+
+// provided is the body that makes a user-provided service instance.
+func (w *world) provided(name, more string) string {
+	return fmt.Sprintf(`{"type":"user-provided","name":%q,"relationships":{"space":{"data":{"guid":%q}}}%s}`, name, w.space.GUID, more)
+}
+
+// service finds a service instance by its name.
+func (w *world) service(name string) v3.ServiceInstance {
+	w.t.Helper()
+	var page v3.List[v3.ServiceInstance]
+	w.want(200, "GET", "/v3/service_instances?names="+name, "", &page)
+	if len(page.Resources) != 1 {
+		w.t.Fatalf("there are %d service instances %s", len(page.Resources), name)
+	}
+	return page.Resources[0]
+}
+
+// makeService makes a service instance of the small plan, and waits for it.
+func (w *world) makeService(name string) v3.ServiceInstance {
+	w.t.Helper()
+	w.complete(w.want(202, "POST", "/v3/service_instances", w.managed(name, "small", ""), nil))
+	return w.service(name)
+}
+
+// bound is the body that binds an app, or makes a key when there is none.
+func boundTo(instance, appGUID, more string) string {
+	if appGUID == "" {
+		return fmt.Sprintf(`{"type":"key","relationships":{"service_instance":{"data":{"guid":%q}}}%s}`, instance, more)
+	}
+	return fmt.Sprintf(`{"type":"app","relationships":{"app":{"data":{"guid":%q}},"service_instance":{"data":{"guid":%q}}}%s}`, appGUID, instance, more)
+}
+
+// complete wants a job to end well.
+func (w *world) complete(h http.Header) {
+	w.t.Helper()
+	if j := w.finish(h); j.State != v3.JobComplete || len(j.Errors) > 0 {
+		w.t.Fatalf("job = %+v, want it to be complete", j)
+	}
+}
+
+// jobIs waits until a job has a state.
+func (w *world) jobIs(h http.Header, state string) v3.Job {
+	w.t.Helper()
+	var j v3.Job
+	for range 1000 {
+		w.want(200, "GET", strings.TrimPrefix(h.Get("Location"), publicURL), "", &j)
+		if j.State == state {
+			return j
+		}
+		time.Sleep(2 * time.Millisecond)
+	}
+	w.t.Fatalf("job = %+v, want state %s", j, state)
+	return j
+}
+
+// bindings are those of an instance.
+func (w *world) bindings(instance string) []v3.ServiceCredentialBinding {
+	w.t.Helper()
+	var page v3.List[v3.ServiceCredentialBinding]
+	w.want(200, "GET", "/v3/service_credential_bindings?service_instance_guids="+instance, "", &page)
+	return page.Resources
+}
