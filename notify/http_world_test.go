@@ -2,9 +2,11 @@ package notify
 
 import (
 	"bytes"
+	"context"
 	"crypto/rsa"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"log/slog"
 	"net/http"
@@ -129,6 +131,13 @@ func (w *httpWorld) client(id string, authorities ...string) string {
 	must(w.auth.Accounts().CreateClient(auth.NewClient{
 		ID: id, Secret: secret, GrantTypes: []string{auth.GrantClient}, Authorities: authorities,
 	}))(w.t)
+	w.tokens[id] = w.grant(id)
+	return w.tokens[id]
+}
+
+// grant asks for a token as a client does.
+func (w *httpWorld) grant(id string) string {
+	w.t.Helper()
 	form := url.Values{"grant_type": {"client_credentials"}, "client_id": {id}, "client_secret": {secret}}
 	r := httptest.NewRequest(http.MethodPost, "/uaa/oauth/token", strings.NewReader(form.Encode()))
 	r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
@@ -140,7 +149,6 @@ func (w *httpWorld) client(id string, authorities ...string) string {
 	if err := json.Unmarshal(got.Body.Bytes(), &out); err != nil || out.Token == "" {
 		w.t.Fatalf("no token: %d %s", got.Code, got.Body)
 	}
-	w.tokens[id] = out.Token
 	return out.Token
 }
 
@@ -292,4 +300,27 @@ func (w *httpWorld) mails(to string) (mails []Mail, problems []error) {
 		mails = append(mails, mail)
 	}
 	return mails, problems
+}
+
+// again gets another token for a client that is there.
+func (w *httpWorld) again(id string) string {
+	w.t.Helper()
+	if token, ok := w.tokens[id]; ok {
+		return token
+	}
+	w.tokens[id] = w.grant(id)
+	return w.tokens[id]
+}
+
+// failingDirectory cannot tell who is in a space, and loses the rest of a list.
+type failingDirectory struct{ Directory }
+
+func (failingDirectory) InSpace(context.Context, string) (Audience, error) {
+	return Audience{}, fmt.Errorf("%w: status 500", ErrPlatform)
+}
+
+func (failingDirectory) Everyone(context.Context) (Audience, error) {
+	return Audience{People: func(yield func(Person, error) bool) {
+		_ = yield(Person{GUID: "first"}, nil) && yield(Person{}, errBroken)
+	}}, nil
 }

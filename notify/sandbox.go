@@ -166,13 +166,13 @@ var formOfError = regexp.MustCompile(`(?s)^template: [^:]*:(\d+)(?::\d+)?: (.*)$
 
 // place tells people where a template is wrong, and how.
 func place(err error) string {
-	const most = 300
+	const start, end = 150, 150 // the cause stands at the end
 	text := err.Error()
 	if m := formOfError.FindStringSubmatch(text); m != nil {
 		text = "line " + m[1] + ": " + m[2]
 	}
-	if len(text) > most {
-		text = strings.ToValidUTF8(text[:most], "") + "..."
+	if len(text) > start+end {
+		text = strings.ToValidUTF8(text[:start], "") + "..." + strings.ToValidUTF8(text[len(text)-end:], "")
 	}
 	return text
 }

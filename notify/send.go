@@ -56,7 +56,7 @@ func readLetter(r request) (l letter, err error) {
 		return l, err
 	}
 	if l.html, err = dissect(page); err != nil {
-		return l, invalid(`"html" is improperly formatted: %s`, shorten(err.Error()))
+		return l, invalid(`"html" is improperly formatted`)
 	}
 	l.subject = cmp.Or(oneLine(l.subject), noSubject)
 	return l, nil

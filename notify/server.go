@@ -358,11 +358,14 @@ func readFields(r request) (fields, error) {
 	if err != nil {
 		return nil, asRequest(err)
 	}
+	return parseFields(raw)
+}
+
+func parseFields(raw []byte) (f fields, err error) {
 	if len(bytes.TrimSpace(raw)) == 0 {
 		return nil, errEmpty
 	}
-	var f fields
-	if err := json.Unmarshal(raw, &f); err != nil {
+	if json.Unmarshal(raw, &f) != nil {
 		return nil, errParse
 	}
 	return f, nil

@@ -146,7 +146,7 @@ func (s *Server) campaignNotice(r request, c *campaign) (n Notice, err error) {
 	}
 	parts, err := dissect(c.HTML)
 	if err != nil {
-		return n, invalid("html is improperly formatted: %s", shorten(err.Error()))
+		return n, invalid(`"html" is improperly formatted`)
 	}
 	if c.Text == "" && parts.BodyContent == "" {
 		return n, invalid("missing either campaign text or html")
