@@ -22,7 +22,7 @@ type Mails struct {
 
 const (
 	// maxMailPage bounds one list of mails.
-	maxMailPage = 5000
+	maxMailPage = 20000
 	// maxMailWait bounds one request that waits; clients ask again.
 	maxMailWait = time.Minute
 )
@@ -96,8 +96,8 @@ func (s *Server) getMail(r *http.Request) (any, error) {
 	return presentMail(k), nil
 }
 
-// waitForMail answers with the first mail that the filter chooses, or, when none
-// came in time, with nothing.
+// waitForMail answers with the first mail that the filter chooses, in full, or,
+// when none came in time, with an empty list.
 func (s *Server) waitForMail(r *http.Request) (any, error) {
 	inbox, err := s.inbox()
 	if err != nil {
@@ -115,12 +115,12 @@ func (s *Server) waitForMail(r *http.Request) (any, error) {
 	}
 	k, err := inbox.Wait(r.Context(), f, min(limit, maxMailWait))
 	if errors.Is(err, notify.ErrNoMail) {
-		return answer{status: http.StatusNoContent}, nil
+		return v3.Inbox{Mails: []v3.Mail{}}, nil
 	}
 	if err != nil {
 		return nil, err
 	}
-	return presentMail(k), nil
+	return v3.Inbox{Mails: []v3.Mail{presentMail(k)}, Total: 1}, nil
 }
 
 func (s *Server) createInboxLink(*http.Request) (any, error) {

@@ -1,0 +1,157 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/urfave/cli/v2"
+
+	"github.com/dewrun/dew/api/client"
+	"github.com/dewrun/dew/api/v3"
+)
+
+func inboxCommands(g *global) []*cli.Command {
+	return []*cli.Command{
+		g.command(verb{
+			name: "inbox", args: "[ACTION] [ID]", category: "Notifications", usage: "read the mails that notifications became, where dewd has no mail server",
+			about: "ACTION is list (the default), show or wait. Wait prints the first mail that the flags choose, also one that is there already, and ends with status 5 when none comes in time.\n\n" +
+				"Examples:\n   dew inbox --to jo@example.com\n   dew inbox show 0190c5e0-6f1c-7d2a-9c11-0242ac120002\n   dew inbox wait --kind password-reset --to jo@example.com --timeout 30s --json\n   dew inbox --open",
+			flags: []cli.Flag{
+				&cli.StringFlag{Name: "to", Usage: "only mails to this `address`, or to the user with this guid"},
+				&cli.StringFlag{Name: "kind", Usage: "only mails of this `kind` of notification"},
+				&cli.StringFlag{Name: "subject", Usage: "only mails with this `text` in the subject"},
+				&cli.Uint64Flag{Name: "after", Usage: "only mails that came after the one with this `number`"},
+				&cli.IntFlag{Name: "n", Value: 50, Usage: "list this `count` at most; 0: all"},
+				&cli.DurationFlag{Name: "timeout", Value: time.Minute, Usage: "wait no longer than this `duration`"},
+				boolFlag("html", "show the HTML part"),
+				boolFlag("open", "print a link to the inbox for a browser, which opens once"),
+				jsonFlag(),
+			},
+		}, func(c *cli.Context, ask *client.Client, out *console) error {
+			o := inboxOptions{
+				Action: c.Args().Get(0), ID: c.Args().Get(1), Timeout: c.Duration("timeout"), HTML: c.Bool("html"), Open: c.Bool("open"),
+				Filter: client.MailFilter{
+					To: c.String("to"), Kind: c.String("kind"), Subject: c.String("subject"), After: c.Uint64("after"), Limit: c.Int("n"),
+				},
+			}
+			return runInbox(c.Context, o, ask, out)
+		}),
+	}
+}
+
+type inboxOptions struct {
+	Action  string
+	ID      string
+	Filter  client.MailFilter
+	Timeout time.Duration
+	HTML    bool
+	Open    bool
+}
+
+func runInbox(ctx context.Context, o inboxOptions, ask *client.Client, out *console) error {
+	if o.ID != "" && o.Action != "show" {
+		return usage("inbox: %s takes no ID: dew inbox show %s", o.Action, o.ID)
+	}
+	switch {
+	case o.Open && o.Action != "":
+		return usage("inbox: --open stands alone")
+	case o.Open:
+		return openInbox(ctx, ask, out)
+	case o.Action == "", o.Action == "list":
+		return listInbox(ctx, o.Filter, ask, out)
+	case o.Action == "show" && o.ID == "":
+		return usage("inbox show needs the ID of a mail: dew inbox lists them")
+	case o.Action == "show":
+		m, err := ask.Mail(ctx, o.ID)
+		if client.NotFound(err) {
+			return &failure{status: statusFailed, err: fmt.Errorf("there is no mail %s in the inbox", o.ID), todo: "dew inbox lists those that are kept"}
+		}
+		if err != nil {
+			return err
+		}
+		return showMail(m, o.HTML, out)
+	case o.Action == "wait":
+		return waitInbox(ctx, o, ask, out)
+	}
+	return usage("inbox: %q is no action: list, show or wait", o.Action)
+}
+
+func openInbox(ctx context.Context, ask *client.Client, out *console) error {
+	link, err := ask.InboxLink(ctx)
+	if err != nil {
+		return err
+	}
+	if out.json {
+		return out.encode(v3.InboxLink{URL: link})
+	}
+	out.say("The link opens once, within five minutes:")
+	fmt.Fprintln(out.out, link)
+	return nil
+}
+
+func listInbox(ctx context.Context, f client.MailFilter, ask *client.Client, out *console) error {
+	in, err := ask.Inbox(ctx, f)
+	if err != nil {
+		return err
+	}
+	if out.json {
+		return out.encode(append([]v3.Mail{}, in.Mails...))
+	}
+	if len(in.Mails) == 0 {
+		out.say("There are no mails")
+		return nil
+	}
+	rows := [][]string{{"number", "id", "sent", "to", "kind", "subject"}}
+	for _, m := range in.Mails {
+		rows = append(rows, []string{fmt.Sprint(m.Seq), m.ID, m.Sent.Local().Format(time.DateTime), shown(m.To), shown(m.Kind), shown(m.Subject)})
+	}
+	if more := in.Total - len(in.Mails); more > 0 {
+		out.say("%d older ones are not listed: -n 0 lists all", more)
+	}
+	return out.table(rows)
+}
+
+// waitInbox waits for a mail, and tells by the exit status that none came.
+func waitInbox(ctx context.Context, o inboxOptions, ask *client.Client, out *console) error {
+	if o.Timeout <= 0 {
+		return usage("inbox: --timeout must be more than nothing, such as 30s")
+	}
+	late := &failure{status: statusTimeout, err: fmt.Errorf("no such mail came within %s", o.Timeout), todo: "dew inbox lists the mails that came"}
+	bounded, cancel := context.WithTimeoutCause(ctx, o.Timeout, late)
+	defer cancel()
+	m, err := ask.WaitForMail(bounded, o.Filter)
+	if err != nil && bounded.Err() != nil && ctx.Err() == nil && errors.Is(context.Cause(bounded), late) {
+		return late
+	}
+	if err != nil {
+		return err
+	}
+	return showMail(m, o.HTML, out)
+}
+
+// showMail prints a mail. What others wrote is shown and not obeyed.
+func showMail(m v3.Mail, html bool, out *console) error {
+	if out.json {
+		return out.encode(m)
+	}
+	for _, h := range [][2]string{
+		{"id", m.ID}, {"sent", m.Sent.Local().Format(lineTime)}, {"from", m.From}, {"to", m.To}, {"reply to", m.ReplyTo},
+		{"client", m.Client}, {"kind", m.Kind}, {"subject", m.Subject},
+	} {
+		if h[1] != "" {
+			fmt.Fprintf(out.out, "%-9s %s\n", h[0]+":", shown(h[1]))
+		}
+	}
+	body := m.Text
+	if html || body == "" {
+		body = m.HTML
+	}
+	fmt.Fprintln(out.out)
+	for line := range strings.Lines(body) {
+		fmt.Fprintln(out.out, shown(strings.TrimRight(line, "\r\n")))
+	}
+	return nil
+}
