@@ -35,9 +35,16 @@ func (d *daemon) sweepLogs(ctx context.Context) error {
 	}
 }
 
-// logged are the apps that exist, and those whose instances still end.
+// logged are the apps and databases that exist, and those whose instances still end.
 func (d *daemon) logged() (map[string]bool, error) {
 	keep := d.sup.Apps()
+	databases, err := d.databases.Instances()
+	if err != nil {
+		return nil, err
+	}
+	for _, guid := range databases {
+		keep[guid] = true
+	}
 	apps, err := d.registry.Apps()
 	for _, a := range apps {
 		keep[a.GUID] = true

@@ -35,6 +35,7 @@ func run(c *cli.Context, cfg config) (err error) {
 		func(ctx context.Context) error { d.engine.Keep(ctx); return nil },
 		d.supervise,
 		d.builds.Run,
+		d.serveServices,
 		d.prune,
 		d.sweepLogs,
 		d.copyLogs,

@@ -16,11 +16,14 @@ import (
 	"github.com/dewrun/dew/api/v3"
 	"github.com/dewrun/dew/app"
 	"github.com/dewrun/dew/auth"
+	"github.com/dewrun/dew/drain"
 	"github.com/dewrun/dew/droplet"
 	"github.com/dewrun/dew/logstream"
 	"github.com/dewrun/dew/route"
 	"github.com/dewrun/dew/runtime"
 	"github.com/dewrun/dew/runtime/containerd"
+	"github.com/dewrun/dew/services"
+	"github.com/dewrun/dew/services/builtin"
 	"github.com/dewrun/dew/sshd"
 	"github.com/dewrun/dew/store"
 )
@@ -36,41 +39,44 @@ const teardownLimit = 2 * time.Minute
 
 // daemon is everything that runs, bottom up.
 type daemon struct {
-	cfg      config
-	log      *slog.Logger
-	holder   *holder
-	cell     string
-	init     string // dew-init as instances bind it
-	sftp     string // dew-sftp likewise; empty: there is none
-	db       *store.DB
-	registry *app.Registry
-	events   *app.Events
-	jobs     *app.Jobs
-	shelf    *droplet.Shelf
-	stacks   *droplet.Stacks
-	packages *droplet.Packages
-	catalog  *droplet.Catalog
-	builds   *droplet.Builds
-	logs     *logstream.Logs
-	subnet   netip.Prefix
-	private  *containerd.Daemon // nil where the machine's own containerd serves
-	engine   *containerd.Engine
-	sup      *runtime.Supervisor
-	router   *route.Router
-	auth     *auth.Server
-	roles    *auth.Roles
-	api      *api.Server
-	metrics  *api.Metrics
-	listen   []net.Listener // of the API
-	front    []net.Listener // of app routes
-	gate     []net.Listener // of the ssh door; none: there is no such door
-	secure   []net.Listener // of app routes over TLS; none: there is no such door
-	inside   inside         // the doors for instances
-	ssh      *sshd.Server
-	leave    context.CancelFunc
-	endApps  atomic.Bool   // somebody asked to end the apps when dewd leaves
-	sweep    chan struct{} // holds one: logs may belong to nobody
-	ready    chan struct{} // closed when what an earlier dewd left is taken over
+	cfg       config
+	log       *slog.Logger
+	holder    *holder
+	cell      string
+	init      string // dew-init as instances bind it
+	sftp      string // dew-sftp likewise; empty: there is none
+	db        *store.DB
+	registry  *app.Registry
+	events    *app.Events
+	jobs      *app.Jobs
+	shelf     *droplet.Shelf
+	stacks    *droplet.Stacks
+	packages  *droplet.Packages
+	catalog   *droplet.Catalog
+	builds    *droplet.Builds
+	logs      *logstream.Logs
+	subnet    netip.Prefix
+	private   *containerd.Daemon // nil where the machine's own containerd serves
+	engine    *containerd.Engine
+	sup       *runtime.Supervisor
+	router    *route.Router
+	auth      *auth.Server
+	roles     *auth.Roles
+	databases *builtin.Broker
+	services  *services.Book
+	drains    *drain.Drains
+	api       *api.Server
+	metrics   *api.Metrics
+	listen    []net.Listener // of the API
+	front     []net.Listener // of app routes
+	gate      []net.Listener // of the ssh door; none: there is no such door
+	secure    []net.Listener // of app routes over TLS; none: there is no such door
+	inside    inside         // the doors for instances
+	ssh       *sshd.Server
+	leave     context.CancelFunc
+	endApps   atomic.Bool   // somebody asked to end the apps when dewd leaves
+	sweep     chan struct{} // holds one: logs may belong to nobody
+	ready     chan struct{} // closed when what an earlier dewd left is taken over
 
 	closers []func() error // in the order of opening
 }
@@ -88,7 +94,7 @@ func open(ctx context.Context, cfg config, log *slog.Logger) (_ *daemon, err err
 		}
 	}()
 	for _, step := range []func(context.Context) error{
-		d.openRoot, d.openListeners, d.openStore, d.openLogs, d.openDroplets, d.openContainerd, d.openEngine, d.openSupervisor, d.openInside,
+		d.openRoot, d.openListeners, d.openStore, d.openLogs, d.openDroplets, d.openContainerd, d.openEngine, d.openSupervisor, d.openServices, d.openInside,
 	} {
 		if err := step(ctx); err != nil {
 			return nil, err
@@ -280,7 +286,7 @@ func (d *daemon) openEngine(ctx context.Context) (err error) {
 func (d *daemon) openSupervisor(context.Context) (err error) {
 	d.sup, err = runtime.NewSupervisor(runtime.Config{
 		Engine: d.engine, Registry: d.registry, Droplets: d.shelf, Stacks: d.stacks.Get, Logs: book{d.logs}, DB: d.db,
-		Cell: d.cell, Subnet: d.subnet, PublicURL: d.cfg.PublicURL, Policy: d.cfg.Policy, Logger: d.log,
+		Cell: d.cell, Subnet: d.subnet, PublicURL: d.cfg.PublicURL, Policy: d.cfg.Policy, Logger: d.log, Bindings: d.liveBindings(),
 		Ready:    func() { close(d.ready) },
 		OnChange: func(st runtime.Status) { d.router.Changed(st) },
 		Gone:     func(string) { d.logsDue() },
@@ -327,7 +333,7 @@ func (d *daemon) openAPI(ctx context.Context) (err error) {
 	}
 	d.api, err = api.New(api.Config{
 		DB: d.db, Registry: d.registry, Events: d.events, Jobs: d.jobs, Packages: d.packages, Builds: d.builds, Shelf: d.shelf, Catalog: d.catalog,
-		Processes: d.sup, Exits: d.sup.Exits(), Logs: d.logs, Auth: d.auth, Roles: d.roles, SSH: d.sshDoor(), Crashed: d.sup.AllCrashed, PublicURL: d.cfg.PublicURL,
+		Processes: d.sup, Exits: d.sup.Exits(), Logs: d.logs, Services: d.services, Snapshots: snapshots{d.databases}, Bindings: d.liveBindings(), Auth: d.auth, Roles: d.roles, SSH: d.sshDoor(), Crashed: d.sup.AllCrashed, PublicURL: d.cfg.PublicURL,
 		Names: []string{apiName, d.engine.Gateway().String()}, Version: version, Logger: d.log,
 		UploadDir: filepath.Join(d.cfg.Root, "packages"), Metrics: d.metrics, Stats: d.sup.Stats,
 		Shutdown: func(apps bool) { go d.shutdown(ctx, apps) },

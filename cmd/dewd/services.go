@@ -1,0 +1,213 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"crypto/x509"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/urfave/cli/v2"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/dewrun/dew/api"
+	"github.com/dewrun/dew/drain"
+	"github.com/dewrun/dew/droplet"
+	"github.com/dewrun/dew/services"
+	"github.com/dewrun/dew/services/builtin"
+)
+
+// When the credentials of a binding come into an app's environment.
+const (
+	onRestage = "restage"
+	onRestart = "restart"
+)
+
+// marketplace is what flags say of services.
+type marketplace struct {
+	BindingsOn string // onRestage or onRestart
+	DrainCA    string // file with certificates
+}
+
+func (m *marketplace) flags() []cli.Flag {
+	return []cli.Flag{
+		text(&m.BindingsOn, "bindings-on", "`restage|restart`: when the credentials of a new binding come into an app's environment"),
+		text(&m.DrainCA, "drain-ca", "`file` with certificates of authorities that log drains over TLS may have, besides the machine's"),
+	}
+}
+
+func (m *marketplace) validate() (errs []error) {
+	if m.BindingsOn != onRestage && m.BindingsOn != onRestart {
+		errs = append(errs, fmt.Errorf("--bindings-on: %q is neither %s nor %s", m.BindingsOn, onRestage, onRestart))
+	}
+	return errs
+}
+
+// openServices opens the marketplace, with the broker that is always there.
+func (d *daemon) openServices(context.Context) (err error) {
+	d.databases, err = builtin.New(builtin.Config{
+		DB: d.db, Host: d.sup, Dir: filepath.Join(d.cfg.Root, "services"), UID: d.cfg.AppUID, GID: d.cfg.AppUID, Logger: d.log,
+		Stacks: d.serviceStack, Changed: func(instance string) { d.services.Kick(instance) },
+	})
+	if err != nil {
+		return err
+	}
+	d.services = services.New(services.Config{
+		DB: d.db, Registry: d.registry, Events: d.events, Logger: d.log, Builtin: d.databases,
+		Changed: func(string) { d.drains.Changed() },
+	})
+	roots, err := drainRoots(d.cfg.Marketplace.DrainCA)
+	if err != nil {
+		return err
+	}
+	d.drains = drain.New(drain.Config{DB: d.db, Logs: d.logs, Targets: d.drainTargets, Host: d.appHost, Roots: roots, Logger: d.log})
+	return nil
+}
+
+// drainRoots are the machine's authorities and those of a file; nil without one.
+func drainRoots(file string) (*x509.CertPool, error) {
+	if file == "" {
+		return nil, nil
+	}
+	b, err := os.ReadFile(file)
+	if err != nil {
+		return nil, fmt.Errorf("--drain-ca: %w", err)
+	}
+	pool, err := x509.SystemCertPool()
+	if err != nil {
+		pool = x509.NewCertPool() // a machine without any
+	}
+	if !pool.AppendCertsFromPEM(b) {
+		return nil, fmt.Errorf("--drain-ca: there is no certificate in %s (it must be PEM)", file)
+	}
+	return pool, nil
+}
+
+// serveServices runs databases, brokers and drains until ctx ends.
+func (d *daemon) serveServices(ctx context.Context) error {
+	select {
+	case <-d.ready: // before, nobody knows which servers live
+	case <-ctx.Done():
+		return nil
+	}
+	g, ctx := errgroup.WithContext(ctx)
+	for _, part := range []func(context.Context) error{d.databases.Run, d.services.Run, d.drains.Run} {
+		g.Go(func() error { return part(ctx) })
+	}
+	return g.Wait()
+}
+
+// frozen are the services that an app sees when it is staged now.
+func (d *daemon) frozen(guid string) (droplet.Bindings, error) {
+	f, err := d.services.Frozen(guid)
+	return droplet.Bindings{JSON: f.JSON, Names: f.Names}, err
+}
+
+// liveBindings is set where instances see what their app is bound to when they start.
+func (d *daemon) liveBindings() func(string) (droplet.Bindings, error) {
+	if d.cfg.Marketplace.BindingsOn == onRestart {
+		return d.frozen
+	}
+	return nil
+}
+
+func (d *daemon) drainTargets() ([]drain.Target, error) {
+	all, err := d.services.Drains()
+	var out []drain.Target
+	for _, v := range all {
+		out = append(out, drain.Target{App: v.App, URL: v.URL, Name: v.Name})
+	}
+	return out, err
+}
+
+// appHost is what stands for an app in the lines of its drains.
+func (d *daemon) appHost(guid string) string {
+	a, err := d.registry.App(guid)
+	if err != nil {
+		return guid
+	}
+	space, serr := d.registry.Space(a.Space)
+	org, oerr := d.registry.Org(space.Org)
+	if serr != nil || oerr != nil {
+		return a.Name
+	}
+	return org.Name + "." + space.Name + "." + a.Name
+}
+
+// serviceStack gives a stack that has the packages: one that was made before, or a
+// new one, which takes minutes.
+func (d *daemon) serviceStack(ctx context.Context, packages []string, progress func(string)) (string, error) {
+	name := "debian-" + strings.Join(packages, "-")
+	for tried := false; ; {
+		k, found, err := d.keptStack(name)
+		switch {
+		case err != nil:
+			return "", err
+		case found && k.State == droplet.StackReady:
+			return name, nil
+		case found && k.State == droplet.StackFailed && tried:
+			return "", fmt.Errorf("cannot make the stack %s: %s", name, k.Error)
+		case found && k.State == droplet.StackFailed:
+			if err := d.stacks.Remove(k.GUID); err != nil {
+				return "", err
+			}
+			continue
+		case !found:
+			if _, err := d.stacks.Begin(name, droplet.StackSource{Debian: &droplet.DebianSource{Include: packages}}); err != nil {
+				return "", err
+			}
+			tried = true
+			continue
+		}
+		tried = true
+		progress("making the stack " + name + ": " + cmp.Or(k.Progress, "begun"))
+		select {
+		case <-time.After(time.Second):
+		case <-ctx.Done():
+			return "", ctx.Err()
+		}
+	}
+}
+
+func (d *daemon) keptStack(name string) (droplet.KeptStack, bool, error) {
+	all, err := d.stacks.All()
+	i := slices.IndexFunc(all, func(k droplet.KeptStack) bool { return k.Name == name })
+	if err != nil || i < 0 {
+		return droplet.KeptStack{}, false, err
+	}
+	return all[i], true, nil
+}
+
+// snapshots are the copies of databases, as the API asks for them.
+type snapshots struct{ databases *builtin.Broker }
+
+func (s snapshots) Snapshots(_ context.Context, instance string) ([]api.Snapshot, error) {
+	all, err := s.databases.Snapshots(instance)
+	slices.Reverse(all)
+	var out []api.Snapshot
+	for _, v := range all {
+		out = append(out, asSnapshot(v))
+	}
+	return out, err
+}
+
+func (s snapshots) Snapshot(ctx context.Context, instance string) (api.Snapshot, error) {
+	v, err := s.databases.Snapshot(ctx, instance)
+	return asSnapshot(v), err
+}
+
+func (s snapshots) Restore(ctx context.Context, instance, snapshot string) error {
+	return s.databases.Restore(ctx, instance, snapshot)
+}
+
+func (s snapshots) DeleteSnapshot(ctx context.Context, instance, snapshot string) error {
+	return s.databases.DropSnapshot(ctx, instance, snapshot)
+}
+
+func asSnapshot(v builtin.Snapshot) api.Snapshot {
+	return api.Snapshot{GUID: v.ID, CreatedAt: v.CreatedAt, Size: v.Bytes}
+}
