@@ -135,9 +135,10 @@ func (b *Book) progressed(ctx context.Context, client Broker, t task, p Progress
 			}, true)
 		})
 	case p.State == InProgress:
-		if t.Description != p.Description {
-			r.polls = 0 // something moves
+		if t.Accepted && t.Description == p.Description {
+			return t.wait(p.RetryAfter, r), nil // nothing new
 		}
+		r.polls = 0 // something moves
 		err := b.settle(t.GUID, func(l ledger, t task) error { return l.accepted(t, p) })
 		return t.wait(p.RetryAfter, r), err
 	case p.State == Failed:
@@ -175,9 +176,6 @@ func (b *Book) unfetched(ctx context.Context, t task, err error, r *runner) (tim
 // accepted writes down that the broker works on it.
 func (l ledger) accepted(t task, p Progress) error {
 	first := !t.Accepted
-	if !first && t.Description == p.Description {
-		return nil // nothing new
-	}
 	t.Accepted, t.State, t.Description, t.UpdatedAt = true, InProgress, p.Description, now()
 	if first {
 		t.Word = p.Operation

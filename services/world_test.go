@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net/http"
 	"path/filepath"
 	"testing"
 	"testing/synctest"
@@ -38,6 +39,7 @@ type world struct {
 	t      *testing.T
 	db     *store.DB
 	broker *servicestest.Broker
+	client *http.Client // reaches it
 	org    app.Org
 	space  app.Space
 	app    app.App
@@ -49,7 +51,7 @@ type world struct {
 func inWorld(t *testing.T, fn func(w *world)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		w := open(t, filepath.Join(t.TempDir(), "dew.db"), servicestest.New(catalog))
+		w := open(t, filepath.Join(t.TempDir(), "dew.db"), servicestest.New(catalog), nil)
 		w.populate()
 		w.run()
 		w.register("broker")
@@ -57,18 +59,19 @@ func inWorld(t *testing.T, fn func(w *world)) {
 	})
 }
 
-// open opens the store at path as a daemon does.
-func open(t *testing.T, path string, broker *servicestest.Broker) *world {
+// open opens the store at path as a daemon does. Committed is called after every
+// commit.
+func open(t *testing.T, path string, broker *servicestest.Broker, committed func(time.Duration)) *world {
 	t.Helper()
-	db, err := store.Open(path, store.Options{NoSync: true})
+	db, err := store.Open(path, store.Options{NoSync: true, Committed: committed})
 	if err != nil {
 		t.Fatal(err)
 	}
-	w := &world{t: t, db: db, broker: broker, stop: func() {}}
+	w := &world{t: t, db: db, broker: broker, client: broker.Client(), stop: func() {}}
 	w.Book = New(Config{
 		DB: db, Registry: app.NewRegistry(db), Events: app.NewEvents(db), Logger: slog.New(slog.DiscardHandler),
 		Client: func(sb ServiceBroker) Broker {
-			return &HTTPBroker{URL: sb.URL, Username: sb.Username, Password: sb.Password, Client: broker.Client()}
+			return &HTTPBroker{URL: sb.URL, Username: sb.Username, Password: sb.Password, Client: w.client}
 		},
 	})
 	t.Cleanup(func() {
@@ -167,7 +170,7 @@ func (w *world) provided(n NewInstance) Instance {
 
 // settled lets everything that goes on by itself end.
 func settled() {
-	time.Sleep(24 * time.Hour)
+	time.Sleep(30 * time.Minute)
 	synctest.Wait()
 }
 

@@ -1,0 +1,365 @@
+package services
+
+import (
+	"encoding/json"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/dewrun/dew/app"
+	"github.com/dewrun/dew/services/servicestest"
+)
+
+// What cannot be had is refused in the platform's words, and nothing is half-made.
+func TestRefusedInstances(t *testing.T) {
+	inWorld(t, func(w *world) {
+		w.create("small", "taken")
+		hidden := w.planNamed("large")
+		must(w.SetVisibility(hidden.GUID, Visibility{Type: Admin}, somebody))
+		good := NewInstance{Type: Managed, Name: "db", Space: w.space.GUID, Plan: w.planNamed("small").GUID}
+		provided := NewInstance{Type: UserProvided, Name: "db", Space: w.space.GUID}
+		for _, tt := range []struct {
+			name string
+			in   NewInstance
+			fn   func(n *NewInstance)
+			want string
+		}{
+			{"no name", good, func(n *NewInstance) { n.Name = " " }, "Name can't be blank"},
+			{"long name", good, func(n *NewInstance) { n.Name = strings.Repeat("x", 256) }, "You have requested an invalid service instance name. Names are limited to 255 characters."},
+			{"name of two lines", good, func(n *NewInstance) { n.Name = "a\nb" }, "Name must be printable text"},
+			{"no type", good, func(n *NewInstance) { n.Type = "" }, "Type must be one of 'managed', 'user-provided'"},
+			{"no space", good, func(n *NewInstance) { n.Space = "x" }, "Invalid space. Ensure that the space exists and you have access to it."},
+			{"no plan", good, func(n *NewInstance) { n.Plan = "x" }, "Invalid service plan. Ensure that the service plan exists, is available, and you have access to it."},
+			{"hidden plan", good, func(n *NewInstance) { n.Plan = hidden.GUID }, "Invalid service plan. This could be due to a space-scoped broker which is offering the service plan 'large' with guid '" + hidden.GUID + "' in another space or that the plan is not enabled in this organization. Ensure that the service plan is visible in your current space 'dev' with guid '" + w.space.GUID + "'."},
+			{"name taken", good, func(n *NewInstance) { n.Name = "taken" }, "The service instance name is taken: taken."},
+			{"parameters are a list", good, func(n *NewInstance) { n.Parameters = json.RawMessage(`[1]`) }, "parameters must be a JSON object"},
+			{"parameters are no JSON", good, func(n *NewInstance) { n.Parameters = json.RawMessage(`{`) }, "parameters must be a JSON object"},
+			{"parameter too large", good, func(n *NewInstance) { n.Parameters = json.RawMessage(`{"size": 11}`) }, "parameters.size: maximum: got 11, want 10"},
+			{"parameter of another type", good, func(n *NewInstance) { n.Parameters = json.RawMessage(`{"size": "x"}`) }, "parameters.size: got string, want integer"},
+			{"too many tags", good, func(n *NewInstance) { n.Tags = []string{strings.Repeat("x", 2049)} }, "Combined length of tags for service db must be 2048 characters or less."},
+			{"provided: name taken", provided, func(n *NewInstance) { n.Name = "taken" }, "The service instance name is taken: taken."},
+			{"provided: credentials are text", provided, func(n *NewInstance) { n.Credentials = json.RawMessage(`"x"`) }, "credentials must be a JSON object"},
+			{"provided: drain", provided, func(n *NewInstance) { n.SyslogDrain = "ftp://x" }, "Syslog drain url must be a URL with the scheme syslog, syslog-tls or https"},
+			{"provided: route service", provided, func(n *NewInstance) { n.RouteService = "http://x" }, "Route service url must be https"},
+			{"provided: route service without a host", provided, func(n *NewInstance) { n.RouteService = "https://" }, "Route service url must be a valid URI"},
+		} {
+			tt.fn(&tt.in)
+			_, _, err := w.CreateInstance(tt.in)
+			if got := detail(t, err); got != tt.want {
+				t.Errorf("%s: %q, want %q", tt.name, got, tt.want)
+			}
+		}
+		if all := must(w.Instances(InstanceFilter{})); len(all) != 1 {
+			t.Errorf("instances = %d, want 1", len(all))
+		}
+	})
+}
+
+func TestRefusedBindings(t *testing.T) {
+	inWorld(t, func(w *world) {
+		i, _ := w.create("small", "db")
+		plain, _ := w.create("only", "plain")
+		other := w.provided(NewInstance{Name: "other"})
+		w.bind(i)
+		if _, o, err := w.CreateBinding(NewBinding{Type: KeyBinding, Name: "k", Instance: i.GUID}); err != nil || w.ended(o).State != Succeeded {
+			t.Fatal(o, err)
+		}
+		elsewhere := must(w.registry.PutSpace(app.Space{Name: "elsewhere", Org: w.org.GUID}))
+		stranger := must(w.registry.PutApp(app.App{Name: "stranger", Space: elsewhere.GUID}))
+		second := must(w.registry.PutApp(app.App{Name: "second", Space: w.space.GUID}))
+		if _, _, err := w.CreateBinding(NewBinding{Type: AppBinding, Name: "mine", Instance: other.GUID, App: second.GUID}); err != nil {
+			t.Fatal(err)
+		}
+		w.broker.On(servicestest.Update, servicestest.Behaviour{Async: 1 << 20})
+		busy, _ := w.create("small", "busy")
+		if _, _, err := w.UpdateInstance(busy.GUID, InstanceChange{Parameters: json.RawMessage(`{}`)}); err != nil {
+			t.Fatal(err)
+		}
+		for _, tt := range []struct {
+			name string
+			in   NewBinding
+			want string
+		}{
+			{"bound", NewBinding{Type: AppBinding, Instance: i.GUID, App: w.app.GUID}, "The app is already bound to the service instance"},
+			{"another name", NewBinding{Type: AppBinding, Instance: i.GUID, App: w.app.GUID, Multiple: true, Name: "n"}, "The binding name cannot be changed for the same app and service instance"},
+			{"name taken", NewBinding{Type: AppBinding, Instance: i.GUID, App: second.GUID, Name: "mine"}, "The binding name is invalid. Binding names must be unique for a given service instance and app. The app already has a binding with name 'mine'."},
+			{"no app", NewBinding{Type: AppBinding, Instance: i.GUID, App: "x"}, "The app could not be found: 'x'"},
+			{"no instance", NewBinding{Type: AppBinding, Instance: "x", App: w.app.GUID}, "The service instance could not be found: 'x'"},
+			{"another space", NewBinding{Type: AppBinding, Instance: i.GUID, App: stranger.GUID}, "The service instance and the app are in different spaces"},
+			{"not bindable", NewBinding{Type: AppBinding, Instance: plain.GUID, App: w.app.GUID}, "Service plan does not allow bindings."},
+			{"busy", NewBinding{Type: AppBinding, Instance: busy.GUID, App: w.app.GUID}, "There is an operation in progress for the service instance"},
+			{"parameters", NewBinding{Type: AppBinding, Instance: other.GUID, App: w.app.GUID, Parameters: json.RawMessage(`{"a": 1}`)}, "Binding parameters are not supported for user-provided service instances"},
+			{"key taken", NewBinding{Type: KeyBinding, Instance: i.GUID, Name: "k"}, "The binding name is invalid. Key binding names must be unique. The service instance already has a key binding with name 'k'."},
+			{"key without a name", NewBinding{Type: KeyBinding, Instance: i.GUID}, "Name can't be blank"},
+			{"key of a user-provided one", NewBinding{Type: KeyBinding, Instance: other.GUID, Name: "k"}, "Service credential bindings of type 'key' are not supported for user-provided service instances."},
+			{"no route", NewBinding{Type: RouteBinding, Instance: i.GUID, Route: "x"}, "The route could not be found: x"},
+			{"no type", NewBinding{Instance: i.GUID}, "Type must be 'app' or 'key'"},
+		} {
+			_, _, err := w.CreateBinding(tt.in)
+			if got := detail(t, err); got != tt.want {
+				t.Errorf("%s: %q, want %q", tt.name, got, tt.want)
+			}
+		}
+		for name, fn := range map[string]func() error{
+			"update": func() error {
+				_, _, err := w.UpdateInstance(busy.GUID, InstanceChange{Name: ptr("x")})
+				return err
+			},
+			"delete": func() error { _, err := w.DeleteInstance(busy.GUID, somebody); return err },
+		} {
+			if got := detail(t, fn()); got != "An operation for service instance busy is in progress." {
+				t.Errorf("%s while busy: %q", name, got)
+			}
+		}
+		if _, _, err := w.UpdateInstance(busy.GUID, InstanceChange{Metadata: app.MetadataChange{Labels: map[string]*string{"a": ptr("b")}}}); err != nil {
+			t.Errorf("labels while busy: %v", err)
+		}
+	})
+}
+
+// An update changes what the broker agreed to, and nothing before.
+func TestUpdateInstance(t *testing.T) {
+	inWorld(t, func(w *world) {
+		i, _ := w.create("small", "db")
+		w.broker.On(servicestest.Update, servicestest.Behaviour{Times: 1, Async: 1}, servicestest.Behaviour{Times: 1, Undone: true, Status: 422, Body: `{"description": "no way back"}`}, servicestest.Behaviour{})
+		large := w.planNamed("large")
+		change := InstanceChange{Name: ptr("base"), Plan: &large.GUID, Tags: &[]string{"t"}, By: somebody}
+		during, o, err := w.UpdateInstance(i.GUID, change)
+		if err != nil || during.Name != "db" || during.Plan == large.GUID || last(during.Last) != "update in progress: " {
+			t.Fatalf("instance = %+v, error %v", during, err)
+		}
+		if o = w.ended(o); o.State != Succeeded {
+			t.Errorf("operation = %+v", o)
+		}
+		after := must(w.Instance(i.GUID))
+		if after.Name != "base" || after.Plan != large.GUID || after.Tags[0] != "t" || last(after.Last) != "update succeeded: made" || after.Maintenance != "" {
+			t.Errorf("instance = %+v", after)
+		}
+		var asked struct {
+			PlanID   string `json:"plan_id"`
+			Previous struct {
+				PlanID string `json:"plan_id"`
+			} `json:"previous_values"`
+			Context struct {
+				InstanceName string `json:"instance_name"`
+			} `json:"context"`
+		}
+		if err := json.Unmarshal(w.broker.Requests(servicestest.Update)[0].Body, &asked); err != nil {
+			t.Fatal(err)
+		}
+		if asked.PlanID != "p2" || asked.Previous.PlanID != "p1" || asked.Context.InstanceName != "base" {
+			t.Errorf("asked = %+v", asked)
+		}
+		small := w.planNamed("small")
+		_, o, err = w.UpdateInstance(i.GUID, InstanceChange{Plan: &small.GUID})
+		if err != nil {
+			t.Fatal(err)
+		}
+		w.ended(o)
+		if after := must(w.Instance(i.GUID)); after.Plan != large.GUID || last(after.Last) != "update failed: Service broker error: no way back" {
+			t.Errorf("instance = %+v", after)
+		}
+		only := w.planNamed("only")
+		_, _, err = w.UpdateInstance(i.GUID, InstanceChange{Plan: &only.GUID})
+		if got := detail(t, err); got != "service plan relates to a different service offering" {
+			t.Errorf("another offering: %q", got)
+		}
+		_, _, err = w.UpdateInstance(i.GUID, InstanceChange{Maintenance: ptr("9.9.9")})
+		if got := detail(t, err); got != "The service broker does not support upgrades for service instances created from this plan." {
+			t.Errorf("upgrade: %q", got)
+		}
+		if _, o, err := w.UpdateInstance(i.GUID, InstanceChange{Tags: &[]string{"u"}}); err != nil || o.GUID != "" {
+			t.Errorf("tags need a broker: %+v, %v", o, err)
+		}
+	})
+}
+
+// A new maintenance version is offered, and had by an update.
+func TestUpgrade(t *testing.T) {
+	inWorld(t, func(w *world) {
+		i, _ := w.create("small", "db")
+		if w.Upgradable(i) || i.Maintenance != "1.0.0" {
+			t.Errorf("instance = %+v", i)
+		}
+		w.broker.SetCatalog(strings.Replace(catalog, "1.0.0", "1.1.0", 1))
+		if _, o, err := w.UpdateBroker(w.sb.GUID, BrokerChange{Name: ptr("b")}); err != nil || w.ended(o).State != Succeeded {
+			t.Fatal(o, err)
+		}
+		if !w.Upgradable(i) {
+			t.Error("the instance cannot be upgraded")
+		}
+		_, _, err := w.UpdateInstance(i.GUID, InstanceChange{Maintenance: ptr("2.0.0")})
+		if got := detail(t, err); !strings.HasPrefix(got, "maintenance_info.version requested is invalid.") {
+			t.Errorf("another version: %q", got)
+		}
+		_, o, err := w.UpdateInstance(i.GUID, InstanceChange{Maintenance: ptr("1.1.0")})
+		if err != nil || w.ended(o).State != Succeeded {
+			t.Fatal(o, err)
+		}
+		if i = must(w.Instance(i.GUID)); w.Upgradable(i) || i.Maintenance != "1.1.0" {
+			t.Errorf("instance = %+v", i)
+		}
+	})
+}
+
+// Who deletes apps, routes and spaces does not wait for brokers: the Book sees to
+// what was bound.
+func TestStrays(t *testing.T) {
+	inWorld(t, func(w *world) {
+		i, _ := w.create("small", "db")
+		w.bind(i)
+		if err := w.registry.DeleteApp(w.app.GUID); err != nil {
+			t.Fatal(err)
+		}
+		settled()
+		if got := must(w.Bindings(BindingFilter{})); len(got)+len(w.broker.Bindings()) > 0 {
+			t.Errorf("bindings = %+v, the broker has %v", got, w.broker.Bindings())
+		}
+		w.provided(NewInstance{Name: "other"})
+		if err := w.registry.DeleteSpace(w.space.GUID); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(2 * sweepEvery)
+		synctest.Wait()
+		if got := must(w.Instances(InstanceFilter{})); len(got)+len(w.broker.Instances()) > 0 {
+			t.Errorf("instances = %+v, the broker has %v", got, w.broker.Instances())
+		}
+	})
+}
+
+func TestDeleteIn(t *testing.T) {
+	inWorld(t, func(w *world) {
+		w.broker.On(servicestest.Deprovision, servicestest.Behaviour{Async: 1})
+		i, _ := w.create("small", "db")
+		w.bind(i)
+		w.provided(NewInstance{Name: "other"})
+		for {
+			os := must(w.DeleteIn(w.space.GUID, somebody))
+			if len(os) == 0 {
+				break
+			}
+			for _, o := range os {
+				if o = w.ended(o); o.State != Succeeded {
+					t.Fatalf("operation = %+v", o)
+				}
+			}
+		}
+		if got := must(w.Instances(InstanceFilter{})); len(got)+len(w.broker.Instances()) > 0 {
+			t.Errorf("instances = %+v, the broker has %v", got, w.broker.Instances())
+		}
+	})
+}
+
+// A purge asks nobody.
+func TestPurge(t *testing.T) {
+	inWorld(t, func(w *world) {
+		i, _ := w.create("small", "db")
+		w.bind(i)
+		before := len(w.broker.Requests(""))
+		if err := w.PurgeInstance(i.GUID, somebody); err != nil {
+			t.Fatal(err)
+		}
+		i, _ = w.create("small", "db")
+		w.bind(i)
+		if err := w.PurgeOffering(w.planNamed("small").Offering, somebody); err != nil {
+			t.Fatal(err)
+		}
+		settled()
+		if got := must(w.Plans(PlanFilter{})); len(got) != 1 || len(must(w.Bindings(BindingFilter{}))) > 0 {
+			t.Errorf("plans = %+v", got)
+		}
+		for _, r := range w.broker.Requests("")[before:] {
+			if r.Method == "DELETE" {
+				t.Errorf("the broker was asked: %s %s", r.Method, r.Path)
+			}
+		}
+	})
+}
+
+func TestShare(t *testing.T) {
+	inWorld(t, func(w *world) {
+		i, _ := w.create("small", "db")
+		other := w.provided(NewInstance{Name: "other"})
+		space := must(w.registry.PutSpace(app.Space{Name: "far", Org: w.org.GUID}))
+		guest := must(w.registry.PutApp(app.App{Name: "guest", Space: space.GUID}))
+		for name, tt := range map[string]struct{ guid, space, want string }{
+			"to itself":       {i.GUID, w.space.GUID, "Unable to share service instance 'db' with space '" + w.space.GUID + "'. Service instances cannot be shared into the space where they were created."},
+			"a user-provided": {other.GUID, space.GUID, "User-provided services cannot be shared."},
+			"to nowhere":      {i.GUID, "x", "Unable to share service instance db with spaces ['x']. Ensure the spaces exist and that you have access to them."},
+		} {
+			_, err := w.Share(tt.guid, []string{tt.space}, somebody)
+			if got := detail(t, err); got != tt.want {
+				t.Errorf("%s: %q, want %q", name, got, tt.want)
+			}
+		}
+		must(w.Share(i.GUID, []string{space.GUID}, somebody))
+		_, err := w.Share(i.GUID, []string{space.GUID}, somebody)
+		if got := detail(t, err); got != "A service instance called db has already been shared with far." {
+			t.Errorf("again: %q", got)
+		}
+		_, _, err = w.CreateInstance(NewInstance{Type: UserProvided, Name: "db", Space: space.GUID})
+		if got := detail(t, err); got != "The service instance name is taken: db." {
+			t.Errorf("the name: %q", got)
+		}
+		_, _, err = w.UpdateInstance(i.GUID, InstanceChange{Name: ptr("x")})
+		if got := detail(t, err); got != "Service instances that have been shared cannot be renamed" {
+			t.Errorf("rename: %q", got)
+		}
+		if _, o, err := w.CreateBinding(NewBinding{Type: AppBinding, Instance: i.GUID, App: guest.GUID}); err != nil || w.ended(o).State != Succeeded {
+			t.Fatal(o, err)
+		}
+		if d := cmp.Diff([]Usage{{Space: space.GUID, Apps: 1}}, must(w.SharedUsage(i.GUID))); d != "" {
+			t.Error(d)
+		}
+		if found := must(w.InstanceIn(space.GUID, "db")); found.GUID != i.GUID {
+			t.Errorf("found %+v", found)
+		}
+		if err := w.Unshare(i.GUID, space.GUID, somebody); err != nil {
+			t.Fatal(err)
+		}
+		settled()
+		if got := len(w.broker.Bindings()); got != 0 {
+			t.Errorf("bindings = %d", got)
+		}
+	})
+}
+
+func TestVisibility(t *testing.T) {
+	inWorld(t, func(w *world) {
+		p := w.planNamed("small")
+		other := must(w.registry.PutOrg(app.Org{Name: "other"}))
+		seen := func(v Viewer) bool {
+			ps := must(w.Plans(PlanFilter{GUIDs: []string{p.GUID}, Viewer: &v}))
+			os := must(w.Offerings(OfferingFilter{Names: []string{"cache"}, Viewer: &v}))
+			return len(ps) == 1 && len(os) == 1
+		}
+		ours, theirs := Viewer{Orgs: []string{w.org.GUID}}, Viewer{Orgs: []string{other.GUID}}
+		for _, name := range []string{"small", "large"} {
+			must(w.SetVisibility(w.planNamed(name).GUID, Visibility{Type: Admin}, somebody))
+		}
+		if seen(ours) || seen(theirs) || len(must(w.Plans(PlanFilter{}))) != 3 {
+			t.Error("a plan of administrators is seen by others")
+		}
+		must(w.AddVisibility(p.GUID, Visibility{Type: Organization, Orgs: []string{w.org.GUID}}, somebody))
+		if !seen(ours) || seen(theirs) {
+			t.Error("a plan of one org is seen by others, or not by it")
+		}
+		must(w.AddVisibility(p.GUID, Visibility{Type: Organization, Orgs: []string{other.GUID}}, somebody))
+		if !seen(ours) || !seen(theirs) {
+			t.Error("a plan of two orgs is not seen by both")
+		}
+		if err := w.RemoveVisibility(p.GUID, w.org.GUID, somebody); err != nil || seen(ours) {
+			t.Errorf("a plan is seen by an org that lost it: %v", err)
+		}
+		_, err := w.SetVisibility(p.GUID, Visibility{Type: Organization, Orgs: []string{"x"}}, somebody)
+		if got := detail(t, err); got != "Could not find Organization with guid: x" {
+			t.Errorf("no org: %q", got)
+		}
+		if ps := must(w.Plans(PlanFilter{Spaces: []string{w.space.GUID}})); len(ps) != 1 || ps[0].Name != "only" {
+			t.Errorf("plans in the space = %+v", ps)
+		}
+	})
+}
