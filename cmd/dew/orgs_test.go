@@ -175,8 +175,6 @@ func TestResources(t *testing.T) {
 	d.dew("domains", "--json").must(t, 0, `"internal": true`)
 	d.dew("buildpacks").must(t, 0, "1          binary_buildpack   host    yes       no       READY")
 	d.dew("buildpacks", "--json").must(t, 0, `"name": "binary_buildpack"`)
-	d.dew("stacks").must(t, 0, "host   this machine   yes")
-	d.dew("stacks", "--json").must(t, 0, `"name": "host"`)
 	d.builds = []v3.Build{{GUID: "b"}}
 	r := d.dew("droplets", "shop")
 	r.must(t, 0, "droplet-1   staged", "droplet-2   staged")

@@ -157,9 +157,7 @@ func (p *people) routes(d *daemon, handle func(string, func(*http.Request, []byt
 		return listOf(v3.Buildpack{GUID: "b-1", Name: "binary_buildpack", Stack: ptr("host"), Position: 1, Enabled: true, State: "READY"})
 	})
 	handle("GET /v3/apps/app-1/manifest", func(*http.Request, []byte) any { return rawText("applications:\n- name: shop\n") })
-	handle("GET /v3/stacks", func(*http.Request, []byte) any {
-		return listOf(v3.Stack{Name: "host", Description: "this machine", Default: true})
-	})
+	d.stackRoutes(handle)
 	handle("GET /v3/droplets", func(r *http.Request, _ []byte) any {
 		if r.URL.Query().Get("app_guids") != "app-1" {
 			d.t.Errorf("droplets of %q", r.URL.Query().Get("app_guids"))

@@ -29,6 +29,9 @@ type pushOptions struct {
 	Timeout    *int // seconds
 	Health     string
 	Endpoint   string
+	Stack      string
+	Image      string // of a registry; empty: files are pushed
+	Username   string // of the registry
 
 	NoStart, NoRoute, RandomRoute bool
 }
@@ -45,6 +48,9 @@ func pushCommands(g *global) []*cli.Command {
 		&cli.IntFlag{Name: "t", Aliases: []string{"app-start-timeout"}, DefaultText: "as it is", Usage: "`seconds` until an instance must be healthy"},
 		&cli.StringFlag{Name: "u", Aliases: []string{"health-check-type"}, Usage: "health check: `port|http|process`"},
 		&cli.StringFlag{Name: "endpoint", Usage: "`path` of an http health check"},
+		&cli.StringFlag{Name: "s", Aliases: []string{"stack"}, Usage: "`stack` to run on (dew stacks lists them)"},
+		&cli.StringFlag{Name: "o", Aliases: []string{"docker-image"}, Usage: "`image` to run instead of files, such as host:port/repository:tag"},
+		&cli.StringFlag{Name: "docker-username", Usage: "`name` of a user of the registry; the password is in CF_DOCKER_PASSWORD, or asked for"},
 		boolFlag("no-start", "do not stage and start it"),
 		boolFlag("no-route", "take its routes away and give it none"),
 		boolFlag("random-route", "give it a route with a random name if it has none"),
@@ -65,6 +71,7 @@ func pushOptionsOf(c *cli.Context) pushOptions {
 	o := pushOptions{
 		Name: c.Args().First(), Manifest: manifestOptionsOf(c), Path: c.String("p"), Buildpacks: absoluteFolders(c.StringSlice("b")),
 		Memory: c.String("m"), Disk: c.String("k"), Health: c.String("u"), Endpoint: c.String("endpoint"),
+		Stack: c.String("s"), Image: c.String("o"), Username: c.String("docker-username"),
 		NoStart: c.Bool("no-start"), NoRoute: c.Bool("no-route"), RandomRoute: c.Bool("random-route"),
 	}
 	o.Manifest.Optional, o.Manifest.None = true, c.Bool("no-manifest")
@@ -91,13 +98,13 @@ func runPush(ctx context.Context, o pushOptions, ask *client.Client, out *consol
 		return err
 	}
 	// Before anything is applied: an app without files shall not come into being.
-	targets, err := gatherAll(o, m, file, out)
+	targets, err := gatherAll(ctx, o, m, file, out)
 	if err != nil {
 		return err
 	}
 	defer func() {
 		for _, t := range targets {
-			_ = t.bits.close() // it was only read
+			_ = t.close() // it was only read
 		}
 	}()
 	home, err := space(ctx, ask)
@@ -127,19 +134,26 @@ func runPush(ctx context.Context, o pushOptions, ask *client.Client, out *consol
 // target is one app of a push.
 type target struct {
 	app      *app.ManifestApp
-	manifest string // file, or empty
-	bits     *bits
+	manifest string         // file, or empty
+	bits     *bits          // nil: an image
+	image    *v3.DockerData // nil: files
+}
+
+func (t target) close() error {
+	if t.bits == nil {
+		return nil
+	}
+	return t.bits.close()
 }
 
 // gatherAll finds the files of every app of a push.
-func gatherAll(o pushOptions, m app.Manifest, file string, out *console) ([]target, error) {
+func gatherAll(ctx context.Context, o pushOptions, m app.Manifest, file string, out *console) ([]target, error) {
 	var all []target
 	for i := range m.Applications {
 		t := target{app: &m.Applications[i], manifest: file}
-		var err error
-		if t.bits, err = gather(t.bitsPath(o), out); err != nil {
+		if err := t.gather(ctx, o, out); err != nil {
 			for _, before := range all {
-				_ = before.bits.close()
+				_ = before.close()
 			}
 			return nil, err
 		}
@@ -154,7 +168,7 @@ func pushOne(ctx context.Context, o pushOptions, t target, ask *client.Client, o
 		return appView{}, err
 	}
 	out.say("Pushing app %s…", a.Name)
-	pkg, err := sendBits(ctx, a, t.bits, ask, out)
+	pkg, err := t.send(ctx, a, ask, out)
 	if err != nil {
 		return appView{}, err
 	}
@@ -240,7 +254,7 @@ func chosen(all []app.ManifestApp, name string) ([]app.ManifestApp, error) {
 }
 
 func (o pushOptions) changesOneApp() bool {
-	return o.Path != "" || len(o.Buildpacks) > 0 || o.Command != nil || o.Instances != nil || o.Memory != "" || o.Disk != "" ||
+	return o.Path != "" || o.Stack != "" || o.Image != "" || len(o.Buildpacks) > 0 || o.Command != nil || o.Instances != nil || o.Memory != "" || o.Disk != "" ||
 		o.Timeout != nil || o.Health != "" || o.Endpoint != "" || o.NoRoute || o.RandomRoute
 }
 
@@ -276,7 +290,7 @@ func (o pushOptions) override(a *app.ManifestApp) error {
 			a.Buildpacks = []string{}
 		}
 	}
-	return errors.Join(o.overrideHealth(web), o.overrideRoutes(a))
+	return errors.Join(o.overrideHealth(web), o.overrideRoutes(a), o.overrideStack(a))
 }
 
 // orDefault is the value, or nothing for what means "the default".

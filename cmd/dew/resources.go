@@ -23,7 +23,6 @@ func resourceCommands(g *global) []*cli.Command {
 	return []*cli.Command{
 		listing("domains", "list the domains that routes may have", runDomains),
 		listing("buildpacks", "list the buildpacks, in the order in which they are tried", runBuildpacks),
-		listing("stacks", "list the root file systems that apps run on", runStacks),
 		g.command(verb{name: "droplets", args: "APP", category: "Apps", usage: "list what an app could run, newest first", flags: []cli.Flag{jsonFlag()}},
 			func(c *cli.Context, ask *client.Client, out *console) error {
 				return runDroplets(c.Context, c.Args().First(), ask, out)
@@ -103,18 +102,6 @@ func runBuildpacks(ctx context.Context, ask *client.Client, out *console) error 
 		table = append(table, []string{strconv.Itoa(b.Position), b.Name, stack, yes(b.Enabled), yes(b.Locked), b.State})
 	}
 	return listed{rows: append([]v3.Buildpack{}, all...), table: table, none: "There are no buildpacks"}.show(out)
-}
-
-func runStacks(ctx context.Context, ask *client.Client, out *console) error {
-	all, err := ask.Stacks(ctx)
-	if err != nil {
-		return err
-	}
-	table := [][]string{{"name", "description", "default"}}
-	for _, s := range all {
-		table = append(table, []string{s.Name, s.Description, yes(s.Default)})
-	}
-	return listed{rows: append([]v3.Stack{}, all...), table: table, none: "There are no stacks"}.show(out)
 }
 
 type dropletRow struct {

@@ -1,0 +1,241 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/schollz/progressbar/v3"
+	"github.com/urfave/cli/v2"
+
+	"github.com/dewrun/dew/api/client"
+	"github.com/dewrun/dew/api/v3"
+)
+
+func stackCommands(g *global) []*cli.Command {
+	return []*cli.Command{
+		g.command(verb{name: "stacks", category: "Platform", usage: "list the root file systems that apps run on", flags: []cli.Flag{jsonFlag()}},
+			func(c *cli.Context, ask *client.Client, out *console) error { return runStacks(c.Context, ask, out) }),
+		g.command(verb{
+			name: "stack", args: "ACTION [NAME] [FILE]", category: "Platform", usage: "add, build, remove or show a root file system that apps run on",
+			about: "ACTION is add, build or remove, or the name of the stack to show. add takes FILE, a tar of a root file system or an image as docker saves it, either of them also compressed with gzip or zstd; or with --image it fetches an image from a registry. build installs a Debian from this machine's apt sources (it needs mmdebstrap). Apps choose a stack with the key stack of their manifest.\n\n" +
+				"Examples:\n   dew stack build debian --include default-jre-headless,ruby\n   dew stack add alpine alpine-minirootfs.tar.gz\n   dew stack add shop --image 127.0.0.1:5000/shop:1 --username clerk --password-stdin\n   dew stack remove alpine",
+			flags: []cli.Flag{
+				&cli.StringFlag{Name: "image", Usage: "`reference` of the image to fetch, such as host:port/repository:tag"},
+				&cli.StringFlag{Name: "username", Usage: "`name` of a user of the registry; the password comes from stdin, CF_DOCKER_PASSWORD or the terminal"},
+				passwordFlag(),
+				&cli.StringSliceFlag{Name: "include", Usage: "Debian `packages` to build with, separated by commas; may be repeated"},
+				&cli.StringFlag{Name: "name", Usage: "`name` of the stack to build, where it is not called debian"},
+				boolFlag("f", "remove without asking"), jsonFlag(),
+			},
+		}, func(c *cli.Context, ask *client.Client, out *console) error {
+			o := stackOptions{
+				Action: c.Args().Get(0), Name: c.Args().Get(1), File: c.Args().Get(2), Image: c.String("image"), Username: c.String("username"),
+				Stdin: c.Bool("password-stdin"), Include: c.StringSlice("include"), Called: c.String("name"), Force: c.Bool("f"),
+			}
+			return runStack(c.Context, o, ask, out)
+		}),
+	}
+}
+
+type stackOptions struct {
+	Action, Name, File, Image, Username, Called string
+	Include                                     []string
+	Stdin, Force                                bool
+}
+
+func runStacks(ctx context.Context, ask *client.Client, out *console) error {
+	all, err := ask.StackDetails(ctx)
+	if err != nil {
+		return err
+	}
+	table := [][]string{{"name", "kind", "state", "id", "size", "created", "description"}}
+	for _, s := range all {
+		created, size := "", ""
+		if !s.CreatedAt.IsZero() {
+			created = s.CreatedAt.Local().Format(time.DateTime)
+		}
+		if s.Size > 0 {
+			size = bytesText(s.Size)
+		}
+		table = append(table, []string{s.Name, s.Kind, strings.ToLower(s.State), s.ID, size, created, stackNote(s)})
+	}
+	return listed{rows: append([]v3.StackDetails{}, all...), table: table, none: "There are no stacks"}.show(out)
+}
+
+// stackNote is what there is to say about a stack.
+func stackNote(s v3.StackDetails) string {
+	switch {
+	case s.Error != "":
+		return s.Error
+	case s.Progress != "":
+		return s.Progress
+	}
+	return s.Description
+}
+
+func runStack(ctx context.Context, o stackOptions, ask *client.Client, out *console) error {
+	switch o.Action {
+	case "add":
+		return runAddStack(ctx, o, ask, out)
+	case "build":
+		return runBuildStack(ctx, o, ask, out)
+	case "remove", "delete":
+		return runRemoveStack(ctx, o, ask, out)
+	}
+	if o.Name != "" {
+		return usage("stack: there is no action %q, there are add, build and remove", o.Action)
+	}
+	s, err := findStack(ctx, o.Action, ask)
+	if err != nil {
+		return err
+	}
+	if out.json {
+		return out.encode(s)
+	}
+	return listed{table: [][]string{
+		{"name", s.Name}, {"kind", s.Kind}, {"state", strings.ToLower(s.State)}, {"id", s.ID}, {"size", bytesText(s.Size)},
+		{"source", s.Source}, {"description", stackNote(s)},
+	}, rows: s}.show(out)
+}
+
+func findStack(ctx context.Context, name string, ask *client.Client) (v3.StackDetails, error) {
+	all, err := ask.StackDetails(ctx)
+	if err != nil {
+		return v3.StackDetails{}, err
+	}
+	for _, s := range all {
+		if s.Name == name {
+			return s, nil
+		}
+	}
+	return v3.StackDetails{}, hint(&client.Missing{Kind: "stack", Name: name}, name, all, func(s v3.StackDetails) string { return s.Name })
+}
+
+func runAddStack(ctx context.Context, o stackOptions, ask *client.Client, out *console) error {
+	switch {
+	case o.Name == "":
+		return usage("stack add needs the NAME of the stack")
+	case (o.File == "") == (o.Image == ""):
+		return usage("stack add needs either a FILE or --image")
+	case o.Image == "":
+		return addStackFile(ctx, o, ask, out)
+	}
+	body := v3.MakeStack{Name: o.Name, Image: &v3.DockerData{Image: o.Image, Username: o.Username}}
+	if o.Username != "" {
+		var err error
+		body.Image.Password, err = out.password(ctx, secretOptions{
+			Stdin: o.Stdin, Env: dockerPassword, Prompt: "Password of " + o.Username, Flag: "--password-stdin",
+		})
+		if err != nil {
+			return err
+		}
+	}
+	return followStack(ctx, body, ask, out)
+}
+
+func addStackFile(ctx context.Context, o stackOptions, ask *client.Client, out *console) error {
+	f, err := os.Open(o.File)
+	if err != nil {
+		return &failure{status: statusUsage, err: fmt.Errorf("cannot read the stack: %w", err)}
+	}
+	defer f.Close() //nolint:errcheck // only read
+	fi, err := f.Stat()
+	if err != nil || !fi.Mode().IsRegular() {
+		return usage("%s is no file: pack the root file system with tar", o.File)
+	}
+	var r io.Reader = f
+	out.say("Uploading %s, %s", o.File, bytesText(fi.Size()))
+	if out.drawn && fi.Size() > 0 {
+		bar := progressbar.NewOptions64(fi.Size(), progressbar.OptionSetWriter(out.err), progressbar.OptionShowBytes(true),
+			progressbar.OptionSetWidth(30), progressbar.OptionThrottle(100*time.Millisecond), progressbar.OptionClearOnFinish())
+		defer bar.Finish() //nolint:errcheck // a bar that cannot be drawn is nobody's error
+		r = io.TeeReader(f, bar)
+	}
+	s, err := ask.UploadStack(ctx, o.Name, r)
+	if err != nil {
+		return fmt.Errorf("cannot add stack %s: %w", o.Name, err)
+	}
+	return stackDone(s, out)
+}
+
+func runBuildStack(ctx context.Context, o stackOptions, ask *client.Client, out *console) error {
+	if o.Name != "debian" || o.File != "" {
+		return usage("stack build knows debian alone: dew stack build debian [--include PACKAGES] [--name NAME]")
+	}
+	if o.Called != "" {
+		o.Name = o.Called
+	}
+	body := v3.MakeStack{Name: o.Name, Debian: &v3.MakeDebian{}}
+	for _, list := range o.Include {
+		body.Debian.Include = append(body.Debian.Include, strings.FieldsFunc(list, func(r rune) bool { return r == ',' || r == ' ' })...)
+	}
+	return followStack(ctx, body, ask, out)
+}
+
+// followStack shows what the daemon tells while it makes a stack. Who leaves does
+// not end it.
+func followStack(ctx context.Context, body v3.MakeStack, ask *client.Client, out *console) error {
+	s, err := ask.MakeStack(ctx, body)
+	if err != nil {
+		return fmt.Errorf("cannot make stack %s: %w", body.Name, err)
+	}
+	told := ""
+	err = client.Poll(ctx, func() (bool, error) {
+		if s.State != v3.StackProcessing {
+			return true, nil
+		}
+		if s.Progress != "" && s.Progress != told {
+			told = s.Progress
+			out.say("   %s", appendShown(nil, []byte(told), out.color))
+		}
+		next, err := ask.StackDetail(ctx, s.GUID)
+		if err == nil {
+			s = next
+		}
+		return false, err
+	})
+	if err != nil {
+		return err
+	}
+	if s.State == v3.StackFailed {
+		return &failure{status: statusStaging, err: fmt.Errorf("cannot make stack %s: %w", s.Name, errors.New(s.Error))}
+	}
+	return stackDone(s, out)
+}
+
+func stackDone(s v3.StackDetails, out *console) error {
+	if out.json {
+		return out.encode(s)
+	}
+	out.say("Added stack %s, %s: apps choose it with 'stack: %s'", s.Name, bytesText(s.Size), s.Name)
+	return nil
+}
+
+func runRemoveStack(ctx context.Context, o stackOptions, ask *client.Client, out *console) error {
+	if o.Name == "" {
+		return usage("stack remove needs the NAME of the stack")
+	}
+	if !o.Force {
+		if yes, err := out.confirm(ctx, "Remove stack "+o.Name); err != nil || !yes {
+			return err
+		}
+	}
+	s, err := findStack(ctx, o.Name, ask)
+	if isMissing(err) {
+		out.say("There is no stack %s", o.Name)
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	if err := ask.RemoveStack(ctx, s.GUID); err != nil {
+		return fmt.Errorf("cannot remove stack %s: %w", o.Name, err)
+	}
+	out.say("Removed stack %s", o.Name)
+	return nil
+}
