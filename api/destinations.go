@@ -32,6 +32,40 @@ func (s *Server) setDestinations(r *http.Request) (any, error) {
 	})
 }
 
+// updateDestination gives a destination another protocol; null is the default.
+func (s *Server) updateDestination(r *http.Request) (any, error) {
+	body, err := decode[v3.UpdateDestination](r)
+	if err != nil {
+		return nil, err
+	}
+	protocol := ""
+	if body.Protocol != nil {
+		if protocol = *body.Protocol; protocol == "" {
+			return nil, &app.Invalid{Key: "protocol", Message: "must be http1, http2 or tcp, or null for the route's default"}
+		}
+	}
+	var rt app.Route
+	err = s.change(r.Context(), func(w wish) (err error) {
+		if _, err := w.registry.Route(r.PathValue("guid")); err != nil {
+			return missing("Route", err)
+		}
+		rt, err = w.registry.UpdateDestination(r.PathValue("guid"), r.PathValue("destination"), protocol)
+		if err != nil {
+			return missing("Destination", err)
+		}
+		return w.recordRoute("audit.route.update", rt, map[string]any{"request": body})
+	})
+	if err != nil {
+		return nil, err
+	}
+	for _, d := range s.presentDestinations(rt).Destinations {
+		if d.GUID == r.PathValue("destination") {
+			return d, nil
+		}
+	}
+	return nil, notFound("Destination")
+}
+
 // removeDestination makes a route no longer lead to one of its destinations.
 func (s *Server) removeDestination(r *http.Request) (any, error) {
 	err := s.change(r.Context(), func(w wish) error {

@@ -113,10 +113,12 @@ func (s *Server) createDomain(r *http.Request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	if body.RouterGroup != nil {
-		return nil, unprocessable("Router group with guid '%s' not found.", body.RouterGroup.GUID)
-	}
 	d := app.Domain{Name: body.Name, Internal: body.Internal != nil && *body.Internal, Metadata: app.Metadata{}.Merge(metadataChange(body.Metadata))}
+	if body.RouterGroup != nil {
+		if d.RouterGroup, err = s.groupFor(body); err != nil {
+			return nil, err
+		}
+	}
 	if rel := body.Relationships; rel != nil {
 		if d.Org, d.SharedWith, err = owners(*rel); err != nil {
 			return nil, err
@@ -140,6 +142,21 @@ func (s *Server) createDomain(r *http.Request) (any, error) {
 		return nil, err
 	}
 	return answer{status: http.StatusCreated, body: s.presentDomain(d, see)}, nil
+}
+
+// groupFor is the router group that a new domain names.
+func (s *Server) groupFor(body v3.CreateDomain) (string, error) {
+	switch {
+	case body.Internal != nil && *body.Internal:
+		return "", unprocessable("router_group: Internal domains cannot be associated to a router group.")
+	case body.Relationships != nil:
+		return "", unprocessable("router_group: Domains scoped to an organization cannot be associated to a router group.")
+	}
+	g, err := s.c.Registry.RouterGroup(body.RouterGroup.GUID)
+	if errors.Is(err, app.ErrNotFound) {
+		return "", unprocessable("Router group with guid '%s' not found.", body.RouterGroup.GUID)
+	}
+	return g.GUID, err
 }
 
 // owners are the orgs that a body names. Only what has an owner can be shared.
@@ -349,9 +366,14 @@ func (s *Server) presentDomain(d app.Domain, see sight) v3.Domain {
 		links["organization"] = v3.Link{Href: s.href("v3", "organizations", d.Org)}
 		links["shared_organizations"] = v3.Link{Href: self + "/relationships/shared_organizations"}
 	}
+	protocols, group := []string{"http"}, (*v3.GUID)(nil)
+	if d.TCP() {
+		protocols, group = []string{"tcp"}, &v3.GUID{GUID: d.RouterGroup}
+		links["router_group"] = v3.Link{Href: s.href("routing", "v1", "router_groups", d.RouterGroup)}
+	}
 	return v3.Domain{
 		GUID: d.GUID, CreatedAt: v3.At(d.CreatedAt), UpdatedAt: v3.At(d.UpdatedAt), Name: d.Name, Internal: d.Internal,
-		SupportedProtocols: []string{"http"}, Metadata: presentMetadata(d.Metadata),
+		SupportedProtocols: protocols, RouterGroup: group, Metadata: presentMetadata(d.Metadata),
 		Relationships: v3.DomainRelationships{Organization: v3.To(d.Org), SharedOrganizations: sharedWith(d, see)},
 		Links:         links,
 	}

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"strconv"
 
 	"github.com/dewrun/dew/api/v3"
 	"github.com/dewrun/dew/app"
@@ -30,14 +31,26 @@ func (s *Server) getReservation(r *http.Request) (any, error) {
 			return nil, badQuery("Unknown query parameter(s): '%s'. Valid parameters are: 'host', 'path', 'port'", name)
 		}
 	}
-	if values.Get("port") != "" {
-		return v3.Reservation{}, nil // no route has one
+	if port := values.Get("port"); port != "" {
+		n, err := strconv.ParseUint(port, 10, 16)
+		if err != nil {
+			return nil, badQuery("port must be 1 to 65535, not '%s'", port)
+		}
+		return s.portReservation(d, int(n))
 	}
 	_, err = s.c.Registry.RouteAt(d.GUID, values.Get("host"), values.Get("path"))
 	if err != nil && !errors.Is(err, app.ErrNotFound) {
 		return nil, err
 	}
 	return v3.Reservation{Matching: err == nil}, nil
+}
+
+func (s *Server) portReservation(d app.Domain, port int) (any, error) {
+	rt, err := s.c.Registry.RouteAtPort(port)
+	if err != nil && !errors.Is(err, app.ErrNotFound) {
+		return nil, err
+	}
+	return v3.Reservation{Matching: err == nil && rt.Domain == d.GUID && port != 0}, nil
 }
 
 // opDeleteUnmapped is the job that removes the routes of a space that lead nowhere.

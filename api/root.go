@@ -23,6 +23,11 @@ func (s *Server) root(*http.Request) (any, error) {
 		LogCache:          &v3.Link{Href: s.public.String()},
 		LogStream:         &v3.Link{Href: s.href("stream", "v1")},
 	}
+	if groups, err := s.c.Registry.RouterGroups(); err != nil {
+		return nil, err
+	} else if len(groups) > 0 {
+		links.Routing = &v3.Link{Href: s.href("routing")}
+	}
 	if door := s.c.SSH; door != nil {
 		links.AppSSH = &v3.RootLink{Href: door.Address, Meta: v3.RootMeta{HostKeyFingerprint: door.Fingerprint, OAuthClient: sshClient}}
 	}

@@ -7,6 +7,7 @@ import (
 	"maps"
 	"net/http"
 	"slices"
+	"strconv"
 
 	"github.com/dewrun/dew/api/v3"
 	"github.com/dewrun/dew/app"
@@ -70,15 +71,22 @@ func (s *Server) pageOfRoutes(r *http.Request, all []app.Route, filters ...strin
 	return out, err
 }
 
-// letsRoute tells whether the query asks for the route. Host names have no case,
-// and no route has a port.
+// letsRoute tells whether the query asks for the route. Host names have no case, and
+// only TCP routes have a port.
 func letsRoute(q query, rt app.Route) bool {
 	apps := make([]string, 0, len(rt.Destinations))
 	for _, d := range rt.Destinations {
 		apps = append(apps, d.App)
 	}
 	return q.lets("guids", rt.GUID) && q.lets("space_guids", rt.Space) && q.lets("domain_guids", rt.Domain) &&
-		q.lets("app_guids", apps...) && q.letsFold("hosts", rt.Host) && q.lets("paths", rt.Path) && q.lets("ports", "")
+		q.lets("app_guids", apps...) && q.letsFold("hosts", rt.Host) && q.lets("paths", rt.Path) && q.lets("ports", portText(rt))
+}
+
+func portText(rt app.Route) string {
+	if !rt.TCP() {
+		return ""
+	}
+	return strconv.Itoa(rt.Port)
 }
 
 func (s *Server) routeOf(r *http.Request) (app.Route, error) {
@@ -115,11 +123,14 @@ func (s *Server) createRoute(r *http.Request) (any, error) {
 		return nil, err
 	}
 	if body.Port != nil {
-		return nil, unprocessable("Routes with protocol 'http' do not support ports.")
+		rt.Port = int(*body.Port)
 	}
 	var domain app.Domain
 	err = s.change(r.Context(), func(w wish) (err error) {
 		if domain, err = w.domainFor(rt); err != nil {
+			return err
+		}
+		if err := fits(rt, domain, body.Port != nil); err != nil {
 			return err
 		}
 		if err := placeIsFree(w.registry, rt, domain); err != nil {
@@ -148,15 +159,35 @@ func (w wish) domainFor(rt app.Route) (app.Domain, error) {
 		return d, invalidSpace(spaceErr)
 	case err != nil || !d.UsableIn(space.Org):
 		return d, unprocessable("Invalid domain. Ensure that the domain exists and you have access to it.")
-	case rt.Host == "" && d.Org == "":
+	case rt.Host == "" && d.Org == "" && !d.TCP():
 		return d, unprocessable("Missing host. Routes in shared domains must have a host defined.")
 	}
 	return d, nil
 }
 
+// fits says in the platform's words what a route of the domain cannot have.
+func fits(rt app.Route, d app.Domain, port bool) error {
+	switch {
+	case !d.TCP() && port:
+		return unprocessable("port: Routes with protocol 'http' do not support ports.")
+	case !d.TCP():
+		return nil
+	case rt.Host != "":
+		return unprocessable("host: Hosts are not supported for TCP routes.")
+	case rt.Path != "":
+		return unprocessable("path: Paths are not supported for TCP routes.")
+	case port && rt.Port < 1:
+		return unprocessable("port: must be a port of the domain's router group, not %d: leave it out for any", rt.Port)
+	}
+	return nil
+}
+
 // placeIsFree says in the platform's words that there is such a route already:
 // clients take that for "there it is".
 func placeIsFree(registry *app.Registry, rt app.Route, d app.Domain) error {
+	if d.TCP() {
+		return portIsFree(registry, rt, d)
+	}
 	_, err := registry.RouteAt(rt.Domain, rt.Host, rt.Path)
 	if errors.Is(err, app.ErrNotFound) {
 		return nil
@@ -172,6 +203,22 @@ func placeIsFree(registry *app.Registry, rt app.Route, d app.Domain) error {
 		with += fmt.Sprintf(" and path '%s'", rt.Path)
 	}
 	return unprocessable("Route already exists%s for domain '%s'.", with, d.Name)
+}
+
+func portIsFree(registry *app.Registry, rt app.Route, d app.Domain) error {
+	if rt.Port == 0 {
+		return nil // one is chosen
+	}
+	found, err := registry.RouteAtPort(rt.Port)
+	switch {
+	case errors.Is(err, app.ErrNotFound):
+		return nil
+	case err != nil:
+		return err
+	case found.Domain == rt.Domain:
+		return unprocessable("Route already exists with port '%d' for domain '%s'.", rt.Port, d.Name)
+	}
+	return unprocessable("port: Port '%d' is not available. Try a different port or use a different domain.", rt.Port)
 }
 
 // changedOptions are options with a change made; null takes one away.
@@ -253,10 +300,22 @@ func (s *Server) doDeleteRoute(_ context.Context, guid string) error {
 	return nil
 }
 
+// routeProblem says why nothing answers on the port of a TCP route.
+func (s *Server) routeProblem(rt app.Route) string {
+	if !rt.TCP() || s.c.PortTrouble == nil {
+		return ""
+	}
+	return s.c.PortTrouble(rt.Port)
+}
+
 func (s *Server) presentRoute(rt app.Route, domain string) v3.Route {
 	self := s.href("v3", "routes", rt.GUID)
+	protocol, port := "http", (*int)(nil)
+	if rt.TCP() {
+		protocol, port = "tcp", &rt.Port
+	}
 	return v3.Route{
-		GUID: rt.GUID, CreatedAt: v3.At(rt.CreatedAt), UpdatedAt: v3.At(rt.UpdatedAt), Protocol: "http",
+		GUID: rt.GUID, CreatedAt: v3.At(rt.CreatedAt), UpdatedAt: v3.At(rt.UpdatedAt), Protocol: protocol, Port: port, Problem: s.routeProblem(rt),
 		Host: rt.Host, Path: rt.Path, URL: rt.URL(domain), Destinations: s.presentDestinations(rt).Destinations,
 		Relationships: v3.RouteRelationships{Space: v3.To(rt.Space), Domain: v3.To(rt.Domain)},
 		Options:       rt.Options, Metadata: presentMetadata(rt.Metadata),

@@ -4,6 +4,7 @@ import (
 	"context"
 	"net/http"
 	"net/url"
+	"strconv"
 
 	"github.com/dewrun/dew/api/v3"
 )
@@ -31,6 +32,33 @@ func (c *Client) DeleteRoute(ctx context.Context, guid string) error {
 	return c.follow(ctx, h)
 }
 
+// RouteAtPort finds the TCP route of a domain that has the port, or fails with
+// *Missing.
+func (c *Client) RouteAtPort(ctx context.Context, d v3.Domain, port int) (v3.Route, error) {
+	number := strconv.Itoa(port)
+	q := url.Values{"domain_guids": {filter(d.GUID)}, "ports": {filter(number)}}
+	all, err := list[v3.Route](ctx, c, "/v3/routes", q)
+	return first(all, err, &Missing{Kind: "route", Name: d.Name + ":" + number})
+}
+
+// CreateTCPRoute makes a TCP route in the client's space that leads nowhere yet. Port
+// 0 is any that is free.
+func (c *Client) CreateTCPRoute(ctx context.Context, domain string, port int) (v3.Route, error) {
+	var wished *v3.Int
+	if port != 0 {
+		n := v3.Int(port)
+		wished = &n
+	}
+	return c.createRoute(ctx, domain, v3.CreateRoute{Port: wished})
+}
+
+// RouterGroups lists what gives TCP routes their ports.
+func (c *Client) RouterGroups(ctx context.Context) ([]v3.RouterGroup, error) {
+	var out []v3.RouterGroup
+	_, err := c.call(ctx, http.MethodGet, "/routing/v1/router_groups", nil, &out)
+	return out, err
+}
+
 // RouteAt finds the route for a domain's guid, host and path, or fails with
 // *Missing.
 func (c *Client) RouteAt(ctx context.Context, d v3.Domain, host, path string) (v3.Route, error) {
@@ -45,11 +73,15 @@ func (c *Client) RouteAt(ctx context.Context, d v3.Domain, host, path string) (v
 
 // CreateRoute makes a route in the client's space that leads nowhere yet.
 func (c *Client) CreateRoute(ctx context.Context, domain, host, path string) (v3.Route, error) {
+	return c.createRoute(ctx, domain, v3.CreateRoute{Host: host, Path: path})
+}
+
+func (c *Client) createRoute(ctx context.Context, domain string, body v3.CreateRoute) (v3.Route, error) {
 	space, err := c.Here(ctx)
 	if err != nil {
 		return v3.Route{}, err
 	}
-	body := v3.CreateRoute{Host: host, Path: path, Relationships: v3.RouteRelationships{Space: v3.To(space), Domain: v3.To(domain)}}
+	body.Relationships = v3.RouteRelationships{Space: v3.To(space), Domain: v3.To(domain)}
 	var rt v3.Route
 	_, err = c.call(ctx, http.MethodPost, "/v3/routes", body, &rt)
 	return rt, err

@@ -14,6 +14,14 @@ type Domain struct {
 	Links              Links               `json:"links"`
 }
 
+// RouterGroup is what gives TCP routes their ports, in the words of the routing API.
+type RouterGroup struct {
+	GUID            string `json:"guid"`
+	Name            string `json:"name"`
+	Type            string `json:"type"`
+	ReservablePorts string `json:"reservable_ports"` // such as 20000-20099
+}
+
 // DomainRelationships of a domain; one that all share belongs to no organization.
 type DomainRelationships struct {
 	Organization        ToOne  `json:"organization"`

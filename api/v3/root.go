@@ -16,6 +16,7 @@ type RootLinks struct {
 	LogCache          *Link     `json:"log_cache"`
 	LogStream         *Link     `json:"log_stream"`
 	AppSSH            *RootLink `json:"app_ssh"`
+	Routing           *Link     `json:"routing"`
 }
 
 // RootLink is a link with what clients must know beforehand.

@@ -5,16 +5,18 @@ type Route struct {
 	GUID          string             `json:"guid"`
 	CreatedAt     Time               `json:"created_at"`
 	UpdatedAt     Time               `json:"updated_at"`
-	Protocol      string             `json:"protocol"` // http
+	Protocol      string             `json:"protocol"` // http or tcp
 	Host          string             `json:"host"`
 	Path          string             `json:"path"`
 	Port          *int               `json:"port"`
-	URL           string             `json:"url"` // host.domain/path, as clients show it
+	URL           string             `json:"url"` // host.domain/path or domain:port, as clients show it
 	Destinations  []Destination      `json:"destinations"`
 	Options       map[string]string  `json:"options,omitempty"`
 	Relationships RouteRelationships `json:"relationships"`
 	Metadata      Metadata           `json:"metadata"`
 	Links         Links              `json:"links"`
+	// Problem is of this daemon alone: why nothing answers on the port of a TCP route.
+	Problem string `json:"problem,omitempty"`
 }
 
 // CreateRoute is the body of POST /v3/routes.
@@ -78,6 +80,12 @@ type Destinations struct {
 // ChangeDestinations is the body of POST (add) and PATCH (replace) there.
 type ChangeDestinations struct {
 	Destinations []NewDestination `json:"destinations"`
+}
+
+// UpdateDestination is the body of PATCH /v3/routes/:guid/destinations/:destination;
+// null is the route's default.
+type UpdateDestination struct {
+	Protocol *string `json:"protocol"`
 }
 
 // NewDestination is a destination that is to be; what is absent has its default

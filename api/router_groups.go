@@ -1,0 +1,45 @@
+package api
+
+import (
+	"net/http"
+
+	"github.com/dewrun/dew/api/v3"
+	"github.com/dewrun/dew/app"
+)
+
+// listRouterGroups lists what gives TCP routes their ports. The routing API has no
+// pages; who asks for a name that there is not is told so.
+func (s *Server) listRouterGroups(r *http.Request) (any, error) {
+	values := r.URL.Query()
+	for name := range values {
+		if name != "name" {
+			return nil, badQuery("Unknown query parameter(s): '%s'. Valid parameters are: 'name'", name)
+		}
+	}
+	all, err := s.c.Registry.RouterGroups()
+	if err != nil {
+		return nil, err
+	}
+	out := []v3.RouterGroup{}
+	for _, g := range all {
+		if !values.Has("name") || values.Get("name") == g.Name {
+			out = append(out, presentRouterGroup(g))
+		}
+	}
+	if values.Has("name") && len(out) == 0 {
+		return nil, notFound("Router group")
+	}
+	return out, nil
+}
+
+func (s *Server) getRouterGroup(r *http.Request) (any, error) {
+	g, err := s.c.Registry.RouterGroup(r.PathValue("guid"))
+	if err != nil {
+		return nil, missing("Router group", err)
+	}
+	return presentRouterGroup(g), nil
+}
+
+func presentRouterGroup(g app.RouterGroup) v3.RouterGroup {
+	return v3.RouterGroup{GUID: g.GUID, Name: g.Name, Type: "tcp", ReservablePorts: g.Ports.String()}
+}
