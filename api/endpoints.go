@@ -23,6 +23,10 @@ func (s *Server) wiring() map[string]handler {
 
 		"GET /v3/audit_events/{guid}":                         s.getEvent,
 		"DELETE /v3/routes/{guid}/destinations/{destination}": s.removeDestination,
+		"PATCH /v3/routes/{guid}/destinations/{destination}":  s.updateDestination,
+
+		"GET /routing/v1/router_groups":        s.listRouterGroups,
+		"GET /routing/v1/router_groups/{guid}": s.getRouterGroup,
 
 		"GET /api/v1/info":        s.logCacheInfo,
 		"GET /api/v1/read/{guid}": s.logCacheRead,
