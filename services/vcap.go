@@ -68,12 +68,34 @@ func (b *Book) Frozen(app string) (Frozen, error) {
 	slices.Sort(f.Names)
 	var text bytes.Buffer
 	enc := json.NewEncoder(&text)
-	enc.SetEscapeHTML(false) // passwords and addresses are to be read by people too
+	enc.SetEscapeHTML(false)
 	if err := enc.Encode(all); err != nil {
 		return Frozen{}, fmt.Errorf("cannot write VCAP_SERVICES of app %s: %w", app, err)
 	}
-	f.JSON = string(bytes.TrimSpace(text.Bytes()))
+	f.JSON = readable(bytes.TrimSpace(text.Bytes()))
 	return f, nil
+}
+
+// readable undoes the escapes that the store writes for browsers: &, < and > are
+// common in addresses and passwords.
+func readable(text []byte) string {
+	var out bytes.Buffer
+	for i := 0; i < len(text); i++ {
+		if text[i] != '\\' || i+1 == len(text) {
+			out.WriteByte(text[i])
+			continue
+		}
+		if i+6 <= len(text) {
+			if c, known := map[string]byte{`\u0026`: '&', `\u003c`: '<', `\u003e`: '>'}[string(text[i:i+6])]; known {
+				out.WriteByte(c)
+				i += 5
+				continue
+			}
+		}
+		out.Write(text[i : i+2]) // also an escaped backslash, whose second half begins nothing
+		i++
+	}
+	return out.String()
 }
 
 // vcap is what an app sees of a binding.

@@ -1,0 +1,204 @@
+package services
+
+import (
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/dewrun/dew/app"
+	"github.com/dewrun/dew/services/servicestest"
+)
+
+// over serves a broker on the network.
+func over(t *testing.T, tls bool) (*HTTPBroker, *servicestest.Broker) {
+	t.Helper()
+	b := servicestest.New(catalog)
+	var s *httptest.Server
+	if tls {
+		s = httptest.NewUnstartedServer(b)
+		s.Config.ErrorLog = slog.NewLogLogger(slog.DiscardHandler, slog.LevelError)
+		s.StartTLS()
+	} else {
+		s = httptest.NewServer(b)
+	}
+	t.Cleanup(s.Close)
+	return &HTTPBroker{URL: s.URL + "/", Username: "user", Password: "pass"}, b
+}
+
+// The requests are those of the specification.
+func TestRequests(t *testing.T) {
+	h, b := over(t, false)
+	ctx := t.Context()
+	place := Context{Org: "o-g", OrgName: "o", Space: "s-g", SpaceName: "s", InstanceName: "db"}
+	create := InstanceRequest{
+		Action: Create, Instance: "i1", Offering: "o1", Plan: "p1", Parameters: json.RawMessage(`{"a":1}`), Context: place,
+		MaintenanceVersion: "1.0.0", By: app.Actor{GUID: "user-1"},
+	}
+	must(h.Instance(ctx, create))
+	update := create
+	update.Action, update.PreviousPlan, update.Plan = Update, "p1", "p2"
+	must(h.Instance(ctx, update))
+	bind := BindingRequest{Action: Create, Binding: "b1", Instance: "i1", Offering: "o1", Plan: "p2", App: "a-g", Context: place}
+	if p := must(h.Binding(ctx, bind)); p.State != Succeeded || string(p.Bound.Credentials) != `{"username": "u-b1", "password": "secret"}` {
+		t.Errorf("progress = %+v", p)
+	}
+	must(h.Binding(ctx, BindingRequest{Action: Create, Binding: "b2", Instance: "i1", Offering: "o1", Plan: "p2", Route: "x.example/y", Context: place}))
+	must(h.Last(ctx, LastRequest{Instance: "i1", Offering: "o1", Plan: "p2", Operation: "a b&c"}))
+	must(h.Last(ctx, LastRequest{Instance: "i1", Binding: "b1", Offering: "o1", Plan: "p2"}))
+	must(h.Fetch(ctx, bind))
+	bind.Action = Delete
+	must(h.Binding(ctx, bind))
+	if p := must(h.Binding(ctx, bind)); !p.Gone || p.State != Succeeded {
+		t.Errorf("progress of deleting twice = %+v", p)
+	}
+	del := create
+	del.Action = Delete
+	must(h.Instance(ctx, del))
+	inPlace := `"context":{"platform":"cloudfoundry","organization_guid":"o-g","organization_name":"o","space_guid":"s-g","space_name":"s"`
+	var got []string
+	for _, r := range b.Requests("") {
+		if r.Header.Get("X-Broker-API-Version") != "2.17" || r.Header.Get("X-Broker-API-Request-Identity") == "" {
+			t.Errorf("headers = %v", r.Header)
+		}
+		got = append(got, r.Method+" "+r.Path+" "+query(r.Query)+" "+string(r.Body))
+	}
+	want := []string{
+		`PUT /v2/service_instances/i1 accepts_incomplete=true {"service_id":"o1","plan_id":"p1","organization_guid":"o-g","space_guid":"s-g",` + inPlace + `,"instance_name":"db"},"parameters":{"a":1},"maintenance_info":{"version":"1.0.0"}}`,
+		`PATCH /v2/service_instances/i1 accepts_incomplete=true {"service_id":"o1","plan_id":"p2",` + inPlace + `,"instance_name":"db"},"parameters":{"a":1},"maintenance_info":{"version":"1.0.0"},"previous_values":{"plan_id":"p1","service_id":"o1","organization_id":"o-g","space_id":"s-g"}}`,
+		`PUT /v2/service_instances/i1/service_bindings/b1 accepts_incomplete=true {"service_id":"o1","plan_id":"p2","app_guid":"a-g","bind_resource":{"app_guid":"a-g","space_guid":"s-g"},` + inPlace + `}}`,
+		`PUT /v2/service_instances/i1/service_bindings/b2 accepts_incomplete=true {"service_id":"o1","plan_id":"p2","bind_resource":{"route":"x.example/y"},` + inPlace + `}}`,
+		`GET /v2/service_instances/i1/last_operation operation=a b&c plan_id=p2 service_id=o1 `,
+		`GET /v2/service_instances/i1/service_bindings/b1/last_operation plan_id=p2 service_id=o1 `,
+		`GET /v2/service_instances/i1/service_bindings/b1 plan_id=p2 service_id=o1 `,
+		`DELETE /v2/service_instances/i1/service_bindings/b1 accepts_incomplete=true plan_id=p2 service_id=o1 `,
+		`DELETE /v2/service_instances/i1/service_bindings/b1 accepts_incomplete=true plan_id=p2 service_id=o1 `,
+		`DELETE /v2/service_instances/i1 accepts_incomplete=true plan_id=p1 service_id=o1 `,
+	}
+	if d := cmp.Diff(want, got); d != "" {
+		t.Error(d)
+	}
+	who, err := base64.StdEncoding.DecodeString(strings.TrimPrefix(b.Requests("")[0].Header.Get("X-Broker-API-Originating-Identity"), "cloudfoundry "))
+	if err != nil || string(who) != `{"user_id":"user-1"}` {
+		t.Errorf("identity = %s, %v", who, err)
+	}
+}
+
+func query(q map[string][]string) string {
+	var parts []string
+	for _, k := range []string{"accepts_incomplete", "operation", "plan_id", "service_id"} {
+		for _, v := range q[k] {
+			parts = append(parts, k+"="+v)
+		}
+	}
+	return strings.Join(parts, " ")
+}
+
+// What surely did not reach the broker needs no mitigation.
+func TestUnreachable(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	where := "http://" + l.Addr().String()
+	l.Close()
+	for name, h := range map[string]*HTTPBroker{
+		"refused": {URL: where},
+		"no name": {URL: "http://name.invalid"},
+	} {
+		_, err := h.Instance(t.Context(), InstanceRequest{Action: Create, Instance: "i"})
+		var be *BrokerError
+		if !errors.As(err, &be) || be.Orphan || !strings.HasPrefix(be.Description, "The service broker could not be reached: ") {
+			t.Errorf("%s: %#v", name, err)
+		}
+	}
+}
+
+func TestCertificates(t *testing.T) {
+	h, _ := over(t, true)
+	_, err := h.Catalog(t.Context())
+	var be *BrokerError
+	if !errors.As(err, &be) || be.Orphan || !strings.HasPrefix(be.Description, "The certificate of the service broker is not valid: ") {
+		t.Errorf("an unknown certificate: %#v", err)
+	}
+	h.SkipTLS = true
+	if got := must(h.Catalog(t.Context())); len(got) != 2 {
+		t.Errorf("catalog = %+v", got)
+	}
+}
+
+func TestTimeout(t *testing.T) {
+	h, b := over(t, false)
+	h.Timeout = 20 * time.Millisecond
+	b.On(servicestest.Provision, servicestest.Behaviour{Hang: true})
+	_, err := h.Instance(t.Context(), InstanceRequest{Action: Create, Instance: "i"})
+	var be *BrokerError
+	if !errors.As(err, &be) || !be.Orphan || be.Description != "The request to the service broker timed out" {
+		t.Errorf("error = %#v", err)
+	}
+}
+
+// A broker cannot send the password elsewhere.
+func TestRedirects(t *testing.T) {
+	told := false
+	elsewhere := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, _ *http.Request) { told = true }))
+	defer elsewhere.Close()
+	h, b := over(t, false)
+	b.On(servicestest.Catalog, servicestest.Behaviour{Status: http.StatusFound, Header: map[string]string{"Location": elsewhere.URL}})
+	if _, err := h.Catalog(t.Context()); err == nil || told {
+		t.Errorf("error = %v, somebody else was asked: %t", err, told)
+	}
+}
+
+// The table of the specification.
+func TestOrphanTable(t *testing.T) {
+	for status, want := range map[int]bool{
+		201: true, 202: true, 204: true, 400: false, 404: false, 408: false, 409: false, 410: false, 422: false, 500: true, 503: true, 302: true,
+	} {
+		if got := orphans(status); got != want {
+			t.Errorf("orphans(%d) = %t, want %t", status, got, want)
+		}
+	}
+}
+
+func TestRetryAfter(t *testing.T) {
+	for in, want := range map[string]time.Duration{
+		"": 0, "30": 30 * time.Second, "-5": 0, "x": 0, "99999999": maxRetryAfter, "Mon, 02 Jan 2006 15:04:05 GMT": 0,
+	} {
+		r := reply{header: http.Header{"Retry-After": {in}}}
+		if got := r.retryAfter(); got != want {
+			t.Errorf("retryAfter(%q) = %v, want %v", in, got, want)
+		}
+	}
+}
+
+// Whatever a broker answers, the result makes sense or is an error for users.
+func FuzzAnswers(f *testing.F) {
+	for _, s := range []string{`{}`, `{"operation":"x","dashboard_url":"http://x"}`, `{"credentials":{"a":1},"volume_mounts":[{}]}`, `[]`, `{"state":"failed"}`, `{"error":"ConcurrencyError","description":7}`, "\xff"} {
+		for _, status := range []int{200, 201, 202, 410, 422, 500} {
+			f.Add(status, s)
+		}
+	}
+	f.Fuzz(func(t *testing.T, status int, body string) {
+		r := reply{status: status, text: http.StatusText(status), header: http.Header{}, body: []byte(body)}
+		p, d, err := r.done(Create)
+		var be *BrokerError
+		if err != nil && (!errors.As(err, &be) || be.Description == "") {
+			t.Errorf("error = %#v", err)
+		}
+		if err == nil && p.State != Succeeded && p.State != InProgress {
+			t.Errorf("progress = %+v", p)
+		}
+		if bound, err := d.bound(r); err == nil && !isObject(bound.Credentials) {
+			t.Errorf("bound = %+v", bound)
+		}
+	})
+}
