@@ -82,7 +82,7 @@ func TestBuildpackChanges(t *testing.T) {
 	}
 	var all v3.List[v3.Buildpack]
 	w.want(200, "GET", "/v3/buildpacks", "", &all)
-	if len(all.Resources) != 7 || all.Resources[0].Name != "perl5" || all.Resources[6].Name != "binary_buildpack" {
+	if len(all.Resources) != 9 || all.Resources[0].Name != "perl5" || all.Resources[8].Name != "binary_buildpack" {
 		t.Errorf("all = %+v", all.Resources)
 	}
 	w.want(201, "POST", "/v3/apps", fmt.Sprintf(`{"name":"p","lifecycle":{"type":"buildpack","data":{"buildpacks":["perl5"]}},"relationships":{"space":{"data":{"guid":%q}}}}`, w.space.GUID), nil)
@@ -90,7 +90,18 @@ func TestBuildpackChanges(t *testing.T) {
 		t.Errorf("job = %+v", j)
 	}
 	w.want(404, "GET", path, "", nil)
-	if r := w.ask("DELETE", "/v3/buildpacks/"+droplet.Buildpacks()[0].GUID, ""); r.Code != 422 || !strings.Contains(r.Body.String(), "disable it instead") {
+	own := "/v3/buildpacks/" + droplet.Buildpacks()[0].GUID
+	w.want(200, "PATCH", own, `{"locked":false}`, nil)
+	if r := w.sendFile(own+"/upload", zipped(t, map[string]string{"bin/detect": "mine"})); r.Code != 202 {
+		t.Errorf("over a built-in one: %d %s", r.Code, r.Body)
+	}
+	if j := w.finish(w.want(202, "DELETE", own, "", nil)); j.State != v3.JobComplete {
+		t.Errorf("job = %+v", j)
+	}
+	if w.want(200, "GET", own, "", &b); b.Filename != nil || !b.Locked || b.State != "READY" {
+		t.Errorf("restored %+v", b)
+	}
+	if r := w.ask("DELETE", own, ""); r.Code != 422 || !strings.Contains(r.Body.String(), "disable it instead") {
 		t.Errorf("a built-in one: %d %s", r.Code, r.Body)
 	}
 	if j := w.finish(w.want(202, "POST", "/v3/admin/actions/clear_buildpack_cache", "", nil)); j.State != v3.JobComplete {

@@ -23,6 +23,10 @@ const (
 	NodeBuildpack   = "nodejs_buildpack"
 	GoBuildpack     = "go_buildpack"
 	PythonBuildpack = "python_buildpack"
+	PHPBuildpack    = "php_buildpack"
+	// StaticBuildpack serves files. It needs a program beside its scripts: see
+	// CatalogOptions.Programs.
+	StaticBuildpack = "staticfile_buildpack"
 )
 
 // Buildpack is a way to stage.
@@ -46,7 +50,7 @@ type Buildpack struct {
 // Buildpacks returns the built-in buildpacks in the order in which they are tried
 // unless somebody has moved them.
 func Buildpacks() []Buildpack {
-	names := []string{JavaBuildpack, RubyBuildpack, NodeBuildpack, GoBuildpack, PythonBuildpack, BinaryBuildpack}
+	names := []string{StaticBuildpack, JavaBuildpack, RubyBuildpack, NodeBuildpack, GoBuildpack, PythonBuildpack, PHPBuildpack, BinaryBuildpack}
 	out := make([]Buildpack, 0, len(names))
 	for i, name := range names {
 		out = append(out, Buildpack{

@@ -46,7 +46,7 @@ func uploadPack(t *testing.T, c *Catalog, guid string, ms ...member) (Buildpack,
 
 func TestCatalogKeepsAnOrder(t *testing.T) {
 	c := newCatalog(t, t.TempDir())
-	if got := packNames(t, c); got != "java ruby nodejs go python binary" {
+	if got := packNames(t, c); got != "staticfile java ruby nodejs go python php binary" {
 		t.Errorf("at first: %s", got)
 	}
 	mine, err := c.Create(Buildpack{Name: "mine", Position: 2, Enabled: true})
@@ -59,10 +59,10 @@ func TestCatalogKeepsAnOrder(t *testing.T) {
 	if _, err := c.Create(Buildpack{Name: "mine", Stack: "cflinuxfs4", Position: 99}); err != nil {
 		t.Errorf("the same name on another stack: %v", err)
 	}
-	if got := packNames(t, c); got != "java mine ruby nodejs go python binary mine" {
+	if got := packNames(t, c); got != "staticfile mine java ruby nodejs go python php binary mine" {
 		t.Errorf("after two more: %s", got)
 	}
-	for at, want := range map[int]string{1: "mine java ruby nodejs go python binary mine", 7: "java ruby nodejs go python binary mine mine", 0: "java ruby nodejs go python binary mine mine"} {
+	for at, want := range map[int]string{1: "mine staticfile java ruby nodejs go python php binary mine", 9: "staticfile java ruby nodejs go python php binary mine mine", 0: "staticfile java ruby nodejs go python php binary mine mine"} {
 		if _, err := c.Update(mine.GUID, func(b *Buildpack) error { b.Position = at; return nil }); err != nil {
 			t.Error(err)
 		}
@@ -73,7 +73,7 @@ func TestCatalogKeepsAnOrder(t *testing.T) {
 	if err := c.Delete(mine.GUID); err != nil {
 		t.Error(err)
 	}
-	if got := packNames(t, c); got != "java ruby nodejs go python binary mine" {
+	if got := packNames(t, c); got != "staticfile java ruby nodejs go python php binary mine" {
 		t.Errorf("after a deletion: %s", got)
 	}
 	if _, err := c.Get(mine.GUID); !errors.Is(err, ErrNotFound) {
@@ -165,7 +165,7 @@ func TestCatalogSurvives(t *testing.T) {
 // What was uploaded in the place of a built-in buildpack goes, and it is what it was.
 func TestBuiltInBuildpackIsRestored(t *testing.T) {
 	c := newCatalog(t, t.TempDir())
-	guid := Buildpacks()[3].GUID
+	guid := Buildpacks()[4].GUID
 	was, err := c.choose([]string{GoBuildpack}, Stack{})
 	if err != nil {
 		t.Fatal(err)
@@ -206,10 +206,10 @@ func TestChoose(t *testing.T) {
 		return out
 	}
 	all, err := c.choose(nil, Stack{Name: "host"})
-	if err != nil || !slices.Equal(names(all), []string{"java_buildpack", "ruby_buildpack", "nodejs_buildpack", "go_buildpack", "python_buildpack"}) {
+	if err != nil || !slices.Equal(names(all), []string{"staticfile_buildpack", "java_buildpack", "ruby_buildpack", "nodejs_buildpack", "go_buildpack", "python_buildpack", "php_buildpack"}) {
 		t.Errorf("tried: %v, %v", names(all), err)
 	}
-	if !all[0].java || all[1].java || onlyBinary(all) || keysOf(all) == "" {
+	if !all[1].java || all[0].java || onlyBinary(all) || keysOf(all) == "" {
 		t.Errorf("tried: %+v", all)
 	}
 	one, err := c.choose([]string{"binary"}, Stack{})

@@ -116,6 +116,9 @@ func (c *Catalog) choice(b Buildpack) (chosen, error) {
 	sum := sha256.Sum256(raw)
 	h.key, h.binary = hex.EncodeToString(sum[:]), b.plainBinary()
 	h.open = func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(raw)), nil }
+	if b.Name == StaticBuildpack {
+		return c.tools.add(h, raw, staticProgram)
+	}
 	return h, nil
 }
 

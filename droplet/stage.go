@@ -44,7 +44,7 @@ const (
 
 // noAppDetected begins with the platform's words, and says what to do.
 const noAppDetected = "An app was not successfully detected by any available buildpack: it has neither go.mod, package.json, " +
-	"requirements.txt, a Gemfile nor a jar with a main class. Programs that run as they were pushed need -b " + BinaryBuildpack +
+	"requirements.txt, a Gemfile, a Staticfile, a PHP file nor a jar with a main class. Programs that run as they were pushed need -b " + BinaryBuildpack +
 	" and a command, by -c or in a Procfile; any other app, the buildpack that knows it (dew buildpacks lists them)"
 
 // stageWith runs buildpacks over a package and makes a droplet of what they leave.

@@ -67,7 +67,7 @@ func runTests(m *testing.M) (code int) {
 // build makes the programs as a release has them, and those of the example.
 func build(bin string) (string, error) {
 	c := exec.Command("go", "build", "-trimpath", "-o", bin+"/",
-		"../cmd/dewd", "../cmd/dew", "../cmd/dew-init", "./config-sidecar/app", "./config-sidecar/config-server")
+		"../cmd/dewd", "../cmd/dew", "../cmd/dew-init", "../cmd/dew-static", "./config-sidecar/app", "./config-sidecar/config-server")
 	c.Env = append(os.Environ(), "CGO_ENABLED=0")
 	if out, err := c.CombinedOutput(); err != nil {
 		return "", fmt.Errorf("cannot build the programs: %w\n%s", err, out)

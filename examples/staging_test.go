@@ -74,6 +74,8 @@ func TestLanguages(t *testing.T) {
 		{"hello-ruby", "hello from Ruby in production\n", `^ *ruby [0-9.]+`},
 		{"hello-node", "hello from Node.js in production\n", `^ *node v[0-9.]+`},
 		{"hello-python", "hello from Python\n", `^ *Python [0-9.]+`},
+		{"hello-php", "hello from PHP\n", `^ *PHP [0-9.]+`},
+		{"hello-static", "hello from a file\n", `^ *Serving the files of public`},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			deleteLater(t, c.name)

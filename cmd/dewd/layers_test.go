@@ -16,7 +16,7 @@ const module = "github.com/dewrun/dew"
 // storeys is the house: an import goes to a lower storey, never up, never
 // sideways. A package that is not here has no room yet.
 var storeys = map[string]int{
-	"cmd/dewd": 6, "cmd/dew": 6, "cmd/dew-init": 6, "cmd/dew-sftp": 6,
+	"cmd/dewd": 6, "cmd/dew": 6, "cmd/dew-init": 6, "cmd/dew-sftp": 6, "cmd/dew-static": 6,
 	"api": 5, "smoke": 5,
 	"route": 4, "sshd": 4, "services/builtin": 4, "runtime/containerd": 4, "runtime/runtimetest": 4, "notify": 4, "api/client": 4,
 	"runtime": 3,

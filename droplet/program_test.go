@@ -1,0 +1,69 @@
+package droplet
+
+import (
+	"archive/tar"
+	"errors"
+	"io"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+)
+
+// The file server is in its buildpack, as it is on disk now; without it the
+// scripts are there to say so.
+func TestProgramsInBuildpacks(t *testing.T) {
+	c := newCatalog(t, t.TempDir())
+	dir := t.TempDir()
+	read := func() (key, program string, names int) {
+		t.Helper()
+		got, err := c.choose([]string{StaticBuildpack}, Stack{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		r, err := got[0].open()
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer r.Close()
+		for tr := tar.NewReader(r); ; names++ {
+			h, err := tr.Next()
+			if errors.Is(err, io.EOF) {
+				return got[0].key, program, names
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			if h.Name == "bin/"+staticProgram {
+				b, err := io.ReadAll(tr)
+				if program = string(b); err != nil || h.Mode != 0o755 {
+					t.Errorf("mode %o, %v", h.Mode, err)
+				}
+			}
+		}
+	}
+	bare, program, names := read()
+	if program != "" || names == 0 {
+		t.Errorf("without a folder: %q, %d entries", program, names)
+	}
+	c.tools.dir = dir
+	if key, program, _ := read(); program != "" || key != bare {
+		t.Errorf("without the program: %q, key %s", program, key)
+	}
+	file := filepath.Join(dir, staticProgram)
+	keys := map[string]bool{bare: true}
+	for i, text := range []string{"one", "two"} {
+		at := time.Unix(int64(1000+i), 0)
+		if err := errors.Join(os.WriteFile(file, []byte(text), 0o755), os.Chtimes(file, at, at)); err != nil {
+			t.Fatal(err)
+		}
+		key, program, n := read()
+		if program != text || keys[key] || n != names+1 {
+			t.Errorf("program %q, %d entries, key %s, want %q and another key", program, n, key, text)
+		}
+		if again, _, _ := read(); again != key {
+			t.Errorf("keys of the same: %s, %s", key, again)
+		}
+		keys[key] = true
+	}
+}

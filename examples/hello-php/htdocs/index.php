@@ -1,0 +1,4 @@
+<?php
+require __DIR__ . '/../lib/greeting.php';
+
+echo greeting(), "\n";

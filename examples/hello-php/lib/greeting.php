@@ -1,0 +1,5 @@
+<?php
+function greeting(): string
+{
+    return 'hello from PHP';
+}
