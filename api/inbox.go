@@ -27,13 +27,16 @@ const (
 	maxMailWait = time.Minute
 )
 
-// mails are the answers about the inbox.
+// mails are the answers about the inbox, and about what dew itself sends.
 func (s *Server) mails() map[string]handler {
 	return map[string]handler{
 		"GET /dew/v1/inbox":       s.listMails,
 		"GET /dew/v1/inbox/wait":  s.waitForMail,
 		"GET /dew/v1/inbox/{id}":  s.getMail,
 		"POST /dew/v1/inbox/link": s.createInboxLink,
+
+		"GET /dew/v1/apps/{guid}/crash-mails": s.getCrashMails,
+		"PUT /dew/v1/apps/{guid}/crash-mails": s.updateCrashMails,
 	}
 }
 
@@ -132,6 +135,36 @@ func (s *Server) createInboxLink(*http.Request) (any, error) {
 		return nil, err
 	}
 	return answer{status: http.StatusCreated, body: v3.InboxLink{URL: link}}, nil
+}
+
+func (s *Server) getCrashMails(r *http.Request) (any, error) {
+	a, err := s.appOf(r)
+	if err != nil {
+		return nil, err
+	}
+	out := v3.CrashMails{}
+	if s.c.CrashMails != nil {
+		out.Enabled, err = s.c.CrashMails.Enabled(a.GUID)
+	}
+	return out, err
+}
+
+func (s *Server) updateCrashMails(r *http.Request) (any, error) {
+	body, err := decode[v3.CrashMails](r)
+	if err != nil {
+		return nil, err
+	}
+	a, err := s.appOf(r)
+	if err != nil {
+		return nil, err
+	}
+	if s.c.CrashMails == nil {
+		return nil, unprocessable("This daemon sends no mails about crashes.")
+	}
+	if err := s.c.CrashMails.Set(a.GUID, body.Enabled); err != nil {
+		return nil, err
+	}
+	return body, nil
 }
 
 func presentMail(k notify.Kept) v3.Mail {

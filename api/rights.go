@@ -102,6 +102,9 @@ var rights = map[string]right{
 	"GET /dew/v1/inbox/{id}":  {need: toAdminister},
 	"POST /dew/v1/inbox/link": {need: toAdminister},
 
+	"GET /dew/v1/apps/{guid}/crash-mails": {need: toRead, at: anApp},
+	"PUT /dew/v1/apps/{guid}/crash-mails": {need: toDevelop, at: anApp},
+
 	"GET /dew/v1/apps/{guid}/crashes":    {need: toRead, at: anApp},
 	"POST /dew/v1/processes/{guid}/kill": {need: toDevelop, at: aProcess},
 

@@ -37,6 +37,7 @@ import (
 	"github.com/dewrun/dew/auth"
 	"github.com/dewrun/dew/droplet"
 	"github.com/dewrun/dew/logstream"
+	"github.com/dewrun/dew/notify"
 	"github.com/dewrun/dew/runtime"
 	"github.com/dewrun/dew/services"
 	"github.com/dewrun/dew/store"
@@ -109,6 +110,8 @@ type Config struct {
 	Notify http.Handler
 	// Mails is the built-in inbox; nil: mails go elsewhere.
 	Mails *Mails
+	// CrashMails are told by mail; nil: nobody can.
+	CrashMails *notify.Crashes
 
 	// Crashed lists the crashed instances whose files are kept. It may be nil.
 	Crashed func() []runtime.Remains

@@ -1,0 +1,187 @@
+package notify
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"time"
+
+	"github.com/dewrun/dew/app"
+	"github.com/dewrun/dew/store"
+)
+
+// KindCrash is the platform's own kind of notification.
+const KindCrash = "crash"
+
+// CrashKinds are what the platform itself sends, for Server.Register.
+func CrashKinds() []Kind {
+	return []Kind{{Client: PlatformClient, ID: KindCrash, Description: "An instance of an app crashed"}}
+}
+
+// Crash is what is told of one instance that crashed.
+type Crash struct {
+	App         string // guid
+	Instance    string // id
+	Type        string // of the process
+	Index       int
+	Description string // APP/PROC/WEB: Exited with status 1
+	Count       int    // in a row
+	At          time.Time
+	NextStart   time.Time
+	GivenUp     bool
+}
+
+// Crashes tells those who work in an app's space that it crashed, where somebody
+// wants that.
+type Crashes struct {
+	db        *store.DB
+	watched   *store.Bucket[watched]
+	registry  *app.Registry
+	directory Directory
+	queue     *Queue
+	log       *slog.Logger
+	news      chan Crash
+}
+
+// watched is an app whose crashes are told.
+type watched struct {
+	App   string    `json:"app"`
+	Since time.Time `json:"since"`
+	// Told are the instances that were told of, the newest last: records are heard
+	// of more than once.
+	Told []string `json:"told,omitempty"`
+}
+
+const (
+	maxTold   = 100 // as many records as there may be of a slot
+	crashRoom = 256 // crashes that wait to be told
+)
+
+// NewCrashes returns what is to be told, as it is kept in db.
+func NewCrashes(db *store.DB, registry *app.Registry, directory Directory, queue *Queue, log *slog.Logger) *Crashes {
+	return &Crashes{
+		db: db, watched: store.In[watched](db, "crash mails"), registry: registry, directory: directory, queue: queue, log: log,
+		news: make(chan Crash, crashRoom),
+	}
+}
+
+// Enabled tells whether crashes of an app are told.
+func (c *Crashes) Enabled(guid string) (bool, error) {
+	_, err := c.watched.Get(guid)
+	if errors.Is(err, store.ErrNotFound) {
+		return false, nil
+	}
+	if err != nil {
+		return false, fmt.Errorf("cannot read whether crashes of app %s are told: %w", guid, err)
+	}
+	return true, nil
+}
+
+// Set switches the mails about crashes of an app.
+func (c *Crashes) Set(guid string, enabled bool) error {
+	err := c.db.Update(func(tx *store.Tx) error {
+		ws := c.watched.With(tx)
+		if !enabled {
+			return ws.Delete(guid)
+		}
+		if _, err := ws.Get(guid); !errors.Is(err, store.ErrNotFound) {
+			return err // on already
+		}
+		return ws.Put(guid, watched{App: guid, Since: time.Now()})
+	})
+	if err != nil {
+		return fmt.Errorf("cannot switch the mails about crashes of app %s: %w", guid, err)
+	}
+	return nil
+}
+
+// Heard notes a crash. It never waits: when too many come at once some are not
+// told.
+func (c *Crashes) Heard(crash Crash) {
+	select {
+	case c.news <- crash:
+	default:
+		c.log.Warn("too many crashes at once, one is not told by mail", "app", crash.App, "instance", crash.Instance)
+	}
+}
+
+// Run tells crashes until ctx ends.
+func (c *Crashes) Run(ctx context.Context) error {
+	for {
+		select {
+		case crash := <-c.news:
+			if err := c.tell(ctx, crash); err != nil && ctx.Err() == nil {
+				c.log.Error("cannot tell a crash by mail", "app", crash.App, "instance", crash.Instance, "err", err)
+			}
+		case <-ctx.Done():
+			return nil
+		}
+	}
+}
+
+// worthTelling thins out the crashes of a loop: the 1st, 2nd, 4th, 8th, ... in a
+// row, and the last.
+func worthTelling(c Crash) bool {
+	return c.GivenUp || c.Count&(c.Count-1) == 0
+}
+
+// tell enqueues the mails about a crash, once.
+func (c *Crashes) tell(ctx context.Context, crash Crash) error {
+	if on, err := c.Enabled(crash.App); err != nil || !on || !worthTelling(crash) {
+		return err
+	}
+	a, err := c.registry.App(crash.App)
+	if errors.Is(err, app.ErrNotFound) {
+		return c.watched.Delete(crash.App)
+	}
+	if err != nil {
+		return err
+	}
+	audience, err := c.directory.InSpace(ctx, a.Space)
+	if err != nil {
+		return err
+	}
+	var people []Person
+	for p, err := range audience.People {
+		if err != nil {
+			return err
+		}
+		people = append(people, p)
+	}
+	n := crashNotice(a, crash)
+	n.Space, n.Org = audience.Space, audience.Org
+	return c.db.Update(func(tx *store.Tx) error {
+		w, err := c.watched.With(tx).Get(crash.App)
+		if errors.Is(err, store.ErrNotFound) || err == nil && (crash.At.Before(w.Since) || slices.Contains(w.Told, crash.Instance)) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		w.Told = append(w.Told, crash.Instance)
+		w.Told = w.Told[max(0, len(w.Told)-maxTold):]
+		if err := c.watched.With(tx).Put(crash.App, w); err != nil {
+			return err
+		}
+		_, err = c.queue.EnqueueIn(tx, n, people)
+		return err
+	})
+}
+
+func crashNotice(a app.App, c Crash) Notice {
+	next := "Another instance starts at once."
+	switch {
+	case c.GivenUp:
+		next = "It has crashed too often and is not started again: dew restart " + a.Name + " tries once more."
+	case c.NextStart.After(c.At.Add(time.Second)):
+		next = "Another instance starts at " + c.NextStart.UTC().Format(time.RFC3339) + "."
+	}
+	text := fmt.Sprintf("Instance %d of process %s of app %s crashed at %s, for the %d. time in a row:\n\n%s\n\n%s\n\nSee more with: dew crashes %s\n",
+		c.Index, c.Type, a.Name, c.At.UTC().Format(time.RFC3339), c.Count, c.Description, next, a.Name)
+	return Notice{
+		Version: V1, Client: PlatformClient, SourceDescription: "dew", Kind: KindCrash, KindDescription: CrashKinds()[0].Description,
+		Subject: "App " + a.Name + " crashed", Text: text, Endorsement: endorseSpace, Received: time.Now(),
+	}
+}
