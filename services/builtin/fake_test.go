@@ -1,0 +1,201 @@
+package builtin
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/netip"
+	"path/filepath"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+
+	"github.com/dewrun/dew/runtime"
+	"github.com/dewrun/dew/store"
+)
+
+// fakeHost keeps servers in memory: they run as soon as they are put, unless they
+// are broken, and end when they are dropped.
+type fakeHost struct {
+	t *testing.T
+
+	mu      sync.Mutex
+	servers map[string]runtime.Server
+	puts    []runtime.Server
+	leased  map[string]netip.Addr
+	broken  func(v runtime.Server) string // why it crashes; nil or empty: it runs
+	answer  func(command, input string) (out string, code int)
+	asked   []string // the input of sessions
+	stuck   bool     // nothing ends
+	signals []syscall.Signal
+}
+
+func (h *fakeHost) PutServer(v runtime.Server) error {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.servers[v.GUID] = v
+	h.puts = append(h.puts, v)
+	return nil
+}
+
+func (h *fakeHost) DropServer(guid string) error {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	delete(h.servers, guid)
+	return nil
+}
+
+func (h *fakeHost) ReserveAddress(guid string) (netip.Addr, error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if _, ok := h.leased[guid]; !ok {
+		h.leased[guid] = netip.AddrFrom4([4]byte{10, 9, 0, byte(2 + len(h.leased))})
+	}
+	return h.leased[guid], nil
+}
+
+func (h *fakeHost) ReleaseAddress(guid string) error {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	delete(h.leased, guid)
+	return nil
+}
+
+func (h *fakeHost) Instances(guid string) []runtime.Status {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	v, ok := h.servers[guid]
+	if (!ok || v.Stopped) && !h.stuck {
+		return nil
+	}
+	st := runtime.Status{App: guid, State: runtime.Running, Version: v.Version, Address: v.Address}
+	if h.broken != nil && h.broken(v) != "" {
+		st.State, st.CrashCount, st.Details = runtime.Crashed, 3, h.broken(v)
+	}
+	return []runtime.Status{st}
+}
+
+func (h *fakeHost) Signal(_ context.Context, _ string, _ int, _ string, sig syscall.Signal) error {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.signals = append(h.signals, sig)
+	return nil
+}
+
+func (h *fakeHost) Exec(_ context.Context, t runtime.ExecTarget, s runtime.ExecSpec) (runtime.Session, error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if _, ok := h.servers[t.Process]; !ok {
+		return nil, runtime.ErrNoInstance
+	}
+	ses := &fakeSession{host: h, command: s.Command, done: make(chan struct{})}
+	ses.out, ses.outEnd = io.Pipe()
+	ses.err, ses.errEnd = io.Pipe()
+	return ses, nil
+}
+
+// fakeSession answers when its input has ended.
+type fakeSession struct {
+	host    *fakeHost
+	command string
+	input   strings.Builder
+	once    sync.Once
+	code    int
+	done    chan struct{}
+
+	out, err       *io.PipeReader
+	outEnd, errEnd *io.PipeWriter
+}
+
+func (s *fakeSession) Streams() runtime.Streams {
+	return runtime.Streams{In: fakeInput{s}, Out: s.out, Err: s.err}
+}
+func (s *fakeSession) Resize(context.Context, runtime.Size) error { return nil }
+func (s *fakeSession) Signal(syscall.Signal) error                { return nil }
+func (s *fakeSession) Close() error                               { s.out.Close(); s.err.Close(); return nil }
+
+func (s *fakeSession) Wait(ctx context.Context) (runtime.SessionEnd, error) {
+	select {
+	case <-s.done:
+		return runtime.SessionEnd{Code: s.code}, nil
+	case <-ctx.Done():
+		return runtime.SessionEnd{}, context.Cause(ctx)
+	}
+}
+
+// end runs the command, whose input is complete.
+func (s *fakeSession) end() {
+	s.host.mu.Lock()
+	s.host.asked = append(s.host.asked, s.input.String())
+	answer := s.host.answer
+	s.host.mu.Unlock()
+	out := "ready\n"
+	if answer != nil {
+		out, s.code = answer(s.command, s.input.String())
+	} else if strings.HasPrefix(s.input.String(), "PING") {
+		out = "PONG\n"
+	} else if strings.HasPrefix(s.input.String(), "ACL") {
+		out = "OK\n"
+	}
+	go func() {
+		if s.code != 0 {
+			fmt.Fprint(s.errEnd, out)
+		} else {
+			fmt.Fprint(s.outEnd, out)
+		}
+		s.outEnd.Close()
+		s.errEnd.Close()
+	}()
+	close(s.done)
+}
+
+type fakeInput struct{ s *fakeSession }
+
+func (i fakeInput) Write(b []byte) (int, error) { return i.s.input.Write(b) }
+func (i fakeInput) Close() error                { i.s.once.Do(i.s.end); return nil }
+
+// newBroker makes a broker on a fake host. Nothing is installed on its machine
+// but Redis.
+func newBroker(t *testing.T, change func(c *Config)) (*Broker, *fakeHost) {
+	t.Helper()
+	dir := t.TempDir()
+	db, err := store.Open(filepath.Join(dir, "dew.db"), store.Options{Format: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { db.Close() })
+	h := &fakeHost{t: t, servers: map[string]runtime.Server{}, leased: map[string]netip.Addr{}}
+	c := Config{
+		DB: db, Host: h, Dir: filepath.Join(dir, "services"), UID: -1, GID: -1, Logger: slog.New(slog.DiscardHandler), Reserve: 1,
+		Machine: "-", Stacks: func(context.Context, []string, func(string)) (string, error) { return "some", nil },
+	}
+	if change != nil {
+		change(&c)
+	}
+	b, err := New(c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return b, h
+}
+
+// start runs the broker until the test, or the returned function, ends it.
+func start(t *testing.T, b *Broker) (stop func()) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(context.Background())
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		if err := b.Run(ctx); err != nil {
+			t.Errorf("Run = %v", err)
+		}
+	})
+	var once sync.Once
+	stop = func() { once.Do(func() { cancel(); wg.Wait() }) }
+	t.Cleanup(stop)
+	return stop
+}
+
+var errTest = errors.New("no luck")
