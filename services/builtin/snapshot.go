@@ -7,14 +7,11 @@ import (
 	"fmt"
 	"net/http"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
 	"syscall"
 	"time"
-
-	"golang.org/x/sys/unix"
 
 	"github.com/dewrun/dew/runtime"
 	"github.com/dewrun/dew/services"
@@ -74,8 +71,9 @@ func (b *Broker) Snapshot(ctx context.Context, instance string) (Snapshot, error
 		}
 	}
 	s := Snapshot{ID: snapshotID(rec, time.Now()), CreatedAt: time.Now().UTC(), Bytes: bytes}
-	if err := b.copyStanding(ctx, rec, filepath.Join(b.copiesDir(rec.GUID), s.ID)); err != nil {
-		return Snapshot{}, err
+	to := filepath.Join(b.copiesDir(rec.GUID), s.ID)
+	if err := b.copyStanding(ctx, rec, to); err != nil {
+		return Snapshot{}, errors.Join(err, os.RemoveAll(to))
 	}
 	if _, err := b.change(rec.GUID, func(r *record) { r.Snapshots = append(r.Snapshots, s) }); err != nil {
 		return Snapshot{}, err
@@ -161,39 +159,6 @@ func (b *Broker) frozen(ctx context.Context, guid string, fn func(ctx context.Co
 	return fn(ctx)
 }
 
-// copyTree copies a folder whole or not at all, sharing what is equal where the
-// file system can.
-func copyTree(ctx context.Context, from, to string) error {
-	part := to + newSuffix
-	if err := os.RemoveAll(part); err != nil {
-		return fmt.Errorf("cannot remove an unfinished copy: %w", err)
-	}
-	out, err := exec.CommandContext(ctx, "cp", "-a", "--reflink=auto", "--", from, part).CombinedOutput()
-	if err != nil {
-		return errors.Join(fmt.Errorf("cannot copy %s: %w: %s", from, err, oneLine(string(out))), os.RemoveAll(part))
-	}
-	if err := syncFS(part); err != nil {
-		return errors.Join(err, os.RemoveAll(part))
-	}
-	if err := os.Rename(part, to); err != nil {
-		return fmt.Errorf("cannot keep the copy: %w", err)
-	}
-	return syncFS(filepath.Dir(to))
-}
-
-// syncFS makes all that was written to the file system of path durable.
-func syncFS(path string) error {
-	f, err := os.Open(path)
-	if err != nil {
-		return fmt.Errorf("cannot sync %s: %w", path, err)
-	}
-	defer f.Close()
-	if err := unix.Syncfs(int(f.Fd())); err != nil {
-		return fmt.Errorf("cannot sync %s: %w", path, err)
-	}
-	return nil
-}
-
 // DropSnapshot removes a snapshot.
 func (b *Broker) DropSnapshot(ctx context.Context, instance, id string) error {
 	rec, unlock, err := b.claim(ctx, instance)
@@ -224,8 +189,14 @@ func (r record) snapshot(id string) (Snapshot, error) {
 	return r.Snapshots[i], nil
 }
 
-// oldData is what the data is called while a restored copy is tried.
-const oldData = "data.old"
+// Folders of an instance during a restoration. They are out of the server's reach.
+const (
+	copyDir  = "restored" // the copy, before it is the data
+	oldDir   = "before"   // the data from before, while the copy is tried
+	trashDir = "trash"    // what is of no use any more
+)
+
+func (b *Broker) spare(guid, dir string) string { return filepath.Join(b.home(guid), dir) }
 
 // Restore makes the data of an instance what it was at a snapshot. The server is
 // stopped meanwhile. All bindings of now work after it; users of others, which the
@@ -246,21 +217,39 @@ func (b *Broker) Restore(ctx context.Context, instance, id string) error {
 	if rec, err = b.change(rec.GUID, func(r *record) { r.Restoring, r.Version = true, newVersion() }); err != nil {
 		return err
 	}
-	fresh := filepath.Join(b.storeDir(rec.GUID), "data.restored")
-	if err := copyTree(ctx, filepath.Join(b.copiesDir(rec.GUID), id), fresh); err != nil {
+	if err := b.swap(ctx, rec, id); err != nil {
 		return errors.Join(err, b.resume(ctx, rec))
-	}
-	if err := errors.Join(b.halt(ctx, rec), b.forgetUsers(rec, fresh)); err != nil {
-		return errors.Join(err, b.resume(ctx, rec))
-	}
-	old := filepath.Join(b.storeDir(rec.GUID), oldData)
-	if err := errors.Join(os.RemoveAll(old), os.Rename(b.data(rec.GUID), old), os.Rename(fresh, b.data(rec.GUID))); err != nil {
-		return errors.Join(fmt.Errorf("cannot put the copy into place: %w", err), b.resume(ctx, rec))
 	}
 	if err := b.tryRestored(ctx, rec); err != nil {
 		return errors.Join(err, b.resume(ctx, rec))
 	}
 	return b.settle(rec.GUID)
+}
+
+// swap puts a copy of the snapshot in the place of the data, of which nobody has
+// need meanwhile.
+func (b *Broker) swap(ctx context.Context, rec record, id string) error {
+	fresh := b.spare(rec.GUID, copyDir)
+	if err := os.RemoveAll(fresh); err != nil {
+		return fmt.Errorf("cannot remove an earlier copy: %w", err)
+	}
+	if err := copyTree(ctx, filepath.Join(b.copiesDir(rec.GUID), id), fresh); err != nil {
+		return err
+	}
+	if err := b.halt(ctx, rec); err != nil {
+		return err
+	}
+	if err := b.forgetUsers(rec, fresh); err != nil {
+		return err
+	}
+	// Data that was lost is what a snapshot is for.
+	if err := os.Rename(b.data(rec.GUID), b.spare(rec.GUID, oldDir)); err != nil && !errors.Is(err, os.ErrNotExist) {
+		return fmt.Errorf("cannot put the data aside: %w", err)
+	}
+	if err := os.Rename(fresh, b.data(rec.GUID)); err != nil {
+		return fmt.Errorf("cannot put the copy into place: %w", err)
+	}
+	return syncFS(b.home(rec.GUID))
 }
 
 // forgetUsers gives restored data of Redis the users of a new server: nobody else
@@ -310,13 +299,28 @@ func (b *Broker) tryRestored(ctx context.Context, rec record) error {
 	return nil
 }
 
-// settle makes restored data the only one.
+// settle makes restored data the only one. The data from before goes in one step:
+// half of it must never be taken for the whole.
 func (b *Broker) settle(guid string) error {
-	if _, err := b.change(guid, func(r *record) { r.Restoring = false }); err != nil {
+	if err := b.discard(guid, b.spare(guid, oldDir)); err != nil {
 		return err
 	}
-	if err := os.RemoveAll(filepath.Join(b.storeDir(guid), oldData)); err != nil {
-		return fmt.Errorf("cannot remove the data from before: %w", err)
+	_, err := b.change(guid, func(r *record) { r.Restoring = false })
+	return err
+}
+
+// discard removes a folder, whole in one step for whoever looks.
+func (b *Broker) discard(guid, dir string) error {
+	trash := b.spare(guid, trashDir)
+	err := os.RemoveAll(trash)
+	if err == nil {
+		err = os.Rename(dir, trash)
+	}
+	if err == nil {
+		err = errors.Join(syncFS(b.home(guid)), os.RemoveAll(trash))
+	}
+	if err != nil && !errors.Is(err, os.ErrNotExist) {
+		return fmt.Errorf("cannot remove %s: %w", dir, err)
 	}
 	return nil
 }
@@ -341,23 +345,25 @@ func (b *Broker) halt(ctx context.Context, rec record) error {
 func (b *Broker) resume(ctx context.Context, rec record) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), endLimit)
 	defer cancel()
-	old := filepath.Join(b.storeDir(rec.GUID), oldData)
-	if _, err := os.Lstat(old); err == nil {
+	if _, err := os.Lstat(b.spare(rec.GUID, oldDir)); err == nil {
 		if err := b.halt(ctx, rec); err != nil {
 			return err
 		}
-		if err := errors.Join(os.RemoveAll(b.data(rec.GUID)), os.Rename(old, b.data(rec.GUID))); err != nil {
+		if err := b.discard(rec.GUID, b.data(rec.GUID)); err != nil {
+			return err
+		}
+		if err := os.Rename(b.spare(rec.GUID, oldDir), b.data(rec.GUID)); err != nil {
 			return fmt.Errorf("cannot put the data from before back: %w", err)
+		}
+	}
+	for _, dir := range []string{copyDir, copyDir + newSuffix, trashDir} {
+		if err := os.RemoveAll(b.spare(rec.GUID, dir)); err != nil {
+			return fmt.Errorf("cannot remove the copy: %w", err)
 		}
 	}
 	rec, err := b.change(rec.GUID, func(r *record) { r.Restoring, r.Version = false, newVersion() })
 	if err != nil {
 		return err
-	}
-	for _, part := range []string{"data.restored", "data.restored" + newSuffix} {
-		if err := os.RemoveAll(filepath.Join(b.storeDir(rec.GUID), part)); err != nil {
-			return fmt.Errorf("cannot remove the copy: %w", err)
-		}
 	}
 	return b.put(rec, rec.Shape)
 }

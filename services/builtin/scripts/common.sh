@@ -39,10 +39,19 @@ complaint() {
 	grep -iE 'no space left|fatal|error|cannot|could not' "$1" | head -n 3 | tr '\n' ' '
 }
 
+# fresh tells whether the server has no data yet. Data that was there and is gone
+# is never made anew: nobody would notice the loss.
+fresh() {
+	[ ! -d /data/data ] || return 1
+	[ ! -e /data/made ] || fail 'the data is gone: restore a snapshot, or delete the service instance and make it again'
+	rm -rf /data/data.new
+}
+
 # settled makes new data the server's own, whole or not at all.
 settled() {
 	sync -f /data/data.new 2>/dev/null || sync
 	mv /data/data.new /data/data
+	: >/data/made
 	sync /data 2>/dev/null || sync
 }
 

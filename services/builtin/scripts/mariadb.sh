@@ -12,8 +12,7 @@ first() {
 run() {
 	alone
 	server=$(first mariadbd mysqld)
-	if [ ! -d /data/data ]; then
-		rm -rf /data/data.new
+	if fresh; then
 		mkdir /data/data.new
 		install=$(first mariadb-install-db mysql_install_db)
 		"$install" --no-defaults --datadir=/data/data.new --tmpdir=/data/tmp \

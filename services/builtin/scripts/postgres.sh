@@ -19,8 +19,7 @@ programs() {
 run() {
 	alone
 	programs
-	if [ ! -d /data/data ]; then
-		rm -rf /data/data.new
+	if fresh; then
 		"$bin/initdb" -D /data/data.new -U postgres -E UTF8 --locale=C.UTF-8 -A reject >/data/tmp/init.log 2>&1 ||
 			fail "initdb failed: $(complaint /data/tmp/init.log)"
 		settled

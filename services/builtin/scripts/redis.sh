@@ -12,8 +12,7 @@ first() {
 run() {
 	alone
 	server=$(first redis-server valkey-server)
-	if [ ! -d /data/data ]; then
-		rm -rf /data/data.new
+	if fresh; then
 		mkdir /data/data.new
 		cat /conf/users.acl >/data/data.new/users.acl || fail 'cannot write the users'
 		settled
