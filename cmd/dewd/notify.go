@@ -1,0 +1,209 @@
+package main
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"net/mail"
+	"os"
+	"strings"
+
+	"github.com/urfave/cli/v2"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/dewrun/dew/api"
+	"github.com/dewrun/dew/app"
+	"github.com/dewrun/dew/auth"
+	"github.com/dewrun/dew/notify"
+	"github.com/dewrun/dew/runtime"
+	"github.com/dewrun/dew/store"
+)
+
+// mailing is what flags say of mails.
+type mailing struct {
+	SMTP         string // address of the mail server; empty: the inbox keeps mails
+	TLS, Auth    string
+	User         string
+	PasswordFile string
+	CA           string // file with certificates
+	From         string // empty: no-reply@ and the domain
+}
+
+func defaultMailing() mailing {
+	return mailing{TLS: string(notify.TLSIfOffered), Auth: string(notify.AuthNone)}
+}
+
+func (m *mailing) flags() []cli.Flag {
+	return []cli.Flag{
+		text(&m.SMTP, "smtp", "`address` of the mail server for notifications, host:port (default: none; dew inbox shows the mails)"),
+		text(&m.TLS, "smtp-tls", "`if-offered|starttls|tls|none`: how the talk with the mail server is made safe"),
+		text(&m.Auth, "smtp-auth", "`none|plain|cram-md5`: how dewd logs in to the mail server"),
+		text(&m.User, "smtp-user", "`name` to log in to the mail server with"),
+		text(&m.PasswordFile, "smtp-password-file", "`file` with the password, or the secret of cram-md5"),
+		text(&m.CA, "smtp-ca", "`file` with certificates of authorities that the mail server may have, instead of the machine's"),
+		text(&m.From, "mail-from", "`address` that notifications come from (default: no-reply@ and --domain)"),
+	}
+}
+
+func (m *mailing) validate() (errs []error) {
+	if m.From != "" {
+		if _, err := mail.ParseAddress(m.From); err != nil {
+			errs = append(errs, fmt.Errorf("--mail-from: %q is no mail address", m.From))
+		}
+	}
+	if m.SMTP == "" {
+		if m.User != "" || m.PasswordFile != "" {
+			errs = append(errs, errors.New("--smtp-user and --smtp-password-file need --smtp"))
+		}
+		return errs
+	}
+	c := m.settings()
+	if m.PasswordFile != "" {
+		c.Password = "in a file" // it is read later
+	}
+	if _, err := notify.NewSMTP(c); err != nil {
+		errs = append(errs, fmt.Errorf("--smtp: %w", err))
+	}
+	return errs
+}
+
+func (m *mailing) settings() notify.SMTPConfig {
+	return notify.SMTPConfig{Address: m.SMTP, TLS: notify.TLSUse(m.TLS), Auth: notify.AuthUse(m.Auth), User: m.User}
+}
+
+// post is the way to the mail server.
+func (m *mailing) post() (*notify.SMTP, error) {
+	c := m.settings()
+	if m.PasswordFile != "" {
+		b, err := os.ReadFile(m.PasswordFile)
+		if err != nil {
+			return nil, fmt.Errorf("--smtp-password-file: %w", err)
+		}
+		c.Password = strings.TrimRight(string(b), "\r\n")
+	}
+	if m.CA != "" {
+		pem, err := os.ReadFile(m.CA)
+		if err != nil {
+			return nil, fmt.Errorf("--smtp-ca: %w", err)
+		}
+		pool := x509.NewCertPool()
+		if !pool.AppendCertsFromPEM(pem) {
+			return nil, fmt.Errorf("--smtp-ca: there are no certificates in %s", m.CA)
+		}
+		c.Trust = &tls.Config{RootCAs: pool, MinVersion: tls.VersionTLS12}
+	}
+	return notify.NewSMTP(c)
+}
+
+// notifyParts is what the notification service stands on.
+type notifyParts struct {
+	DB        *store.DB
+	Auth      *auth.Server
+	Roles     *auth.Roles
+	Registry  *app.Registry
+	Exits     *runtime.ExitLog // nil: there are no crashes
+	PublicURL string           // of the API
+	Domain    string
+	Logger    *slog.Logger
+}
+
+// notifier is the notification service in all its parts.
+type notifier struct {
+	server  *notify.Server
+	courier *notify.Courier
+	crashes *notify.Crashes
+	smtp    *notify.SMTP  // nil: inbox keeps the mails
+	inbox   *notify.Inbox // nil: smtp sends them
+	page    *notify.Page
+}
+
+// openNotify puts the notification service together.
+func openNotify(p notifyParts, m mailing) (n *notifier, err error) {
+	n = &notifier{}
+	queue := notify.NewQueue(p.DB)
+	people := notify.NewAccounts(p.Auth.Accounts(), p.Roles, p.Registry)
+	from := m.From
+	if from == "" {
+		from = "no-reply@" + p.Domain
+	}
+	public := strings.TrimSuffix(p.PublicURL, "/") + "/notify"
+	n.server, err = notify.New(notify.Config{
+		DB: p.DB, Auth: p.Auth, Directory: people, Queue: queue, PublicURL: public, From: from, Domain: p.Domain, Logger: p.Logger,
+	})
+	if err != nil {
+		return nil, err
+	}
+	if err := n.server.Register("dew", notify.CrashKinds()...); err != nil {
+		return nil, err
+	}
+	post, err := n.openPost(p, m, public)
+	if err != nil {
+		return nil, err
+	}
+	n.crashes = notify.NewCrashes(p.DB, p.Registry, people, queue, p.Logger)
+	if p.Exits != nil {
+		p.Exits.Listen(func(r runtime.ExitRecord) { n.crashes.Heard(crashOf(r)) })
+	}
+	n.courier, err = notify.NewCourier(notify.CourierConfig{
+		Queue: queue, Directory: people, Composer: n.server, Post: post, From: from, Logger: p.Logger,
+	})
+	return n, err
+}
+
+func (n *notifier) openPost(p notifyParts, m mailing, public string) (_ notify.Post, err error) {
+	if m.SMTP != "" {
+		n.smtp, err = m.post()
+		return n.smtp, err
+	}
+	n.inbox = notify.NewInbox(p.DB)
+	n.page, err = notify.NewPage(n.inbox, public, p.Logger)
+	return n.inbox, err
+}
+
+// crashOf is what a mail tells of an exit record.
+func crashOf(r runtime.ExitRecord) notify.Crash {
+	return notify.Crash{
+		App: r.App, Instance: string(r.Instance), Type: r.Type, Index: r.Slot.Index, Description: r.Description,
+		Count: r.CrashCount, At: r.CrashedAt, NextStart: r.NextStart, GivenUp: r.GivenUp,
+	}
+}
+
+// handler answers below /notify: the service, and the page of the inbox.
+func (n *notifier) handler() http.Handler {
+	service := n.server.Handler()
+	if n.page == nil {
+		return service
+	}
+	page := n.page.Handler()
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/inbox" || strings.HasPrefix(r.URL.Path, "/inbox/") {
+			page.ServeHTTP(w, r)
+			return
+		}
+		service.ServeHTTP(w, r)
+	})
+}
+
+// mails is the inbox for the API; nil: there is none.
+func (n *notifier) mails() *api.Mails {
+	if n.inbox == nil {
+		return nil
+	}
+	return &api.Mails{Inbox: n.inbox, Link: n.page.Link}
+}
+
+// run delivers until ctx ends.
+func (n *notifier) run(ctx context.Context) error {
+	g, ctx := errgroup.WithContext(ctx)
+	g.Go(func() error { return n.courier.Run(ctx) })
+	g.Go(func() error { return n.crashes.Run(ctx) })
+	err := g.Wait()
+	if n.smtp != nil {
+		err = errors.Join(err, n.smtp.Close())
+	}
+	return err
+}
