@@ -243,3 +243,20 @@ func FuzzLabels(f *testing.F) {
 		}
 	})
 }
+
+// A server is known again as what it is.
+func TestServerLabels(t *testing.T) {
+	s := runtime.Spec{
+		Instance: runtime.NewInstanceID(), Slot: runtime.SlotID{Process: "db"}, App: "db", Type: "server", Version: "v1", Server: true,
+		Address:   netip.MustParsePrefix("10.201.0.9/20"),
+		Processes: []runtime.ProcessSpec{{Exec: runtime.MainExec, Source: "SERVICE/POSTGRES"}},
+	}
+	got, err := specFrom(labels(s, "boot"))
+	if err != nil || !got.Server || len(got.Processes) != 1 || got.Processes[0].Source != "SERVICE/POSTGRES" {
+		t.Errorf("spec = %+v, %v", got, err)
+	}
+	s.Server = false
+	if got, err := specFrom(labels(s, "boot")); err != nil || got.Server {
+		t.Errorf("an app's spec = %+v, %v", got, err)
+	}
+}
