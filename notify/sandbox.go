@@ -11,7 +11,7 @@ import (
 
 // Bounds of what one part of a template may take to be filled in.
 const (
-	maxSteps  = 10_000  // turns of loops and calls of templates
+	maxSteps  = 1000    // turns of loops and calls of templates
 	maxOutput = 4 << 20 // bytes of the result, and of what functions make on the way
 	maxWidth  = 3       // digits of a width in a format
 )

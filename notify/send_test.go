@@ -36,7 +36,7 @@ func TestSendRefuses(t *testing.T) {
 		{"html is an object", everywhere, `{"html":{}}`, 400, notParsed},
 		{"subject is a number", everywhere, `{"subject":1}`, 400, notParsed},
 		{"reply_to is a list", everywhere, `{"reply_to":["a@b"]}`, 400, notParsed},
-		{"10 MB", everywhere, `{"text":"` + strings.Repeat("x", 10<<20) + `"}`, 413, "Request body has more than 1048576 bytes"},
+		{"10 MB", []string{"/everyone", "/emails"}, `{"text":"` + strings.Repeat("x", 10<<20) + `"}`, 413, "Request body has more than 1048576 bytes"},
 		{"empty", toPeople, ``, 422, `"kind_id" is a required field,"text" or "html" fields must be supplied`},
 		{"null", toPeople, `null`, 422, `"kind_id" is a required field,"text" or "html" fields must be supplied`},
 		{"no kind", toPeople, `{"text":"t"}`, 422, `"kind_id" is a required field`},
