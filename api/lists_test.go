@@ -15,6 +15,7 @@ import (
 	"github.com/dewrun/dew/api/v3"
 	"github.com/dewrun/dew/app"
 	"github.com/dewrun/dew/droplet"
+	"github.com/dewrun/dew/services"
 )
 
 // anyList is a page of whatever.
@@ -23,9 +24,7 @@ type anyList = v3.List[json.RawMessage]
 // short are the lists that cannot be long: what is built in, and what there is
 // not.
 var short = []string{
-	"GET /v3/buildpacks", "GET /v3/stacks", "GET /v3/deployments", "GET /v3/service_route_bindings",
-	"GET /v3/service_instances", "GET /v3/service_offerings", "GET /v3/service_plans", "GET /v3/service_brokers",
-	"GET /v3/service_credential_bindings", "GET /v3/space_quotas", "GET /v3/security_groups", "GET /v3/isolation_segments", "GET /v3/organization_quotas",
+	"GET /v3/buildpacks", "GET /v3/stacks", "GET /v3/deployments", "GET /v3/space_quotas", "GET /v3/security_groups", "GET /v3/isolation_segments", "GET /v3/organization_quotas",
 	"GET /v3/spaces/{guid}/running_security_groups", "GET /v3/spaces/{guid}/staging_security_groups",
 }
 
@@ -46,7 +45,8 @@ func (h *home) fill(t *testing.T) {
 		a := must(registry.PutApp(app.App{Name: "app-" + name, Space: space.GUID}))(t)
 		must(registry.PutProcess(app.Process{App: h.app, Type: "worker-" + name}))(t)
 		must(registry.PutSidecar(app.Sidecar{App: h.app, Name: "side-" + name, Command: "x", ProcessTypes: []string{"web"}}))(t)
-		must(registry.PutRoute(app.Route{Space: h.space.GUID, Domain: domain.GUID, Host: "host-" + name, Destinations: []app.Destination{{App: h.app}}}))(t)
+		route := must(registry.PutRoute(app.Route{Space: h.space.GUID, Domain: domain.GUID, Host: "host-" + name, Destinations: []app.Destination{{App: h.app}}}))(t)
+		h.provide(t, name, route.GUID)
 		must(h.c.Packages.Create(h.app))(t)
 		if err := h.c.Shelf.Put(droplet.Droplet{GUID: "droplet-" + name, App: h.app, Stack: "host"}); err != nil {
 			t.Fatal(err)
@@ -58,6 +58,31 @@ func (h *home) fill(t *testing.T) {
 		t.Fatal(err)
 	}
 	h.want(200, "POST", "/v3/apps/"+h.app+"/actions/start", "", nil)
+}
+
+// provide makes a service that the app and a route are bound to, and a broker.
+func (h *home) provide(t *testing.T, name, route string) {
+	t.Helper()
+	i, _, err := h.c.Services.CreateInstance(services.NewInstance{
+		Type: services.UserProvided, Name: "ups-" + name, Space: h.space.GUID, RouteService: "https://front.example.com",
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, b := range []services.NewBinding{
+		{Type: services.AppBinding, Instance: i.GUID, App: h.app}, {Type: services.RouteBinding, Instance: i.GUID, Route: route},
+	} {
+		if _, _, err := h.c.Services.CreateBinding(b); err != nil {
+			t.Fatal(err)
+		}
+	}
+	_, o, err := h.c.Services.CreateBroker(services.NewBroker{Name: "broker-" + name, URL: "https://b.example.com", Username: "u", Password: "p"})
+	if err == nil {
+		_, err = h.c.Services.Wait(t.Context(), o.GUID)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
 }
 
 func (h *home) record(t *testing.T, a app.App) {
@@ -266,6 +291,9 @@ func TestLabelSelector(t *testing.T) {
 		"/v3/apps/" + h.app, "/v3/processes/" + h.app, "/v3/routes/" + route.GUID, "/v3/packages/" + h.guids["Package"],
 		"/v3/builds/" + h.guids["Build"], "/v3/droplets/droplet-0",
 		"/v3/stacks/" + droplet.StackGUID("host"), "/v3/buildpacks/" + droplet.Buildpacks()[0].GUID,
+		"/v3/service_brokers/" + h.guids["/v3/service_brokers/"], "/v3/service_offerings/" + h.guids["/v3/service_offerings/"],
+		"/v3/service_plans/" + h.guids["/v3/service_plans/"], "/v3/service_instances/" + h.guids["Service instance"],
+		"/v3/service_credential_bindings/" + h.guids["Service credential binding"], "/v3/service_route_bindings/" + h.guids["Service route binding"],
 	} {
 		var one struct {
 			Metadata v3.Metadata `json:"metadata"`

@@ -20,6 +20,7 @@ import (
 	"github.com/dewrun/dew/logstream"
 	"github.com/dewrun/dew/runtime"
 	"github.com/dewrun/dew/runtime/runtimetest"
+	"github.com/dewrun/dew/services"
 	"github.com/dewrun/dew/store"
 )
 
@@ -31,6 +32,7 @@ type platform struct {
 	door     http.Handler
 	sup      *runtime.Supervisor
 	fake     *runtimetest.Fake
+	broker   *fakeBroker
 	password string // of admin
 }
 
@@ -62,9 +64,11 @@ func newPlatform(t testing.TB) *platform {
 		Processes: p.sup, Exits: p.sup.Exits(), Logs: logs, Auth: accounts, Roles: auth.NewRoles(db), PublicURL: publicURL, Version: "1.2.3", Logger: log,
 		UploadDir: filepath.Join(dir, "uploads"), SSH: &SSHDoor{Address: "127.0.0.1:2222", Fingerprint: "0123456789abcdefABCDEF+/0123456789abcdefABC"},
 	}
+	p.broker = newFakeBroker()
+	p.c.Services = services.New(services.Config{DB: db, Registry: registry, Events: p.c.Events, Logger: log, Builtin: p.broker})
 	p.door = must(New(p.c))(t).Handler()
 	w := &world{t: t}
-	for _, loop := range []func(context.Context) error{p.c.Jobs.Run, builds.Run, p.sup.Run} {
+	for _, loop := range []func(context.Context) error{p.c.Jobs.Run, builds.Run, p.sup.Run, p.c.Services.Run} {
 		w.run(loop)
 	}
 	return p

@@ -23,6 +23,7 @@ import (
 	"github.com/dewrun/dew/api/v3"
 	"github.com/dewrun/dew/app"
 	"github.com/dewrun/dew/auth"
+	"github.com/dewrun/dew/services"
 )
 
 func TestRightsMatchPatterns(t *testing.T) {
@@ -66,6 +67,10 @@ func newHome(t *testing.T) *home {
 	h.pkg = must(w.c.Packages.Create(a.GUID))(t).GUID
 	domain := must(w.c.Registry.PutDomain(app.Domain{Name: homeMark + ".example.com", Org: h.org.GUID}))(t)
 	route := must(w.c.Registry.PutRoute(app.Route{Space: h.space.GUID, Domain: domain.GUID, Host: homeMark}))(t)
+	if err := w.c.Registry.EnsureRouterGroup(app.PortRange{First: 20000, Last: 20009}); err != nil {
+		t.Fatal(err)
+	}
+	h.guids["/routing/"] = must(w.c.Registry.RouterGroups())(t)[0].GUID
 	owner := w.user(homeMark + "-owner")
 	w.grant(owner, auth.OrgUser, h.org.GUID)
 	role := w.grant(owner, auth.SpaceManager, h.space.GUID)
@@ -75,10 +80,32 @@ func newHome(t *testing.T) *home {
 		"Package": h.pkg, "Droplet": w.giveDroplet(a.GUID, nil), "Route": route.GUID, "Role": role.GUID, "Build": h.build(t),
 		"/v3/users/": owner, "/v3/domains/": domain.GUID, "/v3/jobs/": w.finish(job).GUID,
 		"/v3/audit_events/": must(w.c.Events.List(app.EventFilter{Spaces: []string{h.space.GUID}}))(t)[0].GUID,
-		"/v3/buildpacks/":   "none", "/v3/stacks/": "none", "/v3/organization_quotas/": "none", "/v3/deployments/": "none", // what is built in is no secret
+		"/v3/buildpacks/":   "none", "/v3/stacks/": "none", "/dew/v1/stacks/": "none", "/routing/v1/router_groups/": "none", "/v3/organization_quotas/": "none", "/v3/deployments/": "none", // what is built in is no secret
 	}
+	h.serve(t, route.GUID)
 	h.people(t)
 	return h
+}
+
+// serve gives home a broker of its own, and services that it is bound to.
+func (h *home) serve(t *testing.T, route string) {
+	t.Helper()
+	body := `{"name":"` + homeMark + `","url":"https://broker.example.com","authentication":{"type":"basic","credentials":{"username":"u","password":"p"}},` +
+		`"relationships":{"space":{"data":{"guid":"` + h.space.GUID + `"}}}}`
+	h.complete(h.want(202, "POST", "/v3/service_brokers", body, nil))
+	plan := h.plan(homeMark + "-small")
+	h.complete(h.want(202, "POST", "/v3/service_instances", h.managed(homeMark+"-db", homeMark+"-small", ""), nil))
+	h.complete(h.want(202, "POST", "/v3/service_instances", h.managed(homeMark+"-front", homeMark+"-gate", ""), nil))
+	db, front := h.service(homeMark+"-db").GUID, h.service(homeMark+"-front").GUID
+	h.complete(h.want(202, "POST", "/v3/service_credential_bindings", boundTo(db, h.app, ""), nil))
+	h.complete(h.want(202, "POST", "/v3/service_route_bindings",
+		`{"relationships":{"route":{"data":{"guid":"`+route+`"}},"service_instance":{"data":{"guid":"`+front+`"}}}}`, nil))
+	var routes v3.List[v3.ServiceRouteBinding]
+	h.want(200, "GET", "/v3/service_route_bindings", "", &routes)
+	h.guids["Service instance"], h.guids["Service credential binding"] = db, h.bindings(db)[0].GUID
+	h.guids["Service route binding"] = routes.Resources[0].GUID
+	h.guids["/v3/service_plans/"], h.guids["/v3/service_offerings/"] = plan.GUID, plan.Relationships.ServiceOffering.ID()
+	h.guids["/v3/service_brokers/"] = must(h.c.Services.Brokers(services.BrokerFilter{Names: []string{homeMark}}))(t)[0].GUID
 }
 
 // build is a build of the app.
@@ -272,6 +299,20 @@ func TestStrangersNameHome(t *testing.T) {
 		"/v3/builds":        {`{"package":{"guid":"` + h.pkg + `"}}`},
 		"/v3/domains":       {`{"name":"mine.example.org"}`, `{"name":"mine.example.org",` + one("organization", h.org.GUID) + `}`},
 		"/v3/users":         {`{"guid":"mine"}`},
+		"/v3/service_brokers": {
+			`{"name":"mine","url":"https://x.example.com","authentication":{"type":"basic","credentials":{"username":"u","password":"p"}}}`,
+			`{"name":"mine","url":"https://x.example.com","authentication":{"type":"basic","credentials":{"username":"u","password":"p"}},` + one("space", h.space.GUID) + `}`,
+		},
+		"/v3/service_instances": {
+			`{"type":"user-provided","name":"mine",` + one("space", h.space.GUID) + `}`,
+			h.managed("mine", "small", ""), h.managed("mine", homeMark+"-small", ""),
+		},
+		"/v3/service_credential_bindings": {
+			boundTo(h.guids["Service instance"], "", `,"name":"mine"`), boundTo(h.guids["Service instance"], h.app, ""),
+		},
+		"/v3/service_route_bindings": {
+			`{"relationships":{"route":{"data":{"guid":"` + h.guids["Route"] + `"}},"service_instance":{"data":{"guid":"` + h.guids["Service instance"] + `"}}}}`,
+		},
 		"/v3/roles": {
 			role("space_developer", "space", h.space.GUID), role("organization_manager", "organization", h.org.GUID),
 		},
@@ -292,7 +333,7 @@ func TestStrangersNameHome(t *testing.T) {
 }
 
 // count counts what strangers might have made.
-func (h *home) count(t *testing.T) (n [6]int) {
+func (h *home) count(t *testing.T) (n [9]int) {
 	t.Helper()
 	n[0] = len(must(h.c.Registry.Orgs())(t))
 	n[1] = len(must(h.c.Registry.Spaces())(t))
@@ -300,6 +341,9 @@ func (h *home) count(t *testing.T) (n [6]int) {
 	n[3] = len(must(h.c.Registry.Domains())(t))
 	n[4] = len(must(h.c.Roles.All())(t))
 	n[5] = len(must(h.c.Packages.OfApp(h.app))(t))
+	n[6] = len(must(h.c.Services.Brokers(services.BrokerFilter{}))(t))
+	n[7] = len(must(h.c.Services.Instances(services.InstanceFilter{}))(t))
+	n[8] = len(must(h.c.Services.Bindings(services.BindingFilter{}))(t))
 	return n
 }
 

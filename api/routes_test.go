@@ -42,7 +42,7 @@ func TestCreateRoute(t *testing.T) {
 		"no host":           {w.space.GUID, shared.GUID, "", "Missing host. Routes in shared domains must have a host defined."},
 		"bad host":          {w.space.GUID, shared.GUID, `"host":"a b",`, "host: must be one name"},
 		"bad path":          {w.space.GUID, shared.GUID, `"host":"x","path":"x",`, "path: must be a path"},
-		"port":              {w.space.GUID, shared.GUID, `"port":8080,`, "port: Routes with protocol 'http' do not support ports."},
+		"port":              {w.space.GUID, shared.GUID, `"host":"x","port":8080,`, "port: Routes with protocol 'http' do not support ports."},
 		"no space":          {"nonesuch", shared.GUID, `"host":"x",`, "Invalid space. Ensure that the space exists and you have access to it."},
 		"no domain":         {w.space.GUID, "nonesuch", `"host":"x",`, "Invalid domain. Ensure that the domain exists and you have access to it."},
 		"foreign domain":    {w.space.GUID, foreign.GUID, `"host":"x",`, "Invalid domain."},
@@ -164,7 +164,7 @@ func TestInclude(t *testing.T) {
 		"/v3/apps?include=space&names=nonesuch":               {"spaces": 0},
 		"/v3/apps":                                            nil,
 		"/v3/routes?include=domain,space,space.organization":  {"domains": 1, "spaces": 1, "organizations": 1},
-		"/v3/service_route_bindings?include=service_instance": nil,
+		"/v3/service_route_bindings?include=service_instance": {"service_instances": 0},
 	} {
 		var page struct {
 			Included map[string][]map[string]any `json:"included"`
