@@ -142,7 +142,7 @@ func registryError(from ImageSource, host string, err error) error {
 	switch {
 	case errors.As(err, &answer):
 		out.Reason = answerReason(answer, from, host)
-	case errors.Is(err, errPlainHTTP):
+	case errors.Is(err, errPlainHTTP) || errors.Is(err, http.ErrSchemeMismatch):
 		out.Reason = fmt.Sprintf("the registry %s does not speak TLS: %v", host, errPlainHTTP)
 	case errors.As(err, &dns):
 		out.Reason = fmt.Sprintf("there is no registry %s: its name cannot be resolved (%v)", host, dns.Err)
