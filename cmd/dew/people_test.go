@@ -150,6 +150,7 @@ func (p *people) routes(d *daemon, handle func(string, func(*http.Request, []byt
 		return keep([]v3.Domain{
 			{GUID: "d-1", Name: "dew.localhost", SupportedProtocols: []string{"http"}},
 			{GUID: "d-2", Name: "apps.internal", Internal: true, SupportedProtocols: []string{"http"}},
+			{GUID: "d-tcp", Name: "tcp.dew.localhost", SupportedProtocols: []string{"tcp"}},
 			{GUID: "d-3", Name: "own.example.com", Relationships: v3.DomainRelationships{Organization: v3.To("org-9")}},
 		}, func(d v3.Domain) bool { return lets(r, "names", d.Name) })
 	})

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -20,6 +21,7 @@ func hostFlags() []cli.Flag {
 	return []cli.Flag{
 		&cli.StringFlag{Name: "hostname", Aliases: []string{"n"}, Usage: "`host` before the domain; * is for all that have no route of their own"},
 		&cli.StringFlag{Name: "path", Usage: "`path` below which requests are led, such as /api"},
+		&cli.IntFlag{Name: "port", Usage: "`port` of a route in a domain of TCP routes"},
 	}
 }
 
@@ -29,6 +31,7 @@ type routeOptions struct {
 	Domain   string
 	Host     string
 	Path     string
+	Way      int    // port of the route itself, in domains of TCP routes; 0: none, or any
 	Port     int    // of the app; 0: its default, or any
 	Protocol string // of the app
 	Force    bool
@@ -57,12 +60,13 @@ func routeCommands(g *global) []*cli.Command {
 		}, func(c *cli.Context, ask *client.Client, out *console) error { return runRoutes(c.Context, ask, out) }),
 		about(verb{
 			name: "create-route", args: "DOMAIN", usage: "reserve a route that leads nowhere yet",
-			about: "One that is there already is fine.\n\nExample:\n   dew create-route dew.localhost --hostname shop --path /api", flags: hostFlags(),
+			about: "One that is there already is fine. In a domain of TCP routes a route without --port gets any that is free.\n\n" +
+				"Examples:\n   dew create-route dew.localhost --hostname shop --path /api\n   dew create-route tcp.dew.localhost --port 20000", flags: hostFlags(),
 		}, runCreateRoute),
 		about(verb{
 			name: "map-route", args: "APP DOMAIN", usage: "lead a route to an app",
 			about: "The route is made if it is not there. A port of its own is open after the next dew restart of the app; until then the destination is pending.\n\n" +
-				"Examples:\n   dew map-route shop dew.localhost --hostname buy\n   dew map-route shop dew.localhost --hostname shop-debug --app-port 9090",
+				"Examples:\n   dew map-route shop dew.localhost --hostname buy\n   dew map-route shop dew.localhost --hostname shop-debug --app-port 9090\n   dew map-route shop tcp.dew.localhost --port 20000",
 			flags: append(hostFlags(), port, protocol),
 		}, runMapRoute),
 		about(verb{
@@ -75,9 +79,18 @@ func routeCommands(g *global) []*cli.Command {
 		about(verb{name: "delete-orphaned-routes", usage: "delete the routes of the space that lead nowhere", flags: []cli.Flag{force}}, runDeleteOrphaned),
 		g.command(verb{
 			name: "create-shared-domain", args: "DOMAIN", category: routesCategory, usage: "make a domain that all orgs may have routes in",
-			flags: []cli.Flag{boolFlag("internal", "its routes are for other apps alone")},
+			about: "Example:\n   dew create-shared-domain tcp.dew.localhost --router-group default-tcp",
+			flags: []cli.Flag{
+				boolFlag("internal", "its routes are for other apps alone"),
+				&cli.StringFlag{Name: "router-group", Usage: "`name` of the group that gives its routes ports: they are TCP routes"},
+			},
 		}, func(c *cli.Context, ask *client.Client, out *console) error {
-			return runCreateDomain(c.Context, c.Args().First(), c.Bool("internal"), ask, out)
+			return runCreateDomain(c.Context, domainOptions{c.Args().First(), c.Bool("internal"), c.String("router-group")}, ask, out)
+		}),
+		g.command(verb{
+			name: "router-groups", category: routesCategory, usage: "list what gives TCP routes their ports", flags: []cli.Flag{jsonFlag()},
+		}, func(c *cli.Context, ask *client.Client, out *console) error {
+			return runRouterGroups(c.Context, ask, out)
 		}),
 		about(verb{
 			name: "delete-shared-domain", args: "DOMAIN", usage: "delete a domain with all its routes", about: "One that is not there is fine.", flags: []cli.Flag{force},
@@ -89,7 +102,7 @@ func routeCommands(g *global) []*cli.Command {
 func readRoute(c *cli.Context, app bool) (routeOptions, error) {
 	o := routeOptions{
 		Domain: c.Args().First(), Host: strings.ToLower(c.String("hostname")), Path: c.String("path"),
-		Port: c.Int("app-port"), Protocol: c.String("app-protocol"), Force: c.Bool("f"),
+		Way: c.Int("port"), Port: c.Int("app-port"), Protocol: c.String("app-protocol"), Force: c.Bool("f"),
 	}
 	if app {
 		o.App, o.Domain = c.Args().First(), c.Args().Get(1)
@@ -100,6 +113,12 @@ func readRoute(c *cli.Context, app bool) (routeOptions, error) {
 	if c.IsSet("app-port") && (o.Port < 1 || o.Port > 65535) {
 		return o, usage("--app-port must be 1 to 65535, not %d", o.Port)
 	}
+	if c.IsSet("port") && (o.Way < 1 || o.Way > 65535) {
+		return o, usage("--port must be 1 to 65535, not %d", o.Way)
+	}
+	if o.Way != 0 && (o.Host != "" || o.Path != "") {
+		return o, usage("--port is for TCP routes, which have no --hostname and no --path")
+	}
 	if p := o.Protocol; p != "" && p != "http1" && p != "http2" {
 		return o, usage("--app-protocol must be http1 or http2, not %q", p)
 	}
@@ -108,6 +127,9 @@ func readRoute(c *cli.Context, app bool) (routeOptions, error) {
 
 // url is the route as users write it.
 func (o routeOptions) url() string {
+	if o.Way != 0 {
+		return o.Domain + ":" + strconv.Itoa(o.Way)
+	}
 	if o.Host == "" {
 		return o.Domain + o.Path
 	}
@@ -118,6 +140,7 @@ func (o routeOptions) url() string {
 type routeRow struct {
 	GUID         string           `json:"guid"`
 	URL          string           `json:"url"`
+	Problem      string           `json:"problem,omitempty"`
 	Destinations []destinationRow `json:"destinations"`
 }
 
@@ -128,6 +151,17 @@ type destinationRow struct {
 	Port     int    `json:"port"`
 	Protocol string `json:"protocol"`
 	Pending  bool   `json:"pending"`
+}
+
+// state is what a user should know about the destination.
+func (r destinationRow) state(problem string) string {
+	switch {
+	case problem != "":
+		return problem
+	case r.Pending:
+		return "pending: dew restart " + r.App
+	}
+	return ""
 }
 
 func runRoutes(ctx context.Context, ask *client.Client, out *console) error {
@@ -145,21 +179,18 @@ func runRoutes(ctx context.Context, ask *client.Client, out *console) error {
 	}
 	rows, table := []routeRow{}, [][]string{{"route", "app", "process", "port", "protocol", "state"}}
 	for _, rt := range routes {
-		row := routeRow{GUID: rt.GUID, URL: rt.URL, Destinations: []destinationRow{}}
+		row := routeRow{GUID: rt.GUID, URL: rt.URL, Problem: rt.Problem, Destinations: []destinationRow{}}
 		if len(rt.Destinations) == 0 {
 			table = append(table, []string{rt.URL, "", "", "", "", "leads nowhere"})
 		}
 		for i, d := range rt.Destinations {
 			r := destinationRow{GUID: d.GUID, App: names[d.App.GUID], Process: d.App.Process.Type, Port: d.Port, Protocol: d.Protocol, Pending: d.Pending}
 			row.Destinations = append(row.Destinations, r)
-			shown, state := rt.URL, ""
+			shown := rt.URL
 			if i > 0 {
 				shown = ""
 			}
-			if r.Pending {
-				state = "pending: dew restart " + r.App
-			}
-			table = append(table, []string{shown, r.App, r.Process, strconv.Itoa(r.Port), r.Protocol, state})
+			table = append(table, []string{shown, r.App, r.Process, strconv.Itoa(r.Port), r.Protocol, r.state(rt.Problem)})
 		}
 		rows = append(rows, row)
 	}
@@ -185,8 +216,32 @@ func (o routeOptions) find(ctx context.Context, ask *client.Client) (v3.Domain, 
 	if err != nil {
 		return d, v3.Route{}, err
 	}
-	rt, err := ask.RouteAt(ctx, d, o.Host, o.Path)
+	if !isTCP(d) {
+		if o.Way != 0 {
+			return v3.Domain{}, v3.Route{}, usage("--port is for domains of TCP routes, and %s is none", d.Name)
+		}
+		rt, err := ask.RouteAt(ctx, d, o.Host, o.Path)
+		return d, rt, err
+	}
+	if o.Host != "" || o.Path != "" {
+		return v3.Domain{}, v3.Route{}, usage("%s is a domain of TCP routes, which have --port and no --hostname and no --path", d.Name)
+	}
+	if o.Way == 0 {
+		return d, v3.Route{}, &client.Missing{Kind: "route", Name: d.Name + " without --port"}
+	}
+	rt, err := ask.RouteAtPort(ctx, d, o.Way)
 	return d, rt, err
+}
+
+// isTCP tells whether the routes of a domain have ports instead of names.
+func isTCP(d v3.Domain) bool { return slices.Contains(d.SupportedProtocols, "tcp") }
+
+// create makes the route that the options name.
+func (o routeOptions) create(ctx context.Context, ask *client.Client, d v3.Domain) (v3.Route, error) {
+	if isTCP(d) {
+		return ask.CreateTCPRoute(ctx, d.GUID, o.Way)
+	}
+	return ask.CreateRoute(ctx, d.GUID, o.Host, o.Path)
 }
 
 func runCreateRoute(ctx context.Context, o routeOptions, ask *client.Client, out *console) error {
@@ -198,7 +253,7 @@ func runCreateRoute(ctx context.Context, o routeOptions, ask *client.Client, out
 	if !isMissing(err) || d.GUID == "" {
 		return err
 	}
-	if rt, err = ask.CreateRoute(ctx, d.GUID, o.Host, o.Path); err != nil {
+	if rt, err = o.create(ctx, ask, d); err != nil {
 		return fmt.Errorf("cannot create route %s: %w", o.url(), err)
 	}
 	out.say("Created route %s; dew map-route leads it to an app", rt.URL)
@@ -212,7 +267,7 @@ func runMapRoute(ctx context.Context, o routeOptions, ask *client.Client, out *c
 	}
 	d, rt, err := o.find(ctx, ask)
 	if isMissing(err) && d.GUID != "" {
-		rt, err = ask.CreateRoute(ctx, d.GUID, o.Host, o.Path)
+		rt, err = o.create(ctx, ask, d)
 	}
 	if err != nil {
 		return fmt.Errorf("cannot map route %s: %w", o.url(), err)
@@ -297,16 +352,56 @@ func runDeleteOrphaned(ctx context.Context, o routeOptions, ask *client.Client, 
 	return nil
 }
 
-func runCreateDomain(ctx context.Context, name string, internal bool, ask *client.Client, out *console) error {
-	d := v3.CreateDomain{Name: name}
-	if internal {
-		d.Internal = &internal
+// domainOptions are the arguments of create-shared-domain.
+type domainOptions struct {
+	Name     string
+	Internal bool
+	Group    string // name of the router group; empty: its routes have names
+}
+
+func runCreateDomain(ctx context.Context, o domainOptions, ask *client.Client, out *console) error {
+	d := v3.CreateDomain{Name: o.Name}
+	if o.Internal {
+		d.Internal = &o.Internal
+	}
+	if o.Group != "" {
+		g, err := findRouterGroup(ctx, ask, o.Group)
+		if err != nil {
+			return err
+		}
+		d.RouterGroup = &v3.GUID{GUID: g.GUID}
 	}
 	if _, err := ask.CreateDomain(ctx, d); err != nil {
-		return fmt.Errorf("cannot create domain %s: %w", name, err)
+		return fmt.Errorf("cannot create domain %s: %w", o.Name, err)
 	}
-	out.say("Created domain %s", name)
+	out.say("Created domain %s", o.Name)
 	return nil
+}
+
+// findRouterGroup says which there are when there is none of that name.
+func findRouterGroup(ctx context.Context, ask *client.Client, name string) (v3.RouterGroup, error) {
+	all, err := ask.RouterGroups(ctx)
+	if err != nil {
+		return v3.RouterGroup{}, err
+	}
+	for _, g := range all {
+		if g.Name == name {
+			return g, nil
+		}
+	}
+	return v3.RouterGroup{}, hint(&client.Missing{Kind: "router group", Name: name}, name, all, func(g v3.RouterGroup) string { return g.Name })
+}
+
+func runRouterGroups(ctx context.Context, ask *client.Client, out *console) error {
+	all, err := ask.RouterGroups(ctx)
+	if err != nil {
+		return err
+	}
+	table := [][]string{{"name", "type", "ports"}}
+	for _, g := range all {
+		table = append(table, []string{g.Name, g.Type, g.ReservablePorts})
+	}
+	return listed{rows: all, table: table, none: "There are no router groups: dewd was started without --tcp-ports"}.show(out)
 }
 
 // runDeleteDomain deletes a shared domain; one that is not there is fine.

@@ -27,12 +27,21 @@ func (d *daemon) wayRoutes(handle func(string, func(*http.Request, []byte) any))
 		return &d.routes[i]
 	}
 	handle("GET /v3/routes", func(r *http.Request, _ []byte) any {
-		return keep(d.routes, func(rt v3.Route) bool { return lets(r, "hosts", rt.Host) && lets(r, "paths", rt.Path) })
+		return keep(d.routes, func(rt v3.Route) bool {
+			return lets(r, "hosts", rt.Host) && lets(r, "paths", rt.Path) && lets(r, "ports", portOf(rt))
+		})
 	})
 	handle("POST /v3/routes", func(_ *http.Request, body []byte) any {
 		var c v3.CreateRoute
 		decode(body, &c)
 		rt := v3.Route{GUID: fmt.Sprintf("r-%d", len(d.routes)+1), Host: c.Host, Path: c.Path, URL: c.Host + ".dew.localhost" + c.Path}
+		if c.Relationships.Domain.ID() == "d-tcp" {
+			port := 20099
+			if c.Port != nil {
+				port = int(*c.Port)
+			}
+			rt.Port, rt.URL = &port, fmt.Sprintf("tcp.dew.localhost:%d", port)
+		}
 		d.routes = append(d.routes, rt)
 		return answer{201, rt}
 	})
@@ -63,6 +72,9 @@ func (d *daemon) wayRoutes(handle func(string, func(*http.Request, []byte) any))
 		}
 		return job{}
 	})
+	handle("GET /routing/v1/router_groups", func(*http.Request, []byte) any {
+		return []v3.RouterGroup{{GUID: "g-1", Name: "default-tcp", Type: "tcp", ReservablePorts: "20000-20099"}}
+	})
 	handle("POST /v3/domains", func(*http.Request, []byte) any { return answer{201, v3.Domain{GUID: "d-9"}} })
 	handle("DELETE /v3/domains/{guid}", func(*http.Request, []byte) any { return job{} })
 }
@@ -92,6 +104,37 @@ func TestRoutes(t *testing.T) {
 		t.Errorf("the route was deleted %d times", n)
 	}
 	d.dew("delete-orphaned-routes", "-f").must(t, 0, "Deleted the routes that lead nowhere")
+}
+
+func portOf(rt v3.Route) string {
+	if rt.Port == nil {
+		return ""
+	}
+	return fmt.Sprint(*rt.Port)
+}
+
+func TestTCPRoutes(t *testing.T) {
+	d := newDaemon(t).withApp("STARTED")
+	d.dew("router-groups").must(t, 0, "default-tcp", "tcp", "20000-20099")
+	d.dew("create-shared-domain", "tcp.example.com", "--router-group", "default-tcp").must(t, 0, "Created domain tcp.example.com")
+	if got := d.bodies["POST /v3/domains"]; got != `{"name":"tcp.example.com","router_group":{"guid":"g-1"}}` {
+		t.Errorf("body = %s", got)
+	}
+	d.dew("create-shared-domain", "tcp.example.com", "--router-group", "default-tpc").must(t, 1, `there is no router group "default-tpc"`, `did you mean "default-tcp"?`)
+	d.dew("create-route", "tcp.dew.localhost").must(t, 0, "Created route tcp.dew.localhost:20099")
+	d.dew("create-route", "tcp.dew.localhost", "--port", "20001").must(t, 0, "Created route tcp.dew.localhost:20001")
+	d.dew("create-route", "tcp.dew.localhost", "--port", "20001").must(t, 0, "Route tcp.dew.localhost:20001 exists already")
+	d.dew("map-route", "shop", "tcp.dew.localhost", "--port", "20002").must(t, 0, "Route tcp.dew.localhost:20002 leads to app shop")
+	d.routes[len(d.routes)-1].Problem = "cannot listen: the port is taken"
+	d.dew("routes").must(t, 0, "tcp.dew.localhost:20002", "cannot listen: the port is taken")
+	d.dew("routes", "--json").must(t, 0, `"problem": "cannot listen: the port is taken"`)
+	d.dew("unmap-route", "shop", "tcp.dew.localhost", "--port", "20002").must(t, 0, "no longer leads to app shop")
+	d.dew("unmap-route", "shop", "tcp.dew.localhost").must(t, 1, "without --port")
+	d.dew("delete-route", "tcp.dew.localhost", "--port", "20003", "-f").must(t, 0, "There is no route tcp.dew.localhost:20003")
+	d.dew("create-route", "dew.localhost", "--port", "20001").must(t, 2, "dew.localhost is none")
+	d.dew("create-route", "tcp.dew.localhost", "-n", "x").must(t, 2, "no --hostname")
+	d.dew("create-route", "tcp.dew.localhost", "-n", "x", "--port", "1").must(t, 2, "--port is for TCP routes")
+	d.dew("create-route", "tcp.dew.localhost", "--port", "70000").must(t, 2, "--port must be 1 to 65535, not 70000")
 }
 
 func TestRouteArguments(t *testing.T) {
