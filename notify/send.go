@@ -345,5 +345,7 @@ func (s *Server) getMessage(r request) (any, error) {
 	return map[string]Status{"status": status}, nil
 }
 
-var _ Composer = (*Server)(nil)
-var _ Verifier = (*auth.Server)(nil)
+var (
+	_ Composer = (*Server)(nil)
+	_ Verifier = (*auth.Server)(nil)
+)

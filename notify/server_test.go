@@ -33,8 +33,17 @@ func TestVersions(t *testing.T) {
 func TestUnknown(t *testing.T) {
 	w := newHTTPWorld(t)
 	for _, tt := range []struct{ method, path string }{
-		{"GET", "/"}, {"GET", "/nothing"}, {"POST", "/info"}, {"HEAD", "/info"}, {"DELETE", "/templates"}, {"GET", "/templates/"},
-		{"PUT", "/notifications/"}, {"GET", "/everyone"}, {"PATCH", "/templates/x"}, {"GET", "/senders"}, {"POST", "/users/a/b"},
+		{"GET", "/"},
+		{"GET", "/nothing"},
+		{"POST", "/info"},
+		{"HEAD", "/info"},
+		{"DELETE", "/templates"},
+		{"GET", "/templates/"},
+		{"PUT", "/notifications/"},
+		{"GET", "/everyone"},
+		{"PATCH", "/templates/x"},
+		{"GET", "/senders"},
+		{"POST", "/users/a/b"},
 	} {
 		g := w.do(w.sender(), tt.method, tt.path, "")
 		if g.code != 404 || g.body != "404 page not found\n" {

@@ -144,8 +144,9 @@ func TestCampaignTypes(t *testing.T) {
 	}
 }
 
-func template2JSON(id, name, subject, text, html, metadata string) string {
-	return fmt.Sprintf(`{"id":%q,"name":%q,"subject":%q,"html":%q,"text":%q,"metadata":%s,"_links":{"self":{"href":"/templates/%s"}}}`, id, name, subject, html, text, metadata, id)
+func template2JSON(t Template) string {
+	return fmt.Sprintf(`{"id":%q,"name":%q,"subject":%q,"html":%q,"text":%q,"metadata":%s,"_links":{"self":{"href":"/templates/%s"}}}`,
+		t.ID, t.Name, t.Subject, t.HTML, t.Text, t.Metadata, t.ID)
 }
 
 func TestTemplates2(t *testing.T) {
@@ -160,23 +161,23 @@ func TestTemplates2(t *testing.T) {
 	}
 	g := w.two(token, "POST", "/templates", `{"name":"n","text":"t"}`)
 	id := g.id(t, "id")
-	g.want(t, "create", 201, template2JSON(id, "n", "{{.Subject}}", "t", "", "{}"))
-	w.two(token, "PUT", "/templates/"+id, `{"html":"h","subject":"S","metadata":{"a":1}}`).want(t, "partly", 200, template2JSON(id, "n", "S", "t", "h", `{"a":1}`))
-	w.two(token, "PUT", "/templates/"+id, `{"subject":""}`).want(t, "empty subject", 200, template2JSON(id, "n", "{{.Subject}}", "t", "h", `{"a":1}`))
+	g.want(t, "create", 201, template2JSON(Template{ID: id, Name: "n", Subject: "{{.Subject}}", Text: "t", Metadata: json.RawMessage("{}")}))
+	w.two(token, "PUT", "/templates/"+id, `{"html":"h","subject":"S","metadata":{"a":1}}`).want(t, "partly", 200, template2JSON(Template{ID: id, Name: "n", Subject: "S", Text: "t", HTML: "h", Metadata: json.RawMessage(`{"a":1}`)}))
+	w.two(token, "PUT", "/templates/"+id, `{"subject":""}`).want(t, "empty subject", 200, template2JSON(Template{ID: id, Name: "n", Subject: "{{.Subject}}", Text: "t", HTML: "h", Metadata: json.RawMessage(`{"a":1}`)}))
 	w.two(token, "PUT", "/templates/"+id, `x`).want(t, "broken", 400, refused(badTemplateBody))
-	w.two(token, "GET", "/templates/"+id, "").want(t, "get", 200, template2JSON(id, "n", "{{.Subject}}", "t", "h", `{"a":1}`))
+	w.two(token, "GET", "/templates/"+id, "").want(t, "get", 200, template2JSON(Template{ID: id, Name: "n", Subject: "{{.Subject}}", Text: "t", HTML: "h", Metadata: json.RawMessage(`{"a":1}`)}))
 	missing := refused(fmt.Sprintf("Template with id %q could not be found", id))
 	for _, method := range []string{"GET", "PUT", "DELETE"} {
 		w.two(other, method, "/templates/"+id, "{}").want(t, "foreign "+method, 404, missing)
 	}
 	w.two(other, "GET", "/templates", "").want(t, "foreign list", 200, `{"_links":{"self":{"href":"/templates"}},"templates":[]}`)
 
-	first := template2JSON("default", "The Default Template", "{{.Subject}}", "{{.Text}}", "{{.HTML}}", "{}")
+	first := template2JSON(Template{ID: "default", Name: "The Default Template", Subject: "{{.Subject}}", Text: "{{.Text}}", HTML: "{{.HTML}}", Metadata: json.RawMessage("{}")})
 	w.two(other, "GET", "/templates/default", "").want(t, "default", 200, first)
 	w.two(other, "PUT", "/templates/default", `{"text":"x"}`).want(t, "not everybody's", 403, refused(notYours))
 	w.two(other, "DELETE", "/templates/default", "").want(t, "not everybody's", 403, refused(notYours))
 	for _, text := range []string{"x", "y"} {
-		w.two(boss, "PUT", "/templates/default", `{"text":"`+text+`"}`).want(t, "put", 200, template2JSON("default", "The Default Template", "{{.Subject}}", text, "{{.HTML}}", "{}"))
+		w.two(boss, "PUT", "/templates/default", `{"text":"`+text+`"}`).want(t, "put", 200, template2JSON(Template{ID: "default", Name: "The Default Template", Subject: "{{.Subject}}", Text: text, HTML: "{{.HTML}}", Metadata: json.RawMessage("{}")}))
 	}
 	w.two(boss, "DELETE", "/templates/default", "").want(t, "delete", 204, "")
 	w.two(other, "GET", "/templates/default", "").want(t, "as at first", 200, first)
