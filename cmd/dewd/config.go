@@ -53,6 +53,7 @@ type config struct {
 	Policy            runtime.Policy
 	Staging           staging
 	Marketplace       marketplace
+	Mailing           mailing
 	LogFormat         string
 	LogLevel          slog.Level
 
@@ -67,13 +68,13 @@ func defaultConfig() config {
 		Containerd: "/run/containerd/containerd.sock", ContainerdBinary: "containerd",
 		Snapshotter: "overlayfs", AppUID: 2000, Listen: "127.0.0.1:8484", Router: "127.0.0.1:8080", SSH: "127.0.0.1:2222", Domain: "dew.localhost", StickyCookies: "JSESSIONID",
 		SeccompArches: "native", LogReserve: 512 << 20, LogBacklog: 64 << 20, LogRetention: 256 << 20, CrashFiles: 1 << 30,
-		Policy: runtime.Policy{}.WithDefaults(), Staging: defaultStaging(), Marketplace: marketplace{BindingsOn: onRestage}, LogFormat: "text",
+		Policy: runtime.Policy{}.WithDefaults(), Staging: defaultStaging(), Marketplace: marketplace{BindingsOn: onRestage}, Mailing: defaultMailing(), LogFormat: "text",
 	}
 }
 
 // allFlags are the flags of the daemon itself.
 func (c *config) allFlags() []cli.Flag {
-	return slices.Concat(c.cellFlags(), c.policyFlags(), c.Staging.flags(), c.Marketplace.flags())
+	return slices.Concat(c.cellFlags(), c.policyFlags(), c.Staging.flags(), c.Marketplace.flags(), c.Mailing.flags())
 }
 
 // cellFlags say what belongs to this daemon and where it is; doctor and teardown
@@ -306,7 +307,7 @@ func (c *config) validate() error {
 	must(c.LogBacklog >= 1<<20, "log-backlog", "%s is less than 1M", &c.LogBacklog)
 	must(c.LogRetention >= 1<<20, "log-retention", "%s is less than 1M", &c.LogRetention)
 	must(c.LogAge >= 0, "log-age", "%s is less than 0", c.LogAge)
-	errs = slices.Concat(errs, validatePolicy(c.Policy), c.Staging.validate(), c.Marketplace.validate())
+	errs = slices.Concat(errs, validatePolicy(c.Policy), c.Staging.validate(), c.Marketplace.validate(), c.Mailing.validate())
 	return errors.Join(errs...)
 }
 

@@ -36,6 +36,7 @@ func run(c *cli.Context, cfg config) (err error) {
 		d.supervise,
 		d.builds.Run,
 		d.serveServices,
+		d.notify.run,
 		d.prune,
 		d.sweepLogs,
 		d.copyLogs,

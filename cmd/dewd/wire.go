@@ -62,6 +62,7 @@ type daemon struct {
 	router    *route.Router
 	auth      *auth.Server
 	roles     *auth.Roles
+	notify    *notifier
 	databases *builtin.Broker
 	services  *services.Book
 	drains    *drain.Drains
@@ -331,10 +332,17 @@ func (d *daemon) openAPI(ctx context.Context) (err error) {
 	if err := d.openSSH(); err != nil {
 		return err
 	}
+	d.notify, err = openNotify(notifyParts{
+		DB: d.db, Auth: d.auth, Roles: d.roles, Registry: d.registry, Exits: d.sup.Exits(), PublicURL: d.cfg.PublicURL, Domain: d.cfg.Domain, Logger: d.log,
+	}, d.cfg.Mailing)
+	if err != nil {
+		return err
+	}
 	d.api, err = api.New(api.Config{
 		DB: d.db, Registry: d.registry, Events: d.events, Jobs: d.jobs, Packages: d.packages, Builds: d.builds, Shelf: d.shelf, Catalog: d.catalog,
 		Processes: d.sup, Exits: d.sup.Exits(), Logs: d.logs, Services: d.services, Snapshots: snapshots{d.databases}, Bindings: d.liveBindings(), Auth: d.auth, Roles: d.roles, SSH: d.sshDoor(), Crashed: d.sup.AllCrashed, PublicURL: d.cfg.PublicURL,
 		Names: []string{apiName, d.engine.Gateway().String()}, Version: version, Logger: d.log,
+		Notify: d.notify.handler(), Mails: d.notify.mails(), CrashMails: d.notify.crashes,
 		UploadDir: filepath.Join(d.cfg.Root, "packages"), Metrics: d.metrics, Stats: d.sup.Stats,
 		Shutdown: func(apps bool) { go d.shutdown(ctx, apps) },
 		About: v3.Status{
