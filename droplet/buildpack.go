@@ -100,12 +100,20 @@ func (b Buildpack) called(name string) bool {
 }
 
 // isCustom tells whether a buildpack is named by where it is to be had.
-func isCustom(name string) bool { return isGit(name) || IsFolder(name) }
+func isCustom(name string) bool { return isURL(name) || IsFolder(name) }
 
 // IsFolder tells whether a buildpack is named by a folder of this machine.
 func IsFolder(name string) bool { return path.IsAbs(name) }
 
-func isGit(name string) bool {
+// isZip tells whether an address is that of a zip and not of a git repository.
+func isZip(name string) bool {
+	u, err := url.Parse(name)
+	return err == nil && strings.HasPrefix(u.Scheme, "http") && strings.EqualFold(path.Ext(u.Path), ".zip")
+}
+
+// isURL tells whether a buildpack is named by an address: of a git repository, or
+// of a zip.
+func isURL(name string) bool {
 	if strings.HasPrefix(name, "git@") {
 		return true
 	}
@@ -114,7 +122,7 @@ func isGit(name string) bool {
 }
 
 // WithoutSecret hides the password in the address of a buildpack. A name without
-// one is hidden too where it may be a token.
+// one is hidden too where it may be a token, and so is a query.
 func WithoutSecret(name string) string {
 	u, err := url.Parse(name)
 	if err != nil {
@@ -125,10 +133,14 @@ func WithoutSecret(name string) string {
 		}
 		return name
 	}
-	if u.User == nil {
+	query := u.RawQuery != "" && u.Host != ""
+	if u.User == nil && !query {
 		return name
 	}
-	if _, password := u.User.Password(); !password && strings.HasPrefix(u.Scheme, "http") {
+	if query {
+		u.RawQuery = hidden
+	}
+	if _, password := u.User.Password(); u.User != nil && !password && strings.HasPrefix(u.Scheme, "http") {
 		u.User = url.User(hidden)
 	}
 	return u.Redacted()

@@ -59,6 +59,8 @@ func TestWithoutSecret(t *testing.T) {
 		"https://secret@example.com/b":          "https://xxxxx@example.com/b",
 		"https://me:se%cret@example.com/b":      "https://xxxxx@example.com/b",
 		"https://me:sec/ret@example.com/b":      "https://xxxxx@example.com/b",
+		"https://example.com/b.zip?sig=secret":  "https://example.com/b.zip?xxxxx",
+		"https://me:s@example.com/b.zip?sig=x":  "https://me:xxxxx@example.com/b.zip?xxxxx",
 		"ssh://git@example.com/b":               "ssh://git@example.com/b",
 		"git@example.com:me/b":                  "git@example.com:me/b",
 		"https://example.com:8080/users/@me/b":  "https://example.com:8080/users/@me/b",
@@ -66,6 +68,17 @@ func TestWithoutSecret(t *testing.T) {
 	} {
 		if got := WithoutSecret(name); got != want {
 			t.Errorf("%s is shown as %s, want %s", name, got, want)
+		}
+	}
+}
+
+func TestIsZip(t *testing.T) {
+	for name, want := range map[string]bool{
+		"https://example.com/b.zip": true, "http://me:x@example.com/a/B.ZIP?sig=1": true, "https://example.com/b.zip#v1": true,
+		"https://example.com/b.git": false, "ssh://example.com/b.zip": false, "git@example.com:b.zip": false, "/srv/b.zip": false, "b.zip": false,
+	} {
+		if got := isZip(name); got != want {
+			t.Errorf("%s is a zip: %v, want %v", name, got, want)
 		}
 	}
 }

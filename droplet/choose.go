@@ -28,7 +28,7 @@ const stageScript = "buildpacks/stage.sh"
 type chosen struct {
 	name   string // without secrets
 	key    string // changes with its content; empty: not known before it is fetched
-	url    string // of a git repository; empty: it is in open
+	url    string // of a git repository, or of a zip; empty: it is in open
 	custom bool   // by address or folder
 	java   bool
 	binary bool // the built-in one: it does nothing
@@ -76,7 +76,7 @@ func (b Buildpack) plainBinary() bool { return b.Name == BinaryBuildpack && b.SH
 // find finds one buildpack by the name that an app gives it.
 func (c *Catalog) find(name string, all []Buildpack) (chosen, error) {
 	switch {
-	case isGit(name):
+	case isURL(name):
 		return chosen{name: WithoutSecret(name), url: name, custom: true}, nil
 	case IsFolder(name):
 		return folderChoice(name)

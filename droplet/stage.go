@@ -98,7 +98,9 @@ func planTar(packs []chosen, detect bool) ([]byte, error) {
 	for i, h := range packs {
 		how := "here"
 		if h.url != "" {
-			how = "git"
+			if how = "git"; isZip(h.url) {
+				how = "zip"
+			}
 			errs = errors.Join(errs, addFile(w, strconv.Itoa(i)+".url", []byte(h.url+"\n")))
 		}
 		fmt.Fprintf(&plan, "%d %s %s\n", i, how, strings.Join(strings.Fields(h.name), " "))

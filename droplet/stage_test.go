@@ -186,7 +186,7 @@ func TestCachesGoWithTheirApps(t *testing.T) {
 func TestStageDetects(t *testing.T) {
 	yardTest(t, func(t *testing.T, y *yard) {
 		f := &fakeBuilder{files: map[string]string{
-			"/tmp/app/x": "x", "/tmp/result/detected": "ruby\n", "/tmp/result/used": "1\n", "/tmp/result/release.yml": "",
+			"/tmp/app/x": "x", "/tmp/result/detected": "ruby\n", "/tmp/result/used": "2\n", "/tmp/result/release.yml": "",
 		}}
 		y.withBuilder(f)
 		y.run()

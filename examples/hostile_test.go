@@ -239,9 +239,9 @@ func entryMode(name string, mode fs.FileMode) func(z *zip.Writer) error {
 	}
 }
 
-// A buildpack is fetched by git, as its user may name it.
-func TestGitBuildpack(t *testing.T) {
-	c := limited(t, "--allow-host")
+// serves answers on the machine's address that the containers of a daemon see.
+func (c *cell) serves(t *testing.T, h http.Handler) (address string) {
+	t.Helper()
 	sum := sha256.Sum256([]byte(filepath.Join(c.dir, "root")))
 	bridge, err := net.InterfaceByName("dewbr" + hex.EncodeToString(sum[:4]))
 	if err != nil {
@@ -255,6 +255,15 @@ func TestGitBuildpack(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	server := &http.Server{ReadHeaderTimeout: patience, Handler: h}
+	go server.Serve(l) //nolint:errcheck // it ends with the test
+	t.Cleanup(func() { server.Close() })
+	return l.Addr().String()
+}
+
+// A buildpack is fetched by git, as its user may name it.
+func TestGitBuildpack(t *testing.T) {
+	c := limited(t, "--allow-host")
 	pack := buildpack(t, map[string]string{"compile": "echo fetched by git", "release": "echo 'default_process_types: {web: sleep 1000}'"})
 	home := t.TempDir()
 	git := func(args ...string) {
@@ -270,16 +279,14 @@ func TestGitBuildpack(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	server := &http.Server{ReadHeaderTimeout: patience, Handler: &cgi.Handler{
+	address := c.serves(t, &cgi.Handler{
 		Path: filepath.Join(strings.TrimSpace(string(path)), "git-http-backend"), Stderr: io.Discard,
 		Env: []string{"GIT_PROJECT_ROOT=" + home, "GIT_HTTP_EXPORT_ALL=1", "GIT_CONFIG_COUNT=1", "GIT_CONFIG_KEY_0=safe.directory", "GIT_CONFIG_VALUE_0=*"},
-	}}
-	go server.Serve(l) //nolint:errcheck // it ends with the test
-	t.Cleanup(func() { server.Close() })
+	})
 
 	dir := t.TempDir()
 	write(t, filepath.Join(dir, "x"), "x", 0o644)
-	url := "http://me:secret@" + l.Addr().String() + "/pack.git"
+	url := "http://me:secret@" + address + "/pack.git"
 	push := func(pack string) result {
 		return c.dew("", "push", "git", "-p", dir, "-b", pack, "-u", "process", "--no-route", "-m", "32M")
 	}
@@ -293,6 +300,58 @@ func TestGitBuildpack(t *testing.T) {
 		t.Errorf("nothing there: status %d\n%s", r.code, tail(r.err))
 	}
 	c.must(t, "delete", "-f", "git")
+}
+
+// A buildpack is fetched as a zip, for those who may.
+func TestZipBuildpack(t *testing.T) {
+	c := limited(t, "--allow-host")
+	var good bytes.Buffer
+	z := zip.NewWriter(&good)
+	for name, text := range map[string]string{
+		"pack-1.0/bin/compile": "#!/bin/sh\necho fetched as a zip\n", "pack-1.0/bin/release": "#!/bin/sh\necho 'default_process_types: {web: sleep 1000}'\n",
+	} {
+		w, err := z.Create(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		io.WriteString(w, text) //nolint:errcheck // into memory
+	}
+	if err := z.Close(); err != nil {
+		t.Fatal(err)
+	}
+	address := c.serves(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		user, password, _ := r.BasicAuth()
+		switch {
+		case user != "me" || password != "secret" || r.URL.RawQuery != "sig=hush":
+			w.WriteHeader(http.StatusForbidden)
+		case r.URL.Path == "/pack.zip":
+			w.Write(good.Bytes()) //nolint:errcheck // to the test
+		case r.URL.Path == "/bad.zip":
+			io.WriteString(w, "no zip") //nolint:errcheck // to the test
+		default:
+			w.WriteHeader(http.StatusNotFound)
+		}
+	}))
+	dir := t.TempDir()
+	write(t, filepath.Join(dir, "x"), "x", 0o644)
+	for _, p := range []struct {
+		path string
+		code int
+		want string
+	}{
+		{"/pack.zip?sig=hush", 0, "fetched as a zip"},
+		{"/nothing.zip?sig=hush", 3, "BuildpackCompileFailed - .*the download ended with status"},
+		{"/bad.zip?sig=hush", 3, "BuildpackCompileFailed - .*it is no zip"},
+	} {
+		r := c.dew("", "push", "zip", "-p", dir, "-b", "http://me:secret@"+address+p.path, "-u", "process", "--no-route", "-m", "32M")
+		if r.code != p.code || !regexp.MustCompile(p.want).MatchString(r.err) || strings.Contains(r.err, "secret") || strings.Contains(r.err, "hush") {
+			t.Errorf("%s: status %d, want %d and %s\n%s", p.path, r.code, p.code, p.want, tail(r.err))
+		}
+	}
+	if out := c.must(t, "logs", "zip", "--recent").out; strings.Contains(out, "secret") || strings.Contains(out, "hush") {
+		t.Errorf("the log tells secrets:\n%s", out)
+	}
+	c.must(t, "delete", "-f", "zip")
 }
 
 // A daemon that is killed while it stages leaves a container behind; the next one

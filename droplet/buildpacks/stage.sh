@@ -19,6 +19,47 @@ fail() {
 	exit "$1"
 }
 
+# download URL FILE and extract FILE FOLDER use what the stack has; 127: nothing.
+download() {
+	if command -v curl >/dev/null; then
+		curl --fail --silent --show-error --location --proto '=http,https' --retry 2 --output "$2" -- "$1"
+	elif command -v wget >/dev/null; then
+		wget --quiet --tries 3 --output-document "$2" -- "$1"
+	elif command -v python3 >/dev/null; then
+		python3 -c 'import sys, shutil, urllib.request
+with urllib.request.urlopen(sys.argv[1]) as r, open(sys.argv[2], "wb") as f: shutil.copyfileobj(r, f)' "$1" "$2" 2>/dev/null
+	else
+		return 127
+	fi
+}
+extract() {
+	if command -v unzip >/dev/null; then
+		unzip -q -o "$1" -d "$2"
+	elif command -v python3 >/dev/null; then
+		python3 -m zipfile -e "$1" "$2"
+	elif command -v jar >/dev/null; then
+		(cd "$2" && jar -xf "$1")
+	else
+		return 127
+	fi
+}
+
+# unpack N NAME: a buildpack that is a zip somewhere else.
+unpack() {
+	read -r url <"$packs/$1.url" # with its secrets, which the name is without
+	said=$(download "${url%%#*}" "$packs/$1.zip" 2>&1 </dev/null)
+	code=$?
+	[ -z "$said" ] || printf '%s\n' "$said" | sed 's,//[^/]*@,//,g' >&2
+	[ $code -ne 127 ] || fail $no_buildpack "cannot fetch buildpack $2: the stack has neither curl, wget nor python3"
+	[ $code -eq 0 ] || fail $no_buildpack "cannot fetch buildpack $2: the download ended with status $code"
+	mkdir -p "$packs/$1"
+	extract "$packs/$1.zip" "$packs/$1" >/dev/null 2>&1 </dev/null
+	code=$?
+	[ $code -ne 127 ] || fail $no_buildpack "cannot unpack buildpack $2: the stack has neither unzip, python3 nor jar"
+	[ $code -eq 0 ] || fail $no_buildpack "cannot unpack buildpack $2: it is no zip"
+	rm -f "$packs/$1.zip"
+}
+
 # fetch N HOW NAME: gets what is not here yet, and makes its scripts executable.
 fetch() {
 	if [ "$2" = git ]; then
@@ -32,6 +73,7 @@ fetch() {
 		[ -z "$said" ] || printf '%s\n' "$said" | sed 's,//[^/]*@,//,g' >&2
 		[ $code -eq 0 ] || fail $no_buildpack "cannot fetch buildpack $3: git clone ended with status $code"
 	fi
+	[ "$2" != zip ] || unpack "$1" "$3"
 	# A zip may know of no modes, and may have one folder around everything.
 	if [ ! -d "$packs/$1/bin" ]; then
 		for inner in "$packs/$1"/*/bin; do
