@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"slices"
 	"time"
 	"unicode/utf8"
 )
@@ -138,7 +139,6 @@ func (b *Book) progressed(ctx context.Context, client Broker, t task, p Progress
 		if t.Accepted && t.Description == p.Description {
 			return t.wait(p.RetryAfter, r), nil // nothing new
 		}
-		r.polls = 0 // something moves
 		err := b.settle(t.GUID, func(l ledger, t task) error { return l.accepted(t, p) })
 		return t.wait(p.RetryAfter, r), err
 	case p.State == Failed:
@@ -151,14 +151,49 @@ func (b *Book) progressed(ctx context.Context, client Broker, t task, p Progress
 			}, true)
 		})
 	}
-	if t.Kind == OfBinding && t.Action == Create && p.Bound == nil {
+	if t.Action == Create && t.Kind == OfBinding {
+		return b.made(ctx, client, t, p, r)
+	}
+	if teller, can := client.(Teller); can && t.Kind == OfInstance && t.Accepted && t.Fetched && t.Action != Delete {
+		// Only for the dashboard: without it the instance is as good.
+		if told, err := teller.Tell(ctx, *t.Instance); err == nil && told.Dashboard != "" {
+			p.Dashboard = told.Dashboard
+		}
+	}
+	return 0, b.settle(t.GUID, func(l ledger, t task) error { return l.succeed(t, p) })
+}
+
+// made goes on with a binding that the broker has made.
+func (b *Book) made(ctx context.Context, client Broker, t task, p Progress, r *runner) (time.Duration, error) {
+	if p.Bound == nil {
 		bound, err := client.Fetch(ctx, *t.Bind)
 		if err != nil {
 			return b.unfetched(ctx, t, err, r)
 		}
 		p.Bound = &bound
 	}
-	return 0, b.settle(t.GUID, func(l ledger, t task) error { return l.succeed(t, p) })
+	return 0, b.settle(t.GUID, func(l ledger, t task) error {
+		if err := p.Bound.fits(t.Requires); err != nil {
+			return l.rejected(t, err, true)
+		}
+		return l.succeed(t, p)
+	})
+}
+
+// fits tells whether a binding gives only what its offering says that it may.
+func (b Bound) fits(requires []string) error {
+	what := ""
+	switch {
+	case b.SyslogDrain != "" && !slices.Contains(requires, requiresSyslog):
+		return &BrokerError{Orphan: true, Description: "The service is attempting to stream logs from your application, but is not registered as a logging service. Please contact the service provider."}
+	case b.RouteService != "" && !slices.Contains(requires, requiresRoute):
+		what = "route service"
+	case len(b.VolumeMounts) > 2 && string(b.VolumeMounts) != "null" && !slices.Contains(requires, requiresVolume):
+		what = "volume mount service"
+	default:
+		return nil
+	}
+	return &BrokerError{Orphan: true, Description: "The service is not registered as a " + what + ". Please contact the service provider."}
 }
 
 // unfetched goes on when a binding was made and cannot be read.

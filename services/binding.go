@@ -176,8 +176,9 @@ func (l ledger) bindingTask(bi Binding, a Action, by app.Actor) (task, error) {
 			Action: a, Binding: bi.GUID, Instance: i.GUID, Offering: of.ID, Plan: p.ID,
 			App: bi.App, Route: l.routeURL(bi.Route), Name: bi.Name, Context: l.context(i), By: by,
 		},
-		Fetched: of.BindingsRetrievable,
-		Until:   l.deadline(p),
+		Fetched:  of.BindingsRetrievable,
+		Requires: of.Requires,
+		Until:    l.deadline(p),
 	}
 	return t, nil
 }

@@ -77,13 +77,13 @@ func New(cfg Config) *Book {
 	return b
 }
 
-// Kick says that there is something new to hear of an instance or binding from its
-// broker, so that Run asks at once.
+// Kick says that there is something new to hear of an instance, of its bindings, or
+// of one binding from its broker, so that Run asks at once.
 func (b *Book) Kick(guid string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	for _, r := range b.runners {
-		if r.record == guid {
+		if r.record == guid || r.parent == guid {
 			nudge(r.kick)
 		}
 	}

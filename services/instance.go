@@ -214,7 +214,8 @@ func (l ledger) instanceTask(i Instance, a Action, by app.Actor) (task, error) {
 		Instance: &InstanceRequest{
 			Action: a, Instance: i.GUID, Offering: of.ID, Plan: p.ID, Context: l.context(i), By: by,
 		},
-		Until: l.deadline(p),
+		Fetched: of.InstancesRetrievable,
+		Until:   l.deadline(p),
 	}
 	return t, nil
 }
@@ -323,11 +324,7 @@ func (b *Book) Parameters(ctx context.Context, guid string) (json.RawMessage, er
 		return nil, err
 	}
 	teller, can := broker.(Teller)
-	if p, err := b.plan(i.Plan); err != nil {
-		return nil, err
-	} else if of, err := b.offering(p.Offering); err != nil {
-		return nil, err
-	} else if !can || !of.InstancesRetrievable {
+	if !can || !t.Fetched {
 		return nil, unsupported
 	}
 	told, err := teller.Tell(ctx, *t.Instance)

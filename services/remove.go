@@ -1,9 +1,7 @@
 package services
 
 import (
-	"errors"
 	"fmt"
-	"slices"
 
 	"github.com/dewrun/dew/app"
 )
@@ -163,62 +161,4 @@ func (l ledger) openOperations(record string) (os []Operation, err error) {
 		}
 	}
 	return os, nil
-}
-
-// sweepStrays begins to delete what belongs to apps, routes and spaces that are
-// gone. Whoever deleted them could not wait for brokers.
-func (b *Book) sweepStrays() error {
-	bs, is, err := b.strays()
-	if err != nil || len(bs)+len(is) == 0 {
-		return err
-	}
-	return b.update(func(l ledger) error {
-		bs, is, err := l.strays()
-		if err != nil {
-			return err
-		}
-		by := app.Actor{GUID: "system", Type: "system", Name: "system"}
-		for _, bi := range bs {
-			if _, err := l.deleteBinding(bi, by); err != nil && !isRefusal(err) {
-				return err
-			}
-		}
-		for _, i := range is {
-			if _, err := l.deleteInstance(i, by); err != nil && !isRefusal(err) {
-				return err
-			}
-		}
-		return nil
-	})
-}
-
-// strays returns what nobody can want any more.
-func (l ledger) strays() ([]Binding, []Instance, error) {
-	bs, err := l.bindings.All()
-	if err != nil {
-		return nil, nil, fmt.Errorf("cannot list bindings: %w", err)
-	}
-	is, err := l.instances.All()
-	if err != nil {
-		return nil, nil, fmt.Errorf("cannot list service instances: %w", err)
-	}
-	bs = slices.DeleteFunc(bs, func(bi Binding) bool { return !l.stray(bi) || bi.Last.Is(Delete, InProgress) })
-	is = slices.DeleteFunc(is, func(i Instance) bool {
-		_, err := l.registry.Space(i.Space)
-		return !errors.Is(err, app.ErrNotFound) || i.Last.Is(Delete, InProgress)
-	})
-	return bs, is, nil
-}
-
-// stray tells whether what a binding is for is gone.
-func (l ledger) stray(bi Binding) bool {
-	var err error
-	switch bi.Type {
-	case AppBinding:
-		_, err = l.registry.App(bi.App)
-	case RouteBinding:
-		_, err = l.registry.Route(bi.Route)
-	case KeyBinding:
-	}
-	return errors.Is(err, app.ErrNotFound)
 }

@@ -2,6 +2,7 @@ package services
 
 import (
 	"encoding/json"
+	"errors"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -219,13 +220,106 @@ func TestStrays(t *testing.T) {
 			t.Errorf("bindings = %+v, the broker has %v", got, w.broker.Bindings())
 		}
 		w.provided(NewInstance{Name: "other"})
-		if err := w.registry.DeleteSpace(w.space.GUID); err != nil {
+		_, o, err := w.CreateBroker(NewBroker{Name: "ours", URL: "http://ours.example", Username: "user", Password: "pass", Space: w.space.GUID})
+		if err != nil || w.ended(o).State != Succeeded {
+			t.Fatal(o, err)
+		}
+		far := must(w.registry.PutSpace(app.Space{Name: "far", Org: w.org.GUID}))
+		shared, o, err := w.CreateInstance(NewInstance{Type: Managed, Name: "shared", Space: far.GUID, Plan: must(w.Instance(i.GUID)).Plan})
+		if err != nil || w.ended(o).State != Succeeded {
+			t.Fatal(o, err)
+		}
+		must(w.Share(shared.GUID, []string{w.space.GUID}, somebody))
+		gone := must(w.registry.PutOrg(app.Org{Name: "gone"}))
+		plan := must(w.Plans(PlanFilter{Names: []string{"large"}, BrokerNames: []string{"broker"}}))[0]
+		must(w.SetVisibility(plan.GUID, Visibility{Type: Organization, Orgs: []string{gone.GUID}}, somebody))
+		if err := errors.Join(w.registry.DeleteSpace(w.space.GUID), w.registry.DeleteOrg(gone.GUID)); err != nil {
 			t.Fatal(err)
 		}
-		time.Sleep(2 * sweepEvery)
+		time.Sleep(3 * sweepEvery)
 		synctest.Wait()
-		if got := must(w.Instances(InstanceFilter{})); len(got)+len(w.broker.Instances()) > 0 {
+		got := must(w.Instances(InstanceFilter{}))
+		if len(got) != 1 || len(w.broker.Instances()) != 1 || len(got[0].SharedWith) != 0 {
 			t.Errorf("instances = %+v, the broker has %v", got, w.broker.Instances())
+		}
+		if sbs := must(w.Brokers(BrokerFilter{})); len(sbs) != 1 {
+			t.Errorf("brokers = %+v", sbs)
+		}
+		if v := must(w.Plan(plan.GUID)).Visibility; v.Type != Admin {
+			t.Errorf("visibility = %+v", v)
+		}
+	})
+}
+
+// Requests of a route go through one service at most.
+func TestRouteBindings(t *testing.T) {
+	inWorld(t, func(w *world) {
+		d := must(w.registry.PutDomain(app.Domain{Name: "apps.example"}))
+		internal := must(w.registry.PutDomain(app.Domain{Name: "in.example", Internal: true}))
+		rt := must(w.registry.PutRoute(app.Route{Space: w.space.GUID, Domain: d.GUID, Host: "shop"}))
+		hidden := must(w.registry.PutRoute(app.Route{Space: w.space.GUID, Domain: internal.GUID, Host: "shop"}))
+		auth := w.provided(NewInstance{Name: "auth", RouteService: "https://auth.example"})
+		rates := w.provided(NewInstance{Name: "rates", RouteService: "https://rates.example"})
+		plain := w.provided(NewInstance{Name: "plain"})
+		w.broker.SetCatalog(strings.Replace(catalog, `"requires": [`, `"requires": ["route_forwarding", `, 1))
+		if _, o, err := w.UpdateBroker(w.sb.GUID, BrokerChange{Name: ptr("b")}); err != nil || w.ended(o).State != Succeeded {
+			t.Fatal(o, err)
+		}
+		if _, o, err := w.CreateBinding(NewBinding{Type: RouteBinding, Instance: auth.GUID, Route: rt.GUID, By: somebody}); err != nil || o.GUID != "" {
+			t.Fatal(o, err)
+		}
+		if d := cmp.Diff(map[string]string{rt.GUID: "https://auth.example"}, must(w.RouteServices())); d != "" {
+			t.Error(d)
+		}
+		for name, tt := range map[string]struct{ instance, route, want string }{
+			"again":        {auth.GUID, rt.GUID, "The route and service instance are already bound."},
+			"another":      {rates.GUID, rt.GUID, "A route may only be bound to a single service instance"},
+			"internal":     {auth.GUID, hidden.GUID, "Route services cannot be bound to internal routes"},
+			"no such kind": {plain.GUID, rt.GUID, "This service instance does not support route binding"},
+		} {
+			_, _, err := w.CreateBinding(NewBinding{Type: RouteBinding, Instance: tt.instance, Route: tt.route})
+			if got := detail(t, err); got != tt.want {
+				t.Errorf("%s: %q, want %q", name, got, tt.want)
+			}
+		}
+		bs := must(w.Bindings(BindingFilter{Routes: []string{rt.GUID}, Types: []BindingType{RouteBinding}}))
+		if o, err := w.DeleteBinding(bs[0].GUID, somebody); err != nil || o.GUID != "" {
+			t.Fatal(o, err)
+		}
+		i, _ := w.create("small", "db")
+		w.broker.On(servicestest.Bind, servicestest.Behaviour{Body: `{"route_service_url": "https://managed.example"}`})
+		_, o, err := w.CreateBinding(NewBinding{Type: RouteBinding, Instance: i.GUID, Route: rt.GUID, By: somebody})
+		if err != nil || w.ended(o).State != Succeeded {
+			t.Fatal(o, err)
+		}
+		if d := cmp.Diff(map[string]string{rt.GUID: "https://managed.example"}, must(w.RouteServices())); d != "" {
+			t.Error(d)
+		}
+		if body := string(w.broker.Requests(servicestest.Bind)[0].Body); !strings.Contains(body, `"bind_resource":{"route":"shop.apps.example"}`) {
+			t.Errorf("the broker was asked %s", body)
+		}
+		if err := w.registry.DeleteRoute(rt.GUID); err != nil {
+			t.Fatal(err)
+		}
+		settled()
+		if got := w.broker.Bindings(); len(got) > 0 {
+			t.Errorf("the broker has %v", got)
+		}
+	})
+}
+
+// The dashboard is what the broker says last.
+func TestDashboard(t *testing.T) {
+	inWorld(t, func(w *world) {
+		if i, _ := w.create("small", "db"); i.Dashboard != "http://broker.example/"+i.GUID {
+			t.Errorf("dashboard = %q", i.Dashboard)
+		}
+		w.broker.On(servicestest.Provision, servicestest.Behaviour{Times: 1, Async: 1}, servicestest.Behaviour{Body: `{"dashboard_url": "javascript:alert(1)"}`})
+		if i, _ := w.create("small", "later"); i.Dashboard != "http://broker.example/of/"+i.GUID {
+			t.Errorf("dashboard = %q", i.Dashboard)
+		}
+		if i, _ := w.create("small", "bad"); i.Dashboard != "" {
+			t.Errorf("dashboard = %q", i.Dashboard)
 		}
 	})
 }

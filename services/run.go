@@ -119,6 +119,7 @@ func (b *Book) drive(ctx context.Context, guid string, r *runner) {
 	for ctx.Err() == nil {
 		t, err := get(b.tasks, "operation", guid)
 		if errors.Is(err, ErrNotFound) || err == nil && !t.Open {
+			b.log.Info("service operation ended", "operation", guid, "kind", t.Kind, "action", t.Action, "record", t.Record, "state", t.State)
 			b.Kick(r.parent)
 			return
 		}

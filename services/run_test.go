@@ -236,6 +236,7 @@ func TestCreateBinding(t *testing.T) {
 		{name: "never answers", does: does{Hang: true}, want: "create failed: The request to the service broker timed out"},
 		{name: "credentials of another shape", does: does{Body: `{"credentials": "text"}`}, want: "create failed: The service broker returned an invalid response: credentials must be a JSON object"},
 		{name: "a drain that is none", does: does{Body: `{"credentials": {}, "syslog_drain_url": "file:///etc"}`}, want: "create failed: The service broker returned an invalid response: syslog_drain_url must be a URL with the scheme syslog, syslog-tls or https"},
+		{name: "a route service that is none", does: does{Body: `{"credentials": {}, "route_service_url": "https://r.example"}`}, want: "create failed: The service is not registered as a route service. Please contact the service provider."},
 		{name: "mounts of another shape", does: does{Body: `{"credentials": {}, "volume_mounts": {}}`}, want: "create failed: The service broker returned an invalid response: volume_mounts must be an Array of JSON objects"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -315,6 +316,7 @@ func TestDeleteBinding(t *testing.T) {
 func TestDeleteDuringCreate(t *testing.T) {
 	inWorld(t, func(w *world) {
 		w.broker.On(servicestest.Provision, servicestest.Behaviour{Async: 1 << 20})
+		w.stop() // nobody asks the broker yet
 		i, created, err := w.CreateInstance(NewInstance{Type: Managed, Name: "db", Space: w.space.GUID, Plan: w.planNamed("small").GUID})
 		if err != nil {
 			t.Fatal(err)
@@ -323,6 +325,7 @@ func TestDeleteDuringCreate(t *testing.T) {
 		if got := detail(t, err); got != "An operation for service instance db is in progress." {
 			t.Errorf("before the broker has it: %q", got)
 		}
+		w.run()
 		synctest.Wait()
 		w.broker.On(servicestest.Deprovision, servicestest.Behaviour{Async: 1})
 		deleted, err := w.DeleteInstance(i.GUID, somebody)

@@ -186,31 +186,35 @@ func (b *Book) DeleteBroker(guid string, by app.Actor) (o Operation, err error) 
 		if err != nil {
 			return err
 		}
-		if sb.Builtin() {
-			return invalid("guid", "The built-in service broker cannot be deleted")
-		}
-		if err := l.dropCatalog(sb); err != nil {
-			return err
-		}
-		if err := l.cancelAll(sb); err != nil {
-			return err
-		}
-		if err := drop(l.brokers, "service broker", guid); err != nil {
-			return err
-		}
-		t := task{Operation: Operation{
-			GUID: uuid.NewString(), Kind: OfBroker, Record: guid, Action: Delete, By: by, CreatedAt: now(),
-		}}
-		if err := l.close(t, Succeeded, ""); err != nil {
-			return err
-		}
-		if t, err = get(l.tasks, "operation", t.GUID); err != nil {
-			return err
-		}
-		o = t.Operation
-		return l.brokerEvent("delete", sb, by)
+		o, err = l.deleteBroker(sb, by)
+		return err
 	})
 	return o, err
+}
+
+func (l ledger) deleteBroker(sb ServiceBroker, by app.Actor) (o Operation, err error) {
+	if sb.Builtin() {
+		return o, invalid("guid", "The built-in service broker cannot be deleted")
+	}
+	if err := l.dropCatalog(sb); err != nil {
+		return o, err
+	}
+	if err := l.cancelAll(sb); err != nil {
+		return o, err
+	}
+	if err := drop(l.brokers, "service broker", sb.GUID); err != nil {
+		return o, err
+	}
+	t := task{Operation: Operation{
+		GUID: uuid.NewString(), Kind: OfBroker, Record: sb.GUID, Action: Delete, By: by, CreatedAt: now(),
+	}}
+	if err := l.close(t, Succeeded, ""); err != nil {
+		return o, err
+	}
+	if t, err = get(l.tasks, "operation", t.GUID); err != nil {
+		return o, err
+	}
+	return t.Operation, l.brokerEvent("delete", sb, by)
 }
 
 // cancelAll ends what a broker that is gone cannot be asked any more.

@@ -27,9 +27,10 @@ type task struct {
 	Broker   string           `json:"broker"`         // guid
 	Instance *InstanceRequest `json:"instance,omitempty"`
 	Bind     *BindingRequest  `json:"bind,omitempty"`
-	Wanted   *wantedInstance  `json:"wanted,omitempty"`    // of an update
-	Renewed  *BrokerChange    `json:"renewed,omitempty"`   // of a broker's update
-	Fetched  bool             `json:"retrieved,omitempty"` // an asynchronous binding can be fetched
+	Wanted   *wantedInstance  `json:"wanted,omitempty"`      // of an update
+	Renewed  *BrokerChange    `json:"renewed,omitempty"`     // of a broker's update
+	Fetched  bool             `json:"retrievable,omitempty"` // what was made can be fetched
+	Requires []string         `json:"requires,omitempty"`    // what bindings of the offering may give beside credentials
 }
 
 // wantedInstance is how an instance is to be when its update has succeeded.

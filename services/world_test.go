@@ -21,7 +21,7 @@ import (
 const catalog = `{"services": [
  {"id": "o1", "name": "cache", "description": "A cache", "bindable": true, "plan_updateable": true, "tags": ["kv"],
   "instances_retrievable": true, "bindings_retrievable": true, "allow_context_updates": true,
-  "requires": ["syslog_drain"],
+  "requires": ["syslog_drain", "volume_mount"],
   "metadata": {"shareable": true, "documentationUrl": "http://docs.example"},
   "plans": [
    {"id": "p1", "name": "small", "description": "A small one", "maintenance_info": {"version": "1.0.0"},

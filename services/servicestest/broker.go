@@ -326,7 +326,7 @@ func (b *Broker) fetch(path, guid string) (int, string) {
 		return http.StatusOK, `{"credentials": ` + c + `, "parameters": {"role": "reader"}}`
 	}
 	if b.instances[guid] {
-		return http.StatusOK, `{"parameters": {"size": 2}}`
+		return http.StatusOK, `{"dashboard_url": "http://broker.example/of/` + guid + `", "parameters": {"size": 2}}`
 	}
 	return http.StatusNotFound, "{}"
 }
