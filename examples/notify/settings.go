@@ -1,0 +1,51 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+)
+
+// settings say where the service is, who asks, and who is told.
+type settings struct {
+	BaseURL, AuthURL string
+	Client, Secret   string
+	User             string // guid; empty: nobody is told alone
+	Space, Org       string // guids
+	Scope            string
+	Email            string
+}
+
+// insideURL is the platform's API as apps reach it.
+const insideURL = "http://api.dew.internal:8484"
+
+// settingsFrom reads the environment. What the platform says about the app stands
+// in for the place that is told.
+func settingsFrom(lookup func(string) (string, bool)) (settings, error) {
+	get := func(name, otherwise string) string {
+		if v, ok := lookup(name); ok && v != "" {
+			return v
+		}
+		return otherwise
+	}
+	var about struct {
+		Space string `json:"space_id"`
+		Org   string `json:"organization_id"`
+	}
+	if v, ok := lookup("VCAP_APPLICATION"); ok {
+		if err := json.Unmarshal([]byte(v), &about); err != nil {
+			return settings{}, fmt.Errorf("cannot read VCAP_APPLICATION: %w", err)
+		}
+	}
+	api := strings.TrimSuffix(get("API_URL", insideURL), "/")
+	s := settings{
+		BaseURL: get("NOTIFY_URL", api+"/notify"), AuthURL: get("AUTH_URL", api+"/uaa"),
+		Client: get("CLIENT_ID", "notify-example"), Secret: get("CLIENT_SECRET", ""),
+		User: get("NOTIFY_USER", ""), Space: get("NOTIFY_SPACE", about.Space), Org: get("NOTIFY_ORG", about.Org),
+		Scope: get("NOTIFY_SCOPE", "cloud_controller.admin"), Email: get("NOTIFY_EMAIL", "someone@example.com"),
+	}
+	if s.Secret == "" {
+		return s, fmt.Errorf("cannot get a token: CLIENT_SECRET is not set (it is the secret that the client %s was created with)", s.Client)
+	}
+	return s, nil
+}
