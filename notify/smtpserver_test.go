@@ -68,7 +68,8 @@ func (s *mailServer) start(t testing.TB) *mailServer {
 	}
 	done := make(chan struct{})
 	go func() { defer close(done); _ = srv.Serve(l) }()
-	t.Cleanup(func() { _ = srv.Close(); <-done })
+	// A server that has not begun to serve does not know its listener.
+	t.Cleanup(func() { _ = srv.Close(); _ = l.Close(); <-done })
 	return s
 }
 
