@@ -60,7 +60,7 @@ func (b *Broker) bind(ctx context.Context, rec record, r services.BindingRequest
 	if err != nil {
 		return services.Progress{}, err
 	}
-	if err := b.ask(ctx, rec, e.bind(rec, r.Binding)); err != nil {
+	if err := b.ask(ctx, rec, e.bound(rec, r.Binding)); err != nil {
 		return services.Progress{}, fmt.Errorf("cannot make a user of %s: %w", e.title, err)
 	}
 	bound, err := boundOf(rec, r.Binding)

@@ -46,6 +46,9 @@ type Config struct {
 	Machine string
 	Reserve int64         // bytes of the disk that stay free; 0: 1 GiB
 	Start   time.Duration // how long a server may take until it is ready; 0: 5 min
+	Measure time.Duration // between two measurements of the data; 0: 30 s
+	// Say writes a line into the log of an instance; nil: nobody reads it.
+	Say func(instance, line string)
 	// Changed is told that there is something new to know of an instance. It must be
 	// quick, and may be nil.
 	Changed func(instance string)
@@ -94,6 +97,7 @@ func New(c Config) (*Broker, error) {
 	}
 	c.Reserve = cmp.Or(c.Reserve, defaultReserve)
 	c.Start = cmp.Or(c.Start, defaultStart)
+	c.Measure = cmp.Or(c.Measure, defaultMeasure)
 	return &Broker{
 		c: c, records: store.In[record](c.DB, "databases"),
 		workers: map[string]*worker{}, locks: map[string]chan struct{}{},
@@ -116,7 +120,7 @@ func (b *Broker) Run(ctx context.Context) error {
 		}
 		b.recover(ctx, r)
 	}
-	<-ctx.Done()
+	b.guard(ctx)
 	b.mu.Lock()
 	b.life = nil // no more workers
 	b.mu.Unlock()

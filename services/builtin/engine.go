@@ -40,7 +40,9 @@ type engine struct {
 	// answers checks what the client printed; nil: its exit code says it all.
 	answers     func(out string) error
 	credentials func(r record, binding string) credentials
-	checkpoint  string // makes a copy quicker to start from; empty: nothing does
+	// full makes the server take no more data, or take it again; nil: it bounds itself.
+	full       func(r record, full bool) string
+	checkpoint string // makes a copy quicker to start from; empty: nothing does
 }
 
 // engines are all there are, in the order of the marketplace.

@@ -27,7 +27,7 @@ var mariadb = &engine{
 	conf: mariadbConf, found: mariadbFound, bind: mariadbBind, unbind: mariadbUnbind,
 	ping: "SELECT 'ready';\n", pong: "ready", checkpoint: "FLUSH TABLES;\n",
 	client: []string{"--batch", "--skip-column-names"},
-	shell:  func(r record) []string { return []string{r.database()} }, prune: mariadbPrune,
+	shell:  func(r record) []string { return []string{r.database()} }, prune: mariadbPrune, full: mariadbFull,
 	credentials: func(r record, binding string) credentials {
 		return access{
 			scheme: "mysql", jdbc: "mariadb", address: r.Address, port: mariadbPort, database: r.database(),
@@ -103,4 +103,21 @@ DROP USER IF EXISTS '%[1]s'@'%%';
 func mariadbPrune(r record) string {
 	where := "User REGEXP '^u[0-9a-f]{16}$' AND User NOT IN (" + userList(r) + ")"
 	return "DELETE FROM mysql.global_priv WHERE " + where + ";\nDELETE FROM mysql.db WHERE " + where + ";\nFLUSH PRIVILEGES;\n"
+}
+
+// mariadbFull takes the rights to add anything from all bindings, or gives them
+// back. Who is there comes again with it.
+func mariadbFull(r record, full bool) string {
+	db := quoteTicks(strings.ReplaceAll(r.database(), "_", `\_`))
+	var b strings.Builder
+	for _, binding := range r.Bindings {
+		user := userOf(binding)
+		if full {
+			fmt.Fprintf(&b, "REVOKE INSERT, UPDATE, CREATE, ALTER, INDEX ON %s.* FROM '%s'@'%%';\n", db, user)
+		} else {
+			fmt.Fprintf(&b, "GRANT ALL PRIVILEGES ON %s.* TO '%s'@'%%';\n", db, user)
+		}
+		fmt.Fprintf(&b, "KILL HARD CONNECTION USER '%s';\n", user)
+	}
+	return b.String()
 }

@@ -34,7 +34,7 @@ var postgres = &engine{
 	conf: postgresConf, found: postgresFound, bind: postgresBind, unbind: postgresUnbind,
 	ping: "SELECT 'ready';\n", pong: "ready", checkpoint: "CHECKPOINT;\n",
 	client: []string{"-d", "postgres", "-f", "-"}, shell: func(r record) []string { return []string{"-d", r.database()} },
-	prune: postgresPrune,
+	prune: postgresPrune, full: postgresFull,
 	credentials: func(r record, binding string) credentials {
 		return access{
 			scheme: "postgres", jdbc: "postgresql", address: r.Address, port: postgresPort, database: r.database(),
@@ -147,4 +147,16 @@ func userList(r record) string {
 		out += ", " + quoteText(userOf(binding))
 	}
 	return out
+}
+
+// postgresFull makes transactions read-only, unless they say that they are not:
+// so somebody can still delete. Who is there comes again with it.
+func postgresFull(r record, full bool) string {
+	change := "RESET default_transaction_read_only"
+	if full {
+		change = "SET default_transaction_read_only = on"
+	}
+	return fmt.Sprintf(`ALTER DATABASE %[1]s %[2]s;
+SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = %[3]s AND pid <> pg_backend_pid();
+`, quoteName(r.database()), change, quoteText(r.database()))
 }

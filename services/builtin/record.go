@@ -31,6 +31,7 @@ type record struct {
 	Error     string          `json:"error,omitempty"`    // why that failed
 	Snapshots []Snapshot      `json:"snapshots,omitempty"`
 	Frozen    bool            `json:"frozen,omitempty"`    // it may stand still for a snapshot
+	Full      bool            `json:"full,omitempty"`      // it has more data than its plan gives
 	Restoring bool            `json:"restoring,omitempty"` // its data may be one of two
 	CreatedAt time.Time       `json:"created_at"`
 }

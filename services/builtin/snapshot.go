@@ -290,6 +290,9 @@ func (b *Broker) tryRestored(ctx context.Context, rec record) error {
 	for _, binding := range rec.Bindings {
 		text += e.bind(rec, binding)
 	}
+	if e.full != nil {
+		text += e.full(rec, rec.Full)
+	}
 	if text == "" {
 		return nil
 	}

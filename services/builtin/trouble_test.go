@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -141,5 +142,48 @@ func TestDeletedWhileCreated(t *testing.T) {
 	w.nothing(troubled)
 	if sts := w.sup.Instances(troubled); len(sts) != 0 {
 		t.Errorf("instances = %+v", sts)
+	}
+}
+
+// A database that has used up the disk of its plan takes no more, gives what it
+// has, and takes more again with a larger plan.
+func TestUsedUp(t *testing.T) {
+	for _, c := range courses[:2] {
+		t.Run(c.engine, func(t *testing.T) {
+			e := mustEngine(c.engine)
+			small := e.plans[smallPlan]
+			t.Cleanup(func() { e.plans[smallPlan] = small })
+			tight := small
+			tight.diskMB = 1 // less than an empty one has
+			e.plans[smallPlan] = tight
+			w := newWorld(t)
+			w.measure = 100 * time.Millisecond
+			w.boot()
+			guid := guidOf(c)
+			w.succeed(request(services.Create, guid, c.engine, smallPlan, c.parameters))
+			a := w.bind(c, "binding-a")
+			w.eventually("it is full", guid, func() error {
+				if _, err := w.try(c, a, "CREATE TABLE t (n int)"); err == nil {
+					return errors.New("it takes data")
+				}
+				return nil
+			})
+			w.eventually("that is said", guid, func() error {
+				if log := w.log(guid); !strings.Contains(log, "it takes no more data") {
+					return errors.New(log)
+				}
+				return nil
+			})
+			w.want(c, a, "SELECT 1", "1")
+			b := w.bind(c, "binding-b")
+			if out, err := w.try(c, b, "CREATE TABLE u (n int)"); err == nil {
+				t.Errorf("a new binding goes around it: %s", out)
+			}
+			w.succeed(request(services.Update, guid, c.engine, largePlan, ""))
+			w.eventually("it takes data", guid, func() error {
+				_, err := w.try(c, b, "CREATE TABLE IF NOT EXISTS v (n int)")
+				return err
+			})
+		})
 	}
 }

@@ -56,9 +56,7 @@ func (b *Broker) drive(life context.Context, guid string, w *worker) {
 		case life.Err() != nil:
 			b.leave(guid)
 			return
-		case errors.Is(err, services.ErrNotFound):
-			err = nil
-		case err != nil:
+		case err != nil && !errors.Is(err, services.ErrNotFound):
 			b.c.Logger.Error("cannot go on with a database, trying again", "service_instance", guid, "err", err)
 			if !wait(life, min(time.Duration(n)*time.Second, time.Minute)) {
 				b.leave(guid)

@@ -89,6 +89,7 @@ type world struct {
 	machine   string // Config.Machine
 	stacks    func(ctx context.Context, packages []string, progress func(string)) (string, error)
 	reserve   int64
+	measure   time.Duration
 
 	db     *store.DB
 	books  *logstream.Logs
@@ -180,7 +181,7 @@ func (w *world) boot() {
 	w.must(err)
 	w.broker, err = New(Config{
 		DB: w.db, Host: w.sup, Dir: filepath.Join(w.root, "services"), UID: testUID, GID: testUID, Logger: w.logger(),
-		Machine: w.machine, Stacks: w.stacks, Reserve: w.reserve,
+		Machine: w.machine, Stacks: w.stacks, Reserve: w.reserve, Measure: w.measure, Say: w.say,
 	})
 	w.must(err)
 	ctx, cancel := context.WithCancel(context.Background())
@@ -189,6 +190,14 @@ func (w *world) boot() {
 	wg.Go(func() { w.engine.Keep(ctx) })
 	wg.Go(func() { w.check(ctx, w.broker.Run(ctx)) })
 	w.away = func() { cancel(); wg.Wait() }
+}
+
+// say writes a line of the platform into the log of an instance.
+func (w *world) say(guid, line string) {
+	e := logstream.Envelope{Source: logstream.Source{Type: "CELL"}, Stream: logstream.Err, Text: []byte(line)}
+	if err := (logBook{w.books}).Append(guid, e); err != nil {
+		w.t.Errorf("cannot say %q: %v", line, err)
+	}
 }
 
 func (w *world) check(ctx context.Context, err error) {

@@ -1,0 +1,86 @@
+package builtin
+
+import (
+	"context"
+	"fmt"
+	"time"
+)
+
+// defaultMeasure is how often the data is measured.
+const defaultMeasure = 30 * time.Second
+
+// guard measures the data of all instances now and then. What has more than its
+// plan gives takes no more: deleting is still possible, and ends it.
+func (b *Broker) guard(ctx context.Context) {
+	for wait(ctx, b.c.Measure) {
+		all, err := b.records.All()
+		if err != nil {
+			b.c.Logger.Error("cannot read the databases", "err", err)
+			continue
+		}
+		for _, rec := range all {
+			if err := b.measure(ctx, rec); err != nil && ctx.Err() == nil {
+				b.c.Logger.Warn("cannot keep a database to its disk, trying again", "service_instance", rec.GUID, "err", err)
+			}
+		}
+	}
+}
+
+// measure measures one instance and acts when it passed its limit, either way.
+func (b *Broker) measure(ctx context.Context, rec record) error {
+	e, ok := engineOf(rec.Engine)
+	if !ok || e.full == nil || !rec.usable() || rec.Doing != "" || rec.Restoring {
+		return nil
+	}
+	bytes, err := treeSize(b.data(rec.GUID))
+	if err != nil {
+		return err
+	}
+	limit := int64(e.size(rec.Shape).diskMB) << 20
+	full := bytes > limit
+	if rec.Full { // a little less, or it would go to and fro
+		full = bytes > limit/20*19
+	}
+	if full == rec.Full {
+		return nil
+	}
+	return b.shut(ctx, rec.GUID, full, fmt.Sprintf("%d MB of %d MB", bytes>>20, limit>>20))
+}
+
+// shut makes a server take no more data, or take it again.
+func (b *Broker) shut(ctx context.Context, guid string, full bool, figure string) error {
+	unlock, err := b.lock(ctx, guid)
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	rec, err := b.get(guid)
+	if err != nil || rec.Doing != "" {
+		return err
+	}
+	e, _ := engineOf(rec.Engine)
+	if err := b.ask(ctx, rec, e.full(rec, full)); err != nil {
+		return err
+	}
+	if _, err := b.change(guid, func(r *record) { r.Full = full }); err != nil {
+		return err
+	}
+	text := "The disk of the service is used up (" + figure + "): it takes no more data until some is deleted, or the plan is a larger one"
+	if !full {
+		text = "The disk of the service has room again (" + figure + ")"
+	}
+	b.c.Logger.Warn("database passed the limit of its disk", "service_instance", guid, "full", full, "used", figure)
+	if b.c.Say != nil {
+		b.c.Say(guid, text)
+	}
+	return nil
+}
+
+// bound is a binding's statements, with what a full disk takes from it.
+func (e *engine) bound(rec record, binding string) string {
+	text := e.bind(rec, binding)
+	if rec.Full && e.full != nil {
+		text += e.full(rec, true)
+	}
+	return text
+}

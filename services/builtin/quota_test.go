@@ -1,0 +1,76 @@
+package builtin
+
+import (
+	"os"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/dewrun/dew/services"
+)
+
+// A database that has more than its plan gives takes no more, is told so once,
+// and is let go on when there is room again.
+func TestDiskOfThePlan(t *testing.T) {
+	for e, want := range map[*engine][2]string{
+		postgres: {"SET default_transaction_read_only = on", "RESET default_transaction_read_only"},
+		mariadb:  {"REVOKE INSERT, UPDATE", "GRANT ALL PRIVILEGES"},
+	} {
+		t.Run(e.name, func(t *testing.T) {
+			var said []string
+			listen := func(c *Config) { c.Say = func(_, line string) { said = append(said, line) } }
+			bubble(t, listen, func(t *testing.T, b *Broker, h *fakeHost) {
+				ask(t, b, req(services.Create, e.name, smallPlan, ""))
+				if _, err := b.Binding(t.Context(), services.BindingRequest{Action: services.Create, Binding: "b", Instance: guid}); err != nil {
+					t.Fatal(err)
+				}
+				limit := int64(e.plans[smallPlan].diskMB) << 20
+				// Of a size, and empty: nothing is written.
+				for _, size := range []int64{limit - 1, limit + 1, limit + 2, limit - 2, limit / 2, limit / 2} {
+					grow(t, b, size)
+					time.Sleep(2 * defaultMeasure)
+					synctest.Wait()
+				}
+				h.mu.Lock()
+				asked := strings.Join(h.asked, "")
+				h.mu.Unlock()
+				if strings.Count(asked, want[0]) != 1 || strings.LastIndex(asked, want[1]) < strings.Index(asked, want[0]) {
+					t.Errorf("asked = %s", asked)
+				}
+				if len(said) != 2 || !strings.Contains(said[0], "(1024 MB of 1024 MB): it takes no more data") || !strings.Contains(said[1], "has room again (512 MB of 1024 MB)") {
+					t.Errorf("said = %q", said)
+				}
+			})
+		})
+	}
+}
+
+// grow makes the data of the instance so large.
+func grow(t *testing.T, b *Broker, size int64) {
+	t.Helper()
+	if err := os.MkdirAll(b.data(guid), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	f, err := os.Create(b.data(guid) + "/table")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	if err := f.Truncate(size); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// A binding that is made while the disk is full is no way around it.
+func TestBindingOfAFullDisk(t *testing.T) {
+	for _, e := range engines {
+		r := record{Engine: e.name, Bindings: []string{"b"}, Secret: newSecret(), Full: true}
+		text := e.bound(r, "b")
+		closed := strings.Contains(text, "read_only = on") || strings.Contains(text, "REVOKE INSERT")
+		if closed != slices.Contains([]*engine{postgres, mariadb}, e) {
+			t.Errorf("%s: %s", e.name, text)
+		}
+	}
+}
