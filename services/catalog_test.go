@@ -100,6 +100,7 @@ func TestSync(t *testing.T) {
 func TestBrokerFails(t *testing.T) {
 	inWorld(t, func(w *world) {
 		w.broker.On(servicestest.Catalog, servicestest.Behaviour{Body: `{"services": [{"id": "1"}]}`})
+		w.stop() // nobody reads it yet
 		sb, o, err := w.UpdateBroker(w.sb.GUID, BrokerChange{URL: ptr("http://new.example"), Password: ptr("new")})
 		if err != nil || sb.State != Synchronizing {
 			t.Fatal(sb, err)
@@ -108,6 +109,7 @@ func TestBrokerFails(t *testing.T) {
 		if got := detail(t, err); got != "Cannot update a broker when other operation is already in progress" {
 			t.Errorf("during: %q", got)
 		}
+		w.run()
 		if o = w.ended(o); o.State != Failed || o.Failure.Detail != "Authentication with the service broker failed. Double-check that the username and password are correct." {
 			t.Errorf("operation = %+v %+v", o, o.Failure)
 		}
