@@ -1,0 +1,132 @@
+package notify
+
+import (
+	"context"
+	"log/slog"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/dewrun/dew/app"
+)
+
+// placeDirectory has the same people in every space.
+type placeDirectory struct {
+	Directory
+	people []Person
+}
+
+func (d placeDirectory) InSpace(context.Context, string) (Audience, error) {
+	return Audience{Space: Place{Name: "dev"}, People: func(yield func(Person, error) bool) {
+		for _, p := range d.people {
+			if !yield(p, nil) {
+				return
+			}
+		}
+	}}, nil
+}
+
+func newCrashes(t testing.TB) (*Crashes, *Queue, app.App) {
+	t.Helper()
+	db := openDB(t, filepath.Join(t.TempDir(), "dew.db"))
+	registry := app.NewRegistry(db)
+	space, err := registry.EnsureDefaults("dew.localhost")
+	if err != nil {
+		t.Fatal(err)
+	}
+	a, err := registry.PutApp(app.App{Name: "shop", Space: space.GUID})
+	if err != nil {
+		t.Fatal(err)
+	}
+	q := NewQueue(db)
+	return NewCrashes(db, registry, placeDirectory{people: people(2)}, q, slog.New(slog.DiscardHandler)), q, a
+}
+
+func crashed(t testing.TB, c *Crashes, crash Crash) {
+	t.Helper()
+	if err := c.tell(t.Context(), crash); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func waitingMessages(t testing.TB, q *Queue) int {
+	t.Helper()
+	n, err := q.Waiting()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return n
+}
+
+// Crashes are told where that is on, each once, to everybody in the space.
+func TestCrashesTold(t *testing.T) {
+	c, q, a := newCrashes(t)
+	crash := Crash{App: a.GUID, Instance: "i-1", Type: "web", Description: "APP/PROC/WEB: Exited with status 1", Count: 1, At: time.Now()}
+	crashed(t, c, crash)
+	if n := waitingMessages(t, q); n != 0 {
+		t.Errorf("messages of an app that nobody watches = %d", n)
+	}
+	for range 2 { // switching on twice changes nothing
+		if err := c.Set(a.GUID, true); err != nil {
+			t.Fatal(err)
+		}
+	}
+	crashed(t, c, crash) // from before
+	if n := waitingMessages(t, q); n != 0 {
+		t.Errorf("messages about an old crash = %d", n)
+	}
+	crash.At = time.Now()
+	crashed(t, c, crash)
+	crashed(t, c, crash) // the completed record
+	if n := waitingMessages(t, q); n != 2 {
+		t.Errorf("messages = %d, want one for each of 2", n)
+	}
+	ns, err := q.notices.All()
+	if err != nil || len(ns) != 1 {
+		t.Fatalf("notices = %v, %v", ns, err)
+	}
+	n := ns[0]
+	if n.Client != PlatformClient || n.Kind != KindCrash || n.Subject != "App shop crashed" || n.Space.Name != "dev" ||
+		!strings.Contains(n.Text, "APP/PROC/WEB: Exited with status 1") || !strings.Contains(n.Text, "starts at once") {
+		t.Errorf("notice = %+v", n)
+	}
+	if err := c.Set(a.GUID, false); err != nil {
+		t.Fatal(err)
+	}
+	if on, err := c.Enabled(a.GUID); err != nil || on {
+		t.Errorf("Enabled = %t, %v", on, err)
+	}
+	crash.Instance = "i-2"
+	crashed(t, c, crash)
+	if n := waitingMessages(t, q); n != 2 {
+		t.Errorf("messages after switching off = %d, want still 2", n)
+	}
+}
+
+func TestCrashLoopsAreThinned(t *testing.T) {
+	var told []int
+	for n := 1; n <= 40; n++ {
+		if worthTelling(Crash{Count: n}) {
+			told = append(told, n)
+		}
+	}
+	if len(told) != 6 || told[5] != 32 {
+		t.Errorf("told = %v, want 1 2 4 8 16 32", told)
+	}
+	if !worthTelling(Crash{Count: 200, GivenUp: true}) {
+		t.Error("the end is not told")
+	}
+}
+
+// An app that is gone is watched no more.
+func TestCrashOfAnAppThatIsGone(t *testing.T) {
+	c, _, _ := newCrashes(t)
+	if err := c.Set("gone", true); err != nil {
+		t.Fatal(err)
+	}
+	crashed(t, c, Crash{App: "gone", Count: 1, At: time.Now()})
+	if on, err := c.Enabled("gone"); err != nil || on {
+		t.Errorf("Enabled = %t, %v", on, err)
+	}
+}
