@@ -6,6 +6,7 @@ import (
 
 	"github.com/dewrun/dew/api/v3"
 	"github.com/dewrun/dew/app"
+	"github.com/dewrun/dew/droplet"
 	"github.com/dewrun/dew/services"
 )
 
@@ -296,7 +297,8 @@ func (s *Server) presentService(i services.Instance) v3.ServiceInstance {
 		},
 	}
 	if i.Type == services.UserProvided {
-		out.SyslogDrainURL, out.RouteServiceURL = orNull(i.SyslogDrain), orNull(i.RouteService)
+		// Those who may read it all are told by /credentials and by their own notes.
+		out.SyslogDrainURL, out.RouteServiceURL = orNull(droplet.WithoutSecret(i.SyslogDrain)), orNull(droplet.WithoutSecret(i.RouteService))
 		out.Links["credentials"] = v3.Link{Href: self + "/credentials"}
 		return out
 	}
