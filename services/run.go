@@ -15,7 +15,7 @@ const (
 	maxPoll   = time.Minute
 	// Of deletes that nobody waits for: what is left behind costs somebody something,
 	// so they are repeated for long, but seldom.
-	maxOrphanPoll = 10 * time.Minute
+	maxOrphanPoll = time.Hour
 	// Of deletes that somebody waits for, when the broker does not answer or fails.
 	deleteTries = 3
 

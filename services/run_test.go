@@ -349,7 +349,7 @@ func TestDeleteDuringCreate(t *testing.T) {
 func TestOrphans(t *testing.T) {
 	inWorld(t, func(w *world) {
 		w.broker.On(servicestest.Provision, servicestest.Behaviour{Status: 500})
-		w.broker.On(servicestest.Deprovision, servicestest.Behaviour{Times: 40, Undone: true, Status: 500}, servicestest.Behaviour{Times: 2, Async: 1, Fails: true}, servicestest.Behaviour{Times: 1, Status: 400, Undone: true}, servicestest.Behaviour{})
+		w.broker.On(servicestest.Deprovision, servicestest.Behaviour{Times: 20, Undone: true, Status: 500}, servicestest.Behaviour{Times: 2, Async: 1, Fails: true}, servicestest.Behaviour{Times: 1, Status: 400, Undone: true}, servicestest.Behaviour{})
 		w.create("small", "db")
 		time.Sleep(24 * time.Hour)
 		synctest.Wait()

@@ -6,7 +6,9 @@ import (
 	"fmt"
 	"log/slog"
 	"net/http"
+	"os"
 	"path/filepath"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -50,13 +52,39 @@ type world struct {
 // inWorld runs fn in virtual time, with the broker known and its plans public.
 func inWorld(t *testing.T, fn func(w *world)) {
 	t.Helper()
+	base := baseOf(t)
 	synctest.Test(t, func(t *testing.T) {
-		w := open(t, filepath.Join(t.TempDir(), "dew.db"), servicestest.New(catalog), nil)
-		w.populate()
+		path := filepath.Join(t.TempDir(), "dew.db")
+		if err := os.WriteFile(path, base, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		w := open(t, path, servicestest.New(catalog), nil)
+		w.remember()
 		w.run()
-		w.register("broker")
 		fn(w)
 	})
+}
+
+// base is the file of a daemon that knows the broker and has an app, made once.
+var base struct {
+	once sync.Once
+	file []byte
+}
+
+func baseOf(t *testing.T) []byte {
+	t.Helper()
+	base.once.Do(func() {
+		path := filepath.Join(t.TempDir(), "base.db")
+		synctest.Test(t, func(t *testing.T) {
+			w := open(t, path, servicestest.New(catalog), nil)
+			w.populate()
+			w.run()
+			w.register("broker")
+			w.stop()
+		})
+		base.file = must(os.ReadFile(path))
+	})
+	return base.file
 }
 
 // open opens the store at path as a daemon does. Committed is called after every
@@ -100,6 +128,12 @@ func (w *world) populate() {
 	w.org = must(w.registry.PutOrg(app.Org{Name: "org"}))
 	w.space = must(w.registry.PutSpace(app.Space{Name: "dev", Org: w.org.GUID}))
 	w.app = must(w.registry.PutApp(app.App{Name: "shop", Space: w.space.GUID}))
+}
+
+// remember finds again what populate made.
+func (w *world) remember() {
+	w.org, w.space, w.app = must(w.registry.Orgs())[0], must(w.registry.Spaces())[0], must(w.registry.Apps())[0]
+	w.sb = must(w.Brokers(BrokerFilter{}))[0]
 }
 
 // register makes the broker known and its plans public.
