@@ -50,6 +50,7 @@ type course struct {
 	forbidden                string // what no binding may do
 	updated, updatedWant     string // what a larger plan changes
 	changeParameters, refuse string
+	idle, guests             string // what keeps a client there, and how many there are
 }
 
 var courses = []course{
@@ -59,6 +60,7 @@ var courses = []course{
 		foreign: "ALTER TABLE things ADD COLUMN size int", count: "SELECT count(*) FROM things", one: "1", two: "2",
 		forbidden: "CREATE DATABASE other", updated: "SHOW max_connections", updatedWant: "103",
 		changeParameters: `{"max_connections":50}`, refuse: `{"database":"elsewhere"}`,
+		idle: "SELECT pg_sleep(600)", guests: "SELECT count(*) FROM pg_stat_activity WHERE query LIKE '%pg_sleep(6%' AND pid <> pg_backend_pid()",
 	},
 	{
 		engine: "mariadb", parameters: `{"database":"shop_1"}`, run: mariadbClient,
@@ -213,7 +215,24 @@ func (w *world) reshape(c course, a credentials) {
 	if e, ok := errors.AsType[*services.BrokerError](err); !ok || e.Status != 400 {
 		w.t.Errorf("update with %s = %v", c.refuse, err)
 	}
+	ctx, hangUp := context.WithCancel(w.ctx())
+	defer hangUp()
+	if c.idle != "" { // a client that does not leave by itself
+		guest := c.run(ctx, a, c.idle)
+		w.must(guest.Start())
+		defer func() { _ = guest.Wait() }() // it ends with the server
+		w.eventually("the client is there", guid, func() error {
+			if out, err := w.try(c, a, c.guests); err != nil || out == "0" {
+				return fmt.Errorf("%s, %w", out, err)
+			}
+			return nil
+		})
+	}
 	w.succeed(request(services.Update, guid, c.engine, largePlan, ""))
+	// Only the kill before left something to repair: the stop was a clean one.
+	if n := strings.Count(w.whole(guid), "not properly shut down"); c.idle != "" && n != 1 {
+		w.t.Errorf("%d repairs\n%s", n, w.log(guid))
+	}
 	if v, err := w.sup.Server(guid); err != nil || v.MemoryMB != mustEngine(c.engine).plans[largePlan].memoryMB {
 		w.t.Errorf("server = %+v, %v", v, err)
 	}

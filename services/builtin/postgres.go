@@ -84,10 +84,13 @@ func quoteName(s string) string { return `"` + strings.ReplaceAll(s, `"`, `""`) 
 
 func quoteText(s string) string { return "'" + strings.ReplaceAll(s, "'", "''") + "'" }
 
+// postgresFound also lets bindings see and end the sessions of each other: they
+// are all of one instance.
 func postgresFound(r record) string {
 	db := r.database()
 	return fmt.Sprintf(`SELECT 'CREATE ROLE %[1]s NOLOGIN' WHERE NOT EXISTS (SELECT FROM pg_roles WHERE rolname = '%[1]s') \gexec
 SELECT 'CREATE DATABASE %[2]s OWNER %[1]s' WHERE NOT EXISTS (SELECT FROM pg_database WHERE datname = %[3]s) \gexec
+GRANT pg_monitor, pg_signal_backend TO %[1]s;
 REVOKE ALL ON DATABASE postgres, template1, %[2]s FROM PUBLIC;
 `, postgresOwner, quoteName(db), quoteText(db))
 }

@@ -237,6 +237,18 @@ func (b logBook) Newest(ctx context.Context, app string, n int) ([]logstream.Env
 	return l.Newest(ctx, n)
 }
 
+// whole is everything that is kept of the log stream of a server.
+func (w *world) whole(guid string) string {
+	w.t.Helper()
+	es, err := (logBook{w.books}).Newest(context.Background(), guid, 1<<20)
+	w.must(err)
+	var b strings.Builder
+	for _, e := range es {
+		fmt.Fprintln(&b, e.String())
+	}
+	return b.String()
+}
+
 // log is the log stream of a server, and the daemon's own, for failures.
 func (w *world) log(guid string) string {
 	var b strings.Builder
