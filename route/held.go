@@ -2,6 +2,7 @@ package route
 
 import (
 	"context"
+	"errors"
 	"io"
 	"maps"
 	"net"
@@ -91,7 +92,7 @@ func (e *endpoint) idle() bool {
 // that is the end: nobody waits for a client that has nothing more to say.
 func (h *held) Read(p []byte) (int, error) {
 	n, err := h.Conn.Read(p)
-	if err == io.EOF {
+	if errors.Is(err, io.EOF) {
 		h.finish()
 	}
 	return n, err

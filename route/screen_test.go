@@ -58,7 +58,7 @@ func TestScreenLetsThrough(t *testing.T) {
 	want := []string{`GET /1 ""`, `POST /2 "GET /"`, `POST /3 "GET /0123\r\n\n\r\n9"`, `HEAD /4 ""`}
 	for _, size := range []int{1, 2, 3, 7, 64, 4096} {
 		got, err := requests(&screen{Conn: &pieces{text: text, size: size}})
-		if !slices.Equal(got, want) || err != io.EOF {
+		if !slices.Equal(got, want) || !errors.Is(err, io.EOF) {
 			t.Errorf("in pieces of %d: %q, %v", size, got, err)
 		}
 	}
@@ -105,7 +105,7 @@ func TestScreenRefuses(t *testing.T) {
 	for name, text := range unclear {
 		for size := 1; size <= len(text); size++ {
 			got, err := requests(&screen{Conn: &pieces{text: text + hidden, size: size}})
-			if err == nil || err == io.EOF || len(got) > 0 {
+			if err == nil || errors.Is(err, io.EOF) || len(got) > 0 {
 				t.Errorf("%s, in pieces of %d: %q, %v", name, size, got, err)
 				break
 			}
@@ -332,7 +332,7 @@ func TestSlowBodyIsBounded(t *testing.T) {
 			t.Fatal(err)
 		}
 		in.last = true
-		if err := read(); err != io.EOF || !in.deadline.IsZero() {
+		if err := read(); !errors.Is(err, io.EOF) || !in.deadline.IsZero() {
 			t.Errorf("%v: after the end the client has %v", err, time.Until(in.deadline))
 		}
 	})

@@ -88,7 +88,7 @@ func (s *secured) agree(c net.Conn) {
 	t := tls.Server(&screen{Conn: c, part: partAny}, s.cfg)
 	_ = c.SetReadDeadline(time.Now().Add(headerTimeout)) // a connection that has none has ended
 	if err := t.Handshake(); err != nil {
-		t.Close()
+		_ = c.Close() // nothing was said that could get lost
 		return
 	}
 	_ = c.SetReadDeadline(time.Time{})
@@ -99,7 +99,7 @@ func (s *secured) agree(c net.Conn) {
 	select {
 	case s.ready <- out:
 	case <-s.done:
-		t.Close()
+		_ = c.Close() // nothing was said that could get lost
 	}
 }
 

@@ -183,7 +183,7 @@ func (r *Router) lead(ctx context.Context, port int, client net.Conn) {
 		return
 	}
 	defer instance.endpoint.release()
-	defer instance.Close()
+	defer func() { _ = instance.Close() }() // all was copied, or nobody wants it
 	hangUp := func() { client.Close() }
 	instance.dropped.Store(&hangUp)
 	stop := context.AfterFunc(ctx, instance.drop)

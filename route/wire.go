@@ -112,6 +112,10 @@ func (w *wire) ask(req *http.Request) (*http.Response, error) {
 	if err := w.SetReadDeadline(time.Now().Add(answerTimeout)); err != nil {
 		return nil, err
 	}
+	// Whoever gave up before had set a deadline that is gone now.
+	if err := context.Cause(req.Context()); err != nil {
+		return nil, err
+	}
 	if err := req.Write(w.w); err != nil {
 		return nil, err
 	}
@@ -128,7 +132,7 @@ func (w *wire) ask(req *http.Request) (*http.Response, error) {
 			if err := w.SetReadDeadline(time.Time{}); err != nil {
 				return nil, err
 			}
-			// Whoever gave up meanwhile had set a deadline that is gone now.
+			// The same here.
 			return res, context.Cause(req.Context())
 		}
 		if res.StatusCode == http.StatusSwitchingProtocols {
