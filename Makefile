@@ -20,7 +20,8 @@ RUN  ?= /run/dew-$(shell printf %s '$(CURDIR)' | sha256sum | cut -c1-8)
 RUN_NEEDS  := containerd=containerd runc=runc curl=curl
 NAME_NEEDS := name:setup.dew.localhost=libnss-myhostname
 TEST_NEEDS := gcc=gcc '/usr/include/stdlib.h=libc6-dev' mkfs.ext4=e2fsprogs ssh=openssh-client zip=zip git=git \
-	javac=openjdk-17-jdk-headless ruby=ruby node=nodejs php=php-cli /usr/bin/python3=python3 php=php-cli \
+	javac=openjdk-17-jdk-headless ruby=ruby bundle=ruby-bundler node=nodejs php=php-cli /usr/bin/python3=python3 \
+	/usr/bin/pip3=python3-pip unzip=unzip \
 	mmdebstrap=mmdebstrap docker-registry=docker-registry \
 	'/usr/lib/postgresql/*/bin/postgres=postgresql' psql=postgresql-client mariadbd=mariadb-server mariadb=mariadb-client \
 	redis-server=redis-server redis-cli=redis-tools rsyslogd=rsyslog '/usr/lib/*/rsyslog/lmnsd_gtls.so=rsyslog-gnutls' \

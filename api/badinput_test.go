@@ -9,6 +9,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/dewrun/dew/api/v3"
+	"github.com/dewrun/dew/droplet"
 )
 
 // Whatever comes in, the answer says whose fault it is and what is wrong, and
@@ -49,7 +50,7 @@ func TestBadInput(t *testing.T) {
 		{"no space", "POST", apps, `{"name":"x"}`, 422, "CF-UnprocessableEntity", "Invalid space."},
 		{"unknown space", "POST", apps, `{"name":"x","relationships":{"space":{"data":{"guid":"nowhere"}}}}`, 422, "CF-UnprocessableEntity", "Invalid space."},
 		{"name taken", "POST", apps, `{"name":"shop",` + space + `}`, 422, "CF-UnprocessableEntity", "App with the name 'shop' already exists."},
-		{"docker", "POST", apps, `{"name":"x","lifecycle":{"type":"docker","data":{}},` + space + `}`, 422, "CF-UnprocessableEntity", "lifecycle.type must be buildpack"},
+		{"lifecycle", "POST", apps, `{"name":"x","lifecycle":{"type":"cnb","data":{}},` + space + `}`, 422, "CF-UnprocessableEntity", "lifecycle.type must be buildpack or docker"},
 		{"labels", "POST", apps, `{"name":"x","metadata":{"labels":{"a":"b c"}},` + space + `}`, 422, "CF-UnprocessableEntity", "metadata.labels[a]"},
 		{"bad variable", "POST", apps, `{"name":"x","environment_variables":{"VCAP_X":"1","PORT":"2"},` + space + `}`, 422, "CF-UnprocessableEntity", "env[PORT]"},
 		{"huge body", "POST", apps, `{"name":"` + strings.Repeat("x", maxBody) + `"}`, 413, "CF-RequestEntityTooLarge", ""},
@@ -97,7 +98,17 @@ func TestBadInput(t *testing.T) {
 		{"sidecar grows too large", "PATCH", "/v3/sidecars/" + sidecar.GUID, `{"memory_in_mb":"2048"}`, 422, "CF-UnprocessableEntity", "must be less than its memory"},
 
 		{"package of unknown app", "POST", "/v3/packages", `{"type":"bits","relationships":{"app":{"data":{"guid":"x"}}}}`, 422, "CF-UnprocessableEntity", "App is invalid."},
-		{"docker package", "POST", "/v3/packages", `{"type":"docker","relationships":{"app":{"data":{"guid":"` + a.GUID + `"}}}}`, 422, "CF-UnprocessableEntity", "type must be bits"},
+		{"docker package of files", "POST", "/v3/packages", `{"type":"docker","data":{"image":"x"},"relationships":{"app":{"data":{"guid":"` + a.GUID + `"}}}}`, 422, "CF-UnprocessableEntity", "Cannot create Docker package for a buildpack app."},
+		{"other package", "POST", "/v3/packages", `{"type":"cnb","relationships":{"app":{"data":{"guid":"` + a.GUID + `"}}}}`, 422, "CF-UnprocessableEntity", "type must be bits or docker"},
+		{"becomes an image", "PATCH", app, `{"lifecycle":{"type":"docker","data":{}}}`, 422, "CF-UnprocessableEntity", "Lifecycle type cannot be changed"},
+		{"stack without files", "POST", "/v3/stacks", `{"name":"x"}`, 422, "CF-UnprocessableEntity", "dew stack add"},
+		{"remove the machine", "DELETE", "/v3/stacks/" + droplet.StackGUID("host"), "", 422, "CF-UnprocessableEntity", "the machine's own"},
+		{"remove no stack", "DELETE", "/dew/v1/stacks/x", "", 404, "CF-ResourceNotFound", "Stack not found"},
+		{"stack of nothing", "POST", "/dew/v1/stacks", `{"name":"x"}`, 422, "CF-UnprocessableEntity", "either of Debian packages or of an image"},
+		{"stack of options", "POST", "/dew/v1/stacks", `{"name":"x","debian":{"include":["--hook"]}}`, 422, "CF-UnprocessableEntity", "no name of a Debian package"},
+		{"stack of no image", "POST", "/dew/v1/stacks", `{"name":"x","image":{"image":"a b"}}`, 422, "CF-UnprocessableEntity", "must be written as"},
+		{"stack without a name", "POST", "/dew/v1/stacks/upload", "x", 422, "CF-UnprocessableEntity", "is no name for a stack"},
+		{"stack of no archive", "POST", "/dew/v1/stacks/upload?name=x", "x", 422, "CF-UnprocessableEntity", "not a tar archive"},
 		{"unknown package", "GET", "/v3/packages/x", "", 404, "CF-ResourceNotFound", "Package not found"},
 		{"upload to unknown package", "POST", "/v3/packages/x/upload", "", 404, "CF-ResourceNotFound", "Package not found"},
 		{"upload that is no form", "POST", "/v3/packages/" + pkg.GUID + "/upload", "PK", 422, "CF-UnprocessableEntity", "multipart/form-data"},

@@ -67,10 +67,6 @@ func newHome(t *testing.T) *home {
 	h.pkg = must(w.c.Packages.Create(a.GUID))(t).GUID
 	domain := must(w.c.Registry.PutDomain(app.Domain{Name: homeMark + ".example.com", Org: h.org.GUID}))(t)
 	route := must(w.c.Registry.PutRoute(app.Route{Space: h.space.GUID, Domain: domain.GUID, Host: homeMark}))(t)
-	if err := w.c.Registry.EnsureRouterGroup(app.PortRange{First: 20000, Last: 20009}); err != nil {
-		t.Fatal(err)
-	}
-	h.guids["/routing/"] = must(w.c.Registry.RouterGroups())(t)[0].GUID
 	owner := w.user(homeMark + "-owner")
 	w.grant(owner, auth.OrgUser, h.org.GUID)
 	role := w.grant(owner, auth.SpaceManager, h.space.GUID)

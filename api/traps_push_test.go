@@ -22,16 +22,40 @@ func apiLine(line string) logstream.Envelope {
 
 // The client reads the lifecycle right after the manifest is applied: an app of
 // an image must be one, or be refused. It is never made as something else.
-func TestImageAppsAreRefused(t *testing.T) {
+func TestImageApps(t *testing.T) {
 	t.Parallel()
 	g := newGarden(t)
-	answer, _ := g.dora.want(http.StatusUnprocessableEntity, "POST", "/v3/spaces/"+g.space+"/actions/apply_manifest",
-		"applications:\n- name: boxed\n  docker: {image: nginx}\n  default-route: true\n")
-	if detail := text(t, answer, "errors.0.detail"); !strings.Contains(detail, "docker") {
-		t.Errorf("detail = %q, want it to speak of docker", detail)
+	const manifest = "applications:\n- name: boxed\n  docker: {image: \"127.0.0.1:1/boxed:1\", username: clerk}\n  default-route: true\n"
+	apply := "/v3/spaces/" + g.space + "/actions/apply_manifest"
+	answer, _ := g.dora.want(http.StatusForbidden, "POST", apply, manifest)
+	if detail := text(t, answer, "errors.0.detail"); !strings.Contains(detail, "diego_docker") {
+		t.Errorf("detail = %q, want it to name the feature", detail)
 	}
 	if rs := g.dora.get("/v3/apps?names=boxed")["resources"].([]any); len(rs) != 0 {
 		t.Errorf("apps = %v, want none", rs)
+	}
+	g.admin.want(http.StatusOK, "PATCH", "/v3/feature_flags/diego_docker", `{"enabled":true}`)
+	g.apply(manifest)
+	found := g.dora.get("/v3/apps?names=boxed&lifecycle_type=docker")["resources"].([]any)
+	if len(found) != 1 || text(t, found, "0.lifecycle.type") != "docker" {
+		t.Fatalf("apps = %v, want one that is an image", found)
+	}
+	guid := text(t, found, "0.guid")
+	to := `"relationships":{"app":{"data":{"guid":"` + guid + `"}}}`
+	g.dora.want(http.StatusUnprocessableEntity, "POST", "/v3/packages", `{"type":"bits",`+to+`}`)
+	g.dora.want(http.StatusUnprocessableEntity, "POST", "/v3/packages", `{"type":"docker","data":{"image":"a b"},`+to+`}`)
+	g.dora.want(http.StatusUnprocessableEntity, "POST", "/v3/packages", `{"type":"docker",`+to+`}`)
+	pkg, _ := g.dora.want(http.StatusCreated, "POST", "/v3/packages", `{"type":"docker","data":{"image":"127.0.0.1:1/boxed:1","username":"clerk","password":"s3cr3t"},`+to+`}`)
+	if text(t, pkg, "state") != "READY" || text(t, pkg, "data.image") != "127.0.0.1:1/boxed:1" || text(t, pkg, "data.password") != "***" {
+		t.Errorf("package = %v", pkg)
+	}
+	again := g.dora.get("/v3/packages/" + text(t, pkg, "guid"))
+	if all := fmt.Sprint(again); strings.Contains(all, "s3cr3t") {
+		t.Errorf("the password is in %s", all)
+	}
+	answer, _ = g.dora.want(http.StatusUnprocessableEntity, "PATCH", "/v3/apps/"+guid, `{"lifecycle":{"type":"buildpack","data":{}}}`)
+	if detail := text(t, answer, "errors.0.detail"); detail != "Lifecycle type cannot be changed" {
+		t.Errorf("detail = %q", detail)
 	}
 }
 

@@ -68,6 +68,7 @@ func newWorld(t testing.TB) *world {
 	packages := must(droplet.NewPackages(db, droplet.PackageOptions{Dir: filepath.Join(dir, "packages"), MinFree: -1, Logger: log}))(t)
 	builds := droplet.NewBuilds(db, packages, shelf, droplet.BuildOptions{
 		Stacks: func(string) (droplet.Stack, error) { return droplet.Stack{}, nil }, Logger: log,
+		Kept: must(droplet.OpenStacks(db, droplet.StackOptions{Dir: filepath.Join(dir, "stacks")}))(t),
 	})
 	jobs := app.NewJobs(db, log)
 	accounts := must(auth.Open(authConfig(db, dir)))(t)
