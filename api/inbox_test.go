@@ -1,0 +1,148 @@
+package api
+
+import (
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/dewrun/dew/api/v3"
+	"github.com/dewrun/dew/notify"
+)
+
+// newMailWorld is a world with an inbox.
+func newMailWorld(t *testing.T) (*world, *notify.Inbox) {
+	t.Helper()
+	w := newWorld(t)
+	inbox := notify.NewInbox(w.c.DB)
+	w.s.c.Mails = &Mails{Inbox: inbox, Link: func() (string, error) { return "http://x/notify/inbox?code=1", nil }}
+	w.s.c.CrashMails = notify.NewCrashes(w.c.DB, w.c.Registry, notify.NewAccounts(w.c.Auth.Accounts(), w.c.Roles, w.c.Registry), notify.NewQueue(w.c.DB), slog.New(slog.DiscardHandler))
+	for _, m := range []notify.Mail{
+		{ID: "m-1", From: "dew@example.com", To: "ann@example.com", Subject: "One", Kind: "news", Text: "text", Sent: time.Unix(1, 0).UTC()},
+		{ID: "m-2", From: "dew@example.com", To: "bob@example.com", Subject: "Two", Kind: "alarm", HTML: "<p>", Sent: time.Unix(2, 0).UTC()},
+	} {
+		if err := inbox.Send(t.Context(), m); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return w, inbox
+}
+
+func TestInbox(t *testing.T) {
+	w, inbox := newMailWorld(t)
+	var in v3.Inbox
+	w.want(200, "GET", "/dew/v1/inbox", "", &in)
+	if len(in.Mails) != 2 || in.Total != 2 || in.Mails[0].ID != "m-2" || in.Mails[0].HTML != "" {
+		t.Errorf("inbox = %+v", in)
+	}
+	w.want(200, "GET", "/dew/v1/inbox?limit=1", "", &in)
+	if len(in.Mails) != 1 || in.Total != 2 {
+		t.Errorf("inbox = %+v, want one of two", in)
+	}
+	w.want(200, "GET", "/dew/v1/inbox?to=ANN@example.com&kind=news&subject=On&after=0", "", &in)
+	if len(in.Mails) != 1 || in.Mails[0].ID != "m-1" {
+		t.Errorf("inbox = %+v, want ann's", in)
+	}
+	var m v3.Mail
+	w.want(200, "GET", "/dew/v1/inbox/m-1", "", &m)
+	if m.Text != "text" || m.Seq != 1 {
+		t.Errorf("mail = %+v", m)
+	}
+	w.want(200, "GET", "/dew/v1/inbox/wait?to=bob@example.com", "", &in)
+	if len(in.Mails) != 1 || in.Mails[0].HTML != "<p>" {
+		t.Errorf("wait = %+v, want the whole mail", in)
+	}
+	w.want(200, "GET", "/dew/v1/inbox/wait?kind=none&timeout=1ms", "", &in)
+	if len(in.Mails) != 0 {
+		t.Errorf("wait = %+v, want nothing", in)
+	}
+	time.AfterFunc(20*time.Millisecond, func() {
+		if err := inbox.Send(t.Context(), notify.Mail{ID: "m-3", To: "cat@example.com"}); err != nil {
+			t.Error(err)
+		}
+	})
+	w.want(200, "GET", "/dew/v1/inbox/wait?to=cat@example.com&timeout=1m", "", &in)
+	if len(in.Mails) != 1 || in.Mails[0].ID != "m-3" {
+		t.Errorf("wait = %+v, want what came", in)
+	}
+	var link v3.InboxLink
+	w.want(201, "POST", "/dew/v1/inbox/link", "", &link)
+	if !strings.Contains(link.URL, "code=") {
+		t.Errorf("link = %+v", link)
+	}
+}
+
+func TestInboxRefusals(t *testing.T) {
+	w, _ := newMailWorld(t)
+	for _, tt := range []struct{ path, want string }{
+		{"/dew/v1/inbox?limit=0", "limit"},
+		{"/dew/v1/inbox?limit=x", "limit"},
+		{"/dew/v1/inbox?after=-1", "after"},
+		{"/dew/v1/inbox/wait?timeout=soon", "timeout"},
+	} {
+		if got := w.ask("GET", tt.path, ""); got.Code != 422 || !strings.Contains(got.Body.String(), tt.want) {
+			t.Errorf("%s = %d %s, want 422 with %s", tt.path, got.Code, got.Body, tt.want)
+		}
+	}
+	w.want(404, "GET", "/dew/v1/inbox/none", "", nil)
+	w.s.c.Mails = nil
+	for _, path := range []string{"/dew/v1/inbox", "/dew/v1/inbox/m-1", "/dew/v1/inbox/wait"} {
+		if got := w.ask("GET", path, ""); got.Code != 422 || !strings.Contains(got.Body.String(), "--smtp") {
+			t.Errorf("%s = %d %s, want 422", path, got.Code, got.Body)
+		}
+	}
+	w.want(422, "POST", "/dew/v1/inbox/link", "", nil)
+}
+
+func TestCrashMails(t *testing.T) {
+	w, _ := newMailWorld(t)
+	a := w.createApp("shop")
+	path := "/dew/v1/apps/" + a.GUID + "/crash-mails"
+	var m v3.CrashMails
+	for _, tt := range []struct {
+		method, body string
+		want         bool
+	}{{"GET", "", false}, {"PUT", `{"enabled":true}`, true}, {"GET", "", true}, {"PUT", `{"enabled":false}`, false}, {"GET", "", false}} {
+		if w.want(200, tt.method, path, tt.body, &m); m.Enabled != tt.want {
+			t.Errorf("%s %s = %+v, want %t", tt.method, tt.body, m, tt.want)
+		}
+	}
+	w.s.c.CrashMails = nil
+	w.want(422, "PUT", path, `{"enabled":true}`, nil)
+}
+
+// Below /notify the notification service answers, on both doors; of pages from
+// elsewhere only those that change preferences are served.
+func TestNotifyMount(t *testing.T) {
+	w := newWorld(t)
+	w.s.c.Notify = http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
+		_, _ = rw.Write([]byte(r.URL.Path + " " + r.Header.Get("X-Vcap-Request-Id")))
+	})
+	for _, tt := range []struct {
+		path, origin, want string
+		code               int
+	}{
+		{"/notify/info", "", "/info ", 200},
+		{"/notify/info", "http://evil.example.com", "", 403},
+		{"/notify/user_preferences", "http://evil.example.com", "/user_preferences ", 200},
+		{"/notify/user_preferences/guid", "http://evil.example.com", "/user_preferences/guid ", 200},
+		{"/notify/user_preferencesx", "http://evil.example.com", "", 403},
+		{"/v3/user_preferences", "http://evil.example.com", "", 403},
+		{"/notifyx", "", "", 401},
+	} {
+		r := httptest.NewRequest("GET", "http://127.0.0.1"+tt.path, nil)
+		if tt.origin != "" {
+			r.Header.Set("Origin", tt.origin)
+		}
+		out := httptest.NewRecorder()
+		w.door.ServeHTTP(out, r)
+		if out.Code != tt.code || !strings.HasPrefix(out.Body.String(), tt.want) || tt.code == 200 && len(out.Body.String()) < len(tt.want)+36 {
+			t.Errorf("%s from %q = %d %s, want %d %s and a request id", tt.path, tt.origin, out.Code, out.Body, tt.code, tt.want)
+		}
+	}
+	if got := w.ask("GET", "/notify/info", ""); got.Code != 200 {
+		t.Errorf("on the socket = %d %s", got.Code, got.Body)
+	}
+}
