@@ -217,7 +217,7 @@ func scanLayer(r io.Reader) (layerFacts, error) {
 		case errors.Is(err, io.EOF):
 			_, err := io.Copy(io.Discard, io.LimitReader(p, maxTreeBytes)) // the checksum of the compression
 			return facts, err
-		case errors.Is(err, io.ErrUnexpectedEOF):
+		case errors.Is(err, io.ErrUnexpectedEOF) && files > 0:
 			return facts, &ImageError{Reason: "is cut off: send it again"}
 		case err != nil:
 			return facts, &ImageError{Reason: "is not a tar archive, nor one compressed with gzip or zstd: " + err.Error()}

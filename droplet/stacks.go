@@ -139,6 +139,9 @@ func OpenStacks(db *store.DB, o StackOptions) (*Stacks, error) {
 	}
 	o.Logger = cmp.Or(o.Logger, slog.New(slog.DiscardHandler))
 	s := NewStacks(o.Host)
+	if o.Dir == "" {
+		return s, nil
+	}
 	s.o, s.wake = o, make(chan struct{}, 1)
 	s.stacks = store.In(db, "stacks", store.Index("name", func(k KeptStack) string { return k.Name }))
 	s.images = store.In[KeptImage](db, "images")
