@@ -48,6 +48,8 @@ func buildpackCommands(g *global) []*cli.Command {
 		}),
 		g.command(verb{
 			name: "delete-buildpack", args: "NAME", category: "Platform", usage: "delete a buildpack; apps that were staged with it run on",
+			about: "Of a buildpack that came with dew it deletes what was uploaded in its place.\n\n" +
+				"Example:\n   dew delete-buildpack perl -f",
 			flags: []cli.Flag{boolFlag("f", "do not ask"), stack()},
 		}, func(c *cli.Context, ask *client.Client, out *console) error {
 			return runDeleteBuildpack(c.Context, buildpackOptions{Name: c.Args().First(), Force: c.Bool("f"), Stack: c.String("s")}, ask, out)
@@ -194,6 +196,10 @@ func runDeleteBuildpack(ctx context.Context, o buildpackOptions, ask *client.Cli
 	}
 	if err := ask.DeleteBuildpack(ctx, b.GUID); err != nil {
 		return fmt.Errorf("cannot delete buildpack %s: %w", o.Name, err)
+	}
+	if left, err := findBuildpack(ctx, o, ask); err == nil && left.GUID == b.GUID {
+		out.say("Buildpack %s is again what came with dew", o.Name)
+		return nil
 	}
 	out.say("Deleted buildpack %s", o.Name)
 	return nil

@@ -72,14 +72,15 @@ func TestCFBuildpacks(t *testing.T) {
 	s.run(0, nil, "api", s.url)
 	s.run(0, nil, "login", "-u", "admin", "-p", s.adminPassword(), "-o", "local", "-s", "dev")
 	scripts := map[string]string{
-		"detect": `[ -f "$1/mine.txt" ] && echo mine`, "compile": "echo compiling", "release": "echo 'default_process_types: {web: sleep 1000}'",
+		"detect": `[ -f "$1/mine.txt" ] && echo mine`, "compile": `n=$(cat "$2/n" 2>/dev/null || echo 0); echo $((n + 1)) >"$2/n"; echo "compiling for time $n"`, "release": "echo 'default_process_types: {web: sleep 1000}'",
 	}
 	s.run(0, []string{"OK"}, "create-buildpack", "mine", s.pack("mine.zip", scripts), "1")
 	s.run(0, []string{`(?m)^1 +mine .*mine\.zip`}, "buildpacks")
 	s.write("app/mine.txt", []byte("x"))
 	push := []string{"push", "built", "--no-manifest", "-p", "app", "-u", "process", "-m", "32M", "--no-route"}
-	s.run(0, []string{`compiling`, `(?m)^buildpacks: *$|mine`, `#0 +running`}, push...)
-	for phase, want := range map[string]string{"compile": "BuildpackCompileFailed", "release": "BuildpackReleaseFailed"} {
+	s.run(0, []string{`compiling for time 0`, `(?m)^buildpacks: *$|mine`, `#0 +running`}, push...)
+	s.run(0, []string{`compiling for time 1`}, "restage", "built")
+	for phase, want := range map[string]string{"detect": "NoAppDetectedError", "compile": "BuildpackCompileFailed", "release": "BuildpackReleaseFailed"} {
 		bad := map[string]string{"detect": scripts["detect"], "compile": scripts["compile"], "release": scripts["release"]}
 		bad[phase] = "exit 9"
 		s.run(0, []string{"OK"}, "update-buildpack", "mine", "-p", s.pack("bad.zip", bad))
@@ -89,6 +90,14 @@ func TestCFBuildpacks(t *testing.T) {
 	s.run(1, []string{"NoAppDetectedError"}, push...)
 	s.run(0, []string{"OK"}, "delete-buildpack", "mine", "-f")
 	s.run(0, []string{"java_buildpack"}, "buildpacks")
+
+	// What was uploaded over a buildpack that came with dew goes, and it is back.
+	s.run(0, []string{"OK"}, "update-buildpack", "go_buildpack", "--unlock")
+	s.run(0, []string{"OK"}, "update-buildpack", "go_buildpack", "-p", s.pack("go.zip", scripts))
+	s.run(0, []string{`(?m)go_buildpack .*go\.zip`}, "buildpacks")
+	s.run(0, []string{"OK"}, "delete-buildpack", "go_buildpack", "-f")
+	s.run(0, []string{`(?m)go_buildpack +true +true +READY`}, "buildpacks")
+	s.run(1, []string{"came with dew and cannot be deleted"}, "delete-buildpack", "go_buildpack", "-f")
 
 	s.write("java/META-INF/MANIFEST.MF", []byte("Manifest-Version: 1.0\r\nMain-Class: App\r\n"))
 	s.write("java.yml", []byte(`applications:
