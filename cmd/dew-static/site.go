@@ -34,7 +34,7 @@ func openSite(dir string) (*site, error) {
 	if err != nil {
 		return nil, err
 	}
-	defer app.Close()
+	defer func() { _ = app.Close() }() // only read
 	s := &site{version: version()}
 	text, err := readConfig(app, staticfileName)
 	if err != nil {
