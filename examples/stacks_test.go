@@ -1,0 +1,50 @@
+//go:build integration
+
+package examples_test
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"testing"
+)
+
+// A Debian of the machine's own release is made once, and apps in several
+// languages are staged and run on it. It takes minutes and needs the network.
+func TestDebianStack(t *testing.T) {
+	if os.Getenv("DEW_PROOF") == "" {
+		t.Skip("a long test: make proof")
+	}
+	if _, err := exec.LookPath("mmdebstrap"); err != nil {
+		t.Skip("mmdebstrap is not installed: make setup-test")
+	}
+	const stack = "debian"
+	made := dew(t, "", "stack", "build", stack, "--include", "ruby,ruby-webrick,openjdk-17-jre-headless")
+	t.Logf("%s", tail(made.err))
+	t.Cleanup(func() { dew(t, "", "stack", "remove", stack, "-f") })
+
+	deleteLater(t, "hello-ruby")
+	dew(t, "", "push", "hello-ruby", "-p", "hello-ruby", "-m", "128M", "-s", stack)
+	page200(t, "hello-ruby", "/", "hello from Ruby in production\n")
+	dew(t, "", "restage", "hello-ruby")
+	page200(t, "hello-ruby", "/", "hello from Ruby in production\n")
+
+	dir := threadDumpJar(t)
+	deleteLater(t, "java-threaddump")
+	dew(t, dir, "push", "-s", stack)
+	page200(t, "java-threaddump", "/", "hello from Java\n")
+	dew(t, "", "restage", "java-threaddump")
+	page200(t, "java-threaddump", "/", "hello from Java\n")
+
+	program := t.TempDir()
+	cmd := exec.Command("go", "build", "-trimpath", "-o", filepath.Join(program, "hello"), ".")
+	cmd.Dir, cmd.Env = "hello-go", append(os.Environ(), "CGO_ENABLED=0")
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	deleteLater(t, "binary")
+	dew(t, "", "push", "binary", "-p", program, "-b", "binary_buildpack", "-c", "./hello", "-m", "64M", "-s", stack, "--no-manifest")
+	page200(t, "binary", "/", "hello from Go\n")
+	dew(t, "", "restage", "binary")
+	page200(t, "binary", "/", "hello from Go\n")
+}
