@@ -1,6 +1,7 @@
 package api
 
 import (
+	"fmt"
 	"net/http"
 	"slices"
 
@@ -116,9 +117,24 @@ func (s *Server) createService(r *http.Request) (any, error) {
 		return nil, err
 	}
 	if o.GUID != "" {
-		return s.begun(o), nil
+		return s.withCost(s.begun(o), i, n.Plan), nil
 	}
 	return answer{status: http.StatusCreated, body: s.presentService(i)}, nil
+}
+
+// withCost is an answer that warns of a new plan when it is not free.
+func (s *Server) withCost(a answer, i services.Instance, plan string) answer {
+	p, err := s.c.Services.Plan(plan)
+	if err != nil || p.Free {
+		return a // a plan that has gone meanwhile is the operation's trouble
+	}
+	o, err := s.c.Services.Offering(p.Offering)
+	if err != nil {
+		return a
+	}
+	a.warnings = append(slices.Clone(a.warnings), fmt.Sprintf("Attention: The plan `%s` of service offering `%s` is not free.  The instance `%s` will incur a cost.  "+
+		"Contact your administrator if you think this is in error.", p.Name, o.Name, i.Name))
+	return a
 }
 
 // checkServiceBody refuses what the type of a new service instance cannot have.
@@ -195,10 +211,13 @@ func (s *Server) updateService(r *http.Request) (any, error) {
 	if err != nil {
 		return nil, missing("Service instance", err)
 	}
-	if o.GUID != "" {
-		return s.begun(o), nil
+	switch {
+	case o.GUID == "":
+		return s.presentService(i), nil
+	case c.Plan != nil && *c.Plan != old.Plan:
+		return s.withCost(s.begun(o), i, *c.Plan), nil
 	}
-	return s.presentService(i), nil
+	return s.begun(o), nil
 }
 
 // checkServiceChange refuses what the type of a service instance cannot have.
@@ -297,7 +316,7 @@ func (s *Server) presentService(i services.Instance) v3.ServiceInstance {
 		},
 	}
 	if i.Type == services.UserProvided {
-		// Those who may read it all are told by /credentials and by their own notes.
+		// An address may have a secret in it, and everybody in the space reads this.
 		out.SyslogDrainURL, out.RouteServiceURL = orNull(droplet.WithoutSecret(i.SyslogDrain)), orNull(droplet.WithoutSecret(i.RouteService))
 		out.Links["credentials"] = v3.Link{Href: self + "/credentials"}
 		return out

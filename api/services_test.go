@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
+	"net/url"
 	"slices"
 	"strings"
 	"testing"
@@ -446,4 +447,29 @@ func TestOperationJobs(t *testing.T) {
 			t.Errorf("the job of somebody else = %d %s, want 404", got.Code, got.Body)
 		}
 	}
+}
+
+// Who takes a plan that is not free is told so, with the creation and with a
+// change to it; who keeps it, or takes a free one, is not.
+func TestPaidPlanWarning(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	const want = "Attention: The plan `large` of service offering `database` is not free.  The instance `db` will incur a cost.  " +
+		"Contact your administrator if you think this is in error."
+	warned := func(what string, h http.Header, want string) {
+		t.Helper()
+		got, err := url.QueryUnescape(h.Get("X-Cf-Warnings"))
+		if err != nil || got != want {
+			t.Errorf("%s warns %q, %v; want %q", what, got, err, want)
+		}
+		w.complete(h)
+	}
+	moved := func(plan string) string {
+		return `{"relationships":{"service_plan":{"data":{"guid":"` + w.plan(plan).GUID + `"}}}}`
+	}
+	warned("a creation", w.want(202, "POST", "/v3/service_instances", w.managed("db", "large", ""), nil), want)
+	path := "/v3/service_instances/" + w.service("db").GUID
+	warned("new parameters", w.want(202, "PATCH", path, `{"parameters":{"x":1}}`, nil), "")
+	warned("a free plan", w.want(202, "PATCH", path, moved("small"), nil), "")
+	warned("a paid plan", w.want(202, "PATCH", path, moved("large"), nil), want)
 }
