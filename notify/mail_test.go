@@ -2,6 +2,7 @@ package notify
 
 import (
 	"bytes"
+	"errors"
 	"io"
 	"mime"
 	"mime/multipart"
@@ -110,7 +111,7 @@ func parts(t testing.TB, m *mail.Message) (all []mailPart) {
 	}
 	for r := multipart.NewReader(m.Body, params["boundary"]); ; {
 		p, err := r.NextPart() // decodes quoted-printable
-		if err == io.EOF {
+		if errors.Is(err, io.EOF) {
 			return all
 		}
 		if err != nil {

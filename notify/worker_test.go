@@ -91,7 +91,6 @@ func (d *fakeDirectory) User(_ context.Context, guid string) (Person, error) {
 type courierWorld struct {
 	t    *testing.T
 	path string
-	db   interface{ Close() error }
 	q    *Queue
 	post *fakePost
 	dir  *fakeDirectory
