@@ -83,10 +83,19 @@ type LogQuery struct {
 	Contains       string
 	Since, Until   time.Time
 	SinceLastStart bool
-	Crash          int // 1: the newest
+	Crash          int  // 1: the newest
+	Service        bool // the guid is a service instance's
 
 	// Notice hears that the daemon went away, and that it came back. It may be nil.
 	Notice func(text string)
+}
+
+// whose is the part of the path that says whose lines they are.
+func (q LogQuery) whose() string {
+	if q.Service {
+		return "services"
+	}
+	return "apps"
 }
 
 // values are the query parameters. Who comes back says which line it had last;
@@ -194,7 +203,7 @@ func (f *follower) once(ctx context.Context) error {
 	quiet := time.AfterFunc(quietLimit, cancel)
 	defer quiet.Stop()
 	r := Request{
-		Method: http.MethodGet, Path: "/stream/v1/apps/" + escape(f.app) + "?" + f.q.values(f.back).Encode(),
+		Method: http.MethodGet, Path: "/stream/v1/" + f.q.whose() + "/" + escape(f.app) + "?" + f.q.values(f.back).Encode(),
 		Header: http.Header{"Accept": {v3.LinesType + ", text/event-stream"}},
 	}
 	if f.back {

@@ -3,10 +3,12 @@ package main
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/urfave/cli/v2"
 
+	"github.com/dewrun/dew/api/client"
 	"github.com/dewrun/dew/api/v3"
 )
 
@@ -62,12 +64,40 @@ func (g *global) names(ctx context.Context, v verb, kind string) []string {
 		}
 		spaces, _ := ask.SpacesOf(ctx, o.GUID)
 		return namesOf(spaces, func(s v3.Space) string { return s.Name })
+	case "SERVICE_INSTANCE":
+		all, _ := ask.Services(ctx)
+		return namesOf(all, func(i v3.ServiceInstance) string { return i.Name })
+	case "OFFERING", "PLAN":
+		return g.offered(ctx, ask, kind)
+	case "BROKER":
+		all, _ := ask.ServiceBrokers(ctx)
+		return namesOf(all, func(b v3.ServiceBroker) string { return b.Name })
 	case "USER":
 		users, _ := ask.Users(ctx)
 		return namesOf(users, userName)
 	default:
 		return nil
 	}
+}
+
+// offered are the names of offerings, or of the plans of the one that was typed.
+func (g *global) offered(ctx context.Context, ask *client.Client, kind string) []string {
+	m, err := ask.Marketplace(ctx, client.MarketplaceQuery{})
+	if err != nil {
+		return nil
+	}
+	var names []string
+	for _, p := range m.Plans {
+		offering := m.Offerings[p.Relationships.ServiceOffering.Data.GUID].Name
+		switch {
+		case kind == "OFFERING":
+			names = append(names, offering)
+		case slices.Contains(g.typed, offering):
+			names = append(names, p.Name)
+		}
+	}
+	slices.Sort(names)
+	return slices.Compact(names)
 }
 
 func namesOf[T any](all []T, name func(T) string) []string {

@@ -26,7 +26,7 @@ const (
 func logCommands(g *global) []*cli.Command {
 	return []*cli.Command{
 		g.command(verb{
-			name: "logs", args: "APP", category: "Logs", usage: "follow what an app and its sidecars print",
+			name: "logs", args: "[APP]", category: "Logs", usage: "follow what an app and its sidecars print",
 			about: "Lines are <time> [source/instance] OUT|ERR text. Following goes on when the app or dewd is restarted.\n" +
 				"Times are durations before now (10m, 2h30m, 3d), moments (2006-01-02T15:04:05Z, 2006-01-02) or times of the day (15:04).",
 			flags: logFlags(),
@@ -47,6 +47,7 @@ func logCommands(g *global) []*cli.Command {
 
 func logFlags() []cli.Flag {
 	return []cli.Flag{
+		&cli.StringFlag{Name: "service", Usage: "lines of the database of a service `instance`, instead of an app's"},
 		boolFlag("recent", "show the newest lines and end"),
 		&cli.IntFlag{Name: "n", Aliases: []string{"lines"}, DefaultText: fmt.Sprintf("%d, with --recent %d, with --since and the like all", firstLines, recentLines), Usage: "`count` of old lines"},
 		&cli.StringFlag{Name: "since", Usage: "lines from a `time` on"},
@@ -67,7 +68,7 @@ func logFlags() []cli.Flag {
 }
 
 type logsOptions struct {
-	Name   string
+	Name   string // of the app, or with Query.Service of the service instance
 	Query  client.LogQuery
 	Grep   *regexp.Regexp // nil: no line is left out
 	Keep   int            // with Grep, of old lines that match; 0: all
@@ -78,10 +79,16 @@ type logsOptions struct {
 // readLogsOptions reads the flags; now is what durations are before.
 func readLogsOptions(c *cli.Context, now time.Time) (logsOptions, error) {
 	o := logsOptions{Name: c.Args().First(), Raw: c.Bool("raw"), Verify: c.Bool("verify")}
+	if (o.Name == "") == (c.String("service") == "") {
+		return o, usage("logs needs APP, or --service with the name of a service instance")
+	}
 	q := &o.Query
 	*q = client.LogQuery{
 		Newest: firstLines, Follow: !c.Bool("recent"), Process: c.String("process"), Sidecar: c.String("sidecar"),
 		NoSidecars: c.Bool("no-sidecars"), Stream: strings.ToUpper(c.String("stream")), SinceLastStart: c.Bool("since-last-start"), Crash: c.Int("crash"),
+	}
+	if o.Name == "" {
+		o.Name, q.Service = c.String("service"), true
 	}
 	for name, at := range map[string]*time.Time{"since": &q.Since, "until": &q.Until} {
 		if !c.IsSet(name) {
@@ -133,6 +140,8 @@ func (o logsOptions) check(c *cli.Context) error {
 		return usage("--instance: %d is less than 0", *q.Instance)
 	case !q.Since.IsZero() && !q.Until.IsZero() && !q.Since.Before(q.Until):
 		return usage("--since must be before --until")
+	case q.Service && (o.Verify || q.Process != "" || q.Sidecar != "" || q.Crash > 0 || q.SinceLastStart):
+		return usage("--service takes neither --process, --sidecar, --crash, --since-last-start nor --verify")
 	case o.Raw && c.Bool("json"):
 		return usage("--raw and --json exclude each other")
 	}
@@ -185,16 +194,16 @@ func readMoment(text string, now time.Time) (time.Time, error) {
 const maxDays = 100 * 366
 
 func runLogs(ctx context.Context, o logsOptions, ask *client.Client, out *console) error {
-	a, err := findApp(ctx, ask, o.Name)
+	guid, err := o.guid(ctx, ask)
 	if err != nil {
 		return err
 	}
 	if o.Verify {
-		return verifyLog(ctx, a, ask, out)
+		return verifyLog(ctx, v3.App{GUID: guid, Name: o.Name}, ask, out)
 	}
 	p := &linePrinter{o: o, out: out, w: bufio.NewWriterSize(out.out, 64<<10)}
 	o.Query.Notice = func(text string) { out.say("%s", text) }
-	err = ask.Logs(ctx, a.GUID, o.Query, client.Lines{Line: p.line, Flush: p.flush})
+	err = ask.Logs(ctx, guid, o.Query, client.Lines{Line: p.line, Flush: p.flush})
 	if ctx.Err() != nil && o.Query.Follow {
 		return p.flush() // the usual way to end it
 	}
@@ -202,6 +211,16 @@ func runLogs(ctx context.Context, o logsOptions, ask *client.Client, out *consol
 		return err
 	}
 	return p.finish()
+}
+
+// guid is whose lines they are.
+func (o logsOptions) guid(ctx context.Context, ask *client.Client) (string, error) {
+	if o.Query.Service {
+		i, err := findService(ctx, ask, o.Name)
+		return i.GUID, err
+	}
+	a, err := findApp(ctx, ask, o.Name)
+	return a.GUID, err
 }
 
 // verifyLog tells whether an app's log is as it was written.

@@ -71,7 +71,7 @@ func newApp(out *console) *runner {
 	}
 	for _, group := range []func(*global) []*cli.Command{
 		pushCommands, appCommands, lifeCommands, scaleCommands, envCommands, logCommands, crashCommands, sshCommands,
-		routeCommands, loginCommands, targetCommands, orgCommands, spaceCommands, userCommands, roleCommands, clientCommands, inboxCommands, notifyCommands, resourceCommands, buildpackCommands, stackCommands,
+		routeCommands, serviceCommands, loginCommands, targetCommands, orgCommands, spaceCommands, userCommands, roleCommands, clientCommands, inboxCommands, notifyCommands, resourceCommands, buildpackCommands, stackCommands,
 		daemonCommands, curlCommands, completionCommands,
 	} {
 		a.Commands = append(a.Commands, group(g)...)

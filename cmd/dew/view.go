@@ -26,6 +26,8 @@ type appView struct {
 	Stack      string        `json:"stack,omitempty"`
 	Buildpacks []string      `json:"buildpacks"`
 	Processes  []processView `json:"processes"`
+	Services   []string      `json:"services"`                      // that it is bound to
+	Waiting    []string      `json:"bound_since_staging,omitempty"` // those that it does not see yet
 	Crashes    int           `json:"crashes"`
 	LastCrash  *v3.Crash     `json:"last_crash,omitempty"`
 }
@@ -90,6 +92,16 @@ func readView(ctx context.Context, ask *client.Client, a v3.App) (appView, error
 	}
 	if v.Droplet = d.GUID; d.Stack != "" {
 		v.Stack = d.Stack
+	}
+	bound, err := ask.AppBindings(ctx, a.GUID)
+	if err != nil && !untold(err) {
+		return v, err
+	}
+	v.Services = namesOf(bound, func(b v3.AppBinding) string { return b.Name })
+	for _, b := range bound {
+		if b.SinceStaging {
+			v.Waiting = append(v.Waiting, b.Name)
+		}
 	}
 	crashes, err := ask.Crashes(ctx, a.GUID)
 	if err != nil && !untold(err) {
@@ -259,6 +271,10 @@ func (v appView) print(out *console) {
 	row("routes", strings.Join(v.URLs, ", "))
 	row("stack", v.Stack)
 	row("buildpacks", strings.Join(v.Buildpacks, ", "))
+	row("services", strings.Join(v.Services, ", "))
+	if len(v.Waiting) > 0 {
+		row("waiting", "bound since staging: "+strings.Join(v.Waiting, ", ")+" (dew restage "+v.Name+" brings the credentials)")
+	}
 	if c := v.LastCrash; c != nil {
 		row("last crash", fmt.Sprintf("%s  %s (%d on record: dew crashes %s)", c.CrashedAt.Local().Format(time.DateTime), c.Description, v.Crashes, v.Name))
 	}

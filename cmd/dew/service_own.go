@@ -1,0 +1,335 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/urfave/cli/v2"
+
+	"github.com/dewrun/dew/api/client"
+	"github.com/dewrun/dew/api/v3"
+)
+
+// snapshotCommands are what cf does not have, and sharing.
+func snapshotCommands(g *global) []*cli.Command {
+	about := func(v verb, fn func(context.Context, serviceOptions, *client.Client, *console) error) *cli.Command {
+		v.category = servicesCategory
+		return g.command(v, func(c *cli.Context, ask *client.Client, out *console) error {
+			return fn(c.Context, readService(c), ask, out)
+		})
+	}
+	share := func(v verb, fn func(context.Context, shareOptions, where) error) *cli.Command {
+		v.category = servicesCategory
+		v.flags = []cli.Flag{
+			&cli.StringFlag{Name: "s", Required: true, Usage: "the other `space`"}, &cli.StringFlag{Name: "o", Usage: "its `org` (default: the target's)"}, forceFlag(),
+		}
+		return g.commandAt(v, func(c *cli.Context, w where) error {
+			return fn(c.Context, shareOptions{Name: c.Args().First(), Space: c.String("s"), Org: c.String("o"), Force: c.Bool("f")}, w)
+		})
+	}
+	return []*cli.Command{
+		about(verb{
+			name: "service-snapshot", args: "SERVICE_INSTANCE", usage: "copy the data of a database as it is now",
+			about: "The copy is consistent: clients only wait for the moment that it takes. dew service-restore puts it back.",
+		}, runSnapshot),
+		about(verb{name: "service-snapshots", args: "SERVICE_INSTANCE", usage: "list the copies of the data of a database", flags: []cli.Flag{jsonFlag()}}, runSnapshots),
+		about(verb{
+			name: "service-restore", args: "SERVICE_INSTANCE [SNAPSHOT]", usage: "put a copy in the place of the data",
+			about: "Without SNAPSHOT it is the newest. What came since is gone. Bindings of now work after it.", flags: []cli.Flag{forceFlag()},
+		}, runRestore),
+		g.command(verb{
+			name: "connect", args: "SERVICE_INSTANCE", category: servicesCategory, usage: "talk to a database with psql, mariadb or redis-cli",
+			about: "The program must be on this machine. A service key is made for it, and deleted when it ends.\n\nExample:\n   echo 'select count(*) from users' | dew connect db",
+		}, func(c *cli.Context, ask *client.Client, out *console) error {
+			return runConnect(c.Context, c.Args().First(), ask, out)
+		}),
+		share(verb{name: "share-service", args: "SERVICE_INSTANCE", usage: "let apps of another space be bound to a service instance"}, runShare),
+		share(verb{name: "unshare-service", args: "SERVICE_INSTANCE", usage: "take that back, with the bindings there"}, runUnshare),
+		routeService(g, "bind-route-service", "put a service before a route", runBindRoute),
+		routeService(g, "unbind-route-service", "take the service before a route away", runUnbindRoute),
+	}
+}
+
+func runSnapshot(ctx context.Context, o serviceOptions, ask *client.Client, out *console) error {
+	i, err := findService(ctx, ask, o.Name)
+	if err != nil {
+		return err
+	}
+	if err := ask.Snapshot(ctx, i.GUID); err != nil {
+		return fmt.Errorf("cannot copy the data of %s: %w", o.Name, err)
+	}
+	all, err := ask.Snapshots(ctx, i.GUID)
+	if err != nil || len(all) == 0 {
+		return err
+	}
+	out.say("Copied the data of %s: snapshot %s, %s", o.Name, all[0].GUID, bytesText(all[0].Size))
+	return nil
+}
+
+func runSnapshots(ctx context.Context, o serviceOptions, ask *client.Client, out *console) error {
+	i, err := findService(ctx, ask, o.Name)
+	if err != nil {
+		return err
+	}
+	all, err := ask.Snapshots(ctx, i.GUID)
+	if err != nil {
+		return err
+	}
+	if out.json {
+		return out.encode(all)
+	}
+	if len(all) == 0 {
+		out.say("There are no copies: dew service-snapshot %s makes one", o.Name)
+		return nil
+	}
+	rows := [][]string{{"snapshot", "made", "size"}}
+	for _, s := range all {
+		rows = append(rows, []string{s.GUID, s.CreatedAt.Local().Format(time.DateTime), bytesText(s.Size)})
+	}
+	return out.table(rows)
+}
+
+func runRestore(ctx context.Context, o serviceOptions, ask *client.Client, out *console) error {
+	i, err := findService(ctx, ask, o.Name)
+	if err != nil {
+		return err
+	}
+	id := o.NewName
+	if id == "" {
+		all, err := ask.Snapshots(ctx, i.GUID)
+		if err != nil {
+			return err
+		}
+		if len(all) == 0 {
+			return &failure{status: statusFailed, err: fmt.Errorf("there are no copies of the data of %s", o.Name), todo: "dew service-snapshot " + o.Name + " makes one"}
+		}
+		id = all[0].GUID
+	}
+	if ok, err := o.sure(ctx, out, "Really put snapshot "+id+" in the place of the data of "+o.Name); err != nil || !ok {
+		return err
+	}
+	if err := ask.Restore(ctx, i.GUID, id); err != nil {
+		return fmt.Errorf("cannot restore %s: %w", o.Name, err)
+	}
+	out.say("Restored %s to snapshot %s", o.Name, id)
+	return nil
+}
+
+// login is what a client needs, as far as the built-in services tell it.
+type login struct {
+	Host     string `json:"host"`
+	Port     int    `json:"port"`
+	Database string `json:"database"`
+	Username string `json:"username"`
+	Password string `json:"password"`
+	URI      string `json:"uri"`
+}
+
+// client is the program that speaks with the service, and its secret as a variable:
+// arguments can be read by everybody on the machine.
+func (c login) client() (args []string, secret string, err error) {
+	port := strconv.Itoa(c.Port)
+	switch scheme, _, _ := strings.Cut(c.URI, ":"); {
+	case strings.HasPrefix(scheme, "postgres"):
+		return []string{"psql", "-h", c.Host, "-p", port, "-U", c.Username, "-d", c.Database}, "PGPASSWORD=" + c.Password, nil
+	case strings.HasPrefix(scheme, "mysql") || strings.HasPrefix(scheme, "mariadb"):
+		return []string{"mariadb", "-h", c.Host, "-P", port, "-u", c.Username, c.Database}, "MYSQL_PWD=" + c.Password, nil
+	case strings.HasPrefix(scheme, "redis"):
+		args := []string{"redis-cli", "-h", c.Host, "-p", port}
+		if c.Username != "" {
+			args = append(args, "--user", c.Username)
+		}
+		return args, "REDISCLI_AUTH=" + c.Password, nil
+	}
+	return nil, "", errors.New("dew knows no program that speaks with it: use the credentials of dew service-key")
+}
+
+func runConnect(ctx context.Context, name string, ask *client.Client, out *console) (err error) {
+	i, err := findService(ctx, ask, name)
+	if err != nil {
+		return err
+	}
+	key := "dew-connect-" + strconv.FormatInt(time.Now().UnixNano(), 36)
+	n := v3.CreateCredentialBinding{Type: v3.BindingKey, Name: key}
+	n.Relationships.ServiceInstance = v3.To(i.GUID)
+	job, err := ask.Bind(ctx, n)
+	if err == nil && !job.Ended() {
+		err = ask.Wait(ctx, job)
+	}
+	if err != nil {
+		return fmt.Errorf("cannot connect to %s: %w", name, err)
+	}
+	b, err := findKey(ctx, bindOptions{Service: name, Key: key}, ask)
+	if err != nil {
+		return err
+	}
+	defer func() {
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 30*time.Second)
+		defer cancel()
+		if _, derr := endBinding(ctx, b.GUID, true, ask); derr != nil {
+			err = errors.Join(err, fmt.Errorf("cannot delete the service key %s: %w", key, derr))
+		}
+	}()
+	return talk(ctx, b.GUID, ask, out)
+}
+
+// talk runs the program with the credentials of a key.
+func talk(ctx context.Context, key string, ask *client.Client, out *console) error {
+	d, err := ask.BindingDetails(ctx, key)
+	if err != nil {
+		return err
+	}
+	var c login
+	if err := json.Unmarshal(d.Credentials, &c); err != nil {
+		return fmt.Errorf("cannot read the credentials: %w", err)
+	}
+	args, secret, err := c.client()
+	if err != nil {
+		return err
+	}
+	program, err := exec.LookPath(args[0])
+	if err != nil {
+		return &failure{status: statusInfrastructure, err: err, todo: "install the client, or use the credentials of dew create-service-key"}
+	}
+	cmd := exec.CommandContext(context.WithoutCancel(ctx), program, args[1:]...) // ^C is for it, not for us
+	cmd.Env = append(os.Environ(), secret)
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = out.in, out.out, out.err
+	err = cmd.Run()
+	if ended := (*exec.ExitError)(nil); errors.As(err, &ended) {
+		return &failure{status: max(ended.ExitCode(), 1)} // it has said why
+	}
+	return err
+}
+
+type shareOptions struct {
+	Name, Space, Org string
+	Force            bool
+}
+
+// find finds the instance and the other space.
+func (o shareOptions) find(ctx context.Context, w where) (v3.ServiceInstance, v3.Space, error) {
+	i, err := findService(ctx, w.ask, o.Name)
+	if err != nil {
+		return i, v3.Space{}, err
+	}
+	org, err := findOrg(ctx, w, o.Org)
+	if err != nil {
+		return i, v3.Space{}, err
+	}
+	s, err := findSpace(ctx, w, org, o.Space)
+	return i, s, err
+}
+
+func runShare(ctx context.Context, o shareOptions, w where) error {
+	i, s, err := o.find(ctx, w)
+	if err != nil {
+		return err
+	}
+	if err := w.ask.ShareService(ctx, i.GUID, s.GUID); err != nil {
+		return fmt.Errorf("cannot share %s: %w", o.Name, err)
+	}
+	w.out.say("Shared %s with space %s", o.Name, s.Name)
+	return nil
+}
+
+func runUnshare(ctx context.Context, o shareOptions, w where) error {
+	i, s, err := o.find(ctx, w)
+	if err != nil {
+		return err
+	}
+	sure := serviceOptions{Force: o.Force}
+	if ok, err := sure.sure(ctx, w.out, "Really take "+o.Name+" from space "+s.Name+", with the bindings there"); err != nil || !ok {
+		return err
+	}
+	if err := w.ask.UnshareService(ctx, i.GUID, s.GUID); err != nil {
+		return fmt.Errorf("cannot unshare %s: %w", o.Name, err)
+	}
+	w.out.say("Unshared %s from space %s", o.Name, s.Name)
+	return nil
+}
+
+type routeServiceOptions struct {
+	route      routeOptions
+	Service    string
+	Parameters string
+}
+
+func routeService(g *global, name, about string, fn func(context.Context, routeServiceOptions, *client.Client, *console) error) *cli.Command {
+	return g.command(verb{
+		name: name, args: "DOMAIN SERVICE_INSTANCE", category: servicesCategory, usage: about, flags: append(hostFlags(), paramsFlag(), forceFlag(), waitFlag()),
+	}, func(c *cli.Context, ask *client.Client, out *console) error {
+		r, err := readRoute(c, false)
+		if err != nil {
+			return err
+		}
+		return fn(c.Context, routeServiceOptions{route: r, Service: c.Args().Get(1), Parameters: c.String("c")}, ask, out)
+	})
+}
+
+// find finds the route and the instance.
+func (o routeServiceOptions) find(ctx context.Context, ask *client.Client) (r v3.Route, i v3.ServiceInstance, err error) {
+	d, err := ask.DomainByName(ctx, o.route.Domain)
+	if err != nil {
+		return r, i, err
+	}
+	if r, err = ask.RouteAt(ctx, d, o.route.Host, o.route.Path); err != nil {
+		return r, i, err
+	}
+	i, err = findService(ctx, ask, o.Service)
+	return r, i, err
+}
+
+func runBindRoute(ctx context.Context, o routeServiceOptions, ask *client.Client, out *console) error {
+	params, err := readJSON("-c", o.Parameters)
+	if err != nil {
+		return err
+	}
+	r, i, err := o.find(ctx, ask)
+	if err != nil {
+		return err
+	}
+	n := v3.CreateServiceRouteBinding{Parameters: params}
+	n.Relationships.Route, n.Relationships.ServiceInstance = v3.To(r.GUID), v3.To(i.GUID)
+	job, err := ask.BindRoute(ctx, n)
+	if err == nil && !job.Ended() {
+		err = ask.Wait(ctx, job)
+	}
+	if err != nil {
+		return fmt.Errorf("cannot bind route %s to %s: %w", o.route.url(), o.Service, err)
+	}
+	out.say("Bound route %s to %s", o.route.url(), o.Service)
+	return nil
+}
+
+func runUnbindRoute(ctx context.Context, o routeServiceOptions, ask *client.Client, out *console) error {
+	r, i, err := o.find(ctx, ask)
+	if err != nil {
+		return err
+	}
+	all, err := ask.RouteBindings(ctx, r.GUID)
+	if err != nil {
+		return err
+	}
+	for _, b := range all {
+		if b.Relationships.ServiceInstance.Data == nil || b.Relationships.ServiceInstance.Data.GUID != i.GUID {
+			continue
+		}
+		job, err := ask.UnbindRoute(ctx, b.GUID)
+		if err == nil && !job.Ended() {
+			err = ask.Wait(ctx, job)
+		}
+		if err != nil {
+			return fmt.Errorf("cannot unbind route %s from %s: %w", o.route.url(), o.Service, err)
+		}
+	}
+	out.say("Route %s is not bound to %s", o.route.url(), cmp.Or(i.Name, o.Service))
+	return nil
+}

@@ -1,0 +1,416 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/urfave/cli/v2"
+
+	"github.com/dewrun/dew/api/client"
+	"github.com/dewrun/dew/api/v3"
+)
+
+const servicesCategory = "Services"
+
+// serviceOptions are the arguments and flags of commands about one service instance.
+type serviceOptions struct {
+	Offering, Plan, Name string
+	NewName              string
+	Broker               string
+	Parameters           string // JSON, or the name of a file with it
+	Tags                 *[]string
+	Wait, Force          bool
+	GUID, Params         bool
+}
+
+func readService(c *cli.Context) serviceOptions {
+	o := serviceOptions{
+		Name: c.Args().First(), NewName: c.Args().Get(1), Broker: c.String("b"), Parameters: c.String("c"), Plan: c.String("p"),
+		Wait: c.Bool("wait"), Force: c.Bool("f"), GUID: c.Bool("guid"), Params: c.Bool("params"),
+	}
+	if c.IsSet("t") {
+		tags := splitList(c.String("t"))
+		o.Tags = &tags
+	}
+	return o
+}
+
+// splitList reads names that stand between commas.
+func splitList(text string) []string {
+	out := []string{}
+	for _, word := range strings.Split(text, ",") {
+		if word = strings.TrimSpace(word); word != "" {
+			out = append(out, word)
+		}
+	}
+	return out
+}
+
+func paramsFlag() cli.Flag {
+	return &cli.StringFlag{Name: "c", Usage: "parameters for the broker: a `JSON` object, or a file with one"}
+}
+
+func waitFlag() cli.Flag {
+	return &cli.BoolFlag{Name: "wait", Aliases: []string{"w"}, Usage: "wait until the operation has ended", DisableDefaultText: true}
+}
+func tagsFlag() cli.Flag  { return &cli.StringFlag{Name: "t", Usage: "`tags`, with commas between"} }
+func forceFlag() cli.Flag { return boolFlag("f", "do not ask") }
+
+func brokerFlag() cli.Flag {
+	return &cli.StringFlag{Name: "b", Usage: "`name` of the broker, where several have such an offering"}
+}
+
+func serviceCommands(g *global) []*cli.Command {
+	about := func(v verb, fn func(context.Context, serviceOptions, *client.Client, *console) error) *cli.Command {
+		v.category = servicesCategory
+		return g.command(v, func(c *cli.Context, ask *client.Client, out *console) error {
+			return fn(c.Context, readService(c), ask, out)
+		})
+	}
+	return slices.Concat([]*cli.Command{
+		g.command(verb{
+			name: "marketplace", alias: "m", category: servicesCategory, usage: "list what services can be had",
+			flags: []cli.Flag{
+				&cli.StringFlag{Name: "e", Usage: "the plans of one `offering`"}, brokerFlag(),
+				boolFlag("no-plans", "only the offerings"), boolFlag("show-unavailable", "also what cannot be had"), jsonFlag(),
+			},
+		}, func(c *cli.Context, ask *client.Client, out *console) error {
+			o := marketOptions{NoPlans: c.Bool("no-plans"), Query: client.MarketplaceQuery{Offering: c.String("e"), Broker: c.String("b"), All: c.Bool("show-unavailable")}}
+			return runMarketplace(c.Context, o, ask, out)
+		}),
+		g.command(verb{
+			name: "create-service", alias: "cs", args: "OFFERING PLAN SERVICE_INSTANCE", category: servicesCategory, usage: "make a service instance",
+			about: "It takes a while; dew services tells how far it is, --wait waits for it. One that has the name already is fine.\n\n" +
+				"Example:\n   dew create-service postgres small db --wait",
+			flags: []cli.Flag{paramsFlag(), tagsFlag(), brokerFlag(), waitFlag()},
+		}, func(c *cli.Context, ask *client.Client, out *console) error {
+			o := readService(c)
+			o.Offering, o.Plan, o.Name = c.Args().Get(0), c.Args().Get(1), strings.TrimSpace(c.Args().Get(2))
+			return runCreateService(c.Context, o, ask, out)
+		}),
+		about(verb{
+			name: "update-service", args: "SERVICE_INSTANCE", usage: "change the plan, parameters or tags of a service instance",
+			flags: []cli.Flag{&cli.StringFlag{Name: "p", Usage: "another `plan`"}, paramsFlag(), tagsFlag(), waitFlag()},
+		}, runUpdateService),
+		about(verb{
+			name: "upgrade-service", args: "SERVICE_INSTANCE", usage: "give a service instance the newest version of its plan", flags: []cli.Flag{forceFlag(), waitFlag()},
+		}, runUpgradeService),
+		about(verb{name: "rename-service", args: "SERVICE_INSTANCE NEW_NAME", usage: "rename a service instance"}, runRenameService),
+		about(verb{
+			name: "delete-service", alias: "ds", args: "SERVICE_INSTANCE", usage: "delete a service instance with its data",
+			about: "What is bound to it is unbound first. One that is not there is fine.", flags: []cli.Flag{forceFlag(), waitFlag()},
+		}, runDeleteService),
+		g.command(verb{
+			name: "services", alias: "s", category: servicesCategory, usage: "list the service instances of the space",
+			flags: []cli.Flag{boolFlag("no-apps", "without the apps that are bound"), jsonFlag()},
+		}, func(c *cli.Context, ask *client.Client, out *console) error {
+			return runServices(c.Context, c.Bool("no-apps"), ask, out)
+		}),
+		about(verb{
+			name: "service", args: "SERVICE_INSTANCE", usage: "tell how a service instance does",
+			flags: []cli.Flag{boolFlag("guid", "only its guid"), boolFlag("params", "its parameters, as the broker knows them"), jsonFlag()},
+		}, runService),
+		about(verb{
+			name: "purge-service-instance", args: "SERVICE_INSTANCE", usage: "forget a service instance without asking its broker",
+			about: "For instances whose broker is gone for good: whatever the broker has of it stays there.", flags: []cli.Flag{forceFlag()},
+		}, runPurgeService),
+	}, bindingCommands(g), keyCommands(g), providedCommands(g), brokerCommands(g), snapshotCommands(g))
+}
+
+// readJSON reads an object that stands on the command line or in a file; nil: none
+// is given.
+func readJSON(flag, text string) (json.RawMessage, error) {
+	if text == "" {
+		return nil, nil
+	}
+	b := []byte(text)
+	if !strings.HasPrefix(strings.TrimSpace(text), "{") {
+		var err error
+		if b, err = os.ReadFile(text); err != nil {
+			return nil, usage("%s must be a JSON object, or a file with one: %w", flag, err)
+		}
+	}
+	var object map[string]any
+	if err := json.Unmarshal(b, &object); err != nil || object == nil {
+		return nil, usage("%s must be a JSON object such as {\"name\":\"value\"}: %w", flag, cmp.Or(err, errors.New("it is none")))
+	}
+	return b, nil
+}
+
+// findService finds a service instance by name; the error offers one that is near.
+func findService(ctx context.Context, ask *client.Client, name string) (v3.ServiceInstance, error) {
+	i, err := ask.ServiceByName(ctx, name)
+	missing := (*client.Missing)(nil)
+	if !errors.As(err, &missing) {
+		return i, err
+	}
+	all, lerr := ask.Services(ctx)
+	if lerr != nil {
+		return i, lerr
+	}
+	return i, hint(missing, name, all, func(i v3.ServiceInstance) string { return i.Name })
+}
+
+// answers tells whether the daemon answered 422 with such a text.
+func answers(err error, text string) bool {
+	e := (*client.Error)(nil)
+	return errors.As(err, &e) && strings.Contains(e.Error(), text)
+}
+
+func runCreateService(ctx context.Context, o serviceOptions, ask *client.Client, out *console) error {
+	params, err := readJSON("-c", o.Parameters)
+	if err != nil {
+		return err
+	}
+	m, err := ask.Marketplace(ctx, client.MarketplaceQuery{Offering: o.Offering, Plan: o.Plan, Broker: o.Broker})
+	if err != nil {
+		return err
+	}
+	switch {
+	case len(m.Plans) == 0:
+		return noPlan(ctx, o, ask)
+	case len(m.Plans) > 1:
+		return usage("several brokers offer %s: say which with -b (%s)", o.Offering, strings.Join(brokerNames(m), ", "))
+	}
+	n := v3.CreateServiceInstance{Type: v3.ServiceManaged, Name: o.Name, Parameters: params}
+	if o.Tags != nil {
+		n.Tags = *o.Tags
+	}
+	plan := v3.To(m.Plans[0].GUID)
+	n.Relationships.ServicePlan = &plan
+	out.say("Creating service instance %s ...", o.Name)
+	job, err := ask.CreateService(ctx, n)
+	if answers(err, "name is taken") {
+		out.say("Service instance %s is there already", o.Name)
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("cannot create service instance %s: %w", o.Name, err)
+	}
+	return waitService(ctx, o, operation{job, "Created", "create"}, ask, out)
+}
+
+// noPlan says what there is instead of what was asked for.
+func noPlan(ctx context.Context, o serviceOptions, ask *client.Client) error {
+	m, err := ask.Marketplace(ctx, client.MarketplaceQuery{})
+	if err != nil {
+		return err
+	}
+	var offerings, plans []string
+	for _, p := range m.Plans {
+		name := m.Offerings[p.Relationships.ServiceOffering.Data.GUID].Name
+		offerings = append(offerings, name)
+		if name == o.Offering {
+			plans = append(plans, p.Name)
+		}
+	}
+	slices.Sort(offerings)
+	if len(plans) == 0 {
+		return &failure{status: statusFailed, err: fmt.Errorf("there is no offering %q", o.Offering), todo: "dew marketplace has: " + strings.Join(slices.Compact(offerings), ", ")}
+	}
+	return &failure{status: statusFailed, err: fmt.Errorf("offering %s has no plan %q", o.Offering, o.Plan), todo: "its plans are: " + strings.Join(plans, ", ")}
+}
+
+func brokerNames(m client.Marketplace) []string {
+	var names []string
+	for _, o := range m.Offerings {
+		names = append(names, m.Brokers[o.Relationships.ServiceBroker.Data.GUID])
+	}
+	slices.Sort(names)
+	return names
+}
+
+// operation is something that a broker does with an instance.
+type operation struct {
+	job        client.Job
+	done, verb string // "Created", "create"
+}
+
+// waitService waits for an operation, or says how to look after it.
+func waitService(ctx context.Context, o serviceOptions, op operation, ask *client.Client, out *console) error {
+	job, err := ask.Taken(ctx, op.job)
+	if err != nil {
+		return fmt.Errorf("cannot %s service instance %s: %w", op.verb, o.Name, err)
+	}
+	if job.Ended() {
+		out.say("%s service instance %s", op.done, o.Name)
+		return nil
+	}
+	if !o.Wait {
+		out.say("%s in progress: dew service %s tells how far it is", strings.ToUpper(op.verb[:1])+op.verb[1:], o.Name)
+		return nil
+	}
+	watch, cancel := context.WithCancel(ctx)
+	defer cancel()
+	told := make(chan struct{})
+	go func() {
+		defer close(told)
+		tellProgress(watch, o.Name, ask, out)
+	}()
+	err = ask.Wait(ctx, job)
+	cancel()
+	<-told
+	if err != nil {
+		return fmt.Errorf("cannot %s service instance %s: %w", op.verb, o.Name, err)
+	}
+	out.say("%s service instance %s", op.done, o.Name)
+	return nil
+}
+
+// tellProgress says what the broker says while it works, each sentence once.
+func tellProgress(ctx context.Context, name string, ask *client.Client, out *console) {
+	last := ""
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(500 * time.Millisecond):
+		}
+		i, err := ask.ServiceByName(ctx, name)
+		if err != nil {
+			continue // whoever waits for the job hears of it
+		}
+		if d := i.LastOperation.Description; d != "" && d != last && i.LastOperation.State == "in progress" {
+			last = d
+			out.say("   %s", shown(d))
+		}
+	}
+}
+
+func runUpdateService(ctx context.Context, o serviceOptions, ask *client.Client, out *console) error {
+	params, err := readJSON("-c", o.Parameters)
+	if err != nil {
+		return err
+	}
+	if o.Plan == "" && params == nil && o.Tags == nil {
+		return usage("update-service needs -p, -c or -t")
+	}
+	i, err := findService(ctx, ask, o.Name)
+	if err != nil {
+		return err
+	}
+	u := v3.UpdateServiceInstance{Parameters: params, Tags: o.Tags}
+	if o.Plan != "" {
+		plan, err := planBeside(ctx, i, o.Plan, ask)
+		if err != nil {
+			return err
+		}
+		u.Relationships = &v3.UpdateServiceInstanceRelationships{ServicePlan: v3.To(plan)}
+	}
+	out.say("Updating service instance %s ...", o.Name)
+	job, err := ask.UpdateService(ctx, i.GUID, u)
+	if err != nil {
+		return fmt.Errorf("cannot update service instance %s: %w", o.Name, err)
+	}
+	return waitService(ctx, o, operation{job, "Updated", "update"}, ask, out)
+}
+
+// planBeside finds a plan of the offering that the instance has.
+func planBeside(ctx context.Context, i v3.ServiceInstance, name string, ask *client.Client) (string, error) {
+	if i.Relationships.ServicePlan == nil {
+		return "", usage("%s is user-provided and has no plan: use update-user-provided-service", i.Name)
+	}
+	now, err := ask.ServicePlan(ctx, i.Relationships.ServicePlan.Data.GUID)
+	if err != nil {
+		return "", err
+	}
+	all, err := ask.ServicePlans(ctx, now.Relationships.ServiceOffering.Data.GUID)
+	if err != nil {
+		return "", err
+	}
+	for _, p := range all {
+		if p.Name == name {
+			return p.GUID, nil
+		}
+	}
+	names := namesOf(all, func(p v3.ServicePlan) string { return p.Name })
+	return "", &failure{status: statusFailed, err: fmt.Errorf("its offering has no plan %q", name), todo: "its plans are: " + strings.Join(names, ", ")}
+}
+
+func runUpgradeService(ctx context.Context, o serviceOptions, ask *client.Client, out *console) error {
+	i, err := findService(ctx, ask, o.Name)
+	if err != nil {
+		return err
+	}
+	if i.UpgradeAvailable == nil || !*i.UpgradeAvailable || i.Relationships.ServicePlan == nil {
+		out.say("No upgrade is available for service instance %s", o.Name)
+		return nil
+	}
+	if ok, err := o.sure(ctx, out, "Really upgrade service instance "+o.Name+" (it may be away meanwhile)"); err != nil || !ok {
+		return err
+	}
+	p, err := ask.ServicePlan(ctx, i.Relationships.ServicePlan.Data.GUID)
+	if err != nil {
+		return err
+	}
+	job, err := ask.UpdateService(ctx, i.GUID, v3.UpdateServiceInstance{MaintenanceInfo: &v3.MaintenanceInfo{Version: p.MaintenanceInfo.Version}})
+	if err != nil {
+		return fmt.Errorf("cannot upgrade service instance %s: %w", o.Name, err)
+	}
+	return waitService(ctx, o, operation{job, "Upgraded", "upgrade"}, ask, out)
+}
+
+// sure asks unless -f was given.
+func (o serviceOptions) sure(ctx context.Context, out *console, question string) (bool, error) {
+	if o.Force {
+		return true, nil
+	}
+	return out.confirm(ctx, question)
+}
+
+func runRenameService(ctx context.Context, o serviceOptions, ask *client.Client, out *console) error {
+	i, err := findService(ctx, ask, o.Name)
+	if err != nil {
+		return err
+	}
+	job, err := ask.UpdateService(ctx, i.GUID, v3.UpdateServiceInstance{Name: &o.NewName})
+	if err == nil {
+		err = ask.Wait(ctx, job)
+	}
+	if err != nil {
+		return fmt.Errorf("cannot rename service instance %s: %w", o.Name, err)
+	}
+	out.say("Renamed service instance %s to %s", o.Name, o.NewName)
+	return nil
+}
+
+func runDeleteService(ctx context.Context, o serviceOptions, ask *client.Client, out *console) error {
+	if ok, err := o.sure(ctx, out, "Really delete service instance "+o.Name+" and its data"); err != nil || !ok {
+		return err
+	}
+	i, err := ask.ServiceByName(ctx, o.Name)
+	if missing := (*client.Missing)(nil); errors.As(err, &missing) {
+		out.say("Service instance %s is not there", o.Name)
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	job, err := ask.DeleteService(ctx, i.GUID)
+	if err != nil {
+		return fmt.Errorf("cannot delete service instance %s: %w", o.Name, err)
+	}
+	return waitService(ctx, o, operation{job, "Deleted", "delete"}, ask, out)
+}
+
+func runPurgeService(ctx context.Context, o serviceOptions, ask *client.Client, out *console) error {
+	i, err := findService(ctx, ask, o.Name)
+	if err != nil {
+		return err
+	}
+	if ok, err := o.sure(ctx, out, "Really forget service instance "+o.Name+" without asking its broker"); err != nil || !ok {
+		return err
+	}
+	if err := ask.PurgeService(ctx, i.GUID); err != nil {
+		return fmt.Errorf("cannot purge service instance %s: %w", o.Name, err)
+	}
+	out.say("Purged service instance %s", o.Name)
+	return nil
+}
