@@ -222,3 +222,27 @@ func (c *cell) userOf(program string) string {
 	c.t.Errorf("no process runs %s", program)
 	return ""
 }
+
+// The stock client pushes an image, by flags and by a manifest, and sees it as one.
+func TestCFImage(t *testing.T) {
+	s := stockClient{newStock(t)}
+	ref := startRegistry(t) + "/shop:1"
+	s.pushImage(ref, imageLayer(t), v1.Config{
+		Entrypoint: []string{"/testapp", "serve", ":9000"}, ExposedPorts: map[string]struct{}{"9000/tcp": {}},
+	})
+	s.run(0, nil, "api", s.url)
+	s.run(0, nil, "login", "-u", "admin", "-p", s.adminPassword(), "-o", "local", "-s", "dev")
+	s.run(0, []string{`#0 +running`, `(?m)^docker image: +` + ref}, "push", "boxed", "-o", ref, "-m", "64M")
+	s.eventually("the image app answers", func() error { _, err := s.get("boxed.dew.localhost", "/"); return err })
+	if who := s.userOf("/testapp"); who != "0:0" {
+		t.Errorf("the image app runs as %s, want 0:0", who)
+	}
+	s.run(0, []string{`#0 +running`}, "restage", "boxed")
+	t.Setenv("CF_DOCKER_PASSWORD", "hush")
+	s.write("manifest.yml", []byte("applications:\n- name: listed\n  memory: 64M\n  docker: {image: \""+ref+"\", username: clerk}\n"))
+	s.run(0, []string{`#0 +running`}, "push")
+	s.run(0, []string{`(?m)^ +image: +"?` + ref}, "create-app-manifest", "listed", "-p", "/dev/stdout")
+	s.run(1, []string{`has no such image`}, "push", "missing", "--no-manifest", "-o", strings.Replace(ref, "shop:1", "none:1", 1))
+	s.run(1, []string{`Cannot create bits package for a Docker app`}, "push", "boxed", "--no-manifest", "-p", s.dir)
+	s.run(0, []string{`(?m)^host\b`}, "stacks")
+}
