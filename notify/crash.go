@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/dewrun/dew/app"
+	"github.com/dewrun/dew/auth"
 	"github.com/dewrun/dew/store"
 )
 
@@ -121,6 +122,31 @@ func (c *Crashes) Run(ctx context.Context) error {
 	}
 }
 
+// concerned are the people of a space, or the administrators where it has none: a
+// machine with one user has no roles.
+func (c *Crashes) concerned(ctx context.Context, space Audience) (people []Person, err error) {
+	for p, err := range space.People {
+		if err != nil {
+			return nil, err
+		}
+		people = append(people, p)
+	}
+	if len(people) > 0 {
+		return people, nil
+	}
+	admins, err := c.directory.WithScope(ctx, auth.ScopeAdmin)
+	if err != nil {
+		return nil, err
+	}
+	for p, err := range admins.People {
+		if err != nil {
+			return nil, err
+		}
+		people = append(people, p)
+	}
+	return people, nil
+}
+
 // worthTelling thins out the crashes of a loop: the 1st, 2nd, 4th, 8th, ... in a
 // row, and the last.
 func worthTelling(c Crash) bool {
@@ -143,12 +169,9 @@ func (c *Crashes) tell(ctx context.Context, crash Crash) error {
 	if err != nil {
 		return err
 	}
-	var people []Person
-	for p, err := range audience.People {
-		if err != nil {
-			return err
-		}
-		people = append(people, p)
+	people, err := c.concerned(ctx, audience)
+	if err != nil {
+		return err
 	}
 	n := crashNotice(a, crash)
 	n.Space, n.Org = audience.Space, audience.Org

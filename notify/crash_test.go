@@ -9,22 +9,47 @@ import (
 	"time"
 
 	"github.com/dewrun/dew/app"
+	"github.com/dewrun/dew/auth"
 )
 
-// placeDirectory has the same people in every space.
+// placeDirectory has the same people in every space, and other administrators.
 type placeDirectory struct {
 	Directory
-	people []Person
+	people, admins []Person
 }
 
 func (d placeDirectory) InSpace(context.Context, string) (Audience, error) {
-	return Audience{Space: Place{Name: "dev"}, People: func(yield func(Person, error) bool) {
-		for _, p := range d.people {
+	return Audience{Space: Place{Name: "dev"}, People: each(d.people)}, nil
+}
+
+func (d placeDirectory) WithScope(_ context.Context, scope string) (Audience, error) {
+	if scope != auth.ScopeAdmin {
+		return Audience{People: each(nil)}, nil
+	}
+	return Audience{People: each(d.admins)}, nil
+}
+
+func each(people []Person) func(yield func(Person, error) bool) {
+	return func(yield func(Person, error) bool) {
+		for _, p := range people {
 			if !yield(p, nil) {
 				return
 			}
 		}
-	}}, nil
+	}
+}
+
+// Where nobody has a role in the space the administrators are told.
+func TestCrashesToldAdmins(t *testing.T) {
+	c, q, a := newCrashes(t)
+	c.directory = placeDirectory{admins: people(3)}
+	if err := c.Set(a.GUID, true); err != nil {
+		t.Fatal(err)
+	}
+	crashed(t, c, Crash{App: a.GUID, Instance: "i-1", Type: "web", Description: "APP/PROC/WEB: Exited with status 1", Count: 1, At: time.Now()})
+	if n := waitingMessages(t, q); n != 3 {
+		t.Errorf("messages = %d, want one for each of 3 administrators", n)
+	}
 }
 
 func newCrashes(t testing.TB) (*Crashes, *Queue, app.App) {
