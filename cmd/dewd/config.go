@@ -19,6 +19,7 @@ import (
 
 	"github.com/urfave/cli/v2"
 
+	"github.com/dewrun/dew/app"
 	"github.com/dewrun/dew/runtime"
 )
 
@@ -39,8 +40,9 @@ type config struct {
 	RouterTLS         string       // address of app routes over TLS; empty: there is none
 	RouterCert        string       // its certificate; empty: dewd's own authority signs
 	RouterKey         string
-	SSH               string // address of the ssh door
-	StickyCookies     string // that make clients come back to the same instance, with commas
+	SSH               string        // address of the ssh door
+	TCPPorts          app.PortRange // of TCP routes; none: there are no TCP routes
+	StickyCookies     string        // that make clients come back to the same instance, with commas
 	Domain, PublicURL string
 	AllowHost         bool
 	SeccompArches     string
@@ -66,7 +68,7 @@ func defaultConfig() config {
 	return config{
 		Root: "/var/lib/dew", Run: "/run/dew",
 		Containerd: "/run/containerd/containerd.sock", ContainerdBinary: "containerd",
-		Snapshotter: "overlayfs", AppUID: 2000, Listen: "127.0.0.1:8484", Router: "127.0.0.1:8080", SSH: "127.0.0.1:2222", Domain: "dew.localhost", StickyCookies: "JSESSIONID",
+		Snapshotter: "overlayfs", AppUID: 2000, Listen: "127.0.0.1:8484", Router: "127.0.0.1:8080", SSH: "127.0.0.1:2222", Domain: "dew.localhost", StickyCookies: "JSESSIONID", TCPPorts: defaultTCPPorts,
 		SeccompArches: "native", LogReserve: 512 << 20, LogBacklog: 64 << 20, LogRetention: 256 << 20, CrashFiles: 1 << 30,
 		Policy: runtime.Policy{}.WithDefaults(), Staging: defaultStaging(), Marketplace: marketplace{BindingsOn: onRestage}, Mailing: defaultMailing(), LogFormat: "text",
 	}
@@ -96,6 +98,7 @@ func (c *config) cellFlags() []cli.Flag {
 		text(&c.RouterTLS, "router-tls", "`address` of app routes over TLS (default: none)"),
 		text(&c.RouterCert, "router-cert", "`file` with the certificate for --router-tls (default: signed by ROOT/keys/router-ca.pem, which dewd makes)"),
 		text(&c.RouterKey, "router-key", "`file` with the key of --router-cert"),
+		value(&c.TCPPorts, "tcp-ports", "`first-last`: ports of TCP routes, at the host of --router; empty for none"),
 		text(&c.SSH, "ssh", "`address` of the ssh door into instances"),
 		text(&c.StickyCookies, "sticky-cookies", "`names` of cookies, with commas: a client that has one comes back to the instance which gave it"),
 		text(&c.Domain, "domain", "`domain` of app routes: http://APP.domain"),

@@ -89,6 +89,7 @@ func (d *daemon) open(ctx context.Context) error {
 	g.Go(func() error { return d.serveSSH(ctx) })
 	g.Go(func() error { return d.serveInside(ctx) })
 	g.Go(func() error { return d.serveSecure(ctx) })
+	g.Go(func() error { return d.serveTCP(ctx) })
 	d.router.Adopted()
 	g.Go(func() error {
 		return serve(ctx, door, &http.Server{Handler: d.api.Local(), ConnContext: api.PeerContext, BaseContext: until, ReadHeaderTimeout: shutdownLimit}, d.log)
@@ -99,7 +100,7 @@ func (d *daemon) open(ctx context.Context) error {
 		})
 	}
 	for _, l := range d.front {
-		g.Go(func() error { return serve(ctx, l, route.Server(d.router), d.log) })
+		g.Go(func() error { return serve(ctx, route.Screen(l), route.Server(d.router), d.log) })
 	}
 	service{d.log}.ready()
 	d.log.Info("ready", "version", version, "cell", d.cell, "root", d.cfg.Root, "run", d.cfg.Run,
