@@ -108,6 +108,21 @@ func (c *Client) UnshareService(ctx context.Context, guid, space string) error {
 	return err
 }
 
+// SharedWith lists the names of the spaces that a service instance is shared with.
+func (c *Client) SharedWith(ctx context.Context, guid string) ([]string, error) {
+	var shared struct {
+		Included struct {
+			Spaces []v3.NamedGUID `json:"spaces"`
+		} `json:"included"`
+	}
+	_, err := c.call(ctx, http.MethodGet, "/v3/service_instances/"+escape(guid)+"/relationships/shared_spaces?fields%5Bspace%5D=guid,name", nil, &shared)
+	var names []string
+	for _, s := range shared.Included.Spaces {
+		names = append(names, s.Name)
+	}
+	return names, err
+}
+
 // RouteBindings lists the services that routes go through.
 func (c *Client) RouteBindings(ctx context.Context, routes ...string) ([]v3.ServiceRouteBinding, error) {
 	q := url.Values{}

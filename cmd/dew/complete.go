@@ -17,11 +17,15 @@ import (
 func (g *global) completer(v verb) cli.BashCompleteFunc {
 	words := strings.Fields(v.args)
 	return func(c *cli.Context) {
-		kind := g.flagAtEnd()
+		kind := g.flagAtEnd(v)
 		if n := c.NArg(); kind == "" && n < len(words) {
 			kind = strings.Trim(words[n], "[]")
 		}
-		for _, name := range g.names(c.Context, v, kind) {
+		names := g.names(c.Context, v, kind)
+		if kind == "KEY" || kind == "SNAPSHOT" {
+			names = g.ofService(c.Context, c.Args().First(), kind)
+		}
+		for _, name := range names {
 			fmt.Fprintln(c.App.Writer, name)
 		}
 		cli.DefaultCompleteWithFlags(c.Command)(c)
@@ -30,11 +34,17 @@ func (g *global) completer(v verb) cli.BashCompleteFunc {
 
 // flagAtEnd is what the flag that waits for its value wants, if the line ends
 // with one.
-func (g *global) flagAtEnd() string {
+func (g *global) flagAtEnd(v verb) string {
 	if len(g.typed) < 2 {
 		return ""
 	}
-	return map[string]string{"-o": "ORG", "-s": "SPACE", "--org": "ORG", "--space": "SPACE"}[g.typed[len(g.typed)-2]]
+	last := g.typed[len(g.typed)-2]
+	if v.category == servicesCategory || v.category == brokersCategory {
+		if kind := map[string]string{"-b": "BROKER", "-e": "OFFERING", "--service-instance": "SERVICE_INSTANCE"}[last]; kind != "" {
+			return kind
+		}
+	}
+	return map[string]string{"-o": "ORG", "-s": "SPACE", "--org": "ORG", "--space": "SPACE", "--service": "SERVICE_INSTANCE"}[last]
 }
 
 // names are the names of a kind. A daemon that is not there has none to offer.
@@ -78,6 +88,28 @@ func (g *global) names(ctx context.Context, v verb, kind string) []string {
 	default:
 		return nil
 	}
+}
+
+// ofService are the keys of a service instance, or the copies of its data.
+func (g *global) ofService(ctx context.Context, name, kind string) []string {
+	d, err := g.door()
+	if err != nil {
+		return nil
+	}
+	ask, err := g.open(d)
+	if err != nil {
+		return nil
+	}
+	i, err := ask.ServiceByName(ctx, name)
+	if err != nil {
+		return nil
+	}
+	if kind == "KEY" {
+		keys, _ := ask.Bindings(ctx, client.BindingQuery{Type: v3.BindingKey, Instance: i.GUID})
+		return namesOf(keys, bindingName)
+	}
+	all, _ := ask.Snapshots(ctx, i.GUID)
+	return namesOf(all, func(s v3.ServiceSnapshot) string { return s.GUID })
 }
 
 // offered are the names of offerings, or of the plans of the one that was typed.

@@ -100,10 +100,18 @@ func todoOf(err error) string {
 	case errors.As(err, &n):
 		return "dew apps lists the apps there are"
 	case errors.As(err, &m):
-		return "dew " + m.Kind + "s lists those that you may see"
+		return listOfKind(m.Kind) + " lists those that you may see"
 	default:
 		return ""
 	}
+}
+
+// listOfKind is the command that lists things of a kind.
+func listOfKind(kind string) string {
+	if kind == "service instance" {
+		return "dew services"
+	}
+	return "dew " + strings.ReplaceAll(kind, " ", "-") + "s"
 }
 
 // todoOfDoor is what to do about a daemon that cannot be reached.

@@ -1,12 +1,11 @@
 package main
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"strings"
+	"slices"
 
 	"github.com/urfave/cli/v2"
 
@@ -18,6 +17,9 @@ import (
 type bindOptions struct {
 	App, Service, Key, Name string
 	Parameters              string
+	Strategy                string // how often the app may be bound; empty: once
+	Only                    string // guid of the one binding that is meant
+	Keep                    int    // bindings per service instance
 	Wait, Force, GUID       bool
 }
 
@@ -25,7 +27,13 @@ func bindingCommands(g *global) []*cli.Command {
 	about := func(v verb, fn func(context.Context, bindOptions, *client.Client, *console) error) *cli.Command {
 		v.category = servicesCategory
 		return g.command(v, func(c *cli.Context, ask *client.Client, out *console) error {
-			o := bindOptions{App: c.Args().First(), Service: c.Args().Get(1), Name: c.String("binding-name"), Parameters: c.String("c"), Wait: c.Bool("wait")}
+			o := bindOptions{
+				App: c.Args().First(), Service: c.Args().Get(1), Name: c.String("binding-name"), Parameters: c.String("c"), Strategy: c.String("strategy"),
+				Only: c.String("guid"), Keep: c.Int("keep-last"), Wait: c.Bool("wait"), Force: c.Bool("f"),
+			}
+			if c.IsSet("service-instance") {
+				o.Service = c.String("service-instance")
+			}
 			return fn(c.Context, o, ask, out)
 		})
 	}
@@ -33,16 +41,31 @@ func bindingCommands(g *global) []*cli.Command {
 		about(verb{
 			name: "bind-service", alias: "bs", args: "APP SERVICE_INSTANCE", usage: "give an app the credentials of a service instance",
 			about: "They come into its environment, VCAP_SERVICES, when it is staged the next time.\n\nExample:\n   dew bind-service shop db && dew restage shop",
-			flags: []cli.Flag{paramsFlag(), &cli.StringFlag{Name: "binding-name", Usage: "`name` that the app finds it by"}, waitFlag()},
+			flags: []cli.Flag{
+				paramsFlag(), &cli.StringFlag{Name: "binding-name", Usage: "`name` that the app finds it by"},
+				&cli.StringFlag{Name: "strategy", Usage: "single, or multiple: new credentials beside those that the app has", DefaultText: v3.StrategySingle}, waitFlag(),
+			},
 		}, runBind),
 		about(verb{
 			name: "unbind-service", alias: "us", args: "APP SERVICE_INSTANCE", usage: "take the credentials of a service instance from an app",
-			about: "They stop working at once. An app that is not bound is fine.", flags: []cli.Flag{waitFlag()},
+			about: "They stop working at once. An app that is not bound is fine.",
+			flags: []cli.Flag{&cli.StringFlag{Name: "guid", Usage: "only the binding with the `guid`; dew service shows them"}, waitFlag()},
 		}, runUnbind),
+		about(verb{
+			name: "cleanup-outdated-service-bindings", args: "APP", usage: "unbind what newer bindings of an app took the place of",
+			about: "For bindings of --strategy multiple: restage the app first, so that it uses the newest.",
+			flags: []cli.Flag{
+				&cli.IntFlag{Name: "keep-last", Value: 1, Usage: "`count` of the newest that stay, of each service instance"},
+				&cli.StringFlag{Name: "service-instance", Usage: "only those of the service instance with the `name`"}, forceFlag(), waitFlag(),
+			},
+		}, runCleanup),
 	}
 }
 
 func runBind(ctx context.Context, o bindOptions, ask *client.Client, out *console) error {
+	if o.Strategy != "" && o.Strategy != v3.StrategySingle && o.Strategy != v3.StrategyMultiple {
+		return usage("--strategy: %q is neither single nor multiple", o.Strategy)
+	}
 	params, err := readJSON("-c", o.Parameters)
 	if err != nil {
 		return err
@@ -55,25 +78,22 @@ func runBind(ctx context.Context, o bindOptions, ask *client.Client, out *consol
 	if err != nil {
 		return err
 	}
-	n := v3.CreateCredentialBinding{Type: v3.BindingApp, Name: o.Name, Parameters: params}
+	n := v3.CreateCredentialBinding{Type: v3.BindingApp, Name: o.Name, Strategy: o.Strategy, Parameters: params}
 	app := v3.To(a.GUID)
 	n.Relationships.App, n.Relationships.ServiceInstance = &app, v3.To(i.GUID)
 	job, err := ask.Bind(ctx, n)
-	if answers(err, "already bound") {
+	if answers(err, "app is already bound") {
 		out.say("App %s is bound to %s already", o.App, o.Service)
 		return nil
 	}
+	done := false
 	if err == nil {
-		job, err = ask.Taken(ctx, job)
-	}
-	if err == nil && !job.Ended() && o.Wait {
-		err = ask.Wait(ctx, job)
-		job = client.Job{}
+		done, err = finished(ctx, job, o.Wait, ask)
 	}
 	if err != nil {
 		return fmt.Errorf("cannot bind %s to %s: %w", o.App, o.Service, err)
 	}
-	if !job.Ended() {
+	if !done {
 		out.say("Binding %s to %s is in progress: dew service %s tells how far it is", o.App, o.Service, o.Service)
 		return nil
 	}
@@ -94,17 +114,19 @@ func runUnbind(ctx context.Context, o bindOptions, ask *client.Client, out *cons
 	if err != nil {
 		return err
 	}
+	if o.Only != "" {
+		bound = slices.DeleteFunc(bound, func(b v3.ServiceCredentialBinding) bool { return b.GUID != o.Only })
+		if len(bound) == 0 {
+			return &failure{status: statusFailed, err: fmt.Errorf("app %s has no binding to %s with guid %q", o.App, o.Service, o.Only), todo: "dew service " + o.Service + " --json has the guids"}
+		}
+	}
 	if len(bound) == 0 {
 		out.say("App %s is not bound to %s", o.App, o.Service)
 		return nil
 	}
-	ended := true
-	for _, b := range bound {
-		done, err := endBinding(ctx, b.GUID, o.Wait, ask)
-		if err != nil {
-			return fmt.Errorf("cannot unbind %s from %s: %w", o.App, o.Service, err)
-		}
-		ended = ended && done
+	ended, err := endBindings(ctx, bound, o.Wait, ask)
+	if err != nil {
+		return fmt.Errorf("cannot unbind %s from %s: %w", o.App, o.Service, err)
 	}
 	if !ended {
 		out.say("Unbinding %s from %s is in progress", o.App, o.Service)
@@ -114,16 +136,78 @@ func runUnbind(ctx context.Context, o bindOptions, ask *client.Client, out *cons
 	return nil
 }
 
+func runCleanup(ctx context.Context, o bindOptions, ask *client.Client, out *console) error {
+	if o.Keep < 1 {
+		return usage("--keep-last: %d is less than 1; dew unbind-service takes all", o.Keep)
+	}
+	a, err := findApp(ctx, ask, o.App)
+	if err != nil {
+		return err
+	}
+	q := client.BindingQuery{Type: v3.BindingApp, App: a.GUID}
+	if o.Service != "" {
+		i, err := findService(ctx, ask, o.Service)
+		if err != nil {
+			return err
+		}
+		q.Instance = i.GUID
+	}
+	all, err := ask.Bindings(ctx, q)
+	if err != nil {
+		return err
+	}
+	old := outdated(all, o.Keep)
+	if len(old) == 0 {
+		out.say("App %s has no outdated bindings", o.App)
+		return nil
+	}
+	if ok, err := sure(ctx, out, o.Force, fmt.Sprintf("Really delete %d outdated bindings of app %s", len(old), o.App)); err != nil || !ok {
+		return err
+	}
+	ended, err := endBindings(ctx, old, o.Wait, ask)
+	if err != nil {
+		return fmt.Errorf("cannot delete outdated bindings of %s: %w", o.App, err)
+	}
+	if !ended {
+		out.say("Deleting %d outdated bindings of %s is in progress", len(old), o.App)
+		return nil
+	}
+	out.say("Deleted %d outdated bindings of %s", len(old), o.App)
+	return nil
+}
+
+// outdated are all but the newest of each service instance.
+func outdated(all []v3.ServiceCredentialBinding, keep int) []v3.ServiceCredentialBinding {
+	all = slices.Clone(all)
+	slices.SortStableFunc(all, func(a, b v3.ServiceCredentialBinding) int { return b.CreatedAt.Compare(a.CreatedAt.Time) })
+	seen := map[string]int{}
+	return slices.DeleteFunc(all, func(b v3.ServiceCredentialBinding) bool {
+		i := b.Relationships.ServiceInstance.ID()
+		seen[i]++
+		return seen[i] <= keep
+	})
+}
+
+// endBindings deletes bindings and tells whether that is done.
+func endBindings(ctx context.Context, all []v3.ServiceCredentialBinding, wait bool, ask *client.Client) (bool, error) {
+	ended := true
+	for _, b := range all {
+		done, err := endBinding(ctx, b.GUID, wait, ask)
+		if err != nil {
+			return false, err
+		}
+		ended = ended && done
+	}
+	return ended, nil
+}
+
 // endBinding deletes a binding and tells whether that is done.
 func endBinding(ctx context.Context, guid string, wait bool, ask *client.Client) (bool, error) {
 	job, err := ask.Unbind(ctx, guid)
-	if err == nil {
-		job, err = ask.Taken(ctx, job)
+	if err != nil {
+		return false, err
 	}
-	if err != nil || job.Ended() || !wait {
-		return job.Ended(), err
-	}
-	return true, ask.Wait(ctx, job)
+	return finished(ctx, job, wait, ask)
 }
 
 func keyCommands(g *global) []*cli.Command {
@@ -141,7 +225,7 @@ func keyCommands(g *global) []*cli.Command {
 		}, runCreateKey),
 		about(verb{name: "service-keys", alias: "sk", args: "SERVICE_INSTANCE", usage: "list the keys of a service instance", flags: []cli.Flag{jsonFlag()}}, runKeys),
 		about(verb{
-			name: "service-key", args: "SERVICE_INSTANCE KEY", usage: "show the credentials of a key, as JSON", flags: []cli.Flag{boolFlag("guid", "only its guid")},
+			name: "service-key", args: "SERVICE_INSTANCE KEY", usage: "show the credentials of a key, as JSON", flags: []cli.Flag{boolFlag("guid", "only its guid"), boolFlag("json", "as it is without the flag, too")},
 		}, runKey),
 		about(verb{
 			name: "delete-service-key", alias: "dsk", args: "SERVICE_INSTANCE KEY", usage: "delete a key: its credentials stop working",
@@ -162,21 +246,18 @@ func runCreateKey(ctx context.Context, o bindOptions, ask *client.Client, out *c
 	n := v3.CreateCredentialBinding{Type: v3.BindingKey, Name: o.Key, Parameters: params}
 	n.Relationships.ServiceInstance = v3.To(i.GUID)
 	job, err := ask.Bind(ctx, n)
-	if answers(err, "already") || answers(err, "taken") {
+	if answers(err, "already has a key binding with name") {
 		out.say("Service key %s is there already", o.Key)
 		return nil
 	}
+	done := false
 	if err == nil {
-		job, err = ask.Taken(ctx, job)
-	}
-	if err == nil && o.Wait && !job.Ended() {
-		err = ask.Wait(ctx, job)
-		job = client.Job{}
+		done, err = finished(ctx, job, o.Wait, ask)
 	}
 	if err != nil {
 		return fmt.Errorf("cannot create service key %s: %w", o.Key, err)
 	}
-	if !job.Ended() {
+	if !done {
 		out.say("Service key %s is in progress", o.Key)
 		return nil
 	}
@@ -262,7 +343,7 @@ func runKey(ctx context.Context, o bindOptions, ask *client.Client, out *console
 }
 
 func runDeleteKey(ctx context.Context, o bindOptions, ask *client.Client, out *console) error {
-	if ok, err := (serviceOptions{Force: o.Force}).sure(ctx, out, "Really delete service key "+o.Key); err != nil || !ok {
+	if ok, err := sure(ctx, out, o.Force, "Really delete service key "+o.Key); err != nil || !ok {
 		return err
 	}
 	b, err := findKey(ctx, o, ask)
@@ -282,111 +363,5 @@ func runDeleteKey(ctx context.Context, o bindOptions, ask *client.Client, out *c
 		return nil
 	}
 	out.say("Deleted service key %s", o.Key)
-	return nil
-}
-
-func providedCommands(g *global) []*cli.Command {
-	flags := func() []cli.Flag {
-		return []cli.Flag{
-			&cli.StringFlag{Name: "p", Usage: "`credentials`: a JSON object, a file with one, or names, with commas, whose values are asked for"},
-			&cli.StringFlag{Name: "l", Usage: "`URL` that the lines of bound apps are sent to: syslog://, syslog-tls:// or https://"},
-			&cli.StringFlag{Name: "r", Usage: "`URL` that the requests of bound routes go through: https://"}, tagsFlag(),
-		}
-	}
-	read := func(c *cli.Context) providedOptions {
-		o := providedOptions{serviceOptions: readService(c), Credentials: c.String("p")}
-		o.Plan = ""
-		for name, to := range map[string]*v3.Nullable[string]{"l": &o.Drain, "r": &o.Route} {
-			if c.IsSet(name) {
-				*to = v3.Set(c.String(name))
-			}
-		}
-		return o
-	}
-	return []*cli.Command{
-		g.command(verb{
-			name: "create-user-provided-service", alias: "cups", args: "SERVICE_INSTANCE", category: servicesCategory, usage: "make something that runs elsewhere a service instance",
-			about: "Examples:\n   dew create-user-provided-service mail -p '{\"host\":\"mail.example.com\"}'\n   dew create-user-provided-service papers -l syslog://logs.example.com:514",
-			flags: flags(),
-		}, func(c *cli.Context, ask *client.Client, out *console) error {
-			return runCreateProvided(c.Context, read(c), ask, out)
-		}),
-		g.command(verb{
-			name: "update-user-provided-service", alias: "uups", args: "SERVICE_INSTANCE", category: servicesCategory, usage: "change a user-provided service instance", flags: flags(),
-		}, func(c *cli.Context, ask *client.Client, out *console) error {
-			return runUpdateProvided(c.Context, read(c), ask, out)
-		}),
-	}
-}
-
-type providedOptions struct {
-	serviceOptions
-	Credentials  string
-	Drain, Route v3.Nullable[string]
-}
-
-// credentials reads -p: an object, a file, or names to ask for.
-func (o providedOptions) credentials(ctx context.Context, out *console) (json.RawMessage, error) {
-	text := strings.TrimSpace(o.Credentials)
-	if text == "" || strings.HasPrefix(text, "{") || !out.asks {
-		return readJSON("-p", text)
-	}
-	if c, err := readJSON("-p", text); err == nil {
-		return c, nil // a file
-	}
-	values := map[string]string{}
-	for _, name := range splitList(text) {
-		v, err := out.secret(ctx, name+": ")
-		if err != nil {
-			return nil, err
-		}
-		values[name] = v
-	}
-	var b bytes.Buffer
-	err := json.NewEncoder(&b).Encode(values)
-	return b.Bytes(), err
-}
-
-func runCreateProvided(ctx context.Context, o providedOptions, ask *client.Client, out *console) error {
-	credentials, err := o.credentials(ctx, out)
-	if err != nil {
-		return err
-	}
-	n := v3.CreateServiceInstance{Type: v3.ServiceUserProvided, Name: o.Name, Credentials: credentials, SyslogDrainURL: o.Drain.Value, RouteServiceURL: o.Route.Value}
-	if o.Tags != nil {
-		n.Tags = *o.Tags
-	}
-	_, err = ask.CreateService(ctx, n)
-	if answers(err, "name is taken") {
-		out.say("Service instance %s is there already", o.Name)
-		return nil
-	}
-	if err != nil {
-		return fmt.Errorf("cannot create service instance %s: %w", o.Name, err)
-	}
-	out.say("Created service instance %s", o.Name)
-	return nil
-}
-
-func runUpdateProvided(ctx context.Context, o providedOptions, ask *client.Client, out *console) error {
-	credentials, err := o.credentials(ctx, out)
-	if err != nil {
-		return err
-	}
-	if credentials == nil && o.Tags == nil && o.Drain.IsZero() && o.Route.IsZero() {
-		return usage("update-user-provided-service needs -p, -l, -r or -t")
-	}
-	i, err := findService(ctx, ask, o.Name)
-	if err != nil {
-		return err
-	}
-	if i.Type != v3.ServiceUserProvided {
-		return usage("%s is not user-provided: use update-service", o.Name)
-	}
-	_, err = ask.UpdateService(ctx, i.GUID, v3.UpdateServiceInstance{Credentials: credentials, Tags: o.Tags, SyslogDrainURL: o.Drain, RouteServiceURL: o.Route})
-	if err != nil {
-		return fmt.Errorf("cannot update service instance %s: %w", o.Name, err)
-	}
-	out.say("Updated service instance %s; dew restage brings it to apps that are bound to it", o.Name)
 	return nil
 }

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/urfave/cli/v2"
@@ -17,7 +18,8 @@ const brokersCategory = "Service brokers"
 
 type brokerOptions struct {
 	Name, Username, Password, URL string
-	Scoped, Update, Force         bool
+	NewName                       string
+	Scoped, Update, Force, Stdin  bool
 }
 
 func brokerCommands(g *global) []*cli.Command {
@@ -25,7 +27,7 @@ func brokerCommands(g *global) []*cli.Command {
 		v.category = brokersCategory
 		return g.command(v, func(c *cli.Context, ask *client.Client, out *console) error {
 			a := c.Args()
-			o := brokerOptions{Name: a.First(), Username: a.Get(1), Scoped: c.Bool("space-scoped"), Update: c.Bool("update-if-exists"), Force: c.Bool("f")}
+			o := brokerOptions{Name: a.First(), Username: a.Get(1), Scoped: c.Bool("space-scoped"), Update: c.Bool("update-if-exists"), Force: c.Bool("f"), Stdin: c.Bool("password-stdin"), NewName: a.Get(1)}
 			if o.URL = a.Get(2); a.Len() == 4 { // cf has the password before the URL
 				o.Password, o.URL = a.Get(2), a.Get(3)
 			}
@@ -35,12 +37,15 @@ func brokerCommands(g *global) []*cli.Command {
 	return append([]*cli.Command{
 		about(verb{
 			name: "create-service-broker", alias: "csb", args: "BROKER USERNAME [PASSWORD] [URL]", usage: "make a broker's offerings known",
-			about: "With BROKER USERNAME URL the password is asked for, or read from CF_BROKER_PASSWORD. Its plans can be had after dew enable-service-access.",
-			flags: []cli.Flag{boolFlag("space-scoped", "only for the space"), boolFlag("update-if-exists", "one that has the name is changed")},
+			about: "With BROKER USERNAME URL the password is asked for, or read from CF_BROKER_PASSWORD. Its plans can be had after dew enable-service-access; those of one that is only for the space, at once.\n\n" +
+				"Example:\n   dew create-service-broker paper clerk https://broker.example.com",
+			flags: []cli.Flag{boolFlag("space-scoped", "only for the space"), boolFlag("update-if-exists", "one that has the name is changed"), passwordFlag()},
 		}, runCreateBroker),
 		about(verb{
 			name: "update-service-broker", args: "BROKER USERNAME [PASSWORD] [URL]", usage: "change a broker, and read its catalog again",
+			about: "With BROKER USERNAME URL the password is asked for, or read from CF_BROKER_PASSWORD.", flags: []cli.Flag{passwordFlag()},
 		}, runUpdateBroker),
+		about(verb{name: "rename-service-broker", args: "BROKER NEW_NAME", usage: "rename a broker"}, runRenameBroker),
 		about(verb{name: "delete-service-broker", args: "BROKER", usage: "forget a broker that has no instances", about: "One that is not there is fine.", flags: []cli.Flag{forceFlag()}}, runDeleteBroker),
 		g.command(verb{name: "service-brokers", category: brokersCategory, usage: "list the brokers", flags: []cli.Flag{jsonFlag()}},
 			func(c *cli.Context, ask *client.Client, out *console) error { return runBrokers(c.Context, ask, out) }),
@@ -53,7 +58,7 @@ func (o *brokerOptions) secret(ctx context.Context, out *console) (err error) {
 		return usage("the broker needs a URL: BROKER USERNAME URL, or BROKER USERNAME PASSWORD URL")
 	}
 	if o.Password == "" {
-		o.Password, err = out.password(ctx, secretOptions{Env: "CF_BROKER_PASSWORD", Prompt: "Password of the broker", Flag: "PASSWORD on the command line"})
+		o.Password, err = out.password(ctx, secretOptions{Stdin: o.Stdin, Env: "CF_BROKER_PASSWORD", Prompt: "Password of the broker", Flag: "--password-stdin"})
 	}
 	return err
 }
@@ -71,7 +76,7 @@ func runCreateBroker(ctx context.Context, o brokerOptions, ask *client.Client, o
 		if err == nil {
 			return runUpdateBroker(ctx, o, ask, out)
 		}
-		if missing := (*client.Missing)(nil); !errors.As(err, &missing) {
+		if !isMissing(err) {
 			return err
 		}
 	}
@@ -95,7 +100,7 @@ func runUpdateBroker(ctx context.Context, o brokerOptions, ask *client.Client, o
 	if err := o.secret(ctx, out); err != nil {
 		return err
 	}
-	b, err := ask.ServiceBrokerByName(ctx, o.Name)
+	b, err := findBroker(ctx, ask, o.Name)
 	if err != nil {
 		return err
 	}
@@ -107,12 +112,37 @@ func runUpdateBroker(ctx context.Context, o brokerOptions, ask *client.Client, o
 	return nil
 }
 
+// findBroker finds a broker by name; the error offers one that is near.
+func findBroker(ctx context.Context, ask *client.Client, name string) (v3.ServiceBroker, error) {
+	b, err := ask.ServiceBrokerByName(ctx, name)
+	if !isMissing(err) {
+		return b, err
+	}
+	all, lerr := ask.ServiceBrokers(ctx)
+	if lerr != nil {
+		return b, lerr
+	}
+	return b, hint(err, name, all, func(b v3.ServiceBroker) string { return b.Name })
+}
+
+func runRenameBroker(ctx context.Context, o brokerOptions, ask *client.Client, out *console) error {
+	b, err := findBroker(ctx, ask, o.Name)
+	if err != nil {
+		return err
+	}
+	if err := ask.UpdateServiceBroker(ctx, b.GUID, v3.UpdateServiceBroker{Name: &o.NewName}); err != nil {
+		return fmt.Errorf("cannot rename service broker %s: %w", o.Name, err)
+	}
+	out.say("Renamed service broker %s to %s", o.Name, o.NewName)
+	return nil
+}
+
 func runDeleteBroker(ctx context.Context, o brokerOptions, ask *client.Client, out *console) error {
-	if ok, err := (serviceOptions{Force: o.Force}).sure(ctx, out, "Really delete service broker "+o.Name); err != nil || !ok {
+	if ok, err := sure(ctx, out, o.Force, "Really delete service broker "+o.Name); err != nil || !ok {
 		return err
 	}
 	b, err := ask.ServiceBrokerByName(ctx, o.Name)
-	if missing := (*client.Missing)(nil); errors.As(err, &missing) {
+	if isMissing(err) {
 		out.say("Service broker %s is not there", o.Name)
 		return nil
 	}
@@ -132,7 +162,11 @@ func runBrokers(ctx context.Context, ask *client.Client, out *console) error {
 		return err
 	}
 	if out.json {
-		return out.encode(all)
+		return out.encode(append([]v3.ServiceBroker{}, all...))
+	}
+	if len(all) == 0 {
+		out.say("There are no brokers that you may see")
+		return nil
 	}
 	rows := [][]string{{"name", "url"}}
 	for _, b := range all {
@@ -159,7 +193,7 @@ func accessCommands(g *global) []*cli.Command {
 	return []*cli.Command{
 		about(verb{
 			name: "service-access", usage: "list who may have which plan",
-			flags: []cli.Flag{brokerFlag(), &cli.StringFlag{Name: "e", Usage: "of one `offering`"}, jsonFlag()},
+			flags: []cli.Flag{brokerFlag(), &cli.StringFlag{Name: "e", Usage: "of one `offering`"}, &cli.StringFlag{Name: "o", Usage: "what an `org` may have"}, jsonFlag()},
 		}, runAccess),
 		about(verb{name: "enable-service-access", args: "OFFERING", usage: "let everybody, or an org, have the plans of an offering", flags: flags()}, runEnableAccess),
 		about(verb{name: "disable-service-access", args: "OFFERING", usage: "take that back", flags: flags()}, runDisableAccess),
@@ -168,7 +202,7 @@ func accessCommands(g *global) []*cli.Command {
 			flags: []cli.Flag{brokerFlag(), forceFlag()},
 		}, func(c *cli.Context, ask *client.Client, out *console) error {
 			o := accessOptions{Offering: c.Args().First(), Broker: c.String("b")}
-			if ok, err := (serviceOptions{Force: c.Bool("f")}).sure(c.Context, out, "Really forget offering "+o.Offering+" and all its instances"); err != nil || !ok {
+			if ok, err := sure(c.Context, out, c.Bool("f"), "Really forget offering "+o.Offering+" and all its instances"); err != nil || !ok {
 				return err
 			}
 			return runPurgeOffering(c.Context, o, ask, out)
@@ -268,6 +302,7 @@ func runDisableAccess(ctx context.Context, o accessOptions, w where) error {
 
 // accessRow is a plan and who may have it.
 type accessRow struct {
+	Broker   string   `json:"broker"`
 	Offering string   `json:"offering"`
 	Plan     string   `json:"plan"`
 	Access   string   `json:"access"`
@@ -275,32 +310,54 @@ type accessRow struct {
 }
 
 func runAccess(ctx context.Context, o accessOptions, w where) error {
-	offerings, err := w.ask.ServiceOfferings(ctx, o.Offering, o.Broker)
+	org := v3.Organization{}
+	if o.Org != "" {
+		var err error
+		if org, err = findOrg(ctx, w, o.Org); err != nil {
+			return err
+		}
+	}
+	m, err := w.ask.Marketplace(ctx, client.MarketplaceQuery{Offering: o.Offering, Broker: o.Broker, All: true})
 	if err != nil {
 		return err
 	}
-	all, rows := []accessRow{}, [][]string{{"offering", "plan", "access", "orgs"}}
-	for _, of := range offerings {
-		plans, err := w.ask.ServicePlans(ctx, of.GUID)
+	if len(m.Plans) == 0 && (o.Offering != "" || o.Broker != "") {
+		return &failure{status: statusFailed, err: errors.New("there is no such offering"), todo: "dew service-access lists all"}
+	}
+	all := []accessRow{}
+	for _, p := range m.Plans {
+		f := m.Offerings[p.Relationships.ServiceOffering.ID()]
+		r := accessRow{Broker: m.Brokers[f.Relationships.ServiceBroker.ID()], Offering: f.Name, Plan: p.Name, Access: p.VisibilityType}
+		theirs, err := r.readOrgs(ctx, p, org.GUID, w.ask)
 		if err != nil {
 			return err
 		}
-		for _, p := range plans {
-			r := accessRow{Offering: of.Name, Plan: p.Name, Access: p.VisibilityType}
-			if p.VisibilityType == v3.VisibilityOrganization {
-				v, err := w.ask.PlanVisibility(ctx, p.GUID)
-				if err != nil {
-					return err
-				}
-				r.Orgs = namesOf(v.Organizations, func(n v3.NamedGUID) string { return n.Name })
-			}
-			all, rows = append(all, r), append(rows, []string{r.Offering, r.Plan, r.Access, strings.Join(r.Orgs, ", ")})
+		if theirs {
+			all = append(all, r)
 		}
 	}
+	slices.SortStableFunc(all, func(a, b accessRow) int {
+		return cmp.Or(cmp.Compare(a.Broker, b.Broker), cmp.Compare(a.Offering, b.Offering))
+	})
 	if w.out.json {
 		return w.out.encode(all)
 	}
+	rows := [][]string{{"broker", "offering", "plan", "access", "orgs"}}
+	for _, r := range all {
+		rows = append(rows, []string{r.Broker, r.Offering, r.Plan, r.Access, strings.Join(r.Orgs, ", ")})
+	}
 	return w.out.table(rows)
+}
+
+// readOrgs fills in the orgs that may have a plan, and tells whether the one with the
+// guid may; an empty one is any.
+func (r *accessRow) readOrgs(ctx context.Context, p v3.ServicePlan, guid string, ask *client.Client) (bool, error) {
+	if p.VisibilityType != v3.VisibilityOrganization {
+		return guid == "" || p.VisibilityType == v3.VisibilityPublic, nil
+	}
+	v, err := ask.PlanVisibility(ctx, p.GUID)
+	r.Orgs = namesOf(v.Organizations, func(n v3.NamedGUID) string { return n.Name })
+	return guid == "" || slices.ContainsFunc(v.Organizations, func(n v3.NamedGUID) bool { return n.GUID == guid }), err
 }
 
 func runPurgeOffering(ctx context.Context, o accessOptions, ask *client.Client, out *console) error {

@@ -3,10 +3,10 @@ package main
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/dewrun/dew/api/client"
 	"github.com/dewrun/dew/api/v3"
@@ -48,6 +48,9 @@ func runMarketplace(ctx context.Context, o marketOptions, ask *client.Client, ou
 	if out.json {
 		return out.encode(offers)
 	}
+	if len(offers) == 0 && (o.Query.Offering != "" || o.Query.Broker != "") {
+		return noPlan(ctx, serviceOptions{Offering: o.Query.Offering, Broker: o.Query.Broker}, ask)
+	}
 	if len(offers) == 0 {
 		out.say("There is nothing to be had here")
 		return nil
@@ -69,7 +72,7 @@ func costs(all []v3.ServiceCost) string {
 func planRows(offers []offer) [][]string {
 	rows := [][]string{{"plan", "description", "free or paid", "costs", "available", "broker"}}
 	for _, o := range offers {
-		rows = append(rows, []string{o.Plan, shown(o.Description), paid(o.Free), o.Costs, yesNo(o.Available), o.Broker})
+		rows = append(rows, []string{o.Plan, shown(o.Description), paid(o.Free), o.Costs, yes(o.Available), o.Broker})
 	}
 	return rows
 }
@@ -81,11 +84,12 @@ func paid(free bool) string {
 	return "paid"
 }
 
-func yesNo(yes bool) string {
-	if yes {
+// onlyYes is for columns where it is rare.
+func onlyYes(is bool) string {
+	if is {
 		return "yes"
 	}
-	return "no"
+	return ""
 }
 
 func offeringRows(offers []offer, noPlans bool) [][]string {
@@ -109,16 +113,46 @@ func offeringRows(offers []offer, noPlans bool) [][]string {
 	return rows
 }
 
+// boundView is an app that is bound to a service instance.
+type boundView struct {
+	GUID  string `json:"guid"`
+	App   string `json:"app"`
+	Name  string `json:"binding_name,omitempty"`
+	Last  string `json:"last_operation"`
+	About string `json:"description,omitempty"`
+}
+
+// text is the app, and what is not as usual.
+func (b boundView) text(alone bool) string {
+	var notes []string
+	if b.Name != "" {
+		notes = append(notes, "as "+b.Name)
+	}
+	if b.Last != "create succeeded" {
+		notes = append(notes, strings.TrimSuffix(b.Last+": "+b.About, ": "))
+	}
+	if !alone {
+		notes = append(notes, "guid "+b.GUID)
+	}
+	if len(notes) == 0 {
+		return b.App
+	}
+	return b.App + " (" + strings.Join(notes, ", ") + ")"
+}
+
 // serviceRow is a service instance in the list.
 type serviceRow struct {
 	GUID     string   `json:"guid"`
 	Name     string   `json:"name"`
 	Offering string   `json:"offering"` // "user-provided" where there is none
 	Plan     string   `json:"plan,omitempty"`
+	Broker   string   `json:"broker,omitempty"`
 	Apps     []string `json:"bound_apps"`
 	Last     string   `json:"last_operation"`
 	About    string   `json:"description,omitempty"`
 	Tags     []string `json:"tags,omitempty"`
+	Upgrade  bool     `json:"upgrade_available,omitempty"`
+	bindings []boundView
 }
 
 func runServices(ctx context.Context, noApps bool, ask *client.Client, out *console) error {
@@ -126,11 +160,12 @@ func runServices(ctx context.Context, noApps bool, ask *client.Client, out *cons
 	if err != nil {
 		return err
 	}
-	names, err := readNames(ctx, noApps || len(all) == 0, ask)
-	if err != nil {
-		return err
+	views, names := []serviceRow{}, &serviceNames{}
+	if len(all) > 0 {
+		if names, err = readNames(ctx, noApps, ask); err != nil {
+			return err
+		}
 	}
-	views := []serviceRow{}
 	for _, i := range all {
 		v, err := names.row(ctx, i)
 		if err != nil {
@@ -145,28 +180,35 @@ func runServices(ctx context.Context, noApps bool, ask *client.Client, out *cons
 		out.say("There are no service instances: dew marketplace lists what can be had")
 		return nil
 	}
-	rows := [][]string{{"name", "offering", "plan", "bound apps", "last operation", "description"}}
+	rows := [][]string{{"name", "offering", "plan", "bound apps", "last operation", "broker", "upgrade", "description"}}
 	for _, v := range views {
 		about := ""
 		if !strings.HasSuffix(v.Last, "succeeded") {
 			about = shown(v.About)
 		}
-		rows = append(rows, []string{v.Name, v.Offering, v.Plan, strings.Join(v.Apps, ", "), v.Last, about})
+		rows = append(rows, []string{v.Name, v.Offering, v.Plan, strings.Join(v.Apps, ", "), v.Last, v.Broker, onlyYes(v.Upgrade), about})
 	}
 	return out.table(rows)
 }
 
-// serviceNames finds the names that stand behind guids, each once.
+// serviceNames finds the names that stand behind guids.
 type serviceNames struct {
-	ask       *client.Client
-	apps      map[string]string
-	plans     map[string]v3.ServicePlan
-	offerings map[string]v3.ServiceOffering
-	noApps    bool
+	ask    *client.Client
+	apps   map[string]string
+	plans  map[string]v3.ServicePlan
+	market client.Marketplace
+	noApps bool
 }
 
 func readNames(ctx context.Context, noApps bool, ask *client.Client) (*serviceNames, error) {
-	n := &serviceNames{ask: ask, apps: map[string]string{}, plans: map[string]v3.ServicePlan{}, offerings: map[string]v3.ServiceOffering{}, noApps: noApps}
+	n := &serviceNames{ask: ask, apps: map[string]string{}, plans: map[string]v3.ServicePlan{}, noApps: noApps}
+	var err error
+	if n.market, err = ask.Marketplace(ctx, client.MarketplaceQuery{All: true}); err != nil {
+		return n, err
+	}
+	for _, p := range n.market.Plans {
+		n.plans[p.GUID] = p
+	}
 	if noApps {
 		return n, nil
 	}
@@ -177,48 +219,36 @@ func readNames(ctx context.Context, noApps bool, ask *client.Client) (*serviceNa
 	return n, err
 }
 
-// plan reads the plan of an instance and its offering; false: it has none.
-func (n *serviceNames) plan(ctx context.Context, i v3.ServiceInstance) (p v3.ServicePlan, o v3.ServiceOffering, ok bool, err error) {
-	if i.Relationships.ServicePlan == nil || i.Relationships.ServicePlan.Data == nil {
-		return p, o, false, nil
+// offering is that of an instance; it is empty for who may not see it.
+func (n *serviceNames) offering(i v3.ServiceInstance) v3.ServiceOffering {
+	if i.Relationships.ServicePlan == nil {
+		return v3.ServiceOffering{}
 	}
-	guid := i.Relationships.ServicePlan.Data.GUID
-	if _, known := n.plans[guid]; !known {
-		p, err = n.ask.ServicePlan(ctx, guid)
-		if client.NotFound(err) {
-			return p, o, false, nil // nobody who looks from here may see it
-		}
-		if err != nil {
-			return p, o, false, err
-		}
-		if o, err = n.ask.ServiceOffering(ctx, p.Relationships.ServiceOffering.Data.GUID); err != nil {
-			return p, o, false, err
-		}
-		n.plans[guid], n.offerings[guid] = p, o
-	}
-	return n.plans[guid], n.offerings[guid], true, nil
+	return n.market.Offerings[n.plans[i.Relationships.ServicePlan.ID()].Relationships.ServiceOffering.ID()]
 }
 
 func (n *serviceNames) row(ctx context.Context, i v3.ServiceInstance) (serviceRow, error) {
-	v := serviceRow{GUID: i.GUID, Name: i.Name, Offering: i.Type, Apps: []string{}, Tags: i.Tags, Last: lastOperation(i.LastOperation), About: i.LastOperation.Description}
-	p, o, ok, err := n.plan(ctx, i)
-	if err != nil {
-		return v, err
+	v := serviceRow{
+		GUID: i.GUID, Name: i.Name, Offering: i.Type, Apps: []string{}, Tags: i.Tags, Last: lastOperation(i.LastOperation), About: i.LastOperation.Description,
+		Upgrade: i.UpgradeAvailable != nil && *i.UpgradeAvailable, bindings: []boundView{},
 	}
-	if ok {
-		v.Offering, v.Plan = o.Name, p.Name
+	if o := n.offering(i); o.GUID != "" {
+		v.Offering, v.Plan, v.Broker = o.Name, n.plans[i.Relationships.ServicePlan.ID()].Name, n.market.Brokers[o.Relationships.ServiceBroker.ID()]
 	}
 	if n.noApps {
 		return v, nil
 	}
 	bound, err := n.ask.Bindings(ctx, client.BindingQuery{Type: v3.BindingApp, Instance: i.GUID})
 	for _, b := range bound {
-		if b.Relationships.App == nil || b.Relationships.App.Data == nil {
+		if b.Relationships.App == nil {
 			continue
 		}
-		v.Apps = append(v.Apps, cmp.Or(n.apps[b.Relationships.App.Data.GUID], "an app of another space"))
+		app := cmp.Or(n.apps[b.Relationships.App.ID()], "an app of another space")
+		v.Apps = append(v.Apps, app)
+		v.bindings = append(v.bindings, boundView{GUID: b.GUID, App: app, Name: bindingName(b), Last: lastOperation(b.LastOperation), About: b.LastOperation.Description})
 	}
 	slices.Sort(v.Apps)
+	v.Apps = slices.Compact(v.Apps)
 	return v, err
 }
 
@@ -227,15 +257,17 @@ func lastOperation(l v3.LastOperation) string { return strings.TrimSpace(l.Type 
 // serviceView is how a service instance does.
 type serviceView struct {
 	serviceRow
-	Type      string          `json:"type"`
-	Dashboard string          `json:"dashboard_url,omitempty"`
-	Drain     string          `json:"syslog_drain_url,omitempty"`
-	Route     string          `json:"route_service_url,omitempty"`
-	Upgrade   bool            `json:"upgrade_available,omitempty"`
-	Keys      []string        `json:"keys"`
-	Started   v3.Time         `json:"started"`
-	Updated   v3.Time         `json:"updated"`
-	Params    json.RawMessage `json:"parameters,omitempty"`
+	Type      string      `json:"type"`
+	Offers    string      `json:"offering_description,omitempty"`
+	Docs      string      `json:"documentation_url,omitempty"`
+	Dashboard string      `json:"dashboard_url,omitempty"`
+	Drain     string      `json:"syslog_drain_url,omitempty"`
+	Route     string      `json:"route_service_url,omitempty"`
+	Bindings  []boundView `json:"bindings"`
+	Keys      []string    `json:"keys"`
+	Shared    []string    `json:"shared_with,omitempty"` // spaces
+	Started   v3.Time     `json:"started"`
+	Updated   v3.Time     `json:"updated"`
 }
 
 func runService(ctx context.Context, o serviceOptions, ask *client.Client, out *console) error {
@@ -253,27 +285,46 @@ func runService(ctx context.Context, o serviceOptions, ask *client.Client, out *
 		}
 		return out.encode(p)
 	}
-	names, err := readNames(ctx, false, ask)
-	if err != nil {
+	v, err := viewService(ctx, i, ask)
+	switch {
+	case err != nil:
 		return err
-	}
-	row, err := names.row(ctx, i)
-	if err != nil {
-		return err
-	}
-	keys, err := ask.Bindings(ctx, client.BindingQuery{Type: v3.BindingKey, Instance: i.GUID})
-	if err != nil {
-		return err
-	}
-	v := serviceView{
-		serviceRow: row, Type: i.Type, Dashboard: i.DashboardURL.Value, Drain: i.SyslogDrainURL.Value, Route: i.RouteServiceURL.Value,
-		Upgrade: i.UpgradeAvailable != nil && *i.UpgradeAvailable, Started: i.LastOperation.CreatedAt, Updated: i.LastOperation.UpdatedAt,
-		Keys: namesOf(keys, bindingName),
-	}
-	if out.json {
+	case out.json:
 		return out.encode(v)
 	}
 	return out.table(v.rows())
+}
+
+func viewService(ctx context.Context, i v3.ServiceInstance, ask *client.Client) (serviceView, error) {
+	v := serviceView{
+		Type: i.Type, Dashboard: i.DashboardURL.Value, Drain: i.SyslogDrainURL.Value, Route: i.RouteServiceURL.Value,
+		Started: i.LastOperation.CreatedAt, Updated: i.LastOperation.UpdatedAt,
+	}
+	names, err := readNames(ctx, false, ask)
+	if err != nil {
+		return v, err
+	}
+	if v.serviceRow, err = names.row(ctx, i); err != nil {
+		return v, err
+	}
+	v.Bindings = v.bindings
+	keys, err := ask.Bindings(ctx, client.BindingQuery{Type: v3.BindingKey, Instance: i.GUID})
+	if err != nil {
+		return v, err
+	}
+	v.Keys = namesOf(keys, bindingName)
+	if i.Type != v3.ServiceManaged {
+		return v, nil
+	}
+	o := names.offering(i)
+	if v.Offers = o.Description; o.DocumentationURL != nil {
+		v.Docs = *o.DocumentationURL
+	}
+	v.Shared, err = ask.SharedWith(ctx, i.GUID)
+	if untold(err) {
+		err = nil // it is a guest itself here
+	}
+	return v, err
 }
 
 func (v serviceView) rows() [][]string {
@@ -286,17 +337,35 @@ func (v serviceView) rows() [][]string {
 	if v.Type == v3.ServiceManaged {
 		add("offering", v.Offering)
 		add("plan", v.Plan)
+		add("broker", v.Broker)
+		add("description", v.Offers)
+		add("documentation", v.Docs)
 	}
 	add("tags", strings.Join(v.Tags, ", "))
 	add("dashboard", v.Dashboard)
 	add("log drain", v.Drain)
 	add("route service", v.Route)
-	add("bound apps", strings.Join(v.Apps, ", "))
+	var bound []string
+	for _, b := range v.Bindings {
+		bound = append(bound, b.text(len(v.Bindings) == len(v.Apps)))
+	}
+	add("bound apps", strings.Join(bound, ", "))
 	add("keys", strings.Join(v.Keys, ", "))
+	add("shared with", strings.Join(v.Shared, ", "))
 	add("last operation", v.Last)
 	add("message", v.About)
+	add("started", clock(v.Started))
+	add("updated", clock(v.Updated))
 	if v.Upgrade {
 		add("upgrade", "dew upgrade-service "+v.Name)
 	}
 	return rows
+}
+
+// clock is a moment for people; what never was is empty.
+func clock(t v3.Time) string {
+	if t.IsZero() {
+		return ""
+	}
+	return t.Local().Format(time.DateTime)
 }

@@ -1,13 +1,13 @@
 package main
 
 import (
-	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
 	"os/exec"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -28,10 +28,11 @@ func snapshotCommands(g *global) []*cli.Command {
 	}
 	share := func(v verb, fn func(context.Context, shareOptions, where) error) *cli.Command {
 		v.category = servicesCategory
-		v.flags = []cli.Flag{
-			&cli.StringFlag{Name: "s", Required: true, Usage: "the other `space`"}, &cli.StringFlag{Name: "o", Usage: "its `org` (default: the target's)"}, forceFlag(),
-		}
+		v.flags = append(v.flags, &cli.StringFlag{Name: "s", Usage: "the other `space`; needed"}, &cli.StringFlag{Name: "o", Usage: "its `org` (default: the target's)"})
 		return g.commandAt(v, func(c *cli.Context, w where) error {
+			if c.String("s") == "" {
+				return usage("%s needs -s with the other space", v.name)
+			}
 			return fn(c.Context, shareOptions{Name: c.Args().First(), Space: c.String("s"), Org: c.String("o"), Force: c.Bool("f")}, w)
 		})
 	}
@@ -41,6 +42,9 @@ func snapshotCommands(g *global) []*cli.Command {
 			about: "The copy is consistent: clients only wait for the moment that it takes. dew service-restore puts it back.",
 		}, runSnapshot),
 		about(verb{name: "service-snapshots", args: "SERVICE_INSTANCE", usage: "list the copies of the data of a database", flags: []cli.Flag{jsonFlag()}}, runSnapshots),
+		about(verb{
+			name: "delete-service-snapshot", args: "SERVICE_INSTANCE SNAPSHOT", usage: "delete a copy of the data of a database", flags: []cli.Flag{forceFlag()},
+		}, runDeleteSnapshot),
 		about(verb{
 			name: "service-restore", args: "SERVICE_INSTANCE [SNAPSHOT]", usage: "put a copy in the place of the data",
 			about: "Without SNAPSHOT it is the newest. What came since is gone. Bindings of now work after it.", flags: []cli.Flag{forceFlag()},
@@ -52,9 +56,13 @@ func snapshotCommands(g *global) []*cli.Command {
 			return runConnect(c.Context, c.Args().First(), ask, out)
 		}),
 		share(verb{name: "share-service", args: "SERVICE_INSTANCE", usage: "let apps of another space be bound to a service instance"}, runShare),
-		share(verb{name: "unshare-service", args: "SERVICE_INSTANCE", usage: "take that back, with the bindings there"}, runUnshare),
-		routeService(g, "bind-route-service", "put a service before a route", runBindRoute),
-		routeService(g, "unbind-route-service", "take the service before a route away", runUnbindRoute),
+		share(verb{name: "unshare-service", args: "SERVICE_INSTANCE", usage: "take that back, with the bindings there", flags: []cli.Flag{forceFlag()}}, runUnshare),
+		routeService(g, verb{
+			name: "bind-route-service", alias: "brs", usage: "put a service before a route", about: "Example:\n   dew bind-route-service dew.localhost --hostname shop limiter", flags: []cli.Flag{paramsFlag(), waitFlag()},
+		}, runBindRoute),
+		routeService(g, verb{
+			name: "unbind-route-service", alias: "urs", usage: "take the service before a route away", about: "A route that is not bound is fine.", flags: []cli.Flag{forceFlag(), waitFlag()},
+		}, runUnbindRoute),
 	}
 }
 
@@ -84,7 +92,7 @@ func runSnapshots(ctx context.Context, o serviceOptions, ask *client.Client, out
 		return err
 	}
 	if out.json {
-		return out.encode(all)
+		return out.encode(append([]v3.ServiceSnapshot{}, all...))
 	}
 	if len(all) == 0 {
 		out.say("There are no copies: dew service-snapshot %s makes one", o.Name)
@@ -95,6 +103,21 @@ func runSnapshots(ctx context.Context, o serviceOptions, ask *client.Client, out
 		rows = append(rows, []string{s.GUID, s.CreatedAt.Local().Format(time.DateTime), bytesText(s.Size)})
 	}
 	return out.table(rows)
+}
+
+func runDeleteSnapshot(ctx context.Context, o serviceOptions, ask *client.Client, out *console) error {
+	i, err := findService(ctx, ask, o.Name)
+	if err != nil {
+		return err
+	}
+	if ok, err := sure(ctx, out, o.Force, "Really delete snapshot "+o.NewName+" of "+o.Name); err != nil || !ok {
+		return err
+	}
+	if err := ask.DeleteSnapshot(ctx, i.GUID, o.NewName); err != nil {
+		return fmt.Errorf("cannot delete snapshot %s of %s: %w", o.NewName, o.Name, err)
+	}
+	out.say("Deleted snapshot %s of %s", o.NewName, o.Name)
+	return nil
 }
 
 func runRestore(ctx context.Context, o serviceOptions, ask *client.Client, out *console) error {
@@ -113,7 +136,7 @@ func runRestore(ctx context.Context, o serviceOptions, ask *client.Client, out *
 		}
 		id = all[0].GUID
 	}
-	if ok, err := o.sure(ctx, out, "Really put snapshot "+id+" in the place of the data of "+o.Name); err != nil || !ok {
+	if ok, err := sure(ctx, out, o.Force, "Really put snapshot "+id+" in the place of the data of "+o.Name); err != nil || !ok {
 		return err
 	}
 	if err := ask.Restore(ctx, i.GUID, id); err != nil {
@@ -161,24 +184,37 @@ func runConnect(ctx context.Context, name string, ask *client.Client, out *conso
 	n := v3.CreateCredentialBinding{Type: v3.BindingKey, Name: key}
 	n.Relationships.ServiceInstance = v3.To(i.GUID)
 	job, err := ask.Bind(ctx, n)
-	if err == nil && !job.Ended() {
-		err = ask.Wait(ctx, job)
-	}
 	if err != nil {
+		return fmt.Errorf("cannot connect to %s: %w", name, err)
+	}
+	defer func() { // also when somebody does not wait for it
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 30*time.Second)
+		defer cancel()
+		err = errors.Join(err, dropKey(ctx, bindOptions{Service: name, Key: key}, ask))
+	}()
+	if err := ask.Wait(ctx, job); err != nil {
 		return fmt.Errorf("cannot connect to %s: %w", name, err)
 	}
 	b, err := findKey(ctx, bindOptions{Service: name, Key: key}, ask)
 	if err != nil {
 		return err
 	}
-	defer func() {
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 30*time.Second)
-		defer cancel()
-		if _, derr := endBinding(ctx, b.GUID, true, ask); derr != nil {
-			err = errors.Join(err, fmt.Errorf("cannot delete the service key %s: %w", key, derr))
-		}
-	}()
 	return talk(ctx, b.GUID, ask, out)
+}
+
+// dropKey deletes a key that was needed for a while.
+func dropKey(ctx context.Context, o bindOptions, ask *client.Client) error {
+	b, err := findKey(ctx, o, ask)
+	if none := (*noKey)(nil); errors.As(err, &none) {
+		return nil
+	}
+	if err == nil {
+		_, err = endBinding(ctx, b.GUID, true, ask)
+	}
+	if err != nil {
+		return fmt.Errorf("cannot delete service key %s of %s: %w", o.Key, o.Service, err)
+	}
+	return nil
 }
 
 // talk runs the program with the credentials of a key.
@@ -245,8 +281,7 @@ func runUnshare(ctx context.Context, o shareOptions, w where) error {
 	if err != nil {
 		return err
 	}
-	sure := serviceOptions{Force: o.Force}
-	if ok, err := sure.sure(ctx, w.out, "Really take "+o.Name+" from space "+s.Name+", with the bindings there"); err != nil || !ok {
+	if ok, err := sure(ctx, w.out, o.Force, "Really take "+o.Name+" from space "+s.Name+", with the bindings there"); err != nil || !ok {
 		return err
 	}
 	if err := w.ask.UnshareService(ctx, i.GUID, s.GUID); err != nil {
@@ -257,20 +292,20 @@ func runUnshare(ctx context.Context, o shareOptions, w where) error {
 }
 
 type routeServiceOptions struct {
-	route      routeOptions
-	Service    string
-	Parameters string
+	route       routeOptions
+	Service     string
+	Parameters  string
+	Wait, Force bool
 }
 
-func routeService(g *global, name, about string, fn func(context.Context, routeServiceOptions, *client.Client, *console) error) *cli.Command {
-	return g.command(verb{
-		name: name, args: "DOMAIN SERVICE_INSTANCE", category: servicesCategory, usage: about, flags: append(hostFlags(), paramsFlag(), forceFlag(), waitFlag()),
-	}, func(c *cli.Context, ask *client.Client, out *console) error {
+func routeService(g *global, v verb, fn func(context.Context, routeServiceOptions, *client.Client, *console) error) *cli.Command {
+	v.args, v.category, v.flags = "DOMAIN SERVICE_INSTANCE", servicesCategory, append(hostFlags()[:2], v.flags...) // no port: TCP routes have none
+	return g.command(v, func(c *cli.Context, ask *client.Client, out *console) error {
 		r, err := readRoute(c, false)
 		if err != nil {
 			return err
 		}
-		return fn(c.Context, routeServiceOptions{route: r, Service: c.Args().Get(1), Parameters: c.String("c")}, ask, out)
+		return fn(c.Context, routeServiceOptions{route: r, Service: c.Args().Get(1), Parameters: c.String("c"), Wait: c.Bool("wait"), Force: c.Bool("f")}, ask, out)
 	})
 }
 
@@ -299,14 +334,32 @@ func runBindRoute(ctx context.Context, o routeServiceOptions, ask *client.Client
 	n := v3.CreateServiceRouteBinding{Parameters: params}
 	n.Relationships.Route, n.Relationships.ServiceInstance = v3.To(r.GUID), v3.To(i.GUID)
 	job, err := ask.BindRoute(ctx, n)
-	if err == nil && !job.Ended() {
-		err = ask.Wait(ctx, job)
+	if answers(err, "route and service instance are already bound") {
+		out.say("Route %s is bound to %s already", o.route.url(), o.Service)
+		return nil
+	}
+	done := false
+	if err == nil {
+		done, err = finished(ctx, job, o.Wait, ask)
 	}
 	if err != nil {
 		return fmt.Errorf("cannot bind route %s to %s: %w", o.route.url(), o.Service, err)
 	}
+	if !done {
+		out.say("Binding route %s to %s is in progress", o.route.url(), o.Service)
+		return nil
+	}
 	out.say("Bound route %s to %s", o.route.url(), o.Service)
 	return nil
+}
+
+// finished tells whether an operation has ended, after a wait if that is wanted.
+func finished(ctx context.Context, job client.Job, wait bool, ask *client.Client) (bool, error) {
+	job, err := ask.Taken(ctx, job)
+	if err != nil || job.Ended() || !wait {
+		return job.Ended(), err
+	}
+	return true, ask.Wait(ctx, job)
 }
 
 func runUnbindRoute(ctx context.Context, o routeServiceOptions, ask *client.Client, out *console) error {
@@ -318,18 +371,26 @@ func runUnbindRoute(ctx context.Context, o routeServiceOptions, ask *client.Clie
 	if err != nil {
 		return err
 	}
-	for _, b := range all {
-		if b.Relationships.ServiceInstance.Data == nil || b.Relationships.ServiceInstance.Data.GUID != i.GUID {
-			continue
-		}
-		job, err := ask.UnbindRoute(ctx, b.GUID)
-		if err == nil && !job.Ended() {
-			err = ask.Wait(ctx, job)
-		}
-		if err != nil {
-			return fmt.Errorf("cannot unbind route %s from %s: %w", o.route.url(), o.Service, err)
-		}
+	at := slices.IndexFunc(all, func(b v3.ServiceRouteBinding) bool { return b.Relationships.ServiceInstance.ID() == i.GUID })
+	if at < 0 {
+		out.say("Route %s is not bound to %s", o.route.url(), o.Service)
+		return nil
 	}
-	out.say("Route %s is not bound to %s", o.route.url(), cmp.Or(i.Name, o.Service))
+	if ok, err := sure(ctx, out, o.Force, "Really unbind route "+o.route.url()+" from "+o.Service); err != nil || !ok {
+		return err
+	}
+	job, err := ask.UnbindRoute(ctx, all[at].GUID)
+	done := false
+	if err == nil {
+		done, err = finished(ctx, job, o.Wait, ask)
+	}
+	if err != nil {
+		return fmt.Errorf("cannot unbind route %s from %s: %w", o.route.url(), o.Service, err)
+	}
+	if !done {
+		out.say("Unbinding route %s from %s is in progress", o.route.url(), o.Service)
+		return nil
+	}
+	out.say("Unbound route %s from %s", o.route.url(), o.Service)
 	return nil
 }

@@ -6,6 +6,8 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
+	"io/fs"
 	"os"
 	"slices"
 	"strings"
@@ -60,8 +62,12 @@ func paramsFlag() cli.Flag {
 func waitFlag() cli.Flag {
 	return &cli.BoolFlag{Name: "wait", Aliases: []string{"w"}, Usage: "wait until the operation has ended", DisableDefaultText: true}
 }
-func tagsFlag() cli.Flag  { return &cli.StringFlag{Name: "t", Usage: "`tags`, with commas between"} }
-func forceFlag() cli.Flag { return boolFlag("f", "do not ask") }
+
+func tagsFlag() cli.Flag { return &cli.StringFlag{Name: "t", Usage: "`tags`, with commas between"} }
+
+func forceFlag() cli.Flag {
+	return &cli.BoolFlag{Name: "f", Aliases: []string{"force"}, Usage: "do not ask", DisableDefaultText: true}
+}
 
 func brokerFlag() cli.Flag {
 	return &cli.StringFlag{Name: "b", Usage: "`name` of the broker, where several have such an offering"}
@@ -124,17 +130,21 @@ func serviceCommands(g *global) []*cli.Command {
 	}, bindingCommands(g), keyCommands(g), providedCommands(g), brokerCommands(g), snapshotCommands(g))
 }
 
+// maxObject bounds a file of parameters or credentials.
+const maxObject = 1 << 20
+
 // readJSON reads an object that stands on the command line or in a file; nil: none
 // is given.
 func readJSON(flag, text string) (json.RawMessage, error) {
+	text = strings.TrimSpace(text)
 	if text == "" {
 		return nil, nil
 	}
 	b := []byte(text)
-	if !strings.HasPrefix(strings.TrimSpace(text), "{") {
+	if !strings.HasPrefix(text, "{") {
 		var err error
-		if b, err = os.ReadFile(text); err != nil {
-			return nil, usage("%s must be a JSON object, or a file with one: %w", flag, err)
+		if b, err = readSmall(text); err != nil {
+			return nil, usage("%s must be a JSON object such as {\"name\":\"value\"}, or the name of a file with one: %w", flag, err)
 		}
 	}
 	var object map[string]any
@@ -144,18 +154,37 @@ func readJSON(flag, text string) (json.RawMessage, error) {
 	return b, nil
 }
 
+// readSmall reads a file. The error does not have its name: that may be a secret
+// which was meant to be the value itself.
+func readSmall(name string) ([]byte, error) {
+	b, err := func() ([]byte, error) {
+		f, err := os.Open(name)
+		if err != nil {
+			return nil, err
+		}
+		defer f.Close()
+		return io.ReadAll(io.LimitReader(f, maxObject+1))
+	}()
+	if e := (*fs.PathError)(nil); errors.As(err, &e) {
+		return nil, e.Err
+	}
+	if err == nil && len(b) > maxObject {
+		err = fmt.Errorf("the file is larger than %s", bytesText(maxObject))
+	}
+	return b, err
+}
+
 // findService finds a service instance by name; the error offers one that is near.
 func findService(ctx context.Context, ask *client.Client, name string) (v3.ServiceInstance, error) {
 	i, err := ask.ServiceByName(ctx, name)
-	missing := (*client.Missing)(nil)
-	if !errors.As(err, &missing) {
+	if !isMissing(err) {
 		return i, err
 	}
 	all, lerr := ask.Services(ctx)
 	if lerr != nil {
 		return i, lerr
 	}
-	return i, hint(missing, name, all, func(i v3.ServiceInstance) string { return i.Name })
+	return i, hint(err, name, all, func(i v3.ServiceInstance) string { return i.Name })
 }
 
 // answers tells whether the daemon answered 422 with such a text.
@@ -188,8 +217,7 @@ func runCreateService(ctx context.Context, o serviceOptions, ask *client.Client,
 	out.say("Creating service instance %s ...", o.Name)
 	job, err := ask.CreateService(ctx, n)
 	if answers(err, "name is taken") {
-		out.say("Service instance %s is there already", o.Name)
-		return nil
+		return thereAlready(ctx, o, ask, out)
 	}
 	if err != nil {
 		return fmt.Errorf("cannot create service instance %s: %w", o.Name, err)
@@ -197,23 +225,58 @@ func runCreateService(ctx context.Context, o serviceOptions, ask *client.Client,
 	return waitService(ctx, o, operation{job, "Created", "create"}, ask, out)
 }
 
+// thereAlready is the end of creating what has the name already. That is fine,
+// unless it came to nothing.
+func thereAlready(ctx context.Context, o serviceOptions, ask *client.Client, out *console) error {
+	i, err := ask.ServiceByName(ctx, o.Name)
+	if err != nil {
+		return err
+	}
+	if i.LastOperation.State == inProgress && o.Wait {
+		out.say("Service instance %s is there already, %s", o.Name, lastOperation(i.LastOperation))
+		told := progress{name: o.Name, ask: ask, out: out}
+		err := client.Poll(ctx, func() (bool, error) {
+			i, err = told.look(ctx)
+			return i.LastOperation.State != inProgress, err
+		})
+		if err != nil {
+			return err
+		}
+	}
+	if last := lastOperation(i.LastOperation); last == "create failed" {
+		return &failure{
+			status: statusFailed, err: fmt.Errorf("service instance %s is there already, and %s: %s", o.Name, last, i.LastOperation.Description),
+			todo: "dew delete-service " + o.Name + " removes it",
+		}
+	}
+	out.say("Service instance %s is there already", o.Name)
+	return nil
+}
+
 // noPlan says what there is instead of what was asked for.
 func noPlan(ctx context.Context, o serviceOptions, ask *client.Client) error {
-	m, err := ask.Marketplace(ctx, client.MarketplaceQuery{})
+	m, err := ask.Marketplace(ctx, client.MarketplaceQuery{Broker: o.Broker})
 	if err != nil {
 		return err
 	}
 	var offerings, plans []string
 	for _, p := range m.Plans {
-		name := m.Offerings[p.Relationships.ServiceOffering.Data.GUID].Name
+		name := m.Offerings[p.Relationships.ServiceOffering.ID()].Name
 		offerings = append(offerings, name)
 		if name == o.Offering {
 			plans = append(plans, p.Name)
 		}
 	}
 	slices.Sort(offerings)
-	if len(plans) == 0 {
-		return &failure{status: statusFailed, err: fmt.Errorf("there is no offering %q", o.Offering), todo: "dew marketplace has: " + strings.Join(slices.Compact(offerings), ", ")}
+	of := ""
+	if o.Broker != "" {
+		of = fmt.Sprintf(" of a broker %q", o.Broker)
+	}
+	switch {
+	case len(offerings) == 0:
+		return &failure{status: statusFailed, err: fmt.Errorf("there is no offering%s that can be had here", of), todo: "dew marketplace --show-unavailable lists all that you may see"}
+	case len(plans) == 0:
+		return &failure{status: statusFailed, err: fmt.Errorf("there is no offering %q%s", o.Offering, of), todo: "the offerings are: " + strings.Join(slices.Compact(offerings), ", ")}
 	}
 	return &failure{status: statusFailed, err: fmt.Errorf("offering %s has no plan %q", o.Offering, o.Plan), todo: "its plans are: " + strings.Join(plans, ", ")}
 }
@@ -233,11 +296,21 @@ type operation struct {
 	done, verb string // "Created", "create"
 }
 
+// failed says what did not work. What could not be made is there all the same, and
+// has the name.
+func (op operation) failed(name string, err error) error {
+	told := fmt.Errorf("cannot %s service instance %s: %w", op.verb, name, err)
+	if e := (*client.Error)(nil); op.verb == "create" && errors.As(err, &e) {
+		return &failure{status: statusFailed, err: told, todo: "dew delete-service " + name + " removes what is left of it"}
+	}
+	return told
+}
+
 // waitService waits for an operation, or says how to look after it.
 func waitService(ctx context.Context, o serviceOptions, op operation, ask *client.Client, out *console) error {
 	job, err := ask.Taken(ctx, op.job)
 	if err != nil {
-		return fmt.Errorf("cannot %s service instance %s: %w", op.verb, o.Name, err)
+		return op.failed(o.Name, err)
 	}
 	if job.Ended() {
 		out.say("%s service instance %s", op.done, o.Name)
@@ -252,34 +325,50 @@ func waitService(ctx context.Context, o serviceOptions, op operation, ask *clien
 	told := make(chan struct{})
 	go func() {
 		defer close(told)
-		tellProgress(watch, o.Name, ask, out)
+		tellProgress(watch, &progress{name: o.Name, ask: ask, out: out})
 	}()
 	err = ask.Wait(ctx, job)
 	cancel()
 	<-told
 	if err != nil {
-		return fmt.Errorf("cannot %s service instance %s: %w", op.verb, o.Name, err)
+		return op.failed(o.Name, err)
 	}
 	out.say("%s service instance %s", op.done, o.Name)
 	return nil
 }
 
-// tellProgress says what the broker says while it works, each sentence once.
-func tellProgress(ctx context.Context, name string, ask *client.Client, out *console) {
-	last := ""
+const (
+	inProgress   = "in progress"
+	progressLook = 200 * time.Millisecond
+)
+
+// progress tells what the broker says while it works, each sentence once.
+type progress struct {
+	name string
+	ask  *client.Client
+	out  *console
+	last string
+}
+
+func (p *progress) look(ctx context.Context) (v3.ServiceInstance, error) {
+	i, err := p.ask.ServiceByName(ctx, p.name)
+	if d := i.LastOperation.Description; err == nil && d != "" && d != p.last && i.LastOperation.State == inProgress {
+		p.last = d
+		p.out.say("   %s", shown(d))
+	}
+	return i, err
+}
+
+// tellProgress looks again and again until ctx ends.
+func tellProgress(ctx context.Context, p *progress) {
+	tick := time.NewTicker(progressLook)
+	defer tick.Stop()
 	for {
+		_, _ = p.look(ctx) // whoever waits for the job hears of what fails
 		select {
 		case <-ctx.Done():
 			return
-		case <-time.After(500 * time.Millisecond):
-		}
-		i, err := ask.ServiceByName(ctx, name)
-		if err != nil {
-			continue // whoever waits for the job hears of it
-		}
-		if d := i.LastOperation.Description; d != "" && d != last && i.LastOperation.State == "in progress" {
-			last = d
-			out.say("   %s", shown(d))
+		case <-tick.C:
 		}
 	}
 }
@@ -343,7 +432,7 @@ func runUpgradeService(ctx context.Context, o serviceOptions, ask *client.Client
 		out.say("No upgrade is available for service instance %s", o.Name)
 		return nil
 	}
-	if ok, err := o.sure(ctx, out, "Really upgrade service instance "+o.Name+" (it may be away meanwhile)"); err != nil || !ok {
+	if ok, err := sure(ctx, out, o.Force, "Really upgrade service instance "+o.Name+" (it may be away meanwhile)"); err != nil || !ok {
 		return err
 	}
 	p, err := ask.ServicePlan(ctx, i.Relationships.ServicePlan.Data.GUID)
@@ -358,8 +447,8 @@ func runUpgradeService(ctx context.Context, o serviceOptions, ask *client.Client
 }
 
 // sure asks unless -f was given.
-func (o serviceOptions) sure(ctx context.Context, out *console, question string) (bool, error) {
-	if o.Force {
+func sure(ctx context.Context, out *console, force bool, question string) (bool, error) {
+	if force {
 		return true, nil
 	}
 	return out.confirm(ctx, question)
@@ -382,11 +471,11 @@ func runRenameService(ctx context.Context, o serviceOptions, ask *client.Client,
 }
 
 func runDeleteService(ctx context.Context, o serviceOptions, ask *client.Client, out *console) error {
-	if ok, err := o.sure(ctx, out, "Really delete service instance "+o.Name+" and its data"); err != nil || !ok {
+	if ok, err := sure(ctx, out, o.Force, "Really delete service instance "+o.Name+" and its data"); err != nil || !ok {
 		return err
 	}
 	i, err := ask.ServiceByName(ctx, o.Name)
-	if missing := (*client.Missing)(nil); errors.As(err, &missing) {
+	if isMissing(err) {
 		out.say("Service instance %s is not there", o.Name)
 		return nil
 	}
@@ -405,7 +494,7 @@ func runPurgeService(ctx context.Context, o serviceOptions, ask *client.Client, 
 	if err != nil {
 		return err
 	}
-	if ok, err := o.sure(ctx, out, "Really forget service instance "+o.Name+" without asking its broker"); err != nil || !ok {
+	if ok, err := sure(ctx, out, o.Force, "Really forget service instance "+o.Name+" without asking its broker"); err != nil || !ok {
 		return err
 	}
 	if err := ask.PurgeService(ctx, i.GUID); err != nil {
