@@ -67,6 +67,12 @@ func newMailDaemon(t *testing.T) *mailDaemon {
 		return v3.Inbox{Mails: []v3.Mail{}}
 	})
 	answer("POST /dew/v1/inbox/link", func(*http.Request) any { return v3.InboxLink{URL: "http://x/notify/inbox?code=1"} })
+	answer("GET /v3/organizations", func(*http.Request) any {
+		return v3.List[v3.Organization]{Resources: []v3.Organization{{GUID: "org-1", Name: "local"}}}
+	})
+	answer("GET /v3/spaces", func(*http.Request) any {
+		return v3.List[v3.Space]{Resources: []v3.Space{{GUID: "space-1", Name: "dev"}}}
+	})
 	answer("GET /v3/apps", func(*http.Request) any {
 		return v3.List[v3.App]{Resources: []v3.App{{GUID: "app-1", Name: "shop"}}}
 	})
