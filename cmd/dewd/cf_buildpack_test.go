@@ -78,8 +78,10 @@ func TestCFBuildpacks(t *testing.T) {
 	s.run(0, []string{`(?m)^1 +mine .*mine\.zip`}, "buildpacks")
 	s.write("app/mine.txt", []byte("x"))
 	push := []string{"push", "built", "--no-manifest", "-p", "app", "-u", "process", "-m", "32M", "--no-route"}
-	s.run(0, []string{`compiling for time 0`, `(?m)^buildpacks: *$|mine`, `#0 +running`}, push...)
-	s.run(0, []string{`compiling for time 1`}, "restage", "built")
+	s.run(0, []string{`(?m)^buildpacks: *$|mine`, `#0 +running`}, push...)
+	s.run(0, nil, "restage", "built")
+	// The client does not wait for the last lines while it pushes; the cache is kept.
+	s.run(0, []string{`STG/0.* OUT compiling for time 0`, `STG/0.* OUT compiling for time 1`}, "logs", "built", "--recent")
 	for phase, want := range map[string]string{"detect": "NoAppDetectedError", "compile": "BuildpackCompileFailed", "release": "BuildpackReleaseFailed"} {
 		bad := map[string]string{"detect": scripts["detect"], "compile": scripts["compile"], "release": scripts["release"]}
 		bad[phase] = "exit 9"
