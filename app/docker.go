@@ -42,7 +42,9 @@ func (d *decoder) dockerConflicts(a *ManifestApp) {
 		key string
 		is  bool
 	}{
-		{"path", a.Path != ""}, {"buildpacks", len(a.Buildpacks) > 0}, {"stack", a.Stack != nil && *a.Stack != ""},
+		{"path", a.Path != ""},
+		{"buildpacks", len(a.Buildpacks) > 0},
+		{"stack", a.Stack != nil && *a.Stack != ""},
 		{"lifecycle", a.Lifecycle != "" && a.Lifecycle != LifecycleDocker},
 	} {
 		if c.is {

@@ -287,7 +287,7 @@ func (s *Stacks) fetchLayer(ctx context.Context, l v1.Layer, want v1.Hash) (stri
 	if err != nil {
 		return "", layerFacts{}, err
 	}
-	defer r.Close() //nolint:errcheck // only read
+	defer r.Close()
 	sha, facts, done, err := s.layers.add(ctx, r)
 	if err != nil {
 		return "", facts, err

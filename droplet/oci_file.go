@@ -62,7 +62,7 @@ func archiveKind(f *os.File) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	defer r.Close() //nolint:errcheck // only read
+	defer r.Close()
 	kind := ""
 	tr := tar.NewReader(io.LimitReader(r, maxTreeBytes))
 	for files := 0; files < maxTreeFiles; files++ {
@@ -127,7 +127,7 @@ func (s *Stacks) unpackLayout(ctx context.Context, dir string, f *os.File) error
 	if err != nil {
 		return err
 	}
-	defer r.Close() //nolint:errcheck // only read
+	defer r.Close()
 	if err := os.MkdirAll(filepath.Join(dir, "blobs", "sha256"), 0o700); err != nil {
 		return fmt.Errorf("cannot read the image: %w", err)
 	}

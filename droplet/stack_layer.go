@@ -207,7 +207,7 @@ func scanLayer(r io.Reader) (layerFacts, error) {
 	if err != nil {
 		return facts, err
 	}
-	defer p.Close() //nolint:errcheck // only read
+	defer p.Close()
 	tr := tar.NewReader(p)
 	for files := 0; ; files++ {
 		h, err := tr.Next()

@@ -64,7 +64,7 @@ func (s *Stacks) Upload(ctx context.Context, name string, r io.Reader) (KeptStac
 	if err != nil {
 		return KeptStack{}, fmt.Errorf("cannot take in a stack: %w", err)
 	}
-	defer f.Close() //nolint:errcheck // it has no name any more
+	defer f.Close()
 	// Without a name it goes with the daemon, whatever ends it.
 	if err := os.Remove(f.Name()); err != nil {
 		return KeptStack{}, fmt.Errorf("cannot take in a stack: %w", err)

@@ -14,14 +14,13 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/google/go-containerregistry/pkg/name"
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 	"github.com/google/go-containerregistry/pkg/v1/empty"
 	"github.com/google/go-containerregistry/pkg/v1/layout"
 	"github.com/google/go-containerregistry/pkg/v1/mutate"
 	"github.com/google/go-containerregistry/pkg/v1/tarball"
 	"github.com/klauspost/compress/zstd"
-
-	"github.com/google/go-containerregistry/pkg/name"
 
 	"github.com/dewrun/dew/store"
 )
@@ -126,7 +125,8 @@ func withConfig(t testing.TB, image v1.Image, c v1.Config) *v1.ConfigFile {
 }
 
 var smallRoot = []tar.Header{
-	{Name: "./", Typeflag: tar.TypeDir}, {Name: "./etc/", Typeflag: tar.TypeDir},
+	{Name: "./", Typeflag: tar.TypeDir},
+	{Name: "./etc/", Typeflag: tar.TypeDir},
 	{Name: "./etc/passwd", Linkname: "root:x:0:0:root:/root:/bin/sh\napp:x:77:78:app:/srv:/bin/sh\n"},
 	{Name: "./serve", Linkname: "#!/bin/sh\n"},
 }

@@ -49,7 +49,8 @@ func (w *splitter) take(command string) (int, error) {
 		w.quote = 0
 		return 1, nil
 	case w.quote == '\'':
-		return 1, w.add(c)
+		w.add(c)
+		return 1, nil
 	case c == '\\':
 		return w.escape(command)
 	case c == '$':
@@ -57,7 +58,8 @@ func (w *splitter) take(command string) (int, error) {
 	case c == '`':
 		return 0, errNeedsShell
 	case w.quote == '"':
-		return 1, w.add(c)
+		w.add(c)
+		return 1, nil
 	case c == '\'' || c == '"':
 		w.quote, w.begun = c, true
 		return 1, nil
@@ -67,13 +69,11 @@ func (w *splitter) take(command string) (int, error) {
 	case strings.IndexByte("|&;<>()*?[]{}~#!\n\r", c) >= 0:
 		return 0, errNeedsShell
 	}
-	return 1, w.add(c)
+	w.add(c)
+	return 1, nil
 }
 
-func (w *splitter) add(c byte) error {
-	w.word, w.begun = append(w.word, c), true
-	return nil
-}
+func (w *splitter) add(c byte) { w.word, w.begun = append(w.word, c), true }
 
 func (w *splitter) end() {
 	if w.begun {
@@ -88,9 +88,10 @@ func (w *splitter) escape(command string) (int, error) {
 		return 0, errNeedsShell
 	}
 	if w.quote == '"' && strings.IndexByte("$`\"\\", command[1]) < 0 {
-		_ = w.add('\\') // in quotes it is an ordinary character
+		w.add('\\') // in quotes it is an ordinary character
 	}
-	return 2, w.add(command[1])
+	w.add(command[1])
+	return 2, nil
 }
 
 // variable reads $NAME or ${NAME}. Its value is never split.

@@ -143,7 +143,7 @@ func addStackFile(ctx context.Context, o stackOptions, ask *client.Client, out *
 	if err != nil {
 		return &failure{status: statusUsage, err: fmt.Errorf("cannot read the stack: %w", err)}
 	}
-	defer f.Close() //nolint:errcheck // only read
+	defer f.Close()
 	fi, err := f.Stat()
 	if err != nil || !fi.Mode().IsRegular() {
 		return usage("%s is no file: pack the root file system with tar", o.File)

@@ -47,7 +47,7 @@ func layTree(ctx context.Context, root string, t droplet.Tree) error {
 	if err != nil {
 		return err
 	}
-	defer r.Close() //nolint:errcheck // only read
+	defer r.Close()
 	keep := func(h *tar.Header) (bool, error) { return fit(h), nil }
 	if _, err := archive.Apply(ctx, root, r, archive.WithFilter(keep)); err != nil {
 		return fmt.Errorf("cannot unpack layer %.12s: %w", t.SHA256, err)
@@ -164,7 +164,7 @@ func readSome(p string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	defer f.Close() //nolint:errcheck // only read
+	defer f.Close()
 	raw, err := io.ReadAll(io.LimitReader(f, maxLinesFile+1))
 	if err == nil && len(raw) > maxLinesFile {
 		err = fmt.Errorf("it is larger than %d bytes", maxLinesFile)
