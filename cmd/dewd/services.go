@@ -17,6 +17,7 @@ import (
 	"github.com/dewrun/dew/api"
 	"github.com/dewrun/dew/drain"
 	"github.com/dewrun/dew/droplet"
+	"github.com/dewrun/dew/logstream"
 	"github.com/dewrun/dew/services"
 	"github.com/dewrun/dew/services/builtin"
 )
@@ -51,7 +52,7 @@ func (m *marketplace) validate() (errs []error) {
 func (d *daemon) openServices(context.Context) (err error) {
 	d.databases, err = builtin.New(builtin.Config{
 		DB: d.db, Host: d.sup, Dir: filepath.Join(d.cfg.Root, "services"), UID: d.cfg.AppUID, GID: d.cfg.AppUID, Logger: d.log,
-		Stacks: d.serviceStack, Changed: func(instance string) { d.services.Kick(instance) },
+		Stacks: d.serviceStack, Changed: func(instance string) { d.services.Kick(instance) }, Say: d.sayService,
 	})
 	if err != nil {
 		return err
@@ -66,6 +67,14 @@ func (d *daemon) openServices(context.Context) (err error) {
 	}
 	d.drains = drain.New(drain.Config{DB: d.db, Logs: d.logs, Targets: d.drainTargets, Host: d.appHost, Roots: roots, Logger: d.log})
 	return nil
+}
+
+// sayService writes a sentence into the log of a database.
+func (d *daemon) sayService(guid, line string) {
+	e := logstream.Envelope{Source: logstream.Source{Type: "CELL"}, Stream: logstream.Err, Text: []byte(line)}
+	if err := (book{d.logs}).Append(guid, e); err != nil {
+		d.log.Error("cannot write to the log of a service", "service", guid, "err", err)
+	}
 }
 
 // drainRoots are the machine's authorities and those of a file; nil without one.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"path/filepath"
+	"strings"
 	"time"
 
 	"github.com/urfave/cli/v2"
@@ -15,6 +16,7 @@ import (
 type staging struct {
 	Memory, Disk size
 	Timeout      time.Duration
+	Insecure     string // registries that are asked without TLS, separated by commas
 }
 
 // parallelBuilds is how many builds of different apps are staged at a time.
@@ -31,6 +33,7 @@ func (s *staging) flags() []cli.Flag {
 		value(&s.Memory, "staging-memory", "`bytes` of memory that one build may use"),
 		value(&s.Disk, "staging-disk", "`bytes` on disk that one build may use"),
 		duration(&s.Timeout, "staging-timeout", "`time` after which a build is given up"),
+		text(&s.Insecure, "insecure-registry", "`host:port` of registries that images are fetched from without TLS, separated by commas; those on this machine may be anyway"),
 	}
 }
 
@@ -44,21 +47,49 @@ func (s *staging) validate() (errs []error) {
 	if s.Timeout < time.Second {
 		errs = append(errs, fmt.Errorf("--staging-timeout: %s is shorter than a second", s.Timeout))
 	}
+	for _, host := range s.insecure() {
+		if strings.ContainsAny(host, "/@ ") {
+			errs = append(errs, fmt.Errorf("--insecure-registry: %q is no host or host:port", host))
+		}
+	}
 	return errs
+}
+
+func (s *staging) insecure() []string {
+	return strings.FieldsFunc(s.Insecure, func(r rune) bool { return r == ',' || r == ' ' })
+}
+
+// openStacks makes the stacks that are not the machine's own.
+func (d *daemon) openStacks() (err error) {
+	d.stacks, err = droplet.OpenStacks(d.db, droplet.StackOptions{
+		Host: droplet.HostOptions{UID: d.cfg.AppUID, GID: d.cfg.AppUID}, Dir: filepath.Join(d.cfg.Root, "stacks"),
+		Space: d.packages.Space, Insecure: d.cfg.Staging.insecure(), Prune: d.pruneStacks, Logger: d.log,
+	})
+	return err
+}
+
+// pruneStacks removes what containerd keeps of stacks that are gone.
+func (d *daemon) pruneStacks(ctx context.Context, keep func(id string) bool) {
+	if err := d.engine.PruneStacks(ctx, keep); err != nil && ctx.Err() == nil {
+		d.log.Warn("cannot prune stacks", "err", err)
+	}
 }
 
 // openBuilds makes what turns packages into droplets.
 func (d *daemon) openBuilds() (err error) {
+	if err := d.openStacks(); err != nil {
+		return err
+	}
 	d.catalog, err = droplet.NewCatalog(d.db, droplet.CatalogOptions{
-		Packages: droplet.PackageOptions{Dir: filepath.Join(d.cfg.Root, "buildpacks")},
+		Packages: droplet.PackageOptions{Dir: filepath.Join(d.cfg.Root, "buildpacks")}, Stack: d.stacks.Check,
 		Programs: filepath.Dir(d.cfg.Init), Logger: d.log,
 	})
 	if err != nil {
 		return err
 	}
 	d.builds = droplet.NewBuilds(d.db, d.packages, d.shelf, droplet.BuildOptions{
-		Stacks: d.stacks.Get, Say: d.sayStaging, InUse: d.dropletsInUse, Logger: d.log,
-		Builder: builder{d}, Catalog: d.catalog, Env: d.stagingEnv, CacheDir: filepath.Join(d.cfg.Root, "cache"),
+		Stacks: d.stacks.Get, Kept: d.stacks, Say: d.sayStaging, InUse: d.dropletsInUse, Logger: d.log,
+		Builder: builder{d}, Catalog: d.catalog, Env: d.stagingEnv, Bindings: d.frozen, CacheDir: filepath.Join(d.cfg.Root, "cache"),
 		MemoryMB: int(d.cfg.Staging.Memory >> 20), DiskMB: int(d.cfg.Staging.Disk >> 20), Timeout: d.cfg.Staging.Timeout, Parallel: parallelBuilds,
 	})
 	return nil
