@@ -153,7 +153,6 @@ func (d *daemon) openStore(context.Context) (err error) {
 	if err := d.registry.EnsureRouterGroup(d.cfg.TCPPorts); err != nil {
 		return err
 	}
-	d.stacks = droplet.NewStacks(droplet.HostOptions{UID: d.cfg.AppUID, GID: d.cfg.AppUID})
 	if d.shelf, err = droplet.NewShelf(d.db, filepath.Join(d.cfg.Root, "droplets")); err != nil {
 		return err
 	}
