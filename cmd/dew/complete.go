@@ -120,7 +120,7 @@ func (g *global) offered(ctx context.Context, ask *client.Client, kind string) [
 	}
 	var names []string
 	for _, p := range m.Plans {
-		offering := m.Offerings[p.Relationships.ServiceOffering.Data.GUID].Name
+		offering := m.Offerings[p.Relationships.ServiceOffering.ID()].Name
 		switch {
 		case kind == "OFFERING":
 			names = append(names, offering)

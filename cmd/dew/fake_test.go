@@ -54,6 +54,7 @@ type daemon struct {
 	query     url.Values // of the last log that was read
 	report    v3.LogReport
 	people    people
+	shelves   *shelves // of services
 }
 
 func newDaemon(t *testing.T) *daemon {
@@ -70,7 +71,7 @@ func newDaemon(t *testing.T) *daemon {
 		stats:   []v3.InstanceStats{{Type: "web", State: v3.StateRunning, Uptime: 5, MemQuota: 256 << 20, DiskQuota: 1 << 30, Version: "v1", Usage: v3.Usage{CPU: 0.031, Mem: 12 << 20, Disk: 4 << 20}}},
 		outcome: v3.Build{State: v3.BuildStaged, Droplet: &v3.GUID{GUID: "droplet-1"}},
 	}
-	d.people = newPeople()
+	d.people, d.shelves = newPeople(), newShelves()
 	l, err := net.Listen("unix", filepath.Join(run, client.Socket))
 	if err != nil {
 		t.Fatal(err)
@@ -105,7 +106,9 @@ func (d *daemon) handler() http.Handler {
 	d.people.routes(d, handle)
 	d.pushRoutes(handle)
 	d.otherRoutes(handle)
+	d.shelves.answers(d, handle)
 	mux.HandleFunc("GET /stream/v1/apps/app-1", d.stream)
+	mux.HandleFunc("GET /stream/v1/services/{guid}", d.serviceLines)
 	handle("GET /stream/v1/apps/app-1/verify", func(*http.Request, []byte) any { return d.report })
 	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
 		d.serve(w, r, func(*http.Request, []byte) any {
@@ -153,6 +156,9 @@ func (d *daemon) serve(w http.ResponseWriter, r *http.Request, fn func(*http.Req
 	switch v := fn(r, body).(type) {
 	case job:
 		w.Header().Set("Location", "http://127.0.0.1:8484/v3/jobs/job-1")
+		w.WriteHeader(http.StatusAccepted)
+	case located:
+		w.Header().Set("Location", "http://127.0.0.1:8484/v3/jobs/"+string(v))
 		w.WriteHeader(http.StatusAccepted)
 	case rawText:
 		fmt.Fprint(w, v)

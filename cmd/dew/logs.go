@@ -217,6 +217,9 @@ func runLogs(ctx context.Context, o logsOptions, ask *client.Client, out *consol
 func (o logsOptions) guid(ctx context.Context, ask *client.Client) (string, error) {
 	if o.Query.Service {
 		i, err := findService(ctx, ask, o.Name)
+		if err == nil && i.Type == v3.ServiceUserProvided {
+			err = fmt.Errorf("service instance %s is user-provided: nothing of it runs here that could print", o.Name)
+		}
 		return i.GUID, err
 	}
 	a, err := findApp(ctx, ask, o.Name)

@@ -161,7 +161,7 @@ func runCleanup(ctx context.Context, o bindOptions, ask *client.Client, out *con
 		out.say("App %s has no outdated bindings", o.App)
 		return nil
 	}
-	if ok, err := sure(ctx, out, o.Force, fmt.Sprintf("Really delete %d outdated bindings of app %s", len(old), o.App)); err != nil || !ok {
+	if ok, err := sure(ctx, out, o.Force, fmt.Sprintf("Really delete outdated bindings of app %s (%d)", o.App, len(old))); err != nil || !ok {
 		return err
 	}
 	ended, err := endBindings(ctx, old, o.Wait, ask)
@@ -169,16 +169,17 @@ func runCleanup(ctx context.Context, o bindOptions, ask *client.Client, out *con
 		return fmt.Errorf("cannot delete outdated bindings of %s: %w", o.App, err)
 	}
 	if !ended {
-		out.say("Deleting %d outdated bindings of %s is in progress", len(old), o.App)
+		out.say("Deleting outdated bindings of %s (%d) is in progress", o.App, len(old))
 		return nil
 	}
-	out.say("Deleted %d outdated bindings of %s", len(old), o.App)
+	out.say("Deleted outdated bindings of %s (%d)", o.App, len(old))
 	return nil
 }
 
 // outdated are all but the newest of each service instance.
 func outdated(all []v3.ServiceCredentialBinding, keep int) []v3.ServiceCredentialBinding {
 	all = slices.Clone(all)
+	slices.Reverse(all) // of the same second, the later in the list is the newer
 	slices.SortStableFunc(all, func(a, b v3.ServiceCredentialBinding) int { return b.CreatedAt.Compare(a.CreatedAt.Time) })
 	seen := map[string]int{}
 	return slices.DeleteFunc(all, func(b v3.ServiceCredentialBinding) bool {

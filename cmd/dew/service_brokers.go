@@ -90,10 +90,25 @@ func runCreateBroker(ctx context.Context, o brokerOptions, ask *client.Client, o
 		n.Relationships.Space = &to
 	}
 	if err := ask.CreateServiceBroker(ctx, n); err != nil {
-		return fmt.Errorf("cannot create service broker %s: %w", o.Name, err)
+		return o.notCreated(ctx, ask, fmt.Errorf("cannot create service broker %s: %w", o.Name, err))
 	}
 	out.say("Created service broker %s", o.Name)
 	return nil
+}
+
+// notCreated says what to do about a broker that could not be made. One whose catalog
+// could not be read is there all the same.
+func (o brokerOptions) notCreated(ctx context.Context, ask *client.Client, err error) error {
+	if answers(err, "must be unique") {
+		return &failure{status: statusFailed, err: err, todo: "there is one with the name: dew update-service-broker, or --update-if-exists, changes it"}
+	}
+	if _, none := ask.ServiceBrokerByName(ctx, o.Name); none != nil {
+		return err
+	}
+	return &failure{
+		status: statusFailed, err: err,
+		todo: "it is known without its offerings: dew update-service-broker reads them again, dew delete-service-broker " + o.Name + " forgets it",
+	}
 }
 
 func runUpdateBroker(ctx context.Context, o brokerOptions, ask *client.Client, out *console) error {

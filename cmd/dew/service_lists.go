@@ -36,10 +36,10 @@ func runMarketplace(ctx context.Context, o marketOptions, ask *client.Client, ou
 	}
 	offers := []offer{}
 	for _, p := range m.Plans {
-		f := m.Offerings[p.Relationships.ServiceOffering.Data.GUID]
+		f := m.Offerings[p.Relationships.ServiceOffering.ID()]
 		offers = append(offers, offer{
 			Offering: f.Name, Plan: p.Name, Description: p.Description, About: f.Description, Free: p.Free, Costs: costs(p.Costs),
-			Available: p.Available, Broker: m.Brokers[f.Relationships.ServiceBroker.Data.GUID],
+			Available: p.Available, Broker: m.Brokers[f.Relationships.ServiceBroker.ID()],
 		})
 	}
 	slices.SortStableFunc(offers, func(a, b offer) int {
@@ -84,14 +84,6 @@ func paid(free bool) string {
 	return "paid"
 }
 
-// onlyYes is for columns where it is rare.
-func onlyYes(is bool) string {
-	if is {
-		return "yes"
-	}
-	return ""
-}
-
 func offeringRows(offers []offer, noPlans bool) [][]string {
 	rows := [][]string{{"offering", "plans", "description", "broker"}}
 	for i, o := range offers {
@@ -111,6 +103,43 @@ func offeringRows(offers []offer, noPlans bool) [][]string {
 		}
 	}
 	return rows
+}
+
+// noPlan says what there is instead of what was asked for.
+func noPlan(ctx context.Context, o serviceOptions, ask *client.Client) error {
+	m, err := ask.Marketplace(ctx, client.MarketplaceQuery{Broker: o.Broker})
+	if err != nil {
+		return err
+	}
+	var offerings, plans []string
+	for _, p := range m.Plans {
+		name := m.Offerings[p.Relationships.ServiceOffering.ID()].Name
+		offerings = append(offerings, name)
+		if name == o.Offering {
+			plans = append(plans, p.Name)
+		}
+	}
+	slices.Sort(offerings)
+	of := ""
+	if o.Broker != "" {
+		of = fmt.Sprintf(" of a broker %q", o.Broker)
+	}
+	switch {
+	case len(offerings) == 0:
+		return &failure{status: statusFailed, err: fmt.Errorf("there is no offering%s that can be had here", of), todo: "dew marketplace --show-unavailable lists all that you may see"}
+	case len(plans) == 0:
+		return &failure{status: statusFailed, err: fmt.Errorf("there is no offering %q%s", o.Offering, of), todo: "the offerings are: " + strings.Join(slices.Compact(offerings), ", ")}
+	}
+	return &failure{status: statusFailed, err: fmt.Errorf("offering %s has no plan %q", o.Offering, o.Plan), todo: "its plans are: " + strings.Join(plans, ", ")}
+}
+
+func brokerNames(m client.Marketplace) []string {
+	var names []string
+	for _, p := range m.Plans {
+		names = append(names, m.Brokers[m.Offerings[p.Relationships.ServiceOffering.ID()].Relationships.ServiceBroker.ID()])
+	}
+	slices.Sort(names)
+	return names
 }
 
 // boundView is an app that is bound to a service instance.
@@ -186,7 +215,7 @@ func runServices(ctx context.Context, noApps bool, ask *client.Client, out *cons
 		if !strings.HasSuffix(v.Last, "succeeded") {
 			about = shown(v.About)
 		}
-		rows = append(rows, []string{v.Name, v.Offering, v.Plan, strings.Join(v.Apps, ", "), v.Last, v.Broker, onlyYes(v.Upgrade), about})
+		rows = append(rows, []string{v.Name, v.Offering, v.Plan, strings.Join(v.Apps, ", "), v.Last, v.Broker, yes(v.Upgrade), about})
 	}
 	return out.table(rows)
 }

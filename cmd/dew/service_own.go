@@ -114,10 +114,18 @@ func runDeleteSnapshot(ctx context.Context, o serviceOptions, ask *client.Client
 		return err
 	}
 	if err := ask.DeleteSnapshot(ctx, i.GUID, o.NewName); err != nil {
-		return fmt.Errorf("cannot delete snapshot %s of %s: %w", o.NewName, o.Name, err)
+		return noSnapshot(o.Name, fmt.Errorf("cannot delete snapshot %s of %s: %w", o.NewName, o.Name, err))
 	}
 	out.say("Deleted snapshot %s of %s", o.NewName, o.Name)
 	return nil
+}
+
+// noSnapshot says how to find those that are there.
+func noSnapshot(service string, err error) error {
+	if client.NotFound(err) {
+		return &failure{status: statusFailed, err: err, todo: "dew service-snapshots " + service + " lists them"}
+	}
+	return err
 }
 
 func runRestore(ctx context.Context, o serviceOptions, ask *client.Client, out *console) error {
@@ -140,7 +148,7 @@ func runRestore(ctx context.Context, o serviceOptions, ask *client.Client, out *
 		return err
 	}
 	if err := ask.Restore(ctx, i.GUID, id); err != nil {
-		return fmt.Errorf("cannot restore %s: %w", o.Name, err)
+		return noSnapshot(o.Name, fmt.Errorf("cannot restore %s to snapshot %s: %w", o.Name, id, err))
 	}
 	out.say("Restored %s to snapshot %s", o.Name, id)
 	return nil
@@ -179,6 +187,9 @@ func runConnect(ctx context.Context, name string, ask *client.Client, out *conso
 	i, err := findService(ctx, ask, name)
 	if err != nil {
 		return err
+	}
+	if i.Type == v3.ServiceUserProvided {
+		return &failure{status: statusFailed, err: fmt.Errorf("%s is user-provided: only apps get its credentials", name), todo: "whoever made it knows them, and dew env APP shows those of an app that is bound to it"}
 	}
 	key := "dew-connect-" + strconv.FormatInt(time.Now().UnixNano(), 36)
 	n := v3.CreateCredentialBinding{Type: v3.BindingKey, Name: key}

@@ -253,43 +253,6 @@ func thereAlready(ctx context.Context, o serviceOptions, ask *client.Client, out
 	return nil
 }
 
-// noPlan says what there is instead of what was asked for.
-func noPlan(ctx context.Context, o serviceOptions, ask *client.Client) error {
-	m, err := ask.Marketplace(ctx, client.MarketplaceQuery{Broker: o.Broker})
-	if err != nil {
-		return err
-	}
-	var offerings, plans []string
-	for _, p := range m.Plans {
-		name := m.Offerings[p.Relationships.ServiceOffering.ID()].Name
-		offerings = append(offerings, name)
-		if name == o.Offering {
-			plans = append(plans, p.Name)
-		}
-	}
-	slices.Sort(offerings)
-	of := ""
-	if o.Broker != "" {
-		of = fmt.Sprintf(" of a broker %q", o.Broker)
-	}
-	switch {
-	case len(offerings) == 0:
-		return &failure{status: statusFailed, err: fmt.Errorf("there is no offering%s that can be had here", of), todo: "dew marketplace --show-unavailable lists all that you may see"}
-	case len(plans) == 0:
-		return &failure{status: statusFailed, err: fmt.Errorf("there is no offering %q%s", o.Offering, of), todo: "the offerings are: " + strings.Join(slices.Compact(offerings), ", ")}
-	}
-	return &failure{status: statusFailed, err: fmt.Errorf("offering %s has no plan %q", o.Offering, o.Plan), todo: "its plans are: " + strings.Join(plans, ", ")}
-}
-
-func brokerNames(m client.Marketplace) []string {
-	var names []string
-	for _, o := range m.Offerings {
-		names = append(names, m.Brokers[o.Relationships.ServiceBroker.Data.GUID])
-	}
-	slices.Sort(names)
-	return names
-}
-
 // operation is something that a broker does with an instance.
 type operation struct {
 	job        client.Job
@@ -406,11 +369,11 @@ func planBeside(ctx context.Context, i v3.ServiceInstance, name string, ask *cli
 	if i.Relationships.ServicePlan == nil {
 		return "", usage("%s is user-provided and has no plan: use update-user-provided-service", i.Name)
 	}
-	now, err := ask.ServicePlan(ctx, i.Relationships.ServicePlan.Data.GUID)
+	now, err := ask.ServicePlan(ctx, i.Relationships.ServicePlan.ID())
 	if err != nil {
 		return "", err
 	}
-	all, err := ask.ServicePlans(ctx, now.Relationships.ServiceOffering.Data.GUID)
+	all, err := ask.ServicePlans(ctx, now.Relationships.ServiceOffering.ID())
 	if err != nil {
 		return "", err
 	}
@@ -435,7 +398,7 @@ func runUpgradeService(ctx context.Context, o serviceOptions, ask *client.Client
 	if ok, err := sure(ctx, out, o.Force, "Really upgrade service instance "+o.Name+" (it may be away meanwhile)"); err != nil || !ok {
 		return err
 	}
-	p, err := ask.ServicePlan(ctx, i.Relationships.ServicePlan.Data.GUID)
+	p, err := ask.ServicePlan(ctx, i.Relationships.ServicePlan.ID())
 	if err != nil {
 		return err
 	}
