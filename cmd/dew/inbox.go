@@ -138,8 +138,14 @@ func showMail(m v3.Mail, html bool, out *console) error {
 		return out.encode(m)
 	}
 	for _, h := range [][2]string{
-		{"id", m.ID}, {"sent", m.Sent.Local().Format(lineTime)}, {"from", m.From}, {"to", m.To}, {"reply to", m.ReplyTo},
-		{"client", m.Client}, {"kind", m.Kind}, {"subject", m.Subject},
+		{"id", m.ID},
+		{"sent", m.Sent.Local().Format(lineTime)},
+		{"from", m.From},
+		{"to", m.To},
+		{"reply to", m.ReplyTo},
+		{"client", m.Client},
+		{"kind", m.Kind},
+		{"subject", m.Subject},
 	} {
 		if h[1] != "" {
 			fmt.Fprintf(out.out, "%-9s %s\n", h[0]+":", shown(h[1]))

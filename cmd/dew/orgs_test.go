@@ -56,7 +56,7 @@ func TestNowhere(t *testing.T) {
 
 func TestOrgsAndSpaces(t *testing.T) {
 	d := newDaemon(t).withApp(v3.AppStarted)
-	d.dew("org", "local").must(t, 0, "spaces:    dev", "domains:   dew.localhost, apps.internal\n")
+	d.dew("org", "local").must(t, 0, "spaces:    dev", "domains:   dew.localhost, apps.internal, tcp.dew.localhost\n")
 	d.dew("org", "local", "--guid").must(t, 0, "org-1\n")
 	d.dew("org", "local", "--json").must(t, 0, `"spaces": [`)
 	d.dew("space", "dev").must(t, 0, "apps:   shop", "org:    local")
@@ -171,7 +171,7 @@ func TestClients(t *testing.T) {
 
 func TestResources(t *testing.T) {
 	d := newDaemon(t).withApp(v3.AppStarted)
-	d.dew("domains").must(t, 0, "dew.localhost     shared         no         http", "apps.internal     shared         yes", "own.example.com   private")
+	d.dew("domains").must(t, 0, "dew.localhost       shared         no         http", "apps.internal       shared         yes", "own.example.com     private")
 	d.dew("domains", "--json").must(t, 0, `"internal": true`)
 	d.dew("buildpacks").must(t, 0, "1          binary_buildpack   host    yes       no       READY")
 	d.dew("buildpacks", "--json").must(t, 0, `"name": "binary_buildpack"`)

@@ -98,8 +98,13 @@ func runStack(ctx context.Context, o stackOptions, ask *client.Client, out *cons
 		return out.encode(s)
 	}
 	return listed{table: [][]string{
-		{"name", s.Name}, {"kind", s.Kind}, {"state", strings.ToLower(s.State)}, {"id", s.ID}, {"size", bytesText(s.Size)},
-		{"source", s.Source}, {"description", stackNote(s)},
+		{"name", s.Name},
+		{"kind", s.Kind},
+		{"state", strings.ToLower(s.State)},
+		{"id", s.ID},
+		{"size", bytesText(s.Size)},
+		{"source", s.Source},
+		{"description", stackNote(s)},
 	}, rows: s}.show(out)
 }
 
