@@ -75,6 +75,7 @@ type Broker struct {
 // worker is what is under way for one instance.
 type worker struct {
 	cancel context.CancelCauseFunc // of the present step
+	doing  services.Action         // the present step
 	again  bool                    // the record changed meanwhile
 }
 

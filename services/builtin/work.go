@@ -37,10 +37,10 @@ func (b *Broker) work(guid string) {
 }
 
 // supersede ends the present step of a worker when the instance is to be deleted:
-// nothing else changes while something is under way.
+// nothing else changes while something is under way. A deletion goes on.
 func (b *Broker) supersede(guid string, w *worker) {
 	rec, err := b.get(guid)
-	if err == nil && rec.Doing == services.Delete && w.cancel != nil {
+	if err == nil && rec.Doing == services.Delete && w.doing != services.Delete && w.cancel != nil {
 		w.cancel(errSuperseded)
 	}
 }
@@ -94,7 +94,7 @@ func (b *Broker) turn(life context.Context, rec record, w *worker) error {
 	ctx, cancel := context.WithCancelCause(life)
 	defer cancel(nil)
 	b.mu.Lock()
-	w.cancel = cancel
+	w.cancel, w.doing = cancel, rec.Doing
 	b.mu.Unlock()
 	b.c.Logger.Info("database begun", "service_instance", rec.GUID, "engine", rec.Engine, "action", rec.Doing)
 	var err error
