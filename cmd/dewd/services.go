@@ -52,7 +52,7 @@ func (m *marketplace) validate() (errs []error) {
 func (d *daemon) openServices(context.Context) (err error) {
 	d.databases, err = builtin.New(builtin.Config{
 		DB: d.db, Host: d.sup, Dir: filepath.Join(d.cfg.Root, "services"), UID: d.cfg.AppUID, GID: d.cfg.AppUID, Logger: d.log,
-		Stacks: d.serviceStack, Changed: func(instance string) { d.services.Kick(instance) }, Say: d.sayService,
+		Stacks: d.serviceStack, Changed: d.databaseChanged, Say: d.sayService,
 	})
 	if err != nil {
 		return err
@@ -67,6 +67,12 @@ func (d *daemon) openServices(context.Context) (err error) {
 	}
 	d.drains = drain.New(drain.Config{DB: d.db, Logs: d.logs, Targets: d.drainTargets, Host: d.appHost, Roots: roots, Logger: d.log})
 	return nil
+}
+
+// databaseChanged tells those who wait for a database; one that is gone leaves its log.
+func (d *daemon) databaseChanged(instance string) {
+	d.services.Kick(instance)
+	d.logsDue()
 }
 
 // sayService writes a sentence into the log of a database.
