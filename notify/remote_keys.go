@@ -1,0 +1,219 @@
+package notify
+
+import (
+	"context"
+	"crypto/rsa"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/golang-jwt/jwt/v5"
+
+	"github.com/dewrun/dew/auth"
+)
+
+const (
+	minKeyBits    = 2048
+	maxKeys       = 100
+	maxToken      = 16 << 10 // bytes
+	refreshKeys   = time.Minute
+	refreshNeeded = time.Minute // between two times that an unknown key makes us ask
+)
+
+// KeysConfig is an authorization server elsewhere.
+type KeysConfig struct {
+	UAA    string        // https://uaa.example.com
+	Every  time.Duration // between two times that keys are asked for; 0: a minute
+	Trust  *tls.Config   // nil: the machine's certificates
+	Logger *slog.Logger
+}
+
+// RemoteKeys is the Verifier of tokens that an authorization server elsewhere has
+// signed. What a token says holds until its end: nobody is asked whether it was
+// taken back.
+//
+//	Load, Run ─ /token_keys ─▶ keys ◀─ Verify
+//	                            ▲          │ a key that nobody knows: ask, but not
+//	                            └──────────┘ more than once a minute
+type RemoteKeys struct {
+	c      KeysConfig
+	uaa    string
+	client *http.Client
+	life   context.Context // of the service
+	ring   atomic.Pointer[ring]
+
+	mu    sync.Mutex // held while Verify asks for keys
+	asked time.Time  // when it last did; guarded by mu
+}
+
+// ring is what is known of the server at one time.
+type ring struct {
+	keys   map[string]*rsa.PublicKey // by kid
+	issuer string                    // of all tokens; empty: the server does not tell
+}
+
+// NewRemoteKeys checks c. Nothing can be verified before Load. When ctx ends no
+// more keys are asked for.
+func NewRemoteKeys(ctx context.Context, c KeysConfig) (*RemoteKeys, error) {
+	uaa, err := remoteURL(c.UAA)
+	if err != nil {
+		return nil, fmt.Errorf("cannot use the authorization server at %q: %w", c.UAA, err)
+	}
+	if c.Logger == nil {
+		return nil, errors.New("cannot verify tokens without Logger")
+	}
+	if c.Every <= 0 {
+		c.Every = refreshKeys
+	}
+	k := &RemoteKeys{c: c, uaa: uaa, client: remoteClient(c.Trust), life: ctx}
+	k.ring.Store(&ring{})
+	return k, nil
+}
+
+// Load asks for the keys. When that fails those that are known stay.
+func (k *RemoteKeys) Load(ctx context.Context) error {
+	var told struct {
+		Keys []remoteKey `json:"keys"`
+	}
+	if err := k.ask(ctx, "/token_keys", &told); err != nil {
+		return fmt.Errorf("cannot ask for the keys of tokens: %w", err)
+	}
+	keys, err := usable(told.Keys)
+	if err != nil {
+		return fmt.Errorf("cannot use the keys of tokens: %w", err)
+	}
+	// Several zones of a server may sign with the same keys: only the issuer keeps
+	// their tokens apart. A server without this page has no zones.
+	var about struct {
+		Issuer string `json:"issuer"`
+	}
+	if err := k.ask(ctx, "/.well-known/openid-configuration", &about); err != nil && !isMissing(err) {
+		return fmt.Errorf("cannot ask who gives tokens: %w", err)
+	}
+	k.ring.Store(&ring{keys: keys, issuer: about.Issuer})
+	return nil
+}
+
+func (k *RemoteKeys) ask(ctx context.Context, path string, out any) error {
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, k.uaa+path, http.NoBody)
+	if err != nil {
+		return err
+	}
+	return exchange(k.client, req, out)
+}
+
+// Run asks for the keys now and then, until ctx ends: so one that was withdrawn is
+// believed no more.
+func (k *RemoteKeys) Run(ctx context.Context) error {
+	tick := time.NewTicker(k.c.Every)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-tick.C:
+		}
+		if err := k.Load(ctx); err != nil && ctx.Err() == nil {
+			k.c.Logger.Warn("the keys of tokens stay as they were", "err", err)
+		}
+	}
+}
+
+// remoteKey is a key as servers show it.
+type remoteKey struct {
+	Type  string `json:"kty"`
+	ID    string `json:"kid"`
+	Value string `json:"value"` // PEM
+}
+
+// usable are the keys that tokens may be signed with. Others may stand beside them.
+func usable(told []remoteKey) (map[string]*rsa.PublicKey, error) {
+	keys := map[string]*rsa.PublicKey{}
+	for _, t := range told {
+		if t.ID == "" || t.Type != "" && t.Type != "RSA" || len(keys) >= maxKeys {
+			continue
+		}
+		public, err := jwt.ParseRSAPublicKeyFromPEM([]byte(t.Value))
+		if err == nil && public.N.BitLen() >= minKeyBits {
+			keys[t.ID] = public
+		}
+	}
+	if len(keys) == 0 {
+		return nil, fmt.Errorf("there is no RSA key of at least %d bits with an id among them", minKeyBits)
+	}
+	return keys, nil
+}
+
+// remoteClaims is what counts of a token.
+type remoteClaims struct {
+	jwt.RegisteredClaims
+	Scope    []string `json:"scope"`
+	ClientID string   `json:"client_id"`
+	UserID   string   `json:"user_id"`
+	UserName string   `json:"user_name"`
+}
+
+// Verify implements Verifier.
+func (k *RemoteKeys) Verify(token string) (auth.Principal, error) {
+	if len(token) > maxToken {
+		return auth.Principal{}, fmt.Errorf("%w: it has more than %d bytes", auth.ErrInvalidToken, maxToken)
+	}
+	c := &remoteClaims{}
+	_, err := jwt.ParseWithClaims(token, c, k.keyOf, jwt.WithValidMethods([]string{jwt.SigningMethodRS256.Alg()}), jwt.WithExpirationRequired())
+	if errors.Is(err, jwt.ErrTokenExpired) {
+		return auth.Principal{}, auth.ErrExpired
+	}
+	if err != nil {
+		return auth.Principal{}, fmt.Errorf("%w: %w", auth.ErrInvalidToken, err)
+	}
+	if issuer := k.ring.Load().issuer; issuer != "" && c.Issuer != issuer {
+		return auth.Principal{}, fmt.Errorf("%w: another server gave it", auth.ErrInvalidToken)
+	}
+	// Refresh tokens look much the same; their ids end like this.
+	if c.ClientID == "" || strings.HasSuffix(c.ID, "-r") {
+		return auth.Principal{}, fmt.Errorf("%w: it gives no access", auth.ErrInvalidToken)
+	}
+	p := auth.Principal{ID: c.ClientID, Name: c.ClientID, Client: c.ClientID, Scopes: c.Scope, JTI: c.ID, Expires: c.ExpiresAt.Time}
+	if c.UserID != "" {
+		p.ID, p.Name, p.IsUser = c.UserID, c.UserName, true
+	}
+	return p, nil
+}
+
+func (k *RemoteKeys) keyOf(t *jwt.Token) (any, error) {
+	id, _ := t.Header["kid"].(string)
+	if id == "" {
+		return nil, errors.New("it names no key")
+	}
+	if key, ok := k.ring.Load().keys[id]; ok {
+		return key, nil
+	}
+	k.loadFor(id)
+	if key, ok := k.ring.Load().keys[id]; ok {
+		return key, nil
+	}
+	return nil, fmt.Errorf("no key has the id %q", shorten(id))
+}
+
+// loadFor asks for the keys because of one that is not known, unless that was done
+// a moment ago: anybody can write a token.
+func (k *RemoteKeys) loadFor(id string) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if _, ok := k.ring.Load().keys[id]; ok || !k.asked.IsZero() && time.Since(k.asked) < refreshNeeded {
+		return
+	}
+	k.asked = time.Now()
+	// Many requests may wait for this; the end of one of them is not its end.
+	if err := k.Load(k.life); err != nil {
+		k.c.Logger.Warn("cannot ask for an unknown key", "err", err)
+	}
+}
+
+var _ Verifier = (*RemoteKeys)(nil)
