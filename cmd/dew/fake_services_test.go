@@ -70,6 +70,7 @@ func (s *shelves) offer(broker, name string, plans ...string) {
 func (s *shelves) instance(name, kind string) *v3.ServiceInstance {
 	s.count++
 	i := v3.ServiceInstance{GUID: "s-" + name, Name: name, Type: kind, Tags: []string{}, LastOperation: v3.LastOperation{Type: "create", State: "succeeded", CreatedAt: v3.At(time.Unix(1763160000, 0))}}
+	i.Relationships.Space = v3.To("space-1")
 	if kind == v3.ServiceManaged {
 		plan := v3.To(s.plans[0].GUID)
 		i.Relationships.ServicePlan = &plan

@@ -294,6 +294,7 @@ type serviceView struct {
 	Route     string      `json:"route_service_url,omitempty"`
 	Bindings  []boundView `json:"bindings"`
 	Keys      []string    `json:"keys"`
+	From      string      `json:"shared_from,omitempty"` // space; empty: this one
 	Shared    []string    `json:"shared_with,omitempty"` // spaces
 	Started   v3.Time     `json:"started"`
 	Updated   v3.Time     `json:"updated"`
@@ -349,11 +350,24 @@ func viewService(ctx context.Context, i v3.ServiceInstance, ask *client.Client) 
 	if v.Offers = o.Description; o.DocumentationURL != nil {
 		v.Docs = *o.DocumentationURL
 	}
-	v.Shared, err = ask.SharedWith(ctx, i.GUID)
-	if untold(err) {
-		err = nil // it is a guest itself here
+	if v.From, err = homeOf(ctx, i, ask); err != nil || v.From != "" {
+		return v, err
 	}
+	v.Shared, err = ask.SharedWith(ctx, i.GUID)
 	return v, err
+}
+
+// homeOf is the space that shares an instance with this one; empty: it is of here.
+func homeOf(ctx context.Context, i v3.ServiceInstance, ask *client.Client) (string, error) {
+	here, err := space(ctx, ask)
+	if home := i.Relationships.Space.ID(); err != nil || home == "" || home == here {
+		return "", err
+	}
+	s, err := ask.Space(ctx, i.Relationships.Space.ID())
+	if isMissing(err) {
+		return "a space that you may not see", nil
+	}
+	return s.Name, err
 }
 
 func (v serviceView) rows() [][]string {
@@ -380,6 +394,7 @@ func (v serviceView) rows() [][]string {
 	}
 	add("bound apps", strings.Join(bound, ", "))
 	add("keys", strings.Join(v.Keys, ", "))
+	add("shared from", v.From)
 	add("shared with", strings.Join(v.Shared, ", "))
 	add("last operation", v.Last)
 	add("message", v.About)

@@ -233,6 +233,14 @@ func TestServices(t *testing.T) {
 	d.shelves.shared = []v3.NamedGUID{{GUID: "space-2", Name: "guests"}}
 	d.shelves.bind("s-kv", "", "k1")
 	d.dew("service", "kv").must(t, 0, "offering:         redis", "broker:           dew", "https://docs.example.com", "keys:             k1", "shared with:      guests", "message:          no room ^[[2J")
+	d.shelves.find("s-kv").Relationships.Space = v3.To("space-9")
+	r = d.dew("service", "kv")
+	r.must(t, 0, "shared from:      a space that you may not see")
+	if strings.Contains(r.out, "guests") {
+		t.Errorf("a guest is told of the others:\n%s", r.out)
+	}
+	d.people.spaces = append(d.people.spaces, v3.Space{GUID: "space-9", Name: "home", Relationships: v3.SpaceRelationships{Organization: v3.To("org-1")}})
+	d.dew("service", "kv").must(t, 0, "shared from:      home")
 	d.dew("service", "kv", "--guid").must(t, 0, "s-kv\n")
 	d.dew("service", "kv", "--params").must(t, 0, `"ram": 4`)
 	d.dew("service", "maill").must(t, 1, `did you mean "mail"?`)
