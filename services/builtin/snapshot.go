@@ -72,11 +72,8 @@ func (b *Broker) Snapshot(ctx context.Context, instance string) (Snapshot, error
 	}
 	s := Snapshot{ID: snapshotID(rec, time.Now()), CreatedAt: time.Now().UTC(), Bytes: bytes}
 	to := filepath.Join(b.copiesDir(rec.GUID), s.ID)
-	if err := b.copyStanding(ctx, rec, to); err != nil {
+	if err := b.copyStanding(ctx, rec, s, to); err != nil {
 		return Snapshot{}, errors.Join(err, os.RemoveAll(to))
-	}
-	if _, err := b.change(rec.GUID, func(r *record) { r.Snapshots = append(r.Snapshots, s) }); err != nil {
-		return Snapshot{}, err
 	}
 	return s, nil
 }
@@ -110,8 +107,10 @@ func (b *Broker) claim(ctx context.Context, instance string) (record, func(), er
 	return rec, unlock, nil
 }
 
-// copyStanding copies the data to a new folder while the server stands still.
-func (b *Broker) copyStanding(ctx context.Context, rec record, to string) error {
+// copyStanding copies the data to a new folder while the server stands still. The
+// commit that says that it goes on has the snapshot: no copy is left that nobody
+// knows of.
+func (b *Broker) copyStanding(ctx context.Context, rec record, s Snapshot, to string) error {
 	if err := makeDir(filepath.Dir(to)); err != nil {
 		return err
 	}
@@ -122,7 +121,12 @@ func (b *Broker) copyStanding(ctx context.Context, rec record, to string) error 
 	if err != nil {
 		err = fmt.Errorf("cannot copy the data: %w", err)
 	}
-	_, cerr := b.change(rec.GUID, func(r *record) { r.Frozen = false })
+	_, cerr := b.change(rec.GUID, func(r *record) {
+		r.Frozen = false
+		if err == nil {
+			r.Snapshots = append(r.Snapshots, s)
+		}
+	})
 	return errors.Join(err, cerr)
 }
 
