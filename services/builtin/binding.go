@@ -74,19 +74,65 @@ func (b *Broker) unbind(ctx context.Context, rec record, r services.BindingReque
 	if !rec.has(r.Binding) {
 		return services.Progress{State: services.Succeeded, Gone: true}, nil
 	}
-	e, _ := engineOf(rec.Engine)
-	if rec.usable() { // else there is no server, and with its data the user goes too
-		if err := b.ask(ctx, rec, e.unbind(rec, r.Binding)); err != nil {
-			return services.Progress{}, fmt.Errorf("cannot drop a user of %s: %w", e.title, err)
-		}
+	later, err := b.dropUser(ctx, rec, r.Binding)
+	if err != nil {
+		return services.Progress{}, err
 	}
-	_, err := b.change(rec.GUID, func(rec *record) {
-		rec.Bindings = slices.DeleteFunc(rec.Bindings, func(guid string) bool { return guid == r.Binding })
+	_, err = b.change(rec.GUID, func(rec *record) {
+		rec.Bindings = without(rec.Bindings, r.Binding)
+		if later {
+			rec.Stale = append(without(rec.Stale, r.Binding), r.Binding)
+		}
 	})
 	if err != nil {
 		return services.Progress{}, err
 	}
 	return services.Progress{State: services.Succeeded}, nil
+}
+
+// dropUser drops the user of a binding. It returns true where that has to be done
+// later: a server that does not run lets nobody in, and must not be in the way of
+// those who want to be rid of it.
+func (b *Broker) dropUser(ctx context.Context, rec record, binding string) (later bool, err error) {
+	if !rec.usable() { // there is no server, and with its data the user goes too
+		return false, nil
+	}
+	if err := b.up(ctx, rec, upLimit); err != nil {
+		if ctx.Err() != nil {
+			return false, context.Cause(ctx)
+		}
+		b.c.Logger.Warn("a database does not run, the user of a binding is dropped when it does", "service_instance", rec.GUID, "err", err)
+		return true, nil
+	}
+	e, _ := engineOf(rec.Engine)
+	if _, err := b.statements(ctx, rec, e.unbind(rec, binding)); err != nil {
+		return false, fmt.Errorf("cannot drop a user of %s: %w", e.title, err)
+	}
+	return false, nil
+}
+
+// dropStale drops the users of bindings that went while the server did not run.
+func (b *Broker) dropStale(ctx context.Context, guid string) error {
+	unlock, err := b.lock(ctx, guid)
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	rec, err := b.get(guid)
+	if err != nil || rec.Doing != "" || rec.Restoring || !rec.usable() || b.up(ctx, rec, lastLook) != nil {
+		return err
+	}
+	for _, binding := range rec.Stale {
+		if later, err := b.dropUser(ctx, rec, binding); later || err != nil {
+			return err
+		}
+	}
+	_, err = b.change(guid, func(r *record) { r.Stale = nil })
+	return err
+}
+
+func without(guids []string, guid string) []string {
+	return slices.DeleteFunc(guids, func(g string) bool { return g == guid })
 }
 
 // Fetch gives the credentials of a binding once more.

@@ -19,6 +19,11 @@ func (b *Broker) guard(ctx context.Context) {
 			continue
 		}
 		for _, rec := range all {
+			if len(rec.Stale) > 0 {
+				if err := b.dropStale(ctx, rec.GUID); err != nil && ctx.Err() == nil {
+					b.c.Logger.Warn("cannot drop the users of former bindings, trying again", "service_instance", rec.GUID, "err", err)
+				}
+			}
 			if err := b.measure(ctx, rec); err != nil && ctx.Err() == nil {
 				b.c.Logger.Warn("cannot keep a database to its disk, trying again", "service_instance", rec.GUID, "err", err)
 			}

@@ -25,6 +25,7 @@ type record struct {
 	Address   netip.Addr      `json:"address"`         // once it has one
 	Version   string          `json:"version,omitempty"`
 	Bindings  []string        `json:"bindings,omitempty"` // guids
+	Stale     []string        `json:"stale,omitempty"`    // guids of bindings whose users are still to be dropped
 	Doing     services.Action `json:"doing,omitempty"`    // under way; empty: nothing
 	Step      string          `json:"step,omitempty"`     // how far that is, for users
 	State     services.State  `json:"state"`              // of the last thing that was done

@@ -335,6 +335,12 @@ func (b *Broker) reshape(ctx context.Context, guid string, s shape, step string)
 
 // remove ends the server and takes everything of it away.
 func (b *Broker) remove(ctx context.Context, guid string) error {
+	// Who restores or copies the data would bring the server or its folder back.
+	unlock, err := b.lock(ctx, guid)
+	if err != nil {
+		return err
+	}
+	defer unlock()
 	b.step(guid, "deleting: ending the server")
 	ctx, cancel := context.WithTimeoutCause(ctx, endLimit, errors.New("it does not end"))
 	defer cancel()
