@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net/http"
 	"slices"
@@ -368,6 +369,9 @@ func (b *Book) Drains() (ds []Drain, err error) {
 			continue
 		}
 		i, err := b.instance(bi.Instance)
+		if errors.Is(err, ErrNotFound) {
+			continue // both went just now
+		}
 		if err != nil {
 			return nil, err
 		}

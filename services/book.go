@@ -80,6 +80,9 @@ func New(cfg Config) *Book {
 // Kick says that there is something new to hear of an instance, of its bindings, or
 // of one binding from its broker, so that Run asks at once.
 func (b *Book) Kick(guid string) {
+	if guid == "" {
+		return // nobody waits for nothing; operations of instances have no parent
+	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	for _, r := range b.runners {

@@ -42,13 +42,14 @@ func checkCatalog(os []Offered) error {
 	if len(c.wrong) == 0 {
 		return nil
 	}
+	slices.Sort(c.wrong) // maps have no order
 	return catalogInvalid(c.wrong...)
 }
 
 func catalogInvalid(wrong ...string) error {
 	return &Refused{
 		Status: http.StatusBadGateway, Code: 270012, Title: "CF-ServiceBrokerCatalogInvalid",
-		Detail: "Service broker catalog is invalid: \n" + strings.Join(wrong, "\n"),
+		Detail: shorten("Service broker catalog is invalid: \n" + strings.Join(wrong, "\n")),
 	}
 }
 
@@ -112,7 +113,6 @@ func (c *catalogCheck) plan(at string, p OfferedPlan) {
 			c.say("%sSchema %s is not valid. %v", at, path, err)
 		}
 	}
-	slices.Sort(c.wrong) // maps have no order
 }
 
 func (c *catalogCheck) text(what, s string) {

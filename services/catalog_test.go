@@ -140,6 +140,28 @@ func TestBrokerFails(t *testing.T) {
 	})
 }
 
+// A name that somebody else took while the catalog was read is not taken twice, and
+// the operation ends.
+func TestBrokerNameTakenMeanwhile(t *testing.T) {
+	inWorld(t, func(w *world) {
+		w.stop() // nobody reads it yet
+		_, o, err := w.UpdateBroker(w.sb.GUID, BrokerChange{Name: ptr("x")})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, _, err := w.CreateBroker(NewBroker{Name: "x", URL: "http://x.example", Username: "user", Password: "pass"}); err != nil {
+			t.Fatal(err)
+		}
+		w.run()
+		if o = w.ended(o); o.State != Failed || o.Failure.Detail != "Name must be unique" {
+			t.Errorf("operation = %+v %+v", o, o.Failure)
+		}
+		if sb := must(w.Broker(w.sb.GUID)); sb.Name != "broker" || sb.State != Available {
+			t.Errorf("broker = %+v", sb)
+		}
+	})
+}
+
 // Two brokers may have the same offering, and the same ids. One that has instances
 // stays.
 func TestTwoBrokers(t *testing.T) {

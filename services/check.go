@@ -283,10 +283,11 @@ func (l ledger) dropFailed(bi Binding) error {
 }
 
 // isRefusal tells an error that a user can do something about.
-func isRefusal(err error) bool {
-	var i *Invalid
-	var r *Refused
-	return errors.As(err, &i) || errors.As(err, &r)
+func isRefusal(err error) bool { return isA[*Invalid](err) || isA[*Refused](err) }
+
+func isA[T error](err error) bool {
+	var e T
+	return errors.As(err, &e)
 }
 
 // brokerRefusal is what a client reads when a broker does not answer well.

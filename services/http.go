@@ -116,8 +116,10 @@ func (h *HTTPBroker) client() (*http.Client, func()) {
 		TLSClientConfig: &tls.Config{InsecureSkipVerify: h.SkipTLS, MinVersion: tls.VersionTLS12}, //nolint:gosec // its owner said so
 	}
 	c := &http.Client{Transport: t, CheckRedirect: func(req *http.Request, via []*http.Request) error {
-		// Another place is not told the password.
-		if len(via) > maxRedirects || req.URL.Host != via[0].URL.Host || req.URL.Scheme != via[0].URL.Scheme {
+		// Another place is not told the password; and the answer to another question is
+		// none to this one.
+		if len(via) > maxRedirects || req.URL.Host != via[0].URL.Host || req.URL.Scheme != via[0].URL.Scheme ||
+			req.Method != via[0].Method {
 			return http.ErrUseLastResponse
 		}
 		return nil

@@ -4,6 +4,7 @@ import (
 	"encoding/base64"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"log/slog"
 	"net"
 	"net/http"
@@ -155,6 +156,19 @@ func TestRedirects(t *testing.T) {
 	b.On(servicestest.Catalog, servicestest.Behaviour{Status: http.StatusFound, Header: map[string]string{"Location": elsewhere.URL}})
 	if _, err := h.Catalog(t.Context()); err == nil || told {
 		t.Errorf("error = %v, somebody else was asked: %t", err, told)
+	}
+	// Nor is a page that a browser would be led to the answer to a wish.
+	page := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Method != http.MethodGet {
+			http.Redirect(w, r, "/welcome", http.StatusFound)
+			return
+		}
+		fmt.Fprint(w, `{}`)
+	}))
+	defer page.Close()
+	own := &HTTPBroker{URL: page.URL, Username: "u", Password: "p"}
+	if p, err := own.Instance(t.Context(), InstanceRequest{Action: Create, Instance: "i1"}); err == nil {
+		t.Errorf("progress = %+v", p)
 	}
 }
 

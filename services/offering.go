@@ -276,7 +276,7 @@ func (l ledger) purgePlan(p Plan, by app.Actor) error {
 		return fmt.Errorf("cannot list service instances: %w", err)
 	}
 	for _, i := range is {
-		if err := l.forgetInstance(i, by, "purge"); err != nil {
+		if err := l.purge(i, by); err != nil {
 			return err
 		}
 	}

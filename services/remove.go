@@ -105,6 +105,26 @@ func (l ledger) forgetInstance(i Instance, by app.Actor, what string) error {
 	return l.instanceEvent(what, i, by, nil)
 }
 
+// purge forgets an instance without a word to its broker. The built-in one is told,
+// though: nobody else could end what it keeps.
+func (l ledger) purge(i Instance, by app.Actor) error {
+	var own *task
+	if i.Type == Managed {
+		t, err := l.instanceTask(i, Delete, by)
+		if err != nil {
+			return err
+		}
+		if t.Orphan = true; t.Broker == BuiltinBroker {
+			own = &t
+		}
+	}
+	if err := l.forgetInstance(i, by, "purge"); err != nil || own == nil {
+		return err
+	}
+	_, err := l.begin(*own)
+	return err
+}
+
 // PurgeInstance forgets an instance and what is bound to it without a word to its
 // broker.
 func (b *Book) PurgeInstance(guid string, by app.Actor) error {
@@ -113,7 +133,7 @@ func (b *Book) PurgeInstance(guid string, by app.Actor) error {
 		if err != nil {
 			return err
 		}
-		return l.forgetInstance(i, by, "purge")
+		return l.purge(i, by)
 	})
 }
 

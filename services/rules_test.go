@@ -373,6 +373,32 @@ func TestPurge(t *testing.T) {
 	})
 }
 
+// What the built-in broker keeps goes also with a purge: nobody else could end it.
+func TestPurgeOfTheBuiltin(t *testing.T) {
+	inWorld(t, func(w *world) {
+		w.stop()
+		w.cfg.Builtin = &HTTPBroker{URL: "http://dew.example", Username: "user", Password: "pass", Client: w.client}
+		w.run()
+		synctest.Wait()
+		ps := must(w.Plans(PlanFilter{Names: []string{"small"}, BrokerNames: []string{BuiltinBroker}}))
+		if len(ps) != 1 {
+			t.Fatalf("plans = %+v", ps)
+		}
+		i, o, err := w.CreateInstance(NewInstance{Type: Managed, Name: "db", Space: w.space.GUID, Plan: ps[0].GUID, By: somebody})
+		if err != nil || w.ended(o).State != Succeeded {
+			t.Fatal(o, err)
+		}
+		if err := w.PurgeInstance(i.GUID, somebody); err != nil {
+			t.Fatal(err)
+		}
+		settled()
+		rs := w.broker.Requests("")
+		if r := rs[len(rs)-1]; r.Method != "DELETE" || !strings.HasSuffix(r.Path, i.GUID) {
+			t.Errorf("the last request was %s %s", r.Method, r.Path)
+		}
+	})
+}
+
 func TestShare(t *testing.T) {
 	inWorld(t, func(w *world) {
 		i, _ := w.create("small", "db")
@@ -389,7 +415,7 @@ func TestShare(t *testing.T) {
 				t.Errorf("%s: %q, want %q", name, got, tt.want)
 			}
 		}
-		must(w.Share(i.GUID, []string{space.GUID}, somebody))
+		must(w.Share(i.GUID, []string{space.GUID, space.GUID}, somebody))
 		_, err := w.Share(i.GUID, []string{space.GUID}, somebody)
 		if got := detail(t, err); got != "A service instance called db has already been shared with far." {
 			t.Errorf("again: %q", got)

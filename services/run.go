@@ -7,6 +7,8 @@ import (
 	"net/http"
 	"runtime/debug"
 	"time"
+
+	"github.com/dewrun/dew/app"
 )
 
 // How often brokers are asked.
@@ -291,6 +293,13 @@ func (b *Book) readCatalog(ctx context.Context, t task) error {
 		if failure != nil {
 			return l.unsynced(t, failure)
 		}
+		sb, err := l.wished(t)
+		if isRefusal(err) || isA[*app.Invalid](err) {
+			return l.unsynced(t, err)
+		}
+		if err != nil {
+			return err
+		}
 		sb.State, sb.UpdatedAt = Available, now()
 		warnings, err := l.sync(sb, catalog)
 		if err != nil {
@@ -302,6 +311,19 @@ func (b *Book) readCatalog(ctx context.Context, t task) error {
 		}
 		return l.close(t, Succeeded, "")
 	})
+}
+
+// wished is the broker as its operation leaves it. While its catalog was read its
+// metadata may have changed, and somebody else may have taken the name.
+func (l ledger) wished(t task) (ServiceBroker, error) {
+	sb, err := l.broker(t.Record)
+	if err != nil {
+		return sb, err
+	}
+	if t.Renewed != nil {
+		sb = sb.renewed(*t.Renewed)
+	}
+	return sb, l.checkBroker(sb)
 }
 
 // unsynced leaves a broker as it was, with a catalog that could not be read.

@@ -30,6 +30,7 @@ func (b *Book) Share(guid string, spaces []string, by app.Actor) (i Instance, er
 			i.SharedWith = append(i.SharedWith, s)
 		}
 		slices.Sort(i.SharedWith)
+		i.SharedWith = slices.Compact(i.SharedWith) // somebody may name a space twice
 		i.UpdatedAt = now()
 		if err := put(l.instances, "service instance", i.GUID, i); err != nil {
 			return err

@@ -3,6 +3,7 @@ package services
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"slices"
 )
@@ -56,6 +57,9 @@ func (b *Book) Frozen(app string) (Frozen, error) {
 			continue
 		}
 		e, err := b.vcap(bi)
+		if errors.Is(err, ErrNotFound) {
+			continue // the service instance and the binding went just now
+		}
 		if err != nil {
 			return Frozen{}, err
 		}
