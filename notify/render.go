@@ -57,8 +57,25 @@ func (p placeholders) escaped() placeholders {
 	return p
 }
 
-// size is how many bytes all of them have.
-func (p placeholders) size() int { return len(fmt.Sprintf("%+v", p)) }
+// size is how many bytes all of them have, about as they are printed.
+func (p placeholders) size() int {
+	n := namesSize + p.HTMLComponents.size()
+	for _, v := range []string{
+		p.From, p.ReplyTo, p.To, p.Subject, p.Text, p.HTML, p.KindDescription, p.SourceDescription, p.UserGUID, p.ClientID, p.MessageID,
+		p.Space, p.SpaceGUID, p.Organization, p.OrganizationGUID, p.OrganizationRole, p.UnsubscribeID, p.Scope, p.Endorsement,
+		p.RequestReceived, p.Domain,
+	} {
+		n += len(v)
+	}
+	return n
+}
+
+// namesSize is more than the names of the placeholders have.
+const namesSize = 512
+
+func (h HTML) size() int {
+	return namesSize + len(h.Doctype) + len(h.Head) + len(h.BodyAttributes) + len(h.BodyContent)
+}
 
 // Compose makes the mail of a message, unless its recipient does not want it or
 // cannot have it. Nobody can refuse what is critical.
@@ -225,6 +242,9 @@ func dissect(page string) (HTML, error) {
 	if strings.TrimSpace(page) == "" {
 		return HTML{}, nil
 	}
+	if err := costly(page); err != nil {
+		return HTML{}, err
+	}
 	root, err := html.Parse(strings.NewReader(page))
 	if err != nil {
 		return HTML{}, fmt.Errorf("cannot read the html: %w", err)
@@ -240,6 +260,9 @@ func dissect(page string) (HTML, error) {
 			parts.BodyContent, failed = inner(body)
 			err = errors.Join(err, failed)
 		}
+	}
+	if len(parts.BodyContent)+len(parts.BodyAttributes)+len(parts.Head) > maxParts {
+		return HTML{}, errCostlyPage
 	}
 	if strings.TrimSpace(parts.BodyContent) == "" {
 		parts.BodyContent = ""

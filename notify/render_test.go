@@ -254,3 +254,17 @@ func FuzzDissect(f *testing.F) {
 		}
 	})
 }
+
+// What functions make of a whole page counts as much as it has.
+func TestTemplateOfParts(t *testing.T) {
+	p := placeholders{HTMLComponents: HTML{BodyContent: strings.Repeat("x", 1<<20)}}
+	for _, source := range []string{
+		"{{$x := print" + strings.Repeat(" .HTMLComponents", 100) + "}}",
+		`{{$x := printf "` + strings.Repeat("%[1]v", 100) + `" .HTMLComponents}}`,
+		"{{$x := print" + strings.Repeat(" .", 100) + "}}",
+	} {
+		if _, err := fill("text", source, p); err == nil || !strings.Contains(err.Error(), "takes too much") {
+			t.Errorf("%.40s: %v, want it refused", source, err)
+		}
+	}
+}

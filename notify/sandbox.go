@@ -64,12 +64,14 @@ func (b *budget) bound(fn func(args ...any) string, factor int) func(args ...any
 }
 
 // sizeOf is how many bytes a value may print as. What is no text is small, but
-// for the placeholders as a whole.
+// for the placeholders as a whole and the parts of a page.
 func sizeOf(v any) int {
 	switch v := v.(type) {
 	case string:
 		return len(v)
 	case placeholders:
+		return v.size()
+	case HTML:
 		return v.size()
 	}
 	return 64
