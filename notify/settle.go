@@ -191,7 +191,7 @@ func (q *Queue) forget(tx *store.Tx, a appointment, tallies map[string]*noticeTa
 }
 
 // keepTally drops a notice that has no more messages. The counts of a campaign
-// stay: it can be asked for.
+// stay until that is forgotten: it can be asked for.
 func (q *Queue) keepTally(tx *store.Tx, id string, t noticeTally) error {
 	if t.Kept > 0 {
 		return q.tallies.With(tx).Put(id, t)
@@ -203,4 +203,21 @@ func (q *Queue) keepTally(tx *store.Tx, id string, t noticeTally) error {
 		return q.tallies.With(tx).Put(id, t)
 	}
 	return q.tallies.With(tx).Delete(id)
+}
+
+// forgetCampaign drops the counts of a campaign; false: it still has messages.
+func (q *Queue) forgetCampaign(tx *store.Tx, id string) (bool, error) {
+	all, err := q.tallies.With(tx).By("campaign", id)
+	if err != nil {
+		return false, fmt.Errorf("cannot count the messages of campaign %s: %w", id, err)
+	}
+	if slices.ContainsFunc(all, func(t noticeTally) bool { return t.Kept > 0 }) {
+		return false, nil
+	}
+	for _, t := range all {
+		if err := q.tallies.With(tx).Delete(t.Notice); err != nil {
+			return false, fmt.Errorf("cannot forget the messages of campaign %s: %w", id, err)
+		}
+	}
+	return true, nil
 }

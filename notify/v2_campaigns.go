@@ -278,14 +278,11 @@ func (s *Server) dropCampaigns(before time.Time) error {
 		if when.Created.After(before) {
 			return nil
 		}
-		count, err := s.c.Queue.Campaign(when.ID)
-		if err != nil {
-			return err
-		}
-		if count.Total > 0 {
-			continue
-		}
-		err = s.c.DB.Update(func(tx *store.Tx) error {
+		err := s.c.DB.Update(func(tx *store.Tx) error {
+			gone, err := s.c.Queue.forgetCampaign(tx, when.ID)
+			if err != nil || !gone {
+				return err
+			}
 			return errors.Join(s.shelves.campaigns.With(tx).Delete(when.ID),
 				s.shelves.campaignTimes.With(tx).Delete(timeKey(when.Created)+"/"+when.ID))
 		})

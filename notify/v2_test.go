@@ -370,4 +370,19 @@ func TestForgetCampaigns(t *testing.T) {
 	if !exists(sent) || exists(empty) {
 		t.Errorf("with messages: %t, without: %t; want only the first", exists(sent), exists(empty))
 	}
+	q := w.s.c.Queue
+	ids, _, err := q.next(time.Now(), 1, nil)
+	if err != nil || len(ids) != 1 {
+		t.Fatalf("due: %v, %v", ids, err)
+	}
+	if err := q.settle([]outcome{{message: ids[0], status: Delivered}}, time.Now()); err != nil {
+		t.Fatal(err)
+	}
+	if err := errors.Join(q.sweep(time.Now().Add(time.Hour)), w.s.dropCampaigns(time.Now().Add(time.Hour))); err != nil {
+		t.Fatal(err)
+	}
+	count, err := q.Campaign(sent)
+	if err != nil || exists(sent) || count.Total != 0 {
+		t.Errorf("after its messages: %t, %+v, %v; want nothing", exists(sent), count, err)
+	}
 }
