@@ -194,7 +194,7 @@ func (s *Stacks) openImage(image v1.Image) (ociImage, error) {
 	if len(m.Layers) == 0 || len(m.Layers) > maxLayers {
 		return i, &ImageError{Reason: fmt.Sprintf("has %d layers: 1 to %d can be run", len(m.Layers), maxLayers)}
 	}
-	if m.Config.Size > maxImageConfig {
+	if m.Config.Size < 0 || m.Config.Size > maxImageConfig { // below zero: nobody would count what comes
 		return i, &ImageError{Reason: fmt.Sprintf("has a configuration of more than %s", inBytes(maxImageConfig))}
 	}
 	config, err := image.ConfigFile()

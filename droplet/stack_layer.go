@@ -243,7 +243,7 @@ func (l *layerFacts) see(h *tar.Header, r io.Reader) error {
 	case h.Size < 0 || h.Size > maxTreeBytes-l.Size:
 		return &ImageError{Reason: fmt.Sprintf("is larger than %s, unpacked", inBytes(maxTreeBytes))}
 	}
-	if h.Typeflag == tar.TypeReg {
+	if h.Typeflag == tar.TypeReg || h.Typeflag == tar.TypeGNUSparse {
 		l.Size += h.Size
 	}
 	none := ""
@@ -276,10 +276,15 @@ func readUserFile(h *tar.Header, r io.Reader, into **string) error {
 	return nil
 }
 
-// collect removes the layers that nobody names.
-func (l *layers) collect(named map[string]bool) error {
+// collect removes the layers that nobody names. It asks for the names under the
+// lock: a layer is let go after something that names it is kept, so none is missed.
+func (l *layers) collect(names func() (map[string]bool, error)) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	named, err := names()
+	if err != nil {
+		return err
+	}
 	all, err := filepath.Glob(l.path("*"))
 	if err != nil {
 		return fmt.Errorf("cannot collect layers: %w", err)

@@ -314,20 +314,33 @@ func (s *Stacks) MindImages(standing func() (map[string]bool, error)) error {
 // collect removes the layers that no stack and no image needs, and what the
 // engine has made of them.
 func (s *Stacks) collect(ctx context.Context) error {
-	stacks, err := s.stacks.All()
-	if err != nil {
-		return err
-	}
-	images, err := s.images.All()
-	if err != nil {
-		return err
-	}
-	named, ids := map[string]bool{}, map[string]bool{}
 	own, err := s.fromHost()
 	if err != nil {
 		return err
 	}
-	ids[own.ID] = true
+	ids := map[string]bool{own.ID: true}
+	err = s.layers.collect(func() (map[string]bool, error) { return s.named(ids) })
+	if err != nil {
+		return err
+	}
+	if s.o.Prune != nil {
+		s.o.Prune(ctx, func(id string) bool { return ids[id] })
+	}
+	return nil
+}
+
+// named returns the layers that stacks and images need, and notes the ids of
+// those.
+func (s *Stacks) named(ids map[string]bool) (map[string]bool, error) {
+	stacks, err := s.stacks.All()
+	if err != nil {
+		return nil, err
+	}
+	images, err := s.images.All()
+	if err != nil {
+		return nil, err
+	}
+	named := map[string]bool{}
 	for _, k := range stacks {
 		ids[k.ID] = true
 		for _, sha := range k.Tree {
@@ -342,11 +355,5 @@ func (s *Stacks) collect(ctx context.Context) error {
 			ids[st.ID] = true
 		}
 	}
-	if err := s.layers.collect(named); err != nil {
-		return err
-	}
-	if s.o.Prune != nil {
-		s.o.Prune(ctx, func(id string) bool { return ids[id] })
-	}
-	return nil
+	return named, nil
 }
