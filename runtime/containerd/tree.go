@@ -60,7 +60,9 @@ func layTree(ctx context.Context, root string, t droplet.Tree) error {
 // the kernel or to the file system below. It tells whether anything is left.
 func fit(h *tar.Header) bool {
 	switch h.Typeflag {
-	case tar.TypeReg, tar.TypeDir, tar.TypeSymlink, tar.TypeLink, tar.TypeGNUSparse:
+	case tar.TypeReg, tar.TypeDir, tar.TypeSymlink, tar.TypeLink:
+	case tar.TypeGNUSparse:
+		h.Typeflag = tar.TypeReg // its holes are read as zeros
 	default:
 		return false
 	}
