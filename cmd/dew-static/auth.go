@@ -38,6 +38,10 @@ func parseAuth(text string) (map[string]check, error) {
 		}
 		users[user] = c
 	}
+	// Somebody wanted to shut others out: nobody is not everybody.
+	if len(users) == 0 && strings.TrimSpace(text) != "" {
+		return nil, fmt.Errorf("%s names no user: add one with htpasswd, or remove the file", authName)
+	}
 	return users, nil
 }
 

@@ -248,6 +248,7 @@ func TestWhatCannotBeServed(t *testing.T) {
 		"line 1: want USER:HASH":           {"Staticfile.auth": "bob"},
 		"line 2: the hash must be":         {"Staticfile.auth": "\nbob:secret"},
 		"no bcrypt":                        {"Staticfile.auth": "bob:$2y$x"},
+		"names no user":                    {"Staticfile.auth": "# bob:$2y$x"},
 		"no apr1":                          {"Staticfile.auth": "bob:$apr1$x"},
 		"is larger than":                   {"Staticfile": strings.Repeat("#\n", maxConfig)},
 	} {
