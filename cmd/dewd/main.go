@@ -37,7 +37,7 @@ func newApp(c config) *cli.App {
 	return &cli.App{
 		Name:            "dewd",
 		Usage:           "run Cloud Foundry style apps and their sidecars on this machine",
-		UsageText:       "dewd [flags]\ndewd doctor|teardown|version [flags]",
+		UsageText:       "dewd [flags]\ndewd doctor|teardown|notify|version [flags]",
 		Description:     "Without a command dewd runs until SIGTERM or SIGINT. Apps stay when it leaves; the next dewd takes them over.\n\n" + statusHelp,
 		Version:         version,
 		HideVersion:     true,
@@ -49,6 +49,7 @@ func newApp(c config) *cli.App {
 		Commands: []*cli.Command{
 			{Name: "doctor", Usage: "tell what this machine lacks, and what to do", Flags: append(c.cellFlags(), jsonFlag()), Action: command(&c, doctor), OnUsageError: usageError},
 			{Name: "teardown", Usage: "end all apps of a root and remove everything outside of it; dewd must not run", Flags: c.cellFlags(), Action: command(&c, teardown), OnUsageError: usageError},
+			aloneCommand(),
 			{Name: "version", Usage: "print the version", Action: printVersion, OnUsageError: usageError},
 		},
 	}

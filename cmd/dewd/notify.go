@@ -29,6 +29,7 @@ type mailing struct {
 	TLS, Auth    string
 	User         string
 	PasswordFile string
+	Password     string // where there is no file; no flag sets it: others could see it
 	CA           string // file with certificates
 	From         string // empty: no-reply@ and the domain
 }
@@ -72,7 +73,7 @@ func (m *mailing) validate() (errs []error) {
 }
 
 func (m *mailing) settings() notify.SMTPConfig {
-	return notify.SMTPConfig{Address: m.SMTP, TLS: notify.TLSUse(m.TLS), Auth: notify.AuthUse(m.Auth), User: m.User}
+	return notify.SMTPConfig{Address: m.SMTP, TLS: notify.TLSUse(m.TLS), Auth: notify.AuthUse(m.Auth), User: m.User, Password: m.Password}
 }
 
 // post is the way to the mail server.

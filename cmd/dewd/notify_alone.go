@@ -1,0 +1,198 @@
+package main
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/urfave/cli/v2"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/dewrun/dew/notify"
+	"github.com/dewrun/dew/store"
+)
+
+// aloneCommand is dewd notify: the notification service by itself, for a platform
+// elsewhere.
+func aloneCommand() *cli.Command {
+	a := newAlone()
+	return &cli.Command{
+		Name: "notify", Usage: "run only the notification service, for a platform elsewhere", Description: a.help(),
+		Flags: a.flags(), Before: a.read, Action: command(&a.config, a.run), OnUsageError: usageError,
+	}
+}
+
+func (a *alone) run(c *cli.Context, cfg config) (err error) {
+	log := cfg.logger()
+	if len(a.idle) > 0 {
+		log.Info("settings without effect", "names", strings.Join(a.idle, " "))
+	}
+	if a.Unverified {
+		log.Warn("certificates are not verified: anybody on the way can read and change what is asked (unset VERIFY_SSL)")
+	}
+	s, err := a.open(c.Context, log)
+	if err != nil {
+		return infrastructure(err)
+	}
+	return errors.Join(s.serve(c.Context), s.close())
+}
+
+// loner is the notification service by itself, in all its parts.
+type loner struct {
+	log     *slog.Logger
+	listen  []net.Listener
+	db      *store.DB
+	keys    *notify.RemoteKeys
+	server  *notify.Server
+	courier *notify.Courier
+	smtp    *notify.SMTP // nil: no mail is sent
+}
+
+// open opens all parts. A server that cannot verify a token is of no use, so the
+// authorization server must answer; the mail server need not yet.
+func (a *alone) open(ctx context.Context, log *slog.Logger) (_ *loner, err error) {
+	s := &loner{log: log}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, s.close())
+		}
+	}()
+	if s.listen, err = listenTCP(a.Listen, "listen"); err != nil {
+		return nil, err
+	}
+	if a.PublicURL == "" {
+		a.PublicURL = "http://" + s.listen[0].Addr().String()
+	}
+	if s.keys, err = notify.NewRemoteKeys(ctx, notify.KeysConfig{UAA: a.UAA, Every: a.KeysEvery, Trust: a.trust(), Logger: log}); err != nil {
+		return nil, err
+	}
+	if err := s.keys.Load(ctx); err != nil {
+		return nil, fmt.Errorf("UAA_HOST: %w (correct it, or start what runs there)", err)
+	}
+	if s.db, err = openOwnStore(a.Root); err != nil {
+		return nil, err
+	}
+	return s, a.connect(ctx, s)
+}
+
+// trust is whom to believe that it is the platform.
+func (a *alone) trust() *tls.Config {
+	return &tls.Config{MinVersion: tls.VersionTLS12, InsecureSkipVerify: a.Unverified}
+}
+
+func openOwnStore(root string) (*store.DB, error) {
+	if err := os.MkdirAll(root, 0o700); err != nil {
+		return nil, fmt.Errorf("cannot use root: %w (give another --root)", err)
+	}
+	path := filepath.Join(root, "notify.db")
+	db, err := store.Open(path, store.Options{Format: storeFormat})
+	if errors.Is(err, store.ErrInUse) {
+		return nil, fmt.Errorf("cannot use root %s: another service has it: %w (stop it, or give this one its own --root)", root, err)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("cannot open %s: %w", path, err)
+	}
+	return db, nil
+}
+
+// connect makes the parts that stand on the store.
+func (a *alone) connect(ctx context.Context, s *loner) error {
+	people, err := notify.NewRemote(notify.RemoteConfig{API: a.API, UAA: a.UAA, ClientID: a.ClientID, ClientSecret: a.Secret, Trust: a.trust()})
+	if err != nil {
+		return err
+	}
+	queue := notify.NewQueue(s.db)
+	s.server, err = notify.New(notify.Config{
+		DB: s.db, Auth: s.keys, Directory: people, Queue: queue, PublicURL: a.PublicURL, From: a.Mailing.From, Domain: a.Domain,
+		EncryptionKey: a.EncryptionKey, CORSOrigin: a.CORSOrigin, DefaultScopes: a.DefaultScopes, Logger: s.log,
+	})
+	if err != nil {
+		return err
+	}
+	var post notify.Post = unsent{s.log}
+	if !a.TestMode {
+		if s.smtp, err = a.Mailing.post(); err != nil {
+			return err
+		}
+		post = s.smtp
+		if err := s.smtp.Check(ctx); err != nil {
+			s.log.Warn("the mail server does not answer; mails wait", "address", a.Mailing.SMTP, "err", err)
+		}
+	}
+	s.courier, err = notify.NewCourier(notify.CourierConfig{
+		Queue: queue, Directory: people, Composer: s.server, Post: post, From: a.Mailing.From, Logger: s.log,
+	})
+	return err
+}
+
+// unsent is the Post of the test mode: mails count as delivered, and go nowhere.
+type unsent struct{ log *slog.Logger }
+
+// Send implements notify.Post.
+func (u unsent) Send(_ context.Context, m notify.Mail) error {
+	u.log.Info("test mode: not sent", "message", m.ID, "client", m.Client, "kind", m.Kind)
+	return nil
+}
+
+// serve answers and delivers until ctx ends or a part fails.
+func (s *loner) serve(ctx context.Context) error {
+	systemd := service{s.log}
+	g, ctx := errgroup.WithContext(ctx)
+	g.Go(func() error { return s.courier.Run(ctx) })
+	g.Go(func() error { return s.keys.Run(ctx) })
+	g.Go(func() error { systemd.watch(ctx, s.well); return nil })
+	handler := s.handler()
+	for _, l := range s.listen {
+		g.Go(func() error {
+			return serve(ctx, l, &http.Server{Handler: handler, ReadHeaderTimeout: shutdownLimit}, s.log)
+		})
+	}
+	systemd.ready()
+	s.log.Info("ready", "version", version, "notifications", s.listen[0].Addr())
+	<-ctx.Done()
+	systemd.stopping()
+	s.log.Info("leaving, mails that wait stay")
+	return g.Wait()
+}
+
+// handler is the service, and how it is.
+func (s *loner) handler() http.Handler {
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) {
+		status, body := http.StatusOK, `{"status":"ok"}`
+		if err := s.well(); err != nil {
+			s.log.Error("not well", "err", err)
+			status, body = http.StatusServiceUnavailable, `{"status":"failed"}`
+		}
+		w.Header().Set("Content-Type", "application/json")
+		w.WriteHeader(status)
+		_, _ = io.WriteString(w, body)
+	})
+	mux.Handle("/", s.server.Handler())
+	return mux
+}
+
+// well tells whether requests can be kept.
+func (s *loner) well() error { return s.db.View(func(*store.Tx) error { return nil }) }
+
+// close lets go of everything that was opened.
+func (s *loner) close() (err error) {
+	for _, l := range s.listen {
+		l.Close() // those that were served are closed already
+	}
+	if s.smtp != nil {
+		err = s.smtp.Close()
+	}
+	if s.db != nil {
+		err = errors.Join(err, s.db.Close())
+	}
+	return err
+}

@@ -1,0 +1,270 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"net/mail"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/urfave/cli/v2"
+
+	"github.com/dewrun/dew/notify"
+)
+
+// alone is what flags and environment say of the notification service by itself.
+type alone struct {
+	config // the flags that dewd has, too
+
+	API, UAA         string
+	ClientID, Secret string
+	EncryptionKey    string
+	CORSOrigin       string
+	DefaultScopes    []string // nil: the platform's
+	KeysEvery        time.Duration
+	Unverified       bool // certificates of API and UAA are not looked at
+	TestMode         bool // no mail is sent
+
+	smtpHost, smtpPort string
+	idle               []string // names of settings that are given and mean nothing here
+}
+
+func newAlone() *alone {
+	c := defaultConfig()
+	c.Root, c.Listen = "/var/lib/dew-notify", "127.0.0.1:3000"
+	return &alone{config: c}
+}
+
+func (a *alone) flags() []cli.Flag {
+	return append([]cli.Flag{
+		text(&a.Root, "root", "`folder` of the store notify.db"),
+		text(&a.Listen, "listen", "`address` of the service (or PORT, at all addresses)"),
+		text(&a.PublicURL, "public-url", "`URL` of the service, as others see it (default: http:// and --listen)"),
+		text(&a.Domain, "domain", "`domain` that templates know (or DOMAIN)"),
+		text(&a.LogFormat, "log-format", "`text|json`: form of the service's own log, on stderr"),
+		value(&level{&a.LogLevel}, "log-level", "`debug|info|warn|error`: least level of the service's own log"),
+	}, a.Mailing.flags()...)
+}
+
+// setting is an environment variable.
+type setting struct {
+	name      string
+	flags     []string // when one of them is given the variable is not read
+	required  bool
+	otherwise string // what it is when it is not given
+	usage     string
+	set       func(v string) error
+}
+
+// settings are all that are read, in the order of the help.
+func (a *alone) settings() []setting {
+	m := &a.Mailing
+	return []setting{
+		{name: "CC_HOST", required: true, usage: "URL of the platform's API", set: to(&a.API)},
+		{name: "UAA_HOST", required: true, usage: "URL of the authorization server", set: to(&a.UAA)},
+		{name: "UAA_CLIENT_ID", required: true, usage: "client of the service there, with the authorities cloud_controller.admin and scim.read", set: to(&a.ClientID)},
+		{name: "UAA_CLIENT_SECRET", required: true, usage: "its secret", set: to(&a.Secret)},
+		{name: "UAA_KEY_REFRESH_INTREVAL", otherwise: "60000", usage: "milliseconds between two looks at the keys of tokens (the name is as it is)", set: a.setKeysEvery},
+		{name: "VERIFY_SSL", otherwise: "true", usage: "false: believe any certificate of these two; the mail server has --smtp-ca", set: toBool(func(v bool) { a.Unverified = !v })},
+		{name: "DOMAIN", flags: []string{"domain"}, required: true, usage: "domain that templates know", set: to(&a.Domain)},
+		{name: "ENCRYPTION_KEY", required: true, usage: "what {{.UnsubscribeID}} is made with", set: to(&a.EncryptionKey)},
+		{name: "SENDER", flags: []string{"mail-from"}, required: true, usage: "address that mails come from", set: a.setSender},
+		{name: "TEST_MODE", otherwise: "false", usage: "true: send no mail, and say that it was delivered", set: toBool(func(v bool) { a.TestMode = v })},
+		{name: "SMTP_HOST", flags: []string{"smtp"}, required: true, usage: "host of the mail server; not needed in test mode, like all that follow", set: to(&a.smtpHost)},
+		{name: "SMTP_PORT", flags: []string{"smtp"}, required: true, usage: "its port", set: a.setSMTPPort},
+		{name: "SMTP_AUTH_MECHANISM", flags: []string{"smtp", "smtp-auth"}, required: true, usage: "none, plain or cram-md5", set: a.setSMTPAuth},
+		{name: "SMTP_TLS", flags: []string{"smtp", "smtp-tls"}, otherwise: "true", usage: "true: STARTTLS, or no mail; false: none", set: toBool(a.setSMTPTLS)},
+		{name: "SMTP_USER", flags: []string{"smtp-user"}, usage: "who logs in to the mail server", set: to(&m.User)},
+		{name: "SMTP_PASS", flags: []string{"smtp-password-file"}, usage: "the password", set: to(&m.Password)},
+		{name: "SMTP_CRAMMD5_SECRET", flags: []string{"smtp-password-file"}, usage: "the secret of cram-md5", set: a.setCRAMSecret},
+		{name: "PORT", flags: []string{"listen"}, usage: "port of the service, at all addresses of the machine", set: a.setPort},
+		{name: "CORS_ORIGIN", otherwise: "*", usage: "which pages may read preferences", set: to(&a.CORSOrigin)},
+		{name: "DEFAULT_UAA_SCOPES", usage: "scopes that every user has, with commas: nobody can send to one of them", set: a.setScopes},
+	}
+}
+
+// idleSettings are known elsewhere and mean nothing here: state is in --root, and
+// nothing is polled.
+var idleSettings = []string{
+	"DATABASE_URL", "DATABASE_CA_CERT_FILE", "DATABASE_COMMON_NAME", "DATABASE_ENABLE_IDENTITY_VERIFICATION", "DB_LOGGING_ENABLED", "DB_MAX_OPEN_CONNS",
+	"GOBBLE_WAIT_MAX_DURATION", "ROOT_PATH", "SMTP_LOGGING_ENABLED",
+}
+
+func to(v *string) func(string) error {
+	return func(s string) error { *v = s; return nil }
+}
+
+func toBool(set func(bool)) func(string) error {
+	return func(s string) error {
+		v, err := strconv.ParseBool(s)
+		if err != nil {
+			return fmt.Errorf("%q is not true or false", s)
+		}
+		set(v)
+		return nil
+	}
+}
+
+func (a *alone) setKeysEvery(s string) error {
+	const least, most = 1000, 24 * 60 * 60 * 1000
+	n, err := strconv.Atoi(s)
+	if err != nil || n < least || n > most {
+		return fmt.Errorf("%q is not a number of milliseconds from %d to %d", s, least, most)
+	}
+	a.KeysEvery = time.Duration(n) * time.Millisecond
+	return nil
+}
+
+func (a *alone) setSender(s string) error {
+	if _, err := mail.ParseAddress(s); err != nil {
+		return fmt.Errorf("%q is no mail address", s)
+	}
+	a.Mailing.From = s
+	return nil
+}
+
+func port(s string) error {
+	if n, err := strconv.ParseUint(s, 10, 16); err != nil || n == 0 {
+		return fmt.Errorf("%q is not a port", s)
+	}
+	return nil
+}
+
+func (a *alone) setPort(s string) error {
+	a.Listen = net.JoinHostPort("0.0.0.0", s)
+	return port(s)
+}
+
+func (a *alone) setSMTPPort(s string) error {
+	a.smtpPort = s
+	return port(s)
+}
+
+func (a *alone) setSMTPAuth(s string) error {
+	if !oneOf(s, string(notify.AuthNone), string(notify.AuthPlain), string(notify.AuthCRAMMD5)) {
+		return fmt.Errorf("%q is not none, plain or cram-md5", s)
+	}
+	a.Mailing.Auth = s
+	return nil
+}
+
+func (a *alone) setSMTPTLS(on bool) {
+	a.Mailing.TLS = string(notify.TLSNone)
+	if on {
+		a.Mailing.TLS = string(notify.TLSStart)
+	}
+}
+
+// setCRAMSecret comes behind SMTP_PASS, which a file for both ways of logging in
+// may give, too.
+func (a *alone) setCRAMSecret(s string) error {
+	if a.Mailing.Auth == string(notify.AuthCRAMMD5) {
+		a.Mailing.Password = s
+	}
+	return nil
+}
+
+func (a *alone) setScopes(s string) error {
+	a.DefaultScopes = []string{}
+	for scope := range strings.SplitSeq(s, ",") {
+		if scope = strings.TrimSpace(scope); scope != "" {
+			a.DefaultScopes = append(a.DefaultScopes, scope)
+		}
+	}
+	return nil
+}
+
+// read fills in what the environment says, behind the flags.
+func (a *alone) read(c *cli.Context) error {
+	if err := a.readFrom(os.Getenv, c.IsSet); err != nil {
+		return &failure{status: statusUsage, err: fmt.Errorf("%w (dewd notify --help)", err)}
+	}
+	return nil
+}
+
+func (a *alone) readFrom(getenv func(string) string, given func(flag string) bool) error {
+	var errs []error
+	for _, s := range a.settings() {
+		if slices.ContainsFunc(s.flags, given) {
+			continue
+		}
+		v := getenv(s.name)
+		if v == "" {
+			v = s.otherwise
+		}
+		switch {
+		case v != "":
+			if err := s.set(v); err != nil {
+				errs = append(errs, fmt.Errorf("%s: %w", s.name, err))
+			}
+		case s.required && !(a.TestMode && strings.HasPrefix(s.name, "SMTP_")):
+			errs = append(errs, fmt.Errorf("%s is missing: set it in the environment%s", s.name, orFlag(s.flags)))
+		}
+	}
+	for _, name := range idleSettings {
+		if getenv(name) != "" {
+			a.idle = append(a.idle, name)
+		}
+	}
+	if a.smtpHost != "" && a.smtpPort != "" {
+		a.Mailing.SMTP = net.JoinHostPort(a.smtpHost, a.smtpPort)
+	}
+	if len(errs) == 0 {
+		errs = a.checkRemote()
+	}
+	return errors.Join(errs...)
+}
+
+// checkRemote tells early what opening would say without the name of a variable.
+func (a *alone) checkRemote() (errs []error) {
+	for _, s := range []struct{ name, url string }{{"CC_HOST", a.API}, {"UAA_HOST", a.UAA}} {
+		_, err := notify.NewRemote(notify.RemoteConfig{API: s.url, UAA: s.url, ClientID: a.ClientID, ClientSecret: a.Secret})
+		if err != nil {
+			errs = append(errs, fmt.Errorf("%s: %q is not like https://server.example.com", s.name, s.url))
+		}
+	}
+	if a.TestMode || a.Mailing.Auth == string(notify.AuthNone) {
+		return errs
+	}
+	if a.Mailing.User == "" {
+		errs = append(errs, fmt.Errorf("SMTP_USER is missing: %s needs it", a.Mailing.Auth))
+	}
+	if a.Mailing.Password == "" && a.Mailing.PasswordFile == "" {
+		name := "SMTP_PASS"
+		if a.Mailing.Auth == string(notify.AuthCRAMMD5) {
+			name = "SMTP_CRAMMD5_SECRET"
+		}
+		errs = append(errs, fmt.Errorf("%s is missing: %s needs it (or give --smtp-password-file)", name, a.Mailing.Auth))
+	}
+	return errs
+}
+
+func orFlag(flags []string) string {
+	if len(flags) == 0 {
+		return ""
+	}
+	return ", or give --" + flags[len(flags)-1]
+}
+
+// help tells of the settings.
+func (a *alone) help() string {
+	var b strings.Builder
+	b.WriteString("The service takes users, roles and tokens from a platform elsewhere and keeps its own state below --root.\n" +
+		"GET /healthz tells whether it works. It runs until SIGTERM or SIGINT; mails that wait are sent by the next one.\n" +
+		"These variables of the environment say the rest; a flag that says the same wins, and who gives --smtp gives the other --smtp flags, too.\n")
+	for _, s := range a.settings() {
+		fmt.Fprintf(&b, "\n   %-25s %s", s.name, s.usage)
+		switch {
+		case s.required:
+			b.WriteString(" (required)")
+		case s.otherwise != "":
+			fmt.Fprintf(&b, " (default: %s)", s.otherwise)
+		}
+	}
+	b.WriteString("\n\nWithout effect: " + strings.Join(idleSettings, ", ") + ".")
+	return b.String()
+}
