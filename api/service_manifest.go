@@ -202,11 +202,7 @@ func (s *Server) manifestServices(appGUID string) ([]app.ManifestService, error)
 // unbind takes an app's bindings away, before the app itself goes: its services
 // may keep something for each.
 func (s *Server) unbind(ctx context.Context, appGUID string) error {
-	os, err := s.c.Services.UnbindApp(appGUID, app.Actor{})
-	if err != nil {
-		return err
-	}
-	return s.awaitAll(ctx, os)
+	return s.untilNone(ctx, func() ([]services.Operation, error) { return s.c.Services.UnbindApp(appGUID, app.Actor{}) })
 }
 
 // clearServices deletes the service instances of a space, and takes the bindings
@@ -221,11 +217,25 @@ func (s *Server) clearServices(ctx context.Context, space string) error {
 			return err
 		}
 	}
-	os, err := s.c.Services.DeleteIn(space, app.Actor{})
-	if err != nil {
-		return err
+	return s.untilNone(ctx, func() ([]services.Operation, error) { return s.c.Services.DeleteIn(space, app.Actor{}) })
+}
+
+// maxRounds bounds how often somebody may begin something new while all is deleted.
+const maxRounds = 10
+
+// untilNone begins to delete and waits, until nothing is left: what was in the way,
+// such as a creation, has to be deleted after it.
+func (s *Server) untilNone(ctx context.Context, begin func() ([]services.Operation, error)) error {
+	for range maxRounds {
+		os, err := begin()
+		if err != nil || len(os) == 0 {
+			return err
+		}
+		if err := s.awaitAll(ctx, os); err != nil {
+			return err
+		}
 	}
-	return s.awaitAll(ctx, os)
+	return unprocessable("Services are made and bound faster than they can be deleted: try again when nobody does")
 }
 
 func (s *Server) awaitAll(ctx context.Context, os []services.Operation) error {
@@ -239,6 +249,9 @@ func (s *Server) awaitAll(ctx context.Context, os []services.Operation) error {
 		}
 		if bounded.Err() != nil {
 			return unprocessable("%v", errPatience)
+		}
+		if o.Action != services.Delete && isA[*app.JobError](err) {
+			continue // it was in the way, and is no more
 		}
 		errs = append(errs, err)
 	}

@@ -6,6 +6,7 @@ import (
 
 	"github.com/dewrun/dew/api/v3"
 	"github.com/dewrun/dew/app"
+	"github.com/dewrun/dew/droplet"
 	"github.com/dewrun/dew/services"
 )
 
@@ -108,10 +109,12 @@ func (s *Server) updateRouteBinding(r *http.Request) (any, error) {
 	return s.presentRouteBinding(b), nil
 }
 
+// presentRouteBinding shows a route binding; the address may have a secret in it,
+// as that of its instance.
 func (s *Server) presentRouteBinding(b services.Binding) v3.ServiceRouteBinding {
 	self := s.href("v3", "service_route_bindings", b.GUID)
 	return v3.ServiceRouteBinding{
-		GUID: b.GUID, CreatedAt: v3.At(b.CreatedAt), UpdatedAt: v3.At(b.UpdatedAt), RouteServiceURL: b.RouteService,
+		GUID: b.GUID, CreatedAt: v3.At(b.CreatedAt), UpdatedAt: v3.At(b.UpdatedAt), RouteServiceURL: droplet.WithoutSecret(b.RouteService),
 		LastOperation: presentLast(b.Last), Metadata: presentMetadata(b.Metadata),
 		Relationships: v3.ServiceRouteBindingRelationships{Route: v3.To(b.Route), ServiceInstance: v3.To(b.Instance)},
 		Links: v3.Links{

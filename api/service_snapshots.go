@@ -136,8 +136,12 @@ func (s *Server) deleteSnapshot(r *http.Request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := s.c.Snapshots.DeleteSnapshot(r.Context(), i.GUID, r.PathValue("snapshot")); err != nil {
-		return nil, err
+	err = s.c.Snapshots.DeleteSnapshot(r.Context(), i.GUID, r.PathValue("snapshot"))
+	if refused := (*services.BrokerError)(nil); errors.As(err, &refused) {
+		return nil, unprocessable("%s", refused.Description)
+	}
+	if err != nil {
+		return nil, missing("Snapshot", err)
 	}
 	return answer{status: http.StatusNoContent}, nil
 }

@@ -1,0 +1,40 @@
+package api
+
+import (
+	"errors"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/dewrun/dew/services"
+)
+
+// What is in the way of a deletion is waited for, and what it leaves is deleted, too.
+func TestDeletionWaitsForWhatIsUnderWay(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	db := w.makeService("db")
+	w.want(202, "PATCH", "/v3/service_instances/"+db.GUID, `{"parameters":{"hold":true}}`, nil)
+	deletion := w.want(202, "DELETE", "/v3/spaces/"+w.space.GUID, "", nil)
+	time.Sleep(50 * time.Millisecond) // likely enough for it to meet the update
+	w.broker.release(w.c.Services)
+	w.complete(deletion)
+	if _, err := w.c.Services.Instance(db.GUID); !errors.Is(err, services.ErrNotFound) {
+		t.Errorf("the service is left: %v", err)
+	}
+	if asked := w.broker.wasAsked(); !slices.Contains(asked, "delete instance db") {
+		t.Errorf("the broker was asked %v", asked)
+	}
+}
+
+// The address of a route service may have a secret in it, which not everybody in the
+// space may read.
+func TestRouteBindingHidesSecrets(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	b := services.Binding{GUID: "b", Type: services.RouteBinding, RouteService: "https://u:" + secretPassword + "@front.example.com/x?key=" + secretPassword}
+	if got := w.s.presentRouteBinding(b).RouteServiceURL; strings.Contains(got, secretPassword) || !strings.Contains(got, "front.example.com/x") {
+		t.Errorf("address = %s", got)
+	}
+}
