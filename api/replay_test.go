@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/dewrun/dew/api/cftest"
+	"github.com/dewrun/dew/app"
 )
 
 // arrival bounds the wait for a recorded answer: only another answer reaches it.
@@ -26,6 +27,9 @@ func TestReplay(t *testing.T) {
 		t.Fatal("there are no recordings")
 	}
 	p := newPlatform(t)
+	if err := p.c.Registry.EnsureRouterGroup(app.PortRange{First: 20000, Last: 20099}); err != nil { // as dewd has it
+		t.Fatal(err)
+	}
 	b := cftest.NewBindings()
 	for name, value := range map[string]string{
 		"$url": publicURL, "$host": strings.TrimPrefix(publicURL, "http://"), "$dir": "/somewhere",
