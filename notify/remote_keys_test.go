@@ -1,6 +1,7 @@
 package notify
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"io"
@@ -8,8 +9,10 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/golang-jwt/jwt/v5"
@@ -139,6 +142,47 @@ func TestRemoteKeysRefresh(t *testing.T) {
 	if _, err := k.Verify(token); err != nil {
 		t.Errorf("known keys did not stay: %v", err)
 	}
+}
+
+// Keys are asked for again and again: one that was withdrawn is believed no more.
+func TestRemoteKeysRun(t *testing.T) {
+	w := newHTTPWorld(t)
+	rec := httptest.NewRecorder()
+	w.auth.Handler().ServeHTTP(rec, httptest.NewRequest(http.MethodGet, "/uaa/token_keys", http.NoBody))
+	shown := rec.Body.String()
+	synctest.Test(t, func(t *testing.T) {
+		var mu sync.Mutex
+		k := newRemoteKeys(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			mu.Lock()
+			defer mu.Unlock()
+			if r.URL.Path != "/uaa/token_keys" {
+				http.NotFound(w, r) // it does not tell its issuer
+				return
+			}
+			_, _ = io.WriteString(w, shown)
+		}))
+		if err := k.Load(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		ctx, stop := context.WithCancel(t.Context())
+		done := make(chan error)
+		go func() { done <- k.Run(ctx) }()
+		mu.Lock()
+		shown = strings.Replace(shown, `"kid":"`, `"kid":"new-`, 1)
+		mu.Unlock()
+		before := *k.ring.Load()
+		time.Sleep(refreshKeys + time.Second) // virtual: takes no time
+		synctest.Wait()
+		for id := range before.keys {
+			if _, ok := k.ring.Load().keys[id]; ok || len(k.ring.Load().keys) != 1 {
+				t.Errorf("key %s is still believed", id)
+			}
+		}
+		stop()
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+	})
 }
 
 // Whatever a server says of its keys, what is used has an id and enough bits.
