@@ -51,7 +51,34 @@ func compile(raw json.RawMessage) (*jsonschema.Schema, error) {
 	if err != nil {
 		return nil, fmt.Errorf("Must conform to JSON Schema Draft 04 (experimental support for later versions): %w", err) //nolint:staticcheck // the platform's words
 	}
+	if steps(s, map[*jsonschema.Schema]int{}) > maxSteps {
+		return nil, fmt.Errorf("Must not take more than %d steps to check one value", maxSteps) //nolint:staticcheck // as the others
+	}
 	return s, nil
+}
+
+// maxSteps bounds how many schemas one value is checked with: references that are
+// used twice, by what is used twice, double with every floor.
+const maxSteps = 10_000
+
+// steps counts the schemas that one value is checked with, up to a little more than
+// maxSteps. known has what was counted before; one that is being counted is 1.
+func steps(s *jsonschema.Schema, known map[*jsonschema.Schema]int) int {
+	if s == nil {
+		return 0
+	}
+	if n, is := known[s]; is {
+		return n
+	}
+	known[s] = 1
+	n := 1
+	for _, list := range [][]*jsonschema.Schema{s.AllOf, s.AnyOf, s.OneOf, {s.Ref, s.Not, s.If, s.Then, s.Else}} {
+		for _, one := range list {
+			n = min(n+steps(one, known), maxSteps+1)
+		}
+	}
+	known[s] = n
+	return n
 }
 
 // checkSchema tells what is wrong with a schema.

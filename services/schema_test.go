@@ -1,0 +1,31 @@
+package services
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+	"testing"
+)
+
+// doubling is a schema of floors, each of which is checked twice by the one above.
+func doubling(floors int) json.RawMessage {
+	var b strings.Builder
+	for i := range floors {
+		fmt.Fprintf(&b, `"a%d": {"allOf": [{"$ref": "#/definitions/a%d"}, {"$ref": "#/definitions/a%d"}]}, `, i, i+1, i+1)
+	}
+	return json.RawMessage(fmt.Sprintf(`{"definitions": {%s"a%d": {"type": "object"}}, "allOf": [{"$ref": "#/definitions/a0"}]}`, b.String(), floors))
+}
+
+// A small schema that would take years to check something is refused.
+func TestSchemaSteps(t *testing.T) {
+	if err := checkSchema(doubling(4)); err != nil {
+		t.Errorf("a harmless one: %v", err)
+	}
+	if err := checkSchema(doubling(60)); err == nil || !strings.Contains(err.Error(), "Must not take more than") {
+		t.Errorf("error = %v", err)
+	}
+	const tree = `{"definitions": {"node": {"type": "object", "properties": {"left": {"$ref": "#/definitions/node"}, "right": {"$ref": "#/definitions/node"}}}}, "$ref": "#/definitions/node"}`
+	if err := checkSchema(json.RawMessage(tree)); err != nil {
+		t.Errorf("a tree: %v", err)
+	}
+}
