@@ -1,0 +1,157 @@
+package main
+
+import (
+	"bytes"
+	"io"
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/dewrun/dew/notify"
+)
+
+// enough is the least that the service by itself must be told.
+func enough() map[string]string {
+	return map[string]string{
+		"CC_HOST": "https://api.example.com", "UAA_HOST": "https://uaa.example.com/", "UAA_CLIENT_ID": "notifications", "UAA_CLIENT_SECRET": "s3cr3t",
+		"DOMAIN": "example.com", "ENCRYPTION_KEY": "key", "SENDER": "no-reply@example.com",
+		"SMTP_HOST": "mail.example.com", "SMTP_PORT": "587", "SMTP_AUTH_MECHANISM": "none",
+	}
+}
+
+// readAlone reads settings as if the flags had been given.
+func readAlone(env map[string]string, flags ...string) (*alone, error) {
+	a := newAlone()
+	err := a.readFrom(func(name string) string { return env[name] }, func(flag string) bool { return slices.Contains(flags, flag) })
+	return a, err
+}
+
+func TestAloneSettings(t *testing.T) {
+	a, err := readAlone(enough())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if a.API != "https://api.example.com" || a.ClientID != "notifications" || a.Secret != "s3cr3t" || a.EncryptionKey != "key" || a.CORSOrigin != "*" ||
+		a.KeysEvery != time.Minute || a.Unverified || a.TestMode || a.DefaultScopes != nil || a.Listen != "127.0.0.1:3000" || a.Domain != "example.com" {
+		t.Errorf("settings = %+v", a)
+	}
+	if want := (mailing{SMTP: "mail.example.com:587", TLS: string(notify.TLSStart), Auth: "none", From: "no-reply@example.com"}); a.Mailing != want {
+		t.Errorf("mailing = %+v, want %+v", a.Mailing, want)
+	}
+	if err := a.validate(); err != nil {
+		t.Error(err)
+	}
+
+	env := enough()
+	maps.Copy(env, map[string]string{
+		"SMTP_AUTH_MECHANISM": "cram-md5", "SMTP_USER": "me", "SMTP_PASS": "no", "SMTP_CRAMMD5_SECRET": "yes", "SMTP_TLS": "false", "PORT": "8080",
+		"CORS_ORIGIN": "https://example.com", "DEFAULT_UAA_SCOPES": "openid, uaa.user,", "UAA_KEY_REFRESH_INTREVAL": "5000", "VERIFY_SSL": "false",
+		"DATABASE_URL": "mysql://x", "VCAP_APPLICATION": "{}",
+	})
+	a, err = readAlone(env)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if a.Listen != "0.0.0.0:8080" || a.CORSOrigin != "https://example.com" || !slices.Equal(a.DefaultScopes, []string{"openid", "uaa.user"}) ||
+		a.KeysEvery != 5*time.Second || !a.Unverified || !a.trust().InsecureSkipVerify || !slices.Equal(a.idle, []string{"DATABASE_URL"}) {
+		t.Errorf("settings = %+v", a)
+	}
+	if want := (mailing{SMTP: "mail.example.com:587", TLS: "none", Auth: "cram-md5", User: "me", Password: "yes", From: "no-reply@example.com"}); a.Mailing != want {
+		t.Errorf("mailing = %+v, want %+v", a.Mailing, want)
+	}
+	if err := a.validate(); err != nil {
+		t.Error(err)
+	}
+}
+
+// Each variable that is missing is named, and so is each that is wrong; no secret
+// is told.
+func TestAloneSettingsRefused(t *testing.T) {
+	for name := range enough() {
+		env := enough()
+		delete(env, name)
+		if _, err := readAlone(env); err == nil || !strings.Contains(err.Error(), name+" is missing") {
+			t.Errorf("without %s: %v", name, err)
+		}
+	}
+	for name, values := range map[string][]string{
+		"CC_HOST": {"api.example.com", "ftp://x"}, "UAA_HOST": {"https://", "https://u:p@uaa.example.com"}, "SENDER": {"nobody"}, "SMTP_PORT": {"0", "smtp", "65536"},
+		"SMTP_AUTH_MECHANISM": {"login"}, "SMTP_TLS": {"maybe"}, "PORT": {"-1", "http"}, "VERIFY_SSL": {"2"}, "TEST_MODE": {"on"},
+		"UAA_KEY_REFRESH_INTREVAL": {"1", "1m", "99999999999"},
+	} {
+		for _, v := range values {
+			env := enough()
+			env[name] = v
+			if _, err := readAlone(env); err == nil || !strings.Contains(err.Error(), name+": ") || strings.Contains(err.Error(), "s3cr3t") {
+				t.Errorf("%s=%s: %v", name, v, err)
+			}
+		}
+	}
+	for auth, wants := range map[string]string{"plain": "SMTP_PASS is missing", "cram-md5": "SMTP_CRAMMD5_SECRET is missing"} {
+		env := enough()
+		env["SMTP_AUTH_MECHANISM"] = auth
+		if _, err := readAlone(env); err == nil || !strings.Contains(err.Error(), wants) || !strings.Contains(err.Error(), "SMTP_USER is missing") {
+			t.Errorf("%s: %v", auth, err)
+		}
+	}
+}
+
+// A flag wins over its variable, which may then be missing or wrong; in test mode
+// nobody needs a mail server.
+func TestAloneSettingsAndFlags(t *testing.T) {
+	env := enough()
+	for _, name := range []string{"DOMAIN", "SENDER", "SMTP_HOST", "SMTP_PORT", "SMTP_AUTH_MECHANISM"} {
+		delete(env, name)
+	}
+	env["SMTP_TLS"], env["PORT"] = "maybe", "http"
+	a, err := readAlone(env, "domain", "mail-from", "smtp", "listen")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if a.Mailing != defaultMailing() || a.Listen != newAlone().Listen {
+		t.Errorf("settings = %+v, want the flags alone", a)
+	}
+	env = enough()
+	for _, name := range []string{"SMTP_HOST", "SMTP_PORT", "SMTP_AUTH_MECHANISM"} {
+		delete(env, name)
+	}
+	env["TEST_MODE"] = "true"
+	if a, err = readAlone(env); err != nil || !a.TestMode {
+		t.Errorf("test mode: %v", err)
+	}
+}
+
+// The command itself names what is missing, and helps.
+func TestAloneCommand(t *testing.T) {
+	for name := range enough() {
+		t.Setenv(name, "")
+	}
+	a := newApp(defaultConfig())
+	a.Writer, a.ErrWriter = io.Discard, io.Discard
+	err := a.Run([]string{"dewd", "notify", "--root", t.TempDir()})
+	if statusOf(err) != statusUsage || !strings.Contains(err.Error(), "CC_HOST is missing") || !strings.Contains(err.Error(), "SMTP_HOST is missing") {
+		t.Errorf("error = %v, status %d, want %d", err, statusOf(err), statusUsage)
+	}
+	var out bytes.Buffer
+	a = newApp(defaultConfig())
+	a.Writer = &out
+	if err := a.Run([]string{"dewd", "notify", "--help"}); err != nil {
+		t.Fatal(err)
+	}
+	for _, s := range newAlone().settings() {
+		if !strings.Contains(out.String(), s.name) {
+			t.Errorf("help does not tell of %s", s.name)
+		}
+	}
+	// Nobody answers there: that is the machine's fault, and says which setting.
+	for name, v := range enough() {
+		t.Setenv(name, v)
+	}
+	t.Setenv("UAA_HOST", "http://127.0.0.1:1")
+	err = newApp(defaultConfig()).Run([]string{"dewd", "notify", "--root", t.TempDir(), "--listen", "127.0.0.1:0"})
+	if statusOf(err) != statusInfrastructure || !strings.Contains(err.Error(), "UAA_HOST: cannot ask for the keys") {
+		t.Errorf("error = %v, status %d, want %d", err, statusOf(err), statusInfrastructure)
+	}
+}
