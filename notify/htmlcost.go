@@ -63,7 +63,7 @@ func costly(page string) error {
 			return nil
 		}
 		rest = rest[at:]
-		c.see(rest[:min(len(rest), maxTag)], len(page))
+		c.see(rest[:tagEnd(rest)], len(page))
 		// Both the tag and the text behind it may be copied for.
 		if c.total += 2 * c.open; c.total > maxPageCost || c.roots > maxRoots {
 			return errCostlyPage
@@ -72,8 +72,14 @@ func costly(page string) error {
 	}
 }
 
-// maxTag is how long a tag may be to count as a simple one.
-const maxTag = 8 << 10
+// tagEnd is where a simple tag at the beginning of text would end.
+func tagEnd(text string) int {
+	end := strings.IndexAny(text[1:], "<>")
+	if end < 0 {
+		return len(text)
+	}
+	return end + 2
+}
 
 // see counts the tag at the beginning of text.
 func (c *pageCost) see(text string, size int) {
@@ -85,7 +91,7 @@ func (c *pageCost) see(text string, size int) {
 		}
 		if f := formattingTag.FindStringSubmatch(text); f != nil {
 			// How many attributes it has is anybody's guess.
-			c.keep(openTag{strings.ToLower(f[1]), text, nodeCost + attrCost*size/2})
+			c.open += nodeCost + attrCost*size/2
 		}
 		return
 	}

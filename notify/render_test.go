@@ -255,13 +255,15 @@ func FuzzDissect(f *testing.F) {
 	})
 }
 
-// What functions make of a whole page counts as much as it has.
+// What functions make of a whole page counts as much as it has, and so does what a
+// loop does in each turn.
 func TestTemplateOfParts(t *testing.T) {
 	p := placeholders{HTMLComponents: HTML{BodyContent: strings.Repeat("x", 1<<20)}}
 	for _, source := range []string{
 		"{{$x := print" + strings.Repeat(" .HTMLComponents", 100) + "}}",
 		`{{$x := printf "` + strings.Repeat("%[1]v", 100) + `" .HTMLComponents}}`,
 		"{{$x := print" + strings.Repeat(" .", 100) + "}}",
+		"{{range 900}}{{/*" + strings.Repeat("x", 200_000) + "*/}}{{end}}",
 	} {
 		if _, err := fill("text", source, p); err == nil || !strings.Contains(err.Error(), "takes too much") {
 			t.Errorf("%.40s: %v, want it refused", source, err)

@@ -11,9 +11,11 @@ import (
 
 // Bounds of what one part of a template may take to be filled in.
 const (
-	maxSteps  = 1000    // turns of loops and calls of templates
-	maxOutput = 4 << 20 // bytes of the result, and of what functions make on the way
-	maxWidth  = 3       // digits of a width in a format
+	maxSteps  = 1000      // turns of loops and calls of templates
+	maxWork   = 1_000_000 // and of what they may do, as actions
+	minAction = 8         // bytes of a template for one action at least
+	maxOutput = 4 << 20   // bytes of the result, and of what functions make on the way
+	maxWidth  = 3         // digits of a width in a format
 )
 
 // errCostly is a template that takes too much.
@@ -21,8 +23,8 @@ var errCostly = errors.New("the template takes too much to fill in")
 
 // budget is what is left for one execution of a template.
 type budget struct {
-	steps, made, written int
-	out                  strings.Builder
+	steps, work, made, written int
+	out                        strings.Builder
 }
 
 // Write keeps what a template puts out, up to the bound.
@@ -33,10 +35,14 @@ func (b *budget) Write(p []byte) (int, error) {
 	return b.out.Write(p)
 }
 
-// step counts one turn. It stands at the beginning of every loop and template.
-func (b *budget) step() (string, error) {
+// step counts one turn of at most so many actions. It stands at the beginning of
+// every loop and template.
+func (b *budget) step(actions int) (string, error) {
 	if b.steps++; b.steps > maxSteps {
 		return "", fmt.Errorf("%w: it has more than %d turns", errCostly, maxSteps)
+	}
+	if b.work += actions; b.work > maxWork {
+		return "", fmt.Errorf("%w: it does too much in %d turns", errCostly, b.steps)
 	}
 	return "", nil
 }
@@ -115,7 +121,7 @@ func parseTemplate(name, source string, b *budget) (*template.Template, error) {
 	if err != nil {
 		return nil, err
 	}
-	counted, err := template.New("step").Funcs(b.funcs()).Parse("{{" + stepName + "}}")
+	counted, err := template.New("step").Funcs(b.funcs()).Parse(fmt.Sprintf("{{%s %d}}", stepName, len(source)/minAction))
 	if err != nil {
 		return nil, err
 	}
