@@ -1,0 +1,384 @@
+//go:build integration
+
+package main
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/dewrun/dew/store"
+)
+
+// The service instance of these tests, the key that stays, and the one that comes
+// and goes.
+const (
+	mortalDB   = "db"
+	keeperKey  = "keeper"
+	passingKey = "passing"
+)
+
+// dewd is killed after the n-th commit of the creation of a database, of a key, and
+// of their ends, for every n. Started again, everything comes to an end that is
+// true, and the data of the database is there.
+func TestServicesSurviveEveryDeath(t *testing.T) {
+	engines := []string{"redis"}
+	if os.Getenv("DEW_PROOF") != "" {
+		engines = append(engines, "postgres", "mariadb")
+	}
+	for _, engine := range engines {
+		t.Run(engine, func(t *testing.T) {
+			m := &mortalServices{cell: newCell(t), engine: engine}
+			for _, a := range []mortalAct{
+				{"create", m.noService, m.checkCreate, []string{"create-service", engine, "small", mortalDB, "--wait"}, 7},
+				{"bind", m.service, m.checkBind, []string{"create-service-key", mortalDB, passingKey, "--wait"}, 3},
+				{"unbind", m.bound, m.checkUnbind, []string{"delete-service-key", mortalDB, passingKey, "-f", "--wait"}, 3},
+				{"delete", m.bound, m.checkDelete, []string{"delete-service", mortalDB, "-f", "--wait"}, 7},
+			} {
+				t.Run(a.name, func(t *testing.T) { m.at(t).everyDeath(a) })
+			}
+		})
+	}
+}
+
+// mortalServices is a cell whose dewd dies while it works on a database.
+type mortalServices struct {
+	*cell
+	engine string
+	kept   login               // of the key that stays
+	before map[string][]string // who runs, by instance
+}
+
+// at is the cell as a part of the test sees it.
+func (m *mortalServices) at(t *testing.T) *mortalServices {
+	m.t = t
+	return m
+}
+
+// login is what a client of a database needs.
+type login struct {
+	Host, Database, Username, Password string
+	Port                               int
+}
+
+// mortalAct is a command, what must be there before, and what may be after it.
+type mortalAct struct {
+	name  string
+	ready func()
+	check func(done bool)
+	args  []string
+	step  int // from death to death, where not every one is tried
+}
+
+func (m *mortalServices) everyDeath(a mortalAct) {
+	m.t.Helper()
+	step := rounds(a.step, 1)
+	for n := 1; ; n += step {
+		m.live(n)
+		a.ready()
+		m.before = m.running()
+		died := m.dies(a.args...)
+		m.live(0)
+		a.check(!died)
+		m.kill(syscall.SIGKILL)
+		if m.t.Failed() {
+			m.t.Fatalf("after commit %d\n%s", n, m.said)
+		}
+		if !died {
+			m.t.Logf("%s has fewer than %d commits", a.name, n)
+			return
+		}
+	}
+}
+
+func (m *mortalServices) armed() string { return filepath.Join(filepath.Dir(m.root), "armed") }
+
+// live starts a dewd that dies after n commits from the moment on that it is armed;
+// 0: it does not.
+func (m *mortalServices) live(n int) {
+	m.t.Helper()
+	if err := os.RemoveAll(m.armed()); err != nil {
+		m.t.Fatal(err)
+	}
+	self, err := os.Executable()
+	if err != nil {
+		m.t.Fatal(err)
+	}
+	m.launchAs(self, "DEW_TEST_DIE=commit "+strconv.Itoa(n), "DEW_TEST_ARMED="+m.armed())
+	m.awaitSocket()
+}
+
+// dies runs a command and tells whether dewd died of it. A command that fails while
+// dewd lives is an error.
+func (m *mortalServices) dies(args ...string) bool {
+	m.t.Helper()
+	if err := os.Mkdir(m.armed(), 0o700); err != nil {
+		m.t.Fatal(err)
+	}
+	out, failed := m.outcome(args...)
+	if failed == nil {
+		m.kill(syscall.SIGKILL)
+		return false
+	}
+	late := time.AfterFunc(patience, func() { _ = m.cmd.Process.Signal(syscall.SIGQUIT) })
+	defer late.Stop()
+	var ended *exec.ExitError
+	if err := m.cmd.Wait(); !errors.As(err, &ended) || ended.Sys().(syscall.WaitStatus).Signal() != syscall.SIGKILL {
+		m.t.Fatalf("dew %s failed although dewd lives: %s\n%v\n%s", strings.Join(args, " "), out, err, m.said)
+	}
+	m.cmd = nil
+	return true
+}
+
+// row is a service instance or a key in a list.
+type row struct {
+	GUID, Name string
+	Last       string `json:"last_operation"`
+	About      string `json:"description"`
+}
+
+// rows waits until nothing is under way in a list.
+func (m *mortalServices) rows(args ...string) (all []row) {
+	m.t.Helper()
+	m.eventually("the end of what is under way", func() error {
+		out, err := m.dewCommand(append(args, "--json")...).Output()
+		if err == nil {
+			all = nil
+			err = json.Unmarshal(out, &all)
+		}
+		for _, r := range all {
+			if strings.HasSuffix(r.Last, "in progress") || strings.HasSuffix(r.Last, "initial") {
+				err = fmt.Errorf("%s: %s: %s", r.Name, r.Last, r.About)
+			}
+		}
+		return err
+	})
+	return all
+}
+
+// find waits for the end of what is under way and gives the row of that name.
+func (m *mortalServices) find(name string, args ...string) (row, bool) {
+	m.t.Helper()
+	all := m.rows(args...)
+	i := slices.IndexFunc(all, func(r row) bool { return r.Name == name })
+	if i < 0 {
+		return row{}, false
+	}
+	return all[i], true
+}
+
+// noService deletes the database, if there is one.
+func (m *mortalServices) noService() {
+	m.t.Helper()
+	m.kept = login{}
+	m.dew("delete-service", mortalDB, "-f", "--wait")
+	m.nothing()
+}
+
+// service makes the database and the key that stays, with a value, where they are
+// not there.
+func (m *mortalServices) service() {
+	m.t.Helper()
+	if r, there := m.find(mortalDB, "services"); there && r.Last == "create succeeded" && m.kept != (login{}) {
+		m.dew("delete-service-key", mortalDB, passingKey, "-f", "--wait")
+		return
+	}
+	m.noService()
+	m.dew("create-service", m.engine, "small", mortalDB, "--wait")
+	m.dew("create-service-key", mortalDB, keeperKey, "--wait")
+	m.kept = m.key(keeperKey)
+	for _, s := range map[string][]string{
+		"redis":    {"SET kept yes"},
+		"postgres": {"CREATE TABLE kept (v text)", "INSERT INTO kept VALUES ('yes')"},
+		"mariadb":  {"CREATE TABLE kept (v text)", "INSERT INTO kept VALUES ('yes')"},
+	}[m.engine] {
+		if out, err := m.client(m.kept, s); err != nil {
+			m.t.Fatalf("%s: %v\n%s", s, err, out)
+		}
+	}
+}
+
+// bound makes the key that goes, besides.
+func (m *mortalServices) bound() {
+	m.t.Helper()
+	m.service()
+	m.dew("create-service-key", mortalDB, passingKey, "--wait")
+}
+
+func (m *mortalServices) key(name string) login {
+	m.t.Helper()
+	var k struct{ Credentials login }
+	out, err := m.dewCommand("service-key", mortalDB, name).Output()
+	if err == nil {
+		err = json.Unmarshal(out, &k)
+	}
+	if err != nil {
+		m.t.Fatalf("key %s: %v\n%s", name, err, out)
+	}
+	return k.Credentials
+}
+
+// client speaks with the database as a person does.
+func (m *mortalServices) client(l login, statement string) (string, error) {
+	port := strconv.Itoa(l.Port)
+	args := map[string][]string{
+		"redis":    append([]string{"redis-cli", "-e", "-h", l.Host, "-p", port, "--user", l.Username, "--no-auth-warning"}, strings.Fields(statement)...),
+		"postgres": {"psql", "-X", "-A", "-t", "-h", l.Host, "-p", port, "-U", l.Username, "-d", l.Database, "-c", statement},
+		"mariadb":  {"mariadb", "--no-defaults", "-N", "-B", "-h", l.Host, "-P", port, "-u", l.Username, l.Database, "-e", statement},
+	}[m.engine]
+	cmd := exec.Command(args[0], args[1:]...)
+	cmd.Env = append(os.Environ(), "PGPASSWORD="+l.Password, "MYSQL_PWD="+l.Password, "REDISCLI_AUTH="+l.Password, "PGCONNECT_TIMEOUT=10")
+	out, err := cmd.CombinedOutput()
+	text := strings.TrimSpace(string(out))
+	if err == nil && strings.Contains(text, "AUTH failed") {
+		err = errors.New(text) // redis-cli goes on without a login
+	}
+	return text, err
+}
+
+// works wants the value by some credentials.
+func (m *mortalServices) works(who string, l login) {
+	m.t.Helper()
+	read := map[string]string{"redis": "GET kept", "postgres": "SELECT v FROM kept", "mariadb": "SELECT v FROM kept"}[m.engine]
+	if out, err := m.client(l, read); err != nil || out != "yes" {
+		m.t.Errorf("%s reads %q, %v; want the value that was kept", who, out, err)
+	}
+}
+
+// running are the processes of every instance.
+func (m *mortalServices) running() map[string][]string {
+	out := map[string][]string{}
+	for id, leaves := range m.leaves() {
+		for _, pid := range leaves["main"] {
+			out[id] = append(out[id], strconv.Itoa(pid))
+		}
+	}
+	return out
+}
+
+// untouched wants the server that ran before, with its data.
+func (m *mortalServices) untouched() {
+	m.t.Helper()
+	now := m.running()
+	for id := range m.before {
+		if len(now) != 1 || len(now[id]) == 0 || now[id][0] != m.before[id][0] {
+			m.t.Errorf("processes %v, before the death of dewd %v", now, m.before)
+		}
+	}
+	m.works(keeperKey, m.kept)
+}
+
+// nothing waits until nothing of a database is there.
+func (m *mortalServices) nothing() {
+	m.t.Helper()
+	m.eventually("nothing is left", func() error {
+		homes, err := os.ReadDir(filepath.Join(m.root, "services"))
+		if left := m.leaves(); err != nil || len(homes) > 0 || len(left) > 0 {
+			return errors.Join(err, fmt.Errorf("folders %v, processes %v", homes, left))
+		}
+		return nil
+	})
+}
+
+func (m *mortalServices) checkCreate(done bool) {
+	m.t.Helper()
+	r, there := m.find(mortalDB, "services")
+	switch {
+	case !there && !done:
+		m.nothing() // nobody has heard of it
+	case r.Last != "create succeeded":
+		m.t.Errorf("the database is %+v, want it created", r)
+	default:
+		m.dew("create-service-key", mortalDB, passingKey, "--wait")
+		l := m.key(passingKey)
+		if out, err := m.client(l, map[string]string{"redis": "PING", "postgres": "SELECT 1", "mariadb": "SELECT 1"}[m.engine]); err != nil {
+			m.t.Errorf("the database does not answer: %v\n%s", err, out)
+		}
+	}
+}
+
+func (m *mortalServices) checkBind(done bool) {
+	m.t.Helper()
+	r, there := m.find(passingKey, "service-keys", mortalDB)
+	switch {
+	case !there && !done: // nobody has heard of it
+	case r.Last == "create succeeded":
+		m.works(passingKey, m.key(passingKey))
+	default:
+		m.t.Errorf("the key is %+v, want it created", r)
+	}
+	m.untouched()
+	m.users(map[bool]int{true: 2, false: 1}[there])
+}
+
+func (m *mortalServices) checkUnbind(done bool) {
+	m.t.Helper()
+	r, there := m.find(passingKey, "service-keys", mortalDB)
+	switch {
+	case there && (done || r.Last != "create succeeded"):
+		m.t.Errorf("the key is %+v, want it gone", r)
+	case there: // nobody has heard that it should go
+		m.works(passingKey, m.key(passingKey))
+	}
+	m.untouched()
+	m.users(map[bool]int{true: 2, false: 1}[there])
+}
+
+func (m *mortalServices) checkDelete(done bool) {
+	m.t.Helper()
+	r, there := m.find(mortalDB, "services")
+	switch {
+	case there && (done || r.Last != "create succeeded"):
+		m.t.Errorf("the database is %+v, want it gone", r)
+	case there: // nobody has heard that it should go
+		m.untouched()
+		m.works(passingKey, m.key(passingKey))
+	default:
+		m.nothing()
+		m.kill(syscall.SIGKILL)
+		m.noAddress()
+		m.live(0)
+	}
+}
+
+// users waits until Redis has as many users as there are keys.
+func (m *mortalServices) users(want int) {
+	m.t.Helper()
+	if m.engine != "redis" {
+		return
+	}
+	m.eventually("the users of the keys", func() error {
+		files, err := filepath.Glob(filepath.Join(m.root, "services", "*", "store", "data", "users.acl"))
+		if err != nil || len(files) != 1 {
+			return fmt.Errorf("files %v, %w", files, err)
+		}
+		b, err := os.ReadFile(files[0])
+		if got := strings.Count(string(b), "user u"); err != nil || got != want {
+			return errors.Join(err, fmt.Errorf("%d users, want %d", got, want))
+		}
+		return nil
+	})
+}
+
+// noAddress wants no address that is kept for a server. No dewd may run.
+func (m *mortalServices) noAddress() {
+	m.t.Helper()
+	db, err := store.Open(filepath.Join(m.root, "dew.db"), store.Options{Format: storeFormat})
+	if err != nil {
+		m.t.Fatal(err)
+	}
+	defer db.Close()
+	all, err := store.In[map[string]any](db, "addresses").All()
+	if err != nil || len(all) > 0 {
+		m.t.Errorf("addresses %v, %v, want none", all, err)
+	}
+}
