@@ -4,6 +4,7 @@ package examples_test
 
 import (
 	"bufio"
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -117,7 +118,7 @@ func (p *papers) has(pattern string) error {
 			return p.bad
 		}
 	}
-	return fmt.Errorf("%v; no line matches %s: %q", p.bad, pattern, p.lines)
+	return errors.Join(p.bad, fmt.Errorf("no line matches %s: %q", pattern, p.lines))
 }
 
 // drains wants the lines of an app at a syslog server from its binding on, and
