@@ -46,7 +46,7 @@ func start(ctx context.Context, env func(string) string) error {
 		return fmt.Errorf("cannot start: %w", err)
 	}
 	c := redis.NewClient(o)
-	defer func() { _ = c.Close() }() // the program ends
+	defer func() { _ = c.Close() }()      // the program ends
 	l, err := net.Listen("tcp", ":"+port) // on all addresses: the router comes from outside
 	if err != nil {
 		return fmt.Errorf("cannot listen: %w", err)
