@@ -223,7 +223,22 @@ type sent struct {
 	Request   string `json:"vcap_request_id"`
 }
 
+// room refuses messages while the disk is nearly full: what is queued must be kept.
+func (s *Server) room() error {
+	if s.c.Space == nil {
+		return nil
+	}
+	if err := s.c.Space(); err != nil {
+		s.c.Logger.Warn("messages are refused", "err", err)
+		return problemf(http.StatusServiceUnavailable, "There is no room for more messages: try again later")
+	}
+	return nil
+}
+
 func (s *Server) enqueue(ctx context.Context, n Notice, people []Person) (any, error) {
+	if err := s.room(); err != nil {
+		return nil, err
+	}
 	ms, err := s.c.Queue.Enqueue(ctx, n, people)
 	if err != nil {
 		return nil, err

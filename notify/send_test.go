@@ -232,3 +232,17 @@ func FuzzBareAddress(f *testing.F) {
 }
 
 var errBroken = errors.New("the list ends in the middle")
+
+// A disk that is nearly full takes no more messages, in either version.
+func TestSendNoRoom(t *testing.T) {
+	w := newHTTPWorld(t, func(c *Config) { c.Space = func() error { return errors.New("only 3 MB are free") } })
+	w.register()
+	g := w.do(w.sender(), "POST", "/everyone", `{"kind_id":"news","text":"hello"}`)
+	g.want(t, "no room", 503, `{"errors":["There is no room for more messages: try again later"]}`)
+	if n := must(w.queue.Waiting())(t); n != 0 {
+		t.Errorf("%d messages were queued", n)
+	}
+	if err := w.s.launch(campaign{ID: "c"}, nil); err == nil {
+		t.Error("a campaign was launched")
+	}
+}

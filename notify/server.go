@@ -72,7 +72,9 @@ type Config struct {
 	// DefaultScopes are what every user has, so nobody can be told apart by them;
 	// nil: the platform's.
 	DefaultScopes []string
-	Logger        *slog.Logger
+	// Space says why nothing more may be kept on disk; nil: nobody looks.
+	Space  func() error
+	Logger *slog.Logger
 }
 
 // platformScopes is what every user of the platform has.

@@ -234,6 +234,9 @@ func (x *expansion) add(a Audience, endorsement string, people []Person) {
 
 // launch keeps a campaign and all its messages, or nothing.
 func (s *Server) launch(c campaign, batches []batch) error {
+	if err := s.room(); err != nil {
+		return err
+	}
 	return s.c.DB.Update(func(tx *store.Tx) error {
 		if err := kept(s.shelves.campaigns.With(tx).Put(c.ID, c), "campaign", c.ID); err != nil {
 			return err

@@ -109,6 +109,7 @@ type notifyParts struct {
 	Exits     *runtime.ExitLog // nil: there are no crashes
 	PublicURL string           // of the API
 	Domain    string
+	Space     func() error // why nothing more may be kept on disk; nil: nobody looks
 	Logger    *slog.Logger
 }
 
@@ -133,7 +134,7 @@ func openNotify(p notifyParts, m mailing) (n *notifier, err error) {
 	}
 	public := strings.TrimSuffix(p.PublicURL, "/") + "/notify"
 	n.server, err = notify.New(notify.Config{
-		DB: p.DB, Auth: p.Auth, Directory: people, Queue: queue, PublicURL: public, From: from, Domain: p.Domain, Logger: p.Logger,
+		DB: p.DB, Auth: p.Auth, Directory: people, Queue: queue, PublicURL: public, From: from, Domain: p.Domain, Space: p.Space, Logger: p.Logger,
 	})
 	if err != nil {
 		return nil, err

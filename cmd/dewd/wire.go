@@ -335,7 +335,8 @@ func (d *daemon) openAPI(ctx context.Context) (err error) {
 		return err
 	}
 	d.notify, err = openNotify(notifyParts{
-		DB: d.db, Auth: d.auth, Roles: d.roles, Registry: d.registry, Exits: d.sup.Exits(), PublicURL: d.cfg.PublicURL, Domain: d.cfg.Domain, Logger: d.log,
+		DB: d.db, Auth: d.auth, Roles: d.roles, Registry: d.registry, Exits: d.sup.Exits(), PublicURL: d.cfg.PublicURL, Domain: d.cfg.Domain,
+		Space: d.packages.Space, Logger: d.log,
 	}, d.cfg.Mailing)
 	if err != nil {
 		return err
