@@ -62,7 +62,7 @@ stop: ## end the dewd of `make run` and its apps, leave nothing behind
 test: root setup-test build unit integration ## every kind of test (root, under 15 minutes)
 
 unit: ## unit tests with the race detector (under 10 s once built)
-	@$(GO) test -race -timeout 2m ./...
+	@$(GO) test -race -timeout 5m ./...
 
 # One package after the other: each starts containers and counts what is left.
 integration: root build

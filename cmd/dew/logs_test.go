@@ -1,8 +1,10 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
+	"io"
 	"net/http"
 	"net/url"
 	"strconv"
@@ -48,9 +50,26 @@ func TestLogs(t *testing.T) {
 	if err := json.Unmarshal([]byte(d.dew("logs", "shop", "--recent", "-n", "1", "--json").out), &l); err != nil || string(l.Text) != "three" {
 		t.Errorf("got %+v, %v", l, err)
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
+	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
-	runDew(ctx, "--run", d.run, "logs", "shop").must(t, 0, "[APP/PROC/WEB/SIDECAR/CONFIG SERVER/0] OUT hello", "OUT bye")
+	out := &until{text: "OUT bye", then: cancel} // whoever follows has seen enough
+	err := newApp(&console{out: out, err: io.Discard, in: strings.NewReader("")}).RunContext(ctx, []string{"dew", "--run", d.run, "logs", "shop"})
+	result{out: out.String(), status: statusOf(err), err: err}.must(t, 0, "[APP/PROC/WEB/SIDECAR/CONFIG SERVER/0] OUT hello", "OUT bye")
+}
+
+// until does something when a text was written.
+type until struct {
+	bytes.Buffer
+	text string
+	then func()
+}
+
+func (u *until) Write(b []byte) (int, error) {
+	n, err := u.Buffer.Write(b)
+	if strings.Contains(u.String(), u.text) {
+		u.then()
+	}
+	return n, err
 }
 
 // --raw writes what was printed and not a byte more.
