@@ -179,8 +179,9 @@ func (s *SMTP) Send(ctx context.Context, m Mail) error {
 	if err != nil {
 		return fmt.Errorf("cannot talk to the mail server %s: %w", s.c.Address, err)
 	}
+	used := l.mails > 0 // read now: once it is sent the line may be another mail's
 	err = s.sendOver(ctx, l, msg)
-	if l.mails > 0 && hungUp(err) {
+	if used && hungUp(err) {
 		// It had waited too long for the server's taste, and carried nothing yet.
 		if l, err = s.dial(ctx); err != nil {
 			return fmt.Errorf("cannot talk to the mail server %s: %w", s.c.Address, err)
