@@ -67,7 +67,7 @@ unit: ## unit tests with the race detector (under 10 s once built)
 # One package after the other: each starts containers and counts what is left.
 integration: root build
 	@if [ -n '$(call tagged,integration)' ]; then \
-		$(GO) test -race -tags integration -p 1 -count 1 -timeout 15m $(call tagged,integration); \
+		$(GO) test -race -tags integration -p 1 -count 1 -timeout 30m $(call tagged,integration); \
 	fi
 
 proof: root setup-test build fuzz ## the long versions of the tests, and every fuzz test (FUZZ=30s each)
