@@ -123,8 +123,8 @@ func (s *Supervisor) Run(ctx context.Context) error {
 	if err := s.settle(ctx, tasks); err != nil {
 		return err
 	}
-	close(s.settled)
 	s.takeOver(ctx, tasks)
+	close(s.settled)
 	if err := s.syncAll(); err != nil {
 		return err
 	}
@@ -151,6 +151,10 @@ func (s *Supervisor) Sync(process string) {
 	s.mu.Unlock()
 	post(s.wake)
 }
+
+// Settled is closed when what an earlier daemon left is taken over: before, nobody
+// can tell from Instances that something is gone.
+func (s *Supervisor) Settled() <-chan struct{} { return s.settled }
 
 // Restart replaces all instances of the process by new ones and forgets their
 // crashes. The instances of a process whose version is no longer kept are

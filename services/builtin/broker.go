@@ -21,6 +21,7 @@ import (
 
 // Host keeps servers: runtime.Supervisor does.
 type Host interface {
+	Settled() <-chan struct{}
 	PutServer(v runtime.Server) error
 	DropServer(guid string) error
 	ReserveAddress(guid string) (netip.Addr, error)
@@ -108,6 +109,11 @@ func New(c Config) (*Broker, error) {
 // Run goes on with everything that an earlier daemon left undone, and does what is
 // asked for, until ctx ends. What is under way then is gone on with by the next.
 func (b *Broker) Run(ctx context.Context) error {
+	select {
+	case <-b.c.Host.Settled(): // before, a server that goes on living would be taken for gone
+	case <-ctx.Done():
+		return nil
+	}
 	all, err := b.records.All()
 	if err != nil {
 		return fmt.Errorf("cannot read the databases: %w", err)

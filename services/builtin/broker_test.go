@@ -318,6 +318,33 @@ func TestGoesOn(t *testing.T) {
 	}
 }
 
+// Before the host knows what the daemon before has left, nothing can be taken for
+// gone: the data of a server that lives would be removed under it.
+func TestWaitsForTheHost(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b, h := newBroker(t, nil)
+		stop := start(t, b)
+		synctest.Wait()
+		ask(t, b, req(services.Create, "redis", smallPlan, ""))
+		stop()
+		h.settled = make(chan struct{})
+		next, err := New(b.c)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer start(t, next)()
+		if p := ask(t, next, req(services.Delete, "redis", smallPlan, "")); p.State != services.InProgress {
+			t.Errorf("delete before the host is ready = %+v", p)
+		}
+		if _, err := os.Stat(next.home(guid)); err != nil {
+			t.Errorf("the data before the host is ready: %v", err)
+		}
+		close(h.settled)
+		time.Sleep(time.Hour)
+		nothingLeft(t, next, h)
+	})
+}
+
 // A server that does not end is waited for, and the deletion tried again.
 func TestDeleteTriesAgain(t *testing.T) {
 	bubble(t, nil, func(t *testing.T, b *Broker, h *fakeHost) {

@@ -31,7 +31,10 @@ type fakeHost struct {
 	asked   []string // the input of sessions
 	stuck   bool     // nothing ends
 	signals []syscall.Signal
+	settled chan struct{} // closed: what was there before is known
 }
+
+func (h *fakeHost) Settled() <-chan struct{} { return h.settled }
 
 func (h *fakeHost) PutServer(v runtime.Server) error {
 	h.mu.Lock()
@@ -167,7 +170,8 @@ func newBroker(t *testing.T, change func(c *Config)) (*Broker, *fakeHost) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { db.Close() })
-	h := &fakeHost{t: t, servers: map[string]runtime.Server{}, leased: map[string]netip.Addr{}}
+	h := &fakeHost{t: t, servers: map[string]runtime.Server{}, leased: map[string]netip.Addr{}, settled: make(chan struct{})}
+	close(h.settled)
 	c := Config{
 		DB: db, Host: h, Dir: filepath.Join(dir, "services"), UID: -1, GID: -1, Logger: slog.New(slog.DiscardHandler), Reserve: 1,
 		Machine: "-", Stacks: func(context.Context, []string, func(string)) (string, error) { return "some", nil },
