@@ -244,11 +244,7 @@ func textOrNone(n v3.Nullable[string]) *string {
 // deleteService removes a service instance and what is bound to it; with
 // purge=true without a word to its broker.
 func (s *Server) deleteService(r *http.Request) (any, error) {
-	q, err := readQuery(r, "purge")
-	if err != nil {
-		return nil, err
-	}
-	purge, err := q.truth("purge")
+	purge, err := readPurge(r)
 	if err != nil {
 		return nil, err
 	}
@@ -256,7 +252,7 @@ func (s *Server) deleteService(r *http.Request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	if purge == nil || !*purge {
+	if !purge {
 		o, err := s.c.Services.DeleteInstance(i.GUID, actor(r.Context()))
 		return s.ended(o, missing("Service instance", err))
 	}

@@ -102,14 +102,20 @@ func (s *Server) updateOffering(r *http.Request) (any, error) {
 	return s.presentOffering(o), nil
 }
 
+// readPurge tells whether something is to be forgotten without a word to its broker.
+func readPurge(r *http.Request) (bool, error) {
+	q, err := readQuery(r, "purge")
+	if err != nil {
+		return false, err
+	}
+	purge, err := q.truth("purge")
+	return purge != nil && *purge, err
+}
+
 // deleteOffering removes an offering; with purge=true all that anybody has of it,
 // without a word to its broker.
 func (s *Server) deleteOffering(r *http.Request) (any, error) {
-	q, err := readQuery(r, "purge")
-	if err != nil {
-		return nil, err
-	}
-	purge, err := q.truth("purge")
+	purge, err := readPurge(r)
 	if err != nil {
 		return nil, err
 	}
@@ -120,7 +126,7 @@ func (s *Server) deleteOffering(r *http.Request) (any, error) {
 	if err := s.administer(r.Context(), o.Broker); err != nil {
 		return nil, missing("Service offering", err)
 	}
-	if purge != nil && *purge {
+	if purge {
 		err = s.c.Services.PurgeOffering(o.GUID, actor(r.Context()))
 	} else {
 		err = s.c.Services.DeleteOffering(o.GUID)
