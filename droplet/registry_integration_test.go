@@ -33,7 +33,7 @@ type registry struct {
 func startRegistry(t *testing.T, password string) *registry {
 	t.Helper()
 	if _, err := exec.LookPath("docker-registry"); err != nil {
-		t.Skip("docker-registry is not installed: make setup-test")
+		t.Fatal("docker-registry is not installed: make setup-test")
 	}
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

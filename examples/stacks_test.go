@@ -16,7 +16,7 @@ func TestDebianStack(t *testing.T) {
 		t.Skip("a long test: make proof")
 	}
 	if _, err := exec.LookPath("mmdebstrap"); err != nil {
-		t.Skip("mmdebstrap is not installed: make setup-test")
+		t.Fatal("mmdebstrap is not installed: make setup-test")
 	}
 	const stack = "debian"
 	made := dew(t, "", "stack", "build", stack, "--include", "ruby,ruby-webrick,openjdk-17-jre-headless")

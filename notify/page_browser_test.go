@@ -15,7 +15,7 @@ import (
 func TestPageInBrowser(t *testing.T) {
 	chromium, err := exec.LookPath("chromium")
 	if err != nil {
-		t.Skip("there is no chromium: make setup-test installs it")
+		t.Fatal("there is no chromium: make setup-test installs it")
 	}
 	w := newPageWorld(t)
 	m := sampleMail(1)

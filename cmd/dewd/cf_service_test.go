@@ -36,7 +36,7 @@ func (s stockClient) output(args ...string) string {
 // the credentials after a restage and not before, and puts everything back.
 func TestCFServices(t *testing.T) {
 	if _, err := exec.LookPath("redis-server"); err != nil {
-		t.Skip("redis-server is not installed: make setup-test")
+		t.Fatal("redis-server is not installed: make setup-test")
 	}
 	s := newStockClient(t)
 	s.run(0, []string{`(?m)^redis +small, large +`, `(?m)^postgres +small, large +`}, "marketplace")
