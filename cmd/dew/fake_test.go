@@ -46,6 +46,7 @@ type daemon struct {
 	outcome   v3.Build // of the next build; its state is told from the second look on
 	lines     []v3.LogCacheEnvelope
 	crashes   []v3.Crash
+	unwritten int // how often the crashes are asked for before they are written down
 	env       map[string]string
 	refuse    map[string]v3.Error // "POST /v3/apps" to what is answered with 422
 	gone      bool
@@ -302,7 +303,13 @@ func (d *daemon) otherRoutes(handle func(string, func(*http.Request, []byte) any
 	handle("GET /dew/v1/status", func(*http.Request, []byte) any {
 		return v3.Status{Version: "1", PID: d.pid, StartedAt: time.Now(), Root: "/r", Router: "http://127.0.0.1:8080", Domain: "dew.localhost", API: "http://127.0.0.1:8484"}
 	})
-	handle("GET /dew/v1/apps/app-1/crashes", func(*http.Request, []byte) any { return v3.Crashes{Crashes: d.crashes} })
+	handle("GET /dew/v1/apps/app-1/crashes", func(*http.Request, []byte) any {
+		if d.unwritten > 0 {
+			d.unwritten--
+			return v3.Crashes{}
+		}
+		return v3.Crashes{Crashes: d.crashes}
+	})
 	handle("POST /dew/v1/processes/app-1/kill", func(*http.Request, []byte) any { return answer{202, struct{}{}} })
 	handle("POST /dew/v1/shutdown", func(*http.Request, []byte) any { d.gone = true; return answer{202, struct{}{}} })
 }

@@ -155,17 +155,28 @@ func TestPushFails(t *testing.T) {
 		},
 		"crashed": {
 			prepare: func(d *daemon) {
-				d.stats = []v3.InstanceStats{{State: v3.StateCrashed}}
-				d.crashes = []v3.Crash{{Description: "APP/PROC/WEB: Exited with status 1"}}
+				d.stats = []v3.InstanceStats{{State: v3.StateCrashed, InstanceGUID: "now"}}
+				d.crashes = []v3.Crash{
+					{Instance: "now", Description: "APP/PROC/WEB: Exited with status 1", First: v3.CrashExit{Code: 1}},
+					{Instance: "before", First: v3.CrashExit{OutOfMemory: true}},
+				}
 			},
 			status: 4, text: "crashed at its start: APP/PROC/WEB: Exited with status 1",
 		},
 		"memory": {
 			prepare: func(d *daemon) {
-				d.stats = []v3.InstanceStats{{State: v3.StateCrashed}}
-				d.crashes = []v3.Crash{{Description: "APP/PROC/WEB: Exited with status 137 (out of memory)", First: v3.CrashExit{OutOfMemory: true}}}
+				d.stats = []v3.InstanceStats{{State: v3.StateCrashed, InstanceGUID: "now"}}
+				d.crashes = []v3.Crash{{Instance: "now", Description: "APP/PROC/WEB: Exited with status 137 (out of memory)", First: v3.CrashExit{OutOfMemory: true}}}
 			},
 			status: 7, text: "give it more memory",
+		},
+		"record not yet written": {
+			prepare: func(d *daemon) {
+				d.stats = []v3.InstanceStats{{State: v3.StateCrashed, InstanceGUID: "now"}}
+				d.crashes = []v3.Crash{{Instance: "now", First: v3.CrashExit{OutOfMemory: true, Sidecar: "cache", MemoryLimit: 64 << 20}}}
+				d.unwritten = 2
+			},
+			status: 7, text: "give the sidecar more than 64.0M",
 		},
 		"refused": {
 			prepare: func(d *daemon) {

@@ -12,9 +12,6 @@ import (
 	"github.com/dewrun/dew/api/v3"
 )
 
-// lastLines is how many lines of an app that did not start are shown.
-const lastLines = 20
-
 // startAndWait starts or restarts an app, waits until it runs and tells how it
 // does.
 func startAndWait(ctx context.Context, a v3.App, action client.Action, ask *client.Client, out *console) (appView, error) {
@@ -28,7 +25,7 @@ func startAndWait(ctx context.Context, a v3.App, action client.Action, ask *clie
 	}
 	if err := waitRunning(ctx, started, ask, out); err != nil {
 		if crashed := (*notRunning)(nil); errors.As(err, &crashed) {
-			return appView{}, whyCrashed(ctx, started, began, ask, out)
+			return appView{}, whyCrashed(ctx, badStart{app: started, began: began, instances: crashed.instances}, ask, out)
 		}
 		return appView{}, err
 	}
@@ -36,7 +33,10 @@ func startAndWait(ctx context.Context, a v3.App, action client.Action, ask *clie
 }
 
 // notRunning is a process all of whose instances crashed.
-type notRunning struct{ process string }
+type notRunning struct {
+	process   string
+	instances []string // ids
+}
 
 func (n *notRunning) Error() string { return "all instances of " + n.process + " crashed" }
 
@@ -85,32 +85,11 @@ func settled(process string, stats []v3.InstanceStats) (bool, error) {
 		return true, nil
 	}
 	if !slices.ContainsFunc(stats, func(s v3.InstanceStats) bool { return s.State != v3.StateCrashed }) {
-		return false, &notRunning{process: process}
+		crashed := &notRunning{process: process}
+		for _, s := range stats {
+			crashed.instances = append(crashed.instances, s.InstanceGUID)
+		}
+		return false, crashed
 	}
 	return false, nil
-}
-
-// whyCrashed shows the last lines of an app that crashed at its start and makes
-// its exit record the error.
-func whyCrashed(ctx context.Context, a v3.App, began time.Time, ask *client.Client, out *console) error {
-	lines, err := ask.Since(ctx, a.GUID, began)
-	if err != nil && !client.NotFound(err) {
-		return err
-	}
-	for _, l := range lines[max(0, len(lines)-lastLines):] {
-		out.say("   %s", formatLine(l, look{screen: out.drawn}))
-	}
-	f := &failure{status: statusCrashed, err: fmt.Errorf("%s crashed at its start", a.Name), todo: "dew crashes " + a.Name + " and dew logs " + a.Name + " --recent say more"}
-	crashes, err := ask.Crashes(ctx, a.GUID)
-	if err != nil {
-		return errors.Join(f, err)
-	}
-	if len(crashes) > 0 {
-		f.err = fmt.Errorf("%s crashed at its start: %s", a.Name, crashes[0].Description)
-		if crashes[0].First.OutOfMemory {
-			f.status = statusMemory
-			f.todo = "give it more memory (-m, or memory in the manifest); dew crashes " + a.Name + " says how much it used"
-		}
-	}
-	return f
 }
