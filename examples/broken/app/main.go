@@ -1,0 +1,156 @@
+// Command app has one fault per mode, for those who want to see what a platform
+// makes of it.
+//
+//	exit   ends at once, with status 0
+//	crash  serves, and fails after five seconds
+//	idle   runs, and never listens
+//	local  listens on localhost, where no router reaches it
+//	eat    takes memory until somebody stops it
+//	serve  has no fault: it is what stands beside a sidecar that has one
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log"
+	"net"
+	"net/http"
+	"os"
+	"os/signal"
+	"strings"
+	"syscall"
+	"time"
+)
+
+const (
+	crashAfter      = 5 * time.Second
+	pause           = 100 * time.Millisecond // between two looks at a sidecar
+	mouthful        = 8 << 20                // bytes
+	shutdownTimeout = 5 * time.Second
+)
+
+// errCrash is the fault of the mode crash.
+var errCrash = errors.New("the last ticket is printed, and nobody thought of new paper")
+
+// modes are the faults by name.
+var modes = map[string]func(ctx context.Context, env func(string) string) error{
+	"exit":  exit,
+	"crash": crash,
+	"idle":  idle,
+	"local": local,
+	"eat":   eat,
+	"serve": serve,
+}
+
+func main() {
+	log.SetOutput(os.Stdout)
+	log.SetFlags(0) // the platform puts the time before every line
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, os.Interrupt)
+	defer stop()
+	if err := run(ctx, os.Args[1:], os.Getenv); err != nil {
+		log.Fatal(err)
+	}
+}
+
+func run(ctx context.Context, args []string, env func(string) string) error {
+	mode, known := modes[strings.Join(args, " ")]
+	if !known {
+		return fmt.Errorf("cannot start: say one of exit, crash, idle, local, eat, serve, not %q", strings.Join(args, " "))
+	}
+	return mode(ctx, env)
+}
+
+func exit(context.Context, func(string) string) error {
+	log.Print("all work is done")
+	return nil
+}
+
+func crash(ctx context.Context, env func(string) string) error {
+	ctx, cancel := context.WithTimeoutCause(ctx, crashAfter, errCrash)
+	defer cancel()
+	if err := listenAndServe(ctx, ":"+env("PORT")); err != nil {
+		return err
+	}
+	if cause := context.Cause(ctx); errors.Is(cause, errCrash) {
+		return cause
+	}
+	return nil
+}
+
+func idle(ctx context.Context, _ func(string) string) error {
+	log.Print("thinking about the port to listen on")
+	<-ctx.Done()
+	return nil
+}
+
+func local(ctx context.Context, env func(string) string) error {
+	return listenAndServe(ctx, net.JoinHostPort("127.0.0.1", env("PORT")))
+}
+
+// eat keeps what it takes, and writes to it: memory that nobody wrote to is free.
+func eat(ctx context.Context, _ func(string) string) error {
+	log.Print("loading everything into memory")
+	var all [][]byte
+	for ctx.Err() == nil {
+		b := make([]byte, mouthful)
+		for i := 0; i < len(b); i += os.Getpagesize() {
+			b[i] = 1
+		}
+		all = append(all, b)
+	}
+	log.Printf("stopped after %d MB", len(all)*mouthful>>20)
+	return nil
+}
+
+// serve waits for the sidecar at SIDECAR_ADDRESS first, as an app does that is
+// nothing without it.
+func serve(ctx context.Context, env func(string) string) error {
+	if address := env("SIDECAR_ADDRESS"); address != "" {
+		log.Printf("waiting for the sidecar at %s", address)
+		if err := await(ctx, address); err != nil {
+			return err
+		}
+	}
+	return listenAndServe(ctx, ":"+env("PORT"))
+}
+
+// await returns when somebody listens, or nil when there is no more reason to wait.
+func await(ctx context.Context, address string) error {
+	for {
+		conn, err := (&net.Dialer{}).DialContext(ctx, "tcp", address)
+		if err == nil {
+			return conn.Close()
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-time.After(pause):
+		}
+	}
+}
+
+// listenAndServe greets until ctx ends, and then finishes what it has begun.
+func listenAndServe(ctx context.Context, address string) error {
+	if ctx.Err() != nil {
+		return nil
+	}
+	l, err := net.Listen("tcp", address)
+	if err != nil {
+		return fmt.Errorf("cannot listen: %w", err)
+	}
+	log.Printf("listening on %s", l.Addr())
+	srv := &http.Server{ReadHeaderTimeout: 10 * time.Second, Handler: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		fmt.Fprintln(w, "hello")
+	})}
+	failed := make(chan error, 1)
+	go func() { failed <- srv.Serve(l) }()
+	select {
+	case err := <-failed:
+		return fmt.Errorf("cannot serve: %w", err)
+	case <-ctx.Done():
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), shutdownTimeout)
+	defer cancel()
+	return srv.Shutdown(ctx)
+}

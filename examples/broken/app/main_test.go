@@ -1,0 +1,148 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"net"
+	"net/http"
+	"strconv"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// with is an environment.
+func with(pairs ...string) func(string) string {
+	return func(name string) string {
+		for i := 0; i < len(pairs); i += 2 {
+			if pairs[i] == name {
+				return pairs[i+1]
+			}
+		}
+		return ""
+	}
+}
+
+// freePort is a port that nobody listens on.
+func freePort(t *testing.T) string {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	return strconv.Itoa(l.Addr().(*net.TCPAddr).Port)
+}
+
+// begin runs a mode until the test ends, and wants it to end well then.
+func begin(t *testing.T, mode string, env func(string) string) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- run(ctx, []string{mode}, env) }()
+	t.Cleanup(func() {
+		cancel()
+		if err := <-ended; err != nil {
+			t.Errorf("%s: %v", mode, err)
+		}
+	})
+}
+
+// greets waits until somebody answers there.
+func greets(t *testing.T, address string) {
+	t.Helper()
+	if err := await(t.Context(), address); err != nil {
+		t.Fatal(err)
+	}
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+address+"/", http.NoBody)
+	if err != nil {
+		t.Fatal(err)
+	}
+	resp, err := http.DefaultClient.Do(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	if resp.StatusCode != http.StatusOK {
+		t.Errorf("answer %s", resp.Status)
+	}
+}
+
+func TestUnknownMode(t *testing.T) {
+	for _, args := range [][]string{nil, {"dance"}, {"exit", "now"}} {
+		if err := run(t.Context(), args, with()); err == nil || !strings.Contains(err.Error(), "say one of exit") {
+			t.Errorf("%q: %v, want the modes there are", args, err)
+		}
+	}
+}
+
+func TestExitEndsAtOnce(t *testing.T) {
+	if err := run(t.Context(), []string{"exit"}, with()); err != nil {
+		t.Error(err)
+	}
+}
+
+// It is idle for as long as it is let, and then ends without a complaint.
+func TestIdle(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
+		defer cancel()
+		began := time.Now()
+		if err := run(ctx, []string{"idle"}, with()); err != nil || time.Since(began) != time.Hour {
+			t.Errorf("ended after %s: %v", time.Since(began), err)
+		}
+	})
+}
+
+// A crash is no answer to being stopped: only to the time that has passed.
+func TestCrash(t *testing.T) {
+	port := freePort(t)
+	begin(t, "crash", with("PORT", port))
+	greets(t, "127.0.0.1:"+port)
+
+	done, cancel := context.WithCancelCause(t.Context())
+	cancel(errCrash)
+	if err := crash(done, with("PORT", port)); !errors.Is(err, errCrash) {
+		t.Errorf("the end of its time gives %v, want %v", err, errCrash)
+	}
+}
+
+func TestLocalListensOnLocalhostOnly(t *testing.T) {
+	port := freePort(t)
+	begin(t, "local", with("PORT", port))
+	greets(t, "127.0.0.1:"+port)
+	// Had it taken all addresses, this one would be taken too.
+	l, err := net.Listen("tcp", "127.0.0.2:"+port)
+	if err != nil {
+		t.Fatalf("it listens on more than localhost: %v", err)
+	}
+	_ = l.Close()
+}
+
+// An app that waits for its sidecar listens only when the sidecar does.
+func TestServeWaitsForItsSidecar(t *testing.T) {
+	port, sidecar := freePort(t), freePort(t)
+	short, cancel := context.WithTimeout(t.Context(), 2*pause)
+	defer cancel()
+	if err := run(short, []string{"serve"}, with("PORT", "none", "SIDECAR_ADDRESS", "127.0.0.1:"+sidecar)); err != nil {
+		t.Errorf("it listens before its sidecar does: %v", err)
+	}
+	begin(t, "serve", with("PORT", port, "SIDECAR_ADDRESS", "127.0.0.1:"+sidecar))
+	begin(t, "serve", with("PORT", sidecar))
+	greets(t, "127.0.0.1:"+port)
+}
+
+func TestServeNeedsAPort(t *testing.T) {
+	if err := run(t.Context(), []string{"serve"}, with("PORT", "none")); err == nil || !strings.Contains(err.Error(), "cannot listen") {
+		t.Errorf("serve: %v, want that it cannot listen", err)
+	}
+}
+
+func TestEatStopsWhenTold(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if err := run(ctx, []string{"eat"}, with()); err != nil {
+		t.Error(err)
+	}
+}
