@@ -3,6 +3,8 @@ package main
 import (
 	"encoding/json"
 	"fmt"
+	"net"
+	"net/url"
 	"strings"
 )
 
@@ -16,8 +18,12 @@ type settings struct {
 	Email            string
 }
 
-// insideURL is the platform's API as apps reach it.
-const insideURL = "http://api.dew.internal:8484"
+// The platform's API as apps reach it: by a name of its own, and on the port that
+// everybody else uses.
+const (
+	insideName  = "api.dew.internal"
+	defaultPort = "8484"
+)
 
 // settingsFrom reads the environment. What the platform says about the app stands
 // in for the place that is told.
@@ -31,13 +37,14 @@ func settingsFrom(lookup func(string) (string, bool)) (settings, error) {
 	var about struct {
 		Space string `json:"space_id"`
 		Org   string `json:"organization_id"`
+		API   string `json:"cf_api"` // as people outside reach it
 	}
 	if v, ok := lookup("VCAP_APPLICATION"); ok {
 		if err := json.Unmarshal([]byte(v), &about); err != nil {
 			return settings{}, fmt.Errorf("cannot read VCAP_APPLICATION: %w", err)
 		}
 	}
-	api := strings.TrimSuffix(get("API_URL", insideURL), "/")
+	api := strings.TrimSuffix(get("API_URL", insideURL(about.API)), "/")
 	s := settings{
 		BaseURL: get("NOTIFY_URL", api+"/notify"), AuthURL: get("AUTH_URL", api+"/uaa"),
 		Client: get("CLIENT_ID", "notify-example"), Secret: get("CLIENT_SECRET", ""),
@@ -48,4 +55,13 @@ func settingsFrom(lookup func(string) (string, bool)) (settings, error) {
 		return s, fmt.Errorf("cannot get a token: CLIENT_SECRET is not set (it is the secret that the client %s was created with)", s.Client)
 	}
 	return s, nil
+}
+
+// insideURL is the API's address in a container, made from the one outside.
+func insideURL(outside string) string {
+	port := defaultPort
+	if u, err := url.Parse(outside); err == nil && u.Port() != "" {
+		port = u.Port()
+	}
+	return "http://" + net.JoinHostPort(insideName, port)
 }
