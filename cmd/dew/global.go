@@ -126,6 +126,9 @@ func fold(line string) string {
 
 func checkArgs(v verb, args []string) error {
 	words := strings.Fields(v.args)
+	if strings.HasSuffix(v.args, "...") && len(args) > len(words) {
+		args = args[:len(words)] // as many as one likes
+	}
 	least := len(words)
 	for _, w := range words {
 		if strings.HasPrefix(w, "[") {

@@ -22,8 +22,9 @@ type manifestOptions struct {
 	File      string
 	Vars      []string // name=value
 	VarsFiles []string
-	Optional  bool // no manifest is fine too
-	None      bool // do not look for one
+	Given     map[string]any // variables that those two go before
+	Optional  bool           // no manifest is fine too
+	None      bool           // do not look for one
 }
 
 func manifestFlags() []cli.Flag {
@@ -103,6 +104,7 @@ func manifestFile(given string) (string, error) {
 
 func variables(o manifestOptions) (map[string]any, error) {
 	vars := map[string]any{}
+	maps.Copy(vars, o.Given)
 	for _, name := range o.VarsFiles {
 		text, err := os.ReadFile(name)
 		if err != nil {

@@ -97,30 +97,9 @@ func runPush(ctx context.Context, o pushOptions, ask *client.Client, out *consol
 	if err != nil {
 		return err
 	}
-	// Before anything is applied: an app without files shall not come into being.
-	targets, err := gatherAll(ctx, o, m, file, out)
+	views, err := pushAll(ctx, o, pushed{manifest: m, file: file}, ask, out)
 	if err != nil {
 		return err
-	}
-	defer func() {
-		for _, t := range targets {
-			_ = t.close() // it was only read
-		}
-	}()
-	home, err := space(ctx, ask)
-	if err != nil {
-		return err
-	}
-	if err := apply(ctx, ask, out, applied{space: home, manifest: m, diff: file != ""}); err != nil {
-		return err
-	}
-	var views []appView
-	for _, t := range targets {
-		v, err := pushOne(ctx, o, t, ask, out)
-		if err != nil {
-			return err
-		}
-		views = append(views, v)
 	}
 	if out.json {
 		return out.encode(views)
@@ -129,6 +108,42 @@ func runPush(ctx context.Context, o pushOptions, ask *client.Client, out *consol
 		v.print(out)
 	}
 	return nil
+}
+
+// pushed is a manifest on its way.
+type pushed struct {
+	manifest app.Manifest
+	file     string // empty: it was made up
+}
+
+// pushAll applies a manifest and pushes its apps, one after the other.
+func pushAll(ctx context.Context, o pushOptions, p pushed, ask *client.Client, out *console) ([]appView, error) {
+	// Before anything is applied: an app without files shall not come into being.
+	targets, err := gatherAll(ctx, o, p.manifest, p.file, out)
+	if err != nil {
+		return nil, err
+	}
+	defer func() {
+		for _, t := range targets {
+			_ = t.close() // it was only read
+		}
+	}()
+	home, err := space(ctx, ask)
+	if err != nil {
+		return nil, err
+	}
+	if err := apply(ctx, ask, out, applied{space: home, manifest: p.manifest, diff: p.file != ""}); err != nil {
+		return nil, err
+	}
+	var views []appView
+	for _, t := range targets {
+		v, err := pushOne(ctx, o, t, ask, out)
+		if err != nil {
+			return nil, err
+		}
+		views = append(views, v)
+	}
+	return views, nil
 }
 
 // target is one app of a push.

@@ -1,0 +1,291 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/urfave/cli/v2"
+
+	"github.com/dewrun/dew/api/v3"
+	"github.com/dewrun/dew/smoke"
+)
+
+type smokeOptions struct {
+	Args     []string
+	Manifest manifestOptions // variables only
+	Timeout  time.Duration
+	JUnit    string
+	Bundle   string
+	NoBundle bool
+	Keep     bool
+	Private  bool
+	Dewd     string
+	Quiet    bool
+	Verbose  bool
+	Force    bool // of init
+}
+
+const aboutSmoke = `A folder says in smoke.yml what must hold; docs/smoke.md tells how. DIR/... is every folder below that has one, but for those that say alone: true. A folder without smoke.yml is pushed and awaited; of a manifest that is given, too, the smoke.yml beside it is used.
+
+Everything happens in an org of its own, which is removed at the end. Without a daemon to talk to, a private one is started, and ends with the command. dew smoke init writes a first smoke.yml.
+
+The exit status is that of the first failure: 1 build or before failed, 2 a smoke.yml or flag is wrong, 3 staging, 4 crashed, 5 timed out, 6 daemon unreachable, 7 out of memory, 8 a check does not hold, 9 infrastructure.
+
+Examples:
+   dew smoke
+   dew smoke --junit smoke.xml examples/...
+   dew smoke --private --keep shop/manifest.yml
+   dew smoke init shop`
+
+func smokeCommands(g *global) []*cli.Command {
+	return []*cli.Command{g.plain(verb{
+		name: "smoke", args: "[DIR|DIR/...|MANIFEST]...", category: "Push", usage: "push the apps of a folder, check what its smoke.yml says, tell how that went, clean up", about: aboutSmoke,
+		flags: []cli.Flag{
+			&cli.StringSliceFlag{Name: "var", Usage: "`name=value` for ((name)) in the manifests; may be repeated"},
+			&cli.StringSliceFlag{Name: "vars-file", Usage: "`path` of a YAML file of variables; may be repeated, and --var goes before it"},
+			&cli.DurationFlag{Name: "timeout", DefaultText: "what smoke.yml says, else 5m", Usage: "`time` for each folder"},
+			&cli.StringFlag{Name: "junit", Usage: "write a JUnit report to `file`"},
+			&cli.StringFlag{Name: "bundle", DefaultText: "smoke-FOLDER.tar.gz here", Usage: "`file` for what is kept of a failure: logs, events, exit records, environment without secrets"},
+			boolFlag("no-bundle", "keep nothing of a failure"),
+			boolFlag("keep", "leave apps, services and a private daemon, and say how to reach them"),
+			boolFlag("private", "start a private daemon, also if one answers"),
+			&cli.StringFlag{Name: "dewd", Usage: "`path` of the private daemon's program (default: beside dew, or in PATH)"},
+			boolFlag("quiet", "show no log lines and no progress"),
+			&cli.BoolFlag{Name: "v", Aliases: []string{"verbose"}, Usage: "show what scripts print, and every try of a check", DisableDefaultText: true},
+			boolFlag("force", "with init: replace a smoke.yml that is there"),
+			jsonFlag(),
+		},
+	}, func(c *cli.Context) error {
+		o := smokeOptions{
+			Args:     c.Args().Slice(),
+			Manifest: manifestOptions{Vars: c.StringSlice("var"), VarsFiles: c.StringSlice("vars-file")},
+			Timeout:  c.Duration("timeout"), JUnit: c.String("junit"), Bundle: c.String("bundle"), NoBundle: c.Bool("no-bundle"), Keep: c.Bool("keep"),
+			Private: c.Bool("private"), Dewd: c.String("dewd"), Quiet: c.Bool("quiet"), Verbose: c.Bool("v"), Force: c.Bool("force"),
+		}
+		if len(o.Args) > 0 && o.Args[0] == "init" {
+			return runSmokeInit(o, g.out)
+		}
+		return runSmoke(c.Context, o, g)
+	})}
+}
+
+func (o smokeOptions) check() error {
+	switch {
+	case o.Timeout < 0:
+		return usage("--timeout: %s is less than nothing", o.Timeout)
+	case o.NoBundle && o.Bundle != "":
+		return usage("--bundle and --no-bundle exclude each other")
+	case o.Force:
+		return usage("--force goes with dew smoke init")
+	}
+	return nil
+}
+
+// runSmoke tests folders and tells how that went.
+func runSmoke(ctx context.Context, o smokeOptions, g *global) (err error) {
+	if err := o.check(); err != nil {
+		return err
+	}
+	folders, err := smoke.Find(o.Args)
+	if err != nil {
+		return smokeFailure(err)
+	}
+	vars, err := variables(o.Manifest)
+	if err != nil {
+		return err
+	}
+	talk := *g.out
+	talk.err = &turns{w: g.out.err}
+	g.out = &talk
+	patient, stop := patience(ctx)
+	defer stop()
+	d, err := g.smokeDoor(ctx, o)
+	if err != nil {
+		return smokeFailure(err)
+	}
+	defer func() {
+		if cerr := d.close(patient, o.Keep); cerr != nil {
+			err = errors.Join(err, smokeFailure(cerr))
+		}
+	}()
+	s := &smokeTalk{o: o, out: g.out, single: len(folders) == 1}
+	cfg := smoke.Config{
+		Ask: d.ask, Enter: d.enter, Variables: vars, Timeout: o.Timeout, Keep: o.Keep, Patient: patient, Say: s.say, Line: s.line,
+	}
+	if o.Quiet {
+		cfg.Line = nil
+	}
+	if o.Verbose {
+		cfg.Script, cfg.Tried = g.out.err, func(err error) { s.say("   not yet: %v", err) }
+	}
+	d.quiet = o.Quiet
+	if !o.NoBundle {
+		cfg.Bundle, cfg.BundleAlways = d.bundler(o, len(folders) == 1), o.Bundle != ""
+	}
+	report := smoke.Run(ctx, cfg, folders)
+	return s.tell(report)
+}
+
+// patience gives a context that outlives an interruption, and ends with the next.
+func patience(ctx context.Context) (context.Context, func()) {
+	out, giveUp := context.WithCancel(context.WithoutCancel(ctx))
+	signals := make(chan os.Signal, 1)
+	signal.Notify(signals, syscall.SIGINT, syscall.SIGTERM)
+	go func() {
+		for {
+			select {
+			case <-signals:
+				if ctx.Err() == nil {
+					<-ctx.Done() // this is the one that ends ctx
+					continue
+				}
+				giveUp()
+			case <-out.Done():
+				return
+			}
+		}
+	}()
+	return out, func() {
+		signal.Stop(signals)
+		giveUp()
+	}
+}
+
+// turns lets several write, one at a time: apps print while commands talk.
+type turns struct {
+	mu sync.Mutex
+	w  io.Writer // guarded by mu
+}
+
+func (t *turns) Write(b []byte) (int, error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.w.Write(b)
+}
+
+// smokeTalk tells what goes on.
+type smokeTalk struct {
+	o      smokeOptions
+	out    *console
+	single bool
+
+	mu   sync.Mutex
+	apps map[string]bool // guarded by mu: that have printed
+}
+
+func (s *smokeTalk) say(format string, args ...any) {
+	if s.o.Quiet {
+		return
+	}
+	text := fmt.Sprintf(format, args...)
+	if s.out.drawn {
+		text = shown(text)
+	}
+	s.out.say("%s", text)
+}
+
+// line shows a line of an app, with its name once there are several.
+func (s *smokeTalk) line(app string, l *v3.Line) {
+	if l.Source == "RTR" && !s.o.Verbose {
+		return // the checks tell of their requests
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.apps == nil {
+		s.apps = map[string]bool{}
+	}
+	s.apps[app] = true
+	prefix := "   "
+	if len(s.apps) > 1 {
+		prefix += app + " "
+	}
+	s.out.say("%s%s", prefix, appendLine(nil, l, look{screen: s.out.drawn}))
+}
+
+// tell writes the report where it is wanted, and makes the first failure the error.
+func (s *smokeTalk) tell(r smoke.Report) error {
+	if s.o.JUnit != "" {
+		if err := writeWhole(s.o.JUnit, r.JUnit()); err != nil {
+			return &failure{status: statusFailed, err: fmt.Errorf("cannot write the JUnit report: %w", err)}
+		}
+	}
+	if err := s.print(r); err != nil {
+		return err
+	}
+	folder, step, bad := r.Failed()
+	if !bad {
+		return nil
+	}
+	where := folder.Folder + ": " + step.Name
+	if step.App != "" {
+		where += " (app " + step.App + ")"
+	}
+	var todo []string
+	if step.Todo != "" {
+		todo = append(todo, step.Todo)
+	}
+	if folder.Bundle != "" {
+		todo = append(todo, "logs, events and exit records are in "+folder.Bundle)
+	}
+	return &failure{status: step.Status, err: fmt.Errorf("%s: %s", where, step.Detail), todo: strings.Join(todo, "\n     ")}
+}
+
+func (s *smokeTalk) print(r smoke.Report) error {
+	if s.out.json {
+		return s.out.encode(r)
+	}
+	rows := r.Rows()
+	if s.single {
+		for i := range rows {
+			rows[i] = rows[i][1:]
+		}
+	}
+	if s.out.screen {
+		for _, row := range rows {
+			for i := range row {
+				row[i] = shown(row[i])
+			}
+		}
+	}
+	if err := s.out.table(rows); err != nil {
+		return err
+	}
+	ok, failed, skipped := r.Counts()
+	fmt.Fprintf(s.out.out, "%d ok, %d failed, %d skipped\n", ok, failed, skipped)
+	return nil
+}
+
+// writeWhole replaces a file in one step.
+func writeWhole(name string, text []byte) error {
+	f, err := os.CreateTemp(filepath.Dir(name), "."+filepath.Base(name)+"-*")
+	if err != nil {
+		return err
+	}
+	_, werr := f.Write(text)
+	if err := errors.Join(werr, f.Chmod(0o644), f.Close()); err != nil {
+		return errors.Join(err, os.Remove(f.Name()))
+	}
+	return os.Rename(f.Name(), name)
+}
+
+// smokeFailure is an error of package smoke as one of dew.
+func smokeFailure(err error) error {
+	f := (*smoke.Failure)(nil)
+	if !errors.As(err, &f) {
+		return err
+	}
+	out := &failure{status: f.Status, err: err, todo: f.Todo}
+	if f.Output != "" {
+		out.err = fmt.Errorf("%w\n%s", err, f.Output)
+	}
+	return out
+}

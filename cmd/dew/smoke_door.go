@@ -1,0 +1,316 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+
+	"golang.org/x/crypto/ssh"
+
+	"github.com/dewrun/dew/api/client"
+	"github.com/dewrun/dew/smoke"
+)
+
+// smokeDoor is the daemon that a smoke test works with.
+type smokeDoor struct {
+	g       *global
+	o       smokeOptions
+	door    door
+	ask     *client.Client // in no space
+	private *smoke.Private // nil: it was there before
+	quiet   bool
+	homes   []string // folders in which dew remembers the places that are kept
+}
+
+// smokeDoor finds the daemon that dew speaks to, or starts a private one.
+func (g *global) smokeDoor(ctx context.Context, o smokeOptions) (*smokeDoor, error) {
+	d := &smokeDoor{g: g, o: o}
+	var err error
+	if d.door, err = g.door(); err != nil {
+		return nil, err
+	}
+	if o.Private && (d.door.url != "" && g.api != "" || g.local) {
+		return nil, usage("--private starts a daemon of its own: it goes with neither --run nor --api")
+	}
+	if !o.Private {
+		if d.ask, err = g.open(d.door); err != nil {
+			return nil, err
+		}
+		if _, err = d.ask.Root(ctx); err == nil {
+			return d, nil
+		}
+		if d.door.url != "" || g.local || !absent(err) {
+			return nil, err
+		}
+	}
+	return d, d.startPrivate(ctx)
+}
+
+// absent tells whether there is no daemon behind a socket at all.
+func absent(err error) bool {
+	u := (*client.Unreachable)(nil)
+	return errors.As(err, &u) && (errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ECONNREFUSED))
+}
+
+func (d *smokeDoor) startPrivate(ctx context.Context) error {
+	dewd := d.o.Dewd
+	if dewd == "" {
+		var err error
+		if dewd, err = findDewd(); err != nil {
+			return err
+		}
+	}
+	if !d.o.Quiet {
+		d.g.out.say("Starting a private daemon…")
+	}
+	var err error
+	if d.private, err = smoke.StartPrivate(ctx, dewd); err != nil {
+		return err
+	}
+	d.door = door{memory: d.door.memory, run: d.private.Run}
+	d.ask, err = d.g.open(d.door)
+	return err
+}
+
+// close ends what was started, unless it is to be kept.
+func (d *smokeDoor) close(ctx context.Context, keep bool) error {
+	if keep {
+		d.tellKept()
+		return nil
+	}
+	if d.private == nil {
+		return nil
+	}
+	return d.private.End(ctx)
+}
+
+// tellKept tells how to reach what was kept, and how to end it.
+func (d *smokeDoor) tellKept() {
+	say := d.g.out.say
+	for _, home := range d.homes {
+		say("Kept; to work with it:\n   export DEW_HOME=%s%s\n   dew apps", shellWord(home), d.exportRun())
+	}
+	if d.private != nil {
+		say("To end the private daemon and remove all:\n   dew --run %s shutdown --apps; rm -r %s", shellWord(d.private.Run), shellWord(filepath.Dir(d.private.Run)))
+		return
+	}
+	if len(d.homes) > 0 {
+		say("To remove it: dew delete-org -f with the name that dew target shows, and rm -r of that folder")
+	}
+}
+
+func (d *smokeDoor) exportRun() string {
+	if d.door.url != "" {
+		return ""
+	}
+	return " DEW_RUN=" + shellWord(d.door.run)
+}
+
+// enter gives what works in a place. Its dew remembers that place in a folder of its
+// own, so that nobody's target changes.
+func (d *smokeDoor) enter(ctx context.Context, p smoke.Place) (smoke.Inside, error) {
+	target := place{OrgGUID: p.OrgGUID, Org: p.Org, SpaceGUID: p.SpaceGUID, Space: p.Space}
+	inside := d.door
+	inside.target = target
+	ask, err := d.g.open(inside)
+	if err != nil {
+		return smoke.Inside{}, err
+	}
+	home, err := os.MkdirTemp("", "dew-smoke-home-")
+	if err != nil {
+		return smoke.Inside{}, fmt.Errorf("cannot make a folder for dew to remember things in: %w", err)
+	}
+	mem := memory{file: filepath.Join(home, ".dew", "config.json")}
+	err = mem.update(ctx, func(c *config) error {
+		if inside.url == "" {
+			c.Local[inside.run] = target
+			return nil
+		}
+		// Without its refresh token, which may be good for one use only.
+		s := inside.past
+		s.Refresh, s.Target = "", target
+		c.API, c.Sessions[inside.url] = inside.url, s
+		return nil
+	})
+	if err != nil {
+		return smoke.Inside{}, errors.Join(err, os.RemoveAll(home))
+	}
+	if d.o.Keep {
+		d.homes = append(d.homes, home)
+	}
+	out := *d.g.out
+	out.json = false
+	if d.quiet {
+		out.err, out.drawn = io.Discard, false
+	}
+	status, err := ask.Status(ctx)
+	if err != nil && !untold(err) {
+		return smoke.Inside{}, errors.Join(err, os.RemoveAll(home))
+	}
+	return smoke.Inside{
+		Ask: ask, Verbs: &smokeVerbs{o: d.o, ask: ask, out: &out}, Env: d.env(home, p, status.Domain),
+		Close: func() { _ = os.RemoveAll(home) }, // it is a temporary one
+	}, nil
+}
+
+// env is the environment of scripts: dew works in the place by itself.
+func (d *smokeDoor) env(home string, p smoke.Place, domain string) []string {
+	path := os.Getenv("PATH")
+	if self, err := os.Executable(); err == nil {
+		path = filepath.Dir(self) + string(os.PathListSeparator) + path
+	}
+	set := []string{"DEW_HOME=" + home, "DEW_RUN=" + d.door.run, "PATH=" + path, "SMOKE_ORG=" + p.Org, "SMOKE_SPACE=" + p.Space, "DEW_DOMAIN=" + domain}
+	if d.door.url != "" {
+		set = append(set, "DEW_API="+d.door.url)
+	}
+	var out []string
+	for _, e := range os.Environ() {
+		name, _, _ := strings.Cut(e, "=")
+		if name != "DEW_API" {
+			out = append(out, e)
+		}
+	}
+	return append(out, set...) // the last of a name counts
+}
+
+// smokeVerbs are the commands of dew, for a smoke test.
+type smokeVerbs struct {
+	o   smokeOptions
+	ask *client.Client
+	out *console
+}
+
+// Push does as dew push does. An app whose default route another space has gets one
+// with a name of its own.
+func (v *smokeVerbs) Push(ctx context.Context, p smoke.Push) error {
+	o := pushOptions{Manifest: v.o.Manifest}
+	o.Manifest.File, o.Manifest.Given = p.Manifest, p.Variables
+	m, file, err := pushManifest(o, v.out)
+	if err != nil {
+		return v.failed(err, statusUsage)
+	}
+	for i := range m.Applications {
+		if a := &m.Applications[i]; a.Path == "" && a.Docker == nil {
+			a.Path = p.Dir
+		}
+	}
+	_, err = pushAll(ctx, o, pushed{manifest: m, file: file}, v.ask, v.out)
+	if answers(err, routeElsewhere) {
+		for i := range m.Applications {
+			if a := &m.Applications[i]; a.DefaultRoute && len(a.Routes) == 0 {
+				a.DefaultRoute, a.RandomRoute = false, true
+			}
+		}
+		v.out.say("Another space has the route: the apps get routes with names of their own")
+		_, err = pushAll(ctx, o, pushed{manifest: m, file: file}, v.ask, v.out)
+	}
+	return v.failed(err, statusFailed)
+}
+
+// routeElsewhere is what the daemon says of a route that another space has.
+const routeElsewhere = "default-route: another space has this route"
+
+// failed is an error of a command as one of package smoke.
+func (v *smokeVerbs) failed(err error, otherwise int) error {
+	if err == nil {
+		return nil
+	}
+	status := statusOf(err)
+	if status == statusFailed {
+		status = otherwise
+	}
+	return &smoke.Failure{Status: status, Err: err, Todo: todoOf(err)}
+}
+
+// CreateService does as dew create-service does, and waits.
+func (v *smokeVerbs) CreateService(ctx context.Context, s smoke.Service) error {
+	o := serviceOptions{Name: s.Name, Offering: s.Offering, Plan: s.Plan, Parameters: string(s.Parameters), Wait: true}
+	return v.failed(runCreateService(ctx, o, v.ask, v.out), statusFailed)
+}
+
+// SSH runs a command inside an instance.
+func (v *smokeVerbs) SSH(ctx context.Context, at smoke.Instance, command string) (smoke.Output, error) {
+	conn, err := v.enter(ctx, at)
+	if err != nil {
+		return smoke.Output{}, err
+	}
+	defer func() { _ = conn.Close() }() // it may be closed already
+	stop := context.AfterFunc(ctx, func() { _ = conn.Close() })
+	defer stop()
+	var text bytes.Buffer
+	out := *v.out
+	out.out, out.err, out.in = &text, &text, strings.NewReader("")
+	err = interact(ctx, conn, sshOptions{command: []string{command}, terminal: never}, &out)
+	if f := (*failure)(nil); errors.As(err, &f) && f.err == nil {
+		return smoke.Output{Text: text.String(), Status: f.status}, nil
+	}
+	return smoke.Output{Text: text.String()}, err
+}
+
+func (v *smokeVerbs) enter(ctx context.Context, at smoke.Instance) (*ssh.Client, error) {
+	return enter(ctx, inside{app: at.App, process: at.Process, index: at.Index}, sshTalk{v.ask, v.out})
+}
+
+// Dial connects to a port inside an instance.
+func (v *smokeVerbs) Dial(ctx context.Context, at smoke.Instance, port int) (net.Conn, error) {
+	conn, err := v.enter(ctx, at)
+	if err != nil {
+		return nil, err
+	}
+	there, err := conn.DialContext(ctx, "tcp", fmt.Sprintf("localhost:%d", port))
+	if err != nil {
+		return nil, errors.Join(refusal(err), conn.Close())
+	}
+	return &forwarded{Conn: there, by: conn}, nil
+}
+
+// forwarded is a connection that takes the one it goes through along.
+type forwarded struct {
+	net.Conn
+	by *ssh.Client
+}
+
+// Close closes both.
+func (f *forwarded) Close() error { return errors.Join(f.Conn.Close(), f.by.Close()) }
+
+// Show writes how an app does, as dew app does.
+func (v *smokeVerbs) Show(ctx context.Context, name string, w io.Writer) error {
+	a, err := findApp(ctx, v.ask, name)
+	if err != nil {
+		return err
+	}
+	view, err := readView(ctx, v.ask, a)
+	if err != nil {
+		return err
+	}
+	out := *v.out
+	out.out, out.color, out.screen = w, false, false
+	view.print(&out)
+	return nil
+}
+
+// bundler writes what is kept of a failure.
+func (d *smokeDoor) bundler(o smokeOptions, single bool) func(context.Context, smoke.Scene) (string, error) {
+	return func(ctx context.Context, s smoke.Scene) (string, error) {
+		b := smoke.Bundle{File: smoke.BundleName(o.Bundle, s.Folder, single)}
+		if d.private != nil {
+			b.Log = d.private.LogFile()
+		}
+		if d.door.url == "" {
+			b.Doctor = func(ctx context.Context, w io.Writer) error {
+				out := *d.g.out
+				out.out, out.err, out.in = w, w, strings.NewReader("")
+				return runDoctor(ctx, doctorOptions{Run: d.door.run}, &out)
+			}
+		}
+		return b.File, b.Write(ctx, s)
+	}
+}

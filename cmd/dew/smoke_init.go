@@ -1,0 +1,23 @@
+package main
+
+import (
+	"github.com/dewrun/dew/smoke"
+)
+
+// runSmokeInit writes a first smoke.yml.
+func runSmokeInit(o smokeOptions, out *console) error {
+	dir := "."
+	switch len(o.Args) {
+	case 1:
+	case 2:
+		dir = o.Args[1]
+	default:
+		return usage("smoke init takes one folder, and there is %q behind it (a folder called init is ./init)", o.Args[2])
+	}
+	file, err := smoke.Init(dir, o.Force)
+	if err != nil {
+		return smokeFailure(err)
+	}
+	out.say("Wrote %s: read it, then dew smoke %s", file, dir)
+	return nil
+}

@@ -1,0 +1,169 @@
+package smoke
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"time"
+
+	"github.com/dewrun/dew/api/client"
+)
+
+// Verbs are commands of dew that a run uses, so that it does as a user does.
+// Package cmd/dew has the real ones.
+type Verbs interface {
+	// Push brings the apps of a manifest to where each process has a running instance.
+	Push(ctx context.Context, p Push) error
+	CreateService(ctx context.Context, s Service) error
+	// SSH runs a command inside an instance.
+	SSH(ctx context.Context, at Instance, command string) (Output, error)
+	// Dial connects to a port of an instance, as something inside of it would.
+	Dial(ctx context.Context, at Instance, port int) (net.Conn, error)
+	// Show writes how an app does.
+	Show(ctx context.Context, app string, w io.Writer) error
+}
+
+// Push is one manifest that is pushed.
+type Push struct {
+	Manifest  string
+	Dir       string         // of the files of apps that have no path
+	Variables map[string]any // what smoke.yml says; those of the command line go before
+}
+
+// Instance is one instance of a process of an app.
+type Instance struct {
+	App, Process string
+	Index        int
+}
+
+// Output is how a command inside an instance ended.
+type Output struct {
+	Text   string
+	Status int
+}
+
+// subject is an app that checks are about.
+type subject struct{ name, guid string }
+
+// checker makes the checks of one folder.
+type checker struct {
+	ask    *client.Client
+	verbs  Verbs
+	router string // address that leads to all apps; empty: their names do
+	env    []string
+	dir    string
+	began  time.Time // the push
+	mails  uint64    // that were there before
+	apps   []subject
+	watch  *watch
+	tried  func(err error) // hears what did not hold yet
+}
+
+// check makes one check, until it holds or its time is over.
+func (c *checker) check(ctx context.Context, k Check) error {
+	a, err := c.subject(k)
+	if err != nil {
+		return err
+	}
+	if k.ends() {
+		return c.exit(ctx, k, a)
+	}
+	ctx, stop := c.watch.guard(ctx)
+	defer stop()
+	err = c.until(ctx, k.Timeout, func(ctx context.Context) error { return c.try(ctx, k, a) })
+	if err == nil {
+		return nil
+	}
+	// What crashed is the better reason, also if nobody noticed until now.
+	if crash := c.watch.look(context.WithoutCancel(ctx)); crash != nil {
+		return crash
+	}
+	return err
+}
+
+func (c *checker) subject(k Check) (subject, error) {
+	if len(c.apps) == 0 {
+		return subject{}, failed(StatusUsage, "there is no app to check")
+	}
+	if k.App == "" {
+		return c.apps[0], nil
+	}
+	var names []string
+	for _, a := range c.apps {
+		if a.name == k.App {
+			return a, nil
+		}
+		names = append(names, a.name)
+	}
+	return subject{}, failed(StatusUsage, "line %d: app: there is no app %q, there are %q", k.Line, k.App, names)
+}
+
+// try makes one attempt.
+func (c *checker) try(ctx context.Context, k Check, a subject) error {
+	switch {
+	case k.HTTP != nil:
+		return c.http(ctx, k.HTTP, a)
+	case k.Log != nil:
+		return c.log(ctx, k.Log, a)
+	case k.SSH != nil:
+		return c.ssh(ctx, k.SSH, a)
+	case k.Mail != nil:
+		return c.mail(ctx, k.Mail)
+	default:
+		return c.script(ctx, k.Run, a)
+	}
+}
+
+// final is an error that another try does not change.
+type final struct{ error }
+
+func (f final) Unwrap() error { return f.error }
+
+const (
+	firstPause = 50 * time.Millisecond
+	maxPause   = time.Second
+)
+
+// until tries until it works. What was wrong the last time is the failure when
+// time is over.
+func (c *checker) until(ctx context.Context, limit time.Duration, try func(context.Context) error) error {
+	bounded, cancel := context.WithTimeout(ctx, limit)
+	defer cancel()
+	var last error
+	for pause := firstPause; ; pause = min(2*pause, maxPause) {
+		err := try(bounded)
+		if err == nil {
+			return nil
+		}
+		if last == nil || bounded.Err() == nil || !isTimeout(err) {
+			last = err // not that time ended in the middle of asking again
+		}
+		if f := (final{}); errors.As(err, &f) {
+			return asFailure(f.error, StatusAssertion)
+		}
+		if c.tried != nil && bounded.Err() == nil {
+			c.tried(err)
+		}
+		select {
+		case <-time.After(pause):
+			continue
+		case <-bounded.Done():
+		}
+		if ctx.Err() != nil {
+			return causeOf(ctx, ctx.Err())
+		}
+		f := *asFailure(last, StatusAssertion)
+		f.Err = fmt.Errorf("%w (tried for %s)", f.Err, limit)
+		return &f
+	}
+}
+
+func isTimeout(err error) bool {
+	if errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled) {
+		return true
+	}
+	n := net.Error(nil)
+	return errors.As(err, &n) && n.Timeout()
+}

@@ -1,0 +1,96 @@
+package smoke
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	"github.com/dewrun/dew/api/v3"
+)
+
+// exit makes a check that ends a process: it acts once, waits for the exit record,
+// compares it, and waits until the instance runs again.
+func (c *checker) exit(ctx context.Context, k Check, a subject) error {
+	before, err := c.ask.Crashes(ctx, a.guid)
+	if err != nil {
+		return err
+	}
+	old := map[string]bool{}
+	for _, b := range before {
+		old[crashKey(b)] = true
+	}
+	bounded, cancel := context.WithTimeout(ctx, k.Timeout)
+	defer cancel()
+	if err := c.act(bounded, k, a); err != nil {
+		return asFailure(causeOf(ctx, err), StatusAssertion)
+	}
+	var crash v3.Crash
+	err = c.until(ctx, k.Timeout, func(ctx context.Context) error {
+		now, err := c.ask.Crashes(ctx, a.guid)
+		if err != nil {
+			return err
+		}
+		var ok bool
+		if crash, ok = newCrash(now, old, k.Kill); !ok {
+			return fmt.Errorf("there is no exit record of app %s", a.name)
+		}
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	c.watch.accept(crash)
+	if err := k.Exit.judge(crash.Description, crash.Reason); err != nil {
+		return asFailure(err, StatusAssertion)
+	}
+	return c.until(ctx, k.Timeout, func(ctx context.Context) error { return c.again(ctx, crash) })
+}
+
+// act does once what ends the process.
+func (c *checker) act(ctx context.Context, k Check, a subject) error {
+	if k.Kill == nil {
+		return c.try(ctx, k, a)
+	}
+	ps, err := c.ask.Processes(ctx, a.guid)
+	if err != nil {
+		return err
+	}
+	var types []string
+	for _, p := range ps {
+		if p.Type == k.Kill.Process {
+			signal := strings.TrimPrefix(strings.ToUpper(k.Kill.Signal), "SIG")
+			return c.ask.Kill(ctx, p.GUID, v3.Kill{Index: k.Kill.Instance, Sidecar: k.Kill.Sidecar, Signal: signal})
+		}
+		types = append(types, p.Type)
+	}
+	return failed(StatusUsage, "line %d: kill.process: app %s has no process %q, it has %s", k.Line, a.name, k.Kill.Process, strings.Join(types, ", "))
+}
+
+// newCrash finds the crash that a check made. Who kills knows in which instance.
+func newCrash(now []v3.Crash, old map[string]bool, k *KillCheck) (v3.Crash, bool) {
+	for i := len(now) - 1; i >= 0; i-- {
+		c := now[i]
+		if !old[crashKey(c)] && (k == nil || c.Type == k.Process && c.Index == k.Instance) {
+			return c, true
+		}
+	}
+	return v3.Crash{}, false
+}
+
+// again wants another instance to run in the place of the one that crashed.
+func (c *checker) again(ctx context.Context, crash v3.Crash) error {
+	stats, err := c.ask.Stats(ctx, crash.Process)
+	if err != nil {
+		return err
+	}
+	for _, s := range stats {
+		if s.Index != crash.Index {
+			continue
+		}
+		if s.State == v3.StateRunning && s.InstanceGUID != crash.Instance {
+			return nil
+		}
+		return fmt.Errorf("instance %d of %s does not run again: it is %s", s.Index, crash.Type, strings.ToLower(s.State))
+	}
+	return fmt.Errorf("there is no instance %d of %s any more", crash.Index, crash.Type)
+}

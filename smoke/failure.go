@@ -1,0 +1,61 @@
+package smoke
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/dewrun/dew/api/client"
+)
+
+// The exit statuses of dew, as a run may end with them.
+const (
+	StatusFailed         = 1
+	StatusUsage          = 2
+	StatusStaging        = 3
+	StatusCrashed        = 4
+	StatusTimeout        = 5
+	StatusUnreachable    = 6
+	StatusMemory         = 7
+	StatusAssertion      = 8
+	StatusInfrastructure = 9
+)
+
+// Failure is why a step did not succeed: an exit status, a sentence, and what to
+// do about it.
+type Failure struct {
+	Status int
+	Err    error
+	Todo   string
+	Output string // what a program printed before it failed
+}
+
+func (f *Failure) Error() string { return f.Err.Error() }
+
+func (f *Failure) Unwrap() error { return f.Err }
+
+func failed(status int, format string, args ...any) *Failure {
+	return &Failure{Status: status, Err: fmt.Errorf(format, args...)}
+}
+
+// asFailure is err as a failure; one that has no status of its own gets otherwise.
+func asFailure(err error, otherwise int) *Failure {
+	if err == nil {
+		return nil
+	}
+	if f := (*Failure)(nil); errors.As(err, &f) {
+		return f
+	}
+	if u := (*client.Unreachable)(nil); errors.As(err, &u) {
+		return &Failure{Status: StatusUnreachable, Err: err, Todo: "the daemon went away in the middle: its own log says why"}
+	}
+	return &Failure{Status: otherwise, Err: err}
+}
+
+// causeOf is why ctx ended, where that is a failure of its own, else err.
+func causeOf(ctx context.Context, err error) error {
+	if f := (*Failure)(nil); err != nil && ctx.Err() != nil && errors.As(context.Cause(ctx), &f) {
+		return f
+	}
+	return err
+}

@@ -1,0 +1,160 @@
+package smoke
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+)
+
+// Folder is one thing to smoke-test: manifests, and what to check of their apps.
+type Folder struct {
+	Name      string // as it was asked for
+	Dir       string // absolute
+	Manifests []string
+	Spec      Spec
+	HasSpec   bool // false: there is no smoke.yml
+}
+
+const allBelow = "/..." // every folder below
+
+// Find finds what the arguments mean: a folder, DIR/... for every folder below that
+// has a smoke.yml and does not want to be alone, or a manifest.
+func Find(args []string) ([]Folder, error) {
+	if len(args) == 0 {
+		args = []string{"."}
+	}
+	var all []Folder
+	for _, arg := range args {
+		some, err := find(arg)
+		if err != nil {
+			return nil, err
+		}
+		for _, f := range some {
+			if !slices.ContainsFunc(all, func(g Folder) bool { return g.Dir == f.Dir && slices.Equal(g.Manifests, f.Manifests) }) {
+				all = append(all, f)
+			}
+		}
+	}
+	return all, nil
+}
+
+func find(arg string) ([]Folder, error) {
+	if root, many := strings.CutSuffix(arg, allBelow); many || arg == "..." {
+		if arg == "..." {
+			root = "."
+		}
+		return findBelow(root)
+	}
+	info, err := os.Stat(arg)
+	if err != nil {
+		return nil, &Failure{Status: StatusUsage, Err: fmt.Errorf("cannot find what to test: %w", err), Todo: "give a folder with a smoke.yml or a manifest.yml, DIR/... for all below, or a manifest"}
+	}
+	var f Folder
+	if info.IsDir() {
+		f, err = readFolder(arg)
+	} else {
+		f, err = readManifest(arg)
+	}
+	return []Folder{f}, err
+}
+
+func findBelow(root string) ([]Folder, error) {
+	var all []Folder
+	err := filepath.WalkDir(root, func(path string, e fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		if e.IsDir() && path != root && strings.HasPrefix(e.Name(), ".") {
+			return fs.SkipDir
+		}
+		if e.IsDir() || e.Name() != File {
+			return nil
+		}
+		f, err := readFolder(filepath.Dir(path))
+		if err == nil && !f.Spec.Alone {
+			all = append(all, f)
+		}
+		return err
+	})
+	if f := (*Failure)(nil); errors.As(err, &f) {
+		return nil, f
+	}
+	if err != nil {
+		return nil, &Failure{Status: StatusUsage, Err: fmt.Errorf("cannot look through %s: %w", root, err)}
+	}
+	if len(all) == 0 {
+		return nil, &Failure{Status: StatusUsage, Err: fmt.Errorf("there is no %s below %s, but for those that are to be alone", File, root), Todo: "dew smoke init DIR writes a first one"}
+	}
+	return all, nil
+}
+
+// readFolder reads the smoke.yml of a folder, or takes its manifest alone.
+func readFolder(dir string) (Folder, error) {
+	f := Folder{Name: filepath.Clean(dir), Spec: Spec{}.withDefaults()}
+	var err error
+	if f.Dir, err = filepath.Abs(dir); err != nil {
+		return f, fmt.Errorf("cannot tell where %s is: %w", dir, err)
+	}
+	if f.Name == "." {
+		f.Name = filepath.Base(f.Dir)
+	}
+	if err := f.readSpec(filepath.Join(dir, File)); err != nil {
+		return f, err
+	}
+	for _, name := range f.Spec.Manifests {
+		path := filepath.Join(f.Dir, name)
+		if filepath.IsAbs(name) {
+			path = name
+		}
+		if _, err := os.Stat(path); err != nil {
+			todo := "manifests: in " + File + " says which to push"
+			if !f.HasSpec {
+				todo = "give a folder that has a manifest.yml or a smoke.yml"
+			}
+			return f, &Failure{Status: StatusUsage, Err: fmt.Errorf("%s: cannot find the manifest: %w", f.Name, err), Todo: todo}
+		}
+		f.Manifests = append(f.Manifests, path)
+	}
+	return f, nil
+}
+
+// readManifest takes one manifest. The checks of the smoke.yml beside it hold for
+// it, unless that says that they are for others.
+func readManifest(path string) (Folder, error) {
+	dir := filepath.Dir(path)
+	f := Folder{Name: filepath.Clean(path), Spec: Spec{}.withDefaults()}
+	abs, err := filepath.Abs(path)
+	if err != nil {
+		return f, fmt.Errorf("cannot tell where %s is: %w", path, err)
+	}
+	f.Dir, f.Manifests = filepath.Dir(abs), []string{abs}
+	if err := f.readSpec(filepath.Join(dir, File)); err != nil {
+		return f, err
+	}
+	if f.HasSpec && !slices.Equal(f.Spec.Manifests, []string{filepath.Base(path)}) && !slices.Equal(f.Spec.Manifests, []string{"manifest.yml"}) {
+		f.Spec, f.HasSpec = Spec{Build: f.Spec.Build, Variables: f.Spec.Variables, Services: f.Spec.Services, Before: f.Spec.Before, Timeout: f.Spec.Timeout}.withDefaults(), false
+	}
+	return f, nil
+}
+
+func (f *Folder) readSpec(file string) error {
+	text, err := os.ReadFile(file)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return &Failure{Status: StatusUsage, Err: fmt.Errorf("cannot read what to check: %w", err)}
+	}
+	if f.Spec, err = Parse(file, text); err != nil {
+		return &Failure{Status: StatusUsage, Err: err, Todo: "docs/smoke.md tells what a " + File + " may say; dew smoke init writes a first one"}
+	}
+	f.HasSpec = true
+	return nil
+}
+
+func sortedKeys[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) }

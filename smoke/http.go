@@ -1,0 +1,129 @@
+package smoke
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/url"
+	"strings"
+	"time"
+
+	"github.com/dewrun/dew/api/v3"
+)
+
+const (
+	answerTimeout = 10 * time.Second // of one try
+	maxAnswer     = 4 << 20
+)
+
+// http sends a request once and looks at the answer.
+func (c *checker) http(ctx context.Context, h *HTTPCheck, a subject) error {
+	ctx, cancel := context.WithTimeout(ctx, answerTimeout)
+	defer cancel()
+	host, dial, err := c.way(ctx, h, a)
+	if err != nil {
+		return err
+	}
+	got, err := send(ctx, h, host, dial)
+	if err != nil {
+		return fmt.Errorf("%s %s of %s got no answer: %w", h.Method, h.Path, a.name, err)
+	}
+	return h.judge(got)
+}
+
+type dialer func(ctx context.Context, network, address string) (net.Conn, error)
+
+// way finds the name that a request has for its host, and what it is sent over.
+func (c *checker) way(ctx context.Context, h *HTTPCheck, a subject) (string, dialer, error) {
+	if h.Host != "" {
+		return h.Host, c.dialRouter, nil
+	}
+	routes, err := c.ask.RoutesOf(ctx, a.guid)
+	if err != nil {
+		return "", nil, err
+	}
+	if host := hostFor(routes, a.guid, h.Port); host != "" {
+		return host, c.dialRouter, nil
+	}
+	if h.Port == 0 {
+		return "", nil, final{failed(StatusAssertion, "app %s has no HTTP route: give the check a port, and it goes there directly", a.name)}
+	}
+	at := Instance{App: a.name, Process: "web"}
+	inside := func(ctx context.Context, _, _ string) (net.Conn, error) { return c.verbs.Dial(ctx, at, h.Port) }
+	return fmt.Sprintf("localhost:%d", h.Port), inside, nil
+}
+
+// hostFor is the host of a route to an app; with a port only of one that leads
+// there. Routes without a path go before those with one.
+func hostFor(routes []v3.Route, app string, port int) string {
+	found := ""
+	for _, r := range routes {
+		if r.Protocol != "http" || !leadsTo(r, app, port) {
+			continue
+		}
+		host, _, _ := strings.Cut(r.URL, "/")
+		if r.Path == "" {
+			return host
+		}
+		if found == "" {
+			found = host
+		}
+	}
+	return found
+}
+
+func leadsTo(r v3.Route, app string, port int) bool {
+	for _, d := range r.Destinations {
+		if d.App.GUID == app && (port == 0 || d.Port == port) {
+			return true
+		}
+	}
+	return false
+}
+
+// dialRouter connects to the router whatever the name is: names below .localhost
+// are not known everywhere.
+func (c *checker) dialRouter(ctx context.Context, network, address string) (net.Conn, error) {
+	if c.router != "" {
+		address = c.router
+	}
+	return (&net.Dialer{}).DialContext(ctx, network, address)
+}
+
+func send(ctx context.Context, h *HTTPCheck, host string, dial dialer) (answer, error) {
+	u, err := url.Parse("http://" + host + h.Path)
+	if err != nil {
+		return answer{}, final{failed(StatusUsage, "%q is not the path of a request: %v", h.Path, err)}
+	}
+	req, err := http.NewRequestWithContext(ctx, h.Method, u.String(), strings.NewReader(h.Body))
+	if err != nil {
+		return answer{}, final{asFailure(err, StatusUsage)}
+	}
+	for name, value := range h.Headers {
+		if http.CanonicalHeaderKey(name) == "Host" {
+			req.Host = value
+			continue
+		}
+		req.Header.Set(name, value)
+	}
+	by := &http.Client{
+		Transport:     &http.Transport{DialContext: dial, DisableKeepAlives: true},
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+	}
+	resp, err := by.Do(req)
+	if e := (*url.Error)(nil); errors.As(err, &e) {
+		err = e.Err // without the address, which is told already
+	}
+	if err != nil {
+		return answer{}, err
+	}
+	defer resp.Body.Close()
+	body, err := io.ReadAll(io.LimitReader(resp.Body, maxAnswer))
+	if err != nil {
+		return answer{}, fmt.Errorf("the answer broke off: %w", err)
+	}
+	return answer{status: resp.StatusCode, header: resp.Header, body: string(body)}, nil
+}

@@ -1,0 +1,110 @@
+package smoke
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/dewrun/dew/api/client"
+	"github.com/dewrun/dew/api/v3"
+)
+
+// errSeen ends the reading of a log when the line is found.
+var errSeen = errors.New("seen")
+
+// log reads the app's lines since the push began, old and new ones, until one fits.
+func (c *checker) log(ctx context.Context, l *LogCheck, a subject) error {
+	q := client.LogQuery{Newest: -1, Since: c.began, Follow: true, Source: l.Source}
+	lines := 0
+	err := c.ask.Logs(ctx, a.guid, q, client.Lines{Line: func(line *v3.Line) error {
+		lines++
+		if l.Text.judge("", string(line.Text)) == nil {
+			return errSeen
+		}
+		return nil
+	}})
+	if errors.Is(err, errSeen) {
+		return nil
+	}
+	if err != nil && !isTimeout(err) {
+		return err
+	}
+	from := "app " + a.name
+	if l.Source != "" {
+		from = l.Source + " of app " + a.name
+	}
+	return fmt.Errorf("no line of %s fits %s; there were %d", from, l.Text.wish(), lines)
+}
+
+// wish is the text as a sentence has it.
+func (t Text) wish() string {
+	var all []string
+	for _, s := range t.Contains {
+		all = append(all, fmt.Sprintf("contains %q", s))
+	}
+	if t.Equals != nil {
+		all = append(all, fmt.Sprintf("equals %q", *t.Equals))
+	}
+	for _, re := range t.Matches {
+		all = append(all, "matches "+re.String())
+	}
+	if len(all) == 0 {
+		return "(any line)"
+	}
+	return "(" + strings.Join(all, ", ") + ")"
+}
+
+// ssh runs a command inside an instance once and looks at how it ended.
+func (c *checker) ssh(ctx context.Context, s *SSHCheck, a subject) error {
+	out, err := c.verbs.SSH(ctx, Instance{App: a.name, Process: s.Process, Index: s.Instance}, s.Command)
+	if err != nil {
+		return fmt.Errorf("cannot run %q in instance %d of %s: %w", firstLine(s.Command), s.Instance, a.name, err)
+	}
+	var wrong []error
+	if !slices.Contains(s.Status, out.Status) {
+		wrong = append(wrong, fmt.Errorf("the command ended with status %d, want %s", out.Status, numbersText(s.Status)))
+	}
+	if err := errors.Join(append(wrong, s.Text.judge("what it printed", out.Text))...); err != nil {
+		return &mismatch{err: err, about: "it printed " + quoted(out.Text)}
+	}
+	return nil
+}
+
+// mail looks for a mail that came since the folder began.
+func (c *checker) mail(ctx context.Context, m *MailCheck) error {
+	in, err := c.ask.Inbox(ctx, client.MailFilter{To: m.To, Subject: m.Subject, After: c.mails})
+	if err != nil {
+		return err
+	}
+	var subjects []string
+	for _, one := range in.Mails {
+		full, err := c.ask.Mail(ctx, one.ID)
+		if err != nil {
+			return err
+		}
+		text := full.Text + "\n" + full.HTML
+		if m.Text.Equals != nil {
+			text = full.Text
+		}
+		if m.Text.judge("", text) == nil {
+			return nil
+		}
+		subjects = append(subjects, full.Subject)
+	}
+	if len(subjects) > 0 {
+		return fmt.Errorf("no mail to %s fits %s; the subjects of those that came are %q", m.To, m.Text.wish(), subjects)
+	}
+	return fmt.Errorf("no such mail came to %s", m.To)
+}
+
+// newestMail is the number of the newest mail in the inbox; a daemon that sends
+// real ones, or does not tell, has none.
+func newestMail(ctx context.Context, ask *client.Client) uint64 {
+	in, err := ask.Inbox(ctx, client.MailFilter{Limit: 1})
+	if err != nil || len(in.Mails) == 0 {
+		return 0
+	}
+	return in.Mails[0].Seq
+}

@@ -1,0 +1,198 @@
+package smoke
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"reflect"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// answer is what came back of a request.
+type answer struct {
+	status int
+	header http.Header
+	body   string
+}
+
+// judge tells what of an answer is not as the check wants it.
+func (h *HTTPCheck) judge(a answer) error {
+	var wrong []error
+	if !slices.Contains(h.Status, a.status) {
+		wrong = append(wrong, fmt.Errorf("the status is %d, want %s", a.status, numbersText(h.Status)))
+	}
+	for _, name := range sortedKeys(h.Header) {
+		if got, want := a.header.Get(name), h.Header[name]; !headerFits(got, want) {
+			wrong = append(wrong, fmt.Errorf("the header %s is %q, want %q", name, shorten(got), want))
+		}
+	}
+	wrong = append(wrong, h.Text.judge("the body", a.body))
+	if len(h.JSON) > 0 {
+		wrong = append(wrong, judgeJSON(h.JSON, a.body))
+	}
+	err := errors.Join(wrong...)
+	if err == nil {
+		return nil
+	}
+	return &mismatch{err: err, about: "the body is " + quoted(a.body)}
+}
+
+// headerFits compares a header, parameters such as charset left out where none
+// are asked for.
+func headerFits(got, want string) bool {
+	bare, _, _ := strings.Cut(got, ";")
+	return got == want || !strings.Contains(want, ";") && strings.TrimSpace(bare) == want
+}
+
+// mismatch is an answer that is not as wanted, with what it was in full.
+type mismatch struct {
+	err   error
+	about string
+}
+
+func (m *mismatch) Error() string {
+	return strings.ReplaceAll(m.err.Error(), "\n", "; ") + ": " + m.about
+}
+
+func (m *mismatch) Unwrap() error { return m.err }
+
+// judge tells what of a text is not as wanted; what names it.
+func (t Text) judge(what, text string) error {
+	var wrong []error
+	for _, want := range t.Contains {
+		if !strings.Contains(text, want) {
+			wrong = append(wrong, fmt.Errorf("%s does not contain %q", what, want))
+		}
+	}
+	if t.Equals != nil && strings.TrimRight(text, "\r\n") != strings.TrimRight(*t.Equals, "\r\n") {
+		wrong = append(wrong, fmt.Errorf("%s is not %q", what, *t.Equals))
+	}
+	for _, re := range t.Matches {
+		if !re.MatchString(text) {
+			wrong = append(wrong, fmt.Errorf("%s does not match %s", what, re))
+		}
+	}
+	return errors.Join(wrong...)
+}
+
+func judgeJSON(checks []JSONCheck, body string) error {
+	doc, err := decodeJSON(body)
+	if err != nil {
+		return fmt.Errorf("the body is not JSON: %w", err)
+	}
+	var wrong []error
+	for _, c := range checks {
+		wrong = append(wrong, c.judge(doc))
+	}
+	return errors.Join(wrong...)
+}
+
+// judge looks at a path. One that leads to several values gives their list.
+func (c JSONCheck) judge(doc any) error {
+	found := c.expr.Get(doc)
+	var got any = found
+	switch len(found) {
+	case 0:
+		return fmt.Errorf("there is nothing at %s, want %s", c.Path, jsonText(c.Want))
+	case 1:
+		got = found[0]
+	}
+	if same(got, c.Want) {
+		return nil
+	}
+	return fmt.Errorf("%s is %s, want %s", c.Path, jsonText(got), jsonText(c.Want))
+}
+
+// same compares values as JSON has them: 1 and 1.0 are one number.
+func same(a, b any) bool {
+	x, xerr := decodeJSON(jsonText(a))
+	y, yerr := decodeJSON(jsonText(b))
+	return xerr == nil && yerr == nil && reflect.DeepEqual(x, y)
+}
+
+// decodeJSON reads one document; whole numbers stay whole.
+func decodeJSON(text string) (any, error) {
+	dec := json.NewDecoder(strings.NewReader(text))
+	dec.UseNumber()
+	var v any
+	if err := dec.Decode(&v); err != nil {
+		return nil, err
+	}
+	if dec.More() {
+		return nil, errors.New("there is something behind it")
+	}
+	return unNumber(v), nil
+}
+
+// unNumber gives numbers the types of Go, for paths that compare them.
+func unNumber(v any) any {
+	switch v := v.(type) {
+	case json.Number:
+		if i, err := v.Int64(); err == nil {
+			return i
+		}
+		f, err := v.Float64()
+		if err != nil {
+			return v.String()
+		}
+		if i := int64(f); float64(i) == f {
+			return i
+		}
+		return f
+	case []any:
+		for i := range v {
+			v[i] = unNumber(v[i])
+		}
+	case map[string]any:
+		for k := range v {
+			v[k] = unNumber(v[k])
+		}
+	}
+	return v
+}
+
+func jsonText(v any) string {
+	var b bytes.Buffer
+	enc := json.NewEncoder(&b)
+	enc.SetEscapeHTML(false)
+	if err := enc.Encode(v); err != nil {
+		return fmt.Sprint(v)
+	}
+	return strings.TrimSpace(b.String())
+}
+
+// judge compares an exit record with what is wanted of it.
+func (e ExitCheck) judge(description, reason string) error {
+	var wrong []error
+	if e.Description != "" && description != e.Description {
+		wrong = append(wrong, fmt.Errorf("the exit record says %q, want %q", description, e.Description))
+	}
+	if e.Reason != "" && reason != e.Reason {
+		wrong = append(wrong, fmt.Errorf("the exit record's reason is %q, want %q", reason, e.Reason))
+	}
+	return errors.Join(wrong...)
+}
+
+func numbersText(all []int) string {
+	texts := make([]string, len(all))
+	for i, n := range all {
+		texts[i] = strconv.Itoa(n)
+	}
+	return strings.Join(texts, " or ")
+}
+
+// quoted is a text as a sentence has it.
+func quoted(s string) string {
+	const most = 300
+	if s == "" {
+		return "empty"
+	}
+	if r := []rune(s); len(r) > most {
+		return strconv.Quote(string(r[:most])) + "…"
+	}
+	return strconv.Quote(s)
+}

@@ -1,0 +1,108 @@
+package smoke
+
+import (
+	"regexp"
+	"strings"
+
+	"github.com/dewrun/dew/api/v3"
+)
+
+const masked = "***"
+
+// minSecret is the length from which on a secret is looked for in texts: shorter
+// ones stand everywhere by chance.
+const minSecret = 6
+
+var (
+	secretName = regexp.MustCompile(`(?i)pass|pwd|secret|token|credential|private|auth|(^|[^a-z])key|apikey|_key|dsn|signature|cookie`)
+	// A password inside of an address: scheme://user:password@host.
+	urlPassword = regexp.MustCompile(`(://[^/\s:@"']*:)([^@\s"']+)(@)`)
+)
+
+// masker hides secrets: it learns them from environments, and knows what addresses
+// look like that have one.
+type masker struct{ secrets []string }
+
+// env is an environment without secrets. What they are is remembered.
+func (m *masker) env(e v3.Env) v3.Env {
+	out := v3.Env{
+		Staging: m.vars(e.Staging), Running: m.vars(e.Running), Environment: m.vars(e.Environment), Application: e.Application,
+		System: map[string]any{},
+	}
+	for name, v := range e.System {
+		out.System[name] = m.value(name, v, false)
+	}
+	return out
+}
+
+func (m *masker) vars(all map[string]string) map[string]string {
+	out := make(map[string]string, len(all))
+	for name, v := range all {
+		out[name] = m.variable(name, v)
+	}
+	return out
+}
+
+// variable is the value of one variable without secrets.
+func (m *masker) variable(name, value string) string {
+	if value != "" && secretName.MatchString(name) {
+		m.learn(value)
+		return masked
+	}
+	return m.text(value)
+}
+
+// value masks what is in a tree. All that is below credentials is a secret.
+func (m *masker) value(name string, v any, secret bool) any {
+	secret = secret || name == "credentials"
+	switch v := v.(type) {
+	case map[string]any:
+		out := make(map[string]any, len(v))
+		for k, one := range v {
+			out[k] = m.value(k, one, secret)
+		}
+		return out
+	case []any:
+		out := make([]any, len(v))
+		for i, one := range v {
+			out[i] = m.value(name, one, secret)
+		}
+		return out
+	case string:
+		return m.leaf(name, v, secret)
+	}
+	if secret {
+		return masked
+	}
+	return v
+}
+
+// leaf masks a text. Of credentials, hosts and the like are hidden here, but not
+// looked for elsewhere: logs would say nothing any more.
+func (m *masker) leaf(name, v string, secret bool) string {
+	for _, found := range urlPassword.FindAllStringSubmatch(v, -1) {
+		m.learn(found[2])
+	}
+	if secretName.MatchString(name) {
+		m.learn(v)
+		return masked
+	}
+	if secret {
+		return masked
+	}
+	return m.text(v)
+}
+
+func (m *masker) learn(secret string) {
+	if len(secret) >= minSecret {
+		m.secrets = append(m.secrets, secret)
+	}
+}
+
+// text is a text without the secrets that are known.
+func (m *masker) text(s string) string {
+	for _, secret := range m.secrets {
+		s = strings.ReplaceAll(s, secret, masked)
+	}
+	return urlPassword.ReplaceAllString(s, "${1}"+masked+"${3}")
+}

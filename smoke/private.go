@@ -1,0 +1,203 @@
+package smoke
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/dewrun/dew/api/client"
+	"github.com/dewrun/dew/api/v3"
+)
+
+const (
+	startTime = time.Minute     // of a daemon
+	leaveTime = 3 * time.Minute // of one that ends its apps on the way
+	// maxRun leaves room for the sockets in a folder of run-time files.
+	maxRun = 60
+)
+
+// Private is a daemon that is started for one run and ends with it.
+type Private struct {
+	Run string // folder of its run-time files
+
+	dir   string
+	dewd  string
+	cmd   *exec.Cmd
+	ask   *client.Client
+	ended chan struct{} // closed when dewd has
+}
+
+// StartPrivate starts a daemon with a root, a run folder and ports of its own, and
+// waits until it answers.
+func StartPrivate(ctx context.Context, dewd string) (*Private, error) {
+	if os.Geteuid() != 0 {
+		return nil, &Failure{
+			Status: StatusInfrastructure, Err: errors.New("no daemon answers, and starting a private one takes root"),
+			Todo: "use sudo, start dewd, or log in to a daemon (dew login URL)",
+		}
+	}
+	dir, err := privateFolder()
+	if err != nil {
+		return nil, &Failure{Status: StatusInfrastructure, Err: fmt.Errorf("cannot make a folder for a private daemon: %w", err), Todo: "set TMPDIR to a folder that can be written"}
+	}
+	p := &Private{dir: dir, dewd: dewd, Run: filepath.Join(dir, "run"), ended: make(chan struct{})}
+	if err := p.start(); err != nil {
+		return nil, errors.Join(&Failure{Status: StatusInfrastructure, Err: fmt.Errorf("cannot start %s: %w", dewd, err)}, os.RemoveAll(dir))
+	}
+	if err := p.await(ctx); err != nil {
+		return nil, errors.Join(err, p.End(context.WithoutCancel(ctx)))
+	}
+	return p, nil
+}
+
+// privateFolder makes a folder whose name is short enough for sockets.
+func privateFolder() (string, error) {
+	dir, err := os.MkdirTemp("", "dew-smoke-")
+	if err == nil && len(filepath.Join(dir, "run")) > maxRun {
+		err = os.Remove(dir)
+		if err == nil {
+			dir, err = os.MkdirTemp("/tmp", "dew-smoke-")
+		}
+	}
+	return dir, err
+}
+
+// flags keep the daemon apart from every other on the machine.
+func (p *Private) flags() []string {
+	return []string{
+		"--root", filepath.Join(p.dir, "root"), "--run", p.Run, "--listen", "127.0.0.1:0", "--router", "127.0.0.1:0",
+		"--ssh", "127.0.0.1:0", "--tcp-ports=", "--router-tls=", "--public-url=",
+	}
+}
+
+// environment is that of this process without what was meant for another daemon.
+func environment() []string {
+	var out []string
+	for _, e := range os.Environ() {
+		if name, _, _ := strings.Cut(e, "="); name == "DEW_RUN" || name == "DEW_DOMAIN" || strings.HasPrefix(name, "DEW_SMTP") || name == "NOTIFY_SOCKET" {
+			continue
+		}
+		out = append(out, e)
+	}
+	return out
+}
+
+func (p *Private) start() error {
+	// A folder for it makes dewd start a containerd of its own: removing the folder
+	// removes all that it keeps.
+	if err := os.MkdirAll(filepath.Join(p.dir, "root", "containerd"), 0o700); err != nil {
+		return err
+	}
+	var err error
+	if p.ask, err = client.New(client.Options{Run: p.Run}); err != nil {
+		return err
+	}
+	log, err := os.Create(p.LogFile())
+	if err != nil {
+		return err
+	}
+	defer log.Close()
+	p.cmd = exec.Command(p.dewd, p.flags()...)
+	p.cmd.Stdout, p.cmd.Stderr, p.cmd.Env = log, log, environment()
+	p.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // what interrupts us must not reach it: it is asked to leave
+	if err := p.cmd.Start(); err != nil {
+		return err
+	}
+	go func() {
+		_ = p.cmd.Wait() // whoever waits looks at the state
+		close(p.ended)
+	}()
+	return nil
+}
+
+// LogFile is where the daemon's own log is.
+func (p *Private) LogFile() string { return filepath.Join(p.dir, "dewd.log") }
+
+// await waits until the daemon answers.
+func (p *Private) await(ctx context.Context) error {
+	ctx, cancel := context.WithTimeoutCause(ctx, startTime, &Failure{
+		Status: StatusInfrastructure, Err: fmt.Errorf("the private daemon did not answer within %s", startTime), Todo: "dew doctor tells what this machine lacks",
+	})
+	defer cancel()
+	err := client.Poll(ctx, func() (bool, error) {
+		select {
+		case <-p.ended:
+			return false, &Failure{
+				Status: StatusInfrastructure, Err: fmt.Errorf("the private daemon ended at its start (%s)", p.cmd.ProcessState),
+				Todo: "dew doctor tells what this machine lacks", Output: lastOf(p.LogFile()),
+			}
+		default:
+		}
+		_, err := p.ask.Root(ctx)
+		return err == nil, nil
+	})
+	return causeOf(ctx, err)
+}
+
+// lastOf is the end of a file.
+func lastOf(file string) string {
+	b, err := os.ReadFile(file)
+	if err != nil {
+		return err.Error()
+	}
+	const most = 4 << 10
+	return string(b[max(0, len(b)-most):])
+}
+
+// End lets the daemon leave with all its apps, and removes its folder. When ctx
+// ends it waits no longer, and the error says what is left.
+func (p *Private) End(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, leaveTime)
+	defer cancel()
+	if err := p.leave(ctx); err != nil {
+		return &Failure{
+			Status: StatusInfrastructure, Err: fmt.Errorf("the private daemon did not leave: %w", err),
+			Todo: fmt.Sprintf("what is left of it is removed by: %s teardown %s; rm -r %s", p.dewd, strings.Join(p.flags()[:4], " "), p.dir),
+		}
+	}
+	if err := os.RemoveAll(p.dir); err != nil {
+		return &Failure{Status: StatusInfrastructure, Err: fmt.Errorf("cannot remove the folder of the private daemon: %w", err)}
+	}
+	return nil
+}
+
+func (p *Private) leave(ctx context.Context) error {
+	select {
+	case <-p.ended: // by itself: it may have left something
+		return p.tearDown(ctx)
+	default:
+	}
+	asked := p.ask.Shutdown(ctx, v3.Shutdown{Apps: true})
+	if asked != nil {
+		_ = p.cmd.Process.Signal(syscall.SIGTERM) // it may have ended meanwhile
+	}
+	select {
+	case <-p.ended:
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	if asked == nil && p.cmd.ProcessState.Success() {
+		return nil
+	}
+	return p.tearDown(ctx)
+}
+
+// tearDown removes what a daemon that did not leave in peace has left.
+func (p *Private) tearDown(ctx context.Context) error {
+	out, err := exec.CommandContext(ctx, p.dewd, append([]string{"teardown"}, p.flags()...)...).CombinedOutput()
+	if err != nil {
+		return fmt.Errorf("%w: %s", err, lastBytes(out))
+	}
+	return nil
+}
+
+func lastBytes(b []byte) string {
+	const most = 500
+	return strings.TrimSpace(string(b[max(0, len(b)-most):]))
+}

@@ -1,0 +1,361 @@
+package smoke
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/url"
+	"os"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/dewrun/dew/api/client"
+	"github.com/dewrun/dew/api/v3"
+	"github.com/dewrun/dew/app"
+)
+
+// removeTime is how long the removal of a place may take, services included.
+const removeTime = 3 * time.Minute
+
+// Inside is what works in one place of a daemon.
+type Inside struct {
+	Ask   *client.Client // which looks for apps in that place
+	Verbs Verbs
+	Env   []string // with which dew works there, too
+	Close func()   // lets go of what Env names
+}
+
+// Config says how folders are tested.
+type Config struct {
+	Ask       *client.Client // of the daemon, in no place
+	Enter     func(ctx context.Context, p Place) (Inside, error)
+	Variables map[string]any // of the command line
+	Timeout   time.Duration  // of each folder; 0: as it says
+	Keep      bool           // leave apps, services and the place as they are
+
+	Say    func(format string, args ...any) // tells what goes on
+	Line   func(app string, l *v3.Line)     // sees the lines of apps; may be nil
+	Script io.Writer                        // sees what scripts print; may be nil
+	Tried  func(err error)                  // hears what does not hold yet; may be nil
+	Bundle func(ctx context.Context, s Scene) (file string, err error)
+	// BundleAlways writes it also when nothing failed.
+	BundleAlways bool
+	Patient      context.Context // ends when nobody waits for the removal any more
+}
+
+// Scene is what there is to look at when a folder has failed.
+type Scene struct {
+	Folder Folder
+	Place  Place
+	Inside Inside
+	Result Result
+	Began  time.Time
+}
+
+// Run tests folders one after the other. After a failure it goes on with the next
+// folder, unless nothing would work there either.
+func Run(ctx context.Context, cfg Config, folders []Folder) Report {
+	r := Report{Began: time.Now()}
+	for _, f := range folders {
+		one := &run{Config: cfg, folder: f, result: Result{Folder: f.Name, Began: time.Now()}}
+		one.do(ctx)
+		one.result.Took = seconds(time.Since(one.result.Began))
+		r.Folders = append(r.Folders, one.result)
+		if r.Status == 0 {
+			r.Status = one.result.Status
+		}
+		if ctx.Err() != nil || one.result.Status == StatusUnreachable || one.result.Status == StatusInfrastructure {
+			break
+		}
+	}
+	r.Took = seconds(time.Since(r.Began))
+	return r
+}
+
+// run is the test of one folder.
+type run struct {
+	Config
+	folder Folder
+	result Result
+	place  Place
+	inside Inside
+	tail   *tail
+	began  time.Time // the push
+	apps   []subject
+	router string
+	mails  uint64 // that were there before
+}
+
+// do makes the steps in order; after one that failed the others are skipped.
+func (r *run) do(ctx context.Context) {
+	limit := r.folder.Spec.Timeout
+	if r.Timeout > 0 {
+		limit = r.Timeout
+	}
+	whole, cancel := context.WithTimeoutCause(ctx, limit, &Failure{
+		Status: StatusTimeout, Err: fmt.Errorf("the test of %s took longer than %s", r.folder.Name, limit),
+		Todo: "timeout: in smoke.yml, or --timeout, gives it more",
+	})
+	defer cancel()
+	defer r.leave(ctx)
+	for _, s := range r.steps() {
+		step := Step{Name: s.name, Kind: s.kind, App: s.app, Began: time.Now()}
+		if r.result.Status != 0 {
+			step.State = StateSkipped
+			r.add(step)
+			continue
+		}
+		r.note(step, causeOf(whole, s.do(whole)))
+	}
+	if len(r.folder.Spec.Checks) == 0 && r.result.Status == 0 {
+		r.Say("%s: all apps run; there is no check to make (dew smoke init %s writes a first %s)", r.folder.Name, r.folder.Name, File)
+	}
+}
+
+// note writes down how a step ended.
+func (r *run) note(step Step, err error) {
+	took := time.Since(step.Began)
+	step.Took, step.State = seconds(took), StateOK
+	if f := asFailure(err, StatusFailed); f != nil {
+		step.State, step.Status, step.Detail, step.Todo, step.Output = StateFailed, f.Status, oneLine(f.Error()), f.Todo, f.Output
+		r.result.Status = f.Status
+	}
+	if !r.add(step) {
+		return
+	}
+	r.Say("%s: %s: %s (%s)", r.folder.Name, step.Name, step.State, took.Round(10*time.Millisecond))
+	if step.Output != "" {
+		r.Say("%s", strings.TrimRight(step.Output, "\n"))
+	}
+}
+
+// add adds a step to the report, unless nobody wants to hear of it: that there is a
+// place is news only when there is none.
+func (r *run) add(step Step) bool {
+	if step.Kind == KindPlace && step.State != StateFailed {
+		return false
+	}
+	if step.Kind == KindCheck && step.App == "" && len(r.apps) > 0 {
+		step.App = r.apps[0].name
+	}
+	r.result.Steps = append(r.result.Steps, step)
+	return true
+}
+
+// step is something that is done once.
+type step struct {
+	name, kind, app string
+	do              func(ctx context.Context) error
+}
+
+func (r *run) steps() []step {
+	spec := r.folder.Spec
+	var all []step
+	if spec.Build != "" {
+		all = append(all, step{name: "build", kind: KindBuild, do: r.build})
+	}
+	all = append(all, step{name: "place", kind: KindPlace, do: r.enter})
+	for _, s := range spec.Services {
+		all = append(all, step{name: "service " + s.Name, kind: KindService, do: func(ctx context.Context) error {
+			return r.inside.Verbs.CreateService(ctx, s)
+		}})
+	}
+	if spec.Before != "" {
+		all = append(all, step{name: "before", kind: KindBefore, do: r.before})
+	}
+	all = append(all, step{name: "push", kind: KindPush, do: r.push}, step{name: "wait", kind: KindWait, do: r.wait})
+	var c *checker
+	for _, k := range spec.Checks {
+		all = append(all, step{name: k.Name, kind: KindCheck, app: k.App, do: func(ctx context.Context) error {
+			if c == nil {
+				c = r.checker()
+			}
+			return c.check(ctx, k)
+		}})
+	}
+	if len(spec.Checks) > 0 {
+		all = append(all, step{name: "no crash", kind: KindWait, do: func(ctx context.Context) error { return c.watch.look(ctx) }})
+	}
+	return all
+}
+
+func (r *run) build(ctx context.Context) error {
+	return scriptFailed("build", script{text: r.folder.Spec.Build, dir: r.folder.Dir, env: os.Environ(), show: r.Script}.run(ctx))
+}
+
+func (r *run) before(ctx context.Context) error {
+	return scriptFailed("before", script{text: r.folder.Spec.Before, dir: r.folder.Dir, env: r.inside.Env, show: r.Script}.run(ctx))
+}
+
+func scriptFailed(key string, err error) error {
+	f := (*Failure)(nil)
+	if !errors.As(err, &f) {
+		return err
+	}
+	return &Failure{Status: StatusFailed, Err: fmt.Errorf("what %s says failed: %w", key, f.Err), Todo: "what it printed is above", Output: f.Output}
+}
+
+// enter makes the place, and finds out how to reach its apps.
+func (r *run) enter(ctx context.Context) (err error) {
+	if r.place, err = makePlace(ctx, r.Ask); err != nil {
+		return err
+	}
+	r.result.Place = r.place
+	if r.inside, err = r.Enter(ctx, r.place); err != nil {
+		return err
+	}
+	r.mails = newestMail(ctx, r.Ask)
+	status, err := r.Ask.Status(ctx)
+	if u, perr := url.Parse(status.Router); err == nil && perr == nil {
+		r.router = u.Host
+	}
+	if e := (*client.Error)(nil); errors.As(err, &e) {
+		return nil // a daemon elsewhere may not tell: the names of its routes lead there
+	}
+	return err
+}
+
+func (r *run) push(ctx context.Context) error {
+	r.began = time.Now()
+	r.tail = startTail(ctx, r.inside.Ask, r.place.SpaceGUID, r.Line)
+	for _, m := range r.folder.Manifests {
+		err := r.inside.Verbs.Push(ctx, Push{Manifest: m, Dir: r.folder.Dir, Variables: r.folder.Spec.Variables})
+		if err != nil {
+			return causeOf(ctx, err)
+		}
+	}
+	names, err := r.names()
+	if err != nil {
+		return err
+	}
+	there, err := r.inside.Ask.Apps(ctx)
+	if err != nil {
+		return err
+	}
+	for _, name := range names {
+		i := slices.IndexFunc(there, func(a v3.App) bool { return a.Name == name })
+		if i < 0 {
+			return fmt.Errorf("app %s was pushed and is not there", name)
+		}
+		r.apps = append(r.apps, subject{name: name, guid: there[i].GUID})
+	}
+	return nil
+}
+
+// names are the names of the apps, as the manifests list them.
+func (r *run) names() ([]string, error) {
+	vars := map[string]any{}
+	for _, more := range []map[string]any{r.folder.Spec.Variables, r.Variables} {
+		for k, v := range more {
+			vars[k] = v
+		}
+	}
+	var out []string
+	for _, file := range r.folder.Manifests {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			return nil, fmt.Errorf("cannot read the manifest: %w", err)
+		}
+		m, _, err := app.ParseManifest(text, vars)
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", file, err)
+		}
+		for i := range m.Applications {
+			out = append(out, m.Applications[i].Name)
+		}
+	}
+	return out, nil
+}
+
+// wait waits until every wished instance of every process of every app runs.
+func (r *run) wait(ctx context.Context) error {
+	w := newWatch(r.inside.Ask, r.apps)
+	var missing string
+	err := client.Poll(ctx, func() (bool, error) {
+		if err := w.look(ctx); err != nil {
+			return false, err
+		}
+		var err error
+		missing, err = r.missing(ctx)
+		return missing == "", err
+	})
+	if err != nil && ctx.Err() != nil && missing != "" {
+		return &Failure{Status: StatusTimeout, Err: fmt.Errorf("%s did not run in time", missing), Todo: "timeout: in smoke.yml, or --timeout, gives it more; its log lines are above"}
+	}
+	return err
+}
+
+// missing names an instance that does not run yet, or nothing.
+func (r *run) missing(ctx context.Context) (string, error) {
+	for _, a := range r.apps {
+		ps, err := r.inside.Ask.Processes(ctx, a.guid)
+		if err != nil {
+			return "", err
+		}
+		for _, p := range ps {
+			stats, err := r.inside.Ask.Stats(ctx, p.GUID)
+			if err != nil {
+				return "", err
+			}
+			if i := slices.IndexFunc(stats, func(s v3.InstanceStats) bool { return s.State != v3.StateRunning }); i >= 0 {
+				return fmt.Sprintf("instance %d of process %s of app %s", stats[i].Index, p.Type, a.name), nil
+			}
+		}
+	}
+	return "", nil
+}
+
+func (r *run) checker() *checker {
+	return &checker{
+		ask: r.inside.Ask, verbs: r.inside.Verbs, router: r.router, env: r.inside.Env, dir: r.folder.Dir, began: r.began,
+		mails: r.mails, apps: r.apps, watch: newWatch(r.inside.Ask, r.apps), tried: r.Tried,
+	}
+}
+
+// leave keeps what there is to look at, and removes the place. It does so also
+// when ctx has ended.
+func (r *run) leave(ctx context.Context) {
+	ctx, cancel := patientContext(ctx, r.Patient)
+	defer cancel()
+	if (r.result.Status != 0 || r.BundleAlways) && r.Bundle != nil && r.place.SpaceGUID != "" && r.inside.Ask != nil {
+		file, err := r.Bundle(ctx, Scene{Folder: r.folder, Place: r.place, Inside: r.inside, Result: r.result, Began: r.began})
+		if err != nil {
+			r.Say("warning: cannot write the bundle: %v", err)
+		}
+		r.result.Bundle = file
+	}
+	if r.tail != nil {
+		r.tail.end()
+		r.result.Log = r.tail.text()
+	}
+	if r.Keep {
+		return
+	}
+	if r.inside.Close != nil {
+		r.inside.Close()
+	}
+	if err := r.place.remove(ctx, r.Ask); err != nil {
+		r.Say("warning: %v", err)
+		f := asFailure(err, StatusInfrastructure)
+		if r.result.Status == 0 {
+			r.result.Status = f.Status
+			r.result.Steps = append(r.result.Steps, Step{Name: "remove", Kind: KindPlace, State: StateFailed, Status: f.Status, Detail: oneLine(f.Error()), Todo: f.Todo, Began: time.Now()})
+		}
+	}
+}
+
+// patientContext outlives ctx, but not the patience of whoever waits.
+func patientContext(ctx, patient context.Context) (context.Context, context.CancelFunc) {
+	out, cancel := context.WithTimeout(context.WithoutCancel(ctx), removeTime)
+	if patient == nil {
+		return out, cancel
+	}
+	stop := context.AfterFunc(patient, cancel)
+	return out, func() { stop(); cancel() }
+}
+
+func oneLine(s string) string {
+	return strings.Join(strings.Fields(strings.ReplaceAll(s, "\n", " ; ")), " ")
+}

@@ -1,0 +1,102 @@
+package smoke
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/dewrun/dew/api/client"
+	"github.com/dewrun/dew/api/v3"
+)
+
+const lookEvery = 300 * time.Millisecond
+
+// watch looks for crashes that nobody asked for.
+type watch struct {
+	ask  *client.Client
+	apps []subject
+
+	mu    sync.Mutex
+	known map[string]bool // guarded by mu: crashes that were asked for
+}
+
+func newWatch(ask *client.Client, apps []subject) *watch {
+	return &watch{ask: ask, apps: apps, known: map[string]bool{}}
+}
+
+func crashKey(c v3.Crash) string { return c.Instance + c.CrashedAt.String() }
+
+// accept says that a crash was asked for.
+func (w *watch) accept(c v3.Crash) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.known[crashKey(c)] = true
+}
+
+func (w *watch) expected(c v3.Crash) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.known[crashKey(c)]
+}
+
+// look gives the first crash that nobody asked for. A daemon that does not answer
+// is noticed by whoever needs it.
+func (w *watch) look(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, answerTimeout)
+	defer cancel()
+	for _, a := range w.apps {
+		crashes, err := w.ask.Crashes(ctx, a.guid)
+		if err != nil {
+			continue
+		}
+		for i := len(crashes) - 1; i >= 0; i-- { // the oldest first: it led to the others
+			if !w.expected(crashes[i]) {
+				return crashed(a, crashes[i])
+			}
+		}
+	}
+	return nil
+}
+
+// guard ends the context it gives when something crashes.
+func (w *watch) guard(ctx context.Context) (context.Context, func()) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		tick := time.NewTicker(lookEvery)
+		defer tick.Stop()
+		for {
+			select {
+			case <-ctx.Done():
+				return
+			case <-tick.C:
+			}
+			if err := w.look(ctx); err != nil && ctx.Err() == nil {
+				cancel(err)
+				return
+			}
+		}
+	}()
+	return ctx, func() {
+		cancel(nil)
+		<-done
+	}
+}
+
+// crashed is the failure of an app that crashed.
+func crashed(a subject, c v3.Crash) *Failure {
+	f := &Failure{
+		Status: StatusCrashed, Err: fmt.Errorf("app %s crashed: %s", a.name, c.Description),
+		Todo: "the log lines before it say more; dew smoke --keep leaves all in place, for dew crashes " + a.name,
+	}
+	if c.First.OutOfMemory {
+		f.Status = StatusMemory
+		f.Todo = "give it more memory in the manifest"
+		if c.First.Sidecar != "" {
+			f.Todo = fmt.Sprintf("give the sidecar %s more memory in the manifest", c.First.Sidecar)
+		}
+	}
+	return f
+}
