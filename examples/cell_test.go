@@ -214,13 +214,21 @@ type result struct {
 
 // dew runs the program in a folder.
 func (c *cell) dew(dir string, args ...string) result {
-	// Push waits by itself; this is only against a hang of the program.
-	ctx, cancel := context.WithTimeout(context.Background(), 2*patience)
+	return c.within(2*patience, dir, "dew", args...)
+}
+
+// within runs a program in a folder, with the daemon to talk to. What waits does so
+// by itself; the limit is only against a hang.
+func (c *cell) within(limit time.Duration, dir, program string, args ...string) result {
+	ctx, cancel := context.WithTimeout(context.Background(), limit)
 	defer cancel()
-	cmd := exec.CommandContext(ctx, filepath.Join(c.bin, "dew"), args...)
+	if !filepath.IsAbs(program) {
+		program = filepath.Join(c.bin, program)
+	}
+	cmd := exec.CommandContext(ctx, program, args...)
 	var out, talk bytes.Buffer
 	cmd.Dir, cmd.Stdout, cmd.Stderr = dir, &out, &talk
-	cmd.Env = append(os.Environ(), "DEW_RUN="+c.run, "DEW_HOME="+c.dir)
+	cmd.Env = append(os.Environ(), "DEW_RUN="+c.run, "DEW_HOME="+c.dir, "CF_HOME="+c.dir)
 	err := cmd.Run()
 	if cmd.ProcessState == nil {
 		return result{err: err.Error(), code: -1}

@@ -10,6 +10,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 )
 
@@ -67,66 +68,61 @@ func wantLine(t *testing.T, lines []string, pattern string) {
 	}
 }
 
-// Every language is found without being named, answers, and is restaged.
-func TestLanguages(t *testing.T) {
-	for _, c := range []struct{ name, want, says string }{
-		{"hello-go", "hello from Go\n", `Building example.com/hello-go as bin/hello-go`},
-		{"hello-ruby", "hello from Ruby in production\n", `^ *ruby [0-9.]+`},
-		{"hello-node", "hello from Node.js in production\n", `^ *node v[0-9.]+`},
-		{"hello-python", "hello from Python\n", `^ *Python [0-9.]+`},
-		{"hello-php", "hello from PHP\n", `^ *PHP [0-9.]+`},
-		{"hello-static", "hello from a file\n", `^ *Serving the files of public`},
-	} {
-		t.Run(c.name, func(t *testing.T) {
-			deleteLater(t, c.name)
-			dew(t, "", "push", c.name, "-p", c.name, "-m", "64M")
-			page200(t, c.name, "/", c.want)
-			wantLine(t, staged(t, c.name), c.says)
-			old := running(t, c.name, "web", 1)[0]
-			dew(t, "", "restage", c.name)
-			if now := running(t, c.name, "web", 1)[0]; now == old {
-				t.Error("restage left the old instance")
-			}
-			page200(t, c.name, "/", c.want)
-			again := dew(t, "", "push", c.name, "-p", c.name, "-m", "64M")
-			if !strings.Contains(again.err, "Nothing has changed") {
-				t.Errorf("an unchanged push was staged again:\n%s", again.err)
-			}
-		})
+// A restage replaces the instance; an unchanged push stages nothing.
+func TestRestage(t *testing.T) {
+	const name, want = "hello-node", "hello from Node.js in production\n"
+	deleteLater(t, name)
+	dew(t, name, "push")
+	page200(t, name, "/", want)
+	old := running(t, name, "web", 1)[0]
+	dew(t, "", "restage", name)
+	if now := running(t, name, "web", 1)[0]; now == old {
+		t.Error("restage left the old instance")
 	}
+	page200(t, name, "/", want)
+	if again := dew(t, name, "push"); !strings.Contains(again.err, "Nothing has changed") {
+		t.Errorf("an unchanged push was staged again:\n%s", again.err)
+	}
+}
+
+// jar is the example with its jar, made once.
+var jar struct {
+	once sync.Once
+	dir  string
 }
 
 // threadDumpJar is the example with its jar, in which the sidecar is.
 func threadDumpJar(t *testing.T) string {
 	t.Helper()
-	dir := t.TempDir()
-	for _, name := range []string{"manifest.yml", "manifest-without-memory.yml", "src/App.java"} {
-		b, err := os.ReadFile(filepath.Join("java-threaddump", name))
-		if err != nil {
-			t.Fatal(err)
+	jar.once.Do(func() {
+		dir := filepath.Join(dewd.dir, "jar")
+		for _, name := range []string{"manifest.yml", "manifest-without-memory.yml", "src/App.java"} {
+			b, err := os.ReadFile(filepath.Join("java-threaddump", name))
+			if err != nil {
+				t.Fatal(err)
+			}
+			write(t, filepath.Join(dir, name), string(b), 0o644)
 		}
-		write(t, filepath.Join(dir, name), string(b), 0o644)
+		command(t, "", "go", "build", "-trimpath", "-o", filepath.Join(dir, "build")+"/", "./java-threaddump/debug")
+		command(t, dir, "javac", "-d", "build/classes", "src/App.java")
+		command(t, dir, "jar", "--create", "--file", "build/app.jar", "--main-class", "App", "-C", "build/classes", ".")
+		command(t, filepath.Join(dir, "build"), "zip", "-q", "app.jar", "-u", "debug")
+		jar.dir = dir
+	})
+	if jar.dir == "" {
+		t.Fatal("the jar could not be made")
 	}
-	command(t, "", "go", "build", "-trimpath", "-o", filepath.Join(dir, "build")+"/", "./java-threaddump/debug")
-	command(t, dir, "javac", "-d", "build/classes", "src/App.java")
-	command(t, dir, "jar", "--create", "--file", "build/app.jar", "--main-class", "App", "-C", "build/classes", ".")
-	command(t, filepath.Join(dir, "build"), "zip", "-q", "app.jar", "-u", "debug")
-	return dir
+	return jar.dir
 }
 
 var heapFlag = regexp.MustCompile(`-Xmx([0-9]+)m`)
 
-// The memory of the sidecar is taken off that of the JVM, which splits the rest;
-// the sidecar makes it write a thread dump into the log.
-func TestThreadDump(t *testing.T) {
+// The memory of the sidecar is taken off that of the JVM; the heap is computed at
+// every start, so it follows the memory.
+func TestJavaMemory(t *testing.T) {
 	const name = "java-threaddump"
-	dir := threadDumpJar(t)
 	deleteLater(t, name)
-	dew(t, dir, "push")
-	page200(t, name, "/", "hello from Java\n")
-
-	lines := staged(t, name)
-	wantLine(t, lines, `JVM memory of 768M: -Xmx438m -XX:MaxMetaspaceSize=96m -XX:ReservedCodeCacheSize=96m -Xss1m -XX:MaxDirectMemorySize=10m`)
+	dew(t, threadDumpJar(t), "push")
 	page200(t, name, "/heap", "438\n")
 	if sum := read[appView](t, "app", name, "--json").Processes[0].MemorySum; sum != "1G = web 768M + debug 256M" {
 		t.Errorf("memory %q", sum)
@@ -136,26 +132,6 @@ func TestThreadDump(t *testing.T) {
 		t.Errorf("limits %v, want %v", limits, want)
 	}
 
-	routes := read[struct{ Resources []struct{ GUID string } }](t, "curl", "/v3/routes?hosts="+name)
-	body := fmt.Sprintf(`{"destinations":[{"app":{"guid":%q,"process":{"type":"web"}},"port":8081,"protocol":"http1"}]}`, guidOf(t, name))
-	dew(t, "", "curl", "-X", "PATCH", "/v3/routes/"+routes.Resources[0].GUID+"/destinations", "-d", body)
-	dew(t, "", "restart", name)
-	eventually(t, "/threaddump", func() error {
-		if p := get(t, name, "/threaddump"); p.status != 200 || !strings.Contains(p.body, "for a thread dump") {
-			return fmt.Errorf("answer %d %q", p.status, p.body)
-		}
-		return nil
-	})
-	eventually(t, "the thread dump in the log", func() error {
-		for _, l := range logsOf(t, name) {
-			if l.Source == "APP/PROC/WEB" && strings.HasPrefix(l.Text, "Full thread dump") {
-				return nil
-			}
-		}
-		return fmt.Errorf("no line begins with Full thread dump")
-	})
-
-	// The heap is computed at every start: it follows the memory.
 	dew(t, "", "scale", name, "-m", "768M", "-f")
 	eventually(t, "a smaller heap", func() error {
 		for _, l := range slices.Backward(logsOf(t, name)) {

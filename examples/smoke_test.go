@@ -1,0 +1,209 @@
+//go:build integration
+
+package examples_test
+
+import (
+	"encoding/xml"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+)
+
+// smokePatience is against a hang only: every folder has a time limit of its own.
+const smokePatience = 15 * time.Minute
+
+// junit is a report, as far as it is looked at here.
+type junit struct {
+	XMLName xml.Name `xml:"testsuites"`
+	Suites  []suite  `xml:"testsuite"`
+}
+
+type suite struct {
+	Name     string     `xml:"name,attr"`
+	Tests    int        `xml:"tests,attr"`
+	Failures int        `xml:"failures,attr"`
+	Errors   int        `xml:"errors,attr"`
+	Skipped  int        `xml:"skipped,attr"`
+	Cases    []testcase `xml:"testcase"`
+	Out      string     `xml:"system-out"`
+}
+
+type testcase struct {
+	Name    string    `xml:"name,attr"`
+	Failure *failure  `xml:"failure"`
+	Skipped *struct{} `xml:"skipped"`
+}
+
+type failure struct {
+	Message string `xml:"message,attr"`
+	Text    string `xml:",chardata"`
+}
+
+// smoke runs dew smoke in a folder that is thrown away, and reads its report.
+func smoke(t *testing.T, args ...string) (result, junit) {
+	t.Helper()
+	dir := t.TempDir()
+	r := dewd.within(smokePatience, dir, "dew", append([]string{"smoke", "--quiet", "--junit", "report.xml"}, args...)...)
+	b, err := os.ReadFile(filepath.Join(dir, "report.xml"))
+	if err != nil {
+		t.Fatalf("status %d, and no report: %v\n%s", r.code, err, r.err)
+	}
+	var report junit
+	if err := xml.Unmarshal(b, &report); err != nil {
+		t.Fatalf("the report cannot be read: %v\n%s", err, b)
+	}
+	for _, s := range report.Suites {
+		failed, skipped := 0, 0
+		for _, c := range s.Cases {
+			if c.Failure != nil {
+				failed++
+			}
+			if c.Skipped != nil {
+				skipped++
+			}
+		}
+		if s.Tests != len(s.Cases) || s.Failures+s.Errors != failed || s.Skipped != skipped {
+			t.Errorf("suite %s counts %d, %d failed, %d skipped; it has %d, %d, %d", s.Name, s.Tests, s.Failures+s.Errors, s.Skipped, len(s.Cases), failed, skipped)
+		}
+	}
+	return r, report
+}
+
+// folders are those of the examples that have a smoke.yml, sorted: the sound ones
+// and the broken ones.
+func folders(t *testing.T) (sound, broken []string) {
+	t.Helper()
+	err := filepath.WalkDir(".", func(path string, e fs.DirEntry, err error) error {
+		if err != nil || e.Name() != "smoke.yml" {
+			return err
+		}
+		if dir := filepath.Dir(path); strings.HasPrefix(dir, "broken/") {
+			broken = append(broken, filepath.Base(dir))
+		} else {
+			sound = append(sound, dir)
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return sound, broken
+}
+
+// Every example holds what its smoke.yml promises, and the report has them all.
+func TestSmoke(t *testing.T) {
+	here, err := filepath.Abs(".")
+	if err != nil {
+		t.Fatal(err)
+	}
+	r, report := smoke(t, filepath.Join(here, "..."))
+	if r.code != 0 {
+		t.Errorf("status %d\n%s%s", r.code, r.out, r.err)
+	}
+	var got []string
+	for _, s := range report.Suites {
+		if s.Failures+s.Errors+s.Skipped > 0 {
+			t.Errorf("%s: %d failed, %d skipped", s.Name, s.Failures+s.Errors, s.Skipped)
+		}
+		name, err := filepath.Rel(here, s.Name)
+		if err != nil {
+			t.Error(err)
+		}
+		got = append(got, name)
+	}
+	sound, _ := folders(t)
+	if slices.Sort(got); !slices.Equal(got, sound) || len(sound) == 0 {
+		t.Errorf("the report has %q, want %q", got, sound)
+	}
+	nothingStays(t)
+}
+
+// nothingStays looks for what a smoke run left in the daemon.
+func nothingStays(t *testing.T) {
+	t.Helper()
+	for _, path := range []string{"/v3/organizations", "/v3/apps", "/v3/service_instances", "/v3/routes"} {
+		all := read[struct {
+			Resources []struct{ Name, URL string }
+		}](t, "curl", path)
+		for _, found := range all.Resources {
+			if path != "/v3/organizations" || found.Name != "local" {
+				t.Errorf("%s has %+v", path, found)
+			}
+		}
+	}
+	if out := dew(t, "", "clients").out; strings.Contains(out, "smoke-") {
+		t.Errorf("a client stays:\n%s", out)
+	}
+}
+
+// Every broken app gives its own status, and a sentence that says what is wrong and
+// what to do.
+func TestBrokenApps(t *testing.T) {
+	wanted := map[string]struct {
+		status    int
+		step      string // that fails
+		says, how string
+	}{
+		"exits-at-once": {4, "push", "exits-at-once crashed at its start: APP/PROC/WEB: Exited with status 0", "status 0 is a crash too"},
+		"crashes-later": {4, "it is still there after a while", "crashed: APP/PROC/WEB: Exited with status 1", "dew crashes crashes-later"},
+		"sidecar-out-of-memory": {
+			7, "push", "sidecar-out-of-memory crashed at its start: APP/PROC/WEB/SIDECAR/CACHE: Exited with status 137 (out of memory)", "give the sidecar more than 64.0M",
+		},
+		"never-healthy":               {5, "push", "never-healthy did not become healthy: APP/PROC/WEB: Instance never healthy after 3s: port check failed", "listen on 0.0.0.0:$PORT"},
+		"localhost-only":              {5, "push", "the app listens on 127.0.0.1:8080 only; the platform reaches an app on 0.0.0.0", "listen on 0.0.0.0:$PORT"},
+		"java-sidecar-without-memory": {4, "push", "sidecar 'debug' of process 'web' has no memory value", "set applications[].sidecars[].memory in the manifest"},
+	}
+	_, all := folders(t)
+	if len(all) != len(wanted) {
+		t.Errorf("folders %q, want one for each of %d faults", all, len(wanted))
+	}
+	for _, name := range all {
+		t.Run(name, func(t *testing.T) {
+			dir, err := filepath.Abs(filepath.Join("broken", name))
+			if err != nil {
+				t.Fatal(err)
+			}
+			w := wanted[name]
+			r, report := smoke(t, "--no-bundle", dir)
+			if r.code != w.status || !strings.Contains(r.err, w.says) || !strings.Contains(r.err, w.how) {
+				t.Errorf("status %d, want %d with %q and %q:\n%s", r.code, w.status, w.says, w.how, r.err)
+			}
+			if len(report.Suites) != 1 || report.Suites[0].Failures != 1 {
+				t.Fatalf("report %+v, want one suite with one failure", report)
+			}
+			for _, c := range report.Suites[0].Cases {
+				if c.Failure != nil && (c.Name != w.step || !strings.Contains(c.Failure.Message, w.says) || !strings.Contains(c.Failure.Text, w.says)) {
+					t.Errorf("%s failed with %+v, want %s with %q", c.Name, *c.Failure, w.step, w.says)
+				}
+			}
+		})
+	}
+	nothingStays(t)
+}
+
+// A push of an app that crashes later succeeds: it did run.
+func TestPushOfWhatCrashesLater(t *testing.T) {
+	const name = "crashes-later"
+	dir := t.TempDir()
+	command(t, "", "go", "build", "-trimpath", "-o", filepath.Join(dir, "build")+"/", "./broken/app")
+	b, err := os.ReadFile("broken/crashes-later/manifest.yml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	write(t, filepath.Join(dir, "manifest.yml"), string(b), 0o644)
+	deleteLater(t, name)
+	dew(t, dir, "push")
+	page200(t, name, "/", "hello\n")
+	eventually(t, "its crash", func() error {
+		for _, c := range read[[]crash](t, "crashes", name, "--json") {
+			if c.Description == "APP/PROC/WEB: Exited with status 1" {
+				return nil
+			}
+		}
+		return os.ErrNotExist
+	})
+}
