@@ -1,12 +1,14 @@
 # dew: run `make help` for the targets.
 
+GO      ?= go
 PREFIX  ?= /usr/local
 DESTDIR ?=
 UNITDIR ?= $(PREFIX)/lib/systemd/system
+BIN     ?= bin
+ARCH    ?= $(shell $(GO) env GOARCH)
 BENCH   ?= .
 FUZZ    ?= 30s
 
-GO      ?= go
 VERSION := $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
 LDFLAGS := -s -w -X main.version=$(VERSION)
 
@@ -34,7 +36,7 @@ tagged = $(shell grep -rlE --include='*_test.go' '^//go:build .*\<$(1)\>' . | xa
 holding = $(shell grep -rlE --include='*_test.go' '^func $(1)[A-Z]' . | xargs -r -n1 dirname | sort -u)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup setup-test setup-bench setup-vmtest build run stop test unit integration proof fuzz vmtest lint bench cover install clean root
+.PHONY: help setup setup-test setup-bench setup-vmtest build run stop test unit integration proof fuzz vmtest lint bench cover install deb tarballs fresh clean root
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -49,9 +51,10 @@ setup-test: setup ## install what the tests need besides, starting no service
 setup-vmtest: setup-test
 	@dist/need.sh --no-start $(VM_NEEDS)
 
-build: ## build bin/dewd, bin/dew, bin/dew-init, bin/dew-sftp and bin/dew-static
-	@mkdir -p bin
-	@CGO_ENABLED=0 $(GO) build -trimpath -ldflags '$(LDFLAGS)' -o bin/ ./cmd/...
+build: ## build bin/dewd, bin/dew, bin/dew-init, bin/dew-sftp and bin/dew-static, static (ARCH=amd64 or arm64)
+	@mkdir -p '$(BIN)'
+	@[ -x '$(BIN)/dewd' ] || echo '==> building $(BIN)/: some minutes the first time'
+	@CGO_ENABLED=0 GOARCH=$(ARCH) $(GO) build -trimpath -ldflags '$(LDFLAGS)' -o '$(BIN)/' ./cmd/...
 
 run: setup build ## start dewd, push the sample app with its sidecar, show its answer and its logs
 	@dist/checkout.sh start '$(ROOT)' '$(RUN)'
@@ -89,7 +92,7 @@ vmtest: root setup-vmtest ## the engine's tests in a guest with systemd and cgro
 
 lint: ## check style and formatting; prints nothing when all is well
 	@$(GO) tool golangci-lint run ./...
-	@for script in dist/*.sh .ci/run; do sh -n $$script || exit 1; done; bash -n .ci/vmtest .ci/vmtest-run
+	@for script in dist/*.sh .ci/run; do sh -n $$script || exit 1; done; bash -n .ci/vmtest .ci/vmtest-run .ci/fresh
 
 setup-bench: setup-test
 	@dist/need.sh --no-start $(BENCH_NEEDS)
@@ -103,11 +106,21 @@ cover: ## coverage of the unit tests, and as root of the integration tests too
 	@$(GO) tool cover -func cover.out | tail -1
 	@echo 'by line: go tool cover -html cover.out'
 
-install: build ## install to PREFIX=/usr/local, with the systemd units
-	install -d '$(DESTDIR)$(PREFIX)/bin' '$(DESTDIR)$(UNITDIR)'
-	install -m 755 bin/dewd bin/dew bin/dew-init bin/dew-sftp bin/dew-static '$(DESTDIR)$(PREFIX)/bin/'
-	sed 's|/usr/local/bin/|$(PREFIX)/bin/|' dist/dew.service >'$(DESTDIR)$(UNITDIR)/dew.service'
-	install -m 644 dist/dew.socket '$(DESTDIR)$(UNITDIR)/'
+install: build ## install to PREFIX=/usr/local: programs, systemd units, manual pages, completion
+	@dist/install.sh '$(BIN)' '$(DESTDIR)' '$(PREFIX)' '$(UNITDIR)'
+
+deb: ## make a Debian package, bin/dew_VERSION_ARCH.deb (ARCH=amd64 or arm64)
+	@dist/deb.sh '$(VERSION)' '$(ARCH)'
+
+tarballs: ## make bin/dew_VERSION_ARCH.tar.gz with static programs for amd64 and arm64
+	@for arch in amd64 arm64; do \
+		$(MAKE) --no-print-directory build ARCH=$$arch BIN=bin/$$arch && \
+		tar -C bin/$$arch -czf bin/dew_$(VERSION)_$$arch.tar.gz --owner 0 --group 0 . && echo bin/dew_$(VERSION)_$$arch.tar.gz || exit 1; \
+	done
+
+fresh: root ## run README's commands on a bare Debian that has only Go, make and apt
+	@dist/need.sh --no-start mmdebstrap=mmdebstrap unshare=util-linux
+	@.ci/fresh
 
 clean: stop ## end `make run`, remove what was built and its state
 	rm -rf bin .dew cover.out

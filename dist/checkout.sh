@@ -14,6 +14,9 @@ unset DEW_RUN
 # Whoever is logged in elsewhere shall still see the dewd of this checkout.
 dew() { "$here/bin/dew" --run "$run" "$@"; }
 
+# Tells what comes next.
+step() { printf '\n==> %s\n' "$*"; }
+
 # The pid of the daemon, if it lives: it holds the lock of its pid file, whose
 # number alone somebody else could have by now.
 living() {
@@ -53,6 +56,7 @@ start() {
 		echo "dewd runs already: pid $pid, socket $run/dew.sock (make stop ends it)"
 		return
 	fi
+	step "starting dewd: state in $root, log in $log"
 	mkdir -p "$root"
 	rm -f "$run/dew.sock"
 	setsid "$dewd" --root "$root" --run "$run" --listen "$(address 8484)" --router "$(address 8080)" \
@@ -63,24 +67,27 @@ start() {
 		echo "dewd did not start; its log is $log" >&2
 		exit 1
 	fi
+	echo "pid $pid, socket $run/dew.sock"
+	step "what the machine has (dewd doctor)"
 	"$dewd" doctor --root "$root" --run "$run" || true
-	echo "dewd runs: pid $pid, socket $run/dew.sock, log $log (make stop ends it)"
 }
 
 # Shows what a user does: push the sample with its sidecar, ask it, read its log.
 show() {
-	echo
-	echo "\$ dew push            # in examples/config-sidecar"
-	(cd "$sample" && CGO_ENABLED=0 go build -trimpath -o build/ ./app ./config-server && dew push)
+	step "building the sample app and its sidecar, examples/config-sidecar"
+	(cd "$sample" && CGO_ENABLED=0 go build -trimpath -o build/ ./app ./config-server)
+	step "pushing them"
+	echo "\$ dew push"
+	(cd "$sample" && dew push)
 	router=$(dew status --json | sed -n 's/.*"router": *"\([^"]*\)".*/\1/p')
-	echo
+	step "asking the app, which asks its sidecar"
 	echo "\$ curl $router/config -H 'Host: config-sidecar.dew.localhost'"
 	curl --silent --show-error --fail --max-time 10 --header 'Host: config-sidecar.dew.localhost' "$router/config"
-	echo
+	step "what both printed"
 	echo "\$ dew logs config-sidecar --recent"
 	dew logs config-sidecar --recent
-	echo
-	echo "The app runs until make stop. Next: export DEW_RUN=$run PATH=$here/bin:\$PATH; then"
+	step "the app runs until make stop; go on with"
+	echo "  export DEW_RUN=$run PATH=$here/bin:\$PATH"
 	echo "  dew kill config-sidecar --sidecar config-server    # end its sidecar"
 	echo "  dew crashes config-sidecar                         # read who died, and why"
 	echo "  dew app config-sidecar                             # see it run again"

@@ -56,5 +56,15 @@ func completionCommands(*global) []*cli.Command {
 			return err
 		},
 		BashComplete: func(c *cli.Context) { fmt.Fprintln(c.App.Writer, "bash\nzsh\nfish") },
+	}, {
+		Name: "man", Hidden: true, Usage: "print the manual page", // make install keeps it
+		Action: func(c *cli.Context) error {
+			page, err := c.App.ToManWithSection(1)
+			if err != nil {
+				return fmt.Errorf("cannot write the manual page: %w", err)
+			}
+			_, err = fmt.Fprint(c.App.Writer, page)
+			return err
+		},
 	}}
 }

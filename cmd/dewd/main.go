@@ -51,12 +51,22 @@ func newApp(c config) *cli.App {
 			{Name: "teardown", Usage: "end all apps of a root and remove everything outside of it; dewd must not run", Flags: c.cellFlags(), Action: command(&c, teardown), OnUsageError: usageError},
 			aloneCommand(),
 			{Name: "version", Usage: "print the version", Action: printVersion, OnUsageError: usageError},
+			{Name: "man", Usage: "print the manual page", Action: printManual, OnUsageError: usageError, Hidden: true}, // make install keeps it
 		},
 	}
 }
 
 func usageError(_ *cli.Context, err error, _ bool) error {
 	return &failure{status: statusUsage, err: errors.New(err.Error() + " (dewd --help)")}
+}
+
+func printManual(c *cli.Context) error {
+	page, err := c.App.ToManWithSection(8)
+	if err != nil {
+		return fmt.Errorf("cannot write the manual page: %w", err)
+	}
+	_, err = fmt.Fprint(c.App.Writer, page)
+	return err
 }
 
 func printVersion(c *cli.Context) error {
