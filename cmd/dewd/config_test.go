@@ -174,9 +174,9 @@ func TestHelpTellsExitStatuses(t *testing.T) {
 	}
 }
 
-// The README has a row for every flag, with its default.
-func TestReadmeTellsFlags(t *testing.T) {
-	b, err := os.ReadFile(filepath.Join("..", "..", "README.md"))
+// The reference has a row for every flag, with its default.
+func TestReferenceTellsFlags(t *testing.T) {
+	b, err := os.ReadFile(filepath.Join("..", "..", "docs", "dewd.md"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -188,7 +188,7 @@ func TestReadmeTellsFlags(t *testing.T) {
 			row += "`" + strings.Trim(d, `"`)
 		}
 		if !strings.Contains(string(b), row) {
-			t.Errorf("README.md has no row that begins with %q", row)
+			t.Errorf("docs/dewd.md has no row that begins with %q", row)
 		}
 	}
 }
