@@ -189,10 +189,19 @@ func numbersText(all []int) string {
 func quoted(s string) string {
 	const most = 300
 	if s == "" {
-		return "empty"
+		return `""`
 	}
 	if r := []rune(s); len(r) > most {
 		return strconv.Quote(string(r[:most])) + "…"
 	}
 	return strconv.Quote(s)
+}
+
+// quotedEnd is the end of a text as a sentence has it.
+func quotedEnd(s string) string {
+	const most = 200
+	if r := []rune(s); len(r) > most {
+		return "…" + strconv.Quote(string(r[len(r)-most:]))
+	}
+	return quoted(s)
 }

@@ -60,7 +60,7 @@ func (c *checker) script(ctx context.Context, text string, a subject) error {
 	if !errors.As(err, &f) {
 		return err
 	}
-	about := "it printed " + quoted(strings.TrimSpace(f.Output))
+	about := "at last it printed " + quotedEnd(strings.TrimSpace(f.Output))
 	return &Failure{Status: StatusAssertion, Err: &mismatch{err: f.Err, about: about}, Output: f.Output}
 }
 

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -106,7 +107,7 @@ func runSmoke(ctx context.Context, o smokeOptions, g *global) (err error) {
 	talk := *g.out
 	talk.err = &turns{w: g.out.err}
 	g.out = &talk
-	patient, stop := patience(ctx)
+	patient, stop := patience(ctx, g.out)
 	defer stop()
 	d, err := g.smokeDoor(ctx, o)
 	if err != nil {
@@ -114,7 +115,8 @@ func runSmoke(ctx context.Context, o smokeOptions, g *global) (err error) {
 	}
 	defer func() {
 		if cerr := d.close(patient, o.Keep); cerr != nil {
-			err = errors.Join(err, smokeFailure(cerr))
+			g.out.warn(explain(smokeFailure(cerr))) // also when an interruption leaves no other words
+			err = cmp.Or(err, error(&failure{status: statusOf(smokeFailure(cerr))}))
 		}
 	}()
 	s := &smokeTalk{o: o, out: g.out, single: len(folders) == 1}
@@ -135,26 +137,24 @@ func runSmoke(ctx context.Context, o smokeOptions, g *global) (err error) {
 	return s.tell(report)
 }
 
-// patience gives a context that outlives an interruption, and ends with the next.
-func patience(ctx context.Context) (context.Context, func()) {
-	out, giveUp := context.WithCancel(context.WithoutCancel(ctx))
-	signals := make(chan os.Signal, 1)
+// patience gives a context that outlives the first interruption, which only ends
+// ctx, and not the second.
+func patience(ctx context.Context, out *console) (context.Context, func()) {
+	patient, giveUp := context.WithCancel(context.WithoutCancel(ctx))
+	signals := make(chan os.Signal, 2)
 	signal.Notify(signals, syscall.SIGINT, syscall.SIGTERM)
 	go func() {
-		for {
+		for _, text := range []string{"Interrupted: cleaning up; once more gives up", "Given up: something may be left"} {
 			select {
 			case <-signals:
-				if ctx.Err() == nil {
-					<-ctx.Done() // this is the one that ends ctx
-					continue
-				}
-				giveUp()
-			case <-out.Done():
+				out.say("%s", text)
+			case <-patient.Done():
 				return
 			}
 		}
+		giveUp()
 	}()
-	return out, func() {
+	return patient, func() {
 		signal.Stop(signals)
 		giveUp()
 	}
@@ -224,6 +224,9 @@ func (s *smokeTalk) tell(r smoke.Report) error {
 	folder, step, bad := r.Failed()
 	if !bad {
 		return nil
+	}
+	if s.o.Quiet && step.Output != "" {
+		s.out.say("%s", strings.TrimRight(step.Output, "\n")) // else it was shown when it happened
 	}
 	where := folder.Folder + ": " + step.Name
 	if step.App != "" {

@@ -27,8 +27,11 @@ type smokeDoor struct {
 	ask     *client.Client // in no space
 	private *smoke.Private // nil: it was there before
 	quiet   bool
-	homes   []string // folders in which dew remembers the places that are kept
+	kept    []keptPlace
 }
+
+// keptPlace is a place that is not removed, and the folder in which dew remembers it.
+type keptPlace struct{ org, home string }
 
 // smokeDoor finds the daemon that dew speaks to, or starts a private one.
 func (g *global) smokeDoor(ctx context.Context, o smokeOptions) (*smokeDoor, error) {
@@ -95,15 +98,14 @@ func (d *smokeDoor) close(ctx context.Context, keep bool) error {
 // tellKept tells how to reach what was kept, and how to end it.
 func (d *smokeDoor) tellKept() {
 	say := d.g.out.say
-	for _, home := range d.homes {
-		say("Kept; to work with it:\n   export DEW_HOME=%s%s\n   dew apps", shellWord(home), d.exportRun())
+	for _, k := range d.kept {
+		say("Org %s is kept. To work in it:\n   export DEW_HOME=%s%s\n   dew apps", k.org, shellWord(k.home), d.exportRun())
+		if d.private == nil {
+			say("To remove it:\n   dew delete-org -f %s && rm -r %s", k.org, shellWord(k.home))
+		}
 	}
 	if d.private != nil {
-		say("To end the private daemon and remove all:\n   dew --run %s shutdown --apps; rm -r %s", shellWord(d.private.Run), shellWord(filepath.Dir(d.private.Run)))
-		return
-	}
-	if len(d.homes) > 0 {
-		say("To remove it: dew delete-org -f with the name that dew target shows, and rm -r of that folder")
+		say("To end the private daemon and remove all:\n   dew --run %s shutdown --apps && rm -r %s", shellWord(d.private.Run), shellWord(filepath.Dir(d.private.Run)))
 	}
 }
 
@@ -144,7 +146,7 @@ func (d *smokeDoor) enter(ctx context.Context, p smoke.Place) (smoke.Inside, err
 		return smoke.Inside{}, errors.Join(err, os.RemoveAll(home))
 	}
 	if d.o.Keep {
-		d.homes = append(d.homes, home)
+		d.kept = append(d.kept, keptPlace{org: p.Org, home: home})
 	}
 	out := *d.g.out
 	out.json = false
