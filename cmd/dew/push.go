@@ -54,6 +54,7 @@ func pushCommands(g *global) []*cli.Command {
 		boolFlag("no-start", "do not stage and start it"),
 		boolFlag("no-route", "take its routes away and give it none"),
 		boolFlag("random-route", "give it a route with a random name if it has none"),
+		boolFlag("watch", "push again whenever the manifest or a file changes, until Ctrl-C"),
 		jsonFlag(),
 	)
 	return []*cli.Command{
@@ -61,6 +62,9 @@ func pushCommands(g *global) []*cli.Command {
 			name: "push", alias: "p", args: "[APP]", category: "Push", usage: "push an app: apply its manifest, send its files, stage, start, wait until it runs", flags: flags,
 			about: "Without -f the manifest is manifest.yml of this folder, if there is one. Files that the daemon has are not sent again, and files that did not change are not staged again. CF_STAGING_TIMEOUT and CF_STARTUP_TIMEOUT are minutes (default 15 and 5).\n\nExamples:\n   dew push\n   dew push shop -p build/libs/shop.jar -m 512M -i 2\n   dew push shop -f manifest.yml --var env=test --no-start",
 		}, func(c *cli.Context, ask *client.Client, out *console) error {
+			if c.Bool("watch") {
+				return watchPush(c.Context, pushOptionsOf(c), ask, out)
+			}
 			return runPush(c.Context, pushOptionsOf(c), ask, out)
 		}),
 		createAppCommand(g), applyManifestCommand(g),
