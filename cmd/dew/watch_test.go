@@ -45,7 +45,7 @@ func TestWatcher(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			defer w.close()
+			t.Cleanup(func() { _ = w.close() })
 			want := tt.want
 			if err := tt.change(root); err != nil {
 				t.Fatal(err)
@@ -71,7 +71,7 @@ func TestWatcherFollows(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer w.close()
+	t.Cleanup(func() { _ = w.close() })
 	for _, step := range []struct {
 		name   string
 		change func(path string) error
