@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"slices"
 	"time"
 
 	"github.com/dewrun/dew/api/client"
@@ -90,14 +91,11 @@ func (c *checker) subject(k Check) (subject, error) {
 	if k.App == "" {
 		return c.apps[0], nil
 	}
-	var names []string
-	for _, a := range c.apps {
-		if a.name == k.App {
-			return a, nil
-		}
-		names = append(names, a.name)
+	i := slices.IndexFunc(c.apps, func(a subject) bool { return a.name == k.App })
+	if i < 0 {
+		return subject{}, failed(StatusUsage, "line %d: app: there is no app %q", k.Line, k.App)
 	}
-	return subject{}, failed(StatusUsage, "line %d: app: there is no app %q, there are %q", k.Line, k.App, names)
+	return c.apps[i], nil
 }
 
 // try makes one attempt.

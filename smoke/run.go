@@ -218,6 +218,15 @@ func (r *run) enter(ctx context.Context) (err error) {
 }
 
 func (r *run) push(ctx context.Context) error {
+	names, err := r.names()
+	if err != nil {
+		return err
+	}
+	for _, k := range r.folder.Spec.Checks {
+		if k.App != "" && !slices.Contains(names, k.App) {
+			return failed(StatusUsage, "%s, line %d: app: the manifests have no app %q, they have %s", File, k.Line, k.App, strings.Join(names, ", "))
+		}
+	}
 	r.began = time.Now()
 	r.tail = startTail(ctx, r.inside.Ask, r.place.SpaceGUID, r.Line)
 	for _, m := range r.folder.Manifests {
@@ -225,10 +234,6 @@ func (r *run) push(ctx context.Context) error {
 		if err != nil {
 			return causeOf(ctx, err)
 		}
-	}
-	names, err := r.names()
-	if err != nil {
-		return err
 	}
 	there, err := r.inside.Ask.Apps(ctx)
 	if err != nil {
@@ -260,7 +265,7 @@ func (r *run) names() ([]string, error) {
 		}
 		m, _, err := app.ParseManifest(text, vars)
 		if err != nil {
-			return nil, fmt.Errorf("%s: %w", file, err)
+			return nil, &Failure{Status: StatusUsage, Err: fmt.Errorf("%s: %w", file, err)}
 		}
 		for i := range m.Applications {
 			out = append(out, m.Applications[i].Name)
@@ -317,9 +322,10 @@ func (r *run) checker() *checker {
 // leave keeps what there is to look at, and removes the place. It does so also
 // when ctx has ended.
 func (r *run) leave(ctx context.Context) {
+	interrupted := ctx.Err() != nil
 	ctx, cancel := patientContext(ctx, r.Patient)
 	defer cancel()
-	if (r.result.Status != 0 || r.BundleAlways) && r.Bundle != nil && r.place.SpaceGUID != "" && r.inside.Ask != nil {
+	if !interrupted && (r.result.Status != 0 || r.BundleAlways) && r.Bundle != nil && r.place.SpaceGUID != "" && r.inside.Ask != nil {
 		file, err := r.Bundle(ctx, Scene{Folder: r.folder, Place: r.place, Inside: r.inside, Result: r.result, Began: r.began})
 		if err != nil {
 			r.Say("warning: cannot write the bundle: %v", err)

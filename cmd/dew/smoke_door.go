@@ -72,7 +72,11 @@ func (d *smokeDoor) startPrivate(ctx context.Context) error {
 		}
 	}
 	if !d.o.Quiet {
-		d.g.out.say("Starting a private daemon…")
+		why := "Starting a private daemon…"
+		if !d.o.Private {
+			why = "No daemon answers at " + d.ask.Door() + ": starting a private one…"
+		}
+		d.g.out.say("%s", why)
 	}
 	var err error
 	if d.private, err = smoke.StartPrivate(ctx, dewd); err != nil {
