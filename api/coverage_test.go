@@ -1,0 +1,98 @@
+package api
+
+import (
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+// who are those that a need is for, as docs/api.md calls them.
+var who = map[need]string{
+	toLook: "everybody", toEnter: "any token", toRead: "readers", toReadEnv: "readers of variables",
+	toReadSecrets: "readers of secrets", toSupport: "supporters", toDevelop: "developers", toManage: "managers",
+	toManageOrg: "org managers", toReadAll: "readers of all", toAdminister: "administrators",
+}
+
+// docs/api.md lists every endpoint, and who may ask it.
+func TestCoverage(t *testing.T) {
+	file := filepath.Join("..", "docs", "api.md")
+	b, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	const begin, end = "-update -->\n", "<!-- end -->"
+	before, rest, ok := strings.Cut(string(b), begin)
+	got, after, closed := strings.Cut(rest, end)
+	if !ok || !closed {
+		t.Fatalf("%s has no place for the endpoints, between %q and %q", file, begin, end)
+	}
+	want := coverage(t)
+	if *update {
+		if err := os.WriteFile(file, []byte(before+begin+want+end+after), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		return
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("%s is not what there is (-want +got); go test ./api -run TestCoverage -update writes it\n%s", file, diff)
+	}
+}
+
+// coverage is a table of the endpoints for each kind of thing.
+func coverage(t *testing.T) string {
+	t.Helper()
+	kinds := map[string][]string{}
+	for pattern := range rights {
+		if pattern == "/" {
+			continue
+		}
+		kinds[kindOf(pattern)] = append(kinds[kindOf(pattern)], pattern)
+	}
+	var out strings.Builder
+	for _, kind := range slices.Sorted(maps.Keys(kinds)) {
+		fmt.Fprintf(&out, "\n## %s\n\n| | |\n|---|---|\n", kind)
+		slices.SortFunc(kinds[kind], func(a, b string) int { return strings.Compare(byPath(a), byPath(b)) })
+		for _, pattern := range kinds[kind] {
+			r := rights[pattern]
+			text := who[r.need]
+			if text == "" {
+				t.Errorf("%s: nobody knows who may ask it", pattern)
+			}
+			if r.local {
+				text += ", at the socket alone"
+			}
+			fmt.Fprintf(&out, "| `%s` | %s |\n", strings.TrimSuffix(pattern, "{$}"), text)
+		}
+	}
+	return out.String() + "\n"
+}
+
+// kindOf is what an endpoint is about: the first word of its path behind the
+// version.
+func kindOf(pattern string) string {
+	_, path, _ := strings.Cut(pattern, " ")
+	for _, door := range []struct{ prefix, name string }{
+		{"/v3/", ""}, {"/dew/v1/", "dew's own"}, {"/api/v1/", "log-cache"}, {"/stream/v1/", "streams"}, {"/routing/v1/", "router groups"}, {"/", "the daemon"},
+	} {
+		if rest, ok := strings.CutPrefix(path, door.prefix); ok {
+			word, _, _ := strings.Cut(rest, "/")
+			if door.name != "" {
+				return door.name
+			}
+			return strings.ReplaceAll(word, "_", " ")
+		}
+	}
+	return pattern
+}
+
+// byPath orders endpoints by path, then by method.
+func byPath(pattern string) string {
+	method, path, _ := strings.Cut(pattern, " ")
+	return path + " " + method
+}
