@@ -100,6 +100,7 @@ func TestSmoke(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	before := inventory(t)
 	r, report := smoke(t, filepath.Join(here, "..."))
 	if r.code != 0 {
 		t.Errorf("status %d\n%s%s", r.code, r.out, r.err)
@@ -119,24 +120,26 @@ func TestSmoke(t *testing.T) {
 	if slices.Sort(got); !slices.Equal(got, sound) || len(sound) == 0 {
 		t.Errorf("the report has %q, want %q", got, sound)
 	}
-	nothingStays(t)
+	nothingStays(t, before)
 }
 
-// nothingStays looks for what a smoke run left in the daemon.
-func nothingStays(t *testing.T) {
+// inventory is what the daemon has, as a smoke run could leave it.
+func inventory(t *testing.T) (all []string) {
 	t.Helper()
-	for _, path := range []string{"/v3/organizations", "/v3/apps", "/v3/service_instances", "/v3/routes"} {
-		all := read[struct {
-			Resources []struct{ Name, URL string }
-		}](t, "curl", path)
-		for _, found := range all.Resources {
-			if path != "/v3/organizations" || found.Name != "local" {
-				t.Errorf("%s has %+v", path, found)
-			}
+	for _, path := range []string{"/v3/organizations", "/v3/spaces", "/v3/apps", "/v3/service_instances", "/v3/routes"} {
+		for _, found := range read[struct{ Resources []struct{ GUID string } }](t, "curl", path+"?per_page=5000").Resources {
+			all = append(all, path+"/"+found.GUID)
 		}
 	}
-	if out := dew(t, "", "clients").out; strings.Contains(out, "smoke-") {
-		t.Errorf("a client stays:\n%s", out)
+	slices.Sort(all)
+	return append(all, dew(t, "", "clients").out)
+}
+
+// nothingStays wants the daemon as it was before.
+func nothingStays(t *testing.T, before []string) {
+	t.Helper()
+	if now := inventory(t); !slices.Equal(now, before) {
+		t.Errorf("after the run there is %q, before it %q", now, before)
 	}
 }
 
@@ -157,6 +160,7 @@ func TestBrokenApps(t *testing.T) {
 		"localhost-only":              {5, "push", "the app listens on 127.0.0.1:8080 only; the platform reaches an app on 0.0.0.0", "listen on 0.0.0.0:$PORT"},
 		"java-sidecar-without-memory": {4, "push", "sidecar 'debug' of process 'web' has no memory value", "set applications[].sidecars[].memory in the manifest"},
 	}
+	before := inventory(t)
 	_, all := folders(t)
 	if len(all) != len(wanted) {
 		t.Errorf("folders %q, want one for each of %d faults", all, len(wanted))
@@ -182,7 +186,7 @@ func TestBrokenApps(t *testing.T) {
 			}
 		})
 	}
-	nothingStays(t)
+	nothingStays(t, before)
 }
 
 // A push of an app that crashes later succeeds: it did run.

@@ -13,7 +13,7 @@ Answer = Struct.new(:status, :type, :body)
 
 def main
   port, config_port = ENV["PORT"], ENV["CONFIG_SERVER_PORT"]
-  abort "cannot start: PORT and CONFIG_SERVER_PORT must be set" if port.nil? || config_port.nil?
+  abort "cannot start: PORT and CONFIG_SERVER_PORT must be set" if port.to_s.empty? || config_port.to_s.empty?
   server = TCPServer.new("0.0.0.0", Integer(port)) # on all addresses: the router comes from outside
   puts "app listens on #{server.addr[3]}:#{server.addr[1]}"
   trap("TERM") { exit }
