@@ -14,11 +14,11 @@ if ! command -v dpkg-deb >/dev/null; then
 	exit 9
 fi
 
-# A version of Debian's begins with a digit.
-number=${version#v}
+# Without a tag there is a commit's hash, which must be older than every release.
+number=$(printf %s "${version#v}" | tr - +)
 case $number in
-[0-9]*) ;;
-*) number=0~$number ;;
+[0-9]*.[0-9]*) ;;
+*) number=0~git+$number ;;
 esac
 
 tree=$(mktemp -d)
@@ -34,7 +34,7 @@ rmdir "$tree/usr/share/zsh/site-functions"
 
 cat >"$tree/DEBIAN/control" <<END
 Package: dew
-Version: $(printf %s "$number" | tr '-' '+')
+Version: $number
 Architecture: $arch
 Maintainer: the authors of dew <dew@localhost>
 Section: admin
