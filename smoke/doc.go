@@ -8,7 +8,7 @@
 //	a daemon, if             │
 //	none answers             ▼  run.go: one Place each, gone at the end (place.go)
 //	              build ▶ services ▶ before ▶ push ▶ wait ▶ check ▶ check …
-//	                         │                              │  http.go  log.go  kill.go  ssh.go  mail.go  script.go
+//	                         │                              │  check.go  http.go  inside.go  exit.go  script.go
 //	        watch.go: a crash ends the run at once          ▼  judge.go: does it hold?
 //	        tail.go: the lines of the apps, meanwhile     Step (name, took, failure)
 //	                         │

@@ -52,8 +52,12 @@ func asFailure(err error, otherwise int) *Failure {
 	return &Failure{Status: otherwise, Err: err}
 }
 
-// causeOf is why ctx ended, where that is a failure of its own, else err.
+// causeOf is why ctx ended, where that is a failure of its own and err does not
+// tell more of it, else err.
 func causeOf(ctx context.Context, err error) error {
+	if f := (*Failure)(nil); errors.As(err, &f) && f.Status == StatusTimeout {
+		return err
+	}
 	if f := (*Failure)(nil); err != nil && ctx.Err() != nil && errors.As(context.Cause(ctx), &f) {
 		return f
 	}

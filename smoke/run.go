@@ -282,9 +282,12 @@ func (r *run) wait(ctx context.Context) error {
 		if err := w.look(ctx); err != nil {
 			return false, err
 		}
-		var err error
-		missing, err = r.missing(ctx)
-		return missing == "", err
+		now, err := r.missing(ctx)
+		if err != nil {
+			return false, err
+		}
+		missing = now
+		return missing == "", nil
 	})
 	if err != nil && ctx.Err() != nil && missing != "" {
 		return &Failure{Status: StatusTimeout, Err: fmt.Errorf("%s did not run in time", missing), Todo: "timeout: in smoke.yml, or --timeout, gives it more; its log lines are above"}

@@ -1,0 +1,246 @@
+package smoke
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/dewrun/dew/api/v3"
+)
+
+// tested runs one folder with this smoke.yml against a cloud.
+func tested(t *testing.T, c *cloud, v *fakeVerbs, spec string) (Report, string) {
+	t.Helper()
+	dir := write(t, map[string]string{"manifest.yml": "applications: [{name: ((name))}]", File: "variables: {name: shop}\n" + spec})
+	folders, err := Find([]string{dir})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var mu sync.Mutex
+	var said strings.Builder
+	ask := c.ask(t)
+	r := Run(t.Context(), Config{
+		Ask: ask, Enter: func(context.Context, Place) (Inside, error) {
+			return Inside{Ask: ask, Verbs: v, Env: append(os.Environ(), "GIVEN=yes"), Close: func() {}}, nil
+		},
+		Say: func(format string, args ...any) {
+			mu.Lock()
+			defer mu.Unlock()
+			fmt.Fprintf(&said, format+"\n", args...)
+		},
+		Bundle: func(ctx context.Context, s Scene) (string, error) {
+			file := filepath.Join(dir, "kept.tar.gz")
+			return file, Bundle{File: file}.Write(ctx, s)
+		},
+	}, folders)
+	mu.Lock()
+	defer mu.Unlock()
+	return r, said.String()
+}
+
+// states are the steps of a report, on one line.
+func states(r Report) string {
+	var out []string
+	for _, s := range r.Folders[0].Steps {
+		out = append(out, s.Name+"="+s.State)
+	}
+	return strings.Join(out, " ")
+}
+
+func TestRun(t *testing.T) {
+	c := newCloud(t)
+	v := &fakeVerbs{c: c, out: Output{Text: "/home/vcap/app\n"}}
+	c.lines = []v3.Line{{Source: "APP/PROC/WEB", Stream: "OUT", Text: []byte("ready")}}
+	c.signal = func(v3.Kill) v3.Crash {
+		c.stats[0].InstanceGUID = "i-2"
+		return crash("i-1", "APP/PROC/WEB: Exited with status 137", 0)
+	}
+	v.after = func() { // a mail that comes with the app
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		c.mails = []v3.Mail{{ID: "m", To: "ada@example.com", Subject: "hello", Text: "dear ada"}}
+	}
+	r, said := tested(t, c, v, `
+build: echo built > made
+services: [{name: db, offering: postgres, plan: small}]
+before: test "$GIVEN" = yes && test -f made
+checks:
+- http: {path: /x, equals: hello from shop.dew.localhost/x}
+- http: {path: /x, port: 9000, equals: hello from debug.dew.localhost/x}
+- http: {path: /x, port: 1234, contains: "hello from localhost:1234/x"}
+- http: {path: /x, host: other.test, equals: hello from other.test/x}
+- log: {contains: ready, source: APP/PROC/WEB}
+- ssh: {command: pwd, equals: /home/vcap/app}
+- mail: {to: ada@example.com, contains: dear ada}
+- kill: {signal: SIGKILL}
+  exit: {description: "APP/PROC/WEB: Exited with status 137", reason: CRASHED}
+- run: test "$APP" = shop; case "$APP_URL" in http://shop.dew.localhost:*) ;; *) exit 1;; esac
+`)
+	if r.Status != 0 {
+		t.Fatalf("status %d\n%s", r.Status, said)
+	}
+	if v.dials != 1 || len(v.services) != 1 || v.pushes[0].Variables["name"] != "shop" {
+		t.Errorf("dials %d, services %v, pushes %v", v.dials, v.services, v.pushes)
+	}
+	if !c.did("DELETE /v3/organizations/org-1") {
+		t.Error("the org was left")
+	}
+	if ok, bad, skipped := r.Counts(); ok != 15 || bad != 0 || skipped != 0 {
+		t.Errorf("%d ok, %d failed, %d skipped: %s", ok, bad, skipped, states(r))
+	}
+	if rows := r.Rows(); len(rows) != 16 || rows[6][2] != "shop" {
+		t.Errorf("table = %q", rows)
+	}
+}
+
+// Every failure has its exit status; what comes behind it is skipped, and the org
+// goes all the same.
+func TestRunFailures(t *testing.T) {
+	for _, tt := range []struct {
+		name, spec string
+		set        func(c *cloud, v *fakeVerbs)
+		status     int
+		want       string // in the sentence
+	}{
+		{name: "build", spec: "build: echo oops; exit 3", status: StatusFailed, want: "what build says failed: it ended with exit status 3"},
+		{name: "before", spec: "before: exit 1", status: StatusFailed, want: "what before says failed"},
+		{name: "service", spec: "services: [{name: none, offering: x, plan: y}]", status: StatusFailed, want: "no such plan"},
+		{
+			name: "push", spec: "", status: StatusStaging, want: "cannot stage",
+			set: func(_ *cloud, v *fakeVerbs) { v.err = &Failure{Status: StatusStaging, Err: errors.New("cannot stage")} },
+		},
+		{name: "app", spec: "checks: [{app: shoop, run: x}]", status: StatusUsage, want: `the manifests have no app "shoop", they have shop`},
+		{name: "http", spec: "checks: [{http: GET /, timeout: 120ms}]", status: StatusAssertion, want: "the status is 503, want 200: the body is \"busy\" (tried for 120ms)", set: busy},
+		{name: "refused", spec: "checks: [{http: GET /, timeout: 120ms}]", status: StatusAssertion, want: "got no answer", set: func(c *cloud, _ *fakeVerbs) { c.router = "http://127.0.0.1:1" }},
+		{name: "log", spec: "checks: [{log: ready, timeout: 120ms}]", status: StatusAssertion, want: `no line of app shop fits (contains "ready"); there were 0`},
+		{name: "ssh", spec: "checks: [{ssh: {command: x, status: 0}, timeout: 120ms}]", status: StatusAssertion, want: "the command ended with status 7, want 0", set: func(_ *cloud, v *fakeVerbs) { v.out.Status = 7 }},
+		{name: "mail", spec: "checks: [{mail: {to: a@b.c}, timeout: 120ms}]", status: StatusAssertion, want: "no such mail came to a@b.c"},
+		{name: "run", spec: "checks: [{run: echo why; exit 4, timeout: 120ms}]", status: StatusAssertion, want: `it ended with exit status 4: at last it printed "why"`},
+		{name: "no process", spec: "checks: [{kill: {process: worker}, timeout: 120ms}]", status: StatusUsage, want: `has no process "worker", it has web`},
+		{
+			name: "exit", spec: "checks: [{kill: {}, exit: {description: other}}]", status: StatusAssertion, want: `the exit record says "ended", want "other"`,
+			set: func(c *cloud, _ *fakeVerbs) { c.signal = func(v3.Kill) v3.Crash { return crash("i-1", "ended", 0) } },
+		},
+		{
+			name: "not again", spec: "checks: [{kill: {}, timeout: 120ms}]", status: StatusAssertion, want: "instance 0 of web does not run again: it is crashed",
+			set: func(c *cloud, _ *fakeVerbs) {
+				c.signal = func(v3.Kill) v3.Crash {
+					c.stats[0].State = v3.StateCrashed
+					return crash("i-1", "ended", 0)
+				}
+			},
+		},
+		{name: "crash at the start", spec: "", status: StatusCrashed, want: "app shop crashed: APP/PROC/WEB: Exited with status 1", set: crashes("APP/PROC/WEB: Exited with status 1", 0)},
+		{name: "out of memory", spec: "", status: StatusMemory, want: "out of memory", set: crashes("APP/PROC/WEB: Exited with status 137 (out of memory)", 0)},
+		{name: "crash in a check", spec: "checks: [{log: never}]", status: StatusCrashed, want: "app shop crashed: later", set: crashes("later", 200*time.Millisecond)},
+		{name: "never runs", spec: "timeout: 200ms", status: StatusTimeout, want: "instance 0 of process web of app shop did not run in time", set: func(c *cloud, _ *fakeVerbs) { c.stats[0].State = v3.StateStarting }},
+		{name: "too long", spec: "timeout: 200ms\nchecks: [{run: sleep 60}]", status: StatusTimeout, want: "took longer than 200ms"},
+		{name: "no rights", spec: "", status: StatusFailed, want: "cannot make an org to test in", set: func(c *cloud, _ *fakeVerbs) { c.refuse["POST /v3/organizations"] = http.StatusForbidden }},
+		{name: "stays", spec: "", status: StatusInfrastructure, want: "cannot remove the org", set: func(c *cloud, _ *fakeVerbs) {
+			c.refuse["DELETE /v3/organizations/org-1"] = http.StatusInternalServerError
+		}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			c := newCloud(t)
+			v := &fakeVerbs{c: c}
+			if tt.set != nil {
+				tt.set(c, v)
+			}
+			r, said := tested(t, c, v, tt.spec)
+			_, step, bad := r.Failed()
+			if !bad || r.Status != tt.status || step.Status != tt.status || !strings.Contains(step.Detail, tt.want) {
+				t.Errorf("status %d, %q, want %d with %q\n%s", r.Status, step.Detail, tt.status, tt.want, said)
+			}
+			if tt.name != "no rights" && tt.name != "build" && !c.did("DELETE /v3/organizations/org-1") {
+				t.Error("the org was left")
+			}
+		})
+	}
+}
+
+func busy(c *cloud, _ *fakeVerbs) {
+	c.page = func(w http.ResponseWriter, _ *http.Request) {
+		w.WriteHeader(http.StatusServiceUnavailable)
+		fmt.Fprint(w, "busy")
+	}
+}
+
+// crashes lets the app crash a while after the push.
+func crashes(description string, after time.Duration) func(*cloud, *fakeVerbs) {
+	return func(c *cloud, v *fakeVerbs) {
+		v.after = func() {
+			time.AfterFunc(after, func() {
+				c.mu.Lock()
+				defer c.mu.Unlock()
+				c.crashes = []v3.Crash{crash("i-1", description, 0)}
+			})
+			if after == 0 {
+				time.Sleep(50 * time.Millisecond)
+			}
+		}
+	}
+}
+
+// A check that does not hold at first is made again.
+func TestRunRetries(t *testing.T) {
+	c := newCloud(t)
+	n := 0
+	c.page = func(w http.ResponseWriter, _ *http.Request) {
+		if n++; n < 3 {
+			w.WriteHeader(http.StatusBadGateway)
+		}
+	}
+	r, said := tested(t, c, &fakeVerbs{c: c}, "checks: [{http: GET /}]")
+	if r.Status != 0 || n != 3 {
+		t.Errorf("status %d after %d tries\n%s", r.Status, n, said)
+	}
+}
+
+// A folder without checks is pushed and awaited, and that is said.
+func TestRunWithoutChecks(t *testing.T) {
+	c := newCloud(t)
+	r, said := tested(t, c, &fakeVerbs{c: c}, "")
+	if r.Status != 0 || states(r) != "push=ok wait=ok" || !strings.Contains(said, "there is no check to make") {
+		t.Errorf("status %d, %s\n%s", r.Status, states(r), said)
+	}
+}
+
+// What runs when somebody interrupts is ended, nothing is kept, the org goes.
+func TestRunInterrupted(t *testing.T) {
+	c := newCloud(t)
+	ask := c.ask(t)
+	dir := write(t, map[string]string{"manifest.yml": "applications: [{name: shop}]", File: "checks: [{run: 'touch began; sleep 600'}]"})
+	folders, err := Find([]string{dir})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	go func() {
+		for ctx.Err() == nil {
+			if _, err := os.Stat(filepath.Join(dir, "began")); err == nil {
+				cancel()
+			}
+			time.Sleep(time.Millisecond)
+		}
+	}()
+	kept := false
+	r := Run(ctx, Config{
+		Ask: ask, Enter: func(context.Context, Place) (Inside, error) {
+			return Inside{Ask: ask, Verbs: &fakeVerbs{c: c}, Env: os.Environ()}, nil
+		},
+		Say:    func(string, ...any) {},
+		Bundle: func(context.Context, Scene) (string, error) { kept = true; return "", nil },
+	}, append(folders, folders...))
+	if len(r.Folders) != 1 || r.Status != StatusFailed || kept || !c.did("DELETE /v3/organizations/org-1") {
+		t.Errorf("report = %+v, bundle %t", r, kept)
+	}
+}

@@ -1,0 +1,419 @@
+//go:build integration
+
+package smoke_test
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"encoding/xml"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// patience bounds every wait: only a hang reaches it.
+const patience = 2 * time.Minute
+
+// bin has the programs as a release has them, and those of the example.
+var bin string
+
+func TestMain(m *testing.M) { os.Exit(runTests(m)) }
+
+func runTests(m *testing.M) int {
+	dir, err := os.MkdirTemp("", "dew")
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	defer os.RemoveAll(dir)
+	bin = dir
+	c := exec.Command("go", "build", "-trimpath", "-o", bin+"/", "../cmd/dewd", "../cmd/dew", "../cmd/dew-init",
+		"../examples/config-sidecar/app", "../examples/config-sidecar/config-server")
+	c.Env = append(os.Environ(), "CGO_ENABLED=0")
+	if out, err := c.CombinedOutput(); err != nil {
+		fmt.Fprintf(os.Stderr, "cannot build the programs: %v\n%s", err, out)
+		return 1
+	}
+	return m.Run()
+}
+
+// bench is a folder to work in: all that a run makes is below it, so that what it
+// leaves can be seen.
+type bench struct{ dir, tmp string }
+
+func newBench(t *testing.T, files map[string]string) bench {
+	t.Helper()
+	dir, err := os.MkdirTemp("", "dew") // sockets want short names
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { os.RemoveAll(dir) })
+	b := bench{dir: dir, tmp: filepath.Join(dir, "t")}
+	if err := os.MkdirAll(b.tmp, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	for name, text := range files {
+		file := filepath.Join(dir, name)
+		if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(file, []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return b
+}
+
+// dew is the command in the folder, with nothing remembered and no daemon to find.
+func (b bench) dew(ctx context.Context, args ...string) (cmd *exec.Cmd, out, talk *bytes.Buffer) {
+	out, talk = &bytes.Buffer{}, &bytes.Buffer{}
+	cmd = exec.CommandContext(ctx, filepath.Join(bin, "dew"), args...)
+	cmd.Dir, cmd.Stdout, cmd.Stderr = b.dir, out, talk
+	cmd.Env = append(os.Environ(), "TMPDIR="+b.tmp, "DEW_RUN="+filepath.Join(b.dir, "none"), "DEW_HOME="+b.dir, "DEW_API=", "BIN="+bin)
+	return cmd, out, talk
+}
+
+func (b bench) run(t *testing.T, args ...string) (code int, out, talk string) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	cmd, o, e := b.dew(ctx, args...)
+	if err := cmd.Run(); cmd.ProcessState == nil {
+		t.Fatal(err)
+	}
+	return cmd.ProcessState.ExitCode(), o.String(), e.String()
+}
+
+// leftovers are traces of private daemons: files, processes and mounts (network
+// namespaces are some).
+func (b bench) leftovers() error {
+	left, err := os.ReadDir(b.tmp)
+	errs := []error{err}
+	for _, e := range left {
+		errs = append(errs, fmt.Errorf("%s is left", e.Name()))
+	}
+	mounts, err := os.ReadFile("/proc/self/mountinfo")
+	errs = append(errs, err)
+	for line := range strings.Lines(string(mounts)) {
+		if strings.Contains(line, b.tmp+"/") {
+			errs = append(errs, fmt.Errorf("a mount is left: %s", line))
+		}
+	}
+	lines, err := filepath.Glob("/proc/[0-9]*/cmdline")
+	errs = append(errs, err)
+	for _, name := range lines {
+		text, _ := os.ReadFile(name) // a process that has ended meanwhile is fine
+		if bytes.Contains(text, []byte(b.tmp+"/")) {
+			errs = append(errs, fmt.Errorf("a process is left: %s %q", name, text))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// rootTag is what names outside of a root's folders end with.
+func rootTag(root string) string {
+	sum := sha256.Sum256([]byte(root))
+	return hex.EncodeToString(sum[:4])
+}
+
+// outside is what a daemon with this root has outside of its folders: a bridge and
+// cgroups, which have the root's own names.
+func outside(root string) (found []string, err error) {
+	tag := rootTag(root)
+	links, err := net.Interfaces()
+	if err != nil {
+		return nil, err
+	}
+	for _, l := range links {
+		if l.Name == "dewbr"+tag {
+			found = append(found, "link "+l.Name)
+		}
+	}
+	for _, pattern := range []string{"/sys/fs/cgroup/dew-" + tag, "/sys/fs/cgroup/*/dew-" + tag, "/sys/fs/cgroup/*/*/dew-" + tag} {
+		dirs, err := filepath.Glob(pattern)
+		if err != nil {
+			return nil, err
+		}
+		found = append(found, dirs...)
+	}
+	return found, nil
+}
+
+const manifest = `applications:
+- name: shop
+  path: build
+  buildpacks: [binary_buildpack]
+  command: ./app
+  memory: 128M
+  env: {CONFIG_SERVER_PORT: "8082", SHOP_PASSWORD: not-for-the-bundle}
+  sidecars:
+  - {name: config-server, process_types: [web], command: ./config-server, memory: 64MB}
+`
+
+const good = `build: mkdir -p build && cp "$BIN/app" "$BIN/config-server" build/
+before: test "$(dew target | grep -c "$SMOKE_ORG")" = 1
+checks:
+- name: the app hands on what the sidecar says
+  http: {path: /config, status: 200, header: {Content-Type: application/json}, json: {"$.scope": some-service.admin}}
+- name: the sidecar itself, which has no route
+  http: {path: /config/, port: 8082, contains: some-service.admin}
+- log: {contains: config server listens, source: APP/PROC/WEB/SIDECAR/CONFIG-SERVER}
+- ssh: {command: pwd, equals: /home/vcap/app}
+- run: |
+    dew status --json >status.json
+    ls -d /sys/class/net/dewbr* >outside.txt
+    find /sys/fs/cgroup -maxdepth 3 -name 'dew-*' >>outside.txt
+- kill: {sidecar: config-server}
+  exit: {description: "APP/PROC/WEB/SIDECAR/CONFIG-SERVER: Exited with status 137", reason: CRASHED}
+- name: a process that a command ends counts as well
+  ssh: {command: 'kill -9 $(pgrep -x app)', status: [0, 255]}
+  exit: {description: "APP/PROC/WEB: Exited with status 137"}
+- name: it is back
+  http: GET /config
+- run: dew crashes "$APP" --json >crashes.json
+`
+
+// A folder with a sidecar passes at a private daemon, of which nothing is left.
+func TestSmoke(t *testing.T) {
+	b := newBench(t, map[string]string{"shop/manifest.yml": manifest, "shop/smoke.yml": good})
+	code, out, talk := b.run(t, "smoke", "--json", "--junit", "report.xml", "shop")
+	if code != 0 {
+		t.Fatalf("status %d\n%s\n%s", code, out, talk)
+	}
+	var report struct {
+		Status  int
+		Folders []struct {
+			Folder string
+			Steps  []struct{ Name, State, Kind, App string }
+		}
+	}
+	if err := json.Unmarshal([]byte(out), &report); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	if report.Status != 0 || len(report.Folders) != 1 || len(report.Folders[0].Steps) != 14 {
+		t.Errorf("report = %+v", report)
+	}
+	for _, want := range []string{"[APP/PROC/WEB/SIDECAR/CONFIG-SERVER/0] OUT config server listens", "shop: it is back: ok"} {
+		if !strings.Contains(talk, want) {
+			t.Errorf("stderr lacks %q:\n%s", want, talk)
+		}
+	}
+	checkJUnit(t, filepath.Join(b.dir, "report.xml"), 14, 0)
+	var crashes []struct{ Instance string }
+	readJSON(t, filepath.Join(b.dir, "shop", "crashes.json"), &crashes)
+	if len(crashes) != 2 {
+		t.Errorf("crashes = %+v, want two", crashes)
+	}
+	var status struct{ Root string }
+	readJSON(t, filepath.Join(b.dir, "shop", "status.json"), &status)
+	if !strings.HasPrefix(status.Root, b.tmp+"/") {
+		t.Errorf("the root was %s, want one below %s", status.Root, b.tmp)
+	}
+	if err := b.leftovers(); err != nil {
+		t.Error(err)
+	}
+	// That it is looked for in the right place was seen while the daemon ran.
+	during, err := os.ReadFile(filepath.Join(b.dir, "shop", "outside.txt"))
+	tag := rootTag(status.Root)
+	if err != nil || !strings.Contains(string(during), "dewbr"+tag) || !strings.Contains(string(during), "/dew-"+tag) {
+		t.Errorf("while it ran there was %v\n%s\nwant a bridge and a cgroup with %s", err, during, tag)
+	}
+	if found, err := outside(status.Root); err != nil || len(found) > 0 {
+		t.Errorf("outside of its folders it has left %v, %v", found, err)
+	}
+}
+
+func readJSON(t *testing.T, file string, v any) {
+	t.Helper()
+	text, err := os.ReadFile(file)
+	if err == nil {
+		err = json.Unmarshal(text, v)
+	}
+	if err != nil {
+		t.Fatalf("%s: %v\n%s", file, err, text)
+	}
+}
+
+func checkJUnit(t *testing.T, file string, tests, failures int) {
+	t.Helper()
+	text, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got struct {
+		XMLName  xml.Name `xml:"testsuites"`
+		Tests    int      `xml:"tests,attr"`
+		Failures int      `xml:"failures,attr"`
+		Suites   []struct {
+			Cases []struct{} `xml:"testcase"`
+			Out   string     `xml:"system-out"`
+		} `xml:"testsuite"`
+	}
+	if err := xml.Unmarshal(text, &got); err != nil {
+		t.Fatalf("%v\n%s", err, text)
+	}
+	if got.Tests != tests || got.Failures != failures || !strings.Contains(got.Suites[0].Out, "APP/PROC/WEB") {
+		t.Errorf("JUnit = %+v, want %d tests and %d failures", got, tests, failures)
+	}
+}
+
+// A check that does not hold gives status 8, a sentence and a bundle without
+// secrets; of two folders the other one is tested all the same.
+func TestSmokeFails(t *testing.T) {
+	bad := `build: mkdir -p build && cp "$BIN/app" "$BIN/config-server" build/
+checks:
+- name: the scope is another
+  http: {path: /config, json: {"$.scope": nobody}}
+  timeout: 1s
+- ssh: never reached
+`
+	b := newBench(t, map[string]string{
+		"bad/manifest.yml": manifest, "bad/smoke.yml": bad,
+		"good/manifest.yml": manifest, "good/smoke.yml": strings.SplitAfter(good, "some-service.admin}}\n")[0],
+	})
+	code, out, talk := b.run(t, "smoke", "--junit", "report.xml", "./...")
+	if code != 8 {
+		t.Errorf("status %d, want 8\n%s\n%s", code, out, talk)
+	}
+	for _, want := range []string{`dew: bad: the scope is another (app shop): $.scope is "some-service.admin", want "nobody"`, "logs, events and exit records are in smoke-bad.tar.gz"} {
+		if !strings.Contains(talk, want) {
+			t.Errorf("stderr lacks %q:\n%s", want, talk)
+		}
+	}
+	if !strings.Contains(out, "good") || !strings.Contains(out, "1 failed, 2 skipped") {
+		t.Errorf("stdout = %s", out)
+	}
+	checkJUnit(t, filepath.Join(b.dir, "report.xml"), 12, 1)
+	text, err := exec.Command("tar", "xzOf", filepath.Join(b.dir, "smoke-bad.tar.gz")).Output()
+	if err != nil || !bytes.Contains(text, []byte("config server listens")) || !bytes.Contains(text, []byte(`"SHOP_PASSWORD": "***"`)) || bytes.Contains(text, []byte("not-for-the-bundle")) {
+		t.Errorf("bundle: %v\n%s", err, text)
+	}
+	if err := b.leftovers(); err != nil {
+		t.Error(err)
+	}
+}
+
+// An interruption in the middle of a check ends all, and nothing is left.
+func TestSmokeInterrupted(t *testing.T) {
+	for _, tt := range []struct {
+		name string
+		sig  syscall.Signal
+	}{{"Ctrl-C", syscall.SIGINT}, {"SIGTERM", syscall.SIGTERM}} {
+		t.Run(tt.name, func(t *testing.T) {
+			spec := `build: mkdir -p build && cp "$BIN/app" "$BIN/config-server" build/
+checks:
+- run: touch ../began && sleep 600
+  timeout: 10m
+`
+			b := newBench(t, map[string]string{"shop/manifest.yml": manifest, "shop/smoke.yml": spec})
+			ctx, cancel := context.WithTimeout(t.Context(), patience)
+			defer cancel()
+			cmd, _, talk := b.dew(ctx, "smoke", "shop")
+			cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+			if err := cmd.Start(); err != nil {
+				t.Fatal(err)
+			}
+			for began := false; !began && ctx.Err() == nil; time.Sleep(20 * time.Millisecond) {
+				_, err := os.Stat(filepath.Join(b.dir, "began"))
+				began = err == nil
+			}
+			if err := syscall.Kill(-cmd.Process.Pid, tt.sig); err != nil { // as a terminal does: to the whole group
+				t.Fatal(err)
+			}
+			_ = cmd.Wait() // its status is looked at
+			if code := cmd.ProcessState.ExitCode(); code != 1 || !strings.Contains(talk.String(), "Interrupted: cleaning up") {
+				t.Errorf("status %d, want 1\n%s", code, talk)
+			}
+			if err := b.leftovers(); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}
+
+// At a daemon that others use it works in an org of its own, gives its app another
+// route than theirs, and leaves all as it was.
+func TestSmokeBesideOthers(t *testing.T) {
+	b := newBench(t, map[string]string{"shop/manifest.yml": manifest, "shop/smoke.yml": strings.SplitAfter(good, "some-service.admin}}\n")[0]})
+	run := filepath.Join(b.tmp, "run")
+	log, err := os.Create(filepath.Join(b.dir, "dewd.log"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer log.Close()
+	if err := os.MkdirAll(filepath.Join(b.tmp, "root", "containerd"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	dewd := exec.Command(filepath.Join(bin, "dewd"), "--root", filepath.Join(b.tmp, "root"), "--run", run,
+		"--listen", "127.0.0.1:0", "--router", "127.0.0.1:0", "--ssh", "127.0.0.1:0", "--tcp-ports=", "--log-reserve", "1MiB")
+	dewd.Stdout, dewd.Stderr = log, log
+	if err := dewd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		if code, _, talk := b.run(t, "--run", run, "shutdown", "--apps"); code != 0 {
+			t.Errorf("shutdown: %s", talk)
+		}
+		_ = dewd.Wait() // dew has waited for it
+	}()
+	must := func(args ...string) string {
+		t.Helper()
+		code, out, talk := b.run(t, append([]string{"--run", run}, args...)...)
+		if code != 0 {
+			t.Fatalf("dew %v: status %d\n%s%s", args, code, out, talk)
+		}
+		return out
+	}
+	for end := time.Now().Add(patience); time.Now().Before(end); time.Sleep(50 * time.Millisecond) {
+		if code, _, _ := b.run(t, "--run", run, "status"); code == 0 {
+			break
+		}
+	}
+	must("smoke", "--keep", "shop") // this one has the plain route, and stays
+	before := must("orgs")
+	out := must("smoke", "--json", "shop")
+	if !strings.Contains(out, `"status": 0`) {
+		t.Errorf("report = %s", out)
+	}
+	if after := must("orgs"); after != before || !strings.Contains(after, "smoke-") {
+		t.Errorf("orgs were\n%sand are\n%s", before, after)
+	}
+	if apps := must("curl", "/v3/apps"); strings.Count(apps, `"name":"shop"`)+strings.Count(apps, `"name": "shop"`) != 1 {
+		t.Errorf("apps = %s", apps)
+	}
+}
+
+// Mistakes are told with what to do, before anything is started.
+func TestSmokeMistakes(t *testing.T) {
+	b := newBench(t, map[string]string{"bad/smoke.yml": "chekcs: []\n", "bad/manifest.yml": manifest})
+	for _, tt := range []struct {
+		args []string
+		code int
+		want string
+	}{
+		{[]string{"smoke", "bad"}, 2, "bad/smoke.yml, line 1: chekcs: is not a key that is known here: there are alone, build,"},
+		{[]string{"smoke", "nowhere"}, 2, "cannot find what to test"},
+		{[]string{"--run", "nowhere", "smoke", "bad/manifest.yml", "--force"}, 2, "--force goes with dew smoke init"},
+		{[]string{"smoke", "init", "bad"}, 2, "bad/smoke.yml is there already"},
+		{[]string{"smoke", "init", "bad", "--force"}, 0, "Wrote bad/smoke.yml"},
+		{[]string{"--run", "nowhere", "smoke", "bad"}, 6, "cannot reach dewd"},
+		{[]string{"smoke", "bad", "--dewd", "/nowhere/dewd"}, 9, "cannot start /nowhere/dewd"},
+	} {
+		if code, _, talk := b.run(t, tt.args...); code != tt.code || !strings.Contains(talk, tt.want) {
+			t.Errorf("dew %v: status %d\n%s\nwant %d with %q", tt.args, code, talk, tt.code, tt.want)
+		}
+	}
+	if err := b.leftovers(); err != nil {
+		t.Error(err)
+	}
+}
