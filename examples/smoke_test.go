@@ -148,11 +148,11 @@ func nothingStays(t *testing.T, before []string) {
 func TestBrokenApps(t *testing.T) {
 	wanted := map[string]struct {
 		status    int
-		step      string // that fails
+		step      string // that fails; empty: it depends on how fast the machine is
 		says, how string
 	}{
 		"exits-at-once": {4, "push", "exits-at-once crashed at its start: APP/PROC/WEB: Exited with status 0", "status 0 is a crash too"},
-		"crashes-later": {4, "it is still there after a while", "crashed: APP/PROC/WEB: Exited with status 1", "dew crashes crashes-later"},
+		"crashes-later": {4, "", "crashed: APP/PROC/WEB: Exited with status 1", "dew crashes crashes-later"},
 		"sidecar-out-of-memory": {
 			7, "push", "sidecar-out-of-memory crashed at its start: APP/PROC/WEB/SIDECAR/CACHE: Exited with status 137 (out of memory)", "give the sidecar more than 64.0M",
 		},
@@ -180,7 +180,7 @@ func TestBrokenApps(t *testing.T) {
 				t.Fatalf("report %+v, want one suite with one failure", report)
 			}
 			for _, c := range report.Suites[0].Cases {
-				if c.Failure != nil && (c.Name != w.step || !strings.Contains(c.Failure.Message, w.says) || !strings.Contains(c.Failure.Text, w.says)) {
+				if c.Failure != nil && (w.step != "" && c.Name != w.step || !strings.Contains(c.Failure.Message, w.says) || !strings.Contains(c.Failure.Text, w.says)) {
 					t.Errorf("%s failed with %+v, want %s with %q", c.Name, *c.Failure, w.step, w.says)
 				}
 			}
