@@ -141,7 +141,7 @@ func (d *daemon) openListeners(context.Context) (err error) {
 	return nil
 }
 
-func (d *daemon) openStore(context.Context) (err error) {
+func (d *daemon) openStore(ctx context.Context) (err error) {
 	if d.db, err = store.Open(filepath.Join(d.cfg.Root, "dew.db"), store.Options{Format: storeFormat, Committed: d.committed}); err != nil {
 		return err
 	}
@@ -156,14 +156,14 @@ func (d *daemon) openStore(context.Context) (err error) {
 	if d.shelf, err = droplet.NewShelf(d.db, filepath.Join(d.cfg.Root, "droplets")); err != nil {
 		return err
 	}
-	d.subnet, err = keptSubnet(store.In[netip.Prefix](d.db, "settings"), d.cfg.Subnet)
+	d.subnet, err = d.keptSubnet(ctx)
 	return err
 }
 
 // keptSubnet is the wished network, else the one of the last time, else a free
 // one. It is kept: instances that are adopted have addresses in it.
-func keptSubnet(settings *store.Bucket[netip.Prefix], wished netip.Prefix) (netip.Prefix, error) {
-	p := wished
+func (d *daemon) keptSubnet(ctx context.Context) (netip.Prefix, error) {
+	settings, p := store.In[netip.Prefix](d.db, "settings"), d.cfg.Subnet
 	if !p.IsValid() {
 		kept, err := settings.Get("subnet")
 		if err == nil {
@@ -172,7 +172,7 @@ func keptSubnet(settings *store.Bucket[netip.Prefix], wished netip.Prefix) (neti
 		if !errors.Is(err, store.ErrNotFound) {
 			return p, err
 		}
-		if p, err = containerd.FreeSubnet(); err != nil {
+		if p, err = containerd.TakeSubnet(ctx, containerd.NamesFor(d.cfg.Root).Bridge); err != nil {
 			return p, err
 		}
 	}

@@ -6,12 +6,14 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"net"
 	"net/netip"
 	"os"
 	"path/filepath"
 	goruntime "runtime"
+	"time"
 
 	"github.com/vishvananda/netlink"
 	"github.com/vishvananda/netns"
@@ -28,7 +30,10 @@ type network struct {
 	dials  chan struct{} // bounds the threads that stand in foreign namespaces
 }
 
-const maxDials = 64
+const (
+	maxDials  = 64
+	turnLimit = 30 * time.Second // far more than it takes to choose a subnet
+)
 
 func newNetwork(dir, bridge string, subnet netip.Prefix) *network {
 	return &network{dir: dir, bridge: bridge, subnet: subnet.Masked(), dials: make(chan struct{}, maxDials)}
@@ -37,16 +42,61 @@ func newNetwork(dir, bridge string, subnet netip.Prefix) *network {
 // gateway is the bridge's own address: the first of the subnet.
 func (n *network) gateway() netip.Addr { return n.subnet.Addr().Next() }
 
-// FreeSubnet finds the first /20 of 10.201.0.0/16 that nothing on this machine
-// has an address in or a route to.
-func FreeSubnet() (netip.Prefix, error) {
+// TakeSubnet finds the first /20 of 10.201.0.0/16 that nothing else on this machine
+// has an address in or a route to, and gives it to the bridge. Daemons that start
+// at the same moment take turns.
+func TakeSubnet(ctx context.Context, bridge string) (netip.Prefix, error) {
+	// A name in the network namespace whose subnets these are; it is given back when
+	// the process ends, however that happens.
+	turn, err := inTurn(ctx, "@dew-subnet")
+	if err != nil {
+		return netip.Prefix{}, err
+	}
+	defer turn.Close()
+	taken, err := takenSubnets(bridge)
+	if err != nil {
+		return netip.Prefix{}, err
+	}
+	p, err := freeSubnet(taken)
+	if err != nil {
+		return p, err
+	}
+	return p, newNetwork("", bridge, p).makeBridge()
+}
+
+// inTurn waits until nobody else has the name of a socket, and has it.
+func inTurn(ctx context.Context, name string) (io.Closer, error) {
+	ctx, cancel := context.WithTimeoutCause(ctx, turnLimit, errors.New("another daemon does not get done with it"))
+	defer cancel()
+	for {
+		l, err := net.ListenPacket("unixgram", name)
+		if err == nil {
+			return l, nil
+		}
+		if !errors.Is(err, unix.EADDRINUSE) {
+			return nil, fmt.Errorf("cannot choose a subnet: %w", err)
+		}
+		select {
+		case <-ctx.Done():
+			return nil, fmt.Errorf("cannot choose a subnet: %w", context.Cause(ctx))
+		case <-time.After(10 * time.Millisecond):
+		}
+	}
+}
+
+// takenSubnets are those that there is a route to, but for the bridge's own.
+func takenSubnets(bridge string) ([]netip.Prefix, error) {
 	routes, err := netlink.RouteList(nil, netlink.FAMILY_V4)
 	if err != nil {
-		return netip.Prefix{}, fmt.Errorf("cannot list routes: %w", err)
+		return nil, fmt.Errorf("cannot list routes: %w", err)
+	}
+	own := -1
+	if br, err := netlink.LinkByName(bridge); err == nil {
+		own = br.Attrs().Index
 	}
 	var taken []netip.Prefix
 	for _, r := range routes {
-		if r.Dst == nil {
+		if r.Dst == nil || r.LinkIndex == own {
 			continue
 		}
 		if a, ok := netip.AddrFromSlice(r.Dst.IP); ok {
@@ -54,7 +104,7 @@ func FreeSubnet() (netip.Prefix, error) {
 			taken = append(taken, netip.PrefixFrom(a.Unmap(), ones))
 		}
 	}
-	return freeSubnet(taken)
+	return taken, nil
 }
 
 func freeSubnet(taken []netip.Prefix) (netip.Prefix, error) {
@@ -71,12 +121,20 @@ next:
 	return netip.Prefix{}, errors.New("cannot find a free subnet in 10.201.0.0/16: give one with --subnet")
 }
 
-// setUp makes the bridge. It is kept when it is there already: instances of an
-// earlier daemon hang on it.
+// setUp makes what instances hang on.
 func (n *network) setUp() error {
 	if err := os.MkdirAll(n.dir, 0o755); err != nil {
 		return fmt.Errorf("cannot make the folder of network namespaces: %w", err)
 	}
+	if err := n.makeBridge(); err != nil {
+		return err
+	}
+	return setSysctl("net/ipv4/ip_forward", "1")
+}
+
+// makeBridge makes the bridge. It is kept when it is there already: instances of an
+// earlier daemon hang on it.
+func (n *network) makeBridge() error {
 	la := netlink.NewLinkAttrs()
 	la.Name = n.bridge
 	err := netlink.LinkAdd(&netlink.Bridge{LinkAttrs: la})
@@ -99,7 +157,7 @@ func (n *network) setUp() error {
 	if err := netlink.LinkSetUp(br); err != nil {
 		return fmt.Errorf("cannot bring up bridge %s: %w", n.bridge, err)
 	}
-	return setSysctl("net/ipv4/ip_forward", "1")
+	return nil
 }
 
 // tearDown removes the bridge.
