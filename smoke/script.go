@@ -60,7 +60,10 @@ func (c *checker) script(ctx context.Context, text string, a subject) error {
 	if !errors.As(err, &f) {
 		return err
 	}
-	about := "at last it printed " + quotedEnd(strings.TrimSpace(f.Output))
+	about := "it printed nothing"
+	if text := strings.TrimSpace(f.Output); text != "" {
+		about = "at last it printed " + quotedEnd(text)
+	}
 	return &Failure{Status: StatusAssertion, Err: &mismatch{err: f.Err, about: about}, Output: f.Output}
 }
 

@@ -203,6 +203,9 @@ func TestSmoke(t *testing.T) {
 	if report.Status != 0 || len(report.Folders) != 1 || len(report.Folders[0].Steps) != 14 {
 		t.Errorf("report = %+v", report)
 	}
+	if strings.Contains(talk, "not-for-the-bundle") {
+		t.Errorf("stderr has a secret of the manifest:\n%s", talk)
+	}
 	for _, want := range []string{"[APP/PROC/WEB/SIDECAR/CONFIG-SERVER/0] OUT config server listens", "shop: it is back: ok"} {
 		if !strings.Contains(talk, want) {
 			t.Errorf("stderr lacks %q:\n%s", want, talk)
@@ -338,6 +341,56 @@ checks:
 				t.Error(err)
 			}
 		})
+	}
+}
+
+// A change makes the next test, with the same daemon.
+func TestSmokeWatch(t *testing.T) {
+	spec := `build: mkdir -p build && cp "$BIN/app" "$BIN/config-server" build/
+checks:
+- run: dew status --json | grep '"pid"' >>../pids
+`
+	b := newBench(t, map[string]string{"shop/manifest.yml": manifest, "shop/smoke.yml": spec})
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	cmd, out, _ := b.dew(ctx, "smoke", "--watch", "shop")
+	talk, err := os.Create(filepath.Join(b.dir, "talk"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer talk.Close()
+	cmd.Stderr = talk
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	said := func() string {
+		text, err := os.ReadFile(talk.Name())
+		if err != nil {
+			t.Fatal(err)
+		}
+		return string(text)
+	}
+	watching := func(n int) {
+		for strings.Count(said(), "Watching for changes") < n && ctx.Err() == nil {
+			time.Sleep(20 * time.Millisecond)
+		}
+	}
+	watching(1)
+	if err := os.WriteFile(filepath.Join(b.dir, "shop", "new.txt"), []byte("new"), 0o644); err != nil {
+		t.Error(err)
+	}
+	watching(2)
+	if err := cmd.Process.Signal(syscall.SIGINT); err != nil {
+		t.Error(err)
+	}
+	_ = cmd.Wait() // its status is looked at
+	pids, err := os.ReadFile(filepath.Join(b.dir, "pids"))
+	lines := strings.Fields(strings.ReplaceAll(string(pids), `"pid":`, ""))
+	if cmd.ProcessState.ExitCode() != 0 || err != nil || len(lines) != 2 || lines[0] != lines[1] || strings.Count(out.String(), "5 ok, 0 failed") != 2 {
+		t.Errorf("%s, pids %q, %v\n%s\n%s", cmd.ProcessState, pids, err, out, said())
+	}
+	if err := b.leftovers(); err != nil {
+		t.Error(err)
 	}
 }
 

@@ -118,6 +118,7 @@ func runPush(ctx context.Context, o pushOptions, ask *client.Client, out *consol
 type pushed struct {
 	manifest app.Manifest
 	file     string // empty: it was made up
+	bare     bool   // what changes is not shown
 }
 
 // pushAll applies a manifest and pushes its apps, one after the other.
@@ -136,7 +137,7 @@ func pushAll(ctx context.Context, o pushOptions, p pushed, ask *client.Client, o
 	if err != nil {
 		return nil, err
 	}
-	if err := apply(ctx, ask, out, applied{space: home, manifest: p.manifest, diff: p.file != ""}); err != nil {
+	if err := apply(ctx, ask, out, applied{space: home, manifest: p.manifest, diff: p.file != "" && !p.bare}); err != nil {
 		return nil, err
 	}
 	var views []appView

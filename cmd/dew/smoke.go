@@ -33,6 +33,7 @@ type smokeOptions struct {
 	Quiet    bool
 	Verbose  bool
 	Force    bool // of init
+	Watch    bool
 }
 
 const aboutSmoke = `A folder says in smoke.yml what must hold; docs/smoke.md tells how. DIR/... is every folder below that has one, but for those that say alone: true. A folder without smoke.yml is pushed and awaited; of a manifest that is given, too, the smoke.yml beside it is used.
@@ -60,6 +61,7 @@ func smokeCommands(g *global) []*cli.Command {
 			boolFlag("keep", "leave apps, services and a private daemon, and say how to reach them"),
 			boolFlag("private", "start a private daemon, also if one answers"),
 			&cli.StringFlag{Name: "dewd", Usage: "`path` of the private daemon's program (default: beside dew, or in PATH)"},
+			boolFlag("watch", "test again whenever something in the folders changes, until Ctrl-C; a private daemon stays for all tests"),
 			boolFlag("quiet", "show no log lines and no progress"),
 			&cli.BoolFlag{Name: "v", Aliases: []string{"verbose"}, Usage: "show what scripts print, and every try of a check", DisableDefaultText: true},
 			boolFlag("force", "with init: replace a smoke.yml that is there"),
@@ -70,7 +72,7 @@ func smokeCommands(g *global) []*cli.Command {
 			Args:     c.Args().Slice(),
 			Manifest: manifestOptions{Vars: c.StringSlice("var"), VarsFiles: c.StringSlice("vars-file")},
 			Timeout:  c.Duration("timeout"), JUnit: c.String("junit"), Bundle: c.String("bundle"), NoBundle: c.Bool("no-bundle"), Keep: c.Bool("keep"),
-			Private: c.Bool("private"), Dewd: c.String("dewd"), Quiet: c.Bool("quiet"), Verbose: c.Bool("v"), Force: c.Bool("force"),
+			Private: c.Bool("private"), Dewd: c.String("dewd"), Quiet: c.Bool("quiet"), Verbose: c.Bool("v"), Force: c.Bool("force"), Watch: c.Bool("watch"),
 		}
 		if len(o.Args) > 0 && o.Args[0] == "init" {
 			return runSmokeInit(o, g.out)
@@ -85,23 +87,24 @@ func (o smokeOptions) check() error {
 		return usage("--timeout: %s is less than nothing", o.Timeout)
 	case o.NoBundle && o.Bundle != "":
 		return usage("--bundle and --no-bundle exclude each other")
+	case o.Watch && o.Keep:
+		return usage("--watch and --keep exclude each other: every test would leave its apps")
 	case o.Force:
 		return usage("--force goes with dew smoke init")
 	}
 	return nil
 }
 
-// runSmoke tests folders and tells how that went.
+// runSmoke tests folders and tells how that went, once or after every change.
 func runSmoke(ctx context.Context, o smokeOptions, g *global) (err error) {
 	if err := o.check(); err != nil {
 		return err
 	}
-	folders, err := smoke.Find(o.Args)
+	folders, err := smoke.Find(o.Args) // before a daemon is started
 	if err != nil {
 		return smokeFailure(err)
 	}
-	vars, err := variables(o.Manifest)
-	if err != nil {
+	if _, err := variables(o.Manifest); err != nil {
 		return err
 	}
 	talk := *g.out
@@ -119,7 +122,20 @@ func runSmoke(ctx context.Context, o smokeOptions, g *global) (err error) {
 			err = cmp.Or(err, error(&failure{status: statusOf(smokeFailure(cerr))}))
 		}
 	}()
-	s := &smokeTalk{o: o, out: g.out, single: len(folders) == 1}
+	if o.Watch {
+		return d.watch(ctx, patient, folders)
+	}
+	return d.test(ctx, patient, folders)
+}
+
+// test tests folders once.
+func (d *smokeDoor) test(ctx, patient context.Context, folders []smoke.Folder) error {
+	o := d.o
+	vars, err := variables(o.Manifest)
+	if err != nil {
+		return err
+	}
+	s := &smokeTalk{o: o, out: d.g.out, single: len(folders) == 1}
 	cfg := smoke.Config{
 		Ask: d.ask, Enter: d.enter, Variables: vars, Timeout: o.Timeout, Keep: o.Keep, Patient: patient, Say: s.say, Line: s.line,
 	}
@@ -127,14 +143,47 @@ func runSmoke(ctx context.Context, o smokeOptions, g *global) (err error) {
 		cfg.Line = nil
 	}
 	if o.Verbose {
-		cfg.Script, cfg.Tried = g.out.err, func(err error) { s.say("   not yet: %v", err) }
+		cfg.Script, cfg.Tried = d.g.out.err, func(err error) { s.say("   not yet: %v", err) }
 	}
-	d.quiet = o.Quiet
 	if !o.NoBundle {
-		cfg.Bundle, cfg.BundleAlways = d.bundler(o, len(folders) == 1), o.Bundle != ""
+		cfg.Bundle, cfg.BundleAlways = d.bundler(len(folders) == 1), o.Bundle != ""
 	}
-	report := smoke.Run(ctx, cfg, folders)
-	return s.tell(report)
+	return s.tell(smoke.Run(ctx, cfg, folders))
+}
+
+// watch tests folders, and again whenever something below them changes, until ctx
+// ends. The daemon stays the same. A test writes files itself, so what changes while
+// it runs does not count.
+func (d *smokeDoor) watch(ctx, patient context.Context, folders []smoke.Folder) error {
+	for {
+		err := d.test(ctx, patient, folders)
+		if ctx.Err() != nil {
+			return err
+		}
+		if err != nil {
+			d.g.out.say("dew: %s", explain(err))
+		}
+		var paths []string
+		for _, f := range folders {
+			paths = append(append(paths, f.Dir), f.Manifests...)
+		}
+		w, werr := newWatcher(append(paths, d.o.Manifest.VarsFiles...))
+		if werr != nil {
+			return werr
+		}
+		d.g.out.say("Watching for changes; Ctrl-C ends it")
+		changed, werr := w.wait(ctx)
+		if werr := errors.Join(werr, w.close()); werr != nil || ctx.Err() != nil {
+			return cmp.Or(werr, err)
+		}
+		d.g.out.say("\n%s changed", changed)
+		now, ferr := smoke.Find(d.o.Args)
+		if ferr != nil {
+			d.g.out.warn(explain(smokeFailure(ferr))) // it may be half written: the next change mends it
+			continue
+		}
+		folders = now
+	}
 }
 
 // patience gives a context that outlives the first interruption, which only ends

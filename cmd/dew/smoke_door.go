@@ -10,6 +10,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 
@@ -26,7 +27,6 @@ type smokeDoor struct {
 	door    door
 	ask     *client.Client // in no space
 	private *smoke.Private // nil: it was there before
-	quiet   bool
 	kept    []keptPlace
 }
 
@@ -154,7 +154,7 @@ func (d *smokeDoor) enter(ctx context.Context, p smoke.Place) (smoke.Inside, err
 	}
 	out := *d.g.out
 	out.json = false
-	if d.quiet {
+	if d.o.Quiet {
 		out.err, out.drawn = io.Discard, false
 	}
 	status, err := ask.Status(ctx)
@@ -177,14 +177,11 @@ func (d *smokeDoor) env(home string, p smoke.Place, domain string) []string {
 	if d.door.url != "" {
 		set = append(set, "DEW_API="+d.door.url)
 	}
-	var out []string
-	for _, e := range os.Environ() {
+	out := slices.DeleteFunc(os.Environ(), func(e string) bool {
 		name, _, _ := strings.Cut(e, "=")
-		if name != "DEW_API" {
-			out = append(out, e)
-		}
-	}
-	return append(out, set...) // the last of a name counts
+		return name == "DEW_API" || slices.ContainsFunc(set, func(s string) bool { return strings.HasPrefix(s, name+"=") })
+	})
+	return append(out, set...)
 }
 
 // smokeVerbs are the commands of dew, for a smoke test.
@@ -208,7 +205,10 @@ func (v *smokeVerbs) Push(ctx context.Context, p smoke.Push) error {
 			a.Path = p.Dir
 		}
 	}
-	_, err = pushAll(ctx, o, pushed{manifest: m, file: file}, v.ask, v.out)
+	// All of it is new, and its environment may have secrets that are not for the log
+	// of a job.
+	send := pushed{manifest: m, file: file, bare: true}
+	_, err = pushAll(ctx, o, send, v.ask, v.out)
 	if answers(err, routeElsewhere) {
 		for i := range m.Applications {
 			if a := &m.Applications[i]; a.DefaultRoute && len(a.Routes) == 0 {
@@ -216,7 +216,7 @@ func (v *smokeVerbs) Push(ctx context.Context, p smoke.Push) error {
 			}
 		}
 		v.out.say("Another space has the route: the apps get routes with names of their own")
-		_, err = pushAll(ctx, o, pushed{manifest: m, file: file}, v.ask, v.out)
+		_, err = pushAll(ctx, o, send, v.ask, v.out)
 	}
 	return v.failed(err, statusFailed)
 }
@@ -304,9 +304,9 @@ func (v *smokeVerbs) Show(ctx context.Context, name string, w io.Writer) error {
 }
 
 // bundler writes what is kept of a failure.
-func (d *smokeDoor) bundler(o smokeOptions, single bool) func(context.Context, smoke.Scene) (string, error) {
+func (d *smokeDoor) bundler(single bool) func(context.Context, smoke.Scene) (string, error) {
 	return func(ctx context.Context, s smoke.Scene) (string, error) {
-		b := smoke.Bundle{File: smoke.BundleName(o.Bundle, s.Folder, single)}
+		b := smoke.Bundle{File: smoke.BundleName(d.o.Bundle, s.Folder, single)}
 		if d.private != nil {
 			b.Log = d.private.LogFile()
 		}
