@@ -81,6 +81,17 @@ func (c *checker) check(ctx context.Context, k Check) error {
 	if crash := c.watch.look(context.WithoutCancel(ctx)); crash != nil {
 		return crash
 	}
+	return c.gone(ctx, err)
+}
+
+// gone is err, or that the daemon does not answer any more: then that is why.
+func (c *checker) gone(ctx context.Context, err error) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), answerTimeout)
+	defer cancel()
+	_, now := c.ask.Root(ctx)
+	if u := (*client.Unreachable)(nil); errors.As(now, &u) {
+		return now
+	}
 	return err
 }
 

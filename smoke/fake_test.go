@@ -77,6 +77,7 @@ func (c *cloud) handler() http.Handler {
 		mux.HandleFunc(pattern, func(w http.ResponseWriter, r *http.Request) { c.serve(w, r, fn) })
 	}
 	shop := v3.App{GUID: "app-1", Name: "shop", State: v3.AppStarted}
+	handle("GET /{$}", func(*http.Request) any { return v3.Root{} })
 	handle("POST /v3/organizations", func(*http.Request) any { return v3.Organization{GUID: "org-1"} })
 	handle("DELETE /v3/organizations/org-1", func(*http.Request) any { return struct{}{} })
 	handle("POST /v3/spaces", func(*http.Request) any { return v3.Space{GUID: "space-1"} })

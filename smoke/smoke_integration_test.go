@@ -344,6 +344,49 @@ checks:
 	}
 }
 
+// A daemon that is killed is told as such, and what it leaves is removed.
+func TestSmokeDaemonKilled(t *testing.T) {
+	spec := `build: mkdir -p build && cp "$BIN/app" "$BIN/config-server" build/
+checks:
+- name: the daemon dies
+  run: |
+    kill -9 "$(dew curl /dew/v1/status | sed -n 's/.*"pid": *\([0-9]*\).*/\1/p')"
+- name: nobody answers
+  http: GET /config
+  timeout: 1s
+`
+	b := newBench(t, map[string]string{"shop/manifest.yml": manifest, "shop/smoke.yml": spec})
+	code, out, talk := b.run(t, "smoke", "shop")
+	if code != 6 || !strings.Contains(talk, "cannot reach dewd") {
+		t.Errorf("status %d, want 6\n%s\n%s", code, out, talk)
+	}
+	if err := b.leftovers(); err != nil {
+		t.Error(err)
+	}
+}
+
+// Whoever reads what it says may leave before it does.
+func TestSmokeWithoutReader(t *testing.T) {
+	b := newBench(t, map[string]string{"shop/manifest.yml": manifest, "shop/smoke.yml": strings.SplitAfter(good, "some-service.admin}}\n")[0]})
+	r, w, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer w.Close()
+	r.Close()
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	cmd, _, _ := b.dew(ctx, "smoke", "shop", "--junit", "report.xml")
+	cmd.Stdout, cmd.Stderr = w, w
+	if err := cmd.Run(); err != nil {
+		t.Error(err)
+	}
+	checkJUnit(t, filepath.Join(b.dir, "report.xml"), 6, 0)
+	if err := b.leftovers(); err != nil {
+		t.Error(err)
+	}
+}
+
 // A change makes the next test, with the same daemon.
 func TestSmokeWatch(t *testing.T) {
 	spec := `build: mkdir -p build && cp "$BIN/app" "$BIN/config-server" build/

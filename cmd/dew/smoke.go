@@ -110,6 +110,11 @@ func runSmoke(ctx context.Context, o smokeOptions, g *global) (err error) {
 	talk := *g.out
 	talk.err = &turns{w: g.out.err}
 	g.out = &talk
+	// A terminal that is closed must not leave a daemon behind, nor a reader of our
+	// output that ends before us.
+	ctx, unhook := signal.NotifyContext(ctx, syscall.SIGHUP)
+	defer unhook()
+	signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE)
 	patient, stop := patience(ctx, g.out)
 	defer stop()
 	d, err := g.smokeDoor(ctx, o)
@@ -191,7 +196,7 @@ func (d *smokeDoor) watch(ctx, patient context.Context, folders []smoke.Folder) 
 func patience(ctx context.Context, out *console) (context.Context, func()) {
 	patient, giveUp := context.WithCancel(context.WithoutCancel(ctx))
 	signals := make(chan os.Signal, 2)
-	signal.Notify(signals, syscall.SIGINT, syscall.SIGTERM)
+	signal.Notify(signals, syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP)
 	go func() {
 		for _, text := range []string{"Interrupted: cleaning up; once more gives up", "Given up: something may be left"} {
 			select {
@@ -267,7 +272,7 @@ func (s *smokeTalk) tell(r smoke.Report) error {
 			return &failure{status: statusFailed, err: fmt.Errorf("cannot write the JUnit report: %w", err)}
 		}
 	}
-	if err := s.print(r); err != nil {
+	if err := s.print(r); err != nil && !errors.Is(err, syscall.EPIPE) {
 		return err
 	}
 	folder, step, bad := r.Failed()
