@@ -43,10 +43,18 @@ func reorder(a *cli.App, args []string) []string {
 	flags, plain := split(rest[1:], append(slices.Clone(cmd.Flags), a.Flags...), stop)
 	own, local := take(flags, a.Flags)
 	out := slices.Concat(args[:1], global, own, rest[:1], local)
-	if len(plain) > 0 {
+	if len(plain) > 0 && !(asksHelp(local, cmd) && len(cmd.Subcommands) == 0) {
 		out = append(append(out, "--"), plain...)
 	}
 	return out
+}
+
+// asksHelp tells whether somebody wants to read about the command. Arguments beside
+// that would be taken for topics.
+func asksHelp(flags []string, cmd *cli.Command) bool {
+	return slices.ContainsFunc(flags, func(f string) bool {
+		return (f == "--help" || f == "-h") && find(f, cmd.Flags) == nil
+	})
 }
 
 // split parts flags with their values from arguments. It stops at "--", and as

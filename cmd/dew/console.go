@@ -22,6 +22,7 @@ type console struct {
 	drawn    bool          // err is a terminal: progress may be drawn
 	asks     bool          // somebody can answer a question
 	json     bool          // data as JSON
+	follows  bool          // the lines of apps are shown as they come
 	lines    *bufio.Reader // over in, from the first question on
 }
 

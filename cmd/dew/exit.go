@@ -142,6 +142,8 @@ func todoOfAnswer(e *client.Error) string {
 		return "dew login lets you in; only the socket can be asked without a token"
 	case e.Status == http.StatusForbidden:
 		return "it takes another role, or an administrator: dew space-users and dew org-users show who has which"
+	case strings.Contains(e.Detail, "Service instance '") && strings.Contains(e.Detail, "not found"):
+		return "dew services lists those that there are, dew create-service makes one"
 	case e.Status == http.StatusNotFound && e.Detail == v3.DetailUnknownRequest:
 		return "this daemon does not know the call, or answers it over its own socket only: dew --run FOLDER on its machine"
 	default:

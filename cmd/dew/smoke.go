@@ -230,10 +230,7 @@ func (t *turns) Write(b []byte) (int, error) {
 type smokeTalk struct {
 	o      smokeOptions
 	out    *console
-	single bool
-
-	mu   sync.Mutex
-	apps map[string]bool // guarded by mu: that have printed
+	single bool // there is one folder
 }
 
 func (s *smokeTalk) say(format string, args ...any) {
@@ -247,19 +244,13 @@ func (s *smokeTalk) say(format string, args ...any) {
 	s.out.say("%s", text)
 }
 
-// line shows a line of an app, with its name once there are several.
+// line shows a line of an app.
 func (s *smokeTalk) line(app string, l *v3.Line) {
 	if l.Source == "RTR" && !s.o.Verbose {
 		return // the checks tell of their requests
 	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.apps == nil {
-		s.apps = map[string]bool{}
-	}
-	s.apps[app] = true
 	prefix := "   "
-	if len(s.apps) > 1 {
+	if app != "" {
 		prefix += app + " "
 	}
 	s.out.say("%s%s", prefix, appendLine(nil, l, look{screen: s.out.drawn}))
@@ -292,6 +283,9 @@ func (s *smokeTalk) tell(r smoke.Report) error {
 	}
 	if folder.Bundle != "" {
 		todo = append(todo, "logs, events and exit records are in "+folder.Bundle)
+	}
+	if n := r.FailedFolders() - 1; n > 0 {
+		todo = append(todo, fmt.Sprintf("%d more failed: the table has them all", n))
 	}
 	return &failure{status: step.Status, err: fmt.Errorf("%s: %s", where, step.Detail), todo: strings.Join(todo, "\n     ")}
 }

@@ -78,6 +78,9 @@ func (d *smokeDoor) startPrivate(ctx context.Context) error {
 		}
 		d.g.out.say("%s", why)
 	}
+	if os.Geteuid() == 0 {
+		smoke.Sweep(ctx, dewd, d.g.out.say)
+	}
 	var err error
 	if d.private, err = smoke.StartPrivate(ctx, dewd); err != nil {
 		return err
@@ -109,6 +112,9 @@ func (d *smokeDoor) tellKept() {
 		}
 	}
 	if d.private != nil {
+		if err := d.private.Keep(); err != nil {
+			d.g.out.warn(err.Error())
+		}
 		say("To end the private daemon and remove all:\n   dew --run %s shutdown --apps && rm -r %s", shellWord(d.private.Run), shellWord(filepath.Dir(d.private.Run)))
 	}
 }
@@ -130,7 +136,11 @@ func (d *smokeDoor) enter(ctx context.Context, p smoke.Place) (smoke.Inside, err
 	if err != nil {
 		return smoke.Inside{}, err
 	}
-	home, err := os.MkdirTemp("", "dew-smoke-home-")
+	below := "" // the usual folder for such things
+	if d.private != nil {
+		below = d.private.Folder()
+	}
+	home, err := os.MkdirTemp(below, "home-smoke-")
 	if err != nil {
 		return smoke.Inside{}, fmt.Errorf("cannot make a folder for dew to remember things in: %w", err)
 	}
@@ -153,7 +163,7 @@ func (d *smokeDoor) enter(ctx context.Context, p smoke.Place) (smoke.Inside, err
 		d.kept = append(d.kept, keptPlace{org: p.Org, home: home})
 	}
 	out := *d.g.out
-	out.json = false
+	out.json, out.follows = false, true
 	if d.o.Quiet {
 		out.err, out.drawn = io.Discard, false
 	}

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 )
 
 func TestWatcher(t *testing.T) {
@@ -146,7 +147,7 @@ func (w *told) until(t *testing.T, text string) {
 			if strings.Contains(s, text) {
 				return
 			}
-		case <-t.Context().Done():
+		case <-time.After(time.Minute):
 			t.Fatalf("nobody says %q", text)
 		}
 	}

@@ -39,6 +39,9 @@ func whyCrashed(ctx context.Context, b badStart, ask *client.Client, out *consol
 	if err != nil && !client.NotFound(err) {
 		return err
 	}
+	if out.follows {
+		lines = nil
+	}
 	for _, l := range lines[max(0, len(lines)-lastLines):] {
 		out.say("   %s", formatLine(l, look{screen: out.drawn}))
 	}
