@@ -9,10 +9,10 @@ import (
 	"testing"
 	"time"
 
+	"github.com/urfave/cli/v2"
+
 	"github.com/dewrun/dew/api/client"
 	"github.com/dewrun/dew/api/v3"
-
-	"github.com/urfave/cli/v2"
 )
 
 func TestReorder(t *testing.T) {
