@@ -19,7 +19,8 @@ const (
 	startTime = time.Minute     // of a daemon
 	leaveTime = 3 * time.Minute // of one that ends its apps on the way
 	// maxRun leaves room for the sockets in a folder of run-time files.
-	maxRun = 60
+	maxRun        = 60
+	privatePrefix = "dew-smoke-"
 )
 
 // Private is a daemon that is started for one run and ends with it.
@@ -30,6 +31,7 @@ type Private struct {
 	dewd  string
 	cmd   *exec.Cmd
 	ask   *client.Client
+	owner *os.File      // locked for as long as this process lives
 	ended chan struct{} // closed when dewd has
 }
 
@@ -46,7 +48,7 @@ func StartPrivate(ctx context.Context, dewd string) (*Private, error) {
 	if err != nil {
 		return nil, &Failure{Status: StatusInfrastructure, Err: fmt.Errorf("cannot make a folder for a private daemon: %w", err), Todo: "set TMPDIR to a folder that can be written"}
 	}
-	p := &Private{dir: dir, dewd: dewd, Run: filepath.Join(dir, "run"), ended: make(chan struct{})}
+	p := newPrivate(dir, dewd)
 	if err := p.start(); err != nil {
 		return nil, errors.Join(&Failure{Status: StatusInfrastructure, Err: fmt.Errorf("cannot start %s: %w", dewd, err)}, os.RemoveAll(dir))
 	}
@@ -56,13 +58,17 @@ func StartPrivate(ctx context.Context, dewd string) (*Private, error) {
 	return p, nil
 }
 
+func newPrivate(dir, dewd string) *Private {
+	return &Private{dir: dir, dewd: dewd, Run: filepath.Join(dir, "run"), ended: make(chan struct{})}
+}
+
 // privateFolder makes a folder whose name is short enough for sockets.
 func privateFolder() (string, error) {
-	dir, err := os.MkdirTemp("", "dew-smoke-")
+	dir, err := os.MkdirTemp("", privatePrefix)
 	if err == nil && len(filepath.Join(dir, "run")) > maxRun {
 		err = os.Remove(dir)
 		if err == nil {
-			dir, err = os.MkdirTemp("/tmp", "dew-smoke-")
+			dir, err = os.MkdirTemp("/tmp", privatePrefix)
 		}
 	}
 	return dir, err
@@ -95,6 +101,9 @@ func (p *Private) start() error {
 		return err
 	}
 	var err error
+	if p.owner, err = own(p.dir); err != nil {
+		return err
+	}
 	if p.ask, err = client.New(client.Options{Run: p.Run}); err != nil {
 		return err
 	}
@@ -166,6 +175,12 @@ func (p *Private) End(ctx context.Context) error {
 	}
 	return nil
 }
+
+// Keep lets the daemon live on: it belongs to the user now.
+func (p *Private) Keep() error { return os.Remove(filepath.Join(p.dir, ownerFile)) }
+
+// Folder is the daemon's own; what is in it goes with the daemon.
+func (p *Private) Folder() string { return p.dir }
 
 func (p *Private) leave(ctx context.Context) error {
 	select {

@@ -75,6 +75,17 @@ func (r Report) Failed() (Result, Step, bool) {
 	return Result{}, Step{}, false
 }
 
+// FailedFolders is how many folders failed.
+func (r Report) FailedFolders() int {
+	n := 0
+	for _, f := range r.Folders {
+		if f.Status != 0 {
+			n++
+		}
+	}
+	return n
+}
+
 // Rows is the report as a table; the first row is the head.
 func (r Report) Rows() [][]string {
 	rows := [][]string{{"folder", "check", "app", "result", "took", "detail"}}

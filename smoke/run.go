@@ -36,7 +36,7 @@ type Config struct {
 	Keep      bool           // leave apps, services and the place as they are
 
 	Say    func(format string, args ...any) // tells what goes on
-	Line   func(app string, l *v3.Line)     // sees the lines of apps; may be nil
+	Line   func(app string, l *v3.Line)     // sees the lines of apps, nameless when there is one app; may be nil
 	Script io.Writer                        // sees what scripts print; may be nil
 	Tried  func(err error)                  // hears what does not hold yet; may be nil
 	Bundle func(ctx context.Context, s Scene) (file string, err error)
@@ -228,7 +228,11 @@ func (r *run) push(ctx context.Context) error {
 		}
 	}
 	r.began = time.Now()
-	r.tail = startTail(ctx, r.inside.Ask, r.place.SpaceGUID, r.Line)
+	show := r.Line
+	if show != nil && len(names) == 1 {
+		show = func(_ string, l *v3.Line) { r.Line("", l) }
+	}
+	r.tail = startTail(ctx, r.inside.Ask, r.place.SpaceGUID, show)
 	for _, m := range r.folder.Manifests {
 		err := r.inside.Verbs.Push(ctx, Push{Manifest: m, Dir: r.folder.Dir, Variables: r.folder.Spec.Variables})
 		if err != nil {

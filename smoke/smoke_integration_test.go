@@ -365,6 +365,39 @@ checks:
 	}
 }
 
+// What a run that was killed left is removed by the next one.
+func TestSmokeKilled(t *testing.T) {
+	spec := `build: mkdir -p build && cp "$BIN/app" "$BIN/config-server" build/
+checks:
+- run: if test -e ../began; then exit 0; fi; touch ../began; sleep 5
+`
+	b := newBench(t, map[string]string{"shop/manifest.yml": manifest, "shop/smoke.yml": spec})
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	cmd, _, _ := b.dew(ctx, "smoke", "shop")
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	for began := false; !began && ctx.Err() == nil; time.Sleep(20 * time.Millisecond) {
+		_, err := os.Stat(filepath.Join(b.dir, "began"))
+		began = err == nil
+	}
+	if err := cmd.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	_ = cmd.Wait() // it was killed
+	if b.leftovers() == nil {
+		t.Error("a run that was killed has left nothing: nothing is shown here")
+	}
+	code, out, talk := b.run(t, "smoke", "shop")
+	if code != 0 || !strings.Contains(talk, "Removing a private daemon whose owner was killed") {
+		t.Errorf("status %d, want 0\n%s\n%s", code, out, talk)
+	}
+	if err := b.leftovers(); err != nil {
+		t.Error(err)
+	}
+}
+
 // Whoever reads what it says may leave before it does.
 func TestSmokeWithoutReader(t *testing.T) {
 	b := newBench(t, map[string]string{"shop/manifest.yml": manifest, "shop/smoke.yml": strings.SplitAfter(good, "some-service.admin}}\n")[0]})

@@ -1,0 +1,95 @@
+package smoke
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/dewrun/dew/api/client"
+	"github.com/dewrun/dew/api/v3"
+)
+
+// sweepTime is how long a daemon that nobody owns any more may take to leave.
+const sweepTime = time.Minute
+
+// ownerFile is locked by the process that started a private daemon. The kernel
+// unlocks it however that process ends.
+const ownerFile = "owner"
+
+// own makes the owner file of a folder. It is locked before it has its name, so that
+// nobody takes it for one that was left.
+func own(dir string) (*os.File, error) {
+	file := filepath.Join(dir, ownerFile)
+	f, err := lockFile(file+".new", os.O_RDWR|os.O_CREATE)
+	if err != nil {
+		return nil, err
+	}
+	if err := os.Rename(f.Name(), file); err != nil {
+		f.Close()
+		return nil, err
+	}
+	return f, nil
+}
+
+// lockFile opens a file and locks it, or fails.
+func lockFile(file string, flags int) (*os.File, error) {
+	f, err := os.OpenFile(file, flags, 0o600)
+	if err != nil {
+		return nil, err
+	}
+	if err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
+		f.Close()
+		return nil, fmt.Errorf("cannot lock %s: %w", file, err)
+	}
+	return f, nil
+}
+
+// Sweep ends private daemons whose owners were killed, and removes what they left.
+// One that was kept has no owner file and stays.
+func Sweep(ctx context.Context, dewd string, say func(format string, args ...any)) {
+	files, err := filepath.Glob(filepath.Join(os.TempDir(), privatePrefix+"*", ownerFile))
+	if err != nil {
+		return // the pattern is right
+	}
+	for _, file := range files {
+		dir := filepath.Dir(file)
+		owner, err := lockFile(file, os.O_RDWR)
+		if err != nil {
+			continue // it is in use, or somebody else's
+		}
+		say("Removing a private daemon whose owner was killed: %s", dir)
+		if err := newPrivate(dir, dewd).sweep(ctx); err != nil {
+			say("warning: cannot remove it: %v", err)
+		}
+		owner.Close()
+	}
+}
+
+// sweep ends a daemon that is not a child of this process.
+func (p *Private) sweep(ctx context.Context) error {
+	ctx, cancel := context.WithTimeoutCause(ctx, sweepTime, fmt.Errorf("it did not leave within %s", sweepTime))
+	defer cancel()
+	ask, err := client.New(client.Options{Run: p.Run})
+	if err != nil {
+		return err
+	}
+	_ = ask.Shutdown(ctx, v3.Shutdown{Apps: true}) // it may have ended long ago
+	var last error
+	err = client.Poll(ctx, func() (bool, error) {
+		_, err := ask.Root(ctx)
+		if u := (*client.Unreachable)(nil); !errors.As(err, &u) {
+			return false, nil
+		}
+		last = p.tearDown(ctx) // which needs the daemon to be gone
+		return last == nil, nil
+	})
+	if err != nil {
+		return errors.Join(err, last)
+	}
+	return os.RemoveAll(p.dir)
+}
