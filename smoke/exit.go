@@ -2,6 +2,7 @@ package smoke
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 
@@ -21,7 +22,8 @@ func (c *checker) exit(ctx context.Context, k Check, a subject) error {
 	}
 	bounded, cancel := context.WithTimeout(ctx, k.Timeout)
 	defer cancel()
-	if err := c.act(bounded, k, a); err != nil {
+	// A session may break off with the instance that it ends.
+	if err := c.act(bounded, k, a); err != nil && (k.SSH == nil || isMismatch(err)) {
 		return asFailure(causeOf(ctx, err), StatusAssertion)
 	}
 	var crash v3.Crash
@@ -64,6 +66,11 @@ func (c *checker) act(ctx context.Context, k Check, a subject) error {
 		types = append(types, p.Type)
 	}
 	return failed(StatusUsage, "line %d: kill.process: app %s has no process %q, it has %s", k.Line, a.name, k.Kill.Process, strings.Join(types, ", "))
+}
+
+func isMismatch(err error) bool {
+	m := (*mismatch)(nil)
+	return errors.As(err, &m)
 }
 
 // newCrash finds the crash that a check made. Who kills knows in which instance.
