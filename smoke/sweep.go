@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"syscall"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -58,9 +59,12 @@ func Sweep(ctx context.Context, dewd string, say func(format string, args ...any
 	}
 	for _, file := range files {
 		dir := filepath.Dir(file)
+		if !ours(dir) {
+			continue
+		}
 		owner, err := lockFile(file, os.O_RDWR)
 		if err != nil {
-			continue // it is in use, or somebody else's
+			continue // it is in use
 		}
 		say("Removing a private daemon whose owner was killed: %s", dir)
 		if err := newPrivate(dir, dewd).sweep(ctx); err != nil {
@@ -68,6 +72,17 @@ func Sweep(ctx context.Context, dewd string, say func(format string, args ...any
 		}
 		owner.Close()
 	}
+}
+
+// ours tells whether nobody but this user can have put something into a folder:
+// anybody may make one with such a name where temporary files are.
+func ours(dir string) bool {
+	info, err := os.Lstat(dir)
+	if err != nil || !info.IsDir() || info.Mode().Perm()&0o077 != 0 {
+		return false
+	}
+	st, ok := info.Sys().(*syscall.Stat_t)
+	return ok && int(st.Uid) == os.Geteuid()
 }
 
 // sweep ends a daemon that is not a child of this process.

@@ -1,0 +1,35 @@
+package smoke
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+)
+
+// Folders of others are never swept: what is in them would be believed.
+func TestOurs(t *testing.T) {
+	root := t.TempDir()
+	open, closed := filepath.Join(root, "open"), filepath.Join(root, "closed")
+	for dir, mode := range map[string]os.FileMode{open: 0o755, closed: 0o700} {
+		if err := os.Mkdir(dir, mode); err != nil {
+			t.Fatal(err)
+		}
+	}
+	link := filepath.Join(root, "link")
+	if err := os.Symlink(closed, link); err != nil {
+		t.Fatal(err)
+	}
+	for dir, want := range map[string]bool{closed: true, open: false, link: false, filepath.Join(root, "none"): false} {
+		if got := ours(dir); got != want {
+			t.Errorf("ours(%s) = %v", filepath.Base(dir), got)
+		}
+	}
+	if os.Geteuid() == 0 {
+		if err := os.Chown(closed, 1, 1); err != nil {
+			t.Fatal(err)
+		}
+		if ours(closed) {
+			t.Error("a folder of another user is ours")
+		}
+	}
+}
