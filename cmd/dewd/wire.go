@@ -141,7 +141,7 @@ func (d *daemon) openListeners(context.Context) (err error) {
 	return nil
 }
 
-func (d *daemon) openStore(ctx context.Context) (err error) {
+func (d *daemon) openStore(context.Context) (err error) {
 	if d.db, err = store.Open(filepath.Join(d.cfg.Root, "dew.db"), store.Options{Format: storeFormat, Committed: d.committed}); err != nil {
 		return err
 	}
@@ -153,10 +153,7 @@ func (d *daemon) openStore(ctx context.Context) (err error) {
 	if err := d.registry.EnsureRouterGroup(d.cfg.TCPPorts); err != nil {
 		return err
 	}
-	if d.shelf, err = droplet.NewShelf(d.db, filepath.Join(d.cfg.Root, "droplets")); err != nil {
-		return err
-	}
-	d.subnet, err = d.keptSubnet(ctx)
+	d.shelf, err = droplet.NewShelf(d.db, filepath.Join(d.cfg.Root, "droplets"))
 	return err
 }
 
@@ -262,6 +259,9 @@ func (d *daemon) openEngine(ctx context.Context) (err error) {
 	address := d.cfg.Containerd
 	if d.private != nil {
 		address = d.private.Address()
+	}
+	if d.subnet, err = d.keptSubnet(ctx); err != nil {
+		return err
 	}
 	cfg := containerd.Config{
 		Names: containerd.NamesFor(d.cfg.Root), Run: d.cfg.Run, Address: address, Init: d.init, SFTP: d.sftp,
