@@ -71,8 +71,10 @@ func (f *flight) access(req *http.Request) *access {
 		a.in = f.body.count()
 	}
 	if e := f.target.endpoint; e != nil {
-		a.app, a.instanceID, a.index = e.process.app, string(e.instance), strconv.Itoa(e.slot.Index)
-		a.instance = f.target.address()
+		a.instanceID, a.index, a.instance = string(e.instance), strconv.Itoa(e.slot.Index), f.target.address()
+		if f.via == nil { // else it is the service's
+			a.app = e.process.app
+		}
 	}
 	return a
 }

@@ -32,6 +32,9 @@ const (
 type NamesConfig struct {
 	// API is the address of api.dew.internal.
 	API netip.Addr
+	// Router is the address at which instances reach routes by their public names;
+	// none: they do not.
+	Router netip.Addr
 	// Resolv is the file that names the servers for everything else, such as
 	// /etc/resolv.conf; it is read again when it has changed.
 	Resolv string
@@ -44,6 +47,7 @@ type NamesConfig struct {
 //	<host>.apps.internal          the ready instances of the route's destinations
 //	<index>.<host>.apps.internal  that one of them
 //	api.dew.internal              the machine, where the API listens for instances
+//	the host of any other route   the machine, where the router listens for instances
 type Names struct {
 	router   *Router
 	c        NamesConfig
@@ -158,6 +162,9 @@ func (n *Names) lookup(name string) (addrs []netip.Addr, known, ours bool) {
 			addrs, known = t.instances(name)
 			return addrs, known, true
 		}
+	}
+	if n.c.Router.IsValid() && (t.hosts[name] != nil || t.match(name, "/") != nil) {
+		return []netip.Addr{n.c.Router}, true, true
 	}
 	return nil, false, false
 }

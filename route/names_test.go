@@ -107,7 +107,7 @@ func TestInternalNames(t *testing.T) {
 	away := ready("a", 2)
 	away.Ready = false
 	r.Changed(away)
-	server := serveNames(t, r.Names(NamesConfig{API: netip.MustParseAddr("10.201.0.1"), Resolv: resolvFile(t), Logger: slog.New(slog.DiscardHandler)}).Serve)
+	server := serveNames(t, r.Names(NamesConfig{API: netip.MustParseAddr("10.201.0.1"), Router: netip.MustParseAddr("10.201.0.2"), Resolv: resolvFile(t), Logger: slog.New(slog.DiscardHandler)}).Serve)
 	at := func(guid string, index int) string { return addressOf(idOf(guid, index)).String() }
 	for _, c := range []struct {
 		name  string
@@ -116,6 +116,7 @@ func TestInternalNames(t *testing.T) {
 		want  []string
 	}{
 		{"one.apps.internal.", dns.TypeA, dns.RcodeSuccess, []string{at("a", 0), at("a", 1)}},
+		{"shop.dew.localhost.", dns.TypeA, dns.RcodeSuccess, []string{"10.201.0.2"}},
 		{"ONE.Apps.Internal.", dns.TypeA, dns.RcodeSuccess, []string{at("a", 0), at("a", 1)}},
 		{"twice.apps.internal.", dns.TypeA, dns.RcodeSuccess, []string{at("a", 0), at("a", 1)}},
 		{"both.apps.internal.", dns.TypeA, dns.RcodeSuccess, []string{at("a", 0), at("a", 1), at("b", 0)}},
@@ -132,7 +133,7 @@ func TestInternalNames(t *testing.T) {
 		{"API.dew.internal.", dns.TypeAAAA, dns.RcodeSuccess, nil},
 		{"other.dew.internal.", dns.TypeA, dns.RcodeNameError, nil},
 		{"dew.internal.", dns.TypeA, dns.RcodeSuccess, nil},
-		{"shop.dew.localhost.", dns.TypeA, dns.RcodeServerFailure, nil}, // not ours, and nobody else is there
+		{"nobody.dew.localhost.", dns.TypeA, dns.RcodeServerFailure, nil}, // not ours, and nobody else is there
 	} {
 		for _, network := range []string{"udp", "tcp"} {
 			q := new(dns.Msg).SetQuestion(c.name, c.kind)

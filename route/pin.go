@@ -64,6 +64,9 @@ func (f *flight) next() (target, bool) {
 			return t, true
 		}
 	}
+	if f.toward != nil {
+		return f.toward.pick(f.tried)
+	}
 	return f.entry.pick(f.tried)
 }
 

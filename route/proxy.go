@@ -9,6 +9,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/httputil"
+	"net/url"
 	"slices"
 	"strconv"
 	"strings"
@@ -75,14 +76,19 @@ func (r *Router) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 		fail.write(w)
 		return
 	}
-	e := r.table.Load().match(req.Host, req.URL.Path)
+	t := r.table.Load()
+	e := t.match(req.Host, req.URL.Path)
 	if e == nil {
 		r.failed.Add(1)
 		unknownRoute.write(w)
 		return
 	}
 	f := &flight{router: r, entry: e, began: time.Now(), id: uuid.New()}
-	if fail, ok := f.pin(req); !ok {
+	fail, ok := f.detour(t, req)
+	if ok && f.via == nil {
+		fail, ok = f.pin(req)
+	}
+	if !ok {
 		r.failed.Add(1)
 		fail.write(w)
 		return
@@ -122,6 +128,9 @@ type flight struct {
 	proxy  httputil.ReverseProxy
 	answer answer
 	proto  int // major version that the client speaks
+
+	via    *url.URL // the route service that it goes to; nil: to the app
+	toward *entry   // the service's own route; nil: it is elsewhere
 
 	only    *target // the one instance that the client ordered
 	session string  // id of the instance that the client's cookie names
@@ -187,6 +196,9 @@ func (f *flight) rewrite(pr *httputil.ProxyRequest) {
 		out.Set("X-Request-Start", strconv.FormatInt(f.began.UnixMilli(), 10))
 	}
 	f.trace(out)
+	if f.via != nil {
+		f.toService(pr.In, pr.Out)
+	}
 }
 
 // trace keeps the client's trace or begins one.
@@ -218,6 +230,9 @@ func (f *flight) RoundTrip(out *http.Request) (*http.Response, error) {
 			f.body.answered() // its streams may rest before the first answer
 		}
 	}
+	if f.via != nil && f.toward == nil {
+		return f.askService(out)
+	}
 	err := errNoInstance
 	for len(f.tried) < maxAttempts {
 		t, ok := f.next()
@@ -247,9 +262,9 @@ func (f *flight) ask(out *http.Request, t target) (*http.Response, error) {
 		f.router.retries.Add(1)
 	}
 	f.tried, f.target = append(f.tried, t.endpoint), t
-	url := *out.URL
-	url.Host = t.address()
-	req.URL = &url
+	to := *out.URL
+	to.Host = t.address()
+	req.URL = &to
 	req.Header.Set("X-CF-ApplicationID", t.endpoint.process.app)
 	req.Header.Set("X-CF-InstanceId", string(t.endpoint.instance))
 	req.Header.Set("X-CF-InstanceIndex", strconv.Itoa(t.endpoint.slot.Index))
@@ -291,7 +306,9 @@ func (f *flight) mayRepeat(out *http.Request, err error) bool {
 // received is called when an instance has answered.
 func (f *flight) received(res *http.Response) error {
 	res.Header.Set("X-Vcap-Request-Id", f.id.String())
-	f.stick(res)
+	if f.via == nil {
+		f.stick(res)
+	}
 	if res.StatusCode == http.StatusSwitchingProtocols {
 		f.answer.Header().Del("Connection") // the app's counts
 	}
@@ -327,6 +344,7 @@ func (f *flight) fail(w http.ResponseWriter, req *http.Request, err error) {
 		return
 	case errors.Is(err, errNoInstance):
 		fail = noEndpoints
+	case f.via != nil && f.toward == nil && (f.body == nil || !f.body.broken()): // the service did not answer
 	case len(f.tried) == 0, f.body != nil && f.body.broken():
 		fail = badRequest
 	}

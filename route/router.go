@@ -12,9 +12,11 @@ package route
 
 import (
 	"context"
+	"crypto/x509"
 	"fmt"
 	"log/slog"
 	"net"
+	"net/http"
 	"net/http/httputil"
 	"sync"
 	"sync/atomic"
@@ -48,6 +50,11 @@ type Config struct {
 	// Forget lets go of what destinations of a route replaced, where needed says that
 	// no instance needs it. Nil: it is kept.
 	Forget func(route string, needed func(d app.Destination) bool) error
+	// Services gives the URL of the service that the requests of a route go through, by
+	// the guid of the route; see Refresh. Nil: there are none.
+	Services func() (map[string]string, error)
+	// Roots are the authorities that route services may have; nil: the machine's.
+	Roots *x509.CertPool
 	// Log appends access lines to the log of an app. It is never called on the path
 	// of a request.
 	Log    func(app string, es ...logstream.Envelope) error
@@ -73,6 +80,8 @@ type Router struct {
 	ports chan struct{}         // holds one: TCP routes may have changed
 
 	sticky     []string
+	seal       seal
+	outside    *http.Transport // to route services elsewhere
 	complaints complaints
 	adopted    atomic.Bool // all instances of an earlier daemon are known
 
@@ -107,7 +116,9 @@ func New(c Config) (*Router, error) {
 		stir:  make(chan struct{}, 1),
 		ports: make(chan struct{}, 1),
 
-		sticky: c.Sticky,
+		sticky:  c.Sticky,
+		seal:    newSeal(),
+		outside: newOutside(c.Roots),
 
 		pools: map[processKey]*pool{},
 		live:  map[runtime.SlotID]*endpoint{},
@@ -183,6 +194,12 @@ func (r *Router) Stats() Stats {
 	}
 }
 
+// Reload reads the routes and their services again, now.
+func (r *Router) Reload() error { return r.readRoutes() }
+
+// Refresh reads the routes and their services again, soon.
+func (r *Router) Refresh() { post(r.wake) }
+
 // Run keeps the table in step with the routes, asks once for the instances that
 // were there before, and writes the access lines, until ctx ends. Requests are
 // served before and after by what is known then.
@@ -234,6 +251,10 @@ func (r *Router) readRoutes() error {
 	if err != nil {
 		return fmt.Errorf("cannot read the domains: %w", err)
 	}
+	services, err := r.services()
+	if err != nil {
+		return err
+	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	used := map[processKey]*pool{}
@@ -248,6 +269,7 @@ func (r *Router) readRoutes() error {
 			delete(r.pools, k)
 		}
 	}
+	t.bind(services)
 	r.table.Store(t)
 	post(r.ports)
 	return nil
@@ -321,6 +343,7 @@ func (r *Router) closeIdle() {
 	for _, e := range r.live {
 		e.closeIdle()
 	}
+	r.outside.CloseIdleConnections()
 }
 
 // post leaves a mark in a channel that holds one.

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"math/rand/v2"
 	"net/netip"
+	"net/url"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -42,6 +43,8 @@ type entry struct {
 	host         string
 	path         string // without a slash at the end; empty: all paths
 	destinations []destination
+	serviced     bool     // its requests go through a service
+	service      *url.URL // of that service; nil: it cannot be used
 	turn         atomic.Uint32
 }
 

@@ -20,6 +20,7 @@ const apiName = "api.dew.internal"
 // inside are the doors for instances, at the bridge's own address.
 type inside struct {
 	api   net.Listener // nil: the API listens everywhere, or could not listen there
+	front net.Listener // of app routes; nil: the same
 	udp   net.PacketConn
 	tcp   net.Listener
 	names *route.Names
@@ -32,23 +33,32 @@ func (d *daemon) openInside(context.Context) error {
 		return nil
 	}
 	host := d.engine.Gateway()
-	if err := d.openNames(host); err != nil {
+	routes := d.openBridge(&d.inside.front, d.front, "instances do not reach routes")
+	d.openBridge(&d.inside.api, d.listen, "instances do not reach the API")
+	if err := d.openNames(host, routes); err != nil {
 		d.log.Warn("instances do not find each other by name: cannot listen on the bridge (end what has the port)", "err", err)
 	} else {
 		d.engine.UseNames()
 	}
-	l, err := net.Listen("tcp", netip.AddrPortFrom(host, d.apiPort()).String())
-	switch {
-	case err == nil:
-		d.inside.api = l
-	case errors.Is(err, syscall.EADDRINUSE) && listensEverywhere(d.listen):
-	default:
-		d.log.Warn("instances do not reach the API: cannot listen on the bridge (end what has the port)", "err", err)
-	}
 	return nil
 }
 
-func (d *daemon) openNames(host netip.Addr) (err error) {
+// openBridge opens the door for instances at the port of one for everybody. It
+// tells whether they reach it.
+func (d *daemon) openBridge(door *net.Listener, outer []net.Listener, otherwise string) bool {
+	l, err := net.Listen("tcp", netip.AddrPortFrom(d.engine.Gateway(), portOf(outer)).String())
+	switch {
+	case err == nil:
+		*door = l
+	case errors.Is(err, syscall.EADDRINUSE) && listensEverywhere(outer):
+	default:
+		d.log.Warn(otherwise+": cannot listen on the bridge (end what has the port)", "err", err)
+		return false
+	}
+	return true
+}
+
+func (d *daemon) openNames(host netip.Addr, routes bool) (err error) {
 	const port = 53
 	at := netip.AddrPortFrom(host, port).String()
 	if d.inside.udp, err = net.ListenPacket("udp", at); err != nil {
@@ -57,16 +67,20 @@ func (d *daemon) openNames(host netip.Addr) (err error) {
 	if d.inside.tcp, err = net.Listen("tcp", at); err != nil {
 		return errors.Join(err, d.inside.udp.Close())
 	}
-	d.inside.names = d.router.Names(route.NamesConfig{API: host, Resolv: "/etc/resolv.conf", Logger: d.log})
+	c := route.NamesConfig{API: host, Resolv: "/etc/resolv.conf", Logger: d.log}
+	if routes {
+		c.Router = host
+	}
+	d.inside.names = d.router.Names(c)
 	return nil
 }
 
-// apiPort is the port on which the API listens, wherever that is.
-func (d *daemon) apiPort() uint16 {
-	if len(d.listen) == 0 {
+// portOf is the port on which some listen, wherever that is.
+func portOf(ls []net.Listener) uint16 {
+	if len(ls) == 0 {
 		return 0
 	}
-	_, port, err := net.SplitHostPort(d.listen[0].Addr().String())
+	_, port, err := net.SplitHostPort(ls[0].Addr().String())
 	if err != nil {
 		return 0
 	}
@@ -97,6 +111,9 @@ func (d *daemon) serveInside(ctx context.Context) error {
 			until := func(net.Listener) context.Context { return ctx }
 			return serve(ctx, d.inside.api, &http.Server{Handler: d.api.Handler(), BaseContext: until, ReadHeaderTimeout: shutdownLimit}, d.log)
 		})
+	}
+	if d.inside.front != nil {
+		g.Go(func() error { return serve(ctx, route.Screen(d.inside.front), route.Server(d.router), d.log) })
 	}
 	return g.Wait()
 }

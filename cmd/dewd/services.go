@@ -37,7 +37,7 @@ type marketplace struct {
 func (m *marketplace) flags() []cli.Flag {
 	return []cli.Flag{
 		text(&m.BindingsOn, "bindings-on", "`restage|restart`: when the credentials of a new binding come into an app's environment"),
-		text(&m.DrainCA, "drain-ca", "`file` with certificates of authorities that log drains over TLS may have, besides the machine's"),
+		text(&m.DrainCA, "drain-ca", "`file` with certificates of authorities that log drains and route services over TLS may have, besides the machine's"),
 	}
 }
 
@@ -59,14 +59,23 @@ func (d *daemon) openServices(context.Context) (err error) {
 	}
 	d.services = services.New(services.Config{
 		DB: d.db, Registry: d.registry, Events: d.events, Logger: d.log, Builtin: d.databases,
-		Changed: func(string) { d.drains.Changed() },
+		Changed: func(string) { d.drains.Changed(); d.router.Refresh() },
 	})
-	roots, err := drainRoots(d.cfg.Marketplace.DrainCA)
+	roots, err := moreRoots(d.cfg.Marketplace.DrainCA)
 	if err != nil {
 		return err
 	}
 	d.drains = drain.New(drain.Config{DB: d.db, Logs: d.logs, Targets: d.drainTargets, Host: d.appHost, Roots: roots, Logger: d.log})
-	return nil
+	return d.router.Reload() // now it can ask for their services
+}
+
+// routeServices are the services that requests of routes go through; none while
+// there is no marketplace, and nobody is served.
+func (d *daemon) routeServices() (map[string]string, error) {
+	if d.services == nil {
+		return nil, nil
+	}
+	return d.services.RouteServices()
 }
 
 // databaseChanged tells those who wait for a database; one that is gone leaves its log.
@@ -83,8 +92,8 @@ func (d *daemon) sayService(guid, line string) {
 	}
 }
 
-// drainRoots are the machine's authorities and those of a file; nil without one.
-func drainRoots(file string) (*x509.CertPool, error) {
+// moreRoots are the machine's authorities and those of a file; nil without one.
+func moreRoots(file string) (*x509.CertPool, error) {
 	if file == "" {
 		return nil, nil
 	}

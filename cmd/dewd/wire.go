@@ -267,7 +267,7 @@ func (d *daemon) openEngine(ctx context.Context) (err error) {
 		Names: containerd.NamesFor(d.cfg.Root), Run: d.cfg.Run, Address: address, Init: d.init, SFTP: d.sftp,
 		UID: d.cfg.AppUID, GID: d.cfg.AppUID, Subnet: d.subnet, Snapshotter: d.cfg.Snapshotter,
 		Seccomp: containerd.Arches(d.cfg.SeccompArches), PIDs: maxPIDs,
-		Called: d.called, HostPorts: []uint16{d.apiPort()}, AllowHost: d.cfg.AllowHost,
+		Called: d.called, HostPorts: []uint16{portOf(d.listen), portOf(d.front)}, AllowHost: d.cfg.AllowHost,
 		Images: d.shelf.OpenImage, Crashed: d.cfg.crashed(), Logs: d.logs, Logger: d.log,
 	}
 	if d.engine, err = containerd.New(ctx, cfg); err != nil && d.private != nil {
@@ -298,9 +298,13 @@ func (d *daemon) openSupervisor(context.Context) (err error) {
 		return err
 	}
 	d.registry.Listen(d.sup.Sync)
+	roots, err := moreRoots(d.cfg.Marketplace.DrainCA)
+	if err != nil {
+		return err
+	}
 	d.router, err = route.New(route.Config{
 		Registry: d.registry, Instances: d.sup.Instances, Dial: d.sup.Dial, Forget: d.registry.ForgetFormer,
-		Sticky: d.cfg.stickyCookies(), Log: book{d.logs}.Append, Logger: d.log,
+		Sticky: d.cfg.stickyCookies(), Log: book{d.logs}.Append, Logger: d.log, Services: d.routeServices, Roots: roots,
 	})
 	return err
 }

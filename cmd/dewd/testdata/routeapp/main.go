@@ -43,10 +43,34 @@ func run(args []string) error {
 	mux.HandleFunc("/exit", func(http.ResponseWriter, *http.Request) { os.Exit(3) })
 	mux.HandleFunc("/address", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, os.Getenv("CF_INSTANCE_INTERNAL_IP")) })
 	mux.HandleFunc("/ws", webSocket)
+	mux.HandleFunc("/guard", guard)
 	s := &http.Server{Addr: address, Handler: mux, Protocols: new(http.Protocols), ReadHeaderTimeout: time.Minute}
 	s.Protocols.SetHTTP1(true)
 	s.Protocols.SetUnencryptedHTTP2(true)
 	return s.ListenAndServe()
+}
+
+// guard is a route service: it sends on what those ask for who know the word.
+func guard(w http.ResponseWriter, r *http.Request) {
+	if r.Header.Get("Authorization") != "word" {
+		http.Error(w, "who are you?", http.StatusUnauthorized)
+		return
+	}
+	req, err := http.NewRequest(r.Method, r.Header.Get("X-CF-Forwarded-Url"), r.Body)
+	if err != nil {
+		http.Error(w, err.Error(), http.StatusInternalServerError)
+		return
+	}
+	req.Header, req.ContentLength = r.Header.Clone(), r.ContentLength
+	res, err := http.DefaultTransport.RoundTrip(req)
+	if err != nil {
+		http.Error(w, err.Error(), http.StatusBadGateway)
+		return
+	}
+	defer res.Body.Close()
+	w.Header().Set("X-Through", "the guard")
+	w.WriteHeader(res.StatusCode)
+	_, _ = io.Copy(w, res.Body)
 }
 
 // sink tells how many bytes came.

@@ -1,0 +1,69 @@
+//go:build integration
+
+package main
+
+import (
+	"io"
+	"net/http"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// A route service that is an app: requests go through it as soon as it is bound, over
+// a restart of dewd too, and no longer once it is unbound. The service reaches the
+// router by the public name of the route.
+func TestRouteServiceIsAnApp(t *testing.T) {
+	w := newTown(t)
+	w.push("shop", "")
+	w.push("guard", "")
+	w.until("shop", "/", "web 0")
+	w.say("create-user-provided-service", "door", "-r", "https://guard.dew.localhost/guard")
+	bind := []string{"dew.localhost", "--hostname", "shop", "door"}
+	w.say(append([]string{"bind-route-service"}, bind...)...)
+	w.becomes(http.StatusUnauthorized)
+	w.through()
+	w.kill(syscall.SIGKILL)
+	w.begin()
+	w.becomes(http.StatusUnauthorized)
+	w.through()
+	w.say("stop", "guard")
+	w.becomes(http.StatusServiceUnavailable)
+	w.say(append([]string{"unbind-route-service", "-f"}, bind...)...)
+	w.becomes(http.StatusOK)
+}
+
+// becomes waits until the shop answers strangers like that.
+func (w *town) becomes(status int) {
+	w.t.Helper()
+	var got int
+	var body string
+	for end := time.Now().Add(patience); time.Now().Before(end); time.Sleep(20 * time.Millisecond) {
+		if got, body = w.get("shop", "/"); got == status {
+			return
+		}
+	}
+	w.t.Fatalf("the shop answers %d %q, want %d", got, body, status)
+}
+
+// through sends something by way of the service.
+func (w *town) through() {
+	w.t.Helper()
+	req, err := http.NewRequest(http.MethodPost, "http://"+w.front+"/echo?a=1", strings.NewReader("order"))
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	_, port, _ := strings.Cut(w.front, ":")
+	req.Host = "shop.dew.localhost:" + port
+	req.Header.Set("Authorization", "word")
+	res, err := w.client.Do(req)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	defer res.Body.Close()
+	b, err := io.ReadAll(res.Body)
+	if err != nil || res.StatusCode != http.StatusOK || string(b) != "order" || res.Header.Get("X-Through") == "" {
+		w.t.Errorf("through the service: %d %q, %v", res.StatusCode, b, err)
+	}
+}

@@ -1,0 +1,198 @@
+package route
+
+import (
+	"context"
+	"crypto/hmac"
+	"crypto/rand"
+	"crypto/sha256"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/base64"
+	"encoding/binary"
+	"fmt"
+	"net"
+	"net/http"
+	"net/url"
+	"time"
+)
+
+// A route that is bound to a route service gets its requests through it:
+//
+//	client ─▶ router ─(signed)─▶ service ─(the same signature)─▶ router ─▶ app
+//
+// The service answers by itself, or sends the request on to the URL that it was told,
+// with the signature, which says that the router had sent it.
+const (
+	forwardedHeader = "X-Cf-Forwarded-Url"
+	signatureHeader = "X-Cf-Proxy-Signature"
+	metadataHeader  = "X-Cf-Proxy-Metadata"
+
+	// signatureLife is how long a service may keep a request.
+	signatureLife = time.Minute
+	serviceDial   = 5 * time.Second
+)
+
+var (
+	badSignature = failure{http.StatusBadRequest, "route_service_signature", "400 Bad Request: Failed to validate Route Service Signature.\n", "no-store"}
+	noSwitch     = failure{http.StatusServiceUnavailable, "route_service_unsupported", "503 Service Unavailable: Upgrades are not supported for routes bound to Route Services.\n", "no-store"}
+	badService   = failure{http.StatusBadGateway, "route_service_unsupported", "502 Bad Gateway: The URL of the Route Service cannot be used.\n", "no-store"}
+)
+
+// services says which service the requests of a route go through, by its guid.
+// What cannot be read as a URL is nil: such a route must not be open.
+func (r *Router) services() (map[string]*url.URL, error) {
+	if r.c.Services == nil {
+		return nil, nil
+	}
+	texts, err := r.c.Services()
+	if err != nil {
+		return nil, fmt.Errorf("cannot read the route services: %w", err)
+	}
+	out := make(map[string]*url.URL, len(texts))
+	for guid, text := range texts {
+		u, err := url.Parse(text)
+		if err != nil || u.Host == "" || u.Scheme != "https" && u.Scheme != "http" {
+			r.log.Error("the URL of a route service cannot be used: its route answers nobody", "route", guid)
+			u = nil
+		}
+		out[guid] = u
+	}
+	return out, nil
+}
+
+// bind notes the services of routes.
+func (t *table) bind(services map[string]*url.URL) {
+	if len(services) == 0 {
+		return
+	}
+	for _, ps := range t.hosts {
+		if ps.all != nil {
+			ps.all.bind(services)
+		}
+		for _, e := range ps.entries {
+			e.bind(services)
+		}
+	}
+}
+
+func (e *entry) bind(services map[string]*url.URL) {
+	e.service, e.serviced = services[e.route]
+}
+
+// detour decides whether a request goes to the route's service first. It returns
+// false when it goes nowhere.
+func (f *flight) detour(t *table, req *http.Request) (failure, bool) {
+	if !f.entry.serviced {
+		return failure{}, true
+	}
+	if signature := req.Header.Get(signatureHeader); signature != "" {
+		if !f.router.seal.opens(signature, req.Header.Get(metadataHeader), calledFor(req)) {
+			return badSignature, false
+		}
+		for _, name := range []string{forwardedHeader, signatureHeader, metadataHeader} {
+			req.Header.Del(name)
+		}
+		return failure{}, true
+	}
+	switch {
+	case f.entry.service == nil:
+		return badService, false
+	case len(req.Header["Upgrade"]) > 0:
+		return noSwitch, false
+	}
+	f.via = f.entry.service
+	// A service that is an app here is asked without leaving.
+	f.toward = t.match(f.via.Host, f.via.Path)
+	return failure{}, true
+}
+
+// calledFor is what a signature is for.
+func calledFor(req *http.Request) string { return req.Host + "\x00" + req.RequestURI }
+
+// toService makes the request one to the route's service.
+func (f *flight) toService(in, out *http.Request) {
+	signature, metadata := f.router.seal.sign(calledFor(in))
+	out.Header.Set(forwardedHeader, f.forward.proto+"://"+in.Host+in.RequestURI)
+	out.Header.Set(signatureHeader, signature)
+	out.Header.Set(metadataHeader, metadata)
+	out.Host = f.via.Host
+	out.URL.Path, out.URL.RawPath, out.URL.RawQuery = f.via.Path, f.via.RawPath, f.via.RawQuery
+	if out.URL.Path == "" {
+		out.URL.Path = "/"
+	}
+}
+
+// askService sends the request to a service that is elsewhere.
+func (f *flight) askService(out *http.Request) (*http.Response, error) {
+	req := new(http.Request)
+	*req = *out
+	to := *out.URL
+	to.Scheme, to.Host, to.User = f.via.Scheme, f.via.Host, nil
+	req.URL = &to
+	if f.body != nil {
+		lent, err := f.body.lend()
+		if err != nil {
+			return nil, err
+		}
+		req.Body = lent
+	}
+	res, err := f.router.outside.RoundTrip(req)
+	if err != nil {
+		f.router.log.Warn("route service did not answer", "route", f.entry.route, "service", f.via.Host, "err", err)
+		return nil, fmt.Errorf("route service: %w", err)
+	}
+	return res, nil
+}
+
+// newOutside makes the way to services elsewhere. Roots are the authorities that
+// their certificates may have; nil: the machine's.
+func newOutside(roots *x509.CertPool) *http.Transport {
+	dialer := net.Dialer{Timeout: serviceDial}
+	return &http.Transport{
+		DialContext: func(ctx context.Context, network, address string) (net.Conn, error) {
+			return dialer.DialContext(ctx, network, address)
+		},
+		TLSClientConfig:       &tls.Config{RootCAs: roots, MinVersion: tls.VersionTLS12},
+		TLSHandshakeTimeout:   serviceDial,
+		ResponseHeaderTimeout: signatureLife,
+		MaxIdleConnsPerHost:   16,
+		IdleConnTimeout:       90 * time.Second,
+		DisableCompression:    true,
+	}
+}
+
+// seal signs what is sent to services. Its key lives as long as the router.
+type seal struct{ key []byte }
+
+func newSeal() seal {
+	key := make([]byte, sha256.Size)
+	_, _ = rand.Read(key) // it never fails
+	return seal{key}
+}
+
+// sign returns the signature of what a request is for, and when that was.
+func (s seal) sign(what string) (signature, metadata string) {
+	m := make([]byte, 8, 24)
+	binary.BigEndian.PutUint64(m, uint64(time.Now().UnixNano()))
+	m = m[:cap(m)]
+	_, _ = rand.Read(m[8:]) // no two are the same
+	return base64.RawURLEncoding.EncodeToString(s.mac(m, what)), base64.RawURLEncoding.EncodeToString(m)
+}
+
+// opens tells whether a signature is ours, for that, and not too old.
+func (s seal) opens(signature, metadata, what string) bool {
+	got, err := base64.RawURLEncoding.DecodeString(signature)
+	m, merr := base64.RawURLEncoding.DecodeString(metadata)
+	if err != nil || merr != nil || len(m) < 8 || !hmac.Equal(got, s.mac(m, what)) {
+		return false
+	}
+	age := time.Since(time.Unix(0, int64(binary.BigEndian.Uint64(m))))
+	return age >= -signatureLife && age <= signatureLife
+}
+
+func (s seal) mac(metadata []byte, what string) []byte {
+	h := hmac.New(sha256.New, s.key)
+	h.Write(metadata)
+	h.Write([]byte(what))
+	return h.Sum(nil)
+}
