@@ -33,6 +33,7 @@ const (
 	FlagServiceCreation = "service_instance_creation"
 	FlagServiceSharing  = "service_instance_sharing"
 	FlagSpaceBrokers    = "space_scoped_private_broker_creation"
+	FlagTaskCreation    = "task_creation"
 )
 
 // flags are all that the platform knows, as they are when nobody has switched
@@ -52,7 +53,7 @@ var flags = []Flag{
 	{Name: FlagSetRoles, Enabled: true},
 	{Name: FlagSpaceEnv, Enabled: true},
 	{Name: FlagSpaceBrokers, Enabled: true},
-	{Name: "task_creation", Fixed: "there are no tasks"},
+	{Name: FlagTaskCreation, Enabled: true},
 	{Name: "unset_roles_by_username", Enabled: true, Fixed: "roles are taken away by their guid"},
 	{Name: FlagUserOrgCreation},
 }

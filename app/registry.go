@@ -28,6 +28,7 @@ type Registry struct {
 	groups    *store.Bucket[RouterGroup]
 	flags     *store.Bucket[Flag]
 	notes     *store.Bucket[Metadata] // of what is built in, by guid
+	tasks     *store.Bucket[Task]
 }
 
 // NewRegistry returns the registry that lives in db.
@@ -56,6 +57,7 @@ func NewRegistry(db *store.DB) *Registry {
 			store.Unique("name", func(g RouterGroup) string { return g.Name })),
 		flags: store.In[Flag](db, "flags"),
 		notes: store.In[Metadata](db, "notes"),
+		tasks: taskBucket(db),
 	}
 }
 
@@ -65,7 +67,7 @@ func (r *Registry) With(tx *store.Tx) *Registry {
 		db: r.db, tx: tx,
 		apps: r.apps.With(tx), processes: r.processes.With(tx), sidecars: r.sidecars.With(tx),
 		orgs: r.orgs.With(tx), spaces: r.spaces.With(tx), users: r.users.With(tx), domains: r.domains.With(tx), routes: r.routes.With(tx),
-		groups: r.groups.With(tx), flags: r.flags.With(tx), notes: r.notes.With(tx),
+		groups: r.groups.With(tx), flags: r.flags.With(tx), notes: r.notes.With(tx), tasks: r.tasks.With(tx),
 	}
 }
 
@@ -153,7 +155,7 @@ func (r *Registry) DeleteApp(guid string) error {
 		if err != nil {
 			return err
 		}
-		if err := r.unmap(guid); err != nil {
+		if err := errors.Join(r.unmap(guid), r.deleteTasks(guid)); err != nil {
 			return err
 		}
 		for _, p := range processes {
