@@ -6,7 +6,6 @@ import (
 	"maps"
 	"net"
 	"net/netip"
-	"slices"
 	"strconv"
 	"time"
 )
@@ -82,6 +81,21 @@ type identity struct {
 // app's own variables go before the defaults and after what the platform fixes:
 // an app may choose its PATH, not its PORT.
 func environment(w wish, me identity, mem int) ([]string, error) {
+	env := w.ownVariables()
+	fixed, err := platformVariables(w, me, mem)
+	if err != nil {
+		return nil, err
+	}
+	if w.droplet.Run != nil {
+		maps.DeleteFunc(fixed, ofBuildpacks)
+	}
+	maps.Copy(env, fixed)
+	return variablesOf(env), nil
+}
+
+// ownVariables are those that are not fixed: the defaults, or the image's, and the
+// app's own, the later over the earlier.
+func (w wish) ownVariables() map[string]string {
 	env := map[string]string{
 		"LANG": "en_US.UTF-8",
 		"PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
@@ -91,19 +105,7 @@ func environment(w wish, me identity, mem int) ([]string, error) {
 	}
 	// The variables of the group of all running apps belong here, below the app's.
 	maps.Copy(env, w.app.Env)
-	fixed, err := platformVariables(w, me, mem)
-	if err != nil {
-		return nil, err
-	}
-	if w.droplet.Run != nil {
-		maps.DeleteFunc(fixed, ofBuildpacks)
-	}
-	maps.Copy(env, fixed)
-	out := make([]string, 0, len(env))
-	for _, k := range slices.Sorted(maps.Keys(env)) {
-		out = append(out, k+"="+env[k])
-	}
-	return out, nil
+	return env
 }
 
 func platformVariables(w wish, me identity, mem int) (map[string]string, error) {

@@ -69,6 +69,7 @@ type Supervisor struct {
 	exits     *ExitLog
 	addresses *addressBook
 	servers   *store.Bucket[Server]
+	tasks     *tasks
 	wake      chan struct{} // holds one
 	settled   chan struct{} // closed when what an earlier daemon left is sorted out
 	running   sync.WaitGroup
@@ -94,7 +95,7 @@ func NewSupervisor(c Config) (*Supervisor, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Supervisor{
+	s := &Supervisor{
 		c:         c,
 		policy:    c.Policy.WithDefaults(),
 		exits:     NewExitLog(c.DB),
@@ -105,7 +106,9 @@ func NewSupervisor(c Config) (*Supervisor, error) {
 		slots:     map[SlotID]*Slot{},
 		dirty:     map[string]bool{},
 		stats:     Stats{Crashes: map[Cause]uint64{}, Restarts: map[Cause]uint64{}},
-	}, nil
+	}
+	s.tasks = newTasks(s)
+	return s, nil
 }
 
 // Run takes over what an earlier daemon left, then makes every wish come true,
@@ -121,6 +124,9 @@ func (s *Supervisor) Run(ctx context.Context) error {
 		return nil
 	}
 	if err := s.settle(ctx, tasks); err != nil {
+		return err
+	}
+	if tasks, err = s.resumeTasks(ctx, tasks); err != nil {
 		return err
 	}
 	s.takeOver(ctx, tasks)
@@ -175,7 +181,7 @@ func (s *Supervisor) Instances(process string) []Status {
 }
 
 // Apps are the guids of the apps that have a slot, also one that is on its way
-// out, and of all servers.
+// out, or a task, and of all servers.
 func (s *Supervisor) Apps() map[string]bool {
 	out := map[string]bool{}
 	vs, err := s.Servers()
@@ -185,6 +191,7 @@ func (s *Supervisor) Apps() map[string]bool {
 	for _, v := range vs {
 		out[v.GUID] = true
 	}
+	s.tasks.apps(out)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, sl := range s.slots {
