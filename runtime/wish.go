@@ -43,20 +43,14 @@ func (w wish) ports() []int {
 	return ports
 }
 
-// wish reads what the process should be now. A *StartError says that it cannot
+// wish reads what the instance of a slot should be now. A *StartError says that it cannot
 // be started as it is wished; what was read so far comes with every error.
-func (s *Supervisor) wish(process string) (w wish, err error) {
-	if w.process, err = s.c.Registry.Process(process); err != nil {
-		if w, ok, serr := s.serverWish(process); ok || serr != nil {
+func (s *Supervisor) wish(id SlotID) (w wish, err error) {
+	var sidecars []app.Sidecar
+	if w.app, w.process, sidecars, err = s.c.Registry.WishAt(id.Process, id.Generation); err != nil {
+		if w, ok, serr := s.serverWish(id.Process); ok || serr != nil {
 			return w, serr
 		}
-		return w, fmt.Errorf("cannot read the wish: %w", err)
-	}
-	if w.app, err = s.c.Registry.App(w.process.App); err != nil {
-		return w, fmt.Errorf("cannot read the wish: %w", err)
-	}
-	sidecars, err := s.c.Registry.SidecarsOf(w.app.GUID, w.process.Type)
-	if err != nil {
 		return w, fmt.Errorf("cannot read the wish: %w", err)
 	}
 	w.sidecars = byName(sidecars)
