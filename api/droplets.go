@@ -182,6 +182,9 @@ func (s *Server) setCurrentDroplet(r *http.Request) (any, error) {
 		if d.State == droplet.DropletAwaiting {
 			return unprocessable("Unable to assign current droplet. Its files were not uploaded yet.")
 		}
+		if err := notDeploying(registry, a.GUID); err != nil {
+			return err
+		}
 		a.Droplet = d.GUID
 		if err := addProcesses(registry, a.GUID, d); err != nil {
 			return err

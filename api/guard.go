@@ -344,7 +344,8 @@ var (
 	anApp  = noun{noun: "App", find: (*Server).appPlace}
 
 	aProcess = noun{noun: "Process", find: func(s *Server, guid string) (place, error) {
-		p, err := s.c.Registry.Process(guid)
+		process, _, _ := app.SplitGeneration(guid)
+		p, err := s.c.Registry.Process(process)
 		return s.inApp(p.App, err)
 	}}
 	aSidecar = noun{noun: "Sidecar", find: func(s *Server, guid string) (place, error) {

@@ -380,7 +380,7 @@ func (r *Registry) ContinueDeployment(guid string) (d Deployment, err error) {
 
 // CancelDeployment goes back to the generation before. Ready tells how many of a
 // generation's instances serve: of several, the newest that does is gone back to.
-func (r *Registry) CancelDeployment(guid string, ready func(generation int) int) (d Deployment, err error) {
+func (r *Registry) CancelDeployment(guid string, ready func(d Deployment, generation int) int) (d Deployment, err error) {
 	err = r.update(func(r *Registry) error {
 		if d, err = r.Deployment(guid); err != nil {
 			return err
@@ -395,7 +395,7 @@ func (r *Registry) CancelDeployment(guid string, ready func(generation int) int)
 		if err != nil {
 			return err
 		}
-		i := backTo(d.Others, ready)
+		i := backTo(d.Others, func(generation int) int { return ready(d, generation) })
 		to := d.Others[i]
 		rest := append(slices.Delete(slices.Clone(d.Others), i, i+1), Share{
 			Generation: p.Generation, Instances: d.Instances, Release: *p.Started, Current: p.Current, Dropped: true,

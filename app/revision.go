@@ -211,6 +211,12 @@ func joined(sentences []string) string {
 	return out
 }
 
+// LatestRevision returns the one that was made last; zero where there is none.
+func (r *Registry) LatestRevision(app string) (Revision, error) {
+	v, _, err := r.latestRevision(app)
+	return v, err
+}
+
 // latestRevision is the one that was made last.
 func (r *Registry) latestRevision(app string) (v Revision, found bool, err error) {
 	all, err := r.Revisions(app)
