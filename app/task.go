@@ -84,11 +84,10 @@ func (r *Registry) CreateTask(t Task) (Task, error) {
 		if err != nil {
 			return err
 		}
+		t.GUID, t.Sequence, t.State, t.Failure = uuid.NewString(), 1, TaskPending, ""
 		if len(others) > 0 {
-			t.Sequence = others[len(others)-1].Sequence
+			t.Sequence = others[len(others)-1].Sequence + 1
 		}
-		t.GUID, t.State, t.Failure = uuid.NewString(), TaskPending, ""
-		t.Sequence++
 		t.Name = cmp.Or(t.Name, randomTaskName())
 		t.MemoryMB, t.DiskMB = cmp.Or(t.MemoryMB, DefaultMemoryMB), cmp.Or(t.DiskMB, DefaultDiskMB)
 		t.CreatedAt, t.UpdatedAt = stamps(false, time.Time{})
