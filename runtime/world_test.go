@@ -88,8 +88,8 @@ func (w *world) daemon() {
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
-	go func() { done <- sup.Run(ctx) }()
 	w.sup = sup
+	go func() { done <- sup.Run(ctx) }()
 	w.leave = sync.OnceFunc(func() {
 		cancel()
 		if err := <-done; err != nil {
