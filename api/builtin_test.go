@@ -143,7 +143,7 @@ func TestDeployments(t *testing.T) {
 	if len(page.Resources) != 0 {
 		t.Errorf("deployments = %s, want none", page.Resources)
 	}
-	wantError(t, w.ask("POST", "/v3/deployments", `{"strategy":"rolling"}`), "CF-UnprocessableEntity", "without --strategy")
+	wantError(t, w.ask("POST", "/v3/deployments", `{"strategy":"rolling"}`), "CF-UnprocessableEntity", "Unable to use app")
 	wantError(t, w.ask("GET", "/v3/deployments/x", ""), "CF-ResourceNotFound", "Deployment not found")
 	wantError(t, w.ask("POST", "/v3/deployments/x/actions/cancel", ""), "CF-ResourceNotFound", "Deployment not found")
 }

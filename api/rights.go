@@ -164,6 +164,18 @@ var rights = map[string]right{
 	"GET /v3/apps/{guid}/tasks":            {need: toRead, at: anApp},
 	"POST /v3/apps/{guid}/tasks":           {need: toDevelop, at: anApp},
 
+	"GET /v3/deployments":                            {need: toEnter},
+	"POST /v3/deployments":                           {need: toEnter}, // the body names the app
+	"GET /v3/deployments/{guid}":                     {need: toRead, at: aDeployment},
+	"PATCH /v3/deployments/{guid}":                   {need: toDevelop, at: aDeployment},
+	"POST /v3/deployments/{guid}/actions/cancel":     {need: toSupport, at: aDeployment},
+	"POST /v3/deployments/{guid}/actions/continue":   {need: toSupport, at: aDeployment},
+	"GET /v3/apps/{guid}/revisions":                  {need: toRead, at: anApp},
+	"GET /v3/apps/{guid}/revisions/deployed":         {need: toRead, at: anApp},
+	"GET /v3/revisions/{guid}":                       {need: toRead, at: aRevision},
+	"PATCH /v3/revisions/{guid}":                     {need: toDevelop, at: aRevision},
+	"GET /v3/revisions/{guid}/environment_variables": {need: toReadSecrets, at: aRevision},
+
 	"GET /v3/sidecars/{guid}":    {need: toRead, at: aSidecar},
 	"PATCH /v3/sidecars/{guid}":  {need: toDevelop, at: aSidecar},
 	"DELETE /v3/sidecars/{guid}": {need: toDevelop, at: aSidecar},
@@ -210,13 +222,8 @@ var rights = map[string]right{
 	"GET /v3/feature_flags/{name}":   {need: toEnter},
 	"PATCH /v3/feature_flags/{name}": {need: toAdminister},
 
-	"GET /v3/deployments":                          {need: toEnter},
-	"POST /v3/deployments":                         {need: toEnter}, // nobody can
-	"GET /v3/deployments/{guid}":                   {need: toEnter},
-	"POST /v3/deployments/{guid}/actions/cancel":   {need: toEnter},
-	"POST /v3/deployments/{guid}/actions/continue": {need: toEnter},
-	"GET /v3/space_quotas":                         {need: toEnter},
-	"GET /v3/security_groups":                      {need: toEnter},
+	"GET /v3/space_quotas":    {need: toEnter},
+	"GET /v3/security_groups": {need: toEnter},
 
 	"GET /v3/organization_quotas":                   {need: toEnter},
 	"GET /v3/organization_quotas/{guid}":            {need: toEnter}, // all have the same one

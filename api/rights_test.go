@@ -20,6 +20,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/google/uuid"
+
 	"github.com/dewrun/dew/api/v3"
 	"github.com/dewrun/dew/app"
 	"github.com/dewrun/dew/auth"
@@ -77,11 +79,23 @@ func newHome(t *testing.T) *home {
 		"Task":       h.task(t).GUID,
 		"/v3/users/": owner, "/v3/domains/": domain.GUID, "/v3/jobs/": w.finish(job).GUID,
 		"/v3/audit_events/": must(w.c.Events.List(app.EventFilter{Spaces: []string{h.space.GUID}}))(t)[0].GUID,
-		"/v3/buildpacks/":   "none", "/v3/stacks/": "none", "/dew/v1/stacks/": "none", "/routing/v1/router_groups/": "none", "/v3/organization_quotas/": "none", "/v3/deployments/": "none", // what is built in is no secret
+		"/v3/buildpacks/":   "none", "/v3/stacks/": "none", "/dew/v1/stacks/": "none", "/routing/v1/router_groups/": "none", "/v3/organization_quotas/": "none", // what is built in is no secret
 	}
 	h.serve(t, route.GUID)
 	h.people(t)
+	d := h.deploy(t)
+	h.guids["Deployment"], h.guids["Revision"] = d.GUID, d.Revision
 	return h
+}
+
+// deploy is a deployment of the app, which has a droplet, and has one revision more
+// then. It is stopped before and after.
+func (h *home) deploy(t *testing.T) app.Deployment {
+	t.Helper()
+	must(h.c.Registry.UpdateApp(h.app, func(a *app.App) error { a.Env = map[string]string{"N": uuid.NewString()}; return nil }))(t)
+	d := must(h.c.Registry.Deploy(app.NewDeployment{App: h.app, Strategy: app.Rolling, Options: app.DeploymentOptions{MaxInFlight: 1}}))(t)
+	must(h.c.Registry.UpdateApp(h.app, func(a *app.App) error { a.State = app.Stopped; return nil }))(t)
+	return d
 }
 
 // serve gives home a broker of its own, and services that it is bound to.

@@ -221,17 +221,13 @@ func (d *daemon) sayStaging(guid, line string) {
 	}
 }
 
-// dropletsInUse are those that apps and their tasks name; nil while nobody can tell.
+// dropletsInUse are those that instances and tasks are started from; nil while nobody can tell.
 func (d *daemon) dropletsInUse() map[string]bool {
-	apps, err := d.registry.Apps()
+	used, err := d.registry.DropletsInUse()
 	tasks, terr := d.registry.ActiveTasks()
 	if err := errors.Join(err, terr); err != nil {
 		d.log.Error("cannot read which droplets are in use", "err", err)
 		return nil
-	}
-	used := map[string]bool{}
-	for _, a := range apps {
-		used[a.Droplet] = true
 	}
 	for _, t := range tasks {
 		used[t.Droplet] = true
@@ -296,6 +292,7 @@ func (d *daemon) openSupervisor(context.Context) (err error) {
 		Cell: d.cell, Subnet: d.subnet, PublicURL: d.cfg.PublicURL, Policy: d.cfg.Policy, Logger: d.log, Bindings: d.liveBindings(),
 		Ready:    func() { close(d.ready) },
 		OnChange: func(st runtime.Status) { d.router.Changed(st) },
+		Busy:     func(id runtime.InstanceID) bool { return d.router.Busy(id) },
 		Gone:     func(string) { d.logsDue() },
 	})
 	if err != nil {
