@@ -78,27 +78,20 @@ func shrink(others []app.Share, to int, known map[int]facts) {
 	for _, s := range others {
 		more += s.Instances
 	}
-	order := make([]int, len(others))
-	for i := range order {
-		order[i] = i
-	}
-	rank := func(s app.Share) int {
-		switch f := known[s.Generation]; {
-		case f.failing > 0 && f.ready == 0:
-			return 0
-		case s.Dropped:
-			return 1
-		}
-		return 2
-	}
-	slices.SortStableFunc(order, func(a, b int) int { return rank(others[a]) - rank(others[b]) })
-	for _, i := range order {
-		if more <= 0 {
-			return
-		}
-		n := min(more, others[i].Instances)
-		others[i].Instances -= n
+	take := func(s *app.Share, most int) {
+		n := max(min(more, most), 0)
+		s.Instances -= n
 		more -= n
+	}
+	for i := range others {
+		take(&others[i], others[i].Instances-known[others[i].Generation].ready)
+	}
+	for _, dropped := range []bool{true, false} {
+		for i := range others {
+			if others[i].Dropped == dropped {
+				take(&others[i], others[i].Instances)
+			}
+		}
 	}
 }
 
