@@ -29,6 +29,7 @@ type Registry struct {
 	flags     *store.Bucket[Flag]
 	notes     *store.Bucket[Metadata] // of what is built in, by guid
 	tasks     *store.Bucket[Task]
+	records   records
 
 	deployments *store.Bucket[Deployment]
 	revisions   *store.Bucket[Revision]
@@ -60,7 +61,7 @@ func NewRegistry(db *store.DB) *Registry {
 			store.Unique("name", func(g RouterGroup) string { return g.Name })),
 		flags: store.In[Flag](db, "flags"),
 		notes: store.In[Metadata](db, "notes"),
-		tasks: taskBucket(db),
+		tasks: taskBucket(db), records: newRecords(db),
 
 		deployments: deploymentBucket(db), revisions: revisionBucket(db),
 	}
@@ -72,7 +73,7 @@ func (r *Registry) With(tx *store.Tx) *Registry {
 		db: r.db, tx: tx,
 		apps: r.apps.With(tx), processes: r.processes.With(tx), sidecars: r.sidecars.With(tx),
 		orgs: r.orgs.With(tx), spaces: r.spaces.With(tx), users: r.users.With(tx), domains: r.domains.With(tx), routes: r.routes.With(tx),
-		groups: r.groups.With(tx), flags: r.flags.With(tx), notes: r.notes.With(tx), tasks: r.tasks.With(tx),
+		groups: r.groups.With(tx), flags: r.flags.With(tx), notes: r.notes.With(tx), tasks: r.tasks.With(tx), records: r.records.with(tx),
 		deployments: r.deployments.With(tx), revisions: r.revisions.With(tx),
 	}
 }
@@ -150,7 +151,11 @@ func (r *Registry) Apps() ([]App, error) {
 // its routes.
 func (r *Registry) DeleteApp(guid string) error {
 	return r.update(func(r *Registry) error {
-		if _, err := r.App(guid); err != nil {
+		a, err := r.App(guid)
+		if err != nil {
+			return err
+		}
+		if err := r.noteStates(a, a.stopped()); err != nil {
 			return err
 		}
 		processes, err := r.Processes(guid)
@@ -292,6 +297,10 @@ func (r *Registry) putApp(a App) (App, error) {
 	if err := checkApp(a); err != nil {
 		return a, err
 	}
+	within, err := r.quotaGuard(a.Space)
+	if err != nil {
+		return a, err
+	}
 	err = r.apps.Put(a.GUID, a)
 	if errors.Is(err, store.ErrTaken) {
 		return a, &Invalid{Key: "name", Message: fmt.Sprintf("%q is taken by another app of this space: choose another name", a.Name)}
@@ -307,6 +316,9 @@ func (r *Registry) putApp(a App) (App, error) {
 		if err := r.renewOthers(a.GUID); err != nil {
 			return a, err
 		}
+	}
+	if err := errors.Join(within(), r.noteStates(old, a)); err != nil {
+		return a, err
 	}
 	return a, r.eachProcess(a.GUID, func(p Process) (Process, error) {
 		switch {
@@ -348,7 +360,12 @@ func (r *Registry) putProcess(p Process) (Process, error) {
 // keepProcess is putProcess with the rules about sidecars left to the caller, who
 // may be about to change both.
 func (r *Registry) keepProcess(p Process, rules ...func(p Process) error) (Process, error) {
-	if _, err := r.App(p.App); err != nil {
+	a, err := r.App(p.App)
+	if err != nil {
+		return p, err
+	}
+	within, err := r.quotaGuard(a.Space)
+	if err != nil {
 		return p, err
 	}
 	if p.GUID == "" {
@@ -385,7 +402,7 @@ func (r *Registry) keepProcess(p Process, rules ...func(p Process) error) (Proce
 	if err != nil {
 		return p, fmt.Errorf("cannot keep process %s: %w", p.GUID, err)
 	}
-	return p, nil
+	return p, errors.Join(within(), r.noteScale(a, old, p))
 }
 
 // sorted reads all values of a bucket.

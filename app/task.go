@@ -77,10 +77,15 @@ func (r *Registry) ListenTasks(fn func(task string)) { r.tasks.Listen(fn) }
 // it has none. Of its app's ended tasks the oldest go, beyond what is kept.
 func (r *Registry) CreateTask(t Task) (Task, error) {
 	err := r.update(func(r *Registry) error {
-		if _, err := r.App(t.App); err != nil {
+		a, err := r.App(t.App)
+		if err != nil {
 			return err
 		}
 		others, err := r.TasksOf(t.App)
+		if err != nil {
+			return err
+		}
+		within, err := r.quotaGuard(a.Space)
 		if err != nil {
 			return err
 		}
@@ -97,7 +102,7 @@ func (r *Registry) CreateTask(t Task) (Task, error) {
 		if err := r.tasks.Put(t.GUID, t); err != nil {
 			return fmt.Errorf("cannot keep task %q: %w", t.Name, err)
 		}
-		return r.pruneTasks(others)
+		return errors.Join(within(), r.pruneTasks(others))
 	})
 	return t, err
 }
@@ -128,7 +133,7 @@ func (r *Registry) UpdateTask(guid string, fn func(t *Task) error) (t Task, err 
 		if err := r.tasks.Put(guid, t); err != nil {
 			return fmt.Errorf("cannot keep task %s: %w", guid, err)
 		}
-		return nil
+		return r.noteTask(old, t)
 	})
 	return t, err
 }
@@ -185,7 +190,9 @@ func (r *Registry) deleteTasks(app string) error {
 		return err
 	}
 	for _, t := range ts {
-		if err := r.tasks.Delete(t.GUID); err != nil {
+		ended := t
+		ended.State = TaskFailed
+		if err := errors.Join(r.noteTask(t, ended), r.tasks.Delete(t.GUID)); err != nil {
 			return fmt.Errorf("cannot delete task %s: %w", t.GUID, err)
 		}
 	}
