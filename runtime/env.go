@@ -103,8 +103,7 @@ func (w wish) ownVariables() map[string]string {
 	if w.droplet.Run != nil {
 		env = imageVariables(*w.droplet.Run)
 	}
-	// The variables of the group of all running apps belong here, below the app's.
-	maps.Copy(env, w.app.Env)
+	maps.Copy(env, w.app.Env) // with those of the group of all running apps
 	return env
 }
 

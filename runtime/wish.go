@@ -91,9 +91,13 @@ func (s *Supervisor) bind(w *wish) (err error) {
 	return nil
 }
 
-// locate finds out where the app is: its space, and the addresses that lead to it.
+// locate finds out where the app is: its space, the addresses that lead to it, and
+// the variables that all apps have.
 func (s *Supervisor) locate(w *wish) (err error) {
 	w.uris = []string{}
+	if w.app.Env, err = s.c.Registry.WithGroup(app.RunningGroup, w.app.Env); err != nil {
+		return err
+	}
 	if w.space, err = s.c.Registry.Space(w.app.Space); errors.Is(err, app.ErrNotFound) {
 		return nil
 	}
