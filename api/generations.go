@@ -54,14 +54,15 @@ func (s *Server) partsOf(p app.Process, d app.Deployment) ([]part, error) {
 		if sh.Generation == d.Generation {
 			to = &fresh
 		}
+		to.process.Version = as.Version // what waits is on its way
 		to.shares = append(to.shares, share{sh.Generation, sh.Instances, as})
 	}
 	fresh.process.Instances = fresh.instances()
 	return []part{old, fresh}, nil
 }
 
-// partOf is the part that the path names. The new one's guid stays good for as long
-// as its generation is wished.
+// partOf is the part that the path names. A generation that is wished no longer has
+// no instances.
 func (s *Server) partOf(r *http.Request) (part, error) {
 	p, err := s.processOf(r)
 	if err != nil {
@@ -88,5 +89,10 @@ func (s *Server) partOf(r *http.Request) (part, error) {
 			}
 		}
 	}
-	return part{}, notFound("Process")
+	if generation > max(p.Newest, p.Generation) {
+		return part{}, notFound("Process")
+	}
+	// It was there: who listed it a moment ago shall not fail over it.
+	p.Instances = 0
+	return part{process: p, guid: guid}, nil
 }
