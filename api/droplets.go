@@ -116,6 +116,10 @@ func (s *Server) downloadDroplet(r *http.Request) (any, error) {
 	if d.Image == "" {
 		return nil, unprocessable("The droplet has no files of its own: there is nothing to download")
 	}
+	err = s.change(r.Context(), func(w wish) error { return w.recordDroplet("audit.app.droplet.download", d) })
+	if err != nil {
+		return nil, err
+	}
 	image, err := s.c.Shelf.OpenImage(d.Image)
 	if err != nil {
 		return nil, err

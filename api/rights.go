@@ -187,6 +187,9 @@ var rights = map[string]right{
 	"PATCH /v3/packages/{guid}":        {need: toDevelop, at: aPackage},
 	"POST /v3/packages/{guid}/upload":  {need: toDevelop, at: aPackage},
 	"GET /v3/packages/{guid}/droplets": {need: toRead, at: aPackage},
+	"GET /v3/packages/{guid}/download": {need: toReadSecrets, at: aPackage},
+	"DELETE /v3/packages/{guid}":       {need: toDevelop, at: aPackage},
+	"DELETE /v3/droplets/{guid}":       {need: toDevelop, at: aDroplet},
 	"GET /v3/builds":                   {need: toEnter},
 	"PATCH /v3/builds/{guid}":          {need: toDevelop, at: aBuild},
 	"POST /v3/builds":                  {need: toEnter}, // the body names the package

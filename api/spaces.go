@@ -215,6 +215,9 @@ func (s *Server) removals() {
 		opDeleteRole:   s.doDeleteRole,
 		opDeleteUser:   s.doDeleteUser,
 		opDeleteDomain: s.doDeleteDomain,
+
+		opDeletePackage: s.doDeletePackage,
+		opDeleteDroplet: s.doDeleteDroplet,
 	} {
 		s.c.Jobs.Handle(operation, func(ctx context.Context, j app.Job) ([]string, error) {
 			var args removal
