@@ -17,10 +17,11 @@ type right struct {
 // rights says for every pattern what it needs. A pattern that is missing here, or
 // one here that nobody answers, keeps the server from starting.
 var rights = map[string]right{
-	"/":            {need: toEnter}, // what is unknown is not told to strangers
-	"GET /{$}":     {need: toLook},
-	"GET /healthz": {need: toLook},
-	"GET /metrics": {need: toReadAll},
+	"/":                 {need: toEnter}, // what is unknown is not told to strangers
+	"GET /{$}":          {need: toLook},
+	"GET /healthz":      {need: toLook},
+	"GET /openapi.json": {need: toLook},
+	"GET /metrics":      {need: toReadAll},
 
 	"GET /v3/organizations":                            {need: toEnter},
 	"POST /v3/organizations":                           {need: toEnter}, // a feature flag lets users, too

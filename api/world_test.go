@@ -90,7 +90,7 @@ func newWorld(t testing.TB) *world {
 	})
 	w.c.Snapshots = &fakeSnapshots{}
 	w.s = must(New(w.c))(t)
-	w.local, w.door = w.s.Local(), w.s.Handler()
+	w.local, w.door = hear(t, w.s.Local()), hear(t, w.s.Handler())
 	w.run(jobs.Run)
 	w.run(builds.Run)
 	w.run(w.c.Services.Run)
