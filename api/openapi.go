@@ -208,6 +208,7 @@ func (o operation) failures(pattern string) []int {
 	return all
 }
 
+// contents are bodies by their kind. Of one kind there may be several shapes.
 func contents(cs []content, s *shapes) object {
 	d := object{}
 	for _, c := range cs {
@@ -215,7 +216,11 @@ func contents(cs []content, s *shapes) object {
 			d[c.kind] = object{} // bytes have no schema
 			continue
 		}
-		d[c.kind] = object{"schema": s.of(c.of)}
+		schema := s.of(c.of)
+		if other, ok := d[c.kind].(object); ok {
+			schema = object{"anyOf": []any{other["schema"], schema}}
+		}
+		d[c.kind] = object{"schema": schema}
 	}
 	return d
 }

@@ -70,8 +70,8 @@ var single = map[string]object{
 	paramSelector: {"type": "string"},
 	"purge":       {"type": "boolean"}, "available": {"type": "boolean"}, "default": {"type": "boolean"}, "current": {"type": "boolean"},
 	"unmapped":   {"const": "true"},
-	"deployable": {"type": "boolean"},
-	"host":       {"type": "string"}, "path": {"type": "string"}, "name": {"type": "string"},
+	"deployable": {"type": "boolean"}, "source_guid": {"type": "string"},
+	"host": {"type": "string"}, "path": {"type": "string"}, "name": {"type": "string"},
 	"port": {"type": "integer", "minimum": 1, "maximum": 65535},
 	"type": {"type": "string"},
 
