@@ -49,6 +49,7 @@ func (h *home) fill(t *testing.T) {
 		h.provide(t, name, route.GUID)
 		must(h.c.Packages.Create(h.app))(t)
 		h.task(t)
+		h.remember(t, name)
 		h.deploy(t)
 		if err := h.c.Shelf.Put(droplet.Droplet{GUID: "droplet-" + name, App: h.app, Stack: "host"}); err != nil {
 			t.Fatal(err)
@@ -60,6 +61,15 @@ func (h *home) fill(t *testing.T) {
 		t.Fatal(err)
 	}
 	h.want(200, "POST", "/v3/apps/"+h.app+"/actions/start", "", nil)
+}
+
+// remember makes a quota of each kind, a security group and a segment.
+func (h *home) remember(t *testing.T, name string) {
+	t.Helper()
+	must(h.c.Registry.PutQuota(app.Quota{Name: "large-" + name}))(t)
+	must(h.c.Registry.PutQuota(app.Quota{Name: "small-" + name, Org: h.org.GUID}))(t)
+	must(h.c.Registry.PutSecurityGroup(app.SecurityGroup{Name: "group-" + name, Running: true, Staging: true}))(t)
+	must(h.c.Registry.PutSegment(app.Segment{Name: "segment-" + name, Orgs: []string{h.org.GUID}}))(t)
 }
 
 // provide makes a service that the app and a route are bound to, and a broker.

@@ -69,22 +69,3 @@ var placeOperations = map[string]operation{
 	"GET /v3/users/{guid}":    gives[v3.User](200),
 	"PATCH /v3/users/{guid}":  gives[v3.User](200).from(jsonOf[v3.UpdateUser]()),
 }
-
-// limitOperations are about what bounds orgs and spaces.
-var limitOperations = map[string]operation{
-	"GET /v3/isolation_segments": pageOf[struct{}]("names", "guids", "organization_guids", paramSelector),
-
-	"GET /v3/organization_quotas":        pageOf[v3.Quota]("names", "guids", "organization_guids"),
-	"GET /v3/organization_quotas/{guid}": gives[v3.Quota](200),
-
-	"GET /v3/organizations/{guid}/relationships/default_isolation_segment": gives[v3.Related](200),
-	"GET /v3/organizations/{guid}/relationships/quota":                     gives[v3.Related](200),
-
-	"GET /v3/security_groups": pageOf[struct{}]("names", "guids", "running_space_guids", "staging_space_guids", "globally_enabled_running", "globally_enabled_staging", paramSelector),
-
-	"GET /v3/space_quotas": pageOf[struct{}]("names", "guids", "space_guids", "organization_guids", paramSelector),
-
-	"GET /v3/spaces/{guid}/relationships/isolation_segment": gives[v3.Related](200),
-	"GET /v3/spaces/{guid}/running_security_groups":         pageOf[struct{}]("names", "guids", paramSelector),
-	"GET /v3/spaces/{guid}/staging_security_groups":         pageOf[struct{}]("names", "guids", paramSelector),
-}

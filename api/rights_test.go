@@ -76,10 +76,11 @@ func newHome(t *testing.T) *home {
 	h.guids = map[string]string{
 		"Organization": h.org.GUID, "Space": h.space.GUID, "App": a.GUID, "Process": a.GUID, "Sidecar": sidecar.GUID,
 		"Package": h.pkg, "Droplet": w.giveDroplet(a.GUID, nil), "Route": route.GUID, "Role": role.GUID, "Build": h.build(t),
-		"Task":       h.task(t).GUID,
-		"/v3/users/": owner, "/v3/domains/": domain.GUID, "/v3/jobs/": w.finish(job).GUID,
+		"Task":        h.task(t).GUID,
+		"Space quota": must(w.c.Registry.PutQuota(app.Quota{Name: homeMark, Org: h.org.GUID}))(t).GUID,
+		"/v3/users/":  owner, "/v3/domains/": domain.GUID, "/v3/jobs/": w.finish(job).GUID,
 		"/v3/audit_events/": must(w.c.Events.List(app.EventFilter{Spaces: []string{h.space.GUID}}))(t)[0].GUID,
-		"/v3/buildpacks/":   "none", "/v3/stacks/": "none", "/dew/v1/stacks/": "none", "/routing/v1/router_groups/": "none", "/v3/organization_quotas/": "none", // what is built in is no secret
+		"/v3/buildpacks/":   "none", "/v3/stacks/": "none", "/dew/v1/stacks/": "none", "/routing/v1/router_groups/": "none", "/v3/organization_quotas/": "none", "/v3/security_groups/": "none", "/v3/isolation_segments/": "none", "/v3/app_usage_events/": "none", "/v3/service_usage_events/": "none", // what is built in is no secret
 	}
 	h.serve(t, route.GUID)
 	h.people(t)
@@ -384,7 +385,7 @@ var granted = map[need][]string{
 // them through.
 func wantOf(pattern, who string) int {
 	rt := rights[pattern]
-	inSpace := rt.at.noun != "Organization" && rt.at.find != nil
+	inSpace := rt.at.noun != "Organization" && rt.at.noun != nounSpaceQuota && rt.at.find != nil
 	may := slices.Contains(granted[rt.need], who)
 	if !inSpace && rt.need == toRead {
 		may = true // everybody with a role at home sees the org

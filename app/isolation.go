@@ -48,8 +48,11 @@ func (r *Registry) PutSegment(s Segment) (Segment, error) {
 			return err
 		}
 		taken, err := r.segmentNamed(s.Name, s.GUID)
-		if err != nil || taken {
-			return errors.Join(err, &Invalid{Key: "name", Message: fmt.Sprintf("Isolation Segment names are case insensitive and must be unique, and there is one '%s'", s.Name)})
+		if err != nil {
+			return err
+		}
+		if taken {
+			return refusal("Isolation Segment names are case insensitive and must be unique, and there is one '%s'", s.Name)
 		}
 		return r.records.segments.Put(s.GUID, s)
 	})
@@ -111,7 +114,7 @@ func (r *Registry) DeleteSegment(guid string) error {
 			return fmt.Errorf("isolation segment shared %w", ErrBuiltIn)
 		}
 		if len(s.Orgs) > 0 {
-			return &Invalid{Key: "isolation segment", Message: fmt.Sprintf("revoke the Organization entitlements for your Isolation Segment '%s' first", s.Name)}
+			return refusal("Revoke the Organization entitlements for your Isolation Segment '%s' first.", s.Name)
 		}
 		if err := r.records.segments.Delete(guid); err != nil && !errors.Is(err, store.ErrNotFound) {
 			return fmt.Errorf("cannot delete isolation segment %s: %w", guid, err)
@@ -133,7 +136,7 @@ func (r *Registry) Disentitle(guid, org string) error {
 		}
 		used := o.Segment == guid || slices.ContainsFunc(spaces, func(s Space) bool { return s.Segment == guid })
 		if used {
-			return &Invalid{Key: "isolation segment", Message: fmt.Sprintf("org '%s' or one of its spaces uses it: assign them another one first", o.Name)}
+			return refusal("Please remove it as the default of org '%s', and from its spaces, first.", o.Name)
 		}
 		_, err = r.UpdateSegment(guid, func(s *Segment) error {
 			s.Orgs = without(s.Orgs, org)

@@ -173,9 +173,9 @@ func (r *Registry) deleteQuotasOf(org string) error {
 
 func (q Quota) taken() error {
 	if q.Org == "" {
-		return &Invalid{Key: "name", Message: fmt.Sprintf("%q is taken by another organization quota: choose another name", q.Name)}
+		return refusal("Organization Quota '%s' already exists.", q.Name)
 	}
-	return &Invalid{Key: "name", Message: fmt.Sprintf("%q is taken by another space quota of this org: choose another name", q.Name)}
+	return refusal("Space Quota '%s' already exists.", q.Name)
 }
 
 func (q Quota) check() error {

@@ -5,10 +5,11 @@ import (
 	"fmt"
 )
 
-// QuotaError says that a quota does not allow something, in the platform's words.
-type QuotaError struct{ Text string }
+// Refusal says that something cannot be had, in words that clients of the platform
+// know.
+type Refusal struct{ Text string }
 
-func (e *QuotaError) Error() string { return e.Text }
+func (e *Refusal) Error() string { return e.Text }
 
 // Used is what an org or a space takes of its quota.
 type Used struct {
@@ -113,7 +114,7 @@ func (s scope) allows(before, after Used) error {
 }
 
 func refusal(format string, args ...any) error {
-	return &QuotaError{Text: fmt.Sprintf(format, args...)}
+	return &Refusal{Text: fmt.Sprintf(format, args...)}
 }
 
 // UsedBySpace is what a space takes.

@@ -60,7 +60,7 @@ func (r *Registry) PutSecurityGroup(g SecurityGroup) (SecurityGroup, error) {
 		}
 		err = r.records.rules.Put(g.GUID, g)
 		if errors.Is(err, store.ErrTaken) {
-			return &Invalid{Key: "name", Message: fmt.Sprintf("%q is taken by another security group: choose another name", g.Name)}
+			return refusal("Security group with name '%s' already exists.", g.Name)
 		}
 		return err
 	})
