@@ -81,9 +81,13 @@ func TestOpenAPIRules(t *testing.T) {
 		"a parameter from nowhere":   func(_, op object) { op["parameters"] = []object{{"name": "x", "in": "air", "schema": object{}}} },
 		"a path part to be left out": func(_, op object) { op["parameters"] = []object{{"name": "x", "in": "path", "schema": object{}}} },
 		"a body of no kind":          func(_, op object) { op["requestBody"] = object{} },
-		"a schema of no type":        func(d, _ object) { d["components"].(object)["schemas"] = object{"X": object{"type": "thing"}} },
+		"a schema of no type":        func(d, _ object) { d["components"] = object{"schemas": object{"X": object{"type": "thing"}}} },
 	} {
 		d := plainCopy(t, document("http://localhost", "1"))
+		d["paths"], d["components"] = object{"/": d["paths"].(object)["/"]}, object{} // small is fast
+		if err := rules.Validate(any(d)); err != nil {
+			t.Fatal(err)
+		}
 		change(d, d["paths"].(object)["/"].(object)["get"].(object))
 		if err := rules.Validate(any(plainCopy(t, d))); err == nil {
 			t.Errorf("%s is passed over", name)
@@ -91,7 +95,7 @@ func TestOpenAPIRules(t *testing.T) {
 	}
 }
 
-func plainCopy(t *testing.T, v any) (out object) {
+func plainCopy(t testing.TB, v any) (out object) {
 	t.Helper()
 	if err := json.Unmarshal(must(json.Marshal(v))(t), &out); err != nil {
 		t.Fatal(err)

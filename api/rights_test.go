@@ -169,7 +169,7 @@ func (h *home) people(t *testing.T) {
 }
 
 // request is the method and the path that a pattern answers, at home.
-func (h *home) request(t *testing.T, pattern string) (method, path string) {
+func (h *home) request(t testing.TB, pattern string) (method, path string) {
 	t.Helper()
 	method, path, found := strings.Cut(pattern, " ")
 	if !found {

@@ -51,6 +51,7 @@ type world struct {
 	space    app.Space
 	logged   *syncBuffer
 	shutdown []bool
+	stops    []func() // end the loops
 }
 
 func newWorld(t testing.TB) *world {
@@ -217,12 +218,14 @@ func (w *world) run(loop func(ctx context.Context) error) {
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
 	go func() { done <- loop(ctx) }()
-	w.t.Cleanup(func() {
+	stop := sync.OnceFunc(func() {
 		cancel()
 		if err := <-done; err != nil && !errors.Is(err, context.Canceled) {
 			w.t.Errorf("a loop ended: %v", err)
 		}
 	})
+	w.stops = append(w.stops, stop)
+	w.t.Cleanup(stop)
 }
 
 // must gives the value, or ends the test.
