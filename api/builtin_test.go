@@ -88,7 +88,7 @@ func TestFlags(t *testing.T) {
 	if f.Enabled || *f.Message != "ask the boss" || f.UpdatedAt == nil {
 		t.Errorf("flag = %+v, want it off", f)
 	}
-	wantError(t, w.ask("PATCH", "/v3/feature_flags/route_sharing", `{"enabled":true}`), "CF-UnprocessableEntity", "cannot be switched")
+	wantError(t, w.ask("PATCH", "/v3/feature_flags/unset_roles_by_username", `{"enabled":false}`), "CF-UnprocessableEntity", "cannot be switched")
 	for _, method := range []string{"GET", "PATCH"} {
 		wantError(t, w.ask(method, "/v3/feature_flags/nonesuch", "{}"), "CF-ResourceNotFound", "Feature flag not found")
 	}

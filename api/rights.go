@@ -75,14 +75,19 @@ var rights = map[string]right{
 	"GET /v3/routes/{guid}":                {need: toRead, at: aRoute},
 	"DELETE /v3/routes/{guid}":             {need: toDevelop, at: aRoute},
 	"GET /v3/routes/{guid}/destinations":   {need: toRead, at: aRoute},
-	"POST /v3/routes/{guid}/destinations":  {need: toSupport, at: aRoute},
+	"POST /v3/routes/{guid}/destinations":  {need: toSupport, at: aSharedRoute},
 	"PATCH /v3/routes/{guid}/destinations": {need: toSupport, at: aRoute},
+
+	"GET /v3/routes/{guid}/relationships/shared_spaces":            {need: toRead, at: aRoute},
+	"POST /v3/routes/{guid}/relationships/shared_spaces":           {need: toDevelop, at: aRoute},
+	"DELETE /v3/routes/{guid}/relationships/shared_spaces/{space}": {need: toDevelop, at: aRoute},
+	"PATCH /v3/routes/{guid}/relationships/space":                  {need: toDevelop, at: aRoute},
 
 	"GET /v3/jobs/{guid}":         {need: toEnter}, // told to who began it
 	"GET /v3/audit_events":        {need: toEnter},
 	"GET /v3/audit_events/{guid}": {need: toEnter},
 
-	"DELETE /v3/routes/{guid}/destinations/{destination}": {need: toSupport, at: aRoute},
+	"DELETE /v3/routes/{guid}/destinations/{destination}": {need: toSupport, at: aSharedRoute},
 	"PATCH /v3/routes/{guid}/destinations/{destination}":  {need: toSupport, at: aRoute},
 	"GET /routing/v1/router_groups":                       {need: toEnter},
 	"GET /routing/v1/router_groups/{guid}":                {need: toEnter},

@@ -32,6 +32,7 @@ const (
 	FlagSetRoles        = "set_roles_by_username"
 	FlagServiceCreation = "service_instance_creation"
 	FlagServiceSharing  = "service_instance_sharing"
+	FlagRouteSharing    = "route_sharing"
 	FlagSpaceBrokers    = "space_scoped_private_broker_creation"
 	FlagTaskCreation    = "task_creation"
 )
@@ -47,7 +48,7 @@ var flags = []Flag{
 	{Name: FlagPrivateDomains, Enabled: true},
 	{Name: FlagResourceMatch, Enabled: true},
 	{Name: FlagRouteCreation, Enabled: true},
-	{Name: "route_sharing", Fixed: "a route belongs to one space"},
+	{Name: FlagRouteSharing},
 	{Name: FlagServiceCreation, Enabled: true},
 	{Name: FlagServiceSharing},
 	{Name: FlagSetRoles, Enabled: true},

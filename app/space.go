@@ -198,7 +198,7 @@ func (r *Registry) DeleteSpace(guid string) error {
 				return err
 			}
 		}
-		if err := errors.Join(r.deleteRoutes(func(rt Route) bool { return rt.Space == guid }), r.leaveSecurityGroups(guid)); err != nil {
+		if err := errors.Join(r.deleteRoutes(func(rt Route) bool { return rt.Space == guid }), r.leaveRoutes(guid), r.leaveSecurityGroups(guid)); err != nil {
 			return err
 		}
 		if err := r.spaces.Delete(guid); err != nil {
