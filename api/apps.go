@@ -233,26 +233,32 @@ func (s *Server) changeApp(r *http.Request, event string, request map[string]any
 }
 
 func (s *Server) startApp(r *http.Request) (any, error) {
-	return s.wishState(r, "audit.app.start", "Starting app with guid ", func(registry *app.Registry, a *app.App) error {
+	return s.wishState(r, "audit.app.start", "Starting app with guid ", func(w wish, a *app.App) error {
 		a.State = app.Started
-		return s.mayStart(registry, a)
+		if err := s.mayStart(w.registry, a); err != nil {
+			return err
+		}
+		return s.revise(w, *a)
 	})
 }
 
 func (s *Server) stopApp(r *http.Request) (any, error) {
-	return s.wishState(r, "audit.app.stop", "Stopping app with guid ", func(_ *app.Registry, a *app.App) error {
+	return s.wishState(r, "audit.app.stop", "Stopping app with guid ", func(_ wish, a *app.App) error {
 		a.State = app.Stopped
 		return nil
 	})
 }
 
 func (s *Server) restartApp(r *http.Request) (any, error) {
-	return s.wishState(r, "audit.app.restart", "Restarting app with guid ", func(registry *app.Registry, a *app.App) error {
+	return s.wishState(r, "audit.app.restart", "Restarting app with guid ", func(w wish, a *app.App) error {
 		a.State = app.Started
-		if err := s.mayStart(registry, a); err != nil {
+		if err := s.mayStart(w.registry, a); err != nil {
 			return err
 		}
-		return registry.Restart(a.GUID)
+		if err := s.revise(w, *a); err != nil {
+			return err
+		}
+		return w.registry.Restart(a.GUID)
 	})
 }
 
@@ -263,8 +269,14 @@ func hasDroplet(a *app.App) error {
 	return nil
 }
 
-func (s *Server) wishState(r *http.Request, event, sentence string, fn func(registry *app.Registry, a *app.App) error) (any, error) {
-	a, err := s.changeApp(r, event, map[string]any{}, fn)
+func (s *Server) wishState(r *http.Request, event, sentence string, fn func(w wish, a *app.App) error) (any, error) {
+	var a app.App
+	err := s.change(r.Context(), func(w wish) (err error) {
+		if a, err = w.registry.UpdateApp(r.PathValue("guid"), func(a *app.App) error { return fn(w, a) }); err != nil {
+			return missing("App", err)
+		}
+		return w.record(event, a, map[string]any{"request": map[string]any{}})
+	})
 	if err != nil {
 		return nil, err
 	}
@@ -317,6 +329,7 @@ func (s *Server) presentApp(a app.App) v3.App {
 			"droplets":              at("droplets"),
 			"current_droplet":       at("droplets", "current"),
 			"sidecars":              at("sidecars"),
+			"tasks":                 at("tasks"),
 			"start":                 {Href: self + "/actions/start", Method: http.MethodPost},
 			"stop":                  {Href: self + "/actions/stop", Method: http.MethodPost},
 		},

@@ -63,7 +63,7 @@ func TestApp(t *testing.T) {
 	var events v3.List[v3.Event]
 	w.want(200, "GET", "/v3/audit_events?target_guids="+a.GUID, "", &events)
 	want := []string{
-		"audit.app.create", "audit.app.droplet.mapped", "audit.app.start", "audit.app.restart", "audit.app.stop",
+		"audit.app.create", "audit.app.droplet.mapped", "audit.app.revision.create", "audit.app.start", "audit.app.restart", "audit.app.stop",
 		"audit.app.restart", "audit.app.update", "audit.app.delete-request",
 	}
 	if diff := cmp.Diff(eventTypes(events.Resources), want); diff != "" {
@@ -74,7 +74,7 @@ func TestApp(t *testing.T) {
 		said = append(said, fmt.Sprintf("[%s/%d] %s %s", e.Source.Type, e.Source.Index, e.Stream, strings.ReplaceAll(string(e.Text), a.GUID, "G")))
 	}
 	if diff := cmp.Diff(said, []string{
-		"[API/0] OUT Created app with guid G", "[API/0] OUT Starting app with guid G", "[API/0] OUT Restarting app with guid G",
+		"[API/0] OUT Created app with guid G", "[API/0] OUT Creating revision for app with guid G", "[API/0] OUT Starting app with guid G", "[API/0] OUT Restarting app with guid G",
 		"[API/0] OUT Stopping app with guid G", "[API/0] OUT Restarting app with guid G", "[API/0] OUT Updated app with guid G",
 	}); diff != "" {
 		t.Errorf("log differs (-got +want):\n%s", diff)

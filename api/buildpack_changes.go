@@ -227,6 +227,9 @@ func (s *Server) oneFile(r *http.Request) (f *os.File, name string, err error) {
 
 // createDroplet makes a droplet that waits for files which were staged elsewhere.
 func (s *Server) createDroplet(r *http.Request) (any, error) {
+	if sourceGUID(r) != "" {
+		return s.copyDroplet(r)
+	}
 	body, err := decode[v3.CreateDroplet](r)
 	if err != nil {
 		return nil, err
@@ -267,13 +270,17 @@ func (s *Server) uploadDroplet(r *http.Request) (any, error) {
 	if _, err := f.Seek(0, io.SeekStart); err != nil {
 		return nil, fmt.Errorf("cannot take in a droplet: %w", err)
 	}
-	_, err = s.c.Builds.Fill(r.Context(), guid, f)
+	d, err := s.c.Builds.Fill(r.Context(), guid, f)
 	if bad, ok := errors.AsType[*droplet.ImageError](err); ok {
 		return nil, unprocessable("the droplet is refused: %v", bad)
 	}
 	if errors.Is(err, droplet.ErrHasImage) {
 		return nil, unprocessable("%v", err)
 	}
+	if err != nil {
+		return nil, err
+	}
+	err = s.change(r.Context(), func(w wish) error { return w.recordDroplet("audit.app.droplet.upload", d) })
 	if err != nil {
 		return nil, err
 	}

@@ -12,7 +12,7 @@ import (
 )
 
 // builtIn are the answers about what came with the daemon: buildpacks, stacks and
-// feature flags, and that there are no deployments.
+// feature flags.
 func (s *Server) builtIn() map[string]handler {
 	return map[string]handler{
 		"GET /v3/buildpacks":        s.listBuildpacks,
@@ -26,12 +26,6 @@ func (s *Server) builtIn() map[string]handler {
 		"GET /v3/feature_flags":          s.listFlags,
 		"GET /v3/feature_flags/{name}":   s.getFlag,
 		"PATCH /v3/feature_flags/{name}": s.updateFlag,
-
-		"GET /v3/deployments":                          s.listDeployments,
-		"POST /v3/deployments":                         s.createDeployment,
-		"GET /v3/deployments/{guid}":                   s.getDeployment,
-		"POST /v3/deployments/{guid}/actions/cancel":   s.getDeployment,
-		"POST /v3/deployments/{guid}/actions/continue": s.getDeployment,
 	}
 }
 

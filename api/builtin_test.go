@@ -88,7 +88,7 @@ func TestFlags(t *testing.T) {
 	if f.Enabled || *f.Message != "ask the boss" || f.UpdatedAt == nil {
 		t.Errorf("flag = %+v, want it off", f)
 	}
-	wantError(t, w.ask("PATCH", "/v3/feature_flags/task_creation", `{"enabled":true}`), "CF-UnprocessableEntity", "cannot be switched")
+	wantError(t, w.ask("PATCH", "/v3/feature_flags/unset_roles_by_username", `{"enabled":false}`), "CF-UnprocessableEntity", "cannot be switched")
 	for _, method := range []string{"GET", "PATCH"} {
 		wantError(t, w.ask(method, "/v3/feature_flags/nonesuch", "{}"), "CF-ResourceNotFound", "Feature flag not found")
 	}
@@ -143,7 +143,7 @@ func TestDeployments(t *testing.T) {
 	if len(page.Resources) != 0 {
 		t.Errorf("deployments = %s, want none", page.Resources)
 	}
-	wantError(t, w.ask("POST", "/v3/deployments", `{"strategy":"rolling"}`), "CF-UnprocessableEntity", "without --strategy")
+	wantError(t, w.ask("POST", "/v3/deployments", `{"strategy":"rolling"}`), "CF-UnprocessableEntity", "Unable to use app")
 	wantError(t, w.ask("GET", "/v3/deployments/x", ""), "CF-ResourceNotFound", "Deployment not found")
 	wantError(t, w.ask("POST", "/v3/deployments/x/actions/cancel", ""), "CF-ResourceNotFound", "Deployment not found")
 }

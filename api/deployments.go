@@ -1,27 +1,398 @@
 package api
 
 import (
+	"context"
+	"errors"
 	"net/http"
+	"slices"
+	"strings"
 
 	"github.com/dewrun/dew/api/v3"
+	"github.com/dewrun/dew/app"
+	"github.com/dewrun/dew/droplet"
+	"github.com/dewrun/dew/runtime"
 )
 
-// listDeployments is empty: instances are replaced all at once. Clients ask for
-// it whenever they show an app.
+// deploying is how the instances of an app are replaced without a gap, and what can
+// be gone back to.
+func (s *Server) deploying() map[string]handler {
+	return map[string]handler{
+		"GET /v3/deployments":                          s.listDeployments,
+		"POST /v3/deployments":                         s.createDeployment,
+		"GET /v3/deployments/{guid}":                   s.getDeployment,
+		"PATCH /v3/deployments/{guid}":                 s.updateDeployment,
+		"POST /v3/deployments/{guid}/actions/cancel":   s.cancelDeployment,
+		"POST /v3/deployments/{guid}/actions/continue": s.continueDeployment,
+
+		"GET /v3/apps/{guid}/revisions":                  s.listRevisions,
+		"GET /v3/apps/{guid}/revisions/deployed":         s.listDeployedRevisions,
+		"GET /v3/revisions/{guid}":                       s.getRevision,
+		"PATCH /v3/revisions/{guid}":                     s.updateRevision,
+		"GET /v3/revisions/{guid}/environment_variables": s.getRevisionEnv,
+	}
+}
+
+// aDeployment is what a path names; see the other nouns.
+var aDeployment = noun{noun: "Deployment", find: func(s *Server, guid string) (place, error) {
+	d, err := s.c.Registry.Deployment(guid)
+	return s.inApp(d.App, err)
+}}
+
+func (s *Server) deploymentOf(r *http.Request) (app.Deployment, error) {
+	d, err := s.c.Registry.Deployment(r.PathValue("guid"))
+	return d, missing("Deployment", err)
+}
+
 func (s *Server) listDeployments(r *http.Request) (any, error) {
-	q, err := readQuery(r, "app_guids", "status_values", "status_reasons", "states", paramSelector)
+	q, err := readQuery(r, "guids", "app_guids", "status_values", "status_reasons", "states", paramSelector)
 	if err != nil {
 		return nil, err
 	}
-	return list(s, r, q, nil, look[v3.Deployment, v3.Deployment]{
-		key:     func(d v3.Deployment) key { return key{guid: d.GUID} },
-		present: func(d v3.Deployment) v3.Deployment { return d },
+	apps, err := s.appsSeen(r, q)
+	if err != nil {
+		return nil, err
+	}
+	all, err := s.c.Registry.Deployments()
+	if err != nil {
+		return nil, err
+	}
+	all = slices.DeleteFunc(all, func(d app.Deployment) bool {
+		_, seen := apps[d.App]
+		value, reason := d.Status()
+		return !seen || !q.lets("guids", d.GUID) || !q.lets("status_values", value) || !q.lets("status_reasons", reason) || !q.lets("states", string(d.State))
+	})
+	return list(s, r, q, all, look[app.Deployment, v3.Deployment]{
+		key:     func(d app.Deployment) key { return key{d.GUID, d.CreatedAt, d.UpdatedAt, d.GUID} },
+		present: s.presentDeployment,
+		labels:  func(d app.Deployment) map[string]string { return d.Metadata.Labels },
 	}), nil
 }
 
-func (s *Server) createDeployment(*http.Request) (any, error) {
-	return nil, unprocessable("Rolling and canary deployments are not offered: push, restart or restage without --strategy, " +
-		"which replaces all instances at once")
+func (s *Server) getDeployment(r *http.Request) (any, error) {
+	d, err := s.deploymentOf(r)
+	if err != nil {
+		return nil, err
+	}
+	return s.presentDeployment(d), nil
 }
 
-func (s *Server) getDeployment(*http.Request) (any, error) { return nil, notFound("Deployment") }
+func (s *Server) updateDeployment(r *http.Request) (any, error) {
+	body, err := decode[v3.UpdateMetadata](r)
+	if err != nil {
+		return nil, err
+	}
+	d, err := s.c.Registry.UpdateDeployment(r.PathValue("guid"), metadataChange(body.Metadata))
+	if err != nil {
+		return nil, missing("Deployment", err)
+	}
+	return s.presentDeployment(d), nil
+}
+
+// createDeployment wishes for instances of a new generation.
+func (s *Server) createDeployment(r *http.Request) (any, error) {
+	body, err := decode[v3.CreateDeployment](r)
+	if err != nil {
+		return nil, err
+	}
+	n, err := newDeployment(body)
+	if err != nil {
+		return nil, err
+	}
+	a, err := s.deployable(r.Context(), n.App)
+	if err != nil {
+		return nil, err
+	}
+	image, err := s.deployedDroplet(a, n)
+	if err != nil {
+		return nil, err
+	}
+	n.Droplet = image.GUID
+	var d app.Deployment
+	err = s.change(r.Context(), func(w wish) error {
+		before, err := w.registry.LatestRevision(a.GUID)
+		if err != nil {
+			return err
+		}
+		if err := errors.Join(addProcesses(w.registry, a.GUID, image), addSidecars(w.registry, a.GUID, image)); err != nil {
+			return err
+		}
+		if d, err = w.registry.Deploy(n); err != nil {
+			return err
+		}
+		return s.recordDeployment(w, d, body, before)
+	})
+	if err != nil {
+		return nil, refusedOf(err)
+	}
+	s.say(a.GUID, "Creating deployment for app with guid "+a.GUID)
+	return answer{status: http.StatusCreated, body: s.presentDeployment(d)}, nil
+}
+
+// deployable is the app that somebody wants to deploy. The platform says the same to
+// who may not as to who must not know.
+func (s *Server) deployable(ctx context.Context, guid string) (app.App, error) {
+	a, err := s.c.Registry.App(guid)
+	if err == nil {
+		err = s.demand(ctx, toSupport, a.Space)
+	}
+	if invisible(err) || errors.Is(err, errNotAuthorized) {
+		return a, unprocessable("Unable to use app. Ensure that the app exists and you have access to it.")
+	}
+	return a, err
+}
+
+// deployedDroplet is what is to be deployed: what the wish names, the revision's, or
+// the app's current one.
+func (s *Server) deployedDroplet(a app.App, n app.NewDeployment) (droplet.Droplet, error) {
+	guid, gone := n.Droplet, "Unable to assign current droplet. Ensure the droplet exists and belongs to this app."
+	switch {
+	case n.Revision != "":
+		back, err := s.c.Registry.Revision(n.Revision)
+		if invisible(err) || err == nil && back.App != a.GUID {
+			return droplet.Droplet{}, unprocessable("The revision does not exist")
+		}
+		if err != nil {
+			return droplet.Droplet{}, err
+		}
+		guid, gone = back.Droplet, "Unable to deploy this revision, the droplet for this revision no longer exists."
+	case guid == "" && a.Droplet == "":
+		return droplet.Droplet{}, unprocessable("Invalid droplet. Please specify a droplet in the request or set a current droplet for the app.")
+	case guid == "":
+		guid = a.Droplet
+	}
+	d, err := s.c.Shelf.Get(guid)
+	switch {
+	case errors.Is(err, droplet.ErrNotFound), err == nil && d.App != a.GUID:
+		return d, unprocessable("%s", gone)
+	case err == nil && d.State == droplet.DropletAwaiting:
+		return d, unprocessable("Unable to assign current droplet. Its files were not uploaded yet.")
+	}
+	return d, err
+}
+
+// recordDeployment keeps the events of a deployment that begins, and refuses one
+// whose instances could not start.
+func (s *Server) recordDeployment(w wish, d app.Deployment, request v3.CreateDeployment, before app.Revision) error {
+	a, err := w.registry.App(d.App)
+	if err != nil {
+		return err
+	}
+	if err := s.mayStart(w.registry, &a); err != nil {
+		return err
+	}
+	if d.Droplet != d.PreviousDroplet {
+		if err := w.record("audit.app.droplet.mapped", a, map[string]any{"request": map[string]any{"droplet_guid": d.Droplet}}); err != nil {
+			return err
+		}
+	}
+	if d.Revision != "" && d.Revision != before.GUID {
+		if err := s.recordRevision(w, a, d.Revision, d.RevisionVersion); err != nil {
+			return err
+		}
+	}
+	data := map[string]any{
+		"deployment_guid": d.GUID, "droplet_guid": d.Droplet, "type": nil, "revision_guid": d.Revision, "request": request, "strategy": d.Strategy,
+	}
+	if request.Revision != nil {
+		data["type"] = "rollback"
+	}
+	return w.record("audit.app.deployment.create", a, data)
+}
+
+func (s *Server) cancelDeployment(r *http.Request) (any, error) {
+	return s.act(r, "audit.app.deployment.cancel", "Cancelling deployment for app with guid ", func(registry *app.Registry, guid string) (app.Deployment, error) {
+		return registry.CancelDeployment(guid, func(d app.Deployment, generation int) int {
+			n := 0
+			for _, st := range s.c.Processes.Instances(app.GenerationGUID(d.App, generation)) {
+				if st.State == runtime.Running && st.Ready {
+					n++
+				}
+			}
+			return n
+		})
+	})
+}
+
+func (s *Server) continueDeployment(r *http.Request) (any, error) {
+	return s.act(r, "audit.app.deployment.continue", "Continuing deployment for app with guid ", (*app.Registry).ContinueDeployment)
+}
+
+// act does something about the deployment that the path names. Its answer has no
+// body, as on the platform.
+func (s *Server) act(r *http.Request, event, sentence string, fn func(registry *app.Registry, guid string) (app.Deployment, error)) (any, error) {
+	var d app.Deployment
+	err := s.change(r.Context(), func(w wish) (err error) {
+		if d, err = fn(w.registry, r.PathValue("guid")); err != nil {
+			return err
+		}
+		a, err := w.registry.App(d.App)
+		if err != nil {
+			return err
+		}
+		return w.record(event, a, map[string]any{"deployment_guid": d.GUID, "droplet_guid": d.Droplet})
+	})
+	if err != nil {
+		return nil, missing("Deployment", refusedOf(err))
+	}
+	s.say(d.App, sentence+d.App)
+	return answer{status: http.StatusOK}, nil
+}
+
+// notDeploying refuses another droplet while one is being deployed.
+func notDeploying(registry *app.Registry, appGUID string) error {
+	d, _, err := registry.ActiveDeployment(appGUID)
+	if err == nil && d.GUID != "" && d.Progressing() {
+		return unprocessable("Unable to assign current droplet while the app has a deployment in progress. Wait for the deployment to complete or cancel it.")
+	}
+	return err
+}
+
+// refusedOf makes a 422 of what cannot be done as things are.
+func refusedOf(err error) error {
+	if e, ok := errors.AsType[*app.Refused](err); ok {
+		return unprocessable("%s", e.Reason)
+	}
+	return err
+}
+
+// newDeployment reads what somebody wants deployed.
+func newDeployment(b v3.CreateDeployment) (app.NewDeployment, error) {
+	n := app.NewDeployment{
+		App: b.Relationships.App.ID(), Strategy: app.Rolling, Options: app.DeploymentOptions{MaxInFlight: 1},
+		Metadata: app.Metadata{}.Merge(metadataChange(b.Metadata)),
+	}
+	if b.Strategy != nil {
+		n.Strategy = *b.Strategy
+	}
+	if n.Strategy != app.Rolling && n.Strategy != app.Canary {
+		return n, unprocessable("Strategy '%s' is not a supported deployment strategy", n.Strategy)
+	}
+	if b.Droplet != nil {
+		n.Droplet = b.Droplet.GUID
+	}
+	if b.Revision != nil {
+		n.Revision = b.Revision.GUID
+		if n.Droplet != "" {
+			return n, unprocessable("Droplet Cannot set both fields 'droplet' and 'revision'")
+		}
+	}
+	if err := n.Metadata.Validate(); err != nil {
+		return n, err
+	}
+	if b.Options == nil {
+		return n, nil
+	}
+	return n, setOptions(&n.Options, *b.Options, n.Strategy)
+}
+
+// setOptions reads how a deployment is to be done; null leaves what there is.
+func setOptions(to *app.DeploymentOptions, o v3.DeploymentOptions, strategy string) error {
+	for _, number := range []struct {
+		key  string
+		from *v3.Int
+		to   func(n int)
+		text string
+		min  v3.Int
+	}{
+		{"options.max_in_flight", o.MaxInFlight, func(n int) { to.MaxInFlight = n }, "must be an integer greater than 0", 1},
+		{"options.web_instances", o.WebInstances, func(n int) { to.WebInstances = &n }, "must be greater than or equal to 0", 0},
+		{"options.memory_in_mb", o.MemoryInMB, func(n int) { to.MemoryMB = &n }, "must be greater than 0", 1},
+		{"options.disk_in_mb", o.DiskInMB, func(n int) { to.DiskMB = &n }, "must be greater than 0", 1},
+		{"options.log_rate_limit_in_bytes_per_second", o.LogRateLimit, func(n int) { rate := int64(n); to.LogRate = &rate }, "must be greater than or equal to -1", -1},
+	} {
+		if number.from == nil {
+			continue
+		}
+		if *number.from < number.min {
+			return &app.Invalid{Key: number.key, Message: number.text}
+		}
+		number.to(int(*number.from))
+	}
+	if o.Canary == nil {
+		return nil
+	}
+	if strategy != app.Canary {
+		return &app.Invalid{Key: "options.canary", Message: "are only valid for Canary deployments"}
+	}
+	return setSteps(to, o.Canary.Steps)
+}
+
+func setSteps(to *app.DeploymentOptions, steps []v3.CanaryStep) error {
+	const key = "options.canary.steps"
+	for _, step := range steps {
+		switch {
+		case step.InstanceWeight == nil:
+			return &app.Invalid{Key: key, Message: `missing key: "instance_weight"`}
+		case *step.InstanceWeight < 1 || *step.InstanceWeight > 100:
+			return &app.Invalid{Key: key + ".instance_weight", Message: "must be an Integer between 1-100 (inclusive)"}
+		}
+		to.Steps = append(to.Steps, int(*step.InstanceWeight))
+	}
+	if !slices.IsSorted(to.Steps) {
+		return &app.Invalid{Key: key + ".instance_weight", Message: "must be sorted in ascending order"}
+	}
+	return nil
+}
+
+func (s *Server) presentDeployment(d app.Deployment) v3.Deployment {
+	self := s.href("v3", "deployments", d.GUID)
+	value, reason := d.Status()
+	out := v3.Deployment{
+		GUID: d.GUID, CreatedAt: v3.At(d.CreatedAt), UpdatedAt: v3.At(d.UpdatedAt), Strategy: d.Strategy,
+		Status: v3.DeploymentStatus{Value: value, Reason: reason, Details: v3.DeploymentDetails{
+			LastHealthy: v3.At(d.HealthyAt), LastChange: v3.At(d.ChangedAt), Error: d.Error,
+		}},
+		Options: presentOptions(d), Droplet: dropletGUID(d.Droplet), PreviousDroplet: dropletGUID(d.PreviousDroplet),
+		NewProcesses:  []v3.NewProcess{{GUID: app.GenerationGUID(d.App, d.Generation), Type: app.Web}},
+		Relationships: v3.DeploymentRelationships{App: v3.To(d.App)},
+		Metadata:      presentMetadata(d.Metadata),
+		Links:         v3.Links{"self": {Href: self}, "app": {Href: s.href("v3", "apps", d.App)}},
+	}
+	if d.Revision != "" {
+		version := v3.Int(d.RevisionVersion)
+		out.Revision = &v3.DeploymentRevision{GUID: d.Revision, Version: &version}
+	}
+	if d.Strategy == app.Canary {
+		out.Status.Canary = &v3.CanaryStatus{Steps: v3.CanarySteps{Current: d.Step, Total: d.Steps()}}
+	}
+	if d.Active() {
+		out.Links["cancel"] = v3.Link{Href: self + "/actions/cancel", Method: http.MethodPost}
+	}
+	if d.State == app.Paused {
+		out.Links["continue"] = v3.Link{Href: self + "/actions/continue", Method: http.MethodPost}
+	}
+	return out
+}
+
+func presentOptions(d app.Deployment) v3.DeploymentOptions {
+	number := func(n *int) *v3.Int {
+		if n == nil {
+			return nil
+		}
+		v := v3.Int(*n)
+		return &v
+	}
+	out := v3.DeploymentOptions{
+		MaxInFlight: number(&d.Options.MaxInFlight), WebInstances: number(d.Options.WebInstances),
+		MemoryInMB: number(d.Options.MemoryMB), DiskInMB: number(d.Options.DiskMB),
+	}
+	if d.Options.LogRate != nil {
+		rate := v3.Int(*d.Options.LogRate)
+		out.LogRateLimit = &rate
+	}
+	if len(d.Options.Steps) == 0 {
+		return out
+	}
+	out.Canary = &v3.CanaryOptions{}
+	for _, weight := range d.Options.Steps {
+		out.Canary.Steps = append(out.Canary.Steps, v3.CanaryStep{InstanceWeight: number(&weight)})
+	}
+	return out
+}
+
+func dropletGUID(guid string) v3.DropletGUID {
+	if strings.TrimSpace(guid) == "" {
+		return v3.DropletGUID{}
+	}
+	return v3.DropletGUID{GUID: &guid}
+}

@@ -68,6 +68,9 @@ func (s *Server) updateDestination(r *http.Request) (any, error) {
 
 // removeDestination makes a route no longer lead to one of its destinations.
 func (s *Server) removeDestination(r *http.Request) (any, error) {
+	if err := s.mayUnmap(r); err != nil {
+		return nil, err
+	}
 	err := s.change(r.Context(), func(w wish) error {
 		old, err := w.registry.Route(r.PathValue("guid"))
 		if err != nil {
@@ -100,6 +103,11 @@ func (s *Server) changeDestinations(r *http.Request, fn func(registry *app.Regis
 	ds, err := destinations(body)
 	if err != nil {
 		return nil, err
+	}
+	for i, d := range ds {
+		if _, err := s.appInBody(r.Context(), toSupport, d.App); err != nil {
+			return nil, invalidApp(i, d.App, err)
+		}
 	}
 	var rt app.Route
 	err = s.change(r.Context(), func(w wish) error {

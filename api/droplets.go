@@ -116,6 +116,10 @@ func (s *Server) downloadDroplet(r *http.Request) (any, error) {
 	if d.Image == "" {
 		return nil, unprocessable("The droplet has no files of its own: there is nothing to download")
 	}
+	err = s.change(r.Context(), func(w wish) error { return w.recordDroplet("audit.app.droplet.download", d) })
+	if err != nil {
+		return nil, err
+	}
 	image, err := s.c.Shelf.OpenImage(d.Image)
 	if err != nil {
 		return nil, err
@@ -181,6 +185,9 @@ func (s *Server) setCurrentDroplet(r *http.Request) (any, error) {
 		}
 		if d.State == droplet.DropletAwaiting {
 			return unprocessable("Unable to assign current droplet. Its files were not uploaded yet.")
+		}
+		if err := notDeploying(registry, a.GUID); err != nil {
+			return err
 		}
 		a.Droplet = d.GUID
 		if err := addProcesses(registry, a.GUID, d); err != nil {

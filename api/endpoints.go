@@ -26,6 +26,7 @@ func (s *Server) wiring() map[string]handler {
 		"PATCH /v3/routes/{guid}/destinations/{destination}":  s.updateDestination,
 
 		"GET /routing/v1/router_groups":        s.listRouterGroups,
+		"GET /openapi.json":                    s.getDescription,
 		"GET /routing/v1/router_groups/{guid}": s.getRouterGroup,
 
 		"GET /api/v1/info":        s.logCacheInfo,

@@ -29,9 +29,16 @@ func (s *Server) getEnv(r *http.Request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	// Staging and Running are the groups of variables that all apps have in common.
+	staging, err := s.c.Registry.WithGroup(app.StagingGroup, nil)
+	if err != nil {
+		return nil, err
+	}
+	running, err := s.c.Registry.WithGroup(app.RunningGroup, nil)
+	if err != nil {
+		return nil, err
+	}
 	return v3.Env{
-		Staging: map[string]string{}, Running: map[string]string{}, Environment: variables(a),
+		Staging: staging, Running: running, Environment: variables(a),
 		System:      map[string]any{"VCAP_SERVICES": services},
 		Application: map[string]any{"VCAP_APPLICATION": vcap},
 	}, nil

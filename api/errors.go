@@ -148,7 +148,7 @@ func leaves(err error) []error {
 	switch e := err.(type) { //nolint:errorlint // it walks the tree itself
 	case nil:
 		return nil
-	case *app.Invalid, *app.ManifestError, *droplet.PackageError, *droplet.BuildpackError, *auth.Invalid, *services.Invalid:
+	case *app.Invalid, *app.ManifestError, *droplet.PackageError, *droplet.BuildpackError, *auth.Invalid, *services.Invalid, *app.Refusal:
 		return []error{err}
 	case interface{ Unwrap() []error }:
 		var all []error

@@ -59,8 +59,8 @@ func (s *Server) listFeatures(r *http.Request) (any, error) {
 	}
 	self := v3.Link{Href: s.href("v3", "apps", a.GUID, "features")}
 	return v3.AppFeatures{
-		Resources:  []v3.AppFeature{presentSSH(a)},
-		Pagination: v3.Pagination{TotalResults: 1, TotalPages: 1, First: self, Last: self},
+		Resources:  []v3.AppFeature{presentSSH(a), presentRevisions(a)},
+		Pagination: v3.Pagination{TotalResults: 2, TotalPages: 1, First: self, Last: self},
 	}, nil
 }
 
@@ -69,10 +69,17 @@ func (s *Server) getFeature(r *http.Request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	if r.PathValue("name") != v3.FeatureSSH {
-		return nil, notFound("Feature")
+	return showFeature(a, r.PathValue("name"))
+}
+
+func showFeature(a app.App, name string) (any, error) {
+	switch name {
+	case v3.FeatureSSH:
+		return presentSSH(a), nil
+	case v3.FeatureRevisions:
+		return presentRevisions(a), nil
 	}
-	return presentSSH(a), nil
+	return nil, notFound("Feature")
 }
 
 func (s *Server) updateFeature(r *http.Request) (any, error) {
@@ -80,21 +87,30 @@ func (s *Server) updateFeature(r *http.Request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	if r.PathValue("name") != v3.FeatureSSH {
+	name := r.PathValue("name")
+	if name != v3.FeatureSSH && name != v3.FeatureRevisions {
 		return nil, notFound("Feature")
 	}
 	if body.Enabled == nil {
 		return nil, unprocessable("Enabled must be a boolean")
 	}
-	request := map[string]any{"enable_ssh": *body.Enabled}
+	request := map[string]any{map[string]string{v3.FeatureSSH: "enable_ssh", v3.FeatureRevisions: "revisions_enabled"}[name]: *body.Enabled}
 	a, err := s.changeApp(r, "audit.app.update", request, func(_ *app.Registry, a *app.App) error {
-		a.NoSSH = !*body.Enabled
+		if name == v3.FeatureSSH {
+			a.NoSSH = !*body.Enabled
+		} else {
+			a.NoRevisions = !*body.Enabled
+		}
 		return nil
 	})
 	if err != nil {
 		return nil, err
 	}
-	return presentSSH(a), nil
+	return showFeature(a, name)
+}
+
+func presentRevisions(a app.App) v3.AppFeature {
+	return v3.AppFeature{Name: v3.FeatureRevisions, Description: "Enable versioning of an application", Enabled: !a.NoRevisions}
 }
 
 func presentSSH(a app.App) v3.AppFeature {

@@ -295,7 +295,7 @@ func (s *Server) admit(r *http.Request, rt right) error {
 		return missing(rt.at.noun, err)
 	}
 	err = s.ask(r.Context(), rt.need, p)
-	if invisible(err) && rt.at.readers != nil {
+	if (invisible(err) || errors.Is(err, errNotAuthorized) && rt.at.shared) && rt.at.readers != nil {
 		err = s.askReader(r, rt, err)
 	}
 	return missing(rt.at.noun, err)
@@ -312,10 +312,11 @@ func (s *Server) askReader(r *http.Request, rt right, refused error) error {
 	if err != nil || !slices.ContainsFunc(spaces, see.space) {
 		return errors.Join(refused, err)
 	}
-	if rt.need != toRead {
-		return errNotAuthorized
+	may := func(space string) bool { return s.demand(r.Context(), rt.need, space) == nil }
+	if rt.need == toRead || rt.at.shared && slices.ContainsFunc(spaces, may) {
+		return nil
 	}
-	return nil
+	return errNotAuthorized
 }
 
 // scoped tells whether the token is good for the method at all.
@@ -332,6 +333,7 @@ type noun struct {
 	find func(s *Server, guid string) (place, error)
 	// readers are the guids of further spaces whose people may read it; nil: none.
 	readers func(s *Server, guid string) ([]string, error)
+	shared  bool // and may do there what they may do at home
 }
 
 // The nouns of paths.
@@ -344,7 +346,8 @@ var (
 	anApp  = noun{noun: "App", find: (*Server).appPlace}
 
 	aProcess = noun{noun: "Process", find: func(s *Server, guid string) (place, error) {
-		p, err := s.c.Registry.Process(guid)
+		process, _, _ := app.SplitGeneration(guid)
+		p, err := s.c.Registry.Process(process)
 		return s.inApp(p.App, err)
 	}}
 	aSidecar = noun{noun: "Sidecar", find: func(s *Server, guid string) (place, error) {
@@ -370,14 +373,18 @@ var (
 		}
 		return s.spacePlace(role.Space)
 	}}
-	aRoute = noun{noun: "Route", find: func(s *Server, guid string) (place, error) {
-		rt, err := s.c.Registry.Route(guid)
-		if err != nil {
-			return place{}, err
-		}
-		return s.spacePlace(rt.Space)
-	}}
+	aRoute = noun{noun: "Route", find: (*Server).routePlace, readers: routeReaders}
+	// aSharedRoute is a route for what those that it is shared with may do, too.
+	aSharedRoute = noun{noun: "Route", find: (*Server).routePlace, readers: routeReaders, shared: true}
 )
+
+func (s *Server) routePlace(guid string) (place, error) {
+	rt, err := s.c.Registry.Route(guid)
+	if err != nil {
+		return place{}, err
+	}
+	return s.spacePlace(rt.Space)
+}
 
 func (s *Server) spacePlace(guid string) (place, error) {
 	sp, err := s.c.Registry.Space(guid)

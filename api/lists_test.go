@@ -24,7 +24,7 @@ type anyList = v3.List[json.RawMessage]
 // short are the lists that cannot be long: what is built in, and what there is
 // not.
 var short = []string{
-	"GET /v3/buildpacks", "GET /v3/stacks", "GET /v3/deployments", "GET /v3/space_quotas", "GET /v3/security_groups", "GET /v3/isolation_segments", "GET /v3/organization_quotas",
+	"GET /v3/buildpacks", "GET /v3/stacks", "GET /v3/apps/{guid}/revisions/deployed", "GET /v3/space_quotas", "GET /v3/security_groups", "GET /v3/isolation_segments", "GET /v3/organization_quotas",
 	"GET /v3/spaces/{guid}/running_security_groups", "GET /v3/spaces/{guid}/staging_security_groups",
 }
 
@@ -48,6 +48,9 @@ func (h *home) fill(t *testing.T) {
 		route := must(registry.PutRoute(app.Route{Space: h.space.GUID, Domain: domain.GUID, Host: "host-" + name, Destinations: []app.Destination{{App: h.app}}}))(t)
 		h.provide(t, name, route.GUID)
 		must(h.c.Packages.Create(h.app))(t)
+		h.task(t)
+		h.remember(t, name)
+		h.deploy(t)
 		if err := h.c.Shelf.Put(droplet.Droplet{GUID: "droplet-" + name, App: h.app, Stack: "host"}); err != nil {
 			t.Fatal(err)
 		}
@@ -58,6 +61,15 @@ func (h *home) fill(t *testing.T) {
 		t.Fatal(err)
 	}
 	h.want(200, "POST", "/v3/apps/"+h.app+"/actions/start", "", nil)
+}
+
+// remember makes a quota of each kind, a security group and a segment.
+func (h *home) remember(t *testing.T, name string) {
+	t.Helper()
+	must(h.c.Registry.PutQuota(app.Quota{Name: "large-" + name}))(t)
+	must(h.c.Registry.PutQuota(app.Quota{Name: "small-" + name, Org: h.org.GUID}))(t)
+	must(h.c.Registry.PutSecurityGroup(app.SecurityGroup{Name: "group-" + name, Running: true, Staging: true}))(t)
+	must(h.c.Registry.PutSegment(app.Segment{Name: "segment-" + name, Orgs: []string{h.org.GUID}}))(t)
 }
 
 // provide makes a service that the app and a route are bound to, and a broker.
@@ -289,7 +301,7 @@ func TestLabelSelector(t *testing.T) {
 	route := must(h.c.Registry.RouteAt(domain.GUID, "host-0", ""))(t)
 	for _, path := range []string{
 		"/v3/apps/" + h.app, "/v3/processes/" + h.app, "/v3/routes/" + route.GUID, "/v3/packages/" + h.guids["Package"],
-		"/v3/builds/" + h.guids["Build"], "/v3/droplets/droplet-0",
+		"/v3/tasks/" + h.guids["Task"], "/v3/deployments/" + h.guids["Deployment"], "/v3/builds/" + h.guids["Build"], "/v3/droplets/droplet-0",
 		"/v3/stacks/" + droplet.StackGUID("host"), "/v3/buildpacks/" + droplet.Buildpacks()[0].GUID,
 		"/v3/service_brokers/" + h.guids["/v3/service_brokers/"], "/v3/service_offerings/" + h.guids["/v3/service_offerings/"],
 		"/v3/service_plans/" + h.guids["/v3/service_plans/"], "/v3/service_instances/" + h.guids["Service instance"],

@@ -193,13 +193,15 @@ func (w wish) recordOrg(kind string, o app.Org, data map[string]any) error {
 	})
 }
 
-// getOrgQuota answers that there is none: nothing here is rationed by org.
 func (s *Server) getOrgQuota(r *http.Request) (any, error) {
 	o, err := s.orgOf(r)
 	if err != nil {
 		return nil, err
 	}
-	return v3.Related{Links: v3.Links{"self": {Href: s.href("v3", "organizations", o.GUID, "relationships", "quota")}}}, nil
+	return v3.Related{Data: v3.To(quotaOf(o)).Data, Links: v3.Links{
+		"self":    {Href: s.href("v3", "organizations", o.GUID, "relationships", "quota")},
+		"related": {Href: s.href("v3", "organization_quotas", quotaOf(o))},
+	}}, nil
 }
 
 func (s *Server) presentOrg(o app.Org) v3.Organization {
@@ -208,7 +210,7 @@ func (s *Server) presentOrg(o app.Org) v3.Organization {
 	}
 	return v3.Organization{
 		GUID: o.GUID, CreatedAt: v3.At(o.CreatedAt), UpdatedAt: v3.At(o.UpdatedAt), Name: o.Name, Suspended: o.Suspended,
-		Relationships: v3.OrganizationRelationships{Quota: v3.To(unlimited.GUID)},
+		Relationships: v3.OrganizationRelationships{Quota: v3.To(quotaOf(o))},
 		Metadata:      presentMetadata(o.Metadata),
 		Links:         v3.Links{"self": at(), "domains": at("domains"), "default_domain": at("domains", "default")},
 	}

@@ -82,6 +82,9 @@ func (s *Server) pageOfPackages(r *http.Request, q query, all []droplet.Package)
 }
 
 func (s *Server) createPackage(r *http.Request) (any, error) {
+	if sourceGUID(r) != "" {
+		return s.copyPackage(r)
+	}
 	body, err := decode[v3.CreatePackage](r)
 	if err != nil {
 		return nil, err
@@ -367,6 +370,8 @@ func (s *Server) presentPackage(p droplet.Package) v3.Package {
 			"self":   {Href: self},
 			"upload": {Href: self + "/upload", Method: http.MethodPost},
 			"app":    {Href: s.href("v3", "apps", p.App)},
+
+			"download": {Href: self + "/download"},
 		},
 	}
 	if p.Error != "" {
@@ -377,6 +382,7 @@ func (s *Server) presentPackage(p droplet.Package) v3.Package {
 	}
 	if p.Image != nil {
 		delete(out.Links, "upload")
+		delete(out.Links, "download")
 		out.Data.Image, out.Data.Username = p.Image.Ref, p.Image.Username
 		if p.Image.Password != "" {
 			out.Data.Password = "***"

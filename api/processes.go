@@ -22,7 +22,8 @@ func (s *Server) processOf(r *http.Request) (app.Process, error) {
 func findProcess(registry *app.Registry, r *http.Request) (app.Process, error) {
 	kind := r.PathValue("type")
 	if kind == "" {
-		p, err := registry.Process(r.PathValue("guid"))
+		guid, _, _ := app.SplitGeneration(r.PathValue("guid"))
+		p, err := registry.Process(guid)
 		return p, missing("Process", err)
 	}
 	a, err := registry.App(r.PathValue("guid"))
@@ -112,21 +113,42 @@ func (s *Server) pageOfProcesses(r *http.Request, q query, all []app.Process, ap
 	if err != nil {
 		return nil, err
 	}
-	all = slices.DeleteFunc(all, func(p app.Process) bool {
-		_, seen := apps[p.App]
-		return !seen || !q.lets("guids", p.GUID) || !q.lets("types", p.Type)
-	})
-	return list(s, r, q, all, look[app.Process, v3.Process]{
-		key:    func(p app.Process) key { return key{p.Type, p.CreatedAt, p.UpdatedAt, p.GUID} },
-		labels: func(p app.Process) map[string]string { return p.Metadata.Labels },
-		present: func(p app.Process) v3.Process {
-			out := s.presentProcess(p, open(p.App))
+	parts, err := s.partsAmong(all, apps)
+	if err != nil {
+		return nil, err
+	}
+	parts = slices.DeleteFunc(parts, func(p part) bool { return !q.lets("guids", p.guid) || !q.lets("types", p.process.Type) })
+	return list(s, r, q, parts, look[part, v3.Process]{
+		key:    func(p part) key { return key{p.process.Type, p.process.CreatedAt, p.process.UpdatedAt, p.guid} },
+		labels: func(p part) map[string]string { return p.process.Metadata.Labels },
+		present: func(p part) v3.Process {
+			out := s.presentPart(p, open(p.process.App))
 			if len(q.filters["embed"]) > 0 {
-				out.EmbeddedInstances = s.instancesOf(apps[p.App], p)
+				out.EmbeddedInstances = s.instancesOf(apps[p.process.App], p)
 			}
 			return out
 		},
 	}), nil
+}
+
+// partsAmong are the parts of those processes that belong to the apps.
+func (s *Server) partsAmong(all []app.Process, apps map[string]app.App) ([]part, error) {
+	moving, err := s.c.Registry.ActiveDeployments()
+	if err != nil {
+		return nil, err
+	}
+	var out []part
+	for _, p := range all {
+		if _, seen := apps[p.App]; !seen {
+			continue
+		}
+		parts, err := s.partsOf(p, moving[p.App])
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, parts...)
+	}
+	return out, nil
 }
 
 // secrets tells of an app whether who asks may read its secrets. Commands are
@@ -156,11 +178,11 @@ func (s *Server) listInstances(r *http.Request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	p, err := s.processOf(r)
+	p, err := s.partOf(r)
 	if err != nil {
 		return nil, err
 	}
-	a, err := s.c.Registry.App(p.App)
+	a, err := s.c.Registry.App(p.process.App)
 	if err != nil {
 		return nil, missing("App", err)
 	}
@@ -171,11 +193,15 @@ func (s *Server) listInstances(r *http.Request) (any, error) {
 }
 
 func (s *Server) getProcess(r *http.Request) (any, error) {
-	p, err := s.processOf(r)
+	p, err := s.partOf(r)
 	if err != nil {
 		return nil, err
 	}
-	return s.showProcess(r, p)
+	open, err := s.secrets(r)
+	if err != nil {
+		return nil, err
+	}
+	return s.presentPart(p, open(p.process.App)), nil
 }
 
 // showProcess shows a process to who asks.
@@ -341,7 +367,11 @@ func (s *Server) deleteInstance(r *http.Request) (any, error) {
 	if err != nil || index < 0 {
 		return nil, notFound("Instance")
 	}
-	if err := s.c.Processes.RestartInstance(p.GUID, index); err != nil {
+	guid := p.GUID
+	if r.PathValue("type") == "" {
+		guid = r.PathValue("guid") // it may name a generation
+	}
+	if err := s.c.Processes.RestartInstance(guid, index); err != nil {
 		return nil, err
 	}
 	err = s.change(r.Context(), func(w wish) error {
@@ -357,6 +387,13 @@ func (s *Server) deleteInstance(r *http.Request) (any, error) {
 		return nil, err
 	}
 	return answer{status: http.StatusNoContent}, nil
+}
+
+// presentPart shows a process, or what a deployment adds to it.
+func (s *Server) presentPart(p part, open bool) v3.Process {
+	shown := p.process
+	shown.GUID = p.guid
+	return s.presentProcess(shown, open)
 }
 
 // presentProcess shows a process; its command only to who may read secrets.
@@ -380,6 +417,10 @@ func (s *Server) presentProcess(p app.Process, open bool) v3.Process {
 	if p.Command != "" {
 		text := concealed(p.Command, open)
 		out.Command = &text
+	}
+	if p.Started != nil && p.Started.Revision != "" {
+		revision := v3.To(p.Started.Revision)
+		out.Relationships.Revision = &revision
 	}
 	return out
 }

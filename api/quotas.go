@@ -1,110 +1,522 @@
 package api
 
 import (
+	"errors"
 	"net/http"
+	"slices"
 
 	"github.com/dewrun/dew/api/v3"
+	"github.com/dewrun/dew/app"
+	"github.com/dewrun/dew/services"
 )
 
-// unlimited is the quota of every org: one machine shares out nothing.
-var unlimited = v3.Quota{
-	GUID: "6b3c4f5e-2a1d-4c0b-9e8f-7d6a5b4c3d2e", Name: "unlimited",
-	Services: v3.ServiceLimits{PaidServicesAllowed: true},
-	Metadata: v3.NoMetadata(),
+// rations are what orgs and spaces may have, and what they take.
+func (s *Server) rations() map[string]handler {
+	return map[string]handler{
+		"GET /v3/organization_quotas":                                     s.listOrgQuotas,
+		"POST /v3/organization_quotas":                                    s.createOrgQuota,
+		"GET /v3/organization_quotas/{guid}":                              s.getQuota,
+		"PATCH /v3/organization_quotas/{guid}":                            s.updateOrgQuota,
+		"DELETE /v3/organization_quotas/{guid}":                           s.deleteOrgQuota,
+		"POST /v3/organization_quotas/{guid}/relationships/organizations": s.applyOrgQuota,
+
+		"GET /v3/space_quotas":                                        s.listSpaceQuotas,
+		"POST /v3/space_quotas":                                       s.createSpaceQuota,
+		"GET /v3/space_quotas/{guid}":                                 s.getSpaceQuota,
+		"PATCH /v3/space_quotas/{guid}":                               s.updateSpaceQuota,
+		"DELETE /v3/space_quotas/{guid}":                              s.deleteSpaceQuota,
+		"POST /v3/space_quotas/{guid}/relationships/spaces":           s.applySpaceQuota,
+		"DELETE /v3/space_quotas/{guid}/relationships/spaces/{space}": s.removeSpaceQuota,
+
+		"GET /v3/organizations/{guid}/usage_summary": s.getOrgUsage,
+		"GET /v3/spaces/{guid}/usage_summary":        s.getSpaceUsage,
+	}
 }
 
-func (s *Server) listQuotas(r *http.Request) (any, error) {
+// aSpaceQuota is what the path of a space quota names: it lives in an org.
+var aSpaceQuota = noun{noun: nounSpaceQuota, find: func(s *Server, guid string) (place, error) {
+	q, err := s.spaceQuota(guid)
+	return place{org: q.Org}, err
+}}
+
+const (
+	nounOrgQuota   = "Organization quota"
+	nounSpaceQuota = "Space quota"
+)
+
+func (s *Server) spaceQuota(guid string) (app.Quota, error) {
+	q, err := s.c.Registry.Quota(guid)
+	if err == nil && q.Org == "" {
+		err = app.ErrNotFound // it is for orgs
+	}
+	return q, err
+}
+
+func (s *Server) orgQuota(guid string) (app.Quota, error) {
+	q, err := s.c.Registry.Quota(guid)
+	if err == nil && q.Org != "" {
+		err = app.ErrNotFound // it is for spaces
+	}
+	return q, missing(nounOrgQuota, err)
+}
+
+func (s *Server) listOrgQuotas(r *http.Request) (any, error) {
 	q, err := readQuery(r, "names", "guids", "organization_guids")
 	if err != nil {
 		return nil, err
 	}
+	all, err := s.c.Registry.OrgQuotas()
+	if err != nil {
+		return nil, err
+	}
+	return s.pageOfQuotas(r, q, all, "organization_guids")
+}
+
+func (s *Server) listSpaceQuotas(r *http.Request) (any, error) {
+	q, err := readQuery(r, "names", "guids", "organization_guids", "space_guids")
+	if err != nil {
+		return nil, err
+	}
 	see, err := s.sight(r.Context())
 	if err != nil {
 		return nil, err
 	}
-	shown, err := s.quotaFor(see)
+	all, err := s.c.Registry.SpaceQuotas()
 	if err != nil {
 		return nil, err
 	}
-	var found []v3.Quota
-	if q.lets("names", shown.Name) && q.lets("guids", shown.GUID) && q.lets("organization_guids", guidsOf(shown)...) {
-		found = append(found, shown)
+	all = slices.DeleteFunc(all, func(k app.Quota) bool { return !see.org(k.Org) || !q.lets("organization_guids", k.Org) })
+	return s.pageOfQuotas(r, q, all, "space_guids")
+}
+
+// pageOfQuotas is the list of quotas; members is the filter for those who have them.
+func (s *Server) pageOfQuotas(r *http.Request, q query, all []app.Quota, members string) (any, error) {
+	has, err := s.quotaHolders(r)
+	if err != nil {
+		return nil, err
 	}
-	return list(s, r, q, found, look[v3.Quota, v3.Quota]{
-		key:     func(k v3.Quota) key { return key{name: k.Name, guid: k.GUID} },
-		present: func(k v3.Quota) v3.Quota { return k },
+	all = slices.DeleteFunc(all, func(k app.Quota) bool {
+		return !q.lets("names", k.Name) || !q.lets("guids", k.GUID) || !q.lets(members, has(k)...)
+	})
+	return list(s, r, q, all, look[app.Quota, v3.Quota]{
+		key:     func(k app.Quota) key { return key{k.Name, k.CreatedAt, k.UpdatedAt, k.GUID} },
+		present: func(k app.Quota) v3.Quota { return s.presentQuota(k, has(k)) },
 	}), nil
 }
 
-func (s *Server) getQuota(r *http.Request) (any, error) {
-	if r.PathValue("guid") != unlimited.GUID {
-		return nil, notFound("Organization quota")
-	}
+// quotaHolders finds the guids of the orgs, or spaces, that have a quota, as far as who
+// asks sees them.
+func (s *Server) quotaHolders(r *http.Request) (func(k app.Quota) []string, error) {
 	see, err := s.sight(r.Context())
 	if err != nil {
 		return nil, err
 	}
-	return s.quotaFor(see)
+	orgs, err := s.c.Registry.Orgs()
+	if err != nil {
+		return nil, err
+	}
+	spaces, err := s.c.Registry.Spaces()
+	if err != nil {
+		return nil, err
+	}
+	by := map[string][]string{}
+	for _, o := range orgs {
+		if see.org(o.GUID) {
+			by[quotaOf(o)] = append(by[quotaOf(o)], o.GUID)
+		}
+	}
+	for _, sp := range spaces {
+		if see.space(sp.GUID) {
+			by[sp.Quota] = append(by[sp.Quota], sp.GUID)
+		}
+	}
+	return func(k app.Quota) []string { return by[k.GUID] }, nil
 }
 
-// quotaFor is the quota with the orgs that one sees.
-func (s *Server) quotaFor(see sight) (v3.Quota, error) {
-	orgs, err := s.c.Registry.Orgs()
+// quotaOf is the guid of an org's quota.
+func quotaOf(o app.Org) string {
+	if o.Quota == "" {
+		return app.Unlimited().GUID
+	}
+	return o.Quota
+}
+
+func (s *Server) getQuota(r *http.Request) (any, error) {
+	k, err := s.orgQuota(r.PathValue("guid"))
+	if err != nil {
+		return nil, err
+	}
+	return s.showQuota(r, k)
+}
+
+func (s *Server) getSpaceQuota(r *http.Request) (any, error) {
+	k, err := s.spaceQuota(r.PathValue("guid"))
+	if err != nil {
+		return nil, missing(nounSpaceQuota, err)
+	}
+	return s.showQuota(r, k)
+}
+
+func (s *Server) showQuota(r *http.Request, k app.Quota) (v3.Quota, error) {
+	has, err := s.quotaHolders(r)
 	if err != nil {
 		return v3.Quota{}, err
 	}
-	out := unlimited
-	out.Relationships.Organizations.Data = []v3.GUID{}
-	out.Links = v3.Links{"self": {Href: s.href("v3", "organization_quotas", unlimited.GUID)}}
-	for _, o := range orgs {
-		if see.org(o.GUID) {
-			out.Relationships.Organizations.Data = append(out.Relationships.Organizations.Data, v3.GUID{GUID: o.GUID})
-		}
-	}
-	return out, nil
+	return s.presentQuota(k, has(k)), nil
 }
 
-func guidsOf(k v3.Quota) []string {
+func (s *Server) createOrgQuota(r *http.Request) (any, error) {
+	body, err := decode[v3.ChangeQuota](r)
+	if err != nil {
+		return nil, err
+	}
+	var orgs []string
+	if rel := body.Relationships; rel != nil {
+		if rel.Organization != nil || rel.Spaces != nil {
+			return nil, unprocessable("relationships: an organization quota has organizations alone")
+		}
+		orgs = guids(rel.Organizations)
+	}
+	k := app.Quota{Name: body.Name}
+	changeLimits(&k.Limits, body)
+	err = s.change(r.Context(), func(w wish) (err error) {
+		if k, err = w.registry.PutQuota(k); err != nil {
+			return err
+		}
+		return applyToOrgs(w.registry, k.GUID, orgs)
+	})
+	if err != nil {
+		return nil, err
+	}
+	shown, err := s.showQuota(r, k)
+	return answer{status: http.StatusCreated, body: shown}, err
+}
+
+// createSpaceQuota makes a quota for spaces of the org that the body names.
+func (s *Server) createSpaceQuota(r *http.Request) (any, error) {
+	body, err := decode[v3.ChangeQuota](r)
+	if err != nil {
+		return nil, err
+	}
+	if body.Relationships == nil || body.Relationships.Organization == nil || body.Relationships.Organizations != nil {
+		return nil, unprocessable("Relationships 'relationships' must include one organization")
+	}
+	if body.Domains.TotalDomains.Given {
+		return nil, unprocessable("Unknown field(s): 'domains'")
+	}
+	k := app.Quota{Name: body.Name, Org: body.Relationships.Organization.ID()}
+	if err := s.demandOrg(r.Context(), k.Org); err != nil {
+		if errors.Is(err, app.ErrNotFound) {
+			return nil, unprocessable("Organization with guid '%s' does not exist, or you do not have access to it.", k.Org)
+		}
+		return nil, err
+	}
+	changeLimits(&k.Limits, body)
+	err = s.change(r.Context(), func(w wish) (err error) {
+		if k, err = w.registry.PutQuota(k); err != nil {
+			return err
+		}
+		return applyToSpaces(w.registry, k, guids(body.Relationships.Spaces))
+	})
+	if err != nil {
+		return nil, err
+	}
+	shown, err := s.showQuota(r, k)
+	return answer{status: http.StatusCreated, body: shown}, err
+}
+
+func (s *Server) updateOrgQuota(r *http.Request) (any, error) {
+	if _, err := s.orgQuota(r.PathValue("guid")); err != nil {
+		return nil, err
+	}
+	return s.changeQuota(r, nounOrgQuota)
+}
+
+func (s *Server) updateSpaceQuota(r *http.Request) (any, error) {
+	if _, err := s.spaceQuota(r.PathValue("guid")); err != nil {
+		return nil, missing(nounSpaceQuota, err)
+	}
+	return s.changeQuota(r, nounSpaceQuota)
+}
+
+func (s *Server) changeQuota(r *http.Request, noun string) (any, error) {
+	body, err := decode[v3.ChangeQuota](r)
+	if err != nil {
+		return nil, err
+	}
+	if body.Relationships != nil {
+		return nil, unprocessable("Unknown field(s): 'relationships'")
+	}
+	k, err := s.c.Registry.UpdateQuota(r.PathValue("guid"), func(k *app.Quota) error {
+		if body.Name != "" { // clients send an empty one when it stays
+			k.Name = body.Name
+		}
+		changeLimits(&k.Limits, body)
+		return nil
+	})
+	if err != nil {
+		return nil, builtIn(missing(noun, err))
+	}
+	return s.showQuota(r, k)
+}
+
+// builtIn is the answer to a change of what cannot be changed.
+func builtIn(err error) error {
+	if errors.Is(err, app.ErrBuiltIn) {
+		return unprocessable("%v", err)
+	}
+	return err
+}
+
+// changeLimits makes the changes that a body names.
+func changeLimits(l *app.Limits, b v3.ChangeQuota) {
+	for _, c := range []struct {
+		from v3.Nullable[int]
+		to   **int
+	}{
+		{b.Apps.TotalMemory, &l.TotalMemory}, {b.Apps.PerProcessMemory, &l.ProcessMemory}, {b.Apps.LogRateLimit, &l.LogRate},
+		{b.Apps.TotalInstances, &l.Instances}, {b.Apps.PerAppTasks, &l.Tasks}, {b.Services.TotalServiceInstances, &l.Services},
+		{b.Services.TotalServiceKeys, &l.Keys}, {b.Routes.TotalRoutes, &l.Routes}, {b.Routes.TotalReservedPorts, &l.Ports},
+		{b.Domains.TotalDomains, &l.Domains},
+	} {
+		switch {
+		case !c.from.Given:
+		case c.from.Null:
+			*c.to = nil
+		default:
+			*c.to = &c.from.Value
+		}
+	}
+	if paid := b.Services.PaidServicesAllowed; paid != nil {
+		l.NoPaid = !*paid
+	}
+}
+
+func (s *Server) deleteOrgQuota(r *http.Request) (any, error) {
+	if _, err := s.orgQuota(r.PathValue("guid")); err != nil {
+		return nil, err
+	}
+	if err := s.c.Registry.DeleteQuota(r.PathValue("guid")); err != nil {
+		return nil, builtIn(missing(nounOrgQuota, err))
+	}
+	return answer{status: http.StatusNoContent}, nil
+}
+
+func (s *Server) deleteSpaceQuota(r *http.Request) (any, error) {
+	if _, err := s.spaceQuota(r.PathValue("guid")); err != nil {
+		return nil, missing(nounSpaceQuota, err)
+	}
+	if err := s.c.Registry.DeleteQuota(r.PathValue("guid")); err != nil {
+		return nil, missing(nounSpaceQuota, err)
+	}
+	return answer{status: http.StatusNoContent}, nil
+}
+
+func (s *Server) applyOrgQuota(r *http.Request) (any, error) {
+	body, err := decode[v3.ToMany](r)
+	if err != nil {
+		return nil, err
+	}
+	k, err := s.orgQuota(r.PathValue("guid"))
+	if err != nil {
+		return nil, err
+	}
+	err = s.change(r.Context(), func(w wish) error { return applyToOrgs(w.registry, k.GUID, guids(&body)) })
+	if err != nil {
+		return nil, err
+	}
+	return s.holdersOf(r, k, "organization_quotas", "organizations")
+}
+
+func (s *Server) applySpaceQuota(r *http.Request) (any, error) {
+	body, err := decode[v3.ToMany](r)
+	if err != nil {
+		return nil, err
+	}
+	k, err := s.spaceQuota(r.PathValue("guid"))
+	if err != nil {
+		return nil, missing(nounSpaceQuota, err)
+	}
+	err = s.change(r.Context(), func(w wish) error { return applyToSpaces(w.registry, k, guids(&body)) })
+	if err != nil {
+		return nil, err
+	}
+	return s.holdersOf(r, k, "space_quotas", "spaces")
+}
+
+// holdersOf answers with those who have a quota.
+func (s *Server) holdersOf(r *http.Request, k app.Quota, kind, who string) (any, error) {
+	has, err := s.quotaHolders(r)
+	if err != nil {
+		return nil, err
+	}
+	return v3.RelatedMany{
+		Data:  toMany(has(k)).Data,
+		Links: v3.Links{"self": {Href: s.href("v3", kind, k.GUID, "relationships", who)}},
+	}, nil
+}
+
+func (s *Server) removeSpaceQuota(r *http.Request) (any, error) {
+	k, err := s.spaceQuota(r.PathValue("guid"))
+	if err != nil {
+		return nil, missing(nounSpaceQuota, err)
+	}
+	_, err = s.c.Registry.UpdateSpace(r.PathValue("space"), func(sp *app.Space) error {
+		if sp.Quota != k.GUID {
+			return unprocessable("Unable to remove quota from space with guid '%s'. Ensure the space quota is applied to this space.", sp.GUID)
+		}
+		sp.Quota = ""
+		return nil
+	})
+	if errors.Is(err, app.ErrNotFound) {
+		err = unprocessable("Unable to remove quota from space with guid '%s'. Ensure the space quota is applied to this space.", r.PathValue("space"))
+	}
+	return answer{status: http.StatusNoContent}, err
+}
+
+// applyToOrgs gives orgs a quota.
+func applyToOrgs(registry *app.Registry, quota string, orgs []string) error {
+	if quota == app.Unlimited().GUID {
+		quota = ""
+	}
+	for _, guid := range orgs {
+		_, err := registry.UpdateOrg(guid, func(o *app.Org) error { o.Quota = quota; return nil })
+		if errors.Is(err, app.ErrNotFound) {
+			return unprocessable("Organizations with guids [\"%s\"] do not exist, or you do not have access to them.", guid)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// applyToSpaces gives spaces of its org a quota.
+func applyToSpaces(registry *app.Registry, k app.Quota, spaces []string) error {
+	for _, guid := range spaces {
+		_, err := registry.UpdateSpace(guid, func(sp *app.Space) error {
+			if sp.Org != k.Org {
+				return app.ErrNotFound
+			}
+			sp.Quota = k.GUID
+			return nil
+		})
+		if errors.Is(err, app.ErrNotFound) {
+			return unprocessable("Spaces with guids [\"%s\"] do not exist within the organization specified, or you do not have access to them.", guid)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func guids(m *v3.ToMany) []string {
 	var out []string
-	for _, d := range k.Relationships.Organizations.Data {
-		out = append(out, d.GUID)
+	if m != nil {
+		for _, d := range m.Data {
+			out = append(out, d.GUID)
+		}
 	}
 	return out
 }
 
-// none lists what clients ask for whenever they show an org, a space, an app or a
-// route, and what there is none of.
-func (s *Server) none(filters ...string) handler {
-	return func(r *http.Request) (any, error) {
-		q, err := readQuery(r, append(filters, paramSelector)...)
-		if err != nil {
-			return nil, err
-		}
-		return list(s, r, q, nil, look[struct{}, struct{}]{}), nil
+func toMany(guids []string) v3.ToMany {
+	out := v3.ToMany{Data: []v3.GUID{}}
+	for _, guid := range guids {
+		out.Data = append(out.Data, v3.GUID{GUID: guid})
 	}
+	return out
 }
 
-// absences are the lists that are always empty.
-func (s *Server) absences() map[string]handler {
-	return map[string]handler{
-		"GET /v3/space_quotas": s.none("names", "guids", "space_guids", "organization_guids"),
-		"GET /v3/security_groups": s.none("names", "guids", "running_space_guids", "staging_space_guids",
-			"globally_enabled_running", "globally_enabled_staging"),
-		"GET /v3/isolation_segments":                    s.none("names", "guids", "organization_guids"),
-		"GET /v3/spaces/{guid}/running_security_groups": s.none("names", "guids"),
-		"GET /v3/spaces/{guid}/staging_security_groups": s.none("names", "guids"),
-
-		"GET /v3/organizations/{guid}/relationships/default_isolation_segment": s.getDefaultSegment,
+// presentQuota shows a quota with those who have it.
+func (s *Server) presentQuota(k app.Quota, has []string) v3.Quota {
+	out := v3.Quota{
+		GUID: k.GUID, CreatedAt: v3.At(k.CreatedAt), UpdatedAt: v3.At(k.UpdatedAt), Name: k.Name,
+		Apps: v3.AppLimits{
+			TotalMemory: k.TotalMemory, PerProcessMemory: k.ProcessMemory, LogRateLimit: k.LogRate, TotalInstances: k.Instances, PerAppTasks: k.Tasks,
+		},
+		Services: v3.ServiceLimits{PaidServicesAllowed: !k.NoPaid, TotalServiceInstances: k.Services, TotalServiceKeys: k.Keys},
+		Routes:   v3.RouteLimits{TotalRoutes: k.Routes, TotalReservedPorts: k.Ports},
 	}
+	who := toMany(has)
+	if k.Org == "" {
+		out.Domains = &v3.DomainLimits{TotalDomains: k.Domains}
+		out.Relationships.Organizations = &who
+		out.Links = v3.Links{"self": {Href: s.href("v3", "organization_quotas", k.GUID)}}
+		return out
+	}
+	org := v3.To(k.Org)
+	out.Relationships.Organization, out.Relationships.Spaces = &org, &who
+	out.Links = v3.Links{
+		"self":         {Href: s.href("v3", "space_quotas", k.GUID)},
+		"organization": {Href: s.href("v3", "organizations", k.Org)},
+	}
+	return out
 }
 
-// getDefaultSegment is none: there is one machine.
-func (s *Server) getDefaultSegment(r *http.Request) (any, error) {
+func (s *Server) getOrgUsage(r *http.Request) (any, error) {
 	o, err := s.orgOf(r)
 	if err != nil {
 		return nil, err
 	}
-	return v3.Related{Links: v3.Links{
-		"self": {Href: s.href("v3", "organizations", o.GUID, "relationships", "default_isolation_segment")},
-	}}, nil
+	u, err := s.c.Registry.UsedByOrg(o.GUID)
+	if err != nil {
+		return nil, err
+	}
+	spaces, err := s.c.Registry.SpacesOf(o.GUID)
+	if err != nil {
+		return nil, err
+	}
+	inside := map[string]bool{}
+	for _, sp := range spaces {
+		inside[sp.GUID] = true
+	}
+	out, err := s.usageOf(u, inside)
+	out.Usage.Domains = &u.Domains
+	out.Links = s.usageLinks("organization", "organizations", o.GUID)
+	return out, err
+}
+
+func (s *Server) getSpaceUsage(r *http.Request) (any, error) {
+	sp, err := s.spaceOf(r)
+	if err != nil {
+		return nil, err
+	}
+	u, err := s.c.Registry.UsedBySpace(sp.GUID)
+	if err != nil {
+		return nil, err
+	}
+	out, err := s.usageOf(u, map[string]bool{sp.GUID: true})
+	out.Links = s.usageLinks("space", "spaces", sp.GUID)
+	return out, err
+}
+
+func (s *Server) usageLinks(one, many, guid string) v3.Links {
+	return v3.Links{"self": {Href: s.href("v3", many, guid, "usage_summary")}, one: {Href: s.href("v3", many, guid)}}
+}
+
+// usageOf adds what services take in the spaces.
+func (s *Server) usageOf(u app.Used, inside map[string]bool) (out v3.PlaceUsage, err error) {
+	out.Usage = v3.UsageNumbers{
+		StartedInstances: u.Instances, MemoryInMB: u.Memory, Routes: u.Routes, ReservedPorts: u.Ports, PerAppTasks: u.Tasks,
+	}
+	is, err := s.c.Services.Instances(services.InstanceFilter{Type: services.Managed})
+	if err != nil {
+		return out, err
+	}
+	mine := map[string]bool{}
+	for _, i := range is {
+		if inside[i.Space] {
+			mine[i.GUID] = true
+		}
+	}
+	out.Usage.ServiceInstances = len(mine)
+	keys, err := s.c.Services.Bindings(services.BindingFilter{Types: []services.BindingType{services.KeyBinding}})
+	for _, k := range keys {
+		if mine[k.Instance] {
+			out.Usage.ServiceKeys++
+		}
+	}
+	return out, err
 }

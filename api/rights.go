@@ -17,10 +17,11 @@ type right struct {
 // rights says for every pattern what it needs. A pattern that is missing here, or
 // one here that nobody answers, keeps the server from starting.
 var rights = map[string]right{
-	"/":            {need: toEnter}, // what is unknown is not told to strangers
-	"GET /{$}":     {need: toLook},
-	"GET /healthz": {need: toLook},
-	"GET /metrics": {need: toReadAll},
+	"/":                 {need: toEnter}, // what is unknown is not told to strangers
+	"GET /{$}":          {need: toLook},
+	"GET /healthz":      {need: toLook},
+	"GET /openapi.json": {need: toLook},
+	"GET /metrics":      {need: toReadAll},
 
 	"GET /v3/organizations":                            {need: toEnter},
 	"POST /v3/organizations":                           {need: toEnter}, // a feature flag lets users, too
@@ -32,16 +33,15 @@ var rights = map[string]right{
 	"GET /v3/organizations/{guid}/users":               {need: toRead, at: anOrg},
 	"GET /v3/organizations/{guid}/relationships/quota": {need: toRead, at: anOrg},
 
-	"GET /v3/spaces":                                        {need: toEnter},
-	"POST /v3/spaces":                                       {need: toEnter}, // the body names the org
-	"GET /v3/spaces/{guid}":                                 {need: toRead, at: aSpace},
-	"PATCH /v3/spaces/{guid}":                               {need: toManage, at: aSpace},
-	"DELETE /v3/spaces/{guid}":                              {need: toManageOrg, at: aSpace},
-	"GET /v3/spaces/{guid}/users":                           {need: toRead, at: aSpace},
-	"GET /v3/spaces/{guid}/features":                        {need: toRead, at: aSpace},
-	"GET /v3/spaces/{guid}/features/{name}":                 {need: toRead, at: aSpace},
-	"PATCH /v3/spaces/{guid}/features/{name}":               {need: toManage, at: aSpace},
-	"GET /v3/spaces/{guid}/relationships/isolation_segment": {need: toRead, at: aSpace},
+	"GET /v3/spaces":                          {need: toEnter},
+	"POST /v3/spaces":                         {need: toEnter}, // the body names the org
+	"GET /v3/spaces/{guid}":                   {need: toRead, at: aSpace},
+	"PATCH /v3/spaces/{guid}":                 {need: toManage, at: aSpace},
+	"DELETE /v3/spaces/{guid}":                {need: toManageOrg, at: aSpace},
+	"GET /v3/spaces/{guid}/users":             {need: toRead, at: aSpace},
+	"GET /v3/spaces/{guid}/features":          {need: toRead, at: aSpace},
+	"GET /v3/spaces/{guid}/features/{name}":   {need: toRead, at: aSpace},
+	"PATCH /v3/spaces/{guid}/features/{name}": {need: toManage, at: aSpace},
 
 	"GET /v3/roles":           {need: toEnter},
 	"POST /v3/roles":          {need: toEnter}, // the body names the place
@@ -75,14 +75,19 @@ var rights = map[string]right{
 	"GET /v3/routes/{guid}":                {need: toRead, at: aRoute},
 	"DELETE /v3/routes/{guid}":             {need: toDevelop, at: aRoute},
 	"GET /v3/routes/{guid}/destinations":   {need: toRead, at: aRoute},
-	"POST /v3/routes/{guid}/destinations":  {need: toSupport, at: aRoute},
+	"POST /v3/routes/{guid}/destinations":  {need: toSupport, at: aSharedRoute},
 	"PATCH /v3/routes/{guid}/destinations": {need: toSupport, at: aRoute},
+
+	"GET /v3/routes/{guid}/relationships/shared_spaces":            {need: toRead, at: aRoute},
+	"POST /v3/routes/{guid}/relationships/shared_spaces":           {need: toDevelop, at: aRoute},
+	"DELETE /v3/routes/{guid}/relationships/shared_spaces/{space}": {need: toDevelop, at: aRoute},
+	"PATCH /v3/routes/{guid}/relationships/space":                  {need: toDevelop, at: aRoute},
 
 	"GET /v3/jobs/{guid}":         {need: toEnter}, // told to who began it
 	"GET /v3/audit_events":        {need: toEnter},
 	"GET /v3/audit_events/{guid}": {need: toEnter},
 
-	"DELETE /v3/routes/{guid}/destinations/{destination}": {need: toSupport, at: aRoute},
+	"DELETE /v3/routes/{guid}/destinations/{destination}": {need: toSupport, at: aSharedRoute},
 	"PATCH /v3/routes/{guid}/destinations/{destination}":  {need: toSupport, at: aRoute},
 	"GET /routing/v1/router_groups":                       {need: toEnter},
 	"GET /routing/v1/router_groups/{guid}":                {need: toEnter},
@@ -156,6 +161,83 @@ var rights = map[string]right{
 	"POST /v3/apps/{guid}/processes/{type}/actions/scale":       {need: toSupport, at: anApp},
 	"DELETE /v3/apps/{guid}/processes/{type}/instances/{index}": {need: toSupport, at: anApp},
 
+	"GET /v3/organization_quotas":           {need: toEnter},
+	"POST /v3/organization_quotas":          {need: toAdminister},
+	"GET /v3/organization_quotas/{guid}":    {need: toEnter}, // what there is to have is no secret; who has it is
+	"PATCH /v3/organization_quotas/{guid}":  {need: toAdminister},
+	"DELETE /v3/organization_quotas/{guid}": {need: toAdminister},
+	"GET /v3/space_quotas":                  {need: toEnter},
+	"POST /v3/space_quotas":                 {need: toEnter}, // the body names the org
+	"GET /v3/space_quotas/{guid}":           {need: toRead, at: aSpaceQuota},
+	"PATCH /v3/space_quotas/{guid}":         {need: toManageOrg, at: aSpaceQuota},
+	"DELETE /v3/space_quotas/{guid}":        {need: toManageOrg, at: aSpaceQuota},
+
+	"POST /v3/organization_quotas/{guid}/relationships/organizations": {need: toAdminister},
+	"POST /v3/space_quotas/{guid}/relationships/spaces":               {need: toManageOrg, at: aSpaceQuota},
+	"DELETE /v3/space_quotas/{guid}/relationships/spaces/{space}":     {need: toManageOrg, at: aSpaceQuota},
+	"GET /v3/organizations/{guid}/usage_summary":                      {need: toRead, at: anOrg},
+	"GET /v3/spaces/{guid}/usage_summary":                             {need: toRead, at: aSpace},
+
+	"GET /v3/security_groups":                       {need: toEnter},
+	"POST /v3/security_groups":                      {need: toAdminister},
+	"GET /v3/security_groups/{guid}":                {need: toEnter}, // those of what one sees
+	"PATCH /v3/security_groups/{guid}":              {need: toAdminister},
+	"DELETE /v3/security_groups/{guid}":             {need: toAdminister},
+	"GET /v3/spaces/{guid}/running_security_groups": {need: toRead, at: aSpace},
+	"GET /v3/spaces/{guid}/staging_security_groups": {need: toRead, at: aSpace},
+
+	"POST /v3/security_groups/{guid}/relationships/running_spaces":           {need: toEnter}, // the body names the spaces
+	"POST /v3/security_groups/{guid}/relationships/staging_spaces":           {need: toEnter},
+	"DELETE /v3/security_groups/{guid}/relationships/running_spaces/{space}": {need: toEnter},
+	"DELETE /v3/security_groups/{guid}/relationships/staging_spaces/{space}": {need: toEnter},
+
+	"GET /v3/isolation_segments":           {need: toEnter},
+	"POST /v3/isolation_segments":          {need: toAdminister},
+	"GET /v3/isolation_segments/{guid}":    {need: toEnter}, // those of orgs that one sees
+	"PATCH /v3/isolation_segments/{guid}":  {need: toAdminister},
+	"DELETE /v3/isolation_segments/{guid}": {need: toAdminister},
+
+	"GET /v3/isolation_segments/{guid}/organizations":                        {need: toEnter},
+	"GET /v3/isolation_segments/{guid}/relationships/organizations":          {need: toEnter},
+	"POST /v3/isolation_segments/{guid}/relationships/organizations":         {need: toAdminister},
+	"DELETE /v3/isolation_segments/{guid}/relationships/organizations/{org}": {need: toAdminister},
+	"GET /v3/isolation_segments/{guid}/relationships/spaces":                 {need: toEnter},
+	"GET /v3/spaces/{guid}/relationships/isolation_segment":                  {need: toRead, at: aSpace},
+	"PATCH /v3/spaces/{guid}/relationships/isolation_segment":                {need: toManageOrg, at: aSpace},
+	"GET /v3/organizations/{guid}/relationships/default_isolation_segment":   {need: toRead, at: anOrg},
+	"PATCH /v3/organizations/{guid}/relationships/default_isolation_segment": {need: toManageOrg, at: anOrg},
+
+	"GET /v3/environment_variable_groups/{name}":   {need: toEnter}, // all apps see them
+	"PATCH /v3/environment_variable_groups/{name}": {need: toAdminister},
+
+	"GET /v3/app_usage_events":            {need: toEnter}, // who does not see everything sees none
+	"GET /v3/app_usage_events/{guid}":     {need: toEnter},
+	"GET /v3/service_usage_events":        {need: toEnter},
+	"GET /v3/service_usage_events/{guid}": {need: toEnter},
+
+	"POST /v3/app_usage_events/actions/destructively_purge_all_and_reseed":     {need: toAdminister},
+	"POST /v3/service_usage_events/actions/destructively_purge_all_and_reseed": {need: toAdminister},
+
+	"GET /v3/tasks":                        {need: toEnter},
+	"GET /v3/tasks/{guid}":                 {need: toRead, at: aTask},
+	"PATCH /v3/tasks/{guid}":               {need: toDevelop, at: aTask},
+	"POST /v3/tasks/{guid}/actions/cancel": {need: toSupport, at: aTask},
+	"PUT /v3/tasks/{guid}/cancel":          {need: toSupport, at: aTask},
+	"GET /v3/apps/{guid}/tasks":            {need: toRead, at: anApp},
+	"POST /v3/apps/{guid}/tasks":           {need: toDevelop, at: anApp},
+
+	"GET /v3/deployments":                            {need: toEnter},
+	"POST /v3/deployments":                           {need: toEnter}, // the body names the app
+	"GET /v3/deployments/{guid}":                     {need: toRead, at: aDeployment},
+	"PATCH /v3/deployments/{guid}":                   {need: toDevelop, at: aDeployment},
+	"POST /v3/deployments/{guid}/actions/cancel":     {need: toSupport, at: aDeployment},
+	"POST /v3/deployments/{guid}/actions/continue":   {need: toSupport, at: aDeployment},
+	"GET /v3/apps/{guid}/revisions":                  {need: toRead, at: anApp},
+	"GET /v3/apps/{guid}/revisions/deployed":         {need: toRead, at: anApp},
+	"GET /v3/revisions/{guid}":                       {need: toRead, at: aRevision},
+	"PATCH /v3/revisions/{guid}":                     {need: toDevelop, at: aRevision},
+	"GET /v3/revisions/{guid}/environment_variables": {need: toReadSecrets, at: aRevision},
+
 	"GET /v3/sidecars/{guid}":    {need: toRead, at: aSidecar},
 	"PATCH /v3/sidecars/{guid}":  {need: toDevelop, at: aSidecar},
 	"DELETE /v3/sidecars/{guid}": {need: toDevelop, at: aSidecar},
@@ -167,6 +249,9 @@ var rights = map[string]right{
 	"PATCH /v3/packages/{guid}":        {need: toDevelop, at: aPackage},
 	"POST /v3/packages/{guid}/upload":  {need: toDevelop, at: aPackage},
 	"GET /v3/packages/{guid}/droplets": {need: toRead, at: aPackage},
+	"GET /v3/packages/{guid}/download": {need: toReadSecrets, at: aPackage},
+	"DELETE /v3/packages/{guid}":       {need: toDevelop, at: aPackage},
+	"DELETE /v3/droplets/{guid}":       {need: toDevelop, at: aDroplet},
 	"GET /v3/builds":                   {need: toEnter},
 	"PATCH /v3/builds/{guid}":          {need: toDevelop, at: aBuild},
 	"POST /v3/builds":                  {need: toEnter}, // the body names the package
@@ -201,22 +286,6 @@ var rights = map[string]right{
 	"GET /v3/feature_flags":          {need: toEnter},
 	"GET /v3/feature_flags/{name}":   {need: toEnter},
 	"PATCH /v3/feature_flags/{name}": {need: toAdminister},
-
-	"GET /v3/deployments":                          {need: toEnter},
-	"POST /v3/deployments":                         {need: toEnter}, // nobody can
-	"GET /v3/deployments/{guid}":                   {need: toEnter},
-	"POST /v3/deployments/{guid}/actions/cancel":   {need: toEnter},
-	"POST /v3/deployments/{guid}/actions/continue": {need: toEnter},
-	"GET /v3/space_quotas":                         {need: toEnter},
-	"GET /v3/security_groups":                      {need: toEnter},
-
-	"GET /v3/organization_quotas":                   {need: toEnter},
-	"GET /v3/organization_quotas/{guid}":            {need: toEnter}, // all have the same one
-	"GET /v3/isolation_segments":                    {need: toEnter},
-	"GET /v3/spaces/{guid}/running_security_groups": {need: toRead, at: aSpace},
-	"GET /v3/spaces/{guid}/staging_security_groups": {need: toRead, at: aSpace},
-
-	"GET /v3/organizations/{guid}/relationships/default_isolation_segment": {need: toRead, at: anOrg},
 
 	"GET /v3/service_brokers":           {need: toEnter},
 	"POST /v3/service_brokers":          {need: toEnter}, // the body may name a space

@@ -20,6 +20,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/google/uuid"
+
 	"github.com/dewrun/dew/api/v3"
 	"github.com/dewrun/dew/app"
 	"github.com/dewrun/dew/auth"
@@ -74,13 +76,27 @@ func newHome(t *testing.T) *home {
 	h.guids = map[string]string{
 		"Organization": h.org.GUID, "Space": h.space.GUID, "App": a.GUID, "Process": a.GUID, "Sidecar": sidecar.GUID,
 		"Package": h.pkg, "Droplet": w.giveDroplet(a.GUID, nil), "Route": route.GUID, "Role": role.GUID, "Build": h.build(t),
-		"/v3/users/": owner, "/v3/domains/": domain.GUID, "/v3/jobs/": w.finish(job).GUID,
+		"Task":        h.task(t).GUID,
+		"Space quota": must(w.c.Registry.PutQuota(app.Quota{Name: homeMark, Org: h.org.GUID}))(t).GUID,
+		"/v3/users/":  owner, "/v3/domains/": domain.GUID, "/v3/jobs/": w.finish(job).GUID,
 		"/v3/audit_events/": must(w.c.Events.List(app.EventFilter{Spaces: []string{h.space.GUID}}))(t)[0].GUID,
-		"/v3/buildpacks/":   "none", "/v3/stacks/": "none", "/dew/v1/stacks/": "none", "/routing/v1/router_groups/": "none", "/v3/organization_quotas/": "none", "/v3/deployments/": "none", // what is built in is no secret
+		"/v3/buildpacks/":   "none", "/v3/stacks/": "none", "/dew/v1/stacks/": "none", "/routing/v1/router_groups/": "none", "/v3/organization_quotas/": "none", "/v3/security_groups/": "none", "/v3/isolation_segments/": "none", "/v3/app_usage_events/": "none", "/v3/service_usage_events/": "none", // what is built in is no secret
 	}
 	h.serve(t, route.GUID)
 	h.people(t)
+	d := h.deploy(t)
+	h.guids["Deployment"], h.guids["Revision"] = d.GUID, d.Revision
 	return h
+}
+
+// deploy is a deployment of the app, which has a droplet, and has one revision more
+// then. It is stopped before and after.
+func (h *home) deploy(t *testing.T) app.Deployment {
+	t.Helper()
+	must(h.c.Registry.UpdateApp(h.app, func(a *app.App) error { a.Env = map[string]string{"N": uuid.NewString()}; return nil }))(t)
+	d := must(h.c.Registry.Deploy(app.NewDeployment{App: h.app, Strategy: app.Rolling, Options: app.DeploymentOptions{MaxInFlight: 1}}))(t)
+	must(h.c.Registry.UpdateApp(h.app, func(a *app.App) error { a.State = app.Stopped; return nil }))(t)
+	return d
 }
 
 // serve gives home a broker of its own, and services that it is bound to.
@@ -102,6 +118,12 @@ func (h *home) serve(t *testing.T, route string) {
 	h.guids["Service route binding"] = routes.Resources[0].GUID
 	h.guids["/v3/service_plans/"], h.guids["/v3/service_offerings/"] = plan.GUID, plan.Relationships.ServiceOffering.ID()
 	h.guids["/v3/service_brokers/"] = must(h.c.Services.Brokers(services.BrokerFilter{Names: []string{homeMark}}))(t)[0].GUID
+}
+
+// task is a task of the app, which has a droplet.
+func (h *home) task(t *testing.T) app.Task {
+	t.Helper()
+	return must(h.c.Registry.CreateTask(app.Task{App: h.app, Name: homeMark, Command: "x", Droplet: "droplet-of-" + h.app}))(t)
 }
 
 // build is a build of the app.
@@ -147,7 +169,7 @@ func (h *home) people(t *testing.T) {
 }
 
 // request is the method and the path that a pattern answers, at home.
-func (h *home) request(t *testing.T, pattern string) (method, path string) {
+func (h *home) request(t testing.TB, pattern string) (method, path string) {
 	t.Helper()
 	method, path, found := strings.Cut(pattern, " ")
 	if !found {
@@ -363,7 +385,7 @@ var granted = map[need][]string{
 // them through.
 func wantOf(pattern, who string) int {
 	rt := rights[pattern]
-	inSpace := rt.at.noun != "Organization" && rt.at.find != nil
+	inSpace := rt.at.noun != "Organization" && rt.at.noun != nounSpaceQuota && rt.at.find != nil
 	may := slices.Contains(granted[rt.need], who)
 	if !inSpace && rt.need == toRead {
 		may = true // everybody with a role at home sees the org

@@ -55,7 +55,8 @@ func (s *Server) pageOfRoutes(r *http.Request, all []app.Route, filters ...strin
 		return nil, err
 	}
 	all = slices.DeleteFunc(all, func(rt app.Route) bool {
-		return !see.space(rt.Space) || !letsRoute(q, rt) || !q.lets("organization_guids", orgs[rt.Space])
+		seen := see.space(rt.Space) || slices.ContainsFunc(rt.SharedWith, see.space)
+		return !seen || !letsRoute(q, rt) || !q.lets("organization_guids", orgs[rt.Space])
 	})
 	out := list(s, r, q, all, look[app.Route, v3.Route]{
 		key:     func(rt app.Route) key { return key{rt.Host, rt.CreatedAt, rt.UpdatedAt, rt.GUID} },
@@ -78,7 +79,7 @@ func letsRoute(q query, rt app.Route) bool {
 	for _, d := range rt.Destinations {
 		apps = append(apps, d.App)
 	}
-	return q.lets("guids", rt.GUID) && q.lets("space_guids", rt.Space) && q.lets("domain_guids", rt.Domain) &&
+	return q.lets("guids", rt.GUID) && q.lets("space_guids", append([]string{rt.Space}, rt.SharedWith...)...) && q.lets("domain_guids", rt.Domain) &&
 		q.lets("app_guids", apps...) && q.letsFold("hosts", rt.Host) && q.lets("paths", rt.Path) && q.lets("ports", portText(rt))
 }
 
@@ -324,6 +325,8 @@ func (s *Server) presentRoute(rt app.Route, domain string) v3.Route {
 			"space":        {Href: s.href("v3", "spaces", rt.Space)},
 			"domain":       {Href: s.href("v3", "domains", rt.Domain)},
 			"destinations": {Href: self + "/destinations"},
+
+			"shared_spaces": {Href: self + "/relationships/shared_spaces"},
 		},
 	}
 }

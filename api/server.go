@@ -193,7 +193,7 @@ func (s *Server) routes() error {
 
 		"GET /stream/v1/services/{guid}": http.HandlerFunc(s.streamService),
 	}
-	for _, list := range []map[string]handler{s.ours(), s.mails(), s.places(), s.wiring(), s.apps(), s.features(), s.processes(), s.bits(), s.builtIn(), s.absences(), s.stagingChanges(), s.marketplace()} {
+	for _, list := range []map[string]handler{s.ours(), s.mails(), s.places(), s.wiring(), s.routeSharing(), s.apps(), s.features(), s.processes(), s.deploying(), s.tasks(), s.bits(), s.copies(), s.builtIn(), s.rations(), s.securityGroups(), s.segments(), s.variableGroups(), s.usageEvents(), s.stagingChanges(), s.marketplace()} {
 		for pattern, h := range list {
 			all[pattern] = s.serve(h)
 		}
@@ -235,18 +235,15 @@ func (s *Server) places() map[string]handler {
 		"GET /v3/organizations/{guid}/users":               s.listOrgUsers,
 		"GET /v3/organizations/{guid}/relationships/quota": s.getOrgQuota,
 
-		"GET /v3/spaces":                                        s.listSpaces,
-		"POST /v3/spaces":                                       s.createSpace,
-		"GET /v3/spaces/{guid}":                                 s.getSpace,
-		"PATCH /v3/spaces/{guid}":                               s.updateSpace,
-		"DELETE /v3/spaces/{guid}":                              s.deleteSpace,
-		"GET /v3/spaces/{guid}/users":                           s.listSpaceUsers,
-		"GET /v3/spaces/{guid}/features":                        s.listSpaceFeatures,
-		"GET /v3/spaces/{guid}/features/{name}":                 s.getSpaceFeature,
-		"PATCH /v3/spaces/{guid}/features/{name}":               s.updateSpaceFeature,
-		"GET /v3/spaces/{guid}/relationships/isolation_segment": s.getIsolationSegment,
-		"GET /v3/organization_quotas":                           s.listQuotas,
-		"GET /v3/organization_quotas/{guid}":                    s.getQuota,
+		"GET /v3/spaces":                          s.listSpaces,
+		"POST /v3/spaces":                         s.createSpace,
+		"GET /v3/spaces/{guid}":                   s.getSpace,
+		"PATCH /v3/spaces/{guid}":                 s.updateSpace,
+		"DELETE /v3/spaces/{guid}":                s.deleteSpace,
+		"GET /v3/spaces/{guid}/users":             s.listSpaceUsers,
+		"GET /v3/spaces/{guid}/features":          s.listSpaceFeatures,
+		"GET /v3/spaces/{guid}/features/{name}":   s.getSpaceFeature,
+		"PATCH /v3/spaces/{guid}/features/{name}": s.updateSpaceFeature,
 
 		"GET /v3/roles":           s.listRoles,
 		"POST /v3/roles":          s.createRole,

@@ -215,6 +215,9 @@ func (s *Server) removals() {
 		opDeleteRole:   s.doDeleteRole,
 		opDeleteUser:   s.doDeleteUser,
 		opDeleteDomain: s.doDeleteDomain,
+
+		opDeletePackage: s.doDeletePackage,
+		opDeleteDroplet: s.doDeleteDroplet,
 	} {
 		s.c.Jobs.Handle(operation, func(ctx context.Context, j app.Job) ([]string, error) {
 			var args removal
@@ -278,20 +281,11 @@ func presentSpaceSSH(sp app.Space) v3.SpaceFeature {
 	return v3.SpaceFeature{Name: v3.FeatureSSH, Description: "Enable SSHing into apps in the space.", Enabled: !sp.NoSSH}
 }
 
-// getIsolationSegment answers that there is none: one machine has no segments.
-func (s *Server) getIsolationSegment(r *http.Request) (any, error) {
-	sp, err := s.spaceOf(r)
-	if err != nil {
-		return nil, err
-	}
-	return v3.Related{Links: v3.Links{"self": {Href: s.href("v3", "spaces", sp.GUID, "relationships", "isolation_segment")}}}, nil
-}
-
 func (s *Server) presentSpace(sp app.Space) v3.Space {
 	self := s.href("v3", "spaces", sp.GUID)
 	return v3.Space{
 		GUID: sp.GUID, CreatedAt: v3.At(sp.CreatedAt), UpdatedAt: v3.At(sp.UpdatedAt), Name: sp.Name,
-		Relationships: v3.SpaceRelationships{Organization: v3.To(sp.Org)},
+		Relationships: v3.SpaceRelationships{Organization: v3.To(sp.Org), Quota: v3.To(sp.Quota)},
 		Metadata:      presentMetadata(sp.Metadata),
 		Links: v3.Links{
 			"self":           {Href: self},

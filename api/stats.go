@@ -15,52 +15,65 @@ import (
 const openFiles = 16384
 
 func (s *Server) getStats(r *http.Request) (any, error) {
-	p, err := s.processOf(r)
+	p, err := s.partOf(r)
 	if err != nil {
 		return nil, err
 	}
-	a, err := s.c.Registry.App(p.App)
+	a, err := s.c.Registry.App(p.process.App)
 	if err != nil {
 		return nil, missing("App", err)
 	}
 	out := v3.Stats{Resources: []v3.InstanceStats{}}
-	for i, st := range s.shownInstances(a, p) {
-		out.Resources = append(out.Resources, s.instanceStats(r.Context(), p, i, st))
+	for _, in := range s.shownInstances(a, p) {
+		out.Resources = append(out.Resources, s.instanceStats(r.Context(), len(out.Resources), in))
 	}
 	return out, nil
 }
 
+// shown is an instance that is wished for, and what clients see of it.
+type shown struct {
+	process app.Process // as it is to be
+	place   string      // guid under which it is known
+	index   int         // there
+	status  runtime.Status
+}
+
 // shownInstances are the instances that are wished for, one each by index. Those
 // of an app that is stopped are down, as the platform shows them.
-func (s *Server) shownInstances(a app.App, p app.Process) []runtime.Status {
+func (s *Server) shownInstances(a app.App, p part) []shown {
 	if a.State != app.Started {
-		return slices.Repeat([]runtime.Status{{State: runtime.Down, Since: a.UpdatedAt}}, p.Instances)
+		down := shown{process: p.process, status: runtime.Status{State: runtime.Down, Since: a.UpdatedAt}}
+		return slices.Repeat([]shown{down}, p.instances())
 	}
-	slots := map[int]runtime.Status{}
-	for _, st := range s.c.Processes.Instances(p.GUID) {
-		if st.Slot.Generation == p.Generation {
-			slots[st.Slot.Index] = st
-		}
+	slots := map[runtime.SlotID]runtime.Status{}
+	for _, st := range s.c.Processes.Instances(p.process.GUID) {
+		slots[st.Slot] = st
 	}
 	now := time.Now()
-	out := make([]runtime.Status, p.Instances)
-	for i := range out {
-		st, there := slots[i]
-		if !there {
-			// The wish is younger than the slot. An empty list would mean to clients
-			// that there is nothing to wait for.
-			st = runtime.Status{State: runtime.Starting, Since: now}
+	var out []shown
+	for _, sh := range p.shares {
+		place := p.process.GUID
+		if len(p.shares) > 1 || p.guid != place {
+			place = app.GenerationGUID(place, sh.generation)
 		}
-		out[i] = seenSlot(p, st, now)
+		for i := range sh.instances {
+			st, there := slots[runtime.SlotID{Process: p.process.GUID, Generation: sh.generation, Index: i}]
+			if !there {
+				// The wish is younger than the slot. An empty list would mean to clients
+				// that there is nothing to wait for.
+				st = runtime.Status{State: runtime.Starting, Since: now}
+			}
+			out = append(out, shown{sh.process, place, i, seenSlot(sh.process, st, now)})
+		}
 	}
 	return out
 }
 
 // instancesOf tells the same in short. It is never nil.
-func (s *Server) instancesOf(a app.App, p app.Process) []v3.ProcessInstance {
+func (s *Server) instancesOf(a app.App, p part) []v3.ProcessInstance {
 	out := []v3.ProcessInstance{}
-	for i, st := range s.shownInstances(a, p) {
-		out = append(out, v3.ProcessInstance{Index: i, State: string(st.State), Since: secondsSince(st.Since)})
+	for i, in := range s.shownInstances(a, p) {
+		out = append(out, v3.ProcessInstance{Index: i, State: string(in.status.State), Since: secondsSince(in.status.Since)})
 	}
 	return out
 }
@@ -84,8 +97,9 @@ func seenSlot(p app.Process, st runtime.Status, now time.Time) runtime.Status {
 	return st
 }
 
-func (s *Server) instanceStats(ctx context.Context, p app.Process, index int, st runtime.Status) v3.InstanceStats {
+func (s *Server) instanceStats(ctx context.Context, index int, in shown) v3.InstanceStats {
 	const mb = 1 << 20
+	p, st := in.process, in.status
 	out := v3.InstanceStats{
 		Type: p.Type, Index: index, State: string(st.State),
 		Uptime:   secondsSince(st.Since),
@@ -106,7 +120,7 @@ func (s *Server) instanceStats(ctx context.Context, p app.Process, index int, st
 	for _, port := range st.Ports {
 		out.InstancePorts = append(out.InstancePorts, v3.InstancePort{External: port, Internal: port})
 	}
-	if u, ok := s.c.Processes.Usage(ctx, p.GUID, index); ok {
+	if u, ok := s.c.Processes.Usage(ctx, in.place, in.index); ok {
 		out.Usage = v3.Usage{Time: time.Now().UTC().Format(time.RFC3339), CPU: u.CPU, Mem: u.Memory, Disk: u.Disk}
 	}
 	return out

@@ -80,7 +80,7 @@ func TestManifestMakesTheAppAndOneRoute(t *testing.T) {
 
 // A push with a strategy sends its numbers with the deployment. Every summary asks
 // for deployments, so the list is there; what cannot be done is said, and nothing
-// is changed.
+// is changed: an app without a droplet cannot be deployed.
 func TestDeploymentIsListedOrRefused(t *testing.T) {
 	t.Parallel()
 	g := newGarden(t)

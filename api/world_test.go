@@ -51,6 +51,7 @@ type world struct {
 	space    app.Space
 	logged   *syncBuffer
 	shutdown []bool
+	stops    []func() // end the loops
 }
 
 func newWorld(t testing.TB) *world {
@@ -90,7 +91,7 @@ func newWorld(t testing.TB) *world {
 	})
 	w.c.Snapshots = &fakeSnapshots{}
 	w.s = must(New(w.c))(t)
-	w.local, w.door = w.s.Local(), w.s.Handler()
+	w.local, w.door = hear(t, w.s.Local()), hear(t, w.s.Handler())
 	w.run(jobs.Run)
 	w.run(builds.Run)
 	w.run(w.c.Services.Run)
@@ -217,12 +218,14 @@ func (w *world) run(loop func(ctx context.Context) error) {
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
 	go func() { done <- loop(ctx) }()
-	w.t.Cleanup(func() {
+	stop := sync.OnceFunc(func() {
 		cancel()
 		if err := <-done; err != nil && !errors.Is(err, context.Canceled) {
 			w.t.Errorf("a loop ended: %v", err)
 		}
 	})
+	w.stops = append(w.stops, stop)
+	w.t.Cleanup(stop)
 }
 
 // must gives the value, or ends the test.

@@ -41,9 +41,11 @@ type App struct {
 	Buildpacks []string          `json:"buildpacks,omitempty"`
 	Lifecycle  string            `json:"lifecycle,omitempty"` // LifecycleDocker; empty: staged with buildpacks
 	NoSSH      bool              `json:"no_ssh,omitempty"`    // nobody enters its instances
-	Metadata   Metadata          `json:"metadata,omitzero"`
-	CreatedAt  time.Time         `json:"created_at"`
-	UpdatedAt  time.Time         `json:"updated_at"`
+	// NoRevisions: what is started is not kept to be gone back to.
+	NoRevisions bool      `json:"no_revisions,omitempty"`
+	Metadata    Metadata  `json:"metadata,omitzero"`
+	CreatedAt   time.Time `json:"created_at"`
+	UpdatedAt   time.Time `json:"updated_at"`
 }
 
 func (a App) clone() App {

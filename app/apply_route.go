@@ -102,7 +102,7 @@ func (r *Registry) routeFor(a App, rt Route) (Route, error) {
 	if err != nil {
 		return rt, err
 	}
-	if found.Space != a.Space {
+	if !found.UsableIn(a.Space) {
 		return rt, &Invalid{Key: "host", Message: "another space has this route: choose another host, path or port"}
 	}
 	return found, nil

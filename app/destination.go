@@ -285,8 +285,8 @@ func (r *Registry) checkDestination(ps *problems, rt Route, i int) error {
 	if err != nil {
 		return err
 	}
-	if a.Space != rt.Space {
-		ps.add(destinationKey(i, "app"), "must be an app of the route's space")
+	if !rt.UsableIn(a.Space) {
+		ps.add(destinationKey(i, "app"), "must be an app of the route's space, or of one that the route is shared with")
 	}
 	checkType(ps, destinationKey(i, "process.type"), d.ProcessType)
 	if d.Port != 0 {

@@ -32,7 +32,9 @@ const (
 	FlagSetRoles        = "set_roles_by_username"
 	FlagServiceCreation = "service_instance_creation"
 	FlagServiceSharing  = "service_instance_sharing"
+	FlagRouteSharing    = "route_sharing"
 	FlagSpaceBrokers    = "space_scoped_private_broker_creation"
+	FlagTaskCreation    = "task_creation"
 )
 
 // flags are all that the platform knows, as they are when nobody has switched
@@ -46,13 +48,13 @@ var flags = []Flag{
 	{Name: FlagPrivateDomains, Enabled: true},
 	{Name: FlagResourceMatch, Enabled: true},
 	{Name: FlagRouteCreation, Enabled: true},
-	{Name: "route_sharing", Fixed: "a route belongs to one space"},
+	{Name: FlagRouteSharing},
 	{Name: FlagServiceCreation, Enabled: true},
 	{Name: FlagServiceSharing},
 	{Name: FlagSetRoles, Enabled: true},
 	{Name: FlagSpaceEnv, Enabled: true},
 	{Name: FlagSpaceBrokers, Enabled: true},
-	{Name: "task_creation", Fixed: "there are no tasks"},
+	{Name: FlagTaskCreation, Enabled: true},
 	{Name: "unset_roles_by_username", Enabled: true, Fixed: "roles are taken away by their guid"},
 	{Name: FlagUserOrgCreation},
 }

@@ -132,10 +132,10 @@ func TestFlags(t *testing.T) {
 			t.Error("the list has it on")
 		}
 	}
-	if _, err := r.UpdateFlag("task_creation", func(f *Flag) { f.Enabled = true }); len(Problems(err)) != 1 {
+	if _, err := r.UpdateFlag("unset_roles_by_username", func(f *Flag) { f.Enabled = false }); len(Problems(err)) != 1 {
 		t.Errorf("a fixed flag was switched: %v", err)
 	}
-	if f, err := r.UpdateFlag("task_creation", func(f *Flag) { f.Enabled = false }); err != nil || f.Enabled {
+	if f, err := r.UpdateFlag("unset_roles_by_username", func(f *Flag) { f.Enabled = true }); err != nil || !f.Enabled {
 		t.Errorf("a fixed flag cannot be set to what it is: %v", err)
 	}
 	if _, err := r.Flag("nonesuch"); err == nil {

@@ -32,11 +32,17 @@ type Process struct {
 	// Current are the versions since the last start or restart; Version is the last
 	// of them. An instance of any of them runs as wished, an older one is to be
 	// replaced: a change alone replaces nothing. Set by the Registry.
-	Current    []string  `json:"current"`
-	Generation int       `json:"generation"` // counted up by deployments
-	Metadata   Metadata  `json:"metadata,omitzero"`
-	CreatedAt  time.Time `json:"created_at"`
-	UpdatedAt  time.Time `json:"updated_at"`
+	Current    []string `json:"current"`
+	Generation int      `json:"generation"`       // of the instances that are wished; set by deployments
+	Newest     int      `json:"newest,omitempty"` // the highest generation that ever was; 0: Generation
+	// Started is what instances were started from last; nil: nobody knows. Those of a
+	// process that is Held are started from it again, and not from what was wished
+	// since, until the next start, restart or deployment. Set by the Registry.
+	Started   *Release  `json:"started,omitempty"`
+	Held      bool      `json:"held,omitempty"`
+	Metadata  Metadata  `json:"metadata,omitzero"`
+	CreatedAt time.Time `json:"created_at"`
+	UpdatedAt time.Time `json:"updated_at"`
 }
 
 // The kinds of health checks.
@@ -101,18 +107,24 @@ func (h HealthCheck) withDefaults() HealthCheck {
 
 // processDiffers tells whether a container of the process would differ from one
 // started before. Checks are made from outside and the number of instances is
-// no part of any, so they do not count; a generation is a deployment's new set.
+// no part of any, so they do not count.
 func processDiffers(old, p Process) bool {
 	return old.Command != p.Command ||
 		old.MemoryMB != p.MemoryMB ||
 		old.DiskMB != p.DiskMB ||
 		!sameRate(old.LogRate, p.LogRate) ||
-		old.Generation != p.Generation ||
 		!slices.Equal(old.Ports, p.Ports)
 }
 
 func sameRate(a, b *int64) bool {
 	return a == b || a != nil && b != nil && *a == *b
+}
+
+// identify gives p what only the Registry changes.
+func (p Process) identify(old Process) Process {
+	p.Version, p.Current = old.Version, old.Current
+	p.Generation, p.Newest, p.Started, p.Held = old.Generation, old.Newest, old.Started, old.Held
+	return p
 }
 
 // maxCurrent bounds Process.Current. Who changes an app more often than that

@@ -28,6 +28,11 @@ type Registry struct {
 	groups    *store.Bucket[RouterGroup]
 	flags     *store.Bucket[Flag]
 	notes     *store.Bucket[Metadata] // of what is built in, by guid
+	tasks     *store.Bucket[Task]
+	records   records
+
+	deployments *store.Bucket[Deployment]
+	revisions   *store.Bucket[Revision]
 }
 
 // NewRegistry returns the registry that lives in db.
@@ -56,6 +61,9 @@ func NewRegistry(db *store.DB) *Registry {
 			store.Unique("name", func(g RouterGroup) string { return g.Name })),
 		flags: store.In[Flag](db, "flags"),
 		notes: store.In[Metadata](db, "notes"),
+		tasks: taskBucket(db), records: newRecords(db),
+
+		deployments: deploymentBucket(db), revisions: revisionBucket(db),
 	}
 }
 
@@ -65,7 +73,8 @@ func (r *Registry) With(tx *store.Tx) *Registry {
 		db: r.db, tx: tx,
 		apps: r.apps.With(tx), processes: r.processes.With(tx), sidecars: r.sidecars.With(tx),
 		orgs: r.orgs.With(tx), spaces: r.spaces.With(tx), users: r.users.With(tx), domains: r.domains.With(tx), routes: r.routes.With(tx),
-		groups: r.groups.With(tx), flags: r.flags.With(tx), notes: r.notes.With(tx),
+		groups: r.groups.With(tx), flags: r.flags.With(tx), notes: r.notes.With(tx), tasks: r.tasks.With(tx), records: r.records.with(tx),
+		deployments: r.deployments.With(tx), revisions: r.revisions.With(tx),
 	}
 }
 
@@ -142,7 +151,11 @@ func (r *Registry) Apps() ([]App, error) {
 // its routes.
 func (r *Registry) DeleteApp(guid string) error {
 	return r.update(func(r *Registry) error {
-		if _, err := r.App(guid); err != nil {
+		a, err := r.App(guid)
+		if err != nil {
+			return err
+		}
+		if err := r.noteStates(a, a.stopped()); err != nil {
 			return err
 		}
 		processes, err := r.Processes(guid)
@@ -153,7 +166,7 @@ func (r *Registry) DeleteApp(guid string) error {
 		if err != nil {
 			return err
 		}
-		if err := r.unmap(guid); err != nil {
+		if err := errors.Join(r.unmap(guid), r.deleteTasks(guid), r.forgetDeployments(guid)); err != nil {
 			return err
 		}
 		for _, p := range processes {
@@ -178,15 +191,20 @@ func (r *Registry) DeleteApp(guid string) error {
 // app that is stopped.
 func (r *Registry) Restart(guid string) error {
 	return r.update(func(r *Registry) error {
-		if _, err := r.App(guid); err != nil {
+		a, err := r.App(guid)
+		if err != nil {
 			return err
 		}
-		return r.eachProcess(guid, func(p Process) Process { return p.restarted(uuid.NewString()) })
+		if err := r.renewOthers(guid); err != nil {
+			return err
+		}
+		return r.eachProcess(guid, func(p Process) (Process, error) { return r.startAnew(a, p) })
 	})
 }
 
 // PutProcess keeps p in the place of the process with its guid, or as a new one.
-// It returns what was kept; Version and Current are the Registry's alone.
+// It returns what was kept; Version, Generation and what goes with them are the
+// Registry's alone.
 func (r *Registry) PutProcess(p Process) (Process, error) {
 	p = p.clone()
 	err := r.update(func(r *Registry) (err error) {
@@ -279,6 +297,10 @@ func (r *Registry) putApp(a App) (App, error) {
 	if err := checkApp(a); err != nil {
 		return a, err
 	}
+	within, err := r.quotaGuard(a.Space)
+	if err != nil {
+		return a, err
+	}
 	err = r.apps.Put(a.GUID, a)
 	if errors.Is(err, store.ErrTaken) {
 		return a, &Invalid{Key: "name", Message: fmt.Sprintf("%q is taken by another app of this space: choose another name", a.Name)}
@@ -290,26 +312,37 @@ func (r *Registry) putApp(a App) (App, error) {
 		_, err := r.putProcess(Process{App: a.GUID, Type: Web, Instances: 1})
 		return a, err
 	}
-	return a, r.eachProcess(a.GUID, func(p Process) Process {
+	if starts(old, a) {
+		if err := r.renewOthers(a.GUID); err != nil {
+			return a, err
+		}
+	}
+	if err := errors.Join(within(), r.noteStates(old, a)); err != nil {
+		return a, err
+	}
+	return a, r.eachProcess(a.GUID, func(p Process) (Process, error) {
 		switch {
 		case starts(old, a):
-			return p.restarted(uuid.NewString())
+			return r.startAnew(a, p)
 		case appDiffers(old, a):
-			return p.changed(uuid.NewString())
+			return p.changed(uuid.NewString()), nil
 		}
-		return p
+		return p, nil
 	})
 }
 
 // eachProcess gives every process of an app what fn makes of it. Listeners hear
 // of all of them: the app's state is part of their wish.
-func (r *Registry) eachProcess(app string, fn func(p Process) Process) error {
+func (r *Registry) eachProcess(app string, fn func(p Process) (Process, error)) error {
 	ps, err := r.Processes(app)
 	if err != nil {
 		return err
 	}
 	for _, p := range ps {
-		if err := r.processes.Put(p.GUID, fn(p)); err != nil {
+		if p, err = fn(p); err != nil {
+			return err
+		}
+		if err := r.processes.Put(p.GUID, p); err != nil {
 			return fmt.Errorf("cannot keep process %s: %w", p.GUID, err)
 		}
 	}
@@ -327,7 +360,12 @@ func (r *Registry) putProcess(p Process) (Process, error) {
 // keepProcess is putProcess with the rules about sidecars left to the caller, who
 // may be about to change both.
 func (r *Registry) keepProcess(p Process, rules ...func(p Process) error) (Process, error) {
-	if _, err := r.App(p.App); err != nil {
+	a, err := r.App(p.App)
+	if err != nil {
+		return p, err
+	}
+	within, err := r.quotaGuard(a.Space)
+	if err != nil {
 		return p, err
 	}
 	if p.GUID == "" {
@@ -343,7 +381,7 @@ func (r *Registry) keepProcess(p Process, rules ...func(p Process) error) (Proce
 	p = p.withDefaults()
 	p.UpdatedAt = now()
 	p.CreatedAt = p.UpdatedAt
-	p.Version, p.Current = old.Version, old.Current
+	p = p.identify(old)
 	if old.GUID != "" {
 		p.CreatedAt = old.CreatedAt
 	}
@@ -364,7 +402,7 @@ func (r *Registry) keepProcess(p Process, rules ...func(p Process) error) (Proce
 	if err != nil {
 		return p, fmt.Errorf("cannot keep process %s: %w", p.GUID, err)
 	}
-	return p, nil
+	return p, errors.Join(within(), r.noteScale(a, old, p))
 }
 
 // sorted reads all values of a bucket.

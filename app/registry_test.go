@@ -215,7 +215,7 @@ func TestVersions(t *testing.T) {
 		"memory":         {web(func(p *Process) { p.MemoryMB = 512 }), "web", false},
 		"disk":           {web(func(p *Process) { p.DiskMB = 512 }), "web", false},
 		"ports":          {web(func(p *Process) { p.Ports = []int{8080, 8081} }), "web", false},
-		"generation":     {web(func(p *Process) { p.Generation++ }), "web", false},
+		"generation":     {web(func(p *Process) { p.Generation, p.Held = 7, true }), "", false},
 
 		"same sidecar":           {sidecar("agent", func(*Sidecar) {}), "", false},
 		"sidecar origin":         {sidecar("agent", func(s *Sidecar) { s.Origin = OriginBuildpack }), "", false},

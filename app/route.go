@@ -34,11 +34,12 @@ var hostLabel = regexp.MustCompile(`^[A-Za-z0-9_]([A-Za-z0-9_-]{0,61}[A-Za-z0-9_
 // there is one route for a port.
 type Route struct {
 	GUID         string        `json:"guid"`
-	Space        string        `json:"space"`          // guid
-	Domain       string        `json:"domain"`         // guid
-	Host         string        `json:"host,omitempty"` // in small letters; empty: the domain itself
-	Path         string        `json:"path,omitempty"` // with its slash, such as /shop
-	Port         int           `json:"port,omitempty"` // 0: the route is one of HTTP
+	Space        string        `json:"space"`                 // guid
+	SharedWith   []string      `json:"shared_with,omitempty"` // guids of further spaces
+	Domain       string        `json:"domain"`                // guid
+	Host         string        `json:"host,omitempty"`        // in small letters; empty: the domain itself
+	Path         string        `json:"path,omitempty"`        // with its slash, such as /shop
+	Port         int           `json:"port,omitempty"`        // 0: the route is one of HTTP
 	Destinations []Destination `json:"destinations,omitempty"`
 	// Options are how requests are spread, by name.
 	Options   map[string]string `json:"options,omitempty"`
@@ -67,6 +68,7 @@ func (rt Route) clone() Route {
 	for i, d := range rt.Destinations {
 		rt.Destinations[i] = d.clone()
 	}
+	rt.SharedWith = slices.Clone(rt.SharedWith)
 	rt.Options = maps.Clone(rt.Options)
 	rt.Metadata = rt.Metadata.clone()
 	return rt
@@ -167,6 +169,7 @@ func (r *Registry) UpdateRoute(guid string, fn func(rt *Route) error) (rt Route,
 		if err := fn(&rt); err != nil {
 			return err
 		}
+		rt.SharedWith = old.SharedWith
 		rt.GUID, rt.Space, rt.Domain, rt.Host, rt.Path, rt.Port = old.GUID, old.Space, old.Domain, old.Host, old.Path, old.Port
 		rt, err = r.putRoute(rt)
 		return err
@@ -219,6 +222,10 @@ func (r *Registry) putRoute(rt Route) (Route, error) {
 	if err := r.checkRoute(rt); err != nil {
 		return rt, err
 	}
+	within, err := r.quotaGuard(rt.Space)
+	if err != nil {
+		return rt, err
+	}
 	err = r.routes.Put(rt.GUID, rt)
 	if errors.Is(err, store.ErrTaken) && rt.TCP() {
 		return rt, &Invalid{Key: "port", Message: fmt.Sprintf("there is a route for port %d already: use that one or choose another port", rt.Port)}
@@ -229,7 +236,7 @@ func (r *Registry) putRoute(rt Route) (Route, error) {
 	if err != nil {
 		return rt, fmt.Errorf("cannot keep route %s: %w", rt.GUID, err)
 	}
-	return rt, r.portsChanged(old, rt)
+	return rt, errors.Join(within(), r.portsChanged(old, rt))
 }
 
 // newPort is the port of a route that is new, or has another one than before.

@@ -24,6 +24,8 @@ type Org struct {
 	GUID      string    `json:"guid"`
 	Name      string    `json:"name"`
 	Suspended bool      `json:"suspended,omitempty"` // only administrators change what is in it
+	Quota     string    `json:"quota,omitempty"`     // guid; empty: it is unlimited
+	Segment   string    `json:"segment,omitempty"`   // guid of the isolation segment of spaces that have none
 	Metadata  Metadata  `json:"metadata,omitzero"`
 	CreatedAt time.Time `json:"created_at"`
 	UpdatedAt time.Time `json:"updated_at"`
@@ -33,8 +35,10 @@ type Org struct {
 type Space struct {
 	GUID      string    `json:"guid"`
 	Name      string    `json:"name"`
-	Org       string    `json:"org"`              // guid
-	NoSSH     bool      `json:"no_ssh,omitempty"` // nobody enters its instances
+	Org       string    `json:"org"`               // guid
+	NoSSH     bool      `json:"no_ssh,omitempty"`  // nobody enters its instances
+	Quota     string    `json:"quota,omitempty"`   // guid; empty: only its org's
+	Segment   string    `json:"segment,omitempty"` // guid of its isolation segment; empty: its org's
 	Metadata  Metadata  `json:"metadata,omitzero"`
 	CreatedAt time.Time `json:"created_at"`
 	UpdatedAt time.Time `json:"updated_at"`
@@ -119,7 +123,7 @@ func (r *Registry) DeleteOrg(guid string) error {
 				return err
 			}
 		}
-		if err := r.leaveDomains(guid); err != nil {
+		if err := errors.Join(r.leaveDomains(guid), r.deleteQuotasOf(guid), r.leaveSegments(guid)); err != nil {
 			return err
 		}
 		if err := r.orgs.Delete(guid); err != nil {
@@ -194,7 +198,7 @@ func (r *Registry) DeleteSpace(guid string) error {
 				return err
 			}
 		}
-		if err := r.deleteRoutes(func(rt Route) bool { return rt.Space == guid }); err != nil {
+		if err := errors.Join(r.deleteRoutes(func(rt Route) bool { return rt.Space == guid }), r.leaveRoutes(guid), r.leaveSecurityGroups(guid)); err != nil {
 			return err
 		}
 		if err := r.spaces.Delete(guid); err != nil {

@@ -203,9 +203,6 @@ func checkIdentity(old, p Process) error {
 	if old.Type != p.Type {
 		ps.add(processKey(p, "type"), "a process stays %q: make another one", old.Type)
 	}
-	if p.Generation < old.Generation {
-		ps.add(processKey(p, "generation"), "is %d already and only counts up", old.Generation)
-	}
 	return ps.err()
 }
 

@@ -236,14 +236,10 @@ func TestIdentity(t *testing.T) {
 		do   func() error
 		want []string
 	}{
-		"type":    {func() error { p := worker; p.Type = "x"; _, err := r.PutProcess(p); return err }, []string{"processes[x].type"}},
-		"app":     {func() error { p := worker; p.App = b.GUID; _, err := r.PutProcess(p); return err }, []string{"processes[worker].app"}},
-		"web":     {func() error { _, err := r.PutProcess(Process{GUID: "g", App: a.GUID, Type: Web}); return err }, []string{"processes[web].guid"}},
-		"not web": {func() error { _, err := r.PutProcess(Process{GUID: a.GUID, App: a.GUID, Type: "x"}); return err }, []string{"processes[x].guid", "processes[x].type"}},
-		"generation": {func() error {
-			_, err := r.UpdateProcess(worker.GUID, func(p *Process) error { p.Generation = -1; return nil })
-			return err
-		}, []string{"processes[worker].generation"}},
+		"type":          {func() error { p := worker; p.Type = "x"; _, err := r.PutProcess(p); return err }, []string{"processes[x].type"}},
+		"app":           {func() error { p := worker; p.App = b.GUID; _, err := r.PutProcess(p); return err }, []string{"processes[worker].app"}},
+		"web":           {func() error { _, err := r.PutProcess(Process{GUID: "g", App: a.GUID, Type: Web}); return err }, []string{"processes[web].guid"}},
+		"not web":       {func() error { _, err := r.PutProcess(Process{GUID: a.GUID, App: a.GUID, Type: "x"}); return err }, []string{"processes[x].guid", "processes[x].type"}},
 		"sidecar's app": {func() error { s := s; s.App = b.GUID; _, err := r.PutSidecar(s); return err }, []string{"sidecars[agent].app"}},
 	} {
 		if diff := cmp.Diff(keys(tt.do()), tt.want); diff != "" {

@@ -17,6 +17,8 @@ type Policy struct {
 	CallLimit         time.Duration // for any other call to the engine; 30 s
 	FirstRetry        time.Duration // after the container service did not answer; 1 s
 	MaxRetry          time.Duration // where its doubling ends; 30 s
+	DrainLimit        time.Duration // for requests under way at an instance that is replaced; 10 s
+	CancelLimit       time.Duration // for old instances to come back before the new ones end; 3 min
 }
 
 // The defaults of Policy: as on the platform where it has the number.
@@ -33,6 +35,8 @@ const (
 	defaultCallLimit         = 30 * time.Second
 	defaultFirstRetry        = time.Second
 	defaultMaxRetry          = 30 * time.Second
+	defaultDrainLimit        = 10 * time.Second
+	defaultCancelLimit       = 3 * time.Minute
 )
 
 // WithDefaults fills in what is zero.
@@ -49,6 +53,8 @@ func (p Policy) WithDefaults() Policy {
 	p.CallLimit = or(p.CallLimit, defaultCallLimit)
 	p.FirstRetry = or(p.FirstRetry, defaultFirstRetry)
 	p.MaxRetry = or(p.MaxRetry, defaultMaxRetry)
+	p.DrainLimit = or(p.DrainLimit, defaultDrainLimit)
+	p.CancelLimit = or(p.CancelLimit, defaultCancelLimit)
 	return p
 }
 

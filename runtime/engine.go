@@ -85,6 +85,7 @@ type Spec struct {
 	Image     string          // sha256 of the droplet's tree; empty for the bare stack
 	Build     string          // guid of the build that it stages; empty for an app's instance
 	Layers    []droplet.Layer // of a build: laid into the writable layer before anything runs
+	Task      string          // guid of the one-off task that it runs; empty for an app's instance
 	Server    bool            // it is no app's, and keeps its address over its lives
 	Mounts    []droplet.Mount // of its own, after the stack's
 	Memory    int64           // of the whole container, in bytes

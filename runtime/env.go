@@ -6,7 +6,6 @@ import (
 	"maps"
 	"net"
 	"net/netip"
-	"slices"
 	"strconv"
 	"time"
 )
@@ -82,15 +81,7 @@ type identity struct {
 // app's own variables go before the defaults and after what the platform fixes:
 // an app may choose its PATH, not its PORT.
 func environment(w wish, me identity, mem int) ([]string, error) {
-	env := map[string]string{
-		"LANG": "en_US.UTF-8",
-		"PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
-	}
-	if w.droplet.Run != nil {
-		env = imageVariables(*w.droplet.Run)
-	}
-	// The variables of the group of all running apps belong here, below the app's.
-	maps.Copy(env, w.app.Env)
+	env := w.ownVariables()
 	fixed, err := platformVariables(w, me, mem)
 	if err != nil {
 		return nil, err
@@ -99,11 +90,21 @@ func environment(w wish, me identity, mem int) ([]string, error) {
 		maps.DeleteFunc(fixed, ofBuildpacks)
 	}
 	maps.Copy(env, fixed)
-	out := make([]string, 0, len(env))
-	for _, k := range slices.Sorted(maps.Keys(env)) {
-		out = append(out, k+"="+env[k])
+	return variablesOf(env), nil
+}
+
+// ownVariables are those that are not fixed: the defaults, or the image's, and the
+// app's own, the later over the earlier.
+func (w wish) ownVariables() map[string]string {
+	env := map[string]string{
+		"LANG": "en_US.UTF-8",
+		"PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
 	}
-	return out, nil
+	if w.droplet.Run != nil {
+		env = imageVariables(*w.droplet.Run)
+	}
+	maps.Copy(env, w.app.Env) // with those of the group of all running apps
+	return env
 }
 
 func platformVariables(w wish, me identity, mem int) (map[string]string, error) {

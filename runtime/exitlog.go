@@ -130,6 +130,28 @@ func (l *ExitLog) Remove(process string) error {
 	return nil
 }
 
+// RemoveBelow drops the records of generations of a process before the given one.
+func (l *ExitLog) RemoveBelow(process string, generation int) error {
+	if generation <= 0 {
+		return nil
+	}
+	rs, err := l.Process(process)
+	if err != nil {
+		return err
+	}
+	return l.db.Update(func(tx *store.Tx) error {
+		for _, r := range rs {
+			if r.Slot.Generation >= generation {
+				continue
+			}
+			if err := l.records.With(tx).Delete(recordKey(r.Slot, r.Number)); err != nil {
+				return fmt.Errorf("cannot remove exit records of process %s: %w", process, err)
+			}
+		}
+		return nil
+	})
+}
+
 func (l *ExitLog) read(prefix string) ([]ExitRecord, error) {
 	rs, err := l.records.Prefix(prefix)
 	if err != nil {

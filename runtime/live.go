@@ -77,7 +77,7 @@ func (s *Supervisor) RestartInstance(process string, index int) error {
 	return fmt.Errorf("instance %d of process %s: %w", index, process, ErrNoInstance)
 }
 
-// Shutdown ends all instances, as a stop does, and starts no more. The wishes
+// Shutdown ends all instances, as a stop does, and all tasks, and starts no more. The wishes
 // stay: the next daemon makes them come true again.
 func (s *Supervisor) Shutdown(ctx context.Context) error {
 	s.mu.Lock()
@@ -86,9 +86,11 @@ func (s *Supervisor) Shutdown(ctx context.Context) error {
 	for _, sl := range s.all() {
 		sl.Stop()
 	}
-	for len(s.all()) > 0 {
+	s.tasks.end()
+	left := func() int { return len(s.all()) + s.tasks.left() }
+	for n := left(); n > 0; n = left() {
 		if !wait(ctx, shutdownLook) {
-			return fmt.Errorf("cannot end all instances, %d are left: %w", len(s.all()), context.Cause(ctx))
+			return fmt.Errorf("cannot end all instances, %d are left: %w", n, context.Cause(ctx))
 		}
 	}
 	return nil

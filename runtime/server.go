@@ -146,13 +146,13 @@ func (s *Supervisor) ReserveAddress(guid string) (netip.Addr, error) {
 // gone: until then its network still answers there.
 func (s *Supervisor) ReleaseAddress(guid string) error { return s.addresses.unreserve(guid) }
 
-// process reads what a process should be: an app's, or else a server.
-func (s *Supervisor) process(guid string) (app.Process, error) {
-	p, err := s.c.Registry.Process(guid)
+// process reads what the process of a slot should be: an app's, or else a server.
+func (s *Supervisor) process(id SlotID) (app.Process, error) {
+	_, p, _, err := s.c.Registry.WishAt(id.Process, id.Generation)
 	if !errors.Is(err, app.ErrNotFound) {
 		return p, err
 	}
-	v, serr := s.Server(guid)
+	v, serr := s.Server(id.Process)
 	switch {
 	case errors.Is(serr, ErrNoServer):
 		return p, err
@@ -200,7 +200,7 @@ func (s *Supervisor) wantedServer(w want) (want, error) {
 		return w, err
 	}
 	if w.known = true; !v.Stopped {
-		w.instances = 1
+		w.counts = map[int]int{0: 1}
 	}
 	return w, nil
 }

@@ -6,6 +6,7 @@ import (
 	"net/netip"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/dewrun/dew/logstream"
@@ -50,6 +51,7 @@ type Slot struct {
 
 	stop    chan struct{} // closed by Stop
 	stopped sync.Once
+	gentle  atomic.Bool   // requests that are under way may end first
 	restart chan struct{} // holds one
 	nudge   chan struct{} // holds one: the wish changed
 
@@ -57,6 +59,7 @@ type Slot struct {
 	status Status
 	task   Task   // what others reach; nil while there is none
 	seen   sample // when somebody last asked what it takes
+	routed bool   // who leads requests was told that it is ready
 }
 
 // step is one part of a slot's loop; it returns the next, nil at the end.
@@ -82,7 +85,12 @@ func newSlot(s *Supervisor, id SlotID, adopted Task) *Slot {
 }
 
 // Stop ends the slot and its instance. It does not wait for them.
-func (s *Slot) Stop() { s.stopped.Do(func() { close(s.stop) }) }
+func (s *Slot) Stop() {
+	s.gentle.Store(false)
+	s.halted()
+}
+
+func (s *Slot) halted() { s.stopped.Do(func() { close(s.stop) }) }
 
 // Restart replaces the instance by one of the present wish and forgets earlier
 // crashes. It does not wait.
@@ -178,7 +186,7 @@ func (s *Slot) recall(in *Instance) {
 
 // check reads how to ask an adopted instance for its health.
 func (s *Slot) check(in *Instance) {
-	p, err := s.sup.process(s.id.Process)
+	p, err := s.sup.process(s.id)
 	if err != nil {
 		s.log.Error("cannot read health check, only the processes are watched", "err", err)
 		return
@@ -237,7 +245,7 @@ func (s *Slot) kept(version string) bool {
 	if version == "" {
 		return true
 	}
-	p, err := s.sup.process(s.id.Process)
+	p, err := s.sup.process(s.id)
 	return err != nil || p.Keeps(version)
 }
 
@@ -320,9 +328,17 @@ func (s *Slot) move(to State, details string) {
 // show changes what others see.
 func (s *Slot) show(change func(st *Status)) {
 	s.change(change)
-	if s.sup.c.OnChange != nil && !s.stray {
-		s.sup.c.OnChange(s.Status())
+	if s.stray {
+		return
 	}
+	st := s.Status()
+	if s.sup.c.OnChange != nil {
+		s.sup.c.OnChange(st)
+	}
+	s.mu.Lock()
+	s.routed = st.Ready
+	s.mu.Unlock()
+	s.sup.stirred(s.id.Process)
 }
 
 // change is its own function so that a panic in it gives the lock back.

@@ -50,7 +50,7 @@ func (s *Slot) start(ctx context.Context) step {
 
 // plan turns the present wish into a Spec with an address.
 func (s *Slot) plan(id InstanceID) (wish, Spec, error) {
-	w, err := s.sup.wish(s.id.Process)
+	w, err := s.sup.wish(s.id)
 	if err != nil {
 		return w, Spec{}, err
 	}

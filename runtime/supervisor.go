@@ -48,6 +48,9 @@ type Config struct {
 	// OnChange is told of every change of a slot, one slot's in order, from the
 	// slot's own goroutine: it must be quick. It may be nil.
 	OnChange func(Status)
+	// Busy tells whether requests are under way at an instance that no route leads to
+	// any more. Nil: nobody knows, and nobody waits for them.
+	Busy func(id InstanceID) bool
 	// Gone is told when a process that exists no more has no slot left, from the
 	// supervisor's own goroutine: it must be quick. It may be nil.
 	Gone func(process string)
@@ -69,15 +72,17 @@ type Supervisor struct {
 	exits     *ExitLog
 	addresses *addressBook
 	servers   *store.Bucket[Server]
+	tasks     *tasks
 	wake      chan struct{} // holds one
 	settled   chan struct{} // closed when what an earlier daemon left is sorted out
 	running   sync.WaitGroup
 
-	mu    sync.Mutex       // guards the fields below
-	slots map[SlotID]*Slot // until they are down
-	dirty map[string]bool  // processes to be synced
-	over  bool             // no slot begins any more
-	stats Stats
+	mu     sync.Mutex                     // guards the fields below
+	slots  map[SlotID]*Slot               // until they are down
+	dirty  map[string]bool                // processes to be synced
+	moving map[string]app.DeploymentState // processes that are being deployed
+	over   bool                           // no slot begins any more
+	stats  Stats
 }
 
 // NewSupervisor makes a Supervisor. Nothing happens before Run.
@@ -94,7 +99,7 @@ func NewSupervisor(c Config) (*Supervisor, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Supervisor{
+	s := &Supervisor{
 		c:         c,
 		policy:    c.Policy.WithDefaults(),
 		exits:     NewExitLog(c.DB),
@@ -104,8 +109,11 @@ func NewSupervisor(c Config) (*Supervisor, error) {
 		settled:   make(chan struct{}),
 		slots:     map[SlotID]*Slot{},
 		dirty:     map[string]bool{},
+		moving:    map[string]app.DeploymentState{},
 		stats:     Stats{Crashes: map[Cause]uint64{}, Restarts: map[Cause]uint64{}},
-	}, nil
+	}
+	s.tasks = newTasks(s)
+	return s, nil
 }
 
 // Run takes over what an earlier daemon left, then makes every wish come true,
@@ -121,6 +129,9 @@ func (s *Supervisor) Run(ctx context.Context) error {
 		return nil
 	}
 	if err := s.settle(ctx, tasks); err != nil {
+		return err
+	}
+	if tasks, err = s.resumeTasks(ctx, tasks); err != nil {
 		return err
 	}
 	s.takeOver(ctx, tasks)
@@ -165,7 +176,8 @@ func (s *Supervisor) Restart(process string) {
 	}
 }
 
-// Instances is a copy of what is known about the slots of a process, by index.
+// Instances is a copy of what is known about the slots of a process, by generation
+// and index. The guid may be that of one generation, see app.GenerationGUID.
 func (s *Supervisor) Instances(process string) []Status {
 	var out []Status
 	for _, sl := range s.of(process) {
@@ -175,7 +187,7 @@ func (s *Supervisor) Instances(process string) []Status {
 }
 
 // Apps are the guids of the apps that have a slot, also one that is on its way
-// out, and of all servers.
+// out, or a task, and of all servers.
 func (s *Supervisor) Apps() map[string]bool {
 	out := map[string]bool{}
 	vs, err := s.Servers()
@@ -185,6 +197,7 @@ func (s *Supervisor) Apps() map[string]bool {
 	for _, v := range vs {
 		out[v.GUID] = true
 	}
+	s.tasks.apps(out)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, sl := range s.slots {
@@ -301,37 +314,38 @@ func (s *Supervisor) syncAll() error {
 // want is how many slots a process should have.
 type want struct {
 	process    string
-	known      bool // the process exists
-	generation int
-	instances  int
+	known      bool        // the process exists
+	counts     map[int]int // by generation
+	wish       app.Process // zero for a server
+	deployment *app.Deployment
 }
 
 func (w want) has(id SlotID) bool {
-	return id.Process == w.process && id.Generation == w.generation && id.Index < w.instances
+	return id.Process == w.process && id.Index < w.counts[id.Generation]
+}
+
+// some tells whether anything is to run.
+func (w want) some() bool {
+	for _, n := range w.counts {
+		if n > 0 {
+			return true
+		}
+	}
+	return false
 }
 
 // wanted reads how many slots the process should have: none when it does not
 // exist or its app is stopped.
 func (s *Supervisor) wanted(process string) (want, error) {
 	w := want{process: process}
-	p, err := s.c.Registry.Process(process)
+	found, err := s.c.Registry.Wanted(process)
 	if errors.Is(err, app.ErrNotFound) {
 		return s.wantedServer(w)
 	}
 	if err != nil {
 		return w, fmt.Errorf("cannot read process %s: %w", process, err)
 	}
-	a, err := s.c.Registry.App(p.App)
-	if errors.Is(err, app.ErrNotFound) {
-		return w, nil
-	}
-	if err != nil {
-		return w, fmt.Errorf("cannot read app %s: %w", p.App, err)
-	}
-	w.known, w.generation = true, p.Generation
-	if a.State == app.Started {
-		w.instances = p.Instances
-	}
+	w.known, w.counts, w.wish, w.deployment = true, found.Counts, found.Process, found.Deployment
 	return w, nil
 }
 
@@ -345,18 +359,24 @@ func (s *Supervisor) reconcile(ctx context.Context, process string) {
 	}
 	have := s.of(process)
 	for _, sl := range have {
-		if w.has(sl.id) {
+		switch {
+		case w.has(sl.id):
 			sl.Nudge()
-		} else {
+		case w.some():
+			sl.Retire()
+		default:
 			sl.Stop()
 		}
 	}
-	for i := range w.instances {
-		sl := newSlot(s, SlotID{Process: process, Generation: w.generation, Index: i}, nil)
-		if s.enter(sl) {
-			s.begin(ctx, sl)
+	for generation, n := range w.counts {
+		for i := range n {
+			sl := newSlot(s, SlotID{Process: process, Generation: generation, Index: i}, nil)
+			if s.enter(sl) {
+				s.begin(ctx, sl)
+			}
 		}
 	}
+	s.deploy(w)
 	if !w.known && len(have) == 0 {
 		if err := s.exits.Remove(process); err != nil {
 			s.c.Logger.Error("cannot remove exit records", "process", process, "err", err)
@@ -396,13 +416,15 @@ func (s *Supervisor) begin(ctx context.Context, sl *Slot) {
 	})
 }
 
-// of are the slots of a process by generation and index.
-func (s *Supervisor) of(process string) []*Slot {
+// of are the slots of a process by generation and index; of one generation, where
+// the guid names it.
+func (s *Supervisor) of(guid string) []*Slot {
+	process, generation, one := app.SplitGeneration(guid)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	var out []*Slot
 	for id, sl := range s.slots {
-		if id.Process == process {
+		if id.Process == process && (!one || id.Generation == generation) {
 			out = append(out, sl)
 		}
 	}

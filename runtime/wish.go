@@ -43,20 +43,14 @@ func (w wish) ports() []int {
 	return ports
 }
 
-// wish reads what the process should be now. A *StartError says that it cannot
+// wish reads what the instance of a slot should be now. A *StartError says that it cannot
 // be started as it is wished; what was read so far comes with every error.
-func (s *Supervisor) wish(process string) (w wish, err error) {
-	if w.process, err = s.c.Registry.Process(process); err != nil {
-		if w, ok, serr := s.serverWish(process); ok || serr != nil {
+func (s *Supervisor) wish(id SlotID) (w wish, err error) {
+	var sidecars []app.Sidecar
+	if w.app, w.process, sidecars, err = s.c.Registry.WishAt(id.Process, id.Generation); err != nil {
+		if w, ok, serr := s.serverWish(id.Process); ok || serr != nil {
 			return w, serr
 		}
-		return w, fmt.Errorf("cannot read the wish: %w", err)
-	}
-	if w.app, err = s.c.Registry.App(w.process.App); err != nil {
-		return w, fmt.Errorf("cannot read the wish: %w", err)
-	}
-	sidecars, err := s.c.Registry.SidecarsOf(w.app.GUID, w.process.Type)
-	if err != nil {
 		return w, fmt.Errorf("cannot read the wish: %w", err)
 	}
 	w.sidecars = byName(sidecars)
@@ -97,9 +91,13 @@ func (s *Supervisor) bind(w *wish) (err error) {
 	return nil
 }
 
-// locate finds out where the app is: its space, and the addresses that lead to it.
+// locate finds out where the app is: its space, the addresses that lead to it, and
+// the variables that all apps have.
 func (s *Supervisor) locate(w *wish) (err error) {
 	w.uris = []string{}
+	if w.app.Env, err = s.c.Registry.WithGroup(app.RunningGroup, w.app.Env); err != nil {
+		return err
+	}
 	if w.space, err = s.c.Registry.Space(w.app.Space); errors.Is(err, app.ErrNotFound) {
 		return nil
 	}

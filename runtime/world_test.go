@@ -36,9 +36,11 @@ type world struct {
 	policy   runtime.Policy
 	subnet   string
 	onChange func(runtime.Status)
+	busy     func(runtime.InstanceID) bool
 
 	sup   *runtime.Supervisor
 	leave func() // ends the daemon and waits for it
+	quit  func() // does not wait
 
 	bindings func(app string) (droplet.Bindings, error)
 }
@@ -88,14 +90,14 @@ func (w *world) daemon() {
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
-	go func() { done <- sup.Run(ctx) }()
-	w.sup = sup
+	w.sup, w.quit = sup, cancel
 	w.leave = sync.OnceFunc(func() {
 		cancel()
 		if err := <-done; err != nil {
 			w.t.Errorf("Run: %v", err)
 		}
 	})
+	go func() { done <- sup.Run(ctx) }()
 	synctest.Wait()
 }
 
@@ -111,7 +113,7 @@ func (w *world) config() runtime.Config {
 		Logs: w.logs, DB: w.db, Cell: "cell-1", Subnet: netip.MustParsePrefix(w.subnet),
 		PublicURL: "http://127.0.0.1:8484", Policy: w.policy,
 		Logger:   slog.New(slog.NewTextHandler(w.slog, nil)),
-		OnChange: w.onChange, Bindings: w.bindings,
+		OnChange: w.onChange, Busy: w.busy, Bindings: w.bindings,
 	}
 }
 

@@ -168,6 +168,9 @@ func (l ledger) provision(n NewInstance) (i Instance, o Operation, err error) {
 	if err != nil {
 		return i, o, err
 	}
+	if err := l.checkQuota(n.Space, p); err != nil {
+		return i, o, err
+	}
 	parameters, err := object("parameters", n.Parameters)
 	if err != nil {
 		return i, o, err
@@ -343,11 +346,14 @@ func (b *Book) Upgradable(i Instance) bool {
 	return err == nil && i.Type == Managed && p.Maintenance.Version != "" && p.Maintenance.Version != i.Maintenance
 }
 
-// instanceEvent records what was done to an instance.
+// instanceEvent records what was done to an instance, and what it now takes.
 func (l ledger) instanceEvent(what string, i Instance, by app.Actor, request map[string]any) error {
 	kind := "service_instance"
 	if i.Type == UserProvided {
 		kind = "user_provided_service_instance"
+	}
+	if err := l.recordUsage(what, i); err != nil {
+		return err
 	}
 	e := event{space: i.Space}
 	if request != nil {

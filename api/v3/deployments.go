@@ -1,6 +1,114 @@
 package v3
 
-// Deployment replaces the instances of an app one after the other.
+// Deployment replaces the instances of an app some at a time.
 type Deployment struct {
+	GUID            string                  `json:"guid"`
+	CreatedAt       Time                    `json:"created_at"`
+	UpdatedAt       Time                    `json:"updated_at"`
+	Status          DeploymentStatus        `json:"status"`
+	Strategy        string                  `json:"strategy"`
+	Options         DeploymentOptions       `json:"options"`
+	Droplet         DropletGUID             `json:"droplet"`
+	PreviousDroplet DropletGUID             `json:"previous_droplet"`
+	NewProcesses    []NewProcess            `json:"new_processes"`
+	Revision        *DeploymentRevision     `json:"revision"` // null: revisions are off
+	Relationships   DeploymentRelationships `json:"relationships"`
+	Metadata        Metadata                `json:"metadata"`
+	Links           Links                   `json:"links"`
+}
+
+// The strategies of deployments.
+const (
+	StrategyRolling = "rolling"
+	StrategyCanary  = "canary"
+)
+
+// What a deployment's status says.
+const (
+	DeploymentActive     = "ACTIVE"
+	DeploymentFinalized  = "FINALIZED"
+	DeploymentDeploying  = "DEPLOYING"
+	DeploymentPaused     = "PAUSED"
+	DeploymentDeployed   = "DEPLOYED"
+	DeploymentCanceling  = "CANCELING"
+	DeploymentCanceled   = "CANCELED"
+	DeploymentSuperseded = "SUPERSEDED"
+)
+
+// DropletGUID names a droplet; null: there was none.
+type DropletGUID struct {
+	GUID *string `json:"guid"`
+}
+
+// DeploymentStatus is how far a deployment is.
+type DeploymentStatus struct {
+	Value   string            `json:"value"`
+	Reason  string            `json:"reason"`
+	Details DeploymentDetails `json:"details"`
+	Canary  *CanaryStatus     `json:"canary,omitempty"`
+}
+
+// DeploymentDetails are the times of a deployment.
+type DeploymentDetails struct {
+	LastHealthy Time   `json:"last_successful_healthcheck"`
+	LastChange  Time   `json:"last_status_change"`
+	Error       string `json:"error,omitempty"`
+}
+
+// CanaryStatus is how far a canary is.
+type CanaryStatus struct {
+	Steps CanarySteps `json:"steps"`
+}
+
+// CanarySteps counts from 1.
+type CanarySteps struct {
+	Current int `json:"current"`
+	Total   int `json:"total"`
+}
+
+// DeploymentOptions are how a deployment is done; null and absent are the same.
+type DeploymentOptions struct {
+	MaxInFlight  *Int           `json:"max_in_flight,omitempty"`
+	WebInstances *Int           `json:"web_instances,omitempty"`
+	MemoryInMB   *Int           `json:"memory_in_mb,omitempty"`
+	DiskInMB     *Int           `json:"disk_in_mb,omitempty"`
+	LogRateLimit *Int           `json:"log_rate_limit_in_bytes_per_second,omitempty"`
+	Canary       *CanaryOptions `json:"canary,omitempty"`
+}
+
+// CanaryOptions are where a canary pauses.
+type CanaryOptions struct {
+	Steps []CanaryStep `json:"steps,omitempty"`
+}
+
+// CanaryStep is one pause of a canary.
+type CanaryStep struct {
+	InstanceWeight *Int `json:"instance_weight"` // percent of the instances that are new
+}
+
+// NewProcess names the new instances of a process.
+type NewProcess struct {
 	GUID string `json:"guid"`
+	Type string `json:"type"`
+}
+
+// DeploymentRevision names what is deployed.
+type DeploymentRevision struct {
+	GUID    string `json:"guid"`
+	Version *Int   `json:"version,omitempty"`
+}
+
+// DeploymentRelationships of a deployment.
+type DeploymentRelationships struct {
+	App ToOne `json:"app"`
+}
+
+// CreateDeployment is the body of POST /v3/deployments.
+type CreateDeployment struct {
+	Droplet       *GUID                   `json:"droplet,omitempty"`
+	Revision      *DeploymentRevision     `json:"revision,omitempty"`
+	Strategy      *string                 `json:"strategy,omitempty"`
+	Options       *DeploymentOptions      `json:"options,omitempty"`
+	Relationships DeploymentRelationships `json:"relationships"`
+	Metadata      *Metadata               `json:"metadata,omitempty"`
 }

@@ -77,7 +77,7 @@ type CrashLines struct {
 type Kill struct {
 	Index   int    `json:"index"`
 	Sidecar string `json:"sidecar,omitempty"`
-	Signal  string `json:"signal"` // KILL, TERM, … without SIG
+	Signal  string `json:"signal,omitempty"` // KILL, TERM, … without SIG
 }
 
 // Shutdown is the body of POST /dew/v1/shutdown: the daemon leaves after it has

@@ -34,3 +34,9 @@ type DropletBuildpack struct {
 type DropletRelationships struct {
 	App ToOne `json:"app"`
 }
+
+// CopyDroplet is the body of POST /v3/droplets?source_guid=: the app that gets the
+// copy.
+type CopyDroplet struct {
+	Relationships DropletRelationships `json:"relationships"`
+}

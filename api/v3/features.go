@@ -3,6 +3,9 @@ package v3
 // FeatureSSH is the feature of an app, or of a space, that lets people in.
 const FeatureSSH = "ssh"
 
+// FeatureRevisions is the feature of an app that keeps what it was, to be gone back to.
+const FeatureRevisions = "revisions"
+
 // AppFeature is something that can be switched for an app.
 type AppFeature struct {
 	Name        string `json:"name"`

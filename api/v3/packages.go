@@ -84,3 +84,9 @@ const (
 	UploadResources = "resources" // JSON array of Resource; first
 	UploadBits      = "bits"      // file package.zip; absent when everything matched
 )
+
+// CopyPackage is the body of POST /v3/packages?source_guid=: the app that gets the
+// copy.
+type CopyPackage struct {
+	Relationships PackageRelationships `json:"relationships"`
+}

@@ -1,6 +1,6 @@
 package v3
 
-// Quota is what an organization may have; null is no limit.
+// Quota is what an organization, or a space, may have; null is no limit.
 type Quota struct {
 	GUID          string             `json:"guid"`
 	CreatedAt     Time               `json:"created_at"`
@@ -9,9 +9,8 @@ type Quota struct {
 	Apps          AppLimits          `json:"apps"`
 	Services      ServiceLimits      `json:"services"`
 	Routes        RouteLimits        `json:"routes"`
-	Domains       DomainLimits       `json:"domains"`
+	Domains       *DomainLimits      `json:"domains,omitempty"` // of an organization's
 	Relationships QuotaRelationships `json:"relationships"`
-	Metadata      Metadata           `json:"metadata"`
 	Links         Links              `json:"links"`
 }
 
@@ -42,7 +41,72 @@ type DomainLimits struct {
 	TotalDomains *int `json:"total_domains"`
 }
 
-// QuotaRelationships of a quota.
+// QuotaRelationships of a quota. An organization's has organizations, a space's has
+// the organization that it belongs to and spaces.
 type QuotaRelationships struct {
-	Organizations ToMany `json:"organizations"`
+	Organization  *ToOne  `json:"organization,omitempty"`
+	Organizations *ToMany `json:"organizations,omitempty"`
+	Spaces        *ToMany `json:"spaces,omitempty"`
+}
+
+// ChangeQuota is the body of POST and PATCH of quotas: what is absent stays, null is
+// no limit.
+type ChangeQuota struct {
+	Name          string              `json:"name,omitempty"`
+	Apps          ChangeAppLimits     `json:"apps,omitzero"`
+	Services      ChangeServiceLimits `json:"services,omitzero"`
+	Routes        ChangeRouteLimits   `json:"routes,omitzero"`
+	Domains       ChangeDomainLimits  `json:"domains,omitzero"`
+	Relationships *QuotaRelationships `json:"relationships,omitempty"` // when it is created
+}
+
+// ChangeAppLimits changes AppLimits.
+type ChangeAppLimits struct {
+	TotalMemory      Nullable[int] `json:"total_memory_in_mb,omitzero"`
+	PerProcessMemory Nullable[int] `json:"per_process_memory_in_mb,omitzero"`
+	LogRateLimit     Nullable[int] `json:"log_rate_limit_in_bytes_per_second,omitzero"`
+	TotalInstances   Nullable[int] `json:"total_instances,omitzero"`
+	PerAppTasks      Nullable[int] `json:"per_app_tasks,omitzero"`
+}
+
+// ChangeServiceLimits changes ServiceLimits.
+type ChangeServiceLimits struct {
+	PaidServicesAllowed   *bool         `json:"paid_services_allowed,omitempty"`
+	TotalServiceInstances Nullable[int] `json:"total_service_instances,omitzero"`
+	TotalServiceKeys      Nullable[int] `json:"total_service_keys,omitzero"`
+}
+
+// ChangeRouteLimits changes RouteLimits.
+type ChangeRouteLimits struct {
+	TotalRoutes        Nullable[int] `json:"total_routes,omitzero"`
+	TotalReservedPorts Nullable[int] `json:"total_reserved_ports,omitzero"`
+}
+
+// ChangeDomainLimits changes DomainLimits.
+type ChangeDomainLimits struct {
+	TotalDomains Nullable[int] `json:"total_domains,omitzero"`
+}
+
+// RelatedMany is a relationship to many as its own address answers it.
+type RelatedMany struct {
+	Data  []GUID `json:"data"`
+	Links Links  `json:"links"`
+}
+
+// PlaceUsage is what an organization or a space takes.
+type PlaceUsage struct {
+	Usage UsageNumbers `json:"usage_summary"`
+	Links Links        `json:"links"`
+}
+
+// UsageNumbers are the numbers of a PlaceUsage.
+type UsageNumbers struct {
+	StartedInstances int  `json:"started_instances"`
+	MemoryInMB       int  `json:"memory_in_mb"`
+	Routes           int  `json:"routes"`
+	ServiceInstances int  `json:"service_instances"`
+	ReservedPorts    int  `json:"reserved_ports"`
+	Domains          *int `json:"domains,omitempty"` // of an organization
+	PerAppTasks      int  `json:"per_app_tasks"`
+	ServiceKeys      int  `json:"service_keys"`
 }

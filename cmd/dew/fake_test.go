@@ -56,6 +56,8 @@ type daemon struct {
 	report    v3.LogReport
 	people    people
 	shelves   *shelves // of services
+	tasks     []v3.Task
+	rollouts  rollouts
 }
 
 func newDaemon(t *testing.T) *daemon {
@@ -107,6 +109,8 @@ func (d *daemon) handler() http.Handler {
 	d.people.routes(d, handle)
 	d.pushRoutes(handle)
 	d.otherRoutes(handle)
+	d.taskRoutes(handle)
+	d.deployRoutes(handle)
 	d.shelves.answers(d, handle)
 	mux.HandleFunc("GET /stream/v1/apps/app-1", d.stream)
 	mux.HandleFunc("GET /stream/v1/services/{guid}", d.serviceLines)

@@ -21,8 +21,8 @@ func lifeCommands(g *global) []*cli.Command {
 	return []*cli.Command{
 		life("start", "st", "start an app and wait until it runs", runStart),
 		life("stop", "sp", "stop an app", runStop),
-		life("restart", "rs", "restart an app and wait until it runs", runRestart),
-		life("restage", "rg", "stage an app's files anew, restart it and wait until it runs", runRestage),
+		replacing(g, "restart", "rs", "restart an app and wait until it runs", runRestart),
+		replacing(g, "restage", "rg", "stage an app's files anew, restart it and wait until it runs", runRestage),
 		g.command(verb{
 			name: "restart-app-instance", args: "APP INDEX", category: "Apps", usage: "end one instance of an app; another takes its place",
 			about: "Example:\n   dew restart-app-instance shop 1 --process web",
@@ -37,6 +37,23 @@ func lifeCommands(g *global) []*cli.Command {
 	}
 }
 
+// replaceOptions name an app whose instances are replaced, and how.
+type replaceOptions struct {
+	Name   string
+	Deploy deployOptions
+}
+
+func replacing(g *global, name, alias, about string, run func(context.Context, replaceOptions, *client.Client, *console) error) *cli.Command {
+	return g.command(verb{name: name, alias: alias, args: "APP", category: "Apps", usage: about, flags: append(strategyFlags(), jsonFlag())},
+		func(c *cli.Context, ask *client.Client, out *console) error {
+			o := replaceOptions{Name: c.Args().First(), Deploy: deployOptionsOf(c)}
+			if err := o.Deploy.check(); err != nil {
+				return err
+			}
+			return run(c.Context, o, ask, out)
+		})
+}
+
 func runStart(ctx context.Context, name string, ask *client.Client, out *console) error {
 	a, err := findApp(ctx, ask, name)
 	if err != nil {
@@ -49,22 +66,29 @@ func runStart(ctx context.Context, name string, ask *client.Client, out *console
 	return begin(ctx, a, client.Start, ask, out)
 }
 
-func runRestart(ctx context.Context, name string, ask *client.Client, out *console) error {
-	a, err := findApp(ctx, ask, name)
+func runRestart(ctx context.Context, o replaceOptions, ask *client.Client, out *console) error {
+	a, err := findApp(ctx, ask, o.Name)
 	if err != nil {
 		return err
 	}
-	return begin(ctx, a, client.Restart, ask, out)
+	if !o.Deploy.gradual() {
+		return begin(ctx, a, client.Restart, ask, out)
+	}
+	droplet, err := unstaged(ctx, a, ask, out)
+	if err != nil {
+		return err
+	}
+	return deployAndShow(ctx, a, order{options: o.Deploy, droplet: droplet}, ask, out)
 }
 
 // begin stages what was pushed and not staged yet, starts, waits and shows.
 func begin(ctx context.Context, a v3.App, action client.Action, ask *client.Client, out *console) error {
-	pkg, ok, err := ask.NewestPackage(ctx, a.GUID)
+	droplet, err := unstaged(ctx, a, ask, out)
 	if err != nil {
 		return err
 	}
-	if ok {
-		if err := stageIfNew(ctx, a, pkg, ask, out); err != nil {
+	if droplet != "" {
+		if err := ask.SetDroplet(ctx, a.GUID, droplet); err != nil {
 			return err
 		}
 	}
@@ -72,27 +96,24 @@ func begin(ctx context.Context, a v3.App, action client.Action, ask *client.Clie
 	return show(ctx, a, action, ask, out)
 }
 
-// stageIfNew stages a package that no build has staged.
-func stageIfNew(ctx context.Context, a v3.App, pkg v3.Package, ask *client.Client, out *console) error {
+// unstaged stages the newest package of an app, if no build has. It returns the guid
+// of the droplet, or nothing.
+func unstaged(ctx context.Context, a v3.App, ask *client.Client, out *console) (string, error) {
+	pkg, ok, err := ask.NewestPackage(ctx, a.GUID)
+	if err != nil || !ok {
+		return "", err
+	}
 	builds, err := ask.StagedBuilds(ctx, a.GUID)
 	if err != nil {
-		return err
+		return "", err
 	}
 	for _, b := range builds {
 		if b.Package.GUID == pkg.GUID {
-			return nil
+			return "", nil
 		}
 	}
-	return restage(ctx, a, pkg, ask, out)
-}
-
-func restage(ctx context.Context, a v3.App, pkg v3.Package, ask *client.Client, out *console) error {
 	out.say("Staging app %s…", a.Name)
-	droplet, err := stage(ctx, a, pkg.GUID, ask, out)
-	if err != nil {
-		return err
-	}
-	return ask.SetDroplet(ctx, a.GUID, droplet)
+	return stage(ctx, a, pkg.GUID, ask, out)
 }
 
 // show starts an app, waits for it and tells how it does.
@@ -101,11 +122,7 @@ func show(ctx context.Context, a v3.App, action client.Action, ask *client.Clien
 	if err != nil {
 		return err
 	}
-	if out.json {
-		return out.encode(v)
-	}
-	v.print(out)
-	return nil
+	return v.show(out)
 }
 
 func runStop(ctx context.Context, name string, ask *client.Client, out *console) error {
@@ -127,8 +144,8 @@ func runStop(ctx context.Context, name string, ask *client.Client, out *console)
 	return nil
 }
 
-func runRestage(ctx context.Context, name string, ask *client.Client, out *console) error {
-	a, err := findApp(ctx, ask, name)
+func runRestage(ctx context.Context, o replaceOptions, ask *client.Client, out *console) error {
+	a, err := findApp(ctx, ask, o.Name)
 	if err != nil {
 		return err
 	}
@@ -139,7 +156,15 @@ func runRestage(ctx context.Context, name string, ask *client.Client, out *conso
 	if !ok {
 		return &failure{status: statusFailed, err: fmt.Errorf("app %s has no files to stage", a.Name), todo: "dew push " + a.Name + " sends them"}
 	}
-	if err := restage(ctx, a, pkg, ask, out); err != nil {
+	out.say("Staging app %s…", a.Name)
+	droplet, err := stage(ctx, a, pkg.GUID, ask, out)
+	if err != nil {
+		return err
+	}
+	if o.Deploy.gradual() {
+		return deployAndShow(ctx, a, order{options: o.Deploy, droplet: droplet}, ask, out)
+	}
+	if err := ask.SetDroplet(ctx, a.GUID, droplet); err != nil {
 		return err
 	}
 	out.say("Starting app %s…", a.Name)

@@ -32,6 +32,7 @@ type pushOptions struct {
 	Stack      string
 	Image      string // of a registry; empty: files are pushed
 	Username   string // of the registry
+	Deploy     deployOptions
 
 	NoStart, NoRoute, RandomRoute bool
 }
@@ -57,6 +58,7 @@ func pushCommands(g *global) []*cli.Command {
 		boolFlag("watch", "push again whenever the manifest or a file changes, until Ctrl-C"),
 		jsonFlag(),
 	)
+	flags = append(flags, strategyFlags()...)
 	return []*cli.Command{
 		g.command(verb{
 			name: "push", alias: "p", args: "[APP]", category: "Push", usage: "push an app: apply its manifest, send its files, stage, start, wait until it runs", flags: flags,
@@ -75,7 +77,7 @@ func pushOptionsOf(c *cli.Context) pushOptions {
 	o := pushOptions{
 		Name: c.Args().First(), Manifest: manifestOptionsOf(c), Path: c.String("p"), Buildpacks: absoluteFolders(c.StringSlice("b")),
 		Memory: c.String("m"), Disk: c.String("k"), Health: c.String("u"), Endpoint: c.String("endpoint"),
-		Stack: c.String("s"), Image: c.String("o"), Username: c.String("docker-username"),
+		Stack: c.String("s"), Image: c.String("o"), Username: c.String("docker-username"), Deploy: deployOptionsOf(c),
 		NoStart: c.Bool("no-start"), NoRoute: c.Bool("no-route"), RandomRoute: c.Bool("random-route"),
 	}
 	o.Manifest.Optional, o.Manifest.None = true, c.Bool("no-manifest")
@@ -97,6 +99,9 @@ func pushOptionsOf(c *cli.Context) pushOptions {
 // runPush brings the apps of a manifest, or the one that the options name, from
 // files to running instances.
 func runPush(ctx context.Context, o pushOptions, ask *client.Client, out *console) error {
+	if err := o.checkStrategy(); err != nil {
+		return err
+	}
 	m, file, err := pushManifest(o, out)
 	if err != nil {
 		return err
@@ -204,6 +209,13 @@ func pushOne(ctx context.Context, o pushOptions, t target, ask *client.Client, o
 	if err != nil {
 		return appView{}, err
 	}
+	if o.Deploy.gradual() {
+		size, err := o.size()
+		if err != nil {
+			return appView{}, err
+		}
+		return deploy(ctx, a, order{options: o.Deploy, droplet: droplet, size: size}, ask, out)
+	}
 	if err := ask.SetDroplet(ctx, a.GUID, droplet); err != nil {
 		return appView{}, err
 	}
@@ -281,24 +293,10 @@ func (o pushOptions) changesOneApp() bool {
 // override puts what the flags say over what the manifest says.
 func (o pushOptions) override(a *app.ManifestApp) error {
 	web := a.Web()
-	for _, size := range []struct {
-		flag, text string
-		mb         **int
-	}{{"-m", o.Memory, &web.MemoryMB}, {"-k", o.Disk, &web.DiskMB}} {
-		if size.text == "" {
-			continue
+	if !o.Deploy.gradual() { // else the deployment brings them, with the new instances
+		if err := o.scale(&web.Instances, &web.MemoryMB, &web.DiskMB); err != nil {
+			return err
 		}
-		n, err := app.ParseMB(size.text)
-		if err != nil {
-			return usage("%s: %w", size.flag, err)
-		}
-		*size.mb = &n
-	}
-	if o.Instances != nil {
-		if *o.Instances < 0 {
-			return usage("-i: %d is less than 0", *o.Instances)
-		}
-		web.Instances = o.Instances
 	}
 	if o.Command != nil {
 		command := orDefault(*o.Command)

@@ -26,10 +26,13 @@ type appView struct {
 	Stack      string        `json:"stack,omitempty"`
 	Buildpacks []string      `json:"buildpacks"`
 	Processes  []processView `json:"processes"`
-	Services   []string      `json:"services"`                      // that it is bound to
-	Waiting    []string      `json:"bound_since_staging,omitempty"` // those that it does not see yet
-	Crashes    int           `json:"crashes"`
-	LastCrash  *v3.Crash     `json:"last_crash,omitempty"`
+
+	Deployment *v3.Deployment `json:"deployment,omitempty"` // that is under way
+
+	Services  []string  `json:"services"`                      // that it is bound to
+	Waiting   []string  `json:"bound_since_staging,omitempty"` // those that it does not see yet
+	Crashes   int       `json:"crashes"`
+	LastCrash *v3.Crash `json:"last_crash,omitempty"`
 }
 
 type processView struct {
@@ -109,6 +112,13 @@ func readView(ctx context.Context, ask *client.Client, a v3.App) (appView, error
 	}
 	if v.Crashes = len(crashes); v.Crashes > 0 {
 		v.LastCrash = &crashes[0]
+	}
+	moving, active, err := ask.ActiveDeployment(ctx, a.GUID)
+	if err != nil {
+		return v, err
+	}
+	if active {
+		v.Deployment = &moving
 	}
 	ps, err := ask.Processes(ctx, a.GUID)
 	if err != nil {
@@ -275,6 +285,7 @@ func (v appView) print(out *console) {
 	if len(v.Waiting) > 0 {
 		row("waiting", "bound since staging: "+strings.Join(v.Waiting, ", ")+" (dew restage "+v.Name+" brings the credentials)")
 	}
+	row("deployment", deploymentNote(v))
 	if c := v.LastCrash; c != nil {
 		row("last crash", fmt.Sprintf("%s  %s (%d on record: dew crashes %s)", c.CrashedAt.Local().Format(time.DateTime), c.Description, v.Crashes, v.Name))
 	}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/urfave/cli/v2"
 
+	"github.com/dewrun/dew/app"
 	"github.com/dewrun/dew/droplet"
 )
 
@@ -95,10 +96,14 @@ func (d *daemon) openBuilds() (err error) {
 	return nil
 }
 
-// stagingEnv are the variables that a user has given an app.
+// stagingEnv are the variables that a user has given an app, and those that all
+// builds have.
 func (d *daemon) stagingEnv(guid string) (map[string]string, error) {
 	a, err := d.registry.App(guid)
-	return a.Env, err
+	if err != nil {
+		return nil, err
+	}
+	return d.registry.WithGroup(app.StagingGroup, a.Env)
 }
 
 // builder is the supervisor's, which is made after the builds.

@@ -218,16 +218,16 @@ func (d *daemon) sayStaging(guid, line string) {
 	}
 }
 
-// dropletsInUse are those that apps name; nil while nobody can tell.
+// dropletsInUse are those that instances and tasks are started from; nil while nobody can tell.
 func (d *daemon) dropletsInUse() map[string]bool {
-	apps, err := d.registry.Apps()
-	if err != nil {
+	used, err := d.registry.DropletsInUse()
+	tasks, terr := d.registry.ActiveTasks()
+	if err := errors.Join(err, terr); err != nil {
 		d.log.Error("cannot read which droplets are in use", "err", err)
 		return nil
 	}
-	used := map[string]bool{}
-	for _, a := range apps {
-		used[a.Droplet] = true
+	for _, t := range tasks {
+		used[t.Droplet] = true
 	}
 	return used
 }
@@ -292,6 +292,7 @@ func (d *daemon) openSupervisor(context.Context) (err error) {
 		Cell: d.cell, Subnet: d.subnet, PublicURL: d.cfg.PublicURL, Policy: d.cfg.Policy, Logger: d.log, Bindings: d.liveBindings(),
 		Ready:    func() { close(d.ready) },
 		OnChange: func(st runtime.Status) { d.router.Changed(st) },
+		Busy:     func(id runtime.InstanceID) bool { return d.router.Busy(id) },
 		Gone:     func(string) { d.logsDue() },
 	})
 	if err != nil {
@@ -302,6 +303,7 @@ func (d *daemon) openSupervisor(context.Context) (err error) {
 	if err != nil {
 		return err
 	}
+	d.registry.ListenTasks(d.sup.SyncTask)
 	d.router, err = route.New(route.Config{
 		Registry: d.registry, Instances: d.sup.Instances, Dial: d.sup.Dial, Forget: d.registry.ForgetFormer,
 		Sticky: d.cfg.stickyCookies(), Log: book{d.logs}.Append, Logger: d.log, Services: d.routeServices, Roots: roots,

@@ -53,6 +53,10 @@ const (
 	formatNumber = 1
 	// labelServer is the log source of a container that is no app's.
 	labelServer = labelPrefix + "server"
+	// labelTask is the guid of the one-off task that a container runs, and
+	// labelTaskSource the source of its lines.
+	labelTask       = labelPrefix + "task"
+	labelTaskSource = labelPrefix + "task-source"
 )
 
 // labels describes an instance on its container.
@@ -71,6 +75,9 @@ func labels(s runtime.Spec, boot string) map[string]string {
 	}
 	if s.Server {
 		l[labelServer] = s.Processes[0].Source
+	}
+	if s.Task != "" {
+		l[labelTask], l[labelTaskSource] = s.Task, s.Processes[0].Source
 	}
 	if s.LogRate != nil {
 		l[labelPrefix+"log-rate"] = strconv.FormatInt(*s.LogRate, 10)
@@ -128,6 +135,9 @@ func specFrom(l map[string]string) (runtime.Spec, error) {
 	s.Processes = processesFrom(l, s.Type)
 	if source := l[labelServer]; source != "" && len(s.Processes) > 0 {
 		s.Server, s.Processes[0].Source = true, source
+	}
+	if task := l[labelTask]; task != "" && len(s.Processes) > 0 {
+		s.Task, s.Processes[0].Source = task, l[labelTaskSource]
 	}
 	if !s.Instance.Valid() && firstErr == nil {
 		firstErr = fmt.Errorf("label %sinstance: %q is no instance id", labelPrefix, s.Instance)

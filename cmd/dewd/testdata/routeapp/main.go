@@ -42,6 +42,9 @@ func run(args []string) error {
 	mux.HandleFunc("/fetch", fetch)
 	mux.HandleFunc("/exit", func(http.ResponseWriter, *http.Request) { os.Exit(3) })
 	mux.HandleFunc("/address", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, os.Getenv("CF_INSTANCE_INTERNAL_IP")) })
+	mux.HandleFunc("/env", func(w http.ResponseWriter, r *http.Request) {
+		fmt.Fprintf(w, "%s=%s", r.FormValue("name"), os.Getenv(r.FormValue("name")))
+	})
 	mux.HandleFunc("/ws", webSocket)
 	mux.HandleFunc("/guard", guard)
 	s := &http.Server{Addr: address, Handler: mux, Protocols: new(http.Protocols), ReadHeaderTimeout: time.Minute}

@@ -1,0 +1,218 @@
+package api
+
+import (
+	"context"
+	"errors"
+	"net/http"
+
+	"github.com/dewrun/dew/api/v3"
+	"github.com/dewrun/dew/app"
+	"github.com/dewrun/dew/droplet"
+	"github.com/dewrun/dew/store"
+)
+
+// The jobs that remove what was pushed, and what was made of it.
+const (
+	opDeletePackage = "package.delete"
+	opDeleteDroplet = "droplet.delete"
+)
+
+// copies are packages and droplets that came from another app, leave the daemon, or
+// go for good.
+func (s *Server) copies() map[string]handler {
+	return map[string]handler{
+		"GET /v3/packages/{guid}/download": s.downloadPackage,
+		"DELETE /v3/packages/{guid}":       s.deletePackage,
+		"DELETE /v3/droplets/{guid}":       s.deleteDroplet,
+	}
+}
+
+// sourceGUID is what a request wants copied; empty: nothing.
+func sourceGUID(r *http.Request) string { return r.URL.Query().Get("source_guid") }
+
+// copyPackage gives an app the package of another one. What it is made of is told
+// only to those who may read it where it comes from.
+func (s *Server) copyPackage(r *http.Request) (any, error) {
+	body, err := decode[v3.CopyPackage](r)
+	if err != nil {
+		return nil, err
+	}
+	a, err := s.targetApp(r.Context(), body.Relationships.App.ID())
+	if err != nil {
+		return nil, err
+	}
+	p, err := s.c.Packages.Get(sourceGUID(r))
+	if err == nil {
+		_, err = s.appInBody(r.Context(), toReadSecrets, p.App)
+	}
+	if invisible(err) {
+		return nil, unprocessable("Unable to use package. Ensure that the package exists and you have access to it.")
+	}
+	if err != nil {
+		return nil, err
+	}
+	if err := copiesInto(p, a); err != nil {
+		return nil, err
+	}
+	source := p.GUID
+	if p, err = s.c.Packages.Copy(source, a.GUID); err != nil {
+		return nil, notStaged(err, "The package has no bits to copy.")
+	}
+	err = s.change(r.Context(), func(w wish) error {
+		return w.record("audit.app.package.create", a, map[string]any{"package_guid": p.GUID, "source_package_guid": source})
+	})
+	if err != nil {
+		return nil, err
+	}
+	return answer{status: http.StatusCreated, body: s.presentPackage(p)}, nil
+}
+
+// copiesInto refuses what an app could not stage.
+func copiesInto(p droplet.Package, a app.App) error {
+	switch {
+	case p.App == a.GUID:
+		return unprocessable("Source and destination app cannot be the same")
+	case a.Docker() != (p.Type == droplet.PackageDocker):
+		return unprocessable("The package cannot be copied: its type is %s, and app '%s' is staged in another way", p.Type, a.Name)
+	}
+	return nil
+}
+
+// copyDroplet gives an app the droplet of another one.
+func (s *Server) copyDroplet(r *http.Request) (any, error) {
+	body, err := decode[v3.CopyDroplet](r)
+	if err != nil {
+		return nil, err
+	}
+	a, err := s.targetApp(r.Context(), body.Relationships.App.ID())
+	if err != nil {
+		return nil, err
+	}
+	d, err := s.c.Shelf.Get(sourceGUID(r))
+	if err == nil {
+		_, err = s.appInBody(r.Context(), toReadSecrets, d.App)
+	}
+	if err != nil {
+		return nil, missing("Droplet", err)
+	}
+	if a.Docker() != (d.Run != nil) {
+		return nil, unprocessable("The droplet cannot be copied: app '%s' is staged in another way", a.Name)
+	}
+	source := d.GUID
+	if d, err = s.c.Builds.Copy(source, a.GUID); err != nil {
+		return nil, missing("Droplet", notStaged(err, "source droplet is not staged"))
+	}
+	err = s.change(r.Context(), func(w wish) error {
+		return w.record("audit.app.droplet.create", a, map[string]any{"droplet_guid": d.GUID, "source_droplet_guid": source})
+	})
+	if err != nil {
+		return nil, err
+	}
+	return answer{status: http.StatusCreated, body: s.presentDroplet(d, true)}, nil
+}
+
+// targetApp is the app that a copy is for.
+func (s *Server) targetApp(ctx context.Context, guid string) (app.App, error) {
+	a, err := s.appInBody(ctx, toDevelop, guid)
+	if invisible(err) {
+		return a, unprocessable("App with guid \"%s\" does not exist, or you do not have access to it.", guid)
+	}
+	return a, err
+}
+
+// notStaged says of what has no files yet that there is nothing to be had.
+func notStaged(err error, text string) error {
+	if errors.Is(err, droplet.ErrNotReady) {
+		return unprocessable("%s", text)
+	}
+	return err
+}
+
+func (s *Server) downloadPackage(r *http.Request) (any, error) {
+	p, err := s.packageOf(r)
+	if err != nil {
+		return nil, err
+	}
+	content, err := s.c.Packages.Zip(r.Context(), p.GUID)
+	if errors.Is(err, droplet.ErrNoFiles) {
+		return nil, unprocessable("Package type must be bits.")
+	}
+	if err != nil {
+		return nil, missing("Package", notStaged(err, "Package has no bits to download."))
+	}
+	if err := s.recordPackage(r.Context(), "audit.app.package.download", p); err != nil {
+		return nil, errors.Join(err, content.Close())
+	}
+	return answer{status: http.StatusOK, content: content, contentType: "application/zip"}, nil
+}
+
+func (s *Server) deletePackage(r *http.Request) (any, error) {
+	p, err := s.packageOf(r)
+	if err != nil {
+		return nil, err
+	}
+	if err := s.recordPackage(r.Context(), "audit.app.package.delete", p); err != nil {
+		return nil, err
+	}
+	return s.begin(r.Context(), opDeletePackage, removal{GUID: p.GUID})
+}
+
+// doDeletePackage removes a package. One that is gone already is fine: the job may
+// be done twice.
+func (s *Server) doDeletePackage(_ context.Context, guid string) error {
+	if err := s.c.Packages.Remove(guid); err != nil && !errors.Is(err, droplet.ErrNotFound) {
+		return err
+	}
+	return nil
+}
+
+// deleteDroplet removes a droplet that nothing runs: what runs could not be started
+// again without it.
+func (s *Server) deleteDroplet(r *http.Request) (any, error) {
+	d, err := s.c.Shelf.Get(r.PathValue("guid"))
+	if err != nil {
+		return nil, missing("Droplet", err)
+	}
+	err = s.change(r.Context(), func(w wish) error {
+		if err := notRun(w.registry, d.GUID); err != nil {
+			return err
+		}
+		return w.recordDroplet("audit.app.droplet.delete", d)
+	})
+	if err != nil {
+		return nil, err
+	}
+	return s.begin(r.Context(), opDeleteDroplet, removal{GUID: d.GUID})
+}
+
+func (s *Server) doDeleteDroplet(_ context.Context, guid string) error {
+	err := s.c.Builds.Remove(guid, func(tx *store.Tx) error { return notRun(s.c.Registry.With(tx), guid) })
+	if refused := (*Error)(nil); errors.As(err, &refused) {
+		return &app.JobError{Code: refused.Code, Title: refused.Title, Detail: refused.Detail}
+	}
+	if err != nil && !errors.Is(err, droplet.ErrNotFound) {
+		return err
+	}
+	return nil
+}
+
+// notRun refuses to remove a droplet that instances are or will be started from.
+func notRun(registry *app.Registry, guid string) error {
+	used, err := registry.DropletsInUse()
+	if err != nil {
+		return err
+	}
+	if used[guid] {
+		return unprocessable("Unable to delete droplet. The app runs it: set another current droplet and restart the app first.")
+	}
+	return nil
+}
+
+// recordDroplet keeps an event about a droplet, if its app is there.
+func (w wish) recordDroplet(event string, d droplet.Droplet) error {
+	a, err := w.registry.App(d.App)
+	if err != nil {
+		return missing("App", err)
+	}
+	return w.record(event, a, map[string]any{"droplet_guid": d.GUID})
+}

@@ -1,0 +1,103 @@
+package api
+
+import (
+	"archive/zip"
+	"bytes"
+	"net/http"
+	"testing"
+
+	"github.com/dewrun/dew/api/v3"
+	"github.com/dewrun/dew/auth"
+)
+
+// pushed makes an app with a package and a droplet of it.
+func (w *world) pushed(name string) (a v3.App, pkg, droplet string) {
+	w.t.Helper()
+	a = w.createApp(name)
+	p := w.createPackage(a.GUID)
+	body, kind := form(w.t, "[]", zipped(w.t, map[string]string{"Procfile": "web: ./serve\n", "serve": "#!/bin/sh\n"}))
+	w.upload(p.GUID, body, kind)
+	return a, p.GUID, w.stage(p.GUID).Droplet.GUID
+}
+
+func toApp(guid string) string {
+	return `{"relationships":{"app":{"data":{"guid":"` + guid + `"}}}}`
+}
+
+func TestCopies(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	a, pkg, droplet := w.pushed("shop")
+	other := w.createApp("other")
+
+	var p v3.Package
+	w.want(201, "POST", "/v3/packages?source_guid="+pkg, toApp(other.GUID), &p)
+	if p.State != v3.PackageReady || p.Relationships.App.ID() != other.GUID || p.GUID == pkg {
+		t.Errorf("copy = %+v, want a READY package of the other app", p)
+	}
+	got := w.ask("GET", "/v3/packages/"+p.GUID+"/download", "")
+	z := must(zip.NewReader(bytes.NewReader(got.Body.Bytes()), int64(got.Body.Len())))(t)
+	if len(z.File) != 2 || got.Header().Get("Content-Type") != "application/zip" {
+		t.Errorf("download has %d files of type %s, want a zip with 2", len(z.File), got.Header().Get("Content-Type"))
+	}
+	var d v3.Droplet
+	w.want(201, "POST", "/v3/droplets?source_guid="+droplet, toApp(other.GUID), &d)
+	if d.State != v3.DropletStaged || d.ProcessTypes["web"] != "./serve" || d.Relationships.App.ID() != other.GUID {
+		t.Errorf("copy = %+v, want a STAGED droplet of the other app", d)
+	}
+	w.want(200, "PATCH", "/v3/apps/"+other.GUID+"/relationships/current_droplet", `{"data":{"guid":"`+d.GUID+`"}}`, nil)
+	w.want(200, "POST", "/v3/apps/"+other.GUID+"/actions/start", "", nil)
+
+	wantError(t, w.ask("DELETE", "/v3/droplets/"+d.GUID, ""), "CF-UnprocessableEntity", "The app runs it")
+	w.complete(w.want(202, "DELETE", "/v3/droplets/"+droplet, "", nil))
+	w.complete(w.want(202, "DELETE", "/v3/packages/"+pkg, "", nil))
+	w.want(404, "GET", "/v3/droplets/"+droplet, "", nil)
+	w.want(404, "GET", "/v3/packages/"+pkg, "", nil)
+	w.want(404, "DELETE", "/v3/packages/"+pkg, "", nil)
+	w.want(200, "GET", "/v3/packages/"+p.GUID+"/download", "", nil)
+	var events v3.List[v3.Event]
+	w.want(200, "GET", "/v3/audit_events?types=audit.app.package.delete,audit.app.droplet.delete,audit.app.package.download&target_guids="+a.GUID+","+other.GUID, "", &events)
+	if len(events.Resources) != 4 {
+		t.Errorf("events = %v, want two deletions and two downloads", eventTypes(events.Resources))
+	}
+}
+
+func TestCopiesRefused(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	a, pkg, droplet := w.pushed("shop")
+	other := w.createApp("other")
+	empty := w.createPackage(a.GUID).GUID
+	var awaiting v3.Droplet
+	w.want(201, "POST", "/v3/droplets", toApp(a.GUID), &awaiting)
+	for _, tt := range []struct{ path, body, detail string }{
+		{"/v3/packages?source_guid=" + pkg, toApp(a.GUID), "Source and destination app cannot be the same"},
+		{"/v3/packages?source_guid=" + pkg, toApp("nonesuch"), "does not exist"},
+		{"/v3/packages?source_guid=nonesuch", toApp(other.GUID), "Unable to use package"},
+		{"/v3/packages?source_guid=" + empty, toApp(other.GUID), "The package has no bits to copy."},
+		{"/v3/packages?source_guid=" + pkg, `{"type":"bits"}`, "Unknown field"},
+		{"/v3/droplets?source_guid=" + awaiting.GUID, toApp(other.GUID), "source droplet is not staged"},
+		{"/v3/droplets?source_guid=" + droplet, toApp("nonesuch"), "does not exist"},
+	} {
+		wantError(t, w.ask("POST", tt.path, tt.body), "CF-UnprocessableEntity", tt.detail)
+	}
+	wantError(t, w.ask("POST", "/v3/droplets?source_guid=nonesuch", toApp(other.GUID)), "CF-ResourceNotFound", "Droplet not found")
+	wantError(t, w.ask("GET", "/v3/packages/"+empty+"/download", ""), "CF-UnprocessableEntity", "Package has no bits to download.")
+
+	// Who may not read the files where they are does not get them by a copy.
+	org := w.createOrg("elsewhere")
+	space := w.createSpace(org.GUID, "mine")
+	guid := w.user("eve")
+	w.grant(guid, auth.OrgUser, org.GUID)
+	w.grant(guid, auth.SpaceDeveloper, space.GUID)
+	w.grant(guid, auth.OrgUser, w.space.Org)
+	w.grant(guid, auth.SpaceAuditor, w.space.GUID)
+	token := w.login("eve")
+	var mine v3.App
+	decodeInto(t, w.as(token, "POST", "/v3/apps", `{"name":"mine","relationships":{"space":{"data":{"guid":"`+space.GUID+`"}}}}`), &mine)
+	for _, path := range []string{"/v3/packages?source_guid=" + pkg, "/v3/droplets?source_guid=" + droplet} {
+		if got := w.as(token, "POST", path, toApp(mine.GUID)); got.Code != http.StatusForbidden {
+			t.Errorf("%s as auditor = %d %s, want 403", path, got.Code, got.Body)
+		}
+	}
+}

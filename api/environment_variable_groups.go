@@ -1,0 +1,60 @@
+package api
+
+import (
+	"maps"
+	"net/http"
+
+	"github.com/dewrun/dew/api/v3"
+	"github.com/dewrun/dew/app"
+)
+
+// variableGroups are the environment variables that all apps have in common.
+func (s *Server) variableGroups() map[string]handler {
+	return map[string]handler{
+		"GET /v3/environment_variable_groups/{name}":   s.getVariableGroup,
+		"PATCH /v3/environment_variable_groups/{name}": s.updateVariableGroup,
+	}
+}
+
+const nounVariableGroup = "Environment variable group"
+
+func (s *Server) getVariableGroup(r *http.Request) (any, error) {
+	g, err := s.c.Registry.EnvGroup(r.PathValue("name"))
+	if err != nil {
+		return nil, missing(nounVariableGroup, err)
+	}
+	return s.presentVariableGroup(g), nil
+}
+
+func (s *Server) updateVariableGroup(r *http.Request) (any, error) {
+	body, err := decode[v3.UpdateEnvVars](r)
+	if err != nil {
+		return nil, err
+	}
+	var g app.EnvGroup
+	err = s.change(r.Context(), func(w wish) (err error) {
+		if g, err = w.registry.UpdateEnvGroup(r.PathValue("name"), body.Var); err != nil {
+			return missing(nounVariableGroup, err)
+		}
+		return w.events.Record(app.Event{
+			Type: "audit.environment_variable_group.update", Actor: w.actor, Data: map[string]any{"environment_variables": hidden},
+			Target: app.Target{GUID: g.Name, Type: "environment_variable_group", Name: g.Name},
+		})
+	})
+	if err != nil {
+		return nil, err
+	}
+	return s.presentVariableGroup(g), nil
+}
+
+func (s *Server) presentVariableGroup(g app.EnvGroup) v3.EnvVarGroup {
+	out := v3.EnvVarGroup{
+		Name: g.Name, Var: map[string]string{}, Links: v3.Links{"self": {Href: s.href("v3", "environment_variable_groups", g.Name)}},
+	}
+	maps.Copy(out.Var, g.Var)
+	if !g.UpdatedAt.IsZero() {
+		at := v3.At(g.UpdatedAt)
+		out.UpdatedAt = &at
+	}
+	return out
+}

@@ -1,0 +1,300 @@
+package api
+
+import (
+	"errors"
+	"net/http"
+	"slices"
+
+	"github.com/dewrun/dew/api/v3"
+	"github.com/dewrun/dew/app"
+)
+
+// segments are groups of machines, which are remembered: there is one machine.
+func (s *Server) segments() map[string]handler {
+	return map[string]handler{
+		"GET /v3/isolation_segments":                                             s.listSegments,
+		"POST /v3/isolation_segments":                                            s.createSegment,
+		"GET /v3/isolation_segments/{guid}":                                      s.getSegment,
+		"PATCH /v3/isolation_segments/{guid}":                                    s.updateSegment,
+		"DELETE /v3/isolation_segments/{guid}":                                   s.deleteSegment,
+		"GET /v3/isolation_segments/{guid}/organizations":                        s.listSegmentOrgs,
+		"GET /v3/isolation_segments/{guid}/relationships/organizations":          s.getSegmentOrgs,
+		"POST /v3/isolation_segments/{guid}/relationships/organizations":         s.entitleOrgs,
+		"DELETE /v3/isolation_segments/{guid}/relationships/organizations/{org}": s.disentitleOrg,
+		"GET /v3/isolation_segments/{guid}/relationships/spaces":                 s.getSegmentSpaces,
+
+		"GET /v3/spaces/{guid}/relationships/isolation_segment":                  s.getSpaceSegment,
+		"PATCH /v3/spaces/{guid}/relationships/isolation_segment":                s.setSpaceSegment,
+		"GET /v3/organizations/{guid}/relationships/default_isolation_segment":   s.getDefaultSegment,
+		"PATCH /v3/organizations/{guid}/relationships/default_isolation_segment": s.setDefaultSegment,
+	}
+}
+
+const nounSegment = "Isolation segment"
+
+// seesSegment tells whether a segment is seen: one that an org may use that is.
+func (see sight) seesSegment(g app.Segment) bool {
+	return see.all || slices.ContainsFunc(g.Orgs, see.org)
+}
+
+// segmentOf is the segment that the path names, if who asks sees it.
+func (s *Server) segmentOf(r *http.Request) (app.Segment, sight, error) {
+	see, err := s.sight(r.Context())
+	if err != nil {
+		return app.Segment{}, see, err
+	}
+	g, err := s.c.Registry.Segment(r.PathValue("guid"))
+	if err == nil && !see.seesSegment(g) {
+		err = app.ErrNotFound
+	}
+	return g, see, missing(nounSegment, err)
+}
+
+func (s *Server) listSegments(r *http.Request) (any, error) {
+	q, err := readQuery(r, "names", "guids", "organization_guids", paramSelector)
+	if err != nil {
+		return nil, err
+	}
+	see, err := s.sight(r.Context())
+	if err != nil {
+		return nil, err
+	}
+	all, err := s.c.Registry.Segments()
+	if err != nil {
+		return nil, err
+	}
+	all = slices.DeleteFunc(all, func(g app.Segment) bool {
+		return !see.seesSegment(g) || !q.lets("names", g.Name) || !q.lets("guids", g.GUID) || !q.lets("organization_guids", g.Orgs...)
+	})
+	return list(s, r, q, all, look[app.Segment, v3.IsolationSegment]{
+		key:     func(g app.Segment) key { return key{g.Name, g.CreatedAt, g.UpdatedAt, g.GUID} },
+		present: s.presentSegment,
+		labels:  func(g app.Segment) map[string]string { return g.Metadata.Labels },
+	}), nil
+}
+
+func (s *Server) createSegment(r *http.Request) (any, error) {
+	body, err := decode[v3.ChangeIsolationSegment](r)
+	if err != nil {
+		return nil, err
+	}
+	g, err := s.c.Registry.PutSegment(app.Segment{Name: body.Name, Metadata: app.Metadata{}.Merge(metadataChange(body.Metadata))})
+	if err != nil {
+		return nil, err
+	}
+	return answer{status: http.StatusCreated, body: s.presentSegment(g)}, nil
+}
+
+func (s *Server) getSegment(r *http.Request) (any, error) {
+	g, _, err := s.segmentOf(r)
+	if err != nil {
+		return nil, err
+	}
+	return s.presentSegment(g), nil
+}
+
+func (s *Server) updateSegment(r *http.Request) (any, error) {
+	body, err := decode[v3.ChangeIsolationSegment](r)
+	if err != nil {
+		return nil, err
+	}
+	g, err := s.c.Registry.UpdateSegment(r.PathValue("guid"), func(g *app.Segment) error {
+		if body.Name != "" {
+			g.Name = body.Name
+		}
+		g.Metadata = g.Metadata.Merge(metadataChange(body.Metadata))
+		return nil
+	})
+	if err != nil {
+		return nil, builtIn(missing(nounSegment, err))
+	}
+	return s.presentSegment(g), nil
+}
+
+func (s *Server) deleteSegment(r *http.Request) (any, error) {
+	if err := s.c.Registry.DeleteSegment(r.PathValue("guid")); err != nil {
+		return nil, builtIn(missing(nounSegment, err))
+	}
+	return answer{status: http.StatusNoContent}, nil
+}
+
+// listSegmentOrgs lists the orgs that may use a segment.
+func (s *Server) listSegmentOrgs(r *http.Request) (any, error) {
+	q, err := readQuery(r, "names", "guids", paramSelector)
+	if err != nil {
+		return nil, err
+	}
+	g, see, err := s.segmentOf(r)
+	if err != nil {
+		return nil, err
+	}
+	all, err := s.c.Registry.Orgs()
+	if err != nil {
+		return nil, err
+	}
+	all = slices.DeleteFunc(all, func(o app.Org) bool {
+		return !slices.Contains(g.Orgs, o.GUID) || !see.org(o.GUID) || !q.lets("names", o.Name) || !q.lets("guids", o.GUID)
+	})
+	return list(s, r, q, all, look[app.Org, v3.Organization]{
+		key:     func(o app.Org) key { return key{o.Name, o.CreatedAt, o.UpdatedAt, o.GUID} },
+		present: s.presentOrg,
+		labels:  func(o app.Org) map[string]string { return o.Metadata.Labels },
+	}), nil
+}
+
+func (s *Server) getSegmentOrgs(r *http.Request) (any, error) {
+	g, see, err := s.segmentOf(r)
+	if err != nil {
+		return nil, err
+	}
+	return s.entitled(g, see), nil
+}
+
+func (s *Server) entitled(g app.Segment, see sight) v3.RelatedMany {
+	orgs := slices.DeleteFunc(slices.Clone(g.Orgs), func(guid string) bool { return !see.org(guid) })
+	return v3.RelatedMany{Data: toMany(orgs).Data, Links: v3.Links{
+		"self":    {Href: s.href("v3", "isolation_segments", g.GUID, "relationships", "organizations")},
+		"related": {Href: s.href("v3", "isolation_segments", g.GUID, "organizations")},
+	}}
+}
+
+func (s *Server) getSegmentSpaces(r *http.Request) (any, error) {
+	g, see, err := s.segmentOf(r)
+	if err != nil {
+		return nil, err
+	}
+	all, err := s.c.Registry.Spaces()
+	if err != nil {
+		return nil, err
+	}
+	var spaces []string
+	for _, sp := range all {
+		if sp.Segment == g.GUID && see.space(sp.GUID) {
+			spaces = append(spaces, sp.GUID)
+		}
+	}
+	return v3.RelatedMany{Data: toMany(spaces).Data, Links: v3.Links{
+		"self": {Href: s.href("v3", "isolation_segments", g.GUID, "relationships", "spaces")},
+	}}, nil
+}
+
+func (s *Server) entitleOrgs(r *http.Request) (any, error) {
+	body, err := decode[v3.ToMany](r)
+	if err != nil {
+		return nil, err
+	}
+	var g app.Segment
+	err = s.change(r.Context(), func(w wish) error {
+		for _, org := range guids(&body) {
+			if _, err := w.registry.Org(org); err != nil {
+				return noOrg(org, err)
+			}
+		}
+		g, err = w.registry.UpdateSegment(r.PathValue("guid"), func(g *app.Segment) error {
+			g.Orgs = append(g.Orgs, guids(&body)...)
+			return nil
+		})
+		return builtIn(missing(nounSegment, err))
+	})
+	if err != nil {
+		return nil, err
+	}
+	see, err := s.sight(r.Context())
+	return s.entitled(g, see), err
+}
+
+func noOrg(guid string, err error) error {
+	if errors.Is(err, app.ErrNotFound) {
+		return unprocessable("Unable to entitle organizations [%s] for isolation segment. Ensure the organizations exist and that you have access to them.", guid)
+	}
+	return err
+}
+
+func (s *Server) disentitleOrg(r *http.Request) (any, error) {
+	err := s.c.Registry.Disentitle(r.PathValue("guid"), r.PathValue("org"))
+	return answer{status: http.StatusNoContent}, builtIn(missing(nounSegment, err))
+}
+
+func (s *Server) getSpaceSegment(r *http.Request) (any, error) {
+	sp, err := s.spaceOf(r)
+	if err != nil {
+		return nil, err
+	}
+	return s.related(sp.Segment, "spaces", sp.GUID, "isolation_segment"), nil
+}
+
+// related is the relationship of a place to a segment.
+func (s *Server) related(segment, places, guid, name string) v3.Related {
+	out := v3.Related{Data: v3.To(segment).Data, Links: v3.Links{"self": {Href: s.href("v3", places, guid, "relationships", name)}}}
+	if segment != "" {
+		out.Links["related"] = v3.Link{Href: s.href("v3", "isolation_segments", segment)}
+	}
+	return out
+}
+
+// setSpaceSegment assigns a space to a segment that its org may use, or to none.
+func (s *Server) setSpaceSegment(r *http.Request) (any, error) {
+	body, err := decode[v3.ToOne](r)
+	if err != nil {
+		return nil, err
+	}
+	var sp app.Space
+	err = s.change(r.Context(), func(w wish) error {
+		sp, err = w.registry.UpdateSpace(r.PathValue("guid"), func(sp *app.Space) error {
+			sp.Segment = body.ID()
+			return mayUse(w.registry, sp.Segment, sp.Org)
+		})
+		return missing("Space", err)
+	})
+	if err != nil {
+		return nil, err
+	}
+	return s.related(sp.Segment, "spaces", sp.GUID, "isolation_segment"), nil
+}
+
+// mayUse refuses a segment that an org is not entitled to.
+func mayUse(registry *app.Registry, segment, org string) error {
+	if segment == "" {
+		return nil
+	}
+	g, err := registry.Segment(segment)
+	if errors.Is(err, app.ErrNotFound) || err == nil && !slices.Contains(g.Orgs, org) {
+		return unprocessable("Unable to assign isolation segment with guid '%s'. Ensure it has been entitled to the organization that this space belongs to.", segment)
+	}
+	return err
+}
+
+func (s *Server) getDefaultSegment(r *http.Request) (any, error) {
+	o, err := s.orgOf(r)
+	if err != nil {
+		return nil, err
+	}
+	return s.related(o.Segment, "organizations", o.GUID, "default_isolation_segment"), nil
+}
+
+func (s *Server) setDefaultSegment(r *http.Request) (any, error) {
+	body, err := decode[v3.ToOne](r)
+	if err != nil {
+		return nil, err
+	}
+	var o app.Org
+	err = s.change(r.Context(), func(w wish) error {
+		o, err = w.registry.UpdateOrg(r.PathValue("guid"), func(o *app.Org) error {
+			o.Segment = body.ID()
+			return mayUse(w.registry, o.Segment, o.GUID)
+		})
+		return missing("Organization", err)
+	})
+	if err != nil {
+		return nil, err
+	}
+	return s.related(o.Segment, "organizations", o.GUID, "default_isolation_segment"), nil
+}
+
+func (s *Server) presentSegment(g app.Segment) v3.IsolationSegment {
+	self := s.href("v3", "isolation_segments", g.GUID)
+	return v3.IsolationSegment{
+		GUID: g.GUID, CreatedAt: v3.At(g.CreatedAt), UpdatedAt: v3.At(g.UpdatedAt), Name: g.Name, Metadata: presentMetadata(g.Metadata),
+		Links: v3.Links{"self": {Href: self}, "organizations": {Href: self + "/organizations"}},
+	}
+}

@@ -1,0 +1,161 @@
+package api
+
+import (
+	"encoding/json"
+	"reflect"
+	"regexp"
+	"strings"
+	"time"
+
+	"github.com/dewrun/dew/api/v3"
+)
+
+// shapes makes schemas of the types that are written as JSON, and keeps those that
+// have a name. What is asked is not what is answered: a number may come as text,
+// and much may be left out.
+type shapes struct {
+	suffix string // of the names in requests; empty: these are answers
+	named  object
+}
+
+func newShapes(suffix string) *shapes { return &shapes{suffix: suffix, named: object{}} }
+
+func (s *shapes) asked() bool { return s.suffix != "" }
+
+var (
+	errorsType = reflect.TypeFor[v3.Errors]()
+	intType    = reflect.TypeFor[v3.Int]()
+	rawType    = reflect.TypeFor[json.RawMessage]()
+
+	// ownShapes are the types that write themselves, or may be anything.
+	ownShapes = map[reflect.Type]func() object{
+		reflect.TypeFor[time.Time](): timeSchema,
+		reflect.TypeFor[v3.Time]():   timeSchema,
+		rawType:                      func() object { return object{} },
+		reflect.TypeFor[[]byte]():    func() object { return object{"type": "string", "contentEncoding": "base64"} },
+	}
+
+	// notWord is what a name of a type has and a name of a schema has not.
+	notWord = regexp.MustCompile(`[^A-Za-z0-9]+`)
+)
+
+// of is the schema of a type.
+func (s *shapes) of(t reflect.Type) object {
+	if own, ok := ownShapes[t]; ok {
+		return own()
+	}
+	if t == intType && s.asked() {
+		return object{"anyOf": []object{{"type": "integer"}, {"type": "string", "pattern": `^[+-]?[0-9]+$`}}}
+	}
+	if value, ok := nullable(t); ok {
+		return nullToo(s.of(value))
+	}
+	switch t.Kind() {
+	case reflect.Bool:
+		return object{"type": "boolean"}
+	case reflect.String:
+		return object{"type": "string"}
+	case reflect.Float32, reflect.Float64:
+		return object{"type": "number"}
+	case reflect.Slice, reflect.Array:
+		return object{"type": "array", "items": s.of(t.Elem())}
+	case reflect.Map:
+		return object{"type": "object", "additionalProperties": s.of(t.Elem())}
+	case reflect.Struct:
+		return s.ref(t)
+	case reflect.Interface:
+		return object{}
+	}
+	if t.Kind() >= reflect.Int && t.Kind() <= reflect.Uint64 {
+		return object{"type": "integer"}
+	}
+	panic("no schema can be made of " + t.String()) // the test of the description sees it first
+}
+
+// nullable tells what may be null, and what else it is.
+func nullable(t reflect.Type) (reflect.Type, bool) {
+	if t.Kind() == reflect.Pointer {
+		return t.Elem(), true
+	}
+	if t.Kind() == reflect.Struct && strings.HasPrefix(t.Name(), "Nullable[") {
+		value, _ := t.FieldByName("Value")
+		return value.Type, true
+	}
+	return nil, false
+}
+
+func nullToo(schema object) object {
+	if len(schema) == 0 {
+		return schema
+	}
+	return object{"anyOf": []object{schema, {"type": "null"}}}
+}
+
+// ref is the schema of a struct, by its name.
+func (s *shapes) ref(t reflect.Type) object {
+	if t.Name() == "" {
+		return s.object(t)
+	}
+	name := schemaName(t) + s.suffix
+	if _, known := s.named[name]; !known {
+		s.named[name] = object{} // it may have itself inside
+		s.named[name] = s.object(t)
+	}
+	return object{"$ref": "#/components/schemas/" + name}
+}
+
+// schemaName is the name of a type; List[v3.App] is ListApp.
+func schemaName(t reflect.Type) string {
+	name := t.Name()
+	if whole, inner, ok := strings.Cut(name, "["); ok {
+		name = whole + inner[strings.LastIndex(inner, ".")+1:]
+	}
+	return notWord.ReplaceAllString(name, "")
+}
+
+// object is the schema of a struct. Nothing else may be inside: the decoder
+// refuses it, and an answer with more than is described would be a surprise.
+func (s *shapes) object(t reflect.Type) object {
+	properties, required := object{}, []string{}
+	s.fields(t, properties, &required)
+	d := object{"type": "object", "properties": properties, "additionalProperties": false}
+	if len(required) > 0 {
+		d["required"] = required
+	}
+	return d
+}
+
+func (s *shapes) fields(t reflect.Type, properties object, required *[]string) {
+	for f := range t.Fields() {
+		name, options, _ := strings.Cut(f.Tag.Get("json"), ",")
+		switch {
+		case name == "-" || !f.IsExported() && !f.Anonymous:
+		case f.Anonymous && name == "":
+			s.fields(f.Type, properties, required)
+		default:
+			if name == "" {
+				name = f.Name
+			}
+			properties[name] = s.of(f.Type)
+			if strings.Contains(options, "string") {
+				properties[name] = object{"type": "string"} // a number as text
+			}
+			if !s.optional(t, f, options) {
+				*required = append(*required, name)
+			}
+		}
+	}
+}
+
+// optional tells what may be missing. In a request that is also whatever is not a
+// text or an object: nobody has to send an empty list, or 0.
+func (s *shapes) optional(t reflect.Type, f reflect.StructField, options string) bool {
+	if strings.Contains(options, "omit") || t == reflect.TypeFor[v3.LifecycleData]() { // images have no choices
+		return true
+	}
+	if !s.asked() {
+		return false
+	}
+	kind := f.Type.Kind()
+	return kind != reflect.String && kind != reflect.Struct
+}

@@ -1,0 +1,293 @@
+package api
+
+import (
+	"bytes"
+	"encoding/json"
+	"maps"
+	"net/http"
+	"reflect"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/santhosh-tekuri/jsonschema/v6"
+
+	"github.com/dewrun/dew/api/v3"
+	"github.com/dewrun/dew/droplet"
+)
+
+// Every endpoint is described, and nothing else is.
+func TestDescriptionIsWhole(t *testing.T) {
+	t.Parallel()
+	want := slices.DeleteFunc(slices.Sorted(maps.Keys(rights)), func(pattern string) bool { return pattern == "/" })
+	if diff := cmp.Diff(want, slices.Sorted(maps.Keys(operations()))); diff != "" {
+		t.Errorf("the tables of openapi_*.go have not the rows that rights has (-rights +operations):\n%s", diff)
+	}
+	rows := 0
+	for _, table := range []map[string]operation{
+		daemonOperations, placeOperations, appOperations, processOperations, bitsOperations, limitOperations, serviceOperations, instanceOperations,
+	} {
+		rows += len(table)
+	}
+	if rows != len(operations()) {
+		t.Errorf("%d rows for %d endpoints: one is described twice", rows, len(operations()))
+	}
+}
+
+// What a client gets is a description by the rules of OpenAPI 3.1, whose schemas
+// are schemas.
+func TestDescriptionIsValid(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	got := w.as("", "GET", "/openapi.json", "")
+	if got.Code != http.StatusOK || got.Header().Get("Content-Type") != kindJSON {
+		t.Fatalf("GET /openapi.json = %d %s", got.Code, got.Header())
+	}
+	doc := must(jsonschema.UnmarshalJSON(bytes.NewReader(got.Body.Bytes())))(t)
+	rules := must(jsonschema.UnmarshalJSON(strings.NewReader(openAPIRules)))(t)
+	c := compilerOf(t, rules)
+	if err := must(c.Compile("mem:description"))(t).Validate(doc); err != nil {
+		t.Errorf("it is not OpenAPI 3.1: %#v", err)
+	}
+	c = compilerOf(t, doc)
+	for name := range doc.(map[string]any)["components"].(map[string]any)["schemas"].(map[string]any) {
+		if _, err := c.Compile("mem:description#/components/schemas/" + name); err != nil {
+			t.Errorf("the schema %s: %v", name, err)
+		}
+	}
+	seen := map[string]string{}
+	for pattern := range operations() {
+		id := operationID(pattern)
+		if other := seen[id]; other != "" {
+			t.Errorf("%s and %s have the same operationId %s", pattern, other, id)
+		}
+		seen[id] = pattern
+	}
+}
+
+// The rules see what is wrong.
+func TestOpenAPIRules(t *testing.T) {
+	t.Parallel()
+	rules := must(compilerOf(t, must(jsonschema.UnmarshalJSON(strings.NewReader(openAPIRules)))(t)).Compile("mem:description"))(t)
+	for name, change := range map[string]func(d, op object){
+		"an older version":           func(d, _ object) { d["openapi"] = "3.0.0" },
+		"no title":                   func(d, _ object) { delete(d["info"].(object), "title") },
+		"a path without a slash":     func(d, _ object) { d["paths"].(object)["v3"] = object{} },
+		"an unknown method":          func(d, _ object) { d["paths"].(object)["/"].(object)["fetch"] = object{} },
+		"an answer with no words":    func(_, op object) { op["responses"] = object{"200": object{}} },
+		"a status that is none":      func(_, op object) { op["responses"] = object{"20": object{"description": "x"}} },
+		"a parameter from nowhere":   func(_, op object) { op["parameters"] = []object{{"name": "x", "in": "air", "schema": object{}}} },
+		"a path part to be left out": func(_, op object) { op["parameters"] = []object{{"name": "x", "in": "path", "schema": object{}}} },
+		"a body of no kind":          func(_, op object) { op["requestBody"] = object{} },
+		"a schema of no type":        func(d, _ object) { d["components"] = object{"schemas": object{"X": object{"type": "thing"}}} },
+	} {
+		d := plainCopy(t, document("http://localhost", "1"))
+		d["paths"], d["components"] = object{"/": d["paths"].(object)["/"]}, object{} // small is fast
+		if err := rules.Validate(any(d)); err != nil {
+			t.Fatal(err)
+		}
+		change(d, d["paths"].(object)["/"].(object)["get"].(object))
+		if err := rules.Validate(any(plainCopy(t, d))); err == nil {
+			t.Errorf("%s is passed over", name)
+		}
+	}
+}
+
+func plainCopy(t testing.TB, v any) (out object) {
+	t.Helper()
+	if err := json.Unmarshal(must(json.Marshal(v))(t), &out); err != nil {
+		t.Fatal(err)
+	}
+	return out
+}
+
+// compilerOf reads schemas of a document, at mem:description.
+func compilerOf(t testing.TB, doc any) *jsonschema.Compiler {
+	t.Helper()
+	c := newCompiler()
+	if err := c.AddResource("mem:description", doc); err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+// A type that writes itself as JSON would make the schema of its fields a lie.
+func TestOwnShapes(t *testing.T) {
+	t.Parallel()
+	seen := map[reflect.Type]bool{}
+	var walk func(typ reflect.Type)
+	walk = func(typ reflect.Type) {
+		if seen[typ] {
+			return
+		}
+		seen[typ] = true
+		_, own := ownShapes[typ]
+		_, null := nullable(typ)
+		marshals := typ.Implements(reflect.TypeFor[json.Marshaler]()) || reflect.PointerTo(typ).Implements(reflect.TypeFor[json.Unmarshaler]())
+		known := own || null || typ == intType || typ == reflect.TypeFor[v3.Lifecycle]() // its choices are optional
+		if marshals && !known {
+			t.Errorf("%v writes itself as JSON: say in ownShapes how", typ)
+		}
+		if value, ok := nullable(typ); ok {
+			walk(value)
+			return
+		}
+		switch typ.Kind() {
+		case reflect.Slice, reflect.Map:
+			walk(typ.Elem())
+		case reflect.Struct:
+			for f := range typ.Fields() {
+				if !own && f.IsExported() {
+					walk(f.Type)
+				}
+			}
+		}
+	}
+	for _, o := range operations() {
+		for _, c := range slices.Concat(append(slices.Collect(maps.Values(o.gives)), o.takes)...) {
+			if c.of != nil {
+				walk(c.of)
+			}
+		}
+	}
+	if !seen[reflect.TypeFor[v3.Link]()] {
+		t.Error("nothing was walked")
+	}
+}
+
+var validParameters = regexp.MustCompile(`Valid parameters are: '(.*)'$`)
+
+// The parameters that are described are those that the handlers know: they tell
+// them to who asks for another.
+func TestDescribedParameters(t *testing.T) {
+	t.Parallel()
+	h := newHome(t)
+	h.guids["/v3/stacks/"] = droplet.StackGUID("host")
+	h.local = h.s.Local() // nothing here is as described
+	compared := 0
+	for pattern, o := range operations() {
+		method, path := h.request(t, pattern)
+		if method != http.MethodGet || rights[pattern].local {
+			continue
+		}
+		got := h.ask(method, path+"?surprise=1", "")
+		var e v3.Errors
+		_ = json.Unmarshal(got.Body.Bytes(), &e) // what is no error is looked at below
+		if got.Code != http.StatusBadRequest || len(e.Errors) != 1 {
+			if o.pages {
+				t.Errorf("%s?surprise=1 = %d %s, want 400: a list refuses what it does not know", pattern, got.Code, got.Body)
+			}
+			continue
+		}
+		told := validParameters.FindStringSubmatch(e.Errors[0].Detail)
+		if told == nil {
+			continue
+		}
+		compared++
+		names := strings.Split(told[1], "', '")
+		own := slices.DeleteFunc(names, func(name string) bool { return name == "order_by" || slices.Contains(ofLists, name) })
+		if diff := cmp.Diff(sorted(own), sorted(o.asks)); diff != "" {
+			t.Errorf("%s knows other parameters than are described (-known +described):\n%s", pattern, diff)
+		}
+		h.wantOrders(t, pattern, path, o)
+	}
+	if compared < 30 {
+		t.Errorf("only %d endpoints told their parameters", compared)
+	}
+}
+
+func sorted(names []string) []string { return slices.Sorted(slices.Values(names)) }
+
+// wantOrders wants a list to be ordered by what is described, and by nothing else.
+func (h *home) wantOrders(t *testing.T, pattern, path string, o operation) {
+	t.Helper()
+	if !o.pages {
+		return
+	}
+	got := h.ask("GET", path+"?order_by=surprise", "")
+	if want := "'" + strings.Join(o.orders, "', '") + "'"; !strings.Contains(got.Body.String(), want) {
+		t.Errorf("%s?order_by=surprise = %s, want it to say %s", pattern, got.Body, want)
+	}
+}
+
+// openAPIRules are the rules of OpenAPI 3.1 for what is used here. What is not
+// here is refused.
+const openAPIRules = `{
+	"$schema": "https://json-schema.org/draft/2020-12/schema",
+	"type": "object", "required": ["openapi", "info", "paths"], "additionalProperties": false,
+	"properties": {
+		"openapi": {"pattern": "^3\\.1\\.[0-9]+$"},
+		"jsonSchemaDialect": {"type": "string", "format": "uri"},
+		"info": {
+			"type": "object", "required": ["title", "version"], "additionalProperties": false,
+			"properties": {"title": {"type": "string"}, "version": {"type": "string"}, "description": {"type": "string"}}
+		},
+		"servers": {"type": "array", "items": {"type": "object", "required": ["url"], "properties": {"url": {"type": "string", "format": "uri-reference"}}}},
+		"security": {"$ref": "#/$defs/security"},
+		"paths": {"type": "object", "additionalProperties": false, "patternProperties": {"^/": {"$ref": "#/$defs/item"}}},
+		"components": {
+			"type": "object", "additionalProperties": false, "properties": {
+				"schemas": {"$ref": "#/$defs/named", "additionalProperties": {"$ref": "https://json-schema.org/draft/2020-12/schema"}},
+				"responses": {"$ref": "#/$defs/named", "additionalProperties": {"$ref": "#/$defs/response"}},
+				"securitySchemes": {"$ref": "#/$defs/named", "additionalProperties": {
+					"type": "object", "required": ["type", "scheme"], "additionalProperties": false,
+					"properties": {"type": {"const": "http"}, "scheme": {"type": "string"}, "bearerFormat": {"type": "string"}, "description": {"type": "string"}}
+				}}
+			}
+		}
+	},
+	"$defs": {
+		"named": {"type": "object", "propertyNames": {"pattern": "^[a-zA-Z0-9._-]+$"}},
+		"security": {"type": "array", "items": {"type": "object", "additionalProperties": {"type": "array", "items": {"type": "string"}}}},
+		"item": {
+			"type": "object", "propertyNames": {"enum": ["get", "put", "post", "delete", "options", "head", "patch", "trace"]},
+			"additionalProperties": {"$ref": "#/$defs/operation"}
+		},
+		"operation": {
+			"type": "object", "required": ["responses"], "additionalProperties": false,
+			"properties": {
+				"tags": {"type": "array", "items": {"type": "string"}}, "operationId": {"type": "string"}, "description": {"type": "string"},
+				"security": {"$ref": "#/$defs/security"},
+				"parameters": {"type": "array", "items": {"$ref": "#/$defs/parameter"}},
+				"requestBody": {
+					"type": "object", "required": ["content"], "additionalProperties": false,
+					"properties": {"required": {"type": "boolean"}, "content": {"$ref": "#/$defs/content"}}
+				},
+				"responses": {
+					"type": "object", "minProperties": 1, "additionalProperties": false,
+					"properties": {"default": {"$ref": "#/$defs/response"}},
+					"patternProperties": {"^[1-5]([0-9][0-9]|XX)$": {"$ref": "#/$defs/response"}}
+				}
+			}
+		},
+		"parameter": {
+			"type": "object", "required": ["name", "in", "schema"], "additionalProperties": false,
+			"properties": {
+				"name": {"type": "string"}, "in": {"enum": ["query", "header", "path", "cookie"]}, "required": {"type": "boolean"},
+				"schema": {"$ref": "https://json-schema.org/draft/2020-12/schema"},
+				"style": {"enum": ["form", "spaceDelimited", "pipeDelimited", "deepObject"]}, "explode": {"type": "boolean"}
+			},
+			"if": {"properties": {"in": {"const": "path"}}}, "then": {"required": ["required"], "properties": {"required": {"const": true}}}
+		},
+		"content": {
+			"type": "object", "propertyNames": {"pattern": "^[a-z]+/[a-z0-9.+-]+$"},
+			"additionalProperties": {
+				"type": "object", "additionalProperties": false, "properties": {"schema": {"$ref": "https://json-schema.org/draft/2020-12/schema"}}
+			}
+		},
+		"response": {
+			"type": "object", "oneOf": [
+				{"required": ["$ref"], "additionalProperties": false, "properties": {"$ref": {"pattern": "^#/components/responses/"}}},
+				{
+					"required": ["description"], "additionalProperties": false,
+					"properties": {
+						"description": {"type": "string"}, "content": {"$ref": "#/$defs/content"},
+						"headers": {"type": "object", "additionalProperties": {"type": "object", "required": ["schema"]}}
+					}
+				}
+			]
+		}
+	}
+}`

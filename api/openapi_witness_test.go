@@ -1,0 +1,161 @@
+package api
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/santhosh-tekuri/jsonschema/v6"
+)
+
+// witness compares what is asked and answered in all tests of this package with
+// the description.
+type witness struct {
+	mux *http.ServeMux // only to find patterns
+	all map[string]operation
+
+	mu       sync.Mutex // guards what follows
+	compiler *jsonschema.Compiler
+	schemas  map[string]*jsonschema.Schema // by where they are in the description
+}
+
+var theWitness = sync.OnceValues(func() (*witness, error) {
+	v := &witness{mux: http.NewServeMux(), all: operations(), compiler: newCompiler(), schemas: map[string]*jsonschema.Schema{}}
+	for pattern := range v.all {
+		v.mux.Handle(pattern, http.NotFoundHandler())
+	}
+	b, err := json.Marshal(document(publicURL, "1"))
+	if err != nil {
+		return nil, err
+	}
+	doc, err := jsonschema.UnmarshalJSON(bytes.NewReader(b))
+	if err != nil {
+		return nil, err
+	}
+	return v, v.compiler.AddResource("mem:description", doc)
+})
+
+// hear wraps a door so that whatever comes through it is compared.
+func hear(t testing.TB, door http.Handler) http.Handler {
+	if _, test := t.(*testing.T); !test { // what is measured is not slowed down, what fuzzes may be no JSON
+		return door
+	}
+	v := must(theWitness())(t)
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		got, recorded := w.(*httptest.ResponseRecorder)
+		if !recorded { // somebody listens to it while it comes
+			door.ServeHTTP(w, r)
+			return
+		}
+		var sent bytes.Buffer
+		if r.Body != nil {
+			r.Body = struct {
+				io.Reader
+				io.Closer
+			}{io.TeeReader(r.Body, &sent), r.Body}
+		}
+		asked := r.Clone(r.Context())
+		door.ServeHTTP(w, r)
+		if err := v.compare(asked, sent.Bytes(), got); err != nil {
+			t.Errorf("%s %s is not as described: %v\n%.2000s", asked.Method, asked.URL, err, got.Body)
+		}
+	})
+}
+
+// compare tells what of a request and its answer is not described.
+func (v *witness) compare(r *http.Request, sent []byte, got *httptest.ResponseRecorder) error {
+	_, pattern := v.mux.Handler(r)
+	o, known := v.all[pattern]
+	if !known || !strings.HasPrefix(pattern, r.Method+" ") { // nobody answers it
+		return nil
+	}
+	_, path, _ := strings.Cut(pattern, " ")
+	place := []string{"paths", strings.TrimSuffix(path, "{$}"), strings.ToLower(r.Method)}
+	if got.Code >= http.StatusBadRequest {
+		return v.check(got.Body.Bytes(), "components", "schemas", "Errors")
+	}
+	cs, ok := o.gives[got.Code]
+	switch {
+	case !ok:
+		return fmt.Errorf("nothing says that it answers %d", got.Code)
+	case len(cs) == 0 && got.Body.Len() > 0:
+		return fmt.Errorf("it has a body with status %d", got.Code)
+	case o.job && got.Code == http.StatusAccepted && !strings.HasPrefix(got.Header().Get("Location"), publicURL):
+		return fmt.Errorf("Location = %q, want where the job is", got.Header().Get("Location"))
+	case len(cs) > 0:
+		kind, _, _ := strings.Cut(got.Header().Get("Content-Type"), ";")
+		if err := v.checkContent(cs, kind, got.Body.Bytes(), append(place, "responses", fmt.Sprint(got.Code))); err != nil {
+			return fmt.Errorf("the answer: %w", err)
+		}
+	}
+	for name := range r.URL.Query() {
+		if !o.knows(name) {
+			return fmt.Errorf("nothing says that there is a query parameter %q", name)
+		}
+	}
+	if len(o.takes) > 0 && o.takes[0].of != nil {
+		if err := v.check(sent, append(place, "requestBody", "content", kindJSON, "schema")...); err != nil {
+			return fmt.Errorf("the request: %w: %s", err, sent)
+		}
+	}
+	return nil
+}
+
+func (v *witness) checkContent(cs []content, kind string, body []byte, place []string) error {
+	for _, c := range cs {
+		if c.kind != kind {
+			continue
+		}
+		if c.of == nil {
+			return nil
+		}
+		return v.check(body, append(place, "content", kind, "schema")...)
+	}
+	return fmt.Errorf("nothing says that it is %q", kind)
+}
+
+// check compares JSON with the schema at a place of the description.
+func (v *witness) check(b []byte, place ...string) error {
+	value, err := jsonschema.UnmarshalJSON(bytes.NewReader(b))
+	if err != nil {
+		return fmt.Errorf("it is not JSON: %w", err)
+	}
+	s, err := v.schema(place)
+	if err != nil {
+		return err
+	}
+	return s.Validate(value)
+}
+
+func (v *witness) schema(place []string) (*jsonschema.Schema, error) {
+	at := "mem:description#"
+	for _, part := range place {
+		at += "/" + pointerPart.Replace(part)
+	}
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	if s := v.schemas[at]; s != nil {
+		return s, nil
+	}
+	s, err := v.compiler.Compile(at)
+	if err == nil {
+		v.schemas[at] = s
+	}
+	return s, err
+}
+
+func newCompiler() *jsonschema.Compiler {
+	c := jsonschema.NewCompiler()
+	c.DefaultDraft(jsonschema.Draft2020)
+	c.AssertFormat()
+	return c
+}
+
+// pointerPart escapes a key for a JSON pointer in a URL.
+var pointerPart = strings.NewReplacer("~", "~0", "/", "~1", "{", "%7B", "}", "%7D")

@@ -1,0 +1,182 @@
+package api
+
+import (
+	"errors"
+	"net/http"
+	"slices"
+	"strconv"
+
+	"github.com/dewrun/dew/api/v3"
+	"github.com/dewrun/dew/app"
+	"github.com/dewrun/dew/droplet"
+)
+
+// aRevision is what a path names; see the other nouns.
+var aRevision = noun{noun: "Revision", find: func(s *Server, guid string) (place, error) {
+	v, err := s.c.Registry.Revision(guid)
+	return s.inApp(v.App, err)
+}}
+
+func (s *Server) listRevisions(r *http.Request) (any, error) {
+	q, err := readQuery(r, "versions", "deployable", paramSelector)
+	if err != nil {
+		return nil, err
+	}
+	a, err := s.appOf(r)
+	if err != nil {
+		return nil, err
+	}
+	all, err := s.c.Registry.Revisions(a.GUID)
+	if err != nil {
+		return nil, err
+	}
+	return s.pageOfRevisions(r, q, all)
+}
+
+// listDeployedRevisions gives those that instances run now: several while a
+// deployment is under way, none of an app that is stopped.
+func (s *Server) listDeployedRevisions(r *http.Request) (any, error) {
+	q, err := readQuery(r)
+	if err != nil {
+		return nil, err
+	}
+	a, err := s.appOf(r)
+	if err != nil {
+		return nil, err
+	}
+	all, err := s.c.Registry.DeployedRevisions(a.GUID)
+	if err != nil {
+		return nil, err
+	}
+	return s.pageOfRevisions(r, q, all)
+}
+
+func (s *Server) pageOfRevisions(r *http.Request, q query, all []app.Revision) (any, error) {
+	open, err := s.secrets(r)
+	if err != nil {
+		return nil, err
+	}
+	there := map[string]bool{} // what a deployment can use, by guid
+	for _, v := range all {
+		if there[v.GUID], err = s.isDeployable(v); err != nil {
+			return nil, err
+		}
+	}
+	all = slices.DeleteFunc(all, func(v app.Revision) bool {
+		return !q.lets("versions", strconv.Itoa(v.Version)) || !q.lets("deployable", strconv.FormatBool(there[v.GUID]))
+	})
+	return list(s, r, q, all, look[app.Revision, v3.Revision]{
+		key:     func(v app.Revision) key { return key{v.GUID, v.CreatedAt, v.UpdatedAt, v.GUID} },
+		present: func(v app.Revision) v3.Revision { return s.presentRevision(v, there[v.GUID], open(v.App)) },
+		labels:  func(v app.Revision) map[string]string { return v.Metadata.Labels },
+	}), nil
+}
+
+// isDeployable tells whether the droplet of a revision is still there.
+func (s *Server) isDeployable(v app.Revision) (bool, error) {
+	d, err := s.c.Shelf.Get(v.Droplet)
+	if errors.Is(err, droplet.ErrNotFound) {
+		return false, nil
+	}
+	return err == nil && d.State != droplet.DropletAwaiting, err
+}
+
+func (s *Server) getRevision(r *http.Request) (any, error) {
+	v, err := s.c.Registry.Revision(r.PathValue("guid"))
+	if err != nil {
+		return nil, missing("Revision", err)
+	}
+	return s.showRevision(r, v)
+}
+
+func (s *Server) updateRevision(r *http.Request) (any, error) {
+	body, err := decode[v3.UpdateMetadata](r)
+	if err != nil {
+		return nil, err
+	}
+	v, err := s.c.Registry.UpdateRevision(r.PathValue("guid"), metadataChange(body.Metadata))
+	if err != nil {
+		return nil, missing("Revision", err)
+	}
+	return s.showRevision(r, v)
+}
+
+func (s *Server) showRevision(r *http.Request, v app.Revision) (any, error) {
+	open, err := s.secrets(r)
+	if err != nil {
+		return nil, err
+	}
+	there, err := s.isDeployable(v)
+	return s.presentRevision(v, there, open(v.App)), err
+}
+
+// getRevisionEnv gives the variables of a revision. That somebody read them is
+// recorded.
+func (s *Server) getRevisionEnv(r *http.Request) (any, error) {
+	v, err := s.c.Registry.Revision(r.PathValue("guid"))
+	if err != nil {
+		return nil, missing("Revision", err)
+	}
+	err = s.change(r.Context(), func(w wish) error {
+		a, err := w.registry.App(v.App)
+		if err != nil {
+			return err
+		}
+		return w.record("audit.app.revision.environment_variables.show", a, map[string]any{"revision_guid": v.GUID, "revision_version": v.Version})
+	})
+	if err != nil {
+		return nil, err
+	}
+	self := s.href("v3", "revisions", v.GUID)
+	return v3.EnvVars{Var: variables(app.App{Env: v.Env}), Links: v3.Links{
+		"self":     {Href: self + "/environment_variables"},
+		"revision": {Href: self},
+		"app":      {Href: s.href("v3", "apps", v.App)},
+	}}, nil
+}
+
+// revise keeps the app as it is about to be started.
+func (s *Server) revise(w wish, a app.App) error {
+	v, made, err := w.registry.Revise(a)
+	if err != nil || !made {
+		return err
+	}
+	return s.recordRevision(w, a, v.GUID, v.Version)
+}
+
+func (s *Server) recordRevision(w wish, a app.App, guid string, version int) error {
+	s.say(a.GUID, "Creating revision for app with guid "+a.GUID)
+	return w.record("audit.app.revision.create", a, map[string]any{"revision_guid": guid, "revision_version": version})
+}
+
+// presentRevision shows a revision; its commands only to who may read secrets.
+func (s *Server) presentRevision(v app.Revision, deployable, open bool) v3.Revision {
+	self := s.href("v3", "revisions", v.GUID)
+	out := v3.Revision{
+		GUID: v.GUID, Version: v.Version, Droplet: v3.GUID{GUID: v.Droplet}, Processes: map[string]v3.RevisionProcess{},
+		Sidecars: []v3.RevisionSidecar{}, Description: v.Description, Deployable: deployable,
+		Relationships: v3.RevisionRelationships{App: v3.To(v.App)},
+		CreatedAt:     v3.At(v.CreatedAt), UpdatedAt: v3.At(v.UpdatedAt), Metadata: presentMetadata(v.Metadata),
+		Links: v3.Links{
+			"self":                  {Href: self},
+			"app":                   {Href: s.href("v3", "apps", v.App)},
+			"environment_variables": {Href: self + "/environment_variables"},
+		},
+	}
+	for kind, command := range v.Commands {
+		p := v3.RevisionProcess{}
+		if command != "" {
+			text := concealed(command, open)
+			p.Command = &text
+		}
+		out.Processes[kind] = p
+	}
+	for _, c := range v.Sidecars {
+		sidecar := v3.RevisionSidecar{Name: c.Name, Command: concealed(c.Command, open), ProcessTypes: c.ProcessTypes}
+		if c.MemoryMB > 0 {
+			sidecar.MemoryInMB = &c.MemoryMB
+		}
+		out.Sidecars = append(out.Sidecars, sidecar)
+	}
+	return out
+}

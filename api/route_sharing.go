@@ -1,0 +1,165 @@
+package api
+
+import (
+	"context"
+	"errors"
+	"net/http"
+
+	"github.com/dewrun/dew/api/v3"
+	"github.com/dewrun/dew/app"
+)
+
+// routeSharing is who else has a route.
+func (s *Server) routeSharing() map[string]handler {
+	return map[string]handler{
+		"GET /v3/routes/{guid}/relationships/shared_spaces":            s.getRouteShares,
+		"POST /v3/routes/{guid}/relationships/shared_spaces":           s.shareRoute,
+		"DELETE /v3/routes/{guid}/relationships/shared_spaces/{space}": s.unshareRoute,
+		"PATCH /v3/routes/{guid}/relationships/space":                  s.moveRoute,
+	}
+}
+
+// routeReaders are the spaces that a route is shared with.
+func routeReaders(s *Server, guid string) ([]string, error) {
+	rt, err := s.c.Registry.Route(guid)
+	return rt.SharedWith, err
+}
+
+func (s *Server) getRouteShares(r *http.Request) (any, error) {
+	rt, err := s.routeOf(r)
+	if err != nil {
+		return nil, err
+	}
+	return s.presentRouteShares(rt), nil
+}
+
+func (s *Server) presentRouteShares(rt app.Route) v3.SharedSpaces {
+	out := v3.SharedSpaces{Data: []v3.GUID{}, Links: v3.Links{
+		"self": {Href: s.href("v3", "routes", rt.GUID, "relationships", "shared_spaces")},
+	}}
+	for _, space := range rt.SharedWith {
+		out.Data = append(out.Data, v3.GUID{GUID: space})
+	}
+	return out
+}
+
+// shareRoute lets apps of further spaces have a route. Who shares must develop
+// there, too.
+func (s *Server) shareRoute(r *http.Request) (any, error) {
+	body, err := decode[v3.ShareServiceInstance](r)
+	if err != nil {
+		return nil, err
+	}
+	if err := s.feature(r.Context(), app.FlagRouteSharing); err != nil {
+		return nil, err
+	}
+	if len(body.Data) == 0 {
+		return nil, unprocessable("Data must be a list of spaces such as [{\"guid\": \"…\"}]")
+	}
+	var spaces []string
+	for _, d := range body.Data {
+		if err := s.mayHaveRoute(r.Context(), "share", d.GUID); err != nil {
+			return nil, err
+		}
+		spaces = append(spaces, d.GUID)
+	}
+	rt, err := s.giveRoute(r, "audit.route.share", spaces, func(registry *app.Registry, guid string) (app.Route, error) {
+		return registry.ShareRoute(guid, spaces)
+	})
+	if err != nil {
+		return nil, err
+	}
+	return s.presentRouteShares(rt), nil
+}
+
+func (s *Server) unshareRoute(r *http.Request) (any, error) {
+	space := r.PathValue("space")
+	rt, err := s.routeOf(r)
+	if err != nil {
+		return nil, err
+	}
+	if space == rt.Space {
+		return nil, unprocessable("Unable to unshare route '%s' from space '%s'. Routes cannot be removed from the space that owns them.", rt.GUID, space)
+	}
+	_, err = s.giveRoute(r, "audit.route.unshare", []string{space}, func(registry *app.Registry, guid string) (app.Route, error) {
+		rt, err := registry.UnshareRoute(guid, space)
+		if errors.Is(err, app.ErrNotFound) {
+			err = unprocessable("Unable to unshare route from space %s. Ensure the space exists and the route has been shared to this space.", space)
+		}
+		return rt, err
+	})
+	if err != nil {
+		return nil, err
+	}
+	return answer{status: http.StatusNoContent}, nil
+}
+
+// moveRoute gives a route to another space.
+func (s *Server) moveRoute(r *http.Request) (any, error) {
+	body, err := decode[v3.ToOne](r)
+	if err != nil {
+		return nil, err
+	}
+	if err := s.feature(r.Context(), app.FlagRouteSharing); err != nil {
+		return nil, err
+	}
+	if err := s.mayHaveRoute(r.Context(), "transfer owner of", body.ID()); err != nil {
+		return nil, err
+	}
+	rt, err := s.giveRoute(r, "audit.route.transfer-owner", []string{body.ID()}, func(registry *app.Registry, guid string) (app.Route, error) {
+		return registry.MoveRoute(guid, body.ID())
+	})
+	if err != nil {
+		return nil, err
+	}
+	return v3.Related{Data: &v3.GUID{GUID: rt.Space}, Links: v3.Links{
+		"self":    {Href: s.href("v3", "routes", rt.GUID, "relationships", "space")},
+		"related": {Href: s.href("v3", "spaces", rt.Space)},
+	}}, nil
+}
+
+// mayHaveRoute refuses to give a route to a space where whoever asks may not develop.
+func (s *Server) mayHaveRoute(ctx context.Context, what, space string) error {
+	err := s.demand(ctx, toDevelop, space)
+	switch {
+	case errors.Is(err, app.ErrNotFound):
+		return unprocessable("Unable to %s route with space '%s'. Ensure the space exists and that you have access to it.", what, space)
+	case errors.Is(err, errNotAuthorized):
+		return unprocessable("Unable to %s route with space '%s'. Write permission is required there.", what, space)
+	}
+	return err
+}
+
+// giveRoute changes who has a route, and records it.
+func (s *Server) giveRoute(r *http.Request, event string, spaces []string, give func(registry *app.Registry, guid string) (app.Route, error)) (rt app.Route, err error) {
+	err = s.change(r.Context(), func(w wish) error {
+		old, err := w.registry.Route(r.PathValue("guid"))
+		if err != nil {
+			return missing("Route", err)
+		}
+		if rt, err = give(w.registry, old.GUID); err != nil {
+			return err
+		}
+		if err := w.recordMapping(old, rt); err != nil {
+			return err
+		}
+		return w.recordRoute(event, rt, map[string]any{"target_space_guids": spaces})
+	})
+	return rt, err
+}
+
+// mayUnmap refuses those who have a route by sharing to take away apps of others.
+func (s *Server) mayUnmap(r *http.Request) error {
+	rt, err := s.routeOf(r)
+	if err != nil || s.demand(r.Context(), toSupport, rt.Space) == nil {
+		return err
+	}
+	d, ok := destinationsByGUID(rt)[r.PathValue("destination")]
+	if !ok {
+		return nil // said later
+	}
+	if _, err = s.appInBody(r.Context(), toSupport, d.App); invisible(err) {
+		return errNotAuthorized
+	}
+	return err
+}

@@ -1,0 +1,262 @@
+package api
+
+import (
+	"errors"
+	"net/http"
+	"slices"
+	"strconv"
+
+	"github.com/dewrun/dew/api/v3"
+	"github.com/dewrun/dew/app"
+)
+
+// securityGroups are rules for traffic, which are remembered and not applied.
+func (s *Server) securityGroups() map[string]handler {
+	return map[string]handler{
+		"GET /v3/security_groups":                                                s.listSecurityGroups,
+		"POST /v3/security_groups":                                               s.createSecurityGroup,
+		"GET /v3/security_groups/{guid}":                                         s.getSecurityGroup,
+		"PATCH /v3/security_groups/{guid}":                                       s.updateSecurityGroup,
+		"DELETE /v3/security_groups/{guid}":                                      s.deleteSecurityGroup,
+		"POST /v3/security_groups/{guid}/relationships/running_spaces":           s.bindGroup(runsOf),
+		"POST /v3/security_groups/{guid}/relationships/staging_spaces":           s.bindGroup(stagesOf),
+		"DELETE /v3/security_groups/{guid}/relationships/running_spaces/{space}": s.unbindGroup(runsOf),
+		"DELETE /v3/security_groups/{guid}/relationships/staging_spaces/{space}": s.unbindGroup(stagesOf),
+		"GET /v3/spaces/{guid}/running_security_groups":                          s.listSpaceGroups(runsOf),
+		"GET /v3/spaces/{guid}/staging_security_groups":                          s.listSpaceGroups(stagesOf),
+	}
+}
+
+const nounSecurityGroup = "Security group"
+
+// side is one of the two kinds of containers that a group can be for.
+type side struct {
+	name   string
+	spaces func(g *app.SecurityGroup) *[]string
+	global func(g app.SecurityGroup) bool
+}
+
+var (
+	runsOf = side{
+		"running_spaces", func(g *app.SecurityGroup) *[]string { return &g.Runs }, func(g app.SecurityGroup) bool { return g.Running },
+	}
+	stagesOf = side{
+		"staging_spaces", func(g *app.SecurityGroup) *[]string { return &g.Stages }, func(g app.SecurityGroup) bool { return g.Staging },
+	}
+)
+
+// seesGroup tells whether a group is seen: one for all spaces, or for a space that
+// is.
+func (see sight) seesGroup(g app.SecurityGroup) bool {
+	return see.all || g.Running || g.Staging || slices.ContainsFunc(slices.Concat(g.Runs, g.Stages), see.space)
+}
+
+// groupOf is the group that the path names, if who asks sees it.
+func (s *Server) groupOf(r *http.Request) (app.SecurityGroup, sight, error) {
+	see, err := s.sight(r.Context())
+	if err != nil {
+		return app.SecurityGroup{}, see, err
+	}
+	g, err := s.c.Registry.SecurityGroup(r.PathValue("guid"))
+	if err == nil && !see.seesGroup(g) {
+		err = app.ErrNotFound
+	}
+	return g, see, missing(nounSecurityGroup, err)
+}
+
+func (s *Server) listSecurityGroups(r *http.Request) (any, error) {
+	q, err := readQuery(r, "names", "guids", "running_space_guids", "staging_space_guids", "globally_enabled_running", "globally_enabled_staging")
+	if err != nil {
+		return nil, err
+	}
+	return s.pageOfGroups(r, q, func(g app.SecurityGroup) bool {
+		return q.lets("globally_enabled_running", strconv.FormatBool(g.Running)) && q.lets("globally_enabled_staging", strconv.FormatBool(g.Staging)) &&
+			q.lets("running_space_guids", g.Runs...) && q.lets("staging_space_guids", g.Stages...)
+	})
+}
+
+// listSpaceGroups lists the groups of a space, those for all spaces too.
+func (s *Server) listSpaceGroups(of side) handler {
+	return func(r *http.Request) (any, error) {
+		q, err := readQuery(r, "names", "guids")
+		if err != nil {
+			return nil, err
+		}
+		sp, err := s.spaceOf(r)
+		if err != nil {
+			return nil, err
+		}
+		return s.pageOfGroups(r, q, func(g app.SecurityGroup) bool { return of.global(g) || slices.Contains(*of.spaces(&g), sp.GUID) })
+	}
+}
+
+func (s *Server) pageOfGroups(r *http.Request, q query, among func(g app.SecurityGroup) bool) (any, error) {
+	see, err := s.sight(r.Context())
+	if err != nil {
+		return nil, err
+	}
+	all, err := s.c.Registry.SecurityGroups()
+	if err != nil {
+		return nil, err
+	}
+	all = slices.DeleteFunc(all, func(g app.SecurityGroup) bool {
+		return !see.seesGroup(g) || !q.lets("names", g.Name) || !q.lets("guids", g.GUID) || !among(g)
+	})
+	return list(s, r, q, all, look[app.SecurityGroup, v3.SecurityGroup]{
+		key:     func(g app.SecurityGroup) key { return key{g.Name, g.CreatedAt, g.UpdatedAt, g.GUID} },
+		present: func(g app.SecurityGroup) v3.SecurityGroup { return s.presentGroup(g, see) },
+	}), nil
+}
+
+func (s *Server) createSecurityGroup(r *http.Request) (any, error) {
+	body, err := decode[v3.ChangeSecurityGroup](r)
+	if err != nil {
+		return nil, err
+	}
+	var g app.SecurityGroup
+	changeGroup(&g, body)
+	if rel := body.Relationships; rel != nil {
+		g.Runs, g.Stages = guids(rel.RunningSpaces), guids(rel.StagingSpaces)
+	}
+	if g, err = s.c.Registry.PutSecurityGroup(g); err != nil {
+		return nil, noSpaces(err)
+	}
+	see, err := s.sight(r.Context())
+	return answer{status: http.StatusCreated, body: s.presentGroup(g, see)}, err
+}
+
+// noSpaces says in the platform's words that one of the spaces is not there.
+func noSpaces(err error) error {
+	if errors.Is(err, app.ErrNotFound) {
+		return unprocessable("Spaces do not exist, or you do not have access to them.")
+	}
+	return err
+}
+
+func changeGroup(g *app.SecurityGroup, b v3.ChangeSecurityGroup) {
+	if b.Name != "" {
+		g.Name = b.Name
+	}
+	if b.Rules != nil {
+		g.Rules = nil
+		for _, rule := range *b.Rules {
+			g.Rules = append(g.Rules, app.SecurityRule(rule))
+		}
+	}
+	if on := b.GloballyEnabled; on != nil {
+		if on.Running != nil {
+			g.Running = *on.Running
+		}
+		if on.Staging != nil {
+			g.Staging = *on.Staging
+		}
+	}
+}
+
+func (s *Server) getSecurityGroup(r *http.Request) (any, error) {
+	g, see, err := s.groupOf(r)
+	if err != nil {
+		return nil, err
+	}
+	return s.presentGroup(g, see), nil
+}
+
+func (s *Server) updateSecurityGroup(r *http.Request) (any, error) {
+	body, err := decode[v3.ChangeSecurityGroup](r)
+	if err != nil {
+		return nil, err
+	}
+	if body.Relationships != nil {
+		return nil, unprocessable("Unknown field(s): 'relationships'")
+	}
+	g, err := s.c.Registry.UpdateSecurityGroup(r.PathValue("guid"), func(g *app.SecurityGroup) error {
+		changeGroup(g, body)
+		return nil
+	})
+	if err != nil {
+		return nil, missing(nounSecurityGroup, err)
+	}
+	see, err := s.sight(r.Context())
+	return s.presentGroup(g, see), err
+}
+
+func (s *Server) deleteSecurityGroup(r *http.Request) (any, error) {
+	if err := s.c.Registry.DeleteSecurityGroup(r.PathValue("guid")); err != nil {
+		return nil, missing(nounSecurityGroup, err)
+	}
+	return answer{status: http.StatusNoContent}, nil
+}
+
+// bindGroup gives a group to spaces that who asks manages.
+func (s *Server) bindGroup(of side) handler {
+	return func(r *http.Request) (any, error) {
+		body, err := decode[v3.ToMany](r)
+		if err != nil {
+			return nil, err
+		}
+		if _, _, err := s.groupOf(r); err != nil {
+			return nil, err
+		}
+		for _, space := range guids(&body) {
+			if err := s.demand(r.Context(), toManage, space); err != nil {
+				return nil, noSpaces(err)
+			}
+		}
+		g, err := s.c.Registry.UpdateSecurityGroup(r.PathValue("guid"), func(g *app.SecurityGroup) error {
+			*of.spaces(g) = append(*of.spaces(g), guids(&body)...)
+			return nil
+		})
+		if err != nil {
+			return nil, noSpaces(err)
+		}
+		see, err := s.sight(r.Context())
+		return v3.RelatedMany{
+			Data:  toMany(seen(*of.spaces(&g), see)).Data,
+			Links: v3.Links{"self": {Href: s.href("v3", "security_groups", g.GUID, "relationships", of.name)}},
+		}, err
+	}
+}
+
+// unbindGroup takes a group from a space.
+func (s *Server) unbindGroup(of side) handler {
+	return func(r *http.Request) (any, error) {
+		if _, _, err := s.groupOf(r); err != nil {
+			return nil, err
+		}
+		space := r.PathValue("space")
+		unbound := unprocessable("Unable to unbind security group from space with guid '%s'. Ensure the space is bound to this security group.", space)
+		if err := s.demand(r.Context(), toManage, space); err != nil {
+			if errors.Is(err, app.ErrNotFound) {
+				err = unbound
+			}
+			return nil, err
+		}
+		_, err := s.c.Registry.UpdateSecurityGroup(r.PathValue("guid"), func(g *app.SecurityGroup) error {
+			all := of.spaces(g)
+			if !slices.Contains(*all, space) {
+				return unbound
+			}
+			*all = slices.DeleteFunc(*all, func(guid string) bool { return guid == space })
+			return nil
+		})
+		return answer{status: http.StatusNoContent}, missing(nounSecurityGroup, err)
+	}
+}
+
+// seen are the spaces among guids that somebody sees.
+func seen(guids []string, see sight) []string {
+	return slices.DeleteFunc(slices.Clone(guids), func(guid string) bool { return !see.space(guid) })
+}
+
+func (s *Server) presentGroup(g app.SecurityGroup, see sight) v3.SecurityGroup {
+	rules := []v3.SecurityRule{}
+	for _, rule := range g.Rules {
+		rules = append(rules, v3.SecurityRule(rule))
+	}
+	return v3.SecurityGroup{
+		GUID: g.GUID, CreatedAt: v3.At(g.CreatedAt), UpdatedAt: v3.At(g.UpdatedAt), Name: g.Name, Rules: rules,
+		GloballyEnabled: v3.GloballyEnabled{Running: g.Running, Staging: g.Staging},
+		Relationships:   v3.SecurityGroupRelationships{RunningSpaces: toMany(seen(g.Runs, see)), StagingSpaces: toMany(seen(g.Stages, see))},
+		Links:           v3.Links{"self": {Href: s.href("v3", "security_groups", g.GUID)}},
+	}
+}

@@ -1,0 +1,270 @@
+package api
+
+import (
+	"cmp"
+	"net/http"
+	"slices"
+	"strconv"
+
+	"github.com/dewrun/dew/api/v3"
+	"github.com/dewrun/dew/app"
+	"github.com/dewrun/dew/droplet"
+)
+
+// tasks are single runs of commands.
+func (s *Server) tasks() map[string]handler {
+	return map[string]handler{
+		"GET /v3/tasks":                        s.listTasks,
+		"GET /v3/tasks/{guid}":                 s.getTask,
+		"PATCH /v3/tasks/{guid}":               s.updateTask,
+		"POST /v3/tasks/{guid}/actions/cancel": s.cancelTask,
+		"PUT /v3/tasks/{guid}/cancel":          s.cancelTask, // what cf sends
+		"GET /v3/apps/{guid}/tasks":            s.listAppTasks,
+		"POST /v3/apps/{guid}/tasks":           s.createTask,
+	}
+}
+
+// aTask is what the path of a task names.
+var aTask = noun{noun: "Task", find: func(s *Server, guid string) (place, error) {
+	t, err := s.c.Registry.Task(guid)
+	return s.inApp(t.App, err)
+}}
+
+func (s *Server) createTask(r *http.Request) (any, error) {
+	if err := s.feature(r.Context(), app.FlagTaskCreation); err != nil {
+		return nil, err
+	}
+	body, err := decode[v3.CreateTask](r)
+	if err != nil {
+		return nil, err
+	}
+	if err := checkTaskBody(body); err != nil {
+		return nil, err
+	}
+	var t app.Task
+	err = s.change(r.Context(), func(w wish) error {
+		a, err := w.registry.App(r.PathValue("guid"))
+		if err != nil {
+			return missing("App", err)
+		}
+		if t, err = s.taskFrom(w.registry, a, body); err != nil {
+			return err
+		}
+		if t, err = w.registry.CreateTask(t); err != nil {
+			return err
+		}
+		return w.recordTask("audit.app.task.create", a, t)
+	})
+	if err != nil {
+		return nil, err
+	}
+	return answer{status: http.StatusAccepted, body: s.presentTask(t, true)}, nil
+}
+
+// checkTaskBody refuses what would be taken for "not given".
+func checkTaskBody(b v3.CreateTask) error {
+	if b.Command == "" && b.Template == nil {
+		return unprocessable("No command or template provided")
+	}
+	return checkScale(v3.Scale{MemoryInMB: b.MemoryInMB, DiskInMB: b.DiskInMB, LogRateLimit: b.LogRateLimit})
+}
+
+// taskFrom is the task that a body wishes for: what it says, else what its
+// template has, else the defaults.
+func (s *Server) taskFrom(registry *app.Registry, a app.App, b v3.CreateTask) (app.Task, error) {
+	d, err := s.taskDroplet(a, b.DropletGUID)
+	if err != nil {
+		return app.Task{}, err
+	}
+	t := app.Task{
+		App: a.GUID, Name: b.Name, Command: b.Command, User: b.User, Droplet: d.GUID,
+		Metadata: app.Metadata{}.Merge(metadataChange(b.Metadata)),
+	}
+	if b.User != "" && d.Run != nil {
+		return t, unprocessable("user cannot be chosen for an image: it says itself who runs its programs")
+	}
+	if b.Template != nil {
+		p, err := registry.Process(b.Template.Process.GUID)
+		if err != nil || p.App != a.GUID {
+			return t, notFound("Process")
+		}
+		t.Command = cmp.Or(t.Command, p.Command, d.Commands[p.Type])
+		t.MemoryMB, t.DiskMB, t.LogRate = p.MemoryMB, p.DiskMB, p.LogRate
+		if t.Command == "" {
+			return t, unprocessable("process '%s' has no command that a task could run: give one with command", p.Type)
+		}
+	}
+	if b.MemoryInMB != nil {
+		t.MemoryMB = int(*b.MemoryInMB)
+	}
+	if b.DiskInMB != nil {
+		t.DiskMB = int(*b.DiskInMB)
+	}
+	if b.LogRateLimit != nil {
+		t.LogRate = logRate(*b.LogRateLimit)
+	}
+	return t, nil
+}
+
+// taskDroplet is the droplet that a body names, or the app's current one.
+func (s *Server) taskDroplet(a app.App, named string) (droplet.Droplet, error) {
+	guid := cmp.Or(named, a.Droplet)
+	if guid == "" {
+		return droplet.Droplet{}, unprocessable("Task must have a droplet. Specify droplet or assign current droplet to app.")
+	}
+	d, err := s.c.Shelf.Get(guid)
+	if err == nil && d.App != a.GUID {
+		return d, notFound("Droplet")
+	}
+	return d, missing("Droplet", err)
+}
+
+// recordTask keeps an event about a task of an app. Commands carry passwords.
+func (w wish) recordTask(kind string, a app.App, t app.Task) error {
+	return w.record(kind, a, map[string]any{
+		"task_guid": t.GUID,
+		"request":   map[string]any{"name": t.Name, "memory_in_mb": t.MemoryMB, "command": hidden},
+	})
+}
+
+func (s *Server) getTask(r *http.Request) (any, error) {
+	t, err := s.c.Registry.Task(r.PathValue("guid"))
+	if err != nil {
+		return nil, missing("Task", err)
+	}
+	return s.showTask(r, t)
+}
+
+// showTask shows a task to who asks.
+func (s *Server) showTask(r *http.Request, t app.Task) (v3.Task, error) {
+	open, err := s.secrets(r)
+	if err != nil {
+		return v3.Task{}, err
+	}
+	return s.presentTask(t, open(t.App)), nil
+}
+
+func (s *Server) updateTask(r *http.Request) (any, error) {
+	body, err := decode[v3.UpdateMetadata](r)
+	if err != nil {
+		return nil, err
+	}
+	t, err := s.c.Registry.UpdateTask(r.PathValue("guid"), func(t *app.Task) error {
+		t.Metadata = t.Metadata.Merge(metadataChange(body.Metadata))
+		return nil
+	})
+	if err != nil {
+		return nil, missing("Task", err)
+	}
+	return s.showTask(r, t)
+}
+
+func (s *Server) cancelTask(r *http.Request) (any, error) {
+	var t app.Task
+	err := s.change(r.Context(), func(w wish) (err error) {
+		t, err = w.registry.UpdateTask(r.PathValue("guid"), func(t *app.Task) error {
+			if t.State.Ended() {
+				return unprocessable("Task state is %s and therefore cannot be canceled", t.State)
+			}
+			t.State = app.TaskCanceling
+			return nil
+		})
+		if err != nil {
+			return missing("Task", err)
+		}
+		a, err := w.registry.App(t.App)
+		if err != nil {
+			return missing("Task", err)
+		}
+		return w.recordTask("audit.app.task.cancel", a, t)
+	})
+	if err != nil {
+		return nil, err
+	}
+	shown, err := s.showTask(r, t)
+	return answer{status: http.StatusAccepted, body: shown}, err
+}
+
+func (s *Server) listAppTasks(r *http.Request) (any, error) {
+	q, err := readQuery(r, "guids", "names", "states", "sequence_ids", paramSelector)
+	if err != nil {
+		return nil, err
+	}
+	a, err := s.appOf(r)
+	if err != nil {
+		return nil, err
+	}
+	all, err := s.c.Registry.TasksOf(a.GUID)
+	if err != nil {
+		return nil, err
+	}
+	return s.pageOfTasks(r, q, all)
+}
+
+func (s *Server) listTasks(r *http.Request) (any, error) {
+	q, err := readQuery(r, "guids", "names", "states", "app_guids", "space_guids", "organization_guids", paramSelector)
+	if err != nil {
+		return nil, err
+	}
+	apps, err := s.appsSeen(r, q)
+	if err != nil {
+		return nil, err
+	}
+	all, err := ofApps(q, apps, s.c.Registry.TasksOf, s.c.Registry.Tasks)
+	if err != nil {
+		return nil, err
+	}
+	all = slices.DeleteFunc(all, func(t app.Task) bool { _, seen := apps[t.App]; return !seen })
+	return s.pageOfTasks(r, q, all)
+}
+
+func (s *Server) pageOfTasks(r *http.Request, q query, all []app.Task) (any, error) {
+	open, err := s.secrets(r)
+	if err != nil {
+		return nil, err
+	}
+	all = slices.DeleteFunc(all, func(t app.Task) bool {
+		return !q.lets("guids", t.GUID) || !q.lets("names", t.Name) || !q.lets("states", string(t.State)) ||
+			!q.lets("sequence_ids", strconv.Itoa(t.Sequence))
+	})
+	return list(s, r, q, all, look[app.Task, v3.Task]{
+		key:     func(t app.Task) key { return key{t.Name, t.CreatedAt, t.UpdatedAt, t.GUID} },
+		present: func(t app.Task) v3.Task { return s.presentTask(t, open(t.App)) },
+		labels:  func(t app.Task) map[string]string { return t.Metadata.Labels },
+	}), nil
+}
+
+// presentTask shows a task; its command only to who may read secrets.
+func (s *Server) presentTask(t app.Task, open bool) v3.Task {
+	self := s.href("v3", "tasks", t.GUID)
+	out := v3.Task{
+		GUID: t.GUID, CreatedAt: v3.At(t.CreatedAt), UpdatedAt: v3.At(t.UpdatedAt), SequenceID: t.Sequence, Name: t.Name,
+		User: s.taskUser(t), State: string(t.State), MemoryInMB: t.MemoryMB, DiskInMB: t.DiskMB, LogRateLimit: logLimit(t.LogRate),
+		DropletGUID: t.Droplet, Relationships: v3.TaskRelationships{App: v3.To(t.App)}, Metadata: presentMetadata(t.Metadata),
+		Links: v3.Links{
+			"self":    {Href: self},
+			"app":     {Href: s.href("v3", "apps", t.App)},
+			"cancel":  {Href: self + "/actions/cancel", Method: http.MethodPost},
+			"droplet": {Href: s.href("v3", "droplets", t.Droplet)},
+		},
+	}
+	if open {
+		out.Command = t.Command
+	}
+	if t.Failure != "" {
+		out.Result.FailureReason = &t.Failure
+	}
+	return out
+}
+
+// taskUser is who runs the task; nil where only its image knows.
+func (s *Server) taskUser(t app.Task) *string {
+	user := cmp.Or(t.User, app.TaskUser)
+	if d, err := s.c.Shelf.Get(t.Droplet); err == nil && d.Run != nil {
+		if d.Run.User == "" {
+			return nil
+		}
+		user = d.Run.User
+	}
+	return &user
+}

@@ -1,0 +1,160 @@
+package api
+
+import (
+	"fmt"
+	"net/http"
+	"slices"
+
+	"github.com/dewrun/dew/api/v3"
+	"github.com/dewrun/dew/app"
+)
+
+// usageEvents are what apps and services took, for those who count it.
+func (s *Server) usageEvents() map[string]handler {
+	return map[string]handler{
+		"GET /v3/app_usage_events":            s.listAppUsage,
+		"GET /v3/app_usage_events/{guid}":     s.getAppUsage,
+		"GET /v3/service_usage_events":        s.listServiceUsage,
+		"GET /v3/service_usage_events/{guid}": s.getServiceUsage,
+
+		"POST /v3/app_usage_events/actions/destructively_purge_all_and_reseed":     s.purgeAppUsage,
+		"POST /v3/service_usage_events/actions/destructively_purge_all_and_reseed": s.purgeServiceUsage,
+	}
+}
+
+func (s *Server) listAppUsage(r *http.Request) (any, error) {
+	q, err := readQuery(r, "after_guid", "guids")
+	if err != nil {
+		return nil, err
+	}
+	all, err := s.usageFor(r, s.c.Registry.AppUsage)
+	if err != nil {
+		return nil, err
+	}
+	return listUsage(s, r, q, all, s.presentAppUsage)
+}
+
+func (s *Server) listServiceUsage(r *http.Request) (any, error) {
+	q, err := readQuery(r, "after_guid", "guids", "service_instance_types", "service_offering_guids")
+	if err != nil {
+		return nil, err
+	}
+	all, err := s.usageFor(r, s.c.Registry.ServicesUsage)
+	if err != nil {
+		return nil, err
+	}
+	// The place where to go on is looked for before anything is left out.
+	if all, err = q.after(all); err != nil {
+		return nil, err
+	}
+	delete(q.filters, "after_guid")
+	all = slices.DeleteFunc(all, func(u app.Usage) bool {
+		return !q.lets("service_instance_types", u.Service.Type) || !q.lets("service_offering_guids", u.Service.Offering.GUID)
+	})
+	return listUsage(s, r, q, all, s.presentServiceUsage)
+}
+
+// usageFor reads events for who sees everything; others see none.
+func (s *Server) usageFor(r *http.Request, read func() ([]app.Usage, error)) ([]app.Usage, error) {
+	see, err := s.sight(r.Context())
+	if err != nil || !see.all && !see.admin {
+		return nil, err
+	}
+	return read()
+}
+
+// after are the events behind the one that a client has read last.
+func (q query) after(all []app.Usage) ([]app.Usage, error) {
+	last, given := q.filters["after_guid"]
+	if !given {
+		return all, nil
+	}
+	i := slices.IndexFunc(all, func(u app.Usage) bool { return len(last) == 1 && u.GUID == last[0] })
+	if i < 0 {
+		return nil, badQuery("After guid filter must be a valid event guid.")
+	}
+	return all[i+1:], nil
+}
+
+func listUsage[V any](s *Server, r *http.Request, q query, all []app.Usage, present func(u app.Usage) V) (any, error) {
+	all, err := q.after(all)
+	if err != nil {
+		return nil, err
+	}
+	all = slices.DeleteFunc(slices.Clone(all), func(u app.Usage) bool { return !q.lets("guids", u.GUID) })
+	return list(s, r, q, all, look[app.Usage, V]{
+		// Several have one time: their number says which was first.
+		key:     func(u app.Usage) key { return key{u.State, u.CreatedAt, u.CreatedAt, fmt.Sprintf("%020d", u.Number)} },
+		present: present,
+	}), nil
+}
+
+func (s *Server) getAppUsage(r *http.Request) (any, error) {
+	u, err := s.usageNamed(r, s.c.Registry.AppUsage, "App usage event")
+	if err != nil {
+		return nil, err
+	}
+	return s.presentAppUsage(u), nil
+}
+
+func (s *Server) getServiceUsage(r *http.Request) (any, error) {
+	u, err := s.usageNamed(r, s.c.Registry.ServicesUsage, "Service usage event")
+	if err != nil {
+		return nil, err
+	}
+	return s.presentServiceUsage(u), nil
+}
+
+func (s *Server) usageNamed(r *http.Request, read func() ([]app.Usage, error), noun string) (app.Usage, error) {
+	all, err := s.usageFor(r, read)
+	if err != nil {
+		return app.Usage{}, err
+	}
+	i := slices.IndexFunc(all, func(u app.Usage) bool { return u.GUID == r.PathValue("guid") })
+	if i < 0 {
+		return app.Usage{}, notFound(noun)
+	}
+	return all[i], nil
+}
+
+func (s *Server) purgeAppUsage(*http.Request) (any, error) {
+	return struct{}{}, s.c.Registry.PurgeAppUsage()
+}
+
+func (s *Server) purgeServiceUsage(*http.Request) (any, error) {
+	return struct{}{}, s.c.Services.ReseedUsage()
+}
+
+func (s *Server) presentAppUsage(u app.Usage) v3.AppUsageEvent {
+	return v3.AppUsageEvent{
+		GUID: u.GUID, CreatedAt: v3.At(u.CreatedAt), UpdatedAt: v3.At(u.CreatedAt),
+		State: v3.StateChange{Current: u.State, Previous: optional(u.Previous)},
+		App:   optionalName(u.App), Process: v3.ProcessName{GUID: optional(u.Process), Type: optional(u.Type)},
+		Space: optionalName(u.Space), Organization: v3.GUID{GUID: u.Org}, Task: optionalName(u.Task),
+		Buildpack: v3.OptionalName{Name: optional(u.Buildpack)},
+		Memory:    v3.NumberChange{Current: u.Memory.Now, Previous: u.Memory.Before},
+		Instances: v3.NumberChange{Current: u.Instances.Now, Previous: u.Instances.Before},
+		Links:     v3.Links{"self": {Href: s.href("v3", "app_usage_events", u.GUID)}},
+	}
+}
+
+func (s *Server) presentServiceUsage(u app.Usage) v3.ServiceUsageEvent {
+	return v3.ServiceUsageEvent{
+		GUID: u.GUID, CreatedAt: v3.At(u.CreatedAt), UpdatedAt: v3.At(u.CreatedAt), State: u.State,
+		Space: optionalName(u.Space), Organization: v3.GUID{GUID: u.Org},
+		ServiceInstance: v3.ServiceInstanceName{GUID: u.Service.Instance.GUID, Name: u.Service.Instance.Name, Type: u.Service.Type},
+		ServicePlan:     optionalName(u.Service.Plan), ServiceOffering: optionalName(u.Service.Offering), ServiceBroker: optionalName(u.Service.Broker),
+		Links: v3.Links{"self": {Href: s.href("v3", "service_usage_events", u.GUID)}},
+	}
+}
+
+func optional(text string) *string {
+	if text == "" {
+		return nil
+	}
+	return &text
+}
+
+func optionalName(n app.Named) v3.OptionalName {
+	return v3.OptionalName{GUID: optional(n.GUID), Name: optional(n.Name)}
+}

@@ -1,0 +1,188 @@
+package app
+
+import (
+	"fmt"
+	"math"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// The strategies of deployments.
+const (
+	Rolling = "rolling"
+	Canary  = "canary"
+)
+
+// DeploymentState is how far a deployment is.
+type DeploymentState string
+
+// The states of deployments.
+const (
+	Deploying DeploymentState = "DEPLOYING"
+	Prepaused DeploymentState = "PREPAUSED" // a canary on its way to the next pause
+	Paused    DeploymentState = "PAUSED"    // a canary that waits for somebody to continue it
+	Deployed  DeploymentState = "DEPLOYED"
+	Canceling DeploymentState = "CANCELING"
+	Canceled  DeploymentState = "CANCELED"
+)
+
+// What clients are told of a state.
+const (
+	StatusActive     = "ACTIVE"
+	StatusFinalized  = "FINALIZED"
+	ReasonSuperseded = "SUPERSEDED"
+)
+
+// Deployment replaces the instances of an app's web process by those of a new
+// generation, some at a time. Each step is a number of instances per generation,
+// kept before anything is done about it.
+type Deployment struct {
+	GUID            string          `json:"guid"`
+	App             string          `json:"app"` // guid; its web process has the same
+	Strategy        string          `json:"strategy"`
+	State           DeploymentState `json:"state"`
+	Superseded      bool            `json:"superseded,omitempty"` // another one came before it was done
+	Error           string          `json:"error,omitempty"`
+	Generation      int             `json:"generation"`         // of the new instances
+	Droplet         string          `json:"droplet"`            // guid
+	PreviousDroplet string          `json:"previous_droplet"`   // guid
+	Revision        string          `json:"revision,omitempty"` // guid
+	RevisionVersion int             `json:"revision_version,omitempty"`
+
+	Options DeploymentOptions `json:"options"`
+	Step    int               `json:"step,omitempty"` // of a canary, from 1
+
+	Original int `json:"original"` // instances before
+	Target   int `json:"target"`   // instances that it asked for
+
+	// Instances are wished of the process's own generation: the new one, or after a
+	// cancel the one that is gone back to. Others are those beside it, oldest first.
+	Instances int     `json:"instances"`
+	Others    []Share `json:"others,omitempty"`
+	// Before is the wish before a rollback, which a cancel restores.
+	Before *Before `json:"before,omitempty"`
+
+	Metadata  Metadata  `json:"metadata,omitzero"`
+	HealthyAt time.Time `json:"healthy_at"` // when instances were last found well
+	ChangedAt time.Time `json:"changed_at"` // the status
+	CreatedAt time.Time `json:"created_at"`
+	UpdatedAt time.Time `json:"updated_at"`
+}
+
+// DeploymentOptions are what somebody asked for. Nil leaves what there is.
+type DeploymentOptions struct {
+	MaxInFlight  int    `json:"max_in_flight"`
+	WebInstances *int   `json:"web_instances,omitempty"`
+	MemoryMB     *int   `json:"memory_mb,omitempty"`
+	DiskMB       *int   `json:"disk_mb,omitempty"`
+	LogRate      *int64 `json:"log_rate,omitempty"` // below 0: no limit
+	Steps        []int  `json:"steps,omitempty"`    // instance weights of a canary, in percent
+}
+
+// Share is how many instances a generation has that is not the process's own.
+type Share struct {
+	Generation int      `json:"generation"`
+	Instances  int      `json:"instances"`
+	Release    Release  `json:"release"`
+	Current    []string `json:"current"`           // see Process.Current
+	Dropped    bool     `json:"dropped,omitempty"` // nobody goes back to it
+}
+
+// Before is what a rollback changes beside the droplet.
+type Before struct {
+	Env      map[string]string `json:"env,omitempty"`
+	Command  string            `json:"command,omitempty"`
+	Sidecars []Sidecar         `json:"sidecars,omitempty"`
+}
+
+// Active tells whether something is still to be done.
+func (d Deployment) Active() bool { return d.State != Deployed && d.State != Canceled }
+
+// Progressing tells whether it is on its way to be deployed.
+func (d Deployment) Progressing() bool { return d.Active() && d.State != Canceling }
+
+// Status is the state as clients are told it.
+func (d Deployment) Status() (value, reason string) {
+	value, reason = StatusActive, string(d.State)
+	switch {
+	case d.Superseded:
+		return StatusFinalized, ReasonSuperseded
+	case !d.Active():
+		value = StatusFinalized
+	case d.State == Prepaused:
+		reason = string(Deploying)
+	}
+	return value, reason
+}
+
+// move goes to another state and notes when clients see another status.
+func (d *Deployment) move(to DeploymentState) {
+	value, reason := d.Status()
+	d.State = to
+	if v, why := d.Status(); v != value || why != reason {
+		d.ChangedAt = now()
+	}
+}
+
+// Steps is how many steps a canary has.
+func (d Deployment) Steps() int { return max(len(d.Options.Steps), 1) }
+
+// Plan is how many instances there shall be: New of the new generation, of Total.
+type Plan struct{ New, Total int }
+
+// Plan is where the deployment goes from here when the process shall have so many
+// instances: to the end, or to the next pause. A canary keeps one instance more, so
+// that what was there before can bear the load alone.
+func (d Deployment) Plan(instances int) Plan {
+	if d.State != Prepaused && d.State != Paused {
+		return Plan{New: instances, Total: instances}
+	}
+	if instances == d.Target { // nobody has scaled since
+		instances = min(d.Target, d.Original)
+	}
+	if len(d.Options.Steps) == 0 {
+		return Plan{New: 1, Total: instances + 1}
+	}
+	weight := d.Options.Steps[min(max(d.Step, 1), len(d.Options.Steps))-1]
+	canary := max(int(math.Round(float64(instances)*float64(weight)/100)), 1)
+	if weight == 100 {
+		return Plan{New: canary, Total: canary}
+	}
+	return Plan{New: canary, Total: instances + 1}
+}
+
+// counts are the instances that are wished per generation of the web process.
+func (d Deployment) counts(p Process) map[int]int {
+	out := map[int]int{p.Generation: d.Instances}
+	for _, s := range d.Others {
+		out[s.Generation] = s.Instances
+	}
+	return out
+}
+
+// GenerationGUID names the instances of one generation of a process.
+func GenerationGUID(process string, generation int) string {
+	return process + "." + strconv.Itoa(generation)
+}
+
+// SplitGeneration is the way back. It returns false for the plain guid of a process.
+func SplitGeneration(guid string) (process string, generation int, ok bool) {
+	process, text, found := strings.Cut(guid, ".")
+	n, err := strconv.Atoi(text)
+	if !found || err != nil || n < 0 || strconv.Itoa(n) != text {
+		return guid, 0, false
+	}
+	return process, n, true
+}
+
+// refusal is why a deployment in its state takes an action no more.
+func (d Deployment) refusal(action string) error {
+	value, reason := d.Status()
+	return &Refused{fmt.Sprintf("Cannot %s a deployment with status: %s and reason: %s", action, value, reason)}
+}
+
+// Refused says why a wish cannot be kept as things are.
+type Refused struct{ Reason string }
+
+func (r *Refused) Error() string { return r.Reason }

@@ -1,0 +1,33 @@
+package app
+
+import "github.com/dewrun/dew/store"
+
+// records are what the platform remembers beside wishes for apps: variables of all
+// apps, limits, rules, segments, and what was used.
+type records struct {
+	variables *store.Bucket[EnvGroup]
+	quotas    *store.Bucket[Quota]
+	rules     *store.Bucket[SecurityGroup]
+	segments  *store.Bucket[Segment]
+	usage     *store.Bucket[Usage]
+}
+
+func newRecords(db *store.DB) records {
+	return records{
+		variables: store.In[EnvGroup](db, "variable_groups"),
+		quotas: store.In(db, "quotas",
+			store.Unique("org and name", func(q Quota) string { return q.Org + "\x00" + q.Name })),
+		rules: store.In(db, "security_groups",
+			store.Unique("name", func(g SecurityGroup) string { return g.Name })),
+		segments: store.In(db, "segments",
+			store.Unique("name", func(s Segment) string { return s.Name })),
+		usage: store.In[Usage](db, "usage"),
+	}
+}
+
+func (s records) with(tx *store.Tx) records {
+	return records{
+		variables: s.variables.With(tx), quotas: s.quotas.With(tx), rules: s.rules.With(tx),
+		segments: s.segments.With(tx), usage: s.usage.With(tx),
+	}
+}

@@ -1,0 +1,53 @@
+package main
+
+import (
+	"github.com/dewrun/dew/api/v3"
+	"github.com/dewrun/dew/app"
+)
+
+// checkStrategy says what of a push does not fit together with its strategy.
+func (o pushOptions) checkStrategy() error {
+	if o.Deploy.gradual() && o.NoStart {
+		return usage("--strategy and --no-start exclude each other")
+	}
+	return o.Deploy.check()
+}
+
+// scale gives the number and the size of instances what the flags say.
+func (o pushOptions) scale(instances, memory, disk **int) error {
+	for _, size := range []struct {
+		flag, text string
+		mb         **int
+	}{{"-m", o.Memory, memory}, {"-k", o.Disk, disk}} {
+		if size.text == "" {
+			continue
+		}
+		n, err := app.ParseMB(size.text)
+		if err != nil {
+			return usage("%s: %w", size.flag, err)
+		}
+		*size.mb = &n
+	}
+	if o.Instances == nil {
+		return nil
+	}
+	if *o.Instances < 0 {
+		return usage("-i: %d is less than 0", *o.Instances)
+	}
+	*instances = o.Instances
+	return nil
+}
+
+// size is what a deployment brings along.
+func (o pushOptions) size() (v3.DeploymentOptions, error) {
+	var instances, memory, disk *int
+	err := o.scale(&instances, &memory, &disk)
+	number := func(n *int) *v3.Int {
+		if n == nil {
+			return nil
+		}
+		v := v3.Int(*n)
+		return &v
+	}
+	return v3.DeploymentOptions{WebInstances: number(instances), MemoryInMB: number(memory), DiskInMB: number(disk)}, err
+}

@@ -1,0 +1,294 @@
+//go:build integration
+
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"maps"
+	"math/rand/v2"
+	"net/http"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// Instances are replaced under load, by every way there is, and not one request
+// fails: neither short ones, nor those with a body, nor those that take a while.
+func TestDeploymentsUnderLoad(t *testing.T) {
+	w := newTown(t)
+	w.push("shop", "  instances: 3\n  env: {MARK: first}\n")
+	w.until("shop", "/env?name=MARK", "MARK=first")
+	asked := w.load(t)
+	t.Run("rolling", w.rolls)
+	t.Run("canary", w.canaries)
+	t.Run("cancel", w.cancels)
+	t.Run("new instances that crash", w.survivesBadOnes)
+	t.Run("rollback", w.rollsBack)
+	if n := asked(); n < 100 {
+		t.Errorf("only %d requests were made", n)
+	}
+	t.Run("what was cancelled stays away", w.staysBack)
+}
+
+// load asks all the time; the function ends that and tells how often.
+func (w *town) load(t *testing.T) func() int64 {
+	var n atomic.Int64
+	var wg sync.WaitGroup
+	stop := make(chan struct{})
+	ask := func(method, path, body, want string) {
+		for {
+			select {
+			case <-stop:
+				return
+			default:
+			}
+			req, err := http.NewRequest(method, "http://"+w.front+path, strings.NewReader(body))
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			req.Host = "shop.dew.localhost"
+			if answer, err := w.answer(req); err != nil || !strings.HasPrefix(answer, want) {
+				t.Errorf("%s: %s %s: %q, %v", time.Now().Format(time.StampMilli), method, path, answer, err)
+			}
+			n.Add(1)
+			time.Sleep(time.Millisecond) // the machine has other things to do, too
+		}
+	}
+	for range 2 {
+		wg.Go(func() { ask("GET", "/", "", "200 web ") })
+		wg.Go(func() { ask("POST", "/echo", "order", "200 order") })
+		wg.Go(func() { ask("POST", "/slow?for=300ms", "", "200 begun done") })
+	}
+	return func() int64 {
+		close(stop)
+		wg.Wait()
+		return n.Load()
+	}
+}
+
+func (w *town) answer(req *http.Request) (string, error) {
+	res, err := w.client.Do(req)
+	if err != nil {
+		return "", err
+	}
+	defer res.Body.Close()
+	var b strings.Builder
+	fmt.Fprintf(&b, "%d ", res.StatusCode)
+	_, err = io.Copy(&b, res.Body)
+	return b.String(), err
+}
+
+func (w *town) rolls(t *testing.T) {
+	w.say("set-env", "shop", "MARK", "rolled")
+	d := w.deploy(t, `"options":{"max_in_flight":2}`)
+	w.reaches(t, d, "FINALIZED", "DEPLOYED")
+	w.marks(t, 3, "rolled")
+}
+
+func (w *town) canaries(t *testing.T) {
+	w.say("set-env", "shop", "MARK", "canary")
+	d := w.deploy(t, `"strategy":"canary","options":{"canary":{"steps":[{"instance_weight":34},{"instance_weight":67}]}}`)
+	for step := 1; step <= 2; step++ {
+		w.reaches(t, d, "ACTIVE", "PAUSED")
+		if got := w.deployment(t, d); got.Status.Canary.Steps.Current != step || got.Status.Canary.Steps.Total != 2 {
+			t.Errorf("step %+v, want %d of 2", got.Status.Canary, step)
+		}
+		w.marks(t, 4, "canary", "rolled")
+		w.say("curl", "-X", "POST", "/v3/deployments/"+d+"/actions/continue")
+	}
+	w.reaches(t, d, "FINALIZED", "DEPLOYED")
+	w.marks(t, 3, "canary")
+}
+
+// A deployment that is cancelled after each of its steps leaves what was there.
+func (w *town) cancels(t *testing.T) {
+	for started := range rounds(2, 4) {
+		w.say("set-env", "shop", "MARK", "never")
+		d := w.deploy(t, "")
+		w.eventually("new instances run", func() error {
+			st := w.deployment(t, d).Status
+			if n := len(w.running(t, d)); n < started && st.Value == "ACTIVE" {
+				return fmt.Errorf("%d of %d", n, started)
+			}
+			return nil
+		})
+		if w.deployment(t, d).Status.Value == "ACTIVE" {
+			w.say("curl", "-X", "POST", "/v3/deployments/"+d+"/actions/cancel")
+			w.reaches(t, d, "FINALIZED", "CANCELED")
+		} else { // it was faster
+			w.say("set-env", "shop", "MARK", "canary")
+			w.reaches(t, w.deploy(t, ""), "FINALIZED", "DEPLOYED")
+		}
+		w.marks(t, 3, "canary")
+	}
+}
+
+// New instances that crash end no old one.
+func (w *town) survivesBadOnes(t *testing.T) {
+	w.say("curl", "-X", "PATCH", "/v3/apps/"+w.appGUID("shop")+"/processes/web", "-d", `{"command":"exit 7"}`)
+	d := w.deploy(t, "")
+	w.eventually("the new instance crashes", func() error {
+		if out := w.say("curl", "/v3/processes/"+w.deployment(t, d).NewProcesses[0].GUID+"/stats"); !strings.Contains(out, `"CRASHED"`) {
+			return fmt.Errorf("%s", out)
+		}
+		return nil
+	})
+	w.marks(t, 3, "canary")
+	w.reaches(t, d, "ACTIVE", "DEPLOYING")
+	w.say("curl", "-X", "POST", "/v3/deployments/"+d+"/actions/cancel")
+	w.reaches(t, d, "FINALIZED", "CANCELED")
+	w.marks(t, 3, "canary")
+}
+
+// After a cancel an instance that ends comes back as it was, whatever was wished
+// since.
+func (w *town) staysBack(t *testing.T) {
+	w.say("set-env", "shop", "MARK", "never")
+	d := w.deploy(t, "")
+	w.say("curl", "-X", "POST", "/v3/deployments/"+d+"/actions/cancel")
+	w.reaches(t, d, "FINALIZED", "CANCELED")
+	w.dew("restart-app-instance", "shop", "0")
+	w.marks(t, 3, "rolled")
+}
+
+func (w *town) rollsBack(t *testing.T) {
+	var all struct {
+		Resources []struct {
+			GUID, Description string
+			Version           int
+		}
+	}
+	w.decode(t, "/v3/apps/"+w.appGUID("shop")+"/revisions?versions=2", &all)
+	if len(all.Resources) != 1 || all.Resources[0].Description != "New environment variables deployed." {
+		t.Fatalf("revisions = %+v", all)
+	}
+	d := w.deploy(t, `"revision":{"guid":"`+all.Resources[0].GUID+`"}`)
+	w.reaches(t, d, "FINALIZED", "DEPLOYED")
+	w.marks(t, 3, "rolled")
+}
+
+type deployment struct {
+	GUID   string
+	Status struct {
+		Value, Reason string
+		Canary        struct{ Steps struct{ Current, Total int } }
+	}
+	NewProcesses []struct{ GUID string } `json:"new_processes"`
+}
+
+// deploy begins a deployment of the app shop and gives its guid.
+func (w *town) deploy(t *testing.T, more string) string {
+	t.Helper()
+	if more != "" {
+		more += ","
+	}
+	var d deployment
+	out := w.say("curl", "-X", "POST", "/v3/deployments", "-d", `{`+more+`"relationships":{"app":{"data":{"guid":"`+w.appGUID("shop")+`"}}}}`)
+	if err := json.Unmarshal([]byte(out), &d); err != nil || d.GUID == "" {
+		t.Fatalf("%v: %s", err, out)
+	}
+	return d.GUID
+}
+
+func (w *town) decode(t *testing.T, path string, to any) {
+	t.Helper()
+	if out := w.say("curl", path); json.Unmarshal([]byte(out), to) != nil {
+		t.Fatalf("%s: %s", path, out)
+	}
+}
+
+func (w *town) deployment(t *testing.T, guid string) (d deployment) {
+	t.Helper()
+	w.decode(t, "/v3/deployments/"+guid, &d)
+	return d
+}
+
+// reaches waits for a status.
+func (w *town) reaches(t *testing.T, guid, value, reason string) {
+	t.Helper()
+	w.eventually(reason, func() error {
+		if st := w.deployment(t, guid).Status; st.Value != value || st.Reason != reason {
+			return fmt.Errorf("%+v", st)
+		}
+		return nil
+	})
+}
+
+// running are the new instances of a deployment that run.
+func (w *town) running(t *testing.T, guid string) (out []int) {
+	t.Helper()
+	var stats struct {
+		Resources []struct {
+			Index int
+			State string
+		}
+	}
+	w.decode(t, "/v3/processes/"+w.deployment(t, guid).NewProcesses[0].GUID+"/stats", &stats)
+	for _, s := range stats.Resources {
+		if s.State == "RUNNING" {
+			out = append(out, s.Index)
+		}
+	}
+	return out
+}
+
+// marks waits until so many instances serve, and what they say is this.
+func (w *town) marks(t *testing.T, instances int, want ...string) {
+	t.Helper()
+	slices.Sort(want)
+	w.eventually(fmt.Sprint(want), func() error {
+		seen, places := map[string]bool{}, map[string]bool{}
+		for range 10 * instances {
+			_, body := w.get("shop", "/env?name=MARK")
+			seen[strings.TrimPrefix(body, "MARK=")] = true
+			_, body = w.get("shop", "/address")
+			places[body] = true
+		}
+		if got := slices.Sorted(maps.Keys(seen)); !slices.Equal(got, want) || len(places) != instances {
+			return fmt.Errorf("%v of %d instances", got, len(places))
+		}
+		return nil
+	})
+}
+
+// dewd is killed again and again while it deploys, or while it takes that back. The
+// next one goes on, and in the end exactly what is wished runs.
+func TestDeploymentOutlivesDaemon(t *testing.T) {
+	w := newTown(t)
+	w.push("shop", "  instances: 3\n  env: {MARK: first}\n")
+	before := "first"
+	for i := range rounds(2, 20) {
+		after := fmt.Sprintf("round-%d", i)
+		w.say("set-env", "shop", "MARK", after)
+		d := w.deploy(t, `"options":{"max_in_flight":1}`)
+		w.crashDaemon(2)
+		if i%2 == 1 && w.deployment(t, d).Status.Value == "ACTIVE" {
+			w.say("curl", "-X", "POST", "/v3/deployments/"+d+"/actions/cancel")
+			w.crashDaemon(2)
+			w.reaches(t, d, "FINALIZED", "CANCELED")
+			after = before
+		}
+		if after != before {
+			w.reaches(t, d, "FINALIZED", "DEPLOYED")
+		}
+		w.marks(t, 3, after)
+		before = after
+	}
+}
+
+// crashDaemon kills dewd some times after a moment, and starts it again.
+func (w *town) crashDaemon(times int) {
+	w.t.Helper()
+	for range times {
+		time.Sleep(rand.N(1500 * time.Millisecond))
+		w.kill(syscall.SIGKILL)
+		w.begin()
+	}
+}

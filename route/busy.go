@@ -1,0 +1,20 @@
+package route
+
+import (
+	"slices"
+
+	"github.com/dewrun/dew/runtime"
+)
+
+// Busy tells whether something is under way at an instance that no route leads to any
+// more.
+func (r *Router) Busy(id runtime.InstanceID) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, going := range r.going {
+		if slices.ContainsFunc(going, func(e *endpoint) bool { return e.instance == id && !e.idle() }) {
+			return true
+		}
+	}
+	return false
+}

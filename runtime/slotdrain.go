@@ -1,0 +1,45 @@
+package runtime
+
+import (
+	"context"
+	"time"
+)
+
+// drainLook is how often a slot looks whether requests are under way.
+const drainLook = 20 * time.Millisecond
+
+// Retire is Stop for a slot that others stand in for: requests that are under way
+// may end before its instance is told to. Stop cuts that short.
+func (s *Slot) Retire() {
+	s.gentle.Store(true)
+	s.halted()
+}
+
+// settle waits until no request is under way at an instance that is retired, which no
+// route leads to any more. It returns false when the daemon leaves.
+func (s *Slot) settle(ctx context.Context, in *Instance) bool {
+	if s.sup.c.Busy == nil {
+		return true
+	}
+	limit := time.Now().Add(s.sup.policy.DrainLimit)
+	t := time.NewTicker(drainLook)
+	defer t.Stop()
+	// A request that was on its way when the route was withdrawn may be seen only at
+	// the second look.
+	for idle := 0; s.gentle.Load() && len(in.alive()) > 0 && idle < 2 && time.Now().Before(limit); {
+		select {
+		case <-ctx.Done():
+			return false
+		case e, ok := <-in.task.Exits():
+			for _, e := range s.note(in, e, ok) {
+				s.followed(ctx, in, e)
+			}
+		case <-t.C:
+			idle++
+			if s.sup.c.Busy(in.spec.Instance) {
+				idle = 0
+			}
+		}
+	}
+	return true
+}

@@ -1,0 +1,102 @@
+package runtime
+
+import (
+	"cmp"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"net/netip"
+	"slices"
+	"strconv"
+
+	"github.com/dewrun/dew/app"
+	"github.com/dewrun/dew/droplet"
+)
+
+// taskSpec makes the container of a task: the droplet's files and the app's
+// surroundings, and nothing of its processes. There are no sidecars, and no port.
+func (s *Supervisor) taskSpec(t app.Task, id InstanceID, addr netip.Prefix) (Spec, error) {
+	w, err := s.taskWish(t)
+	if err != nil {
+		return Spec{}, err
+	}
+	env, err := w.taskEnvironment(t, id, addr.Addr(), s.c.PublicURL)
+	if err != nil {
+		return Spec{}, err
+	}
+	memory := int64(t.MemoryMB) * mebibyte
+	spec := Spec{
+		Instance: id, Slot: SlotID{Process: t.GUID}, App: t.App, Type: taskType, Version: t.GUID, Cell: s.c.Cell, Task: t.GUID,
+		Droplet: w.droplet.GUID, Stack: w.stack, Image: w.droplet.Image, Address: addr,
+		Memory: memory, Disk: int64(t.DiskMB) * mebibyte, LogRate: t.LogRate,
+		Processes: []ProcessSpec{{
+			Exec: MainExec, Source: t.Source(), Command: t.Command, Dir: homeDir, Env: env, Memory: memory,
+		}},
+	}
+	w.asImage(spec.Processes)
+	return spec, nil
+}
+
+// taskWish reads what a task is made from. A *StartError says that it cannot be
+// had.
+func (s *Supervisor) taskWish(t app.Task) (w wish, err error) {
+	if w.app, err = s.c.Registry.App(t.App); err != nil {
+		return w, fmt.Errorf("cannot read the app of a task: %w", err)
+	}
+	w.process.Type = taskType
+	if err := s.locate(&w); err != nil {
+		return w, fmt.Errorf("cannot read the app of a task: %w", err)
+	}
+	w.droplet, err = s.c.Droplets.Get(t.Droplet)
+	if errors.Is(err, droplet.ErrNotFound) {
+		return w, refuse(w, fmt.Sprintf("its droplet %s is gone: push the app again", t.Droplet))
+	}
+	if err != nil {
+		return w, fmt.Errorf("cannot read the droplet: %w", err)
+	}
+	if err := s.bind(&w); err != nil {
+		return w, err
+	}
+	if w.stack, err = s.c.Stacks(cmp.Or(w.droplet.Stack, w.app.Stack)); err != nil {
+		return w, refuse(w, fmt.Sprintf("its stack cannot be used: %v", err))
+	}
+	return w, nil
+}
+
+// taskEnvironment is what a task finds: what an instance has, but for what speaks
+// of an index or a port.
+func (w wish) taskEnvironment(t app.Task, id InstanceID, addr netip.Addr, publicURL string) ([]string, error) {
+	vcap, err := json.Marshal(map[string]any{
+		"application_id": w.app.GUID, "application_name": w.app.Name, "name": w.app.Name,
+		"application_uris": w.uris, "uris": w.uris, "application_version": t.GUID, "version": t.GUID,
+		"cf_api": publicURL, "limits": vcapLimits{Disk: t.DiskMB, FDs: openFiles, Mem: t.MemoryMB},
+		"organization_id": w.org.GUID, "organization_name": w.org.Name, "space_id": w.app.Space, "space_name": w.space.Name,
+		"users": nil,
+	})
+	if err != nil {
+		return nil, fmt.Errorf("cannot encode VCAP_APPLICATION: %w", err)
+	}
+	fixed := map[string]string{
+		"HOME": homeDir, "PWD": homeDir, "TMPDIR": tmpDir, "DEPS_DIR": depsDir, "USER": appUser,
+		"VCAP_APPLICATION": string(vcap), "VCAP_SERVICES": w.bindings.Variable(),
+		"MEMORY_LIMIT":     strconv.Itoa(t.MemoryMB) + "m",
+		"CF_INSTANCE_GUID": string(id), "CF_INSTANCE_IP": addr.String(), "CF_INSTANCE_INTERNAL_IP": addr.String(),
+		"CF_INSTANCE_PORT": "", "CF_INSTANCE_PORTS": "[]", "CF_INSTANCE_ADDR": "",
+	}
+	env := w.ownVariables()
+	if w.droplet.Run != nil {
+		maps.DeleteFunc(fixed, ofBuildpacks)
+	}
+	maps.Copy(env, fixed)
+	return variablesOf(env), nil
+}
+
+// variablesOf writes variables as programs are given them, by name.
+func variablesOf(env map[string]string) []string {
+	out := make([]string, 0, len(env))
+	for _, k := range slices.Sorted(maps.Keys(env)) {
+		out = append(out, k+"="+env[k])
+	}
+	return out
+}
