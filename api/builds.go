@@ -67,6 +67,9 @@ func (s *Server) recordBuild(tx *store.Tx, b droplet.Build, d *droplet.Droplet) 
 	if err != nil {
 		return err
 	}
+	if err := w.buildUsage(a, b, d); err != nil || b.State == droplet.BuildFailed {
+		return err
+	}
 	data := map[string]any{"build_guid": b.GUID, "package_guid": b.Package}
 	if d != nil {
 		data["droplet_guid"] = d.GUID
