@@ -31,6 +31,10 @@ func (s *Server) createBuild(r *http.Request) (any, error) {
 	if err := s.setLifecycle(r.Context(), &a, body.Lifecycle); err != nil {
 		return nil, err
 	}
+	told, err := s.mayStage(a)
+	if err != nil {
+		return nil, err
+	}
 	fresh, err := s.staged(p)
 	if err != nil {
 		return nil, err
@@ -41,7 +45,7 @@ func (s *Server) createBuild(r *http.Request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	return answer{status: http.StatusCreated, body: s.presentBuild(b)}, nil
+	return answer{status: http.StatusCreated, warnings: told, body: s.presentBuild(b)}, nil
 }
 
 // noPackage says in the platform's words that a package cannot be had.
@@ -61,6 +65,9 @@ func (s *Server) recordBuild(tx *store.Tx, b droplet.Build, d *droplet.Droplet) 
 		return nil // it was deleted meanwhile
 	}
 	if err != nil {
+		return err
+	}
+	if err := w.buildUsage(a, b, d); err != nil || b.State == droplet.BuildFailed {
 		return err
 	}
 	data := map[string]any{"build_guid": b.GUID, "package_guid": b.Package}

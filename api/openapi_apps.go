@@ -120,6 +120,6 @@ var bitsOperations = map[string]operation{
 	"POST /v3/stacks":            gives[v3.Stack](201).from(jsonOf[v3.CreateStack]()),
 	"DELETE /v3/stacks/{guid}":   ends(204),
 	"GET /v3/stacks/{guid}":      gives[v3.Stack](200),
-	"PATCH /v3/stacks/{guid}":    gives[v3.Stack](200).from(jsonOf[v3.UpdateMetadata]()),
+	"PATCH /v3/stacks/{guid}":    gives[v3.Stack](200).from(jsonOf[v3.UpdateStack]()),
 	"GET /v3/stacks/{guid}/apps": pageOf[v3.App]("names", "guids", "space_guids", "organization_guids", "stacks", "lifecycle_type", "include", paramSelector).by("created_at", "updated_at", "name", "state"),
 }

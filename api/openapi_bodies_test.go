@@ -66,6 +66,9 @@ var goodBodies = map[string]string{
 	"PATCH /v3/service_offerings/{guid}":                            `{"metadata":META}`,
 	"PATCH /v3/service_plans/{guid}":                                `{"metadata":META}`,
 	"POST /v3/service_instances/{guid}/relationships/shared_spaces": goodSpaces,
+	"POST /v3/routes/{guid}/relationships/shared_spaces":            goodSpaces,
+	"PATCH /v3/routes/{guid}/relationships/space":                   `{"data":{"guid":"<Space>"}}`,
+	"PATCH /v3/stacks/{guid}":                                       `{"state":"ACTIVE","state_reason":"x","metadata":META}`,
 }
 
 const (
@@ -86,5 +89,6 @@ var neverGood = map[string]string{
 
 	"PATCH /v3/routes/{guid}/destinations/{destination}":            "the destination has a new guid every time",
 	"POST /v3/service_instances/{guid}/relationships/shared_spaces": "it is not shared with its own space",
+	"POST /v3/routes/{guid}/relationships/shared_spaces":            "it is not shared with its own space",
 	"POST /v3/service_route_bindings":                               "the route is bound already",
 }

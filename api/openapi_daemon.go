@@ -69,5 +69,7 @@ var daemonOperations = map[string]operation{
 
 	"GET /stream/v1/services/{guid}": givesBytes(streamKinds...).ask(logParameterNames...),
 
-	"GET /{$}": gives[v3.Root](200),
+	"GET /{$}":     gives[v3.Root](200),
+	"GET /v3":      gives[v3.Index](200),
+	"GET /v3/info": gives[v3.Info](200),
 }

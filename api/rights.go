@@ -23,6 +23,9 @@ var rights = map[string]right{
 	"GET /openapi.json": {need: toLook},
 	"GET /metrics":      {need: toReadAll},
 
+	"GET /v3":      {need: toEnter},
+	"GET /v3/info": {need: toEnter},
+
 	"GET /v3/organizations":                            {need: toEnter},
 	"POST /v3/organizations":                           {need: toEnter}, // a feature flag lets users, too
 	"GET /v3/organizations/{guid}":                     {need: toRead, at: anOrg},

@@ -193,7 +193,7 @@ func (s *Server) routes() error {
 
 		"GET /stream/v1/services/{guid}": http.HandlerFunc(s.streamService),
 	}
-	for _, list := range []map[string]handler{s.ours(), s.mails(), s.places(), s.wiring(), s.routeSharing(), s.apps(), s.features(), s.processes(), s.deploying(), s.tasks(), s.bits(), s.copies(), s.builtIn(), s.rations(), s.securityGroups(), s.segments(), s.variableGroups(), s.usageEvents(), s.stagingChanges(), s.marketplace()} {
+	for _, list := range []map[string]handler{s.ours(), s.mails(), s.places(), s.wiring(), s.routeSharing(), s.about(), s.apps(), s.features(), s.processes(), s.deploying(), s.tasks(), s.bits(), s.copies(), s.builtIn(), s.rations(), s.securityGroups(), s.segments(), s.variableGroups(), s.usageEvents(), s.stagingChanges(), s.marketplace()} {
 		for pattern, h := range list {
 			all[pattern] = s.serve(h)
 		}

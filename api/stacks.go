@@ -41,8 +41,12 @@ func (s *Server) listStacks(r *http.Request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
+	standings := map[string]droplet.Standing{}
 	var found []noted[droplet.KeptStack]
 	for _, k := range all {
+		if standings[k.thing.GUID], err = s.kept().Standing(k.thing.GUID); err != nil {
+			return nil, err
+		}
 		is := strconv.FormatBool(k.thing.Kind == droplet.StackHost)
 		if q.lets("names", k.thing.Name) && q.lets("guids", k.thing.GUID) && q.lets("default", is) {
 			found = append(found, k)
@@ -53,7 +57,7 @@ func (s *Server) listStacks(r *http.Request) (any, error) {
 			from, to := stackTimes(k.thing, at)
 			return key{k.thing.Name, from, to, k.thing.GUID}
 		},
-		present: func(k noted[droplet.KeptStack]) v3.Stack { return s.presentStack(k, at) },
+		present: func(k noted[droplet.KeptStack]) v3.Stack { return s.presentStack(k, standings[k.thing.GUID], at) },
 		labels:  func(k noted[droplet.KeptStack]) map[string]string { return k.notes.Labels },
 	}), nil
 }
@@ -81,8 +85,12 @@ func (s *Server) getStack(r *http.Request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
+	is, err := s.kept().Standing(k.GUID)
+	if err != nil {
+		return nil, err
+	}
 	at, err := s.since()
-	return s.presentStack(noted[droplet.KeptStack]{k, m}, at), err
+	return s.presentStack(noted[droplet.KeptStack]{k, m}, is, at), err
 }
 
 func (s *Server) updateStack(r *http.Request) (any, error) {
@@ -90,7 +98,14 @@ func (s *Server) updateStack(r *http.Request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := s.updateNotes(r, k.GUID); err != nil {
+	body, err := decode[v3.UpdateStack](r)
+	if err != nil {
+		return nil, err
+	}
+	if err := s.setStanding(k, body); err != nil {
+		return nil, err
+	}
+	if _, err := s.c.Registry.UpdateNotes(k.GUID, metadataChange(body.Metadata)); err != nil {
 		return nil, err
 	}
 	return s.getStack(r)
@@ -123,11 +138,15 @@ func runsOn(a app.App, k droplet.KeptStack) bool {
 	return a.Stack == k.Name
 }
 
-func (s *Server) presentStack(k noted[droplet.KeptStack], at time.Time) v3.Stack {
+func (s *Server) presentStack(k noted[droplet.KeptStack], is droplet.Standing, at time.Time) v3.Stack {
 	created, updated := stackTimes(k.thing, at)
+	var why *string
+	if is.Reason != "" {
+		why = &is.Reason
+	}
 	return v3.Stack{
 		GUID: k.thing.GUID, CreatedAt: v3.At(created), UpdatedAt: v3.At(updated), Name: k.thing.Name, Description: k.thing.Description,
-		State: v3.StackActive, Default: k.thing.Kind == droplet.StackHost, Metadata: presentMetadata(k.notes),
+		State: is.State, StateReason: why, Default: k.thing.Kind == droplet.StackHost, Metadata: presentMetadata(k.notes),
 		Links: v3.Links{"self": {Href: s.href("v3", "stacks", k.thing.GUID)}},
 	}
 }

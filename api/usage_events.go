@@ -7,6 +7,7 @@ import (
 
 	"github.com/dewrun/dew/api/v3"
 	"github.com/dewrun/dew/app"
+	"github.com/dewrun/dew/droplet"
 )
 
 // usageEvents are what apps and services took, for those who count it.
@@ -20,6 +21,25 @@ func (s *Server) usageEvents() map[string]handler {
 		"POST /v3/app_usage_events/actions/destructively_purge_all_and_reseed":     s.purgeAppUsage,
 		"POST /v3/service_usage_events/actions/destructively_purge_all_and_reseed": s.purgeServiceUsage,
 	}
+}
+
+// buildUsage keeps that a build began, or is over.
+func (w wish) buildUsage(a app.App, b droplet.Build, d *droplet.Droplet) error {
+	u := app.Usage{
+		State: app.UsageStagingStarted, Previous: string(b.State), App: app.Named{GUID: a.GUID, Name: a.Name}, Instances: app.Change{Now: 1, Before: 1},
+	}
+	if d == nil && b.State != droplet.BuildFailed {
+		return w.registry.RecordUsage(u, a.Space)
+	}
+	u.State = app.UsageStagingStopped
+	if d != nil && len(d.Buildpacks) > 0 {
+		u.Buildpack = d.Buildpacks[len(d.Buildpacks)-1].Name
+	}
+	if err := w.registry.RecordUsage(u, a.Space); err != nil || d == nil {
+		return err
+	}
+	u.State = app.UsageBuildpackSet
+	return w.registry.RecordUsage(u, a.Space)
 }
 
 func (s *Server) listAppUsage(r *http.Request) (any, error) {

@@ -227,6 +227,10 @@ func (s *Server) createUser(r *http.Request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
+	metadata := app.Metadata{}.Merge(metadataChange(body.Metadata))
+	if err := metadata.Validate(); err != nil { // an account that is made stays
+		return nil, err
+	}
 	guid, err := s.accountFor(body)
 	if err != nil {
 		return nil, err
@@ -239,7 +243,7 @@ func (s *Server) createUser(r *http.Request) (any, error) {
 		if err != nil && !errors.Is(err, app.ErrNotFound) {
 			return err
 		}
-		_, err = w.registry.PutUser(app.User{GUID: guid, Metadata: app.Metadata{}.Merge(metadataChange(body.Metadata))})
+		_, err = w.registry.PutUser(app.User{GUID: guid, Metadata: metadata})
 		return err
 	})
 	if err != nil {

@@ -155,6 +155,39 @@ func (s *Server) checkToken(r *http.Request) (reply, error) {
 	return reply{body: c}, nil
 }
 
+// introspection is what introspect tells: a token that is good is told of.
+type introspection struct {
+	Active bool `json:"active"`
+	*claims
+}
+
+// introspect is checkToken as RFC 7662 has it: a token that is not good is no error.
+func (s *Server) introspect(r *http.Request) (reply, error) {
+	form, err := readForm(r)
+	if err != nil {
+		return reply{}, err
+	}
+	if err := s.resource(r); err != nil {
+		return reply{}, err
+	}
+	if form.Get("token") == "" {
+		return reply{}, &problem{status: http.StatusBadRequest, code: "invalid_request", description: "The parameter token is missing"}
+	}
+	c, err := s.parse(form.Get("token"))
+	var p Principal
+	if err == nil {
+		p, err = s.current(c.principal())
+	}
+	if errors.Is(err, ErrInvalidToken) || errors.Is(err, ErrExpired) || errors.Is(err, ErrRevoked) {
+		return reply{body: introspection{}}, nil
+	}
+	if err != nil {
+		return reply{}, err
+	}
+	c.Scope = p.Scopes
+	return reply{body: introspection{true, c}}, nil
+}
+
 // resource lets in who may look into tokens: services, and administrators.
 func (s *Server) resource(r *http.Request) error {
 	_, vouched := FromContext(r.Context())

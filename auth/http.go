@@ -41,6 +41,7 @@ func (s *Server) routes() http.Handler {
 		"DELETE /uaa/oauth/token/revoke/user/{id}":   s.revokeUser,
 		"DELETE /uaa/oauth/token/revoke/client/{id}": s.revokeClient,
 		"POST /uaa/check_token":                      s.checkToken,
+		"POST /uaa/introspect":                       s.introspect,
 		"GET /uaa/userinfo":                          s.userinfo,
 		"GET /uaa/passcode":                          s.passcode,
 		"GET /uaa/Users":                             s.listUsers,

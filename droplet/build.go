@@ -307,9 +307,15 @@ func (b *Builds) staged(w Build, d Droplet) error {
 func (b *Builds) failed(w Build, why error) error {
 	b.o.Say(w.App, "Staging failed: "+why.Error())
 	b.o.Logger.Warn("staging failed", "app", w.App, "build", w.GUID, "err", why)
-	_, err := b.builds.Update(w.GUID, func(w *Build) error {
-		w.State, w.Error, w.UpdatedAt = BuildFailed, why.Error(), time.Now().UTC()
-		return nil
+	err := b.shelf.db.Update(func(tx *store.Tx) error {
+		w, err := b.builds.With(tx).Update(w.GUID, func(w *Build) error {
+			w.State, w.Error, w.UpdatedAt = BuildFailed, why.Error(), time.Now().UTC()
+			return nil
+		})
+		if err != nil {
+			return err
+		}
+		return b.record(tx, w, nil)
 	})
 	if err != nil && !errors.Is(err, store.ErrNotFound) {
 		return fmt.Errorf("cannot keep build %s: %w", w.GUID, err)

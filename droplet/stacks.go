@@ -112,6 +112,9 @@ type Stacks struct {
 	o      StackOptions
 	stacks *store.Bucket[KeptStack]
 	images *store.Bucket[KeptImage]
+	// standings are who may use the stacks, by guid.
+	standings *store.Bucket[Standing]
+
 	layers *layers
 	wake   chan struct{} // of Run
 
@@ -145,6 +148,7 @@ func OpenStacks(db *store.DB, o StackOptions) (*Stacks, error) {
 	s.o, s.wake = o, make(chan struct{}, 1)
 	s.stacks = store.In(db, "stacks", store.Index("name", func(k KeptStack) string { return k.Name }))
 	s.images = store.In[KeptImage](db, "images")
+	s.standings = store.In[Standing](db, "stack-standings")
 	var err error
 	if s.layers, err = openLayers(db, o); err != nil {
 		return nil, err

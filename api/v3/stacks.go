@@ -2,8 +2,12 @@ package v3
 
 import "time"
 
-// StackActive is the state of a stack that apps may use.
-const StackActive = "ACTIVE"
+// UpdateStack is the body of PATCH /v3/stacks/:guid. What is absent stays.
+type UpdateStack struct {
+	State       *string   `json:"state,omitempty"` // ACTIVE, DEPRECATED, RESTRICTED or DISABLED
+	StateReason *string   `json:"state_reason,omitempty"`
+	Metadata    *Metadata `json:"metadata,omitempty"`
+}
 
 // Stack is a root file system that droplets run on.
 type Stack struct {

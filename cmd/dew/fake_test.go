@@ -111,6 +111,7 @@ func (d *daemon) handler() http.Handler {
 	d.otherRoutes(handle)
 	d.taskRoutes(handle)
 	d.deployRoutes(handle)
+	d.bitsRoutes(handle)
 	d.shelves.answers(d, handle)
 	mux.HandleFunc("GET /stream/v1/apps/app-1", d.stream)
 	mux.HandleFunc("GET /stream/v1/services/{guid}", d.serviceLines)

@@ -70,7 +70,7 @@ func newApp(out *console) *runner {
 		Action:         noCommand,
 	}
 	for _, group := range []func(*global) []*cli.Command{
-		pushCommands, smokeCommands, appCommands, lifeCommands, deployCommands, scaleCommands, envCommands, logCommands, crashCommands, sshCommands, taskCommands,
+		pushCommands, smokeCommands, packageCommands, appCommands, checkCommands, lifeCommands, deployCommands, scaleCommands, envCommands, logCommands, crashCommands, sshCommands, taskCommands,
 		routeCommands, serviceCommands, loginCommands, targetCommands, orgCommands, spaceCommands, userCommands, roleCommands, clientCommands, inboxCommands, notifyCommands, resourceCommands, buildpackCommands, stackCommands,
 		daemonCommands, curlCommands, completionCommands,
 	} {

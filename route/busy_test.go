@@ -1,0 +1,42 @@
+package route
+
+import (
+	"fmt"
+	"net/http"
+	"testing"
+
+	"github.com/dewrun/dew/runtime"
+)
+
+// An instance that is withdrawn is busy for as long as a request is under way there,
+// and not because a connection was kept for the next one.
+func TestBusy(t *testing.T) {
+	w := newWorld(t, routeTo("shop", "", "a"))
+	began, goOn := make(chan struct{}), make(chan struct{})
+	w.instance("a", 0, http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/slow" {
+			close(began)
+			<-goOn
+		}
+		fmt.Fprint(rw, "done")
+	}))
+	id := idOf("a", 0)
+	w.get("shop", "/") // its connection is kept
+	answered := make(chan string)
+	go func() {
+		_, body := w.get("shop", "/slow")
+		answered <- body
+	}()
+	<-began
+	gone := ready("a", 0)
+	gone.State, gone.Ready = runtime.Stopping, false
+	w.router.Changed(gone)
+	if !w.router.Busy(id) || w.router.Busy("another") {
+		t.Error("the instance is not busy with a request under way, or another one is")
+	}
+	close(goOn)
+	if got := <-answered; got != "done" {
+		t.Errorf("answer = %q, want it finished", got)
+	}
+	eventually(t, "the instance is not busy", func() bool { return !w.router.Busy(id) })
+}
