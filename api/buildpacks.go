@@ -126,15 +126,6 @@ func (s *Server) getBuildpack(r *http.Request) (any, error) {
 	return s.presentBuildpack(noted[droplet.Buildpack]{b, m}, at), err
 }
 
-func (s *Server) updateNotes(r *http.Request, guid string) error {
-	body, err := decode[v3.UpdateMetadata](r)
-	if err != nil {
-		return err
-	}
-	_, err = s.c.Registry.UpdateNotes(guid, metadataChange(body.Metadata))
-	return err
-}
-
 // presentBuildpack shows a buildpack; at is when those that are built in came.
 func (s *Server) presentBuildpack(b noted[droplet.Buildpack], at time.Time) v3.Buildpack {
 	created, updated := b.thing.CreatedAt, b.thing.UpdatedAt

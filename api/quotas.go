@@ -274,9 +274,15 @@ func changeLimits(l *app.Limits, b v3.ChangeQuota) {
 		from v3.Nullable[int]
 		to   **int
 	}{
-		{b.Apps.TotalMemory, &l.TotalMemory}, {b.Apps.PerProcessMemory, &l.ProcessMemory}, {b.Apps.LogRateLimit, &l.LogRate},
-		{b.Apps.TotalInstances, &l.Instances}, {b.Apps.PerAppTasks, &l.Tasks}, {b.Services.TotalServiceInstances, &l.Services},
-		{b.Services.TotalServiceKeys, &l.Keys}, {b.Routes.TotalRoutes, &l.Routes}, {b.Routes.TotalReservedPorts, &l.Ports},
+		{b.Apps.TotalMemory, &l.TotalMemory},
+		{b.Apps.PerProcessMemory, &l.ProcessMemory},
+		{b.Apps.LogRateLimit, &l.LogRate},
+		{b.Apps.TotalInstances, &l.Instances},
+		{b.Apps.PerAppTasks, &l.Tasks},
+		{b.Services.TotalServiceInstances, &l.Services},
+		{b.Services.TotalServiceKeys, &l.Keys},
+		{b.Routes.TotalRoutes, &l.Routes},
+		{b.Routes.TotalReservedPorts, &l.Ports},
 		{b.Domains.TotalDomains, &l.Domains},
 	} {
 		switch {
