@@ -175,8 +175,8 @@ func (u *ruin) sample(schema object, at []string) any {
 	if ref, ok := schema["$ref"].(string); ok {
 		return u.sample(u.doc["components"].(object)["schemas"].(object)[ref[strings.LastIndex(ref, "/")+1:]].(object), at)
 	}
-	if any, ok := schema["anyOf"].([]any); ok {
-		return u.sample(any[0].(object), at)
+	if choices, ok := schema["anyOf"].([]any); ok {
+		return u.sample(choices[0].(object), at)
 	}
 	switch schema["type"] {
 	case "object":

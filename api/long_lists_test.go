@@ -1,0 +1,85 @@
+package api
+
+import (
+	"fmt"
+	"net/url"
+	"strings"
+	"testing"
+
+	"github.com/dewrun/dew/api/v3"
+	"github.com/dewrun/dew/app"
+	"github.com/dewrun/dew/store"
+)
+
+// A list that is longer than any page comes whole and in order, and its filters
+// combine on every page.
+func TestLongLists(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	const n = 6003
+	err := w.c.DB.Update(func(tx *store.Tx) error {
+		events := w.c.Events.With(tx)
+		for i := range n {
+			kind := "audit.app.update"
+			if i%3 == 0 {
+				kind = "audit.app.start"
+			}
+			err := events.Record(app.Event{
+				Type: kind, Space: w.space.GUID, Org: w.space.Org,
+				Target: app.Target{GUID: fmt.Sprintf("target-%d", i%2), Type: "app", Name: fmt.Sprint(i)},
+			})
+			if err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, tt := range []struct {
+		query string
+		total int
+		pages int
+	}{
+		{"per_page=5000", n, 2},
+		{"per_page=1000&order_by=-created_at", n, 7},
+		{"per_page=5000&types=audit.app.start", 2001, 1},
+		{"per_page=500&types=audit.app.start&target_guids=target-0", 1001, 3},
+		{"per_page=500&types=audit.app.start,audit.app.update&target_guids=target-1&space_guids=" + w.space.GUID, 3001, 7},
+		{"per_page=500&types=audit.app.start&space_guids=nonesuch", 0, 1},
+	} {
+		w.wantPages(t, "/v3/audit_events?"+tt.query, tt.total, tt.pages)
+	}
+}
+
+// wantPages follows a list from page to page as clients do, and wants every item
+// once.
+func (w *world) wantPages(t *testing.T, path string, total, pages int) {
+	t.Helper()
+	seen, last, asked := map[string]bool{}, "", 0
+	descending := strings.Contains(path, "order_by=-")
+	for path != "" {
+		var page v3.List[v3.Event]
+		w.want(200, "GET", path, "", &page)
+		if page.Pagination.TotalResults != total || page.Pagination.TotalPages != pages {
+			t.Fatalf("%s says %d items on %d pages, want %d on %d", path, page.Pagination.TotalResults, page.Pagination.TotalPages, total, pages)
+		}
+		asked++
+		for _, e := range page.Resources {
+			at := e.CreatedAt.UTC().Format("2006-01-02T15:04:05.000000000")
+			if last != "" && (descending && at > last || !descending && at < last) {
+				t.Errorf("%s is not in order: %s after %s", path, at, last)
+			}
+			last, seen[e.GUID] = at, true
+		}
+		path = ""
+		if page.Pagination.Next != nil {
+			u := must(url.Parse(page.Pagination.Next.Href))(t)
+			path = u.RequestURI()
+		}
+	}
+	if len(seen) != total || asked != pages {
+		t.Errorf("%d items came on %d pages, want %d on %d", len(seen), asked, total, pages)
+	}
+}
