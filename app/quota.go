@@ -188,10 +188,16 @@ func (q Quota) check() error {
 		key   string
 		limit *int
 	}{
-		{"apps.total_memory_in_mb", q.TotalMemory}, {"apps.per_process_memory_in_mb", q.ProcessMemory},
-		{"apps.log_rate_limit_in_bytes_per_second", q.LogRate}, {"apps.total_instances", q.Instances}, {"apps.per_app_tasks", q.Tasks},
-		{"services.total_service_instances", q.Services}, {"services.total_service_keys", q.Keys},
-		{"routes.total_routes", q.Routes}, {"routes.total_reserved_ports", q.Ports}, {"domains.total_domains", q.Domains},
+		{"apps.total_memory_in_mb", q.TotalMemory},
+		{"apps.per_process_memory_in_mb", q.ProcessMemory},
+		{"apps.log_rate_limit_in_bytes_per_second", q.LogRate},
+		{"apps.total_instances", q.Instances},
+		{"apps.per_app_tasks", q.Tasks},
+		{"services.total_service_instances", q.Services},
+		{"services.total_service_keys", q.Keys},
+		{"routes.total_routes", q.Routes},
+		{"routes.total_reserved_ports", q.Ports},
+		{"domains.total_domains", q.Domains},
 	} {
 		if l.limit != nil && *l.limit < 0 {
 			ps.add(l.key, "must be 0 or more, or null for no limit, not %d", *l.limit)

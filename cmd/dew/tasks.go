@@ -209,9 +209,13 @@ func runTask(ctx context.Context, name, id string, ask *client.Client, out *cons
 		return out.encode(t)
 	}
 	rows := [][]string{
-		{"id:", strconv.Itoa(t.SequenceID)}, {"name:", t.Name}, {"state:", t.State},
-		{"start time:", t.CreatedAt.Local().Format(time.DateTime)}, {"command:", command(t)},
-		{"memory:", strconv.Itoa(t.MemoryInMB) + "M"}, {"disk:", strconv.Itoa(t.DiskInMB) + "M"},
+		{"id:", strconv.Itoa(t.SequenceID)},
+		{"name:", t.Name},
+		{"state:", t.State},
+		{"start time:", t.CreatedAt.Local().Format(time.DateTime)},
+		{"command:", command(t)},
+		{"memory:", strconv.Itoa(t.MemoryInMB) + "M"},
+		{"disk:", strconv.Itoa(t.DiskInMB) + "M"},
 	}
 	if t.Result.FailureReason != nil {
 		rows = append(rows, []string{"failure reason:", *t.Result.FailureReason})
