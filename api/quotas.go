@@ -7,7 +7,6 @@ import (
 
 	"github.com/dewrun/dew/api/v3"
 	"github.com/dewrun/dew/app"
-	"github.com/dewrun/dew/services"
 )
 
 // rations are what orgs and spaces may have, and what they take.
@@ -459,70 +458,4 @@ func (s *Server) presentQuota(k app.Quota, has []string) v3.Quota {
 		"organization": {Href: s.href("v3", "organizations", k.Org)},
 	}
 	return out
-}
-
-func (s *Server) getOrgUsage(r *http.Request) (any, error) {
-	o, err := s.orgOf(r)
-	if err != nil {
-		return nil, err
-	}
-	u, err := s.c.Registry.UsedByOrg(o.GUID)
-	if err != nil {
-		return nil, err
-	}
-	spaces, err := s.c.Registry.SpacesOf(o.GUID)
-	if err != nil {
-		return nil, err
-	}
-	inside := map[string]bool{}
-	for _, sp := range spaces {
-		inside[sp.GUID] = true
-	}
-	out, err := s.usageOf(u, inside)
-	out.Usage.Domains = &u.Domains
-	out.Links = s.usageLinks("organization", "organizations", o.GUID)
-	return out, err
-}
-
-func (s *Server) getSpaceUsage(r *http.Request) (any, error) {
-	sp, err := s.spaceOf(r)
-	if err != nil {
-		return nil, err
-	}
-	u, err := s.c.Registry.UsedBySpace(sp.GUID)
-	if err != nil {
-		return nil, err
-	}
-	out, err := s.usageOf(u, map[string]bool{sp.GUID: true})
-	out.Links = s.usageLinks("space", "spaces", sp.GUID)
-	return out, err
-}
-
-func (s *Server) usageLinks(one, many, guid string) v3.Links {
-	return v3.Links{"self": {Href: s.href("v3", many, guid, "usage_summary")}, one: {Href: s.href("v3", many, guid)}}
-}
-
-// usageOf adds what services take in the spaces.
-func (s *Server) usageOf(u app.Used, inside map[string]bool) (out v3.PlaceUsage, err error) {
-	out.Usage = v3.UsageNumbers{
-		StartedInstances: u.Instances, MemoryInMB: u.Memory, Routes: u.Routes, ReservedPorts: u.Ports, PerAppTasks: u.Tasks,
-	}
-	is, err := s.c.Services.Instances(services.InstanceFilter{Type: services.Managed})
-	if err != nil {
-		return out, err
-	}
-	mine := map[string]bool{}
-	for _, i := range is {
-		if inside[i.Space] {
-			mine[i.GUID] = true
-		}
-	}
-	out.Usage.ServiceInstances = len(mine)
-	keys, err := s.c.Services.Bindings(services.BindingFilter{Types: []services.BindingType{services.KeyBinding}})
-	for _, k := range keys {
-		if mine[k.Instance] {
-			out.Usage.ServiceKeys++
-		}
-	}
-	return out, err
 }

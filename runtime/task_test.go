@@ -341,3 +341,26 @@ func TestTaskOrder(t *testing.T) {
 		w.wantNothing()
 	})
 }
+
+// The variables of all running apps reach instances and tasks, below the app's own.
+func TestRunningVariables(t *testing.T) {
+	inWorld(t, func(w *world) {
+		everywhere, group := "everywhere", "group"
+		_, err := w.registry.UpdateEnvGroup(app.RunningGroup, map[string]*string{"PROXY": &everywhere, "COLOUR": &group})
+		w.must(err)
+		w.daemon()
+		w.runTask(w.taskApp(), "sleep")
+		for _, want := range []string{"PROXY=everywhere", "COLOUR=red"} {
+			if env := w.fake.Last().Spec().Processes[0].Env; !slices.Contains(env, want) {
+				t.Errorf("the task has no %s: %q", want, env)
+			}
+		}
+		a, err := w.registry.PutApp(app.App{Name: "other", Space: "dev"})
+		w.must(err)
+		w.change(a.GUID, func(p *app.Process) { p.Command = "sleep" })
+		w.state(a.GUID, app.Started)
+		if env := w.fake.Last().Spec().Processes[0].Env; !slices.Contains(env, "PROXY=everywhere") || !slices.Contains(env, "COLOUR=group") {
+			t.Errorf("the instance has not the group's variables: %q", env)
+		}
+	})
+}
