@@ -111,7 +111,7 @@ func TestStrategy(t *testing.T) {
 
 // What becomes of a deployment decides how the command ends.
 func TestDeploymentEnds(t *testing.T) {
-	crashed := []v3.InstanceStats{{Type: "web", State: v3.StateCrashed}}
+	crashed := []v3.InstanceStats{{Type: "web", State: v3.StateCrashed, InstanceGUID: "dead"}}
 	running := []v3.InstanceStats{{Type: "web", State: v3.StateRunning}}
 	for name, c := range map[string]struct {
 		args    string
@@ -129,6 +129,7 @@ func TestDeploymentEnds(t *testing.T) {
 	} {
 		d := newDaemon(t).withApp(v3.AppStarted)
 		d.rollouts.reasons, d.rollouts.stats = c.reasons, c.stats
+		d.crashes = []v3.Crash{{Instance: "dead", Description: "APP/PROC/WEB: Exited with status 1"}}
 		d.dew(append([]string{"restart", "shop"}, strings.Fields(c.args)...)...).must(t, c.status, c.says)
 		if got := d.count("POST /v3/deployments/deployment-1/actions/cancel") == 1; got != c.cancels {
 			t.Errorf("%s: cancelled %t, want %t", name, got, c.cancels)
