@@ -36,6 +36,7 @@ type stream struct {
 	raw   *counted
 
 	frames, scratch []byte
+	failed          bool // something could not be written; of who sends
 
 	down chan struct{} // closed when the receiver hung up
 	why  error         // valid then
@@ -57,22 +58,41 @@ type stretch struct {
 type counted struct {
 	*net.TCPConn
 	written atomic.Int64
+	reset   atomic.Bool // the receiver broke off
 }
 
+// Write notes a reset: the kernel tells it once, and reading would then find an
+// orderly end. One that comes behind such an end is another error, EPIPE.
 func (c *counted) Write(b []byte) (int, error) {
 	n, err := c.TCPConn.Write(b)
 	c.written.Add(int64(n))
+	if errors.Is(err, unix.ECONNRESET) {
+		c.reset.Store(true)
+	}
 	return n, err
 }
 
-// waiting is how many bytes the other side's kernel has not acknowledged.
+// waiting is how many bytes the other side's kernel has not acknowledged, also when
+// the connection has ended.
 func (c *counted) waiting() (n int, err error) {
+	cerr := c.control(func(fd int) { n, err = unix.IoctlGetInt(fd, unix.SIOCOUTQ) })
+	return n, errors.Join(cerr, err)
+}
+
+// over tells whether the connection has ended for both sides.
+func (c *counted) over() bool {
+	var info *unix.TCPInfo
+	var err error
+	cerr := c.control(func(fd int) { info, err = unix.GetsockoptTCPInfo(fd, unix.IPPROTO_TCP, unix.TCP_INFO) })
+	return cerr != nil || err != nil || info.State == unix.BPF_TCP_CLOSE
+}
+
+func (c *counted) control(fn func(fd int)) error {
 	sys, err := c.SyscallConn()
 	if err != nil {
-		return 0, err
+		return err
 	}
-	cerr := sys.Control(func(fd uintptr) { n, err = unix.IoctlGetInt(int(fd), unix.SIOCOUTQ) })
-	return n, errors.Join(cerr, err)
+	return sys.Control(func(fd uintptr) { fn(int(fd)) })
 }
 
 // dial connects to the receiver.
@@ -126,6 +146,7 @@ func (s *stream) send(_ context.Context, es []logstream.Envelope, next uint64) e
 	s.sent = append(s.sent, stretch{end: -1, next: next})
 	s.mu.Unlock()
 	if _, err := s.conn.Write(s.frames); err != nil {
+		s.failed = true
 		return err
 	}
 	s.mu.Lock()
@@ -173,19 +194,20 @@ func (s *stream) arrived(bytes int64, now time.Time) {
 func (s *stream) orderly() bool {
 	select {
 	case <-s.down:
-		return errors.Is(s.why, errHungUp)
+		return errors.Is(s.why, errHungUp) && !s.raw.reset.Load()
 	default:
-		return true
+		return !s.failed
 	}
 }
 
-// settle gives a receiver that is still there the time to take what is under way.
+// settle gives a receiver that is still there the time to take what is under way,
+// and one that is not the time to have that heard.
 func (s *stream) settle() {
 	limit := time.After(leaveLimit)
 	tick := time.NewTicker(10 * time.Millisecond)
 	defer tick.Stop()
 	for {
-		if n, err := s.raw.waiting(); err != nil || n == 0 {
+		if n, err := s.raw.waiting(); err == nil && n == 0 && !s.failed && !s.raw.over() {
 			return
 		}
 		select {

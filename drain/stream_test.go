@@ -1,0 +1,45 @@
+package drain
+
+import (
+	"net"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/dewrun/dew/logstream"
+)
+
+// A receiver that breaks off has not what only its kernel took, also when writing
+// notices it before reading does.
+func TestStreamBrokenOff(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	conn, err := net.Dial("tcp", l.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	peer, err := l.Accept()
+	if err != nil {
+		t.Fatal(err)
+	}
+	raw := &counted{TCPConn: conn.(*net.TCPConn)}
+	s := &stream{raw: raw, conn: raw, down: make(chan struct{}), took: 1, safe: 1}
+	es := []logstream.Envelope{{Source: logstream.Source{Type: "APP"}, Text: []byte(strings.Repeat("x", 1000))}}
+	if err := s.send(t.Context(), es, 2); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "the other kernel has it", func() bool { return s.has(false) == 1 && s.took == 2 })
+	if err := peer.(*net.TCPConn).SetLinger(0); err != nil {
+		t.Fatal(err)
+	}
+	peer.Close() // what it has not read is lost
+	eventually(t, "writing notices", func() bool { return s.send(t.Context(), es, 3) != nil })
+	time.AfterFunc(20*time.Millisecond, s.listen) // reading does only now
+	if got := s.has(true); got != 1 {
+		t.Errorf("it has all before %d", got)
+	}
+	s.close()
+}
