@@ -62,7 +62,7 @@ run: setup build ## start dewd, push the sample app with its sidecar, show its a
 stop: ## end the dewd of `make run` and its apps, leave nothing behind
 	@dist/checkout.sh stop '$(ROOT)' '$(RUN)'
 
-test: root setup-test build unit integration ## every kind of test (root, under 15 minutes)
+test: root setup-test build unit integration ## every kind of test (root, some 20 minutes)
 
 unit: ## unit tests with the race detector (under 10 s once built)
 	@$(GO) test -race -timeout 5m ./...
