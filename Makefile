@@ -62,9 +62,9 @@ run: setup build ## start dewd, push the sample app with its sidecar, show its a
 stop: ## end the dewd of `make run` and its apps, leave nothing behind
 	@dist/checkout.sh stop '$(ROOT)' '$(RUN)'
 
-test: root setup-test build unit integration ## every kind of test (root, under 15 minutes)
+test: root setup-test build unit integration ## every kind of test (root, some 20 minutes)
 
-unit: ## unit tests with the race detector (under 10 s once built)
+unit: ## unit tests with the race detector (a minute or two)
 	@$(GO) test -race -timeout 5m ./...
 
 # One package after the other: each starts containers and counts what is left.
