@@ -5,6 +5,7 @@ import (
 	"maps"
 	"reflect"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/google/uuid"
@@ -138,7 +139,7 @@ func (r *Registry) revise(a App, back Revision) (Revision, error) {
 		case back.GUID != "":
 			reasons = append(reasons, fmt.Sprintf("Rolled back to revision %d.", back.Version))
 		}
-		next.Version, next.Description = latest.Version%lastRevision+1, joined(reasons)
+		next.Version, next.Description = latest.Version%lastRevision+1, strings.Join(reasons, " ")
 	}
 	return r.keepRevision(next)
 }
@@ -198,17 +199,6 @@ func sameSidecars(a, b []Sidecar) bool {
 		return a.Name == b.Name && a.Command == b.Command && a.MemoryMB == b.MemoryMB &&
 			reflect.DeepEqual(slices.Sorted(slices.Values(a.ProcessTypes)), slices.Sorted(slices.Values(b.ProcessTypes)))
 	})
-}
-
-func joined(sentences []string) string {
-	out := ""
-	for i, s := range sentences {
-		if i > 0 {
-			out += " "
-		}
-		out += s
-	}
-	return out
 }
 
 // LatestRevision returns the one that was made last; zero where there is none.
