@@ -29,6 +29,8 @@ func (s *Server) stagingChanges() map[string]handler {
 		"POST /v3/droplets":                            s.createDroplet,
 		"POST /v3/droplets/{guid}/upload":              s.uploadDroplet,
 		"POST /v3/admin/actions/clear_buildpack_cache": s.clearCache,
+
+		"POST /v3/apps/{guid}/actions/clear_buildpack_cache": s.clearAppCache,
 	})
 	return out
 }
@@ -39,6 +41,7 @@ const (
 	opUploadBuildpack = "buildpack.upload"
 	opUploadDroplet   = "droplet.upload"
 	opClearCache      = "admin.clear_buildpack_cache"
+	opClearAppCache   = "app.clear_buildpack_cache"
 )
 
 // stagingThing are the arguments of these operations.
@@ -54,6 +57,7 @@ func (s *Server) stagingOperations() {
 		opUploadBuildpack: func(guid string) error { _, err := s.c.Catalog.Get(guid); return err },
 		opUploadDroplet:   func(guid string) error { _, err := s.c.Shelf.Get(guid); return err },
 		opClearCache:      func(string) error { return s.c.Builds.ClearCache() },
+		opClearAppCache:   s.c.Builds.ClearCacheOf,
 	} {
 		s.c.Jobs.Handle(operation, func(_ context.Context, j app.Job) ([]string, error) {
 			var a stagingThing
@@ -67,6 +71,14 @@ func (s *Server) stagingOperations() {
 
 func (s *Server) clearCache(r *http.Request) (any, error) {
 	return s.begin(r.Context(), opClearCache, stagingThing{})
+}
+
+func (s *Server) clearAppCache(r *http.Request) (any, error) {
+	a, err := s.appOf(r)
+	if err != nil {
+		return nil, err
+	}
+	return s.begin(r.Context(), opClearAppCache, stagingThing{GUID: a.GUID})
 }
 
 func (s *Server) createBuildpack(r *http.Request) (any, error) {

@@ -104,8 +104,10 @@ func TestBuildpackChanges(t *testing.T) {
 	if r := w.ask("DELETE", own, ""); r.Code != 422 || !strings.Contains(r.Body.String(), "disable it instead") {
 		t.Errorf("a built-in one: %d %s", r.Code, r.Body)
 	}
-	if j := w.finish(w.want(202, "POST", "/v3/admin/actions/clear_buildpack_cache", "", nil)); j.State != v3.JobComplete {
-		t.Errorf("job = %+v", j)
+	for _, place := range []string{"admin", "apps/" + w.createApp("shop").GUID} {
+		if j := w.finish(w.want(202, "POST", "/v3/"+place+"/actions/clear_buildpack_cache", "", nil)); j.State != v3.JobComplete {
+			t.Errorf("%s: job = %+v", place, j)
+		}
 	}
 }
 

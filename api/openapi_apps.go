@@ -85,6 +85,8 @@ var processOperations = map[string]operation{
 var bitsOperations = map[string]operation{
 	"POST /v3/admin/actions/clear_buildpack_cache": begins(),
 
+	"POST /v3/apps/{guid}/actions/clear_buildpack_cache": begins(),
+
 	"GET /v3/buildpacks":                pageOf[v3.Buildpack]("names", "guids", "stacks", "lifecycle", paramSelector).by("created_at", "updated_at", "name", "position"),
 	"POST /v3/buildpacks":               gives[v3.Buildpack](201).from(jsonOf[v3.CreateBuildpack]()),
 	"DELETE /v3/buildpacks/{guid}":      begins(),

@@ -126,6 +126,8 @@ var rights = map[string]right{
 	"POST /v3/apps/{guid}/actions/stop":    {need: toSupport, at: anApp},
 	"POST /v3/apps/{guid}/actions/restart": {need: toSupport, at: anApp},
 
+	"POST /v3/apps/{guid}/actions/clear_buildpack_cache": {need: toSupport, at: anApp},
+
 	"GET /v3/apps/{guid}/env":                             {need: toReadSecrets, at: anApp},
 	"GET /v3/apps/{guid}/environment_variables":           {need: toReadEnv, at: anApp},
 	"PATCH /v3/apps/{guid}/environment_variables":         {need: toDevelop, at: anApp},

@@ -216,7 +216,7 @@ func (b *Builds) reuseKey(k Package, st Stack, packs []chosen, g given) string {
 		fmt.Fprintf(h, "%d %s %q %q", rules, k.SHA256, st.ID, BinaryBuildpack)
 		return hex.EncodeToString(h.Sum(nil))
 	}
-	fmt.Fprintf(h, "%d %s %q %q %q %q", rules, k.SHA256, st.ID, keys, k.App, b.cacheGeneration())
+	fmt.Fprintf(h, "%d %s %q %q %q %q", rules, k.SHA256, st.ID, keys, k.App, b.cacheGeneration(k.App))
 	for _, name := range slices.Sorted(maps.Keys(g.env)) {
 		fmt.Fprintf(h, " %q=%q", name, g.env[name])
 	}

@@ -274,11 +274,12 @@ func (b *Builds) sweepCache() error {
 // generationKey is where the store keeps the generation of the caches.
 const generationKey = "generation"
 
-// cacheGeneration changes when all caches are cleared. One that cannot be read is
-// like none: nothing that was made since is used again.
-func (b *Builds) cacheGeneration() string {
-	g, _ := b.caches.Get(generationKey)
-	return g
+// cacheGeneration changes when all caches, or that of the app, are cleared. One that
+// cannot be read is like none: nothing that was made since is used again.
+func (b *Builds) cacheGeneration(app string) string {
+	all, _ := b.caches.Get(generationKey)
+	own, _ := b.caches.Get(app)
+	return all + own
 }
 
 // ClearCache forgets what buildpacks have kept for the next staging of any app.
@@ -298,11 +299,29 @@ func (b *Builds) ClearCache() error {
 	return nil
 }
 
-// forgetCache removes the cache of an app that is gone.
+// ClearCacheOf forgets what buildpacks have kept for the next staging of one app.
+func (b *Builds) ClearCacheOf(app string) error {
+	if b.o.CacheDir == "" {
+		return nil
+	}
+	if err := b.caches.Put(app, uuid.NewString()); err != nil {
+		return fmt.Errorf("cannot clear the build cache: %w", err)
+	}
+	return b.removeCache(app)
+}
+
+// forgetCache removes all of the cache of an app that is gone.
 func (b *Builds) forgetCache(app string) error {
 	if b.o.CacheDir == "" {
 		return nil
 	}
+	if err := b.caches.Delete(app); err != nil {
+		return fmt.Errorf("cannot forget the build cache: %w", err)
+	}
+	return b.removeCache(app)
+}
+
+func (b *Builds) removeCache(app string) error {
 	if err := os.Remove(b.cacheFile(app)); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("cannot remove the build cache: %w", err)
 	}

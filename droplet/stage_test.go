@@ -158,6 +158,11 @@ func TestStagedFilesStayWithTheirApp(t *testing.T) {
 			t.Errorf("a cache that was cleared: %v", err)
 		}
 		stage("a", 3)
+		if err := y.builds.ClearCacheOf("b"); err != nil {
+			t.Fatal(err)
+		}
+		stage("a", 3)
+		stage("b", 4)
 	})
 }
 
