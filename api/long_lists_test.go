@@ -43,10 +43,10 @@ func TestLongLists(t *testing.T) {
 		pages int
 	}{
 		{"per_page=5000", n, 2},
-		{"per_page=1000&order_by=-created_at", n, 7},
+		{"per_page=2500&order_by=-created_at", n, 3},
 		{"per_page=5000&types=audit.app.start", 2001, 1},
-		{"per_page=500&types=audit.app.start&target_guids=target-0", 1001, 3},
-		{"per_page=500&types=audit.app.start,audit.app.update&target_guids=target-1&space_guids=" + w.space.GUID, 3001, 7},
+		{"per_page=600&types=audit.app.start&target_guids=target-0", 1001, 2},
+		{"per_page=1500&types=audit.app.start,audit.app.update&target_guids=target-1&space_guids=" + w.space.GUID, 3001, 3},
 		{"per_page=500&types=audit.app.start&space_guids=nonesuch", 0, 1},
 	} {
 		w.wantPages(t, "/v3/audit_events?"+tt.query, tt.total, tt.pages)
