@@ -139,6 +139,8 @@ func TestBadInput(t *testing.T) {
 		{"huge page", "GET", apps + "?per_page=5001", "", 400, "CF-BadQueryParameter", "per_page must be a number from 1 to 5000"},
 		{"order by taste", "GET", apps + "?order_by=taste", "", 400, "CF-BadQueryParameter", "Order by can only be"},
 		{"broken query", "GET", apps + "?names=%zz", "", 400, "CF-BadQueryParameter", "invalid URL escape"},
+		{"broken query of a change", "POST", "/v3/packages?source_guid=%zz", "{}", 400, "CF-BadQueryParameter", "invalid URL escape"},
+		{"broken query of a stream", "GET", "/stream/v1/apps/" + a.GUID + "?follow=%zz", "", 400, "CF-BadQueryParameter", "invalid URL escape"},
 
 		{"log of unknown app", "GET", "/api/v1/read/x", "", 404, "CF-ResourceNotFound", "App not found"},
 		{"log from nowhen", "GET", "/api/v1/read/" + a.GUID + "?start_time=soon", "", 400, "CF-BadQueryParameter", "start_time"},

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"net/url"
 	"slices"
 
 	"github.com/dewrun/dew/app"
@@ -260,12 +261,25 @@ func (s *Server) ask(ctx context.Context, n need, p place) error {
 // to nobody, 403 to those who may not, and 404 to those who must not know.
 func (s *Server) guard(rt right, next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if err := s.admit(r, rt); err != nil {
+		err := s.admit(r, rt)
+		if err == nil {
+			err = readable(r)
+		}
+		if err != nil {
 			s.fail(w, r, err)
 			return
 		}
 		next.ServeHTTP(w, r)
 	})
+}
+
+// readable refuses a query that cannot be read whole: what was left out of it might
+// have changed what it asks for.
+func readable(r *http.Request) error {
+	if _, err := url.ParseQuery(r.URL.RawQuery); err != nil {
+		return badQuery("%v", err)
+	}
+	return nil
 }
 
 func (s *Server) admit(r *http.Request, rt right) error {

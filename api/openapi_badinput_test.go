@@ -391,7 +391,9 @@ func TestBadQueries(t *testing.T) {
 	u := newRuin(t, newHome(t))
 	size, stride := measures()
 	turn := 0
-	for pattern, o := range operations() {
+	all := operations()
+	for _, pattern := range slices.Sorted(maps.Keys(all)) {
+		o := all[pattern]
 		method, path := u.place(pattern)
 		if method != http.MethodGet && len(o.asks) == 0 || method == http.MethodDelete {
 			continue

@@ -50,12 +50,10 @@ func readQuery(r *http.Request, filters ...string) (query, error) {
 // readQueryBy is readQuery for a list with orders of its own.
 func readQueryBy(r *http.Request, orders []string, filters ...string) (query, error) {
 	q := query{page: 1, perPage: defaultPerPage, filters: map[string][]string{}}
-	values, err := url.ParseQuery(r.URL.RawQuery)
-	if err != nil {
-		return q, badQuery("%v", err)
-	}
+	values := r.URL.Query()
 	for _, name := range slices.Sorted(maps.Keys(values)) {
 		vs := values[name]
+		var err error
 		if name == "order_by" {
 			err = q.order(vs[len(vs)-1], orders)
 		} else {
