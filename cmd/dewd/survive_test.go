@@ -163,8 +163,12 @@ func checkRecords(t *testing.T, b books) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	told := recordLines(t, b)
+	if n := len(rs) + 1; len(rs) >= 100 && len(told) > n {
+		told = told[len(told)-n:] // older records were forgotten
+	}
 	lines := map[string]int{}
-	for _, l := range recordLines(t, b) {
+	for _, l := range told {
 		_, rest, _ := strings.Cut(l, `"instance":"`)
 		lines[rest[:28]]++
 	}
