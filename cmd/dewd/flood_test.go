@@ -41,7 +41,7 @@ func TestFloodWhileNobodyReads(t *testing.T) {
 		away = 20 * time.Second
 	}
 	var last uint64
-	for round := range 2 {
+	for round := range rounds(1, 2) {
 		c.start()
 		c.eventually("the flood runs", func() error {
 			for _, leaves := range c.leaves() {

@@ -97,7 +97,7 @@ func TestKilledAtAnyMoment(t *testing.T) {
 	// The sidecar ends by itself now and then, so that kills meet every phase.
 	c.wish(idle, "sleep 0.$((RANDOM % 6)); exit 7")
 	life := c.life()
-	for i := range rounds(25, 300) {
+	for i := range rounds(12, 300) {
 		c.launch()
 		time.Sleep(rand.N(life))
 		c.kill(syscall.SIGKILL)
