@@ -49,7 +49,7 @@ func TestOrgQuotas(t *testing.T) {
 	for _, method := range []string{"PATCH", "DELETE"} {
 		wantError(t, w.ask(method, "/v3/organization_quotas/"+app.Unlimited().GUID, `{"name":"x"}`), "CF-UnprocessableEntity", "is built in")
 	}
-	w.want(204, "DELETE", at, "", nil)
+	w.complete(w.want(202, "DELETE", at, "", nil))
 	wantError(t, w.ask("GET", at, ""), "CF-ResourceNotFound", "Organization quota not found")
 	w.want(200, "GET", "/v3/organizations/"+w.space.Org, "", &o)
 	if o.Relationships.Quota.ID() != app.Unlimited().GUID {
@@ -86,7 +86,8 @@ func TestSpaceQuotas(t *testing.T) {
 	if q.Name != "loose" || q.Apps.TotalInstances != nil {
 		t.Errorf("changed = %+v", q)
 	}
-	w.want(204, "DELETE", at, "", nil)
+	w.complete(w.want(202, "DELETE", at, "", nil))
+	wantError(t, w.ask("GET", at, ""), "CF-ResourceNotFound", "Space quota not found")
 }
 
 // A quota is a record: what goes beyond it is done all the same, and is shown.
