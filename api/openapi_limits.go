@@ -55,9 +55,9 @@ var limitOperations = map[string]operation{
 	"GET /v3/environment_variable_groups/{name}":   gives[v3.EnvVarGroup](200),
 	"PATCH /v3/environment_variable_groups/{name}": gives[v3.EnvVarGroup](200).from(jsonOf[v3.UpdateEnvVars]()),
 
-	"GET /v3/app_usage_events":            pageOf[v3.AppUsageEvent]("after_guid", "guids"),
+	"GET /v3/app_usage_events":            pageOf[v3.AppUsageEvent]("after_guid", "guids").by(byTime...),
 	"GET /v3/app_usage_events/{guid}":     gives[v3.AppUsageEvent](200),
-	"GET /v3/service_usage_events":        pageOf[v3.ServiceUsageEvent]("after_guid", "guids", "service_instance_types", "service_offering_guids"),
+	"GET /v3/service_usage_events":        pageOf[v3.ServiceUsageEvent]("after_guid", "guids", "service_instance_types", "service_offering_guids").by(byTime...),
 	"GET /v3/service_usage_events/{guid}": gives[v3.ServiceUsageEvent](200),
 
 	"POST /v3/app_usage_events/actions/destructively_purge_all_and_reseed":     gives[struct{}](200),
