@@ -39,7 +39,7 @@ func (s *Server) pageOfApps(r *http.Request, among func(a app.App) bool) (any, e
 	if err != nil {
 		return nil, err
 	}
-	asked, err := q.includes("space", "space.organization", "org")
+	asked, err := q.includes(besideApp...)
 	if err != nil {
 		return nil, err
 	}
@@ -172,12 +172,25 @@ func checkFolders(buildpacks []string, admin bool) error {
 	return nil
 }
 
+// besideApp is what can stand beside an app.
+var besideApp = []string{"space", "space.organization", "org"}
+
 func (s *Server) getApp(r *http.Request) (any, error) {
+	asked, err := readInclude(r, besideApp)
+	if err != nil {
+		return nil, err
+	}
 	a, err := s.appOf(r)
 	if err != nil {
 		return nil, err
 	}
-	return s.presentApp(a), nil
+	see, err := s.sight(r.Context())
+	if err != nil {
+		return nil, err
+	}
+	out := s.presentApp(a)
+	out.Included, err = s.included(asked, beside{spaces: []string{a.Space}}, see)
+	return out, err
 }
 
 // getPermissions tells what the one who asks may read of an app.

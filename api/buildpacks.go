@@ -63,7 +63,7 @@ func (s *Server) since() (at time.Time, err error) {
 func buildpackGUID(b droplet.Buildpack) string { return b.GUID }
 
 func (s *Server) listBuildpacks(r *http.Request) (any, error) {
-	q, err := readQueryBy(r, append(slices.Clone(orders), "position"), "names", "guids", "stacks", "lifecycle", paramSelector)
+	q, err := readQueryBy(r, append(slices.Clone(orders), "position", "lifecycle"), "names", "guids", "stacks", "lifecycle", paramSelector)
 	if err != nil {
 		return nil, err
 	}
@@ -90,10 +90,14 @@ func (s *Server) listBuildpacks(r *http.Request) (any, error) {
 	return list(s, r, q, all, look[noted[droplet.Buildpack], v3.Buildpack]{
 		key: func(b noted[droplet.Buildpack]) key {
 			name := b.thing.Name
-			if q.orderBy == "position" {
+			switch q.orderBy {
+			case "lifecycle":
+				name = v3.LifecycleBuildpack
+			case "position":
 				name = fmt.Sprintf("%09d", b.thing.Position)
 			}
-			return key{name, at, at, b.thing.GUID}
+			created, updated := buildpackTimes(b.thing, at)
+			return key{name, created, updated, b.thing.GUID}
 		},
 		present: func(b noted[droplet.Buildpack]) v3.Buildpack { return s.presentBuildpack(b, at) },
 		labels:  func(b noted[droplet.Buildpack]) map[string]string { return b.notes.Labels },
@@ -126,15 +130,22 @@ func (s *Server) getBuildpack(r *http.Request) (any, error) {
 	return s.presentBuildpack(noted[droplet.Buildpack]{b, m}, at), err
 }
 
-// presentBuildpack shows a buildpack; at is when those that are built in came.
-func (s *Server) presentBuildpack(b noted[droplet.Buildpack], at time.Time) v3.Buildpack {
-	created, updated := b.thing.CreatedAt, b.thing.UpdatedAt
+// buildpackTimes are when a buildpack was made and changed; at is when those that
+// are built in came.
+func buildpackTimes(b droplet.Buildpack, at time.Time) (created, updated time.Time) {
+	created, updated = b.CreatedAt, b.UpdatedAt
 	if created.IsZero() {
 		created = at
 	}
 	if updated.IsZero() {
 		updated = created
 	}
+	return created, updated
+}
+
+// presentBuildpack shows a buildpack; at is when those that are built in came.
+func (s *Server) presentBuildpack(b noted[droplet.Buildpack], at time.Time) v3.Buildpack {
+	created, updated := buildpackTimes(b.thing, at)
 	out := v3.Buildpack{
 		GUID: b.thing.GUID, CreatedAt: v3.At(created), UpdatedAt: v3.At(updated), Name: b.thing.Name, State: b.thing.State,
 		Position: b.thing.Position, Enabled: b.thing.Enabled, Locked: b.thing.Locked, Lifecycle: v3.LifecycleBuildpack,

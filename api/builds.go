@@ -119,7 +119,7 @@ func (s *Server) updateBuild(r *http.Request) (any, error) {
 }
 
 func (s *Server) listAppBuilds(r *http.Request) (any, error) {
-	q, err := readQuery(r, "guids", "states", "package_guids", paramSelector)
+	q, err := readQueryBy(r, byTime, "guids", "states", "package_guids", paramSelector)
 	if err != nil {
 		return nil, err
 	}
@@ -135,7 +135,7 @@ func (s *Server) listAppBuilds(r *http.Request) (any, error) {
 }
 
 func (s *Server) listBuilds(r *http.Request) (any, error) {
-	q, err := readQuery(r, "guids", "states", "package_guids", "app_guids", "space_guids", "organization_guids", paramSelector)
+	q, err := readQueryBy(r, byTime, "guids", "states", "package_guids", "app_guids", "space_guids", "organization_guids", paramSelector)
 	if err != nil {
 		return nil, err
 	}

@@ -50,7 +50,7 @@ func (w wish) record(kind string, a app.App, data map[string]any) error {
 }
 
 func (s *Server) listEvents(r *http.Request) (any, error) {
-	q, err := readQuery(r, "types", "target_guids", "target_guids[not]", "space_guids", "organization_guids", "actor_guids")
+	q, err := readQueryBy(r, byTime, "guids", "types", "target_guids", "target_guids[not]", "space_guids", "organization_guids", "actor_guids")
 	if err != nil {
 		return nil, err
 	}
@@ -71,7 +71,7 @@ func (s *Server) listEvents(r *http.Request) (any, error) {
 	}
 	all := slices.DeleteFunc(append(events, crashes...), func(e app.Event) bool {
 		_, not := q.filters["target_guids[not]"]
-		return !see.event(e) || !q.lets("actor_guids", e.Actor.GUID) || not && q.lets("target_guids[not]", e.Target.GUID)
+		return !see.event(e) || !q.lets("guids", e.GUID) || !q.lets("actor_guids", e.Actor.GUID) || not && q.lets("target_guids[not]", e.Target.GUID)
 	})
 	return list(s, r, q, all, look[app.Event, v3.Event]{
 		key:     func(e app.Event) key { return key{e.Type, e.CreatedAt, e.CreatedAt, e.GUID} },

@@ -14,7 +14,7 @@ var serviceOperations = map[string]operation{
 	"GET /v3/service_brokers/{guid}":    gives[v3.ServiceBroker](200),
 	"PATCH /v3/service_brokers/{guid}":  begins().or(gives[v3.ServiceBroker](200)).from(jsonOf[v3.UpdateServiceBroker]()),
 
-	"GET /v3/service_offerings":           pageOf[v3.ServiceOffering]("names", "guids", "space_guids", "organization_guids", "available", "service_broker_guids", "service_broker_names", fieldsOfBroker, paramSelector),
+	"GET /v3/service_offerings":           pageOf[v3.ServiceOffering]("names", "guids", "space_guids", "organization_guids", "available", "broker_catalog_ids", "service_broker_guids", "service_broker_names", fieldsOfBroker, paramSelector),
 	"DELETE /v3/service_offerings/{guid}": ends(204).ask("purge"),
 	"GET /v3/service_offerings/{guid}":    gives[v3.ServiceOffering](200).ask(fieldsOfBroker),
 	"PATCH /v3/service_offerings/{guid}":  gives[v3.ServiceOffering](200).from(jsonOf[v3.UpdateMetadata]()),
@@ -52,7 +52,7 @@ var instanceOperations = map[string]operation{
 	"GET /v3/service_instances/{guid}/relationships/shared_spaces/usage_summary": gives[v3.UsageSummary](200),
 	"DELETE /v3/service_instances/{guid}/relationships/shared_spaces/{space}":    begins().or(ends(204)),
 
-	"GET /v3/service_route_bindings":                   pageOf[v3.ServiceRouteBinding]("guids", "route_guids", "service_instance_guids", "service_instance_names", "include", paramSelector),
+	"GET /v3/service_route_bindings":                   pageOf[v3.ServiceRouteBinding]("guids", "route_guids", "service_instance_guids", "service_instance_names", "include", paramSelector).by(byTime...),
 	"POST /v3/service_route_bindings":                  begins().or(gives[v3.ServiceRouteBinding](201)).from(jsonOf[v3.CreateServiceRouteBinding]()),
 	"DELETE /v3/service_route_bindings/{guid}":         begins().or(ends(204)),
 	"GET /v3/service_route_bindings/{guid}":            gives[v3.ServiceRouteBinding](200).ask("include"),

@@ -21,7 +21,7 @@ func (s *Server) packageOf(r *http.Request) (droplet.Package, error) {
 }
 
 func (s *Server) listAppPackages(r *http.Request) (any, error) {
-	q, err := readQuery(r, "guids", "states", "types", paramSelector)
+	q, err := readQueryBy(r, byTime, "guids", "states", "types", paramSelector)
 	if err != nil {
 		return nil, err
 	}
@@ -37,7 +37,7 @@ func (s *Server) listAppPackages(r *http.Request) (any, error) {
 }
 
 func (s *Server) listPackages(r *http.Request) (any, error) {
-	q, err := readQuery(r, "guids", "states", "types", "app_guids", "space_guids", "organization_guids", paramSelector)
+	q, err := readQueryBy(r, byTime, "guids", "states", "types", "app_guids", "space_guids", "organization_guids", paramSelector)
 	if err != nil {
 		return nil, err
 	}
@@ -170,7 +170,7 @@ func (s *Server) getPackage(r *http.Request) (any, error) {
 // listPackageDroplets gives what was made of a package: how clients find out
 // whether it is staged already.
 func (s *Server) listPackageDroplets(r *http.Request) (any, error) {
-	q, err := readQuery(r, "guids", "states", paramSelector)
+	q, err := readQueryBy(r, byTime, "guids", "states", paramSelector)
 	if err != nil {
 		return nil, err
 	}

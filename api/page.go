@@ -30,8 +30,11 @@ type query struct {
 	selector      app.Selector
 }
 
-// orders are what most lists can be ordered by.
-var orders = []string{"created_at", "updated_at", "name"}
+// orders are what most lists can be ordered by; byTime is for what has no name.
+var (
+	orders = []string{"created_at", "updated_at", "name"}
+	byTime = orders[:2:2]
+)
 
 // The parameters that are more than lists of values.
 const (
@@ -51,13 +54,16 @@ func readQuery(r *http.Request, filters ...string) (query, error) {
 func readQueryBy(r *http.Request, orders []string, filters ...string) (query, error) {
 	q := query{page: 1, perPage: defaultPerPage, filters: map[string][]string{}}
 	values := r.URL.Query()
+	if err := allKnown(values, filters); err != nil {
+		return q, err
+	}
 	for _, name := range slices.Sorted(maps.Keys(values)) {
 		vs := values[name]
 		var err error
 		if name == "order_by" {
 			err = q.order(vs[len(vs)-1], orders)
 		} else {
-			err = q.read(name, vs[len(vs)-1], filters)
+			err = q.read(name, vs[len(vs)-1])
 		}
 		if err != nil {
 			return q, err
@@ -66,15 +72,36 @@ func readQueryBy(r *http.Request, orders []string, filters ...string) (query, er
 	return q, nil
 }
 
+// allKnown refuses the parameters that the list does not know, all at once.
+func allKnown(values url.Values, filters []string) error {
+	known := append(slices.Clone(filters), "page", "per_page", "order_by", paramCreated, paramUpdated)
+	var unknown []string
+	for _, name := range slices.Sorted(maps.Keys(values)) {
+		bare, _, _ := strings.Cut(name, "[")
+		if !slices.Contains(known, name) && bare != paramCreated && bare != paramUpdated {
+			unknown = append(unknown, name)
+		}
+	}
+	if len(unknown) == 0 {
+		return nil
+	}
+	return badQuery("Unknown query parameter(s): '%s'. Valid parameters are: '%s'", strings.Join(unknown, "', '"), strings.Join(known, "', '"))
+}
+
+// order reads what to order by, with - before it for the other way. A + says
+// nothing, and is a blank where it was not escaped.
 func (q *query) order(value string, orders []string) error {
 	q.orderBy, q.descending = strings.CutPrefix(value, "-")
+	if !q.descending {
+		q.orderBy = strings.TrimLeft(q.orderBy, "+ ")
+	}
 	if !slices.Contains(orders, q.orderBy) {
 		return badQuery("Order by can only be: '%s'", strings.Join(orders, "', '"))
 	}
 	return nil
 }
 
-func (q *query) read(name, value string, filters []string) (err error) {
+func (q *query) read(name, value string) (err error) {
 	bare, _, _ := strings.Cut(name, "[")
 	switch {
 	case name == "page":
@@ -85,15 +112,12 @@ func (q *query) read(name, value string, filters []string) (err error) {
 		q.created, err = readBound(q.created, name, value)
 	case bare == paramUpdated:
 		q.updated, err = readBound(q.updated, name, value)
-	case name == paramSelector && slices.Contains(filters, name):
+	case name == paramSelector:
 		if q.selector, err = app.ParseSelector(value); err != nil {
 			err = badQuery("%s: %v", name, err)
 		}
-	case slices.Contains(filters, name):
-		q.filters[name] = splitList(value)
 	default:
-		known := append(slices.Clone(filters), "page", "per_page", "order_by", paramCreated, paramUpdated)
-		return badQuery("Unknown query parameter(s): '%s'. Valid parameters are: '%s'", name, strings.Join(known, "', '"))
+		q.filters[name] = splitList(value)
 	}
 	return err
 }
@@ -159,6 +183,15 @@ func (q query) includes(known ...string) (map[string]bool, error) {
 		asked[name] = true
 	}
 	return asked, nil
+}
+
+// readInclude reads what a request for a single thing wants to see beside it.
+func readInclude(r *http.Request, known []string) (map[string]bool, error) {
+	q, err := readQuery(r, "include")
+	if err != nil {
+		return nil, err
+	}
+	return q.includes(known...)
 }
 
 func number(name, value string, most int) (int, error) {
@@ -237,7 +270,7 @@ type look[T, V any] struct {
 
 func (q query) compare(a, b key) int {
 	switch q.orderBy {
-	case "name", "position", "state":
+	case "name", "position", "state", "lifecycle":
 		return cmp.Or(cmp.Compare(a.name, b.name), cmp.Compare(a.guid, b.guid))
 	case "updated_at":
 		return cmp.Or(a.updated.Compare(b.updated), cmp.Compare(a.guid, b.guid))

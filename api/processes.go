@@ -43,7 +43,7 @@ func findProcess(registry *app.Registry, r *http.Request) (app.Process, error) {
 }
 
 func (s *Server) listAppProcesses(r *http.Request) (any, error) {
-	q, err := readQuery(r, "guids", "types", "embed", paramSelector)
+	q, err := readQueryBy(r, byTime, "guids", "types", "embed", paramSelector)
 	if err != nil {
 		return nil, err
 	}
@@ -60,7 +60,7 @@ func (s *Server) listAppProcesses(r *http.Request) (any, error) {
 
 // listProcesses reads apps and processes once, however many there are.
 func (s *Server) listProcesses(r *http.Request) (any, error) {
-	q, err := readQuery(r, "guids", "types", "app_guids", "space_guids", "organization_guids", "embed", paramSelector)
+	q, err := readQueryBy(r, byTime, "guids", "types", "app_guids", "space_guids", "organization_guids", "embed", paramSelector)
 	if err != nil {
 		return nil, err
 	}
@@ -174,7 +174,7 @@ func concealed(text string, open bool) string {
 
 // listInstances tells in short how the instances of a process are.
 func (s *Server) listInstances(r *http.Request) (any, error) {
-	q, err := readQuery(r)
+	q, err := readQueryBy(r, byTime)
 	if err != nil {
 		return nil, err
 	}

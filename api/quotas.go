@@ -1,6 +1,7 @@
 package api
 
 import (
+	"context"
 	"errors"
 	"net/http"
 	"slices"
@@ -37,6 +38,12 @@ var aSpaceQuota = noun{noun: nounSpaceQuota, find: func(s *Server, guid string) 
 	q, err := s.spaceQuota(guid)
 	return place{org: q.Org}, err
 }}
+
+// The jobs that remove quotas.
+const (
+	opDeleteOrgQuota   = "organization_quota.delete"
+	opDeleteSpaceQuota = "space_quota.delete"
+)
 
 const (
 	nounOrgQuota   = "Organization quota"
@@ -298,23 +305,28 @@ func changeLimits(l *app.Limits, b v3.ChangeQuota) {
 }
 
 func (s *Server) deleteOrgQuota(r *http.Request) (any, error) {
-	if _, err := s.orgQuota(r.PathValue("guid")); err != nil {
+	k, err := s.orgQuota(r.PathValue("guid"))
+	if err != nil {
 		return nil, err
 	}
-	if err := s.c.Registry.DeleteQuota(r.PathValue("guid")); err != nil {
-		return nil, builtIn(missing(nounOrgQuota, err))
+	if k.GUID == app.Unlimited().GUID {
+		return nil, unprocessable("quota %s %v", k.Name, app.ErrBuiltIn)
 	}
-	return answer{status: http.StatusNoContent}, nil
+	return s.begin(r.Context(), opDeleteOrgQuota, removal{GUID: k.GUID})
 }
 
 func (s *Server) deleteSpaceQuota(r *http.Request) (any, error) {
-	if _, err := s.spaceQuota(r.PathValue("guid")); err != nil {
+	k, err := s.spaceQuota(r.PathValue("guid"))
+	if err != nil {
 		return nil, missing(nounSpaceQuota, err)
 	}
-	if err := s.c.Registry.DeleteQuota(r.PathValue("guid")); err != nil {
-		return nil, missing(nounSpaceQuota, err)
-	}
-	return answer{status: http.StatusNoContent}, nil
+	return s.begin(r.Context(), opDeleteSpaceQuota, removal{GUID: k.GUID})
+}
+
+// doDeleteQuota removes a quota. One that is gone already is fine: the job may be
+// done twice.
+func (s *Server) doDeleteQuota(_ context.Context, guid string) error {
+	return gone(s.c.Registry.DeleteQuota(guid))
 }
 
 func (s *Server) applyOrgQuota(r *http.Request) (any, error) {

@@ -81,7 +81,7 @@ func TestSecurityGroups(t *testing.T) {
 	w.want(204, "DELETE", at+"/relationships/staging_spaces/"+space, "", nil)
 	wantError(t, w.ask("DELETE", at+"/relationships/staging_spaces/"+space, ""), "CF-UnprocessableEntity", "Ensure the space is bound to this security group.")
 	wantError(t, w.ask("POST", at+"/relationships/running_spaces", `{"data":[{"guid":"x"}]}`), "CF-UnprocessableEntity", "Spaces do not exist")
-	w.want(204, "DELETE", at, "", nil)
+	w.complete(w.want(202, "DELETE", at, "", nil))
 	wantError(t, w.ask("GET", at, ""), "CF-ResourceNotFound", "Security group not found")
 }
 

@@ -18,7 +18,7 @@ var aRevision = noun{noun: "Revision", find: func(s *Server, guid string) (place
 }}
 
 func (s *Server) listRevisions(r *http.Request) (any, error) {
-	q, err := readQuery(r, "versions", "deployable", paramSelector)
+	q, err := readQueryBy(r, byTime, "guids", "versions", "deployable", paramSelector)
 	if err != nil {
 		return nil, err
 	}
@@ -36,7 +36,7 @@ func (s *Server) listRevisions(r *http.Request) (any, error) {
 // listDeployedRevisions gives those that instances run now: several while a
 // deployment is under way, none of an app that is stopped.
 func (s *Server) listDeployedRevisions(r *http.Request) (any, error) {
-	q, err := readQuery(r)
+	q, err := readQueryBy(r, byTime, "guids")
 	if err != nil {
 		return nil, err
 	}
@@ -63,7 +63,7 @@ func (s *Server) pageOfRevisions(r *http.Request, q query, all []app.Revision) (
 		}
 	}
 	all = slices.DeleteFunc(all, func(v app.Revision) bool {
-		return !q.lets("versions", strconv.Itoa(v.Version)) || !q.lets("deployable", strconv.FormatBool(there[v.GUID]))
+		return !q.lets("guids", v.GUID) || !q.lets("versions", strconv.Itoa(v.Version)) || !q.lets("deployable", strconv.FormatBool(there[v.GUID]))
 	})
 	return list(s, r, q, all, look[app.Revision, v3.Revision]{
 		key:     func(v app.Revision) key { return key{v.GUID, v.CreatedAt, v.UpdatedAt, v.GUID} },

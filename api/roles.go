@@ -19,7 +19,7 @@ const opDeleteRole = "role.delete"
 const noOrgRole = "Users cannot be assigned roles in a space if they do not have a role in that space's organization."
 
 func (s *Server) listRoles(r *http.Request) (any, error) {
-	q, err := readQueryBy(r, []string{"created_at", "updated_at"},
+	q, err := readQueryBy(r, byTime,
 		"guids", "types", "user_guids", "organization_guids", "space_guids", "include")
 	if err != nil {
 		return nil, err

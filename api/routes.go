@@ -11,6 +11,7 @@ import (
 
 	"github.com/dewrun/dew/api/v3"
 	"github.com/dewrun/dew/app"
+	"github.com/dewrun/dew/services"
 )
 
 func (s *Server) listRoutes(r *http.Request) (any, error) {
@@ -18,7 +19,7 @@ func (s *Server) listRoutes(r *http.Request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	return s.pageOfRoutes(r, all, "space_guids", "organization_guids", "app_guids")
+	return s.pageOfRoutes(r, all, "space_guids", "organization_guids", "app_guids", "service_instance_guids")
 }
 
 func (s *Server) listAppRoutes(r *http.Request) (any, error) {
@@ -34,11 +35,11 @@ func (s *Server) listAppRoutes(r *http.Request) (any, error) {
 }
 
 func (s *Server) pageOfRoutes(r *http.Request, all []app.Route, filters ...string) (any, error) {
-	q, err := readQuery(r, append(filters, "guids", "domain_guids", "hosts", "paths", "ports", "include", paramSelector)...)
+	q, err := readQueryBy(r, byTime, append(filters, "guids", "domain_guids", "hosts", "paths", "ports", "include", paramSelector)...)
 	if err != nil {
 		return nil, err
 	}
-	asked, err := q.includes("domain", "space", "space.organization")
+	asked, err := q.includes(besideRoute...)
 	if err != nil {
 		return nil, err
 	}
@@ -54,9 +55,13 @@ func (s *Server) pageOfRoutes(r *http.Request, all []app.Route, filters ...strin
 	if err != nil {
 		return nil, err
 	}
+	bound, err := s.boundTo(q.filters["service_instance_guids"])
+	if err != nil {
+		return nil, err
+	}
 	all = slices.DeleteFunc(all, func(rt app.Route) bool {
 		seen := see.space(rt.Space) || slices.ContainsFunc(rt.SharedWith, see.space)
-		return !seen || !letsRoute(q, rt) || !q.lets("organization_guids", orgs[rt.Space])
+		return !seen || !letsRoute(q, rt) || !q.lets("organization_guids", orgs[rt.Space]) || !bound(rt.GUID)
 	})
 	out := list(s, r, q, all, look[app.Route, v3.Route]{
 		key:     func(rt app.Route) key { return key{rt.Host, rt.CreatedAt, rt.UpdatedAt, rt.GUID} },
@@ -70,6 +75,17 @@ func (s *Server) pageOfRoutes(r *http.Request, all []app.Route, filters ...strin
 	}
 	out.Included, err = s.included(asked, b, see)
 	return out, err
+}
+
+// boundTo tells the routes that are bound to one of the service instances; without
+// any it tells all.
+func (s *Server) boundTo(instances []string) (func(route string) bool, error) {
+	if instances == nil {
+		return func(string) bool { return true }, nil
+	}
+	found, err := s.c.Services.Bindings(services.BindingFilter{Types: []services.BindingType{services.RouteBinding}, Instances: instances})
+	routes := each(found, func(b services.Binding) string { return b.Route })
+	return func(route string) bool { return slices.Contains(routes, route) }, err
 }
 
 // letsRoute tells whether the query asks for the route. Host names have no case, and
@@ -95,8 +111,19 @@ func (s *Server) routeOf(r *http.Request) (app.Route, error) {
 	return rt, missing("Route", err)
 }
 
+// besideRoute is what can stand beside a route.
+var besideRoute = []string{"domain", "space", "space.organization"}
+
 func (s *Server) getRoute(r *http.Request) (any, error) {
+	asked, err := readInclude(r, besideRoute)
+	if err != nil {
+		return nil, err
+	}
 	rt, err := s.routeOf(r)
+	if err != nil {
+		return nil, err
+	}
+	see, err := s.sight(r.Context())
 	if err != nil {
 		return nil, err
 	}
@@ -104,7 +131,9 @@ func (s *Server) getRoute(r *http.Request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	return s.presentRoute(rt, names[rt.Domain]), nil
+	out := s.presentRoute(rt, names[rt.Domain])
+	out.Included, err = s.included(asked, beside{spaces: []string{rt.Space}, domains: []string{rt.Domain}}, see)
+	return out, err
 }
 
 // createRoute makes a route that leads nowhere yet.

@@ -1,6 +1,7 @@
 package api
 
 import (
+	"context"
 	"errors"
 	"net/http"
 	"slices"
@@ -26,6 +27,9 @@ func (s *Server) securityGroups() map[string]handler {
 		"GET /v3/spaces/{guid}/staging_security_groups":                          s.listSpaceGroups(stagesOf),
 	}
 }
+
+// opDeleteSecurityGroup is the job that removes a group.
+const opDeleteSecurityGroup = "security_group.delete"
 
 const nounSecurityGroup = "Security group"
 
@@ -181,10 +185,15 @@ func (s *Server) updateSecurityGroup(r *http.Request) (any, error) {
 }
 
 func (s *Server) deleteSecurityGroup(r *http.Request) (any, error) {
-	if err := s.c.Registry.DeleteSecurityGroup(r.PathValue("guid")); err != nil {
+	g, err := s.c.Registry.SecurityGroup(r.PathValue("guid"))
+	if err != nil {
 		return nil, missing(nounSecurityGroup, err)
 	}
-	return answer{status: http.StatusNoContent}, nil
+	return s.begin(r.Context(), opDeleteSecurityGroup, removal{GUID: g.GUID})
+}
+
+func (s *Server) doDeleteSecurityGroup(_ context.Context, guid string) error {
+	return gone(s.c.Registry.DeleteSecurityGroup(guid))
 }
 
 // bindGroup gives a group to spaces that who asks manages.

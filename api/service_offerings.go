@@ -10,7 +10,7 @@ import (
 )
 
 func (s *Server) listOfferings(r *http.Request) (any, error) {
-	q, err := readQuery(r, "names", "guids", "space_guids", "organization_guids", "available",
+	q, err := readQuery(r, "names", "guids", "space_guids", "organization_guids", "available", "broker_catalog_ids",
 		"service_broker_guids", "service_broker_names", fieldsOfBroker, paramSelector)
 	if err != nil {
 		return nil, err
@@ -24,7 +24,7 @@ func (s *Server) listOfferings(r *http.Request) (any, error) {
 		return nil, err
 	}
 	all, err := s.c.Services.Offerings(services.OfferingFilter{
-		GUIDs: q.filters["guids"], Names: q.filters["names"], Available: available, Viewer: s.viewer(see),
+		GUIDs: q.filters["guids"], Names: q.filters["names"], IDs: q.filters["broker_catalog_ids"], Available: available, Viewer: s.viewer(see),
 		Brokers: q.filters["service_broker_guids"], BrokerNames: q.filters["service_broker_names"],
 		Orgs: q.filters["organization_guids"], Spaces: q.filters["space_guids"],
 	})

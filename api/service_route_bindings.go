@@ -11,7 +11,7 @@ import (
 )
 
 func (s *Server) listRouteBindings(r *http.Request) (any, error) {
-	q, err := readQuery(r, "guids", "route_guids", "service_instance_guids", "service_instance_names", "include", paramSelector)
+	q, err := readQueryBy(r, byTime, "guids", "route_guids", "service_instance_guids", "service_instance_names", "include", paramSelector)
 	if err != nil {
 		return nil, err
 	}

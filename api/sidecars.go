@@ -2,13 +2,14 @@ package api
 
 import (
 	"net/http"
+	"slices"
 
 	"github.com/dewrun/dew/api/v3"
 	"github.com/dewrun/dew/app"
 )
 
 func (s *Server) listAppSidecars(r *http.Request) (any, error) {
-	q, err := readQuery(r)
+	q, err := readQuery(r, "guids")
 	if err != nil {
 		return nil, err
 	}
@@ -24,7 +25,7 @@ func (s *Server) listAppSidecars(r *http.Request) (any, error) {
 }
 
 func (s *Server) listProcessSidecars(r *http.Request) (any, error) {
-	q, err := readQuery(r)
+	q, err := readQuery(r, "guids")
 	if err != nil {
 		return nil, err
 	}
@@ -44,6 +45,7 @@ func (s *Server) pageOfSidecars(r *http.Request, q query, all []app.Sidecar) (an
 	if err != nil {
 		return nil, err
 	}
+	all = slices.DeleteFunc(all, func(c app.Sidecar) bool { return !q.lets("guids", c.GUID) })
 	return list(s, r, q, all, look[app.Sidecar, v3.Sidecar]{
 		key:     func(c app.Sidecar) key { return key{c.Name, c.CreatedAt, c.UpdatedAt, c.GUID} },
 		present: func(c app.Sidecar) v3.Sidecar { return presentSidecar(c, open(c.App)) },

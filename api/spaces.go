@@ -218,6 +218,10 @@ func (s *Server) removals() {
 
 		opDeletePackage: s.doDeletePackage,
 		opDeleteDroplet: s.doDeleteDroplet,
+
+		opDeleteOrgQuota:      s.doDeleteQuota,
+		opDeleteSpaceQuota:    s.doDeleteQuota,
+		opDeleteSecurityGroup: s.doDeleteSecurityGroup,
 	} {
 		s.c.Jobs.Handle(operation, func(ctx context.Context, j app.Job) ([]string, error) {
 			var args removal
@@ -227,6 +231,14 @@ func (s *Server) removals() {
 			return nil, do(ctx, args.GUID)
 		})
 	}
+}
+
+// gone forgives that what a job removes is there no more: a job may be done twice.
+func gone(err error) error {
+	if errors.Is(err, app.ErrNotFound) {
+		return nil
+	}
+	return err
 }
 
 // recordSpace keeps an event about a space.

@@ -43,7 +43,7 @@ func (w wish) buildUsage(a app.App, b droplet.Build, d *droplet.Droplet) error {
 }
 
 func (s *Server) listAppUsage(r *http.Request) (any, error) {
-	q, err := readQuery(r, "after_guid", "guids")
+	q, err := readQueryBy(r, byTime, "after_guid", "guids")
 	if err != nil {
 		return nil, err
 	}
@@ -55,7 +55,7 @@ func (s *Server) listAppUsage(r *http.Request) (any, error) {
 }
 
 func (s *Server) listServiceUsage(r *http.Request) (any, error) {
-	q, err := readQuery(r, "after_guid", "guids", "service_instance_types", "service_offering_guids")
+	q, err := readQueryBy(r, byTime, "after_guid", "guids", "service_instance_types", "service_offering_guids")
 	if err != nil {
 		return nil, err
 	}

@@ -162,7 +162,7 @@ func (s *Server) holders(r *http.Request, roles []auth.Role) (any, error) {
 }
 
 func (s *Server) pageOfUsers(r *http.Request, all []person) (any, error) {
-	q, err := readQueryBy(r, []string{"created_at", "updated_at"}, "guids", "usernames", "partial_usernames", "origins", paramSelector)
+	q, err := readQueryBy(r, byTime, "guids", "usernames", "partial_usernames", "origins", paramSelector)
 	if err != nil {
 		return nil, err
 	}

@@ -56,7 +56,12 @@ type world struct {
 
 func newWorld(t testing.TB) *world {
 	t.Helper()
-	dir := firstStart(t)
+	return newWorldIn(t, firstStart(t))
+}
+
+// newWorldIn is a world in a folder where one may have been before.
+func newWorldIn(t testing.TB, dir string) *world {
+	t.Helper()
 	db := must(store.Open(filepath.Join(dir, "dew.db"), store.Options{NoSync: true}))(t)
 	t.Cleanup(func() { _ = db.Close() })
 	w := &world{t: t, fake: &fakeProcesses{}, exits: runtime.NewExitLog(db), logged: &syncBuffer{}}

@@ -12,7 +12,9 @@ import (
 	"github.com/dewrun/dew/store"
 )
 
-// Quota is what an org, or a space, may have. A limit that is nil is none.
+// Quota says what an org, or a space, is meant to have. It is a record: kept,
+// shown and given to orgs and spaces, and nothing is refused because of it. A limit
+// that is nil is none.
 type Quota struct {
 	GUID string `json:"guid"`
 	Name string `json:"name"`
@@ -26,15 +28,15 @@ type Quota struct {
 type Limits struct {
 	TotalMemory   *int `json:"total_memory,omitempty"`   // MB of all that is started, tasks included
 	ProcessMemory *int `json:"process_memory,omitempty"` // MB of one instance or task
-	LogRate       *int `json:"log_rate,omitempty"`       // bytes per second; only remembered
+	LogRate       *int `json:"log_rate,omitempty"`       // bytes per second
 	Instances     *int `json:"instances,omitempty"`      // that are started
 	Tasks         *int `json:"tasks,omitempty"`          // at a time
 	NoPaid        bool `json:"no_paid,omitempty"`        // no instances of plans that cost something
 	Services      *int `json:"services,omitempty"`       // managed instances
-	Keys          *int `json:"keys,omitempty"`           // of services; only remembered
+	Keys          *int `json:"keys,omitempty"`           // of services
 	Routes        *int `json:"routes,omitempty"`         //
 	Ports         *int `json:"ports,omitempty"`          // of TCP routes
-	Domains       *int `json:"domains,omitempty"`        // private ones, of an org; only remembered
+	Domains       *int `json:"domains,omitempty"`        // private ones, of an org
 }
 
 // noQuota is the name of the quota that every org has that was given no other. It
@@ -76,7 +78,7 @@ func (r *Registry) PutQuota(q Quota) (Quota, error) {
 	return q, nil
 }
 
-// UpdateQuota changes a quota in one transaction. What is beyond it already stays.
+// UpdateQuota changes a quota in one transaction.
 func (r *Registry) UpdateQuota(guid string, fn func(q *Quota) error) (q Quota, err error) {
 	err = r.update(func(r *Registry) error {
 		if guid == Unlimited().GUID {

@@ -297,10 +297,6 @@ func (r *Registry) putApp(a App) (App, error) {
 	if err := checkApp(a); err != nil {
 		return a, err
 	}
-	within, err := r.quotaGuard(a.Space)
-	if err != nil {
-		return a, err
-	}
 	err = r.apps.Put(a.GUID, a)
 	if errors.Is(err, store.ErrTaken) {
 		return a, &Invalid{Key: "name", Message: fmt.Sprintf("%q is taken by another app of this space: choose another name", a.Name)}
@@ -317,7 +313,7 @@ func (r *Registry) putApp(a App) (App, error) {
 			return a, err
 		}
 	}
-	if err := errors.Join(within(), r.noteStates(old, a)); err != nil {
+	if err := r.noteStates(old, a); err != nil {
 		return a, err
 	}
 	return a, r.eachProcess(a.GUID, func(p Process) (Process, error) {
@@ -364,10 +360,6 @@ func (r *Registry) keepProcess(p Process, rules ...func(p Process) error) (Proce
 	if err != nil {
 		return p, err
 	}
-	within, err := r.quotaGuard(a.Space)
-	if err != nil {
-		return p, err
-	}
 	if p.GUID == "" {
 		p.GUID = uuid.NewString()
 		if p.Type == Web {
@@ -402,7 +394,7 @@ func (r *Registry) keepProcess(p Process, rules ...func(p Process) error) (Proce
 	if err != nil {
 		return p, fmt.Errorf("cannot keep process %s: %w", p.GUID, err)
 	}
-	return p, errors.Join(within(), r.noteScale(a, old, p))
+	return p, r.noteScale(a, old, p)
 }
 
 // sorted reads all values of a bucket.

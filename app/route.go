@@ -222,10 +222,6 @@ func (r *Registry) putRoute(rt Route) (Route, error) {
 	if err := r.checkRoute(rt); err != nil {
 		return rt, err
 	}
-	within, err := r.quotaGuard(rt.Space)
-	if err != nil {
-		return rt, err
-	}
 	err = r.routes.Put(rt.GUID, rt)
 	if errors.Is(err, store.ErrTaken) && rt.TCP() {
 		return rt, &Invalid{Key: "port", Message: fmt.Sprintf("there is a route for port %d already: use that one or choose another port", rt.Port)}
@@ -236,7 +232,7 @@ func (r *Registry) putRoute(rt Route) (Route, error) {
 	if err != nil {
 		return rt, fmt.Errorf("cannot keep route %s: %w", rt.GUID, err)
 	}
-	return rt, errors.Join(within(), r.portsChanged(old, rt))
+	return rt, r.portsChanged(old, rt)
 }
 
 // newPort is the port of a route that is new, or has another one than before.

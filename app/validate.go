@@ -20,6 +20,16 @@ type Invalid struct {
 
 func (e *Invalid) Error() string { return e.Key + ": " + e.Message }
 
+// Refusal says that something cannot be had, in words that clients of the platform
+// know.
+type Refusal struct{ Text string }
+
+func (e *Refusal) Error() string { return e.Text }
+
+func refusal(format string, args ...any) error {
+	return &Refusal{Text: fmt.Sprintf(format, args...)}
+}
+
 // Problems returns all Invalids in err, in the order they were found.
 func Problems(err error) []*Invalid { return collect[*Invalid](err) }
 

@@ -168,9 +168,6 @@ func (l ledger) provision(n NewInstance) (i Instance, o Operation, err error) {
 	if err != nil {
 		return i, o, err
 	}
-	if err := l.checkQuota(n.Space, p); err != nil {
-		return i, o, err
-	}
 	parameters, err := object("parameters", n.Parameters)
 	if err != nil {
 		return i, o, err

@@ -41,7 +41,7 @@ func (v Visibility) In(org, space string) bool {
 
 // OfferingFilter chooses offerings. An empty list chooses all.
 type OfferingFilter struct {
-	GUIDs, Names         []string
+	GUIDs, Names, IDs    []string
 	Brokers, BrokerNames []string
 	Orgs, Spaces         []string // guids of where it can be had
 	Available            *bool
@@ -89,7 +89,7 @@ func (b *Book) Offerings(f OfferingFilter) ([]Offering, error) {
 		return nil, err
 	}
 	return choose(b.offerings, "service offerings", func(o Offering) bool {
-		return among(f.GUIDs, o.GUID) && among(f.Names, o.Name) && among(f.Brokers, o.Broker) &&
+		return among(f.GUIDs, o.GUID) && among(f.Names, o.Name) && among(f.IDs, o.ID) && among(f.Brokers, o.Broker) &&
 			among(f.BrokerNames, names[o.Broker]) && (f.Available == nil || *f.Available == o.Active) &&
 			(everywhere || visible[o.GUID]) && f.Labels.Matches(o.Metadata.Labels)
 	}, func(a, b Offering) int { return cmp.Or(cmp.Compare(a.Name, b.Name), cmp.Compare(a.GUID, b.GUID)) })
@@ -101,7 +101,7 @@ func (b *Book) Plans(f PlanFilter) ([]Plan, error) {
 	if err != nil {
 		return nil, err
 	}
-	places, err := b.places(f)
+	places, err := b.placesOf(f)
 	if err != nil {
 		return nil, err
 	}
@@ -128,27 +128,36 @@ func (b *Book) Plans(f PlanFilter) ([]Plan, error) {
 	})
 }
 
+// places are the spaces that a filter names, and those of the orgs that it names.
+type places struct{ spaces, inOrgs []app.Space }
+
 // hadIn tells whether a plan can be had in one of the places that a filter names.
-func (p Plan) hadIn(f PlanFilter, places []app.Space) bool {
-	if len(f.Orgs) > 0 && !slices.ContainsFunc(f.Orgs, func(o string) bool { return p.Visibility.In(o, "") }) {
-		return false
+// What everybody can have is had anywhere.
+func (p Plan) hadIn(f PlanFilter, at places) bool {
+	if p.Visibility.Type == Public {
+		return true
 	}
-	return len(f.Spaces) == 0 || slices.ContainsFunc(places, func(s app.Space) bool { return p.Visibility.In(s.Org, s.GUID) })
+	in := func(s app.Space) bool { return p.Visibility.In(s.Org, s.GUID) }
+	inOrg := func(org string) bool { return p.Visibility.In(org, "") }
+	return (len(f.Orgs) == 0 || slices.ContainsFunc(f.Orgs, inOrg) || slices.ContainsFunc(at.inOrgs, in)) &&
+		(len(f.Spaces) == 0 || slices.ContainsFunc(at.spaces, in))
 }
 
-// places are the spaces that a filter names, as far as they are there.
-func (b *Book) places(f PlanFilter) (spaces []app.Space, err error) {
-	for _, guid := range f.Spaces {
-		s, err := b.registry.Space(guid)
-		if errors.Is(err, app.ErrNotFound) {
-			continue
-		}
-		if err != nil {
-			return nil, err
-		}
-		spaces = append(spaces, s)
+// placesOf are the places that a filter names, as far as they are there.
+func (b *Book) placesOf(f PlanFilter) (at places, err error) {
+	if len(f.Orgs)+len(f.Spaces) == 0 {
+		return at, nil
 	}
-	return spaces, nil
+	all, err := b.registry.Spaces()
+	for _, s := range all {
+		if slices.Contains(f.Spaces, s.GUID) {
+			at.spaces = append(at.spaces, s)
+		}
+		if slices.Contains(f.Orgs, s.Org) {
+			at.inOrgs = append(at.inOrgs, s)
+		}
+	}
+	return at, err
 }
 
 func (b *Book) plansOf(instances []string) (plans []string, err error) {

@@ -17,6 +17,7 @@ type App struct {
 	Relationships AppRelationships `json:"relationships"`
 	Metadata      Metadata         `json:"metadata"`
 	Links         Links            `json:"links"`
+	Included      map[string]any   `json:"included,omitempty"` // of a single one
 }
 
 // AppRelationships of an app.

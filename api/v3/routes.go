@@ -15,6 +15,7 @@ type Route struct {
 	Relationships RouteRelationships `json:"relationships"`
 	Metadata      Metadata           `json:"metadata"`
 	Links         Links              `json:"links"`
+	Included      map[string]any     `json:"included,omitempty"` // of a single one
 	// Problem is of this daemon alone: why nothing answers on the port of a TCP route.
 	Problem string `json:"problem,omitempty"`
 }

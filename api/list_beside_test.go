@@ -1,0 +1,127 @@
+package api
+
+import (
+	"net/url"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+// stand is under which noun something stands beside a list, and the trail to it.
+type stand struct{ noun, trail string }
+
+// besides are what can be asked to stand beside, by kind of item.
+var besides = map[string]map[string]stand{
+	"App":   {"space": {"spaces", inSpace}, "org": {"organizations", inSpace + " Space:" + inOrg}, "space.organization": {"organizations", inSpace + " Space:" + inOrg}},
+	"Space": {"org": {"organizations", inOrg}, "organization": {"organizations", inOrg}},
+	"Route": {
+		"domain": {"domains", "relationships.domain.data.guid"}, "space": {"spaces", inSpace},
+		"space.organization": {"organizations", inSpace + " Space:" + inOrg},
+	},
+	"Role": {"user": {"users", "relationships.user.data.guid"}, "organization": {"organizations", inOrg}, "space": {"spaces", inSpace}},
+	"ServicePlan": {
+		"service_offering": {"service_offerings", "relationships.service_offering.data.guid"}, "space.organization": {"organizations", inSpace + " Space:" + inOrg},
+	},
+	"ServiceCredentialBinding": {"app": {"apps", ofApp}, "service_instance": {"service_instances", ofInstance}},
+	"ServiceRouteBinding":      {"route": {"routes", "relationships.route.data.guid"}, "service_instance": {"service_instances", ofInstance}},
+}
+
+// besideParts are the same for what can be asked in parts.
+var besideParts = map[string]stand{
+	fieldsOfBroker:         {"service_brokers", ofItsBroker},
+	fieldsOfOfferingBroker: {"service_brokers", "relationships.service_offering.data.guid ServiceOffering:" + ofItsBroker},
+	fieldsOfSpace:          {"spaces", inSpace},
+	fieldsOfOrg:            {"organizations", inSpace + " Space:" + inOrg},
+	fieldsOfPlan:           {"service_plans", "relationships.service_plan.data.guid"},
+	fieldsOfPlanOffering:   {"service_offerings", "relationships.service_plan.data.guid ServicePlan:relationships.service_offering.data.guid"},
+	fieldsOfPlanBroker: {
+		"service_brokers", "relationships.service_plan.data.guid ServicePlan:relationships.service_offering.data.guid ServiceOffering:" + ofItsBroker,
+	},
+}
+
+var validBeside = regexp.MustCompile(`Valid included resources are: '(.*)'`)
+
+// beside asks for everything that can stand beside a list, one by one and all at
+// once, and wants what the items lead to, and nothing else.
+func (l listCase) beside(t *testing.T) {
+	t.Helper()
+	if slices.Contains(l.o.asks, "include") {
+		l.includes(t)
+	}
+	for _, name := range l.o.asks {
+		if strings.HasPrefix(name, "fields[") {
+			l.fields(t, name)
+		}
+	}
+}
+
+func (l listCase) includes(t *testing.T) {
+	t.Helper()
+	told := validBeside.FindStringSubmatch(l.ask("GET", l.path+"?include=surprise", "").Body.String())
+	if told == nil {
+		t.Fatalf("%s does not say what it can include", l.pattern)
+	}
+	names := strings.Split(told[1], "', '")
+	if diff := cmp.Diff(sorted(names), sortedKeys(besides[l.kind])); diff != "" {
+		t.Errorf("%s includes other things (-told +known):\n%s", l.pattern, diff)
+	}
+	for _, asked := range append(names, strings.Join(names, ",")) {
+		want := map[string][]string{}
+		for _, name := range strings.Split(asked, ",") {
+			s := besides[l.kind][name]
+			want[s.noun] = l.leadTo(s.trail)
+			if l.kind == "ServicePlan" && name == "space.organization" {
+				want["spaces"] = l.leadTo(inSpace)
+			}
+		}
+		l.wantBeside(t, url.Values{"include": {asked}}, want)
+	}
+}
+
+// leadTo are the guids that the items lead to.
+func (l listCase) leadTo(trail string) []string {
+	all := []string{}
+	for _, i := range l.all {
+		all = append(all, l.ref.follow(i.record, trail)...)
+	}
+	return slices.Compact(sorted(all))
+}
+
+func (l listCase) wantBeside(t *testing.T, q url.Values, want map[string][]string) map[string]any {
+	t.Helper()
+	page := l.page(t, l.address(q))
+	if len(page.Resources) != len(l.all) {
+		t.Errorf("%s with %v has %d, want all %d", l.pattern, q, len(page.Resources), len(l.all))
+	}
+	got := map[string][]string{}
+	for noun, all := range page.Included {
+		got[noun] = sorted(append([]string{}, textsAt(all, "guid")...))
+	}
+	if diff := cmp.Diff(got, want); diff != "" {
+		t.Errorf("%s beside %v (-got +want):\n%s", l.pattern, q, diff)
+	}
+	return page.Included
+}
+
+// fields asks for the guid alone, and for all parts.
+func (l listCase) fields(t *testing.T, param string) {
+	t.Helper()
+	s := besideParts[param]
+	want := map[string][]string{s.noun: l.leadTo(s.trail)}
+	l.wantBeside(t, url.Values{param: {"guid"}}, want)
+	names := serviceFieldNames[param]
+	beside := l.wantBeside(t, url.Values{param: {strings.Join(names, ",")}}, want)
+	tops := []string{}
+	for _, name := range names {
+		top, _, _ := strings.Cut(name, ".")
+		tops = append(tops, top)
+	}
+	for _, one := range beside[s.noun].([]any) {
+		if diff := cmp.Diff(sortedKeys(one.(record)), slices.Compact(sorted(tops))); diff != "" {
+			t.Errorf("%s with %s shows (-got +want):\n%s", l.pattern, param, diff)
+		}
+	}
+}

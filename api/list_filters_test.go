@@ -1,0 +1,406 @@
+package api
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/url"
+	"path/filepath"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"go.etcd.io/bbolt"
+
+	"github.com/dewrun/dew/app"
+)
+
+// Every parameter that a list is described with, alone and together with every
+// other one, gives what a plain filter over the whole list gives.
+func TestEveryListFilters(t *testing.T) {
+	t.Parallel()
+	h := newHome(t)
+	h.fill(t)
+	h.mix(t)
+	h.label(t)
+	h.spread(t)
+	ref := h.atlas(t)
+	for pattern, path := range h.lists(t) {
+		l := listCase{home: h, ref: ref, pattern: pattern, path: path, o: operations()[pattern]}
+		l.kind = l.o.gives[200][0].of.Field(resourcesField).Type.Elem().Name()
+		l.all = l.get(t, nil)
+		l.alone(t)
+		l.inPairs(t)
+		l.ordered(t)
+		l.beside(t)
+	}
+}
+
+// spread gives everything that is kept times that differ, as if it had been made
+// in the course of some days, and starts the server anew.
+func (h *home) spread(t *testing.T) {
+	t.Helper()
+	for _, stop := range h.stops {
+		stop()
+	}
+	if err := h.c.DB.Close(); err != nil {
+		t.Fatal(err)
+	}
+	dir := filepath.Dir(h.c.UploadDir)
+	db := must(bbolt.Open(filepath.Join(dir, "dew.db"), 0o600, nil))(t)
+	n := 0
+	err := db.Update(func(tx *bbolt.Tx) error {
+		return tx.ForEach(func(_ []byte, b *bbolt.Bucket) error {
+			if b = b.Bucket([]byte("values")); b == nil {
+				return nil
+			}
+			kept := map[string][]byte{}
+			if err := b.ForEach(func(k, v []byte) error { kept[string(k)] = bytes.Clone(v); return nil }); err != nil {
+				return err
+			}
+			for _, k := range sortedKeys(kept) {
+				n++
+				if err := b.Put([]byte(k), shifted(t, kept[k], n)); err != nil {
+					return err
+				}
+			}
+			return nil
+		})
+	})
+	if err := errors.Join(err, db.Close()); err != nil {
+		t.Fatal(err)
+	}
+	h.world = newWorldIn(t, dir)
+	h.world.space = h.space
+	h.local = h.s.Local() // answers are compared with the description elsewhere
+}
+
+// shifted is a kept value with the nth time.
+func shifted(t *testing.T, raw []byte, n int) []byte {
+	t.Helper()
+	var v map[string]any
+	d := json.NewDecoder(bytes.NewReader(raw))
+	d.UseNumber()
+	if err := d.Decode(&v); err != nil {
+		return raw // nothing that has times
+	}
+	at := time.Now().UTC().Truncate(time.Hour).Add(-240 * time.Hour).Add(time.Duration(n%7) * time.Hour)
+	for _, key := range []string{"created_at", "CreatedAt", "updated_at", "UpdatedAt"} {
+		if _, ok := v[key]; !ok {
+			continue
+		}
+		v[key] = at
+		if strings.HasPrefix(key, "u") || strings.HasPrefix(key, "U") {
+			v[key] = at.Add(time.Duration(n%3) * time.Hour)
+		}
+	}
+	return must(json.Marshal(v))(t)
+}
+
+// resourcesField is the place of the items in a page.
+var resourcesField = func() int {
+	f, _ := reflect.TypeFor[anyList]().FieldByName("Resources")
+	return f.Index[0]
+}()
+
+// mix makes differences where fill makes none.
+func (h *home) mix(t *testing.T) {
+	t.Helper()
+	elsewhere := must(h.c.Registry.Spaces())(t)[0]
+	q := must(h.c.Registry.PutQuota(app.Quota{Name: "large"}))(t)
+	must(h.c.Registry.UpdateOrg(h.org.GUID, func(o *app.Org) error { o.Quota = q.GUID; return nil }))(t)
+	must(h.c.Registry.UpdateSpace(h.space.GUID, func(sp *app.Space) error { sp.Quota = h.guids["Space quota"]; return nil }))(t)
+	must(h.c.Registry.PutSecurityGroup(app.SecurityGroup{Name: "one-side", Running: true, Runs: []string{h.space.GUID}, Stages: []string{elsewhere.GUID}}))(t)
+	must(h.c.Registry.PutSegment(app.Segment{Name: "lonely"}))(t)
+	must(h.c.Registry.UpdateTask(h.guids["Task"], func(v *app.Task) error { v.State = app.TaskRunning; return nil }))(t)
+	plan := h.plan("small").GUID
+	h.want(200, "PATCH", "/v3/service_plans/"+plan+"/visibility", `{"type":"organization","organizations":[{"guid":"`+h.org.GUID+`"}]}`, nil)
+	h.complete(h.want(202, "POST", "/v3/service_credential_bindings", boundTo(h.guids["Service instance"], "", `,"name":"key"`), nil))
+}
+
+// label gives some of what can have labels some.
+func (h *home) label(t *testing.T) {
+	t.Helper()
+	labels := []string{`{"tier":"front","zone":"a"}`, `{"tier":"back"}`, `{"zone":"b"}`, `{}`}
+	seen := map[string]bool{}
+	for pattern, path := range h.lists(t) {
+		if !operations()[pattern].knows(paramSelector) {
+			continue
+		}
+		for i, r := range h.page(t, path+"?per_page=5000").Resources {
+			var one record
+			mustRead(t, r, &one)
+			self := strings.TrimPrefix(textAt(one, "links.self.href"), publicURL)
+			if self == "" || seen[self] {
+				continue
+			}
+			seen[self] = true
+			got := h.ask("PATCH", self, `{"metadata":{"labels":`+labels[i%len(labels)]+`}}`)
+			if got.Code != 200 && !strings.Contains(got.Body.String(), "is built in") {
+				t.Errorf("%s takes no labels: %d %s", self, got.Code, got.Body)
+			}
+		}
+	}
+}
+
+// listCase is one list that is asked in every way.
+type listCase struct {
+	*home
+	ref           atlas
+	pattern, path string
+	kind          string // of its items
+	o             operation
+	all           []item
+}
+
+// item is one of a list, as it came and as it can be read.
+type item struct {
+	raw string
+	record
+}
+
+// get asks with a query.
+func (l listCase) get(t *testing.T, q url.Values) []item {
+	t.Helper()
+	return l.items(t, l.page(t, l.address(q)).Resources)
+}
+
+func (l listCase) address(q url.Values) string {
+	if q == nil {
+		q = url.Values{}
+	}
+	q.Set("per_page", "5000")
+	return l.path + "?" + q.Encode()
+}
+
+func (l listCase) items(t *testing.T, raws []json.RawMessage) (out []item) {
+	t.Helper()
+	for _, raw := range raws {
+		i := item{raw: string(raw)}
+		mustRead(t, raw, &i.record)
+		out = append(out, i)
+	}
+	return out
+}
+
+func mustRead(t *testing.T, raw []byte, into any) {
+	t.Helper()
+	if err := json.Unmarshal(raw, into); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// asking is a parameter with a value.
+type asking struct{ name, value string }
+
+// wants asks with some parameters and compares.
+func (l listCase) wants(t *testing.T, asked ...asking) {
+	t.Helper()
+	q := url.Values{}
+	for _, a := range asked {
+		q.Set(a.name, a.value)
+	}
+	got := texts(l.page(t, l.address(q)).Resources)
+	var want []string
+	for _, i := range l.all {
+		if !slices.ContainsFunc(asked, func(a asking) bool { return !l.lets(t, a, i.record) }) {
+			want = append(want, i.raw)
+		}
+	}
+	if diff := cmp.Diff(got, want); diff != "" {
+		t.Errorf("%s with %v has %d of %d, want %d (-got +want):\n%.1500s", l.pattern, asked, len(got), len(l.all), len(want), diff)
+	}
+}
+
+// lets is the plain filter.
+func (l listCase) lets(t *testing.T, a asking, r record) bool {
+	t.Helper()
+	bare, operator, _ := strings.Cut(strings.TrimSuffix(a.name, "]"), "[")
+	switch {
+	case a.name == paramSelector:
+		return selects(a.value, r)
+	case bare == paramCreated || bare == paramUpdated:
+		return within(operator, a.value, textAt(r, strings.TrimSuffix(bare, "s")))
+	case a.name == "target_guids[not]":
+		return !slices.Contains(splitList(a.value), textAt(r, "target.guid"))
+	}
+	values := l.ref.values(t, l.kind, a.name, r)
+	return slices.ContainsFunc(splitList(a.value), func(want string) bool {
+		return slices.ContainsFunc(values, func(v string) bool {
+			if a.name == "partial_usernames" {
+				return strings.Contains(strings.ToLower(v), strings.ToLower(want))
+			}
+			return v == want || v == anywhere
+		})
+	})
+}
+
+// within compares times as they are written: all are of one zone.
+func within(operator, want, have string) bool {
+	switch operator {
+	case "gt":
+		return have > want
+	case "gte":
+		return have >= want
+	case "lt":
+		return have < want
+	case "lte":
+		return have <= want
+	}
+	return slices.Contains(strings.Split(want, ","), have)
+}
+
+// selectors are those of labels, and what each means.
+var selectors = map[string]func(labels map[string]string) bool{
+	"tier=back":                   func(m map[string]string) bool { return m["tier"] == "back" },
+	"tier==front":                 func(m map[string]string) bool { return m["tier"] == "front" },
+	"tier!=front":                 func(m map[string]string) bool { return m["tier"] != "front" },
+	"tier in (back,front)":        func(m map[string]string) bool { return m["tier"] != "" },
+	"tier notin (back,side)":      func(m map[string]string) bool { return m["tier"] != "back" },
+	"zone":                        func(m map[string]string) bool { return m["zone"] != "" },
+	"!zone":                       func(m map[string]string) bool { return m["zone"] == "" },
+	"tier in (back, front),!zone": func(m map[string]string) bool { return m["tier"] != "" && m["zone"] == "" },
+	"tier!=back,zone":             func(m map[string]string) bool { return m["tier"] != "back" && m["zone"] != "" },
+	"nobody=has,tier":             func(map[string]string) bool { return false },
+}
+
+func selects(selector string, r record) bool {
+	labels := map[string]string{}
+	if m, ok := r["metadata"].(map[string]any)["labels"].(map[string]any); ok {
+		for k, v := range m {
+			labels[k] = fmt.Sprint(v)
+		}
+	}
+	return selectors[selector](labels)
+}
+
+// questions are values of a parameter that choose something, nothing and several.
+func (l listCase) questions(t *testing.T, name string) []string {
+	t.Helper()
+	bare, operator, _ := strings.Cut(name, "[")
+	values := map[string]bool{}
+	for _, i := range l.all {
+		switch {
+		case bare == paramCreated || bare == paramUpdated:
+			values[textAt(i.record, strings.TrimSuffix(bare, "s"))] = true
+		case name == "target_guids[not]":
+			values[textAt(i.record, "target.guid")] = true
+		case name != paramSelector:
+			for _, v := range l.ref.values(t, l.kind, name, i.record) {
+				values[v] = true
+			}
+		}
+	}
+	if name == paramSelector {
+		return sortedKeys(selectors)
+	}
+	delete(values, "") // what a thing has not
+	delete(values, anywhere)
+	some := sortedKeys(values)
+	switch {
+	case len(some) > 2 && operator != "":
+		some = some[len(some)/2 : len(some)/2+1]
+	case len(some) > 3:
+		some = []string{some[0], some[len(some)/2], some[len(some)-1]}
+	}
+	if _, one := single[name]; !one && operator == "" && !slices.Contains(oneOf, name) {
+		some = append(some, "nonsense")
+		if bare == paramCreated || bare == paramUpdated {
+			some[len(some)-1] = "1999-01-02T03:04:05Z"
+		}
+		if len(some) > 2 {
+			some = append(some, strings.Join(some[:2], ","))
+		}
+	}
+	return some
+}
+
+// oneOf are the parameters that refuse what is none of their values.
+var oneOf = []string{"globally_enabled_running", "globally_enabled_staging"}
+
+// filters are the parameters that leave something out, of this list.
+func (l listCase) filters() []string {
+	all := slices.DeleteFunc(slices.Clone(l.o.asks), func(name string) bool {
+		return name == "include" || name == "embed" || name == "after_guid" || strings.HasPrefix(name, "fields[")
+	})
+	for _, name := range []string{paramCreated, paramUpdated} {
+		all = append(all, name)
+		for _, op := range operators {
+			all = append(all, name+"["+op+"]")
+		}
+	}
+	return all
+}
+
+// with adds what a parameter cannot be asked without.
+func (l listCase) with(a asking) []asking {
+	if a.name == "origins" {
+		return []asking{a, {"partial_usernames", "u"}}
+	}
+	return []asking{a}
+}
+
+// alone asks every parameter with several values.
+func (l listCase) alone(t *testing.T) {
+	t.Helper()
+	for _, name := range l.filters() {
+		for _, value := range l.questions(t, name) {
+			l.wants(t, l.with(asking{name, value})...)
+		}
+	}
+}
+
+// exclusive are parameters that exclude each other.
+var exclusive = []string{"usernames", "partial_usernames"}
+
+// inPairs asks every parameter together with every other one, once with values of
+// the same item and once with those of different ones.
+func (l listCase) inPairs(t *testing.T) {
+	t.Helper()
+	names := slices.DeleteFunc(l.filters(), func(name string) bool {
+		bare, operator, _ := strings.Cut(name, "[")
+		return bare == paramCreated && operator != "gte]" || bare == paramUpdated && operator != "lt]"
+	})
+	values := map[string][]string{}
+	for _, name := range names {
+		values[name] = l.questions(t, name)
+	}
+	for i, first := range names {
+		for _, second := range names[:i] {
+			a, b := values[first], values[second]
+			if len(a) == 0 || len(b) == 0 || first == "origins" || second == "origins" ||
+				slices.Contains(exclusive, first) && slices.Contains(exclusive, second) {
+				continue
+			}
+			l.wants(t, asking{first, a[0]}, asking{second, b[0]})
+			l.wants(t, asking{first, a[len(a)/2]}, asking{second, b[min(1, len(b)-1)]})
+		}
+	}
+}
+
+// ordered asks for every order, both trails, and compares what is shown.
+func (l listCase) ordered(t *testing.T) {
+	t.Helper()
+	for _, by := range l.o.orders {
+		up, down := l.get(t, url.Values{"order_by": {by}}), l.get(t, url.Values{"order_by": {"-" + by}})
+		slices.Reverse(down)
+		plus := l.get(t, url.Values{"order_by": {"+" + by}})
+		if len(up) != len(l.all) || !reflect.DeepEqual(up, down) || !reflect.DeepEqual(up, plus) {
+			t.Errorf("%s by %s is not the reverse of itself", l.pattern, by)
+		}
+		if !slices.IsSortedFunc(up, func(a, b item) int { return strings.Compare(sortable(a, by), sortable(b, by)) }) {
+			t.Errorf("%s by %s is not sorted", l.pattern, by)
+		}
+	}
+}
+
+func sortable(i item, by string) string {
+	if n, ok := i.record[by].(float64); ok {
+		return fmt.Sprintf("%012.0f", n)
+	}
+	return textAt(i.record, by)
+}
