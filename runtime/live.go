@@ -66,11 +66,12 @@ func (s *Supervisor) Signal(ctx context.Context, process string, index int, side
 	return t.Signal(ctx, sig, exec)
 }
 
-// RestartInstance replaces one instance by a new one of the present wish.
+// RestartInstance replaces one instance by a new one of the present wish. Requests
+// that are under way at it may end first; no new one comes to it.
 func (s *Supervisor) RestartInstance(process string, index int) error {
 	for _, sl := range s.of(process) {
 		if sl.id.Index == index {
-			sl.Restart()
+			sl.RestartGently()
 			return nil
 		}
 	}
