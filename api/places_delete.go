@@ -47,7 +47,7 @@ func (s *Server) sharedDomains(org string) (left []error, err error) {
 	all, err := s.c.Registry.Domains()
 	for _, d := range all {
 		if d.Org == org && slices.ContainsFunc(d.SharedWith, func(with string) bool { return with != org }) {
-			left = append(left, fmt.Errorf("Domain '%s' is shared with other organizations. Unshare before deleting.", d.Name)) //nolint:staticcheck,revive // the platform's words
+			left = append(left, fmt.Errorf("Domain '%s' is shared with other organizations. Unshare before deleting.", d.Name)) //nolint:staticcheck // the platform's words
 		}
 	}
 	return left, err
