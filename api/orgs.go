@@ -1,8 +1,6 @@
 package api
 
 import (
-	"context"
-	"errors"
 	"net/http"
 
 	"github.com/dewrun/dew/api/v3"
@@ -147,42 +145,6 @@ func (s *Server) deleteOrg(r *http.Request) (any, error) {
 		return nil, err
 	}
 	return s.begin(r.Context(), opDeleteOrg, removal{GUID: o.GUID})
-}
-
-// doDeleteOrg removes an org and everything in it. One that is gone already is
-// fine: the job may be done twice.
-func (s *Server) doDeleteOrg(ctx context.Context, guid string) error {
-	spaces, err := s.c.Registry.SpacesOf(guid)
-	if err != nil {
-		return err
-	}
-	for _, sp := range spaces {
-		if err := s.clearServices(ctx, sp.GUID); err != nil {
-			return err
-		}
-		if err := s.forgetApps(sp.GUID); err != nil {
-			return err
-		}
-	}
-	return s.changeAs(app.Actor{}, func(w wish) error {
-		// What came since the list was made goes too.
-		spaces, err := w.registry.SpacesOf(guid)
-		if err != nil {
-			return err
-		}
-		for _, sp := range spaces {
-			if err := w.roles.DeleteSpace(sp.GUID); err != nil {
-				return err
-			}
-		}
-		if err := w.roles.DeleteOrg(guid); err != nil {
-			return err
-		}
-		if err := w.registry.DeleteOrg(guid); err != nil && !errors.Is(err, app.ErrNotFound) {
-			return err
-		}
-		return nil
-	})
 }
 
 // recordOrg keeps an event about an org.

@@ -212,12 +212,13 @@ func (s *Server) clearServices(ctx context.Context, space string) error {
 	if err != nil {
 		return err
 	}
+	// One that refuses does not keep the others: what can go, goes.
+	var errs []error
 	for _, a := range apps {
-		if err := s.unbind(ctx, a.GUID); err != nil {
-			return err
-		}
+		errs = append(errs, s.unbind(ctx, a.GUID))
 	}
-	return s.untilNone(ctx, func() ([]services.Operation, error) { return s.c.Services.DeleteIn(space, app.Actor{}) })
+	errs = append(errs, s.untilNone(ctx, func() ([]services.Operation, error) { return s.c.Services.DeleteIn(space, app.Actor{}) }))
+	return errors.Join(errs...)
 }
 
 // maxRounds bounds how often somebody may begin something new while all is deleted.
@@ -248,12 +249,28 @@ func (s *Server) awaitAll(ctx context.Context, os []services.Operation) error {
 			return ctx.Err()
 		}
 		if bounded.Err() != nil {
-			return unprocessable("%v", errPatience)
+			return unprocessable("%s: %v", s.subject(o), errPatience)
 		}
 		if o.Action != services.Delete && isA[*app.JobError](err) {
 			continue // it was in the way, and is no more
 		}
+		if err != nil {
+			err = fmt.Errorf("%s: %w", s.subject(o), err)
+		}
 		errs = append(errs, err)
 	}
 	return errors.Join(errs...)
+}
+
+// subject names what an operation is about.
+func (s *Server) subject(o services.Operation) string {
+	instance := o.Record
+	if b, err := s.c.Services.Binding(o.Record); o.Kind == services.OfBinding && err == nil {
+		instance = b.Instance
+	}
+	i, err := s.c.Services.Instance(instance)
+	if err != nil {
+		return fmt.Sprintf("%s %s", o.Kind, o.Record) // it is gone since
+	}
+	return "Service instance " + i.Name
 }

@@ -165,41 +165,6 @@ func (s *Server) deleteSpace(r *http.Request) (any, error) {
 	return s.begin(r.Context(), opDeleteSpace, removal{GUID: sp.GUID})
 }
 
-// doDeleteSpace removes a space and everything in it. One that is gone already is
-// fine: the job may be done twice.
-func (s *Server) doDeleteSpace(ctx context.Context, guid string) error {
-	if err := s.clearServices(ctx, guid); err != nil {
-		return err
-	}
-	if err := s.forgetApps(guid); err != nil {
-		return err
-	}
-	return s.changeAs(app.Actor{}, func(w wish) error {
-		if err := w.roles.DeleteSpace(guid); err != nil {
-			return err
-		}
-		if err := w.registry.DeleteSpace(guid); err != nil && !errors.Is(err, app.ErrNotFound) {
-			return err
-		}
-		return nil
-	})
-}
-
-// forgetApps starts a job for each app of a space: what was made of its bits goes
-// too, also when the daemon ends before the space is gone.
-func (s *Server) forgetApps(space string) error {
-	apps, err := s.c.Registry.AppsIn(space)
-	if err != nil {
-		return err
-	}
-	for _, a := range apps {
-		if _, err := s.c.Jobs.Start(opDeleteApp, removal{GUID: a.GUID}); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
 // removal are the arguments of the jobs that remove one thing.
 type removal struct {
 	GUID string `json:"guid"`

@@ -115,13 +115,17 @@ func (s *Server) instanceStats(ctx context.Context, index int, in shown) v3.Inst
 	}
 	out.Routable = &st.Ready
 	if st.Address.IsValid() {
-		out.Host = st.Address.String()
+		out.Host, out.InternalIP = st.Address.String(), st.Address.String()
 	}
 	for _, port := range st.Ports {
 		out.InstancePorts = append(out.InstancePorts, v3.InstancePort{External: port, Internal: port})
 	}
 	if u, ok := s.c.Processes.Usage(ctx, in.place, in.index); ok {
-		out.Usage = v3.Usage{Time: time.Now().UTC().Format(time.RFC3339), CPU: u.CPU, Mem: u.Memory, Disk: u.Disk}
+		out.Usage = v3.Usage{Time: time.Now().UTC().Format(time.RFC3339), CPU: u.CPU, Mem: u.Memory, Disk: u.Disk, LogRate: u.LogRate}
+		if u.Entitled > 0 {
+			share := u.CPU / u.Entitled
+			out.Usage.CPUEntitlement = &share
+		}
 	}
 	return out
 }

@@ -69,8 +69,11 @@ type BuildOptions struct {
 	Say    func(app, line string) // the [STG/0] lines; nil: nobody listens
 	// InUse returns the guids of droplets that apps run or will run; they are
 	// never collected. As long as it returns nil, that is not known and nothing is.
-	InUse  func() map[string]bool
-	Logger *slog.Logger
+	InUse func() map[string]bool
+	// Collected is told when images are gone that no droplet names. It must be quick,
+	// and may be nil.
+	Collected func()
+	Logger    *slog.Logger
 
 	// Builder runs buildpacks. Without it there is the binary buildpack alone.
 	Builder Builder
@@ -372,6 +375,9 @@ func (b *Builds) collectImages() error {
 	removed, err := b.shelf.Collect()
 	for _, sha := range removed {
 		b.o.Logger.Info("collected image", "image", sha)
+	}
+	if len(removed) > 0 && b.o.Collected != nil {
+		b.o.Collected()
 	}
 	if b.o.Kept == nil || b.o.Kept.images == nil {
 		return err

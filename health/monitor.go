@@ -29,6 +29,8 @@ type Config struct {
 	// the instance over as healthy and goes straight to the liveness checks, as is
 	// right for one that ran before this daemon did.
 	Startup bool
+	// Ready says that Watch takes the instance over as ready.
+	Ready bool
 }
 
 // Phase is the part of its life in which an instance was found sick.
@@ -83,7 +85,7 @@ func Monitor(ctx context.Context, p Probe, c Config, ready func()) error {
 }
 
 // Watch asks for readiness until ctx ends. The instance counts as not ready at
-// first; changed is called whenever that turns, with the reason when it is no
+// first, unless c says otherwise; changed is called whenever that turns, with the reason when it is no
 // longer ready. While it is not ready the question is asked every StartInterval,
 // afterwards every Interval. Without a probe the instance is ready at once.
 func Watch(ctx context.Context, p Probe, c Config, changed func(ready bool, err error)) {
@@ -93,7 +95,7 @@ func Watch(ctx context.Context, p Probe, c Config, changed func(ready bool, err 
 		<-ctx.Done()
 		return
 	}
-	ready := false
+	ready := c.Ready
 	for {
 		err := ask(ctx, p, c.Timeout)
 		if ctx.Err() != nil {

@@ -177,6 +177,12 @@ func (t *Tail) Backlog() int64 {
 	return max(0, size-t.position())
 }
 
+// Size is how many bytes were printed into the file; 0 when following has ended.
+func (t *Tail) Size() int64 {
+	size, _ := t.size()
+	return size
+}
+
 // size gives the file's size, unless following has ended.
 func (t *Tail) size() (int64, bool) {
 	t.holes.Lock()

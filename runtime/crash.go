@@ -275,7 +275,7 @@ func (s *Slot) replace(ctx context.Context) step {
 func (s *Slot) halt(ctx context.Context) bool {
 	in := s.inst
 	s.move(Stopping, "")
-	if s.gentle.Load() && !s.settle(ctx, in) || !s.finish(ctx, in) {
+	if s.lenient() && !s.settle(ctx, in) || !s.finish(ctx, in) {
 		return false
 	}
 	if in.record != nil { // an earlier daemon wrote it and did not get to its end

@@ -14,32 +14,37 @@ var ErrNoInstance = errors.New("no such instance")
 
 // Usage is what an instance takes now.
 type Usage struct {
-	CPU    float64 // cores, since the last time somebody asked
-	Memory int64   // bytes, without what the kernel can drop
-	Disk   int64   // bytes of the writable layer
+	CPU      float64 // cores, since the last time somebody asked
+	Entitled float64 // cores that it may count on; 0: nobody knows
+	Memory   int64   // bytes, without what the kernel can drop
+	Disk     int64   // bytes of the writable layer
+	LogRate  int64   // bytes a second that it prints, since the last time somebody asked
 }
 
 // Consumption is what an instance has taken so far.
 type Consumption struct {
-	CPU    time.Duration
-	Memory int64
-	Disk   int64
+	CPU      time.Duration
+	Entitled float64 // cores that it may count on, by its memory; 0: nobody knows
+	Memory   int64
+	Disk     int64
+	Printed  int64 // bytes
 }
 
 // sample is a Consumption and when it was read.
 type sample struct {
-	at  time.Time
-	cpu time.Duration
+	at      time.Time
+	cpu     time.Duration
+	printed int64
 }
 
 // since turns two readings into a rate. The first reading counts from the start
 // of the instance.
-func (s sample) since(before sample) float64 {
+func (s sample) since(before sample) (cpu float64, printed int64) {
 	d := s.at.Sub(before.at)
-	if d <= 0 || s.cpu < before.cpu {
-		return 0
+	if d <= 0 || s.cpu < before.cpu || s.printed < before.printed {
+		return 0, 0
 	}
-	return float64(s.cpu-before.cpu) / float64(d)
+	return float64(s.cpu-before.cpu) / float64(d), int64(float64(s.printed-before.printed) / d.Seconds())
 }
 
 // Dial connects from inside the network namespace of a running instance.
@@ -66,11 +71,12 @@ func (s *Supervisor) Signal(ctx context.Context, process string, index int, side
 	return t.Signal(ctx, sig, exec)
 }
 
-// RestartInstance replaces one instance by a new one of the present wish.
+// RestartInstance replaces one instance by a new one of the present wish. Requests
+// that are under way at it may end first; no new one comes to it.
 func (s *Supervisor) RestartInstance(process string, index int) error {
 	for _, sl := range s.of(process) {
 		if sl.id.Index == index {
-			sl.Restart()
+			sl.RestartGently()
 			return nil
 		}
 	}
@@ -157,13 +163,14 @@ func (s *Slot) usage(ctx context.Context) (Usage, bool) {
 		s.log.Debug("cannot read what an instance takes", "instance", t.Spec().Instance, "err", err)
 		return Usage{}, false
 	}
-	now := sample{at: time.Now(), cpu: c.CPU}
+	now := sample{at: time.Now(), cpu: c.CPU, printed: c.Printed}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.task != t {
 		return Usage{}, false
 	}
-	u := Usage{CPU: now.since(s.seen), Memory: c.Memory, Disk: c.Disk}
+	u := Usage{Entitled: c.Entitled, Memory: c.Memory, Disk: c.Disk}
+	u.CPU, u.LogRate = now.since(s.seen)
 	// Readers close together would see noise: the older reading stays their base.
 	if now.at.Sub(s.seen.at) > time.Second || s.seen.cpu == 0 {
 		s.seen = now

@@ -52,6 +52,7 @@ type Slot struct {
 	stop    chan struct{} // closed by Stop
 	stopped sync.Once
 	gentle  atomic.Bool   // requests that are under way may end first
+	soft    atomic.Bool   // so may they before the restart that is asked for
 	restart chan struct{} // holds one
 	nudge   chan struct{} // holds one: the wish changed
 

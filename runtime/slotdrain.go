@@ -15,8 +15,19 @@ func (s *Slot) Retire() {
 	s.halted()
 }
 
-// settle waits until no request is under way at an instance that is retired, which no
-// route leads to any more. It returns false when the daemon leaves.
+// RestartGently is Restart for one slot among others that serve meanwhile: requests
+// that are under way may end before its instance is told to.
+func (s *Slot) RestartGently() {
+	s.soft.Store(true)
+	post(s.restart)
+}
+
+// lenient tells whether requests that are under way may end before the instance. A
+// stop that leaves nobody to serve does not wait for them.
+func (s *Slot) lenient() bool { return s.gentle.Load() || s.soft.Load() && !s.stopping() }
+
+// settle waits until no request is under way at an instance that others stand in for,
+// which no route leads to any more. It returns false when the daemon leaves.
 func (s *Slot) settle(ctx context.Context, in *Instance) bool {
 	if s.sup.c.Busy == nil {
 		return true
@@ -26,7 +37,7 @@ func (s *Slot) settle(ctx context.Context, in *Instance) bool {
 	defer t.Stop()
 	// A request that was on its way when the route was withdrawn may be seen only at
 	// the second look.
-	for idle := 0; s.gentle.Load() && len(in.alive()) > 0 && idle < 2 && time.Now().Before(limit); {
+	for idle := 0; s.lenient() && len(in.alive()) > 0 && idle < 2 && time.Now().Before(limit); {
 		select {
 		case <-ctx.Done():
 			return false

@@ -22,6 +22,7 @@ func (s *Slot) start(ctx context.Context) step {
 		s.forgive()
 	default:
 	}
+	s.soft.Store(false)
 	s.move(Starting, "")
 	id := NewInstanceID()
 	w, spec, err := s.plan(id)

@@ -42,6 +42,9 @@ type Config struct {
 	// Bindings are the services that an app is bound to now; instances that start
 	// see them. Nil: they see those that their droplet was made with.
 	Bindings func(app string) (droplet.Bindings, error)
+	// Events is the audit, for what happens to instances and leaves no record of its
+	// own. It may be nil.
+	Events *app.Events
 	// Ready is called once, when everything that an earlier daemon left is taken
 	// over. It may be nil.
 	Ready func()

@@ -92,7 +92,10 @@ func (s *Slot) monitor(ctx context.Context, in *Instance, healthy chan<- struct{
 
 // watchReadiness asks whether routes may lead to the instance. It never ends it.
 func (s *Slot) watchReadiness(ctx context.Context, in *Instance, to chan<- readiness) <-chan result[struct{}] {
-	c := health.Config{Interval: in.ready.Interval, Timeout: in.ready.InvocationTimeout}
+	c := health.Config{Interval: in.ready.Interval, Timeout: in.ready.InvocationTimeout, Ready: s.wasReady(in)}
+	if c.Ready {
+		s.show(func(st *Status) { st.Ready = true })
+	}
 	in.probes.Add(1)
 	return async(func() (struct{}, error) {
 		defer in.probes.Done()
@@ -130,20 +133,6 @@ func (s *Slot) healthy(in *Instance) {
 	if in.check.Type == app.CheckPort || in.check.Type == app.CheckHTTP {
 		s.cell(in.spec, logstream.Out, "Container became healthy")
 	}
-}
-
-// routable notes a turn of the readiness check.
-func (s *Slot) routable(in *Instance, r readiness) {
-	s.show(func(st *Status) { st.Ready = r.ready })
-	if in.ready.Type == app.CheckNone {
-		return
-	}
-	if r.ready {
-		s.cell(in.spec, logstream.Out, "Container passed the readiness health check")
-		return
-	}
-	s.log.Info("instance not ready", "instance", in.spec.Instance, "err", r.err)
-	s.cell(in.spec, logstream.Err, "Container failed the readiness health check. Container marked not ready and removed from route pool: "+r.err.Error())
 }
 
 // sick ends an instance whose check failed, unless it failed because a process

@@ -113,7 +113,7 @@ func (w *world) config() runtime.Config {
 		Logs: w.logs, DB: w.db, Cell: "cell-1", Subnet: netip.MustParsePrefix(w.subnet),
 		PublicURL: "http://127.0.0.1:8484", Policy: w.policy,
 		Logger:   slog.New(slog.NewTextHandler(w.slog, nil)),
-		OnChange: w.onChange, Busy: w.busy, Bindings: w.bindings,
+		OnChange: w.onChange, Busy: w.busy, Bindings: w.bindings, Events: app.NewEvents(w.db),
 	}
 }
 

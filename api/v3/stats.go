@@ -25,6 +25,7 @@ type InstanceStats struct {
 	State            string         `json:"state"`
 	Routable         *bool          `json:"routable"`
 	Host             string         `json:"host,omitempty"`
+	InternalIP       string         `json:"instance_internal_ip,omitempty"`
 	InstancePorts    []InstancePort `json:"instance_ports,omitempty"`
 	Uptime           int64          `json:"uptime"` // seconds in this state
 	MemQuota         int64          `json:"mem_quota"`
@@ -35,21 +36,25 @@ type InstanceStats struct {
 	Details          *string        `json:"details"`
 	Usage            Usage          `json:"usage"`
 
+	InstanceGUID string `json:"instance_guid,omitempty"`
+
 	// The rest is dew's own; clients of the platform pass over it.
-	InstanceGUID string    `json:"instance_guid,omitempty"`
-	Version      string    `json:"version,omitempty"` // differs from the process's: changes wait for its next start
-	CrashCount   int       `json:"crash_count,omitempty"`
-	NextStart    time.Time `json:"next_start,omitzero"` // while it waits after a crash
-	GivenUp      bool      `json:"given_up,omitempty"`
+	Version    string    `json:"version,omitempty"` // differs from the process's: changes wait for its next start
+	CrashCount int       `json:"crash_count,omitempty"`
+	NextStart  time.Time `json:"next_start,omitzero"` // while it waits after a crash
+	GivenUp    bool      `json:"given_up,omitempty"`
 }
 
-// InstancePort is a port of an instance.
+// InstancePort is a port of an instance. There is no proxy that speaks TLS before it.
 type InstancePort struct {
-	External int `json:"external"`
-	Internal int `json:"internal"`
+	External    int  `json:"external"`
+	Internal    int  `json:"internal"`
+	ExternalTLS *int `json:"external_tls_proxy_port"`
+	InternalTLS *int `json:"internal_tls_proxy_port"`
 }
 
-// Usage is what an instance uses now; CPU counts in cores.
+// Usage is what an instance uses now; CPU counts in cores, CPUEntitlement in parts of
+// those that its memory entitles it to.
 type Usage struct {
 	Time           string   `json:"time,omitempty"`
 	CPU            float64  `json:"cpu"`

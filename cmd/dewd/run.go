@@ -49,7 +49,16 @@ func run(c *cli.Context, cfg config) (err error) {
 	return err
 }
 
-// prune removes now and then what containerd keeps of images that were collected.
+// pruneDue asks for a look at what containerd keeps of images.
+func (d *daemon) pruneDue() {
+	select {
+	case d.stale <- struct{}{}:
+	default: // it is asked for already
+	}
+}
+
+// prune removes what containerd keeps of images that were collected: when one was,
+// when the last instance on one may be gone, and now and then what was missed.
 func (d *daemon) prune(ctx context.Context) error {
 	const every = 10 * time.Minute
 	has := func(sha string) bool {
@@ -59,9 +68,16 @@ func (d *daemon) prune(ctx context.Context) error {
 		}
 		return !errors.Is(err, droplet.ErrNoImage)
 	}
+	select {
+	case <-d.ready: // an earlier daemon may not have got to it
+		d.pruneDue()
+	case <-ctx.Done():
+		return nil
+	}
 	for {
 		select {
 		case <-time.After(every):
+		case <-d.stale:
 		case <-ctx.Done():
 			return nil
 		}

@@ -89,7 +89,7 @@ func (d *daemon) openBuilds() (err error) {
 		return err
 	}
 	d.builds = droplet.NewBuilds(d.db, d.packages, d.shelf, droplet.BuildOptions{
-		Stacks: d.stacks.Get, Kept: d.stacks, Say: d.sayStaging, InUse: d.dropletsInUse, Logger: d.log,
+		Stacks: d.stacks.Get, Kept: d.stacks, Say: d.sayStaging, InUse: d.dropletsInUse, Collected: d.pruneDue, Logger: d.log,
 		Builder: builder{d}, Catalog: d.catalog, Env: d.stagingEnv, Bindings: d.frozen, CacheDir: filepath.Join(d.cfg.Root, "cache"),
 		MemoryMB: int(d.cfg.Staging.Memory >> 20), DiskMB: int(d.cfg.Staging.Disk >> 20), Timeout: d.cfg.Staging.Timeout, Parallel: parallelBuilds,
 	})

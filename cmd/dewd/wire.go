@@ -77,6 +77,7 @@ type daemon struct {
 	leave     context.CancelFunc
 	endApps   atomic.Bool   // somebody asked to end the apps when dewd leaves
 	sweep     chan struct{} // holds one: logs may belong to nobody
+	stale     chan struct{} // holds one: containerd may keep images that are gone
 	ready     chan struct{} // closed when what an earlier dewd left is taken over
 
 	closers []func() error // in the order of opening
@@ -88,7 +89,7 @@ func open(ctx context.Context, cfg config, log *slog.Logger) (_ *daemon, err err
 	if os.Geteuid() != 0 {
 		return nil, errors.New("cannot run: not root (sudo dewd, or the unit dew.service)")
 	}
-	d := &daemon{cfg: cfg, log: log, metrics: api.NewMetrics(), ready: make(chan struct{}), sweep: make(chan struct{}, 1)}
+	d := &daemon{cfg: cfg, log: log, metrics: api.NewMetrics(), ready: make(chan struct{}), sweep: make(chan struct{}, 1), stale: make(chan struct{}, 1)}
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, d.close())
@@ -289,11 +290,14 @@ func (d *daemon) openEngine(ctx context.Context) (err error) {
 func (d *daemon) openSupervisor(context.Context) (err error) {
 	d.sup, err = runtime.NewSupervisor(runtime.Config{
 		Engine: d.engine, Registry: d.registry, Droplets: d.shelf, Stacks: d.stacks.Get, Logs: book{d.logs}, DB: d.db,
-		Cell: d.cell, Subnet: d.subnet, PublicURL: d.cfg.PublicURL, Policy: d.cfg.Policy, Logger: d.log, Bindings: d.liveBindings(),
+		Cell: d.cell, Subnet: d.subnet, PublicURL: d.cfg.PublicURL, Policy: d.cfg.Policy, Logger: d.log, Bindings: d.liveBindings(), Events: d.events,
 		Ready:    func() { close(d.ready) },
 		OnChange: func(st runtime.Status) { d.router.Changed(st) },
 		Busy:     func(id runtime.InstanceID) bool { return d.router.Busy(id) },
-		Gone:     func(string) { d.logsDue() },
+		Gone: func(string) {
+			d.logsDue()
+			d.pruneDue()
+		},
 	})
 	if err != nil {
 		return err

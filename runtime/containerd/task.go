@@ -475,16 +475,3 @@ func (t *task) letGo() {
 		}
 	}
 }
-
-// Consumption tells what the whole instance has taken so far.
-func (t *task) Consumption(ctx context.Context) (runtime.Consumption, error) {
-	c := t.e.cg.consumption(t.spec.Instance)
-	ctx, cancel := context.WithTimeout(ctx, callTimeout)
-	defer cancel()
-	u, err := t.e.images.snapshotter().Usage(ctx, t.id)
-	if err != nil {
-		return c, fmt.Errorf("cannot measure the writable layer: %w", err)
-	}
-	c.Disk = u.Size
-	return c, nil
-}

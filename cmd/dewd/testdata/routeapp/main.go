@@ -45,12 +45,21 @@ func run(args []string) error {
 	mux.HandleFunc("/env", func(w http.ResponseWriter, r *http.Request) {
 		fmt.Fprintf(w, "%s=%s", r.FormValue("name"), os.Getenv(r.FormValue("name")))
 	})
+	mux.HandleFunc("/ready", ready)
 	mux.HandleFunc("/ws", webSocket)
 	mux.HandleFunc("/guard", guard)
 	s := &http.Server{Addr: address, Handler: mux, Protocols: new(http.Protocols), ReadHeaderTimeout: time.Minute}
 	s.Protocols.SetHTTP1(true)
 	s.Protocols.SetUnencryptedHTTP2(true)
 	return s.ListenAndServe()
+}
+
+// ready is what a readiness check asks: somebody who makes the file wants no more
+// requests.
+func ready(w http.ResponseWriter, _ *http.Request) {
+	if _, err := os.Stat("/tmp/unready"); err == nil {
+		http.Error(w, "not now", http.StatusServiceUnavailable)
+	}
 }
 
 // guard is a route service: it sends on what those ask for who know the word.

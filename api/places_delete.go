@@ -1,0 +1,158 @@
+package api
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/dewrun/dew/app"
+)
+
+// doDeleteOrg removes an org and everything in it. What cannot be deleted keeps its
+// space and the org; the other spaces go. One that is gone already is fine: the job
+// may be done twice.
+func (s *Server) doDeleteOrg(ctx context.Context, guid string) error {
+	o, err := s.c.Registry.Org(guid)
+	if errors.Is(err, app.ErrNotFound) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	spaces, err := s.c.Registry.SpacesOf(guid)
+	if err != nil {
+		return err
+	}
+	var left []error
+	for _, sp := range spaces {
+		left = append(left, s.doDeleteSpace(ctx, sp.GUID))
+		if ctx.Err() != nil {
+			return ctx.Err() // the next daemon goes on
+		}
+	}
+	if errors.Join(left...) == nil {
+		left, err = s.sharedDomains(guid)
+	}
+	if err := errors.Join(err, deletionFailed(orgDeletion, o.Name, left)); err != nil {
+		return err
+	}
+	return s.changeAs(app.Actor{}, func(w wish) error { return w.dropOrg(guid) })
+}
+
+// sharedDomains are the domains of an org that others use: they have to do without
+// first.
+func (s *Server) sharedDomains(org string) (left []error, err error) {
+	all, err := s.c.Registry.Domains()
+	for _, d := range all {
+		if d.Org == org && slices.ContainsFunc(d.SharedWith, func(with string) bool { return with != org }) {
+			left = append(left, fmt.Errorf("Domain '%s' is shared with other organizations. Unshare before deleting.", d.Name)) //nolint:staticcheck // the platform's words
+		}
+	}
+	return left, err
+}
+
+// dropOrg removes the record of an org, and what came into it since it was cleared.
+func (w wish) dropOrg(guid string) error {
+	spaces, err := w.registry.SpacesOf(guid)
+	if err != nil {
+		return err
+	}
+	for _, sp := range spaces {
+		if err := w.roles.DeleteSpace(sp.GUID); err != nil {
+			return err
+		}
+	}
+	if err := w.roles.DeleteOrg(guid); err != nil {
+		return err
+	}
+	if err := w.registry.DeleteOrg(guid); err != nil && !errors.Is(err, app.ErrNotFound) {
+		return err
+	}
+	return nil
+}
+
+// doDeleteSpace removes a space and everything in it. One that is gone already is
+// fine: the job may be done twice.
+func (s *Server) doDeleteSpace(ctx context.Context, guid string) error {
+	sp, err := s.c.Registry.Space(guid)
+	if errors.Is(err, app.ErrNotFound) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	if err := s.clearServices(ctx, guid); err != nil {
+		if ctx.Err() != nil {
+			return err
+		}
+		return deletionFailed(spaceDeletion, sp.Name, joined(err))
+	}
+	if err := s.forgetApps(guid); err != nil {
+		return err
+	}
+	return s.changeAs(app.Actor{}, func(w wish) error {
+		if err := w.roles.DeleteSpace(guid); err != nil {
+			return err
+		}
+		if err := w.registry.DeleteSpace(guid); err != nil && !errors.Is(err, app.ErrNotFound) {
+			return err
+		}
+		return nil
+	})
+}
+
+// forgetApps starts a job for each app of a space: what was made of its bits goes
+// too, also when the daemon ends before the space is gone.
+func (s *Server) forgetApps(space string) error {
+	apps, err := s.c.Registry.AppsIn(space)
+	if err != nil {
+		return err
+	}
+	for _, a := range apps {
+		if _, err := s.c.Jobs.Start(opDeleteApp, removal{GUID: a.GUID}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// How the platform says that a place could not be deleted.
+var (
+	orgDeletion = app.JobError{
+		Code: 290010, Title: "CF-OrganizationDeletionFailed",
+		Detail: "Deletion of organization %s failed because one or more resources within could not be deleted.\n\n%s",
+	}
+	spaceDeletion = app.JobError{
+		Code: 290008, Title: "CF-SpaceDeletionFailed",
+		Detail: "Deletion of space %s failed because one or more resources within could not be deleted.\n\n%s",
+	}
+)
+
+// joined are the errors that were joined to one.
+func joined(err error) []error {
+	several, ok := err.(interface{ Unwrap() []error })
+	if !ok {
+		return []error{err}
+	}
+	var out []error
+	for _, err := range several.Unwrap() {
+		out = append(out, joined(err)...)
+	}
+	return out
+}
+
+// deletionFailed names what is left of a place and why; nil where nothing is.
+func deletionFailed(as app.JobError, name string, left []error) error {
+	var texts []string
+	for _, err := range left {
+		if err != nil && !slices.Contains(texts, err.Error()) {
+			texts = append(texts, err.Error())
+		}
+	}
+	if len(texts) == 0 {
+		return nil
+	}
+	return &app.JobError{Code: as.Code, Title: as.Title, Detail: fmt.Sprintf(as.Detail, name, strings.Join(texts, "\n\n"))}
+}

@@ -1,0 +1,399 @@
+//go:build integration
+
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"go.etcd.io/bbolt"
+
+	"github.com/dewrun/dew/services/servicestest"
+)
+
+const queueCatalog = `{"services":[{"id":"queue-id","name":"queue","description":"A queue","bindable":true,
+	"plans":[{"id":"tiny-id","name":"tiny","description":"A tiny one"}]}]}`
+
+// An org goes with everything in it, wherever dewd is killed meanwhile: the next one
+// goes on without being asked, and nothing is left.
+func TestOrgDeletionSurvivesDeath(t *testing.T) {
+	w := newEstate(t)
+	for _, death := range []struct {
+		name string
+		kill func(o *estateOrg)
+	}{
+		{"at once", func(*estateOrg) { w.again() }},
+		{"while the broker is asked", w.diesPolling},
+		{"while containers stop", w.diesStopping},
+		{"again and again", func(*estateOrg) {
+			for range rounds(4, 20) {
+				time.Sleep(rand.N(1500 * time.Millisecond))
+				w.again()
+			}
+		}},
+	} {
+		t.Run(death.name, func(t *testing.T) {
+			w.t = t
+			o := w.build()
+			job := w.begins(o)
+			death.kill(o)
+			w.jobEnds(job, "COMPLETE")
+			w.nothingLeft(o)
+			w.kill(syscall.SIGKILL)
+			w.noRecord(o)
+			w.begin()
+		})
+	}
+}
+
+// A broker that refuses to delete an instance keeps its space and the org, and
+// nothing else; when it does not any more, a second deletion ends what is left.
+func TestOrgDeletionThatABrokerRefuses(t *testing.T) {
+	w := newEstate(t)
+	o := w.build()
+	w.broker.On(servicestest.Deprovision, servicestest.Behaviour{Status: 500, Undone: true, Body: `{"description":"the disk is on fire"}`})
+	job := w.begins(o)
+	failed := w.jobEnds(job, "FAILED")
+	for _, want := range []string{`"CF-OrganizationDeletionFailed"`, "Deletion of organization " + o.name + " failed", "Deletion of space one failed", "Service instance jobs: ", "the disk is on fire"} {
+		if !strings.Contains(failed, want) {
+			t.Errorf("the job says %s\nwant %s in it", failed, want)
+		}
+	}
+	for path, want := range map[string]int{
+		"/v3/organizations/" + o.guid: 200, "/v3/spaces/" + o.spaces["one"]: 200, "/v3/spaces/" + o.spaces["two"]: 404,
+		"/v3/apps/" + o.apps["first"]: 200, "/v3/apps/" + o.apps["second"]: 404,
+		"/v3/service_instances/" + o.queue: 200, "/v3/service_instances/" + o.database: 404,
+	} {
+		if got, body := w.ask("GET", path, ""); got != want {
+			t.Errorf("%s: %d, want %d\n%s", path, got, want, body)
+		}
+	}
+	w.broker.On(servicestest.Deprovision)
+	w.jobEnds(w.begins(o), "COMPLETE")
+	w.nothingLeft(o)
+	w.kill(syscall.SIGKILL)
+	w.noRecord(o)
+}
+
+// estate is a town with a broker that takes its time.
+type estate struct {
+	*town
+	broker *servicestest.Broker
+	orgs   int
+}
+
+// estateOrg is an org with something of everything in it.
+type estateOrg struct {
+	name, guid      string
+	spaces, apps    map[string]string // guids by name
+	queue, database string            // guids of service instances
+	paths           []string          // of all that is in it
+}
+
+func newEstate(t *testing.T) *estate {
+	t.Helper()
+	w := &estate{town: newTown(t, "--kill-delay", "2s"), broker: servicestest.New(queueCatalog)}
+	server := httptest.NewServer(w.broker)
+	t.Cleanup(server.Close)
+	w.dew("create-service-broker", "slow", "user", "pass", server.URL)
+	w.dew("enable-service-access", "queue")
+	return w
+}
+
+// build makes an org with two spaces, apps with sidecars that do not like to stop, a
+// task, a database, an instance of the slow broker, routes, a domain and roles.
+func (w *estate) build() *estateOrg {
+	w.t.Helper()
+	w.orgs++
+	o := &estateOrg{name: fmt.Sprintf("acme-%d", w.orgs), spaces: map[string]string{}, apps: map[string]string{}}
+	slow := servicestest.Behaviour{Async: 1}
+	w.broker.On(servicestest.Provision, slow)
+	w.broker.On(servicestest.Deprovision, servicestest.Behaviour{Async: 3})
+	w.dew("create-org", o.name)
+	o.guid = w.guid("/v3/organizations?names=" + o.name)
+	user := `{"user":{"data":{"guid":"` + w.guid("/v3/users?usernames=admin") + `"}},`
+	w.must(201, "POST", "/v3/roles", `{"type":"organization_user","relationships":`+user+`"organization":{"data":{"guid":"`+o.guid+`"}}}}`)
+	for space, name := range map[string]string{"one": "first", "two": "second"} {
+		w.dew("create-space", space, "-o", o.name)
+		w.dew("target", "-o", o.name, "-s", space)
+		w.push(name, "  instances: 2\n  sidecars: [{name: stubborn, command: \"trap '' TERM; while :; do sleep 1; done\", process_types: [web], memory: 16M}]\n")
+		o.spaces[space] = w.guid("/v3/spaces?names=" + space + "&organization_guids=" + o.guid)
+		o.apps[name] = w.appGUID(name)
+		w.dew("run-task", name, "--command", "sleep 1000")
+		w.must(201, "POST", "/v3/roles", `{"type":"space_auditor","relationships":`+user+`"space":{"data":{"guid":"`+o.spaces[space]+`"}}}}`)
+	}
+	w.dew("target", "-o", o.name, "-s", "one")
+	w.dew("create-service", "queue", "tiny", "jobs", "--wait")
+	w.dew("bind-service", "first", "jobs", "--wait")
+	w.dew("create-service-key", "jobs", "key", "--wait")
+	w.dew("target", "-o", o.name, "-s", "two")
+	w.dew("create-service", "redis", "small", "cache", "--wait")
+	w.dew("bind-service", "second", "cache", "--wait")
+	o.queue, o.database = w.guid("/v3/service_instances?names=jobs&organization_guids="+o.guid), w.guid("/v3/service_instances?names=cache&organization_guids="+o.guid)
+	domain := o.name + ".example.com"
+	w.must(201, "POST", "/v3/domains", `{"name":"`+domain+`","relationships":{"organization":{"data":{"guid":"`+o.guid+`"}}}}`)
+	w.dew("map-route", "second", domain, "--hostname", "www")
+	w.until("first", "/", "web ")
+	o.paths = w.everything(o)
+	return o
+}
+
+// everything are the addresses of what the org has.
+func (w *estate) everything(o *estateOrg) []string {
+	w.t.Helper()
+	paths := []string{"/v3/organizations/" + o.guid}
+	in := "organization_guids=" + o.guid
+	apps := "app_guids=" + o.apps["first"] + "," + o.apps["second"]
+	for kind, filter := range map[string]string{
+		"spaces": in, "apps": in, "processes": in, "routes": in, "tasks": in, "roles": in, "service_instances": in,
+		"packages": apps, "droplets": apps, "builds": apps, "service_credential_bindings": "service_instance_guids=" + o.queue + "," + o.database,
+	} {
+		guids := w.guids("/v3/" + kind + "?per_page=500&" + filter)
+		if len(guids) == 0 {
+			w.t.Fatalf("the org has no %s", kind)
+		}
+		for _, guid := range guids {
+			paths = append(paths, "/v3/"+kind+"/"+guid)
+		}
+	}
+	for _, guid := range w.guids("/v3/domains?names=" + o.name + ".example.com") {
+		paths = append(paths, "/v3/domains/"+guid)
+	}
+	for _, app := range o.apps {
+		paths = append(paths, "/v3/apps/"+app+"/sidecars", "/v3/apps/"+app+"/revisions", "/v3/apps/"+app+"/processes/web/stats")
+	}
+	return paths
+}
+
+func (w *estate) guids(path string) (out []string) {
+	w.t.Helper()
+	var list struct{ Resources []struct{ GUID string } }
+	if err := json.Unmarshal([]byte(w.must(200, "GET", path, "")), &list); err != nil {
+		w.t.Fatal(err)
+	}
+	for _, r := range list.Resources {
+		out = append(out, r.GUID)
+	}
+	return out
+}
+
+// begins asks for the deletion and gives the address of the job.
+func (w *estate) begins(o *estateOrg) string {
+	w.t.Helper()
+	res := w.send("DELETE", "/v3/organizations/"+o.guid, "")
+	defer res.Body.Close()
+	job := res.Header.Get("Location")
+	if res.StatusCode != http.StatusAccepted || job == "" {
+		w.t.Fatalf("DELETE of the org: %d, job %q", res.StatusCode, job)
+	}
+	return job[strings.Index(job, "/v3/"):]
+}
+
+// again kills dewd and starts it again.
+func (w *estate) again() {
+	w.t.Helper()
+	w.kill(syscall.SIGKILL)
+	w.begin()
+}
+
+// diesPolling kills dewd when the broker was asked how far it is.
+func (w *estate) diesPolling(*estateOrg) {
+	w.t.Helper()
+	asked := len(w.broker.Requests(servicestest.Last))
+	w.eventually("the broker is asked how far it is", func() error {
+		if n := len(w.broker.Requests(servicestest.Last)) - asked; n < 2 {
+			return fmt.Errorf("%d times", n)
+		}
+		return nil
+	})
+	if len(w.broker.Instances()) == 0 {
+		w.t.Fatal("the broker is done already")
+	}
+	w.again()
+}
+
+// diesStopping kills dewd when the apps are told to stop and have not done so.
+func (w *estate) diesStopping(o *estateOrg) {
+	w.t.Helper()
+	w.eventually("an app is gone", func() error {
+		for _, guid := range o.apps {
+			if status, _ := w.ask("GET", "/v3/apps/"+guid, ""); status == 404 {
+				return nil
+			}
+		}
+		return errors.New("all are there")
+	})
+	if len(w.leaves()) == 0 {
+		w.t.Fatal("nothing runs any more")
+	}
+	w.again()
+}
+
+// jobEnds waits for the end of a job, and gives what it says.
+func (w *estate) jobEnds(job, want string) (said string) {
+	w.t.Helper()
+	var j struct{ State string }
+	w.eventually("the job is done", func() error {
+		said = w.must(200, "GET", job, "")
+		if err := json.Unmarshal([]byte(said), &j); err != nil {
+			return err
+		}
+		if j.State == "PROCESSING" || j.State == "POLLING" {
+			return errors.New(said)
+		}
+		return nil
+	})
+	if j.State != want {
+		w.t.Fatalf("the job says %s, want %s", said, want)
+	}
+	return said
+}
+
+// nothingLeft waits until nothing of the org is there but what is remembered of it.
+func (w *estate) nothingLeft(o *estateOrg) {
+	w.t.Helper()
+	for _, path := range o.paths {
+		if status, body := w.ask("GET", path, ""); status != 404 {
+			w.t.Errorf("%s: %d, want 404\n%s", path, status, body)
+		}
+	}
+	for _, host := range []string{"first", "second"} {
+		if status, body := w.get(host, "/"); status != 404 {
+			w.t.Errorf("route %s: %d %s, want 404", host, status, body)
+		}
+	}
+	if left := append(w.broker.Instances(), w.broker.Bindings()...); len(left) > 0 {
+		w.t.Errorf("the broker still has %v", left)
+	}
+	w.eventually("nothing is left on the machine", func() error {
+		var errs []error
+		for what, pattern := range map[string]string{
+			"cgroups": "/sys/fs/cgroup/*/" + w.names.Cgroup + "/*-*", "unified cgroups": "/sys/fs/cgroup/" + w.names.Cgroup + "/*-*",
+			"instances": w.run + "/instances/*", "namespaces": w.run + "/netns/*", "links": "/sys/class/net/" + w.names.Bridge + "/brif/*",
+			"services": w.root + "/services/*", "logs": w.root + "/logs/*-*", "packages": w.root + "/packages/*-*", "droplets": w.root + "/droplets/*/*",
+		} {
+			if found, err := filepath.Glob(pattern); err != nil || len(found) > 0 {
+				errs = append(errs, fmt.Errorf("%s %v, %w", what, found, err))
+			}
+		}
+		for _, kind := range []string{"containers", "tasks", "snapshots"} {
+			errs = append(errs, w.none(kind))
+		}
+		return errors.Join(errs...)
+	})
+}
+
+// none asks containerd whether it has something, beside what the stack is made of.
+func (w *estate) none(kind string) error {
+	cmd := exec.Command("ctr", "-a", filepath.Join(w.run, "containerd", "containerd.sock"), "-n", w.names.Namespace, kind, "ls")
+	out, err := cmd.CombinedOutput()
+	if err != nil {
+		return fmt.Errorf("ctr: %w: %s", err, out)
+	}
+	left := slices.DeleteFunc(strings.Split(strings.TrimSpace(string(out)), "\n")[1:], func(line string) bool {
+		return strings.HasPrefix(line, "dew-stack-")
+	})
+	if len(left) > 0 {
+		return fmt.Errorf("%s %v", kind, left)
+	}
+	return nil
+}
+
+// noRecord wants no word of the org in the store, but what is a memory: events, and
+// the jobs and operations that are done. No dewd may run.
+func (w *estate) noRecord(o *estateOrg) {
+	w.t.Helper()
+	guids := []string{o.guid, o.queue, o.database}
+	for _, path := range o.paths {
+		guids = append(guids, path[strings.LastIndexByte(path, '/')+1:])
+	}
+	guids = slices.DeleteFunc(guids, func(g string) bool { return len(g) != 36 })
+	db, err := bbolt.Open(filepath.Join(w.root, "dew.db"), 0o600, &bbolt.Options{Timeout: time.Minute, ReadOnly: true})
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	defer db.Close()
+	err = db.View(func(tx *bbolt.Tx) error {
+		return tx.ForEach(func(name []byte, b *bbolt.Bucket) error {
+			return remembered(string(name), b, guids)
+		})
+	})
+	if err != nil {
+		w.t.Error(err)
+	}
+}
+
+// memories are the buckets of what was, which outlives what it tells of.
+var memories = []string{"events", "usage", "jobs", "service operations"}
+
+func remembered(name string, b *bbolt.Bucket, guids []string) error {
+	if slices.ContainsFunc(memories, func(m string) bool { return strings.HasPrefix(name, m) }) {
+		return nil
+	}
+	var errs []error
+	err := b.ForEach(func(k, v []byte) error {
+		if v == nil {
+			return remembered(name+"/"+string(k), b.Bucket(k), guids)
+		}
+		for _, g := range guids {
+			if bytes.Contains(k, []byte(g)) || bytes.Contains(v, []byte(g)) {
+				errs = append(errs, fmt.Errorf("bucket %s still has %q: %s", name, k, v))
+			}
+		}
+		return nil
+	})
+	return errors.Join(append(errs, err)...)
+}
+
+// must asks for something that is answered so.
+func (w *estate) must(want int, method, path, body string) string {
+	w.t.Helper()
+	status, answer := w.ask(method, path, body)
+	if status != want {
+		w.t.Fatalf("%s %s: %d %s, want %d", method, path, status, answer, want)
+	}
+	return answer
+}
+
+// ask asks by the local door.
+func (w *estate) ask(method, path, body string) (int, string) {
+	w.t.Helper()
+	res := w.send(method, path, body)
+	defer res.Body.Close()
+	b, err := io.ReadAll(res.Body)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return res.StatusCode, string(b)
+}
+
+func (w *estate) send(method, path, body string) *http.Response {
+	w.t.Helper()
+	req, err := http.NewRequestWithContext(w.t.Context(), method, "http://dew"+path, strings.NewReader(body))
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	door := &http.Transport{DisableKeepAlives: true, DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+		return new(net.Dialer).DialContext(ctx, "unix", filepath.Join(w.run, socketName))
+	}}
+	res, err := door.RoundTrip(req)
+	if err != nil {
+		w.t.Fatalf("%s %s: %v\n%s", method, path, err, w.said)
+	}
+	return res
+}

@@ -1,0 +1,148 @@
+//go:build integration
+
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+)
+
+// Instances are restarted one by one, and scaled away, under load: not one request
+// fails, neither those that are under way nor those that come.
+func TestInstancesLeaveGently(t *testing.T) {
+	w := newTown(t)
+	w.push("shop", "  instances: 2\n  env: {MARK: only}\n")
+	w.marks(t, 2, "only")
+	asked := w.load(t)
+	for i := range rounds(4, 20) {
+		w.replaces(i % 2)
+	}
+	for range rounds(2, 10) {
+		for _, n := range []int{3, 1, 2} {
+			w.dew("scale", "shop", "-i", fmt.Sprint(n))
+			w.marks(t, n, "only")
+		}
+	}
+	if n := asked(); n < 100 {
+		t.Errorf("only %d requests were made", n)
+	}
+}
+
+// lives is an instance as the stats show it.
+type lives struct {
+	Index    int
+	State    string
+	Routable *bool
+	ID       string `json:"instance_guid"`
+}
+
+func (w *town) lives(name string) (out []lives) {
+	w.t.Helper()
+	var stats struct{ Resources []lives }
+	if err := json.Unmarshal([]byte(w.say("curl", "/v3/processes/"+w.appGUID(name)+"/stats")), &stats); err != nil {
+		w.t.Fatal(err)
+	}
+	return stats.Resources
+}
+
+// replaces restarts an instance and waits for the next one.
+func (w *town) replaces(index int) {
+	w.t.Helper()
+	before := w.lives("shop")[index].ID
+	w.dew("restart-app-instance", "shop", fmt.Sprint(index))
+	w.eventually("another instance", func() error {
+		if now := w.lives("shop")[index]; now.State != "RUNNING" || now.ID == before || now.Routable == nil || !*now.Routable {
+			return fmt.Errorf("%+v", now)
+		}
+		return nil
+	})
+}
+
+// A readiness check takes an instance out of its routes and gives it back, tells of
+// both, and ends nothing; the next daemon knows how it stands.
+func TestReadinessSteersRoutes(t *testing.T) {
+	w := newTown(t)
+	w.push("shop", "  instances: 2\n  env: {MARK: only}\n  readiness-health-check-type: http\n"+
+		"  readiness-health-check-http-endpoint: /ready\n  readiness-health-check-interval: 1\n")
+	w.marks(t, 2, "only")
+	before := w.lives("shop")
+	asked := w.load(t)
+	for range rounds(1, 5) {
+		w.dew("ssh", "shop", "-i", "1", "-c", "touch /tmp/unready")
+		w.steered(t, 1, false)
+		w.dew("ssh", "shop", "-i", "1", "-c", "rm /tmp/unready")
+		w.steered(t, 2, true)
+	}
+	if n := asked(); n < 100 {
+		t.Errorf("only %d requests were made", n)
+	}
+	for i, now := range w.lives("shop") {
+		if now.ID != before[i].ID {
+			t.Errorf("instance %d was replaced", i)
+		}
+	}
+	told := w.turnsOf()
+	w.kill(syscall.SIGKILL)
+	w.begin()
+	w.steered(t, 2, true)
+	if again := w.turnsOf(); !slices.Equal(again, told) {
+		t.Errorf("the next daemon tells %v, after %v", again, told)
+	}
+	pair := []string{"audit.app.process.not-ready 1", "audit.app.process.ready 1"}
+	slices.Sort(told[:2])
+	if want := append([]string{"audit.app.process.ready 0", "audit.app.process.ready 1"}, slices.Repeat(pair, rounds(1, 5))...); !slices.Equal(told, want) {
+		t.Errorf("events %v, want %v", told, want)
+	}
+	log := w.say("logs", "shop", "--recent")
+	for _, line := range []string{
+		"[CELL/1] OUT Container passed the readiness health check", "[CELL/1] ERR Container failed the readiness health check",
+		"[API/0] OUT Process became not ready with guid " + w.appGUID("shop") + ` payload: {"instance":"` + before[1].ID + `","index":1,`,
+	} {
+		if !strings.Contains(log, line) {
+			t.Errorf("no line %q in\n%s", line, log)
+		}
+	}
+}
+
+// steered waits until so many instances are led to, and whether instance 1 is one.
+func (w *town) steered(t *testing.T, instances int, routable bool) {
+	t.Helper()
+	w.eventually("the routes follow", func() error {
+		if now := w.lives("shop")[1]; now.State != "RUNNING" || now.Routable == nil || *now.Routable != routable {
+			return fmt.Errorf("%+v", now)
+		}
+		return nil
+	})
+	w.marks(t, instances, "only")
+}
+
+// turnsOf are the events about readiness with the index, oldest first.
+func (w *town) turnsOf() (out []string) {
+	w.t.Helper()
+	var list struct {
+		Resources []struct {
+			Type          string
+			Actor, Target struct{ GUID, Type, Name string }
+			Data          struct {
+				Index   int
+				Process string `json:"process_guid"`
+			}
+		}
+	}
+	guid := w.appGUID("shop")
+	path := "/v3/audit_events?order_by=created_at&types=audit.app.process.ready,audit.app.process.not-ready&target_guids=" + guid
+	if err := json.Unmarshal([]byte(w.say("curl", path)), &list); err != nil {
+		w.t.Fatal(err)
+	}
+	for _, e := range list.Resources {
+		if e.Actor.GUID != guid || e.Actor.Type != "process" || e.Actor.Name != "web" || e.Target.GUID != guid || e.Data.Process != guid {
+			w.t.Errorf("event %+v", e)
+		}
+		out = append(out, fmt.Sprintf("%s %d", e.Type, e.Data.Index))
+	}
+	return out
+}
