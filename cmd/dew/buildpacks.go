@@ -30,7 +30,7 @@ func buildpackCommands(g *global) []*cli.Command {
 			return runCreateBuildpack(c.Context, o, ask, out)
 		}),
 		g.command(verb{
-			name: "update-buildpack", args: "NAME", category: "Platform", usage: "change a buildpack: its files, its place, whether it may be used",
+			name: "update-buildpack", args: "BUILDPACK", category: "Platform", usage: "change a buildpack: its files, its place, whether it may be used",
 			about: "Example:\n   dew update-buildpack perl -p ./perl-buildpack.zip -i 1 --enable",
 			flags: []cli.Flag{
 				&cli.StringFlag{Name: "p", Aliases: []string{"path"}, Usage: "`path` of a zip or folder with other files"},
@@ -47,7 +47,7 @@ func buildpackCommands(g *global) []*cli.Command {
 			return runUpdateBuildpack(c.Context, o, ask, out)
 		}),
 		g.command(verb{
-			name: "delete-buildpack", args: "NAME", category: "Platform", usage: "delete a buildpack; apps that were staged with it run on",
+			name: "delete-buildpack", args: "BUILDPACK", category: "Platform", usage: "delete a buildpack; apps that were staged with it run on",
 			about: "Of a buildpack that came with dew it deletes what was uploaded in its place.\n\n" +
 				"Example:\n   dew delete-buildpack perl -f",
 			flags: []cli.Flag{boolFlag("f", "do not ask"), stack()},

@@ -160,7 +160,7 @@ func runCreateOrg(ctx context.Context, name string, w where) error {
 // isTaken tells whether the answer says that there is one already.
 func isTaken(err error) bool {
 	e := (*client.Error)(nil)
-	return errors.As(err, &e) && (taken(e) || strings.Contains(strings.ToLower(e.Detail), "name must be unique"))
+	return errors.As(err, &e) && (taken(e) || strings.Contains(strings.ToLower(e.Detail), "must be unique"))
 }
 
 func runRenameOrg(ctx context.Context, name, to string, w where) error {

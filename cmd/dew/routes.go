@@ -78,7 +78,7 @@ func routeCommands(g *global) []*cli.Command {
 		}, runDeleteRoute),
 		about(verb{name: "delete-orphaned-routes", usage: "delete the routes of the space that lead nowhere", flags: []cli.Flag{force}}, runDeleteOrphaned),
 		g.command(verb{
-			name: "create-shared-domain", args: "DOMAIN", category: routesCategory, usage: "make a domain that all orgs may have routes in",
+			name: "create-shared-domain", args: "NAME", category: routesCategory, usage: "make a domain that all orgs may have routes in",
 			about: "Example:\n   dew create-shared-domain tcp.dew.localhost --router-group default-tcp",
 			flags: []cli.Flag{
 				boolFlag("internal", "its routes are for other apps alone"),
@@ -164,18 +164,37 @@ func (r destinationRow) state(problem string) string {
 	return ""
 }
 
+// destinationOf shows a destination with the name of its app.
+func destinationOf(d v3.Destination, names map[string]string) destinationRow {
+	return destinationRow{GUID: d.GUID, App: names[d.App.GUID], Process: d.App.Process.Type, Port: d.Port, Protocol: d.Protocol, Pending: d.Pending}
+}
+
+// appNames are the names of the apps that routes lead to, by guid. They may be those
+// of other spaces.
+func appNames(ctx context.Context, ask *client.Client, routes ...v3.Route) (map[string]string, error) {
+	var guids []string
+	for _, rt := range routes {
+		for _, d := range rt.Destinations {
+			guids = append(guids, d.App.GUID)
+		}
+	}
+	slices.Sort(guids)
+	apps, err := ask.AppsByGUID(ctx, slices.Compact(guids)...)
+	names := map[string]string{}
+	for _, a := range apps {
+		names[a.GUID] = a.Name
+	}
+	return names, err
+}
+
 func runRoutes(ctx context.Context, ask *client.Client, out *console) error {
 	routes, err := ask.Routes(ctx)
 	if err != nil {
 		return err
 	}
-	apps, err := ask.Apps(ctx)
+	names, err := appNames(ctx, ask, routes...)
 	if err != nil {
 		return err
-	}
-	names := map[string]string{}
-	for _, a := range apps {
-		names[a.GUID] = a.Name
 	}
 	rows, table := []routeRow{}, [][]string{{"route", "app", "process", "port", "protocol", "state"}}
 	for _, rt := range routes {
@@ -184,7 +203,7 @@ func runRoutes(ctx context.Context, ask *client.Client, out *console) error {
 			table = append(table, []string{rt.URL, "", "", "", "", "leads nowhere"})
 		}
 		for i, d := range rt.Destinations {
-			r := destinationRow{GUID: d.GUID, App: names[d.App.GUID], Process: d.App.Process.Type, Port: d.Port, Protocol: d.Protocol, Pending: d.Pending}
+			r := destinationOf(d, names)
 			row.Destinations = append(row.Destinations, r)
 			shown := rt.URL
 			if i > 0 {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
 	"strings"
 	"time"
 
@@ -30,22 +31,62 @@ func stackCommands(g *global) []*cli.Command {
 				passwordFlag(),
 				&cli.StringSliceFlag{Name: "include", Usage: "Debian `packages` to build with, separated by commas; may be repeated"},
 				&cli.StringFlag{Name: "name", Usage: "`name` of the stack to build, where it is not called debian"},
-				boolFlag("f", "remove without asking"), jsonFlag(),
+				boolFlag("f", "remove without asking"), boolFlag("guid", "print its guid and no more"), jsonFlag(),
 			},
 		}, func(c *cli.Context, ask *client.Client, out *console) error {
 			o := stackOptions{
 				Action: c.Args().Get(0), Name: c.Args().Get(1), File: c.Args().Get(2), Image: c.String("image"), Username: c.String("username"),
-				Stdin: c.Bool("password-stdin"), Include: c.StringSlice("include"), Called: c.String("name"), Force: c.Bool("f"),
+				Stdin: c.Bool("password-stdin"), Include: c.StringSlice("include"), Called: c.String("name"), Force: c.Bool("f"), GUID: c.Bool("guid"),
 			}
 			return runStack(c.Context, o, ask, out)
 		}),
+		g.command(verb{
+			name: "update-stack", args: "STACK", category: "Platform", usage: "say who may use a stack",
+			about: "active: everybody. deprecated: everybody, with a warning. restricted: apps that have it already. disabled: nobody can be staged with it. Apps that run go on.\n\n" +
+				"Example:\n   dew update-stack alpine --state deprecated --reason \"its time is over: use debian\"",
+			flags: []cli.Flag{
+				&cli.StringFlag{Name: "state", Usage: "`active|restricted|deprecated|disabled`"},
+				&cli.StringFlag{Name: "reason", Usage: "`text` that says why"},
+			},
+		}, func(c *cli.Context, ask *client.Client, out *console) error {
+			var body v3.UpdateStack
+			if state := strings.ToUpper(c.String("state")); state != "" {
+				body.State = &state
+			}
+			if reason := c.String("reason"); c.IsSet("reason") {
+				body.StateReason = &reason
+			}
+			return runUpdateStack(c.Context, c.Args().First(), body, ask, out)
+		}),
 	}
+}
+
+// stackStates are who may use a stack.
+var stackStates = []string{"ACTIVE", "RESTRICTED", "DEPRECATED", "DISABLED"}
+
+func runUpdateStack(ctx context.Context, name string, body v3.UpdateStack, ask *client.Client, out *console) error {
+	switch {
+	case body.State == nil && body.StateReason == nil:
+		return usage("update-stack needs --state or --reason")
+	case body.State != nil && !slices.Contains(stackStates, *body.State):
+		return usage("--state must be one of %s, not %q", strings.ToLower(strings.Join(stackStates, ", ")), strings.ToLower(*body.State))
+	}
+	s, err := findStack(ctx, name, ask)
+	if err != nil {
+		return err
+	}
+	now, err := ask.UpdateStack(ctx, s.GUID, body)
+	if err != nil {
+		return fmt.Errorf("cannot change stack %s: %w", name, err)
+	}
+	out.say("Stack %s is %s", name, strings.ToLower(now.State))
+	return nil
 }
 
 type stackOptions struct {
 	Action, Name, File, Image, Username, Called string
 	Include                                     []string
-	Stdin, Force                                bool
+	Stdin, Force, GUID                          bool
 }
 
 func runStacks(ctx context.Context, ask *client.Client, out *console) error {
@@ -93,6 +134,10 @@ func runStack(ctx context.Context, o stackOptions, ask *client.Client, out *cons
 	s, err := findStack(ctx, o.Action, ask)
 	if err != nil {
 		return err
+	}
+	if o.GUID {
+		fmt.Fprintln(out.out, s.GUID)
+		return nil
 	}
 	if out.json {
 		return out.encode(s)
