@@ -231,3 +231,9 @@ func (c *Client) SegmentOrgs(ctx context.Context, guid string) ([]v3.Organizatio
 func (c *Client) AppsByGUID(ctx context.Context, guids ...string) ([]v3.App, error) {
 	return listByGUID[v3.App](ctx, c, "/v3/apps", guids)
 }
+
+// SpaceGroups lists the security groups of a space for one phase, running or staging,
+// those for all spaces too.
+func (c *Client) SpaceGroups(ctx context.Context, space, phase string) ([]v3.SecurityGroup, error) {
+	return list[v3.SecurityGroup](ctx, c, "/v3/spaces/"+escape(space)+"/"+phase+"_security_groups", url.Values{"order_by": {"name"}})
+}

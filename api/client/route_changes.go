@@ -29,6 +29,11 @@ func (c *Client) RouteTaken(ctx context.Context, domain string, n RouteName) (bo
 	return out.Matching, err
 }
 
+// RoutesIn lists the routes of all spaces of an organization.
+func (c *Client) RoutesIn(ctx context.Context, org string) ([]v3.Route, error) {
+	return list[v3.Route](ctx, c, "/v3/routes", url.Values{"organization_guids": {filter(org)}})
+}
+
 // UpdateRoute changes the options of a route.
 func (c *Client) UpdateRoute(ctx context.Context, guid string, body v3.UpdateRoute) (v3.Route, error) {
 	var out v3.Route
