@@ -75,7 +75,7 @@ func (g *global) names(ctx context.Context, v verb, kind string) []string {
 		if kind == "SPACE_QUOTA" {
 			k = quotasOfSpaces
 		}
-		quotas, err := k.kind(ctx, w)
+		quotas, err := k.kind(ctx, "", w)
 		if err != nil {
 			return nil
 		}

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
 	"strings"
 	"text/tabwriter"
 
@@ -153,6 +154,11 @@ func (c *console) table(rows [][]string) error {
 		}
 	}
 	return nil
+}
+
+// facts writes names with what is known of them; what is not is left out.
+func (c *console) facts(rows [][]string) error {
+	return c.table(slices.DeleteFunc(rows, func(row []string) bool { return row[1] == "" }))
 }
 
 // The colours of a terminal.

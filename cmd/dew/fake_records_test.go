@@ -64,6 +64,13 @@ func (rs *records) answers(d *daemon, handle handleFunc) {
 		rs.ssh = *c.Enabled
 		return v3.SpaceFeature{Name: "ssh", Enabled: rs.ssh}
 	})
+	for _, phase := range []string{"running", "staging"} {
+		handle("GET /v3/spaces/{guid}/"+phase+"_security_groups", func(r *http.Request, _ []byte) any {
+			return keep(rs.kept["/v3/security_groups"], func(one map[string]any) bool {
+				return slices.Contains(rs.related["/v3/security_groups/"+one["guid"].(string)+"/relationships/"+phase+"_spaces"], v3.GUID{GUID: r.PathValue("guid")})
+			})
+		})
+	}
 	handle("GET /v3/stacks", func(*http.Request, []byte) any { return listOf(rs.stack) })
 	handle("PATCH /v3/stacks/{guid}", func(r *http.Request, b []byte) any {
 		var c v3.UpdateStack
@@ -88,7 +95,7 @@ func (rs *records) shelf(d *daemon, path string, handle handleFunc) {
 	handle("GET "+path, func(r *http.Request, _ []byte) any {
 		return keep(rs.kept[path], func(one map[string]any) bool {
 			on, _ := one["globally_enabled"].(map[string]any)
-			return lets(r, "names", one["name"].(string)) && lets(r, "globally_enabled_running", fmt.Sprint(on["running"] == true)) &&
+			return rs.holds(r, path+"/"+one["guid"].(string)) && lets(r, "guids", one["guid"].(string)) && lets(r, "names", one["name"].(string)) && lets(r, "globally_enabled_running", fmt.Sprint(on["running"] == true)) &&
 				lets(r, "globally_enabled_staging", fmt.Sprint(on["staging"] == true))
 		})
 	})
@@ -120,6 +127,16 @@ func (rs *records) shelf(d *daemon, path string, handle handleFunc) {
 		all[name] = v3.ToMany{Data: to}
 		one["relationships"] = all
 	})
+}
+
+// holds tells whether the quota at a path is one of those whom the filter names.
+func (rs *records) holds(r *http.Request, path string) bool {
+	filter, relation := "organization_guids", "organizations"
+	if strings.HasPrefix(path, "/v3/space_quotas/") {
+		filter, relation = "space_guids", "spaces"
+	}
+	want := r.URL.Query().Get(filter)
+	return want == "" || slices.Contains(rs.related[path+"/relationships/"+relation], v3.GUID{GUID: want})
 }
 
 // relations keep what something at a path is related to.

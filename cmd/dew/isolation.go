@@ -82,6 +82,19 @@ func runSegments(ctx context.Context, _ segmentOptions, w where) error {
 	return listed{rows: rows, table: table, none: "There are no isolation segments that you may see"}.show(w.out)
 }
 
+// segmentAt is the name of the segment that is set at a path; empty for none.
+func segmentAt(ctx context.Context, path string, w where) (string, error) {
+	guid, err := w.ask.Segment(ctx, path)
+	if err != nil || guid == "" {
+		return "", err
+	}
+	all, err := client.IsolationSegments.Where("guids", guid).List(ctx, w.ask)
+	if err != nil || len(all) == 0 {
+		return "", err
+	}
+	return all[0].Name, nil
+}
+
 // entitlement finds the segment and the org that the options name.
 func (o segmentOptions) entitlement(ctx context.Context, w where) (v3.IsolationSegment, client.Relation, error) {
 	s, err := findOne(ctx, client.IsolationSegments, o.Name, w.ask)

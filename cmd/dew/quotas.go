@@ -71,23 +71,23 @@ var limits = []limit{
 
 // quotaKind is one of the two kinds: quotas of orgs, and quotas of spaces.
 type quotaKind struct {
-	noun string // org or space
-	has  string // the relationship to those who have it
-	kind func(ctx context.Context, w where) (client.Kind[v3.Quota], error)
-	body func(ctx context.Context, w where) (*v3.QuotaRelationships, error) // of a new one
+	noun string                                                                        // org or space
+	has  string                                                                        // the relationship to those who have it
+	kind func(ctx context.Context, org string, w where) (client.Kind[v3.Quota], error) // of an org's spaces
+	body func(ctx context.Context, w where) (*v3.QuotaRelationships, error)            // of a new one
 }
 
 var quotasOfOrgs = quotaKind{
 	noun: "org", has: "organizations",
-	kind: func(context.Context, where) (client.Kind[v3.Quota], error) { return client.OrgQuotas, nil },
+	kind: func(context.Context, string, where) (client.Kind[v3.Quota], error) { return client.OrgQuotas, nil },
 	body: func(context.Context, where) (*v3.QuotaRelationships, error) { return nil, nil },
 }
 
 // Quotas of spaces are their org's.
 var quotasOfSpaces = quotaKind{
 	noun: "space", has: "spaces",
-	kind: func(ctx context.Context, w where) (client.Kind[v3.Quota], error) {
-		o, err := findOrg(ctx, w, "")
+	kind: func(ctx context.Context, org string, w where) (client.Kind[v3.Quota], error) {
+		o, err := findOrg(ctx, w, org)
 		return client.SpaceQuotas.Where("organization_guids", o.GUID), err
 	},
 	body: func(ctx context.Context, w where) (*v3.QuotaRelationships, error) {
@@ -140,6 +140,10 @@ func quotaVerbs(g *global, k quotaKind) []*cli.Command {
 	}
 }
 
+func quotaFlag() cli.Flag {
+	return &cli.StringFlag{Name: "quota", Aliases: []string{"q"}, Usage: "`quota` that it has"}
+}
+
 // limitFlags are the flags of all limits, and those without a value.
 func limitFlags(others ...string) []cli.Flag {
 	var out []cli.Flag
@@ -155,13 +159,14 @@ func limitFlags(others ...string) []cli.Flag {
 type quotaOptions struct {
 	of                   quotaKind
 	Name, NewName, Place string // Place: org or space
+	Org                  string // of the space; empty: the targeted one
 	Force, Unset         bool
 	flags                *cli.Context
 }
 
 // find finds the quota that the options name.
 func (o quotaOptions) find(ctx context.Context, w where) (client.Kind[v3.Quota], v3.Quota, error) {
-	k, err := o.of.kind(ctx, w)
+	k, err := o.of.kind(ctx, o.Org, w)
 	if err != nil {
 		return k, v3.Quota{}, err
 	}
@@ -170,7 +175,7 @@ func (o quotaOptions) find(ctx context.Context, w where) (client.Kind[v3.Quota],
 }
 
 func runQuotas(ctx context.Context, o quotaOptions, w where) error {
-	k, err := o.of.kind(ctx, w)
+	k, err := o.of.kind(ctx, o.Org, w)
 	if err != nil {
 		return err
 	}
@@ -212,6 +217,15 @@ func (l limit) show(q v3.Quota) string {
 		return bytesText(int64(*n))
 	}
 	return strconv.Itoa(*n)
+}
+
+// quotaOf is the name of the quota that a filter finds; empty for none.
+func quotaOf(ctx context.Context, k client.Kind[v3.Quota], w where) (string, error) {
+	all, err := k.List(ctx, w.ask)
+	if err != nil || len(all) == 0 {
+		return "", err
+	}
+	return all[0].Name, nil
 }
 
 func runQuota(ctx context.Context, o quotaOptions, w where) error {
@@ -318,7 +332,7 @@ func runCreateQuota(ctx context.Context, o quotaOptions, w where) error {
 	if err != nil {
 		return err
 	}
-	k, err := o.of.kind(ctx, w)
+	k, err := o.of.kind(ctx, o.Org, w)
 	if err != nil {
 		return err
 	}
@@ -347,7 +361,7 @@ func runUpdateQuota(ctx context.Context, o quotaOptions, w where) error {
 }
 
 func runDeleteQuota(ctx context.Context, o quotaOptions, w where) error {
-	k, err := o.of.kind(ctx, w)
+	k, err := o.of.kind(ctx, o.Org, w)
 	if err != nil {
 		return err
 	}
@@ -385,6 +399,6 @@ func (o quotaOptions) holder(ctx context.Context, w where) (string, error) {
 		org, err := findOrg(ctx, w, o.Place)
 		return org.GUID, err
 	}
-	_, s, err := spaceOptions{Name: o.Place}.find(ctx, w)
+	_, s, err := spaceOptions{Name: o.Place, Org: o.Org}.find(ctx, w)
 	return s.GUID, err
 }

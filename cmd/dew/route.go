@@ -18,8 +18,11 @@ import (
 type wayOptions struct {
 	routeOptions
 	Org, Space string   // where else it is to be
-	Set        []string // OPTION=VALUE
-	Remove     []string // OPTION
+	Remove     []string // names of options
+}
+
+func optionFlag() cli.Flag {
+	return &cli.StringSliceFlag{Name: "option", Aliases: []string{"o"}, Usage: "set an option of the route (`OPTION=VALUE`); may be repeated"}
 }
 
 // wayCommands are those about one route.
@@ -31,7 +34,7 @@ func wayCommands(g *global) []*cli.Command {
 			if err != nil {
 				return err
 			}
-			return fn(c.Context, wayOptions{routeOptions: rt, Org: c.String("o"), Space: c.String("s"), Set: c.StringSlice("option"), Remove: c.StringSlice("remove-option")}, w)
+			return fn(c.Context, wayOptions{routeOptions: rt, Org: c.String("o"), Space: c.String("s"), Remove: c.StringSlice("remove-option")}, w)
 		})
 	}
 	names := hostFlags()[:2] // of routes that have no port
@@ -44,7 +47,7 @@ func wayCommands(g *global) []*cli.Command {
 		run(verb{
 			name: "update-route", args: "DOMAIN", usage: "change the options of a route", about: "Examples:\n   dew update-route dew.localhost -n shop -o loadbalancing=round-robin\n   dew update-route dew.localhost -n shop -r loadbalancing",
 			flags: append(slices.Clone(names),
-				&cli.StringSliceFlag{Name: "option", Aliases: []string{"o"}, Usage: "set an option (`OPTION=VALUE`); may be repeated"},
+				optionFlag(),
 				&cli.StringSliceFlag{Name: "remove-option", Aliases: []string{"r"}, Usage: "remove an `option`; may be repeated"}),
 		}, runUpdateRoute),
 		run(verb{
@@ -106,25 +109,25 @@ func runRoute(ctx context.Context, o wayOptions, w where) error {
 }
 
 func (v wayView) print(out *console) error {
-	table := [][]string{{"route:", v.URL}, {"domain:", v.Domain}}
-	row := func(name, value string) {
-		if value != "" {
-			table = append(table, []string{name + ":", value})
-		}
-	}
-	row("host", v.Host)
-	row("path", v.Path)
+	port := ""
 	if v.Port != nil {
-		row("port", strconv.Itoa(*v.Port))
+		port = strconv.Itoa(*v.Port)
 	}
-	row("protocol", v.Protocol)
-	row("space", v.Space)
-	row("shared with", strings.Join(v.SharedWith, ", "))
+	facts := [][]string{
+		{"route:", v.URL},
+		{"domain:", v.Domain},
+		{"host:", v.Host},
+		{"path:", v.Path},
+		{"port:", port},
+		{"protocol:", v.Protocol},
+		{"space:", v.Space},
+		{"shared with:", strings.Join(v.SharedWith, ", ")},
+		{"problem:", v.Problem},
+	}
 	for _, name := range slices.Sorted(maps.Keys(v.Options)) {
-		row("option", name+"="+v.Options[name])
+		facts = append(facts, []string{"option:", name + "=" + v.Options[name]})
 	}
-	row("problem", v.Problem)
-	if err := out.table(table); err != nil {
+	if err := out.facts(facts); err != nil {
 		return err
 	}
 	if len(v.Destinations) == 0 {
@@ -160,24 +163,20 @@ func runCheckRoute(ctx context.Context, o wayOptions, w where) error {
 }
 
 func runUpdateRoute(ctx context.Context, o wayOptions, w where) error {
-	options, err := readRouteOptions(o.Set)
-	if err != nil {
-		return err
-	}
 	for _, name := range o.Remove {
-		if _, twice := options[name]; twice {
+		if _, twice := o.Options[name]; twice {
 			return usage("option %s is to be set and to be removed", name)
 		}
-		options[name] = nil
+		o.Options[name] = nil
 	}
-	if len(options) == 0 {
+	if len(o.Options) == 0 {
 		return usage("update-route needs --option or --remove-option")
 	}
 	_, rt, err := o.find(ctx, w.ask)
 	if err != nil {
 		return err
 	}
-	if _, err := w.ask.UpdateRoute(ctx, rt.GUID, v3.UpdateRoute{Options: options}); err != nil {
+	if _, err := w.ask.UpdateRoute(ctx, rt.GUID, v3.UpdateRoute{Options: o.Options}); err != nil {
 		return fmt.Errorf("cannot change route %s: %w", rt.URL, err)
 	}
 	w.out.say("Changed route %s", rt.URL)
