@@ -64,7 +64,9 @@ func TestSpaceRules(t *testing.T) {
 func TestRoutesOfOrg(t *testing.T) {
 	d := newDaemon(t)
 	d.dew("create-route", "dew.localhost", "-n", "shop", "-o", "loadbalancing=round-robin").must(t, 0)
-	d.changed("PATCH /v3/routes/r-1", `{"options":{"loadbalancing":"round-robin"}}`)
+	if got := d.body("POST /v3/routes"); !strings.Contains(got, `"options":{"loadbalancing":"round-robin"}`) {
+		t.Errorf("the body is %s", got)
+	}
 	d.dew("r", "--org-level").must(t, 0, "shop.dew.localhost")
 	if q := d.queries["GET /v3/routes"]; q.Get("organization_guids") != "org-1" || q.Has("space_guids") {
 		t.Errorf("asked for %v", q)
@@ -162,6 +164,7 @@ func TestOtherFlags(t *testing.T) {
 
 	d.dew("set-space-role", "admin", "local", "dev", "SpaceDeveloper").must(t, 0)
 	d.dew("org-users", "local", "--all-users").must(t, 0, "admin   Member, SpaceDeveloper")
+	d.dew("create-user", "ada", "secret", "--password-prompt").must(t, 2, "PASSWORD or --password-prompt")
 	runDew(t.Context(), "--version").must(t, 0, "dew version ")
 }
 

@@ -144,7 +144,11 @@ func runSetSegment(ctx context.Context, o segmentOptions, w where) error {
 		}
 		guid = s.GUID
 	}
-	if err := w.ask.SetSegment(ctx, path, guid); err != nil {
+	err = w.ask.SetSegment(ctx, path, guid)
+	if answers(err, "entitled") {
+		return &failure{status: statusFailed, err: fmt.Errorf("the org of %s may not use isolation segment %s", who, o.Name), todo: "dew enable-org-isolation ORG " + o.Name + " lets it"}
+	}
+	if err != nil {
 		return fmt.Errorf("cannot set the isolation segment of %s: %w", who, err)
 	}
 	if o.Name == "" {

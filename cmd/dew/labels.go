@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"maps"
@@ -171,7 +172,8 @@ func (o labelOptions) find(ctx context.Context, w where) (string, error) {
 	case 1:
 		return "/v3/" + k.path + "/" + found[0].guid, nil
 	default:
-		return "", usage("there are %d %ss called %s: say which with --stack and --lifecycle (buildpacks), --broker and --offering (offerings and plans)", len(found), k.name, o.Name)
+		flags := map[string]string{"buildpack": "--stack or --lifecycle", "service-offering": "--broker", "service-plan": "--offering and --broker"}[k.name]
+		return "", usage("there are %d %ss called %s: say which with %s", len(found), k.name, o.Name, cmp.Or(flags, "another name"))
 	}
 }
 

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -245,7 +246,7 @@ func runQuota(ctx context.Context, o quotaOptions, w where) error {
 	if err != nil {
 		return err
 	}
-	return w.out.table(append(table, []string{o.of.noun + "s:", strings.Join(who, ", ")}))
+	return w.out.facts(append(table, []string{o.of.noun + "s:", strings.Join(who, ", ")}))
 }
 
 // holders are the names of the orgs or spaces that have a quota.
@@ -262,7 +263,7 @@ func (o quotaOptions) holders(ctx context.Context, q v3.Quota, ask *client.Clien
 	}
 	if to := q.Relationships.Spaces; to != nil {
 		for _, d := range to.Data {
-			names = append(names, all.spaces[d.GUID].Space)
+			names = append(names, all.space(d.GUID))
 		}
 	}
 	return names, nil
@@ -352,7 +353,9 @@ func runUpdateQuota(ctx context.Context, o quotaOptions, w where) error {
 	if err != nil {
 		return err
 	}
-	body.Name = o.NewName
+	if body.Name = o.NewName; o.flags.NumFlags() == 0 {
+		return usage("update-%s-quota needs a flag that says what is to change", o.of.noun)
+	}
 	if q, err = k.Update(ctx, w.ask, q.GUID, body); err != nil {
 		return fmt.Errorf("cannot change %s %s: %w", k.Noun, o.Name, err)
 	}
@@ -380,6 +383,10 @@ func runAssignQuota(ctx context.Context, o quotaOptions, w where) error {
 	}
 	to := client.Relation{Name: o.of.has, GUIDs: []string{guid}}
 	if o.Unset {
+		if has := q.Relationships.Spaces; has != nil && !slices.Contains(has.Data, v3.GUID{GUID: guid}) {
+			w.out.say("Space %s does not have quota %s", o.Place, o.Name)
+			return nil
+		}
 		if err := k.Unrelate(ctx, w.ask, q.GUID, to); err != nil {
 			return fmt.Errorf("cannot take quota %s from %s %s: %w", o.Name, o.of.noun, o.Place, err)
 		}

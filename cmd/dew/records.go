@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"strings"
@@ -67,6 +68,9 @@ type places struct {
 	orgs   map[string]string
 	spaces map[string]place
 }
+
+// space is the name of a space; of one that is not seen it is the guid.
+func (p places) space(guid string) string { return cmp.Or(p.spaces[guid].Space, guid) }
 
 func readPlaces(ctx context.Context, ask *client.Client) (places, error) {
 	p := places{orgs: map[string]string{}, spaces: map[string]place{}}

@@ -89,11 +89,11 @@ func runRoute(ctx context.Context, o wayOptions, w where) error {
 	v := wayView{
 		routeRow: routeRow{GUID: rt.GUID, URL: rt.URL, Problem: rt.Problem, Destinations: []destinationRow{}},
 		Domain:   d.Name, Host: rt.Host, Path: rt.Path, Port: rt.Port, Protocol: rt.Protocol,
-		Space: all.spaces[rt.Relationships.Space.ID()].Space, SharedWith: []string{}, Options: map[string]string{},
+		Space: all.space(rt.Relationships.Space.ID()), SharedWith: []string{}, Options: map[string]string{},
 	}
 	maps.Copy(v.Options, rt.Options)
 	for _, guid := range spaces {
-		v.SharedWith = append(v.SharedWith, all.spaces[guid].Space)
+		v.SharedWith = append(v.SharedWith, all.space(guid))
 	}
 	apps, err := appNames(ctx, w.ask, rt)
 	if err != nil {
@@ -270,6 +270,14 @@ func runUnshareRoute(ctx context.Context, o wayOptions, w where) error {
 	rt, to, err := o.other(ctx, w)
 	if err != nil {
 		return err
+	}
+	spaces, err := w.ask.RouteShares(ctx, rt.GUID)
+	if err != nil {
+		return err
+	}
+	if !slices.Contains(spaces, to.SpaceGUID) {
+		w.out.say("Route %s is not shared with %s", rt.URL, to)
+		return nil
 	}
 	if err := w.ask.UnshareRoute(ctx, rt.GUID, to.SpaceGUID); err != nil {
 		return fmt.Errorf("cannot unshare route %s: %w", rt.URL, err)

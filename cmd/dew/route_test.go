@@ -13,6 +13,8 @@ func TestRoute(t *testing.T) {
 	d.routes[0].Protocol, d.routes[0].Options = "http", map[string]string{"loadbalancing": "round-robin"}
 	d.dew("route", "dew.localhost", "-n", "shop", "--path", "api").must(t, 0,
 		"route:      shop.dew.localhost/api", "host:       shop", "path:       /api", "protocol:   http", "space:      dev", "option:     loadbalancing=round-robin", "shop   web       8080   http1")
+	d.routes[0].Destinations = append(d.routes[0].Destinations, v3.Destination{App: v3.DestinationApp{GUID: "app-of-others"}, Port: 8080})
+	d.dew("route", "dew.localhost", "-n", "shop", "--path", "api").must(t, 0, "app-of-others") // it has no name for who does not see it
 	d.dew("ro", "dew.localhost", "-n", "shop", "--path", "api", "--json").must(t, 0, `"url": "shop.dew.localhost/api"`, `"shared_with": []`, `"app": "shop"`)
 	d.dew("route", "dew.localhost", "-n", "none").must(t, 1, `there is no route "none.dew.localhost"`, "dew routes lists")
 	d.dew("create-route", "tcp.dew.localhost", "--port", "20001").must(t, 0)
@@ -53,7 +55,7 @@ func TestChangeRoute(t *testing.T) {
 	d.changed("POST /v3/routes/r-1/relationships/shared_spaces", `{"data":[{"guid":"space-2"}]}`)
 	run("route").must(t, 0, "shared with:   test")
 	run("unshare-route", "-s", "test").must(t, 0, "may not have route shop.dew.localhost any more")
-	run("unshare-route", "-s", "test").must(t, 1, "cannot unshare route shop.dew.localhost")
+	run("unshare-route", "-s", "test").must(t, 0, "Route shop.dew.localhost is not shared with space test of org local")
 	run("move-route", "-s", "test", "-o", "local").must(t, 0, "Route shop.dew.localhost belongs to space test of org local now")
 	d.changed("PATCH /v3/routes/r-1/relationships/space", `{"data":{"guid":"space-2"}}`)
 	run("move-route").must(t, 0, "belongs to space dev of org local now")

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -169,9 +170,10 @@ func (r destinationRow) state(problem string) string {
 	return ""
 }
 
-// destinationOf shows a destination with the name of its app.
+// destinationOf shows a destination with the name of its app, or the guid of one that
+// is not seen.
 func destinationOf(d v3.Destination, names map[string]string) destinationRow {
-	return destinationRow{GUID: d.GUID, App: names[d.App.GUID], Process: d.App.Process.Type, Port: d.Port, Protocol: d.Protocol, Pending: d.Pending}
+	return destinationRow{GUID: d.GUID, App: cmp.Or(names[d.App.GUID], d.App.GUID), Process: d.App.Process.Type, Port: d.Port, Protocol: d.Protocol, Pending: d.Pending}
 }
 
 // appNames are the names of the apps that routes lead to, by guid. They may be those
@@ -277,20 +279,7 @@ func (o routeOptions) create(ctx context.Context, ask *client.Client, d v3.Domai
 	if isTCP(d) {
 		return ask.CreateTCPRoute(ctx, d.GUID, o.Way)
 	}
-	rt, err := ask.CreateRoute(ctx, d.GUID, o.Host, o.Path)
-	if err != nil || len(o.Options) == 0 {
-		return rt, err
-	}
-	return o.setOptions(ctx, ask, rt)
-}
-
-// setOptions gives a route the options that were typed.
-func (o routeOptions) setOptions(ctx context.Context, ask *client.Client, rt v3.Route) (v3.Route, error) {
-	changed, err := ask.UpdateRoute(ctx, rt.GUID, v3.UpdateRoute{Options: o.Options})
-	if err != nil {
-		return rt, fmt.Errorf("route %s is there; cannot set its options: %w", rt.URL, err)
-	}
-	return changed, nil
+	return ask.CreateRoute(ctx, d.GUID, v3.CreateRoute{Host: o.Host, Path: o.Path, Options: o.Options})
 }
 
 func runCreateRoute(ctx context.Context, o routeOptions, ask *client.Client, out *console) error {
@@ -315,8 +304,11 @@ func runMapRoute(ctx context.Context, o routeOptions, ask *client.Client, out *c
 		return err
 	}
 	d, rt, err := o.find(ctx, ask)
-	if isMissing(err) && d.GUID != "" {
+	switch {
+	case isMissing(err) && d.GUID != "":
 		rt, err = o.create(ctx, ask, d)
+	case err == nil && len(o.Options) > 0:
+		_, err = ask.UpdateRoute(ctx, rt.GUID, v3.UpdateRoute{Options: o.Options})
 	}
 	if err != nil {
 		return fmt.Errorf("cannot map route %s: %w", o.url(), err)

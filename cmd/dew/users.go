@@ -23,6 +23,9 @@ func userCommands(g *global) []*cli.Command {
 			about: "The password is asked for, or read from stdin; as an argument it is seen by everybody on the machine. A user who has no role sees nothing: dew set-space-role gives one.\n\nExamples:\n   dew create-user ada --email ada@example.com\n   dew create-user ci --password-stdin < secret",
 			flags: []cli.Flag{&cli.StringFlag{Name: "email", Usage: "`address` that notifications go to (default: the name, if it is one)"}, passwordFlag(), boolFlag("password-prompt", "ask for the password, as without it")},
 		}, func(c *cli.Context, w where) error {
+			if c.Bool("password-prompt") && c.NArg() > 1 {
+				return usage("create-user takes PASSWORD or --password-prompt")
+			}
 			return runCreateUser(c.Context, userOptions{Name: c.Args().First(), Password: c.Args().Get(1), Email: c.String("email"), Stdin: c.Bool("password-stdin")}, w)
 		}),
 		g.commandAt(verb{
