@@ -52,6 +52,8 @@ type Client struct {
 	space  Space  // may be nil
 	agent  string
 	warn   func(string)
+
+	selectors map[string]string // of labels, by the path of a list
 }
 
 // New gives a client; nothing is asked yet.
@@ -81,6 +83,17 @@ func New(o Options) (*Client, error) {
 	}
 	c.http = &http.Client{Transport: transport}
 	return c, nil
+}
+
+// Select gives a client that lists of what is at a path only what has such labels; an
+// empty selector lets everything through.
+func (c *Client) Select(path, selector string) *Client {
+	if selector == "" {
+		return c
+	}
+	out := *c
+	out.selectors = map[string]string{path: selector}
+	return &out
 }
 
 // Door is the socket or address that is asked.
@@ -314,6 +327,9 @@ func list[T any](ctx context.Context, c *Client, path string, q url.Values) ([]T
 	}
 	if !q.Has("per_page") {
 		q.Set("per_page", allPages)
+	}
+	if selector := c.selectors[path]; selector != "" {
+		q.Set("label_selector", selector)
 	}
 	var all []T
 	for next := path + "?" + q.Encode(); next != ""; {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"net/http"
 	"net/url"
+	"slices"
 
 	"github.com/dewrun/dew/api/v3"
 )
@@ -50,14 +51,18 @@ func (c *Client) Users(ctx context.Context) ([]v3.User, error) {
 
 // UsersByGUID reads users.
 func (c *Client) UsersByGUID(ctx context.Context, guids ...string) ([]v3.User, error) {
-	var all []v3.User
-	for len(guids) > 0 {
-		n := min(len(guids), batch)
-		some, err := list[v3.User](ctx, c, "/v3/users", url.Values{"guids": {filter(guids[:n]...)}})
+	return listByGUID[v3.User](ctx, c, "/v3/users", guids)
+}
+
+// listByGUID lists those at a path that have one of the guids.
+func listByGUID[T any](ctx context.Context, c *Client, path string, guids []string) ([]T, error) {
+	var all []T
+	for some := range slices.Chunk(guids, batch) {
+		found, err := list[T](ctx, c, path, url.Values{"guids": {filter(some...)}})
 		if err != nil {
 			return nil, err
 		}
-		all, guids = append(all, some...), guids[n:]
+		all = append(all, found...)
 	}
 	return all, nil
 }

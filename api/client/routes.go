@@ -49,7 +49,7 @@ func (c *Client) CreateTCPRoute(ctx context.Context, domain string, port int) (v
 		n := v3.Int(port)
 		wished = &n
 	}
-	return c.createRoute(ctx, domain, v3.CreateRoute{Port: wished})
+	return c.CreateRoute(ctx, domain, v3.CreateRoute{Port: wished})
 }
 
 // RouterGroups lists what gives TCP routes their ports.
@@ -72,11 +72,7 @@ func (c *Client) RouteAt(ctx context.Context, d v3.Domain, host, path string) (v
 }
 
 // CreateRoute makes a route in the client's space that leads nowhere yet.
-func (c *Client) CreateRoute(ctx context.Context, domain, host, path string) (v3.Route, error) {
-	return c.createRoute(ctx, domain, v3.CreateRoute{Host: host, Path: path})
-}
-
-func (c *Client) createRoute(ctx context.Context, domain string, body v3.CreateRoute) (v3.Route, error) {
+func (c *Client) CreateRoute(ctx context.Context, domain string, body v3.CreateRoute) (v3.Route, error) {
 	space, err := c.Here(ctx)
 	if err != nil {
 		return v3.Route{}, err

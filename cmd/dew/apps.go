@@ -15,8 +15,10 @@ import (
 
 func appCommands(g *global) []*cli.Command {
 	return []*cli.Command{
-		g.command(verb{name: "apps", alias: "a", category: "Apps", usage: "list the apps", flags: []cli.Flag{jsonFlag()}},
-			func(c *cli.Context, ask *client.Client, out *console) error { return runApps(c.Context, ask, out) }),
+		g.command(verb{name: "apps", alias: "a", category: "Apps", usage: "list the apps", labels: "/v3/apps", flags: []cli.Flag{boolFlag("no-stats", "do not ask how many instances run"), jsonFlag()}},
+			func(c *cli.Context, ask *client.Client, out *console) error {
+				return runApps(c.Context, c.Bool("no-stats"), ask, out)
+			}),
 		g.command(verb{
 			name: "app", args: "APP", category: "Apps", usage: "show how an app does: instances, memory, sidecars, crashes",
 			about: "Examples:\n   dew app shop\n   dew app shop --json | jq '.processes[0].instances'",
@@ -56,8 +58,8 @@ type processRow struct {
 	Instances int    `json:"instances"`
 }
 
-func runApps(ctx context.Context, ask *client.Client, out *console) error {
-	rows, err := readApps(ctx, ask)
+func runApps(ctx context.Context, bare bool, ask *client.Client, out *console) error {
+	rows, err := readApps(ctx, bare, ask)
 	if err != nil {
 		return err
 	}
@@ -79,7 +81,8 @@ func runApps(ctx context.Context, ask *client.Client, out *console) error {
 	return out.table(table)
 }
 
-func readApps(ctx context.Context, ask *client.Client) ([]appRow, error) {
+// readApps reads all apps; with bare nobody asks how their instances do.
+func readApps(ctx context.Context, bare bool, ask *client.Client) ([]appRow, error) {
 	apps, err := ask.Apps(ctx)
 	if err != nil {
 		return nil, err
@@ -90,9 +93,11 @@ func readApps(ctx context.Context, ask *client.Client) ([]appRow, error) {
 		rows[i] = appRow{GUID: a.GUID, Name: a.Name, State: a.State, Processes: []processRow{}, Routes: []string{}}
 		byGUID[a.GUID] = &rows[i]
 	}
-	ps, err := ask.AllProcesses(ctx)
-	if err != nil {
-		return nil, err
+	var ps []v3.Process
+	if !bare {
+		if ps, err = ask.AllProcesses(ctx); err != nil {
+			return nil, err
+		}
 	}
 	for _, p := range ps {
 		r := byGUID[p.Relationships.App.ID()]

@@ -18,6 +18,9 @@ type runner struct {
 // RunContext runs the command that args name; args[0] is the program.
 func (r *runner) RunContext(ctx context.Context, args []string) error {
 	r.typed(args)
+	if len(args) == 2 && (args[1] == "--version" || args[1] == "-v") {
+		args = []string{args[0], "version"} // as cf understands it, too
+	}
 	return r.app.RunContext(ctx, reorder(r.app, args))
 }
 
@@ -40,8 +43,9 @@ func reorder(a *cli.App, args []string) []string {
 	}
 	limit, isLiteral := literal[cmd.Name]
 	stop := func(n int) bool { return isLiteral && n >= limit }
-	flags, plain := split(rest[1:], append(slices.Clone(cmd.Flags), a.Flags...), stop)
-	own, local := take(flags, a.Flags)
+	known := append(slices.Clone(cmd.Flags), a.Flags...)
+	flags, plain := split(rest[1:], known, stop)
+	own, local := take(flags, a.Flags, known)
 	out := slices.Concat(args[:1], global, own, rest[:1], local)
 	if len(plain) > 0 && !(asksHelp(local, cmd) && len(cmd.Subcommands) == 0) {
 		out = append(append(out, "--"), plain...)
@@ -81,11 +85,12 @@ func split(args []string, known []cli.Flag, stop func(n int) bool) (flags, plain
 	return flags, plain
 }
 
-// take parts the flags that are among known, with their values, from the others.
-func take(flags []string, known []cli.Flag) (own, others []string) {
+// take parts the flags that are among wanted, with their values, from the others.
+// Known are all: the value of one may be called like another, as in --path api.
+func take(flags []string, wanted, known []cli.Flag) (own, others []string) {
 	for i := 0; i < len(flags); i++ {
 		dst := &others
-		if find(flags[i], known) != nil {
+		if find(flags[i], wanted) != nil {
 			dst = &own
 		}
 		*dst = append(*dst, flags[i])

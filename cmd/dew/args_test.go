@@ -30,6 +30,8 @@ func TestReorder(t *testing.T) {
 		"dew doctor --json --root /x":     "dew doctor --json --root /x",
 		"dew curl /v3/apps -X PUT -d -1":  "dew curl -X PUT -d -1 -- /v3/apps",
 		"dew push shop --memory":          "dew push --memory -- shop",
+		"dew create-route x --path api":   "dew create-route --path api -- x",
+		"dew curl /x -d --run":            "dew curl -d --run -- /x",
 		"dew inbox wait --help":           "dew inbox --help",
 		"dew push shop -h":                "dew push -h",
 	} {

@@ -17,7 +17,7 @@ import (
 
 func buildpackCommands(g *global) []*cli.Command {
 	stack := func() cli.Flag {
-		return &cli.StringFlag{Name: "s", Usage: "`stack` of the buildpack, where several have its name"}
+		return &cli.StringFlag{Name: "s", Aliases: []string{"stack"}, Usage: "`stack` of the buildpack, where several have its name"}
 	}
 	return []*cli.Command{
 		g.command(verb{
@@ -30,35 +30,42 @@ func buildpackCommands(g *global) []*cli.Command {
 			return runCreateBuildpack(c.Context, o, ask, out)
 		}),
 		g.command(verb{
-			name: "update-buildpack", args: "NAME", category: "Platform", usage: "change a buildpack: its files, its place, whether it may be used",
+			name: "update-buildpack", args: "BUILDPACK", category: "Platform", usage: "change a buildpack: its files, its place, whether it may be used",
 			about: "Example:\n   dew update-buildpack perl -p ./perl-buildpack.zip -i 1 --enable",
 			flags: []cli.Flag{
 				&cli.StringFlag{Name: "p", Aliases: []string{"path"}, Usage: "`path` of a zip or folder with other files"},
 				&cli.StringFlag{Name: "i", Aliases: []string{"position"}, Usage: "`position` among all"},
 				&cli.StringFlag{Name: "rename", Usage: "another `name`"},
 				boolFlag("enable", "may be used"), boolFlag("disable", "may not be used"),
-				boolFlag("lock", "its files cannot be replaced"), boolFlag("unlock", "they can"), stack(),
+				boolFlag("lock", "its files cannot be replaced"), boolFlag("unlock", "they can"), stack(), lifecycleFlag(),
+				&cli.StringFlag{Name: "assign-stack", Usage: "`stack` of a buildpack that has none yet"},
 			},
 		}, func(c *cli.Context, ask *client.Client, out *console) error {
 			o := buildpackOptions{
-				Name: c.Args().First(), Path: c.String("p"), Position: c.String("i"), Rename: c.String("rename"), Stack: c.String("s"),
+				Name: c.Args().First(), Path: c.String("p"), Position: c.String("i"), Rename: c.String("rename"), Stack: c.String("s"), Lifecycle: c.String("lifecycle"), Assign: c.String("assign-stack"),
 				Enable: c.Bool("enable"), Disable: c.Bool("disable"), Lock: c.Bool("lock"), Unlock: c.Bool("unlock"),
 			}
 			return runUpdateBuildpack(c.Context, o, ask, out)
 		}),
 		g.command(verb{
-			name: "delete-buildpack", args: "NAME", category: "Platform", usage: "delete a buildpack; apps that were staged with it run on",
+			name: "delete-buildpack", args: "BUILDPACK", category: "Platform", usage: "delete a buildpack; apps that were staged with it run on",
 			about: "Of a buildpack that came with dew it deletes what was uploaded in its place.\n\n" +
 				"Example:\n   dew delete-buildpack perl -f",
-			flags: []cli.Flag{boolFlag("f", "do not ask"), stack()},
+			flags: []cli.Flag{forceFlag(), stack(), lifecycleFlag()},
 		}, func(c *cli.Context, ask *client.Client, out *console) error {
-			return runDeleteBuildpack(c.Context, buildpackOptions{Name: c.Args().First(), Force: c.Bool("f"), Stack: c.String("s")}, ask, out)
+			return runDeleteBuildpack(c.Context, buildpackOptions{Name: c.Args().First(), Force: c.Bool("f"), Stack: c.String("s"), Lifecycle: c.String("lifecycle")}, ask, out)
 		}),
 	}
 }
 
+func lifecycleFlag() cli.Flag {
+	return &cli.StringFlag{Name: "lifecycle", Aliases: []string{"l"}, Usage: "`lifecycle` of the buildpack; there is one, buildpack"}
+}
+
 type buildpackOptions struct {
 	Name, Path, Position, Rename, Stack  string
+	Lifecycle                            string
+	Assign                               string // stack of one that has none
 	Enable, Disable, Lock, Unlock, Force bool
 }
 
@@ -120,7 +127,7 @@ func findBuildpack(ctx context.Context, o buildpackOptions, ask *client.Client) 
 	}
 	var found []v3.Buildpack
 	for _, b := range all {
-		if b.Name == o.Name && (o.Stack == "" || b.Stack != nil && *b.Stack == o.Stack) {
+		if b.Name == o.Name && (o.Stack == "" || b.Stack != nil && *b.Stack == o.Stack) && (o.Lifecycle == "" || b.Lifecycle == o.Lifecycle) {
 			found = append(found, b)
 		}
 	}
@@ -147,6 +154,9 @@ func runUpdateBuildpack(ctx context.Context, o buildpackOptions, ask *client.Cli
 	}
 	if o.Rename != "" {
 		body.Name = &o.Rename
+	}
+	if o.Assign != "" {
+		body.Stack = &o.Assign
 	}
 	b, err := findBuildpack(ctx, o, ask)
 	if err != nil {

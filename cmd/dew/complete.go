@@ -21,6 +21,9 @@ func (g *global) completer(v verb) cli.BashCompleteFunc {
 		if n := c.NArg(); kind == "" && n < len(words) {
 			kind = strings.Trim(words[n], "[]")
 		}
+		if kind == "NAME_OF_IT" {
+			kind = strings.ToUpper(c.Args().First())
+		}
 		names := g.names(c.Context, v, kind)
 		if kind == "KEY" || kind == "SNAPSHOT" {
 			names = g.ofService(c.Context, c.Args().First(), kind)
@@ -39,6 +42,9 @@ func (g *global) flagAtEnd(v verb) string {
 		return ""
 	}
 	last := g.typed[len(g.typed)-2]
+	if v.category == labelsCategory {
+		return map[string]string{"-s": "STACK", "--stack": "STACK", "-b": "BROKER", "--broker": "BROKER", "-e": "OFFERING", "--offering": "OFFERING"}[last]
+	}
 	if v.category == servicesCategory || v.category == brokersCategory {
 		if kind := map[string]string{"-b": "BROKER", "-e": "OFFERING", "--service-instance": "SERVICE_INSTANCE"}[last]; kind != "" {
 			return kind
@@ -60,34 +66,48 @@ func (g *global) names(ctx context.Context, v verb, kind string) []string {
 	if err != nil {
 		return nil
 	}
+	w := where{door: d, ask: ask, out: g.out}
 	switch kind {
-	case "APP":
-		apps, _ := ask.Apps(ctx)
-		return namesOf(apps, func(a v3.App) string { return a.Name })
-	case "ORG":
-		orgs, _ := ask.Organizations(ctx)
-		return namesOf(orgs, func(o v3.Organization) string { return o.Name })
-	case "SPACE":
-		o, err := findOrg(ctx, where{door: d, ask: ask}, "")
+	case "OFFERING", "PLAN":
+		return g.offered(ctx, ask, kind)
+	case "ORG_QUOTA", "SPACE_QUOTA":
+		k := quotasOfOrgs
+		if kind == "SPACE_QUOTA" {
+			k = quotasOfSpaces
+		}
+		quotas, err := k.kind(ctx, "", w)
 		if err != nil {
 			return nil
 		}
-		spaces, _ := ask.SpacesOf(ctx, o.GUID)
-		return namesOf(spaces, func(s v3.Space) string { return s.Name })
-	case "SERVICE_INSTANCE":
-		all, _ := ask.Services(ctx)
-		return namesOf(all, func(i v3.ServiceInstance) string { return i.Name })
-	case "OFFERING", "PLAN":
-		return g.offered(ctx, ask, kind)
-	case "BROKER":
-		all, _ := ask.ServiceBrokers(ctx)
-		return namesOf(all, func(b v3.ServiceBroker) string { return b.Name })
-	case "USER":
-		users, _ := ask.Users(ctx)
-		return namesOf(users, userName)
-	default:
+		all, _ := quotas.List(ctx, ask)
+		return namesOf(all, quotas.Name)
+	case "SECURITY_GROUP":
+		all, _ := client.SecurityGroups.List(ctx, ask)
+		return namesOf(all, client.SecurityGroups.Name)
+	case "RESOURCE":
+		return namesOf(labelKinds, func(k labelKind) string { return k.name })
+	case "FLAG":
+		all, _ := ask.FeatureFlags(ctx)
+		return namesOf(all, func(f v3.FeatureFlag) string { return f.Name })
+	}
+	k, err := labelOptions{Kind: labelledAs(kind)}.kind()
+	if err != nil {
 		return nil
 	}
+	all, _ := k.all(ctx, labelOptions{}, w)
+	return namesOf(all, func(t thing) string { return t.name })
+}
+
+// labelledAs is the kind of things that an argument is called after, as labels know
+// it.
+func labelledAs(argument string) string {
+	switch argument {
+	case "BROKER":
+		return "service-broker"
+	case "SEGMENT":
+		return "isolation-segment"
+	}
+	return strings.ReplaceAll(argument, "_", "-")
 }
 
 // ofService are the keys of a service instance, or the copies of its data.

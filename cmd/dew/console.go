@@ -2,11 +2,13 @@ package main
 
 import (
 	"bufio"
+	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
 	"io"
 	"os"
+	"slices"
 	"strings"
 	"text/tabwriter"
 
@@ -135,13 +137,28 @@ func await(ctx context.Context, read func() (string, error)) (string, error) {
 	}
 }
 
-// table writes rows in columns; the first is the head.
+// table writes rows in columns; the first is the head. Cells that are empty at the
+// end of a row keep the columns of the next ones where they are.
 func (c *console) table(rows [][]string) error {
-	w := tabwriter.NewWriter(c.out, 0, 4, 3, ' ', 0)
+	var b bytes.Buffer
+	w := tabwriter.NewWriter(&b, 0, 4, 3, ' ', 0)
 	for _, row := range rows {
-		fmt.Fprintln(w, strings.TrimRight(strings.Join(row, "\t"), "\t"))
+		fmt.Fprintln(w, strings.Join(row, "\t"))
 	}
-	return w.Flush()
+	if err := w.Flush(); err != nil {
+		return err
+	}
+	for line := range strings.Lines(b.String()) {
+		if _, err := fmt.Fprintln(c.out, strings.TrimRight(line, " \n")); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// facts writes names with what is known of them; what is not is left out.
+func (c *console) facts(rows [][]string) error {
+	return c.table(slices.DeleteFunc(rows, func(row []string) bool { return row[1] == "" }))
 }
 
 // The colours of a terminal.

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -19,6 +20,8 @@ type curlOptions struct {
 	Data    *string // @file reads a file
 	Headers []string
 	Include bool // the answer's header too
+	Fail    bool // an answer that is not a success is a failure
+	Output  string
 }
 
 func curlCommands(g *global) []*cli.Command {
@@ -30,9 +33,11 @@ func curlCommands(g *global) []*cli.Command {
 			&cli.StringFlag{Name: "d", Usage: "`body`, or @file"},
 			&cli.StringSliceFlag{Name: "H", Usage: "`header` line; may be repeated"},
 			boolFlag("i", "print the answer's header too"),
+			&cli.BoolFlag{Name: "fail", Aliases: []string{"f"}, Usage: "fail with status 1 when the answer is an error", DisableDefaultText: true},
+			&cli.StringFlag{Name: "output", Usage: "`file` that the answer is written to"},
 		},
 	}, func(c *cli.Context, ask *client.Client, out *console) error {
-		o := curlOptions{Path: c.Args().First(), Method: c.String("X"), Headers: c.StringSlice("H"), Include: c.Bool("i")}
+		o := curlOptions{Path: c.Args().First(), Method: c.String("X"), Headers: c.StringSlice("H"), Include: c.Bool("i"), Fail: c.Bool("fail"), Output: c.String("output")}
 		if c.IsSet("d") {
 			d := c.String("d")
 			o.Data = &d
@@ -70,17 +75,34 @@ func runCurl(ctx context.Context, o curlOptions, ask *client.Client, out *consol
 		return err
 	}
 	defer resp.Body.Close()
-	if o.Include {
-		fmt.Fprintf(out.out, "%s %s\r\n", resp.Proto, resp.Status)
-		if err := resp.Header.Write(out.out); err != nil {
-			return fmt.Errorf("cannot write the answer: %w", err)
-		}
-		fmt.Fprint(out.out, "\r\n")
-	}
-	if _, err := io.Copy(out.out, resp.Body); err != nil {
+	if err := writeAnswer(resp, o, out); err != nil {
 		return fmt.Errorf("cannot write the answer: %w", err)
 	}
+	if o.Fail && resp.StatusCode >= http.StatusBadRequest {
+		return fmt.Errorf("the daemon answered %s", resp.Status)
+	}
 	return nil
+}
+
+func writeAnswer(resp *http.Response, o curlOptions, out *console) (err error) {
+	to := out.out
+	if o.Output != "" {
+		f, err := os.OpenFile(o.Output, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
+		if err != nil {
+			return err
+		}
+		defer func() { err = errors.Join(err, f.Close()) }()
+		to = f
+	}
+	if o.Include {
+		fmt.Fprintf(to, "%s %s\r\n", resp.Proto, resp.Status)
+		if err := resp.Header.Write(to); err != nil {
+			return err
+		}
+		fmt.Fprint(to, "\r\n")
+	}
+	_, err = io.Copy(to, resp.Body)
+	return err
 }
 
 func curlBody(d string) (string, error) {

@@ -22,6 +22,8 @@ const leaveTime = 3 * time.Minute
 
 func daemonCommands(g *global) []*cli.Command {
 	return []*cli.Command{
+		g.plain(verb{name: "version", category: "Daemon", usage: "print which dew this is; dew status says which daemon it speaks to", flags: []cli.Flag{jsonFlag()}},
+			func(*cli.Context) error { return runVersion(g.out) }),
 		g.command(verb{name: "status", category: "Daemon", usage: "show what the daemon is and does", flags: []cli.Flag{jsonFlag()}},
 			func(c *cli.Context, ask *client.Client, out *console) error { return runStatus(c.Context, ask, out) }),
 		g.commandAt(verb{
@@ -43,6 +45,15 @@ func daemonCommands(g *global) []*cli.Command {
 			},
 		},
 	}
+}
+
+// runVersion says which dew this is.
+func runVersion(out *console) error {
+	if out.json {
+		return out.encode(map[string]string{"version": version})
+	}
+	_, err := fmt.Fprintln(out.out, "dew version "+version)
+	return err
 }
 
 func runStatus(ctx context.Context, ask *client.Client, out *console) error {

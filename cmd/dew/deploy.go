@@ -102,11 +102,12 @@ func deploy(ctx context.Context, a v3.App, o order, ask *client.Client, out *con
 	if body.Options, err = o.options.options(); err != nil {
 		return appView{}, err
 	}
-	if size := o.size; size.WebInstances != nil || size.MemoryInMB != nil || size.DiskInMB != nil {
+	if size := o.size; size.WebInstances != nil || size.MemoryInMB != nil || size.DiskInMB != nil || size.LogRateLimit != nil {
 		if body.Options == nil {
 			body.Options = &v3.DeploymentOptions{}
 		}
 		body.Options.WebInstances, body.Options.MemoryInMB, body.Options.DiskInMB = size.WebInstances, size.MemoryInMB, size.DiskInMB
+		body.Options.LogRateLimit = size.LogRateLimit
 	}
 	if o.droplet != "" {
 		body.Droplet = &v3.GUID{GUID: o.droplet}

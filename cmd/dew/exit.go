@@ -108,8 +108,11 @@ func todoOf(err error) string {
 
 // listOfKind is the command that lists things of a kind.
 func listOfKind(kind string) string {
-	if kind == "service instance" {
+	switch kind {
+	case "service instance":
 		return "dew services"
+	case "service offering", "service plan":
+		return "dew marketplace"
 	}
 	return "dew " + strings.ReplaceAll(kind, " ", "-") + "s"
 }

@@ -30,7 +30,8 @@ type verb struct {
 	about             string
 	category          string
 	flags             []cli.Flag
-	here              bool // it asks the daemon of this machine, whatever dew is logged in to
+	labels            string // path of what it lists, where --labels chooses among it
+	here              bool   // it asks the daemon of this machine, whatever dew is logged in to
 }
 
 // do runs a command that asks the daemon.
@@ -66,12 +67,15 @@ func (g *global) commandAt(v verb, fn at) *cli.Command {
 		if err != nil {
 			return err
 		}
-		return fn(c, where{door: d, ask: ask, out: g.out})
+		return fn(c, where{door: d, ask: ask.Select(v.labels, c.String("labels")), out: g.out})
 	})
 }
 
 // plain makes the verb a command that checks its arguments.
 func (g *global) plain(v verb, fn cli.ActionFunc) *cli.Command {
+	if v.labels != "" {
+		v.flags = append(v.flags, &cli.StringFlag{Name: "labels", Usage: "only those with such labels (`selector`, such as env=test,!draft)"})
+	}
 	cmd := &cli.Command{
 		Name: v.name, Usage: v.usage, ArgsUsage: v.args, Description: wrap(v.about), Category: v.category, Flags: v.flags,
 		OnUsageError: func(_ *cli.Context, err error, _ bool) error { return usage("%s: %w", v.name, err) },

@@ -72,6 +72,7 @@ func newApp(out *console) *runner {
 	for _, group := range []func(*global) []*cli.Command{
 		pushCommands, smokeCommands, packageCommands, appCommands, checkCommands, lifeCommands, deployCommands, scaleCommands, envCommands, logCommands, crashCommands, sshCommands, taskCommands,
 		routeCommands, serviceCommands, loginCommands, targetCommands, orgCommands, spaceCommands, userCommands, roleCommands, clientCommands, inboxCommands, notifyCommands, resourceCommands, buildpackCommands, stackCommands,
+		labelCommands, spaceSSHCommands, wayCommands, domainCommands, usageCommands, quotaCommands, securityGroupCommands, isolationCommands, variableGroupCommands,
 		daemonCommands, curlCommands, completionCommands,
 	} {
 		a.Commands = append(a.Commands, group(g)...)

@@ -25,18 +25,20 @@ type manifestOptions struct {
 	Given     map[string]any // variables that those two go before
 	Optional  bool           // no manifest is fine too
 	None      bool           // do not look for one
+	Redact    bool           // do not show what variables of apps are set to
 }
 
 func manifestFlags() []cli.Flag {
 	return []cli.Flag{
 		&cli.StringFlag{Name: "f", Aliases: []string{"manifest"}, Usage: "`path` of the manifest"},
 		&cli.StringSliceFlag{Name: "var", Usage: "`name=value` for ((name)) in the manifest; may be repeated"},
+		boolFlag("redact-env", "do not show the values of variables of apps among what changes"),
 		&cli.StringSliceFlag{Name: "vars-file", Usage: "`path` of a YAML file of variables; may be repeated, and --var goes before it"},
 	}
 }
 
 func manifestOptionsOf(c *cli.Context) manifestOptions {
-	return manifestOptions{File: c.String("f"), Vars: c.StringSlice("var"), VarsFiles: c.StringSlice("vars-file")}
+	return manifestOptions{File: c.String("f"), Vars: c.StringSlice("var"), VarsFiles: c.StringSlice("vars-file"), Redact: c.Bool("redact-env")}
 }
 
 // loadManifest reads the manifest and its variables; the file is empty when there
@@ -131,6 +133,7 @@ type applied struct {
 	space    string
 	manifest app.Manifest
 	diff     bool // show what changes first
+	redact   bool // without what variables are set to
 }
 
 func apply(ctx context.Context, ask *client.Client, out *console, a applied) error {
@@ -142,6 +145,9 @@ func apply(ctx context.Context, ask *client.Client, out *console, a applied) err
 		diff, err := ask.DiffManifest(ctx, a.space, text)
 		if err != nil {
 			return err
+		}
+		if a.redact {
+			diff = redacted(diff)
 		}
 		printDiff(out, diff)
 	}
@@ -169,15 +175,19 @@ func printDiff(out *console, diff []v3.Difference) {
 func createAppCommand(g *global) *cli.Command {
 	return g.command(verb{
 		name: "create-app", args: "APP", category: "Push", usage: "create an app without files",
-		flags: []cli.Flag{&cli.StringSliceFlag{Name: "b", Usage: "`buildpack` to stage it with; may be repeated"}},
+		flags: []cli.Flag{
+			&cli.StringSliceFlag{Name: "b", Aliases: []string{"buildpack"}, Usage: "`buildpack` to stage it with; may be repeated"},
+			&cli.StringFlag{Name: "app-type", Usage: "`buildpack|docker`: it is made of files, or an image"},
+		},
 	}, func(c *cli.Context, ask *client.Client, out *console) error {
-		return runCreateApp(c.Context, createAppOptions{Name: c.Args().First(), Buildpacks: c.StringSlice("b")}, ask, out)
+		return runCreateApp(c.Context, createAppOptions{Name: c.Args().First(), Buildpacks: c.StringSlice("b"), Type: c.String("app-type")}, ask, out)
 	})
 }
 
 type createAppOptions struct {
 	Name       string
 	Buildpacks []string
+	Type       string // of its lifecycle; empty: made of files
 }
 
 // runCreateApp creates an app; one that is there already is fine.
@@ -187,6 +197,14 @@ func runCreateApp(ctx context.Context, o createAppOptions, ask *client.Client, o
 		return err
 	}
 	body := v3.CreateApp{Name: o.Name, Relationships: v3.CreateAppRelationships{Space: v3.To(home)}}
+	switch {
+	case o.Type != "" && o.Type != v3.LifecycleBuildpack && o.Type != v3.LifecycleDocker:
+		return usage("--app-type must be buildpack or docker, not %q", o.Type)
+	case o.Type == v3.LifecycleDocker && len(o.Buildpacks) > 0:
+		return usage("--app-type docker goes without -b: an image is not staged")
+	case o.Type == v3.LifecycleDocker:
+		body.Lifecycle = &v3.Lifecycle{Type: v3.LifecycleDocker}
+	}
 	if len(o.Buildpacks) > 0 {
 		body.Lifecycle = &v3.Lifecycle{Type: v3.LifecycleBuildpack, Data: v3.LifecycleData{Buildpacks: o.Buildpacks}}
 	}
@@ -223,7 +241,7 @@ func runApplyManifest(ctx context.Context, o manifestOptions, ask *client.Client
 	if err != nil {
 		return err
 	}
-	if err := apply(ctx, ask, out, applied{space: home, manifest: m, diff: true}); err != nil {
+	if err := apply(ctx, ask, out, applied{space: home, manifest: m, diff: true, redact: o.Redact}); err != nil {
 		return err
 	}
 	out.say("Applied %s", file)

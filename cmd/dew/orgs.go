@@ -14,7 +14,7 @@ import (
 
 func orgCommands(g *global) []*cli.Command {
 	return []*cli.Command{
-		g.commandAt(verb{name: "orgs", alias: "o", category: "Orgs and spaces", usage: "list the orgs", flags: []cli.Flag{jsonFlag()}},
+		g.commandAt(verb{name: "orgs", alias: "o", category: "Orgs and spaces", usage: "list the orgs", labels: "/v3/organizations", flags: []cli.Flag{jsonFlag()}},
 			func(c *cli.Context, w where) error { return runOrgs(c.Context, w) }),
 		g.commandAt(verb{
 			name: "org", args: "ORG", category: "Orgs and spaces", usage: "show an org: its spaces and domains",
@@ -25,7 +25,10 @@ func orgCommands(g *global) []*cli.Command {
 		g.commandAt(verb{
 			name: "create-org", alias: "co", args: "NAME", category: "Orgs and spaces", usage: "create an org",
 			about: "One that is there already is fine.\n\nExample:\n   dew create-org shop && dew create-space dev -o shop && dew target -o shop -s dev",
-		}, func(c *cli.Context, w where) error { return runCreateOrg(c.Context, c.Args().First(), w) }),
+			flags: []cli.Flag{quotaFlag()},
+		}, func(c *cli.Context, w where) error {
+			return runCreateOrg(c.Context, c.Args().First(), c.String("quota"), w)
+		}),
 		g.commandAt(verb{name: "rename-org", args: "ORG NEW_NAME", category: "Orgs and spaces", usage: "give an org another name"},
 			func(c *cli.Context, w where) error {
 				return runRenameOrg(c.Context, c.Args().Get(0), c.Args().Get(1), w)
@@ -112,6 +115,8 @@ type orgView struct {
 	Name    string   `json:"name"`
 	Spaces  []string `json:"spaces"`
 	Domains []string `json:"domains"`
+	Quota   string   `json:"quota,omitempty"`
+	Segment string   `json:"isolation_segment,omitempty"` // of spaces that name none
 }
 
 func runOrg(ctx context.Context, o orgOptions, w where) error {
@@ -137,14 +142,27 @@ func runOrg(ctx context.Context, o orgOptions, w where) error {
 			v.Domains = append(v.Domains, d.Name)
 		}
 	}
+	if v.Quota, err = quotaOf(ctx, client.OrgQuotas.Where("organization_guids", org.GUID), w); err != nil {
+		return err
+	}
+	if v.Segment, err = segmentAt(ctx, client.OrgSegment(org.GUID), w); err != nil {
+		return err
+	}
 	if w.out.json {
 		return w.out.encode(v)
 	}
-	return w.out.table([][]string{{"name:", v.Name}, {"spaces:", strings.Join(v.Spaces, ", ")}, {"domains:", strings.Join(v.Domains, ", ")}})
+	return w.out.facts([][]string{
+		{"name:", v.Name}, {"spaces:", strings.Join(v.Spaces, ", ")}, {"domains:", strings.Join(v.Domains, ", ")}, {"quota:", v.Quota}, {"isolation segment:", v.Segment},
+	})
 }
 
 // runCreateOrg creates an org; one that is there already is fine.
-func runCreateOrg(ctx context.Context, name string, w where) error {
+func runCreateOrg(ctx context.Context, name, quota string, w where) error {
+	if quota != "" { // before anything is made
+		if _, err := findOne(ctx, client.OrgQuotas, quota, w.ask); err != nil {
+			return err
+		}
+	}
 	_, err := w.ask.CreateOrganization(ctx, name)
 	if isTaken(err) {
 		w.out.say("Org %s exists already", name)
@@ -154,13 +172,16 @@ func runCreateOrg(ctx context.Context, name string, w where) error {
 		return fmt.Errorf("cannot create org %s: %w", name, err)
 	}
 	w.out.say("Created org %s; dew create-space NAME -o %s makes a space in it", name, name)
-	return nil
+	if quota == "" {
+		return nil
+	}
+	return runAssignQuota(ctx, quotaOptions{of: quotasOfOrgs, Place: name, Name: quota}, w)
 }
 
 // isTaken tells whether the answer says that there is one already.
 func isTaken(err error) bool {
 	e := (*client.Error)(nil)
-	return errors.As(err, &e) && (taken(e) || strings.Contains(strings.ToLower(e.Detail), "name must be unique"))
+	return errors.As(err, &e) && (taken(e) || strings.Contains(strings.ToLower(e.Detail), "must be unique"))
 }
 
 func runRenameOrg(ctx context.Context, name, to string, w where) error {

@@ -23,9 +23,12 @@ func packageCommands(g *global) []*cli.Command {
 		g.command(verb{
 			name: "create-package", args: "APP", category: "Push", usage: "upload files for an app without staging them",
 			about: "Example:\n   dew create-package shop -p build/",
-			flags: []cli.Flag{&cli.StringFlag{Name: "p", Value: ".", Usage: "`path` of a folder, or of a zip, jar or war"}, jsonFlag()},
+			flags: []cli.Flag{&cli.StringFlag{Name: "p", Value: ".", Usage: "`path` of a folder, or of a zip, jar or war"}, &cli.StringFlag{Name: "docker-image", Aliases: []string{"o"}, Usage: "`image` instead of files, such as host:port/repository:tag"}, jsonFlag()},
 		}, func(c *cli.Context, ask *client.Client, out *console) error {
-			return runCreatePackage(c.Context, c.Args().First(), c.String("p"), ask, out)
+			if c.IsSet("p") && c.IsSet("docker-image") {
+				return usage("-p and --docker-image exclude each other")
+			}
+			return runCreatePackage(c.Context, packageOptions{App: c.Args().First(), Path: c.String("p"), Image: c.String("docker-image")}, ask, out)
 		}),
 		g.command(verb{
 			name: "stage-package", alias: "stage", args: "APP", category: "Push", usage: "make a droplet of a package, and do not run it yet",
@@ -50,12 +53,18 @@ func packageCommands(g *global) []*cli.Command {
 		}, func(c *cli.Context, ask *client.Client, out *console) error {
 			return runDownloadDroplet(c.Context, downloadOptions{App: c.Args().First(), Droplet: c.String("droplet"), Path: c.String("path")}, ask, out)
 		}),
-		g.command(verb{
+		g.commandAt(verb{
 			name: "copy-source", args: "SOURCE_APP TARGET_APP", category: "Push", usage: "give an app the files of another one, and restart it with them",
 			about: "Example:\n   dew copy-source shop shop-test",
-			flags: []cli.Flag{boolFlag("no-restart", "do not stage and restart the target"), jsonFlag()},
-		}, func(c *cli.Context, ask *client.Client, out *console) error {
-			return runCopySource(c.Context, sourceOptions{From: c.Args().Get(0), To: c.Args().Get(1), NoRestart: c.Bool("no-restart")}, ask, out)
+			flags: append([]cli.Flag{
+				boolFlag("no-restart", "do not stage and restart the target"),
+				&cli.StringFlag{Name: "organization", Aliases: []string{"o"}, Usage: "`org` of the target (default: the targeted one)"},
+				&cli.StringFlag{Name: "space", Aliases: []string{"s"}, Usage: "`space` of the target (default: the targeted one)"}, jsonFlag(),
+			}, strategyFlags()...),
+		}, func(c *cli.Context, w where) error {
+			return runCopySource(c.Context, sourceOptions{
+				From: c.Args().Get(0), To: c.Args().Get(1), NoRestart: c.Bool("no-restart"), Org: c.String("organization"), Space: c.String("space"), Deploy: deployOptionsOf(c),
+			}, w)
 		}),
 	}
 }
@@ -84,17 +93,18 @@ func runPackages(ctx context.Context, name string, ask *client.Client, out *cons
 	return listed{rows: rows, table: table, none: "App " + a.Name + " has no packages"}.show(out)
 }
 
-func runCreatePackage(ctx context.Context, name, path string, ask *client.Client, out *console) error {
-	a, err := findApp(ctx, ask, name)
+type packageOptions struct {
+	App, Path string
+	Image     string // empty: files
+}
+
+func runCreatePackage(ctx context.Context, o packageOptions, ask *client.Client, out *console) error {
+	a, err := findApp(ctx, ask, o.App)
 	if err != nil {
 		return err
 	}
-	b, err := gather(path, out)
+	p, err := o.send(ctx, a, ask, out)
 	if err != nil {
-		return err
-	}
-	p, err := sendBits(ctx, a, b, ask, out)
-	if err = errors.Join(err, b.close()); err != nil {
 		return err
 	}
 	if out.json {
@@ -102,6 +112,19 @@ func runCreatePackage(ctx context.Context, name, path string, ask *client.Client
 	}
 	out.say("Created package %s of app %s", p.GUID, a.Name)
 	return nil
+}
+
+// send gives an app a new package.
+func (o packageOptions) send(ctx context.Context, a v3.App, ask *client.Client, out *console) (v3.Package, error) {
+	if o.Image != "" {
+		return ask.CreateImagePackage(ctx, a.GUID, v3.DockerData{Image: o.Image})
+	}
+	b, err := gather(o.Path, out)
+	if err != nil {
+		return v3.Package{}, err
+	}
+	p, err := sendBits(ctx, a, b, ask, out)
+	return p, errors.Join(err, b.close())
 }
 
 func runStagePackage(ctx context.Context, name, pkg string, ask *client.Client, out *console) error {
@@ -180,37 +203,72 @@ func runDownloadDroplet(ctx context.Context, o downloadOptions, ask *client.Clie
 }
 
 type sourceOptions struct {
-	From, To  string
-	NoRestart bool
+	From, To   string
+	Org, Space string // of the target; empty: the targeted ones
+	NoRestart  bool
+	Deploy     deployOptions
 }
 
-func runCopySource(ctx context.Context, o sourceOptions, ask *client.Client, out *console) error {
-	from, err := findApp(ctx, ask, o.From)
+func runCopySource(ctx context.Context, o sourceOptions, w where) error {
+	switch {
+	case o.Org != "" && o.Space == "":
+		return usage("--organization goes with --space")
+	case o.NoRestart && o.Deploy.gradual():
+		return usage("--strategy and --no-restart exclude each other")
+	}
+	if err := o.Deploy.check(); err != nil {
+		return err
+	}
+	from, err := findApp(ctx, w.ask, o.From)
 	if err != nil {
 		return err
 	}
-	to, err := findApp(ctx, ask, o.To)
+	to, err := o.target(ctx, w)
 	if err != nil {
 		return err
 	}
-	source, err := newestPackage(ctx, from, ask)
+	source, err := newestPackage(ctx, from, w.ask)
 	if err != nil {
 		return err
 	}
-	p, err := ask.CopyPackage(ctx, source.GUID, to.GUID)
+	p, err := w.ask.CopyPackage(ctx, source.GUID, to.GUID)
 	if err != nil {
 		return fmt.Errorf("cannot copy the files of %s to %s: %w", from.Name, to.Name, err)
 	}
-	out.say("Copied the files of app %s to app %s", from.Name, to.Name)
+	w.out.say("Copied the files of app %s to app %s", from.Name, to.Name)
 	if o.NoRestart {
 		return nil
 	}
-	d, err := stage(ctx, to, p.GUID, ask, out)
+	d, err := stage(ctx, to, p.GUID, w.ask, w.out)
 	if err != nil {
 		return err
 	}
-	if err := ask.SetDroplet(ctx, to.GUID, d); err != nil {
+	if o.Deploy.gradual() {
+		return deployAndShow(ctx, to, order{options: o.Deploy, droplet: d}, w.ask, w.out)
+	}
+	if err := w.ask.SetDroplet(ctx, to.GUID, d); err != nil {
 		return err
 	}
-	return show(ctx, to, client.Restart, ask, out)
+	return show(ctx, to, client.Restart, w.ask, w.out)
+}
+
+// target is the app that gets the files.
+func (o sourceOptions) target(ctx context.Context, w where) (v3.App, error) {
+	if o.Space == "" {
+		return findApp(ctx, w.ask, o.To)
+	}
+	_, s, err := spaceOptions{Name: o.Space, Org: o.Org}.find(ctx, w)
+	if err != nil {
+		return v3.App{}, err
+	}
+	all, err := w.ask.AppsIn(ctx, s.GUID)
+	if err != nil {
+		return v3.App{}, err
+	}
+	for _, a := range all {
+		if a.Name == o.To {
+			return a, nil
+		}
+	}
+	return v3.App{}, hint(&client.NoApp{Name: o.To}, o.To, all, func(a v3.App) string { return a.Name })
 }

@@ -151,7 +151,9 @@ func (p *people) routes(d *daemon, handle func(string, func(*http.Request, []byt
 			{GUID: "d-1", Name: "dew.localhost", SupportedProtocols: []string{"http"}},
 			{GUID: "d-2", Name: "apps.internal", Internal: true, SupportedProtocols: []string{"http"}},
 			{GUID: "d-tcp", Name: "tcp.dew.localhost", SupportedProtocols: []string{"tcp"}},
-			{GUID: "d-3", Name: "own.example.com", Relationships: v3.DomainRelationships{Organization: v3.To("org-9")}},
+			{GUID: "d-3", Name: "own.example.com", Relationships: v3.DomainRelationships{
+				Organization: v3.To("org-9"), SharedOrganizations: v3.ToMany{Data: d.records.related["/v3/domains/d-3/relationships/shared_organizations"]},
+			}},
 		}, func(d v3.Domain) bool { return lets(r, "names", d.Name) })
 	})
 	handle("GET /v3/buildpacks", func(*http.Request, []byte) any {

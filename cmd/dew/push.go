@@ -26,6 +26,7 @@ type pushOptions struct {
 	Instances  *int
 	Memory     string
 	Disk       string
+	LogRate    string
 	Timeout    *int // seconds
 	Health     string
 	Endpoint   string
@@ -34,7 +35,10 @@ type pushOptions struct {
 	Username   string // of the registry
 	Deploy     deployOptions
 
+	Droplet string // file of one that is staged already; empty: files are staged
+
 	NoStart, NoRoute, RandomRoute bool
+	Task                          bool // it is there for its tasks
 }
 
 func pushCommands(g *global) []*cli.Command {
@@ -42,6 +46,9 @@ func pushCommands(g *global) []*cli.Command {
 		boolFlag("no-manifest", "do not read a manifest"),
 		&cli.StringFlag{Name: "m", Aliases: []string{"memory"}, Usage: "`memory` of an instance, sidecars included, such as 256M or 1G"},
 		&cli.StringFlag{Name: "k", Aliases: []string{"disk"}, Usage: "`disk` of an instance, such as 512M"},
+		&cli.StringFlag{Name: "l", Aliases: []string{"log-rate-limit"}, Usage: "`bytes` per second that are kept of what an instance prints, such as 16K; -1 for all"},
+		&cli.StringFlag{Name: "droplet", Usage: "`path` of a droplet (dew download-droplet), instead of files to be staged"},
+		boolFlag("task", "stage it and do not start it: it has tasks, no route and no instance"),
 		&cli.StringFlag{Name: "p", Aliases: []string{"path"}, Usage: "`path` of the files: a folder, zip, jar or war"},
 		&cli.StringSliceFlag{Name: "b", Aliases: []string{"buildpack"}, Usage: "`buildpack` to stage with; may be repeated; null: find out"},
 		&cli.StringFlag{Name: "c", Aliases: []string{"start-command"}, Usage: "start `command` of web; null: the droplet's own"},
@@ -64,6 +71,9 @@ func pushCommands(g *global) []*cli.Command {
 			name: "push", alias: "p", args: "[APP]", category: "Push", usage: "push an app: apply its manifest, send its files, stage, start, wait until it runs", flags: flags,
 			about: "Without -f the manifest is manifest.yml of this folder, if there is one. Files that the daemon has are not sent again, and files that did not change are not staged again. CF_STAGING_TIMEOUT and CF_STARTUP_TIMEOUT are minutes (default 15 and 5).\n\nExamples:\n   dew push\n   dew push shop -p build/libs/shop.jar -m 512M -i 2\n   dew push shop -f manifest.yml --var env=test --no-start",
 		}, func(c *cli.Context, ask *client.Client, out *console) error {
+			if c.Bool("watch") && c.IsSet("droplet") {
+				return usage("--watch and --droplet exclude each other: no file is looked at")
+			}
 			if c.Bool("watch") {
 				return watchPush(c.Context, pushOptionsOf(c), ask, out)
 			}
@@ -76,7 +86,7 @@ func pushCommands(g *global) []*cli.Command {
 func pushOptionsOf(c *cli.Context) pushOptions {
 	o := pushOptions{
 		Name: c.Args().First(), Manifest: manifestOptionsOf(c), Path: c.String("p"), Buildpacks: absoluteFolders(c.StringSlice("b")),
-		Memory: c.String("m"), Disk: c.String("k"), Health: c.String("u"), Endpoint: c.String("endpoint"),
+		Memory: c.String("m"), Disk: c.String("k"), LogRate: c.String("l"), Droplet: c.String("droplet"), Task: c.Bool("task"), Health: c.String("u"), Endpoint: c.String("endpoint"),
 		Stack: c.String("s"), Image: c.String("o"), Username: c.String("docker-username"), Deploy: deployOptionsOf(c),
 		NoStart: c.Bool("no-start"), NoRoute: c.Bool("no-route"), RandomRoute: c.Bool("random-route"),
 	}
@@ -93,13 +103,13 @@ func pushOptionsOf(c *cli.Context) pushOptions {
 		n := c.Int("t")
 		o.Timeout = &n
 	}
-	return o
+	return o.forTasks()
 }
 
 // runPush brings the apps of a manifest, or the one that the options name, from
 // files to running instances.
 func runPush(ctx context.Context, o pushOptions, ask *client.Client, out *console) error {
-	if err := o.checkStrategy(); err != nil {
+	if err := errors.Join(o.checkStrategy(), o.checkDroplet()); err != nil {
 		return err
 	}
 	m, file, err := pushManifest(o, out)
@@ -142,7 +152,7 @@ func pushAll(ctx context.Context, o pushOptions, p pushed, ask *client.Client, o
 	if err != nil {
 		return nil, err
 	}
-	if err := apply(ctx, ask, out, applied{space: home, manifest: p.manifest, diff: p.file != "" && !p.bare}); err != nil {
+	if err := apply(ctx, ask, out, applied{space: home, manifest: p.manifest, diff: p.file != "" && !p.bare, redact: o.Manifest.Redact}); err != nil {
 		return nil, err
 	}
 	var views []appView
@@ -193,34 +203,21 @@ func pushOne(ctx context.Context, o pushOptions, t target, ask *client.Client, o
 		return appView{}, err
 	}
 	out.say("Pushing app %s…", a.Name)
+	if o.Droplet != "" {
+		return pushDroplet(ctx, o, a, ask, out)
+	}
 	pkg, err := t.send(ctx, a, ask, out)
 	if err != nil {
 		return appView{}, err
 	}
-	if o.NoStart {
-		if a.State == v3.AppStarted {
-			if a, err = ask.Act(ctx, a.GUID, client.Stop); err != nil {
-				return appView{}, err
-			}
-		}
-		return readView(ctx, ask, a)
+	if o.NoStart && !o.Task {
+		return stopped(ctx, a, ask)
 	}
 	droplet, err := stage(ctx, a, pkg.GUID, ask, out)
 	if err != nil {
 		return appView{}, err
 	}
-	if o.Deploy.gradual() {
-		size, err := o.size()
-		if err != nil {
-			return appView{}, err
-		}
-		return deploy(ctx, a, order{options: o.Deploy, droplet: droplet, size: size}, ask, out)
-	}
-	if err := ask.SetDroplet(ctx, a.GUID, droplet); err != nil {
-		return appView{}, err
-	}
-	out.say("Starting app %s…", a.Name)
-	return startAndWait(ctx, a, client.Restart, ask, out)
+	return o.run(ctx, a, droplet, ask, out)
 }
 
 // bitsPath is where the app's files are: what -p says, else what the manifest
@@ -286,7 +283,7 @@ func chosen(all []app.ManifestApp, name string) ([]app.ManifestApp, error) {
 }
 
 func (o pushOptions) changesOneApp() bool {
-	return o.Path != "" || o.Stack != "" || o.Image != "" || len(o.Buildpacks) > 0 || o.Command != nil || o.Instances != nil || o.Memory != "" || o.Disk != "" ||
+	return o.Path != "" || o.Stack != "" || o.Image != "" || len(o.Buildpacks) > 0 || o.Command != nil || o.Instances != nil || o.Memory != "" || o.Disk != "" || o.LogRate != "" || o.Droplet != "" ||
 		o.Timeout != nil || o.Health != "" || o.Endpoint != "" || o.NoRoute || o.RandomRoute
 }
 
@@ -295,6 +292,9 @@ func (o pushOptions) override(a *app.ManifestApp) error {
 	web := a.Web()
 	if !o.Deploy.gradual() { // else the deployment brings them, with the new instances
 		if err := o.scale(&web.Instances, &web.MemoryMB, &web.DiskMB); err != nil {
+			return err
+		}
+		if err := o.logRate(&web.LogRate); err != nil {
 			return err
 		}
 	}

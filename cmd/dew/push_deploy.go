@@ -38,10 +38,23 @@ func (o pushOptions) scale(instances, memory, disk **int) error {
 	return nil
 }
 
+// logRate gives the log rate what the flag says.
+func (o pushOptions) logRate(rate **int64) error {
+	n, err := readRate(o.LogRate)
+	if err == nil && n != nil {
+		bytes := int64(*n)
+		*rate = &bytes
+	}
+	return err
+}
+
 // size is what a deployment brings along.
 func (o pushOptions) size() (v3.DeploymentOptions, error) {
 	var instances, memory, disk *int
-	err := o.scale(&instances, &memory, &disk)
+	if err := o.scale(&instances, &memory, &disk); err != nil {
+		return v3.DeploymentOptions{}, err
+	}
+	rate, err := readRate(o.LogRate)
 	number := func(n *int) *v3.Int {
 		if n == nil {
 			return nil
@@ -49,5 +62,5 @@ func (o pushOptions) size() (v3.DeploymentOptions, error) {
 		v := v3.Int(*n)
 		return &v
 	}
-	return v3.DeploymentOptions{WebInstances: number(instances), MemoryInMB: number(memory), DiskInMB: number(disk)}, err
+	return v3.DeploymentOptions{WebInstances: number(instances), MemoryInMB: number(memory), DiskInMB: number(disk), LogRateLimit: rate}, err
 }

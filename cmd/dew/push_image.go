@@ -35,6 +35,9 @@ func (o pushOptions) overrideStack(a *app.ManifestApp) error {
 
 // gather finds the app's files, or what is needed to fetch its image.
 func (t *target) gather(ctx context.Context, o pushOptions, out *console) (err error) {
+	if o.Droplet != "" {
+		return nil // there is nothing to stage
+	}
 	if t.app.Docker == nil {
 		t.bits, err = gather(t.bitsPath(o), out)
 		return err

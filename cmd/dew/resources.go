@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -16,13 +17,15 @@ import (
 )
 
 func resourceCommands(g *global) []*cli.Command {
-	listing := func(name, about string, run func(context.Context, *client.Client, *console) error) *cli.Command {
-		return g.command(verb{name: name, category: "Platform", usage: about, flags: []cli.Flag{jsonFlag()}},
-			func(c *cli.Context, ask *client.Client, out *console) error { return run(c.Context, ask, out) })
-	}
 	return []*cli.Command{
-		listing("domains", "list the domains that routes may have", runDomains),
-		listing("buildpacks", "list the buildpacks, in the order in which they are tried", runBuildpacks),
+		g.command(verb{name: "domains", category: "Platform", usage: "list the domains that routes may have", labels: "/v3/domains", flags: []cli.Flag{jsonFlag()}},
+			func(c *cli.Context, ask *client.Client, out *console) error { return runDomains(c.Context, ask, out) }),
+		g.command(verb{
+			name: "buildpacks", category: "Platform", usage: "list the buildpacks, in the order in which they are tried", labels: "/v3/buildpacks",
+			flags: []cli.Flag{lifecycleFlag(), jsonFlag()},
+		}, func(c *cli.Context, ask *client.Client, out *console) error {
+			return runBuildpacks(c.Context, c.String("lifecycle"), ask, out)
+		}),
 		g.command(verb{name: "droplets", args: "APP", category: "Apps", usage: "list what an app could run, newest first", flags: []cli.Flag{jsonFlag()}},
 			func(c *cli.Context, ask *client.Client, out *console) error {
 				return runDroplets(c.Context, c.Args().First(), ask, out)
@@ -88,11 +91,12 @@ func yes(b bool) string {
 	return "no"
 }
 
-func runBuildpacks(ctx context.Context, ask *client.Client, out *console) error {
+func runBuildpacks(ctx context.Context, lifecycle string, ask *client.Client, out *console) error {
 	all, err := ask.Buildpacks(ctx)
 	if err != nil {
 		return err
 	}
+	all = slices.DeleteFunc(all, func(b v3.Buildpack) bool { return lifecycle != "" && b.Lifecycle != lifecycle })
 	table := [][]string{{"position", "name", "stack", "enabled", "locked", "state"}}
 	for _, b := range all {
 		stack := "any"

@@ -114,9 +114,11 @@ func roleCommands(g *global) []*cli.Command {
 		change(verb{name: "unset-org-role", args: "USER ORG ROLE", usage: "take a role in an org away from a user", about: "Example:\n   dew unset-org-role ada shop OrgManager"}, runUnsetRole),
 		change(verb{name: "set-space-role", args: "USER ORG SPACE ROLE", usage: "give a user a role in a space", about: "Example:\n   dew set-space-role ada shop dev SpaceDeveloper"}, runSetRole),
 		change(verb{name: "unset-space-role", args: "USER ORG SPACE ROLE", usage: "take a role in a space away from a user", about: "Example:\n   dew unset-space-role ada shop dev SpaceDeveloper"}, runUnsetRole),
-		g.commandAt(verb{name: "org-users", args: "ORG", category: "Users", usage: "list who has which role in an org", flags: []cli.Flag{jsonFlag()}},
+		g.commandAt(verb{name: "org-users", args: "ORG", category: "Users", usage: "list who has which role in an org", flags: []cli.Flag{
+			&cli.BoolFlag{Name: "all-users", Aliases: []string{"a"}, Usage: "those with roles in its spaces, too", DisableDefaultText: true}, jsonFlag(),
+		}},
 			func(c *cli.Context, w where) error {
-				return runMembers(c.Context, roleOptions{Org: c.Args().First()}, w)
+				return runMembers(c.Context, roleOptions{Org: c.Args().First(), All: c.Bool("all-users")}, w)
 			}),
 		g.commandAt(verb{name: "space-users", args: "ORG SPACE", category: "Users", usage: "list who has which role in a space", flags: []cli.Flag{jsonFlag()}},
 			func(c *cli.Context, w where) error {
@@ -128,6 +130,7 @@ func roleCommands(g *global) []*cli.Command {
 type roleOptions struct {
 	User, Org, Space, Role string
 	Client                 bool
+	All                    bool // of the spaces of the org, too
 }
 
 // where finds the org, and the space if one is named.
@@ -261,9 +264,18 @@ func runMembers(ctx context.Context, o roleOptions, w where) error {
 	if err != nil {
 		return err
 	}
-	q := client.RoleQuery{Space: p.SpaceGUID}
+	q := []client.RoleQuery{{Space: p.SpaceGUID}}
 	if p.SpaceGUID == "" {
-		q.Org = p.OrgGUID
+		q[0].Org = p.OrgGUID
+	}
+	if o.All {
+		spaces, err := w.ask.SpacesOf(ctx, p.OrgGUID)
+		if err != nil {
+			return err
+		}
+		for _, s := range spaces {
+			q = append(q, client.RoleQuery{Space: s.GUID})
+		}
 	}
 	rows, err := readMembers(ctx, q, w.ask)
 	if err != nil {
@@ -283,10 +295,14 @@ func runMembers(ctx context.Context, o roleOptions, w where) error {
 	return w.out.table(table)
 }
 
-func readMembers(ctx context.Context, q client.RoleQuery, ask *client.Client) ([]memberRow, error) {
-	held, err := ask.Roles(ctx, q)
-	if err != nil {
-		return nil, err
+func readMembers(ctx context.Context, queries []client.RoleQuery, ask *client.Client) ([]memberRow, error) {
+	var held []v3.Role
+	for _, q := range queries {
+		some, err := ask.Roles(ctx, q)
+		if err != nil {
+			return nil, err
+		}
+		held = append(held, some...)
 	}
 	byUser := map[string]*memberRow{}
 	var guids []string
@@ -310,6 +326,7 @@ func readMembers(ctx context.Context, q client.RoleQuery, ask *client.Client) ([
 	rows := make([]memberRow, 0, len(guids))
 	for _, guid := range guids {
 		slices.Sort(byUser[guid].Roles)
+		byUser[guid].Roles = slices.Compact(byUser[guid].Roles) // of several spaces
 		rows = append(rows, *byUser[guid])
 	}
 	slices.SortFunc(rows, func(a, b memberRow) int { return strings.Compare(a.Name, b.Name) })

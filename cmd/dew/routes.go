@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -35,6 +36,7 @@ type routeOptions struct {
 	Port     int    // of the app; 0: its default, or any
 	Protocol string // of the app
 	Force    bool
+	Options  map[string]*string // of a route that is made
 }
 
 func routeCommands(g *global) []*cli.Command {
@@ -53,21 +55,21 @@ func routeCommands(g *global) []*cli.Command {
 	protocol := &cli.StringFlag{Name: "app-protocol", Usage: "`http1|http2`: what the app speaks there"}
 	force := boolFlag("f", "do not ask")
 	return []*cli.Command{
-		g.command(verb{
-			name: "routes", category: routesCategory, usage: "list the routes of the space, and where they lead",
+		g.commandAt(verb{
+			name: "routes", alias: "r", labels: "/v3/routes", category: routesCategory, usage: "list the routes of the space, and where they lead",
 			about: "A destination is pending while an instance runs that was started without its port: it is reached as before until dew restart.",
-			flags: []cli.Flag{jsonFlag()},
-		}, func(c *cli.Context, ask *client.Client, out *console) error { return runRoutes(c.Context, ask, out) }),
+			flags: []cli.Flag{boolFlag("org-level", "of all spaces of the org"), jsonFlag()},
+		}, func(c *cli.Context, w where) error { return runRoutes(c.Context, c.Bool("org-level"), w) }),
 		about(verb{
 			name: "create-route", args: "DOMAIN", usage: "reserve a route that leads nowhere yet",
 			about: "One that is there already is fine. In a domain of TCP routes a route without --port gets any that is free.\n\n" +
-				"Examples:\n   dew create-route dew.localhost --hostname shop --path /api\n   dew create-route tcp.dew.localhost --port 20000", flags: hostFlags(),
+				"Examples:\n   dew create-route dew.localhost --hostname shop --path /api\n   dew create-route tcp.dew.localhost --port 20000", flags: append(hostFlags(), optionFlag()),
 		}, runCreateRoute),
 		about(verb{
 			name: "map-route", args: "APP DOMAIN", usage: "lead a route to an app",
 			about: "The route is made if it is not there. A port of its own is open after the next dew restart of the app; until then the destination is pending.\n\n" +
 				"Examples:\n   dew map-route shop dew.localhost --hostname buy\n   dew map-route shop dew.localhost --hostname shop-debug --app-port 9090\n   dew map-route shop tcp.dew.localhost --port 20000",
-			flags: append(hostFlags(), port, protocol),
+			flags: append(hostFlags(), port, protocol, optionFlag()),
 		}, runMapRoute),
 		about(verb{
 			name: "unmap-route", args: "APP DOMAIN", usage: "no longer lead a route to an app",
@@ -78,7 +80,7 @@ func routeCommands(g *global) []*cli.Command {
 		}, runDeleteRoute),
 		about(verb{name: "delete-orphaned-routes", usage: "delete the routes of the space that lead nowhere", flags: []cli.Flag{force}}, runDeleteOrphaned),
 		g.command(verb{
-			name: "create-shared-domain", args: "DOMAIN", category: routesCategory, usage: "make a domain that all orgs may have routes in",
+			name: "create-shared-domain", args: "NAME", category: routesCategory, usage: "make a domain that all orgs may have routes in",
 			about: "Example:\n   dew create-shared-domain tcp.dew.localhost --router-group default-tcp",
 			flags: []cli.Flag{
 				boolFlag("internal", "its routes are for other apps alone"),
@@ -118,6 +120,10 @@ func readRoute(c *cli.Context, app bool) (routeOptions, error) {
 	}
 	if o.Way != 0 && (o.Host != "" || o.Path != "") {
 		return o, usage("--port is for TCP routes, which have no --hostname and no --path")
+	}
+	var err error
+	if o.Options, err = readRouteOptions(c.StringSlice("option")); err != nil {
+		return o, err
 	}
 	if p := o.Protocol; p != "" && p != "http1" && p != "http2" {
 		return o, usage("--app-protocol must be http1 or http2, not %q", p)
@@ -164,18 +170,50 @@ func (r destinationRow) state(problem string) string {
 	return ""
 }
 
-func runRoutes(ctx context.Context, ask *client.Client, out *console) error {
-	routes, err := ask.Routes(ctx)
-	if err != nil {
-		return err
+// destinationOf shows a destination with the name of its app, or the guid of one that
+// is not seen.
+func destinationOf(d v3.Destination, names map[string]string) destinationRow {
+	return destinationRow{GUID: d.GUID, App: cmp.Or(names[d.App.GUID], d.App.GUID), Process: d.App.Process.Type, Port: d.Port, Protocol: d.Protocol, Pending: d.Pending}
+}
+
+// appNames are the names of the apps that routes lead to, by guid. They may be those
+// of other spaces.
+func appNames(ctx context.Context, ask *client.Client, routes ...v3.Route) (map[string]string, error) {
+	var guids []string
+	for _, rt := range routes {
+		for _, d := range rt.Destinations {
+			guids = append(guids, d.App.GUID)
+		}
 	}
-	apps, err := ask.Apps(ctx)
-	if err != nil {
-		return err
-	}
+	slices.Sort(guids)
+	apps, err := ask.AppsByGUID(ctx, slices.Compact(guids)...)
 	names := map[string]string{}
 	for _, a := range apps {
 		names[a.GUID] = a.Name
+	}
+	return names, err
+}
+
+// routesOf are the routes of the space, or of all spaces of the org.
+func routesOf(ctx context.Context, whole bool, w where) ([]v3.Route, error) {
+	if !whole {
+		return w.ask.Routes(ctx)
+	}
+	org, err := findOrg(ctx, w, "")
+	if err != nil {
+		return nil, err
+	}
+	return w.ask.RoutesIn(ctx, org.GUID)
+}
+
+func runRoutes(ctx context.Context, whole bool, w where) error {
+	routes, err := routesOf(ctx, whole, w)
+	if err != nil {
+		return err
+	}
+	names, err := appNames(ctx, w.ask, routes...)
+	if err != nil {
+		return err
 	}
 	rows, table := []routeRow{}, [][]string{{"route", "app", "process", "port", "protocol", "state"}}
 	for _, rt := range routes {
@@ -184,7 +222,7 @@ func runRoutes(ctx context.Context, ask *client.Client, out *console) error {
 			table = append(table, []string{rt.URL, "", "", "", "", "leads nowhere"})
 		}
 		for i, d := range rt.Destinations {
-			r := destinationRow{GUID: d.GUID, App: names[d.App.GUID], Process: d.App.Process.Type, Port: d.Port, Protocol: d.Protocol, Pending: d.Pending}
+			r := destinationOf(d, names)
 			row.Destinations = append(row.Destinations, r)
 			shown := rt.URL
 			if i > 0 {
@@ -194,7 +232,7 @@ func runRoutes(ctx context.Context, ask *client.Client, out *console) error {
 		}
 		rows = append(rows, row)
 	}
-	return listed{rows: rows, table: table, none: "There are no routes; dew map-route makes one"}.show(out)
+	return listed{rows: rows, table: table, none: "There are no routes; dew map-route makes one"}.show(w.out)
 }
 
 // findDomain finds a domain by name; the error offers a name that is near.
@@ -241,7 +279,7 @@ func (o routeOptions) create(ctx context.Context, ask *client.Client, d v3.Domai
 	if isTCP(d) {
 		return ask.CreateTCPRoute(ctx, d.GUID, o.Way)
 	}
-	return ask.CreateRoute(ctx, d.GUID, o.Host, o.Path)
+	return ask.CreateRoute(ctx, d.GUID, v3.CreateRoute{Host: o.Host, Path: o.Path, Options: o.Options})
 }
 
 func runCreateRoute(ctx context.Context, o routeOptions, ask *client.Client, out *console) error {
@@ -266,8 +304,11 @@ func runMapRoute(ctx context.Context, o routeOptions, ask *client.Client, out *c
 		return err
 	}
 	d, rt, err := o.find(ctx, ask)
-	if isMissing(err) && d.GUID != "" {
+	switch {
+	case isMissing(err) && d.GUID != "":
 		rt, err = o.create(ctx, ask, d)
+	case err == nil && len(o.Options) > 0:
+		_, err = ask.UpdateRoute(ctx, rt.GUID, v3.UpdateRoute{Options: o.Options})
 	}
 	if err != nil {
 		return fmt.Errorf("cannot map route %s: %w", o.url(), err)

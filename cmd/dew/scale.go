@@ -17,6 +17,7 @@ type scaleOptions struct {
 	Instances *int
 	Memory    string
 	Disk      string
+	LogRate   string
 	Force     bool
 }
 
@@ -25,15 +26,16 @@ func scaleCommands(g *global) []*cli.Command {
 		name: "scale", args: "APP", category: "Apps", usage: "change how many instances an app has and how large they are; without flags show it",
 		about: "Examples:\n   dew scale shop -i 3\n   dew scale shop -m 512M -f\n   dew scale shop --process worker -i 0",
 		flags: []cli.Flag{
-			&cli.IntFlag{Name: "i", DefaultText: "as it is", Usage: "`count` of instances"},
+			&cli.IntFlag{Name: "i", Aliases: []string{"instances"}, DefaultText: "as it is", Usage: "`count` of instances"},
 			&cli.StringFlag{Name: "m", Usage: "`memory` of an instance, sidecars included, such as 256M; restarts the app"},
 			&cli.StringFlag{Name: "k", Usage: "`disk` of an instance, such as 512M; restarts the app"},
-			boolFlag("f", "do not ask before a restart"),
+			&cli.StringFlag{Name: "l", Usage: "`bytes` per second that are kept of what an instance prints, such as 16K; -1 for all; restarts the app"},
+			&cli.BoolFlag{Name: "f", Aliases: []string{"force"}, Usage: "do not ask before a restart", DisableDefaultText: true},
 			&cli.StringFlag{Name: "process", Value: "web", Usage: "process `type`"},
 			jsonFlag(),
 		},
 	}, func(c *cli.Context, ask *client.Client, out *console) error {
-		o := scaleOptions{Name: c.Args().First(), Process: c.String("process"), Memory: c.String("m"), Disk: c.String("k"), Force: c.Bool("f")}
+		o := scaleOptions{Name: c.Args().First(), Process: c.String("process"), Memory: c.String("m"), Disk: c.String("k"), LogRate: c.String("l"), Force: c.Bool("f")}
 		if c.IsSet("i") {
 			n := c.Int("i")
 			o.Instances = &n
@@ -54,7 +56,7 @@ func runScale(ctx context.Context, o scaleOptions, ask *client.Client, out *cons
 	if body == (v3.Scale{}) {
 		return runApp(ctx, appOptions{Name: o.Name}, ask, out)
 	}
-	restart := a.State == v3.AppStarted && (body.MemoryInMB != nil || body.DiskInMB != nil)
+	restart := a.State == v3.AppStarted && (body.MemoryInMB != nil || body.DiskInMB != nil || body.LogRateLimit != nil)
 	if restart && !o.Force {
 		if yes, err := out.confirm(ctx, "This restarts app "+a.Name+". Go on"); err != nil || !yes {
 			return err
@@ -98,5 +100,20 @@ func (o scaleOptions) body() (v3.Scale, error) {
 		n := v3.Int(mb)
 		*size.mb = &n
 	}
-	return s, nil
+	rate, err := readRate(o.LogRate)
+	s.LogRateLimit = rate
+	return s, err
+}
+
+// readRate reads the flag -l; nil: it is not given.
+func readRate(text string) (*v3.Int, error) {
+	if text == "" {
+		return nil, nil
+	}
+	rate, err := app.ParseRate(text)
+	if err != nil {
+		return nil, usage("-l: %w", err)
+	}
+	n := v3.Int(rate)
+	return &n, nil
 }

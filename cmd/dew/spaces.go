@@ -3,10 +3,12 @@ package main
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/urfave/cli/v2"
 
+	"github.com/dewrun/dew/api/client"
 	"github.com/dewrun/dew/api/v3"
 )
 
@@ -16,19 +18,19 @@ func orgFlag() cli.Flag {
 
 func spaceCommands(g *global) []*cli.Command {
 	return []*cli.Command{
-		g.commandAt(verb{name: "spaces", category: "Orgs and spaces", usage: "list the spaces of an org", flags: []cli.Flag{orgFlag(), jsonFlag()}},
+		g.commandAt(verb{name: "spaces", category: "Orgs and spaces", usage: "list the spaces of an org", labels: "/v3/spaces", flags: []cli.Flag{orgFlag(), jsonFlag()}},
 			func(c *cli.Context, w where) error { return runSpaces(c.Context, c.String("o"), w) }),
 		g.commandAt(verb{
 			name: "space", args: "SPACE", category: "Orgs and spaces", usage: "show a space: its org and apps",
-			flags: []cli.Flag{orgFlag(), boolFlag("guid", "print its guid and no more"), jsonFlag()},
+			flags: []cli.Flag{orgFlag(), boolFlag("guid", "print its guid and no more"), boolFlag("security-group-rules", "show the rules of its security groups"), jsonFlag()},
 		}, func(c *cli.Context, w where) error {
-			return runSpace(c.Context, spaceOptions{Name: c.Args().First(), Org: c.String("o"), GUID: c.Bool("guid")}, w)
+			return runSpace(c.Context, spaceOptions{Name: c.Args().First(), Org: c.String("o"), GUID: c.Bool("guid"), Rules: c.Bool("security-group-rules")}, w)
 		}),
 		g.commandAt(verb{
 			name: "create-space", alias: "csp", args: "NAME", category: "Orgs and spaces", usage: "create a space, with yourself as its manager and developer",
-			about: "One that is there already is fine.\n\nExample:\n   dew create-space test -o shop", flags: []cli.Flag{orgFlag()},
+			about: "One that is there already is fine.\n\nExample:\n   dew create-space test -o shop", flags: []cli.Flag{orgFlag(), quotaFlag()},
 		}, func(c *cli.Context, w where) error {
-			return runCreateSpace(c.Context, spaceOptions{Name: c.Args().First(), Org: c.String("o")}, w)
+			return runCreateSpace(c.Context, spaceOptions{Name: c.Args().First(), Org: c.String("o"), Quota: c.String("quota")}, w)
 		}),
 		g.commandAt(verb{name: "rename-space", args: "SPACE NEW_NAME", category: "Orgs and spaces", usage: "give a space another name", flags: []cli.Flag{orgFlag()}},
 			func(c *cli.Context, w where) error {
@@ -46,6 +48,8 @@ func spaceCommands(g *global) []*cli.Command {
 type spaceOptions struct {
 	Name  string
 	Org   string // name; empty: the targeted one
+	Quota string // that a new one has
+	Rules bool   // show those of its security groups
 	GUID  bool   // show it and no more
 	Force bool
 }
@@ -110,10 +114,81 @@ func runSpaces(ctx context.Context, org string, w where) error {
 
 // spaceView is what `dew space` shows.
 type spaceView struct {
-	GUID string   `json:"guid"`
-	Name string   `json:"name"`
-	Org  string   `json:"org"`
-	Apps []string `json:"apps"`
+	GUID    string     `json:"guid"`
+	Name    string     `json:"name"`
+	Org     string     `json:"org"`
+	Apps    []string   `json:"apps"`
+	Quota   string     `json:"quota,omitempty"`
+	Segment string     `json:"isolation_segment,omitempty"`
+	Running []ruleList `json:"running_security_groups"`
+	Staging []ruleList `json:"staging_security_groups"`
+}
+
+// ruleList is a security group of a space.
+type ruleList struct {
+	Name  string            `json:"name"`
+	Rules []v3.SecurityRule `json:"rules"`
+}
+
+func ruleLists(groups []v3.SecurityGroup) []ruleList {
+	out := make([]ruleList, len(groups))
+	for i, g := range groups {
+		out[i] = ruleList{g.Name, g.Rules}
+	}
+	return out
+}
+
+// readSpace asks for everything that a view has.
+func readSpace(ctx context.Context, org v3.Organization, s v3.Space, w where) (spaceView, error) {
+	v := spaceView{GUID: s.GUID, Name: s.Name, Org: org.Name}
+	apps, err := w.ask.AppsIn(ctx, s.GUID)
+	if err != nil {
+		return v, err
+	}
+	v.Apps = namesOf(apps, func(a v3.App) string { return a.Name })
+	if v.Quota, err = quotaOf(ctx, client.SpaceQuotas.Where("space_guids", s.GUID), w); err != nil {
+		return v, err
+	}
+	if v.Segment, err = segmentAt(ctx, client.SpaceSegment(s.GUID), w); err != nil {
+		return v, err
+	}
+	for phase, to := range map[phase]*[]ruleList{running: &v.Running, staging: &v.Staging} {
+		groups, err := w.ask.SpaceGroups(ctx, s.GUID, string(phase))
+		if err != nil {
+			return v, err
+		}
+		*to = ruleLists(groups)
+	}
+	return v, nil
+}
+
+func (v spaceView) print(out *console, rules bool) error {
+	names := func(all []ruleList) string {
+		return strings.Join(namesOf(all, func(l ruleList) string { return l.Name }), ", ")
+	}
+	err := out.facts([][]string{
+		{"name:", v.Name},
+		{"org:", v.Org},
+		{"apps:", strings.Join(v.Apps, ", ")},
+		{"quota:", v.Quota},
+		{"isolation segment:", v.Segment},
+		{"running security groups:", names(v.Running)},
+		{"staging security groups:", names(v.Staging)},
+	})
+	if err != nil || !rules {
+		return err
+	}
+	table := [][]string{{"security group", "protocol", "destination", "ports", "lifecycle", "description"}}
+	for phase, all := range map[phase][]ruleList{running: v.Running, staging: v.Staging} {
+		for _, l := range all {
+			for _, r := range l.Rules {
+				table = append(table, []string{l.Name, r.Protocol, r.Destination, r.Ports, string(phase), r.Description})
+			}
+		}
+	}
+	slices.SortFunc(table[1:], slices.Compare)
+	fmt.Fprintln(out.out)
+	return out.table(table)
 }
 
 func runSpace(ctx context.Context, o spaceOptions, w where) error {
@@ -125,15 +200,14 @@ func runSpace(ctx context.Context, o spaceOptions, w where) error {
 		fmt.Fprintln(w.out.out, s.GUID)
 		return nil
 	}
-	apps, err := w.ask.AppsIn(ctx, s.GUID)
+	v, err := readSpace(ctx, org, s, w)
 	if err != nil {
 		return err
 	}
-	v := spaceView{GUID: s.GUID, Name: s.Name, Org: org.Name, Apps: namesOf(apps, func(a v3.App) string { return a.Name })}
 	if w.out.json {
 		return w.out.encode(v)
 	}
-	return w.out.table([][]string{{"name:", v.Name}, {"org:", v.Org}, {"apps:", strings.Join(v.Apps, ", ")}})
+	return v.print(w.out, o.Rules)
 }
 
 // runCreateSpace creates a space and gives whoever made it the roles to work in
@@ -142,6 +216,12 @@ func runCreateSpace(ctx context.Context, o spaceOptions, w where) error {
 	org, err := findOrg(ctx, w, o.Org)
 	if err != nil {
 		return err
+	}
+	quota := quotaOptions{of: quotasOfSpaces, Place: o.Name, Name: o.Quota, Org: o.Org}
+	if o.Quota != "" { // before anything is made
+		if _, _, err := quota.find(ctx, w); err != nil {
+			return err
+		}
 	}
 	s, err := w.ask.CreateSpace(ctx, org.GUID, o.Name)
 	if isTaken(err) {
@@ -152,6 +232,11 @@ func runCreateSpace(ctx context.Context, o spaceOptions, w where) error {
 		return fmt.Errorf("cannot create space %s: %w", o.Name, err)
 	}
 	w.out.say("Created space %s in org %s; dew target -o %s -s %s works in it", o.Name, org.Name, org.Name, o.Name)
+	if o.Quota != "" {
+		if err := runAssignQuota(ctx, quota, w); err != nil {
+			return err
+		}
+	}
 	if w.url == "" {
 		return nil
 	}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
 	"strings"
 	"time"
 
@@ -18,8 +19,10 @@ import (
 
 func stackCommands(g *global) []*cli.Command {
 	return []*cli.Command{
-		g.command(verb{name: "stacks", category: "Platform", usage: "list the root file systems that apps run on", flags: []cli.Flag{jsonFlag()}},
-			func(c *cli.Context, ask *client.Client, out *console) error { return runStacks(c.Context, ask, out) }),
+		g.command(verb{name: "stacks", category: "Platform", usage: "list the root file systems that apps run on, and who may use them", labels: stacksPath, flags: []cli.Flag{jsonFlag()}},
+			func(c *cli.Context, ask *client.Client, out *console) error {
+				return runStacks(c.Context, c.IsSet("labels"), ask, out)
+			}),
 		g.command(verb{
 			name: "stack", args: "ACTION [NAME] [FILE]", category: "Platform", usage: "add, build, remove or show a root file system that apps run on",
 			about: "ACTION is add, build or remove, or the name of the stack to show. add takes FILE, a tar of a root file system or an image as docker saves it, either of them also compressed with gzip or zstd; or with --image it fetches an image from a registry. build installs a Debian from this machine's apt sources (it needs mmdebstrap). Apps choose a stack with the key stack of their manifest.\n\n" +
@@ -30,30 +33,105 @@ func stackCommands(g *global) []*cli.Command {
 				passwordFlag(),
 				&cli.StringSliceFlag{Name: "include", Usage: "Debian `packages` to build with, separated by commas; may be repeated"},
 				&cli.StringFlag{Name: "name", Usage: "`name` of the stack to build, where it is not called debian"},
-				boolFlag("f", "remove without asking"), jsonFlag(),
+				boolFlag("f", "remove without asking"), boolFlag("guid", "print its guid and no more"), jsonFlag(),
 			},
 		}, func(c *cli.Context, ask *client.Client, out *console) error {
 			o := stackOptions{
 				Action: c.Args().Get(0), Name: c.Args().Get(1), File: c.Args().Get(2), Image: c.String("image"), Username: c.String("username"),
-				Stdin: c.Bool("password-stdin"), Include: c.StringSlice("include"), Called: c.String("name"), Force: c.Bool("f"),
+				Stdin: c.Bool("password-stdin"), Include: c.StringSlice("include"), Called: c.String("name"), Force: c.Bool("f"), GUID: c.Bool("guid"),
 			}
 			return runStack(c.Context, o, ask, out)
 		}),
+		g.command(verb{
+			name: "update-stack", args: "STACK", category: "Platform", usage: "say who may use a stack",
+			about: "active: everybody. deprecated: everybody, with a warning. restricted: apps that have it already. disabled: nobody can be staged with it. Apps that run go on.\n\n" +
+				"Example:\n   dew update-stack alpine --state deprecated --reason \"its time is over: use debian\"",
+			flags: []cli.Flag{
+				&cli.StringFlag{Name: "state", Usage: "`active|restricted|deprecated|disabled`"},
+				&cli.StringFlag{Name: "reason", Usage: "`text` that says why"},
+			},
+		}, func(c *cli.Context, ask *client.Client, out *console) error {
+			var body v3.UpdateStack
+			if state := strings.ToUpper(c.String("state")); state != "" {
+				body.State = &state
+			}
+			if reason := c.String("reason"); c.IsSet("reason") {
+				body.StateReason = &reason
+			}
+			return runUpdateStack(c.Context, c.Args().First(), body, ask, out)
+		}),
 	}
+}
+
+// stackStates are who may use a stack.
+var stackStates = []string{"ACTIVE", "RESTRICTED", "DEPRECATED", "DISABLED"}
+
+func runUpdateStack(ctx context.Context, name string, body v3.UpdateStack, ask *client.Client, out *console) error {
+	switch {
+	case body.State == nil && body.StateReason == nil:
+		return usage("update-stack needs --state or --reason")
+	case body.State != nil && !slices.Contains(stackStates, *body.State):
+		return usage("--state must be one of %s, not %q", strings.ToLower(strings.Join(stackStates, ", ")), strings.ToLower(*body.State))
+	}
+	s, err := findStack(ctx, name, ask)
+	if err != nil {
+		return err
+	}
+	now, err := ask.UpdateStack(ctx, s.GUID, body)
+	if err != nil {
+		return fmt.Errorf("cannot change stack %s: %w", name, err)
+	}
+	out.say("Stack %s is %s", name, strings.ToLower(now.State))
+	return nil
 }
 
 type stackOptions struct {
 	Action, Name, File, Image, Username, Called string
 	Include                                     []string
-	Stdin, Force                                bool
+	Stdin, Force, GUID                          bool
 }
 
-func runStacks(ctx context.Context, ask *client.Client, out *console) error {
+// stacksPath is where stacks are that can be used.
+const stacksPath = "/v3/stacks"
+
+// stackRow is a stack in the list.
+type stackRow struct {
+	v3.StackDetails
+	Use    string `json:"use,omitempty"` // who may use it; empty: nobody yet
+	Reason string `json:"use_reason,omitempty"`
+}
+
+// readStacks reads the stacks with who may use them. Those that labels chose are
+// among those that can be used.
+func readStacks(ctx context.Context, chosen bool, ask *client.Client) ([]stackRow, error) {
 	all, err := ask.StackDetails(ctx)
+	if err != nil {
+		return nil, err
+	}
+	usable, err := ask.Stacks(ctx)
+	if err != nil {
+		return nil, err
+	}
+	rows := []stackRow{}
+	for _, s := range all {
+		r := stackRow{StackDetails: s}
+		i := slices.IndexFunc(usable, func(u v3.Stack) bool { return u.GUID == s.GUID })
+		if i >= 0 {
+			r.Use, r.Reason = usable[i].State, given(usable[i].StateReason)
+		}
+		if i >= 0 || !chosen {
+			rows = append(rows, r)
+		}
+	}
+	return rows, nil
+}
+
+func runStacks(ctx context.Context, chosen bool, ask *client.Client, out *console) error {
+	all, err := readStacks(ctx, chosen, ask)
 	if err != nil {
 		return err
 	}
-	table := [][]string{{"name", "kind", "state", "id", "size", "created", "description"}}
+	table := [][]string{{"name", "kind", "state", "use", "id", "size", "created", "description"}}
 	for _, s := range all {
 		created, size := "", ""
 		if !s.CreatedAt.IsZero() {
@@ -62,18 +140,20 @@ func runStacks(ctx context.Context, ask *client.Client, out *console) error {
 		if s.Size > 0 {
 			size = bytesText(s.Size)
 		}
-		table = append(table, []string{s.Name, s.Kind, strings.ToLower(s.State), s.ID, size, created, stackNote(s)})
+		table = append(table, []string{s.Name, s.Kind, strings.ToLower(s.State), strings.ToLower(s.Use), s.ID, size, created, stackNote(s)})
 	}
-	return listed{rows: append([]v3.StackDetails{}, all...), table: table, none: "There are no stacks"}.show(out)
+	return listed{rows: all, table: table, none: "There are no stacks"}.show(out)
 }
 
 // stackNote is what there is to say about a stack.
-func stackNote(s v3.StackDetails) string {
+func stackNote(s stackRow) string {
 	switch {
 	case s.Error != "":
 		return s.Error
 	case s.Progress != "":
 		return s.Progress
+	case s.Reason != "":
+		return s.Description + " (" + s.Reason + ")"
 	}
 	return s.Description
 }
@@ -94,6 +174,10 @@ func runStack(ctx context.Context, o stackOptions, ask *client.Client, out *cons
 	if err != nil {
 		return err
 	}
+	if o.GUID {
+		fmt.Fprintln(out.out, s.GUID)
+		return nil
+	}
 	if out.json {
 		return out.encode(s)
 	}
@@ -101,6 +185,7 @@ func runStack(ctx context.Context, o stackOptions, ask *client.Client, out *cons
 		{"name", s.Name},
 		{"kind", s.Kind},
 		{"state", strings.ToLower(s.State)},
+		{"use", strings.ToLower(s.Use)},
 		{"id", s.ID},
 		{"size", bytesText(s.Size)},
 		{"source", s.Source},
@@ -108,17 +193,17 @@ func runStack(ctx context.Context, o stackOptions, ask *client.Client, out *cons
 	}, rows: s}.show(out)
 }
 
-func findStack(ctx context.Context, name string, ask *client.Client) (v3.StackDetails, error) {
-	all, err := ask.StackDetails(ctx)
+func findStack(ctx context.Context, name string, ask *client.Client) (stackRow, error) {
+	all, err := readStacks(ctx, false, ask)
 	if err != nil {
-		return v3.StackDetails{}, err
+		return stackRow{}, err
 	}
 	for _, s := range all {
 		if s.Name == name {
 			return s, nil
 		}
 	}
-	return v3.StackDetails{}, hint(&client.Missing{Kind: "stack", Name: name}, name, all, func(s v3.StackDetails) string { return s.Name })
+	return stackRow{}, hint(&client.Missing{Kind: "stack", Name: name}, name, all, func(s stackRow) string { return s.Name })
 }
 
 func runAddStack(ctx context.Context, o stackOptions, ask *client.Client, out *console) error {

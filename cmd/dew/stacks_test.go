@@ -54,7 +54,7 @@ func (d *daemon) stackRoutes(handle func(string, func(*http.Request, []byte) any
 
 func TestStacks(t *testing.T) {
 	d := newDaemon(t)
-	d.dew("stacks").must(t, 0, "host   host   ready   0123", "this machine")
+	d.dew("stacks").must(t, 0, "host   host   ready   active   0123", "this machine")
 	d.dew("stacks", "--json").must(t, 0, `"kind": "host"`)
 	d.dew("stack", "host").must(t, 0, "kind", "0123")
 	d.dew("stack", "hots").must(t, 1, "hots", "host")

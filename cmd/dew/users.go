@@ -21,8 +21,11 @@ func userCommands(g *global) []*cli.Command {
 		g.commandAt(verb{
 			name: "create-user", args: "NAME [PASSWORD]", category: "Users", usage: "create a user",
 			about: "The password is asked for, or read from stdin; as an argument it is seen by everybody on the machine. A user who has no role sees nothing: dew set-space-role gives one.\n\nExamples:\n   dew create-user ada --email ada@example.com\n   dew create-user ci --password-stdin < secret",
-			flags: []cli.Flag{&cli.StringFlag{Name: "email", Usage: "`address` that notifications go to (default: the name, if it is one)"}, passwordFlag()},
+			flags: []cli.Flag{&cli.StringFlag{Name: "email", Usage: "`address` that notifications go to (default: the name, if it is one)"}, passwordFlag(), boolFlag("password-prompt", "ask for the password, as without it")},
 		}, func(c *cli.Context, w where) error {
+			if c.Bool("password-prompt") && c.NArg() > 1 {
+				return usage("create-user takes PASSWORD or --password-prompt")
+			}
 			return runCreateUser(c.Context, userOptions{Name: c.Args().First(), Password: c.Args().Get(1), Email: c.String("email"), Stdin: c.Bool("password-stdin")}, w)
 		}),
 		g.commandAt(verb{
@@ -31,7 +34,7 @@ func userCommands(g *global) []*cli.Command {
 			return runDeleteUser(c.Context, deleteOptions{Name: c.Args().First(), Force: c.Bool("f")}, w)
 		}),
 		g.commandAt(verb{
-			name: "passwd", args: "[USER]", category: "Users", usage: "change your password, or as an administrator that of a user",
+			name: "passwd", alias: "pw", args: "[USER]", category: "Users", usage: "change your password, or as an administrator that of a user",
 			about: "With --password-stdin the new password is read from stdin; of one's own the old one stands on the line before it.\n\nExamples:\n   dew passwd\n   dew passwd ada",
 			flags: []cli.Flag{passwordFlag()},
 		}, func(c *cli.Context, w where) error {

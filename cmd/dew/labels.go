@@ -1,0 +1,226 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/urfave/cli/v2"
+
+	"github.com/dewrun/dew/api/client"
+	"github.com/dewrun/dew/api/v3"
+)
+
+const labelsCategory = "Labels"
+
+// thing is something that can have labels.
+type thing struct{ name, guid string }
+
+// labelKind is a kind of things that can have labels. Its name is as cf writes it,
+// its path where they are.
+type labelKind struct {
+	name, path string
+	all        func(ctx context.Context, o labelOptions, w where) ([]thing, error)
+}
+
+// labelKinds are all kinds whose things have names.
+var labelKinds = []labelKind{
+	{"app", "apps", func(ctx context.Context, _ labelOptions, w where) ([]thing, error) {
+		all, err := w.ask.Apps(ctx)
+		return things(all, func(a v3.App) thing { return thing{a.Name, a.GUID} }), err
+	}},
+	{"buildpack", "buildpacks", labelledBuildpacks},
+	{"domain", "domains", func(ctx context.Context, _ labelOptions, w where) ([]thing, error) {
+		all, err := w.ask.Domains(ctx)
+		return things(all, func(d v3.Domain) thing { return thing{d.Name, d.GUID} }), err
+	}},
+	{"isolation-segment", "isolation_segments", func(ctx context.Context, _ labelOptions, w where) ([]thing, error) {
+		all, err := client.IsolationSegments.List(ctx, w.ask)
+		return things(all, func(s v3.IsolationSegment) thing { return thing{s.Name, s.GUID} }), err
+	}},
+	{"org", "organizations", func(ctx context.Context, _ labelOptions, w where) ([]thing, error) {
+		all, err := w.ask.Organizations(ctx)
+		return things(all, func(o v3.Organization) thing { return thing{o.Name, o.GUID} }), err
+	}},
+	{"route", "routes", func(ctx context.Context, _ labelOptions, w where) ([]thing, error) {
+		all, err := w.ask.Routes(ctx)
+		return things(all, func(r v3.Route) thing { return thing{r.URL, r.GUID} }), err
+	}},
+	{"service-broker", "service_brokers", func(ctx context.Context, _ labelOptions, w where) ([]thing, error) {
+		all, err := w.ask.ServiceBrokers(ctx)
+		return things(all, func(b v3.ServiceBroker) thing { return thing{b.Name, b.GUID} }), err
+	}},
+	{"service-instance", "service_instances", func(ctx context.Context, _ labelOptions, w where) ([]thing, error) {
+		all, err := w.ask.Services(ctx)
+		return things(all, func(i v3.ServiceInstance) thing { return thing{i.Name, i.GUID} }), err
+	}},
+	{"service-offering", "service_offerings", func(ctx context.Context, o labelOptions, w where) ([]thing, error) {
+		all, err := w.ask.ServiceOfferings(ctx, "", o.Broker)
+		return things(all, func(f v3.ServiceOffering) thing { return thing{f.Name, f.GUID} }), err
+	}},
+	{"service-plan", "service_plans", labelledPlans},
+	{"space", "spaces", func(ctx context.Context, _ labelOptions, w where) ([]thing, error) {
+		org, err := findOrg(ctx, w, "")
+		if err != nil {
+			return nil, err
+		}
+		all, err := w.ask.SpacesOf(ctx, org.GUID)
+		return things(all, func(s v3.Space) thing { return thing{s.Name, s.GUID} }), err
+	}},
+	{"stack", "stacks", func(ctx context.Context, _ labelOptions, w where) ([]thing, error) {
+		all, err := w.ask.Stacks(ctx)
+		return things(all, func(s v3.Stack) thing { return thing{s.Name, s.GUID} }), err
+	}},
+	{"user", "users", func(ctx context.Context, _ labelOptions, w where) ([]thing, error) {
+		all, err := w.ask.Users(ctx)
+		return things(all, func(u v3.User) thing { return thing{userName(u), u.GUID} }), err
+	}},
+}
+
+func things[T any](all []T, of func(T) thing) []thing {
+	out := make([]thing, len(all))
+	for i, one := range all {
+		out[i] = of(one)
+	}
+	return out
+}
+
+func labelledBuildpacks(ctx context.Context, o labelOptions, w where) ([]thing, error) {
+	all, err := w.ask.Buildpacks(ctx)
+	all = slices.DeleteFunc(all, func(b v3.Buildpack) bool {
+		return o.Stack != "" && (b.Stack == nil || *b.Stack != o.Stack) || o.Lifecycle != "" && b.Lifecycle != o.Lifecycle
+	})
+	return things(all, func(b v3.Buildpack) thing { return thing{b.Name, b.GUID} }), err
+}
+
+func labelledPlans(ctx context.Context, o labelOptions, w where) ([]thing, error) {
+	offerings, err := w.ask.ServiceOfferings(ctx, o.Offering, o.Broker)
+	if err != nil {
+		return nil, err
+	}
+	plans, err := w.ask.ServicePlans(ctx, "")
+	plans = slices.DeleteFunc(plans, func(p v3.ServicePlan) bool {
+		return !slices.ContainsFunc(offerings, func(f v3.ServiceOffering) bool { return f.GUID == p.Relationships.ServiceOffering.ID() })
+	})
+	return things(plans, func(p v3.ServicePlan) thing { return thing{p.Name, p.GUID} }), err
+}
+
+// labelOptions are the arguments of commands about labels.
+type labelOptions struct {
+	Kind, Name                         string
+	Labels                             []string // KEY=VALUE, or KEY
+	Stack, Lifecycle, Broker, Offering string   // which of those with one name is meant
+}
+
+func labelCommands(g *global) []*cli.Command {
+	run := func(v verb, fn func(context.Context, labelOptions, where) error) *cli.Command {
+		v.category = labelsCategory
+		v.about = "RESOURCE is one of " + strings.Join(namesOf(labelKinds, func(k labelKind) string { return k.name }), ", ") + ".\n\n" + v.about
+		v.flags = append(v.flags,
+			&cli.StringFlag{Name: "stack", Aliases: []string{"s"}, Usage: "`stack` of the buildpack, where several have the name"},
+			&cli.StringFlag{Name: "lifecycle", Aliases: []string{"l"}, Usage: "`lifecycle` of the buildpack, where several have the name"},
+			&cli.StringFlag{Name: "broker", Aliases: []string{"b"}, Usage: "`broker` of the offering or plan, where several have the name"},
+			&cli.StringFlag{Name: "offering", Aliases: []string{"e"}, Usage: "`offering` of the plan, where several have the name"})
+		return g.commandAt(v, func(c *cli.Context, w where) error {
+			o := labelOptions{
+				Kind: c.Args().First(), Name: c.Args().Get(1), Stack: c.String("stack"), Lifecycle: c.String("lifecycle"), Broker: c.String("broker"), Offering: c.String("offering"),
+			}
+			if c.NArg() > 2 {
+				o.Labels = c.Args().Slice()[2:]
+			}
+			return fn(c.Context, o, w)
+		})
+	}
+	return []*cli.Command{
+		run(verb{name: "labels", args: "RESOURCE NAME_OF_IT", usage: "list the labels of something", about: "Examples:\n   dew labels app shop\n   dew labels route shop.dew.localhost/api", flags: []cli.Flag{jsonFlag()}}, runLabels),
+		run(verb{name: "set-label", args: "RESOURCE NAME_OF_IT KEY=VALUE...", usage: "give something labels", about: "Examples:\n   dew set-label app shop env=production team=checkout\n   dew set-label buildpack go_buildpack go=1.25 -s host"}, runSetLabel),
+		run(verb{name: "unset-label", args: "RESOURCE NAME_OF_IT KEY...", usage: "take labels from something", about: "Example:\n   dew unset-label app shop env team"}, runUnsetLabel),
+	}
+}
+
+// kind is the kind that the options name.
+func (o labelOptions) kind() (labelKind, error) {
+	names := namesOf(labelKinds, func(k labelKind) string { return k.name })
+	if i := slices.Index(names, strings.ToLower(o.Kind)); i >= 0 {
+		return labelKinds[i], nil
+	}
+	text := fmt.Sprintf("%q is no RESOURCE that has labels: it is one of %s", o.Kind, strings.Join(names, ", "))
+	if near := nearest(o.Kind, names); near != "" {
+		text += fmt.Sprintf("; did you mean %s?", near)
+	}
+	return labelKind{}, usage("%s", text)
+}
+
+// find is the path of the thing that the options name.
+func (o labelOptions) find(ctx context.Context, w where) (string, error) {
+	k, err := o.kind()
+	if err != nil {
+		return "", err
+	}
+	all, err := k.all(ctx, o, w)
+	if err != nil {
+		return "", err
+	}
+	found := slices.DeleteFunc(slices.Clone(all), func(t thing) bool { return t.name != o.Name })
+	switch len(found) {
+	case 0:
+		noun := strings.ReplaceAll(k.name, "-", " ")
+		return "", hint(&client.Missing{Kind: noun, Name: o.Name}, o.Name, all, func(t thing) string { return t.name })
+	case 1:
+		return "/v3/" + k.path + "/" + found[0].guid, nil
+	default:
+		flags := map[string]string{"buildpack": "--stack or --lifecycle", "service-offering": "--broker", "service-plan": "--offering and --broker"}[k.name]
+		return "", usage("there are %d %ss called %s: say which with %s", len(found), k.name, o.Name, cmp.Or(flags, "another name"))
+	}
+}
+
+func runLabels(ctx context.Context, o labelOptions, w where) error {
+	path, err := o.find(ctx, w)
+	if err != nil {
+		return err
+	}
+	labels, err := w.ask.Labels(ctx, path)
+	if err != nil {
+		return err
+	}
+	table := [][]string{{"key", "value"}}
+	for _, key := range slices.Sorted(maps.Keys(labels)) {
+		table = append(table, []string{key, *labels[key]})
+	}
+	return listed{rows: labels, table: table, none: title(o.Kind) + " " + o.Name + " has no labels"}.show(w.out)
+}
+
+func runSetLabel(ctx context.Context, o labelOptions, w where) error {
+	labels := map[string]*string{}
+	for _, text := range o.Labels {
+		key, value, ok := strings.Cut(text, "=")
+		if !ok || key == "" {
+			return usage("a label is KEY=VALUE, not %q", text)
+		}
+		labels[key] = &value
+	}
+	return changeLabels(ctx, o, labels, w)
+}
+
+func runUnsetLabel(ctx context.Context, o labelOptions, w where) error {
+	labels := map[string]*string{}
+	for _, key := range o.Labels {
+		labels[key] = nil
+	}
+	return changeLabels(ctx, o, labels, w)
+}
+
+func changeLabels(ctx context.Context, o labelOptions, labels map[string]*string, w where) error {
+	path, err := o.find(ctx, w)
+	if err != nil {
+		return err
+	}
+	if err := w.ask.SetLabels(ctx, path, labels); err != nil {
+		return fmt.Errorf("cannot change the labels of %s %s: %w", o.Kind, o.Name, err)
+	}
+	w.out.say("Changed the labels of %s %s", o.Kind, o.Name)
+	return nil
+}

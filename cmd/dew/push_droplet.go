@@ -1,0 +1,83 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+
+	"github.com/dewrun/dew/api/client"
+	"github.com/dewrun/dew/api/v3"
+)
+
+// checkDroplet says what of a push does not fit together with a droplet, or with an
+// app that is there for its tasks.
+func (o pushOptions) checkDroplet() error {
+	switch {
+	case o.Task && (o.Deploy.gradual() || o.RandomRoute):
+		return usage("--task goes with neither --strategy nor --random-route: nothing is started")
+	case o.Droplet == "":
+		return nil
+	case o.Path != "" || o.Image != "" || len(o.Buildpacks) > 0:
+		return usage("--droplet goes with none of -p, -b and --docker-image: it is staged already")
+	}
+	info, err := os.Stat(o.Droplet)
+	if err != nil {
+		return usage("--droplet: %w", err)
+	}
+	if !info.Mode().IsRegular() {
+		return usage("--droplet: %s is no file", o.Droplet)
+	}
+	return nil
+}
+
+// forTasks are the options of an app that is there for its tasks: no route leads to
+// it, and nobody asks whether it is healthy.
+func (o pushOptions) forTasks() pushOptions {
+	if o.Task {
+		o.NoRoute, o.NoStart, o.Health = true, true, "process"
+	}
+	return o
+}
+
+// pushDroplet gives an app a droplet that was staged elsewhere.
+func pushDroplet(ctx context.Context, o pushOptions, a v3.App, ask *client.Client, out *console) (appView, error) {
+	d, err := ask.CreateDroplet(ctx, a.GUID)
+	if err != nil {
+		return appView{}, fmt.Errorf("cannot create a droplet of %s: %w", a.Name, err)
+	}
+	out.say("Uploading droplet %s", o.Droplet)
+	if err := ask.UploadDroplet(ctx, d.GUID, o.Droplet); err != nil {
+		return appView{}, fmt.Errorf("cannot upload the droplet of %s: %w", a.Name, err)
+	}
+	return o.run(ctx, a, d.GUID, ask, out)
+}
+
+// run makes an app run a droplet, or only have it.
+func (o pushOptions) run(ctx context.Context, a v3.App, droplet string, ask *client.Client, out *console) (appView, error) {
+	if o.Deploy.gradual() {
+		size, err := o.size()
+		if err != nil {
+			return appView{}, err
+		}
+		return deploy(ctx, a, order{options: o.Deploy, droplet: droplet, size: size}, ask, out)
+	}
+	if err := ask.SetDroplet(ctx, a.GUID, droplet); err != nil {
+		return appView{}, err
+	}
+	if o.NoStart {
+		return stopped(ctx, a, ask)
+	}
+	out.say("Starting app %s…", a.Name)
+	return startAndWait(ctx, a, client.Restart, ask, out)
+}
+
+// stopped tells how an app does that is not to run; one that does is stopped.
+func stopped(ctx context.Context, a v3.App, ask *client.Client) (appView, error) {
+	if a.State == v3.AppStarted {
+		var err error
+		if a, err = ask.Act(ctx, a.GUID, client.Stop); err != nil {
+			return appView{}, err
+		}
+	}
+	return readView(ctx, ask, a)
+}

@@ -1,0 +1,79 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+
+	"github.com/urfave/cli/v2"
+
+	"github.com/dewrun/dew/api/client"
+)
+
+const variablesCategory = "Variables of all apps"
+
+// variableGroups are the variables that all apps have, by when they have them.
+var variableGroups = []struct{ name, short, when string }{
+	{"running", "r", "while they run, from their next start on"},
+	{"staging", "s", "while they are staged"},
+}
+
+func variableGroupCommands(g *global) []*cli.Command {
+	var out []*cli.Command
+	for _, group := range variableGroups {
+		out = append(out,
+			g.command(verb{
+				name: group.name + "-environment-variable-group", alias: group.short + "evg", category: variablesCategory,
+				usage: "show the variables that all apps have " + group.when, flags: []cli.Flag{jsonFlag()},
+			}, func(c *cli.Context, ask *client.Client, out *console) error {
+				return runVariableGroup(c.Context, group.name, ask, out)
+			}),
+			g.command(verb{
+				name: "set-" + group.name + "-environment-variable-group", alias: "s" + group.short + "evg", args: "VARIABLES", category: variablesCategory,
+				usage: "say which variables all apps have " + group.when,
+				about: "VARIABLES is a JSON object, or the name of a file with one. Those that are not in it go.\n\nExample:\n   dew set-" + group.name + "-environment-variable-group '{\"HTTP_PROXY\":\"http://10.0.0.1:3128\"}'",
+			}, func(c *cli.Context, ask *client.Client, out *console) error {
+				return runSetVariableGroup(c.Context, group.name, c.Args().First(), ask, out)
+			}))
+	}
+	return out
+}
+
+func runVariableGroup(ctx context.Context, name string, ask *client.Client, out *console) error {
+	vars, err := ask.EnvVarGroup(ctx, name)
+	if err != nil {
+		return err
+	}
+	table := [][]string{{"variable", "value"}}
+	for _, key := range slices.Sorted(maps.Keys(vars.Var)) {
+		table = append(table, []string{key, vars.Var[key]})
+	}
+	return listed{rows: vars.Var, table: table, none: "There are no variables that all apps have (" + name + ")"}.show(out)
+}
+
+func runSetVariableGroup(ctx context.Context, name, typed string, ask *client.Client, out *console) error {
+	text, err := readJSON("VARIABLES", typed)
+	if err != nil {
+		return err
+	}
+	wanted := map[string]*string{}
+	if err := json.Unmarshal(text, &wanted); err != nil {
+		return usage("VARIABLES must have texts as values, such as {\"name\":\"value\"}: %w", err)
+	}
+	before, err := ask.EnvVarGroup(ctx, name)
+	if err != nil {
+		return err
+	}
+	for key := range before.Var {
+		if _, stays := wanted[key]; !stays {
+			wanted[key] = nil
+		}
+	}
+	if err := ask.UpdateEnvVarGroup(ctx, name, wanted); err != nil {
+		return fmt.Errorf("cannot set the variables of all apps (%s): %w", name, err)
+	}
+	out.say("Set the variables of all apps (%s)", name)
+	return nil
+}
