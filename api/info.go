@@ -23,6 +23,8 @@ func (s *Server) about() map[string]handler {
 	return map[string]handler{
 		"GET /v3":      s.index,
 		"GET /v3/info": s.platformInfo,
+
+		"GET /v3/info/usage_summary": s.getUsage,
 	}
 }
 

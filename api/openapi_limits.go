@@ -12,6 +12,7 @@ var limitOperations = map[string]operation{
 	"DELETE /v3/organization_quotas/{guid}":                           begins(),
 	"POST /v3/organization_quotas/{guid}/relationships/organizations": gives[v3.RelatedMany](200).from(jsonOf[v3.ToMany]()),
 	"GET /v3/organizations/{guid}/relationships/quota":                gives[v3.Related](200),
+	"GET /v3/info/usage_summary":                                      gives[v3.PlaceUsage](200),
 	"GET /v3/organizations/{guid}/usage_summary":                      gives[v3.PlaceUsage](200),
 
 	"GET /v3/space_quotas":                                        pageOf[v3.Quota]("names", "guids", "organization_guids", "space_guids"),

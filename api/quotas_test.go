@@ -114,6 +114,7 @@ func TestQuotasRefuseNothing(t *testing.T) {
 	for path, want := range map[string]v3.UsageNumbers{
 		"/v3/spaces/" + w.space.GUID:       {StartedInstances: 3, MemoryInMB: 3*512 + 200, Routes: 1, PerAppTasks: 1, ServiceInstances: 1},
 		"/v3/organizations/" + w.space.Org: {StartedInstances: 3, MemoryInMB: 3*512 + 200, Routes: 1, PerAppTasks: 1, ServiceInstances: 1, Domains: new(1)},
+		"/v3/info":                         {StartedInstances: 3, MemoryInMB: 3*512 + 200, Routes: 1, PerAppTasks: 1, ServiceInstances: 1, Domains: new(1)},
 	} {
 		var u v3.PlaceUsage
 		w.want(200, "GET", path+"/usage_summary", "", &u)

@@ -26,6 +26,8 @@ var rights = map[string]right{
 	"GET /v3":      {need: toEnter},
 	"GET /v3/info": {need: toEnter},
 
+	"GET /v3/info/usage_summary": {need: toReadAll},
+
 	"GET /v3/organizations":                            {need: toEnter},
 	"POST /v3/organizations":                           {need: toEnter}, // a feature flag lets users, too
 	"GET /v3/organizations/{guid}":                     {need: toRead, at: anOrg},

@@ -25,9 +25,21 @@ func (s *Server) getOrgUsage(r *http.Request) (any, error) {
 	for _, sp := range spaces {
 		inside[sp.GUID] = true
 	}
-	out, err := s.usageOf(u, inside)
+	out, err := s.usageOf(u, func(space string) bool { return inside[space] })
 	out.Usage.Domains = &u.Domains
 	out.Links = s.usageLinks("organization", "organizations", o.GUID)
+	return out, err
+}
+
+// getUsage is what the whole platform takes.
+func (s *Server) getUsage(*http.Request) (any, error) {
+	u, err := s.c.Registry.UsedByAll()
+	if err != nil {
+		return nil, err
+	}
+	out, err := s.usageOf(u, func(string) bool { return true })
+	out.Usage.Domains = &u.Domains
+	out.Links = v3.Links{"self": {Href: s.href("v3", "info", "usage_summary")}}
 	return out, err
 }
 
@@ -40,7 +52,7 @@ func (s *Server) getSpaceUsage(r *http.Request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	out, err := s.usageOf(u, map[string]bool{sp.GUID: true})
+	out, err := s.usageOf(u, func(space string) bool { return space == sp.GUID })
 	out.Links = s.usageLinks("space", "spaces", sp.GUID)
 	return out, err
 }
@@ -50,7 +62,7 @@ func (s *Server) usageLinks(one, many, guid string) v3.Links {
 }
 
 // usageOf adds what services take in the spaces.
-func (s *Server) usageOf(u app.Used, inside map[string]bool) (out v3.PlaceUsage, err error) {
+func (s *Server) usageOf(u app.Used, inside func(space string) bool) (out v3.PlaceUsage, err error) {
 	out.Usage = v3.UsageNumbers{
 		StartedInstances: u.Instances, MemoryInMB: u.Memory, Routes: u.Routes, ReservedPorts: u.Ports, PerAppTasks: u.Tasks,
 	}
@@ -60,7 +72,7 @@ func (s *Server) usageOf(u app.Used, inside map[string]bool) (out v3.PlaceUsage,
 	}
 	mine := map[string]bool{}
 	for _, i := range is {
-		if inside[i.Space] {
+		if inside(i.Space) {
 			mine[i.GUID] = true
 		}
 	}

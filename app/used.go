@@ -22,25 +22,45 @@ func (r *Registry) UsedBySpace(guid string) (u Used, err error) {
 // UsedByOrg is what all spaces of an org take.
 func (r *Registry) UsedByOrg(guid string) (u Used, err error) {
 	err = r.view(func(r *Registry) error {
-		all, err := r.SpacesOf(guid)
+		spaces, err := r.SpacesOf(guid)
 		if err != nil {
 			return err
 		}
-		spaces := map[string]bool{}
-		for _, s := range all {
-			spaces[s.GUID] = true
-		}
-		if u, err = r.used(spaces); err != nil {
-			return err
-		}
-		domains, err := r.Domains()
-		for _, d := range domains {
-			if d.Org == guid {
-				u.Domains++
-			}
-		}
+		u, err = r.usedWithDomains(spaces, func(d Domain) bool { return d.Org == guid })
 		return err
 	})
+	return u, err
+}
+
+// UsedByAll is what all orgs take.
+func (r *Registry) UsedByAll() (u Used, err error) {
+	err = r.view(func(r *Registry) error {
+		spaces, err := r.Spaces()
+		if err != nil {
+			return err
+		}
+		u, err = r.usedWithDomains(spaces, func(d Domain) bool { return d.Org != "" })
+		return err
+	})
+	return u, err
+}
+
+// usedWithDomains is what spaces take, with the domains that count.
+func (r *Registry) usedWithDomains(spaces []Space, counts func(d Domain) bool) (Used, error) {
+	inside := map[string]bool{}
+	for _, s := range spaces {
+		inside[s.GUID] = true
+	}
+	u, err := r.used(inside)
+	if err != nil {
+		return u, err
+	}
+	domains, err := r.Domains()
+	for _, d := range domains {
+		if counts(d) {
+			u.Domains++
+		}
+	}
 	return u, err
 }
 
