@@ -197,7 +197,7 @@ var labelSteps = []step{
 var sshSteps = []step{
 	{0, "space-ssh-allowed dev", []string{"ssh is allowed in space dev of org local"}},
 	{0, "disallow-space-ssh dev", nil},
-	{0, "ssh-enabled shop", []string{"not|no|disabled"}},
+	{0, "ssh-enabled shop", []string{"ssh is disabled for app shop: .*space"}},
 	{1, "ssh shop -c true", nil},
 	{0, "allow-space-ssh dev", nil},
 	{0, "ssh shop -c true", nil},
