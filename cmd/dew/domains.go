@@ -8,7 +8,6 @@ import (
 
 	"github.com/urfave/cli/v2"
 
-	"github.com/dewrun/dew/api/client"
 	"github.com/dewrun/dew/api/v3"
 )
 
@@ -59,21 +58,21 @@ func runCreatePrivate(ctx context.Context, o privateDomain, w where) error {
 	return nil
 }
 
-// shared is the error about a domain that is no org's own.
-func shared(d v3.Domain) error {
+// isPrivate is the error about a domain that is no org's own.
+func isPrivate(d v3.Domain) error {
+	if d.Relationships.Organization.ID() != "" {
+		return nil
+	}
 	return &failure{status: statusFailed, err: errors.New("domain " + d.Name + " is shared by all orgs and is no private one"), todo: "dew domains tells which are private; dew delete-shared-domain deletes those that are not"}
 }
 
-// findPrivate finds a private domain; the error offers a name that is near.
-func findPrivate(ctx context.Context, ask *client.Client, name string) (v3.Domain, error) {
-	d, err := findDomain(ctx, ask, name)
-	if err == nil && d.Relationships.Organization.ID() == "" {
-		err = shared(d)
-	}
-	return d, err
+func runDeletePrivate(ctx context.Context, o privateDomain, w where) error {
+	return removeDomain(ctx, deleteOptions{Name: o.Name, Force: o.Force}, isPrivate, w)
 }
 
-func runDeletePrivate(ctx context.Context, o privateDomain, w where) error {
+// removeDomain deletes a domain if it is of the right kind; one that is not there is
+// fine.
+func removeDomain(ctx context.Context, o deleteOptions, right func(v3.Domain) error, w where) error {
 	if ok, err := sure(ctx, w.out, o.Force, "Delete domain "+o.Name+" with all its routes"); err != nil || !ok {
 		return err
 	}
@@ -82,10 +81,10 @@ func runDeletePrivate(ctx context.Context, o privateDomain, w where) error {
 		w.out.say("There is no domain %s", o.Name)
 		return nil
 	}
-	if err == nil && d.Relationships.Organization.ID() == "" {
-		err = shared(d)
-	}
 	if err != nil {
+		return err
+	}
+	if err := right(d); err != nil {
 		return err
 	}
 	if err := w.ask.DeleteDomain(ctx, d.GUID); err != nil {
@@ -101,7 +100,10 @@ func (o privateDomain) find(ctx context.Context, w where) (v3.Domain, v3.Organiz
 	if err != nil {
 		return v3.Domain{}, org, err
 	}
-	d, err := findPrivate(ctx, w.ask, o.Name)
+	d, err := findDomain(ctx, w.ask, o.Name)
+	if err == nil {
+		err = isPrivate(d)
+	}
 	return d, org, err
 }
 

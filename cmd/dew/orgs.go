@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/urfave/cli/v2"
@@ -138,7 +139,8 @@ func runOrg(ctx context.Context, o orgOptions, w where) error {
 	}
 	v := orgView{GUID: org.GUID, Name: org.Name, Domains: []string{}, Spaces: namesOf(spaces, func(s v3.Space) string { return s.Name })}
 	for _, d := range domains {
-		if of := d.Relationships.Organization.ID(); of == "" || of == org.GUID {
+		of, shared := d.Relationships.Organization.ID(), d.Relationships.SharedOrganizations.Data
+		if of == "" || of == org.GUID || slices.Contains(shared, v3.GUID{GUID: org.GUID}) {
 			v.Domains = append(v.Domains, d.Name)
 		}
 	}

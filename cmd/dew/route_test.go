@@ -71,6 +71,7 @@ func TestPrivateDomains(t *testing.T) {
 	d.dew("create-domain", "shop", "own.example.com").must(t, 0, "Domain own.example.com exists already")
 	d.dew("share-private-domain", "local", "own.example.com").must(t, 0, "Org local may have routes in domain own.example.com")
 	d.changed("POST /v3/domains/d-3/relationships/shared_organizations", `{"data":[{"guid":"org-1"}]}`)
+	d.dew("org", "local").must(t, 0, "tcp.dew.localhost, own.example.com")
 	d.dew("share-private-domain", "local", "dew.localhost").must(t, 1, "domain dew.localhost is shared by all orgs and is no private one", "dew domains")
 	d.dew("unshare-private-domain", "local", "own.example.com").must(t, 0, "Org local may not have routes in domain own.example.com any more")
 	d.dew("unshare-private-domain", "local", "own.example.com").must(t, 0, "Domain own.example.com is not shared with org local")

@@ -447,25 +447,10 @@ func runRouterGroups(ctx context.Context, ask *client.Client, out *console) erro
 
 // runDeleteDomain deletes a shared domain; one that is not there is fine.
 func runDeleteDomain(ctx context.Context, o routeOptions, ask *client.Client, out *console) error {
-	if !o.Force {
-		if yes, err := out.confirm(ctx, "Delete domain "+o.Domain+" with all its routes"); err != nil || !yes {
-			return err
+	return removeDomain(ctx, deleteOptions{Name: o.Domain, Force: o.Force}, func(d v3.Domain) error {
+		if d.Relationships.Organization.ID() == "" {
+			return nil
 		}
-	}
-	d, err := ask.DomainByName(ctx, o.Domain)
-	if isMissing(err) {
-		out.say("There is no domain %s", o.Domain)
-		return nil
-	}
-	if err != nil {
-		return err
-	}
-	if d.Relationships.Organization.ID() != "" {
-		return errors.New("domain " + d.Name + " belongs to one org and is not shared by all")
-	}
-	if err := ask.DeleteDomain(ctx, d.GUID); err != nil {
-		return fmt.Errorf("cannot delete domain %s: %w", d.Name, err)
-	}
-	out.say("Deleted domain %s", d.Name)
-	return nil
+		return &failure{status: statusFailed, err: errors.New("domain " + d.Name + " belongs to one org and is not shared by all"), todo: "dew delete-private-domain deletes it"}
+	}, where{ask: ask, out: out})
 }

@@ -273,7 +273,17 @@ func runGlobalGroup(ctx context.Context, o groupOptions, w where) error {
 	return updateGroup(ctx, o, v3.ChangeSecurityGroup{GloballyEnabled: &on}, w)
 }
 
-// spacesOf are the spaces that the options name.
+// find finds the group and the spaces that the options name.
+func (o groupOptions) find(ctx context.Context, w where) (v3.SecurityGroup, []v3.Space, error) {
+	g, err := findOne(ctx, client.SecurityGroups, o.Name, w.ask)
+	if err != nil {
+		return g, nil, err
+	}
+	spaces, err := o.spaces(ctx, w)
+	return g, spaces, err
+}
+
+// spaces are the spaces that the options name.
 func (o groupOptions) spaces(ctx context.Context, w where) ([]v3.Space, error) {
 	org, err := findOrg(ctx, w, o.Org)
 	if err != nil {
@@ -295,11 +305,7 @@ func (o groupOptions) bound(g v3.SecurityGroup) []v3.GUID {
 }
 
 func runBindGroup(ctx context.Context, o groupOptions, w where) error {
-	g, err := findOne(ctx, client.SecurityGroups, o.Name, w.ask)
-	if err != nil {
-		return err
-	}
-	spaces, err := o.spaces(ctx, w)
+	g, spaces, err := o.find(ctx, w)
 	if err != nil {
 		return err
 	}
@@ -317,11 +323,7 @@ func runBindGroup(ctx context.Context, o groupOptions, w where) error {
 }
 
 func runUnbindGroup(ctx context.Context, o groupOptions, w where) error {
-	g, err := findOne(ctx, client.SecurityGroups, o.Name, w.ask)
-	if err != nil {
-		return err
-	}
-	spaces, err := o.spaces(ctx, w)
+	g, spaces, err := o.find(ctx, w)
 	if err != nil {
 		return err
 	}
