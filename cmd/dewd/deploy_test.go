@@ -66,9 +66,13 @@ func (w *town) load(t *testing.T) func() int64 {
 		wg.Go(func() { ask("POST", "/echo", "order", "200 order") })
 		wg.Go(func() { ask("POST", "/slow?for=300ms", "", "200 begun done") })
 	}
-	return func() int64 {
+	end := sync.OnceFunc(func() {
 		close(stop)
 		wg.Wait()
+	})
+	t.Cleanup(end) // also where the test was given up
+	return func() int64 {
+		end()
 		return n.Load()
 	}
 }
