@@ -85,8 +85,10 @@ func TestReadinessSteersRoutes(t *testing.T) {
 			t.Errorf("instance %d was replaced", i)
 		}
 	}
-	told := w.turnsOf()
+	told, guid := w.turnsOf(), w.appGUID("shop")
 	w.kill(syscall.SIGKILL)
+	var log []string
+	w.read(func(b books) { log = linesOf(t, b, guid) })
 	w.begin()
 	w.steered(t, 2, true)
 	if again := w.turnsOf(); !slices.Equal(again, told) {
@@ -97,15 +99,33 @@ func TestReadinessSteersRoutes(t *testing.T) {
 	if want := append([]string{"audit.app.process.ready 0", "audit.app.process.ready 1"}, slices.Repeat(pair, rounds(1, 5))...); !slices.Equal(told, want) {
 		t.Errorf("events %v, want %v", told, want)
 	}
-	log := w.say("logs", "shop", "--recent")
 	for _, line := range []string{
-		"[CELL/1] OUT Container passed the readiness health check", "[CELL/1] ERR Container failed the readiness health check",
-		"[API/0] OUT Process became not ready with guid " + w.appGUID("shop") + ` payload: {"instance":"` + before[1].ID + `","index":1,`,
+		"CELL/1 Container passed the readiness health check", "CELL/1 Container failed the readiness health check",
+		"API/0 Process became not ready with guid " + guid + ` payload: {"instance":"` + before[1].ID + `","index":1,`,
 	} {
-		if !strings.Contains(log, line) {
-			t.Errorf("no line %q in\n%s", line, log)
+		if !slices.ContainsFunc(log, func(l string) bool { return strings.HasPrefix(l, line) }) {
+			t.Errorf("no line %q among the %d of the log", line, len(log))
 		}
 	}
+}
+
+// linesOf are the lines of an app with their sources.
+func linesOf(t *testing.T, b books, guid string) (out []string) {
+	t.Helper()
+	l, err := b.logs.App(guid)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for cur := l.Cursor(1); uint64(len(out)) < l.LastSeq(); {
+		es, err := cur.Next(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, e := range es {
+			out = append(out, fmt.Sprintf("%s/%d %s", e.Source.Type, e.Source.Index, e.Text))
+		}
+	}
+	return out
 }
 
 // steered waits until so many instances are led to, and whether instance 1 is one.
