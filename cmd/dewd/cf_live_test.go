@@ -24,7 +24,7 @@ func TestCFLive(t *testing.T) {
 	s.eventuallySays("web:2/2, worker:1/1", "apps")
 	s.entersInstances()
 	s.forwardsPorts()
-	s.follow("listening on", "logs site")
+	s.follow("[SSH/0] OUT Successful remote access", "logs site")
 	s.cf("logs site --recent", `^ *\S+ \[APP/PROC/WEB/1\] OUT listening on 0\.0\.0\.0:8080$`)
 	s.refuses("logs none", "App 'none' not found.")
 	s.live(0, "ssh-code", `^\S{6,}$`)

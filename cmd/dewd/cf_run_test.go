@@ -24,7 +24,7 @@ import (
 //	s.cf("create-org acme", "OK")                   it ends well, and writes that
 //	s.refuses("space nowhere", "not found")         it ends with 1 and FAILED
 //	s.exits(22, "curl -f /v3/apps/none")            it ends with another status
-//	s.passes("restage shop --no-wait")              what it reads is not recorded
+//	s.passes("restage shop --no-wait")              what it reads at its end is not recorded
 //	s.live(0, "ssh shop -c env", "PORT=8080")       it is not recorded
 //
 // A command line has words, 'words with blanks', and placeholders such as
@@ -60,8 +60,8 @@ func (s *stock) exits(code int, line string, want ...string) string {
 	return r.out
 }
 
-// passes runs a command that leaves while its work goes on. What it reads meanwhile is
-// a matter of time, so only what it changes is recorded.
+// passes runs a command that leaves while its work goes on. What it reads then is a
+// matter of time, so nothing is recorded behind its last change.
 func (s *stock) passes(line string, want ...string) string {
 	s.t.Helper()
 	s.passing = true

@@ -23,8 +23,8 @@ func TestCFTasks(t *testing.T) {
 		part{"packages", s.makesPackages},
 		part{"droplets", s.setsDroplets},
 		part{"copies", s.copiesSources},
-		part{"checks", s.changesChecks},
 		part{"looks", s.looksOtherwise},
+		part{"checks", s.changesChecks},
 		part{"pushes", s.pushesOtherwise},
 	)
 	s.finish()
