@@ -59,6 +59,7 @@ func newPlatform(t testing.TB) *platform {
 		Subnet: netip.MustParsePrefix("10.201.0.0/20"), PublicURL: publicURL, Logger: log,
 	}))(t)
 	registry.Listen(p.sup.Sync)
+	registry.ListenTasks(p.sup.SyncTask)
 	accounts := must(auth.Open(authConfig(db, dir)))(t)
 	p.password = strings.TrimSpace(string(must(os.ReadFile(filepath.Join(dir, "admin-password")))(t)))
 	p.c = Config{
@@ -93,8 +94,11 @@ func (e standIns) Start(ctx context.Context, s runtime.Spec) (runtime.Task, erro
 	s.Image = ""
 	s.Processes = slices.Clone(s.Processes)
 	for i := range s.Processes {
-		if strings.HasPrefix(s.Processes[i].Command, "./") {
+		switch c := s.Processes[i].Command; {
+		case strings.HasPrefix(c, "./"):
 			s.Processes[i].Command = "stand-in"
+		case c == "true":
+			s.Processes[i].Command = "exit 0"
 		}
 	}
 	return e.Fake.Start(ctx, s)

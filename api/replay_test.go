@@ -92,6 +92,7 @@ func newRerun(t *testing.T) *rerun {
 	}
 	for name, value := range map[string]string{
 		"$url": publicURL, "$host": strings.TrimPrefix(publicURL, "http://"), "$dir": "/somewhere", "$password-admin": p.password,
+		"$nobody1": "11111111-2222-3333-4444-555555555555",
 	} {
 		r.b.Set(name, value)
 	}

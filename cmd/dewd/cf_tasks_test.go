@@ -15,6 +15,7 @@ import (
 // droplets; it copies sources, and changes checks.
 func TestCFTasks(t *testing.T) {
 	s := newStockClient(t, "tasks")
+	s.hide(noSuchGUID, "$nobody1")
 	s.write("small/hello.txt", []byte("hello\n"))
 	s.write("small/Procfile", []byte("web: sleep 1000\ntask: true\nmigrate: echo migrated\n"))
 	s.cf("push shop --no-manifest -p small -u process -m 32M -b binary_buildpack --no-route", oneRunning)
