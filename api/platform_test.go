@@ -21,6 +21,7 @@ import (
 	"github.com/dewrun/dew/runtime"
 	"github.com/dewrun/dew/runtime/runtimetest"
 	"github.com/dewrun/dew/services"
+	"github.com/dewrun/dew/services/builtin"
 	"github.com/dewrun/dew/store"
 )
 
@@ -49,13 +50,16 @@ func newPlatform(t testing.TB) *platform {
 	packages := must(droplet.NewPackages(db, droplet.PackageOptions{Dir: filepath.Join(dir, "packages"), MinFree: -1, Logger: log}))(t)
 	stacks := func(string) (droplet.Stack, error) { return droplet.Stack{Name: "host"}, nil }
 	lines := appLogs{logs}
-	builds := droplet.NewBuilds(db, packages, shelf, droplet.BuildOptions{Stacks: stacks, Logger: log, Say: lines.stage})
+	builds := droplet.NewBuilds(db, packages, shelf, droplet.BuildOptions{
+		Stacks: stacks, Logger: log, Say: lines.stage, Kept: must(droplet.OpenStacks(db, droplet.StackOptions{Dir: filepath.Join(dir, "stacks")}))(t),
+	})
 	p := &platform{t: t, fake: runtimetest.NewFake()}
 	p.sup = must(runtime.NewSupervisor(runtime.Config{
 		Engine: standIns{p.fake}, Registry: registry, Droplets: shelf, Stacks: stacks, Logs: lines, DB: db, Cell: "cell",
 		Subnet: netip.MustParsePrefix("10.201.0.0/20"), PublicURL: publicURL, Logger: log,
 	}))(t)
 	registry.Listen(p.sup.Sync)
+	registry.ListenTasks(p.sup.SyncTask)
 	accounts := must(auth.Open(authConfig(db, dir)))(t)
 	p.password = strings.TrimSpace(string(must(os.ReadFile(filepath.Join(dir, "admin-password")))(t)))
 	p.c = Config{
@@ -65,13 +69,21 @@ func newPlatform(t testing.TB) *platform {
 		UploadDir: filepath.Join(dir, "uploads"), SSH: &SSHDoor{Address: "127.0.0.1:2222", Fingerprint: "0123456789abcdefABCDEF+/0123456789abcdefABC"},
 	}
 	p.broker = newFakeBroker()
-	p.c.Services = services.New(services.Config{DB: db, Registry: registry, Events: p.c.Events, Logger: log, Builtin: p.broker})
+	p.c.Services = services.New(services.Config{DB: db, Registry: registry, Events: p.c.Events, Logger: log, Builtin: databases{p.broker}})
 	p.door = must(New(p.c))(t).Handler()
 	w := &world{t: t}
 	for _, loop := range []func(context.Context) error{p.c.Jobs.Run, builds.Run, p.sup.Run, p.c.Services.Run} {
 		w.run(loop)
 	}
 	return p
+}
+
+// databases is the fake of the built-in broker, which offers what the real one does.
+type databases struct{ *fakeBroker }
+
+// Catalog is the real one's: it needs nothing.
+func (databases) Catalog(ctx context.Context) ([]services.Offered, error) {
+	return new(builtin.Broker).Catalog(ctx)
 }
 
 // standIns starts what was pushed although its files are stand-ins: a program of
@@ -82,8 +94,11 @@ func (e standIns) Start(ctx context.Context, s runtime.Spec) (runtime.Task, erro
 	s.Image = ""
 	s.Processes = slices.Clone(s.Processes)
 	for i := range s.Processes {
-		if strings.HasPrefix(s.Processes[i].Command, "./") {
+		switch c := s.Processes[i].Command; {
+		case strings.HasPrefix(c, "./"):
 			s.Processes[i].Command = "stand-in"
+		case c == "true":
+			s.Processes[i].Command = "exit 0"
 		}
 	}
 	return e.Fake.Start(ctx, s)

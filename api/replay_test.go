@@ -4,6 +4,10 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -12,56 +16,122 @@ import (
 
 	"github.com/dewrun/dew/api/cftest"
 	"github.com/dewrun/dew/app"
+	"github.com/dewrun/dew/runtime"
+	"github.com/dewrun/dew/services/servicestest"
 )
 
 // arrival bounds the wait for a recorded answer: only another answer reaches it.
 const arrival = 20 * time.Second
 
 // What the stock client sent to a real daemon once is sent again, and what it
-// reads of the answers is what it read then. `CF_BIN=… DEW_RECORD=1 go test -tags
-// integration -run TestCF ./cmd/dewd` records anew.
+// reads of the answers is what it read then. Every folder is one script with a
+// daemon of its own. `CF_BIN=… DEW_RECORD=1 go test -tags integration -run TestCF
+// ./cmd/dewd` records anew.
 func TestReplay(t *testing.T) {
 	t.Parallel()
-	all := must(cftest.Load("testdata/cf"))(t)
-	if len(all) == 0 {
+	for _, script := range scripts(t) {
+		t.Run(script, func(t *testing.T) {
+			t.Parallel()
+			all := must(cftest.Load(filepath.Join("testdata/cf", script)))(t)
+			if len(all) == 0 {
+				t.Fatal("there are no recordings")
+			}
+			newRerun(t).replay(all)
+		})
+	}
+}
+
+// Every command of the client is in a recording, or there is a reason why not.
+func TestReplayedCommands(t *testing.T) {
+	t.Parallel()
+	var all []cftest.Recording
+	for _, script := range scripts(t) {
+		all = append(all, must(cftest.Load(filepath.Join("testdata/cf", script)))(t)...)
+	}
+	missing, needless := cftest.Unscripted(all)
+	if len(missing)+len(needless) > 0 {
+		t.Errorf("no recording has the commands %v; recorded, though said to be left out, are %v", missing, needless)
+	}
+}
+
+// scripts are the folders with recordings.
+func scripts(t *testing.T) []string {
+	t.Helper()
+	var names []string
+	for _, e := range must(os.ReadDir("testdata/cf"))(t) {
+		if e.IsDir() {
+			names = append(names, e.Name())
+		}
+	}
+	if len(names) == 0 {
 		t.Fatal("there are no recordings")
 	}
+	return names
+}
+
+// rerun is a platform that the recordings of one script are played to.
+type rerun struct {
+	*platform
+	b       *cftest.Bindings
+	brokers []*servicestest.Broker
+}
+
+func newRerun(t *testing.T) *rerun {
+	t.Helper()
 	p := newPlatform(t)
-	if err := p.c.Registry.EnsureRouterGroup(app.PortRange{First: 20000, Last: 20099}); err != nil { // as dewd has it
+	if err := p.c.Registry.EnsureRouterGroup(app.PortRange{First: 20010, Last: 20011}); err != nil { // as dewd has it
 		t.Fatal(err)
 	}
-	b := cftest.NewBindings()
-	for name, value := range map[string]string{
-		"$url": publicURL, "$host": strings.TrimPrefix(publicURL, "http://"), "$dir": "/somewhere",
-		"$password-admin": p.password, "$password-dora": "only-for-the-replay", "$password-client": "only-for-the-replay-too",
-	} {
-		b.Set(name, value)
+	r := &rerun{platform: p, b: cftest.NewBindings()}
+	for i, catalog := range []string{"first", "second"} {
+		broker := must(cftest.NewBroker(catalogs, catalog))(t)
+		server := httptest.NewServer(broker)
+		t.Cleanup(server.Close)
+		r.brokers = append(r.brokers, broker)
+		r.b.Set(fmt.Sprintf("$broker%d", i+1), server.URL)
 	}
+	for name, value := range map[string]string{
+		"$url": publicURL, "$host": strings.TrimPrefix(publicURL, "http://"), "$dir": "/somewhere", "$password-admin": p.password,
+		"$nobody1": "11111111-2222-3333-4444-555555555555",
+	} {
+		r.b.Set(name, value)
+	}
+	for _, who := range []string{"dora", "eva", "new", "client"} {
+		r.b.Set("$password-"+who, "only-for-the-replay-of-"+who)
+	}
+	return r
+}
+
+// catalogs is where what the brokers of recordings offer is.
+const catalogs = "testdata/broker"
+
+func (p *rerun) replay(all []cftest.Recording) {
+	p.t.Helper()
 	for _, r := range all {
 		for _, what := range r.Before {
 			if err := p.happen(what); err != nil {
-				t.Fatalf("%s: %s: %v", r.Name, what, err)
+				p.t.Fatalf("%s: %s: %v", r.Name, what, err)
 			}
 		}
 		for i, e := range r.Exchanges {
-			if err := p.replay(b, e); err != nil {
-				t.Fatalf("%s, exchange %d: cf %s\n%s %s: %v", r.Name, i, strings.Join(r.Command, " "), e.Method, e.Path, err)
+			if err := p.again(e); err != nil {
+				p.t.Fatalf("%s, exchange %d: cf %s\n%s %s: %v", r.Name, i, strings.Join(r.Command, " "), e.Method, e.Path, err)
 			}
 		}
 	}
 }
 
-// replay sends one request. A question is asked until the recorded answer comes:
+// again sends one request. A question is asked until the recorded answer comes:
 // the client asked again, too, and only its last answer was kept.
-func (p *platform) replay(b *cftest.Bindings, e cftest.Exchange) error {
+func (p *rerun) again(e cftest.Exchange) error {
 	for end := time.Now().Add(arrival); ; time.Sleep(time.Millisecond) {
-		r, err := b.Request("http://replay", e)
+		r, err := p.b.Request("http://replay", e)
 		if err != nil {
 			return err
 		}
 		got, err := p.read(r)
 		if err == nil {
-			err = b.Match(e.Answer, got)
+			err = p.b.Match(e.Answer, got)
 		}
 		if err == nil || !e.Reads() || time.Now().After(end) {
 			return err
@@ -70,7 +140,7 @@ func (p *platform) replay(b *cftest.Bindings, e cftest.Exchange) error {
 }
 
 // read sends a request and leaves of the answer what the client reads.
-func (p *platform) read(r *http.Request) (cftest.Answer, error) {
+func (p *rerun) read(r *http.Request) (cftest.Answer, error) {
 	got := p.send(r)
 	a := cftest.Answer{Status: got.Code, Location: got.Header().Get("Location"), Warnings: got.Header().Values("X-Cf-Warnings")}
 	var err error
@@ -89,32 +159,72 @@ func (p *platform) read(r *http.Request) (cftest.Answer, error) {
 }
 
 // happen does to the platform what was done beside the client.
-func (p *platform) happen(what string) error {
+func (p *rerun) happen(what string) error {
 	words := strings.Fields(what)
-	if len(words) != 5 || words[0] != "kill" {
-		return fmt.Errorf("not understood")
+	switch {
+	case len(words) == 5 && words[0] == "kill":
+		return p.kill(words[1], words[2], words[3], words[4])
+	case len(words) == 3 && words[0] == "await":
+		return p.await(words[1], words[2])
 	}
-	index, err := strconv.Atoi(words[3])
-	if err != nil {
-		return err
-	}
+	return cftest.Tell(p.brokers, catalogs, what)
+}
+
+// process finds a process by the name of its app and its type.
+func (p *rerun) process(name, kind string) (app.Process, error) {
 	apps, err := p.c.Registry.Apps()
 	if err != nil {
-		return err
+		return app.Process{}, err
 	}
 	for _, a := range apps {
-		if a.Name != words[1] {
+		if a.Name != name {
 			continue
 		}
 		processes, err := p.c.Registry.Processes(a.GUID)
 		if err != nil {
-			return err
+			return app.Process{}, err
 		}
-		for _, pr := range processes {
-			if pr.Type == words[2] {
-				return p.sup.Signal(p.t.Context(), pr.GUID, index, words[4], syscall.SIGKILL)
-			}
+		if i := slices.IndexFunc(processes, func(pr app.Process) bool { return pr.Type == kind }); i >= 0 {
+			return processes[i], nil
 		}
 	}
-	return fmt.Errorf("there is no such process")
+	return app.Process{}, fmt.Errorf("there is no such process")
+}
+
+func (p *rerun) kill(name, kind, number, sidecar string) error {
+	index, err := strconv.Atoi(number)
+	if err != nil {
+		return err
+	}
+	pr, err := p.process(name, kind)
+	if err != nil {
+		return err
+	}
+	return p.sup.Signal(p.t.Context(), pr.GUID, index, sidecar, syscall.SIGKILL)
+}
+
+// await waits until so many instances of an app run and no deployment does.
+func (p *rerun) await(name, number string) error {
+	n, err := strconv.Atoi(number)
+	if err != nil {
+		return err
+	}
+	pr, err := p.process(name, "web")
+	if err != nil {
+		return err
+	}
+	admin := p.admin()
+	for end := time.Now().Add(arrival); time.Now().Before(end); time.Sleep(time.Millisecond) {
+		active, _ := admin.get("/v3/deployments?status_values=ACTIVE&app_guids=" + pr.App)["resources"].([]any)
+		running := 0
+		for _, s := range p.sup.Instances(pr.GUID) {
+			if s.State == runtime.Running {
+				running++
+			}
+		}
+		if len(active) == 0 && running == n {
+			return nil
+		}
+	}
+	return fmt.Errorf("%s does not come to rest", name)
 }

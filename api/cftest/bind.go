@@ -1,8 +1,10 @@
 package cftest
 
 import (
+	"archive/tar"
 	"archive/zip"
 	"bytes"
+	"compress/gzip"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -146,7 +148,31 @@ func part(w *multipart.Writer, name string, v any) error {
 	if err != nil {
 		return err
 	}
+	if strings.HasSuffix(filename, ".tgz") {
+		return tarred(p, files)
+	}
 	return zipped(p, files)
+}
+
+func tarred(out io.Writer, files map[string]any) error {
+	z := gzip.NewWriter(out)
+	w := tar.NewWriter(z)
+	for _, name := range slices.Sorted(maps.Keys(files)) {
+		f, _ := files[name].(map[string]any)
+		mode, _ := f["mode"].(string)
+		text, _ := f["text"].(string)
+		h := &tar.Header{Name: name, Mode: int64(fileMode(mode).Perm()), Size: int64(len(text)), Typeflag: tar.TypeReg}
+		if strings.HasSuffix(name, "/") {
+			h.Typeflag = tar.TypeDir
+		}
+		if err := w.WriteHeader(h); err != nil {
+			return err
+		}
+		if _, err := io.WriteString(w, text); err != nil {
+			return err
+		}
+	}
+	return errors.Join(w.Close(), z.Close())
 }
 
 func zipped(out io.Writer, files map[string]any) error {

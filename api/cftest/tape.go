@@ -1,9 +1,11 @@
 package cftest
 
 import (
+	"archive/tar"
 	"archive/zip"
 	"bytes"
 	"cmp"
+	"compress/gzip"
 	"crypto/sha1" //nolint:gosec // the protocol's own choice
 	"encoding/hex"
 	"encoding/json"
@@ -35,7 +37,7 @@ const bigFile = 4 << 10
 // order of appearance, over all commands.
 type Tape struct {
 	fixed  []pair         // longest first
-	random *regexp.Regexp // host names that the platform made up
+	random *regexp.Regexp // names that the platform made up
 	ids    map[string]string
 	counts map[string]int
 	sums   map[string]standIn // by sha1 of big files
@@ -46,7 +48,7 @@ type pair struct{ text, name string }
 // standIn is what is recorded in place of a big file.
 type standIn struct{ text, sum string }
 
-// NewTape makes a Tape. Random matches host names that differ each time.
+// NewTape makes a Tape. Random matches names that differ each time.
 func NewTape(random string) *Tape {
 	return &Tape{random: regexp.MustCompile(random), ids: map[string]string{}, counts: map[string]int{}, sums: map[string]standIn{}}
 }
@@ -108,8 +110,8 @@ func (t *Tape) Normal(s string) string {
 		s = strings.ReplaceAll(s, url.QueryEscape(p.text), p.name)
 	}
 	s = aGUID.ReplaceAllStringFunc(s, func(id string) string { return t.name(id, "guid") })
-	s = t.random.ReplaceAllStringFunc(s, func(host string) string { return t.name(host, "random") })
 	s = anID.ReplaceAllString(s, "$$instance")
+	s = t.random.ReplaceAllStringFunc(s, func(text string) string { return t.name(text, "random") })
 	s = aTime.ReplaceAllString(s, "$$time")
 	s = aSum.ReplaceAllString(s, "$$sum")
 	return aNano.ReplaceAllStringFunc(s, func(n string) string {
@@ -268,11 +270,41 @@ func (t *Tape) upload(form *multipart.Reader) (any, error) {
 			out[p.FormName()] = t.normal(t.replaceSums(v))
 			continue
 		}
-		files, err := t.unzip(b)
+		files, err := t.unpack(b)
 		if err != nil {
 			return nil, err
 		}
 		out[p.FormName()] = map[string]any{"filename": p.FileName(), "files": files}
+	}
+}
+
+// unpack gives the files of a zip, or of a tar that is packed with gzip.
+func (t *Tape) unpack(b []byte) (any, error) {
+	if bytes.HasPrefix(b, []byte{0x1f, 0x8b}) {
+		return untar(b)
+	}
+	return t.unzip(b)
+}
+
+func untar(b []byte) (any, error) {
+	z, err := gzip.NewReader(bytes.NewReader(b))
+	if err != nil {
+		return nil, err
+	}
+	out := map[string]any{}
+	for r := tar.NewReader(z); ; {
+		h, err := r.Next()
+		if err == io.EOF { //nolint:errorlint // that is how Next ends
+			return out, nil
+		}
+		if err != nil {
+			return nil, err
+		}
+		data, err := io.ReadAll(io.LimitReader(r, bigFile))
+		if err != nil {
+			return nil, err
+		}
+		out[h.Name] = map[string]any{"mode": h.FileInfo().Mode().String(), "text": string(data)}
 	}
 }
 

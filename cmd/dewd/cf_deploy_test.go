@@ -4,72 +4,82 @@ package main
 
 import (
 	"fmt"
-	"os"
-	"os/exec"
 	"path/filepath"
-	"regexp"
 	"strings"
 	"testing"
 )
 
+const two = "instances: 2/2"
+
 // The stock client deploys without a gap: rolling and canary, with push, restart and
 // restage; it continues, cancels, and goes back to a revision.
 func TestCFDeploys(t *testing.T) {
-	s := stockClient{newStock(t)}
-	s.write("site/testapp", s.readFile(filepath.Join(programs, "testapp")))
+	s := newStockClient(t, "deploys")
+	program := s.readFile(filepath.Join(programs, "testapp"))
+	s.tape.Pushes("testapp", program)
+	s.write("site/testapp", program)
 	s.write("site.yml", []byte("applications:\n- name: site\n  path: site\n  buildpacks: [binary_buildpack]\n  command: "+serving+"\n  memory: 128M\n  env:\n    COLOUR: green\n"))
-	s.run(0, nil, "api", s.url)
-	s.run(0, nil, "login", "-u", "admin", "-p", s.adminPassword(), "-o", "local", "-s", "dev")
-	s.run(0, []string{`instances: +1/1`}, "push", "-f", "site.yml")
-	if t.Failed() {
-		t.FailNow()
-	}
-	s.run(0, []string{`(?m)^1\(deployed\) +Initial revision\. +true`}, "revisions", "site")
-
-	const two = `instances: +2/2`
-	s.run(0, []string{"Starting deployment for app site", "Waiting for app to deploy", two, `memory usage: +160M`},
-		"push", "-f", "site.yml", "--strategy", "rolling", "-i", "2", "-m", "160M", "--max-in-flight", "2")
-	s.run(0, nil, "set-env", "site", "COLOUR", "red")
-	s.run(0, []string{"Creating deployment for app site", two}, "restart", "site", "--strategy", "rolling")
-	s.run(0, []string{`(?m)^3\(deployed\) +New environment variables deployed\. +true`, `(?m)^2 +New droplet deployed\.`, `(?m)^1 +Initial revision\.`}, "revisions", "site")
-	s.run(0, []string{`deployed: +true`, `COLOUR: +red`, `description: +New environment variables deployed\.`}, "revision", "site", "--version", "3")
-	s.run(0, []string{`revision: +3`}, "revision", "site")
-	s.run(0, []string{"First instance restaged correctly, restaging remaining in the background"}, "restage", "site", "--strategy", "rolling", "--no-wait")
-
-	// A canary pauses: nobody waits longer than that.
-	s.run(0, nil, "set-env", "site", "COLOUR", "blue")
-	s.run(0, []string{`(?s)Active deployment with status PAUSED.*strategy: +canary.*canary-steps: +1/2`}, "restart", "site", "--strategy", "canary", "--instance-steps", "50,100")
-	s.run(0, []string{`Active deployment with status PAUSED`, `type: +web(?s:.*)type: +web`}, "app", "site")
-	s.run(0, []string{`canary-steps: +2/2`}, "continue-deployment", "site", "--no-wait")
-	s.run(0, []string{"OK", "TIP: Run 'cf app site' to view app status."}, "cancel-deployment", "site")
-	s.settles(two)
-	s.run(1, []string{"No active deployment found for app"}, "cancel-deployment", "site")
-	s.run(1, []string{"No active deployment found for app"}, "continue-deployment", "site")
-	if os.Getenv("DEW_PROOF") != "" {
-		s.run(0, []string{`(?s)Active deployment with status PAUSED`}, "push", "-f", "site.yml", "--strategy", "canary")
-		s.run(0, nil, "continue-deployment", "site")
-		s.settles(two)
-	}
-
-	s.run(0, []string{"Rolling back to revision 1 for app site", two}, "rollback", "site", "--version", "1", "-f")
-	s.run(0, []string{`\(deployed\) +.*Rolled back to revision 1\.`}, "revisions", "site")
-	s.run(0, []string{`COLOUR: +green`}, "env", "site")
-	s.run(1, []string{"Unable to rollback. The code and configuration you are rolling back to is the same as the deployed revision."},
-		"rollback", "site", "--version", "1", "-f")
-	s.run(0, []string{`(?m)audit\.app\.deployment\.create`, `audit\.app\.revision\.create`, `audit\.app\.deployment\.cancel`, `audit\.app\.deployment\.continue`}, "events", "site")
-	s.run(0, nil, "delete", "-f", "-r", "site")
+	s.cf("push -f site.yml", oneRunning)
+	s.parts(
+		part{"rolling", s.rolls},
+		part{"canary", s.pauses},
+		part{"back", s.goesBack},
+	)
+	s.finish()
 }
 
-// settles waits until the client shows no deployment, and the pattern.
-func (s stockClient) settles(pattern string) {
+func (s *stock) rolls() {
+	s.cf("revisions site", `^1\(deployed\) +Initial revision\. +true`)
+	s.cf("push -f site.yml --strategy rolling -i 2 -m 160M -k 300M -l 1M --max-in-flight 2",
+		"Starting deployment for app site", "Waiting for app to deploy", two, "memory usage: 160M")
+	s.cf("set-env site COLOUR red", "OK")
+	s.cf("restart site --strategy rolling --max-in-flight 2", "Creating deployment for app site", two)
+	s.cf("revisions site", `^3\(deployed\) +New environment variables deployed\. +true`, `^2 +New droplet deployed\.`, `^1 +Initial revision\.`)
+	s.cf("revision site --version 3", "deployed: true", "COLOUR: red", "description: New environment variables deployed.")
+	s.cf("revision site", "revision: 3")
+	s.refuses("revision site --version 99", "Revision '99' not found")
+	s.refuses("revisions none", "App 'none' not found.")
+	s.passes("restage site --strategy rolling --no-wait", "First instance restaged correctly, restaging remaining in the background")
+	s.settles()
+}
+
+// pauses is a canary: nobody waits longer than its pause.
+func (s *stock) pauses() {
+	s.cf("set-env site COLOUR blue", "OK")
+	s.cf("restart site --strategy canary --instance-steps 25,50", "Active deployment with status PAUSED", "strategy: canary", "canary-steps: 1/2")
+	s.cf("app site", "Active deployment with status PAUSED", "^type: +web(?s:.*)type: +web")
+	s.cf("continue-deployment site", "canary-steps: 2/2")
+	s.cf("cancel-deployment site", "OK", "TIP: Run 'cf app site' to view app status.")
+	s.settles()
+	s.refuses("cancel-deployment site", "No active deployment found for app")
+	s.refuses("continue-deployment site", "No active deployment found for app")
+	s.refuses("continue-deployment none", "App 'none' not found.")
+	s.cf("push -f site.yml --strategy canary", "Active deployment with status PAUSED")
+	s.passes("continue-deployment site --no-wait", "Waiting for app to deploy...")
+	s.settles()
+}
+
+func (s *stock) goesBack() {
+	s.cf("rollback site --version 1 -f", "Rolling back to revision 1 for app site", two)
+	s.settles()
+	s.cf("revisions site", `^.*\(deployed\) +.*Rolled back to revision 1\.`)
+	s.cf("env site", "COLOUR: green")
+	s.refuses("rollback site --version 1 -f", "Unable to rollback. The code and configuration you are rolling back to is the same as the deployed revision.")
+	s.refuses("rollback site --version 99 -f", "Revision '99' not found")
+	s.cf("events site", "audit.app.deployment.create", "audit.app.revision.create", "audit.app.deployment.cancel", "audit.app.deployment.continue")
+	s.cf("delete -f -r site", "OK")
+}
+
+// settles waits until the client shows no deployment, and two instances.
+func (s *stock) settles() {
 	s.t.Helper()
 	s.eventually("the deployment is over", func() error {
-		cmd := exec.CommandContext(s.t.Context(), s.bin, "app", "site")
-		cmd.Env = append(os.Environ(), "CF_HOME="+s.home, "CF_COLOR=false", "LANG=C.UTF-8")
-		out, err := cmd.CombinedOutput()
-		if err != nil || strings.Contains(string(out), "Active deployment") || !regexp.MustCompile(pattern).Match(out) {
-			return fmt.Errorf("%w\n%s", err, out)
+		r := s.once(s.words("app site"))
+		s.takeRaw()
+		if r.code != 0 || strings.Contains(r.out, "Active deployment") || !holds(r.out, two) {
+			return fmt.Errorf("status %d\n%s", r.code, r.out)
 		}
 		return nil
 	})
+	s.before = append(s.before, "await site 2")
 }

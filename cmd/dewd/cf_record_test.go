@@ -14,21 +14,19 @@ import (
 	"net/http/httputil"
 	"net/url"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"regexp"
-	"slices"
 	"strings"
 	"sync"
-	"syscall"
 	"testing"
-	"time"
 
 	"github.com/dewrun/dew/api/cftest"
+	"github.com/dewrun/dew/services/servicestest"
 )
 
 // recordings are what the replay of package api reads. DEW_RECORD=1 writes them
 // anew; else they are compared with.
+// Every script has a folder of its own.
 const recordings = "../../api/testdata/cf"
 
 // stock is the unmodified cf client before a dewd of its own, and a proxy between
@@ -41,43 +39,59 @@ type stock struct {
 	dir     string // of the apps that are pushed
 	url     string // of the proxy, which is the API's public one
 	front   string // where app routes are served
+	script  string // the folder of the recordings; empty: nothing is recorded
 	tape    *cftest.Tape
+	hidden  map[string]string // what commands may say in place of an address or a password
+	input   []string          // lines that the next command reads
+	ran     []string          // names of commands
 	count   int
 	before  []string
 	written map[string]bool
+	passing bool                   // what is read behind the last change is not recorded
+	brokers []*servicestest.Broker // $broker1 and so on
 
 	mu  sync.Mutex // guards raw
 	raw []cftest.Raw
 }
 
-// result is how a command ended.
-type result struct {
-	out  string // what it wrote, both streams
-	code int
-}
-
-// newStock starts a dewd whose public address is the proxy's.
-func newStock(t *testing.T) *stock {
+// newStock starts a dewd whose public address is the proxy's, for the script of that
+// name. One without a name is not recorded.
+func newStock(t *testing.T, script string) *stock {
 	t.Helper()
 	bin := os.Getenv("CF_BIN")
 	if bin == "" {
 		t.Skip("CF_BIN is not set: give the path of a stock cf client, version 8")
 	}
 	s := &stock{
-		t: t, bin: bin, home: t.TempDir(), dir: t.TempDir(), written: map[string]bool{},
-		tape: cftest.NewTape(`\bwanderer-[a-z0-9-]*[a-z0-9]\b`),
+		t: t, bin: bin, home: t.TempDir(), dir: t.TempDir(), script: script, written: map[string]bool{}, hidden: map[string]string{},
+		tape: cftest.NewTape(`\b(?:wanderer-[a-z0-9-]*[a-z0-9]|[0-9a-f]{8})\b`), // a route's host; a task's name
 	}
 	to := freeAddress(t)
 	proxy := httptest.NewServer(s.proxy(t, to))
 	t.Cleanup(proxy.Close)
 	s.url = proxy.URL
-	s.tape.Hide(s.url, "$url")
-	s.tape.Hide(strings.TrimPrefix(s.url, "http://"), "$host")
-	s.tape.Hide(s.dir, "$dir")
-	s.cell = newCell(t, "--listen", to, "--public-url", proxy.URL)
+	s.hide(s.url, "$url")
+	s.hide(strings.TrimPrefix(s.url, "http://"), "$host")
+	s.hide(s.dir, "$dir")
+	s.cell = newCell(t, "--listen", to, "--public-url", proxy.URL, "--tcp-ports", "20010-20011")
 	s.start()
-	s.hideAdmin()
+	s.hide(strings.TrimSpace(string(s.readFile(filepath.Join(s.root, "admin-password")))), "$password-admin")
 	return s
+}
+
+// newStockClient is the client logged in as the administrator.
+func newStockClient(t *testing.T, script string) *stock {
+	t.Helper()
+	s := newStock(t, script)
+	s.cf("api $url")
+	s.cf("login -u admin -p $password-admin -o local -s dev", "Targeted space dev.")
+	return s
+}
+
+// hide lets commands say a placeholder in place of a text, and recordings too.
+func (s *stock) hide(text, placeholder string) {
+	s.tape.Hide(text, placeholder)
+	s.hidden[placeholder] = text
 }
 
 // freeAddress is an address that nobody listens on now.
@@ -90,17 +104,6 @@ func freeAddress(t *testing.T) string {
 	defer l.Close()
 	return l.Addr().String()
 }
-
-func (s *stock) adminPassword() string {
-	s.t.Helper()
-	b, err := os.ReadFile(filepath.Join(s.root, "admin-password"))
-	if err != nil {
-		s.t.Fatal(err)
-	}
-	return strings.TrimSpace(string(b))
-}
-
-func (s *stock) hideAdmin() { s.tape.Hide(s.adminPassword(), "$password-admin") }
 
 // proxy passes everything on and keeps a copy.
 func (s *stock) proxy(t *testing.T, to string) http.Handler {
@@ -148,88 +151,14 @@ func (s *stock) takeRaw() []cftest.Raw {
 	return raw
 }
 
-// command is a command of the client.
-func (s *stock) command(ctx context.Context, args ...string) *exec.Cmd {
-	cmd := exec.CommandContext(ctx, s.bin, args...)
-	cmd.Dir = s.dir
-	cmd.Env = append(os.Environ(), "CF_HOME="+s.home, "CF_COLOR=false", "LANG=C", "CF_TRACE=", "CF_STARTUP_TIMEOUT=1", "CF_STAGING_TIMEOUT=2")
-	return cmd
-}
-
-// cf runs a command that must end with a status, and keeps what it said to dewd.
-func (s *stock) cf(code int, args ...string) result {
-	s.t.Helper()
-	ctx, cancel := context.WithTimeout(s.t.Context(), patience)
-	defer cancel()
-	s.takeRaw()
-	cmd := s.command(ctx, args...)
-	out, err := cmd.CombinedOutput()
-	if cmd.ProcessState == nil {
-		s.t.Fatal(err)
-	}
-	r := result{out: string(out), code: cmd.ProcessState.ExitCode()}
-	s.t.Log(s.tape.Normal(fmt.Sprintf("cf %s\n%s", strings.Join(args, " "), out)))
-	s.keep(args, r.code)
-	if r.code != code {
-		s.t.Errorf("cf %s: status %d, want %d\n%s", strings.Join(args, " "), r.code, code, out)
-	}
-	return r
-}
-
-// follow runs a command until it has written a text, then interrupts it.
-func (s *stock) follow(until string, args ...string) {
-	s.t.Helper()
-	ctx, cancel := context.WithTimeout(s.t.Context(), patience)
-	defer cancel()
-	s.takeRaw()
-	cmd := s.command(ctx, args...)
-	out := &watched{text: until, seen: make(chan struct{})}
-	cmd.Stdout, cmd.Stderr = out, out
-	if err := cmd.Start(); err != nil {
-		s.t.Fatal(err)
-	}
-	select {
-	case <-out.seen:
-	case <-ctx.Done():
-		s.t.Errorf("cf %s did not write %q:\n%s", strings.Join(args, " "), until, out)
-	}
-	if err := cmd.Process.Signal(syscall.SIGINT); err != nil {
-		s.t.Error(err)
-	}
-	_ = cmd.Wait() // it was interrupted
-	s.t.Log(s.tape.Normal(fmt.Sprintf("cf %s\n%s", strings.Join(args, " "), out)))
-	s.keep(args, 0)
-}
-
-// watched waits for a text among what is written.
-type watched struct {
-	mu   sync.Mutex // guards buf
-	buf  bytes.Buffer
-	text string
-	seen chan struct{}
-	once sync.Once
-}
-
-func (w *watched) Write(p []byte) (int, error) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.buf.Write(p)
-	if strings.Contains(w.buf.String(), w.text) {
-		w.once.Do(func() { close(w.seen) })
-	}
-	return len(p), nil
-}
-
-func (w *watched) String() string {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return w.buf.String()
-}
-
 // keep writes the recording of a command, or compares it with the one that is
 // there.
 func (s *stock) keep(args []string, code int) {
 	s.t.Helper()
+	if s.script == "" {
+		s.takeRaw()
+		return
+	}
 	s.count++
 	r := cftest.Recording{Name: fmt.Sprintf("%03d-%s", s.count, args[0]), Before: s.before, Exit: code}
 	s.before = nil
@@ -248,15 +177,21 @@ func (s *stock) keep(args []string, code int) {
 		}
 		all = append(all, e)
 	}
+	if s.passing {
+		last := len(all)
+		for ; last > 0 && all[last-1].Reads(); last-- {
+		}
+		all = all[:last]
+	}
 	r.Exchanges = cftest.Settle(all)
 	s.written[r.Name] = true
 	if os.Getenv("DEW_RECORD") == "1" {
-		if err := cftest.Save(recordings, r); err != nil {
+		if err := cftest.Save(s.folder(), r); err != nil {
 			s.t.Fatal(err)
 		}
 		return
 	}
-	old, err := cftest.LoadFile(filepath.Join(recordings, r.Name+".json"))
+	old, err := cftest.LoadFile(filepath.Join(s.folder(), r.Name+".json"))
 	if err == nil {
 		err = cftest.Compare(old, r)
 	}
@@ -265,16 +200,19 @@ func (s *stock) keep(args []string, code int) {
 	}
 }
 
+// folder is where the recordings of the script are.
+func (s *stock) folder() string { return filepath.Join(recordings, s.script) }
+
 // finish looks after the whole run: recordings of commands that are not run any
 // more are removed or complained of, and none may hold what is this machine's own.
 func (s *stock) finish() {
 	s.t.Helper()
-	all, err := cftest.Load(recordings)
+	all, err := cftest.Load(s.folder())
 	if err != nil {
 		s.t.Fatal(err)
 	}
 	for _, r := range all {
-		file := filepath.Join(recordings, r.Name+".json")
+		file := filepath.Join(s.folder(), r.Name+".json")
 		if !s.written[r.Name] {
 			if os.Getenv("DEW_RECORD") != "1" {
 				s.t.Errorf("recording %s is of no command", r.Name)
@@ -295,48 +233,3 @@ func (s *stock) finish() {
 
 // leaked is what no recording may hold: paths, addresses, tokens.
 var leaked = regexp.MustCompile(`/tmp/|/root/|/home/[^v]|127\.0\.0\.1:\d+|eyJ[A-Za-z0-9_-]{10,}|not-a-real`)
-
-// says wants texts among what a command wrote; one that begins with ^ is a
-// regular expression over lines, one that begins with ! must not be there.
-func (s *stock) says(r result, want ...string) {
-	s.t.Helper()
-	for _, w := range want {
-		not := strings.HasPrefix(w, "!")
-		text := strings.TrimPrefix(w, "!")
-		var found bool
-		if strings.HasPrefix(text, "^") {
-			found = regexp.MustCompile("(?m)" + text).MatchString(r.out)
-		} else {
-			found = slices.ContainsFunc(lines(r.out), func(l string) bool { return l == text || len(text) > 8 && strings.Contains(l, text) })
-		}
-		if found == not {
-			s.t.Errorf("output has %q: %v, want %v\n%s", text, found, !not, r.out)
-		}
-	}
-}
-
-// lines are the lines of an output with their columns one blank apart.
-func lines(out string) []string {
-	var ls []string
-	for l := range strings.Lines(out) {
-		ls = append(ls, strings.Join(strings.Fields(l), " "))
-	}
-	return ls
-}
-
-// eventuallySays runs a command that is not recorded until it writes a text.
-func (s *stock) eventuallySays(text string, args ...string) string {
-	s.t.Helper()
-	var got []byte
-	s.eventually("cf "+strings.Join(args, " ")+" writes "+text, func() error {
-		ctx, cancel := context.WithTimeout(s.t.Context(), time.Minute)
-		defer cancel()
-		var err error
-		if got, err = s.command(ctx, args...).CombinedOutput(); err == nil && !strings.Contains(string(got), text) {
-			err = errors.New(string(got))
-		}
-		return err
-	})
-	s.takeRaw()
-	return string(got)
-}

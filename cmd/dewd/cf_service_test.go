@@ -3,156 +3,251 @@
 package main
 
 import (
-	"encoding/json"
-	"fmt"
-	"net/http"
 	"net/http/httptest"
-	"os/exec"
-	"regexp"
-	"strings"
 	"testing"
+
+	"github.com/dewrun/dew/api/cftest"
+	"github.com/dewrun/dew/services/servicestest"
 )
 
-// newStockClient is the stock client, logged in.
-func newStockClient(t *testing.T) stockClient {
-	t.Helper()
-	s := stockClient{newStock(t)}
-	s.run(0, nil, "api", s.url)
-	s.run(0, nil, "login", "-u", "admin", "-p", s.adminPassword(), "-o", "local", "-s", "dev")
-	return s
-}
-
-// output is what a command that must end well writes.
-func (s stockClient) output(args ...string) string {
-	s.t.Helper()
-	out, err := s.command(s.t.Context(), args...).CombinedOutput()
-	if err != nil {
-		s.t.Fatalf("cf %s: %v\n%s", strings.Join(args, " "), err, out)
-	}
-	return string(out)
-}
-
-// The stock client takes a database from the marketplace, binds an app to it, finds
-// the credentials after a restage and not before, and puts everything back.
+// The stock client has services of brokers elsewhere, and of its users: it finds
+// them, makes, binds, shares, changes and removes them, and says who may have what.
 func TestCFServices(t *testing.T) {
-	if _, err := exec.LookPath("redis-server"); err != nil {
-		t.Fatal("redis-server is not installed: make setup-test")
-	}
-	s := newStockClient(t)
-	s.run(0, []string{`(?m)^redis +small, large +`, `(?m)^postgres +small, large +`}, "marketplace")
-	s.run(0, []string{`(?m)^ *small +.* free`, `(?m)^ *large +.* paid`}, "marketplace", "-e", "redis")
-	s.run(1, []string{"could not be found"}, "create-service", "nonesuch", "small", "db")
-	s.run(1, []string{"could not be found"}, "create-service", "redis", "nonesuch", "db")
-	s.run(0, []string{"Service instance db created"}, "create-service", "redis", "small", "db", "--wait", "-t", "fast")
-	s.run(0, []string{`(?m)^db +redis +small +create succeeded +`}, "services")
-	s.run(0, []string{`(?m)^name: +db$`, `(?m)^offering: +redis$`, `(?m)^plan: +small$`, `status: +create succeeded`, `(?m)^ *tags: +fast`}, "service", "db")
-	s.run(0, []string{"already exists"}, "create-service", "redis", "small", "db")
-
+	s := newStockClient(t, "services")
 	s.write("app/Procfile", []byte("web: sleep 1000\n"))
-	s.run(0, nil, "push", "shop", "--no-manifest", "-p", "app", "-b", "binary_buildpack", "-u", "process", "-m", "32M", "--no-route")
-	s.run(0, []string{"OK"}, "bind-service", "shop", "db", "--wait", "--binding-name", "cache")
-	s.run(0, []string{"already bound"}, "bind-service", "shop", "db")
-	s.run(0, []string{`(?m)^db +redis +small +shop +create succeeded`}, "services")
-	if env := s.output("ssh", "shop", "-c", "echo services=$VCAP_SERVICES"); !strings.Contains(env, "services={}") && !strings.Contains(env, "services=\n") {
-		t.Errorf("VCAP_SERVICES is there before a restage: %s", env)
-	}
-	s.run(0, nil, "restage", "shop")
-	env := s.output("ssh", "shop", "-c", "echo $VCAP_SERVICES")
-	var seen map[string][]struct {
-		Label, Name, Plan string
-		BindingName       string `json:"binding_name"`
-		InstanceName      string `json:"instance_name"`
-		Credentials       struct {
-			Host     string
-			Port     int
-			Password string
-		}
-	}
-	if err := json.Unmarshal([]byte(env), &seen); err != nil || len(seen["redis"]) != 1 {
-		t.Fatalf("VCAP_SERVICES = %s: %v", env, err)
-	}
-	one := seen["redis"][0]
-	if one.Name != "cache" || one.InstanceName != "db" || one.Plan != "small" || one.Credentials.Port == 0 || one.Credentials.Password == "" {
-		t.Errorf("the entry of VCAP_SERVICES is not whole: label %s, name %s, instance %s, plan %s", one.Label, one.Name, one.InstanceName, one.Plan)
-	}
-
-	s.run(0, []string{"OK"}, "create-service-key", "db", "mine", "--wait")
-	s.run(0, []string{`(?m)^mine +`}, "service-keys", "db")
-	s.run(0, []string{`"password": "[^"]+"`, `"uri": "redis`}, "service-key", "db", "mine")
-	s.run(0, []string{"OK"}, "delete-service-key", "db", "mine", "-f", "--wait")
-	s.run(0, []string{"OK"}, "rename-service", "db", "cache")
-	s.run(0, []string{"plan `large` .* is not free", "OK"}, "update-service", "cache", "-p", "large", "--wait")
-	s.run(0, []string{`(?m)^cache +redis +large +shop +update succeeded`}, "services")
-	s.run(0, []string{"OK"}, "unbind-service", "shop", "cache", "--wait")
-	s.run(0, []string{"deleted"}, "delete-service", "cache", "-f", "--wait")
-	s.run(0, []string{"No service instances found"}, "services")
+	s.cf("push shop --no-manifest -p app -b binary_buildpack -u process -m 32M --no-start", "name: shop")
+	s.cf("create-space annex", "OK")
+	s.parts(
+		part{"brokers", s.keepsBrokers},
+		part{"access", s.opensServices},
+		part{"instances", s.makesServices},
+		part{"bindings", s.bindsServices},
+		part{"keys", s.makesKeys},
+		part{"changes", s.changesServices},
+		part{"later", s.waitsForServices},
+		part{"sharing", s.sharesServices},
+		part{"routes", s.bindsRoutes},
+		part{"users' own", s.bringsServices},
+		part{"manifests", s.namesServices},
+		part{"purge", s.purgesServices},
+	)
+	s.finish()
 }
 
-// Services that users bring along, and services in manifests.
-func TestCFUserProvidedServices(t *testing.T) {
-	s := newStockClient(t)
-	s.run(0, []string{"OK"}, "create-user-provided-service", "mail", "-p", `{"user":"me","password":"hidden"}`, "-t", "smtp")
-	s.run(1, nil, "create-user-provided-service", "wrong", "-p", "@nonesuch")
-	s.run(0, []string{`(?m)^mail +user-provided`}, "services")
-	s.run(0, []string{"OK"}, "update-user-provided-service", "mail", "-t", "smtp,fast")
-	s.write("app/Procfile", []byte("web: sleep 1000\n"))
-	s.write("app.yml", []byte("applications:\n- name: shop\n  path: app\n  memory: 32M\n  no-route: true\n  health-check-type: process\n"+
-		"  buildpacks: [binary_buildpack]\n  services:\n  - name: mail\n    binding_name: post\n"))
-	s.run(0, nil, "push", "-f", "app.yml")
-	s.run(0, []string{`"user-provided"`, `"name": "post"`, `"instance_name": "mail"`}, "env", "shop")
-	s.run(0, []string{`binding_name: post`}, "create-app-manifest", "shop", "-p", "/dev/stdout")
-	s.write("bad.yml", []byte("applications:\n- name: other\n  path: app\n  services: [nonesuch]\n"))
-	s.run(1, []string{"Service instance 'nonesuch' not found"}, "push", "-f", "bad.yml")
-	s.run(0, []string{"OK"}, "unbind-service", "shop", "mail")
-	s.run(0, []string{"deleted"}, "delete-service", "mail", "-f")
+// broker starts a broker that the daemon can reach, with a catalog of the replay.
+func (s *stock) broker(placeholder, catalog string) *servicestest.Broker {
+	s.t.Helper()
+	b, err := cftest.NewBroker(catalogs, catalog)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	server := httptest.NewServer(b)
+	s.t.Cleanup(server.Close)
+	s.hide(server.URL, placeholder)
+	return b
 }
 
-// broker is a small broker that answers all at once.
-func broker(t *testing.T) *httptest.Server {
-	t.Helper()
-	instance := regexp.MustCompile(`^/v2/service_instances/[^/]+$`)
-	return httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if _, password, _ := r.BasicAuth(); password != "secret" {
-			w.WriteHeader(http.StatusUnauthorized)
-			return
-		}
-		w.Header().Set("Content-Type", "application/json")
-		switch {
-		case r.URL.Path == "/v2/catalog":
-			fmt.Fprint(w, `{"services":[{"id":"queue-id","name":"queue","description":"A queue","bindable":true,`+
-				`"plans":[{"id":"tiny-id","name":"tiny","description":"A tiny one"}]}]}`)
-		case r.Method == http.MethodPut && instance.MatchString(r.URL.Path):
-			w.WriteHeader(http.StatusCreated)
-			fmt.Fprint(w, `{"dashboard_url":"https://queue.example.com"}`)
-		case r.Method == http.MethodPut:
-			w.WriteHeader(http.StatusCreated)
-			fmt.Fprint(w, `{"credentials":{"uri":"amqp://queue.example.com"}}`)
-		default:
-			fmt.Fprint(w, `{}`)
-		}
-	}))
+// catalogs is where what brokers offer is, for the replay too.
+const catalogs = "../../api/testdata/broker"
+
+// happens lets something happen beside the client, in the replay too.
+func (s *stock) happens(what string) {
+	s.t.Helper()
+	if err := cftest.Tell(s.brokers, catalogs, what); err != nil {
+		s.t.Fatal(err)
+	}
+	s.before = append(s.before, what)
 }
 
-// Brokers elsewhere, and who may have what they offer.
-func TestCFServiceBrokers(t *testing.T) {
-	s := newStockClient(t)
-	b := broker(t)
-	t.Cleanup(b.Close)
-	s.run(1, []string{"(?i)authentication|rejected|credentials|401"}, "create-service-broker", "other", "me", "wrong", b.URL)
-	s.run(0, []string{"OK"}, "create-service-broker", "other", "me", "secret", b.URL, "--update-if-exists")
-	s.run(0, []string{`(?m)^other +http`}, "service-brokers")
-	s.run(0, []string{`(?m)queue +tiny +none`}, "service-access")
-	s.run(0, []string{"OK"}, "enable-service-access", "queue", "-o", "local")
-	s.run(0, []string{`(?m)queue +tiny +limited +local`}, "service-access")
-	s.run(0, []string{"OK"}, "enable-service-access", "queue")
-	s.run(0, []string{`(?m)^queue +tiny`}, "marketplace")
-	s.run(0, nil, "create-service", "queue", "tiny", "jobs", "--wait")
-	s.run(0, []string{`dashboard url: +https://queue\.example\.com`}, "service", "jobs")
-	s.run(0, nil, "create-service-key", "jobs", "k", "--wait")
-	s.run(0, []string{`amqp://queue\.example\.com`}, "service-key", "jobs", "k")
-	s.run(1, []string{"(?i)instances"}, "delete-service-broker", "other", "-f")
-	s.run(0, nil, "delete-service", "jobs", "-f", "--wait")
-	s.run(0, []string{"OK"}, "update-service-broker", "other", "me", "secret", b.URL)
-	s.run(0, []string{"OK"}, "disable-service-access", "queue")
-	s.run(0, []string{"OK"}, "delete-service-broker", "other", "-f")
+func (s *stock) keepsBrokers() {
+	s.brokers = []*servicestest.Broker{s.broker("$broker1", "first"), s.broker("$broker2", "second")}
+	s.cf("service-brokers", "dew builtin://dew", "!acme")
+	s.refuses("create-service-broker acme user wrong $broker1", "Authentication with the service broker failed. Double-check that the username and password are correct.")
+	s.refuses("create-service-broker acme user pass $broker2", "Name must be unique")
+	s.cf("create-service-broker acme user pass $broker1 --update-if-exists", "OK")
+	s.cf("create-service-broker other user pass $broker2 --update-if-exists", "OK")
+	s.cf("service-brokers", "acme "+s.hidden["$broker1"], "other "+s.hidden["$broker2"])
+	s.cf("update-service-broker acme user pass $broker1", "OK")
+	s.refuses("update-service-broker none user pass $broker1", "Service broker 'none' not found")
+	s.cf("rename-service-broker other second", "OK")
+	s.refuses("rename-service-broker none third", "Service broker 'none' not found")
+}
+
+func (s *stock) opensServices() {
+	s.cf("service-access", "^.*queue +tiny +none", "^broker: acme$", "^broker: second$")
+	s.refuses("enable-service-access none", "Service offering 'none' not found")
+	s.refuses("enable-service-access queue", "Service 'queue' is provided by multiple service brokers: acme, second", "Specify a broker by using the '-b' flag.")
+	s.refuses("enable-service-access queue -b acme -p none", "^.*plan.*'none'|^.*none.*not found")
+	s.cf("enable-service-access queue -b acme -o local", "OK")
+	s.cf("service-access -b acme -e queue -o local", "^.*queue +tiny +limited +local", "^.*queue +huge +limited +local")
+	s.cf("enable-service-access queue -b acme -p tiny", "OK")
+	s.cf("disable-service-access queue -b acme -p huge -o local", "OK")
+	s.cf("service-access -b acme", "^.*queue +tiny +all", "^.*queue +huge +none")
+	s.cf("marketplace", "^queue +tiny +A queue +acme$")
+	s.cf("marketplace -e queue -b acme", "^ *tiny +A tiny one +free")
+	s.cf("marketplace --show-unavailable -b acme", "^queue +tiny ")
+	s.cf("enable-service-access queue -b acme", "OK")
+	s.cf("enable-service-access gate -b acme", "OK")
+	s.cf("enable-service-access mute", "OK")
+	s.cf("marketplace -b acme --no-plans", "^queue +A queue +acme$")
+	s.cf("marketplace -e none", "No service offerings found.")
+}
+
+func (s *stock) makesServices() {
+	s.refuses("create-service none tiny jobs", "^.*could not be found|^.*not found")
+	s.refuses("create-service queue none jobs", "^.*could not be found|^.*not found")
+	s.cf(`create-service queue tiny jobs -b acme -t fast,near -c '{"size":2}' --wait`, "Service instance jobs created", "OK")
+	s.cf("create-service queue tiny jobs -b acme", "Service instance jobs already exists", "OK")
+	s.cf("services", "^jobs +queue +tiny +create succeeded +acme")
+	s.cf("services --no-apps", "^jobs +queue +tiny ")
+	s.cf("service jobs", "name: jobs", "offering: queue", "plan: tiny", "broker: acme", "tags: fast, near", "^.*status: +create succeeded", "^.*documentation: +https://docs.example.com/queue")
+	s.cf("service jobs --guid", `^[0-9a-f-]{36}$`)
+	s.cf("service jobs --params", `"size": 2`)
+	s.refuses("service none", "Service instance 'none' not found")
+	s.cf("create-service mute still quiet --wait", "OK")
+	s.refuses("service quiet --params", "^.*does not support fetching service instance parameters")
+	s.happens("broker1 provision fails")
+	s.refuses("create-service queue tiny broken -b acme --wait", "^.*no room|^.*failed")
+	s.happens("broker1 provision obeys")
+	s.cf("delete-service broken -f --wait", "OK")
+}
+
+func (s *stock) bindsServices() {
+	s.cf(`bind-service shop jobs --binding-name tasks -c '{"role":"reader"}' --wait`, "OK")
+	s.cf("bind-service shop jobs", "App shop is already bound to service instance jobs.", "OK")
+	s.refuses("bind-service none jobs", "App 'none' not found")
+	s.refuses("bind-service shop none", "Service instance 'none' not found")
+	s.refuses("bind-service shop quiet", "^.*does not support binding|^.*not bindable|^.*binding")
+	s.cf("services", "^jobs +queue +tiny +shop +create succeeded")
+	s.cf("service jobs", "^ *shop +tasks +create succeeded")
+	s.cf("bind-service shop jobs --strategy multiple --binding-name tasks --wait", "OK")
+	s.cf("cleanup-outdated-service-bindings shop --keep-last 1 --force --wait", "OK")
+	s.cf("cleanup-outdated-service-bindings shop --service-instance jobs --force", "^.*No outdated|OK")
+	s.cf("unbind-service shop jobs --wait", "OK")
+	s.cf("unbind-service shop jobs", "Binding between jobs and shop does not exist", "OK")
+}
+
+func (s *stock) makesKeys() {
+	s.cf(`create-service-key jobs mine -c '{"role":"reader"}' --wait`, "OK")
+	s.cf("create-service-key jobs mine", "Service key mine already exists", "OK")
+	s.cf("service-keys jobs", "^mine +create succeeded")
+	s.cf("service-key jobs mine", `"password": "secret"`)
+	s.cf("service-key jobs mine --guid", `^[0-9a-f-]{36}$`)
+	s.refuses("service-key jobs none", "No service key none found for service instance jobs")
+	s.refuses("service-keys none", "Service instance 'none' not found")
+	s.cf("delete-service-key jobs mine -f --wait", "OK")
+	s.cf("delete-service-key jobs mine -f", "Service key mine does not exist for service instance jobs.", "OK")
+	s.cf("service-keys jobs", "No service keys for service instance jobs")
+}
+
+func (s *stock) changesServices() {
+	s.cf("rename-service jobs work", "OK")
+	s.refuses("rename-service work quiet", "^.*name is taken|^.*taken")
+	s.refuses("rename-service none other", "Service instance 'none' not found")
+	s.cf(`update-service work -p huge -t slow -c '{"size":3}' --wait`, "OK")
+	s.cf("services", "^work +queue +huge +update succeeded")
+	s.refuses("update-service work -p none", "^.*none")
+	s.refuses("update-service none -p tiny", "Service instance 'none' not found")
+	s.cf("update-service work -p tiny --wait", "OK")
+	s.cf("upgrade-service work -f", "No upgrade is available.", "OK")
+	s.happens("broker1 offers newer")
+	s.cf("update-service-broker acme user pass $broker1", "OK")
+	s.cf("service work", "^.*[Uu]pgrad")
+	s.cf("services", "^work +queue +tiny +.* yes")
+	s.cf("upgrade-service work -f --wait", "OK")
+	s.cf("upgrade-service work -f", "No upgrade is available.", "OK")
+	s.refuses("upgrade-service none -f", "Service instance 'none' not found")
+}
+
+// waitsForServices is a broker that takes its time: nobody has to wait for it.
+func (s *stock) waitsForServices() {
+	s.happens("broker1 provision later")
+	s.cf("create-service queue tiny slow -b acme", "Create in progress. Use 'cf services' or 'cf service slow' to check operation status.", "OK")
+	s.cf("services", "^slow +queue +tiny +create in progress")
+	s.refuses("update-service slow -t any", "^.*in progress")
+	s.refuses("bind-service shop slow", "^.*in progress")
+	s.happens("broker1 provision ends")
+	s.eventuallySays("^slow +queue +tiny +create succeeded", "services")
+	s.cf("services", "^slow +queue +tiny +create succeeded")
+	s.cf("delete-service slow -f --wait", "Service instance slow deleted.", "OK")
+}
+
+func (s *stock) sharesServices() {
+	s.cf("enable-feature-flag service_instance_sharing", "OK")
+	s.cf("share-service work -s annex", "OK")
+	s.cf("share-service work -s annex -o local", "OK")
+	s.refuses("share-service work -s nowhere", "Space 'nowhere' not found.")
+	s.refuses("share-service none -s annex", "Service instance 'none' not found")
+	s.refuses("share-service quiet -s annex", "^.*does not support|^.*not enabled|^.*shar")
+	s.cf("service work", "^.*annex")
+	s.cf("target -s annex", "space: annex")
+	s.cf("services", "^work ")
+	s.cf("service work", "^.*shared from|^.*dev")
+	s.cf("target -s dev", "space: dev")
+	s.cf("unshare-service work -s annex -f", "OK")
+	s.refuses("unshare-service work -s annex -f", "Ensure the space exists and the service instance has been shared to this space.")
+	s.refuses("unshare-service none -s annex -f", "Service instance 'none' not found")
+}
+
+func (s *stock) bindsRoutes() {
+	s.cf("create-service gate open door --wait", "OK")
+	s.cf("bind-route-service dew.localhost --hostname shop door --wait", "OK")
+	s.cf("bind-route-service dew.localhost --hostname shop door", "^.*already bound", "OK")
+	s.cf("routes", "^.*shop .*door")
+	s.refuses("bind-route-service dew.localhost --hostname none door", "^.*not found")
+	s.refuses("bind-route-service dew.localhost --hostname shop work", "^.*route")
+	s.refuses("bind-route-service dew.localhost --hostname shop none", "^.*'none' not found")
+	s.cf("unbind-route-service dew.localhost --hostname shop door -f --wait", "OK")
+	s.cf("unbind-route-service dew.localhost --hostname shop door -f", "^.*not bound|^.*was not", "OK")
+	s.cf("delete-service door -f --wait", "OK")
+}
+
+func (s *stock) bringsServices() {
+	s.write("creds.json", []byte(`{"user":"you"}`))
+	s.cf(`create-user-provided-service mail -p '{"user":"me"}' -t smtp -l syslog://logs.example:514 -r https://front.example`, "OK")
+	s.cf("cups mail", "Service instance mail already exists", "OK")
+	s.cf("create-user-provided-service file -p creds.json", "OK")
+	s.types("alice", "create-user-provided-service typed -p user", "OK")
+	s.refuses("create-user-provided-service wrong -p @none", "^.*")
+	s.cf("services", "^mail +user-provided")
+	s.cf("service mail", "^type: +user-provided", "tags: smtp", "route service url: https://front.example", "syslog drain url: syslog://logs.example:514")
+	s.cf(`update-user-provided-service mail -t smtp,fast -l '' -r '' -p '{"user":"you"}'`, "OK")
+	s.refuses("update-user-provided-service none -t x", "Service instance 'none' not found")
+	s.refuses("update-service mail -p tiny", "The service instance 'mail' is not managed")
+	s.cf("bind-service shop mail", "OK")
+	s.cf("unbind-service shop mail", "OK")
+	s.cf("bind-service shop file", "OK")
+	s.cf("delete-service file -f", "Service instance file deleted.", "OK") // its bindings go with it
+	s.cf("delete-service typed -f", "Service instance typed deleted.", "OK")
+	s.cf("delete-service typed -f", "Service instance typed did not exist.", "OK")
+}
+
+func (s *stock) namesServices() {
+	s.write("app.yml", []byte("applications:\n- name: shop\n  path: app\n  services:\n  - name: mail\n    binding_name: post\n  - work\n"))
+	s.cf("push -f app.yml --no-start", "name: shop")
+	s.cf("env shop", "VCAP_SERVICES: {}") // until it is staged
+	s.cf("services", "^mail +user-provided +shop ", "^work +queue +tiny +shop ")
+	s.cf("create-app-manifest shop -p written.yml", "OK")
+	s.write("bad.yml", []byte("applications:\n- name: shop\n  path: app\n  services: [nonesuch]\n"))
+	s.refuses("push -f bad.yml --no-start", "Service instance 'nonesuch' not found")
+}
+
+func (s *stock) purgesServices() {
+	s.refuses("delete-service-broker acme -f", "^.*service instances")
+	s.cf("purge-service-instance work -f", "OK")
+	s.cf("purge-service-instance work -f", "Service instance work did not exist.", "OK")
+	s.refuses("purge-service-offering queue -f", "^.*provided by multiple service brokers")
+	s.cf("purge-service-offering queue -b second -f", "OK")
+	s.cf("purge-service-offering mute -f", "OK")
+	s.cf("purge-service-offering none -f", "^.*'none' not found", "OK")
+	s.cf("disable-service-access gate", "OK")
+	s.refuses("disable-service-access none", "Service offering 'none' not found")
+	s.cf("delete-service-broker second -f", "OK")
+	s.cf("delete-service-broker second -f", "Service broker 'second' does not exist.", "OK")
+	s.cf("create-service-broker near user pass $broker2 --space-scoped", "OK")
+	s.cf("marketplace -b near", "^queue +tiny ")
+	s.cf("delete-service-broker near -f", "OK")
+	s.cf("delete-service-broker acme -f", "OK")
+	s.cf("logout", "OK")
+	s.refuses("marketplace", "Authentication error")
 }

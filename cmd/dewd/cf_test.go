@@ -3,7 +3,6 @@
 package main
 
 import (
-	"archive/zip"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -29,37 +28,28 @@ const (
 // The stock client does its work, from the first login to the last logout: as an
 // administrator, as a developer of one space, as a client without a user.
 func TestCF(t *testing.T) {
-	s := newStock(t)
-	s.tape.Hide(doraPassword, "$password-dora")
-	s.tape.Hide(clientSecret, "$password-client")
+	s := newStock(t, "core")
+	s.hide(doraPassword, "$password-dora")
+	s.hide(clientSecret, "$password-client")
 	s.layOut()
-	for _, part := range []struct {
-		name string
-		run  func()
-	}{
-		{"login", s.logsIn},
-		{"places", s.makesPlaces},
-		{"accounts", s.makesAccounts},
-		{"push", s.pushes},
-		{"lifecycle", s.startsAndStops},
-		{"scale", s.scales},
-		{"env", s.setsVariables},
-		{"logs", s.readsLogs},
-		{"looks", s.looks},
-		{"curl", s.curls},
-		{"routes", s.routes},
-		{"failures", s.fails},
-		{"sidecar", s.sidecarProcedure},
-		{"rights", s.staysInside},
-		{"client", s.comesAsClient},
-		{"end", s.cleansUp},
-	} {
-		if t.Failed() && os.Getenv("DEW_RECORD") == "1" {
-			t.Fatal("not recorded further: what follows a failure says nothing")
-		}
-		t.Logf("---- %s", part.name)
-		part.run()
-	}
+	s.parts(
+		part{"login", s.logsIn},
+		part{"places", s.makesPlaces},
+		part{"accounts", s.makesAccounts},
+		part{"push", s.pushes},
+		part{"lifecycle", s.startsAndStops},
+		part{"scale", s.scales},
+		part{"env", s.setsVariables},
+		part{"logs", s.readsLogs},
+		part{"looks", s.looks},
+		part{"curl", s.curls},
+		part{"routes", s.routes},
+		part{"failures", s.fails},
+		part{"sidecar", s.sidecarProcedure},
+		part{"rights", s.staysInside},
+		part{"client", s.comesAsClient},
+		part{"end", s.cleansUp},
+	)
 	s.finish()
 }
 
@@ -78,120 +68,76 @@ func (s *stock) layOut() {
 	s.zip("site.zip", map[string][]byte{"testapp": program, "hello.txt": []byte("hello\n"), "zipped.txt": []byte("from a zip\n")})
 }
 
-func (s *stock) readFile(path string) []byte {
-	s.t.Helper()
-	b, err := os.ReadFile(path)
-	if err != nil {
-		s.t.Fatal(err)
-	}
-	return b
-}
-
-func (s *stock) write(name string, data []byte) {
-	s.t.Helper()
-	path := filepath.Join(s.dir, name)
-	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-		s.t.Fatal(err)
-	}
-	if err := os.WriteFile(path, data, 0o755); err != nil {
-		s.t.Fatal(err)
-	}
-}
-
-func (s *stock) zip(name string, files map[string][]byte) {
-	s.t.Helper()
-	f, err := os.Create(filepath.Join(s.dir, name))
-	if err != nil {
-		s.t.Fatal(err)
-	}
-	defer f.Close()
-	w := zip.NewWriter(f)
-	for name, data := range files {
-		p, err := w.Create(name)
-		if err == nil {
-			_, err = p.Write(data)
-		}
-		if err != nil {
-			s.t.Fatal(err)
-		}
-	}
-	if err := w.Close(); err != nil {
-		s.t.Fatal(err)
-	}
-}
-
 func (s *stock) logsIn() {
-	s.says(s.cf(0, "api", s.url), "API endpoint: "+s.url, `^API version: +3\.\d+\.\d+$`)
-	s.says(s.cf(1, "auth", "admin", "wrong"), badCredentials)
-	s.says(s.cf(1, "apps"), "Not logged in. Use 'cf login' or 'cf login --sso' to log in.")
-	s.says(s.cf(0, "login", "-u", "admin", "-p", s.adminPassword(), "-o", "local", "-s", "dev"),
+	s.cf("api $url", "API endpoint: "+s.url, `^API version: +3\.\d+\.\d+$`)
+	s.refuses("auth admin wrong", badCredentials)
+	s.refuses("apps", "Not logged in. Use 'cf login' or 'cf login --sso' to log in.")
+	s.cf("login -u admin -p $password-admin -o local -s dev",
 		"Targeted org local.", "Targeted space dev.", "user: admin")
-	s.says(s.cf(0, "auth", "admin", s.adminPassword()), "OK")
-	s.says(s.cf(0, "target", "-o", "local"), "org: local", "space: dev")
-	s.says(s.cf(0, "target"), "user: admin", "org: local", "space: dev")
+	s.cf("auth admin $password-admin", "OK")
+	s.cf("target -o local", "org: local", "space: dev")
+	s.cf("target", "user: admin", "org: local", "space: dev")
 }
 
 func (s *stock) makesPlaces() {
-	s.says(s.cf(0, "orgs"), "local", "!acme")
-	s.says(s.cf(0, "create-org", "acme"), "OK")
-	s.says(s.cf(0, "create-org", "acme"), "Organization 'acme' already exists.", "OK")
-	s.says(s.cf(0, "orgs"), "acme", "local")
-	s.says(s.cf(0, "create-space", "garden", "-o", "acme"),
+	s.cf("orgs", "local", "!acme")
+	s.cf("create-org acme", "OK")
+	s.cf("create-org acme", "Organization 'acme' already exists.", "OK")
+	s.cf("orgs", "acme", "local")
+	s.cf("create-space garden -o acme",
 		"Assigning role SpaceManager to user admin in org acme / space garden as admin...",
 		"Assigning role SpaceDeveloper to user admin in org acme / space garden as admin...")
-	s.says(s.cf(0, "create-space", "garden", "-o", "acme"), "Space 'garden' already exists.", "OK")
-	s.says(s.cf(0, "target", "-o", "acme", "-s", "garden"), "org: acme", "space: garden")
-	s.says(s.cf(0, "spaces"), "garden", "!dev")
-	s.says(s.cf(0, "org", "acme", "--guid"), `^[0-9a-f-]{36}$`)
-	s.says(s.cf(0, "org", "acme"), "name: acme", "domains: apps.internal, dew.localhost", "spaces: garden")
-	s.says(s.cf(0, "space", "garden", "--guid"), `^[0-9a-f-]{36}$`)
-	s.says(s.cf(0, "space", "garden"), "name: garden", "org: acme")
-	s.says(s.cf(1, "space", "nowhere"), "Space 'nowhere' not found.", "FAILED")
+	s.cf("create-space garden -o acme", "Space 'garden' already exists.", "OK")
+	s.cf("target -o acme -s garden", "org: acme", "space: garden")
+	s.cf("spaces", "garden", "!dev")
+	s.cf("org acme --guid", `^[0-9a-f-]{36}$`)
+	s.cf("org acme", "name: acme", "domains: apps.internal, dew.localhost", "spaces: garden")
+	s.cf("space garden --guid", `^[0-9a-f-]{36}$`)
+	s.cf("space garden", "name: garden", "org: acme")
+	s.refuses("space nowhere", "Space 'nowhere' not found.")
 }
 
 func (s *stock) makesAccounts() {
-	s.says(s.cf(0, "create-user", "dora", doraPassword), "OK")
-	s.says(s.cf(0, "create-user", "dora", doraPassword), "User 'dora' already exists.", "OK")
-	s.says(s.cf(0, "set-space-role", "dora", "acme", "garden", "SpaceDeveloper"), "OK")
-	s.says(s.cf(0, "space-users", "acme", "garden"), "SPACE DEVELOPER", "dora (uaa)", "admin (uaa)")
-	s.says(s.cf(0, "curl", "/uaa/oauth/clients", "-X", "POST", "-d",
-		`{"client_id":"ci","client_secret":"`+clientSecret+`","authorized_grant_types":["client_credentials"],"authorities":["cloud_controller.admin"]}`),
+	s.cf("create-user dora $password-dora", "OK")
+	s.cf("create-user dora $password-dora", "User 'dora' already exists.", "OK")
+	s.cf("set-space-role dora acme garden SpaceDeveloper", "OK")
+	s.cf("space-users acme garden", "SPACE DEVELOPER", "dora (uaa)", "admin (uaa)")
+	s.cf(`curl /uaa/oauth/clients -X POST -d '{"client_id":"ci","client_secret":"$password-client","authorized_grant_types":["client_credentials"],"authorities":["cloud_controller.admin"]}'`,
 		`^.*"client_id": ?"ci".*$`)
-	s.says(s.cf(0, "domains"), `^dew\.localhost +shared`)
-	s.says(s.cf(0, "buildpacks"), `^[0-9]+ .*binary_buildpack`)
-	s.says(s.cf(0, "stacks"), `^host\b`)
-	s.says(s.cf(0, "feature-flags"), `^diego_docker +(enabled|disabled)`)
-	s.says(s.cf(0, "logout"), "OK")
-	s.says(s.cf(0, "login", "-u", "dora", "-p", doraPassword), "Targeted org acme.", "Targeted space garden.")
-	s.says(s.cf(0, "spaces"), "garden", "!dev")
-	s.says(s.cf(0, "orgs"), "acme", "!local")
+	s.cf("domains", `^dew\.localhost +shared`)
+	s.cf("buildpacks", `^[0-9]+ .*binary_buildpack`)
+	s.cf("stacks", `^host\b`)
+	s.cf("feature-flags", `^diego_docker +(enabled|disabled)`)
+	s.cf("logout", "OK")
+	s.cf("login -u dora -p $password-dora", "Targeted org acme.", "Targeted space garden.")
+	s.cf("spaces", "garden", "!dev")
+	s.cf("orgs", "acme", "!local")
 }
 
 func (s *stock) pushes() {
-	s.says(s.cf(0, "create-app", "shelf"), "OK")
-	s.says(s.cf(0, "create-app", "shelf"), `^.*(already exists|unique in space).*$`, "OK")
-	s.says(s.cf(1, "start", "shelf"), `^App can ?not start with ?out a package to stage or a droplet to run\.$`, "FAILED")
+	s.cf("create-app shelf", "OK")
+	s.cf("create-app shelf", `^.*(already exists|unique in space).*$`, "OK")
+	s.refuses("start shelf", `^App can ?not start with ?out a package to stage or a droplet to run\.$`)
 
-	site := []string{"push", "site", "--no-manifest", "-p", "site", "-c", serving, "-m", "128M", "-k", "256M", "-i", "1", "-b", "binary_buildpack", "-t", "60", "-u", "port"}
-	r := s.cf(0, site...)
-	s.says(r, "name: site", "requested state: started", "routes: site.dew.localhost", "type: web", oneRunning, "start command: "+serving,
+	const site = "push site --no-manifest -p site -c '" + serving + "' -m 128M -k 256M -i 1 -b binary_buildpack -t 60 -u port"
+	s.cf(site, "name: site", "requested state: started", "routes: site.dew.localhost", "type: web", oneRunning, "start command: "+serving,
 		`^memory usage: +128M$`, `^#0 +running `, "!"+startFailed)
 	s.answers("site.dew.localhost")
-	s.says(s.cf(0, site...), "All files found in remote cache; nothing to upload.", oneRunning)
+	s.cf(site, "All files found in remote cache; nothing to upload.", oneRunning)
 	s.write("site/hello.txt", []byte("hello again\n"))
 	s.write("site/empty/.keep", nil)
-	s.says(s.cf(0, site...), "Uploading files...", oneRunning)
-	s.says(s.cf(0, "push", "site", "--no-manifest", "-p", "site.zip"), oneRunning, "routes: site.dew.localhost")
-	s.says(s.cf(0, "push", "-f", "site.yml", "-m", "96M"), `^memory usage: +96M$`, oneRunning, `^.*COLOUR: green$`)
+	s.cf(site, "Uploading files...", oneRunning)
+	s.cf("push site --no-manifest -p site.zip", oneRunning, "routes: site.dew.localhost")
+	s.cf("push -f site.yml -m 96M", `^memory usage: +96M$`, oneRunning, `^.*COLOUR: green$`)
 
-	s.says(s.cf(0, "push", "bare", "--no-manifest", "-p", "small", "-c", sleepy, "-u", "process", "-m", "32M", "-b", "binary_buildpack", "--no-route", "--no-start"),
+	s.cf("push bare --no-manifest -p small -c '"+sleepy+"' -u process -m 32M -b binary_buildpack --no-route --no-start",
 		"name: bare", "requested state: stopped", `^routes: *$`, "instances: 0/1", `^#0 +down `)
-	s.says(s.cf(0, "start", "bare"), oneRunning, "requested state: started")
-	s.says(s.cf(0, "push", "wanderer", "--no-manifest", "-p", "small", "-c", sleepy, "-u", "process", "-m", "32M", "-b", "binary_buildpack", "--random-route", "--no-start"),
+	s.cf("start bare", oneRunning, "requested state: started")
+	s.cf("push wanderer --no-manifest -p small -c '"+sleepy+"' -u process -m 32M -b binary_buildpack --random-route --no-start",
 		`^routes: +wanderer-[a-z0-9-]+\.dew\.localhost$`)
-	s.says(s.cf(0, "push", "checked", "--no-manifest", "-p", "small", "-c", serving, "-u", "http", "--endpoint", "/health", "-b", "binary_buildpack", "--no-start"),
+	s.cf("push checked --no-manifest -p small -c '"+serving+"' -u http --endpoint /health -b binary_buildpack --no-start",
 		"requested state: stopped")
-	s.says(s.cf(0, "get-health-check", "checked"), `^web +http +/health +1$`)
+	s.cf("get-health-check checked", `^web +http +/health +1$`)
 }
 
 // answers wants the app behind a route to say hello.
@@ -240,52 +186,52 @@ func (s *stock) frontAddress() string {
 }
 
 func (s *stock) startsAndStops() {
-	s.says(s.cf(0, "app", "site"), "name: site", "requested state: started", "routes: site.dew.localhost", oneRunning, "sidecars:")
-	s.says(s.cf(0, "app", "site", "--guid"), `^[0-9a-f-]{36}$`)
-	s.says(s.cf(0, "apps"), `^site +started +web:1/1 +site\.dew\.localhost$`, `^bare +started +web:1/1 *$`, `^shelf +stopped +web:0/1 *$`)
-	s.says(s.cf(0, "stop", "site"), "OK")
-	s.says(s.cf(0, "stop", "site"), "App site is already stopped.", "OK")
-	s.says(s.cf(0, "start", "site"), oneRunning)
-	s.says(s.cf(0, "start", "site"), "App 'site' is already started.", "OK")
-	s.says(s.cf(0, "restart", "site"), oneRunning)
-	s.says(s.cf(0, "restage", "bare"), oneRunning)
-	s.says(s.cf(0, "restart-app-instance", "site", "0"), "OK")
-	s.eventuallySays("running", "app", "site")
-	s.says(s.cf(1, "restart-app-instance", "site", "7"), "FAILED")
-	s.says(s.cf(0, "stop", "bare"), "OK")
+	s.cf("app site", "name: site", "requested state: started", "routes: site.dew.localhost", oneRunning, "sidecars:")
+	s.cf("app site --guid", `^[0-9a-f-]{36}$`)
+	s.cf("apps", `^site +started +web:1/1 +site\.dew\.localhost$`, `^bare +started +web:1/1 *$`, `^shelf +stopped +web:0/1 *$`)
+	s.cf("stop site", "OK")
+	s.cf("stop site", "App site is already stopped.", "OK")
+	s.cf("start site", oneRunning)
+	s.cf("start site", "App 'site' is already started.", "OK")
+	s.cf("restart site", oneRunning)
+	s.cf("restage bare", oneRunning)
+	s.cf("restart-app-instance site 0", "OK")
+	s.eventuallySays("^#0 +running ", "app site")
+	s.refuses("restart-app-instance site 7", "Instance 7 of process web not found")
+	s.cf("stop bare", "OK")
 }
 
 func (s *stock) scales() {
-	s.says(s.cf(0, "scale", "site"), `^memory usage: +96M$`, oneRunning)
-	s.cf(0, "scale", "site", "-i", "2")
-	s.eventuallySays("2/2", "app", "site")
-	s.says(s.cf(0, "app", "site"), "instances: 2/2", `^#1 +running `)
-	s.says(s.cf(0, "scale", "site", "-i", "1"), oneRunning)
-	s.says(s.cf(0, "scale", "site", "-m", "64M", "-k", "200M", "-f"), `^memory usage: +64M$`, oneRunning, `^#0 +running .* of 64M .* of 200M`)
-	s.says(s.cf(1, "scale", "site", "--process", "worker", "-i", "2"), "Process worker not found", "FAILED")
+	s.cf("scale site", `^memory usage: +96M$`, oneRunning)
+	s.cf("scale site -i 2")
+	s.eventuallySays("instances: 2/2", "app site")
+	s.cf("app site", "instances: 2/2", `^#1 +running `)
+	s.cf("scale site -i 1", oneRunning)
+	s.cf("scale site -m 64M -k 200M -f", `^memory usage: +64M$`, oneRunning, `^#0 +running .* of 64M .* of 200M`)
+	s.refuses("scale site --process worker -i 2", "Process worker not found")
 }
 
 func (s *stock) setsVariables() {
-	s.says(s.cf(0, "set-env", "site", "SHAPE", "round"), "OK")
-	s.says(s.cf(0, "env", "site"), "COLOUR: green", "SHAPE: round", `^.*"application_name": "site".*$`)
-	s.says(s.cf(0, "unset-env", "site", "SHAPE"), "OK")
-	s.says(s.cf(0, "unset-env", "site", "SHAPE"), "Env variable SHAPE was not set.", "OK")
-	s.says(s.cf(0, "env", "site"), "COLOUR: green", "!SHAPE: round")
+	s.cf("set-env site SHAPE round", "OK")
+	s.cf("env site", "COLOUR: green", "SHAPE: round", `^.*"application_name": "site".*$`)
+	s.cf("unset-env site SHAPE", "OK")
+	s.cf("unset-env site SHAPE", "Env variable SHAPE was not set.", "OK")
+	s.cf("env site", "COLOUR: green", "!SHAPE: round")
 }
 
 func (s *stock) readsLogs() {
-	s.eventuallySays("listening on 0.0.0.0:8080", "logs", "site", "--recent")
-	s.says(s.cf(0, "logs", "site", "--recent"),
+	s.eventuallySays("listening on 0.0.0.0:8080", "logs site --recent")
+	s.cf("logs site --recent",
 		`^ *\S+ \[APP/PROC/WEB/0\] OUT listening on 0\.0\.0\.0:8080$`, `^ *\S+ \[API/0\] OUT Created app with guid [0-9a-f-]{36}$`,
 		`^ *\S+ \[CELL/0\] OUT Container became healthy`, `^ *\S+ \[STG/0\] OUT `)
-	s.follow("listening on", "logs", "site")
+	s.follow("listening on", "logs site")
 }
 
 func (s *stock) looks() {
-	s.says(s.cf(0, "events", "site"), `^\S+ +audit\.app\.process\.scale +dora`, `^\S+ +audit\.app\.start +dora`, `^\S+ +audit\.app\.apply_manifest +dora`)
-	s.says(s.cf(0, "droplets", "site"), `^[0-9a-f-]{36} \(current\) +staged `)
-	s.says(s.cf(0, "packages", "site"), `^[0-9a-f-]{36} +ready `)
-	s.says(s.cf(0, "create-app-manifest", "site", "-p", "written.yml"), "OK")
+	s.cf("events site", `^\S+ +audit\.app\.process\.scale +dora`, `^\S+ +audit\.app\.start +dora`, `^\S+ +audit\.app\.apply_manifest +dora`)
+	s.cf("droplets site", `^[0-9a-f-]{36} \(current\) +staged `)
+	s.cf("packages site", `^[0-9a-f-]{36} +ready `)
+	s.cf("create-app-manifest site -p written.yml", "OK")
 	text := string(s.readFile(filepath.Join(s.dir, "written.yml")))
 	for _, want := range []string{"applications:\n- name: site\n", serving, "COLOUR: green", "route: site.dew.localhost", "memory: 64M"} {
 		if !strings.Contains(text, want) {
@@ -295,42 +241,42 @@ func (s *stock) looks() {
 }
 
 func (s *stock) curls() {
-	s.says(s.cf(0, "curl", "/v3/apps?names=site"), `"name":"site"`)
-	guid := strings.TrimSpace(s.eventuallySays("-", "app", "shelf", "--guid"))
-	s.says(s.cf(0, "curl", "-X", "PATCH", "/v3/apps/"+guid, "-d", `{"metadata":{"labels":{"tier":"front"}}}`), `"labels":{"tier":"front"}`)
-	s.says(s.cf(0, "curl", "/v3/apps/"+guid+"/sidecars", "-d", `{"name":"aide","command":"sleep 1000000","process_types":["web"],"memory_in_mb":16}`), `"name":"aide"`)
-	s.says(s.cf(0, "curl", "/v3/apps/no-such-app"), "App not found")
-	s.says(s.cf(22, "curl", "-f", "/v3/apps/no-such-app"), "!"+"OK")
-	s.says(s.cf(0, "curl", "/v3/no_such_thing"), "Unknown request")
+	s.cf("curl /v3/apps?names=site", `"name":"site"`)
+	guid := strings.TrimSpace(s.live(0, "app shelf --guid"))
+	s.cf("curl -X PATCH /v3/apps/"+guid+` -d '{"metadata":{"labels":{"tier":"front"}}}'`, `"labels":{"tier":"front"}`)
+	s.cf("curl /v3/apps/"+guid+`/sidecars -d '{"name":"aide","command":"sleep 1000000","process_types":["web"],"memory_in_mb":16}'`, `"name":"aide"`)
+	s.cf("curl /v3/apps/no-such-app", "App not found")
+	s.exits(22, "curl -f /v3/apps/no-such-app", "!OK")
+	s.cf("curl /v3/no_such_thing", "Unknown request")
 }
 
 func (s *stock) routes() {
-	s.says(s.cf(0, "routes"), "garden site dew.localhost http http1 8080 site")
-	s.says(s.cf(0, "create-route", "dew.localhost", "--hostname", "second", "--path", "/deep"), "Route second.dew.localhost/deep has been created.", "OK")
-	s.says(s.cf(0, "create-route", "dew.localhost", "--hostname", "second", "--path", "/deep"), `^.*Route already exists.*$`, "OK")
-	s.says(s.cf(0, "map-route", "site", "dew.localhost", "--hostname", "second", "--path", "/deep"), "OK")
-	s.says(s.cf(0, "map-route", "site", "dew.localhost", "--hostname", "third"), "Creating route third.dew.localhost for org acme / space garden as dora...", "OK")
-	s.says(s.cf(0, "map-route", "site", "dew.localhost", "--hostname", "third"), `^.*already mapped to.*$`, "OK")
+	s.cf("routes", "garden site dew.localhost http http1 8080 site")
+	s.cf("create-route dew.localhost --hostname second --path /deep", "Route second.dew.localhost/deep has been created.", "OK")
+	s.cf("create-route dew.localhost --hostname second --path /deep", `^.*Route already exists.*$`, "OK")
+	s.cf("map-route site dew.localhost --hostname second --path /deep", "OK")
+	s.cf("map-route site dew.localhost --hostname third", "Creating route third.dew.localhost for org acme / space garden as dora...", "OK")
+	s.cf("map-route site dew.localhost --hostname third", `^.*already mapped to.*$`, "OK")
 	s.answers("third.dew.localhost")
-	s.says(s.cf(0, "routes"), "garden second dew.localhost /deep http http1 8080 site", "garden third dew.localhost http http1 8080 site")
-	s.says(s.cf(0, "unmap-route", "site", "dew.localhost", "--hostname", "third"), "OK")
-	s.says(s.cf(0, "delete-route", "dew.localhost", "--hostname", "third", "-f"), "OK")
-	s.says(s.cf(0, "delete-route", "dew.localhost", "--hostname", "third", "-f"), "Unable to delete. Route with host 'third', domain 'dew.localhost', and path '/' not found.", "OK")
-	s.says(s.cf(1, "create-route", "nowhere.example"), "Domain 'nowhere.example' not found.", "FAILED")
+	s.cf("routes", "garden second dew.localhost /deep http http1 8080 site", "garden third dew.localhost http http1 8080 site")
+	s.cf("unmap-route site dew.localhost --hostname third", "OK")
+	s.cf("delete-route dew.localhost --hostname third -f", "OK")
+	s.cf("delete-route dew.localhost --hostname third -f", "Unable to delete. Route with host 'third', domain 'dew.localhost', and path '/' not found.", "OK")
+	s.refuses("create-route nowhere.example", "Domain 'nowhere.example' not found.")
 }
 
 func (s *stock) fails() {
-	s.says(s.cf(1, "app", "nobody"), "App 'nobody' not found.", "FAILED")
-	s.says(s.cf(1, "push", "-f", "broken.yml"), `^.*(memory|process_types).*$`, "FAILED")
-	s.says(s.cf(1, "push", "doomed", "--no-manifest", "-p", "small", "-c", "echo doomed; exit 7", "-u", "process", "-m", "32M", "-b", "binary_buildpack", "--no-route"),
+	s.refuses("app nobody", "App 'nobody' not found.")
+	s.refuses("push -f broken.yml", `^.*(memory|process_types).*$`)
+	s.refuses("push doomed --no-manifest -p small -c 'echo doomed; exit 7' -u process -m 32M -b binary_buildpack --no-route",
 		startFailed, "FAILED", `^#0 +crashed `)
-	s.says(s.cf(0, "delete", "doomed", "-f"), "OK")
-	s.says(s.cf(0, "delete", "doomed", "-f"), "App 'doomed' does not exist.", "OK")
-	s.says(s.cf(0, "rename", "bare", "plain"), "OK")
-	s.says(s.cf(0, "app", "plain", "--guid"), `^[0-9a-f-]{36}$`)
-	s.says(s.cf(1, "rename", "plain", "site"), "FAILED")
-	s.says(s.cf(0, "delete", "plain", "-f", "-r"), "OK")
-	s.says(s.cf(0, "delete", "site", "-f", "-r"), "OK")
+	s.cf("delete doomed -f", "OK")
+	s.cf("delete doomed -f", "App 'doomed' does not exist.", "OK")
+	s.cf("rename bare plain", "OK")
+	s.cf("app plain --guid", `^[0-9a-f-]{36}$`)
+	s.refuses("rename plain site", "App with the name 'site' already exists.")
+	s.cf("delete plain -f -r", "OK")
+	s.cf("delete site -f -r", "OK")
 }
 
 // sidecarProcedure is what people read who want an app with a sidecar: create the
@@ -350,28 +296,28 @@ func (s *stock) sidecarProcedure() {
 	s.dir = filepath.Join(home, "sample")
 	defer func() { s.dir = home }()
 
-	s.says(s.cf(0, "create-app", "config-sidecar"), "OK")
-	s.says(s.cf(0, "apply-manifest", "-f", "manifest.yml"), "OK", `^.*command: ./config-server$`)
-	s.says(s.cf(0, "push", "config-sidecar"), "sidecars: config-server", oneRunning, "routes: config-sidecar.dew.localhost")
+	s.cf("create-app config-sidecar", "OK")
+	s.cf("apply-manifest -f manifest.yml", "OK", `^.*command: ./config-server$`)
+	s.cf("push config-sidecar", "sidecars: config-server", oneRunning, "routes: config-sidecar.dew.localhost")
 	s.config()
 	id, leaves := only(s.t, s.running("sidecar-0"))
 	killPID(s.t, leaves["sidecar-0"][0])
 	s.before = append(s.before, "kill config-sidecar web 0 config-server")
-	s.eventuallySays(sidecarKilled, "logs", "config-sidecar", "--recent")
+	s.eventuallySays(sidecarKilled, "logs config-sidecar --recent")
 	s.eventually("another instance runs", func() error {
 		if _, there := s.running("sidecar-0")[id]; there {
 			return fmt.Errorf("instance %s is still there", id)
 		}
 		return nil
 	})
-	s.eventuallySays("running", "app", "config-sidecar")
+	s.eventuallySays("^#0 +running ", "app config-sidecar")
 	s.config()
-	s.says(s.cf(0, "logs", "config-sidecar", "--recent"),
+	s.cf("logs config-sidecar --recent",
 		`^ *\S+ \[API/0\] OUT App instance exited with guid [0-9a-f-]{36} payload: \{"instance":"[0-9a-f-]{28}","index":0,"cellid":"[0-9a-f-]{36}","reason":"CRASHED","exitdescription":"`+
 			sidecarKilled+`","crashcount":1,"crashtimestamp":\d+,"version":"[0-9a-f-]{36}"\}$`,
 		`^ *\S+ \[APP/PROC/WEB/0\] OUT GET /config$`, `^ *\S+ \[APP/PROC/WEB/SIDECAR/CONFIG-SERVER/0\] OUT GET /config/$`)
-	s.says(s.cf(0, "events", "config-sidecar"), `^\S+ +app\.crash +config-sidecar +index: 0, reason: CRASHED, .*`+sidecarKilled)
-	s.says(s.cf(0, "delete", "config-sidecar", "-f", "-r"), "OK")
+	s.cf("events config-sidecar", `^\S+ +app\.crash +config-sidecar +index: 0, reason: CRASHED, .*`+sidecarKilled)
+	s.cf("delete config-sidecar -f -r", "OK")
 }
 
 // config wants the app to answer with what its sidecar says.
@@ -400,36 +346,36 @@ func (s *stock) running(leaf string) map[string]map[string][]int {
 // staysInside is a developer who tries what is not hers.
 func (s *stock) staysInside() {
 	const refused = "You are not authorized to perform the requested action"
-	s.says(s.cf(1, "create-org", "mine"), refused, "FAILED")
-	s.says(s.cf(1, "create-space", "mine", "-o", "acme"), refused, "FAILED")
-	s.says(s.cf(1, "target", "-o", "local"), "Organization 'local' not found.", "FAILED")
-	s.says(s.cf(1, "delete-space", "garden", "-o", "acme", "-f"), refused, "FAILED")
-	s.says(s.cf(1, "create-user", "eve", doraPassword), "FAILED")
-	s.says(s.cf(1, "delete-org", "acme", "-f"), refused, "FAILED")
-	s.says(s.cf(0, "logout"), "OK")
+	s.refuses("create-org mine", refused)
+	s.refuses("create-space mine -o acme", refused)
+	s.refuses("target -o local", "Organization 'local' not found.")
+	s.refuses("delete-space garden -o acme -f", refused)
+	s.refuses("create-user eve $password-dora")
+	s.refuses("delete-org acme -f", refused)
+	s.cf("logout", "OK")
 }
 
 func (s *stock) comesAsClient() {
-	s.says(s.cf(1, "auth", "ci", "wrong", "--client-credentials"), badCredentials)
-	s.says(s.cf(0, "auth", "ci", clientSecret, "--client-credentials"), "OK")
-	s.says(s.cf(0, "target", "-o", "acme", "-s", "garden"), "user: ci", "org: acme", "space: garden")
-	s.says(s.cf(0, "apps"), `^shelf +stopped`)
-	s.says(s.cf(0, "create-space", "shed", "-o", "acme"), "OK")
-	s.says(s.cf(0, "logout"), "OK")
+	s.refuses("auth ci wrong --client-credentials", badCredentials)
+	s.cf("auth ci $password-client --client-credentials", "OK")
+	s.cf("target -o acme -s garden", "user: ci", "org: acme", "space: garden")
+	s.cf("apps", `^shelf +stopped`)
+	s.cf("create-space shed -o acme", "OK")
+	s.cf("logout", "OK")
 }
 
 func (s *stock) cleansUp() {
-	s.says(s.cf(0, "login", "-u", "admin", "-p", s.adminPassword(), "-o", "acme", "-s", "garden"), "Targeted space garden.")
-	s.says(s.cf(0, "push", "tool", "--no-manifest", "-p", "small", "-c", sleepy, "-u", "process", "-m", "32M", "-b", "binary_buildpack", "-i", "2"),
+	s.cf("login -u admin -p $password-admin -o acme -s garden", "Targeted space garden.")
+	s.cf("push tool --no-manifest -p small -c '"+sleepy+"' -u process -m 32M -b binary_buildpack -i 2",
 		"routes: tool.dew.localhost", "requested state: started", `^instances: +[12]/2$`)
-	s.eventuallySays("2/2", "app", "tool")
-	s.says(s.cf(0, "apps"), `^tool +started +web:2/2 +tool\.dew\.localhost$`, `^shelf +stopped +web:0/1 *$`)
-	s.says(s.cf(0, "restage", "tool"), `^instances: +[12]/2$`)
-	s.says(s.cf(0, "unset-space-role", "dora", "acme", "garden", "SpaceDeveloper"), "OK")
-	s.says(s.cf(0, "delete-user", "dora", "-f"), "OK")
-	s.says(s.cf(0, "delete-space", "garden", "-o", "acme", "-f"), "OK")
-	s.says(s.cf(0, "delete-org", "acme", "-f"), "OK")
-	s.says(s.cf(0, "orgs"), "local", "!acme")
-	s.says(s.cf(0, "logout"), "OK")
-	s.says(s.cf(1, "orgs"), "Not logged in. Use 'cf login' or 'cf login --sso' to log in.")
+	s.eventuallySays("instances: 2/2", "app tool")
+	s.cf("apps", `^tool +started +web:2/2 +tool\.dew\.localhost$`, `^shelf +stopped +web:0/1 *$`)
+	s.cf("restage tool", `^instances: +[12]/2$`)
+	s.cf("unset-space-role dora acme garden SpaceDeveloper", "OK")
+	s.cf("delete-user dora -f", "OK")
+	s.cf("delete-space garden -o acme -f", "OK")
+	s.cf("delete-org acme -f", "OK")
+	s.cf("orgs", "local", "!acme")
+	s.cf("logout", "OK")
+	s.refuses("orgs", "Not logged in. Use 'cf login' or 'cf login --sso' to log in.")
 }

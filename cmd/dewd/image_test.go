@@ -225,24 +225,22 @@ func (c *cell) userOf(program string) string {
 
 // The stock client pushes an image, by flags and by a manifest, and sees it as one.
 func TestCFImage(t *testing.T) {
-	s := stockClient{newStock(t)}
+	s := newStockClient(t, "")
 	ref := startRegistry(t) + "/shop:1"
 	s.pushImage(ref, imageLayer(t), v1.Config{
 		Entrypoint: []string{"/testapp", "serve", ":9000"}, ExposedPorts: map[string]struct{}{"9000/tcp": {}},
 	})
-	s.run(0, nil, "api", s.url)
-	s.run(0, nil, "login", "-u", "admin", "-p", s.adminPassword(), "-o", "local", "-s", "dev")
-	s.run(0, []string{`#0 +running`, `(?m)^docker image: +` + ref}, "push", "boxed", "-o", ref, "-m", "64M")
+	s.cf("push boxed -o "+ref+" -m 64M", "#0 running", `^docker image: +`+ref)
 	s.eventually("the image app answers", func() error { _, err := s.get("boxed.dew.localhost", "/"); return err })
 	if who := s.userOf("/testapp"); who != "0:0" {
 		t.Errorf("the image app runs as %s, want 0:0", who)
 	}
-	s.run(0, []string{`#0 +running`}, "restage", "boxed")
+	s.cf("restage boxed", "#0 running")
 	t.Setenv("CF_DOCKER_PASSWORD", "hush")
 	s.write("manifest.yml", []byte("applications:\n- name: listed\n  memory: 64M\n  docker: {image: \""+ref+"\", username: clerk}\n"))
-	s.run(0, []string{`#0 +running`}, "push")
-	s.run(0, []string{`(?m)^ +image: +"?` + ref}, "create-app-manifest", "listed", "-p", "/dev/stdout")
-	s.run(1, []string{`has no such image`}, "push", "missing", "--no-manifest", "-o", strings.Replace(ref, "shop:1", "none:1", 1))
-	s.run(1, []string{`Cannot create bits package for a Docker app`}, "push", "boxed", "--no-manifest", "-p", s.dir)
-	s.run(0, []string{`(?m)^host\b`}, "stacks")
+	s.cf("push", "#0 running")
+	s.cf("create-app-manifest listed -p /dev/stdout", `^ +image: +"?`+ref)
+	s.refuses("push missing --no-manifest -o "+strings.Replace(ref, "shop:1", "none:1", 1), "has no such image")
+	s.refuses("push boxed --no-manifest -p "+s.dir, "Cannot create bits package for a Docker app")
+	s.cf("stacks", `^host\b`)
 }

@@ -20,8 +20,8 @@ var storeys = map[string]int{
 	"api": 5, "smoke": 5,
 	"route": 4, "sshd": 4, "services/builtin": 4, "runtime/containerd": 4, "runtime/runtimetest": 4, "notify": 4, "api/client": 4,
 	"runtime": 3,
-	"health":  2, "droplet": 2, "services": 2, "auth": 2,
-	"app": 1, "drain": 1, "api/v3": 1, "api/cftest": 1, "services/servicestest": 1,
+	"health":  2, "droplet": 2, "services": 2, "auth": 2, "api/cftest": 2,
+	"app": 1, "drain": 1, "api/v3": 1, "services/servicestest": 1,
 	"store": 0, "logstream": 0,
 }
 

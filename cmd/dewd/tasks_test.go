@@ -237,29 +237,3 @@ func TestTasksOutliveDaemon(t *testing.T) {
 	}
 	c.noLeaves()
 }
-
-// The stock client runs tasks.
-func TestCFTasks(t *testing.T) {
-	s := newStockClient(t)
-	s.write("app/Procfile", []byte("web: sleep 1000\ntask: echo from the Procfile\n"))
-	s.run(0, nil, "push", "shop", "--no-manifest", "--task", "-p", "app", "-b", "binary_buildpack", "-m", "32M")
-	s.run(0, []string{"Task has been submitted successfully for execution.", `(?m)^task name: +migrate$`, `(?m)^task id: +1$`, "Task has completed successfully."},
-		"run-task", "shop", "--command", "echo migrated", "--name", "migrate", "-m", "16M", "-k", "64M", "--wait")
-	s.run(0, []string{`(?m)^task id: +2$`}, "run-task", "shop", "--wait")
-	s.run(0, []string{"Task has completed successfully."}, "run-task", "shop", "--process", "task", "--name", "again", "--wait", "-l", "16K")
-	s.run(1, []string{"Task failed to complete successfully"}, "run-task", "shop", "--command", "exit 3", "--name", "badly", "--wait")
-	s.run(0, []string{`(?m)^1 +migrate +SUCCEEDED +.* echo migrated$`, `(?m)^4 +badly +FAILED +.* exit 3$`}, "tasks", "shop")
-	s.run(0, []string{`(?m)^state: +FAILED$`, `(?m)^failure reason: +APP/TASK/badly: Exited with status 3$`, `(?m)^memory in mb: +1024$`}, "task", "shop", "4")
-	s.run(0, nil, "run-task", "shop", "--command", "sleep 1000", "--name", "long")
-	s.run(0, []string{"OK"}, "terminate-task", "shop", "5")
-	s.eventually("the task has ended", func() error {
-		if out := s.output("task", "shop", "5"); !strings.Contains(out, "task was cancelled") {
-			return errors.New(out)
-		}
-		return nil
-	})
-	s.run(1, []string{"Task state is FAILED and therefore cannot be canceled"}, "terminate-task", "shop", "5")
-	s.run(1, []string{"Task sequence ID 99 not found"}, "terminate-task", "shop", "99")
-	s.run(0, []string{`\[APP/TASK/migrate/0\] +OUT migrated`, `\[APP/TASK/again/0\] +OUT from the Procfile`}, "logs", "shop", "--recent")
-	s.run(0, []string{`audit.app.task.create`, `audit.app.task.cancel`}, "events", "shop")
-}

@@ -1,0 +1,56 @@
+package cftest
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+
+	"github.com/dewrun/dew/services/servicestest"
+)
+
+// NewBroker is a broker with a catalog of a folder, for a script and its replay.
+func NewBroker(dir, catalog string) (*servicestest.Broker, error) {
+	b, err := os.ReadFile(filepath.Join(dir, catalog+".json"))
+	if err != nil {
+		return nil, fmt.Errorf("cannot read a catalog: %w", err)
+	}
+	return servicestest.New(string(b)), nil
+}
+
+// Tell lets a broker go on otherwise: "broker1 offers newer", and "broker1 provision"
+// with "fails" (and it says so later), "later" (and it is never done), "ends" (what it
+// had put off is done) or "obeys".
+func Tell(brokers []*servicestest.Broker, dir, what string) error {
+	words := strings.Fields(what)
+	if len(words) != 3 {
+		return fmt.Errorf("%q is not understood", what)
+	}
+	n, err := strconv.Atoi(strings.TrimPrefix(words[0], "broker"))
+	if err != nil || n < 1 || n > len(brokers) {
+		return fmt.Errorf("%q: there is no such broker", what)
+	}
+	b := brokers[n-1]
+	switch words[2] {
+	case "fails":
+		b.On(words[1], servicestest.Behaviour{Async: 1, Fails: true, Header: soon})
+		b.On(servicestest.Last, servicestest.Behaviour{Header: soon})
+	case "later":
+		b.On(words[1], servicestest.Behaviour{Async: 1})
+		b.On(servicestest.Last, servicestest.Behaviour{Undone: true, Body: `{"state": "in progress", "description": "still at it"}`, Header: soon})
+	case "ends", "obeys":
+		b.On(words[1])
+		b.On(servicestest.Last, servicestest.Behaviour{Header: soon})
+	default:
+		newer, err := os.ReadFile(filepath.Join(dir, words[2]+".json"))
+		if err != nil || words[1] != "offers" {
+			return fmt.Errorf("%q is not understood: %w", what, err)
+		}
+		b.SetCatalog(string(newer))
+	}
+	return nil
+}
+
+// soon asks to be looked at again without delay.
+var soon = map[string]string{"Retry-After": "1"}

@@ -1,0 +1,104 @@
+//go:build integration
+
+package main
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/dewrun/dew/api/cftest"
+)
+
+// The stock client goes into instances and follows what they print. Only a real
+// container answers that, so it is not recorded.
+func TestCFLive(t *testing.T) {
+	s := newStockClient(t, "")
+	s.layOut()
+	s.write("site.yml", []byte("applications:\n- name: site\n  path: site\n  instances: 2\n  memory: 128M\n  processes:\n"+
+		"  - {type: web, command: "+serving+", memory: 64M, instances: 2}\n  - {type: worker, command: sleep 1000000, memory: 32M, instances: 1, health-check-type: process}\n"))
+	s.cf("push -f site.yml -b binary_buildpack", "^#0 +running ")
+	s.eventuallySays("web:2/2, worker:1/1", "apps")
+	s.entersInstances()
+	s.forwardsPorts()
+	s.follow("[SSH/0] OUT Successful remote access", "logs site")
+	s.cf("logs site --recent", `^ *\S+ \[APP/PROC/WEB/1\] OUT listening on 0\.0\.0\.0:8080$`)
+	s.refuses("logs none", "App 'none' not found.")
+	s.live(0, "ssh-code", `^\S{6,}$`)
+	s.live(0, "download-droplet site --path here.tgz", "OK")
+	ran := slices.Clone(s.ran)
+	for _, name := range cftest.Live() {
+		if !slices.Contains(ran, name) {
+			t.Errorf("cf %s is said to be tried live, and is not", name)
+		}
+	}
+}
+
+func (s *stock) entersInstances() {
+	s.cf("ssh site -c 'echo index=$CF_INSTANCE_INDEX'", "index=0")
+	s.cf("ssh site -i 1 -c 'echo index=$CF_INSTANCE_INDEX'", "index=1")
+	s.cf("ssh site --process worker -c 'echo port=$PORT-'", "^port=")
+	s.cf("ssh site -c echo -c several -c words", "several words")
+	s.cf("ssh site -T -k -c id", "^uid=2000")
+	s.cf("ssh site --force-pseudo-tty -c tty", "^/dev/pts/")
+	s.input = []string{"echo from-a-shell", "exit 4"}
+	s.exits(4, "ssh site", "from-a-shell")
+	s.input = nil
+	s.exits(3, "ssh site -c 'exit 3'", "!FAILED")
+	s.refuses("ssh site --process none -c true", "Process none not found")
+	s.refuses("ssh site -i 7 -c true", "^.*[Ii]nstance.*7")
+	s.refuses("ssh none -c true", "App 'none' not found.")
+	s.cf("disable-ssh site", "OK")
+	s.refuses("ssh site -c true", "^.*SSH|^.*ssh")
+	s.cf("enable-ssh site", "OK")
+	s.cf("create-app still", "OK")
+	s.refuses("ssh still -c true", "^.*not in the STARTED state|^.*not started")
+}
+
+// forwardsPorts reaches the app over a port of this machine.
+func (s *stock) forwardsPorts() {
+	s.t.Helper()
+	here := freeAddress(s.t)
+	ctx, cancel := context.WithCancel(s.t.Context())
+	defer cancel()
+	cmd := s.command(ctx, "ssh", "site", "-N", "-L", here+":localhost:8080")
+	if err := cmd.Start(); err != nil {
+		s.t.Fatal(err)
+	}
+	s.eventually("the forwarded port answers", func() error {
+		resp, err := http.Get("http://" + here) //nolint:noctx // it is on this machine
+		if err != nil {
+			return err
+		}
+		defer resp.Body.Close()
+		if resp.StatusCode != http.StatusOK {
+			return fmt.Errorf("status %d", resp.StatusCode)
+		}
+		return nil
+	})
+	cancel()
+	_ = cmd.Wait() // it was killed
+	s.takeRaw()
+}
+
+// The client has no command that is neither tried nor left out with a reason.
+func TestCFCommands(t *testing.T) {
+	s := newStock(t, "")
+	var names []string
+	help := s.live(0, "help -a")
+	_, help, _ = strings.Cut(help, "GETTING STARTED:\n")
+	help, _, _ = strings.Cut(help, "INSTALLED PLUGIN COMMANDS:")
+	for l := range strings.Lines(help) {
+		if rest, ok := strings.CutPrefix(l, "   "); ok && !strings.HasPrefix(rest, " ") {
+			name, _, _ := strings.Cut(rest, " ")
+			names = append(names, name)
+		}
+	}
+	slices.Sort(names)
+	if known := slices.Sorted(slices.Values(cftest.Commands())); !slices.Equal(names, known) {
+		t.Errorf("the client has the commands %v, known are %v", names, known)
+	}
+}
