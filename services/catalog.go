@@ -221,7 +221,9 @@ func (l ledger) catalogEvent(what string, sb ServiceBroker, target app.Target) e
 
 func (o Offering) target() app.Target { return app.Target{GUID: o.GUID, Type: "service", Name: o.Name} }
 
-func (p Plan) target() app.Target { return app.Target{GUID: p.GUID, Type: "service_plan", Name: p.Name} }
+func (p Plan) target() app.Target {
+	return app.Target{GUID: p.GUID, Type: "service_plan", Name: p.Name}
+}
 
 func (l ledger) syncPlan(sb ServiceBroker, o Offering, in OfferedPlan) (Plan, error) {
 	found, err := l.plans.By("offering and id", o.GUID+"\x00"+in.ID)
