@@ -104,7 +104,15 @@ func (s *Server) createBuildpack(r *http.Request) (any, error) {
 	if err != nil {
 		return nil, errors.Join(err, s.c.Catalog.Delete(b.GUID))
 	}
-	return answer{status: http.StatusCreated, body: s.presentBuildpack(noted[droplet.Buildpack]{b, notes}, b.CreatedAt)}, nil
+	err = s.recordBuildpack(r, "create", b, map[string]any{"request": body})
+	return answer{status: http.StatusCreated, body: s.presentBuildpack(noted[droplet.Buildpack]{b, notes}, b.CreatedAt)}, err
+}
+
+// recordBuildpack keeps an event about a buildpack.
+func (s *Server) recordBuildpack(r *http.Request, what string, b droplet.Buildpack, data map[string]any) error {
+	return s.change(r.Context(), func(w wish) error {
+		return w.recordAt("audit.buildpack."+what, app.Target{GUID: b.GUID, Type: "buildpack", Name: b.Name}, place{}, data)
+	})
 }
 
 // setBuildpack makes the changes that a body names.
@@ -158,12 +166,16 @@ func (s *Server) updateBuildpack(r *http.Request) (any, error) {
 	if _, err := s.c.Registry.UpdateNotes(b.GUID, metadataChange(body.Metadata)); err != nil {
 		return nil, err
 	}
+	request := map[string]any{"request": body}
 	body.Metadata = nil
 	if body != (v3.UpdateBuildpack{}) {
-		_, err = s.c.Catalog.Update(b.GUID, func(b *droplet.Buildpack) error { return setBuildpack(b, body) })
+		b, err = s.c.Catalog.Update(b.GUID, func(b *droplet.Buildpack) error { return setBuildpack(b, body) })
 	}
 	if err != nil {
 		return nil, buildpackError(err)
+	}
+	if err := s.recordBuildpack(r, "update", b, request); err != nil {
+		return nil, err
 	}
 	return s.getBuildpack(r)
 }
@@ -175,6 +187,9 @@ func (s *Server) deleteBuildpack(r *http.Request) (any, error) {
 	}
 	if b.BuiltIn && b.SHA256 == "" {
 		return nil, buildpackError(droplet.ErrBuildpackOwn)
+	}
+	if err := s.recordBuildpack(r, "delete", b, nil); err != nil {
+		return nil, err
 	}
 	return s.begin(r.Context(), opDeleteBuildpack, stagingThing{b.GUID})
 }
@@ -204,6 +219,9 @@ func (s *Server) uploadBuildpack(r *http.Request) (any, error) {
 	}
 	if _, err := s.c.Catalog.Upload(r.Context(), b.GUID, name, f, size); err != nil {
 		return nil, buildpackError(err)
+	}
+	if err := s.recordBuildpack(r, "upload", b, map[string]any{"request": map[string]any{"bits_name": name}}); err != nil {
+		return nil, err
 	}
 	return s.begin(r.Context(), opUploadBuildpack, stagingThing{b.GUID})
 }

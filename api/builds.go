@@ -2,8 +2,10 @@ package api
 
 import (
 	"errors"
+	"maps"
 	"net/http"
 	"slices"
+	"strings"
 
 	"github.com/dewrun/dew/api/v3"
 	"github.com/dewrun/dew/app"
@@ -67,13 +69,18 @@ func (s *Server) recordBuild(tx *store.Tx, b droplet.Build, d *droplet.Droplet) 
 	if err != nil {
 		return err
 	}
-	if err := w.buildUsage(a, b, d); err != nil || b.State == droplet.BuildFailed {
+	if err := w.buildUsage(a, b, d); err != nil {
 		return err
 	}
 	data := map[string]any{"build_guid": b.GUID, "package_guid": b.Package}
-	if d != nil {
+	switch {
+	case b.State == droplet.BuildFailed:
+		id, _, _ := strings.Cut(b.Error, " ") // "NoAppDetectedError - …"
+		data["error_id"], data["error_message"] = id, b.Error
+		return w.record("audit.app.build.failed", a, data)
+	case d != nil:
 		data["droplet_guid"] = d.GUID
-		return w.record("audit.app.droplet.create", a, data)
+		return errors.Join(w.record("audit.app.droplet.create", a, data), w.record("audit.app.build.staged", a, withBuildpacks(data, d)))
 	}
 	if b.Fresh {
 		if err := w.record("audit.app.restage", a, data); err != nil {
@@ -81,6 +88,17 @@ func (s *Server) recordBuild(tx *store.Tx, b droplet.Build, d *droplet.Droplet) 
 		}
 	}
 	return w.record("audit.app.build.create", a, data)
+}
+
+// withBuildpacks adds the buildpacks that made a droplet.
+func withBuildpacks(data map[string]any, d *droplet.Droplet) map[string]any {
+	out := maps.Clone(data)
+	names := []map[string]any{}
+	for _, b := range d.Buildpacks {
+		names = append(names, map[string]any{"name": b.Name, "detect_output": b.Detected})
+	}
+	out["buildpacks"] = names
+	return out
 }
 
 // staged tells whether the package was staged before. Then another build of it

@@ -132,7 +132,7 @@ func (s *Server) changeDestinations(r *http.Request, fn func(registry *app.Regis
 }
 
 func invalidApp(i int, guid string, err error) error {
-	if errors.Is(err, app.ErrNotFound) {
+	if invisible(err) || errors.Is(err, errNotAuthorized) {
 		return unprocessable("destinations[%d].app.guid: App(s) with guid(s) %q do not exist or you do not have access.", i, guid)
 	}
 	return err

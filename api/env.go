@@ -37,6 +37,9 @@ func (s *Server) getEnv(r *http.Request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
+	if err := s.change(r.Context(), func(w wish) error { return w.record("audit.app.environment.show", a, nil) }); err != nil {
+		return nil, err
+	}
 	return v3.Env{
 		Staging: staging, Running: running, Environment: variables(a),
 		System:      map[string]any{"VCAP_SERVICES": services},
@@ -118,6 +121,15 @@ func (s *Server) envIsVisible(r *http.Request) error {
 	return errors.Join(s.feature(r.Context(), app.FlagEnvVisibility), s.feature(r.Context(), app.FlagSpaceEnv))
 }
 
+// envIsHidden tells the same where variables are only a part of what is shown.
+func (s *Server) envIsHidden(r *http.Request) (bool, error) {
+	err := s.envIsVisible(r)
+	if isA[*Error](err) {
+		return true, nil
+	}
+	return false, err
+}
+
 func (s *Server) getVariables(r *http.Request) (any, error) {
 	if err := s.envIsVisible(r); err != nil {
 		return nil, err
@@ -126,7 +138,8 @@ func (s *Server) getVariables(r *http.Request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	return s.presentVariables(a), nil
+	err = s.change(r.Context(), func(w wish) error { return w.record("audit.app.environment_variables.show", a, nil) })
+	return s.presentVariables(a), err
 }
 
 func (s *Server) updateVariables(r *http.Request) (any, error) {

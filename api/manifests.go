@@ -186,6 +186,13 @@ func (s *Server) getManifest(r *http.Request) (any, error) {
 	if err := s.describeDocker(r.PathValue("guid"), m); err != nil {
 		return nil, err
 	}
+	hide, err := s.envIsHidden(r)
+	if err != nil {
+		return nil, err
+	}
+	if hide {
+		m.Applications[0].Env = nil
+	}
 	text, err := m.Text()
 	return answer{status: http.StatusOK, raw: text, contentType: v3.ManifestType}, err
 }

@@ -1,7 +1,6 @@
 package api
 
 import (
-	"context"
 	"errors"
 	"net/http"
 	"slices"
@@ -189,7 +188,10 @@ func (s *Server) createOrgQuota(r *http.Request) (any, error) {
 		if k, err = w.registry.PutQuota(k); err != nil {
 			return err
 		}
-		return applyToOrgs(w.registry, k.GUID, orgs)
+		if err := w.recordQuota("create", k, place{}, map[string]any{"request": body}); err != nil {
+			return err
+		}
+		return w.applyToOrgs(k, orgs)
 	})
 	if err != nil {
 		return nil, err
@@ -222,7 +224,10 @@ func (s *Server) createSpaceQuota(r *http.Request) (any, error) {
 		if k, err = w.registry.PutQuota(k); err != nil {
 			return err
 		}
-		return applyToSpaces(w.registry, k, guids(body.Relationships.Spaces))
+		if err := w.recordQuota("create", k, place{}, map[string]any{"request": body}); err != nil {
+			return err
+		}
+		return w.applyToSpaces(k, guids(body.Relationships.Spaces))
 	})
 	if err != nil {
 		return nil, err
@@ -253,12 +258,19 @@ func (s *Server) changeQuota(r *http.Request, noun string) (any, error) {
 	if body.Relationships != nil {
 		return nil, unprocessable("Unknown field(s): 'relationships'")
 	}
-	k, err := s.c.Registry.UpdateQuota(r.PathValue("guid"), func(k *app.Quota) error {
-		if body.Name != "" { // clients send an empty one when it stays
-			k.Name = body.Name
+	var k app.Quota
+	err = s.change(r.Context(), func(w wish) (err error) {
+		k, err = w.registry.UpdateQuota(r.PathValue("guid"), func(k *app.Quota) error {
+			if body.Name != "" { // clients send an empty one when it stays
+				k.Name = body.Name
+			}
+			changeLimits(&k.Limits, body)
+			return nil
+		})
+		if err != nil {
+			return err
 		}
-		changeLimits(&k.Limits, body)
-		return nil
+		return w.recordQuota("update", k, place{}, map[string]any{"request": body})
 	})
 	if err != nil {
 		return nil, builtIn(missing(noun, err))
@@ -312,7 +324,7 @@ func (s *Server) deleteOrgQuota(r *http.Request) (any, error) {
 	if k.GUID == app.Unlimited().GUID {
 		return nil, unprocessable("quota %s %v", k.Name, app.ErrBuiltIn)
 	}
-	return s.begin(r.Context(), opDeleteOrgQuota, removal{GUID: k.GUID})
+	return s.beginQuotaRemoval(r, k, opDeleteOrgQuota)
 }
 
 func (s *Server) deleteSpaceQuota(r *http.Request) (any, error) {
@@ -320,13 +332,7 @@ func (s *Server) deleteSpaceQuota(r *http.Request) (any, error) {
 	if err != nil {
 		return nil, missing(nounSpaceQuota, err)
 	}
-	return s.begin(r.Context(), opDeleteSpaceQuota, removal{GUID: k.GUID})
-}
-
-// doDeleteQuota removes a quota. One that is gone already is fine: the job may be
-// done twice.
-func (s *Server) doDeleteQuota(_ context.Context, guid string) error {
-	return gone(s.c.Registry.DeleteQuota(guid))
+	return s.beginQuotaRemoval(r, k, opDeleteSpaceQuota)
 }
 
 func (s *Server) applyOrgQuota(r *http.Request) (any, error) {
@@ -338,7 +344,7 @@ func (s *Server) applyOrgQuota(r *http.Request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	err = s.change(r.Context(), func(w wish) error { return applyToOrgs(w.registry, k.GUID, guids(&body)) })
+	err = s.change(r.Context(), func(w wish) error { return w.applyToOrgs(k, guids(&body)) })
 	if err != nil {
 		return nil, err
 	}
@@ -354,7 +360,7 @@ func (s *Server) applySpaceQuota(r *http.Request) (any, error) {
 	if err != nil {
 		return nil, missing(nounSpaceQuota, err)
 	}
-	err = s.change(r.Context(), func(w wish) error { return applyToSpaces(w.registry, k, guids(&body)) })
+	err = s.change(r.Context(), func(w wish) error { return w.applyToSpaces(k, guids(&body)) })
 	if err != nil {
 		return nil, err
 	}
@@ -378,54 +384,23 @@ func (s *Server) removeSpaceQuota(r *http.Request) (any, error) {
 	if err != nil {
 		return nil, missing(nounSpaceQuota, err)
 	}
-	_, err = s.c.Registry.UpdateSpace(r.PathValue("space"), func(sp *app.Space) error {
-		if sp.Quota != k.GUID {
-			return unprocessable("Unable to remove quota from space with guid '%s'. Ensure the space quota is applied to this space.", sp.GUID)
+	err = s.change(r.Context(), func(w wish) error {
+		sp, err := w.registry.UpdateSpace(r.PathValue("space"), func(sp *app.Space) error {
+			if sp.Quota != k.GUID {
+				return unprocessable("Unable to remove quota from space with guid '%s'. Ensure the space quota is applied to this space.", sp.GUID)
+			}
+			sp.Quota = ""
+			return nil
+		})
+		if err != nil {
+			return err
 		}
-		sp.Quota = ""
-		return nil
+		return w.recordQuota("remove", k, place{space: sp.GUID}, map[string]any{"space_guid": sp.GUID, "space_name": sp.Name})
 	})
 	if errors.Is(err, app.ErrNotFound) {
 		err = unprocessable("Unable to remove quota from space with guid '%s'. Ensure the space quota is applied to this space.", r.PathValue("space"))
 	}
 	return answer{status: http.StatusNoContent}, err
-}
-
-// applyToOrgs gives orgs a quota.
-func applyToOrgs(registry *app.Registry, quota string, orgs []string) error {
-	if quota == app.Unlimited().GUID {
-		quota = ""
-	}
-	for _, guid := range orgs {
-		_, err := registry.UpdateOrg(guid, func(o *app.Org) error { o.Quota = quota; return nil })
-		if errors.Is(err, app.ErrNotFound) {
-			return unprocessable("Organizations with guids [\"%s\"] do not exist, or you do not have access to them.", guid)
-		}
-		if err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// applyToSpaces gives spaces of its org a quota.
-func applyToSpaces(registry *app.Registry, k app.Quota, spaces []string) error {
-	for _, guid := range spaces {
-		_, err := registry.UpdateSpace(guid, func(sp *app.Space) error {
-			if sp.Org != k.Org {
-				return app.ErrNotFound
-			}
-			sp.Quota = k.GUID
-			return nil
-		})
-		if errors.Is(err, app.ErrNotFound) {
-			return unprocessable("Spaces with guids [\"%s\"] do not exist within the organization specified, or you do not have access to them.", guid)
-		}
-		if err != nil {
-			return err
-		}
-	}
-	return nil
 }
 
 func guids(m *v3.ToMany) []string {

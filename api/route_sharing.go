@@ -63,7 +63,7 @@ func (s *Server) shareRoute(r *http.Request) (any, error) {
 		}
 		spaces = append(spaces, d.GUID)
 	}
-	rt, err := s.giveRoute(r, "audit.route.share", spaces, func(registry *app.Registry, guid string) (app.Route, error) {
+	rt, err := s.giveRoute(r, eventShareRoute, spaces, func(registry *app.Registry, guid string) (app.Route, error) {
 		return registry.ShareRoute(guid, spaces)
 	})
 	if err != nil {
@@ -93,6 +93,9 @@ func (s *Server) unshareRoute(r *http.Request) (any, error) {
 	}
 	return answer{status: http.StatusNoContent}, nil
 }
+
+// eventShareRoute is the one of these events that may be about several spaces.
+const eventShareRoute = "audit.route.share"
 
 // moveRoute gives a route to another space.
 func (s *Server) moveRoute(r *http.Request) (any, error) {
@@ -143,7 +146,13 @@ func (s *Server) giveRoute(r *http.Request, event string, spaces []string, give 
 		if err := w.recordMapping(old, rt); err != nil {
 			return err
 		}
-		return w.recordRoute(event, rt, map[string]any{"target_space_guids": spaces})
+		data := map[string]any{"target_space_guids": spaces}
+		if event != eventShareRoute {
+			data = map[string]any{"target_space_guid": spaces[0]}
+		}
+		was := rt
+		was.Space = old.Space // who had it gave it away
+		return w.recordRoute(event, was, data)
 	})
 	return rt, err
 }

@@ -320,9 +320,16 @@ func (s *Server) bound(r *http.Request) int64 {
 	return maxBody
 }
 
+// statusGone is what proxies write down for a client that closed its connection.
+const statusGone = 499
+
 func (s *Server) fail(w http.ResponseWriter, r *http.Request, err error) {
+	// A client that went away in the midst of it is nobody's fault, and hears nothing.
+	if r.Context().Err() != nil && errors.Is(err, r.Context().Err()) {
+		w.WriteHeader(statusGone)
+		return
+	}
 	status, body := toError(err)
-	// A client that went away in the midst of it is nobody's fault.
 	if status >= http.StatusInternalServerError && r.Context().Err() == nil {
 		s.log.Error("cannot answer", "request", requestID(r.Context()), "method", r.Method, "path", r.URL.Path, "err", err)
 	}

@@ -108,7 +108,17 @@ func (s *Server) updateStack(r *http.Request) (any, error) {
 	if _, err := s.c.Registry.UpdateNotes(k.GUID, metadataChange(body.Metadata)); err != nil {
 		return nil, err
 	}
+	if err := s.recordStack(r, "update", k, map[string]any{"request": body}); err != nil {
+		return nil, err
+	}
 	return s.getStack(r)
+}
+
+// recordStack keeps an event about a stack.
+func (s *Server) recordStack(r *http.Request, what string, k droplet.KeptStack, data map[string]any) error {
+	return s.change(r.Context(), func(w wish) error {
+		return w.recordAt("audit.stack."+what, app.Target{GUID: k.GUID, Type: "stack", Name: k.Name}, place{}, data)
+	})
 }
 
 // createStack says how stacks are made: the platform's own way makes a name
@@ -208,7 +218,8 @@ func (s *Server) makeStack(r *http.Request) (any, error) {
 	if err != nil {
 		return nil, stackError(err)
 	}
-	return answer{status: http.StatusAccepted, body: presentStackDetails(k)}, nil
+	err = s.recordStack(r, "create", k, map[string]any{"request": map[string]any{"name": k.Name}})
+	return answer{status: http.StatusAccepted, body: presentStackDetails(k)}, err
 }
 
 // uploadStack takes in a file as the body of the request.
@@ -221,7 +232,8 @@ func (s *Server) uploadStack(r *http.Request) (any, error) {
 	if err != nil {
 		return nil, stackError(err)
 	}
-	return answer{status: http.StatusCreated, body: presentStackDetails(k)}, nil
+	err = s.recordStack(r, "create", k, map[string]any{"request": map[string]any{"name": k.Name}})
+	return answer{status: http.StatusCreated, body: presentStackDetails(k)}, err
 }
 
 // stackError is the answer to a stack that is refused.
@@ -252,7 +264,7 @@ func (s *Server) deleteStack(r *http.Request) (any, error) {
 	if err := s.kept().Remove(k.GUID); err != nil {
 		return nil, stackError(err)
 	}
-	return answer{status: http.StatusNoContent}, nil
+	return answer{status: http.StatusNoContent}, s.recordStack(r, "delete", k, nil)
 }
 
 // usersOf names the apps that run on a stack or were staged for it.

@@ -10,7 +10,15 @@ type records struct {
 	rules     *store.Bucket[SecurityGroup]
 	segments  *store.Bucket[Segment]
 	usage     *store.Bucket[Usage]
+	first     *store.Bucket[firstStart]
 }
+
+// firstStart says that the org and the space of a first start were made.
+type firstStart struct {
+	Space string `json:"space"` // guid; it may have another name since, or be gone
+}
+
+const firstStartKey = "done"
 
 func newRecords(db *store.DB) records {
 	return records{
@@ -22,12 +30,13 @@ func newRecords(db *store.DB) records {
 		segments: store.In(db, "segments",
 			store.Unique("name", func(s Segment) string { return s.Name })),
 		usage: store.In[Usage](db, "usage"),
+		first: store.In[firstStart](db, "first_start"),
 	}
 }
 
 func (s records) with(tx *store.Tx) records {
 	return records{
 		variables: s.variables.With(tx), quotas: s.quotas.With(tx), rules: s.rules.With(tx),
-		segments: s.segments.With(tx), usage: s.usage.With(tx),
+		segments: s.segments.With(tx), usage: s.usage.With(tx), first: s.first.With(tx),
 	}
 }

@@ -44,20 +44,17 @@ type Space struct {
 	UpdatedAt time.Time `json:"updated_at"`
 }
 
-// EnsureDefaults makes the org, the space and the shared domains of a first start,
-// as far as they are not there, and returns the space. The named domain
-// becomes the default one; routes of an earlier default stay as they are.
+// EnsureDefaults makes the org and the space of a first start, once, and the shared
+// domains as far as they are not there. It returns the space; one that was deleted
+// since is empty. The named domain becomes the default one; routes of an earlier
+// default stay as they are.
 func (r *Registry) EnsureDefaults(domain string) (s Space, err error) {
 	domain = strings.ToLower(domain)
 	if err := checkDomain(domain); err != nil {
 		return s, err
 	}
 	err = r.update(func(r *Registry) error {
-		org, err := r.ensureOrg(DefaultOrg)
-		if err != nil {
-			return err
-		}
-		if s, err = r.ensureSpace(org.GUID, DefaultSpace); err != nil {
+		if s, err = r.firstSpace(); err != nil {
 			return err
 		}
 		if err := r.ensureInternal(); err != nil {
@@ -283,6 +280,34 @@ func oneBy[T any](b *store.Bucket[T], index, value, noun string) (v T, err error
 		return v, fmt.Errorf("%s: %w", noun, ErrNotFound)
 	}
 	return found[0], nil
+}
+
+// firstSpace is the space of the first start. What was renamed or deleted since is
+// not made again.
+func (r *Registry) firstSpace() (Space, error) {
+	done, err := r.records.first.Get(firstStartKey)
+	if err == nil {
+		s, err := r.Space(done.Space)
+		if errors.Is(err, ErrNotFound) {
+			return Space{}, nil
+		}
+		return s, err
+	}
+	if !errors.Is(err, store.ErrNotFound) {
+		return Space{}, fmt.Errorf("cannot read what the first start made: %w", err)
+	}
+	org, err := r.ensureOrg(DefaultOrg)
+	if err != nil {
+		return Space{}, err
+	}
+	s, err := r.ensureSpace(org.GUID, DefaultSpace)
+	if err != nil {
+		return s, err
+	}
+	if err := r.records.first.Put(firstStartKey, firstStart{Space: s.GUID}); err != nil {
+		return s, fmt.Errorf("cannot remember the first start: %w", err)
+	}
+	return s, nil
 }
 
 func (r *Registry) ensureOrg(name string) (Org, error) {

@@ -78,3 +78,26 @@ func TestEnsureDefaultsRefuses(t *testing.T) {
 		t.Errorf("orgs = %v, want none", orgs)
 	}
 }
+
+// What the first start made is made once: it may be renamed, and may go.
+func TestDefaultsAreMadeOnce(t *testing.T) {
+	r := newRegistry(t)
+	s := one[Space](t)(r.EnsureDefaults("dew.localhost"))
+	one[Org](t)(r.UpdateOrg(s.Org, func(o *Org) error { o.Name = "firm"; return nil }))
+	one[Space](t)(r.UpdateSpace(s.GUID, func(s *Space) error { s.Name = "floor"; return nil }))
+	if again := one[Space](t)(r.EnsureDefaults("dew.localhost")); again.GUID != s.GUID || again.Name != "floor" {
+		t.Errorf("the space of the first start = %+v", again)
+	}
+	if orgs := one[[]Org](t)(r.Orgs()); len(orgs) != 1 || orgs[0].Name != "firm" {
+		t.Errorf("orgs = %+v, want the renamed one alone", orgs)
+	}
+	if err := r.DeleteSpace(s.GUID); err != nil {
+		t.Fatal(err)
+	}
+	if again := one[Space](t)(r.EnsureDefaults("other.localhost")); again.GUID != "" {
+		t.Errorf("the deleted space is back: %+v", again)
+	}
+	if spaces := one[[]Space](t)(r.Spaces()); len(spaces) != 0 {
+		t.Errorf("spaces = %+v", spaces)
+	}
+}

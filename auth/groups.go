@@ -12,6 +12,7 @@ import (
 type group struct {
 	ID          string        `json:"id"`
 	DisplayName string        `json:"displayName"`
+	Description string        `json:"description,omitempty"`
 	Members     []groupMember `json:"members"`
 	ZoneID      string        `json:"zoneId"`
 	Schemas     []string      `json:"schemas"`
@@ -30,8 +31,16 @@ func (s *Server) groups() ([]group, error) {
 		return nil, err
 	}
 	members := map[string][]groupMember{}
-	for _, scope := range slices.Concat(defaultScopes, adminGroups, []string{ScopeAdminReadOnly, ScopeGlobalAuditor}) {
+	for _, scope := range ownScopes() {
 		members[scope] = []groupMember{}
+	}
+	about := map[string]string{}
+	kept, err := s.kept.All()
+	if err != nil {
+		return nil, err
+	}
+	for _, g := range kept {
+		members[g.Name], about[g.Name] = []groupMember{}, g.Description
 	}
 	for _, u := range users {
 		for _, scope := range u.Scopes() {
@@ -40,10 +49,28 @@ func (s *Server) groups() ([]group, error) {
 	}
 	var out []group
 	for scope, m := range members {
-		out = append(out, group{ID: scope, DisplayName: scope, Members: m, ZoneID: zone, Schemas: []string{schemaUsers}})
+		out = append(out, group{ID: scope, DisplayName: scope, Description: about[scope], Members: m, ZoneID: zone, Schemas: []string{schemaUsers}})
 	}
 	slices.SortFunc(out, func(a, b group) int { return strings.Compare(a.ID, b.ID) })
 	return out, nil
+}
+
+// ownScopes are those that the platform itself asks for.
+func ownScopes() []string {
+	return slices.Concat(defaultScopes, adminGroups, []string{ScopeAdminReadOnly, ScopeGlobalAuditor})
+}
+
+// groupNamed is one of the groups.
+func (s *Server) groupNamed(id string) (group, error) {
+	all, err := s.groups()
+	if err != nil {
+		return group{}, err
+	}
+	i := slices.IndexFunc(all, func(g group) bool { return g.ID == id })
+	if i < 0 {
+		return group{}, &problem{status: http.StatusNotFound, code: "scim_resource_not_found", description: "The group does not exist"}
+	}
+	return all[i], nil
 }
 
 func (s *Server) listGroups(r *http.Request) (reply, error) {
@@ -65,15 +92,8 @@ func (s *Server) getGroup(r *http.Request) (reply, error) {
 	if _, err := s.permitted(r, "scim.read", "uaa.admin"); err != nil {
 		return reply{}, err
 	}
-	all, err := s.groups()
-	if err != nil {
-		return reply{}, err
-	}
-	i := slices.IndexFunc(all, func(g group) bool { return g.ID == r.PathValue("id") })
-	if i < 0 {
-		return reply{}, &problem{status: http.StatusNotFound, code: "scim_resource_not_found", description: "The group does not exist"}
-	}
-	return reply{body: all[i]}, nil
+	g, err := s.groupNamed(r.PathValue("id"))
+	return reply{body: g}, err
 }
 
 // addMember gives a user a scope.

@@ -53,6 +53,10 @@ func (s *Server) routes() http.Handler {
 		"PUT /uaa/Users/{id}/password":               s.putPassword,
 		"GET /uaa/Groups":                            s.listGroups,
 		"GET /uaa/Groups/{id}":                       s.getGroup,
+		"POST /uaa/Groups":                           s.createGroup,
+		"PUT /uaa/Groups/{id}":                       s.putGroup,
+		"DELETE /uaa/Groups/{id}":                    s.deleteGroup,
+		"GET /uaa/Groups/{id}/members":               s.listMembers,
 		"POST /uaa/Groups/{id}/members":              s.addMember,
 		"DELETE /uaa/Groups/{id}/members/{member}":   s.removeMember,
 		"GET /uaa/oauth/clients":                     s.listClients,
@@ -291,6 +295,9 @@ const (
 	EventUserPassword = "audit.user.password"
 	EventUserRevoke   = "audit.user.revoke"
 	EventUserDelete   = "audit.user.delete"
+	EventGroupCreate  = "audit.group.create"
+	EventGroupUpdate  = "audit.group.update"
+	EventGroupDelete  = "audit.group.delete"
 	EventClientCreate = "audit.client.create"
 	EventClientUpdate = "audit.client.update"
 	EventClientSecret = "audit.client.secret"

@@ -202,6 +202,40 @@ func TestGroups(t *testing.T) {
 	}
 }
 
+// A group that is made is a scope that users can be given; it goes with its last use.
+func TestMadeGroups(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	bob := w.user("bob", "secret")
+	admin := as(w.admin())
+	const path = "/uaa/Groups/shop.read"
+	body := map[string]any{"displayName": "shop.read", "description": "who may look", "members": []any{map[string]string{"value": bob.GUID}}}
+	a := w.do("POST", "/uaa/Groups", body, admin)
+	if a.want(t, "create", 201, ""); a.body["id"] != "shop.read" || a.body["description"] != "who may look" || !strings.Contains(a.raw, bob.GUID) {
+		t.Errorf("made: %s", a.raw)
+	}
+	w.do("POST", "/uaa/Groups", body, admin).want(t, "again", 409, "scim_resource_already_exists")
+	w.do("POST", "/uaa/Groups", map[string]any{"displayName": "a b"}, admin).want(t, "no scope", 400, "invalid_scim_resource")
+	w.do("POST", "/uaa/Groups", map[string]any{"displayName": "x.y", "members": []any{map[string]string{"value": "none"}}}, admin).want(t, "nobody", 404, "scim_resource_not_found")
+	w.do("GET", "/uaa/Groups/x.y", nil, admin).want(t, "refused is not made", 404, "scim_resource_not_found")
+	before := first(w.tokens("bob", "secret"))
+	if p := must(w.s.Verify(before)); !p.Has("shop.read") {
+		t.Errorf("the token has %v, want the group", p.Scopes)
+	}
+	if a := w.do("GET", path+"/members", nil, admin); !strings.Contains(a.raw, bob.GUID) {
+		t.Errorf("members: %s", a.raw)
+	}
+	w.do("PUT", path, map[string]any{"displayName": "other"}, admin).want(t, "rename", 400, "invalid_scim_resource")
+	w.do("PUT", path, map[string]any{"displayName": "shop.read", "members": []any{}}, admin).want(t, "empty", 200, "")
+	if p := must(w.s.Verify(before)); p.Has("shop.read") {
+		t.Errorf("a token of before still has %v", p.Scopes)
+	}
+	w.do("GET", path, nil, admin).want(t, "an empty one stays", 200, "")
+	w.do("DELETE", path, nil, admin).want(t, "delete", 200, "")
+	w.do("DELETE", path, nil, admin).want(t, "delete again", 404, "scim_resource_not_found")
+	w.do("DELETE", "/uaa/Groups/uaa.admin", nil, admin).want(t, "one of the platform", 400, "invalid_scim_resource")
+}
+
 func first[T, U any](v T, _ U) T { return v }
 
 func FuzzFilter(f *testing.F) {

@@ -50,6 +50,7 @@ type Server struct {
 	accounts  *Accounts
 	roles     *Roles
 	revoked   *store.Bucket[revocation]
+	kept      *store.Bucket[keptGroup]
 	codes     *codeBox // for the ssh door
 	passcodes *codeBox // for the password grant
 	throttle  *throttle
@@ -73,8 +74,8 @@ func Open(c Config) (*Server, error) {
 	s := &Server{
 		cfg: c, log: c.Logger, issuer: c.PublicURL + "/uaa/oauth/token", keys: keys,
 		accounts: NewAccounts(c.DB, c.Cost), roles: NewRoles(c.DB),
-		revoked: store.In[revocation](c.DB, "revoked tokens"),
-		codes:   newCodeBox(), passcodes: newCodeBox(), throttle: newThrottle(),
+		revoked: store.In[revocation](c.DB, "revoked tokens"), kept: store.In[keptGroup](c.DB, "groups"),
+		codes: newCodeBox(), passcodes: newCodeBox(), throttle: newThrottle(),
 	}
 	s.handler = s.routes()
 	if err := s.makeAdmin(); err != nil {

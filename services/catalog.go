@@ -1,14 +1,19 @@
 package services
 
 import (
+	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"maps"
 	"net/http"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/google/uuid"
+
+	"github.com/dewrun/dew/app"
 )
 
 // Limits of a catalog.
@@ -174,8 +179,50 @@ func (l ledger) syncOffering(sb ServiceBroker, in Offered) (Offering, error) {
 	o.Bindable, o.PlanUpdateable, o.AllowContextUpdates = in.Bindable, in.PlanUpdateable, in.AllowContextUpdates
 	o.InstancesRetrievable, o.BindingsRetrievable = in.InstancesRetrievable, in.BindingsRetrievable
 	o.Shareable, o.DocumentationURL, o.Catalog = known.Shareable, known.DocumentationURL, in.Metadata
-	o.Active, o.UpdatedAt = true, now()
-	return o, put(l.offerings, "service offering", o.GUID, o)
+	o.Active = true
+	o.UpdatedAt, err = l.synced(sb, o.target(), changed(found, o, o.UpdatedAt))
+	return o, errors.Join(err, put(l.offerings, "service offering", o.GUID, o))
+}
+
+// change is what a new catalog makes of something: it is new, the same, or another.
+type change struct {
+	found, same bool
+	at          time.Time // of the last one
+}
+
+// changed compares what there is with what there was, as the store keeps it.
+func changed[T any](found []T, is T, at time.Time) change {
+	c := change{found: len(found) > 0, at: at}
+	if c.found {
+		before, err1 := json.Marshal(found[0])
+		after, err2 := json.Marshal(is)
+		c.same = errors.Join(err1, err2) == nil && bytes.Equal(before, after)
+	}
+	return c
+}
+
+// synced records what a broker's catalog made or changed, and returns when. The
+// broker itself did it: it is asked again without anybody's wish.
+func (l ledger) synced(sb ServiceBroker, target app.Target, c change) (time.Time, error) {
+	if c.same {
+		return c.at, nil
+	}
+	what := "create"
+	if c.found {
+		what = "update"
+	}
+	return now(), l.catalogEvent(what, sb, target)
+}
+
+func (l ledger) catalogEvent(what string, sb ServiceBroker, target app.Target) error {
+	by := app.Actor{GUID: sb.GUID, Type: "service_broker", Name: sb.Name}
+	return l.event(target.Type+"."+what, by, target, event{data: map[string]any{"service_broker_guid": sb.GUID}})
+}
+
+func (o Offering) target() app.Target { return app.Target{GUID: o.GUID, Type: "service", Name: o.Name} }
+
+func (p Plan) target() app.Target {
+	return app.Target{GUID: p.GUID, Type: "service_plan", Name: p.Name}
 }
 
 func (l ledger) syncPlan(sb ServiceBroker, o Offering, in OfferedPlan) (Plan, error) {
@@ -201,8 +248,9 @@ func (l ledger) syncPlan(sb ServiceBroker, o Offering, in OfferedPlan) (Plan, er
 		p.PlanUpdateable = *in.PlanUpdateable
 	}
 	p.Costs, p.Catalog, p.Maintenance, p.Schemas = costs(in.Metadata), in.Metadata, in.Maintenance, in.Schemas
-	p.MaxPolling, p.Active, p.UpdatedAt = in.MaxPolling, true, now()
-	return p, put(l.plans, "service plan", p.GUID, p)
+	p.MaxPolling, p.Active = in.MaxPolling, true
+	p.UpdatedAt, err = l.synced(sb, p.target(), changed(found, p, p.UpdatedAt))
+	return p, errors.Join(err, put(l.plans, "service plan", p.GUID, p))
 }
 
 // costs reads the prices in a plan's metadata, as brokers write them.
@@ -242,7 +290,7 @@ func (l ledger) retire(sb ServiceBroker, seen map[string]bool) (map[string][]str
 			return nil, fmt.Errorf("cannot list service instances: %w", err)
 		}
 		if len(is) == 0 {
-			if err := l.dropPlan(p); err != nil {
+			if err := errors.Join(l.dropPlan(p), l.catalogEvent("delete", sb, p.target())); err != nil {
 				return nil, err
 			}
 			continue
@@ -274,7 +322,7 @@ func (l ledger) retireOfferings(sb ServiceBroker, seen, kept map[string]bool) er
 				return err
 			}
 		default:
-			if err := drop(l.offerings, "service offering", o.GUID); err != nil {
+			if err := errors.Join(drop(l.offerings, "service offering", o.GUID), l.catalogEvent("delete", sb, o.target())); err != nil {
 				return err
 			}
 		}

@@ -1,0 +1,160 @@
+package auth
+
+import (
+	"errors"
+	"fmt"
+	"net/http"
+	"slices"
+	"time"
+
+	"github.com/dewrun/dew/store"
+)
+
+// keptGroup is a group that somebody made: a scope that users can be given, also
+// while nobody has it.
+type keptGroup struct {
+	Name        string
+	Description string
+	CreatedAt   time.Time
+}
+
+// groupBody is what a request says about a group; nil members stay as they are.
+type groupBody struct {
+	DisplayName string         `json:"displayName"`
+	Description string         `json:"description"`
+	Members     *[]groupMember `json:"members"`
+}
+
+// createGroup makes a scope that users can be given.
+func (s *Server) createGroup(r *http.Request) (reply, error) {
+	return s.changeGroup(r, EventGroupCreate, func(b groupBody) (string, error) {
+		if _, err := s.groupNamed(b.DisplayName); err == nil {
+			return "", &problem{status: http.StatusConflict, code: "scim_resource_already_exists", description: "A group with displayName: " + show(b.DisplayName) + " already exists."}
+		}
+		return b.DisplayName, nil
+	})
+}
+
+// putGroup gives a group other members, and another description where it is kept.
+func (s *Server) putGroup(r *http.Request) (reply, error) {
+	return s.changeGroup(r, EventGroupUpdate, func(b groupBody) (string, error) {
+		id := r.PathValue("id")
+		if b.DisplayName != "" && b.DisplayName != id {
+			return "", &Invalid{Key: "displayName", Message: "is the group's id and stays as it is: make another group"}
+		}
+		_, err := s.groupNamed(id)
+		return id, err
+	})
+}
+
+// changeGroup does what both share. Only who may do everything can: the scope
+// could be any.
+func (s *Server) changeGroup(r *http.Request, kind string, name func(b groupBody) (string, error)) (reply, error) {
+	p, err := s.permitted(r, "uaa.admin")
+	if err != nil {
+		return reply{}, err
+	}
+	var b groupBody
+	if err := decode(r, &b); err != nil {
+		return reply{}, err
+	}
+	id, err := name(b)
+	if err == nil {
+		err = errors.Join(checkText("displayName", id), checkText("description", b.Description), checkScopes("displayName", []string{id}))
+	}
+	if err == nil {
+		err = s.cfg.DB.Update(func(tx *store.Tx) error { return s.keepGroup(tx, id, b) })
+	}
+	s.record(event{kind, p, id, id}, err)
+	if err != nil {
+		return reply{}, scimProblem(err)
+	}
+	g, err := s.groupNamed(id)
+	status := http.StatusOK
+	if kind == EventGroupCreate {
+		status = http.StatusCreated
+	}
+	return reply{status: status, body: g}, err
+}
+
+func (s *Server) keepGroup(tx *store.Tx, id string, b groupBody) error {
+	kept := s.kept.With(tx)
+	g, err := kept.Get(id)
+	if errors.Is(err, store.ErrNotFound) {
+		g, err = keptGroup{Name: id, CreatedAt: now()}, nil
+	}
+	if err != nil {
+		return fmt.Errorf("cannot read group %s: %w", id, err)
+	}
+	g.Description = b.Description
+	if err := kept.Put(id, g); err != nil {
+		return fmt.Errorf("cannot keep group %s: %w", id, err)
+	}
+	if b.Members == nil {
+		return nil
+	}
+	return s.accounts.With(tx).setMembers(id, *b.Members)
+}
+
+// setMembers gives a scope to exactly these users, besides those who have it anyway.
+func (a *Accounts) setMembers(scope string, members []groupMember) error {
+	want := map[string]bool{}
+	for _, m := range members {
+		if _, err := a.User(m.Value); err != nil {
+			return err
+		}
+		want[m.Value] = true
+	}
+	users, err := a.Users()
+	if err != nil {
+		return err
+	}
+	for _, u := range users {
+		if slices.Contains(u.Groups, scope) == want[u.GUID] || slices.Contains(defaultScopes, scope) {
+			continue
+		}
+		_, err := a.UpdateUser(u.GUID, func(u *User) error {
+			u.Groups = slices.DeleteFunc(u.Groups, func(g string) bool { return g == scope })
+			if want[u.GUID] {
+				u.Groups = append(u.Groups, scope)
+			}
+			return nil
+		})
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// deleteGroup takes a scope from everybody. One that the platform asks for itself
+// stays.
+func (s *Server) deleteGroup(r *http.Request) (reply, error) {
+	p, err := s.permitted(r, "uaa.admin")
+	if err != nil {
+		return reply{}, err
+	}
+	g, err := s.groupNamed(r.PathValue("id"))
+	if err == nil && slices.Contains(ownScopes(), g.ID) {
+		err = &Invalid{Key: "displayName", Message: "the platform needs this group"}
+	}
+	if err == nil {
+		err = s.cfg.DB.Update(func(tx *store.Tx) error {
+			return errors.Join(s.accounts.With(tx).setMembers(g.ID, nil), s.kept.With(tx).Delete(g.ID))
+		})
+	}
+	s.record(event{EventGroupDelete, p, g.ID, g.DisplayName}, err)
+	if err != nil {
+		return reply{}, scimProblem(err)
+	}
+	return reply{body: g}, nil
+}
+
+// listMembers tells who has a scope.
+func (s *Server) listMembers(r *http.Request) (reply, error) {
+	if _, err := s.permitted(r, "scim.read", "uaa.admin"); err != nil {
+		return reply{}, err
+	}
+	g, err := s.groupNamed(r.PathValue("id"))
+	return reply{body: g.Members}, err
+}
