@@ -2,7 +2,6 @@ package api
 
 import (
 	"errors"
-	"maps"
 	"net/http"
 	"slices"
 	"strings"
@@ -80,7 +79,7 @@ func (s *Server) recordBuild(tx *store.Tx, b droplet.Build, d *droplet.Droplet) 
 		return w.record("audit.app.build.failed", a, data)
 	case d != nil:
 		data["droplet_guid"] = d.GUID
-		return errors.Join(w.record("audit.app.droplet.create", a, data), w.record("audit.app.build.staged", a, withBuildpacks(data, d)))
+		return w.record("audit.app.droplet.create", a, data)
 	}
 	if b.Fresh {
 		if err := w.record("audit.app.restage", a, data); err != nil {
@@ -88,17 +87,6 @@ func (s *Server) recordBuild(tx *store.Tx, b droplet.Build, d *droplet.Droplet) 
 		}
 	}
 	return w.record("audit.app.build.create", a, data)
-}
-
-// withBuildpacks adds the buildpacks that made a droplet.
-func withBuildpacks(data map[string]any, d *droplet.Droplet) map[string]any {
-	out := maps.Clone(data)
-	names := []map[string]any{}
-	for _, b := range d.Buildpacks {
-		names = append(names, map[string]any{"name": b.Name, "detect_output": b.Detected})
-	}
-	out["buildpacks"] = names
-	return out
 }
 
 // staged tells whether the package was staged before. Then another build of it

@@ -37,9 +37,6 @@ func (s *Server) getEnv(r *http.Request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := s.change(r.Context(), func(w wish) error { return w.record("audit.app.environment.show", a, nil) }); err != nil {
-		return nil, err
-	}
 	return v3.Env{
 		Staging: staging, Running: running, Environment: variables(a),
 		System:      map[string]any{"VCAP_SERVICES": services},
@@ -138,8 +135,7 @@ func (s *Server) getVariables(r *http.Request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	err = s.change(r.Context(), func(w wish) error { return w.record("audit.app.environment_variables.show", a, nil) })
-	return s.presentVariables(a), err
+	return s.presentVariables(a), nil
 }
 
 func (s *Server) updateVariables(r *http.Request) (any, error) {

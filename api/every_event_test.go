@@ -144,8 +144,6 @@ func (h *home) doApps(t *testing.T, at place) []told {
 		h.do("POST", path+"/actions/"+action, "")
 	}
 	h.do("PATCH", path, `{"name":"store"}`)
-	h.do("GET", path+"/env", "")
-	h.do("GET", path+"/environment_variables", "")
 	h.do("POST", "/v3/processes/"+a+"/actions/scale", `{"instances":2}`)
 	h.do("PATCH", "/v3/processes/"+a, `{"command":"x"}`)
 	h.do("POST", path+"/actions/start", "")
@@ -164,7 +162,7 @@ func (h *home) doApps(t *testing.T, at place) []told {
 	out := []told{{kind: "app.revision.environment_variables.show", target: "app", place: at}}
 	for kind, data := range map[string]string{
 		"create": "request.name", "update": "request.name", "start": "", "restart": "", "stop": "", "delete-request": "request.recursive",
-		"droplet.mapped": "request.droplet_guid", "environment.show": "", "environment_variables.show": "", "process.scale": "request.instances",
+		"droplet.mapped": "request.droplet_guid", "process.scale": "request.instances",
 		"process.update": "process_guid", "process.terminate_instance": "process_index", "task.create": "task_guid", "task.cancel": "task_guid",
 		"deployment.create": "deployment_guid", "deployment.cancel": "deployment_guid", "apply_manifest": "request.manifest",
 		"revision.create": "revision_guid", "ssh-authorized": "index", "ssh-unauthorized": "index",
@@ -189,7 +187,7 @@ func (h *home) doBits(t *testing.T, at place) []told {
 	var out []told
 	for kind, data := range map[string]string{
 		"package.create": "package_guid", "package.upload": "package_guid", "package.download": "package_guid", "package.delete": "package_guid",
-		"build.create": "build_guid", "build.staged": "droplet_guid", "restage": "", "droplet.create": "droplet_guid", "droplet.delete": "droplet_guid",
+		"build.create": "build_guid", "restage": "", "droplet.create": "droplet_guid", "droplet.delete": "droplet_guid",
 	} {
 		out = append(out, told{kind: "app." + kind, target: "app", guid: h.app, place: at, data: data})
 	}
@@ -211,10 +209,14 @@ func (h *home) doRoutes(t *testing.T, at place) []told {
 	h.do("DELETE", path, "")
 	there := place{at.org, other.GUID}
 	return []told{
-		{kind: "route.create", target: "route", guid: rt, place: at, data: "request.host"}, {kind: "route.update", target: "route", guid: rt, place: at, data: "request.metadata.labels.a"},
-		{kind: "route.share", target: "route", guid: rt, place: at}, {kind: "route.unshare", target: "route", guid: rt, place: at},
-		{kind: "route.transfer-owner", target: "route", guid: rt, place: at}, {kind: "route.delete-request", target: "route", guid: rt, place: there},
-		{kind: "app.map-route", target: "app", guid: h.app, place: at, data: "route_guid"}, {kind: "app.unmap-route", target: "app", guid: h.app, place: at, data: "route_guid"},
+		{kind: "route.create", target: "route", guid: rt, place: at, data: "request.host"},
+		{kind: "route.update", target: "route", guid: rt, place: at, data: "request.metadata.labels.a"},
+		{kind: "route.share", target: "route", guid: rt, place: at},
+		{kind: "route.unshare", target: "route", guid: rt, place: at},
+		{kind: "route.transfer-owner", target: "route", guid: rt, place: at},
+		{kind: "route.delete-request", target: "route", guid: rt, place: there},
+		{kind: "app.map-route", target: "app", guid: h.app, place: at, data: "route_guid"},
+		{kind: "app.unmap-route", target: "app", guid: h.app, place: at, data: "route_guid"},
 	}
 }
 
@@ -289,8 +291,10 @@ func (h *home) doStaging(t *testing.T) []told {
 	stack := droplet.StackGUID("host")
 	h.do("PATCH", "/v3/stacks/"+stack, `{"metadata":{"labels":{"a":"b"}}}`)
 	return []told{
-		{kind: "buildpack.create", target: "buildpack", guid: b, data: "request.name"}, {kind: "buildpack.update", target: "buildpack", guid: b, data: "request.enabled"},
-		{kind: "buildpack.delete", target: "buildpack", guid: b}, {kind: "stack.update", target: "stack", guid: stack, data: "request.metadata.labels.a"},
+		{kind: "buildpack.create", target: "buildpack", guid: b, data: "request.name"},
+		{kind: "buildpack.update", target: "buildpack", guid: b, data: "request.enabled"},
+		{kind: "buildpack.delete", target: "buildpack", guid: b},
+		{kind: "stack.update", target: "stack", guid: stack, data: "request.metadata.labels.a"},
 	}
 }
 
@@ -337,7 +341,8 @@ func (h *home) doMarket(t *testing.T) []told {
 	h.do("PATCH", "/v3/service_brokers/"+b, `{"name":"third"}`)
 	h.do("DELETE", "/v3/service_brokers/"+b, "")
 	return []told{
-		{kind: "service_broker.create", target: "service_broker", guid: b, data: "request.name"}, {kind: "service_broker.update", target: "service_broker", guid: b},
+		{kind: "service_broker.create", target: "service_broker", guid: b, data: "request.name"},
+		{kind: "service_broker.update", target: "service_broker", guid: b},
 		{kind: "service_broker.delete", target: "service_broker", guid: b},
 		{kind: "service_plan_visibility.update", target: "service_plan_visibility", guid: plan.GUID, data: "request.type"},
 		{kind: "service.create", target: "service", guid: plan.Relationships.ServiceOffering.ID(), broker: true},

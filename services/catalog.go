@@ -214,7 +214,12 @@ func (l ledger) synced(sb ServiceBroker, target app.Target, c change) (time.Time
 	return now(), l.catalogEvent(what, sb, target)
 }
 
+// catalogEvent records what a broker's catalog did. What is built in came with the
+// daemon, which is nobody's deed.
 func (l ledger) catalogEvent(what string, sb ServiceBroker, target app.Target) error {
+	if sb.Builtin() {
+		return nil
+	}
 	by := app.Actor{GUID: sb.GUID, Type: "service_broker", Name: sb.Name}
 	return l.event(target.Type+"."+what, by, target, event{data: map[string]any{"service_broker_guid": sb.GUID}})
 }
