@@ -2,6 +2,7 @@ package api
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
@@ -10,6 +11,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -23,19 +25,18 @@ import (
 // arrival bounds the wait for a recorded answer: only another answer reaches it.
 const arrival = 20 * time.Second
 
+// longestPause is between two questions for an answer that takes its time.
+const longestPause = 50 * time.Millisecond
+
 // What the stock client sent to a real daemon once is sent again, and what it
 // reads of the answers is what it read then. Every folder is one script with a
 // daemon of its own. `CF_BIN=… DEW_RECORD=1 go test -tags integration -run TestCF
 // ./cmd/dewd` records anew.
 func TestReplay(t *testing.T) {
 	t.Parallel()
-	for _, script := range scripts(t) {
+	for script, all := range must(recorded())(t) {
 		t.Run(script, func(t *testing.T) {
 			t.Parallel()
-			all := must(cftest.Load(filepath.Join("testdata/cf", script)))(t)
-			if len(all) == 0 {
-				t.Fatal("there are no recordings")
-			}
 			newRerun(t).replay(all)
 		})
 	}
@@ -45,8 +46,8 @@ func TestReplay(t *testing.T) {
 func TestReplayedCommands(t *testing.T) {
 	t.Parallel()
 	var all []cftest.Recording
-	for _, script := range scripts(t) {
-		all = append(all, must(cftest.Load(filepath.Join("testdata/cf", script)))(t)...)
+	for _, one := range must(recorded())(t) {
+		all = append(all, one...)
 	}
 	missing, needless := cftest.Unscripted(all)
 	if len(missing)+len(needless) > 0 {
@@ -54,20 +55,22 @@ func TestReplayedCommands(t *testing.T) {
 	}
 }
 
-// scripts are the folders with recordings.
-func scripts(t *testing.T) []string {
-	t.Helper()
-	var names []string
-	for _, e := range must(os.ReadDir("testdata/cf"))(t) {
-		if e.IsDir() {
-			names = append(names, e.Name())
+// recorded are the recordings by script. A script without any is a mistake.
+var recorded = sync.OnceValues(func() (map[string][]cftest.Recording, error) {
+	folders, err := os.ReadDir("testdata/cf")
+	out := map[string][]cftest.Recording{}
+	for _, e := range folders {
+		all, err := cftest.Load(filepath.Join("testdata/cf", e.Name()))
+		if err != nil || len(all) == 0 {
+			return nil, fmt.Errorf("there are no recordings in %s: %w", e.Name(), err)
 		}
+		out[e.Name()] = all
 	}
-	if len(names) == 0 {
-		t.Fatal("there are no recordings")
+	if err == nil && len(out) == 0 {
+		err = errors.New("there are no recordings")
 	}
-	return names
-}
+	return out, err
+})
 
 // rerun is a platform that the recordings of one script are played to.
 type rerun struct {
@@ -124,7 +127,9 @@ func (p *rerun) replay(all []cftest.Recording) {
 // again sends one request. A question is asked until the recorded answer comes:
 // the client asked again, too, and only its last answer was kept.
 func (p *rerun) again(e cftest.Exchange) error {
-	for end := time.Now().Add(arrival); ; time.Sleep(time.Millisecond) {
+	pause := time.Millisecond
+	for end := time.Now().Add(arrival); ; time.Sleep(pause) {
+		pause = min(2*pause, longestPause)
 		r, err := p.b.Request("http://replay", e)
 		if err != nil {
 			return err
@@ -214,7 +219,7 @@ func (p *rerun) await(name, number string) error {
 		return err
 	}
 	admin := p.admin()
-	for end := time.Now().Add(arrival); time.Now().Before(end); time.Sleep(time.Millisecond) {
+	for end := time.Now().Add(arrival); time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
 		active, _ := admin.get("/v3/deployments?status_values=ACTIVE&app_guids=" + pr.App)["resources"].([]any)
 		running := 0
 		for _, s := range p.sup.Instances(pr.GUID) {
