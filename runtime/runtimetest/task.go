@@ -46,7 +46,7 @@ type proc struct {
 // All fields of Task and proc are guarded by ground.mu.
 
 func newTask(g *ground, s runtime.Spec) *Task {
-	t := &Task{ground: g, spec: s, refuse: g.refuse}
+	t := &Task{ground: g, spec: s, refuse: g.refuse, taken: runtime.Consumption{Entitled: 1}}
 	for _, p := range s.Processes {
 		t.procs = append(t.procs, &proc{ProcessSpec: p, ended: make(chan struct{}), deaf: map[syscall.Signal]bool{}})
 	}
