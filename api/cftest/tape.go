@@ -73,13 +73,15 @@ func sumOf(b []byte) string {
 }
 
 var (
-	aGUID     = regexp.MustCompile(`[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}`)
-	anID      = regexp.MustCompile(`[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}\b`)
-	aTime     = regexp.MustCompile(`\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?(Z|[+-]\d\d:\d\d)`)
-	aNano     = regexp.MustCompile(`\b\d{19}\b`)
-	aSum      = regexp.MustCompile(`\b[0-9a-f]{64}\b`)
-	inPath    = regexp.MustCompile(`/v3/([a-z_]+)/([0-9a-f]{8}-[0-9a-f-]{27})`)
-	inAccount = regexp.MustCompile(`"(id|user_id)":\s*"([0-9a-f]{8}-[0-9a-f-]{27})"`)
+	aGUID = regexp.MustCompile(`[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}`)
+	anID  = regexp.MustCompile(`[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}\b`)
+	aTime = regexp.MustCompile(`\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?(Z|[+-]\d\d:\d\d)`)
+	aNano = regexp.MustCompile(`\b\d{19}\b`)
+	aSum  = regexp.MustCompile(`\b[0-9a-f]{64}\b`)
+	// aTemporary is the name of a file that the client makes up.
+	aTemporary = regexp.MustCompile(`^(cf-cli)-\d+$`)
+	inPath     = regexp.MustCompile(`/v3/([a-z_]+)/([0-9a-f]{8}-[0-9a-f-]{27})`)
+	inAccount  = regexp.MustCompile(`"(id|user_id)":\s*"([0-9a-f]{8}-[0-9a-f-]{27})"`)
 )
 
 // singular are the nouns that do not lose an s.
@@ -274,7 +276,7 @@ func (t *Tape) upload(form *multipart.Reader) (any, error) {
 		if err != nil {
 			return nil, err
 		}
-		out[p.FormName()] = map[string]any{"filename": p.FileName(), "files": files}
+		out[p.FormName()] = map[string]any{"filename": aTemporary.ReplaceAllString(p.FileName(), "$1"), "files": files}
 	}
 }
 

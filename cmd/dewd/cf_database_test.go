@@ -61,7 +61,7 @@ func TestCFDatabases(t *testing.T) {
 	s.cf("update-service cache -p large --wait", "^.*plan `large` .* is not free", "OK")
 	s.cf("services", "^cache +redis +large +shop +update succeeded")
 	s.cf("unbind-service shop cache --wait", "OK")
-	s.cf("delete-service cache -f --wait", "deleted")
+	s.cf("delete-service cache -f --wait", "Service instance cache deleted.")
 	s.cf("services", "No service instances found")
 
 	// A service that users bring along, by a manifest.
