@@ -64,6 +64,9 @@ func coverage(t *testing.T) string {
 			if text == "" {
 				t.Errorf("%s: nobody knows who may ask it", pattern)
 			}
+			if r.open {
+				text += "; without one what everybody can have"
+			}
 			if r.local {
 				text += ", at the socket alone"
 			}

@@ -288,6 +288,8 @@ func (s *Server) admit(r *http.Request, rt right) error {
 	}
 	v := visitorOf(r.Context())
 	switch {
+	case rt.open && errors.Is(v.err, errNotAuthenticated):
+		return s.browse()
 	case v.err != nil:
 		return v.err
 	case rt.local && !v.local:
@@ -313,6 +315,16 @@ func (s *Server) admit(r *http.Request, rt right) error {
 		err = s.askReader(r, rt, err)
 	}
 	return missing(rt.at.noun, err)
+}
+
+// browse lets those in who come without a token, unless the marketplace is hidden
+// from them.
+func (s *Server) browse() error {
+	f, err := s.c.Registry.Flag(app.FlagHideMarket)
+	if err == nil && f.Enabled {
+		err = errNotAuthenticated
+	}
+	return err
 }
 
 // askReader lets those read who see the thing in another space. To do more, they

@@ -161,6 +161,9 @@ func describe(pattern string, o operation, in, out *shapes) object {
 	if rt.need == toLook {
 		d["security"] = []object{}
 	}
+	if rt.open {
+		d["security"] = []object{{}, {"token": []string{}}}
+	}
 	if rt.local {
 		d["description"] = "Answered at the socket of the daemon alone."
 	}

@@ -12,6 +12,7 @@ type right struct {
 	need  need
 	at    noun // what the path's guid names; none: the need is no matter of a place
 	local bool // answered on the socket alone
+	open  bool // without a token what everybody can have is shown, unless a flag hides it
 }
 
 // rights says for every pattern what it needs. A pattern that is missing here, or
@@ -300,13 +301,13 @@ var rights = map[string]right{
 	"PATCH /v3/service_brokers/{guid}":  {need: toEnter},
 	"DELETE /v3/service_brokers/{guid}": {need: toEnter},
 
-	"GET /v3/service_offerings":           {need: toEnter},
-	"GET /v3/service_offerings/{guid}":    {need: toEnter}, // who may have a plan of it sees it
-	"PATCH /v3/service_offerings/{guid}":  {need: toEnter}, // it is its broker's
+	"GET /v3/service_offerings":           {need: toEnter, open: true},
+	"GET /v3/service_offerings/{guid}":    {need: toEnter, open: true}, // who may have a plan of it sees it
+	"PATCH /v3/service_offerings/{guid}":  {need: toEnter},             // it is its broker's
 	"DELETE /v3/service_offerings/{guid}": {need: toEnter},
 
-	"GET /v3/service_plans":           {need: toEnter},
-	"GET /v3/service_plans/{guid}":    {need: toEnter},
+	"GET /v3/service_plans":           {need: toEnter, open: true},
+	"GET /v3/service_plans/{guid}":    {need: toEnter, open: true},
 	"PATCH /v3/service_plans/{guid}":  {need: toEnter},
 	"DELETE /v3/service_plans/{guid}": {need: toEnter},
 

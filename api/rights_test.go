@@ -219,7 +219,15 @@ func TestEveryEndpointWantsToken(t *testing.T) {
 			}
 			continue
 		}
-		h.wantRefusal(t, pattern, h.as("", method, path, "{}"), refusal{401, "CF-NotAuthenticated", "Authentication error"})
+		if rights[pattern].open {
+			if got := h.as("", method, path, ""); got.Code != http.StatusOK && got.Code != http.StatusNotFound {
+				t.Errorf("%s without a token = %d, want what everybody can have", pattern, got.Code)
+			} else {
+				h.wantNoLeak(t, pattern, got)
+			}
+		} else {
+			h.wantRefusal(t, pattern, h.as("", method, path, "{}"), refusal{401, "CF-NotAuthenticated", "Authentication error"})
+		}
 		for name, token := range bad {
 			h.wantRefusal(t, pattern+" "+name, h.as(token, method, path, "{}"), refusal{401, "CF-InvalidAuthToken", "Invalid Auth Token"})
 		}

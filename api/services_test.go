@@ -118,6 +118,24 @@ func TestMarketplace(t *testing.T) {
 	}
 }
 
+// Without a token the marketplace has what everybody can have, unless it is hidden.
+func TestMarketplaceWithoutToken(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.want(200, "PATCH", "/v3/service_plans/"+w.plan("large").GUID+"/visibility", `{"type":"admin"}`, nil)
+	for path, want := range map[string]int{
+		"/v3/service_plans?names=small,large": 1, "/v3/service_plans/" + w.plan("large").GUID: -404, "/v3/service_offerings?names=database": 1,
+	} {
+		got := w.as("", "GET", path, "")
+		var page anyList
+		if err := json.Unmarshal(got.Body.Bytes(), &page); err != nil || got.Code != 200 && got.Code != -want || len(page.Resources) != max(want, 0) {
+			t.Errorf("%s = %d %s, %v", path, got.Code, got.Body, err)
+		}
+	}
+	w.want(200, "PATCH", "/v3/feature_flags/"+app.FlagHideMarket, `{"enabled":true}`, nil)
+	wantError(t, w.as("", "GET", "/v3/service_plans", ""), "CF-NotAuthenticated", "Authentication error")
+}
+
 // What cannot be had is refused in the words that clients know, and nothing is made.
 func TestServiceRefusals(t *testing.T) {
 	t.Parallel()

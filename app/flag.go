@@ -35,6 +35,7 @@ const (
 	FlagRouteSharing    = "route_sharing"
 	FlagSpaceBrokers    = "space_scoped_private_broker_creation"
 	FlagTaskCreation    = "task_creation"
+	FlagHideMarket      = "hide_marketplace_from_unauthenticated_users"
 )
 
 // flags are all that the platform knows, as they are when nobody has switched
@@ -44,7 +45,7 @@ var flags = []Flag{
 	{Name: FlagScaling, Enabled: true},
 	{Name: FlagDocker},
 	{Name: FlagEnvVisibility, Enabled: true},
-	{Name: "hide_marketplace_from_unauthenticated_users", Enabled: true, Fixed: "nothing is told without a token"},
+	{Name: FlagHideMarket},
 	{Name: FlagPrivateDomains, Enabled: true},
 	{Name: FlagResourceMatch, Enabled: true},
 	{Name: FlagRouteCreation, Enabled: true},
