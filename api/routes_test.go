@@ -47,7 +47,7 @@ func TestCreateRoute(t *testing.T) {
 		"no domain":         {w.space.GUID, "nonesuch", `"host":"x",`, "Invalid domain. Ensure that the domain exists and you have access to it."},
 		"foreign domain":    {w.space.GUID, foreign.GUID, `"host":"x",`, "Invalid domain."},
 		"other option":      {w.space.GUID, shared.GUID, `"host":"x","options":{"colour":"red"},`, "options.colour: is not known"},
-		"other balancing":   {w.space.GUID, shared.GUID, `"host":"x","options":{"loadbalancing":"least-connection"},`, "must be round-robin"},
+		"other balancing":   {w.space.GUID, shared.GUID, `"host":"x","options":{"loadbalancing":"random"},`, "must be round-robin or least-connection"},
 		"bad label":         {w.space.GUID, shared.GUID, `"host":"x","metadata":{"labels":{"a":"b c"}},`, "metadata.labels[a]"},
 		"unknown field":     {w.space.GUID, shared.GUID, `"colour":"x",`, "Unknown field(s): 'colour'"},
 	} {

@@ -279,17 +279,18 @@ func (r *Registry) checkRoute(rt Route) error {
 // The options of a route.
 const (
 	OptionBalancing = "loadbalancing"
-	RoundRobin      = "round-robin"
+	RoundRobin      = "round-robin"      // instances get requests in turn
+	LeastConnection = "least-connection" // who has the fewest gets the next one
 )
 
-// checkOptions refuses what would have no effect: instances get requests in turn.
+// checkOptions refuses what would have no effect.
 func checkOptions(ps *problems, key string, options map[string]string) {
 	for _, k := range slices.Sorted(maps.Keys(options)) {
 		switch {
 		case k != OptionBalancing:
 			ps.add(key+"."+k, "is not known: there is %s", OptionBalancing)
-		case options[k] != RoundRobin:
-			ps.add(key+"."+k, "must be %s, not %q: instances get requests in turn", RoundRobin, options[k])
+		case options[k] != RoundRobin && options[k] != LeastConnection:
+			ps.add(key+"."+k, "must be %s or %s, not %q", RoundRobin, LeastConnection, options[k])
 		}
 	}
 }

@@ -44,6 +44,7 @@ type endpoint struct {
 	wires     *wires          // for requests without a body
 	http2     *http.Transport // for destinations that speak it; its connections carry many requests
 	withdrawn atomic.Bool
+	flights   atomic.Int32 // requests and connections that are under way here
 	dial      dialFunc
 
 	mu    sync.Mutex // guards the fields below

@@ -94,7 +94,15 @@ func (r *Router) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 		return
 	}
 	f.answer.ResponseWriter, f.answer.flight = w, f
+	defer f.leave()
 	f.serve(req)
+}
+
+// leave ends the stay of a request at the instance that it was last sent to.
+func (f *flight) leave() {
+	if f.target.endpoint != nil {
+		f.target.endpoint.flights.Add(-1)
+	}
 }
 
 // refused are requests that no app can be meant by.
@@ -261,7 +269,9 @@ func (f *flight) ask(out *http.Request, t target) (*http.Response, error) {
 		req.Header = out.Header.Clone()
 		f.router.retries.Add(1)
 	}
+	f.leave()
 	f.tried, f.target = append(f.tried, t.endpoint), t
+	t.endpoint.flights.Add(1)
 	to := *out.URL
 	to.Host = t.address()
 	req.URL = &to

@@ -45,6 +45,7 @@ type entry struct {
 	destinations []destination
 	serviced     bool     // its requests go through a service
 	service      *url.URL // of that service; nil: it cannot be used
+	least        bool     // the instance with the fewest requests gets the next one
 	turn         atomic.Uint32
 }
 
@@ -99,7 +100,10 @@ func newTable(routes []app.Route, domains []app.Domain, poolOf func(processKey) 
 }
 
 func newEntry(rt app.Route, host string, poolOf func(processKey) *pool) *entry {
-	e := &entry{route: rt.GUID, host: host, path: strings.TrimRight(rt.Path, "/")}
+	e := &entry{
+		route: rt.GUID, host: host, path: strings.TrimRight(rt.Path, "/"),
+		least: rt.Options[app.OptionBalancing] == app.LeastConnection,
+	}
 	for _, d := range rt.Destinations {
 		d.ProcessType = cmp.Or(d.ProcessType, app.Web)
 		e.destinations = append(e.destinations, destination{d, poolOf(processKey{app: d.App, kind: d.ProcessType})})
@@ -201,9 +205,9 @@ func (d *destination) reach(ep *endpoint) (target, bool) {
 	return target{endpoint: ep, port: at.Port, protocol: at.Protocol}, ok
 }
 
-// pick takes the next instance in turn that is not among tried. It returns false
-// when there is none.
-func (e *entry) pick(tried []*endpoint) (target, bool) {
+// pick takes an instance that is not among tried: the next in turn, or of those
+// with the fewest requests the next in turn. It returns false when there is none.
+func (e *entry) pick(tried []*endpoint) (picked target, ok bool) {
 	var room [8]target
 	all := e.targets(room[:0])
 	if len(all) == 0 {
@@ -212,11 +216,17 @@ func (e *entry) pick(tried []*endpoint) (target, bool) {
 	first := int(e.turn.Add(1) % uint32(len(all)))
 	for i := range all {
 		t := all[(first+i)%len(all)]
-		if !slices.Contains(tried, t.endpoint) {
+		if slices.Contains(tried, t.endpoint) {
+			continue
+		}
+		if !e.least {
 			return t, true
 		}
+		if !ok || t.endpoint.flights.Load() < picked.endpoint.flights.Load() {
+			picked, ok = t, true
+		}
 	}
-	return target{}, false
+	return picked, ok
 }
 
 // find takes an instance that a client asked for. It returns false when the route

@@ -183,6 +183,8 @@ func (r *Router) lead(ctx context.Context, port int, client net.Conn) {
 		return
 	}
 	defer instance.endpoint.release()
+	instance.endpoint.flights.Add(1)
+	defer instance.endpoint.flights.Add(-1)
 	defer func() { _ = instance.Close() }() // all was copied, or nobody wants it
 	hangUp := func() { client.Close() }
 	instance.dropped.Store(&hangUp)

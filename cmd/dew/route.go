@@ -45,7 +45,7 @@ func wayCommands(g *global) []*cli.Command {
 		run(verb{name: "route", alias: "ro", args: "DOMAIN", usage: "show a route: where it leads, who has it, its options", about: "Examples:\n   dew route dew.localhost --hostname shop --path /api\n   dew route tcp.dew.localhost --port 20000", flags: append(hostFlags(), jsonFlag())}, runRoute),
 		run(verb{name: "check-route", args: "DOMAIN", usage: "tell whether somebody has a route, also where you do not see it", flags: append(hostFlags(), jsonFlag())}, runCheckRoute),
 		run(verb{
-			name: "update-route", args: "DOMAIN", usage: "change the options of a route", about: "Examples:\n   dew update-route dew.localhost -n shop -o loadbalancing=round-robin\n   dew update-route dew.localhost -n shop -r loadbalancing",
+			name: "update-route", args: "DOMAIN", usage: "change the options of a route", about: "Examples:\n   dew update-route dew.localhost -n shop -o loadbalancing=least-connection\n   dew update-route dew.localhost -n shop -r loadbalancing",
 			flags: append(slices.Clone(names),
 				optionFlag(),
 				&cli.StringSliceFlag{Name: "remove-option", Aliases: []string{"r"}, Usage: "remove an `option`; may be repeated"}),

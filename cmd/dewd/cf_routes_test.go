@@ -91,8 +91,8 @@ func (s *stock) tunesRoutes() {
 	s.cf("route dew.localhost --hostname tuned", "^options: +\\{loadbalancing=round-robin\\}")
 	s.cf("update-route dew.localhost --hostname tuned --remove-option loadbalancing", "Route tuned.dew.localhost has been updated")
 	s.cf("update-route dew.localhost --hostname tuned -o loadbalancing=round-robin", "Route tuned.dew.localhost has been updated")
-	s.refuses("create-route dew.localhost --hostname odd -o loadbalancing=coin", `options.loadbalancing: must be round-robin, not "coin"`)
-	s.cf("map-route shop dew.localhost --hostname mapped -o loadbalancing=round-robin", "OK")
+	s.refuses("create-route dew.localhost --hostname odd -o loadbalancing=coin", `options.loadbalancing: must be round-robin or least-connection, not "coin"`)
+	s.cf("map-route shop dew.localhost --hostname mapped -o loadbalancing=least-connection", "OK")
 }
 
 func (s *stock) keepsPorts() {
