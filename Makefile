@@ -62,19 +62,19 @@ run: setup build ## start dewd, push the sample app with its sidecar, show its a
 stop: ## end the dewd of `make run` and its apps, leave nothing behind
 	@dist/checkout.sh stop '$(ROOT)' '$(RUN)'
 
-test: root setup-test build ## every kind of test (root, a quarter of an hour)
+test: root setup-test build ## every kind of test (root, some 25 minutes)
 	@$(GO) test -race -timeout 10m $$($(GO) list ./... | grep -vxF "$$($(GO) list -tags integration $(call tagged,integration))")
 	@$(MAKE) --no-print-directory integration
 
 unit: ## unit tests with the race detector (a minute or two)
 	@$(GO) test -race -timeout 5m ./...
 
-# Two packages at a time: each has daemons, networks and cgroups of its own, and
-# counts what is left of those. The tests of the tagged packages are all run here,
-# unit tests too.
+# One package after the other: each starts containers and counts what is left, and
+# a hundred clients at once want the machine for themselves. The tests of the tagged
+# packages are all run here, unit tests too.
 integration: root build ## the tests with real containers, databases and peers (root)
 	@if [ -n '$(call tagged,integration)' ]; then \
-		$(GO) test -race -tags integration -p 2 -count 1 -timeout 30m $(call tagged,integration); \
+		$(GO) test -race -tags integration -p 1 -count 1 -timeout 30m $(call tagged,integration); \
 	fi
 
 proof: root setup-test build fuzz ## the long versions of the tests, and every fuzz test (FUZZ=30s each)

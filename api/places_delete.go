@@ -89,7 +89,7 @@ func (s *Server) doDeleteSpace(ctx context.Context, guid string) error {
 		}
 		return deletionFailed(spaceDeletion, sp.Name, joined(err))
 	}
-	if err := s.forgetApps(guid); err != nil {
+	if err := s.deleteApps(ctx, guid); err != nil {
 		return err
 	}
 	return s.changeAs(app.Actor{}, func(w wish) error {
@@ -103,15 +103,18 @@ func (s *Server) doDeleteSpace(ctx context.Context, guid string) error {
 	})
 }
 
-// forgetApps starts a job for each app of a space: what was made of its bits goes
-// too, also when the daemon ends before the space is gone.
-func (s *Server) forgetApps(space string) error {
+// deleteApps removes the apps of a space. What was made of their bits goes first: a
+// daemon that is killed in between finds the app again, and so the rest.
+func (s *Server) deleteApps(ctx context.Context, space string) error {
 	apps, err := s.c.Registry.AppsIn(space)
 	if err != nil {
 		return err
 	}
 	for _, a := range apps {
-		if _, err := s.c.Jobs.Start(opDeleteApp, removal{GUID: a.GUID}); err != nil {
+		if err := s.c.Builds.Forget(a.GUID); err != nil {
+			return err
+		}
+		if err := s.doDeleteApp(ctx, a.GUID); err != nil {
 			return err
 		}
 	}

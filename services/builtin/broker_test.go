@@ -92,6 +92,8 @@ func nothingLeft(t *testing.T, b *Broker, h *fakeHost) {
 	if _, err := os.Stat(b.home(guid)); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("its folder: %v", err)
 	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
 	if len(h.servers) != 0 || len(h.leased) != 0 {
 		t.Errorf("servers = %v, addresses = %v", h.servers, h.leased)
 	}
