@@ -170,11 +170,13 @@ func (s *shop) oneOfMany(code v3.SSHCode) (bool, error) {
 	if err != nil {
 		return false, err
 	}
+	var says bytes.Buffer
+	ses.Stderr = &says
 	out, err := ses.Output("echo hello")
-	if err == nil && string(out) != "hello\n" {
-		err = fmt.Errorf("printed %q", out)
+	if err != nil || string(out) != "hello\n" {
+		return false, fmt.Errorf("printed %q and said %q: %w", out, says.String(), err)
 	}
-	return err == nil, err
+	return true, nil
 }
 
 // The sidecar, killed by hand from a shell beside it, takes the instance along:

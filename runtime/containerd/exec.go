@@ -96,9 +96,20 @@ func (t *task) openSession(ctx context.Context, exec string, s runtime.ExecSpec)
 	return ses, nil
 }
 
+// maxMaking is how many processes of an instance are made at the same time. Until
+// one has become what it is to run it is a copy of the runtime, some ten megabytes
+// that are charged to the instance: a crowd of them would end a small app.
+const maxMaking = 2
+
 // makeSession holds the door open for as long as the making takes: a deletion
 // that came in between would miss the new leaf.
 func (t *task) makeSession(ctx context.Context, around surroundings, s runtime.ExecSpec) (*session, error) {
+	select {
+	case t.making <- struct{}{}:
+		defer func() { <-t.making }()
+	case <-ctx.Done():
+		return nil, context.Cause(ctx)
+	}
 	t.door.RLock()
 	defer t.door.RUnlock()
 	if t.closed {
@@ -237,7 +248,24 @@ func (s *session) start(ctx context.Context, p *specs.Process, spec runtime.Exec
 			}
 		}
 	}
+	if err := yieldMemory(int(r.Pid)); err != nil {
+		return err
+	}
 	return e.cg.place(id, s.exec, int(r.Pid))
+}
+
+// yieldMemory makes a session, and what it will start, the first to go when its
+// instance is out of memory: the app does not pay for its guests. One that has
+// ended already needs nothing.
+func yieldMemory(pid int) error {
+	err := os.WriteFile(procFile(pid, "oom_score_adj"), []byte("1000"), 0)
+	if errors.Is(err, os.ErrNotExist) || errors.Is(err, unix.ESRCH) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("cannot make a session the first to go: %w", err)
+	}
+	return nil
 }
 
 // openPipes makes the pipes and opens the ends to be read, without which the shim

@@ -34,13 +34,21 @@ func (w *world) enter(p app.Process, s runtime.ExecSpec) runtime.Session {
 // command runs a command in a session and returns what it printed.
 func (w *world) command(p app.Process, command string) (string, runtime.SessionEnd) {
 	w.t.Helper()
-	ses := w.enter(p, runtime.ExecSpec{Kind: runtime.ExecCommand, Command: command})
-	out, err := io.ReadAll(ses.Streams().Out)
-	end, werr := ses.Wait(w.t.Context())
-	if err := errors.Join(err, werr, ses.Close()); err != nil {
+	out, end, err := w.tryCommand(p, command)
+	if err != nil {
 		w.t.Fatal(err)
 	}
-	return string(out), end
+	return out, end
+}
+
+func (w *world) tryCommand(p app.Process, command string) (string, runtime.SessionEnd, error) {
+	ses, err := w.sup.Exec(w.t.Context(), runtime.ExecTarget{Process: p.GUID}, runtime.ExecSpec{Kind: runtime.ExecCommand, Command: command})
+	if err != nil {
+		return "", runtime.SessionEnd{}, err
+	}
+	out, err := io.ReadAll(ses.Streams().Out)
+	end, werr := ses.Wait(w.t.Context())
+	return string(out), end, errors.Join(err, werr, ses.Close())
 }
 
 // Sessions, whatever became of them, leave nothing: no process, leaf, pipe,
@@ -123,6 +131,32 @@ func TestSessionMemory(t *testing.T) {
 	}
 	if rs, err := runtime.NewExitLog(w.db).Process(p.GUID); err != nil || len(rs) > 0 {
 		t.Errorf("%d exit records, %v; want none", len(rs), err)
+	}
+}
+
+// The app does not pay for its guests: neither for a crowd that comes at once, nor
+// for many small programs of one of them, though its own is the largest.
+func TestSessionsYieldMemory(t *testing.T) {
+	w := newWorld(t)
+	w.boot()
+	small := w.put(wish{name: "sescro", memory: 48, command: "exec ./testapp sleep"})
+	large := w.put(wish{name: "sesmob", memory: 64, command: "exec ./testapp alloc 30"})
+	before := []runtime.InstanceID{w.running(small).Instance, w.running(large).Instance}
+	var all sync.WaitGroup
+	for range 32 {
+		all.Go(func() {
+			if out, end, err := w.tryCommand(small, "echo in"); out != "in\n" {
+				t.Errorf("one of many printed %q and ended with %+v, %v", out, end, err)
+			}
+		})
+	}
+	all.Wait()
+	w.command(large, "for i in $(seq 60); do ./testapp alloc 2 & done; sleep 2")
+	for i, p := range []app.Process{small, large} {
+		if now := w.running(p); now.Instance != before[i] {
+			rs, err := runtime.NewExitLog(w.db).Process(p.GUID)
+			t.Errorf("the instance was replaced: %+v, %v", rs, err)
+		}
 	}
 }
 

@@ -245,6 +245,7 @@ func (t *task) create(ctx context.Context, mounts []mount.Mount) error {
 // startAll starts every launcher, which then waits at its gate.
 func (t *task) startAll(ctx context.Context) error {
 	g, gctx := errgroup.WithContext(ctx)
+	g.SetLimit(maxMaking)
 	for _, p := range t.procs {
 		g.Go(func() error { return t.startOne(gctx, p) })
 	}

@@ -52,6 +52,7 @@ type task struct {
 
 	first    atomic.Pointer[runtime.Exit] // the first that was handed on
 	sessions atomic.Int64                 // number of the last one opened
+	making   chan struct{}                // holds one for every session that is being made
 	door     sync.RWMutex                 // guards closed; held for reading while a session is made
 	closed   bool                         // no more sessions
 	crashed  atomic.Pointer[time.Time]    // when, once its files are to be kept
@@ -84,6 +85,7 @@ func (e *Engine) newTask(ctx context.Context, s runtime.Spec) (*task, error) {
 		e: e, spec: s, id: containerID(s.Instance), dir: e.instanceDir(s.Instance), applog: l,
 		reports: make(chan runtime.Exit, len(s.Processes)+1),
 		exits:   make(chan runtime.Exit, len(s.Processes)+1),
+		making:  make(chan struct{}, maxMaking),
 	}
 	if s.LogRate != nil {
 		t.limit = logstream.NewLimit(*s.LogRate)
