@@ -130,7 +130,23 @@ func (c *cell) onlyOne() error {
 			return fmt.Errorf("%s = %v, %w, want 1", what, found, err)
 		}
 	}
+	if found := c.shims(); len(found) != 1 {
+		return fmt.Errorf("shims = %v, want 1", found)
+	}
 	return nil
+}
+
+// shims are the command lines of the cell's living shims.
+func (c *cell) shims() []string {
+	var found []string
+	all, _ := filepath.Glob("/proc/[0-9]*/cmdline")
+	for _, file := range all {
+		b, _ := os.ReadFile(file) // gone: it is none
+		if line := strings.ReplaceAll(string(b), "\x00", " "); strings.Contains(line, "containerd-shim-runc-v2 -namespace "+c.names.Namespace+" ") {
+			found = append(found, line)
+		}
+	}
+	return found
 }
 
 // life is how long this machine takes from the start of dewd to the end of a
@@ -223,25 +239,29 @@ func TestKilledContainerdIsNoCrash(t *testing.T) {
 // containerd is killed at chance moments of starts: the instance comes to run,
 // without a false crash and without anything left of the failed tries.
 func TestContainerdKilledDuringStart(t *testing.T) {
-	for i := range rounds(4, 40) {
-		c := newCell(t)
-		c.wish(idle, idle)
-		c.launch()
-		c.eventually("containerd runs", func() error {
-			_, err := os.Stat(c.run + "/containerd/containerd.sock")
-			return err
-		})
-		time.Sleep(time.Duration(rand.IntN(150)) * time.Millisecond)
-		killPID(t, c.privatePID())
-		c.settled(1)
-		c.eventually("the things of one instance", c.onlyOne)
-		c.kill(syscall.SIGKILL)
-		c.read(func(b books) {
-			if got := recordLines(t, b); len(got) != 0 {
-				t.Errorf("round %d: records = %v, want none", i, got)
-			}
-		})
+	for range rounds(4, 40) {
+		t.Run("round", killedDuringStart) // a cell each, gone before the next one
 	}
+}
+
+func killedDuringStart(t *testing.T) {
+	c := newCell(t)
+	c.wish(idle, idle)
+	c.launch()
+	c.eventually("containerd runs", func() error {
+		_, err := os.Stat(c.run + "/containerd/containerd.sock")
+		return err
+	})
+	time.Sleep(time.Duration(rand.IntN(150)) * time.Millisecond)
+	killPID(t, c.privatePID())
+	c.settled(1)
+	c.eventually("the things of one instance", c.onlyOne)
+	c.kill(syscall.SIGKILL)
+	c.read(func(b books) {
+		if got := recordLines(t, b); len(got) != 0 {
+			t.Errorf("records = %v, want none", got)
+		}
+	})
 }
 
 // A killed shim takes the statuses with it: a record that says so.

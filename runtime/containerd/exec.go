@@ -258,11 +258,12 @@ func (s *session) start(ctx context.Context, p *specs.Process, spec runtime.Exec
 // instance is out of memory: the app does not pay for its guests. One that has
 // ended already needs nothing.
 func yieldMemory(pid int) error {
-	err := os.WriteFile(procFile(pid, "oom_score_adj"), []byte("1000"), 0)
-	if errors.Is(err, os.ErrNotExist) || errors.Is(err, unix.ESRCH) {
-		return nil
+	f, err := os.OpenFile(procFile(pid, "oom_score_adj"), os.O_WRONLY, 0)
+	if err == nil {
+		_, err = f.WriteString("1000")
+		err = errors.Join(err, f.Close())
 	}
-	if err != nil {
+	if err != nil && !errors.Is(err, os.ErrNotExist) && !errors.Is(err, unix.ESRCH) {
 		return fmt.Errorf("cannot make a session the first to go: %w", err)
 	}
 	return nil

@@ -11,6 +11,7 @@ import (
 
 	"github.com/containerd/containerd/api/services/tasks/v1"
 	"github.com/containerd/containerd/v2/core/leases"
+	"github.com/containerd/errdefs"
 
 	"github.com/dewrun/dew/runtime"
 )
@@ -39,12 +40,19 @@ func (e *Engine) removeAll(ctx context.Context, id runtime.InstanceID, app strin
 
 // removeContainer takes task, container and snapshot away.
 func (e *Engine) removeContainer(ctx context.Context, name string) error {
+	known := true
 	err := e.until(ctx, func(ctx context.Context) error {
 		_, err := e.tasks.Delete(ctx, &tasks.DeleteTaskRequest{ContainerID: name})
+		known = !errdefs.IsNotFound(native(err))
 		return err
 	})
 	if err != nil {
 		return fmt.Errorf("cannot delete task %s: %w", name, err)
+	}
+	if !known {
+		if err := e.endShim(name); err != nil {
+			return err
+		}
 	}
 	err = e.until(ctx, func(ctx context.Context) error { return e.client.ContainerService().Delete(ctx, name) })
 	if err != nil {
@@ -100,6 +108,15 @@ func (e *Engine) Sweep(ctx context.Context, keep map[runtime.InstanceID]bool) er
 	}
 	for _, id := range e.cg.instances() {
 		note(id, "cgroup")
+	}
+	shims, err := e.shims()
+	if err != nil {
+		return err
+	}
+	for name := range shims {
+		if id, ok := instanceOf(name); ok {
+			note(id, "shim")
+		}
 	}
 	dirs, _ := os.ReadDir(filepath.Join(e.cfg.Run, "instances")) // absent: nothing to sweep
 	for _, d := range dirs {

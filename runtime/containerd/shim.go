@@ -1,0 +1,92 @@
+package containerd
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// shims finds the shims of this daemon's containers, by container. One whose
+// containerd was killed while it started the shim is known to nobody: containerd
+// has no bundle of it, and it waits for ever to be spoken to.
+func (e *Engine) shims() (map[string]int, error) {
+	entries, err := os.ReadDir("/proc")
+	if err != nil {
+		return nil, fmt.Errorf("cannot look for shims: %w", err)
+	}
+	found := map[string]int{}
+	for _, d := range entries {
+		pid, err := strconv.Atoi(d.Name())
+		if err != nil {
+			continue
+		}
+		if name, ok := e.shimOf(pid); ok {
+			found[name] = pid
+		}
+	}
+	return found, nil
+}
+
+// shimOf tells the container of a process that is a shim of this daemon.
+func (e *Engine) shimOf(pid int) (string, bool) {
+	b, err := os.ReadFile(procFile(pid, "cmdline"))
+	if err != nil {
+		return "", false
+	}
+	return parseShim(b, e.cfg.Names.Namespace)
+}
+
+// parseShim reads the command line of a shim.
+func parseShim(cmdline []byte, namespace string) (string, bool) {
+	var args []string
+	for arg := range bytes.SplitSeq(cmdline, []byte{0}) {
+		args = append(args, string(arg))
+	}
+	after := func(option string) string {
+		if i := slices.Index(args, option); i >= 0 && i+1 < len(args) {
+			return args[i+1]
+		}
+		return ""
+	}
+	if !strings.HasPrefix(filepath.Base(args[0]), "containerd-shim") || after("-namespace") != namespace {
+		return "", false
+	}
+	// Called with an action it is a helper of containerd, which ends by itself.
+	if slices.Contains(args, "start") || slices.Contains(args, "delete") {
+		return "", false
+	}
+	id := after("-id")
+	return id, id != ""
+}
+
+// endShim ends the shim of a container that containerd does not know.
+func (e *Engine) endShim(name string) error {
+	all, err := e.shims()
+	if err != nil {
+		return err
+	}
+	pid, ok := all[name]
+	if !ok {
+		return nil
+	}
+	p, err := os.FindProcess(pid)
+	if err != nil {
+		return fmt.Errorf("cannot end a lost shim: %w", err)
+	}
+	defer func() { _ = p.Release() }()
+	// The number may belong to somebody else by now; what was found above does not
+	// change any more.
+	if now, ok := e.shimOf(pid); !ok || now != name {
+		return nil
+	}
+	e.log.Info("ended a shim that containerd has lost", "container", name, "pid", pid)
+	if err := p.Kill(); err != nil && !errors.Is(err, os.ErrProcessDone) {
+		return fmt.Errorf("cannot end a lost shim: %w", err)
+	}
+	return nil
+}

@@ -1,0 +1,71 @@
+//go:build integration
+
+package containerd
+
+import (
+	"bufio"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/dewrun/dew/runtime"
+)
+
+// A containerd that is killed while it starts a shim leaves one without a bundle,
+// which nobody but its process tells of. It is swept; that of a living instance
+// is not.
+func TestLostShimIsSwept(t *testing.T) {
+	w := newWorld(t)
+	w.boot()
+	p := w.put(wish{name: "shimmy", memory: 64, command: idle})
+	st := w.running(p)
+	lost := containerID(runtime.NewInstanceID())
+	bundle := filepath.Join(w.run, "bundle")
+	if err := os.MkdirAll(bundle, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(bundle, "config.json"), []byte("{}"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	log := filepath.Join(bundle, "log") // which containerd reads
+	if err := unix.Mkfifo(log, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	reader, err := os.OpenFile(log, os.O_RDWR, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer reader.Close()
+	start := exec.Command("containerd-shim-runc-v2", "-namespace", w.engine.cfg.Names.Namespace, "-id", lost, "-address", w.address, "start")
+	start.Dir = bundle
+	if out, err := start.CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	for said, sc := "", bufio.NewScanner(reader); !strings.Contains(said, "starting signal loop") && sc.Scan(); {
+		said = sc.Text()
+	}
+	if err := os.RemoveAll(bundle); err != nil {
+		t.Fatal(err)
+	}
+	all, err := w.engine.shims()
+	if err != nil || all[lost] == 0 || all[containerID(st.Instance)] == 0 || len(all) != 2 {
+		t.Fatalf("shims: %v, %v; want the lost one and that of the instance", all, err)
+	}
+	if err := w.engine.Sweep(t.Context(), map[runtime.InstanceID]bool{st.Instance: true}); err != nil {
+		t.Fatal(err)
+	}
+	w.eventually("only the instance's shim", func() error {
+		if all, err = w.engine.shims(); err != nil || len(all) != 1 || all[containerID(st.Instance)] == 0 {
+			return fmt.Errorf("shims: %v, %w", all, err)
+		}
+		return nil
+	})
+	if now := w.running(p); now.Instance != st.Instance {
+		t.Error("the instance was replaced")
+	}
+}
