@@ -25,16 +25,29 @@ type wish struct {
 	events   *app.Events
 	roles    *auth.Roles
 	actor    app.Actor
+	after    *[]func() // what is done once it is kept; see afterwards
 }
+
+// afterwards does fn when the change is kept, and not if it is refused: nothing else
+// waits for it then.
+func (w wish) afterwards(fn func()) { *w.after = append(*w.after, fn) }
 
 func (s *Server) change(ctx context.Context, fn func(w wish) error) error {
 	return s.changeAs(actor(ctx), fn)
 }
 
 func (s *Server) changeAs(who app.Actor, fn func(w wish) error) error {
-	return s.c.DB.Update(func(tx *store.Tx) error {
-		return fn(wish{registry: s.c.Registry.With(tx), events: s.c.Events.With(tx), roles: s.c.Roles.With(tx), actor: who})
+	var after []func()
+	err := s.c.DB.Update(func(tx *store.Tx) error {
+		return fn(wish{registry: s.c.Registry.With(tx), events: s.c.Events.With(tx), roles: s.c.Roles.With(tx), actor: who, after: &after})
 	})
+	if err != nil {
+		return err
+	}
+	for _, fn := range after {
+		fn()
+	}
+	return nil
 }
 
 // record keeps an event about an app.

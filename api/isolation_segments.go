@@ -64,7 +64,7 @@ func (s *Server) listSegments(r *http.Request) (any, error) {
 		return nil, err
 	}
 	all = slices.DeleteFunc(all, func(g app.Segment) bool {
-		return !see.seesSegment(g) || !q.lets("names", g.Name) || !q.lets("guids", g.GUID) || !q.lets("organization_guids", g.Orgs...)
+		return !see.seesSegment(g) || !q.lets("names", g.Name) || !q.lets("guids", g.GUID) || !q.lets("organization_guids", see.among(g.Orgs)...)
 	})
 	return list(s, r, q, all, look[app.Segment, v3.IsolationSegment]{
 		key:     func(g app.Segment) key { return key{g.Name, g.CreatedAt, g.UpdatedAt, g.GUID} },
@@ -150,9 +150,13 @@ func (s *Server) getSegmentOrgs(r *http.Request) (any, error) {
 	return s.entitled(g, see), nil
 }
 
+// among are those of the orgs that are seen.
+func (see sight) among(orgs []string) []string {
+	return slices.DeleteFunc(slices.Clone(orgs), func(guid string) bool { return !see.org(guid) })
+}
+
 func (s *Server) entitled(g app.Segment, see sight) v3.RelatedMany {
-	orgs := slices.DeleteFunc(slices.Clone(g.Orgs), func(guid string) bool { return !see.org(guid) })
-	return v3.RelatedMany{Data: toMany(orgs).Data, Links: v3.Links{
+	return v3.RelatedMany{Data: toMany(see.among(g.Orgs)).Data, Links: v3.Links{
 		"self":    {Href: s.href("v3", "isolation_segments", g.GUID, "relationships", "organizations")},
 		"related": {Href: s.href("v3", "isolation_segments", g.GUID, "organizations")},
 	}}

@@ -35,7 +35,8 @@ type beside struct {
 	domains []string
 }
 
-// included are the related resources that the request asks for.
+// included are the related resources that the request asks for, as far as who asks sees
+// them: a route may be shared from a space that is none of theirs.
 func (s *Server) included(asked map[string]bool, b beside, see sight) (map[string]any, error) {
 	if len(asked) == 0 {
 		return nil, nil
@@ -43,7 +44,7 @@ func (s *Server) included(asked map[string]bool, b beside, see sight) (map[strin
 	out := map[string]any{}
 	in := include{}
 	if asked["space"] {
-		in.spaces = append([]string{}, b.spaces...)
+		in.spaces = append([]string{}, seen(b.spaces, see)...)
 	}
 	if asked["space.organization"] || asked["org"] {
 		orgs, err := s.orgsOfSpaces()
@@ -52,7 +53,9 @@ func (s *Server) included(asked map[string]bool, b beside, see sight) (map[strin
 		}
 		in.orgs = []string{}
 		for _, space := range b.spaces {
-			in.orgs = append(in.orgs, orgs[space])
+			if see.org(orgs[space]) {
+				in.orgs = append(in.orgs, orgs[space])
+			}
 		}
 	}
 	found, err := s.include(in)

@@ -10,18 +10,42 @@ import (
 	"github.com/dewrun/dew/app"
 )
 
+// errInhabited says that somebody put something into a place while it was cleared.
+var errInhabited = errors.New("something came into it meanwhile")
+
 // doDeleteOrg removes an org and everything in it. What cannot be deleted keeps its
 // space and the org; the other spaces go. One that is gone already is fine: the job
 // may be done twice.
 func (s *Server) doDeleteOrg(ctx context.Context, guid string) error {
-	o, err := s.c.Registry.Org(guid)
-	if errors.Is(err, app.ErrNotFound) {
-		return nil
+	return untilEmpty(func() error {
+		o, err := s.c.Registry.Org(guid)
+		if errors.Is(err, app.ErrNotFound) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		if err := s.clearOrg(ctx, o); err != nil {
+			return err
+		}
+		return s.changeAs(app.Actor{}, func(w wish) error { return w.dropOrg(guid) })
+	})
+}
+
+// untilEmpty clears and removes a place anew for as long as something comes into it:
+// what is removed with its record alone would leave bits and services behind.
+func untilEmpty(remove func() error) error {
+	for range maxRounds {
+		if err := remove(); !errors.Is(err, errInhabited) {
+			return err
+		}
 	}
-	if err != nil {
-		return err
-	}
-	spaces, err := s.c.Registry.SpacesOf(guid)
+	return unprocessable("Apps and spaces are made faster than they can be deleted: try again when nobody does")
+}
+
+// clearOrg removes the spaces of an org.
+func (s *Server) clearOrg(ctx context.Context, o app.Org) error {
+	spaces, err := s.c.Registry.SpacesOf(o.GUID)
 	if err != nil {
 		return err
 	}
@@ -33,12 +57,9 @@ func (s *Server) doDeleteOrg(ctx context.Context, guid string) error {
 		}
 	}
 	if errors.Join(left...) == nil {
-		left, err = s.sharedDomains(guid)
+		left, err = s.sharedDomains(o.GUID)
 	}
-	if err := errors.Join(err, deletionFailed(orgDeletion, o.Name, left)); err != nil {
-		return err
-	}
-	return s.changeAs(app.Actor{}, func(w wish) error { return w.dropOrg(guid) })
+	return errors.Join(err, deletionFailed(orgDeletion, o.Name, left))
 }
 
 // sharedDomains are the domains of an org that others use: they have to do without
@@ -53,16 +74,14 @@ func (s *Server) sharedDomains(org string) (left []error, err error) {
 	return left, err
 }
 
-// dropOrg removes the record of an org, and what came into it since it was cleared.
+// dropOrg removes the record of an org that was cleared.
 func (w wish) dropOrg(guid string) error {
 	spaces, err := w.registry.SpacesOf(guid)
 	if err != nil {
 		return err
 	}
-	for _, sp := range spaces {
-		if err := w.roles.DeleteSpace(sp.GUID); err != nil {
-			return err
-		}
+	if len(spaces) > 0 {
+		return errInhabited
 	}
 	if err := w.roles.DeleteOrg(guid); err != nil {
 		return err
@@ -76,31 +95,43 @@ func (w wish) dropOrg(guid string) error {
 // doDeleteSpace removes a space and everything in it. One that is gone already is
 // fine: the job may be done twice.
 func (s *Server) doDeleteSpace(ctx context.Context, guid string) error {
-	sp, err := s.c.Registry.Space(guid)
-	if errors.Is(err, app.ErrNotFound) {
-		return nil
-	}
+	return untilEmpty(func() error {
+		sp, err := s.c.Registry.Space(guid)
+		if errors.Is(err, app.ErrNotFound) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		if err := s.clearServices(ctx, guid); err != nil {
+			if ctx.Err() != nil {
+				return err
+			}
+			return deletionFailed(spaceDeletion, sp.Name, joined(err))
+		}
+		if err := s.deleteApps(ctx, guid); err != nil {
+			return err
+		}
+		return s.changeAs(app.Actor{}, func(w wish) error { return w.dropSpace(guid) })
+	})
+}
+
+// dropSpace removes the record of a space that was cleared.
+func (w wish) dropSpace(guid string) error {
+	apps, err := w.registry.AppsIn(guid)
 	if err != nil {
 		return err
 	}
-	if err := s.clearServices(ctx, guid); err != nil {
-		if ctx.Err() != nil {
-			return err
-		}
-		return deletionFailed(spaceDeletion, sp.Name, joined(err))
+	if len(apps) > 0 {
+		return errInhabited
 	}
-	if err := s.deleteApps(ctx, guid); err != nil {
+	if err := w.roles.DeleteSpace(guid); err != nil {
 		return err
 	}
-	return s.changeAs(app.Actor{}, func(w wish) error {
-		if err := w.roles.DeleteSpace(guid); err != nil {
-			return err
-		}
-		if err := w.registry.DeleteSpace(guid); err != nil && !errors.Is(err, app.ErrNotFound) {
-			return err
-		}
-		return nil
-	})
+	if err := w.registry.DeleteSpace(guid); err != nil && !errors.Is(err, app.ErrNotFound) {
+		return err
+	}
+	return nil
 }
 
 // deleteApps removes the apps of a space. What was made of their bits goes first: a

@@ -145,7 +145,7 @@ func (s *Server) revise(w wish, a app.App) error {
 }
 
 func (s *Server) recordRevision(w wish, a app.App, guid string, version int) error {
-	s.say(a.GUID, "Creating revision for app with guid "+a.GUID)
+	w.afterwards(func() { s.say(a.GUID, "Creating revision for app with guid "+a.GUID) })
 	return w.record("audit.app.revision.create", a, map[string]any{"revision_guid": guid, "revision_version": version})
 }
 

@@ -73,9 +73,13 @@ func (s *Server) listSecurityGroups(r *http.Request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
+	see, err := s.sight(r.Context())
+	if err != nil {
+		return nil, err
+	}
 	return s.pageOfGroups(r, q, func(g app.SecurityGroup) bool {
 		return q.lets("globally_enabled_running", strconv.FormatBool(g.Running)) && q.lets("globally_enabled_staging", strconv.FormatBool(g.Staging)) &&
-			q.lets("running_space_guids", g.Runs...) && q.lets("staging_space_guids", g.Stages...)
+			q.lets("running_space_guids", seen(g.Runs, see)...) && q.lets("staging_space_guids", seen(g.Stages, see)...)
 	})
 }
 

@@ -113,8 +113,11 @@ func (s *Server) taskDroplet(a app.App, named string) (droplet.Droplet, error) {
 		return droplet.Droplet{}, unprocessable("Task must have a droplet. Specify droplet or assign current droplet to app.")
 	}
 	d, err := s.c.Shelf.Get(guid)
-	if err == nil && d.App != a.GUID {
+	switch {
+	case err == nil && d.App != a.GUID:
 		return d, notFound("Droplet")
+	case err == nil && d.State == droplet.DropletAwaiting:
+		return d, unprocessable("Task must have a droplet whose files are there. Upload those of droplet %s, or specify another one.", guid)
 	}
 	return d, missing("Droplet", err)
 }

@@ -35,7 +35,8 @@ func advance(d *app.Deployment, p app.Process, at situation) {
 	if d.State != app.Deploying {
 		grow(d.Others, plan.Total-plan.New)
 	}
-	if next := min(own.ready+d.Options.MaxInFlight, plan.New); next > d.Instances && room(*d, own) {
+	// Somebody may say any number: only what is still missing is added.
+	if next := own.ready + min(d.Options.MaxInFlight, plan.New-own.ready); next > d.Instances && room(*d, own) {
 		d.Instances, d.HealthyAt = next, at.now
 	}
 	d.Instances = min(d.Instances, plan.New)
@@ -211,9 +212,11 @@ func (s *Slot) serves() (State, bool) {
 // keptGenerations is how many generations of a process have their crashes remembered.
 const keptGenerations = 10
 
-// forgetGenerations bounds what deployment after deployment leaves behind.
+// forgetGenerations bounds what deployment after deployment leaves behind. The one that
+// runs may be older than all that were cancelled: its crashes count on.
 func (s *Supervisor) forgetGenerations(p app.Process) {
-	if err := s.exits.RemoveBelow(p.GUID, max(p.Newest, p.Generation)-keptGenerations); err != nil {
+	old := max(p.Newest, p.Generation) - keptGenerations
+	if err := s.exits.RemoveGenerations(p.GUID, func(n int) bool { return n < old && n != p.Generation }); err != nil {
 		s.c.Logger.Error("cannot forget the crashes of old generations", "process", p.GUID, "err", err)
 	}
 }

@@ -3,6 +3,7 @@ package runtime
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/dewrun/dew/store"
@@ -130,26 +131,29 @@ func (l *ExitLog) Remove(process string) error {
 	return nil
 }
 
-// RemoveBelow drops the records of generations of a process before the given one.
-func (l *ExitLog) RemoveBelow(process string, generation int) error {
-	if generation <= 0 {
-		return nil
-	}
+// RemoveGenerations drops the records of those generations of a process that drop
+// names.
+func (l *ExitLog) RemoveGenerations(process string, drop func(generation int) bool) error {
 	rs, err := l.Process(process)
 	if err != nil {
 		return err
 	}
-	return l.db.Update(func(tx *store.Tx) error {
+	rs = slices.DeleteFunc(rs, func(r ExitRecord) bool { return !drop(r.Slot.Generation) })
+	if len(rs) == 0 {
+		return nil
+	}
+	err = l.db.Update(func(tx *store.Tx) error {
 		for _, r := range rs {
-			if r.Slot.Generation >= generation {
-				continue
-			}
 			if err := l.records.With(tx).Delete(recordKey(r.Slot, r.Number)); err != nil {
-				return fmt.Errorf("cannot remove exit records of process %s: %w", process, err)
+				return err
 			}
 		}
 		return nil
 	})
+	if err != nil {
+		return fmt.Errorf("cannot remove exit records of process %s: %w", process, err)
+	}
+	return nil
 }
 
 func (l *ExitLog) read(prefix string) ([]ExitRecord, error) {

@@ -132,14 +132,7 @@ func (w *bundleWriter) manifest(name, file string) {
 		w.add(name+".error", err.Error()+"\n")
 		return
 	}
-	for i := range m.Applications {
-		for key, v := range m.Applications[i].Env {
-			if v != nil {
-				hidden := w.mask.variable(key, *v)
-				m.Applications[i].Env[key] = &hidden
-			}
-		}
-	}
+	w.mask.manifest(&m)
 	out, err := m.YAML()
 	if err != nil {
 		w.add(name+".error", err.Error()+"\n")

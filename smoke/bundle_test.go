@@ -38,6 +38,18 @@ func TestBundle(t *testing.T) {
 	}
 }
 
+// Nor has the report that CI servers show: neither among the lines of apps, nor in what
+// a script printed.
+func TestJUnitTellsNoSecrets(t *testing.T) {
+	c := newCloud(t)
+	c.lines = []v3.Line{{Source: "APP/PROC/WEB", Stream: "ERR", Text: []byte("the password is very-secret")}}
+	r, _ := tested(t, c, &fakeVerbs{c: c}, "checks: [{log: the password is}, {run: echo it is very-secret; exit 1, timeout: 100ms}]")
+	text := string(r.JUnit())
+	if strings.Contains(text, "very-secret") || !strings.Contains(text, "ERR the password is ***") || !strings.Contains(text, "it is ***") {
+		t.Errorf("report:\n%s", text)
+	}
+}
+
 func unpack(t *testing.T, file string) map[string]string {
 	t.Helper()
 	f, err := os.Open(file)

@@ -62,7 +62,8 @@ type (
 )
 
 // JUnit is the report as JUnit XML: a suite for each folder, a case for each step.
-// What XML cannot say, control characters and bytes that are not UTF-8, is replaced.
+// What XML cannot say, control characters and bytes that are not UTF-8, is replaced,
+// and secrets are hidden: CI servers show it to everybody.
 func (r Report) JUnit() []byte {
 	host, err := os.Hostname()
 	if err != nil || host == "" {
@@ -91,17 +92,17 @@ func (f Result) suite() junitSuite {
 	s := junitSuite{
 		Name: f.Folder, Package: className(f.Folder), Timestamp: f.Began.UTC().Format("2006-01-02T15:04:05"), Time: f.Took.String(), Tests: len(f.Steps),
 		Properties: []junitProperty{{"status", fmt.Sprint(f.Status)}, {"org", f.Place.Org}, {"space", f.Place.Space}},
-		Out:        junitText{clean(f.Log)},
+		Out:        junitText{clean(f.mask.text(f.Log))},
 	}
 	for _, step := range f.Steps {
-		c := junitCase{Name: step.Name, Class: s.Package, Time: step.Took.String()}
+		c := junitCase{Name: f.mask.text(step.Name), Class: s.Package, Time: step.Took.String()}
 		switch step.State {
 		case StateSkipped:
 			s.Skipped++
 			c.Skipped = &junitSkipped{Message: "something failed before it"}
 		case StateFailed:
 			s.Failures++
-			c.Failure = &junitFailure{Message: step.Detail, Type: statusName(step.Status), Text: clean(step.text())}
+			c.Failure = &junitFailure{Message: f.mask.text(step.Detail), Type: statusName(step.Status), Text: clean(f.mask.text(step.text()))}
 		}
 		s.Cases = append(s.Cases, c)
 	}

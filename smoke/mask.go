@@ -1,10 +1,13 @@
 package smoke
 
 import (
+	"context"
+	"os"
 	"regexp"
 	"strings"
 
 	"github.com/dewrun/dew/api/v3"
+	"github.com/dewrun/dew/app"
 )
 
 const masked = "***"
@@ -91,6 +94,44 @@ func (m *masker) leaf(name, v string, secret bool) string {
 		return masked
 	}
 	return m.text(v)
+}
+
+// learnScene learns the secrets of the apps of a folder: from its manifests, and from
+// what the daemon gave them. What cannot be read has told nobody its secrets.
+func (m *masker) learnScene(ctx context.Context, f Folder, in Inside) {
+	for _, file := range f.Manifests {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			continue
+		}
+		if parsed, _, err := app.ParseManifest(text, nil); err == nil {
+			m.manifest(&parsed)
+		}
+	}
+	if in.Ask == nil {
+		return
+	}
+	apps, err := in.Ask.Apps(ctx)
+	if err != nil {
+		return
+	}
+	for _, a := range apps {
+		if env, err := in.Ask.Env(ctx, a.GUID); err == nil {
+			m.env(env)
+		}
+	}
+}
+
+// manifest hides the secrets of its environments.
+func (m *masker) manifest(of *app.Manifest) {
+	for i := range of.Applications {
+		for key, v := range of.Applications[i].Env {
+			if v != nil {
+				hidden := m.variable(key, *v)
+				of.Applications[i].Env[key] = &hidden
+			}
+		}
+	}
 }
 
 func (m *masker) learn(secret string) {

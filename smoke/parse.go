@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"github.com/ohler55/ojg/jp"
+
+	"github.com/dewrun/dew/app"
 )
 
 // Parse reads a smoke.yml; file is how messages name it. It is strict: a key that
@@ -27,7 +29,7 @@ func Parse(file string, text []byte) (Spec, error) {
 		return Spec{}, err
 	}
 	var s Spec
-	if !root.null() {
+	if !root.Null() {
 		s = d.spec(root)
 	}
 	if err := errors.Join(d.errs...); err != nil {
@@ -57,18 +59,18 @@ func (d *decoder) fail(key string, line int, format string, args ...any) {
 
 // fields reads a map that has no keys but these.
 func (d *decoder) fields(key string, n *node, keys []known) {
-	if n.kind != mapping {
-		d.fail(key, n.line, "must be a map with the keys %s, not %s", names(keys), n.noun())
+	if n.Kind != app.YAMLMap {
+		d.fail(key, n.Line, "must be a map with the keys %s, not %s", names(keys), noun(n))
 		return
 	}
-	for _, f := range n.fields {
-		i := slices.IndexFunc(keys, func(k known) bool { return k.name == f.name })
-		path := below(key, f.name)
+	for _, f := range n.Fields {
+		i := slices.IndexFunc(keys, func(k known) bool { return k.name == f.Name })
+		path := below(key, f.Name)
 		switch {
 		case i < 0:
-			d.fail(path, f.line, "is not a key that is known here: there are %s", names(keys))
-		case !f.value.null():
-			keys[i].read(path, f.value)
+			d.fail(path, f.Line, "is not a key that is known here: there are %s", names(keys))
+		case !f.Value.Null():
+			keys[i].read(path, f.Value)
 		}
 	}
 }
@@ -114,22 +116,22 @@ func (d *decoder) service(key string, n *node) (s Service) {
 		{"parameters", func(key string, v *node) {
 			b, err := json.Marshal(d.object(key, v))
 			if err != nil {
-				d.fail(key, v.line, "cannot be written as JSON: %v", err)
+				d.fail(key, v.Line, "cannot be written as JSON: %v", err)
 				return
 			}
 			s.Parameters = b
 		}},
 	})
 	for _, f := range [][2]string{{"name", s.Name}, {"offering", s.Offering}, {"plan", s.Plan}} {
-		if n.kind == mapping && f[1] == "" {
-			d.fail(below(key, f[0]), n.line, "is missing: a service has a name, an offering and a plan (dew marketplace lists them)")
+		if n.Kind == app.YAMLMap && f[1] == "" {
+			d.fail(below(key, f[0]), n.Line, "is missing: a service has a name, an offering and a plan (dew marketplace lists them)")
 		}
 	}
 	return s
 }
 
 func (d *decoder) check(key string, n *node) (c Check) {
-	c.Line = n.line
+	c.Line = n.Line
 	var kinds []string
 	one := func(name string, read reader) known {
 		return known{name, func(key string, v *node) {
@@ -153,20 +155,20 @@ func (d *decoder) check(key string, n *node) (c Check) {
 		}},
 	})
 	switch {
-	case n.kind != mapping:
+	case n.Kind != app.YAMLMap:
 	case len(kinds) == 0:
-		d.fail(key, n.line, "checks nothing: it needs one of http, log, kill, ssh, mail, run")
+		d.fail(key, n.Line, "checks nothing: it needs one of http, log, kill, ssh, mail, run")
 	case len(kinds) > 1:
-		d.fail(key, n.line, "has %s at once: make a check of each", strings.Join(kinds, " and "))
+		d.fail(key, n.Line, "has %s at once: make a check of each", strings.Join(kinds, " and "))
 	case c.Exit != nil && c.Kill == nil && c.SSH == nil && c.Run == "":
-		d.fail(below(key, "exit"), n.line, "goes with kill, ssh or run: what else would end the process?")
+		d.fail(below(key, "exit"), n.Line, "goes with kill, ssh or run: what else would end the process?")
 	}
 	return c
 }
 
 func (d *decoder) http(key string, n *node) *HTTPCheck {
 	h := &HTTPCheck{Method: http.MethodGet, Path: "/"}
-	if s, ok := n.value.(string); ok && n.kind == scalar {
+	if s, ok := n.Value.(string); ok && n.Kind == app.YAMLScalar {
 		method, path, both := strings.Cut(strings.TrimSpace(s), " ")
 		if !both {
 			method, path = http.MethodGet, method
@@ -186,10 +188,10 @@ func (d *decoder) http(key string, n *node) *HTTPCheck {
 		}, d.textKeys(&h.Text)...))
 	}
 	if !strings.HasPrefix(h.Path, "/") {
-		d.fail(key, n.line, "the path must begin with /, as in GET /health, and it is %q", shorten(h.Path))
+		d.fail(key, n.Line, "the path must begin with /, as in GET /health, and it is %q", shorten(h.Path))
 	}
 	if h.Method == "" || strings.ToUpper(h.Method) != h.Method || strings.ContainsFunc(h.Method, func(r rune) bool { return r < 'A' || r > 'Z' }) {
-		d.fail(key, n.line, "the method must be GET, POST or the like, and it is %q", shorten(h.Method))
+		d.fail(key, n.Line, "the method must be GET, POST or the like, and it is %q", shorten(h.Method))
 	}
 	if len(h.Status) == 0 {
 		h.Status = []int{http.StatusOK}
@@ -198,30 +200,30 @@ func (d *decoder) http(key string, n *node) *HTTPCheck {
 }
 
 func (d *decoder) paths(key string, n *node) (out []JSONCheck) {
-	if n.kind != mapping {
-		d.fail(key, n.line, `must be a map of paths to values, such as {"$.users[0].name": Ada}, not %s`, n.noun())
+	if n.Kind != app.YAMLMap {
+		d.fail(key, n.Line, `must be a map of paths to values, such as {"$.users[0].name": Ada}, not %s`, noun(n))
 		return nil
 	}
-	for _, f := range n.fields {
-		expr, err := jp.ParseString(f.name)
-		if err != nil || !strings.HasPrefix(f.name, "$") {
-			d.fail(key, f.line, "%q is not a JSON path such as $.users[0].name", shorten(f.name))
+	for _, f := range n.Fields {
+		expr, err := jp.ParseString(f.Name)
+		if err != nil || !strings.HasPrefix(f.Name, "$") {
+			d.fail(key, f.Line, "%q is not a JSON path such as $.users[0].name", shorten(f.Name))
 			continue
 		}
-		out = append(out, JSONCheck{Path: f.name, Want: f.value.plain(), expr: expr})
+		out = append(out, JSONCheck{Path: f.Name, Want: f.Value.Plain(), expr: expr})
 	}
 	return out
 }
 
 func (d *decoder) log(key string, n *node) *LogCheck {
 	l := &LogCheck{}
-	if s, ok := n.value.(string); ok && n.kind == scalar {
+	if s, ok := n.Value.(string); ok && n.Kind == app.YAMLScalar {
 		l.Text.Contains = []string{s}
 		return l
 	}
 	d.fields(key, n, append([]known{{"source", d.text(&l.Source)}}, d.textKeys(&l.Text)...))
-	if n.kind == mapping && l.Text.empty() && l.Source == "" {
-		d.fail(key, n.line, "needs contains, matches, equals or source")
+	if n.Kind == app.YAMLMap && l.Text.empty() && l.Source == "" {
+		d.fail(key, n.Line, "needs contains, matches, equals or source")
 	}
 	return l
 }
@@ -239,7 +241,7 @@ func (d *decoder) kill(key string, n *node) *KillCheck {
 
 func (d *decoder) ssh(key string, n *node) *SSHCheck {
 	s := &SSHCheck{Process: "web", Status: []int{0}}
-	if text, ok := n.value.(string); ok && n.kind == scalar {
+	if text, ok := n.Value.(string); ok && n.Kind == app.YAMLScalar {
 		s.Command = text
 		return s
 	}
@@ -249,8 +251,8 @@ func (d *decoder) ssh(key string, n *node) *SSHCheck {
 		{"instance", d.number(&s.Instance, 0, math.MaxInt32)},
 		{"status", d.numbers(&s.Status, 0, math.MaxUint8)},
 	}, d.textKeys(&s.Text)...))
-	if n.kind == mapping && strings.TrimSpace(s.Command) == "" {
-		d.fail(below(key, "command"), n.line, "is missing: say what to run inside of the instance")
+	if n.Kind == app.YAMLMap && strings.TrimSpace(s.Command) == "" {
+		d.fail(below(key, "command"), n.Line, "is missing: say what to run inside of the instance")
 	}
 	return s
 }
@@ -258,8 +260,8 @@ func (d *decoder) ssh(key string, n *node) *SSHCheck {
 func (d *decoder) mail(key string, n *node) *MailCheck {
 	m := &MailCheck{}
 	d.fields(key, n, append([]known{{"to", d.text(&m.To)}, {"subject", d.text(&m.Subject)}}, d.textKeys(&m.Text)...))
-	if n.kind == mapping && m.To == "" {
-		d.fail(below(key, "to"), n.line, "is missing: say whose mail it is")
+	if n.Kind == app.YAMLMap && m.To == "" {
+		d.fail(below(key, "to"), n.Line, "is missing: say whose mail it is")
 	}
 	return m
 }
@@ -279,7 +281,7 @@ func (d *decoder) textKeys(t *Text) []known {
 			for _, s := range all {
 				re, err := regexp.Compile(s)
 				if err != nil {
-					d.fail(key, v.line, "%v", err)
+					d.fail(key, v.Line, "%v", err)
 					continue
 				}
 				t.Matches = append(t.Matches, re)
@@ -290,19 +292,19 @@ func (d *decoder) textKeys(t *Text) []known {
 
 func (d *decoder) text(to *string) reader {
 	return func(key string, v *node) {
-		if v.kind != scalar {
-			d.fail(key, v.line, "must be a text, not %s", v.noun())
+		if v.Kind != app.YAMLScalar {
+			d.fail(key, v.Line, "must be a text, not %s", noun(v))
 			return
 		}
-		*to = fmt.Sprint(v.value)
+		*to = fmt.Sprint(v.Value)
 	}
 }
 
 // texts reads one text, or a list of them.
 func (d *decoder) texts(to *[]string) reader {
 	return func(key string, v *node) {
-		if v.kind != list {
-			v = &node{kind: list, line: v.line, list: []*node{v}}
+		if v.Kind != app.YAMLList {
+			v = &node{Kind: app.YAMLList, Line: v.Line, Items: []*node{v}}
 		}
 		d.each(key, v, func(key string, v *node) {
 			var s string
@@ -314,24 +316,24 @@ func (d *decoder) texts(to *[]string) reader {
 
 func (d *decoder) textMap(to *map[string]string) reader {
 	return func(key string, v *node) {
-		if v.kind != mapping {
-			d.fail(key, v.line, "must be a map of texts, not %s", v.noun())
+		if v.Kind != app.YAMLMap {
+			d.fail(key, v.Line, "must be a map of texts, not %s", noun(v))
 			return
 		}
 		*to = map[string]string{}
-		for _, f := range v.fields {
+		for _, f := range v.Fields {
 			var s string
-			d.text(&s)(below(key, f.name), f.value)
-			(*to)[f.name] = s
+			d.text(&s)(below(key, f.Name), f.Value)
+			(*to)[f.Name] = s
 		}
 	}
 }
 
 func (d *decoder) truth(to *bool) reader {
 	return func(key string, v *node) {
-		b, ok := v.value.(bool)
+		b, ok := v.Value.(bool)
 		if !ok {
-			d.fail(key, v.line, "must be true or false, not %s", v.noun())
+			d.fail(key, v.Line, "must be true or false, not %s", noun(v))
 			return
 		}
 		*to = b
@@ -340,12 +342,12 @@ func (d *decoder) truth(to *bool) reader {
 
 func (d *decoder) number(to *int, least, most int) reader {
 	return func(key string, v *node) {
-		u, ok := v.value.(uint64)
-		if i, signed := v.value.(int64); signed && i >= 0 {
+		u, ok := v.Value.(uint64)
+		if i, signed := v.Value.(int64); signed && i >= 0 {
 			u, ok = uint64(i), true
 		}
 		if !ok || u > uint64(most) || u < uint64(least) {
-			d.fail(key, v.line, "must be a number from %d to %d, not %s", least, most, v.noun())
+			d.fail(key, v.Line, "must be a number from %d to %d, not %s", least, most, noun(v))
 			return
 		}
 		*to = int(u)
@@ -355,8 +357,8 @@ func (d *decoder) number(to *int, least, most int) reader {
 // numbers reads one number, or a list of them.
 func (d *decoder) numbers(to *[]int, least, most int) reader {
 	return func(key string, v *node) {
-		if v.kind != list {
-			v = &node{kind: list, line: v.line, list: []*node{v}}
+		if v.Kind != app.YAMLList {
+			v = &node{Kind: app.YAMLList, Line: v.Line, Items: []*node{v}}
 		}
 		*to = nil
 		d.each(key, v, func(key string, v *node) {
@@ -369,10 +371,10 @@ func (d *decoder) numbers(to *[]int, least, most int) reader {
 
 func (d *decoder) duration(to *time.Duration) reader {
 	return func(key string, v *node) {
-		s, _ := v.value.(string)
+		s, _ := v.Value.(string)
 		t, err := time.ParseDuration(s)
 		if err != nil || t <= 0 {
-			d.fail(key, v.line, "must be a time such as 30s or 5m, not %s", v.noun())
+			d.fail(key, v.Line, "must be a time such as 30s or 5m, not %s", noun(v))
 			return
 		}
 		*to = t
@@ -381,19 +383,19 @@ func (d *decoder) duration(to *time.Duration) reader {
 
 // object reads a map of anything.
 func (d *decoder) object(key string, v *node) map[string]any {
-	m, ok := v.plain().(map[string]any)
+	m, ok := v.Plain().(map[string]any)
 	if !ok {
-		d.fail(key, v.line, "must be a map of names to values, not %s", v.noun())
+		d.fail(key, v.Line, "must be a map of names to values, not %s", noun(v))
 	}
 	return m
 }
 
 func (d *decoder) each(key string, v *node, read reader) {
-	if v.kind != list {
-		d.fail(key, v.line, "must be a list, not %s", v.noun())
+	if v.Kind != app.YAMLList {
+		d.fail(key, v.Line, "must be a list, not %s", noun(v))
 		return
 	}
-	for i, one := range v.list {
+	for i, one := range v.Items {
 		read(fmt.Sprintf("%s[%d]", key, i), one)
 	}
 }

@@ -113,12 +113,12 @@ func TestParseMistakes(t *testing.T) {
 		{"checks: [{log: {}}]", "needs contains, matches, equals or source"},
 		{"checks: [{ssh: {process: web}}]", "ssh.command: is missing"},
 		{"checks: [{mail: {subject: x}}]", "mail.to: is missing"},
-		{"build: &a x\nbefore: *a", "anchors, aliases and tags are not understood here"},
-		{"build: !x y", "anchors, aliases and tags are not understood here"},
+		{"build: *a", "*a names no anchor above it"},
+		{"build: !x y", "the tag !x is not allowed here"},
 		{"a: [", "it is not YAML"},
 		{"build: x\n---\nbuild: y", "a second document begins here"},
-		{"build: x\nbuild: y", "it is not YAML"},
-		{strings.Repeat("[", 100), "nested too deep"},
+		{"build: x\nbuild: y", "f/smoke.yml, line 2: build: is given twice, first in line 1"},
+		{strings.Repeat("[", 101), "nested too deep"},
 		{strings.Repeat("#", maxFile+1), "at most"},
 	} {
 		_, err := Parse("f/smoke.yml", []byte(tt.text))
@@ -126,6 +126,14 @@ func TestParseMistakes(t *testing.T) {
 		if !errors.As(err, &e) || !strings.Contains(err.Error(), tt.want) || !strings.HasPrefix(err.Error(), "f/smoke.yml") {
 			t.Errorf("%.60q: error = %v, want one with %q", tt.text, err, tt.want)
 		}
+	}
+}
+
+// Anchors and merges mean what they mean in manifests.
+func TestParseAnchors(t *testing.T) {
+	s, err := Parse("smoke.yml", []byte("build: &a make\nbefore: *a\nchecks:\n- &b {run: x, timeout: 1s}\n- {<<: *b, run: z}\n"))
+	if err != nil || s.Build != "make" || s.Before != "make" || len(s.Checks) != 2 || s.Checks[1].Run != "z" || s.Checks[1].Timeout != s.Checks[0].Timeout {
+		t.Errorf("spec = %+v, %v", s, err)
 	}
 }
 

@@ -40,8 +40,8 @@ type Private struct {
 func StartPrivate(ctx context.Context, dewd string) (*Private, error) {
 	if os.Geteuid() != 0 {
 		return nil, &Failure{
-			Status: StatusInfrastructure, Err: errors.New("no daemon answers, and starting a private one takes root"),
-			Todo: "use sudo, start dewd, or log in to a daemon (dew login URL)",
+			Status: StatusInfrastructure, Err: errors.New("cannot start a private daemon: that takes root"),
+			Todo: "use sudo, or test on a daemon that runs: start dewd, or log in to one (dew login URL)",
 		}
 	}
 	dir, err := privateFolder()

@@ -39,6 +39,8 @@ type Result struct {
 	Steps  []Step    `json:"steps"`
 	Bundle string    `json:"bundle,omitempty"`
 	Log    string    `json:"-"` // the last lines of its apps
+
+	mask masker // of what a report that is kept must not tell
 }
 
 // Step is one thing that was done.

@@ -342,6 +342,7 @@ func (r *run) leave(ctx context.Context) {
 	if r.tail != nil {
 		r.tail.end()
 		r.result.Log = r.tail.text()
+		r.result.mask.learnScene(ctx, r.folder, r.inside)
 	}
 	if r.Keep {
 		return

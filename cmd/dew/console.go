@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"reflect"
 	"slices"
 	"strings"
 	"text/tabwriter"
@@ -51,8 +52,11 @@ func (c *console) warn(text string) {
 	c.say("warning: %s", text)
 }
 
-// encode writes data as JSON.
+// encode writes data as JSON. A list of nothing is a list: programs go through it.
 func (c *console) encode(v any) error {
+	if list := reflect.ValueOf(v); list.Kind() == reflect.Slice && list.IsNil() {
+		v = []any{}
+	}
 	enc := json.NewEncoder(c.out)
 	enc.SetEscapeHTML(false)
 	enc.SetIndent("", "  ")

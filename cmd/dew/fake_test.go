@@ -248,7 +248,10 @@ func (d *daemon) appRoutes(handle func(string, func(*http.Request, []byte) any))
 
 func (d *daemon) pushRoutes(handle func(string, func(*http.Request, []byte) any)) {
 	handle("POST /v3/spaces/space-1/manifest_diff", func(*http.Request, []byte) any {
-		return v3.ManifestDiff{Diff: []v3.Difference{{Op: "replace", Path: "/applications/0/memory", Was: "128M", Value: "256M"}}}
+		return v3.ManifestDiff{Diff: []v3.Difference{
+			{Op: "replace", Path: "/applications/0/memory", Was: "128M", Value: "256M"},
+			{Op: "replace", Path: "/applications/0/env/TOKEN", Was: "old-secret", Value: "new-secret"},
+		}}
 	})
 	handle("POST /v3/spaces/space-1/actions/apply_manifest", func(*http.Request, []byte) any {
 		if d.app == nil {

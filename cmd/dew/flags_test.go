@@ -123,7 +123,9 @@ func TestRedact(t *testing.T) {
 	if err := os.WriteFile("manifest.yml", []byte("applications:\n- name: shop\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	d.dew("apply-manifest", "--redact-env").must(t, 0, `~ /applications/0/memory: "256M", was "128M"`)
+	for _, flags := range [][]string{{"apply-manifest"}, {"apply-manifest", "--redact-env"}} { // it is cf's
+		d.dew(flags...).must(t, 0, `~ /applications/0/memory: "256M", was "128M"`, `~ /applications/0/env/TOKEN: "<redacted>", was "<redacted>"`)
+	}
 	var whole any
 	if err := json.Unmarshal([]byte(`{"name":"shop","env":{"KEY":"secret","MORE":{"deep":["secret"]}},"memory":"1M"}`), &whole); err != nil {
 		t.Fatal(err)

@@ -25,20 +25,19 @@ type manifestOptions struct {
 	Given     map[string]any // variables that those two go before
 	Optional  bool           // no manifest is fine too
 	None      bool           // do not look for one
-	Redact    bool           // do not show what variables of apps are set to
 }
 
 func manifestFlags() []cli.Flag {
 	return []cli.Flag{
 		&cli.StringFlag{Name: "f", Aliases: []string{"manifest"}, Usage: "`path` of the manifest"},
 		&cli.StringSliceFlag{Name: "var", Usage: "`name=value` for ((name)) in the manifest; may be repeated"},
-		boolFlag("redact-env", "do not show the values of variables of apps among what changes"),
+		boolFlag("redact-env", "as always: of the variables of apps that change only the names are shown"),
 		&cli.StringSliceFlag{Name: "vars-file", Usage: "`path` of a YAML file of variables; may be repeated, and --var goes before it"},
 	}
 }
 
 func manifestOptionsOf(c *cli.Context) manifestOptions {
-	return manifestOptions{File: c.String("f"), Vars: c.StringSlice("var"), VarsFiles: c.StringSlice("vars-file"), Redact: c.Bool("redact-env")}
+	return manifestOptions{File: c.String("f"), Vars: c.StringSlice("var"), VarsFiles: c.StringSlice("vars-file")}
 }
 
 // loadManifest reads the manifest and its variables; the file is empty when there
@@ -133,7 +132,6 @@ type applied struct {
 	space    string
 	manifest app.Manifest
 	diff     bool // show what changes first
-	redact   bool // without what variables are set to
 }
 
 func apply(ctx context.Context, ask *client.Client, out *console, a applied) error {
@@ -146,10 +144,7 @@ func apply(ctx context.Context, ask *client.Client, out *console, a applied) err
 		if err != nil {
 			return err
 		}
-		if a.redact {
-			diff = redacted(diff)
-		}
-		printDiff(out, diff)
+		printDiff(out, redacted(diff)) // logs of builds are read by many
 	}
 	return ask.ApplyManifest(ctx, a.space, text)
 }
@@ -241,7 +236,7 @@ func runApplyManifest(ctx context.Context, o manifestOptions, ask *client.Client
 	if err != nil {
 		return err
 	}
-	if err := apply(ctx, ask, out, applied{space: home, manifest: m, diff: true, redact: o.Redact}); err != nil {
+	if err := apply(ctx, ask, out, applied{space: home, manifest: m, diff: true}); err != nil {
 		return err
 	}
 	out.say("Applied %s", file)

@@ -152,7 +152,7 @@ func pushAll(ctx context.Context, o pushOptions, p pushed, ask *client.Client, o
 	if err != nil {
 		return nil, err
 	}
-	if err := apply(ctx, ask, out, applied{space: home, manifest: p.manifest, diff: p.file != "" && !p.bare, redact: o.Manifest.Redact}); err != nil {
+	if err := apply(ctx, ask, out, applied{space: home, manifest: p.manifest, diff: p.file != "" && !p.bare}); err != nil {
 		return nil, err
 	}
 	var views []appView

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -137,7 +138,7 @@ func quotaVerbs(g *global, k quotaKind) []*cli.Command {
 			flags: append(limitFlags("allow-paid-service-plans", "disallow-paid-service-plans"), &cli.StringFlag{Name: "n", Usage: "new `name`"}),
 		}, runUpdateQuota),
 		run(verb{name: name("delete-%s-quota"), args: upper + "_QUOTA", usage: name("delete a quota for %ss"), flags: []cli.Flag{forceFlag()}}, runDeleteQuota),
-		run(verb{name: name("set-%s-quota"), args: upper + " " + upper + "_QUOTA", usage: name("give a quota to a %s"), about: aRecord}, runAssignQuota),
+		run(verb{name: name("set-%s-quota"), args: upper + " " + upper + "_QUOTA", usage: name("give a quota to one %s"), about: aRecord}, runAssignQuota),
 	}
 }
 
@@ -258,7 +259,7 @@ func (o quotaOptions) holders(ctx context.Context, q v3.Quota, ask *client.Clien
 	var names []string
 	if to := q.Relationships.Organizations; to != nil {
 		for _, d := range to.Data {
-			names = append(names, all.orgs[d.GUID])
+			names = append(names, cmp.Or(all.orgs[d.GUID], d.GUID))
 		}
 	}
 	if to := q.Relationships.Spaces; to != nil {

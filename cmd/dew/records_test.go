@@ -95,6 +95,7 @@ func TestSecurityGroups(t *testing.T) {
 	d.changed("POST /v3/security_groups", `{"name":"web","rules":[{"protocol":"tcp","destination":"10.0.11.0/24","ports":"80,443"}]}`)
 	d.dew("create-security-group", "web", file).must(t, 0, "Security group web exists already")
 	d.dew("security-group", "web").must(t, 0, "name:   web", `"ports": "80,443"`, "No space has it; dew bind-security-group gives it to one")
+	d.dew("bind-security-group", "web", "local", "--space", "").must(t, 2, "--space is empty")
 	d.dew("bind-security-group", "web", "local").must(t, 0, "Security group web is for dev, test of org local now (running)")
 	d.changed("POST /v3/security_groups/g-web/relationships/running_spaces", `{"data":[{"guid":"space-1"},{"guid":"space-2"}]}`)
 	d.dew("bind-security-group", "web", "local", "--space", "dev", "--lifecycle", "staging").must(t, 0, "is for dev of org local now (staging)")

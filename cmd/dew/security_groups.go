@@ -59,6 +59,9 @@ func securityGroupCommands(g *global) []*cli.Command {
 			if c.IsSet("lifecycle") && o.Phase != running && o.Phase != staging {
 				return usage("--lifecycle must be running or staging, not %q", o.Phase)
 			}
+			if c.IsSet("space") && o.Space == "" { // a variable that is not set is not "all of them"
+				return usage("--space is empty: name a space, or leave it out for all spaces of the org")
+			}
 			return fn(c.Context, o, w)
 		})
 	}

@@ -41,6 +41,9 @@ func (d *daemon) taskRoutes(handle func(pattern string, fn func(r *http.Request,
 func TestRunTask(t *testing.T) {
 	d := newDaemon(t).withApp(v3.AppStarted)
 	d.dew("tasks", "shop").must(t, 0, "shop has no tasks")
+	if r := d.dew("tasks", "shop", "--json"); r.out != "[]\n" {
+		t.Errorf("out = %q, want a list without tasks", r.out)
+	}
 	d.dew("run-task", "shop", "--command", "rake", "--name", "migrate", "-m", "64M", "-k", "1G", "-l", "16K").must(t, 0, "Task migrate of app shop", "its id is 1")
 	want := `{"name":"migrate","command":"rake","memory_in_mb":64,"disk_in_mb":1024,"log_rate_limit_in_bytes_per_second":16384}`
 	if got := d.body("POST /v3/apps/app-1/tasks"); got != want {

@@ -243,13 +243,15 @@ func bytesText(n int64) string {
 	return strconv.FormatInt(n, 10) + "B"
 }
 
-// compact writes a value on one line.
+// compact writes a value on one line, for people: commands have && in them.
 func compact(v any) string {
-	b, err := json.Marshal(v)
-	if err != nil {
+	var b strings.Builder
+	enc := json.NewEncoder(&b)
+	enc.SetEscapeHTML(false)
+	if err := enc.Encode(v); err != nil {
 		return fmt.Sprint(v)
 	}
-	return string(b)
+	return strings.TrimSuffix(b.String(), "\n")
 }
 
 // routeURL is the address to type into a browser: the route with the router's

@@ -1,0 +1,62 @@
+package api
+
+import (
+	"errors"
+	"sync"
+	"testing"
+
+	"github.com/dewrun/dew/app"
+	"github.com/dewrun/dew/droplet"
+)
+
+// What comes into an org while it is deleted goes like the rest of it: nothing is left
+// of its bits.
+func TestDeletionFindsLateComers(t *testing.T) {
+	t.Parallel()
+	for _, place := range []string{"space", "org"} {
+		w := newWorld(t)
+		a, _, _ := w.pushed("shop")
+		var late, pkg string
+		var once sync.Once
+		w.c.Registry.Listen(func(process string) {
+			if _, err := w.c.Registry.App(a.GUID); process != a.GUID || !errors.Is(err, app.ErrNotFound) {
+				return
+			}
+			once.Do(func() { late, pkg = w.lateComer(place) })
+		})
+		path := map[string]string{"space": "/v3/spaces/" + w.space.GUID, "org": "/v3/organizations/" + w.space.Org}[place]
+		w.complete(w.want(202, "DELETE", path, "", nil))
+		if late == "" {
+			t.Fatal("nobody came")
+		}
+		w.want(404, "GET", path, "", nil)
+		w.want(404, "GET", "/v3/apps/"+late, "", nil)
+		if _, err := w.c.Packages.Get(pkg); !errors.Is(err, droplet.ErrNotFound) {
+			t.Errorf("%s: the package of what came late is left: %v", place, err)
+		}
+	}
+}
+
+// lateComer makes an app with a package in the space, or in a new one of its org.
+func (w *world) lateComer(place string) (guid, pkg string) {
+	w.t.Helper()
+	space := w.space.GUID
+	if place == "org" {
+		space = must(w.c.Registry.PutSpace(app.Space{Name: "late", Org: w.space.Org}))(w.t).GUID
+	}
+	a := must(w.c.Registry.PutApp(app.App{Name: "late", Space: space}))(w.t)
+	return a.GUID, must(w.c.Packages.Create(a.GUID))(w.t).GUID
+}
+
+// A task is refused whose droplet has no files yet: it could never start.
+func TestTaskWithoutFiles(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	a := w.createApp("shop")
+	var d struct{ GUID string }
+	w.want(201, "POST", "/v3/droplets", `{"relationships":{"app":{"data":{"guid":"`+a.GUID+`"}}}}`, &d)
+	w.want(422, "POST", "/v3/apps/"+a.GUID+"/tasks", `{"command":"x","droplet_guid":"`+d.GUID+`"}`, nil)
+	if ts := must(w.c.Registry.TasksOf(a.GUID))(t); len(ts) != 0 {
+		t.Errorf("tasks = %v, want none", ts)
+	}
+}

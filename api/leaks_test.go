@@ -1,0 +1,58 @@
+package api
+
+import (
+	"encoding/json"
+	"strings"
+	"testing"
+
+	"github.com/dewrun/dew/api/v3"
+	"github.com/dewrun/dew/app"
+	"github.com/dewrun/dew/auth"
+)
+
+// Who works in one org learns nothing of another that shares something with it: neither
+// what stands beside what is shared, nor by a filter who else has it.
+func TestNothingIsToldBesideWhatIsShared(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.want(200, "PATCH", "/v3/feature_flags/route_sharing", `{"enabled":true}`, nil)
+	org := must(w.c.Registry.PutOrg(app.Org{Name: "visitors"}))(t)
+	space := w.createSpace(org.GUID, "theirs")
+	guid := w.user("ann")
+	w.grant(guid, auth.OrgUser, org.GUID)
+	w.grant(guid, auth.SpaceDeveloper, space.GUID)
+	ann := w.login("ann")
+
+	var domains v3.List[v3.Domain]
+	w.want(200, "GET", "/v3/domains?names=dew.localhost", "", &domains)
+	var rt v3.Route
+	w.want(201, "POST", "/v3/routes", `{"host":"both","relationships":{"space":{"data":{"guid":"`+w.space.GUID+`"}},"domain":{"data":{"guid":"`+domains.Resources[0].GUID+`"}}}}`, &rt)
+	w.want(200, "POST", "/v3/routes/"+rt.GUID+"/relationships/shared_spaces", `{"data":[{"guid":"`+space.GUID+`"}]}`, nil)
+	for _, path := range []string{"/v3/routes?", "/v3/routes/" + rt.GUID + "?"} {
+		got := w.as(ann, "GET", path+"include=space,space.organization,domain", "")
+		var answer struct {
+			Included map[string][]struct{ Name string }
+		}
+		if err := json.Unmarshal(got.Body.Bytes(), &answer); err != nil || got.Code != 200 {
+			t.Fatalf("%s: %d, %v", path, got.Code, err)
+		}
+		if in := answer.Included; len(in["spaces"]) != 0 || len(in["organizations"]) != 0 || len(in["domains"]) != 1 {
+			t.Errorf("%s: beside the route stand %v, want its domain alone", path, in)
+		}
+	}
+
+	group := must(w.c.Registry.PutSecurityGroup(app.SecurityGroup{Name: "all", Running: true, Runs: []string{w.space.GUID, space.GUID}}))(t)
+	segment := must(w.c.Registry.PutSegment(app.Segment{Name: "far", Orgs: []string{w.space.Org, org.GUID}}))(t)
+	for path, want := range map[string]string{
+		"/v3/security_groups?running_space_guids=" + space.GUID:     group.GUID,
+		"/v3/security_groups?running_space_guids=" + w.space.GUID:   "",
+		"/v3/isolation_segments?organization_guids=" + org.GUID:     segment.GUID,
+		"/v3/isolation_segments?organization_guids=" + w.space.Org:  "",
+		"/v3/organization_quotas?organization_guids=" + w.space.Org: "",
+	} {
+		got := w.as(ann, "GET", path, "").Body.String()
+		if found := strings.Contains(got, `"total_results":1`); found != (want != "") || !strings.Contains(got, want) {
+			t.Errorf("%s = %s, want %q", path, got, want)
+		}
+	}
+}
