@@ -15,9 +15,18 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-const smallSize = 64 << 20
+// smallSize is of the file systems of these tests: all bounds shrink with it.
+var smallSize = int64(larger(24, 64)) << 20
 
-// mountTmpfs gives a file system of 64 MiB in memory.
+// larger is a size, or the one for the long proof.
+func larger(short, proof int) int {
+	if os.Getenv("DEW_PROOF") != "" {
+		return proof
+	}
+	return short
+}
+
+// mountTmpfs gives a small file system in memory.
 func mountTmpfs(t *testing.T) string {
 	t.Helper()
 	dir := t.TempDir()
@@ -32,7 +41,7 @@ func mountTmpfs(t *testing.T) string {
 	return dir
 }
 
-// mountExt4 gives an ext4 of 64 MiB in a file.
+// mountExt4 gives a small ext4 in a file.
 func mountExt4(t *testing.T) string {
 	t.Helper()
 	image, dir := filepath.Join(t.TempDir(), "image"), t.TempDir()
@@ -133,7 +142,7 @@ func TestSmallDiskPrintsOn(t *testing.T) {
 		if err := ls.Close(); err != nil {
 			t.Fatal(err)
 		}
-		if err := s.print(40 << 20); err != nil {
+		if err := s.print(smallSize / 8 * 5); err != nil {
 			t.Fatal(err)
 		}
 		ls = newLogsOn(t, dir, Options{}, realDisk())
@@ -141,10 +150,7 @@ func TestSmallDiskPrintsOn(t *testing.T) {
 		tail := follow(t, l, Capture{Late: true, Freeze: s.freeze})
 		done := make(chan error)
 		begin := time.Now()
-		total := int64(130 << 20) // twice the disk
-		if os.Getenv("DEW_PROOF") != "" {
-			total = 1 << 30
-		}
+		total := smallSize * int64(larger(2, 16))
 		go func() { done <- s.print(total) }()
 		select {
 		case err := <-done:
@@ -176,8 +182,8 @@ func TestSmallDiskForeign(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer func() { _ = foreign.Close() }()
-		free := ls.Stats().Free
-		if err := unix.Fallocate(int(foreign.Fd()), 0, 0, free-15<<20); err != nil {
+		free, rest := ls.Stats().Free, smallSize/4-1<<20 // a little less than the reserve
+		if err := unix.Fallocate(int(foreign.Fd()), 0, 0, free-rest); err != nil {
 			t.Fatal(err)
 		}
 		l := newApp(t, ls)
@@ -186,7 +192,7 @@ func TestSmallDiskForeign(t *testing.T) {
 		tail := follow(t, l, Capture{Freeze: s.freeze})
 		done := make(chan error)
 		begin := time.Now()
-		go func() { done <- s.print(40 << 20) }()
+		go func() { done <- s.print(smallSize / 8 * 5) }()
 		select {
 		case err := <-done:
 			if err != nil {
@@ -195,7 +201,7 @@ func TestSmallDiskForeign(t *testing.T) {
 		case <-time.After(10 * time.Minute): // no measurement: only a hang reaches it
 			t.Fatalf("the process hangs: %+v", ls.Stats())
 		}
-		t.Logf("printed 40 MiB in %v: %+v, floor %d", time.Since(begin), ls.Stats(), ls.floor)
+		t.Logf("printed it in %v: %+v, floor %d", time.Since(begin), ls.Stats(), ls.floor)
 		last, err := tail.Finish(t.Context())
 		if err != nil {
 			t.Fatal(err)

@@ -18,6 +18,7 @@ import (
 // What the machine lacks is one line with the remedy and exit status 9, and
 // nothing half-made stays.
 func TestWhatTheMachineLacks(t *testing.T) {
+	beside(t)
 	tests := []struct {
 		name  string
 		ready func(t *testing.T, c *cell) // what is wrong, before dewd starts

@@ -30,7 +30,7 @@ import (
 // patience bounds every wait: only a hang reaches it.
 const patience = 3 * time.Minute
 
-// programs is the folder with dewd, dew-init and testapp.
+// programs is the folder with dewd, dew, dew-init, dew-sftp and the apps of tests.
 var programs string
 
 func TestMain(m *testing.M) {
@@ -55,19 +55,43 @@ func runTests(m *testing.M) int {
 		fmt.Fprintln(os.Stderr, err)
 		return 1
 	}
-	for out, pkg := range map[string]string{"dewd": ".", "dew": "../dew", "dew-init": "../dew-init", "dew-sftp": "../dew-sftp", "testapp": "../../runtime/containerd/testdata/testapp"} {
-		c := exec.Command("go", "build", "-trimpath", "-o", filepath.Join(dir, out), pkg)
-		c.Env = append(os.Environ(), "CGO_ENABLED=0")
-		if out == "dewd" && !benching { // the daemon under test looks for races too
-			c.Args = slices.Insert(c.Args, 2, "-race")
-			c.Env = os.Environ()
-		}
-		if b, err := c.CombinedOutput(); err != nil {
-			fmt.Fprintf(os.Stderr, "cannot build %s: %v\n%s", pkg, err, b)
-			return 1
-		}
+	if err := buildPrograms(dir); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
 	}
 	return m.Run()
+}
+
+// buildPrograms makes dewd and all that the tests run beside it and in it.
+func buildPrograms(dir string) error {
+	beside := []string{"../dew", "../dew-init", "../dew-sftp", "../../runtime/containerd/testdata/testapp", "./testdata/routeapp"}
+	others := exec.Command("go", append([]string{"build", "-trimpath", "-o", dir + "/"}, beside...)...)
+	others.Env = append(os.Environ(), "CGO_ENABLED=0")
+	dewd := exec.Command("go", "build", "-trimpath", "-o", dir+"/", ".")
+	dewd.Env = others.Env
+	if !benching { // the daemon under test looks for races too
+		dewd.Args = slices.Insert(dewd.Args, 2, "-race")
+		dewd.Env = os.Environ()
+	}
+	for _, c := range []*exec.Cmd{others, dewd} {
+		if out, err := c.CombinedOutput(); err != nil {
+			return fmt.Errorf("%s: %w\n%s", c, err, out)
+		}
+	}
+	return nil
+}
+
+// turns are as many tests as run beside each other at most, on a machine with many
+// processors: it has subnets for 16 daemons.
+var turns = make(chan struct{}, 4)
+
+// beside lets a test run while others do: a cell shares nothing with another one.
+// Those that look at how long something takes stay alone.
+func beside(t *testing.T) {
+	t.Helper()
+	t.Parallel()
+	turns <- struct{}{}
+	t.Cleanup(func() { <-turns })
 }
 
 // cell is a root with a dewd on it, which a test may only start and kill.

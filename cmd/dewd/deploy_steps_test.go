@@ -14,6 +14,7 @@ const canarySteps = `"strategy":"canary","options":{"canary":{"steps":[{"instanc
 // What can go wrong with a deployment is taken back, at every step of it, and what is
 // odd about one is borne: not one request fails.
 func TestDeploymentStepsUnderLoad(t *testing.T) {
+	beside(t)
 	w := newTown(t)
 	w.push("shop", "  instances: 3\n  env: {MARK: first}\n")
 	w.marks(t, 3, "first")
@@ -73,7 +74,7 @@ func (w *town) waitsForHealth(t *testing.T) {
 	w.say("set-env", "shop", "MARK", "sick")
 	d := w.deploy(t, "")
 	w.eventually("the new instance is given up", func() error {
-		if out := w.say("curl", "/v3/processes/"+w.deployment(t, d).NewProcesses[0].GUID+"/stats"); !strings.Contains(out, `"CRASHED"`) || !strings.Contains(out, "never healthy after 2s") {
+		if out := w.look("/v3/processes/" + w.deployment(t, d).NewProcesses[0].GUID + "/stats"); !strings.Contains(out, `"CRASHED"`) || !strings.Contains(out, "never healthy after 2s") {
 			return fmt.Errorf("%s", out)
 		}
 		return nil
@@ -126,7 +127,7 @@ func (w *town) deletesMeanwhile(t *testing.T) {
 	d := w.deploy(t, "")
 	w.dew("delete", "shop", "-f")
 	w.noLeaves()
-	if out := w.say("curl", "/v3/deployments/"+d); !strings.Contains(out, "CF-ResourceNotFound") {
+	if out := w.look("/v3/deployments/" + d); !strings.Contains(out, "CF-ResourceNotFound") {
 		t.Errorf("the deployment of an app that is gone: %s", out)
 	}
 }
@@ -134,6 +135,7 @@ func (w *town) deletesMeanwhile(t *testing.T) {
 // dewd is killed at every step of a canary, and of its cancel. The next one goes on
 // with the same deployment, at the same step.
 func TestCanaryOutlivesDaemon(t *testing.T) {
+	beside(t)
 	w := newTown(t)
 	w.push("shop", "  instances: 3\n  env: {MARK: old}\n")
 	again := func() {

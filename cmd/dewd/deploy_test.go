@@ -21,6 +21,7 @@ import (
 // Instances are replaced under load, by every way there is, and not one request
 // fails: neither short ones, nor those with a body, nor those that take a while.
 func TestDeploymentsUnderLoad(t *testing.T) {
+	beside(t)
 	w := newTown(t)
 	w.push("shop", "  instances: 3\n  env: {MARK: first}\n")
 	w.until("shop", "/env?name=MARK", "MARK=first")
@@ -139,7 +140,7 @@ func (w *town) survivesBadOnes(t *testing.T) {
 	w.say("curl", "-X", "PATCH", "/v3/apps/"+w.appGUID("shop")+"/processes/web", "-d", `{"command":"exit 7"}`)
 	d := w.deploy(t, "")
 	w.eventually("the new instance crashes", func() error {
-		if out := w.say("curl", "/v3/processes/"+w.deployment(t, d).NewProcesses[0].GUID+"/stats"); !strings.Contains(out, `"CRASHED"`) {
+		if out := w.look("/v3/processes/" + w.deployment(t, d).NewProcesses[0].GUID + "/stats"); !strings.Contains(out, `"CRASHED"`) {
 			return fmt.Errorf("%s", out)
 		}
 		return nil
@@ -203,7 +204,7 @@ func (w *town) deploy(t *testing.T, more string) string {
 
 func (w *town) decode(t *testing.T, path string, to any) {
 	t.Helper()
-	if out := w.say("curl", path); json.Unmarshal([]byte(out), to) != nil {
+	if out := w.look(path); json.Unmarshal([]byte(out), to) != nil {
 		t.Fatalf("%s: %s", path, out)
 	}
 }
@@ -268,6 +269,7 @@ func (w *town) marks(t *testing.T, instances int, want ...string) {
 // dewd is killed again and again while it deploys, or while it takes that back. The
 // next one goes on, and in the end exactly what is wished runs.
 func TestDeploymentOutlivesDaemon(t *testing.T) {
+	beside(t)
 	w := newTown(t)
 	w.push("shop", "  instances: 3\n  env: {MARK: first}\n")
 	before := "first"

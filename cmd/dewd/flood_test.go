@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -21,12 +22,13 @@ import (
 // no dewd reads. Afterwards it prints on, or has a record that says why not;
 // what is in the log has no hole that is not told.
 func TestFloodWhileNobodyReads(t *testing.T) {
+	beside(t)
 	c := newCell(t, "--immediate-restarts", "1000", "--kill-delay", "1s")
 	logs := filepath.Join(c.root, "logs")
 	if err := os.MkdirAll(logs, 0o700); err != nil {
 		t.Fatal(err)
 	}
-	if err := syscall.Mount("dew-test", logs, "tmpfs", 0, "size=64m"); err != nil {
+	if err := syscall.Mount("dew-test", logs, "tmpfs", 0, "size=32m"); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
@@ -36,30 +38,23 @@ func TestFloodWhileNobodyReads(t *testing.T) {
 		}
 	})
 	c.wish("exec ./testapp flood", "while :; do sleep 1000; done")
-	away := 4 * time.Second
-	if os.Getenv("DEW_PROOF") != "" {
-		away = 20 * time.Second
-	}
 	var last uint64
 	for round := range rounds(1, 2) {
 		c.start()
-		c.eventually("the flood runs", func() error {
-			for _, leaves := range c.leaves() {
-				if len(leaves["main"]) > 0 {
-					return nil
-				}
-			}
-			return fmt.Errorf("no process")
-		})
-		time.Sleep(4 * time.Second) // some of the flood is read; the check of the captures has begun
+		if round == 0 {
+			c.floodRuns() // nothing holds it yet: the file system runs full
+		} else {
+			c.floodGrows(logs)
+		}
 		c.kill(syscall.SIGKILL)
-		time.Sleep(away) // the file system runs full
+		time.Sleep(time.Duration(rounds(0, 20)) * time.Second)
+		c.floodStands(logs)
 		c.start()
-		time.Sleep(4 * time.Second) // the captures are checked at once
+		c.floodGrows(logs)
 		c.kill(syscall.SIGKILL)
 		c.read(func(b books) { last = checkFlood(t, b) })
 		c.start()
-		time.Sleep(6 * time.Second)
+		c.floodGrows(logs)
 		c.kill(syscall.SIGKILL)
 		c.read(func(b books) {
 			if now := checkFlood(t, b); now <= last {
@@ -67,6 +62,58 @@ func TestFloodWhileNobodyReads(t *testing.T) {
 			}
 		})
 	}
+}
+
+// floodRuns waits for the process itself.
+func (c *cell) floodRuns() {
+	c.t.Helper()
+	c.eventually("the flood runs", func() error {
+		for _, leaves := range c.leaves() {
+			if len(leaves["main"]) > 0 {
+				return nil
+			}
+		}
+		return errors.New("no process")
+	})
+}
+
+// floodGrows waits until several segments of the log have been begun.
+func (c *cell) floodGrows(logs string) {
+	c.t.Helper()
+	newest := func() string {
+		found, err := filepath.Glob(filepath.Join(logs, guid, "*.seg"))
+		if err != nil || len(found) == 0 {
+			return ""
+		}
+		return slices.Max(found)
+	}
+	for range 4 {
+		before := newest()
+		c.eventually("the log grows", func() error {
+			if newest() == before {
+				return fmt.Errorf("the newest segment is still %q", before)
+			}
+			return nil
+		})
+	}
+}
+
+// floodStands waits until no more is written.
+func (c *cell) floodStands(logs string) {
+	c.t.Helper()
+	var now, before syscall.Statfs_t
+	c.eventually("the flood stands", func() error {
+		before = now
+		time.Sleep(500 * time.Millisecond)
+		if err := syscall.Statfs(logs, &now); err != nil {
+			return err
+		}
+		if now.Bfree != before.Bfree {
+			return fmt.Errorf("%d blocks are free, %d were", now.Bfree, before.Bfree)
+		}
+		return nil
+	})
+	c.t.Logf("%d of %d blocks are free", now.Bfree, now.Blocks)
 }
 
 // checkFlood looks for holes in the numbers that the flood prints, and returns

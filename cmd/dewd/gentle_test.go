@@ -14,6 +14,7 @@ import (
 // Instances are restarted one by one, and scaled away, under load: not one request
 // fails, neither those that are under way nor those that come.
 func TestInstancesLeaveGently(t *testing.T) {
+	beside(t)
 	w := newTown(t)
 	w.push("shop", "  instances: 2\n  env: {MARK: only}\n")
 	w.marks(t, 2, "only")
@@ -43,7 +44,7 @@ type lives struct {
 func (w *town) lives(name string) (out []lives) {
 	w.t.Helper()
 	var stats struct{ Resources []lives }
-	if err := json.Unmarshal([]byte(w.say("curl", "/v3/processes/"+w.appGUID(name)+"/stats")), &stats); err != nil {
+	if err := json.Unmarshal([]byte(w.look("/v3/processes/"+w.appGUID(name)+"/stats")), &stats); err != nil {
 		w.t.Fatal(err)
 	}
 	return stats.Resources
@@ -155,7 +156,7 @@ func (w *town) turnsOf() (out []string) {
 	}
 	guid := w.appGUID("shop")
 	path := "/v3/audit_events?order_by=created_at&types=audit.app.process.ready,audit.app.process.not-ready&target_guids=" + guid
-	if err := json.Unmarshal([]byte(w.say("curl", path)), &list); err != nil {
+	if err := json.Unmarshal([]byte(w.look(path)), &list); err != nil {
 		w.t.Fatal(err)
 	}
 	for _, e := range list.Resources {

@@ -147,6 +147,7 @@ func (c *cell) answer(host string) (string, error) {
 // tarball becomes a stack that an app without a shell runs on, and stays for as
 // long as the app does.
 func TestImageAppAndTarballStack(t *testing.T) {
+	beside(t)
 	c := newCell(t)
 	c.start()
 	layer := imageLayer(t)

@@ -95,6 +95,7 @@ func (c *cell) logLines(args ...string) []v3.Line {
 // that names it, without a newline, with bytes that are no text, and with a child
 // that still holds the pipe; the last lines of the others are there too.
 func TestLastWords(t *testing.T) {
+	beside(t)
 	c := newCell(t, "--immediate-restarts", "1", "--backoff-first", "1h", "--backoff-max", "2h", "--kill-delay", "2s")
 	c.start()
 	c.pushLogs("exec ./testapp last-words", "trap 'echo sidecar says goodbye; exit 0' TERM; echo sidecar is here; while :; do sleep 0.1; done")
@@ -211,6 +212,7 @@ func (r *reader) readUntil(want, every int, pause time.Duration) error {
 // once; four readers of different speeds, one of which stops for long. Every one
 // of them has every line once and in order, and the log is whole.
 func TestLogsLoseNothing(t *testing.T) {
+	beside(t)
 	lines, rate := rounds(60_000, 5_000_000), rounds(10_000, 100_000)
 	stop := time.Duration(rounds(3, 30)) * time.Second
 	c := newCell(t, "--log-retention", "1GiB")
@@ -298,6 +300,7 @@ func withoutBatch(b []byte) []byte {
 // More is printed than is kept: what the records tell of and what is there are
 // all that was printed.
 func TestRetentionAddsUp(t *testing.T) {
+	beside(t)
 	lines := rounds(100_000, 2_000_000)
 	c := newCell(t, "--log-retention", "2MiB")
 	c.start()

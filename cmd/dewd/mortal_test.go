@@ -4,6 +4,7 @@ package main
 
 import (
 	"fmt"
+	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -15,11 +16,12 @@ import (
 // push, for every n. Started again, the same push succeeds and nothing is left
 // over of the first.
 func TestPushSurvivesEveryDeath(t *testing.T) {
-	step := rounds(5, 1)
+	beside(t)
+	step := rounds(8, 1)
 	for _, kind := range []string{"commit", "call"} {
 		t.Run(kind, func(t *testing.T) {
 			c := newCell(t, "--kill-delay", "1s")
-			for n := 1; ; n += step {
+			for n := 1 + rand.N(step); ; n += step { // every run tries others
 				died := c.pushAndDie(n, kind)
 				c.start()
 				c.dew("push", "mortal", "-f", c.manifest(n))

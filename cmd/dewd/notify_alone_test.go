@@ -151,6 +151,7 @@ func startAlone(t *testing.T, f *foreign, smtp string) (base string, cmd *exec.C
 // The service by itself, in a process of its own, takes another dewd for the
 // platform: tokens, users, roles and scopes come from there, mails arrive.
 func TestNotifyAlone(t *testing.T) {
+	beside(t)
 	f, office := newForeign(t), newPostOffice(t)
 	org := f.first("/v3/organizations?names=local")
 	space := f.first("/v3/spaces?names=dev&organization_guids=" + org)

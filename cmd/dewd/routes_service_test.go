@@ -15,6 +15,7 @@ import (
 // a restart of dewd too, and no longer once it is unbound. The service reaches the
 // router by the public name of the route.
 func TestRouteServiceIsAnApp(t *testing.T) {
+	beside(t)
 	w := newTown(t)
 	w.push("shop", "")
 	w.push("guard", "")

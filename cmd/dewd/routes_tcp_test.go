@@ -12,14 +12,25 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 )
 
-// freePorts finds a row of ports that nobody has now.
+// nextPort is below those that the kernel gives to connections, and begins elsewhere
+// for every process of tests.
+var nextPort atomic.Int64
+
+func init() { nextPort.Store(21000 + int64(os.Getpid()%1000)*10) }
+
+// freePorts finds a row of ports that nobody has now. No two calls get the same.
 func freePorts(t *testing.T, n int) int {
 	t.Helper()
-	for first := 21000 + os.Getpid()%5000; first < 30000; first += n {
+	for {
+		first := int(nextPort.Add(int64(n))) - n
+		if first+n > 32000 {
+			t.Fatal("no ports are free")
+		}
 		var open []net.Listener
 		for port := first; port < first+n; port++ {
 			l, err := net.Listen("tcp", "127.0.0.1:"+strconv.Itoa(port))
@@ -35,8 +46,6 @@ func freePorts(t *testing.T, n int) int {
 			return first
 		}
 	}
-	t.Fatal("no ports are free")
-	return 0
 }
 
 // askPort sends a request to the port of a TCP route: the app behind it speaks HTTP, the
@@ -58,6 +67,7 @@ func askPort(port int) (string, error) {
 // TCP routes have ports of their own, by either client and by manifest. A port that
 // another program has is told and taken later; connections end with their instance.
 func TestTCPRoutes(t *testing.T) {
+	beside(t)
 	first := freePorts(t, 5)
 	w := newTown(t, "--tcp-ports", fmt.Sprintf("%d-%d", first, first+4))
 	reached := func(port int) {

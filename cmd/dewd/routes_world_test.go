@@ -4,13 +4,13 @@ package main
 
 import (
 	"bufio"
+	"context"
 	"encoding/json"
 	"fmt"
 	"io"
 	"net"
 	"net/http"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -63,12 +63,15 @@ func (w *town) say(args ...string) string {
 func (w *town) push(name, more string) {
 	w.t.Helper()
 	dir := filepath.Join(filepath.Dir(w.root), "routeapp")
-	if _, err := os.Stat(dir); err != nil {
-		build := exec.Command("go", "build", "-trimpath", "-o", dir+"/", "./testdata/routeapp")
-		build.Env = append(os.Environ(), "CGO_ENABLED=0")
-		if out, err := build.CombinedOutput(); err != nil {
-			w.t.Fatalf("%v\n%s", err, out)
-		}
+	program, err := os.ReadFile(filepath.Join(programs, "routeapp"))
+	if err == nil {
+		err = os.MkdirAll(dir, 0o755)
+	}
+	if err == nil {
+		err = os.WriteFile(filepath.Join(dir, "routeapp"), program, 0o755)
+	}
+	if err != nil {
+		w.t.Fatal(err)
 	}
 	text := fmt.Sprintf("applications:\n- name: %s\n  path: %s\n  command: ./routeapp web\n  memory: 128M\n  buildpacks: [binary_buildpack]\n%s", name, dir, more)
 	file := filepath.Join(filepath.Dir(w.root), name+".yml")
@@ -125,10 +128,17 @@ func (w *town) routeGUID(host string) string { return w.guid("/v3/routes?hosts="
 func (w *town) guid(path string) string {
 	w.t.Helper()
 	var list struct{ Resources []struct{ GUID string } }
-	if err := json.Unmarshal([]byte(w.say("curl", path)), &list); err != nil || len(list.Resources) != 1 {
+	if err := json.Unmarshal([]byte(w.look(path)), &list); err != nil || len(list.Resources) != 1 {
 		w.t.Fatalf("%s: %+v, %v", path, list, err)
 	}
 	return list.Resources[0].GUID
+}
+
+// look is what is answered to GET, whatever that is.
+func (w *town) look(path string) string {
+	w.t.Helper()
+	_, body := w.ask(http.MethodGet, path, "")
+	return body
 }
 
 // raw is a bare connection to the router on which something was said.
@@ -145,4 +155,32 @@ func (w *town) raw(text string) (net.Conn, *bufio.Reader) {
 		w.t.Fatal(err)
 	}
 	return c, bufio.NewReader(c)
+}
+
+// ask asks by the local door, as dew does, without a program for each question.
+func (w *town) ask(method, path, body string) (int, string) {
+	w.t.Helper()
+	res := w.send(method, path, body)
+	defer res.Body.Close()
+	b, err := io.ReadAll(res.Body)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return res.StatusCode, string(b)
+}
+
+func (w *town) send(method, path, body string) *http.Response {
+	w.t.Helper()
+	req, err := http.NewRequestWithContext(w.t.Context(), method, "http://dew"+path, strings.NewReader(body))
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	door := &http.Transport{DisableKeepAlives: true, DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+		return new(net.Dialer).DialContext(ctx, "unix", filepath.Join(w.run, socketName))
+	}}
+	res, err := door.RoundTrip(req)
+	if err != nil {
+		w.t.Fatalf("%s %s: %v\n%s", method, path, err, w.said)
+	}
+	return res
 }

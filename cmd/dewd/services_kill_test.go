@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -31,6 +32,7 @@ const (
 // of their ends, for every n. Started again, everything comes to an end that is
 // true, and the data of the database is there.
 func TestServicesSurviveEveryDeath(t *testing.T) {
+	beside(t)
 	engines := []string{"redis"}
 	if os.Getenv("DEW_PROOF") != "" {
 		engines = append(engines, "postgres", "mariadb")
@@ -39,10 +41,10 @@ func TestServicesSurviveEveryDeath(t *testing.T) {
 		t.Run(engine, func(t *testing.T) {
 			m := &mortalServices{cell: newCell(t), engine: engine}
 			for _, a := range []mortalAct{
-				{"create", m.noService, m.checkCreate, []string{"create-service", engine, "small", mortalDB, "--wait"}, 7},
-				{"bind", m.service, m.checkBind, []string{"create-service-key", mortalDB, passingKey, "--wait"}, 3},
-				{"unbind", m.bound, m.checkUnbind, []string{"delete-service-key", mortalDB, passingKey, "-f", "--wait"}, 3},
-				{"delete", m.bound, m.checkDelete, []string{"delete-service", mortalDB, "-f", "--wait"}, 7},
+				{"create", m.noService, m.checkCreate, []string{"create-service", engine, "small", mortalDB, "--wait"}, 10},
+				{"bind", m.service, m.checkBind, []string{"create-service-key", mortalDB, passingKey, "--wait"}, 4},
+				{"unbind", m.bound, m.checkUnbind, []string{"delete-service-key", mortalDB, passingKey, "-f", "--wait"}, 4},
+				{"delete", m.bound, m.checkDelete, []string{"delete-service", mortalDB, "-f", "--wait"}, 14},
 			} {
 				t.Run(a.name, func(t *testing.T) { m.at(t).everyDeath(a) })
 			}
@@ -82,7 +84,7 @@ type mortalAct struct {
 func (m *mortalServices) everyDeath(a mortalAct) {
 	m.t.Helper()
 	step := rounds(a.step, 1)
-	for n := 1; ; n += step {
+	for n := 1 + rand.N(step); ; n += step { // every run tries others
 		m.live(n)
 		a.ready()
 		m.before = m.running()

@@ -16,6 +16,7 @@ import (
 // that runs; with dew, with OpenSSH's clients, while the app is stopped, and not
 // after it is deleted.
 func TestSSHCrashed(t *testing.T) {
+	beside(t)
 	s := newShop(t)
 	if got := finish(t, s.dewCommand("ssh", "shop", "--crashed", "-c", "true")); got.code != 1 || !strings.Contains(got.err, "nothing is kept of a crash") {
 		t.Errorf("before a crash: %+v", got)

@@ -23,6 +23,7 @@ import (
 
 // Whoever enters an instance sees what the app sees, with every client.
 func TestSSH(t *testing.T) {
+	beside(t)
 	s := newShop(t)
 	clients := s.clients()
 	for _, part := range []struct {
@@ -242,7 +243,7 @@ func sshForwards(t *testing.T, s *shop, clients []sshClient) {
 func sshOutput(t *testing.T, s *shop, _ []sshClient) {
 	const size = 1 << 20
 	c := s.dial("cf:" + s.guid + "/0")
-	for i := range rounds(50, 1000) {
+	for i := range rounds(12, 1000) {
 		ses, err := c.NewSession()
 		if err != nil {
 			t.Fatal(err)
@@ -258,7 +259,7 @@ func sshOutput(t *testing.T, s *shop, _ []sshClient) {
 			t.Fatalf("round %d: %d bytes of stdout and %d of stderr, want %d and %d", i, out.Len(), errs.Len(), size, size/4)
 		}
 	}
-	for i := range rounds(5, 100) {
+	for i := range rounds(3, 100) {
 		ses, err := c.NewSession()
 		if err != nil {
 			t.Fatal(err)
@@ -293,7 +294,7 @@ func sshOutput(t *testing.T, s *shop, _ []sshClient) {
 
 // Files go in and come out as they were, with every program that copies.
 func sshFiles(t *testing.T, s *shop, _ []sshClient) {
-	size := int64(rounds(8<<20, 1<<30))
+	size := int64(rounds(3<<20, 1<<30)) // more than a channel's window
 	big := filepath.Join(s.dir, "big")
 	sum := randomFile(t, big, size)
 	args := func(more ...string) []string { return append(s.openSSHArgs(s.worker, 0), more...) }

@@ -32,6 +32,7 @@ const idle = "while :; do sleep 1000; done"
 
 // Killing dewd ends nothing: the next one adopts the same processes.
 func TestKilledDaemonIsReplaced(t *testing.T) {
+	beside(t)
 	for _, sig := range []syscall.Signal{syscall.SIGKILL, syscall.SIGTERM} {
 		t.Run(sig.String(), func(t *testing.T) {
 			c := newCell(t)
@@ -93,11 +94,12 @@ func TestExitMissedByTheDaemonIsARecord(t *testing.T) {
 // deletions. In the end exactly the wished instance runs, every crash is told
 // once, and nothing half-made is left.
 func TestKilledAtAnyMoment(t *testing.T) {
+	beside(t)
 	c := newCell(t, "--immediate-restarts", "1000", "--kill-delay", "100ms")
 	// The sidecar ends by itself now and then, so that kills meet every phase.
 	c.wish(idle, "sleep 0.$((RANDOM % 6)); exit 7")
 	life := c.life()
-	for i := range rounds(12, 300) {
+	for i := range rounds(8, 300) {
 		c.launch()
 		time.Sleep(rand.N(life))
 		c.kill(syscall.SIGKILL)
@@ -208,6 +210,7 @@ func checkRecords(t *testing.T, b books) {
 
 // A killed containerd is no crash of anything, and control works again.
 func TestKilledContainerdIsNoCrash(t *testing.T) {
+	beside(t)
 	c := newCell(t)
 	c.wish(idle, idle)
 	c.start()
@@ -239,7 +242,8 @@ func TestKilledContainerdIsNoCrash(t *testing.T) {
 // containerd is killed at chance moments of starts: the instance comes to run,
 // without a false crash and without anything left of the failed tries.
 func TestContainerdKilledDuringStart(t *testing.T) {
-	for range rounds(4, 40) {
+	beside(t)
+	for range rounds(3, 40) {
 		t.Run("round", killedDuringStart) // a cell each, gone before the next one
 	}
 }
@@ -266,6 +270,7 @@ func killedDuringStart(t *testing.T) {
 
 // A killed shim takes the statuses with it: a record that says so.
 func TestKilledShimIsRuntimeLost(t *testing.T) {
+	beside(t)
 	c := newCell(t)
 	c.wish(idle, idle)
 	c.start()

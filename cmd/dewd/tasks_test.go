@@ -127,6 +127,7 @@ func (c *cell) recent() string {
 
 // Tasks run once in real containers, and what comes of them is told.
 func TestTasks(t *testing.T) {
+	beside(t)
 	c := newCell(t, "--kill-delay", "1s")
 	c.start()
 	c.pushForTasks()
@@ -195,6 +196,7 @@ func (c *cell) cancelsTasks() {
 // dewd may be killed while tasks run, end and begin: each runs once, goes on
 // meanwhile, and its end is found.
 func TestTasksOutliveDaemon(t *testing.T) {
+	beside(t)
 	c := newCell(t, "--kill-delay", "1s")
 	c.start()
 	c.pushForTasks()

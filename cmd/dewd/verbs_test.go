@@ -22,6 +22,7 @@ type step struct {
 // The commands of dew do with a real daemon what they say: one family after the
 // other makes something, sees it, is refused, and takes it away again.
 func TestVerbs(t *testing.T) {
+	beside(t)
 	c := newCell(t)
 	c.start()
 	for _, family := range []struct {
