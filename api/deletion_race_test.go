@@ -2,11 +2,13 @@ package api
 
 import (
 	"errors"
+	"fmt"
 	"sync"
 	"testing"
 
 	"github.com/dewrun/dew/app"
 	"github.com/dewrun/dew/droplet"
+	"github.com/dewrun/dew/services"
 )
 
 // What comes into an org while it is deleted goes like the rest of it: nothing is left
@@ -46,6 +48,25 @@ func (w *world) lateComer(place string) (guid, pkg string) {
 	}
 	a := must(w.c.Registry.PutApp(app.App{Name: "late", Space: space}))(w.t)
 	return a.GUID, must(w.c.Packages.Create(a.GUID))(w.t).GUID
+}
+
+// A job that is refused says so as the request would have been: a client shows no other
+// words.
+func TestRefusedJob(t *testing.T) {
+	t.Parallel()
+	always := untilEmpty(func() error { return errInhabited })
+	for err, want := range map[error]app.JobError{
+		always: {Code: 10008, Title: "CF-UnprocessableEntity", Detail: "Apps and spaces are made faster than they can be deleted: try again when nobody does"},
+		fmt.Errorf("db: %w", &services.Refused{Status: 409, Code: 60016, Title: "CF-AsyncServiceInstanceOperationInProgress", Detail: "busy"}): {Code: 60016, Title: "CF-AsyncServiceInstanceOperationInProgress", Detail: "busy"},
+	} {
+		got := (*app.JobError)(nil)
+		if !errors.As(forJob(err), &got) || *got != want {
+			t.Errorf("%v is told as %v, want %v", err, got, want)
+		}
+	}
+	if disk := errors.New("the disk is gone"); !errors.Is(forJob(disk), disk) || forJob(nil) != nil {
+		t.Error("another error did not stay as it is")
+	}
 }
 
 // A task is refused whose droplet has no files yet: it could never start.

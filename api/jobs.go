@@ -7,6 +7,7 @@ import (
 
 	"github.com/dewrun/dew/api/v3"
 	"github.com/dewrun/dew/app"
+	"github.com/dewrun/dew/services"
 )
 
 // begin starts a job and tells where to ask for it. The address is absolute:
@@ -17,6 +18,17 @@ func (s *Server) begin(ctx context.Context, operation string, args any) (any, er
 		return nil, err
 	}
 	return answer{status: http.StatusAccepted, location: s.href("v3", "jobs", j.GUID)}, nil
+}
+
+// forJob is the refusal of a job in the words that its request would have been answered
+// with. Other errors stay as they are.
+func forJob(err error) error {
+	if isA[*app.JobError](err) || !isA[*Error](err) && !isA[*services.Refused](err) {
+		return err
+	}
+	_, told := toError(err)
+	e := told.Errors[0]
+	return &app.JobError{Code: e.Code, Title: e.Title, Detail: e.Detail}
 }
 
 // getJob tells of a job those who began it, and who sees everything: its errors

@@ -96,7 +96,7 @@ func (s *Server) doApplyManifest(ctx context.Context, j app.Job) ([]string, erro
 	for _, a := range made {
 		s.say(a.GUID, "Created app with guid "+a.GUID)
 	}
-	return warnings, s.bindServices(ctx, args, m)
+	return warnings, forJob(s.bindServices(ctx, args, m))
 }
 
 // checkManifest refuses apps that could not be staged, in the platform's words.

@@ -193,7 +193,7 @@ func (s *Server) removals() {
 			if err := json.Unmarshal(j.Args, &args); err != nil {
 				return nil, fmt.Errorf("cannot read the arguments of job %s: %w", j.GUID, err)
 			}
-			return nil, do(ctx, args.GUID)
+			return nil, forJob(do(ctx, args.GUID))
 		})
 	}
 }

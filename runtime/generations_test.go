@@ -1,10 +1,12 @@
 package runtime_test
 
 import (
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/dewrun/dew/app"
+	"github.com/dewrun/dew/runtime"
 )
 
 // What runs keeps its crashes however many deployments were cancelled; those of what
@@ -46,4 +48,23 @@ func (w *world) recordsByGeneration(process string) map[int]int {
 		by[r.Slot.Generation]++
 	}
 	return by
+}
+
+// What is replaced and has not ended yet is not what somebody means by an index.
+func TestIndexMeansWhatReplaced(t *testing.T) {
+	t.Parallel()
+	inWorld(t, func(w *world) {
+		var idle atomic.Bool
+		w.busy = func(runtime.InstanceID) bool { return !idle.Load() }
+		p := w.shopOf(1)
+		d := w.deploy(p, newCommand, app.NewDeployment{})
+		w.pass(time.Second)
+		w.wantStatus(d.GUID, "FINALIZED DEPLOYED")
+		w.wantGenerations(p, 0, 1)
+		idle.Store(true)
+		w.must(w.sup.RestartInstance(p, 0))
+		w.pass(time.Minute)
+		w.wantStarts(3)
+		w.wantReady(p, map[string]int{newCommand: 1})
+	})
 }

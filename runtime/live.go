@@ -1,10 +1,12 @@
 package runtime
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"net"
+	"slices"
 	"syscall"
 	"time"
 )
@@ -74,11 +76,9 @@ func (s *Supervisor) Signal(ctx context.Context, process string, index int, side
 // RestartInstance replaces one instance by a new one of the present wish. Requests
 // that are under way at it may end first; no new one comes to it.
 func (s *Supervisor) RestartInstance(process string, index int) error {
-	for _, sl := range s.of(process) {
-		if sl.id.Index == index {
-			sl.RestartGently()
-			return nil
-		}
+	for _, sl := range s.at(process, index) {
+		sl.RestartGently()
+		return nil
 	}
 	return fmt.Errorf("instance %d of process %s: %w", index, process, ErrNoInstance)
 }
@@ -108,17 +108,31 @@ const shutdownLook = 10 * time.Millisecond
 // Usage tells what the instance with that index takes. It returns false where
 // nothing runs, or nothing could be read.
 func (s *Supervisor) Usage(ctx context.Context, process string, index int) (Usage, bool) {
-	for _, sl := range s.of(process) {
-		if sl.id.Index == index {
-			return sl.usage(ctx)
-		}
+	for _, sl := range s.at(process, index) {
+		return sl.usage(ctx)
 	}
 	return Usage{}, false
 }
 
+// at are the slots of a process with that index, the one that somebody means first:
+// what was replaced is there until it has ended.
+func (s *Supervisor) at(process string, index int) []*Slot {
+	all := slices.DeleteFunc(s.of(process), func(sl *Slot) bool { return sl.id.Index != index })
+	slices.SortStableFunc(all, func(a, b *Slot) int { return cmp.Compare(leaving(a), leaving(b)) })
+	return all
+}
+
+// leaving is 1 for a slot that was told to stop.
+func leaving(sl *Slot) int {
+	if sl.stopping() {
+		return 1
+	}
+	return 0
+}
+
 func (s *Supervisor) taskAt(process string, index int) (Task, error) {
-	for _, sl := range s.of(process) {
-		if t := sl.present(); sl.id.Index == index && t != nil {
+	for _, sl := range s.at(process, index) {
+		if t := sl.present(); t != nil {
 			return t, nil
 		}
 	}

@@ -46,7 +46,13 @@ func reorder(a *cli.App, args []string) []string {
 	known := append(slices.Clone(cmd.Flags), a.Flags...)
 	flags, plain := split(rest[1:], known, stop)
 	own, local := take(flags, a.Flags, known)
+	if dangles(own, known) { // whatever came behind it would be its value
+		return slices.Concat(args[:1], global, own)
+	}
 	out := slices.Concat(args[:1], global, own, rest[:1], local)
+	if dangles(local, known) {
+		return out
+	}
 	if len(plain) > 0 && !(asksHelp(local, cmd) && len(cmd.Subcommands) == 0) {
 		out = append(append(out, "--"), plain...)
 	}
@@ -100,6 +106,19 @@ func take(flags []string, wanted, known []cli.Flag) (own, others []string) {
 		}
 	}
 	return own, others
+}
+
+// dangles tells whether the last of the flags has no value, and wants one.
+func dangles(flags []string, known []cli.Flag) bool {
+	for i := 0; i < len(flags); i++ {
+		if !wantsValue(flags[i], known) {
+			continue
+		}
+		if i++; i == len(flags) {
+			return true
+		}
+	}
+	return false
 }
 
 // wantsValue tells whether the next argument is the flag's value.

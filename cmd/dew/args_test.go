@@ -29,7 +29,9 @@ func TestReorder(t *testing.T) {
 		"dew nothing --x y":               "dew nothing --x y",
 		"dew doctor --json --root /x":     "dew doctor --json --root /x",
 		"dew curl /v3/apps -X PUT -d -1":  "dew curl -X PUT -d -1 -- /v3/apps",
-		"dew push shop --memory":          "dew push --memory -- shop",
+		"dew push shop --memory":          "dew push --memory",
+		"dew push shop -m 64M --memory":   "dew push -m 64M --memory",
+		"dew app shop --run":              "dew --run",
 		"dew create-route x --path api":   "dew create-route --path api -- x",
 		"dew curl /x -d --run":            "dew curl -d --run -- /x",
 		"dew inbox wait --help":           "dew inbox --help",
@@ -41,7 +43,28 @@ func TestReorder(t *testing.T) {
 	}
 }
 
-// Nothing that was typed is lost on the way, unless it is help that is asked for.
+// everyFlag are the flags of all commands.
+func everyFlag(a *cli.App) []cli.Flag {
+	all := slices.Clone(a.Flags)
+	for _, c := range a.Commands {
+		all = append(all, c.Flags...)
+	}
+	return all
+}
+
+// A flag that lacks its value is said to: what stands elsewhere is not taken for it.
+func TestFlagWithoutValue(t *testing.T) {
+	d := newDaemon(t).withApp(v3.AppStarted)
+	d.dew("run-task", "shop", "-c").must(t, 2, "flag needs an argument: -c")
+	d.dew("scale", "shop", "-m").must(t, 2, "flag needs an argument: -m")
+	d.dew("tasks", "shop", "--run").must(t, 2, "flag needs an argument: -run")
+	if len(d.asked) != 0 {
+		t.Errorf("asked %v, want nothing", d.asked)
+	}
+}
+
+// Nothing that was typed is lost on the way, unless it is help that is asked for, or the
+// last flag lacks its value: then nothing is done.
 func FuzzReorder(f *testing.F) {
 	f.Add("push shop -m 64M -- x")
 	f.Add("--run x app --json")
@@ -50,6 +73,9 @@ func FuzzReorder(f *testing.F) {
 	f.Fuzz(func(t *testing.T, line string) {
 		in := append([]string{"dew"}, strings.Fields(line)...)
 		if asksHelp(in, &cli.Command{}) {
+			return
+		}
+		if last := in[len(in)-1]; strings.HasPrefix(last, "-") && find(last, everyFlag(a)) != nil {
 			return
 		}
 		got := slices.DeleteFunc(reorder(a, slices.Clone(in)), func(s string) bool { return s == "--" })

@@ -6,13 +6,18 @@ import (
 	"github.com/urfave/cli/v2"
 )
 
+// Names are what other people chose: the shell must not read them as its own words, which
+// compgen -W does.
 const bashCompletion = `# dew: source <(dew completion bash)
 _dew() {
-    local cur="${COMP_WORDS[COMP_CWORD]}" words
+    local cur="${COMP_WORDS[COMP_CWORD]}" words name quoted
     words=("${COMP_WORDS[@]:0:$COMP_CWORD}")
     [[ "$cur" == -* ]] && words+=("$cur")
-    local IFS=$'\n'
-    COMPREPLY=($(compgen -W "$("${words[@]}" --generate-bash-completion 2>/dev/null)" -- "$cur"))
+    COMPREPLY=()
+    while IFS= read -r name; do
+        printf -v quoted %q "$name"
+        [[ -n "$name" && ("$quoted" == "$cur"* || "$name" == "$cur"*) ]] && COMPREPLY+=("$quoted")
+    done < <("${words[@]}" --generate-bash-completion 2>/dev/null)
 }
 complete -o bashdefault -o default -F _dew dew
 `

@@ -146,7 +146,11 @@ func runSetSegment(ctx context.Context, o segmentOptions, w where) error {
 	}
 	err = w.ask.SetSegment(ctx, path, guid)
 	if answers(err, "entitled") {
-		return &failure{status: statusFailed, err: fmt.Errorf("the org of %s may not use isolation segment %s", who, o.Name), todo: "dew enable-org-isolation ORG " + o.Name + " lets it"}
+		org := who
+		if o.Space != "" {
+			org = "the org of " + who
+		}
+		return &failure{status: statusFailed, err: fmt.Errorf("%s may not use isolation segment %s", org, o.Name), todo: "dew enable-org-isolation ORG " + o.Name + " lets it"}
 	}
 	if err != nil {
 		return fmt.Errorf("cannot set the isolation segment of %s: %w", who, err)

@@ -246,5 +246,8 @@ func findTask(ctx context.Context, name, id string, ask *client.Client) (v3.App,
 		return a, v3.Task{}, err
 	}
 	t, err := ask.TaskByID(ctx, a.GUID, n)
+	if none := (*client.NoTask)(nil); errors.As(err, &none) {
+		err = &failure{status: statusFailed, err: err, todo: "dew tasks " + a.Name + " lists them"}
+	}
 	return a, t, err
 }
