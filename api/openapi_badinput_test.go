@@ -320,7 +320,7 @@ func inside(v any, path []string) any {
 
 // measures are how thorough bad input is: how large, and every how many ways.
 func measures() (size, stride int) {
-	if os.Getenv("DEW_PROOF") != "" {
+	if proof() {
 		return 64 << 10, 1
 	}
 	return 16 << 10, 11
@@ -500,7 +500,7 @@ func TestNotFoundTellsNothing(t *testing.T) {
 			continue
 		}
 		for _, who := range []string{"stranger", "nobody"} {
-			for _, body := range []string{"", "{}", `{"metadata":{}}`} {
+			for _, body := range bodiesFor(method) {
 				there := h.as(h.tokens[who], method, path, body)
 				gone := h.as(h.tokens[who], method, strings.ReplaceAll(path, guid, nowhere), body)
 				text := strings.ReplaceAll(there.Body.String(), guid, nowhere)
@@ -510,4 +510,14 @@ func TestNotFoundTellsNothing(t *testing.T) {
 			}
 		}
 	}
+}
+
+// bodiesFor are those that can be looked at before the place: a body that nobody
+// reads is tried in one way.
+func bodiesFor(method string) []string {
+	all := []string{"", "{}", `{"metadata":{}}`}
+	if !proof() && (method == http.MethodGet || method == http.MethodDelete) {
+		return all[:1]
+	}
+	return all
 }

@@ -209,7 +209,7 @@ func TestEveryEndpointWantsToken(t *testing.T) {
 	if got := h.as(resign(t, good, func(map[string]any) {}), "GET", "/v3/apps", ""); got.Code != 200 {
 		t.Fatalf("a token that is signed anew = %d %s, want 200", got.Code, got.Body)
 	}
-	for _, pattern := range slices.Sorted(maps.Keys(rights)) {
+	for turn, pattern := range slices.Sorted(maps.Keys(rights)) {
 		method, path := h.request(t, pattern)
 		if rights[pattern].need == toLook {
 			for _, token := range append(slices.Collect(maps.Values(bad)), "", good) {
@@ -228,7 +228,11 @@ func TestEveryEndpointWantsToken(t *testing.T) {
 		} else {
 			h.wantRefusal(t, pattern, h.as("", method, path, "{}"), refusal{401, "CF-NotAuthenticated", "Authentication error"})
 		}
-		for name, token := range bad {
+		for i, name := range sortedKeys(bad) {
+			token := bad[name]
+			if (i+turn)%len(bad) > 1 && !proof() { // one door looks at all tokens
+				continue
+			}
 			h.wantRefusal(t, pattern+" "+name, h.as(token, method, path, "{}"), refusal{401, "CF-InvalidAuthToken", "Invalid Auth Token"})
 		}
 		if rights[pattern].local {
