@@ -15,15 +15,10 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
-	"regexp"
 	"slices"
 	"strings"
 	"testing"
 
-	"github.com/google/uuid"
-
-	"github.com/dewrun/dew/api/v3"
-	"github.com/dewrun/dew/app"
 	"github.com/dewrun/dew/auth"
 	"github.com/dewrun/dew/services"
 )
@@ -39,153 +34,6 @@ func TestRightsMatchPatterns(t *testing.T) {
 	if err := checkRights(all[1:]); err == nil || !strings.Contains(err.Error(), all[0]) {
 		t.Errorf("a right without a pattern: %v, want an error that names it", err)
 	}
-}
-
-// home is a place with one of everything. Its names are in no other answer.
-type home struct {
-	*world
-	org    app.Org
-	space  app.Space
-	guids  map[string]string // by noun, or by the beginning of the path
-	app    string
-	pkg    string
-	tokens map[string]string // by who
-}
-
-var somePart = regexp.MustCompile(`\{[a-z]+\}`)
-
-const homeMark = "homely" // in the name of everything
-
-func newHome(t *testing.T) *home {
-	w := newWorld(t)
-	h := &home{world: w, guids: map[string]string{}, tokens: map[string]string{}}
-	h.org = must(w.c.Registry.PutOrg(app.Org{Name: homeMark + "-org"}))(t)
-	h.space = must(w.c.Registry.PutSpace(app.Space{Name: homeMark + "-space", Org: h.org.GUID}))(t)
-	w.space = h.space // createApp makes apps there
-	a := w.createApp(homeMark + "-app")
-	h.app = a.GUID
-	var sidecar v3.Sidecar
-	w.want(201, "POST", "/v3/apps/"+a.GUID+"/sidecars", `{"name":"`+homeMark+`","command":"x","process_types":["web"]}`, &sidecar)
-	h.pkg = must(w.c.Packages.Create(a.GUID))(t).GUID
-	domain := must(w.c.Registry.PutDomain(app.Domain{Name: homeMark + ".example.com", Org: h.org.GUID}))(t)
-	route := must(w.c.Registry.PutRoute(app.Route{Space: h.space.GUID, Domain: domain.GUID, Host: homeMark}))(t)
-	owner := w.user(homeMark + "-owner")
-	w.grant(owner, auth.OrgUser, h.org.GUID)
-	role := w.grant(owner, auth.SpaceManager, h.space.GUID)
-	job := w.want(202, "DELETE", "/v3/routes/"+must(w.c.Registry.PutRoute(app.Route{Space: h.space.GUID, Domain: domain.GUID, Host: "gone"}))(t).GUID, "", nil)
-	h.guids = map[string]string{
-		"Organization": h.org.GUID, "Space": h.space.GUID, "App": a.GUID, "Process": a.GUID, "Sidecar": sidecar.GUID,
-		"Package": h.pkg, "Droplet": w.giveDroplet(a.GUID, nil), "Route": route.GUID, "Role": role.GUID, "Build": h.build(t),
-		"Task":        h.task(t).GUID,
-		"Space quota": must(w.c.Registry.PutQuota(app.Quota{Name: homeMark, Org: h.org.GUID}))(t).GUID,
-		"/v3/users/":  owner, "/v3/domains/": domain.GUID, "/v3/jobs/": w.finish(job).GUID,
-		"/v3/audit_events/": must(w.c.Events.List(app.EventFilter{Spaces: []string{h.space.GUID}}))(t)[0].GUID,
-		"/v3/buildpacks/":   "none", "/v3/stacks/": "none", "/dew/v1/stacks/": "none", "/routing/v1/router_groups/": "none", "/v3/organization_quotas/": "none", "/v3/security_groups/": "none", "/v3/isolation_segments/": "none", "/v3/app_usage_events/": "none", "/v3/service_usage_events/": "none", // what is built in is no secret
-	}
-	h.serve(t, route.GUID)
-	h.people(t)
-	d := h.deploy(t)
-	h.guids["Deployment"], h.guids["Revision"] = d.GUID, d.Revision
-	return h
-}
-
-// deploy is a deployment of the app, which has a droplet, and has one revision more
-// then. It is stopped before and after.
-func (h *home) deploy(t *testing.T) app.Deployment {
-	t.Helper()
-	must(h.c.Registry.UpdateApp(h.app, func(a *app.App) error { a.Env = map[string]string{"N": uuid.NewString()}; return nil }))(t)
-	d := must(h.c.Registry.Deploy(app.NewDeployment{App: h.app, Strategy: app.Rolling, Options: app.DeploymentOptions{MaxInFlight: 1}}))(t)
-	must(h.c.Registry.UpdateApp(h.app, func(a *app.App) error { a.State = app.Stopped; return nil }))(t)
-	return d
-}
-
-// serve gives home a broker of its own, and services that it is bound to.
-func (h *home) serve(t *testing.T, route string) {
-	t.Helper()
-	body := `{"name":"` + homeMark + `","url":"https://broker.example.com","authentication":{"type":"basic","credentials":{"username":"u","password":"p"}},` +
-		`"relationships":{"space":{"data":{"guid":"` + h.space.GUID + `"}}}}`
-	h.complete(h.want(202, "POST", "/v3/service_brokers", body, nil))
-	plan := h.plan(homeMark + "-small")
-	h.complete(h.want(202, "POST", "/v3/service_instances", h.managed(homeMark+"-db", homeMark+"-small", ""), nil))
-	h.complete(h.want(202, "POST", "/v3/service_instances", h.managed(homeMark+"-front", homeMark+"-gate", ""), nil))
-	db, front := h.service(homeMark+"-db").GUID, h.service(homeMark+"-front").GUID
-	h.complete(h.want(202, "POST", "/v3/service_credential_bindings", boundTo(db, h.app, ""), nil))
-	h.complete(h.want(202, "POST", "/v3/service_route_bindings",
-		`{"relationships":{"route":{"data":{"guid":"`+route+`"}},"service_instance":{"data":{"guid":"`+front+`"}}}}`, nil))
-	var routes v3.List[v3.ServiceRouteBinding]
-	h.want(200, "GET", "/v3/service_route_bindings", "", &routes)
-	h.guids["Service instance"], h.guids["Service credential binding"] = db, h.bindings(db)[0].GUID
-	h.guids["Service route binding"] = routes.Resources[0].GUID
-	h.guids["/v3/service_plans/"], h.guids["/v3/service_offerings/"] = plan.GUID, plan.Relationships.ServiceOffering.ID()
-	h.guids["/v3/service_brokers/"] = must(h.c.Services.Brokers(services.BrokerFilter{Names: []string{homeMark}}))(t)[0].GUID
-}
-
-// task is a task of the app, which has a droplet.
-func (h *home) task(t *testing.T) app.Task {
-	t.Helper()
-	return must(h.c.Registry.CreateTask(app.Task{App: h.app, Name: homeMark, Command: "x", Droplet: "droplet-of-" + h.app}))(t)
-}
-
-// build is a build of the app.
-func (h *home) build(t *testing.T) string {
-	t.Helper()
-	p := h.createPackage(h.app)
-	body, kind := form(t, "[]", zipped(t, map[string]string{"Procfile": "web: " + homeMark}))
-	h.upload(p.GUID, body, kind)
-	return h.stage(p.GUID).GUID
-}
-
-// people makes one user for every role at home, and some others.
-func (h *home) people(t *testing.T) {
-	t.Helper()
-	for _, kind := range auth.RoleTypes() {
-		guid := h.user("u-" + string(kind))
-		if kind.OfSpace() {
-			h.grant(guid, auth.OrgUser, h.org.GUID)
-			h.grant(guid, kind, h.space.GUID)
-		} else {
-			h.grant(guid, kind, h.org.GUID)
-		}
-		h.tokens[string(kind)] = h.login("u-" + string(kind))
-	}
-	for name, scope := range map[string]string{"admin": auth.ScopeAdmin, "admin_read_only": auth.ScopeAdminReadOnly, "global_auditor": auth.ScopeGlobalAuditor} {
-		h.user("u-"+name, scope)
-		h.tokens[name] = h.login("u-" + name)
-	}
-	// A stranger who is everything elsewhere.
-	org := must(h.c.Registry.PutOrg(app.Org{Name: "elsewhere"}))(t)
-	space := must(h.c.Registry.PutSpace(app.Space{Name: "elsewhere", Org: org.GUID}))(t)
-	stranger := h.user("stranger")
-	for _, kind := range auth.RoleTypes() {
-		if kind.OfOrg() {
-			h.grant(stranger, kind, org.GUID)
-		} else {
-			h.grant(stranger, kind, space.GUID)
-		}
-	}
-	h.tokens["stranger"] = h.login("stranger")
-	h.user("nobody")
-	h.tokens["nobody"] = h.login("nobody")
-}
-
-// request is the method and the path that a pattern answers, at home.
-func (h *home) request(t testing.TB, pattern string) (method, path string) {
-	t.Helper()
-	method, path, found := strings.Cut(pattern, " ")
-	if !found {
-		return http.MethodGet, "/nothing/here"
-	}
-	guid := h.guids[rights[pattern].at.noun]
-	for prefix, g := range h.guids {
-		if strings.HasPrefix(prefix, "/") && strings.HasPrefix(path, prefix) {
-			guid = g
-		}
-	}
-	if strings.Contains(path, "{guid}") && guid == "" {
-		t.Fatalf("no example for the guid of %q: add one to home", pattern)
-	}
-	path = strings.NewReplacer("{guid}", guid, "{type}", "web", "{name}", "ssh", "{org}", h.org.GUID, "{$}", "").Replace(path)
-	return method, somePart.ReplaceAllString(path, "0") // what lies below is looked at after the place
 }
 
 // Without a good token nothing is told but what everybody may know. This is asked
@@ -209,7 +57,7 @@ func TestEveryEndpointWantsToken(t *testing.T) {
 	if got := h.as(resign(t, good, func(map[string]any) {}), "GET", "/v3/apps", ""); got.Code != 200 {
 		t.Fatalf("a token that is signed anew = %d %s, want 200", got.Code, got.Body)
 	}
-	for _, pattern := range slices.Sorted(maps.Keys(rights)) {
+	for turn, pattern := range slices.Sorted(maps.Keys(rights)) {
 		method, path := h.request(t, pattern)
 		if rights[pattern].need == toLook {
 			for _, token := range append(slices.Collect(maps.Values(bad)), "", good) {
@@ -228,7 +76,11 @@ func TestEveryEndpointWantsToken(t *testing.T) {
 		} else {
 			h.wantRefusal(t, pattern, h.as("", method, path, "{}"), refusal{401, "CF-NotAuthenticated", "Authentication error"})
 		}
-		for name, token := range bad {
+		for i, name := range sortedKeys(bad) {
+			token := bad[name]
+			if (i+turn)%len(bad) > 1 && !proof() { // one door looks at all tokens
+				continue
+			}
 			h.wantRefusal(t, pattern+" "+name, h.as(token, method, path, "{}"), refusal{401, "CF-InvalidAuthToken", "Invalid Auth Token"})
 		}
 		if rights[pattern].local {

@@ -454,6 +454,9 @@ func golden(t *testing.T, name string, body []byte) {
 	}
 }
 
+// proof tells whether the long versions of the tests are asked for.
+func proof() bool { return os.Getenv("DEW_PROOF") != "" }
+
 func read(t testing.TB, r io.Reader) []byte {
 	t.Helper()
 	return must(io.ReadAll(r))(t)

@@ -343,14 +343,21 @@ func (b *Bindings) matchString(want, got string) error {
 		}
 		return nil
 	}
+	if names[0] == want && !b.knows(want) && got != "" {
+		b.values[want] = got
+		return nil
+	}
+	if plain, err := b.Fill(want); err == nil && plain == got && !slices.ContainsFunc(names, func(n string) bool { return anything[n] }) {
+		return nil
+	}
 	var form strings.Builder
 	for i, text := range placeholder.Split(want, -1) {
 		form.WriteString(regexp.QuoteMeta(text))
 		if i >= len(names) {
 			break
 		}
-		if v, known := b.values[names[i]]; known && !anything[names[i]] {
-			form.WriteString("(" + regexp.QuoteMeta(v) + ")")
+		if b.knows(names[i]) {
+			form.WriteString("(" + regexp.QuoteMeta(b.values[names[i]]) + ")")
 		} else {
 			form.WriteString("(.+?)")
 		}
@@ -370,6 +377,12 @@ func (b *Bindings) matchString(want, got string) error {
 		b.values[name] = m[i+1]
 	}
 	return nil
+}
+
+// knows tells whether a placeholder stands for one text, and which one is known.
+func (b *Bindings) knows(name string) bool {
+	_, known := b.values[name]
+	return known && !anything[name]
 }
 
 func (b *Bindings) known(names []string) string {

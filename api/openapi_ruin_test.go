@@ -1,0 +1,222 @@
+package api
+
+import (
+	"bytes"
+	"encoding/json"
+	"io"
+	"maps"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"go.etcd.io/bbolt"
+
+	"github.com/dewrun/dew/api/v3"
+	"github.com/dewrun/dew/droplet"
+)
+
+// ruin is a home where nothing moves but what is asked, and a place for bad input.
+type ruin struct {
+	*home
+	t      testing.TB
+	doc    object
+	before []byte // the file of the store
+	made   int    // names so far
+}
+
+func newRuin(t testing.TB, h *home) *ruin {
+	t.Helper()
+	for _, stop := range h.stops {
+		stop()
+	}
+	h.local = h.s.Local() // what is bad is not as described
+	u := &ruin{home: h, t: t, doc: plainCopy(t, document(publicURL, "1"))}
+	u.before = u.store()
+	h.guids["/v3/stacks/"] = droplet.StackGUID("host")
+	for _, noun := range []string{"buildpacks", "organization_quotas", "security_groups", "isolation_segments"} {
+		var made v3.GUID
+		got := u.ask("POST", "/v3/"+noun, string(must(json.Marshal(u.good("POST /v3/"+noun)))(t)))
+		if err := json.Unmarshal(got.Body.Bytes(), &made); err != nil || got.Code != http.StatusCreated {
+			t.Fatalf("POST /v3/%s = %d %s", noun, got.Code, got.Body)
+		}
+		h.guids["/v3/"+noun+"/"] = made.GUID
+	}
+	u.before = u.store()
+	return u
+}
+
+// file is what everything is kept in. Nobody writes to it meanwhile.
+func (u *ruin) file() string { return filepath.Join(filepath.Dir(u.c.UploadDir), "dew.db") }
+
+func (u *ruin) store() []byte {
+	u.t.Helper()
+	return must(os.ReadFile(u.file()))(u.t)
+}
+
+// written tells whether anything was written since before: every transaction
+// leaves its number at the beginning of the file.
+func (u *ruin) written() bool {
+	u.t.Helper()
+	f := must(os.Open(u.file()))(u.t)
+	defer func() { _ = f.Close() }()
+	head := make([]byte, min(8<<10, len(u.before)))
+	must(io.ReadFull(f, head))(u.t)
+	return !bytes.HasPrefix(u.before, head)
+}
+
+// try sends a request that may be bad in any way. It is never the server's fault,
+// and what is refused leaves no trace.
+func (u *ruin) try(what, method, path string, body []byte) int {
+	u.t.Helper()
+	r := httptest.NewRequest(method, "/", bytes.NewReader(body))
+	r.URL = must(url.Parse(path))(u.t)
+	got := httptest.NewRecorder()
+	u.local.ServeHTTP(got, r)
+	if got.Code >= http.StatusInternalServerError {
+		u.t.Errorf("%s: %s %.300s %.300q = %d %s", what, method, path, body, got.Code, got.Body)
+	}
+	if !u.written() {
+		return got.Code
+	}
+	after := u.store()
+	if got.Code >= http.StatusBadRequest {
+		if diff := cmp.Diff(u.dump(u.before), u.dump(after)); diff != "" {
+			u.t.Errorf("%s: %s %.300s %.300q = %d %s, and the store has changed (-before +after):\n%.2000s",
+				what, method, path, body, got.Code, got.Body, diff)
+		}
+	}
+	u.before = after
+	return got.Code
+}
+
+// dump is everything that a store has, by bucket and key.
+func (u *ruin) dump(file []byte) map[string]string {
+	u.t.Helper()
+	path := filepath.Join(u.t.TempDir(), "copy.db")
+	if err := os.WriteFile(path, file, 0o600); err != nil {
+		u.t.Fatal(err)
+	}
+	db := must(bbolt.Open(path, 0o600, &bbolt.Options{ReadOnly: true}))(u.t)
+	defer func() { _ = db.Close() }()
+	out := map[string]string{}
+	var walk func(prefix string, b *bbolt.Bucket) error
+	walk = func(prefix string, b *bbolt.Bucket) error {
+		return b.ForEach(func(k, v []byte) error {
+			if inner := b.Bucket(k); inner != nil {
+				return walk(prefix+"/"+string(k), inner)
+			}
+			out[prefix+"/"+string(k)] = string(v)
+			return nil
+		})
+	}
+	err := db.View(func(tx *bbolt.Tx) error {
+		return tx.ForEach(func(name []byte, b *bbolt.Bucket) error { return walk(string(name), b) })
+	})
+	if err != nil {
+		u.t.Fatal(err)
+	}
+	return out
+}
+
+// place is the method and the path that a pattern answers.
+func (u *ruin) place(pattern string) (method, path string) {
+	u.t.Helper()
+	method, path = u.request(u.t, pattern)
+	return method, strings.NewReplacer("/feature_flags/ssh", "/feature_flags/diego_docker", "/environment_variable_groups/ssh", "/environment_variable_groups/running").Replace(path)
+}
+
+// good is a body that an endpoint takes: one that is known to be good, or one that
+// is made from the description. Its names are new.
+func (u *ruin) good(pattern string) any {
+	u.t.Helper()
+	text, known := goodBodies[pattern]
+	if !known {
+		return u.sample(u.schemaAt(pattern), []string{""})
+	}
+	u.made++
+	words := []string{"META", `{"labels":{"a":"b"},"annotations":{"a":null}}`, "NEW", "new-" + strconv.Itoa(u.made)}
+	for _, noun := range slices.Sorted(maps.Keys(u.guids)) {
+		words = append(words, "<"+noun+">", u.guids[noun])
+	}
+	var v any
+	if err := json.Unmarshal([]byte(strings.NewReplacer(words...).Replace(text)), &v); err != nil {
+		u.t.Fatalf("the good body of %s is bad: %v", pattern, err)
+	}
+	return v
+}
+
+// schemaAt is the schema of the body that an endpoint takes; nil: it takes no JSON.
+func (u *ruin) schemaAt(pattern string) object {
+	method, path, _ := strings.Cut(pattern, " ")
+	op := u.doc["paths"].(object)[strings.TrimSuffix(path, "{$}")].(object)[strings.ToLower(method)].(object)
+	body, ok := op["requestBody"].(object)
+	if !ok {
+		return nil
+	}
+	kind, ok := body["content"].(object)[kindJSON].(object)
+	if !ok {
+		return nil
+	}
+	return kind["schema"].(object)
+}
+
+// sample is a value of a schema, at a path of keys. What there is at home is named.
+func (u *ruin) sample(schema object, at []string) any {
+	if ref, ok := schema["$ref"].(string); ok {
+		return u.sample(u.doc["components"].(object)["schemas"].(object)[ref[strings.LastIndex(ref, "/")+1:]].(object), at)
+	}
+	if choices, ok := schema["anyOf"].([]any); ok {
+		return u.sample(choices[0].(object), at)
+	}
+	switch schema["type"] {
+	case "object":
+		out := object{}
+		properties, _ := schema["properties"].(object)
+		for name, s := range properties {
+			out[name] = u.sample(s.(object), append(slices.Clone(at), name))
+		}
+		if more, ok := schema["additionalProperties"].(object); ok {
+			out["key"] = u.sample(more, append(slices.Clone(at), "key"))
+		}
+		return out
+	case "array":
+		return []any{u.sample(schema["items"].(object), at)}
+	case "integer", "number":
+		return 64
+	case "boolean":
+		return true
+	case "string":
+		return u.word(at)
+	}
+	return object{"key": "value"}
+}
+
+// word is a text that may be good at a path of keys.
+func (u *ruin) word(at []string) string {
+	last := at[len(at)-1]
+	if last == "guid" {
+		for _, noun := range at {
+			for known, guid := range u.guids {
+				if strings.EqualFold(strings.ReplaceAll(known, " ", "_"), noun) || known == "/v3/"+noun+"s/" {
+					return guid
+				}
+			}
+		}
+	}
+	if good, ok := map[string]string{
+		"stack": "host", "strategy": "rolling", "signal": "TERM", "url": "https://x.example.com", "protocol": "http1", "endpoint": "/",
+		"username": "somebody", "origin": "uaa", "droplet_guid": u.guids["Droplet"], "method": "GET", "href": "https://x.example.com",
+		"user": "vcap", "key": "value",
+	}[last]; ok {
+		return good
+	}
+	u.made++
+	return "new-" + strconv.Itoa(u.made)
+}
