@@ -182,6 +182,13 @@ func (m *mortalServices) find(name string, args ...string) (row, bool) {
 func (m *mortalServices) noService() {
 	m.t.Helper()
 	m.kept = login{}
+	m.eventually("the offering is there", func() error { // a new daemon has yet to ask its broker
+		out, err := m.outcome("marketplace", "-e", m.engine)
+		if err != nil {
+			err = fmt.Errorf("%w: %s", err, out)
+		}
+		return err
+	})
 	m.dew("delete-service", mortalDB, "-f", "--wait")
 	m.nothing()
 }

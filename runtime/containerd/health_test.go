@@ -41,9 +41,13 @@ func TestSickInstanceHasARecord(t *testing.T) {
 	w := newWorld(t)
 	w.policy = runtime.Policy{KillDelay: time.Second}
 	w.boot()
+	ps := make([]app.Process, len(tests))
+	for i, tt := range tests { // they wait for their checks side by side
+		ps[i] = w.put(wish{name: fmt.Sprintf("h%d", i), memory: 128, command: tt.command, check: tt.check})
+	}
 	for i, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			p := w.put(wish{name: fmt.Sprintf("h%d", i), memory: 128, command: tt.command, check: tt.check})
+			p := ps[i]
 			if tt.sicken != "" {
 				w.get(w.running(p), tt.sicken)
 			}

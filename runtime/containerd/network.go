@@ -86,7 +86,7 @@ func inTurn(ctx context.Context, name string) (io.Closer, error) {
 
 // takenSubnets are those that there is a route to, but for the bridge's own.
 func takenSubnets(bridge string) ([]netip.Prefix, error) {
-	routes, err := netlink.RouteList(nil, netlink.FAMILY_V4)
+	routes, err := whole(func() ([]netlink.Route, error) { return netlink.RouteList(nil, netlink.FAMILY_V4) })
 	if err != nil {
 		return nil, fmt.Errorf("cannot list routes: %w", err)
 	}
@@ -105,6 +105,17 @@ func takenSubnets(bridge string) ([]netip.Prefix, error) {
 		}
 	}
 	return taken, nil
+}
+
+// whole lists again what somebody changed meanwhile: other daemons make links and
+// routes, too.
+func whole[T any](list func() ([]T, error)) (all []T, err error) {
+	for range 100 {
+		if all, err = list(); !errors.Is(err, netlink.ErrDumpInterrupted) {
+			break
+		}
+	}
+	return all, err
 }
 
 func freeSubnet(taken []netip.Prefix) (netip.Prefix, error) {
@@ -330,7 +341,7 @@ func (n *network) veths() ([]string, error) {
 	if err != nil {
 		return nil, fmt.Errorf("cannot find bridge %s: %w", n.bridge, err)
 	}
-	links, err := netlink.LinkList()
+	links, err := whole(netlink.LinkList)
 	if err != nil {
 		return nil, fmt.Errorf("cannot list network links: %w", err)
 	}

@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"net/netip"
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -12,6 +13,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/nftables/expr"
+	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 
 	"github.com/dewrun/dew/runtime"
@@ -156,5 +158,34 @@ func TestFirewallMatches(t *testing.T) {
 	a, b := &firewall{bridge: "dew0"}, &firewall{bridge: "dewbr12345678"}
 	if slices.Equal(a.comment(), b.comment()) || !strings.Contains(string(a.comment()), "dew dew0") {
 		t.Errorf("comments %q and %q, want them to tell the daemons apart", a.comment(), b.comment())
+	}
+}
+
+// A list that was disturbed is read again; one that cannot be had, or that is always
+// disturbed, is an error.
+func TestWhole(t *testing.T) {
+	for _, tt := range []struct {
+		name      string
+		fails     int
+		err, want error
+		calls     int
+	}{
+		{"undisturbed", 0, nil, nil, 1},
+		{"disturbed twice", 2, netlink.ErrDumpInterrupted, nil, 3},
+		{"always disturbed", 1000, netlink.ErrDumpInterrupted, netlink.ErrDumpInterrupted, 100},
+		{"refused", 1000, os.ErrPermission, os.ErrPermission, 1},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			calls := 0
+			got, err := whole(func() ([]int, error) {
+				if calls++; calls <= tt.fails {
+					return []int{1}, tt.err
+				}
+				return []int{1, 2}, nil
+			})
+			if !errors.Is(err, tt.want) || calls != tt.calls || err == nil && len(got) != 2 {
+				t.Errorf("got %v, %v after %d calls, want %v after %d", got, err, calls, tt.want, tt.calls)
+			}
+		})
 	}
 }

@@ -35,7 +35,7 @@ func TestEarlierDeathIsNamed(t *testing.T) {
 	w.boot()
 	p := w.put(wish{name: "order", memory: 128, command: stubborn, sidecars: []app.Sidecar{sidecar("s", stubborn, 32)}})
 	var before runtime.InstanceID
-	for i := range times(50, 1000) {
+	for i := range times(20, 1000) {
 		st := w.running(p, before)
 		before = st.Instance
 		order := []string{"main", "sidecar-0"}
