@@ -27,7 +27,7 @@ func (s *Server) doDeleteOrg(ctx context.Context, guid string) error {
 	}
 	var left []error
 	for _, sp := range spaces {
-		left = append(left, s.doDeleteSpace(ctx, sp.GUID))
+		left = append(left, s.removeSpace(ctx, sp.GUID, wish.recordSpaceDeletion))
 		if ctx.Err() != nil {
 			return ctx.Err() // the next daemon goes on
 		}
@@ -76,6 +76,11 @@ func (w wish) dropOrg(guid string) error {
 // doDeleteSpace removes a space and everything in it. One that is gone already is
 // fine: the job may be done twice.
 func (s *Server) doDeleteSpace(ctx context.Context, guid string) error {
+	return s.removeSpace(ctx, guid, func(wish, app.Space) error { return nil })
+}
+
+// removeSpace is doDeleteSpace, with last to say more when all of it is gone.
+func (s *Server) removeSpace(ctx context.Context, guid string, last func(w wish, sp app.Space) error) error {
 	sp, err := s.c.Registry.Space(guid)
 	if errors.Is(err, app.ErrNotFound) {
 		return nil
@@ -92,8 +97,8 @@ func (s *Server) doDeleteSpace(ctx context.Context, guid string) error {
 	if err := s.deleteApps(ctx, guid); err != nil {
 		return err
 	}
-	return s.changeAs(app.Actor{}, func(w wish) error {
-		if err := w.roles.DeleteSpace(guid); err != nil {
+	return s.change(ctx, func(w wish) error {
+		if err := errors.Join(last(w, sp), w.roles.DeleteSpace(guid)); err != nil {
 			return err
 		}
 		if err := w.registry.DeleteSpace(guid); err != nil && !errors.Is(err, app.ErrNotFound) {
@@ -101,24 +106,6 @@ func (s *Server) doDeleteSpace(ctx context.Context, guid string) error {
 		}
 		return nil
 	})
-}
-
-// deleteApps removes the apps of a space. What was made of their bits goes first: a
-// daemon that is killed in between finds the app again, and so the rest.
-func (s *Server) deleteApps(ctx context.Context, space string) error {
-	apps, err := s.c.Registry.AppsIn(space)
-	if err != nil {
-		return err
-	}
-	for _, a := range apps {
-		if err := s.c.Builds.Forget(a.GUID); err != nil {
-			return err
-		}
-		if err := s.doDeleteApp(ctx, a.GUID); err != nil {
-			return err
-		}
-	}
-	return nil
 }
 
 // How the platform says that a place could not be deleted.
