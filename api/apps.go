@@ -11,9 +11,6 @@ import (
 	"github.com/dewrun/dew/droplet"
 )
 
-// opDeleteApp is the job that removes an app.
-const opDeleteApp = "app.delete"
-
 // operations tells the jobs how to do what handlers start.
 func (s *Server) operations() {
 	s.c.Builds.Record(s.recordBuild)
@@ -105,7 +102,10 @@ func (s *Server) createApp(r *http.Request) (any, error) {
 		if a, err = w.registry.PutApp(a); err != nil {
 			return err
 		}
-		return w.record("audit.app.create", a, map[string]any{"request": map[string]any{"name": a.Name}})
+		if err := w.recordNew(a, nil, nil); err != nil {
+			return err
+		}
+		return w.record("audit.app.create", a, map[string]any{"request": withoutVariables(body)})
 	})
 	if err != nil {
 		return nil, err
@@ -209,7 +209,7 @@ func (s *Server) updateApp(r *http.Request) (any, error) {
 		return nil, err
 	}
 	request := map[string]any{}
-	a, err := s.changeApp(r, "audit.app.update", request, func(registry *app.Registry, a *app.App) error {
+	a, err := s.changeApp(r, "audit.app.update", request, func(w wish, a *app.App) error {
 		if body.Name != nil {
 			a.Name = *body.Name
 			request["name"] = a.Name
@@ -221,7 +221,7 @@ func (s *Server) updateApp(r *http.Request) (any, error) {
 			request["metadata"] = body.Metadata
 			a.Metadata = a.Metadata.Merge(metadataChange(body.Metadata))
 		}
-		if err := nameIsFree(registry, *a); err != nil {
+		if err := nameIsFree(w.registry, *a); err != nil {
 			return err
 		}
 		return s.setLifecycle(r.Context(), a, body.Lifecycle)
@@ -233,10 +233,27 @@ func (s *Server) updateApp(r *http.Request) (any, error) {
 	return s.presentApp(a), nil
 }
 
+// withoutVariables is what somebody asked a new app to be, for everybody to read.
+func withoutVariables(body v3.CreateApp) map[string]any {
+	request := map[string]any{"name": body.Name, "relationships": body.Relationships}
+	if body.Env != nil {
+		request["environment_variables"] = hidden
+	}
+	if body.Lifecycle != nil {
+		asked := lifecycle(body.Lifecycle.Data.Buildpacks, body.Lifecycle.Data.Stack)
+		asked.Type = body.Lifecycle.Type
+		request["lifecycle"] = asked
+	}
+	if body.Metadata != nil {
+		request["metadata"] = body.Metadata
+	}
+	return request
+}
+
 // changeApp changes the app that the path names and records it.
-func (s *Server) changeApp(r *http.Request, event string, request map[string]any, fn func(registry *app.Registry, a *app.App) error) (a app.App, err error) {
+func (s *Server) changeApp(r *http.Request, event string, request map[string]any, fn func(w wish, a *app.App) error) (a app.App, err error) {
 	err = s.change(r.Context(), func(w wish) error {
-		a, err = w.registry.UpdateApp(r.PathValue("guid"), func(a *app.App) error { return fn(w.registry, a) })
+		a, err = w.registry.UpdateApp(r.PathValue("guid"), func(a *app.App) error { return fn(w, a) })
 		if err != nil {
 			return missing("App", err)
 		}
@@ -288,39 +305,13 @@ func (s *Server) wishState(r *http.Request, event, sentence string, fn func(w wi
 		if a, err = w.registry.UpdateApp(r.PathValue("guid"), func(a *app.App) error { return fn(w, a) }); err != nil {
 			return missing("App", err)
 		}
-		return w.record(event, a, map[string]any{"request": map[string]any{}})
+		return w.record(event, a, nil)
 	})
 	if err != nil {
 		return nil, err
 	}
 	s.say(a.GUID, sentence+a.GUID)
 	return s.presentApp(a), nil
-}
-
-func (s *Server) deleteApp(r *http.Request) (any, error) {
-	a, err := s.appOf(r)
-	if err != nil {
-		return nil, err
-	}
-	err = s.change(r.Context(), func(w wish) error {
-		return w.record("audit.app.delete-request", a, map[string]any{"request": map[string]any{"recursive": true}})
-	})
-	if err != nil {
-		return nil, err
-	}
-	return s.begin(r.Context(), opDeleteApp, removal{GUID: a.GUID})
-}
-
-// doDeleteApp removes an app and what was made for it. An app that is gone
-// already is fine: the job may be done twice.
-func (s *Server) doDeleteApp(ctx context.Context, guid string) error {
-	if err := s.unbind(ctx, guid); err != nil {
-		return err
-	}
-	if err := s.c.Registry.DeleteApp(guid); err != nil && !errors.Is(err, app.ErrNotFound) {
-		return err
-	}
-	return s.c.Builds.Forget(guid)
 }
 
 func (s *Server) presentApp(a app.App) v3.App {

@@ -63,8 +63,8 @@ func TestApp(t *testing.T) {
 	var events v3.List[v3.Event]
 	w.want(200, "GET", "/v3/audit_events?target_guids="+a.GUID, "", &events)
 	want := []string{
-		"audit.app.create", "audit.app.droplet.mapped", "audit.app.revision.create", "audit.app.start", "audit.app.restart", "audit.app.stop",
-		"audit.app.restart", "audit.app.update", "audit.app.delete-request",
+		"audit.app.process.create", "audit.app.create", "audit.app.process.create", "audit.app.droplet.mapped", "audit.app.revision.create", "audit.app.start", "audit.app.restart", "audit.app.stop",
+		"audit.app.restart", "audit.app.update", "audit.app.delete-request", "audit.app.stop", "audit.app.process.delete", "audit.app.process.delete", "audit.app.droplet.delete",
 	}
 	if diff := cmp.Diff(eventTypes(events.Resources), want); diff != "" {
 		t.Errorf("events differ (-got +want):\n%s", diff)
@@ -260,7 +260,7 @@ func TestManifest(t *testing.T) {
 	var events v3.List[v3.Event]
 	w.want(200, "GET", "/v3/audit_events?target_guids="+a.GUID, "", &events)
 	if diff := cmp.Diff(eventTypes(events.Resources), []string{
-		"audit.app.create", "audit.app.apply_manifest", "audit.app.map-route", "audit.app.apply_manifest",
+		"audit.app.create", "audit.app.process.create", "audit.app.process.scale", "audit.app.apply_manifest", "audit.app.map-route", "audit.app.process.scale", "audit.app.apply_manifest",
 	}); diff != "" {
 		t.Errorf("events differ (-got +want):\n%s", diff)
 	}

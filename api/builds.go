@@ -78,15 +78,36 @@ func (s *Server) recordBuild(tx *store.Tx, b droplet.Build, d *droplet.Droplet) 
 		data["error_id"], data["error_message"] = id, b.Error
 		return w.record("audit.app.build.failed", a, data)
 	case d != nil:
-		data["droplet_guid"] = d.GUID
-		return w.record("audit.app.droplet.create", a, data)
+		return w.recordStaged(a, b, *d)
 	}
 	if b.Fresh {
-		if err := w.record("audit.app.restage", a, data); err != nil {
+		if err := w.record("audit.app.restage", a, nil); err != nil {
 			return err
 		}
 	}
 	return w.record("audit.app.build.create", a, data)
+}
+
+// recordStaged records a droplet, and that a build has made it.
+func (w wish) recordStaged(a app.App, b droplet.Build, d droplet.Droplet) error {
+	if err := w.record("audit.app.droplet.create", a, map[string]any{"droplet_guid": d.GUID, "package_guid": b.Package}); err != nil {
+		return err
+	}
+	data := map[string]any{"build_guid": b.GUID, "package_guid": b.Package, "droplet_guid": d.GUID, "buildpacks": nil}
+	if d.Run == nil { // an image has none
+		data["buildpacks"] = usedBuildpacks(d)
+	}
+	return w.record("audit.app.build.staged", a, data)
+}
+
+// usedBuildpacks are the buildpacks that have made a droplet, as the platform's
+// events name them.
+func usedBuildpacks(d droplet.Droplet) []map[string]any {
+	out := []map[string]any{}
+	for _, b := range presentUsed(d.Buildpacks) {
+		out = append(out, map[string]any{"name": b.Name, "buildpack_name": b.BuildpackName, "version": b.Version})
+	}
+	return out
 }
 
 // staged tells whether the package was staged before. Then another build of it

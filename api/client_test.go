@@ -113,8 +113,8 @@ func TestClientLooks(t *testing.T) {
 	if cs := must(c.Crashes(ctx, a.GUID))(t); len(cs) != 1 || cs[0].First.Sidecar != "config server" {
 		t.Errorf("crashes = %+v, want one of the config server", cs)
 	}
-	if es := must(c.Events(ctx, a.GUID, 50))(t); len(es) != 7 {
-		t.Errorf("events = %v, want 7", eventTypes(es))
+	if es := must(c.Events(ctx, a.GUID, 50))(t); len(es) != 9 {
+		t.Errorf("events = %v, want 9", eventTypes(es))
 	}
 	if err := errors.Join(
 		c.Kill(ctx, a.GUID, v3.Kill{Signal: "TERM"}), c.RestartInstance(ctx, a.GUID, "web", 0), c.Shutdown(ctx, v3.Shutdown{Apps: true}),

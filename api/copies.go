@@ -59,7 +59,7 @@ func (s *Server) copyPackage(r *http.Request) (any, error) {
 		return nil, notStaged(err, "The package has no bits to copy.")
 	}
 	err = s.change(r.Context(), func(w wish) error {
-		return w.record("audit.app.package.create", a, map[string]any{"package_guid": p.GUID, "source_package_guid": source})
+		return w.record("audit.app.package.create", a, map[string]any{"package_guid": p.GUID, "request": map[string]any{"source_package_guid": source}})
 	})
 	if err != nil {
 		return nil, err
@@ -103,7 +103,7 @@ func (s *Server) copyDroplet(r *http.Request) (any, error) {
 		return nil, missing("Droplet", notStaged(err, "source droplet is not staged"))
 	}
 	err = s.change(r.Context(), func(w wish) error {
-		return w.record("audit.app.droplet.create", a, map[string]any{"droplet_guid": d.GUID, "source_droplet_guid": source})
+		return w.record("audit.app.droplet.create", a, map[string]any{"droplet_guid": d.GUID, "request": map[string]any{"source_droplet_guid": source}})
 	})
 	if err != nil {
 		return nil, err

@@ -113,7 +113,7 @@ func (s *Server) createDeployment(r *http.Request) (any, error) {
 		if err != nil {
 			return err
 		}
-		if err := errors.Join(addProcesses(w.registry, a.GUID, image), addSidecars(w.registry, a.GUID, image)); err != nil {
+		if err := errors.Join(w.addProcesses(a, image), addSidecars(w.registry, a.GUID, image)); err != nil {
 			return err
 		}
 		if d, err = w.registry.Deploy(n); err != nil {

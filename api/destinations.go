@@ -87,7 +87,7 @@ func (s *Server) removeDestination(r *http.Request) (any, error) {
 		if err != nil {
 			return err
 		}
-		return w.recordMapping(old, rt)
+		return w.recordMapping(old, rt, nil)
 	})
 	if err != nil {
 		return nil, err
@@ -123,7 +123,7 @@ func (s *Server) changeDestinations(r *http.Request, fn func(registry *app.Regis
 		if rt, err = fn(w.registry, ds); err != nil {
 			return err
 		}
-		return w.recordMapping(old, rt)
+		return w.recordMapping(old, rt, nil)
 	})
 	if err != nil {
 		return nil, err
@@ -167,7 +167,7 @@ func destinations(body v3.ChangeDestinations) ([]app.Destination, error) {
 
 // recordMapping records the apps that a route leads to now and did not before,
 // and the other way round.
-func (w wish) recordMapping(old, rt app.Route) error {
+func (w wish) recordMapping(old, rt app.Route, marks map[string]any) error {
 	before, after := destinationsByGUID(old), destinationsByGUID(rt)
 	for _, way := range []struct {
 		event   string
@@ -180,7 +180,7 @@ func (w wish) recordMapping(old, rt app.Route) error {
 			if _, both := way.not[guid]; both {
 				continue
 			}
-			if err := w.recordDestination(way.event, rt, way.in[guid]); err != nil {
+			if err := w.recordDestination(way.event, rt, way.in[guid], marks); err != nil {
 				return err
 			}
 		}
@@ -188,14 +188,20 @@ func (w wish) recordMapping(old, rt app.Route) error {
 	return nil
 }
 
-func (w wish) recordDestination(event string, rt app.Route, d app.Destination) error {
+func (w wish) recordDestination(event string, rt app.Route, d app.Destination, marks map[string]any) error {
 	a, err := w.registry.App(d.App)
 	if err != nil {
 		return err
 	}
-	return w.record(event, a, map[string]any{
-		"route_guid": rt.GUID, "destination_guid": d.GUID, "process_type": d.ProcessType, "app_port": d.Port, "protocol": d.Protocol,
-	})
+	data := map[string]any{
+		"route_guid": rt.GUID, "destination_guid": d.GUID, "route_mapping_guid": d.GUID, "process_type": d.ProcessType,
+		"app_port": d.Port, "protocol": d.Protocol, "weight": nil,
+	}
+	if len(rt.Options) > 0 {
+		data["route_options"] = rt.Options
+	}
+	maps.Copy(data, marks)
+	return w.record(event, a, data)
 }
 
 func destinationsByGUID(rt app.Route) map[string]app.Destination {

@@ -143,7 +143,7 @@ func TestPeerIsActor(t *testing.T) {
 	}
 	resp.Body.Close()
 	var events v3.List[v3.Event]
-	w.want(200, "GET", "/v3/audit_events", "", &events)
+	w.want(200, "GET", "/v3/audit_events?types=audit.app.create", "", &events)
 	me := must(user.Current())(t)
 	if len(events.Resources) != 1 || events.Resources[0].Actor != (v3.Party{GUID: "uid-" + me.Uid, Type: "user", Name: me.Username}) {
 		t.Errorf("events = %+v, want one by %s", events.Resources, me.Username)

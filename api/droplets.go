@@ -179,21 +179,21 @@ func (s *Server) setCurrentDroplet(r *http.Request) (any, error) {
 		return nil, err
 	}
 	request := map[string]any{"droplet_guid": body.Data.GUID}
-	a, err := s.changeApp(r, "audit.app.droplet.mapped", request, func(registry *app.Registry, a *app.App) error {
+	a, err := s.changeApp(r, "audit.app.droplet.mapped", request, func(w wish, a *app.App) error {
 		if d.GUID == "" || d.App != a.GUID {
 			return unprocessable("Unable to assign current droplet. Ensure the droplet exists and belongs to this app.")
 		}
 		if d.State == droplet.DropletAwaiting {
 			return unprocessable("Unable to assign current droplet. Its files were not uploaded yet.")
 		}
-		if err := notDeploying(registry, a.GUID); err != nil {
+		if err := notDeploying(w.registry, a.GUID); err != nil {
 			return err
 		}
 		a.Droplet = d.GUID
-		if err := addProcesses(registry, a.GUID, d); err != nil {
+		if err := w.addProcesses(*a, d); err != nil {
 			return err
 		}
-		return addSidecars(registry, a.GUID, d)
+		return addSidecars(w.registry, a.GUID, d)
 	})
 	if err != nil {
 		return nil, err
@@ -203,8 +203,8 @@ func (s *Server) setCurrentDroplet(r *http.Request) (any, error) {
 
 // addProcesses gives an app the process types of a droplet, without instances:
 // what a Procfile names waits until somebody scales it.
-func addProcesses(registry *app.Registry, appGUID string, d droplet.Droplet) error {
-	ps, err := registry.Processes(appGUID)
+func (w wish) addProcesses(a app.App, d droplet.Droplet) error {
+	ps, err := w.registry.Processes(a.GUID)
 	if err != nil {
 		return err
 	}
@@ -212,11 +212,11 @@ func addProcesses(registry *app.Registry, appGUID string, d droplet.Droplet) err
 		if slices.ContainsFunc(ps, func(p app.Process) bool { return p.Type == kind }) {
 			continue
 		}
-		if _, err := registry.PutProcess(app.Process{App: appGUID, Type: kind}); err != nil {
+		if _, err := w.registry.PutProcess(app.Process{App: a.GUID, Type: kind}); err != nil {
 			return err
 		}
 	}
-	return nil
+	return w.recordNew(a, ps, nil)
 }
 
 func (s *Server) presentCurrent(a app.App) v3.CurrentDroplet {

@@ -37,6 +37,9 @@ func (s *Server) getEnv(r *http.Request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
+	if err := s.recordRead(r, "audit.app.environment.show", a); err != nil {
+		return nil, err
+	}
 	return v3.Env{
 		Staging: staging, Running: running, Environment: variables(a),
 		System:      map[string]any{"VCAP_SERVICES": services},
@@ -120,6 +123,9 @@ func (s *Server) envIsVisible(r *http.Request) error {
 
 // envIsHidden tells the same where variables are only a part of what is shown.
 func (s *Server) envIsHidden(r *http.Request) (bool, error) {
+	if principal(r.Context()).Admin() {
+		return false, nil
+	}
 	err := s.envIsVisible(r)
 	if isA[*Error](err) {
 		return true, nil
@@ -135,7 +141,15 @@ func (s *Server) getVariables(r *http.Request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
+	if err := s.recordRead(r, "audit.app.environment_variables.show", a); err != nil {
+		return nil, err
+	}
 	return s.presentVariables(a), nil
+}
+
+// recordRead records that somebody was shown variables.
+func (s *Server) recordRead(r *http.Request, event string, a app.App) error {
+	return s.change(r.Context(), func(w wish) error { return w.record(event, a, nil) })
 }
 
 func (s *Server) updateVariables(r *http.Request) (any, error) {
@@ -144,7 +158,7 @@ func (s *Server) updateVariables(r *http.Request) (any, error) {
 		return nil, err
 	}
 	request := map[string]any{"environment_variables": hidden}
-	a, err := s.changeApp(r, "audit.app.update", request, func(_ *app.Registry, a *app.App) error {
+	a, err := s.changeApp(r, "audit.app.update", request, func(_ wish, a *app.App) error {
 		if a.Env == nil {
 			a.Env = map[string]string{}
 		}

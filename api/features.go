@@ -95,7 +95,7 @@ func (s *Server) updateFeature(r *http.Request) (any, error) {
 		return nil, unprocessable("Enabled must be a boolean")
 	}
 	request := map[string]any{map[string]string{v3.FeatureSSH: "enable_ssh", v3.FeatureRevisions: "revisions_enabled"}[name]: *body.Enabled}
-	a, err := s.changeApp(r, "audit.app.update", request, func(_ *app.Registry, a *app.App) error {
+	a, err := s.changeApp(r, "audit.app.update", request, func(_ wish, a *app.App) error {
 		if name == v3.FeatureSSH {
 			a.NoSSH = !*body.Enabled
 		} else {

@@ -3,15 +3,20 @@ package api
 import (
 	"context"
 	"net/http"
+	"slices"
 
 	"github.com/dewrun/dew/api/v3"
 	"github.com/dewrun/dew/app"
 )
 
+// forAll are the features that an administrator does without as well when they are
+// off: as on the platform, where those who may switch them have to.
+var forAll = []string{app.FlagEnvVisibility, app.FlagRouteSharing, app.FlagServiceSharing, app.FlagSpaceBrokers}
+
 // feature refuses what an administrator has switched off. Administrators may do
-// it all the same.
+// most of it all the same.
 func (s *Server) feature(ctx context.Context, name string) error {
-	if principal(ctx).Admin() {
+	if principal(ctx).Admin() && !slices.Contains(forAll, name) {
 		return nil
 	}
 	f, err := s.c.Registry.Flag(name)

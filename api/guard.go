@@ -142,8 +142,19 @@ func visitorOf(ctx context.Context) *visitor {
 // except at what is open to everybody.
 func principal(ctx context.Context) auth.Principal { return visitorOf(ctx).who }
 
-// actor is the same as events name it.
+// actorKey is where the one stands whom a job acts for.
+type actorKey struct{}
+
+// actingFor lets a job act for who asked for it.
+func actingFor(ctx context.Context, by app.Actor) context.Context {
+	return context.WithValue(ctx, actorKey{}, by)
+}
+
+// actor is who makes the request, or whom a job acts for, as events name it.
 func actor(ctx context.Context) app.Actor {
+	if by, ok := ctx.Value(actorKey{}).(app.Actor); ok && by.GUID != "" {
+		return by
+	}
 	p := principal(ctx)
 	if p.ID == "" {
 		return app.Actor{GUID: "unknown", Type: "user", Name: "unknown"}

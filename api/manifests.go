@@ -123,16 +123,19 @@ func (s *Server) checkManifest(m app.Manifest, folders bool) error {
 
 // applyManifest applies and records, and gives the new apps.
 func (w wish) applyManifest(args application, m app.Manifest) ([]app.App, error) {
-	before, err := w.registry.Apps()
+	before, err := w.registry.AllProcesses()
 	if err != nil {
 		return nil, err
 	}
-	known := map[string]bool{}
-	for _, a := range before {
-		known[a.GUID] = true
+	known := map[string][]app.Process{} // by the guid of their app; none is without
+	for _, p := range before {
+		known[p.App] = append(known[p.App], p)
 	}
 	old, err := w.registry.Routes()
 	if err != nil {
+		return nil, err
+	}
+	if err := w.checkUnmoved(args.Space, m); err != nil {
 		return nil, err
 	}
 	applied, err := w.registry.ApplyManifest(args.Space, m)
@@ -167,7 +170,7 @@ func (w wish) recordRoutes(old []app.Route, noNew bool) error {
 				return err
 			}
 		}
-		if err := w.recordMapping(was, rt); err != nil {
+		if err := w.recordMapping(was, rt, map[string]any{byManifest: true}); err != nil {
 			return err
 		}
 	}
@@ -198,13 +201,19 @@ func (s *Server) getManifest(r *http.Request) (any, error) {
 }
 
 // recordApplied records what was done to each app, and gives the new ones.
-func (w wish) recordApplied(applied []app.App, known map[string]bool, m app.Manifest) (made []app.App, err error) {
+func (w wish) recordApplied(applied []app.App, known map[string][]app.Process, m app.Manifest) (made []app.App, err error) {
 	for _, a := range applied {
-		if !known[a.GUID] {
+		if known[a.GUID] == nil {
 			made = append(made, a)
 			if err := w.record("audit.app.create", a, map[string]any{"request": map[string]any{"name": a.Name}}); err != nil {
 				return nil, err
 			}
+		}
+		if err := w.recordNew(a, known[a.GUID], map[string]any{byManifest: true}); err != nil {
+			return nil, err
+		}
+		if err := w.recordWished(a, m); err != nil {
+			return nil, err
 		}
 		text, err := withoutSecrets(m, a.Name)
 		if err != nil {

@@ -149,6 +149,7 @@ func TestBadBodies(t *testing.T) {
 	h.want(200, "GET", "/v3/builds/"+h.guids["Build"], "", &built)
 	h.guids["Built"], h.guids["/v3/service_plans/"] = built.Package.GUID, h.plan("small").GUID
 	h.guids["Elsewhere"] = must(h.c.Registry.PutOrg(app.Org{Name: "further-away"}))(t).GUID
+	h.want(200, "PATCH", "/v3/feature_flags/route_sharing", `{"enabled":true}`, nil)
 	u := newRuin(t, h)
 	turn, tried, refused := 0, 0, 0
 	for _, pattern := range slices.Sorted(maps.Keys(operations())) {

@@ -84,8 +84,9 @@ const (
 
 // neverGood are the endpoints that take no body here, and why.
 var neverGood = map[string]string{
-	"PUT /dew/v1/apps/{guid}/crash-mails": "nobody sends mails",
-	"POST /v3/stacks":                     "a stack needs files",
+	"PUT /dew/v1/apps/{guid}/crash-mails":     "nobody sends mails",
+	"POST /v3/stacks":                         "a stack needs files",
+	"POST /v3/processes/{guid}/actions/scale": "its app is deployed by then",
 
 	"PATCH /v3/routes/{guid}/destinations/{destination}":            "the destination has a new guid every time",
 	"POST /v3/service_instances/{guid}/relationships/shared_spaces": "it is not shared with its own space",

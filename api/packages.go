@@ -112,7 +112,10 @@ func (s *Server) createPackage(r *http.Request) (any, error) {
 			return nil, err
 		}
 	}
-	if err := s.recordPackage(r.Context(), "audit.app.package.create", p); err != nil {
+	err = s.change(r.Context(), func(w wish) error {
+		return w.record("audit.app.package.create", a, map[string]any{"package_guid": p.GUID, "request": map[string]any{"type": body.Type}})
+	})
+	if err != nil {
 		return nil, err
 	}
 	return answer{status: http.StatusCreated, body: s.presentPackage(p)}, nil

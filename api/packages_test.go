@@ -126,9 +126,9 @@ func TestPush(t *testing.T) {
 	var events v3.List[v3.Event]
 	w.want(200, "GET", "/v3/audit_events?target_guids="+a.GUID, "", &events)
 	if diff := cmp.Diff(eventTypes(events.Resources), []string{
-		"audit.app.create", "audit.app.package.create", "audit.app.package.upload", "audit.app.build.create", "audit.app.droplet.create",
-		"audit.app.droplet.mapped", "audit.app.package.create", "audit.app.package.upload", "audit.app.build.create", "audit.app.droplet.create",
-		"audit.app.restage", "audit.app.build.create", "audit.app.droplet.create",
+		"audit.app.process.create", "audit.app.create", "audit.app.package.create", "audit.app.package.upload", "audit.app.build.create", "audit.app.droplet.create", "audit.app.build.staged",
+		"audit.app.process.create", "audit.app.droplet.mapped", "audit.app.package.create", "audit.app.package.upload", "audit.app.build.create", "audit.app.droplet.create", "audit.app.build.staged",
+		"audit.app.restage", "audit.app.build.create", "audit.app.droplet.create", "audit.app.build.staged",
 	}); diff != "" {
 		t.Errorf("events differ (-got +want):\n%s", diff)
 	}

@@ -51,7 +51,7 @@ func (s *Server) clearOrg(ctx context.Context, o app.Org) error {
 	}
 	var left []error
 	for _, sp := range spaces {
-		left = append(left, s.doDeleteSpace(ctx, sp.GUID))
+		left = append(left, s.removeSpace(ctx, sp.GUID, wish.recordSpaceDeletion))
 		if ctx.Err() != nil {
 			return ctx.Err() // the next daemon goes on
 		}
@@ -95,6 +95,11 @@ func (w wish) dropOrg(guid string) error {
 // doDeleteSpace removes a space and everything in it. One that is gone already is
 // fine: the job may be done twice.
 func (s *Server) doDeleteSpace(ctx context.Context, guid string) error {
+	return s.removeSpace(ctx, guid, func(wish, app.Space) error { return nil })
+}
+
+// removeSpace is doDeleteSpace, with last to say more when all of it is gone.
+func (s *Server) removeSpace(ctx context.Context, guid string, last func(w wish, sp app.Space) error) error {
 	return untilEmpty(func() error {
 		sp, err := s.c.Registry.Space(guid)
 		if errors.Is(err, app.ErrNotFound) {
@@ -112,7 +117,7 @@ func (s *Server) doDeleteSpace(ctx context.Context, guid string) error {
 		if err := s.deleteApps(ctx, guid); err != nil {
 			return err
 		}
-		return s.changeAs(app.Actor{}, func(w wish) error { return w.dropSpace(guid) })
+		return s.change(ctx, func(w wish) error { return errors.Join(last(w, sp), w.dropSpace(guid)) })
 	})
 }
 
@@ -130,24 +135,6 @@ func (w wish) dropSpace(guid string) error {
 	}
 	if err := w.registry.DeleteSpace(guid); err != nil && !errors.Is(err, app.ErrNotFound) {
 		return err
-	}
-	return nil
-}
-
-// deleteApps removes the apps of a space. What was made of their bits goes first: a
-// daemon that is killed in between finds the app again, and so the rest.
-func (s *Server) deleteApps(ctx context.Context, space string) error {
-	apps, err := s.c.Registry.AppsIn(space)
-	if err != nil {
-		return err
-	}
-	for _, a := range apps {
-		if err := s.c.Builds.Forget(a.GUID); err != nil {
-			return err
-		}
-		if err := s.doDeleteApp(ctx, a.GUID); err != nil {
-			return err
-		}
 	}
 	return nil
 }

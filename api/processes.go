@@ -222,7 +222,7 @@ func (s *Server) updateProcess(r *http.Request) (any, error) {
 	if told.Command.Given && !told.Command.Null {
 		told.Command.Value = hidden // commands carry passwords
 	}
-	p, err := s.changeProcess(r, "audit.app.process.update", told, func(p *app.Process) error {
+	p, err := s.changeProcess(r, "update", told, func(p *app.Process) error {
 		if body.Command.Given {
 			p.Command = body.Command.Value // null: the droplet's
 		}
@@ -238,10 +238,14 @@ func (s *Server) updateProcess(r *http.Request) (any, error) {
 	return s.showProcess(r, p)
 }
 
-// changeProcess changes the process that the path names and records it.
-func (s *Server) changeProcess(r *http.Request, event string, request any, fn func(p *app.Process) error) (p app.Process, err error) {
+// changeProcess changes the process that the path names and records what was done,
+// an update or a scale.
+func (s *Server) changeProcess(r *http.Request, what string, request any, fn func(p *app.Process) error) (p app.Process, err error) {
 	err = s.change(r.Context(), func(w wish) error {
 		if p, err = findProcess(w.registry, r); err != nil {
+			return err
+		}
+		if err := unmoved(w.registry, p, map[string]string{"update": noUpdateNow, "scale": noScaleNow}[what]); err != nil {
 			return err
 		}
 		if p, err = w.registry.UpdateProcess(p.GUID, fn); err != nil {
@@ -251,9 +255,7 @@ func (s *Server) changeProcess(r *http.Request, event string, request any, fn fu
 		if err != nil {
 			return err
 		}
-		return w.record(event, a, map[string]any{
-			"process_guid": p.GUID, "process_type": p.Type, "request": request,
-		})
+		return w.recordProcess(what, a, p, map[string]any{"request": request})
 	})
 	return p, err
 }
@@ -303,7 +305,7 @@ func (s *Server) scaleProcess(r *http.Request) (any, error) {
 	if err := errors.Join(s.feature(r.Context(), app.FlagScaling), checkScale(body)); err != nil {
 		return nil, err
 	}
-	p, err := s.changeProcess(r, "audit.app.process.scale", body, func(p *app.Process) error {
+	p, err := s.changeProcess(r, "scale", body, func(p *app.Process) error {
 		for _, n := range []struct {
 			from *v3.Int
 			to   *int
@@ -379,9 +381,7 @@ func (s *Server) deleteInstance(r *http.Request) (any, error) {
 		if err != nil {
 			return err
 		}
-		return w.record("audit.app.process.terminate_instance", a, map[string]any{
-			"process_guid": p.GUID, "process_type": p.Type, "process_index": index,
-		})
+		return w.recordProcess("terminate_instance", a, p, map[string]any{"process_index": index})
 	})
 	if err != nil {
 		return nil, err

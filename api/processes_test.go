@@ -190,7 +190,7 @@ func TestCrash(t *testing.T) {
 	path := "/v3/audit_events?order_by=-created_at&page=1&target_guids=" + a.GUID
 	var events v3.List[v3.Event]
 	w.want(200, "GET", path, "", &events)
-	want := []string{"app.crash", "audit.app.process.crash", "app.crash", "audit.app.process.crash", "audit.app.start", "audit.app.revision.create", "audit.app.droplet.mapped", "audit.app.create"}
+	want := []string{"app.crash", "audit.app.process.crash", "app.crash", "audit.app.process.crash", "audit.app.start", "audit.app.revision.create", "audit.app.droplet.mapped", "audit.app.create", "audit.app.process.create"}
 	got := eventTypes(events.Resources)
 	if len(got) == len(want) && got[0] > got[1] { // of one moment: their guids decide
 		got[0], got[1] = got[1], got[0]

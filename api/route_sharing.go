@@ -78,6 +78,9 @@ func (s *Server) unshareRoute(r *http.Request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
+	if err := s.feature(r.Context(), app.FlagRouteSharing); err != nil {
+		return nil, err
+	}
 	if space == rt.Space {
 		return nil, unprocessable("Unable to unshare route '%s' from space '%s'. Routes cannot be removed from the space that owns them.", rt.GUID, space)
 	}
@@ -143,7 +146,7 @@ func (s *Server) giveRoute(r *http.Request, event string, spaces []string, give 
 		if rt, err = give(w.registry, old.GUID); err != nil {
 			return err
 		}
-		if err := w.recordMapping(old, rt); err != nil {
+		if err := w.recordMapping(old, rt, nil); err != nil {
 			return err
 		}
 		data := map[string]any{"target_space_guids": spaces}

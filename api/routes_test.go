@@ -193,13 +193,13 @@ func TestEvents(t *testing.T) {
 	b := w.createApp("other")
 	w.as(token, "PATCH", "/v3/apps/"+a.GUID, `{"name":"renamed"}`)
 	for query, want := range map[string]int{
-		"":                                     3,
-		"target_guids=" + a.GUID:               2,
-		"target_guids[not]=" + a.GUID:          1,
+		"":                                     5,
+		"target_guids=" + a.GUID:               3,
+		"target_guids[not]=" + a.GUID:          2,
 		"types=audit.app.create":               2,
-		"space_guids=" + w.space.GUID:          3,
+		"space_guids=" + w.space.GUID:          5,
 		"space_guids=x":                        0,
-		"organization_guids=" + w.space.Org:    3,
+		"organization_guids=" + w.space.Org:    5,
 		"organization_guids=x":                 0,
 		"actor_guids=" + joe:                   1,
 		"created_ats[lt]=2020-01-01T00:00:00Z": 0,

@@ -216,8 +216,10 @@ func (s *Server) noteBinding(r *http.Request) (b services.Binding, err error) {
 	if err != nil {
 		return b, err
 	}
-	b, err = s.c.Services.NoteBinding(r.PathValue("guid"), metadataChange(body.Metadata))
-	return b, missing("Service binding", err)
+	if b, err = s.c.Services.NoteBinding(r.PathValue("guid"), metadataChange(body.Metadata)); err != nil {
+		return b, missing("Service binding", err)
+	}
+	return b, s.recordBinding(r, "update", b, map[string]any{"request": body})
 }
 
 func (s *Server) deleteServiceBinding(r *http.Request) (any, error) {
@@ -240,7 +242,11 @@ func (s *Server) getBindingDetails(r *http.Request) (any, error) {
 			Status: http.StatusNotFound, Code: v3.CodeNotFound, Title: v3.TitleNotFound, Detail: "Creation of credential binding " + state,
 		}
 	}
-	if err := s.recordShown(r, b); err != nil {
+	request := map[string]any{"service_instance_guid": b.Instance}
+	if b.App != "" {
+		request["app_guid"] = b.App
+	}
+	if err := s.recordBinding(r, "show", b, map[string]any{"request": request}); err != nil {
 		return nil, err
 	}
 	out := v3.BindingDetails{Credentials: orObject(b.Credentials), VolumeMounts: b.VolumeMounts}
@@ -253,22 +259,24 @@ func (s *Server) getBindingDetails(r *http.Request) (any, error) {
 	return out, nil
 }
 
-// recordShown records that somebody was shown credentials.
-func (s *Server) recordShown(r *http.Request, b services.Binding) error {
+// recordBinding records what somebody did to a binding, or was shown of it.
+func (s *Server) recordBinding(r *http.Request, what string, b services.Binding, data map[string]any) error {
 	space, err := s.bindingSpace(b)
 	if err != nil {
 		return err
 	}
+	noun := map[services.BindingType]string{
+		services.AppBinding: "service_binding", services.KeyBinding: "service_key", services.RouteBinding: "service_route_binding",
+	}[b.Type]
+	return s.recordService(r, "audit."+noun+"."+what, app.Target{GUID: b.GUID, Type: noun, Name: b.Name}, app.Event{Space: space, Data: data})
+}
+
+// recordService records what was done to something in a space that services keep; e
+// has where and what.
+func (s *Server) recordService(r *http.Request, kind string, target app.Target, e app.Event) error {
 	return s.change(r.Context(), func(w wish) error {
-		noun := "service_binding"
-		if b.Type == services.KeyBinding {
-			noun = "service_key"
-		}
-		e := app.Event{
-			Type: "audit." + noun + ".show", Actor: w.actor, Space: space,
-			Target: app.Target{GUID: b.GUID, Type: noun, Name: b.Name},
-		}
-		if sp, err := w.registry.Space(space); err == nil {
+		e.Type, e.Actor, e.Target = kind, w.actor, target
+		if sp, err := w.registry.Space(e.Space); err == nil {
 			e.Org = sp.Org
 		}
 		return w.events.Record(e)

@@ -277,6 +277,11 @@ func (s *Server) getServiceCredentials(r *http.Request) (any, error) {
 	if i.Type != services.UserProvided {
 		return nil, notFound("Service instance")
 	}
+	const noun = "user_provided_service_instance"
+	target := app.Target{GUID: i.GUID, Type: noun, Name: i.Name}
+	if err := s.recordService(r, "audit."+noun+".show", target, app.Event{Space: i.Space}); err != nil {
+		return nil, err
+	}
 	return orObject(i.Credentials), nil
 }
 

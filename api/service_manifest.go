@@ -202,7 +202,7 @@ func (s *Server) manifestServices(appGUID string) ([]app.ManifestService, error)
 // unbind takes an app's bindings away, before the app itself goes: its services
 // may keep something for each.
 func (s *Server) unbind(ctx context.Context, appGUID string) error {
-	return s.untilNone(ctx, func() ([]services.Operation, error) { return s.c.Services.UnbindApp(appGUID, app.Actor{}) })
+	return s.untilNone(ctx, func() ([]services.Operation, error) { return s.c.Services.UnbindApp(appGUID, actor(ctx)) })
 }
 
 // clearServices deletes the service instances of a space, and takes the bindings
@@ -217,7 +217,7 @@ func (s *Server) clearServices(ctx context.Context, space string) error {
 	for _, a := range apps {
 		errs = append(errs, s.unbind(ctx, a.GUID))
 	}
-	errs = append(errs, s.untilNone(ctx, func() ([]services.Operation, error) { return s.c.Services.DeleteIn(space, app.Actor{}) }))
+	errs = append(errs, s.untilNone(ctx, func() ([]services.Operation, error) { return s.c.Services.DeleteIn(space, actor(ctx)) }))
 	return errors.Join(errs...)
 }
 

@@ -157,7 +157,7 @@ func (s *Server) deleteSpace(r *http.Request) (any, error) {
 		return nil, err
 	}
 	err = s.change(r.Context(), func(w wish) error {
-		return w.recordSpace("audit.space.delete-request", sp, map[string]any{"request": map[string]any{"recursive": true}})
+		return w.recordSpaceDeletion(sp)
 	})
 	if err != nil {
 		return nil, err
@@ -193,7 +193,7 @@ func (s *Server) removals() {
 			if err := json.Unmarshal(j.Args, &args); err != nil {
 				return nil, fmt.Errorf("cannot read the arguments of job %s: %w", j.GUID, err)
 			}
-			return nil, forJob(do(ctx, args.GUID))
+			return nil, forJob(do(actingFor(ctx, j.By), args.GUID))
 		})
 	}
 }
@@ -204,6 +204,10 @@ func gone(err error) error {
 		return nil
 	}
 	return err
+}
+
+func (w wish) recordSpaceDeletion(sp app.Space) error {
+	return w.recordSpace("audit.space.delete-request", sp, map[string]any{"request": map[string]any{"recursive": true}})
 }
 
 // recordSpace keeps an event about a space.

@@ -93,7 +93,7 @@ func TestBearerIsActor(t *testing.T) {
 	got := w.as(w.login("ann"), "POST", "/v3/apps", `{"name":"shop","relationships":{"space":{"data":{"guid":"`+w.space.GUID+`"}}}}`)
 	a := must(decodeBytes[v3.App](got.Body.Bytes()))(t)
 	var es v3.List[v3.Event]
-	w.want(200, "GET", "/v3/audit_events?target_guids="+a.GUID, "", &es)
+	w.want(200, "GET", "/v3/audit_events?types=audit.app.create&target_guids="+a.GUID, "", &es)
 	if len(es.Resources) != 1 || es.Resources[0].Actor != (v3.Party{GUID: ann, Type: "user", Name: "ann"}) {
 		t.Errorf("events = %+v, want one of ann", es.Resources)
 	}

@@ -3,6 +3,7 @@
 package main
 
 import (
+	"encoding/json"
 	"strings"
 	"testing"
 )
@@ -161,8 +162,22 @@ func (s *stock) showsTokens() {
 		s.t.Errorf("the token has no three parts")
 	}
 	s.live(0, "ssh-code", `^\S{6,}$`)
-	code := strings.TrimSpace(s.live(0, "curl /uaa/passcode"))
-	s.t.Logf("passcode %d", len(code))
+	s.usesPasscode()
+	s.cf("login -u admin -p $password-admin -o firm -s court", "space: court")
+}
+
+// usesPasscode logs in with a code that is good once: so nothing of it is recorded.
+func (s *stock) usesPasscode() {
+	var given struct {
+		Passcode string `json:"passcode"`
+	}
+	if err := json.Unmarshal([]byte(s.live(0, "curl /uaa/passcode")), &given); err != nil || given.Passcode == "" {
+		s.t.Fatalf("no passcode: %v", err)
+	}
+	s.live(0, "logout", "OK")
+	s.live(0, "login --sso-passcode "+given.Passcode+" -o firm -s court", "user: admin", "space: court")
+	s.live(0, "orgs", "firm")
+	s.live(1, "login --sso-passcode "+given.Passcode+" -o firm -s court", badCredentials)
 }
 
 func (s *stock) sendsPeopleAway() {

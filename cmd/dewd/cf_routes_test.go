@@ -39,6 +39,7 @@ func (s *stock) keepsDomains() {
 	s.cf("target -o club -s den", "space: den")
 	s.cf("domains", `^shop\.example +private`)
 	s.cf("target -o local -s dev", "space: dev")
+	s.keepsOrg()
 	s.types("y", "unshare-private-domain club shop.example", "OK")
 	s.refuses("delete-shared-domain shop.example -f", "^.*private domain")
 	s.cf("create-shared-domain all.example", "OK")
@@ -51,6 +52,17 @@ func (s *stock) keepsDomains() {
 	s.cf("domains", `^all\.example +shared +http`, `^inner\.example +shared +true +http`, `^ports\.example +shared +tcp`, `^shop\.example +private +http`)
 	s.cf("delete-shared-domain inner.example -f", "OK")
 	s.cf("delete-shared-domain inner.example -f", "Domain 'inner.example' does not exist.", "OK")
+}
+
+// keepsOrg has an org that cannot be deleted, since others use its domain.
+func (s *stock) keepsOrg() {
+	s.cf("create-org owner", "OK")
+	s.cf("create-private-domain owner owned.example", "OK")
+	s.cf("share-private-domain club owned.example", "OK")
+	s.refuses("delete-org owner -f", "Deletion of organization owner failed because one or more resources within could not be deleted.",
+		"Domain 'owned.example' is shared with other organizations. Unshare before deleting.")
+	s.types("y", "unshare-private-domain club owned.example", "OK")
+	s.cf("delete-org owner -f", "OK")
 }
 
 func (s *stock) keepsRoutes() {
@@ -110,6 +122,8 @@ func (s *stock) keepsPorts() {
 }
 
 func (s *stock) sharesRoutes() {
+	s.refuses("share-route dew.localhost --hostname till -s annex", "Feature Disabled: route_sharing")
+	s.cf("enable-feature-flag route_sharing", "OK")
 	s.cf("share-route dew.localhost --hostname till -s annex", "OK")
 	s.cf("share-route dew.localhost --hostname till -s den -o club", "OK")
 	s.refuses("share-route dew.localhost --hostname till -s nowhere", "^.*nowhere")

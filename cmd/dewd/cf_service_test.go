@@ -4,6 +4,7 @@ package main
 
 import (
 	"net/http/httptest"
+	"regexp"
 	"testing"
 
 	"github.com/dewrun/dew/api/cftest"
@@ -14,6 +15,7 @@ import (
 // them, makes, binds, shares, changes and removes them, and says who may have what.
 func TestCFServices(t *testing.T) {
 	s := newStockClient(t, "services")
+	s.hide(noSuchGUID, "$nobody1")
 	s.write("app/Procfile", []byte("web: sleep 1000\n"))
 	s.cf("push shop --no-manifest -p app -b binary_buildpack -u process -m 32M --no-start", "name: shop")
 	s.cf("create-space annex", "OK")
@@ -123,6 +125,14 @@ func (s *stock) bindsServices() {
 	s.cf("bind-service shop jobs --strategy multiple --binding-name tasks --wait", "OK")
 	s.cf("cleanup-outdated-service-bindings shop --keep-last 1 --force --wait", "OK")
 	s.cf("cleanup-outdated-service-bindings shop --service-instance jobs --force", "^.*No outdated|OK")
+	found := regexp.MustCompile(`"guid": ?"([0-9a-f-]{36})"`).FindStringSubmatch(s.live(0, "curl /v3/service_credential_bindings?type=app"))
+	if found == nil {
+		s.t.Fatal("the app has no binding")
+	}
+	guid := found[1]
+	s.cf("unbind-service shop jobs --guid "+noSuchGUID, "Service binding with GUID "+noSuchGUID+" does not exist", "OK")
+	s.cf("unbind-service shop jobs --guid "+guid+" --wait", "Deleting service binding "+guid+"...", "OK")
+	s.cf("bind-service shop jobs --wait", "OK")
 	s.cf("unbind-service shop jobs --wait", "OK")
 	s.cf("unbind-service shop jobs", "Binding between jobs and shop does not exist", "OK")
 }
@@ -173,6 +183,7 @@ func (s *stock) waitsForServices() {
 }
 
 func (s *stock) sharesServices() {
+	s.refuses("share-service work -s annex", "Feature Disabled: service_instance_sharing")
 	s.cf("enable-feature-flag service_instance_sharing", "OK")
 	s.cf("share-service work -s annex", "OK")
 	s.cf("share-service work -s annex -o local", "OK")

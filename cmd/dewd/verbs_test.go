@@ -214,6 +214,8 @@ var routeSteps = []step{
 	{0, "update-route dew.localhost -n shop -r loadbalancing", nil},
 	{0, "update-destination shop dew.localhost -n shop --app-protocol http2", nil},
 	{0, "route dew.localhost -n shop --json", []string{`"protocol": "http2"`}},
+	{1, "share-route dew.localhost -n shop -s test", []string{"Feature Disabled: route_sharing"}},
+	{0, "enable-feature-flag route_sharing", nil},
 	{0, "share-route dew.localhost -n shop -s test", nil},
 	{0, "route dew.localhost -n shop", []string{`shared with: +test`}},
 	{0, "unshare-route dew.localhost -n shop -s test", nil},
