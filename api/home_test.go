@@ -1,10 +1,16 @@
 package api
 
 import (
+	"errors"
+	"maps"
 	"net/http"
+	"os"
+	"path/filepath"
 	"regexp"
 	"strings"
+	"sync"
 	"testing"
+	"time"
 
 	"github.com/google/uuid"
 
@@ -29,7 +35,46 @@ var somePart = regexp.MustCompile(`\{[a-z]+\}`)
 
 const homeMark = "homely" // in the name of everything
 
+// built is a home that was made once, and whose folder is copied: its services,
+// builds and people take longer to make than most tests take.
+var built struct {
+	sync.Once
+	dir string // empty: it could not be made
+	home
+}
+
 func newHome(t *testing.T) *home {
+	t.Helper()
+	built.Do(func() { keepHome(t) })
+	if built.dir == "" {
+		t.Fatal("there is no home: another test says why")
+	}
+	dir := t.TempDir()
+	if err := os.CopyFS(dir, os.DirFS(built.dir)); err != nil {
+		t.Fatal(err)
+	}
+	h := built.home
+	h.world, h.guids, h.tokens = newWorldIn(t, dir), maps.Clone(h.guids), maps.Clone(h.tokens)
+	h.world.space = h.space
+	return &h
+}
+
+// keepHome makes the home that is copied. Nothing of it goes on.
+func keepHome(t *testing.T) {
+	t.Helper()
+	h := makeHome(t)
+	for _, stop := range h.stops {
+		stop()
+	}
+	kept, from := filepath.Join(began, "home"), filepath.Dir(h.c.UploadDir)
+	if err := errors.Join(h.c.DB.Close(), h.c.Logs.Close(), os.CopyFS(kept, os.DirFS(from))); err != nil {
+		t.Fatal(err)
+	}
+	built.dir, built.home = kept, *h
+}
+
+func makeHome(t *testing.T) *home {
+	t.Helper()
 	w := newWorld(t)
 	h := &home{world: w, guids: map[string]string{}, tokens: map[string]string{}}
 	h.org = must(w.c.Registry.PutOrg(app.Org{Name: homeMark + "-org"}))(t)
@@ -111,6 +156,8 @@ func (h *home) build(t *testing.T) string {
 // people makes one user for every role at home, and some others.
 func (h *home) people(t *testing.T) {
 	t.Helper()
+	// Their tokens are good for as long as home is copied.
+	must(h.c.Auth.Accounts().UpdateClient(auth.ClientCF, func(c *auth.Client) error { c.AccessValidity = 24 * time.Hour; return nil }))(t)
 	for _, kind := range auth.RoleTypes() {
 		guid := h.user("u-" + string(kind))
 		if kind.OfSpace() {

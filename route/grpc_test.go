@@ -68,6 +68,7 @@ func TestGRPCUnary(t *testing.T) {
 
 // A stream of answers: each comes when it is sent, and the client's deadline ends it.
 func TestGRPCServerStream(t *testing.T) {
+	t.Parallel() // it waits for the real time
 	checks, c := grpcWorld(t)
 	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second)
 	defer cancel()

@@ -223,6 +223,7 @@ func TestAnswerBeforeTheBody(t *testing.T) {
 // An app echoes a large body while it reads: not a byte is lost to the server's
 // own wish to have the body out of the way.
 func TestLargeEcho(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, routeTo("shop", "", "a"))
 	w.instance("a", 0, http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
 		_ = http.NewResponseController(rw).EnableFullDuplex()
@@ -240,6 +241,7 @@ func TestLargeEcho(t *testing.T) {
 // A body that nobody read does not spoil the client's connection for its next
 // request: never a reset.
 func TestUnreadBodyDoesNotSpoilTheConnection(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, routeTo("answers", "", "a"), routeTo("empty", "", "b"), routeTo("refuses", "", "c"), routeTo("breaks", "", "d"))
 	w.instance("a", 0, http.HandlerFunc(func(rw http.ResponseWriter, _ *http.Request) { rw.WriteHeader(http.StatusConflict) }))
 	w.refuses("c", 0)

@@ -151,6 +151,7 @@ func TestRouteServiceForged(t *testing.T) {
 }
 
 func TestRouteServiceFails(t *testing.T) {
+	t.Parallel()
 	gone := httptest.NewServer(nil)
 	gone.Close()
 	strange := httptest.NewTLSServer(says("come in"))

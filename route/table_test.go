@@ -166,6 +166,7 @@ func slowMatchName(routes []app.Route, host, path string) string {
 // Whatever the order of changes, the table offers exactly the ready instances of
 // the processes that routes lead to, and keeps nothing else.
 func TestTableAgreesWithTheWorld(t *testing.T) {
+	t.Parallel()
 	for seed := range uint64(8) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
 			rnd := rand.New(rand.NewPCG(seed, 1))

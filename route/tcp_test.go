@@ -164,6 +164,7 @@ func TestTCPRoute(t *testing.T) {
 }
 
 func TestTCPRouteCarriesMuch(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, tcpRoute(20000, "a"))
 	w.tcpInstance("a", 0, repeats)
 	var h harbour

@@ -58,6 +58,7 @@ func answers(text string) func(net.Conn, *bufio.Reader, int32) {
 // Whatever an instance answers, the client gets what was meant, and a connection on
 // which something is left is not used again.
 func TestAnswersOfAllKinds(t *testing.T) {
+	t.Parallel()
 	const ok = "HTTP/1.1 200 OK\r\n"
 	for name, c := range map[string]struct {
 		text   string

@@ -16,6 +16,7 @@ import (
 
 // Everything that is wrong with a catalog is said at once.
 func TestCheckCatalog(t *testing.T) {
+	t.Parallel()
 	plan := func(id, name string) OfferedPlan { return OfferedPlan{ID: id, Name: name, Description: "d"} }
 	offering := func(id, name string, plans ...OfferedPlan) Offered {
 		return Offered{ID: id, Name: name, Description: "d", Plans: plans}
@@ -55,6 +56,7 @@ func TestCheckCatalog(t *testing.T) {
 // A catalog becomes offerings and plans; what is in it no more stays as long as it
 // is used.
 func TestSync(t *testing.T) {
+	t.Parallel()
 	inWorld(t, func(w *world) {
 		o := must(w.Offerings(OfferingFilter{Names: []string{"cache"}}))[0]
 		if !o.Shareable || o.DocumentationURL != "http://docs.example" || !o.Bindable || o.Tags[0] != "kv" {
@@ -98,6 +100,7 @@ func TestSync(t *testing.T) {
 
 // A broker that cannot be read changes nothing.
 func TestBrokerFails(t *testing.T) {
+	t.Parallel()
 	inWorld(t, func(w *world) {
 		w.broker.On(servicestest.Catalog, servicestest.Behaviour{Body: `{"services": [{"id": "1"}]}`})
 		w.stop() // nobody reads it yet
@@ -143,6 +146,7 @@ func TestBrokerFails(t *testing.T) {
 // A name that somebody else took while the catalog was read is not taken twice, and
 // the operation ends.
 func TestBrokerNameTakenMeanwhile(t *testing.T) {
+	t.Parallel()
 	inWorld(t, func(w *world) {
 		w.stop() // nobody reads it yet
 		_, o, err := w.UpdateBroker(w.sb.GUID, BrokerChange{Name: ptr("x")})
@@ -165,6 +169,7 @@ func TestBrokerNameTakenMeanwhile(t *testing.T) {
 // Two brokers may have the same offering, and the same ids. One that has instances
 // stays.
 func TestTwoBrokers(t *testing.T) {
+	t.Parallel()
 	inWorld(t, func(w *world) {
 		first := w.sb
 		w.register("second")
@@ -198,6 +203,7 @@ func TestTwoBrokers(t *testing.T) {
 
 // The plans of a space's broker are for that space.
 func TestSpaceScopedBroker(t *testing.T) {
+	t.Parallel()
 	inWorld(t, func(w *world) {
 		far := must(w.registry.PutSpace(app.Space{Name: "far", Org: w.org.GUID}))
 		_, o, err := w.CreateBroker(NewBroker{Name: "ours", URL: "http://ours.example", Username: "user", Password: "pass", Space: far.GUID})
@@ -227,6 +233,7 @@ func TestSpaceScopedBroker(t *testing.T) {
 
 // Parameters are asked of brokers that tell them.
 func TestParameters(t *testing.T) {
+	t.Parallel()
 	inWorld(t, func(w *world) {
 		i, _ := w.create("small", "db")
 		bi, _ := w.bind(i)
@@ -252,6 +259,7 @@ func TestParameters(t *testing.T) {
 
 // Events tell who did what, and no secrets.
 func TestEvents(t *testing.T) {
+	t.Parallel()
 	inWorld(t, func(w *world) {
 		i, _ := w.create("small", "db")
 		bi, _ := w.bind(i)

@@ -37,6 +37,7 @@ func over(t *testing.T, tls bool) (*HTTPBroker, *servicestest.Broker) {
 
 // The requests are those of the specification.
 func TestRequests(t *testing.T) {
+	t.Parallel()
 	h, b := over(t, false)
 	ctx := t.Context()
 	place := Context{Org: "o-g", OrgName: "o", Space: "s-g", SpaceName: "s", InstanceName: "db"}
@@ -105,6 +106,7 @@ func query(q map[string][]string) string {
 
 // What surely did not reach the broker needs no mitigation.
 func TestUnreachable(t *testing.T) {
+	t.Parallel()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -124,6 +126,7 @@ func TestUnreachable(t *testing.T) {
 }
 
 func TestCertificates(t *testing.T) {
+	t.Parallel()
 	h, _ := over(t, true)
 	_, err := h.Catalog(t.Context())
 	var be *BrokerError
@@ -137,6 +140,7 @@ func TestCertificates(t *testing.T) {
 }
 
 func TestTimeout(t *testing.T) {
+	t.Parallel()
 	h, b := over(t, false)
 	h.Timeout = 20 * time.Millisecond
 	b.On(servicestest.Provision, servicestest.Behaviour{Hang: true})
@@ -149,6 +153,7 @@ func TestTimeout(t *testing.T) {
 
 // A broker cannot send the password elsewhere.
 func TestRedirects(t *testing.T) {
+	t.Parallel()
 	told := false
 	elsewhere := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, _ *http.Request) { told = true }))
 	defer elsewhere.Close()
@@ -174,6 +179,7 @@ func TestRedirects(t *testing.T) {
 
 // The table of the specification.
 func TestOrphanTable(t *testing.T) {
+	t.Parallel()
 	for status, want := range map[int]bool{
 		201: true, 202: true, 204: true, 400: false, 404: false, 408: false, 409: false, 410: false, 422: false, 500: true, 503: true, 302: true,
 	} {
@@ -184,6 +190,7 @@ func TestOrphanTable(t *testing.T) {
 }
 
 func TestRetryAfter(t *testing.T) {
+	t.Parallel()
 	for in, want := range map[string]time.Duration{
 		"": 0, "30": 30 * time.Second, "-5": 0, "x": 0, "99999999": maxRetryAfter, "Mon, 02 Jan 2006 15:04:05 GMT": 0,
 	} {

@@ -128,6 +128,7 @@ func (l *life) waited(ctx context.Context, w *world, o Operation, err error) boo
 // undone and nothing that nobody knows of: the next one ends every operation, and
 // the records say what the broker has.
 func TestKilledAtEveryCommit(t *testing.T) {
+	t.Parallel()
 	modes, stride, proof := []int{1}, 4, os.Getenv("DEW_PROOF") != ""
 	if proof {
 		modes, stride = []int{0, 1}, 1
@@ -172,6 +173,7 @@ func TestKilledAtEveryCommit(t *testing.T) {
 // A broker that does not take the same request twice is not left with what it made:
 // the instance failed, and is taken back.
 func TestKilledWithUnforgivingBroker(t *testing.T) {
+	t.Parallel()
 	broker := servicestest.New(catalog)
 	broker.On(servicestest.Provision, servicestest.Behaviour{Times: 1}, servicestest.Behaviour{Undone: true, Status: http.StatusConflict, Body: `{"description": "you have it"}`})
 	l := &life{path: filepath.Join(t.TempDir(), "dew.db"), dies: 3, before: true} // created, asked, and about to be known

@@ -16,6 +16,7 @@ import (
 
 // What cannot be had is refused in the platform's words, and nothing is half-made.
 func TestRefusedInstances(t *testing.T) {
+	t.Parallel()
 	inWorld(t, func(w *world) {
 		w.create("small", "taken")
 		hidden := w.planNamed("large")
@@ -60,6 +61,7 @@ func TestRefusedInstances(t *testing.T) {
 }
 
 func TestRefusedBindings(t *testing.T) {
+	t.Parallel()
 	inWorld(t, func(w *world) {
 		i, _ := w.create("small", "db")
 		plain, _ := w.create("only", "plain")
@@ -123,6 +125,7 @@ func TestRefusedBindings(t *testing.T) {
 
 // An update changes what the broker agreed to, and nothing before.
 func TestUpdateInstance(t *testing.T) {
+	t.Parallel()
 	inWorld(t, func(w *world) {
 		i, _ := w.create("small", "db")
 		w.broker.On(servicestest.Update, servicestest.Behaviour{Times: 1, Async: 1}, servicestest.Behaviour{Times: 1, Undone: true, Status: 422, Body: `{"description": "no way back"}`}, servicestest.Behaviour{})
@@ -180,6 +183,7 @@ func TestUpdateInstance(t *testing.T) {
 
 // A new maintenance version is offered, and had by an update.
 func TestUpgrade(t *testing.T) {
+	t.Parallel()
 	inWorld(t, func(w *world) {
 		i, _ := w.create("small", "db")
 		if w.Upgradable(i) || i.Maintenance != "1.0.0" {
@@ -209,6 +213,7 @@ func TestUpgrade(t *testing.T) {
 // Who deletes apps, routes and spaces does not wait for brokers: the Book sees to
 // what was bound.
 func TestStrays(t *testing.T) {
+	t.Parallel()
 	inWorld(t, func(w *world) {
 		i, _ := w.create("small", "db")
 		w.bind(i)
@@ -253,6 +258,7 @@ func TestStrays(t *testing.T) {
 
 // Requests of a route go through one service at most.
 func TestRouteBindings(t *testing.T) {
+	t.Parallel()
 	inWorld(t, func(w *world) {
 		d := must(w.registry.PutDomain(app.Domain{Name: "apps.example"}))
 		internal := must(w.registry.PutDomain(app.Domain{Name: "in.example", Internal: true}))
@@ -310,6 +316,7 @@ func TestRouteBindings(t *testing.T) {
 
 // The dashboard is what the broker says last.
 func TestDashboard(t *testing.T) {
+	t.Parallel()
 	inWorld(t, func(w *world) {
 		if i, _ := w.create("small", "db"); i.Dashboard != "http://broker.example/"+i.GUID {
 			t.Errorf("dashboard = %q", i.Dashboard)
@@ -325,6 +332,7 @@ func TestDashboard(t *testing.T) {
 }
 
 func TestDeleteIn(t *testing.T) {
+	t.Parallel()
 	inWorld(t, func(w *world) {
 		w.broker.On(servicestest.Deprovision, servicestest.Behaviour{Async: 1})
 		i, _ := w.create("small", "db")
@@ -349,6 +357,7 @@ func TestDeleteIn(t *testing.T) {
 
 // A purge asks nobody.
 func TestPurge(t *testing.T) {
+	t.Parallel()
 	inWorld(t, func(w *world) {
 		i, _ := w.create("small", "db")
 		w.bind(i)
@@ -375,6 +384,7 @@ func TestPurge(t *testing.T) {
 
 // What the built-in broker keeps goes also with a purge: nobody else could end it.
 func TestPurgeOfTheBuiltin(t *testing.T) {
+	t.Parallel()
 	inWorld(t, func(w *world) {
 		w.stop()
 		w.cfg.Builtin = &HTTPBroker{URL: "http://dew.example", Username: "user", Password: "pass", Client: w.client}
@@ -400,6 +410,7 @@ func TestPurgeOfTheBuiltin(t *testing.T) {
 }
 
 func TestShare(t *testing.T) {
+	t.Parallel()
 	inWorld(t, func(w *world) {
 		i, _ := w.create("small", "db")
 		other := w.provided(NewInstance{Name: "other"})
@@ -448,6 +459,7 @@ func TestShare(t *testing.T) {
 }
 
 func TestVisibility(t *testing.T) {
+	t.Parallel()
 	inWorld(t, func(w *world) {
 		p := w.planNamed("small")
 		other := must(w.registry.PutOrg(app.Org{Name: "other"}))

@@ -14,6 +14,7 @@ import (
 )
 
 func TestPollAfter(t *testing.T) {
+	t.Parallel()
 	for n, want := range map[int]time.Duration{
 		0: time.Second, 1: 1500 * time.Millisecond, 2: 2250 * time.Millisecond, 50: time.Minute, 1 << 20: time.Minute,
 	} {
@@ -26,6 +27,7 @@ func TestPollAfter(t *testing.T) {
 // Whatever a broker does when an instance is made, the record tells the truth, and
 // what it may have made without saying so is taken back.
 func TestCreateInstance(t *testing.T) {
+	t.Parallel()
 	type does = servicestest.Behaviour
 	invalidBody := "The service broker returned an invalid response: expected valid JSON object in body"
 	for _, tt := range []struct {
@@ -99,6 +101,7 @@ func TestCreateInstance(t *testing.T) {
 
 // While a broker works, users see what it says.
 func TestProgressIsSeen(t *testing.T) {
+	t.Parallel()
 	inWorld(t, func(w *world) {
 		w.broker.On(servicestest.Provision, servicestest.Behaviour{Async: 3})
 		i, o, err := w.CreateInstance(NewInstance{Type: Managed, Name: "db", Space: w.space.GUID, Plan: w.planNamed("small").GUID})
@@ -129,6 +132,7 @@ func TestProgressIsSeen(t *testing.T) {
 
 // A broker is asked ever more seldom, as often as it likes, and at once when told.
 func TestPolling(t *testing.T) {
+	t.Parallel()
 	looks := func(t *testing.T, likes string, after time.Duration, kick bool) (n int) {
 		inWorld(t, func(w *world) {
 			w.broker.On(servicestest.Provision, servicestest.Behaviour{Async: 1 << 20})
@@ -167,6 +171,7 @@ func TestPolling(t *testing.T) {
 // Deletes are repeated while a broker is in trouble; one that fails can be repeated
 // by the user.
 func TestDeleteInstance(t *testing.T) {
+	t.Parallel()
 	type does = servicestest.Behaviour
 	for _, tt := range []struct {
 		name string
@@ -216,6 +221,7 @@ func TestDeleteInstance(t *testing.T) {
 
 // What a failed bind may have left is taken back.
 func TestCreateBinding(t *testing.T) {
+	t.Parallel()
 	type does = servicestest.Behaviour
 	for _, tt := range []struct {
 		name  string
@@ -266,6 +272,7 @@ func TestCreateBinding(t *testing.T) {
 
 // An asynchronous binding that cannot be fetched is no binding.
 func TestAsynchronousBindingMustBeRetrievable(t *testing.T) {
+	t.Parallel()
 	inWorld(t, func(w *world) {
 		w.broker.SetCatalog(strings.ReplaceAll(catalog, `"bindings_retrievable": true`, `"bindings_retrievable": false`))
 		_, o, err := w.UpdateBroker(w.sb.GUID, BrokerChange{Name: ptr("broker2")})
@@ -288,6 +295,7 @@ func TestAsynchronousBindingMustBeRetrievable(t *testing.T) {
 // An unbind that fails leaves the binding, and can be repeated; the delete of its
 // instance says why it fails.
 func TestDeleteBinding(t *testing.T) {
+	t.Parallel()
 	inWorld(t, func(w *world) {
 		i, _ := w.create("small", "db")
 		bi, _ := w.bind(i)
@@ -314,6 +322,7 @@ func TestDeleteBinding(t *testing.T) {
 
 // A delete breaks off a create that the broker works on, and only that.
 func TestDeleteDuringCreate(t *testing.T) {
+	t.Parallel()
 	inWorld(t, func(w *world) {
 		w.broker.On(servicestest.Provision, servicestest.Behaviour{Async: 1 << 20})
 		w.stop() // nobody asks the broker yet
@@ -347,6 +356,7 @@ func TestDeleteDuringCreate(t *testing.T) {
 
 // What cannot be taken back now is tried for long, and given up in the end.
 func TestOrphans(t *testing.T) {
+	t.Parallel()
 	inWorld(t, func(w *world) {
 		w.broker.On(servicestest.Provision, servicestest.Behaviour{Status: 500})
 		w.broker.On(servicestest.Deprovision, servicestest.Behaviour{Times: 20, Undone: true, Status: 500}, servicestest.Behaviour{Times: 2, Async: 1, Fails: true}, servicestest.Behaviour{Times: 1, Status: 400, Undone: true}, servicestest.Behaviour{})
@@ -368,6 +378,7 @@ func TestOrphans(t *testing.T) {
 
 // An attempt that failed does not keep its name.
 func TestCreateAnew(t *testing.T) {
+	t.Parallel()
 	inWorld(t, func(w *world) {
 		w.broker.On(servicestest.Provision, servicestest.Behaviour{Times: 1, Async: 1, Fails: true}, servicestest.Behaviour{})
 		failed, _ := w.create("small", "db")

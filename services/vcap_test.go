@@ -12,6 +12,7 @@ import (
 
 // VCAP_SERVICES has the platform's keys, in an order that does not change.
 func TestFrozen(t *testing.T) {
+	t.Parallel()
 	inWorld(t, func(w *world) {
 		if got := must(w.Frozen(w.app.GUID)); got.JSON != "" || len(got.Names) > 0 {
 			t.Errorf("nothing bound: %+v", got)
@@ -61,6 +62,7 @@ func TestFrozen(t *testing.T) {
 }
 
 func TestReadable(t *testing.T) {
+	t.Parallel()
 	for in, want := range map[string]string{
 		`"a\u0026b\u003c\u003e"`: `"a&b<>"`, `"\\u0026"`: `"\\u0026"`, `"\\\u0026"`: `"\\&"`, `"\u00e9\n\""`: `"\u00e9\n\""`, `\`: `\`, "": "",
 	} {
@@ -72,6 +74,7 @@ func TestReadable(t *testing.T) {
 
 // What does not work is not seen, and of several bindings only the newest.
 func TestFrozenLeavesOut(t *testing.T) {
+	t.Parallel()
 	inWorld(t, func(w *world) {
 		i, _ := w.create("small", "db")
 		w.bind(i)
@@ -98,6 +101,7 @@ func TestFrozenLeavesOut(t *testing.T) {
 
 // A user-provided instance gives what it has now to all that is bound to it.
 func TestDrainsAndRouteServices(t *testing.T) {
+	t.Parallel()
 	inWorld(t, func(w *world) {
 		i := w.provided(NewInstance{Name: "logs", SyslogDrain: "syslog://a.example:1"})
 		if _, _, err := w.CreateBinding(NewBinding{Type: AppBinding, Instance: i.GUID, App: w.app.GUID}); err != nil {
