@@ -24,6 +24,7 @@ type junit struct {
 
 type suite struct {
 	Name     string     `xml:"name,attr"`
+	Time     string     `xml:"time,attr"`
 	Tests    int        `xml:"tests,attr"`
 	Failures int        `xml:"failures,attr"`
 	Errors   int        `xml:"errors,attr"`
@@ -101,26 +102,56 @@ func TestSmoke(t *testing.T) {
 		t.Fatal(err)
 	}
 	before := inventory(t)
-	r, report := smoke(t, filepath.Join(here, "..."))
-	if r.code != 0 {
-		t.Errorf("status %d\n%s%s", r.code, r.out, r.err)
-	}
-	var got []string
-	for _, s := range report.Suites {
-		if s.Failures+s.Errors+s.Skipped > 0 {
-			t.Errorf("%s: %d failed, %d skipped", s.Name, s.Failures+s.Errors, s.Skipped)
-		}
-		name, err := filepath.Rel(here, s.Name)
-		if err != nil {
-			t.Error(err)
-		}
-		got = append(got, name)
-	}
 	sound, _ := folders(t)
+	lanes := [][]string{{filepath.Join(here, "...")}}
+	if os.Getenv("DEW_PROOF") == "" {
+		lanes = sideBySide(here, sound)
+	}
+	reports := make([]junit, len(lanes))
+	t.Run("runs", func(t *testing.T) {
+		for i, lane := range lanes {
+			t.Run("", func(t *testing.T) {
+				t.Parallel()
+				r, report := smoke(t, lane...)
+				if r.code != 0 {
+					t.Errorf("status %d\n%s%s", r.code, r.out, r.err)
+				}
+				reports[i] = report
+			})
+		}
+	})
+	var got []string
+	for _, report := range reports {
+		for _, s := range report.Suites {
+			t.Logf("%s: %s s", s.Name, s.Time)
+			if s.Failures+s.Errors+s.Skipped > 0 {
+				t.Errorf("%s: %d failed, %d skipped", s.Name, s.Failures+s.Errors, s.Skipped)
+			}
+			name, err := filepath.Rel(here, s.Name)
+			if err != nil {
+				t.Error(err)
+			}
+			got = append(got, name)
+		}
+	}
 	if slices.Sort(got); !slices.Equal(got, sound) || len(sound) == 0 {
 		t.Errorf("the report has %q, want %q", got, sound)
 	}
 	nothingStays(t, before)
+}
+
+// sideBySide are the folders for two runs: Go's library is compiled in one of them
+// while the other waits for starts and crashes.
+func sideBySide(here string, all []string) [][]string {
+	lanes := make([][]string, 2)
+	for _, name := range all {
+		i := 0
+		if name == "hello-go" {
+			i = 1
+		}
+		lanes[i] = append(lanes[i], filepath.Join(here, name, "..."))
+	}
+	return lanes
 }
 
 // inventory is what the daemon has, as a smoke run could leave it.
@@ -146,11 +177,7 @@ func nothingStays(t *testing.T, before []string) {
 // Every broken app gives its own status, and a sentence that says what is wrong and
 // what to do.
 func TestBrokenApps(t *testing.T) {
-	wanted := map[string]struct {
-		status    int
-		step      string // that fails; empty: it depends on how fast the machine is
-		says, how string
-	}{
+	wanted := map[string]fault{
 		"exits-at-once": {4, "push", "exits-at-once crashed at its start: APP/PROC/WEB: Exited with status 0", "status 0 is a crash too"},
 		"crashes-later": {4, "", "crashed: APP/PROC/WEB: Exited with status 1", "dew crashes crashes-later"},
 		"sidecar-out-of-memory": {
@@ -165,28 +192,43 @@ func TestBrokenApps(t *testing.T) {
 	if len(all) != len(wanted) {
 		t.Errorf("folders %q, want one for each of %d faults", all, len(wanted))
 	}
-	for _, name := range all {
-		t.Run(name, func(t *testing.T) {
-			dir, err := filepath.Abs(filepath.Join("broken", name))
-			if err != nil {
-				t.Fatal(err)
-			}
-			w := wanted[name]
-			r, report := smoke(t, "--no-bundle", dir)
-			if r.code != w.status || !strings.Contains(r.err, w.says) || !strings.Contains(r.err, w.how) {
-				t.Errorf("status %d, want %d with %q and %q:\n%s", r.code, w.status, w.says, w.how, r.err)
-			}
-			if len(report.Suites) != 1 || report.Suites[0].Failures != 1 {
-				t.Fatalf("report %+v, want one suite with one failure", report)
-			}
-			for _, c := range report.Suites[0].Cases {
-				if c.Failure != nil && (w.step != "" && c.Name != w.step || !strings.Contains(c.Failure.Message, w.says) || !strings.Contains(c.Failure.Text, w.says)) {
-					t.Errorf("%s failed with %+v, want %s with %q", c.Name, *c.Failure, w.step, w.says)
-				}
-			}
-		})
-	}
+	t.Run("runs", func(t *testing.T) {
+		for _, name := range all {
+			t.Run(name, func(t *testing.T) {
+				t.Parallel() // mostly they wait until something does not come
+				isBroken(t, name, wanted[name])
+			})
+		}
+	})
 	nothingStays(t, before)
+}
+
+// fault is how a broken app shows.
+type fault struct {
+	status    int
+	step      string // that fails; empty: it depends on how fast the machine is
+	says, how string
+}
+
+// isBroken runs a folder that must fail.
+func isBroken(t *testing.T, name string, w fault) {
+	t.Helper()
+	dir, err := filepath.Abs(filepath.Join("broken", name))
+	if err != nil {
+		t.Fatal(err)
+	}
+	r, report := smoke(t, "--no-bundle", dir)
+	if r.code != w.status || !strings.Contains(r.err, w.says) || !strings.Contains(r.err, w.how) {
+		t.Errorf("status %d, want %d with %q and %q:\n%s", r.code, w.status, w.says, w.how, r.err)
+	}
+	if len(report.Suites) != 1 || report.Suites[0].Failures != 1 {
+		t.Fatalf("report %+v, want one suite with one failure", report)
+	}
+	for _, c := range report.Suites[0].Cases {
+		if c.Failure != nil && (w.step != "" && c.Name != w.step || !strings.Contains(c.Failure.Message, w.says) || !strings.Contains(c.Failure.Text, w.says)) {
+			t.Errorf("%s failed with %+v, want %s with %q", c.Name, *c.Failure, w.step, w.says)
+		}
+	}
 }
 
 // A push of an app that crashes later succeeds: it did run.

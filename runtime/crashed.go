@@ -2,6 +2,7 @@ package runtime
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -90,8 +91,8 @@ func (s *Supervisor) dropCrashed(ctx context.Context, process string) {
 	s.running.Go(func() {
 		ctx, cancel := context.WithTimeout(ctx, dropLimit)
 		defer cancel()
-		if err := k.DropRemains(ctx, process); err != nil {
-			// The next daemon tries again.
+		// The next daemon tries again; one that leaves has nothing to complain of.
+		if err := k.DropRemains(ctx, process); err != nil && !errors.Is(err, context.Canceled) {
 			s.c.Logger.Error("cannot remove what is kept of crashed instances", "process", process, "err", err)
 		}
 	})
