@@ -186,19 +186,19 @@ func shapeOf(gives any) schema {
 
 // asked is the schema of a body: whoever asks leaves out what is not to be said.
 func asked(s schema) schema {
-	if _, ok := s["required"]; ok { // the shared ones have none, and stay as they are
-		delete(s, "required")
+	out := maps.Clone(s)
+	delete(out, "required")
+	if of, ok := s["items"].(schema); ok {
+		out["items"] = asked(of)
 	}
-	parts := []any{s["items"]}
 	if keys, ok := s["properties"].(schema); ok {
-		parts = slices.AppendSeq(parts, maps.Values(keys))
-	}
-	for _, part := range parts {
-		if of, ok := part.(schema); ok {
-			asked(of)
+		loose := schema{}
+		for name, of := range keys {
+			loose[name] = asked(of.(schema))
 		}
+		out["properties"] = loose
 	}
-	return s
+	return out
 }
 
 // schemaOf is how a type is written as JSON.
