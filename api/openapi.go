@@ -10,6 +10,7 @@ import (
 	"sync"
 
 	"github.com/dewrun/dew/api/v3"
+	"github.com/dewrun/dew/auth"
 )
 
 // operation is what an endpoint takes and gives. Who may ask it is said by rights.
@@ -105,7 +106,7 @@ func document(address, version string) object {
 		"jsonSchemaDialect": "https://spec.openapis.org/oas/3.1/dialect/base",
 		"info": object{
 			"title": "dew", "version": version,
-			"description": "The v3 API of the platform, log-cache, and what is dew's own. The platform's version is " + apiVersion + ".",
+			"description": "The v3 API of the platform, its UAA, log-cache, and what is dew's own. The platform's version is " + apiVersion + ".",
 		},
 		"servers":    []object{{"url": address}},
 		"security":   []object{{"token": []string{}}},
@@ -130,6 +131,7 @@ var described = sync.OnceValue(func() object {
 		}
 		item[strings.ToLower(method)] = describe(pattern, all[pattern], in, out)
 	}
+	maps.Copy(paths, auth.Description())
 	schemas := object{}
 	maps.Copy(schemas, out.named)
 	maps.Copy(schemas, in.named)

@@ -259,6 +259,12 @@ func needed(client string) error {
 	return &problem{status: http.StatusForbidden, code: "access_denied", description: "The client " + client + " belongs to the platform: it stays, and without a secret"}
 }
 
+// newSecret is what a request says of a secret.
+type newSecret struct {
+	Secret    string `json:"secret"`
+	OldSecret string `json:"oldSecret,omitempty"`
+}
+
 // putSecret changes a secret: a client's own with the old one, or, for an
 // administrator, any.
 func (s *Server) putSecret(r *http.Request) (reply, error) {
@@ -267,7 +273,7 @@ func (s *Server) putSecret(r *http.Request) (reply, error) {
 		return reply{}, err
 	}
 	id := r.PathValue("id")
-	var b struct{ Secret, OldSecret string }
+	var b newSecret
 	own := !p.IsUser && p.ID == id
 	if !own {
 		err = demand(p, "clients.admin", "uaa.admin")

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/http"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/dewrun/dew/store"
@@ -157,4 +158,109 @@ func (s *Server) listMembers(r *http.Request) (reply, error) {
 	}
 	g, err := s.groupNamed(r.PathValue("id"))
 	return reply{body: g.Members}, err
+}
+
+// groupPatch is what a request changes of a group: what it does not name stays.
+type groupPatch struct {
+	DisplayName *string       `json:"displayName"`
+	Description *string       `json:"description"`
+	Members     []memberPatch `json:"members"`
+	Meta        struct {
+		Attributes []string `json:"attributes"` // to be emptied
+	} `json:"meta"`
+}
+
+// memberPatch is somebody who comes into a group, or leaves it.
+type memberPatch struct {
+	groupMember
+	Operation string `json:"operation"` // "delete": leaves
+}
+
+// patchGroup lets members come and go, and changes what a group is said to be. A
+// group has no version, so whatever If-Match says will do; but it must be there.
+func (s *Server) patchGroup(r *http.Request) (reply, error) {
+	p, err := s.permitted(r, "uaa.admin")
+	if err != nil {
+		return reply{}, err
+	}
+	if r.Header.Get("If-Match") == "" {
+		return reply{}, &problem{status: http.StatusBadRequest, code: "scim", description: "Missing If-Match for PATCH"}
+	}
+	var b groupPatch
+	if err := decode(r, &b); err != nil {
+		return reply{}, err
+	}
+	id := r.PathValue("id")
+	g, err := s.groupNamed(id)
+	if err == nil {
+		err = b.check(id)
+	}
+	if err == nil {
+		err = s.cfg.DB.Update(func(tx *store.Tx) error { return s.applyPatch(tx, g, b) })
+	}
+	s.record(event{EventGroupUpdate, p, id, id}, err)
+	if err != nil {
+		return reply{}, scimProblem(err)
+	}
+	g, err = s.groupNamed(id)
+	return reply{body: g}, err
+}
+
+// check refuses what cannot be changed of a group.
+func (b groupPatch) check(id string) error {
+	if b.DisplayName != nil && *b.DisplayName != id {
+		return &Invalid{Key: "displayName", Message: "is the group's id and stays as it is: make another group"}
+	}
+	for _, a := range b.Meta.Attributes {
+		if name := strings.ToLower(a); name != "members" && name != "description" {
+			return &Invalid{Key: "meta.attributes", Message: fmt.Sprintf("Attribute %s cannot be removed using \"Meta.attributes\"", show(a))}
+		}
+	}
+	if b.Description == nil {
+		return nil
+	}
+	return checkText("description", *b.Description)
+}
+
+// applyPatch empties first and changes then, as the platform does.
+func (s *Server) applyPatch(tx *store.Tx, g group, b groupPatch) error {
+	body := groupBody{Description: g.Description}
+	members, err := s.accounts.With(tx).members(g.ID)
+	if err != nil {
+		return err
+	}
+	for _, a := range b.Meta.Attributes {
+		switch strings.ToLower(a) {
+		case "members":
+			members = nil
+		case "description":
+			body.Description = ""
+		}
+	}
+	if b.Description != nil {
+		body.Description = *b.Description
+	}
+	for _, m := range b.Members {
+		members = slices.DeleteFunc(members, func(old groupMember) bool { return old.Value == m.Value })
+		if !strings.EqualFold(m.Operation, "delete") {
+			members = append(members, m.groupMember)
+		}
+	}
+	body.Members = &members
+	return s.keepGroup(tx, g.ID, body)
+}
+
+// members are the users who were given a scope.
+func (a *Accounts) members(scope string) ([]groupMember, error) {
+	users, err := a.Users()
+	if err != nil {
+		return nil, err
+	}
+	out := []groupMember{}
+	for _, u := range users {
+		if slices.Contains(u.Groups, scope) {
+			out = append(out, groupMember{Value: u.GUID, Type: "USER", Origin: u.Origin})
+		}
+	}
+	return out, nil
 }

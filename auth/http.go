@@ -27,7 +27,16 @@ type endpoint func(r *http.Request) (reply, error)
 
 func (s *Server) routes() http.Handler {
 	mux := http.NewServeMux()
-	for pattern, e := range map[string]endpoint{
+	for pattern, e := range s.endpoints() {
+		mux.Handle(pattern, s.serve(e))
+	}
+	mux.Handle("/", s.serve(func(r *http.Request) (reply, error) { return reply{}, unknown(mux, r) }))
+	return mux
+}
+
+// endpoints are all that there are. The description has a row for each.
+func (s *Server) endpoints() map[string]endpoint {
+	return map[string]endpoint{
 		"GET /uaa/login":                            s.info,
 		"GET /uaa/info":                             s.info,
 		"GET /uaa/healthz":                          s.healthz,
@@ -55,6 +64,7 @@ func (s *Server) routes() http.Handler {
 		"GET /uaa/Groups/{id}":                       s.getGroup,
 		"POST /uaa/Groups":                           s.createGroup,
 		"PUT /uaa/Groups/{id}":                       s.putGroup,
+		"PATCH /uaa/Groups/{id}":                     s.patchGroup,
 		"DELETE /uaa/Groups/{id}":                    s.deleteGroup,
 		"GET /uaa/Groups/{id}/members":               s.listMembers,
 		"POST /uaa/Groups/{id}/members":              s.addMember,
@@ -65,11 +75,7 @@ func (s *Server) routes() http.Handler {
 		"PUT /uaa/oauth/clients/{id}":                s.putClient,
 		"DELETE /uaa/oauth/clients/{id}":             s.deleteClient,
 		"PUT /uaa/oauth/clients/{id}/secret":         s.putSecret,
-	} {
-		mux.Handle(pattern, s.serve(e))
 	}
-	mux.Handle("/", s.serve(func(r *http.Request) (reply, error) { return reply{}, unknown(mux, r) }))
-	return mux
 }
 
 // unknown tells a path that is not there from a method that it does not know.

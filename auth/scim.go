@@ -331,6 +331,12 @@ func (s *Server) deleteUser(r *http.Request) (reply, error) {
 	return userReply(http.StatusOK, u), nil
 }
 
+// newPassword is what a request says of a password.
+type newPassword struct {
+	Password    string `json:"password"`
+	OldPassword string `json:"oldPassword,omitempty"`
+}
+
 // putPassword changes a password: one's own with the old one, or, for an
 // administrator, anybody's.
 func (s *Server) putPassword(r *http.Request) (reply, error) {
@@ -339,7 +345,7 @@ func (s *Server) putPassword(r *http.Request) (reply, error) {
 		return reply{}, err
 	}
 	id := r.PathValue("id")
-	var b struct{ Password, OldPassword string }
+	var b newPassword
 	u, err := s.mayChangePassword(p, id)
 	if err == nil {
 		err = decode(r, &b)

@@ -176,6 +176,9 @@ func (w *world) do(method, path string, body any, opts ...option) answer {
 	}
 	rec := httptest.NewRecorder()
 	w.s.Handler().ServeHTTP(rec, r)
+	if err := witnessed(r, raw, rec); err != nil {
+		w.t.Errorf("%s %s is not as described: %v\n%.2000s", method, path, err, rec.Body)
+	}
 	a := answer{code: rec.Code, header: rec.Header(), raw: rec.Body.String()}
 	list := strings.HasPrefix(a.raw, "[") && json.Valid(rec.Body.Bytes())
 	if strings.HasPrefix(rec.Header().Get("Content-Type"), "application/json") && !list {
