@@ -70,6 +70,9 @@ func newPlatform(t testing.TB) *platform {
 	}
 	p.broker = newFakeBroker()
 	p.c.Services = services.New(services.Config{DB: db, Registry: registry, Events: p.c.Events, Logger: log, Builtin: databases{p.broker}})
+	if err := p.c.Services.Offer(t.Context()); err != nil {
+		t.Fatal(err)
+	}
 	p.door = must(New(p.c))(t).Handler()
 	w := &world{t: t}
 	for _, loop := range []func(context.Context) error{p.c.Jobs.Run, builds.Run, p.sup.Run, p.c.Services.Run} {

@@ -94,6 +94,9 @@ func newWorldIn(t testing.TB, dir string) *world {
 		DB: db, Registry: registry, Events: w.c.Events, Logger: log, Builtin: w.broker,
 		Client: func(b services.ServiceBroker) services.Broker { return w.broker.named(b.Name) },
 	})
+	if err := w.c.Services.Offer(t.Context()); err != nil {
+		t.Fatal(err)
+	}
 	w.c.Snapshots = &fakeSnapshots{}
 	w.s = must(New(w.c))(t)
 	w.local, w.door = hear(t, w.s.Local()), hear(t, w.s.Handler())

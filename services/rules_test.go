@@ -389,7 +389,9 @@ func TestPurgeOfTheBuiltin(t *testing.T) {
 		w.stop()
 		w.cfg.Builtin = &HTTPBroker{URL: "http://dew.example", Username: "user", Password: "pass", Client: w.client}
 		w.run()
-		synctest.Wait()
+		if err := w.Offer(t.Context()); err != nil {
+			t.Fatal(err)
+		}
 		ps := must(w.Plans(PlanFilter{Names: []string{"small"}, BrokerNames: []string{BuiltinBroker}}))
 		if len(ps) != 1 {
 			t.Fatalf("plans = %+v", ps)

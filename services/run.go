@@ -59,9 +59,6 @@ func (b *Book) Run(ctx context.Context) error {
 	}()
 	ctx, cancel := context.WithCancel(ctx) // before that wait
 	defer cancel()
-	if err := b.syncBuiltin(ctx); err != nil {
-		return err
-	}
 	sweep := time.NewTicker(sweepEvery)
 	defer sweep.Stop()
 	nudge(b.wake)
@@ -240,8 +237,8 @@ func (b *Book) sweepOperations() error {
 	})
 }
 
-// syncBuiltin makes the marketplace offer what the built-in broker has.
-func (b *Book) syncBuiltin(ctx context.Context) error {
+// Offer makes the marketplace offer what the built-in broker has.
+func (b *Book) Offer(ctx context.Context) error {
 	if b.cfg.Builtin == nil {
 		return nil
 	}

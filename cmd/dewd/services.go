@@ -49,7 +49,7 @@ func (m *marketplace) validate() (errs []error) {
 }
 
 // openServices opens the marketplace, with the broker that is always there.
-func (d *daemon) openServices(context.Context) (err error) {
+func (d *daemon) openServices(ctx context.Context) (err error) {
 	d.databases, err = builtin.New(builtin.Config{
 		DB: d.db, Host: d.sup, Dir: filepath.Join(d.cfg.Root, "services"), UID: d.cfg.AppUID, GID: d.cfg.AppUID, Logger: d.log,
 		Stacks: d.serviceStack, Changed: d.databaseChanged, Say: d.sayService,
@@ -61,6 +61,9 @@ func (d *daemon) openServices(context.Context) (err error) {
 		DB: d.db, Registry: d.registry, Events: d.events, Logger: d.log, Builtin: d.databases,
 		Changed: func(string) { d.drains.Changed(); d.router.Refresh() },
 	})
+	if err := d.services.Offer(ctx); err != nil { // who comes first finds it there
+		return err
+	}
 	roots, err := moreRoots(d.cfg.Marketplace.DrainCA)
 	if err != nil {
 		return err
