@@ -389,7 +389,7 @@ func TestPurgeOfTheBuiltin(t *testing.T) {
 		w.stop()
 		w.cfg.Builtin = &HTTPBroker{URL: "http://dew.example", Username: "user", Password: "pass", Client: w.client}
 		w.run()
-		if err := w.Offer(t.Context()); err != nil {
+		if err := w.Offer(w.t.Context()); err != nil {
 			t.Fatal(err)
 		}
 		ps := must(w.Plans(PlanFilter{Names: []string{"small"}, BrokerNames: []string{BuiltinBroker}}))
