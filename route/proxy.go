@@ -391,8 +391,12 @@ type answer struct {
 	leave    func() // when the hijacked connection is done with; nil: there is none
 }
 
-// WriteHeader notes the status, unless another follows.
+// WriteHeader notes the status, unless another follows. That the body may come is
+// said by the server when it is read: said here, too, the client would hear it twice.
 func (a *answer) WriteHeader(status int) {
+	if status == http.StatusContinue {
+		return
+	}
 	if status >= http.StatusOK && a.status == 0 {
 		a.status = status
 	}
