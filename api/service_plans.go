@@ -235,13 +235,6 @@ func (s *Server) removeVisibility(r *http.Request) (any, error) {
 	if err := s.c.Services.RemoveVisibility(p.GUID, org, actor(r.Context())); err != nil {
 		return nil, missing("Service plan visibility", err)
 	}
-	err = s.change(r.Context(), func(w wish) error {
-		target := app.Target{GUID: p.GUID, Type: "service_plan_visibility"}
-		return w.recordAt("audit.service_plan_visibility.delete", target, place{org: org}, map[string]any{"request": map[string]any{}})
-	})
-	if err != nil {
-		return nil, err
-	}
 	return answer{status: http.StatusNoContent}, nil
 }
 

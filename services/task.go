@@ -1,6 +1,7 @@
 package services
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"net/http"
@@ -109,7 +110,7 @@ func (l ledger) event(kind string, by app.Actor, target app.Target, where event)
 		space.GUID = where.space // it is gone, and the event is about that, perhaps
 	}
 	e := app.Event{
-		Type: "audit." + kind, Actor: by, Target: target, Space: space.GUID, Org: space.Org, Data: where.data,
+		Type: "audit." + kind, Actor: by, Target: target, Space: space.GUID, Org: cmp.Or(space.Org, where.org), Data: where.data,
 	}
 	if err := l.events.Record(e); err != nil {
 		return fmt.Errorf("cannot record event: %w", err)
@@ -120,6 +121,7 @@ func (l ledger) event(kind string, by app.Actor, target app.Target, where event)
 // event is where something happened, and what it was.
 type event struct {
 	space string // guid; empty: in none
+	org   string // guid, where there is no space
 	data  map[string]any
 }
 

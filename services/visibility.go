@@ -43,7 +43,7 @@ func (b *Book) AddVisibility(plan string, v Visibility, by app.Actor) (Plan, err
 
 // RemoveVisibility takes an org from those who may have a plan.
 func (b *Book) RemoveVisibility(plan, org string, by app.Actor) error {
-	_, err := b.changeVisibility(plan, by, func(_ ledger, p *Plan) error {
+	_, err := b.changePlan(plan, func(l ledger, p *Plan) error {
 		if p.Visibility.Type != Organization {
 			return invalid("type", "Cannot delete organization level access for plan with visibility type '%s'", p.Visibility.Type)
 		}
@@ -55,12 +55,23 @@ func (b *Book) RemoveVisibility(plan, org string, by app.Actor) error {
 		if len(left) == 0 {
 			p.Visibility = Visibility{Type: Admin}
 		}
-		return nil
+		return l.visibilityEvent("delete", by, *p, event{org: org, data: map[string]any{"request": map[string]any{}}})
 	})
 	return err
 }
 
-func (b *Book) changeVisibility(plan string, by app.Actor, fn func(l ledger, p *Plan) error) (p Plan, err error) {
+// changeVisibility changes who may have a plan, and records it.
+func (b *Book) changeVisibility(plan string, by app.Actor, fn func(l ledger, p *Plan) error) (Plan, error) {
+	return b.changePlan(plan, func(l ledger, p *Plan) error {
+		if err := fn(l, p); err != nil {
+			return err
+		}
+		return l.visibilityEvent("update", by, *p,
+			event{data: map[string]any{"request": map[string]any{"type": string(p.Visibility.Type), "organizations": p.Visibility.Orgs}}})
+	})
+}
+
+func (b *Book) changePlan(plan string, fn func(l ledger, p *Plan) error) (p Plan, err error) {
 	err = b.update(func(l ledger) error {
 		if p, err = l.plan(plan); err != nil {
 			return err
@@ -72,14 +83,13 @@ func (b *Book) changeVisibility(plan string, by app.Actor, fn func(l ledger, p *
 			return err
 		}
 		p.UpdatedAt = now()
-		if err := put(l.plans, "service plan", p.GUID, p); err != nil {
-			return err
-		}
-		return l.event("service_plan_visibility.update", by,
-			app.Target{GUID: p.GUID, Type: "service_plan_visibility", Name: ""},
-			event{data: map[string]any{"request": map[string]any{"type": string(p.Visibility.Type), "organizations": p.Visibility.Orgs}}})
+		return put(l.plans, "service plan", p.GUID, p)
 	})
 	return p, err
+}
+
+func (l ledger) visibilityEvent(what string, by app.Actor, p Plan, e event) error {
+	return l.event("service_plan_visibility."+what, by, app.Target{GUID: p.GUID, Type: "service_plan_visibility"}, e)
 }
 
 func (l ledger) checkVisibility(v Visibility) error {
