@@ -92,15 +92,12 @@ func (s *Server) listEvents(r *http.Request) (any, error) {
 	}), nil
 }
 
-// event tells whether an event is seen: it is where it happened that counts.
+// event tells whether an event is seen: it is where it happened that counts. What
+// happens in an org is for its auditors and managers: it names people and places that
+// a member may not know.
 func (see sight) event(e app.Event) bool {
-	switch {
-	case e.Space != "":
-		return see.space(e.Space)
-	case e.Org != "":
-		return see.org(e.Org)
-	}
-	return see.all
+	audits := func(r auth.RoleType) bool { return r == auth.OrgAuditor || r == auth.OrgManager }
+	return see.all || e.Space != "" && see.space(e.Space) || e.Org != "" && slices.ContainsFunc(see.roles[e.Org], audits)
 }
 
 func (s *Server) getEvent(r *http.Request) (any, error) {

@@ -56,3 +56,37 @@ func TestNothingIsToldBesideWhatIsShared(t *testing.T) {
 		}
 	}
 }
+
+// What happened in an org is told to its auditors and managers, and to who works in a space
+// what happened there; a member hears of neither.
+func TestWhoSeesEvents(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	a := w.createApp("shop")
+	w.want(200, "PATCH", "/v3/organizations/"+w.space.Org, `{"metadata":{"labels":{"a":"b"}}}`, nil)
+	of := func(token string) (org, space bool) {
+		got := w.as(token, "GET", "/v3/audit_events?organization_guids="+w.space.Org, "").Body.String()
+		return strings.Contains(got, "audit.organization.update"), strings.Contains(got, a.GUID)
+	}
+	for _, tt := range []struct {
+		name       string
+		role       auth.RoleType
+		place      string
+		org, space bool
+	}{
+		{"member", auth.OrgUser, w.space.Org, false, false},
+		{"billing", auth.OrgBilling, w.space.Org, false, false},
+		{"auditor", auth.OrgAuditor, w.space.Org, true, true},
+		{"manager", auth.OrgManager, w.space.Org, true, true},
+		{"developer", auth.SpaceDeveloper, w.space.GUID, false, true},
+	} {
+		guid := w.user(tt.name)
+		if !tt.role.OfOrg() {
+			w.grant(guid, auth.OrgUser, w.space.Org)
+		}
+		w.grant(guid, tt.role, tt.place)
+		if org, space := of(w.login(tt.name)); org != tt.org || space != tt.space {
+			t.Errorf("%s sees events of the org: %v, of the space: %v, want %v, %v", tt.name, org, space, tt.org, tt.space)
+		}
+	}
+}
