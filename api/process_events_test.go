@@ -159,14 +159,16 @@ func TestNoChangeWhileDeploying(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	a := w.startedApp("shop")
-	w.want(202, "POST", "/v3/spaces/"+w.space.GUID+"/actions/apply_manifest", "applications: [{name: shop, processes: [{type: worker, instances: 0}]}]", nil)
-	w.fake.set(a.GUID, runtime.Status{State: runtime.Running})
-	d := w.deployApp(a.GUID, "")
 	path := "/v3/apps/" + a.GUID + "/processes/"
 	apply := func(text string) v3.Job {
 		t.Helper()
 		return w.finish(w.ask("POST", "/v3/spaces/"+w.space.GUID+"/actions/apply_manifest", "applications: [{name: shop, "+text+"}]").Header())
 	}
+	if j := apply("processes: [{type: worker, instances: 0}]"); j.State != v3.JobComplete {
+		t.Fatalf("job = %+v, want the app to have a worker", j)
+	}
+	w.fake.set(a.GUID, runtime.Status{State: runtime.Running})
+	d := w.deployApp(a.GUID, "")
 	wantError(t, w.ask("POST", path+"web/actions/scale", `{"instances":2}`), "CF-UnprocessableEntity", noScaleNow)
 	wantError(t, w.ask("POST", "/v3/processes/"+a.GUID+"/actions/scale", `{"memory_in_mb":64}`), "CF-UnprocessableEntity", noScaleNow)
 	wantError(t, w.ask("PATCH", path+"web", `{"command":"x"}`), "CF-UnprocessableEntity", noUpdateNow)
