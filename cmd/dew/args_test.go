@@ -141,12 +141,14 @@ func TestUnreachable(t *testing.T) {
 		t.Errorf("the door is named more than once: %s", explain(r.err))
 	}
 	for err, text := range map[error]string{
-		&client.Unreachable{Err: fs.ErrPermission}:      "group dew",
-		&client.Unreachable{Err: syscall.ECONNREFUSED}:  "is dewd running?",
-		&client.Unreachable{Err: syscall.ECONNRESET}:    "dewd's own log",
-		&client.Error{Status: 401, Detail: "not you"}:   "without a token",
-		&client.NoApp{Name: "x"}:                        "dew apps",
-		&failure{status: 5, err: errBroken, todo: "go"}: "go",
+		&client.Unreachable{Err: fs.ErrPermission}:              "group dew",
+		&client.Unreachable{Err: syscall.ECONNREFUSED}:          "is dewd running?",
+		&client.Unreachable{Err: syscall.ECONNRESET}:            "dewd's own log",
+		&client.Error{Status: 401, Detail: "not you"}:           "without a token",
+		&client.Error{Status: 403, Title: "CF-FeatureDisabled"}: "dew enable-feature-flag",
+		&client.Error{Status: 403, Detail: "not this"}:          "another role",
+		&client.NoApp{Name: "x"}:                                "dew apps",
+		&failure{status: 5, err: errBroken, todo: "go"}:         "go",
 	} {
 		if got := explain(err); !strings.Contains(got, text) {
 			t.Errorf("%q is missing in %q", text, got)

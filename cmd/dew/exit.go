@@ -143,6 +143,8 @@ func todoOfAnswer(e *client.Error) string {
 	switch {
 	case e.Status == http.StatusUnauthorized:
 		return "dew login lets you in; only the socket can be asked without a token"
+	case e.Title == "CF-FeatureDisabled":
+		return "an administrator switches it on with dew enable-feature-flag; dew feature-flags lists what can be"
 	case e.Status == http.StatusForbidden:
 		return "it takes another role, or an administrator: dew space-users and dew org-users show who has which"
 	case strings.Contains(e.Detail, "Service instance '") && strings.Contains(e.Detail, "not found"):
