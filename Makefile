@@ -62,7 +62,7 @@ run: setup build ## start dewd, push the sample app with its sidecar, show its a
 stop: ## end the dewd of `make run` and its apps, leave nothing behind
 	@dist/checkout.sh stop '$(ROOT)' '$(RUN)'
 
-test: root setup-test build ## every kind of test (root, some 25 minutes)
+test: root setup-test build ## every kind of test (root, some 20 minutes)
 	@$(GO) test -race -timeout 10m $$($(GO) list ./... | grep -vxF "$$($(GO) list -tags integration $(call tagged,integration))")
 	@$(MAKE) --no-print-directory integration
 
