@@ -97,8 +97,9 @@ func (t *task) openSession(ctx context.Context, exec string, s runtime.ExecSpec)
 }
 
 // maxMaking is how many processes of an instance are made at the same time. Until
-// one has become what it is to run it is a copy of the runtime, some ten megabytes
-// that are charged to the instance: a crowd of them would end a small app.
+// one has become what it is to run it is the runtime, and then the launcher, with up
+// to two megabytes that are charged to the instance: a crowd of them would end a small
+// app.
 const maxMaking = 2
 
 // makeSession holds the door open for as long as the making takes: a deletion
