@@ -46,23 +46,7 @@ func ParseVariable(s string) (name string, value any, err error) {
 }
 
 // plain is the node as any program would have it.
-func (n *node) plain() any {
-	switch n.kind {
-	case list:
-		out := make([]any, 0, len(n.items))
-		for _, i := range n.items {
-			out = append(out, i.plain())
-		}
-		return out
-	case mapping:
-		out := make(map[string]any, len(n.fields))
-		for _, f := range n.fields {
-			out[f.name] = f.value.plain()
-		}
-		return out
-	}
-	return n.value
-}
+func (n *node) plain() any { return n.tree().Plain() }
 
 // toNode is the opposite: a variable's value at the line where it is used.
 func toNode(v any, line int) (*node, error) {
