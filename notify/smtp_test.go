@@ -175,12 +175,7 @@ func TestSMTPRefusals(t *testing.T) {
 }
 
 func TestSMTPNobodyThere(t *testing.T) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	_ = l.Close()
-	s := newSMTP(t, SMTPConfig{Address: l.Addr().String()})
+	s := newSMTP(t, SMTPConfig{Address: "127.0.0.1:1"}) // no test is ever given that port
 	if err := s.Send(t.Context(), sampleMail(1)); err == nil || !strings.Contains(err.Error(), "cannot talk to the mail server") {
 		t.Errorf("Send = %v", err)
 	}

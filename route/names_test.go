@@ -2,6 +2,7 @@ package route
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"net"
@@ -15,6 +16,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/miekg/dns"
+	"golang.org/x/sys/unix"
 
 	"github.com/dewrun/dew/app"
 )
@@ -22,14 +24,7 @@ import (
 // serveNames starts a name server on loopback and gives its address.
 func serveNames(t *testing.T, serve func(context.Context, net.PacketConn, net.Listener) error) string {
 	t.Helper()
-	udp, err := net.ListenPacket("udp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	tcp, err := net.Listen("tcp", udp.LocalAddr().String())
-	if err != nil {
-		t.Fatal(err)
-	}
+	udp, tcp := samePort(t)
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error)
 	go func() { done <- serve(ctx, udp, tcp) }()
@@ -40,6 +35,27 @@ func serveNames(t *testing.T, serve func(context.Context, net.PacketConn, net.Li
 		}
 	})
 	return udp.LocalAddr().String()
+}
+
+// samePort listens on a port that is free for both.
+func samePort(t *testing.T) (net.PacketConn, net.Listener) {
+	t.Helper()
+	for range 100 {
+		udp, err := net.ListenPacket("udp", "127.0.0.1:0")
+		if err != nil {
+			t.Fatal(err)
+		}
+		tcp, err := net.Listen("tcp", udp.LocalAddr().String())
+		if err == nil {
+			return udp, tcp
+		}
+		udp.Close()
+		if !errors.Is(err, unix.EADDRINUSE) {
+			t.Fatal(err)
+		}
+	}
+	t.Fatal("no port is free for udp and tcp")
+	return nil, nil
 }
 
 // outside is a name server of the machine; it knows everything.
@@ -137,7 +153,7 @@ func TestInternalNames(t *testing.T) {
 	} {
 		for _, network := range []string{"udp", "tcp"} {
 			q := new(dns.Msg).SetQuestion(c.name, c.kind)
-			res, _, err := (&dns.Client{Net: network}).Exchange(q, server)
+			res, _, err := (&dns.Client{Net: network, Timeout: patience}).Exchange(q, server)
 			if err != nil {
 				t.Errorf("%s %s: %v", network, c.name, err)
 				continue
@@ -174,7 +190,7 @@ func TestManyInstancesByName(t *testing.T) {
 	server := serveNames(t, r.Names(NamesConfig{Resolv: resolvFile(t), Logger: slog.New(slog.DiscardHandler)}).Serve)
 	q := new(dns.Msg).SetQuestion("many.apps.internal.", dns.TypeA)
 	for network, want := range map[string]int{"udp": 0, "tcp": 100} {
-		res, _, err := (&dns.Client{Net: network}).Exchange(q, server)
+		res, _, err := (&dns.Client{Net: network, Timeout: patience}).Exchange(q, server)
 		if err != nil || res.Truncated != (network == "udp") || want > 0 && len(res.Answer) != want {
 			t.Errorf("%s: %d answers, truncated %v, %v", network, len(res.Answer), res.Truncated, err)
 		}
@@ -197,7 +213,7 @@ func TestOtherNamesArePassedOn(t *testing.T) {
 	n.mu.Unlock()
 	for _, network := range []string{"udp", "tcp"} {
 		q := new(dns.Msg).SetQuestion("example.com.", dns.TypeTXT)
-		res, _, err := (&dns.Client{Net: network, Timeout: 5 * time.Second}).Exchange(q, own)
+		res, _, err := (&dns.Client{Net: network, Timeout: patience}).Exchange(q, own)
 		if err != nil || len(res.Answer) != 1 || !strings.Contains(res.Answer[0].String(), network) || res.Id != q.Id {
 			t.Errorf("%s: %v, %v", network, res, err)
 		}

@@ -137,21 +137,33 @@ func TestIdleWiresAreClosed(t *testing.T) {
 // A client that leaves takes its request to the instance with it.
 func TestClientThatLeavesEndsItsWire(t *testing.T) {
 	w := newWorld(t, routeTo("shop", "", "a"))
-	gone := make(chan struct{})
+	asked, gone := make(chan struct{}), make(chan struct{})
 	w.scripted("a", 0, func(_ net.Conn, r *bufio.Reader, _ int32) {
 		if _, err := http.ReadRequest(r); err != nil {
-			return
+			t.Error("the request has not come:", err)
 		}
+		close(asked)
 		_, _ = r.ReadByte() // fails when the connection has ended
 		close(gone)
 	})
 	c := w.raw("GET / HTTP/1.1", "Host: shop.dew.localhost")
-	eventually(t, "the instance is asked", func() bool { return w.openTo(idOf("a", 0)) == 1 })
+	within(t, "the instance is asked", asked)
 	c.Close()
-	select {
-	case <-gone:
-	case <-time.After(5 * time.Second):
-		t.Error("the instance is still asked")
+	within(t, "the connection to the instance ends", gone)
+}
+
+// One that leaves before its request was sent leaves no connection behind.
+func TestClientThatLeavesEarlyEndsItsWire(t *testing.T) {
+	w := newWorld(t, routeTo("shop", "", "a"))
+	w.scripted("a", 0, func(_ net.Conn, r *bufio.Reader, _ int32) {
+		_, _ = io.Copy(io.Discard, r) // until the connection ends
+	})
+	for range 20 {
+		dials := w.dialsTo(idOf("a", 0))
+		c := w.raw("GET / HTTP/1.1", "Host: shop.dew.localhost")
+		eventually(t, "the instance is called", func() bool { return w.dialsTo(idOf("a", 0)) > dials })
+		c.Close()
+		eventually(t, "no connection is left", func() bool { return w.openTo(idOf("a", 0)) == 0 })
 	}
 }
 

@@ -326,7 +326,7 @@ func (w *world) raw(lines ...string) net.Conn {
 		w.t.Fatal(err)
 	}
 	w.t.Cleanup(func() { c.Close() })
-	if err := c.SetDeadline(time.Now().Add(10 * time.Second)); err != nil {
+	if err := c.SetDeadline(time.Now().Add(patience)); err != nil {
 		w.t.Fatal(err)
 	}
 	if _, err := io.WriteString(c, strings.Join(lines, "\r\n")+"\r\n\r\n"); err != nil {
@@ -335,13 +335,27 @@ func (w *world) raw(lines ...string) net.Conn {
 	return c
 }
 
+// patience bounds the waits of these tests. It is no measurement: only a hang
+// takes that long.
+const patience = 30 * time.Second
+
 // eventually waits for something that another goroutine does.
 func eventually(t testing.TB, what string, ok func() bool) {
 	t.Helper()
-	for end := time.Now().Add(5 * time.Second); time.Now().Before(end); time.Sleep(time.Millisecond) {
+	for end := time.Now().Add(patience); time.Now().Before(end); time.Sleep(time.Millisecond) {
 		if ok() {
 			return
 		}
 	}
 	t.Fatalf("not in time: %s", what)
+}
+
+// within waits for a channel to be closed.
+func within(t testing.TB, what string, done <-chan struct{}) {
+	t.Helper()
+	select {
+	case <-done:
+	case <-time.After(patience):
+		t.Fatalf("not in time: %s", what)
+	}
 }

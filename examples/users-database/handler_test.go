@@ -2,7 +2,6 @@ package main
 
 import (
 	"encoding/json"
-	"net"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -36,17 +35,7 @@ func wantFailure(t *testing.T, h http.Handler, path string, status int) {
 }
 
 func TestDatabaseAway(t *testing.T) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	_, port, err := net.SplitHostPort(l.Addr().String())
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := l.Close(); err != nil {
-		t.Fatal(err)
-	}
+	const port = "1" // no test is ever given that one
 	for _, driver := range []string{"postgres", "mariadb"} {
 		db, err := openUsers(settings{Driver: driver, Host: "127.0.0.1", Port: port, Database: "d", Username: "u", Password: "hidden"})
 		if err != nil {
