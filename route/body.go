@@ -123,6 +123,12 @@ func (l *lease) Read(p []byte) (int, error) {
 		b.mu.Unlock()
 		return 0, errBodyLost
 	}
+	// A transport asks once more when it has all. By then the app may be answering, and
+	// the server, which knows that the body is over, may have closed it.
+	if b.ended {
+		b.mu.Unlock()
+		return 0, io.EOF
+	}
 	b.begun = true
 	b.bound()
 	b.mu.Unlock()

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"errors"
-	"io"
 	"log/slog"
 	"path/filepath"
 	"strings"
@@ -145,39 +144,6 @@ func TestInstancesFoundAtStart(t *testing.T) {
 			t.Error("what is needed only at the start is kept")
 		}
 	})
-}
-
-func TestBodyIsLentOnce(t *testing.T) {
-	b := &body{src: strings.NewReader("all of it")}
-	first, err := b.lend()
-	if err != nil {
-		t.Fatal(err)
-	}
-	second, err := b.lend()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := first.Read(make([]byte, 1)); !errors.Is(err, errBodyLost) {
-		t.Errorf("the first attempt read after the second had begun: %v", err)
-	}
-	if err := first.Close(); err != nil {
-		t.Error(err)
-	}
-	if got, err := io.ReadAll(second); err != nil || string(got) != "all of it" {
-		t.Errorf("%q, %v", got, err)
-	}
-	if _, err := b.lend(); !errors.Is(err, errBodyTaken) {
-		t.Errorf("a body that was read was lent again: %v", err)
-	}
-	if err := second.Close(); err != nil {
-		t.Error(err)
-	}
-	if _, err := second.Read(make([]byte, 1)); !errors.Is(err, errBodyLost) {
-		t.Errorf("read after close: %v", err)
-	}
-	if b.count() != 9 || b.broken() {
-		t.Errorf("count %d, broken %v", b.count(), b.broken())
-	}
 }
 
 // The registry of the daemon tells of its changes in a way that the router follows.
