@@ -48,13 +48,9 @@ func (b *Builds) Run(ctx context.Context) error {
 // startAll begins every build that can be staged now.
 func (b *Builds) startAll(ctx context.Context, g *errgroup.Group) error {
 	for ctx.Err() == nil {
-		todo, err := b.builds.By("state", string(BuildStaging))
-		if err != nil {
-			return fmt.Errorf("cannot read builds: %w", err)
-		}
-		w, own, ok := b.next(ctx, todo)
-		if !ok {
-			return nil
+		w, own, err := b.next(ctx)
+		if err != nil || own == nil {
+			return err
 		}
 		g.Go(func() error {
 			defer b.rouse()
@@ -71,13 +67,19 @@ type underWay struct {
 	cancel context.CancelCauseFunc
 }
 
-// next takes the oldest of the builds that can be staged now. Those of one app
-// are staged one after the other: they share a cache.
-func (b *Builds) next(ctx context.Context, todo []Build) (w Build, own context.Context, ok bool) {
+// next takes the oldest of the builds that can be staged now, with a context of its
+// own; none: there is nothing. Those of one app are staged one after the other: they
+// share a cache. The store is read under the lock: one that ends meanwhile would else
+// be neither under way nor done, and be staged twice.
+func (b *Builds) next(ctx context.Context) (w Build, own context.Context, err error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if len(b.running) >= b.o.Parallel {
-		return w, nil, false
+		return w, nil, nil
+	}
+	todo, err := b.builds.By("state", string(BuildStaging))
+	if err != nil {
+		return w, nil, fmt.Errorf("cannot read builds: %w", err)
 	}
 	busy := map[string]bool{}
 	for _, u := range b.running {
@@ -85,12 +87,12 @@ func (b *Builds) next(ctx context.Context, todo []Build) (w Build, own context.C
 	}
 	todo = slices.DeleteFunc(todo, func(w Build) bool { return busy[w.App] })
 	if len(todo) == 0 {
-		return w, nil, false
+		return w, nil, nil
 	}
 	w = slices.MinFunc(todo, oldestBuild)
 	own, cancel := context.WithCancelCause(ctx)
 	b.running[w.GUID] = underWay{w.App, cancel}
-	return w, own, true
+	return w, own, nil
 }
 
 func (b *Builds) end(w Build) {

@@ -1,0 +1,29 @@
+package droplet
+
+import (
+	"strings"
+	"testing"
+	"testing/synctest"
+)
+
+// A build that ends just while the next one is looked for is not staged again.
+func TestEachBuildIsStagedOnce(t *testing.T) {
+	yardTest(t, func(t *testing.T, y *yard) {
+		const all = 20
+		k := y.push("a", member{name: "x", text: "x"})
+		for range all {
+			y.create(BuildRequest{Package: k.GUID})
+		}
+		y.run()
+		synctest.Wait()
+		begun := 0
+		for _, line := range y.said() {
+			if strings.Contains(line, "Staging package") {
+				begun++
+			}
+		}
+		if begun != all {
+			t.Errorf("%d times a build was staged, want %d", begun, all)
+		}
+	})
+}
