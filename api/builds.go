@@ -25,7 +25,7 @@ func (s *Server) createBuild(r *http.Request) (any, error) {
 	if err != nil {
 		return nil, noPackage(err)
 	}
-	a, err := s.appInBody(r.Context(), toDevelop, p.App)
+	a, err := s.appInBody(r.Context(), toSupport, p.App)
 	if err != nil {
 		return nil, noPackage(err)
 	}
@@ -49,9 +49,9 @@ func (s *Server) createBuild(r *http.Request) (any, error) {
 	return answer{status: http.StatusCreated, warnings: told, body: s.presentBuild(b)}, nil
 }
 
-// noPackage says in the platform's words that a package cannot be had.
+// noPackage says in the platform's words that a package cannot be had, or used.
 func noPackage(err error) error {
-	if invisible(err) {
+	if invisible(err) || errors.Is(err, errNotAuthorized) {
 		return unprocessable("Unable to use package. Ensure that the package exists and you have access to it.")
 	}
 	return err

@@ -30,8 +30,8 @@ func (s *Server) copies() map[string]handler {
 // sourceGUID is what a request wants copied; empty: nothing.
 func sourceGUID(r *http.Request) string { return r.URL.Query().Get("source_guid") }
 
-// copyPackage gives an app the package of another one. What it is made of is told
-// only to those who may read it where it comes from.
+// copyPackage gives an app the package of another one. What it is made of is given
+// only to those who develop where it comes from.
 func (s *Server) copyPackage(r *http.Request) (any, error) {
 	body, err := decode[v3.CopyPackage](r)
 	if err != nil {
@@ -43,7 +43,7 @@ func (s *Server) copyPackage(r *http.Request) (any, error) {
 	}
 	p, err := s.c.Packages.Get(sourceGUID(r))
 	if err == nil {
-		_, err = s.appInBody(r.Context(), toReadSecrets, p.App)
+		_, err = s.appInBody(r.Context(), toDevelop, p.App)
 	}
 	if invisible(err) {
 		return nil, unprocessable("Unable to use package. Ensure that the package exists and you have access to it.")

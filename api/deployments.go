@@ -38,6 +38,10 @@ var aDeployment = noun{noun: "Deployment", find: func(s *Server, guid string) (p
 	return s.inApp(d.App, err)
 }}
 
+// aMovingDeployment is one for those who may end it or let it go on: to others it is
+// not there.
+var aMovingDeployment = noun{noun: aDeployment.noun, find: aDeployment.find, shown: toSupport}
+
 func (s *Server) deploymentOf(r *http.Request) (app.Deployment, error) {
 	d, err := s.c.Registry.Deployment(r.PathValue("guid"))
 	return d, missing("Deployment", err)

@@ -37,12 +37,20 @@ func (s *Server) getEnv(r *http.Request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
+	see, err := s.sight(r.Context())
+	if err != nil {
+		return nil, err
+	}
+	system := map[string]any{"VCAP_SERVICES": services}
+	if !see.may(toReadSecrets, a.Space) {
+		system = map[string]any{"redacted_message": hidden}
+	}
 	if err := s.recordRead(r, "audit.app.environment.show", a); err != nil {
 		return nil, err
 	}
 	return v3.Env{
 		Staging: staging, Running: running, Environment: variables(a),
-		System:      map[string]any{"VCAP_SERVICES": services},
+		System:      system,
 		Application: map[string]any{"VCAP_APPLICATION": vcap},
 	}, nil
 }

@@ -92,12 +92,16 @@ func (s *Server) listEvents(r *http.Request) (any, error) {
 	}), nil
 }
 
+// hears are the roles in a space that are told what happened there: managers of the
+// space or the org decide who is there, and not what is done.
+var hears = []auth.RoleType{auth.SpaceDeveloper, auth.SpaceAuditor, auth.SpaceSupporter}
+
 // event tells whether an event is seen: it is where it happened that counts. What
-// happens in an org is for its auditors and managers: it names people and places that
-// a member may not know.
+// happens in an org is for its auditors: it names people and places that a member may
+// not know.
 func (see sight) event(e app.Event) bool {
-	audits := func(r auth.RoleType) bool { return r == auth.OrgAuditor || r == auth.OrgManager }
-	return see.all || e.Space != "" && see.space(e.Space) || e.Org != "" && slices.ContainsFunc(see.roles[e.Org], audits)
+	heard := func(r auth.RoleType) bool { return slices.Contains(hears, r) }
+	return see.all || slices.ContainsFunc(see.roles[e.Space], heard) || slices.Contains(see.roles[e.Org], auth.OrgAuditor)
 }
 
 func (s *Server) getEvent(r *http.Request) (any, error) {

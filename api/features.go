@@ -82,14 +82,21 @@ func showFeature(a app.App, name string) (any, error) {
 	return nil, notFound("Feature")
 }
 
+// updateFeature switches a feature. A door into the app is not for its supporters.
 func (s *Server) updateFeature(r *http.Request) (any, error) {
+	name := r.PathValue("name")
+	switch name {
+	case v3.FeatureSSH:
+		if _, err := s.appInBody(r.Context(), toDevelop, r.PathValue("guid")); err != nil {
+			return nil, missing("App", err)
+		}
+	case v3.FeatureRevisions:
+	default:
+		return nil, notFound("Feature")
+	}
 	body, err := decode[v3.UpdateAppFeature](r)
 	if err != nil {
 		return nil, err
-	}
-	name := r.PathValue("name")
-	if name != v3.FeatureSSH && name != v3.FeatureRevisions {
-		return nil, notFound("Feature")
 	}
 	if body.Enabled == nil {
 		return nil, unprocessable("Enabled must be a boolean")

@@ -23,6 +23,12 @@ const (
 	toEnter
 	// toRead asks for any role in the space, or for the org's manager.
 	toRead
+	// toReadRoute is the same for routes, which the auditors of the org see, too.
+	toReadRoute
+	// toReadQuota is for a quota of spaces, which the manager of the org made.
+	toReadQuota
+	// toDownload is for the files of a droplet: for all who read but supporters.
+	toDownload
 	// toReadEnv is for an app's variables, which auditors and managers must not see.
 	toReadEnv
 	// toReadSecrets is for the credentials of what is bound, too.
@@ -41,6 +47,9 @@ const (
 	toAdminister
 )
 
+// reads tells the needs of those who see everything.
+func (n need) reads() bool { return n >= toRead && n <= toDownload }
+
 // changes tells the needs that a suspended org refuses.
 func (n need) changes() bool { return n >= toSupport && n <= toManageOrg }
 
@@ -49,6 +58,8 @@ func (n need) changes() bool { return n >= toSupport && n <= toManageOrg }
 var (
 	spaceRoles = map[need][]auth.RoleType{
 		toRead:        {auth.SpaceDeveloper, auth.SpaceManager, auth.SpaceAuditor, auth.SpaceSupporter},
+		toReadRoute:   {auth.SpaceDeveloper, auth.SpaceManager, auth.SpaceAuditor, auth.SpaceSupporter},
+		toDownload:    {auth.SpaceDeveloper, auth.SpaceManager, auth.SpaceAuditor},
 		toReadEnv:     {auth.SpaceDeveloper, auth.SpaceSupporter},
 		toReadSecrets: {auth.SpaceDeveloper},
 		toSupport:     {auth.SpaceDeveloper, auth.SpaceSupporter},
@@ -57,6 +68,9 @@ var (
 	}
 	orgRoles = map[need][]auth.RoleType{
 		toRead:      {auth.OrgManager},
+		toReadRoute: {auth.OrgManager, auth.OrgAuditor},
+		toReadQuota: {auth.OrgManager},
+		toDownload:  {auth.OrgManager},
 		toManage:    {auth.OrgManager},
 		toManageOrg: {auth.OrgManager},
 	}
@@ -100,7 +114,7 @@ func (see sight) allows(n need, p place) bool {
 		return true
 	case n == toReadAll:
 		return see.all
-	case n == toRead && see.all, (n == toReadEnv || n == toReadSecrets) && see.secrets:
+	case n.reads() && see.all, (n == toReadEnv || n == toReadSecrets) && see.secrets:
 		return true
 	case n == toRead && p.space == "":
 		return see.org(p.org)
@@ -110,9 +124,6 @@ func (see sight) allows(n need, p place) bool {
 	}
 	return has(p.space, spaceRoles[n]) || has(p.org, orgRoles[n])
 }
-
-// sees tells whether the place is seen at all.
-func (see sight) sees(p place) bool { return see.allows(toRead, p) }
 
 // suspended tells whether the org refuses changes of whoever this is.
 func (see sight) suspended(org string) bool { return !see.admin && see.frozen[org] }
@@ -240,7 +251,7 @@ func (s *Server) demand(ctx context.Context, n need, spaceGUID string) error {
 	if err != nil {
 		return err
 	}
-	return s.ask(ctx, n, place{org: sp.Org, space: sp.GUID})
+	return s.ask(ctx, n, place{org: sp.Org, space: sp.GUID}, toRead)
 }
 
 // demandOrg wants the principal to manage an org that no path named.
@@ -249,16 +260,18 @@ func (s *Server) demandOrg(ctx context.Context, orgGUID string) error {
 	if err != nil {
 		return err
 	}
-	return s.ask(ctx, toManageOrg, place{org: o.GUID})
+	return s.ask(ctx, toManageOrg, place{org: o.GUID}, toRead)
 }
 
-func (s *Server) ask(ctx context.Context, n need, p place) error {
+// ask asks for a need in a place. To whom the other need is not granted there, it
+// does not exist.
+func (s *Server) ask(ctx context.Context, n need, p place, shown need) error {
 	see, err := s.sight(ctx)
 	if err != nil {
 		return err
 	}
 	switch {
-	case !see.sees(p):
+	case !see.allows(shown, p):
 		return fmt.Errorf("%s%s is not seen: %w", p.org, p.space, app.ErrNotFound)
 	case !see.allows(n, p):
 		return errNotAuthorized
@@ -311,21 +324,35 @@ func (s *Server) admit(r *http.Request, rt right) error {
 		return nil // the handler knows what there is
 	}
 	if rt.at.find == nil {
-		see, err := s.sight(r.Context())
-		if err == nil && !see.allows(rt.need, place{}) {
-			err = errNotAuthorized
-		}
-		return err
+		return s.askAll(r, rt)
 	}
 	p, err := rt.at.find(s, r.PathValue("guid"))
 	if err != nil {
 		return missing(rt.at.noun, err)
 	}
-	err = s.ask(r.Context(), rt.need, p)
+	err = s.ask(r.Context(), rt.need, p, rt.at.shownTo())
 	if (invisible(err) || errors.Is(err, errNotAuthorized) && rt.at.shared) && rt.at.readers != nil {
 		err = s.askReader(r, rt, err)
 	}
 	return missing(rt.at.noun, err)
+}
+
+// askAll asks for a need that is no matter of a place. What is named and not seen
+// is not there; only then it is refused.
+func (s *Server) askAll(r *http.Request, rt right) error {
+	see, err := s.sight(r.Context())
+	if err != nil || see.allows(rt.need, place{}) {
+		return err
+	}
+	if rt.secret {
+		return errUnknownRequest
+	}
+	if rt.at.look != nil {
+		if err := rt.at.look(s, r); err != nil {
+			return err
+		}
+	}
+	return errNotAuthorized
 }
 
 // browse lets those in who come without a token, unless the marketplace is hidden
@@ -350,7 +377,7 @@ func (s *Server) askReader(r *http.Request, rt right, refused error) error {
 		return errors.Join(refused, err)
 	}
 	may := func(space string) bool { return s.demand(r.Context(), rt.need, space) == nil }
-	if rt.need == toRead || rt.at.shared && slices.ContainsFunc(spaces, may) {
+	if rt.need == rt.at.shownTo() || rt.at.shared && slices.ContainsFunc(spaces, may) {
 		return nil
 	}
 	return errNotAuthorized
@@ -371,6 +398,19 @@ type noun struct {
 	// readers are the guids of further spaces whose people may read it; nil: none.
 	readers func(s *Server, guid string) ([]string, error)
 	shared  bool // and may do there what they may do at home
+
+	shown need // who does not have it is told that there is nothing; zero: toRead
+
+	// look fails for who does not see the thing, where find is nil.
+	look func(s *Server, r *http.Request) error
+}
+
+// shownTo is the need of those who see it at its place.
+func (n noun) shownTo() need {
+	if n.shown == 0 {
+		return toRead
+	}
+	return n.shown
 }
 
 // The nouns of paths.
@@ -410,9 +450,27 @@ var (
 		}
 		return s.spacePlace(role.Space)
 	}}
-	aRoute = noun{noun: "Route", find: (*Server).routePlace, readers: routeReaders}
+	aRoute = noun{noun: "Route", find: (*Server).routePlace, readers: routeReaders, shown: toReadRoute}
 	// aSharedRoute is a route for what those that it is shared with may do, too.
-	aSharedRoute = noun{noun: "Route", find: (*Server).routePlace, readers: routeReaders, shared: true}
+	aSharedRoute = noun{noun: "Route", find: (*Server).routePlace, readers: routeReaders, shared: true, shown: toReadRoute}
+
+	// What has no place: who looks does not see it, or it is not there.
+	aUser = noun{noun: "User", look: func(s *Server, r *http.Request) error {
+		_, err := s.userOf(r)
+		return err
+	}}
+	aGroup = noun{noun: nounSecurityGroup, look: func(s *Server, r *http.Request) error {
+		_, _, err := s.groupOf(r)
+		return err
+	}}
+	aBuildpack = noun{noun: "Buildpack", look: func(s *Server, r *http.Request) error {
+		_, err := s.buildpackOf(r)
+		return err
+	}}
+	aStack = noun{noun: "Stack", look: func(s *Server, r *http.Request) error {
+		_, err := s.stackOf(r)
+		return err
+	}}
 )
 
 func (s *Server) routePlace(guid string) (place, error) {

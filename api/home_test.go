@@ -134,6 +134,7 @@ func (h *home) serve(t *testing.T, route string) {
 	h.want(200, "GET", "/v3/service_route_bindings", "", &routes)
 	h.guids["Service instance"], h.guids["Service credential binding"] = db, h.bindings(db)[0].GUID
 	h.guids["Service route binding"] = routes.Resources[0].GUID
+	h.guids["/v3/service_instances/"] = db // some of it is told to everybody
 	h.guids["/v3/service_plans/"], h.guids["/v3/service_offerings/"] = plan.GUID, plan.Relationships.ServiceOffering.ID()
 	h.guids["/v3/service_brokers/"] = must(h.c.Services.Brokers(services.BrokerFilter{Names: []string{homeMark}}))(t)[0].GUID
 }
@@ -204,6 +205,6 @@ func (h *home) request(t testing.TB, pattern string) (method, path string) {
 	if strings.Contains(path, "{guid}") && guid == "" {
 		t.Fatalf("no example for the guid of %q: add one to home", pattern)
 	}
-	path = strings.NewReplacer("{guid}", guid, "{type}", "web", "{name}", "ssh", "{org}", h.org.GUID, "{$}", "").Replace(path)
+	path = strings.NewReplacer("{guid}", guid, "{type}", "web", "{name}", "ssh", "{org}", h.org.GUID, "{space}", h.space.GUID, "{$}", "").Replace(path)
 	return method, somePart.ReplaceAllString(path, "0") // what lies below is looked at after the place
 }

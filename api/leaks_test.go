@@ -57,8 +57,8 @@ func TestNothingIsToldBesideWhatIsShared(t *testing.T) {
 	}
 }
 
-// What happened in an org is told to its auditors and managers, and to who works in a space
-// what happened there; a member hears of neither.
+// What happened in an org is told to its auditors, and to who works in a space what
+// happened there; managers and members hear of neither.
 func TestWhoSeesEvents(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -77,8 +77,11 @@ func TestWhoSeesEvents(t *testing.T) {
 		{"member", auth.OrgUser, w.space.Org, false, false},
 		{"billing", auth.OrgBilling, w.space.Org, false, false},
 		{"auditor", auth.OrgAuditor, w.space.Org, true, true},
-		{"manager", auth.OrgManager, w.space.Org, true, true},
+		{"manager", auth.OrgManager, w.space.Org, false, false},
 		{"developer", auth.SpaceDeveloper, w.space.GUID, false, true},
+		{"listener", auth.SpaceAuditor, w.space.GUID, false, true},
+		{"supporter", auth.SpaceSupporter, w.space.GUID, false, true},
+		{"head", auth.SpaceManager, w.space.GUID, false, false},
 	} {
 		guid := w.user(tt.name)
 		if !tt.role.OfOrg() {

@@ -201,7 +201,7 @@ func (o operation) failures(pattern string) []int {
 	if rt.need != toLook {
 		all = append(all, http.StatusUnauthorized, http.StatusForbidden)
 	}
-	if rt.local || strings.Contains(pattern, "{") && !strings.HasSuffix(pattern, "{$}") {
+	if rt.local || rt.secret || strings.Contains(pattern, "{") && !strings.HasSuffix(pattern, "{$}") {
 		all = append(all, http.StatusNotFound)
 	}
 	if o.pages || len(o.asks) > 0 || len(o.takes) > 0 {

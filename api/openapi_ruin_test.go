@@ -140,16 +140,21 @@ func (u *ruin) good(pattern string) any {
 	if !known {
 		return u.sample(u.schemaAt(pattern), []string{""})
 	}
+	var v any
+	if err := json.Unmarshal([]byte(u.fill(text)), &v); err != nil {
+		u.t.Fatalf("the good body of %s is bad: %v", pattern, err)
+	}
+	return v
+}
+
+// fill puts what there is at home, and a new name, in the places of a text.
+func (u *ruin) fill(text string) string {
 	u.made++
 	words := []string{"META", `{"labels":{"a":"b"},"annotations":{"a":null}}`, "NEW", "new-" + strconv.Itoa(u.made)}
 	for _, noun := range slices.Sorted(maps.Keys(u.guids)) {
 		words = append(words, "<"+noun+">", u.guids[noun])
 	}
-	var v any
-	if err := json.Unmarshal([]byte(strings.NewReplacer(words...).Replace(text)), &v); err != nil {
-		u.t.Fatalf("the good body of %s is bad: %v", pattern, err)
-	}
-	return v
+	return strings.NewReplacer(words...).Replace(text)
 }
 
 // schemaAt is the schema of the body that an endpoint takes; nil: it takes no JSON.

@@ -104,7 +104,7 @@ func (s *Server) updateOrg(r *http.Request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	if body.Suspended != nil && !principal(r.Context()).Admin() {
+	if body.Suspended != nil && *body.Suspended && !principal(r.Context()).Admin() {
 		return nil, errNotAuthorized
 	}
 	request := map[string]any{}

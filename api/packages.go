@@ -131,7 +131,7 @@ func (s *Server) newPackage(r *http.Request, a app.App, body v3.CreatePackage) (
 	return s.c.Packages.Create(a.GUID)
 }
 
-// appInBody is an app that a body names, if whoever asks may do it there.
+// appInBody is an app that no right asked for, such as one in a body, if whoever asks may do it there.
 func (s *Server) appInBody(ctx context.Context, n need, guid string) (app.App, error) {
 	a, err := s.c.Registry.App(guid)
 	if err != nil {

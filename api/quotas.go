@@ -32,11 +32,25 @@ func (s *Server) rations() map[string]handler {
 	}
 }
 
-// aSpaceQuota is what the path of a space quota names: it lives in an org.
-var aSpaceQuota = noun{noun: nounSpaceQuota, find: func(s *Server, guid string) (place, error) {
-	q, err := s.spaceQuota(guid)
-	return place{org: q.Org}, err
-}}
+// aSpaceQuota is what the path of a space quota names: it lives in an org, and its
+// managers see it, and who works in a space that has it.
+var aSpaceQuota = noun{
+	noun: nounSpaceQuota,
+	find: func(s *Server, guid string) (place, error) {
+		q, err := s.spaceQuota(guid)
+		return place{org: q.Org}, err
+	},
+	readers: func(s *Server, guid string) (spaces []string, err error) {
+		all, err := s.c.Registry.Spaces()
+		for _, sp := range all {
+			if sp.Quota == guid {
+				spaces = append(spaces, sp.GUID)
+			}
+		}
+		return spaces, err
+	},
+	shown: toReadQuota,
+}
 
 // The jobs that remove quotas.
 const (
@@ -90,7 +104,13 @@ func (s *Server) listSpaceQuotas(r *http.Request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	all = slices.DeleteFunc(all, func(k app.Quota) bool { return !see.org(k.Org) || !q.lets("organization_guids", k.Org) })
+	has, err := s.quotaHolders(r)
+	if err != nil {
+		return nil, err
+	}
+	all = slices.DeleteFunc(all, func(k app.Quota) bool {
+		return !see.mayInOrg(toReadQuota, k.Org) && len(has(k)) == 0 || !q.lets("organization_guids", k.Org)
+	})
 	return s.pageOfQuotas(r, q, all, "space_guids")
 }
 

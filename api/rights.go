@@ -13,6 +13,8 @@ type right struct {
 	at    noun // what the path's guid names; none: the need is no matter of a place
 	local bool // answered on the socket alone
 	open  bool // without a token what everybody can have is shown, unless a flag hides it
+
+	secret bool // who may not ask is told that there is no such endpoint
 }
 
 // rights says for every pattern what it needs. A pattern that is missing here, or
@@ -27,7 +29,7 @@ var rights = map[string]right{
 	"GET /v3":      {need: toEnter},
 	"GET /v3/info": {need: toEnter},
 
-	"GET /v3/info/usage_summary": {need: toReadAll},
+	"GET /v3/info/usage_summary": {need: toReadAll, secret: true},
 
 	"GET /v3/organizations":                            {need: toEnter},
 	"POST /v3/organizations":                           {need: toEnter}, // a feature flag lets users, too
@@ -57,8 +59,8 @@ var rights = map[string]right{
 	"GET /v3/users":           {need: toEnter},
 	"POST /v3/users":          {need: toAdminister},
 	"GET /v3/users/{guid}":    {need: toEnter}, // who shares an org is seen
-	"PATCH /v3/users/{guid}":  {need: toAdminister},
-	"DELETE /v3/users/{guid}": {need: toAdminister},
+	"PATCH /v3/users/{guid}":  {need: toAdminister, at: aUser},
+	"DELETE /v3/users/{guid}": {need: toAdminister, at: aUser},
 
 	"GET /v3/domains":           {need: toEnter},
 	"POST /v3/domains":          {need: toEnter}, // the body names the org
@@ -72,21 +74,21 @@ var rights = map[string]right{
 	"POST /v3/spaces/{guid}/manifest_diff":          {need: toDevelop, at: aSpace},
 	"POST /v3/spaces/{guid}/actions/apply_manifest": {need: toDevelop, at: aSpace},
 
-	"DELETE /v3/spaces/{guid}/routes":           {need: toDevelop, at: aSpace},
+	"DELETE /v3/spaces/{guid}/routes":           {need: toSupport, at: aSpace},
 	"GET /v3/domains/{guid}/route_reservations": {need: toEnter},
 
 	"GET /v3/routes":                       {need: toEnter},
 	"POST /v3/routes":                      {need: toEnter}, // the body names the space
-	"PATCH /v3/routes/{guid}":              {need: toDevelop, at: aRoute},
-	"GET /v3/routes/{guid}":                {need: toRead, at: aRoute},
-	"DELETE /v3/routes/{guid}":             {need: toDevelop, at: aRoute},
-	"GET /v3/routes/{guid}/destinations":   {need: toRead, at: aRoute},
+	"PATCH /v3/routes/{guid}":              {need: toSupport, at: aRoute},
+	"GET /v3/routes/{guid}":                {need: toReadRoute, at: aRoute},
+	"DELETE /v3/routes/{guid}":             {need: toSupport, at: aRoute},
+	"GET /v3/routes/{guid}/destinations":   {need: toReadRoute, at: aRoute},
 	"POST /v3/routes/{guid}/destinations":  {need: toSupport, at: aSharedRoute},
 	"PATCH /v3/routes/{guid}/destinations": {need: toSupport, at: aRoute},
 
-	"GET /v3/routes/{guid}/relationships/shared_spaces":            {need: toRead, at: aRoute},
-	"POST /v3/routes/{guid}/relationships/shared_spaces":           {need: toDevelop, at: aRoute},
-	"DELETE /v3/routes/{guid}/relationships/shared_spaces/{space}": {need: toDevelop, at: aRoute},
+	"GET /v3/routes/{guid}/relationships/shared_spaces":            {need: toReadRoute, at: aRoute},
+	"POST /v3/routes/{guid}/relationships/shared_spaces":           {need: toSupport, at: aRoute},
+	"DELETE /v3/routes/{guid}/relationships/shared_spaces/{space}": {need: toSupport, at: aRoute},
 	"PATCH /v3/routes/{guid}/relationships/space":                  {need: toDevelop, at: aRoute},
 
 	"GET /v3/jobs/{guid}":         {need: toEnter}, // told to who began it
@@ -131,11 +133,11 @@ var rights = map[string]right{
 
 	"POST /v3/apps/{guid}/actions/clear_buildpack_cache": {need: toSupport, at: anApp},
 
-	"GET /v3/apps/{guid}/env":                             {need: toReadSecrets, at: anApp},
+	"GET /v3/apps/{guid}/env":                             {need: toReadEnv, at: anApp},
 	"GET /v3/apps/{guid}/environment_variables":           {need: toReadEnv, at: anApp},
-	"PATCH /v3/apps/{guid}/environment_variables":         {need: toDevelop, at: anApp},
+	"PATCH /v3/apps/{guid}/environment_variables":         {need: toSupport, at: anApp},
 	"GET /v3/apps/{guid}/relationships/current_droplet":   {need: toRead, at: anApp},
-	"PATCH /v3/apps/{guid}/relationships/current_droplet": {need: toDevelop, at: anApp},
+	"PATCH /v3/apps/{guid}/relationships/current_droplet": {need: toSupport, at: anApp},
 	"GET /v3/apps/{guid}/droplets/current":                {need: toRead, at: anApp},
 	"GET /v3/apps/{guid}/droplets":                        {need: toRead, at: anApp},
 	"GET /v3/apps/{guid}/manifest":                        {need: toReadSecrets, at: anApp},
@@ -150,12 +152,12 @@ var rights = map[string]right{
 	"GET /v3/apps/{guid}/ssh_enabled":       {need: toRead, at: anApp},
 	"GET /v3/apps/{guid}/features":          {need: toRead, at: anApp},
 	"GET /v3/apps/{guid}/features/{name}":   {need: toRead, at: anApp},
-	"PATCH /v3/apps/{guid}/features/{name}": {need: toDevelop, at: anApp},
-	"POST /dew/v1/ssh-code":                 {need: toEnter}, // the door decides what it opens
+	"PATCH /v3/apps/{guid}/features/{name}": {need: toSupport, at: anApp}, // some are the developers'
+	"POST /dew/v1/ssh-code":                 {need: toEnter},              // the door decides what it opens
 
 	"GET /v3/processes":                                         {need: toEnter},
 	"GET /v3/processes/{guid}":                                  {need: toRead, at: aProcess},
-	"PATCH /v3/processes/{guid}":                                {need: toDevelop, at: aProcess},
+	"PATCH /v3/processes/{guid}":                                {need: toSupport, at: aProcess},
 	"POST /v3/processes/{guid}/actions/scale":                   {need: toSupport, at: aProcess},
 	"GET /v3/processes/{guid}/stats":                            {need: toRead, at: aProcess},
 	"GET /v3/processes/{guid}/process_instances":                {need: toRead, at: aProcess},
@@ -163,7 +165,7 @@ var rights = map[string]right{
 	"GET /v3/processes/{guid}/sidecars":                         {need: toRead, at: aProcess},
 	"DELETE /v3/processes/{guid}/instances/{index}":             {need: toSupport, at: aProcess},
 	"GET /v3/apps/{guid}/processes/{type}":                      {need: toRead, at: anApp},
-	"PATCH /v3/apps/{guid}/processes/{type}":                    {need: toDevelop, at: anApp},
+	"PATCH /v3/apps/{guid}/processes/{type}":                    {need: toSupport, at: anApp},
 	"GET /v3/apps/{guid}/processes/{type}/stats":                {need: toRead, at: anApp},
 	"GET /v3/apps/{guid}/processes/{type}/sidecars":             {need: toRead, at: anApp},
 	"POST /v3/apps/{guid}/processes/{type}/actions/scale":       {need: toSupport, at: anApp},
@@ -176,7 +178,7 @@ var rights = map[string]right{
 	"DELETE /v3/organization_quotas/{guid}": {need: toAdminister},
 	"GET /v3/space_quotas":                  {need: toEnter},
 	"POST /v3/space_quotas":                 {need: toEnter}, // the body names the org
-	"GET /v3/space_quotas/{guid}":           {need: toRead, at: aSpaceQuota},
+	"GET /v3/space_quotas/{guid}":           {need: toReadQuota, at: aSpaceQuota},
 	"PATCH /v3/space_quotas/{guid}":         {need: toManageOrg, at: aSpaceQuota},
 	"DELETE /v3/space_quotas/{guid}":        {need: toManageOrg, at: aSpaceQuota},
 
@@ -189,8 +191,8 @@ var rights = map[string]right{
 	"GET /v3/security_groups":                       {need: toEnter},
 	"POST /v3/security_groups":                      {need: toAdminister},
 	"GET /v3/security_groups/{guid}":                {need: toEnter}, // those of what one sees
-	"PATCH /v3/security_groups/{guid}":              {need: toAdminister},
-	"DELETE /v3/security_groups/{guid}":             {need: toAdminister},
+	"PATCH /v3/security_groups/{guid}":              {need: toAdminister, at: aGroup},
+	"DELETE /v3/security_groups/{guid}":             {need: toAdminister, at: aGroup},
 	"GET /v3/spaces/{guid}/running_security_groups": {need: toRead, at: aSpace},
 	"GET /v3/spaces/{guid}/staging_security_groups": {need: toRead, at: aSpace},
 
@@ -238,8 +240,8 @@ var rights = map[string]right{
 	"POST /v3/deployments":                           {need: toEnter}, // the body names the app
 	"GET /v3/deployments/{guid}":                     {need: toRead, at: aDeployment},
 	"PATCH /v3/deployments/{guid}":                   {need: toDevelop, at: aDeployment},
-	"POST /v3/deployments/{guid}/actions/cancel":     {need: toSupport, at: aDeployment},
-	"POST /v3/deployments/{guid}/actions/continue":   {need: toSupport, at: aDeployment},
+	"POST /v3/deployments/{guid}/actions/cancel":     {need: toSupport, at: aMovingDeployment},
+	"POST /v3/deployments/{guid}/actions/continue":   {need: toSupport, at: aMovingDeployment},
 	"GET /v3/apps/{guid}/revisions":                  {need: toRead, at: anApp},
 	"GET /v3/apps/{guid}/revisions/deployed":         {need: toRead, at: anApp},
 	"GET /v3/revisions/{guid}":                       {need: toRead, at: aRevision},
@@ -267,25 +269,25 @@ var rights = map[string]right{
 	"GET /v3/droplets":                 {need: toEnter},
 	"GET /v3/droplets/{guid}":          {need: toRead, at: aDroplet},
 	"PATCH /v3/droplets/{guid}":        {need: toDevelop, at: aDroplet},
-	"GET /v3/droplets/{guid}/download": {need: toDevelop, at: aDroplet},
+	"GET /v3/droplets/{guid}/download": {need: toDownload, at: aDroplet},
 
 	"GET /v3/buildpacks":          {need: toEnter},
 	"GET /v3/buildpacks/{guid}":   {need: toEnter},
-	"PATCH /v3/buildpacks/{guid}": {need: toAdminister},
+	"PATCH /v3/buildpacks/{guid}": {need: toAdminister, at: aBuildpack},
 
 	"POST /v3/buildpacks":                          {need: toAdminister},
-	"DELETE /v3/buildpacks/{guid}":                 {need: toAdminister},
-	"POST /v3/buildpacks/{guid}/upload":            {need: toAdminister},
+	"DELETE /v3/buildpacks/{guid}":                 {need: toAdminister, at: aBuildpack},
+	"POST /v3/buildpacks/{guid}/upload":            {need: toAdminister, at: aBuildpack},
 	"POST /v3/admin/actions/clear_buildpack_cache": {need: toAdminister},
 	"POST /v3/droplets":                            {need: toEnter}, // the body names the app
 	"POST /v3/droplets/{guid}/upload":              {need: toDevelop, at: aDroplet},
 
 	"GET /v3/stacks":                 {need: toEnter},
 	"GET /v3/stacks/{guid}":          {need: toEnter},
-	"PATCH /v3/stacks/{guid}":        {need: toAdminister},
+	"PATCH /v3/stacks/{guid}":        {need: toAdminister, at: aStack},
 	"GET /v3/stacks/{guid}/apps":     {need: toEnter},
 	"POST /v3/stacks":                {need: toAdminister},
-	"DELETE /v3/stacks/{guid}":       {need: toAdminister},
+	"DELETE /v3/stacks/{guid}":       {need: toAdminister, at: aStack},
 	"GET /dew/v1/stacks":             {need: toEnter},
 	"POST /dew/v1/stacks":            {need: toAdminister},
 	"POST /dew/v1/stacks/upload":     {need: toAdminister},
@@ -322,8 +324,8 @@ var rights = map[string]right{
 	"PATCH /v3/service_instances/{guid}":           {need: toDevelop, at: aServiceInstance},
 	"DELETE /v3/service_instances/{guid}":          {need: toDevelop, at: aServiceInstance},
 	"GET /v3/service_instances/{guid}/credentials": {need: toReadSecrets, at: aServiceInstance},
-	"GET /v3/service_instances/{guid}/parameters":  {need: toReadEnv, at: aServiceInstance},
-	"GET /v3/service_instances/{guid}/permissions": {need: toRead, at: aServiceInstance},
+	"GET /v3/service_instances/{guid}/parameters":  {need: toRead, at: aServiceInstance},
+	"GET /v3/service_instances/{guid}/permissions": {need: toEnter}, // whoever asks is told what they may
 
 	"GET /v3/service_instances/{guid}/relationships/shared_spaces":               {need: toRead, at: aServiceInstance},
 	"POST /v3/service_instances/{guid}/relationships/shared_spaces":              {need: toDevelop, at: aServiceInstance},
@@ -334,16 +336,16 @@ var rights = map[string]right{
 	"POST /v3/service_credential_bindings":                  {need: toEnter}, // the body names what is bound
 	"GET /v3/service_credential_bindings/{guid}":            {need: toRead, at: aCredentialBinding},
 	"PATCH /v3/service_credential_bindings/{guid}":          {need: toDevelop, at: aCredentialBinding},
-	"DELETE /v3/service_credential_bindings/{guid}":         {need: toDevelop, at: aCredentialBinding},
-	"GET /v3/service_credential_bindings/{guid}/details":    {need: toReadSecrets, at: aCredentialBinding},
-	"GET /v3/service_credential_bindings/{guid}/parameters": {need: toReadEnv, at: aCredentialBinding},
+	"DELETE /v3/service_credential_bindings/{guid}":         {need: toSupport, at: aCredentialBinding}, // keys are the developers'
+	"GET /v3/service_credential_bindings/{guid}/details":    {need: toReadSecrets, at: aCredential},
+	"GET /v3/service_credential_bindings/{guid}/parameters": {need: toRead, at: aCredentialBinding},
 
 	"GET /v3/service_route_bindings":                   {need: toEnter},
 	"POST /v3/service_route_bindings":                  {need: toEnter}, // the body names the route
 	"GET /v3/service_route_bindings/{guid}":            {need: toRead, at: aRouteBinding},
 	"PATCH /v3/service_route_bindings/{guid}":          {need: toDevelop, at: aRouteBinding},
-	"DELETE /v3/service_route_bindings/{guid}":         {need: toDevelop, at: aRouteBinding},
-	"GET /v3/service_route_bindings/{guid}/parameters": {need: toReadEnv, at: aRouteBinding},
+	"DELETE /v3/service_route_bindings/{guid}":         {need: toSupport, at: aRouteBinding},
+	"GET /v3/service_route_bindings/{guid}/parameters": {need: toReadSecrets, at: aRouteBinding},
 
 	"GET /stream/v1/services/{guid}":   {need: toReadSecrets, at: aServiceInstance}, // a server may print anything
 	"GET /dew/v1/apps/{guid}/bindings": {need: toRead, at: anApp},

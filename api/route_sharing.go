@@ -1,7 +1,6 @@
 package api
 
 import (
-	"context"
 	"errors"
 	"net/http"
 
@@ -58,7 +57,7 @@ func (s *Server) shareRoute(r *http.Request) (any, error) {
 	}
 	var spaces []string
 	for _, d := range body.Data {
-		if err := s.mayHaveRoute(r.Context(), "share", d.GUID); err != nil {
+		if err := noRouteThere("share", d.GUID, s.demand(r.Context(), toDevelop, d.GUID)); err != nil {
 			return nil, err
 		}
 		spaces = append(spaces, d.GUID)
@@ -83,6 +82,9 @@ func (s *Server) unshareRoute(r *http.Request) (any, error) {
 	}
 	if space == rt.Space {
 		return nil, unprocessable("Unable to unshare route '%s' from space '%s'. Routes cannot be removed from the space that owns them.", rt.GUID, space)
+	}
+	if err := noRouteThere("unshare", space, s.demand(r.Context(), toSupport, space)); err != nil {
+		return nil, err
 	}
 	_, err = s.giveRoute(r, "audit.route.unshare", []string{space}, func(registry *app.Registry, guid string) (app.Route, error) {
 		rt, err := registry.UnshareRoute(guid, space)
@@ -109,7 +111,7 @@ func (s *Server) moveRoute(r *http.Request) (any, error) {
 	if err := s.feature(r.Context(), app.FlagRouteSharing); err != nil {
 		return nil, err
 	}
-	if err := s.mayHaveRoute(r.Context(), "transfer owner of", body.ID()); err != nil {
+	if err := noRouteThere("transfer owner of", body.ID(), s.demand(r.Context(), toSupport, body.ID())); err != nil {
 		return nil, err
 	}
 	rt, err := s.giveRoute(r, "audit.route.transfer-owner", []string{body.ID()}, func(registry *app.Registry, guid string) (app.Route, error) {
@@ -124,9 +126,9 @@ func (s *Server) moveRoute(r *http.Request) (any, error) {
 	}}, nil
 }
 
-// mayHaveRoute refuses to give a route to a space where whoever asks may not develop.
-func (s *Server) mayHaveRoute(ctx context.Context, what, space string) error {
-	err := s.demand(ctx, toDevelop, space)
+// noRouteThere says in the platform's words why whoever asks may not give a route to a
+// space, or take it away there.
+func noRouteThere(what, space string, err error) error {
 	switch {
 	case errors.Is(err, app.ErrNotFound):
 		return unprocessable("Unable to %s route with space '%s'. Ensure the space exists and that you have access to it.", what, space)

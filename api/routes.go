@@ -60,7 +60,7 @@ func (s *Server) pageOfRoutes(r *http.Request, all []app.Route, filters ...strin
 		return nil, err
 	}
 	all = slices.DeleteFunc(all, func(rt app.Route) bool {
-		seen := see.space(rt.Space) || slices.ContainsFunc(rt.SharedWith, see.space)
+		seen := see.may(toReadRoute, rt.Space) || slices.ContainsFunc(rt.SharedWith, see.space)
 		return !seen || !letsRoute(q, rt) || !q.lets("organization_guids", orgs[rt.Space]) || !bound(rt.GUID)
 	})
 	out := list(s, r, q, all, look[app.Route, v3.Route]{
@@ -146,7 +146,7 @@ func (s *Server) createRoute(r *http.Request) (any, error) {
 		Space: body.Relationships.Space.ID(), Domain: body.Relationships.Domain.ID(), Host: body.Host, Path: body.Path,
 		Options: changedOptions(nil, body.Options), Metadata: app.Metadata{}.Merge(metadataChange(body.Metadata)),
 	}
-	if err := s.demand(r.Context(), toDevelop, rt.Space); err != nil {
+	if err := s.demand(r.Context(), toSupport, rt.Space); err != nil {
 		return nil, invalidSpace(err)
 	}
 	if err := s.feature(r.Context(), app.FlagRouteCreation); err != nil {

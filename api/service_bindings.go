@@ -1,6 +1,7 @@
 package api
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"net/http"
@@ -165,7 +166,7 @@ func (s *Server) bindable(r *http.Request, n *services.NewBinding, to *v3.ToOne)
 	n.App = to.ID()
 	a, err := s.c.Registry.App(n.App)
 	if err == nil {
-		err = s.demand(r.Context(), toDevelop, a.Space)
+		err = s.demand(r.Context(), toSupport, a.Space)
 	}
 	if errors.Is(err, app.ErrNotFound) {
 		return unprocessable("The app could not be found: '%s'", n.App)
@@ -222,9 +223,27 @@ func (s *Server) noteBinding(r *http.Request) (b services.Binding, err error) {
 	return b, s.recordBinding(r, "update", b, map[string]any{"request": body})
 }
 
+// deleteServiceBinding removes a binding. A key is handed out by developers, and only
+// they take it back.
 func (s *Server) deleteServiceBinding(r *http.Request) (any, error) {
+	b, err := s.c.Services.Binding(r.PathValue("guid"))
+	if err == nil && b.Type == services.KeyBinding {
+		err = s.demandAt(r.Context(), toDevelop, b)
+	}
+	if err != nil {
+		return nil, missing("Service credential binding", err)
+	}
 	o, err := s.c.Services.DeleteBinding(r.PathValue("guid"), actor(r.Context()))
 	return s.ended(o, missing("Service binding", err))
+}
+
+// demandAt asks for a need where a binding belongs.
+func (s *Server) demandAt(ctx context.Context, n need, b services.Binding) error {
+	space, err := s.bindingSpace(b)
+	if err != nil {
+		return err
+	}
+	return s.demand(ctx, n, space)
 }
 
 // getBindingDetails tells the credentials of a binding, and that they were told.

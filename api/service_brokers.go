@@ -36,28 +36,37 @@ func (s *Server) listBrokers(r *http.Request) (any, error) {
 	}), nil
 }
 
-// broker tells whether a broker is seen: one of a space by those who develop there.
+// broker tells whether a broker is seen: one of a space by those who develop or
+// support there.
 func (see sight) broker(b services.ServiceBroker) bool {
-	return see.all || b.Space != "" && see.may(toDevelop, b.Space)
+	return see.all || b.Space != "" && see.may(toSupport, b.Space)
 }
 
-// brokerOf is the broker that the path names.
+// brokerOf is the broker that the path names, for a change: who sees its space is
+// told that they may not.
 func (s *Server) brokerOf(r *http.Request) (services.ServiceBroker, error) {
-	see, err := s.sight(r.Context())
-	if err != nil {
-		return services.ServiceBroker{}, err
-	}
-	b, err := s.c.Services.Broker(r.PathValue("guid"))
-	if err == nil && !see.broker(b) {
+	b, see, err := s.brokerAnd(r)
+	if err == nil && !see.all && (b.Space == "" || !see.space(b.Space)) {
 		err = services.ErrNotFound
 	}
 	return b, missing("Service broker", err)
 }
 
+// brokerAnd is that broker, and what who asks sees.
+func (s *Server) brokerAnd(r *http.Request) (b services.ServiceBroker, see sight, err error) {
+	if see, err = s.sight(r.Context()); err == nil {
+		b, err = s.c.Services.Broker(r.PathValue("guid"))
+	}
+	return b, see, err
+}
+
 func (s *Server) getBroker(r *http.Request) (any, error) {
-	b, err := s.brokerOf(r)
+	b, see, err := s.brokerAnd(r)
+	if err == nil && !see.broker(b) {
+		err = services.ErrNotFound
+	}
 	if err != nil {
-		return nil, err
+		return nil, missing("Service broker", err)
 	}
 	return s.presentBroker(b), nil
 }

@@ -1,6 +1,7 @@
 package api
 
 import (
+	"errors"
 	"fmt"
 	"net/http"
 	"slices"
@@ -285,22 +286,31 @@ func (s *Server) getServiceCredentials(r *http.Request) (any, error) {
 	return orObject(i.Credentials), nil
 }
 
+// getServiceParameters tells what an instance was made with, in its own space alone.
 func (s *Server) getServiceParameters(r *http.Request) (any, error) {
 	i, err := s.serviceOf(r)
 	if err != nil {
+		return nil, err
+	}
+	if err := s.demand(r.Context(), toRead, i.Space); err != nil {
+		if errors.Is(err, app.ErrNotFound) {
+			err = errNotAuthorized // it is seen where it is shared
+		}
 		return nil, err
 	}
 	p, err := s.c.Services.Parameters(r.Context(), i.GUID)
 	return orObject(p), err
 }
 
+// getServicePermissions tells whoever knows an instance what they may do to it: a
+// dashboard asks so for people of whom it knows nothing else.
 func (s *Server) getServicePermissions(r *http.Request) (any, error) {
 	i, err := s.serviceOf(r)
 	if err != nil {
 		return nil, err
 	}
 	see, err := s.sight(r.Context())
-	return v3.ServiceInstancePermissions{Read: see.service(i), Manage: see.may(toDevelop, i.Space)}, err
+	return v3.ServiceInstancePermissions{Read: see.service(i), Manage: see.may(toDevelop, i.Space) && !see.suspended(see.orgOf[i.Space])}, err
 }
 
 func (s *Server) presentService(i services.Instance) v3.ServiceInstance {

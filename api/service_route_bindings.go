@@ -90,7 +90,7 @@ func (s *Server) createRouteBinding(r *http.Request) (any, error) {
 	}
 	rt, err := s.c.Registry.Route(n.Route)
 	if err == nil {
-		err = s.demand(r.Context(), toDevelop, rt.Space)
+		err = s.demand(r.Context(), toSupport, rt.Space)
 	}
 	if errors.Is(err, app.ErrNotFound) {
 		return nil, unprocessable("The route could not be found: '%s'", n.Route)

@@ -92,6 +92,9 @@ var (
 	aCredentialBinding = noun{noun: "Service credential binding", find: func(s *Server, guid string) (place, error) {
 		return s.bindingPlace(guid, services.AppBinding, services.KeyBinding)
 	}}
+	// aCredential is a binding for its secrets: who may not read them is not told that
+	// there are any.
+	aCredential   = noun{noun: aCredentialBinding.noun, find: aCredentialBinding.find, shown: toReadSecrets}
 	aRouteBinding = noun{noun: "Service route binding", find: func(s *Server, guid string) (place, error) {
 		return s.bindingPlace(guid, services.RouteBinding)
 	}}
@@ -131,14 +134,15 @@ func (s *Server) bindingSpace(b services.Binding) (string, error) {
 	return i.Space, err
 }
 
-// viewer is who looks at the marketplace; nil: who sees all.
+// viewer is who looks at the marketplace; nil: who sees all. What is offered in one
+// space is for who works there: not for the org's manager.
 func (s *Server) viewer(see sight) *services.Viewer {
 	if see.all {
 		return nil
 	}
 	v := &services.Viewer{Orgs: slices.Sorted(maps.Keys(see.orgs))}
 	for _, space := range slices.Sorted(maps.Keys(see.orgOf)) {
-		if see.space(space) {
+		if len(see.roles[space]) > 0 {
 			v.Spaces = append(v.Spaces, space)
 		}
 	}

@@ -1,0 +1,141 @@
+package api
+
+import (
+	"cmp"
+	"encoding/json"
+	"net/http/httptest"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/dewrun/dew/api/v3"
+	"github.com/dewrun/dew/app"
+	"github.com/dewrun/dew/services"
+)
+
+// instead are paths and bodies of endpoints that would refuse everybody otherwise.
+var instead = map[string]struct{ path, body string }{
+	"GET /v3/packages/{guid}/download":                    {path: "/v3/packages/<Built>/download"},
+	"GET /v3/service_instances/{guid}/credentials":        {path: "/v3/service_instances/<Provided>/credentials"},
+	"PATCH /v3/organizations/{guid}":                      {body: `{"name":"NEW"}`},
+	"PATCH /v3/routes/{guid}/destinations/{destination}":  {path: mappedRoute, body: `{"protocol":"http1"}`},
+	"DELETE /v3/routes/{guid}/destinations/{destination}": {path: mappedRoute},
+	"POST /v3/service_route_bindings": {
+		body: `{"relationships":{"route":{"data":{"guid":"<Free route>"}},"service_instance":{"data":{"guid":"<Front>"}}}}`,
+	},
+}
+
+const mappedRoute = "/v3/routes/<Mapped route>/destinations/<Destination>"
+
+// below is what is not there for those who may ask: nothing runs at home.
+var below = map[string]string{
+	"DELETE /v3/processes/{guid}/instances/{index}":             "Instance not found",
+	"DELETE /v3/apps/{guid}/processes/{type}/instances/{index}": "Instance not found",
+}
+
+// court is a home where everything is there that can be asked for.
+type court struct {
+	*ruin
+	t     *testing.T
+	cases map[string]variant
+}
+
+func newCourt(t *testing.T) *court {
+	t.Helper()
+	h := newHome(t)
+	var built v3.Build
+	h.want(200, "GET", "/v3/builds/"+h.guids["Build"], "", &built)
+	h.guids["Built"], h.guids["Elsewhere"] = built.Package.GUID, must(h.c.Registry.PutOrg(app.Org{Name: "further-away"}))(t).GUID
+	for _, flag := range []string{"route_sharing", "service_instance_sharing"} {
+		h.want(200, "PATCH", "/v3/feature_flags/"+flag, `{"enabled":true}`, nil)
+	}
+	must(h.c.Registry.UpdateSpace(h.space.GUID, func(sp *app.Space) error { sp.Quota = h.guids[nounSpaceQuota]; return nil }))(t)
+	if err := h.c.Registry.EnsureRouterGroup(app.PortRange{First: 20000, Last: 20009}); err != nil {
+		t.Fatal(err)
+	}
+	h.furnish(t)
+	c := &court{ruin: newRuin(t, h), t: t, cases: map[string]variant{}}
+	for _, v := range variants {
+		c.cases[v.name()] = v
+	}
+	h.guids["/dew/v1/stacks/"] = h.guids["/v3/stacks/"]
+	h.want(200, "POST", "/v3/isolation_segments/"+h.guids["/v3/isolation_segments/"]+"/relationships/organizations", `{"data":[{"guid":"`+h.org.GUID+`"}]}`, nil)
+	c.before = c.store()
+	return c
+}
+
+// furnish gives home what the variants are about, and what is otherwise not there.
+func (h *home) furnish(t *testing.T) {
+	t.Helper()
+	registry := h.c.Registry
+	h.guids["/routing/v1/router_groups/"] = must(registry.RouterGroups())(t)[0].GUID
+	h.guids["/v3/app_usage_events/"] = must(registry.AppUsage())(t)[0].GUID
+	h.guids["/v3/service_usage_events/"] = must(registry.ServicesUsage())(t)[0].GUID
+	h.guids["Other quota"] = must(registry.PutQuota(app.Quota{Name: "unused", Org: h.org.GUID}))(t).GUID
+	h.guids["Other group"] = must(registry.PutSecurityGroup(app.SecurityGroup{Name: "unused"}))(t).GUID
+	h.guids["Free route"] = must(registry.PutRoute(app.Route{Space: h.space.GUID, Domain: h.guids["/v3/domains/"], Host: "free"}))(t).GUID
+	mapped := must(registry.PutRoute(app.Route{
+		Space: h.space.GUID, Domain: h.guids["/v3/domains/"], Host: "mapped", Destinations: []app.Destination{{App: h.app, ProcessType: "web"}},
+	}))(t)
+	h.guids["Mapped route"], h.guids["Destination"] = mapped.GUID, mapped.Destinations[0].GUID
+	h.guids["Shared domain"] = must(registry.DefaultDomain())(t).GUID
+	h.guids["Stranger"] = must(h.c.Auth.Accounts().UserByName(stranger, ""))(t).GUID
+	h.guids["Front"] = h.service(homeMark + "-front").GUID
+	brokers := must(h.c.Services.Brokers(services.BrokerFilter{}))(t)
+	h.guids["Global broker"] = brokers[slices.IndexFunc(brokers, func(b services.ServiceBroker) bool { return b.Space == "" })].GUID
+	var made v3.ServiceInstance
+	h.want(201, "POST", "/v3/service_instances", h.provided("papers", `,"credentials":{"a":"b"}`), &made)
+	h.guids["Provided"] = made.GUID
+	db := h.guids["Service instance"]
+	h.complete(h.want(202, "POST", "/v3/service_credential_bindings", boundTo(db, "", `,"name":"key"`), nil))
+	bound := h.bindings(db)
+	h.guids["Key"] = bound[slices.IndexFunc(bound, func(b v3.ServiceCredentialBinding) bool { return b.Type == string(services.KeyBinding) })].GUID
+}
+
+// demand asks an endpoint, or a variant, as somebody, with a body that it takes.
+func (c *court) demand(pattern, who string) *httptest.ResponseRecorder {
+	c.t.Helper()
+	if v, ok := c.cases[pattern]; ok {
+		return c.as(c.tokens[who], v.method, c.fill(v.path), c.fill(v.body))
+	}
+	method, path := c.place(pattern)
+	if other, ok := instead[pattern]; ok {
+		return c.as(c.tokens[who], method, c.fill(cmp.Or(other.path, path)), c.fill(other.body))
+	}
+	body := []byte("{}")
+	if pattern != "/" && c.schemaAt(pattern) != nil {
+		body = must(json.Marshal(c.good(pattern)))(c.t)
+	}
+	if strings.HasPrefix(path, "/stream/") && !strings.HasSuffix(path, "/verify") {
+		path += "?follow=false"
+	}
+	return c.as(c.tokens[who], method, path, string(body))
+}
+
+// wantRefused wants somebody to be refused, to learn nothing and to change nothing.
+func (c *court) wantRefused(pattern, who string, want int) {
+	c.t.Helper()
+	got := c.demand(pattern, who)
+	if got.Code != want {
+		c.t.Errorf("%s as %s = %d %.200s, want %d", pattern, who, got.Code, got.Body, want)
+	}
+	if who == stranger || who == nobody {
+		c.wantNoLeak(c.t, who+" "+pattern, got)
+	}
+	if c.written() {
+		c.t.Errorf("%s as %s = %d, and the store has changed", pattern, who, got.Code)
+		c.before = c.store()
+	}
+}
+
+// wantLetIn wants somebody to be answered, if only that something cannot be done: that
+// is known by not being what those are answered who may not.
+func (c *court) wantLetIn(pattern, who string, r rule) {
+	c.t.Helper()
+	got := c.demand(pattern, who)
+	undone := (got.Code == 400 || got.Code == 422) && r.unseen != 422 || got.Code == 404 && below[pattern] != "" && strings.Contains(got.Body.String(), below[pattern])
+	if got.Code >= 300 && !undone {
+		c.t.Errorf("%s as %s = %d %.200s, want to be let in", pattern, who, got.Code, got.Body)
+	}
+	c.before = c.store()
+}
