@@ -105,6 +105,9 @@ func (s *Server) addMember(r *http.Request) (reply, error) {
 		if err == nil && b.Value == "" {
 			err = &Invalid{Key: "value", Message: "the guid of a user must be provided"}
 		}
+		if err == nil {
+			_, err = s.groupNamed(scope)
+		}
 		return b.Value, err
 	}, func(u *User) error {
 		if slices.Contains(u.Scopes(), scope) {

@@ -181,6 +181,7 @@ func TestGroups(t *testing.T) {
 	w.do("POST", "/uaa/Groups/openid/members", member, admin).want(t, "a default one", 409, "member_already_exists")
 	w.do("POST", group+"/members", map[string]string{"value": "none"}, admin).want(t, "nobody", 404, "scim_resource_not_found")
 	w.do("POST", group+"/members", map[string]string{}, admin).want(t, "no value", 400, "invalid_scim_resource")
+	w.do("POST", "/uaa/Groups/mistyped/members", member, admin).want(t, "no such group", 404, "scim_resource_not_found")
 	if got := scopes(); !cmp.Equal(got, []string{ScopeGlobalAuditor}) {
 		t.Errorf("groups = %v", got)
 	}

@@ -159,6 +159,7 @@ func TestNotifyAlone(t *testing.T) {
 	f.role("organization_user", ann, "organization", org)
 	f.role("space_developer", ann, "space", space)
 	f.role("organization_manager", bob, "organization", org)
+	f.send(http.StatusCreated, "POST", "/uaa/Groups", `{"displayName":"special.scope"}`)
 	f.send(http.StatusCreated, "POST", "/uaa/Groups/special.scope/members", `{"value":"`+cid+`","type":"USER","origin":"uaa"}`)
 	f.client("notifications", "cloud_controller.admin", "scim.read")
 	f.client("mailer", "notifications.manage", "notifications.write", "emails.write")
