@@ -443,6 +443,13 @@ var (
 	openMarket = []string{"GET /v3/service_offerings", "GET /v3/service_offerings/{guid}", "GET /v3/service_plans", "GET /v3/service_plans/{guid}"}
 )
 
+// unlisted are those who are shown something and do not find it in the list: the market
+// has what can be had, and they see a service that others have.
+var unlisted = map[string]bool{
+	"GET /v3/service_offerings/{guid} " + orgManager: true,
+	"GET /v3/service_plans/{guid} " + orgManager:     true,
+}
+
 // answerTo is the status that somebody is refused with; zero: they are let in.
 func (r rule) answerTo(who string) int {
 	switch {

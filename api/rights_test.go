@@ -251,6 +251,32 @@ func TestEveryEndpointEveryRole(t *testing.T) {
 	}
 }
 
+// A list has what those who ask may also ask for alone, and nothing else of home.
+func TestEveryListEveryRole(t *testing.T) {
+	t.Parallel()
+	judge := judges(t)
+	c := newCourt(t)
+	compared := 0
+	for _, pattern := range slices.Sorted(maps.Keys(judge)) {
+		all, listed := strings.CutSuffix(pattern, "/{guid}")
+		if _, ok := judge[all]; !listed || !ok || !strings.HasPrefix(all, "GET /v3/") {
+			continue
+		}
+		compared++
+		_, path := c.place(pattern)
+		guid := path[strings.LastIndex(path, "/")+1:]
+		for _, who := range anybody {
+			got := c.send(who, "GET", strings.TrimPrefix(all, "GET ")+"?per_page=5000", "").Body.String()
+			if want := judge[pattern].answerTo(who) == 0 && !unlisted[pattern+" "+who]; strings.Contains(got, `"guid":"`+guid+`"`) != want {
+				t.Errorf("%s as %s has %s: %v, want %v", all, who, guid, !want, want)
+			}
+		}
+	}
+	if compared < 25 {
+		t.Errorf("only %d lists were compared", compared)
+	}
+}
+
 // deletionsLast orders patterns: what is deleted is not asked for any more.
 func deletionsLast(a, b string) int {
 	deletes := func(p string) int { return strings.Count(p, "DELETE ") }
