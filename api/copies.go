@@ -78,7 +78,8 @@ func copiesInto(p droplet.Package, a app.App) error {
 	return nil
 }
 
-// copyDroplet gives an app the droplet of another one.
+// copyDroplet gives an app the droplet of another one that who asks sees. The services
+// that it finds are those of its new app.
 func (s *Server) copyDroplet(r *http.Request) (any, error) {
 	body, err := decode[v3.CopyDroplet](r)
 	if err != nil {
@@ -90,7 +91,7 @@ func (s *Server) copyDroplet(r *http.Request) (any, error) {
 	}
 	d, err := s.c.Shelf.Get(sourceGUID(r))
 	if err == nil {
-		_, err = s.appInBody(r.Context(), toReadSecrets, d.App)
+		_, err = s.appInBody(r.Context(), toRead, d.App)
 	}
 	if err != nil {
 		return nil, missing("Droplet", err)

@@ -134,7 +134,6 @@ func (h *home) serve(t *testing.T, route string) {
 	h.want(200, "GET", "/v3/service_route_bindings", "", &routes)
 	h.guids["Service instance"], h.guids["Service credential binding"] = db, h.bindings(db)[0].GUID
 	h.guids["Service route binding"] = routes.Resources[0].GUID
-	h.guids["/v3/service_instances/"] = db // some of it is told to everybody
 	h.guids["/v3/service_plans/"], h.guids["/v3/service_offerings/"] = plan.GUID, plan.Relationships.ServiceOffering.ID()
 	h.guids["/v3/service_brokers/"] = must(h.c.Services.Brokers(services.BrokerFilter{Names: []string{homeMark}}))(t)[0].GUID
 }

@@ -325,7 +325,7 @@ var rights = map[string]right{
 	"DELETE /v3/service_instances/{guid}":          {need: toDevelop, at: aServiceInstance},
 	"GET /v3/service_instances/{guid}/credentials": {need: toReadSecrets, at: aServiceInstance},
 	"GET /v3/service_instances/{guid}/parameters":  {need: toRead, at: aServiceInstance},
-	"GET /v3/service_instances/{guid}/permissions": {need: toEnter}, // whoever asks is told what they may
+	"GET /v3/service_instances/{guid}/permissions": {need: toRead, at: aServiceInstance},
 
 	"GET /v3/service_instances/{guid}/relationships/shared_spaces":               {need: toRead, at: aServiceInstance},
 	"POST /v3/service_instances/{guid}/relationships/shared_spaces":              {need: toDevelop, at: aServiceInstance},

@@ -10,6 +10,7 @@ import (
 
 	"github.com/dewrun/dew/api/v3"
 	"github.com/dewrun/dew/app"
+	"github.com/dewrun/dew/auth"
 	"github.com/dewrun/dew/services"
 )
 
@@ -36,8 +37,10 @@ var below = map[string]string{
 // court is a home where everything is there that can be asked for.
 type court struct {
 	*ruin
-	t     *testing.T
-	cases map[string]variant
+	t      *testing.T
+	cases  map[string]variant
+	who    map[string]auth.Principal
+	bodies map[string]string // good ones, by pattern
 }
 
 func newCourt(t *testing.T) *court {
@@ -54,9 +57,12 @@ func newCourt(t *testing.T) *court {
 		t.Fatal(err)
 	}
 	h.furnish(t)
-	c := &court{ruin: newRuin(t, h), t: t, cases: map[string]variant{}}
+	c := &court{ruin: newRuin(t, h), t: t, cases: map[string]variant{}, who: map[string]auth.Principal{}, bodies: map[string]string{}}
 	for _, v := range variants {
 		c.cases[v.name()] = v
+	}
+	for who, token := range h.tokens {
+		c.who[who] = must(h.c.Auth.Verify(token))(t)
 	}
 	h.guids["/dew/v1/stacks/"] = h.guids["/v3/stacks/"]
 	h.want(200, "POST", "/v3/isolation_segments/"+h.guids["/v3/isolation_segments/"]+"/relationships/organizations", `{"data":[{"guid":"`+h.org.GUID+`"}]}`, nil)
@@ -96,20 +102,36 @@ func (h *home) furnish(t *testing.T) {
 func (c *court) demand(pattern, who string) *httptest.ResponseRecorder {
 	c.t.Helper()
 	if v, ok := c.cases[pattern]; ok {
-		return c.as(c.tokens[who], v.method, c.fill(v.path), c.fill(v.body))
+		return c.send(who, v.method, c.fill(v.path), c.fill(v.body))
 	}
 	method, path := c.place(pattern)
 	if other, ok := instead[pattern]; ok {
-		return c.as(c.tokens[who], method, c.fill(cmp.Or(other.path, path)), c.fill(other.body))
-	}
-	body := []byte("{}")
-	if pattern != "/" && c.schemaAt(pattern) != nil {
-		body = must(json.Marshal(c.good(pattern)))(c.t)
+		return c.send(who, method, c.fill(cmp.Or(other.path, path)), c.fill(other.body))
 	}
 	if strings.HasPrefix(path, "/stream/") && !strings.HasSuffix(path, "/verify") {
 		path += "?follow=false"
 	}
-	return c.as(c.tokens[who], method, path, string(body))
+	return c.send(who, method, path, c.body(pattern))
+}
+
+// body is one that an endpoint takes.
+func (c *court) body(pattern string) string {
+	c.t.Helper()
+	if pattern == "/" || c.schemaAt(pattern) == nil {
+		return "{}"
+	}
+	if _, made := c.bodies[pattern]; !made {
+		c.bodies[pattern] = string(must(json.Marshal(c.good(pattern)))(c.t))
+	}
+	return c.bodies[pattern]
+}
+
+// send asks behind the door: that tokens are looked at there is seen elsewhere.
+func (c *court) send(who, method, path, body string) *httptest.ResponseRecorder {
+	r := httptest.NewRequest(method, path, strings.NewReader(body))
+	got := httptest.NewRecorder()
+	c.s.mux.ServeHTTP(got, r.WithContext(withVisitor(r.Context(), &visitor{who: c.who[who]})))
+	return got
 }
 
 // wantRefused wants somebody to be refused, to learn nothing and to change nothing.
@@ -137,5 +159,60 @@ func (c *court) wantLetIn(pattern, who string, r rule) {
 	if got.Code >= 300 && !undone {
 		c.t.Errorf("%s as %s = %d %.200s, want to be let in", pattern, who, got.Code, got.Body)
 	}
-	c.before = c.store()
+	if c.written() {
+		c.before = c.store()
+	}
+}
+
+// Supporters see the variables of an app, and not the credentials among them.
+func TestSupportersReadNoCredentials(t *testing.T) {
+	t.Parallel()
+	h := newHome(t)
+	for who, want := range map[string]string{developer: `"VCAP_SERVICES"`, adminReader: `"VCAP_SERVICES"`, supporter: `{"redacted_message":"[PRIVATE DATA HIDDEN]"}`} {
+		got := h.as(h.tokens[who], "GET", "/v3/apps/"+h.app+"/env", "").Body.String()
+		if !strings.Contains(got, want) || !strings.Contains(got, `"environment_variables":{"N":`) {
+			t.Errorf("variables as %s = %s, want %s", who, got, want)
+		}
+		if who == supporter && strings.Contains(got, "VCAP_SERVICES") {
+			t.Errorf("variables as %s have services: %s", who, got)
+		}
+	}
+}
+
+// What a service was made with is told in its own space, and not where it is shared;
+// who works in neither does not see it.
+func TestParametersStayAtHome(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	at := "/v3/service_instances/" + w.makeService("db").GUID
+	there := must(w.c.Registry.PutSpace(app.Space{Name: "there", Org: w.space.Org}))(t)
+	guest := w.user("guest")
+	w.grant(guest, auth.OrgUser, w.space.Org)
+	w.grant(guest, auth.SpaceDeveloper, there.GUID)
+	token := w.login("guest")
+	if got := w.as(token, "GET", at+"/parameters", ""); got.Code != 404 {
+		t.Errorf("before it is shared = %d %s, want 404", got.Code, got.Body)
+	}
+	w.want(200, "PATCH", "/v3/feature_flags/service_instance_sharing", `{"enabled":true}`, nil)
+	w.want(200, "POST", at+"/relationships/shared_spaces", `{"data":[{"guid":"`+there.GUID+`"}]}`, nil)
+	for path, want := range map[string]int{at: 200, at + "/parameters": 403} {
+		if got := w.as(token, "GET", path, ""); got.Code != want {
+			t.Errorf("GET %s where it is shared = %d %s, want %d", path, got.Code, got.Body, want)
+		}
+	}
+}
+
+// A route that is shared is taken back only by who may do so where it went.
+func TestUnshareRouteThere(t *testing.T) {
+	t.Parallel()
+	h := newHome(t)
+	there := must(h.c.Registry.PutSpace(app.Space{Name: "there", Org: h.org.GUID}))(t)
+	h.want(200, "PATCH", "/v3/feature_flags/route_sharing", `{"enabled":true}`, nil)
+	shared := "/v3/routes/" + h.guids["Route"] + "/relationships/shared_spaces"
+	h.want(200, "POST", shared, `{"data":[{"guid":"`+there.GUID+`"}]}`, nil)
+	wantError(t, h.as(h.tokens[developer], "DELETE", shared+"/"+there.GUID, ""), "CF-UnprocessableEntity", "Ensure the space exists and that you have access to it.")
+	h.grant(must(h.c.Auth.Verify(h.tokens[developer]))(t).ID, auth.SpaceSupporter, there.GUID)
+	if got := h.as(h.tokens[developer], "DELETE", shared+"/"+there.GUID, ""); got.Code != 204 {
+		t.Errorf("where they support = %d %s, want 204", got.Code, got.Body)
+	}
 }

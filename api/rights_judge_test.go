@@ -91,7 +91,6 @@ var rules = []rule{
 		GET /v3/service_offerings
 		GET /v3/service_plans
 		GET /v3/service_instances
-		GET /v3/service_instances/{guid}/permissions
 		GET /v3/service_credential_bindings
 		GET /v3/service_route_bindings
 		POST /v3/resource_matches
@@ -145,6 +144,7 @@ var rules = []rule{
 		GET /v3/builds/{guid}
 		GET /v3/droplets/{guid}
 		GET /v3/service_instances/{guid}
+		GET /v3/service_instances/{guid}/permissions
 		GET /v3/service_instances/{guid}/parameters
 		GET /v3/service_instances/{guid}/relationships/shared_spaces
 		GET /v3/service_instances/{guid}/relationships/shared_spaces/usage_summary
@@ -391,21 +391,30 @@ var variants = []variant{
 	{rule{may: people{admin, developer, supporter}, see: seeSpace}, "PATCH", "/v3/apps/<App>/features/revisions", `{"enabled":true}`},
 
 	// They bind apps, and make no keys.
-	{rule{may: people{admin, developer, supporter}, see: seeSpace, unseen: 422}, "POST", "/v3/service_credential_bindings",
-		`{"type":"app","relationships":{"app":{"data":{"guid":"<App>"}},"service_instance":{"data":{"guid":"<Provided>"}}}}`},
+	{
+		rule{may: people{admin, developer, supporter}, see: seeSpace, unseen: 422},
+		"POST", "/v3/service_credential_bindings",
+		`{"type":"app","relationships":{"app":{"data":{"guid":"<App>"}},"service_instance":{"data":{"guid":"<Provided>"}}}}`,
+	},
 	{rule{may: people{admin, developer}, see: seeSpace}, "DELETE", "/v3/service_credential_bindings/<Key>", ``},
 
 	// A role in the space is given by its managers, too.
-	{rule{may: people{admin, orgManager, spaceManager}, see: seeSpace, unseen: 422}, "POST", "/v3/roles",
-		`{"type":"space_auditor","relationships":{"user":{"data":{"guid":"</v3/users/>"}},"space":{"data":{"guid":"<Space>"}}}}`},
+	{
+		rule{may: people{admin, orgManager, spaceManager}, see: seeSpace, unseen: 422},
+		"POST", "/v3/roles",
+		`{"type":"space_auditor","relationships":{"user":{"data":{"guid":"</v3/users/>"}},"space":{"data":{"guid":"<Space>"}}}}`,
+	},
 
 	// What is for all is the administrators', and so is whether an org is suspended.
 	{rule{may: people{admin}, see: seeOrg}, "PATCH", "/v3/organizations/<Organization>", `{"suspended":true}`},
 	{rule{may: people{admin}, see: anybody}, "POST", "/v3/domains", `{"name":"NEW.example.org"}`},
 	{rule{may: anybody}, "GET", "/v3/domains/<Shared domain>", ``},
 	{rule{may: people{admin}, see: anybody}, "PATCH", "/v3/domains/<Shared domain>", `{"metadata":META}`},
-	{rule{may: people{admin}, see: anybody}, "POST", "/v3/service_brokers",
-		`{"name":"NEW","url":"https://x.example.com","authentication":{"type":"basic","credentials":{"username":"u","password":"p"}}}`},
+	{
+		rule{may: people{admin}, see: anybody},
+		"POST", "/v3/service_brokers",
+		`{"name":"NEW","url":"https://x.example.com","authentication":{"type":"basic","credentials":{"username":"u","password":"p"}}}`,
+	},
 	{rule{may: overseers}, "GET", "/v3/service_brokers/<Global broker>", ``},
 	{rule{may: people{admin}, see: overseers}, "PATCH", "/v3/service_brokers/<Global broker>", `{"metadata":META}`},
 
@@ -434,6 +443,13 @@ var (
 	openMarket = []string{"GET /v3/service_offerings", "GET /v3/service_offerings/{guid}", "GET /v3/service_plans", "GET /v3/service_plans/{guid}"}
 )
 
+// unlisted are those who are shown something and do not find it in the list: the market
+// has what can be had, and they see a service that others have.
+var unlisted = map[string]bool{
+	"GET /v3/service_offerings/{guid} " + orgManager: true,
+	"GET /v3/service_plans/{guid} " + orgManager:     true,
+}
+
 // answerTo is the status that somebody is refused with; zero: they are let in.
 func (r rule) answerTo(who string) int {
 	switch {
@@ -445,6 +461,11 @@ func (r rule) answerTo(who string) int {
 		return r.unseen
 	}
 	return 404
+}
+
+// harmless tells requests that nothing at home is changed by.
+func (r rule) harmless(pattern string) bool {
+	return strings.HasPrefix(pattern, "GET ") || r.answerTo(nobody) == 0
 }
 
 // judges are the rules by pattern. There is one for every endpoint, and none for others.

@@ -302,8 +302,7 @@ func (s *Server) getServiceParameters(r *http.Request) (any, error) {
 	return orObject(p), err
 }
 
-// getServicePermissions tells whoever knows an instance what they may do to it: a
-// dashboard asks so for people of whom it knows nothing else.
+// getServicePermissions tells a dashboard what who asks may do to an instance.
 func (s *Server) getServicePermissions(r *http.Request) (any, error) {
 	i, err := s.serviceOf(r)
 	if err != nil {
