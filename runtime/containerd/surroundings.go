@@ -102,15 +102,28 @@ func (t *task) given(p *proc) (surroundings, error) {
 
 func procFile(pid int, name string) string { return filepath.Join("/proc", strconv.Itoa(pid), name) }
 
-// launching tells a launcher that has not become the command yet: dew-init
-// itself, or the shell that sources profile scripts for it.
+// launching tells a launcher that has not become the command yet: the container
+// runtime, which says that a process is there before it has become dew-init; dew-init
+// itself; or the shell that sources profile scripts for it.
 func launching(pid int) bool {
 	if exe, err := os.Readlink(procFile(pid, "exe")); err == nil && exe == initPath {
 		return true
 	}
 	b, err := os.ReadFile(procFile(pid, "cmdline"))
+	if err != nil {
+		return false
+	}
 	args := bytes.Split(b, []byte{0})
-	return err == nil && len(args) > 3 && string(args[3]) == "dew-init" && string(args[1]) == "-c"
+	if len(args) > 1 && string(args[1]) == "init" && ofRuntime(pid) {
+		return true
+	}
+	return len(args) > 3 && string(args[3]) == "dew-init" && string(args[1]) == "-c"
+}
+
+// ofRuntime tells a process by the variables that runc gives its own.
+func ofRuntime(pid int) bool {
+	env, ok := environOf(pid)
+	return ok && slices.ContainsFunc(env, func(kv string) bool { return strings.HasPrefix(kv, "_LIBCONTAINER_INITPIPE=") })
 }
 
 // shells are programs that start the real one, and then wait for it.

@@ -8,8 +8,10 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"golang.org/x/sys/unix"
 
 	"github.com/dewrun/dew/runtime"
 )
@@ -49,6 +51,48 @@ func FuzzParseEnviron(f *testing.F) {
 			}
 		}
 	})
+}
+
+// Whoever comes before the command is not taken for it.
+func TestLaunching(t *testing.T) {
+	const pipe = "_LIBCONTAINER_INITPIPE=3"
+	for _, tt := range []struct {
+		name, program string
+		args          []string
+		env           []string
+		want          bool
+	}{
+		{"the container runtime", "/bin/cat", []string{"runc", "init"}, []string{"GOMAXPROCS=2", pipe}, true},
+		{"another program's init", "/bin/cat", []string{"git", "init"}, []string{"HOME=/"}, false},
+		{"a program that the runtime's variables were left to", "/bin/cat", []string{"runc", "-"}, []string{pipe}, false},
+		{"the shell for profile scripts", "/bin/sh", []string{"sh", "-c", "read x", "dew-init"}, nil, true},
+		{"another shell", "/bin/sh", []string{"sh", "-c", "read x", "other"}, nil, false},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			c := exec.Command(tt.program)
+			c.Args, c.Env, c.Dir = tt.args, tt.env, t.TempDir()
+			// Each of them waits for something to read.
+			if err := unix.Mkfifo(filepath.Join(c.Dir, "init"), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			if _, err := c.StdinPipe(); err != nil {
+				t.Fatal(err)
+			}
+			if err := c.Start(); err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(func() { _ = c.Process.Kill(); _ = c.Wait() })
+			for b := []byte(nil); len(b) == 0; time.Sleep(time.Millisecond) { // the kernel shows its arguments a moment later
+				var err error
+				if b, err = os.ReadFile(procFile(c.Process.Pid, "cmdline")); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if got := launching(c.Process.Pid); got != tt.want {
+				t.Errorf("launching = %v, want %v", got, tt.want)
+			}
+		})
+	}
 }
 
 // The program behind a shell is what people mean by the app; where there are
