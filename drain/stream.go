@@ -20,6 +20,9 @@ import (
 // read whatever its kernel took.
 var errHungUp = errors.New("the receiver hung up")
 
+// errBrokeOff says that it did not: what it had not read is lost.
+var errBrokeOff = fmt.Errorf("the receiver broke off: %w", unix.ECONNRESET)
+
 const (
 	dialLimit  = 10 * time.Second
 	writeLimit = 30 * time.Second
@@ -131,7 +134,15 @@ func (s *stream) listen() {
 }
 
 func (s *stream) ended() <-chan struct{} { return s.down }
-func (s *stream) err() error             { return s.why }
+
+// err tells how the connection ended, valid when it has. The end that reading finds
+// behind a reset which writing was told of is no orderly one.
+func (s *stream) err() error {
+	if s.raw.reset.Load() {
+		return errBrokeOff
+	}
+	return s.why
+}
 
 func (s *stream) send(_ context.Context, es []logstream.Envelope, next uint64) error {
 	s.frames = s.frames[:0]
@@ -194,7 +205,7 @@ func (s *stream) arrived(bytes int64, now time.Time) {
 func (s *stream) orderly() bool {
 	select {
 	case <-s.down:
-		return errors.Is(s.why, errHungUp) && !s.raw.reset.Load()
+		return errors.Is(s.err(), errHungUp)
 	default:
 		return !s.failed
 	}

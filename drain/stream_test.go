@@ -1,10 +1,13 @@
 package drain
 
 import (
+	"errors"
 	"net"
 	"strings"
 	"testing"
 	"time"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/dewrun/dew/logstream"
 )
@@ -40,6 +43,9 @@ func TestStreamBrokenOff(t *testing.T) {
 	time.AfterFunc(20*time.Millisecond, s.listen) // reading does only now
 	if got := s.has(true); got != 1 {
 		t.Errorf("it has all before %d", got)
+	}
+	if err := s.err(); !errors.Is(err, unix.ECONNRESET) {
+		t.Errorf("it ended with %v", err)
 	}
 	s.close()
 }
