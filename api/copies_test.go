@@ -3,6 +3,7 @@ package api
 import (
 	"archive/zip"
 	"bytes"
+	"net/http/httptest"
 	"testing"
 
 	"github.com/dewrun/dew/api/v3"
@@ -97,6 +98,31 @@ func TestCopiesRefused(t *testing.T) {
 	for path, want := range map[string]int{"/v3/packages?source_guid=" + pkg: 403, "/v3/droplets?source_guid=" + droplet: 201} {
 		if got := w.as(token, "POST", path, toApp(mine.GUID)); got.Code != want {
 			t.Errorf("%s as auditor = %d %s, want %d", path, got.Code, got.Body, want)
+		}
+	}
+}
+
+// A droplet that somebody removes while another one wishes for it: either it stays
+// and is what the app runs, or it is gone and the app has the one before.
+func TestDropletRemovedWhileChosen(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	a, _, first := w.pushed("shop")
+	_, _, from := w.pushed("source")
+	current := "/v3/apps/" + a.GUID + "/relationships/current_droplet"
+	for range 30 {
+		w.want(200, "PATCH", current, `{"data":{"guid":"`+first+`"}}`, nil)
+		var d v3.Droplet
+		w.want(201, "POST", "/v3/droplets?source_guid="+from, toApp(a.GUID), &d)
+		removal := make(chan *httptest.ResponseRecorder)
+		go func() { removal <- w.ask("DELETE", "/v3/droplets/"+d.GUID, "") }()
+		chosen := w.ask("PATCH", current, `{"data":{"guid":"`+d.GUID+`"}}`).Code
+		if r := <-removal; r.Code == 202 {
+			w.finish(r.Header())
+		}
+		left := w.ask("GET", "/v3/droplets/"+d.GUID, "").Code
+		if chosen == 200 && left != 200 || chosen != 200 && left != 404 {
+			t.Fatalf("the choice was answered with %d, the droplet now with %d", chosen, left)
 		}
 	}
 }

@@ -106,13 +106,13 @@ func (s *Server) createDeployment(r *http.Request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	image, err := s.deployedDroplet(a, n)
-	if err != nil {
-		return nil, err
-	}
-	n.Droplet = image.GUID
 	var d app.Deployment
 	err = s.change(r.Context(), func(w wish) error {
+		image, err := w.deployedDroplet(n)
+		if err != nil {
+			return err
+		}
+		n.Droplet = image.GUID
 		before, err := w.registry.LatestRevision(a.GUID)
 		if err != nil {
 			return err
@@ -147,11 +147,15 @@ func (s *Server) deployable(ctx context.Context, guid string) (app.App, error) {
 
 // deployedDroplet is what is to be deployed: what the wish names, the revision's, or
 // the app's current one.
-func (s *Server) deployedDroplet(a app.App, n app.NewDeployment) (droplet.Droplet, error) {
+func (w wish) deployedDroplet(n app.NewDeployment) (droplet.Droplet, error) {
+	a, err := w.registry.App(n.App)
+	if err != nil {
+		return droplet.Droplet{}, missing("App", err)
+	}
 	guid, gone := n.Droplet, "Unable to assign current droplet. Ensure the droplet exists and belongs to this app."
 	switch {
 	case n.Revision != "":
-		back, err := s.c.Registry.Revision(n.Revision)
+		back, err := w.registry.Revision(n.Revision)
 		if invisible(err) || err == nil && back.App != a.GUID {
 			return droplet.Droplet{}, unprocessable("The revision does not exist")
 		}
@@ -164,7 +168,7 @@ func (s *Server) deployedDroplet(a app.App, n app.NewDeployment) (droplet.Drople
 	case guid == "":
 		guid = a.Droplet
 	}
-	d, err := s.c.Shelf.Get(guid)
+	d, err := w.droplet(guid)
 	switch {
 	case errors.Is(err, droplet.ErrNotFound), err == nil && d.App != a.GUID:
 		return d, unprocessable("%s", gone)

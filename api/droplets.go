@@ -174,13 +174,13 @@ func (s *Server) setCurrentDroplet(r *http.Request) (any, error) {
 	if body.Data == nil {
 		return nil, unprocessable("data must name a droplet: a current droplet cannot be taken away")
 	}
-	d, err := s.c.Shelf.Get(body.Data.GUID)
-	if err != nil && !errors.Is(err, droplet.ErrNotFound) {
-		return nil, err
-	}
 	request := map[string]any{"droplet_guid": body.Data.GUID}
 	a, err := s.changeApp(r, "audit.app.droplet.mapped", request, func(w wish, a *app.App) error {
-		if d.GUID == "" || d.App != a.GUID {
+		d, err := w.droplet(body.Data.GUID)
+		if err != nil && !errors.Is(err, droplet.ErrNotFound) {
+			return err
+		}
+		if err != nil || d.App != a.GUID {
 			return unprocessable("Unable to assign current droplet. Ensure the droplet exists and belongs to this app.")
 		}
 		if d.State == droplet.DropletAwaiting {

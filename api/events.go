@@ -14,6 +14,7 @@ import (
 	"github.com/dewrun/dew/api/v3"
 	"github.com/dewrun/dew/app"
 	"github.com/dewrun/dew/auth"
+	"github.com/dewrun/dew/droplet"
 	"github.com/dewrun/dew/runtime"
 	"github.com/dewrun/dew/store"
 )
@@ -24,6 +25,7 @@ type wish struct {
 	registry *app.Registry
 	events   *app.Events
 	roles    *auth.Roles
+	droplet  func(guid string) (droplet.Droplet, error)
 	actor    app.Actor
 	after    *[]func() // what is done once it is kept; see afterwards
 }
@@ -39,7 +41,11 @@ func (s *Server) change(ctx context.Context, fn func(w wish) error) error {
 func (s *Server) changeAs(who app.Actor, fn func(w wish) error) error {
 	var after []func()
 	err := s.c.DB.Update(func(tx *store.Tx) error {
-		return fn(wish{registry: s.c.Registry.With(tx), events: s.c.Events.With(tx), roles: s.c.Roles.With(tx), actor: who, after: &after})
+		return fn(wish{
+			registry: s.c.Registry.With(tx), events: s.c.Events.With(tx), roles: s.c.Roles.With(tx),
+			droplet: func(guid string) (droplet.Droplet, error) { return s.c.Shelf.GetIn(tx, guid) },
+			actor:   who, after: &after,
+		})
 	})
 	if err != nil {
 		return err

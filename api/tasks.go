@@ -47,7 +47,7 @@ func (s *Server) createTask(r *http.Request) (any, error) {
 		if err != nil {
 			return missing("App", err)
 		}
-		if t, err = s.taskFrom(w.registry, a, body); err != nil {
+		if t, err = w.taskFrom(a, body); err != nil {
 			return err
 		}
 		if t, err = w.registry.CreateTask(t); err != nil {
@@ -71,8 +71,8 @@ func checkTaskBody(b v3.CreateTask) error {
 
 // taskFrom is the task that a body wishes for: what it says, else what its
 // template has, else the defaults.
-func (s *Server) taskFrom(registry *app.Registry, a app.App, b v3.CreateTask) (app.Task, error) {
-	d, err := s.taskDroplet(a, b.DropletGUID)
+func (w wish) taskFrom(a app.App, b v3.CreateTask) (app.Task, error) {
+	d, err := w.taskDroplet(a, b.DropletGUID)
 	if err != nil {
 		return app.Task{}, err
 	}
@@ -84,7 +84,7 @@ func (s *Server) taskFrom(registry *app.Registry, a app.App, b v3.CreateTask) (a
 		return t, unprocessable("user cannot be chosen for an image: it says itself who runs its programs")
 	}
 	if b.Template != nil {
-		p, err := registry.Process(b.Template.Process.GUID)
+		p, err := w.registry.Process(b.Template.Process.GUID)
 		if err != nil || p.App != a.GUID {
 			return t, notFound("Process")
 		}
@@ -107,12 +107,12 @@ func (s *Server) taskFrom(registry *app.Registry, a app.App, b v3.CreateTask) (a
 }
 
 // taskDroplet is the droplet that a body names, or the app's current one.
-func (s *Server) taskDroplet(a app.App, named string) (droplet.Droplet, error) {
+func (w wish) taskDroplet(a app.App, named string) (droplet.Droplet, error) {
 	guid := cmp.Or(named, a.Droplet)
 	if guid == "" {
 		return droplet.Droplet{}, unprocessable("Task must have a droplet. Specify droplet or assign current droplet to app.")
 	}
-	d, err := s.c.Shelf.Get(guid)
+	d, err := w.droplet(guid)
 	switch {
 	case err == nil && d.App != a.GUID:
 		return d, notFound("Droplet")

@@ -92,7 +92,7 @@ func TestDeploymentsAreBounded(t *testing.T) {
 	}
 }
 
-// The droplets of all generations are in use, and after a cancel the old one is the
+// The droplets of all generations and tasks are in use, and after a cancel the old one is the
 // app's again.
 func TestDropletsInUse(t *testing.T) {
 	t.Parallel()
@@ -100,7 +100,8 @@ func TestDropletsInUse(t *testing.T) {
 	a := one[App](t)(r.PutApp(App{Name: "shop", Space: "s1", Droplet: "old"}))
 	one[App](t)(r.UpdateApp(a.GUID, func(a *App) error { a.State = Started; return nil }))
 	d := one[Deployment](t)(r.Deploy(NewDeployment{App: a.GUID, Droplet: "new", Strategy: Rolling, Options: DeploymentOptions{MaxInFlight: 1}}))
-	if diff := cmp.Diff(one[map[string]bool](t)(r.DropletsInUse()), map[string]bool{"old": true, "new": true}); diff != "" {
+	one[Task](t)(r.CreateTask(Task{App: a.GUID, Command: "x", Droplet: "oldest"}))
+	if diff := cmp.Diff(one[map[string]bool](t)(r.DropletsInUse()), map[string]bool{"oldest": true, "old": true, "new": true}); diff != "" {
 		t.Errorf("droplets (-got +want):\n%s", diff)
 	}
 	one[Deployment](t)(r.CancelDeployment(d.GUID, func(Deployment, int) int { return 1 }))

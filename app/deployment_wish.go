@@ -399,7 +399,11 @@ func (r *Registry) DropletsInUse() (map[string]bool, error) {
 				used[s.Release.Droplet] = true
 			}
 		}
-		return err
+		tasks, terr := r.ActiveTasks()
+		for _, t := range tasks {
+			used[t.Droplet] = true
+		}
+		return errors.Join(err, terr)
 	})
 	return used, err
 }

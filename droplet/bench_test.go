@@ -51,7 +51,7 @@ func benchYard(b *testing.B) (*Packages, *Builds) {
 	}
 	return p, NewBuilds(db, p, s, BuildOptions{
 		Stacks: func(string) (Stack, error) { return Stack{Name: "host", ID: "id"}, nil },
-		InUse:  func() map[string]bool { return map[string]bool{} },
+		InUse:  func(*store.Tx) map[string]bool { return map[string]bool{} },
 	})
 }
 

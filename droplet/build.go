@@ -67,9 +67,10 @@ type Build struct {
 type BuildOptions struct {
 	Stacks func(name string) (Stack, error)
 	Say    func(app, line string) // the [STG/0] lines; nil: nobody listens
-	// InUse returns the guids of droplets that apps run or will run; they are
-	// never collected. As long as it returns nil, that is not known and nothing is.
-	InUse func() map[string]bool
+	// InUse returns the guids of droplets that apps run or will run, as the transaction
+	// has it; they are never collected. As long as it returns nil, that is not known and
+	// nothing is.
+	InUse func(tx *store.Tx) map[string]bool
 	// Collected is told when images are gone that no droplet names. It must be quick,
 	// and may be nil.
 	Collected func()
@@ -113,7 +114,7 @@ func NewBuilds(db *store.DB, p *Packages, s *Shelf, o BuildOptions) *Builds {
 		o.Say = func(string, string) {}
 	}
 	if o.InUse == nil {
-		o.InUse = func() map[string]bool { return nil }
+		o.InUse = func(*store.Tx) map[string]bool { return nil }
 	}
 	if o.Env == nil {
 		o.Env = func(string) (map[string]string, error) { return nil, nil }
@@ -360,12 +361,7 @@ func (b *Builds) collect(app string) error {
 	if err != nil {
 		return err
 	}
-	used := b.o.InUse()
-	if used == nil || len(ds) <= keepDroplets {
-		return b.collectImages()
-	}
-	ds = slices.DeleteFunc(ds[keepDroplets:], func(d Droplet) bool { return used[d.GUID] })
-	if err := b.shelf.remove(ds); err != nil {
+	if err := b.shelf.removeUnused(ds[min(keepDroplets, len(ds)):], b.o.InUse); err != nil {
 		return err
 	}
 	return b.collectImages()

@@ -59,7 +59,7 @@ func (y *yard) open() {
 			return y.stack, nil
 		},
 		Say:   func(app, line string) { y.lines = append(y.lines, app+": "+line) },
-		InUse: func() map[string]bool { return y.used },
+		InUse: func(*store.Tx) map[string]bool { return y.used },
 	})
 }
 

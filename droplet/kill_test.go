@@ -57,7 +57,7 @@ func openAll(t *testing.T, dir string) (*store.DB, *Packages, *Shelf, *Builds) {
 	}
 	return db, p, s, NewBuilds(db, p, s, BuildOptions{
 		Stacks: func(string) (Stack, error) { return Stack{Name: "host", ID: "id"}, nil },
-		InUse:  func() map[string]bool { return map[string]bool{} },
+		InUse:  func(*store.Tx) map[string]bool { return map[string]bool{} },
 	})
 }
 

@@ -163,8 +163,16 @@ func (s *Shelf) keep(d Droplet, also func(tx *store.Tx) error) error {
 }
 
 // Get returns the droplet with guid, or ErrNotFound.
-func (s *Shelf) Get(guid string) (Droplet, error) {
-	d, err := s.droplets.Get(guid)
+func (s *Shelf) Get(guid string) (Droplet, error) { return s.get(s.droplets, guid) }
+
+// GetIn is Get as a transaction has it: what it then keeps names no droplet that
+// was removed meanwhile.
+func (s *Shelf) GetIn(tx *store.Tx, guid string) (Droplet, error) {
+	return s.get(s.droplets.With(tx), guid)
+}
+
+func (*Shelf) get(droplets *store.Bucket[Droplet], guid string) (Droplet, error) {
+	d, err := droplets.Get(guid)
 	if errors.Is(err, store.ErrNotFound) {
 		return d, fmt.Errorf("droplet %s: %w", guid, ErrNotFound)
 	}
@@ -242,13 +250,26 @@ func (s *Shelf) made(reuse string) (d Droplet, ok bool, err error) {
 	return slices.MinFunc(all, newestDroplet), true, nil
 }
 
-// remove forgets droplets. Their images go with Collect.
+// remove forgets droplets.
 func (s *Shelf) remove(ds []Droplet) error {
+	return s.removeUnused(ds, func(*store.Tx) map[string]bool { return map[string]bool{} })
+}
+
+// removeUnused forgets those droplets that are not in use in the transaction that
+// does; none, as long as inUse returns nil. Their images go with Collect.
+func (s *Shelf) removeUnused(ds []Droplet, inUse func(tx *store.Tx) map[string]bool) error {
 	if len(ds) == 0 {
 		return nil
 	}
 	return s.db.Update(func(tx *store.Tx) error {
+		used := inUse(tx)
+		if used == nil {
+			return nil
+		}
 		for _, d := range ds {
+			if used[d.GUID] {
+				continue
+			}
 			if err := s.droplets.With(tx).Delete(d.GUID); err != nil {
 				return fmt.Errorf("cannot remove droplet %s: %w", d.GUID, err)
 			}

@@ -220,15 +220,11 @@ func (d *daemon) sayStaging(guid, line string) {
 }
 
 // dropletsInUse are those that instances and tasks are started from; nil while nobody can tell.
-func (d *daemon) dropletsInUse() map[string]bool {
-	used, err := d.registry.DropletsInUse()
-	tasks, terr := d.registry.ActiveTasks()
-	if err := errors.Join(err, terr); err != nil {
+func (d *daemon) dropletsInUse(tx *store.Tx) map[string]bool {
+	used, err := d.registry.With(tx).DropletsInUse()
+	if err != nil {
 		d.log.Error("cannot read which droplets are in use", "err", err)
 		return nil
-	}
-	for _, t := range tasks {
-		used[t.Droplet] = true
 	}
 	return used
 }
