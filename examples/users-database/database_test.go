@@ -77,7 +77,10 @@ func startPostgres(t *testing.T) settings {
 	}
 	data := filepath.Join(dir, "data")
 	run(t, as(exec.Command(filepath.Join(bin, "initdb"), "-D", data, "-U", "me", "--pwfile", secret, "--auth", "scram-sha-256", "--no-sync")))
-	serveUntilEnd(t, exec.Command(filepath.Join(bin, "postgres"), "-D", data, "-h", "127.0.0.1", "-p", port, "-k", dir), port)
+	serveUntilEnd(t, exec.Command(filepath.Join(bin, "postgres"), "-D", data, "-h", "127.0.0.1", "-p", port, "-k", dir), func() error {
+		// It listens before it lets anybody in.
+		return exec.Command(filepath.Join(bin, "pg_isready"), "-q", "-h", "127.0.0.1", "-p", port).Run()
+	})
 	return settings{Driver: "postgres", Host: "127.0.0.1", Port: port, Database: "postgres", Username: "me", Password: "p:/@ w"}
 }
 
@@ -90,7 +93,13 @@ func startMariaDB(t *testing.T) settings {
 		t.Fatal(err)
 	}
 	serveUntilEnd(t, exec.Command("mariadbd", "--no-defaults", "--datadir="+data, "--bind-address=127.0.0.1", "--port="+port,
-		"--socket="+filepath.Join(dir, "s"), "--init-file="+sql), port)
+		"--socket="+filepath.Join(dir, "s"), "--init-file="+sql), func() error {
+		conn, err := net.Dial("tcp", "127.0.0.1:"+port)
+		if err == nil {
+			err = conn.Close()
+		}
+		return err
+	})
 	return settings{Driver: "mariadb", Host: "127.0.0.1", Port: port, Database: "users", Username: "me", Password: "p:/@ w"}
 }
 
@@ -144,7 +153,7 @@ func run(t *testing.T, c *exec.Cmd) {
 	}
 }
 
-func serveUntilEnd(t *testing.T, c *exec.Cmd, port string) {
+func serveUntilEnd(t *testing.T, c *exec.Cmd, ready func() error) {
 	t.Helper()
 	if err := as(c).Start(); err != nil {
 		t.Fatal(err)
@@ -155,13 +164,12 @@ func serveUntilEnd(t *testing.T, c *exec.Cmd, port string) {
 		_ = c.Wait()
 	})
 	for until := time.Now().Add(time.Minute); ; time.Sleep(50 * time.Millisecond) {
-		conn, err := net.Dial("tcp", "127.0.0.1:"+port)
+		err := ready()
 		if err == nil {
-			_ = conn.Close()
 			return
 		}
 		if time.Now().After(until) {
-			t.Fatalf("%s does not listen: %v", c.Path, err)
+			t.Fatalf("%s does not serve: %v", c.Path, err)
 		}
 	}
 }
