@@ -21,7 +21,7 @@ import (
 )
 
 // patience bounds every wait: only a hang reaches it.
-const patience = 60 * time.Second
+const patience = 3 * time.Minute
 
 // cell is one daemon with the programs it is made of. The tests share it, look at
 // it with dew and over HTTP, and leave no app behind.
@@ -135,7 +135,7 @@ func (c *cell) end() error {
 		errs = append(errs, errors.New("dewd is there after dew shutdown"), c.cmd.Process.Kill())
 		<-c.ended
 	}
-	errs = append(errs, c.leftovers(), c.complaints())
+	errs = append(errs, until(c.leftovers), c.complaints()) // a process that was told to end may need a moment
 	if err := errors.Join(errs...); err != nil {
 		out, terr := exec.Command(filepath.Join(c.bin, "dewd"), append([]string{"teardown"}, c.flags()...)...).CombinedOutput()
 		if terr != nil {

@@ -401,16 +401,19 @@ func TestTwoInstancesTwoSidecarsAndAWorker(t *testing.T) {
 	}
 	bothAnswer(t, name)
 
-	sources := map[string]bool{}
-	for _, l := range logsOf(t, name) {
-		if strings.HasPrefix(l.Source, "APP/") {
-			sources[l.Source] = true
-		}
-	}
 	all := []string{"APP/PROC/WEB", "APP/PROC/WEB/SIDECAR/AGENT", "APP/PROC/WEB/SIDECAR/CONFIG SERVER", "APP/PROC/WORKER", "APP/PROC/WORKER/SIDECAR/AGENT"}
-	if got := slices.Sorted(maps.Keys(sources)); !slices.Equal(got, all) {
-		t.Errorf("lines from %q, want %q", got, all)
-	}
+	eventually(t, "lines of all processes", func() error { // who runs may not have printed yet
+		sources := map[string]bool{}
+		for _, l := range logsOf(t, name) {
+			if strings.HasPrefix(l.Source, "APP/") {
+				sources[l.Source] = true
+			}
+		}
+		if got := slices.Sorted(maps.Keys(sources)); !slices.Equal(got, all) {
+			return fmt.Errorf("lines from %q, want %q", got, all)
+		}
+		return nil
+	})
 }
 
 // bothAnswer waits until both instances have answered after one another, as their

@@ -199,13 +199,16 @@ func entry(t *testing.T, app, offering, instance string) vcapEntry {
 
 // What is in the marketplace is told with its plans, the paid ones marked.
 func TestMarketplace(t *testing.T) {
-	out := dew(t, "", "marketplace").out
 	for _, offering := range []string{"mariadb", "postgres", "redis"} {
-		if !slices.ContainsFunc(strings.Split(out, "\n"), func(l string) bool {
-			return strings.HasPrefix(l, offering+" ") && strings.Contains(l, " large*, small ")
-		}) {
-			t.Errorf("the marketplace has no %s with its plans:\n%s", offering, out)
-		}
+		eventually(t, offering, func() error { // a new daemon has yet to ask its broker
+			out := dew(t, "", "marketplace").out
+			if !slices.ContainsFunc(strings.Split(out, "\n"), func(l string) bool {
+				return strings.HasPrefix(l, offering+" ") && strings.Contains(l, " large*, small ")
+			}) {
+				return fmt.Errorf("the marketplace has no %s with its plans:\n%s", offering, out)
+			}
+			return nil
+		})
 	}
 	plans := map[string]bool{}
 	for _, o := range read[[]struct {

@@ -60,6 +60,7 @@ type checker struct {
 	apps   []subject
 	watch  *watch
 	tried  func(err error) // hears what did not hold yet
+	bound  func(context.Context, time.Duration) (context.Context, context.CancelFunc)
 }
 
 // check makes one check, until it holds or its time is over.
@@ -138,7 +139,7 @@ const (
 // until tries until it works. What was wrong the last time is the failure when
 // time is over.
 func (c *checker) until(ctx context.Context, limit time.Duration, try func(context.Context) error) error {
-	bounded, cancel := context.WithTimeout(ctx, limit)
+	bounded, cancel := c.bounded(ctx, limit)
 	defer cancel()
 	var last error
 	for pause := firstPause; ; pause = min(2*pause, maxPause) {
@@ -167,6 +168,13 @@ func (c *checker) until(ctx context.Context, limit time.Duration, try func(conte
 		f.Err = fmt.Errorf("%w (tried for %s)", f.Err, limit)
 		return &f
 	}
+}
+
+func (c *checker) bounded(ctx context.Context, limit time.Duration) (context.Context, context.CancelFunc) {
+	if c.bound != nil {
+		return c.bound(ctx, limit)
+	}
+	return context.WithTimeout(ctx, limit)
 }
 
 func isTimeout(err error) bool {

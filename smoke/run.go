@@ -43,6 +43,9 @@ type Config struct {
 	// BundleAlways writes it also when nothing failed.
 	BundleAlways bool
 	Patient      context.Context // ends when nobody waits for the removal any more
+
+	// bound limits the tries of a check, in the place of a clock.
+	bound func(context.Context, time.Duration) (context.Context, context.CancelFunc)
 }
 
 // Scene is what there is to look at when a folder has failed.
@@ -322,7 +325,7 @@ func (r *run) missing(ctx context.Context) (string, error) {
 func (r *run) checker() *checker {
 	return &checker{
 		ask: r.inside.Ask, verbs: r.inside.Verbs, router: r.router, env: r.inside.Env, dir: r.folder.Dir, began: r.began,
-		mails: r.mails, apps: r.apps, watch: newWatch(r.inside.Ask, r.apps), tried: r.Tried,
+		mails: r.mails, apps: r.apps, watch: newWatch(r.inside.Ask, r.apps), tried: r.Tried, bound: r.bound,
 	}
 }
 

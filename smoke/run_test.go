@@ -18,6 +18,25 @@ import (
 // tested runs one folder with this smoke.yml against a cloud.
 func tested(t *testing.T, c *cloud, v *fakeVerbs, spec string) (Report, string) {
 	t.Helper()
+	return testedWith(t, c, v, spec, Config{})
+}
+
+// tried is like tested, but the time of a check is over when a try of it has failed: how
+// long one takes is the machine's business.
+func tried(t *testing.T, c *cloud, v *fakeVerbs, spec string) (Report, string) {
+	t.Helper()
+	var over context.CancelFunc // of the check that is made
+	return testedWith(t, c, v, spec, Config{
+		bound: func(ctx context.Context, limit time.Duration) (context.Context, context.CancelFunc) {
+			ctx, over = context.WithTimeout(ctx, limit)
+			return ctx, over
+		},
+		Tried: func(error) { over() },
+	})
+}
+
+func testedWith(t *testing.T, c *cloud, v *fakeVerbs, spec string, cfg Config) (Report, string) {
+	t.Helper()
 	dir := write(t, map[string]string{"manifest.yml": "applications: [{name: ((name))}]", File: "variables: {name: shop}\n" + spec})
 	folders, err := Find([]string{dir})
 	if err != nil {
@@ -25,21 +44,20 @@ func tested(t *testing.T, c *cloud, v *fakeVerbs, spec string) (Report, string) 
 	}
 	var mu sync.Mutex
 	var said strings.Builder
-	ask := c.ask(t)
-	r := Run(t.Context(), Config{
-		Ask: ask, Enter: func(context.Context, Place) (Inside, error) {
-			return Inside{Ask: ask, Verbs: v, Env: append(os.Environ(), "GIVEN=yes"), Close: func() {}}, nil
-		},
-		Say: func(format string, args ...any) {
-			mu.Lock()
-			defer mu.Unlock()
-			fmt.Fprintf(&said, format+"\n", args...)
-		},
-		Bundle: func(ctx context.Context, s Scene) (string, error) {
-			file := filepath.Join(dir, "kept.tar.gz")
-			return file, Bundle{File: file}.Write(ctx, s)
-		},
-	}, folders)
+	cfg.Ask = c.ask(t)
+	cfg.Enter = func(context.Context, Place) (Inside, error) {
+		return Inside{Ask: cfg.Ask, Verbs: v, Env: append(os.Environ(), "GIVEN=yes"), Close: func() {}}, nil
+	}
+	cfg.Say = func(format string, args ...any) {
+		mu.Lock()
+		defer mu.Unlock()
+		fmt.Fprintf(&said, format+"\n", args...)
+	}
+	cfg.Bundle = func(ctx context.Context, s Scene) (string, error) {
+		file := filepath.Join(dir, "kept.tar.gz")
+		return file, Bundle{File: file}.Write(ctx, s)
+	}
+	r := Run(t.Context(), cfg, folders)
 	mu.Lock()
 	defer mu.Unlock()
 	return r, said.String()
@@ -117,19 +135,19 @@ func TestRunFailures(t *testing.T) {
 			set: func(_ *cloud, v *fakeVerbs) { v.err = &Failure{Status: StatusStaging, Err: errors.New("cannot stage")} },
 		},
 		{name: "app", spec: "checks: [{app: shoop, run: x}]", status: StatusUsage, want: `the manifests have no app "shoop", they have shop`},
-		{name: "http", spec: "checks: [{http: GET /, timeout: 120ms}]", status: StatusAssertion, want: "the status is 503, want 200: the body is \"busy\" (tried for 120ms)", set: busy},
-		{name: "refused", spec: "checks: [{http: GET /, timeout: 120ms}]", status: StatusAssertion, want: "got no answer", set: func(c *cloud, _ *fakeVerbs) { c.router = "http://127.0.0.1:1" }},
+		{name: "http", spec: "checks: [{http: GET /, timeout: 2m}]", status: StatusAssertion, want: "the status is 503, want 200: the body is \"busy\" (tried for 2m0s)", set: busy},
+		{name: "refused", spec: "checks: [{http: GET /}]", status: StatusAssertion, want: "got no answer", set: func(c *cloud, _ *fakeVerbs) { c.router = "http://127.0.0.1:1" }},
 		{name: "log", spec: "checks: [{log: ready, timeout: 120ms}]", status: StatusAssertion, want: `no line of app shop fits (contains "ready"); there were 0`},
-		{name: "ssh", spec: "checks: [{ssh: {command: x, status: 0}, timeout: 120ms}]", status: StatusAssertion, want: "the command ended with status 7, want 0", set: func(_ *cloud, v *fakeVerbs) { v.out.Status = 7 }},
-		{name: "mail", spec: "checks: [{mail: {to: a@b.c}, timeout: 120ms}]", status: StatusAssertion, want: "no such mail came to a@b.c"},
-		{name: "run", spec: "checks: [{run: echo why; exit 4, timeout: 120ms}]", status: StatusAssertion, want: `it ended with exit status 4: at last it printed "why"`},
-		{name: "no process", spec: "checks: [{kill: {process: worker}, timeout: 120ms}]", status: StatusUsage, want: `has no process "worker", it has web`},
+		{name: "ssh", spec: "checks: [{ssh: {command: x, status: 0}}]", status: StatusAssertion, want: "the command ended with status 7, want 0", set: func(_ *cloud, v *fakeVerbs) { v.out.Status = 7 }},
+		{name: "mail", spec: "checks: [{mail: {to: a@b.c}}]", status: StatusAssertion, want: "no such mail came to a@b.c"},
+		{name: "run", spec: "checks: [{run: echo why; exit 4}]", status: StatusAssertion, want: `it ended with exit status 4: at last it printed "why"`},
+		{name: "no process", spec: "checks: [{kill: {process: worker}}]", status: StatusUsage, want: `has no process "worker", it has web`},
 		{
 			name: "exit", spec: "checks: [{kill: {}, exit: {description: other}}]", status: StatusAssertion, want: `the exit record says "ended", want "other"`,
 			set: func(c *cloud, _ *fakeVerbs) { c.signal = func(v3.Kill) v3.Crash { return crash("i-1", "ended", 0) } },
 		},
 		{
-			name: "not again", spec: "checks: [{kill: {}, timeout: 120ms}]", status: StatusAssertion, want: "instance 0 of web does not run again: it is crashed",
+			name: "not again", spec: "checks: [{kill: {}}]", status: StatusAssertion, want: "instance 0 of web does not run again: it is crashed",
 			set: func(c *cloud, _ *fakeVerbs) {
 				c.signal = func(v3.Kill) v3.Crash {
 					c.stats[0].State = v3.StateCrashed
@@ -140,8 +158,8 @@ func TestRunFailures(t *testing.T) {
 		{name: "crash at the start", spec: "", status: StatusCrashed, want: "app shop crashed: APP/PROC/WEB: Exited with status 1", set: crashes("APP/PROC/WEB: Exited with status 1", 0)},
 		{name: "out of memory", spec: "", status: StatusMemory, want: "out of memory", set: crashes("APP/PROC/WEB: Exited with status 137 (out of memory)", 0)},
 		{name: "crash in a check", spec: "checks: [{log: never}]", status: StatusCrashed, want: "app shop crashed: later", set: crashes("later", 200*time.Millisecond)},
-		{name: "never runs", spec: "timeout: 200ms", status: StatusTimeout, want: "instance 0 of process web of app shop did not run in time", set: func(c *cloud, _ *fakeVerbs) { c.stats[0].State = v3.StateStarting }},
-		{name: "too long", spec: "timeout: 200ms\nchecks: [{run: sleep 60}]", status: StatusTimeout, want: "took longer than 200ms"},
+		{name: "never runs", spec: "timeout: 2s", status: StatusTimeout, want: "instance 0 of process web of app shop did not run in time", set: func(c *cloud, _ *fakeVerbs) { c.stats[0].State = v3.StateStarting }},
+		{name: "too long", spec: "timeout: 1s\nchecks: [{run: sleep 60}]", status: StatusTimeout, want: "took longer than 1s"},
 		{name: "no rights", spec: "", status: StatusFailed, want: "cannot make an org to test in", set: func(c *cloud, _ *fakeVerbs) { c.refuse["POST /v3/organizations"] = http.StatusForbidden }},
 		{name: "stays", spec: "", status: StatusInfrastructure, want: "cannot remove the org", set: func(c *cloud, _ *fakeVerbs) {
 			c.refuse["DELETE /v3/organizations/org-1"] = http.StatusInternalServerError
@@ -154,7 +172,7 @@ func TestRunFailures(t *testing.T) {
 			if tt.set != nil {
 				tt.set(c, v)
 			}
-			r, said := tested(t, c, v, tt.spec)
+			r, said := tried(t, c, v, tt.spec)
 			_, step, bad := r.Failed()
 			if !bad || r.Status != tt.status || step.Status != tt.status || !strings.Contains(step.Detail, tt.want) {
 				t.Errorf("status %d, %q, want %d with %q\n%s", r.Status, step.Detail, tt.status, tt.want, said)
@@ -177,14 +195,16 @@ func busy(c *cloud, _ *fakeVerbs) {
 func crashes(description string, after time.Duration) func(*cloud, *fakeVerbs) {
 	return func(c *cloud, v *fakeVerbs) {
 		v.after = func() {
-			time.AfterFunc(after, func() {
+			crash := func() {
 				c.mu.Lock()
 				defer c.mu.Unlock()
 				c.crashes = []v3.Crash{crash("i-1", description, 0)}
-			})
-			if after == 0 {
-				time.Sleep(50 * time.Millisecond)
 			}
+			if after == 0 {
+				crash()
+				return
+			}
+			time.AfterFunc(after, crash)
 		}
 	}
 }

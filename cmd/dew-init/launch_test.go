@@ -10,7 +10,6 @@ import (
 	"strings"
 	"syscall"
 	"testing"
-	"time"
 )
 
 // shells are run through every test that sources something.
@@ -96,7 +95,7 @@ func TestGateFIFO(t *testing.T) {
 	cmd := exec.Command(program, "launch", "--", `touch ran; echo $$ $PROFILE_PID; exec sleep 60`)
 	cmd.Dir, cmd.Stdin, cmd.Stdout, cmd.Stderr = dir, fifo, &out, os.Stderr
 	cmd.ExtraFiles = []*os.File{stray} // a leak of whoever started it
-	cmd.WaitDelay = time.Second
+	cmd.WaitDelay = patience           // for the last of its output
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}

@@ -16,7 +16,10 @@ import (
 const maxResident = 4096
 
 // patience bounds every wait for the kernel.
-const patience = 10 * time.Second
+const patience = time.Minute
+
+// lastIgnored is the signal that PID 1 sets last: with it, all are set.
+const lastIgnored = syscall.SIGUSR2
 
 // startInit runs dew-init as PID 1 of a new pid namespace; before it runs, the
 // shell that becomes it may leave it children.
@@ -35,7 +38,7 @@ func startInit(t *testing.T, before string) *exec.Cmd {
 		}
 	})
 	eventually(t, "PID 1 to listen to signals", func() bool {
-		return procStatus(t, cmd.Process.Pid, "Name") == "dew-init" && ignores(t, cmd.Process.Pid, syscall.SIGUSR1)
+		return procStatus(t, cmd.Process.Pid, "Name") == "dew-init" && ignores(t, cmd.Process.Pid, lastIgnored)
 	})
 	return cmd
 }
@@ -170,7 +173,7 @@ func TestNoArguments(t *testing.T) {
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "PID 1 to listen", func() bool { return ignores(t, cmd.Process.Pid, syscall.SIGUSR2) })
+	eventually(t, "PID 1 to listen", func() bool { return ignores(t, cmd.Process.Pid, lastIgnored) })
 	if err := cmd.Process.Signal(syscall.SIGTERM); err != nil {
 		t.Fatal(err)
 	}

@@ -100,36 +100,29 @@ func TestSetMode(t *testing.T) {
 	}
 }
 
-// leafOf makes a cgroup for a session of this machine, and tells its controller.
-func leafOf(t *testing.T, name string) (dir, controller string) {
+// leafOf makes a cgroup for a session of this machine, with a name that no other test
+// has, and tells its controller.
+func leafOf(t *testing.T) (dir, controller string) {
 	t.Helper()
-	for _, base := range []string{"/sys/fs/cgroup/unified", "/sys/fs/cgroup"} {
-		if _, err := os.Stat(filepath.Join(base, "cgroup.procs")); err == nil {
-			dir = filepath.Join(base, name)
+	base, controller := "/sys/fs/cgroup/pids", "pids"
+	for _, unified := range []string{"/sys/fs/cgroup/unified", "/sys/fs/cgroup"} {
+		if _, err := os.Stat(filepath.Join(unified, "cgroup.procs")); err == nil {
+			base, controller = unified, ""
 			break
 		}
 	}
-	if dir == "" {
-		dir, controller = filepath.Join("/sys/fs/cgroup/pids", name), "pids"
-	}
-	if err := os.Mkdir(dir, 0o755); err != nil {
+	dir, err := os.MkdirTemp(base, "dew-init-test-")
+	if err != nil {
 		t.Skipf("cannot make a cgroup: %v", err)
 	}
-	t.Cleanup(func() {
-		for range 100 { // a group that was just emptied can stay busy for a moment
-			if syscall.Rmdir(dir) == nil {
-				return
-			}
-			time.Sleep(10 * time.Millisecond)
-		}
-		t.Errorf("cannot remove %s", dir)
-	})
+	// A group that was just emptied can stay busy for a moment.
+	t.Cleanup(func() { eventually(t, dir+" to be removed", func() bool { return syscall.Rmdir(dir) == nil }) })
 	return dir, controller
 }
 
 // A session runs nothing before it stands in its leaf, and keeps its input.
 func TestSessionWaitsForItsLeaf(t *testing.T) {
-	dir, controller := leafOf(t, "dew-init-test-"+filepath.Base(t.TempDir()))
+	dir, controller := leafOf(t)
 	cmd := exec.Command(program, "session", "--cgroup", controller+":"+filepath.Base(dir), "--", "echo begun; cat; exit 7")
 	cmd.Stdin = strings.NewReader("input\n")
 	var out strings.Builder

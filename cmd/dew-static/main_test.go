@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bufio"
 	"bytes"
 	"compress/gzip"
 	"context"
@@ -265,22 +266,18 @@ func TestWhatCannotBeServed(t *testing.T) {
 
 // A server that is to end answers what it has begun.
 func TestServe(t *testing.T) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	_, port, err := net.SplitHostPort(l.Addr().String())
-	if err != nil {
-		t.Fatal(err)
-	}
-	l.Close()
-	t.Setenv("PORT", port)
+	t.Setenv("PORT", "0")
 	ctx, cancel := context.WithCancel(t.Context())
 	r, w := io.Pipe()
 	ended := make(chan error, 1)
 	s := siteOf(t, map[string]string{"index.html": "home"})
 	go func() { ended <- serve(ctx, s, w) }()
-	if _, err := r.Read(make([]byte, 100)); err != nil { // that it serves
+	line, err := bufio.NewReader(r).ReadString('\n') // that it serves
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, port, err := net.SplitHostPort(strings.TrimPrefix(strings.TrimSpace(line), "Serving files on "))
+	if err != nil {
 		t.Fatal(err)
 	}
 	go io.Copy(io.Discard, r) //nolint:errcheck // the rest of it

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"os"
@@ -10,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/dewrun/dew/api/client"
 	"github.com/dewrun/dew/api/v3"
 )
 
@@ -180,7 +182,7 @@ func TestDaemonCommands(t *testing.T) {
 	}
 	d.pid = ended.Process.Pid
 	d.dew("status").must(t, 0, fmt.Sprintf("pid %d", d.pid), "http://*.dew.localhost:8080")
-	d.dew("credentials").must(t, 0, "cf api http://127.0.0.1:8484\n", `cf login -u admin -p 'it'\''s' -o local -s dev`+"\n")
+	d.dew("credentials").must(t, 0, "cf api "+nobody+"\n", `cf login -u admin -p 'it'\''s' -o local -s dev`+"\n")
 	d.dew("credentials", "--json").must(t, 0, filepath.Join(d.run, "dew.sock"), `"password": "it's"`, `"apps": "http://*.dew.localhost:8080"`, `"space": "dev"`)
 	d.dew("curl", "/v3/nothing", "-i", "-X", "put", "-d", `{"a":1}`).must(t, 0, "404 Not Found", "Unknown request")
 	if d.body("PUT /v3/nothing") != `{"a":1}` {
@@ -242,6 +244,26 @@ func TestSettled(t *testing.T) {
 	}
 }
 
+// Only what time cut off is late: neither a success nor a crash that was seen is.
+func TestTimedOut(t *testing.T) {
+	late := &failure{status: statusTimeout, err: errBroken}
+	ctx, cancel := context.WithTimeoutCause(t.Context(), 0, late)
+	defer cancel()
+	<-ctx.Done()
+	crashed := &notRunning{process: "web"}
+	for _, c := range []struct{ err, want error }{
+		{nil, nil},
+		{crashed, crashed},
+		{context.Cause(ctx), late},
+		{fmt.Errorf("cannot lock: %w", context.Cause(ctx)), late},
+		{&client.Unreachable{Err: ctx.Err()}, late},
+	} {
+		if got := timedOut(ctx, c.err); got != c.want {
+			t.Errorf("%v became %v, want %v", c.err, got, c.want)
+		}
+	}
+}
+
 func TestConfirm(t *testing.T) {
 	for answer, want := range map[string]bool{"y\n": true, "YES\n": true, "n\n": false, "\n": false, "y": true} {
 		c := quiet()
@@ -257,7 +279,7 @@ func TestAlive(t *testing.T) {
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
-	for deadline := time.Now().Add(5 * time.Second); alive(cmd.Process.Pid); time.Sleep(time.Millisecond) { // ended, and nobody asked for its status yet
+	for deadline := time.Now().Add(hang); alive(cmd.Process.Pid); time.Sleep(time.Millisecond) { // ended, and nobody asked for its status yet
 		if time.Now().After(deadline) {
 			t.Fatal("a process that has ended counts as alive")
 		}

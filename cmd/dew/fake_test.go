@@ -25,6 +25,10 @@ import (
 	"github.com/dewrun/dew/api/v3"
 )
 
+// nobody is where the daemon says it listens, and nothing does: not even a real one of
+// this machine.
+const nobody = "http://127.0.0.1:1"
+
 // daemon answers on a socket in the shapes of v3 and remembers what it was
 // asked. It has one app at most, "shop".
 type daemon struct {
@@ -317,7 +321,7 @@ func (d *daemon) otherRoutes(handle func(string, func(*http.Request, []byte) any
 	})
 	handle("GET /api/v1/read/app-1", func(r *http.Request, _ []byte) any { return d.read(r) })
 	handle("GET /dew/v1/status", func(*http.Request, []byte) any {
-		return v3.Status{Version: "1", PID: d.pid, StartedAt: time.Now(), Root: "/r", Router: "http://127.0.0.1:8080", Domain: "dew.localhost", API: "http://127.0.0.1:8484"}
+		return v3.Status{Version: "1", PID: d.pid, StartedAt: time.Now(), Root: "/r", Router: "http://127.0.0.1:8080", Domain: "dew.localhost", API: nobody}
 	})
 	handle("GET /dew/v1/apps/app-1/crashes", func(*http.Request, []byte) any {
 		if d.unwritten > 0 {
@@ -448,10 +452,13 @@ type result struct {
 	err       error
 }
 
+// hang is how long a command may take: only one that hangs does.
+const hang = time.Minute
+
 // dew runs the command line against the daemon.
 func (d *daemon) dew(args ...string) result {
 	d.t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), hang)
 	defer cancel()
 	return runDew(ctx, append([]string{"--run", d.run}, args...)...)
 }

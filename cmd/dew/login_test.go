@@ -22,7 +22,7 @@ func (d *daemon) remote(args ...string) result {
 // types is remote with somebody at the terminal.
 func (d *daemon) types(text string, args ...string) result {
 	d.t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), hang)
 	defer cancel()
 	d.t.Setenv("DEW_RUN", d.run)
 	return typeDew(ctx, text, args...)
@@ -79,7 +79,7 @@ func TestLoginSocketAddress(t *testing.T) {
 	d := newDaemon(t)
 	d.t.Setenv("DEW_PASSWORD", "x")
 	// The daemon of this machine says its address, where nobody listens.
-	d.remote("login", "-u", "admin").must(t, 6, "http://127.0.0.1:8484", "is it running")
+	d.remote("login", "-u", "admin").must(t, 6, nobody, "is it running")
 	runDew(t.Context(), "--run", t.TempDir(), "login", "-u", "x", "-p", "y").must(t, 2, "which daemon?")
 }
 

@@ -137,7 +137,7 @@ func (p *people) routes(d *daemon, handle func(string, func(*http.Request, []byt
 	handle("POST /uaa/oauth/token", func(r *http.Request, b []byte) any { return d.people.grant(r, b) })
 	handle("DELETE /uaa/oauth/token/revoke/{jti}", func(*http.Request, []byte) any { return map[string]string{} })
 	handle("GET /dew/v1/credentials", func(*http.Request, []byte) any {
-		return v3.Credentials{API: "http://127.0.0.1:8484", Username: "admin", Password: d.people.secrets["admin"]}
+		return v3.Credentials{API: nobody, Username: "admin", Password: d.people.secrets["admin"]}
 	})
 	handle("POST /dew/v1/token", func(*http.Request, []byte) any {
 		return v3.LocalToken{Token: d.people.token("admin", "cf")["access_token"].(string), Type: "bearer"}

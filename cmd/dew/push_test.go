@@ -142,6 +142,7 @@ func TestPushFails(t *testing.T) {
 	why := "NoAppDetectedError: nothing here can be started"
 	for name, c := range map[string]struct {
 		prepare func(d *daemon)
+		minutes string // to start in
 		args    []string
 		status  int
 		text    string
@@ -184,7 +185,7 @@ func TestPushFails(t *testing.T) {
 			},
 			status: 4, text: "has no memory value",
 		},
-		"late": {prepare: func(d *daemon) { d.stats = []v3.InstanceStats{{State: v3.StateStarting}} }, status: 5, text: "did not run within"},
+		"late": {prepare: startsForEver, minutes: "0.001", status: 5, text: "did not run within 60ms"},
 		"manifest": {prepare: func(d *daemon) {
 			d.refuse["POST /v3/spaces/space-1/actions/apply_manifest"] = v3.Error{Detail: "memory: 256 bananas"}
 		}, status: 1, text: "256 bananas"},
@@ -197,7 +198,7 @@ func TestPushFails(t *testing.T) {
 		"timeout":       {args: []string{"-t", "0"}, status: 2, text: "less than 1"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			t.Setenv("CF_STARTUP_TIMEOUT", "0.001")
+			t.Setenv("CF_STARTUP_TIMEOUT", c.minutes)
 			d := newDaemon(t)
 			if c.prepare != nil {
 				c.prepare(d)
@@ -207,6 +208,8 @@ func TestPushFails(t *testing.T) {
 		})
 	}
 }
+
+func startsForEver(d *daemon) { d.stats = []v3.InstanceStats{{State: v3.StateStarting}} }
 
 func TestPushNeedsAName(t *testing.T) {
 	d := newDaemon(t)

@@ -103,9 +103,14 @@ func minutes(name string, otherwise time.Duration) time.Duration {
 	return time.Duration(n * float64(time.Minute))
 }
 
-// timedOut is the cause of the end of ctx where that is why err came.
+// timedOut is the cause of the end of ctx where that is why err came. What was found
+// out in time stays, however late it is by now.
 func timedOut(ctx context.Context, err error) error {
-	if f := (*failure)(nil); ctx.Err() != nil && errors.As(context.Cause(ctx), &f) {
+	f := (*failure)(nil)
+	if err == nil || ctx.Err() == nil || !errors.As(context.Cause(ctx), &f) {
+		return err
+	}
+	if errors.Is(err, f) || errors.Is(err, context.DeadlineExceeded) {
 		return f
 	}
 	return err

@@ -109,9 +109,7 @@ func TestPushWatch(t *testing.T) {
 		{"code/a", "two", "Starting app shop"},
 	} {
 		if step.name != "" {
-			if err := os.WriteFile(filepath.Join(root, step.name), []byte(step.text), 0o644); err != nil {
-				t.Fatal(err)
-			}
+			replace(t, filepath.Join(root, step.name), step.text)
 		}
 		talk.until(t, step.want)
 		talk.until(t, "Watching for changes")
@@ -122,6 +120,19 @@ func TestPushWatch(t *testing.T) {
 	}
 	if got := d.sent["a"]; !strings.HasSuffix(got, "two") {
 		t.Errorf("a was sent as %q", got)
+	}
+}
+
+// replace puts a new file in the place of one, in a single change: what is emptied and
+// then written could be seen as two.
+func replace(t *testing.T, name, text string) {
+	t.Helper()
+	beside := filepath.Join(t.TempDir(), "new")
+	if err := os.WriteFile(beside, []byte(text), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Rename(beside, name); err != nil {
+		t.Fatal(err)
 	}
 }
 

@@ -77,7 +77,10 @@ func startPostgres(t *testing.T) settings {
 	}
 	data := filepath.Join(dir, "data")
 	run(t, as(exec.Command(filepath.Join(bin, "initdb"), "-D", data, "-U", "me", "--pwfile", secret, "--auth", "scram-sha-256", "--no-sync")))
-	serveUntilEnd(t, exec.Command(filepath.Join(bin, "postgres"), "-D", data, "-h", "127.0.0.1", "-p", port, "-k", dir), port)
+	serveUntilEnd(t, exec.Command(filepath.Join(bin, "postgres"), "-D", data, "-h", "127.0.0.1", "-p", port, "-k", dir), func() error {
+		// It listens before it lets anybody in.
+		return exec.Command(filepath.Join(bin, "pg_isready"), "-q", "-h", "127.0.0.1", "-p", port).Run()
+	})
 	return settings{Driver: "postgres", Host: "127.0.0.1", Port: port, Database: "postgres", Username: "me", Password: "p:/@ w"}
 }
 
@@ -90,7 +93,13 @@ func startMariaDB(t *testing.T) settings {
 		t.Fatal(err)
 	}
 	serveUntilEnd(t, exec.Command("mariadbd", "--no-defaults", "--datadir="+data, "--bind-address=127.0.0.1", "--port="+port,
-		"--socket="+filepath.Join(dir, "s"), "--init-file="+sql), port)
+		"--socket="+filepath.Join(dir, "s"), "--init-file="+sql), func() error {
+		conn, err := net.Dial("tcp", "127.0.0.1:"+port)
+		if err == nil {
+			err = conn.Close()
+		}
+		return err
+	})
 	return settings{Driver: "mariadb", Host: "127.0.0.1", Port: port, Database: "users", Username: "me", Password: "p:/@ w"}
 }
 
@@ -112,14 +121,23 @@ func serverDir(t *testing.T) string {
 	return dir
 }
 
+// nextPort is below those that the kernel gives to connections, so that none of them
+// takes a port that was found free; it begins elsewhere for every process of tests.
+var nextPort = 15000 + os.Getpid()%1000*5
+
+// freePort is a port that nobody listens on. No two calls get the same.
 func freePort(t *testing.T) string {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
+	for range 1000 {
+		nextPort++
+		l, err := net.Listen("tcp", "127.0.0.1:"+strconv.Itoa(nextPort))
+		if err == nil {
+			_ = l.Close()
+			return strconv.Itoa(nextPort)
+		}
 	}
-	defer l.Close()
-	return strconv.Itoa(l.Addr().(*net.TCPAddr).Port)
+	t.Fatal("no port is free")
+	return ""
 }
 
 func as(c *exec.Cmd) *exec.Cmd {
@@ -135,7 +153,7 @@ func run(t *testing.T, c *exec.Cmd) {
 	}
 }
 
-func serveUntilEnd(t *testing.T, c *exec.Cmd, port string) {
+func serveUntilEnd(t *testing.T, c *exec.Cmd, ready func() error) {
 	t.Helper()
 	if err := as(c).Start(); err != nil {
 		t.Fatal(err)
@@ -146,13 +164,12 @@ func serveUntilEnd(t *testing.T, c *exec.Cmd, port string) {
 		_ = c.Wait()
 	})
 	for until := time.Now().Add(time.Minute); ; time.Sleep(50 * time.Millisecond) {
-		conn, err := net.Dial("tcp", "127.0.0.1:"+port)
+		err := ready()
 		if err == nil {
-			_ = conn.Close()
 			return
 		}
 		if time.Now().After(until) {
-			t.Fatalf("%s does not listen: %v", c.Path, err)
+			t.Fatalf("%s does not serve: %v", c.Path, err)
 		}
 	}
 }

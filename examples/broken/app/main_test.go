@@ -5,6 +5,7 @@ import (
 	"errors"
 	"net"
 	"net/http"
+	"os"
 	"strconv"
 	"strings"
 	"testing"
@@ -24,15 +25,23 @@ func with(pairs ...string) func(string) string {
 	}
 }
 
-// freePort is a port that nobody listens on.
+// nextPort is below those that the kernel gives to connections, so that none of them
+// takes a port that was found free; it begins elsewhere for every process of tests.
+var nextPort = 10000 + os.Getpid()%1000*5
+
+// freePort is a port that nobody listens on. No two calls get the same.
 func freePort(t *testing.T) string {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
+	for range 1000 {
+		nextPort++
+		l, err := net.Listen("tcp", "127.0.0.1:"+strconv.Itoa(nextPort))
+		if err == nil {
+			_ = l.Close()
+			return strconv.Itoa(nextPort)
+		}
 	}
-	defer l.Close()
-	return strconv.Itoa(l.Addr().(*net.TCPAddr).Port)
+	t.Fatal("no port is free")
+	return ""
 }
 
 // begin runs a mode until the test ends, and wants it to end well then.

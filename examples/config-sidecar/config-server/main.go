@@ -65,7 +65,9 @@ func serve(ctx context.Context, l net.Listener, h http.Handler) error {
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), shutdownTimeout)
 	defer cancel()
-	return srv.Shutdown(ctx)
+	err := srv.Shutdown(ctx)
+	<-failed // then nothing listens any more
+	return err
 }
 
 func logged(h http.Handler) http.Handler {
