@@ -58,7 +58,7 @@ func routable(st runtime.Status) bool {
 	return st.State == runtime.Running && st.Ready && st.Instance != "" && st.Address.IsValid() && len(st.Ports) > 0
 }
 
-func newEndpoint(st runtime.Status, dial dialFunc) *endpoint {
+func newEndpoint(st runtime.Status, dial dialFunc, idle time.Duration) *endpoint {
 	e := &endpoint{
 		slot:     st.Slot,
 		process:  processKey{app: st.App, kind: st.Type},
@@ -76,8 +76,9 @@ func newEndpoint(st runtime.Status, dial dialFunc) *endpoint {
 		}
 		return c, nil
 	}
-	e.wires = &wires{dial: dialHeld}
+	e.wires = &wires{dial: dialHeld, life: idle}
 	e.transport = newTransport(dialHeld)
+	e.transport.IdleConnTimeout = idle
 	e.http2 = e.transport.Clone()
 	e.http2.Protocols = new(http.Protocols)
 	e.http2.Protocols.SetUnencryptedHTTP2(true)
@@ -89,7 +90,6 @@ func newTransport(dial func(ctx context.Context, network, address string) (net.C
 		DialContext:            dial,
 		DisableCompression:     true, // what the client did not ask for the app is not asked for
 		MaxIdleConnsPerHost:    maxIdle,
-		IdleConnTimeout:        idleTimeout,
 		ResponseHeaderTimeout:  answerTimeout,
 		ExpectContinueTimeout:  continueTimeout,
 		MaxResponseHeaderBytes: maxAnswerHeader,

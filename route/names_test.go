@@ -220,7 +220,7 @@ func TestOtherNamesArePassedOn(t *testing.T) {
 	}
 	q := new(dns.Msg).SetQuestion("example.com.", dns.TypeTXT)
 	q.Opcode = dns.OpcodeUpdate
-	if res, _, err := new(dns.Client).Exchange(q, own); err != nil || res.Rcode != dns.RcodeNotImplemented {
+	if res, _, err := (&dns.Client{Timeout: patience}).Exchange(q, own); err != nil || res.Rcode != dns.RcodeNotImplemented {
 		t.Errorf("update: %v, %v", res, err)
 	}
 }

@@ -80,6 +80,7 @@ type Router struct {
 	ports chan struct{}         // holds one: TCP routes may have changed
 
 	sticky     []string
+	idle       time.Duration // how long a connection that no request uses is kept
 	seal       seal
 	outside    *http.Transport // to route services elsewhere
 	complaints complaints
@@ -117,6 +118,7 @@ func New(c Config) (*Router, error) {
 		ports: make(chan struct{}, 1),
 
 		sticky:  c.Sticky,
+		idle:    idleTimeout,
 		seal:    newSeal(),
 		outside: newOutside(c.Roots),
 
@@ -318,7 +320,7 @@ func (r *Router) place(st runtime.Status) (gone *endpoint) {
 		r.pool(old.process).remove(old)
 	}
 	if routable(st) {
-		e := newEndpoint(st, r.c.Dial)
+		e := newEndpoint(st, r.c.Dial, r.idle)
 		r.live[st.Slot] = e
 		r.pool(e.process).add(e)
 	}

@@ -32,7 +32,7 @@ func (w *world) secure(c *tls.Config, pool *x509.CertPool) *http.Client {
 		},
 	}
 	w.t.Cleanup(tr.CloseIdleConnections)
-	return &http.Client{Transport: tr, Timeout: 10 * time.Second}
+	return &http.Client{Transport: tr, Timeout: patience}
 }
 
 func trust(t *testing.T, file string) *x509.CertPool {

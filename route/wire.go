@@ -38,6 +38,7 @@ func bare(req *http.Request) bool {
 // wires keeps connections to an instance that no request uses now.
 type wires struct {
 	dial func(ctx context.Context, network, address string) (net.Conn, error)
+	life time.Duration // of one that no request uses
 
 	mu    sync.Mutex // guards the fields below
 	idle  map[string][]*wire
@@ -245,7 +246,7 @@ func (ws *wires) kept(address string) *wire {
 		return nil
 	}
 	w := l[len(l)-1]
-	if time.Since(w.since) > idleTimeout {
+	if time.Since(w.since) > ws.life {
 		return nil // so are all others: the sweep closes them
 	}
 	l[len(l)-1] = nil
@@ -268,14 +269,14 @@ func (ws *wires) put(w *wire) {
 	}
 	ws.idle[w.address] = append(l, w)
 	if ws.sweep == nil {
-		ws.sweep = time.AfterFunc(idleTimeout, ws.sweepOld)
+		ws.sweep = time.AfterFunc(ws.life, ws.sweepOld)
 	}
 }
 
 // sweepOld closes the wires that nobody has used for a while, and comes back while
 // there are others.
 func (ws *wires) sweepOld() {
-	for _, w := range ws.takeOld(time.Now().Add(-idleTimeout)) {
+	for _, w := range ws.takeOld(time.Now().Add(-ws.life)) {
 		_ = w.Close()
 	}
 }
@@ -296,7 +297,7 @@ func (ws *wires) takeOld(before time.Time) []*wire {
 	}
 	ws.sweep = nil
 	if len(ws.idle) > 0 {
-		ws.sweep = time.AfterFunc(idleTimeout, ws.sweepOld)
+		ws.sweep = time.AfterFunc(ws.life, ws.sweepOld)
 	}
 	return old
 }

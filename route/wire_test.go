@@ -122,16 +122,21 @@ func TestConnectionThatEnds(t *testing.T) {
 
 // Connections that nobody uses are closed after a while.
 func TestIdleWiresAreClosed(t *testing.T) {
-	t.Parallel() // it waits for the real time
-	w := newWorld(t, routeTo("shop", "", "a"))
-	w.instance("a", 0, says("hi"))
+	kept := newWorld(t, routeTo("shop", "", "a"))
+	kept.instance("a", 0, says("hi"))
 	for range 3 {
-		w.get("shop", "/")
+		kept.get("shop", "/")
 	}
-	if n := w.openTo(idOf("a", 0)); n != 1 {
+	if n := kept.openTo(idOf("a", 0)); n != 1 {
 		t.Errorf("%d connections are open after use, want 1", n)
 	}
-	eventually(t, "the idle connection is closed", func() bool { return w.openTo(idOf("a", 0)) == 0 })
+	for _, method := range []string{http.MethodGet, http.MethodPost} { // over a wire, and over a transport
+		w := newWorld(t, routeTo("shop", "", "a"))
+		w.router.idle = 50 * time.Millisecond
+		w.instance("a", 0, says("hi"))
+		w.do(w.request(method, "shop", "/", nil))
+		eventually(t, "the idle connection is closed", func() bool { return w.openTo(idOf("a", 0)) == 0 })
+	}
 }
 
 // A client that leaves takes its request to the instance with it.

@@ -149,7 +149,7 @@ func (c *connection) alive() bool {
 	select {
 	case err := <-answered:
 		return err == nil
-	case <-time.After(c.s.limits.Alive):
+	case <-time.After(c.s.limits.Answer):
 		return false // the answer never comes: closing the connection ends the question
 	}
 }

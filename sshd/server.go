@@ -80,6 +80,7 @@ type Limits struct {
 	Handshake   time.Duration // from the first byte to the login; 30 s
 	Idle        time.Duration // without a byte of data or a word of the client; 1 h
 	Alive       time.Duration // between questions whether the client is there, and may be; 30 s
+	Answer      time.Duration // for its answer; 30 s
 }
 
 func (l Limits) withDefaults() Limits {
@@ -102,6 +103,7 @@ func (l Limits) withDefaults() Limits {
 	last(&l.Handshake, 30*time.Second)
 	last(&l.Idle, time.Hour)
 	last(&l.Alive, 30*time.Second)
+	last(&l.Answer, 30*time.Second)
 	return l
 }
 

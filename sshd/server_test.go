@@ -42,7 +42,8 @@ func TestClientVanishes(t *testing.T) {
 
 // A client that answers nothing any more is let go.
 func TestSilentClient(t *testing.T) {
-	w := newWorld(t, Limits{Alive: 20 * time.Millisecond})
+	t.Parallel() // it waits for the real time: until then the client must have answered
+	w := newWorld(t, Limits{Alive: 20 * time.Millisecond, Answer: 2 * time.Second})
 	raw, err := net.Dial("tcp", w.addr)
 	if err != nil {
 		t.Fatal(err)
@@ -172,6 +173,7 @@ func TestLimitOfChannels(t *testing.T) {
 func TestLimitOfConnections(t *testing.T) {
 	w := newWorld(t, Limits{Connections: 1})
 	w.client("cf:" + appGUID + "/0")
+	w.eventually("the first is in", func() bool { return len(w.s.guests) == 1 })
 	c, _, err := w.login("cf:"+appGUID+"/0", w.code("more"))
 	if err == nil {
 		_ = c.Wait() // it is closed again at once
@@ -182,21 +184,20 @@ func TestLimitOfConnections(t *testing.T) {
 // Whoever does not finish its handshake is let go, and does not keep others out
 // for ever.
 func TestSlowHandshakes(t *testing.T) {
-	w := newWorld(t, Limits{Handshake: 100 * time.Millisecond, Handshakes: 2})
-	for _, said := range []string{"", "SSH-2.0-slow\r\n"} {
-		var slow []net.Conn
-		for range 4 {
-			c, err := net.Dial("tcp", w.addr)
-			if err != nil {
-				t.Fatal(err)
-			}
-			_, _ = io.WriteString(c, said)
-			slow = append(slow, c)
+	t.Parallel() // it waits for the real time: who is not slow must be done in less
+	w := newWorld(t, Limits{Handshake: 3 * time.Second, Handshakes: 2})
+	var slow []net.Conn
+	for _, said := range []string{"", "SSH-2.0-slow\r\n", "", "SSH-2.0-slow\r\n"} {
+		c, err := net.Dial("tcp", w.addr)
+		if err != nil {
+			t.Fatal(err)
 		}
-		for _, c := range slow {
-			_, _ = io.Copy(io.Discard, c) // until the server closes it
-			_ = c.Close()
-		}
+		_, _ = io.WriteString(c, said)
+		slow = append(slow, c)
+	}
+	for _, c := range slow {
+		_, _ = io.Copy(io.Discard, c) // until the server closes it
+		_ = c.Close()
 	}
 	w.client("cf:" + appGUID + "/0")
 }
@@ -230,7 +231,7 @@ func TestGarbage(t *testing.T) {
 
 // A hundred clients at once are served or refused, each with an answer.
 func TestManyAtOnce(t *testing.T) {
-	w := newWorld(t, Limits{Handshakes: 100, Sessions: 30})
+	w := newWorld(t, Limits{Handshakes: 100, Handshake: patience, Sessions: 30})
 	var served, refused sync.Map
 	var all sync.WaitGroup
 	for i := range 100 {

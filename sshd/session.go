@@ -24,6 +24,8 @@ type room struct {
 	tty  *runtime.Terminal
 	run  runtime.Session // nil before it began
 	done sync.WaitGroup
+
+	answering sync.Mutex // held until a request is answered: the channel is not closed before
 }
 
 const (
@@ -47,10 +49,7 @@ func (c *connection) openSession(ctx context.Context, nc ssh.NewChannel) {
 	defer r.end()
 	for req := range reqs {
 		c.touch()
-		ok := r.handle(ctx, req)
-		if req.WantReply {
-			_ = req.Reply(ok, nil) // a client that is gone needs no answer
-		}
+		ok := r.answer(ctx, req)
 		if ok && r.run == nil && begins(req.Type) {
 			r.begin(ctx, req)
 		}
@@ -68,7 +67,19 @@ func (r *room) end() {
 
 func begins(kind string) bool { return kind == "shell" || kind == "exec" || kind == "subsystem" }
 
-// handle answers one request about the session.
+// answer handles a request and tells the client. One that ends the session is told
+// that it was heard before the channel is closed.
+func (r *room) answer(ctx context.Context, req *ssh.Request) bool {
+	r.answering.Lock()
+	defer r.answering.Unlock()
+	ok := r.handle(ctx, req)
+	if req.WantReply {
+		_ = req.Reply(ok, nil) // a client that is gone needs no answer
+	}
+	return ok
+}
+
+// handle does what one request about the session asks for.
 func (r *room) handle(ctx context.Context, req *ssh.Request) bool {
 	switch req.Type {
 	case "shell", "exec", "subsystem":
@@ -218,6 +229,8 @@ func (r *room) finish(end runtime.SessionEnd) {
 	}
 	status := struct{ Status uint32 }{uint32(end.Code)}
 	_, _ = r.ch.SendRequest("exit-status", false, ssh.Marshal(&status))
+	r.answering.Lock()
+	defer r.answering.Unlock()
 	_ = r.ch.Close()
 }
 

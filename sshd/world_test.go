@@ -26,7 +26,7 @@ import (
 )
 
 // patience bounds every wait: only a hang reaches it.
-const patience = 30 * time.Second
+const patience = 2 * time.Minute
 
 const (
 	appGUID    = "aaaaaaaa-0000-4000-8000-000000000001"

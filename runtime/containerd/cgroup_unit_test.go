@@ -22,7 +22,7 @@ import (
 )
 
 // soon bounds waits for other threads and processes. Only a hang reaches it.
-const soon = 10 * time.Second
+const soon = time.Minute
 
 func writeTestFile(t testing.TB, path, data string) string {
 	t.Helper()
@@ -516,7 +516,7 @@ func TestProcsOfALeaf(t *testing.T) {
 func sleeper(t testing.TB, args ...string) *exec.Cmd {
 	t.Helper()
 	if args == nil {
-		args = []string{"sleep", "10"}
+		args = []string{"sleep", "60"}
 	}
 	cmd := exec.Command(args[0], args[1:]...)
 	if err := cmd.Start(); err != nil {

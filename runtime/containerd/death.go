@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"math"
 	"os"
 	"sync"
 	"time"
@@ -137,10 +138,37 @@ func (d *deaths) note(e event) {
 		return
 	}
 	w.at = time.Time{}
-	var now unix.Timespec
-	if err := unix.ClockGettime(unix.CLOCK_MONOTONIC, &now); err == nil && e.what == exitWord {
-		w.at = time.Now().Add(e.at - time.Duration(now.Nano())).Round(0)
+	if e.what == exitWord {
+		w.at = clockTime(e.at, sinceBoot, time.Now)
 	}
+}
+
+// clockTime turns a time since the boot into one of the clock; zero where that
+// cannot be told. Whoever is interrupted between reading the two is wrong by as
+// much, and who ended first hangs on milliseconds: the closest of some readings
+// counts.
+func clockTime(at time.Duration, since func() (time.Duration, error), clock func() time.Time) (out time.Time) {
+	const tries, near = 10, 100 * time.Microsecond
+	best := time.Duration(math.MaxInt64)
+	for n := 0; n < tries && best > near; n++ {
+		before, err := since()
+		now := clock()
+		after, err2 := since()
+		if err != nil || err2 != nil {
+			return time.Time{}
+		}
+		if after-before < best {
+			best, out = after-before, now.Add(at-before).Round(0)
+		}
+	}
+	return out
+}
+
+// sinceBoot is the clock that the kernel's notes have.
+func sinceBoot() (time.Duration, error) {
+	var now unix.Timespec
+	err := unix.ClockGettime(unix.CLOCK_MONOTONIC, &now)
+	return time.Duration(now.Nano()), err
 }
 
 // watch begins to wait for the end of a process that still lives.

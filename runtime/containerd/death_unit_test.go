@@ -2,6 +2,8 @@ package containerd
 
 import (
 	"encoding/binary"
+	"errors"
+	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -81,4 +83,34 @@ func TestNoDeathIsNoted(t *testing.T) {
 			}
 		}
 	})
+}
+
+// A reader that is interrupted between the two clocks does not move the death.
+func TestClockTime(t *testing.T) {
+	t.Parallel()
+	boot := time.Unix(1_000_000, 0)
+	const died, read = time.Hour, time.Hour + time.Second
+	for name, pauses := range map[string][]time.Duration{ // before each look at a clock
+		"never":                {0, 0, 0},
+		"before the clock":     {0, 30 * time.Millisecond, 0},
+		"behind the clock":     {0, 0, 30 * time.Millisecond},
+		"again and again":      {0, 30 * time.Millisecond, 0, 0, 20 * time.Millisecond, 20 * time.Millisecond},
+		"a little, every time": slices.Repeat([]time.Duration{0, 50 * time.Microsecond, 50 * time.Microsecond}, 20),
+	} {
+		passed := read
+		look := func() time.Duration {
+			if len(pauses) > 0 {
+				passed += pauses[0]
+				pauses = pauses[1:]
+			}
+			return passed
+		}
+		got := clockTime(died, func() (time.Duration, error) { return look(), nil }, func() time.Time { return boot.Add(look()) })
+		if off := got.Sub(boot.Add(died)).Abs(); off > 100*time.Microsecond {
+			t.Errorf("interrupted %s: wrong by %v", name, off)
+		}
+	}
+	if got := clockTime(died, func() (time.Duration, error) { return 0, errors.New("no clock") }, time.Now); !got.IsZero() {
+		t.Errorf("without a clock: %v", got)
+	}
 }

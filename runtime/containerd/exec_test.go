@@ -80,7 +80,7 @@ func TestSessionsLeaveNothing(t *testing.T) {
 		}
 	}
 	round()
-	before, shim := w.census(t), w.shimFiles(st.Instance)
+	before, shim := w.settled(t), w.shimFiles(st.Instance)
 	for range times(3, 50) {
 		round()
 	}

@@ -20,11 +20,10 @@ import (
 
 // An instance that fails its check has a record that says which and how.
 func TestSickInstanceHasARecord(t *testing.T) {
-	quick := app.HealthCheck{Timeout: 3 * time.Second, Interval: time.Second}
-	as := func(typ, endpoint string) app.HealthCheck {
-		h := quick
-		h.Type, h.Endpoint = typ, endpoint
-		return h
+	// Only those that are to fail in time are given little: what a busy machine is
+	// late with is no failure of another kind.
+	as := func(typ, endpoint string, timeout time.Duration) app.HealthCheck {
+		return app.HealthCheck{Type: typ, Endpoint: endpoint, Timeout: timeout, Interval: time.Second, InvocationTimeout: patience}
 	}
 	tests := []struct {
 		name    string
@@ -34,9 +33,9 @@ func TestSickInstanceHasARecord(t *testing.T) {
 		cause   runtime.Cause
 		want    []string
 	}{
-		{"http turns 500", as("http", "/health"), "exec ./testapp serve 0.0.0.0:8080", "/sicken", runtime.CauseUnhealthy, []string{"Instance became unhealthy", "/health", "500"}},
-		{"never listens", as("port", ""), "exec ./testapp sleep", "", runtime.CauseStartTimeout, []string{"8080", "refused"}},
-		{"loopback only", as("port", ""), "exec ./testapp serve 127.0.0.1:8080", "", runtime.CauseStartTimeout, []string{"listens on 127.0.0.1:8080 only; the platform reaches an app on 0.0.0.0"}},
+		{"http turns 500", as("http", "/health", patience), "exec ./testapp serve 0.0.0.0:8080", "/sicken", runtime.CauseUnhealthy, []string{"Instance became unhealthy", "/health", "500"}},
+		{"never listens", as("port", "", 3*time.Second), "exec ./testapp sleep", "", runtime.CauseStartTimeout, []string{"8080", "refused"}},
+		{"loopback only", as("port", "", 10*time.Second), "exec ./testapp serve 127.0.0.1:8080", "", runtime.CauseStartTimeout, []string{"listens on 127.0.0.1:8080 only; the platform reaches an app on 0.0.0.0"}},
 	}
 	w := newWorld(t)
 	w.policy = runtime.Policy{KillDelay: time.Second}
@@ -97,7 +96,7 @@ func TestHungSidecarIsNoCrash(t *testing.T) {
 	w := newWorld(t)
 	w.boot()
 	p := w.put(wish{
-		name: "hung", memory: 128, command: "exec ./testapp serve 0.0.0.0:8080", check: app.HealthCheck{Type: "port", Interval: time.Second},
+		name: "hung", memory: 128, command: "exec ./testapp serve 0.0.0.0:8080", check: app.HealthCheck{Type: "port", Interval: time.Second, InvocationTimeout: patience},
 		sidecars: []app.Sidecar{sidecar("s", "exec ./testapp serve 127.0.0.1:9000", 32)},
 	})
 	st := w.running(p)

@@ -81,7 +81,7 @@ func TestHostIsClosedToInstances(t *testing.T) {
 	peer := w.put(wish{name: "peer", memory: 64, command: "exec ./testapp serve 0.0.0.0:8080", check: app.HealthCheck{Type: "port"}})
 	reach := w.running(peer).Address.String() + ":8080"
 	p := w.put(wish{name: "caller", memory: 64, command: fmt.Sprintf(
-		"for a in %s %s %s %s; do ./testapp dial tcp $a; done; ls -la /run /run/containerd 2>&1; echo done; exec sleep 1000", closed, wide, door, reach)})
+		"for a in %s %s; do ./testapp dial tcp $a 2; done; for a in %s %s; do ./testapp dial tcp $a 60; done; ls -la /run /run/containerd 2>&1; echo done; exec sleep 1000", closed, wide, door, reach)})
 	w.line(p.App, "PROC/WEB", "done")
 	got := map[string]bool{}
 	for _, e := range w.lines(p.App) {

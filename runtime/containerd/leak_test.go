@@ -36,20 +36,7 @@ func TestNothingIsLeftBehind(t *testing.T) {
 		w.cycle(t, ps)
 	}
 	w.wantRemnants(len(ps) * runtime.KeptPerApp)
-	var before map[string]int
-	w.eventually("all instances gone", func() error { // the kernel takes its time with links
-		before = w.census(t)
-		for _, key := range []string{"containers", "netns", "veths", "shims"} {
-			if before[key] != 0 {
-				return fmt.Errorf("%d %s", before[key], key)
-			}
-		}
-		time.Sleep(200 * time.Millisecond)
-		if diff := cmp.Diff(before, w.census(t)); diff != "" {
-			return fmt.Errorf("still changing:\n%s", diff)
-		}
-		return nil
-	})
+	before := w.settled(t, "containers", "netns", "veths", "shims")
 	for range times(2, 40) {
 		w.cycle(t, ps)
 	}
@@ -93,6 +80,26 @@ func (w *world) setState(p app.Process, s app.State) {
 	if _, err := w.reg.UpdateApp(p.App, func(a *app.App) error { a.State = s; return nil }); err != nil {
 		w.t.Fatal(err)
 	}
+}
+
+// settled is a census that does not change any more, with none of what is named. The
+// kernel takes its time with links, and a goroutine with its end.
+func (w *world) settled(t *testing.T, none ...string) (n map[string]int) {
+	t.Helper()
+	w.eventually("nothing changes any more", func() error {
+		n = w.census(t)
+		for _, key := range none {
+			if n[key] != 0 {
+				return fmt.Errorf("%d %s", n[key], key)
+			}
+		}
+		time.Sleep(time.Second)
+		if diff := cmp.Diff(n, w.census(t)); diff != "" {
+			return fmt.Errorf("still changing:\n%s", diff)
+		}
+		return nil
+	})
+	return n
 }
 
 // census counts everything that an instance could leave.

@@ -36,20 +36,23 @@ func (c *cgroups) watchOOM(ctx context.Context, id runtime.InstanceID, leaf stri
 		if _, err := events.Read(buf); err != nil {
 			return nil
 		}
-		if _, err := os.Stat(c.memory(id, leaf)); err != nil {
-			return nil
-		}
 		if err := c.awaitKill(ctx, id, leaf); err != nil {
 			return nil
 		}
 	}
 }
 
-// awaitKill gives the kernel a moment to choose its victim.
+// killPatience is how long the kernel may take from the news that memory is short
+// to its kill: whoever kills may wait for a processor like everybody else.
+const killPatience = time.Minute
+
+// awaitKill gives the kernel time to choose its victim. The error says that there is
+// nothing to wait for any more.
 func (c *cgroups) awaitKill(ctx context.Context, id runtime.InstanceID, leaf string) error {
-	for wait := 200 * time.Microsecond; wait < 200*time.Millisecond; wait *= 2 {
-		if c.oomKills(id, leaf) > 0 {
-			return nil
+	until := time.Now().Add(killPatience)
+	for wait := 200 * time.Microsecond; c.oomKills(id, leaf) == 0 && time.Now().Before(until); wait = min(2*wait, 100*time.Millisecond) {
+		if _, err := os.Stat(c.memory(id, leaf)); err != nil {
+			return err
 		}
 		if err := pause(ctx, wait); err != nil {
 			return err

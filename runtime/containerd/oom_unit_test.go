@@ -10,6 +10,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -73,7 +74,8 @@ func TestOOMEndsTheLeaf(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), soon)
 	defer cancel()
 	fd, done := m.watch(ctx, t)
-	raise(t, fd) // memory is short; the kernel chooses its victim a moment later
+	raise(t, fd)                       // memory is short;
+	time.Sleep(500 * time.Millisecond) // the kernel chooses its victim when it gets a processor
 	writeTestFile(t, filepath.Join(m.dir, "memory.oom_control"), "oom_kill_disable 0\nunder_oom 1\noom_kill 1\n")
 	awaitDeath(t, survivor)
 	writeTestFile(t, filepath.Join(m.dir, "cgroup.procs"), "")

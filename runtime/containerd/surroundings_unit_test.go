@@ -82,10 +82,12 @@ func TestLaunching(t *testing.T) {
 				t.Fatal(err)
 			}
 			t.Cleanup(func() { _ = c.Process.Kill(); _ = c.Wait() })
-			for b := []byte(nil); len(b) == 0; time.Sleep(time.Millisecond) { // the kernel shows its arguments a moment later
-				var err error
-				if b, err = os.ReadFile(procFile(c.Process.Pid, "cmdline")); err != nil {
-					t.Fatal(err)
+			for _, file := range []string{"cmdline", "environ"} { // which the kernel shows a moment later
+				for b := []byte(nil); len(b) == 0; time.Sleep(time.Millisecond) {
+					var err error
+					if b, err = os.ReadFile(procFile(c.Process.Pid, file)); err != nil {
+						t.Fatal(err)
+					}
 				}
 			}
 			if got := launching(c.Process.Pid); got != tt.want {

@@ -140,7 +140,7 @@ func newMadeUpShim(t *testing.T) *madeUpShim {
 // start runs a process that prints into two of the pipes.
 func (s *madeUpShim) start(t *testing.T, out, err *os.File) *proc {
 	t.Helper()
-	cmd := exec.Command("sleep", "10")
+	cmd := exec.Command("sleep", "60")
 	cmd.Stdout, cmd.Stderr = out, err
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)

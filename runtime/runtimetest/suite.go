@@ -18,7 +18,7 @@ import (
 
 // patience is how long the suite waits for what must happen. It is no promise of
 // speed: it only ends a test that would hang.
-const patience = time.Minute
+const patience = 3 * time.Minute
 
 // Ground is where an engine's instances live, and outlive it.
 type Ground struct {

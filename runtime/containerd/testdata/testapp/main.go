@@ -55,8 +55,8 @@ func main() {
 		facts()
 	case "fetch": // URL, prints the body
 		fetch(arg(1))
-	case "dial": // network address, prints how it went
-		dial(arg(1), arg(2))
+	case "dial": // network address seconds, prints how it went
+		dial(arg(1), arg(2), time.Duration(number(3))*time.Second)
 	case "sleep":
 		fmt.Println("sleeping")
 		sleep()
@@ -139,12 +139,12 @@ func flood() {
 }
 
 func fetch(url string) {
-	c := http.Client{Timeout: 5 * time.Second}
+	c := http.Client{Timeout: time.Minute}
 	if path, ok := strings.CutPrefix(url, "unix:"); ok {
 		c.Transport = &http.Transport{Dial: func(string, string) (net.Conn, error) { return net.Dial("unix", path) }}
 		url = "http://unix/"
 	}
-	for range 100 {
+	for range 2000 { // whoever is asked may still be starting
 		r, err := c.Get(url)
 		if err != nil {
 			time.Sleep(50 * time.Millisecond)
@@ -158,8 +158,8 @@ func fetch(url string) {
 	fail("cannot fetch %s", url)
 }
 
-func dial(network, address string) {
-	c, err := net.DialTimeout(network, address, time.Second)
+func dial(network, address string, patience time.Duration) {
+	c, err := net.DialTimeout(network, address, patience)
 	if err != nil {
 		fmt.Printf("dial %s: %v\n", address, err)
 		return
