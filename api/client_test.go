@@ -33,7 +33,7 @@ func TestClientPushes(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	c := w.dial(t)
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), arrival)
 	defer cancel()
 	check := func(err error) {
 		t.Helper()
@@ -95,7 +95,7 @@ func TestClientLooks(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	c := w.dial(t)
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), arrival)
 	defer cancel()
 	a := w.startedApp("shop")
 	w.fake.set(a.GUID, runtime.Status{State: runtime.Running})

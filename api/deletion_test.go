@@ -38,7 +38,7 @@ func TestDeletionGoesOn(t *testing.T) {
 	w.jobIs(deletion, "PROCESSING")
 	w.successor()
 	w.jobIs(deletion, "PROCESSING")
-	w.broker.release(w.c.Services)
+	w.release()
 	w.complete(deletion)
 
 	if asked := w.broker.wasAsked(); !slices.Contains(asked, "delete instance db") {

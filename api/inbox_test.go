@@ -58,14 +58,16 @@ func TestInbox(t *testing.T) {
 	if len(in.Mails) != 0 {
 		t.Errorf("wait = %+v, want nothing", in)
 	}
+	sent := make(chan error, 1)
 	time.AfterFunc(20*time.Millisecond, func() {
-		if err := inbox.Send(t.Context(), notify.Mail{ID: "m-3", To: "cat@example.com"}); err != nil {
-			t.Error(err)
-		}
+		sent <- inbox.Send(t.Context(), notify.Mail{ID: "m-3", To: "cat@example.com"})
 	})
 	w.want(200, "GET", "/dew/v1/inbox/wait?to=cat@example.com&timeout=1m", "", &in)
 	if len(in.Mails) != 1 || in.Mails[0].ID != "m-3" {
 		t.Errorf("wait = %+v, want what came", in)
+	}
+	if err := <-sent; err != nil {
+		t.Error(err)
 	}
 	var link v3.InboxLink
 	w.want(201, "POST", "/dew/v1/inbox/link", "", &link)

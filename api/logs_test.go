@@ -143,7 +143,7 @@ type stream struct {
 
 func (w *world) stream(t *testing.T, srv *httptest.Server, path string, header ...string) *stream {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), arrival)
 	t.Cleanup(cancel)
 	r := must(http.NewRequestWithContext(ctx, "GET", srv.URL+path, nil))(t)
 	for i := 0; i+1 < len(header); i += 2 {

@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -212,8 +213,8 @@ func TestDeleteOrg(t *testing.T) {
 	ann := w.user("ann")
 	w.grant(ann, auth.OrgUser, o.GUID)
 	w.grant(ann, auth.SpaceDeveloper, sp.GUID)
-	var stopped []string
-	w.c.Registry.Listen(func(process string) { stopped = append(stopped, process) })
+	changed := make(chan string, 100) // of processes, told by whoever writes just then
+	w.c.Registry.Listen(func(process string) { changed <- process })
 
 	if j := w.finish(w.want(202, "DELETE", "/v3/organizations/"+o.GUID, "", nil)); j.State != v3.JobComplete || j.Operation != "organization.delete" {
 		t.Fatalf("job = %+v", j)
@@ -227,8 +228,13 @@ func TestDeleteOrg(t *testing.T) {
 	if roles := must(w.c.Roles.All())(t); len(roles) > 0 {
 		t.Errorf("roles = %+v, want none", roles)
 	}
-	if len(stopped) == 0 || stopped[0] != a.GUID {
-		t.Errorf("processes that changed = %v, want that of the app", stopped)
+	select {
+	case first := <-changed:
+		if first != a.GUID {
+			t.Errorf("process that changed = %v, want that of the app", first)
+		}
+	case <-time.After(arrival):
+		t.Error("nobody was told that the process of the app is gone")
 	}
 	w.eventually("the package is gone", func() bool {
 		_, err := w.c.Packages.Get(pkg.GUID)
@@ -243,11 +249,10 @@ func TestDeleteOrg(t *testing.T) {
 // eventually waits for what a job does.
 func (w *world) eventually(what string, is func() bool) {
 	w.t.Helper()
-	for range 1000 {
+	for end := time.Now().Add(arrival); time.Now().Before(end); pause() {
 		if is() {
 			return
 		}
-		pause()
 	}
 	w.t.Errorf("never: %s", what)
 }

@@ -162,7 +162,7 @@ func (w *world) stage(pkg string) v3.Build {
 	w.t.Helper()
 	var b v3.Build
 	w.want(201, "POST", "/v3/builds", `{"package":{"guid":"`+pkg+`"}}`, &b)
-	for range 1000 {
+	for end := time.Now().Add(arrival); time.Now().Before(end); time.Sleep(2 * time.Millisecond) {
 		w.want(200, "GET", "/v3/builds/"+b.GUID, "", &b)
 		if b.State == v3.BuildStaged {
 			return b
@@ -170,7 +170,6 @@ func (w *world) stage(pkg string) v3.Build {
 		if b.State == v3.BuildFailed {
 			w.t.Fatalf("build failed: %s", *b.Error)
 		}
-		time.Sleep(2 * time.Millisecond)
 	}
 	w.t.Fatal("the build does not end")
 	return b

@@ -18,7 +18,7 @@ func TestDeletionWaitsForWhatIsUnderWay(t *testing.T) {
 	w.want(202, "PATCH", "/v3/service_instances/"+db.GUID, `{"parameters":{"hold":true}}`, nil)
 	deletion := w.want(202, "DELETE", "/v3/spaces/"+w.space.GUID, "", nil)
 	time.Sleep(50 * time.Millisecond) // likely enough for it to meet the update
-	w.broker.release(w.c.Services)
+	w.release()
 	w.complete(deletion)
 	if _, err := w.c.Services.Instance(db.GUID); !errors.Is(err, services.ErrNotFound) {
 		t.Errorf("the service is left: %v", err)

@@ -32,7 +32,7 @@ func TestServiceLife(t *testing.T) {
 		t.Errorf("the last operation is %q", got)
 	}
 	wantError(t, w.ask("PATCH", "/v3/service_instances/"+db.GUID, `{"tags":[]}`), "CF-AsyncServiceInstanceOperationInProgress", "An operation for service instance db is in progress.")
-	w.broker.release(w.c.Services)
+	w.release()
 	w.complete(h)
 	golden(t, "service-instance", w.ask("GET", "/v3/service_instances/"+db.GUID, "").Body.Bytes())
 	golden(t, "service-instances", w.ask("GET", "/v3/service_instances?order_by=name&fields[service_plan]=guid,name,relationships.service_offering"+

@@ -138,14 +138,25 @@ func (f *fakeBroker) Tell(_ context.Context, r services.InstanceRequest) (servic
 	return services.Told{Parameters: f.params[r.Instance]}, nil
 }
 
-// release lets everything go on that is held.
-func (f *fakeBroker) release(book *services.Book) {
+// letGo takes the hold from all that is held, and returns which that is.
+func (f *fakeBroker) letGo() []string {
 	f.mu.Lock()
+	defer f.mu.Unlock()
 	guids := slices.Collect(maps.Keys(f.held))
 	clear(f.held)
-	f.mu.Unlock()
+	return guids
+}
+
+// release lets go on what is held, or will be: the broker is asked in the background.
+func (w *world) release() {
+	w.t.Helper()
+	var guids []string
+	w.eventually("the broker holds something", func() bool {
+		guids = w.broker.letGo()
+		return len(guids) > 0
+	})
 	for _, guid := range guids {
-		book.Kick(guid)
+		w.c.Services.Kick(guid)
 	}
 }
 
@@ -197,13 +208,12 @@ func (f *fakeSnapshots) DeleteSnapshot(_ context.Context, _, snapshot string) er
 // plan waits for the catalog and gives the plan of the name.
 func (w *world) plan(name string) v3.ServicePlan {
 	w.t.Helper()
-	for range 1000 {
+	for end := time.Now().Add(arrival); time.Now().Before(end); time.Sleep(2 * time.Millisecond) {
 		var page v3.List[v3.ServicePlan]
 		w.want(200, "GET", "/v3/service_plans?names="+name, "", &page)
 		if len(page.Resources) == 1 {
 			return page.Resources[0]
 		}
-		time.Sleep(2 * time.Millisecond)
 	}
 	w.t.Fatalf("there is no plan %s", name)
 	return v3.ServicePlan{}
@@ -258,12 +268,11 @@ func (w *world) complete(h http.Header) {
 func (w *world) jobIs(h http.Header, state string) v3.Job {
 	w.t.Helper()
 	var j v3.Job
-	for range 1000 {
+	for end := time.Now().Add(arrival); time.Now().Before(end); time.Sleep(2 * time.Millisecond) {
 		w.want(200, "GET", strings.TrimPrefix(h.Get("Location"), publicURL), "", &j)
 		if j.State == state {
 			return j
 		}
-		time.Sleep(2 * time.Millisecond)
 	}
 	w.t.Fatalf("job = %+v, want state %s", j, state)
 	return j

@@ -281,13 +281,12 @@ func (w *world) finish(h http.Header) v3.Job {
 	if !absolute || path == "" {
 		w.t.Fatalf("Location = %q, want an absolute URL", h.Get("Location"))
 	}
-	for range 1000 {
+	for end := time.Now().Add(arrival); time.Now().Before(end); time.Sleep(2 * time.Millisecond) {
 		var j v3.Job
 		w.want(http.StatusOK, http.MethodGet, path, "", &j)
 		if j.State != v3.JobProcessing && j.State != v3.JobPolling {
 			return j
 		}
-		time.Sleep(2 * time.Millisecond)
 	}
 	w.t.Fatal("the job does not end")
 	return v3.Job{}

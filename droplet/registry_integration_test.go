@@ -11,6 +11,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -35,13 +36,10 @@ func startRegistry(t *testing.T, password string) *registry {
 	if _, err := exec.LookPath("docker-registry"); err != nil {
 		t.Fatal("docker-registry is not installed: make setup-test")
 	}
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	r := &registry{t: t, addr: l.Addr().String(), dir: filepath.Join(t.TempDir(), "data")}
-	_ = l.Close()
-	config := fmt.Sprintf("version: 0.1\nlog: {level: error}\nstorage: {filesystem: {rootdirectory: %s}}\nhttp: {addr: %s}\n", r.dir, r.addr)
+	r := &registry{t: t, dir: filepath.Join(t.TempDir(), "data")}
+	// It takes a free port itself and says which: one that was found free for it could
+	// be somebody else's by then.
+	config := fmt.Sprintf("version: 0.1\nlog: {level: info}\nstorage: {filesystem: {rootdirectory: %s}}\nhttp: {addr: '127.0.0.1:0'}\n", r.dir)
 	if password != "" {
 		hash, err := bcrypt.GenerateFromPassword([]byte(password), bcrypt.MinCost)
 		if err != nil {
@@ -58,8 +56,9 @@ func startRegistry(t *testing.T, password string) *registry {
 		t.Fatal(err)
 	}
 	cmd := exec.Command("docker-registry", "serve", file)
-	var said bytes.Buffer
-	cmd.Stdout, cmd.Stderr = &said, &said
+	listening := make(chan string, 1)
+	said := &saying{listening: listening}
+	cmd.Stdout, cmd.Stderr = said, said
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
@@ -67,20 +66,32 @@ func startRegistry(t *testing.T, password string) *registry {
 		_ = cmd.Process.Kill()
 		_ = cmd.Wait()
 		if t.Failed() {
-			t.Logf("the registry said:\n%s", said.String())
+			t.Logf("the registry said:\n%s", said.text.String())
 		}
 	})
-	for try := 0; ; try++ {
-		resp, err := http.Get("http://" + r.addr + "/v2/")
-		if err == nil {
-			_ = resp.Body.Close()
-			return r
-		}
-		if try == 200 {
-			t.Fatalf("the registry does not answer: %v", err)
-		}
-		time.Sleep(50 * time.Millisecond)
+	select {
+	case r.addr = <-listening: // from here on the kernel lets clients in
+	case <-time.After(time.Minute):
+		t.Fatal("the registry does not say where it listens")
 	}
+	return r
+}
+
+// saying is what a registry says. One goroutine writes it, until Wait returns.
+type saying struct {
+	text      bytes.Buffer
+	listening chan<- string // gets its address; nil: it has
+}
+
+var listeningOn = regexp.MustCompile(`listening on (127\.0\.0\.1:[0-9]+)"`)
+
+func (s *saying) Write(b []byte) (int, error) {
+	_, _ = s.text.Write(b)
+	if found := listeningOn.FindSubmatch(s.text.Bytes()); found != nil && s.listening != nil {
+		s.listening <- string(found[1])
+		s.listening = nil
+	}
+	return len(b), nil
 }
 
 // push puts an image into the registry and returns how it is called there.

@@ -127,6 +127,8 @@ func (b *Builds) run(ctx context.Context, w Build) error {
 	}
 	if err == nil {
 		err = b.staged(w, d)
+	} else {
+		b.shelf.disown(d.Image)
 	}
 	defer b.tidy(w.App)
 	if gone || errors.Is(err, store.ErrNotFound) {

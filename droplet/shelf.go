@@ -31,7 +31,7 @@ type Shelf struct {
 	// mu is held while an image gets or loses its name, and from looking for an
 	// image until the store names it: nothing is collected in between.
 	mu    sync.Mutex
-	fresh map[string]bool // images that no droplet has named yet; guarded by mu
+	fresh map[string]int // how many have added an image and not disowned it yet; guarded by mu
 }
 
 // half is the end of the name of an image that is not complete yet.
@@ -55,7 +55,7 @@ func NewShelf(db *store.DB, dir string) (*Shelf, error) {
 			return nil, fmt.Errorf("cannot remove an unfinished image: %w", err)
 		}
 	}
-	return &Shelf{dir: dir, db: db, fresh: map[string]bool{}, droplets: store.In(db, "droplets",
+	return &Shelf{dir: dir, db: db, fresh: map[string]int{}, droplets: store.In(db, "droplets",
 		store.Index("app", func(d Droplet) string { return d.App }),
 		store.Index("image", func(d Droplet) string { return d.Image }),
 		store.Index("reuse", func(d Droplet) string { return d.Reuse }))}, nil
@@ -83,7 +83,7 @@ func (s *Shelf) AddImage(r io.Reader) (sha string, err error) {
 	return sha, nil
 }
 
-// name gives a whole image its name. It stays until a droplet names it, or the
+// name gives a whole image its name. It stays until who added it disowns it, or the
 // daemon ends.
 func (s *Shelf) name(file, sha string) error {
 	s.mu.Lock()
@@ -91,7 +91,7 @@ func (s *Shelf) name(file, sha string) error {
 	if err := os.Rename(file, s.path(sha)); err != nil {
 		return err
 	}
-	s.fresh[sha] = true
+	s.fresh[sha]++
 	return nil
 }
 
@@ -125,9 +125,13 @@ func (s *Shelf) OpenImage(sha string) (io.ReadCloser, error) {
 	return f, nil
 }
 
-// Put keeps a droplet. Its image must be on the shelf.
+// Put keeps a droplet, whose image must be on the shelf, and disowns the image.
 func (s *Shelf) Put(d Droplet) error {
-	return s.keep(d, func(*store.Tx) error { return nil })
+	if err := s.keep(d, func(*store.Tx) error { return nil }); err != nil {
+		return err
+	}
+	s.disown(d.Image)
+	return nil
 }
 
 // keep keeps a droplet, and what also writes in the same transaction.
@@ -158,7 +162,6 @@ func (s *Shelf) keep(d Droplet, also func(tx *store.Tx) error) error {
 	if err != nil {
 		return fmt.Errorf("cannot keep droplet %s: %w", d.GUID, err)
 	}
-	delete(s.fresh, d.Image)
 	return nil
 }
 
@@ -201,11 +204,14 @@ func (s *Shelf) Note(guid string, c app.MetadataChange) (Droplet, error) {
 	})
 }
 
-// disown leaves an image that was added to Collect, unless a droplet names it.
+// disown leaves an image that was added to Collect, unless a droplet names it or
+// somebody else has added the same: who adds an image disowns it once.
 func (s *Shelf) disown(sha string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	delete(s.fresh, sha)
+	if s.fresh[sha]--; s.fresh[sha] <= 0 {
+		delete(s.fresh, sha)
+	}
 }
 
 // OfApp returns the droplets of an app, newest first.
@@ -279,7 +285,7 @@ func (s *Shelf) removeUnused(ds []Droplet, inUse func(tx *store.Tx) map[string]b
 }
 
 // Collect removes the images that no droplet names, and returns which. One that
-// was just added stays until a droplet names it.
+// was just added stays until it is disowned.
 func (s *Shelf) Collect() (removed []string, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -289,7 +295,7 @@ func (s *Shelf) Collect() (removed []string, err error) {
 	}
 	for _, e := range entries {
 		sha, ok := strings.CutSuffix(e.Name(), ".tar")
-		if !ok || !validSHA.MatchString(sha) || s.fresh[sha] {
+		if !ok || !validSHA.MatchString(sha) || s.fresh[sha] > 0 {
 			continue
 		}
 		ds, err := s.droplets.By("image", sha)

@@ -270,3 +270,28 @@ func TestCollect(t *testing.T) {
 		t.Errorf("left over: %v", got)
 	}
 }
+
+// Two may add the same image. That one of them gives it up takes it from nobody.
+func TestCollectLeavesWhatTwoHaveAdded(t *testing.T) {
+	s := newShelf(t)
+	var sha string
+	for range 2 {
+		var err error
+		if sha, err = s.AddImage(bytes.NewReader(pack(t, file("app/a")))); err != nil {
+			t.Fatal(err)
+		}
+	}
+	s.disown(sha)
+	if got, err := s.Collect(); len(got) != 0 || err != nil {
+		t.Errorf("collected %v, %v, want nothing", got, err)
+	}
+	if err := s.Put(Droplet{GUID: "d", Image: sha}); err != nil {
+		t.Error(err)
+	}
+	if err := s.remove([]Droplet{{GUID: "d"}}); err != nil {
+		t.Fatal(err)
+	}
+	if got, err := s.Collect(); len(got) != 1 || err != nil {
+		t.Errorf("collected %v, %v, want the image", got, err)
+	}
+}

@@ -212,9 +212,14 @@ func (b *Builds) addPacked(ctx context.Context, files Files, info []byte) (strin
 		MaxBytes: int64(b.o.DiskMB) << 20, MaxFiles: maxStagedFiles,
 	}
 	r, w := io.Pipe()
-	go func() { w.CloseWithError(files.Pack(ctx, w, p)) }()
+	packed := make(chan struct{})
+	go func() {
+		defer close(packed)
+		w.CloseWithError(files.Pack(ctx, w, p))
+	}()
 	sha, err := b.shelf.AddImage(r)
 	r.CloseWithError(errors.New("the image was refused")) // ends the packing
+	<-packed                                              // the files are there only until we return
 	if bad, ok := errors.AsType[*ImageError](err); ok {
 		return "", &StagingError{StagingFailed, "what the buildpacks made cannot be run: " + bad.Error()}
 	}

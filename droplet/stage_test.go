@@ -12,8 +12,10 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 )
@@ -210,6 +212,42 @@ func bomb() string {
 		fmt.Fprintf(&b, "a%d: &a%d {p: *a%d, <<: *a%d, q: *a%d}\n", i, i, i-1, i-1, i-1)
 	}
 	return b.String() + "default_process_types: *a59\n"
+}
+
+// slowPacker takes its time to notice that nobody wants its files any more.
+type slowPacker struct {
+	*fakeBuilder
+	packing, left atomic.Int32
+}
+
+func (f *slowPacker) Build(ctx context.Context, _ Staging, done func(context.Context, int, Files) error) error {
+	err := done(ctx, 0, f)
+	f.left.Store(f.packing.Load())
+	return err
+}
+
+func (f *slowPacker) Pack(ctx context.Context, w io.Writer, p Packing) error {
+	f.packing.Add(1)
+	defer f.packing.Add(-1)
+	err := f.fakeBuilder.Pack(ctx, w, p)
+	time.Sleep(time.Second)
+	return err
+}
+
+// Nobody reads the files of a container that may go, also when they are refused.
+func TestPackingEndsBeforeTheContainer(t *testing.T) {
+	yardTest(t, func(t *testing.T, y *yard) {
+		f := &slowPacker{fakeBuilder: &fakeBuilder{files: map[string]string{"/tmp/app/.wh.x": "x"}}}
+		y.withBuilder(f.fakeBuilder)
+		y.builds.o.Builder = f
+		y.run()
+		b := y.create(BuildRequest{Package: y.push("a", member{name: "x", text: "x"}).GUID, Buildpacks: []string{"go_buildpack"}})
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		if b, err := y.builds.Get(b.GUID); err != nil || b.State != BuildFailed || f.left.Load() != 0 {
+			t.Errorf("build = %+v, %v, with %d still packing, want it failed and none", b, err, f.left.Load())
+		}
+	})
 }
 
 func TestStageFails(t *testing.T) {

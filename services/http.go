@@ -165,8 +165,10 @@ func (h *HTTPBroker) request(ctx context.Context, q question) (*http.Request, er
 func lost(ctx context.Context, err error) error {
 	var op *net.OpError
 	var dns *net.DNSError
+	until, bounded := ctx.Deadline()
 	switch {
-	case errors.Is(ctx.Err(), context.DeadlineExceeded):
+	// A connection knows the deadline too, and may tell of it before ctx does.
+	case bounded && !time.Now().Before(until), errors.Is(ctx.Err(), context.DeadlineExceeded):
 		return &BrokerError{Orphan: true, Description: "The request to the service broker timed out"}
 	case errors.As(err, &dns), errors.As(err, &op) && op.Op == "dial":
 		return &BrokerError{Description: "The service broker could not be reached: " + cause(err)}

@@ -1,13 +1,16 @@
 package services
 
 import (
+	"context"
 	"encoding/base64"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
+	"net"
 	"net/http"
 	"net/http/httptest"
+	"os"
 	"strings"
 	"testing"
 	"time"
@@ -138,6 +141,21 @@ func TestTimeout(t *testing.T) {
 	h.Timeout = 20 * time.Millisecond
 	b.On(servicestest.Provision, servicestest.Behaviour{Hang: true})
 	_, err := h.Instance(t.Context(), InstanceRequest{Action: Create, Instance: "i"})
+	var be *BrokerError
+	if !errors.As(err, &be) || !be.Orphan || be.Description != "The request to the service broker timed out" {
+		t.Errorf("error = %#v", err)
+	}
+}
+
+// slowContext has a deadline that its own timer has not noticed yet.
+type slowContext struct{ context.Context }
+
+func (slowContext) Deadline() (time.Time, bool) { return time.Now().Add(-time.Millisecond), true }
+
+// A connection that ran out of time is told as that, also when it is the first to know.
+func TestTimeoutOfTheConnection(t *testing.T) {
+	t.Parallel()
+	err := lost(slowContext{t.Context()}, &net.OpError{Op: "dial", Err: os.ErrDeadlineExceeded})
 	var be *BrokerError
 	if !errors.As(err, &be) || !be.Orphan || be.Description != "The request to the service broker timed out" {
 		t.Errorf("error = %#v", err)

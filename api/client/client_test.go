@@ -236,9 +236,17 @@ func TestUpload(t *testing.T) {
 
 // The daemon may refuse before it has read everything.
 func TestUploadRefused(t *testing.T) {
-	c, _ := ask(t, func(w http.ResponseWriter, _ *http.Request) {
+	c, _ := ask(t, func(w http.ResponseWriter, r *http.Request) {
+		// The connection stays until the client leaves: who closes it with bytes unread
+		// may take the answer away from a client that is slow to read it.
+		answer := http.NewResponseController(w)
+		err := answer.EnableFullDuplex()
 		w.WriteHeader(http.StatusRequestEntityTooLarge)
 		fmt.Fprint(w, `{"errors":[{"code":1,"title":"T","detail":"too large"}]}`)
+		if err := errors.Join(err, answer.Flush()); err != nil {
+			t.Error(err)
+		}
+		_, _ = io.Copy(io.Discard, r.Body) // until the client leaves
 	})
 	block := make([]byte, 64<<10)
 	_, err := c.Upload(t.Context(), "p", nil, func(w io.Writer) error {

@@ -114,13 +114,16 @@ func (b *Broker) Run(ctx context.Context) error {
 	case <-ctx.Done():
 		return nil
 	}
+	// First the life, then the records: what is asked for in between has a worker
+	// already, and would else have none.
+	ctx, cancel := context.WithCancel(ctx)
+	b.live(ctx)
+	defer b.running.Wait()
+	defer cancel() // and no more workers
 	all, err := b.records.All()
 	if err != nil {
 		return fmt.Errorf("cannot read the databases: %w", err)
 	}
-	b.mu.Lock()
-	b.life = ctx
-	b.mu.Unlock()
 	for _, r := range all {
 		if r.Doing != "" {
 			b.work(r.GUID)
@@ -128,11 +131,13 @@ func (b *Broker) Run(ctx context.Context) error {
 		b.recover(ctx, r)
 	}
 	b.guard(ctx)
-	b.mu.Lock()
-	b.life = nil // no more workers
-	b.mu.Unlock()
-	b.running.Wait()
 	return nil
+}
+
+func (b *Broker) live(ctx context.Context) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.life = ctx
 }
 
 // Instance creates, updates or deletes a database. All of it is asynchronous.

@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -131,8 +132,8 @@ func TestDatabases(t *testing.T) {
 			w := newWorld(t)
 			w.boot()
 			guid := guidOf(c)
-			told := w.succeed(request(services.Create, guid, c.engine, smallPlan, c.parameters))
-			if !strings.Contains(strings.Join(told, "\n"), "creating: initialising the data directory") {
+			w.succeed(request(services.Create, guid, c.engine, smallPlan, c.parameters))
+			if told := w.told(); !slices.Contains(told, "creating: initialising the data directory") {
 				t.Errorf("users were told %q", told)
 			}
 			a, b := w.bind(c, "binding-a"), w.bind(c, "binding-b")

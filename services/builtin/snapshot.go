@@ -387,15 +387,22 @@ func (b *Broker) recover(ctx context.Context, rec record) {
 			return // the next daemon tries again
 		}
 		defer unlock()
-		if err := b.takeBack(ctx, rec); err != nil {
+		rec, err := b.get(rec.GUID) // meanwhile somebody may have made a snapshot
+		if err == nil {
+			err = b.takeBack(ctx, rec)
+		}
+		if err != nil && !errors.Is(err, services.ErrNotFound) {
 			b.c.Logger.Error("cannot take back what was left of a snapshot", "service_instance", rec.GUID, "err", err)
 		}
 	})
 }
 
 func (b *Broker) takeBack(ctx context.Context, rec record) error {
-	if rec.Restoring {
+	switch {
+	case rec.Restoring:
 		return b.resume(ctx, rec)
+	case !rec.Frozen:
+		return nil
 	}
 	err := b.c.Host.Signal(ctx, rec.GUID, 0, "", syscall.SIGCONT)
 	for n := 0; errors.Is(err, runtime.ErrNoInstance) && n < 60 && wait(ctx, lastLook); n++ {

@@ -39,7 +39,7 @@ func TestNotInstalled(t *testing.T) {
 	w := newWorld(t)
 	w.machine = "-"
 	w.boot()
-	p, _ := w.ask(request(services.Create, troubled, "postgres", smallPlan, ""))
+	p := w.ask(request(services.Create, troubled, "postgres", smallPlan, ""))
 	if p.State != services.Failed || !strings.Contains(p.Description, "apt install postgresql") {
 		t.Errorf("creation = %+v", p)
 	}
@@ -91,7 +91,7 @@ func TestFullDisk(t *testing.T) {
 	w.must(unix.Mount("tmpfs", dir, "tmpfs", 0, "size=24m,mode=700"))
 	t.Cleanup(func() { w.must(unix.Unmount(dir, unix.MNT_DETACH)) })
 	w.boot()
-	p, _ := w.ask(request(services.Create, troubled, "postgres", smallPlan, ""))
+	p := w.ask(request(services.Create, troubled, "postgres", smallPlan, ""))
 	if p.State != services.Failed || !strings.Contains(p.Description, "No space left on device") || !strings.Contains(p.Description, "MB are free") {
 		t.Errorf("creation = %+v\n%s", p, w.log(troubled))
 	}

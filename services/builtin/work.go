@@ -48,10 +48,7 @@ func (b *Broker) supersede(guid string, w *worker) {
 // drive does what the record says until there is nothing left to do.
 func (b *Broker) drive(life context.Context, guid string, w *worker) {
 	for n := 1; ; n++ {
-		rec, err := b.get(guid)
-		if err == nil && rec.Doing != "" {
-			err = b.turn(life, rec, w)
-		}
+		err := b.turn(life, guid, w)
 		switch {
 		case life.Err() != nil:
 			b.leave(guid)
@@ -90,14 +87,14 @@ func (b *Broker) done(guid string, w *worker) bool {
 
 // turn does one thing and writes down how it ended. Its error says that this
 // could not be written down, or that a deletion is to be tried again.
-func (b *Broker) turn(life context.Context, rec record, w *worker) error {
+func (b *Broker) turn(life context.Context, guid string, w *worker) error {
 	ctx, cancel := context.WithCancelCause(life)
 	defer cancel(nil)
-	b.mu.Lock()
-	w.cancel, w.doing = cancel, rec.Doing
-	b.mu.Unlock()
+	rec, err := b.next(guid, w, cancel)
+	if err != nil || rec.Doing == "" {
+		return err
+	}
 	b.c.Logger.Info("database begun", "service_instance", rec.GUID, "engine", rec.Engine, "action", rec.Doing)
-	var err error
 	switch rec.Doing {
 	case services.Create:
 		err = b.create(ctx, rec)
@@ -117,6 +114,19 @@ func (b *Broker) turn(life context.Context, rec record, w *worker) error {
 		return nil
 	}
 	return b.finish(life, rec, err)
+}
+
+// next reads what is to be done and makes it the present step of the worker. Both
+// under the lock: a deletion that is asked for in between would else find nothing to
+// give up, and wait for a creation that may take for ever.
+func (b *Broker) next(guid string, w *worker, cancel context.CancelCauseFunc) (record, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	rec, err := b.get(guid)
+	if err == nil {
+		w.cancel, w.doing = cancel, rec.Doing
+	}
+	return rec, err
 }
 
 // finish writes down how a creation or an update ended.

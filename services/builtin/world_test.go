@@ -11,6 +11,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -100,6 +101,7 @@ type world struct {
 
 	mu    sync.Mutex
 	lines []string // of the daemon's log, guarded by mu
+	steps []string // of all instances, as users could have seen them; guarded by mu
 }
 
 var worlds byte // makes subnets differ; tests run one after the other
@@ -182,6 +184,7 @@ func (w *world) boot() {
 	w.broker, err = New(Config{
 		DB: w.db, Host: w.sup, Dir: filepath.Join(w.root, "services"), UID: testUID, GID: testUID, Logger: w.logger(),
 		Machine: w.machine, Stacks: w.stacks, Reserve: w.reserve, Measure: w.measure, Say: w.say,
+		Changed: w.changed,
 	})
 	w.must(err)
 	ctx, cancel := context.WithCancel(context.Background())
@@ -198,6 +201,17 @@ func (w *world) say(guid, line string) {
 	if err := (logBook{w.books}).Append(guid, e); err != nil {
 		w.t.Errorf("cannot say %q: %v", line, err)
 	}
+}
+
+// changed notes how far an instance is. Who looks now and then may miss a step.
+func (w *world) changed(guid string) {
+	rec, err := w.broker.get(guid)
+	if err != nil {
+		return // it is gone
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.steps = append(w.steps, rec.Step)
 }
 
 func (w *world) check(ctx context.Context, err error) {
@@ -292,17 +306,12 @@ func request(a services.Action, guid, engine, plan, parameters string) services.
 	}
 }
 
-// ask asks for something to happen to an instance and waits for its end. It
-// returns what users were told on the way.
-func (w *world) ask(r services.InstanceRequest) (services.Progress, []string) {
+// ask asks for something to happen to an instance and waits for its end.
+func (w *world) ask(r services.InstanceRequest) services.Progress {
 	w.t.Helper()
 	p, err := w.broker.Instance(w.ctx(), r)
 	w.must(err)
-	var told []string
 	w.eventually(string(r.Action)+" ends", r.Instance, func() error {
-		if len(told) == 0 || told[len(told)-1] != p.Description {
-			told = append(told, p.Description)
-		}
 		if p.State != services.InProgress {
 			return nil
 		}
@@ -310,15 +319,21 @@ func (w *world) ask(r services.InstanceRequest) (services.Progress, []string) {
 		w.must(err)
 		return fmt.Errorf("%s: %s", p.State, p.Description)
 	})
-	return p, told
+	return p
 }
 
 // succeed is ask for what must go well.
-func (w *world) succeed(r services.InstanceRequest) []string {
+func (w *world) succeed(r services.InstanceRequest) {
 	w.t.Helper()
-	p, told := w.ask(r)
+	p := w.ask(r)
 	if p.State != services.Succeeded {
 		w.t.Fatalf("%s %s: %s\n%s", r.Action, p.State, p.Description, w.log(r.Instance))
 	}
-	return told
+}
+
+// told is what users could have read so far.
+func (w *world) told() []string {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return slices.Clone(w.steps)
 }

@@ -1,0 +1,96 @@
+package builtin
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/dewrun/dew/services"
+)
+
+// What is kept before Run takes requests, and too late for the request to begin it
+// itself, Run begins.
+func TestRunMissesNothing(t *testing.T) {
+	b, h := newBroker(t, nil)
+	b.mu.Lock() // Run gets no further
+	start(t, b)
+	time.Sleep(20 * time.Millisecond) // likely enough for it to have read what it would read too early
+	rec := record{GUID: guid, Name: "db", Engine: "redis", Shape: shape{Plan: smallPlan}, Secret: newSecret(), Doing: services.Create}
+	if err := b.records.Put(guid, rec); err != nil {
+		t.Error(err)
+	}
+	b.mu.Unlock()
+	for end := time.Now().Add(time.Minute); ; time.Sleep(time.Millisecond) {
+		if rec, err := b.get(guid); err != nil || rec.Doing == "" {
+			break
+		}
+		if time.Now().After(end) {
+			t.Fatal("nobody makes it")
+		}
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if len(h.puts) != 1 {
+		t.Errorf("servers = %+v, want one", h.puts)
+	}
+}
+
+// A deletion that comes while the creation only begins gives it up as well.
+func TestDeleteRightAfterCreate(t *testing.T) {
+	endless := func(c *Config) {
+		c.Stacks = func(ctx context.Context, _ []string, _ func(string)) (string, error) {
+			<-ctx.Done()
+			return "", ctx.Err()
+		}
+	}
+	bubble(t, endless, func(t *testing.T, b *Broker, h *fakeHost) {
+		for range 20 {
+			if _, err := b.Instance(t.Context(), req(services.Create, "redis", smallPlan, "")); err != nil {
+				t.Fatal(err)
+			}
+			if p := ask(t, b, req(services.Delete, "redis", smallPlan, "")); p.State != services.Succeeded {
+				t.Fatalf("delete = %+v", p)
+			}
+			nothingLeft(t, b, h)
+		}
+	})
+}
+
+// A snapshot that is being made while the broker starts is not taken for one that
+// an earlier daemon left undone.
+func TestSnapshotWhileTheBrokerStarts(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b, _ := newBroker(t, nil)
+		stop := start(t, b)
+		synctest.Wait()
+		ask(t, b, req(services.Create, "redis", smallPlan, ""))
+		stop()
+		_, unlock, err := b.claim(t.Context(), guid)
+		if err != nil {
+			t.Fatal(err)
+		}
+		s, change := Snapshot{ID: "now"}, func(fn func(r *record)) {
+			if _, err := b.change(guid, fn); err != nil {
+				t.Error(err)
+			}
+		}
+		change(func(r *record) { r.Frozen = true })
+		defer start(t, b)()
+		synctest.Wait()
+		to := filepath.Join(b.copiesDir(guid), s.ID)
+		if err := errors.Join(makeDir(b.copiesDir(guid)), makeDir(to)); err != nil {
+			t.Error(err)
+		}
+		change(func(r *record) { r.Frozen, r.Snapshots = false, append(r.Snapshots, s) })
+		unlock()
+		time.Sleep(time.Hour)
+		synctest.Wait()
+		if _, err := os.Stat(to); err != nil {
+			t.Errorf("the snapshot: %v", err)
+		}
+	})
+}
