@@ -119,7 +119,8 @@ func (b *Broker) Run(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	b.live(ctx)
 	defer b.running.Wait()
-	defer cancel() // and no more workers
+	defer b.live(nil) //nolint:staticcheck // no life: no more workers
+	defer cancel()
 	all, err := b.records.All()
 	if err != nil {
 		return fmt.Errorf("cannot read the databases: %w", err)
