@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -258,7 +259,7 @@ func TestTimedOut(t *testing.T) {
 		{fmt.Errorf("cannot lock: %w", context.Cause(ctx)), late},
 		{&client.Unreachable{Err: ctx.Err()}, late},
 	} {
-		if got := timedOut(ctx, c.err); got != c.want {
+		if got := timedOut(ctx, c.err); !errors.Is(got, c.want) || !errors.Is(c.want, got) {
 			t.Errorf("%v became %v, want %v", c.err, got, c.want)
 		}
 	}

@@ -86,7 +86,14 @@ func TestReadinessSteersRoutes(t *testing.T) {
 			t.Errorf("instance %d was replaced", i)
 		}
 	}
-	told, guid := w.turnsOf(), w.appGUID("shop")
+	var told []string
+	w.eventually("the last turn is told", func() error { // routes follow before
+		if told = w.turnsOf(); len(told) < 2+2*rounds(1, 5) {
+			return fmt.Errorf("%v", told)
+		}
+		return nil
+	})
+	guid := w.appGUID("shop")
 	w.kill(syscall.SIGKILL)
 	var log []string
 	w.read(func(b books) { log = linesOf(t, b, guid) })

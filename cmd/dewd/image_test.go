@@ -9,7 +9,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"os"
 	"os/exec"
@@ -66,12 +65,7 @@ func startRegistry(t *testing.T) string {
 	if _, err := exec.LookPath("docker-registry"); err != nil {
 		t.Fatal("docker-registry is not installed: make setup-test")
 	}
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	addr := l.Addr().String()
-	_ = l.Close()
+	addr := freeAddress(t)
 	file := filepath.Join(t.TempDir(), "registry.yml")
 	config := fmt.Sprintf("version: 0.1\nlog: {level: error}\nstorage: {filesystem: {rootdirectory: %s}}\nhttp: {addr: %s}\n", t.TempDir(), addr)
 	if err := os.WriteFile(file, []byte(config), 0o600); err != nil {

@@ -130,10 +130,14 @@ func TestLastWords(t *testing.T) {
 	if got := c.output("logs", "sample", "--recent", "--raw", "--stream", "err", "--process", "web", "--no-sidecars"); got != "\xff\x00 binary\n" {
 		t.Errorf("stderr = %q", got)
 	}
-	crash := c.logLines("--crash", "1")
-	if n := len(crash); n == 0 || !slices.ContainsFunc(crash, func(l v3.Line) bool { return string(l.Text) == "last words" }) {
-		t.Errorf("the crash has the lines %v", crash)
-	}
+	// The record is stored a little after its line is there.
+	c.eventually("the lines of the crash", func() error {
+		out, err := c.outcome("logs", "sample", "--recent", "--crash", "1")
+		if err != nil || !strings.Contains(out, "OUT last words\n") {
+			return fmt.Errorf("%w: %s", err, out)
+		}
+		return nil
+	})
 	// The second instance may only just have been made.
 	c.eventually("the lines of web since its last start", func() error {
 		got := c.logLines("--since-last-start", "--no-sidecars", "--process", "web")
@@ -311,7 +315,19 @@ func TestRetentionAddsUp(t *testing.T) {
 		}
 		return nil
 	})
-	time.Sleep(2 * time.Second) // what was dropped last is told within a second
+	c.eventually("what was dropped last is told", func() error { // within a second
+		all := c.logLines("-n", "1000000000")
+		for _, l := range slices.Backward(all) {
+			if l.Lost == nil {
+				continue
+			}
+			if want := fmt.Sprintf("the oldest line kept is number %d", all[0].Seq); !strings.Contains(string(l.Text), want) {
+				return fmt.Errorf("%s; want %s", l.Text, want)
+			}
+			return nil
+		}
+		return errors.New("nothing is told")
+	})
 	c.dew("logs", "sample", "--verify")
 	log := c.appLog()
 	c.kill(syscall.SIGKILL)

@@ -133,14 +133,13 @@ func startAlone(t *testing.T, f *foreign, smtp string) (base string, cmd *exec.C
 		}
 	})
 	base = "http://" + listen
-	for range 600 {
+	for end := time.Now().Add(patience); time.Now().Before(end); time.Sleep(50 * time.Millisecond) {
 		if resp, err := http.Get(base + "/healthz"); err == nil {
 			_ = resp.Body.Close()
 			if resp.StatusCode == http.StatusOK {
 				return base, cmd, said
 			}
 		}
-		time.Sleep(50 * time.Millisecond)
 	}
 	_ = cmd.Process.Kill()
 	_ = cmd.Wait()

@@ -194,13 +194,12 @@ func startNotifyChild(t testing.TB, dir, listen, smtp string) *exec.Cmd {
 	if err := c.Start(); err != nil {
 		t.Fatal(err)
 	}
-	for range 600 {
+	for end := time.Now().Add(patience); time.Now().Before(end); time.Sleep(50 * time.Millisecond) {
 		resp, err := http.Get("http://" + listen + "/notify/info")
 		if err == nil {
 			_ = resp.Body.Close()
 			return c
 		}
-		time.Sleep(50 * time.Millisecond)
 	}
 	t.Fatal("the service does not answer")
 	return nil
@@ -336,11 +335,10 @@ func TestNotifyKilled(t *testing.T) {
 func waitStatus(t testing.TB, c *notifyCaller, id, want string) {
 	t.Helper()
 	var got []byte
-	for range 200 {
+	for end := time.Now().Add(patience); time.Now().Before(end); time.Sleep(50 * time.Millisecond) {
 		if got = c.do(200, "GET", "/messages/"+id, ""); strings.Contains(string(got), `"`+want+`"`) {
 			return
 		}
-		time.Sleep(50 * time.Millisecond)
 	}
 	t.Errorf("message %s = %s, want %s", id, got, want)
 }
@@ -407,12 +405,12 @@ func TestNotifyScript(t *testing.T) {
 func arrives(t testing.TB, s *notifyService, office *postOffice, to, subject string) {
 	t.Helper()
 	if s.n.inbox != nil {
-		if _, err := s.n.inbox.Wait(t.Context(), notify.Filter{To: to, Subject: subject}, time.Minute); err != nil {
+		if _, err := s.n.inbox.Wait(t.Context(), notify.Filter{To: to, Subject: subject}, patience); err != nil {
 			t.Errorf("mail %q to %s: %v", subject, to, err)
 		}
 		return
 	}
-	for range 600 {
+	for end := time.Now().Add(patience); time.Now().Before(end); time.Sleep(50 * time.Millisecond) {
 		office.mu.Lock()
 		ms := office.mails[to]
 		office.mu.Unlock()
@@ -421,7 +419,6 @@ func arrives(t testing.TB, s *notifyService, office *postOffice, to, subject str
 				return
 			}
 		}
-		time.Sleep(50 * time.Millisecond)
 	}
 	t.Errorf("mail %q to %s did not come", subject, to)
 }

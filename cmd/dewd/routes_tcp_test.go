@@ -3,6 +3,7 @@
 package main
 
 import (
+	"bufio"
 	"fmt"
 	"io"
 	"net"
@@ -64,6 +65,22 @@ func askPort(port int) (string, error) {
 	return string(b), err
 }
 
+// answered asks on a connection that stays.
+func answered(t *testing.T, c net.Conn, in *bufio.Reader) {
+	t.Helper()
+	if _, err := io.WriteString(c, "GET / HTTP/1.1\r\nHost: shop\r\n\r\n"); err != nil {
+		t.Fatal(err)
+	}
+	res, err := http.ReadResponse(in, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer res.Body.Close()
+	if b, err := io.ReadAll(res.Body); err != nil || !strings.HasPrefix(string(b), "web 0") {
+		t.Fatalf("%q, %v", b, err)
+	}
+}
+
 // TCP routes have ports of their own, by either client and by manifest. A port that
 // another program has is told and taken later; connections end with their instance.
 func TestTCPRoutes(t *testing.T) {
@@ -108,8 +125,10 @@ func TestTCPRoutes(t *testing.T) {
 	}
 	defer c.Close()
 	_ = c.SetDeadline(time.Now().Add(patience))
+	in := bufio.NewReader(c)
+	answered(t, c, in) // that it is made does not tell that it leads to the instance
 	w.dew("restart", "shop")
-	if b, err := io.ReadAll(c); len(b) > 0 || err != nil && !strings.Contains(err.Error(), "reset") {
+	if b, err := io.ReadAll(in); len(b) > 0 || err != nil && !strings.Contains(err.Error(), "reset") {
 		t.Errorf("an idle connection after the restart: %q, %v", b, err)
 	}
 	reached(first)

@@ -490,6 +490,15 @@ func TestRoutesOfApps(t *testing.T) {
 			return nil
 		})
 	}
+	for _, name := range []string{"one", "two"} { // from here on they take turns
+		w.eventually("the route of both leads to "+name, func() error {
+			app("both", "/first")
+			if !strings.Contains(w.say("logs", name, "--recent"), "GET /first") {
+				return fmt.Errorf("%s was not asked", name)
+			}
+			return nil
+		})
+	}
 	for i := range 8 {
 		app("both", fmt.Sprintf("/both-%d", i))
 	}

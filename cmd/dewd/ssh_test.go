@@ -171,8 +171,10 @@ func sshTerminal(t *testing.T, s *shop, clients []sshClient) {
 			// The change goes its own way: the program is asked until it has it.
 			scr.typed("until [ \"$(stty size)\" = '22 88' ]; do sleep 0.05; done; echo re\"\"sized\r")
 			scr.await("resized")
-			scr.typed("sleep 1000\r")
-			time.Sleep(100 * time.Millisecond) // a key for sleep, not for the shell
+			// What has printed something is in the foreground: the key is for it, not for
+			// the shell that starts it.
+			scr.typed("sh -c 'echo as\"\"leep; exec sleep 1000'\r")
+			scr.await("asleep")
 			scr.typed("\x03")
 			scr.typed("echo inter\"\"rupted; exit 9\r")
 			scr.await("interrupted")

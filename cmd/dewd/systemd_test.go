@@ -27,7 +27,7 @@ func listenAsSystemd(t *testing.T) func() string {
 	t.Setenv("NOTIFY_SOCKET", path)
 	return func() string {
 		t.Helper()
-		if err := c.SetReadDeadline(time.Now().Add(5 * time.Second)); err != nil {
+		if err := c.SetReadDeadline(time.Now().Add(time.Minute)); err != nil {
 			t.Fatal(err)
 		}
 		b := make([]byte, 256)

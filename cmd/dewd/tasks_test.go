@@ -12,7 +12,6 @@ import (
 	"strings"
 	"syscall"
 	"testing"
-	"time"
 
 	"github.com/dewrun/dew/api/v3"
 )
@@ -201,10 +200,17 @@ func TestTasksOutliveDaemon(t *testing.T) {
 	c.start()
 	c.pushForTasks()
 	c.dew("run-task", "shop", "--name", "long", "--command", "echo begun; while ! [ -e /tmp/never ]; do sleep 0.2; done")
-	c.dew("run-task", "shop", "--name", "missed", "--command", "sleep 2; echo last words; exit 5")
+	c.dew("run-task", "shop", "--name", "missed", "--command", "sleep 5; echo last words; exit 5")
 	before := c.containers(2)
 	c.kill(syscall.SIGKILL)
-	time.Sleep(3 * time.Second) // the second one ends while nobody looks
+	c.eventually("the second one ends while nobody looks", func() error {
+		for _, leaves := range c.leaves() {
+			if len(leaves["main"]) == 0 {
+				return nil
+			}
+		}
+		return errors.New("both run")
+	})
 	c.start()
 	if state, why := c.ended("2"); state != v3.TaskFailed || why != "APP/TASK/missed: Exited with status 5" {
 		t.Errorf("the missed end is %s, %q", state, why)
