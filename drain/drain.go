@@ -42,6 +42,7 @@ type Drains struct {
 	places *store.Bucket[mark]
 	wake   chan struct{} // holds one
 	retry  time.Duration // the first wait after a failure
+	rest   time.Duration // settled, but for tests
 
 	mu        sync.Mutex // guards followers
 	followers map[string]*follower
@@ -58,7 +59,7 @@ const lookAgain = time.Minute
 
 // New makes Drains. Nothing is sent before Run.
 func New(c Config) *Drains {
-	return &Drains{c: c, places: store.In[mark](c.DB, "drains"), wake: make(chan struct{}, 1), retry: time.Second, followers: map[string]*follower{}}
+	return &Drains{c: c, places: store.In[mark](c.DB, "drains"), wake: make(chan struct{}, 1), retry: time.Second, rest: settled, followers: map[string]*follower{}}
 }
 
 // Changed says that the targets may be others now. It never waits.

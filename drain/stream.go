@@ -37,6 +37,7 @@ type stream struct {
 	names [2]string // host and app, in every message
 	conn  net.Conn
 	raw   *counted
+	rest  time.Duration // settled
 
 	frames, scratch []byte
 	failed          bool // something could not be written; of who sends
@@ -110,7 +111,7 @@ func (f *follower) dial(names [2]string) (*stream, error) {
 	if !ok {
 		return nil, errors.Join(fmt.Errorf("cannot use a %T", conn), conn.Close())
 	}
-	s := &stream{names: names, raw: &counted{TCPConn: tcp}, down: make(chan struct{}), took: f.next, safe: f.next}
+	s := &stream{names: names, raw: &counted{TCPConn: tcp}, rest: f.d.rest, down: make(chan struct{}), took: f.next, safe: f.next}
 	s.conn = s.raw
 	if f.url.Scheme == schemeTLS {
 		secure := tls.Client(s.raw, &tls.Config{ServerName: f.url.Hostname(), RootCAs: f.d.c.Roots, MinVersion: tls.VersionTLS12})
@@ -195,7 +196,7 @@ func (s *stream) arrived(bytes int64, now time.Time) {
 			v.taken, s.took = now, v.next
 		}
 	}
-	for len(s.sent) > 0 && !s.sent[0].taken.IsZero() && now.Sub(s.sent[0].taken) >= settled {
+	for len(s.sent) > 0 && !s.sent[0].taken.IsZero() && now.Sub(s.sent[0].taken) >= s.rest {
 		s.safe = s.sent[0].next
 		s.sent = s.sent[1:]
 	}

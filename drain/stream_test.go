@@ -29,7 +29,7 @@ func TestStreamBrokenOff(t *testing.T) {
 		t.Fatal(err)
 	}
 	raw := &counted{TCPConn: conn.(*net.TCPConn)}
-	s := &stream{raw: raw, conn: raw, down: make(chan struct{}), took: 1, safe: 1}
+	s := &stream{raw: raw, conn: raw, rest: time.Hour, down: make(chan struct{}), took: 1, safe: 1}
 	es := []logstream.Envelope{{Source: logstream.Source{Type: "APP"}, Text: []byte(strings.Repeat("x", 1000))}}
 	if err := s.send(t.Context(), es, 2); err != nil {
 		t.Fatal(err)

@@ -14,6 +14,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
@@ -441,18 +442,22 @@ func writeForEver(t *testing.T, path string) {
 }
 
 func TestInUse(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "dew.db")
-	db := open(t, path)
-	began := time.Now()
-	_, err := Open(path, Options{LockTimeout: 20 * time.Millisecond})
-	if !errors.Is(err, ErrInUse) || !strings.Contains(err.Error(), "stop that one") {
-		t.Errorf("second Open = %v, want ErrInUse with the remedy", err)
-	}
-	if d := time.Since(began); d > time.Second {
-		t.Errorf("it took %v", d)
-	}
-	must(t, db.Close())
-	open(t, path)
+	synctest.Test(t, func(t *testing.T) {
+		path := filepath.Join(t.TempDir(), "dew.db")
+		db := open(t, path)
+		for _, patience := range []time.Duration{20 * time.Millisecond, time.Minute} {
+			began := time.Now()
+			_, err := Open(path, Options{LockTimeout: patience})
+			if !errors.Is(err, ErrInUse) || !strings.Contains(err.Error(), "stop that one") {
+				t.Errorf("second Open = %v, want ErrInUse with the remedy", err)
+			}
+			if d := time.Since(began); d > patience || d < patience-100*time.Millisecond {
+				t.Errorf("it waited for %v, want %v", d, patience)
+			}
+		}
+		must(t, db.Close())
+		open(t, path)
+	})
 }
 
 func TestFormat(t *testing.T) {
