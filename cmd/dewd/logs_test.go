@@ -221,9 +221,10 @@ func TestLogsLoseNothing(t *testing.T) {
 	stop := time.Duration(rounds(3, 30)) * time.Second
 	c := newCell(t, "--log-retention", "1GiB")
 	c.start()
-	c.pushLogs(fmt.Sprintf("exec ./testapp count %d %d", lines, rate), idle)
+	c.pushLogs(fmt.Sprintf("until [ -e begin ]; do sleep 0.1; done; exec ./testapp count %d %d", lines, rate), idle)
 	var group sync.WaitGroup
 	readers := []*reader{c.reader(), c.reader(), c.reader(), c.reader()}
+	c.dew("ssh", "sample", "-c", "touch begin") // however long the push took
 	for i, r := range readers {
 		group.Go(func() {
 			every, pause := []int{0, 1000, 5000, lines / 2}[i], []time.Duration{0, time.Millisecond, 20 * time.Millisecond, stop}[i]
