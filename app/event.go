@@ -4,6 +4,8 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
+	"strconv"
+	"strings"
 	"sync"
 	"time"
 
@@ -49,6 +51,23 @@ type Event struct {
 // key sorts by target first, and by time second.
 func (e Event) key() string {
 	return fmt.Sprintf("%s/%020d/%s", e.Target.GUID, e.CreatedAt.UnixNano(), e.GUID)
+}
+
+// readEventKey is the target and the time of a key.
+func readEventKey(key string) (target string, at time.Time, err error) {
+	cut := strings.LastIndexByte(key, '/')
+	if cut > 0 {
+		cut = strings.LastIndexByte(key[:cut], '/')
+	}
+	if cut < 0 {
+		return "", at, fmt.Errorf("the key of an event has no time: %q", key)
+	}
+	text, _, _ := strings.Cut(key[cut+1:], "/")
+	nanos, err := strconv.ParseInt(text, 10, 64)
+	if err != nil {
+		return "", at, fmt.Errorf("the key of an event has no time: %q", key)
+	}
+	return key[:cut], time.Unix(0, nanos), nil
 }
 
 // EventFilter chooses events. An empty list chooses all.
@@ -176,21 +195,26 @@ func (es *Events) read(targets []string) ([]Event, error) {
 }
 
 // sweep removes what is beyond the bounds. Keys come sorted by target and time,
-// so that from the end the newest of each target come first.
+// so that from the end the newest of each target come first; they tell enough, and
+// no event is read.
 func (es *Events) sweep() error {
-	all, err := es.bucket.All()
+	keys, err := es.bucket.Keys("")
 	if err != nil {
 		return fmt.Errorf("cannot list events: %w", err)
 	}
 	oldest := time.Now().Add(-eventAge)
 	kept := map[string]int{}
-	for _, e := range slices.Backward(all) {
-		if e.CreatedAt.After(oldest) && kept[e.Target.GUID] < es.bounds.perTarget {
-			kept[e.Target.GUID]++
+	for _, key := range slices.Backward(keys) {
+		target, at, err := readEventKey(key)
+		if err != nil {
+			return err
+		}
+		if at.After(oldest) && kept[target] < es.bounds.perTarget {
+			kept[target]++
 			continue
 		}
-		if err := es.bucket.Delete(e.key()); err != nil {
-			return fmt.Errorf("cannot drop event %s: %w", e.GUID, err)
+		if err := es.bucket.Delete(key); err != nil {
+			return fmt.Errorf("cannot drop event %s: %w", key, err)
 		}
 	}
 	return nil

@@ -118,3 +118,19 @@ func TestEventsAreBounded(t *testing.T) {
 		}
 	})
 }
+
+// A key tells what it was made from, whatever the target is called.
+func TestEventKey(t *testing.T) {
+	at := time.Unix(1700000000, 42)
+	for _, target := range []string{"a1", "a/b", "", "/"} {
+		key := Event{GUID: "e1", Target: Target{GUID: target}, CreatedAt: at}.key()
+		if got, when, err := readEventKey(key); err != nil || got != target || !when.Equal(at) {
+			t.Errorf("readEventKey(%q) = %q, %v, %v", key, got, when, err)
+		}
+	}
+	for _, key := range []string{"", "/", "a1", "a1/e1", "a1/yesterday/e1"} {
+		if target, _, err := readEventKey(key); err == nil {
+			t.Errorf("readEventKey(%q) = %q, want an error", key, target)
+		}
+	}
+}

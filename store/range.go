@@ -24,3 +24,14 @@ func (b *Bucket[T]) Range(from string, limit int) (vs []T, err error) {
 	}
 	return vs, nil
 }
+
+// Keys returns the keys that start with prefix, in their order. It reads no values.
+func (b *Bucket[T]) Keys(prefix string) (keys []string, err error) {
+	err = b.read(func(s *shelf) error {
+		return s.each(s.values(), []byte(prefix), func(k, _ []byte) error {
+			keys = append(keys, string(k))
+			return nil
+		})
+	})
+	return keys, err
+}

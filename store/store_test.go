@@ -671,3 +671,35 @@ func TestLast(t *testing.T) {
 		}
 	}
 }
+
+// Keys are those with a prefix, in their order, also inside a transaction.
+func TestKeys(t *testing.T) {
+	db := fresh(t)
+	b := In[int](db, "words")
+	if got, err := b.Keys(""); err != nil || len(got) != 0 {
+		t.Errorf("Keys of what is not there = %v, %v, want none", got, err)
+	}
+	for i, k := range []string{"b/1", "a/2", "a/1", "c"} {
+		if err := b.Put(k, i); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for prefix, want := range map[string][]string{"": {"a/1", "a/2", "b/1", "c"}, "a/": {"a/1", "a/2"}, "b/1": {"b/1"}, "d": nil} {
+		if got, err := b.Keys(prefix); err != nil || !cmp.Equal(got, want) {
+			t.Errorf("Keys(%q) = %v, %v, want %v", prefix, got, err, want)
+		}
+	}
+	err := db.Update(func(tx *Tx) error {
+		if err := b.With(tx).Delete("a/1"); err != nil {
+			return err
+		}
+		got, err := b.With(tx).Keys("a/")
+		if !cmp.Equal(got, []string{"a/2"}) {
+			t.Errorf("Keys in the transaction = %v, want what it left", got)
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+}
