@@ -3,13 +3,17 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strconv"
+	"strings"
 	"syscall"
 	"testing"
+	"time"
 )
 
 // dewd is killed after the n-th commit and after the n-th call of containerd of a
@@ -60,14 +64,24 @@ func (c *cell) pushAndDie(n int, kind string) bool {
 	if err := os.Mkdir(armed, 0o700); err != nil {
 		c.t.Fatal(err)
 	}
-	failed := c.dewCommand("push", "mortal", "-f", c.manifest(n)).Run()
+	return c.diesOf("push", "mortal", "-f", c.manifest(n))
+}
+
+// diesOf runs a command and tells whether dewd died of it, and else ends it: all that
+// is counted lies behind it, or comes in vain. A command that fails while dewd lives
+// is an error.
+func (c *cell) diesOf(args ...string) bool {
+	c.t.Helper()
+	out, failed := c.outcome(args...)
 	if failed == nil {
-		// All that is counted lies behind it, or comes in vain.
 		c.kill(syscall.SIGKILL)
 		return false
 	}
-	if err := c.cmd.Wait(); err == nil {
-		c.t.Fatalf("%s %d: the push failed although dewd lives: %v\n%s", kind, n, failed, c.said)
+	late := time.AfterFunc(patience, func() { _ = c.cmd.Process.Signal(syscall.SIGQUIT) })
+	defer late.Stop()
+	var ended *exec.ExitError
+	if err := c.cmd.Wait(); !errors.As(err, &ended) || ended.Sys().(syscall.WaitStatus).Signal() != syscall.SIGKILL {
+		c.t.Fatalf("dew %s failed although dewd lives: %s\n%v\n%s", strings.Join(args, " "), out, err, c.said)
 	}
 	c.cmd = nil
 	return true

@@ -15,7 +15,6 @@ import (
 	"strings"
 	"syscall"
 	"testing"
-	"time"
 
 	"github.com/dewrun/dew/store"
 )
@@ -119,26 +118,13 @@ func (m *mortalServices) live(n int) {
 	m.awaitSocket()
 }
 
-// dies runs a command and tells whether dewd died of it. A command that fails while
-// dewd lives is an error.
+// dies runs a command on the armed dewd and tells whether it died of it.
 func (m *mortalServices) dies(args ...string) bool {
 	m.t.Helper()
 	if err := os.Mkdir(m.armed(), 0o700); err != nil {
 		m.t.Fatal(err)
 	}
-	out, failed := m.outcome(args...)
-	if failed == nil {
-		m.kill(syscall.SIGKILL)
-		return false
-	}
-	late := time.AfterFunc(patience, func() { _ = m.cmd.Process.Signal(syscall.SIGQUIT) })
-	defer late.Stop()
-	var ended *exec.ExitError
-	if err := m.cmd.Wait(); !errors.As(err, &ended) || ended.Sys().(syscall.WaitStatus).Signal() != syscall.SIGKILL {
-		m.t.Fatalf("dew %s failed although dewd lives: %s\n%v\n%s", strings.Join(args, " "), out, err, m.said)
-	}
-	m.cmd = nil
-	return true
+	return m.diesOf(args...)
 }
 
 // row is a service instance or a key in a list.
