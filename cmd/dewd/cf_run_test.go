@@ -239,7 +239,14 @@ func (s *stock) write(name string, data []byte) {
 	}
 }
 
-func (s *stock) zip(name string, files map[string][]byte) {
+// packed is a file of a zip.
+type packed struct {
+	name string
+	data []byte
+}
+
+// zip writes the files in their order, which is that of cf's requests.
+func (s *stock) zip(name string, files ...packed) {
 	s.t.Helper()
 	f, err := os.Create(filepath.Join(s.dir, name))
 	if err != nil {
@@ -247,10 +254,10 @@ func (s *stock) zip(name string, files map[string][]byte) {
 	}
 	defer f.Close()
 	w := zip.NewWriter(f)
-	for name, data := range files {
-		p, err := w.Create(name)
+	for _, f := range files {
+		p, err := w.Create(f.name)
 		if err == nil {
-			_, err = p.Write(data)
+			_, err = p.Write(f.data)
 		}
 		if err != nil {
 			s.t.Fatal(err)

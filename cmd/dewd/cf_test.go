@@ -65,7 +65,7 @@ func (s *stock) layOut() {
 	s.write("small/hello.txt", []byte("hello\n"))
 	s.write("site.yml", []byte("applications:\n- name: site\n  path: site\n  command: "+serving+"\n  memory: 128M\n  env:\n    COLOUR: green\n"))
 	s.write("broken.yml", []byte("applications:\n- name: broken\n  path: small\n  memory: lots\n  sidecars:\n  - name: aide\n    command: run\n"))
-	s.zip("site.zip", map[string][]byte{"testapp": program, "hello.txt": []byte("hello\n"), "zipped.txt": []byte("from a zip\n")})
+	s.zip("site.zip", packed{"testapp", program}, packed{"hello.txt", []byte("hello\n")}, packed{"zipped.txt", []byte("from a zip\n")})
 }
 
 func (s *stock) logsIn() {
