@@ -343,7 +343,7 @@ func (r *run) leave(ctx context.Context) {
 		r.result.Bundle = file
 	}
 	if r.tail != nil {
-		r.tail.end()
+		r.tail.end(ctx)
 		r.result.Log = r.tail.text()
 		r.result.mask.learnScene(ctx, r.folder, r.inside)
 	}

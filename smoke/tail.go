@@ -72,14 +72,29 @@ func (t *tail) follow(ctx context.Context, a v3.App) {
 func (t *tail) keep(app, line string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	lines := append(t.last[app], line)
-	t.last[app] = lines[max(0, len(lines)-tailLines):]
+	t.last[app] = newest(append(t.last[app], line))
 }
 
-// end stops following.
-func (t *tail) end() {
+func newest(lines []string) []string { return lines[max(0, len(lines)-tailLines):] }
+
+// end stops following, and takes the newest lines from the log: the last words may
+// not have come yet. Where it does not answer, what came stands.
+func (t *tail) end(ctx context.Context) {
 	t.stop()
 	t.all.Wait()
+	apps, _ := t.ask.AppsIn(ctx, t.space)
+	for _, a := range apps {
+		var lines []string
+		err := t.ask.Logs(ctx, a.GUID, client.LogQuery{Newest: 10 * tailLines}, client.Lines{Line: func(l *v3.Line) error {
+			if l.Source != "RTR" {
+				lines = newest(append(lines, lineText(l)))
+			}
+			return nil
+		}})
+		if err == nil && len(lines) > 0 {
+			t.last[a.Name] = newest(lines)
+		}
+	}
 }
 
 // text is the newest lines of every app.
