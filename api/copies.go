@@ -204,7 +204,7 @@ func notRun(registry *app.Registry, guid string) error {
 		return err
 	}
 	if used[guid] {
-		return unprocessable("Unable to delete droplet. The app runs it: set another current droplet and restart the app first.")
+		return unprocessable("Unable to delete droplet. The app runs it: set another current droplet and restart the app first, and let tasks that run it end, or cancel them.")
 	}
 	return nil
 }

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/dewrun/dew/api/v3"
+	"github.com/dewrun/dew/app"
 	"github.com/dewrun/dew/auth"
 )
 
@@ -125,4 +126,17 @@ func TestDropletRemovedWhileChosen(t *testing.T) {
 			t.Fatalf("the choice was answered with %d, the droplet now with %d", chosen, left)
 		}
 	}
+}
+
+// What a task runs stays until the task has ended.
+func TestDropletOfATaskStays(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	a, _, d := w.pushed("shop")
+	var task v3.Task
+	w.want(202, "POST", "/v3/apps/"+a.GUID+"/tasks", `{"command":"sleep 1000","droplet_guid":"`+d+`"}`, &task)
+	wantError(t, w.ask("DELETE", "/v3/droplets/"+d, ""), "CF-UnprocessableEntity", "let tasks that run it end")
+	must(w.c.Registry.UpdateTask(task.GUID, func(t *app.Task) error { t.State = app.TaskFailed; return nil }))(t)
+	w.finish(w.want(202, "DELETE", "/v3/droplets/"+d, "", nil))
+	w.want(404, "GET", "/v3/droplets/"+d, "", nil)
 }
