@@ -118,12 +118,20 @@ func (l appLogs) Append(guid string, es ...logstream.Envelope) error {
 	return log.Append(es...)
 }
 
-func (l appLogs) Newest(ctx context.Context, guid string, n int) ([]logstream.Envelope, error) {
+func (l appLogs) Contains(ctx context.Context, guid string, f logstream.Filter) (bool, error) {
 	log, err := l.logs.App(guid)
 	if err != nil {
-		return nil, err
+		return false, err
 	}
-	return log.Newest(ctx, n)
+	return log.Contains(ctx, f)
+}
+
+func (l appLogs) Last(guid string) (uint64, error) {
+	log, err := l.logs.App(guid)
+	if err != nil {
+		return 0, err
+	}
+	return log.LastSeq(), nil
 }
 
 func (l appLogs) stage(guid, line string) {

@@ -107,7 +107,7 @@ func (s *Server) instanceStats(ctx context.Context, index int, in shown) v3.Inst
 		InstanceGUID: string(st.Instance), Version: st.Version,
 		CrashCount: st.CrashCount, NextStart: st.NextStart, GivenUp: st.GivenUp,
 	}
-	if st.Details != "" && st.State != runtime.Running {
+	if st.Details != "" {
 		out.Details = &st.Details
 	}
 	if st.State != runtime.Running {

@@ -184,6 +184,20 @@ func (l *Log) SelectNewest(ctx context.Context, n int, f Filter) (*Cursor, error
 	return l.Cursor(from).Only(f), nil
 }
 
+// Contains tells whether a line that f wants is in the log now.
+func (l *Log) Contains(ctx context.Context, f Filter) (bool, error) {
+	first, last, err := l.bounds(f)
+	if err != nil || first > last {
+		return false, err
+	}
+	found := false
+	err = l.each(ctx, f, span64{first, last}, func(uint64) bool {
+		found = true
+		return false
+	})
+	return found, err
+}
+
 // everyLine tells whether the filter wants all lines between its bounds.
 func (f Filter) everyLine() bool {
 	f.Since, f.Until, f.First, f.Last = time.Time{}, time.Time{}, 0, 0

@@ -1,10 +1,8 @@
 package runtime
 
 import (
-	"bytes"
 	"context"
 	"errors"
-	"slices"
 	"syscall"
 	"time"
 
@@ -108,13 +106,13 @@ func (s *Slot) tell(ctx context.Context, in *Instance, e Exit, order Order) {
 		Text:   []byte(r.Line()),
 	}
 	batch := append(lines, line)
-	told := s.told(ctx, in)
-	if told {
+	announced := s.announced(ctx, in, e)
+	if announced {
 		batch = lines
 	}
 	if err := s.sup.c.Logs.Append(r.App, batch...); err != nil {
 		s.log.Error("cannot write last lines to the app's log", "app", r.App, "instance", r.Instance, "err", err)
-		if !told { // whatever is wrong with the lines, the record stands
+		if !announced { // whatever is wrong with the lines, the record stands
 			s.append(r.App, line)
 		}
 	} else {
@@ -130,26 +128,23 @@ func (s *Slot) tell(ctx context.Context, in *Instance, e Exit, order Order) {
 	s.show(func(st *Status) { st.CrashCount, st.NextStart, st.GivenUp = r.CrashCount, r.NextStart, r.GivenUp })
 }
 
-// told tells whether the line of this crash is in the log already: a daemon can
-// be killed between its line and its store. Only one that was adopted can have
-// one, and then it is among the last lines.
-func (s *Slot) told(ctx context.Context, in *Instance) bool {
-	const among = 10_000
-	if in.adopted.IsZero() {
+// announced tells whether the line of this crash is in the log already: a daemon
+// can be killed between its line and its store. Only an adopted instance can have
+// one, among the lines that were there when this daemon adopted it.
+func (s *Slot) announced(ctx context.Context, in *Instance, e Exit) bool {
+	f, ok := in.beforeAdoption(e)
+	if !ok {
 		return false
 	}
-	// A record that was begun is finished, also when the daemon leaves meanwhile.
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), s.sup.policy.ReapLimit)
+	f.Source, f.Contains = sourceAPI, `payload: {"instance":"`+string(in.spec.Instance)+`"`
+	// dewd finishes a record it has begun, even if it stops meanwhile.
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), s.sup.policy.CallLimit)
 	defer cancel()
-	es, err := s.sup.c.Logs.Newest(ctx, in.spec.App, among)
+	found, err := s.sup.c.Logs.Contains(ctx, in.spec.App, f)
 	if err != nil {
-		s.log.Error("cannot read back the app's log, a crash may be told twice", "instance", in.spec.Instance, "err", err)
-		return false
+		s.log.Error("cannot read back the app's log, the exit line of an instance may appear twice", "instance", in.spec.Instance, "err", err)
 	}
-	mark := []byte(`payload: {"instance":"` + string(in.spec.Instance) + `"`)
-	return slices.ContainsFunc(es, func(e logstream.Envelope) bool {
-		return e.Source.Type == sourceAPI && bytes.Contains(e.Text, mark)
-	})
+	return found
 }
 
 // record makes the record of a crash that e names.

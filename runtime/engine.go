@@ -37,6 +37,9 @@ type Engine interface {
 	// removes what never came to run, and builds: these are begun again. Each is
 	// returned once.
 	Adopt(ctx context.Context) ([]Task, error)
+	// Outage says why nothing is known about the instances at the moment; nil while
+	// the container service answers.
+	Outage() error
 	// Sweep removes everything of this daemon that belongs to no instance in keep.
 	Sweep(ctx context.Context, keep map[InstanceID]bool) error
 }
@@ -53,6 +56,10 @@ type Task interface {
 	// Should the container's own first process end, an Exit of InitExec with
 	// CauseInitExited comes before those of the processes it took along.
 	Exits() <-chan Exit
+	// Settle returns once Exits holds the end of every process that has ended by
+	// now. The error is ErrUnavailable while the container service does not answer:
+	// then it is not known which processes live.
+	Settle(ctx context.Context) error
 	// Reap waits until nothing of an ended process is left, its whole output is
 	// read, and returns the last lines, which are not in the log yet: the caller
 	// appends them. It returns the lines once; a second call returns none.

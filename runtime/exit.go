@@ -33,6 +33,7 @@ type Exit struct {
 	Cause  Cause     `json:"cause"`
 	Detail string    `json:"detail,omitempty"` // for causes that need a sentence
 	At     time.Time `json:"at"`
+	Exact  bool      `json:"exact,omitempty"` // At is the kernel's time, not the one of a later report
 	Memory Memory    `json:"memory"`
 }
 
@@ -52,26 +53,45 @@ const (
 	OrderLate     Order = "late"     // an earlier exit became known only after the record was written
 )
 
+// clockError is how far the kernel's times of two deaths can be off.
+const clockError = 200 * time.Microsecond
+
 // first chooses the exit that names the crash: the smallest time. Those that are
 // closer to it than together count as one moment, and then a leaf where the
-// kernel killed goes before one without, a sidecar before main. When the
+// kernel killed goes before one without. Among the rest the kernel's own times
+// decide where all have one, otherwise a sidecar goes before main. When the
 // container's own first process ended, it took all others along and their times
-// mean nothing: it goes before everything.
+// mean nothing: it goes before everything. The exit that names the crash has the
+// time of the whole moment, so that no follower is earlier.
 func first(exits []Exit, together time.Duration) (Exit, Order) {
+	earliest := earliestOf(exits)
+	e, order := firstOf(exits, earliest, together)
+	e.At = earliest
+	return e, order
+}
+
+func firstOf(exits []Exit, earliest time.Time, together time.Duration) (Exit, Order) {
 	if inits := only(exits, func(e Exit) bool { return e.Cause == CauseInitExited }); len(inits) > 0 {
 		return mainOf(inits), ""
 	}
-	earliest := slices.MinFunc(exits, func(a, b Exit) int { return a.At.Compare(b.At) })
-	near := only(exits, func(e Exit) bool { return e.At.Sub(earliest.At) < together })
+	near := only(exits, func(e Exit) bool { return e.At.Sub(earliest) < together })
 	known := only(near, func(e Exit) bool { return e.Cause != CauseRuntimeLost })
 	switch {
 	case len(known) == 0: // no process is to blame, the container is
 		return mainOf(near), ""
 	case len(near) == 1:
 		return known[0], ""
-	default:
-		return slices.MinFunc(known, compareExits), OrderTogether
 	}
+	unsure := only(known, func(e Exit) bool { return !e.Exact || e.OOM })
+	if len(unsure) == 0 {
+		from := earliestOf(known)
+		known = only(known, func(e Exit) bool { return e.At.Sub(from) <= clockError })
+	}
+	return slices.MinFunc(known, compareExits), OrderTogether
+}
+
+func earliestOf(exits []Exit) time.Time {
+	return slices.MinFunc(exits, func(a, b Exit) int { return a.At.Compare(b.At) }).At
 }
 
 // mainOf is the exit that stands for the whole container: main's where it is

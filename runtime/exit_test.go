@@ -3,6 +3,7 @@ package runtime
 import (
 	"encoding/json"
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -26,6 +27,9 @@ func TestFirstToEnd(t *testing.T) {
 	gone := func(exec string, d time.Duration) Exit {
 		return Exit{Exec: exec, Cause: CauseInitExited, At: at(d)}
 	}
+	exact := func(exec string, d time.Duration) Exit {
+		return Exit{Exec: exec, Cause: CauseExited, At: at(d), Exact: true}
+	}
 	for _, c := range []struct {
 		name  string
 		exits []Exit
@@ -44,11 +48,18 @@ func TestFirstToEnd(t *testing.T) {
 		{"init beats an earlier exit", []Exit{exit("sidecar-0", 0), gone("main", 90*ms)}, "main", ""},
 		{"init took all along", []Exit{gone("main", 0), gone("sidecar-0", 1*ms)}, "main", ""},
 		{"lost with the shim: the container", []Exit{lost("sidecar-0", 0), lost("main", 1*ms)}, "main", ""},
+		{"exact: main a little before", []Exit{exact("main", 0), exact("sidecar-0", 1*ms)}, "main", OrderTogether},
+		{"exact: too close to tell", []Exit{exact("main", 0), exact("sidecar-0", clockError)}, "sidecar-0", OrderTogether},
+		{"exact, but one is not", []Exit{exact("main", 0), exit("sidecar-0", 1*ms)}, "sidecar-0", OrderTogether},
+		{"exact behind a lost one", []Exit{lost("sidecar-1", 0), exact("main", 1*ms), exact("sidecar-0", 3*ms)}, "main", OrderTogether},
 		{"lost is never named before one with a status", []Exit{lost("sidecar-0", 0), exit("main", 1*ms)}, "main", OrderTogether},
 	} {
 		got, order := first(c.exits, 5*ms)
 		if got.Exec != c.want || order != c.order {
 			t.Errorf("%s: first = %s, order %q, want %s, %q", c.name, got.Exec, order, c.want, c.order)
+		}
+		if earliest := earliestOf(c.exits); !got.At.Equal(earliest) {
+			t.Errorf("%s: first at %v, want %v: no follower is earlier", c.name, got.At, earliest)
 		}
 	}
 }
@@ -62,7 +73,7 @@ func TestFirstToEndIgnoresTheOrderOfReports(t *testing.T) {
 	for range 2000 {
 		var exits []Exit
 		for _, exec := range execs[:1+r.IntN(len(execs))] {
-			e := Exit{Exec: exec, Cause: CauseExited, At: time.Unix(1000, r.Int64N(int64(15*time.Millisecond)))}
+			e := Exit{Exec: exec, Cause: CauseExited, At: time.Unix(1000, r.Int64N(int64(15*time.Millisecond))), Exact: r.IntN(2) == 0}
 			switch r.IntN(6) {
 			case 0:
 				e.OOM, e.Cause = true, CauseOutOfMemory
@@ -74,8 +85,9 @@ func TestFirstToEndIgnoresTheOrderOfReports(t *testing.T) {
 			exits = append(exits, e)
 		}
 		want, order := first(exits, defaultTogether)
+		named := exits[slices.IndexFunc(exits, func(e Exit) bool { return e.Exec == want.Exec })]
 		for _, e := range exits {
-			if want.Cause != CauseInitExited && want.At.Sub(e.At) >= defaultTogether {
+			if want.Cause != CauseInitExited && named.At.Sub(e.At) >= defaultTogether {
 				t.Fatalf("first of %v is %s, but %s ended 5 ms before", exits, want.Exec, e.Exec)
 			}
 		}

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/dewrun/dew/app"
+	"github.com/dewrun/dew/logstream"
 )
 
 // InstanceID names one life of a slot: 28 characters, 8-4-4-4-4 hex digits. It
@@ -49,6 +50,7 @@ type Instance struct {
 	ready   app.HealthCheck // the readiness check
 	phase   Phase
 	adopted time.Time // when it was taken over from an earlier daemon; zero: started here
+	earlier uint64    // the newest line of its app when it was adopted
 
 	exits  []Exit // as they became known
 	closed bool   // no more exits will come
@@ -117,6 +119,24 @@ func (in *Instance) phaseOf(e Exit) Phase {
 		return PhaseUnwatched
 	}
 	return in.phase
+}
+
+// clockSlack is how far the clock may have been set back between the end of a
+// process and the line about it.
+const clockSlack = 10 * time.Minute
+
+// beforeAdoption selects the lines that an earlier daemon can have written about
+// e. It returns false for an instance that this daemon started.
+func (in *Instance) beforeAdoption(e Exit) (logstream.Filter, bool) {
+	if in.adopted.IsZero() || in.earlier == 0 {
+		return logstream.Filter{}, false
+	}
+	f := logstream.Filter{NoGaps: true, Since: in.spec.StartedAt, Last: in.earlier}
+	// A verdict about living processes can be older than the present one.
+	if from := e.At.Add(-clockSlack); e.ended() && from.After(f.Since) {
+		f.Since = from
+	}
+	return f, true
 }
 
 // launchOf is phaseOf, but the first second counts as starting even where nothing

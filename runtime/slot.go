@@ -78,8 +78,7 @@ func newSlot(s *Supervisor, id SlotID, adopted Task) *Slot {
 		status:  Status{Slot: id, State: Down, Since: time.Now()},
 	}
 	if adopted != nil {
-		sl.inst = newInstance(adopted)
-		sl.inst.adopted = time.Now()
+		sl.inst = s.adoptInstance(adopted)
 		sl.hold(adopted)
 	}
 	return sl
@@ -115,6 +114,11 @@ func (s *Slot) Status() Status {
 	defer s.mu.Unlock()
 	st := s.status
 	st.Ports = slices.Clone(st.Ports)
+	if st.State == Running || st.State == Starting {
+		if err := s.sup.c.Engine.Outage(); err != nil {
+			st.Details = "unknown: " + err.Error()
+		}
+	}
 	return st
 }
 

@@ -85,23 +85,6 @@ func TestStartTimeout(t *testing.T) {
 	})
 }
 
-// A check that fails because the process has just died does not hide the death.
-func TestDeathBeatsTheCheckThatSawIt(t *testing.T) {
-	t.Parallel()
-	inWorld(t, func(w *world) {
-		p := w.push("sleep 1000")
-		w.daemon()
-		task := w.fake.Last()
-		task.Refuse(true)
-		time.Sleep(30*time.Second + 2*ms) // the check has failed, the exit comes 2 ms later
-		task.End(main, 3)
-		w.pass(time.Second)
-		if r := w.record(p); !strings.HasSuffix(r.Description, ": Exited with status 3") {
-			t.Errorf("description = %q, want the exit", r.Description)
-		}
-	})
-}
-
 // A process check is healthy at once, and a sidecar that only hangs is no crash.
 func TestProcessCheckIsHealthyAtOnce(t *testing.T) {
 	t.Parallel()

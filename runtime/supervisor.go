@@ -22,8 +22,22 @@ import (
 // lines it was given.
 type LogBook interface {
 	Append(app string, es ...logstream.Envelope) error
-	// Newest gives the last n lines of an app, or as many as there are.
-	Newest(ctx context.Context, app string, n int) ([]logstream.Envelope, error)
+	// Contains tells whether an app's log has a line that f wants.
+	Contains(ctx context.Context, app string, f logstream.Filter) (bool, error)
+	// Last is the number of an app's newest line, 0 where it has none.
+	Last(app string) (uint64, error)
+}
+
+// adoptInstance takes over a task of an earlier daemon.
+func (s *Supervisor) adoptInstance(t Task) *Instance {
+	in := newInstance(t)
+	in.adopted = time.Now()
+	last, err := s.c.Logs.Last(in.spec.App)
+	if err != nil {
+		s.c.Logger.Error("cannot read the app's log, the exit line of an instance may appear twice", "instance", in.spec.Instance, "err", err)
+	}
+	in.earlier = last
+	return in
 }
 
 // Config is what a Supervisor needs.

@@ -7,7 +7,6 @@ import (
 	"log/slog"
 	"slices"
 	"strconv"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"syscall"
@@ -89,8 +88,7 @@ func (r *taskRun) run(ctx context.Context) {
 		return
 	}
 	if r.in == nil {
-		r.in = newInstance(r.task)
-		r.in.adopted = time.Now()
+		r.in = r.k.sup.adoptInstance(r.task)
 	}
 	if t.State == app.TaskPending && !r.keep(ctx, app.TaskRunning, "") {
 		return
@@ -106,8 +104,7 @@ func (r *taskRun) discard(ctx context.Context) {
 	if r.task == nil {
 		return
 	}
-	r.in = newInstance(r.task)
-	r.in.adopted = time.Now()
+	r.in = r.k.sup.adoptInstance(r.task)
 	r.catchUp()
 	if r.halt(ctx) {
 		r.flush(ctx)
@@ -339,7 +336,7 @@ func (r *taskRun) flush(ctx context.Context) {
 		r.log.Warn("cannot read the last lines of a task", "err", err)
 	}
 	e := r.in.exits[i]
-	if e.Code >= 0 && !r.told(ctx) {
+	if e.Code >= 0 && !r.announced(ctx, e) {
 		lines = append(lines, logstream.Envelope{
 			Source: logstream.Source{Type: e.Source, InstanceID: string(r.in.spec.Instance)}, Stream: logstream.Out,
 			Text: []byte(exitStatus + strconv.Itoa(e.Code)),
@@ -356,20 +353,18 @@ func (r *taskRun) flush(ctx context.Context) {
 // exitStatus begins the last line of a task.
 const exitStatus = "Exit status "
 
-// told tells whether an earlier daemon has said already how the task ended.
-func (r *taskRun) told(ctx context.Context) bool {
-	const among = 10_000
-	if r.in.adopted.IsZero() {
+// announced tells whether an earlier daemon has written already how the task ended.
+func (r *taskRun) announced(ctx context.Context, e Exit) bool {
+	f, ok := r.in.beforeAdoption(e)
+	if !ok {
 		return false
 	}
-	es, err := r.k.sup.c.Logs.Newest(ctx, r.in.spec.App, among)
+	f.Source, f.InstanceID, f.Contains = e.Source, string(r.in.spec.Instance), exitStatus
+	found, err := r.k.sup.c.Logs.Contains(ctx, r.in.spec.App, f)
 	if err != nil {
-		r.log.Error("cannot read back the app's log, the end of a task may be told twice", "err", err)
-		return false
+		r.log.Error("cannot read back the app's log, the exit line of a task may appear twice", "err", err)
 	}
-	return slices.ContainsFunc(es, func(e logstream.Envelope) bool {
-		return e.Source.InstanceID == string(r.in.spec.Instance) && strings.HasPrefix(string(e.Text), exitStatus)
-	})
+	return found
 }
 
 // keep keeps how far the task is, for as long as it takes. It returns false when

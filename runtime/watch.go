@@ -3,8 +3,6 @@ package runtime
 import (
 	"cmp"
 	"context"
-	"errors"
-	"fmt"
 	"net/netip"
 	"time"
 
@@ -81,7 +79,7 @@ func (s *Slot) monitor(ctx context.Context, in *Instance, healthy chan<- struct{
 		Interval:     in.check.Interval,
 		Timeout:      in.check.InvocationTimeout,
 		// An instance that was adopted long after its start has been healthy before.
-		Startup: in.adopted.IsZero() || in.adopted.Sub(in.spec.StartedAt) < cmp.Or(in.check.Timeout, health.DefaultStartTimeout),
+		Startup: in.phase == PhaseStarting && (in.adopted.IsZero() || in.adopted.Sub(in.spec.StartedAt) < cmp.Or(in.check.Timeout, health.DefaultStartTimeout)),
 	}
 	in.probes.Add(1)
 	return async(func() (struct{}, error) {
@@ -133,38 +131,4 @@ func (s *Slot) healthy(in *Instance) {
 	if in.check.Type == app.CheckPort || in.check.Type == app.CheckHTTP {
 		s.cell(in.spec, logstream.Out, "Container became healthy")
 	}
-}
-
-// sick ends an instance whose check failed, unless it failed because a process
-// has just ended: then that end is the reason, and the check only saw it first.
-func (s *Slot) sick(ctx context.Context, r result[struct{}]) step {
-	_, err := r.get()
-	if ctx.Err() != nil {
-		return nil
-	}
-	in := s.inst
-	t := time.NewTimer(s.sup.policy.Together)
-	defer t.Stop()
-	select {
-	case e, ok := <-in.task.Exits():
-		s.note(in, e, ok)
-		return s.crash
-	case <-t.C:
-	}
-	return s.condemn(ctx, sickness(in, err))
-}
-
-// sickness is the failed check as the exit that names the crash.
-func sickness(in *Instance, err error) Exit {
-	main, _ := in.process(MainExec)
-	e := Exit{
-		Exec: MainExec, Source: main.Source, Code: -1, Cause: CauseUnhealthy, At: time.Now(),
-		Detail: err.Error(),
-		Memory: Memory{Limit: main.Memory},
-	}
-	if s, ok := errors.AsType[*health.Sick](err); ok && s.Phase == health.Starting {
-		e.Cause = CauseStartTimeout
-		e.Detail = fmt.Sprintf("never healthy after %s: %v", s.After, s.Err)
-	}
-	return e
 }

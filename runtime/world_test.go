@@ -264,11 +264,16 @@ func (l *memLogs) Append(_ string, es ...logstream.Envelope) error {
 	return nil
 }
 
-func (l *memLogs) Newest(_ context.Context, _ string, n int) ([]logstream.Envelope, error) {
+func (l *memLogs) Contains(_ context.Context, _ string, f logstream.Filter) (bool, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	es := slices.Concat(l.batches...)
-	return es[max(0, len(es)-n):], nil
+	return slices.ContainsFunc(slices.Concat(l.batches...), f.Matches), nil
+}
+
+func (l *memLogs) Last(string) (uint64, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.seq, nil
 }
 
 // lines are all lines as a reader sees them.

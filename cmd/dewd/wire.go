@@ -386,12 +386,20 @@ func (b book) Append(guid string, es ...logstream.Envelope) error {
 	return l.Append(es...)
 }
 
-func (b book) Newest(ctx context.Context, guid string, n int) ([]logstream.Envelope, error) {
+func (b book) Contains(ctx context.Context, guid string, f logstream.Filter) (bool, error) {
 	l, err := b.logs.App(guid)
 	if err != nil {
-		return nil, err
+		return false, err
 	}
-	return l.Newest(ctx, n)
+	return l.Contains(ctx, f)
+}
+
+func (b book) Last(guid string) (uint64, error) {
+	l, err := b.logs.App(guid)
+	if err != nil {
+		return 0, err
+	}
+	return l.LastSeq(), nil
 }
 
 // close lets go in the opposite order. Apps stay.

@@ -130,7 +130,7 @@ func (t *task) takeOver(ctx context.Context) error {
 		return err
 	}
 	if err == nil {
-		t.initPID = int(init.Pid)
+		t.initPID, t.initBorn = int(init.Pid), bornAt(int(init.Pid))
 	}
 	return nil
 }
@@ -184,7 +184,7 @@ func (t *task) findProcess(ctx context.Context, p *proc) error {
 		return err
 	}
 	if st.Status != tasktypes.Status_STOPPED {
-		p.pid = int(st.Pid)
+		p.pid, p.born = int(st.Pid), bornAt(int(st.Pid))
 		p.death = t.e.deaths.watch(p.pid)
 	}
 	return nil

@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -45,6 +46,9 @@ func (e *Engine) checkCaptures(ctx context.Context) {
 	}
 }
 
+// captureGrace is the time between two looks at the files of a process.
+const captureGrace = 150 * time.Millisecond
+
 // checkCapture ends every process whose output the shim has stopped to copy. On
 // a full disk its copy ends for good, and the process would block in its next
 // write for ever, also when there is space again.
@@ -54,7 +58,7 @@ func (t *task) checkCapture(ctx context.Context) {
 			continue
 		}
 		// Asked twice: a process that ends closes its files one after the other.
-		if pause(ctx, reportGrace) != nil || p.ended.Load() || !alive(p.pid) || !captureBroken(p) {
+		if pause(ctx, captureGrace) != nil || p.ended.Load() || !alive(p.pid) || !captureBroken(p) {
 			continue
 		}
 		p.captureFailed.Store(true)
@@ -73,11 +77,11 @@ func (t *task) checkCapture(ctx context.Context) {
 // closed one of its streams, sent it elsewhere, or merged the two: then the shim
 // has closed a file with good reason. So pipes and files are counted, not paired.
 func captureBroken(p *proc) bool {
-	_, shim, ok := procStat(p.pid)
+	s, ok := readStat(procDir(p.pid))
 	if !ok {
 		return false
 	}
-	held := openFilesOf(shim)
+	held := openFilesOf(s.parent)
 	if len(held) == 0 {
 		return false
 	}

@@ -193,26 +193,26 @@ func (d *deaths) forget(pid int) {
 	delete(d.watched, pid)
 }
 
-// earlier is the better of the kernel's time and containerd's. The process is
-// dead, so the note is there, or a busy reader has it in a moment; only one that
-// was dropped is waited for in vain.
-func (w *death) earlier(ctx context.Context, at time.Time) time.Time {
+// earlier is the better of the kernel's time and containerd's, and whether it is
+// the kernel's. The process is dead, so the note is there, or a busy reader has it
+// in a moment; only one that was dropped is waited for in vain.
+func (w *death) earlier(ctx context.Context, at time.Time) (time.Time, bool) {
 	if w == nil {
-		return at
+		return at, false
 	}
 	for waited := time.Duration(0); waited < 100*time.Millisecond; waited += time.Millisecond {
 		w.of.mu.Lock()
 		noted := w.at
 		w.of.mu.Unlock()
+		if !noted.IsZero() && noted.After(at) {
+			return at, true
+		}
 		if !noted.IsZero() {
-			if noted.After(at) {
-				return at
-			}
-			return noted
+			return noted, true
 		}
 		if pause(ctx, time.Millisecond) != nil {
 			break
 		}
 	}
-	return at
+	return at, false
 }

@@ -56,11 +56,11 @@ func TestEarlierDeathTime(t *testing.T) {
 	d.note(event{what: exitWord, pid: 8}) // nobody asked
 	d.note(event{what: exitWord, pid: 7}) // at the boot
 	reaped := time.Now()
-	if got := w.earlier(t.Context(), reaped); !got.Before(reaped) {
-		t.Errorf("time = %v, want the kernel's, before %v", got, reaped)
+	if got, exact := w.earlier(t.Context(), reaped); !got.Before(reaped) || !exact {
+		t.Errorf("time = %v, exact %v, want the kernel's, before %v", got, exact, reaped)
 	}
 	long := time.Unix(1, 0)
-	if got := w.earlier(t.Context(), long); !got.Equal(long) {
+	if got, _ := w.earlier(t.Context(), long); !got.Equal(long) {
 		t.Errorf("time = %v, want containerd's %v", got, long)
 	}
 	d.forget(7)
@@ -78,7 +78,7 @@ func TestNoDeathIsNoted(t *testing.T) {
 		d.note(event{what: execWord, pid: 9})
 		at := time.Now()
 		for name, w := range map[string]*death{"no connector": (*deaths)(nil).watch(7), "no note": d.watch(8), "taken back": taken} {
-			if got := w.earlier(t.Context(), at); !got.Equal(at) {
+			if got, _ := w.earlier(t.Context(), at); !got.Equal(at) {
 				t.Errorf("%s: time = %v, want containerd's", name, got)
 			}
 		}

@@ -62,19 +62,22 @@ type Config struct {
 
 // Engine runs instances on containerd.
 type Engine struct {
-	cfg    Config
-	log    *slog.Logger
-	client *client.Client
-	tasks  tasks.TasksClient
-	cg     *cgroups
-	net    *network
-	fw     *firewall
-	house  house
-	images *images
-	morgue *morgue
-	deaths *deaths // nil where the kernel does not tell
-	boot   string
-	named  atomic.Bool // there is a name server at the bridge's address
+	cfg        Config
+	log        *slog.Logger
+	client     *client.Client
+	tasks      tasks.TasksClient
+	cg         *cgroups
+	net        *network
+	fw         *firewall
+	house      house
+	images     *images
+	morgue     *morgue
+	deaths     *deaths // nil where the kernel does not tell
+	boot       string
+	named      atomic.Bool // there is a name server at the bridge's address
+	silent     atomic.Bool // containerd does not answer
+	asking     sync.WaitGroup
+	stopAsking context.CancelFunc
 
 	mu      sync.Mutex // guards the fields below
 	known   map[runtime.InstanceID]*task
@@ -83,6 +86,9 @@ type Engine struct {
 }
 
 var _ runtime.Engine = (*Engine)(nil)
+
+// errSilent says why nothing is known about an instance.
+var errSilent = errors.New("containerd does not answer")
 
 // New connects to containerd and prepares bridge, firewall and cgroups.
 func New(ctx context.Context, cfg Config) (*Engine, error) {
@@ -122,6 +128,9 @@ func New(ctx context.Context, cfg Config) (*Engine, error) {
 		e.deaths.close()
 		return nil, errors.Join(err, cl.Close())
 	}
+	answers, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	e.stopAsking = cancel
+	e.asking.Go(func() { e.watchAnswers(answers) })
 	return e, nil
 }
 
@@ -147,13 +156,13 @@ func connect(ctx context.Context, cfg Config) (*client.Client, error) {
 	return cl, nil
 }
 
-// timed tells how long every call took, but for those that wait for the end of a
-// process: these take as long as it lives.
+// timed tells how long every call took, except for those that wait for the end of a
+// process, which take as long as it lives, and those that only ask for a sign of life.
 func timed(called func(method string, took time.Duration, err error)) grpc.UnaryClientInterceptor {
 	return func(ctx context.Context, method string, req, reply any, cc *grpc.ClientConn, invoke grpc.UnaryInvoker, opts ...grpc.CallOption) error {
 		began := time.Now()
 		err := invoke(ctx, method, req, reply, cc, opts...)
-		if name := path.Base(method); called != nil && name != "Wait" {
+		if name := path.Base(method); called != nil && name != "Wait" && name != "Version" {
 			called(name, time.Since(began), err)
 		}
 		return err
@@ -169,6 +178,8 @@ func (e *Engine) Close() error {
 	}
 	e.mu.Unlock()
 	e.deaths.close()
+	e.stopAsking()
+	e.asking.Wait()
 	return e.client.Close()
 }
 

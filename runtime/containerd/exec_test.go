@@ -105,11 +105,11 @@ func TestSessionsLeaveNothing(t *testing.T) {
 // shimFiles counts what the shim of an instance has open.
 func (w *world) shimFiles(id runtime.InstanceID) int {
 	w.t.Helper()
-	_, shim, ok := procStat(w.mainPID(id, "main"))
+	s, ok := readStat(procDir(w.mainPID(id, "main")))
 	if !ok {
 		w.t.Fatal("no shim")
 	}
-	fds, err := os.ReadDir(procFile(shim, "fd"))
+	fds, err := os.ReadDir(procFile(s.parent, "fd"))
 	if err != nil {
 		w.t.Fatal(err)
 	}

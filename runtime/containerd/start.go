@@ -236,7 +236,7 @@ func (t *task) create(ctx context.Context, mounts []mount.Mount) error {
 		if err != nil {
 			return fmt.Errorf("cannot start task: %w", native(err))
 		}
-		t.initPID = int(r.Pid)
+		t.initPID, t.initBorn = int(r.Pid), bornAt(int(r.Pid))
 		return nil
 	})
 	return g.Wait()
@@ -275,7 +275,7 @@ func (t *task) startOne(ctx context.Context, p *proc) error {
 		}
 		return &runtime.StartError{Exec: p.Exec, Source: p.Source, Reason: oneLine(err), Err: err}
 	}
-	p.pid = int(r.Pid)
+	p.pid, p.born = int(r.Pid), bornAt(int(r.Pid))
 	p.death = t.e.deaths.watch(p.pid) // it waits at its gate: this is in time
 	return nil
 }

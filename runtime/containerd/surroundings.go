@@ -137,7 +137,7 @@ func chain(leader int, pids []int) []int {
 	for at := leader; isShell(at); {
 		var children []int
 		for _, pid := range pids {
-			if _, parent, ok := procStat(pid); ok && parent == at {
+			if s, ok := readStat(procDir(pid)); ok && s.parent == at {
 				children = append(children, pid)
 			}
 		}

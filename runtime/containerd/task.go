@@ -5,11 +5,8 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"os"
 	"path/filepath"
 	"slices"
-	"strconv"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"syscall"
@@ -23,32 +20,28 @@ import (
 	"github.com/dewrun/dew/runtime"
 )
 
-const (
-	// How long a death that the kernel already shows may stay unreported while
-	// another one is named. A shim that is busy starting something is late by up
-	// to 65 ms.
-	reportGrace = 150 * time.Millisecond
-	// How long an ended process may take to be cleared away.
-	finishTimeout = 30 * time.Second
-)
+// finishTimeout is how long an ended process may take to be cleared away.
+const finishTimeout = 30 * time.Second
 
 // task is one instance.
 type task struct {
-	e       *Engine
-	spec    runtime.Spec
-	id      string // of container and task
-	dir     string // of run-time files
-	applog  *logstream.Log
-	limit   *logstream.Limit // of what all its processes print; nil: none
-	procs   []*proc
-	initPID int
+	e        *Engine
+	spec     runtime.Spec
+	id       string // of container and task
+	dir      string // of run-time files
+	applog   *logstream.Log
+	limit    *logstream.Limit // of what all its processes print; nil: none
+	procs    []*proc
+	initPID  int
+	initBorn uint64
 
-	ctx      context.Context // ends when the daemon lets go of the instance
-	cancel   context.CancelFunc
-	work     sync.WaitGroup
-	deleting atomic.Bool // PID 1 is being ended by us
-	reports  chan runtime.Exit
-	exits    chan runtime.Exit
+	ctx         context.Context // ends when the daemon lets go of the instance
+	cancel      context.CancelFunc
+	work        sync.WaitGroup
+	deleting    atomic.Bool // PID 1 is being ended by us
+	initSettled atomic.Bool // the end of PID 1 is in exits, or will never be
+	reports     chan runtime.Exit
+	exits       chan runtime.Exit
 
 	first    atomic.Pointer[runtime.Exit] // the first that was handed on
 	sessions atomic.Int64                 // number of the last one opened
@@ -62,10 +55,12 @@ type task struct {
 type proc struct {
 	runtime.ProcessSpec
 	pid              int
+	born             uint64
 	outPath, errPath string
 	out, err         *logstream.Tail
 	missed           *runtime.Exit // its end, when an earlier daemon saw it or it is lost
 	ended            atomic.Bool
+	handedOn         atomic.Bool // its end is in exits
 	captureFailed    atomic.Bool
 	death            *death
 
@@ -141,7 +136,9 @@ func (t *task) await(p *proc) (runtime.Exit, bool) {
 	if t.ctx.Err() != nil {
 		return runtime.Exit{}, false
 	}
-	x := t.verdict(p, code, p.death.earlier(t.ctx, at))
+	at, exact := p.death.earlier(t.ctx, at)
+	x := t.verdict(p, code, at)
+	x.Exact = exact
 	if err != nil {
 		x.Code, x.Cause, x.Detail = -1, runtime.CauseRuntimeLost, "its shim is gone and its status with it"
 	}
@@ -214,6 +211,7 @@ func (e *Engine) get(ctx context.Context, id, exec string) (*tasktypes.Process, 
 func (t *task) watchInit() {
 	code, at, err := t.e.wait(t.ctx, t.id, "")
 	if t.ctx.Err() != nil || t.deleting.Load() || err != nil { // lost: the processes tell it
+		t.initSettled.Store(true)
 		return
 	}
 	x := runtime.Exit{
@@ -231,18 +229,30 @@ func (t *task) collect() {
 			return
 		}
 		for _, x := range batch {
-			if x.Exec != runtime.InitExec {
-				left--
-			}
 			t.first.CompareAndSwap(nil, &x)
 			t.exits <- x
+			if x.Exec == runtime.InitExec {
+				t.initSettled.Store(true)
+				continue
+			}
+			left--
+			t.handOn(x.Exec)
 		}
 	}
 	close(t.exits)
 }
 
-// gather takes one report, and with it those of processes that are seen to be
-// dead already: a report can be late, and the first to die must be named.
+// handOn notes that the end of a process is in exits.
+func (t *task) handOn(exec string) {
+	for _, p := range t.procs {
+		if p.Exec == exec {
+			p.handedOn.Store(true)
+		}
+	}
+}
+
+// gather takes one report, and with it those of all processes that have ended by
+// then: a report can be late, and the first to die must be named.
 func (t *task) gather() ([]runtime.Exit, bool) {
 	var batch []runtime.Exit
 	select {
@@ -251,64 +261,35 @@ func (t *task) gather() ([]runtime.Exit, bool) {
 	case <-t.ctx.Done():
 		return nil, false
 	}
-	grace := time.NewTimer(reportGrace)
-	defer grace.Stop()
-	for t.unreported(batch) {
+	limit, look := time.NewTimer(reportLimit), time.NewTicker(reportLook)
+	defer limit.Stop()
+	defer look.Stop()
+	for over := false; !over && t.unreported(batch); {
 		select {
 		case x := <-t.reports:
 			batch = append(batch, x)
-			continue
-		case <-grace.C:
+		case <-look.C:
+		case <-limit.C:
+			over = t.e.Outage() == nil // a containerd that does not answer cannot report
+			limit.Reset(reportLimit)
 		case <-t.ctx.Done():
 			return nil, false
 		}
-		break
 	}
-	slices.SortStableFunc(batch, func(a, b runtime.Exit) int {
-		// The death of PID 1 is the cause of all others, whatever the times say.
-		switch runtime.InitExec {
-		case a.Exec:
-			return -1
-		case b.Exec:
-			return 1
-		}
-		return a.At.Compare(b.At)
-	})
-	return batch, true
+	return inOrder(batch), true
 }
 
-// unreported says that a process is dead whose report is not in.
-func (t *task) unreported(batch []runtime.Exit) bool {
-	in := func(exec string) bool {
-		return slices.ContainsFunc(batch, func(x runtime.Exit) bool { return x.Exec == exec })
+// inOrder sorts exits by the time of death. The death of PID 1 is the cause of all
+// others, whatever the times say: it ended no later than the first of them.
+func inOrder(batch []runtime.Exit) []runtime.Exit {
+	slices.SortStableFunc(batch, func(a, b runtime.Exit) int { return a.At.Compare(b.At) })
+	i := slices.IndexFunc(batch, func(x runtime.Exit) bool { return x.Exec == runtime.InitExec })
+	if i > 0 {
+		init := batch[i]
+		init.At = batch[0].At
+		batch = slices.Insert(slices.Delete(batch, i, i+1), 0, init)
 	}
-	for _, p := range t.procs {
-		if !p.ended.Load() && p.pid != 0 && !in(p.Exec) && !alive(p.pid) {
-			return true
-		}
-	}
-	return !t.deleting.Load() && t.initPID != 0 && !in(runtime.InitExec) && !alive(t.initPID)
-}
-
-// alive asks the process table. Signal 0 would not do: a zombie answers it.
-func alive(pid int) bool {
-	state, _, ok := procStat(pid)
-	return ok && state != 'Z' && state != 'X'
-}
-
-// procStat reads the state and the parent of a process.
-func procStat(pid int) (state byte, parent int, ok bool) {
-	b, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")
-	if err != nil {
-		return 0, 0, false
-	}
-	// The name before may hold spaces and brackets of its own.
-	f := strings.Fields(string(b[strings.LastIndexByte(string(b), ')')+1:]))
-	if len(f) < 2 {
-		return 0, 0, false
-	}
-	parent, err = strconv.Atoi(f[1])
-	return f[0][0], parent, err == nil
+	return batch
 }
 
 // finish clears away what an ended process left, in the only order that neither

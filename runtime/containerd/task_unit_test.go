@@ -29,39 +29,6 @@ import (
 
 var silent = slog.New(slog.DiscardHandler)
 
-func TestProcStat(t *testing.T) {
-	t.Parallel()
-	state, parent, ok := procStat(os.Getpid())
-	if !ok || parent != os.Getppid() || !strings.ContainsRune("RSD", rune(state)) {
-		t.Errorf("own state = %c, parent %d, %v, want a living one with parent %d", state, parent, ok, os.Getppid())
-	}
-	for _, pid := range []int{noPID, 0, -1} {
-		if _, _, ok := procStat(pid); ok {
-			t.Errorf("pid %d has a state", pid)
-		}
-	}
-}
-
-// The name of a program may look like the rest of the line.
-func TestProcStatOfAnOddName(t *testing.T) {
-	t.Parallel()
-	path := filepath.Join(t.TempDir(), ") Z 1 (")
-	target, err := exec.LookPath("sleep")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := os.Symlink(target, path); err != nil {
-		t.Fatal(err)
-	}
-	cmd := sleeper(t, path, "60")
-	if _, parent, ok := procStat(cmd.Process.Pid); !ok || parent != os.Getpid() {
-		t.Errorf("parent = %d, %v, want %d", parent, ok, os.Getpid())
-	}
-	if !alive(cmd.Process.Pid) {
-		t.Error("it counts as dead")
-	}
-}
-
 // A zombie is dead, although it answers signals.
 func TestAlive(t *testing.T) {
 	t.Parallel()
@@ -221,9 +188,9 @@ func TestGatherWaitsForTheDead(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		x.reports, x.ctx = make(chan runtime.Exit, 4), t.Context()
 		x.procs[1].pid = noPID       // dead, and not reported yet
-		x.procs[2].pid = os.Getpid() // alive
+		x.procs[2].pid, x.procs[2].born = os.Getpid(), bornAt(os.Getpid()) // alive
 		x.reports <- runtime.Exit{Exec: "main", At: someTime.Add(time.Second)}
-		late := time.AfterFunc(reportGrace/2, func() { x.reports <- runtime.Exit{Exec: "sidecar-0", At: someTime} })
+		late := time.AfterFunc(reportLimit/2, func() { x.reports <- runtime.Exit{Exec: "sidecar-0", At: someTime} })
 		defer late.Stop()
 		batch, ok := x.gather()
 		if got, want := execsOf(batch), []string{"sidecar-0", "main"}; !ok || !slices.Equal(got, want) {
@@ -245,8 +212,26 @@ func TestGatherGivesUpOnALateReport(t *testing.T) {
 		if got := execsOf(batch); !ok || !slices.Equal(got, []string{"main"}) {
 			t.Errorf("batch = %v, %v, want main alone", got, ok)
 		}
-		if got := time.Since(begin); got != reportGrace {
-			t.Errorf("gave up after %v, want %v", got, reportGrace)
+		if got := time.Since(begin); got != reportLimit {
+			t.Errorf("gave up after %v, want %v", got, reportLimit)
+		}
+	})
+}
+
+// A containerd that does not answer cannot report: the wait goes on until it does.
+func TestGatherWaitsForAnAnswer(t *testing.T) {
+	t.Parallel()
+	x := newTestTask(t, "main", "sidecar-0")
+	synctest.Test(t, func(t *testing.T) {
+		x.reports, x.ctx = make(chan runtime.Exit, 3), t.Context()
+		x.procs[1].pid = noPID
+		x.e.silent.Store(true)
+		x.reports <- runtime.Exit{Exec: "main", At: someTime.Add(time.Second)}
+		late := time.AfterFunc(7*reportLimit, func() { x.reports <- runtime.Exit{Exec: "sidecar-0", At: someTime} })
+		defer late.Stop()
+		batch, ok := x.gather()
+		if got, want := execsOf(batch), []string{"sidecar-0", "main"}; !ok || !slices.Equal(got, want) {
+			t.Errorf("order = %v, %v, want %v", got, ok, want)
 		}
 	})
 }
@@ -257,8 +242,8 @@ func TestGatherAlone(t *testing.T) {
 	x := newTestTask(t, "main", "sidecar-0")
 	synctest.Test(t, func(t *testing.T) {
 		x.reports, x.ctx = make(chan runtime.Exit, 3), t.Context()
-		x.procs[1].pid = os.Getpid()
-		x.initPID = os.Getpid()
+		x.procs[1].pid, x.procs[1].born = os.Getpid(), bornAt(os.Getpid())
+		x.initPID, x.initBorn = os.Getpid(), bornAt(os.Getpid())
 		x.reports <- runtime.Exit{Exec: "main", At: someTime}
 		begin := time.Now()
 		if batch, ok := x.gather(); !ok || len(batch) != 1 || time.Since(begin) != 0 {
@@ -282,6 +267,9 @@ func TestInitIsNamedFirst(t *testing.T) {
 	var got []string
 	for e := range x.exits {
 		got = append(got, e.Exec)
+		if e.Exec == runtime.InitExec && !e.At.Equal(someTime) {
+			t.Errorf("PID 1 ended at %v, want %v: no later than what it took along", e.At, someTime)
+		}
 	}
 	if want := []string{runtime.InitExec, "main", "sidecar-0"}; !slices.Equal(got, want) {
 		t.Errorf("exits = %v, want %v", got, want)

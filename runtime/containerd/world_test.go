@@ -279,12 +279,20 @@ func (b logBook) Append(app string, es ...logstream.Envelope) error {
 	return l.Append(es...)
 }
 
-func (b logBook) Newest(ctx context.Context, app string, n int) ([]logstream.Envelope, error) {
+func (b logBook) Contains(ctx context.Context, app string, f logstream.Filter) (bool, error) {
 	l, err := b.App(app)
 	if err != nil {
-		return nil, err
+		return false, err
 	}
-	return l.Newest(ctx, n)
+	return l.Contains(ctx, f)
+}
+
+func (b logBook) Last(app string) (uint64, error) {
+	l, err := b.App(app)
+	if err != nil {
+		return 0, err
+	}
+	return l.LastSeq(), nil
 }
 
 // warnings keeps what the daemon's log says at warning level and above.
@@ -520,7 +528,7 @@ func (w *world) mainPID(id runtime.InstanceID, exec string) int {
 // begin anew when the last is used.
 func leader(pids []int) int {
 	for _, pid := range pids {
-		if _, parent, ok := procStat(pid); ok && !slices.Contains(pids, parent) {
+		if s, ok := readStat(procDir(pid)); ok && !slices.Contains(pids, s.parent) {
 			return pid
 		}
 	}

@@ -2,6 +2,7 @@ package runtimetest
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"sync"
@@ -29,6 +30,8 @@ type ground struct {
 	blocked  chan struct{}
 	logged   map[string][]logstream.Envelope
 	calls    []string
+	silent   bool       // the container service does not answer
+	held     []func()   // what it has to report when it answers again
 	kept     []*remains // newest first
 }
 
@@ -83,6 +86,45 @@ func (f *Fake) BlockStart() (release func()) {
 		f.ground.blocked = nil
 		close(c)
 	})
+}
+
+// errSilent is the outage of a silenced engine.
+var errSilent = errors.New("the container service does not answer")
+
+// Silence makes the container service answer no more, as one that hangs: ends are
+// reported, and states are known, only after release is called.
+func (f *Fake) Silence() (release func()) {
+	f.ground.mu.Lock()
+	defer f.ground.mu.Unlock()
+	f.ground.silent = true
+	return sync.OnceFunc(func() {
+		f.ground.mu.Lock()
+		defer f.ground.mu.Unlock()
+		f.ground.silent = false
+		for _, report := range f.ground.held {
+			report()
+		}
+		f.ground.held = nil
+	})
+}
+
+// deliver makes a report now, or when the container service answers again.
+func (g *ground) deliver(report func()) {
+	if g.silent {
+		g.held = append(g.held, report)
+		return
+	}
+	report()
+}
+
+// Outage is Engine.Outage.
+func (f *Fake) Outage() error {
+	f.ground.mu.Lock()
+	defer f.ground.mu.Unlock()
+	if f.ground.silent {
+		return errSilent
+	}
+	return nil
 }
 
 // Tasks are all instances that ever started, in order.

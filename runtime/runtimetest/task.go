@@ -242,10 +242,13 @@ func (t *Task) end(p *proc, e runtime.Exit) {
 // tell reports an exit to everybody who has the task.
 func (t *Task) tell(e runtime.Exit) {
 	t.exits = append(t.exits, e)
-	for _, h := range t.handles {
-		h.tell(e)
-		h.closeIf(t.over())
-	}
+	over := t.over()
+	t.ground.deliver(func() {
+		for _, h := range t.handles {
+			h.tell(e)
+			h.closeIf(over)
+		}
+	})
 }
 
 // over tells whether all processes have ended.
@@ -306,6 +309,16 @@ func (h *handle) close() {
 
 func (h *handle) Spec() runtime.Spec         { return h.t.spec }
 func (h *handle) Exits() <-chan runtime.Exit { return h.exits }
+
+func (h *handle) Settle(ctx context.Context) error {
+	g := h.t.ground
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.silent {
+		return runtime.ErrUnavailable
+	}
+	return ctx.Err()
+}
 
 func (h *handle) Reap(ctx context.Context, exec string) ([]logstream.Envelope, error) {
 	g := h.t.ground

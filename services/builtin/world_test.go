@@ -251,6 +251,22 @@ func (b logBook) Newest(ctx context.Context, app string, n int) ([]logstream.Env
 	return l.Newest(ctx, n)
 }
 
+func (b logBook) Contains(ctx context.Context, app string, f logstream.Filter) (bool, error) {
+	l, err := b.App(app)
+	if err != nil {
+		return false, err
+	}
+	return l.Contains(ctx, f)
+}
+
+func (b logBook) Last(app string) (uint64, error) {
+	l, err := b.App(app)
+	if err != nil {
+		return 0, err
+	}
+	return l.LastSeq(), nil
+}
+
 // whole is everything that is kept of the log stream of a server.
 func (w *world) whole(guid string) string {
 	w.t.Helper()

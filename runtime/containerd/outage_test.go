@@ -1,0 +1,159 @@
+//go:build integration
+
+package containerd
+
+import (
+	"fmt"
+	"os"
+	goruntime "runtime"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/dewrun/dew/app"
+	"github.com/dewrun/dew/runtime"
+)
+
+// watched is an app whose main process and sidecar serve, asked for its health all
+// the time.
+func (w *world) watched(name string) app.Process {
+	return w.put(wish{
+		name: name, memory: 128, command: "exec ./testapp serve 0.0.0.0:8080",
+		sidecars: []app.Sidecar{sidecar("s", stubborn, 32)},
+		check:    app.HealthCheck{Type: "port", Timeout: patience, Interval: 2 * time.Millisecond, InvocationTimeout: patience},
+	})
+}
+
+// burn keeps every processor busy until the test ends.
+func burn(t *testing.T) {
+	t.Helper()
+	done := make(chan struct{})
+	t.Cleanup(func() { close(done) })
+	for range goruntime.NumCPU() {
+		cmd := sleeper(t, "sh", "-c", "while :; do :; done")
+		go func() {
+			<-done
+			_ = cmd.Process.Kill() // it may have ended with the test
+		}()
+	}
+}
+
+// wantFirst checks that the record of an instance names the process that was
+// killed, and that nothing in it is earlier.
+func (w *world) wantFirst(p app.Process, id runtime.InstanceID, exec string) {
+	w.t.Helper()
+	r := w.recordOf(p, id)
+	if r.First.Exec != exec || r.First.Code != 137 || r.First.Cause == runtime.CauseUnhealthy {
+		w.t.Errorf("killed %s, the record names %s: %s", exec, r.First.Exec, r.Description)
+	}
+	for _, f := range r.Followers {
+		if f.At.Before(r.First.At) {
+			w.t.Errorf("killed %s: follower %s ended %v before the first", exec, f.Exec, r.First.At.Sub(f.At))
+		}
+	}
+}
+
+// A health check that fails because a process died does not take the blame from
+// it, even if containerd hangs at that moment, or is killed and started again.
+func TestDeathDuringOutage(t *testing.T) {
+	w := newWorld(t)
+	w.policy = crashLoop
+	w.boot()
+	if os.Getenv("DEW_PROOF") != "" {
+		burn(t)
+	}
+	p := w.watched("outage")
+	t.Cleanup(func() { _ = syscall.Kill(ground.daemon.noted(), syscall.SIGCONT) }) // where a check failed in between
+	var before runtime.InstanceID
+	for i := range times(2, 20) {
+		for _, exec := range []string{"main", "sidecar-0"} {
+			for _, outage := range []string{"hung", "killed", "none"} {
+				st := w.running(p, before)
+				before = st.Instance
+				pid := w.mainPID(st.Instance, exec)
+				switch outage {
+				case "hung":
+					signalTo(t, ground.daemon.noted(), syscall.SIGSTOP)
+				case "killed":
+					signalTo(t, ground.daemon.noted(), syscall.SIGKILL)
+				}
+				kill(t, pid)
+				if outage == "hung" {
+					if i == 0 {
+						w.wantUnknown(p, exec == "sidecar-0")
+					}
+					signalTo(t, ground.daemon.noted(), syscall.SIGCONT)
+				}
+				w.wantFirst(p, st.Instance, exec)
+			}
+		}
+	}
+	w.running(p, before)
+	w.stop(p)
+}
+
+func signalTo(t *testing.T, pid int, sig syscall.Signal) {
+	t.Helper()
+	if err := syscall.Kill(pid, sig); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// wantUnknown waits until an instance is shown as unknown; one whose check fails
+// leaves its routes. There is no record of it.
+func (w *world) wantUnknown(p app.Process, ready bool) {
+	w.t.Helper()
+	w.eventually("the instance is unknown", func() error {
+		st := w.sup.Instances(p.GUID)[0]
+		if st.State != runtime.Running || !strings.HasSuffix(st.Details, "containerd does not answer") || st.Ready != ready {
+			return fmt.Errorf("status %+v, want unknown, ready %v", st, ready)
+		}
+		for _, r := range w.records(p, 0) {
+			if r.Instance == st.Instance {
+				w.t.Fatalf("record %q while containerd does not answer", r.Description)
+			}
+		}
+		return nil
+	})
+}
+
+// The death of PID 1 is told as such, not as that of a process it took along.
+func TestDeathOfInitIsNamed(t *testing.T) {
+	w := newWorld(t)
+	w.policy = crashLoop
+	w.boot()
+	if os.Getenv("DEW_PROOF") != "" {
+		burn(t)
+	}
+	p := w.put(wish{name: "init", memory: 128, command: stubborn, sidecars: []app.Sidecar{sidecar("a", stubborn, 32), sidecar("b", stubborn, 32)}})
+	var before runtime.InstanceID
+	for i := range times(5, 100) {
+		st := w.running(p, before)
+		before = st.Instance
+		kill(t, w.initPIDOf(st.Instance))
+		r := w.recordOf(p, st.Instance)
+		if r.First.Cause != runtime.CauseInitExited || r.Order != "" {
+			t.Errorf("round %d: killed PID 1, the record says %q, cause %s, order %q", i, r.Description, r.First.Cause, r.Order)
+		}
+		for _, f := range r.Followers {
+			if f.At.Before(r.First.At) {
+				t.Errorf("round %d: follower %s is earlier than the first", i, f.Exec)
+			}
+		}
+	}
+	w.running(p, before)
+	w.stop(p)
+}
+
+// initPIDOf is PID 1 of a running instance.
+func (w *world) initPIDOf(id runtime.InstanceID) int {
+	w.t.Helper()
+	for _, t := range w.engine.living() {
+		if t.spec.Instance == id {
+			return t.initPID
+		}
+	}
+	w.t.Fatalf("no instance %s", id)
+	return 0
+}
