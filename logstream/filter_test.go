@@ -168,6 +168,9 @@ func TestSelect(t *testing.T) {
 				want = append(want, e.Seq)
 			}
 		}
+		if found, err := l.Contains(t.Context(), f); err != nil || found != (len(want) > 0) {
+			t.Fatalf("Contains(%+v) = %v, %v, want %d lines", f, found, err, len(want))
+		}
 		from := uint64(rnd.IntN(len(lines)))
 		c, err := l.Select(from, f)
 		if err != nil {

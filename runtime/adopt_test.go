@@ -3,6 +3,7 @@ package runtime_test
 import (
 	"fmt"
 	"net/netip"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -163,6 +164,8 @@ func TestLineOfACrashIsNotPrintedTwice(t *testing.T) {
 		task.End(sideA, 1)
 		line := `App instance exited with guid x payload: {"instance":"` + string(task.Spec().Instance) + `","index":0}`
 		w.must(w.logs.Append(p, logstream.Envelope{Source: logstream.Source{Type: "API"}, Text: []byte(line)}))
+		// The other process prints on, for as long as nobody ends it.
+		w.must(w.logs.Append(p, slices.Repeat([]logstream.Envelope{{Source: logstream.Source{Type: "APP/PROC/WEB"}, Text: []byte("tick")}}, 30_000)...))
 		w.daemon()
 		w.pass(time.Minute)
 		w.wantRecords(p, 1)
