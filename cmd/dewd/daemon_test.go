@@ -8,6 +8,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"os"
 	"os/exec"
@@ -101,6 +102,7 @@ type cell struct {
 	names     containerd.Names
 	cmd       *exec.Cmd
 	said      *bytes.Buffer
+	hears     io.Writer // what dewd says, as it says it; nil: nobody
 	flags     []string
 	env       []string
 	gone      bool
@@ -182,6 +184,10 @@ func (c *cell) launchAs(program string, env ...string) {
 	c.cmd.Path, c.cmd.Env = program, append(os.Environ(), env...)
 	c.said = &bytes.Buffer{}
 	c.cmd.Stdout, c.cmd.Stderr = c.said, c.said
+	if c.hears != nil {
+		w := io.MultiWriter(c.said, c.hears)
+		c.cmd.Stdout, c.cmd.Stderr = w, w
+	}
 	if err := c.cmd.Start(); err != nil {
 		c.t.Fatal(err)
 	}

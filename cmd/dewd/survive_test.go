@@ -3,6 +3,7 @@
 package main
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"math/rand/v2"
@@ -214,6 +215,68 @@ func checkRecords(t *testing.T, b books) {
 	if len(lines) > 1 { // one may have been killed between its line and its store
 		t.Errorf("lines without a record: %v", lines)
 	}
+}
+
+// killer kills dewd when it says a word.
+type killer struct {
+	c    *cell
+	word string
+}
+
+func (k killer) Write(b []byte) (int, error) {
+	if bytes.Contains(b, []byte(k.word)) {
+		_ = k.c.cmd.Process.Signal(syscall.SIGKILL) // it may be dead already
+	}
+	return len(b), nil
+}
+
+// dewd is killed between the exit line of a crash and its stored record, while the
+// other process prints more lines than anyone would look through. The next dewd
+// stores the record and does not write the line again.
+func TestExitLineIsWrittenOnce(t *testing.T) {
+	beside(t)
+	c := newCell(t, "--immediate-restarts", "1000", "--kill-delay", "1s")
+	c.wish("trap '' TERM; while :; do seq 1000000 1005000; sleep 0.02; done", "sleep 0.2; exit 7")
+	for range rounds(2, 25) {
+		c.hears = killer{c, "instance crashed"}
+		c.launch()
+		_ = c.cmd.Wait() // killed, as it must be
+		c.hears = nil
+		crashed := c.leaves()
+		before := c.captured()
+		c.eventually("many lines are printed", func() error {
+			if n := c.captured() - before; n < 20_000*8 {
+				return fmt.Errorf("%d bytes", n)
+			}
+			return nil
+		})
+		c.start()
+		c.eventually("the crashed instance is gone", func() error {
+			for id := range c.leaves() {
+				if crashed[id] != nil {
+					return fmt.Errorf("%s is there", id)
+				}
+			}
+			return nil
+		})
+		c.kill(syscall.SIGKILL)
+	}
+	c.read(func(b books) { checkRecords(t, b) })
+}
+
+// captured is how many bytes the main processes of all instances have printed.
+func (c *cell) captured() (n int64) {
+	c.t.Helper()
+	files, err := filepath.Glob(filepath.Join(c.root, "logs", "*", "capture", "*", "main.out"))
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	for _, f := range files {
+		if st, err := os.Stat(f); err == nil {
+			n += st.Size()
+		}
+	}
+	return n
 }
 
 // A killed containerd is no crash of anything, and control works again.
