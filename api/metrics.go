@@ -79,6 +79,7 @@ var (
 	descStarts      = prometheus.NewDesc("dew_instance_starts_total", "Instances that were started.", nil, nil)
 	descCrashes     = prometheus.NewDesc("dew_instance_crashes_total", "Instances that crashed, by the cause of the first exit.", []string{"cause"}, nil)
 	descRestarts    = prometheus.NewDesc("dew_instance_restarts_total", "Starts after a crash, by its cause.", []string{"cause"}, nil)
+	descChecks      = prometheus.NewDesc("dew_health_checks_total", "Health and readiness checks of instances, by outcome: passed, failed, unchecked (could not be run).", []string{"outcome"}, nil)
 	descUnavailable = prometheus.NewDesc("dew_containerd_unavailable_total", "Starts that containerd could not try.", nil, nil)
 	descPanics      = prometheus.NewDesc("dew_slot_panics_total", "Panics of slots.", nil, nil)
 )
@@ -87,7 +88,7 @@ var (
 func (c *counted) Describe(ch chan<- *prometheus.Desc) {
 	for _, d := range []*prometheus.Desc{
 		descTails, descBacklog, descMaxBacklog, descFrozen, descFree, descAppend, descAppendMax,
-		descStarts, descCrashes, descRestarts, descUnavailable, descPanics,
+		descStarts, descCrashes, descRestarts, descChecks, descUnavailable, descPanics,
 	} {
 		ch <- d
 	}
@@ -121,5 +122,8 @@ func (c *counted) Collect(ch chan<- prometheus.Metric) {
 	}
 	for cause, n := range st.Restarts {
 		counter(descRestarts, n, string(cause))
+	}
+	for outcome, n := range st.Checks {
+		counter(descChecks, n, string(outcome))
 	}
 }

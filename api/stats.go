@@ -2,6 +2,7 @@ package api
 
 import (
 	"context"
+	"fmt"
 	"net/http"
 	"slices"
 	"time"
@@ -107,8 +108,8 @@ func (s *Server) instanceStats(ctx context.Context, index int, in shown) v3.Inst
 		InstanceGUID: string(st.Instance), Version: st.Version,
 		CrashCount: st.CrashCount, NextStart: st.NextStart, GivenUp: st.GivenUp,
 	}
-	if st.Details != "" {
-		out.Details = &st.Details
+	if details := detailsOf(st); details != "" {
+		out.Details = &details
 	}
 	if st.State != runtime.Running {
 		return out
@@ -128,4 +129,21 @@ func (s *Server) instanceStats(ctx context.Context, index int, in shown) v3.Inst
 		}
 	}
 	return out
+}
+
+// detailsOf says why an instance is not running, or that it cannot be checked.
+func detailsOf(st runtime.Status) string {
+	if st.Details != "" {
+		return st.Details
+	}
+	if st.State != runtime.Running && st.State != runtime.Starting {
+		return ""
+	}
+	if u := st.HealthUnknown; !u.Since.IsZero() {
+		return fmt.Sprintf("health unknown since %s: %s", u.Since.UTC().Format(time.RFC3339), u.Reason)
+	}
+	if u := st.ReadinessUnknown; !u.Since.IsZero() {
+		return fmt.Sprintf("readiness unknown since %s: %s", u.Since.UTC().Format(time.RFC3339), u.Reason)
+	}
+	return ""
 }

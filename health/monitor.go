@@ -19,18 +19,33 @@ const (
 	DefaultTimeout       = 1 * time.Second
 )
 
-// Config says how often and how patiently to ask. Zero durations are the defaults.
+// DefaultFailures is how many liveness checks in a row must fail. On the platform
+// one is enough.
+const DefaultFailures = 3
+
+// recheck is the wait between two checks whose outcome decides: after a second
+// failure in a row, and after a check that could not be run.
+const recheck = time.Second
+
+// Config says how often and how patiently to check. Zeros are the defaults.
 type Config struct {
 	StartTimeout  time.Duration // how long a start may take
-	StartInterval time.Duration // between two questions until the first success, after some quicker ones
-	Interval      time.Duration // between two questions after it
+	StartInterval time.Duration // between two checks until the first success, after some quicker ones
+	Interval      time.Duration // between two checks after it
 	Timeout       time.Duration // for one answer
+	Failures      int           // liveness checks in a row that must fail
+	// First is the wait before the first liveness check; Interval, when it is 0. It
+	// spreads the checks of instances that were started or adopted together.
+	First time.Duration
 	// Startup says that the instance has just been started. Without it Monitor takes
 	// the instance over as healthy and goes straight to the liveness checks, as is
 	// right for one that ran before this daemon did.
 	Startup bool
 	// Ready says that Watch takes the instance over as ready.
 	Ready bool
+	// Checked is called after every check with its error: nil, a *Failure or an
+	// *Unchecked. It may be nil.
+	Checked func(err error)
 }
 
 // Phase is the part of its life in which an instance was found sick.
@@ -65,7 +80,7 @@ func (s *Sick) Error() string { return s.String() }
 // Unwrap gives what the last probe said.
 func (s *Sick) Unwrap() error { return s.Err }
 
-// Monitor asks until the instance is sick and returns a *Sick, or until ctx ends
+// Monitor checks until the instance is sick and returns a *Sick, or until ctx ends
 // and returns its error. It calls ready once, when the instance is healthy. Without
 // a probe the instance is healthy for as long as its processes live: ready is
 // called at once and only ctx ends the wait.
@@ -84,10 +99,11 @@ func Monitor(ctx context.Context, p Probe, c Config, ready func()) error {
 	return live(ctx, p, c)
 }
 
-// Watch asks for readiness until ctx ends. The instance counts as not ready at
-// first, unless c says otherwise; changed is called whenever that turns, with the reason when it is no
-// longer ready. While it is not ready the question is asked every StartInterval,
-// afterwards every Interval. Without a probe the instance is ready at once.
+// Watch checks readiness until ctx ends. The instance counts as not ready at first,
+// unless c says otherwise; changed is called whenever that turns, with the reason
+// when it is no longer ready. While it is not ready the check runs every
+// StartInterval, afterwards every Interval. A check that could not be run changes
+// nothing. Without a probe the instance is ready at once.
 func Watch(ctx context.Context, p Probe, c Config, changed func(ready bool, err error)) {
 	c = c.withDefaults()
 	if p == nil {
@@ -97,16 +113,17 @@ func Watch(ctx context.Context, p Probe, c Config, changed func(ready bool, err 
 	}
 	ready := c.Ready
 	for {
-		err := ask(ctx, p, c.Timeout)
+		err := c.ask(ctx, p)
 		if ctx.Err() != nil {
 			return // the answer was cut off, it means nothing
 		}
-		if ready != (err == nil) {
+		known := !unchecked(err)
+		if known && ready != (err == nil) {
 			ready = err == nil
 			changed(ready, err)
 		}
 		wait := c.StartInterval
-		if ready {
+		if ready && known {
 			wait = c.Interval
 		}
 		if pause(ctx, wait) != nil {
@@ -115,53 +132,73 @@ func Watch(ctx context.Context, p Probe, c Config, changed func(ready bool, err 
 	}
 }
 
-// start asks until the first success.
+// start checks until the first success. The last check begins when the time of the
+// start is over, and only a check that could be run ends the wait: if dewd was not
+// scheduled meanwhile, the app may be up.
 func start(ctx context.Context, p Probe, c Config) error {
 	deadline := time.Now().Add(c.StartTimeout)
-	var last error
 	for wait := firstInterval; ; wait = min(2*wait, c.StartInterval) {
-		left := time.Until(deadline)
-		if left <= 0 {
-			return sick(Starting, c.StartTimeout, last)
-		}
-		err := ask(ctx, p, min(c.Timeout, left))
-		if ctx.Err() != nil {
+		over := !time.Now().Before(deadline)
+		err := c.ask(ctx, p)
+		switch {
+		case ctx.Err() != nil:
 			return ctx.Err()
-		}
-		if err == nil {
+		case err == nil:
 			return nil
+		case over && !unchecked(err):
+			return sick(Starting, c.StartTimeout, err)
 		}
-		// An answer that did not come because the question was cut short says less
-		// than the one before it.
-		if last == nil || left >= c.Timeout || !timedOut(err) {
-			last = err
+		next := min(wait, c.StartInterval)
+		if left := time.Until(deadline); left > 0 {
+			next = min(next, left)
 		}
-		if err := pause(ctx, min(wait, c.StartInterval, time.Until(deadline))); err != nil {
+		if err := pause(ctx, next); err != nil {
 			return err
 		}
 	}
 }
 
-// live asks until the first failure: as on the platform, one is enough.
+// live checks until so many failures in a row that the instance is sick. After the
+// first failure the next check begins at once: most apps that did not answer in time
+// answer then. A check that could not be run counts neither way.
 func live(ctx context.Context, p Probe, c Config) error {
+	failures, wait := 0, c.First
 	for {
-		if err := pause(ctx, c.Interval); err != nil {
+		if err := pause(ctx, wait); err != nil {
 			return err
 		}
-		err := ask(ctx, p, c.Timeout)
-		if ctx.Err() != nil {
+		err := c.ask(ctx, p)
+		switch {
+		case ctx.Err() != nil:
 			return ctx.Err()
+		case err == nil:
+			failures, wait = 0, c.Interval
+			continue
+		case unchecked(err):
+			wait = recheck
+			continue
 		}
-		if err != nil {
+		if failures++; failures >= c.Failures {
 			return sick(Running, 0, err)
 		}
+		if wait = recheck; failures == 1 {
+			wait = 0
+		}
 	}
 }
 
-func ask(ctx context.Context, p Probe, timeout time.Duration) error {
-	ctx, cancel := context.WithTimeout(ctx, timeout)
-	defer cancel()
-	return p(ctx)
+func (c Config) ask(ctx context.Context, p Probe) error {
+	err := p(ctx, c.Timeout)
+	if ctx.Err() == nil && c.Checked != nil {
+		c.Checked(err)
+	}
+	return err
+}
+
+// unchecked says that err tells nothing about the app.
+func unchecked(err error) bool {
+	_, ok := errors.AsType[*Unchecked](err)
+	return ok
 }
 
 // pause waits for d, or for the end of ctx and then returns its error.
@@ -189,12 +226,14 @@ func (c Config) withDefaults() Config {
 	c.StartInterval = positive(c.StartInterval, DefaultStartInterval)
 	c.Interval = positive(c.Interval, DefaultInterval)
 	c.Timeout = positive(c.Timeout, DefaultTimeout)
+	c.Failures = positive(c.Failures, DefaultFailures)
+	c.First = positive(c.First, c.Interval)
 	return c
 }
 
-func positive(d, otherwise time.Duration) time.Duration {
-	if d <= 0 {
+func positive[T int | time.Duration](v, otherwise T) T {
+	if v <= 0 {
 		return otherwise
 	}
-	return d
+	return v
 }

@@ -26,7 +26,7 @@ func newScript(answers ...error) *script {
 	return &script{answers: answers, began: time.Now()}
 }
 
-func (s *script) probe(context.Context) error {
+func (s *script) probe(context.Context, time.Duration) error {
 	s.asked = append(s.asked, time.Since(s.began))
 	return s.answers[min(len(s.asked), len(s.answers))-1]
 }
@@ -54,7 +54,7 @@ func TestMonitorStartTimeout(t *testing.T) {
 		if got, want := time.Since(s.began), DefaultStartTimeout; got != want {
 			t.Errorf("gave up after %s, want %s", got, want)
 		}
-		if want := append(quick(), every(3175*time.Millisecond, 2*time.Second, 29)...); !slices.Equal(s.asked, want) {
+		if want := append(append(quick(), every(3175*time.Millisecond, 2*time.Second, 29)...), time.Minute); !slices.Equal(s.asked, want) {
 			t.Errorf("asked at %v, want %v", s.asked, want)
 		}
 		sick, ok := errors.AsType[*Sick](err)
@@ -73,17 +73,19 @@ func TestMonitorStartTimeout(t *testing.T) {
 	})
 }
 
-// After the first success the questions come every 30 seconds, and one failure is
-// enough; a failure in between starts is not.
+// After the first success the checks come every 30 seconds. After a failure the next
+// one comes at once and then every second; three in a row are enough.
 func TestMonitorLiveness(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newScript(errBroken, errBroken, nil, nil, nil, errBroken)
 		var ready []time.Duration
 		err := Monitor(t.Context(), s.probe, Config{Startup: true}, func() { ready = append(ready, time.Since(s.began)) })
-		if want := quick()[2:3]; !slices.Equal(ready, want) {
-			t.Errorf("ready at %v, want %v", ready, want)
+		up := quick()[2]
+		if !slices.Equal(ready, []time.Duration{up}) {
+			t.Errorf("ready at %v, want %v", ready, up)
 		}
-		want := append(quick()[:3], every(quick()[2]+30*time.Second, 30*time.Second, 3)...)
+		want := append(quick()[:3], every(up+30*time.Second, 30*time.Second, 3)...)
+		want = append(want, up+90*time.Second, up+91*time.Second)
 		if !slices.Equal(s.asked, want) {
 			t.Errorf("asked at %v, want %v", s.asked, want)
 		}
@@ -97,15 +99,77 @@ func TestMonitorLiveness(t *testing.T) {
 	})
 }
 
+// How many failures in a row are enough, what lies between them, and when.
+func TestMonitorFailuresInARow(t *testing.T) {
+	const sec = time.Second
+	lost := &Unchecked{Check: CheckPort, Reason: "no turn"}
+	for _, tt := range []struct {
+		name     string
+		failures int
+		answers  []error
+		want     []time.Duration
+	}{
+		{"as on the platform", 1, []error{errBroken}, []time.Duration{30 * sec}},
+		{"two", 2, []error{errBroken}, []time.Duration{30 * sec, 30 * sec}},
+		{"the default", 0, []error{errBroken}, []time.Duration{30 * sec, 30 * sec, 31 * sec}},
+		{"five", 5, []error{errBroken}, []time.Duration{30 * sec, 30 * sec, 31 * sec, 32 * sec, 33 * sec}},
+		{
+			"a success in between starts over", 0, []error{errBroken, nil, errBroken, errBroken, nil, errBroken},
+			[]time.Duration{30 * sec, 30 * sec, 60 * sec, 60 * sec, 61 * sec, 91 * sec, 91 * sec, 92 * sec},
+		},
+		{
+			"what could not be checked counts neither way", 0, []error{lost, errBroken, lost, lost, errBroken, lost, errBroken},
+			[]time.Duration{30 * sec, 31 * sec, 31 * sec, 32 * sec, 33 * sec, 34 * sec, 35 * sec},
+		},
+		{"nor where one failure is enough", 1, []error{lost, lost, errBroken}, []time.Duration{30 * sec, 31 * sec, 32 * sec}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s := newScript(tt.answers...)
+				var told []error
+				c := Config{Failures: tt.failures, Checked: func(err error) { told = append(told, err) }}
+				err := Monitor(t.Context(), s.probe, c, func() {})
+				if sick, ok := errors.AsType[*Sick](err); !ok || !errors.Is(sick, errBroken) {
+					t.Errorf("error = %v, want a *Sick", err)
+				}
+				if !slices.Equal(s.asked, tt.want) {
+					t.Errorf("asked at %v, want %v", s.asked, tt.want)
+				}
+				if len(told) != len(s.asked) || !slices.Equal(told[:len(tt.answers)], tt.answers) {
+					t.Errorf("told of %v, want %v and the last one again", told, tt.answers)
+				}
+			})
+		})
+	}
+}
+
+// A hung app is found within its interval, 5 s and the timeouts of the checks.
+func TestMonitorFindsHungApp(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		began := time.Now()
+		p := HTTP(fakeNet{"tcp4 10.201.0.2:8080": says("")}.dial, eth0, "/")
+		err := Monitor(t.Context(), p, Config{}, func() {})
+		limit := DefaultInterval + 5*time.Second + DefaultFailures*DefaultTimeout
+		if took := time.Since(began); took > limit {
+			t.Errorf("found after %s, want at most %s", took, limit)
+		}
+		if want := "http check failed: GET / did not answer within 1s"; err == nil || err.Error() != want {
+			t.Errorf("error = %v, want %q", err, want)
+		}
+	})
+}
+
+// The checks of an instance that was adopted begin at a time of its own.
 func TestMonitorTakesOverRunning(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newScript(nil, errBroken)
 		ready := time.Duration(-1)
-		err := Monitor(t.Context(), s.probe, Config{Interval: 5 * time.Second}, func() { ready = time.Since(s.began) })
+		c := Config{Interval: 5 * time.Second, First: 2 * time.Second, Failures: 1}
+		err := Monitor(t.Context(), s.probe, c, func() { ready = time.Since(s.began) })
 		if ready != 0 {
 			t.Errorf("ready at %s, want at once", ready)
 		}
-		if want := every(5*time.Second, 5*time.Second, 2); !slices.Equal(s.asked, want) {
+		if want := every(2*time.Second, 5*time.Second, 2); !slices.Equal(s.asked, want) {
 			t.Errorf("asked at %v, want %v", s.asked, want)
 		}
 		if sick, ok := errors.AsType[*Sick](err); !ok || sick.Phase != Running {
@@ -114,20 +178,16 @@ func TestMonitorTakesOverRunning(t *testing.T) {
 	})
 }
 
-// A question that hangs is given up after its timeout, also when less than that is
-// left of the start; the sentence of the last whole question is kept.
+// A check that hangs is given up after its timeout. The last one of a start begins
+// when the time of the start is over.
 func TestMonitorHangingProbe(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		began := time.Now()
-		hang := func(ctx context.Context, _, _ string) (net.Conn, error) {
-			<-ctx.Done()
-			return nil, ctx.Err()
-		}
-		p := Port(hang, netip.MustParseAddrPort("10.201.0.2:8080"))
+		p := Port(fakeNet{"tcp4 10.201.0.2:8080": hangs}.dial, eth0)
 		c := Config{Startup: true, StartTimeout: 5 * time.Second, Timeout: 4 * time.Second, StartInterval: 500 * time.Millisecond}
 		err := Monitor(t.Context(), p, c, func() { t.Error("ready called") })
-		if got := time.Since(began); got != 5*time.Second {
-			t.Errorf("gave up after %s, want 5s", got)
+		if got := time.Since(began); got < 5*time.Second || got > 5*time.Second+2*c.Timeout {
+			t.Errorf("gave up after %s, want soon after 5s", got)
 		}
 		want := "not healthy within 5s of its start: port check failed: 10.201.0.2:8080 did not answer within 4s"
 		if err == nil || err.Error() != want {
@@ -136,9 +196,38 @@ func TestMonitorHangingProbe(t *testing.T) {
 	})
 }
 
+// A start whose checks could not be run has not failed: the first one that could
+// decides, even if the time of the start is over by then.
+func TestMonitorStartThatNobodyCouldCheck(t *testing.T) {
+	lost := &Unchecked{Check: CheckPort, Reason: "no turn"}
+	for _, last := range []error{nil, errBroken} {
+		synctest.Test(t, func(t *testing.T) {
+			began := time.Now()
+			seen := time.Duration(0)
+			p := func(context.Context, time.Duration) error {
+				seen = time.Since(began)
+				if seen < 3*time.Minute {
+					return lost
+				}
+				return last
+			}
+			ctx, cancel := context.WithCancel(t.Context())
+			defer cancel()
+			ready := false
+			err := Monitor(ctx, p, Config{Startup: true}, func() { ready = true; cancel() })
+			if _, sick := errors.AsType[*Sick](err); sick != (last != nil) || ready != (last == nil) {
+				t.Errorf("error = %v, ready = %v after %v", err, ready, last)
+			}
+			if seen < 3*time.Minute {
+				t.Errorf("decided after %s, want by a check that could be run", seen)
+			}
+		})
+	}
+}
+
 // The end of ctx is never a sickness, whichever phase it meets.
 func TestMonitorLetsGo(t *testing.T) {
-	slow := func(ctx context.Context) error {
+	slow := func(ctx context.Context, _ time.Duration) error {
 		<-ctx.Done()
 		return errBroken
 	}
@@ -158,7 +247,7 @@ func TestMonitorLetsGo(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				ctx, cancel := context.WithCancel(t.Context())
-				time.AfterFunc(30*time.Second+time.Millisecond, cancel)
+				time.AfterFunc(30*time.Second+time.Millisecond, cancel) // every check of live begins at 30 s
 				ready := 0
 				c := Config{Startup: tt.startup, Timeout: time.Minute}
 				err := Monitor(ctx, tt.probe, c, func() { ready++ })
@@ -191,7 +280,7 @@ func TestMonitorWithDialer(t *testing.T) {
 		if want := 3175 * time.Millisecond; ready != want {
 			t.Errorf("ready at %s, want %s", ready, want)
 		}
-		if got, want := time.Since(began), 63175*time.Millisecond; got != want {
+		if got, want := time.Since(began), 64175*time.Millisecond; got != want {
 			t.Errorf("sick at %s, want %s", got, want)
 		}
 		if want := "port check failed: connection to 10.201.0.2:8080 refused"; err == nil || err.Error() != want {
@@ -206,10 +295,12 @@ type change struct {
 	err   error
 }
 
-// Readiness is withdrawn and restored, and nothing is said when it stays the same.
+// Readiness is withdrawn and restored, and nothing is said when it stays the same,
+// or when it could not be checked.
 func TestWatch(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := newScript(errBroken, nil, nil, errBroken, errBroken, nil)
+		lost := &Unchecked{Check: CheckPort, Reason: "no turn"}
+		s := newScript(errBroken, nil, lost, nil, errBroken, lost, nil)
 		ctx, cancel := context.WithTimeout(t.Context(), 70*time.Second)
 		defer cancel()
 		var got []change
@@ -218,8 +309,8 @@ func TestWatch(t *testing.T) {
 		})
 		want := []change{
 			{2 * time.Second, true, nil},
-			{62 * time.Second, false, errBroken},
-			{66 * time.Second, true, nil},
+			{64 * time.Second, false, errBroken},
+			{68 * time.Second, true, nil},
 		}
 		if !slices.Equal(got, want) {
 			t.Errorf("changes = %v, want %v", got, want)
@@ -235,7 +326,7 @@ func TestWatchEndIsNoChange(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		calls := 0
-		p := func(ctx context.Context) error {
+		p := func(context.Context, time.Duration) error {
 			if calls == 0 {
 				return nil
 			}

@@ -1,13 +1,14 @@
-// Package health asks whether an instance works. A Probe asks once; Monitor asks
-// again and again, first until the instance has started and then for as long as it
-// lives; Watch does the same for readiness, which only decides about routes.
+// Package health checks whether an instance works. A Probe checks once; Monitor
+// checks again and again, first until the instance has started and then for as long
+// as it lives; Watch does the same for readiness, which only decides about routes.
 //
-//	          every StartInterval            every Interval
-//	start ──▶ starting ── first success ──▶ running ── first failure ──▶ *Sick
+//	          every StartInterval           every Interval, after a failure at once
+//	start ──▶ starting ── first success ──▶ running ── Failures in a row ──▶ *Sick
 //	             └── StartTimeout passed ──▶ *Sick
 //
 // Probes dial from inside the instance's network namespace, through the Dialer
-// they are given.
+// they are given. A probe that could not check returns *Unchecked, which is
+// neither a success nor a failure: dewd's own troubles end no instance.
 package health
 
 import (
@@ -18,6 +19,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"net/http/httptrace"
 	"net/netip"
 	"strings"
 	"syscall"
@@ -33,11 +35,14 @@ const (
 // maxAnswer bounds what a probe reads of an answer.
 const maxAnswer = 128 << 10
 
-// Probe asks once. The error is a sentence for the user: which check failed, and
-// how. It must return soon after ctx has ended.
-type Probe func(ctx context.Context) error
+// Probe checks once and gives the app timeout to answer. The error is a sentence for
+// the user: a *Failure says which check failed and how, an *Unchecked why nothing is
+// known. A probe returns soon after ctx has ended, and then with the error of ctx.
+type Probe func(ctx context.Context, timeout time.Duration) error
 
-// Dialer connects from inside the instance's network namespace.
+// Dialer connects from inside the instance's network namespace. It calls the
+// ConnectStart hook of net/http/httptrace when the connection attempt is under way,
+// as net.Dialer does: the time before is not the app's.
 type Dialer func(ctx context.Context, network, address string) (net.Conn, error)
 
 // Failure is a probe's answer that something does not work.
@@ -55,8 +60,8 @@ func (f *Failure) Unwrap() error { return f.Err }
 // Port asks whether something accepts TCP connections at addr.
 func Port(dial Dialer, addr netip.AddrPort) Probe {
 	t := target{check: CheckPort, dial: dial, addr: addr}
-	return func(ctx context.Context) error {
-		conn, err := t.connect(ctx)
+	return func(ctx context.Context, timeout time.Duration) error {
+		conn, err := t.connect(ctx, timeout)
 		if err != nil {
 			return err
 		}
@@ -72,15 +77,19 @@ func HTTP(dial Dialer, addr netip.AddrPort, path string) Probe {
 	if !strings.HasPrefix(path, "/") {
 		path = "/" + path
 	}
-	return func(ctx context.Context) error {
-		began := time.Now()
-		conn, err := t.connect(ctx)
+	return func(ctx context.Context, timeout time.Duration) error {
+		conn, err := t.connect(ctx, timeout)
 		if err != nil {
 			return err
 		}
-		status, err := get(ctx, conn, "http://"+addr.String()+path)
+		waiting, c := newClock(ctx, timeout)
+		defer c.stop()
+		status, err := get(waiting, conn, "http://"+addr.String()+path, c)
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
 		if err != nil {
-			return unanswered(ctx, "GET "+path, began, err)
+			return unanswered("GET "+path, c, err)
 		}
 		if status != http.StatusOK {
 			return &Failure{Check: CheckHTTP, Reason: fmt.Sprintf("GET %s answered %d, want %d", path, status, http.StatusOK)}
@@ -97,25 +106,31 @@ type target struct {
 }
 
 // connect dials addr; its error is the probe's.
-func (t target) connect(ctx context.Context) (net.Conn, error) {
-	began := time.Now()
-	conn, err := t.dial(ctx, network(t.addr), t.addr.String())
+func (t target) connect(ctx context.Context, timeout time.Duration) (net.Conn, error) {
+	waiting, c := newClock(ctx, timeout)
+	defer c.stop()
+	traced := httptrace.WithClientTrace(waiting, &httptrace.ClientTrace{ConnectStart: func(string, string) { c.start() }})
+	conn, err := t.dial(traced, network(t.addr), t.addr.String())
 	switch {
 	case err == nil:
 		return conn, nil
-	case canceled(ctx):
+	case ctx.Err() != nil:
 		return nil, ctx.Err()
 	case errors.Is(err, syscall.ECONNREFUSED):
-		return nil, &Failure{Check: t.check, Reason: t.refused(ctx), Err: err}
-	case timedOut(err):
-		return nil, &Failure{Check: t.check, Reason: fmt.Sprintf("%s did not answer within %s", t.addr, given(ctx, began)), Err: err}
+		return nil, &Failure{Check: t.check, Reason: t.refused(ctx, timeout), Err: err}
+	case waiting.Err() != nil:
+		return nil, c.verdict(t.check, t.addr.String(), err)
+	case !c.started():
+		return nil, &Unchecked{Check: t.check, Reason: err.Error(), Err: err}
 	}
 	return nil, &Failure{Check: t.check, Reason: fmt.Sprintf("connection to %s failed: %s", t.addr, cause(err)), Err: err}
 }
 
 // refused looks for the commonest reason of a refused connection: the app listens,
 // but where nobody outside its container can reach it.
-func (t target) refused(ctx context.Context) string {
+func (t target) refused(ctx context.Context, timeout time.Duration) string {
+	ctx, cancel := context.WithTimeout(ctx, timeout)
+	defer cancel()
 	for _, ip := range []netip.Addr{netip.AddrFrom4([4]byte{127, 0, 0, 1}), netip.IPv6Loopback()} {
 		lo := netip.AddrPortFrom(ip, t.addr.Port())
 		conn, err := t.dial(ctx, network(lo), lo.String())
@@ -129,13 +144,11 @@ func (t target) refused(ctx context.Context) string {
 }
 
 // unanswered makes the sentence for a request that was sent and got no answer.
-func unanswered(ctx context.Context, request string, began time.Time, err error) error {
+func unanswered(request string, c *clock, err error) error {
 	f := &Failure{Check: CheckHTTP, Err: err}
 	switch {
-	case canceled(ctx):
-		return ctx.Err()
 	case timedOut(err):
-		f.Reason = fmt.Sprintf("%s did not answer within %s", request, given(ctx, began))
+		return c.verdict(CheckHTTP, request, err)
 	case errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF):
 		f.Reason = request + " failed: the app closed the connection without an answer"
 	default:
@@ -143,10 +156,6 @@ func unanswered(ctx context.Context, request string, began time.Time, err error)
 	}
 	return f
 }
-
-// canceled says that nobody wants to know the answer any more. A deadline is not
-// that: it is the probe's own.
-func canceled(ctx context.Context) bool { return errors.Is(ctx.Err(), context.Canceled) }
 
 func timedOut(err error) bool {
 	netErr, ok := errors.AsType[net.Error](err)
@@ -165,19 +174,10 @@ func cause(err error) string {
 	}
 }
 
-// given is the time that an attempt had, rounded to what a person would say.
-func given(ctx context.Context, began time.Time) time.Duration {
-	d := time.Since(began)
-	if deadline, ok := ctx.Deadline(); ok {
-		d = deadline.Sub(began)
-	}
-	return d.Round(10 * time.Millisecond)
-}
-
 // get asks over conn and closes it. There is no http.Transport: that one goes on
 // dialling after ctx has ended, keeps connections, which hold the network namespace
 // of an instance that has gone, and has several words for a connection that closes.
-func get(ctx context.Context, conn net.Conn, url string) (int, error) {
+func get(ctx context.Context, conn net.Conn, url string, c *clock) (int, error) {
 	defer conn.Close()
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, http.NoBody)
 	if err != nil {
@@ -189,10 +189,12 @@ func get(ctx context.Context, conn net.Conn, url string) (int, error) {
 	// the past cannot fail on a connection that is still open.
 	stop := context.AfterFunc(ctx, func() { _ = conn.SetDeadline(time.Unix(1, 0)) })
 	defer stop()
+	c.start()
 	if err := req.Write(conn); err != nil {
 		return 0, err
 	}
-	answer := &io.LimitedReader{R: conn, N: maxAnswer}
+	c.start() // again: now the app has the request
+	answer := &io.LimitedReader{R: lastLook{conn}, N: maxAnswer}
 	resp, err := finalResponse(bufio.NewReader(answer), req)
 	if err != nil && answer.N == 0 {
 		return 0, fmt.Errorf("no complete header in the first %d KiB of the answer", maxAnswer>>10)

@@ -9,6 +9,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"net/http/httptrace"
 	"net/netip"
 	"strings"
 	"syscall"
@@ -17,6 +18,9 @@ import (
 	"time"
 )
 
+// patience is the timeout of probes over real sockets: only a hang reaches it.
+const patience = time.Minute
+
 var eth0 = netip.MustParseAddrPort("10.201.0.2:8080")
 
 // fakeNet is a fake instance: what happens at each address that is dialled.
@@ -24,10 +28,18 @@ type fakeNet map[string]func(ctx context.Context) (net.Conn, error)
 
 func (n fakeNet) dial(ctx context.Context, network, address string) (net.Conn, error) {
 	answer, ok := n[network+" "+address]
+	connecting(ctx)
 	if !ok {
 		return nil, &net.OpError{Op: "dial", Net: network, Err: syscall.ECONNREFUSED}
 	}
 	return answer(ctx)
+}
+
+// connecting tells the probe that the connection attempt is under way.
+func connecting(ctx context.Context) {
+	if trace := httptrace.ContextClientTrace(ctx); trace != nil {
+		trace.ConnectStart("tcp", "")
+	}
 }
 
 func accepts(context.Context) (net.Conn, error) {
@@ -85,9 +97,9 @@ func TestSentences(t *testing.T) {
 		{"port open", port, fakeNet{to: accepts}, ""},
 		{"port refused", port, fakeNet{}, "port check failed: connection to 10.201.0.2:8080 refused"},
 		{"port silent", port, fakeNet{to: hangs}, "port check failed: 10.201.0.2:8080 did not answer within 1s"},
-		{"port timed out by the kernel", port, fakeNet{to: fails(syscall.ETIMEDOUT)}, "port check failed: 10.201.0.2:8080 did not answer within 1s"},
+		{"port timed out by the kernel", port, fakeNet{to: fails(syscall.ETIMEDOUT)}, "port check failed: connection to 10.201.0.2:8080 failed: connection timed out"},
 		{"port unreachable", port, fakeNet{to: fails(syscall.EHOSTUNREACH)}, "port check failed: connection to 10.201.0.2:8080 failed: no route to host"},
-		{"port odd error", port, fakeNet{to: fails(errors.New("no such namespace"))}, "port check failed: connection to 10.201.0.2:8080 failed: no such namespace"},
+		{"port odd error", port, fakeNet{to: fails(errors.New("out of luck"))}, "port check failed: connection to 10.201.0.2:8080 failed: out of luck"},
 		{"port on loopback", port, fakeNet{"tcp4 127.0.0.1:8080": accepts}, "port check failed: the app listens on 127.0.0.1:8080 only; the platform reaches an app on 0.0.0.0"},
 		{"port on loopback of IPv6", port, fakeNet{"tcp6 [::1]:8080": accepts}, "port check failed: the app listens on [::1]:8080 only; the platform reaches an app on 0.0.0.0"},
 
@@ -110,10 +122,8 @@ func TestSentences(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				ctx, cancel := context.WithTimeout(t.Context(), time.Second)
-				defer cancel()
 				got := ""
-				if err := tt.probe(tt.net)(ctx); err != nil {
+				if err := tt.probe(tt.net)(t.Context(), time.Second); err != nil {
 					got = err.Error()
 				}
 				if got != tt.want {
@@ -135,7 +145,7 @@ func TestProbeCanceled(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				ctx, cancel := context.WithCancel(t.Context())
 				time.AfterFunc(time.Second, cancel)
-				if err := probe(ctx); err != context.Canceled { //nolint:errorlint // it must come bare
+				if err := probe(ctx, time.Minute); err != context.Canceled { //nolint:errorlint // it must come bare
 					t.Errorf("error = %v, want context canceled", err)
 				}
 			})
@@ -152,7 +162,7 @@ func TestHTTPRequest(t *testing.T) {
 	}))
 	defer srv.Close()
 	addr := netip.MustParseAddrPort(srv.Listener.Addr().String())
-	if err := HTTP((&net.Dialer{}).DialContext, addr, "/health?deep=1")(t.Context()); err != nil {
+	if err := HTTP((&net.Dialer{}).DialContext, addr, "/health?deep=1")(t.Context(), patience); err != nil {
 		t.Fatalf("probe of a healthy server: %v", err)
 	}
 	want := fmt.Sprintf("GET /health?deep=1 host=%s agent=dew-health close=true", addr)
@@ -166,7 +176,7 @@ func TestHTTPEndlessBody(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := fakeNet{"tcp4 10.201.0.2:8080": says("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n" +
 			strings.Repeat("1000\r\n"+strings.Repeat("x", 0x1000)+"\r\n", 1000))}
-		if err := HTTP(n.dial, eth0, "/")(t.Context()); err != nil {
+		if err := HTTP(n.dial, eth0, "/")(t.Context(), time.Second); err != nil {
 			t.Errorf("probe = %v, want healthy", err)
 		}
 		synctest.Wait() // and its goroutines are gone: the bubble would complain
@@ -184,18 +194,18 @@ func TestPortOverRealSocket(t *testing.T) {
 	outside := netip.AddrPortFrom(netip.MustParseAddr("127.0.0.2"), addr.Port())
 	dial := (&net.Dialer{}).DialContext
 
-	if err := Port(dial, addr)(t.Context()); err != nil {
+	if err := Port(dial, addr)(t.Context(), patience); err != nil {
 		t.Errorf("probe of an open port: %v", err)
 	}
 	want := fmt.Sprintf("port check failed: the app listens on %s only; the platform reaches an app on 0.0.0.0", addr)
-	if err := Port(dial, outside)(t.Context()); err == nil || err.Error() != want {
+	if err := Port(dial, outside)(t.Context(), patience); err == nil || err.Error() != want {
 		t.Errorf("probe from outside = %v, want %q", err, want)
 	}
 	if err := l.Close(); err != nil {
 		t.Fatal(err)
 	}
 	want = fmt.Sprintf("port check failed: connection to %s refused", outside)
-	err = Port(dial, outside)(t.Context())
+	err = Port(dial, outside)(t.Context(), patience)
 	if err == nil || err.Error() != want {
 		t.Errorf("probe of a closed port = %v, want %q", err, want)
 	}

@@ -59,13 +59,11 @@ func (r *Router) complain(ctx context.Context, t target, err error) {
 	ep := t.endpoint
 	ctx = context.WithoutCancel(ctx)
 	go func() {
-		ctx, cancel := context.WithTimeout(ctx, dialTimeout)
-		defer cancel()
 		dial := func(ctx context.Context, network, address string) (net.Conn, error) {
 			return r.c.Dial(ctx, ep.instance, network, address)
 		}
 		probe := health.Port(dial, netip.AddrPortFrom(ep.address, uint16(t.port)))
-		failed, ok := errors.AsType[*health.Failure](probe(ctx))
+		failed, ok := errors.AsType[*health.Failure](probe(ctx, dialTimeout))
 		if !ok {
 			return // it listens by now
 		}

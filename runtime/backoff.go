@@ -1,6 +1,10 @@
 package runtime
 
-import "time"
+import (
+	"time"
+
+	"github.com/dewrun/dew/health"
+)
 
 // Policy holds the numbers of starting, ending and restarting. A zero is the
 // default.
@@ -10,6 +14,7 @@ type Policy struct {
 	MaxBackoff        time.Duration // where doubling ends; 16 min
 	MaxCrashes        int           // the crash after which the slot is given up; 200
 	HealthyReset      time.Duration // in RUNNING, then the count starts over; 5 min
+	HealthFailures    int           // liveness checks in a row that must fail; 3
 	Together          time.Duration // exits closer than this have no order; 5 ms
 	KillDelay         time.Duration // between SIGTERM and SIGKILL, and after it; 10 s
 	ReapLimit         time.Duration // how long a record waits for last lines; 2 s
@@ -46,6 +51,7 @@ func (p Policy) WithDefaults() Policy {
 	p.MaxBackoff = or(p.MaxBackoff, defaultMaxBackoff)
 	p.MaxCrashes = or(p.MaxCrashes, defaultMaxCrashes)
 	p.HealthyReset = or(p.HealthyReset, defaultHealthyReset)
+	p.HealthFailures = or(p.HealthFailures, health.DefaultFailures)
 	p.Together = or(p.Together, defaultTogether)
 	p.KillDelay = or(p.KillDelay, defaultKillDelay)
 	p.ReapLimit = or(p.ReapLimit, defaultReapLimit)

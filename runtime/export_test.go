@@ -1,7 +1,13 @@
 package runtime
 
+import "time"
+
 // Leases counts the addresses that are taken.
 func (s *Supervisor) Leases() (int, error) {
 	all, err := s.addresses.leases.All()
 	return len(all), err
 }
+
+// FirstCheck is the time between the start or the adoption of an instance and its
+// first liveness check.
+func FirstCheck(id InstanceID, interval time.Duration) time.Duration { return spread(id, interval) }

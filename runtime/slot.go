@@ -34,6 +34,9 @@ type Status struct {
 	CrashCount int
 	NextStart  time.Time // while it waits for its next start
 	GivenUp    bool
+
+	HealthUnknown    Unknown // while its health check cannot be run
+	ReadinessUnknown Unknown // while its readiness check cannot be run
 }
 
 // Slot keeps one instance of a process alive.
@@ -356,6 +359,7 @@ func (s *Slot) change(change func(st *Status)) {
 func describe(st *Status, spec Spec) {
 	st.Instance, st.App, st.Type, st.Version = spec.Instance, spec.App, spec.Type, spec.Version
 	st.Address, st.Ports = spec.Address.Addr(), spec.Ports
+	st.HealthUnknown, st.ReadinessUnknown = Unknown{}, Unknown{}
 }
 
 // cell writes a line of the platform about an instance into the app's log.

@@ -1,7 +1,9 @@
 package runtime_test
 
 import (
+	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -21,7 +23,9 @@ func TestUnhealthyInstanceEnds(t *testing.T) {
 		task := w.fake.Last()
 		w.pass(45 * time.Second)
 		task.Refuse(true)
-		w.pass(15*time.Second - ms)
+		w.pass(w.untilCheck() - ms)
+		w.wantState(p, runtime.Running)
+		w.pass(time.Second - ms) // it has failed twice
 		w.wantState(p, runtime.Running)
 		w.pass(time.Second)
 		r := w.record(p)
@@ -37,6 +41,104 @@ func TestUnhealthyInstanceEnds(t *testing.T) {
 			t.Errorf("cause %s, followers (-got +want):\n%s", r.First.Cause, diff)
 		}
 		w.wantStarts(2)
+	})
+}
+
+// untilCheck is the time until the next liveness check of the instance that was
+// started or adopted last.
+func (w *world) untilCheck() time.Duration {
+	w.t.Helper()
+	spec := w.fake.Last().Spec()
+	first := runtime.FirstCheck(spec.Instance, 30*time.Second)
+	since := time.Since(spec.StartedAt)
+	for first < since {
+		first += 30 * time.Second
+	}
+	return first - since
+}
+
+// A failure that is followed by a success ends nothing; with --health-failures 1, as
+// on the platform, it does.
+func TestOneFailureIsNoCrash(t *testing.T) {
+	t.Parallel()
+	for failures, records := range map[int]int{0: 0, 1: 1} {
+		inWorld(t, func(w *world) {
+			w.policy.HealthFailures = failures
+			p := w.push("sleep 1000")
+			w.daemon()
+			task := w.fake.Last()
+			for range 10 {
+				w.pass(w.untilCheck() - ms)
+				task.Refuse(true)
+				w.pass(500 * ms) // two checks
+				task.Refuse(false)
+				w.pass(time.Second)
+			}
+			if failures == 0 {
+				w.wantRecords(p, records)
+			} else if len(w.records(p)) < records {
+				t.Error("no record, want one for a failed check")
+			}
+		})
+	}
+}
+
+// Instances that are adopted together are not checked together, and none later than
+// its interval.
+func TestChecksAreSpread(t *testing.T) {
+	const n, interval = 50, 30 * time.Second
+	var seconds [interval / time.Second]int
+	for range n {
+		first := runtime.FirstCheck(runtime.NewInstanceID(), interval)
+		if first < 0 || first >= interval {
+			t.Fatalf("first check after %s", first)
+		}
+		seconds[first/time.Second]++
+	}
+	if most := slices.Max(seconds[:]); most > n/3 {
+		t.Errorf("checks by second: %v, want them spread", seconds)
+	}
+	id := runtime.NewInstanceID()
+	if a, b := runtime.FirstCheck(id, interval), runtime.FirstCheck(id, interval); a != b {
+		t.Errorf("first check of one instance after %s and %s, want the same", a, b)
+	}
+}
+
+// An instance that cannot be checked is neither ended nor forgotten: after a minute
+// its status says so, until it can be checked again.
+func TestInstanceThatCannotBeChecked(t *testing.T) {
+	t.Parallel()
+	inWorld(t, func(w *world) {
+		p := w.push("sleep 1000")
+		w.change(p, func(p *app.Process) { p.Readiness = app.HealthCheck{Type: app.CheckPort} })
+		w.daemon()
+		task := w.fake.Last()
+		w.pass(time.Minute)
+		began := time.Now()
+		task.FailDial(errors.New("no network namespace"))
+		w.pass(30 * time.Second)
+		if st := w.wantState(p, runtime.Running); !st.HealthUnknown.Since.IsZero() || !st.ReadinessUnknown.Since.IsZero() {
+			t.Errorf("status after 30 s = %+v, want nothing about the checks yet", st)
+		}
+		w.pass(10 * time.Minute)
+		st := w.wantState(p, runtime.Running)
+		for _, u := range []runtime.Unknown{st.HealthUnknown, st.ReadinessUnknown} {
+			if u.Since.Before(began) || u.Since.After(began.Add(30*time.Second)) || u.Reason != "cannot run the port check: no network namespace" {
+				t.Errorf("unknown = %+v", u)
+			}
+		}
+		if !st.Ready {
+			t.Error("the instance is no longer ready, want it as it was")
+		}
+		task.FailDial(nil)
+		w.pass(time.Minute)
+		if st := w.wantState(p, runtime.Running); st.HealthUnknown != (runtime.Unknown{}) || st.ReadinessUnknown != (runtime.Unknown{}) {
+			t.Errorf("status = %+v, want nothing about the checks", st)
+		}
+		w.wantRecords(p, 0)
+		if checks := w.sup.Stats().Checks; checks[runtime.CheckPassed] == 0 || checks[runtime.CheckUnchecked] < 600 || checks[runtime.CheckFailed] != 0 {
+			t.Errorf("checks = %v", checks)
+		}
 	})
 }
 

@@ -80,6 +80,8 @@ type Stats struct {
 	Restarts    map[Cause]uint64 // starts after a crash, by its cause
 	Unavailable uint64           // starts that the container service could not try
 	Panics      uint64           // of slots
+
+	Checks map[Outcome]uint64 // health and readiness checks, by outcome
 }
 
 // Supervisor holds the wanted slots of every process.
@@ -127,7 +129,7 @@ func NewSupervisor(c Config) (*Supervisor, error) {
 		slots:     map[SlotID]*Slot{},
 		dirty:     map[string]bool{},
 		moving:    map[string]app.DeploymentState{},
-		stats:     Stats{Crashes: map[Cause]uint64{}, Restarts: map[Cause]uint64{}},
+		stats:     Stats{Crashes: map[Cause]uint64{}, Restarts: map[Cause]uint64{}, Checks: map[Outcome]uint64{}},
 	}
 	s.tasks = newTasks(s)
 	return s, nil
@@ -231,7 +233,7 @@ func (s *Supervisor) Stats() Stats {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	st := s.stats
-	st.Crashes, st.Restarts = maps.Clone(st.Crashes), maps.Clone(st.Restarts)
+	st.Crashes, st.Restarts, st.Checks = maps.Clone(st.Crashes), maps.Clone(st.Restarts), maps.Clone(st.Checks)
 	return st
 }
 

@@ -1,6 +1,7 @@
 package runtime
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -33,11 +34,13 @@ func (s *Slot) sick(ctx context.Context, r result[struct{}]) step {
 			if interrupted {
 				return next
 			}
-			if err == nil {
+			switch outcomeOf(err) {
+			case CheckPassed:
 				return s.watch
+			case CheckFailed:
+				recheck = false
+				continue
 			}
-			recheck, n = false, 0
-			continue
 		}
 		if n == 1 {
 			s.log.Warn("health check failed, and it is not known which processes live", "instance", in.spec.Instance, "check", failure, "err", err)
@@ -56,16 +59,7 @@ func (s *Slot) sick(ctx context.Context, r result[struct{}]) step {
 
 // probe asks for health once.
 func (in *Instance) probe(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, positive(in.check.InvocationTimeout, health.DefaultTimeout))
-	defer cancel()
-	return probeOf(in, in.check)(ctx)
-}
-
-func positive(d, otherwise time.Duration) time.Duration {
-	if d <= 0 {
-		return otherwise
-	}
-	return d
+	return probeOf(in, in.check)(ctx, cmp.Or(max(in.check.InvocationTimeout, 0), health.DefaultTimeout))
 }
 
 // meanwhile calls fn and returns its error, unless something that matters more

@@ -74,13 +74,7 @@ func (s *Slot) monitor(ctx context.Context, in *Instance, healthy chan<- struct{
 		return nil
 	}
 	s.cell(in.spec, logstream.Out, "Starting health monitoring of container")
-	c := health.Config{
-		StartTimeout: in.check.Timeout,
-		Interval:     in.check.Interval,
-		Timeout:      in.check.InvocationTimeout,
-		// An instance that was adopted long after its start has been healthy before.
-		Startup: in.phase == PhaseStarting && (in.adopted.IsZero() || in.adopted.Sub(in.spec.StartedAt) < cmp.Or(in.check.Timeout, health.DefaultStartTimeout)),
-	}
+	c := s.liveness(in)
 	in.probes.Add(1)
 	return async(func() (struct{}, error) {
 		defer in.probes.Done()
@@ -90,7 +84,7 @@ func (s *Slot) monitor(ctx context.Context, in *Instance, healthy chan<- struct{
 
 // watchReadiness asks whether routes may lead to the instance. It never ends it.
 func (s *Slot) watchReadiness(ctx context.Context, in *Instance, to chan<- readiness) <-chan result[struct{}] {
-	c := health.Config{Interval: in.ready.Interval, Timeout: in.ready.InvocationTimeout, Ready: s.wasReady(in)}
+	c := s.readinessOf(in)
 	if c.Ready {
 		s.show(func(st *Status) { st.Ready = true })
 	}

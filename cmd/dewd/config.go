@@ -123,6 +123,7 @@ func (c *config) policyFlags() []cli.Flag {
 		duration(&p.FirstBackoff, "backoff-first", "`time` before the restart after those, doubled each time"),
 		duration(&p.MaxBackoff, "backoff-max", "`time` at which doubling ends"),
 		&cli.IntFlag{Name: "give-up-after", EnvVars: env("give-up-after"), Destination: &p.MaxCrashes, Value: p.MaxCrashes, Usage: "crashes in a row after which an instance is given up (`count`)"},
+		&cli.IntFlag{Name: "health-failures", EnvVars: env("health-failures"), Destination: &p.HealthFailures, Value: p.HealthFailures, Usage: "failed liveness checks in a row after which an instance is unhealthy (`count`); Cloud Foundry: 1"},
 		duration(&p.HealthyReset, "healthy-after", "`time` of health after which the crash count starts over"),
 	}
 }
@@ -338,6 +339,9 @@ func validatePolicy(p runtime.Policy) []error {
 	}
 	if p.MaxCrashes < 1 {
 		errs = append(errs, fmt.Errorf("--give-up-after: %d is less than 1", p.MaxCrashes))
+	}
+	if p.HealthFailures < 1 {
+		errs = append(errs, fmt.Errorf("--health-failures: %d is less than 1", p.HealthFailures))
 	}
 	return errs
 }

@@ -109,6 +109,7 @@ func TestWrongValues(t *testing.T) {
 		{"healthy-after", "0", "--healthy-after"},
 		{"immediate-restarts", "0", "--immediate-restarts"},
 		{"give-up-after", "0", "--give-up-after"},
+		{"health-failures", "0", "--health-failures: 0 is less than 1"},
 	} {
 		t.Run(tt.flag+"="+tt.value, func(t *testing.T) {
 			_, err := parse(t, "--"+tt.flag+"="+tt.value)

@@ -27,7 +27,7 @@ type network struct {
 	dir    string // of the bind mounts that keep the namespaces
 	bridge string
 	subnet netip.Prefix
-	dials  chan struct{} // bounds the threads that stand in foreign namespaces
+	dials  chan struct{} // bounds the threads that stand in instances' namespaces
 }
 
 const (
@@ -352,27 +352,6 @@ func (n *network) veths() ([]string, error) {
 		}
 	}
 	return names, nil
-}
-
-// dial connects from inside the namespace of an instance. The address must be a
-// literal: a name would be looked up on another thread, in another namespace.
-func (n *network) dial(ctx context.Context, id runtime.InstanceID, kind, address string) (net.Conn, error) {
-	if _, err := netip.ParseAddrPort(address); err != nil {
-		return nil, fmt.Errorf("cannot dial %s: not an address and port: %w", address, err)
-	}
-	select {
-	case n.dials <- struct{}{}:
-		defer func() { <-n.dials }()
-	case <-ctx.Done():
-		return nil, context.Cause(ctx)
-	}
-	var conn net.Conn
-	err := inNamespace(n.path(id), func() error {
-		var err error
-		conn, err = (&net.Dialer{}).DialContext(ctx, kind, address)
-		return err
-	})
-	return conn, err
 }
 
 // inNamespace runs fn on a thread that stands in the namespace at path.

@@ -31,6 +31,7 @@ type Task struct {
 	deleted   bool
 	crashed   *time.Time // when, once its files are to be kept
 	deleteErr error
+	dialErr   error
 }
 
 // proc is one process.
@@ -135,6 +136,13 @@ func (t *Task) Refuse(refuse bool) {
 	t.ground.mu.Lock()
 	defer t.ground.mu.Unlock()
 	t.refuse = refuse
+}
+
+// FailDial makes Dial fail with err before it reaches the app, until it is nil.
+func (t *Task) FailDial(err error) {
+	t.ground.mu.Lock()
+	defer t.ground.mu.Unlock()
+	t.dialErr = err
 }
 
 // FailDelete makes Delete fail with err, until it is nil.
@@ -372,6 +380,9 @@ func (h *handle) Dial(_ context.Context, network, address string) (net.Conn, err
 	g := h.t.ground
 	g.mu.Lock()
 	defer g.mu.Unlock()
+	if h.t.dialErr != nil {
+		return nil, h.t.dialErr
+	}
 	if h.t.refuse || h.t.deleted || h.t.proc(runtime.MainExec).over {
 		return nil, &net.OpError{Op: "dial", Net: network, Err: errors.Join(
 			fmt.Errorf("cannot reach %s", address), os.NewSyscallError("connect", syscall.ECONNREFUSED))}

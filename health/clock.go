@@ -1,0 +1,106 @@
+package health
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"sync/atomic"
+	"syscall"
+	"time"
+)
+
+// turnLimit is how long a probe waits for dewd itself, before the app was asked
+// anything: for its turn to dial, and for the network namespace.
+const turnLimit = 10 * time.Second
+
+// Unchecked is a probe's answer that it could not check: nothing is known about the
+// app. It is neither a failure nor a success.
+type Unchecked struct {
+	Check  string // CheckPort or CheckHTTP
+	Reason string // "dewd waited 10s for its turn to connect"
+	Err    error  // what lies behind it
+}
+
+func (u *Unchecked) Error() string { return "cannot run the " + u.Check + " check: " + u.Reason }
+
+// Unwrap gives what lies behind it.
+func (u *Unchecked) Unwrap() error { return u.Err }
+
+// clock measures the time that the app takes, and none of dewd's own. It starts when
+// the kernel has the connection attempt or the request. When the time is over it
+// ends its context, and whoever waits looks at the kernel's answer once more: what
+// came in time while dewd was not scheduled is an answer in time.
+type clock struct {
+	timeout time.Duration
+	cancel  context.CancelFunc
+	timer   *time.Timer
+	asked   atomic.Pointer[time.Time]
+}
+
+// newClock returns a clock that has not started, and the context that it ends.
+func newClock(ctx context.Context, timeout time.Duration) (context.Context, *clock) {
+	ctx, cancel := context.WithCancel(ctx)
+	return ctx, &clock{timeout: timeout, cancel: cancel, timer: time.AfterFunc(turnLimit, cancel)}
+}
+
+// start gives the app its whole time from now on.
+func (c *clock) start() {
+	now := time.Now()
+	c.asked.Store(&now)
+	c.timer.Reset(c.timeout)
+}
+
+func (c *clock) started() bool { return c.asked.Load() != nil }
+
+func (c *clock) stop() {
+	c.timer.Stop()
+	c.cancel()
+}
+
+// verdict is the error of a probe whose clock ended its wait for the answer of what.
+// A timer that fires much too late says that dewd was not scheduled, and then the
+// app may not have been either. A wait that was cut short says nothing.
+func (c *clock) verdict(check, what string, err error) error {
+	unchecked := &Unchecked{Check: check, Err: err}
+	asked := c.asked.Load()
+	if asked == nil || time.Since(*asked) < c.timeout {
+		unchecked.Reason = fmt.Sprintf("dewd waited %s for its turn to connect", turnLimit)
+		return unchecked
+	}
+	if late := time.Since(*asked) - c.timeout; late > c.timeout/2 {
+		unchecked.Reason = fmt.Sprintf("this machine is too busy: dewd was not scheduled for %s", late.Round(10*time.Millisecond))
+		return unchecked
+	}
+	return &Failure{Check: check, Reason: fmt.Sprintf("%s did not answer within %s", what, c.timeout), Err: err}
+}
+
+// lastLook reads what the kernel has, even if the deadline passed before the
+// goroutine was scheduled. It never waits beyond the deadline.
+type lastLook struct{ net.Conn }
+
+func (l lastLook) Read(p []byte) (int, error) {
+	n, err := l.Conn.Read(p)
+	sc, ok := l.Conn.(syscall.Conn)
+	if n > 0 || !ok || !timedOut(err) {
+		return n, err
+	}
+	raw, rawErr := sc.SyscallConn()
+	if rawErr != nil {
+		return n, err
+	}
+	var got int
+	var gotErr error
+	rawErr = raw.Control(func(fd uintptr) { got, gotErr = syscall.Read(int(fd), p) })
+	switch {
+	case rawErr != nil || errors.Is(gotErr, syscall.EAGAIN) || errors.Is(gotErr, syscall.EINTR):
+		return 0, err
+	case gotErr != nil:
+		return 0, os.NewSyscallError("read", gotErr)
+	case got == 0 && len(p) > 0:
+		return 0, io.EOF
+	}
+	return got, nil
+}
