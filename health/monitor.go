@@ -101,7 +101,7 @@ func Watch(ctx context.Context, p Probe, c Config, changed func(ready bool, err 
 		if ctx.Err() != nil {
 			return // the answer was cut off, it means nothing
 		}
-		if ready != (err == nil) {
+		if !unchecked(err) && ready != (err == nil) {
 			ready = err == nil
 			changed(ready, err)
 		}
@@ -142,7 +142,8 @@ func start(ctx context.Context, p Probe, c Config) error {
 	}
 }
 
-// live asks until the first failure: as on the platform, one is enough.
+// live asks until the first failure: as on the platform, one is enough. A check that
+// could not be run counts neither way.
 func live(ctx context.Context, p Probe, c Config) error {
 	for {
 		if err := pause(ctx, c.Interval); err != nil {
@@ -152,7 +153,7 @@ func live(ctx context.Context, p Probe, c Config) error {
 		if ctx.Err() != nil {
 			return ctx.Err()
 		}
-		if err != nil {
+		if err != nil && !unchecked(err) {
 			return sick(Running, 0, err)
 		}
 	}

@@ -28,6 +28,7 @@ type Task struct {
 	taken     runtime.Consumption
 	files     int64 // written
 	refuse    bool
+	paused    bool
 	deleted   bool
 	crashed   *time.Time // when, once its files are to be kept
 	deleteErr error
@@ -135,6 +136,13 @@ func (t *Task) Refuse(refuse bool) {
 	t.ground.mu.Lock()
 	defer t.ground.mu.Unlock()
 	t.refuse = refuse
+}
+
+// Pause makes the instance stand still for its output, or go on.
+func (t *Task) Pause(paused bool) {
+	t.ground.mu.Lock()
+	defer t.ground.mu.Unlock()
+	t.paused = paused
 }
 
 // FailDelete makes Delete fail with err, until it is nil.
@@ -306,6 +314,12 @@ func (h *handle) close() {
 
 func (h *handle) Spec() runtime.Spec         { return h.t.spec }
 func (h *handle) Exits() <-chan runtime.Exit { return h.exits }
+
+func (h *handle) Paused() bool {
+	h.t.ground.mu.Lock()
+	defer h.t.ground.mu.Unlock()
+	return h.t.paused
+}
 
 func (h *handle) Reap(ctx context.Context, exec string) ([]logstream.Envelope, error) {
 	g := h.t.ground
