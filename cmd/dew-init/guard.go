@@ -15,11 +15,11 @@ import (
 const (
 	// fastest is how many bytes per second a process is expected to print at most.
 	fastest = 512 << 20
-	// A look costs some microseconds in every container of the machine, so an
-	// instance that prints nothing is looked at once per second.
+	// A look costs up to 200 µs, most of it for waking up, in every container of the
+	// machine: an instance that prints nothing is looked at every two seconds.
 	shortestWait = 20 * time.Millisecond
 	pausedWait   = 100 * time.Millisecond
-	longestWait  = time.Second
+	longestWait  = 2 * time.Second
 
 	// share is the part of the free space that one capture file can take: others print
 	// as well. lowShare is the same on a low disk. It is twice the share at which dewd

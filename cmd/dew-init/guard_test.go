@@ -43,8 +43,8 @@ func TestGuardDecides(t *testing.T) {
 	}
 }
 
-// An instance that prints nothing is looked at once per second; one that prints, or
-// a disk with little space, often enough.
+// An instance that prints nothing is looked at seldom; one that prints, or a disk
+// with little space, often enough.
 func TestGuardWaits(t *testing.T) {
 	var wait time.Duration
 	for range 10 {
