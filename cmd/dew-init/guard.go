@@ -15,11 +15,11 @@ import (
 const (
 	// fastest is how many bytes per second a process is expected to print at most.
 	fastest = 512 << 20
-	// A look costs up to 200 µs, most of it for waking up, in every container of the
-	// machine: an instance that prints nothing is looked at every two seconds.
+	// A look costs some 100 µs in every container of the machine, most of it for
+	// waking up: an instance that prints nothing is looked at once per second.
 	shortestWait = 20 * time.Millisecond
 	pausedWait   = 100 * time.Millisecond
-	longestWait  = 2 * time.Second
+	longestWait  = time.Second
 
 	// share is the part of the free space that one capture file can take: others print
 	// as well. lowShare is the same on a low disk. It is twice the share at which dewd
@@ -110,6 +110,15 @@ func open(path string, mode int) int {
 		return -1
 	}
 	return fd
+}
+
+// keep looks for as long as the instance lives. It sleeps in the kernel: a timer of
+// the runtime would wake three threads each time.
+func (g *guard) keep() {
+	for {
+		wait := syscall.NsecToTimespec(int64(g.look()))
+		_ = syscall.Nanosleep(&wait, nil) // a signal only makes the next look earlier
+	}
 }
 
 // look measures every capture file and pauses or continues its process. It returns

@@ -5,12 +5,11 @@ import (
 	"os"
 	"os/signal"
 	"syscall"
-	"time"
 )
 
 // reap is the life of PID 1: it collects every process that was left to it, until
-// SIGTERM. The kernel then ends what else is in the namespace. Between the two it
-// looks after the output of the processes, if there is a guard.
+// SIGTERM. The kernel then ends what else is in the namespace. A guard, if there is
+// one, runs beside.
 func reap(g *guard) int {
 	// Room for one SIGCHLD is enough: signals may be merged, and one round collects
 	// all. SIGTERM has its own channel, so that it never finds it full.
@@ -24,18 +23,13 @@ func reap(g *guard) int {
 	signal.Ignore(syscall.SIGHUP, syscall.SIGINT, syscall.SIGQUIT, syscall.SIGPIPE,
 		syscall.SIGALRM, syscall.SIGUSR1, syscall.SIGUSR2)
 
-	var look <-chan time.Time // never, without a guard
-	var next *time.Timer
 	if g != nil && len(g.leaves) > 0 {
-		next = time.NewTimer(g.look())
-		look = next.C
+		go g.keep()
 	}
 	for {
 		collect() // before the first wait, too: children may have ended already
 		select {
 		case <-children:
-		case <-look:
-			next.Reset(g.look())
 		case <-end:
 			return 0
 		}
