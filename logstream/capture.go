@@ -10,10 +10,11 @@ import (
 
 // CapturePath is where what an exec prints is captured.
 func (l *Log) CapturePath(instance, exec string, s Stream) string {
-	return filepath.Join(l.captureDir(instance), exec+s.suffix())
+	return filepath.Join(l.CaptureDir(instance), exec+s.suffix())
 }
 
-func (l *Log) captureDir(instance string) string {
+// CaptureDir is the folder of an instance's capture files.
+func (l *Log) CaptureDir(instance string) string {
 	return filepath.Join(l.dir, "capture", instance)
 }
 
@@ -24,7 +25,7 @@ func (l *Log) CreateCapture(instance, exec string) (out, err string, _ error) {
 	if e := errors.Join(checkName(instance), checkName(exec)); e != nil {
 		return "", "", fmt.Errorf("cannot make capture files of %q in %q: %w", exec, instance, e)
 	}
-	if e := os.MkdirAll(l.captureDir(instance), 0o700); e != nil {
+	if e := os.MkdirAll(l.CaptureDir(instance), 0o700); e != nil {
 		return "", "", fmt.Errorf("cannot make the capture folder: %w", e)
 	}
 	out, err = l.CapturePath(instance, exec, Out), l.CapturePath(instance, exec, Err)
@@ -61,7 +62,7 @@ func (l *Log) RemoveCapture(instance string) error {
 	if err := checkName(instance); err != nil {
 		return fmt.Errorf("cannot remove captures of %q: %w", instance, err)
 	}
-	dir := l.captureDir(instance)
+	dir := l.CaptureDir(instance)
 	for _, t := range l.logs.openTails() {
 		if filepath.Dir(t.path) == dir {
 			t.Close()
@@ -87,7 +88,7 @@ func (l *Log) RemoveCapture(instance string) error {
 
 // unread counts the bytes of an instance's capture files that are not in the log.
 func (l *Log) unread(instance string) int64 {
-	entries, err := os.ReadDir(l.captureDir(instance))
+	entries, err := os.ReadDir(l.CaptureDir(instance))
 	if err != nil {
 		return 0 // nothing there, nothing unread
 	}

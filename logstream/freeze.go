@@ -186,11 +186,12 @@ func (t *Tail) drained() error {
 		return nil
 	}
 	var err error
-	p := t.pressure(0)
-	if p.low() {
+	// PID 1 of the instance counts what is read and not given back, and would pause
+	// the process again.
+	if p := t.pressure(t.tried.Load()); p.low() || p.held > t.log.logs.ceiling/2 {
 		err = t.giveBack()
-		p = t.pressure(0)
 	}
+	p := t.pressure(0)
 	if p.full() {
 		t.log.logs.clear()
 		p = t.pressure(0)
@@ -199,6 +200,18 @@ func (t *Tail) drained() error {
 	t.bound(p)
 	t.again.Store(t.frozen != notFrozen || t.over.lines > 0)
 	return err
+}
+
+// sayPaused says in the app's log, once per process, that the process stood still
+// while no daemon was there.
+func (t *Tail) sayPaused() {
+	if !t.c.Paused || !t.log.sayNow(t) {
+		return
+	}
+	text := fmt.Sprintf("%s/%d was paused while dewd was not running, because its output could not be stored; it continues once dewd has stored it", t.c.Source.Type, t.c.Source.Index)
+	if err := t.log.Append(cellLine(t.c.Source, text)); err != nil {
+		t.log.log.Warn("cannot say that a process was paused", "capture", t.path, "err", err)
+	}
 }
 
 // freeze does it and says so once.

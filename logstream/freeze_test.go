@@ -438,3 +438,52 @@ func TestFreezeIsSaidOnce(t *testing.T) {
 		t.Errorf("%d lines for 5 lines and 1 sentence", got)
 	}
 }
+
+// A process that was found paused is told of once, though it has two capture files,
+// and continues when what it printed is stored and given back.
+func TestPausedProcessIsToldOnce(t *testing.T) {
+	t.Parallel()
+	d := &fullDisk{free: 1 << 40, size: 1 << 41}
+	ls := newLogsOn(t, t.TempDir(), Options{Backlog: 1 << 20}, d.disk())
+	l := newApp(t, ls)
+	f := capture(t, l, Out)
+	const lines = 60000 // more than half the ceiling
+	put(t, f, strings.Repeat(strings.Repeat("x", 99)+"\n", lines))
+	leaf := newFrozen()
+	follow(t, l, Capture{Late: true, Paused: true, Freeze: leaf.set})
+	follow(t, l, Capture{Stream: Err, Late: true, Paused: true, Freeze: leaf.set})
+	var said []string
+	for _, e := range take(t, l.Cursor(0), lines+1) {
+		if e.Source.Type == "CELL" {
+			said = append(said, string(e.Text))
+		}
+	}
+	if len(said) != 1 || !strings.HasPrefix(said[0], "APP/PROC/WEB/3 was paused while dewd was not running") {
+		t.Errorf("said %q, want the pause once", said)
+	}
+	for on := true; on; { // the last word is that it goes on
+		on = <-leaf.now
+	}
+	if unread, _ := ls.Ceiling(); d.punched < unread/2 {
+		t.Errorf("%d bytes were given back before it went on: PID 1 would pause it again", d.punched)
+	}
+	verify(t, l)
+}
+
+// The bound without a daemon is above that of the daemon, and fits on the disk.
+func TestCeiling(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct{ backlog, size, want int64 }{
+		{0, 1 << 40, 256 << 20},
+		{0, 512 << 20, 128 << 20},
+		{0, 32 << 20, 8 << 20},
+		{0, 1 << 20, minCeiling},
+		{1 << 10, 1 << 40, minCeiling},
+		{1 << 30, 1 << 40, 4 << 30},
+	} {
+		o := Options{Backlog: c.backlog}.scaled(c.size)
+		if got := o.ceiling(c.size); got != c.want || got < o.Backlog {
+			t.Errorf("backlog %d on %d bytes: %d, want %d", c.backlog, c.size, got, c.want)
+		}
+	}
+}

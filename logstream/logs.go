@@ -26,6 +26,11 @@ const (
 	defaultSegment   = 8 << 20
 	defaultRetention = 256 << 20
 
+	// Without a daemon a capture file grows to so many times the backlog, on a large
+	// disk, and to no less than minCeiling.
+	ceilingFactor = 4
+	minCeiling    = 4 << 20
+
 	syncInterval = time.Second
 	maxWorkers   = 4
 )
@@ -62,6 +67,13 @@ func (o Options) scaled(size int64) Options {
 	return o
 }
 
+// ceiling is how many unread bytes of one capture file a file system of size bytes
+// has room for while no daemon reads them. It is above the backlog, so that a
+// daemon, where there is one, acts first.
+func (o Options) ceiling(size int64) int64 {
+	return max(min(ceilingFactor*o.Backlog, max(size/4, o.Backlog)), minCeiling)
+}
+
 // Logs holds the logs of all apps: one watcher, a few workers and one syncer
 // serve every Tail.
 type Logs struct {
@@ -72,6 +84,7 @@ type Logs struct {
 	disk    disk
 	reserve reserve
 	floor   int64 // free bytes below which the disk is full
+	ceiling int64 // unread bytes of a capture file above which its instance pauses the process
 	watch   *fsnotify.Watcher
 	queue   queue
 	pace    pace
@@ -130,6 +143,7 @@ func prepare(dir string, o Options, d disk) (*Logs, error) {
 		apps: map[string]*Log{}, gone: map[string]bool{}, tails: map[string]*Tail{}, dirs: map[string]int{},
 	}
 	ls.floor = floorFor(o.Reserve, ls.reserve.size)
+	ls.ceiling = o.ceiling(size)
 	ls.queue.init()
 	if err := ls.clearRemoved(); err != nil {
 		return nil, errors.Join(err, w.Close())
@@ -178,6 +192,11 @@ func (ls *Logs) App(guid string) (*Log, error) {
 	l.sayLosses()
 	return l, nil
 }
+
+// Ceiling gives the bounds that an instance keeps by itself, because a daemon may be
+// killed while the process prints on: the unread bytes of one capture file above
+// which its process must be paused, and the free bytes below which the disk is low.
+func (ls *Logs) Ceiling() (unread, reserve int64) { return ls.ceiling, ls.o.Reserve }
 
 // Apps names the apps that have logs on disk.
 func (ls *Logs) Apps() ([]string, error) {

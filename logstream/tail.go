@@ -28,6 +28,10 @@ type Capture struct {
 	// that went on printing without it.
 	Late bool
 
+	// Paused says that the process was found frozen: it waits for what it printed
+	// while no daemon was there to be stored.
+	Paused bool
+
 	// Freeze stops the process and lets it go on. Nil means that it cannot be
 	// frozen. A process has two capture files; it is frozen while one of them
 	// asks for it, so the two functions must do the same.
@@ -122,6 +126,7 @@ func (t *Tail) begin() error {
 	last := t.log.last
 	t.log.mu.Unlock()
 	t.late = newSpan(t.log.offset(t.key), st.Size(), last, st.ModTime().UnixNano())
+	t.sayPaused()
 	return nil
 }
 

@@ -75,6 +75,9 @@ type Task interface {
 	Exec(ctx context.Context, exec string, s ExecSpec) (Session, error)
 	// Consumption tells what the whole instance has taken so far.
 	Consumption(ctx context.Context) (Consumption, error)
+	// Paused tells whether one of its processes stands still until its output is
+	// stored. It answers nobody meanwhile.
+	Paused() bool
 	// Delete ends what still lives and removes the instance. It may be repeated.
 	Delete(ctx context.Context) error
 }

@@ -142,6 +142,27 @@ func TestInstanceThatCannotBeChecked(t *testing.T) {
 	})
 }
 
+// A paused instance answers nobody: its liveness check counts again when it goes on.
+func TestPausedInstanceIsNotUnhealthy(t *testing.T) {
+	t.Parallel()
+	inWorld(t, func(w *world) {
+		p := w.push("sleep 1000", "sleep 1000")
+		w.daemon()
+		task := w.fake.Last()
+		w.pass(time.Second)
+		task.Refuse(true)
+		task.Pause(true)
+		w.pass(10 * time.Minute)
+		w.wantState(p, runtime.Running)
+		w.wantStarts(1)
+		task.Pause(false)
+		w.pass(10 * time.Minute)
+		if r := w.records(p); len(r) == 0 || r[0].First.Cause != runtime.CauseUnhealthy {
+			t.Errorf("records = %v, want one of an unhealthy instance", r)
+		}
+	})
+}
+
 // The check asks the port it names, else the first of the process.
 func TestHealthCheckPort(t *testing.T) {
 	t.Parallel()

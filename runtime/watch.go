@@ -110,11 +110,24 @@ func probeOf(in *Instance, check app.HealthCheck) health.Probe {
 	addr := netip.AddrPortFrom(in.spec.Address.Addr(), uint16(cmp.Or(port, defaultPort)))
 	switch check.Type {
 	case app.CheckPort:
-		return health.Port(in.task.Dial, addr)
+		return unlessPaused(in, health.CheckPort, health.Port(in.task.Dial, addr))
 	case app.CheckHTTP:
-		return health.HTTP(in.task.Dial, addr, cmp.Or(check.Endpoint, "/"))
+		return unlessPaused(in, health.CheckHTTP, health.HTTP(in.task.Dial, addr, cmp.Or(check.Endpoint, "/")))
 	default:
 		return nil
+	}
+}
+
+// unlessPaused takes a failed probe of a paused instance for no answer: dew itself
+// has stopped its processes, so that no line is lost.
+func unlessPaused(in *Instance, check string, probe health.Probe) health.Probe {
+	return func(ctx context.Context, timeout time.Duration) error {
+		paused := in.task.Paused()
+		err := probe(ctx, timeout)
+		if err != nil && (paused || in.task.Paused()) {
+			return &health.Unchecked{Check: check, Reason: "the instance is paused until its output is stored", Err: err}
+		}
+		return err
 	}
 }
 

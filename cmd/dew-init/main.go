@@ -1,7 +1,8 @@
 // Command dew-init is the program of dew inside every container. It has three
 // faces:
 //
-//	dew-init [init]                PID 1: reaps whatever is left to it, and idles
+//	dew-init [init …]              PID 1: reaps whatever is left to it, and pauses
+//	                               processes whose output fills the disk unread
 //	dew-init launch … -- COMMAND   waits at a gate, then becomes the command
 //	dew-init session …             waits for its leaf, then becomes a shell
 //
@@ -24,6 +25,7 @@ const (
 )
 
 const usage = "usage: dew-init [init]\n" +
+	"       dew-init init --capture DIR --freezer DIR --freeze WORD --thaw WORD --limit BYTES --reserve BYTES -- EXEC...\n" +
 	"       dew-init launch [--shell PATH] [--no-profile] -- COMMAND\n" +
 	"       dew-init launch --exec -- PROGRAM [ARGUMENT]...\n" +
 	"       dew-init session --cgroup CONTROLLER:LEAF [--shell PATH] [--profile] [--modes MODES] [-- COMMAND]\n" +
@@ -36,10 +38,15 @@ func main() {
 
 func run(args []string) int {
 	if len(args) == 0 || (len(args) == 1 && args[0] == "init") {
-		return reap()
+		return reap(nil)
 	}
 	if args[0] == "init" {
-		return fail(exitUsage, "init takes no arguments\n"+usage)
+		g, err := parseGuard(args[1:])
+		if err != nil {
+			return fail(exitUsage, err.Error()+"\n"+usage)
+		}
+		g.open()
+		return reap(g)
 	}
 	if args[0] == "session" {
 		s, err := parseSession(args[1:])

@@ -68,7 +68,7 @@ func TestUsage(t *testing.T) {
 		want string // first line of stderr
 	}{
 		{"unknown command", []string{"lunch"}, "dew-init: unknown command lunch\n"},
-		{"too much for init", []string{"init", "now"}, "dew-init: init takes no arguments\n"},
+		{"too much for init", []string{"init", "now"}, "dew-init: now needs a value\n"},
 		{"no command", []string{"launch"}, "dew-init: no command after --\n"},
 		{"nothing after the dashes", []string{"launch", "--"}, "dew-init: no command after --\n"},
 		{"unknown option", []string{"launch", "--sehll", "/bin/sh", "--", "true"}, "dew-init: unknown option --sehll\n"},

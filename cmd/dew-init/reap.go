@@ -8,8 +8,9 @@ import (
 )
 
 // reap is the life of PID 1: it collects every process that was left to it, until
-// SIGTERM. The kernel then ends what else is in the namespace.
-func reap() int {
+// SIGTERM. The kernel then ends what else is in the namespace. A guard, if there is
+// one, runs beside.
+func reap(g *guard) int {
 	// Room for one SIGCHLD is enough: signals may be merged, and one round collects
 	// all. SIGTERM has its own channel, so that it never finds it full.
 	children := make(chan os.Signal, 1)
@@ -22,6 +23,9 @@ func reap() int {
 	signal.Ignore(syscall.SIGHUP, syscall.SIGINT, syscall.SIGQUIT, syscall.SIGPIPE,
 		syscall.SIGALRM, syscall.SIGUSR1, syscall.SIGUSR2)
 
+	if g != nil && len(g.leaves) > 0 {
+		go g.keep()
+	}
 	for {
 		collect() // before the first wait, too: children may have ended already
 		select {

@@ -23,9 +23,9 @@ const lastIgnored = syscall.SIGUSR2
 
 // startInit runs dew-init as PID 1 of a new pid namespace; before it runs, the
 // shell that becomes it may leave it children.
-func startInit(t *testing.T, before string) *exec.Cmd {
+func startInit(t *testing.T, before string, args ...string) *exec.Cmd {
 	t.Helper()
-	cmd := exec.Command("/bin/sh", "-c", before+` exec "$0" init`, program)
+	cmd := exec.Command("/bin/sh", append([]string{"-c", before + ` exec "$0" init "$@"`, program}, args...)...)
 	cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWPID}
 	cmd.Stderr = os.Stderr
 	if err := cmd.Start(); err != nil {

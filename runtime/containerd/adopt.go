@@ -147,11 +147,8 @@ func (t *task) adoptProcess(ctx context.Context, p *proc) error {
 	if err := t.findProcess(ctx, p); err != nil {
 		return err
 	}
-	// The earlier daemon may have died with the leaf frozen; the reader freezes it
-	// again if it must.
-	if err := t.e.cg.freeze(t.spec.Instance, p.Exec, false); err != nil {
-		return err
-	}
+	// The leaf may be frozen, by the earlier daemon or by PID 1 since. The reader
+	// continues it, unless the disk has no room for what it would print.
 	if err := t.follow(p, late); err != nil {
 		return err
 	}

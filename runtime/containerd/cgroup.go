@@ -284,21 +284,6 @@ func (c *cgroups) killAtOnce(id runtime.InstanceID, leaf string) {
 	}
 }
 
-// freeze stops or continues all processes of a leaf. A leaf that is gone is fine.
-func (c *cgroups) freeze(id runtime.InstanceID, leaf string, frozen bool) error {
-	dir, file, value := c.path(c.v1["freezer"], id, leaf), "freezer.state", "THAWED"
-	if frozen {
-		value = "FROZEN"
-	}
-	if c.isV2() {
-		dir, file, value = c.path(c.unified, id, leaf), "cgroup.freeze", "0"
-		if frozen {
-			value = "1"
-		}
-	}
-	return writeIfThere(dir, file, value)
-}
-
 // oomKills counts the kernel's kills in a leaf, whoever's limit was hit. The
 // count of failed allocations is no evidence: page cache alone raises it.
 func (c *cgroups) oomKills(id runtime.InstanceID, leaf string) int64 {

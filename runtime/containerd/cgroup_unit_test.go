@@ -419,6 +419,12 @@ func TestFreeze(t *testing.T) {
 				t.Fatal(err)
 			}
 			checkFiles(t, tt.dir, map[string]string{tt.file: step.want})
+			if got := tt.c.frozen(someInstance, "main"); got != step.frozen {
+				t.Errorf("after %s: frozen = %v", step.want, got)
+			}
+		}
+		if tt.c.frozen(someInstance, "gone") {
+			t.Error("a leaf that is gone is frozen")
 		}
 	}
 }

@@ -25,6 +25,16 @@ func (t *task) Consumption(ctx context.Context) (runtime.Consumption, error) {
 	return c, nil
 }
 
+// Paused tells whether a process stands still until its output is stored.
+func (t *task) Paused() bool {
+	for _, p := range t.procs {
+		if t.e.cg.frozen(t.spec.Instance, p.Exec) {
+			return true
+		}
+	}
+	return false
+}
+
 // printed is how many bytes the processes that run have printed.
 func (t *task) printed() (n int64) {
 	for _, p := range t.procs {

@@ -223,13 +223,13 @@ func (m *morgue) describe(ctx context.Context, t *task, at time.Time) (*remnant,
 
 // stackMounts are those of a container that its stack asked for.
 func stackMounts(all []specs.Mount) []droplet.Mount {
-	own := map[string]bool{initPath: true, sftpPath: true, "/etc/hosts": true, "/etc/resolv.conf": true, "/etc/hostname": true}
+	system := map[string]bool{}
 	for _, m := range systemMounts() {
-		own[m.Destination] = true
+		system[m.Destination] = true
 	}
 	var out []droplet.Mount
 	for _, m := range all {
-		if !own[m.Destination] {
+		if !system[m.Destination] && !ownMount(m.Destination) {
 			out = append(out, droplet.Mount{Path: m.Destination, Type: m.Type, Source: m.Source, Options: m.Options})
 		}
 	}

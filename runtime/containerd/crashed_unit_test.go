@@ -77,7 +77,9 @@ func TestStackMounts(t *testing.T) {
 		{Path: "/tmp", Type: "tmpfs", Source: "tmpfs", Options: []string{"nosuid"}},
 	}
 	h := house{init: "/host/init", sftp: "/host/sftp"}
-	oci := h.container(runtime.Spec{Stack: droplet.Stack{Mounts: want}}, place{dir: "/run/x"})
+	spec := someSpec()
+	spec.Stack.Mounts = want
+	oci := h.container(spec, somePlace)
 	if diff := cmp.Diff(stackMounts(oci.Mounts), want); diff != "" {
 		t.Errorf("(-got +want):\n%s", diff)
 	}

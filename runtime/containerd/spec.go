@@ -13,7 +13,7 @@ import (
 )
 
 // initPath is where dew-init stands in every container.
-const initPath = "/.dew/init"
+const initPath = dewFolder + "init"
 
 // wantFiles is the limit of open files that instances get where the daemon's own
 // hard limit allows it.
@@ -64,6 +64,7 @@ type place struct {
 	dir     string // its folder of run-time files
 	netns   string
 	cgroups string // OCI cgroupsPath
+	guard   guard
 }
 
 // container builds the OCI spec of an instance.
@@ -72,7 +73,7 @@ func (h house) container(s runtime.Spec, p place) *specs.Spec {
 		Version:  "1.0.2",
 		Root:     &specs.Root{Path: "rootfs"},
 		Hostname: string(s.Instance),
-		Process:  h.process([]string{initPath}, "/", nil),
+		Process:  h.first(s, p),
 		Mounts:   append(systemMounts(), h.instanceMounts(s, p)...),
 		Linux: &specs.Linux{
 			CgroupsPath: p.cgroups,
@@ -112,6 +113,13 @@ func (h house) process(args []string, dir string, env []string) *specs.Process {
 		Rlimits:         []specs.POSIXRlimit{{Type: "RLIMIT_NOFILE", Hard: h.files, Soft: h.files}},
 		NoNewPrivileges: true,
 	}
+}
+
+// first builds PID 1. It is root's, without capabilities like all others: an app of
+// another user can neither signal it nor open what it guards.
+func (h house) first(s runtime.Spec, p place) *specs.Process {
+	args := append([]string{initPath}, p.guard.args(s.Processes)...)
+	return as(h.process(args, "/", nil), &runtime.User{})
 }
 
 // launch builds the exec of one process of the app.
@@ -170,7 +178,7 @@ func (h house) instanceMounts(s runtime.Spec, p place) []specs.Mount {
 	for _, f := range []string{"hosts", "resolv.conf", "hostname"} {
 		bind(filepath.Join(p.dir, f), "/etc/"+f)
 	}
-	return ms
+	return append(ms, p.guard.mounts(s.Processes)...)
 }
 
 func maskedPaths() []string {

@@ -69,6 +69,7 @@ func someSpec() runtime.Spec {
 	return runtime.Spec{
 		Instance: someInstance, App: "app-1", Type: "web", Stack: madeUpStack(),
 		Memory: 256 << 20, Address: netip.MustParsePrefix("10.201.0.7/20"),
+		Processes: []runtime.ProcessSpec{{Exec: runtime.MainExec}},
 	}
 }
 
@@ -76,6 +77,10 @@ var somePlace = place{
 	dir:     "/run/dew/instances/" + string(someInstance),
 	netns:   "/run/dew/netns/dew-" + string(someInstance),
 	cgroups: "/dew/" + string(someInstance) + "/init",
+	guard: guard{
+		capture: "/var/lib/dew/logs/app-1/capture/" + string(someInstance), limit: 256 << 20, reserve: 512 << 20,
+		freezers: []freezer{{dir: "/sys/fs/cgroup/dew/" + string(someInstance) + "/main", file: "cgroup.freeze", freeze: "1", thaw: "0"}},
+	},
 }
 
 // What a container may and may not do is this file: a change of it is a change of

@@ -109,9 +109,7 @@ func (t *task) prepare(ctx context.Context) ([]mount.Mount, error) {
 	var mounts []mount.Mount
 	g, gctx := errgroup.WithContext(ctx)
 	g.Go(func() error { return e.net.create(s.Instance, s.Address) })
-	g.Go(func() error {
-		return e.cg.create(s.Instance, limits{memory: s.Memory, pids: e.cfg.PIDs, shares: shares(s.Memory)})
-	})
+	g.Go(t.createCgroups)
 	g.Go(func() error { return t.makeFiles() })
 	g.Go(func() error {
 		ms, err := e.images.prepare(gctx, s, parent)
@@ -125,6 +123,20 @@ func (t *task) prepare(ctx context.Context) ([]mount.Mount, error) {
 		return t.createContainer(gctx, e.net.path(s.Instance))
 	})
 	return mounts, g.Wait()
+}
+
+// createCgroups makes the instance's group, and of its leaves what the container mounts.
+func (t *task) createCgroups() error {
+	id, memory := t.spec.Instance, t.spec.Memory
+	if err := t.e.cg.create(id, limits{memory: memory, pids: t.e.cfg.PIDs, shares: shares(memory)}); err != nil {
+		return err
+	}
+	for _, p := range t.procs {
+		if err := t.e.cg.createFreezer(id, p.Exec); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // makeFiles makes the instance's folder, gates and capture files.
@@ -193,7 +205,7 @@ func resolvConf(paths ...string) string {
 // gets one of its own, with nothing but a loopback.
 func (t *task) createContainer(ctx context.Context, netns string) error {
 	s := t.spec
-	oci := t.e.house.container(s, place{dir: t.dir, netns: netns, cgroups: t.e.cg.ociPath(s.Instance)})
+	oci := t.e.house.container(s, place{dir: t.dir, netns: netns, cgroups: t.e.cg.ociPath(s.Instance), guard: t.guardFor()})
 	any, err := typeurl.MarshalAny(oci)
 	if err != nil {
 		return fmt.Errorf("cannot encode OCI spec: %w", err)
@@ -365,11 +377,14 @@ const (
 func (t *task) follow(p *proc, when punctuality) error {
 	src := logstream.Source{Type: p.Source, Index: t.spec.Slot.Index, InstanceID: string(t.spec.Instance)}
 	freeze := func(frozen bool) error { return t.e.cg.freeze(t.spec.Instance, p.Exec, frozen) }
+	c := logstream.Capture{Source: src, Exec: p.Exec, Late: when == late, Freeze: freeze, Limit: t.limit}
+	c.Paused = c.Late && t.e.cg.frozen(t.spec.Instance, p.Exec)
 	for _, s := range []struct {
 		stream logstream.Stream
 		tail   **logstream.Tail
 	}{{logstream.Out, &p.out}, {logstream.Err, &p.err}} {
-		tail, err := t.applog.Tail(logstream.Capture{Source: src, Exec: p.Exec, Stream: s.stream, Late: when == late, Freeze: freeze, Limit: t.limit})
+		c.Stream = s.stream
+		tail, err := t.applog.Tail(c)
 		if err != nil {
 			return fmt.Errorf("cannot follow output of %s: %w", p.Exec, err)
 		}

@@ -187,7 +187,7 @@ func TestGatherWaitsForTheDead(t *testing.T) {
 	x := newTestTask(t, "main", "sidecar-0", "sidecar-1")
 	synctest.Test(t, func(t *testing.T) {
 		x.reports, x.ctx = make(chan runtime.Exit, 4), t.Context()
-		x.procs[1].pid = noPID       // dead, and not reported yet
+		x.procs[1].pid = noPID                                             // dead, and not reported yet
 		x.procs[2].pid, x.procs[2].born = os.Getpid(), bornAt(os.Getpid()) // alive
 		x.reports <- runtime.Exit{Exec: "main", At: someTime.Add(time.Second)}
 		late := time.AfterFunc(reportLimit/2, func() { x.reports <- runtime.Exit{Exec: "sidecar-0", At: someTime} })

@@ -119,12 +119,11 @@ func (m *morgue) house(ctx context.Context, b *remnant, shell string) (*task, er
 
 // lodge makes what the container stands on, and its first process.
 func (t *task) lodge(ctx context.Context, on runtime.InstanceID) error {
-	e, id := t.e, t.spec.Instance
 	mounts, err := t.lay(ctx, on)
 	if err != nil {
 		return err
 	}
-	if err := e.cg.create(id, limits{memory: t.spec.Memory, pids: e.cfg.PIDs, shares: shares(t.spec.Memory)}); err != nil {
+	if err := t.createCgroups(); err != nil {
 		return err
 	}
 	if err := t.makeFiles(); err != nil {

@@ -28,6 +28,7 @@ type Task struct {
 	taken     runtime.Consumption
 	files     int64 // written
 	refuse    bool
+	paused    bool
 	deleted   bool
 	crashed   *time.Time // when, once its files are to be kept
 	deleteErr error
@@ -143,6 +144,13 @@ func (t *Task) FailDial(err error) {
 	t.ground.mu.Lock()
 	defer t.ground.mu.Unlock()
 	t.dialErr = err
+}
+
+// Pause makes the instance stand still for its output, or go on.
+func (t *Task) Pause(paused bool) {
+	t.ground.mu.Lock()
+	defer t.ground.mu.Unlock()
+	t.paused = paused
 }
 
 // FailDelete makes Delete fail with err, until it is nil.
@@ -326,6 +334,12 @@ func (h *handle) Settle(ctx context.Context) error {
 		return runtime.ErrUnavailable
 	}
 	return ctx.Err()
+}
+
+func (h *handle) Paused() bool {
+	h.t.ground.mu.Lock()
+	defer h.t.ground.mu.Unlock()
+	return h.t.paused
 }
 
 func (h *handle) Reap(ctx context.Context, exec string) ([]logstream.Envelope, error) {
