@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/dewrun/dew/logstream"
+	"github.com/dewrun/dew/runtime"
 )
 
 // A process that prints without pause does not fill a small file system for logs
@@ -145,6 +146,9 @@ func checkFlood(t *testing.T, b books) uint64 {
 			case e.Flags&logstream.Gap != 0:
 				gaps++
 				t.Logf("gap: %s", e.Text)
+				if e.Lost != nil && e.Lost.Cause == string(runtime.CauseCaptureFailed) {
+					t.Error("the file system ran full: its output is lost")
+				}
 			case strings.HasPrefix(string(e.Text), "line "):
 				lines++
 				if _, err := fmt.Sscanf(string(e.Text), "line %d", &n); err != nil {
