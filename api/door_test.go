@@ -167,7 +167,7 @@ func TestMetrics(t *testing.T) {
 	for _, want := range []string{
 		"dew_log_backlog_bytes 0", "dew_log_frozen_leaves 0", "dew_log_append_seconds_count 2",
 		`dew_containerd_call_seconds_count{call="task.Start",result="ok"} 1`, "dew_store_commit_seconds_count 1",
-		`dew_instance_restarts_total{cause="exited"} 2`, "dew_instance_starts_total 3", "go_goroutines ", "process_open_fds ",
+		`dew_instance_restarts_total{cause="exited"} 2`, `dew_health_checks_total{outcome="unchecked"} 5`, "dew_instance_starts_total 3", "go_goroutines ", "process_open_fds ",
 	} {
 		if !strings.Contains(got.Body.String(), want) {
 			t.Errorf("metrics lack %q", want)

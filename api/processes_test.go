@@ -147,6 +147,27 @@ func TestStatsAfterRestart(t *testing.T) {
 	}
 }
 
+// Details say why an instance does not run, or that it cannot be checked.
+func TestInstanceDetails(t *testing.T) {
+	at := time.Date(2026, 11, 16, 8, 0, 0, 0, time.UTC)
+	lost := runtime.Unknown{Since: at, Reason: "cannot run the port check: no turn"}
+	for _, tt := range []struct {
+		st   runtime.Status
+		want string
+	}{
+		{runtime.Status{State: runtime.Running, Details: "old"}, ""},
+		{runtime.Status{State: runtime.Running, HealthUnknown: lost}, "health unknown since 2026-11-16T08:00:00Z: cannot run the port check: no turn"},
+		{runtime.Status{State: runtime.Starting, HealthUnknown: lost}, "health unknown since 2026-11-16T08:00:00Z: cannot run the port check: no turn"},
+		{runtime.Status{State: runtime.Running, ReadinessUnknown: lost}, "readiness unknown since 2026-11-16T08:00:00Z: cannot run the port check: no turn"},
+		{runtime.Status{State: runtime.Crashed, Details: "why", HealthUnknown: lost}, "why"},
+		{runtime.Status{State: runtime.Stopping, HealthUnknown: lost}, ""},
+	} {
+		if got := detailsOf(tt.st); got != tt.want {
+			t.Errorf("details of %+v = %q, want %q", tt.st, got, tt.want)
+		}
+	}
+}
+
 func TestRestartInstance(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

@@ -85,7 +85,7 @@ func newWorldIn(t testing.TB, dir string) *world {
 		Processes: w.fake, Exits: w.exits, Crashed: func() []runtime.Remains { return []runtime.Remains{{Instance: "0123abcd-0123-0123-0123-0123"}} }, Logs: logs, Auth: accounts, Roles: auth.NewRoles(db), PublicURL: publicURL, Version: "1.2.3", Logger: log,
 		About: v3.Status{Version: "1.2.3", Domain: "dew.localhost"}, UploadDir: uploads, MaxUpload: 1 << 20,
 		Stats: func() runtime.Stats {
-			return runtime.Stats{Starts: 3, Restarts: map[runtime.Cause]uint64{runtime.CauseExited: 2}}
+			return runtime.Stats{Starts: 3, Restarts: map[runtime.Cause]uint64{runtime.CauseExited: 2}, Checks: map[runtime.Outcome]uint64{runtime.CheckUnchecked: 5}}
 		},
 		Shutdown: func(apps bool) { w.shutdown = append(w.shutdown, apps) },
 	}

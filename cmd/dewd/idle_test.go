@@ -78,7 +78,7 @@ func (c *cell) idleApps(n int, interval time.Duration) []string {
 			_, appErr := b.reg.PutApp(app.App{GUID: guid, Name: "idle-" + strconv.Itoa(i), Space: "dev", State: app.Stopped, Droplet: "d" + guid})
 			_, processErr := b.reg.UpdateProcess(guid, func(p *app.Process) error {
 				p.Command, p.MemoryMB = "exec ./testapp serve 0.0.0.0:8080", 32
-				p.HealthCheck = app.HealthCheck{Type: app.CheckPort, Interval: interval, Timeout: patience}
+				p.HealthCheck = app.HealthCheck{Type: app.CheckPort, Interval: interval}
 				if i%2 == 1 {
 					p.HealthCheck.Type, p.HealthCheck.Endpoint = app.CheckHTTP, "/health"
 				}
