@@ -350,3 +350,54 @@ func TestAdoptFails(t *testing.T) {
 		}
 	})
 }
+
+// An instance that cannot be taken over keeps nothing else from starting. It runs on,
+// its slot stays taken, it is named, and it is taken over as soon as that works.
+func TestUnadoptedInstanceIsSetAside(t *testing.T) {
+	t.Parallel()
+	inWorld(t, func(w *world) {
+		stuck, other := w.push("sleep 1000"), w.push("sleep 1000")
+		w.daemon()
+		old := w.status(stuck)
+		w.leave()
+		boom := errBoom
+		w.fake.SpoilAdoption(old.Instance, func() error { return boom })
+		w.daemon()
+		w.pass(10 * time.Minute)
+		w.wantState(other, runtime.Running)
+		w.wantStarts(2)
+		if err := w.sup.Unadopted(); err == nil || !strings.Contains(err.Error(), string(old.Instance)) {
+			t.Errorf("Unadopted = %v, want it to name %s", err, old.Instance)
+		}
+		boom = nil
+		w.pass(10 * time.Minute)
+		if st := w.wantState(stuck, runtime.Running); st.Instance != old.Instance {
+			t.Errorf("instance = %s, want %s as before", st.Instance, old.Instance)
+		}
+		w.wantStarts(2)
+		w.wantRecords(stuck, 0)
+		w.wantLeases(2)
+		if err := w.sup.Unadopted(); err != nil {
+			t.Errorf("Unadopted = %v, want nothing", err)
+		}
+	})
+}
+
+// An instance that cannot be taken over is removed once its app is deleted.
+func TestUnadoptedInstanceOfADeletedAppIsRemoved(t *testing.T) {
+	t.Parallel()
+	inWorld(t, func(w *world) {
+		p := w.push("sleep 1000")
+		w.daemon()
+		id := w.status(p).Instance
+		w.leave()
+		w.fake.SpoilAdoption(id, func() error { return errBoom })
+		w.daemon()
+		w.must(w.registry.DeleteApp(p))
+		w.pass(10 * time.Minute)
+		if err := w.sup.Unadopted(); err != nil {
+			t.Errorf("Unadopted = %v, want nothing", err)
+		}
+		w.wantNothing()
+	})
+}
