@@ -356,26 +356,29 @@ func TestAdoptFails(t *testing.T) {
 func TestUnadoptedInstanceIsSetAside(t *testing.T) {
 	t.Parallel()
 	inWorld(t, func(w *world) {
-		stuck, other := w.push("sleep 1000"), w.push("sleep 1000")
+		p := w.push("sleep 1000")
+		w.change(p, func(p *app.Process) { p.Instances = 2 })
 		w.daemon()
-		old := w.status(stuck)
+		old := w.sup.Instances(p)
 		w.leave()
 		boom := errBoom
-		w.fake.SpoilAdoption(old.Instance, func() error { return boom })
+		w.fake.SpoilAdoption(old[0].Instance, func() error { return boom })
 		w.daemon()
 		w.pass(10 * time.Minute)
-		w.wantState(other, runtime.Running)
+		if now := w.sup.Instances(p); len(now) != 1 || now[0].Instance != old[1].Instance {
+			t.Errorf("instances = %+v, want the one that could be taken over", now)
+		}
 		w.wantStarts(2)
-		if err := w.sup.Unadopted(); err == nil || !strings.Contains(err.Error(), string(old.Instance)) {
-			t.Errorf("Unadopted = %v, want it to name %s", err, old.Instance)
+		if err := w.sup.Unadopted(); err == nil || !strings.Contains(err.Error(), string(old[0].Instance)) {
+			t.Errorf("Unadopted = %v, want it to name %s", err, old[0].Instance)
 		}
 		boom = nil
 		w.pass(10 * time.Minute)
-		if st := w.wantState(stuck, runtime.Running); st.Instance != old.Instance {
-			t.Errorf("instance = %s, want %s as before", st.Instance, old.Instance)
+		if now := w.sup.Instances(p); len(now) != 2 || now[0].Instance != old[0].Instance || now[0].State != runtime.Running {
+			t.Errorf("instances = %+v, want those of before", now)
 		}
 		w.wantStarts(2)
-		w.wantRecords(stuck, 0)
+		w.wantRecords(p, 0)
 		w.wantLeases(2)
 		if err := w.sup.Unadopted(); err != nil {
 			t.Errorf("Unadopted = %v, want nothing", err)

@@ -111,6 +111,9 @@ func (s *Supervisor) retryOne(ctx context.Context, u Unadopted) {
 	} else {
 		t, err = u.Retry(ctx)
 	}
+	if err == nil && t == nil { // nothing is left of it
+		err = s.addresses.release(u.Instance)
+	}
 	if ctx.Err() != nil {
 		return
 	}
@@ -125,7 +128,7 @@ func (s *Supervisor) retryOne(ctx context.Context, u Unadopted) {
 	case err != nil:
 		s.c.Logger.Warn("cannot take over an instance yet", "app", u.App, "instance", u.Instance, "err", err)
 		return
-	case t == nil: // nothing is left of it
+	case t == nil:
 	case t.Spec().Task != "":
 		s.tasks.begin(ctx, newTaskRun(s.tasks, t.Spec().Task, t))
 	default:
