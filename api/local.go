@@ -23,6 +23,9 @@ func (s *Server) status(*http.Request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
+	if s.c.SetAside != nil {
+		st.SetAside = s.c.SetAside()
+	}
 	st.Apps = len(apps)
 	for _, a := range apps {
 		if a.State != app.Started {

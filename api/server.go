@@ -86,6 +86,8 @@ type Config struct {
 	// About is the part of GET /dew/v1/status that does not change; the server
 	// counts the rest.
 	About v3.Status
+	// SetAside lists what the daemon cannot repair now; nil: nothing.
+	SetAside func() []v3.SetAside
 
 	// UploadDir holds uploads while they come in; empty: the system's temporary folder.
 	UploadDir string

@@ -69,30 +69,39 @@ func NewCatalog(db *store.DB, o CatalogOptions) (*Catalog, error) {
 	c.o.MaxFiles = cmp.Or(c.o.MaxFiles, defaultMaxFiles)
 	c.o.MaxFileBytes = min(cmp.Or(c.o.MaxFileBytes, c.o.MaxBytes), c.o.MaxBytes)
 	var err error
-	if c.pool, err = openPool(c.o.Dir, cmp.Or(o.Logger, slog.New(slog.DiscardHandler))); err != nil {
+	log := cmp.Or(o.Logger, slog.New(slog.DiscardHandler))
+	if c.pool, err = openPool(c.o.Dir, log); err != nil {
 		return nil, err
 	}
-	if err := c.addBuiltIn(); err != nil {
-		return nil, fmt.Errorf("cannot keep the built-in buildpacks: %w", err)
+	if err := c.Sweep(); err != nil {
+		log.Warn("cannot bring the buildpacks up to date", "err", err)
 	}
-	return c, c.pool.collect(c.named)
+	return c, nil
 }
 
-// addBuiltIn adds what this daemon brings and an earlier one did not have.
+// Sweep adds the built-in buildpacks that are missing, and removes the files of
+// buildpacks that are gone. It returns an error for each that it cannot add or
+// remove.
+func (c *Catalog) Sweep() error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return errors.Join(c.addBuiltIn(), c.pool.sweep(c.named))
+}
+
+// addBuiltIn adds what this daemon brings and an earlier one did not have. It is
+// called with the lock held.
 func (c *Catalog) addBuiltIn() error {
+	var errs []error
 	for _, b := range Buildpacks() {
 		_, err := c.packs.Get(b.GUID)
-		if err == nil {
-			continue
+		if errors.Is(err, store.ErrNotFound) {
+			_, err = c.place(b, 0)
 		}
-		if !errors.Is(err, store.ErrNotFound) {
-			return err
-		}
-		if _, err := c.place(b, 0); err != nil {
-			return err
+		if err != nil { // such as an uploaded one that has its name
+			errs = append(errs, fmt.Errorf("cannot keep the built-in buildpack %s: %w", b.Name, err))
 		}
 	}
-	return nil
+	return errors.Join(errs...)
 }
 
 // All returns the buildpacks by position.

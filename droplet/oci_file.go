@@ -107,7 +107,7 @@ func (s *Stacks) readLayout(ctx context.Context, f *os.File) (made, error) {
 	if err != nil {
 		return made{}, fmt.Errorf("cannot read the image: %w", err)
 	}
-	defer os.RemoveAll(dir) //nolint:errcheck // the next start removes what is left
+	defer s.layers.discard(dir)
 	if err := s.unpackLayout(ctx, dir, f); err != nil {
 		return made{}, err
 	}

@@ -127,11 +127,15 @@ func NewPackages(db *store.DB, o PackageOptions) (*Packages, error) {
 	if p.pool, err = openPool(o.Dir, o.Logger); err != nil {
 		return nil, err
 	}
-	if err := p.pool.collect(p.named); err != nil {
-		return nil, err
+	if err := p.Sweep(); err != nil {
+		o.Logger.Warn("cannot remove old packages", "err", err)
 	}
 	return p, nil
 }
+
+// Sweep removes unfinished uploads and the trees of packages that are gone. It
+// returns an error for each file that it cannot remove.
+func (p *Packages) Sweep() error { return p.pool.sweep(p.named) }
 
 // Create makes a package that waits for its bits. An app keeps its newest ones;
 // older ones go.

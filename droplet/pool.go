@@ -63,6 +63,8 @@ type pool struct {
 
 	mu    sync.Mutex // guards the fields below and those of the trees
 	trees map[string]*tree
+
+	unfinished leftovers
 }
 
 type tree struct {
@@ -83,34 +85,36 @@ func openPool(dir string, log *slog.Logger) (*pool, error) {
 	}
 	p := &pool{dir: dir, log: log, trees: map[string]*tree{}}
 	for _, e := range entries {
-		if err := p.meet(e); err != nil {
-			return nil, fmt.Errorf("cannot sweep the folder of packages: %w", err)
-		}
+		p.meet(e)
 	}
 	return p, nil
 }
 
 // meet takes in what an earlier daemon has left.
-func (p *pool) meet(e fs.DirEntry) error {
+func (p *pool) meet(e fs.DirEntry) {
 	name := filepath.Join(p.dir, e.Name())
 	if sha, ok := strings.CutSuffix(e.Name(), indexEnd); ok {
-		_, err := os.Stat(p.tar(sha))
-		if errors.Is(err, fs.ErrNotExist) {
+		p.unfinished.remove(name, func(name string) error {
+			if _, err := os.Stat(p.tar(sha)); !errors.Is(err, fs.ErrNotExist) {
+				return err
+			}
 			return os.Remove(name) // it comes before its tar
-		}
-		return err
+		})
+		return
 	}
 	if strings.HasSuffix(e.Name(), half) {
 		p.log.Info("swept unfinished package", "file", e.Name())
-		return os.Remove(name)
+		p.unfinished.remove(name, os.Remove)
+		return
 	}
 	sha, ok := strings.CutSuffix(e.Name(), ".tar")
 	if !ok || !validSHA.MatchString(sha) {
-		return nil
+		return
 	}
 	fi, err := e.Info()
 	if err != nil {
-		return err
+		p.log.Warn("cannot read a package", "file", name, "err", err)
+		return
 	}
 	t := &tree{sha: sha, added: fi.ModTime()}
 	x, err := p.readIndex(sha)
@@ -119,7 +123,6 @@ func (p *pool) meet(e fs.DirEntry) error {
 	}
 	t.list = x.list
 	p.trees[sha] = t
-	return nil
 }
 
 func (p *pool) tar(sha string) string   { return filepath.Join(p.dir, sha+".tar") }
@@ -206,33 +209,6 @@ func (p *pool) open(sha string) (f *os.File, done func(), err error) {
 		_ = f.Close() // only read
 		p.release([]*tree{t})
 	}, nil
-}
-
-// collect removes the trees that nobody names or uses.
-func (p *pool) collect(named func(sha string) (bool, error)) error {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	for sha, t := range p.trees {
-		if t.users > 0 || time.Since(t.lent) < lease {
-			continue
-		}
-		keep, err := named(sha)
-		if err != nil {
-			return fmt.Errorf("cannot collect packages: %w", err)
-		}
-		if keep {
-			continue
-		}
-		delete(p.trees, sha)
-		// The index goes last: alone it is swept at the next start.
-		for _, name := range []string{p.tar(sha), p.index(sha)} {
-			if err := os.Remove(name); err != nil && !errors.Is(err, fs.ErrNotExist) {
-				return fmt.Errorf("cannot collect packages: %w", err)
-			}
-		}
-		p.log.Info("collected package", "sha256", sha)
-	}
-	return nil
 }
 
 // add makes the tree of an upload, unless it is there, and returns its sha256.

@@ -32,6 +32,8 @@ type Shelf struct {
 	// image until the store names it: nothing is collected in between.
 	mu    sync.Mutex
 	fresh map[string]int // how many have added an image and not disowned it yet; guarded by mu
+
+	unfinished leftovers
 }
 
 // half is the end of the name of an image that is not complete yet.
@@ -43,23 +45,17 @@ func NewShelf(db *store.DB, dir string) (*Shelf, error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, fmt.Errorf("cannot make the folder for images: %w", err)
 	}
-	entries, err := os.ReadDir(dir)
-	if err != nil {
-		return nil, fmt.Errorf("cannot read the folder of images: %w", err)
-	}
-	for _, e := range entries {
-		if !strings.HasSuffix(e.Name(), half) {
-			continue
-		}
-		if err := os.Remove(filepath.Join(dir, e.Name())); err != nil {
-			return nil, fmt.Errorf("cannot remove an unfinished image: %w", err)
-		}
-	}
-	return &Shelf{dir: dir, db: db, fresh: map[string]int{}, droplets: store.In(db, "droplets",
+	s := &Shelf{dir: dir, db: db, fresh: map[string]int{}, droplets: store.In(db, "droplets",
 		store.Index("app", func(d Droplet) string { return d.App }),
 		store.Index("image", func(d Droplet) string { return d.Image }),
-		store.Index("reuse", func(d Droplet) string { return d.Reuse }))}, nil
+		store.Index("reuse", func(d Droplet) string { return d.Reuse }))}
+	err := s.unfinished.find(dir, os.Remove)
+	return s, err
 }
+
+// Sweep tries again to remove unfinished images. It returns an error for each that
+// it cannot remove.
+func (s *Shelf) Sweep() error { return s.unfinished.retry() }
 
 // AddImage reads a tar of the platform's layout (app/, deps/, profile.d/, logs/,
 // tmp/, staging_info.yml) to its end, checks it, and keeps it under the sha256 of

@@ -10,10 +10,9 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	goruntime "runtime"
 	"slices"
 	"strings"
-	"syscall"
-	"time"
 )
 
 // debianPackages are in every Debian stack beside the essential ones: what the
@@ -39,9 +38,6 @@ func (d DebianSource) check() error {
 	return nil
 }
 
-// debianPatience is how long mmdebstrap has to clear up after it was told to end.
-const debianPatience = 20 * time.Second
-
 // makeDebian installs a Debian of the machine's own release into a tree.
 func (s *Stacks) makeDebian(ctx context.Context, d DebianSource, say func(string)) (made, error) {
 	program, err := exec.LookPath("mmdebstrap")
@@ -59,7 +55,7 @@ func (s *Stacks) makeDebian(ctx context.Context, d DebianSource, say func(string
 	if err != nil {
 		return made{}, fmt.Errorf("cannot make a Debian stack: %w", err)
 	}
-	defer os.RemoveAll(dir) //nolint:errcheck // the next start removes what is left
+	defer s.layers.discard(dir)
 	// The tree is made by the user that apt downloads as, too.
 	if err := os.Chmod(dir, 0o755); err != nil {
 		return made{}, fmt.Errorf("cannot make a Debian stack: %w", err)
@@ -68,11 +64,10 @@ func (s *Stacks) makeDebian(ctx context.Context, d DebianSource, say func(string
 	args := []string{"--variant=minbase", "--mode=root", "--format=tar", "--include=" + strings.Join(packages, ",")}
 	args = append(args, aptProxies(ctx)...)
 	args = append(append(args, "", "-"), sources...)
-	cmd := exec.CommandContext(ctx, program, args...)
+	goruntime.LockOSThread() // see confined
+	defer goruntime.UnlockOSThread()
+	cmd := confined(ctx, program, args...)
 	cmd.Env = append(os.Environ(), "TMPDIR="+dir, "LC_ALL=C.UTF-8", "DEBIAN_FRONTEND=noninteractive")
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
-	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGTERM) }
-	cmd.WaitDelay = debianPatience
 	sha, facts, done, err := s.runDebian(ctx, cmd, say)
 	if err != nil {
 		return made{}, fmt.Errorf("cannot make a Debian stack: %w", err)

@@ -47,7 +47,12 @@ type layers struct {
 	// mu is held while a layer gets or loses its name.
 	mu   sync.Mutex
 	pins map[string]int // layers that nobody may remove yet; guarded by mu
+
+	unfinished leftovers
 }
+
+// discard removes the folder of a build that has ended.
+func (l *layers) discard(dir string) { l.unfinished.remove(dir, clearTree) }
 
 // layerFacts is what was seen in a layer when it came.
 type layerFacts struct {
@@ -60,16 +65,9 @@ func openLayers(db *store.DB, o StackOptions) (*layers, error) {
 	if err := os.MkdirAll(o.Dir, 0o700); err != nil {
 		return nil, fmt.Errorf("cannot make the folder for stacks: %w", err)
 	}
-	left, err := filepath.Glob(filepath.Join(o.Dir, "*"+half))
-	if err != nil {
-		return nil, fmt.Errorf("cannot read the folder of stacks: %w", err)
-	}
-	for _, name := range left {
-		if err := os.RemoveAll(name); err != nil {
-			return nil, fmt.Errorf("cannot remove an unfinished stack: %w", err)
-		}
-	}
-	return &layers{dir: o.Dir, space: o.Space, facts: store.In[layerFacts](db, "layers"), pins: map[string]int{}}, nil
+	l := &layers{dir: o.Dir, space: o.Space, facts: store.In[layerFacts](db, "layers"), pins: map[string]int{}}
+	err := l.unfinished.find(o.Dir, clearTree)
+	return l, err
 }
 
 func (l *layers) path(sha string) string { return filepath.Join(l.dir, sha+".layer") }

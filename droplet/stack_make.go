@@ -178,6 +178,41 @@ func (s *Stacks) Remove(guid string) error {
 	return nil
 }
 
+// errAbandoned cancels the making of a stack that nobody needs any more.
+var errAbandoned = errors.New("nobody needs the stack any more")
+
+// underWayStack is a stack that is being made.
+type underWayStack struct {
+	guid   string
+	cancel context.CancelCauseFunc
+}
+
+// Abandon stops the making of a stack that dew builds for service instances, and
+// forgets the stack. A stack that a user asked for stays, and so does one that is
+// ready.
+func (s *Stacks) Abandon(name string) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	k, err := s.byName(name)
+	if errors.Is(err, ErrNotFound) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	if k.State != StackMaking || k.Wish == nil || !k.Wish.Service {
+		return nil
+	}
+	if err := s.stacks.Delete(k.GUID); err != nil {
+		return fmt.Errorf("cannot remove stack %s: %w", k.Name, err)
+	}
+	if s.making.guid == k.GUID {
+		s.making.cancel(errAbandoned)
+	}
+	s.o.Logger.Info("stack abandoned", "name", k.Name)
+	return nil
+}
+
 func (s *Stacks) rouse() {
 	select {
 	case s.wake <- struct{}{}:
@@ -187,7 +222,8 @@ func (s *Stacks) rouse() {
 
 // Run makes the stacks that Begin remembers, one after the other, until ctx ends;
 // first those that an earlier daemon has not finished. Then it removes what no
-// stack and no image needs any more.
+// stack and no image needs any more. It returns an error only when the stacks cannot
+// be read.
 func (s *Stacks) Run(ctx context.Context) error {
 	for ctx.Err() == nil {
 		if err := s.makeAll(ctx); err != nil {
@@ -212,18 +248,34 @@ func (s *Stacks) makeAll(ctx context.Context) error {
 	all = slices.DeleteFunc(all, func(k KeptStack) bool { return k.State != StackMaking })
 	slices.SortFunc(all, func(a, b KeptStack) int { return a.CreatedAt.Compare(b.CreatedAt) })
 	for _, k := range all {
-		if err := s.makeOne(ctx, k); err != nil {
-			return err
+		if err := s.makeOne(ctx, k); err != nil { // the others are none of its business
+			s.o.Logger.Error("cannot write down what came of a stack: the next start makes it again", "stack", k.Name, "err", err)
 		}
 	}
 	return nil
 }
 
+// begin notes which stack is being made, unless it was abandoned before its turn.
+func (s *Stacks) begin(guid string, cancel context.CancelCauseFunc) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if _, err := s.stacks.Get(guid); errors.Is(err, store.ErrNotFound) {
+		return false
+	}
+	s.making = underWayStack{guid, cancel}
+	return true
+}
+
 // makeOne makes one stack and writes down what came of it. One that ctx interrupts
 // is left to the next daemon.
 func (s *Stacks) makeOne(ctx context.Context, k KeptStack) error {
-	limited, cancel := context.WithTimeoutCause(ctx, makeTimeout, fmt.Errorf("it took longer than %s", makeTimeout))
-	defer cancel()
+	limited, stop := context.WithTimeoutCause(ctx, makeTimeout, fmt.Errorf("it took longer than %s", makeTimeout))
+	defer stop()
+	limited, cancel := context.WithCancelCause(limited)
+	defer cancel(nil)
+	if !s.begin(k.GUID, cancel) {
+		return nil
+	}
 	say := func(line string) { s.say(k.GUID, line) }
 	defer s.say(k.GUID, "")
 	m, err := s.make(limited, k, say)
@@ -234,12 +286,16 @@ func (s *Stacks) makeOne(ctx context.Context, k KeptStack) error {
 		defer m.done()
 		err = s.finish(&k, m)
 	}
-	if err != nil {
+	if err != nil && !errors.Is(err, errAbandoned) {
 		s.o.Logger.Warn("cannot make a stack", "stack", k.Name, "err", err)
 		k.State, k.Error, k.Wish = StackFailed, err.Error(), nil
 	}
 	k.UpdatedAt = time.Now().UTC()
-	if err := s.stacks.Put(k.GUID, k); err != nil {
+	_, err = s.stacks.Update(k.GUID, func(kept *KeptStack) error { *kept = k; return nil })
+	if errors.Is(err, store.ErrNotFound) {
+		return nil // abandoned
+	}
+	if err != nil {
 		return fmt.Errorf("cannot keep stack %s: %w", k.Name, err)
 	}
 	s.o.Logger.Info("stack", "name", k.Name, "state", k.State, "id", k.ID)

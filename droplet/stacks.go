@@ -76,6 +76,8 @@ type KeptStack struct {
 type StackSource struct {
 	Debian *DebianSource `json:"debian,omitempty"`
 	Image  *ImageSource  `json:"image,omitempty"`
+	// Service marks a stack that dew builds for service instances. No user asked for it.
+	Service bool `json:"service,omitempty"`
 }
 
 // DebianSource asks for a Debian of the machine's own release.
@@ -122,6 +124,7 @@ type Stacks struct {
 	read     time.Time         // of the package database when have was made
 	have     Stack             // the machine's
 	progress map[string]string // by guid of a stack that is being made
+	making   underWayStack     // what Run makes now
 	inUse    map[string]int    // images by digest that builds work with
 	held     map[string]string // their digests by build
 }
@@ -154,6 +157,15 @@ func OpenStacks(db *store.DB, o StackOptions) (*Stacks, error) {
 		return nil, err
 	}
 	return s, nil
+}
+
+// Sweep tries again to remove what unfinished stacks left. It returns an error for
+// each file or folder that it cannot remove.
+func (s *Stacks) Sweep() error {
+	if s.layers == nil {
+		return nil
+	}
+	return s.layers.unfinished.retry()
 }
 
 // StackGUID is the guid of a built-in stack by its name; it is the same for ever.

@@ -145,8 +145,8 @@ func prepare(dir string, o Options, d disk) (*Logs, error) {
 	ls.floor = floorFor(o.Reserve, ls.reserve.size)
 	ls.ceiling = o.ceiling(size)
 	ls.queue.init()
-	if err := ls.clearRemoved(); err != nil {
-		return nil, errors.Join(err, w.Close())
+	if err := ls.ClearRemoved(); err != nil {
+		ls.log.Warn("cannot remove logs of deleted apps, trying again later", "err", err)
 	}
 	if err := ls.reserve.make(d); err != nil {
 		ls.log.Warn("cannot reserve disk space for a full disk", "err", err)

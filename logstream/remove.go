@@ -80,19 +80,21 @@ func (ls *Logs) Sweep(keep func() (map[string]bool, error)) error {
 	return errors.Join(errs...)
 }
 
-// clearRemoved finishes the removals that a killed daemon left.
-func (ls *Logs) clearRemoved() error {
+// ClearRemoved finishes the removal of logs that an earlier daemon began. It returns
+// an error for each that it cannot remove.
+func (ls *Logs) ClearRemoved() error {
 	entries, err := os.ReadDir(ls.dir)
 	if err != nil {
 		return fmt.Errorf("cannot list logs: %w", err)
 	}
+	var errs []error
 	for _, e := range entries {
 		if !strings.HasPrefix(e.Name(), removedPrefix) {
 			continue
 		}
 		if err := os.RemoveAll(filepath.Join(ls.dir, e.Name())); err != nil {
-			return fmt.Errorf("cannot finish the removal of a log: %w", err)
+			errs = append(errs, fmt.Errorf("cannot finish the removal of a log: %w", err))
 		}
 	}
-	return nil
+	return errors.Join(errs...)
 }

@@ -163,7 +163,8 @@ func (b *addressBook) settle(living map[InstanceID]netip.Addr) error {
 			if !addr.IsValid() || kept[addr] {
 				continue
 			}
-			if err := leases.Put(string(id), lease{Instance: id, Address: addr}); err != nil {
+			err := leases.Put(string(id), lease{Instance: id, Address: addr})
+			if err != nil && !errors.Is(err, store.ErrTaken) { // two that share one must not stop the others
 				return err
 			}
 		}

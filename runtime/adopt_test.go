@@ -353,3 +353,57 @@ func TestAdoptFails(t *testing.T) {
 		}
 	})
 }
+
+// An instance that cannot be taken over keeps nothing else from starting. It runs on,
+// its slot stays taken, it is named, and it is taken over as soon as that works.
+func TestUnadoptedInstanceIsSetAside(t *testing.T) {
+	t.Parallel()
+	inWorld(t, func(w *world) {
+		p := w.push("sleep 1000")
+		w.change(p, func(p *app.Process) { p.Instances = 2 })
+		w.daemon()
+		old := w.sup.Instances(p)
+		w.leave()
+		boom := errBoom
+		w.fake.SpoilAdoption(old[0].Instance, func() error { return boom })
+		w.daemon()
+		w.pass(10 * time.Minute)
+		if now := w.sup.Instances(p); len(now) != 1 || now[0].Instance != old[1].Instance {
+			t.Errorf("instances = %+v, want the one that could be taken over", now)
+		}
+		w.wantStarts(2)
+		if err := w.sup.Unadopted(); err == nil || !strings.Contains(err.Error(), string(old[0].Instance)) {
+			t.Errorf("Unadopted = %v, want it to name %s", err, old[0].Instance)
+		}
+		boom = nil
+		w.pass(10 * time.Minute)
+		if now := w.sup.Instances(p); len(now) != 2 || now[0].Instance != old[0].Instance || now[0].State != runtime.Running {
+			t.Errorf("instances = %+v, want those of before", now)
+		}
+		w.wantStarts(2)
+		w.wantRecords(p, 0)
+		w.wantLeases(2)
+		if err := w.sup.Unadopted(); err != nil {
+			t.Errorf("Unadopted = %v, want nothing", err)
+		}
+	})
+}
+
+// An instance that cannot be taken over is removed once its app is deleted.
+func TestUnadoptedInstanceOfADeletedAppIsRemoved(t *testing.T) {
+	t.Parallel()
+	inWorld(t, func(w *world) {
+		p := w.push("sleep 1000")
+		w.daemon()
+		id := w.status(p).Instance
+		w.leave()
+		w.fake.SpoilAdoption(id, func() error { return errBoom })
+		w.daemon()
+		w.must(w.registry.DeleteApp(p))
+		w.pass(10 * time.Minute)
+		if err := w.sup.Unadopted(); err != nil {
+			t.Errorf("Unadopted = %v, want nothing", err)
+		}
+		w.wantNothing()
+	})
+}

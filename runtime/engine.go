@@ -35,7 +35,8 @@ type Engine interface {
 	Start(ctx context.Context, s Spec) (Task, error)
 	// Adopt finds the instances that an earlier daemon left, living or ended, and
 	// removes what never came to run, and builds: these are begun again. Each is
-	// returned once.
+	// returned once. An *AdoptError names those that it could not take over; the
+	// others are taken over.
 	Adopt(ctx context.Context) ([]Task, error)
 	// Outage says why nothing is known about the instances at the moment; nil while
 	// the container service answers.

@@ -102,6 +102,8 @@ type Supervisor struct {
 	moving map[string]app.DeploymentState // processes that are being deployed
 	over   bool                           // no slot begins any more
 	stats  Stats
+
+	unadopted map[InstanceID]Unadopted // what could not be taken over yet
 }
 
 // NewSupervisor makes a Supervisor. Nothing happens before Run.
@@ -130,6 +132,7 @@ func NewSupervisor(c Config) (*Supervisor, error) {
 		dirty:     map[string]bool{},
 		moving:    map[string]app.DeploymentState{},
 		stats:     Stats{Crashes: map[Cause]uint64{}, Restarts: map[Cause]uint64{}, Checks: map[Outcome]uint64{}},
+		unadopted: map[InstanceID]Unadopted{},
 	}
 	s.tasks = newTasks(s)
 	return s, nil
@@ -158,6 +161,7 @@ func (s *Supervisor) Run(ctx context.Context) error {
 	if err := s.syncAll(); err != nil {
 		return err
 	}
+	s.running.Go(func() { s.retryUnadopted(ctx) })
 	if s.c.Ready != nil {
 		s.c.Ready()
 	}
@@ -241,6 +245,10 @@ func (s *Supervisor) Stats() Stats {
 func (s *Supervisor) adopt(ctx context.Context) ([]Task, error) {
 	for n := 1; ; n++ {
 		tasks, err := s.c.Engine.Adopt(ctx)
+		if some := (*AdoptError)(nil); errors.As(err, &some) {
+			s.setAside(some.Left)
+			return tasks, nil
+		}
 		switch {
 		case err == nil:
 			return tasks, nil
@@ -266,6 +274,11 @@ func (s *Supervisor) settle(ctx context.Context, tasks []Task) error {
 		keep[spec.Instance] = true
 		addresses[spec.Instance] = spec.Address.Addr()
 	}
+	s.mu.Lock()
+	for id, u := range s.unadopted {
+		keep[id], addresses[id] = true, u.Address
+	}
+	s.mu.Unlock()
 	if err := s.c.Engine.Sweep(ctx, keep); err != nil && ctx.Err() == nil {
 		// What could not be removed is in nobody's way: the next start tries again.
 		s.c.Logger.Error("cannot sweep", "err", err)
@@ -412,7 +425,7 @@ func (s *Supervisor) reconcile(ctx context.Context, process string) {
 func (s *Supervisor) enter(sl *Slot) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.slots[sl.id] != nil || s.over {
+	if s.slots[sl.id] != nil || s.over || s.holds(sl.id) {
 		return false
 	}
 	s.slots[sl.id] = sl

@@ -109,7 +109,7 @@ func (k *tasks) sync(ctx context.Context, guid string) {
 		}
 		return
 	}
-	if !gone && !t.State.Ended() {
+	if !gone && !t.State.Ended() && !k.sup.holdsTask(guid) {
 		k.begin(ctx, newTaskRun(k, guid, nil))
 	}
 }

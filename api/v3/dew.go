@@ -19,6 +19,16 @@ type Status struct {
 	Instances  int       `json:"instances"` // wished
 	Running    int       `json:"running"`
 	Crashed    int       `json:"crashed"`
+	// SetAside is what dewd cannot repair now and tries again.
+	SetAside []SetAside `json:"set_aside,omitempty"`
+}
+
+// SetAside is something of one stack, app or service that dewd cannot repair now. It
+// does not keep dewd from running everything else.
+type SetAside struct {
+	Part  string    `json:"part"` // stacks, packages, instances, services, …
+	Error string    `json:"error"`
+	Since time.Time `json:"since"`
 }
 
 // Crashes is the answer of GET /dew/v1/apps/:guid/crashes, newest first.

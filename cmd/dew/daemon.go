@@ -81,6 +81,9 @@ func runStatus(ctx context.Context, ask *client.Client, out *console) error {
 	row("containerd", s.Containerd)
 	row("apps", fmt.Sprintf("%d, %d started", s.Apps, s.Started))
 	row("instances", fmt.Sprintf("%d of %d running, %d crashed", s.Running, s.Instances, s.Crashed))
+	for _, a := range s.SetAside {
+		row("set aside", fmt.Sprintf("%s: %s (since %s, dewd tries again)", a.Part, a.Error, a.Since.Local().Format(time.DateTime)))
+	}
 	return out.table(rows)
 }
 

@@ -39,6 +39,7 @@ func run(c *cli.Context, cfg config) (err error) {
 		d.notify.run,
 		d.prune,
 		d.sweepLogs,
+		d.repair,
 		d.copyLogs,
 		d.router.Run,
 		d.open,
@@ -163,6 +164,7 @@ func (d *daemon) tearDown(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, teardownLimit)
 	defer cancel()
 	err := d.engine.TearDown(ctx)
+	d.aside.try()
 	if d.private != nil {
 		err = errors.Join(err, d.private.Stop(ctx))
 	}

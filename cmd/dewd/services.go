@@ -52,11 +52,12 @@ func (m *marketplace) validate() (errs []error) {
 func (d *daemon) openServices(ctx context.Context) (err error) {
 	d.databases, err = builtin.New(builtin.Config{
 		DB: d.db, Host: d.sup, Dir: filepath.Join(d.cfg.Root, "services"), UID: d.cfg.AppUID, GID: d.cfg.AppUID, Logger: d.log,
-		Stacks: d.serviceStack, Changed: d.databaseChanged, Say: d.sayService,
+		Stacks: d.serviceStack, Unneeded: d.abandonStack, Changed: d.databaseChanged, Say: d.sayService,
 	})
 	if err != nil {
 		return err
 	}
+	d.aside.add("services", d.databases.Stuck)
 	d.services = services.New(services.Config{
 		DB: d.db, Registry: d.registry, Events: d.events, Logger: d.log, Builtin: d.databases,
 		Changed: func(string) { d.drains.Changed(); d.router.Refresh() },
@@ -165,10 +166,18 @@ func (d *daemon) appHost(guid string) string {
 	return org.Name + "." + space.Name + "." + a.Name
 }
 
+// serviceStackName names the stack with some packages that services run on.
+func serviceStackName(packages []string) string { return "debian-" + strings.Join(packages, "-") }
+
+// abandonStack stops the building of a stack that no service waits for.
+func (d *daemon) abandonStack(packages []string) error {
+	return d.stacks.Abandon(serviceStackName(packages))
+}
+
 // serviceStack gives a stack that has the packages: one that was made before, or a
 // new one, which takes minutes.
 func (d *daemon) serviceStack(ctx context.Context, packages []string, progress func(string)) (string, error) {
-	name := "debian-" + strings.Join(packages, "-")
+	name := serviceStackName(packages)
 	for tried := false; ; {
 		k, found, err := d.keptStack(name)
 		switch {
@@ -184,7 +193,7 @@ func (d *daemon) serviceStack(ctx context.Context, packages []string, progress f
 			}
 			continue
 		case !found:
-			if _, err := d.stacks.Begin(name, droplet.StackSource{Debian: &droplet.DebianSource{Include: packages}}); err != nil {
+			if _, err := d.stacks.Begin(name, droplet.StackSource{Debian: &droplet.DebianSource{Include: packages}, Service: true}); err != nil {
 				return "", err
 			}
 			tried = true

@@ -88,6 +88,8 @@ func (d *daemon) openBuilds() (err error) {
 	if err != nil {
 		return err
 	}
+	d.aside.add("stacks", d.stacks.Sweep)
+	d.aside.add("buildpacks", d.catalog.Sweep)
 	d.builds = droplet.NewBuilds(d.db, d.packages, d.shelf, droplet.BuildOptions{
 		Stacks: d.stacks.Get, Kept: d.stacks, Say: d.sayStaging, InUse: d.dropletsInUse, Collected: d.pruneDue, Logger: d.log,
 		Builder: builder{d}, Catalog: d.catalog, Env: d.stagingEnv, Bindings: d.frozen, CacheDir: filepath.Join(d.cfg.Root, "cache"),

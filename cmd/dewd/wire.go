@@ -79,6 +79,7 @@ type daemon struct {
 	sweep     chan struct{} // holds one: logs may belong to nobody
 	stale     chan struct{} // holds one: containerd may keep images that are gone
 	ready     chan struct{} // closed when what an earlier dewd left is taken over
+	aside     *setAside
 
 	closers []func() error // in the order of opening
 }
@@ -89,7 +90,7 @@ func open(ctx context.Context, cfg config, log *slog.Logger) (_ *daemon, err err
 	if os.Geteuid() != 0 {
 		return nil, errors.New("cannot run: not root (sudo dewd, or the unit dew.service)")
 	}
-	d := &daemon{cfg: cfg, log: log, metrics: api.NewMetrics(), ready: make(chan struct{}), sweep: make(chan struct{}, 1), stale: make(chan struct{}, 1)}
+	d := &daemon{cfg: cfg, log: log, aside: newSetAside(cfg.Root, log), metrics: api.NewMetrics(), ready: make(chan struct{}), sweep: make(chan struct{}, 1), stale: make(chan struct{}, 1)}
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, d.close())
@@ -154,8 +155,11 @@ func (d *daemon) openStore(context.Context) (err error) {
 	if err := d.registry.EnsureRouterGroup(d.cfg.TCPPorts); err != nil {
 		return err
 	}
-	d.shelf, err = droplet.NewShelf(d.db, filepath.Join(d.cfg.Root, "droplets"))
-	return err
+	if d.shelf, err = droplet.NewShelf(d.db, filepath.Join(d.cfg.Root, "droplets")); err != nil {
+		return err
+	}
+	d.aside.add("droplets", d.shelf.Sweep)
+	return nil
 }
 
 // keptSubnet is the wished network, else the one of the last time, else a free
@@ -186,6 +190,7 @@ func (d *daemon) openLogs(context.Context) (err error) {
 		return err
 	}
 	d.closers = append(d.closers, d.logs.Close)
+	d.aside.add("logs", d.logs.ClearRemoved)
 	return nil
 }
 
@@ -208,6 +213,7 @@ func (d *daemon) openDroplets(context.Context) (err error) {
 	if err != nil {
 		return err
 	}
+	d.aside.add("packages", d.packages.Sweep)
 	return d.openBuilds()
 }
 
@@ -280,6 +286,7 @@ func (d *daemon) openEngine(ctx context.Context) (err error) {
 		return err
 	}
 	d.closers = append(d.closers, d.engine.Close)
+	d.aside.add("instances", d.engine.Left)
 	return nil
 }
 
@@ -298,6 +305,7 @@ func (d *daemon) openSupervisor(context.Context) (err error) {
 	if err != nil {
 		return err
 	}
+	d.aside.add("instances", d.sup.Unadopted)
 	d.registry.Listen(d.sup.Sync)
 	roots, err := moreRoots(d.cfg.Marketplace.DrainCA)
 	if err != nil {
@@ -358,6 +366,7 @@ func (d *daemon) openAPI(ctx context.Context) (err error) {
 			Version: version, PID: os.Getpid(), Cell: d.cell, StartedAt: time.Now(), Root: d.cfg.Root, Run: d.cfg.Run,
 			API: d.cfg.PublicURL, Router: "http://" + d.front[0].Addr().String(), Domain: d.cfg.Domain, Containerd: d.engine.Address(),
 		},
+		SetAside: d.aside.List,
 	})
 	return err
 }

@@ -22,8 +22,8 @@ import (
 // came to run.
 func (e *Engine) Adopt(ctx context.Context) ([]runtime.Task, error) {
 	found, err := e.find(ctx)
-	if err == nil {
-		return found, nil
+	if some := (*runtime.AdoptError)(nil); err == nil || errors.As(err, &some) {
+		return found, err
 	}
 	for _, t := range found {
 		// Forgotten too: the next try must find it again, or a sweep would take it
@@ -40,7 +40,10 @@ func (e *Engine) Adopt(ctx context.Context) ([]runtime.Task, error) {
 // find adopts one container after the other. With an error it returns those it
 // took over before.
 func (e *Engine) find(ctx context.Context) ([]runtime.Task, error) {
-	if err := errors.Join(e.sweepMounts(), e.dropLeases(ctx)); err != nil {
+	if err := e.sweepMounts(); err != nil { // each mount has a point of its own: it is in nobody's way
+		e.log.Warn("cannot remove mounts of a killed daemon, trying again", "err", err)
+	}
+	if err := e.dropLeases(ctx); err != nil {
 		return nil, err
 	}
 	cs, err := e.containers(ctx)
@@ -48,20 +51,68 @@ func (e *Engine) find(ctx context.Context) ([]runtime.Task, error) {
 		return nil, err
 	}
 	var found []runtime.Task
+	var left []runtime.Unadopted
 	for _, c := range cs {
 		id, ok := instanceOf(c.ID)
 		if !ok || e.knows(id) {
 			continue
 		}
 		t, err := e.adopt(ctx, c)
-		if err != nil {
+		if err != nil && (unavailable(err) && !e.answers(ctx) || errors.Is(err, errNewerFormat)) {
 			return found, fmt.Errorf("cannot adopt %s: %w", c.ID, err)
+		}
+		if err != nil {
+			left = append(left, e.unadopted(id, c, err))
 		}
 		if t != nil {
 			found = append(found, t)
 		}
 	}
+	if len(left) > 0 {
+		return found, &runtime.AdoptError{Left: left}
+	}
 	return found, nil
+}
+
+// unadopted describes an instance that could not be adopted, with the ways to try
+// again and to remove it.
+func (e *Engine) unadopted(id runtime.InstanceID, c containers.Container, err error) runtime.Unadopted {
+	u := runtime.Unadopted{Instance: id, App: c.Labels[labelPrefix+"app"], Err: err}
+	if s, err := specFrom(c.Labels); err == nil {
+		u.Slot, u.Task, u.Address = s.Slot, s.Task, s.Address.Addr()
+	}
+	u.Retry = func(ctx context.Context) (runtime.Task, error) {
+		c, err := e.container(ctx, c.ID)
+		if notFound(err) {
+			return nil, e.removeOne(ctx, id, u.App)
+		}
+		if err != nil {
+			return nil, err
+		}
+		t, err := e.adopt(ctx, c)
+		if err != nil || t == nil {
+			return nil, err
+		}
+		return t, nil
+	}
+	u.Remove = func(ctx context.Context) error { return e.removeOne(ctx, id, u.App) }
+	return u
+}
+
+// answers reports whether containerd answers. If it does, a call about one instance
+// that got no answer is that instance's fault.
+func (e *Engine) answers(ctx context.Context) bool {
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	_, err := e.client.Version(ctx)
+	return err == nil
+}
+
+// container reads the record that containerd has of a container.
+func (e *Engine) container(ctx context.Context, id string) (containers.Container, error) {
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	return e.client.ContainerService().Get(ctx, id)
 }
 
 // containers lists the records that containerd has in our namespace.

@@ -4,48 +4,57 @@ package containerd
 
 import (
 	"context"
-	"maps"
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/dewrun/dew/app"
+	"github.com/dewrun/dew/runtime"
 )
 
-// An adoption that fails half-way is tried again and finds all: nothing that was
-// found before is taken for a stray one.
-func TestFailedAdoptionIsRepeated(t *testing.T) {
+// An instance that cannot be taken over runs on, and no second one starts. The others
+// are taken over at once, and this one as soon as that works.
+func TestUnadoptedInstanceRunsOn(t *testing.T) {
 	w := newWorld(t)
 	w.boot()
-	a, b := w.put(wish{name: "one", memory: 64, command: idle}), w.put(wish{name: "two", memory: 64, command: idle})
-	pids := []int{w.commandPID(w.running(a).Instance, "main"), w.commandPID(w.running(b).Instance, "main")}
+	ps := []app.Process{w.put(wish{name: "one", memory: 64, command: idle}), w.put(wish{name: "two", memory: 64, command: idle})}
+	var ids []runtime.InstanceID
+	var pids []int
+	for _, p := range ps {
+		ids = append(ids, w.running(p).Instance)
+		pids = append(pids, w.commandPID(w.running(p).Instance, "main"))
+	}
 	w.leave()
 	w.open()
-	ctx := context.Background()
-	store := w.engine.client.ContainerService()
-	cs, err := store.List(ctx)
-	if err != nil || len(cs) != 2 {
-		t.Fatalf("containers: %d, %v", len(cs), err)
-	}
-	last := cs[1] // the other one is adopted before it
-	good := maps.Clone(last.Labels)
-	last.Labels[labelPrefix+"index"] = "spoilt"
-	if _, err := store.Update(ctx, last, "labels"); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := w.engine.Adopt(ctx); err == nil {
-		t.Fatal("a spoilt label was adopted")
-	}
-	last.Labels = good
-	if _, err := store.Update(ctx, last, "labels"); err != nil {
-		t.Fatal(err)
+	started := filepath.Join(w.engine.instanceDir(ids[1]), startedFile)
+	spoilt := errors.Join(os.Rename(started, started+".old"), os.Mkdir(started, 0o700)) // nobody reads a time from a folder
+	if spoilt != nil {
+		t.Fatal(spoilt)
 	}
 	w.boot()
-	w.running(a)
-	w.running(b)
-	for i, p := range []app.Process{a, b} {
+	w.running(ps[0])
+	if err := w.sup.Unadopted(); err == nil || !strings.Contains(err.Error(), string(ids[1])) {
+		t.Errorf("Unadopted = %v, want it to name %s", err, ids[1])
+	}
+	if got := w.sup.Instances(ps[1].GUID); len(got) > 0 {
+		t.Errorf("instances = %+v, want none beside the one that is set aside", got)
+	}
+	if got := w.commandPID(ids[1], "main"); got != pids[1] {
+		t.Errorf("main process of the one set aside = %d, want %d as before", got, pids[1])
+	}
+	if err := errors.Join(os.Remove(started), os.Rename(started+".old", started)); err != nil {
+		t.Fatal(err)
+	}
+	for i, p := range ps {
 		if got := w.commandPID(w.running(p).Instance, "main"); got != pids[i] {
 			t.Errorf("main process of %s = %d, want %d as before", p.GUID, got, pids[i])
 		}
+	}
+	if err := w.sup.Unadopted(); err != nil {
+		t.Errorf("Unadopted = %v, want nothing", err)
 	}
 }
 

@@ -81,8 +81,9 @@ type Engine struct {
 
 	mu      sync.Mutex // guards the fields below
 	known   map[runtime.InstanceID]*task
-	unclean map[runtime.InstanceID]string // to their apps: not wholly removed yet
-	fading  map[string]time.Time          // links that should be gone soon
+	unclean map[runtime.InstanceID]unclean // not wholly removed yet
+	stuck   []string                       // mount points of a killed daemon that could not be removed
+	fading  map[string]time.Time           // links that should be gone soon
 }
 
 var _ runtime.Engine = (*Engine)(nil)
@@ -116,7 +117,7 @@ func New(ctx context.Context, cfg Config) (*Engine, error) {
 		},
 		boot:    strings.TrimSpace(string(boot)),
 		known:   map[runtime.InstanceID]*task{},
-		unclean: map[runtime.InstanceID]string{},
+		unclean: map[runtime.InstanceID]unclean{},
 		fading:  map[string]time.Time{},
 	}
 	if e.deaths, err = listenDeaths(); err != nil {

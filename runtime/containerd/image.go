@@ -209,16 +209,29 @@ func (e *Engine) sweepMounts() error {
 	if err != nil {
 		return fmt.Errorf("cannot list mounts: %w", err)
 	}
+	var stuck []string
+	var errs error
 	for _, d := range entries {
 		p := filepath.Join(e.mountDir(), d.Name())
-		if err := mount.UnmountAll(p, unix.MNT_DETACH); err != nil {
-			return fmt.Errorf("cannot unmount %s: %w", p, err)
+		if err := e.sweepMount(p); err != nil {
+			stuck, errs = append(stuck, p), errors.Join(errs, err)
 		}
-		if err := os.Remove(p); err != nil {
-			return fmt.Errorf("cannot remove mount point: %w", err)
-		}
-		e.log.Info("swept mount", "path", p)
 	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.stuck = stuck
+	return errs
+}
+
+// sweepMount removes one mount of a killed daemon.
+func (e *Engine) sweepMount(p string) error {
+	if err := mount.UnmountAll(p, unix.MNT_DETACH); err != nil {
+		return fmt.Errorf("cannot unmount %s: %w", p, err)
+	}
+	if err := os.Remove(p); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("cannot remove mount point: %w", err)
+	}
+	e.log.Info("swept mount", "path", p)
 	return nil
 }
 

@@ -3,6 +3,7 @@ package containerd
 import (
 	"crypto/sha256"
 	"encoding/hex"
+	"errors"
 	"fmt"
 	"net/netip"
 	"path/filepath"
@@ -96,6 +97,10 @@ func labels(s runtime.Spec, boot string) map[string]string {
 	return l
 }
 
+// errNewerFormat says that a newer dewd wrote the labels. It concerns all instances,
+// so dewd does not start.
+var errNewerFormat = errors.New("start the newer dewd again")
+
 // specFrom reads the labels back.
 func specFrom(l map[string]string) (runtime.Spec, error) {
 	get := func(key string) string { return l[labelPrefix+key] }
@@ -108,7 +113,7 @@ func specFrom(l map[string]string) (runtime.Spec, error) {
 		return n
 	}
 	if n := number("format"); n > formatNumber {
-		return runtime.Spec{}, fmt.Errorf("label %s is %d, this dewd knows up to %d: start the newer dewd again", labelFormat, n, formatNumber)
+		return runtime.Spec{}, fmt.Errorf("label %s is %d, this dewd knows up to %d: %w", labelFormat, n, formatNumber, errNewerFormat)
 	}
 	s := runtime.Spec{
 		Instance: runtime.InstanceID(get("instance")),

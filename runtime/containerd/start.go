@@ -41,7 +41,7 @@ func (e *Engine) Start(ctx context.Context, s runtime.Spec) (runtime.Task, error
 		t.letGo()
 		if cerr := e.removeAll(clean, s.Instance, s.App); cerr != nil {
 			e.log.Warn("cannot clean up after a failed start, it is tried again", "instance", s.Instance, "err", cerr)
-			e.leave(s.Instance, s.App)
+			e.leave(s.Instance, s.App, cerr)
 		}
 		return nil, e.startError(err)
 	}

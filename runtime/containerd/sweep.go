@@ -7,6 +7,7 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"time"
 
 	"github.com/containerd/containerd/api/services/tasks/v1"
@@ -128,7 +129,10 @@ func (e *Engine) Sweep(ctx context.Context, keep map[runtime.InstanceID]bool) er
 		if t := e.forget(id); t != nil {
 			t.letGo()
 		}
-		errs = errors.Join(errs, e.removeOne(ctx, id, ""))
+		if err := e.removeOne(ctx, id, ""); err != nil {
+			errs = errors.Join(errs, err)
+			e.leave(id, "", err) // Keep tries again
+		}
 	}
 	return errors.Join(errs, e.sweepSnapshots(ctx, keep), e.morgue.sweep(ctx, keep), e.sweepCaptures(keep), e.sweepVeths(ctx, keep))
 }
@@ -141,11 +145,17 @@ func (e *Engine) removeOne(ctx context.Context, id runtime.InstanceID, app strin
 	return e.removeAll(ctx, id, app)
 }
 
-// leave notes an instance that could not be removed.
-func (e *Engine) leave(id runtime.InstanceID, app string) {
+// unclean is an instance that could not be removed.
+type unclean struct {
+	app string // guid; empty where nobody knows
+	err error  // of the last try
+}
+
+// leave notes an instance that could not be removed, and why.
+func (e *Engine) leave(id runtime.InstanceID, app string, err error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	e.unclean[id] = app
+	e.unclean[id] = unclean{app, err}
 }
 
 // fade notes a link that the kernel should clear by itself.
@@ -159,7 +169,6 @@ func (e *Engine) fade(id runtime.InstanceID) {
 func (e *Engine) tidy(ctx context.Context) {
 	e.mu.Lock()
 	left := maps.Clone(e.unclean)
-	clear(e.unclean)
 	var links []string
 	for name, since := range e.fading {
 		if time.Since(since) > fadingTime {
@@ -168,17 +177,43 @@ func (e *Engine) tidy(ctx context.Context) {
 		}
 	}
 	e.mu.Unlock()
-	for id, app := range left {
-		if err := e.removeOne(ctx, id, app); err != nil {
+	for id, u := range left {
+		if err := e.removeOne(ctx, id, u.app); err != nil {
 			e.log.Warn("cannot clean up yet", "instance", id, "err", err)
-			e.leave(id, app)
+			e.leave(id, u.app, err)
+			continue
 		}
+		e.mu.Lock()
+		delete(e.unclean, id)
+		e.mu.Unlock()
 	}
 	for _, name := range links {
 		if err := e.net.removeVeth(name); err != nil {
 			e.log.Warn("cannot remove a link", "link", name, "err", err)
 		}
 	}
+}
+
+// Left returns an error for each instance and each mount of an earlier daemon that
+// could not be removed. It tries the mounts again; Keep tries the instances again.
+func (e *Engine) Left() error {
+	e.mu.Lock()
+	stuck := e.stuck
+	e.stuck = nil
+	var errs error
+	for _, id := range slices.Sorted(maps.Keys(e.unclean)) {
+		errs = errors.Join(errs, fmt.Errorf("cannot remove instance %s: %w", id, e.unclean[id].err))
+	}
+	e.mu.Unlock()
+	for _, p := range stuck {
+		if err := e.sweepMount(p); err != nil {
+			errs = errors.Join(errs, err)
+			e.mu.Lock()
+			e.stuck = append(e.stuck, p)
+			e.mu.Unlock()
+		}
+	}
+	return errs
 }
 
 // fadingTime is far more than the kernel needs to clear a namespace.
@@ -248,7 +283,7 @@ func (e *Engine) sweepVeths(ctx context.Context, keep map[runtime.InstanceID]boo
 // machine outside its root: the way to leave no trace.
 func (e *Engine) TearDown(ctx context.Context) error {
 	found, err := e.Adopt(ctx)
-	if err != nil {
+	if some := (*runtime.AdoptError)(nil); err != nil && !errors.As(err, &some) { // the sweep removes those
 		return err
 	}
 	for _, t := range e.living() { // also those that this daemon had before

@@ -152,7 +152,7 @@ func (m *morgue) leave(ctx context.Context, t *task) {
 	defer cancel()
 	if err := t.Delete(ctx); err != nil {
 		m.e.log.Warn("cannot remove a copy of a crashed instance, it is tried again", "instance", t.spec.Instance, "err", err)
-		m.e.leave(t.spec.Instance, t.spec.App)
+		m.e.leave(t.spec.Instance, t.spec.App, err)
 	}
 }
 

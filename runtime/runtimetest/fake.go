@@ -33,6 +33,9 @@ type ground struct {
 	silent   bool       // the container service does not answer
 	held     []func()   // what it has to report when it answers again
 	kept     []*remains // newest first
+
+	spoilt    runtime.InstanceID // cannot be adopted while spoiltWhy returns an error
+	spoiltWhy func() error
 }
 
 // NewFake returns an engine on a ground of its own.
@@ -58,6 +61,14 @@ func (f *Fake) FailAdopt(err error) {
 	f.ground.mu.Lock()
 	defer f.ground.mu.Unlock()
 	f.ground.adoptErr = err
+}
+
+// SpoilAdoption makes every try to adopt an instance fail for as long as why returns
+// an error.
+func (f *Fake) SpoilAdoption(id runtime.InstanceID, why func() error) {
+	f.ground.mu.Lock()
+	defer f.ground.mu.Unlock()
+	f.ground.spoilt, f.ground.spoiltWhy = id, why
 }
 
 // Refuse makes instances refuse connections from their start on, or take them.
@@ -206,18 +217,53 @@ func (f *Fake) Adopt(ctx context.Context) ([]runtime.Task, error) {
 		return nil, g.adoptErr
 	}
 	var out []runtime.Task
+	var left []runtime.Unadopted
 	for _, t := range g.tasks {
 		if t.spec.Build != "" && !f.known[t] {
 			t.remove()
 			continue
 		}
-		if !t.deleted && !f.known[t] {
-			f.known[t] = true
-			t.endSessions("its daemon is gone")
-			out = append(out, t.attach())
+		if t.deleted || f.known[t] {
+			continue
 		}
+		if t.spec.Instance == g.spoilt && g.spoiltWhy() != nil {
+			left = append(left, f.unadopted(t))
+			continue
+		}
+		out = append(out, f.take(t))
+	}
+	if len(left) > 0 {
+		return out, &runtime.AdoptError{Left: left}
 	}
 	return out, ctx.Err()
+}
+
+// take takes over an instance of an earlier daemon. The caller holds the lock.
+func (f *Fake) take(t *Task) runtime.Task {
+	f.known[t] = true
+	t.endSessions("its daemon is gone")
+	return t.attach()
+}
+
+func (f *Fake) unadopted(t *Task) runtime.Unadopted {
+	g := f.ground
+	return runtime.Unadopted{
+		Instance: t.spec.Instance, App: t.spec.App, Slot: t.spec.Slot, Task: t.spec.Task, Address: t.spec.Address.Addr(), Err: g.spoiltWhy(),
+		Retry: func(context.Context) (runtime.Task, error) {
+			g.mu.Lock()
+			defer g.mu.Unlock()
+			if err := g.spoiltWhy(); err != nil {
+				return nil, err
+			}
+			return f.take(t), nil
+		},
+		Remove: func(context.Context) error {
+			g.mu.Lock()
+			defer g.mu.Unlock()
+			t.remove()
+			return nil
+		},
+	}
 }
 
 // Sweep is Engine.Sweep.

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"net/http"
 	"net/netip"
 	"slices"
@@ -42,6 +43,9 @@ type Config struct {
 	// Stacks gives the name of a stack that has these Debian packages, and tells how
 	// far it is; nil: only what is installed on the machine can be had.
 	Stacks func(ctx context.Context, packages []string, progress func(string)) (string, error)
+	// Unneeded is told that no service instance waits for the stack with these packages
+	// any more. It may be nil.
+	Unneeded func(packages []string) error
 	// Machine is the root of the file system where servers may be installed; empty:
 	// the machine's own. "-": nowhere, a stack is always asked for.
 	Machine string
@@ -70,6 +74,7 @@ type Broker struct {
 	life    context.Context    // of Run; nil before
 	workers map[string]*worker // by instance
 	locks   map[string]chan struct{}
+	stuck   map[string]error // by instance: why the last try failed of what is tried again
 	running sync.WaitGroup
 }
 
@@ -102,7 +107,7 @@ func New(c Config) (*Broker, error) {
 	c.Measure = cmp.Or(c.Measure, defaultMeasure)
 	return &Broker{
 		c: c, records: store.In[record](c.DB, "databases"),
-		workers: map[string]*worker{}, locks: map[string]chan struct{}{},
+		workers: map[string]*worker{}, locks: map[string]chan struct{}{}, stuck: map[string]error{},
 	}, nil
 }
 
@@ -133,6 +138,29 @@ func (b *Broker) Run(ctx context.Context) error {
 	}
 	b.guard(ctx)
 	return nil
+}
+
+// Stuck returns an error for each instance on which the broker cannot go on now. The
+// broker tries again by itself.
+func (b *Broker) Stuck() error {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	var errs []error
+	for _, guid := range slices.Sorted(maps.Keys(b.stuck)) {
+		errs = append(errs, fmt.Errorf("cannot go on with service instance %s: %w", guid, b.stuck[guid]))
+	}
+	return errors.Join(errs...)
+}
+
+// tried notes how a try that is repeated until it succeeds has ended.
+func (b *Broker) tried(guid string, err error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if err == nil {
+		delete(b.stuck, guid)
+		return
+	}
+	b.stuck[guid] = err
 }
 
 func (b *Broker) live(ctx context.Context) {

@@ -382,19 +382,37 @@ func (b *Broker) recover(ctx context.Context, rec record) {
 		return
 	}
 	b.running.Go(func() {
-		unlock, err := b.lock(ctx, rec.GUID)
-		if err != nil {
-			return // the next daemon tries again
-		}
-		defer unlock()
-		rec, err := b.get(rec.GUID) // meanwhile somebody may have made a snapshot
-		if err == nil {
-			err = b.takeBack(ctx, rec)
-		}
-		if err != nil && !errors.Is(err, services.ErrNotFound) {
-			b.c.Logger.Error("cannot take back what was left of a snapshot", "service_instance", rec.GUID, "err", err)
+		for n := 1; ; n++ {
+			err := b.recoverOnce(ctx, rec.GUID)
+			if ctx.Err() != nil {
+				return // the next daemon tries again
+			}
+			b.tried(rec.GUID, err)
+			if err == nil {
+				return
+			}
+			b.c.Logger.Error("cannot take back what was left of a snapshot, trying again", "service_instance", rec.GUID, "err", err)
+			if !wait(ctx, min(time.Duration(n)*time.Second, time.Minute)) {
+				return
+			}
 		}
 	})
+}
+
+func (b *Broker) recoverOnce(ctx context.Context, guid string) error {
+	unlock, err := b.lock(ctx, guid)
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	rec, err := b.get(guid) // meanwhile somebody may have made a snapshot
+	if err == nil {
+		err = b.takeBack(ctx, rec)
+	}
+	if errors.Is(err, services.ErrNotFound) {
+		return nil
+	}
+	return err
 }
 
 func (b *Broker) takeBack(ctx context.Context, rec record) error {

@@ -49,11 +49,15 @@ func (b *Broker) supersede(guid string, w *worker) {
 func (b *Broker) drive(life context.Context, guid string, w *worker) {
 	for n := 1; ; n++ {
 		err := b.turn(life, guid, w)
+		if errors.Is(err, services.ErrNotFound) {
+			err = nil
+		}
+		b.tried(guid, err)
 		switch {
 		case life.Err() != nil:
 			b.leave(guid)
 			return
-		case err != nil && !errors.Is(err, services.ErrNotFound):
+		case err != nil:
 			b.c.Logger.Error("cannot go on with a database, trying again", "service_instance", guid, "err", err)
 			if !wait(life, min(time.Duration(n)*time.Second, time.Minute)) {
 				b.leave(guid)
@@ -101,7 +105,7 @@ func (b *Broker) turn(life context.Context, guid string, w *worker) error {
 	case services.Update:
 		err = b.update(ctx, rec)
 	case services.Delete:
-		if err = b.remove(ctx, rec.GUID); err != nil {
+		if err = errors.Join(b.remove(ctx, rec.GUID), b.giveUpStack(rec)); err != nil {
 			return err
 		}
 		defer b.changed(rec.GUID)
@@ -240,6 +244,25 @@ func (b *Broker) stack(ctx context.Context, guid string, e *engine) (string, err
 		return "", fmt.Errorf("cannot get %s: %w", e.title, err)
 	}
 	return name, nil
+}
+
+// giveUpStack tells that a deleted instance no longer waits for its stack, unless
+// another one does.
+func (b *Broker) giveUpStack(rec record) error {
+	e, ok := engineOf(rec.Engine)
+	if !ok || b.c.Unneeded == nil {
+		return nil
+	}
+	all, err := b.records.All()
+	if err != nil {
+		return fmt.Errorf("cannot read the databases: %w", err)
+	}
+	for _, r := range all {
+		if r.Engine == rec.Engine && r.Doing == services.Create {
+			return nil
+		}
+	}
+	return b.c.Unneeded(e.packages)
 }
 
 // put writes the configuration and makes the supervisor keep the server.

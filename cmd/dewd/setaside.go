@@ -1,0 +1,186 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/dewrun/dew/api/v3"
+)
+
+// retryEvery is the time between two tries to repair what dewd set aside.
+const retryEvery = time.Minute
+
+// setAsideFile is the list of what dewd set aside, below the root. doctor reads it
+// when no dewd runs.
+const setAsideFile = "set-aside.json"
+
+// setAside knows what belongs to one stack, app or service and cannot be repaired
+// now. None of it keeps dewd from starting: dewd reports it and tries again.
+type setAside struct {
+	file string
+	log  *slog.Logger
+
+	trying sync.Mutex     // held by whoever tries; taken before mu
+	parts  []repairedPart // in the order of opening; guarded by trying
+
+	mu   sync.Mutex    // nobody waits for a repair to read the list
+	list []v3.SetAside // what the last try left; guarded by mu, written with trying held as well
+}
+
+// repairedPart is a part of the daemon that can be damaged in places.
+type repairedPart struct {
+	name string
+	// repair tries again. It returns one error, or several joined ones, for what is
+	// still damaged.
+	repair func() error
+}
+
+func newSetAside(root string, log *slog.Logger) *setAside {
+	return &setAside{file: filepath.Join(root, setAsideFile), log: log}
+}
+
+// add adds a part. It is not tried before the next try.
+func (s *setAside) add(name string, repair func() error) {
+	s.trying.Lock()
+	defer s.trying.Unlock()
+	s.parts = append(s.parts, repairedPart{name, repair})
+}
+
+// List is a copy of what is set aside.
+func (s *setAside) List() []v3.SetAside {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.Clone(s.list)
+}
+
+// try tries to repair every part, and writes down what is left.
+func (s *setAside) try() {
+	s.trying.Lock()
+	defer s.trying.Unlock()
+	var list []v3.SetAside
+	for _, p := range s.parts {
+		for _, err := range eachError(p.repair()) {
+			list = append(list, v3.SetAside{Part: p.name, Error: oneLine(err), Since: s.since(p.name, oneLine(err))})
+		}
+	}
+	if slices.Equal(list, s.list) && s.written() {
+		return
+	}
+	for _, a := range list {
+		if !slices.Contains(s.list, a) {
+			s.log.Warn("set aside: dewd tries again every "+retryEvery.String(), "part", a.Part, "err", a.Error)
+		}
+	}
+	s.mu.Lock()
+	s.list = list
+	s.mu.Unlock()
+	if err := s.write(); err != nil {
+		s.log.Warn("cannot write down what is set aside", "err", err)
+	}
+}
+
+// since is the time at which a problem was first seen.
+func (s *setAside) since(part, text string) time.Time {
+	for _, a := range s.list {
+		if a.Part == part && a.Error == text {
+			return a.Since
+		}
+	}
+	return time.Now().UTC().Truncate(time.Second)
+}
+
+// written reports whether the file agrees with the list.
+func (s *setAside) written() bool {
+	kept, err := readSetAside(s.file)
+	return err == nil && len(kept) == len(s.list)
+}
+
+// write keeps the list for doctor. An empty list needs no file.
+func (s *setAside) write() error {
+	if len(s.list) == 0 {
+		err := os.Remove(s.file)
+		if errors.Is(err, os.ErrNotExist) {
+			return nil
+		}
+		return err
+	}
+	b, err := json.MarshalIndent(s.list, "", "  ")
+	if err != nil {
+		return fmt.Errorf("cannot encode what is set aside: %w", err)
+	}
+	return writeDurably(s.file, strings.NewReader(string(b)+"\n"), 0o600)
+}
+
+// readSetAside reads what the last dewd on a root set aside; nothing, where there is
+// no such file.
+func readSetAside(file string) ([]v3.SetAside, error) {
+	b, err := os.ReadFile(file)
+	if errors.Is(err, os.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	var list []v3.SetAside
+	err = json.Unmarshal(b, &list)
+	return list, err
+}
+
+// eachError splits what errors.Join joined.
+func eachError(err error) []error {
+	if err == nil {
+		return nil
+	}
+	// Only the error itself: one that wraps joined errors has more to say than they do.
+	joined, ok := err.(interface{ Unwrap() []error }) //nolint:errorlint // see above
+	if !ok || err.Error() != errors.Join(joined.Unwrap()...).Error() {
+		return []error{err}
+	}
+	var out []error
+	for _, e := range joined.Unwrap() {
+		out = append(out, eachError(e)...)
+	}
+	return out
+}
+
+// repair tries again from time to time what was set aside, until ctx ends.
+func (d *daemon) repair(ctx context.Context) error {
+	select {
+	case <-d.ready: // what an earlier daemon left is known
+	case <-ctx.Done():
+		return nil
+	}
+	for {
+		d.aside.try()
+		select {
+		case <-time.After(retryEvery):
+		case <-ctx.Done():
+			return nil
+		}
+	}
+}
+
+// setAsideRule reports what the last dewd on a root set aside.
+func setAsideRule(root string) finding {
+	list, err := readSetAside(filepath.Join(root, setAsideFile))
+	if err != nil {
+		return warn(oneLine(fmt.Errorf("cannot read what dewd set aside: %w", err)), "run doctor as root; dewd writes the file again when it runs")
+	}
+	if len(list) == 0 {
+		return good("nothing")
+	}
+	var texts []string
+	for _, a := range list {
+		texts = append(texts, a.Part+": "+a.Error)
+	}
+	return warn(strings.Join(texts, "; "), "repair what the message names; dewd tries again every "+retryEvery.String())
+}

@@ -1,0 +1,54 @@
+package droplet
+
+import (
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/dewrun/dew/store"
+)
+
+// An unfinished file that cannot be removed keeps nothing from opening. It is named,
+// and removed as soon as that works.
+func TestLeftoversAreSetAside(t *testing.T) {
+	t.Parallel()
+	db, err := store.Open(filepath.Join(t.TempDir(), "dew.db"), store.Options{Format: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer db.Close()
+	for name, open := range map[string]func(dir string) (interface{ Sweep() error }, error){
+		"droplets": func(dir string) (interface{ Sweep() error }, error) { return NewShelf(db, dir) },
+		"packages": func(dir string) (interface{ Sweep() error }, error) { return NewPackages(db, PackageOptions{Dir: dir}) },
+		"buildpacks": func(dir string) (interface{ Sweep() error }, error) {
+			return NewCatalog(db, CatalogOptions{Packages: PackageOptions{Dir: dir}})
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			dir := t.TempDir()
+			stuck := filepath.Join(dir, "x"+half, "y") // a folder with something in it is no file to remove
+			if err := os.MkdirAll(stuck, 0o700); err != nil {
+				t.Fatal(err)
+			}
+			s, err := open(dir)
+			if err != nil {
+				t.Fatalf("open = %v, want it to work", err)
+			}
+			if err := s.Sweep(); err == nil || !strings.Contains(err.Error(), "x"+half) {
+				t.Errorf("Sweep = %v, want it to name the file", err)
+			}
+			if err := os.Remove(stuck); err != nil {
+				t.Fatal(err)
+			}
+			if err := s.Sweep(); err != nil {
+				t.Errorf("Sweep = %v, want nothing left", err)
+			}
+			if _, err := os.Stat(filepath.Dir(stuck)); !errors.Is(err, fs.ErrNotExist) {
+				t.Errorf("the file is still there: %v", err)
+			}
+		})
+	}
+}
