@@ -21,9 +21,11 @@ type Status struct {
 	Crashed    int       `json:"crashed"`
 }
 
-// Crashes is the answer of GET /dew/v1/apps/:guid/crashes, newest first.
+// Crashes is the answer of GET /dew/v1/apps/:guid/crashes: one page, newest first
+// unless order_by says otherwise.
 type Crashes struct {
-	Crashes []Crash `json:"crashes"`
+	Pagination Pagination `json:"pagination"`
+	Crashes    []Crash    `json:"crashes"`
 }
 
 // Crash is one instance that crashed: its exit record in full.
