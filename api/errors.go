@@ -7,12 +7,14 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"os"
 	"strings"
 
 	"github.com/dewrun/dew/api/v3"
 	"github.com/dewrun/dew/app"
 	"github.com/dewrun/dew/auth"
 	"github.com/dewrun/dew/droplet"
+	"github.com/dewrun/dew/inbound"
 	"github.com/dewrun/dew/runtime"
 	"github.com/dewrun/dew/services"
 )
@@ -44,6 +46,9 @@ var (
 	}
 	errOrgSuspended = &Error{
 		Status: http.StatusForbidden, Code: v3.CodeOrgSuspended, Title: v3.TitleOrgSuspended, Detail: "The organization is suspended",
+	}
+	errTooSlow = &Error{
+		Status: http.StatusRequestTimeout, Code: 10004, Title: "CF-RequestTimeout", Detail: "The request body arrived too slowly",
 	}
 	errTooLarge = &Error{
 		Status: http.StatusRequestEntityTooLarge, Code: 10013, Title: "CF-RequestEntityTooLarge", Detail: "The request body is too large",
@@ -177,15 +182,20 @@ func decode[T any](r *http.Request) (v T, err error) {
 
 // readError is the answer to a body that could not be read to its end.
 func readError(err error) error {
-	if isA[*http.MaxBytesError](err) {
+	switch {
+	case isA[*http.MaxBytesError](err):
 		return errTooLarge
+	case errors.Is(err, os.ErrDeadlineExceeded):
+		return errTooSlow
 	}
 	return badMessage("the body ended too early")
 }
 
 func decodeBytes[T any](b []byte) (v T, err error) {
-	if !json.Valid(b) {
+	if err := inbound.JSON(b, &v); errors.Is(err, inbound.ErrSyntax) {
 		return v, badMessage("invalid request body")
+	} else if err != nil {
+		return v, badMessage(err.Error())
 	}
 	d := json.NewDecoder(bytes.NewReader(b))
 	d.DisallowUnknownFields()

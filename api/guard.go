@@ -7,10 +7,12 @@ import (
 	"net/http"
 	"net/url"
 	"slices"
+	"unicode/utf8"
 
 	"github.com/dewrun/dew/app"
 	"github.com/dewrun/dew/auth"
 	"github.com/dewrun/dew/droplet"
+	"github.com/dewrun/dew/inbound"
 )
 
 // need is what somebody wants to do at a place. The roles there decide.
@@ -298,9 +300,15 @@ func (s *Server) guard(rt right, next http.Handler) http.Handler {
 }
 
 // readable refuses a query that cannot be read whole: what was left out of it might
-// have changed what it asks for.
+// have changed what it asks for. Text that is not UTF-8 would be shown as another.
 func readable(r *http.Request) error {
 	if _, err := url.ParseQuery(r.URL.RawQuery); err != nil {
+		return badQuery("%v", err)
+	}
+	if !utf8.ValidString(r.URL.Path) {
+		return badRequest("The path is not valid UTF-8")
+	}
+	if err := inbound.URL(r.URL); err != nil {
 		return badQuery("%v", err)
 	}
 	return nil

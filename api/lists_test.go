@@ -124,7 +124,8 @@ func (h *home) lists(t *testing.T) map[string]string {
 	found := map[string]string{}
 	for _, pattern := range slices.Sorted(maps.Keys(rights)) {
 		method, path := h.request(t, pattern)
-		if method != "GET" || strings.HasPrefix(path, "/stream/") {
+		// The list of crashes calls its items otherwise: TestCrashPages has it.
+		if method != "GET" || strings.HasPrefix(path, "/stream/") || strings.HasSuffix(path, "/crashes") {
 			continue
 		}
 		path = strings.Replace(path, "/v3/stacks/none/", "/v3/stacks/"+droplet.StackGUID(droplet.DefaultStack)+"/", 1)

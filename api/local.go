@@ -79,18 +79,41 @@ func (s *Server) listCrashes(r *http.Request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
+	q, err := readCrashQuery(r)
+	if err != nil {
+		return nil, err
+	}
 	records, err := s.exitsOf(a.GUID)
 	if err != nil {
 		return nil, err
 	}
-	out := v3.Crashes{Crashes: []v3.Crash{}}
 	kept := s.keptInstances()
-	for _, record := range records {
-		c := presentCrash(record)
-		c.Kept = kept[record.Instance]
-		out.Crashes = append(out.Crashes, c)
+	page := list(s, r, q, records, look[runtime.ExitRecord, v3.Crash]{
+		key: func(record runtime.ExitRecord) key {
+			return key{created: record.CrashedAt, updated: record.CrashedAt, guid: fmt.Sprintf("%020d", record.Number)}
+		},
+		present: func(record runtime.ExitRecord) v3.Crash {
+			c := presentCrash(record)
+			c.Kept = kept[record.Instance]
+			return c
+		},
+	})
+	return v3.Crashes{Pagination: page.Pagination, Crashes: page.Resources}, nil
+}
+
+// readCrashQuery reads the parameters of a list of crashes: the newest come first,
+// and a page is as large as it can be. Clients that do not know pages get all that
+// the records of an app usually are.
+func readCrashQuery(r *http.Request) (query, error) {
+	q, err := readQueryBy(r, byTime)
+	given := r.URL.Query()
+	if !given.Has("order_by") {
+		q.orderBy, q.descending = "created_at", true
 	}
-	return out, nil
+	if !given.Has("per_page") {
+		q.perPage = maxPerPage
+	}
+	return q, err
 }
 
 // keptInstances are the crashed instances whose files can be entered.

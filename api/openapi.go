@@ -61,10 +61,11 @@ func begins() operation {
 
 // pageOf answers with a page of a list.
 func pageOf[T any](filters ...string) operation {
-	o := gives[v3.List[T]](http.StatusOK)
-	o.pages, o.orders, o.asks = true, orders, filters
-	return o
+	return gives[v3.List[T]](http.StatusOK).paged().by(orders...).ask(filters...)
 }
+
+// paged says that the answer is a page of a list.
+func (o operation) paged() operation { o.pages = true; return o }
 
 // from says which body is read.
 func (o operation) from(cs ...content) operation { o.takes = cs; return o }

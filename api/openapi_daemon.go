@@ -25,7 +25,7 @@ var daemonOperations = map[string]operation{
 	"GET /dew/v1/apps/{guid}/bindings":    gives[v3.AppBindings](200),
 	"GET /dew/v1/apps/{guid}/crash-mails": gives[v3.CrashMails](200),
 	"PUT /dew/v1/apps/{guid}/crash-mails": gives[v3.CrashMails](200).from(jsonOf[v3.CrashMails]()),
-	"GET /dew/v1/apps/{guid}/crashes":     gives[v3.Crashes](200),
+	"GET /dew/v1/apps/{guid}/crashes":     gives[v3.Crashes](200).paged().by(byTime...),
 
 	"GET /dew/v1/credentials": gives[v3.Credentials](200),
 

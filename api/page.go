@@ -9,9 +9,11 @@ import (
 	"strconv"
 	"strings"
 	"time"
+	"unicode/utf8"
 
 	"github.com/dewrun/dew/api/v3"
 	"github.com/dewrun/dew/app"
+	"github.com/dewrun/dew/inbound"
 )
 
 const (
@@ -118,6 +120,9 @@ func (q *query) read(name, value string) (err error) {
 		}
 	default:
 		q.filters[name] = splitList(value)
+		if slices.ContainsFunc(q.filters[name], func(v string) bool { return !utf8.ValidString(v) }) {
+			err = badQuery("parameter %q has %v", name, inbound.ErrUTF8)
+		}
 	}
 	return err
 }

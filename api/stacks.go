@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"os"
 	"slices"
 	"strconv"
 	"strings"
@@ -226,8 +227,8 @@ func (s *Server) makeStack(r *http.Request) (any, error) {
 func (s *Server) uploadStack(r *http.Request) (any, error) {
 	name := r.URL.Query().Get("name")
 	k, err := s.kept().Upload(r.Context(), name, r.Body)
-	if isA[*http.MaxBytesError](err) {
-		return nil, errTooLarge
+	if isA[*http.MaxBytesError](err) || errors.Is(err, os.ErrDeadlineExceeded) {
+		return nil, readError(err)
 	}
 	if err != nil {
 		return nil, stackError(err)

@@ -64,7 +64,7 @@ func newWorldIn(t testing.TB, dir string) *world {
 	t.Helper()
 	db := must(store.Open(filepath.Join(dir, "dew.db"), store.Options{NoSync: true}))(t)
 	t.Cleanup(func() { _ = db.Close() })
-	w := &world{t: t, fake: &fakeProcesses{}, exits: runtime.NewExitLog(db), logged: &syncBuffer{}}
+	w := &world{t: t, fake: &fakeProcesses{}, exits: runtime.NewExitLog(db, 0), logged: &syncBuffer{}}
 	log := slog.New(slog.NewTextHandler(w.logged, nil))
 	logs := must(logstream.Open(filepath.Join(dir, "logs"), logstream.Options{}))(t)
 	t.Cleanup(func() { _ = logs.Close() })

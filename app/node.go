@@ -1,10 +1,13 @@
 package app
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"math"
+	"regexp"
 	"strings"
+	"unicode/utf8"
 
 	"github.com/goccy/go-yaml"
 	"github.com/goccy/go-yaml/ast"
@@ -98,9 +101,15 @@ func parseYAML(b []byte) (n *node, err error) {
 			n, err = nil, &ManifestError{Message: fmt.Sprintf("it is not YAML that can be read: %v", v)}
 		}
 	}()
+	if line := invalidLine(b); line > 0 {
+		return nil, &ManifestError{Line: line, Message: "it is not valid UTF-8"}
+	}
 	tokens := lexer.Tokenize(string(b))
 	if line := tooDeep(tokens); line > 0 {
 		return nil, deepError(line)
+	}
+	if line := noCharacter(b, tokens); line > 0 {
+		return nil, &ManifestError{Line: line, Message: "it is not valid UTF-8: a \\u escape is no character"}
 	}
 	file, err := parser.Parse(tokens, 0, parser.AllowDuplicateMapKey())
 	if err != nil {
@@ -134,6 +143,44 @@ func syntaxError(err error) error {
 	}
 	return &ManifestError{Line: line, Message: "it is not YAML: " + se.Message}
 }
+
+// invalidLine returns the first line that is not UTF-8, or 0. The lexer would put
+// U+FFFD there, and make two names one.
+func invalidLine(b []byte) int {
+	if utf8.Valid(b) {
+		return 0
+	}
+	line := 1
+	for text := range bytes.Lines(b) {
+		if !utf8.Valid(text) {
+			break
+		}
+		line++
+	}
+	return line
+}
+
+// replacementEscape is U+FFFD where somebody wrote it.
+var replacementEscape = regexp.MustCompile(`(?i)\\u(0000)?fffd`)
+
+// noCharacter returns the line of a quoted text with an escape that is no character,
+// half of a surrogate pair, or 0. The lexer puts U+FFFD there.
+func noCharacter(b []byte, tokens token.Tokens) int {
+	written := len(replacementEscape.FindAllIndex(b, -1))
+	for _, t := range tokens {
+		if t.Type != token.DoubleQuoteType {
+			continue
+		}
+		// The origin has the characters as they came, and no escapes.
+		written -= strings.Count(t.Value, replacement) - strings.Count(t.Origin, replacement)
+		if written < 0 {
+			return t.Position.Line
+		}
+	}
+	return 0
+}
+
+const replacement = string(utf8.RuneError)
 
 func deepError(line int) error {
 	return &ManifestError{Line: line, Message: fmt.Sprintf("it is nested too deep: at most %d levels are allowed", maxDepth)}

@@ -8,8 +8,11 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"os"
 	"slices"
 	"strings"
+
+	"github.com/dewrun/dew/inbound"
 )
 
 const maxBody = 64 << 10
@@ -104,7 +107,13 @@ func (s *Server) serve(e endpoint) http.Handler {
 		// Tokens, codes and accounts are nobody's to keep.
 		w.Header().Set("Cache-Control", "no-store")
 		w.Header().Set("X-Content-Type-Options", "nosniff")
-		rep, err := e(r)
+		var rep reply
+		err := inbound.URL(r.URL)
+		if err != nil {
+			err = badRequest("The address cannot be read: " + err.Error())
+		} else {
+			rep, err = e(r)
+		}
 		if err != nil {
 			rep = s.fail(w, r, err)
 		}
@@ -262,6 +271,9 @@ func decode(r *http.Request, v any) error {
 	if !bytes.HasPrefix(bytes.TrimLeft(raw, " \t\r\n"), []byte("{")) {
 		return badRequest("The body must be a JSON object")
 	}
+	if err := inbound.JSON(raw, v); err != nil && !errors.Is(err, inbound.ErrSyntax) {
+		return badRequest("The body cannot be read: " + err.Error())
+	}
 	if err := json.Unmarshal(raw, v); err != nil {
 		return badRequest("The body cannot be read: " + err.Error())
 	}
@@ -272,6 +284,9 @@ func decode(r *http.Request, v any) error {
 func asRequest(err error) error {
 	if _, ok := errors.AsType[*http.MaxBytesError](err); ok {
 		return err
+	}
+	if errors.Is(err, os.ErrDeadlineExceeded) {
+		return &problem{status: http.StatusRequestTimeout, code: "invalid_request", description: "The body arrived too slowly"}
 	}
 	return badRequest("The body cannot be read")
 }

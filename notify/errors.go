@@ -40,6 +40,8 @@ var (
 	errParse     = &problem{http.StatusBadRequest, "Request body could not be parsed"}
 	errForbidden = &problem{http.StatusForbidden, "You are not authorized to perform the requested action"}
 	errInternal  = &problem{http.StatusInternalServerError, "Internal Server Error"}
+	errAddress   = &problem{http.StatusBadRequest, "Request address is not valid UTF-8"}
+	errTooSlow   = &problem{http.StatusRequestTimeout, "Request body arrived too slowly"}
 	errTooLarge  = problemf(http.StatusRequestEntityTooLarge, "Request body has more than %d bytes", maxBody)
 )
 

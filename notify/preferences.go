@@ -12,6 +12,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/dewrun/dew/inbound"
 	"github.com/dewrun/dew/store"
 )
 
@@ -196,6 +197,9 @@ func readWish(raw []byte) (w wish, err error) {
 	}
 	var f fields
 	if err := json.NewDecoder(bytes.NewReader(raw)).Decode(&f); err != nil {
+		return w, invalid("%s", err)
+	}
+	if err := inbound.JSON(raw, &body); err != nil && !errors.Is(err, inbound.ErrSyntax) {
 		return w, invalid("%s", err)
 	}
 	if f == nil {

@@ -23,6 +23,7 @@ import (
 	"maps"
 	"net/http"
 	"net/url"
+	"os"
 	"path"
 	"runtime/debug"
 	"slices"
@@ -32,6 +33,7 @@ import (
 	"time"
 
 	"github.com/dewrun/dew/auth"
+	"github.com/dewrun/dew/inbound"
 	"github.com/dewrun/dew/store"
 )
 
@@ -256,6 +258,9 @@ func (s *Server) serve(version int, needs right, e endpoint) http.Handler {
 			s.allow(w.Header())
 		}
 		who, err := s.admit(r, version, needs)
+		if err == nil && inbound.URL(r.URL) != nil {
+			err = errAddress
+		}
 		var v any
 		if err == nil {
 			v, err = e(request{r, who})
@@ -367,7 +372,7 @@ func parseFields(raw []byte) (f fields, err error) {
 	if len(bytes.TrimSpace(raw)) == 0 {
 		return nil, errEmpty
 	}
-	if json.Unmarshal(raw, &f) != nil {
+	if inbound.JSON(raw, &f) != nil || json.Unmarshal(raw, &f) != nil {
 		return nil, errParse
 	}
 	return f, nil
@@ -377,6 +382,9 @@ func parseFields(raw []byte) (f fields, err error) {
 func asRequest(err error) error {
 	if _, ok := errors.AsType[*http.MaxBytesError](err); ok {
 		return err
+	}
+	if errors.Is(err, os.ErrDeadlineExceeded) {
+		return errTooSlow
 	}
 	return errParse
 }

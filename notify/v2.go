@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/dewrun/dew/inbound"
 	"github.com/dewrun/dew/store"
 )
 
@@ -178,14 +179,14 @@ func (s *Server) root2(request) (any, error) {
 // read2 reads a body into v, which leaves unknown members alone.
 func read2(r request, v any, complaint string) error {
 	f, err := readFields(r)
-	if _, isProblem := errors.AsType[*problem](err); isProblem || errors.Is(err, errEmpty) {
+	if errors.Is(err, errParse) || errors.Is(err, errEmpty) {
 		return problemf(http.StatusBadRequest, "%s", complaint)
 	}
 	if err != nil {
 		return err
 	}
 	raw, err := json.Marshal(f)
-	if err != nil || json.Unmarshal(raw, v) != nil {
+	if err != nil || inbound.JSON(raw, v) != nil || json.Unmarshal(raw, v) != nil {
 		return problemf(http.StatusBadRequest, "%s", complaint)
 	}
 	return nil

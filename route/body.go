@@ -4,13 +4,12 @@ import (
 	"errors"
 	"io"
 	"net/http"
+	"os"
 	"sync"
 	"time"
-)
 
-// bodyPatience is how long a client may send nothing of a body that the app waits
-// for.
-const bodyPatience = 2 * time.Minute
+	"github.com/dewrun/dew/inbound"
+)
 
 // errBodyTaken says that a request cannot be repeated: its body is on its way.
 var errBodyTaken = errors.New("the request's body cannot be sent twice")
@@ -23,16 +22,23 @@ var errBodyLost = errors.New("the request goes on elsewhere")
 // the next attempt.
 type body struct {
 	src    io.Reader
-	client *http.ResponseController // bounds the time without a byte; nil: nobody does
+	client *http.ResponseController // bounds the time that a body takes; nil: nobody does
 
-	mu     sync.Mutex // guards the fields below
+	mu     sync.Mutex   // guards the fields below
+	pace   inbound.Pace // how slow it may still be, while the app waits for it
 	holder *lease
 	begun  bool // somebody has read
 	ended  bool // there is no more
 	failed bool // reading from the client failed
+	slow   bool // because it was too slow
 	free   bool // it may rest: the app has begun to answer
 	timed  bool // the client has a deadline
 	bytes  int64
+}
+
+// newBody is the body of a request that came in.
+func newBody(src io.Reader, client *http.ResponseController, rate inbound.Rate) *body {
+	return &body{src: src, client: client, pace: rate.Pace()}
 }
 
 // lend gives the body to a new attempt and takes it from the one before. It fails
@@ -67,7 +73,7 @@ func (b *body) bound() {
 	if b.free || b.client == nil {
 		return
 	}
-	b.timed = b.client.SetReadDeadline(time.Now().Add(bodyPatience)) == nil
+	b.timed = b.client.SetReadDeadline(b.pace.Deadline(time.Now())) == nil
 }
 
 // unbound takes the bound away when all was read: the connection goes on. The caller
@@ -107,6 +113,13 @@ func (b *body) broken() bool {
 	return b.failed
 }
 
+// late tells whether the client was cut off because it was too slow.
+func (b *body) late() bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.slow
+}
+
 func (b *body) count() int64 {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -132,13 +145,17 @@ func (l *lease) Read(p []byte) (int, error) {
 	b.begun = true
 	b.bound()
 	b.mu.Unlock()
+	began := time.Now()
 	n, err := b.src.Read(p)
+	waited := time.Since(began)
 	b.mu.Lock()
 	defer b.mu.Unlock()
+	b.pace.Arrived(n, waited)
 	b.bytes += int64(n)
 	b.ended = b.ended || err == io.EOF
 	b.unbound()
 	b.failed = b.failed || err != nil && err != io.EOF && b.holder == l
+	b.slow = b.slow || b.failed && errors.Is(err, os.ErrDeadlineExceeded)
 	return n, err
 }
 

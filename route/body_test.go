@@ -6,10 +6,12 @@ import (
 	"net/http"
 	"strings"
 	"testing"
+
+	"github.com/dewrun/dew/inbound"
 )
 
 func TestBodyIsLentOnce(t *testing.T) {
-	b := &body{src: strings.NewReader("all of it")}
+	b := newBody(strings.NewReader("all of it"), nil, inbound.MinimumRate)
 	first, err := b.lend()
 	if err != nil {
 		t.Fatal(err)
@@ -44,7 +46,7 @@ func TestBodyIsLentOnce(t *testing.T) {
 // A body that was read to its end stays so: the server closes it when the answer
 // begins, and a transport that has it all may ask once more after that.
 func TestBodyStaysEnded(t *testing.T) {
-	b := &body{src: &closedBehind{text: "all of it"}}
+	b := newBody(&closedBehind{text: "all of it"}, nil, inbound.MinimumRate)
 	lent, err := b.lend()
 	if err != nil {
 		t.Fatal(err)

@@ -45,6 +45,7 @@ type failure struct {
 var (
 	emptyHost       = failure{http.StatusBadRequest, "empty_host", "400 Bad Request: Request had empty Host header.\n", "no-store"}
 	badRequest      = failure{http.StatusBadRequest, "bad_request", "400 Bad Request: The request cannot be passed on.\n", "no-store"}
+	slowRequest     = failure{http.StatusRequestTimeout, "bad_request", "408 Request Timeout: The request body arrived too slowly.\n", "no-store"}
 	noConnect       = failure{http.StatusMethodNotAllowed, "bad_request", "405 Method Not Allowed: Routes cannot be used as a proxy.\n", "no-store"}
 	noProxy         = failure{http.StatusBadRequest, "bad_request", "400 Bad Request: Routes cannot be used as a proxy.\n", "no-store"}
 	unknownRoute    = failure{http.StatusNotFound, "unknown_route", "404 Not Found: Requested route does not exist.\n", "no-cache, no-store"}
@@ -233,7 +234,7 @@ func clientAddress(req *http.Request) string {
 // safe to ask again.
 func (f *flight) RoundTrip(out *http.Request) (*http.Response, error) {
 	if out.Body != nil {
-		f.body = &body{src: out.Body, client: http.NewResponseController(f.answer.ResponseWriter)}
+		f.body = newBody(out.Body, http.NewResponseController(f.answer.ResponseWriter), f.router.rate)
 		if strings.HasPrefix(out.Header.Get("Content-Type"), "application/grpc") {
 			f.body.answered() // its streams may rest before the first answer
 		}
@@ -348,6 +349,8 @@ func (f *flight) fail(w http.ResponseWriter, req *http.Request, err error) {
 	}
 	fail := endpointFailure
 	switch {
+	case f.body != nil && f.body.late(): // the server takes it for a client that has gone
+		fail = slowRequest
 	case req.Context().Err() != nil: // nobody reads it, and the instance is not to blame
 		endpointFailure.write(w)
 		f.answer.status = statusGone

@@ -23,6 +23,7 @@ import (
 	"time"
 
 	"github.com/dewrun/dew/app"
+	"github.com/dewrun/dew/inbound"
 	"github.com/dewrun/dew/logstream"
 	"github.com/dewrun/dew/runtime"
 )
@@ -81,6 +82,7 @@ type Router struct {
 
 	sticky     []string
 	idle       time.Duration // how long a connection that no request uses is kept
+	rate       inbound.Rate  // at which bodies must arrive
 	seal       seal
 	outside    *http.Transport // to route services elsewhere
 	complaints complaints
@@ -119,6 +121,7 @@ func New(c Config) (*Router, error) {
 
 		sticky:  c.Sticky,
 		idle:    idleTimeout,
+		rate:    inbound.MinimumRate,
 		seal:    newSeal(),
 		outside: newOutside(c.Roots),
 

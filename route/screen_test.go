@@ -9,11 +9,14 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"os"
 	"path/filepath"
 	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/dewrun/dew/inbound"
 )
 
 // pieces is a connection on which a text comes in pieces.
@@ -304,21 +307,39 @@ func (c *counted) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// A body may come slowly, and not at all only for a while.
+// A body may come slowly, and not at all only for a while. The time in which the app
+// does not read is not the client's.
 func TestSlowBodyIsBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		in := &slowBody{}
-		b := &body{src: in, client: http.NewResponseController(in)}
+		b := newBody(in, http.NewResponseController(in), inbound.MinimumRate)
+		patience := inbound.MinimumRate.Patience
 		l, err := b.lend()
 		if err != nil {
 			t.Fatal(err)
 		}
 		read := func() error { _, err := l.Read(make([]byte, 10)); return err }
 		for range 10 {
-			if err := read(); err != nil || time.Until(in.deadline) != bodyPatience {
+			if err := read(); err != nil || time.Until(in.deadline) != patience {
 				t.Fatalf("%v: the client has %v", err, time.Until(in.deadline))
 			}
-			time.Sleep(bodyPatience - time.Second)
+			time.Sleep(2 * patience)
+		}
+		in.after = time.Second
+		var reads int
+		for err = nil; err == nil; reads++ {
+			err = read()
+		}
+		if !errors.Is(err, os.ErrDeadlineExceeded) || !b.broken() || !b.late() || reads < 28 || reads > 32 {
+			t.Errorf("a byte per second: %v after %d bytes, want it cut off after about 30", err, reads)
+		}
+		in.after = 0
+		b = newBody(in, http.NewResponseController(in), inbound.MinimumRate)
+		if l, err = b.lend(); err != nil {
+			t.Fatal(err)
+		}
+		if err := read(); err != nil {
+			t.Fatal(err)
 		}
 		b.answered()
 		if !in.deadline.IsZero() {
@@ -327,7 +348,7 @@ func TestSlowBodyIsBounded(t *testing.T) {
 		if err := read(); err != nil || !in.deadline.IsZero() {
 			t.Errorf("%v: the client has %v", err, time.Until(in.deadline))
 		}
-		b = &body{src: in, client: http.NewResponseController(in)}
+		b = newBody(in, http.NewResponseController(in), inbound.MinimumRate)
 		if l, err = b.lend(); err != nil {
 			t.Fatal(err)
 		}
@@ -342,6 +363,7 @@ func TestSlowBodyIsBounded(t *testing.T) {
 type slowBody struct {
 	http.ResponseWriter
 	deadline time.Time
+	after    time.Duration // until the next byte comes
 	last     bool
 }
 
@@ -349,12 +371,40 @@ func (s *slowBody) Read([]byte) (int, error) {
 	if s.last {
 		return 0, io.EOF
 	}
+	if !s.deadline.IsZero() && time.Until(s.deadline) <= s.after {
+		time.Sleep(max(0, time.Until(s.deadline)))
+		return 0, os.ErrDeadlineExceeded
+	}
+	time.Sleep(s.after)
 	return 1, nil
 }
 
 func (s *slowBody) SetReadDeadline(t time.Time) error {
 	s.deadline = t
 	return nil
+}
+
+// A client that sends a body too slowly gets an answer that says so,
+// and the instance is rid of it.
+func TestSlowBodyIsAnswered(t *testing.T) {
+	w := newWorld(t, routeTo("shop", "", "a"))
+	w.router.rate = inbound.Rate{Patience: 200 * time.Millisecond, BytesPerSecond: 500}
+	w.instance("a", 0, echoLate)
+	for _, lines := range [][]string{
+		{"POST / HTTP/1.1", "Host: shop.dew.localhost", "Content-Length: 1000", "", "some"},
+		{"POST / HTTP/1.1", "Host: shop.dew.localhost", "Transfer-Encoding: chunked", "", "3e8", "some"},
+	} {
+		c := w.raw(lines...)
+		res, err := http.ReadResponse(bufio.NewReader(c), nil)
+		if err != nil || res.StatusCode != http.StatusRequestTimeout || res.Header.Get("X-Cf-RouterError") != "bad_request" || !res.Close {
+			t.Errorf("%q: %+v, %v, want 408 and the end of the connection", lines, res, err)
+		}
+		c.Close()
+		eventually(t, "the instance's connection is closed", func() bool { return w.openTo(idOf("a", 0)) == 0 })
+	}
+	if res, _ := w.get("shop", "/"); res.StatusCode != 200 {
+		t.Errorf("others get %d", res.StatusCode)
+	}
 }
 
 // A client that stops in the middle of a body is hung up on.

@@ -24,6 +24,7 @@ type Policy struct {
 	MaxRetry          time.Duration // where its doubling ends; 30 s
 	DrainLimit        time.Duration // for requests under way at an instance that is replaced; 10 s
 	CancelLimit       time.Duration // for old instances to come back before the new ones end; 3 min
+	CrashRecords      int           // exit records that a slot keeps; 100
 }
 
 // The defaults of Policy: as on the platform where it has the number.
@@ -42,6 +43,9 @@ const (
 	defaultMaxRetry          = 30 * time.Second
 	defaultDrainLimit        = 10 * time.Second
 	defaultCancelLimit       = 3 * time.Minute
+	// Enough for the visible history of a crash loop, little enough for thousands of
+	// slots.
+	defaultCrashRecords = 100
 )
 
 // WithDefaults fills in what is zero.
@@ -61,6 +65,7 @@ func (p Policy) WithDefaults() Policy {
 	p.MaxRetry = or(p.MaxRetry, defaultMaxRetry)
 	p.DrainLimit = or(p.DrainLimit, defaultDrainLimit)
 	p.CancelLimit = or(p.CancelLimit, defaultCancelLimit)
+	p.CrashRecords = or(p.CrashRecords, defaultCrashRecords)
 	return p
 }
 

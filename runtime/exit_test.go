@@ -225,14 +225,14 @@ func TestFollow(t *testing.T) {
 
 func TestExitLogKeepsTheNewest(t *testing.T) {
 	t.Parallel()
-	l := NewExitLog(testDB(t))
+	l := NewExitLog(testDB(t), 0)
 	other := testRecord()
 	other.Slot.Index = 10 // begins like slot 1
 	if _, err := l.Add(other); err != nil {
 		t.Fatal(err)
 	}
 	id := SlotID{Process: "app-1", Index: 1}
-	for n := range keptRecords + 7 {
+	for n := range defaultCrashRecords + 7 {
 		r := testRecord()
 		r.Slot, r.CrashCount = id, n+1
 		if got, err := l.Add(r); err != nil || got.Number != uint64(n+1) {
@@ -240,20 +240,42 @@ func TestExitLogKeepsTheNewest(t *testing.T) {
 		}
 	}
 	rs, err := l.Slot(id)
-	if err != nil || len(rs) != keptRecords {
-		t.Fatalf("kept %d records, %v, want %d", len(rs), err, keptRecords)
+	if err != nil || len(rs) != defaultCrashRecords {
+		t.Fatalf("kept %d records, %v, want %d", len(rs), err, defaultCrashRecords)
 	}
-	if rs[0].Number != 8 || rs[len(rs)-1].Number != keptRecords+7 {
-		t.Errorf("kept %d to %d, want 8 to %d", rs[0].Number, rs[len(rs)-1].Number, keptRecords+7)
+	if rs[0].Number != 8 || rs[len(rs)-1].Number != defaultCrashRecords+7 {
+		t.Errorf("kept %d to %d, want 8 to %d", rs[0].Number, rs[len(rs)-1].Number, defaultCrashRecords+7)
 	}
 	if rs, err := l.Slot(other.Slot); err != nil || len(rs) != 1 {
 		t.Errorf("the other slot has %d records, %v, want 1", len(rs), err)
 	}
 }
 
+// The bound is a setting: a higher one keeps what is there, and a lower one drops
+// what is too much with the next crash.
+func TestExitLogBoundChanges(t *testing.T) {
+	t.Parallel()
+	db := testDB(t)
+	id := testRecord().Slot
+	for _, tt := range []struct{ kept, adds, want int }{{5, 8, 5}, {9, 3, 8}, {9, 3, 9}, {2, 1, 2}, {1, 1, 1}, {3, 1, 2}} {
+		l := NewExitLog(db, tt.kept)
+		var last ExitRecord
+		for range tt.adds {
+			var err error
+			if last, err = l.Add(testRecord()); err != nil {
+				t.Fatal(err)
+			}
+		}
+		rs, err := l.Slot(id)
+		if err != nil || len(rs) != tt.want || rs[len(rs)-1].Number != last.Number {
+			t.Errorf("bound %d after %d more: %d records, %v, want the newest %d", tt.kept, tt.adds, len(rs), err, tt.want)
+		}
+	}
+}
+
 func TestExitLogForgives(t *testing.T) {
 	t.Parallel()
-	l := NewExitLog(testDB(t))
+	l := NewExitLog(testDB(t), 0)
 	r := testRecord()
 	if err := l.Forgive(r.Slot); err != nil {
 		t.Fatalf("Forgive without records: %v", err)
@@ -272,7 +294,7 @@ func TestExitLogForgives(t *testing.T) {
 
 func TestExitLogRemovesWhatIsNoMore(t *testing.T) {
 	t.Parallel()
-	l := NewExitLog(testDB(t))
+	l := NewExitLog(testDB(t), 0)
 	for _, process := range []string{"p1", "p10", "p2"} {
 		r := testRecord()
 		r.Slot.Process = process

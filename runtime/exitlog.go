@@ -9,20 +9,18 @@ import (
 	"github.com/dewrun/dew/store"
 )
 
-// keptRecords is how many exit records a slot keeps: enough for the whole of a
-// crash loop's visible history, little enough for thousands of slots.
-const keptRecords = 100
-
 // ExitLog keeps the newest exit records of every slot. What it returned without
 // an error is on disk.
 type ExitLog struct {
 	db      *store.DB
 	records *store.Bucket[ExitRecord]
+	kept    uint64 // per slot
 }
 
-// NewExitLog opens the exit records in db.
-func NewExitLog(db *store.DB) *ExitLog {
-	return &ExitLog{db: db, records: store.In[ExitRecord](db, "exits")}
+// NewExitLog opens the exit records in db, of which every slot keeps the newest;
+// kept 0: the default of Policy.
+func NewExitLog(db *store.DB, kept int) *ExitLog {
+	return &ExitLog{db: db, records: store.In[ExitRecord](db, "exits"), kept: uint64(or(kept, defaultCrashRecords))}
 }
 
 // Add keeps a new record, gives it its number and drops the oldest beyond the
@@ -36,10 +34,8 @@ func (l *ExitLog) Add(r ExitRecord) (ExitRecord, error) {
 			return err
 		}
 		r.Number = last.Number + 1
-		if r.Number > keptRecords { // numbers have no holes: one goes for each that comes
-			if err := records.Delete(recordKey(r.Slot, r.Number-keptRecords)); err != nil {
-				return err
-			}
+		if err := l.trim(records, r); err != nil {
+			return err
 		}
 		return records.Put(recordKey(r.Slot, r.Number), r)
 	})
@@ -47,6 +43,24 @@ func (l *ExitLog) Add(r ExitRecord) (ExitRecord, error) {
 		return r, fmt.Errorf("cannot store exit record of instance %s: %w", r.Instance, err)
 	}
 	return r, nil
+}
+
+// trim drops the records that a new one leaves no room for. Numbers have no holes,
+// so one goes for each that comes, and more only after the bound was lowered.
+func (l *ExitLog) trim(records *store.Bucket[ExitRecord], added ExitRecord) error {
+	if added.Number <= l.kept {
+		return nil
+	}
+	for n := added.Number - l.kept; n > 0; n-- {
+		key := recordKey(added.Slot, n)
+		if _, err := records.Get(key); errors.Is(err, store.ErrNotFound) {
+			return nil
+		}
+		if err := records.Delete(key); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // Replace keeps r in the place of the record with the same number. One that the

@@ -238,7 +238,7 @@ func TestGivenUpAfter200(t *testing.T) {
 		p := w.push("exit 1")
 		proc, err := w.registry.Process(p)
 		w.must(err)
-		_, err = runtime.NewExitLog(w.db).Add(runtime.ExitRecord{
+		_, err = runtime.NewExitLog(w.db, 0).Add(runtime.ExitRecord{
 			Slot: runtime.SlotID{Process: p}, Version: proc.Version, CrashCount: 197,
 		})
 		w.must(err)

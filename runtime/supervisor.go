@@ -120,10 +120,11 @@ func NewSupervisor(c Config) (*Supervisor, error) {
 	if err != nil {
 		return nil, err
 	}
+	policy := c.Policy.WithDefaults()
 	s := &Supervisor{
 		c:         c,
-		policy:    c.Policy.WithDefaults(),
-		exits:     NewExitLog(c.DB),
+		policy:    policy,
+		exits:     NewExitLog(c.DB, policy.CrashRecords),
 		addresses: book,
 		servers:   store.In[Server](c.DB, "servers"),
 		wake:      make(chan struct{}, 1),

@@ -31,9 +31,11 @@ type SetAside struct {
 	Since time.Time `json:"since"`
 }
 
-// Crashes is the answer of GET /dew/v1/apps/:guid/crashes, newest first.
+// Crashes is the answer of GET /dew/v1/apps/:guid/crashes: one page, newest first
+// unless order_by says otherwise.
 type Crashes struct {
-	Crashes []Crash `json:"crashes"`
+	Pagination Pagination `json:"pagination"`
+	Crashes    []Crash    `json:"crashes"`
 }
 
 // Crash is one instance that crashed: its exit record in full.

@@ -19,10 +19,23 @@ func crashCommands(g *global) []*cli.Command {
 	return []*cli.Command{
 		g.command(verb{
 			name: "crashes", args: "APP", category: "Logs", usage: "show why instances of an app crashed, newest first",
-			about: "Examples:\n   dew crashes shop\n   dew crashes shop -n 1 --json",
-			flags: []cli.Flag{&cli.IntFlag{Name: "n", Value: 10, Usage: "`count` of records; 0: all"}, jsonFlag()},
+			about: "dewd keeps the newest records of each instance index (--crash-records of dewd, 100).\n\nExamples:\n   dew crashes shop\n   dew crashes shop --all\n   dew crashes shop -n 1 --json",
+			flags: []cli.Flag{
+				&cli.IntFlag{Name: "n", Aliases: []string{"count"}, DefaultText: fmt.Sprintf("%d, with --json all", firstCrashes), Usage: "`count` of records, the newest; 0: all"},
+				boolFlag("all", "show all records"),
+				jsonFlag(),
+			},
 		}, func(c *cli.Context, ask *client.Client, out *console) error {
-			return runCrashes(c.Context, crashesOptions{Name: c.Args().First(), Count: c.Int("n")}, ask, out)
+			o := crashesOptions{Name: c.Args().First(), Count: c.Int("n")}
+			switch {
+			case c.IsSet("n") && c.Bool("all"):
+				return usage("--all: it cannot be given with -n")
+			case o.Count < 0:
+				return usage("-n: %d is less than 0", o.Count)
+			case !c.IsSet("n") && !c.Bool("all") && !out.json:
+				o.Count = firstCrashes
+			}
+			return runCrashes(c.Context, o, ask, out)
 		}),
 		g.command(verb{
 			name: "kill", args: "APP", category: "Apps", usage: "send a signal to a process of an app, or to a sidecar of it",
@@ -43,6 +56,9 @@ func crashCommands(g *global) []*cli.Command {
 	}
 }
 
+// firstCrashes is how many records people see who did not say how many they want.
+const firstCrashes = 10
+
 type crashesOptions struct {
 	Name  string
 	Count int // 0: all
@@ -53,12 +69,9 @@ func runCrashes(ctx context.Context, o crashesOptions, ask *client.Client, out *
 	if err != nil {
 		return err
 	}
-	crashes, err := ask.Crashes(ctx, a.GUID)
+	crashes, total, err := ask.NewestCrashes(ctx, a.GUID, o.Count)
 	if err != nil {
 		return err
-	}
-	if o.Count > 0 {
-		crashes = crashes[:min(o.Count, len(crashes))]
 	}
 	if out.json {
 		return out.encode(append([]v3.Crash{}, crashes...))
@@ -71,6 +84,9 @@ func runCrashes(ctx context.Context, o crashesOptions, ask *client.Client, out *
 		if c.Kept {
 			fmt.Fprintf(out.out, "    its files are kept: dew ssh --crash %d %s\n", i+1, a.Name)
 		}
+	}
+	if len(crashes) < total {
+		out.say("%d of %d records, the newest. All: dew crashes --all %s", len(crashes), total, a.Name)
 	}
 	return nil
 }

@@ -323,12 +323,12 @@ func (d *daemon) otherRoutes(handle func(string, func(*http.Request, []byte) any
 	handle("GET /dew/v1/status", func(*http.Request, []byte) any {
 		return v3.Status{Version: "1", PID: d.pid, StartedAt: time.Now(), Root: "/r", Router: "http://127.0.0.1:8080", Domain: "dew.localhost", API: nobody}
 	})
-	handle("GET /dew/v1/apps/app-1/crashes", func(*http.Request, []byte) any {
+	handle("GET /dew/v1/apps/app-1/crashes", func(r *http.Request, _ []byte) any {
 		if d.unwritten > 0 {
 			d.unwritten--
 			return v3.Crashes{}
 		}
-		return v3.Crashes{Crashes: d.crashes}
+		return pageOfCrashes(r, d.crashes)
 	})
 	handle("POST /dew/v1/processes/app-1/kill", func(*http.Request, []byte) any { return answer{202, struct{}{}} })
 	handle("POST /dew/v1/shutdown", func(*http.Request, []byte) any { d.gone = true; return answer{202, struct{}{}} })

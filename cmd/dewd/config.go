@@ -124,6 +124,7 @@ func (c *config) policyFlags() []cli.Flag {
 		duration(&p.MaxBackoff, "backoff-max", "`time` at which doubling ends"),
 		&cli.IntFlag{Name: "give-up-after", EnvVars: env("give-up-after"), Destination: &p.MaxCrashes, Value: p.MaxCrashes, Usage: "crashes in a row after which an instance is given up (`count`)"},
 		&cli.IntFlag{Name: "health-failures", EnvVars: env("health-failures"), Destination: &p.HealthFailures, Value: p.HealthFailures, Usage: "failed liveness checks in a row after which an instance is unhealthy (`count`); Cloud Foundry: 1"},
+		&cli.IntFlag{Name: "crash-records", EnvVars: env("crash-records"), Destination: &p.CrashRecords, Value: p.CrashRecords, Usage: "`count` of newest exit records, with their events, kept per instance index"},
 		duration(&p.HealthyReset, "healthy-after", "`time` of health after which the crash count starts over"),
 	}
 }
@@ -315,6 +316,9 @@ func (c *config) validate() error {
 	return errors.Join(errs...)
 }
 
+// maxCrashRecords bounds what a request for the crashes or events of an app reads.
+const maxCrashRecords = 10_000
+
 func validatePolicy(p runtime.Policy) []error {
 	var errs []error
 	for _, d := range []struct {
@@ -342,6 +346,9 @@ func validatePolicy(p runtime.Policy) []error {
 	}
 	if p.HealthFailures < 1 {
 		errs = append(errs, fmt.Errorf("--health-failures: %d is less than 1", p.HealthFailures))
+	}
+	if p.CrashRecords < 1 || p.CrashRecords > maxCrashRecords {
+		errs = append(errs, fmt.Errorf("--crash-records: %d is not from 1 to %d", p.CrashRecords, maxCrashRecords))
 	}
 	return errs
 }

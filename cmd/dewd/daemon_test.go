@@ -234,7 +234,7 @@ func (c *cell) read(fn func(b books)) {
 		c.t.Fatal(err)
 	}
 	defer logs.Close()
-	fn(books{reg: app.NewRegistry(db), shelf: shelf, exits: runtime.NewExitLog(db), logs: logs})
+	fn(books{reg: app.NewRegistry(db), shelf: shelf, exits: runtime.NewExitLog(db, 0), logs: logs})
 }
 
 const guid = "11111111-1111-4111-8111-111111111111"

@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"net"
 	"net/netip"
 	"os"
@@ -277,7 +278,7 @@ func TestInotifyRule(t *testing.T) {
 func TestDaemonRule(t *testing.T) {
 	root := t.TempDir()
 	expect(t, daemonRule(root), levelOK, "none runs")
-	h, err := hold(root, filepath.Join(t.TempDir(), "run"))
+	h, err := hold(t.Context(), root, filepath.Join(t.TempDir(), "run"), slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -14,6 +14,8 @@ import (
 	"time"
 
 	"github.com/coreos/go-systemd/v22/activation"
+
+	"github.com/dewrun/dew/inbound"
 )
 
 const (
@@ -95,6 +97,15 @@ func serve(ctx context.Context, l net.Listener, s *http.Server, log *slog.Logger
 		return s.Close() // a client that does not hang up must not keep us
 	}
 	return nil
+}
+
+// idleTimeout is how long a connection without a request stays open.
+const idleTimeout = 2 * time.Minute
+
+// apiServer is the server of the API, the authorization server and the notification
+// service. It cuts off clients that do not send what they began.
+func apiServer(h http.Handler) *http.Server {
+	return &http.Server{Handler: inbound.MinimumRate.Bodies(h), ReadHeaderTimeout: shutdownLimit, IdleTimeout: idleTimeout}
 }
 
 // listenTCP opens an address, and its counterpart where it is a loopback one:

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"net"
-	"net/http"
 	"net/netip"
 	"strconv"
 	"syscall"
@@ -108,8 +107,9 @@ func (d *daemon) serveInside(ctx context.Context) error {
 	}
 	if d.inside.api != nil {
 		g.Go(func() error {
-			until := func(net.Listener) context.Context { return ctx }
-			return serve(ctx, d.inside.api, &http.Server{Handler: d.api.Handler(), BaseContext: until, ReadHeaderTimeout: shutdownLimit}, d.log)
+			s := apiServer(d.api.Handler())
+			s.BaseContext = func(net.Listener) context.Context { return ctx }
+			return serve(ctx, d.inside.api, s, d.log)
 		})
 	}
 	if d.inside.front != nil {

@@ -151,9 +151,7 @@ func (s *loner) serve(ctx context.Context) error {
 	g.Go(func() error { systemd.watch(ctx, s.well); return nil })
 	handler := s.handler()
 	for _, l := range s.listen {
-		g.Go(func() error {
-			return serve(ctx, l, &http.Server{Handler: handler, ReadHeaderTimeout: shutdownLimit}, s.log)
-		})
+		g.Go(func() error { return serve(ctx, l, apiServer(handler), s.log) })
 	}
 	systemd.ready()
 	s.log.Info("ready", "version", version, "notifications", s.listen[0].Addr())

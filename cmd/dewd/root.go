@@ -1,14 +1,15 @@
 package main
 
 import (
+	"context"
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"os"
 	"path/filepath"
-	"strconv"
 	"strings"
 
 	"github.com/google/uuid"
@@ -24,16 +25,16 @@ type holder struct {
 // hold makes the folders and takes their locks: of the root, because two
 // daemons on one store would undo each other's work; of the run folder, because
 // two daemons with different roots may have been given the same.
-func hold(root, run string) (*holder, error) {
+func hold(ctx context.Context, root, run string, log *slog.Logger) (*holder, error) {
 	// Nobody but root has business among the state; the sockets are for users.
-	lock, made, err := take(root, 0o700, "lock")
+	lock, made, err := take(ctx, root, 0o700, "lock", log)
 	if errors.Is(err, errHeld) {
 		return nil, fmt.Errorf("cannot use root %s: %w (stop it, or give this one its own --root and --run)", root, err)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("cannot use root: %w (give another --root)", err)
 	}
-	pids, _, err := take(run, 0o755, "dewd.pid")
+	pids, _, err := take(ctx, run, 0o755, "dewd.pid", log)
 	if err == nil {
 		return &holder{root: root, run: run, lock: lock, pids: pids}, nil
 	}
@@ -45,7 +46,7 @@ func hold(root, run string) (*holder, error) {
 }
 
 // take makes a folder, if it is not there, and takes the lock of a file in it.
-func take(dir string, mode os.FileMode, file string) (f *os.File, made bool, err error) {
+func take(ctx context.Context, dir string, mode os.FileMode, file string, log *slog.Logger) (f *os.File, made bool, err error) {
 	if err := os.MkdirAll(filepath.Dir(dir), 0o755); err != nil {
 		return nil, false, err
 	}
@@ -54,57 +55,8 @@ func take(dir string, mode os.FileMode, file string) (f *os.File, made bool, err
 		return nil, false, err
 	}
 	made = err == nil
-	f, err = lockFile(filepath.Join(dir, file))
+	f, err = lockFile(ctx, filepath.Join(dir, file), log)
 	return f, made, err
-}
-
-// errHeld says that another daemon has a folder.
-var errHeld = errors.New("has it")
-
-// lockFile takes the lock of a file and writes the pid into it. The lock goes
-// with the process, however it ends; the file stays.
-func lockFile(path string) (*os.File, error) {
-	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o644)
-	if err != nil {
-		return nil, err
-	}
-	err = unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB)
-	if errors.Is(err, unix.EWOULDBLOCK) {
-		err = fmt.Errorf("dewd with pid %s %w", readPID(f), errHeld)
-	}
-	if err == nil {
-		err = f.Truncate(0)
-	}
-	if err == nil {
-		_, err = f.WriteAt([]byte(strconv.Itoa(os.Getpid())+"\n"), 0)
-	}
-	if err != nil {
-		f.Close()
-		return nil, err
-	}
-	return f, nil
-}
-
-func readPID(r io.Reader) string {
-	b, err := io.ReadAll(io.LimitReader(r, 20))
-	if pid := strings.TrimSpace(string(b)); err == nil && pid != "" {
-		return pid
-	}
-	return "unknown"
-}
-
-// holderOf is the pid of the daemon that has the lock, empty if nobody has.
-func holderOf(path string) string {
-	f, err := os.Open(path)
-	if err != nil {
-		return ""
-	}
-	defer f.Close()
-	// A shared lock is enough to ask, and two who ask do not see each other.
-	if err := unix.Flock(int(f.Fd()), unix.LOCK_SH|unix.LOCK_NB); !errors.Is(err, unix.EWOULDBLOCK) {
-		return ""
-	}
-	return readPID(f)
 }
 
 // release lets go of the folders. The files stay: whoever removed one under a

@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"errors"
+	"log/slog"
 	"net"
 	"os"
 	"path/filepath"
@@ -14,7 +15,7 @@ import (
 func TestHoldIsExclusive(t *testing.T) {
 	dir := t.TempDir()
 	root, run := filepath.Join(dir, "root"), filepath.Join(dir, "run")
-	h, err := hold(root, run)
+	h, err := hold(t.Context(), root, run, slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -27,7 +28,7 @@ func TestHoldIsExclusive(t *testing.T) {
 		{"same root", root, other, "dewd with pid " + pid + " has it (stop it"},
 		{"same run folder", other, run, "dewd with pid " + pid + " has it (give this one its own --run)"},
 	} {
-		if _, err := hold(tt.root, tt.run); err == nil || !strings.Contains(err.Error(), tt.says) {
+		if _, err := hold(t.Context(), tt.root, tt.run, slog.New(slog.DiscardHandler)); err == nil || !strings.Contains(err.Error(), tt.says) {
 			t.Errorf("%s: error = %v, want one with %q", tt.name, err, tt.says)
 		}
 		if _, err := os.Stat(other); !errors.Is(err, os.ErrNotExist) {
@@ -40,7 +41,7 @@ func TestHoldIsExclusive(t *testing.T) {
 	if got := holderOf(filepath.Join(root, "lock")); got != "" {
 		t.Errorf("holder after release = %q, want none", got)
 	}
-	h, err = hold(root, run)
+	h, err = hold(t.Context(), root, run, slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatalf("cannot hold what was released: %v", err)
 	}
@@ -54,7 +55,7 @@ func TestHoldNeedsAFolder(t *testing.T) {
 	if err := os.WriteFile(file, nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := hold(filepath.Join(file, "root"), t.TempDir()); err == nil || !strings.Contains(err.Error(), "(give another --root)") {
+	if _, err := hold(t.Context(), filepath.Join(file, "root"), t.TempDir(), slog.New(slog.DiscardHandler)); err == nil || !strings.Contains(err.Error(), "(give another --root)") {
 		t.Errorf("error = %v, want one with the remedy", err)
 	}
 }

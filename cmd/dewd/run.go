@@ -101,7 +101,11 @@ func (d *daemon) open(ctx context.Context) error {
 		return infrastructure(err)
 	}
 	g, ctx := errgroup.WithContext(ctx)
-	until := func(net.Listener) context.Context { return ctx } // streams end with the daemon
+	server := func(h http.Handler) *http.Server {
+		s := apiServer(h)
+		s.BaseContext = func(net.Listener) context.Context { return ctx } // streams end with the daemon
+		return s
+	}
 	g.Go(func() error { return d.jobs.Run(ctx) })
 	g.Go(func() error { return d.serveSSH(ctx) })
 	g.Go(func() error { return d.serveInside(ctx) })
@@ -109,12 +113,12 @@ func (d *daemon) open(ctx context.Context) error {
 	g.Go(func() error { return d.serveTCP(ctx) })
 	d.router.Adopted()
 	g.Go(func() error {
-		return serve(ctx, door, &http.Server{Handler: d.api.Local(), ConnContext: api.PeerContext, BaseContext: until, ReadHeaderTimeout: shutdownLimit}, d.log)
+		local := server(d.api.Local())
+		local.ConnContext = api.PeerContext
+		return serve(ctx, door, local, d.log)
 	})
 	for _, l := range d.listen {
-		g.Go(func() error {
-			return serve(ctx, l, &http.Server{Handler: d.api.Handler(), BaseContext: until, ReadHeaderTimeout: shutdownLimit}, d.log)
-		})
+		g.Go(func() error { return serve(ctx, l, server(d.api.Handler()), d.log) })
 	}
 	for _, l := range d.front {
 		g.Go(func() error { return serve(ctx, route.Screen(l), route.Server(d.router), d.log) })

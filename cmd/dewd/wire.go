@@ -106,8 +106,8 @@ func open(ctx context.Context, cfg config, log *slog.Logger) (_ *daemon, err err
 	return d, nil
 }
 
-func (d *daemon) openRoot(context.Context) (err error) {
-	if d.holder, err = hold(d.cfg.Root, d.cfg.Run); err != nil {
+func (d *daemon) openRoot(ctx context.Context) (err error) {
+	if d.holder, err = hold(ctx, d.cfg.Root, d.cfg.Run, d.log); err != nil {
 		return err
 	}
 	d.closers = append(d.closers, d.holder.release)

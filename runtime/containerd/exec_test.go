@@ -129,7 +129,7 @@ func TestSessionMemory(t *testing.T) {
 	if now := w.running(p); now.Instance != st.Instance {
 		t.Error("the instance was replaced")
 	}
-	if rs, err := runtime.NewExitLog(w.db).Process(p.GUID); err != nil || len(rs) > 0 {
+	if rs, err := runtime.NewExitLog(w.db, 0).Process(p.GUID); err != nil || len(rs) > 0 {
 		t.Errorf("%d exit records, %v; want none", len(rs), err)
 	}
 }
@@ -154,7 +154,7 @@ func TestSessionsYieldMemory(t *testing.T) {
 	w.command(large, "for i in $(seq 60); do ./testapp alloc 2 & done; sleep 2")
 	for i, p := range []app.Process{small, large} {
 		if now := w.running(p); now.Instance != before[i] {
-			rs, err := runtime.NewExitLog(w.db).Process(p.GUID)
+			rs, err := runtime.NewExitLog(w.db, 0).Process(p.GUID)
 			t.Errorf("the instance was replaced: %+v, %v", rs, err)
 		}
 	}

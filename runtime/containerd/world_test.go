@@ -416,7 +416,7 @@ func (w *world) records(p app.Process, n int) []runtime.ExitRecord {
 	var rs []runtime.ExitRecord
 	w.eventually(fmt.Sprintf("%d exit records", n), func() error {
 		var err error
-		rs, err = runtime.NewExitLog(w.db).Process(p.GUID)
+		rs, err = runtime.NewExitLog(w.db, 0).Process(p.GUID)
 		if err == nil && len(rs) < n {
 			err = fmt.Errorf("%d records", len(rs))
 		}
