@@ -27,6 +27,10 @@ const maxAttempts = 3
 // pieces would only cost.
 const smallAnswer = 2 << 10
 
+// clientCertHeader is how a router passes on the certificate of a client that proved
+// to have it. This router asks for none, so it is never true.
+const clientCertHeader = "X-Forwarded-Client-Cert"
+
 // statusGone stands in access lines for a client that did not wait.
 const statusGone = 499
 
@@ -66,6 +70,7 @@ func (f failure) write(w http.ResponseWriter) {
 // ServeHTTP leads a request to an instance.
 func (r *Router) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 	r.requests.Add(1)
+	req.Header.Del(clientCertHeader)
 	if req.ProtoMajor == 1 && len(req.Header["Upgrade"]) > 0 {
 		// What comes behind such a request is not looked at: it may be another protocol.
 		// So unless it is, nothing may be read there.
@@ -85,6 +90,7 @@ func (r *Router) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 	}
 	f := &flight{router: r, entry: e, began: time.Now(), id: uuid.New()}
 	fail, ok := f.detour(t, req)
+	dropServiceHeaders(req)
 	if ok && f.via == nil {
 		fail, ok = f.pin(req)
 	}

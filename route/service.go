@@ -89,9 +89,6 @@ func (f *flight) detour(t *table, req *http.Request) (failure, bool) {
 		if !f.router.seal.opens(signature, req.Header.Get(metadataHeader), calledFor(req)) {
 			return badSignature, false
 		}
-		for _, name := range []string{forwardedHeader, signatureHeader, metadataHeader} {
-			req.Header.Del(name)
-		}
 		return failure{}, true
 	}
 	switch {
@@ -104,6 +101,14 @@ func (f *flight) detour(t *table, req *http.Request) (failure, bool) {
 	// A service that is an app here is asked without leaving.
 	f.toward = t.match(f.via.Host, f.via.Path)
 	return failure{}, true
+}
+
+// dropServiceHeaders removes what only the router and route services tell each
+// other. It has been read by then, and an app must not take a client's word for it.
+func dropServiceHeaders(req *http.Request) {
+	for _, name := range []string{forwardedHeader, signatureHeader, metadataHeader} {
+		req.Header.Del(name)
+	}
 }
 
 // calledFor is what a signature is for.

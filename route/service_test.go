@@ -216,3 +216,41 @@ func TestSealAges(t *testing.T) {
 		}
 	})
 }
+
+// What only routers and route services say to each other does not reach an app from a
+// client, whether or not the route is bound to a service.
+func TestClientHeadersDropped(t *testing.T) {
+	t.Parallel()
+	dropped := []string{"X-Forwarded-Client-Cert", "X-CF-Proxy-Signature", "X-CF-Proxy-Metadata", "X-CF-Forwarded-Url"}
+	for _, bound := range []bool{false, true} {
+		guard := routeTo("guard", "", "guard-app")
+		guard.GUID = "guard-route"
+		w := newWorld(t, routeTo("shop", "", "shop-app"), guard)
+		got := make(chan http.Header, 1)
+		w.instance("shop-app", 0, http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { got <- r.Header }))
+		w.instance("guard-app", 0, w.guard(func(req *http.Request) { req.Header.Set("X-Forwarded-Client-Cert", "forged") }))
+		names := dropped
+		if bound {
+			w.bindTo("https://guard.dew.localhost/check", nil)
+			names = dropped[:1] // the others are the service's way in
+		}
+		req := w.request(http.MethodGet, "shop", "/", nil)
+		req.Header.Set("Authorization", "word")
+		for _, name := range names {
+			req.Header.Add(name, "forged")
+			req.Header.Add(name, "twice")
+		}
+		if res, body := w.do(req); res.StatusCode != http.StatusOK {
+			t.Fatalf("bound %v: %d %q", bound, res.StatusCode, body)
+		}
+		h := <-got
+		for _, name := range dropped {
+			if v := h.Values(name); len(v) > 0 {
+				t.Errorf("bound %v: the app got %s: %q", bound, name, v)
+			}
+		}
+		if through := h.Get("X-User") == "ada"; through != bound {
+			t.Errorf("bound %v: it came through the service: %v", bound, through)
+		}
+	}
+}
