@@ -17,6 +17,8 @@ import (
 	"time"
 
 	"github.com/google/uuid"
+
+	"github.com/dewrun/dew/egress"
 )
 
 // maxAttempts is how many instances one request may meet.
@@ -360,6 +362,8 @@ func (f *flight) fail(w http.ResponseWriter, req *http.Request, err error) {
 		return
 	case errors.Is(err, errNoInstance):
 		fail = noEndpoints
+	case errors.As(err, new(*egress.Refused)):
+		fail = notAllowed
 	case f.via != nil && f.toward == nil && (f.body == nil || !f.body.broken()): // the service did not answer
 	case len(f.tried) == 0, f.body != nil && f.body.broken():
 		fail = badRequest

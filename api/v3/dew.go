@@ -19,6 +19,18 @@ type Status struct {
 	Instances  int       `json:"instances"` // wished
 	Running    int       `json:"running"`
 	Crashed    int       `json:"crashed"`
+	// RefusedURLs are stored ones that only an administrator could set now.
+	RefusedURLs []RefusedURL `json:"refused_urls,omitempty"`
+}
+
+// RefusedURL is a stored URL that keeps working, and that a user who is not an
+// administrator could not set now.
+type RefusedURL struct {
+	Kind string `json:"kind"` // "service broker", "log drain" or "route service"
+	GUID string `json:"guid"` // of the service broker or service instance
+	Name string `json:"name"`
+	Host string `json:"host"` // with the port that the URL names
+	Why  string `json:"why"`
 }
 
 // Crashes is the answer of GET /dew/v1/apps/:guid/crashes, newest first.

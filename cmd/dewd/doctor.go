@@ -89,6 +89,7 @@ func checks() []check {
 		{"inotify", func(_ context.Context, m machine) finding {
 			return inotifyRule(m.read("/proc/sys/fs/inotify/max_user_instances"), m.read("/proc/sys/fs/inotify/max_user_watches"))
 		}},
+		{"stored URLs", checkURLs},
 		{"daemon", func(_ context.Context, m machine) finding { return daemonRule(m.cfg.Root) }},
 	}
 }
