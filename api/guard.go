@@ -13,6 +13,7 @@ import (
 	"github.com/dewrun/dew/auth"
 	"github.com/dewrun/dew/droplet"
 	"github.com/dewrun/dew/inbound"
+	"github.com/dewrun/dew/services"
 )
 
 // need is what somebody wants to do at a place. The roles there decide.
@@ -181,6 +182,14 @@ func Actor(p auth.Principal) app.Actor {
 		return app.Actor{GUID: p.ID, Type: "user", Name: p.Name}
 	}
 	return app.Actor{GUID: p.ID, Type: "client", Name: p.Name}
+}
+
+// origin is who chooses the URLs that a request has in it.
+func origin(ctx context.Context) services.Origin {
+	if principal(ctx).Admin() {
+		return services.ByAdmin
+	}
+	return services.ByUser
 }
 
 // sight is what the request's principal sees. It is read once in a request.

@@ -26,6 +26,11 @@ func (s *Server) status(*http.Request) (any, error) {
 	if s.c.SetAside != nil {
 		st.SetAside = s.c.SetAside()
 	}
+	if s.c.RefusedURLs != nil {
+		if st.RefusedURLs, err = s.c.RefusedURLs(); err != nil {
+			return nil, err
+		}
+	}
 	st.Apps = len(apps)
 	for _, a := range apps {
 		if a.State != app.Started {

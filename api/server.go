@@ -83,6 +83,9 @@ type Config struct {
 	Version   string   // of the program
 	Logger    *slog.Logger
 
+	// RefusedURLs are the stored URLs that a user who is not an administrator could not
+	// set now; nil: nobody knows.
+	RefusedURLs func() ([]v3.RefusedURL, error)
 	// About is the part of GET /dew/v1/status that does not change; the server
 	// counts the rest.
 	About v3.Status

@@ -80,7 +80,7 @@ func (s *Server) createBroker(r *http.Request) (any, error) {
 	n := services.NewBroker{
 		Name: body.Name, URL: body.URL, Username: body.Authentication.Credentials.Username,
 		Password: body.Authentication.Credentials.Password,
-		Metadata: app.Metadata{}.Merge(metadataChange(body.Metadata)), By: actor(r.Context()),
+		Metadata: app.Metadata{}.Merge(metadataChange(body.Metadata)), By: actor(r.Context()), SetBy: origin(r.Context()),
 	}
 	if body.Relationships.Space != nil {
 		n.Space = body.Relationships.Space.ID()
@@ -127,7 +127,7 @@ func (s *Server) updateBroker(r *http.Request) (any, error) {
 	if err := s.administer(r.Context(), b.GUID); err != nil {
 		return nil, missing("Service broker", err)
 	}
-	c := services.BrokerChange{Name: body.Name, URL: body.URL, Metadata: metadataChange(body.Metadata), By: actor(r.Context())}
+	c := services.BrokerChange{Name: body.Name, URL: body.URL, Metadata: metadataChange(body.Metadata), By: actor(r.Context()), SetBy: origin(r.Context())}
 	if body.Authentication != nil {
 		if err := checkAuthentication(*body.Authentication); err != nil {
 			return nil, err

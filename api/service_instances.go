@@ -96,7 +96,7 @@ func (s *Server) createService(r *http.Request) (any, error) {
 	n := services.NewInstance{
 		Type: services.InstanceType(body.Type), Name: body.Name, Space: body.Relationships.Space.ID(), Tags: body.Tags,
 		Parameters: body.Parameters, Credentials: body.Credentials, SyslogDrain: body.SyslogDrainURL, RouteService: body.RouteServiceURL,
-		Metadata: app.Metadata{}.Merge(metadataChange(body.Metadata)), By: actor(r.Context()),
+		Metadata: app.Metadata{}.Merge(metadataChange(body.Metadata)), By: actor(r.Context()), SetBy: origin(r.Context()),
 	}
 	if err := checkServiceBody(body); err != nil {
 		return nil, err
@@ -191,7 +191,7 @@ func (s *Server) updateService(r *http.Request) (any, error) {
 	c := services.InstanceChange{
 		Name: body.Name, Tags: body.Tags, Parameters: body.Parameters, Credentials: body.Credentials,
 		SyslogDrain: textOrNone(body.SyslogDrainURL), RouteService: textOrNone(body.RouteServiceURL),
-		Metadata: metadataChange(body.Metadata), By: actor(r.Context()),
+		Metadata: metadataChange(body.Metadata), By: actor(r.Context()), SetBy: origin(r.Context()),
 	}
 	if body.MaintenanceInfo != nil {
 		c.Maintenance = &body.MaintenanceInfo.Version

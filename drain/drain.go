@@ -9,6 +9,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/dewrun/dew/egress"
 	"github.com/dewrun/dew/logstream"
 	"github.com/dewrun/dew/store"
 )
@@ -20,8 +21,10 @@ type Config struct {
 	// Targets are the drains that there should be.
 	Targets func() ([]Target, error)
 	// Host is what stands for an app as the host of its lines: org.space.app.
-	Host   func(app string) string
-	Roots  *x509.CertPool // that certificates are checked with; nil: the system's
+	Host  func(app string) string
+	Roots *x509.CertPool // that certificates are checked with; nil: the system's
+	// Egress decides where the receivers of restricted targets may be.
+	Egress egress.Policy
 	Logger *slog.Logger
 }
 
@@ -108,12 +111,15 @@ func (d *Drains) sync(ctx context.Context, running *sync.WaitGroup) error {
 	}
 	wanted := make(map[string]Target, len(targets))
 	for _, t := range targets {
+		if known, ok := wanted[t.key()]; ok && !known.Restricted {
+			continue // an administrator's: the lines go there anyway
+		}
 		wanted[t.key()] = t
 	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	for key, f := range d.followers {
-		if _, ok := wanted[key]; ok {
+		if t, ok := wanted[key]; ok && t.Restricted == f.target.Restricted {
 			continue
 		}
 		f.end()

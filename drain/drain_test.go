@@ -30,10 +30,14 @@ type world struct {
 	logs    *logstream.Logs
 	log     *logstream.Log
 	drains  *Drains
-	targets []Target
 	roots   *x509.CertPool
 	stop    func()
 	printed int
+
+	restricted bool // what the first target is
+
+	mu      sync.Mutex // guards the field below
+	targets []Target
 }
 
 func newWorld(t *testing.T) *world {
@@ -62,9 +66,13 @@ func newWorld(t *testing.T) *world {
 // start runs drains to url, as a daemon does after its start.
 func (w *world) start(url string) {
 	w.t.Helper()
-	w.targets = []Target{{App: "app-guid", URL: url, Name: "papers"}}
+	w.targets = []Target{{App: "app-guid", URL: url, Name: "papers", Restricted: w.restricted}}
 	w.drains = New(Config{
-		DB: w.db, Logs: w.logs, Targets: func() ([]Target, error) { return w.targets, nil },
+		DB: w.db, Logs: w.logs, Targets: func() ([]Target, error) {
+			w.mu.Lock()
+			defer w.mu.Unlock()
+			return slices.Clone(w.targets), nil
+		},
 		Host: func(string) string { return "o.s.a" }, Roots: w.roots, Logger: slog.New(slog.DiscardHandler),
 	})
 	w.drains.retry = 10 * time.Millisecond

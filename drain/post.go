@@ -37,14 +37,19 @@ type poster struct {
 func newPoster(f *follower, names [2]string) *poster {
 	u := *f.url
 	u.Scheme, u.User = "https", nil
+	t := &http.Transport{
+		TLSClientConfig: &tls.Config{RootCAs: f.d.c.Roots, MinVersion: tls.VersionTLS12},
+		IdleConnTimeout: time.Minute, ForceAttemptHTTP2: true,
+	}
+	var way http.RoundTripper = t
+	if f.target.Restricted {
+		way = f.d.c.Egress.Transport(t, dialLimit)
+	}
 	p := &poster{
 		f: f, names: names, url: u.String(), user: f.url.User, batch: f.url.Scheme == schemeBatch, never: make(chan struct{}),
 		client: &http.Client{
-			Timeout: postLimit,
-			Transport: &http.Transport{
-				TLSClientConfig: &tls.Config{RootCAs: f.d.c.Roots, MinVersion: tls.VersionTLS12},
-				IdleConnTimeout: time.Minute, ForceAttemptHTTP2: true,
-			},
+			Timeout:   postLimit,
+			Transport: way,
 			// A line goes where the drain says, with its password, and nowhere else.
 			CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 		},

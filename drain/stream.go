@@ -103,7 +103,11 @@ func (c *counted) control(fn func(fd int)) error {
 func (f *follower) dial(names [2]string) (*stream, error) {
 	ctx, cancel := context.WithTimeout(f.ctx, dialLimit)
 	defer cancel()
-	conn, err := (&net.Dialer{}).DialContext(ctx, "tcp", f.url.Host)
+	connect := (&net.Dialer{}).DialContext
+	if f.target.Restricted {
+		connect = f.d.c.Egress.DialContext
+	}
+	conn, err := connect(ctx, "tcp", f.url.Host)
 	if err != nil {
 		return nil, err
 	}

@@ -15,6 +15,8 @@ type Target struct {
 	App  string // guid
 	URL  string // may hold a password
 	Name string // of the service instance, for sentences
+	// Restricted says that Config.Egress decides whether dewd connects to the URL.
+	Restricted bool
 }
 
 // key names the drain in the store. The URL itself stays out of it.

@@ -163,7 +163,7 @@ func (n *Names) lookup(name string) (addrs []netip.Addr, known, ours bool) {
 			return addrs, known, true
 		}
 	}
-	if n.c.Router.IsValid() && (t.hosts[name] != nil || t.match(name, "/") != nil) {
+	if n.c.Router.IsValid() && t.serves(name) {
 		return []netip.Addr{n.c.Router}, true, true
 	}
 	return nil, false, false

@@ -17,6 +17,8 @@ import (
 	"time"
 
 	"github.com/google/uuid"
+
+	"github.com/dewrun/dew/egress"
 )
 
 // maxAttempts is how many instances one request may meet.
@@ -26,6 +28,10 @@ const maxAttempts = 3
 // length below it is complete as soon as its last byte is here, and flushing it in
 // pieces would only cost.
 const smallAnswer = 2 << 10
+
+// clientCertHeader is how a router passes on the certificate of a client that proved
+// to have it. This router asks for none, so it is never true.
+const clientCertHeader = "X-Forwarded-Client-Cert"
 
 // statusGone stands in access lines for a client that did not wait.
 const statusGone = 499
@@ -67,6 +73,7 @@ func (f failure) write(w http.ResponseWriter) {
 // ServeHTTP leads a request to an instance.
 func (r *Router) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 	r.requests.Add(1)
+	req.Header.Del(clientCertHeader)
 	if req.ProtoMajor == 1 && len(req.Header["Upgrade"]) > 0 {
 		// What comes behind such a request is not looked at: it may be another protocol.
 		// So unless it is, nothing may be read there.
@@ -86,6 +93,7 @@ func (r *Router) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 	}
 	f := &flight{router: r, entry: e, began: time.Now(), id: uuid.New()}
 	fail, ok := f.detour(t, req)
+	dropServiceHeaders(req)
 	if ok && f.via == nil {
 		fail, ok = f.pin(req)
 	}
@@ -357,6 +365,8 @@ func (f *flight) fail(w http.ResponseWriter, req *http.Request, err error) {
 		return
 	case errors.Is(err, errNoInstance):
 		fail = noEndpoints
+	case errors.As(err, new(*egress.Refused)):
+		fail = notAllowed
 	case f.via != nil && f.toward == nil && (f.body == nil || !f.body.broken()): // the service did not answer
 	case len(f.tried) == 0, f.body != nil && f.body.broken():
 		fail = badRequest

@@ -23,6 +23,7 @@ import (
 	"time"
 
 	"github.com/dewrun/dew/app"
+	"github.com/dewrun/dew/egress"
 	"github.com/dewrun/dew/inbound"
 	"github.com/dewrun/dew/logstream"
 	"github.com/dewrun/dew/runtime"
@@ -51,9 +52,11 @@ type Config struct {
 	// Forget lets go of what destinations of a route replaced, where needed says that
 	// no instance needs it. Nil: it is kept.
 	Forget func(route string, needed func(d app.Destination) bool) error
-	// Services gives the URL of the service that the requests of a route go through, by
-	// the guid of the route; see Refresh. Nil: there are none.
-	Services func() (map[string]string, error)
+	// Services gives the service that the requests of a route go through, by the guid
+	// of the route; see Refresh. Nil: there are none.
+	Services func() (map[string]Service, error)
+	// Egress decides where restricted services may be.
+	Egress egress.Policy
 	// Roots are the authorities that route services may have; nil: the machine's.
 	Roots *x509.CertPool
 	// Log appends access lines to the log of an app. It is never called on the path
@@ -84,7 +87,8 @@ type Router struct {
 	idle       time.Duration // how long a connection that no request uses is kept
 	rate       inbound.Rate  // at which bodies must arrive
 	seal       seal
-	outside    *http.Transport // to route services elsewhere
+	outside    *http.Transport   // to route services elsewhere
+	restricted http.RoundTripper // the same, as Config.Egress allows
 	complaints complaints
 	adopted    atomic.Bool // all instances of an earlier daemon are known
 
@@ -98,6 +102,7 @@ type Router struct {
 	heard map[runtime.SlotID]bool        // slots that spoke before all were asked; nil from then on
 	going map[runtime.SlotID][]*endpoint // instances that are withdrawn and may still be connected
 	shut  map[int]error                  // ports of TCP routes that cannot be opened
+	doors map[int]bool                   // ports of TCP routes that are open
 }
 
 // New makes a Router that knows the routes of this moment. Run keeps it in step.
@@ -130,7 +135,9 @@ func New(c Config) (*Router, error) {
 		heard: map[runtime.SlotID]bool{},
 		going: map[runtime.SlotID][]*endpoint{},
 		shut:  map[int]error{},
+		doors: map[int]bool{},
 	}
+	r.restricted = r.c.Egress.Transport(r.outside, serviceDial)
 	if len(r.sticky) == 0 {
 		r.sticky = []string{sessionCookie}
 	}
@@ -348,7 +355,9 @@ func (r *Router) closeIdle() {
 	for _, e := range r.live {
 		e.closeIdle()
 	}
-	r.outside.CloseIdleConnections()
+	for _, way := range []http.RoundTripper{r.outside, r.restricted} {
+		(&http.Client{Transport: way}).CloseIdleConnections()
+	}
 }
 
 // post leaves a mark in a channel that holds one.

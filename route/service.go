@@ -35,33 +35,47 @@ const (
 var (
 	badSignature = failure{http.StatusBadRequest, "route_service_signature", "400 Bad Request: Failed to validate Route Service Signature.\n", "no-store"}
 	noSwitch     = failure{http.StatusServiceUnavailable, "route_service_unsupported", "503 Service Unavailable: Upgrades are not supported for routes bound to Route Services.\n", "no-store"}
+	notAllowed   = failure{http.StatusBadGateway, "route_service_unsupported", "502 Bad Gateway: The address of the Route Service is not allowed (see dewd --allow-broker-hosts).\n", "no-store"}
 	badService   = failure{http.StatusBadGateway, "route_service_unsupported", "502 Bad Gateway: The URL of the Route Service cannot be used.\n", "no-store"}
 )
 
+// Service is what the requests of a route go through.
+type Service struct {
+	URL string
+	// Restricted says that Config.Egress decides whether the service may be there.
+	Restricted bool
+}
+
+// boundService is a Service whose URL was read. A URL that cannot be used is nil:
+// such a route must not be open.
+type boundService struct {
+	url        *url.URL
+	restricted bool
+}
+
 // services says which service the requests of a route go through, by its guid.
-// What cannot be read as a URL is nil: such a route must not be open.
-func (r *Router) services() (map[string]*url.URL, error) {
+func (r *Router) services() (map[string]boundService, error) {
 	if r.c.Services == nil {
 		return nil, nil
 	}
-	texts, err := r.c.Services()
+	all, err := r.c.Services()
 	if err != nil {
 		return nil, fmt.Errorf("cannot read the route services: %w", err)
 	}
-	out := make(map[string]*url.URL, len(texts))
-	for guid, text := range texts {
-		u, err := url.Parse(text)
+	out := make(map[string]boundService, len(all))
+	for guid, service := range all {
+		u, err := url.Parse(service.URL)
 		if err != nil || u.Host == "" || u.Scheme != "https" && u.Scheme != "http" {
 			r.log.Error("the URL of a route service cannot be used: its route answers nobody", "route", guid)
 			u = nil
 		}
-		out[guid] = u
+		out[guid] = boundService{u, service.Restricted}
 	}
 	return out, nil
 }
 
 // bind notes the services of routes.
-func (t *table) bind(services map[string]*url.URL) {
+func (t *table) bind(services map[string]boundService) {
 	if len(services) == 0 {
 		return
 	}
@@ -75,8 +89,10 @@ func (t *table) bind(services map[string]*url.URL) {
 	}
 }
 
-func (e *entry) bind(services map[string]*url.URL) {
-	e.service, e.serviced = services[e.route]
+func (e *entry) bind(services map[string]boundService) {
+	var bound boundService
+	bound, e.serviced = services[e.route]
+	e.service, e.restricted = bound.url, bound.restricted
 }
 
 // detour decides whether a request goes to the route's service first. It returns
@@ -88,9 +104,6 @@ func (f *flight) detour(t *table, req *http.Request) (failure, bool) {
 	if signature := req.Header.Get(signatureHeader); signature != "" {
 		if !f.router.seal.opens(signature, req.Header.Get(metadataHeader), calledFor(req)) {
 			return badSignature, false
-		}
-		for _, name := range []string{forwardedHeader, signatureHeader, metadataHeader} {
-			req.Header.Del(name)
 		}
 		return failure{}, true
 	}
@@ -104,6 +117,14 @@ func (f *flight) detour(t *table, req *http.Request) (failure, bool) {
 	// A service that is an app here is asked without leaving.
 	f.toward = t.match(f.via.Host, f.via.Path)
 	return failure{}, true
+}
+
+// dropServiceHeaders removes what only the router and route services tell each
+// other. It has been read by then, and an app must not take a client's word for it.
+func dropServiceHeaders(req *http.Request) {
+	for _, name := range []string{forwardedHeader, signatureHeader, metadataHeader} {
+		req.Header.Del(name)
+	}
 }
 
 // calledFor is what a signature is for.
@@ -136,7 +157,11 @@ func (f *flight) askService(out *http.Request) (*http.Response, error) {
 		}
 		req.Body = lent
 	}
-	res, err := f.router.outside.RoundTrip(req)
+	var way http.RoundTripper = f.router.outside
+	if f.entry.restricted {
+		way = f.router.restricted
+	}
+	res, err := way.RoundTrip(req)
 	if err != nil {
 		f.router.log.Warn("route service did not answer", "route", f.entry.route, "service", f.via.Host, "err", err)
 		return nil, fmt.Errorf("route service: %w", err)

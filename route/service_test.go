@@ -53,11 +53,11 @@ func (w *world) guard(change func(req *http.Request)) http.Handler {
 // bindTo leads the requests of all routes but that of "guard" through a service.
 func (w *world) bindTo(service string, roots *x509.CertPool) {
 	w.t.Helper()
-	w.router.c.Services = func() (map[string]string, error) {
-		out := map[string]string{}
+	w.router.c.Services = func() (map[string]Service, error) {
+		out := map[string]Service{}
 		for _, rt := range w.registry.routes {
 			if rt.Host != "guard" {
-				out[rt.GUID] = service
+				out[rt.GUID] = Service{URL: service}
 			}
 		}
 		return out, nil
@@ -192,7 +192,7 @@ func TestRouteServicesUnread(t *testing.T) {
 	s := httptest.NewServer(w.guard(nil))
 	t.Cleanup(s.Close)
 	w.bindTo(s.URL, nil)
-	w.router.c.Services = func() (map[string]string, error) { return nil, errRefused }
+	w.router.c.Services = func() (map[string]Service, error) { return nil, errRefused }
 	w.registry.set(func() { w.registry.routes = append(w.registry.routes, app.Route{}) })
 	if err := w.router.readRoutes(); err == nil {
 		t.Error("it was read")
@@ -215,4 +215,82 @@ func TestSealAges(t *testing.T) {
 			t.Error("it is never too old")
 		}
 	})
+}
+
+// What only routers and route services say to each other does not reach an app from a
+// client, whether or not the route is bound to a service.
+func TestClientHeadersDropped(t *testing.T) {
+	t.Parallel()
+	dropped := []string{"X-Forwarded-Client-Cert", "X-CF-Proxy-Signature", "X-CF-Proxy-Metadata", "X-CF-Forwarded-Url"}
+	for _, bound := range []bool{false, true} {
+		guard := routeTo("guard", "", "guard-app")
+		guard.GUID = "guard-route"
+		w := newWorld(t, routeTo("shop", "", "shop-app"), guard)
+		got := make(chan http.Header, 1)
+		w.instance("shop-app", 0, http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { got <- r.Header }))
+		w.instance("guard-app", 0, w.guard(func(req *http.Request) { req.Header.Set("X-Forwarded-Client-Cert", "forged") }))
+		names := dropped
+		if bound {
+			w.bindTo("https://guard.dew.localhost/check", nil)
+			names = dropped[:1] // the others are the service's way in
+		}
+		req := w.request(http.MethodGet, "shop", "/", nil)
+		req.Header.Set("Authorization", "word")
+		for _, name := range names {
+			req.Header.Add(name, "forged")
+			req.Header.Add(name, "twice")
+		}
+		if res, body := w.do(req); res.StatusCode != http.StatusOK {
+			t.Fatalf("bound %v: %d %q", bound, res.StatusCode, body)
+		}
+		h := <-got
+		for _, name := range dropped {
+			if v := h.Values(name); len(v) > 0 {
+				t.Errorf("bound %v: the app got %s: %q", bound, name, v)
+			}
+		}
+		if through := h.Get("X-User") == "ada"; through != bound {
+			t.Errorf("bound %v: it came through the service: %v", bound, through)
+		}
+	}
+}
+
+// A service whose URL a user chose is asked where the policy allows it. Clients do
+// not get to know what is at the address.
+func TestRouteServicesOfUsersAreRestricted(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, routeTo("shop", "", "shop-app"))
+	w.instance("shop-app", 0, says("open to all"))
+	var met atomic.Bool
+	there := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { met.Store(true) }))
+	t.Cleanup(there.Close)
+	const gone = "http://127.0.0.1:1" // no test is ever given that port
+	var answers []string
+	for _, service := range []string{there.URL, gone, "https://localhost:1", "http://169.254.169.254/latest"} {
+		w.bindTo(service, nil)
+		bound, err := w.router.c.Services()
+		if err != nil {
+			t.Fatal(err)
+		}
+		w.router.c.Services = func() (map[string]Service, error) {
+			for guid, s := range bound {
+				s.Restricted = true
+				bound[guid] = s
+			}
+			return bound, nil
+		}
+		if err := w.router.readRoutes(); err != nil {
+			t.Fatal(err)
+		}
+		res, body := w.get("shop", "/")
+		answers = append(answers, res.Status+" "+res.Header.Get("X-Cf-RouterError")+" "+body)
+	}
+	for _, got := range answers {
+		if want := "502 Bad Gateway route_service_unsupported 502 Bad Gateway: The address of the Route Service is not allowed (see dewd --allow-broker-hosts).\n"; got != want {
+			t.Errorf("got %q, want %q", got, want)
+		}
+	}
+	if met.Load() {
+		t.Error("the service was asked")
+	}
 }

@@ -45,6 +45,7 @@ type entry struct {
 	destinations []destination
 	serviced     bool     // its requests go through a service
 	service      *url.URL // of that service; nil: it cannot be used
+	restricted   bool     // Config.Egress decides whether the service may be there
 	least        bool     // the instance with the fewest requests gets the next one
 	turn         atomic.Uint32
 }
@@ -170,6 +171,12 @@ func (ps *paths) match(path string) *entry {
 		}
 	}
 	return ps.all
+}
+
+// serves tells whether a route has the host.
+func (t *table) serves(host string) bool {
+	host = hostKey(host)
+	return t.hosts[host] != nil || t.match(host, "/") != nil
 }
 
 // hostKey is a Host header as the table has it: without port, brackets and the

@@ -99,6 +99,7 @@ func (r *Router) note(port int, e *entry, err error) {
 	old := r.shut[port]
 	if err == nil {
 		delete(r.shut, port)
+		r.doors[port] = true
 	} else {
 		r.shut[port] = err
 	}
@@ -126,6 +127,9 @@ func (r *Router) forgetPorts(wanted map[int]*entry) {
 }
 
 func (d *doors) close(port int) {
+	d.router.mu.Lock()
+	delete(d.router.doors, port)
+	d.router.mu.Unlock()
 	for _, l := range d.open[port] {
 		l.Close()
 	}

@@ -383,6 +383,13 @@ func (l ledger) bound(t task, p Progress, last LastOperation) error {
 	bi.Last, bi.UpdatedAt = last, now()
 	bi.Credentials, bi.VolumeMounts = p.Bound.Credentials, p.Bound.VolumeMounts
 	bi.SyslogDrain, bi.RouteService = p.Bound.SyslogDrain, p.Bound.RouteService
+	if bi.SyslogDrain != "" || bi.RouteService != "" {
+		sb, err := l.broker(t.Broker)
+		if err != nil {
+			return err
+		}
+		bi.SetBy = sb.gives()
+	}
 	if err := put(l.bindings, "binding", bi.GUID, bi); err != nil {
 		return err
 	}

@@ -44,6 +44,15 @@ type Drain struct {
 	App  string // guid
 	URL  string // may have secrets in it
 	Name string // of the service instance
+	// Restricted says that the URL is not an administrator's; see egress.Policy.
+	Restricted bool
+}
+
+// RouteService is what the requests of a route go through.
+type RouteService struct {
+	URL string
+	// Restricted says that the URL is not an administrator's; see egress.Policy.
+	Restricted bool
 }
 
 // Binding returns the binding with guid.
@@ -149,9 +158,9 @@ func (l ledger) bind(n NewBinding) (bi Binding, o Operation, err error) {
 func (b *Binding) give(i Instance) {
 	switch b.Type {
 	case RouteBinding:
-		b.RouteService = i.RouteService
+		b.RouteService, b.SetBy = i.RouteService, i.RouteSetBy
 	case AppBinding:
-		b.Credentials, b.SyslogDrain = i.Credentials, i.SyslogDrain
+		b.Credentials, b.SyslogDrain, b.SetBy = i.Credentials, i.SyslogDrain, i.DrainSetBy
 	case KeyBinding:
 	}
 }
@@ -375,7 +384,7 @@ func (b *Book) Drains() (ds []Drain, err error) {
 		if err != nil {
 			return nil, err
 		}
-		ds = append(ds, Drain{App: bi.App, URL: bi.SyslogDrain, Name: i.Name})
+		ds = append(ds, Drain{App: bi.App, URL: bi.SyslogDrain, Name: i.Name, Restricted: bi.SetBy.Restricted()})
 	}
 	slices.SortFunc(ds, func(a, b Drain) int {
 		return cmp.Or(cmp.Compare(a.App, b.App), cmp.Compare(a.URL, b.URL), cmp.Compare(a.Name, b.Name))
@@ -383,17 +392,17 @@ func (b *Book) Drains() (ds []Drain, err error) {
 	return slices.Compact(ds), nil
 }
 
-// RouteServices returns the URL of the service that the requests of a route go
-// through, by the guid of the route.
-func (b *Book) RouteServices() (map[string]string, error) {
+// RouteServices returns the service that the requests of a route go through, by the
+// guid of the route.
+func (b *Book) RouteServices() (map[string]RouteService, error) {
 	bs, err := b.Bindings(BindingFilter{Types: []BindingType{RouteBinding}})
 	if err != nil {
 		return nil, err
 	}
-	urls := map[string]string{}
+	urls := map[string]RouteService{}
 	for _, bi := range bs {
 		if bi.Usable() && bi.RouteService != "" {
-			urls[bi.Route] = bi.RouteService
+			urls[bi.Route] = RouteService{URL: bi.RouteService, Restricted: bi.SetBy.Restricted()}
 		}
 	}
 	return urls, nil

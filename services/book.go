@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/dewrun/dew/app"
+	"github.com/dewrun/dew/egress"
 	"github.com/dewrun/dew/store"
 )
 
@@ -25,6 +26,8 @@ type Config struct {
 	Builtin  Broker // the broker that is always there; nil: none
 	// Client returns how to speak with a broker; nil: by HTTP.
 	Client func(b ServiceBroker) Broker
+	// Egress decides where brokers may be that administrators did not register.
+	Egress egress.Policy
 	// MaxPolling bounds how long an operation may be in progress; 0: a week.
 	MaxPolling time.Duration
 	// Changed is told of the guid of every binding that was made, changed or deleted,

@@ -21,6 +21,7 @@ type InstanceChange struct {
 	Credentials  json.RawMessage
 	SyslogDrain  *string
 	RouteService *string
+	SetBy        Origin // who chose them
 	Metadata     app.MetadataChange
 	By           app.Actor
 }
@@ -91,8 +92,8 @@ func (l ledger) changeProvided(i Instance, c InstanceChange) (Instance, error) {
 		}
 		i.Credentials = credentials
 	}
-	set(&i.SyslogDrain, c.SyslogDrain)
-	set(&i.RouteService, c.RouteService)
+	setURL(&i.SyslogDrain, &i.DrainSetBy, c.SyslogDrain, c.SetBy)
+	setURL(&i.RouteService, &i.RouteSetBy, c.RouteService, c.SetBy)
 	if err := errors.Join(checkDrain(i.SyslogDrain), checkRouteService(i.RouteService)); err != nil {
 		return i, err
 	}

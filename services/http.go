@@ -19,6 +19,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/dewrun/dew/app"
+	"github.com/dewrun/dew/egress"
 )
 
 // What an HTTPBroker speaks, and its bounds.
@@ -46,9 +47,10 @@ const (
 type HTTPBroker struct {
 	URL                string
 	Username, Password string
-	Client             *http.Client  // nil: one of its own
-	Timeout            time.Duration // of one request; 0: a minute
-	SkipTLS            bool          // its certificate is not checked; without Client only
+	Client             *http.Client   // nil: one of its own
+	Timeout            time.Duration  // of one request; 0: a minute
+	SkipTLS            bool           // its certificate is not checked; without Client only
+	Egress             *egress.Policy // of a URL that no administrator chose; nil: any address; without Client only
 }
 
 // reply is an answer that was read to its end.
@@ -115,7 +117,11 @@ func (h *HTTPBroker) client() (*http.Client, func()) {
 		Proxy:           http.ProxyFromEnvironment,
 		TLSClientConfig: &tls.Config{InsecureSkipVerify: h.SkipTLS, MinVersion: tls.VersionTLS12}, //nolint:gosec // its owner said so
 	}
-	c := &http.Client{Transport: t, CheckRedirect: func(req *http.Request, via []*http.Request) error {
+	var way http.RoundTripper = t
+	if h.Egress != nil {
+		way = h.Egress.Transport(t, 0)
+	}
+	c := &http.Client{Transport: way, CheckRedirect: func(req *http.Request, via []*http.Request) error {
 		// Another place is not told the password; and the answer to another question is
 		// none to this one.
 		if len(via) > maxRedirects || req.URL.Host != via[0].URL.Host || req.URL.Scheme != via[0].URL.Scheme ||
@@ -124,7 +130,7 @@ func (h *HTTPBroker) client() (*http.Client, func()) {
 		}
 		return nil
 	}}
-	return c, t.CloseIdleConnections
+	return c, c.CloseIdleConnections
 }
 
 func (h *HTTPBroker) request(ctx context.Context, q question) (*http.Request, error) {
@@ -165,8 +171,11 @@ func (h *HTTPBroker) request(ctx context.Context, q question) (*http.Request, er
 func lost(ctx context.Context, err error) error {
 	var op *net.OpError
 	var dns *net.DNSError
+	var refused *egress.Refused
 	until, bounded := ctx.Deadline()
 	switch {
+	case errors.As(err, &refused):
+		return &BrokerError{Description: "The service broker could not be reached: " + refused.Error()}
 	// A connection knows the deadline too, and may tell of it before ctx does.
 	case bounded && !time.Now().Before(until), errors.Is(ctx.Err(), context.DeadlineExceeded):
 		return &BrokerError{Orphan: true, Description: "The request to the service broker timed out"}

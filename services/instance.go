@@ -27,6 +27,7 @@ type NewInstance struct {
 	Credentials  json.RawMessage
 	SyslogDrain  string
 	RouteService string
+	SetBy        Origin // who chose the syslog drain and the route service
 	Metadata     app.Metadata
 	By           app.Actor
 }
@@ -152,7 +153,7 @@ func (l ledger) provide(n NewInstance) (Instance, error) {
 	i := Instance{
 		GUID: uuid.NewString(), Type: UserProvided, Name: n.Name, Space: n.Space, Tags: slices.Clone(n.Tags),
 		Credentials: credentials, SyslogDrain: n.SyslogDrain, RouteService: n.RouteService, Metadata: n.Metadata,
-		CreatedAt: now(),
+		DrainSetBy: n.SetBy, RouteSetBy: n.SetBy, CreatedAt: now(),
 	}
 	i.UpdatedAt = i.CreatedAt
 	i.Last = LastOperation{Type: Create, State: Succeeded, Description: "Operation succeeded", CreatedAt: i.CreatedAt, UpdatedAt: i.CreatedAt}

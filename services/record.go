@@ -45,6 +45,7 @@ type ServiceBroker struct {
 	Password  string       `json:"password,omitempty"`
 	SkipTLS   bool         `json:"skip_tls,omitempty"` // its certificate is not checked
 	Space     string       `json:"space,omitempty"`    // guid; empty: for all
+	SetBy     Origin       `json:"url_set_by,omitempty"`
 	State     BrokerState  `json:"state"`
 	Metadata  app.Metadata `json:"metadata,omitzero"`
 	CreatedAt time.Time    `json:"created_at"`
@@ -147,7 +148,9 @@ type Instance struct {
 	Credentials  json.RawMessage `json:"credentials,omitempty"`   // of a user-provided one, an object
 	SyslogDrain  string          `json:"syslog_drain,omitempty"`  // of a user-provided one
 	RouteService string          `json:"route_service,omitempty"` // of a user-provided one
-	SharedWith   []string        `json:"shared_with,omitempty"`   // guids of further spaces
+	DrainSetBy   Origin          `json:"syslog_drain_set_by,omitempty"`
+	RouteSetBy   Origin          `json:"route_service_set_by,omitempty"`
+	SharedWith   []string        `json:"shared_with,omitempty"` // guids of further spaces
 	Last         LastOperation   `json:"last"`
 	Metadata     app.Metadata    `json:"metadata,omitzero"`
 	CreatedAt    time.Time       `json:"created_at"`
@@ -175,6 +178,7 @@ type Binding struct {
 	Credentials  json.RawMessage `json:"credentials,omitempty"`
 	SyslogDrain  string          `json:"syslog_drain,omitempty"`
 	RouteService string          `json:"route_service,omitempty"`
+	SetBy        Origin          `json:"url_set_by,omitempty"` // of the drain or the route service
 	VolumeMounts json.RawMessage `json:"volume_mounts,omitempty"`
 	Last         LastOperation   `json:"last"`
 	Metadata     app.Metadata    `json:"metadata,omitzero"`

@@ -274,7 +274,7 @@ func TestRouteBindings(t *testing.T) {
 		if _, o, err := w.CreateBinding(NewBinding{Type: RouteBinding, Instance: auth.GUID, Route: rt.GUID, By: somebody}); err != nil || o.GUID != "" {
 			t.Fatal(o, err)
 		}
-		if d := cmp.Diff(map[string]string{rt.GUID: "https://auth.example"}, must(w.RouteServices())); d != "" {
+		if d := cmp.Diff(map[string]RouteService{rt.GUID: {URL: "https://auth.example"}}, must(w.RouteServices())); d != "" {
 			t.Error(d)
 		}
 		for name, tt := range map[string]struct{ instance, route, want string }{
@@ -298,7 +298,7 @@ func TestRouteBindings(t *testing.T) {
 		if err != nil || w.ended(o).State != Succeeded {
 			t.Fatal(o, err)
 		}
-		if d := cmp.Diff(map[string]string{rt.GUID: "https://managed.example"}, must(w.RouteServices())); d != "" {
+		if d := cmp.Diff(map[string]RouteService{rt.GUID: {URL: "https://managed.example"}}, must(w.RouteServices())); d != "" {
 			t.Error(d)
 		}
 		if body := string(w.broker.Requests(servicestest.Bind)[0].Body); !strings.Contains(body, `"bind_resource":{"route":"shop.apps.example"}`) {

@@ -18,6 +18,7 @@ type NewBroker struct {
 	Username, Password string
 	SkipTLS            bool
 	Space              string // guid; empty: for all
+	SetBy              Origin // who chose the URL
 	Metadata           app.Metadata
 	By                 app.Actor
 }
@@ -26,6 +27,7 @@ type NewBroker struct {
 type BrokerChange struct {
 	Name, URL          *string
 	Username, Password *string
+	SetBy              Origin // who chose the URL
 	Metadata           app.MetadataChange
 	By                 app.Actor
 }
@@ -66,7 +68,11 @@ func (b *Book) clientOf(sb ServiceBroker) (Broker, error) {
 	case !sb.Builtin() && b.cfg.Client != nil:
 		return b.cfg.Client(sb), nil
 	case !sb.Builtin():
-		return &HTTPBroker{URL: sb.URL, Username: sb.Username, Password: sb.Password, SkipTLS: sb.SkipTLS}, nil
+		h := &HTTPBroker{URL: sb.URL, Username: sb.Username, Password: sb.Password, SkipTLS: sb.SkipTLS}
+		if sb.SetBy.Restricted() {
+			h.Egress = &b.cfg.Egress
+		}
+		return h, nil
 	case b.cfg.Builtin == nil:
 		return nil, errors.New("this daemon has no built-in service broker")
 	}
@@ -78,7 +84,7 @@ func (b *Book) CreateBroker(n NewBroker) (sb ServiceBroker, o Operation, err err
 	err = b.update(func(l ledger) error {
 		sb = ServiceBroker{
 			GUID: uuid.NewString(), Name: n.Name, URL: n.URL, Username: n.Username, Password: n.Password,
-			SkipTLS: n.SkipTLS, Space: n.Space, State: Synchronizing, Metadata: n.Metadata, CreatedAt: now(),
+			SkipTLS: n.SkipTLS, Space: n.Space, SetBy: n.SetBy, State: Synchronizing, Metadata: n.Metadata, CreatedAt: now(),
 		}
 		sb.UpdatedAt = sb.CreatedAt
 		if err := l.checkBroker(sb); err != nil {
@@ -172,7 +178,7 @@ func (b *Book) UpdateBroker(guid string, c BrokerChange) (sb ServiceBroker, o Op
 // renewed is the broker as it is wished to be.
 func (b ServiceBroker) renewed(c BrokerChange) ServiceBroker {
 	set(&b.Name, c.Name)
-	set(&b.URL, c.URL)
+	setURL(&b.URL, &b.SetBy, c.URL, c.SetBy)
 	set(&b.Username, c.Username)
 	set(&b.Password, c.Password)
 	b.Metadata = b.Metadata.Merge(c.Metadata)

@@ -21,6 +21,18 @@ type Status struct {
 	Crashed    int       `json:"crashed"`
 	// SetAside is what dewd cannot repair now and tries again.
 	SetAside []SetAside `json:"set_aside,omitempty"`
+	// RefusedURLs are stored ones that only an administrator could set now.
+	RefusedURLs []RefusedURL `json:"refused_urls,omitempty"`
+}
+
+// RefusedURL is a stored URL that keeps working, and that a user who is not an
+// administrator could not set now.
+type RefusedURL struct {
+	Kind string `json:"kind"` // "service broker", "log drain" or "route service"
+	GUID string `json:"guid"` // of the service broker or service instance
+	Name string `json:"name"`
+	Host string `json:"host"` // with the port that the URL names
+	Why  string `json:"why"`
 }
 
 // SetAside is something of one stack, app or service that dewd cannot repair now. It

@@ -56,6 +56,7 @@ type config struct {
 	Staging           staging
 	Marketplace       marketplace
 	Mailing           mailing
+	Outbound          outbound
 	LogFormat         string
 	LogLevel          slog.Level
 
@@ -82,7 +83,7 @@ func (c *config) allFlags() []cli.Flag {
 // cellFlags say what belongs to this daemon and where it is; doctor and teardown
 // must be able to say the same.
 func (c *config) cellFlags() []cli.Flag {
-	return []cli.Flag{
+	return append([]cli.Flag{
 		text(&c.Root, "root", "`folder` of all state; one dewd per root"),
 		text(&c.Run, "run", "`folder` of run-time files and sockets"),
 		text(&c.Containerd, "containerd", "`socket` of containerd; when it is not there a private one is started under the root"),
@@ -111,7 +112,7 @@ func (c *config) cellFlags() []cli.Flag {
 		value(&c.CrashFiles, "crash-files", "`bytes` of files kept of crashed instances, of all apps together; 0 for none"),
 		text(&c.LogFormat, "log-format", "`text|json`: form of dewd's own log, on stderr"),
 		value(&level{&c.LogLevel}, "log-level", "`debug|info|warn|error`: least level of dewd's own log"),
-	}
+	}, c.Outbound.flags()...)
 }
 
 // policyFlags are the numbers of ending and restarting.

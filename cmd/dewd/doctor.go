@@ -90,6 +90,7 @@ func checks() []check {
 			return inotifyRule(m.read("/proc/sys/fs/inotify/max_user_instances"), m.read("/proc/sys/fs/inotify/max_user_watches"))
 		}},
 		{"set aside", func(_ context.Context, m machine) finding { return setAsideRule(m.cfg.Root) }},
+		{"stored URLs", checkURLs},
 		{"daemon", func(_ context.Context, m machine) finding { return daemonRule(m.cfg.Root) }},
 	}
 }

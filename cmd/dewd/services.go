@@ -18,6 +18,7 @@ import (
 	"github.com/dewrun/dew/drain"
 	"github.com/dewrun/dew/droplet"
 	"github.com/dewrun/dew/logstream"
+	"github.com/dewrun/dew/route"
 	"github.com/dewrun/dew/services"
 	"github.com/dewrun/dew/services/builtin"
 )
@@ -60,7 +61,7 @@ func (d *daemon) openServices(ctx context.Context) (err error) {
 	d.aside.add("services", d.databases.Stuck)
 	d.services = services.New(services.Config{
 		DB: d.db, Registry: d.registry, Events: d.events, Logger: d.log, Builtin: d.databases,
-		Changed: func(string) { d.drains.Changed(); d.router.Refresh() },
+		Changed: func(string) { d.drains.Changed(); d.router.Refresh() }, Egress: d.egress(),
 	})
 	if err := d.services.Offer(ctx); err != nil { // who comes first finds it there
 		return err
@@ -69,17 +70,22 @@ func (d *daemon) openServices(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	d.drains = drain.New(drain.Config{DB: d.db, Logs: d.logs, Targets: d.drainTargets, Host: d.appHost, Roots: roots, Logger: d.log})
+	d.drains = drain.New(drain.Config{DB: d.db, Logs: d.logs, Targets: d.drainTargets, Host: d.appHost, Roots: roots, Logger: d.log, Egress: d.egress()})
 	return d.router.Reload() // now it can ask for their services
 }
 
 // routeServices are the services that requests of routes go through; none while
 // there is no marketplace, and nobody is served.
-func (d *daemon) routeServices() (map[string]string, error) {
+func (d *daemon) routeServices() (map[string]route.Service, error) {
 	if d.services == nil {
 		return nil, nil
 	}
-	return d.services.RouteServices()
+	all, err := d.services.RouteServices()
+	out := make(map[string]route.Service, len(all))
+	for guid, s := range all {
+		out[guid] = route.Service(s)
+	}
+	return out, err
 }
 
 // databaseChanged tells those who wait for a database; one that is gone leaves its log.
@@ -123,6 +129,7 @@ func (d *daemon) serveServices(ctx context.Context) error {
 		return nil
 	}
 	g, ctx := errgroup.WithContext(ctx)
+	g.Go(func() error { d.tellRefused(); return nil })
 	for _, part := range []func(context.Context) error{d.databases.Run, d.services.Run, d.drains.Run} {
 		g.Go(func() error { return part(ctx) })
 	}
@@ -147,7 +154,7 @@ func (d *daemon) drainTargets() ([]drain.Target, error) {
 	all, err := d.services.Drains()
 	var out []drain.Target
 	for _, v := range all {
-		out = append(out, drain.Target{App: v.App, URL: v.URL, Name: v.Name})
+		out = append(out, drain.Target(v))
 	}
 	return out, err
 }

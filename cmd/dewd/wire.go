@@ -9,6 +9,7 @@ import (
 	"net/netip"
 	"os"
 	"path/filepath"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -66,6 +67,7 @@ type daemon struct {
 	databases *builtin.Broker
 	services  *services.Book
 	drains    *drain.Drains
+	refused   func() ([]v3.RefusedURL, error) // readRefused, once
 	api       *api.Server
 	metrics   *api.Metrics
 	listen    []net.Listener // of the API
@@ -91,6 +93,7 @@ func open(ctx context.Context, cfg config, log *slog.Logger) (_ *daemon, err err
 		return nil, errors.New("cannot run: not root (sudo dewd, or the unit dew.service)")
 	}
 	d := &daemon{cfg: cfg, log: log, aside: newSetAside(cfg.Root, log), metrics: api.NewMetrics(), ready: make(chan struct{}), sweep: make(chan struct{}, 1), stale: make(chan struct{}, 1)}
+	d.refused = sync.OnceValues(d.readRefused)
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, d.close())
@@ -270,7 +273,7 @@ func (d *daemon) openEngine(ctx context.Context) (err error) {
 		Names: containerd.NamesFor(d.cfg.Root), Run: d.cfg.Run, Address: address, Init: d.init, SFTP: d.sftp,
 		UID: d.cfg.AppUID, GID: d.cfg.AppUID, Subnet: d.subnet, Snapshotter: d.cfg.Snapshotter,
 		Seccomp: containerd.Arches(d.cfg.SeccompArches), PIDs: maxPIDs,
-		Called: d.called, HostPorts: []uint16{portOf(d.listen), portOf(d.front)}, AllowHost: d.cfg.AllowHost,
+		Called: d.called, HostPorts: []uint16{portOf(d.listen), portOf(d.front)}, AllowHost: d.cfg.AllowHost, LinkLocal: d.cfg.Outbound.LinkLocal,
 		Images: d.shelf.OpenImage, Crashed: d.cfg.crashed(), Logs: d.logs, Logger: d.log,
 	}
 	if d.engine, err = containerd.New(ctx, cfg); err != nil && d.private != nil {
@@ -314,7 +317,7 @@ func (d *daemon) openSupervisor(context.Context) (err error) {
 	d.registry.ListenTasks(d.sup.SyncTask)
 	d.router, err = route.New(route.Config{
 		Registry: d.registry, Instances: d.sup.Instances, Dial: d.sup.Dial, Forget: d.registry.ForgetFormer,
-		Sticky: d.cfg.stickyCookies(), Log: book{d.logs}.Append, Logger: d.log, Services: d.routeServices, Roots: roots,
+		Sticky: d.cfg.stickyCookies(), Log: book{d.logs}.Append, Logger: d.log, Services: d.routeServices, Roots: roots, Egress: d.egress(),
 	})
 	return err
 }
@@ -360,7 +363,7 @@ func (d *daemon) openAPI(ctx context.Context) (err error) {
 		Processes: d.sup, Exits: d.sup.Exits(), Logs: d.logs, Services: d.services, Snapshots: snapshots{d.databases}, Bindings: d.liveBindings(), Auth: d.auth, Roles: d.roles, SSH: d.sshDoor(), PortTrouble: d.router.Trouble, Crashed: d.sup.AllCrashed, PublicURL: d.cfg.PublicURL,
 		Names: []string{apiName, d.engine.Gateway().String()}, Version: version, Logger: d.log,
 		Notify: d.notify.handler(), Mails: d.notify.mails(), CrashMails: d.notify.crashes,
-		UploadDir: filepath.Join(d.cfg.Root, "packages"), Metrics: d.metrics, Stats: d.sup.Stats,
+		UploadDir: filepath.Join(d.cfg.Root, "packages"), Metrics: d.metrics, Stats: d.sup.Stats, RefusedURLs: d.refusedURLs,
 		Shutdown: func(apps bool) { go d.shutdown(ctx, apps) },
 		About: v3.Status{
 			Version: version, PID: os.Getpid(), Cell: d.cell, StartedAt: time.Now(), Root: d.cfg.Root, Run: d.cfg.Run,

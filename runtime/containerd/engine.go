@@ -50,9 +50,10 @@ type Config struct {
 	Subnet      netip.Prefix
 	Snapshotter string
 	Seccomp     Arches
-	PIDs        int64    // limit of processes in one instance
-	HostPorts   []uint16 // that instances may reach on the bridge's address
-	AllowHost   bool     // instances may reach every port of the host
+	PIDs        int64          // limit of processes in one instance
+	HostPorts   []uint16       // that instances may reach on the bridge's address
+	AllowHost   bool           // instances may reach every port of the host
+	LinkLocal   []netip.Prefix // that instances may reach; no other link-local address
 	Images      func(sha string) (io.ReadCloser, error)
 	Called      func(method string, took time.Duration, err error) // after each call of containerd; may be nil
 	Crashed     Crashed                                            // what is kept of crashed instances
@@ -110,7 +111,7 @@ func New(ctx context.Context, cfg Config) (*Engine, error) {
 		cfg: cfg, log: cfg.Logger, client: cl, tasks: cl.TaskService(), cg: cg, net: n,
 		fw: &firewall{
 			table: cfg.Names.Table, bridge: cfg.Names.Bridge, subnet: n.subnet, host: n.gateway(),
-			ports: cfg.HostPorts, open: cfg.AllowHost,
+			ports: cfg.HostPorts, open: cfg.AllowHost, linkLocal: cfg.LinkLocal,
 		},
 		house: house{
 			init: cfg.Init, sftp: cfg.SFTP, uid: uint32(cfg.UID), gid: uint32(cfg.GID), files: openFiles(), seccomp: cfg.Seccomp,

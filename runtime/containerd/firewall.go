@@ -24,6 +24,8 @@ type firewall struct {
 	host   netip.Addr // the bridge's own address
 	ports  []uint16   // of the host that containers may reach, TCP
 	open   bool       // every port of the host
+	// linkLocal are the link-local networks that containers may reach.
+	linkLocal []netip.Prefix
 }
 
 // ownChain is a chain of the own table with its rules, as they should be.
@@ -106,16 +108,42 @@ func (f *firewall) ownTable() *nftables.Table {
 
 // chains is what the own table consists of. Every chain has a rule.
 func (f *firewall) chains() []ownChain {
-	chains := []ownChain{f.postrouting(), f.forward()}
+	chains := []ownChain{f.prerouting(), f.postrouting(), f.forward()}
 	if !f.open {
 		chains = append(chains, f.input())
 	}
 	return chains
 }
 
+// linkLocal are the addresses that reach no further than one network: clouds hand out
+// the credentials of a machine at one of them.
+var linkLocal = netip.MustParsePrefix("169.254.0.0/16")
+
+// prerouting closes link-local addresses to instances, wherever they lead: it sees
+// packets before anybody changes their destination. Names stay: some clouds have
+// their server there, and instances ask it while no daemon runs. Instances have no
+// IPv6 beyond their own bridge.
+func (f *firewall) prerouting() ownChain {
+	pre := ownChain{chain: &nftables.Chain{
+		Name: "prerouting", Table: f.ownTable(), Type: nftables.ChainTypeFilter,
+		Hooknum: nftables.ChainHookPrerouting, Priority: nftables.ChainPriorityRaw,
+	}}
+	add := func(to netip.Prefix, match []expr.Any, verdict expr.VerdictKind) {
+		exprs := append(matchName(expr.MetaKeyIIFNAME, expr.CmpOpEq, f.bridge), matchNetwork(destinationOffset, to)...)
+		pre.rules = append(pre.rules, append(append(exprs, match...), &expr.Verdict{Kind: verdict}))
+	}
+	for _, p := range f.linkLocal {
+		add(p, nil, expr.VerdictAccept)
+	}
+	add(linkLocal, matchPort(unix.IPPROTO_TCP, dnsPort), expr.VerdictAccept)
+	add(linkLocal, matchPort(unix.IPPROTO_UDP, dnsPort), expr.VerdictAccept)
+	add(linkLocal, nil, expr.VerdictDrop)
+	return pre
+}
+
 // postrouting lets instances out under the host's address.
 func (f *firewall) postrouting() ownChain {
-	rule := matchSource(f.subnet)
+	rule := matchNetwork(sourceOffset, f.subnet)
 	rule = append(rule, matchName(expr.MetaKeyOIFNAME, expr.CmpOpNeq, f.bridge)...)
 	return ownChain{
 		chain: &nftables.Chain{
@@ -297,10 +325,16 @@ func matchV4() []expr.Any {
 	}
 }
 
-func matchSource(p netip.Prefix) []expr.Any {
+// Where the addresses are in the header of a packet.
+const (
+	sourceOffset      = 12
+	destinationOffset = 16
+)
+
+func matchNetwork(offset uint32, p netip.Prefix) []expr.Any {
 	mask := ipNet(p).Mask
 	return append(matchV4(),
-		&expr.Payload{DestRegister: 1, Base: expr.PayloadBaseNetworkHeader, Offset: 12, Len: 4},
+		&expr.Payload{DestRegister: 1, Base: expr.PayloadBaseNetworkHeader, Offset: offset, Len: 4},
 		&expr.Bitwise{SourceRegister: 1, DestRegister: 1, Len: 4, Mask: mask, Xor: make([]byte, 4)},
 		&expr.Cmp{Op: expr.CmpOpEq, Register: 1, Data: p.Masked().Addr().AsSlice()},
 	)
@@ -308,7 +342,7 @@ func matchSource(p netip.Prefix) []expr.Any {
 
 func matchDestination(a netip.Addr) []expr.Any {
 	return append(matchV4(),
-		&expr.Payload{DestRegister: 1, Base: expr.PayloadBaseNetworkHeader, Offset: 16, Len: 4},
+		&expr.Payload{DestRegister: 1, Base: expr.PayloadBaseNetworkHeader, Offset: destinationOffset, Len: 4},
 		&expr.Cmp{Op: expr.CmpOpEq, Register: 1, Data: a.AsSlice()},
 	)
 }

@@ -71,7 +71,7 @@ func TestOwnChains(t *testing.T) {
 	if diff := cmp.Diff(f.forward().rules, want); diff != "" {
 		t.Errorf("forward (-got +want):\n%s", diff)
 	}
-	for open, want := range map[bool][]string{false: {"postrouting", "forward", "input"}, true: {"postrouting", "forward"}} {
+	for open, want := range map[bool][]string{false: {"prerouting", "postrouting", "forward", "input"}, true: {"prerouting", "postrouting", "forward"}} {
 		f.open = open
 		var got []string
 		for _, own := range f.chains() {

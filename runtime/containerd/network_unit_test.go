@@ -125,7 +125,7 @@ func TestFirewallMatches(t *testing.T) {
 		name      string
 		got, want []expr.Any
 	}{
-		{"source", matchSource(netip.MustParsePrefix("10.201.16.9/20")), append(slices.Clone(v4),
+		{"source", matchNetwork(sourceOffset, netip.MustParsePrefix("10.201.16.9/20")), append(slices.Clone(v4),
 			&expr.Payload{DestRegister: 1, Base: expr.PayloadBaseNetworkHeader, Offset: 12, Len: 4},
 			&expr.Bitwise{SourceRegister: 1, DestRegister: 1, Len: 4, Mask: []byte{255, 255, 240, 0}, Xor: []byte{0, 0, 0, 0}},
 			&expr.Cmp{Op: expr.CmpOpEq, Register: 1, Data: []byte{10, 201, 16, 0}},

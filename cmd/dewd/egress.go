@@ -1,0 +1,220 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/urfave/cli/v2"
+
+	"github.com/dewrun/dew/api/client"
+	"github.com/dewrun/dew/api/v3"
+	"github.com/dewrun/dew/app"
+	"github.com/dewrun/dew/egress"
+	"github.com/dewrun/dew/route"
+	"github.com/dewrun/dew/services"
+	"github.com/dewrun/dew/store"
+)
+
+// outbound is what flags say of connections to the outside.
+type outbound struct {
+	BrokerHosts egress.Allowed // for the URLs of users who are not administrators
+	LinkLocal   linkLocal      // that instances may reach
+}
+
+func (o *outbound) flags() []cli.Flag {
+	return []cli.Flag{
+		value(&o.BrokerHosts, "allow-broker-hosts", "`hosts` and networks (CIDR), with commas: service brokers, log drains and route services of users who are not administrators may be there, even on this machine or at link-local addresses"),
+		value(&o.LinkLocal, "allow-link-local", "link-local `networks` or addresses, with commas, that instances may reach, such as 169.254.169.254 for the credentials of a cloud machine"),
+	}
+}
+
+// linkLocal are networks within 169.254.0.0/16.
+type linkLocal []netip.Prefix
+
+var allLinkLocal = netip.MustParsePrefix("169.254.0.0/16")
+
+// UnmarshalText reads addresses and networks with commas between them.
+func (l *linkLocal) UnmarshalText(b []byte) error {
+	var out linkLocal
+	for item := range strings.SplitSeq(string(b), ",") {
+		if item = strings.TrimSpace(item); item == "" {
+			continue
+		}
+		p, err := netip.ParsePrefix(item)
+		if a, aerr := netip.ParseAddr(item); aerr == nil {
+			p, err = netip.PrefixFrom(a, a.BitLen()), nil
+		}
+		if err != nil || p.Bits() < allLinkLocal.Bits() || !allLinkLocal.Contains(p.Addr()) {
+			return fmt.Errorf("%q is no address or network within %s", item, allLinkLocal)
+		}
+		out = append(out, p.Masked())
+	}
+	*l = out
+	return nil
+}
+
+// String is what UnmarshalText reads.
+func (l *linkLocal) String() string {
+	var all []string
+	for _, p := range *l {
+		all = append(all, p.String())
+	}
+	return strings.Join(all, ",")
+}
+
+// egress is the policy for the URLs of users who are not administrators. They reach
+// the routes of this daemon by way of its router.
+func (d *daemon) egress() egress.Policy {
+	return egress.Policy{
+		Allow: d.cfg.Outbound.BrokerHosts,
+		Web: func(host string) (string, bool) {
+			if len(d.front) == 0 || !d.router.Serves(host) {
+				return "", false
+			}
+			return dialable(d.front[0].Addr().String())
+		},
+		TCP: func(host, port string) (string, bool) {
+			if len(d.front) == 0 || !d.router.ServesPort(host, port) {
+				return "", false
+			}
+			at, _, err := net.SplitHostPort(d.front[0].Addr().String())
+			if err != nil {
+				return "", false
+			}
+			return dialable(net.JoinHostPort(at, port))
+		},
+	}
+}
+
+// dialable is where a listener is reached from this machine.
+func dialable(listener string) (string, bool) {
+	at, err := netip.ParseAddrPort(listener)
+	if err != nil {
+		return "", false
+	}
+	switch a := at.Addr(); {
+	case a.IsUnspecified() && a.Is4():
+		at = netip.AddrPortFrom(netip.AddrFrom4([4]byte{127, 0, 0, 1}), at.Port())
+	case a.IsUnspecified():
+		at = netip.AddrPortFrom(netip.IPv6Loopback(), at.Port())
+	}
+	return at.String(), true
+}
+
+// tellRefused says in the log which stored URLs a user who is not an administrator
+// could not set now.
+func (d *daemon) tellRefused() {
+	urls, err := d.refused()
+	if err != nil {
+		d.log.Error("cannot read which URLs are stored", "err", err)
+	}
+	for _, u := range urls {
+		d.log.Warn("a stored URL keeps working, but only an administrator could set it now (set it again as an administrator, or allow its host with --allow-broker-hosts)",
+			"kind", u.Kind, "name", u.Name, "guid", u.GUID, "host", u.Host, "why", u.Why)
+	}
+}
+
+// readRefused finds the URLs that tellRefused names.
+func (d *daemon) readRefused() ([]v3.RefusedURL, error) {
+	policy := d.egress()
+	return refusedURLs(context.Background(), d.services, &policy)
+}
+
+// refusedURLs are those that tellRefused named and that are still stored. doctor asks
+// for them.
+func (d *daemon) refusedURLs() ([]v3.RefusedURL, error) {
+	urls, err := d.refused()
+	if len(urls) == 0 || err != nil {
+		return nil, err
+	}
+	stored, err := d.services.StoredURLs()
+	if err != nil {
+		return nil, err
+	}
+	return slices.DeleteFunc(slices.Clone(urls), func(u v3.RefusedURL) bool {
+		return !slices.ContainsFunc(stored, func(s services.StoredURL) bool {
+			return s.Kind == u.Kind && s.GUID == u.GUID && s.URL.Host == u.Host
+		})
+	}), nil
+}
+
+// refusedURLs are the stored URLs of unknown origin that the policy refuses. A name
+// that has no address now is not among them.
+func refusedURLs(ctx context.Context, book *services.Book, policy *egress.Policy) (out []v3.RefusedURL, err error) {
+	ctx, cancel := context.WithTimeout(ctx, checkLimit/2) // doctor must get to know it
+	defer cancel()
+	all, err := book.StoredURLs()
+	for _, u := range all {
+		refused, ok := errors.AsType[*egress.Refused](policy.CheckURL(ctx, u.URL))
+		if ok {
+			out = append(out, v3.RefusedURL{Kind: u.Kind, GUID: u.GUID, Name: u.Name, Host: u.URL.Host, Why: refused.What})
+		}
+	}
+	return out, err
+}
+
+// checkURLs looks for stored URLs that only administrators could set now: the daemon
+// tells, or where none runs the store does.
+func checkURLs(ctx context.Context, m machine) finding {
+	var urls []v3.RefusedURL
+	var err error
+	if holderOf(filepath.Join(m.cfg.Root, "lock")) != "" {
+		urls, err = askURLs(ctx, m.cfg.Run)
+	} else {
+		urls, err = readURLs(ctx, m.cfg)
+	}
+	if err != nil {
+		return warn(oneLine(fmt.Errorf("cannot tell which stored URLs would be refused: %w", err)), "run it as root, with the --root and --run of dewd")
+	}
+	return urlsRule(urls)
+}
+
+func urlsRule(urls []v3.RefusedURL) finding {
+	if len(urls) == 0 {
+		return good("no stored URL of a broker, drain or route service would be refused")
+	}
+	var all []string
+	for _, u := range urls {
+		all = append(all, fmt.Sprintf("%s %s (%s) at %s, %s", u.Kind, u.Name, u.GUID, u.Host, u.Why))
+	}
+	slices.Sort(all)
+	return warn("these keep working, but only an administrator could set their URLs now: "+strings.Join(all, "; "),
+		"set the URLs again as an administrator, or allow their hosts with --allow-broker-hosts")
+}
+
+// askURLs asks the running daemon.
+func askURLs(ctx context.Context, run string) ([]v3.RefusedURL, error) {
+	c, err := client.New(client.Options{Run: run, UserAgent: "dewd doctor"})
+	if err != nil {
+		return nil, err
+	}
+	st, err := c.Status(ctx)
+	return st.RefusedURLs, err
+}
+
+// readURLs reads the store of a daemon that does not run.
+func readURLs(ctx context.Context, cfg config) (out []v3.RefusedURL, err error) {
+	path := filepath.Join(cfg.Root, "dew.db")
+	if _, err := os.Stat(path); errors.Is(err, os.ErrNotExist) {
+		return nil, nil
+	}
+	db, err := store.Open(path, store.Options{Format: storeFormat})
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, db.Close()) }()
+	registry := app.NewRegistry(db)
+	serves, err := route.Hosts(registry)
+	if err != nil {
+		return nil, err
+	}
+	policy := egress.Policy{Allow: cfg.Outbound.BrokerHosts, Web: func(host string) (string, bool) { return "", serves(host) }}
+	return refusedURLs(ctx, services.New(services.Config{DB: db, Registry: registry, Events: app.NewEvents(db)}), &policy)
+}

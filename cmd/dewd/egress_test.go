@@ -1,0 +1,120 @@
+package main
+
+import (
+	"net/netip"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/dewrun/dew/api/v3"
+	"github.com/dewrun/dew/app"
+	"github.com/dewrun/dew/services"
+	"github.com/dewrun/dew/store"
+)
+
+func TestOutboundFlags(t *testing.T) {
+	t.Setenv("DEW_ALLOW_LINK_LOCAL", "169.254.1.0/24")
+	c, err := parse(t, "--allow-broker-hosts", "broker.example, 127.0.0.0/8", "--allow-link-local", "169.254.169.254,169.254.7.7/16")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := c.Outbound.BrokerHosts.String(); got != "broker.example,127.0.0.0/8" {
+		t.Errorf("broker hosts = %q", got)
+	}
+	if got := c.Outbound.LinkLocal.String(); got != "169.254.169.254/32,169.254.0.0/16" {
+		t.Errorf("link-local networks = %q", got)
+	}
+	for flag, values := range map[string][]string{
+		"--allow-link-local":   {"10.0.0.1", "169.254.0.0/15", "0.0.0.0/0", "fe80::1", "here"},
+		"--allow-broker-hosts": {"http://a.example", "a.example:80", "10.0.0.0/33"},
+	} {
+		for _, v := range values {
+			if _, err := parse(t, flag, v); statusOf(err) != statusUsage || !strings.Contains(err.Error(), flag[2:]) {
+				t.Errorf("%s %s: %v", flag, v, err)
+			}
+		}
+	}
+}
+
+func TestDialable(t *testing.T) {
+	for listener, want := range map[string]string{
+		"127.0.0.1:80": "127.0.0.1:80", "0.0.0.0:80": "127.0.0.1:80", "[::]:80": "[::1]:80", "192.0.2.1:80": "192.0.2.1:80",
+	} {
+		if got, ok := dialable(listener); !ok || got != want {
+			t.Errorf("%s: %q, %v; want %q", listener, got, ok, want)
+		}
+	}
+	if at, ok := dialable("here"); ok {
+		t.Errorf("here is reached at %q", at)
+	}
+}
+
+// oldStore makes the store of a dewd that did not keep who chose a URL: a space's
+// broker, a log drain and a route service at the given hosts.
+func oldStore(t testing.TB, root, broker, drain, front string) {
+	t.Helper()
+	db, err := store.Open(filepath.Join(root, "dew.db"), store.Options{Format: storeFormat})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer db.Close()
+	registry := app.NewRegistry(db)
+	if _, err := registry.EnsureDefaults("dew.localhost"); err != nil {
+		t.Fatal(err)
+	}
+	spaces, err := registry.Spaces()
+	if err != nil {
+		t.Fatal(err)
+	}
+	space := spaces[0].GUID
+	book := services.New(services.Config{DB: db, Registry: registry, Events: app.NewEvents(db)})
+	_, _, err = book.CreateBroker(services.NewBroker{Name: "old-broker", URL: "http://" + broker, Username: "user", Password: "pass", Space: space})
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, _, err = book.CreateInstance(services.NewInstance{
+		Type: services.UserProvided, Name: "old-door", Space: space, SyslogDrain: "syslog://" + drain, RouteService: "https://" + front,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// doctor names what only an administrator could set now, from the store where no
+// daemon runs.
+func TestDoctorNamesStoredURLs(t *testing.T) {
+	root := t.TempDir()
+	m := machine{cfg: config{Root: root, Run: t.TempDir()}}
+	expect(t, checkURLs(t.Context(), m), levelOK, "no stored URL")
+	oldStore(t, root, "127.0.0.1:9", "192.0.2.1:514", "[::ffff:169.254.169.254]/latest")
+	got := checkURLs(t.Context(), m)
+	expect(t, got, levelWarn, "route service old-door (")
+	expect(t, got, levelWarn, ") at [::ffff:169.254.169.254], a link-local address; service broker old-broker (")
+	if strings.Contains(got.What, "192.0.2.1") {
+		t.Errorf("finding = %q", got.What)
+	}
+	if err := m.cfg.Outbound.BrokerHosts.UnmarshalText([]byte("127.0.0.1,169.254.0.0/16")); err != nil {
+		t.Fatal(err)
+	}
+	expect(t, checkURLs(t.Context(), m), levelOK, "no stored URL")
+}
+
+func TestURLsRule(t *testing.T) {
+	got := urlsRule([]v3.RefusedURL{{Kind: "log drain", GUID: "g", Name: "papers", Host: "h:1", Why: "a loopback address"}})
+	want := finding{
+		Level: levelWarn, What: "these keep working, but only an administrator could set their URLs now: log drain papers (g) at h:1, a loopback address",
+		Do: "set the URLs again as an administrator, or allow their hosts with --allow-broker-hosts",
+	}
+	if d := cmp.Diff(want, got); d != "" {
+		t.Error(d)
+	}
+}
+
+func TestLinkLocalText(t *testing.T) {
+	l := linkLocal{netip.MustParsePrefix("169.254.1.0/24")}
+	if err := l.UnmarshalText(nil); err != nil || len(l) != 0 {
+		t.Errorf("nothing: %v, %v", l, err)
+	}
+}
