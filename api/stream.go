@@ -124,10 +124,14 @@ func (f following) run(ctx context.Context, c *logstream.Cursor) error {
 			c, gone = c.Skip()
 			err = f.out.gap(gone, c.At()-1)
 		case err == nil:
-			err = f.out.lines(es)
+			err = f.out.encode(es)
+			c.Release() // a slow client holds no more than what is sent to it
+			if err == nil {
+				err = f.out.send(f.out.buf)
+			}
 			sent = time.Now()
-			if f.out.size > muchText {
-				sent = time.Time{} // it has catching up to do
+			if c.Behind() {
+				sent = time.Time{}
 			}
 		}
 		if err != nil {
@@ -135,9 +139,6 @@ func (f following) run(ctx context.Context, c *logstream.Cursor) error {
 		}
 	}
 }
-
-// muchText is how many bytes are worth a write of their own.
-const muchText = 64 << 10
 
 // pace waits until the last write is long enough ago.
 func pace(ctx context.Context, sent time.Time) error {
@@ -221,7 +222,6 @@ type lineWriter struct {
 	w     io.Writer
 	flush func() error
 	form  lineForm
-	size  int // bytes of the last write
 	buf   []byte
 }
 
@@ -240,23 +240,24 @@ func newLineWriter(w http.ResponseWriter, r *http.Request) *lineWriter {
 	return &lineWriter{w: w, flush: http.NewResponseController(w).Flush, form: form}
 }
 
-func (o *lineWriter) lines(es []logstream.Envelope) error {
+// encode makes the bytes of lines, to be sent before the next call.
+func (o *lineWriter) encode(es []logstream.Envelope) (err error) {
 	b := o.buf[:0]
+	if cap(b) > keptBuffer {
+		b = nil
+	}
 	for i := range es {
 		l := presentLine(&es[i])
-		var err error
 		if b, err = o.form.line(b, &l); err != nil {
 			return err
 		}
 	}
-	if cap(b) <= keptBuffer {
-		o.buf = b
-	}
-	return o.send(b)
+	o.buf = b
+	return nil
 }
 
-// keptBuffer bounds what a quiet stream holds.
-const keptBuffer = 1 << 20
+// keptBuffer bounds the buffer that is used again.
+const keptBuffer = 128 << 10
 
 // gap has the number of the last line that is missing, so a client that comes
 // back goes on behind it.
@@ -283,7 +284,6 @@ func (o *lineWriter) beat(c *logstream.Cursor) error {
 }
 
 func (o *lineWriter) send(b []byte) error {
-	o.size = len(b)
 	if _, err := o.w.Write(b); err != nil {
 		return errGone
 	}
