@@ -99,8 +99,10 @@ func TestLogCacheWindows(t *testing.T) {
 		}
 		want = want[:min(len(want), x.limit)]
 		var got []uint64
-		for _, e := range must(x.read(t.Context(), l))(t) {
-			got = append(got, e.Seq)
+		for p := must(x.open(t.Context(), l))(t); len(p.lines) > 0; must(0, p.next(t.Context()))(t) {
+			for _, e := range p.lines {
+				got = append(got, e.Seq)
+			}
 		}
 		if !slices.Equal(got, want) {
 			t.Fatalf("%+v gives %v, want %v", x, got, want)

@@ -42,6 +42,15 @@ func (x *index) due(pos int64) bool {
 	return len(x.marks) == 0 || pos-x.marks[len(x.marks)-1].pos >= markEvery
 }
 
+// add appends a mark. The speakers of a segment only become more, so marks share
+// them.
+func (x *index) add(m mark) {
+	if n := len(x.marks); n > 0 && len(x.marks[n-1].speakers) == len(m.speakers) {
+		m.speakers = x.marks[n-1].speakers
+	}
+	x.marks = append(x.marks, m)
+}
+
 // before gives the last mark that reached says is not too far.
 func (x *index) before(reached func(mark) bool) (mark, bool) {
 	i := sort.Search(len(x.marks), func(i int) bool { return !reached(x.marks[i]) })

@@ -16,8 +16,8 @@ const (
 	keptPiece = 256 << 10 // a longer buffer is not reused
 )
 
-// piece is the memory that one Next needs. Brief cursors share a few: one that
-// waits for its client has given its own back.
+// piece is the memory that one Next needs. Cursors share a few: one whose reader
+// waits for a client has given its own back.
 type piece struct {
 	lines []Envelope
 	buf   []byte
@@ -35,23 +35,24 @@ func (c *Cursor) readSegment(s segment) ([]Envelope, error) {
 		return nil, fmt.Errorf("cannot open segment: %w", err)
 	}
 	defer func() { _ = f.Close() }()
-	r := segmentReader{f: f, pos: c.pos, end: s.size, chunk: pieceSize}
-	var es []Envelope
-	if c.reuse {
-		if c.piece == nil {
-			c.piece = pieces.Get().(*piece)
-		}
-		r.buf, es = c.piece.buf, c.piece.lines[:0]
-		defer func() { c.piece.buf, c.piece.lines = r.buf, es[:0] }()
+	if c.piece == nil {
+		c.piece = pieces.Get().(*piece)
 	}
+	r := segmentReader{f: f, pos: c.pos, end: s.size, chunk: pieceSize, buf: c.piece.buf}
+	es := c.piece.lines[:0]
 	if r.pos == 0 {
-		if err := c.enter(&r); err != nil {
-			return nil, err
-		}
+		err = c.enter(&r)
 	}
-	es, err = c.readPiece(&r, es)
+	if err == nil {
+		es, err = c.readPiece(&r, es)
+	}
+	c.piece.buf, c.piece.lines = r.buf, es[:0]
+	if !c.reuse {
+		es = keep(es)
+		c.Release()
+	}
 	if errors.Is(err, io.EOF) {
-		return es, nil
+		err = nil
 	}
 	return es, err
 }
@@ -154,10 +155,6 @@ func (s *segmentReader) sum(n int) error {
 	}
 	want, sum := binary.LittleEndian.Uint32(s.have[4:]), uint32(0)
 	from := s.pos
-	if s.buf == nil { // nobody keeps what is read here
-		s.buf = make([]byte, s.chunk)
-		defer func() { s.buf = nil }()
-	}
 	for at, end := from+frameHead, from+int64(n); at < end; at += int64(len(s.have)) {
 		s.pos, s.have = at, nil
 		if err := s.fill(int(min(s.chunk, end-at))); err != nil {
