@@ -170,14 +170,42 @@ func (s *Server) verifyLog(r *http.Request) (any, error) {
 	if r.Context().Err() != nil {
 		return nil, r.Context().Err()
 	}
-	out := v3.LogReport{
-		OK: err == nil, Segments: report.Segments, Frames: report.Frames, Lines: report.Lines, Bytes: report.Bytes,
-		Streams: report.Streams, Gaps: report.Gaps, Lost: report.Lost, First: report.First, Last: report.Last, Problems: []string{},
-	}
+	problems := report.Missing
 	if err != nil {
-		out.Problems = strings.Split(err.Error(), "\n")
+		problems = append(strings.Split(err.Error(), "\n"), problems...)
 	}
-	return out, nil
+	lost, err := s.lostEnd(a, l)
+	if err != nil {
+		return nil, err
+	}
+	problems = append(problems, lost...)
+	return v3.LogReport{
+		OK: len(problems) == 0, Segments: report.Segments, Frames: report.Frames, Lines: report.Lines, Bytes: report.Bytes,
+		Streams: report.Streams, Gaps: report.Gaps, Lost: report.Lost, First: report.First, Last: report.Last, Problems: append([]string{}, problems...),
+	}, nil
+}
+
+// lostEnd finds what a log cannot tell of itself: that it is shorter than it was. An
+// app's log has a line from the beginning, and crash records name lines by number.
+func (s *Server) lostEnd(a app.App, l *logstream.Log) ([]string, error) {
+	last := l.LastSeq()
+	if last == 0 {
+		return []string{"the log is empty: dewd writes a line when an app is created, so its segment files are gone"}, nil
+	}
+	records, err := s.exitsOf(a.GUID)
+	if err != nil {
+		return nil, err
+	}
+	named := uint64(0)
+	for _, r := range records {
+		for _, lines := range r.Lines {
+			named = max(named, lines.To)
+		}
+	}
+	if named <= last {
+		return nil, nil
+	}
+	return []string{fmt.Sprintf("the log ends with line %d, but a crash record names line %d: its segment files are gone", last, named)}, nil
 }
 
 // errGone says that the client does not listen any more.

@@ -19,6 +19,9 @@ type Status struct {
 	Instances  int       `json:"instances"` // wished
 	Running    int       `json:"running"`
 	Crashed    int       `json:"crashed"`
+
+	LogRetention      int64 `json:"log_retention"`       // bytes of log kept per app
+	LogRetentionAsked int64 `json:"log_retention_asked"` // --log-retention; more is kept of no log than a quarter of the file system
 }
 
 // Crashes is the answer of GET /dew/v1/apps/:guid/crashes, newest first.
