@@ -136,13 +136,14 @@ const defaultMaxUpload = 1 << 30
 
 // Server answers. It may be used by many goroutines.
 type Server struct {
-	c      Config
-	log    *slog.Logger
-	public *url.URL
-	names  map[string]bool
-	mux    *http.ServeMux
-	recent recentTimes
-	beat   time.Duration // how often a stream without lines says that it is alive
+	c         Config
+	log       *slog.Logger
+	public    *url.URL
+	names     map[string]bool
+	mux       *http.ServeMux
+	recent    recentTimes
+	followers followers
+	beat      time.Duration // how often a stream without lines says that it is alive
 }
 
 // New makes a Server and gives the jobs their operations.

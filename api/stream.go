@@ -6,8 +6,10 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"runtime/debug"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/dewrun/dew/api/v3"
@@ -48,6 +50,8 @@ func (s *Server) stream(w http.ResponseWriter, r *http.Request, a app.App, may f
 		s.fail(w, r, err)
 		return
 	}
+	s.followers.join()
+	defer s.followers.leave()
 	out := newLineWriter(w, r)
 	if err := out.beat(c); err != nil {
 		return // the client is gone
@@ -61,6 +65,37 @@ func (s *Server) stream(w http.ResponseWriter, r *http.Request, a app.App, may f
 	if err != nil && r.Context().Err() == nil && !errors.Is(err, logstream.ErrClosed) && !errors.Is(err, errGone) {
 		s.log.Warn("log stream ended", "request", requestID(r.Context()), "app", a.GUID, "err", err)
 	}
+}
+
+// followers counts the streams that are open.
+type followers struct {
+	mu        sync.Mutex // guards what follows
+	now, most int
+}
+
+// manyFollowers is how many at once leave garbage that is worth a collection.
+const manyFollowers = 16
+
+func (f *followers) join() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.now++
+	f.most = max(f.most, f.now)
+}
+
+// leave gives memory back to the system when the last of many leaves: a daemon that
+// has nothing more to do would collect its garbage two minutes later.
+func (f *followers) leave() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.now--
+	if f.now > 0 {
+		return
+	}
+	if f.most >= manyFollowers {
+		go debug.FreeOSMemory()
+	}
+	f.most = 0
 }
 
 // stays tells why somebody who was let in to an app's log may not stay.

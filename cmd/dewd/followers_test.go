@@ -44,7 +44,7 @@ func TestFollowersMemory(t *testing.T) {
 	line := strings.Repeat("x", 99)
 	c.pushLogs("n=0; while :; do yes "+line+" | head -n 40000; n=$((n+1)); echo burst $n; sleep 0.5; done", idle)
 	guid := filepath.Base(c.appLog())
-	before := c.resident("VmRSS")
+	before := c.memory("VmRSS")
 	crowd := c.crowd(guid)
 	for i := range followers {
 		crowd.join(i)
@@ -60,13 +60,13 @@ func TestFollowersMemory(t *testing.T) {
 		}
 		return nil
 	})
-	peak, with := c.resident("VmHWM"), c.resident("VmRSS")
+	peak, with := c.memory("VmHWM"), c.memory("VmRSS")
 	crowd.leave()
 	c.dew("stop", "sample")
-	left := c.resident("VmRSS")
+	left := c.memory("VmRSS")
 	began := time.Now()
 	c.eventually("dewd gives memory back", func() error {
-		if left = c.resident("VmRSS"); left > leftMB {
+		if left = c.memory("VmRSS"); left > leftMB {
 			return fmt.Errorf("%.0f MB are resident, at most %d should be", left, leftMB)
 		}
 		return nil
@@ -92,8 +92,8 @@ func plainDewd(t testing.TB) string {
 	return path
 }
 
-// resident is a field of what the kernel says about dewd's memory, in MB.
-func (c *cell) resident(field string) float64 {
+// memory is a field of what the kernel says about dewd's memory, in MB.
+func (c *cell) memory(field string) float64 {
 	c.t.Helper()
 	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", c.cmd.Process.Pid))
 	if err != nil {
