@@ -440,7 +440,7 @@ func TestVerifyFindsLosses(t *testing.T) {
 	}
 	t.Run("no segments", func(t *testing.T) {
 		w := newWorld(t)
-		a, err := w.c.Registry.PutApp(app.App{GUID: "00000000-0000-4000-8000-000000000001", Name: "bare", Space: w.space})
+		a, err := w.c.Registry.PutApp(app.App{GUID: "00000000-0000-4000-8000-000000000001", Name: "bare", Space: w.space.GUID})
 		if err != nil {
 			t.Fatal(err)
 		}
