@@ -20,8 +20,8 @@ type Status struct {
 	Running    int       `json:"running"`
 	Crashed    int       `json:"crashed"`
 
-	LogRetention      int64 `json:"log_retention"`       // bytes of log kept per app
-	LogRetentionAsked int64 `json:"log_retention_asked"` // --log-retention; more is kept of no log than a quarter of the file system
+	LogRetention      int64 `json:"log_retention,omitempty"`       // bytes of log kept per app
+	LogRetentionAsked int64 `json:"log_retention_asked,omitempty"` // --log-retention; more is kept of no log than a quarter of the file system
 }
 
 // Crashes is the answer of GET /dew/v1/apps/:guid/crashes, newest first.
