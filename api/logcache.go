@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"io"
-	"maps"
 	"math"
 	"net/http"
 	"slices"
@@ -14,7 +13,6 @@ import (
 	"time"
 
 	"github.com/dewrun/dew/api/v3"
-	"github.com/dewrun/dew/app"
 	"github.com/dewrun/dew/logstream"
 )
 
@@ -39,34 +37,29 @@ func (s *Server) logCacheRead(r *http.Request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	out := v3.LogCacheRead{Envelopes: v3.LogCacheBatch{Batch: []v3.LogCacheEnvelope{}}}
+	none := v3.LogCacheRead{Envelopes: v3.LogCacheBatch{Batch: []v3.LogCacheEnvelope{}}}
 	if !want.lines {
-		return out, nil
+		return none, nil
 	}
 	l, err := s.c.Logs.App(a.GUID)
 	if err != nil {
 		return nil, err
 	}
 	if s.recent.nothingSince(a.GUID, l.LastSeq(), want.start) {
-		return out, nil
+		return none, nil
 	}
-	es, err := want.read(r.Context(), l)
+	page, err := want.open(r.Context(), l)
 	if err != nil {
 		return nil, err
 	}
-	if n := len(es); n > 0 && want.descending {
-		s.recent.note(a.GUID, es[0].Seq, es[0].Time.UnixNano())
-	} else if n > 0 {
-		s.recent.note(a.GUID, es[n-1].Seq, es[n-1].Time.UnixNano())
-	}
-	tags, err := s.tagsOf(a)
-	if err != nil {
+	if page.form, err = s.envelopeForm(a); err != nil {
 		return nil, err
 	}
-	for _, e := range es {
-		out.Envelopes.Batch = append(out.Envelopes.Batch, tags.present(e))
-	}
-	return out, nil
+	return answer{status: http.StatusOK, contentType: "application/json", produce: func(w io.Writer) error {
+		err := page.write(r.Context(), w)
+		s.recent.note(a.GUID, page.newest)
+		return err
+	}}, nil
 }
 
 // window is what a read asks for.
@@ -112,10 +105,11 @@ func (w *window) set(name string, vs []string) (err error) {
 	return nil
 }
 
-// read gives the lines of the window: the oldest of them first, or the newest.
-func (w window) read(ctx context.Context, l *logstream.Log) ([]logstream.Envelope, error) {
+// open finds the lines of the window: the oldest of them first, or the newest.
+func (w window) open(ctx context.Context, l *logstream.Log) (*logPage, error) {
+	p := &logPage{left: w.limit}
 	if w.start >= w.end {
-		return nil, nil
+		return p, nil
 	}
 	var f logstream.Filter
 	if w.start > 0 {
@@ -125,43 +119,50 @@ func (w window) read(ctx context.Context, l *logstream.Log) ([]logstream.Envelop
 		f.Until = time.Unix(0, max(w.end, 1))
 	}
 	last := l.LastSeq()
-	var c *logstream.Cursor
-	var err error
-	if w.descending {
-		c, err = l.SelectNewest(ctx, w.limit, f)
-	} else {
-		c, err = l.Select(0, f)
-	}
-	if err != nil {
-		return nil, err
-	}
-	es, err := w.collect(ctx, c.UpTo(last))
-	if err != nil {
-		return nil, err
-	}
-	if w.descending {
-		slices.Reverse(es)
-	}
-	return es[:min(len(es), w.limit)], nil
-}
-
-// collect reads enough of what a cursor gives. What the retention drops meanwhile
-// is told by a line of the log itself.
-func (w window) collect(ctx context.Context, c *logstream.Cursor) ([]logstream.Envelope, error) {
-	var out []logstream.Envelope
-	for len(out) < w.limit {
-		es, err := c.Next(ctx)
-		switch {
-		case errors.Is(err, logstream.ErrTrimmed):
-			c, _ = c.Skip()
-		case errors.Is(err, io.EOF):
-			return out, nil
-		case err != nil:
+	if !w.descending {
+		c, err := l.Select(0, f)
+		if err != nil {
 			return nil, err
 		}
-		out = append(out, slices.DeleteFunc(es, func(e logstream.Envelope) bool { return e.Time.IsZero() })...)
+		p.c = c.UpTo(last).Brief()
+		return p, p.next(ctx) // a log that cannot be read has an answer of its own
 	}
-	return out, nil
+	c, err := l.SelectNewest(ctx, w.limit, f)
+	if err != nil {
+		return nil, err
+	}
+	if p.rest, err = collect(ctx, c.UpTo(last)); err != nil {
+		return nil, err
+	}
+	slices.Reverse(p.rest)
+	p.rest = p.rest[:min(len(p.rest), w.limit)]
+	return p, p.next(ctx)
+}
+
+// collect reads all that a cursor gives.
+func collect(ctx context.Context, c *logstream.Cursor) ([]logstream.Envelope, error) {
+	var out []logstream.Envelope
+	for {
+		es, err := nextLines(ctx, &c)
+		if errors.Is(err, io.EOF) {
+			return out, nil
+		}
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, es...)
+	}
+}
+
+// nextLines gives the next lines of a cursor. What the retention drops meanwhile is
+// told by a line of the log itself.
+func nextLines(ctx context.Context, c **logstream.Cursor) ([]logstream.Envelope, error) {
+	es, err := (*c).Next(ctx)
+	if errors.Is(err, logstream.ErrTrimmed) {
+		*c, _ = (*c).Skip()
+		return nil, nil
+	}
+	return slices.DeleteFunc(es, func(e logstream.Envelope) bool { return e.Time.IsZero() }), err
 }
 
 // logCacheMeta tells what is kept of the apps that one may see.
@@ -195,62 +196,6 @@ func (s *Server) logCacheMeta(r *http.Request) (any, error) {
 	return out, nil
 }
 
-// tags are what every line of an app is marked with. The names are those of now,
-// also for lines of before a rename.
-type tags struct {
-	source    string
-	common    map[string]string
-	processes map[string]app.Process // by type in capitals, as sources have it
-}
-
-func (s *Server) tagsOf(a app.App) (tags, error) {
-	t := tags{source: a.GUID, processes: map[string]app.Process{}, common: map[string]string{
-		"app_id": a.GUID, "app_name": a.Name, "space_id": a.Space, "origin": "rep",
-	}}
-	ps, err := s.c.Registry.Processes(a.GUID)
-	if err != nil {
-		return t, err
-	}
-	for _, p := range ps {
-		t.processes[strings.ToUpper(p.Type)] = p
-	}
-	space, err := s.c.Registry.Space(a.Space)
-	if err != nil {
-		return t, nil // an app without a space has no such tags
-	}
-	t.common["space_name"], t.common["organization_id"] = space.Name, space.Org
-	if org, err := s.c.Registry.Org(space.Org); err == nil {
-		t.common["organization_name"] = org.Name
-	}
-	return t, nil
-}
-
-func (t tags) present(e logstream.Envelope) v3.LogCacheEnvelope {
-	index := strconv.Itoa(e.Source.Index)
-	out := map[string]string{"source_type": e.Source.Type, "instance_id": index}
-	maps.Copy(out, t.common)
-	if p, ok := t.processes[processType(e.Source.Type)]; ok {
-		out["process_id"], out["process_type"] = p.GUID, p.Type
-	}
-	if e.Source.InstanceID != "" {
-		out["instance_guid"] = e.Source.InstanceID
-	}
-	return v3.LogCacheEnvelope{
-		Timestamp: e.Time.UnixNano(), SourceID: t.source, InstanceID: index, Tags: out,
-		Log: &v3.LogCacheLog{Payload: e.Text, Type: e.Stream.String()},
-	}
-}
-
-// processType is the type in APP/PROC/<TYPE>, also of a sidecar's source.
-func processType(source string) string {
-	rest, ok := strings.CutPrefix(source, "APP/PROC/")
-	if !ok {
-		return ""
-	}
-	kind, _, _ := strings.Cut(rest, "/")
-	return kind
-}
-
 // recentTimes remembers the time of the newest line of logs that are polled, so
 // that a poll of a quiet log reads nothing.
 type recentTimes struct {
@@ -263,14 +208,14 @@ type lineTime struct {
 	time int64
 }
 
-func (t *recentTimes) note(app string, seq uint64, at int64) {
+func (t *recentTimes) note(app string, newest lineTime) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.last == nil || len(t.last) > maxRecent {
 		t.last = map[string]lineTime{}
 	}
-	if t.last[app].seq < seq {
-		t.last[app] = lineTime{seq: seq, time: at}
+	if t.last[app].seq < newest.seq {
+		t.last[app] = newest
 	}
 }
 

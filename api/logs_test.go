@@ -21,6 +21,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/dewrun/dew/api/v3"
+	"github.com/dewrun/dew/app"
 	"github.com/dewrun/dew/logstream"
 )
 
@@ -99,8 +100,10 @@ func TestLogCacheWindows(t *testing.T) {
 		}
 		want = want[:min(len(want), x.limit)]
 		var got []uint64
-		for _, e := range must(x.read(t.Context(), l))(t) {
-			got = append(got, e.Seq)
+		for p := must(x.open(t.Context(), l))(t); len(p.lines) > 0; must(0, p.next(t.Context()))(t) {
+			for _, e := range p.lines {
+				got = append(got, e.Seq)
+			}
 		}
 		if !slices.Equal(got, want) {
 			t.Fatalf("%+v gives %v, want %v", x, got, want)
@@ -409,5 +412,42 @@ func FuzzLogQuery(f *testing.F) {
 			t.Errorf("%q = %+v", query, q)
 		}
 		q.filter.Matches(logstream.Envelope{Text: []byte(query)})
+	})
+}
+
+// A log that is shorter than it was does not verify, although what is left of it is
+// whole; one whose oldest lines the retention dropped does.
+func TestVerifyFindsLosses(t *testing.T) {
+	for name, lose := range map[string]struct {
+		cause string
+		want  string
+	}{
+		"retention": {logstream.LostRetention, ""},
+		"damage":    {logstream.LostDamage, "line 2 tells of a loss: 5 lines are missing: damaged"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t)
+			a := w.createApp("shop")
+			if err := w.log(a.GUID).Gap(logstream.Source{Type: "CELL"}, lose.cause, 5); err != nil {
+				t.Fatal(err)
+			}
+			var report v3.LogReport
+			w.want(200, "GET", "/stream/v1/apps/"+a.GUID+"/verify", "", &report)
+			if report.OK != (lose.want == "") || strings.Join(report.Problems, "; ") != lose.want {
+				t.Errorf("report = %+v, want %q", report, lose.want)
+			}
+		})
+	}
+	t.Run("no segments", func(t *testing.T) {
+		w := newWorld(t)
+		a, err := w.c.Registry.PutApp(app.App{GUID: "00000000-0000-4000-8000-000000000001", Name: "bare", Space: w.space.GUID})
+		if err != nil {
+			t.Fatal(err)
+		}
+		var report v3.LogReport
+		w.want(200, "GET", "/stream/v1/apps/"+a.GUID+"/verify", "", &report)
+		if report.OK || !strings.Contains(strings.Join(report.Problems, "; "), "the log is empty") {
+			t.Errorf("report = %+v, want that it is empty", report)
+		}
 	})
 }

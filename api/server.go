@@ -141,13 +141,14 @@ const defaultMaxUpload = 1 << 30
 
 // Server answers. It may be used by many goroutines.
 type Server struct {
-	c      Config
-	log    *slog.Logger
-	public *url.URL
-	names  map[string]bool
-	mux    *http.ServeMux
-	recent recentTimes
-	beat   time.Duration // how often a stream without lines says that it is alive
+	c         Config
+	log       *slog.Logger
+	public    *url.URL
+	names     map[string]bool
+	mux       *http.ServeMux
+	recent    recentTimes
+	followers followers
+	beat      time.Duration // how often a stream without lines says that it is alive
 }
 
 // New makes a Server and gives the jobs their operations.
@@ -282,10 +283,11 @@ type answer struct {
 	warnings []string // that clients show beside
 	body     any      // as JSON; nil: none
 
-	// What is not JSON is raw, or content where it is large; either has a type.
+	// What no encoder makes has a type: raw, content where it is large, or produce.
 	raw         []byte
 	content     io.ReadCloser
-	size        int64 // of content; 0: unknown
+	size        int64                   // of content; 0: unknown
+	produce     func(w io.Writer) error // writes a large body piece by piece
 	contentType string
 }
 
@@ -349,7 +351,7 @@ func (s *Server) write(w http.ResponseWriter, r *http.Request, a answer) {
 	if len(a.warnings) > 0 {
 		h.Set("X-Cf-Warnings", joinWarnings(a.warnings))
 	}
-	if a.raw != nil || a.content != nil {
+	if a.raw != nil || a.content != nil || a.produce != nil {
 		s.writeRaw(w, r, a)
 		return
 	}
@@ -377,7 +379,7 @@ func (s *Server) writeRaw(w http.ResponseWriter, r *http.Request, a answer) {
 	h := w.Header()
 	h.Set("Content-Type", a.contentType)
 	h.Set("X-Content-Type-Options", "nosniff")
-	if a.content == nil {
+	if a.raw != nil {
 		h.Set("Content-Length", strconv.Itoa(len(a.raw)))
 		w.WriteHeader(a.status)
 		_, _ = w.Write(a.raw) // a client that hung up is its own business
@@ -387,8 +389,13 @@ func (s *Server) writeRaw(w http.ResponseWriter, r *http.Request, a answer) {
 		h.Set("Content-Length", strconv.FormatInt(a.size, 10))
 	}
 	w.WriteHeader(a.status)
-	_, err := io.Copy(w, a.content)
-	if err = errors.Join(err, a.content.Close()); err != nil && r.Context().Err() == nil {
+	if a.content != nil {
+		a.produce = func(w io.Writer) error {
+			_, err := io.Copy(w, a.content)
+			return errors.Join(err, a.content.Close())
+		}
+	}
+	if err := a.produce(w); err != nil && r.Context().Err() == nil {
 		s.log.Warn("a download ended too early", "request", requestID(r.Context()), "path", r.URL.Path, "err", err)
 		panic(http.ErrAbortHandler) // the client must not take it for the whole
 	}

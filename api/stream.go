@@ -6,8 +6,10 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"runtime/debug"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/dewrun/dew/api/v3"
@@ -48,6 +50,8 @@ func (s *Server) stream(w http.ResponseWriter, r *http.Request, a app.App, may f
 		s.fail(w, r, err)
 		return
 	}
+	s.followers.join()
+	defer s.followers.leave()
 	out := newLineWriter(w, r)
 	if err := out.beat(c); err != nil {
 		return // the client is gone
@@ -61,6 +65,37 @@ func (s *Server) stream(w http.ResponseWriter, r *http.Request, a app.App, may f
 	if err != nil && r.Context().Err() == nil && !errors.Is(err, logstream.ErrClosed) && !errors.Is(err, errGone) {
 		s.log.Warn("log stream ended", "request", requestID(r.Context()), "app", a.GUID, "err", err)
 	}
+}
+
+// followers counts the streams that are open.
+type followers struct {
+	mu        sync.Mutex // guards what follows
+	now, most int
+}
+
+// manyFollowers is how many at once leave garbage that is worth a collection.
+const manyFollowers = 16
+
+func (f *followers) join() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.now++
+	f.most = max(f.most, f.now)
+}
+
+// leave gives memory back to the system when the last of many leaves: a daemon that
+// has nothing more to do would collect its garbage two minutes later.
+func (f *followers) leave() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.now--
+	if f.now > 0 {
+		return
+	}
+	if f.most >= manyFollowers {
+		go debug.FreeOSMemory()
+	}
+	f.most = 0
 }
 
 // stays tells why somebody who was let in to an app's log may not stay.
@@ -124,10 +159,14 @@ func (f following) run(ctx context.Context, c *logstream.Cursor) error {
 			c, gone = c.Skip()
 			err = f.out.gap(gone, c.At()-1)
 		case err == nil:
-			err = f.out.lines(es)
+			err = f.out.encode(es)
+			c.Release() // a slow client holds no more than what is sent to it
+			if err == nil {
+				err = f.out.send(f.out.buf)
+			}
 			sent = time.Now()
-			if f.out.size > muchText {
-				sent = time.Time{} // it has catching up to do
+			if c.Behind() {
+				sent = time.Time{}
 			}
 		}
 		if err != nil {
@@ -135,9 +174,6 @@ func (f following) run(ctx context.Context, c *logstream.Cursor) error {
 		}
 	}
 }
-
-// muchText is how many bytes are worth a write of their own.
-const muchText = 64 << 10
 
 // pace waits until the last write is long enough ago.
 func pace(ctx context.Context, sent time.Time) error {
@@ -169,14 +205,42 @@ func (s *Server) verifyLog(r *http.Request) (any, error) {
 	if r.Context().Err() != nil {
 		return nil, r.Context().Err()
 	}
-	out := v3.LogReport{
-		OK: err == nil, Segments: report.Segments, Frames: report.Frames, Lines: report.Lines, Bytes: report.Bytes,
-		Streams: report.Streams, Gaps: report.Gaps, Lost: report.Lost, First: report.First, Last: report.Last, Problems: []string{},
-	}
+	problems := report.Missing
 	if err != nil {
-		out.Problems = strings.Split(err.Error(), "\n")
+		problems = append(strings.Split(err.Error(), "\n"), problems...)
 	}
-	return out, nil
+	lost, err := s.lostEnd(a, l)
+	if err != nil {
+		return nil, err
+	}
+	problems = append(problems, lost...)
+	return v3.LogReport{
+		OK: len(problems) == 0, Segments: report.Segments, Frames: report.Frames, Lines: report.Lines, Bytes: report.Bytes,
+		Streams: report.Streams, Gaps: report.Gaps, Lost: report.Lost, First: report.First, Last: report.Last, Problems: append([]string{}, problems...),
+	}, nil
+}
+
+// lostEnd finds what a log cannot tell of itself: that it is shorter than it was. An
+// app's log has a line from the beginning, and crash records name lines by number.
+func (s *Server) lostEnd(a app.App, l *logstream.Log) ([]string, error) {
+	last := l.LastSeq()
+	if last == 0 {
+		return []string{"the log is empty: dewd writes a line when an app is created, so its segment files are gone"}, nil
+	}
+	records, err := s.exitsOf(a.GUID)
+	if err != nil {
+		return nil, err
+	}
+	named := uint64(0)
+	for _, r := range records {
+		for _, lines := range r.Lines {
+			named = max(named, lines.To)
+		}
+	}
+	if named <= last {
+		return nil, nil
+	}
+	return []string{fmt.Sprintf("the log ends with line %d, but a crash record names line %d: its segment files are gone", last, named)}, nil
 }
 
 // errGone says that the client does not listen any more.
@@ -221,7 +285,6 @@ type lineWriter struct {
 	w     io.Writer
 	flush func() error
 	form  lineForm
-	size  int // bytes of the last write
 	buf   []byte
 }
 
@@ -240,23 +303,24 @@ func newLineWriter(w http.ResponseWriter, r *http.Request) *lineWriter {
 	return &lineWriter{w: w, flush: http.NewResponseController(w).Flush, form: form}
 }
 
-func (o *lineWriter) lines(es []logstream.Envelope) error {
+// encode makes the bytes of lines, to be sent before the next call.
+func (o *lineWriter) encode(es []logstream.Envelope) (err error) {
 	b := o.buf[:0]
+	if cap(b) > keptBuffer {
+		b = nil
+	}
 	for i := range es {
 		l := presentLine(&es[i])
-		var err error
 		if b, err = o.form.line(b, &l); err != nil {
 			return err
 		}
 	}
-	if cap(b) <= keptBuffer {
-		o.buf = b
-	}
-	return o.send(b)
+	o.buf = b
+	return nil
 }
 
-// keptBuffer bounds what a quiet stream holds.
-const keptBuffer = 1 << 20
+// keptBuffer bounds the buffer that is used again.
+const keptBuffer = 128 << 10
 
 // gap has the number of the last line that is missing, so a client that comes
 // back goes on behind it.
@@ -283,7 +347,6 @@ func (o *lineWriter) beat(c *logstream.Cursor) error {
 }
 
 func (o *lineWriter) send(b []byte) error {
-	o.size = len(b)
 	if _, err := o.w.Write(b); err != nil {
 		return errGone
 	}

@@ -31,10 +31,19 @@ type follower struct {
 	stats Stats
 }
 
+// batch are lines that a cursor gave.
+type batch struct {
+	lines   []logstream.Envelope
+	next    uint64 // number behind them
+	more    bool   // others follow at once
+	release func() // gives their memory back
+}
+
 // sender is one connection to a receiver.
 type sender interface {
-	// send hands over the lines; next is the number behind them.
-	send(ctx context.Context, es []logstream.Envelope, next uint64) error
+	// send hands over a batch, and releases it before it waits for the receiver. It
+	// may wait for the next one if there is more.
+	send(ctx context.Context, b batch) error
 	// has is the number of the first line that the receiver may not have; ended: the
 	// connection has, and no more is to be heard.
 	has(ended bool) uint64
@@ -120,7 +129,6 @@ func (f *follower) pour(ctx context.Context, s sender) (sent uint64, err error) 
 		case errors.Is(err, logstream.ErrTrimmed):
 			var lost int64
 			cur, lost = cur.Skip()
-			cur = cur.Brief()
 			f.count(func(st *Stats) { st.Dropped += uint64(max(lost, 0)) })
 			continue
 		case err != nil:
@@ -131,7 +139,7 @@ func (f *follower) pour(ctx context.Context, s sender) (sent uint64, err error) 
 				return sent, err
 			}
 		}
-		if err := s.send(ctx, es, cur.At()); err != nil {
+		if err := s.send(ctx, batch{lines: es, next: cur.At(), more: cur.Behind(), release: cur.Release}); err != nil {
 			select {
 			case <-s.ended(): // why it hung up says more than that nothing can be written
 				err = s.err()

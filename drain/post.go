@@ -11,13 +11,11 @@ import (
 	"net/url"
 	"sync/atomic"
 	"time"
-
-	"github.com/dewrun/dew/logstream"
 )
 
 const (
 	postLimit  = 30 * time.Second
-	batchBytes = 256 << 10 // of one POST with many messages
+	batchBytes = 128 << 10 // of one POST with many messages, about
 	maxAnswer  = 64 << 10
 )
 
@@ -30,6 +28,7 @@ type poster struct {
 	batch  bool
 	client *http.Client
 	never  chan struct{} // requests fail by themselves: nobody hangs up between them
+	body   []byte        // messages that are not posted yet
 
 	next atomic.Uint64 // number behind the last line that was answered
 }
@@ -63,21 +62,35 @@ func (p *poster) err() error             { return nil }
 func (p *poster) has(bool) uint64        { return p.next.Load() }
 func (p *poster) close()                 { p.client.CloseIdleConnections() }
 
-func (p *poster) send(ctx context.Context, es []logstream.Envelope, next uint64) error {
-	var body []byte
-	for i, e := range es {
-		body = message(body, e, p.names[0], p.names[1])
-		last := i == len(es)-1
-		if p.batch && !last && len(body) < batchBytes {
-			continue
-		}
-		if err := p.post(ctx, body); err != nil {
+func (p *poster) send(ctx context.Context, b batch) error {
+	if p.batch {
+		return p.sendMany(ctx, b)
+	}
+	for _, e := range b.lines {
+		p.body = message(p.body[:0], e, p.names[0], p.names[1])
+		if err := p.post(ctx, p.body); err != nil {
 			return err
 		}
 		p.next.Store(e.Seq + 1)
-		body = body[:0]
 	}
-	p.next.Store(next)
+	p.next.Store(b.next)
+	return nil
+}
+
+// sendMany posts as many messages together as there are, up to about batchBytes.
+func (p *poster) sendMany(ctx context.Context, b batch) error {
+	for _, e := range b.lines {
+		p.body = message(p.body, e, p.names[0], p.names[1])
+	}
+	b.release()
+	if b.more && len(p.body) < batchBytes {
+		return nil
+	}
+	if err := p.post(ctx, p.body); err != nil {
+		return err
+	}
+	p.body = p.body[:0]
+	p.next.Store(b.next)
 	return nil
 }
 

@@ -12,8 +12,6 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
-
-	"github.com/dewrun/dew/logstream"
 )
 
 // errHungUp says that the receiver ended the connection in an orderly way: it has
@@ -149,17 +147,18 @@ func (s *stream) err() error {
 	return s.why
 }
 
-func (s *stream) send(_ context.Context, es []logstream.Envelope, next uint64) error {
+func (s *stream) send(_ context.Context, b batch) error {
 	s.frames = s.frames[:0]
-	for _, e := range es {
+	for _, e := range b.lines {
 		s.frames, s.scratch = frame(s.frames, s.scratch, e, s.names)
 	}
+	b.release()
 	if err := s.conn.SetWriteDeadline(time.Now().Add(writeLimit)); err != nil {
 		return err
 	}
 	// Counted as under way before: what is only partly written must be sent again.
 	s.mu.Lock()
-	s.sent = append(s.sent, stretch{end: -1, next: next})
+	s.sent = append(s.sent, stretch{end: -1, next: b.next})
 	s.mu.Unlock()
 	if _, err := s.conn.Write(s.frames); err != nil {
 		s.failed = true

@@ -30,8 +30,8 @@ func TestStreamBrokenOff(t *testing.T) {
 	}
 	raw := &counted{TCPConn: conn.(*net.TCPConn)}
 	s := &stream{raw: raw, conn: raw, rest: time.Hour, down: make(chan struct{}), took: 1, safe: 1}
-	es := []logstream.Envelope{{Source: logstream.Source{Type: "APP"}, Text: []byte(strings.Repeat("x", 1000))}}
-	if err := s.send(t.Context(), es, 2); err != nil {
+	b := batch{lines: []logstream.Envelope{{Source: logstream.Source{Type: "APP"}, Text: []byte(strings.Repeat("x", 1000))}}, next: 2, release: func() {}}
+	if err := s.send(t.Context(), b); err != nil {
 		t.Fatal(err)
 	}
 	eventually(t, "the other kernel has it", func() bool { return s.has(false) == 1 && s.took == 2 })
@@ -39,7 +39,8 @@ func TestStreamBrokenOff(t *testing.T) {
 		t.Fatal(err)
 	}
 	peer.Close() // what it has not read is lost
-	eventually(t, "writing notices", func() bool { return s.send(t.Context(), es, 3) != nil })
+	b.next = 3
+	eventually(t, "writing notices", func() bool { return s.send(t.Context(), b) != nil })
 	time.AfterFunc(20*time.Millisecond, s.listen) // reading does only now
 	if got := s.has(true); got != 1 {
 		t.Errorf("it has all before %d", got)

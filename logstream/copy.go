@@ -19,9 +19,9 @@ import (
 const maxAnnounced = 64
 
 // Copy hands every line that is appended to any log from now on to each, in order
-// per app, until ctx ends. It reads by cursor: a slow each delays nobody, and
-// loses lines only to the retention. It may be called from many goroutines, one
-// per app.
+// per app, until ctx ends. The lines are valid until each returns. It reads by
+// cursor: a slow each delays nobody, and loses lines only to the retention. It may
+// be called from many goroutines, one per app.
 func (ls *Logs) Copy(ctx context.Context, each func(app string, es []Envelope)) {
 	opened := make(chan *Log, maxAnnounced)
 	ls.mu.Lock()
@@ -40,7 +40,7 @@ func (ls *Logs) Copy(ctx context.Context, each func(app string, es []Envelope)) 
 			return
 		}
 		copied[l.dir] = true
-		group.Go(func() { copyFrom(ctx, l.Cursor(from), each) })
+		group.Go(func() { copyFrom(ctx, l.Cursor(from).Brief(), each) })
 	}
 	for _, l := range open {
 		begin(l, l.LastSeq()+1)

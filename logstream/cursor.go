@@ -6,13 +6,11 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
-	"os"
-	"path/filepath"
 	"time"
 )
 
-// maxNext is about how many lines one Next gives.
-const maxNext = 4096
+// maxNext is how many lines one Next gives at most.
+const maxNext = 256
 
 // ErrTrimmed says that the retention dropped lines that a Cursor had not read.
 // Cursor.Skip goes on behind them.
@@ -26,17 +24,18 @@ type Cursor struct {
 	last   time.Time
 	oldest bool // next is not chosen yet: the oldest line there is
 
-	reuse bool // its lines are valid until the next call only
-	lines []Envelope
-	buf   []byte
+	reuse bool   // its lines are valid until the next call only
+	piece *piece // their memory; nil between Release and Next
+	more  bool   // the log had more than the last Next gave
 
 	want matcher
 	ends bool // upTo is the last line it gives
 	upTo uint64
 	over bool // it met the end of what it wants
 
-	segment uint64 // first number of the segment that pos and dec belong to
+	segment uint64 // first number of the segment that pos, batch and dec belong to
 	pos     int64
+	batch   batch
 	dec     decoder
 }
 
@@ -46,12 +45,27 @@ func (l *Log) Cursor(from uint64) *Cursor {
 	return &Cursor{log: l, next: max(from, 1), oldest: from <= 1, want: matcher{all: true}}
 }
 
-// Brief makes the cursor reuse its memory, and returns it: what Next gives is then
-// valid until the next call only.
+// Brief makes the cursor reuse memory, and returns it: what Next gives is then
+// valid until the next call of Next or Release only.
 func (c *Cursor) Brief() *Cursor {
-	c.reuse, c.buf = true, []byte{}
+	c.reuse = true
 	return c
 }
+
+// Release gives the memory of a brief cursor to other readers. Call it before
+// waiting for a slow client; Next takes new memory.
+func (c *Cursor) Release() {
+	if c.piece == nil {
+		return
+	}
+	if cap(c.piece.buf) <= keptPiece {
+		pieces.Put(c.piece)
+	}
+	c.piece = nil
+}
+
+// Behind tells whether the log had more lines than the last Next gave.
+func (c *Cursor) Behind() bool { return c.more }
 
 // At is the number of the line that the cursor looks at next.
 func (c *Cursor) At() uint64 { return c.next }
@@ -70,18 +84,17 @@ func (c *Cursor) Next(ctx context.Context) ([]Envelope, error) {
 		}
 		v := c.log.view()
 		es, err := c.read(v)
+		c.more = c.next < v.next
 		if err != nil || len(es) > 0 {
 			return es, err
 		}
-		if c.next < v.next || c.done() {
+		if c.more || c.done() {
 			continue // it came to the end of a segment, or nobody wants what it read
 		}
 		if v.closed {
 			return nil, ErrClosed
 		}
-		if c.reuse { // a reader at rest holds nothing
-			c.lines, c.buf = nil, []byte{}
-		}
+		c.Release() // a reader at rest holds nothing
 		select {
 		case <-v.grown:
 		case <-ctx.Done():
@@ -110,11 +123,8 @@ func (c *Cursor) Skip() (*Cursor, int64) {
 		return c, 0
 	}
 	skipped := int64(oldest - c.next)
-	behind := &Cursor{log: c.log, next: oldest, want: c.want, ends: c.ends, upTo: c.upTo}
-	if c.reuse {
-		behind.Brief()
-	}
-	return behind, skipped
+	c.Release()
+	return &Cursor{log: c.log, next: oldest, want: c.want, ends: c.ends, upTo: c.upTo, reuse: c.reuse}, skipped
 }
 
 // read gives lines of the segment that holds c.next, or none at its end.
@@ -170,47 +180,9 @@ func (c *Cursor) leave(v view, i int, cause error) ([]Envelope, error) {
 	return []Envelope{gap}, nil
 }
 
-// readSegment gives the next lines of s, about maxNext at most.
-func (c *Cursor) readSegment(s segment) ([]Envelope, error) {
-	f, err := os.Open(filepath.Join(c.log.dir, segmentName(s.first)))
-	if err != nil {
-		return nil, fmt.Errorf("cannot open segment: %w", err)
-	}
-	defer func() { _ = f.Close() }()
-	r := segmentReader{f: f, pos: c.pos, end: s.size, buf: c.buf}
-	es := c.lines[:0]
-	if c.reuse {
-		defer func() { c.lines, c.buf = es[:0], r.buf }()
-	}
-	if r.pos == 0 {
-		if err := c.enter(&r); err != nil {
-			return nil, err
-		}
-	}
-	for len(es) < maxNext && (len(es) == 0 || r.buffered()) {
-		payload, err := r.next()
-		if errors.Is(err, io.EOF) {
-			return es, nil
-		}
-		if err != nil {
-			return es, err
-		}
-		from := len(es)
-		if es, err = c.dec.batch(payload, es); err != nil {
-			return es[:from], err
-		}
-		c.pos = r.pos
-		es = append(es[:from], c.fresh(es[from:])...)
-		if c.over {
-			return es, nil
-		}
-	}
-	return es, nil
-}
-
 // enterAt goes to the place of s from which c.next is near.
 func (c *Cursor) enterAt(s segment) {
-	c.segment, c.pos, c.dec = s.first, 0, decoder{}
+	c.segment, c.pos, c.batch, c.dec = s.first, 0, batch{}, decoder{}
 	if c.next == s.first {
 		return
 	}

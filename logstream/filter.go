@@ -150,14 +150,21 @@ func (c *Cursor) UpTo(last uint64) *Cursor {
 // Select gives a cursor over the lines that f wants, from the first of them that
 // is kept, and from number from on if that is later.
 func (l *Log) Select(from uint64, f Filter) (*Cursor, error) {
-	first, _, err := l.bounds(f)
+	if f.First == 0 && f.Since.IsZero() {
+		return l.Cursor(from).Only(f), nil
+	}
+	from = max(from, f.First, oldestOf(l.view()))
+	if f.Since.IsZero() {
+		return l.Cursor(from).Only(f), nil
+	}
+	c, err := l.since(f.Since)
 	if err != nil {
 		return nil, err
 	}
-	if from > first || f.First == 0 && f.Since.IsZero() {
-		return l.Cursor(from).Only(f), nil
+	if from > c.next {
+		c = l.Cursor(from)
 	}
-	return l.Cursor(first).Only(f), nil
+	return c.Only(f), nil
 }
 
 // SelectNewest gives a cursor that begins with the newest n lines which f wants,
@@ -237,7 +244,7 @@ func (l *Log) newestFrom(ctx context.Context, n int, f Filter, within span64) (u
 // each tells the numbers of the lines in a range that f wants. What was trimmed
 // meanwhile is passed over.
 func (l *Log) each(ctx context.Context, f Filter, within span64, tell func(seq uint64) bool) error {
-	for c := l.Cursor(within.first).Only(f).UpTo(within.last); ; {
+	for c := l.Cursor(within.first).Brief().Only(f).UpTo(within.last); ; {
 		es, err := c.Next(ctx)
 		switch {
 		case errors.Is(err, ErrTrimmed):

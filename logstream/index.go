@@ -13,8 +13,8 @@ import (
 )
 
 const (
-	markEvery  = 256 << 10 // bytes of a segment between two marks
-	maxIndexes = 16        // of sealed segments, kept per log
+	markEvery  = 64 << 10 // bytes of a segment between two marks
+	maxIndexes = 16       // of sealed segments, kept per log
 )
 
 // index is a sparse index of one segment: every so many bytes a place where
@@ -42,6 +42,15 @@ func (x *index) due(pos int64) bool {
 	return len(x.marks) == 0 || pos-x.marks[len(x.marks)-1].pos >= markEvery
 }
 
+// add appends a mark. The speakers of a segment only become more, so marks share
+// them.
+func (x *index) add(m mark) {
+	if n := len(x.marks); n > 0 && len(x.marks[n-1].speakers) == len(m.speakers) {
+		m.speakers = x.marks[n-1].speakers
+	}
+	x.marks = append(x.marks, m)
+}
+
 // before gives the last mark that reached says is not too far.
 func (x *index) before(reached func(mark) bool) (mark, bool) {
 	i := sort.Search(len(x.marks), func(i int) bool { return !reached(x.marks[i]) })
@@ -53,7 +62,12 @@ func (x *index) before(reached func(mark) bool) (mark, bool) {
 
 // decoder gives one that goes on at the mark.
 func (m mark) decoder(old bool) decoder {
-	return decoder{old: old, speakers: slices.Clip(m.speakers), to: slices.Clone(m.to)}
+	return decoder{old: old, speakers: m.speakers, to: m.to}.clone()
+}
+
+// clone gives a decoder that goes on by itself.
+func (d decoder) clone() decoder {
+	return decoder{old: d.old, speakers: slices.Clip(d.speakers), to: slices.Clone(d.to)}
 }
 
 // mark notes where the encoder stands.
@@ -67,7 +81,7 @@ func (e *encoder) mark(pos int64, next uint64, last int64) mark {
 
 // mark notes where the decoder stands.
 func (d *decoder) mark(pos int64, next uint64, last int64) mark {
-	return mark{pos: pos, next: next, last: last, speakers: slices.Clone(d.speakers), to: slices.Clone(d.to)}
+	return mark{pos: pos, next: next, last: last, speakers: slices.Clip(d.speakers), to: slices.Clone(d.to)}
 }
 
 // seek gives the mark of s from which reading comes soonest to what reached
@@ -133,20 +147,29 @@ func (l *Log) keepIndexLocked(x *index) {
 // At gives the number of the first line that is not earlier than t; when there
 // is none, the number that the next line will have.
 func (l *Log) At(t time.Time) (uint64, error) {
+	c, err := l.since(t)
+	if err != nil {
+		return 0, err
+	}
+	return c.next, nil
+}
+
+// since gives a cursor that begins with the first line that is not earlier than t.
+func (l *Log) since(t time.Time) (*Cursor, error) {
 	for {
 		v := l.view()
-		seq, err := l.at(v, t.UnixNano())
+		c, err := l.at(v, t.UnixNano())
 		if errors.Is(err, fs.ErrNotExist) && len(v.segments) > 0 && l.view().find(v.segments[0].first) < 0 {
 			continue // trimmed meanwhile
 		}
 		if err != nil {
-			return 0, fmt.Errorf("cannot find a time in the log: %w", err)
+			return nil, fmt.Errorf("cannot find a time in the log: %w", err)
 		}
-		return seq, nil
+		return c, nil
 	}
 }
 
-func (l *Log) at(v view, t int64) (uint64, error) {
+func (l *Log) at(v view, t int64) (*Cursor, error) {
 	var failed error
 	// The first segment whose beginning is too late; the line is in the one before.
 	i := sort.Search(len(v.segments), func(i int) bool {
@@ -155,30 +178,42 @@ func (l *Log) at(v view, t int64) (uint64, error) {
 		return began >= t
 	}) - 1
 	if failed != nil {
-		return 0, failed
+		return nil, failed
 	}
 	if i < 0 {
-		return oldestOf(v), nil
+		c := l.Cursor(oldestOf(v))
+		c.oldest = false
+		return c, nil
 	}
 	s := v.at(i)
-	c := l.Cursor(s.first)
+	c := l.Cursor(s.first).Brief()
 	c.oldest = false
 	if m, old, ok := l.seek(s, func(m mark) bool { return m.last < t }); ok {
 		c.next, c.segment, c.pos, c.dec = m.next, s.first, m.pos, m.decoder(old)
 	}
+	return c.findTime(v, t)
+}
+
+// findTime goes on to the first line that is not earlier than t, and gives a cursor
+// there.
+func (c *Cursor) findTime(v view, t int64) (*Cursor, error) {
+	defer c.Release()
 	for {
-		from := c.next
+		before := *c
+		before.reuse, before.piece, before.dec = false, nil, c.dec.clone()
 		es, err := c.read(v)
 		if err != nil && !errors.Is(err, ErrTrimmed) {
-			return 0, err
+			return nil, err
 		}
-		for j := range es {
-			if es[j].Time.UnixNano() >= t && es[j].Seq >= from {
-				return es[j].Seq, nil
+		for i := range es {
+			if es[i].Time.UnixNano() >= t && es[i].Seq >= before.next {
+				before.next = es[i].Seq
+				return &before, nil
 			}
 		}
 		if len(es) == 0 {
-			return c.next, nil // of the next segment, or of the next line
+			before.next = c.next // of the next segment, or of the next line
+			return &before, nil
 		}
 	}
 }

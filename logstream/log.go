@@ -308,7 +308,7 @@ func (l *Log) commit(clock stamper, es []Envelope) {
 		l.start = es[0].Time.UnixNano()
 	}
 	if l.index.due(l.end) {
-		l.index.marks = append(l.index.marks, l.enc.mark(l.end, l.next, l.last))
+		l.index.add(l.enc.mark(l.end, l.next, l.last))
 	}
 	if l.grown != nil {
 		close(l.grown)

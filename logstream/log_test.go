@@ -459,3 +459,21 @@ func TestOverdue(t *testing.T) {
 		}
 	}
 }
+
+// A report names the gap records of lines that should be there, and not those of
+// lines that were dropped as configured.
+func TestVerifyNamesLosses(t *testing.T) {
+	l := newApp(t, newLogs(t, t.TempDir(), Options{}))
+	for _, cause := range []string{LostRetention, LostRate, LostDamage, LostPower, LostUnread} {
+		if err := l.Gap(Source{Type: sourceCell}, cause, 3); err != nil {
+			t.Fatal(err)
+		}
+	}
+	r, err := l.Verify(t.Context())
+	if err != nil || r.Gaps != 5 || r.Lost != 15 {
+		t.Fatalf("report = %+v, %v", r, err)
+	}
+	if len(r.Missing) != 3 || r.Missing[0] != "line 3 tells of a loss: 3 lines are missing: damaged" {
+		t.Errorf("missing = %q, want the last three", r.Missing)
+	}
+}

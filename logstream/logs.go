@@ -238,6 +238,10 @@ func (ls *Logs) Close() error {
 	return err
 }
 
+// Retention is how many bytes of segments are kept per app: the option, or a
+// quarter of the file system if that is less.
+func (ls *Logs) Retention() int64 { return ls.o.Retention }
+
 // Stats is a snapshot of how the logs do.
 type Stats struct {
 	Tails      int           // capture files that are followed

@@ -188,7 +188,7 @@ func (st *segmentState) scan(r *segmentReader) error {
 	var es []Envelope
 	for {
 		if st.index.due(r.pos) {
-			st.index.marks = append(st.index.marks, st.dec.mark(r.pos, st.next, st.last))
+			st.index.add(st.dec.mark(r.pos, st.next, st.last))
 		}
 		payload, err := r.next()
 		if errors.Is(err, io.EOF) || errors.Is(err, errTorn) {

@@ -321,18 +321,14 @@ type decoder struct {
 // batch appends the payload's lines to es. Their texts alias the payload.
 func (d *decoder) batch(payload []byte, es []Envelope) ([]Envelope, error) {
 	r := fieldReader{b: payload}
-	if r.byte() != kindBatch {
-		return es, errTorn
+	b, err := readBatch(&r, len(payload))
+	if err != nil {
+		return es, err
 	}
-	first, now, n := r.uvarint(), r.varint(), r.uvarint()
-	if n > uint64(len(payload)) { // a line takes more than one byte
-		return es, errTorn
-	}
-	es = slices.Grow(es, int(min(n, maxNext))) // n is not to be trusted with more
-	for i := range n {
-		es = append(es, Envelope{Seq: first + i})
-		now = d.record(&r, &es[len(es)-1], now)
-		if r.bad {
+	es = slices.Grow(es, int(min(b.left, maxNext))) // it is not to be trusted with more
+	for b.left > 0 {
+		es = append(es, Envelope{})
+		if !d.line(&r, &b, &es[len(es)-1]) {
 			return es[:len(es)-1], errTorn
 		}
 	}
@@ -340,6 +336,38 @@ func (d *decoder) batch(payload []byte, es []Envelope) ([]Envelope, error) {
 		return es, errTorn
 	}
 	return es, nil
+}
+
+// batch is how far a batch was read.
+type batch struct {
+	left uint64 // lines that follow
+	seq  uint64 // of the next one
+	now  int64  // time of the one before it
+	end  int64  // position behind the batch's frame
+}
+
+// readBatch reads what stands in front of the lines of a payload of size bytes.
+func readBatch(r *fieldReader, size int) (batch, error) {
+	kind := r.byte()
+	b := batch{seq: r.uvarint(), now: r.varint(), left: r.uvarint()}
+	if r.bad || kind != kindBatch || b.left > uint64(size) { // a line takes more than one byte
+		return batch{}, errTorn
+	}
+	return b, nil
+}
+
+// line reads the next line of b into env. Where the bytes of r are not all of it,
+// it tells so, and nothing but env and r is changed.
+func (d *decoder) line(r *fieldReader, b *batch, env *Envelope) bool {
+	known := len(d.speakers)
+	env.Seq = b.seq
+	now := d.record(r, env, b.now)
+	if r.bad {
+		d.speakers, d.to = d.speakers[:known], d.to[:known]
+		return false
+	}
+	b.seq, b.now, b.left = b.seq+1, now, b.left-1
+	return true
 }
 
 func (d *decoder) record(r *fieldReader, env *Envelope, before int64) int64 {
@@ -382,6 +410,8 @@ func (d *decoder) record(r *fieldReader, env *Envelope, before int64) int64 {
 	if env.From < 0 || env.To < env.From {
 		r.bad = true
 	}
-	d.to[id][stream] = env.To
+	if !r.bad {
+		d.to[id][stream] = env.To
+	}
 	return now
 }

@@ -23,11 +23,16 @@ type Report struct {
 	Gaps        int   // gap records among the lines
 	Lost        int64 // lines that they tell of
 	First, Last uint64
+
+	// Missing are the gap records of lines that should be there, one sentence each:
+	// all but those that the retention or a rate limit dropped.
+	Missing []string
 }
 
 // Verify reads the whole log and checks that checksums hold, sequences are
 // dense, times increase, and byte ranges follow each other per capture file.
-// The error names what it found; it does not hold the writer.
+// The error names what it found; it does not hold the writer. Gap records are no
+// error of the log: the report has those that tell of a loss.
 func (l *Log) Verify(ctx context.Context) (Report, error) {
 	v := l.view()
 	c := newChecker()
@@ -152,9 +157,7 @@ func (c *checker) line(e *Envelope) {
 	c.report.Last = e.Seq
 	if e.Flags&Gap != 0 {
 		c.report.Gaps++
-		if e.Lost != nil {
-			c.report.Lost += e.Lost.Lines
-		}
+		c.gap(e)
 	}
 	if !e.captured() {
 		return
@@ -165,4 +168,17 @@ func (c *checker) line(e *Envelope) {
 	}
 	c.offsets[k] = e.To
 	c.streams[k] = true
+}
+
+// gap counts what a gap record tells of.
+func (c *checker) gap(e *Envelope) {
+	cause := ""
+	if e.Lost != nil {
+		c.report.Lost += e.Lost.Lines
+		cause = e.Lost.Cause
+	}
+	if cause == LostRetention || cause == LostRate || len(c.report.Missing) == maxProblems {
+		return
+	}
+	c.report.Missing = append(c.report.Missing, fmt.Sprintf("line %d tells of a loss: %s", e.Seq, e.Text))
 }

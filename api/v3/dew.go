@@ -23,6 +23,9 @@ type Status struct {
 	SetAside []SetAside `json:"set_aside,omitempty"`
 	// RefusedURLs are stored ones that only an administrator could set now.
 	RefusedURLs []RefusedURL `json:"refused_urls,omitempty"`
+
+	LogRetention      int64 `json:"log_retention,omitempty"`       // bytes of log kept per app
+	LogRetentionAsked int64 `json:"log_retention_asked,omitempty"` // --log-retention; more is kept of no log than a quarter of the file system
 }
 
 // RefusedURL is a stored URL that keeps working, and that a user who is not an

@@ -81,10 +81,22 @@ func runStatus(ctx context.Context, ask *client.Client, out *console) error {
 	row("containerd", s.Containerd)
 	row("apps", fmt.Sprintf("%d, %d started", s.Apps, s.Started))
 	row("instances", fmt.Sprintf("%d of %d running, %d crashed", s.Running, s.Instances, s.Crashed))
+	row("logs", retentionText(s))
 	for _, a := range s.SetAside {
 		row("set aside", fmt.Sprintf("%s: %s (since %s, dewd tries again)", a.Part, a.Error, a.Since.Local().Format(time.DateTime)))
 	}
 	return out.table(rows)
+}
+
+// retentionText says how much log is kept, and why it is less than asked for.
+func retentionText(s v3.Status) string {
+	switch {
+	case s.LogRetention == 0: // an older daemon
+		return ""
+	case s.LogRetention < s.LogRetentionAsked:
+		return fmt.Sprintf("%s kept per app, a quarter of the file system; --log-retention is %s", bytesText(s.LogRetention), bytesText(s.LogRetentionAsked))
+	}
+	return bytesText(s.LogRetention) + " kept per app"
 }
 
 // credentials are how the daemon is reached.

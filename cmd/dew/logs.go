@@ -63,7 +63,7 @@ func logFlags() []cli.Flag {
 		boolFlag("json", "one JSON object per line"),
 		boolFlag("raw", "the text alone, byte for byte"),
 		boolFlag("no-color", "no colours, also on a terminal"),
-		boolFlag("verify", "check that the stored log is whole: every byte range, checksum and number"),
+		boolFlag("verify", "check that the stored log is whole; exit status 1 if lines are damaged or missing. Lines that --log-retention, --log-age or a rate limit dropped do not count"),
 	}
 }
 
@@ -243,7 +243,7 @@ func verifyLog(ctx context.Context, a v3.App, ask *client.Client, out *console) 
 	if r.OK {
 		return nil
 	}
-	return fmt.Errorf("the log of %s is damaged:\n%s", a.Name, strings.Join(r.Problems, "\n"))
+	return fmt.Errorf("the log of %s is damaged or has lines missing:\n%s", a.Name, strings.Join(r.Problems, "\n"))
 }
 
 // linePrinter writes lines as they come, many at a time.

@@ -145,6 +145,8 @@ func TestLogsVerify(t *testing.T) {
 	d := newDaemon(t).withApp(v3.AppStarted)
 	d.report = v3.LogReport{OK: true, Lines: 3, First: 1, Last: 3, Segments: 1}
 	d.dew("logs", "shop", "--verify").must(t, 0, "3 lines, numbers 1 to 3")
+	d.report = v3.LogReport{OK: true, Lines: 1, First: 9, Last: 9, Gaps: 1, Lost: 8}
+	d.dew("logs", "shop", "--verify").must(t, 0, "1 gaps tell of 8 missing lines") // the retention dropped them
 	d.report = v3.LogReport{Problems: []string{"line 5 stands where line 4 should"}}
 	d.dew("logs", "shop", "--verify").must(t, statusFailed, "line 5 stands where line 4 should")
 }

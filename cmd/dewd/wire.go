@@ -194,6 +194,10 @@ func (d *daemon) openLogs(context.Context) (err error) {
 	}
 	d.closers = append(d.closers, d.logs.Close)
 	d.aside.add("logs", d.logs.ClearRemoved)
+	if kept := size(d.logs.Retention()); kept < d.cfg.LogRetention {
+		d.log.Warn("--log-retention is more than a quarter of the file system: each app keeps less log than asked for",
+			"asked", d.cfg.LogRetention.String(), "kept", kept.String(), "root", d.cfg.Root)
+	}
 	return nil
 }
 
@@ -368,6 +372,7 @@ func (d *daemon) openAPI(ctx context.Context) (err error) {
 		About: v3.Status{
 			Version: version, PID: os.Getpid(), Cell: d.cell, StartedAt: time.Now(), Root: d.cfg.Root, Run: d.cfg.Run,
 			API: d.cfg.PublicURL, Router: "http://" + d.front[0].Addr().String(), Domain: d.cfg.Domain, Containerd: d.engine.Address(),
+			LogRetention: d.logs.Retention(), LogRetentionAsked: int64(d.cfg.LogRetention),
 		},
 		SetAside: d.aside.List,
 	})

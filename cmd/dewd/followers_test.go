@@ -1,0 +1,292 @@
+//go:build integration
+
+package main
+
+import (
+	"bytes"
+	"context"
+	"crypto/tls"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/url"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/dewrun/dew/api/v3"
+)
+
+// Bounds of the resident memory of dewd, in MB.
+const (
+	followedMB = 150 // with 200 slow followers of a log that is written in bursts
+	leftMB     = 80  // when they have left
+)
+
+// Slow clients of every kind follow a log that is written in bursts. dewd stays
+// small while they do, because a follower that cannot keep up reads from the
+// segments later, and dewd gives its memory back when they leave.
+func TestFollowersMemory(t *testing.T) {
+	beside(t)
+	followers, bursts := rounds(40, 200), rounds(4, 30)
+	c := newCell(t, "--log-level", "info")
+	c.launchAs(plainDewd(t))
+	c.awaitSocket()
+	line := strings.Repeat("x", 99)
+	c.pushLogs("n=0; while :; do yes "+line+" | head -n 40000; n=$((n+1)); echo burst $n; sleep 0.5; done", idle)
+	guid := filepath.Base(c.appLog())
+	before := c.memory("VmRSS")
+	crowd := c.crowd(guid)
+	for i := range followers {
+		crowd.join(i)
+	}
+	c.resetPeak()
+	seen := c.burstsPrinted(0)
+	c.eventually("every follower has its first bytes, and bursts are written", func() error {
+		if n := crowd.readers(); n < followers {
+			return fmt.Errorf("%d of %d followers have read", n, followers)
+		}
+		if n := c.burstsPrinted(seen); n < bursts {
+			return fmt.Errorf("%d of %d bursts", n, bursts)
+		}
+		return nil
+	})
+	peak, with := c.memory("VmHWM"), c.memory("VmRSS")
+	crowd.leave()
+	c.dew("stop", "sample")
+	left := c.memory("VmRSS")
+	began := time.Now()
+	c.eventually("dewd gives memory back", func() error {
+		if left = c.memory("VmRSS"); left > leftMB {
+			return fmt.Errorf("%.0f MB are resident, at most %d should be", left, leftMB)
+		}
+		return nil
+	})
+	t.Logf("%d followers, %d bursts: %.0f MB before, %.0f MB at the most, %.0f MB at their end, %.0f MB %.1f s after they left",
+		followers, c.burstsPrinted(seen), before, peak, with, left, time.Since(began).Seconds())
+	if peak > followedMB {
+		t.Errorf("dewd took %.0f MB with %d slow followers, want at most %d", peak, followers, followedMB)
+	}
+	c.dew("logs", "sample", "--verify")
+}
+
+// plainDewd builds a dewd as it is shipped: the race detector takes several times
+// the memory.
+func plainDewd(t testing.TB) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "dewd")
+	cmd := exec.Command("go", "build", "-trimpath", "-o", path, ".")
+	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Fatalf("%s: %v\n%s", cmd, err, out)
+	}
+	return path
+}
+
+// memory is a field of what the kernel says about dewd's memory, in MB.
+func (c *cell) memory(field string) float64 {
+	c.t.Helper()
+	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", c.cmd.Process.Pid))
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	_, rest, _ := strings.Cut(string(b), field+":")
+	kb, err := strconv.Atoi(strings.Fields(rest)[0])
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	return float64(kb) / 1024
+}
+
+// resetPeak makes the kernel count VmHWM from now on.
+func (c *cell) resetPeak() {
+	c.t.Helper()
+	if err := os.WriteFile(fmt.Sprintf("/proc/%d/clear_refs", c.cmd.Process.Pid), []byte("5"), 0); err != nil {
+		c.t.Fatal(err)
+	}
+}
+
+// burstsPrinted is how many bursts are in the log beyond the first ones.
+func (c *cell) burstsPrinted(first int) int {
+	c.t.Helper()
+	var n int
+	text := c.output("logs", "sample", "--recent", "-n", "1", "--grep", "burst ", "--raw")
+	if _, err := fmt.Sscanf(text, "burst %d", &n); err != nil && text != "" {
+		c.t.Fatalf("odd line %q", text)
+	}
+	return n - first
+}
+
+// crowd are clients that follow one log more slowly than it is written.
+type crowd struct {
+	c     *cell
+	guid  string
+	ctx   context.Context //nolint:containedctx // the life of its members
+	end   context.CancelFunc
+	group sync.WaitGroup
+	base  string // URL of the API
+	token string
+
+	mu   sync.Mutex // guards read
+	read map[int]int
+}
+
+func (c *cell) crowd(guid string) *crowd {
+	c.t.Helper()
+	found := regexp.MustCompile(`api=(\S+)`).FindSubmatch(c.said.Bytes())
+	if found == nil {
+		c.t.Fatalf("dewd does not say where its API is:\n%s", c.said)
+	}
+	w := &crowd{c: c, guid: guid, base: string(found[1]), read: map[int]int{}}
+	w.ctx, w.end = context.WithCancel(context.Background())
+	c.t.Cleanup(w.leave)
+	password, err := os.ReadFile(filepath.Join(c.root, "admin-password"))
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	form := url.Values{"grant_type": {"password"}, "username": {"admin"}, "password": {strings.TrimSpace(string(password))}}
+	req, err := http.NewRequestWithContext(w.ctx, http.MethodPost, w.base+"/uaa/oauth/token", strings.NewReader(form.Encode()))
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	req.Header.Set("Content-Type", "application/x-www-form-urlencoded")
+	req.SetBasicAuth("cf", "")
+	resp, err := w.overTLS().RoundTrip(req)
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	var body struct {
+		AccessToken string `json:"access_token"`
+	}
+	if err := json.NewDecoder(resp.Body).Decode(&body); err != nil || body.AccessToken == "" {
+		c.t.Fatalf("no token: %s, %v", resp.Status, err)
+	}
+	w.token = body.AccessToken
+	return w
+}
+
+// overTLS is a connection of its own to the API, as browsers and cf make it.
+func (w *crowd) overTLS() *http.Transport {
+	return &http.Transport{
+		TLSClientConfig: &tls.Config{InsecureSkipVerify: true}, ForceAttemptHTTP2: true, //nolint:gosec // the certificate is not what is tested
+		HTTP2: &http.HTTP2Config{MaxReceiveBufferPerStream: 64 << 10},
+	}
+}
+
+// overSocket is a connection of its own to the socket, as dew makes it.
+func (w *crowd) overSocket() *http.Transport {
+	return &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+		return (&net.Dialer{}).DialContext(ctx, "unix", filepath.Join(w.c.run, socketName))
+	}}
+}
+
+// join adds a client; its number says of which kind it is.
+func (w *crowd) join(i int) {
+	stream := "/stream/v1/apps/" + w.guid
+	w.group.Go(func() {
+		var err error
+		switch i % 4 {
+		case 0: // reads nothing behind the first bytes
+			err = w.follow(i, w.overSocket(), "http://dew"+stream, "text/event-stream", 0)
+		case 1:
+			err = w.follow(i, w.overSocket(), "http://dew"+stream, v3.LinesType, 20*time.Millisecond)
+		case 2:
+			err = w.follow(i, w.overTLS(), w.base+stream, "text/event-stream", 20*time.Millisecond)
+		case 3: // as cf logs polls
+			err = w.poll(i, w.overTLS())
+		}
+		if err != nil && w.ctx.Err() == nil {
+			w.c.t.Errorf("follower %d: %v", i, err)
+		}
+	})
+}
+
+func (w *crowd) get(door *http.Transport, url, accept string) (*http.Response, error) {
+	req, err := http.NewRequestWithContext(w.ctx, http.MethodGet, url, nil)
+	if err != nil {
+		return nil, err
+	}
+	req.Header.Set("Accept", accept)
+	req.Header.Set("Authorization", "Bearer "+w.token)
+	resp, err := door.RoundTrip(req)
+	if err == nil && resp.StatusCode != http.StatusOK {
+		return nil, errors.Join(errors.New(resp.Status), resp.Body.Close())
+	}
+	return resp, err
+}
+
+// follow reads a little at a time, or nothing more when there is no pause.
+func (w *crowd) follow(i int, door *http.Transport, url, accept string, pause time.Duration) error {
+	defer door.CloseIdleConnections()
+	resp, err := w.get(door, url, accept)
+	if err != nil {
+		return err
+	}
+	defer resp.Body.Close()
+	b := make([]byte, 4<<10)
+	for {
+		n, err := resp.Body.Read(b)
+		if err != nil {
+			return err
+		}
+		w.note(i, n)
+		if pause == 0 {
+			<-w.ctx.Done()
+			return nil
+		}
+		time.Sleep(pause)
+	}
+}
+
+// poll reads a page after the other, from the oldest line on.
+func (w *crowd) poll(i int, door *http.Transport) error {
+	defer door.CloseIdleConnections()
+	for start := int64(0); w.ctx.Err() == nil; time.Sleep(250 * time.Millisecond) {
+		resp, err := w.get(door, fmt.Sprintf("%s/api/v1/read/%s?envelope_types=LOG&limit=1000&start_time=%d", w.base, w.guid, start), "application/json")
+		if err != nil {
+			return err
+		}
+		body, err := io.ReadAll(resp.Body)
+		if err := errors.Join(err, resp.Body.Close()); err != nil {
+			return err
+		}
+		w.note(i, len(body))
+		const key = `{"timestamp":"` // without a decoder: it would be the test that is measured
+		if at := bytes.LastIndex(body, []byte(key)); at >= 0 {
+			stamp, _, _ := strings.Cut(string(body[at+len(key):]), `"`)
+			if start, err = strconv.ParseInt(stamp, 10, 64); err != nil {
+				return err
+			}
+			start++
+		}
+	}
+	return nil
+}
+
+func (w *crowd) note(i, n int) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.read[i] += n
+}
+
+// readers is how many have read something.
+func (w *crowd) readers() int {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return len(w.read)
+}
+
+func (w *crowd) leave() {
+	w.end()
+	w.group.Wait()
+}
