@@ -155,7 +155,7 @@ func TestInstanceDetails(t *testing.T) {
 		st   runtime.Status
 		want string
 	}{
-		{runtime.Status{State: runtime.Running, Details: "old"}, ""},
+		{runtime.Status{State: runtime.Running, Details: "unknown: containerd does not answer", HealthUnknown: lost}, "unknown: containerd does not answer"},
 		{runtime.Status{State: runtime.Running, HealthUnknown: lost}, "health unknown since 2026-11-16T08:00:00Z: cannot run the port check: no turn"},
 		{runtime.Status{State: runtime.Starting, HealthUnknown: lost}, "health unknown since 2026-11-16T08:00:00Z: cannot run the port check: no turn"},
 		{runtime.Status{State: runtime.Running, ReadinessUnknown: lost}, "readiness unknown since 2026-11-16T08:00:00Z: cannot run the port check: no turn"},

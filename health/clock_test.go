@@ -117,7 +117,7 @@ func (h held) answered() error {
 	}
 	return raw.Read(func(fd uintptr) bool {
 		n, _, err := syscall.Recvfrom(int(fd), make([]byte, 1), syscall.MSG_PEEK)
-		return n > 0 || err != syscall.EAGAIN //nolint:errorlint // an errno as it comes
+		return n > 0 || err != syscall.EAGAIN
 	})
 }
 

@@ -114,11 +114,13 @@ func TestMonitorFailuresInARow(t *testing.T) {
 		{"the default", 0, []error{errBroken}, []time.Duration{30 * sec, 30 * sec, 31 * sec}},
 		{"five", 5, []error{errBroken}, []time.Duration{30 * sec, 30 * sec, 31 * sec, 32 * sec, 33 * sec}},
 		{
-			"a success in between starts over", 0, []error{errBroken, nil, errBroken, errBroken, nil, errBroken},
+			"a success in between starts over", 0,
+			[]error{errBroken, nil, errBroken, errBroken, nil, errBroken},
 			[]time.Duration{30 * sec, 30 * sec, 60 * sec, 60 * sec, 61 * sec, 91 * sec, 91 * sec, 92 * sec},
 		},
 		{
-			"what could not be checked counts neither way", 0, []error{lost, errBroken, lost, lost, errBroken, lost, errBroken},
+			"what could not be checked counts neither way", 0,
+			[]error{lost, errBroken, lost, lost, errBroken, lost, errBroken},
 			[]time.Duration{30 * sec, 31 * sec, 31 * sec, 32 * sec, 33 * sec, 34 * sec, 35 * sec},
 		},
 		{"nor where one failure is enough", 1, []error{lost, lost, errBroken}, []time.Duration{30 * sec, 31 * sec, 32 * sec}},

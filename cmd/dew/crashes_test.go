@@ -45,8 +45,17 @@ func TestCrashesCount(t *testing.T) {
 		args string
 		want int
 	}{
-		{"", 10}, {"-n 3", 3}, {"--count 12", 12}, {"-n 0", 25}, {"--all", 25}, {"-n 100", 25},
-		{"--json", 25}, {"--json -n 3", 3}, {"--json -n 0", 25}, {"--json --all", 25}, {"--json -n 8", 8},
+		{"", 10},
+		{"-n 3", 3},
+		{"--count 12", 12},
+		{"-n 0", 25},
+		{"--all", 25},
+		{"-n 100", 25},
+		{"--json", 25},
+		{"--json -n 3", 3},
+		{"--json -n 0", 25},
+		{"--json --all", 25},
+		{"--json -n 8", 8},
 	} {
 		r := d.dew(append([]string{"crashes", "shop"}, strings.Fields(tt.args)...)...)
 		r.must(t, 0)

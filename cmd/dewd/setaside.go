@@ -141,7 +141,7 @@ func eachError(err error) []error {
 		return nil
 	}
 	// Only the error itself: one that wraps joined errors has more to say than they do.
-	joined, ok := err.(interface{ Unwrap() []error }) //nolint:errorlint // see above
+	joined, ok := err.(interface{ Unwrap() []error })
 	if !ok || err.Error() != errors.Join(joined.Unwrap()...).Error() {
 		return []error{err}
 	}
