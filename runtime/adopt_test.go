@@ -5,6 +5,7 @@ import (
 	"net/netip"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -364,8 +365,13 @@ func TestUnadoptedInstanceIsSetAside(t *testing.T) {
 		w.daemon()
 		old := w.sup.Instances(p)
 		w.leave()
-		boom := errBoom
-		w.fake.SpoilAdoption(old[0].Instance, func() error { return boom })
+		var well atomic.Bool
+		w.fake.SpoilAdoption(old[0].Instance, func() error {
+			if well.Load() {
+				return nil
+			}
+			return errBoom
+		})
 		w.daemon()
 		w.pass(10 * time.Minute)
 		if now := w.sup.Instances(p); len(now) != 1 || now[0].Instance != old[1].Instance {
@@ -375,7 +381,7 @@ func TestUnadoptedInstanceIsSetAside(t *testing.T) {
 		if err := w.sup.Unadopted(); err == nil || !strings.Contains(err.Error(), string(old[0].Instance)) {
 			t.Errorf("Unadopted = %v, want it to name %s", err, old[0].Instance)
 		}
-		boom = nil
+		well.Store(true)
 		w.pass(10 * time.Minute)
 		if now := w.sup.Instances(p); len(now) != 2 || now[0].Instance != old[0].Instance || now[0].State != runtime.Running {
 			t.Errorf("instances = %+v, want those of before", now)
