@@ -16,6 +16,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -101,7 +102,7 @@ type cell struct {
 	root, run string
 	names     containerd.Names
 	cmd       *exec.Cmd
-	said      *bytes.Buffer
+	said      *transcript
 	hears     io.Writer // what dewd says, as it says it; nil: nobody
 	flags     []string
 	env       []string
@@ -182,7 +183,7 @@ func (c *cell) launchAs(program string, env ...string) {
 	c.cmd = c.command("--log-level", "debug")
 	c.cmd.Args = append(c.cmd.Args, c.flags...) // the last one of a kind counts
 	c.cmd.Path, c.cmd.Env = program, append(os.Environ(), env...)
-	c.said = &bytes.Buffer{}
+	c.said = &transcript{}
 	c.cmd.Stdout, c.cmd.Stderr = c.said, c.said
 	if c.hears != nil {
 		w := io.MultiWriter(c.said, c.hears)
@@ -191,6 +192,24 @@ func (c *cell) launchAs(program string, env ...string) {
 	if err := c.cmd.Start(); err != nil {
 		c.t.Fatal(err)
 	}
+}
+
+// transcript is what dewd has said so far. It can be read while dewd runs.
+type transcript struct {
+	mu   sync.Mutex // guards text
+	text bytes.Buffer
+}
+
+func (t *transcript) Write(b []byte) (int, error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.text.Write(b)
+}
+
+func (t *transcript) String() string {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.text.String()
 }
 
 // kill ends dewd with a signal and waits for its end.

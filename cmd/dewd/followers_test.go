@@ -143,11 +143,11 @@ type crowd struct {
 
 func (c *cell) crowd(guid string) *crowd {
 	c.t.Helper()
-	found := regexp.MustCompile(`api=(\S+)`).FindSubmatch(c.said.Bytes())
+	found := regexp.MustCompile(`api=(\S+)`).FindStringSubmatch(c.said.String())
 	if found == nil {
 		c.t.Fatalf("dewd does not say where its API is:\n%s", c.said)
 	}
-	w := &crowd{c: c, guid: guid, base: string(found[1]), read: map[int]int{}}
+	w := &crowd{c: c, guid: guid, base: found[1], read: map[int]int{}}
 	w.ctx, w.end = context.WithCancel(context.Background())
 	c.t.Cleanup(w.leave)
 	password, err := os.ReadFile(filepath.Join(c.root, "admin-password"))
