@@ -5,9 +5,11 @@ package containerd
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net"
 	"net/netip"
 	"os"
+	goruntime "runtime"
 	"testing"
 
 	"golang.org/x/sys/unix"
@@ -17,7 +19,11 @@ import (
 // many attempts wait for them.
 func TestHungAppKeepsNobodyWaiting(t *testing.T) {
 	n := newNetwork(t.TempDir(), "dew0", netip.MustParsePrefix("10.201.16.0/20"))
-	if err := os.Symlink("/proc/self/ns/net", n.path(someInstance)); err != nil {
+	// A thread of this test's own: any other one, the first of the process as well, can
+	// be in the namespace of an instance for a moment.
+	goruntime.LockOSThread()
+	defer goruntime.UnlockOSThread()
+	if err := os.Symlink(fmt.Sprintf("/proc/self/task/%d/ns/net", unix.Gettid()), n.path(someInstance)); err != nil {
 		t.Fatal(err)
 	}
 	hung := neverAccepts(t)
