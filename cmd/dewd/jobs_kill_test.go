@@ -5,6 +5,7 @@ package main
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -144,7 +145,9 @@ wait
 	k.dew("create-buildpack", id, k.path("pack"), "1")
 	k.background("stack", "build", "debian", "--name", id)
 	k.background("push", id, "-b", id, "-p", k.path("pack"), "-c", "sleep 1000")
-	k.upload("/dew/v1/stacks/upload?" + url.Values{"name": {"uploaded"}}.Encode())
+	k.upload("/dew/v1/stacks/upload?"+url.Values{"name": {"uploaded"}}.Encode(), "application/x-tar", "")
+	k.upload(k.newPackage(id+"-package"), "multipart/form-data; boundary=b",
+		"--b\r\nContent-Disposition: form-data; name=\"bits\"; filename=\"bits.zip\"\r\nContent-Type: application/zip\r\n\r\n")
 	k.await("building")
 	k.eventually("staging", func() error {
 		for _, leaves := range k.leaves() {
@@ -157,20 +160,33 @@ wait
 	k.kill(syscall.SIGKILL)
 }
 
+// newPackage makes an app with a package, and gives the path to upload its bits to.
+func (k *killedJobs) newPackage(name string) string {
+	k.t.Helper()
+	k.dew("create-app", name)
+	guid := strings.TrimSpace(k.output("app", name, "--guid"))
+	body := `{"type":"bits","relationships":{"app":{"data":{"guid":"` + guid + `"}}}}`
+	var p struct{ GUID string }
+	if err := json.Unmarshal([]byte(k.output("curl", "-X", "POST", "/v3/packages", "-d", body)), &p); err != nil || p.GUID == "" {
+		k.t.Fatalf("no package: %v", err)
+	}
+	return "/v3/packages/" + p.GUID + "/upload"
+}
+
 // upload sends the beginning of a body, and returns when dewd has read it.
-func (k *killedJobs) upload(path string) {
+func (k *killedJobs) upload(path, contentType, head string) {
 	k.t.Helper()
 	client := &http.Client{Transport: &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
 		return (&net.Dialer{}).DialContext(ctx, "unix", filepath.Join(k.run, socketName))
 	}}}
 	r, w := io.Pipe()
 	go func() {
-		if resp, err := client.Post("http://dew"+path, "application/x-tar", r); err == nil { // dewd is killed before it answers
+		if resp, err := client.Post("http://dew"+path, contentType, r); err == nil { // dewd is killed before it answers
 			resp.Body.Close()
 		}
 		r.Close()
 	}()
-	if _, err := w.Write(make([]byte, 8<<20)); err != nil { // more than the socket holds
+	if _, err := w.Write(append([]byte(head), make([]byte, 8<<20)...)); err != nil { // more than the socket holds
 		k.t.Fatal(err)
 	}
 	k.t.Cleanup(func() { w.Close() })
