@@ -3,7 +3,6 @@
 package main
 
 import (
-	"bytes"
 	"context"
 	"fmt"
 	"io"
@@ -48,7 +47,7 @@ func newUnit(t *testing.T) unit {
 		t.Fatal("this test empties the machine's own /var/lib/dew: run it in a guest (make vmtest)")
 	}
 	d := defaultConfig()
-	u := unit{&cell{t: t, root: d.Root, run: d.Run, names: containerd.NamesFor(d.Root), said: &bytes.Buffer{}}}
+	u := unit{&cell{t: t, root: d.Root, run: d.Run, names: containerd.NamesFor(d.Root), said: &transcript{}}}
 	u.clear()
 	if err := os.MkdirAll(u.root, 0o700); err != nil {
 		t.Fatal(err)
