@@ -42,7 +42,7 @@ func TestStartAfterAKillInEveryJob(t *testing.T) {
 		{"crash files", (*killedJobs).killCrash},
 	} {
 		t.Run(group.name, func(t *testing.T) {
-			k := &killedJobs{cell: newCell(t, "--kill-delay", "1s")}
+			k := &killedJobs{cell: newCell(t, "--kill-delay", "1s", "--immediate-restarts", "1000")}
 			for range rounds(1, 20) {
 				group.kill(k)
 				k.check()
