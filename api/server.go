@@ -84,7 +84,7 @@ type Config struct {
 	Logger    *slog.Logger
 
 	// RefusedURLs are the stored URLs that a user who is not an administrator could not
-	// set now; nil: nobody knows.
+	// set now; nil: not known.
 	RefusedURLs func() ([]v3.RefusedURL, error)
 	// About is the part of GET /dew/v1/status that does not change; the server
 	// counts the rest.

@@ -160,7 +160,7 @@ func invalidLine(b []byte) int {
 	return line
 }
 
-// replacementEscape is U+FFFD where somebody wrote it.
+// replacementEscape is U+FFFD as a client can write it on purpose.
 var replacementEscape = regexp.MustCompile(`(?i)\\u(0000)?fffd`)
 
 // noCharacter returns the line of a quoted text with an escape that is no character,

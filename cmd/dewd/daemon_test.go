@@ -103,7 +103,7 @@ type cell struct {
 	names     containerd.Names
 	cmd       *exec.Cmd
 	said      *transcript
-	hears     io.Writer // what dewd says, as it says it; nil: nobody
+	hears     io.Writer // gets what dewd says, as it says it; can be nil
 	flags     []string
 	env       []string
 	gone      bool

@@ -137,7 +137,7 @@ func readPID(r io.Reader) string {
 	return "unknown"
 }
 
-// holderOf is the pid of the daemon that has the lock, empty if nobody has.
+// holderOf is the pid of the daemon that has the lock, empty if the lock is free.
 func holderOf(path string) string {
 	f, err := os.Open(path)
 	if err != nil {
