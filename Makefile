@@ -36,7 +36,7 @@ tagged = $(shell grep -rlE --include='*_test.go' '^//go:build .*\<$(1)\>' . | xa
 holding = $(shell grep -rlE --include='*_test.go' '^func $(1)[A-Z]' . | xargs -r -n1 dirname | sort -u)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup setup-test setup-bench setup-vmtest build run stop test unit integration proof fuzz vmtest lint bench cover install deb tarballs fresh clean root
+.PHONY: help setup setup-test setup-bench setup-vmtest build run stop test unit integration proof fuzz vmtest lint bench cover install uninstall deb env tarballs fresh clean root
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -61,6 +61,9 @@ run: setup build ## start dewd, push the sample app with its sidecar, show its a
 
 stop: ## end the dewd of `make run` and its apps, leave nothing behind
 	@dist/checkout.sh stop '$(ROOT)' '$(RUN)'
+
+env: ## print the line that makes `dew` in this shell talk to the dewd of `make run`
+	@printf 'export DEW_RUN=%s PATH=%s:$$PATH\n' '$(RUN)' '$(CURDIR)/bin'
 
 test: root setup-test build ## every kind of test (root, some 20 minutes)
 	@$(GO) test -race -timeout 10m $$($(GO) list ./... | grep -vxF "$$($(GO) list -tags integration $(call tagged,integration))")
@@ -111,9 +114,12 @@ cover: ## coverage of the unit tests, and as root of the integration tests too
 	@echo 'by line: go tool cover -html cover.out'
 
 install: build ## install to PREFIX=/usr/local: programs, systemd units, manual pages, completion
-	@dist/install.sh '$(BIN)' '$(DESTDIR)' '$(PREFIX)' '$(UNITDIR)'
+	@dist/install.sh install '$(BIN)' '$(BIN)' '$(DESTDIR)' '$(PREFIX)' '$(UNITDIR)'
 
-deb: ## make a Debian package, bin/dew_VERSION_ARCH.deb (ARCH=amd64 or arm64)
+uninstall: ## remove what `make install` installed; apps and logs in /var/lib/dew stay
+	@dist/install.sh uninstall '$(DESTDIR)' '$(PREFIX)' '$(UNITDIR)'
+
+deb: ## build a Debian package, bin/dew_VERSION_ARCH.deb (ARCH=amd64 or arm64)
 	@dist/deb.sh '$(VERSION)' '$(ARCH)'
 
 tarballs: ## make bin/dew_VERSION_ARCH.tar.gz with static programs for amd64 and arm64

@@ -3,14 +3,15 @@
 #
 #   usage: deb.sh <version> <amd64|arm64>
 #
-# The unit is installed and not enabled: who starts a daemon should have said so.
+# The package installs the unit and does not enable it: the user decides when a
+# daemon starts.
 set -eu
 
 version=$1 arch=$2
 here=$(cd "$(dirname "$0")/.." && pwd)
 cd "$here"
 if ! command -v dpkg-deb >/dev/null; then
-	echo "deb.sh: dpkg-deb is not there: only Debian and its kin have it (make tarballs works everywhere)" >&2
+	echo "deb.sh: dpkg-deb was not found. It is part of Debian and its derivatives; make tarballs works everywhere" >&2
 	exit 9
 fi
 
@@ -24,8 +25,17 @@ esac
 tree=$(mktemp -d)
 trap 'rm -rf "$tree"' EXIT
 chmod 755 "$tree"
-make --no-print-directory build ARCH="$arch" BIN="bin/$arch"
-dist/install.sh "bin/$arch" "$tree" /usr /lib/systemd/system
+# The programs for this machine print the manual pages. For its own architecture
+# they are the ones that make build has built already.
+native=bin
+make --no-print-directory build ARCH="$(go env GOHOSTARCH)" BIN="$native"
+if [ "$arch" = "$(go env GOHOSTARCH)" ]; then
+	programs=$native
+else
+	programs=bin/$arch
+	make --no-print-directory build ARCH="$arch" BIN="$programs"
+fi
+dist/install.sh install "$programs" "$native" "$tree" /usr /lib/systemd/system
 gzip -9n "$tree"/usr/share/man/man*/*
 install -D -m 644 LICENSE "$tree/usr/share/doc/dew/copyright"
 install -d "$tree/usr/share/zsh/vendor-completions" "$tree/DEBIAN"
@@ -46,24 +56,50 @@ Suggests: mmdebstrap, postgresql, mariadb-server, redis-server
 Description: run Cloud Foundry style apps with their sidecars on this machine
  dewd builds droplets from pushed apps and runs each instance, the main process
  and its sidecars, in one containerd task with one network namespace. dew is its
- command line; the stock cf CLI works with it, too.
+ command line; the stock cf CLI works with it as well.
 END
 
-# Instances outlive dewd, also its package; only a removal ends them.
+# Instances keep running when dewd stops, and while its package is upgraded. Only
+# removing the package stops them.
 cat >"$tree/DEBIAN/postinst" <<'END'
 #!/bin/sh
 set -e
 [ ! -d /run/systemd/system ] || systemctl daemon-reload
+if [ "$1" = configure ] && [ -z "$2" ]; then
+	if [ -d /run/systemd/system ]; then
+		echo 'dew is installed. Start it now and at every boot: systemctl enable --now dew'
+	else
+		echo 'dew is installed. Start it: dewd'
+	fi
+fi
 END
 cat >"$tree/DEBIAN/prerm" <<'END'
 #!/bin/sh
 set -e
-if [ "$1" = remove ] && [ -d /run/systemd/system ]; then
-	systemctl disable --now dew.socket dew.service >/dev/null 2>&1 || true
+if [ "$1" = remove ]; then
+	if [ -r /etc/default/dew ]; then
+		set -a
+		. /etc/default/dew
+		set +a
+	fi
+	if [ -d /run/systemd/system ]; then
+		systemctl disable --now dew.socket dew.service >/dev/null 2>&1 || true
+	else
+		dew --run "${DEW_RUN:-/run/dew}" shutdown --apps >/dev/null 2>&1 || true
+	fi
 	dewd teardown >/dev/null 2>&1 || true
 fi
 END
-cp "$tree/DEBIAN/postinst" "$tree/DEBIAN/postrm"
+cat >"$tree/DEBIAN/postrm" <<'END'
+#!/bin/sh
+set -e
+[ ! -d /run/systemd/system ] || systemctl daemon-reload
+if [ "$1" = purge ]; then
+	rm -rf /var/lib/dew /etc/default/dew
+elif [ "$1" = remove ] && [ -e /var/lib/dew ]; then
+	echo 'dew: apps, logs and databases are kept in /var/lib/dew; apt purge dew deletes them'
+fi
+END
 chmod 755 "$tree/DEBIAN/postinst" "$tree/DEBIAN/prerm" "$tree/DEBIAN/postrm"
 
 package=bin/dew_${number}_$arch.deb

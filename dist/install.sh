@@ -1,31 +1,73 @@
 #!/bin/sh
-# install.sh puts dew where a system has such things (make install, make deb).
+# install.sh installs dew into the folders of a system, or removes it from there
+# (make install, make uninstall, make deb).
 #
-#   usage: install.sh <folder of the programs> <DESTDIR> <PREFIX> <UNITDIR>
+#   usage: install.sh install <programs> <native> <DESTDIR> <PREFIX> <UNITDIR>
+#          install.sh uninstall <DESTDIR> <PREFIX> <UNITDIR>
 #
-# The manual pages and the completion are what the programs say of themselves. They
-# are asked from source: the programs may be for another kind of machine.
+# <programs> is the folder of the programs to install, which can be for another
+# architecture. <native> is the folder of programs that run on this machine: they
+# print the manual pages and the completion scripts.
 set -eu
 
-bin=$1 dest=$2 prefix=$3 units=$4
 here=$(cd "$(dirname "$0")/.." && pwd)
-share=$dest$prefix/share
+programs='dewd dew dew-init dew-sftp dew-static'
+man1=share/man/man1/dew.1
+man8=share/man/man8/dewd.8
+bash=share/bash-completion/completions/dew
+zsh=share/zsh/site-functions/_dew
+fish=share/fish/vendor_completions.d/dew.fish
 
-# said FILE COMMAND… keeps what a command prints.
-said() {
-	install -d "$(dirname "$1")"
-	(cd "$here" && shift && GOARCH='' "$@") >"$1"
-	chmod 644 "$1"
+# generate FILE COMMAND… writes the output of a command to a file.
+generate() {
+	file=$1
+	shift
+	install -d "$(dirname "$file")"
+	"$@" >"$file"
+	chmod 644 "$file"
 }
 
-install -d "$dest$prefix/bin" "$dest$units"
-install -m 755 "$bin/dewd" "$bin/dew" "$bin/dew-init" "$bin/dew-sftp" "$bin/dew-static" "$dest$prefix/bin/"
-sed "s|/usr/local/bin/|$prefix/bin/|" "$here/dist/dew.service" >"$dest$units/dew.service"
-install -m 644 "$here/dist/dew.socket" "$dest$units/"
-chmod 644 "$dest$units/dew.service"
+install_dew() {
+	from=$1 native=$2 to=$3$4 prefix=$4 units=$3$5
+	install -d "$to/bin" "$units"
+	for program in $programs; do
+		install -m 755 "$from/$program" "$to/bin/"
+	done
+	sed "s|/usr/local/bin/|$prefix/bin/|" "$here/dist/dew.service" >"$units/dew.service"
+	install -m 644 "$here/dist/dew.socket" "$units/"
+	chmod 644 "$units/dew.service"
 
-said "$share/man/man1/dew.1" go run ./cmd/dew man
-said "$share/man/man8/dewd.8" go run ./cmd/dewd man
-said "$share/bash-completion/completions/dew" go run ./cmd/dew completion bash
-said "$share/zsh/site-functions/_dew" go run ./cmd/dew completion zsh
-said "$share/fish/vendor_completions.d/dew.fish" go run ./cmd/dew completion fish
+	generate "$to/$man1" "$native/dew" man
+	generate "$to/$man8" "$native/dewd" man
+	generate "$to/$bash" "$native/dew" completion bash
+	generate "$to/$zsh" "$native/dew" completion zsh
+	generate "$to/$fish" "$native/dew" completion fish
+}
+
+# Apps that run are left to their owner: without dewd nothing can stop them later.
+uninstall_dew() {
+	to=$1$2 units=$1$3
+	if [ -z "$1" ] && [ -e /run/dew/dewd.pid ] && ! flock --nonblock --shared /run/dew/dewd.pid true; then
+		echo "install.sh: cannot uninstall: dewd is running. Stop the apps and dewd first: dew shutdown --apps" >&2
+		echo "(under systemd: systemctl disable --now dew && dewd teardown)" >&2
+		exit 1
+	fi
+	for program in $programs; do
+		rm -f "$to/bin/$program"
+	done
+	for file in "$man1" "$man8" "$bash" "$zsh" "$fish"; do
+		rm -f "$to/$file"
+	done
+	rm -f "$units/dew.service" "$units/dew.socket"
+	[ -n "$1" ] || [ ! -e /var/lib/dew ] ||
+		echo "apps, logs and databases are kept in /var/lib/dew: remove that folder to delete them"
+}
+
+case $1 in
+install) shift && install_dew "$@" ;;
+uninstall) shift && uninstall_dew "$@" ;;
+*)
+	echo "install.sh: install or uninstall, not $1" >&2
+	exit 2
+	;;
+esac
