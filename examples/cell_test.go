@@ -28,6 +28,7 @@ const patience = 3 * time.Minute
 type cell struct {
 	dir, bin, run string
 	extra         []string // flags of its own
+	defaultPorts  bool     // it has a network to itself
 	log           string   // dewd's own
 	cmd           *exec.Cmd
 	ended         chan struct{} // closed when dewd has
@@ -67,7 +68,7 @@ func runTests(m *testing.M) (code int) {
 // build makes the programs as a release has them, and those of the example.
 func build(bin string) (string, error) {
 	c := exec.Command("go", "build", "-trimpath", "-o", bin+"/",
-		"../cmd/dewd", "../cmd/dew", "../cmd/dew-init", "../cmd/dew-static", "./config-sidecar/app", "./config-sidecar/config-server")
+		"../cmd/dewd", "../cmd/dew", "../cmd/dew-init", "../cmd/dew-sftp", "../cmd/dew-static", "./config-sidecar/app", "./config-sidecar/config-server")
 	c.Env = append(os.Environ(), "CGO_ENABLED=0")
 	if out, err := c.CombinedOutput(); err != nil {
 		return "", fmt.Errorf("cannot build the programs: %w\n%s", err, out)
@@ -77,10 +78,11 @@ func build(bin string) (string, error) {
 
 // flags keep the daemon apart from every other one on the machine.
 func (c *cell) flags() []string {
-	return append([]string{
-		"--root", filepath.Join(c.dir, "root"), "--run", c.run, "--init", filepath.Join(c.bin, "dew-init"),
-		"--listen", "127.0.0.1:0", "--router", "127.0.0.1:0", "--ssh", "127.0.0.1:0", "--log-reserve", "1MiB",
-	}, c.extra...)
+	all := []string{"--root", filepath.Join(c.dir, "root"), "--run", c.run, "--init", filepath.Join(c.bin, "dew-init"), "--log-reserve", "1MiB"}
+	if !c.defaultPorts {
+		all = append(all, "--listen", "127.0.0.1:0", "--router", "127.0.0.1:0", "--ssh", "127.0.0.1:0")
+	}
+	return append(all, c.extra...)
 }
 
 func (c *cell) start() error {

@@ -39,17 +39,18 @@ func crashCommands(g *global) []*cli.Command {
 		}),
 		g.command(verb{
 			name: "kill", args: "APP", category: "Apps", usage: "send a signal to a process of an app, or to a sidecar of it",
-			about: "What ends takes its instance along, and another takes its place.\n\nExample:\n   dew kill shop --sidecar config-server --signal TERM",
+			about: "If the process or sidecar exits, dew stops the whole instance and starts a new one.\n\nExamples:\n   dew kill shop --sidecar config-server --wait\n   dew kill shop --signal TERM",
 			flags: []cli.Flag{
 				&cli.StringFlag{Name: "sidecar", Usage: "`name` of the sidecar (default: the process itself)"},
 				&cli.IntFlag{Name: "instance", Usage: "`index` of the instance"},
 				&cli.StringFlag{Name: "process", Value: "web", Usage: "process `type`"},
 				&cli.StringFlag{Name: "signal", Aliases: []string{"s"}, Value: "KILL", Usage: "`name` or number of the signal"},
+				boolFlag("wait", "wait for the crash, show its record, and wait until the instance is running again"),
 			},
 		}, func(c *cli.Context, ask *client.Client, out *console) error {
 			o := killOptions{
 				instanceOptions: instanceOptions{Name: c.Args().First(), Process: c.String("process"), Index: c.Int("instance")},
-				Sidecar:         c.String("sidecar"), Signal: c.String("signal"),
+				Sidecar:         c.String("sidecar"), Signal: c.String("signal"), Wait: c.Bool("wait"),
 			}
 			return runKill(c.Context, o, ask, out)
 		}),
@@ -142,6 +143,7 @@ type killOptions struct {
 	instanceOptions
 	Sidecar string
 	Signal  string
+	Wait    bool
 }
 
 func runKill(ctx context.Context, o killOptions, ask *client.Client, out *console) error {
@@ -167,10 +169,19 @@ func runKill(ctx context.Context, o killOptions, ask *client.Client, out *consol
 			return err
 		}
 	}
+	k := killed{app: a, process: p, index: o.Index}
+	if o.Wait {
+		if k.instance, err = instanceAt(ctx, p, o.Index, ask); err != nil {
+			return err
+		}
+	}
 	if err := ask.Kill(ctx, p.GUID, v3.Kill{Index: o.Index, Sidecar: o.Sidecar, Signal: signal}); err != nil {
 		return fmt.Errorf("cannot signal %s in instance %d of %s: %w", victim, o.Index, a.Name, err)
 	}
 	out.say("Sent SIG%s to %s in instance %d of app %s", signal, victim, o.Index, a.Name)
+	if o.Wait {
+		return k.await(ctx, ask, out)
+	}
 	return nil
 }
 
