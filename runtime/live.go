@@ -14,6 +14,15 @@ import (
 // ErrNoInstance says that there is nothing running where somebody asked.
 var ErrNoInstance = errors.New("no such instance")
 
+// notRunning is the ErrNoInstance of an index at which no instance runs now.
+type notRunning int
+
+func (n notRunning) Error() string {
+	return fmt.Sprintf("instance %d is not running. It may be restarting: try again in a moment", int(n))
+}
+
+func (notRunning) Is(target error) bool { return target == ErrNoInstance }
+
 // Usage is what an instance takes now.
 type Usage struct {
 	CPU      float64 // cores, since the last time somebody asked
@@ -80,7 +89,7 @@ func (s *Supervisor) RestartInstance(process string, index int) error {
 		sl.RestartGently()
 		return nil
 	}
-	return fmt.Errorf("instance %d of process %s: %w", index, process, ErrNoInstance)
+	return notRunning(index)
 }
 
 // Shutdown ends all instances, as a stop does, and all tasks, and starts no more. The wishes
@@ -136,7 +145,7 @@ func (s *Supervisor) taskAt(process string, index int) (Task, error) {
 			return t, nil
 		}
 	}
-	return nil, fmt.Errorf("instance %d of process %s: %w", index, process, ErrNoInstance)
+	return nil, notRunning(index)
 }
 
 // all are the slots as they are now.

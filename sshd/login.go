@@ -166,7 +166,7 @@ func (s *Server) instance(at place) (runtime.InstanceID, error) {
 		}
 	}
 	if id == "" {
-		return "", fmt.Errorf("instance %d is not running: cf app or dew app shows which are", at.index)
+		return "", fmt.Errorf("instance %d is not running. It may be restarting: try again in a moment", at.index)
 	}
 	return id, nil
 }

@@ -75,7 +75,7 @@ func (k killed) restarted(ctx context.Context, ask *client.Client, out *console)
 	case stats[i].GivenUp:
 		out.say("dew does not restart instance %d: it crashed too often. To start it: dew restart %s", k.index, k.app.Name)
 		return true, nil
-	case stats[i].State == v3.StateCrashed && !stats[i].NextStart.IsZero():
+	case stats[i].State == v3.StateCrashed && time.Until(stats[i].NextStart) > time.Second:
 		out.say("Instance %d starts again in %s", k.index, time.Until(stats[i].NextStart).Round(time.Second))
 		return true, nil
 	case stats[i].State == v3.StateRunning && stats[i].InstanceGUID != k.instance:
