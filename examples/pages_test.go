@@ -75,8 +75,8 @@ func pages(t *testing.T) []string {
 	return append([]string{"../README.md"}, all...)
 }
 
-// readPage runs the blocks of one page in an org, a home folder and a checkout of
-// its own.
+// readPage runs the blocks of one page in a home folder of its own and in a space
+// without anything in it.
 func readPage(t *testing.T, c *cell, checkout, page string) {
 	t.Helper()
 	marks := []string{"run"}
@@ -85,7 +85,6 @@ func readPage(t *testing.T, c *cell, checkout, page string) {
 		marks = append(marks, "cf")
 		path = filepath.Dir(cf) + ":" + path
 	}
-	name := strings.TrimSuffix(filepath.Base(page), ".md")
 	script, err := exec.Command("../.ci/page", append([]string{page}, marks...)...).Output()
 	if err != nil {
 		t.Fatalf("%s: %v", page, err)
@@ -98,7 +97,7 @@ func readPage(t *testing.T, c *cell, checkout, page string) {
 	if err := os.WriteFile(file, script, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	sh := exec.Command("bash", "-c", `dew create-org "$0" && dew create-space dev -o "$0" && dew target -o "$0" -s dev && exec bash "$1"`, name, file)
+	sh := exec.Command("bash", file)
 	sh.Dir = checkout
 	sh.Env = append(goSettings(t), "HOME="+home, "PATH="+path, "LANG=C.UTF-8", "TERM=dumb")
 	out, err := sh.CombinedOutput()
@@ -106,8 +105,10 @@ func readPage(t *testing.T, c *cell, checkout, page string) {
 		t.Errorf("%s: %v\n%s", page, err, out)
 	}
 	t.Logf("%s\n%s", page, out)
-	if r := c.dew("", "delete-org", "-f", name); r.code != 0 {
-		t.Errorf("%s: cannot delete its org: %s", page, r.err)
+	for _, clean := range [][]string{{"delete-space", "-f", "dev", "-o", "local"}, {"create-space", "dev", "-o", "local"}} {
+		if r := c.dew("", clean...); r.code != 0 {
+			t.Errorf("after %s: dew %s: %s", page, strings.Join(clean, " "), r.err)
+		}
 	}
 }
 
