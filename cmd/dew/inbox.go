@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strconv"
 	"strings"
 	"time"
 
@@ -16,9 +17,9 @@ import (
 func inboxCommands(g *global) []*cli.Command {
 	return []*cli.Command{
 		g.command(verb{
-			name: "inbox", args: "[ACTION] [ID]", category: "Notifications", usage: "read the mails that notifications became, where dewd has no mail server",
+			name: "inbox", args: "[ACTION] [NUMBER|ID]", category: "Notifications", usage: "read the mails that notifications became, where dewd has no mail server",
 			about: "ACTION is list (the default), show or wait. Wait prints the first mail that the flags choose, also one that is there already, and ends with status 5 when none comes in time.\n\n" +
-				"Examples:\n   dew inbox --to jo@example.com\n   dew inbox show 0190c5e0-6f1c-7d2a-9c11-0242ac120002\n   dew inbox wait --kind password-reset --to jo@example.com --timeout 30s --json\n   dew inbox --open",
+				"Examples:\n   dew inbox --to jo@example.com\n   dew inbox show 2\n   dew inbox wait --kind password-reset --to jo@example.com --timeout 30s --json\n   dew inbox --open",
 			flags: []cli.Flag{
 				&cli.StringFlag{Name: "to", Usage: "only mails to this `address`, or to the user with this guid"},
 				&cli.StringFlag{Name: "kind", Usage: "only mails of this `kind` of notification"},
@@ -63,9 +64,9 @@ func runInbox(ctx context.Context, o inboxOptions, ask *client.Client, out *cons
 	case o.Action == "", o.Action == "list":
 		return listInbox(ctx, o.Filter, ask, out)
 	case o.Action == "show" && o.ID == "":
-		return usage("inbox show needs the ID of a mail: dew inbox lists them")
+		return usage("inbox show needs the number or the ID of a mail: dew inbox lists them")
 	case o.Action == "show":
-		m, err := ask.Mail(ctx, o.ID)
+		m, err := findMail(ctx, o.ID, ask)
 		if client.NotFound(err) {
 			return &failure{status: statusFailed, err: fmt.Errorf("there is no mail %s in the inbox", o.ID), todo: "dew inbox lists those that are kept"}
 		}
@@ -77,6 +78,24 @@ func runInbox(ctx context.Context, o inboxOptions, ask *client.Client, out *cons
 		return waitInbox(ctx, o, ask, out)
 	}
 	return usage("inbox: %q is no action: list, show or wait", o.Action)
+}
+
+// findMail returns the mail with an id, or with a number of the list.
+func findMail(ctx context.Context, id string, ask *client.Client) (v3.Mail, error) {
+	number, err := strconv.ParseUint(id, 10, 64)
+	if err != nil || number == 0 {
+		return ask.Mail(ctx, id)
+	}
+	in, err := ask.Inbox(ctx, client.MailFilter{After: number - 1})
+	if err != nil {
+		return v3.Mail{}, err
+	}
+	for _, m := range in.Mails {
+		if m.Seq == number {
+			return ask.Mail(ctx, m.ID)
+		}
+	}
+	return ask.Mail(ctx, id)
 }
 
 func openInbox(ctx context.Context, ask *client.Client, out *console) error {
