@@ -99,7 +99,7 @@ vmtest: root setup-vmtest ## the engine's tests in a guest with systemd and cgro
 
 lint: ## check style and formatting; prints nothing when all is well
 	@$(GO) tool golangci-lint run ./...
-	@for script in dist/*.sh .ci/run; do sh -n $$script || exit 1; done; bash -n .ci/vmtest .ci/vmtest-run .ci/fresh
+	@for script in dist/*.sh .ci/run; do sh -n $$script || exit 1; done; bash -n .ci/vmtest .ci/vmtest-run .ci/fresh .ci/page
 
 setup-bench: setup-test
 	@dist/need.sh --no-start $(BENCH_NEEDS)
@@ -128,7 +128,7 @@ tarballs: ## make bin/dew_VERSION_ARCH.tar.gz with static programs for amd64 and
 		tar -C bin/$$arch -czf bin/dew_$(VERSION)_$$arch.tar.gz --owner 0 --group 0 . && echo bin/dew_$(VERSION)_$$arch.tar.gz || exit 1; \
 	done
 
-fresh: root ## run README's commands on a bare Debian that has only Go, make and apt
+fresh: root ## run the commands of README and docs/install.md on a bare Debian with only Go, make and apt
 	@dist/need.sh --no-start mmdebstrap=mmdebstrap unshare=util-linux
 	@.ci/fresh
 
