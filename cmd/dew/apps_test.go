@@ -173,7 +173,7 @@ func TestEventsCrashesKill(t *testing.T) {
 	d.dew("kill", "shop", "--signal", "9").must(t, 0, "Sent SIGKILL to process web in instance 0")
 	d.stats[0].InstanceGUID = "i-1"
 	d.crashes[0].Complete = true
-	d.replacedBy = "i-2"
+	d.successor = "i-2"
 	d.dew("kill", "shop", "--wait").must(t, 0, "Sent SIGKILL", "CONFIG SERVER: Exited with status 137", "Instance 0 is running again")
 	d.dew("kill", "shop", "--sidecar", "nobody").must(t, 1, `no sidecar "nobody", it has "config server"`)
 	d.dew("kill", "shop", "--process", "worker").must(t, 1, `no process "worker", it has web`)

@@ -35,36 +35,36 @@ type daemon struct {
 	t   *testing.T
 	run string // folder of the socket
 
-	mu         sync.Mutex
-	asked      []string // "POST /v3/builds"
-	bodies     map[string]string
-	queries    map[string]url.Values
-	app        *v3.App
-	process    v3.Process
-	sidecars   []v3.Sidecar
-	stats      []v3.InstanceStats
-	replacedBy string // instance that starts when the first one gets a signal
-	routes     []v3.Route
-	pool       map[string]int64 // sha1 to size
-	sent       map[string]string
-	hadBits    bool
-	builds     []v3.Build
-	outcome    v3.Build // of the next build; its state is told from the second look on
-	lines      []v3.LogCacheEnvelope
-	crashes    []v3.Crash
-	unwritten  int // how often the crashes are asked for before they are written down
-	env        map[string]string
-	refuse     map[string]v3.Error // "POST /v3/apps" to what is answered with 422
-	gone       bool
-	pid        int
-	lateLines  []string   // told by staging
-	query      url.Values // of the last log that was read
-	report     v3.LogReport
-	people     people
-	shelves    *shelves // of services
-	tasks      []v3.Task
-	rollouts   rollouts
-	records    *records
+	mu        sync.Mutex
+	asked     []string // "POST /v3/builds"
+	bodies    map[string]string
+	queries   map[string]url.Values
+	app       *v3.App
+	process   v3.Process
+	sidecars  []v3.Sidecar
+	stats     []v3.InstanceStats
+	successor string // instance that starts when the first one gets a signal
+	routes    []v3.Route
+	pool      map[string]int64 // sha1 to size
+	sent      map[string]string
+	hadBits   bool
+	builds    []v3.Build
+	outcome   v3.Build // of the next build; its state is told from the second look on
+	lines     []v3.LogCacheEnvelope
+	crashes   []v3.Crash
+	unwritten int // how often the crashes are asked for before they are written down
+	env       map[string]string
+	refuse    map[string]v3.Error // "POST /v3/apps" to what is answered with 422
+	gone      bool
+	pid       int
+	lateLines []string   // told by staging
+	query     url.Values // of the last log that was read
+	report    v3.LogReport
+	people    people
+	shelves   *shelves // of services
+	tasks     []v3.Task
+	rollouts  rollouts
+	records   *records
 }
 
 func newDaemon(t *testing.T) *daemon {
@@ -332,8 +332,8 @@ func (d *daemon) otherRoutes(handle func(string, func(*http.Request, []byte) any
 		return pageOfCrashes(r, d.crashes)
 	})
 	handle("POST /dew/v1/processes/app-1/kill", func(*http.Request, []byte) any {
-		if len(d.stats) > 0 && d.replacedBy != "" {
-			d.stats[0].InstanceGUID = d.replacedBy
+		if len(d.stats) > 0 && d.successor != "" {
+			d.stats[0].InstanceGUID = d.successor
 		}
 		return answer{202, struct{}{}}
 	})
