@@ -204,6 +204,7 @@ func runDeleteBuildpack(ctx context.Context, o buildpackOptions, ask *client.Cli
 	if err != nil {
 		return err
 	}
+	defer out.wait("Deleting buildpack %s", o.Name).end()
 	if err := ask.DeleteBuildpack(ctx, b.GUID); err != nil {
 		return fmt.Errorf("cannot delete buildpack %s: %w", o.Name, err)
 	}

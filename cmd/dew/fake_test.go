@@ -48,7 +48,8 @@ type daemon struct {
 	sent      map[string]string
 	hadBits   bool
 	builds    []v3.Build
-	outcome   v3.Build // of the next build; its state is told from the second look on
+	outcome   v3.Build   // of the next build; its state is told from the second look on
+	ahead     []v3.Build // other builds that are staged first
 	lines     []v3.LogCacheEnvelope
 	crashes   []v3.Crash
 	unwritten int // how often the crashes are asked for before they are written down
@@ -289,6 +290,9 @@ func (d *daemon) pushRoutes(handle func(string, func(*http.Request, []byte) any)
 	handle("GET /v3/apps/app-1/builds", func(*http.Request, []byte) any { return listOf(d.builds...) })
 	handle("POST /v3/builds", func(*http.Request, []byte) any {
 		return answer{201, v3.Build{GUID: "build-1", State: v3.BuildStaging}}
+	})
+	handle("GET /v3/builds", func(r *http.Request, _ []byte) any {
+		return listOf(append(slices.Clone(d.ahead), v3.Build{GUID: "build-1", State: v3.BuildStaging})...)
 	})
 	handle("GET /v3/builds/build-1", func(*http.Request, []byte) any {
 		for _, text := range d.lateLines {

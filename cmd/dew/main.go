@@ -26,19 +26,20 @@ func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT)
 	out := newConsole(os.Stdout, os.Stderr, os.Stdin)
 	err := newApp(out).RunContext(ctx, os.Args)
-	interrupted := ctx.Err() != nil
+	cause := context.Cause(ctx)
 	stop()
-	if err != nil && err.Error() != "" && !interrupted {
+	if err != nil && err.Error() != "" && cause == nil {
 		text := explain(err)
 		if out.drawn {
 			text = shown(text) // parts of it may come from inside of an instance
 		}
 		fmt.Fprintln(os.Stderr, "dew: "+text)
 	}
-	os.Exit(statusOf(err))
+	os.Exit(exitStatus(err, cause))
 }
 
 func newApp(out *console) *runner {
+	out.err = statusOver(out.err)
 	g := &global{out: out}
 	a := &cli.App{
 		Name:                 "dew",

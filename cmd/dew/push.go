@@ -211,7 +211,7 @@ func pushOne(ctx context.Context, o pushOptions, t target, ask *client.Client, o
 		return appView{}, err
 	}
 	if o.NoStart && !o.Task {
-		return stopped(ctx, a, ask)
+		return stopped(ctx, a, ask, out)
 	}
 	droplet, err := stage(ctx, a, pkg.GUID, ask, out)
 	if err != nil {
@@ -369,7 +369,9 @@ func sendBits(ctx context.Context, a v3.App, b *bits, ask *client.Client, out *c
 			named = append(named, f.resource())
 		}
 	}
+	wait := out.wait("Looking for files that dewd already has")
 	matched, err := ask.MatchResources(ctx, named)
+	wait.end()
 	if err != nil {
 		return v3.Package{}, err
 	}
@@ -381,6 +383,7 @@ func sendBits(ctx context.Context, a v3.App, b *bits, ask *client.Client, out *c
 	if pkg, err = upload(ctx, shipment{pkg: pkg.GUID, known: known, unknown: unknown}, ask, out); err != nil {
 		return pkg, err
 	}
+	defer out.wait("Waiting until dewd has stored the files of app %s", a.Name).end()
 	return pkg, waitReady(ctx, &pkg, ask)
 }
 
@@ -407,6 +410,8 @@ func upload(ctx context.Context, s shipment, ask *client.Client, out *console) (
 			progressbar.OptionSetWidth(30), progressbar.OptionThrottle(100*time.Millisecond), progressbar.OptionClearOnFinish())
 		defer bar.Finish() //nolint:errcheck // a bar that cannot be drawn is nobody's error
 		progress = bar
+	} else {
+		defer out.wait("Uploading").end()
 	}
 	return ask.Upload(ctx, s.pkg, s.known, func(w io.Writer) error { return writeZip(w, s.unknown, progress) })
 }
