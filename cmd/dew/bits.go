@@ -46,7 +46,7 @@ func gather(root string, out *console) (*bits, error) {
 	if err != nil {
 		return nil, &failure{
 			status: statusFailed, err: fmt.Errorf("cannot find the app's files: %w", err),
-			todo: "-p, or path in the manifest, names the app's folder, zip, jar or war; what a build makes must be built first",
+			todo: "give a folder, zip, jar or war",
 		}
 	}
 	var b *bits

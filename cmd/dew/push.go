@@ -39,6 +39,7 @@ type pushOptions struct {
 
 	NoStart, NoRoute, RandomRoute bool
 	Task                          bool // it is there for its tasks
+	Build                         bool // run the build of smoke.yml before
 }
 
 func pushCommands(g *global) []*cli.Command {
@@ -62,6 +63,7 @@ func pushCommands(g *global) []*cli.Command {
 		boolFlag("no-start", "do not stage and start it"),
 		boolFlag("no-route", "take its routes away and give it none"),
 		boolFlag("random-route", "give it a route with a random name if it has none"),
+		boolFlag("build", "run the build: commands of the smoke.yml beside the manifest before the push"),
 		boolFlag("watch", "push again whenever the manifest or a file changes, until Ctrl-C"),
 		jsonFlag(),
 	)
@@ -69,10 +71,13 @@ func pushCommands(g *global) []*cli.Command {
 	return []*cli.Command{
 		g.command(verb{
 			name: "push", alias: "p", args: "[APP]", category: "Push", usage: "push an app: apply its manifest, send its files, stage, start, wait until it runs", flags: flags,
-			about: "Without -f the manifest is manifest.yml of this folder, if there is one. Files that the daemon has are not sent again, and files that did not change are not staged again. CF_STAGING_TIMEOUT and CF_STARTUP_TIMEOUT are minutes (default 15 and 5).\n\nExamples:\n   dew push\n   dew push shop -p build/libs/shop.jar -m 512M -i 2\n   dew push shop -f manifest.yml --var env=test --no-start",
+			about: "Without -f the manifest is manifest.yml of this folder, if there is one. Files that the daemon has are not sent again, and files that did not change are not staged again. CF_STAGING_TIMEOUT and CF_STARTUP_TIMEOUT are minutes (default 15 and 5).\n\nExamples:\n   dew push\n   dew push shop -p build/libs/shop.jar -m 512M -i 2\n   dew push shop -f manifest.yml --var env=test --no-start\n   dew push --build --watch",
 		}, func(c *cli.Context, ask *client.Client, out *console) error {
 			if c.Bool("watch") && c.IsSet("droplet") {
 				return usage("--watch and --droplet exclude each other: no file is looked at")
+			}
+			if c.Bool("build") && (c.IsSet("droplet") || c.IsSet("o")) {
+				return usage("--build goes with neither --droplet nor --docker-image: nothing is built")
 			}
 			if c.Bool("watch") {
 				return watchPush(c.Context, pushOptionsOf(c), ask, out)
@@ -88,7 +93,7 @@ func pushOptionsOf(c *cli.Context) pushOptions {
 		Name: c.Args().First(), Manifest: manifestOptionsOf(c), Path: c.String("p"), Buildpacks: absoluteFolders(c.StringSlice("b")),
 		Memory: c.String("m"), Disk: c.String("k"), LogRate: c.String("l"), Droplet: c.String("droplet"), Task: c.Bool("task"), Health: c.String("u"), Endpoint: c.String("endpoint"),
 		Stack: c.String("s"), Image: c.String("o"), Username: c.String("docker-username"), Deploy: deployOptionsOf(c),
-		NoStart: c.Bool("no-start"), NoRoute: c.Bool("no-route"), RandomRoute: c.Bool("random-route"),
+		Build: c.Bool("build"), NoStart: c.Bool("no-start"), NoRoute: c.Bool("no-route"), RandomRoute: c.Bool("random-route"),
 	}
 	o.Manifest.Optional, o.Manifest.None = true, c.Bool("no-manifest")
 	if c.IsSet("c") {
@@ -109,6 +114,14 @@ func pushOptionsOf(c *cli.Context) pushOptions {
 // runPush brings the apps of a manifest, or the one that the options name, from
 // files to running instances.
 func runPush(ctx context.Context, o pushOptions, ask *client.Client, out *console) error {
+	if err := o.build(ctx, out); err != nil {
+		return err
+	}
+	return pushBuilt(ctx, o, ask, out)
+}
+
+// pushBuilt is runPush after the build.
+func pushBuilt(ctx context.Context, o pushOptions, ask *client.Client, out *console) error {
 	if err := errors.Join(o.checkStrategy(), o.checkDroplet()); err != nil {
 		return err
 	}

@@ -39,6 +39,9 @@ func (t *target) gather(ctx context.Context, o pushOptions, out *console) (err e
 		return nil // there is nothing to stage
 	}
 	if t.app.Docker == nil {
+		if err := t.checkBits(o); err != nil {
+			return err
+		}
 		t.bits, err = gather(t.bitsPath(o), out)
 		return err
 	}
