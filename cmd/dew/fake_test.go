@@ -35,36 +35,38 @@ type daemon struct {
 	t   *testing.T
 	run string // folder of the socket
 
-	mu        sync.Mutex
-	asked     []string // "POST /v3/builds"
-	bodies    map[string]string
-	queries   map[string]url.Values
-	app       *v3.App
-	process   v3.Process
-	sidecars  []v3.Sidecar
-	stats     []v3.InstanceStats
-	routes    []v3.Route
-	pool      map[string]int64 // sha1 to size
-	sent      map[string]string
-	hadBits   bool
-	builds    []v3.Build
-	outcome   v3.Build   // of the next build; its state is told from the second look on
-	ahead     []v3.Build // other builds that are staged first
-	lines     []v3.LogCacheEnvelope
-	crashes   []v3.Crash
-	unwritten int // how often the crashes are asked for before they are written down
-	env       map[string]string
-	refuse    map[string]v3.Error // "POST /v3/apps" to what is answered with 422
-	gone      bool
-	pid       int
-	lateLines []string   // told by staging
-	query     url.Values // of the last log that was read
-	report    v3.LogReport
-	people    people
-	shelves   *shelves // of services
-	tasks     []v3.Task
-	rollouts  rollouts
-	records   *records
+	mu         sync.Mutex
+	asked      []string // "POST /v3/builds"
+	bodies     map[string]string
+	queries    map[string]url.Values
+	app        *v3.App
+	other      *v3.App // app-2, with one process
+	process    v3.Process
+	sidecars   []v3.Sidecar
+	stats      []v3.InstanceStats
+	otherStats []v3.InstanceStats // of app-2
+	routes     []v3.Route
+	pool       map[string]int64 // sha1 to size
+	sent       map[string]string
+	hadBits    bool
+	builds     []v3.Build
+	outcome    v3.Build   // of the next build; its state is told from the second look on
+	ahead      []v3.Build // other builds that are staged first
+	lines      []v3.LogCacheEnvelope
+	crashes    []v3.Crash
+	unwritten  int // how often the crashes are asked for before they are written down
+	env        map[string]string
+	refuse     map[string]v3.Error // "POST /v3/apps" to what is answered with 422
+	gone       bool
+	pid        int
+	lateLines  []string   // told by staging
+	query      url.Values // of the last log that was read
+	report     v3.LogReport
+	people     people
+	shelves    *shelves // of services
+	tasks      []v3.Task
+	rollouts   rollouts
+	records    *records
 }
 
 func newDaemon(t *testing.T) *daemon {
@@ -209,6 +211,9 @@ func (d *daemon) appRoutes(handle func(string, func(*http.Request, []byte) any))
 			d.t.Errorf("apps of space %q are asked for", got)
 		}
 		names := r.URL.Query().Get("names")
+		if d.other != nil && names == d.other.Name {
+			return listOf(*d.other)
+		}
 		if d.app == nil || names != "" && names != d.app.Name {
 			return listOf[v3.App]()
 		}
@@ -224,6 +229,10 @@ func (d *daemon) appRoutes(handle func(string, func(*http.Request, []byte) any))
 		handle("POST /v3/apps/app-1/actions/"+action, func(*http.Request, []byte) any { d.app.State = state; return *d.app })
 	}
 	handle("GET /v3/apps/app-1/processes", func(*http.Request, []byte) any { return listOf(d.process) })
+	handle("GET /v3/apps/app-2/processes", func(*http.Request, []byte) any {
+		return listOf(v3.Process{GUID: "app-2", Type: "web"})
+	})
+	handle("GET /v3/processes/app-2/stats", func(*http.Request, []byte) any { return v3.Stats{Resources: d.otherStats} })
 	handle("GET /v3/processes", func(r *http.Request, _ []byte) any {
 		p := d.process
 		if r.URL.Query().Get("embed") == "process_instances" {

@@ -152,6 +152,7 @@ type pushed struct {
 // pushAll applies a manifest and pushes its apps, one after the other.
 func pushAll(ctx context.Context, o pushOptions, p pushed, ask *client.Client, out *console) ([]appView, error) {
 	// Before anything is applied: an app without files shall not come into being.
+	p.manifest.Applications = p.manifest.StartOrder()
 	targets, err := gatherAll(ctx, o, p.manifest, p.file, out)
 	if err != nil {
 		return nil, err
@@ -161,6 +162,9 @@ func pushAll(ctx context.Context, o pushOptions, p pushed, ask *client.Client, o
 			_ = t.close() // it was only read
 		}
 	}()
+	if err := o.checkDependencies(ctx, targets, ask); err != nil {
+		return nil, err
+	}
 	home, err := space(ctx, ask)
 	if err != nil {
 		return nil, err
@@ -169,10 +173,10 @@ func pushAll(ctx context.Context, o pushOptions, p pushed, ask *client.Client, o
 		return nil, err
 	}
 	var views []appView
-	for _, t := range targets {
+	for i, t := range targets {
 		v, err := pushOne(ctx, o, t, ask, out)
 		if err != nil {
-			return nil, err
+			return nil, keptBack(t, targets[i+1:], err)
 		}
 		views = append(views, v)
 	}
@@ -185,6 +189,7 @@ type target struct {
 	manifest string         // file, or empty
 	bits     *bits          // nil: an image
 	image    *v3.DockerData // nil: files
+	others   []string       // apps that it depends on and that are not pushed now
 }
 
 func (t target) close() error {
@@ -217,6 +222,9 @@ func pushOne(ctx context.Context, o pushOptions, t target, ask *client.Client, o
 	}
 	out.say("Pushing app %s…", a.Name)
 	if o.Droplet != "" {
+		if err := t.awaitDependencies(ctx, ask, out); err != nil {
+			return appView{}, err
+		}
 		return pushDroplet(ctx, o, a, ask, out)
 	}
 	pkg, err := t.send(ctx, a, ask, out)
@@ -228,6 +236,9 @@ func pushOne(ctx context.Context, o pushOptions, t target, ask *client.Client, o
 	}
 	droplet, err := stage(ctx, a, pkg.GUID, ask, out)
 	if err != nil {
+		return appView{}, err
+	}
+	if err := t.awaitDependencies(ctx, ask, out); err != nil {
 		return appView{}, err
 	}
 	return o.run(ctx, a, droplet, ask, out)
