@@ -45,7 +45,7 @@ func gather(root string, out *console) (*bits, error) {
 	info, err := os.Stat(root)
 	if err != nil {
 		return nil, &failure{
-			status: statusFailed, err: fmt.Errorf("cannot find the app's files: %w", err),
+			status: statusFailed, err: fmt.Errorf("cannot find the files: %w", err),
 			todo: "give a folder, zip, jar or war",
 		}
 	}

@@ -48,6 +48,7 @@ type daemon struct {
 	routes     []v3.Route
 	pool       map[string]int64 // sha1 to size
 	sent       map[string]string
+	folder     map[string]string // what was sent as a buildpack
 	hadBits    bool
 	builds     []v3.Build
 	outcome    v3.Build   // of the next build; its state is told from the second look on
@@ -284,6 +285,11 @@ func (d *daemon) pushRoutes(handle func(string, func(*http.Request, []byte) any)
 			d.pool[r.Checksum.Value] = r.Size
 		}
 		return have
+	})
+	handle("POST /dew/v1/spaces/space-1/buildpacks", func(r *http.Request, body []byte) any {
+		d.upload(r, body)
+		d.folder, d.sent = d.sent, nil
+		return answer{201, v3.UploadedFolder{Name: "folder:" + r.URL.Query().Get("name") + "@1234"}}
 	})
 	handle("POST /v3/packages", func(*http.Request, []byte) any {
 		return answer{201, v3.Package{GUID: "package-1", State: v3.PackageAwaitingUpload}}

@@ -51,7 +51,7 @@ func pushCommands(g *global) []*cli.Command {
 		&cli.StringFlag{Name: "droplet", Usage: "`path` of a droplet (dew download-droplet), instead of files to be staged"},
 		boolFlag("task", "stage it and do not start it: it has tasks, no route and no instance"),
 		&cli.StringFlag{Name: "p", Aliases: []string{"path"}, Usage: "`path` of the files: a folder, zip, jar or war"},
-		&cli.StringSliceFlag{Name: "b", Aliases: []string{"buildpack"}, Usage: "`buildpack` to stage with; may be repeated; null: find out"},
+		&cli.StringSliceFlag{Name: "b", Aliases: []string{"buildpack"}, Usage: "`buildpack` to stage with: a name, a git URL, the URL of a zip, or a folder, which is uploaded; may be repeated; null: find out"},
 		&cli.StringFlag{Name: "c", Aliases: []string{"start-command"}, Usage: "start `command` of web; null: the droplet's own"},
 		&cli.IntFlag{Name: "i", Aliases: []string{"instances"}, DefaultText: "as it is", Usage: "`count` of instances"},
 		&cli.IntFlag{Name: "t", Aliases: []string{"app-start-timeout"}, DefaultText: "as it is", Usage: "`seconds` until an instance must be healthy"},
@@ -90,7 +90,7 @@ func pushCommands(g *global) []*cli.Command {
 
 func pushOptionsOf(c *cli.Context) pushOptions {
 	o := pushOptions{
-		Name: c.Args().First(), Manifest: manifestOptionsOf(c), Path: c.String("p"), Buildpacks: absoluteFolders(c.StringSlice("b")),
+		Name: c.Args().First(), Manifest: manifestOptionsOf(c), Path: c.String("p"), Buildpacks: c.StringSlice("b"),
 		Memory: c.String("m"), Disk: c.String("k"), LogRate: c.String("l"), Droplet: c.String("droplet"), Task: c.Bool("task"), Health: c.String("u"), Endpoint: c.String("endpoint"),
 		Stack: c.String("s"), Image: c.String("o"), Username: c.String("docker-username"), Deploy: deployOptionsOf(c),
 		Build: c.Bool("build"), NoStart: c.Bool("no-start"), NoRoute: c.Bool("no-route"), RandomRoute: c.Bool("random-route"),
@@ -151,8 +151,8 @@ type pushed struct {
 
 // pushAll applies a manifest and pushes its apps, one after the other.
 func pushAll(ctx context.Context, o pushOptions, p pushed, ask *client.Client, out *console) ([]appView, error) {
-	// Before anything is applied: an app without files shall not come into being.
 	p.manifest.Applications = p.manifest.StartOrder()
+	// Before anything is applied: an app without files shall not come into being.
 	targets, err := gatherAll(ctx, o, p.manifest, p.file, out)
 	if err != nil {
 		return nil, err
@@ -167,6 +167,9 @@ func pushAll(ctx context.Context, o pushOptions, p pushed, ask *client.Client, o
 	}
 	home, err := space(ctx, ask)
 	if err != nil {
+		return nil, err
+	}
+	if err := sendBuildpacks(ctx, home, targets, ask, out); err != nil {
 		return nil, err
 	}
 	if err := apply(ctx, ask, out, applied{space: home, manifest: p.manifest, diff: p.file != "" && !p.bare}); err != nil {
@@ -186,17 +189,22 @@ func pushAll(ctx context.Context, o pushOptions, p pushed, ask *client.Client, o
 // target is one app of a push.
 type target struct {
 	app      *app.ManifestApp
-	manifest string         // file, or empty
-	bits     *bits          // nil: an image
-	image    *v3.DockerData // nil: files
-	others   []string       // apps that it depends on and that are not pushed now
+	manifest string                   // file, or empty
+	bits     *bits                    // nil: an image
+	image    *v3.DockerData           // nil: files
+	others   []string                 // apps that it depends on and that are not pushed now
+	folders  map[int]*buildpackFolder // by the index of the buildpack
 }
 
 func (t target) close() error {
-	if t.bits == nil {
-		return nil
+	var errs []error
+	for _, f := range t.folders {
+		errs = append(errs, f.bits.close())
 	}
-	return t.bits.close()
+	if t.bits != nil {
+		errs = append(errs, t.bits.close())
+	}
+	return errors.Join(errs...)
 }
 
 // gatherAll finds the files of every app of a push.
@@ -384,22 +392,10 @@ func (o pushOptions) overrideRoutes(a *app.ManifestApp) error {
 
 // sendBits gives the app a new package with these files.
 func sendBits(ctx context.Context, a v3.App, b *bits, ask *client.Client, out *console) (v3.Package, error) {
-	if err := b.hash(ctx); err != nil {
-		return v3.Package{}, err
-	}
-	var named []v3.Resource
-	for _, f := range b.files {
-		if f.named() {
-			named = append(named, f.resource())
-		}
-	}
-	wait := out.wait("Looking for files that dewd already has")
-	matched, err := ask.MatchResources(ctx, named)
-	wait.end()
+	known, unknown, err := b.compare(ctx, ask, out)
 	if err != nil {
 		return v3.Package{}, err
 	}
-	known, unknown := b.parts(matched)
 	pkg, err := ask.CreatePackage(ctx, a.GUID)
 	if err != nil {
 		return pkg, err

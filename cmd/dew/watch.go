@@ -200,6 +200,7 @@ func (o pushOptions) paths(out *console) ([]string, error) {
 	if o.Build {
 		all = append(all, filepath.Dir(file)) // with the sources
 	}
+	all = append(all, localFolders(m.Applications, o, file)...)
 	for i := range m.Applications {
 		a := &m.Applications[i]
 		if a.Docker != nil || o.Image != "" {
