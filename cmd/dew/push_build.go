@@ -44,7 +44,7 @@ func (o pushOptions) buildStep() (b smoke.Build, err error) {
 	case b.File == "":
 		f.err = fmt.Errorf("--build: there is no %s", filepath.Join(filepath.Dir(file), smoke.File))
 	case len(b.Lines()) == 0:
-		f.err = fmt.Errorf("--build: %s has no build:", b.File)
+		f.err = fmt.Errorf("--build: %s has no key build", b.File)
 	default:
 		return b, nil
 	}

@@ -42,7 +42,7 @@ func TestPushBuildFails(t *testing.T) {
 		"the build": {smoke: "build: echo oops; exit 3", status: 1, text: "   oops\nbuild failed: it ended with exit status 3\n"},
 		"no result": {smoke: "build: 'true'", status: 1, text: "manifest.yml, line 3: path: the build did not make out"},
 		"no file":   {status: 2, text: "smoke.yml\n     write the commands"},
-		"no build":  {smoke: "checks: []", status: 2, text: "smoke.yml has no build:"},
+		"no build":  {smoke: "checks: []", status: 2, text: "smoke.yml has no key build"},
 		"bad file":  {smoke: "bild: x", status: 2, text: "bild"},
 		"droplet":   {smoke: buildStep, args: []string{"--droplet", "x"}, status: 2, text: "--build goes with neither --droplet nor --docker-image"},
 	} {
