@@ -4,6 +4,7 @@
 //	main.go     the commands                      exit.go     exit statuses, and what to do about an error
 //	args.go     flags anywhere, near misses       console.go  data to stdout, talk to stderr
 //	push.go     bits.go  ignore.go  stage.go  wait.go: from a folder to running instances
+//	progress.go what a command shows while it waits
 //	apps.go     view.go: how an app does          door.go     which daemon, and which space of it
 //	config.go   what is remembered                session.go  tokens, and their renewal
 //	the other files: one group of commands each
