@@ -9,6 +9,9 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/dewrun/dew/api/client"
+	"github.com/dewrun/dew/smoke"
 )
 
 const (
@@ -57,6 +60,21 @@ func TestPushBuildFails(t *testing.T) {
 				t.Errorf("the daemon was asked: %v", d.asked)
 			}
 		})
+	}
+}
+
+// A smoke test has run the build already, and does not offer it.
+func TestSmokePushWithoutTheResult(t *testing.T) {
+	d := newDaemon(t)
+	root := folder(t, map[string]string{"manifest.yml": builtManifest, "smoke.yml": "build: 'true'"})
+	ask, err := client.New(client.Options{Run: d.run})
+	if err != nil {
+		t.Fatal(err)
+	}
+	v := &smokeVerbs{ask: ask, out: quiet()}
+	err = v.Push(t.Context(), smoke.Push{Manifest: filepath.Join(root, "manifest.yml"), Dir: root})
+	if err == nil || !strings.Contains(err.Error(), "the build did not make out") {
+		t.Errorf("push = %v", err)
 	}
 }
 
