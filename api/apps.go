@@ -151,13 +151,16 @@ func (s *Server) setLifecycle(ctx context.Context, a *app.App, l *v3.Lifecycle) 
 	if l.Data.Stack != "" {
 		a.Stack = l.Data.Stack
 	}
-	return s.checkStaging(a.Stack, a.Buildpacks)
+	return s.checkStaging(a.Space, a.Stack, a.Buildpacks)
 }
 
 // checkStaging refuses what could not be staged, before anything is pushed.
-func (s *Server) checkStaging(stack string, buildpacks []string) error {
+func (s *Server) checkStaging(space, stack string, buildpacks []string) error {
 	if err := s.kept().Check(stack); err != nil {
 		return unprocessable("Stack must be an existing stack: %v", err)
+	}
+	if err := s.c.Packages.CheckFolders(space, buildpacks); err != nil {
+		return err
 	}
 	return s.c.Catalog.Check(buildpacks)
 }
@@ -167,7 +170,7 @@ func (s *Server) checkStaging(stack string, buildpacks []string) error {
 func checkFolders(buildpacks []string, admin bool) error {
 	if i := slices.IndexFunc(buildpacks, droplet.IsFolder); i >= 0 && !admin {
 		return unprocessable("buildpack \"%s\" is a folder of the machine that runs the apps, and only its administrators may name one: "+
-			"ask them for an uploaded buildpack (dew create-buildpack), or use a git URL", buildpacks[i])
+			"upload yours with dew push -b FOLDER, ask them for a buildpack (dew create-buildpack), or use a git URL", buildpacks[i])
 	}
 	return nil
 }

@@ -82,7 +82,7 @@ func (s *Server) doApplyManifest(ctx context.Context, j app.Job) ([]string, erro
 	if err != nil {
 		return nil, err
 	}
-	if err := errors.Join(s.checkManifest(m, args.Folders), s.checkServices(args.Space, m)); err != nil {
+	if err := errors.Join(s.checkManifest(args, m), s.checkServices(args.Space, m)); err != nil {
 		return nil, err
 	}
 	var made []app.App
@@ -100,13 +100,13 @@ func (s *Server) doApplyManifest(ctx context.Context, j app.Job) ([]string, erro
 }
 
 // checkManifest refuses apps that could not be staged, in the platform's words.
-func (s *Server) checkManifest(m app.Manifest, folders bool) error {
+func (s *Server) checkManifest(args application, m app.Manifest) error {
 	for _, a := range m.Applications {
 		stack := ""
 		if a.Stack != nil {
 			stack = *a.Stack
 		}
-		err := errors.Join(checkFolders(a.Buildpacks, folders), s.checkStaging(stack, a.Buildpacks))
+		err := errors.Join(checkFolders(a.Buildpacks, args.Folders), s.checkStaging(args.Space, stack, a.Buildpacks))
 		if err == nil {
 			continue
 		}

@@ -45,6 +45,8 @@ var daemonOperations = map[string]operation{
 
 	"POST /dew/v1/ssh-code": gives[v3.SSHCode](201),
 
+	"POST /dew/v1/spaces/{guid}/buildpacks": gives[v3.UploadedFolder](201).from(uploadForm).ask("name"),
+
 	"GET /dew/v1/stacks":           gives[v3.Stacks](200),
 	"POST /dew/v1/stacks":          gives[v3.StackDetails](202).from(jsonOf[v3.MakeStack]()),
 	"POST /dew/v1/stacks/upload":   gives[v3.StackDetails](201).from(bytesOf("application/octet-stream")).ask("name"),

@@ -316,8 +316,8 @@ func (s *Server) serve(h handler) http.HandlerFunc {
 // bound is how many bytes a body may have. Uploads are read as a stream, all
 // others into memory.
 func (s *Server) bound(r *http.Request) int64 {
-	for _, noun := range []string{"packages", "buildpacks", "droplets"} {
-		if upload, err := path.Match("/v3/"+noun+"/*/upload", r.URL.Path); upload && err == nil {
+	for _, pattern := range []string{"/v3/packages/*/upload", "/v3/buildpacks/*/upload", "/v3/droplets/*/upload", "/dew/v1/spaces/*/buildpacks"} {
+		if upload, err := path.Match(pattern, r.URL.Path); upload && err == nil {
 			return s.c.MaxUpload
 		}
 	}

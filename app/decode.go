@@ -25,7 +25,7 @@ func ParseManifest(b []byte, vars map[string]any) (Manifest, []string, error) {
 			return Manifest{}, nil, err
 		}
 	}
-	d := &decoder{}
+	d := &decoder{sent: vars == nil}
 	m := d.manifest(root)
 	if err := errors.Join(d.errs...); err != nil {
 		return Manifest{}, d.warnings, err
@@ -39,6 +39,7 @@ type decoder struct {
 	warnings []string
 	app      string         // the name of the app at hand
 	lines    map[string]int // of the app at hand
+	sent     bool           // the manifest was sent to the daemon
 }
 
 // manifestKey is a key that a map may have.
@@ -81,7 +82,7 @@ func (d *decoder) manifest(root *node) (m Manifest) {
 		names[a.Name] = a.line("name")
 		m.Applications = append(m.Applications, a)
 	}
-	d.app = ""
+	d.dependencies(m)
 	return m
 }
 
@@ -127,6 +128,7 @@ func (d *decoder) appKeys(a *ManifestApp) []manifestKey {
 		{name: "sidecars", read: func(key string, v *node) { a.Sidecars = d.sidecars(key, v) }},
 		{name: "routes", read: func(key string, v *node) { a.Routes = d.routes(key, v) }},
 		{name: "services", read: func(key string, v *node) { a.Services = d.services(key, v) }},
+		{name: keyDependsOn, read: func(key string, v *node) { a.DependsOn = d.dependsOn(key, v) }},
 		{name: "metadata", read: func(key string, v *node) { a.Metadata = d.metadata(key, v) }},
 		{name: "lifecycle", read: func(key string, v *node) { d.lifecycle(key, v, &a.Lifecycle) }},
 		{name: "docker", read: func(key string, v *node) { a.Docker = d.docker(key, v) }},

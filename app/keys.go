@@ -244,6 +244,9 @@ func (m *ManifestApp) at(inv *Invalid) *ManifestError {
 	return &ManifestError{App: m.Name, Key: key, Line: m.line(key), Message: inv.Message}
 }
 
+// Line is where the manifest has a key, or else what it is part of; 0: nobody wrote it.
+func (m *ManifestApp) Line(key string) int { return m.line(key) }
+
 // line finds where a key was written, or else what it is part of.
 func (m *ManifestApp) line(key string) int {
 	for {

@@ -31,6 +31,9 @@ type ManifestApp struct {
 	Routes    []ManifestRoute
 	Services  []ManifestService
 	Metadata  MetadataChange
+	// DependsOn names the apps of the manifest that must run before this one starts.
+	// Who pushes sees to that: it is not sent.
+	DependsOn []string
 
 	NoRoute, RandomRoute, DefaultRoute bool
 

@@ -82,6 +82,9 @@ type BuildOptions struct {
 	Kept    *Stacks  // has the images of image apps, and is run by Run; nil: there are none
 	// Env are the variables of an app that staging sees; nil: none.
 	Env func(app string) (map[string]string, error)
+	// Buildpacks are the names of the buildpacks of all apps. Uploaded folders that are
+	// not among them are collected; nil: none is.
+	Buildpacks func() ([]string, error)
 	// Bindings are the services that an app is bound to now. A build freezes them
 	// into its droplet; nil: none.
 	Bindings func(app string) (Bindings, error)
@@ -281,7 +284,7 @@ func (b *Builds) Forget(app string) error {
 	if err := errors.Join(b.packages.Forget(app), b.forgetCache(app)); err != nil {
 		return err
 	}
-	return b.collectImages()
+	return errors.Join(b.collectImages(), b.collectFolders())
 }
 
 func (b *Builds) remove(ws []Build) error {
@@ -364,7 +367,7 @@ func (b *Builds) collect(app string) error {
 	if err := b.shelf.removeUnused(ds[min(keepDroplets, len(ds)):], b.o.InUse); err != nil {
 		return err
 	}
-	return b.collectImages()
+	return errors.Join(b.collectImages(), b.collectFolders())
 }
 
 func (b *Builds) collectImages() error {

@@ -100,7 +100,7 @@ func (b Buildpack) called(name string) bool {
 }
 
 // isCustom tells whether a buildpack is named by where it is to be had.
-func isCustom(name string) bool { return isURL(name) || IsFolder(name) }
+func isCustom(name string) bool { return isURL(name) || IsFolder(name) || isUploaded(name) }
 
 // IsFolder tells whether a buildpack is named by a folder of this machine.
 func IsFolder(name string) bool { return path.IsAbs(name) }

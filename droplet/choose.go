@@ -37,8 +37,8 @@ type chosen struct {
 }
 
 // choose finds the buildpacks that are named, or all that are to be tried where
-// none is.
-func (c *Catalog) choose(names []string, st Stack) ([]chosen, error) {
+// none is. Uploads have the folders that were uploaded.
+func (c *Catalog) choose(names []string, st Stack, uploads *Packages) ([]chosen, error) {
 	all, err := c.All()
 	if err != nil {
 		return nil, err
@@ -61,6 +61,14 @@ func (c *Catalog) choose(names []string, st Stack) ([]chosen, error) {
 		return out, nil
 	}
 	for _, name := range names {
+		if isUploaded(name) {
+			h, err := uploads.folderChoice(name)
+			if err != nil {
+				return nil, err
+			}
+			out = append(out, h)
+			continue
+		}
 		h, err := c.find(name, slices.DeleteFunc(slices.Clone(all), func(b Buildpack) bool { return !fits(b) }))
 		if err != nil {
 			return nil, err

@@ -102,6 +102,7 @@ type Packages struct {
 	o        PackageOptions
 	pool     *pool
 	packages *store.Bucket[Package]
+	folders  *store.Bucket[BuildpackFolder]
 
 	mu   sync.Mutex
 	busy map[string]bool // packages that are being uploaded; guarded by mu
@@ -122,6 +123,9 @@ func NewPackages(db *store.DB, o PackageOptions) (*Packages, error) {
 		packages: store.In(db, "packages",
 			store.Index("app", func(p Package) string { return p.App }),
 			store.Index("sha256", func(p Package) string { return p.SHA256 })),
+		folders: store.In(db, "buildpack_folders",
+			store.Index("name", func(f BuildpackFolder) string { return f.Name }),
+			store.Index("sha256", func(f BuildpackFolder) string { return f.SHA256 })),
 	}
 	var err error
 	if p.pool, err = openPool(o.Dir, o.Logger); err != nil {
@@ -261,10 +265,14 @@ func (p *Packages) remove(old []Package) error {
 	return p.pool.collect(p.named)
 }
 
-// named tells whether a package has the tree.
+// named tells whether a package, or a folder that is a buildpack, has the tree.
 func (p *Packages) named(sha string) (bool, error) {
 	ks, err := p.packages.By("sha256", sha)
-	return len(ks) > 0, err
+	if err != nil || len(ks) > 0 {
+		return true, err
+	}
+	fs, err := p.folders.By("sha256", sha)
+	return len(fs) > 0, err
 }
 
 // Match returns those of the resources whose content is here already, so that a

@@ -17,7 +17,7 @@ func TestProgramsInBuildpacks(t *testing.T) {
 	dir := t.TempDir()
 	read := func() (key, program string, names int) {
 		t.Helper()
-		got, err := c.choose([]string{StaticBuildpack}, Stack{})
+		got, err := c.choose([]string{StaticBuildpack}, Stack{}, nil)
 		if err != nil {
 			t.Fatal(err)
 		}

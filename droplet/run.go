@@ -26,7 +26,7 @@ func (b *Builds) rouse() {
 // finished. One that ctx interrupts is staged again by the next daemon. It returns
 // an error only when the store cannot be used.
 func (b *Builds) Run(ctx context.Context) error {
-	if err := errors.Join(b.collectImages(), b.sweepCache()); err != nil {
+	if err := errors.Join(b.collectImages(), b.sweepCache(), b.collectFolders()); err != nil {
 		b.o.Logger.Warn("cannot remove old images", "err", err)
 	}
 	g, ctx := errgroup.WithContext(ctx)
@@ -194,7 +194,7 @@ func (b *Builds) checkNames(names []string) error {
 // choose finds the buildpacks of a build.
 func (b *Builds) choose(w Build, st Stack) ([]chosen, error) {
 	if b.o.Builder != nil {
-		return b.o.Catalog.choose(w.Buildpacks, st)
+		return b.o.Catalog.choose(w.Buildpacks, st, b.packages)
 	}
 	for _, name := range w.Buildpacks {
 		if name != BinaryBuildpack && name != "binary" {

@@ -215,18 +215,15 @@ func TestSidecarMustHaveMemory(t *testing.T) {
 	running(t, "custom", "web", 1)
 }
 
-// buildpack makes a folder of scripts that everybody may read.
+// buildpack makes a folder of scripts that only its owner can enter: dew uploads it.
 func buildpack(t *testing.T, scripts map[string]string) string {
 	t.Helper()
 	dir := filepath.Join(t.TempDir(), "pack")
 	for name, text := range scripts {
 		write(t, filepath.Join(dir, "bin", name), "#!/bin/sh\n"+text+"\n", 0o755)
 	}
-	// The test's own folder is nobody else's to enter.
-	for up := dir; up != "/" && up != os.TempDir(); up = filepath.Dir(up) {
-		if err := os.Chmod(up, 0o755); err != nil {
-			t.Fatal(err)
-		}
+	if err := os.Chmod(dir, 0o700); err != nil {
+		t.Fatal(err)
 	}
 	return dir
 }

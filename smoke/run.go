@@ -185,7 +185,7 @@ func (r *run) steps() []step {
 }
 
 func (r *run) build(ctx context.Context) error {
-	return scriptFailed("build", script{text: r.folder.Spec.Build, dir: r.folder.Dir, env: os.Environ(), show: r.Script}.run(ctx))
+	return Build{Commands: r.folder.Spec.Build, Dir: r.folder.Dir}.Run(ctx, r.Script)
 }
 
 func (r *run) before(ctx context.Context) error {
@@ -197,7 +197,7 @@ func scriptFailed(key string, err error) error {
 	if !errors.As(err, &f) {
 		return err
 	}
-	return &Failure{Status: StatusFailed, Err: fmt.Errorf("what %s says failed: %w", key, f.Err), Todo: "what it printed is above", Output: f.Output}
+	return &Failure{Status: StatusFailed, Err: fmt.Errorf("%s failed: %w", key, f.Err), Todo: "what it printed is above", Output: f.Output}
 }
 
 // enter makes the place, and finds out how to reach its apps.

@@ -127,8 +127,8 @@ func TestRunFailures(t *testing.T) {
 		status     int
 		want       string // in the sentence
 	}{
-		{name: "build", spec: "build: echo oops; exit 3", status: StatusFailed, want: "what build says failed: it ended with exit status 3"},
-		{name: "before", spec: "before: exit 1", status: StatusFailed, want: "what before says failed"},
+		{name: "build", spec: "build: echo oops; exit 3", status: StatusFailed, want: "build failed: it ended with exit status 3"},
+		{name: "before", spec: "before: exit 1", status: StatusFailed, want: "before failed"},
 		{name: "service", spec: "services: [{name: none, offering: x, plan: y}]", status: StatusFailed, want: "no such plan"},
 		{
 			name: "push", spec: "", status: StatusStaging, want: "cannot stage",

@@ -27,6 +27,16 @@ func (c *Client) StagedBuilds(ctx context.Context, app string) ([]v3.Build, erro
 	return list[v3.Build](ctx, c, "/v3/apps/"+escape(app)+"/builds", url.Values{"order_by": {"-created_at"}, "states": {v3.BuildStaged}})
 }
 
+// StagingBuilds lists the builds that are not finished, oldest first: those of one
+// app, or of all.
+func (c *Client) StagingBuilds(ctx context.Context, app string) ([]v3.Build, error) {
+	q := url.Values{"order_by": {"created_at"}, "states": {v3.BuildStaging}}
+	if app != "" {
+		q.Set("app_guids", filter(app))
+	}
+	return list[v3.Build](ctx, c, "/v3/builds", q)
+}
+
 // Droplet reads the droplet that an app runs; NotFound when it has none.
 func (c *Client) Droplet(ctx context.Context, app string) (v3.Droplet, error) {
 	var d v3.Droplet

@@ -9,6 +9,7 @@ import (
 	"mime/multipart"
 	"net/http"
 	"net/textproto"
+	"net/url"
 	"slices"
 	"time"
 
@@ -60,26 +61,46 @@ func (c *Client) NewestPackage(ctx context.Context, app string) (p v3.Package, o
 // Upload gives a package its files: the resources that the daemon has, and a zip
 // of the others that bits writes while it is sent. No bits: all are known.
 func (c *Client) Upload(ctx context.Context, guid string, known []v3.Resource, bits func(io.Writer) error) (v3.Package, error) {
+	var p v3.Package
+	err := c.upload(ctx, "/v3/packages/"+escape(guid)+"/upload", files{known, bits}, &p)
+	return p, err
+}
+
+// UploadFolder sends a folder as a buildpack for the apps of the space, like the files
+// of a package, and gives the name by which apps use it.
+func (c *Client) UploadFolder(ctx context.Context, space, name string, known []v3.Resource, bits func(io.Writer) error) (string, error) {
+	var f v3.UploadedFolder
+	err := c.upload(ctx, "/dew/v1/spaces/"+escape(space)+"/buildpacks?"+url.Values{"name": {name}}.Encode(), files{known, bits}, &f)
+	return f.Name, err
+}
+
+// files are what an upload carries.
+type files struct {
+	known []v3.Resource
+	bits  func(io.Writer) error
+}
+
+// upload sends files as a form and reads the answer into out.
+func (c *Client) upload(ctx context.Context, path string, f files, out any) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, uploadTimeout, fmt.Errorf("the upload took longer than %s", uploadTimeout))
 	defer cancel()
 	r, w := io.Pipe()
 	form := multipart.NewWriter(w)
 	written := make(chan error, 1)
 	go func() {
-		err := writeForm(form, known, bits)
+		err := writeForm(form, f.known, f.bits)
 		w.CloseWithError(err) // nil is the end of the body
 		written <- err
 	}()
-	var p v3.Package
 	_, err := c.exchange(ctx, Request{
-		Method: http.MethodPost, Path: "/v3/packages/" + escape(guid) + "/upload", Body: r,
+		Method: http.MethodPost, Path: path, Body: r,
 		Header: http.Header{"Content-Type": {form.FormDataContentType()}, "Accept": {"application/json"}},
-	}, &p)
+	}, out)
 	_ = r.Close() // an answer before the end of the body: nobody reads the rest
 	if werr := <-written; err != nil && werr != nil && ctx.Err() == nil {
-		return p, uploadError(err, werr)
+		return uploadError(err, werr)
 	}
-	return p, err
+	return err
 }
 
 // uploadError chooses whose fault is told: the daemon's sentence if there is one,

@@ -1,5 +1,10 @@
 package v3
 
+// UploadedFolder is the answer of POST /dew/v1/spaces/{guid}/buildpacks.
+type UploadedFolder struct {
+	Name string `json:"name"` // as apps of the space name the buildpack
+}
+
 // CreateBuildpack is the body of POST /v3/buildpacks.
 type CreateBuildpack struct {
 	Name      string    `json:"name"`

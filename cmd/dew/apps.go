@@ -178,6 +178,7 @@ func runDelete(ctx context.Context, o deleteOptions, ask *client.Client, out *co
 			return err
 		}
 	}
+	defer out.wait("Deleting app %s", a.Name).end()
 	if err := ask.DeleteApp(ctx, a.GUID); err != nil {
 		return err
 	}

@@ -45,8 +45,8 @@ func gather(root string, out *console) (*bits, error) {
 	info, err := os.Stat(root)
 	if err != nil {
 		return nil, &failure{
-			status: statusFailed, err: fmt.Errorf("cannot find the app's files: %w", err),
-			todo: "-p, or path in the manifest, names the app's folder, zip, jar or war; what a build makes must be built first",
+			status: statusFailed, err: fmt.Errorf("cannot find the files: %w", err),
+			todo: "give a folder, zip, jar or war",
 		}
 	}
 	var b *bits

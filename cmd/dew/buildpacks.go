@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"os"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -204,6 +203,7 @@ func runDeleteBuildpack(ctx context.Context, o buildpackOptions, ask *client.Cli
 	if err != nil {
 		return err
 	}
+	defer out.wait("Deleting buildpack %s", o.Name).end()
 	if err := ask.DeleteBuildpack(ctx, b.GUID); err != nil {
 		return fmt.Errorf("cannot delete buildpack %s: %w", o.Name, err)
 	}
@@ -213,21 +213,4 @@ func runDeleteBuildpack(ctx context.Context, o buildpackOptions, ask *client.Cli
 	}
 	out.say("Deleted buildpack %s", o.Name)
 	return nil
-}
-
-// absoluteFolders makes buildpacks that are folders of this machine known to the
-// daemon, which has another working folder.
-func absoluteFolders(names []string) []string {
-	out := make([]string, 0, len(names))
-	for _, name := range names {
-		if strings.HasPrefix(name, ".") || strings.HasPrefix(name, "/") {
-			if fi, err := os.Stat(name); err == nil && fi.IsDir() {
-				if abs, err := filepath.Abs(name); err == nil {
-					name = abs
-				}
-			}
-		}
-		out = append(out, name)
-	}
-	return out
 }

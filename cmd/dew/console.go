@@ -12,6 +12,7 @@ import (
 	"slices"
 	"strings"
 	"text/tabwriter"
+	"time"
 
 	"golang.org/x/term"
 )
@@ -27,6 +28,7 @@ type console struct {
 	json     bool          // data as JSON
 	follows  bool          // the lines of apps are shown as they come
 	lines    *bufio.Reader // over in, from the first question on
+	quiet    time.Duration // how long a wait says nothing; 0: quietTime
 }
 
 func newConsole(out, err, in *os.File) *console {

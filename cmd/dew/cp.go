@@ -85,7 +85,9 @@ func runCopy(ctx context.Context, o copyOptions, t sshTalk) error {
 		return fmt.Errorf("cannot copy: %w", refusal(err))
 	}
 	defer func() { _ = files.Close() }()
-	c := copier{files: files, recursive: o.recursive, out: t.out}
+	wait := t.out.wait("Copying")
+	defer wait.end()
+	c := copier{files: files, recursive: o.recursive, out: t.out, wait: wait}
 	if o.upload {
 		err = c.upload(o.local, o.remote)
 	} else {
@@ -102,6 +104,7 @@ type copier struct {
 	files     *sftp.Client
 	recursive bool
 	out       *console
+	wait      *waiting
 }
 
 // errFolder says that a folder was to be copied and nobody asked for it.
@@ -173,6 +176,7 @@ func (c copier) putOne(local, remote string, d fs.DirEntry) error {
 
 // put copies one file into the instance.
 func (c copier) put(local, remote string, mode fs.FileMode) (err error) {
+	c.wait.note("%s", local)
 	src, err := os.Open(local)
 	if err != nil {
 		return err
@@ -291,6 +295,7 @@ func (c copier) getOne(remote string, dir *os.Root, local string, e fs.FileInfo)
 
 // get copies one file out of the instance.
 func (c copier) get(remote string, dir *os.Root, local string, mode fs.FileMode) error {
+	c.wait.note("%s", remote)
 	src, err := c.files.Open(remote)
 	if err != nil {
 		return fmt.Errorf("cannot read %s in the instance: %w", remote, err)

@@ -165,6 +165,7 @@ func runShutdown(ctx context.Context, s v3.Shutdown, ask *client.Client, out *co
 		status: statusTimeout, err: fmt.Errorf("the daemon is still there after %s", leaveTime), todo: "its own log says what it waits for",
 	})
 	defer cancel()
+	defer out.wait("Waiting until the daemon has ended").end()
 	err = client.Poll(ctx, func() (bool, error) {
 		_, err := ask.Root(ctx)
 		if u := (*client.Unreachable)(nil); errors.As(err, &u) {
@@ -210,7 +211,7 @@ func runDoctor(ctx context.Context, o doctorOptions, out *console) error {
 		return err
 	}
 	cmd := exec.CommandContext(ctx, dewd, append([]string{"doctor"}, o.Args...)...)
-	cmd.Stdout, cmd.Stderr, cmd.Stdin = out.out, out.err, out.in
+	cmd.Stdout, cmd.Stderr, cmd.Stdin = out.out, statusOver(out.err).plain(), out.in
 	cmd.Env = os.Environ()
 	if o.Run != "" {
 		cmd.Env = append(cmd.Env, "DEW_RUN="+o.Run)

@@ -163,6 +163,8 @@ func waitDeployed(ctx context.Context, a v3.App, r rollout, ask *client.Client, 
 		todo: "dew logs " + a.Name + " --recent shows what it printed; CF_STARTUP_TIMEOUT gives it more minutes",
 	})
 	defer cancel()
+	wait := out.wait("Deploying app %s", a.Name)
+	defer wait.end()
 	done := false
 	err := client.Poll(bounded, func() (bool, error) {
 		d, err := ask.Deployment(bounded, r.deployment.GUID)
@@ -172,9 +174,11 @@ func waitDeployed(ctx context.Context, a v3.App, r rollout, ask *client.Client, 
 		if done, err = landed(a, d); done || err != nil {
 			return true, err
 		}
+		wait.note("%s", deploymentNote(appView{Deployment: &d}))
 		running, err := firstRuns(bounded, d, ask)
 		return running && r.noWait, err
 	})
+	wait.end()
 	if err != nil || !done || r.noWait {
 		return timedOut(bounded, err)
 	}

@@ -37,7 +37,8 @@ const statusHelp = `Exit status:
    6  the daemon cannot be reached
    7  the app ran out of memory at its start
    8  an assertion does not hold
-   9  infrastructure: something the machine should give is not there; dew doctor tells what`
+   9  infrastructure: something the machine should give is not there; dew doctor tells what
+ 130  interrupted by Ctrl-C (143: by SIGTERM); dew push says what goes on in the daemon`
 
 // failure is an error with an exit status, and with what to do about it.
 type failure struct {
@@ -75,6 +76,19 @@ func statusOf(err error) int {
 		return statusTimeout
 	}
 	return statusFailed
+}
+
+// exitStatus is the status of a command that a signal may have interrupted: then it
+// is 128 and the number of the signal, as shells have it.
+func exitStatus(err, interrupted error) int {
+	switch {
+	case interrupted == nil || !errors.Is(err, context.Canceled):
+		return statusOf(err)
+	case strings.HasPrefix(interrupted.Error(), syscall.SIGTERM.String()):
+		return 128 + int(syscall.SIGTERM)
+	default:
+		return 128 + int(syscall.SIGINT)
+	}
 }
 
 // explain is the error as a sentence, and below it what to do where that is

@@ -40,16 +40,20 @@ type daemon struct {
 	bodies    map[string]string
 	queries   map[string]url.Values
 	app       *v3.App
+	other     *v3.App // app-2, with one process
 	process   v3.Process
 	sidecars  []v3.Sidecar
 	stats     []v3.InstanceStats
-	successor string // instance that starts when the first one gets a signal
+	stats2    []v3.InstanceStats // of app-2
+	successor string             // instance that starts when the first one gets a signal
 	routes    []v3.Route
 	pool      map[string]int64 // sha1 to size
 	sent      map[string]string
+	folder    map[string]string // what was sent as a buildpack
 	hadBits   bool
 	builds    []v3.Build
-	outcome   v3.Build // of the next build; its state is told from the second look on
+	outcome   v3.Build   // of the next build; its state is told from the second look on
+	ahead     []v3.Build // other builds that are staged first
 	lines     []v3.LogCacheEnvelope
 	crashes   []v3.Crash
 	unwritten int // how often the crashes are asked for before they are written down
@@ -209,6 +213,9 @@ func (d *daemon) appRoutes(handle func(string, func(*http.Request, []byte) any))
 			d.t.Errorf("apps of space %q are asked for", got)
 		}
 		names := r.URL.Query().Get("names")
+		if d.other != nil && names == d.other.Name {
+			return listOf(*d.other)
+		}
 		if d.app == nil || names != "" && names != d.app.Name {
 			return listOf[v3.App]()
 		}
@@ -224,6 +231,10 @@ func (d *daemon) appRoutes(handle func(string, func(*http.Request, []byte) any))
 		handle("POST /v3/apps/app-1/actions/"+action, func(*http.Request, []byte) any { d.app.State = state; return *d.app })
 	}
 	handle("GET /v3/apps/app-1/processes", func(*http.Request, []byte) any { return listOf(d.process) })
+	handle("GET /v3/apps/app-2/processes", func(*http.Request, []byte) any {
+		return listOf(v3.Process{GUID: "app-2", Type: "web"})
+	})
+	handle("GET /v3/processes/app-2/stats", func(*http.Request, []byte) any { return v3.Stats{Resources: d.stats2} })
 	handle("GET /v3/processes", func(r *http.Request, _ []byte) any {
 		p := d.process
 		if r.URL.Query().Get("embed") == "process_instances" {
@@ -276,6 +287,11 @@ func (d *daemon) pushRoutes(handle func(string, func(*http.Request, []byte) any)
 		}
 		return have
 	})
+	handle("POST /dew/v1/spaces/space-1/buildpacks", func(r *http.Request, body []byte) any {
+		d.upload(r, body)
+		d.folder, d.sent = d.sent, nil
+		return answer{201, v3.UploadedFolder{Name: "folder:" + r.URL.Query().Get("name") + "@1234"}}
+	})
 	handle("POST /v3/packages", func(*http.Request, []byte) any {
 		return answer{201, v3.Package{GUID: "package-1", State: v3.PackageAwaitingUpload}}
 	})
@@ -290,6 +306,9 @@ func (d *daemon) pushRoutes(handle func(string, func(*http.Request, []byte) any)
 	handle("GET /v3/apps/app-1/builds", func(*http.Request, []byte) any { return listOf(d.builds...) })
 	handle("POST /v3/builds", func(*http.Request, []byte) any {
 		return answer{201, v3.Build{GUID: "build-1", State: v3.BuildStaging}}
+	})
+	handle("GET /v3/builds", func(r *http.Request, _ []byte) any {
+		return listOf(append(slices.Clone(d.ahead), v3.Build{GUID: "build-1", State: v3.BuildStaging})...)
 	})
 	handle("GET /v3/builds/build-1", func(*http.Request, []byte) any {
 		for _, text := range d.lateLines {

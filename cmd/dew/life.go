@@ -134,7 +134,10 @@ func runStop(ctx context.Context, name string, ask *client.Client, out *console)
 		out.say("App %s is stopped already", a.Name)
 		return nil
 	}
-	if a, err = ask.Act(ctx, a.GUID, client.Stop); err != nil {
+	wait := out.wait("Stopping app %s", a.Name)
+	a, err = ask.Act(ctx, a.GUID, client.Stop)
+	wait.end()
+	if err != nil {
 		return err
 	}
 	out.say("Stopped app %s", a.Name)

@@ -4,6 +4,7 @@
 //	main.go     the commands                      exit.go     exit statuses, and what to do about an error
 //	args.go     flags anywhere, near misses       console.go  data to stdout, talk to stderr
 //	push.go     bits.go  ignore.go  stage.go  wait.go: from a folder to running instances
+//	progress.go what a command shows while it waits
 //	apps.go     view.go: how an app does          door.go     which daemon, and which space of it
 //	config.go   what is remembered                session.go  tokens, and their renewal
 //	the other files: one group of commands each
@@ -26,19 +27,20 @@ func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT)
 	out := newConsole(os.Stdout, os.Stderr, os.Stdin)
 	err := newApp(out).RunContext(ctx, os.Args)
-	interrupted := ctx.Err() != nil
+	cause := context.Cause(ctx)
 	stop()
-	if err != nil && err.Error() != "" && !interrupted {
+	if err != nil && err.Error() != "" && cause == nil {
 		text := explain(err)
 		if out.drawn {
 			text = shown(text) // parts of it may come from inside of an instance
 		}
 		fmt.Fprintln(os.Stderr, "dew: "+text)
 	}
-	os.Exit(statusOf(err))
+	os.Exit(exitStatus(err, cause))
 }
 
 func newApp(out *console) *runner {
+	out.err = statusOver(out.err)
 	g := &global{out: out}
 	a := &cli.App{
 		Name:                 "dew",

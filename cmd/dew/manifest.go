@@ -146,6 +146,7 @@ func apply(ctx context.Context, ask *client.Client, out *console, a applied) err
 		}
 		printDiff(out, redacted(diff)) // logs of builds are read by many
 	}
+	defer out.wait("Applying the manifest").end()
 	return ask.ApplyManifest(ctx, a.space, text)
 }
 

@@ -219,6 +219,7 @@ func runDeleteOrg(ctx context.Context, o deleteOptions, w where) error {
 	if err != nil {
 		return err
 	}
+	defer w.out.wait("Deleting org %s", o.Name).end()
 	if err := w.ask.DeleteOrganization(ctx, org.GUID); err != nil {
 		return fmt.Errorf("cannot delete org %s: %w", o.Name, err)
 	}

@@ -194,6 +194,7 @@ func runDownloadDroplet(ctx context.Context, o downloadOptions, ask *client.Clie
 	if err != nil {
 		return fmt.Errorf("cannot write the droplet: %w", err)
 	}
+	defer out.wait("Downloading droplet %s", o.Droplet).end()
 	err = ask.DownloadDroplet(ctx, o.Droplet, f)
 	if err = errors.Join(err, f.Close()); err != nil {
 		return errors.Join(err, os.Remove(o.Path)) // a part of it is of no use

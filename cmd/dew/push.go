@@ -39,6 +39,7 @@ type pushOptions struct {
 
 	NoStart, NoRoute, RandomRoute bool
 	Task                          bool // it is there for its tasks
+	Build                         bool // run the build of smoke.yml before
 }
 
 func pushCommands(g *global) []*cli.Command {
@@ -50,7 +51,7 @@ func pushCommands(g *global) []*cli.Command {
 		&cli.StringFlag{Name: "droplet", Usage: "`path` of a droplet (dew download-droplet), instead of files to be staged"},
 		boolFlag("task", "stage it and do not start it: it has tasks, no route and no instance"),
 		&cli.StringFlag{Name: "p", Aliases: []string{"path"}, Usage: "`path` of the files: a folder, zip, jar or war"},
-		&cli.StringSliceFlag{Name: "b", Aliases: []string{"buildpack"}, Usage: "`buildpack` to stage with; may be repeated; null: find out"},
+		&cli.StringSliceFlag{Name: "b", Aliases: []string{"buildpack"}, Usage: "`buildpack` to stage with: a name, a git URL, the URL of a zip, or a folder, which is uploaded; may be repeated; null: find out"},
 		&cli.StringFlag{Name: "c", Aliases: []string{"start-command"}, Usage: "start `command` of web; null: the droplet's own"},
 		&cli.IntFlag{Name: "i", Aliases: []string{"instances"}, DefaultText: "as it is", Usage: "`count` of instances"},
 		&cli.IntFlag{Name: "t", Aliases: []string{"app-start-timeout"}, DefaultText: "as it is", Usage: "`seconds` until an instance must be healthy"},
@@ -62,6 +63,7 @@ func pushCommands(g *global) []*cli.Command {
 		boolFlag("no-start", "do not stage and start it"),
 		boolFlag("no-route", "take its routes away and give it none"),
 		boolFlag("random-route", "give it a route with a random name if it has none"),
+		boolFlag("build", "run the build: commands of the smoke.yml beside the manifest before the push"),
 		boolFlag("watch", "push again whenever the manifest or a file changes, until Ctrl-C"),
 		jsonFlag(),
 	)
@@ -69,10 +71,13 @@ func pushCommands(g *global) []*cli.Command {
 	return []*cli.Command{
 		g.command(verb{
 			name: "push", alias: "p", args: "[APP]", category: "Push", usage: "push an app: apply its manifest, send its files, stage, start, wait until it runs", flags: flags,
-			about: "Without -f the manifest is manifest.yml of this folder, if there is one. Files that the daemon has are not sent again, and files that did not change are not staged again. CF_STAGING_TIMEOUT and CF_STARTUP_TIMEOUT are minutes (default 15 and 5).\n\nExamples:\n   dew push\n   dew push shop -p build/libs/shop.jar -m 512M -i 2\n   dew push shop -f manifest.yml --var env=test --no-start",
+			about: "Without -f the manifest is manifest.yml of this folder, if there is one. Files that the daemon has are not sent again, and files that did not change are not staged again. CF_STAGING_TIMEOUT and CF_STARTUP_TIMEOUT are minutes (default 15 and 5).\n\nExamples:\n   dew push\n   dew push shop -p build/libs/shop.jar -m 512M -i 2\n   dew push shop -f manifest.yml --var env=test --no-start\n   dew push --build --watch",
 		}, func(c *cli.Context, ask *client.Client, out *console) error {
 			if c.Bool("watch") && c.IsSet("droplet") {
 				return usage("--watch and --droplet exclude each other: no file is looked at")
+			}
+			if c.Bool("build") && (c.IsSet("droplet") || c.IsSet("o")) {
+				return usage("--build goes with neither --droplet nor --docker-image: nothing is built")
 			}
 			if c.Bool("watch") {
 				return watchPush(c.Context, pushOptionsOf(c), ask, out)
@@ -85,10 +90,10 @@ func pushCommands(g *global) []*cli.Command {
 
 func pushOptionsOf(c *cli.Context) pushOptions {
 	o := pushOptions{
-		Name: c.Args().First(), Manifest: manifestOptionsOf(c), Path: c.String("p"), Buildpacks: absoluteFolders(c.StringSlice("b")),
+		Name: c.Args().First(), Manifest: manifestOptionsOf(c), Path: c.String("p"), Buildpacks: c.StringSlice("b"),
 		Memory: c.String("m"), Disk: c.String("k"), LogRate: c.String("l"), Droplet: c.String("droplet"), Task: c.Bool("task"), Health: c.String("u"), Endpoint: c.String("endpoint"),
 		Stack: c.String("s"), Image: c.String("o"), Username: c.String("docker-username"), Deploy: deployOptionsOf(c),
-		NoStart: c.Bool("no-start"), NoRoute: c.Bool("no-route"), RandomRoute: c.Bool("random-route"),
+		Build: c.Bool("build"), NoStart: c.Bool("no-start"), NoRoute: c.Bool("no-route"), RandomRoute: c.Bool("random-route"),
 	}
 	o.Manifest.Optional, o.Manifest.None = true, c.Bool("no-manifest")
 	if c.IsSet("c") {
@@ -109,6 +114,14 @@ func pushOptionsOf(c *cli.Context) pushOptions {
 // runPush brings the apps of a manifest, or the one that the options name, from
 // files to running instances.
 func runPush(ctx context.Context, o pushOptions, ask *client.Client, out *console) error {
+	if err := o.build(ctx, out); err != nil {
+		return err
+	}
+	return pushBuilt(ctx, o, ask, out)
+}
+
+// pushBuilt is runPush after the build.
+func pushBuilt(ctx context.Context, o pushOptions, ask *client.Client, out *console) error {
 	if err := errors.Join(o.checkStrategy(), o.checkDroplet()); err != nil {
 		return err
 	}
@@ -138,6 +151,7 @@ type pushed struct {
 
 // pushAll applies a manifest and pushes its apps, one after the other.
 func pushAll(ctx context.Context, o pushOptions, p pushed, ask *client.Client, out *console) ([]appView, error) {
+	p.manifest.Applications = p.manifest.StartOrder()
 	// Before anything is applied: an app without files shall not come into being.
 	targets, err := gatherAll(ctx, o, p.manifest, p.file, out)
 	if err != nil {
@@ -148,18 +162,24 @@ func pushAll(ctx context.Context, o pushOptions, p pushed, ask *client.Client, o
 			_ = t.close() // it was only read
 		}
 	}()
+	if err := o.checkDependencies(ctx, targets, ask); err != nil {
+		return nil, err
+	}
 	home, err := space(ctx, ask)
 	if err != nil {
+		return nil, err
+	}
+	if err := sendBuildpacks(ctx, home, targets, ask, out); err != nil {
 		return nil, err
 	}
 	if err := apply(ctx, ask, out, applied{space: home, manifest: p.manifest, diff: p.file != "" && !p.bare}); err != nil {
 		return nil, err
 	}
 	var views []appView
-	for _, t := range targets {
+	for i, t := range targets {
 		v, err := pushOne(ctx, o, t, ask, out)
 		if err != nil {
-			return nil, err
+			return nil, keptBack(t, targets[i+1:], err)
 		}
 		views = append(views, v)
 	}
@@ -169,16 +189,22 @@ func pushAll(ctx context.Context, o pushOptions, p pushed, ask *client.Client, o
 // target is one app of a push.
 type target struct {
 	app      *app.ManifestApp
-	manifest string         // file, or empty
-	bits     *bits          // nil: an image
-	image    *v3.DockerData // nil: files
+	manifest string                   // file, or empty
+	bits     *bits                    // nil: an image
+	image    *v3.DockerData           // nil: files
+	others   []string                 // apps that it depends on and that are not pushed now
+	folders  map[int]*buildpackFolder // by the index of the buildpack
 }
 
 func (t target) close() error {
-	if t.bits == nil {
-		return nil
+	var errs []error
+	for _, f := range t.folders {
+		errs = append(errs, f.bits.close())
 	}
-	return t.bits.close()
+	if t.bits != nil {
+		errs = append(errs, t.bits.close())
+	}
+	return errors.Join(errs...)
 }
 
 // gatherAll finds the files of every app of a push.
@@ -204,6 +230,9 @@ func pushOne(ctx context.Context, o pushOptions, t target, ask *client.Client, o
 	}
 	out.say("Pushing app %s…", a.Name)
 	if o.Droplet != "" {
+		if err := t.awaitDependencies(ctx, ask, out); err != nil {
+			return appView{}, err
+		}
 		return pushDroplet(ctx, o, a, ask, out)
 	}
 	pkg, err := t.send(ctx, a, ask, out)
@@ -211,10 +240,13 @@ func pushOne(ctx context.Context, o pushOptions, t target, ask *client.Client, o
 		return appView{}, err
 	}
 	if o.NoStart && !o.Task {
-		return stopped(ctx, a, ask)
+		return stopped(ctx, a, ask, out)
 	}
 	droplet, err := stage(ctx, a, pkg.GUID, ask, out)
 	if err != nil {
+		return appView{}, err
+	}
+	if err := t.awaitDependencies(ctx, ask, out); err != nil {
 		return appView{}, err
 	}
 	return o.run(ctx, a, droplet, ask, out)
@@ -360,20 +392,10 @@ func (o pushOptions) overrideRoutes(a *app.ManifestApp) error {
 
 // sendBits gives the app a new package with these files.
 func sendBits(ctx context.Context, a v3.App, b *bits, ask *client.Client, out *console) (v3.Package, error) {
-	if err := b.hash(ctx); err != nil {
-		return v3.Package{}, err
-	}
-	var named []v3.Resource
-	for _, f := range b.files {
-		if f.named() {
-			named = append(named, f.resource())
-		}
-	}
-	matched, err := ask.MatchResources(ctx, named)
+	known, unknown, err := b.compare(ctx, ask, out)
 	if err != nil {
 		return v3.Package{}, err
 	}
-	known, unknown := b.parts(matched)
 	pkg, err := ask.CreatePackage(ctx, a.GUID)
 	if err != nil {
 		return pkg, err
@@ -381,6 +403,7 @@ func sendBits(ctx context.Context, a v3.App, b *bits, ask *client.Client, out *c
 	if pkg, err = upload(ctx, shipment{pkg: pkg.GUID, known: known, unknown: unknown}, ask, out); err != nil {
 		return pkg, err
 	}
+	defer out.wait("Waiting until dewd has stored the files of app %s", a.Name).end()
 	return pkg, waitReady(ctx, &pkg, ask)
 }
 
@@ -407,6 +430,8 @@ func upload(ctx context.Context, s shipment, ask *client.Client, out *console) (
 			progressbar.OptionSetWidth(30), progressbar.OptionThrottle(100*time.Millisecond), progressbar.OptionClearOnFinish())
 		defer bar.Finish() //nolint:errcheck // a bar that cannot be drawn is nobody's error
 		progress = bar
+	} else {
+		defer out.wait("Uploading").end()
 	}
 	return ask.Upload(ctx, s.pkg, s.known, func(w io.Writer) error { return writeZip(w, s.unknown, progress) })
 }

@@ -46,9 +46,12 @@ func pushDroplet(ctx context.Context, o pushOptions, a v3.App, ask *client.Clien
 		return appView{}, fmt.Errorf("cannot create a droplet of %s: %w", a.Name, err)
 	}
 	out.say("Uploading droplet %s", o.Droplet)
+	wait := out.wait("Uploading droplet %s", o.Droplet)
+	defer wait.end()
 	if err := ask.UploadDroplet(ctx, d.GUID, o.Droplet); err != nil {
 		return appView{}, fmt.Errorf("cannot upload the droplet of %s: %w", a.Name, err)
 	}
+	wait.end()
 	return o.run(ctx, a, d.GUID, ask, out)
 }
 
@@ -65,15 +68,16 @@ func (o pushOptions) run(ctx context.Context, a v3.App, droplet string, ask *cli
 		return appView{}, err
 	}
 	if o.NoStart {
-		return stopped(ctx, a, ask)
+		return stopped(ctx, a, ask, out)
 	}
 	out.say("Starting app %s…", a.Name)
 	return startAndWait(ctx, a, client.Restart, ask, out)
 }
 
 // stopped tells how an app does that is not to run; one that does is stopped.
-func stopped(ctx context.Context, a v3.App, ask *client.Client) (appView, error) {
+func stopped(ctx context.Context, a v3.App, ask *client.Client, out *console) (appView, error) {
 	if a.State == v3.AppStarted {
+		defer out.wait("Stopping app %s", a.Name).end()
 		var err error
 		if a, err = ask.Act(ctx, a.GUID, client.Stop); err != nil {
 			return appView{}, err

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"os"
 
 	"github.com/dewrun/dew/api/client"
@@ -39,6 +40,9 @@ func (t *target) gather(ctx context.Context, o pushOptions, out *console) (err e
 		return nil // there is nothing to stage
 	}
 	if t.app.Docker == nil {
+		if err := errors.Join(t.checkBits(o), t.gatherBuildpacks(o, out)); err != nil {
+			return err
+		}
 		t.bits, err = gather(t.bitsPath(o), out)
 		return err
 	}

@@ -373,6 +373,7 @@ func runDeleteRoute(ctx context.Context, o routeOptions, ask *client.Client, out
 	if err != nil {
 		return err
 	}
+	defer out.wait("Deleting route %s", rt.URL).end()
 	if err := ask.DeleteRoute(ctx, rt.GUID); err != nil {
 		return fmt.Errorf("cannot delete route %s: %w", rt.URL, err)
 	}
@@ -386,6 +387,7 @@ func runDeleteOrphaned(ctx context.Context, o routeOptions, ask *client.Client, 
 			return err
 		}
 	}
+	defer out.wait("Deleting routes").end()
 	if err := ask.DeleteUnmapped(ctx); err != nil {
 		return fmt.Errorf("cannot delete routes: %w", err)
 	}

@@ -81,6 +81,7 @@ func runBind(ctx context.Context, o bindOptions, ask *client.Client, out *consol
 	n := v3.CreateCredentialBinding{Type: v3.BindingApp, Name: o.Name, Strategy: o.Strategy, Parameters: params}
 	app := v3.To(a.GUID)
 	n.Relationships.App, n.Relationships.ServiceInstance = &app, v3.To(i.GUID)
+	defer out.wait("Binding app %s to service instance %s", o.App, o.Service).end()
 	job, err := ask.Bind(ctx, n)
 	if answers(err, "app is already bound") {
 		out.say("App %s is bound to %s already", o.App, o.Service)
@@ -124,6 +125,7 @@ func runUnbind(ctx context.Context, o bindOptions, ask *client.Client, out *cons
 		out.say("App %s is not bound to %s", o.App, o.Service)
 		return nil
 	}
+	defer out.wait("Unbinding app %s from service instance %s", o.App, o.Service).end()
 	ended, err := endBindings(ctx, bound, o.Wait, ask)
 	if err != nil {
 		return fmt.Errorf("cannot unbind %s from %s: %w", o.App, o.Service, err)
@@ -164,6 +166,7 @@ func runCleanup(ctx context.Context, o bindOptions, ask *client.Client, out *con
 	if ok, err := sure(ctx, out, o.Force, fmt.Sprintf("Really delete outdated bindings of app %s (%d)", o.App, len(old))); err != nil || !ok {
 		return err
 	}
+	defer out.wait("Deleting service bindings").end()
 	ended, err := endBindings(ctx, old, o.Wait, ask)
 	if err != nil {
 		return fmt.Errorf("cannot delete outdated bindings of %s: %w", o.App, err)
@@ -246,6 +249,7 @@ func runCreateKey(ctx context.Context, o bindOptions, ask *client.Client, out *c
 	}
 	n := v3.CreateCredentialBinding{Type: v3.BindingKey, Name: o.Key, Parameters: params}
 	n.Relationships.ServiceInstance = v3.To(i.GUID)
+	defer out.wait("Creating service key %s", o.Key).end()
 	job, err := ask.Bind(ctx, n)
 	if answers(err, "already has a key binding with name") {
 		out.say("Service key %s is there already", o.Key)
@@ -355,6 +359,7 @@ func runDeleteKey(ctx context.Context, o bindOptions, ask *client.Client, out *c
 	if err != nil {
 		return err
 	}
+	defer out.wait("Deleting service key %s", o.Key).end()
 	done, err := endBinding(ctx, b.GUID, o.Wait, ask)
 	if err != nil {
 		return fmt.Errorf("cannot delete service key %s: %w", o.Key, err)

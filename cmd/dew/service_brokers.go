@@ -89,6 +89,7 @@ func runCreateBroker(ctx context.Context, o brokerOptions, ask *client.Client, o
 		to := v3.To(here)
 		n.Relationships.Space = &to
 	}
+	defer out.wait("Reading the catalog of service broker %s", o.Name).end()
 	if err := ask.CreateServiceBroker(ctx, n); err != nil {
 		return o.notCreated(ctx, ask, fmt.Errorf("cannot create service broker %s: %w", o.Name, err))
 	}
@@ -120,6 +121,7 @@ func runUpdateBroker(ctx context.Context, o brokerOptions, ask *client.Client, o
 		return err
 	}
 	with := o.authentication()
+	defer out.wait("Reading the catalog of service broker %s", o.Name).end()
 	if err := ask.UpdateServiceBroker(ctx, b.GUID, v3.UpdateServiceBroker{URL: &o.URL, Authentication: &with}); err != nil {
 		return fmt.Errorf("cannot update service broker %s: %w", o.Name, err)
 	}
@@ -164,6 +166,7 @@ func runDeleteBroker(ctx context.Context, o brokerOptions, ask *client.Client, o
 	if err != nil {
 		return err
 	}
+	defer out.wait("Deleting service broker %s", o.Name).end()
 	if err := ask.DeleteServiceBroker(ctx, b.GUID); err != nil {
 		return fmt.Errorf("cannot delete service broker %s: %w", o.Name, err)
 	}
@@ -380,6 +383,7 @@ func runPurgeOffering(ctx context.Context, o accessOptions, ask *client.Client, 
 	if err != nil {
 		return err
 	}
+	defer out.wait("Purging service offering %s", of.Name).end()
 	if err := ask.PurgeServiceOffering(ctx, of.GUID); err != nil {
 		return fmt.Errorf("cannot purge offering %s: %w", o.Offering, err)
 	}

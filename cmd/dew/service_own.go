@@ -71,6 +71,7 @@ func runSnapshot(ctx context.Context, o serviceOptions, ask *client.Client, out 
 	if err != nil {
 		return err
 	}
+	defer out.wait("Copying the data of service instance %s", o.Name).end()
 	if err := ask.Snapshot(ctx, i.GUID); err != nil {
 		return fmt.Errorf("cannot copy the data of %s: %w", o.Name, err)
 	}
@@ -113,6 +114,7 @@ func runDeleteSnapshot(ctx context.Context, o serviceOptions, ask *client.Client
 	if ok, err := sure(ctx, out, o.Force, "Really delete snapshot "+o.NewName+" of "+o.Name); err != nil || !ok {
 		return err
 	}
+	defer out.wait("Deleting snapshot %s", o.NewName).end()
 	if err := ask.DeleteSnapshot(ctx, i.GUID, o.NewName); err != nil {
 		return noSnapshot(o.Name, fmt.Errorf("cannot delete snapshot %s of %s: %w", o.NewName, o.Name, err))
 	}
@@ -147,6 +149,7 @@ func runRestore(ctx context.Context, o serviceOptions, ask *client.Client, out *
 	if ok, err := sure(ctx, out, o.Force, "Really put snapshot "+id+" in the place of the data of "+o.Name); err != nil || !ok {
 		return err
 	}
+	defer out.wait("Restoring service instance %s to snapshot %s", o.Name, id).end()
 	if err := ask.Restore(ctx, i.GUID, id); err != nil {
 		return noSnapshot(o.Name, fmt.Errorf("cannot restore %s to snapshot %s: %w", o.Name, id, err))
 	}
@@ -203,7 +206,10 @@ func runConnect(ctx context.Context, name string, ask *client.Client, out *conso
 		defer cancel()
 		err = errors.Join(err, dropKey(ctx, bindOptions{Service: name, Key: key}, ask))
 	}()
-	if err := ask.Wait(ctx, job); err != nil {
+	wait := out.wait("Creating credentials for service instance %s", name)
+	err = ask.Wait(ctx, job)
+	wait.end()
+	if err != nil {
 		return fmt.Errorf("cannot connect to %s: %w", name, err)
 	}
 	b, err := findKey(ctx, bindOptions{Service: name, Key: key}, ask)
@@ -248,7 +254,7 @@ func talk(ctx context.Context, key string, ask *client.Client, out *console) err
 	}
 	cmd := exec.CommandContext(context.WithoutCancel(ctx), program, args[1:]...) // ^C is for it, not for us
 	cmd.Env = append(os.Environ(), secret)
-	cmd.Stdin, cmd.Stdout, cmd.Stderr = out.in, out.out, out.err
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = out.in, out.out, statusOver(out.err).plain()
 	err = cmd.Run()
 	if ended := (*exec.ExitError)(nil); errors.As(err, &ended) {
 		return &failure{status: max(ended.ExitCode(), 1)} // it has said why
@@ -344,6 +350,7 @@ func runBindRoute(ctx context.Context, o routeServiceOptions, ask *client.Client
 	}
 	n := v3.CreateServiceRouteBinding{Parameters: params}
 	n.Relationships.Route, n.Relationships.ServiceInstance = v3.To(r.GUID), v3.To(i.GUID)
+	defer out.wait("Binding route %s to service instance %s", o.route.url(), o.Service).end()
 	job, err := ask.BindRoute(ctx, n)
 	if answers(err, "route and service instance are already bound") {
 		out.say("Route %s is bound to %s already", o.route.url(), o.Service)
@@ -390,6 +397,7 @@ func runUnbindRoute(ctx context.Context, o routeServiceOptions, ask *client.Clie
 	if ok, err := sure(ctx, out, o.Force, "Really unbind route "+o.route.url()+" from "+o.Service); err != nil || !ok {
 		return err
 	}
+	defer out.wait("Unbinding route %s from service instance %s", o.route.url(), o.Service).end()
 	job, err := ask.UnbindRoute(ctx, all[at].GUID)
 	done := false
 	if err == nil {

@@ -235,6 +235,7 @@ func thereAlready(ctx context.Context, o serviceOptions, ask *client.Client, out
 	if i.LastOperation.State == inProgress && o.Wait {
 		out.say("Service instance %s is there already, %s", o.Name, lastOperation(i.LastOperation))
 		told := progress{name: o.Name, ask: ask, out: out}
+		defer out.wait("Waiting: service instance %s is being created", o.Name).end()
 		err := client.Poll(ctx, func() (bool, error) {
 			i, err = told.look(ctx)
 			return i.LastOperation.State != inProgress, err
@@ -259,6 +260,11 @@ type operation struct {
 	done, verb string // "Created", "create"
 }
 
+// doing is the operation as something that goes on: "Creating".
+func (op operation) doing() string {
+	return strings.ToUpper(op.verb[:1]) + strings.TrimSuffix(op.verb[1:], "e") + "ing"
+}
+
 // failed says what did not work. What could not be made is there all the same, and
 // has the name.
 func (op operation) failed(name string, err error) error {
@@ -271,6 +277,7 @@ func (op operation) failed(name string, err error) error {
 
 // waitService waits for an operation, or says how to look after it.
 func waitService(ctx context.Context, o serviceOptions, op operation, ask *client.Client, out *console) error {
+	defer out.wait("%s service instance %s", op.doing(), o.Name).end()
 	job, err := ask.Taken(ctx, op.job)
 	if err != nil {
 		return op.failed(o.Name, err)

@@ -5,12 +5,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"os/signal"
 	"path/filepath"
 	"strings"
-	"sync"
 	"syscall"
 	"time"
 
@@ -107,9 +105,6 @@ func runSmoke(ctx context.Context, o smokeOptions, g *global) (err error) {
 	if _, err := variables(o.Manifest); err != nil {
 		return err
 	}
-	talk := *g.out
-	talk.err = &turns{w: g.out.err}
-	g.out = &talk
 	// A terminal that is closed must not leave a daemon behind, nor a reader of our
 	// output that ends before us.
 	ctx, unhook := signal.NotifyContext(ctx, syscall.SIGHUP)
@@ -212,18 +207,6 @@ func patience(ctx context.Context, out *console) (context.Context, func()) {
 		signal.Stop(signals)
 		giveUp()
 	}
-}
-
-// turns lets several write, one at a time: apps print while commands talk.
-type turns struct {
-	mu sync.Mutex
-	w  io.Writer // guarded by mu
-}
-
-func (t *turns) Write(b []byte) (int, error) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	return t.w.Write(b)
 }
 
 // smokeTalk tells what goes on.

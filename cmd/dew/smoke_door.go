@@ -206,6 +206,9 @@ type smokeVerbs struct {
 func (v *smokeVerbs) Push(ctx context.Context, p smoke.Push) error {
 	o := pushOptions{Manifest: v.o.Manifest}
 	o.Manifest.File, o.Manifest.Given = p.Manifest, p.Variables
+	if b, err := findBuild(p.Manifest); err == nil {
+		o.Build = len(b.Lines()) > 0 // the test ran it before
+	}
 	m, file, err := pushManifest(o, v.out)
 	if err != nil {
 		return v.failed(err, statusUsage)

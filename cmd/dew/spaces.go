@@ -285,6 +285,7 @@ func runDeleteSpace(ctx context.Context, o spaceOptions, w where) error {
 	if err != nil {
 		return err
 	}
+	defer w.out.wait("Deleting space %s", o.Name).end()
 	if err := w.ask.DeleteSpace(ctx, s.GUID); err != nil {
 		return fmt.Errorf("cannot delete space %s: %w", o.Name, err)
 	}

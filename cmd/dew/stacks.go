@@ -274,6 +274,8 @@ func followStack(ctx context.Context, body v3.MakeStack, ask *client.Client, out
 	if err != nil {
 		return fmt.Errorf("cannot make stack %s: %w", body.Name, err)
 	}
+	wait := out.wait("Making stack %s", s.Name)
+	defer wait.end()
 	told := ""
 	err = client.Poll(ctx, func() (bool, error) {
 		if s.State != v3.StackProcessing {
@@ -281,6 +283,7 @@ func followStack(ctx context.Context, body v3.MakeStack, ask *client.Client, out
 		}
 		if s.Progress != "" && s.Progress != told {
 			told = s.Progress
+			wait.note("%s", told)
 			out.say("   %s", appendShown(nil, []byte(told), out.color))
 		}
 		next, err := ask.StackDetail(ctx, s.GUID)
@@ -292,6 +295,7 @@ func followStack(ctx context.Context, body v3.MakeStack, ask *client.Client, out
 	if err != nil {
 		return err
 	}
+	wait.end()
 	if s.State == v3.StackFailed {
 		return &failure{status: statusStaging, err: fmt.Errorf("cannot make stack %s: %w", s.Name, errors.New(s.Error))}
 	}
@@ -323,6 +327,7 @@ func runRemoveStack(ctx context.Context, o stackOptions, ask *client.Client, out
 	if err != nil {
 		return err
 	}
+	defer out.wait("Removing stack %s", o.Name).end()
 	if err := ask.RemoveStack(ctx, s.GUID); err != nil {
 		return fmt.Errorf("cannot remove stack %s: %w", o.Name, err)
 	}

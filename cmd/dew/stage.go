@@ -24,6 +24,12 @@ func stage(ctx context.Context, a v3.App, pkg string, ask *client.Client, out *c
 	if err != nil {
 		return "", err
 	}
+	if err := s.awaitTurn(ctx, a, b); err != nil {
+		sayStaging(ctx, a, out)
+		return "", timedOut(ctx, err)
+	}
+	queue := stagingQueue{build: b, log: &s, wait: out.wait("Staging app %s", a.Name)}
+	defer queue.wait.end()
 	err = client.Poll(ctx, func() (bool, error) {
 		if b.State == v3.BuildStaging {
 			if b, err = ask.Build(ctx, b.GUID); err != nil {
@@ -32,11 +38,13 @@ func stage(ctx context.Context, a v3.App, pkg string, ask *client.Client, out *c
 		}
 		if b.State == v3.BuildStaging {
 			_, err := s.show(ctx)
-			return false, err
+			return false, errors.Join(err, queue.look(ctx))
 		}
 		return true, s.rest(ctx)
 	})
+	queue.wait.end()
 	if err != nil {
+		sayStaging(ctx, a, out)
 		return "", timedOut(ctx, err)
 	}
 	if b.State == v3.BuildStaged && b.Droplet != nil {
@@ -55,6 +63,7 @@ type stagingLog struct {
 	from time.Time
 	ask  *client.Client
 	out  *console
+	any  bool // a line was shown
 }
 
 // show shows what was printed since, as far as one answer has it.
@@ -72,6 +81,7 @@ func (s *stagingLog) show(ctx context.Context) (more bool, err error) {
 			l.Text = appendShown(nil, l.Text, s.out.color)
 		}
 		if l.Source == "STG" {
+			s.any = true
 			s.out.say("   %s", l.Text)
 		}
 	}

@@ -85,7 +85,9 @@ func runRunTask(ctx context.Context, o taskOptions, ask *client.Client, out *con
 	}
 	out.say("Task %s of app %s has been submitted; its id is %d", t.Name, a.Name, t.SequenceID)
 	if o.Wait {
-		if t, err = waitTask(ctx, t, ask); err != nil {
+		wait := out.wait("Running task %s", t.Name)
+		t, err = waitTask(ctx, t, ask)
+		if wait.end(); err != nil {
 			return err
 		}
 	}

@@ -136,6 +136,7 @@ func runDeleteUser(ctx context.Context, o deleteOptions, w where) error {
 		return err
 	}
 	// First the roles: an account that is gone takes nothing away any more.
+	defer w.out.wait("Deleting user %s", o.Name).end()
 	if err := w.ask.DeleteUser(ctx, u.GUID); err != nil && !client.NotFound(err) {
 		return fmt.Errorf("cannot delete user %s: %w", o.Name, err)
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"net/http"
 	"slices"
 	"time"
@@ -16,7 +17,9 @@ import (
 // does.
 func startAndWait(ctx context.Context, a v3.App, action client.Action, ask *client.Client, out *console) (appView, error) {
 	began := time.Now()
+	wait := out.wait("Starting app %s", a.Name)
 	started, err := ask.Act(ctx, a.GUID, action)
+	wait.end()
 	if e := (*client.Error)(nil); errors.As(err, &e) && e.Status == http.StatusUnprocessableEntity {
 		return appView{}, &failure{status: statusCrashed, err: fmt.Errorf("cannot start %s: %w", a.Name, err)}
 	}
@@ -52,6 +55,8 @@ func waitRunning(ctx context.Context, a v3.App, ask *client.Client, out *console
 	if err != nil {
 		return err
 	}
+	wait := out.wait("Starting app %s", a.Name)
+	defer wait.end()
 	told := map[string]bool{}
 	err = client.Poll(ctx, func() (bool, error) {
 		for len(ps) > 0 {
@@ -65,6 +70,7 @@ func waitRunning(ctx context.Context, a v3.App, ask *client.Client, out *console
 					out.say("Instance %d of %s: %s", s.Index, ps[0].Type, *s.Details)
 				}
 			}
+			wait.note("%s", instancesNote(ps[0].Type, stats))
 			if stable, err := settled(ps[0].Type, stats); !stable || err != nil {
 				return false, err
 			}
@@ -72,7 +78,33 @@ func waitRunning(ctx context.Context, a v3.App, ask *client.Client, out *console
 		}
 		return true, nil
 	})
+	wait.end()
+	sayInterrupted(ctx, out, "starting app "+a.Name, "dew app "+a.Name+" shows its status, dew stop "+a.Name+" stops it")
 	return timedOut(ctx, err)
+}
+
+// instancesNote is how far the instances of a process are: "web: 1 of 2 instances
+// running, 1 STARTING".
+func instancesNote(process string, stats []v3.InstanceStats) string {
+	states := map[string]int{}
+	for _, s := range stats {
+		states[s.State]++
+	}
+	note := fmt.Sprintf("%s: %d of %d instances running", process, states[v3.StateRunning], len(stats))
+	for _, state := range slices.Sorted(maps.Keys(states)) {
+		if state != v3.StateRunning {
+			note += fmt.Sprintf(", %d %s", states[state], state)
+		}
+	}
+	return note
+}
+
+// sayInterrupted tells what goes on in the daemon after Ctrl-C, and what to do about
+// it. A smoke test cleans up and tells so itself.
+func sayInterrupted(ctx context.Context, out *console, what, todo string) {
+	if errors.Is(context.Cause(ctx), context.Canceled) && !out.follows {
+		out.say("Interrupted: dewd goes on %s\n     %s", what, todo)
+	}
 }
 
 // settled tells whether a process needs no more waiting: one of its instances

@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"time"
 
 	"github.com/fsnotify/fsnotify"
@@ -152,17 +153,25 @@ func (w *watcher) changed(e fsnotify.Event) bool {
 // watchPush pushes, and pushes again whenever the manifest or the files change,
 // until ctx ends. A push that fails waits for the next change.
 func watchPush(ctx context.Context, o pushOptions, ask *client.Client, out *console) error {
+	if err := o.checkBuild(); err != nil {
+		return err
+	}
 	paths, err := o.paths(out)
 	if err != nil {
 		return err
 	}
 	for {
+		// A build writes files itself: what changes while it runs does not count.
+		err := o.build(ctx, out)
 		// Before the push: what changes meanwhile is not in it.
-		w, err := newWatcher(paths)
-		if err != nil {
-			return err
+		w, werr := newWatcher(there(paths))
+		if werr != nil {
+			return werr
 		}
-		if err := runPush(ctx, o, ask, out); err != nil && ctx.Err() == nil {
+		if err == nil {
+			err = pushBuilt(ctx, o, ask, out)
+		}
+		if err != nil && ctx.Err() == nil {
 			out.warn(explain(err))
 		}
 		out.say("Watching for changes; Ctrl-C ends it, the app stays")
@@ -188,10 +197,28 @@ func (o pushOptions) paths(out *console) ([]string, error) {
 		all = append(all, file)
 	}
 	all = append(all, o.Manifest.VarsFiles...)
+	if o.Build {
+		all = append(all, filepath.Dir(file)) // with the sources
+	}
+	all = append(all, localFolders(m.Applications, o, file)...)
 	for i := range m.Applications {
-		if a := &m.Applications[i]; a.Docker == nil && o.Image == "" {
-			all = append(all, target{app: a, manifest: file}.bitsPath(o))
+		a := &m.Applications[i]
+		if a.Docker != nil || o.Image != "" {
+			continue
 		}
+		t := target{app: a, manifest: file}
+		if err := t.checkBits(o); err != nil && !o.Build {
+			return nil, err
+		}
+		all = append(all, t.bitsPath(o))
 	}
 	return all, nil
+}
+
+// there are those of the paths that exist.
+func there(paths []string) []string {
+	return slices.DeleteFunc(slices.Clone(paths), func(p string) bool {
+		_, err := os.Stat(p)
+		return errors.Is(err, fs.ErrNotExist)
+	})
 }

@@ -31,7 +31,9 @@ type badStart struct {
 // whyCrashed shows the last lines of an app that crashed at its start and makes
 // its exit record the error.
 func whyCrashed(ctx context.Context, b badStart, ask *client.Client, out *console) error {
+	wait := out.wait("Waiting for the exit record of app %s", b.app.Name)
 	crash, found, err := b.record(ctx, ask)
+	wait.end()
 	if err != nil {
 		return err
 	}

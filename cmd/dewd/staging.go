@@ -92,10 +92,20 @@ func (d *daemon) openBuilds() (err error) {
 	d.aside.add("buildpacks", d.catalog.Sweep)
 	d.builds = droplet.NewBuilds(d.db, d.packages, d.shelf, droplet.BuildOptions{
 		Stacks: d.stacks.Get, Kept: d.stacks, Say: d.sayStaging, InUse: d.dropletsInUse, Collected: d.pruneDue, Logger: d.log,
-		Builder: builder{d}, Catalog: d.catalog, Env: d.stagingEnv, Bindings: d.frozen, CacheDir: filepath.Join(d.cfg.Root, "cache"),
+		Builder: builder{d}, Catalog: d.catalog, Env: d.stagingEnv, Buildpacks: d.buildpacksInUse, Bindings: d.frozen, CacheDir: filepath.Join(d.cfg.Root, "cache"),
 		MemoryMB: int(d.cfg.Staging.Memory >> 20), DiskMB: int(d.cfg.Staging.Disk >> 20), Timeout: d.cfg.Staging.Timeout, Parallel: parallelBuilds,
 	})
 	return nil
+}
+
+// buildpacksInUse are the names of the buildpacks of all apps.
+func (d *daemon) buildpacksInUse() ([]string, error) {
+	apps, err := d.registry.Apps()
+	var all []string
+	for _, a := range apps {
+		all = append(all, a.Buildpacks...)
+	}
+	return all, err
 }
 
 // stagingEnv are the variables that a user has given an app, and those that all

@@ -1,0 +1,31 @@
+package api
+
+import (
+	"net/http"
+
+	"github.com/dewrun/dew/api/v3"
+	"github.com/dewrun/dew/app"
+	"github.com/dewrun/dew/droplet"
+)
+
+// uploadFolder takes in a folder of the caller as a buildpack for the apps of a space.
+// It runs where any pushed code runs, so that it needs the rights of a push.
+func (s *Server) uploadFolder(r *http.Request) (any, error) {
+	if err := s.feature(r.Context(), app.FlagBitsUpload); err != nil {
+		return nil, err
+	}
+	if r.ContentLength > s.c.MaxUpload {
+		return nil, errTooLarge
+	}
+	form, err := s.readUpload(r)
+	defer form.close()
+	if err != nil {
+		return nil, err
+	}
+	u := droplet.FolderUpload{Space: r.PathValue("guid"), Name: r.URL.Query().Get("name"), Matched: form.matched, Size: form.size}
+	if form.bits != nil {
+		u.Zip = form.bits
+	}
+	name, err := s.c.Builds.AddFolder(r.Context(), u)
+	return answer{status: http.StatusCreated, body: v3.UploadedFolder{Name: name}}, err
+}

@@ -1,0 +1,92 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/dewrun/dew/api/client"
+	"github.com/dewrun/dew/api/v3"
+)
+
+// checkDependencies refuses a push of apps whose dependencies are neither pushed with
+// them nor started, before anything changes.
+func (o pushOptions) checkDependencies(ctx context.Context, targets []target, ask *client.Client) error {
+	if o.NoStart {
+		return nil
+	}
+	for i := range targets {
+		t := &targets[i]
+		for _, name := range t.app.DependsOn {
+			if slices.ContainsFunc(targets, func(o target) bool { return o.app.Name == name }) {
+				continue // it runs by then
+			}
+			t.others = append(t.others, name)
+			a, err := ask.AppByName(ctx, name)
+			missing := (*client.NoApp)(nil)
+			switch {
+			case errors.As(err, &missing):
+				return t.dependency(name, &failure{
+					status: statusFailed, err: errors.New("it is not in this space"),
+					todo: "dew push without the name of an app pushes all apps of the manifest, dew push " + name + " that one",
+				})
+			case err != nil:
+				return err
+			case a.State != v3.AppStarted:
+				return t.dependency(name, &failure{status: statusFailed, err: errors.New("it is stopped"), todo: "dew start " + name + " starts it"})
+			}
+		}
+	}
+	return nil
+}
+
+// awaitDependencies waits until the apps that an app depends on run.
+func (t target) awaitDependencies(ctx context.Context, ask *client.Client, out *console) error {
+	for _, name := range t.others {
+		a, err := findApp(ctx, ask, name)
+		if err != nil {
+			return err
+		}
+		out.say("App %s depends on app %s: waiting until it runs", t.app.Name, name)
+		err = waitRunning(ctx, a, ask, out)
+		crashed := (*notRunning)(nil)
+		if errors.As(err, &crashed) {
+			err = &failure{status: statusCrashed, err: err, todo: sayMore(name)}
+		}
+		if err != nil && ctx.Err() == nil {
+			return t.dependency(name, err)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// dependency is why an app cannot start before another does.
+func (t target) dependency(on string, err error) error {
+	return &failure{
+		status: statusOf(err), err: fmt.Errorf("%s: cannot start %s, which depends on %s: %w", t.dependsOn(on), t.app.Name, on, err), todo: todoOf(err),
+	}
+}
+
+// dependsOn is where the manifest has a dependency.
+func (t target) dependsOn(on string) string {
+	key := fmt.Sprintf("depends-on[%d]", slices.Index(t.app.DependsOn, on))
+	return fmt.Sprintf("%s, line %d: depends-on", t.manifest, t.app.Line(key))
+}
+
+// keptBack adds to the error of a push which of the other apps were not pushed because
+// they depend on the one that failed.
+func keptBack(failed target, others []target, err error) error {
+	for _, t := range others {
+		if slices.Contains(t.app.DependsOn, failed.app.Name) {
+			return &failure{
+				status: statusOf(err), todo: todoOf(err),
+				err: fmt.Errorf("%w\n%s: %s was not pushed, because it depends on %s", err, t.dependsOn(failed.app.Name), t.app.Name, failed.app.Name),
+			}
+		}
+	}
+	return err
+}

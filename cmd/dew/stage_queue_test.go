@@ -1,0 +1,148 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/dewrun/dew/api/client"
+	"github.com/dewrun/dew/api/v3"
+)
+
+// reactor keeps what is written to it and calls a function at the first text that
+// contains some words.
+type reactor struct {
+	words string
+	do    func()
+
+	mu   sync.Mutex
+	text bytes.Buffer
+}
+
+func (r *reactor) Write(b []byte) (int, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.do != nil && bytes.Contains(b, []byte(r.words)) {
+		r.do()
+		r.do = nil
+	}
+	return r.text.Write(b)
+}
+
+func (r *reactor) String() string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.text.String()
+}
+
+// pushTo pushes the app with a console that speaks of waits at once.
+func pushTo(ctx context.Context, t *testing.T, d *daemon, talk io.Writer) error {
+	t.Helper()
+	c := &console{out: io.Discard, err: talk, in: strings.NewReader(""), quiet: time.Millisecond}
+	return newApp(c).RunContext(ctx, []string{"dew", "--run", d.run, "push", "shop", "--no-manifest", "-p", folder(t, map[string]string{"a": "a"})})
+}
+
+// A second push waits for the first one, says so, and does not show the lines of the
+// first as its own.
+func TestPushWaitsForAnother(t *testing.T) {
+	d := newDaemon(t)
+	d.ahead = []v3.Build{{GUID: "build-0", State: v3.BuildStaging}}
+	talk := &reactor{words: "Waiting: app shop is being staged by another push… ", do: func() {
+		d.mu.Lock()
+		defer d.mu.Unlock()
+		d.ahead = nil
+		d.lateLines = []string{"-----> this build"}
+	}}
+	d.say("STG", "0", "-----> the other build")
+	d.lines[0].Timestamp = time.Now().Add(time.Minute).UnixNano() // after the push began
+	if err := pushTo(t.Context(), t, d, talk); err != nil {
+		t.Fatal(err)
+	}
+	if strings.Contains(talk.String(), "   -----> the other build") || !strings.Contains(talk.String(), "   -----> this build") {
+		t.Errorf("other lines are shown:\n%s", talk)
+	}
+}
+
+// A build that has not begun tells how many are ahead of it.
+func TestPushTellsTheQueue(t *testing.T) {
+	const text = "waiting for its turn, 2 builds of other apps ahead"
+	d := newDaemon(t)
+	d.ahead = []v3.Build{{GUID: "build-8", State: v3.BuildStaging}, {GUID: "build-9", State: v3.BuildStaging}}
+	ask, err := client.New(client.Options{Run: d.run})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := &stagingLog{ask: ask, out: &console{err: io.Discard}}
+	q := stagingQueue{build: v3.Build{GUID: "build-1"}, log: s, wait: s.out.wait("Staging"), next: time.Unix(1, 0)}
+	defer q.wait.end()
+	if err := q.look(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if got := q.wait.text(0); !strings.HasSuffix(got, text) {
+		t.Errorf("it tells %q", got)
+	}
+	s.any = true
+	if err := q.look(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if got := q.wait.text(0); strings.Contains(got, text) {
+		t.Errorf("a build that has begun still tells %q", got)
+	}
+}
+
+// Ctrl-C ends the push and not the staging: the push says so.
+func TestPushInterrupted(t *testing.T) {
+	for name, c := range map[string]struct {
+		prepare func(d *daemon)
+		at      string // what is waited for
+		want    string
+	}{
+		"staging": {func(d *daemon) { d.outcome.State = v3.BuildStaging }, "Staging app shop… ", "Interrupted: dewd goes on staging app shop\n     dew logs shop shows it"},
+		"queued":  {func(d *daemon) { d.ahead = []v3.Build{{GUID: "build-0", State: v3.BuildStaging}} }, "Waiting: app shop", "Interrupted: dewd goes on staging app shop"},
+		"starting": {func(d *daemon) {
+			d.stats = []v3.InstanceStats{{State: v3.StateStarting, Details: new("it boots")}}
+		}, "it boots", "Interrupted: dewd goes on starting app shop\n     dew app shop"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			d := newDaemon(t)
+			c.prepare(d)
+			ctx, cancel := context.WithCancelCause(t.Context())
+			talk := &reactor{words: c.at, do: func() { cancel(context.Canceled) }}
+			err := pushTo(ctx, t, d, talk)
+			if !errors.Is(err, context.Canceled) || !strings.Contains(talk.String(), c.want) {
+				t.Errorf("push = %v, and says\n%s", err, talk)
+			}
+		})
+	}
+}
+
+func TestInstancesNote(t *testing.T) {
+	got := instancesNote("web", []v3.InstanceStats{{State: v3.StateStarting}, {State: v3.StateRunning}, {State: v3.StateCrashed}})
+	if want := "web: 1 of 3 instances running, 1 CRASHED, 1 STARTING"; got != want {
+		t.Errorf("got %q, want %q", got, want)
+	}
+}
+
+func TestExitStatusOfAnInterruption(t *testing.T) {
+	for _, c := range []struct {
+		err, cause error
+		want       int
+	}{
+		{nil, nil, 0},
+		{context.Canceled, nil, 1},
+		{fmt.Errorf("push: %w", context.Canceled), errors.New("interrupt signal received"), 130},
+		{context.Canceled, errors.New("terminated signal received"), 143},
+		{nil, errors.New("interrupt signal received"), 0},
+		{&failure{status: statusStaging, err: errors.New("x")}, errors.New("interrupt signal received"), statusStaging},
+	} {
+		if got := exitStatus(c.err, c.cause); got != c.want {
+			t.Errorf("exitStatus(%v, %v) = %d, want %d", c.err, c.cause, got, c.want)
+		}
+	}
+}

@@ -1,0 +1,171 @@
+package droplet
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"regexp"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/dewrun/dew/store"
+)
+
+// folderPrefix begins the name of a buildpack that was uploaded for the apps of one
+// space: folder:NAME@SUM.
+const folderPrefix = "folder:"
+
+const (
+	// folderLease is how long a folder stays that no app uses: it is uploaded before
+	// the app that names it is created.
+	folderLease = time.Hour
+	// spareFolders is how many such folders a space keeps at most.
+	spareFolders = 10
+	// folderSum is how much of a checksum is in the name.
+	folderSum = 24
+)
+
+// folderName is what a folder may be called.
+var folderName = regexp.MustCompile(`^[A-Za-z0-9._-]{1,100}$`)
+
+// BuildpackFolder is a folder that somebody uploaded to stage the apps of a space
+// with. Its files are like those of a package: whoever pushes apps there may upload
+// one, and only builds of that space run it.
+type BuildpackFolder struct {
+	Name       string    `json:"name"` // as apps of the space name it
+	Space      string    `json:"space"`
+	SHA256     string    `json:"sha256"`
+	UploadedAt time.Time `json:"uploaded_at"` // last
+}
+
+func (f BuildpackFolder) key() string { return f.Space + "/" + f.Name }
+
+// FolderUpload is the upload of a BuildpackFolder.
+type FolderUpload struct {
+	Space   string
+	Name    string     // of the folder
+	Matched []Resource // that Match had found
+	Zip     io.ReaderAt
+	Size    int64 // of Zip
+}
+
+// isUploaded tells whether a buildpack is named as an uploaded folder is.
+func isUploaded(name string) bool { return strings.HasPrefix(name, folderPrefix) }
+
+// AddFolder keeps a folder as a buildpack for the apps of a space, and returns the
+// name by which they use it. Equal files have equal names. What is refused is a
+// *PackageError. It stays as long as an app or a build names it.
+func (b *Builds) AddFolder(ctx context.Context, u FolderUpload) (string, error) {
+	f, err := b.packages.addFolder(ctx, u)
+	if err != nil {
+		return "", err
+	}
+	if err := b.collectFolders(); err != nil {
+		b.o.Logger.Warn("cannot remove old buildpack folders", "err", err)
+	}
+	return f.Name, nil
+}
+
+func (p *Packages) addFolder(ctx context.Context, u FolderUpload) (BuildpackFolder, error) {
+	if !folderName.MatchString(u.Name) {
+		return BuildpackFolder{}, &PackageError{Reason: fmt.Sprintf("a buildpack folder must be called with letters, digits, dots, dashes and underscores, at most 100, not %q", u.Name)}
+	}
+	if err := p.Space(); err != nil {
+		return BuildpackFolder{}, fmt.Errorf("cannot take in buildpack %s: %w", u.Name, err)
+	}
+	bits, err := readBits(u.Matched, u.Zip, u.Size, p.o)
+	if err != nil {
+		return BuildpackFolder{}, err
+	}
+	if err := checkScripts(bits); err != nil {
+		return BuildpackFolder{}, err
+	}
+	sha, done, err := p.pool.add(ctx, bits)
+	if err != nil {
+		return BuildpackFolder{}, err
+	}
+	defer done() // not before the store names it
+	f := BuildpackFolder{Name: folderPrefix + u.Name + "@" + sha[:folderSum], Space: u.Space, SHA256: sha, UploadedAt: time.Now().UTC()}
+	if err := p.folders.Put(f.key(), f); err != nil {
+		return f, fmt.Errorf("cannot keep buildpack %s: %w", u.Name, err)
+	}
+	return f, nil
+}
+
+// CheckFolders returns a *BuildpackError for the first of the names that is an
+// uploaded folder, and that the space does not have.
+func (p *Packages) CheckFolders(space string, names []string) error {
+	for _, name := range names {
+		if !isUploaded(name) {
+			continue
+		}
+		_, err := p.folders.Get(BuildpackFolder{Space: space, Name: name}.key())
+		if errors.Is(err, store.ErrNotFound) {
+			return noFolder(name)
+		}
+		if err != nil {
+			return fmt.Errorf("cannot read buildpack folders: %w", err)
+		}
+	}
+	return nil
+}
+
+func noFolder(name string) error {
+	return &BuildpackError{Name: name, Reason: "no such folder was uploaded to this space, or it was removed since (dew push -b FOLDER uploads it)"}
+}
+
+// folderChoice takes a buildpack from an uploaded folder.
+func (p *Packages) folderChoice(name string) (chosen, error) {
+	found, err := p.folders.By("name", name)
+	if err != nil {
+		return chosen{}, fmt.Errorf("cannot read buildpack folders: %w", err)
+	}
+	if len(found) == 0 {
+		return chosen{}, noFolder(name)
+	}
+	sha := found[0].SHA256 // the same in every space
+	return chosen{name: name, key: sha, custom: true, strip: packTop, open: func() (io.ReadCloser, error) {
+		f, done, err := p.open(sha)
+		return &doneCloser{f, done}, err
+	}}, nil
+}
+
+// collectFolders removes the folders that neither an app nor a build names, once
+// their lease is over or there are too many.
+func (b *Builds) collectFolders() error {
+	all, err := b.packages.folders.All()
+	if err != nil || len(all) == 0 || b.o.Buildpacks == nil {
+		return err
+	}
+	used, err := b.o.Buildpacks()
+	if err != nil {
+		return fmt.Errorf("cannot tell which buildpacks are used: %w", err)
+	}
+	staging, err := b.builds.By("state", string(BuildStaging))
+	if err != nil {
+		return fmt.Errorf("cannot read builds: %w", err)
+	}
+	for _, w := range staging {
+		used = append(used, w.Buildpacks...)
+	}
+	return b.packages.dropFolders(all, used)
+}
+
+func (p *Packages) dropFolders(all []BuildpackFolder, used []string) error {
+	slices.SortFunc(all, func(a, b BuildpackFolder) int { return b.UploadedAt.Compare(a.UploadedAt) })
+	spare := map[string]int{} // by space
+	for _, f := range all {
+		if slices.Contains(used, f.Name) {
+			continue
+		}
+		if spare[f.Space]++; spare[f.Space] <= spareFolders && time.Since(f.UploadedAt) < folderLease {
+			continue
+		}
+		if err := p.folders.Delete(f.key()); err != nil {
+			return fmt.Errorf("cannot remove buildpack %s: %w", f.Name, err)
+		}
+	}
+	return p.pool.collect(p.named)
+}
