@@ -127,7 +127,6 @@ func TestUsage(t *testing.T) {
 	}
 	d.dew("app", "").must(t, 2, "one of them is empty")
 	d.dew("--help").must(t, 0, "Exit status:", "6  the daemon cannot be reached")
-	d.dew().must(t, 0, "COMMANDS")
 	d.dew("completion", "bash").must(t, 0, "complete -o bashdefault")
 	d.dew("completion", "zsh").must(t, 0, "#compdef dew")
 	d.dew("completion", "fish").must(t, 0, "restart-app-instance")

@@ -56,9 +56,9 @@ func (f *failure) Error() string {
 
 func (f *failure) Unwrap() error { return f.err }
 
-// usage is something wrong with what was typed.
+// usage is an error in a flag or an argument. The command adds its usage line.
 func usage(format string, args ...any) error {
-	return &failure{status: statusUsage, err: fmt.Errorf(format, args...), todo: "dew --help lists the commands, dew COMMAND --help their flags"}
+	return &failure{status: statusUsage, err: fmt.Errorf(format, args...)}
 }
 
 func statusOf(err error) int {
