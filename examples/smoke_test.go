@@ -6,6 +6,7 @@ import (
 	"encoding/xml"
 	"io/fs"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -138,6 +139,15 @@ func TestSmoke(t *testing.T) {
 		t.Errorf("the report has %q, want %q", got, sound)
 	}
 	nothingStays(t, before)
+}
+
+// What the examples write where they are tried is not offered to git.
+func TestReportsAreIgnored(t *testing.T) {
+	for _, file := range []string{"report.xml", "ci/smoke.xml", "ci/smoke.tar.gz", "hello-go/report.xml", "smoke-hello-go.tar.gz", "config-sidecar/build/app", "../report.xml"} {
+		if out, err := exec.Command("git", "check-ignore", file).CombinedOutput(); err != nil {
+			t.Errorf("%s: %v\n%s", file, err, out)
+		}
+	}
 }
 
 // sideBySide are the folders for two runs: Go's library is compiled in one of them
