@@ -106,8 +106,10 @@ func TestPS(t *testing.T) {
 	d.stats[0].Parts = []v3.Part{{Mem: 5 << 20}, {Sidecar: "config server", Mem: 3 << 20, MemQuota: 64 << 20}}
 	d.stats = append(d.stats, v3.InstanceStats{Type: "web", Index: 1, State: v3.StateCrashed, Details: &why, NextStart: time.Now().Add(time.Hour)})
 	d.crashes = []v3.Crash{
-		{Type: "web", First: v3.CrashExit{Sidecar: "config server"}}, {Type: "web", First: v3.CrashExit{Sidecar: "config server"}},
-		{Type: "web", Index: 1}, {Type: "worker"},
+		{Type: "web", First: v3.CrashExit{Sidecar: "config server"}},
+		{Type: "web", First: v3.CrashExit{Sidecar: "config server"}},
+		{Type: "web", Index: 1},
+		{Type: "worker"},
 	}
 	d.dew("ps").must(t, 0,
 		"shop   web/0      web                       running   5s    5.0M of 256.0M   0\n",

@@ -140,8 +140,8 @@ func TestUnreachable(t *testing.T) {
 		t.Errorf("the door is named more than once: %s", explain(r.err))
 	}
 	for want, found := range map[string][]string{
-		"no dewd is running. Start one: systemctl start dew if it is installed, make run in a checkout, or dewd as root": {"/run/dew"},
-		"found a daemon at /run/dew-1: export DEW_RUN=/run/dew-1":                                                        {"/run/dew", "/run/dew-1"},
+		"no dewd is running. Start one: systemctl start dew if it is installed, make run in a checkout, or dewd as root":                      {"/run/dew"},
+		"found a daemon at /run/dew-1: export DEW_RUN=/run/dew-1":                                                                             {"/run/dew", "/run/dew-1"},
 		"found a daemon at /a: export DEW_RUN=/a\n     found a daemon at /b: export DEW_RUN=/b\n     found a daemon at /c: export DEW_RUN=/c": {"/a", "/b", "/c", "/d"},
 	} {
 		if got := todoWithoutDaemon("/run/dew/dew.sock", found); got != want {

@@ -126,22 +126,30 @@ func readView(ctx context.Context, ask *client.Client, a v3.App) (appView, error
 	if active {
 		v.Deployment = &moving
 	}
-	ps, err := ask.Processes(ctx, a.GUID)
+	return v, v.readProcesses(ctx, ask, d.ProcessTypes)
+}
+
+// readProcesses asks for the processes. Detected are the commands of the droplet, by
+// process type.
+func (v *appView) readProcesses(ctx context.Context, ask *client.Client, detected map[string]string) error {
+	ps, err := ask.Processes(ctx, v.GUID)
 	if err != nil {
-		return v, err
+		return err
 	}
 	v.Processes = make([]processView, len(ps))
 	for i, p := range ps {
-		if v.Processes[i], err = readProcess(ctx, ask, p); err != nil {
-			return v, err
+		one, err := readProcess(ctx, ask, p)
+		if err != nil {
+			return err
 		}
-		v.Processes[i].Generation = generation(v.Deployment, p)
-		if v.Processes[i].Command == "" && v.Processes[i].Generation != generationOld {
-			v.Processes[i].Command = d.ProcessTypes[p.Type]
-			v.Processes[i].Detected = v.Processes[i].Command != ""
+		one.Generation = generation(v.Deployment, p)
+		if one.Command == "" && one.Generation != generationOld {
+			one.Command = detected[p.Type]
+			one.Detected = one.Command != ""
 		}
+		v.Processes[i] = one
 	}
-	return v, nil
+	return nil
 }
 
 // The generations of a process during a deployment.
