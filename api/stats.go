@@ -127,6 +127,9 @@ func (s *Server) instanceStats(ctx context.Context, index int, in shown) v3.Inst
 			share := u.CPU / u.Entitled
 			out.Usage.CPUEntitlement = &share
 		}
+		for _, p := range u.Parts {
+			out.Parts = append(out.Parts, v3.Part{Sidecar: p.Sidecar, Mem: p.Memory, MemQuota: p.Limit})
+		}
 	}
 	return out
 }

@@ -368,7 +368,7 @@ func (f *fakeProcesses) Instances(process string) []runtime.Status {
 func (f *fakeProcesses) Usage(_ context.Context, process string, _ int) (runtime.Usage, bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	return runtime.Usage{CPU: 0.25, Entitled: 0.5, Memory: 64 << 20, Disk: 1 << 20, LogRate: 2048}, len(f.slots[process]) > 0
+	return runtime.Usage{CPU: 0.25, Entitled: 0.5, Memory: 64 << 20, Disk: 1 << 20, LogRate: 2048, Parts: []runtime.PartUsage{{Memory: 48 << 20}, {Sidecar: "config", Memory: 16 << 20, Limit: 32 << 20}}}, len(f.slots[process]) > 0
 }
 
 func (f *fakeProcesses) Signal(_ context.Context, process string, index int, sidecar string, sig syscall.Signal) error {

@@ -6,7 +6,9 @@ import (
 	"encoding/xml"
 	"io/fs"
 	"os"
+	"os/exec"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -138,6 +140,46 @@ func TestSmoke(t *testing.T) {
 		t.Errorf("the report has %q, want %q", got, sound)
 	}
 	nothingStays(t, before)
+}
+
+// What the examples write where they are tried is not offered to git.
+func TestReportsAreIgnored(t *testing.T) {
+	for _, file := range []string{"report.xml", "ci/smoke.xml", "ci/smoke.tar.gz", "hello-go/report.xml", "smoke-hello-go.tar.gz", "config-sidecar/build/app", "../report.xml"} {
+		if out, err := exec.Command("git", "check-ignore", file).CombinedOutput(); err != nil {
+			t.Errorf("%s: %v\n%s", file, err, out)
+		}
+	}
+}
+
+// The commands of a README work right after a clone: what the manifest pushes is built
+// by the push, and not by commands that differ from those of smoke.yml.
+func TestReadmesBuild(t *testing.T) {
+	sound, _ := folders(t)
+	for _, dir := range sound {
+		text, err := os.ReadFile(filepath.Join(dir, "README.md"))
+		if err != nil {
+			t.Error(err)
+			continue
+		}
+		manifest, err := os.ReadFile(filepath.Join(dir, "manifest.yml"))
+		if err != nil {
+			t.Error(err)
+			continue
+		}
+		spec, err := os.ReadFile(filepath.Join(dir, "smoke.yml"))
+		if err != nil {
+			t.Error(err)
+			continue
+		}
+		name := regexp.MustCompile(`(?m)^- name: (.+)$`).FindStringSubmatch(string(manifest))[1]
+		first, _, _ := strings.Cut(string(text)[strings.Index(string(text), "dew push"):], "\n")
+		if built := strings.Contains("\n"+string(spec), "\nbuild:"); built != strings.Contains(first, "--build") {
+			t.Errorf("%s: smoke.yml builds: %t, and README has %q", dir, built, first)
+		}
+		if !strings.Contains(string(text), "$(dew open "+name) || strings.Contains(string(text), "go build") {
+			t.Errorf("%s: README builds by itself, or does not ask with dew open %s", dir, name)
+		}
+	}
 }
 
 // sideBySide are the folders for two runs: Go's library is compiled in one of them

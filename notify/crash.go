@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"slices"
+	"strconv"
 	"time"
 
 	"github.com/dewrun/dew/app"
@@ -201,10 +202,26 @@ func crashNotice(a app.App, c Crash) Notice {
 	case c.NextStart.After(c.At.Add(time.Second)):
 		next = "Another instance starts at " + c.NextStart.UTC().Format(time.RFC3339) + "."
 	}
-	text := fmt.Sprintf("Instance %d of process %s of app %s crashed at %s, for the %d. time in a row:\n\n%s\n\n%s\n\nSee more with: dew crashes %s\n",
-		c.Index, c.Type, a.Name, c.At.UTC().Format(time.RFC3339), c.Count, c.Description, next, a.Name)
+	text := fmt.Sprintf("Instance %d of process %s of app %s crashed at %s, for the %s time in a row:\n\n%s\n\n%s\n\nSee more with: dew crashes %s\n",
+		c.Index, c.Type, a.Name, c.At.UTC().Format(time.RFC3339), ordinal(c.Count), c.Description, next, a.Name)
 	return Notice{
 		Version: V1, Client: PlatformClient, SourceDescription: "dew", Kind: KindCrash, KindDescription: CrashKinds()[0].Description,
 		Subject: "App " + a.Name + " crashed", Text: text, Endorsement: endorseSpace, Received: time.Now(),
 	}
+}
+
+// ordinal is 1st, 2nd, 3rd, 4th and so on.
+func ordinal(n int) string {
+	ending := "th"
+	if n%100 < 11 || n%100 > 13 {
+		switch n % 10 {
+		case 1:
+			ending = "st"
+		case 2:
+			ending = "nd"
+		case 3:
+			ending = "rd"
+		}
+	}
+	return strconv.Itoa(n) + ending
 }

@@ -155,3 +155,14 @@ func TestCrashOfAnAppThatIsGone(t *testing.T) {
 		t.Errorf("Enabled = %t, %v", on, err)
 	}
 }
+
+func TestOrdinal(t *testing.T) {
+	for n, want := range map[int]string{1: "1st", 2: "2nd", 3: "3rd", 4: "4th", 11: "11th", 12: "12th", 13: "13th", 21: "21st", 102: "102nd", 111: "111th"} {
+		if got := ordinal(n); got != want {
+			t.Errorf("%d is %s, want %s", n, got, want)
+		}
+	}
+	if text := crashNotice(app.App{Name: "shop"}, Crash{Count: 2}).Text; !strings.Contains(text, "for the 2nd time in a row") {
+		t.Errorf("the mail says %q", text)
+	}
+}

@@ -30,6 +30,14 @@ type Usage struct {
 	Memory   int64   // bytes, without what the kernel can drop
 	Disk     int64   // bytes of the writable layer
 	LogRate  int64   // bytes a second that it prints, since the last time somebody asked
+	Parts    []PartUsage
+}
+
+// PartUsage is what the process of an instance, or one of its sidecars, uses now.
+type PartUsage struct {
+	Sidecar string // empty: the process itself
+	Memory  int64  // bytes, without what the kernel can drop
+	Limit   int64  // bytes; 0: only the limit of the whole instance
 }
 
 // Consumption is what an instance has taken so far.
@@ -39,6 +47,7 @@ type Consumption struct {
 	Memory   int64
 	Disk     int64
 	Printed  int64 // bytes
+	Parts    []PartUsage
 }
 
 // sample is a Consumption and when it was read.
@@ -192,7 +201,7 @@ func (s *Slot) usage(ctx context.Context) (Usage, bool) {
 	if s.task != t {
 		return Usage{}, false
 	}
-	u := Usage{Entitled: c.Entitled, Memory: c.Memory, Disk: c.Disk}
+	u := Usage{Entitled: c.Entitled, Memory: c.Memory, Disk: c.Disk, Parts: c.Parts}
 	u.CPU, u.LogRate = now.since(s.seen)
 	// Readers close together would see noise: the older reading stays their base.
 	if now.at.Sub(s.seen.at) > time.Second || s.seen.cpu == 0 {

@@ -137,7 +137,7 @@ func readManifest(path string) (Folder, error) {
 		return f, err
 	}
 	if f.HasSpec && !slices.Equal(f.Spec.Manifests, []string{filepath.Base(path)}) && !slices.Equal(f.Spec.Manifests, []string{"manifest.yml"}) {
-		f.Spec, f.HasSpec = Spec{Build: f.Spec.Build, Variables: f.Spec.Variables, Services: f.Spec.Services, Before: f.Spec.Before, Timeout: f.Spec.Timeout}.withDefaults(), false
+		f.Spec, f.HasSpec = Spec{Needs: f.Spec.Needs, Build: f.Spec.Build, Variables: f.Spec.Variables, Services: f.Spec.Services, Before: f.Spec.Before, Timeout: f.Spec.Timeout}.withDefaults(), false
 	}
 	return f, nil
 }

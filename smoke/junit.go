@@ -2,6 +2,7 @@ package smoke
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/xml"
 	"fmt"
 	"os"
@@ -99,7 +100,7 @@ func (f Result) suite() junitSuite {
 		switch step.State {
 		case StateSkipped:
 			s.Skipped++
-			c.Skipped = &junitSkipped{Message: "something failed before it"}
+			c.Skipped = &junitSkipped{Message: cmp.Or(step.Detail, "something failed before it")}
 		case StateFailed:
 			s.Failures++
 			c.Failure = &junitFailure{Message: f.mask.text(step.Detail), Type: statusName(step.Status), Text: clean(f.mask.text(step.text()))}

@@ -93,6 +93,7 @@ func names(keys []known) string {
 func (d *decoder) spec(root *node) (s Spec) {
 	d.fields("", root, []known{
 		{"alone", d.truth(&s.Alone)},
+		{"needs", d.texts(&s.Needs)},
 		{"build", d.text(&s.Build)},
 		{"manifests", d.texts(&s.Manifests)},
 		{"variables", func(key string, v *node) { s.Variables = d.object(key, v) }},

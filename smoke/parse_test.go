@@ -86,7 +86,7 @@ func TestParseNothing(t *testing.T) {
 // Every mistake is named with file, line and key, and with what is allowed.
 func TestParseMistakes(t *testing.T) {
 	for _, tt := range []struct{ text, want string }{
-		{"chekcs: []", "f/smoke.yml, line 1: chekcs: is not a key that is known here: there are alone, build,"},
+		{"chekcs: []", "f/smoke.yml, line 1: chekcs: is not a key that is known here: there are alone, needs, build,"},
 		{"checks:\n- http:\n    pathh: /", "f/smoke.yml, line 3: checks[0].http.pathh: is not a key"},
 		{"checks:\n- {name: x}", "line 2: checks[0]: checks nothing: it needs one of http, log, kill, ssh, mail, run"},
 		{"checks:\n- {run: x, ssh: y}", "checks[0]: has run and ssh at once"},

@@ -8,6 +8,7 @@ import (
 
 // The kinds and states of steps.
 const (
+	KindNeeds   = "needs"
 	KindBuild   = "build"
 	KindPlace   = "place"
 	KindService = "service"
@@ -33,6 +34,7 @@ type Report struct {
 type Result struct {
 	Folder string    `json:"folder"`
 	Status int       `json:"status"`
+	Skip   string    `json:"skipped,omitempty"` // why the whole folder was skipped
 	Began  time.Time `json:"began"`
 	Took   seconds   `json:"seconds"`
 	Place  Place     `json:"place"`
@@ -88,11 +90,16 @@ func (r Report) FailedFolders() int {
 	return n
 }
 
-// Rows is the report as a table; the first row is the head.
+// Rows is the report as a table; the first row is the head. A folder that was skipped
+// is one row.
 func (r Report) Rows() [][]string {
 	rows := [][]string{{"folder", "check", "app", "result", "took", "detail"}}
 	for _, f := range r.Folders {
-		for _, s := range f.Steps {
+		steps := f.Steps
+		if f.Skip != "" {
+			steps = steps[:1]
+		}
+		for _, s := range steps {
 			took := time.Duration(s.Took).Round(10 * time.Millisecond).String()
 			if s.State == StateSkipped {
 				took = "-"

@@ -7,6 +7,8 @@ import (
 	"io"
 	"net/url"
 	"os"
+	"os/exec"
+	"path/filepath"
 	"slices"
 	"strings"
 	"time"
@@ -34,6 +36,7 @@ type Config struct {
 	Variables map[string]any // of the command line
 	Timeout   time.Duration  // of each folder; 0: as it says
 	Keep      bool           // leave apps, services and the place as they are
+	NoSkip    bool           // a folder that needs a program that is not there fails
 
 	Say    func(format string, args ...any) // tells what goes on
 	Line   func(app string, l *v3.Line)     // sees the lines of apps, nameless when there is one app; may be nil
@@ -69,7 +72,8 @@ func Run(ctx context.Context, cfg Config, folders []Folder) Report {
 		if r.Status == 0 {
 			r.Status = one.result.Status
 		}
-		if ctx.Err() != nil || one.result.Status == StatusUnreachable || one.result.Status == StatusInfrastructure {
+		hopeless := one.result.Status == StatusUnreachable || one.result.Status == StatusInfrastructure && !one.lacks
+		if ctx.Err() != nil || hopeless {
 			break
 		}
 	}
@@ -82,6 +86,7 @@ type run struct {
 	Config
 	folder Folder
 	result Result
+	lacks  bool // a program that the folder needs
 	place  Place
 	inside Inside
 	tail   *tail
@@ -103,18 +108,52 @@ func (r *run) do(ctx context.Context) {
 	})
 	defer cancel()
 	defer r.leave(ctx)
+	r.lookForNeeds()
 	for _, s := range r.steps() {
 		step := Step{Name: s.name, Kind: s.kind, App: s.app, Began: time.Now()}
-		if r.result.Status != 0 {
-			step.State = StateSkipped
+		if r.result.Status != 0 || r.result.Skip != "" {
+			step.State, step.Detail = StateSkipped, r.result.Skip
 			r.add(step)
 			continue
 		}
 		r.note(step, causeOf(whole, s.do(whole)))
 	}
-	if len(r.folder.Spec.Checks) == 0 && r.result.Status == 0 {
+	if len(r.folder.Spec.Checks) == 0 && r.result.Status == 0 && r.result.Skip == "" {
 		r.Say("%s: all apps run; there is no check to make (dew smoke init %s writes a first %s)", r.folder.Name, r.folder.Name, File)
 	}
+}
+
+// lookForNeeds skips the folder if a program that it needs is not on this machine, or
+// fails it if nothing may be skipped.
+func (r *run) lookForNeeds() {
+	missing := slices.DeleteFunc(slices.Clone(r.folder.Spec.Needs), installed)
+	if r.lacks = len(missing) > 0; !r.lacks {
+		return
+	}
+	step := Step{Name: "needs", Kind: KindNeeds, Began: time.Now()}
+	reason := "not installed on this machine: " + strings.Join(missing, ", ")
+	if r.NoSkip {
+		r.note(step, &Failure{Status: StatusInfrastructure, Err: errors.New(reason), Todo: "install what is missing, or leave --no-skip out to skip the folder"})
+		return
+	}
+	step.State, step.Detail = StateSkipped, reason
+	r.result.Skip = reason
+	r.add(step)
+	r.Say("%s: skipped: %s", r.folder.Name, reason)
+}
+
+// installed tells whether a program is in PATH or, if it is a path, there. A path may
+// have * for what differs from one version to the next.
+func installed(program string) bool {
+	if !strings.Contains(program, "/") {
+		_, err := exec.LookPath(program)
+		return err == nil
+	}
+	found, err := filepath.Glob(program)
+	return err == nil && slices.ContainsFunc(found, func(file string) bool {
+		_, err := exec.LookPath(file)
+		return err == nil
+	})
 }
 
 // note writes down how a step ended.

@@ -210,6 +210,42 @@ func crashes(description string, after time.Duration) func(*cloud, *fakeVerbs) {
 }
 
 // A check that does not hold at first is made again.
+// A folder whose programs are not there is skipped with the reason, in every report; the
+// status is 0. With NoSkip it fails, and the other folders are tested all the same.
+func TestRunNeeds(t *testing.T) {
+	here := filepath.Join(t.TempDir(), "v1.2", "tool")
+	if err := os.MkdirAll(filepath.Dir(here), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(here, nil, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	there := filepath.Join(filepath.Dir(filepath.Dir(here)), "*", "tool")
+	const reason = "not installed on this machine: no-such-program, /no/such/*/file"
+	spec := "needs: [sh, '" + there + "', no-such-program, /no/such/*/file]\nbuild: exit 1\nchecks:\n- http: GET /\n"
+	c := newCloud(t)
+	r, said := tested(t, c, &fakeVerbs{c: c}, spec)
+	if r.Status != 0 || r.Folders[0].Skip != reason || !strings.Contains(said, "skipped: "+reason) {
+		t.Errorf("status %d, skipped %q\n%s", r.Status, r.Folders[0].Skip, said)
+	}
+	if ok, bad, skipped := r.Counts(); ok != 0 || bad != 0 || skipped != len(r.Folders[0].Steps) || skipped < 4 {
+		t.Errorf("%d ok, %d failed, %d skipped: %s", ok, bad, skipped, states(r))
+	}
+	if n := strings.Count(string(r.JUnit()), `<skipped message="`+reason+`">`); n != len(r.Folders[0].Steps) {
+		t.Errorf("JUnit has %d reasons:\n%s", n, r.JUnit())
+	}
+	if rows := r.Rows(); len(rows) != 2 || rows[1][3] != StateSkipped || rows[1][5] != reason {
+		t.Errorf("the table has %q", rows)
+	}
+	r, _ = testedWith(t, c, &fakeVerbs{c: c}, spec, Config{NoSkip: true})
+	if step := r.Folders[0].Steps[0]; r.Status != StatusInfrastructure || step.State != StateFailed || step.Detail != reason {
+		t.Errorf("status %d: %+v", r.Status, step)
+	}
+	if r, _ = tested(t, c, &fakeVerbs{c: c}, "needs: [sh, '"+there+"']\n"); r.Status != 0 || r.Folders[0].Skip != "" {
+		t.Errorf("status %d, skipped %q", r.Status, r.Folders[0].Skip)
+	}
+}
+
 func TestRunRetries(t *testing.T) {
 	c := newCloud(t)
 	n := 0

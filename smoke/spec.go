@@ -25,6 +25,7 @@ const (
 // Spec is what a smoke.yml says.
 type Spec struct {
 	Alone     bool
+	Needs     []string // programs, by name or path, without which it is skipped
 	Build     string
 	Manifests []string // as written: seen from the folder of the file
 	Variables map[string]any

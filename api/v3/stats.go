@@ -43,6 +43,14 @@ type InstanceStats struct {
 	CrashCount int       `json:"crash_count,omitempty"`
 	NextStart  time.Time `json:"next_start,omitzero"` // while it waits after a crash
 	GivenUp    bool      `json:"given_up,omitempty"`
+	Parts      []Part    `json:"parts,omitempty"` // the process and its sidecars, while it runs
+}
+
+// Part is what the process of an instance, or one of its sidecars, uses now.
+type Part struct {
+	Sidecar  string `json:"sidecar,omitempty"` // empty: the process itself
+	Mem      int64  `json:"mem"`
+	MemQuota int64  `json:"mem_quota,omitempty"` // 0: only the quota of the whole instance
 }
 
 // InstancePort is a port of an instance. There is no proxy that speaks TLS before it.

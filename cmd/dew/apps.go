@@ -19,6 +19,8 @@ func appCommands(g *global) []*cli.Command {
 			func(c *cli.Context, ask *client.Client, out *console) error {
 				return runApps(c.Context, c.Bool("no-stats"), ask, out)
 			}),
+		psCommand(g),
+		openCommand(g),
 		g.command(verb{
 			name: "app", args: "APP", category: "Apps", usage: "show how an app does: instances, memory, sidecars, crashes",
 			about: "Examples:\n   dew app shop\n   dew app shop --json | jq '.processes[0].instances'",

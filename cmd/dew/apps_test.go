@@ -46,13 +46,15 @@ func TestApp(t *testing.T) {
 	d := newDaemon(t).withApp(v3.AppStarted)
 	why := "port 8080 does not answer"
 	d.crashes = []v3.Crash{{Description: "APP/PROC/WEB: Exited with status 1", CrashedAt: time.Unix(1763160000, 0)}}
+	d.stats[0].CrashCount, d.stats[0].Usage.Disk = 1, 2<<30
 	d.stats = append(d.stats, v3.InstanceStats{
-		Index: 1, State: v3.StateCrashed, Details: &why, CrashCount: 4, NextStart: time.Unix(1763160030, 0),
+		Index: 1, State: v3.StateCrashed, Details: &why, CrashCount: 4, NextStart: time.Now().Add(time.Hour),
 	}, v3.InstanceStats{Index: 2, State: v3.StateRunning, Version: "v0"}, v3.InstanceStats{Index: 3, State: v3.StateCrashed, GivenUp: true})
 	d.sidecars = []v3.Sidecar{{Name: "config server", Command: "./config"}}
 	d.dew("app", "shop").must(t, 0,
-		"config server, 2/4 running: ./config", "3.1%", "12.0M of 256.0M", "APP/PROC/WEB: Exited with status 1 (1 on record: dew crashes shop)",
-		"port 8080 does not answer; 4 crashes in a row; next start", "changes pending", "changes wait for the next start: dew restart shop", "given up")
+		"config server, 2/4 running: ./config", "3.1%", "12.0M of 256.0M", "APP/PROC/WEB: Exited with status 1 (1 crash recorded: dew crashes shop)",
+		"2.0G of 1.0G   over its disk limit; 1 crash in a row\n",
+		"port 8080 does not answer; 4 crashes in a row; next start in ", "changes pending", "changes wait for the next start: dew restart shop", "crashed too often: dew restart starts it again")
 	var v appView
 	if err := json.Unmarshal([]byte(d.dew("app", "shop", "--json").out), &v); err != nil {
 		t.Fatal(err)
@@ -65,6 +67,107 @@ func TestApp(t *testing.T) {
 	}
 	d.dew("app", "shp").must(t, 1, `there is no app "shp"`, `did you mean "shop"?`)
 	d.dew("app", "other").must(t, 1, "dew apps lists")
+}
+
+// The buildpack and the start command of the droplet are shown if the app names none,
+// and the two processes of a deployment can be told apart.
+func TestAppDetected(t *testing.T) {
+	d := newDaemon(t).withApp(v3.AppStarted)
+	d.builds = []v3.Build{{}}
+	d.rollouts.current = &v3.Deployment{Strategy: v3.StrategyCanary, NewProcesses: []v3.NewProcess{{GUID: "app-1.1", Type: "web"}}}
+	d.rollouts.current.Status.Value = v3.DeploymentActive
+	d.deployed = []v3.Process{{GUID: "app-1.1", Type: "web"}}
+	d.dew("app", "shop").must(t, 0, "buildpacks:  nodejs_buildpack (detected)", "web (old: the deployment replaces it)", "command:     ./shop\n",
+		"web (new: the deployment starts it)", "command:     node server.js (detected)")
+	d.dew("ps").must(t, 0, "web (old)", "web (new)")
+	d.app.Lifecycle.Data.Buildpacks = []string{"other"}
+	d.dew("app", "shop").must(t, 0, "buildpacks:  other\n")
+}
+
+func TestNextStart(t *testing.T) {
+	now := time.Unix(1763160000, 0)
+	for after, want := range map[time.Duration]string{
+		12 * time.Second: "next start in 12s", 11200 * time.Millisecond: "next start in 12s", 90 * time.Second: "next start in 1m30s", 0: "starts now", -time.Hour: "starts now",
+	} {
+		if got := nextStart(now.Add(after), now); got != want {
+			t.Errorf("%s: %q, want %q", after, got, want)
+		}
+	}
+}
+
+// One row for the process and one for each sidecar of an instance, each with its own
+// memory and the crashes that it caused.
+func TestPS(t *testing.T) {
+	d := newDaemon(t)
+	d.dew("ps").must(t, 0, "There are no apps yet")
+	d.withApp(v3.AppStarted)
+	why := "Exited with status 1"
+	d.sidecars = []v3.Sidecar{{Name: "config server"}}
+	d.stats[0].Parts = []v3.Part{{Mem: 5 << 20}, {Sidecar: "config server", Mem: 3 << 20, MemQuota: 64 << 20}}
+	d.stats = append(d.stats, v3.InstanceStats{Type: "web", Index: 1, State: v3.StateCrashed, Details: &why, NextStart: time.Now().Add(time.Hour)})
+	d.crashes = []v3.Crash{
+		{Type: "web", First: v3.CrashExit{Sidecar: "config server"}},
+		{Type: "web", First: v3.CrashExit{Sidecar: "config server"}},
+		{Type: "web", Index: 1},
+		{Type: "worker"},
+	}
+	d.dew("ps").must(t, 0,
+		"shop   web/0      web                       running   5s    5.0M of 256.0M   0\n",
+		"shop   web/0      config server (sidecar)   running   5s    3.0M of 64.0M    2\n",
+		"shop   web/1      web                       crashed   0s    -                1         Exited with status 1; next start in ",
+		"shop   web/1      config server (sidecar)   crashed   0s    -                0\n")
+	var rows []psRow
+	if err := json.Unmarshal([]byte(d.dew("ps", "shop", "--json").out), &rows); err != nil || len(rows) != 4 || *rows[1].Memory != 3<<20 || *rows[1].Crashes != 2 || rows[2].Memory != nil {
+		t.Errorf("got %+v, %v", rows, err)
+	}
+	d.app.State = v3.AppStopped
+	r := d.dew("ps")
+	r.must(t, 0, "1 app is stopped: dew ps -a lists it")
+	if r.out != "" {
+		t.Errorf("a stopped app is listed:\n%s", r.out)
+	}
+	d.dew("ps", "-a").must(t, 0, "web/0")
+	d.dew("ps", "shp").must(t, 1, `did you mean "shop"?`)
+}
+
+// The URL is printed always, and opened where there is a display.
+func TestOpen(t *testing.T) {
+	d := newDaemon(t).withApp(v3.AppStarted)
+	opened := filepath.Join(t.TempDir(), "opened")
+	browser := filepath.Join(t.TempDir(), "browser")
+	if err := os.WriteFile(browser, []byte("#!/bin/sh\necho \"$1\" > "+opened+".new && mv "+opened+".new "+opened+"\n"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv("BROWSER", browser)
+	t.Setenv("WAYLAND_DISPLAY", "")
+	t.Setenv("DISPLAY", "")
+	d.routes = []v3.Route{{Protocol: "tcp", URL: "tcp.dew.localhost:20000"}, {Protocol: "http", Host: "*", URL: "*.dew.localhost"}}
+	d.dew("open", "shop").must(t, 1, "app shop has no HTTP route", "dew map-route shop DOMAIN --hostname shop")
+	d.routes = append(d.routes, v3.Route{Protocol: "http", Host: "shop", URL: "shop.dew.localhost/v1"})
+	const base = "http://shop.dew.localhost:8080/v1"
+	for path, want := range map[string]string{"": base, "/x?a=b#c": base + "/x?a=b#c", "x": base + "/x"} {
+		if got := d.dew("open", "shop", "--path", path); got.out != want+"\n" || got.status != 0 {
+			t.Errorf("%q: %q, want %q", path, got.out, want)
+		}
+	}
+	d.dew("open", "shop", "--path", "http://elsewhere/").must(t, 2, "is not a path", "usage: dew open APP [flags]")
+	if _, err := os.Stat(opened); err == nil {
+		t.Error("a browser was started without a display")
+	}
+	t.Setenv("DISPLAY", ":0")
+	d.dew("open", "shop").must(t, 0, base)
+	for { // the test's own time limit ends it
+		if text, err := os.ReadFile(opened); err == nil {
+			if string(text) != base+"\n" {
+				t.Errorf("opened %q", text)
+			}
+			break
+		}
+		time.Sleep(time.Millisecond)
+	}
+	t.Setenv("BROWSER", filepath.Join(t.TempDir(), "none"))
+	d.app.State = v3.AppStopped
+	d.dew("open", "shop").must(t, 0, base, "warning: app shop is stopped: dew start shop", "warning: cannot open a browser")
 }
 
 func TestLife(t *testing.T) {
@@ -161,7 +264,10 @@ func TestEventsCrashesKill(t *testing.T) {
 	}, {Description: "older"}}
 	r := d.dew("crashes", "shop", "-n", "1")
 	r.must(t, 0, "web/0  APP/PROC/WEB/SIDECAR/CONFIG SERVER: Exited with status 137", "status 137 (SIGKILL, or the program's own), exited; used at most 8.0M of 64.0M",
-		"then APP/PROC/WEB: status 143 (SIGTERM, or the program's own), peer exited, 12ms later", "next start")
+		"then APP/PROC/WEB: status 143 (SIGTERM, or the program's own), peer exited, 12ms later",
+		"while running; 1 crash in a row; instance i-1", "next start 30s after the crash")
+	d.crashes[0].Count, d.crashes[0].NextStart = 2, time.Now().Add(time.Hour)
+	d.dew("crashes", "shop").must(t, 0, "while running; 2 crashes in a row", "next start in ")
 	if strings.Contains(r.out, "older") {
 		t.Errorf("more than one:\n%s", r.out)
 	}

@@ -33,7 +33,9 @@ func reorder(a *cli.App, args []string) []string {
 	if len(args) == 0 || slices.Contains(args, "--generate-bash-completion") {
 		return args
 	}
-	global, rest := split(args[1:], a.Flags, func(n int) bool { return n > 0 })
+	// Every command has a --help of its own.
+	shared := slices.DeleteFunc(slices.Clone(a.Flags), func(f cli.Flag) bool { return f == cli.HelpFlag })
+	global, rest := split(args[1:], shared, func(n int) bool { return n > 0 })
 	if len(rest) == 0 {
 		return append([]string{args[0]}, global...)
 	}
@@ -43,9 +45,9 @@ func reorder(a *cli.App, args []string) []string {
 	}
 	limit, isLiteral := literal[cmd.Name]
 	stop := func(n int) bool { return isLiteral && n >= limit }
-	known := append(slices.Clone(cmd.Flags), a.Flags...)
+	known := append(slices.Clone(cmd.Flags), shared...)
 	flags, plain := split(rest[1:], known, stop)
-	own, local := take(flags, a.Flags, known)
+	own, local := take(flags, shared, known)
 	if dangles(own, known) { // whatever came behind it would be its value
 		return slices.Concat(args[:1], global, own)
 	}

@@ -127,7 +127,6 @@ func TestUsage(t *testing.T) {
 	}
 	d.dew("app", "").must(t, 2, "one of them is empty")
 	d.dew("--help").must(t, 0, "Exit status:", "6  the daemon cannot be reached")
-	d.dew().must(t, 0, "COMMANDS")
 	d.dew("completion", "bash").must(t, 0, "complete -o bashdefault")
 	d.dew("completion", "zsh").must(t, 0, "#compdef dew")
 	d.dew("completion", "fish").must(t, 0, "restart-app-instance")
@@ -136,13 +135,22 @@ func TestUsage(t *testing.T) {
 
 func TestUnreachable(t *testing.T) {
 	r := runDew(t.Context(), "--run", t.TempDir(), "apps")
-	r.must(t, 6, "cannot reach dewd at", "is dewd running?")
+	r.must(t, 6, "cannot reach dewd at")
 	if strings.Count(explain(r.err), "dew.sock") != 1 {
 		t.Errorf("the door is named more than once: %s", explain(r.err))
 	}
+	for want, found := range map[string][]string{
+		"no dewd is running. Start one: systemctl start dew if it is installed, make run in a checkout, or dewd as root":                      {"/run/dew"},
+		"found a daemon at /run/dew-1: export DEW_RUN=/run/dew-1":                                                                             {"/run/dew", "/run/dew-1"},
+		"found a daemon at /a: export DEW_RUN=/a\n     found a daemon at /b: export DEW_RUN=/b\n     found a daemon at /c: export DEW_RUN=/c": {"/a", "/b", "/c", "/d"},
+	} {
+		if got := todoWithoutDaemon("/run/dew/dew.sock", found); got != want {
+			t.Errorf("%v: %q, want %q", found, got, want)
+		}
+	}
 	for err, text := range map[error]string{
 		&client.Unreachable{Err: fs.ErrPermission}:              "group dew",
-		&client.Unreachable{Err: syscall.ECONNREFUSED}:          "is dewd running?",
+		&client.Unreachable{Err: syscall.ECONNREFUSED}:          todoWithoutDaemon("", client.Daemons()),
 		&client.Unreachable{Err: syscall.ECONNRESET}:            "dewd's own log",
 		&client.Error{Status: 401, Detail: "not you"}:           "without a token",
 		&client.Error{Status: 403, Title: "CF-FeatureDisabled"}: "dew enable-feature-flag",

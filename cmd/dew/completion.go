@@ -37,31 +37,31 @@ _dew() {
 compdef _dew dew
 `
 
-func completionCommands(*global) []*cli.Command {
-	return []*cli.Command{{
-		Name: "completion", Category: "Daemon", Usage: "print a script that lets a shell complete commands, flags and names", ArgsUsage: "bash|zsh|fish",
-		Description: "Examples:\n   source <(dew completion bash)\n   dew completion fish > ~/.config/fish/completions/dew.fish",
-		Action: func(c *cli.Context) error {
-			var script string
-			var err error
-			switch c.Args().First() {
-			case "bash":
-				script = bashCompletion
-			case "zsh":
-				script = zshCompletion
-			case "fish":
-				script, err = c.App.ToFishCompletion()
-			default:
-				return usage("completion needs bash, zsh or fish")
-			}
-			if err != nil {
-				return fmt.Errorf("cannot write the script: %w", err)
-			}
-			_, err = fmt.Fprint(c.App.Writer, script)
-			return err
-		},
-		BashComplete: func(c *cli.Context) { fmt.Fprintln(c.App.Writer, "bash\nzsh\nfish") },
-	}, {
+func completionCommands(g *global) []*cli.Command {
+	completion := g.plain(verb{
+		name: "completion", args: "bash|zsh|fish", category: "Daemon", usage: "print a script that lets a shell complete commands, flags and names",
+		about: "Examples:\n   source <(dew completion bash)\n   dew completion fish > ~/.config/fish/completions/dew.fish",
+	}, func(c *cli.Context) error {
+		var script string
+		var err error
+		switch c.Args().First() {
+		case "bash":
+			script = bashCompletion
+		case "zsh":
+			script = zshCompletion
+		case "fish":
+			script, err = c.App.ToFishCompletion()
+		default:
+			return usage("completion needs bash, zsh or fish")
+		}
+		if err != nil {
+			return fmt.Errorf("cannot write the script: %w", err)
+		}
+		_, err = fmt.Fprint(c.App.Writer, script)
+		return err
+	})
+	completion.BashComplete = func(c *cli.Context) { fmt.Fprintln(c.App.Writer, "bash\nzsh\nfish") }
+	return []*cli.Command{completion, {
 		Name: "man", Hidden: true, Usage: "print the manual page", // make install keeps it
 		Action: func(c *cli.Context) error {
 			page, err := c.App.ToManWithSection(1)

@@ -28,6 +28,7 @@ type config struct {
 	API      string             `json:"api,omitempty"`      // the daemon that is asked; empty: the one behind the local socket
 	Last     string             `json:"last,omitempty"`     // the one before a logout
 	Sessions map[string]session `json:"sessions,omitempty"` // by URL
+	Scripts  map[string]session `json:"scripts,omitempty"`  // of DEW_USERNAME and DEW_PASSWORD, by URL and user
 	Local    map[string]place   `json:"local,omitempty"`    // targets, by folder of run-time files
 }
 
@@ -37,6 +38,7 @@ type session struct {
 	Client   string `json:"client,omitempty"` // or which client
 	Access   string `json:"access_token,omitempty"`
 	Refresh  string `json:"refresh_token,omitempty"`
+	Proof    string `json:"proof,omitempty"` // of the password in DEW_PASSWORD that it was made with
 	Insecure bool   `json:"skip_ssl_validation,omitempty"`
 	CA       string `json:"ca_cert,omitempty"` // PEM
 	Target   place  `json:"target,omitzero"`
@@ -107,6 +109,9 @@ func (m memory) update(ctx context.Context, change func(*config) error) error {
 	}
 	if c.Sessions == nil {
 		c.Sessions = map[string]session{}
+	}
+	if c.Scripts == nil {
+		c.Scripts = map[string]session{}
 	}
 	if c.Local == nil {
 		c.Local = map[string]place{}

@@ -95,7 +95,7 @@ func runCrashes(ctx context.Context, o crashesOptions, ask *client.Client, out *
 func printCrash(out *console, c v3.Crash) {
 	line := func(format string, args ...any) { fmt.Fprintf(out.out, "    "+format+"\n", args...) }
 	fmt.Fprintf(out.out, "%s  %s/%d  %s\n", c.CrashedAt.Local().Format(lineTime), c.Type, c.Index, out.paint(red, c.Description))
-	line("while %s; crash %d in a row; instance %s", c.Phase, c.Count, c.Instance)
+	line("while %s; %s in a row; instance %s", c.Phase, crashText(c.Count), c.Instance)
 	line("%s", exitText(c.First, c.First.At))
 	for _, f := range c.Followers {
 		line("then %s", exitText(f, c.First.At))
@@ -108,9 +108,11 @@ func printCrash(out *console, c v3.Crash) {
 	}
 	switch {
 	case c.GivenUp:
-		line("given up: dew restart starts it again")
-	case !c.NextStart.IsZero() && c.NextStart.After(c.CrashedAt.Add(time.Second)):
-		line("next start %s", c.NextStart.Local().Format(lineTime))
+		line("crashed too often: dew restart starts it again")
+	case c.NextStart.After(time.Now()):
+		line("%s", nextStart(c.NextStart, time.Now()))
+	case c.NextStart.After(c.CrashedAt.Add(time.Second)):
+		line("next start %s after the crash", c.NextStart.Sub(c.CrashedAt).Round(time.Second))
 	}
 }
 

@@ -26,6 +26,7 @@ type door struct {
 	url    string // empty: the socket
 	run    string
 	past   session // with url
+	script script  // not complete: past is the session of dew login
 	target place
 }
 
@@ -55,8 +56,9 @@ func (g *global) door() (door, error) {
 		d.target = c.Local[d.run]
 		return d, nil
 	}
-	d.past = c.Sessions[d.url]
-	d.target = d.past.Target
+	d.target = c.Sessions[d.url].Target
+	d.script = scriptLogin(c.Sessions[d.url])
+	d.past = d.script.session(c, d.url)
 	return d, nil
 }
 
@@ -96,7 +98,7 @@ func (g *global) tokens(d door) (*sessionTokens, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &sessionTokens{url: d.url, memory: d.memory, login: plain.Login, now: d.past}, nil
+	return &sessionTokens{url: d.url, memory: d.memory, script: d.script, login: plain.Login, now: d.past}, nil
 }
 
 // anonymous gives a client that signs nothing.

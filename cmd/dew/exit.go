@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io/fs"
 	"net/http"
+	"path/filepath"
 	"strings"
 	"syscall"
 
@@ -57,9 +58,9 @@ func (f *failure) Error() string {
 
 func (f *failure) Unwrap() error { return f.err }
 
-// usage is something wrong with what was typed.
+// usage is an error in a flag or an argument. The command adds its usage line.
 func usage(format string, args ...any) error {
-	return &failure{status: statusUsage, err: fmt.Errorf(format, args...), todo: "dew --help lists the commands, dew COMMAND --help their flags"}
+	return &failure{status: statusUsage, err: fmt.Errorf(format, args...)}
 }
 
 func statusOf(err error) int {
@@ -146,10 +147,26 @@ func todoOfDoor(err error, u *client.Unreachable) string {
 	case remote:
 		return "is it running, and is the address right? dew api --unset goes back to the daemon of this machine"
 	case errors.Is(err, fs.ErrNotExist), errors.Is(err, syscall.ECONNREFUSED):
-		return "is dewd running? Start it, or say where it is with --run or DEW_RUN"
+		return todoWithoutDaemon(u.Door, client.Daemons())
 	default:
 		return "dewd's own log says more"
 	}
+}
+
+// todoWithoutDaemon is what to do if no daemon listens on the socket: use one of
+// those that do, or start one.
+func todoWithoutDaemon(socket string, found []string) string {
+	const most = 3
+	var lines []string
+	for _, run := range found {
+		if run != filepath.Dir(socket) && len(lines) < most {
+			lines = append(lines, "found a daemon at "+run+": export DEW_RUN="+run)
+		}
+	}
+	if len(lines) > 0 {
+		return strings.Join(lines, "\n     ")
+	}
+	return "no dewd is running. Start one: systemctl start dew if it is installed, make run in a checkout, or dewd as root"
 }
 
 // todoOfAnswer is what to do about an answer that is not a success.

@@ -42,6 +42,7 @@ type daemon struct {
 	app       *v3.App
 	other     *v3.App // app-2, with one process
 	process   v3.Process
+	deployed  []v3.Process // besides it, during a deployment
 	sidecars  []v3.Sidecar
 	stats     []v3.InstanceStats
 	stats2    []v3.InstanceStats // of app-2
@@ -230,7 +231,7 @@ func (d *daemon) appRoutes(handle func(string, func(*http.Request, []byte) any))
 	for action, state := range map[string]string{"start": v3.AppStarted, "stop": v3.AppStopped, "restart": v3.AppStarted} {
 		handle("POST /v3/apps/app-1/actions/"+action, func(*http.Request, []byte) any { d.app.State = state; return *d.app })
 	}
-	handle("GET /v3/apps/app-1/processes", func(*http.Request, []byte) any { return listOf(d.process) })
+	handle("GET /v3/apps/app-1/processes", func(*http.Request, []byte) any { return listOf(append([]v3.Process{d.process}, d.deployed...)...) })
 	handle("GET /v3/apps/app-2/processes", func(*http.Request, []byte) any {
 		return listOf(v3.Process{GUID: "app-2", Type: "web"})
 	})
@@ -244,6 +245,8 @@ func (d *daemon) appRoutes(handle func(string, func(*http.Request, []byte) any))
 		}
 		return listOf(p)
 	})
+	handle("GET /v3/processes/app-1.1", func(*http.Request, []byte) any { return d.deployed[0] })
+	handle("GET /v3/processes/app-1.1/sidecars", func(*http.Request, []byte) any { return listOf(d.sidecars...) })
 	handle("GET /v3/processes/app-1", func(*http.Request, []byte) any {
 		p, command := d.process, "./shop"
 		p.Command = &command
@@ -327,7 +330,10 @@ func (d *daemon) pushRoutes(handle func(string, func(*http.Request, []byte) any)
 		if len(d.builds) == 0 {
 			return notFound(v3.DetailDropletNotFound)
 		}
-		return v3.Droplet{GUID: "droplet-1", Stack: "host"}
+		return v3.Droplet{
+			GUID: "droplet-1", Stack: "host", ProcessTypes: map[string]string{"web": "node server.js"},
+			Buildpacks: []v3.DropletBuildpack{{Name: "nodejs_buildpack", BuildpackName: "nodejs"}},
+		}
 	})
 }
 

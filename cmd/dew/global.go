@@ -77,14 +77,14 @@ func (g *global) plain(v verb, fn cli.ActionFunc) *cli.Command {
 		v.flags = append(v.flags, &cli.StringFlag{Name: "labels", Usage: "only those with such labels (`selector`, such as env=test,!draft)"})
 	}
 	cmd := &cli.Command{
-		Name: v.name, Usage: v.usage, ArgsUsage: v.args, Description: wrap(v.about), Category: v.category, Flags: v.flags,
-		OnUsageError: func(_ *cli.Context, err error, _ bool) error { return usage("%s: %w", v.name, err) },
+		Name: v.name, Usage: v.usage, UsageText: v.usageLine(), ArgsUsage: v.args, Description: wrap(v.about), Category: v.category, Flags: v.flags,
+		OnUsageError: func(_ *cli.Context, err error, _ bool) error { return v.withUsage(v.flagError(err)) },
 		Action: func(c *cli.Context) error {
 			if err := checkArgs(v, c.Args().Slice()); err != nil {
-				return err
+				return v.withUsage(err)
 			}
 			g.out.json = c.Bool("json")
-			return fn(c)
+			return v.withUsage(fn(c))
 		},
 		BashComplete: g.completer(v),
 	}

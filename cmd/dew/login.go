@@ -135,7 +135,7 @@ func (g *global) loginDoor(ctx context.Context, o loginOptions) (door, error) {
 	if err != nil {
 		return d, err
 	}
-	d.past = c.Sessions[d.url]
+	d.past, d.script = c.Sessions[d.url], script{}
 	return d, d.past.trust(o)
 }
 
@@ -360,6 +360,7 @@ func runLogout(ctx context.Context, w where) error {
 	}
 	err := w.memory.update(ctx, func(c *config) error {
 		delete(c.Sessions, w.url)
+		delete(c.Scripts, w.script.key(w.url))
 		if c.API == w.url {
 			c.API = ""
 		}

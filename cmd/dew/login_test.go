@@ -6,6 +6,7 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -110,14 +111,14 @@ func TestLoginUsage(t *testing.T) {
 func TestClientLogin(t *testing.T) {
 	d := newDaemon(t).withApp(v3.AppStarted)
 	url := d.listen()
-	d.people.secrets["ci"] = "s3"
-	d.types("s3\n", "login", url, "-u", "ci", "--client-credentials", "--password-stdin").must(t, 0, "as client ci")
+	d.people.secrets["ci"] = "s3cret of ci"
+	d.types("s3cret of ci\n", "login", url, "-u", "ci", "--client-credentials", "--password-stdin").must(t, 0, "as client ci")
 	d.people.good = nil
 	d.remote("apps").must(t, 1, "the session of client ci at "+url+" has ended: dew login "+url+" -u ci --client-credentials")
 	t.Setenv("DEW_USERNAME", "ci")
-	t.Setenv("DEW_PASSWORD", "s3")
+	t.Setenv("DEW_PASSWORD", "s3cret of ci")
 	d.remote("apps").must(t, 0, "shop")
-	if strings.Contains(string(configText(t)), "s3") {
+	if strings.Contains(string(configText(t)), "s3cret of ci") {
 		t.Error("the secret is on the disk")
 	}
 }
@@ -143,9 +144,38 @@ func TestEnvironmentLogin(t *testing.T) {
 	if n := len(d.people.grants); n != 1 {
 		t.Errorf("it logged in %d times", n)
 	}
-	t.Setenv("DEW_PASSWORD", "other")
+	if text := string(configText(t)); strings.Contains(text, "it's") {
+		t.Errorf("the password is on the disk:\n%s", text)
+	}
 	d.people.good, d.people.refresh = nil, map[string]string{}
-	d.remote("apps").must(t, 1, "the session of admin at", "has ended: dew login")
+	d.remote("apps").must(t, 0, "shop") // its refresh token is refused, the password is not
+	if got := d.people.grants; !slices.Equal(got, []string{"password", "refresh_token", "password"}) {
+		t.Errorf("grants are %v", got)
+	}
+}
+
+// A kept session is for the user and the password that it was made with, whether by
+// dew login or by the environment.
+func TestEnvironmentOfAnother(t *testing.T) {
+	d := newDaemon(t).withApp(v3.AppStarted)
+	url := d.listen()
+	wrong := []string{"cannot log in to " + url + ": DEW_PASSWORD is not the password of admin", "unset both to use the session of dew login"}
+	d.people.secrets["ada"] = "pa"
+	d.remote("login", url, "-u", "ada", "-p", "pa").must(t, 0)
+	t.Setenv("DEW_USERNAME", "admin")
+	d.remote("apps").must(t, 1, "DEW_USERNAME is admin, and the session at "+url+" is that of ada", "dew login "+url+" -u admin")
+	t.Setenv("DEW_PASSWORD", "wrong")
+	d.remote("apps").must(t, 1, wrong...)
+	t.Setenv("DEW_PASSWORD", "it's")
+	d.remote("apps").must(t, 0, "shop")
+	d.remote("api").must(t, 0, "user:", "admin")
+	t.Setenv("DEW_PASSWORD", "wrong")
+	d.remote("apps").must(t, 1, wrong...)
+	d.remote("login", url, "-u", "ada", "-p", "pa").must(t, 0, "as ada") // the flags are what is meant
+	t.Setenv("DEW_USERNAME", "")
+	t.Setenv("DEW_PASSWORD", "")
+	d.remote("api").must(t, 0, "user:", "ada")
+	d.remote("apps").must(t, 0, "shop")
 }
 
 // A token that ends soon is renewed before it is used, one that is refused
@@ -259,4 +289,20 @@ func TestShellWord(t *testing.T) {
 			t.Errorf("%q: %s", text, got)
 		}
 	}
+}
+
+// Whatever stands in the file, it proves no password but the one that it was made of.
+func FuzzProof(f *testing.F) {
+	f.Add("", "x")
+	f.Add("AAAAAAAAAAAAAAAAAAAAAA", "x")
+	f.Add("AAAAAAAAAAAAAAAAAAAAAAAA", "x")
+	f.Add("%", "")
+	f.Fuzz(func(t *testing.T, proof, password string) {
+		if proves(proof, password) {
+			t.Errorf("%q proves %q", proof, password)
+		}
+		if !proves(newProof(password), password) || proves(newProof(password), password+"x") {
+			t.Errorf("%q: the proof does not hold", password)
+		}
+	})
 }

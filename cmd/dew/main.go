@@ -2,6 +2,7 @@
 // crashed. Names and flags are those of cf.
 //
 //	main.go     the commands                      exit.go     exit statuses, and what to do about an error
+//	help.go     the everyday commands, usage errors
 //	args.go     flags anywhere, near misses       console.go  data to stdout, talk to stderr
 //	push.go     bits.go  ignore.go  stage.go  wait.go: from a folder to running instances
 //	progress.go what a command shows while it waits
@@ -12,6 +13,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"os/signal"
@@ -45,7 +47,7 @@ func newApp(out *console) *runner {
 	a := &cli.App{
 		Name:                 "dew",
 		Usage:                "run Cloud Foundry style apps and their sidecars on this machine",
-		UsageText:            "dew [--run folder | --api URL] command [flags] [arguments]",
+		UsageText:            callDew,
 		Description:          aboutDew + "\n\n" + statusHelp,
 		Version:              version,
 		Writer:               out.out,
@@ -55,19 +57,20 @@ func newApp(out *console) *runner {
 		Flags: []cli.Flag{
 			&cli.StringFlag{Name: "run", EnvVars: []string{"DEW_RUN"}, Value: "/run/dew", Destination: &g.run, Usage: "`folder` of the daemon's run-time files, where its socket is"},
 			&cli.StringFlag{Name: "api", EnvVars: []string{"DEW_API"}, Destination: &g.api, Usage: "`URL` of the daemon to ask, whatever dew is logged in to"},
+			cli.HelpFlag, // only apps without a help command of their own get it
 		},
 		Before: func(c *cli.Context) error {
 			// A variable says where a daemon is; only a flag says which one is meant.
 			g.local = c.IsSet("run") && g.run != os.Getenv("DEW_RUN")
 			if g.local && g.api != os.Getenv("DEW_API") {
-				return usage("--run and --api exclude each other")
+				return wholeUsage(errors.New("--run and --api exclude each other"))
 			}
 			if g.local {
 				g.api = ""
 			}
 			return nil
 		},
-		OnUsageError:   func(_ *cli.Context, err error, _ bool) error { return usage("%w", err) },
+		OnUsageError:   func(_ *cli.Context, err error, _ bool) error { return wholeUsage(err) },
 		ExitErrHandler: func(*cli.Context, error) {}, // main prints and exits
 		Action:         noCommand,
 	}
@@ -75,12 +78,15 @@ func newApp(out *console) *runner {
 		pushCommands, smokeCommands, packageCommands, appCommands, checkCommands, lifeCommands, deployCommands, scaleCommands, envCommands, logCommands, crashCommands, sshCommands, taskCommands,
 		routeCommands, serviceCommands, loginCommands, targetCommands, orgCommands, spaceCommands, userCommands, roleCommands, clientCommands, inboxCommands, notifyCommands, resourceCommands, buildpackCommands, stackCommands,
 		labelCommands, spaceSSHCommands, wayCommands, domainCommands, usageCommands, quotaCommands, securityGroupCommands, isolationCommands, variableGroupCommands,
-		daemonCommands, curlCommands, completionCommands,
+		daemonCommands, curlCommands, completionCommands, helpCommands,
 	} {
 		a.Commands = append(a.Commands, group(g)...)
 	}
 	return &runner{app: a, typed: func(args []string) { g.typed = args }}
 }
+
+// callDew is how dew is called.
+const callDew = "dew [--run folder | --api URL] command [arguments] [flags]"
 
 const aboutDew = `Names and flags are those of cf; flags may stand anywhere behind the command.
 
@@ -90,19 +96,10 @@ the socket nevertheless, --api to another URL. Logins and targets are kept in
 .dew/config.json below DEW_HOME, which is the home folder unless it is set. In
 scripts, DEW_API, DEW_USERNAME and DEW_PASSWORD need no dew login.`
 
-// noCommand answers what is no command: with nothing the help, else what it may
-// have been meant to be.
+// noCommand runs if no command was given, or one that does not exist.
 func noCommand(c *cli.Context) error {
 	if c.NArg() == 0 {
-		return cli.ShowAppHelp(c)
+		return showEveryday(c)
 	}
-	asked := c.Args().First()
-	var names []string
-	for _, cmd := range c.App.VisibleCommands() {
-		names = append(names, cmd.Names()...)
-	}
-	if near := nearest(asked, names); near != "" {
-		return usage("there is no command %q: did you mean %q?", asked, near)
-	}
-	return usage("there is no command %q", asked)
+	return noSuchCommand(c.App, c.Args().First())
 }

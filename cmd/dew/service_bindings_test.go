@@ -5,7 +5,9 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -187,6 +189,41 @@ func TestConnect(t *testing.T) {
 	d.dew("connect", "kv").must(t, 1, "cannot connect to kv: The broker is asleep")
 	d.refuses(postBinding, "not bindable")
 	d.dew("connect", "kv").must(t, 1, "cannot connect to kv: not bindable")
+}
+
+// SIGTERM ends dew connect with its client program, and the service key is deleted.
+func TestConnectEnds(t *testing.T) {
+	d := newDaemon(t)
+	d.shelves.instance("kv", v3.ServiceManaged)
+	folder := t.TempDir()
+	file := filepath.Join(folder, "pid")
+	if err := os.WriteFile(filepath.Join(folder, "redis-cli"), []byte("#!/bin/sh\necho $$ > "+file+".new && mv "+file+".new "+file+" && exec sleep 1000\n"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv("PATH", folder+":"+os.Getenv("PATH"))
+	done := make(chan result, 1)
+	go func() { done <- d.dew("connect", "kv") }()
+	pid := 0
+	for pid == 0 { // until the client runs; the test's own time limit ends it
+		if text, err := os.ReadFile(file); err == nil {
+			if pid, err = strconv.Atoi(strings.TrimSpace(string(text))); err != nil {
+				t.Fatal(err)
+			}
+		}
+		time.Sleep(time.Millisecond)
+	}
+	if err := syscall.Kill(os.Getpid(), syscall.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+	if r := <-done; r.status != 128+int(syscall.SIGTERM) || explain(r.err) != "" {
+		t.Errorf("status %d, %v", r.status, r.err)
+	}
+	if alive(pid) {
+		t.Errorf("the client with pid %d still runs", pid)
+	}
+	if len(d.shelves.bindings) != 0 {
+		t.Errorf("keys are left: %v", d.shelves.bindings)
+	}
 }
 
 func TestSnapshots(t *testing.T) {

@@ -58,7 +58,13 @@ func runMarketplace(ctx context.Context, o marketOptions, ask *client.Client, ou
 	if o.Query.Offering != "" {
 		return out.table(planRows(offers))
 	}
-	return out.table(offeringRows(offers, o.NoPlans))
+	if err := out.table(offeringRows(offers, o.NoPlans)); err != nil {
+		return err
+	}
+	if !o.NoPlans && slices.ContainsFunc(offers, func(o offer) bool { return !o.Free }) {
+		out.say("* a paid plan: dew marketplace -e OFFERING shows the costs")
+	}
+	return nil
 }
 
 func costs(all []v3.ServiceCost) string {
@@ -89,7 +95,7 @@ func offeringRows(offers []offer, noPlans bool) [][]string {
 	for i, o := range offers {
 		plan := o.Plan
 		if !o.Free {
-			plan += "*" // somebody is to pay for it
+			plan += "*" // a paid plan, see below the table
 		}
 		if i > 0 && offers[i-1].Offering == o.Offering && offers[i-1].Broker == o.Broker {
 			rows[len(rows)-1][1] += ", " + plan

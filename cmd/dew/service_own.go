@@ -7,9 +7,11 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"os/signal"
 	"slices"
 	"strconv"
 	"strings"
+	"syscall"
 	"time"
 
 	"github.com/urfave/cli/v2"
@@ -252,15 +254,28 @@ func talk(ctx context.Context, key string, ask *client.Client, out *console) err
 	if err != nil {
 		return &failure{status: statusInfrastructure, err: err, todo: "install the client, or use the credentials of dew create-service-key"}
 	}
-	cmd := exec.CommandContext(context.WithoutCancel(ctx), program, args[1:]...) // ^C is for it, not for us
+	// Ctrl-C is for the program. SIGTERM, and the end of the terminal, end it.
+	ctx, stop := signal.NotifyContext(context.WithoutCancel(ctx), syscall.SIGTERM, syscall.SIGHUP)
+	defer stop()
+	cmd := exec.CommandContext(ctx, program, args[1:]...)
+	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) }
+	cmd.WaitDelay = clientPatience
 	cmd.Env = append(os.Environ(), secret)
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = out.in, out.out, statusOver(out.err).plain()
 	err = cmd.Run()
-	if ended := (*exec.ExitError)(nil); errors.As(err, &ended) {
+	ended := (*exec.ExitError)(nil)
+	switch {
+	case ctx.Err() != nil:
+		return &failure{status: 128 + int(syscall.SIGTERM)}
+	case errors.As(err, &ended):
 		return &failure{status: max(ended.ExitCode(), 1)} // it has said why
 	}
 	return err
 }
+
+// clientPatience is how long a client program may take to end after SIGTERM, before it
+// is killed.
+const clientPatience = 5 * time.Second
 
 type shareOptions struct {
 	Name, Space, Org string

@@ -31,7 +31,7 @@ const (
 
 func TestMarketplace(t *testing.T) {
 	d := newDaemon(t)
-	d.dew("marketplace").must(t, 0, "offering   plans", "redis      small, large*", "A redis", "dew")
+	d.dew("marketplace").must(t, 0, "offering   plans", "redis      small, large*", "A redis", "dew", "* a paid plan: dew marketplace -e OFFERING shows the costs")
 	d.dew("m", "-e", "redis").must(t, 0, "large   It is large   paid", "USD 2.00/monthly", "small   It is small   free")
 	d.dew("m", "--no-plans").must(t, 0, "offering   description")
 	if r := d.dew("m", "--no-plans"); strings.Contains(r.out, "small") {

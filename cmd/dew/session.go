@@ -9,7 +9,6 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"os"
 	"strings"
 	"sync"
 	"time"
@@ -63,6 +62,7 @@ func notLoggedIn(url string) error {
 type sessionTokens struct {
 	url    string
 	memory memory
+	script script // not complete: it is the session of dew login
 	// login asks for a token, at the daemon that the session is with.
 	login func(context.Context, client.Grant) (client.Token, error)
 
@@ -74,6 +74,9 @@ type sessionTokens struct {
 func (t *sessionTokens) Token(ctx context.Context) (string, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
+	if err := t.script.fits(t.now, t.url); err != nil {
+		return "", err
+	}
 	old := t.now.Access
 	if old != "" && !ending(old, time.Now()) {
 		return old, nil
@@ -100,31 +103,27 @@ func (t *sessionTokens) Renew(ctx context.Context, refused string) (string, erro
 // the session.
 func (t *sessionTokens) renew(ctx context.Context, old string) (string, error) {
 	err := t.memory.update(ctx, func(c *config) error {
-		s := c.Sessions[t.url]
+		s := t.script.session(*c, t.url)
 		if s.Access == "" || s.Access == old || ending(s.Access, time.Now()) {
 			if err := t.ask(ctx, &s); err != nil {
 				return err
 			}
 		}
-		c.Sessions[t.url], t.now = s, s
+		t.now = s
+		t.script.keep(c, t.url, s)
 		return nil
 	})
 	return t.now.Access, err
 }
 
-// ask gets a token: with the refresh token, else with what the environment says.
+// ask gets a token: with the refresh token, or with the password of the environment.
 func (t *sessionTokens) ask(ctx context.Context, s *session) error {
 	grants := []client.Grant{}
 	if s.Refresh != "" {
 		grants = append(grants, client.Grant{Refresh: s.Refresh})
 	}
-	if user, password := os.Getenv("DEW_USERNAME"), os.Getenv("DEW_PASSWORD"); password != "" {
-		switch {
-		case s.Client != "" && user == s.Client:
-			grants = append(grants, client.Grant{Client: user, Secret: password})
-		case s.Client == "" && (user == s.User || s.User == ""):
-			grants = append(grants, client.Grant{User: user, Password: password})
-		}
+	if t.script.complete() {
+		grants = append(grants, t.script.grant())
 	}
 	for _, g := range grants {
 		token, err := t.login(ctx, g)
@@ -135,10 +134,10 @@ func (t *sessionTokens) ask(ctx context.Context, s *session) error {
 			return err
 		}
 		s.take(token)
-		if g.User != "" {
-			s.User = g.User
-		}
 		return nil
+	}
+	if t.script.complete() {
+		return t.script.refused(t.url)
 	}
 	if s.Access == "" {
 		return notLoggedIn(t.url)

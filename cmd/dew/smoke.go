@@ -26,6 +26,7 @@ type smokeOptions struct {
 	Bundle   string
 	NoBundle bool
 	Keep     bool
+	NoSkip   bool
 	Private  bool
 	Dewd     string
 	Quiet    bool
@@ -37,6 +38,8 @@ type smokeOptions struct {
 const aboutSmoke = `A folder says in smoke.yml what must hold; docs/smoke.md tells how. DIR/... is every folder below that has one, but for those that say alone: true. A folder without smoke.yml is pushed and awaited; of a manifest that is given, too, the smoke.yml beside it is used.
 
 Everything happens in an org of its own, which is removed at the end. Without a daemon to talk to, a private one is started, and ends with the command. dew smoke init writes a first smoke.yml.
+
+A folder that needs a program that is not on this machine (needs: in smoke.yml) is skipped with the reason; --no-skip makes that a failure, for CI.
 
 The exit status is that of the first failure: 1 build or before failed, 2 a smoke.yml or flag is wrong, 3 staging, 4 crashed, 5 timed out, 6 daemon unreachable, 7 out of memory, 8 a check does not hold, 9 infrastructure.
 
@@ -57,6 +60,7 @@ func smokeCommands(g *global) []*cli.Command {
 			&cli.StringFlag{Name: "bundle", DefaultText: "smoke-FOLDER.tar.gz here", Usage: "`file` for what is kept of a failure: logs, events, exit records, environment without secrets"},
 			boolFlag("no-bundle", "keep nothing of a failure"),
 			boolFlag("keep", "leave apps, services and a private daemon, and say how to reach them"),
+			boolFlag("no-skip", "fail if a folder needs a program that is not on this machine, instead of skipping the folder"),
 			boolFlag("private", "start a private daemon, also if one answers"),
 			&cli.StringFlag{Name: "dewd", Usage: "`path` of the private daemon's program (default: beside dew, or in PATH)"},
 			boolFlag("watch", "test again whenever something in the folders changes, until Ctrl-C; a private daemon stays for all tests"),
@@ -70,7 +74,7 @@ func smokeCommands(g *global) []*cli.Command {
 			Args:     c.Args().Slice(),
 			Manifest: manifestOptions{Vars: c.StringSlice("var"), VarsFiles: c.StringSlice("vars-file")},
 			Timeout:  c.Duration("timeout"), JUnit: c.String("junit"), Bundle: c.String("bundle"), NoBundle: c.Bool("no-bundle"), Keep: c.Bool("keep"),
-			Private: c.Bool("private"), Dewd: c.String("dewd"), Quiet: c.Bool("quiet"), Verbose: c.Bool("v"), Force: c.Bool("force"), Watch: c.Bool("watch"),
+			NoSkip: c.Bool("no-skip"), Private: c.Bool("private"), Dewd: c.String("dewd"), Quiet: c.Bool("quiet"), Verbose: c.Bool("v"), Force: c.Bool("force"), Watch: c.Bool("watch"),
 		}
 		if len(o.Args) > 0 && o.Args[0] == "init" {
 			return runSmokeInit(o, g.out)
@@ -137,7 +141,7 @@ func (d *smokeDoor) test(ctx, patient context.Context, folders []smoke.Folder) e
 	}
 	s := &smokeTalk{o: o, out: d.g.out, single: len(folders) == 1}
 	cfg := smoke.Config{
-		Ask: d.ask, Enter: d.enter, Variables: vars, Timeout: o.Timeout, Keep: o.Keep, Patient: patient, Say: s.say, Line: s.line,
+		Ask: d.ask, Enter: d.enter, Variables: vars, Timeout: o.Timeout, Keep: o.Keep, NoSkip: o.NoSkip, Patient: patient, Say: s.say, Line: s.line,
 	}
 	if o.Quiet {
 		cfg.Line = nil

@@ -28,7 +28,6 @@ var notHere = map[string]string{
 
 // flagsNotHere are the flags of cf that a command of dew does not have, and why.
 var flagsNotHere = map[string]string{
-	"help -a":                      "dew help lists all commands",
 	"login --sso":                  oneProvider,
 	"login --sso-passcode":         oneProvider,
 	"login --origin":               oneProvider,

@@ -25,6 +25,7 @@ type appView struct {
 	Droplet    string        `json:"droplet,omitempty"`
 	Stack      string        `json:"stack,omitempty"`
 	Buildpacks []string      `json:"buildpacks"`
+	Detected   []string      `json:"detected_buildpacks,omitempty"` // if the app names none
 	Processes  []processView `json:"processes"`
 
 	Deployment *v3.Deployment `json:"deployment,omitempty"` // that is under way
@@ -38,7 +39,9 @@ type appView struct {
 type processView struct {
 	GUID        string         `json:"guid"`
 	Type        string         `json:"type"`
+	Generation  string         `json:"generation,omitempty"` // old or new, during a deployment
 	Command     string         `json:"command,omitempty"`
+	Detected    bool           `json:"command_detected,omitempty"` // the buildpack or the Procfile names it
 	MemoryMB    int            `json:"memory_in_mb"`
 	DiskMB      int            `json:"disk_in_mb"`
 	MemorySum   string         `json:"memory_sum"` // 256M = web 160M + config server 64M + agent 32M
@@ -96,6 +99,9 @@ func readView(ctx context.Context, ask *client.Client, a v3.App) (appView, error
 	if v.Droplet = d.GUID; d.Stack != "" {
 		v.Stack = d.Stack
 	}
+	if len(v.Buildpacks) == 0 {
+		v.Detected = namesOf(d.Buildpacks, func(b v3.DropletBuildpack) string { return b.Name })
+	}
 	bound, err := ask.AppBindings(ctx, a.GUID)
 	if err != nil && !untold(err) {
 		return v, err
@@ -120,17 +126,53 @@ func readView(ctx context.Context, ask *client.Client, a v3.App) (appView, error
 	if active {
 		v.Deployment = &moving
 	}
-	ps, err := ask.Processes(ctx, a.GUID)
+	return v, v.readProcesses(ctx, ask, d.ProcessTypes)
+}
+
+// readProcesses asks for the processes. Detected are the commands of the droplet, by
+// process type.
+func (v *appView) readProcesses(ctx context.Context, ask *client.Client, detected map[string]string) error {
+	ps, err := ask.Processes(ctx, v.GUID)
 	if err != nil {
-		return v, err
+		return err
 	}
 	v.Processes = make([]processView, len(ps))
 	for i, p := range ps {
-		if v.Processes[i], err = readProcess(ctx, ask, p); err != nil {
-			return v, err
+		one, err := readProcess(ctx, ask, p)
+		if err != nil {
+			return err
+		}
+		one.Generation = generation(v.Deployment, p)
+		if one.Command == "" && one.Generation != generationOld {
+			one.Command = detected[p.Type]
+			one.Detected = one.Command != ""
+		}
+		v.Processes[i] = one
+	}
+	return nil
+}
+
+// The generations of a process during a deployment.
+const (
+	generationOld = "old"
+	generationNew = "new"
+)
+
+// generation says whether a deployment starts the process or replaces it. It is
+// empty for other processes.
+func generation(d *v3.Deployment, p v3.Process) string {
+	if d == nil {
+		return ""
+	}
+	for _, n := range d.NewProcesses {
+		switch {
+		case n.GUID == p.GUID:
+			return generationNew
+		case n.Type == p.Type:
+			return generationOld
 		}
 	}
-	return v, nil
+	return ""
 }
 
 // untold is an answer that this door, or this user, is not told.
@@ -283,13 +325,16 @@ func (v appView) print(out *console) {
 	row("routes", strings.Join(v.URLs, ", "))
 	row("stack", v.Stack)
 	row("buildpacks", strings.Join(v.Buildpacks, ", "))
+	if len(v.Detected) > 0 {
+		row("buildpacks", strings.Join(v.Detected, ", ")+" (detected)")
+	}
 	row("services", strings.Join(v.Services, ", "))
 	if len(v.Waiting) > 0 {
 		row("waiting", "bound since staging: "+strings.Join(v.Waiting, ", ")+" (dew restage "+v.Name+" brings the credentials)")
 	}
 	row("deployment", deploymentNote(v))
 	if c := v.LastCrash; c != nil {
-		row("last crash", fmt.Sprintf("%s  %s (%d on record: dew crashes %s)", c.CrashedAt.Local().Format(time.DateTime), c.Description, v.Crashes, v.Name))
+		row("last crash", fmt.Sprintf("%s  %s (%s recorded: dew crashes %s)", c.CrashedAt.Local().Format(time.DateTime), c.Description, crashText(v.Crashes), v.Name))
 	}
 	for _, p := range v.Processes {
 		p.print(out)
@@ -311,9 +356,13 @@ func (v processView) print(out *console) {
 		}
 	}
 	fmt.Fprintln(out.out)
-	row("process", out.paint(bold, v.Type))
+	row("process", v.title(out))
 	row("memory", v.MemorySum)
-	row("command", v.Command)
+	if v.Detected {
+		row("command", v.Command+" (detected)")
+	} else {
+		row("command", v.Command)
+	}
 	for _, s := range v.Sidecars {
 		row("sidecar", fmt.Sprintf("%s, %s: %s", s.Name, s.State, s.Command))
 	}
@@ -326,29 +375,60 @@ func (v processView) print(out *console) {
 		rows = append(rows, []string{
 			"#" + strconv.Itoa(i.Index), strings.ToLower(i.State), (time.Duration(i.Seconds) * time.Second).String(),
 			strconv.FormatFloat(100*i.CPU, 'f', 1, 64) + "%", bytesText(i.Memory) + " of " + bytesText(i.MemoryMax),
-			bytesText(i.Disk) + " of " + bytesText(i.DiskMax), i.note(),
+			bytesText(i.Disk) + " of " + bytesText(i.DiskMax), i.note(time.Now()),
 		})
 	}
 	_ = out.table(rows) // a terminal that is gone is nobody's error
 }
 
-// note is what an instance's row says at its end.
-func (i instanceView) note() string {
+// title is the process type, with its generation during a deployment.
+func (v processView) title(out *console) string {
+	text := out.paint(bold, v.Type)
+	switch v.Generation {
+	case generationOld:
+		text += " (old: the deployment replaces it)"
+	case generationNew:
+		text += " (new: the deployment starts it)"
+	}
+	return text
+}
+
+// note is the last column of an instance's row.
+func (i instanceView) note(now time.Time) string {
 	var notes []string
 	if i.Details != "" {
 		notes = append(notes, i.Details)
 	}
+	if i.DiskMax > 0 && i.Disk > i.DiskMax {
+		notes = append(notes, "over its disk limit")
+	}
 	if i.Crashes > 0 {
-		notes = append(notes, fmt.Sprintf("%d crashes in a row", i.Crashes))
+		notes = append(notes, crashText(i.Crashes)+" in a row")
 	}
 	switch {
 	case i.GivenUp:
-		notes = append(notes, "given up, start it again")
+		notes = append(notes, "crashed too often: dew restart starts it again")
 	case !i.NextStart.IsZero() && i.State != v3.StateRunning:
-		notes = append(notes, "next start "+i.NextStart.Local().Format(time.TimeOnly))
+		notes = append(notes, nextStart(i.NextStart, now))
 	}
 	if i.Pending {
 		notes = append(notes, "changes pending")
 	}
 	return strings.Join(notes, "; ")
+}
+
+// crashText is a number of crashes.
+func crashText(n int) string {
+	if n == 1 {
+		return "1 crash"
+	}
+	return strconv.Itoa(n) + " crashes"
+}
+
+// nextStart says how long an instance waits before it is started again.
+func nextStart(at, now time.Time) string {
+	if left := at.Sub(now); left > 0 {
+		return "next start in " + (left + time.Second - 1).Truncate(time.Second).String()
+	}
+	return "starts now"
 }

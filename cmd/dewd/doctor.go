@@ -18,6 +18,9 @@ import (
 	"time"
 
 	"github.com/urfave/cli/v2"
+
+	"github.com/dewrun/dew/api/client"
+	"github.com/dewrun/dew/api/v3"
 )
 
 // checkLimit bounds one check: a doctor that hangs helps nobody.
@@ -50,6 +53,11 @@ type machine struct {
 	cfg   config
 	slash string // where its files begin; "/" but in tests
 	uid   int
+	// status is that of the daemon that --run names, with a root that was not given;
+	// nil: none answers.
+	status *v3.Status
+	others []string // folders of run-time files of other daemons
+	start  string   // how to start a daemon, where that may be the question
 	// program runs a program and returns what it prints.
 	program func(ctx context.Context, name string, args ...string) (string, error)
 }
@@ -69,9 +77,10 @@ type check struct {
 	look func(ctx context.Context, m machine) finding
 }
 
-// checks in the order in which they are told: who, kernel, programs, places.
-func checks() []check {
-	return []check{
+// checks in the order in which they are told: who, kernel, programs, places. Without
+// root it is the first alone: what the others find then says nothing about dewd.
+func checks(uid int) []check {
+	all := []check{
 		{"user", func(_ context.Context, m machine) finding { return userRule(m.uid) }},
 		{"kernel", func(_ context.Context, m machine) finding { return kernelRule(m.read("/proc/sys/kernel/osrelease")) }},
 		{"cgroups", func(_ context.Context, m machine) finding { return cgroupRule(m) }},
@@ -91,8 +100,12 @@ func checks() []check {
 		}},
 		{"set aside", func(_ context.Context, m machine) finding { return setAsideRule(m.cfg.Root) }},
 		{"stored URLs", checkURLs},
-		{"daemon", func(_ context.Context, m machine) finding { return daemonRule(m.cfg.Root) }},
+		{"daemon", func(_ context.Context, m machine) finding { return daemonRule(m) }},
 	}
+	if uid != 0 {
+		return all[:1]
+	}
+	return all
 }
 
 func jsonFlag() cli.Flag { return &cli.BoolFlag{Name: "json", Usage: "print the findings as JSON"} }
@@ -100,7 +113,10 @@ func jsonFlag() cli.Flag { return &cli.BoolFlag{Name: "json", Usage: "print the 
 // doctor looks at everything and tells it.
 func doctor(c *cli.Context, cfg config) error {
 	m := machine{cfg: cfg, slash: "/", uid: os.Geteuid(), program: output}
-	found := examine(c.Context, m, checks())
+	if m.uid == 0 && !c.IsSet("root") {
+		m.meet(c.Context)
+	}
+	found := examine(c.Context, m, checks(m.uid))
 	printed := printText
 	if c.Bool("json") {
 		printed = printJSON
@@ -152,7 +168,7 @@ func output(ctx context.Context, name string, args ...string) (string, error) {
 
 func userRule(uid int) finding {
 	if uid != 0 {
-		return bad(fmt.Sprintf("uid %d is not root", uid), "sudo dewd doctor; the findings below are those of this user")
+		return bad(fmt.Sprintf("uid %d is not root, and the checks need root", uid), "sudo dewd doctor")
 	}
 	return good("root")
 }
@@ -385,9 +401,34 @@ func inotifyRule(instances, watches string) finding {
 	return good("%d instances, %d watches", i, w)
 }
 
-func daemonRule(root string) finding {
-	if pid := holderOf(filepath.Join(root, "lock")); pid != "" {
-		return good("dewd with pid %s runs on %s", pid, root)
+// meet asks the daemon that --run names for its root, which the checks then look at,
+// and looks for others where none is there.
+func (m *machine) meet(ctx context.Context) {
+	m.start = ": start one with systemctl start dew, make run in a checkout, or dewd"
+	m.others = slices.DeleteFunc(client.Daemons(), func(run string) bool { return run == m.cfg.Run })
+	if served, err := isServed(filepath.Join(m.cfg.Run, socketName)); err != nil || !served {
+		return
 	}
-	return good("none runs on %s", root)
+	ctx, cancel := context.WithTimeout(ctx, checkLimit)
+	defer cancel()
+	c, err := client.New(client.Options{Run: m.cfg.Run, UserAgent: "dewd doctor"})
+	if err != nil {
+		return
+	}
+	if st, err := c.Status(ctx); err == nil {
+		m.status, m.cfg.Root, m.cfg.Domain = &st, st.Root, st.Domain
+	}
+}
+
+func daemonRule(m machine) finding {
+	pid := holderOf(filepath.Join(m.cfg.Root, "lock"))
+	switch {
+	case m.status != nil:
+		return good("dewd %s with pid %d runs on %s, socket %s", m.status.Version, m.status.PID, m.cfg.Root, filepath.Join(m.cfg.Run, socketName))
+	case pid != "":
+		return good("dewd with pid %s runs on %s", pid, m.cfg.Root)
+	case len(m.others) > 0:
+		return warn(fmt.Sprintf("none runs on %s; found a daemon at %s", m.cfg.Root, strings.Join(m.others, ", ")), "export DEW_RUN="+m.others[0])
+	}
+	return good("none runs on %s%s", m.cfg.Root, m.start)
 }

@@ -11,6 +11,7 @@ import (
 	"io"
 	"log/slog"
 	"net"
+	"net/http"
 	"net/netip"
 	"os"
 	"os/exec"
@@ -277,15 +278,57 @@ func TestInotifyRule(t *testing.T) {
 
 func TestDaemonRule(t *testing.T) {
 	root := t.TempDir()
-	expect(t, daemonRule(root), levelOK, "none runs")
+	rule := func(root string) finding { return daemonRule(machine{cfg: config{Root: root}}) }
+	expect(t, rule(root), levelOK, "none runs on "+root)
+	expect(t, daemonRule(machine{cfg: config{Root: root}, others: []string{"/run/dew-1"}}), levelWarn, "found a daemon at /run/dew-1")
 	h, err := hold(t.Context(), root, filepath.Join(t.TempDir(), "run"), slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)
 	}
-	expect(t, daemonRule(root), levelOK, fmt.Sprintf("pid %d runs", os.Getpid()))
+	expect(t, rule(root), levelOK, fmt.Sprintf("pid %d runs", os.Getpid()))
 	if err := h.release(); err != nil {
 		t.Fatal(err)
 	}
+}
+
+// Doctor looks at the root of the daemon that --run names.
+func TestDoctorMeets(t *testing.T) {
+	run, err := os.MkdirTemp("", "dew") // a socket's name must be short
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { os.RemoveAll(run) })
+	m := machine{cfg: config{Root: "/var/lib/dew", Run: run}}
+	m.meet(t.Context())
+	if m.others = nil; m.status != nil {
+		t.Fatalf("met %+v where none is", m.status)
+	}
+	expect(t, daemonRule(m), levelOK, "start one with systemctl start dew, make run in a checkout, or dewd")
+	l, err := net.Listen("unix", filepath.Join(run, socketName))
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		fmt.Fprint(w, `{"root":"/elsewhere","domain":"apps.example.com","pid":4711,"version":"v9"}`)
+	})}
+	go func() { _ = s.Serve(l) }()
+	t.Cleanup(func() { s.Close() })
+	m.meet(t.Context())
+	if m.cfg.Root != "/elsewhere" || m.cfg.Domain != "apps.example.com" {
+		t.Errorf("the checks look at %s and %s", m.cfg.Root, m.cfg.Domain)
+	}
+	expect(t, daemonRule(m), levelOK, "dewd v9 with pid 4711 runs on /elsewhere, socket "+run)
+}
+
+// Without root doctor says that it needs root, and nothing that this user's findings
+// would suggest.
+func TestDoctorWithoutRoot(t *testing.T) {
+	m := machine{uid: 1000}
+	found := examine(t.Context(), m, checks(m.uid))
+	if len(found) != 1 {
+		t.Fatalf("found %+v", found)
+	}
+	expect(t, found[0], levelFail, "uid 1000 is not root, and the checks need root")
 }
 
 func TestNearest(t *testing.T) {
@@ -359,8 +402,8 @@ func TestDoctorStatus(t *testing.T) {
 		t.Errorf("error = %v, status %d, want a silent %d", err, statusOf(err), statusInfrastructure)
 	}
 	var found []finding
-	if err := json.Unmarshal(out.Bytes(), &found); err != nil || len(found) != len(checks()) {
-		t.Errorf("%d findings, %v, want %d", len(found), err, len(checks()))
+	if err := json.Unmarshal(out.Bytes(), &found); err != nil || len(found) != len(checks(os.Geteuid())) {
+		t.Errorf("%d findings, %v, want %d", len(found), err, len(checks(os.Geteuid())))
 	}
 }
 

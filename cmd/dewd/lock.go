@@ -33,14 +33,17 @@ const (
 var errHeld = errors.New("has it")
 
 // lockFile takes the lock of a file and writes the pid into it. The lock goes
-// with the process, however it ends; the file stays. It waits for a holder that is
-// exiting, and refuses at once if the holder runs.
+// with the process, however it ends. It waits for a holder that is exiting, and
+// refuses at once if the holder runs.
 func lockFile(ctx context.Context, path string, log *slog.Logger) (*os.File, error) {
 	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o644)
 	if err != nil {
 		return nil, err
 	}
 	err = waitLock(ctx, f, log)
+	if err == nil && !isAt(path, f) {
+		err = fmt.Errorf("the holder of %s removed it: %w", path, os.ErrNotExist) // its lock keeps nobody out
+	}
 	if err == nil {
 		err = f.Truncate(0)
 	}
@@ -52,6 +55,16 @@ func lockFile(ctx context.Context, path string, log *slog.Logger) (*os.File, err
 		return nil, err
 	}
 	return f, nil
+}
+
+// isAt tells whether the path leads to the open file.
+func isAt(path string, f *os.File) bool {
+	mine, err := f.Stat()
+	if err != nil {
+		return false
+	}
+	there, err := os.Stat(path)
+	return err == nil && os.SameFile(mine, there)
 }
 
 func waitLock(ctx context.Context, f *os.File, log *slog.Logger) error {

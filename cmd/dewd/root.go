@@ -10,6 +10,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/google/uuid"
@@ -20,54 +21,116 @@ import (
 type holder struct {
 	root, run  string
 	lock, pids *os.File
+	made       []string // folders that it made, outer ones first
 }
+
+// The files whose locks are held: of the root and of the run folder.
+const (
+	rootLock = "lock"
+	pidFile  = "dewd.pid"
+)
+
+// runFolders are the folders that dewd makes in the run folder. They are empty when
+// no instance runs.
+var runFolders = []string{"instances", "netns", "mnt"}
 
 // hold makes the folders and takes their locks: of the root, because two
 // daemons on one store would undo each other's work; of the run folder, because
 // two daemons with different roots may have been given the same.
 func hold(ctx context.Context, root, run string, log *slog.Logger) (*holder, error) {
 	// Nobody but root has business among the state; the sockets are for users.
-	lock, made, err := take(ctx, root, 0o700, "lock", log)
-	if errors.Is(err, errHeld) {
-		return nil, fmt.Errorf("cannot use root %s: %w (stop it, or give this one its own --root and --run)", root, err)
-	}
-	if err != nil {
+	h := &holder{root: root, run: run}
+	var err error
+	if h.lock, err = h.take(ctx, root, 0o700, rootLock, log); err != nil {
+		err = errors.Join(err, h.release())
+		if errors.Is(err, errHeld) {
+			return nil, fmt.Errorf("cannot use root %s: %w (stop it, or give this one its own --root and --run)", root, err)
+		}
 		return nil, fmt.Errorf("cannot use root: %w (give another --root)", err)
 	}
-	pids, _, err := take(ctx, run, 0o755, "dewd.pid", log)
+	if h.pids, err = h.take(ctx, run, 0o755, pidFile, log); err != nil {
+		return nil, fmt.Errorf("cannot use run folder %s: %w (give this one its own --run)", run, errors.Join(err, h.release()))
+	}
+	return h, nil
+}
+
+// take makes a folder, if it is not there, and takes the lock of a file in it. A
+// daemon that leaves at this moment may remove either.
+func (h *holder) take(ctx context.Context, dir string, mode os.FileMode, file string, log *slog.Logger) (f *os.File, err error) {
+	for ctx.Err() == nil {
+		if err := h.mkdir(dir, mode); err != nil {
+			return nil, err
+		}
+		if f, err = lockFile(ctx, filepath.Join(dir, file), log); !errors.Is(err, os.ErrNotExist) {
+			return f, err
+		}
+	}
+	return nil, ctx.Err()
+}
+
+// mkdir makes a folder with those above it, and remembers which it made.
+func (h *holder) mkdir(dir string, mode os.FileMode) error {
+	err := os.Mkdir(dir, mode)
+	if errors.Is(err, os.ErrNotExist) {
+		if err := h.mkdir(filepath.Dir(dir), 0o755); err != nil {
+			return err
+		}
+		err = os.Mkdir(dir, mode)
+	}
 	if err == nil {
-		return &holder{root: root, run: run, lock: lock, pids: pids}, nil
+		h.made = append(h.made, dir)
 	}
-	if made {
-		err = errors.Join(err, os.Remove(lock.Name()), os.Remove(root))
+	if errors.Is(err, os.ErrExist) {
+		return nil
 	}
-	lock.Close()
-	return nil, fmt.Errorf("cannot use run folder %s: %w (give this one its own --run)", run, err)
+	return err
 }
 
-// take makes a folder, if it is not there, and takes the lock of a file in it.
-func take(ctx context.Context, dir string, mode os.FileMode, file string, log *slog.Logger) (f *os.File, made bool, err error) {
-	if err := os.MkdirAll(filepath.Dir(dir), 0o755); err != nil {
-		return nil, false, err
-	}
-	err = os.Mkdir(dir, mode)
-	if err != nil && !errors.Is(err, os.ErrExist) {
-		return nil, false, err
-	}
-	made = err == nil
-	f, err = lockFile(ctx, filepath.Join(dir, file), log)
-	return f, made, err
-}
-
-// release lets go of the folders. The files stay: whoever removed one under a
-// waiting daemon would let two in. The pids go, nobody shall send a signal to
-// whoever gets the number next.
+// release gives the folders back. It removes the pid file, so that nobody sends a
+// signal to the next process with that number, and the empty folders: those in the
+// run folder, and those that hold made. The lock of a root with anything else in it
+// stays.
 func (h *holder) release() error {
-	return errors.Join(h.pids.Truncate(0), h.lock.Truncate(0), h.pids.Close(), h.lock.Close())
+	var errs error
+	if h.pids != nil {
+		errs = errors.Join(errs, remove(h.pids.Name()))
+		for _, name := range runFolders {
+			errs = errors.Join(errs, removeEmpty(filepath.Join(h.run, name)))
+		}
+		errs = errors.Join(errs, removeEmpty(h.run), h.pids.Close())
+	}
+	if h.lock != nil {
+		errs = errors.Join(errs, h.lock.Truncate(0))
+		if all, err := os.ReadDir(h.root); err == nil && len(all) == 1 && slices.Contains(h.made, h.root) {
+			errs = errors.Join(errs, remove(h.lock.Name()))
+		}
+		errs = errors.Join(errs, h.lock.Close())
+	}
+	for _, dir := range slices.Backward(h.made) {
+		errs = errors.Join(errs, removeEmpty(dir))
+	}
+	return errs
 }
 
-// clearRun removes the run folder with the named things in it, which must be
-// without mounts by now. What is not known stays, and with it the folder:
+// remove removes a file, if it is there.
+func remove(path string) error {
+	if err := os.Remove(path); err != nil && !errors.Is(err, os.ErrNotExist) {
+		return err
+	}
+	return nil
+}
+
+// removeEmpty removes a folder, if it is there, empty, and not a mount point.
+func removeEmpty(dir string) error {
+	err := unix.Rmdir(dir)
+	if err == nil || errors.Is(err, unix.ENOENT) || errors.Is(err, unix.ENOTEMPTY) || errors.Is(err, unix.EEXIST) || errors.Is(err, unix.EBUSY) {
+		return nil
+	}
+	return fmt.Errorf("cannot remove %s: %w", dir, err)
+}
+
+// clearRun empties the run folder of the named things, which must be without mounts
+// by now; release then removes it. What is not known stays, and with it the folder:
 // --run may have been given wrongly.
 func (h *holder) clearRun(names ...string) error {
 	for _, name := range names {
@@ -79,16 +142,10 @@ func (h *holder) clearRun(names ...string) error {
 	if served, err := isServed(socket); err != nil || served {
 		return err // systemd's, which starts dewd again when somebody calls
 	}
-	for _, name := range []string{socketName, "dewd.pid"} {
-		if err := os.Remove(filepath.Join(h.run, name)); err != nil && !errors.Is(err, os.ErrNotExist) {
-			return fmt.Errorf("cannot clear run folder: %w", err)
-		}
+	if err := remove(socket); err != nil {
+		return fmt.Errorf("cannot clear run folder: %w", err)
 	}
-	err := os.Remove(h.run)
-	if errors.Is(err, unix.ENOTEMPTY) || errors.Is(err, os.ErrNotExist) {
-		return nil
-	}
-	return err
+	return nil
 }
 
 // isServed tells whether somebody listens on a socket, without calling: a call

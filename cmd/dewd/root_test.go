@@ -7,6 +7,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -47,6 +48,112 @@ func TestHoldIsExclusive(t *testing.T) {
 	}
 	if err := h.release(); err != nil {
 		t.Fatal(err)
+	}
+}
+
+// A daemon that leaves removes its pid file and the empty folders that it made.
+func TestReleaseLeavesNothing(t *testing.T) {
+	dir := t.TempDir()
+	root, run := filepath.Join(dir, "a", "b", "root"), filepath.Join(dir, "a", "run")
+	begin := func() *holder {
+		t.Helper()
+		h, err := hold(t.Context(), root, run, slog.New(slog.DiscardHandler))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return h
+	}
+	make := func(paths ...string) {
+		t.Helper()
+		for _, path := range paths {
+			if err := os.MkdirAll(path, 0o755); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	end := func(h *holder, want ...string) {
+		t.Helper()
+		if err := h.release(); err != nil {
+			t.Fatal(err)
+		}
+		var left []string
+		err := filepath.WalkDir(dir, func(path string, _ os.DirEntry, err error) error {
+			if path != dir {
+				left = append(left, strings.TrimPrefix(path, dir+"/"))
+			}
+			return err
+		})
+		if err != nil || !slices.Equal(left, want) {
+			t.Errorf("%q is left, %v, want %q", left, err, want)
+		}
+	}
+	h := begin()
+	make(filepath.Join(run, "netns"), filepath.Join(run, "instances"))
+	end(h)
+	h = begin()
+	make(filepath.Join(root, "logs"), filepath.Join(run, "netns", "cni-1"), filepath.Join(run, "mnt"))
+	end(h, "a", "a/b", "a/b/root", "a/b/root/lock", "a/b/root/logs", "a/run", "a/run/netns", "a/run/netns/cni-1")
+	end(begin(), "a", "a/b", "a/b/root", "a/b/root/lock", "a/b/root/logs", "a/run", "a/run/netns", "a/run/netns/cni-1")
+}
+
+// A start that fails because somebody has its port leaves nothing.
+func TestFailedStartLeavesNothing(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("dewd needs root")
+	}
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	dir := t.TempDir()
+	cfg := defaultConfig()
+	cfg.Root, cfg.Run, cfg.Listen = filepath.Join(dir, "x", "root"), filepath.Join(dir, "y", "run"), l.Addr().String()
+	if _, err := open(t.Context(), cfg, slog.New(slog.DiscardHandler)); err == nil || !strings.Contains(err.Error(), "address already in use") {
+		t.Fatalf("error = %v", err)
+	}
+	if left, err := os.ReadDir(dir); err != nil || len(left) > 0 {
+		t.Errorf("%v is left, %v", left, err)
+	}
+}
+
+// A daemon that waited for one that leaves gets a lock that keeps others out: not
+// that of the file that the other removed.
+func TestHoldAfterRelease(t *testing.T) {
+	dir := t.TempDir()
+	root, run := filepath.Join(dir, "root"), filepath.Join(dir, "run")
+	log := slog.New(slog.DiscardHandler)
+	for range 5 {
+		first, err := hold(t.Context(), root, run, log)
+		if err != nil {
+			t.Fatal(err)
+		}
+		begun := make(chan *holder)
+		go func() {
+			for {
+				if h, err := hold(t.Context(), root, run, log); err == nil {
+					begun <- h
+					return
+				} else if !errors.Is(err, errHeld) {
+					t.Error(err)
+					close(begun)
+					return
+				}
+			}
+		}()
+		if err := first.release(); err != nil {
+			t.Fatal(err)
+		}
+		second := <-begun
+		if second == nil {
+			return
+		}
+		if !isAt(filepath.Join(root, rootLock), second.lock) || !isAt(filepath.Join(run, pidFile), second.pids) {
+			t.Fatal("the second daemon holds files that nobody else finds")
+		}
+		if err := second.release(); err != nil {
+			t.Fatal(err)
+		}
 	}
 }
 
@@ -123,8 +230,13 @@ func TestClearRun(t *testing.T) {
 		return h
 	}
 	t.Run("known things go with the folder", func(t *testing.T) {
-		h := fill("netns/a", "instances/b/c", "dewd.pid")
-		if err := h.clearRun("netns", "instances"); err != nil {
+		h := fill("netns/a", "instances/b/c")
+		pids, err := lockFile(t.Context(), filepath.Join(h.run, pidFile), slog.New(slog.DiscardHandler))
+		if err != nil {
+			t.Fatal(err)
+		}
+		h.pids = pids
+		if err := errors.Join(h.clearRun("netns", "instances"), h.release()); err != nil {
 			t.Fatal(err)
 		}
 		if _, err := os.Stat(h.run); !errors.Is(err, os.ErrNotExist) {

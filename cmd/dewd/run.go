@@ -175,5 +175,5 @@ func (d *daemon) tearDown(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	return d.holder.clearRun("containerd", "instances", "netns", "mnt")
+	return d.holder.clearRun(append([]string{"containerd"}, runFolders...)...)
 }

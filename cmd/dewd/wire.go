@@ -100,7 +100,7 @@ func open(ctx context.Context, cfg config, log *slog.Logger) (_ *daemon, err err
 		}
 	}()
 	for _, step := range []func(context.Context) error{
-		d.openRoot, d.openListeners, d.openStore, d.openLogs, d.openDroplets, d.openContainerd, d.openEngine, d.openSupervisor, d.openServices, d.openInside,
+		d.openRoot, d.openListeners, d.openCell, d.openStore, d.openLogs, d.openDroplets, d.openContainerd, d.openEngine, d.openSupervisor, d.openServices, d.openInside,
 	} {
 		if err := step(ctx); err != nil {
 			return nil, err
@@ -114,6 +114,11 @@ func (d *daemon) openRoot(ctx context.Context) (err error) {
 		return err
 	}
 	d.closers = append(d.closers, d.holder.release)
+	return nil
+}
+
+// openCell names the cell and places the programs that its instances run.
+func (d *daemon) openCell(context.Context) (err error) {
 	if d.cell, err = d.holder.cellID(); err != nil {
 		return err
 	}

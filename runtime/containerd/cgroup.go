@@ -311,22 +311,27 @@ func (c *cgroups) usage(id runtime.InstanceID, leaf string) runtime.Memory {
 	return m
 }
 
-// consumption reads what an instance has taken. Page cache that the kernel would
-// drop for somebody else is not counted: it is nobody's need.
+// consumption reads the CPU time and the memory of an instance.
 func (c *cgroups) consumption(id runtime.InstanceID) runtime.Consumption {
-	dir := c.memory(id, "")
+	out := runtime.Consumption{Memory: c.used(id, "")}
+	if c.isV2() {
+		cpu, _ := os.ReadFile(filepath.Join(c.memory(id, ""), "cpu.stat"))
+		out.CPU = time.Duration(keyed(string(cpu), "usage_usec")) * time.Microsecond
+	} else {
+		out.CPU = time.Duration(number(c.path(c.v1["cpuacct"], id, ""), "cpuacct.usage"))
+	}
+	return out
+}
+
+// used reads the memory of a leaf, or of the instance if leaf is empty. Page cache
+// that the kernel would drop for another process does not count.
+func (c *cgroups) used(id runtime.InstanceID, leaf string) int64 {
+	dir := c.memory(id, leaf)
 	stat, _ := os.ReadFile(filepath.Join(dir, "memory.stat")) // absent: nothing to take off
 	if c.isV2() {
-		cpu, _ := os.ReadFile(filepath.Join(dir, "cpu.stat"))
-		return runtime.Consumption{
-			CPU:    time.Duration(keyed(string(cpu), "usage_usec")) * time.Microsecond,
-			Memory: max(number(dir, "memory.current")-keyed(string(stat), "inactive_file"), 0),
-		}
+		return max(number(dir, "memory.current")-keyed(string(stat), "inactive_file"), 0)
 	}
-	return runtime.Consumption{
-		CPU:    time.Duration(number(c.path(c.v1["cpuacct"], id, ""), "cpuacct.usage")),
-		Memory: max(number(dir, "memory.usage_in_bytes")-keyed(string(stat), "total_inactive_file"), 0),
-	}
+	return max(number(dir, "memory.usage_in_bytes")-keyed(string(stat), "total_inactive_file"), 0)
 }
 
 // remove takes the instance's groups out of every hierarchy.

@@ -498,6 +498,21 @@ func TestUsage(t *testing.T) {
 			t.Errorf("%s: usage = %+v, want %+v", tt.name, got, tt.want)
 		}
 	}
+	// Each leaf has its own memory, without the page cache that the kernel can drop.
+	for c, files := range map[*cgroups][3]string{
+		v1: {"memory.usage_in_bytes", "memory.stat", "total_inactive_file"}, v2: {"memory.current", "memory.stat", "inactive_file"},
+	} {
+		for leaf, size := range map[string]string{"": "9000\n", runtime.MainExec: "5000\n"} {
+			writeTestFile(t, filepath.Join(c.memory(someInstance, leaf), files[0]), size)
+			writeTestFile(t, filepath.Join(c.memory(someInstance, leaf), files[1]), files[2]+" 1000\n")
+		}
+		if got := c.used(someInstance, runtime.MainExec); got != 4000 {
+			t.Errorf("the leaf uses %d, want 4000", got)
+		}
+		if got := c.consumption(someInstance).Memory; got != 8000 {
+			t.Errorf("the instance uses %d, want 8000", got)
+		}
+	}
 	if got := v2.usage(someInstance, "absent"); got != (runtime.Memory{}) {
 		t.Errorf("usage of no leaf = %+v, want none", got)
 	}

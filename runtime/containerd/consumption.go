@@ -15,6 +15,9 @@ import (
 func (t *task) Consumption(ctx context.Context) (runtime.Consumption, error) {
 	c := t.e.cg.consumption(t.spec.Instance)
 	c.Entitled, c.Printed = entitled(t.spec.Memory), t.printed()
+	for _, p := range t.procs {
+		c.Parts = append(c.Parts, runtime.PartUsage{Sidecar: p.Name, Memory: t.e.cg.used(t.spec.Instance, p.Exec), Limit: p.Memory})
+	}
 	if t.e.Outage() != nil {
 		return c, nil // the kernel's figures are right without containerd
 	}

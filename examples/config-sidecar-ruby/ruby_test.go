@@ -1,7 +1,7 @@
 //go:build integration
 
-// Package configsidecar_test tries the app in Ruby without a platform.
-package configsidecar_test
+// Package configsidecarruby_test tries the app in Ruby without a platform.
+package configsidecarruby_test
 
 import (
 	"bufio"
@@ -22,7 +22,7 @@ import (
 func start(t *testing.T, configPort string) string {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
-	cmd := exec.CommandContext(ctx, "ruby", "ruby/app.rb")
+	cmd := exec.CommandContext(ctx, "ruby", "app.rb")
 	cmd.Env = append(os.Environ(), "PORT=0", "CONFIG_SERVER_PORT="+configPort)
 	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) }
 	out, err := cmd.StdoutPipe()
@@ -104,7 +104,7 @@ func TestRuby(t *testing.T) {
 }
 
 func TestRubyNeedsItsPorts(t *testing.T) {
-	cmd := exec.CommandContext(t.Context(), "ruby", "ruby/app.rb")
+	cmd := exec.CommandContext(t.Context(), "ruby", "app.rb")
 	cmd.Env = append(os.Environ(), "PORT=", "CONFIG_SERVER_PORT=1")
 	out, err := cmd.CombinedOutput()
 	if err == nil || !strings.Contains(string(out), "PORT and CONFIG_SERVER_PORT must be set") {

@@ -1,0 +1,125 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/urfave/cli/v2"
+)
+
+// everyday are the commands that `dew` alone prints: enough to push an app, look
+// at it and find out why it does not work.
+var everyday = [][2]string{
+	{"push", "push the app in this folder and wait until it runs"},
+	{"ps", "list the running processes and sidecars of all apps"},
+	{"app", "show one app: instances, memory, sidecars, routes, last crash"},
+	{"open", "open an app in the browser, or print its URL"},
+	{"logs", "show what an app and its sidecars print"},
+	{"crashes", "show why instances of an app crashed"},
+	{"ssh", "open a shell inside an instance"},
+	{"restart", "restart an app and wait until it runs"},
+	{"stop", "stop an app"},
+	{"create-service", "create a database for your apps"},
+	{"smoke", "push the apps of a folder, check that they work, clean up"},
+}
+
+// showEveryday prints the commands that a newcomer needs, and where the others are.
+func showEveryday(c *cli.Context) error {
+	var b strings.Builder
+	b.WriteString("dew runs Cloud Foundry style apps and their sidecars on this machine.\n\n")
+	for _, e := range everyday {
+		fmt.Fprintf(&b, "  dew %-16s%s\n", e[0], e[1])
+	}
+	others := -len(everyday)
+	for range c.App.VisibleCommands() {
+		others++
+	}
+	fmt.Fprintf(&b, "\nThe other %d commands: dew help\nThe flags of a command: dew push --help\n", others)
+	_, err := fmt.Fprint(c.App.Writer, b.String())
+	return err
+}
+
+func helpCommands(g *global) []*cli.Command {
+	help := g.plain(verb{
+		name: "help", alias: "h", args: "[COMMAND]", category: "Help", usage: "list all commands, or show the help of one command",
+		flags: []cli.Flag{&cli.BoolFlag{Name: "all", Aliases: []string{"a"}, Usage: "list all commands, as without it", DisableDefaultText: true}},
+	}, func(c *cli.Context) error {
+		top := c.Lineage()[1]
+		name := c.Args().First()
+		if name == "" {
+			return cli.ShowAppHelp(top)
+		}
+		if c.App.Command(name) == nil {
+			return noSuchCommand(c.App, name)
+		}
+		return cli.ShowCommandHelp(top, name)
+	})
+	help.BashComplete = func(c *cli.Context) {
+		for _, cmd := range c.App.VisibleCommands() {
+			fmt.Fprintln(c.App.Writer, cmd.Name)
+		}
+	}
+	return []*cli.Command{help}
+}
+
+// noSuchCommand is the error for a name that is no command, with the nearest one.
+func noSuchCommand(a *cli.App, asked string) error {
+	var names []string
+	for _, cmd := range a.VisibleCommands() {
+		names = append(names, cmd.Names()...)
+	}
+	f := &failure{status: statusUsage, err: fmt.Errorf("there is no command %q", asked), todo: "dew lists the everyday commands, dew help lists all"}
+	if near := nearest(asked, names); near != "" {
+		f.err = fmt.Errorf("there is no command %q: did you mean %q?", asked, near)
+	}
+	return f
+}
+
+// usageLine is how the command is called, as its help has it.
+func (v verb) usageLine() string {
+	words := []string{"dew", v.name}
+	if v.args != "" {
+		words = append(words, v.args)
+	}
+	if len(v.flags) > 0 {
+		words = append(words, "[flags]")
+	}
+	return strings.Join(words, " ")
+}
+
+// withUsage adds the command's usage line to an error about its flags or arguments,
+// unless the error says something better.
+func (v verb) withUsage(err error) error {
+	f := (*failure)(nil)
+	if !errors.As(err, &f) || f.status != statusUsage || f.todo != "" {
+		return err
+	}
+	todo := "usage: " + v.usageLine()
+	if len(v.flags) > 0 {
+		todo += "\n     dew " + v.name + " --help lists the flags"
+	}
+	return &failure{status: statusUsage, err: err, todo: todo}
+}
+
+// wholeUsage is an error in the flags before the command.
+func wholeUsage(err error) error {
+	return &failure{status: statusUsage, err: err, todo: "usage: " + callDew + "\n     dew lists the everyday commands, dew help lists all"}
+}
+
+// flagError says what is wrong with a flag; an unknown one gets the nearest name.
+func (v verb) flagError(err error) error {
+	const unknown = "flag provided but not defined: -"
+	name, ok := strings.CutPrefix(err.Error(), unknown)
+	if !ok {
+		return usage("%s: %w", v.name, err)
+	}
+	var names []string
+	for _, f := range v.flags {
+		names = append(names, f.Names()...)
+	}
+	if near := nearest(name, names); near != "" {
+		return usage("%s has no flag %s: did you mean %s?", v.name, dashed(name), dashed(near))
+	}
+	return usage("%s has no flag %s", v.name, dashed(name))
+}

@@ -1,0 +1,113 @@
+package main
+
+import (
+	"bytes"
+	"crypto/rand"
+	"crypto/subtle"
+	"encoding/base64"
+	"fmt"
+	"os"
+
+	"golang.org/x/crypto/argon2"
+
+	"github.com/dewrun/dew/api/client"
+)
+
+// script is the login that DEW_USERNAME and DEW_PASSWORD name. Its session is kept
+// beside the one of dew login, so that neither is used for the other.
+type script struct {
+	user, password string
+	client         bool // the user is a client, and the password its secret
+}
+
+// scriptLogin reads the environment. The session of dew login says whether the name is
+// that of a client.
+func scriptLogin(past session) script {
+	s := script{user: os.Getenv("DEW_USERNAME"), password: os.Getenv("DEW_PASSWORD")}
+	s.client = past.Client == s.user
+	return s
+}
+
+// complete tells whether it is a login. Otherwise the session of dew login is used.
+func (s script) complete() bool { return s.user != "" && s.password != "" }
+
+// session is the kept session: for a script one of the same user and password.
+func (s script) session(c config, url string) session {
+	past := c.Sessions[url]
+	if !s.complete() {
+		return past
+	}
+	kept, found := c.Scripts[s.key(url)]
+	if !found || kept.Client != "" != s.client || !proves(kept.Proof, s.password) {
+		kept = session{Proof: newProof(s.password)}
+		if kept.User = s.user; s.client {
+			kept.User, kept.Client = "", s.user
+		}
+	}
+	kept.Insecure, kept.CA = past.Insecure, past.CA
+	return kept
+}
+
+// fits is the error for a session of dew login that is another user's than the one
+// that DEW_USERNAME names without a password.
+func (s script) fits(past session, url string) error {
+	if s.complete() || s.user == "" || past.Access == "" || s.user == past.User || s.user == past.Client {
+		return nil
+	}
+	return &failure{
+		status: statusFailed, err: fmt.Errorf("DEW_USERNAME is %s, and the session at %s is that of %s", s.user, url, past.who()),
+		todo: fmt.Sprintf("dew login %s -u %s, set DEW_PASSWORD as well, or unset DEW_USERNAME", url, s.user),
+	}
+}
+
+func (s script) key(url string) string { return url + " " + s.user }
+
+// keep remembers a session where the next command looks for it.
+func (s script) keep(c *config, url string, now session) {
+	if s.complete() {
+		c.Scripts[s.key(url)] = now
+	} else {
+		c.Sessions[url] = now
+	}
+}
+
+func (s script) grant() client.Grant {
+	if s.client {
+		return client.Grant{Client: s.user, Secret: s.password}
+	}
+	return client.Grant{User: s.user, Password: s.password}
+}
+
+func (s script) refused(url string) error {
+	return &failure{
+		status: statusFailed, err: fmt.Errorf("cannot log in to %s: DEW_PASSWORD is not the password of %s", url, s.user),
+		todo: "set DEW_USERNAME and DEW_PASSWORD, or unset both to use the session of dew login",
+	}
+}
+
+// The size of a proof's salt.
+const saltSize = 16
+
+// newProof is a salted hash of a password: enough to tell whether the next command
+// has the same one.
+func newProof(password string) string {
+	salt := make([]byte, saltSize)
+	_, _ = rand.Read(salt) // never fails
+	return base64.RawStdEncoding.EncodeToString(append(salt, hashOf(password, salt)...))
+}
+
+// proves tells whether a proof was made of the password.
+func proves(proof, password string) bool {
+	b, err := base64.RawStdEncoding.DecodeString(proof)
+	if err != nil || len(b) <= saltSize {
+		return false
+	}
+	salt, hash := bytes.Clone(b[:saltSize]), b[saltSize:]
+	return subtle.ConstantTimeCompare(hash, hashOf(password, salt)) == 1
+}
+
+// hashOf takes some milliseconds: every command of a script waits for it.
+func hashOf(password string, salt []byte) []byte {
+	const passes, memoryKiB, threads, size = 1, 4 << 10, 1, 32
+	return argon2.IDKey([]byte(password), salt, passes, memoryKiB, threads, size)
+}
