@@ -72,12 +72,13 @@ func (c *Client) VerifyLog(ctx context.Context, app string) (v3.LogReport, error
 
 // LogQuery says which lines of an app are wanted. What is empty does not narrow.
 type LogQuery struct {
-	Newest         int // how many of the newest to begin with; negative: all
+	Newest         int // how many of the newest to begin with, with Crash of each process; negative: all
 	Follow         bool
 	Source         string
 	Process        string // type
 	Sidecar        string
 	NoSidecars     bool
+	NoPlatform     bool // only what the app's own processes printed
 	Instance       *int
 	Stream         string // OUT, ERR
 	Contains       string
@@ -113,6 +114,7 @@ func (q LogQuery) values(back bool) url.Values {
 	set("process", q.Process, q.Process != "")
 	set("sidecar", q.Sidecar, q.Sidecar != "")
 	set("no_sidecars", "true", q.NoSidecars)
+	set("no_platform", "true", q.NoPlatform)
 	if q.Instance != nil {
 		v.Set("instance", strconv.Itoa(*q.Instance))
 	}
