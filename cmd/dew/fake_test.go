@@ -64,6 +64,7 @@ type daemon struct {
 	tasks     []v3.Task
 	rollouts  rollouts
 	records   *records
+	others    []*otherApp // beside the app
 }
 
 func newDaemon(t *testing.T) *daemon {
@@ -123,6 +124,7 @@ func (d *daemon) handler() http.Handler {
 	d.records.answers(d, handle)
 	d.dropletAnswers(handle)
 	mux.HandleFunc("GET /stream/v1/apps/app-1", d.stream)
+	mux.HandleFunc("GET /stream/v1/apps/{guid}", d.otherStream)
 	mux.HandleFunc("GET /stream/v1/services/{guid}", d.serviceLines)
 	handle("GET /stream/v1/apps/app-1/verify", func(*http.Request, []byte) any { return d.report })
 	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
@@ -207,11 +209,13 @@ func (d *daemon) appRoutes(handle func(string, func(*http.Request, []byte) any))
 		if got := r.URL.Query().Get("space_guids"); got != "space-1" && !r.URL.Query().Has("guids") {
 			d.t.Errorf("apps of space %q are asked for", got)
 		}
-		names := r.URL.Query().Get("names")
-		if d.app == nil || names != "" && names != d.app.Name {
-			return listOf[v3.App]()
+		var all []v3.App
+		for _, a := range d.allApps() {
+			if names := r.URL.Query().Get("names"); names == "" || names == a.Name {
+				all = append(all, a)
+			}
 		}
-		return listOf(*d.app)
+		return listOf(all...)
 	})
 	handle("POST /v3/apps", func(_ *http.Request, body []byte) any {
 		d.withApp(v3.AppStopped)
