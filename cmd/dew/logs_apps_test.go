@@ -60,8 +60,18 @@ func (a *otherApp) change(fn func()) {
 
 // print adds a line that was printed at a second.
 func (a *otherApp) print(second int, text string) {
+	a.add(v3.Line{Time: time.Unix(int64(second), 0), Source: "APP/PROC/WEB", Stream: "OUT", Text: []byte(text)})
+}
+
+// printAs adds a line of a source.
+func (a *otherApp) printAs(source, stream, text string) {
+	a.add(v3.Line{Time: time.Now(), Source: source, Stream: stream, Text: []byte(text)})
+}
+
+func (a *otherApp) add(l v3.Line) {
 	a.change(func() {
-		a.lines = append(a.lines, v3.Line{Seq: uint64(len(a.lines) + 1), Time: time.Unix(int64(second), 0), Source: "APP/PROC/WEB", Stream: "OUT", Text: []byte(text)})
+		l.Seq = uint64(len(a.lines) + 1)
+		a.lines = append(a.lines, l)
 	})
 }
 
@@ -101,7 +111,9 @@ func (d *daemon) otherStream(w http.ResponseWriter, r *http.Request) {
 	b := v3.AppendBeat(nil, uint64(at))
 	for cut := a.cut; a.cut == cut && r.Context().Err() == nil; {
 		for ; at < len(a.lines); at++ {
-			b = v3.AppendLine(b, &a.lines[at])
+			if source := r.URL.Query().Get("source"); source == "" || source == a.lines[at].Source {
+				b = v3.AppendLine(b, &a.lines[at])
+			}
 		}
 		if r.URL.Query().Get("follow") == "false" {
 			_, _ = w.Write(v3.AppendEnd(b))

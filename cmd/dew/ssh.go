@@ -227,6 +227,11 @@ func enter(ctx context.Context, in inside, t sshTalk) (*ssh.Client, error) {
 	if err != nil {
 		return nil, err
 	}
+	return dialSSH(ctx, user, code)
+}
+
+// dialSSH connects to the ssh door and logs in with a code.
+func dialSSH(ctx context.Context, user string, code v3.SSHCode) (*ssh.Client, error) {
 	const limit = 30 * time.Second
 	raw, err := (&net.Dialer{Timeout: limit}).DialContext(ctx, "tcp", code.Address)
 	if err != nil {
