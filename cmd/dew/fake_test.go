@@ -62,6 +62,7 @@ type daemon struct {
 	people    people
 	shelves   *shelves // of services
 	tasks     []v3.Task
+	sshClosed string                // why nobody may enter
 	taskLook  func(v3.Task) v3.Task // what is answered about a task, if not that it is over
 	rollouts  rollouts
 	records   *records

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"net/http"
 	"os/exec"
+	"slices"
 	"strings"
 	"testing"
 
@@ -39,6 +40,10 @@ func (d *daemon) taskRoutes(handle func(pattern string, fn func(r *http.Request,
 		}
 		return t
 	})
+	handle("GET /v3/apps/{guid}/ssh_enabled", func(*http.Request, []byte) any {
+		return v3.SSHEnabled{Enabled: d.sshClosed == "", Reason: d.sshClosed}
+	})
+	handle("POST /dew/v1/ssh-code", func(*http.Request, []byte) any { return v3.SSHCode{Code: "c", Address: "127.0.0.1:1"} })
 	handle("POST /v3/tasks/task-1/actions/cancel", func(*http.Request, []byte) any { return answer{202, d.tasks[0]} })
 }
 
@@ -151,4 +156,37 @@ func FuzzShellQuote(f *testing.F) {
 			t.Errorf("%q became %q, %v", word, out, err)
 		}
 	})
+}
+
+// dew run says why it cannot, and leaves no task waiting.
+func TestRunRefused(t *testing.T) {
+	d := newDaemon(t).withApp(v3.AppStopped)
+	d.dew("run", "shpo").must(t, 1, `did you mean "shop"?`)
+	d.dew("run").must(t, 2, "run needs APP")
+	d.dew("run", "shop", "-m", "many", "--", "ls").must(t, 2, "-m:")
+	d.sshClosed = "Disabled for app"
+	d.dew("run", "shop", "ls").must(t, 1, "cannot run a command for app shop: ssh is disabled: Disabled for app")
+	if d.count("POST /v3/apps/app-1/tasks") != 0 {
+		t.Errorf("asked %v", d.asked)
+	}
+	d.sshClosed = ""
+	why := "APP/TASK/n: cannot start: no such image"
+	d.taskLook = func(task v3.Task) v3.Task {
+		task.State, task.Result.FailureReason = v3.TaskFailed, &why
+		return task
+	}
+	d.dew("run", "shop", "--name", "n", "-k", "1G", "--", "ls", "-l", "a b").must(t, 1, "task n failed: "+why)
+	if got, want := d.body("POST /v3/apps/app-1/tasks"), `{"name":"n","command":"ls -l 'a b'","disk_in_mb":1024,"attach":true}`; got != want {
+		t.Errorf("body = %s, want %s", got, want)
+	}
+	d.taskLook = func(task v3.Task) v3.Task {
+		if slices.Contains(d.asked, "POST /v3/tasks/task-1/actions/cancel") {
+			task.State = v3.TaskFailed
+		}
+		return task
+	}
+	d.dew("run", "shop").must(t, statusUnreachable, "cannot reach the ssh door")
+	if got, want := d.body("POST /v3/apps/app-1/tasks"), `{"attach":true}`; got != want || d.count("POST /v3/tasks/task-1/actions/cancel") != 1 {
+		t.Errorf("body = %s, want %s; asked %v", got, want, d.asked)
+	}
 }
