@@ -248,9 +248,9 @@ func runLogs(ctx context.Context, o logsOptions, ask *client.Client, out *consol
 		return verifyLog(ctx, apps[0], ask, out)
 	}
 	p := newLinePrinter(o, out)
-	o.Query.Notice = oneNotice(p)
+	p.o.Query.Notice = oneNotice(p)
 	if o.several() {
-		err = (&appLogs{o: o, ask: ask, p: p}).run(ctx, apps)
+		err = (&appLogs{o: p.o, ask: ask, p: p}).run(ctx, apps)
 	} else {
 		err = oneLog(ctx, apps[0], ask, p)
 	}
