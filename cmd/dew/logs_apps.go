@@ -18,8 +18,9 @@ import (
 	"github.com/dewrun/dew/api/v3"
 )
 
-// appColours are for the names of apps, in the order in which they join.
-var appColours = []string{cyan, yellow, green, "\x1b[35m", "\x1b[34m", "\x1b[96m", "\x1b[93m", "\x1b[92m", "\x1b[95m", "\x1b[94m"}
+// appColours are for the names of apps, in the order in which they join. Cyan is the
+// platform's.
+var appColours = []string{yellow, green, "\x1b[35m", "\x1b[34m", "\x1b[96m", "\x1b[93m", "\x1b[92m", "\x1b[95m", "\x1b[94m"}
 
 // appLog is one app whose lines are shown.
 type appLog struct {
