@@ -360,6 +360,9 @@ func ended(ctx context.Context, err error) error {
 	if err != nil && ctx.Err() != nil {
 		return ctx.Err()
 	}
+	if missing := (*ssh.ExitMissingError)(nil); errors.As(err, &missing) {
+		return &failure{status: lostStatus, err: errors.New("the connection to dewd broke before the command ended")}
+	}
 	if err != nil {
 		return &failure{status: lostStatus, err: fmt.Errorf("the connection broke: %w", err)}
 	}
