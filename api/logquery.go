@@ -5,7 +5,6 @@ import (
 	"errors"
 	"io"
 	"maps"
-	"math"
 	"net/http"
 	"net/url"
 	"slices"
@@ -38,6 +37,7 @@ var logParameters = map[string]func(q *logQuery, text string) error{
 	"process":          func(q *logQuery, text string) error { q.filter.Process = text; return nil },
 	"sidecar":          func(q *logQuery, text string) error { q.filter.Sidecar = text; return nil },
 	"no_sidecars":      func(q *logQuery, text string) error { return setFlag(&q.filter.NoSidecars, text) },
+	"no_platform":      func(q *logQuery, text string) error { return setFlag(&q.filter.NoPlatform, text) },
 	"instance":         setInstance,
 	"stream":           setStream,
 	"contains":         func(q *logQuery, text string) error { q.filter.Contains = text; return nil },
@@ -192,13 +192,12 @@ func (s *Server) narrow(ctx context.Context, a app.App, l *logstream.Log, q *log
 	return nil
 }
 
-const (
-	crashContext = 20     // lines before the record, where there are no last lines
-	recordAmong  = 10_000 // lines behind the time of a crash, one of which is its record
-)
+// crashLines is how many of the last lines of each process a crash shows, unless
+// the request says how many.
+const crashLines = 20
 
-// narrowToCrash finds the last lines of the processes of an instance that crashed,
-// and the record behind them.
+// narrowToCrash finds the last lines of each process of an instance that crashed,
+// and wants nothing else.
 func (s *Server) narrowToCrash(ctx context.Context, a app.App, l *logstream.Log, q *logQuery) error {
 	records, err := s.exitsOf(a.GUID)
 	if err != nil {
@@ -208,40 +207,42 @@ func (s *Server) narrowToCrash(ctx context.Context, a app.App, l *logstream.Log,
 		return q.filter.Process != "" && !strings.EqualFold(r.Type, q.filter.Process) || q.filter.Instance != nil && r.Slot.Index != *q.filter.Instance
 	})
 	if q.crash > len(records) {
-		return badQuery("there are records of %d crashes, not of %d", len(records), q.crash)
+		return badQuery("crash %d does not exist: %s", q.crash, crashCount(len(records)))
 	}
 	record := records[q.crash-1]
-	first, last := uint64(math.MaxUint64), uint64(0)
-	for _, lines := range record.Lines {
-		first, last = min(first, lines.From), max(last, lines.To+1) // the record stands behind the first of them
+	count := q.newest
+	if count < 0 {
+		count = crashLines
 	}
-	if last == 0 {
-		if last, err = recordLine(ctx, l, record); err != nil {
+	q.filter.InstanceID, q.filter.Last, q.newest = string(record.Instance), max(l.LastSeq(), 1), -1
+	tails := map[string]uint64{}
+	for _, e := range append([]runtime.Exit{record.First}, record.Followers...) {
+		if e.Source == "" { // the container's own first process prints nothing
+			continue
+		}
+		f := q.filter
+		f.Source, f.NoGaps = e.Source, true
+		if tails[e.Source], err = newestLine(ctx, l, count, f); err != nil {
 			return err
 		}
+		if tails[e.Source] == 0 {
+			delete(tails, e.Source)
+		}
 	}
-	q.filter.First, q.filter.Last = min(first, last-min(last, crashContext)+1), last
-	// The record and its neighbours have other indexes than their instance.
-	q.filter.Instance, q.filter.Process = nil, ""
+	q.filter.Tails = &tails
+	q.filter.First = slices.Min(append(slices.Collect(maps.Values(tails)), q.filter.Last))
 	return nil
 }
 
-// recordLine is the number of the line that tells of a crash, or of the first line
-// behind the crash if it is gone.
-func recordLine(ctx context.Context, l *logstream.Log, record runtime.ExitRecord) (uint64, error) {
-	from, err := l.At(record.CrashedAt)
-	if err != nil {
-		return 0, err
+// crashCount is how many crashes are on record, in words.
+func crashCount(n int) string {
+	switch n {
+	case 0:
+		return "no crash is on record"
+	case 1:
+		return "1 crash is on record"
 	}
-	c := l.Cursor(from).Only(logstream.Filter{NoGaps: true, Source: "API", Contains: string(record.Instance)}).UpTo(min(from+recordAmong, l.LastSeq()))
-	es, err := c.Next(ctx)
-	if errors.Is(err, io.EOF) || errors.Is(err, logstream.ErrTrimmed) {
-		return max(from, 1), nil
-	}
-	if err != nil {
-		return 0, err
-	}
-	return es[0].Seq, nil
+	return strconv.Itoa(n) + " crashes are on record"
 }
 
 // The lines of an instance's first moments. The second is all there is where its

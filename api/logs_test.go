@@ -325,6 +325,7 @@ func TestStreamFilters(t *testing.T) {
 		"process=web&no_sidecars=true":        "old web,web,other web",
 		"sidecar=agent":                       "agent",
 		"instance=1":                          "other web",
+		"no_platform=true":                    "old web,web,agent,other web",
 		"stream=err":                          "agent,other web",
 		"contains=web&newest=2":               "web,other web",
 		"source=CELL&newest=1":                "Creating container",
@@ -362,6 +363,46 @@ func TestStreamFilters(t *testing.T) {
 	}
 }
 
+// A crash shows the last lines of each process of the instance that crashed, in
+// the order of their times, and no line of the platform or of another instance.
+func TestStreamCrash(t *testing.T) {
+	w := newWorld(t)
+	a := w.createApp("shop")
+	r := crashAt(w, a, 0, time.Now())
+	line := func(source, instance, text string) logstream.Envelope {
+		return logstream.Envelope{Source: logstream.Source{Type: source, InstanceID: instance}, Stream: logstream.Out, Text: []byte(text)}
+	}
+	const web, sidecar = "APP/PROC/WEB", "APP/PROC/WEB/SIDECAR/CONFIG SERVER"
+	id := string(r.Instance)
+	es := []logstream.Envelope{line(web, "before", "an earlier life"), line("CELL", id, "Creating container"), line(sidecar, id, "s1")}
+	for i := range 30 {
+		es = append(es, line(web, id, "w"+strconv.Itoa(i)))
+	}
+	es = append(es, line("CELL", id, "Stopping instance"), line(sidecar, id, "s2"), line("API", "", "App instance exited"), line(web, "later", "a later life"))
+	if err := w.log(a.GUID).Append(es...); err != nil {
+		t.Fatal(err)
+	}
+	for query, want := range map[string]string{
+		"":                  "s1 w10 w11 w12 w13 w14 w15 w16 w17 w18 w19 w20 w21 w22 w23 w24 w25 w26 w27 w28 w29 s2",
+		"&newest=1":         "w29 s2",
+		"&newest=0":         "",
+		"&no_sidecars=true": "w10 w11 w12 w13 w14 w15 w16 w17 w18 w19 w20 w21 w22 w23 w24 w25 w26 w27 w28 w29",
+		"&contains=w1":      "w1 w10 w11 w12 w13 w14 w15 w16 w17 w18 w19",
+	} {
+		body := w.ask("GET", "/stream/v1/apps/"+a.GUID+"?crash=1&follow=false"+query, "").Body.String()
+		var got []string
+		for text := range strings.Lines(body) {
+			var l v3.Line
+			if data, ok := strings.CutPrefix(text, "data: "); ok && json.Unmarshal([]byte(data), &l) == nil && l.Seq > 0 {
+				got = append(got, string(l.Text))
+			}
+		}
+		if strings.Join(got, " ") != want {
+			t.Errorf("%q = %q, want %q", query, got, want)
+		}
+	}
+}
+
 func TestStreamRefuses(t *testing.T) {
 	w := newWorld(t)
 	a := w.createApp("shop")
@@ -375,7 +416,7 @@ func TestStreamRefuses(t *testing.T) {
 		"since=yesterday":               "since must be a time",
 		"instance=x":                    "instance must be a whole number",
 		"crash=0":                       "crash must be a whole number from 1 on",
-		"crash=1":                       "there are records of 0 crashes",
+		"crash=1":                       "crash 1 does not exist: no crash is on record",
 		"crash=1&since_last_start=true": "exclude each other",
 		"sidecar=a&no_sidecars=true":    "exclude each other",
 		"from=1&newest=1":               "exclude each other",

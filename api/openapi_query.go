@@ -78,7 +78,7 @@ var single = map[string]object{
 	"start_time": {"type": "integer"}, "end_time": {"type": "integer"}, "descending": {"type": "boolean"},
 	"limit": {"type": "integer", "minimum": 1},
 
-	"follow": {"type": "boolean"}, "no_sidecars": {"type": "boolean"}, "since_last_start": {"type": "boolean"},
+	"follow": {"type": "boolean"}, "no_sidecars": {"type": "boolean"}, "no_platform": {"type": "boolean"}, "since_last_start": {"type": "boolean"},
 	"from": {"type": "integer", "minimum": 0}, "newest": {"type": "integer", "minimum": 0}, "crash": {"type": "integer", "minimum": 1},
 	"source": {"type": "string"}, "process": {"type": "string"}, "sidecar": {"type": "string"}, "contains": {"type": "string"},
 	"instance": {"type": "integer", "minimum": 0}, "stream": {"enum": []string{"OUT", "ERR"}},

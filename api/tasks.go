@@ -63,7 +63,7 @@ func (s *Server) createTask(r *http.Request) (any, error) {
 
 // checkTaskBody refuses what would be taken for "not given".
 func checkTaskBody(b v3.CreateTask) error {
-	if b.Command == "" && b.Template == nil {
+	if b.Command == "" && b.Template == nil && !b.Attach {
 		return unprocessable("No command or template provided")
 	}
 	return checkScale(v3.Scale{MemoryInMB: b.MemoryInMB, DiskInMB: b.DiskInMB, LogRateLimit: b.LogRateLimit})
@@ -77,7 +77,7 @@ func (w wish) taskFrom(a app.App, b v3.CreateTask) (app.Task, error) {
 		return app.Task{}, err
 	}
 	t := app.Task{
-		App: a.GUID, Name: b.Name, Command: b.Command, User: b.User, Droplet: d.GUID,
+		App: a.GUID, Name: b.Name, Command: b.Command, User: b.User, Droplet: d.GUID, Attached: b.Attach,
 		Metadata: app.Metadata{}.Merge(metadataChange(b.Metadata)),
 	}
 	if b.User != "" && d.Run != nil {
@@ -93,6 +93,9 @@ func (w wish) taskFrom(a app.App, b v3.CreateTask) (app.Task, error) {
 		if t.Command == "" {
 			return t, unprocessable("process '%s' has no command that a task could run: give one with command", p.Type)
 		}
+	}
+	if b.Attach {
+		t.Command = cmp.Or(t.Command, app.ShellCommand)
 	}
 	if b.MemoryInMB != nil {
 		t.MemoryMB = int(*b.MemoryInMB)

@@ -3,6 +3,7 @@ package api
 import (
 	"net/http"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/dewrun/dew/api/v3"
@@ -15,6 +16,20 @@ func (w *world) createTask(appGUID, body string) v3.Task {
 	var out v3.Task
 	w.want(http.StatusAccepted, "POST", "/v3/apps/"+appGUID+"/tasks", body, &out)
 	return out
+}
+
+// A task that a client attaches to runs a shell where it names no command.
+func TestAttachedTask(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	a := w.createApp("shop")
+	w.giveDroplet(a.GUID, map[string]string{"web": "serve"})
+	for body, want := range map[string]string{`{"attach":true}`: app.ShellCommand, `{"attach":true,"command":"ls"}`: "ls", `{"command":"ls"}`: "ls"} {
+		task := w.createTask(a.GUID, body)
+		if kept, err := w.c.Registry.Task(task.GUID); err != nil || task.Command != want || kept.Attached != strings.Contains(body, "attach") {
+			t.Errorf("%s = %+v, %v", body, kept, err)
+		}
+	}
 }
 
 func TestCreateTask(t *testing.T) {

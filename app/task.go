@@ -46,6 +46,10 @@ const (
 // TaskUser is who runs the tasks of apps that were staged with buildpacks.
 const TaskUser = "vcap"
 
+// ShellCommand is the command of an attached task that runs an interactive shell. As
+// a command it is a comment, which nobody runs.
+const ShellCommand = "# interactive shell"
+
 // Task is the wish for one run of a command with an app's droplet, in a container
 // of its own, and what came of it.
 type Task struct {
@@ -59,6 +63,7 @@ type Task struct {
 	DiskMB    int       `json:"disk_mb"`
 	LogRate   *int64    `json:"log_rate,omitempty"` // bytes per second; nil: no limit
 	Droplet   string    `json:"droplet"`            // guid
+	Attached  bool      `json:"attached,omitempty"` // its command runs in a session of a client
 	State     TaskState `json:"state"`
 	Failure   string    `json:"failure,omitempty"` // why it failed, in a sentence
 	Metadata  Metadata  `json:"metadata,omitzero"`

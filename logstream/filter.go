@@ -18,6 +18,7 @@ type Filter struct {
 	Process    string // its type, such as web, in any case; its sidecars too
 	Sidecar    string // its name, in any case
 	NoSidecars bool
+	NoPlatform bool // only what the app's own processes printed
 	NoGaps     bool
 	Instance   *int   // index
 	InstanceID string // of one instance that ever was
@@ -26,9 +27,14 @@ type Filter struct {
 
 	Since, Until time.Time // the first is inside, the second is not
 	First, Last  uint64    // sequence numbers, both inside
+
+	// Tails has the sources whose lines are wanted, each from a number on. Nil: the
+	// lines of all sources.
+	Tails *map[string]uint64
 }
 
 const (
+	appPrefix     = "APP/"
 	processPrefix = "APP/PROC/"
 	sidecarInfix  = "/SIDECAR/"
 )
@@ -74,10 +80,10 @@ func (m *matcher) wants(e *Envelope) bool {
 		return false
 	}
 	if e.Flags&Gap != 0 {
-		return !m.f.NoGaps
+		return !m.f.NoGaps && (m.f.InstanceID == "" || e.Source.InstanceID == m.f.InstanceID)
 	}
 	return (m.f.InstanceID == "" || e.Source.InstanceID == m.f.InstanceID) &&
-		(m.f.Source == "" || e.Source.Type == m.f.Source) && (m.f.Stream == 0 || e.Stream == m.f.Stream) && m.speaks(e.Source.Type) &&
+		(m.f.Source == "" || e.Source.Type == m.f.Source) && (m.f.Stream == 0 || e.Stream == m.f.Stream) && m.speaks(e) &&
 		(len(m.contains) == 0 || bytes.Contains(e.Text, m.contains))
 }
 
@@ -93,8 +99,17 @@ func (m *matcher) over(e *Envelope) bool {
 	return m.until != 0 && e.Time.UnixNano() >= m.until || m.f.Last != 0 && e.Seq > m.f.Last
 }
 
-// speaks tells whether a source is one that the filter names.
-func (m *matcher) speaks(source string) bool {
+// speaks tells whether a line is from a source that the filter wants.
+func (m *matcher) speaks(e *Envelope) bool {
+	source := e.Source.Type
+	if m.f.NoPlatform && !strings.HasPrefix(source, appPrefix) {
+		return false
+	}
+	if m.f.Tails != nil {
+		if from, ok := (*m.f.Tails)[source]; !ok || e.Seq < from {
+			return false
+		}
+	}
 	if m.process == "" && m.sidecar == "" && !m.f.NoSidecars {
 		return true
 	}

@@ -44,6 +44,12 @@ func TestFilter(t *testing.T) {
 		{"no sidecars", Filter{NoSidecars: true}, agent, false},
 		{"main stays", Filter{NoSidecars: true}, web, true},
 		{"the platform stays", Filter{NoSidecars: true}, cell, true},
+		{"no platform", Filter{NoPlatform: true}, cell, false},
+		{"a process is no platform", Filter{NoPlatform: true}, web, true},
+		{"a task is no platform", Filter{NoPlatform: true}, line("APP/TASK/x", 0), true},
+		{"tail", Filter{Tails: &map[string]uint64{"APP/PROC/WEB": 7}}, web, true},
+		{"before the tail", Filter{Tails: &map[string]uint64{"APP/PROC/WEB": 8}}, web, false},
+		{"no tail", Filter{Tails: &map[string]uint64{"APP/PROC/WEB": 7}}, agent, false},
 		{"source", Filter{Source: "CELL"}, cell, true},
 		{"another source", Filter{Source: "API"}, cell, false},
 		{"instance", Filter{Instance: number(1)}, web, true},
@@ -62,6 +68,8 @@ func TestFilter(t *testing.T) {
 		{"a gap concerns everybody", Filter{Process: "web", Contains: "x", Stream: Out, Instance: number(5)}, gap, true},
 		{"but not at another time", Filter{Since: at.Add(1)}, gap, false},
 		{"a gap of an instance concerns that", Filter{Instance: number(5)}, over, false},
+		{"a gap of the instance", Filter{InstanceID: "i"}, over, true},
+		{"a gap of another instance", Filter{InstanceID: "j"}, over, false},
 		{"unless nobody wants to know", Filter{NoGaps: true}, gap, false},
 	} {
 		if got := tt.f.Matches(tt.e); got != tt.want {

@@ -33,12 +33,19 @@ type taskRun struct {
 	in   *Instance
 	app  atomic.Value // guid, as a string
 
+	attached attachment
+	late     <-chan time.Time // when nobody can attach any more; nil: the task is not attached
+	code     *int             // exit status of the command of an attached task; nil: not known
+
 	stop    chan struct{} // closed by Stop
 	stopped sync.Once
 }
 
 func newTaskRun(k *tasks, guid string, adopted Task) *taskRun {
-	r := &taskRun{guid: guid, k: k, task: adopted, stop: make(chan struct{}), log: k.sup.c.Logger.With("task", guid)}
+	r := &taskRun{
+		guid: guid, k: k, task: adopted, stop: make(chan struct{}), log: k.sup.c.Logger.With("task", guid),
+		attached: attachment{ended: make(chan attachEnd, 1)},
+	}
 	if adopted != nil {
 		r.app.Store(adopted.Spec().App)
 	}
@@ -89,12 +96,25 @@ func (r *taskRun) run(ctx context.Context) {
 	}
 	if r.in == nil {
 		r.in = r.k.sup.adoptInstance(r.task)
+		r.lose(t)
+	} else if t.Attached {
+		r.attached.offer(r.task)
+		limit := time.NewTimer(attachLimit)
+		defer limit.Stop()
+		r.late = limit.C
 	}
 	if t.State == app.TaskPending && !r.keep(ctx, app.TaskRunning, "") {
 		return
 	}
 	if why, ended := r.watch(ctx); ended {
 		r.conclude(ctx, t, why)
+	}
+}
+
+// lose ends an attached task that an earlier daemon left: its client is gone.
+func (r *taskRun) lose(t app.Task) {
+	if t.Attached {
+		r.attached.ended <- attachEnd{why: attachLost}
 	}
 }
 
@@ -202,7 +222,15 @@ func (r *taskRun) watch(ctx context.Context) (why string, ended bool) {
 				return "", true // it was faster
 			}
 			why = r.whyStopped()
+			r.attached.terminate(ctx, r.k.sup.policy.KillDelay)
 			return why, r.halt(ctx)
+		case end := <-r.attached.ended:
+			r.code = &end.code
+			return end.why, r.halt(ctx)
+		case <-r.late:
+			if r.attached.withdraw() {
+				return attachLate, r.halt(ctx)
+			}
 		case <-tick.C:
 			if why = r.tooLarge(ctx); why != "" {
 				return why, r.halt(ctx)
@@ -307,6 +335,9 @@ func (r *taskRun) drain(ctx context.Context) bool {
 // daemon that is killed in between finds the container, and does it again.
 func (r *taskRun) conclude(ctx context.Context, t app.Task, why string) {
 	state, failure := app.TaskFailed, why
+	if t.Attached {
+		r.standFor(why)
+	}
 	if why == "" {
 		e, _ := first(r.in.exits, r.k.sup.policy.Together)
 		if failure = e.Description(); e.Code == 0 && e.Cause == CauseExited {
@@ -319,6 +350,21 @@ func (r *taskRun) conclude(ctx context.Context, t app.Task, why string) {
 	}
 	r.log.Info("task ended", "app", t.App, "state", state, "failure", failure)
 	r.remove(ctx)
+}
+
+// standFor gives the main process of an attached task, which only waited, the exit
+// status of the command; none where the command did not end by itself.
+func (r *taskRun) standFor(why string) {
+	for i := range r.in.exits {
+		e := &r.in.exits[i]
+		switch {
+		case e.Exec != MainExec:
+		case why != "":
+			e.Code = -1
+		case r.code != nil:
+			e.Code, e.Cause, e.OOM = *r.code, CauseExited, false
+		}
+	}
 }
 
 // flush appends the last lines of the task and how it ended.

@@ -26,12 +26,16 @@ func (s *Supervisor) taskSpec(t app.Task, id InstanceID, addr netip.Prefix) (Spe
 		return Spec{}, err
 	}
 	memory := int64(t.MemoryMB) * mebibyte
+	command := t.Command
+	if t.Attached {
+		command = holdCommand
+	}
 	spec := Spec{
 		Instance: id, Slot: SlotID{Process: t.GUID}, App: t.App, Type: taskType, Version: t.GUID, Cell: s.c.Cell, Task: t.GUID,
 		Droplet: w.droplet.GUID, Stack: w.stack, Image: w.droplet.Image, Address: addr,
 		Memory: memory, Disk: int64(t.DiskMB) * mebibyte, LogRate: t.LogRate,
 		Processes: []ProcessSpec{{
-			Exec: MainExec, Source: t.Source(), Command: t.Command, Dir: homeDir, Env: env, Memory: memory,
+			Exec: MainExec, Source: t.Source(), Command: command, Dir: homeDir, Env: env, Memory: memory,
 		}},
 	}
 	w.asImage(spec.Processes)

@@ -32,10 +32,14 @@ func (s *Server) remains(process string, id runtime.InstanceID) (runtime.Remains
 	return runtime.Remains{}, fmt.Errorf("nothing is kept of instance %s", id)
 }
 
-// exec opens a session where the login leads: beside a process that runs, or among
-// what a crashed instance left.
+// exec opens a session where the login leads: beside a process that runs, in a task,
+// or among what a crashed instance left.
 func (c *connection) exec(ctx context.Context, spec runtime.ExecSpec) (runtime.Session, error) {
 	switch {
+	case c.g.task && (spec.Kind == runtime.ExecSocket || spec.Kind == runtime.ExecFiles):
+		return nil, errTask
+	case c.g.task:
+		return c.s.c.Instances.Attach(ctx, c.g.process.GUID, spec)
 	case c.g.crashed != "" && spec.Kind == runtime.ExecSocket:
 		return nil, errCrashed
 	case c.g.crashed != "":

@@ -18,8 +18,9 @@ import (
 
 // login is what a user name says: where somebody wants to go.
 type login struct {
-	guid    string // of a process, or of an app, whose web process is meant
+	guid    string // of a process, or of an app, whose web process is meant, or of a task
 	index   int
+	task    bool               // guid is a task's, and there is no index
 	crashed runtime.InstanceID // not empty: what it left is meant, and no index
 	sidecar string             // whose surroundings are wanted; empty: the process's own
 }
@@ -30,10 +31,16 @@ const (
 	maxIndex    = 1 << 20
 )
 
+// errTask is the answer to everything but the one session of a task.
+var errTask = errors.New("a task has one session, which runs its command: nothing is copied or forwarded")
+
 var errLogin = errors.New("the user must be cf:<guid of a process or app>/<index>")
 
-// parseLogin reads cf:<guid>/<index>, and dew's own cf:<guid>/<index>/<sidecar>
-// and cf:<guid>/crashed-<instance>.
+// taskLogin stands in the place of an index: cf:<guid of a task>/task.
+const taskLogin = "task"
+
+// parseLogin reads cf:<guid>/<index>, and dew's own cf:<guid>/<index>/<sidecar>,
+// cf:<guid>/crashed-<instance> and cf:<guid>/task.
 func parseLogin(user string) (login, error) {
 	rest, ok := strings.CutPrefix(user, loginPrefix)
 	guid, rest, cut := strings.Cut(rest, "/")
@@ -43,6 +50,9 @@ func parseLogin(user string) (login, error) {
 	}
 	if id, ok := parseCrashed(index); ok {
 		return login{guid: guid, crashed: id, sidecar: sidecar}, nil
+	}
+	if index == taskLogin && !named {
+		return login{guid: guid, task: true}, nil
 	}
 	n, err := strconv.ParseUint(index, 10, 32)
 	if err != nil || n > maxIndex || strconv.FormatUint(n, 10) != index {
@@ -70,12 +80,13 @@ type grant struct {
 	app     app.App
 	process app.Process
 	index   int
+	task    bool               // process is a task's: its guid, and nothing else
 	crashed runtime.InstanceID // not empty: of an instance that crashed
 	sidecar string
 }
 
 func (g grant) place() place {
-	return place{process: g.process.GUID, index: g.index, crashed: g.crashed}
+	return place{process: g.process.GUID, index: g.index, task: g.task, crashed: g.crashed}
 }
 
 func (g grant) target() runtime.ExecTarget {
@@ -109,9 +120,9 @@ var errNobody = errors.New("there is no such process, or you may not enter it")
 
 // grant finds what a login names and asks whether it may be entered.
 func (s *Server) grant(who auth.Principal, to login) (grant, error) {
-	g := grant{who: who, index: to.index, crashed: to.crashed, sidecar: to.sidecar}
+	g := grant{who: who, index: to.index, task: to.task, crashed: to.crashed, sidecar: to.sidecar}
 	var err error
-	if g.process, err = s.c.Registry.Process(to.guid); err == nil {
+	if g.process, err = s.process(to); err == nil {
 		g.app, err = s.c.Registry.App(g.process.App)
 	}
 	if errors.Is(err, app.ErrNotFound) {
@@ -128,10 +139,22 @@ func (s *Server) grant(who auth.Principal, to login) (grant, error) {
 		g.index = r.Slot.Index
 		return g, err
 	}
+	if g.task { // whether it waits for a session is seen when one is opened
+		return g, nil
+	}
 	if _, err := s.instance(g.place()); err != nil {
 		return g, err
 	}
 	return g, nil
+}
+
+// process is the process that a login names. That of a task has its guid and its app.
+func (s *Server) process(to login) (app.Process, error) {
+	if !to.task {
+		return s.c.Registry.Process(to.guid)
+	}
+	t, err := s.c.Registry.Task(to.guid)
+	return app.Process{GUID: t.GUID, App: t.App, Type: "task"}, err
 }
 
 // stays tells why somebody who was let in may not stay.
@@ -156,8 +179,11 @@ func (s *Server) runs(process string, id runtime.InstanceID) bool {
 
 // instance is the one that runs at a place.
 func (s *Server) instance(at place) (runtime.InstanceID, error) {
-	if at.crashed != "" {
+	switch {
+	case at.crashed != "":
 		return "", errCrashed
+	case at.task:
+		return "", errTask
 	}
 	var id runtime.InstanceID
 	for _, st := range s.c.Instances.Instances(at.process) {

@@ -24,6 +24,9 @@ func TestParseLogin(t *testing.T) {
 		{"cf:abc/crashed-0123abcd-0123-0123-0123-0123", login{guid: "abc", crashed: "0123abcd-0123-0123-0123-0123"}},
 		{"cf:abc/crashed-0123abcd-0123-0123-0123-0123/x", login{guid: "abc", crashed: "0123abcd-0123-0123-0123-0123", sidecar: "x"}},
 		{"cf:abc/crashed-1", login{}},
+		{"cf:abc/task", login{guid: "abc", task: true}},
+		{"cf:abc/task/x", login{}},
+		{"cf:abc/task/", login{}},
 		{"cf:abc/crashed-", login{}},
 		{"cf:abc/crashed-../../../../../../../../../x", login{}},
 		{"", login{}},
@@ -52,7 +55,7 @@ func TestParseLogin(t *testing.T) {
 }
 
 func FuzzParseLogin(f *testing.F) {
-	for _, s := range []string{"cf:abc/0", "cf:a/1/side car", "cf:/", "root", "cf:a/00", "cf:a/crashed-0123abcd-0123-0123-0123-0123"} {
+	for _, s := range []string{"cf:abc/0", "cf:a/1/side car", "cf:/", "root", "cf:a/00", "cf:a/crashed-0123abcd-0123-0123-0123-0123", "cf:a/task"} {
 		f.Add(s)
 	}
 	f.Fuzz(func(t *testing.T, user string) {
@@ -63,6 +66,9 @@ func FuzzParseLogin(f *testing.F) {
 		again := loginPrefix + l.guid + "/" + itoa(l.index)
 		if l.crashed != "" {
 			again = loginPrefix + l.guid + "/" + crashedPrefix + string(l.crashed)
+		}
+		if l.task {
+			again = loginPrefix + l.guid + "/" + taskLogin
 		}
 		if l.sidecar != "" {
 			again += "/" + l.sidecar

@@ -31,6 +31,9 @@ import (
 type Instances interface {
 	// Exec opens a session beside a process of a running instance.
 	Exec(ctx context.Context, t runtime.ExecTarget, spec runtime.ExecSpec) (runtime.Session, error)
+	// Attach opens the session of a task that was created to be attached to. The task
+	// ends with it.
+	Attach(ctx context.Context, task string, spec runtime.ExecSpec) (runtime.Session, error)
 	// Crashed is what is kept of crashed instances of a process, newest first.
 	Crashed(process string) []runtime.Remains
 	// ExecCrashed opens a session on a copy of what a crashed instance left.
@@ -125,6 +128,7 @@ type Server struct {
 type place struct {
 	process string
 	index   int
+	task    bool
 	crashed runtime.InstanceID // not empty: what it left
 }
 

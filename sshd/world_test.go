@@ -49,7 +49,10 @@ type world struct {
 	accesses []Access
 	lines    []string
 	said     bytes.Buffer
-	ended    bool // the instances
+	ended    bool   // the instances
+	attached string // the task whose session was opened last
+
+	registry *app.Registry
 }
 
 func newWorld(t *testing.T, limits Limits) *world {
@@ -60,7 +63,7 @@ func newWorld(t *testing.T, limits Limits) *world {
 	}
 	t.Cleanup(func() { _ = db.Close() })
 	registry := app.NewRegistry(db)
-	w := &world{t: t, fake: runtimetest.NewFake(), tasks: map[string]runtime.Task{}, codes: map[string]auth.Principal{}, served: make(chan error, 1)}
+	w := &world{registry: registry, t: t, fake: runtimetest.NewFake(), tasks: map[string]runtime.Task{}, codes: map[string]auth.Principal{}, served: make(chan error, 1)}
 	_, err = registry.PutApp(app.App{GUID: appGUID, Name: "shop", Space: "dev", State: app.Started})
 	if err == nil {
 		_, err = registry.PutProcess(app.Process{GUID: workerGUID, App: appGUID, Type: "worker", Instances: 1, MemoryMB: 64})

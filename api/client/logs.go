@@ -72,12 +72,13 @@ func (c *Client) VerifyLog(ctx context.Context, app string) (v3.LogReport, error
 
 // LogQuery says which lines of an app are wanted. What is empty does not narrow.
 type LogQuery struct {
-	Newest         int // how many of the newest to begin with; negative: all
+	Newest         int // how many of the newest to begin with, with Crash of each process; negative: all
 	Follow         bool
 	Source         string
 	Process        string // type
 	Sidecar        string
 	NoSidecars     bool
+	NoPlatform     bool // only what the app's own processes printed
 	Instance       *int
 	Stream         string // OUT, ERR
 	Contains       string
@@ -86,9 +87,22 @@ type LogQuery struct {
 	Crash          int  // 1: the newest
 	Service        bool // the guid is a service instance's
 
+	// Place is where Logs begins if it is known, and where it ended after it returns.
+	// It may be nil.
+	Place *LogPlace
+
 	// Notice hears that the daemon went away, and that it came back. It may be nil.
 	Notice func(text string)
 }
+
+// LogPlace is a place in a log: Seq is the number of the line before it.
+type LogPlace struct {
+	Seq   uint64
+	Known bool
+}
+
+// NoticeBack is the notice that the daemon is there again.
+const NoticeBack = "dewd is back"
 
 // whose is the part of the path that says whose lines they are.
 func (q LogQuery) whose() string {
@@ -113,6 +127,7 @@ func (q LogQuery) values(back bool) url.Values {
 	set("process", q.Process, q.Process != "")
 	set("sidecar", q.Sidecar, q.Sidecar != "")
 	set("no_sidecars", "true", q.NoSidecars)
+	set("no_platform", "true", q.NoPlatform)
 	if q.Instance != nil {
 		v.Set("instance", strconv.Itoa(*q.Instance))
 	}
@@ -131,6 +146,9 @@ func (q LogQuery) values(back bool) url.Values {
 // is away for minutes.
 func (c *Client) Logs(ctx context.Context, app string, q LogQuery, each Lines) error {
 	f := follower{c: c, app: app, q: q, each: each}
+	if q.Place != nil {
+		f.last, f.back = q.Place.Seq, q.Place.Known
+	}
 	if f.q.Notice == nil {
 		f.q.Notice = func(string) {}
 	}
@@ -147,7 +165,10 @@ func (c *Client) Logs(ctx context.Context, app string, q LogQuery, each Lines) e
 		case f.seen.IsZero() || f.ended(err) || time.Since(f.seen) > patience:
 			return err
 		}
-		f.lose(err)
+		if !f.joined { // a stream that only broke off may be there again at once
+			f.lose(err)
+		}
+		f.joined = false
 		select {
 		case <-time.After(maxPause):
 		case <-ctx.Done():
@@ -177,6 +198,8 @@ type follower struct {
 	back bool      // last is known
 	seen time.Time // when the daemon last said anything, or nobody listened
 	away bool      // that it is gone was told
+
+	joined bool // the last connection came about
 }
 
 // ended tells whether asking again would give the same answer.
@@ -218,6 +241,7 @@ func (f *follower) once(ctx context.Context) error {
 		b, _ := io.ReadAll(io.LimitReader(resp.Body, maxEvent)) // what there is of the sentence
 		return errorOf(resp.StatusCode, b)
 	}
+	f.joined = true
 	read := f.events
 	if strings.HasPrefix(resp.Header.Get("Content-Type"), v3.LinesType) {
 		read = f.records
@@ -256,7 +280,7 @@ func (e *ear) Read(b []byte) (int, error) {
 func (f *follower) find() {
 	if f.away {
 		f.away = false
-		f.q.Notice("dewd is back")
+		f.q.Notice(NoticeBack)
 	}
 }
 
@@ -274,7 +298,12 @@ func (f *follower) hand(l *v3.Line) error {
 
 // reach notes where the stream stands. The daemon knows best: a log may be shorter
 // than it was, after a power cut.
-func (f *follower) reach(seq uint64) { f.last, f.back = seq, true }
+func (f *follower) reach(seq uint64) {
+	f.last, f.back = seq, true
+	if f.q.Place != nil {
+		*f.q.Place = LogPlace{Seq: seq, Known: true}
+	}
+}
 
 func (f *follower) flush() error {
 	if err := f.each.Flush(); err != nil {

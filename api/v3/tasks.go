@@ -51,6 +51,10 @@ type CreateTask struct {
 	User         string        `json:"user,omitempty"`
 	Template     *TaskTemplate `json:"template,omitempty"`
 	Metadata     *Metadata     `json:"metadata,omitempty"`
+
+	// Attach has the task wait for a session that runs its command; without a command
+	// the session is a shell. It is dew's own.
+	Attach bool `json:"attach,omitempty"`
 }
 
 // TaskTemplate names the process that a task is made after.

@@ -25,8 +25,8 @@ func (r *runner) RunContext(ctx context.Context, args []string) error {
 }
 
 // literal has the commands whose arguments from a place on are values, whatever
-// they look like: `dew set-env shop JAVA_OPTS -Xmx64m`.
-var literal = map[string]int{"set-env": 2}
+// they look like: `dew set-env shop JAVA_OPTS -Xmx64m`, `dew run shop ls -l`.
+var literal = map[string]int{"set-env": 2, "run": 2}
 
 // reorder puts flags before arguments and the program's own before the command.
 func reorder(a *cli.App, args []string) []string {

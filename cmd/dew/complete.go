@@ -18,8 +18,12 @@ func (g *global) completer(v verb) cli.BashCompleteFunc {
 	words := strings.Fields(v.args)
 	return func(c *cli.Context) {
 		kind := g.flagAtEnd(v)
-		if n := c.NArg(); kind == "" && n < len(words) {
-			kind = strings.Trim(words[n], "[]")
+		n := c.NArg()
+		if strings.HasSuffix(v.args, "...") {
+			n = min(n, len(words)-1)
+		}
+		if kind == "" && n < len(words) {
+			kind = strings.Trim(words[n], "[].")
 		}
 		if kind == "NAME_OF_IT" {
 			kind = strings.ToUpper(c.Args().First())

@@ -68,8 +68,11 @@ type daemon struct {
 	people    people
 	shelves   *shelves // of services
 	tasks     []v3.Task
+	sshClosed string                // why nobody may enter
+	taskLook  func(v3.Task) v3.Task // what is answered about a task, if not that it is over
 	rollouts  rollouts
 	records   *records
+	others    []*otherApp // beside the app
 }
 
 func newDaemon(t *testing.T) *daemon {
@@ -129,6 +132,7 @@ func (d *daemon) handler() http.Handler {
 	d.records.answers(d, handle)
 	d.dropletAnswers(handle)
 	mux.HandleFunc("GET /stream/v1/apps/app-1", d.stream)
+	mux.HandleFunc("GET /stream/v1/apps/{guid}", d.otherStream)
 	mux.HandleFunc("GET /stream/v1/services/{guid}", d.serviceLines)
 	handle("GET /stream/v1/apps/app-1/verify", func(*http.Request, []byte) any { return d.report })
 	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
@@ -213,14 +217,13 @@ func (d *daemon) appRoutes(handle func(string, func(*http.Request, []byte) any))
 		if got := r.URL.Query().Get("space_guids"); got != "space-1" && !r.URL.Query().Has("guids") {
 			d.t.Errorf("apps of space %q are asked for", got)
 		}
-		names := r.URL.Query().Get("names")
-		if d.other != nil && names == d.other.Name {
-			return listOf(*d.other)
+		var all []v3.App
+		for _, a := range d.allApps() {
+			if names := r.URL.Query().Get("names"); names == "" || names == a.Name {
+				all = append(all, a)
+			}
 		}
-		if d.app == nil || names != "" && names != d.app.Name {
-			return listOf[v3.App]()
-		}
-		return listOf(*d.app)
+		return listOf(all...)
 	})
 	handle("POST /v3/apps", func(_ *http.Request, body []byte) any {
 		d.withApp(v3.AppStopped)
@@ -450,9 +453,7 @@ func (d *daemon) stream(w http.ResponseWriter, r *http.Request) {
 		}
 		fmt.Fprintf(w, "id: %d\ndata: %s\n\n", i+1, b)
 	}
-	if err := http.NewResponseController(w).Flush(); err != nil {
-		d.t.Error(err)
-	}
+	_ = http.NewResponseController(w).Flush() // the reader may have left
 	<-r.Context().Done()
 }
 

@@ -3,13 +3,18 @@ package main
 import (
 	"bufio"
 	"context"
+	"encoding/json"
+	"errors"
 	"fmt"
 	"hash/fnv"
 	"maps"
+	"net/http"
 	"regexp"
 	"slices"
 	"strings"
+	"sync"
 	"time"
+	"unicode/utf8"
 
 	"github.com/urfave/cli/v2"
 
@@ -26,9 +31,15 @@ const (
 func logCommands(g *global) []*cli.Command {
 	return []*cli.Command{
 		g.command(verb{
-			name: "logs", args: "[APP]", category: "Logs", usage: "follow what an app and its sidecars print",
-			about: "Lines are <time> [source/instance] OUT|ERR text. Following goes on when the app or dewd is restarted.\n" +
-				"Times are durations before now (10m, 2h30m, 3d), moments (2006-01-02T15:04:05Z, 2006-01-02) or times of the day (15:04).",
+			name: "logs", args: "[APP]...", category: "Logs", usage: "Show or follow the logs of apps",
+			about: "By default dew follows the logs: it shows the newest lines, then new lines until you press Ctrl-C, even if an app or " +
+				"dewd restarts. With --recent, --since, --since-last-start, --until, --crash or --verify it ends after the last stored line; " +
+				"add -f to follow after it.\n\n" +
+				"A line is <time> [source/instance] OUT|ERR text. With several apps, the name of the app comes first, in its own colour.\n\n" +
+				"A time is a duration before now (10m, 2h30m, 3d), a date with or without a time (2006-01-02T15:04:05Z, 2006-01-02) " +
+				"or a time of day (15:04).\n\n" +
+				"Examples:\n   dew logs shop\n   dew logs shop cart --since 10m --grep 'timeout|refused'\n   dew logs --all\n" +
+				"   dew logs shop --raw --since-last-start > out.txt\n   dew logs shop --crash 1",
 			flags: logFlags(),
 		}, func(c *cli.Context, ask *client.Client, out *console) error {
 			o, err := readLogsOptions(c, time.Now())
@@ -38,7 +49,7 @@ func logCommands(g *global) []*cli.Command {
 			out.color = out.color && !c.Bool("no-color")
 			return runLogs(c.Context, o, ask, out)
 		}),
-		g.command(verb{name: "events", args: "APP", category: "Logs", usage: "list what happened to an app, newest first", flags: []cli.Flag{jsonFlag()}},
+		g.command(verb{name: "events", args: "APP", category: "Logs", usage: "List the events of an app, newest first", flags: []cli.Flag{jsonFlag()}},
 			func(c *cli.Context, ask *client.Client, out *console) error {
 				return runEvents(c.Context, c.Args().First(), ask, out)
 			}),
@@ -47,48 +58,59 @@ func logCommands(g *global) []*cli.Command {
 
 func logFlags() []cli.Flag {
 	return []cli.Flag{
-		&cli.StringFlag{Name: "service", Usage: "lines of the database of a service `instance`, instead of an app's"},
-		boolFlag("recent", "show the newest lines and end"),
-		&cli.IntFlag{Name: "n", Aliases: []string{"lines"}, DefaultText: fmt.Sprintf("%d, with --recent %d, with --since and the like all", firstLines, recentLines), Usage: "`count` of old lines"},
-		&cli.StringFlag{Name: "since", Usage: "lines from a `time` on"},
-		&cli.StringFlag{Name: "until", Usage: "lines before a `time`"},
+		&cli.BoolFlag{Name: "follow", Aliases: []string{"f"}, DisableDefaultText: true, Usage: "follow the logs after the stored lines"},
+		boolFlag("all", "all apps of the targeted space; apps created later join"),
+		&cli.StringFlag{Name: "service", Usage: "logs of the database of a service `instance` instead of an app"},
+		boolFlag("recent", "show the newest stored lines and end"),
+		&cli.IntFlag{Name: "n", Aliases: []string{"lines"}, DefaultText: fmt.Sprintf("%d; --recent %d; --since, --until: all; --crash 20 per process", firstLines, recentLines), Usage: "`count` of stored lines to show per app"},
+		&cli.StringFlag{Name: "since", Usage: "lines from this `time` on"},
+		&cli.StringFlag{Name: "until", Usage: "lines before this `time`"},
 		boolFlag("since-last-start", "lines since the running instances were started"),
-		&cli.IntFlag{Name: "crash", Usage: "last lines before a crash and its record; `number` 1 is the newest of `dew crashes`"},
-		&cli.StringFlag{Name: "process", Usage: "lines of a process `type`, such as web"},
-		&cli.StringFlag{Name: "sidecar", Usage: "lines of the sidecar with the `name`"},
-		boolFlag("no-sidecars", "no lines of sidecars"),
-		&cli.IntFlag{Name: "instance", Aliases: []string{"i"}, Usage: "lines of the instance with the `index`"},
-		&cli.StringFlag{Name: "stream", Usage: "`out` or err"},
-		&cli.StringFlag{Name: "grep", Usage: "lines that match a regular `expression`"},
-		boolFlag("json", "one JSON object per line"),
-		boolFlag("raw", "the text alone, byte for byte"),
-		boolFlag("no-color", "no colours, also on a terminal"),
-		boolFlag("verify", "check that the stored log is whole; exit status 1 if lines are damaged or missing. Lines that --log-retention, --log-age or a rate limit dropped do not count"),
+		&cli.IntFlag{Name: "crash", Usage: "the last lines of each process of a crashed instance, in time order; `number` 1 is the newest crash in dew crashes"},
+		&cli.StringFlag{Name: "process", Usage: "only lines of this process `type`, such as web"},
+		&cli.StringFlag{Name: "sidecar", Usage: "only lines of the sidecar with this `name`"},
+		boolFlag("no-sidecars", "hide lines of sidecars"),
+		&cli.IntFlag{Name: "instance", Aliases: []string{"i"}, Usage: "only lines of the instance with this `index`"},
+		&cli.StringFlag{Name: "stream", Usage: "only lines of this stream: `out` or err"},
+		&cli.StringFlag{Name: "grep", Usage: "only lines that match this regular `expression`"},
+		boolFlag("json", "write one JSON object per line"),
+		boolFlag("raw", "write only the text that the processes of the app printed, byte for byte, without the lines of the platform (API, CELL, RTR, STG)"),
+		boolFlag("no-color", "write no colours, even to a terminal"),
+		boolFlag("verify", "check that the stored log is complete; exit status 1 if lines are damaged or missing. Lines that --log-retention, --log-age or a rate limit dropped do not count"),
 	}
 }
 
 type logsOptions struct {
-	Name   string // of the app, or with Query.Service of the service instance
+	Names  []string // of apps, or with Query.Service of one service instance
+	All    bool     // all apps of the space, in place of Names
 	Query  client.LogQuery
-	Grep   *regexp.Regexp // nil: no line is left out
-	Keep   int            // with Grep, of old lines that match; 0: all
+	Grep   *regexp.Regexp // nil: all lines match
+	Keep   int            // with Grep, how many stored lines that match are shown; 0: all
 	Raw    bool
 	Verify bool
 }
 
-// readLogsOptions reads the flags; now is what durations are before.
+// endFlags are the flags that ask for stored lines: with one of them, and without
+// --follow, dew logs ends.
+var endFlags = []string{"recent", "since", "since-last-start", "until", "crash", "verify"}
+
+// readLogsOptions reads the flags; durations are before now.
 func readLogsOptions(c *cli.Context, now time.Time) (logsOptions, error) {
-	o := logsOptions{Name: c.Args().First(), Raw: c.Bool("raw"), Verify: c.Bool("verify")}
-	if (o.Name == "") == (c.String("service") == "") {
-		return o, usage("logs needs APP, or --service with the name of a service instance")
+	o := logsOptions{All: c.Bool("all"), Raw: c.Bool("raw"), Verify: c.Bool("verify")}
+	for _, name := range c.Args().Slice() {
+		if !slices.Contains(o.Names, name) {
+			o.Names = append(o.Names, name)
+		}
 	}
+	if err := o.readTarget(c); err != nil {
+		return o, err
+	}
+	service := c.IsSet("service")
 	q := &o.Query
 	*q = client.LogQuery{
-		Newest: firstLines, Follow: !c.Bool("recent"), Process: c.String("process"), Sidecar: c.String("sidecar"),
+		Newest: firstLines, Follow: c.Bool("follow") || !slices.ContainsFunc(endFlags, c.IsSet), Process: c.String("process"), Sidecar: c.String("sidecar"),
 		NoSidecars: c.Bool("no-sidecars"), Stream: strings.ToUpper(c.String("stream")), SinceLastStart: c.Bool("since-last-start"), Crash: c.Int("crash"),
-	}
-	if o.Name == "" {
-		o.Name, q.Service = c.String("service"), true
+		Service: service, NoPlatform: o.Raw && !service,
 	}
 	for name, at := range map[string]*time.Time{"since": &q.Since, "until": &q.Until} {
 		if !c.IsSet(name) {
@@ -107,9 +129,9 @@ func readLogsOptions(c *cli.Context, now time.Time) (logsOptions, error) {
 	switch {
 	case c.IsSet("n"):
 		q.Newest = c.Int("n")
-	case !q.Since.IsZero() || q.SinceLastStart || q.Crash > 0:
+	case !q.Since.IsZero() || !q.Until.IsZero() || q.SinceLastStart || q.Crash > 0:
 		q.Newest = -1
-	case !q.Follow:
+	case c.Bool("recent"):
 		q.Newest = recentLines
 	}
 	if c.IsSet("grep") {
@@ -122,18 +144,42 @@ func readLogsOptions(c *cli.Context, now time.Time) (logsOptions, error) {
 	return o, o.check(c)
 }
 
-// check refuses what makes no sense before anybody is asked.
+// readTarget reads whose logs are meant: apps, all apps, or a service instance.
+func (o *logsOptions) readTarget(c *cli.Context) error {
+	service := c.String("service")
+	switch {
+	case slices.Contains(o.Names, ""):
+		return usage("logs: the name of an app is empty")
+	case c.IsSet("service") && (service == "" || o.All || len(o.Names) > 0):
+		return usage("--service needs the name of a service instance, and takes neither APP nor --all")
+	case c.IsSet("service"):
+		o.Names = []string{service}
+	case o.All && len(o.Names) > 0:
+		return usage("--all shows all apps of the space: leave out %s", strings.Join(o.Names, ", "))
+	case !o.All && len(o.Names) == 0:
+		return usage("logs needs APP, --all, or --service with the name of a service instance")
+	}
+	return nil
+}
+
+// several tells whether lines of more than one app can appear.
+func (o logsOptions) several() bool { return o.All || len(o.Names) > 1 }
+
+// check refuses flags that contradict each other before dewd is asked.
 func (o logsOptions) check(c *cli.Context) error {
 	q := o.Query
+	for _, pair := range [][2]string{
+		{"sidecar", "no-sidecars"}, {"since-last-start", "crash"}, {"raw", "json"}, {"follow", "crash"}, {"follow", "verify"},
+	} {
+		if c.IsSet(pair[0]) && c.IsSet(pair[1]) {
+			return usage("--%s and --%s exclude each other", pair[0], pair[1])
+		}
+	}
 	switch {
 	case c.IsSet("n") && c.Int("n") < 0:
 		return usage("-n: %d is less than 0", c.Int("n"))
 	case q.Stream != "" && q.Stream != "OUT" && q.Stream != "ERR":
 		return usage("--stream: %q is neither out nor err", c.String("stream"))
-	case q.Sidecar != "" && q.NoSidecars:
-		return usage("--sidecar and --no-sidecars exclude each other")
-	case q.SinceLastStart && q.Crash > 0:
-		return usage("--since-last-start and --crash exclude each other")
 	case c.IsSet("crash") && q.Crash < 1:
 		return usage("--crash: %d is less than 1", q.Crash)
 	case q.Instance != nil && *q.Instance < 0:
@@ -142,22 +188,22 @@ func (o logsOptions) check(c *cli.Context) error {
 		return usage("--since must be before --until")
 	case q.Service && (o.Verify || q.Process != "" || q.Sidecar != "" || q.Crash > 0 || q.SinceLastStart):
 		return usage("--service takes neither --process, --sidecar, --crash, --since-last-start nor --verify")
-	case o.Raw && c.Bool("json"):
-		return usage("--raw and --json exclude each other")
+	case o.several() && (o.Verify || q.Crash > 0):
+		return usage("--crash and --verify take one app")
 	}
 	return nil
 }
 
-// grep has the daemon leave out what cannot match, and the rest be looked at
-// here. Then it is here, too, that matching lines are counted.
+// grep has the daemon leave out lines that cannot match. Lines are matched here,
+// and then counted here as well.
 func (o *logsOptions) grep(re *regexp.Regexp) {
 	text, _ := re.LiteralPrefix()
 	o.Query.Contains = text
-	if text == re.String() { // ^text$ has that prefix, too, and says more
+	if text == re.String() { // ^text$ has the same prefix, and matches less
 		return
 	}
 	o.Grep = re
-	if !o.Query.Follow && o.Query.Newest >= 0 {
+	if !o.Query.Follow && o.Query.Newest >= 0 && o.Query.Crash == 0 {
 		o.Keep, o.Query.Newest = o.Query.Newest, -1
 	}
 }
@@ -188,45 +234,98 @@ func readMoment(text string, now time.Time) (time.Time, error) {
 		}
 		return at, nil
 	}
-	return time.Time{}, fmt.Errorf("%q is no time: write 10m, 3d, 15:04, 2006-01-02 or 2006-01-02T15:04:05Z", text)
+	return time.Time{}, fmt.Errorf("%q is not a time: write 10m, 3d, 15:04, 2006-01-02 or 2006-01-02T15:04:05Z", text)
 }
 
 const maxDays = 100 * 366
 
 func runLogs(ctx context.Context, o logsOptions, ask *client.Client, out *console) error {
-	guid, err := o.guid(ctx, ask)
+	apps, err := o.apps(ctx, ask)
 	if err != nil {
 		return err
 	}
 	if o.Verify {
-		return verifyLog(ctx, v3.App{GUID: guid, Name: o.Name}, ask, out)
+		return verifyLog(ctx, apps[0], ask, out)
 	}
-	p := &linePrinter{o: o, out: out, w: bufio.NewWriterSize(out.out, 64<<10)}
-	o.Query.Notice = func(text string) { out.say("%s", text) }
-	err = ask.Logs(ctx, guid, o.Query, client.Lines{Line: p.line, Flush: p.flush})
+	p := newLinePrinter(o, out)
+	p.o.Query.Notice = oneNotice(p)
+	if o.several() {
+		err = (&appLogs{o: p.o, ask: ask, p: p}).run(ctx, apps)
+	} else {
+		err = oneLog(ctx, apps[0], ask, p)
+	}
 	if ctx.Err() != nil && o.Query.Follow {
-		return p.flush() // the usual way to end it
+		err = nil // Ctrl-C is how following ends
 	}
-	if err != nil {
-		return err
-	}
-	return p.finish()
+	return errors.Join(err, p.flush())
 }
 
-// guid is whose lines they are.
-func (o logsOptions) guid(ctx context.Context, ask *client.Client) (string, error) {
-	if o.Query.Service {
-		i, err := findService(ctx, ask, o.Name)
-		if err == nil && i.Type == v3.ServiceUserProvided {
-			err = fmt.Errorf("service instance %s is user-provided: nothing of it runs here that could print", o.Name)
+// oneLog writes the lines of one app, or of one service instance.
+func oneLog(ctx context.Context, a v3.App, ask *client.Client, p *linePrinter) error {
+	o := p.o
+	l := &appLog{guid: a.GUID, name: a.Name}
+	count, last := 0, [][]byte(nil)
+	err := ask.Logs(ctx, a.GUID, o.Query, client.Lines{Flush: p.flush, Line: func(line *v3.Line) error {
+		if !o.matches(line) {
+			return nil
 		}
-		return i.GUID, err
+		count++
+		if o.Keep == 0 {
+			return p.line(l, line)
+		}
+		b, err := p.format(nil, l, line)
+		last = append(last[max(0, len(last)+1-o.Keep):], b)
+		return err
+	}})
+	if err == nil && o.Query.Crash > 0 && count == 0 {
+		p.say("Crash %d of %s has no lines: its processes printed nothing, or no stored line matches", o.Query.Crash, a.Name)
 	}
-	a, err := findApp(ctx, ask, o.Name)
-	return a.GUID, err
+	if bad := (*client.Error)(nil); o.Query.Crash > 0 && errors.As(err, &bad) && bad.Status == http.StatusBadRequest {
+		_, why, _ := strings.Cut(bad.Detail, ": ") // what is before it speaks of a query
+		return &failure{status: statusFailed, err: fmt.Errorf("app %s: %s", a.Name, why), todo: "dew crashes " + a.Name + " lists them"}
+	}
+	if o.Query.Follow && isGone(err) && !o.Query.Service {
+		p.say("%s", goneText(a.Name))
+		return nil
+	}
+	for _, b := range last {
+		if _, werr := p.w.Write(b); werr != nil {
+			return errors.Join(err, werr)
+		}
+	}
+	return err
 }
 
-// verifyLog tells whether an app's log is as it was written.
+// matches tells whether --grep wants a line. A line that reports missing lines
+// always matches.
+func (o logsOptions) matches(l *v3.Line) bool {
+	return o.Grep == nil || o.Grep.Match(l.Text) || slices.Contains(l.Flags, v3.FlagGap)
+}
+
+// apps finds the apps whose lines are wanted. A service instance counts as one.
+func (o logsOptions) apps(ctx context.Context, ask *client.Client) ([]v3.App, error) {
+	if o.Query.Service {
+		i, err := findService(ctx, ask, o.Names[0])
+		if err == nil && i.Type == v3.ServiceUserProvided {
+			err = fmt.Errorf("service instance %s has no logs: it is user-provided and does not run here", i.Name)
+		}
+		return []v3.App{{GUID: i.GUID, Name: o.Names[0]}}, err
+	}
+	if o.All {
+		return ask.Apps(ctx)
+	}
+	var apps []v3.App
+	for _, name := range o.Names {
+		a, err := findApp(ctx, ask, name)
+		if err != nil {
+			return nil, err
+		}
+		apps = append(apps, a)
+	}
+	return apps, nil
+}
+
+// verifyLog checks the stored log of an app.
 func verifyLog(ctx context.Context, a v3.App, ask *client.Client, out *console) error {
 	r, err := ask.VerifyLog(ctx, a.GUID)
 	if err != nil {
@@ -237,7 +336,7 @@ func verifyLog(ctx context.Context, a v3.App, ask *client.Client, out *console) 
 			return err
 		}
 	} else {
-		out.say("%d lines, numbers %d to %d, in %d frames of %d segments (%s), of %d streams; %d gaps tell of %d missing lines",
+		out.say("%d lines, numbers %d to %d, in %d frames of %d segments (%s), of %d streams; gaps: %d, with %d missing lines",
 			r.Lines, r.First, r.Last, r.Frames, r.Segments, bytesText(r.Bytes), r.Streams, r.Gaps, r.Lost)
 	}
 	if r.OK {
@@ -246,71 +345,117 @@ func verifyLog(ctx context.Context, a v3.App, ask *client.Client, out *console) 
 	return fmt.Errorf("the log of %s is damaged or has lines missing:\n%s", a.Name, strings.Join(r.Problems, "\n"))
 }
 
-// linePrinter writes lines as they come, many at a time.
+// linePrinter writes lines, many at a time. Goroutines of several apps can share it.
 type linePrinter struct {
-	o   logsOptions
-	out *console
-	w   *bufio.Writer
-	buf []byte
-	old [][]byte // lines that match, when only the newest of them are wanted
+	o     logsOptions
+	out   *console
+	talk  sync.Mutex // held while something is said
+	mu    sync.Mutex // guards the fields below
+	w     *bufio.Writer
+	buf   []byte
+	width int     // of the longest name so far, with several apps
+	open  *appLog // with --raw, the app whose line is not complete yet
 }
 
-// line writes one line. A reader that is gone ends the command.
-func (p *linePrinter) line(l *v3.Line) error {
-	if p.o.Grep != nil && !p.o.Grep.Match(l.Text) && !slices.Contains(l.Flags, v3.FlagGap) {
-		return nil
-	}
-	b, err := p.format(p.buf[:0], l)
+func newLinePrinter(o logsOptions, out *console) *linePrinter {
+	return &linePrinter{o: o, out: out, w: bufio.NewWriterSize(out.out, 64<<10)}
+}
+
+// say writes a sentence to the user, not among the lines.
+func (p *linePrinter) say(format string, args ...any) {
+	p.talk.Lock()
+	defer p.talk.Unlock()
+	p.out.say(format, args...)
+}
+
+// line writes a line of an app. The error ends the command: nobody reads any more.
+func (p *linePrinter) line(a *appLog, l *v3.Line) error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	b, err := p.format(p.buf[:0], a, l)
 	if err != nil {
 		return err
 	}
 	p.buf = b
-	if p.o.Keep == 0 {
-		_, err = p.w.Write(b)
-		return err
-	}
-	if len(p.old) == p.o.Keep {
-		p.old = p.old[1:]
-	}
-	p.old = append(p.old, slices.Clone(b))
-	return nil
+	_, err = p.w.Write(b)
+	return err
 }
 
-func (p *linePrinter) format(b []byte, l *v3.Line) ([]byte, error) {
+func (p *linePrinter) format(b []byte, a *appLog, l *v3.Line) ([]byte, error) {
 	switch {
 	case p.out.json:
-		text, err := l.MarshalJSON()
+		text, err := appLine{App: a.name, Line: *l}.MarshalJSON() // json.Marshal would check it again
 		if err != nil {
 			return b, fmt.Errorf("cannot write line %d: %w", l.Seq, err)
 		}
 		b = append(b, text...)
+	case p.o.Raw && slices.Contains(l.Flags, v3.FlagGap):
+		p.say("%s: %s", a.name, l.Text) // the platform's words do not go among the app's
+		return b, nil
 	case p.o.Raw:
+		if p.open != nil && p.open != a {
+			b = append(b, '\n')
+		}
 		b = append(b, l.Text...)
-		if slices.Contains(l.Flags, v3.FlagCut) {
-			return b, nil // it goes on in the next
+		if p.open = nil; slices.Contains(l.Flags, v3.FlagCut) {
+			p.open = a
+			return b, nil // the next line continues it
 		}
 	default:
+		if p.o.several() {
+			p.width = max(p.width, utf8.RuneCountInString(a.name))
+			b = appendName(b, a, p.width, p.out.color)
+		}
 		b = appendLine(b, l, look{color: p.out.color, screen: p.out.screen})
 	}
 	return append(b, '\n'), nil
 }
 
-func (p *linePrinter) flush() error { return p.w.Flush() }
-
-// finish writes what was held back.
-func (p *linePrinter) finish() error {
-	for _, b := range p.old {
-		if _, err := p.w.Write(b); err != nil {
-			return err
-		}
-	}
+func (p *linePrinter) flush() error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
 	return p.w.Flush()
 }
 
-// look is how lines are to look.
+// appLine is a line with the name of its app.
+type appLine struct {
+	App  string
+	Line v3.Line
+}
+
+// MarshalJSON puts the name before the fields of the line.
+func (l appLine) MarshalJSON() ([]byte, error) {
+	name, err := json.Marshal(l.App)
+	if err != nil {
+		return nil, err
+	}
+	line, err := l.Line.MarshalJSON()
+	if err != nil {
+		return nil, err
+	}
+	return slices.Concat([]byte(`{"app":`), name, []byte{','}, line[1:]), nil
+}
+
+// appendName appends the name of an app in its own colour, in a column of its own.
+func appendName(b []byte, a *appLog, width int, color bool) []byte {
+	if color {
+		b = append(b, a.colour...)
+	}
+	b = append(b, a.name...)
+	for range width - utf8.RuneCountInString(a.name) {
+		b = append(b, ' ')
+	}
+	b = append(b, " |"...)
+	if color {
+		b = append(b, plain...)
+	}
+	return append(b, ' ')
+}
+
+// look is how lines are written.
 type look struct {
 	color  bool
-	screen bool // a terminal would obey what is in them
+	screen bool // to a terminal, which would obey control characters
 }
 
 const lineTime = "2006-01-02T15:04:05.000Z07:00"
@@ -343,11 +488,11 @@ func appendLine(b []byte, l *v3.Line, as look) []byte {
 // formatLine is one line as appendLine writes it.
 func formatLine(l v3.Line, as look) string { return string(appendLine(nil, &l, as)) }
 
-// sourceColours are for an app's processes and sidecars; the platform has one of
-// its own, and errors have red.
+// sourceColours are for an app's processes and sidecars. The platform has its own
+// colour, and ERR is red.
 var sourceColours = []string{yellow, "\x1b[34m", "\x1b[35m", "\x1b[92m", "\x1b[93m", "\x1b[94m", "\x1b[95m"}
 
-// sourceColour is the same for a source wherever it is seen.
+// sourceColour is always the same for a source.
 func sourceColour(source string) string {
 	switch {
 	case !strings.HasPrefix(source, "APP/"):

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"io"
 	"net/http"
 	"net/url"
@@ -84,6 +85,67 @@ func TestLogsRaw(t *testing.T) {
 	}
 }
 
+// --raw has no line of the platform; a gap is reported beside the text.
+func TestLogsRawNoPlatform(t *testing.T) {
+	d := newDaemon(t).withApp(v3.AppStarted)
+	d.dew("logs", "shop", "--recent", "--raw").must(t, 0)
+	if got := d.query.Get("no_platform"); got != "true" {
+		t.Errorf("asked %v", d.query)
+	}
+	var out, talk bytes.Buffer
+	p := newLinePrinter(logsOptions{Raw: true}, &console{out: &out, err: &talk})
+	a := &appLog{name: "shop"}
+	for _, l := range []v3.Line{
+		{Text: []byte("one, ")},
+		{Text: []byte("2 lines missing"), Flags: []string{v3.FlagGap}},
+		{Text: []byte("two"), Flags: []string{v3.FlagCut}},
+	} {
+		if err := p.line(a, &l); err != nil {
+			t.Fatal(err)
+		}
+	}
+	// A line of another app does not continue a line that was cut.
+	if err := errors.Join(p.line(&appLog{name: "cart"}, &v3.Line{Text: []byte("three")}), p.flush()); err != nil || out.String() != "one, \ntwo\nthree\n" || talk.String() != "shop: 2 lines missing\n" {
+		t.Errorf("got %q and %q, %v", out.String(), talk.String(), err)
+	}
+}
+
+// What asks for stored lines ends; everything else follows, and -f always.
+func TestLogsEnd(t *testing.T) {
+	d := newDaemon(t).withApp(v3.AppStarted)
+	for args, follows := range map[string]bool{
+		"":                        true,
+		"-n 5":                    true,
+		"--sidecar x":             true,
+		"--no-sidecars":           true,
+		"--process web":           true,
+		"--instance 0":            true,
+		"--grep x":                true,
+		"--stream err":            true,
+		"--raw":                   true,
+		"--json":                  true,
+		"--recent":                false,
+		"--since 10m":             false,
+		"--since-last-start":      false,
+		"--until 1m":              false,
+		"--crash 1":               false,
+		"--raw --since 1m":        false,
+		"-f --since 10m":          true,
+		"--follow --recent":       true,
+		"-f --since-last-start":   true,
+		"--json --until 1m -f":    true,
+		"--recent --grep x --raw": false,
+	} {
+		ctx, cancel := context.WithCancel(t.Context())
+		out := &until{text: "hello", then: cancel}
+		err := newApp(&console{out: out, err: io.Discard, in: strings.NewReader("")}).RunContext(ctx, append([]string{"dew", "--run", d.run, "logs", "shop"}, strings.Fields(args)...))
+		cancel()
+		if got := strings.Contains(out.String(), "hello"); err != nil || got != follows { // the daemon says hello to those who follow
+			t.Errorf("%s: follows: %v, want %v (%v)", args, got, follows, err)
+		}
+	}
+}
+
 // A plain text is looked for by the daemon, an expression here; -n counts the
 // lines that match.
 func TestLogsGrep(t *testing.T) {
@@ -131,7 +193,7 @@ func TestLogsQuery(t *testing.T) {
 		"--sidecar a --no-sidecars":             "exclude each other",
 		"--crash 0":                             "less than 1",
 		"--instance -1":                         "less than 0",
-		"--since yesterday":                     "is no time",
+		"--since yesterday":                     "is not a time",
 		"--since 2026-01-02 --until 2026-01-01": "must be before",
 		"--grep (":                              "missing closing",
 		"--raw --json":                          "exclude each other",
@@ -146,7 +208,7 @@ func TestLogsVerify(t *testing.T) {
 	d.report = v3.LogReport{OK: true, Lines: 3, First: 1, Last: 3, Segments: 1}
 	d.dew("logs", "shop", "--verify").must(t, 0, "3 lines, numbers 1 to 3")
 	d.report = v3.LogReport{OK: true, Lines: 1, First: 9, Last: 9, Gaps: 1, Lost: 8}
-	d.dew("logs", "shop", "--verify").must(t, 0, "1 gaps tell of 8 missing lines") // the retention dropped them
+	d.dew("logs", "shop", "--verify").must(t, 0, "gaps: 1, with 8 missing lines") // the retention dropped them
 	d.report = v3.LogReport{Problems: []string{"line 5 stands where line 4 should"}}
 	d.dew("logs", "shop", "--verify").must(t, statusFailed, "line 5 stands where line 4 should")
 }
@@ -204,4 +266,14 @@ func FuzzReadMoment(f *testing.F) {
 			t.Errorf("%q = %v", text, at)
 		}
 	})
+}
+
+// A crash that does not exist is told in the words of dew.
+func TestLogsNoCrash(t *testing.T) {
+	d := newDaemon(t)
+	d.withOther("shop").refuse = "The query parameter is invalid: crash 9 does not exist: 1 crash is on record"
+	d.dew("logs", "shop", "--crash", "9").must(t, 1, "app shop: crash 9 does not exist: 1 crash is on record", "dew crashes shop lists them")
+	d = newDaemon(t)
+	d.withOther("shop")
+	d.dew("logs", "shop", "--crash", "1").must(t, 0, "Crash 1 of shop has no lines")
 }

@@ -282,10 +282,10 @@ func TestServiceLogs(t *testing.T) {
 	d.shelves.instance("kv", v3.ServiceManaged)
 	d.shelves.instance("mail", v3.ServiceUserProvided)
 	d.dew("logs", "--service", "kv", "--recent").must(t, 0, "[SERVICE/REDIS/0] OUT ready for s-kv")
-	d.dew("logs", "--service", "mail", "--recent").must(t, 1, "mail is user-provided")
+	d.dew("logs", "--service", "mail", "--recent").must(t, 1, "service instance mail has no logs: it is user-provided")
 	d.dew("logs", "--service", "kw", "--recent").must(t, 1, `did you mean "kv"?`)
-	d.dew("logs", "shop", "--service", "kv").must(t, 2, "logs needs APP, or --service")
-	d.dew("logs").must(t, 2, "logs needs APP, or --service")
+	d.dew("logs", "shop", "--service", "kv").must(t, 2, "takes neither APP nor --all")
+	d.dew("logs").must(t, 2, "logs needs APP, --all, or --service")
 	d.dew("logs", "--service", "kv", "--sidecar", "x").must(t, 2, "--service takes neither")
 }
 

@@ -227,6 +227,11 @@ func enter(ctx context.Context, in inside, t sshTalk) (*ssh.Client, error) {
 	if err != nil {
 		return nil, err
 	}
+	return dialSSH(ctx, user, code)
+}
+
+// dialSSH connects to the ssh door and logs in with a code.
+func dialSSH(ctx context.Context, user string, code v3.SSHCode) (*ssh.Client, error) {
 	const limit = 30 * time.Second
 	raw, err := (&net.Dialer{Timeout: limit}).DialContext(ctx, "tcp", code.Address)
 	if err != nil {
@@ -354,6 +359,9 @@ func ended(ctx context.Context, err error) error {
 	}
 	if err != nil && ctx.Err() != nil {
 		return ctx.Err()
+	}
+	if missing := (*ssh.ExitMissingError)(nil); errors.As(err, &missing) {
+		return &failure{status: lostStatus, err: errors.New("the connection to dewd broke before the command ended")}
 	}
 	if err != nil {
 		return &failure{status: lostStatus, err: fmt.Errorf("the connection broke: %w", err)}

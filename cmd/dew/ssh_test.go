@@ -105,6 +105,9 @@ func TestEnded(t *testing.T) {
 	if f := (*failure)(nil); !errors.As(err, &f) || err.Error() != "" {
 		t.Errorf("an end with a status = %v, want no words", err)
 	}
+	if err := ended(t.Context(), &ssh.ExitMissingError{}); statusOf(err) != 255 || err.Error() != "the connection to dewd broke before the command ended" {
+		t.Errorf("no status = %v with %d, want 255", err, statusOf(err))
+	}
 	if err := ended(t.Context(), errors.New("reset")); statusOf(err) != 255 || !strings.Contains(err.Error(), "reset") {
 		t.Errorf("a broken connection = %v with %d, want 255", err, statusOf(err))
 	}

@@ -1,9 +1,13 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
+	"io"
+	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -20,40 +24,48 @@ const categoryTasks = "Tasks"
 func taskCommands(g *global) []*cli.Command {
 	return []*cli.Command{
 		g.command(verb{
-			name: "run-task", alias: "rt", args: "APP", category: categoryTasks, usage: "run a command once, with the droplet of an app",
-			about: "The task has a container of its own, without sidecars; the app need not run. Without a command the task is made after " +
-				"the process type task, or after the one that --process names. What it prints is among the lines of dew logs.\n\n" +
+			name: "run-task", alias: "rt", args: "APP", category: categoryTasks, usage: "Run a command as a task, in its own container with the droplet of an app",
+			about: "The container has the variables and services of the app, and no sidecars. The app does not have to run. Without --command " +
+				"the task runs the command of the process type task, or of the one that --process names. dew logs shows its output.\n\n" +
+				"With --wait dew shows the output while the task runs, and exits with the exit status of the task.\n\n" +
 				"Examples:\n   dew run-task shop --command \"rake db:migrate\" --name migrate --wait\n   dew run-task shop --process worker -m 1G",
-			flags: []cli.Flag{
+			flags: append([]cli.Flag{
 				&cli.StringFlag{Name: "command", Aliases: []string{"c"}, Usage: "`command` to run"},
-				&cli.StringFlag{Name: "name", DefaultText: "generated", Usage: "`name` of the task"},
-				&cli.StringFlag{Name: "m", Usage: "`memory` of the task, such as 256M"},
-				&cli.StringFlag{Name: "k", Usage: "`disk` of the task, such as 512M"},
-				&cli.StringFlag{Name: "l", Usage: "`bytes` per second that are kept of what it prints, such as 16K; -1 for all"},
-				&cli.StringFlag{Name: "process", Usage: "process `type` that the task is made after"},
-				&cli.BoolFlag{Name: "wait", Aliases: []string{"w"}, DisableDefaultText: true, Usage: "wait for its end; a task that failed makes dew fail"},
+				&cli.StringFlag{Name: "l", Usage: "log rate limit in `bytes` per second, such as 16K; -1 for no limit"},
+				&cli.StringFlag{Name: "process", Usage: "process `type` whose command, memory and disk the task uses by default"},
+				&cli.BoolFlag{Name: "wait", Aliases: []string{"w"}, DisableDefaultText: true, Usage: "show the output until the task ends, and exit with its exit status"},
 				jsonFlag(),
-			},
+			}, containerFlags()...),
 		}, func(c *cli.Context, ask *client.Client, out *console) error {
 			return runRunTask(c.Context, taskOptions{
 				App: c.Args().First(), Command: c.String("command"), Name: c.String("name"), Process: c.String("process"), Wait: c.Bool("wait"),
 				Memory: c.String("m"), Disk: c.String("k"), LogRate: c.String("l"),
 			}, ask, out)
 		}),
-		g.command(verb{name: "tasks", args: "APP", category: categoryTasks, usage: "list the tasks of an app, newest first", flags: []cli.Flag{jsonFlag()}},
+		runCommand(g),
+		g.command(verb{name: "tasks", args: "APP", category: categoryTasks, usage: "List the tasks of an app, newest first", flags: []cli.Flag{jsonFlag()}},
 			func(c *cli.Context, ask *client.Client, out *console) error {
 				return runTasks(c.Context, c.Args().First(), ask, out)
 			}),
-		g.command(verb{name: "task", args: "APP TASK_ID", category: categoryTasks, usage: "show a task", flags: []cli.Flag{jsonFlag()}},
+		g.command(verb{name: "task", args: "APP TASK_ID", category: categoryTasks, usage: "Show a task", flags: []cli.Flag{jsonFlag()}},
 			func(c *cli.Context, ask *client.Client, out *console) error {
 				return runTask(c.Context, c.Args().Get(0), c.Args().Get(1), ask, out)
 			}),
 		g.command(verb{
-			name: "terminate-task", args: "APP TASK_ID", category: categoryTasks, usage: "end a task that runs",
-			about: "It is asked to end (SIGTERM), and killed 10 seconds later.\n\nExample:\n   dew terminate-task shop 3",
+			name: "terminate-task", args: "APP TASK_ID", category: categoryTasks, usage: "Stop a running task",
+			about: "dewd sends SIGTERM, and SIGKILL 10 seconds later.\n\nExample:\n   dew terminate-task shop 3",
 		}, func(c *cli.Context, ask *client.Client, out *console) error {
 			return runTerminateTask(c.Context, c.Args().Get(0), c.Args().Get(1), ask, out)
 		}),
+	}
+}
+
+// containerFlags are the flags of commands that run something in its own container.
+func containerFlags() []cli.Flag {
+	return []cli.Flag{
+		&cli.StringFlag{Name: "name", DefaultText: "generated", Usage: "`name` of the task"},
+		&cli.StringFlag{Name: "m", Usage: "`memory` limit, such as 256M"},
+		&cli.StringFlag{Name: "k", Usage: "`disk` limit, such as 512M"},
 	}
 }
 
@@ -63,8 +75,7 @@ type taskOptions struct {
 	Wait                        bool
 }
 
-// taskProcess is the process type that a task is made after when nobody says
-// what to run.
+// taskProcess is the process type whose command a task runs by default.
 const taskProcess = "task"
 
 func runRunTask(ctx context.Context, o taskOptions, ask *client.Client, out *console) error {
@@ -79,25 +90,33 @@ func runRunTask(ctx context.Context, o taskOptions, ask *client.Client, out *con
 	if body.Template, err = o.template(ctx, ask, a); err != nil {
 		return err
 	}
-	t, err := ask.RunTask(ctx, a.GUID, body)
-	if err != nil {
-		return fmt.Errorf("cannot run a task of %s: %w", a.Name, err)
-	}
-	out.say("Task %s of app %s has been submitted; its id is %d", t.Name, a.Name, t.SequenceID)
+	w := &taskOutput{out: out.out, err: out.err, screen: out.screen}
 	if o.Wait {
-		wait := out.wait("Running task %s", t.Name)
-		t, err = waitTask(ctx, t, ask)
-		if wait.end(); err != nil {
+		if err := w.begin(ctx, a, ask); err != nil {
 			return err
 		}
+	}
+	t, err := ask.RunTask(ctx, a.GUID, body)
+	if err != nil {
+		return fmt.Errorf("cannot run a task of app %s: %w", a.Name, err)
+	}
+	out.say("Created task %s of app %s with id %d", t.Name, a.Name, t.SequenceID)
+	if !o.Wait {
+		if out.json {
+			return out.encode(t)
+		}
+		return nil
+	}
+	if out.json {
+		w.out = out.err
+	}
+	if t, err = w.stream(ctx, a, t, ask); err != nil {
+		return err
 	}
 	if out.json {
 		err = out.encode(t)
 	}
-	if !o.Wait {
-		return err
-	}
-	if err := errors.Join(err, failedTask(a, t)); err != nil {
+	if err := errors.Join(err, failedTask(t)); err != nil {
 		return err
 	}
 	out.say("Task %s succeeded", t.Name)
@@ -121,7 +140,7 @@ func (o taskOptions) body() (v3.CreateTask, error) {
 	return b, nil
 }
 
-// template is the process that the task is made after; nil: none.
+// template is the process whose command and limits the task uses; nil: none.
 func (o taskOptions) template(ctx context.Context, ask *client.Client, a v3.App) (*v3.TaskTemplate, error) {
 	kind := o.Process
 	if kind == "" && o.Command == "" {
@@ -140,35 +159,122 @@ func (o taskOptions) template(ctx context.Context, ask *client.Client, a v3.App)
 		}
 	}
 	if o.Process == "" {
-		return nil, usage("say what to run with --command, or which process type with --process: %s has no process type %s", a.Name, taskProcess)
+		return nil, usage("no command given: use --command, or --process with a process type (app %s has no process type %s)", a.Name, taskProcess)
 	}
-	return nil, fmt.Errorf("%s has no process type %q", a.Name, kind)
+	return nil, fmt.Errorf("app %s has no process type %q", a.Name, kind)
 }
 
-// waitTask waits until the task has ended.
-func waitTask(ctx context.Context, t v3.Task, ask *client.Client) (v3.Task, error) {
+// waitTask waits until the task is in one of the states. dewd can be restarted
+// meanwhile.
+func waitTask(ctx context.Context, t v3.Task, ask *client.Client, states ...string) (v3.Task, error) {
+	answered := time.Now()
 	err := client.Poll(ctx, func() (bool, error) {
-		var err error
-		t, err = ask.Task(ctx, t.GUID)
-		return t.State == v3.TaskSucceeded || t.State == v3.TaskFailed, err
+		now, err := ask.Task(ctx, t.GUID)
+		away := (*client.Unreachable)(nil)
+		switch {
+		case err == nil:
+			t, answered = now, time.Now()
+		case errors.As(err, &away) && time.Since(answered) < lostSpace:
+			err = nil
+		}
+		return slices.Contains(states, t.State), err
 	})
 	return t, err
 }
 
-// failedTask is the error of a task that failed.
-func failedTask(a v3.App, t v3.Task) error {
+// exitedWith finds the exit status in the failure reason of a task.
+var exitedWith = regexp.MustCompile(`: Exited with status (\d+)( \(out of memory\))?$`)
+
+// failedTask is the error of a task that failed. Its status is the exit status of
+// the task.
+func failedTask(t v3.Task) error {
 	if t.State != v3.TaskFailed {
 		return nil
 	}
-	why := "it does not say why"
+	why := "for an unknown reason"
 	if t.Result.FailureReason != nil {
 		why = *t.Result.FailureReason
 	}
-	f := &failure{status: statusFailed, err: fmt.Errorf("task %s failed: %s", t.Name, why), todo: "dew logs " + a.Name + " --recent shows what it printed"}
-	if strings.Contains(why, "(out of memory)") {
-		f.status, f.todo = statusMemory, "give it more memory (-m); it had "+strconv.Itoa(t.MemoryInMB)+"M"
+	exit := exitedWith.FindStringSubmatch(why)
+	if exit == nil {
+		return &failure{status: statusFailed, err: fmt.Errorf("task %s failed: %s", t.Name, why)}
+	}
+	f := &failure{status: statusFailed, err: fmt.Errorf("task %s exited with status %s%s", t.Name, exit[1], exit[2])}
+	if n, err := strconv.Atoi(exit[1]); err == nil && n > 0 && n < 256 {
+		f.status = n
+	}
+	if exit[2] != "" {
+		f.todo = fmt.Sprintf("Give it more memory with -m; it had %dM", t.MemoryInMB)
 	}
 	return f
+}
+
+// taskOutput writes the lines of one task as it printed them.
+type taskOutput struct {
+	out, err io.Writer
+	screen   bool
+	place    client.LogPlace
+	buf      []byte
+	held     []byte // a line that may be the last, which dewd adds
+}
+
+// begin notes where the log ends before the task begins.
+func (w *taskOutput) begin(ctx context.Context, a v3.App, ask *client.Client) error {
+	return ask.Logs(ctx, a.GUID, client.LogQuery{Newest: 0, Place: &w.place}, client.Lines{Line: func(*v3.Line) error { return nil }})
+}
+
+// stream writes what the task prints until it has ended.
+func (w *taskOutput) stream(ctx context.Context, a v3.App, t v3.Task, ask *client.Client) (v3.Task, error) {
+	q := client.LogQuery{Newest: -1, Follow: true, Source: "APP/TASK/" + t.Name, Place: &w.place}
+	lines := client.Lines{Line: w.line}
+	following, stop := context.WithCancel(ctx)
+	read := make(chan error, 1)
+	go func() { read <- ask.Logs(following, a.GUID, q, lines) }()
+	t, err := waitTask(ctx, t, ask, v3.TaskSucceeded, v3.TaskFailed)
+	stop()
+	<-read // an error of it comes again below
+	if err != nil {
+		return t, err
+	}
+	q.Follow = false // all of its lines are stored before its state changes
+	if err := ask.Logs(ctx, a.GUID, q, lines); err != nil {
+		return t, fmt.Errorf("cannot read the output of task %s: %w", t.Name, err)
+	}
+	return t, nil
+}
+
+// exitLine begins the line that dewd adds behind the output of a task.
+const exitLine = "Exit status "
+
+// line writes a line to the stream that it was printed to. The last line is not
+// the task's own.
+func (w *taskOutput) line(l *v3.Line) error {
+	if len(w.held) > 0 {
+		if _, err := w.out.Write(w.held); err != nil {
+			return err
+		}
+		w.held = nil
+	}
+	to := w.out
+	if l.Stream == "ERR" || slices.Contains(l.Flags, v3.FlagGap) {
+		to = w.err
+	}
+	b := w.buf[:0]
+	if w.screen {
+		b = appendShown(b, l.Text, true)
+	} else {
+		b = append(b, l.Text...)
+	}
+	if !slices.Contains(l.Flags, v3.FlagCut) {
+		b = append(b, '\n')
+	}
+	w.buf = b
+	if l.Stream == "OUT" && bytes.HasPrefix(l.Text, []byte(exitLine)) {
+		w.held = slices.Clone(b)
+		return nil
+	}
+	_, err := to.Write(b)
+	return err
 }
 
 func runTasks(ctx context.Context, name string, ask *client.Client, out *console) error {
@@ -184,12 +290,12 @@ func runTasks(ctx context.Context, name string, ask *client.Client, out *console
 		return out.encode(ts)
 	}
 	if len(ts) == 0 {
-		out.say("%s has no tasks; dew run-task runs one", a.Name)
+		out.say("App %s has no tasks. Run one with dew run-task or dew run", a.Name)
 		return nil
 	}
 	table := [][]string{{"id", "name", "state", "start time", "command"}}
 	for _, t := range ts {
-		table = append(table, []string{strconv.Itoa(t.SequenceID), t.Name, t.State, t.CreatedAt.Local().Format(time.DateTime), command(t)})
+		table = append(table, []string{strconv.Itoa(t.SequenceID), t.Name, strings.ToLower(t.State), t.CreatedAt.Local().Format(time.DateTime), command(t)})
 	}
 	return out.table(table)
 }
@@ -213,7 +319,7 @@ func runTask(ctx context.Context, name, id string, ask *client.Client, out *cons
 	rows := [][]string{
 		{"id:", strconv.Itoa(t.SequenceID)},
 		{"name:", t.Name},
-		{"state:", t.State},
+		{"state:", strings.ToLower(t.State)},
 		{"start time:", t.CreatedAt.Local().Format(time.DateTime)},
 		{"command:", command(t)},
 		{"memory:", strconv.Itoa(t.MemoryInMB) + "M"},
@@ -230,10 +336,13 @@ func runTerminateTask(ctx context.Context, name, id string, ask *client.Client, 
 	if err != nil {
 		return err
 	}
-	if _, err := ask.CancelTask(ctx, t.GUID); err != nil {
-		return fmt.Errorf("cannot end task %d of %s: %w", t.SequenceID, a.Name, err)
+	if t.State == v3.TaskSucceeded || t.State == v3.TaskFailed {
+		return fmt.Errorf("cannot stop task %d of app %s: it is not running, it %s", t.SequenceID, a.Name, strings.ToLower(t.State))
 	}
-	out.say("Task %d of app %s is ending", t.SequenceID, a.Name)
+	if _, err := ask.CancelTask(ctx, t.GUID); err != nil {
+		return fmt.Errorf("cannot stop task %d of app %s: %w", t.SequenceID, a.Name, err)
+	}
+	out.say("Stopping task %d of app %s", t.SequenceID, a.Name)
 	return nil
 }
 
@@ -241,7 +350,7 @@ func runTerminateTask(ctx context.Context, name, id string, ask *client.Client, 
 func findTask(ctx context.Context, name, id string, ask *client.Client) (v3.App, v3.Task, error) {
 	n, err := strconv.Atoi(id)
 	if err != nil || n < 1 {
-		return v3.App{}, v3.Task{}, usage("%q is no id of a task: dew tasks %s lists them", id, name)
+		return v3.App{}, v3.Task{}, usage("%q is not the id of a task: dew tasks %s lists them", id, name)
 	}
 	a, err := findApp(ctx, ask, name)
 	if err != nil {

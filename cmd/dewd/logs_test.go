@@ -136,6 +136,9 @@ func TestLastWords(t *testing.T) {
 		if err != nil || !strings.Contains(out, "OUT last words\n") {
 			return fmt.Errorf("%w: %s", err, out)
 		}
+		if strings.Contains(out, "[CELL/") || strings.Contains(out, "[API/") || strings.Count(out, "OUT last words\n") != 1 {
+			t.Errorf("other lines than those of the crashed instance:\n%s", out)
+		}
 		return nil
 	})
 	// The second instance may only just have been made.

@@ -142,10 +142,10 @@ func TestTasks(t *testing.T) {
 	if lines := c.recent(); !strings.Contains(lines, "[APP/TASK/template/0] OUT from the Procfile") {
 		t.Errorf("the template was not run:\n%s", lines)
 	}
-	if out := c.exitCode(1, "run-task", "shop", "--wait", "--name", "badly", "--command", "echo oh; exit 3"); !strings.Contains(out, "APP/TASK/badly: Exited with status 3") {
+	if out := c.exitCode(3, "run-task", "shop", "--wait", "--name", "badly", "--command", "echo oh; exit 3"); !strings.Contains(out, "oh\n") || !strings.Contains(out, "task badly exited with status 3") {
 		t.Errorf("dew says %s", out)
 	}
-	if out := c.exitCode(7, "run-task", "shop", "--wait", "--name", "greedy", "--command", "./testapp alloc 64", "-m", "16M"); !strings.Contains(out, "APP/TASK/greedy: Exited with status 137 (out of memory)") {
+	if out := c.exitCode(137, "run-task", "shop", "--wait", "--name", "greedy", "--command", "./testapp alloc 64", "-m", "16M"); !strings.Contains(out, "task greedy exited with status 137 (out of memory)") {
 		t.Errorf("dew says %s", out)
 	}
 	if out := c.exitCode(1, "run-task", "shop", "--wait", "--name", "large", "--command", "head -c 8M /dev/zero >big; sleep 1000", "-k", "2M"); !strings.Contains(out, "disk quota exceeded") {
