@@ -71,7 +71,7 @@ func chooseCrash(crashes []v3.Crash, w crashedWish) (v3.Crash, error) {
 	}
 	if w.number > 0 {
 		if w.number > len(crashes) {
-			return v3.Crash{}, fmt.Errorf("there are records of %d crashes, not of %d", len(crashes), w.number)
+			return v3.Crash{}, fmt.Errorf("crash %d does not exist: crashes on record: %d", w.number, len(crashes))
 		}
 		c := crashes[w.number-1]
 		switch {

@@ -25,7 +25,7 @@ func TestChooseCrash(t *testing.T) {
 		{crashedWish{index: -1, number: 3}, "c"},
 		{crashedWish{index: -1, number: 1}, "nothing is kept of crash 1"},
 		{crashedWish{index: -1, number: 2, process: "web"}, "crash 2 was one of worker/0"},
-		{crashedWish{index: -1, number: 5}, "records of 4 crashes"},
+		{crashedWish{index: -1, number: 5}, "crash 5 does not exist: crashes on record: 4"},
 	} {
 		c, err := chooseCrash(crashes, tt.wish)
 		if err != nil && strings.Contains(err.Error(), tt.want) || err == nil && c.Instance == tt.want {
@@ -48,7 +48,7 @@ func TestCrashedErrors(t *testing.T) {
 		{[]string{"ssh", "shop", "--crash", "1"}, 1, "nothing is kept of crash 1"},
 		{[]string{"ssh", "shop", "--crash", "0"}, 2, "1 is the newest"},
 		{[]string{"ssh", "shop", "--crashed", "-L", "1:localhost:2"}, 2, "nothing to forward to"},
-		{[]string{"cp", "--crash", "2", "shop:x", "."}, 1, "records of 1 crashes"},
+		{[]string{"cp", "--crash", "2", "shop:x", "."}, 1, "crash 2 does not exist: crashes on record: 1"},
 	} {
 		d.dew(tt.args...).must(t, tt.status, tt.want)
 	}
