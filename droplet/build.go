@@ -67,6 +67,9 @@ type Build struct {
 type BuildOptions struct {
 	Stacks func(name string) (Stack, error)
 	Say    func(app, line string) // the [STG/0] lines; nil: nobody listens
+	// Printed are the newest lines that the build of an app has printed to stderr since
+	// then, oldest first; nil: they are not kept.
+	Printed func(app string, since time.Time) []string
 	// InUse returns the guids of droplets that apps run or will run, as the transaction
 	// has it; they are never collected. As long as it returns nil, that is not known and
 	// nothing is.
@@ -112,6 +115,9 @@ type Builds struct {
 func NewBuilds(db *store.DB, p *Packages, s *Shelf, o BuildOptions) *Builds {
 	if o.Say == nil {
 		o.Say = func(string, string) {}
+	}
+	if o.Printed == nil {
+		o.Printed = func(string, time.Time) []string { return nil }
 	}
 	if o.InUse == nil {
 		o.InUse = func(*store.Tx) map[string]bool { return nil }

@@ -48,6 +48,7 @@ type daemon struct {
 	sent      map[string]string
 	hadBits   bool
 	builds    []v3.Build
+	buildGone bool     // the build is, with its app
 	outcome   v3.Build // of the next build; its state is told from the second look on
 	lines     []v3.LogCacheEnvelope
 	crashes   []v3.Crash
@@ -291,6 +292,9 @@ func (d *daemon) pushRoutes(handle func(string, func(*http.Request, []byte) any)
 		return answer{201, v3.Build{GUID: "build-1", State: v3.BuildStaging}}
 	})
 	handle("GET /v3/builds/build-1", func(*http.Request, []byte) any {
+		if d.buildGone {
+			return answer{404, v3.Errors{Errors: []v3.Error{{Code: 10010, Title: "CF-ResourceNotFound", Detail: "Build not found"}}}}
+		}
 		for _, text := range d.lateLines {
 			d.say("STG", "0", text)
 		}

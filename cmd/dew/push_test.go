@@ -139,7 +139,7 @@ func TestPushNoStart(t *testing.T) {
 }
 
 func TestPushFails(t *testing.T) {
-	why := "NoAppDetectedError: nothing here can be started"
+	why := "NoAppDetectedError - An app was not successfully detected by any available buildpack: Found app.py"
 	for name, c := range map[string]struct {
 		prepare func(d *daemon)
 		minutes string // to start in
@@ -152,7 +152,7 @@ func TestPushFails(t *testing.T) {
 				d.lateLines = []string{"-----> Looking"}
 				d.outcome = v3.Build{State: v3.BuildFailed, Error: &why}
 			},
-			status: 3, text: "NoAppDetectedError",
+			status: 3, text: "cannot stage shop: Found app.py",
 		},
 		"crashed": {
 			prepare: func(d *daemon) {
@@ -207,6 +207,32 @@ func TestPushFails(t *testing.T) {
 			d.dew(args...).must(t, c.status, c.text)
 		})
 	}
+}
+
+// The last line of a push whose staging failed is the cause, and no other line is.
+func TestPushSaysCauseOnce(t *testing.T) {
+	for text, want := range map[string]string{
+		"BuildpackCompileFailed - App staging failed in the buildpack compile phase: npm is missing": "npm is missing",
+		"BuildpackReleaseFailed - App staging failed in the buildpack release phase: no YAML":        "no YAML",
+		"BuildpackCompileFailed - App staging failed: cannot fetch buildpack x - y":                  "cannot fetch buildpack x - y",
+		"StagingError - it took longer than 1m":                                                      "it took longer than 1m",
+		"Procfile line 3: x - y":                                                                     "Procfile line 3: x - y",
+	} {
+		d := newDaemon(t)
+		d.lateLines = []string{"-----> Installing", "Staging failed: " + text}
+		d.outcome = v3.Build{State: v3.BuildFailed, Error: &text}
+		r := d.dew("push", "shop", "--no-manifest", "-p", folder(t, map[string]string{"a": "a"}))
+		r.must(t, 3, "-----> Installing")
+		if last := explain(r.err); last != "cannot stage shop: "+want || strings.Contains(r.talk, want) {
+			t.Errorf("%q is told as:\n%s%s", text, r.talk, last)
+		}
+	}
+}
+
+func TestPushOfDeletedApp(t *testing.T) {
+	d := newDaemon(t)
+	d.buildGone = true
+	d.dew("push", "shop", "--no-manifest", "-p", folder(t, map[string]string{"a": "a"})).must(t, 1, "app shop was deleted while it was staged")
 }
 
 func startsForEver(d *daemon) { d.stats = []v3.InstanceStats{{State: v3.StateStarting}} }
