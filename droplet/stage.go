@@ -135,7 +135,7 @@ func (b *Builds) take(ctx context.Context, t taking) error {
 	if err := describe(t, told); err != nil {
 		return err
 	}
-	b.o.Say(d.App, commandsLine(d.Commands))
+	b.sayCommands(d.App, d.Commands)
 	info, err := json.Marshal(stagingFile{Buildpack: detectedOf(*d), Command: d.Commands["web"], Processes: d.Commands, Sidecars: d.Sidecars, Java: d.Java, Custom: d.Custom})
 	if err != nil {
 		return fmt.Errorf("cannot write %s: %w", stagingInfo, err)
