@@ -77,7 +77,10 @@ type BuildOptions struct {
 	// Collected is told when images are gone that no droplet names. It must be quick,
 	// and may be nil.
 	Collected func()
-	Logger    *slog.Logger
+	// Ended is told when a build is over and nothing of it is left. It must be quick,
+	// and may be nil.
+	Ended  func()
+	Logger *slog.Logger
 
 	// Builder runs buildpacks. Without it there is the binary buildpack alone.
 	Builder Builder

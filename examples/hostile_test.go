@@ -71,6 +71,48 @@ func (c *cell) containers(t *testing.T) (found []string) {
 	return found
 }
 
+// An app that is deleted while it is staged is told to be, and leaves nothing. A daemon
+// that ends with all apps ends a staging as well, with status 0 and no complaint.
+func TestDeletedWhileStaging(t *testing.T) {
+	c := limited(t)
+	dir := t.TempDir()
+	write(t, filepath.Join(dir, "x"), "x", 0o644)
+	pack := buildpack(t, map[string]string{"compile": "echo compiling; sleep 1000", "release": "echo 'default_process_types: {web: sleep 1000}'"})
+	push := func(name string) <-chan result {
+		ended := make(chan result, 1)
+		go func() { ended <- c.dew("", "push", name, "-p", dir, "-b", pack, "-u", "process", "--no-route", "-m", "32M") }()
+		eventually(t, "the staging of "+name, func() error {
+			if r := c.dew("", "logs", name, "--recent"); !strings.Contains(r.out, "compiling") {
+				return fmt.Errorf("status %d: %s%s", r.code, r.out, r.err)
+			}
+			return nil
+		})
+		return ended
+	}
+	ended := push("gone")
+	c.must(t, "delete", "-f", "gone")
+	if r := <-ended; r.code != 1 || !strings.Contains(r.err, "app gone was deleted while it was staged") {
+		t.Errorf("status %d, want 1:\n%s", r.code, r.err)
+	}
+	eventually(t, "the end of the build", func() error {
+		logs, err := filepath.Glob(filepath.Join(c.dir, "root", "logs", "*-*"))
+		if left := append(c.containers(t), logs...); len(left) != 0 {
+			return fmt.Errorf("left behind: %v", left)
+		}
+		return err
+	})
+	ended = push("staging")
+	if err := c.end(); err != nil {
+		t.Error(err)
+	}
+	c.cmd = nil // it has ended
+	<-ended
+	b, err := os.ReadFile(c.log)
+	if err != nil || !strings.Contains(string(b), "leaving, all apps have ended") || strings.Contains(string(b), "apps stay") {
+		t.Errorf("%v, it says otherwise what it did:\n%s", err, b)
+	}
+}
+
 // mischief is what a buildpack does, and why its build fails.
 type mischief struct{ compile, want string }
 
