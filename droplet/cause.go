@@ -6,6 +6,7 @@ import (
 	"regexp"
 	"strings"
 	"unicode"
+	"unicode/utf8"
 )
 
 // maxCause bounds the part of the cause of a failed build that a tool printed.
@@ -28,6 +29,8 @@ var (
 	composerProblem = regexp.MustCompile(`^- .* requires `)
 	// position begins the message of a compiler.
 	position = regexp.MustCompile(`^\S+\.[A-Za-z]+:\d+(:\d+)?: .`)
+	// errorWord says only that it is an error.
+	errorWord = regexp.MustCompile(`(?i)^(error|fatal|e):\s*|^\[!\]\s*`)
 	// errorLine is a line that calls itself an error.
 	errorLine = regexp.MustCompile(`(?i)^(\**([a-z_.]*error|fatal|e)\b\s*[:!*]|\[!\])`)
 )
@@ -44,7 +47,8 @@ func causeOf(printed []string) string {
 	if len(lines) == 0 {
 		return ""
 	}
-	cause := cmp.Or(npmCause(lines), compilerCause(lines), firstMatch(lines, composerProblem), lastMatch(lines, errorLine), lines[len(lines)-1])
+	cause := cmp.Or(npmCause(lines), compilerCause(lines), firstMatch(lines, composerProblem), lastMatch(lines, errorLine), lastSentence(lines))
+	cause = errorWord.ReplaceAllString(cause, "")
 	return shortenCause(strings.ReplaceAll(cause, "/tmp/app/", ""))
 }
 
@@ -94,6 +98,24 @@ func compilerCause(lines []string) string {
 		return first + " (and 1 more error)"
 	}
 	return fmt.Sprintf("%s (and %d more errors)", first, n-1)
+}
+
+// wrapped is how long a line is at least that was broken for a terminal.
+const wrapped = 60
+
+// lastSentence is the last line, with those before it of which it is the end.
+func lastSentence(lines []string) string {
+	i := len(lines) - 1
+	text := lines[i]
+	for ; i > 0 && len(lines[i-1]) >= wrapped && unicode.IsLower(first(lines[i])); i-- {
+		text = lines[i-1] + " " + text
+	}
+	return text
+}
+
+func first(s string) rune {
+	r, _ := utf8.DecodeRuneInString(s)
+	return r
 }
 
 func firstMatch(lines []string, want *regexp.Regexp) string {

@@ -36,7 +36,7 @@ func TestCauseOf(t *testing.T) {
 		"pip": {
 			"\x1b[31mERROR: Could not find a version that satisfies the requirement nonesuch (from versions: none)\x1b[0m\n" +
 				"\x1b[31mERROR: No matching distribution found for nonesuch\x1b[0m\n[notice] A new release of pip is available: 23.2 -> 24.0\n",
-			"ERROR: No matching distribution found for nonesuch",
+			"No matching distribution found for nonesuch",
 		},
 		"pip build": {
 			"  error: subprocess-exited-with-error\n  × python setup.py egg_info did not run successfully.\n  │ exit code: 1\n  ╰─> [1 lines of output]\n" +
@@ -44,6 +44,8 @@ func TestCauseOf(t *testing.T) {
 			"ModuleNotFoundError: No module named 'numpy'",
 		},
 		"bundler":  {"Could not find gem 'nonesuch' in rubygems repository https://rubygems.org/ or installed locally.\n", "Could not find gem 'nonesuch' in rubygems repository https://rubygems.org/ or installed locally."},
+		"wrapped":  {"Could not reach host index.rubygems.org. Check your network connection and try\nagain.\n", "Could not reach host index.rubygems.org. Check your network connection and try again."},
+		"Gemfile":  {"\n[!] There was an error parsing `Gemfile`: x\n          ^\n #  -----\n #  source\n", "There was an error parsing `Gemfile`: x"},
 		"composer": {"Your requirements could not be resolved.\n  Problem 1\n    - Root composer.json requires a/b, it could not be found.\n\nRead <https://getcomposer.org>\n", "- Root composer.json requires a/b, it could not be found."},
 		"progress": {"10%\r50%\rdownload failed\n", "download failed"},
 		"long":     {strings.Repeat("x", 1000), strings.Repeat("x", maxCause) + "…"},

@@ -249,6 +249,9 @@ func (b *Builds) addPacked(ctx context.Context, files Files, info []byte) (strin
 	sha, err := b.shelf.AddImage(r)
 	r.CloseWithError(errors.New("the image was refused")) // ends the packing
 	<-packed                                              // the files are there only until we return
+	if bad, ok := errors.AsType[*StagingError](err); ok {
+		return "", bad // of the packing
+	}
 	if bad, ok := errors.AsType[*ImageError](err); ok {
 		return "", &StagingError{StagingFailed, "what the buildpacks made cannot be run: " + bad.Error()}
 	}
