@@ -80,15 +80,15 @@ func FuzzReadManifestError(f *testing.F) {
 // The only app of a manifest gets the name that it does not have.
 func TestParseNamedManifest(t *testing.T) {
 	for text, want := range map[string]string{
-		"applications: [{memory: 64M}]":                      "shop",
-		"applications: [{name: null, memory: 64M}]":          "shop",
-		"applications: [{name: own}]":                        "own",
-		"a: &a {memory: 64M}\napplications:\n- {<<: *a}\n":   "shop",
-		"applications: [{memory: 64M}, {name: b}]":           "",
-		"applications: [x]":                                  "",
-		"applications: {}":                                   "",
-		"- x":                                                "",
-		"applications:\n- nmae: x\n  memory: 64M\n  env: {}": "shop",
+		"applications: [{memory: 64M}]":                     "shop",
+		"applications: [{name: null, memory: 64M}]":         "shop",
+		"applications: [{name: own}]":                       "own",
+		"a: &a {memory: 64M}\napplications:\n- {<<: *a}\n":  "shop",
+		"applications: [{memory: 64M}, {name: b}]":          "",
+		"applications: [x]":                                 "",
+		"applications: {}":                                  "",
+		"- x":                                               "",
+		"applications:\n- nam: x\n  memory: 64M\n  env: {}": "shop",
 	} {
 		m, _, err := ParseNamedManifest([]byte(text), nil, "shop")
 		switch {

@@ -80,7 +80,9 @@ func TestDeletedWhileStaging(t *testing.T) {
 	pack := buildpack(t, map[string]string{"compile": "echo compiling; sleep 1000", "release": "echo 'default_process_types: {web: sleep 1000}'"})
 	push := func(name string) <-chan result {
 		ended := make(chan result, 1)
-		go func() { ended <- c.dew("", "push", name, "-p", dir, "-b", pack, "-u", "process", "--no-route", "-m", "32M") }()
+		go func() {
+			ended <- c.dew("", "push", name, "-p", dir, "-b", pack, "-u", "process", "--no-route", "-m", "32M")
+		}()
 		eventually(t, "the staging of "+name, func() error {
 			if r := c.dew("", "logs", name, "--recent"); !strings.Contains(r.out, "compiling") {
 				return fmt.Errorf("status %d: %s%s", r.code, r.out, r.err)
