@@ -335,11 +335,18 @@ func (s *Server) mayStart(registry *app.Registry, a *app.App) error {
 		return err
 	}
 	for _, p := range ps {
+		if p.Instances == 0 {
+			continue
+		}
 		sidecars, err := registry.SidecarsOf(a.GUID, p.Type)
 		if err != nil {
 			return err
 		}
-		if err := d.CheckMemory(p.Type, sidecars); err != nil && p.Instances > 0 {
+		err = d.CheckMemory(p.Type, sidecars)
+		if p.Type == app.Web && err == nil { // other types may be those of an older droplet
+			_, err = d.Command(p)
+		}
+		if err != nil {
 			s.sayError(a.GUID, err.Error())
 			return unprocessable("%v", err)
 		}

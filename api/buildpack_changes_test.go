@@ -213,6 +213,44 @@ func TestSidecarsBesideAJVM(t *testing.T) {
 	w.want(200, "POST", "/v3/apps/"+a.GUID+"/actions/start", "", nil)
 }
 
+// The start of an app is refused, in the answer and in its log, while nothing says how
+// its web process starts. Apps without web instances start.
+func TestNoStartCommand(t *testing.T) {
+	w := newWorld(t)
+	a := w.createApp("shop")
+	web := "/v3/apps/" + a.GUID + "/processes/web"
+	put := func(d droplet.Droplet) {
+		t.Helper()
+		d.App = a.GUID
+		if err := w.c.Shelf.Put(d); err != nil {
+			t.Fatal(err)
+		}
+		w.want(200, "PATCH", "/v3/apps/"+a.GUID+"/relationships/current_droplet", fmt.Sprintf(`{"data":{"guid":%q}}`, d.GUID), nil)
+	}
+	start := func(text string) {
+		t.Helper()
+		for _, action := range []string{"start", "restart"} {
+			r := w.ask("POST", "/v3/apps/"+a.GUID+"/actions/"+action, "")
+			if text == "" && r.Code != 200 || text != "" && (r.Code != 422 || !strings.Contains(r.Body.String(), text)) {
+				t.Errorf("%s: %d %s, want %q", action, r.Code, r.Body, text)
+			}
+		}
+		w.want(200, "POST", "/v3/apps/"+a.GUID+"/actions/stop", "", nil)
+	}
+	put(droplet.Droplet{GUID: "silent", Commands: map[string]string{"worker": "work"}})
+	start("No start command found. Set `command:` in the manifest, add a Procfile, or use -c")
+	w.want(202, "POST", web+"/actions/scale", `{"instances":0}`, nil)
+	start("")
+	w.want(202, "POST", web+"/actions/scale", `{"instances":1}`, nil)
+	w.want(200, "PATCH", web, `{"command":"serve"}`, nil)
+	start("")
+	w.want(200, "PATCH", web, `{"command":null}`, nil)
+	put(droplet.Droplet{GUID: "image", Run: &droplet.RunConfig{}})
+	start("the image has neither ENTRYPOINT nor CMD")
+	put(droplet.Droplet{GUID: "procfile", Commands: map[string]string{"web": "serve"}})
+	start("")
+}
+
 // Sidecars of a droplet come and go with it; the user's win.
 func TestSidecarsOfADroplet(t *testing.T) {
 	w := newWorld(t)

@@ -57,7 +57,7 @@ func (h *home) fill(t *testing.T) {
 		h.record(t, a)
 	}
 	h.stageAgain(t, 3)
-	if _, err := registry.UpdateProcess(h.app, func(p *app.Process) error { p.Instances = 4; return nil }); err != nil {
+	if _, err := registry.UpdateProcess(h.app, func(p *app.Process) error { p.Instances, p.Command = 4, "x"; return nil }); err != nil {
 		t.Fatal(err)
 	}
 	h.want(200, "POST", "/v3/apps/"+h.app+"/actions/start", "", nil)

@@ -16,6 +16,12 @@ const maxSeconds = 24 * 60 * 60
 // texts are warnings about keys that it does not know. The error is one or more
 // ManifestErrors.
 func ParseManifest(b []byte, vars map[string]any) (Manifest, []string, error) {
+	return ParseNamedManifest(b, vars, "")
+}
+
+// ParseNamedManifest is ParseManifest with a name for the app of a manifest that has
+// only one app, and no name for it.
+func ParseNamedManifest(b []byte, vars map[string]any, name string) (Manifest, []string, error) {
 	root, err := parseYAML(b)
 	if err != nil {
 		return Manifest{}, nil, err
@@ -25,12 +31,34 @@ func ParseManifest(b []byte, vars map[string]any) (Manifest, []string, error) {
 			return Manifest{}, nil, err
 		}
 	}
-	d := &decoder{sent: vars == nil}
-	m := d.manifest(root)
+	d := &decoder{explained: map[string]bool{}, sent: vars == nil}
+	m := d.manifest(named(root, name))
 	if err := errors.Join(d.errs...); err != nil {
 		return Manifest{}, d.warnings, err
 	}
 	return m, d.warnings, nil
+}
+
+// named is a manifest whose only app has a name: its own, or else the given one.
+func named(root *node, name string) *node {
+	apps := root.get("applications")
+	if name == "" || apps == nil || apps.kind != list || len(apps.items) != 1 || apps.items[0].kind != mapping {
+		return root
+	}
+	one := *apps.items[0]
+	if own := one.get("name"); own != nil && !own.null() {
+		return root
+	}
+	one.fields = slices.DeleteFunc(slices.Clone(one.fields), func(f field) bool { return f.name == "name" })
+	one.fields = append(one.fields, field{name: "name", line: one.line, value: &node{line: one.line, value: name, size: 1}})
+	list, top := *apps, *root
+	list.items, top.fields = []*node{&one}, slices.Clone(root.fields)
+	for i := range top.fields {
+		if top.fields[i].name == "applications" {
+			top.fields[i].value = &list
+		}
+	}
+	return &top
 }
 
 // decoder makes a manifest of nodes and collects what is wrong with them.
@@ -40,6 +68,8 @@ type decoder struct {
 	app      string         // the name of the app at hand
 	lines    map[string]int // of the app at hand
 	sent     bool           // the manifest was sent to the daemon
+	// explained are the unknown keys that an error is about: no warning repeats it.
+	explained map[string]bool
 }
 
 // manifestKey is a key that a map may have.
@@ -59,18 +89,18 @@ func (d *decoder) manifest(root *node) (m Manifest) {
 		return m
 	}
 	apps := root.get("applications")
+	if apps == nil || apps.null() {
+		d.required("", root, "applications", "is missing: it must be a list of at least one app, each with a name")
+		return m
+	}
 	for _, f := range root.fields {
 		// Other keys are where people keep what they name by anchors.
 		if f.name != "applications" && f.name != "version" && !f.value.anchor {
-			d.unknown(f.name, f.line, nil)
+			d.unknown(f.name, f.line, []string{"applications", "version"})
 		}
 	}
-	if apps == nil || apps.kind != list || len(apps.items) == 0 {
-		line := root.line
-		if apps != nil {
-			line = apps.line
-		}
-		d.fail("applications", line, "must be a list of at least one app, each with a name")
+	if apps.kind != list || len(apps.items) == 0 {
+		d.fail("applications", apps.line, "must be a list of at least one app, each with a name")
 		return m
 	}
 	names := map[string]int{}
@@ -94,11 +124,8 @@ func (d *decoder) application(n *node, i int) (a ManifestApp) {
 		return a
 	}
 	before := len(d.errs)
-	name := n.get("name")
-	if name == nil || name.null() {
-		d.fail(at+".name", n.line, "is missing: every app must have a name")
-	} else if s, ok := name.value.(string); ok {
-		d.app = s
+	if d.required(at+".", n, "name", "is missing: every app must have a name") {
+		d.app, _ = n.get("name").value.(string)
 	}
 	d.mapping("", n, slices.Concat(d.appKeys(&a), d.processKeys(&a.ManifestProcess)))
 	a.lines = d.lines
@@ -194,10 +221,14 @@ func (d *decoder) mapping(prefix string, n *node, keys []manifestKey) {
 		d.fail(strings.TrimSuffix(prefix, "."), n.line, "must be a map, not %s", n.noun())
 		return
 	}
+	known := make([]string, len(keys))
+	for i := range keys {
+		known[i] = keys[i].name
+	}
 	for _, f := range n.fields {
-		i := slices.IndexFunc(keys, func(k manifestKey) bool { return k.name == f.name })
+		i := slices.Index(known, f.name)
 		if i < 0 {
-			d.unknown(prefix+f.name, f.line, keys)
+			d.unknown(prefix+f.name, f.line, known)
 			continue
 		}
 		d.lines[prefix+f.name] = f.line
@@ -207,16 +238,36 @@ func (d *decoder) mapping(prefix string, n *node, keys []manifestKey) {
 	}
 }
 
-// unknown warns of a key, and says which one may have been meant.
-func (d *decoder) unknown(key string, line int, keys []manifestKey) {
-	message := "is not known and has no effect"
-	bare := strings.NewReplacer("-", "", "_", "")
-	name := bare.Replace(strings.ToLower(key[strings.LastIndex(key, ".")+1:]))
-	for _, k := range keys {
-		if known := bare.Replace(k.name); known == name || known == name+"s" {
-			message += ": did you mean " + k.name + "?"
-			break
+// required tells whether a map has a key that it must have. The error says which key
+// was meant to be that one, otherwise what is missing.
+func (d *decoder) required(prefix string, n *node, name, missing string) bool {
+	if v := n.get(name); v != nil && !v.null() {
+		return true
+	}
+	for _, f := range n.fields {
+		if f.name != name && !f.value.null() && nearestKey(f.name, []string{name}) != "" {
+			d.explained[explainedKey(f)] = true
+			d.fail(prefix+f.name, f.line, "is not known: did you mean %s?", name)
+			return false
 		}
+	}
+	d.fail(prefix+name, n.line, "%s", missing)
+	return false
+}
+
+// explainedKey tells the keys of a manifest apart: entries of a list are called by their
+// place, or by their name.
+func explainedKey(f field) string { return fmt.Sprintf("%s %d", f.name, f.line) }
+
+// unknown warns of a key, and says which one may have been meant.
+func (d *decoder) unknown(key string, line int, known []string) {
+	name := key[strings.LastIndex(key, ".")+1:]
+	if d.explained[explainedKey(field{name: name, line: line})] {
+		return
+	}
+	message := "is not known and has no effect"
+	if near := nearestKey(name, known); near != "" {
+		message += ": did you mean " + near + "?"
 	}
 	d.warn(key, line, message)
 }
@@ -384,9 +435,7 @@ func (d *decoder) sidecar(at string, n *node) (s ManifestSidecar) {
 		{"command", "a command that starts it"},
 		{"process_types", "a list of the process types that it runs beside, such as [web]"},
 	} {
-		if v := n.get(k.name); v == nil || v.null() {
-			d.fail(at+"."+k.name, n.line, "is missing: a sidecar must have %s", k.what)
-		}
+		d.required(at+".", n, k.name, "is missing: a sidecar must have "+k.what)
 	}
 	keys := []manifestKey{
 		{name: "name", read: func(key string, v *node) { d.text(key, v, &s.Name) }},
@@ -417,9 +466,13 @@ func (d *decoder) entry(key, nameKey string, i int, n *node) (at, name string) {
 		d.fail(at, n.line, "must be a map with the key %s, not %s", nameKey, n.noun())
 		return at, ""
 	}
+	missing := fmt.Sprintf("is missing: every entry of %s must have a %s", key, nameKey)
+	if !d.required(at+".", n, nameKey, missing) {
+		return at, ""
+	}
 	v := n.get(nameKey)
-	if v == nil || v.null() || v.value == "" {
-		d.fail(at+"."+nameKey, n.line, "is missing: every entry of %s must have a %s", key, nameKey)
+	if v.value == "" {
+		d.fail(at+"."+nameKey, n.line, "%s", missing)
 		return at, ""
 	}
 	if s, ok := v.value.(string); ok {

@@ -17,6 +17,8 @@ func (a App) Docker() bool { return a.Lifecycle == LifecycleDocker }
 
 func (d *decoder) docker(key string, v *node) *ManifestDocker {
 	out := &ManifestDocker{}
+	const missing = "is missing: name the image as host:port/repository:tag"
+	given := v.kind == mapping && d.required(key+".", v, "image", missing)
 	d.mapping(key+".", v, []manifestKey{
 		{name: "image", read: func(key string, v *node) { d.text(key, v, &out.Image) }},
 		{name: "username", read: func(key string, v *node) { d.text(key, v, &out.Username) }},
@@ -24,8 +26,8 @@ func (d *decoder) docker(key string, v *node) *ManifestDocker {
 			d.fail(key, v.line, "does not belong into a manifest: set CF_DOCKER_PASSWORD")
 		}},
 	})
-	if v.kind == mapping && out.Image == "" {
-		d.fail(key+".image", v.line, "is missing: name the image as host:port/repository:tag")
+	if given && out.Image == "" {
+		d.fail(key+".image", v.line, missing)
 	}
 	return out
 }

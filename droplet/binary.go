@@ -30,7 +30,7 @@ func (b *Builds) stageBinary(ctx context.Context, w Build, k Package, st Stack) 
 	if err != nil {
 		return Droplet{}, err
 	}
-	b.o.Say(w.App, procfileLine(commands))
+	b.sayCommands(w.App, commands)
 	bindings, err := b.frozen(w.App)
 	if err != nil {
 		return Droplet{}, err

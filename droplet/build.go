@@ -67,6 +67,9 @@ type Build struct {
 type BuildOptions struct {
 	Stacks func(name string) (Stack, error)
 	Say    func(app, line string) // the [STG/0] lines; nil: nobody listens
+	// Printed are the newest lines that the build of an app has printed to stderr since
+	// then, oldest first; nil: they are not kept.
+	Printed func(app string, since time.Time) []string
 	// InUse returns the guids of droplets that apps run or will run, as the transaction
 	// has it; they are never collected. As long as it returns nil, that is not known and
 	// nothing is.
@@ -74,7 +77,10 @@ type BuildOptions struct {
 	// Collected is told when images are gone that no droplet names. It must be quick,
 	// and may be nil.
 	Collected func()
-	Logger    *slog.Logger
+	// Ended is told when a build is over and nothing of it is left. It must be quick,
+	// and may be nil.
+	Ended  func()
+	Logger *slog.Logger
 
 	// Builder runs buildpacks. Without it there is the binary buildpack alone.
 	Builder Builder
@@ -115,6 +121,9 @@ type Builds struct {
 func NewBuilds(db *store.DB, p *Packages, s *Shelf, o BuildOptions) *Builds {
 	if o.Say == nil {
 		o.Say = func(string, string) {}
+	}
+	if o.Printed == nil {
+		o.Printed = func(string, time.Time) []string { return nil }
 	}
 	if o.InUse == nil {
 		o.InUse = func(*store.Tx) map[string]bool { return nil }

@@ -187,7 +187,7 @@ func TestBuildMakesADroplet(t *testing.T) {
 		lines := []string{
 			fmt.Sprintf("a: Staging package %s (37B)", k.SHA256[:12]),
 			"a: Stack 'cflinuxfs4' is not here: 'host' takes its place",
-			"a: Procfile names web, worker",
+			"a: Process types: web, worker",
 			"a: Made image " + d.Image[:12],
 		}
 		if diff := cmp.Diff(lines, y.said()); diff != "" {
@@ -207,7 +207,7 @@ func TestBuildWithoutAProcfile(t *testing.T) {
 		if d := y.droplet(y.build(BuildRequest{Package: k.GUID, Buildpacks: []string{"binary"}})); len(d.Commands) != 0 {
 			t.Errorf("commands = %v, want none", d.Commands)
 		}
-		if got := y.said(); len(got) != 3 || !strings.Contains(got[1], "no Procfile") {
+		if got := y.said(); len(got) != 2 || !strings.Contains(got[1], "Made image") {
 			t.Errorf("said %q", got)
 		}
 	})

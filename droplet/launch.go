@@ -189,9 +189,10 @@ func detectedOf(d Droplet) string {
 	return cmp.Or(last.Detected, last.Name)
 }
 
-func commandsLine(commands map[string]string) string {
-	if len(commands) == 0 {
-		return "Neither the buildpack nor a Procfile names a command: it comes from the manifest or from -c"
+// sayCommands tells for which process types a droplet has commands. One without any is
+// no fault: the app may have its own.
+func (b *Builds) sayCommands(app string, commands map[string]string) {
+	if len(commands) > 0 {
+		b.o.Say(app, "Process types: "+strings.Join(slices.Sorted(maps.Keys(commands)), ", "))
 	}
-	return "Process types: " + strings.Join(slices.Sorted(maps.Keys(commands)), ", ")
 }

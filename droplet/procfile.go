@@ -6,9 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"maps"
 	"regexp"
-	"slices"
 	"strings"
 	"unicode/utf8"
 )
@@ -117,11 +115,3 @@ func unquote(s string) string {
 
 // escaped is a quote or backslash inside double quotes.
 var escaped = regexp.MustCompile(`\\(["\\])`)
-
-// procfileLine tells what a Procfile names.
-func procfileLine(commands map[string]string) string {
-	if len(commands) == 0 {
-		return "There is no Procfile: the start command comes from the manifest or from -c"
-	}
-	return "Procfile names " + strings.Join(slices.Sorted(maps.Keys(commands)), ", ")
-}

@@ -1,6 +1,7 @@
 package droplet
 
 import (
+	"cmp"
 	"fmt"
 	"strings"
 
@@ -13,6 +14,32 @@ type MemoryError struct{ Sidecar, Process string }
 func (e *MemoryError) Error() string {
 	return fmt.Sprintf("sidecar '%s' of process '%s' has no memory value: set applications[].sidecars[].memory in the manifest, such as 64MB, "+
 		"because a Java app, or one with a buildpack of its own, takes all memory that no sidecar has reserved", e.Sidecar, e.Process)
+}
+
+// CommandError says that nothing tells how a process starts.
+type CommandError struct {
+	Process string // its type
+	Image   bool   // the app is an image
+}
+
+func (e *CommandError) Error() string {
+	switch {
+	case e.Process != app.Web:
+		return fmt.Sprintf("No start command found for process %s. Set its `command:` in the manifest, or add it to the Procfile", e.Process)
+	case e.Image:
+		return "No start command found: the image has neither ENTRYPOINT nor CMD. Set `command:` in the manifest, or use -c"
+	}
+	return "No start command found. Set `command:` in the manifest, add a Procfile, or use -c"
+}
+
+// Command is how a process starts: by its own command, or the droplet's for its type.
+// It is a *CommandError that there is neither.
+func (d Droplet) Command(p app.Process) (string, error) {
+	command := cmp.Or(p.Command, d.Commands[p.Type])
+	if command == "" {
+		return "", &CommandError{Process: p.Type, Image: d.Run != nil}
+	}
+	return command, nil
 }
 
 // isJava tells by its name whether a buildpack is for Java.

@@ -97,9 +97,24 @@ func (b *Builds) next(ctx context.Context) (w Build, own context.Context, err er
 
 func (b *Builds) end(w Build) {
 	b.mu.Lock()
-	defer b.mu.Unlock()
 	b.running[w.GUID].cancel(nil)
 	delete(b.running, w.GUID)
+	b.mu.Unlock()
+	if b.o.Ended != nil {
+		b.o.Ended()
+	}
+}
+
+// Apps are the guids of apps that are being staged, also of those that were deleted
+// meanwhile.
+func (b *Builds) Apps() []string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	var out []string
+	for _, u := range b.running {
+		out = append(out, u.app)
+	}
+	return out
 }
 
 var errForgotten = errors.New("the app is gone")
@@ -123,7 +138,8 @@ func (b *Builds) run(ctx context.Context, w Build) error {
 	}
 	gone := errors.Is(context.Cause(ctx), errForgotten)
 	if ctx.Err() != nil && !gone {
-		return nil // left to the next daemon
+		b.o.Logger.Info("interrupted a staging: the next dewd stages the app again", "app", w.App, "build", w.GUID)
+		return nil
 	}
 	if err == nil {
 		err = b.staged(w, d)

@@ -3,6 +3,7 @@ package droplet
 import (
 	"archive/tar"
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -42,11 +43,6 @@ const (
 	codeNoBuildpack = 225
 )
 
-// noAppDetected begins with the platform's words, and says what to do.
-const noAppDetected = "An app was not successfully detected by any available buildpack: it has neither go.mod, package.json, " +
-	"requirements.txt, a Gemfile, a Staticfile, a PHP file nor a jar with a main class. Programs that run as they were pushed need -b " + BinaryBuildpack +
-	" and a command, by -c or in a Procfile; any other app, the buildpack that knows it (dew buildpacks lists them)"
-
 // stageWith runs buildpacks over a package and makes a droplet of what they leave.
 func (b *Builds) stageWith(ctx context.Context, w Build, k Package, st Stack, packs []chosen) (Droplet, error) {
 	f, done, err := b.packages.open(k.SHA256)
@@ -80,8 +76,13 @@ func (b *Builds) stageWith(ctx context.Context, w Build, k Package, st Stack, pa
 		s.Layers = append(s.Layers, Layer{Path: "/tmp/cache", Open: func() (io.ReadCloser, error) { return os.Open(b.cacheFile(w.App)) }})
 	}
 	d := Droplet{GUID: uuid.NewString(), App: w.App, Package: w.Package, Stack: st.Name, Reuse: b.reuseKey(k, st, packs, g), Bindings: g.bindings}
+	began := time.Now()
 	err = b.o.Builder.Build(ctx, s, func(ctx context.Context, code int, files Files) error {
-		return b.take(ctx, taking{code: code, files: files, packs: packs, detect: len(w.Buildpacks) == 0, droplet: &d})
+		t := taking{code: code, files: files, packs: packs, detect: len(w.Buildpacks) == 0, droplet: &d}
+		if code == 0 {
+			return b.take(ctx, t)
+		}
+		return b.whyFailed(ctx, t, failedScript{bits: f, stack: st, began: began})
 	})
 	return d, err
 }
@@ -130,14 +131,11 @@ func (b *Builds) take(ctx context.Context, t taking) error {
 	if err != nil {
 		return err
 	}
-	if t.code != 0 {
-		return scriptError(t.code, strings.TrimSpace(told["failed"]))
-	}
 	d := t.droplet
 	if err := describe(t, told); err != nil {
 		return err
 	}
-	b.o.Say(d.App, commandsLine(d.Commands))
+	b.sayCommands(d.App, d.Commands)
 	info, err := json.Marshal(stagingFile{Buildpack: detectedOf(*d), Command: d.Commands["web"], Processes: d.Commands, Sidecars: d.Sidecars, Java: d.Java, Custom: d.Custom})
 	if err != nil {
 		return fmt.Errorf("cannot write %s: %w", stagingInfo, err)
@@ -190,18 +188,49 @@ func readResult(ctx context.Context, files Files) (map[string]string, error) {
 	}
 }
 
-func scriptError(code int, why string) error {
-	switch code {
+// failedScript is what tells why buildpacks did not make a droplet.
+type failedScript struct {
+	bits  io.ReadSeeker // of the package
+	stack Stack
+	began time.Time
+}
+
+// whyFailed is the error of a build whose script failed. Its first words are the
+// platform's, its last ones the cause.
+func (b *Builds) whyFailed(ctx context.Context, t taking, f failedScript) error {
+	told, err := readResult(ctx, t.files)
+	if err != nil {
+		return err
+	}
+	why := strings.TrimSpace(told["failed"])
+	switch t.code {
 	case codeNoApp:
-		return &StagingError{NoAppDetected, noAppDetected}
+		hint, err := undetected(f.bits)
+		if err != nil {
+			return err
+		}
+		return &StagingError{NoAppDetected, "An app was not successfully detected by any available buildpack: " + hint}
 	case codeNoCompile:
-		return &StagingError{BuildpackCompileFailed, "App staging failed in the buildpack compile phase: " + why}
+		return &StagingError{BuildpackCompileFailed, "App staging failed in the buildpack compile phase: " + b.cause(t, told, f, why)}
 	case codeNoRelease:
-		return &StagingError{BuildpackReleaseFailed, "App staging failed in the buildpack release phase: " + why}
+		return &StagingError{BuildpackReleaseFailed, "App staging failed in the buildpack release phase: " + b.cause(t, told, f, why)}
 	case codeNoBuildpack:
 		return &StagingError{BuildpackCompileFailed, "App staging failed: " + why}
 	}
-	return &StagingError{StagingFailed, fmt.Sprintf("the buildpacks were ended with status %d", code)}
+	return &StagingError{StagingFailed, fmt.Sprintf("the buildpacks were ended with status %d", t.code)}
+}
+
+// cause is why a buildpack failed: a program that is missing, the reason that a
+// built-in buildpack gives, or the error that its tools printed; otherwise how its
+// script ended.
+func (b *Builds) cause(t taking, told map[string]string, f failedScript, ended string) string {
+	if missing := told["missing"]; missing != "" {
+		return b.missingTool(missing, f.stack)
+	}
+	if reason := shortenCause(cleanLine(told["reason"])); reason != "" {
+		return reason
+	}
+	return cmp.Or(causeOf(b.o.Printed(t.droplet.App, f.began)), ended)
 }
 
 // addPacked puts what buildpacks have made of an app on the shelf.
@@ -220,6 +249,9 @@ func (b *Builds) addPacked(ctx context.Context, files Files, info []byte) (strin
 	sha, err := b.shelf.AddImage(r)
 	r.CloseWithError(errors.New("the image was refused")) // ends the packing
 	<-packed                                              // the files are there only until we return
+	if bad, ok := errors.AsType[*StagingError](err); ok {
+		return "", bad // of the packing
+	}
 	if bad, ok := errors.AsType[*ImageError](err); ok {
 		return "", &StagingError{StagingFailed, "what the buildpacks made cannot be run: " + bad.Error()}
 	}

@@ -54,6 +54,9 @@ func (f *fakeBuilder) Pack(_ context.Context, w io.Writer, p Packing) error {
 		if left -= int64(len(text)); left < 0 {
 			return &StagingError{StagingFailed, "too large"}
 		}
+		if filepath.Base(name) == "huge" {
+			return &StagingError{StagingFailed, "its files are too large"}
+		}
 		return addFile(out, name, []byte(text))
 	}
 	for _, d := range p.Folders {
@@ -269,6 +272,7 @@ func TestStageFails(t *testing.T) {
 		{"Procfile", &fakeBuilder{}, "Procfile line 1", map[string]string{"/tmp/result/Procfile": "what"}},
 		{"long tale", &fakeBuilder{}, "too large", map[string]string{"/tmp/result/release.yml": strings.Repeat("x", maxResult+1)}},
 		{"bad image", &fakeBuilder{}, "cannot be run: image entry", map[string]string{"/tmp/app/.wh.x": "x"}},
+		{"too much", &fakeBuilder{}, "StagingError - its files are too large", map[string]string{"/tmp/app/huge": "!"}},
 		{"limits", &fakeBuilder{err: &StagingError{StagingFailed, "it took too long"}}, "StagingError - it took too long", nil},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -277,7 +281,7 @@ func TestStageFails(t *testing.T) {
 				y.withBuilder(c.f)
 				y.run()
 				b := y.build(BuildRequest{Package: y.push("a", member{name: "x", text: "x"}).GUID, Buildpacks: []string{"go_buildpack"}})
-				if b.State != BuildFailed || !strings.Contains(b.Error, c.want) {
+				if b.State != BuildFailed || !strings.Contains(b.Error, c.want) || strings.Contains(b.Error, "cannot take it in") {
 					t.Errorf("build = %s %q, want it failed with %q", b.State, b.Error, c.want)
 				}
 				if said := y.said(); !strings.Contains(said[len(said)-1], c.want) {

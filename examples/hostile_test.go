@@ -71,6 +71,50 @@ func (c *cell) containers(t *testing.T) (found []string) {
 	return found
 }
 
+// An app that is deleted while it is staged is told to be, and leaves nothing. A daemon
+// that ends with all apps ends a staging as well, with status 0 and no complaint.
+func TestDeletedWhileStaging(t *testing.T) {
+	c := limited(t)
+	dir := t.TempDir()
+	write(t, filepath.Join(dir, "x"), "x", 0o644)
+	pack := buildpack(t, map[string]string{"compile": "echo compiling; sleep 1000", "release": "echo 'default_process_types: {web: sleep 1000}'"})
+	push := func(name string) <-chan result {
+		ended := make(chan result, 1)
+		go func() {
+			ended <- c.dew("", "push", name, "-p", dir, "-b", pack, "-u", "process", "--no-route", "-m", "32M")
+		}()
+		eventually(t, "the staging of "+name, func() error {
+			if r := c.dew("", "logs", name, "--recent"); !strings.Contains(r.out, "compiling") {
+				return fmt.Errorf("status %d: %s%s", r.code, r.out, r.err)
+			}
+			return nil
+		})
+		return ended
+	}
+	ended := push("gone")
+	c.must(t, "delete", "-f", "gone")
+	if r := <-ended; r.code != 1 || !strings.Contains(r.err, "app gone was deleted while it was staged") {
+		t.Errorf("status %d, want 1:\n%s", r.code, r.err)
+	}
+	eventually(t, "the end of the build", func() error {
+		logs, err := filepath.Glob(filepath.Join(c.dir, "root", "logs", "*-*"))
+		if left := append(c.containers(t), logs...); len(left) != 0 {
+			return fmt.Errorf("left behind: %v", left)
+		}
+		return err
+	})
+	ended = push("staging")
+	if err := c.end(); err != nil {
+		t.Error(err)
+	}
+	c.cmd = nil // it has ended
+	<-ended
+	b, err := os.ReadFile(c.log)
+	if err != nil || !strings.Contains(string(b), "leaving, all apps have ended") || strings.Contains(string(b), "apps stay") {
+		t.Errorf("%v, it says otherwise what it did:\n%s", err, b)
+	}
+}
+
 // mischief is what a buildpack does, and why its build fails.
 type mischief struct{ compile, want string }
 
@@ -78,24 +122,24 @@ type mischief struct{ compile, want string }
 // them lives on, and nothing is left of them. Only those that would never end meet the
 // end of their time: how long the others take is the machine's business.
 func TestHostileBuildpacks(t *testing.T) {
-	const late = `StagingError - it took longer than 8s`
+	const late = `cannot stage \S+: it took longer than 8s`
 	t.Run("endless", func(t *testing.T) {
 		hostileBuildpacks(t, "8s", map[string]mischief{
-			"forks":   {`f() { f | f & }; f; sleep 1000`, late + `|BuildpackCompileFailed|out of memory`},
+			"forks":   {`f() { f | f & }; f; sleep 1000`, late + `|cannot stage`},
 			"ignores": {`trap '' TERM INT HUP; while :; do sleep 1; done`, late},
 			"prints":  {`while :; do echo "printing without end"; done`, late},
-			"inodes":  {`mkdir "$1/d" && cd "$1/d" && seq 1 400000 | xargs touch; sleep 1000`, `StagingError - (disk quota exceeded: staging has 300000 files|it took longer)`},
+			"inodes":  {`mkdir "$1/d" && cd "$1/d" && seq 1 400000 | xargs touch; sleep 1000`, `(disk quota exceeded: staging has 300000 files|it took longer)`},
 		})
 	})
 	t.Run("greedy", func(t *testing.T) {
 		hostileBuildpacks(t, "3m", map[string]mischief{
-			"eats":    {`x=x; while :; do x=$x$x; done`, `StagingError - it ran out of memory: staging has 128M`},
-			"fills":   {`dd if=/dev/zero of="$1/big" bs=1M count=700 2>/dev/null; sleep 1000`, `StagingError - disk quota exceeded: staging has 256M`},
-			"holes":   {`truncate -s 100G "$1/hole"`, `StagingError - its files are larger than 256M together`},
-			"escapes": {`rm -rf "$1" && ln -s /etc "$1"`, `StagingError - /tmp/app is no folder any more`},
-			"remains": {`(trap '' HUP; sleep 1000) & echo started; exit 3`, `BuildpackCompileFailed - .*status 3`},
-			"devices": {`mkfifo "$1/fifo" && mknod "$1/dev" c 1 3`, `BuildpackCompileFailed - .*status 1`},
-			"talks":   {`head -c 3000000 /dev/zero | tr '\0' x >/tmp/result/release.yml; exit 4`, `StagingError - its files are larger than 1M together`},
+			"eats":    {`x=x; while :; do x=$x$x; done`, `cannot stage \S+: it ran out of memory: staging has 128M`},
+			"fills":   {`dd if=/dev/zero of="$1/big" bs=1M count=700 2>/dev/null; sleep 1000`, `cannot stage \S+: disk quota exceeded: staging has 256M`},
+			"holes":   {`truncate -s 100G "$1/hole"`, `cannot stage \S+: its files are larger than 256M together`},
+			"escapes": {`rm -rf "$1" && ln -s /etc "$1"`, `cannot stage \S+: /tmp/app is no folder any more`},
+			"remains": {`(trap '' HUP; sleep 1000) & echo started; exit 3`, `cannot stage \S+: buildpack .*: bin/compile ended with status 3`},
+			"devices": {`mkfifo "$1/fifo" && mknod "$1/dev" c 1 3`, `cannot stage \S+: mknod: .*Operation not permitted`},
+			"talks":   {`head -c 3000000 /dev/zero | tr '\0' x >/tmp/result/release.yml; exit 4`, `cannot stage \S+: its files are larger than 1M together`},
 		})
 	})
 }
@@ -356,8 +400,8 @@ func TestZipBuildpack(t *testing.T) {
 		want string
 	}{
 		{"/pack.zip?sig=hush", 0, "fetched as a zip"},
-		{"/nothing.zip?sig=hush", 3, "BuildpackCompileFailed - .*the download ended with status"},
-		{"/bad.zip?sig=hush", 3, "BuildpackCompileFailed - .*it is no zip"},
+		{"/nothing.zip?sig=hush", 3, "cannot stage .*: .*the download ended with status"},
+		{"/bad.zip?sig=hush", 3, "cannot stage .*: .*it is no zip"},
 	} {
 		r := c.dew("", "push", "zip", "-p", dir, "-b", "http://me:secret@"+address+p.path, "-u", "process", "--no-route", "-m", "32M")
 		if r.code != p.code || !regexp.MustCompile(p.want).MatchString(r.err) || strings.Contains(r.err, "secret") || strings.Contains(r.err, "hush") {

@@ -68,6 +68,37 @@ func wantLine(t *testing.T, lines []string, pattern string) {
 	}
 }
 
+// Code without what marks its language is refused with what to add. A page is a site,
+// and what a tool prints about its failure is the last line of the push.
+func TestNewcomers(t *testing.T) {
+	const name = "newcomer"
+	deleteLater(t, name)
+	push := func(files map[string]string) result {
+		dir := t.TempDir()
+		for file, text := range files {
+			write(t, filepath.Join(dir, file), text, 0o644)
+		}
+		return dewd.dew("", "push", name, "-p", dir, "-m", "32M")
+	}
+	for want, files := range map[string]map[string]string{
+		"Found app.py, but no requirements.txt. Add requirements.txt (it can be empty) and a Procfile with the line `web: python3 app.py`": {"app.py": "print(1)"},
+		"SyntaxError: Error parsing package.json: ": {"package.json": "{"},
+	} {
+		r := push(files)
+		if last := r.err[strings.LastIndex(strings.TrimSpace(r.err), "\n")+1:]; r.code != 3 || !strings.HasPrefix(last, "dew: cannot stage "+name+": "+want) {
+			t.Errorf("status %d, want 3 and %s as the last line:\n%s", r.code, want, r.err)
+		}
+	}
+	r := push(map[string]string{"requirements.txt": "", "app.py": ""})
+	if r.code != 4 || !strings.Contains(r.err, "No start command found") || len(read[[]any](t, "crashes", name, "--json")) != 0 {
+		t.Errorf("status %d, want 4 without a crash:\n%s", r.code, r.err)
+	}
+	if r := push(map[string]string{"index.html": "a page\n"}); r.code != 0 {
+		t.Fatalf("status %d:\n%s", r.code, r.err)
+	}
+	page200(t, name, "/", "a page\n")
+}
+
 // A restage replaces the instance; an unchanged push stages nothing.
 func TestRestage(t *testing.T) {
 	const name, want = "hello-node", "hello from Node.js in production\n"
@@ -240,13 +271,13 @@ func TestBuildpackLife(t *testing.T) {
 	dir := t.TempDir()
 	write(t, filepath.Join(dir, "mine.txt"), "x", 0o644)
 	push := []string{"push", name, "-p", dir, "-m", "32M", "-u", "process", "--no-route"}
-	fails := func(what, want string) {
+	fails := func(kind, cause string) {
 		t.Helper()
 		r := dewd.dew("", "restage", name)
-		if r.code != 3 || !regexp.MustCompile(want).MatchString(r.err) {
-			t.Errorf("%s: status %d, want 3 and %s:\n%s", what, r.code, want, r.err)
+		if r.code != 3 || !regexp.MustCompile(`(?m)^dew: cannot stage `+name+`: `+cause).MatchString(r.err) {
+			t.Errorf("%s: status %d, want 3 and %s:\n%s", kind, r.code, cause, r.err)
 		}
-		wantLine(t, staged(t, name), want)
+		wantLine(t, staged(t, name), `^Staging failed: `+kind+` - .*`+cause)
 	}
 	change := func(phase, text string) {
 		t.Helper()
@@ -279,15 +310,15 @@ func TestBuildpackLife(t *testing.T) {
 	wantLine(t, staged(t, name), `^built 1 times before`)
 
 	change("compile", "echo broken; exit 9")
-	fails("compile", `BuildpackCompileFailed - .*bin/compile ended with status 9`)
+	fails("BuildpackCompileFailed", `buildpack .*: bin/compile ended with status 9`)
 	wantLine(t, staged(t, name), `^broken$`)
 	change("compile", "exit 0")
 	change("release", "exit 8")
-	fails("release", `BuildpackReleaseFailed - .*bin/release ended with status 8`)
+	fails("BuildpackReleaseFailed", `buildpack .*: bin/release ended with status 8`)
 	change("release", "echo '{'")
-	fails("release", `BuildpackReleaseFailed - .*is not YAML`)
+	fails("BuildpackReleaseFailed", `what bin/release printed cannot be read: .*is not YAML`)
 	dew(t, "", "update-buildpack", pack, "--disable")
-	fails("disabled", `NoAppDetectedError - An app was not successfully detected by any available buildpack`)
+	fails("NoAppDetectedError", `Found no go.mod`)
 	dew(t, "", "delete-buildpack", pack, "-f")
 	if out := dew(t, "", "buildpacks").out; strings.Contains(out, pack) {
 		t.Errorf("it is still there:\n%s", out)

@@ -231,11 +231,18 @@ func (c *Cursor) fresh(es []Envelope) []Envelope {
 
 // Newest gives the last n lines that are in the log now, or as many as are kept.
 func (l *Log) Newest(ctx context.Context, n int) ([]Envelope, error) {
+	return l.NewestOf(ctx, n, Filter{})
+}
+
+// NewestOf gives the last n lines that f wants of those that are in the log now, or as
+// many as are kept.
+func (l *Log) NewestOf(ctx context.Context, n int, f Filter) ([]Envelope, error) {
 	last := l.LastSeq()
 	if last == 0 || n <= 0 {
 		return nil, nil
 	}
-	c, err := l.SelectNewest(ctx, n, Filter{Last: last})
+	f.Last = last
+	c, err := l.SelectNewest(ctx, n, f)
 	if err != nil {
 		return nil, err
 	}

@@ -251,7 +251,7 @@ func TestSpecThatCannotBe(t *testing.T) {
 	none.droplet.Commands = nil
 	full := testWish()
 	full.process.MemoryMB = 64
-	for name, w := range map[string]wish{"no start command": none, "must be less than": full} {
+	for name, w := range map[string]wish{"No start command found": none, "must be less than": full} {
 		_, err := w.spec(SlotID{}, "", testIdentity())
 		if _, ok := errors.AsType[*StartError](err); !ok || !strings.Contains(err.Error(), name) {
 			t.Errorf("spec = %v, want a StartError with %q", err, name)

@@ -152,9 +152,9 @@ func (w wish) spec(slot SlotID, cell string, me identity) (Spec, error) {
 	if err := w.droplet.CheckMemory(w.process.Type, w.sidecars); err != nil {
 		return Spec{}, refuse(w, err.Error())
 	}
-	command := cmp.Or(w.process.Command, w.droplet.Commands[w.process.Type])
-	if command == "" {
-		return Spec{}, refuse(w, fmt.Sprintf("process type '%s' has no start command: set applications[].command or name it in a Procfile", w.process.Type))
+	command, err := w.droplet.Command(w.process)
+	if err != nil {
+		return Spec{}, refuse(w, err.Error())
 	}
 	s := Spec{
 		Instance: me.id,

@@ -6,6 +6,8 @@ import (
 	"strings"
 
 	"github.com/urfave/cli/v2"
+
+	"github.com/dewrun/dew/app"
 )
 
 // runner lets flags stand behind arguments (`dew push shop -m 64M`), as users of
@@ -141,36 +143,4 @@ func find(arg string, known []cli.Flag) cli.Flag {
 
 // nearest is the candidate that asked is most likely a misspelling of, or
 // nothing when none is near.
-func nearest(asked string, candidates []string) string {
-	best, least := "", max(1, len(asked)/3)+1
-	for _, c := range candidates {
-		if d := distance(asked, c); d < least {
-			best, least = c, d
-		}
-	}
-	return best
-}
-
-// distance is the number of letters to add, drop, change or swap.
-func distance(a, b string) int {
-	x, y := []rune(a), []rune(b)
-	before, prev, row := make([]int, len(y)+1), make([]int, len(y)+1), make([]int, len(y)+1)
-	for j := range prev {
-		prev[j] = j
-	}
-	for i := 1; i <= len(x); i++ {
-		row[0] = i
-		for j := 1; j <= len(y); j++ {
-			cost := 1
-			if x[i-1] == y[j-1] {
-				cost = 0
-			}
-			row[j] = min(prev[j]+1, row[j-1]+1, prev[j-1]+cost)
-			if i > 1 && j > 1 && x[i-1] == y[j-2] && x[i-2] == y[j-1] {
-				row[j] = min(row[j], before[j-2]+1)
-			}
-		}
-		before, prev, row = prev, row, before
-	}
-	return prev[len(y)]
-}
+func nearest(asked string, candidates []string) string { return app.Nearest(asked, candidates) }

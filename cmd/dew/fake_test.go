@@ -53,6 +53,7 @@ type daemon struct {
 	folder    map[string]string // what was sent as a buildpack
 	hadBits   bool
 	builds    []v3.Build
+	buildGone bool       // the build is, with its app
 	outcome   v3.Build   // of the next build; its state is told from the second look on
 	ahead     []v3.Build // other builds that are staged first
 	lines     []v3.LogCacheEnvelope
@@ -317,6 +318,9 @@ func (d *daemon) pushRoutes(handle func(string, func(*http.Request, []byte) any)
 		return listOf(append(slices.Clone(d.ahead), v3.Build{GUID: "build-1", State: v3.BuildStaging})...)
 	})
 	handle("GET /v3/builds/build-1", func(*http.Request, []byte) any {
+		if d.buildGone {
+			return answer{404, v3.Errors{Errors: []v3.Error{{Code: 10010, Title: "CF-ResourceNotFound", Detail: "Build not found"}}}}
+		}
 		for _, text := range d.lateLines {
 			d.say("STG", "0", text)
 		}

@@ -20,6 +20,7 @@ import (
 // manifestOptions say where a manifest is and what its variables are.
 type manifestOptions struct {
 	File      string
+	Name      string   // of the app, where there is only one and the manifest has no name for it
 	Vars      []string // name=value
 	VarsFiles []string
 	Given     map[string]any // variables that those two go before
@@ -67,14 +68,49 @@ func loadManifest(o manifestOptions, out *console) (m app.Manifest, file string,
 	if err != nil {
 		return m, "", fmt.Errorf("cannot read the manifest: %w", err)
 	}
-	m, warnings, err := app.ParseManifest(text, vars)
+	m, warnings, err := app.ParseNamedManifest(text, vars, o.Name)
 	for _, w := range warnings {
-		out.warn(file + ": " + w)
+		if e, ok := app.ReadManifestError(w); ok {
+			w = e.In(file)
+		}
+		out.warn(w)
 	}
-	if err != nil {
-		return m, "", fmt.Errorf("%s: %w", file, err)
+	return m, file, inFile(file, err)
+}
+
+// inFile is an error of the reader with the file and the line that it is about.
+func inFile(file string, err error) error {
+	var lines []string
+	for _, e := range app.ManifestProblems(err) {
+		lines = append(lines, e.In(file))
 	}
-	return m, file, nil
+	switch {
+	case err == nil:
+		return nil
+	case len(lines) == 0:
+		return fmt.Errorf("%s: %w", file, err)
+	}
+	return errors.New(strings.Join(lines, "\n"))
+}
+
+// withLines is an answer of the daemon to a manifest, with the lines of its file; empty:
+// there is none.
+func withLines(m app.Manifest, file string, err error) error {
+	e := (*client.Error)(nil)
+	if !errors.As(err, &e) {
+		return err
+	}
+	told := *e
+	var lines []string
+	for text := range strings.SplitSeq(e.Detail, "\n") {
+		line, rest := m.Locate(text)
+		if file != "" && line > 0 {
+			rest = fmt.Sprintf("%s:%d: %s", file, line, rest)
+		}
+		lines = append(lines, rest)
+	}
+	told.Detail = strings.Join(lines, "\n")
+	return &told
 }
 
 // manifestFile finds the manifest: what -f says (a folder means the manifest in
@@ -113,7 +149,7 @@ func variables(o manifestOptions) (map[string]any, error) {
 		}
 		more, err := app.ParseVariables(text)
 		if err != nil {
-			return nil, fmt.Errorf("%s: %w", name, err)
+			return nil, inFile(name, err)
 		}
 		maps.Copy(vars, more)
 	}
@@ -131,7 +167,8 @@ func variables(o manifestOptions) (map[string]any, error) {
 type applied struct {
 	space    string
 	manifest app.Manifest
-	diff     bool // show what changes first
+	file     string // empty: it was made up
+	diff     bool   // show what changes first
 }
 
 func apply(ctx context.Context, ask *client.Client, out *console, a applied) error {
@@ -142,12 +179,12 @@ func apply(ctx context.Context, ask *client.Client, out *console, a applied) err
 	if a.diff {
 		diff, err := ask.DiffManifest(ctx, a.space, text)
 		if err != nil {
-			return err
+			return withLines(a.manifest, a.file, err)
 		}
 		printDiff(out, redacted(diff)) // logs of builds are read by many
 	}
 	defer out.wait("Applying the manifest").end()
-	return ask.ApplyManifest(ctx, a.space, text)
+	return withLines(a.manifest, a.file, ask.ApplyManifest(ctx, a.space, text))
 }
 
 func printDiff(out *console, diff []v3.Difference) {
@@ -237,7 +274,7 @@ func runApplyManifest(ctx context.Context, o manifestOptions, ask *client.Client
 	if err != nil {
 		return err
 	}
-	if err := apply(ctx, ask, out, applied{space: home, manifest: m, diff: true}); err != nil {
+	if err := apply(ctx, ask, out, applied{space: home, manifest: m, file: file, diff: true}); err != nil {
 		return err
 	}
 	out.say("Applied %s", file)

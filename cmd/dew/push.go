@@ -172,7 +172,7 @@ func pushAll(ctx context.Context, o pushOptions, p pushed, ask *client.Client, o
 	if err := sendBuildpacks(ctx, home, targets, ask, out); err != nil {
 		return nil, err
 	}
-	if err := apply(ctx, ask, out, applied{space: home, manifest: p.manifest, diff: p.file != "" && !p.bare}); err != nil {
+	if err := apply(ctx, ask, out, applied{space: home, manifest: p.manifest, file: p.file, diff: p.file != "" && !p.bare}); err != nil {
 		return nil, err
 	}
 	var views []appView
@@ -270,6 +270,7 @@ func (t target) bitsPath(o pushOptions) string {
 // pushManifest is the manifest that is to be applied: from a file or made up, with
 // what the flags say over it.
 func pushManifest(o pushOptions, out *console) (app.Manifest, string, error) {
+	o.Manifest.Name = o.Name
 	m, file, err := loadManifest(o.Manifest, out)
 	if err != nil {
 		return m, "", err

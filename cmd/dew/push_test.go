@@ -139,7 +139,7 @@ func TestPushNoStart(t *testing.T) {
 }
 
 func TestPushFails(t *testing.T) {
-	why := "NoAppDetectedError: nothing here can be started"
+	why := "NoAppDetectedError - An app was not successfully detected by any available buildpack: Found app.py"
 	for name, c := range map[string]struct {
 		prepare func(d *daemon)
 		minutes string // to start in
@@ -152,7 +152,7 @@ func TestPushFails(t *testing.T) {
 				d.lateLines = []string{"-----> Looking"}
 				d.outcome = v3.Build{State: v3.BuildFailed, Error: &why}
 			},
-			status: 3, text: "NoAppDetectedError",
+			status: 3, text: "cannot stage shop: Found app.py",
 		},
 		"crashed": {
 			prepare: func(d *daemon) {
@@ -209,6 +209,32 @@ func TestPushFails(t *testing.T) {
 	}
 }
 
+// The last line of a push whose staging failed is the cause, and no other line is.
+func TestPushSaysCauseOnce(t *testing.T) {
+	for text, want := range map[string]string{
+		"BuildpackCompileFailed - App staging failed in the buildpack compile phase: npm is missing": "npm is missing",
+		"BuildpackReleaseFailed - App staging failed in the buildpack release phase: no YAML":        "no YAML",
+		"BuildpackCompileFailed - App staging failed: cannot fetch buildpack x - y":                  "cannot fetch buildpack x - y",
+		"StagingError - it took longer than 1m":                                                      "it took longer than 1m",
+		"Procfile line 3: x - y":                                                                     "Procfile line 3: x - y",
+	} {
+		d := newDaemon(t)
+		d.lateLines = []string{"-----> Installing", "Staging failed: " + text}
+		d.outcome = v3.Build{State: v3.BuildFailed, Error: &text}
+		r := d.dew("push", "shop", "--no-manifest", "-p", folder(t, map[string]string{"a": "a"}))
+		r.must(t, 3, "-----> Installing")
+		if last := explain(r.err); last != "cannot stage shop: "+want || strings.Contains(r.talk, want) {
+			t.Errorf("%q is told as:\n%s%s", text, r.talk, last)
+		}
+	}
+}
+
+func TestPushOfDeletedApp(t *testing.T) {
+	d := newDaemon(t)
+	d.buildGone = true
+	d.dew("push", "shop", "--no-manifest", "-p", folder(t, map[string]string{"a": "a"})).must(t, 1, "app shop was deleted while it was staged")
+}
+
 func startsForEver(d *daemon) { d.stats = []v3.InstanceStats{{State: v3.StateStarting}} }
 
 func TestPushNeedsAName(t *testing.T) {
@@ -219,6 +245,39 @@ func TestPushNeedsAName(t *testing.T) {
 	d.dew("push", "-f", two, "-m", "64M").must(t, 2, "has 2")
 	d.dew("push", "-f", filepath.Join(two, "none.yml")).must(t, 2, "cannot find the manifest")
 	d.dew("apply-manifest", "-f", folder(t, nil)).must(t, 2, "there is no manifest.yml in")
+}
+
+// The only app of a manifest can get its name from the command line, as in cf.
+func TestPushNameless(t *testing.T) {
+	d := newDaemon(t)
+	root := folder(t, map[string]string{"manifest.yml": "applications:\n- memory: 64M\n", "a": "a"})
+	manifest := filepath.Join(root, "manifest.yml")
+	d.dew("push", "shop", "-f", manifest, "-p", root).must(t, 0)
+	if got := d.body("POST /v3/spaces/space-1/actions/apply_manifest"); !strings.Contains(got, `"name": "shop"`) || !strings.Contains(got, "64M") {
+		t.Errorf("another manifest: %s", got)
+	}
+	d.dew("push", "-f", manifest).must(t, 1, manifest+":2: applications[0].name: is missing")
+}
+
+// Errors of a manifest name the file and the line, also those that the daemon finds.
+func TestManifestErrorsNameTheLine(t *testing.T) {
+	d := newDaemon(t)
+	root := folder(t, map[string]string{"a": "a", "manifest.yml": "applications:\n- name: shop\n  memry: 1M\n  memory: ((size))\n  routes:\n  - route: a.example.com\n"})
+	manifest := filepath.Join(root, "manifest.yml")
+	push := []string{"push", "-f", manifest, "-p", root, "--var", "size=64M"}
+	d.dew(push...).must(t, 0, manifest+`:3: app "shop": memry: is not known and has no effect: did you mean memory?`)
+	for _, call := range []string{"manifest_diff", "actions/apply_manifest"} {
+		d.refuse["POST /v3/spaces/space-1/"+call] = v3.Error{Detail: "app \"shop\", line 1: memory: too little\napp \"shop\", line 1: routes[0].route: no domain"}
+		d.dew(push...).must(t, 1, manifest+":4: app \"shop\": memory: too little\n"+manifest+":6: app \"shop\": routes[0].route: no domain")
+		delete(d.refuse, "POST /v3/spaces/space-1/"+call)
+	}
+	d.refuse["POST /v3/spaces/space-1/actions/apply_manifest"] = v3.Error{Detail: `app "shop", line 1: memory: too little`}
+	r := d.dew("push", "shop", "--no-manifest", "-p", root, "-m", "1M")
+	r.must(t, 1, `app "shop": memory: too little`)
+	if strings.Contains(explain(r.err), "line 1") {
+		t.Errorf("it names a line of no file: %v", r.err)
+	}
+	d.dew("apply-manifest", "-f", manifest, "--vars-file", filepath.Join(folder(t, map[string]string{"vars.yml": "a: 1\nb: [\n"}), "vars.yml")).must(t, 1, "vars.yml:")
 }
 
 func TestBitsPath(t *testing.T) {

@@ -1,10 +1,12 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"os"
+	"regexp"
 	"strconv"
 	"time"
 
@@ -43,6 +45,9 @@ func stage(ctx context.Context, a v3.App, pkg string, ask *client.Client, out *c
 		return true, s.rest(ctx)
 	})
 	queue.wait.end()
+	if client.NotFound(err) { // a build goes only with its app
+		return "", &failure{status: statusFailed, err: fmt.Errorf("app %s was deleted while it was staged", a.Name)}
+	}
 	if err != nil {
 		sayStaging(ctx, a, out)
 		return "", timedOut(ctx, err)
@@ -52,10 +57,22 @@ func stage(ctx context.Context, a v3.App, pkg string, ask *client.Client, out *c
 	}
 	why := "the daemon did not say why"
 	if b.Error != nil && *b.Error != "" {
-		why = *b.Error
+		why = stagingCause(*b.Error)
 	}
-	return "", &failure{status: statusStaging, err: fmt.Errorf("cannot stage %s: %s", a.Name, why), todo: "dew logs " + a.Name + " --recent shows what staging printed"}
+	return "", &failure{status: statusStaging, err: fmt.Errorf("cannot stage %s: %s", a.Name, why)}
 }
+
+// platformWords begin the error of a build on the platform. The cause comes after them.
+var platformWords = regexp.MustCompile(`^([A-Za-z]+ - )?(App staging failed( in the buildpack [a-z]+ phase)?: |An app was not successfully detected by any available buildpack: )?`)
+
+// stagingCause is why a build failed, without the platform's words for it.
+func stagingCause(text string) string {
+	return text[len(platformWords.FindString(text)):]
+}
+
+// stagingFailed begins the line of the log that says why a build failed. A push says
+// the same with its last line.
+const stagingFailed = "Staging failed: "
 
 // stagingLog shows the lines of one staging run, each once.
 type stagingLog struct {
@@ -77,13 +94,14 @@ func (s *stagingLog) show(ctx context.Context) (more bool, err error) {
 	}
 	for _, l := range lines {
 		s.from = l.Time.Add(1)
-		if l.Source == "STG" && s.out.drawn {
+		if l.Source != "STG" || bytes.HasPrefix(l.Text, []byte(stagingFailed)) {
+			continue
+		}
+		if s.out.drawn {
 			l.Text = appendShown(nil, l.Text, s.out.color)
 		}
-		if l.Source == "STG" {
-			s.any = true
-			s.out.say("   %s", l.Text)
-		}
+		s.any = true
+		s.out.say("   %s", l.Text)
 	}
 	return more, nil
 }

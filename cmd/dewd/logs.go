@@ -14,8 +14,8 @@ func (d *daemon) logsDue() {
 	}
 }
 
-// sweepLogs removes the logs of deleted apps, when the last of their instances has
-// said its last line.
+// sweepLogs removes the logs of deleted apps, when the last of their instances and
+// builds has said its last line.
 func (d *daemon) sweepLogs(ctx context.Context) error {
 	select {
 	case <-d.ready: // what an earlier daemon left is known
@@ -35,9 +35,13 @@ func (d *daemon) sweepLogs(ctx context.Context) error {
 	}
 }
 
-// logged are the apps and databases that exist, and those whose instances still end.
+// logged are the apps and databases that exist, and those whose instances or builds
+// still end.
 func (d *daemon) logged() (map[string]bool, error) {
 	keep := d.sup.Apps()
+	for _, guid := range d.builds.Apps() {
+		keep[guid] = true
+	}
 	databases, err := d.databases.Instances()
 	if err != nil {
 		return nil, err

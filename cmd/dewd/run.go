@@ -149,7 +149,11 @@ func (d *daemon) serve(ctx context.Context, parts ...func(context.Context) error
 	})
 	<-ctx.Done()
 	systemd.stopping()
-	d.log.Info("leaving, apps stay")
+	if d.endApps.Load() {
+		d.log.Info("leaving, all apps have ended")
+	} else {
+		d.log.Info("leaving, apps stay")
+	}
 	return g.Wait()
 }
 

@@ -91,7 +91,7 @@ func (d *daemon) openBuilds() (err error) {
 	d.aside.add("stacks", d.stacks.Sweep)
 	d.aside.add("buildpacks", d.catalog.Sweep)
 	d.builds = droplet.NewBuilds(d.db, d.packages, d.shelf, droplet.BuildOptions{
-		Stacks: d.stacks.Get, Kept: d.stacks, Say: d.sayStaging, InUse: d.dropletsInUse, Collected: d.pruneDue, Logger: d.log,
+		Stacks: d.stacks.Get, Kept: d.stacks, Say: d.sayStaging, Printed: d.stagingErrors, InUse: d.dropletsInUse, Collected: d.pruneDue, Ended: d.logsDue, Logger: d.log,
 		Builder: builder{d}, Catalog: d.catalog, Env: d.stagingEnv, Buildpacks: d.buildpacksInUse, Bindings: d.frozen, CacheDir: filepath.Join(d.cfg.Root, "cache"),
 		MemoryMB: int(d.cfg.Staging.Memory >> 20), DiskMB: int(d.cfg.Staging.Disk >> 20), Timeout: d.cfg.Staging.Timeout, Parallel: parallelBuilds,
 	})

@@ -237,6 +237,28 @@ func (d *daemon) sayStaging(guid, line string) {
 	}
 }
 
+// maxStagingErrors is how many lines of a build are searched for the cause of its failure.
+const maxStagingErrors = 200
+
+// stagingErrors are the newest lines that a build has printed to stderr. It fails with
+// or without them, only less clearly.
+func (d *daemon) stagingErrors(guid string, since time.Time) []string {
+	l, err := d.logs.App(guid)
+	if err != nil {
+		return nil
+	}
+	f := logstream.Filter{Source: runtime.SourceStaging, Stream: logstream.Err, NoGaps: true, Since: since}
+	es, err := l.NewestOf(context.Background(), maxStagingErrors, f)
+	if err != nil {
+		d.log.Warn("cannot read the lines of a build", "app", guid, "err", err)
+	}
+	var lines []string
+	for i := range es {
+		lines = append(lines, string(es[i].Text))
+	}
+	return lines
+}
+
 // dropletsInUse are those that instances and tasks are started from; nil while nobody can tell.
 func (d *daemon) dropletsInUse(tx *store.Tx) map[string]bool {
 	used, err := d.registry.With(tx).DropletsInUse()

@@ -6,10 +6,14 @@
 #   /tmp/deps/<n>     what the n-th buildpack brings
 #   /tmp/profile.d    what is sourced before the app starts
 #   /tmp/buildpacks   <n>/, and plan, or all that are to be tried: <n> <how it gets here> <name>
-#   /tmp/result       what the daemon reads: detected, used, release.yml, Procfile, launch-<n>.yml, failed
+#   /tmp/result       what the daemon reads: detected, used, release.yml, Procfile, launch-<n>.yml, failed,
+#                     and of the built-in buildpacks: missing, reason
+#
+# An argument takes the place of /tmp.
 set -u
-build=/tmp/app cache=/tmp/cache deps=/tmp/deps profile=/tmp/profile.d packs=/tmp/buildpacks result=/tmp/result
-mkdir -p "$build" "$cache" "$deps" "$profile" "$result" /home/vcap/tmp
+top=${1:-/tmp}
+build=$top/app cache=$top/cache deps=$top/deps profile=$top/profile.d packs=$top/buildpacks result=$top/result
+mkdir -p "$build" "$cache" "$deps" "$profile" "$result" "$HOME/tmp"
 umask 022
 no_app=222 no_compile=223 no_release=224 no_buildpack=225
 
@@ -100,17 +104,23 @@ step() {
 	[ $code -eq 0 ] || fail $no_compile "buildpack $what: bin/$phase ended with status $code"
 }
 
-# detect: the first that knows the app.
+# knows SCRIPT: the buildpack at hand is the one, says its script.
+knows() {
+	[ -f "$packs/$n/bin/$1" ] || return 1
+	found=$("$packs/$n/bin/$1" "$build" </dev/null) || return 1
+	printf '%s\n' "$found" >"$result/detected"
+	printf '%s\n' "$n" >"$result/used"
+	printf '%s %s %s\n' "$n" "$how" "$name" >"$packs/plan"
+}
+
+# detect: the first that knows the app, or the first of those that take what no other does.
 detect() {
 	while read -r n how name; do
 		fetch "$n" "$how" "$name"
-		[ -f "$packs/$n/bin/detect" ] || continue
-		if found=$("$packs/$n/bin/detect" "$build" </dev/null); then
-			printf '%s\n' "$found" >"$result/detected"
-			printf '%s\n' "$n" >"$result/used"
-			printf '%s %s %s\n' "$n" "$how" "$name" >"$packs/plan"
-			return 0
-		fi
+		! knows detect || return 0
+	done <"$packs/all"
+	while read -r n how name; do
+		! knows detect-last || return 0
 	done <"$packs/all"
 	fail $no_app "An app was not successfully detected by any available buildpack"
 }

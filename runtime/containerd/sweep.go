@@ -14,6 +14,7 @@ import (
 	"github.com/containerd/containerd/v2/core/leases"
 	"github.com/containerd/errdefs"
 
+	"github.com/dewrun/dew/logstream"
 	"github.com/dewrun/dew/runtime"
 )
 
@@ -33,6 +34,9 @@ func (e *Engine) removeAll(ctx context.Context, id runtime.InstanceID, app strin
 		return err
 	}
 	l, err := e.appLog(app)
+	if errors.Is(err, logstream.ErrRemoved) {
+		return nil // and the capture with it
+	}
 	if err != nil {
 		return err
 	}

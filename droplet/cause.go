@@ -1,0 +1,164 @@
+package droplet
+
+import (
+	"cmp"
+	"fmt"
+	"regexp"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+)
+
+// maxCause bounds the part of the cause of a failed build that a tool printed.
+const maxCause = 300
+
+var (
+	// escapeSequence is what tools print to color their lines.
+	escapeSequence = regexp.MustCompile("\x1b(\\[[0-9;?]*[A-Za-z]|\\][^\a]*(\a|$))")
+	// login is the user and password in a URL.
+	login = regexp.MustCompile(`//[^/\s@]+@`)
+	// noise are lines that do not say why a tool failed.
+	noise = regexp.MustCompile(`(?i)^(\[?notice|npm notice|npm warn|warn(ing)?\b|hint:|note:|debug|info\b|\(node:|at |exit status \d+$|# \S+$|Node\.js v\d|` +
+		`error: (subprocess-exited-with-error|metadata-generation-failed|legacy-install-failure)|\[end of output\]|[─-╿>^~ .|-]+$)|` +
+		`complete log of this run|too many errors$|originates from a subprocess|^[×╰│]`)
+	// npmError is a line of npm about an error, in the wording of its old and new versions.
+	npmError = regexp.MustCompile(`^npm (?:ERR!|error) ?(.*)$`)
+	// npmDetail are fields of an error of npm that say less than the sentence after them.
+	npmDetail = regexp.MustCompile(`^(code|errno|syscall|path|command|cwd|dest|stack|signal|host|type)\b`)
+	// composerProblem is what composer cannot install.
+	composerProblem = regexp.MustCompile(`^- .* requires `)
+	// position begins the message of a compiler.
+	position = regexp.MustCompile(`^\S+\.[A-Za-z]+:\d+(:\d+)?: .`)
+	// errorWord says only that it is an error.
+	errorWord = regexp.MustCompile(`(?i)^(error|fatal|e):\s*|^\[!\]\s*`)
+	// errorLine is a line that calls itself an error.
+	errorLine = regexp.MustCompile(`(?i)^(\**([a-z_.]*error|fatal|e)\b\s*[:!*]|\[!\])`)
+)
+
+// causeOf finds the line that says why a tool failed among those that it printed to
+// stderr, oldest first. It is empty where no line does.
+func causeOf(printed []string) string {
+	var lines []string
+	for _, l := range printed {
+		if l = cleanLine(l); l != "" && !noise.MatchString(l) {
+			lines = append(lines, l)
+		}
+	}
+	if len(lines) == 0 {
+		return ""
+	}
+	cause := cmp.Or(npmCause(lines), compilerCause(lines), firstMatch(lines, composerProblem), lastMatch(lines, errorLine), lastSentence(lines))
+	cause = errorWord.ReplaceAllString(cause, "")
+	return shortenCause(strings.ReplaceAll(cause, "/tmp/app/", ""))
+}
+
+// cleanLine is a line without colors, control characters and secrets.
+func cleanLine(l string) string {
+	l = escapeSequence.ReplaceAllString(strings.ToValidUTF8(l, ""), "")
+	if i := strings.LastIndexByte(strings.TrimRight(l, "\r"), '\r'); i >= 0 {
+		l = l[i+1:] // a progress bar was there before
+	}
+	l = strings.Map(func(r rune) rune {
+		if unicode.IsControl(r) {
+			return ' '
+		}
+		return r
+	}, l)
+	return login.ReplaceAllString(strings.TrimSpace(l), "//"+hidden+"@")
+}
+
+// npmCause is the first sentence of npm about its error.
+func npmCause(lines []string) string {
+	for _, l := range lines {
+		if m := npmError.FindStringSubmatch(l); m != nil && m[1] != "" && !npmDetail.MatchString(m[1]) {
+			return "npm: " + m[1]
+		}
+	}
+	return ""
+}
+
+// compilerCause is the first message of a compiler: those after it are often its
+// consequences.
+func compilerCause(lines []string) string {
+	first, n := "", 0
+	for i, l := range lines {
+		if !position.MatchString(l) {
+			continue
+		}
+		if strings.HasSuffix(l, ":") && i+1 < len(lines) {
+			l += " " + lines[i+1] // what to do about it
+		}
+		first = cmp.Or(first, l)
+		n++
+	}
+	switch n {
+	case 0, 1:
+		return first
+	case 2:
+		return first + " (and 1 more error)"
+	}
+	return fmt.Sprintf("%s (and %d more errors)", first, n-1)
+}
+
+// wrapped is how long a line is at least that was broken for a terminal.
+const wrapped = 60
+
+// lastSentence is the last line, with those before it of which it is the end.
+func lastSentence(lines []string) string {
+	i := len(lines) - 1
+	text := lines[i]
+	for ; i > 0 && len(lines[i-1]) >= wrapped && unicode.IsLower(first(lines[i])); i-- {
+		text = lines[i-1] + " " + text
+	}
+	return text
+}
+
+func first(s string) rune {
+	r, _ := utf8.DecodeRuneInString(s)
+	return r
+}
+
+func firstMatch(lines []string, want *regexp.Regexp) string {
+	for _, l := range lines {
+		if want.MatchString(l) {
+			return l
+		}
+	}
+	return ""
+}
+
+func lastMatch(lines []string, want *regexp.Regexp) (found string) {
+	for _, l := range lines {
+		if want.MatchString(l) {
+			found = l
+		}
+	}
+	return found
+}
+
+func shortenCause(s string) string {
+	if r := []rune(s); len(r) > maxCause {
+		return string(r[:maxCause]) + "…"
+	}
+	return s
+}
+
+// missingTool says that a program is not there which a built-in buildpack needs, and
+// how to install it. The buildpack tells its name and its Debian package, one per line.
+func (b *Builds) missingTool(told string, st Stack) string {
+	name, pkg, _ := strings.Cut(strings.TrimSpace(told), "\n")
+	name, pkg = shortenCause(cleanLine(name)), shortenCause(cleanLine(pkg))
+	if st.Name == HostName {
+		return fmt.Sprintf("%s is not installed on this machine. Install it: apt install %s", name, pkg)
+	}
+	missing := fmt.Sprintf("%s is not installed in the stack %s.", name, st.Name)
+	if b.o.Kept != nil {
+		if k, err := b.o.Kept.byName(st.Name); err == nil && k.Kind == StackDebian {
+			// A stack does not change under the apps that run on it: it takes another one.
+			next := st.Name + "-" + pkg
+			include := strings.Trim(k.Source+","+pkg, ",")
+			return missing + fmt.Sprintf(" Build one that has it: dew stack build debian --include %s --name %s, then set `stack: %s`", include, next, next)
+		}
+	}
+	return missing + " Choose a stack that has it: dew stacks lists the stacks"
+}
