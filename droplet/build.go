@@ -77,7 +77,7 @@ type BuildOptions struct {
 	// Collected is told when images are gone that no droplet names. It must be quick,
 	// and may be nil.
 	Collected func()
-	// Ended is told when a build is over and nothing of it is left. It must be quick,
+	// Ended is called when a build is over and its container is removed. It must be quick,
 	// and may be nil.
 	Ended  func()
 	Logger *slog.Logger

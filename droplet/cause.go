@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"regexp"
+	"slices"
 	"strings"
 	"unicode"
 	"unicode/utf8"
@@ -156,8 +157,9 @@ func (b *Builds) missingTool(told string, st Stack) string {
 		if k, err := b.o.Kept.byName(st.Name); err == nil && k.Kind == StackDebian {
 			// A stack does not change under the apps that run on it: it takes another one.
 			next := st.Name + "-" + pkg
-			include := strings.Trim(k.Source+","+pkg, ",")
-			return missing + fmt.Sprintf(" Build one that has it: dew stack build debian --include %s --name %s, then set `stack: %s`", include, next, next)
+			include := slices.DeleteFunc(strings.Split(k.Source, ","), func(p string) bool { return p == "" || slices.Contains(debianPackages, p) })
+			return missing + fmt.Sprintf(" Build one that has it: dew stack build debian --include %s --name %s, then set `stack: %s`",
+				strings.Join(append(include, pkg), ","), next, next)
 		}
 	}
 	return missing + " Choose a stack that has it: dew stacks lists the stacks"

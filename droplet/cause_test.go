@@ -83,7 +83,7 @@ func TestMissingTool(t *testing.T) {
 			t.Fatal(err)
 		}
 		y.builds.o.Kept = kept
-		for _, k := range []KeptStack{{GUID: "1", Name: "jammy", Kind: StackDebian, Source: "ruby"}, {GUID: "2", Name: "alpine", Kind: StackTarball}} {
+		for _, k := range []KeptStack{{GUID: "1", Name: "jammy", Kind: StackDebian, Source: "curl,git,ruby"}, {GUID: "2", Name: "alpine", Kind: StackTarball}} {
 			if err := kept.stacks.Put(k.GUID, k); err != nil {
 				t.Fatal(err)
 			}

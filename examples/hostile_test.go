@@ -71,8 +71,9 @@ func (c *cell) containers(t *testing.T) (found []string) {
 	return found
 }
 
-// An app that is deleted while it is staged is told to be, and leaves nothing. A daemon
-// that ends with all apps ends a staging as well, with status 0 and no complaint.
+// A push says that its app was deleted during the staging, and nothing of the build is
+// left. dew shutdown --apps ends a staging as well: dewd exits with status 0 and logs no
+// error.
 func TestDeletedWhileStaging(t *testing.T) {
 	c := limited(t)
 	dir := t.TempDir()

@@ -68,8 +68,8 @@ func wantLine(t *testing.T, lines []string, pattern string) {
 	}
 }
 
-// Code without what marks its language is refused with what to add. A page is a site,
-// and what a tool prints about its failure is the last line of the push.
+// The last line of a failed push is the cause: the file to add, the error that a tool
+// printed, or the missing start command. An index.html alone is a static site.
 func TestNewcomers(t *testing.T) {
 	const name = "newcomer"
 	deleteLater(t, name)

@@ -104,7 +104,7 @@ step() {
 	[ $code -eq 0 ] || fail $no_compile "buildpack $what: bin/$phase ended with status $code"
 }
 
-# knows SCRIPT: the buildpack at hand is the one, says its script.
+# knows SCRIPT: tells whether this script of the current buildpack detects the app.
 knows() {
 	[ -f "$packs/$n/bin/$1" ] || return 1
 	found=$("$packs/$n/bin/$1" "$build" </dev/null) || return 1
@@ -113,7 +113,8 @@ knows() {
 	printf '%s %s %s\n' "$n" "$how" "$name" >"$packs/plan"
 }
 
-# detect: the first that knows the app, or the first of those that take what no other does.
+# detect: finds the first buildpack that detects the app, otherwise the first whose
+# detect-last does.
 detect() {
 	while read -r n how name; do
 		fetch "$n" "$how" "$name"

@@ -1,5 +1,4 @@
-# What a built-in buildpack writes here is the cause of the failed build, in the place
-# of the last line that its tools print.
+# These functions end a built-in buildpack and tell dewd the cause of the failed build.
 
 # need NAME PROGRAM PACKAGE: the program must be there. dewd says how to install the
 # Debian package.
