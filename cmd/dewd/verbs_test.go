@@ -251,5 +251,5 @@ var stackSteps = []step{
 var usageSteps = []step{
 	{0, "usage-events --apps", []string{`(?m)app +started +shop +web +dev +1 x `}},
 	{0, "usage-events --since 1h -n 1 --json", []string{`"kind": "app"`}},
-	{2, "usage-events --since never", []string{"is no time"}},
+	{2, "usage-events --since never", []string{"is not a time"}},
 }
