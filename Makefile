@@ -59,7 +59,7 @@ build: ## build bin/dewd, bin/dew, bin/dew-init, bin/dew-sftp and bin/dew-static
 run: setup build ## start dewd, push the sample app with its sidecar, show its answer and its logs
 	@dist/checkout.sh start '$(ROOT)' '$(RUN)'
 
-stop: ## end the dewd of `make run` and its apps, leave nothing behind
+stop: ## stop the dewd of `make run` and its apps; the next `make run` starts them again
 	@dist/checkout.sh stop '$(ROOT)' '$(RUN)'
 
 env: ## print the line that makes `dew` in this shell talk to the dewd of `make run`
@@ -132,7 +132,7 @@ fresh: root ## run the commands of README and docs/install.md on a bare Debian w
 	@dist/need.sh --no-start mmdebstrap=mmdebstrap unshare=util-linux
 	@.ci/fresh
 
-clean: stop ## end `make run`, remove what was built and its state
+clean: stop ## stop the dewd of `make run`, delete its apps and data, and what was built
 	rm -rf bin .dew cover.out
 
 root:

@@ -88,9 +88,9 @@ show() {
 	dew logs config-sidecar --recent
 	step "the app runs until make stop; go on with"
 	echo "  export DEW_RUN=$run PATH=$here/bin:\$PATH"
-	echo "  dew kill config-sidecar --sidecar config-server    # end its sidecar"
-	echo "  dew crashes config-sidecar                         # read who died, and why"
-	echo "  dew app config-sidecar                             # see it run again"
+	echo "  dew kill config-sidecar --sidecar config-server --wait    # kill the sidecar"
+	echo "  dew crashes config-sidecar                                # see what crashed and why"
+	echo "  dew app config-sidecar                                    # see it running again"
 }
 
 stop() {
@@ -102,6 +102,7 @@ stop() {
 		fi
 	fi
 	if [ ! -e "$run" ]; then
+		echo "dewd is not running"
 		return
 	fi
 	if [ ! -x "$dewd" ]; then

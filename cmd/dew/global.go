@@ -141,7 +141,7 @@ func checkArgs(v verb, args []string) error {
 	}
 	switch {
 	case len(args) < least:
-		return usage("%s needs %s", v.name, v.args)
+		return usage("%s needs %s%s", v.name, v.args, namesAnApp(words))
 	case len(args) > len(words) && len(words) == 0:
 		return usage("%s takes no arguments, and there is %q", v.name, args[0])
 	case len(args) > len(words):
@@ -150,6 +150,14 @@ func checkArgs(v verb, args []string) error {
 		return usage("%s needs %s, and one of them is empty", v.name, v.args)
 	}
 	return nil
+}
+
+// namesAnApp says where to find the name of an app, if the first argument is one.
+func namesAnApp(words []string) string {
+	if len(words) > 0 && words[0] == "APP" {
+		return " (APP is the name of an app: dew apps lists them)"
+	}
+	return ""
 }
 
 // boolFlag is a flag without a value; its help does not say that it is off.

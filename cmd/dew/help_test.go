@@ -85,7 +85,7 @@ func TestUsageLine(t *testing.T) {
 		"push --foo":              {"push has no flag --foo\n     usage: dew push [APP] [flags]\n     dew push --help lists the flags"},
 		"push --memmory 1":        {"push has no flag --memmory: did you mean --memory?"},
 		"p -X":                    {"push has no flag -X", "usage: dew push [APP] [flags]"},
-		"app":                     {"app needs APP\n     usage: dew app APP [flags]"},
+		"app":                     {"app needs APP (APP is the name of an app: dew apps lists them)\n     usage: dew app APP [flags]"},
 		"rename a b c":            {"usage: dew rename APP NEW_NAME"},
 		"kill shop --signal NOPE": {"no signal", "usage: dew kill APP [flags]"},
 		"completion tcsh":         {"usage: dew completion bash|zsh|fish"},

@@ -160,10 +160,10 @@ func TestNotifyOnCrash(t *testing.T) {
 		on   bool
 		talk string
 	}{
-		{[]string{"notify-on-crash", "shop"}, true, "are told by mail"},
-		{[]string{"notify-on-crash", "shop", "--show"}, true, "are told by mail"},
-		{[]string{"notify-on-crash", "shop", "--off"}, false, "are not told by mail"},
-		{[]string{"notify-on-crash", "shop", "--show"}, false, "are not told by mail"},
+		{[]string{"notify-on-crash", "shop"}, true, "dew sends a mail when shop crashes"},
+		{[]string{"notify-on-crash", "shop", "--show"}, true, "dew sends a mail when shop crashes"},
+		{[]string{"notify-on-crash", "shop", "--off"}, false, "dew sends no mail when shop crashes"},
+		{[]string{"notify-on-crash", "shop", "--show"}, false, "dew sends no mail when shop crashes"},
 	} {
 		got := d.dew(t, tt.args...)
 		if got.status != 0 || d.on != tt.on || !strings.Contains(got.talk, tt.talk) {

@@ -48,9 +48,9 @@ func runNotifyOnCrash(ctx context.Context, o crashMailOptions, ask *client.Clien
 		return out.encode(v3.CrashMails{Enabled: on})
 	}
 	if on {
-		out.say("Crashes of %s are told by mail", a.Name)
+		out.say("dew sends a mail when %s crashes", a.Name)
 	} else {
-		out.say("Crashes of %s are not told by mail", a.Name)
+		out.say("dew sends no mail when %s crashes", a.Name)
 	}
 	return nil
 }

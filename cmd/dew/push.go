@@ -277,7 +277,7 @@ func pushManifest(o pushOptions, out *console) (app.Manifest, string, error) {
 	}
 	if file == "" {
 		if o.Name == "" {
-			return m, "", usage("push needs the name of an app, or a manifest (manifest.yml here, or -f)")
+			return m, "", usage("push needs the name of an app, such as dew push my-app, or a manifest (manifest.yml here, or -f)")
 		}
 		m.Applications = []app.ManifestApp{{Name: o.Name}}
 	}

@@ -215,7 +215,7 @@ func runRoutes(ctx context.Context, whole bool, w where) error {
 	if err != nil {
 		return err
 	}
-	rows, table := []routeRow{}, [][]string{{"route", "app", "process", "port", "protocol", "state"}}
+	rows, table := []routeRow{}, [][]string{{"route", "app", "process", "app port", "protocol", "state"}}
 	for _, rt := range routes {
 		row := routeRow{GUID: rt.GUID, URL: rt.URL, Problem: rt.Problem, Destinations: []destinationRow{}}
 		if len(rt.Destinations) == 0 {
@@ -322,7 +322,15 @@ func runMapRoute(ctx context.Context, o routeOptions, ask *client.Client, out *c
 	if err != nil {
 		return fmt.Errorf("cannot map route %s: %w", o.url(), err)
 	}
-	out.say("Route %s leads to app %s", rt.URL, a.Name)
+	status, err := ask.Status(ctx)
+	if err != nil && !untold(err) {
+		return err
+	}
+	if rt.Port == nil && status.Router != "" {
+		out.say("Route %s leads to app %s: %s", rt.URL, a.Name, routeURL(rt.URL, status.Router))
+	} else {
+		out.say("Route %s leads to app %s", rt.URL, a.Name)
+	}
 	for _, d := range ds.Destinations {
 		if d.App.GUID == a.GUID && d.Pending {
 			out.say("Port %d is pending: dew restart %s opens it", d.Port, a.Name)

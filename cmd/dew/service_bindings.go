@@ -98,6 +98,10 @@ func runBind(ctx context.Context, o bindOptions, ask *client.Client, out *consol
 		out.say("Binding %s to %s is in progress: dew service %s tells how far it is", o.App, o.Service, o.Service)
 		return nil
 	}
+	if _, err := ask.Droplet(ctx, a.GUID); client.NotFound(err) {
+		out.say("Bound %s to %s; dew start %s stages and starts it with the credentials", o.App, o.Service, o.App)
+		return nil
+	}
 	out.say("Bound %s to %s; dew restage %s brings the credentials into its environment", o.App, o.Service, o.App)
 	return nil
 }

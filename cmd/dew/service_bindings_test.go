@@ -20,6 +20,8 @@ func TestBindService(t *testing.T) {
 	d.shelves.instance("kv", v3.ServiceManaged)
 	d.shelves.instance("mail", v3.ServiceUserProvided)
 	const to = `"relationships":{"app":{"data":{"guid":"app-1"}},"service_instance":{"data":{"guid":"s-kv"}}}}`
+	d.dew("bind-service", "shop", "kv").must(t, 0, "Bound shop to kv; dew start shop stages and starts it")
+	d.builds = []v3.Build{{GUID: "build-1", State: v3.BuildStaged}}
 	d.dew("bind-service", "shop", "kv").must(t, 0, "Bound shop to kv; dew restage shop brings")
 	d.wantBody(postBinding, `{"type":"app",`+to)
 	d.dew("bs", "shop", "kv", "--binding-name", "cache", "-c", `{"a":1}`, "--strategy", "multiple", "--wait").must(t, 0, "Bound shop to kv")

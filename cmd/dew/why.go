@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/dewrun/dew/api/client"
@@ -44,13 +45,18 @@ func whyCrashed(ctx context.Context, b badStart, ask *client.Client, out *consol
 	if out.follows {
 		lines = nil
 	}
+	lines = slices.DeleteFunc(lines, func(l v3.Line) bool { return !strings.HasPrefix(l.Source, "APP/") && l.Stream != "ERR" })
 	for _, l := range lines[max(0, len(lines)-lastLines):] {
 		out.say("   %s", formatLine(l, look{screen: out.drawn}))
 	}
 	if !found {
 		return &failure{status: statusCrashed, err: fmt.Errorf("%s crashed at its start", b.app.Name), todo: sayMore(b.app.Name)}
 	}
-	return explainCrash(b.app.Name, crash)
+	f := explainCrash(b.app.Name, crash)
+	if !crash.GivenUp {
+		f.todo += "\n     dew keeps restarting it; to stop that: dew stop " + b.app.Name
+	}
+	return f
 }
 
 // record waits for the exit record of one of the instances: that an instance has

@@ -358,7 +358,7 @@ func appUserRule(passwd string, uid int) finding {
 		}
 		return warn(fmt.Sprintf("uid %d is %s", uid, f[0]), "give another --app-uid")
 	}
-	return good("uid %d is nobody's", uid)
+	return good("no user has uid %d", uid)
 }
 
 func checkNames(ctx context.Context, m machine) finding {
