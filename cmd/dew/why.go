@@ -53,7 +53,7 @@ func whyCrashed(ctx context.Context, b badStart, ask *client.Client, out *consol
 		return &failure{status: statusCrashed, err: fmt.Errorf("%s crashed at its start", b.app.Name), todo: sayMore(b.app.Name)}
 	}
 	f := explainCrash(b.app.Name, crash)
-	if !crash.GivenUp {
+	if !crash.GivenUp && !out.follows { // a smoke test deletes it
 		f.todo += "\n     dew keeps restarting it; to stop that: dew stop " + b.app.Name
 	}
 	return f
