@@ -14,6 +14,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
@@ -99,11 +100,12 @@ func readPage(t *testing.T, c *cell, checkout, page string) {
 	sh := exec.Command("bash", file)
 	sh.Dir = checkout
 	sh.Env = append(goSettings(t), "HOME="+home, "PATH="+path, "LANG=C.UTF-8", "TERM=dumb")
+	began := time.Now()
 	out, err := sh.CombinedOutput()
 	if err != nil {
 		t.Errorf("%s: %v\n%s", page, err, out)
 	} else {
-		t.Logf("%s\n%s", page, out)
+		t.Logf("%s: %s\n%s", page, time.Since(began).Round(time.Second/10), out)
 	}
 	for _, clean := range [][]string{{"delete-space", "-f", "dev", "-o", "local"}, {"create-space", "dev", "-o", "local"}} {
 		if r := c.dew("", clean...); r.code != 0 {
