@@ -151,8 +151,26 @@ func printText(w io.Writer, found []finding) error {
 		}
 		b.WriteByte('\n')
 	}
+	b.WriteString(summary(found) + "\n")
 	_, err := io.WriteString(w, b.String())
 	return err
+}
+
+// summary says in one line how the checks went.
+func summary(found []finding) string {
+	count := func(level string) (n int) {
+		for _, f := range found {
+			if f.Level == level {
+				n++
+			}
+		}
+		return n
+	}
+	failed, warned := count(levelFail), count(levelWarn)
+	if failed+warned == 0 {
+		return fmt.Sprintf("checks: %d, all ok", len(found))
+	}
+	return fmt.Sprintf("checks: %d, warnings: %d, failed: %d", len(found), warned, failed)
 }
 
 func printJSON(w io.Writer, found []finding) error {

@@ -379,9 +379,12 @@ func TestExamineNamesAndBounds(t *testing.T) {
 	if err := printText(&text, found); err != nil {
 		t.Fatal(err)
 	}
-	want := "ok    first          fine\nFAIL  second         broken  -> mend it\n"
+	want := "ok    first          fine\nFAIL  second         broken  -> mend it\nchecks: 2, warnings: 0, failed: 1\n"
 	if text.String() != want {
 		t.Errorf("text = %q, want %q", text.String(), want)
+	}
+	if got := summary(found[:1]); got != "checks: 1, all ok" {
+		t.Errorf("summary = %q", got)
 	}
 	if err := printJSON(&asJSON, found); err != nil {
 		t.Fatal(err)
