@@ -528,7 +528,7 @@ func TestSmokeMistakes(t *testing.T) {
 		code int
 		want string
 	}{
-		{[]string{"smoke", "bad"}, 2, "bad/smoke.yml, line 1: chekcs: is not a key that is known here: there are alone, build,"},
+		{[]string{"smoke", "bad"}, 2, "bad/smoke.yml, line 1: chekcs: is not a key that is known here: there are alone, needs, build,"},
 		{[]string{"smoke", "nowhere"}, 2, "cannot find what to test"},
 		{[]string{"--run", "nowhere", "smoke", "bad/manifest.yml", "--force"}, 2, "--force goes with dew smoke init"},
 		{[]string{"smoke", "init", "bad"}, 2, "bad/smoke.yml is there already"},
