@@ -11,6 +11,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/dewrun/dew/app"
+	"github.com/dewrun/dew/drain"
 )
 
 // Limits of the platform.
@@ -46,14 +47,13 @@ func checkTags(name string, tags []string) error {
 	return nil
 }
 
-// checkDrain checks where lines may be sent.
-func checkDrain(drain string) error {
-	if drain == "" {
-		return nil
-	}
-	u, err := url.Parse(drain)
-	if err != nil || u.Host == "" || len(drain) > maxURL || !slices.Contains([]string{"syslog", "syslog-tls", "https"}, u.Scheme) {
-		return invalid("syslog_drain_url", "Syslog drain url must be a URL with the scheme syslog, syslog-tls or https")
+// drainSchemes says which URLs of log drains are allowed.
+const drainSchemes = "must be a URL with the scheme syslog, syslog-tls, https or https-batch"
+
+// checkDrain checks the URL of a log drain.
+func checkDrain(address string) error {
+	if address != "" && drain.CheckURL(address) != nil {
+		return invalid("syslog_drain_url", "Syslog drain url %s", drainSchemes)
 	}
 	return nil
 }

@@ -212,7 +212,7 @@ func (d wireDone) bound(r reply) (Bound, error) {
 	case len(b.VolumeMounts) > 0 && json.Unmarshal(b.VolumeMounts, &mounts) != nil:
 		wrong = "volume_mounts must be an Array of JSON objects"
 	case checkDrain(b.SyslogDrain) != nil:
-		wrong = "syslog_drain_url must be a URL with the scheme syslog, syslog-tls or https"
+		wrong = "syslog_drain_url " + drainSchemes
 	case checkRouteService(b.RouteService) != nil:
 		wrong = "route_service_url must be a valid https url"
 	}

@@ -44,7 +44,7 @@ func TestRefusedInstances(t *testing.T) {
 			{"too many tags", good, func(n *NewInstance) { n.Tags = []string{strings.Repeat("x", 2049)} }, "Combined length of tags for service db must be 2048 characters or less."},
 			{"provided: name taken", provided, func(n *NewInstance) { n.Name = "taken" }, "The service instance name is taken: taken."},
 			{"provided: credentials are text", provided, func(n *NewInstance) { n.Credentials = json.RawMessage(`"x"`) }, "credentials must be a JSON object"},
-			{"provided: drain", provided, func(n *NewInstance) { n.SyslogDrain = "ftp://x" }, "Syslog drain url must be a URL with the scheme syslog, syslog-tls or https"},
+			{"provided: drain", provided, func(n *NewInstance) { n.SyslogDrain = "ftp://x" }, "Syslog drain url must be a URL with the scheme syslog, syslog-tls, https or https-batch"},
 			{"provided: route service", provided, func(n *NewInstance) { n.RouteService = "http://x" }, "Route service url must be https"},
 			{"provided: route service without a host", provided, func(n *NewInstance) { n.RouteService = "https://" }, "Route service url must be a valid URI"},
 		} {
@@ -58,6 +58,21 @@ func TestRefusedInstances(t *testing.T) {
 			t.Errorf("instances = %d, want 1", len(all))
 		}
 	})
+}
+
+// Every scheme that drain can send to is accepted.
+func TestDrainSchemes(t *testing.T) {
+	t.Parallel()
+	for _, address := range []string{"", "syslog://h:514", "syslog-tls://h", "https://h/path", "https-batch://h/path"} {
+		if err := checkDrain(address); err != nil {
+			t.Errorf("%q: %v", address, err)
+		}
+	}
+	for _, address := range []string{"ftp://h", "syslog://", "https-batch:", "h:514"} {
+		if checkDrain(address) == nil {
+			t.Errorf("%q is accepted", address)
+		}
+	}
 }
 
 func TestRefusedBindings(t *testing.T) {

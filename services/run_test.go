@@ -241,7 +241,7 @@ func TestCreateBinding(t *testing.T) {
 		{name: "needs an app", does: does{Undone: true, Status: 422, Body: `{"error": "RequiresApp"}`}, want: "create failed: This service supports generation of credentials through binding an application only."},
 		{name: "never answers", does: does{Hang: true}, want: "create failed: The request to the service broker timed out"},
 		{name: "credentials of another shape", does: does{Body: `{"credentials": "text"}`}, want: "create failed: The service broker returned an invalid response: credentials must be a JSON object"},
-		{name: "a drain that is none", does: does{Body: `{"credentials": {}, "syslog_drain_url": "file:///etc"}`}, want: "create failed: The service broker returned an invalid response: syslog_drain_url must be a URL with the scheme syslog, syslog-tls or https"},
+		{name: "a drain that is none", does: does{Body: `{"credentials": {}, "syslog_drain_url": "file:///etc"}`}, want: "create failed: The service broker returned an invalid response: syslog_drain_url must be a URL with the scheme syslog, syslog-tls, https or https-batch"},
 		{name: "a route service that is none", does: does{Body: `{"credentials": {}, "route_service_url": "https://r.example"}`}, want: "create failed: The service is not registered as a route service. Please contact the service provider."},
 		{name: "mounts of another shape", does: does{Body: `{"credentials": {}, "volume_mounts": {}}`}, want: "create failed: The service broker returned an invalid response: volume_mounts must be an Array of JSON objects"},
 	} {
