@@ -4,11 +4,15 @@ import (
 	"go/parser"
 	"go/token"
 	"io/fs"
+	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
 	"testing"
+
+	"github.com/google/go-cmp/cmp"
 )
 
 const module = "github.com/dewrun/dew"
@@ -72,7 +76,7 @@ func TestLayers(t *testing.T) {
 	imports, packages := readImports(t, filepath.Join("..", ".."))
 	for _, pkg := range packages {
 		if _, known := storeys[pkg]; !known && !strings.HasPrefix(pkg, "examples") {
-			t.Errorf("package %s is on no storey: give it a room in storeys, and in CONTRIBUTING.md", pkg)
+			t.Errorf("package %s is on no storey: give it a storey here and a row in CONTRIBUTING.md", pkg)
 		}
 	}
 	for _, i := range imports {
@@ -83,6 +87,21 @@ func TestLayers(t *testing.T) {
 	// A walk that finds nothing would pass for ever.
 	if !slices.Contains(packages, "cmd/dewd") || !slices.Contains(packages, "store") {
 		t.Errorf("packages found = %v, want cmd/dewd and store among them", packages)
+	}
+}
+
+// CONTRIBUTING.md has a row for every package, with its storey, and no other.
+func TestMap(t *testing.T) {
+	b, err := os.ReadFile(filepath.Join("..", "..", "CONTRIBUTING.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	rows := map[string]int{}
+	for _, row := range regexp.MustCompile("(?m)^\\| (\\d) \\| `([^`]+)` \\| .+ \\|$").FindAllStringSubmatch(string(b), -1) {
+		rows[row[2]], _ = strconv.Atoi(row[1]) // a digit
+	}
+	if diff := cmp.Diff(storeys, rows); diff != "" {
+		t.Errorf("the map of packages in CONTRIBUTING.md differs (-storeys +map):\n%s", diff)
 	}
 }
 
