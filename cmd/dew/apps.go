@@ -72,15 +72,28 @@ func runApps(ctx context.Context, bare bool, ask *client.Client, out *console) e
 		out.say("There are no apps yet; dew push makes one")
 		return nil
 	}
+	status, err := ask.Status(ctx)
+	if err != nil && !untold(err) {
+		return err
+	}
 	table := [][]string{{"name", "state", "processes", "routes"}}
 	for _, r := range rows {
 		var ps []string
 		for _, p := range r.Processes {
 			ps = append(ps, fmt.Sprintf("%s:%d/%d", p.Type, p.Running, p.Instances))
 		}
-		table = append(table, []string{r.Name, strings.ToLower(r.State), strings.Join(ps, ", "), strings.Join(r.Routes, ", ")})
+		table = append(table, []string{r.Name, strings.ToLower(r.State), strings.Join(ps, ", "), strings.Join(urls(r.Routes, status.Router), ", ")})
 	}
 	return out.table(table)
+}
+
+// urls are the addresses of routes.
+func urls(routes []string, router string) []string {
+	var out []string
+	for _, r := range routes {
+		out = append(out, routeURL(r, router))
+	}
+	return out
 }
 
 // readApps reads all apps; with bare nobody asks how their instances do.

@@ -35,7 +35,7 @@ func TestApps(t *testing.T) {
 	d.dew("apps").must(t, 0, "no apps yet")
 	d.withApp(v3.AppStarted)
 	d.routes = []v3.Route{{URL: "shop.dew.localhost", Destinations: []v3.Destination{{App: v3.DestinationApp{GUID: "app-1"}}}}}
-	d.dew("a").must(t, 0, "shop   started   web:1/1     shop.dew.localhost")
+	d.dew("a").must(t, 0, "shop   started   web:1/1     http://shop.dew.localhost:8080")
 	var rows []appRow
 	if err := json.Unmarshal([]byte(d.dew("apps", "--json").out), &rows); err != nil || rows[0].Processes[0].Running != 1 {
 		t.Errorf("got %+v, %v", rows, err)
@@ -400,5 +400,19 @@ func TestAlive(t *testing.T) {
 	}
 	if !alive(os.Getpid()) || alive(cmd.Process.Pid) {
 		t.Error("the living and the dead are mixed up")
+	}
+}
+
+// A route is shown as the address to type; a TCP route has its own port.
+func TestRouteURL(t *testing.T) {
+	for _, tt := range [][3]string{
+		{"shop.dew.localhost", "http://127.0.0.1:8080", "http://shop.dew.localhost:8080"},
+		{"shop.dew.localhost/api", "http://127.0.0.1:8080", "http://shop.dew.localhost:8080/api"},
+		{"tcp.dew.localhost:20000", "http://127.0.0.1:8080", "tcp://tcp.dew.localhost:20000"},
+		{"shop.dew.localhost", "", "shop.dew.localhost"},
+	} {
+		if got := routeURL(tt[0], tt[1]); got != tt[2] {
+			t.Errorf("routeURL(%q, %q) = %q, want %q", tt[0], tt[1], got, tt[2])
+		}
 	}
 }

@@ -326,11 +326,7 @@ func runMapRoute(ctx context.Context, o routeOptions, ask *client.Client, out *c
 	if err != nil && !untold(err) {
 		return err
 	}
-	if rt.Port == nil && status.Router != "" {
-		out.say("Route %s leads to app %s: %s", rt.URL, a.Name, routeURL(rt.URL, status.Router))
-	} else {
-		out.say("Route %s leads to app %s", rt.URL, a.Name)
-	}
+	out.say("Route %s leads to app %s: %s", rt.URL, a.Name, routeURL(rt.URL, status.Router))
 	for _, d := range ds.Destinations {
 		if d.App.GUID == a.GUID && d.Pending {
 			out.say("Port %d is pending: dew restart %s opens it", d.Port, a.Name)

@@ -304,6 +304,9 @@ func routeURL(route, router string) string {
 		return route
 	}
 	host, path, slash := strings.Cut(route, "/")
+	if strings.Contains(host, ":") {
+		return "tcp://" + route // a TCP route has its own port
+	}
 	if r.Port() != "" {
 		host += ":" + r.Port()
 	}
