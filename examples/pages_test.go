@@ -132,7 +132,7 @@ func goSettings(t *testing.T) []string {
 // built is left out, as right after cloning.
 func copyCheckout(t *testing.T) string {
 	t.Helper()
-	files, err := exec.Command("git", "-C", "..", "ls-files", "-z", "--cached", "--others", "--exclude-standard").Output()
+	files, err := exec.Command("git", "-c", "safe.directory=*", "-C", "..", "ls-files", "-z", "--cached", "--others", "--exclude-standard").Output()
 	if err != nil {
 		t.Fatalf("cannot list the files of the checkout: %v", err)
 	}
