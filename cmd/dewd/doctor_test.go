@@ -239,11 +239,11 @@ func program(t *testing.T, part elf.ProgType) []byte {
 
 func TestAppUserRule(t *testing.T) {
 	passwd := "root:x:0:0:root:/root:/bin/bash\ndaemon:x:500:500::/:/usr/sbin/nologin\nann:x:2001:2001::/home/ann:/bin/bash\nvcap:x:2002:2002::/home/vcap:/bin/bash\ntorn\n"
-	expect(t, appUserRule(passwd, 2000), levelOK, "nobody's")
+	expect(t, appUserRule(passwd, 2000), levelOK, "no user has uid")
 	expect(t, appUserRule(passwd, 2001), levelWarn, "ann, a person")
 	expect(t, appUserRule(passwd, 500), levelWarn, "uid 500 is daemon")
-	expect(t, appUserRule(passwd, 2002), levelOK, "nobody's")
-	expect(t, appUserRule("", 2000), levelOK, "nobody's")
+	expect(t, appUserRule(passwd, 2002), levelOK, "no user has uid")
+	expect(t, appUserRule("", 2000), levelOK, "no user has uid")
 }
 
 func TestNamesRule(t *testing.T) {
