@@ -100,9 +100,10 @@ stop() {
 			echo "dewd (pid $pid) did not end within 60 s; its log is $log" >&2
 			exit 1
 		fi
+	elif [ ! -e "$run" ]; then
+		echo "dewd is not running"
 	fi
 	if [ ! -e "$run" ]; then
-		echo "dewd is not running"
 		return
 	fi
 	if [ ! -x "$dewd" ]; then
