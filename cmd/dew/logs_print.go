@@ -1,0 +1,174 @@
+package main
+
+import (
+	"bufio"
+	"encoding/json"
+	"fmt"
+	"hash/fnv"
+	"slices"
+	"strings"
+	"sync"
+	"unicode/utf8"
+
+	"github.com/dewrun/dew/api/v3"
+)
+
+// linePrinter writes lines, many at a time. Goroutines of several apps can share it.
+type linePrinter struct {
+	o     logsOptions
+	out   *console
+	talk  sync.Mutex // held while something is said
+	mu    sync.Mutex // guards the fields below
+	w     *bufio.Writer
+	buf   []byte
+	width int     // of the longest name so far, with several apps
+	open  *appLog // with --raw, the app whose line is not complete yet
+}
+
+func newLinePrinter(o logsOptions, out *console) *linePrinter {
+	return &linePrinter{o: o, out: out, w: bufio.NewWriterSize(out.out, 64<<10)}
+}
+
+// say writes a sentence to the user, not among the lines.
+func (p *linePrinter) say(format string, args ...any) {
+	p.talk.Lock()
+	defer p.talk.Unlock()
+	p.out.say(format, args...)
+}
+
+// line writes a line of an app. The error ends the command: nobody reads any more.
+func (p *linePrinter) line(a *appLog, l *v3.Line) error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	b, err := p.format(p.buf[:0], a, l)
+	if err != nil {
+		return err
+	}
+	p.buf = b
+	_, err = p.w.Write(b)
+	return err
+}
+
+func (p *linePrinter) format(b []byte, a *appLog, l *v3.Line) ([]byte, error) {
+	switch {
+	case p.out.json:
+		text, err := appLine{App: a.name, Line: *l}.MarshalJSON() // json.Marshal would check it again
+		if err != nil {
+			return b, fmt.Errorf("cannot write line %d: %w", l.Seq, err)
+		}
+		b = append(b, text...)
+	case p.o.Raw && slices.Contains(l.Flags, v3.FlagGap):
+		p.say("%s: %s", a.name, l.Text) // the platform's words do not go among the app's
+		return b, nil
+	case p.o.Raw:
+		if p.open != nil && p.open != a {
+			b = append(b, '\n')
+		}
+		b = append(b, l.Text...)
+		if p.open = nil; slices.Contains(l.Flags, v3.FlagCut) {
+			p.open = a
+			return b, nil // the next line continues it
+		}
+	default:
+		if p.o.several() {
+			p.width = max(p.width, utf8.RuneCountInString(a.name))
+			b = appendName(b, a, p.width, p.out.color)
+		}
+		b = appendLine(b, l, look{color: p.out.color, screen: p.out.screen})
+	}
+	return append(b, '\n'), nil
+}
+
+func (p *linePrinter) flush() error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.w.Flush()
+}
+
+// appLine is a line with the name of its app.
+type appLine struct {
+	App  string
+	Line v3.Line
+}
+
+// MarshalJSON puts the name before the fields of the line.
+func (l appLine) MarshalJSON() ([]byte, error) {
+	name, err := json.Marshal(l.App)
+	if err != nil {
+		return nil, err
+	}
+	line, err := l.Line.MarshalJSON()
+	if err != nil {
+		return nil, err
+	}
+	return slices.Concat([]byte(`{"app":`), name, []byte{','}, line[1:]), nil
+}
+
+// appendName appends the name of an app in its own colour, in a column of its own.
+func appendName(b []byte, a *appLog, width int, color bool) []byte {
+	if color {
+		b = append(b, a.colour...)
+	}
+	b = append(b, a.name...)
+	for range width - utf8.RuneCountInString(a.name) {
+		b = append(b, ' ')
+	}
+	b = append(b, " |"...)
+	if color {
+		b = append(b, plain...)
+	}
+	return append(b, ' ')
+}
+
+// look is how lines are written.
+type look struct {
+	color  bool
+	screen bool // to a terminal, which would obey control characters
+}
+
+const lineTime = "2006-01-02T15:04:05.000Z07:00"
+
+// appendLine appends a line as people read it:
+// <time> [APP/PROC/WEB/SIDECAR/CONFIG-SERVER/0] OUT text.
+func appendLine(b []byte, l *v3.Line, as look) []byte {
+	b = l.Time.Local().AppendFormat(b, lineTime)
+	b = append(b, ' ')
+	if as.color {
+		b = append(b, sourceColour(l.Source)...)
+	}
+	b = fmt.Appendf(b, "[%s/%d]", l.Source, l.Index)
+	if as.color {
+		b = append(b, plain...)
+	}
+	b = append(b, ' ')
+	if as.color && l.Stream == "ERR" {
+		b = append(append(append(b, red...), l.Stream...), plain...)
+	} else {
+		b = append(b, l.Stream...)
+	}
+	b = append(b, ' ')
+	if as.screen {
+		return appendShown(b, l.Text, as.color)
+	}
+	return append(b, l.Text...)
+}
+
+// formatLine is one line as appendLine writes it.
+func formatLine(l v3.Line, as look) string { return string(appendLine(nil, &l, as)) }
+
+// sourceColours are for an app's processes and sidecars. The platform has its own
+// colour, and ERR is red.
+var sourceColours = []string{yellow, "\x1b[34m", "\x1b[35m", "\x1b[92m", "\x1b[93m", "\x1b[94m", "\x1b[95m"}
+
+// sourceColour is always the same for a source.
+func sourceColour(source string) string {
+	switch {
+	case !strings.HasPrefix(source, "APP/"):
+		return cyan
+	case source == "APP/PROC/WEB":
+		return green
+	}
+	h := fnv.New32a()
+	_, _ = h.Write([]byte(source)) // it never fails
+	return sourceColours[int(h.Sum32()%uint32(len(sourceColours)))]
+}
