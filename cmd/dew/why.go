@@ -95,6 +95,9 @@ func explainCrash(app string, c v3.Crash) *failure {
 		f.status = statusTimeout
 		f.err = fmt.Errorf("%s did not become healthy: %s", app, c.Description)
 		f.todo = "an app must listen on 0.0.0.0:$PORT; -t (timeout in the manifest) gives it more seconds, -u process asks only whether it runs"
+		if strings.Contains(c.Description, "http check failed: GET ") && strings.Contains(c.Description, " answered ") {
+			f.todo = "set health-check-http-endpoint in the manifest (--endpoint) to a path that answers 200"
+		}
 	case first.Code == 0:
 		f.todo = "status 0 is a crash too: what an app or a sidecar starts must run until it is stopped"
 	case first.Detail != "":
