@@ -244,10 +244,11 @@ func (m *ManifestApp) at(inv *Invalid) *ManifestError {
 	return &ManifestError{App: m.Name, Key: key, Line: m.line(key), Message: inv.Message}
 }
 
-// Line is where the manifest has a key, or else what it is part of; 0: nobody wrote it.
+// Line is the line of a key in the manifest, otherwise of the map it belongs to. It is
+// 0 if neither is in the manifest.
 func (m *ManifestApp) Line(key string) int { return m.line(key) }
 
-// line finds where a key was written, or else what it is part of.
+// line returns the line of a key, otherwise of the map it belongs to.
 func (m *ManifestApp) line(key string) int {
 	for {
 		if n, ok := m.lines[key]; ok {

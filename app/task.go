@@ -47,7 +47,7 @@ const (
 const TaskUser = "vcap"
 
 // ShellCommand is the command of an attached task that runs an interactive shell. As
-// a command it is a comment, which nobody runs.
+// a command it is a comment, which is never run.
 const ShellCommand = "# interactive shell"
 
 // Task is the wish for one run of a command with an app's droplet, in a container

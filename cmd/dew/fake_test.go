@@ -54,7 +54,7 @@ type daemon struct {
 	hadBits   bool
 	builds    []v3.Build
 	buildGone bool       // the build is, with its app
-	outcome   v3.Build   // of the next build; its state is told from the second look on
+	outcome   v3.Build   // of the next build; its state is shown from the second request on
 	ahead     []v3.Build // other builds that are staged first
 	lines     []v3.LogCacheEnvelope
 	crashes   []v3.Crash
@@ -69,7 +69,7 @@ type daemon struct {
 	people    people
 	shelves   *shelves // of services
 	tasks     []v3.Task
-	sshClosed string                // why nobody may enter
+	sshClosed string                // why ssh is refused
 	taskLook  func(v3.Task) v3.Task // what is answered about a task, if not that it is over
 	rollouts  rollouts
 	records   *records

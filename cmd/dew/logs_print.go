@@ -36,7 +36,7 @@ func (p *linePrinter) say(format string, args ...any) {
 	p.out.say(format, args...)
 }
 
-// line writes a line of an app. The error ends the command: nobody reads any more.
+// line writes a line of an app. An error ends the command: its output cannot be written.
 func (p *linePrinter) line(a *appLog, l *v3.Line) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -268,7 +268,7 @@ func FuzzReadMoment(f *testing.F) {
 	})
 }
 
-// A crash that does not exist is told in the words of dew.
+// The error for a crash that does not exist names the app and the next command.
 func TestLogsNoCrash(t *testing.T) {
 	d := newDaemon(t)
 	d.withOther("shop").refuse = "The query parameter is invalid: crash 9 does not exist: 1 crash is on record"

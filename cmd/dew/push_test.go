@@ -224,7 +224,7 @@ func TestPushSaysCauseOnce(t *testing.T) {
 		r := d.dew("push", "shop", "--no-manifest", "-p", folder(t, map[string]string{"a": "a"}))
 		r.must(t, 3, "-----> Installing")
 		if last := explain(r.err); last != "cannot stage shop: "+want || strings.Contains(r.talk, want) {
-			t.Errorf("%q is told as:\n%s%s", text, r.talk, last)
+			t.Errorf("%q is reported as:\n%s%s", text, r.talk, last)
 		}
 	}
 }

@@ -99,7 +99,7 @@ func runRun(ctx context.Context, o runOptions, t sshTalk) (err error) {
 func attachTask(ctx context.Context, task v3.Task, o runOptions, code v3.SSHCode, t sshTalk) error {
 	task, err := waitTask(ctx, task, t.ask, v3.TaskRunning, v3.TaskSucceeded, v3.TaskFailed)
 	if err != nil || task.State != v3.TaskRunning {
-		return err // why it did not start is told in the end
+		return err // concludeRun reports why it did not start
 	}
 	conn, err := dialSSH(ctx, "cf:"+task.GUID+"/task", code)
 	if err != nil {
@@ -125,7 +125,7 @@ func concludeRun(ctx context.Context, task v3.Task, ended error, ask *client.Cli
 	defer cancel()
 	told := ended != nil && ended.Error() != ""
 	if told {
-		_, _ = ask.CancelTask(ctx, task.GUID) // nobody will attach to it; it may be over
+		_, _ = ask.CancelTask(ctx, task.GUID) // no client will attach to it; it can have ended
 	}
 	task, err := waitTask(ctx, task, ask, v3.TaskSucceeded, v3.TaskFailed)
 	why := task.Result.FailureReason
