@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+
+	"github.com/dewrun/dew/yamlfile"
 )
 
 // keyDependsOn is the key that names the apps that must run before an app starts.
@@ -11,20 +13,20 @@ const keyDependsOn = "depends-on"
 
 // dependsOn reads the names of apps. The one who pushes orders the apps; a manifest
 // that was sent is beyond that.
-func (d *decoder) dependsOn(key string, v *node) []string {
+func (d *decoder) dependsOn(key string, v *yamlfile.Node) []string {
 	if d.sent {
 		d.warn(key, d.lines[key], "has no effect here: only dew push starts apps in this order")
 		return nil
 	}
-	if v.kind != list {
-		d.fail(key, v.line, "must be a list of names of apps, such as [database, cache], not %s: each must run and be healthy before this app starts", v.noun())
+	if v.Kind != yamlfile.List {
+		d.fail(key, v.Line, "must be a list of names of apps, such as [database, cache], not %s: each must run and be healthy before this app starts", v.Noun())
 		return nil
 	}
 	var out []string
-	for i, n := range v.items {
+	for i, n := range v.Items {
 		var s string
 		if d.text(fmt.Sprintf("%s[%d]", key, i), n, &s) {
-			d.lines[fmt.Sprintf("%s[%d]", key, len(out))] = n.line
+			d.lines[fmt.Sprintf("%s[%d]", key, len(out))] = n.Line
 			out = append(out, s)
 		}
 	}

@@ -10,7 +10,7 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/dewrun/dew/app"
+	"github.com/dewrun/dew/yamlfile"
 )
 
 // UsedBuildpack is a buildpack that took part in making a droplet.
@@ -102,7 +102,7 @@ func parseRelease(text string) (map[string]string, error) {
 // decodeYAML reads YAML of others, whose few lines may stand for millions of values
 // or name each other, into a value with tags for JSON.
 func decodeYAML(text []byte, into any) error {
-	v, err := app.ParseYAML(text)
+	v, err := yamlfile.Values(text)
 	if err != nil {
 		return err
 	}
