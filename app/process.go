@@ -45,25 +45,6 @@ type Process struct {
 	UpdatedAt time.Time `json:"updated_at"`
 }
 
-// The kinds of health checks.
-const (
-	CheckPort    = "port"
-	CheckHTTP    = "http"
-	CheckProcess = "process"
-	CheckNone    = "" // readiness only
-)
-
-// HealthCheck is how to ask an instance whether it works. Durations of 0 are the
-// platform's defaults.
-type HealthCheck struct {
-	Type              string        `json:"type,omitempty"`
-	Endpoint          string        `json:"endpoint,omitempty"` // path, with http only
-	Port              int           `json:"port,omitempty"`     // 0: the process's first port
-	Timeout           time.Duration `json:"timeout,omitempty"`  // until first healthy
-	InvocationTimeout time.Duration `json:"invocation_timeout,omitempty"`
-	Interval          time.Duration `json:"interval,omitempty"`
-}
-
 // Keeps tells whether an instance of version may run on, or was started before
 // the last wish to start or restart and is to be replaced.
 func (p Process) Keeps(version string) bool { return slices.Contains(p.Current, version) }
@@ -96,13 +77,6 @@ func (p Process) withDefaults() Process {
 	p.HealthCheck = p.HealthCheck.withDefaults()
 	p.Readiness = p.Readiness.withDefaults()
 	return p
-}
-
-func (h HealthCheck) withDefaults() HealthCheck {
-	if h.Type == CheckHTTP && h.Endpoint == "" {
-		h.Endpoint = "/"
-	}
-	return h
 }
 
 // processDiffers tells whether a container of the process would differ from one

@@ -6,7 +6,6 @@ import (
 	"maps"
 	"slices"
 	"strings"
-	"time"
 	"unicode"
 	"unicode/utf8"
 )
@@ -166,33 +165,6 @@ func checkType(ps *problems, key, s string) {
 	ps.name(key, s)
 	if strings.ContainsFunc(s, func(r rune) bool { return r == '/' || unicode.IsSpace(r) }) {
 		ps.add(key, "a process type has no spaces and no slashes, %q has", s)
-	}
-}
-
-func checkHealth(ps *problems, key string, h HealthCheck) {
-	switch h.Type {
-	case CheckPort, CheckHTTP, CheckProcess:
-	default:
-		ps.add(key+"-type", "must be %s, %s or %s, not %q", CheckPort, CheckHTTP, CheckProcess, h.Type)
-	}
-	if h.Type != CheckHTTP && h.Endpoint != "" {
-		ps.add(key+"-http-endpoint", "is for the type %s only", CheckHTTP)
-	}
-	if h.Type == CheckHTTP && (!strings.HasPrefix(h.Endpoint, "/") || strings.ContainsFunc(h.Endpoint, notInPath)) {
-		ps.add(key+"-http-endpoint", "must be a path such as /health, not %q", h.Endpoint)
-	}
-	if h.Port != 0 {
-		ps.port(key+"-port", h.Port)
-	}
-	for _, d := range []struct {
-		field string
-		value time.Duration
-	}{
-		{"timeout", h.Timeout}, {"invocation-timeout", h.InvocationTimeout}, {"interval", h.Interval},
-	} {
-		if d.value < 0 {
-			ps.add(key+"-"+d.field, "must not be negative, not %v", d.value)
-		}
 	}
 }
 

@@ -108,14 +108,11 @@ func probeOf(in *Instance, check app.HealthCheck) health.Probe {
 		port = in.spec.Ports[0]
 	}
 	addr := netip.AddrPortFrom(in.spec.Address.Addr(), uint16(cmp.Or(port, defaultPort)))
-	switch check.Type {
-	case app.CheckPort:
-		return unlessPaused(in, health.CheckPort, health.Port(in.task.Dial, addr))
-	case app.CheckHTTP:
-		return unlessPaused(in, health.CheckHTTP, health.HTTP(in.task.Dial, addr, cmp.Or(check.Endpoint, "/")))
-	default:
+	probe := health.ProbeOf(check, in.task.Dial, addr)
+	if probe == nil {
 		return nil
 	}
+	return unlessPaused(in, check.Type, probe)
 }
 
 // unlessPaused takes a failed probe of a paused instance for no answer: dew itself
@@ -135,7 +132,7 @@ func unlessPaused(in *Instance, check string, probe health.Probe) health.Probe {
 func (s *Slot) healthy(in *Instance) {
 	in.phase = PhaseRunning
 	s.move(Running, "")
-	if in.check.Type == app.CheckPort || in.check.Type == app.CheckHTTP {
+	if health.HasProbe(in.check.Type) {
 		s.cell(in.spec, logstream.Out, "Container became healthy")
 	}
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/dewrun/dew/api/client"
 	"github.com/dewrun/dew/api/v3"
+	"github.com/dewrun/dew/app"
 )
 
 func checkCommands(g *global) []*cli.Command {
@@ -89,7 +90,7 @@ type checkOptions struct {
 }
 
 func runSetCheck(ctx context.Context, o checkOptions, ask *client.Client, out *console) error {
-	if !slices.Contains([]string{"process", "port", "http"}, o.Type) {
+	if !slices.Contains(app.CheckTypes(), o.Type) {
 		return usage("set-health-check: there are process, port and http, not %q", o.Type)
 	}
 	if o.Endpoint != "" && o.Type != "http" {
