@@ -1,5 +1,9 @@
 # dew: run `make help` for the targets.
 
+# A pipe fails if any of its commands does.
+SHELL       := /bin/bash
+.SHELLFLAGS := -o pipefail -c
+
 GO      ?= go
 PREFIX  ?= /usr/local
 DESTDIR ?=
@@ -81,11 +85,11 @@ env: ## print the line that makes `dew` in this shell talk to the dewd of `make 
 	@printf 'export DEW_RUN=%s PATH=%s:$$PATH\n' '$(RUN)' '$(CURDIR)/bin'
 
 test: root setup-test build ## every kind of test (root, some 20 minutes)
-	@$(GO) test -race -timeout 10m $$($(GO) list ./... | grep -vxF "$$($(GO) list -tags integration $(call tagged,integration))")
-	@$(MAKE) --no-print-directory integration
+	@{ $(GO) test -race -timeout 10m $$($(GO) list ./... | grep -vxF "$$($(GO) list -tags integration $(call tagged,integration))") && \
+		$(MAKE) --no-print-directory integration; } | dist/slowest.sh
 
 unit: ## unit tests with the race detector (a minute or two)
-	@$(call eachmodule,-race -timeout 5m)
+	@{ $(call eachmodule,-race -timeout 5m); } | dist/slowest.sh
 
 # One package after the other: each starts containers and counts what is left, and
 # a hundred clients at once want the machine for themselves. The tests of the tagged
