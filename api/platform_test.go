@@ -93,7 +93,7 @@ func (databases) Catalog(ctx context.Context) ([]services.Offered, error) {
 // the app's own goes on, a shell command does what it says.
 type standIns struct{ *runtimetest.Fake }
 
-func (e standIns) Start(ctx context.Context, s runtime.Spec) (runtime.Task, error) {
+func (e standIns) Start(ctx context.Context, s runtime.Spec) (runtime.Container, error) {
 	s.Image = ""
 	s.Processes = slices.Clone(s.Processes)
 	for i := range s.Processes {

@@ -119,7 +119,7 @@ type Config struct {
 	CrashMails *notify.Crashes
 
 	// Crashed lists the crashed instances whose files are kept. It may be nil.
-	Crashed func() []runtime.Remains
+	Crashed func() []runtime.CrashFiles
 
 	// Metrics holds what the daemon measures; nil: a new one that nobody else feeds.
 	Metrics *Metrics

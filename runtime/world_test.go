@@ -117,7 +117,7 @@ func (w *world) config() runtime.Config {
 	}
 }
 
-// push wishes for an app "shop" with sidecars, started. It returns the guid of
+// push creates an app "shop" with sidecars, started. It returns the guid of
 // its web process.
 func (w *world) push(command string, sidecars ...string) string {
 	w.t.Helper()
@@ -217,7 +217,7 @@ func (w *world) wantRecords(process string, want int) {
 
 func (w *world) wantStarts(want int) {
 	w.t.Helper()
-	if got := len(w.fake.Tasks()); got != want {
+	if got := len(w.fake.Containers()); got != want {
 		w.t.Errorf("%d instances started, want %d", got, want)
 	}
 }

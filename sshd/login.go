@@ -135,8 +135,8 @@ func (s *Server) grant(who auth.Principal, to login) (grant, error) {
 		return g, err
 	}
 	if g.crashed != "" {
-		r, err := s.remains(g.process.GUID, g.crashed)
-		g.index = r.Slot.Index
+		files, err := s.crashFiles(g.process.GUID, g.crashed)
+		g.index = files.Slot.Index
 		return g, err
 	}
 	if g.task { // whether it waits for a session is seen when one is opened

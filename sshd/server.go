@@ -35,7 +35,7 @@ type Instances interface {
 	// ends with it.
 	Attach(ctx context.Context, task string, spec runtime.ExecSpec) (runtime.Session, error)
 	// Crashed is what is kept of crashed instances of a process, newest first.
-	Crashed(process string) []runtime.Remains
+	Crashed(process string) []runtime.CrashFiles
 	// ExecCrashed opens a session on a copy of what a crashed instance left.
 	ExecCrashed(ctx context.Context, id runtime.InstanceID, sidecar string, spec runtime.ExecSpec) (runtime.Session, error)
 	// Instances is what is known of the slots of a process.

@@ -29,17 +29,17 @@ const (
 // Settle returns once Exits holds the end of every process that the kernel shows
 // as dead. Without it a failed health check could be blamed on a process whose
 // peer ended first: containerd can report an end long after it happened.
-func (t *task) Settle(ctx context.Context) error {
+func (c *container) Settle(ctx context.Context) error {
 	call, cancel := context.WithTimeout(ctx, answerTimeout)
 	defer cancel()
-	if _, err := t.e.get(call, t.id, ""); err != nil && unavailable(err) {
+	if _, err := c.e.get(call, c.id, ""); err != nil && unavailable(err) {
 		return fmt.Errorf("%w: %w", runtime.ErrUnavailable, err)
 	}
 	ctx, cancel = context.WithTimeout(ctx, reportLimit)
 	defer cancel()
-	for t.unreported(nil) {
+	for c.unreported(nil) {
 		if pause(ctx, reportLook) != nil {
-			t.e.log.Warn("containerd does not report the end of a process", "instance", t.spec.Instance)
+			c.e.log.Warn("containerd does not report the end of a process", "instance", c.spec.Instance)
 			break
 		}
 	}
@@ -48,16 +48,16 @@ func (t *task) Settle(ctx context.Context) error {
 
 // unreported tells whether a process has ended whose report is neither in batch
 // nor handed on.
-func (t *task) unreported(batch []runtime.Exit) bool {
+func (c *container) unreported(batch []runtime.Exit) bool {
 	in := func(exec string) bool {
 		return slices.ContainsFunc(batch, func(x runtime.Exit) bool { return x.Exec == exec })
 	}
-	for _, p := range t.procs {
-		if !p.handedOn.Load() && !in(p.Exec) && ended(p.pid, p.born) {
+	for _, p := range c.procs {
+		if !p.reported.Load() && !in(p.Exec) && ended(p.pid, p.born) {
 			return true
 		}
 	}
-	return !t.deleting.Load() && !t.initSettled.Load() && !in(runtime.InitExec) && ended(t.initPID, t.initBorn)
+	return !c.deleting.Load() && !c.initSettled.Load() && !in(runtime.InitExec) && ended(c.initPID, c.initBorn)
 }
 
 // stat is a line of /proc/<pid>/stat.

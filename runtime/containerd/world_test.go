@@ -312,8 +312,8 @@ func (w *world) logger() *slog.Logger {
 	return slog.New(slog.NewTextHandler(w.warned, &slog.HandlerOptions{Level: slog.LevelDebug}))
 }
 
-// wish is one app of a test.
-type wish struct {
+// testApp is one app of a test.
+type testApp struct {
 	name     string
 	memory   int
 	command  string
@@ -324,8 +324,8 @@ type wish struct {
 	spoil    func() // called before the app starts
 }
 
-// put writes a wish into the store and starts the app.
-func (w *world) put(x wish) app.Process {
+// put writes an app into the store and starts the app.
+func (w *world) put(x testApp) app.Process {
 	w.t.Helper()
 	must := func(err error) {
 		if err != nil {
