@@ -191,7 +191,7 @@ func TestBare(t *testing.T) {
 			t.Fatal(err)
 		}
 		req.Header.Set("Upgrade", c.header)
-		if got := bare(req); got != c.want {
+		if got := canPool(req); got != c.want {
 			t.Errorf("%s: %v, want %v", fmt.Sprint(c), got, c.want)
 		}
 	}

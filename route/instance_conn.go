@@ -10,9 +10,9 @@ import (
 	"sync/atomic"
 )
 
-// held is a connection to an instance that ends with it, whoever uses it: while it is
+// instanceConn is a connection to an instance that ends with it, whoever uses it: while it is
 // open it pins the instance's network namespace.
-type held struct {
+type instanceConn struct {
 	net.Conn
 	endpoint *endpoint
 	over     atomic.Bool // the instance sends no more
@@ -20,14 +20,14 @@ type held struct {
 }
 
 // connect makes a connection to the instance.
-func (e *endpoint) connect(ctx context.Context, network, address string) (*held, error) {
+func (e *endpoint) connect(ctx context.Context, network, address string) (*instanceConn, error) {
 	ctx, cancel := context.WithTimeout(ctx, dialTimeout)
 	defer cancel()
 	c, err := e.dial(ctx, e.instance, network, address)
 	if err != nil {
 		return nil, &unreachable{err}
 	}
-	h := &held{Conn: c, endpoint: e}
+	h := &instanceConn{Conn: c, endpoint: e}
 	if !e.keep(h) {
 		c.Close()
 		return nil, &unreachable{net.ErrClosed}
@@ -36,7 +36,7 @@ func (e *endpoint) connect(ctx context.Context, network, address string) (*held,
 }
 
 // keep notes the connection; false: the instance has ended.
-func (e *endpoint) keep(h *held) bool {
+func (e *endpoint) keep(h *instanceConn) bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if !e.ended {
@@ -45,8 +45,8 @@ func (e *endpoint) keep(h *held) bool {
 	return !e.ended
 }
 
-// held are the open connections.
-func (e *endpoint) held() []*held {
+// openConns are the open connections.
+func (e *endpoint) openConns() []*instanceConn {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	return slices.Collect(maps.Keys(e.conns))
@@ -73,7 +73,7 @@ func (e *endpoint) end() {
 	e.ended = true
 	peers := slices.Collect(maps.Keys(e.peers))
 	e.mu.Unlock()
-	for _, c := range e.held() {
+	for _, c := range e.openConns() {
 		c.drop()
 	}
 	for _, p := range peers {
@@ -90,7 +90,7 @@ func (e *endpoint) idle() bool {
 
 // Read notes when the instance sends no more. Where no route leads to it any longer
 // that is the end: nobody waits for a client that has nothing more to say.
-func (h *held) Read(p []byte) (int, error) {
+func (h *instanceConn) Read(p []byte) (int, error) {
 	n, err := h.Conn.Read(p)
 	if errors.Is(err, io.EOF) {
 		h.finish()
@@ -99,7 +99,7 @@ func (h *held) Read(p []byte) (int, error) {
 }
 
 // finish says that the instance sends no more.
-func (h *held) finish() {
+func (h *instanceConn) finish() {
 	h.over.Store(true)
 	if h.endpoint.withdrawn.Load() {
 		h.drop()
@@ -107,7 +107,7 @@ func (h *held) finish() {
 }
 
 // drop closes the connection, and what is joined to it.
-func (h *held) drop() {
+func (h *instanceConn) drop() {
 	_ = h.Close()
 	if also := h.dropped.Load(); also != nil {
 		(*also)()
@@ -115,7 +115,7 @@ func (h *held) drop() {
 }
 
 // Close lets go of the connection.
-func (h *held) Close() error {
+func (h *instanceConn) Close() error {
 	e := h.endpoint
 	e.mu.Lock()
 	delete(e.conns, h)
@@ -124,7 +124,7 @@ func (h *held) Close() error {
 }
 
 // CloseWrite ends one direction, where the connection can.
-func (h *held) CloseWrite() error { return closeWrite(h.Conn) }
+func (h *instanceConn) CloseWrite() error { return closeWrite(h.Conn) }
 
 func closeWrite(c net.Conn) error {
 	if half, ok := c.(interface{ CloseWrite() error }); ok {

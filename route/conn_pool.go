@@ -25,9 +25,9 @@ import (
 // maxInformational is how many answers may come before the one that counts.
 const maxInformational = 8
 
-// bare tells whether a request can go over a wire: it may be repeated without harm
+// canPool tells whether a request can use a pooled connection: it may be repeated without harm
 // and has no body.
-func bare(req *http.Request) bool {
+func canPool(req *http.Request) bool {
 	switch req.Method {
 	case http.MethodGet, http.MethodHead, http.MethodOptions:
 		return req.Body == nil && req.ContentLength == 0 && req.Trailer == nil && req.Header.Get("Upgrade") == ""
@@ -35,18 +35,18 @@ func bare(req *http.Request) bool {
 	return false
 }
 
-// wires keeps connections to an instance that no request uses now.
-type wires struct {
+// connPool keeps the connections to an instance that no request uses now.
+type connPool struct {
 	dial func(ctx context.Context, network, address string) (net.Conn, error)
 	life time.Duration // of one that no request uses
 
 	mu    sync.Mutex // guards the fields below
-	idle  map[string][]*wire
+	idle  map[string][]*pooledConn
 	sweep *time.Timer // runs while there are idle ones
 }
 
-// wire is one connection with its buffers. One request at a time uses it.
-type wire struct {
+// pooledConn is one connection with its buffers. One request at a time uses it.
+type pooledConn struct {
 	net.Conn
 	address string
 	r       *bufio.Reader
@@ -57,8 +57,8 @@ type wire struct {
 	since   time.Time // idle
 }
 
-func newWire(c net.Conn, address string) *wire {
-	w := &wire{Conn: c, address: address, left: -1}
+func newPooledConn(c net.Conn, address string) *pooledConn {
+	w := &pooledConn{Conn: c, address: address, left: -1}
 	w.r, w.w = bufio.NewReader(w), bufio.NewWriter(w)
 	return w
 }
@@ -66,71 +66,71 @@ func newWire(c net.Conn, address string) *wire {
 var errLongHeader = errors.New("the header of the answer is too long")
 
 // Read bounds the header of an answer, and notes that there is one.
-func (w *wire) Read(p []byte) (int, error) {
-	if w.left == 0 {
+func (c *pooledConn) Read(p []byte) (int, error) {
+	if c.left == 0 {
 		return 0, errLongHeader
 	}
-	if w.left > 0 {
-		p = p[:min(int64(len(p)), w.left)]
+	if c.left > 0 {
+		p = p[:min(int64(len(p)), c.left)]
 	}
-	n, err := w.Conn.Read(p)
-	w.heard = w.heard || n > 0
-	if w.left > 0 {
-		w.left -= int64(n)
+	n, err := c.Conn.Read(p)
+	c.heard = c.heard || n > 0
+	if c.left > 0 {
+		c.left -= int64(n)
 	}
 	return n, err
 }
 
 // RoundTrip sends a bare request and gives the answer, whose body must be closed.
-func (ws *wires) RoundTrip(req *http.Request) (*http.Response, error) {
+func (p *connPool) RoundTrip(req *http.Request) (*http.Response, error) {
 	for {
-		w, err := ws.take(req.Context(), req.URL.Host)
+		c, err := p.get(req.Context(), req.URL.Host)
 		if err != nil {
 			return nil, err
 		}
-		again := w.used
-		stop := context.AfterFunc(req.Context(), func() { _ = w.SetDeadline(time.Unix(1, 0)) })
-		res, err := w.ask(req)
+		again := c.used
+		stop := context.AfterFunc(req.Context(), func() { _ = c.SetDeadline(time.Unix(1, 0)) })
+		res, err := c.ask(req)
 		if err == nil {
-			ws.attach(res, w, stop)
+			p.attach(res, c, stop)
 			return res, nil
 		}
 		stop()
-		_ = w.Close()
+		_ = c.Close()
 		if cause := context.Cause(req.Context()); cause != nil {
 			return nil, cause
 		}
 		// The instance ended the connection while nobody used it. A new one tells.
-		if !again || w.heard {
+		if !again || c.heard {
 			return nil, fmt.Errorf("cannot ask the instance: %w", err)
 		}
 	}
 }
 
 // ask writes the request and reads the header of the answer.
-func (w *wire) ask(req *http.Request) (*http.Response, error) {
-	w.used, w.heard, w.left = true, false, maxAnswerHeader
-	if err := w.SetReadDeadline(time.Now().Add(answerTimeout)); err != nil {
+func (c *pooledConn) ask(req *http.Request) (*http.Response, error) {
+	c.used, c.heard, c.left = true, false, maxAnswerHeader
+	if err := c.SetReadDeadline(time.Now().Add(answerTimeout)); err != nil {
 		return nil, err
 	}
 	// Whoever gave up before had set a deadline that is gone now.
 	if err := context.Cause(req.Context()); err != nil {
 		return nil, err
 	}
-	if err := req.Write(w.w); err != nil {
+	if err := req.Write(c.w); err != nil {
 		return nil, err
 	}
-	if err := w.w.Flush(); err != nil {
+	if err := c.w.Flush(); err != nil {
 		return nil, err
 	}
 	for range maxInformational {
-		res, err := http.ReadResponse(w.r, req)
+		res, err := http.ReadResponse(c.r, req)
 		if err != nil {
 			return nil, err
 		}
 		if res.StatusCode >= http.StatusOK {
-			w.left = -1
-			if err := w.SetReadDeadline(time.Time{}); err != nil {
+			c.left = -1
+			if err := c.SetReadDeadline(time.Time{}); err != nil {
 				return nil, err
 			}
 			// The same here.
@@ -150,67 +150,67 @@ func (w *wire) ask(req *http.Request) (*http.Response, error) {
 	return nil, errors.New("the instance sends nothing but informational answers")
 }
 
-// attach makes the wire free again when the answer's body has been read.
-func (ws *wires) attach(res *http.Response, w *wire, stop func() bool) {
-	b := &wireBody{ReadCloser: res.Body, wires: ws, wire: w, stop: stop, last: res.Close}
+// attach makes the connection free again when the answer's body has been read.
+func (p *connPool) attach(res *http.Response, c *pooledConn, stop func() bool) {
+	b := &pooledBody{ReadCloser: res.Body, pool: p, conn: c, stop: stop, last: res.Close}
 	if res.Body == http.NoBody || res.Request.Method == http.MethodHead {
 		b.whole = true
-		_ = b.Close() // there is nothing to close but the wire
+		_ = b.Close() // there is nothing to close but the connection
 		return
 	}
 	res.Body = b
 }
 
-// wireBody is the body of an answer.
-type wireBody struct {
+// pooledBody is the body of an answer.
+type pooledBody struct {
 	io.ReadCloser
-	wires *wires
-	wire  *wire
+	pool  *connPool
+	conn  *pooledConn
 	stop  func() bool
 	last  bool // the connection ends with it
 	whole bool // all was read
 	done  bool
 }
 
-func (b *wireBody) Read(p []byte) (int, error) {
+func (b *pooledBody) Read(p []byte) (int, error) {
 	n, err := b.ReadCloser.Read(p)
 	b.whole = b.whole || err == io.EOF
 	return n, err
 }
 
 // Close lets go of the connection: to be used again if nothing is left on it.
-func (b *wireBody) Close() error {
+func (b *pooledBody) Close() error {
 	if b.done {
 		return nil
 	}
 	b.done = true
-	// A wire whose request was given up has a deadline in the past.
-	if !b.stop() || !b.whole || b.last || b.wire.r.Buffered() > 0 {
-		return b.wire.Close()
+	// A connection whose request was given up has a deadline in the past.
+	if !b.stop() || !b.whole || b.last || b.conn.r.Buffered() > 0 {
+		return b.conn.Close()
 	}
-	b.wires.put(b.wire)
+	b.pool.put(b.conn)
 	return nil
 }
 
-// take gives an idle wire, or a new one.
-func (ws *wires) take(ctx context.Context, address string) (*wire, error) {
-	for w := ws.kept(address); w != nil; w = ws.kept(address) {
+// get returns an idle connection, or a new one.
+func (p *connPool) get(ctx context.Context, address string) (*pooledConn, error) {
+	for w := p.takeNewest(address); w != nil; w = p.takeNewest(address) {
 		if w.silent() {
 			return w, nil
 		}
 		_ = w.Close()
 	}
-	c, err := ws.dial(ctx, "tcp", address)
+	c, err := p.dial(ctx, "tcp", address)
 	if err != nil {
 		return nil, err
 	}
-	return newWire(c, address), nil
+	return newPooledConn(c, address), nil
 }
 
-// silent tells whether nothing came while nobody used the wire. What came then
+// silent tells whether nothing came while no request used the connection. What came then
 // answers no request: it must not be taken for the answer to the next one.
-func (w *wire) silent() bool {
-	raw, ok := rawConn(w.Conn)
+func (c *pooledConn) silent() bool {
+	raw, ok := rawConn(c.Conn)
 	if !ok {
 		return true
 	}
@@ -226,7 +226,7 @@ func (w *wire) silent() bool {
 
 // rawConn finds the socket behind a connection.
 func rawConn(c net.Conn) (syscall.RawConn, bool) {
-	if h, ok := c.(*held); ok {
+	if h, ok := c.(*instanceConn); ok {
 		c = h.Conn
 	}
 	s, ok := c.(syscall.Conn)
@@ -237,74 +237,74 @@ func rawConn(c net.Conn) (syscall.RawConn, bool) {
 	return raw, err == nil
 }
 
-// kept takes the wire that was used last: the others may be closed soon.
-func (ws *wires) kept(address string) *wire {
-	ws.mu.Lock()
-	defer ws.mu.Unlock()
-	l := ws.idle[address]
+// takeNewest takes the connection that was used last: the others may be closed soon.
+func (p *connPool) takeNewest(address string) *pooledConn {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	l := p.idle[address]
 	if len(l) == 0 {
 		return nil
 	}
-	w := l[len(l)-1]
-	if time.Since(w.since) > ws.life {
+	c := l[len(l)-1]
+	if time.Since(c.since) > p.life {
 		return nil // so are all others: the sweep closes them
 	}
 	l[len(l)-1] = nil
-	ws.idle[address] = l[:len(l)-1]
-	return w
+	p.idle[address] = l[:len(l)-1]
+	return c
 }
 
-func (ws *wires) put(w *wire) {
-	w.since = time.Now()
-	ws.mu.Lock()
-	l := ws.idle[w.address]
+func (p *connPool) put(c *pooledConn) {
+	c.since = time.Now()
+	p.mu.Lock()
+	l := p.idle[c.address]
 	if len(l) >= maxIdle {
-		ws.mu.Unlock()
-		_ = w.Close()
+		p.mu.Unlock()
+		_ = c.Close()
 		return
 	}
-	defer ws.mu.Unlock()
-	if ws.idle == nil {
-		ws.idle = map[string][]*wire{}
+	defer p.mu.Unlock()
+	if p.idle == nil {
+		p.idle = map[string][]*pooledConn{}
 	}
-	ws.idle[w.address] = append(l, w)
-	if ws.sweep == nil {
-		ws.sweep = time.AfterFunc(ws.life, ws.sweepOld)
+	p.idle[c.address] = append(l, c)
+	if p.sweep == nil {
+		p.sweep = time.AfterFunc(p.life, p.sweepOld)
 	}
 }
 
-// sweepOld closes the wires that nobody has used for a while, and comes back while
+// sweepOld closes the connections that no request has used for a while, and comes back while
 // there are others.
-func (ws *wires) sweepOld() {
-	for _, w := range ws.takeOld(time.Now().Add(-ws.life)) {
-		_ = w.Close()
+func (p *connPool) sweepOld() {
+	for _, c := range p.takeOld(time.Now().Add(-p.life)) {
+		_ = c.Close()
 	}
 }
 
-func (ws *wires) takeOld(before time.Time) []*wire {
-	ws.mu.Lock()
-	defer ws.mu.Unlock()
-	var old []*wire
-	for address, l := range ws.idle {
-		n := slices.IndexFunc(l, func(w *wire) bool { return w.since.After(before) })
+func (p *connPool) takeOld(before time.Time) []*pooledConn {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	var old []*pooledConn
+	for address, l := range p.idle {
+		n := slices.IndexFunc(l, func(c *pooledConn) bool { return c.since.After(before) })
 		if n < 0 {
 			n = len(l)
 		}
 		old = append(old, l[:n]...)
-		if ws.idle[address] = slices.Clone(l[n:]); n == len(l) {
-			delete(ws.idle, address)
+		if p.idle[address] = slices.Clone(l[n:]); n == len(l) {
+			delete(p.idle, address)
 		}
 	}
-	ws.sweep = nil
-	if len(ws.idle) > 0 {
-		ws.sweep = time.AfterFunc(ws.life, ws.sweepOld)
+	p.sweep = nil
+	if len(p.idle) > 0 {
+		p.sweep = time.AfterFunc(p.life, p.sweepOld)
 	}
 	return old
 }
 
-// CloseIdleConnections closes the wires that no request uses.
-func (ws *wires) CloseIdleConnections() {
-	for _, w := range ws.takeOld(time.Now().Add(time.Hour)) {
-		_ = w.Close()
+// CloseIdleConnections closes the connections that no request uses.
+func (p *connPool) CloseIdleConnections() {
+	for _, c := range p.takeOld(time.Now().Add(time.Hour)) {
+		_ = c.Close()
 	}
 }
