@@ -69,7 +69,7 @@ type Config struct {
 	Jobs      *app.Jobs // New gives it the operations that handlers start
 	Packages  *droplet.Packages
 	Builds    *droplet.Builds
-	Shelf     *droplet.Shelf
+	Shelf     *droplet.Droplets
 	Catalog   *droplet.Catalog // of buildpacks
 	Processes Processes
 	Exits     Exits

@@ -70,7 +70,7 @@ func newWorldIn(t testing.TB, dir string) *world {
 	t.Cleanup(func() { _ = logs.Close() })
 	registry := app.NewRegistry(db)
 	w.space = must(registry.EnsureDefaults("dew.localhost"))(t)
-	shelf := must(droplet.NewShelf(db, filepath.Join(dir, "droplets")))(t)
+	shelf := must(droplet.NewDroplets(db, filepath.Join(dir, "droplets")))(t)
 	packages := must(droplet.NewPackages(db, droplet.PackageOptions{Dir: filepath.Join(dir, "packages"), MinFree: -1, Logger: log}))(t)
 	builds := droplet.NewBuilds(db, packages, shelf, droplet.BuildOptions{
 		Stacks: func(string) (droplet.Stack, error) { return droplet.Stack{}, nil }, Logger: log,

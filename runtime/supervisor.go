@@ -44,7 +44,7 @@ func (s *Supervisor) adoptInstance(c Container) *Instance {
 type Config struct {
 	Engine    Engine
 	Registry  *app.Registry
-	Droplets  *droplet.Shelf
+	Droplets  *droplet.Droplets
 	Stacks    func(name string) (droplet.Stack, error) // by name; empty is the default
 	Logs      AppLogs
 	DB        *store.DB

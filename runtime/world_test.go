@@ -29,7 +29,7 @@ type world struct {
 	t        *testing.T
 	db       *store.DB
 	registry *app.Registry
-	shelf    *droplet.Shelf
+	shelf    *droplet.Droplets
 	fake     *runtimetest.Fake
 	logs     *memLogs
 	slog     *syncBuffer
@@ -54,7 +54,7 @@ func inWorld(t *testing.T, fn func(w *world)) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		shelf, err := droplet.NewShelf(db, filepath.Join(t.TempDir(), "images"))
+		shelf, err := droplet.NewDroplets(db, filepath.Join(t.TempDir(), "images"))
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -50,7 +50,7 @@ type daemon struct {
 	registry  *app.Registry
 	events    *app.Events
 	jobs      *app.Jobs
-	shelf     *droplet.Shelf
+	shelf     *droplet.Droplets
 	stacks    *droplet.Stacks
 	packages  *droplet.Packages
 	catalog   *droplet.Catalog
@@ -163,7 +163,7 @@ func (d *daemon) openStore(context.Context) (err error) {
 	if err := d.registry.EnsureRouterGroup(d.cfg.TCPPorts); err != nil {
 		return err
 	}
-	if d.shelf, err = droplet.NewShelf(d.db, filepath.Join(d.cfg.Root, "droplets")); err != nil {
+	if d.shelf, err = droplet.NewDroplets(d.db, filepath.Join(d.cfg.Root, "droplets")); err != nil {
 		return err
 	}
 	d.aside.add("droplets", d.shelf.Sweep)

@@ -233,7 +233,7 @@ func (c *container) findProcess(ctx context.Context, p *proc) error {
 	}
 	if st.Status != tasktypes.Status_STOPPED {
 		p.pid, p.born = int(st.Pid), bornAt(int(st.Pid))
-		p.death = c.e.deaths.watch(p.pid)
+		p.exitTime = c.e.exitTimes.watch(p.pid)
 	}
 	return nil
 }

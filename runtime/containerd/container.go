@@ -62,7 +62,7 @@ type proc struct {
 	ended            atomic.Bool
 	reported         atomic.Bool // its end is in exits
 	captureFailed    atomic.Bool
-	death            *death
+	exitTime         *exitTime
 
 	reaped chan struct{} // closed when nothing of it is left
 	mu     sync.Mutex    // guards last
@@ -136,7 +136,7 @@ func (c *container) await(p *proc) (runtime.Exit, bool) {
 	if c.ctx.Err() != nil {
 		return runtime.Exit{}, false
 	}
-	at, exact := p.death.earlier(c.ctx, at)
+	at, exact := p.exitTime.earlier(c.ctx, at)
 	x := c.verdict(p, code, at)
 	x.Exact = exact
 	if err != nil {
@@ -450,7 +450,7 @@ func (c *container) detach() {
 	c.cancel()
 	c.work.Wait()
 	for _, p := range c.procs {
-		c.e.deaths.forget(p.pid)
+		c.e.exitTimes.forget(p.pid)
 		for _, tail := range []*logstream.Tail{p.out, p.err} {
 			if tail != nil {
 				tail.Close()

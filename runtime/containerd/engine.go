@@ -73,7 +73,7 @@ type Engine struct {
 	base       baseSpec
 	images     *images
 	crashed    *crashedStore
-	deaths     *deaths // nil where the kernel does not tell
+	exitTimes  *exitTimes // nil where the kernel does not tell
 	boot       string
 	named      atomic.Bool // there is a name server at the bridge's address
 	silent     atomic.Bool // containerd does not answer
@@ -82,9 +82,9 @@ type Engine struct {
 
 	mu           sync.Mutex // guards the fields below
 	known        map[runtime.InstanceID]*container
-	unclean      map[runtime.InstanceID]unclean // not wholly removed yet
-	stuck        []string                       // mount points of a killed daemon that could not be removed
-	removedVeths map[string]time.Time           // links that should be gone soon
+	notRemoved   map[runtime.InstanceID]unremoved // not wholly removed yet
+	stuck        []string                         // mount points of a killed daemon that could not be removed
+	removedVeths map[string]time.Time             // links that should be gone soon
 }
 
 var _ runtime.Engine = (*Engine)(nil)
@@ -118,16 +118,16 @@ func New(ctx context.Context, cfg Config) (*Engine, error) {
 		},
 		boot:         strings.TrimSpace(string(boot)),
 		known:        map[runtime.InstanceID]*container{},
-		unclean:      map[runtime.InstanceID]unclean{},
+		notRemoved:   map[runtime.InstanceID]unremoved{},
 		removedVeths: map[string]time.Time{},
 	}
-	if e.deaths, err = listenDeaths(); err != nil {
+	if e.exitTimes, err = listenExitTimes(); err != nil {
 		e.log.Warn("the kernel does not tell when processes end, containerd's times are used", "err", err)
 	}
 	e.images = &images{e: e, making: make(chan struct{}, 1)}
 	e.crashed, err = newCrashedStore(ctx, e, cfg.Crashed)
 	if err := errors.Join(err, n.setUp(), e.fw.apply()); err != nil {
-		e.deaths.close()
+		e.exitTimes.close()
 		return nil, errors.Join(err, cl.Close())
 	}
 	answers, cancel := context.WithCancel(context.WithoutCancel(ctx))
@@ -179,7 +179,7 @@ func (e *Engine) Close() error {
 		c.detach()
 	}
 	e.mu.Unlock()
-	e.deaths.close()
+	e.exitTimes.close()
 	e.stopAsking()
 	e.asking.Wait()
 	return e.client.Close()
@@ -191,7 +191,7 @@ func (e *Engine) Keep(ctx context.Context) {
 	const every, firewallEvery = 10 * time.Second, 3
 	for round := 1; pause(ctx, every) == nil; round++ {
 		e.checkCaptures(ctx)
-		e.tidy(ctx)
+		e.retryRemovals(ctx)
 		e.crashed.trim(ctx)
 		if round%firewallEvery != 0 {
 			continue

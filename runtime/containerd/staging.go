@@ -32,15 +32,15 @@ func prepareLimit(s runtime.Spec) time.Duration {
 	return createTimeout
 }
 
-// lay puts the files of a build into its writable layer, before anything runs
+// unpackLayers puts the files of a build into its writable layer, before anything runs
 // that could be in the way.
-func (e *Engine) lay(ctx context.Context, mounts []mount.Mount, layers []droplet.Layer) error {
+func (e *Engine) unpackLayers(ctx context.Context, mounts []mount.Mount, layers []droplet.Layer) error {
 	if len(layers) == 0 {
 		return nil
 	}
 	return e.mounted(mounts, func(root string) error {
 		for _, l := range layers {
-			if err := e.layOne(ctx, root, l); err != nil {
+			if err := e.unpackLayer(ctx, root, l); err != nil {
 				return fmt.Errorf("cannot lay out %s: %w", l.Path, err)
 			}
 		}
@@ -48,7 +48,7 @@ func (e *Engine) lay(ctx context.Context, mounts []mount.Mount, layers []droplet
 	})
 }
 
-func (e *Engine) layOne(ctx context.Context, root string, l droplet.Layer) error {
+func (e *Engine) unpackLayer(ctx context.Context, root string, l droplet.Layer) error {
 	dir := filepath.Join(root, l.Path)
 	// Nobody but us has written below the root so far: there is no link to follow.
 	if err := os.MkdirAll(dir, 0o755); err != nil {
@@ -70,7 +70,7 @@ func (e *Engine) layOne(ctx context.Context, root string, l droplet.Layer) error
 		if h.Typeflag == tar.TypeLink {
 			h.Linkname = stripped(h.Linkname, l.Strip)
 		}
-		return layable(h), nil
+		return allowedInLayer(h), nil
 	}
 	_, err = archive.Apply(ctx, dir, r, archive.WithFilter(own))
 	return err
@@ -87,8 +87,8 @@ func stripped(name, folder string) string {
 	return strings.TrimPrefix(name, folder+"/")
 }
 
-// layable refuses devices, and the names by which layers of images remove files.
-func layable(h *tar.Header) bool {
+// allowedInLayer refuses devices, and the names by which layers of images remove files.
+func allowedInLayer(h *tar.Header) bool {
 	switch h.Typeflag {
 	case tar.TypeReg, tar.TypeDir, tar.TypeSymlink, tar.TypeLink:
 		return !strings.HasPrefix(path.Base(h.Name), ".wh.")

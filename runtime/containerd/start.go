@@ -120,7 +120,7 @@ func (c *container) prepare(ctx context.Context) ([]mount.Mount, error) {
 			return err
 		}
 		mounts = ms
-		if err := e.lay(gctx, ms, s.Layers); err != nil {
+		if err := e.unpackLayers(gctx, ms, s.Layers); err != nil {
 			return err
 		}
 		return c.createContainer(gctx, e.net.path(s.Instance))
@@ -291,7 +291,7 @@ func (c *container) startOne(ctx context.Context, p *proc) error {
 		return &runtime.StartError{Exec: p.Exec, Source: p.Source, Reason: oneLine(err), Err: err}
 	}
 	p.pid, p.born = int(r.Pid), bornAt(int(r.Pid))
-	p.death = c.e.deaths.watch(p.pid) // it waits at its gate: this is in time
+	p.exitTime = c.e.exitTimes.watch(p.pid) // it waits at its gate: this is in time
 	return nil
 }
 

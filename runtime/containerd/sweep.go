@@ -149,8 +149,8 @@ func (e *Engine) removeOne(ctx context.Context, id runtime.InstanceID, app strin
 	return e.removeAll(ctx, id, app)
 }
 
-// unclean is an instance that could not be removed.
-type unclean struct {
+// unremoved is an instance that could not be removed.
+type unremoved struct {
 	app string // guid; empty where nobody knows
 	err error  // of the last try
 }
@@ -159,7 +159,7 @@ type unclean struct {
 func (e *Engine) noteUnclean(id runtime.InstanceID, app string, err error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	e.unclean[id] = unclean{app, err}
+	e.notRemoved[id] = unremoved{app, err}
 }
 
 // noteVethRemoval notes a link that the kernel should clear by itself.
@@ -169,10 +169,10 @@ func (e *Engine) noteVethRemoval(id runtime.InstanceID) {
 	e.removedVeths[vethName(id)] = time.Now()
 }
 
-// tidy removes what was left, and links that something kept alive.
-func (e *Engine) tidy(ctx context.Context) {
+// retryRemovals removes what was left, and links that something kept alive.
+func (e *Engine) retryRemovals(ctx context.Context) {
 	e.mu.Lock()
-	left := maps.Clone(e.unclean)
+	left := maps.Clone(e.notRemoved)
 	var links []string
 	for name, since := range e.removedVeths {
 		if time.Since(since) > vethRemovalTime {
@@ -188,7 +188,7 @@ func (e *Engine) tidy(ctx context.Context) {
 			continue
 		}
 		e.mu.Lock()
-		delete(e.unclean, id)
+		delete(e.notRemoved, id)
 		e.mu.Unlock()
 	}
 	for _, name := range links {
@@ -205,8 +205,8 @@ func (e *Engine) Left() error {
 	stuck := e.stuck
 	e.stuck = nil
 	var errs error
-	for _, id := range slices.Sorted(maps.Keys(e.unclean)) {
-		errs = errors.Join(errs, fmt.Errorf("cannot remove instance %s: %w", id, e.unclean[id].err))
+	for _, id := range slices.Sorted(maps.Keys(e.notRemoved)) {
+		errs = errors.Join(errs, fmt.Errorf("cannot remove instance %s: %w", id, e.notRemoved[id].err))
 	}
 	e.mu.Unlock()
 	for _, p := range stuck {

@@ -141,7 +141,7 @@ type world struct {
 
 	db     *store.DB
 	reg    *app.Registry
-	shelf  *droplet.Shelf
+	shelf  *droplet.Droplets
 	books  *logstream.Logs
 	engine *Engine
 	sup    *runtime.Supervisor
@@ -199,7 +199,7 @@ func (w *world) open() {
 	w.db, err = store.Open(filepath.Join(w.root, "dew.db"), store.Options{Format: 1})
 	must(err)
 	w.reg = app.NewRegistry(w.db)
-	w.shelf, err = droplet.NewShelf(w.db, filepath.Join(w.root, "droplets"))
+	w.shelf, err = droplet.NewDroplets(w.db, filepath.Join(w.root, "droplets"))
 	must(err)
 	w.logs.Logger = w.logger()
 	w.books, err = logstream.Open(w.logDir, w.logs)

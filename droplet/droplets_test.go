@@ -20,7 +20,7 @@ import (
 	"github.com/dewrun/dew/store"
 )
 
-func newShelf(t *testing.T) *Shelf {
+func newShelf(t *testing.T) *Droplets {
 	t.Helper()
 	dir := t.TempDir()
 	db, err := store.Open(filepath.Join(dir, "dew.db"), store.Options{NoSync: true})
@@ -28,7 +28,7 @@ func newShelf(t *testing.T) *Shelf {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = db.Close() })
-	s, err := NewShelf(db, filepath.Join(dir, "a", "images"))
+	s, err := NewDroplets(db, filepath.Join(dir, "a", "images"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -135,7 +135,7 @@ func TestNewShelfSweepsUnfinishedImages(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(s.dir, unfinished), []byte("half"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := NewShelf(newShelfDB(t), s.dir); err != nil {
+	if _, err := NewDroplets(newShelfDB(t), s.dir); err != nil {
 		t.Fatal(err)
 	}
 	if diff := cmp.Diff(files(t, s.dir), []string{sha + ".tar"}); diff != "" {
@@ -219,7 +219,7 @@ func TestNewShelfSaysWhyItCannot(t *testing.T) {
 	if err := os.WriteFile(file, nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	_, err := NewShelf(newShelfDB(t), filepath.Join(file, "images"))
+	_, err := NewDroplets(newShelfDB(t), filepath.Join(file, "images"))
 	var perr *fs.PathError
 	if !errors.As(err, &perr) {
 		t.Errorf("error = %v, want one with the path", err)
@@ -264,7 +264,7 @@ func TestCollect(t *testing.T) {
 	if err := s.Put(Droplet{GUID: "d3", Image: named}); !errors.Is(err, ErrNoImage) {
 		t.Errorf("Put of a collected image = %v, want ErrNoImage", err)
 	}
-	s.disown(fresh)
+	s.releaseImage(fresh)
 	collect(fresh)
 	if got := files(t, s.dir); len(got) != 0 {
 		t.Errorf("left over: %v", got)
@@ -281,7 +281,7 @@ func TestCollectLeavesWhatTwoHaveAdded(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	s.disown(sha)
+	s.releaseImage(sha)
 	if got, err := s.Collect(); len(got) != 0 || err != nil {
 		t.Errorf("collected %v, %v, want nothing", got, err)
 	}

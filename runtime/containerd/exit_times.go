@@ -13,21 +13,21 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// death is when a process ended, as the kernel noted it.
-type death struct {
-	of *deaths
+// exitTime is when a process ended, as the kernel noted it.
+type exitTime struct {
+	of *exitTimes
 	at time.Time // guarded by of.mu; zero while it lives
 }
 
-// deaths listens to the kernel's own notes of process ends. containerd's time is
+// exitTimes listens to the kernel's own notes of process ends. containerd's time is
 // that of the shim's reaping, which on a busy machine comes many milliseconds
 // later; who of two ended first hangs on it. Where the kernel gives no notes, or
 // drops some because too many came at once, containerd's time stands.
-type deaths struct {
+type exitTimes struct {
 	f *os.File
 
 	mu      sync.Mutex // guards the field below
-	watched map[int]*death
+	watched map[int]*exitTime
 }
 
 // The kernel's process connector: messages of linux/connector.h and cn_proc.h.
@@ -45,9 +45,9 @@ const (
 	eventLen  = headerLen + 24
 )
 
-// listenDeaths subscribes, for exits and execs only: everything else that happens
+// listenExitTimes subscribes, for exits and execs only: everything else that happens
 // on the machine is filtered by the kernel.
-func listenDeaths() (*deaths, error) {
+func listenExitTimes() (*exitTimes, error) {
 	fd, err := unix.Socket(unix.AF_NETLINK, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, unix.NETLINK_CONNECTOR)
 	if err != nil {
 		return nil, fmt.Errorf("cannot open the process connector: %w", err)
@@ -72,7 +72,7 @@ func listenDeaths() (*deaths, error) {
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("cannot listen to the process connector: %w", err), f.Close())
 	}
-	d := &deaths{f: f, watched: map[int]*death{}}
+	d := &exitTimes{f: f, watched: map[int]*exitTime{}}
 	go d.read()
 	return d, nil
 }
@@ -90,13 +90,13 @@ func listenMessage() []byte {
 }
 
 // close ends the listening. It may be called on none.
-func (d *deaths) close() {
+func (d *exitTimes) close() {
 	if d != nil {
 		_ = d.f.Close() // read then ends
 	}
 }
 
-func (d *deaths) read() {
+func (d *exitTimes) read() {
 	for buf := make([]byte, 4096); ; {
 		n, err := d.f.Read(buf)
 		if errors.Is(err, unix.ENOBUFS) {
@@ -130,7 +130,7 @@ func parseEvent(b []byte) (event, bool) {
 
 // note remembers an end. An exec takes it back: when a thread that is not the
 // first one calls execve, the first one ends and is told like the end of the whole.
-func (d *deaths) note(e event) {
+func (d *exitTimes) note(e event) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	w := d.watched[e.pid]
@@ -172,11 +172,11 @@ func sinceBoot() (time.Duration, error) {
 }
 
 // watch begins to wait for the end of a process that still lives.
-func (d *deaths) watch(pid int) *death {
+func (d *exitTimes) watch(pid int) *exitTime {
 	if d == nil || pid == 0 {
 		return nil
 	}
-	w := &death{of: d}
+	w := &exitTime{of: d}
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.watched[pid] = w
@@ -184,7 +184,7 @@ func (d *deaths) watch(pid int) *death {
 }
 
 // forget ends a watch that nobody needs any more.
-func (d *deaths) forget(pid int) {
+func (d *exitTimes) forget(pid int) {
 	if d == nil {
 		return
 	}
@@ -196,7 +196,7 @@ func (d *deaths) forget(pid int) {
 // earlier is the better of the kernel's time and containerd's, and whether it is
 // the kernel's. The process is dead, so the note is there, or a busy reader has it
 // in a moment; only one that was dropped is waited for in vain.
-func (w *death) earlier(ctx context.Context, at time.Time) (time.Time, bool) {
+func (w *exitTime) earlier(ctx context.Context, at time.Time) (time.Time, bool) {
 	if w == nil {
 		return at, false
 	}

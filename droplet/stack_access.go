@@ -8,7 +8,7 @@ import (
 	"github.com/dewrun/dew/store"
 )
 
-// The standings of a stack: who may still stage with it.
+// The states of a stack: who may still stage with it.
 const (
 	StackActive     = "ACTIVE"     // everybody
 	StackDeprecated = "DEPRECATED" // everybody, who is told
@@ -16,23 +16,23 @@ const (
 	StackDisabled   = "DISABLED"   // nobody; what runs goes on
 )
 
-// ErrStackState is the error of a standing that there is not.
+// ErrStackState is the error for an unknown state.
 var ErrStackState = errors.New("state must be ACTIVE, DEPRECATED, RESTRICTED or DISABLED")
 
-// Standing is who may use a stack, and why not everybody.
-type Standing struct {
+// StackAccess is the state of a stack, which decides who may use it, and the reason.
+type StackAccess struct {
 	State  string `json:"state"`
 	Reason string `json:"reason,omitempty"`
 }
 
-// Standing returns that of the stack with guid.
-func (s *Stacks) Standing(guid string) (Standing, error) {
+// Access returns that of the stack with guid.
+func (s *Stacks) Access(guid string) (StackAccess, error) {
 	if s.standings == nil {
-		return Standing{State: StackActive}, nil
+		return StackAccess{State: StackActive}, nil
 	}
 	is, err := s.standings.Get(guid)
 	if errors.Is(err, store.ErrNotFound) {
-		return Standing{State: StackActive}, nil
+		return StackAccess{State: StackActive}, nil
 	}
 	if err != nil {
 		return is, fmt.Errorf("cannot read the state of stack %s: %w", guid, err)
@@ -40,8 +40,8 @@ func (s *Stacks) Standing(guid string) (Standing, error) {
 	return is, nil
 }
 
-// SetStanding says who may use a stack from now on.
-func (s *Stacks) SetStanding(guid string, is Standing) error {
+// SetAccess says who may use a stack from now on.
+func (s *Stacks) SetAccess(guid string, is StackAccess) error {
 	if !slices.Contains([]string{StackActive, StackDeprecated, StackRestricted, StackDisabled}, is.State) {
 		return fmt.Errorf("%w, not %q", ErrStackState, is.State)
 	}
@@ -56,7 +56,7 @@ func (s *Stacks) SetStanding(guid string, is Standing) error {
 
 // MayStage refuses to stage with a stack that is not for everybody any more; staged
 // says that the app has a droplet already. The text is what there is to tell.
-func (is Standing) MayStage(stack string, staged bool) (warning string, err error) {
+func (is StackAccess) MayStage(stack string, staged bool) (warning string, err error) {
 	because := ""
 	if is.Reason != "" {
 		because = ": " + is.Reason

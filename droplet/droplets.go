@@ -21,9 +21,9 @@ import (
 	"github.com/dewrun/dew/store"
 )
 
-// Shelf keeps images as files named after their content, and droplets in the
+// Droplets keeps images as files named after their content, and droplets in the
 // store. It may be used by many goroutines.
-type Shelf struct {
+type Droplets struct {
 	dir      string
 	db       *store.DB
 	droplets *store.Bucket[Droplet]
@@ -31,7 +31,7 @@ type Shelf struct {
 	// mu is held while an image gets or loses its name, and from looking for an
 	// image until the store names it: nothing is collected in between.
 	mu    sync.Mutex
-	fresh map[string]int // how many have added an image and not disowned it yet; guarded by mu
+	fresh map[string]int // how many have added an image and not released it yet; guarded by mu
 
 	unfinished leftovers
 }
@@ -39,13 +39,13 @@ type Shelf struct {
 // half is the end of the name of an image that is not complete yet.
 const half = ".half"
 
-// NewShelf returns the shelf with images in dir, which it makes if need be. It
-// removes images that were never completed, so there is one shelf per dir.
-func NewShelf(db *store.DB, dir string) (*Shelf, error) {
+// NewDroplets returns the droplets with images in dir, which it makes if need be. It
+// removes images that were never completed, so only one Droplets may use a dir.
+func NewDroplets(db *store.DB, dir string) (*Droplets, error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, fmt.Errorf("cannot make the folder for images: %w", err)
 	}
-	s := &Shelf{dir: dir, db: db, fresh: map[string]int{}, droplets: store.In(db, "droplets",
+	s := &Droplets{dir: dir, db: db, fresh: map[string]int{}, droplets: store.In(db, "droplets",
 		store.Index("app", func(d Droplet) string { return d.App }),
 		store.Index("image", func(d Droplet) string { return d.Image }),
 		store.Index("reuse", func(d Droplet) string { return d.Reuse }))}
@@ -55,13 +55,13 @@ func NewShelf(db *store.DB, dir string) (*Shelf, error) {
 
 // Sweep tries again to remove unfinished images. It returns an error for each that
 // it cannot remove.
-func (s *Shelf) Sweep() error { return s.unfinished.retry() }
+func (s *Droplets) Sweep() error { return s.unfinished.retry() }
 
 // AddImage reads a tar of the platform's layout (app/, deps/, profile.d/, logs/,
 // tmp/, staging_info.yml) to its end, checks it, and keeps it under the sha256 of
 // its bytes. Adding an image twice is no error. An image that is refused is an
 // *ImageError.
-func (s *Shelf) AddImage(r io.Reader) (sha string, err error) {
+func (s *Droplets) AddImage(r io.Reader) (sha string, err error) {
 	f, err := os.CreateTemp(s.dir, "image-*"+half)
 	if err != nil {
 		return "", fmt.Errorf("cannot add image: %w", err)
@@ -79,9 +79,9 @@ func (s *Shelf) AddImage(r io.Reader) (sha string, err error) {
 	return sha, nil
 }
 
-// name gives a whole image its name. It stays until who added it disowns it, or the
+// name gives a whole image its name. It stays until whoever added it releases it, or the
 // daemon ends.
-func (s *Shelf) name(file, sha string) error {
+func (s *Droplets) name(file, sha string) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if err := os.Rename(file, s.path(sha)); err != nil {
@@ -107,7 +107,7 @@ func fill(f *os.File, r io.Reader) (sha string, err error) {
 }
 
 // OpenImage opens the tar of an image, or returns ErrNoImage.
-func (s *Shelf) OpenImage(sha string) (io.ReadCloser, error) {
+func (s *Droplets) OpenImage(sha string) (io.ReadCloser, error) {
 	if !validSHA.MatchString(sha) {
 		return nil, fmt.Errorf("%w: %q is not a sha256", ErrNoImage, sha)
 	}
@@ -121,17 +121,17 @@ func (s *Shelf) OpenImage(sha string) (io.ReadCloser, error) {
 	return f, nil
 }
 
-// Put keeps a droplet, whose image must be on the shelf, and disowns the image.
-func (s *Shelf) Put(d Droplet) error {
+// Put keeps a droplet, whose image must be there, and releases the image.
+func (s *Droplets) Put(d Droplet) error {
 	if err := s.keep(d, func(*store.Tx) error { return nil }); err != nil {
 		return err
 	}
-	s.disown(d.Image)
+	s.releaseImage(d.Image)
 	return nil
 }
 
 // keep keeps a droplet, and what also writes in the same transaction.
-func (s *Shelf) keep(d Droplet, also func(tx *store.Tx) error) error {
+func (s *Droplets) keep(d Droplet, also func(tx *store.Tx) error) error {
 	if d.GUID == "" {
 		return errors.New("cannot keep droplet: it has no guid")
 	}
@@ -162,15 +162,15 @@ func (s *Shelf) keep(d Droplet, also func(tx *store.Tx) error) error {
 }
 
 // Get returns the droplet with guid, or ErrNotFound.
-func (s *Shelf) Get(guid string) (Droplet, error) { return s.get(s.droplets, guid) }
+func (s *Droplets) Get(guid string) (Droplet, error) { return s.get(s.droplets, guid) }
 
 // GetIn is Get as a transaction has it: what it then keeps names no droplet that
 // was removed meanwhile.
-func (s *Shelf) GetIn(tx *store.Tx, guid string) (Droplet, error) {
+func (s *Droplets) GetIn(tx *store.Tx, guid string) (Droplet, error) {
 	return s.get(s.droplets.With(tx), guid)
 }
 
-func (*Shelf) get(droplets *store.Bucket[Droplet], guid string) (Droplet, error) {
+func (*Droplets) get(droplets *store.Bucket[Droplet], guid string) (Droplet, error) {
 	d, err := droplets.Get(guid)
 	if errors.Is(err, store.ErrNotFound) {
 		return d, fmt.Errorf("droplet %s: %w", guid, ErrNotFound)
@@ -182,7 +182,7 @@ func (*Shelf) get(droplets *store.Bucket[Droplet], guid string) (Droplet, error)
 }
 
 // All returns the droplets of all apps, newest first.
-func (s *Shelf) All() ([]Droplet, error) {
+func (s *Droplets) All() ([]Droplet, error) {
 	all, err := s.droplets.All()
 	if err != nil {
 		return nil, fmt.Errorf("cannot read droplets: %w", err)
@@ -191,18 +191,18 @@ func (s *Shelf) All() ([]Droplet, error) {
 	return all, nil
 }
 
-// Note changes the metadata of a droplet.
-func (s *Shelf) Note(guid string, c app.MetadataChange) (Droplet, error) {
-	return note(s.droplets, "droplet "+guid, guid, func(d *Droplet) *app.Metadata {
+// UpdateMetadata changes the metadata of a droplet.
+func (s *Droplets) UpdateMetadata(guid string, c app.MetadataChange) (Droplet, error) {
+	return updateMetadata(s.droplets, "droplet "+guid, guid, func(d *Droplet) *app.Metadata {
 		d.UpdatedAt = time.Now().UTC()
 		d.Metadata = d.Metadata.Merge(c)
 		return &d.Metadata
 	})
 }
 
-// disown leaves an image that was added to Collect, unless a droplet names it or
-// somebody else has added the same: who adds an image disowns it once.
-func (s *Shelf) disown(sha string) {
+// releaseImage leaves an image that was added to Collect, unless a droplet names it or
+// somebody else has added the same: whoever adds an image releases it once.
+func (s *Droplets) releaseImage(sha string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.fresh[sha]--; s.fresh[sha] <= 0 {
@@ -211,7 +211,7 @@ func (s *Shelf) disown(sha string) {
 }
 
 // OfApp returns the droplets of an app, newest first.
-func (s *Shelf) OfApp(app string) ([]Droplet, error) {
+func (s *Droplets) OfApp(app string) ([]Droplet, error) {
 	all, err := s.droplets.By("app", app)
 	if err != nil {
 		return nil, fmt.Errorf("cannot read droplets: %w", err)
@@ -225,7 +225,7 @@ func newestDroplet(a, b Droplet) int {
 }
 
 // stacks are those that droplets stand on.
-func (s *Shelf) stacks() (map[string]bool, error) {
+func (s *Droplets) stacks() (map[string]bool, error) {
 	all, err := s.droplets.All()
 	if err != nil {
 		return nil, fmt.Errorf("cannot read droplets: %w", err)
@@ -238,7 +238,7 @@ func (s *Shelf) stacks() (map[string]bool, error) {
 }
 
 // made returns the newest droplet that was made under a reuse key.
-func (s *Shelf) made(reuse string) (d Droplet, ok bool, err error) {
+func (s *Droplets) made(reuse string) (d Droplet, ok bool, err error) {
 	if reuse == "" {
 		return d, false, nil
 	}
@@ -253,13 +253,13 @@ func (s *Shelf) made(reuse string) (d Droplet, ok bool, err error) {
 }
 
 // remove forgets droplets.
-func (s *Shelf) remove(ds []Droplet) error {
+func (s *Droplets) remove(ds []Droplet) error {
 	return s.removeUnused(ds, func(*store.Tx) map[string]bool { return map[string]bool{} })
 }
 
 // removeUnused forgets those droplets that are not in use in the transaction that
 // does; none, as long as inUse returns nil. Their images go with Collect.
-func (s *Shelf) removeUnused(ds []Droplet, inUse func(tx *store.Tx) map[string]bool) error {
+func (s *Droplets) removeUnused(ds []Droplet, inUse func(tx *store.Tx) map[string]bool) error {
 	if len(ds) == 0 {
 		return nil
 	}
@@ -281,8 +281,8 @@ func (s *Shelf) removeUnused(ds []Droplet, inUse func(tx *store.Tx) map[string]b
 }
 
 // Collect removes the images that no droplet names, and returns which. One that
-// was just added stays until it is disowned.
-func (s *Shelf) Collect() (removed []string, err error) {
+// was just added stays until it is released.
+func (s *Droplets) Collect() (removed []string, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	entries, err := os.ReadDir(s.dir)
@@ -311,7 +311,7 @@ func (s *Shelf) Collect() (removed []string, err error) {
 
 var validSHA = regexp.MustCompile(`^[0-9a-f]{64}$`)
 
-func (s *Shelf) path(sha string) string { return filepath.Join(s.dir, sha+".tar") }
+func (s *Droplets) path(sha string) string { return filepath.Join(s.dir, sha+".tar") }
 
 // syncDir makes a rename durable.
 func syncDir(dir string) error {

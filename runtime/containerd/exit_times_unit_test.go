@@ -51,7 +51,7 @@ func FuzzParseEvent(f *testing.F) {
 // The kernel's time is used where it is the earlier one, containerd's otherwise.
 func TestEarlierDeathTime(t *testing.T) {
 	t.Parallel()
-	d := &deaths{watched: map[int]*death{}}
+	d := &exitTimes{watched: map[int]*exitTime{}}
 	w := d.watch(7)
 	d.note(event{what: exitWord, pid: 8}) // nobody asked
 	d.note(event{what: exitWord, pid: 7}) // at the boot
@@ -72,12 +72,12 @@ func TestEarlierDeathTime(t *testing.T) {
 // Without a note containerd's time stands, also when an exec took one back.
 func TestNoDeathIsNoted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		d := &deaths{watched: map[int]*death{}}
+		d := &exitTimes{watched: map[int]*exitTime{}}
 		taken := d.watch(9)
 		d.note(event{what: exitWord, pid: 9})
 		d.note(event{what: execWord, pid: 9})
 		at := time.Now()
-		for name, w := range map[string]*death{"no connector": (*deaths)(nil).watch(7), "no note": d.watch(8), "taken back": taken} {
+		for name, w := range map[string]*exitTime{"no connector": (*exitTimes)(nil).watch(7), "no note": d.watch(8), "taken back": taken} {
 			if got, _ := w.earlier(t.Context(), at); !got.Equal(at) {
 				t.Errorf("%s: time = %v, want containerd's", name, got)
 			}

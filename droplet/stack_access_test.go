@@ -9,15 +9,15 @@ import (
 func TestMayStage(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {
-		is            Standing
+		is            StackAccess
 		staged        bool
 		warning, want string
 	}{
-		{is: Standing{State: StackActive}},
-		{is: Standing{State: StackDeprecated, Reason: "use b"}, warning: "stack 'a' is deprecated: use b"},
-		{is: Standing{State: StackRestricted}, staged: true},
-		{is: Standing{State: StackRestricted}, want: "stack 'a' is restricted and cannot be used for staging new applications"},
-		{is: Standing{State: StackDisabled, Reason: "use b"}, staged: true, want: "stack 'a' is disabled and cannot be used for staging: use b"},
+		{is: StackAccess{State: StackActive}},
+		{is: StackAccess{State: StackDeprecated, Reason: "use b"}, warning: "stack 'a' is deprecated: use b"},
+		{is: StackAccess{State: StackRestricted}, staged: true},
+		{is: StackAccess{State: StackRestricted}, want: "stack 'a' is restricted and cannot be used for staging new applications"},
+		{is: StackAccess{State: StackDisabled, Reason: "use b"}, staged: true, want: "stack 'a' is disabled and cannot be used for staging: use b"},
 	} {
 		warning, err := tt.is.MayStage("a", tt.staged)
 		got := ""
@@ -43,17 +43,17 @@ func TestStanding(t *testing.T) {
 		return s
 	}
 	s := open()
-	if is, err := s.Standing("x"); err != nil || is.State != StackActive {
+	if is, err := s.Access("x"); err != nil || is.State != StackActive {
 		t.Errorf("standing = %+v %v, want ACTIVE", is, err)
 	}
-	if err := s.SetStanding("x", Standing{State: "GONE"}); !errors.Is(err, ErrStackState) {
+	if err := s.SetAccess("x", StackAccess{State: "GONE"}); !errors.Is(err, ErrStackState) {
 		t.Errorf("set = %v, want ErrStackState", err)
 	}
-	want := Standing{State: StackDisabled, Reason: "old"}
-	if err := s.SetStanding("x", want); err != nil {
+	want := StackAccess{State: StackDisabled, Reason: "old"}
+	if err := s.SetAccess("x", want); err != nil {
 		t.Fatal(err)
 	}
-	if is, err := open().Standing("x"); err != nil || is != want {
+	if is, err := open().Access("x"); err != nil || is != want {
 		t.Errorf("standing = %+v %v, want %+v", is, err, want)
 	}
 }
