@@ -138,7 +138,7 @@ func (s *Server) updateBuild(r *http.Request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	b, err := s.c.Builds.Note(r.PathValue("guid"), metadataChange(body.Metadata))
+	b, err := s.c.Builds.UpdateMetadata(r.PathValue("guid"), metadataChange(body.Metadata))
 	if err != nil {
 		return nil, missing("Build", err)
 	}

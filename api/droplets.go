@@ -29,7 +29,7 @@ func (s *Server) updateDroplet(r *http.Request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	d, err := s.c.Shelf.Note(r.PathValue("guid"), metadataChange(body.Metadata))
+	d, err := s.c.Shelf.UpdateMetadata(r.PathValue("guid"), metadataChange(body.Metadata))
 	if err != nil {
 		return nil, missing("Droplet", err)
 	}

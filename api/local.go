@@ -127,8 +127,8 @@ func (s *Server) keptInstances() map[runtime.InstanceID]bool {
 	if s.c.Crashed == nil {
 		return out
 	}
-	for _, r := range s.c.Crashed() {
-		out[r.Instance] = true
+	for _, files := range s.c.Crashed() {
+		out[files.Instance] = true
 	}
 	return out
 }

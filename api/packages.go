@@ -108,7 +108,7 @@ func (s *Server) createPackage(r *http.Request) (any, error) {
 		return nil, err
 	}
 	if !notes.IsZero() {
-		if p, err = s.c.Packages.Note(p.GUID, metadataChange(body.Metadata)); err != nil {
+		if p, err = s.c.Packages.UpdateMetadata(p.GUID, metadataChange(body.Metadata)); err != nil {
 			return nil, err
 		}
 	}
@@ -145,7 +145,7 @@ func (s *Server) updatePackage(r *http.Request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	p, err := s.c.Packages.Note(r.PathValue("guid"), metadataChange(body.Metadata))
+	p, err := s.c.Packages.UpdateMetadata(r.PathValue("guid"), metadataChange(body.Metadata))
 	if err != nil {
 		return nil, missing("Package", err)
 	}

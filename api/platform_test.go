@@ -46,7 +46,7 @@ func newPlatform(t testing.TB) *platform {
 	logs := must(logstream.Open(filepath.Join(dir, "logs"), logstream.Options{}))(t)
 	t.Cleanup(func() { _ = logs.Close() })
 	registry := app.NewRegistry(db)
-	shelf := must(droplet.NewShelf(db, filepath.Join(dir, "droplets")))(t)
+	shelf := must(droplet.NewDroplets(db, filepath.Join(dir, "droplets")))(t)
 	packages := must(droplet.NewPackages(db, droplet.PackageOptions{Dir: filepath.Join(dir, "packages"), MinFree: -1, Logger: log}))(t)
 	stacks := func(string) (droplet.Stack, error) { return droplet.Stack{Name: "host"}, nil }
 	lines := appLogs{logs}
@@ -93,7 +93,7 @@ func (databases) Catalog(ctx context.Context) ([]services.Offered, error) {
 // the app's own goes on, a shell command does what it says.
 type standIns struct{ *runtimetest.Fake }
 
-func (e standIns) Start(ctx context.Context, s runtime.Spec) (runtime.Task, error) {
+func (e standIns) Start(ctx context.Context, s runtime.Spec) (runtime.Container, error) {
 	s.Image = ""
 	s.Processes = slices.Clone(s.Processes)
 	for i := range s.Processes {

@@ -69,7 +69,7 @@ type Config struct {
 	Jobs      *app.Jobs // New gives it the operations that handlers start
 	Packages  *droplet.Packages
 	Builds    *droplet.Builds
-	Shelf     *droplet.Shelf
+	Shelf     *droplet.Droplets
 	Catalog   *droplet.Catalog // of buildpacks
 	Processes Processes
 	Exits     Exits
@@ -119,7 +119,7 @@ type Config struct {
 	CrashMails *notify.Crashes
 
 	// Crashed lists the crashed instances whose files are kept. It may be nil.
-	Crashed func() []runtime.Remains
+	Crashed func() []runtime.CrashFiles
 
 	// Metrics holds what the daemon measures; nil: a new one that nobody else feeds.
 	Metrics *Metrics

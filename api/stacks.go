@@ -42,10 +42,10 @@ func (s *Server) listStacks(r *http.Request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	standings := map[string]droplet.Standing{}
+	standings := map[string]droplet.StackAccess{}
 	var found []noted[droplet.KeptStack]
 	for _, k := range all {
-		if standings[k.thing.GUID], err = s.kept().Standing(k.thing.GUID); err != nil {
+		if standings[k.thing.GUID], err = s.kept().Access(k.thing.GUID); err != nil {
 			return nil, err
 		}
 		is := strconv.FormatBool(k.thing.Kind == droplet.StackHost)
@@ -86,7 +86,7 @@ func (s *Server) getStack(r *http.Request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	is, err := s.kept().Standing(k.GUID)
+	is, err := s.kept().Access(k.GUID)
 	if err != nil {
 		return nil, err
 	}
@@ -149,7 +149,7 @@ func runsOn(a app.App, k droplet.KeptStack) bool {
 	return a.Stack == k.Name
 }
 
-func (s *Server) presentStack(k noted[droplet.KeptStack], is droplet.Standing, at time.Time) v3.Stack {
+func (s *Server) presentStack(k noted[droplet.KeptStack], is droplet.StackAccess, at time.Time) v3.Stack {
 	created, updated := stackTimes(k.thing, at)
 	var why *string
 	if is.Reason != "" {

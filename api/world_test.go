@@ -70,7 +70,7 @@ func newWorldIn(t testing.TB, dir string) *world {
 	t.Cleanup(func() { _ = logs.Close() })
 	registry := app.NewRegistry(db)
 	w.space = must(registry.EnsureDefaults("dew.localhost"))(t)
-	shelf := must(droplet.NewShelf(db, filepath.Join(dir, "droplets")))(t)
+	shelf := must(droplet.NewDroplets(db, filepath.Join(dir, "droplets")))(t)
 	packages := must(droplet.NewPackages(db, droplet.PackageOptions{Dir: filepath.Join(dir, "packages"), MinFree: -1, Logger: log}))(t)
 	builds := droplet.NewBuilds(db, packages, shelf, droplet.BuildOptions{
 		Stacks: func(string) (droplet.Stack, error) { return droplet.Stack{}, nil }, Logger: log,
@@ -82,7 +82,7 @@ func newWorldIn(t testing.TB, dir string) *world {
 	w.c = Config{
 		DB: db, Registry: registry, Events: app.NewEvents(db), Jobs: jobs, Packages: packages, Builds: builds, Shelf: shelf,
 		Catalog:   must(droplet.NewCatalog(db, droplet.CatalogOptions{Packages: droplet.PackageOptions{Dir: filepath.Join(dir, "buildpacks")}}))(t),
-		Processes: w.fake, Exits: w.exits, Crashed: func() []runtime.Remains { return []runtime.Remains{{Instance: "0123abcd-0123-0123-0123-0123"}} }, Logs: logs, Auth: accounts, Roles: auth.NewRoles(db), PublicURL: publicURL, Version: "1.2.3", Logger: log,
+		Processes: w.fake, Exits: w.exits, Crashed: func() []runtime.CrashFiles { return []runtime.CrashFiles{{Instance: "0123abcd-0123-0123-0123-0123"}} }, Logs: logs, Auth: accounts, Roles: auth.NewRoles(db), PublicURL: publicURL, Version: "1.2.3", Logger: log,
 		About: v3.Status{Version: "1.2.3", Domain: "dew.localhost"}, UploadDir: uploads, MaxUpload: 1 << 20,
 		Stats: func() runtime.Stats {
 			return runtime.Stats{Starts: 3, Restarts: map[runtime.Cause]uint64{runtime.CauseExited: 2}, Checks: map[runtime.Outcome]uint64{runtime.CheckUnchecked: 5}}

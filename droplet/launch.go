@@ -22,7 +22,7 @@ type UsedBuildpack struct {
 
 // describe fills in what buildpacks told about an app: its commands, its sidecars,
 // and who they were. A Procfile wins over launch.yml, and that over bin/release.
-func describe(t taking, told map[string]string) error {
+func describe(t stagedFiles, told map[string]string) error {
 	d, used := t.droplet, t.packs
 	var err error
 	if t.detect {

@@ -85,16 +85,16 @@ func (l *layers) open(sha string) (io.ReadCloser, error) {
 	if err != nil {
 		return nil, errors.Join(err, f.Close())
 	}
-	return &both{r, f}, nil
+	return &decompressedFile{r, f}, nil
 }
 
-// both closes what was decompressed and its file.
-type both struct {
+// decompressedFile closes what was decompressed and its file.
+type decompressedFile struct {
 	io.ReadCloser
 	file io.Closer
 }
 
-func (b *both) Close() error { return errors.Join(b.ReadCloser.Close(), b.file.Close()) }
+func (b *decompressedFile) Close() error { return errors.Join(b.ReadCloser.Close(), b.file.Close()) }
 
 // plain undoes gzip and zstd, whose first bytes tell them.
 func plain(r io.Reader) (io.ReadCloser, error) {

@@ -3,8 +3,8 @@
 // as it lives; Watch does the same for readiness, which only decides about routes.
 //
 //	          every StartInterval           every Interval, after a failure at once
-//	start ──▶ starting ── first success ──▶ running ── Failures in a row ──▶ *Sick
-//	             └── StartTimeout passed ──▶ *Sick
+//	start ──▶ starting ── first success ──▶ running ── Failures in a row ──▶ *Unhealthy
+//	             └── StartTimeout passed ──▶ *Unhealthy
 //
 // Probes dial from inside the instance's network namespace, through the Dialer
 // they are given. A probe that could not check returns *Unchecked, which is
@@ -29,7 +29,7 @@ import (
 	"github.com/dewrun/dew/app"
 )
 
-// The types of checks that have a probe, as Failure and Sick carry them.
+// The types of checks that have a probe, as Failure and Unhealthy carry them.
 const (
 	CheckPort = app.CheckPort
 	CheckHTTP = app.CheckHTTP

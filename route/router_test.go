@@ -140,7 +140,7 @@ func TestInstancesFoundAtStart(t *testing.T) {
 		}
 		r.mu.Lock()
 		defer r.mu.Unlock()
-		if r.heard != nil {
+		if r.changed != nil {
 			t.Error("what is needed only at the start is kept")
 		}
 	})

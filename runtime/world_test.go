@@ -29,7 +29,7 @@ type world struct {
 	t        *testing.T
 	db       *store.DB
 	registry *app.Registry
-	shelf    *droplet.Shelf
+	shelf    *droplet.Droplets
 	fake     *runtimetest.Fake
 	logs     *memLogs
 	slog     *syncBuffer
@@ -54,7 +54,7 @@ func inWorld(t *testing.T, fn func(w *world)) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		shelf, err := droplet.NewShelf(db, filepath.Join(t.TempDir(), "images"))
+		shelf, err := droplet.NewDroplets(db, filepath.Join(t.TempDir(), "images"))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -117,7 +117,7 @@ func (w *world) config() runtime.Config {
 	}
 }
 
-// push wishes for an app "shop" with sidecars, started. It returns the guid of
+// push creates an app "shop" with sidecars, started. It returns the guid of
 // its web process.
 func (w *world) push(command string, sidecars ...string) string {
 	w.t.Helper()
@@ -217,7 +217,7 @@ func (w *world) wantRecords(process string, want int) {
 
 func (w *world) wantStarts(want int) {
 	w.t.Helper()
-	if got := len(w.fake.Tasks()); got != want {
+	if got := len(w.fake.Containers()); got != want {
 		w.t.Errorf("%d instances started, want %d", got, want)
 	}
 }

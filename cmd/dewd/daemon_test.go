@@ -231,7 +231,7 @@ func (c *cell) kill(sig syscall.Signal) {
 // books is what is on disk, for the time that no dewd runs.
 type books struct {
 	reg   *app.Registry
-	shelf *droplet.Shelf
+	shelf *droplet.Droplets
 	exits *runtime.ExitLog
 	logs  *logstream.Logs
 }
@@ -244,7 +244,7 @@ func (c *cell) read(fn func(b books)) {
 		c.t.Fatal(err)
 	}
 	defer db.Close()
-	shelf, err := droplet.NewShelf(db, filepath.Join(c.root, "droplets"))
+	shelf, err := droplet.NewDroplets(db, filepath.Join(c.root, "droplets"))
 	if err != nil {
 		c.t.Fatal(err)
 	}

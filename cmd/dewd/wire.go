@@ -50,7 +50,7 @@ type daemon struct {
 	registry  *app.Registry
 	events    *app.Events
 	jobs      *app.Jobs
-	shelf     *droplet.Shelf
+	shelf     *droplet.Droplets
 	stacks    *droplet.Stacks
 	packages  *droplet.Packages
 	catalog   *droplet.Catalog
@@ -163,7 +163,7 @@ func (d *daemon) openStore(context.Context) (err error) {
 	if err := d.registry.EnsureRouterGroup(d.cfg.TCPPorts); err != nil {
 		return err
 	}
-	if d.shelf, err = droplet.NewShelf(d.db, filepath.Join(d.cfg.Root, "droplets")); err != nil {
+	if d.shelf, err = droplet.NewDroplets(d.db, filepath.Join(d.cfg.Root, "droplets")); err != nil {
 		return err
 	}
 	d.aside.add("droplets", d.shelf.Sweep)
@@ -391,7 +391,7 @@ func (d *daemon) openAPI(ctx context.Context) (err error) {
 	}
 	d.api, err = api.New(api.Config{
 		DB: d.db, Registry: d.registry, Events: d.events, Jobs: d.jobs, Packages: d.packages, Builds: d.builds, Shelf: d.shelf, Catalog: d.catalog,
-		Processes: d.sup, Exits: d.sup.Exits(), Logs: d.logs, Services: d.services, Snapshots: snapshots{d.databases}, Bindings: d.liveBindings(), Auth: d.auth, Roles: d.roles, SSH: d.sshDoor(), PortTrouble: d.router.Trouble, Crashed: d.sup.AllCrashed, PublicURL: d.cfg.PublicURL,
+		Processes: d.sup, Exits: d.sup.Exits(), Logs: d.logs, Services: d.services, Snapshots: snapshots{d.databases}, Bindings: d.liveBindings(), Auth: d.auth, Roles: d.roles, SSH: d.sshDoor(), PortTrouble: d.router.PortError, Crashed: d.sup.AllCrashed, PublicURL: d.cfg.PublicURL,
 		Names: []string{apiName, d.engine.Gateway().String()}, Version: version, Logger: d.log,
 		Notify: d.notify.handler(), Mails: d.notify.mails(), CrashMails: d.notify.crashes,
 		UploadDir: filepath.Join(d.cfg.Root, "packages"), Metrics: d.metrics, Stats: d.sup.Stats, RefusedURLs: d.refusedURLs,

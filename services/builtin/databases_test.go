@@ -326,9 +326,9 @@ func (w *world) remove(c course) {
 		w.t.Errorf("instances = %+v", sts)
 	}
 	w.eventually("no task is left", guid, func() error {
-		tasks, err := w.engine.Adopt(w.ctx())
-		if err != nil || len(tasks) != 0 {
-			return fmt.Errorf("%d tasks, %w", len(tasks), err)
+		containers, err := w.engine.Adopt(w.ctx())
+		if err != nil || len(containers) != 0 {
+			return fmt.Errorf("%d tasks, %w", len(containers), err)
 		}
 		return nil
 	})

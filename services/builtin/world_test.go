@@ -173,7 +173,7 @@ func (w *world) open() {
 func (w *world) boot() {
 	w.t.Helper()
 	w.open()
-	shelf, err := droplet.NewShelf(w.db, filepath.Join(w.root, "droplets"))
+	shelf, err := droplet.NewDroplets(w.db, filepath.Join(w.root, "droplets"))
 	w.must(err)
 	stacks := droplet.NewStacks(droplet.HostOptions{UID: testUID, GID: testUID})
 	w.sup, err = runtime.NewSupervisor(runtime.Config{
