@@ -86,9 +86,9 @@ type worker struct {
 }
 
 var (
-	_ services.Broker = (*Broker)(nil)
+	_ services.Broker          = (*Broker)(nil)
 	_ services.InstanceFetcher = (*Broker)(nil)
-	_ Host            = (*runtime.Supervisor)(nil)
+	_ Host                     = (*runtime.Supervisor)(nil)
 )
 
 // errSuperseded ends what is under way because something else is wished now.
