@@ -85,7 +85,7 @@ func newPlatform(t testing.TB) *platform {
 type databases struct{ *fakeBroker }
 
 // Catalog is the real one's: it needs nothing.
-func (databases) Catalog(ctx context.Context) ([]services.Offered, error) {
+func (databases) Catalog(ctx context.Context) ([]services.CatalogOffering, error) {
 	return new(builtin.Broker).Catalog(ctx)
 }
 

@@ -74,7 +74,7 @@ type Config struct {
 	Processes Processes
 	Exits     Exits
 	Logs      *logstream.Logs
-	Services  *services.Book
+	Services  *services.Marketplace
 	Auth      *auth.Server // who comes over the listener
 	Roles     *auth.Roles  // and what they may do
 

@@ -195,7 +195,7 @@ func (s *Server) addVisibility(r *http.Request) (any, error) {
 	return s.changeVisibility(r, s.c.Services.AddVisibility)
 }
 
-// visibilityChange is a method of the Book.
+// visibilityChange is a method of the Marketplace.
 type visibilityChange func(plan string, v services.Visibility, by app.Actor) (services.Plan, error)
 
 func (s *Server) changeVisibility(r *http.Request, change visibilityChange) (any, error) {

@@ -147,10 +147,10 @@ func (d *daemon) refusedURLs() ([]v3.RefusedURL, error) {
 
 // refusedURLs are the stored URLs of unknown origin that the policy refuses. A name
 // that has no address now is not among them.
-func refusedURLs(ctx context.Context, book *services.Book, policy *egress.Policy) (out []v3.RefusedURL, err error) {
+func refusedURLs(ctx context.Context, marketplace *services.Marketplace, policy *egress.Policy) (out []v3.RefusedURL, err error) {
 	ctx, cancel := context.WithTimeout(ctx, checkLimit/2) // doctor must get to know it
 	defer cancel()
-	all, err := book.StoredURLs()
+	all, err := marketplace.StoredURLs()
 	for _, u := range all {
 		refused, ok := errors.AsType[*egress.Refused](policy.CheckURL(ctx, u.URL))
 		if ok {

@@ -69,12 +69,12 @@ func oldStore(t testing.TB, root, broker, drain, front string) {
 		t.Fatal(err)
 	}
 	space := spaces[0].GUID
-	book := services.New(services.Config{DB: db, Registry: registry, Events: app.NewEvents(db)})
-	_, _, err = book.CreateBroker(services.NewBroker{Name: "old-broker", URL: "http://" + broker, Username: "user", Password: "pass", Space: space})
+	marketplace := services.New(services.Config{DB: db, Registry: registry, Events: app.NewEvents(db)})
+	_, _, err = marketplace.CreateBroker(services.NewBroker{Name: "old-broker", URL: "http://" + broker, Username: "user", Password: "pass", Space: space})
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, _, err = book.CreateInstance(services.NewInstance{
+	_, _, err = marketplace.CreateInstance(services.NewInstance{
 		Type: services.UserProvided, Name: "old-door", Space: space, SyslogDrain: "syslog://" + drain, RouteService: "https://" + front,
 	})
 	if err != nil {

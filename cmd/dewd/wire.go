@@ -65,7 +65,7 @@ type daemon struct {
 	roles     *auth.Roles
 	notify    *notifier
 	databases *builtin.Broker
-	services  *services.Book
+	services  *services.Marketplace
 	drains    *drain.Drains
 	refused   func() ([]v3.RefusedURL, error) // readRefused, once
 	api       *api.Server

@@ -101,11 +101,11 @@ func (w *world) bind(c course, binding string) credentials {
 	w.t.Helper()
 	p, err := w.broker.Binding(w.ctx(), services.BindingRequest{Action: services.Create, Binding: binding, Instance: guidOf(c)})
 	w.must(err)
-	if p.State != services.Succeeded || p.Bound == nil {
+	if p.State != services.Succeeded || p.Binding == nil {
 		w.t.Fatalf("binding = %+v", p)
 	}
 	var got credentials
-	w.must(json.Unmarshal(p.Bound.Credentials, &got))
+	w.must(json.Unmarshal(p.Binding.Credentials, &got))
 	return got
 }
 

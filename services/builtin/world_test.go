@@ -331,7 +331,7 @@ func (w *world) ask(r services.InstanceRequest) services.Progress {
 		if p.State != services.InProgress {
 			return nil
 		}
-		p, err = w.broker.Last(w.ctx(), services.LastRequest{Action: r.Action, Instance: r.Instance, Operation: p.Operation})
+		p, err = w.broker.LastOperation(w.ctx(), services.LastOperationRequest{Action: r.Action, Instance: r.Instance, Operation: p.Operation})
 		w.must(err)
 		return fmt.Errorf("%s: %s", p.State, p.Description)
 	})
