@@ -72,7 +72,7 @@ func runApps(ctx context.Context, bare bool, ask *client.Client, out *console) e
 		out.say("There are no apps yet; dew push makes one")
 		return nil
 	}
-	status, err := ask.Status(ctx)
+	status, err := ask.Daemon().Status(ctx)
 	if err != nil && !untold(err) {
 		return err
 	}
@@ -98,7 +98,7 @@ func urls(routes []string, router string) []string {
 
 // readApps reads all apps; with bare nobody asks how their instances do.
 func readApps(ctx context.Context, bare bool, ask *client.Client) ([]appRow, error) {
-	apps, err := ask.Apps(ctx)
+	apps, err := ask.Apps().List(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -110,7 +110,7 @@ func readApps(ctx context.Context, bare bool, ask *client.Client) ([]appRow, err
 	}
 	var ps []v3.Process
 	if !bare {
-		if ps, err = ask.AllProcesses(ctx); err != nil {
+		if ps, err = ask.Processes().All(ctx); err != nil {
 			return nil, err
 		}
 	}
@@ -127,7 +127,7 @@ func readApps(ctx context.Context, bare bool, ask *client.Client) ([]appRow, err
 		}
 		r.Processes = append(r.Processes, row)
 	}
-	routes, err := ask.Routes(ctx)
+	routes, err := ask.Routes().List(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -179,7 +179,7 @@ func runDelete(ctx context.Context, o deleteOptions, ask *client.Client, out *co
 			return err
 		}
 	}
-	a, err := ask.AppByName(ctx, o.Name)
+	a, err := ask.Apps().ByName(ctx, o.Name)
 	if missing := (*client.NoApp)(nil); errors.As(err, &missing) {
 		out.say("There is no app %s", o.Name)
 		return nil
@@ -194,11 +194,11 @@ func runDelete(ctx context.Context, o deleteOptions, ask *client.Client, out *co
 		}
 	}
 	defer out.wait("Deleting app %s", a.Name).end()
-	if err := ask.DeleteApp(ctx, a.GUID); err != nil {
+	if err := ask.Apps().Delete(ctx, a.GUID); err != nil {
 		return err
 	}
 	for _, r := range routes {
-		if err := ask.DeleteRoute(ctx, r.GUID); err != nil && !client.NotFound(err) {
+		if err := ask.Routes().Delete(ctx, r.GUID); err != nil && !client.NotFound(err) {
 			return fmt.Errorf("app %s is deleted; cannot delete its route %s: %w", a.Name, r.URL, err)
 		}
 	}
@@ -208,7 +208,7 @@ func runDelete(ctx context.Context, o deleteOptions, ask *client.Client, out *co
 
 // ownRoutes are the routes of an app; one that leads to others too is an error.
 func ownRoutes(ctx context.Context, a v3.App, ask *client.Client) ([]v3.Route, error) {
-	routes, err := ask.RoutesOf(ctx, a.GUID)
+	routes, err := ask.Routes().OfApp(ctx, a.GUID)
 	if err != nil {
 		return nil, err
 	}
@@ -230,7 +230,7 @@ func runRename(ctx context.Context, name, to string, ask *client.Client, out *co
 	if err != nil {
 		return err
 	}
-	if _, err := ask.UpdateApp(ctx, a.GUID, v3.UpdateApp{Name: &to}); err != nil {
+	if _, err := ask.Apps().Update(ctx, a.GUID, v3.UpdateApp{Name: &to}); err != nil {
 		return err
 	}
 	out.say("Renamed app %s to %s", name, to)

@@ -102,7 +102,7 @@ func runCreateBuildpack(ctx context.Context, o buildpackOptions, ask *client.Cli
 	}
 	defer b.close() //nolint:errcheck // only read
 	enabled := !o.Disable
-	made, err := ask.CreateBuildpack(ctx, v3.CreateBuildpack{Name: o.Name, Position: at, Enabled: &enabled})
+	made, err := ask.Bits().CreateBuildpack(ctx, v3.CreateBuildpack{Name: o.Name, Position: at, Enabled: &enabled})
 	if err != nil {
 		return fmt.Errorf("cannot create buildpack %s: %w", o.Name, err)
 	}
@@ -115,12 +115,12 @@ func runCreateBuildpack(ctx context.Context, o buildpackOptions, ask *client.Cli
 
 func sendBuildpack(ctx context.Context, to v3.Buildpack, path string, b *bits, ask *client.Client) error {
 	name := strings.TrimSuffix(filepath.Base(path), ".zip") + ".zip"
-	return ask.UploadBuildpack(ctx, to.GUID, name, func(w io.Writer) error { return writeZip(w, b.files, io.Discard) })
+	return ask.Bits().UploadBuildpack(ctx, to.GUID, name, func(w io.Writer) error { return writeZip(w, b.files, io.Discard) })
 }
 
 // findBuildpack finds a buildpack by name, and by stack where there are several.
 func findBuildpack(ctx context.Context, o buildpackOptions, ask *client.Client) (v3.Buildpack, error) {
-	all, err := ask.Buildpacks(ctx)
+	all, err := ask.Bits().Buildpacks(ctx)
 	if err != nil {
 		return v3.Buildpack{}, err
 	}
@@ -166,7 +166,7 @@ func runUpdateBuildpack(ctx context.Context, o buildpackOptions, ask *client.Cli
 	if lock != nil && *lock {
 		body.Locked = nil
 	}
-	if _, err := ask.UpdateBuildpack(ctx, b.GUID, body); err != nil {
+	if _, err := ask.Bits().UpdateBuildpack(ctx, b.GUID, body); err != nil {
 		return fmt.Errorf("cannot change buildpack %s: %w", o.Name, err)
 	}
 	if o.Path != "" {
@@ -180,7 +180,7 @@ func runUpdateBuildpack(ctx context.Context, o buildpackOptions, ask *client.Cli
 		}
 	}
 	if lock != nil && *lock {
-		if _, err := ask.UpdateBuildpack(ctx, b.GUID, v3.UpdateBuildpack{Locked: lock}); err != nil {
+		if _, err := ask.Bits().UpdateBuildpack(ctx, b.GUID, v3.UpdateBuildpack{Locked: lock}); err != nil {
 			return fmt.Errorf("cannot lock buildpack %s: %w", o.Name, err)
 		}
 	}
@@ -204,7 +204,7 @@ func runDeleteBuildpack(ctx context.Context, o buildpackOptions, ask *client.Cli
 		return err
 	}
 	defer out.wait("Deleting buildpack %s", o.Name).end()
-	if err := ask.DeleteBuildpack(ctx, b.GUID); err != nil {
+	if err := ask.Bits().DeleteBuildpack(ctx, b.GUID); err != nil {
 		return fmt.Errorf("cannot delete buildpack %s: %w", o.Name, err)
 	}
 	if left, err := findBuildpack(ctx, o, ask); err == nil && left.GUID == b.GUID {

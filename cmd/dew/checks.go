@@ -66,7 +66,7 @@ func runGetCheck(ctx context.Context, name string, of func(v3.Process) v3.Health
 	if err != nil {
 		return err
 	}
-	all, err := ask.Processes(ctx, a.GUID)
+	all, err := ask.Processes().List(ctx, a.GUID)
 	if err != nil {
 		return err
 	}
@@ -99,7 +99,7 @@ func runSetCheck(ctx context.Context, o checkOptions, ask *client.Client, out *c
 	if err != nil {
 		return err
 	}
-	all, err := ask.Processes(ctx, a.GUID)
+	all, err := ask.Processes().List(ctx, a.GUID)
 	if err != nil {
 		return err
 	}
@@ -117,7 +117,7 @@ func runSetCheck(ctx context.Context, o checkOptions, ask *client.Client, out *c
 	if o.Invocation != 0 {
 		change.Data.InvocationTimeout = v3.Set(v3.Int(o.Invocation))
 	}
-	if _, err := ask.UpdateProcess(ctx, all[i].GUID, v3.UpdateProcess{HealthCheck: change}); err != nil {
+	if _, err := ask.Processes().Update(ctx, all[i].GUID, v3.UpdateProcess{HealthCheck: change}); err != nil {
 		return fmt.Errorf("cannot change the health check of %s: %w", a.Name, err)
 	}
 	out.say("Process %s of app %s is asked by %s from its next start on (dew restart %s)", o.Process, a.Name, o.Type, a.Name)
@@ -131,7 +131,7 @@ type flagRow struct {
 
 // runFlags shows all flags, or the one with the name.
 func runFlags(ctx context.Context, name string, ask *client.Client, out *console) error {
-	all, err := ask.FeatureFlags(ctx)
+	all, err := ask.Daemon().FeatureFlags(ctx)
 	if err != nil {
 		return err
 	}
@@ -156,7 +156,7 @@ func flagState(enabled bool) string {
 }
 
 func runSetFlag(ctx context.Context, name string, enabled bool, ask *client.Client, out *console) error {
-	f, err := ask.SetFeatureFlag(ctx, name, enabled)
+	f, err := ask.Daemon().SetFeatureFlag(ctx, name, enabled)
 	if err != nil {
 		return fmt.Errorf("cannot switch feature flag %s: %w", name, err)
 	}

@@ -45,7 +45,7 @@ type clientRow struct {
 }
 
 func runClients(ctx context.Context, w where) error {
-	all, err := w.ask.OAuthClients(ctx)
+	all, err := w.ask.Users().OAuthClients(ctx)
 	if err != nil {
 		return err
 	}
@@ -83,7 +83,7 @@ func runCreateClient(ctx context.Context, o clientOptions, w where) error {
 	if err != nil {
 		return err
 	}
-	_, err = w.ask.CreateOAuthClient(ctx, client.OAuthClient{
+	_, err = w.ask.Users().CreateOAuthClient(ctx, client.OAuthClient{
 		ID: o.Name, Name: o.Name, Secret: secret, GrantTypes: []string{"client_credentials"}, Authorities: o.Authorities, Scopes: []string{"uaa.none"},
 	})
 	if e := (*client.Error)(nil); errors.As(err, &e) && e.Status == http.StatusConflict {
@@ -103,7 +103,7 @@ func runDeleteClient(ctx context.Context, o deleteOptions, w where) error {
 			return err
 		}
 	}
-	err := w.ask.DeleteOAuthClient(ctx, o.Name)
+	err := w.ask.Users().DeleteOAuthClient(ctx, o.Name)
 	if gone(err) {
 		w.out.say("There is no client %s", o.Name)
 		return nil

@@ -91,7 +91,7 @@ func (g *global) names(ctx context.Context, v verb, kind string) []string {
 	case "RESOURCE":
 		return namesOf(labelKinds, func(k labelKind) string { return k.name })
 	case "FLAG":
-		all, _ := ask.FeatureFlags(ctx)
+		all, _ := ask.Daemon().FeatureFlags(ctx)
 		return namesOf(all, func(f v3.FeatureFlag) string { return f.Name })
 	}
 	k, err := labelOptions{Kind: labelledAs(kind)}.kind()
@@ -124,21 +124,21 @@ func (g *global) ofService(ctx context.Context, name, kind string) []string {
 	if err != nil {
 		return nil
 	}
-	i, err := ask.ServiceByName(ctx, name)
+	i, err := ask.Services().ByName(ctx, name)
 	if err != nil {
 		return nil
 	}
 	if kind == "KEY" {
-		keys, _ := ask.Bindings(ctx, client.BindingQuery{Type: v3.BindingKey, Instance: i.GUID})
+		keys, _ := ask.Services().Bindings(ctx, client.BindingQuery{Type: v3.BindingKey, Instance: i.GUID})
 		return namesOf(keys, bindingName)
 	}
-	all, _ := ask.Snapshots(ctx, i.GUID)
+	all, _ := ask.Services().Snapshots(ctx, i.GUID)
 	return namesOf(all, func(s v3.ServiceSnapshot) string { return s.GUID })
 }
 
 // offered are the names of offerings, or of the plans of the one that was typed.
 func (g *global) offered(ctx context.Context, ask *client.Client, kind string) []string {
-	m, err := ask.Marketplace(ctx, client.MarketplaceQuery{})
+	m, err := ask.Market().Search(ctx, client.MarketplaceQuery{})
 	if err != nil {
 		return nil
 	}

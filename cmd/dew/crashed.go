@@ -49,7 +49,7 @@ func crashedLogin(ctx context.Context, in inside, ask *client.Client) (string, e
 	if err != nil {
 		return "", err
 	}
-	crashes, err := ask.Crashes(ctx, a.GUID)
+	crashes, err := ask.Processes().Crashes(ctx, a.GUID)
 	if err != nil {
 		return "", err
 	}

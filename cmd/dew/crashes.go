@@ -70,7 +70,7 @@ func runCrashes(ctx context.Context, o crashesOptions, ask *client.Client, out *
 	if err != nil {
 		return err
 	}
-	crashes, total, err := ask.NewestCrashes(ctx, a.GUID, o.Count)
+	crashes, total, err := ask.Processes().NewestCrashes(ctx, a.GUID, o.Count)
 	if err != nil {
 		return err
 	}
@@ -177,7 +177,7 @@ func runKill(ctx context.Context, o killOptions, ask *client.Client, out *consol
 			return err
 		}
 	}
-	if err := ask.Kill(ctx, p.GUID, v3.Kill{Index: o.Index, Sidecar: o.Sidecar, Signal: signal}); err != nil {
+	if err := ask.Processes().Kill(ctx, p.GUID, v3.Kill{Index: o.Index, Sidecar: o.Sidecar, Signal: signal}); err != nil {
 		return fmt.Errorf("cannot signal %s in instance %d of %s: %w", victim, o.Index, a.Name, err)
 	}
 	out.say("Sent SIG%s to %s in instance %d of app %s", signal, victim, o.Index, a.Name)
@@ -203,7 +203,7 @@ func signalName(s string) (string, error) {
 }
 
 func findProcess(ctx context.Context, a v3.App, processType string, ask *client.Client) (v3.Process, error) {
-	ps, err := ask.Processes(ctx, a.GUID)
+	ps, err := ask.Processes().List(ctx, a.GUID)
 	if err != nil {
 		return v3.Process{}, err
 	}
@@ -218,7 +218,7 @@ func findProcess(ctx context.Context, a v3.App, processType string, ask *client.
 }
 
 func checkSidecar(ctx context.Context, p v3.Process, name string, ask *client.Client) error {
-	sidecars, err := ask.Sidecars(ctx, p.GUID)
+	sidecars, err := ask.Processes().Sidecars(ctx, p.GUID)
 	if err != nil {
 		return err
 	}

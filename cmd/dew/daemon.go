@@ -57,7 +57,7 @@ func runVersion(out *console) error {
 }
 
 func runStatus(ctx context.Context, ask *client.Client, out *console) error {
-	s, err := ask.Status(ctx)
+	s, err := ask.Daemon().Status(ctx)
 	if err != nil {
 		return err
 	}
@@ -111,11 +111,11 @@ type credentials struct {
 }
 
 func runCredentials(ctx context.Context, w where) error {
-	cr, err := w.ask.Credentials(ctx)
+	cr, err := w.ask.Daemon().Credentials(ctx)
 	if err != nil {
 		return err
 	}
-	s, err := w.ask.Status(ctx)
+	s, err := w.ask.Daemon().Status(ctx)
 	if err != nil {
 		return err
 	}
@@ -154,11 +154,11 @@ func shellWord(text string) string {
 
 // runShutdown lets the daemon leave and waits until it has.
 func runShutdown(ctx context.Context, s v3.Shutdown, ask *client.Client, out *console) error {
-	before, err := ask.Status(ctx)
+	before, err := ask.Daemon().Status(ctx)
 	if err != nil {
 		return err
 	}
-	if err := ask.Shutdown(ctx, s); err != nil {
+	if err := ask.Daemon().Shutdown(ctx, s); err != nil {
 		return err
 	}
 	ctx, cancel := context.WithTimeoutCause(ctx, leaveTime, &failure{
@@ -167,7 +167,7 @@ func runShutdown(ctx context.Context, s v3.Shutdown, ask *client.Client, out *co
 	defer cancel()
 	defer out.wait("Waiting until the daemon has ended").end()
 	err = client.Poll(ctx, func() (bool, error) {
-		_, err := ask.Root(ctx)
+		_, err := ask.Daemon().Root(ctx)
 		if u := (*client.Unreachable)(nil); errors.As(err, &u) {
 			return !alive(before.PID), nil // it closes its door first
 		}

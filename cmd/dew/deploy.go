@@ -117,7 +117,7 @@ func deploy(ctx context.Context, a v3.App, o order, ask *client.Client, out *con
 	}
 	out.say("Deploying app %s, %s…", a.Name, o.options.Strategy)
 	began := time.Now()
-	d, err := ask.CreateDeployment(ctx, body)
+	d, err := ask.Apps().CreateDeployment(ctx, body)
 	if e := (*client.Error)(nil); errors.As(err, &e) && e.Status == http.StatusUnprocessableEntity {
 		return appView{}, &failure{status: statusCrashed, err: fmt.Errorf("cannot deploy %s: %w", a.Name, err)}
 	}
@@ -149,7 +149,7 @@ func awaitRollout(ctx context.Context, a v3.App, r rollout, ask *client.Client, 
 	default:
 		return readView(ctx, ask, a)
 	}
-	if cerr := ask.CancelDeployment(ctx, r.deployment.GUID); cerr != nil {
+	if cerr := ask.Apps().CancelDeployment(ctx, r.deployment.GUID); cerr != nil {
 		return appView{}, errors.Join(err, cerr)
 	}
 	out.say("The deployment is cancelled; app %s goes on as before", a.Name)
@@ -167,7 +167,7 @@ func waitDeployed(ctx context.Context, a v3.App, r rollout, ask *client.Client, 
 	defer wait.end()
 	done := false
 	err := client.Poll(bounded, func() (bool, error) {
-		d, err := ask.Deployment(bounded, r.deployment.GUID)
+		d, err := ask.Apps().Deployment(bounded, r.deployment.GUID)
 		if err != nil {
 			return false, err
 		}
@@ -201,7 +201,7 @@ func landed(a v3.App, d v3.Deployment) (bool, error) {
 // firstRuns tells whether a new instance runs; all of them crashed is an error.
 func firstRuns(ctx context.Context, d v3.Deployment, ask *client.Client) (bool, error) {
 	for _, p := range d.NewProcesses {
-		stats, err := ask.Stats(ctx, p.GUID)
+		stats, err := ask.Processes().Stats(ctx, p.GUID)
 		if client.NotFound(err) {
 			return false, nil
 		}
@@ -288,7 +288,7 @@ func moving(ctx context.Context, name string, ask *client.Client) (v3.App, v3.De
 	if err != nil {
 		return a, v3.Deployment{}, err
 	}
-	d, found, err := ask.ActiveDeployment(ctx, a.GUID)
+	d, found, err := ask.Apps().ActiveDeployment(ctx, a.GUID)
 	if err == nil && !found {
 		err = fmt.Errorf("app %s has no deployment under way", a.Name)
 	}
@@ -300,7 +300,7 @@ func runCancel(ctx context.Context, name string, ask *client.Client, out *consol
 	if err != nil {
 		return err
 	}
-	if err := ask.CancelDeployment(ctx, d.GUID); err != nil {
+	if err := ask.Apps().CancelDeployment(ctx, d.GUID); err != nil {
 		return err
 	}
 	out.say("Cancelling the deployment of app %s", a.Name)
@@ -317,7 +317,7 @@ func runContinue(ctx context.Context, o continueOptions, ask *client.Client, out
 	if err != nil {
 		return err
 	}
-	if err := ask.ContinueDeployment(ctx, d.GUID); err != nil {
+	if err := ask.Apps().ContinueDeployment(ctx, d.GUID); err != nil {
 		return err
 	}
 	out.say("Continuing the deployment of app %s…", a.Name)
@@ -336,14 +336,14 @@ func runRevisions(ctx context.Context, name string, ask *client.Client, out *con
 	if err != nil {
 		return err
 	}
-	all, err := ask.Revisions(ctx, a.GUID)
+	all, err := ask.Apps().Revisions(ctx, a.GUID)
 	if err != nil {
 		return err
 	}
 	if out.json {
 		return out.encode(all)
 	}
-	deployed, err := ask.DeployedRevisions(ctx, a.GUID)
+	deployed, err := ask.Apps().DeployedRevisions(ctx, a.GUID)
 	if err != nil {
 		return err
 	}
@@ -373,7 +373,7 @@ func runRevision(ctx context.Context, o revisionOptions, ask *client.Client, out
 	if err != nil {
 		return err
 	}
-	deployed, err := ask.DeployedRevisions(ctx, a.GUID)
+	deployed, err := ask.Apps().DeployedRevisions(ctx, a.GUID)
 	if err != nil {
 		return err
 	}
@@ -389,7 +389,7 @@ func runRevision(ctx context.Context, o revisionOptions, ask *client.Client, out
 		return out.encode(shown)
 	}
 	for _, v := range shown {
-		env, err := ask.RevisionEnv(ctx, v.GUID)
+		env, err := ask.Apps().RevisionEnv(ctx, v.GUID)
 		if err != nil {
 			return err
 		}
@@ -399,7 +399,7 @@ func runRevision(ctx context.Context, o revisionOptions, ask *client.Client, out
 }
 
 func revisionOf(ctx context.Context, a v3.App, version int, ask *client.Client) (v3.Revision, error) {
-	v, found, err := ask.RevisionAt(ctx, a.GUID, version)
+	v, found, err := ask.Apps().RevisionAt(ctx, a.GUID, version)
 	if err == nil && !found {
 		err = &failure{status: statusFailed, err: fmt.Errorf("app %s has no revision %d", a.Name, version), todo: "dew revisions " + a.Name + " lists them"}
 	}

@@ -41,7 +41,7 @@ func runCreatePrivate(ctx context.Context, o privateDomain, w where) error {
 	if err != nil {
 		return err
 	}
-	d, err := w.ask.DomainByName(ctx, o.Name)
+	d, err := w.ask.Routes().DomainByName(ctx, o.Name)
 	if err == nil && d.Relationships.Organization.ID() == org.GUID {
 		w.out.say("Domain %s exists already", o.Name)
 		return nil
@@ -50,7 +50,7 @@ func runCreatePrivate(ctx context.Context, o privateDomain, w where) error {
 		return err
 	}
 	owner := v3.To(org.GUID)
-	_, err = w.ask.CreateDomain(ctx, v3.CreateDomain{Name: o.Name, Relationships: &v3.CreateDomainRelationships{Organization: &owner}})
+	_, err = w.ask.Routes().CreateDomain(ctx, v3.CreateDomain{Name: o.Name, Relationships: &v3.CreateDomainRelationships{Organization: &owner}})
 	if err != nil {
 		return fmt.Errorf("cannot create domain %s: %w", o.Name, err)
 	}
@@ -76,7 +76,7 @@ func removeDomain(ctx context.Context, o deleteOptions, right func(v3.Domain) er
 	if ok, err := sure(ctx, w.out, o.Force, "Delete domain "+o.Name+" with all its routes"); err != nil || !ok {
 		return err
 	}
-	d, err := w.ask.DomainByName(ctx, o.Name)
+	d, err := w.ask.Routes().DomainByName(ctx, o.Name)
 	if isMissing(err) {
 		w.out.say("There is no domain %s", o.Name)
 		return nil
@@ -87,7 +87,7 @@ func removeDomain(ctx context.Context, o deleteOptions, right func(v3.Domain) er
 	if err := right(d); err != nil {
 		return err
 	}
-	if err := w.ask.DeleteDomain(ctx, d.GUID); err != nil {
+	if err := w.ask.Routes().DeleteDomain(ctx, d.GUID); err != nil {
 		return fmt.Errorf("cannot delete domain %s: %w", d.Name, err)
 	}
 	w.out.say("Deleted domain %s", d.Name)
@@ -112,7 +112,7 @@ func runShareDomain(ctx context.Context, o privateDomain, w where) error {
 	if err != nil {
 		return err
 	}
-	if err := w.ask.ShareDomain(ctx, d.GUID, org.GUID); err != nil {
+	if err := w.ask.Routes().ShareDomain(ctx, d.GUID, org.GUID); err != nil {
 		return fmt.Errorf("cannot share domain %s: %w", d.Name, err)
 	}
 	w.out.say("Org %s may have routes in domain %s", org.Name, d.Name)
@@ -128,7 +128,7 @@ func runUnshareDomain(ctx context.Context, o privateDomain, w where) error {
 		w.out.say("Domain %s is not shared with org %s", d.Name, org.Name)
 		return nil
 	}
-	if err := w.ask.UnshareDomain(ctx, d.GUID, org.GUID); err != nil {
+	if err := w.ask.Routes().UnshareDomain(ctx, d.GUID, org.GUID); err != nil {
 		return fmt.Errorf("cannot unshare domain %s: %w", d.Name, err)
 	}
 	w.out.say("Org %s may not have routes in domain %s any more", org.Name, d.Name)

@@ -98,7 +98,7 @@ func (g *global) tokens(d door) (*sessionTokens, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &sessionTokens{url: d.url, memory: d.memory, script: d.script, login: plain.Login, now: d.past}, nil
+	return &sessionTokens{url: d.url, memory: d.memory, script: d.script, login: plain.Users().Login, now: d.past}, nil
 }
 
 // anonymous gives a client that signs nothing.
@@ -153,7 +153,7 @@ func resolve(ctx context.Context, ask *client.Client, target place) (place, erro
 	if target.SpaceGUID == "" {
 		return target, nil
 	}
-	s, err := ask.Space(ctx, target.SpaceGUID)
+	s, err := ask.Orgs().Space(ctx, target.SpaceGUID)
 	if isMissing(err) {
 		return place{}, &failure{
 			status: statusFailed, err: fmt.Errorf("the targeted space %s of org %s is gone, or is not for you any more", target.Space, target.Org),
@@ -178,14 +178,14 @@ func effective(ctx context.Context, w where) place {
 
 func firstPlace(ctx context.Context, ask *client.Client) (place, error) {
 	nowhere := &failure{status: statusFailed, err: errors.New("no org and space are targeted"), todo: "dew target -o ORG -s SPACE; dew orgs lists the orgs"}
-	o, err := ask.OrganizationByName(ctx, firstOrg)
+	o, err := ask.Orgs().ByName(ctx, firstOrg)
 	if isMissing(err) {
 		return place{}, nowhere
 	}
 	if err != nil {
 		return place{}, err
 	}
-	s, err := ask.SpaceByName(ctx, o.GUID, firstSpace)
+	s, err := ask.Orgs().SpaceByName(ctx, o.GUID, firstSpace)
 	if isMissing(err) {
 		return place{}, nowhere
 	}

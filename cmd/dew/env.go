@@ -37,7 +37,7 @@ func runEnv(ctx context.Context, name string, ask *client.Client, out *console) 
 	if err != nil {
 		return err
 	}
-	e, err := ask.Env(ctx, a.GUID)
+	e, err := ask.Apps().Env(ctx, a.GUID)
 	if err != nil {
 		return err
 	}
@@ -73,7 +73,7 @@ func runSetEnv(ctx context.Context, o setEnvOptions, ask *client.Client, out *co
 	if o.Value == "" {
 		value = nil
 	}
-	if err := ask.UpdateEnv(ctx, a.GUID, map[string]*string{o.Name: value}); err != nil {
+	if err := ask.Apps().UpdateEnv(ctx, a.GUID, map[string]*string{o.Name: value}); err != nil {
 		return err
 	}
 	out.say("Set %s of app %s; running instances see it after dew restart %s", o.Name, a.Name, a.Name)
@@ -85,7 +85,7 @@ func runUnsetEnv(ctx context.Context, name, variable string, ask *client.Client,
 	if err != nil {
 		return err
 	}
-	e, err := ask.Env(ctx, a.GUID)
+	e, err := ask.Apps().Env(ctx, a.GUID)
 	if err != nil {
 		return err
 	}
@@ -93,7 +93,7 @@ func runUnsetEnv(ctx context.Context, name, variable string, ask *client.Client,
 		out.say("App %s has no variable %s", a.Name, variable)
 		return nil
 	}
-	if err := ask.UpdateEnv(ctx, a.GUID, map[string]*string{variable: nil}); err != nil {
+	if err := ask.Apps().UpdateEnv(ctx, a.GUID, map[string]*string{variable: nil}); err != nil {
 		return err
 	}
 	out.say("Removed %s of app %s; running instances lose it after dew restart %s", variable, a.Name, a.Name)

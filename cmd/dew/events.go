@@ -16,7 +16,7 @@ func runEvents(ctx context.Context, name string, ask *client.Client, out *consol
 	if err != nil {
 		return err
 	}
-	events, err := ask.Events(ctx, a.GUID, newEvents)
+	events, err := ask.Apps().Events(ctx, a.GUID, newEvents)
 	if err != nil {
 		return err
 	}

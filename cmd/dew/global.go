@@ -169,12 +169,12 @@ func jsonFlag() cli.Flag { return boolFlag("json", "write the data as JSON to st
 
 // findApp finds an app by name; the error offers a name that is near.
 func findApp(ctx context.Context, ask *client.Client, name string) (v3.App, error) {
-	a, err := ask.AppByName(ctx, name)
+	a, err := ask.Apps().ByName(ctx, name)
 	missing := (*client.NoApp)(nil)
 	if !errors.As(err, &missing) {
 		return a, err
 	}
-	all, lerr := ask.Apps(ctx)
+	all, lerr := ask.Apps().List(ctx)
 	if lerr != nil {
 		return a, lerr
 	}

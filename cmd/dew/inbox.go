@@ -84,22 +84,22 @@ func runInbox(ctx context.Context, o inboxOptions, ask *client.Client, out *cons
 func findMail(ctx context.Context, id string, ask *client.Client) (v3.Mail, error) {
 	number, err := strconv.ParseUint(id, 10, 64)
 	if err != nil || number == 0 {
-		return ask.Mail(ctx, id)
+		return ask.Daemon().Mail(ctx, id)
 	}
-	in, err := ask.Inbox(ctx, client.MailFilter{After: number - 1})
+	in, err := ask.Daemon().Inbox(ctx, client.MailFilter{After: number - 1})
 	if err != nil {
 		return v3.Mail{}, err
 	}
 	for _, m := range in.Mails {
 		if m.Seq == number {
-			return ask.Mail(ctx, m.ID)
+			return ask.Daemon().Mail(ctx, m.ID)
 		}
 	}
-	return ask.Mail(ctx, id)
+	return ask.Daemon().Mail(ctx, id)
 }
 
 func openInbox(ctx context.Context, ask *client.Client, out *console) error {
-	link, err := ask.InboxLink(ctx)
+	link, err := ask.Daemon().InboxLink(ctx)
 	if err != nil {
 		return err
 	}
@@ -112,7 +112,7 @@ func openInbox(ctx context.Context, ask *client.Client, out *console) error {
 }
 
 func listInbox(ctx context.Context, f client.MailFilter, ask *client.Client, out *console) error {
-	in, err := ask.Inbox(ctx, f)
+	in, err := ask.Daemon().Inbox(ctx, f)
 	if err != nil {
 		return err
 	}
@@ -141,7 +141,7 @@ func waitInbox(ctx context.Context, o inboxOptions, ask *client.Client, out *con
 	late := &failure{status: statusTimeout, err: fmt.Errorf("no such mail came within %s", o.Timeout), todo: "dew inbox lists the mails that came"}
 	bounded, cancel := context.WithTimeoutCause(ctx, o.Timeout, late)
 	defer cancel()
-	m, err := ask.WaitForMail(bounded, o.Filter)
+	m, err := ask.Daemon().WaitForMail(bounded, o.Filter)
 	if err != nil && bounded.Err() != nil && ctx.Err() == nil && errors.Is(context.Cause(bounded), late) {
 		return late
 	}

@@ -72,7 +72,7 @@ func runSegments(ctx context.Context, _ segmentOptions, w where) error {
 	}
 	rows, table := []segmentRow{}, [][]string{{"name", "orgs"}}
 	for _, s := range all {
-		orgs, err := w.ask.SegmentOrgs(ctx, s.GUID)
+		orgs, err := w.ask.Orgs().SegmentOrgs(ctx, s.GUID)
 		if err != nil {
 			return err
 		}
@@ -84,7 +84,7 @@ func runSegments(ctx context.Context, _ segmentOptions, w where) error {
 
 // segmentAt is the name of the segment that is set at a path; empty for none.
 func segmentAt(ctx context.Context, path string, w where) (string, error) {
-	guid, err := w.ask.Segment(ctx, path)
+	guid, err := w.ask.Orgs().Segment(ctx, path)
 	if err != nil || guid == "" {
 		return "", err
 	}
@@ -144,7 +144,7 @@ func runSetSegment(ctx context.Context, o segmentOptions, w where) error {
 		}
 		guid = s.GUID
 	}
-	err = w.ask.SetSegment(ctx, path, guid)
+	err = w.ask.Orgs().SetSegment(ctx, path, guid)
 	if answers(err, "entitled") {
 		org := who
 		if o.Space != "" {

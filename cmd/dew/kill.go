@@ -23,7 +23,7 @@ type killed struct {
 
 // instanceAt returns the guid of the instance that a process has at an index.
 func instanceAt(ctx context.Context, p v3.Process, index int, ask *client.Client) (string, error) {
-	stats, err := ask.Stats(ctx, p.GUID)
+	stats, err := ask.Processes().Stats(ctx, p.GUID)
 	if err != nil {
 		return "", err
 	}
@@ -44,7 +44,7 @@ func (k killed) await(ctx context.Context, ask *client.Client, out *console) err
 	})
 	defer cancel()
 	err := client.Poll(ctx, func() (bool, error) {
-		crashes, _, err := ask.NewestCrashes(ctx, k.app.GUID, firstCrashes)
+		crashes, _, err := ask.Processes().NewestCrashes(ctx, k.app.GUID, firstCrashes)
 		if err != nil {
 			return false, err
 		}
@@ -64,7 +64,7 @@ func (k killed) await(ctx context.Context, ask *client.Client, out *console) err
 // restarted tells whether another instance runs in the place of the one that crashed,
 // or waits for its turn.
 func (k killed) restarted(ctx context.Context, ask *client.Client, out *console) (bool, error) {
-	stats, err := ask.Stats(ctx, k.process.GUID)
+	stats, err := ask.Processes().Stats(ctx, k.process.GUID)
 	if err != nil {
 		return false, err
 	}

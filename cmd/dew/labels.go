@@ -29,12 +29,12 @@ type labelKind struct {
 // labelKinds are all kinds whose things have names.
 var labelKinds = []labelKind{
 	{"app", "apps", func(ctx context.Context, _ labelOptions, w where) ([]thing, error) {
-		all, err := w.ask.Apps(ctx)
+		all, err := w.ask.Apps().List(ctx)
 		return things(all, func(a v3.App) thing { return thing{a.Name, a.GUID} }), err
 	}},
 	{"buildpack", "buildpacks", labelledBuildpacks},
 	{"domain", "domains", func(ctx context.Context, _ labelOptions, w where) ([]thing, error) {
-		all, err := w.ask.Domains(ctx)
+		all, err := w.ask.Routes().Domains(ctx)
 		return things(all, func(d v3.Domain) thing { return thing{d.Name, d.GUID} }), err
 	}},
 	{"isolation-segment", "isolation_segments", func(ctx context.Context, _ labelOptions, w where) ([]thing, error) {
@@ -42,23 +42,23 @@ var labelKinds = []labelKind{
 		return things(all, func(s v3.IsolationSegment) thing { return thing{s.Name, s.GUID} }), err
 	}},
 	{"org", "organizations", func(ctx context.Context, _ labelOptions, w where) ([]thing, error) {
-		all, err := w.ask.Organizations(ctx)
+		all, err := w.ask.Orgs().List(ctx)
 		return things(all, func(o v3.Organization) thing { return thing{o.Name, o.GUID} }), err
 	}},
 	{"route", "routes", func(ctx context.Context, _ labelOptions, w where) ([]thing, error) {
-		all, err := w.ask.Routes(ctx)
+		all, err := w.ask.Routes().List(ctx)
 		return things(all, func(r v3.Route) thing { return thing{r.URL, r.GUID} }), err
 	}},
 	{"service-broker", "service_brokers", func(ctx context.Context, _ labelOptions, w where) ([]thing, error) {
-		all, err := w.ask.ServiceBrokers(ctx)
+		all, err := w.ask.Market().Brokers(ctx)
 		return things(all, func(b v3.ServiceBroker) thing { return thing{b.Name, b.GUID} }), err
 	}},
 	{"service-instance", "service_instances", func(ctx context.Context, _ labelOptions, w where) ([]thing, error) {
-		all, err := w.ask.Services(ctx)
+		all, err := w.ask.Services().List(ctx)
 		return things(all, func(i v3.ServiceInstance) thing { return thing{i.Name, i.GUID} }), err
 	}},
 	{"service-offering", "service_offerings", func(ctx context.Context, o labelOptions, w where) ([]thing, error) {
-		all, err := w.ask.ServiceOfferings(ctx, "", o.Broker)
+		all, err := w.ask.Market().Offerings(ctx, "", o.Broker)
 		return things(all, func(f v3.ServiceOffering) thing { return thing{f.Name, f.GUID} }), err
 	}},
 	{"service-plan", "service_plans", labelledPlans},
@@ -67,15 +67,15 @@ var labelKinds = []labelKind{
 		if err != nil {
 			return nil, err
 		}
-		all, err := w.ask.SpacesOf(ctx, org.GUID)
+		all, err := w.ask.Orgs().SpacesOf(ctx, org.GUID)
 		return things(all, func(s v3.Space) thing { return thing{s.Name, s.GUID} }), err
 	}},
 	{"stack", "stacks", func(ctx context.Context, _ labelOptions, w where) ([]thing, error) {
-		all, err := w.ask.Stacks(ctx)
+		all, err := w.ask.Bits().Stacks(ctx)
 		return things(all, func(s v3.Stack) thing { return thing{s.Name, s.GUID} }), err
 	}},
 	{"user", "users", func(ctx context.Context, _ labelOptions, w where) ([]thing, error) {
-		all, err := w.ask.Users(ctx)
+		all, err := w.ask.Users().List(ctx)
 		return things(all, func(u v3.User) thing { return thing{userName(u), u.GUID} }), err
 	}},
 }
@@ -89,7 +89,7 @@ func things[T any](all []T, of func(T) thing) []thing {
 }
 
 func labelledBuildpacks(ctx context.Context, o labelOptions, w where) ([]thing, error) {
-	all, err := w.ask.Buildpacks(ctx)
+	all, err := w.ask.Bits().Buildpacks(ctx)
 	all = slices.DeleteFunc(all, func(b v3.Buildpack) bool {
 		return o.Stack != "" && (b.Stack == nil || *b.Stack != o.Stack) || o.Lifecycle != "" && b.Lifecycle != o.Lifecycle
 	})
@@ -97,11 +97,11 @@ func labelledBuildpacks(ctx context.Context, o labelOptions, w where) ([]thing, 
 }
 
 func labelledPlans(ctx context.Context, o labelOptions, w where) ([]thing, error) {
-	offerings, err := w.ask.ServiceOfferings(ctx, o.Offering, o.Broker)
+	offerings, err := w.ask.Market().Offerings(ctx, o.Offering, o.Broker)
 	if err != nil {
 		return nil, err
 	}
-	plans, err := w.ask.ServicePlans(ctx, "")
+	plans, err := w.ask.Market().Plans(ctx, "")
 	plans = slices.DeleteFunc(plans, func(p v3.ServicePlan) bool {
 		return !slices.ContainsFunc(offerings, func(f v3.ServiceOffering) bool { return f.GUID == p.Relationships.ServiceOffering.ID() })
 	})
@@ -182,7 +182,7 @@ func runLabels(ctx context.Context, o labelOptions, w where) error {
 	if err != nil {
 		return err
 	}
-	labels, err := w.ask.Labels(ctx, path)
+	labels, err := w.ask.Daemon().Labels(ctx, path)
 	if err != nil {
 		return err
 	}
@@ -218,7 +218,7 @@ func changeLabels(ctx context.Context, o labelOptions, labels map[string]*string
 	if err != nil {
 		return err
 	}
-	if err := w.ask.SetLabels(ctx, path, labels); err != nil {
+	if err := w.ask.Daemon().SetLabels(ctx, path, labels); err != nil {
 		return fmt.Errorf("cannot change the labels of %s %s: %w", o.Kind, o.Name, err)
 	}
 	w.out.say("Changed the labels of %s %s", o.Kind, o.Name)

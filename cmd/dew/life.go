@@ -88,7 +88,7 @@ func begin(ctx context.Context, a v3.App, action client.Action, ask *client.Clie
 		return err
 	}
 	if droplet != "" {
-		if err := ask.SetDroplet(ctx, a.GUID, droplet); err != nil {
+		if err := ask.Bits().SetDroplet(ctx, a.GUID, droplet); err != nil {
 			return err
 		}
 	}
@@ -99,11 +99,11 @@ func begin(ctx context.Context, a v3.App, action client.Action, ask *client.Clie
 // unstaged stages the newest package of an app, if no build has. It returns the guid
 // of the droplet, or nothing.
 func unstaged(ctx context.Context, a v3.App, ask *client.Client, out *console) (string, error) {
-	pkg, ok, err := ask.NewestPackage(ctx, a.GUID)
+	pkg, ok, err := ask.Bits().NewestPackage(ctx, a.GUID)
 	if err != nil || !ok {
 		return "", err
 	}
-	builds, err := ask.StagedBuilds(ctx, a.GUID)
+	builds, err := ask.Bits().StagedBuilds(ctx, a.GUID)
 	if err != nil {
 		return "", err
 	}
@@ -135,7 +135,7 @@ func runStop(ctx context.Context, name string, ask *client.Client, out *console)
 		return nil
 	}
 	wait := out.wait("Stopping app %s", a.Name)
-	a, err = ask.Act(ctx, a.GUID, client.Stop)
+	a, err = ask.Apps().Act(ctx, a.GUID, client.Stop)
 	wait.end()
 	if err != nil {
 		return err
@@ -152,7 +152,7 @@ func runRestage(ctx context.Context, o replaceOptions, ask *client.Client, out *
 	if err != nil {
 		return err
 	}
-	pkg, ok, err := ask.NewestPackage(ctx, a.GUID)
+	pkg, ok, err := ask.Bits().NewestPackage(ctx, a.GUID)
 	if err != nil {
 		return err
 	}
@@ -167,7 +167,7 @@ func runRestage(ctx context.Context, o replaceOptions, ask *client.Client, out *
 	if o.Deploy.gradual() {
 		return deployAndShow(ctx, a, order{options: o.Deploy, droplet: droplet}, ask, out)
 	}
-	if err := ask.SetDroplet(ctx, a.GUID, droplet); err != nil {
+	if err := ask.Bits().SetDroplet(ctx, a.GUID, droplet); err != nil {
 		return err
 	}
 	out.say("Starting app %s…", a.Name)
@@ -186,7 +186,7 @@ func runRestartInstance(ctx context.Context, o instanceOptions, ask *client.Clie
 	if err != nil {
 		return err
 	}
-	if err := ask.RestartInstance(ctx, a.GUID, o.Process, o.Index); err != nil {
+	if err := ask.Processes().RestartInstance(ctx, a.GUID, o.Process, o.Index); err != nil {
 		return fmt.Errorf("cannot restart instance %d of process %s of %s: %w", o.Index, o.Process, o.Name, err)
 	}
 	out.say("Restarting instance %d of process %s of app %s", o.Index, o.Process, a.Name)

@@ -155,7 +155,7 @@ func (g *global) lastURL(ctx context.Context, d door) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	s, err := plain.Status(ctx)
+	s, err := plain.Daemon().Status(ctx)
 	if err != nil || s.API == "" {
 		return "", usage("which daemon? Give its address: dew login http://127.0.0.1:8484")
 	}
@@ -191,7 +191,7 @@ func (g *global) greet(ctx context.Context, d door) (*client.Client, error) {
 	if u, err := url.Parse(d.url); err == nil && u.Scheme == "http" && !isLoopback(u.Hostname()) {
 		g.out.warn("passwords and tokens go to " + d.url + " in the clear")
 	}
-	r, err := plain.Root(ctx)
+	r, err := plain.Daemon().Root(ctx)
 	if err == nil && r.Links.CloudControllerV3 == nil {
 		err = fmt.Errorf("there is no Cloud Foundry API at %s", d.url)
 	}
@@ -226,7 +226,7 @@ func (g *global) authenticate(ctx context.Context, o loginOptions, d door, plain
 		if o.Client {
 			grant = client.Grant{Client: user, Secret: password}
 		}
-		token, err := plain.Login(ctx, grant)
+		token, err := plain.Users().Login(ctx, grant)
 		if err == nil {
 			s.take(token)
 			s.User, s.Client = grant.User, grant.Client
@@ -329,7 +329,7 @@ func (g *global) showAPI(ctx context.Context, d door) error {
 	if d.url == "" {
 		v.Socket = plain.Door()
 	}
-	r, err := plain.Root(ctx)
+	r, err := plain.Daemon().Root(ctx)
 	if err != nil {
 		return err
 	}
@@ -356,7 +356,7 @@ func runLogout(ctx context.Context, w where) error {
 		return nil
 	}
 	if c := readClaims(w.past.Access); c.Revocable && c.ID != "" {
-		_ = w.ask.Revoke(ctx, c.ID) // the token ends by itself, and a daemon that is away is no reason to stay
+		_ = w.ask.Users().Revoke(ctx, c.ID) // the token ends by itself, and a daemon that is away is no reason to stay
 	}
 	err := w.memory.update(ctx, func(c *config) error {
 		delete(c.Sessions, w.url)
@@ -392,5 +392,5 @@ func (g *global) token(ctx context.Context, w where) (string, error) {
 		}
 		return tokens.Token(ctx)
 	}
-	return w.ask.AdminToken(ctx)
+	return w.ask.Daemon().AdminToken(ctx)
 }

@@ -259,7 +259,7 @@ func oneLog(ctx context.Context, a v3.App, ask *client.Client, p *linePrinter) e
 	o := p.o
 	l := &appLog{guid: a.GUID, name: a.Name}
 	count, last := 0, [][]byte(nil)
-	err := ask.Logs(ctx, a.GUID, o.Query, client.Lines{Flush: p.flush, Line: func(line *v3.Line) error {
+	err := ask.Logs().Stream(ctx, a.GUID, o.Query, client.Lines{Flush: p.flush, Line: func(line *v3.Line) error {
 		if !o.matches(line) {
 			return nil
 		}
@@ -306,7 +306,7 @@ func (o logsOptions) apps(ctx context.Context, ask *client.Client) ([]v3.App, er
 		return []v3.App{{GUID: i.GUID, Name: o.Names[0]}}, err
 	}
 	if o.All {
-		return ask.Apps(ctx)
+		return ask.Apps().List(ctx)
 	}
 	var apps []v3.App
 	for _, name := range o.Names {
@@ -321,7 +321,7 @@ func (o logsOptions) apps(ctx context.Context, ask *client.Client) ([]v3.App, er
 
 // verifyLog checks the stored log of an app.
 func verifyLog(ctx context.Context, a v3.App, ask *client.Client, out *console) error {
-	r, err := ask.VerifyLog(ctx, a.GUID)
+	r, err := ask.Logs().Verify(ctx, a.GUID)
 	if err != nil {
 		return err
 	}

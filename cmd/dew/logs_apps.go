@@ -107,7 +107,7 @@ func (s *appLogs) readStored(ctx context.Context, l *appLog) error {
 	var last []*v3.Line
 	q := s.o.Query
 	q.Follow, q.Place = false, &l.place
-	err := s.ask.Logs(ctx, l.guid, q, client.Lines{Line: func(line *v3.Line) error {
+	err := s.ask.Logs().Stream(ctx, l.guid, q, client.Lines{Line: func(line *v3.Line) error {
 		if !s.o.matches(line) {
 			return nil
 		}
@@ -187,7 +187,7 @@ func (s *appLogs) follow(ctx context.Context, logs []*appLog) error {
 			if q.Newest = -1; !q.Since.IsZero() || q.SinceLastStart {
 				q.Since, q.SinceLastStart = time.Time{}, false // these lines are written, or later than that
 			}
-			err := s.ask.Logs(ctx, l.guid, q, client.Lines{Flush: s.p.flush, Line: func(line *v3.Line) error {
+			err := s.ask.Logs().Stream(ctx, l.guid, q, client.Lines{Flush: s.p.flush, Line: func(line *v3.Line) error {
 				if !s.o.matches(line) {
 					return nil
 				}
@@ -228,7 +228,7 @@ func (s *appLogs) watchSpace(ctx context.Context, logs []*appLog, follow func(*a
 			return ctx.Err()
 		case <-look.C:
 		}
-		apps, err := s.ask.Apps(ctx)
+		apps, err := s.ask.Apps().List(ctx)
 		away := (*client.Unreachable)(nil)
 		switch {
 		case err == nil:

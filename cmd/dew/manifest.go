@@ -177,14 +177,14 @@ func apply(ctx context.Context, ask *client.Client, out *console, a applied) err
 		return fmt.Errorf("cannot write the manifest: %w", err)
 	}
 	if a.diff {
-		diff, err := ask.DiffManifest(ctx, a.space, text)
+		diff, err := ask.Apps().DiffManifest(ctx, a.space, text)
 		if err != nil {
 			return withLines(a.manifest, a.file, err)
 		}
 		printDiff(out, redacted(diff)) // logs of builds are read by many
 	}
 	defer out.wait("Applying the manifest").end()
-	return withLines(a.manifest, a.file, ask.ApplyManifest(ctx, a.space, text))
+	return withLines(a.manifest, a.file, ask.Apps().ApplyManifest(ctx, a.space, text))
 }
 
 func printDiff(out *console, diff []v3.Difference) {
@@ -241,7 +241,7 @@ func runCreateApp(ctx context.Context, o createAppOptions, ask *client.Client, o
 	if len(o.Buildpacks) > 0 {
 		body.Lifecycle = &v3.Lifecycle{Type: v3.LifecycleBuildpack, Data: v3.LifecycleData{Buildpacks: o.Buildpacks}}
 	}
-	_, err = ask.CreateApp(ctx, body)
+	_, err = ask.Apps().Create(ctx, body)
 	if e := (*client.Error)(nil); errors.As(err, &e) && taken(e) {
 		out.say("App %s exists already", o.Name)
 		return nil

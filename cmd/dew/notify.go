@@ -37,9 +37,9 @@ func runNotifyOnCrash(ctx context.Context, o crashMailOptions, ask *client.Clien
 	}
 	on := !o.Off
 	if o.Show {
-		on, err = ask.CrashMails(ctx, a.GUID)
+		on, err = ask.Apps().CrashMails(ctx, a.GUID)
 	} else {
-		err = ask.SetCrashMails(ctx, a.GUID, on)
+		err = ask.Apps().SetCrashMails(ctx, a.GUID, on)
 	}
 	if err != nil {
 		return err

@@ -37,7 +37,7 @@ func runOpen(ctx context.Context, o openOptions, w where) error {
 	if err != nil {
 		return err
 	}
-	routes, err := w.ask.RoutesOf(ctx, a.GUID)
+	routes, err := w.ask.Routes().OfApp(ctx, a.GUID)
 	if err != nil {
 		return err
 	}
@@ -48,7 +48,7 @@ func runOpen(ctx context.Context, o openOptions, w where) error {
 			todo: fmt.Sprintf("map one: dew map-route %s DOMAIN --hostname %s (dew domains lists the domains)", a.Name, a.Name),
 		}
 	}
-	status, err := w.ask.Status(ctx)
+	status, err := w.ask.Daemon().Status(ctx)
 	if err != nil && !untold(err) {
 		return err
 	}

@@ -53,14 +53,14 @@ func findOrg(ctx context.Context, w where, name string) (v3.Organization, error)
 	if asked == "" {
 		asked = firstOrg
 	}
-	o, err := w.ask.OrganizationByName(ctx, asked)
+	o, err := w.ask.Orgs().ByName(ctx, asked)
 	switch {
 	case !isMissing(err):
 		return o, err
 	case name == "":
 		return o, &failure{status: statusFailed, err: errors.New("no org is targeted"), todo: "dew target -o ORG; dew orgs lists them"}
 	}
-	all, lerr := w.ask.Organizations(ctx)
+	all, lerr := w.ask.Orgs().List(ctx)
 	if lerr != nil {
 		return o, lerr
 	}
@@ -76,11 +76,11 @@ type orgRow struct {
 }
 
 func runOrgs(ctx context.Context, w where) error {
-	orgs, err := w.ask.Organizations(ctx)
+	orgs, err := w.ask.Orgs().List(ctx)
 	if err != nil {
 		return err
 	}
-	spaces, err := w.ask.Spaces(ctx)
+	spaces, err := w.ask.Orgs().Spaces(ctx)
 	if err != nil {
 		return err
 	}
@@ -129,11 +129,11 @@ func runOrg(ctx context.Context, o orgOptions, w where) error {
 		fmt.Fprintln(w.out.out, org.GUID)
 		return nil
 	}
-	spaces, err := w.ask.SpacesOf(ctx, org.GUID)
+	spaces, err := w.ask.Orgs().SpacesOf(ctx, org.GUID)
 	if err != nil {
 		return err
 	}
-	domains, err := w.ask.Domains(ctx)
+	domains, err := w.ask.Routes().Domains(ctx)
 	if err != nil {
 		return err
 	}
@@ -165,7 +165,7 @@ func runCreateOrg(ctx context.Context, name, quota string, w where) error {
 			return err
 		}
 	}
-	_, err := w.ask.CreateOrganization(ctx, name)
+	_, err := w.ask.Orgs().Create(ctx, name)
 	if isTaken(err) {
 		w.out.say("Org %s exists already", name)
 		return nil
@@ -191,7 +191,7 @@ func runRenameOrg(ctx context.Context, name, to string, w where) error {
 	if err != nil {
 		return err
 	}
-	if err := w.ask.RenameOrganization(ctx, org.GUID, to); err != nil {
+	if err := w.ask.Orgs().Rename(ctx, org.GUID, to); err != nil {
 		return fmt.Errorf("cannot rename org %s: %w", name, err)
 	}
 	if w.target.OrgGUID == org.GUID {
@@ -211,7 +211,7 @@ func runDeleteOrg(ctx context.Context, o deleteOptions, w where) error {
 			return err
 		}
 	}
-	org, err := w.ask.OrganizationByName(ctx, o.Name)
+	org, err := w.ask.Orgs().ByName(ctx, o.Name)
 	if isMissing(err) {
 		w.out.say("There is no org %s", o.Name)
 		return nil
@@ -220,7 +220,7 @@ func runDeleteOrg(ctx context.Context, o deleteOptions, w where) error {
 		return err
 	}
 	defer w.out.wait("Deleting org %s", o.Name).end()
-	if err := w.ask.DeleteOrganization(ctx, org.GUID); err != nil {
+	if err := w.ask.Orgs().Delete(ctx, org.GUID); err != nil {
 		return fmt.Errorf("cannot delete org %s: %w", o.Name, err)
 	}
 	w.out.say("Deleted org %s", o.Name)

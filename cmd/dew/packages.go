@@ -81,7 +81,7 @@ func runPackages(ctx context.Context, name string, ask *client.Client, out *cons
 	if err != nil {
 		return err
 	}
-	all, err := ask.Packages(ctx, a.GUID)
+	all, err := ask.Bits().Packages(ctx, a.GUID)
 	if err != nil {
 		return err
 	}
@@ -117,7 +117,7 @@ func runCreatePackage(ctx context.Context, o packageOptions, ask *client.Client,
 // send gives an app a new package.
 func (o packageOptions) send(ctx context.Context, a v3.App, ask *client.Client, out *console) (v3.Package, error) {
 	if o.Image != "" {
-		return ask.CreateImagePackage(ctx, a.GUID, v3.DockerData{Image: o.Image})
+		return ask.Bits().CreateImagePackage(ctx, a.GUID, v3.DockerData{Image: o.Image})
 	}
 	b, err := gather(o.Path, out)
 	if err != nil {
@@ -151,7 +151,7 @@ func runStagePackage(ctx context.Context, name, pkg string, ask *client.Client, 
 }
 
 func newestPackage(ctx context.Context, a v3.App, ask *client.Client) (v3.Package, error) {
-	p, ok, err := ask.NewestPackage(ctx, a.GUID)
+	p, ok, err := ask.Bits().NewestPackage(ctx, a.GUID)
 	if err == nil && !ok {
 		err = fmt.Errorf("app %s has no package: push it first", a.Name)
 	}
@@ -163,7 +163,7 @@ func runSetDroplet(ctx context.Context, name, droplet string, ask *client.Client
 	if err != nil {
 		return err
 	}
-	if err := ask.SetDroplet(ctx, a.GUID, droplet); err != nil {
+	if err := ask.Bits().SetDroplet(ctx, a.GUID, droplet); err != nil {
 		return fmt.Errorf("cannot set the droplet of %s: %w", a.Name, err)
 	}
 	out.say("App %s runs droplet %s from its next start on (dew restart %s)", a.Name, droplet, a.Name)
@@ -178,7 +178,7 @@ func runDownloadDroplet(ctx context.Context, o downloadOptions, ask *client.Clie
 		return err
 	}
 	if o.Droplet == "" {
-		d, err := ask.Droplet(ctx, a.GUID)
+		d, err := ask.Bits().Droplet(ctx, a.GUID)
 		if client.NotFound(err) {
 			return fmt.Errorf("app %s has no droplet: push it, or name one with --droplet", a.Name)
 		}
@@ -195,7 +195,7 @@ func runDownloadDroplet(ctx context.Context, o downloadOptions, ask *client.Clie
 		return fmt.Errorf("cannot write the droplet: %w", err)
 	}
 	defer out.wait("Downloading droplet %s", o.Droplet).end()
-	err = ask.DownloadDroplet(ctx, o.Droplet, f)
+	err = ask.Bits().DownloadDroplet(ctx, o.Droplet, f)
 	if err = errors.Join(err, f.Close()); err != nil {
 		return errors.Join(err, os.Remove(o.Path)) // a part of it is of no use
 	}
@@ -232,7 +232,7 @@ func runCopySource(ctx context.Context, o sourceOptions, w where) error {
 	if err != nil {
 		return err
 	}
-	p, err := w.ask.CopyPackage(ctx, source.GUID, to.GUID)
+	p, err := w.ask.Bits().CopyPackage(ctx, source.GUID, to.GUID)
 	if err != nil {
 		return fmt.Errorf("cannot copy the files of %s to %s: %w", from.Name, to.Name, err)
 	}
@@ -247,7 +247,7 @@ func runCopySource(ctx context.Context, o sourceOptions, w where) error {
 	if o.Deploy.gradual() {
 		return deployAndShow(ctx, to, order{options: o.Deploy, droplet: d}, w.ask, w.out)
 	}
-	if err := w.ask.SetDroplet(ctx, to.GUID, d); err != nil {
+	if err := w.ask.Bits().SetDroplet(ctx, to.GUID, d); err != nil {
 		return err
 	}
 	return show(ctx, to, client.Restart, w.ask, w.out)
@@ -262,7 +262,7 @@ func (o sourceOptions) target(ctx context.Context, w where) (v3.App, error) {
 	if err != nil {
 		return v3.App{}, err
 	}
-	all, err := w.ask.AppsIn(ctx, s.GUID)
+	all, err := w.ask.Apps().ListIn(ctx, s.GUID)
 	if err != nil {
 		return v3.App{}, err
 	}

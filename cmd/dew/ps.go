@@ -85,7 +85,7 @@ func psApps(ctx context.Context, o psOptions, ask *client.Client) (apps []v3.App
 		a, err := findApp(ctx, ask, o.Name)
 		return []v3.App{a}, 0, err
 	}
-	if apps, err = ask.Apps(ctx); err != nil || o.All {
+	if apps, err = ask.Apps().List(ctx); err != nil || o.All {
 		return apps, 0, err
 	}
 	all := len(apps)
@@ -94,19 +94,19 @@ func psApps(ctx context.Context, o psOptions, ask *client.Client) (apps []v3.App
 }
 
 func psOfApp(ctx context.Context, a v3.App, ask *client.Client) ([]psRow, error) {
-	ps, err := ask.Processes(ctx, a.GUID)
+	ps, err := ask.Processes().List(ctx, a.GUID)
 	if gone(err) {
 		return nil, nil // deleted since the list was read
 	}
 	if err != nil {
 		return nil, err
 	}
-	crashes, err := ask.Crashes(ctx, a.GUID)
+	crashes, err := ask.Processes().Crashes(ctx, a.GUID)
 	visible := !untold(err)
 	if err != nil && visible {
 		return nil, err
 	}
-	moving, active, err := ask.ActiveDeployment(ctx, a.GUID)
+	moving, active, err := ask.Apps().ActiveDeployment(ctx, a.GUID)
 	if err != nil {
 		return nil, err
 	}
@@ -136,11 +136,11 @@ func psOfApp(ctx context.Context, a v3.App, ask *client.Client) ([]psRow, error)
 
 // psOfProcess fills in the rows of a process, which are like base.
 func psOfProcess(ctx context.Context, base psRow, guid string, ask *client.Client) ([]psRow, error) {
-	sidecars, err := ask.Sidecars(ctx, guid)
+	sidecars, err := ask.Processes().Sidecars(ctx, guid)
 	if err != nil {
 		return nil, err
 	}
-	stats, err := ask.Stats(ctx, guid)
+	stats, err := ask.Processes().Stats(ctx, guid)
 	if err != nil {
 		return nil, err
 	}

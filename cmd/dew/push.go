@@ -397,7 +397,7 @@ func sendBits(ctx context.Context, a v3.App, b *bits, ask *client.Client, out *c
 	if err != nil {
 		return v3.Package{}, err
 	}
-	pkg, err := ask.CreatePackage(ctx, a.GUID)
+	pkg, err := ask.Bits().CreatePackage(ctx, a.GUID)
 	if err != nil {
 		return pkg, err
 	}
@@ -418,7 +418,7 @@ type shipment struct {
 func upload(ctx context.Context, s shipment, ask *client.Client, out *console) (v3.Package, error) {
 	if len(s.unknown) == 0 {
 		out.say("All %d files are known already; nothing to upload", len(s.known))
-		return ask.Upload(ctx, s.pkg, s.known, nil)
+		return ask.Bits().UploadPackage(ctx, s.pkg, s.known, nil)
 	}
 	var size int64
 	for _, f := range s.unknown {
@@ -434,7 +434,7 @@ func upload(ctx context.Context, s shipment, ask *client.Client, out *console) (
 	} else {
 		defer out.wait("Uploading").end()
 	}
-	return ask.Upload(ctx, s.pkg, s.known, func(w io.Writer) error { return writeZip(w, s.unknown, progress) })
+	return ask.Bits().UploadPackage(ctx, s.pkg, s.known, func(w io.Writer) error { return writeZip(w, s.unknown, progress) })
 }
 
 func waitReady(ctx context.Context, pkg *v3.Package, ask *client.Client) error {
@@ -449,7 +449,7 @@ func waitReady(ctx context.Context, pkg *v3.Package, ask *client.Client) error {
 			}
 			return false, fmt.Errorf("cannot use the uploaded files: %s", why)
 		}
-		next, err := ask.Package(ctx, pkg.GUID)
+		next, err := ask.Bits().Package(ctx, pkg.GUID)
 		if err == nil {
 			*pkg = next
 		}

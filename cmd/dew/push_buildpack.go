@@ -103,7 +103,7 @@ func (f *buildpackFolder) send(ctx context.Context, space string, ask *client.Cl
 		bits = func(w io.Writer) error { return writeZip(w, unknown, io.Discard) }
 	}
 	defer out.wait("Uploading buildpack %s", f.path).end()
-	f.given, err = ask.UploadFolder(ctx, space, folderWord(filepath.Base(abs)), known, bits)
+	f.given, err = ask.Bits().UploadFolder(ctx, space, folderWord(filepath.Base(abs)), known, bits)
 	return err
 }
 
@@ -131,7 +131,7 @@ func (b *bits) compare(ctx context.Context, ask *client.Client, out *console) (k
 		}
 	}
 	defer out.wait("Looking for files that dewd already has").end()
-	matched, err := ask.MatchResources(ctx, named)
+	matched, err := ask.Bits().MatchResources(ctx, named)
 	if err != nil {
 		return nil, nil, err
 	}

@@ -23,7 +23,7 @@ func (o pushOptions) checkDependencies(ctx context.Context, targets []target, as
 				continue // it runs by then
 			}
 			t.others = append(t.others, name)
-			a, err := ask.AppByName(ctx, name)
+			a, err := ask.Apps().ByName(ctx, name)
 			missing := (*client.NoApp)(nil)
 			switch {
 			case errors.As(err, &missing):

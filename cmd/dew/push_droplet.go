@@ -41,14 +41,14 @@ func (o pushOptions) forTasks() pushOptions {
 
 // pushDroplet gives an app a droplet that was staged elsewhere.
 func pushDroplet(ctx context.Context, o pushOptions, a v3.App, ask *client.Client, out *console) (appView, error) {
-	d, err := ask.CreateDroplet(ctx, a.GUID)
+	d, err := ask.Bits().CreateDroplet(ctx, a.GUID)
 	if err != nil {
 		return appView{}, fmt.Errorf("cannot create a droplet of %s: %w", a.Name, err)
 	}
 	out.say("Uploading droplet %s", o.Droplet)
 	wait := out.wait("Uploading droplet %s", o.Droplet)
 	defer wait.end()
-	if err := ask.UploadDroplet(ctx, d.GUID, o.Droplet); err != nil {
+	if err := ask.Bits().UploadDroplet(ctx, d.GUID, o.Droplet); err != nil {
 		return appView{}, fmt.Errorf("cannot upload the droplet of %s: %w", a.Name, err)
 	}
 	wait.end()
@@ -64,7 +64,7 @@ func (o pushOptions) run(ctx context.Context, a v3.App, droplet string, ask *cli
 		}
 		return deploy(ctx, a, order{options: o.Deploy, droplet: droplet, size: size}, ask, out)
 	}
-	if err := ask.SetDroplet(ctx, a.GUID, droplet); err != nil {
+	if err := ask.Bits().SetDroplet(ctx, a.GUID, droplet); err != nil {
 		return appView{}, err
 	}
 	if o.NoStart {
@@ -79,7 +79,7 @@ func stopped(ctx context.Context, a v3.App, ask *client.Client, out *console) (a
 	if a.State == v3.AppStarted {
 		defer out.wait("Stopping app %s", a.Name).end()
 		var err error
-		if a, err = ask.Act(ctx, a.GUID, client.Stop); err != nil {
+		if a, err = ask.Apps().Act(ctx, a.GUID, client.Stop); err != nil {
 			return appView{}, err
 		}
 	}

@@ -62,5 +62,5 @@ func (t target) send(ctx context.Context, a v3.App, ask *client.Client, out *con
 	if t.image == nil {
 		return sendBits(ctx, a, t.bits, ask, out)
 	}
-	return ask.CreateImagePackage(ctx, a.GUID, *t.image)
+	return ask.Bits().CreateImagePackage(ctx, a.GUID, *t.image)
 }

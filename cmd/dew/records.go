@@ -74,14 +74,14 @@ func (p places) space(guid string) string { return cmp.Or(p.spaces[guid].Space, 
 
 func readPlaces(ctx context.Context, ask *client.Client) (places, error) {
 	p := places{orgs: map[string]string{}, spaces: map[string]place{}}
-	orgs, err := ask.Organizations(ctx)
+	orgs, err := ask.Orgs().List(ctx)
 	if err != nil {
 		return p, err
 	}
 	for _, o := range orgs {
 		p.orgs[o.GUID] = o.Name
 	}
-	spaces, err := ask.Spaces(ctx)
+	spaces, err := ask.Orgs().Spaces(ctx)
 	if err != nil {
 		return p, err
 	}

@@ -68,7 +68,7 @@ type domainRow struct {
 }
 
 func runDomains(ctx context.Context, ask *client.Client, out *console) error {
-	all, err := ask.Domains(ctx)
+	all, err := ask.Routes().Domains(ctx)
 	if err != nil {
 		return err
 	}
@@ -92,7 +92,7 @@ func yes(b bool) string {
 }
 
 func runBuildpacks(ctx context.Context, lifecycle string, ask *client.Client, out *console) error {
-	all, err := ask.Buildpacks(ctx)
+	all, err := ask.Bits().Buildpacks(ctx)
 	if err != nil {
 		return err
 	}
@@ -121,11 +121,11 @@ func runDroplets(ctx context.Context, name string, ask *client.Client, out *cons
 	if err != nil {
 		return err
 	}
-	all, err := ask.Droplets(ctx, a.GUID)
+	all, err := ask.Bits().Droplets(ctx, a.GUID)
 	if err != nil {
 		return err
 	}
-	current, err := ask.Droplet(ctx, a.GUID)
+	current, err := ask.Bits().Droplet(ctx, a.GUID)
 	if err != nil && !client.NotFound(err) {
 		return err
 	}
@@ -142,7 +142,7 @@ func runAppManifest(ctx context.Context, name, path string, ask *client.Client, 
 	if err != nil {
 		return err
 	}
-	text, err := ask.AppManifest(ctx, a.GUID)
+	text, err := ask.Apps().Manifest(ctx, a.GUID)
 	if err != nil {
 		return err
 	}

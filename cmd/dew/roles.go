@@ -183,7 +183,7 @@ func runSetRole(ctx context.Context, o roleOptions, w where) error {
 
 // giveOrgRole gives a role in an org.
 func giveOrgRole(ctx context.Context, w where, kind string, who v3.UserName, p place) error {
-	_, err := w.ask.CreateRole(ctx, v3.CreateRole{
+	_, err := w.ask.Users().CreateRole(ctx, v3.CreateRole{
 		Type: kind, Relationships: v3.CreateRoleRelationships{User: v3.ToUser{Data: &who}, Organization: v3.To(p.OrgGUID)},
 	})
 	return err
@@ -197,7 +197,7 @@ func giveSpaceRole(ctx context.Context, w where, kind string, who v3.UserName, p
 	if err != nil && !hasAlready(err) && !forbidden(err) {
 		return err
 	}
-	_, err = w.ask.CreateRole(ctx, v3.CreateRole{
+	_, err = w.ask.Users().CreateRole(ctx, v3.CreateRole{
 		Type: kind, Relationships: v3.CreateRoleRelationships{User: v3.ToUser{Data: &who}, Space: v3.To(p.SpaceGUID)},
 	})
 	return err
@@ -235,7 +235,7 @@ func runUnsetRole(ctx context.Context, o roleOptions, w where) error {
 	if p.SpaceGUID == "" {
 		q.Org = p.OrgGUID
 	}
-	held, err := w.ask.Roles(ctx, q)
+	held, err := w.ask.Users().Roles(ctx, q)
 	if err != nil {
 		return err
 	}
@@ -244,7 +244,7 @@ func runUnsetRole(ctx context.Context, o roleOptions, w where) error {
 		return nil
 	}
 	for _, r := range held {
-		if err := w.ask.DeleteRole(ctx, r.GUID); err != nil && !client.NotFound(err) {
+		if err := w.ask.Users().DeleteRole(ctx, r.GUID); err != nil && !client.NotFound(err) {
 			return fmt.Errorf("cannot take %s in %s from %s: %w", roleName(kind), p, o.User, err)
 		}
 	}
@@ -269,7 +269,7 @@ func runMembers(ctx context.Context, o roleOptions, w where) error {
 		q[0].Org = p.OrgGUID
 	}
 	if o.All {
-		spaces, err := w.ask.SpacesOf(ctx, p.OrgGUID)
+		spaces, err := w.ask.Orgs().SpacesOf(ctx, p.OrgGUID)
 		if err != nil {
 			return err
 		}
@@ -298,7 +298,7 @@ func runMembers(ctx context.Context, o roleOptions, w where) error {
 func readMembers(ctx context.Context, queries []client.RoleQuery, ask *client.Client) ([]memberRow, error) {
 	var held []v3.Role
 	for _, q := range queries {
-		some, err := ask.Roles(ctx, q)
+		some, err := ask.Users().Roles(ctx, q)
 		if err != nil {
 			return nil, err
 		}
@@ -314,7 +314,7 @@ func readMembers(ctx context.Context, queries []client.RoleQuery, ask *client.Cl
 		}
 		byUser[guid].Roles = append(byUser[guid].Roles, roleName(r.Type))
 	}
-	users, err := ask.UsersByGUID(ctx, guids...)
+	users, err := ask.Users().ByGUID(ctx, guids...)
 	if err != nil {
 		return nil, err
 	}

@@ -82,7 +82,7 @@ func runRoute(ctx context.Context, o wayOptions, w where) error {
 	if err != nil {
 		return err
 	}
-	spaces, err := w.ask.RouteShares(ctx, rt.GUID)
+	spaces, err := w.ask.Routes().Shares(ctx, rt.GUID)
 	if err != nil {
 		return err
 	}
@@ -147,7 +147,7 @@ func runCheckRoute(ctx context.Context, o wayOptions, w where) error {
 	if err != nil {
 		return err
 	}
-	taken, err := w.ask.RouteTaken(ctx, d.GUID, client.RouteName{Host: o.Host, Path: o.Path, Port: o.Way})
+	taken, err := w.ask.Routes().Taken(ctx, d.GUID, client.RouteName{Host: o.Host, Path: o.Path, Port: o.Way})
 	if err != nil {
 		return fmt.Errorf("cannot check route %s: %w", o.url(), err)
 	}
@@ -176,7 +176,7 @@ func runUpdateRoute(ctx context.Context, o wayOptions, w where) error {
 	if err != nil {
 		return err
 	}
-	if _, err := w.ask.UpdateRoute(ctx, rt.GUID, v3.UpdateRoute{Options: o.Options}); err != nil {
+	if _, err := w.ask.Routes().Update(ctx, rt.GUID, v3.UpdateRoute{Options: o.Options}); err != nil {
 		return fmt.Errorf("cannot change route %s: %w", rt.URL, err)
 	}
 	w.out.say("Changed route %s", rt.URL)
@@ -213,7 +213,7 @@ func runUpdateDestination(ctx context.Context, o wayOptions, w where) error {
 		if to.App.GUID != a.GUID {
 			continue
 		}
-		if err := w.ask.UpdateDestination(ctx, rt.GUID, to.GUID, o.Protocol); err != nil {
+		if err := w.ask.Routes().UpdateDestination(ctx, rt.GUID, to.GUID, o.Protocol); err != nil {
 			return fmt.Errorf("cannot change where route %s leads: %w", rt.URL, err)
 		}
 		changed++
@@ -247,7 +247,7 @@ func runMoveRoute(ctx context.Context, o wayOptions, w where) error {
 	if err != nil {
 		return err
 	}
-	if err := w.ask.MoveRoute(ctx, rt.GUID, to.SpaceGUID); err != nil {
+	if err := w.ask.Routes().Move(ctx, rt.GUID, to.SpaceGUID); err != nil {
 		return fmt.Errorf("cannot move route %s: %w", rt.URL, err)
 	}
 	w.out.say("Route %s belongs to %s now", rt.URL, to)
@@ -259,7 +259,7 @@ func runShareRoute(ctx context.Context, o wayOptions, w where) error {
 	if err != nil {
 		return err
 	}
-	if err := w.ask.ShareRoute(ctx, rt.GUID, to.SpaceGUID); err != nil {
+	if err := w.ask.Routes().Share(ctx, rt.GUID, to.SpaceGUID); err != nil {
 		return fmt.Errorf("cannot share route %s: %w", rt.URL, err)
 	}
 	w.out.say("Apps of %s may have route %s", to, rt.URL)
@@ -271,7 +271,7 @@ func runUnshareRoute(ctx context.Context, o wayOptions, w where) error {
 	if err != nil {
 		return err
 	}
-	spaces, err := w.ask.RouteShares(ctx, rt.GUID)
+	spaces, err := w.ask.Routes().Shares(ctx, rt.GUID)
 	if err != nil {
 		return err
 	}
@@ -279,7 +279,7 @@ func runUnshareRoute(ctx context.Context, o wayOptions, w where) error {
 		w.out.say("Route %s is not shared with %s", rt.URL, to)
 		return nil
 	}
-	if err := w.ask.UnshareRoute(ctx, rt.GUID, to.SpaceGUID); err != nil {
+	if err := w.ask.Routes().Unshare(ctx, rt.GUID, to.SpaceGUID); err != nil {
 		return fmt.Errorf("cannot unshare route %s: %w", rt.URL, err)
 	}
 	w.out.say("Apps of %s may not have route %s any more", to, rt.URL)

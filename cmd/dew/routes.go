@@ -186,7 +186,7 @@ func appNames(ctx context.Context, ask *client.Client, routes ...v3.Route) (map[
 		}
 	}
 	slices.Sort(guids)
-	apps, err := ask.AppsByGUID(ctx, slices.Compact(guids)...)
+	apps, err := ask.Apps().ByGUID(ctx, slices.Compact(guids)...)
 	names := map[string]string{}
 	for _, a := range apps {
 		names[a.GUID] = a.Name
@@ -197,13 +197,13 @@ func appNames(ctx context.Context, ask *client.Client, routes ...v3.Route) (map[
 // routesOf are the routes of the space, or of all spaces of the org.
 func routesOf(ctx context.Context, whole bool, w where) ([]v3.Route, error) {
 	if !whole {
-		return w.ask.Routes(ctx)
+		return w.ask.Routes().List(ctx)
 	}
 	org, err := findOrg(ctx, w, "")
 	if err != nil {
 		return nil, err
 	}
-	return w.ask.RoutesIn(ctx, org.GUID)
+	return w.ask.Routes().InOrg(ctx, org.GUID)
 }
 
 func runRoutes(ctx context.Context, whole bool, w where) error {
@@ -237,11 +237,11 @@ func runRoutes(ctx context.Context, whole bool, w where) error {
 
 // findDomain finds a domain by name; the error offers a name that is near.
 func findDomain(ctx context.Context, ask *client.Client, name string) (v3.Domain, error) {
-	d, err := ask.DomainByName(ctx, name)
+	d, err := ask.Routes().DomainByName(ctx, name)
 	if !isMissing(err) {
 		return d, err
 	}
-	all, lerr := ask.Domains(ctx)
+	all, lerr := ask.Routes().Domains(ctx)
 	if lerr != nil {
 		return d, lerr
 	}
@@ -258,7 +258,7 @@ func (o routeOptions) find(ctx context.Context, ask *client.Client) (v3.Domain, 
 		if o.Way != 0 {
 			return v3.Domain{}, v3.Route{}, usage("--port is for domains of TCP routes, and %s is none", d.Name)
 		}
-		rt, err := ask.RouteAt(ctx, d, o.Host, o.Path)
+		rt, err := ask.Routes().At(ctx, d, o.Host, o.Path)
 		return d, rt, err
 	}
 	if o.Host != "" || o.Path != "" {
@@ -267,7 +267,7 @@ func (o routeOptions) find(ctx context.Context, ask *client.Client) (v3.Domain, 
 	if o.Way == 0 {
 		return d, v3.Route{}, &client.Missing{Kind: "route", Name: d.Name + " without --port"}
 	}
-	rt, err := ask.RouteAtPort(ctx, d, o.Way)
+	rt, err := ask.Routes().AtPort(ctx, d, o.Way)
 	return d, rt, err
 }
 
@@ -277,9 +277,9 @@ func isTCP(d v3.Domain) bool { return slices.Contains(d.SupportedProtocols, "tcp
 // create makes the route that the options name.
 func (o routeOptions) create(ctx context.Context, ask *client.Client, d v3.Domain) (v3.Route, error) {
 	if isTCP(d) {
-		return ask.CreateTCPRoute(ctx, d.GUID, o.Way)
+		return ask.Routes().CreateTCP(ctx, d.GUID, o.Way)
 	}
-	return ask.CreateRoute(ctx, d.GUID, v3.CreateRoute{Host: o.Host, Path: o.Path, Options: o.Options})
+	return ask.Routes().Create(ctx, d.GUID, v3.CreateRoute{Host: o.Host, Path: o.Path, Options: o.Options})
 }
 
 func runCreateRoute(ctx context.Context, o routeOptions, ask *client.Client, out *console) error {
@@ -308,7 +308,7 @@ func runMapRoute(ctx context.Context, o routeOptions, ask *client.Client, out *c
 	case isMissing(err) && d.GUID != "":
 		rt, err = o.create(ctx, ask, d)
 	case err == nil && len(o.Options) > 0:
-		_, err = ask.UpdateRoute(ctx, rt.GUID, v3.UpdateRoute{Options: o.Options})
+		_, err = ask.Routes().Update(ctx, rt.GUID, v3.UpdateRoute{Options: o.Options})
 	}
 	if err != nil {
 		return fmt.Errorf("cannot map route %s: %w", o.url(), err)
@@ -318,11 +318,11 @@ func runMapRoute(ctx context.Context, o routeOptions, ask *client.Client, out *c
 		port := v3.Int(o.Port)
 		to.Port = &port
 	}
-	ds, err := ask.AddDestination(ctx, rt.GUID, to)
+	ds, err := ask.Routes().AddDestination(ctx, rt.GUID, to)
 	if err != nil {
 		return fmt.Errorf("cannot map route %s: %w", o.url(), err)
 	}
-	status, err := ask.Status(ctx)
+	status, err := ask.Daemon().Status(ctx)
 	if err != nil && !untold(err) {
 		return err
 	}
@@ -349,7 +349,7 @@ func runUnmapRoute(ctx context.Context, o routeOptions, ask *client.Client, out 
 		if d.App.GUID != a.GUID || o.Port != 0 && d.Port != o.Port {
 			continue
 		}
-		if err := ask.RemoveDestination(ctx, rt.GUID, d.GUID); err != nil {
+		if err := ask.Routes().RemoveDestination(ctx, rt.GUID, d.GUID); err != nil {
 			return fmt.Errorf("cannot unmap route %s: %w", rt.URL, err)
 		}
 		removed++
@@ -378,7 +378,7 @@ func runDeleteRoute(ctx context.Context, o routeOptions, ask *client.Client, out
 		return err
 	}
 	defer out.wait("Deleting route %s", rt.URL).end()
-	if err := ask.DeleteRoute(ctx, rt.GUID); err != nil {
+	if err := ask.Routes().Delete(ctx, rt.GUID); err != nil {
 		return fmt.Errorf("cannot delete route %s: %w", rt.URL, err)
 	}
 	out.say("Deleted route %s", rt.URL)
@@ -392,7 +392,7 @@ func runDeleteOrphaned(ctx context.Context, o routeOptions, ask *client.Client, 
 		}
 	}
 	defer out.wait("Deleting routes").end()
-	if err := ask.DeleteUnmapped(ctx); err != nil {
+	if err := ask.Routes().DeleteUnmapped(ctx); err != nil {
 		return fmt.Errorf("cannot delete routes: %w", err)
 	}
 	out.say("Deleted the routes that lead nowhere")
@@ -418,7 +418,7 @@ func runCreateDomain(ctx context.Context, o domainOptions, ask *client.Client, o
 		}
 		d.RouterGroup = &v3.GUID{GUID: g.GUID}
 	}
-	if _, err := ask.CreateDomain(ctx, d); err != nil {
+	if _, err := ask.Routes().CreateDomain(ctx, d); err != nil {
 		return fmt.Errorf("cannot create domain %s: %w", o.Name, err)
 	}
 	out.say("Created domain %s", o.Name)
@@ -427,7 +427,7 @@ func runCreateDomain(ctx context.Context, o domainOptions, ask *client.Client, o
 
 // findRouterGroup says which there are when there is none of that name.
 func findRouterGroup(ctx context.Context, ask *client.Client, name string) (v3.RouterGroup, error) {
-	all, err := ask.RouterGroups(ctx)
+	all, err := ask.Routes().RouterGroups(ctx)
 	if err != nil {
 		return v3.RouterGroup{}, err
 	}
@@ -440,7 +440,7 @@ func findRouterGroup(ctx context.Context, ask *client.Client, name string) (v3.R
 }
 
 func runRouterGroups(ctx context.Context, ask *client.Client, out *console) error {
-	all, err := ask.RouterGroups(ctx)
+	all, err := ask.Routes().RouterGroups(ctx)
 	if err != nil {
 		return err
 	}

@@ -75,19 +75,19 @@ func runRun(ctx context.Context, o runOptions, t sshTalk) (err error) {
 	if err != nil {
 		return err
 	}
-	enabled, err := t.ask.SSHEnabled(ctx, a.GUID)
+	enabled, err := t.ask.Apps().SSHEnabled(ctx, a.GUID)
 	if err != nil {
 		return err
 	}
 	if !enabled.Enabled {
 		return &failure{status: statusFailed, err: fmt.Errorf("cannot run a command for app %s: ssh is disabled: %s", a.Name, enabled.Reason), todo: "dew run-task " + a.Name + " runs a command without a terminal"}
 	}
-	code, err := t.ask.SSHCode(ctx)
+	code, err := t.ask.Users().SSHCode(ctx)
 	if err != nil {
 		return err
 	}
 	body.Attach = true
-	task, err := t.ask.RunTask(ctx, a.GUID, body)
+	task, err := t.ask.Processes().RunTask(ctx, a.GUID, body)
 	if err != nil {
 		return fmt.Errorf("cannot run a command for app %s: %w", a.Name, err)
 	}
@@ -125,7 +125,7 @@ func concludeRun(ctx context.Context, task v3.Task, ended error, ask *client.Cli
 	defer cancel()
 	told := ended != nil && ended.Error() != ""
 	if told {
-		_, _ = ask.CancelTask(ctx, task.GUID) // no client will attach to it; it can have ended
+		_, _ = ask.Processes().CancelTask(ctx, task.GUID) // no client will attach to it; it can have ended
 	}
 	task, err := waitTask(ctx, task, ask, v3.TaskSucceeded, v3.TaskFailed)
 	why := task.Result.FailureReason

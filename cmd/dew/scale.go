@@ -62,7 +62,7 @@ func runScale(ctx context.Context, o scaleOptions, ask *client.Client, out *cons
 			return err
 		}
 	}
-	if _, err := ask.Scale(ctx, a.GUID, o.Process, body); err != nil {
+	if _, err := ask.Processes().Scale(ctx, a.GUID, o.Process, body); err != nil {
 		return fmt.Errorf("cannot scale process %s of %s: %w", o.Process, a.Name, err)
 	}
 	out.say("Scaled app %s", a.Name)

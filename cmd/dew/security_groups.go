@@ -293,7 +293,7 @@ func (o groupOptions) spaces(ctx context.Context, w where) ([]v3.Space, error) {
 		return nil, err
 	}
 	if o.Space == "" {
-		return w.ask.SpacesOf(ctx, org.GUID)
+		return w.ask.Orgs().SpacesOf(ctx, org.GUID)
 	}
 	s, err := findSpace(ctx, w, org, o.Space)
 	return []v3.Space{s}, err

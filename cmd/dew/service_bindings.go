@@ -82,7 +82,7 @@ func runBind(ctx context.Context, o bindOptions, ask *client.Client, out *consol
 	app := v3.To(a.GUID)
 	n.Relationships.App, n.Relationships.ServiceInstance = &app, v3.To(i.GUID)
 	defer out.wait("Binding app %s to service instance %s", o.App, o.Service).end()
-	job, err := ask.Bind(ctx, n)
+	job, err := ask.Services().Bind(ctx, n)
 	if answers(err, "app is already bound") {
 		out.say("App %s is bound to %s already", o.App, o.Service)
 		return nil
@@ -98,7 +98,7 @@ func runBind(ctx context.Context, o bindOptions, ask *client.Client, out *consol
 		out.say("Binding %s to %s is in progress: dew service %s tells how far it is", o.App, o.Service, o.Service)
 		return nil
 	}
-	if _, err := ask.Droplet(ctx, a.GUID); client.NotFound(err) {
+	if _, err := ask.Bits().Droplet(ctx, a.GUID); client.NotFound(err) {
 		out.say("Bound %s to %s; dew start %s stages and starts it with the credentials", o.App, o.Service, o.App)
 		return nil
 	}
@@ -115,7 +115,7 @@ func runUnbind(ctx context.Context, o bindOptions, ask *client.Client, out *cons
 	if err != nil {
 		return err
 	}
-	bound, err := ask.Bindings(ctx, client.BindingQuery{Type: v3.BindingApp, App: a.GUID, Instance: i.GUID})
+	bound, err := ask.Services().Bindings(ctx, client.BindingQuery{Type: v3.BindingApp, App: a.GUID, Instance: i.GUID})
 	if err != nil {
 		return err
 	}
@@ -158,7 +158,7 @@ func runCleanup(ctx context.Context, o bindOptions, ask *client.Client, out *con
 		}
 		q.Instance = i.GUID
 	}
-	all, err := ask.Bindings(ctx, q)
+	all, err := ask.Services().Bindings(ctx, q)
 	if err != nil {
 		return err
 	}
@@ -211,7 +211,7 @@ func endBindings(ctx context.Context, all []v3.ServiceCredentialBinding, wait bo
 
 // endBinding deletes a binding and tells whether that is done.
 func endBinding(ctx context.Context, guid string, wait bool, ask *client.Client) (bool, error) {
-	job, err := ask.Unbind(ctx, guid)
+	job, err := ask.Services().Unbind(ctx, guid)
 	if err != nil {
 		return false, err
 	}
@@ -254,7 +254,7 @@ func runCreateKey(ctx context.Context, o bindOptions, ask *client.Client, out *c
 	n := v3.CreateCredentialBinding{Type: v3.BindingKey, Name: o.Key, Parameters: params}
 	n.Relationships.ServiceInstance = v3.To(i.GUID)
 	defer out.wait("Creating service key %s", o.Key).end()
-	job, err := ask.Bind(ctx, n)
+	job, err := ask.Services().Bind(ctx, n)
 	if answers(err, "already has a key binding with name") {
 		out.say("Service key %s is there already", o.Key)
 		return nil
@@ -286,7 +286,7 @@ func runKeys(ctx context.Context, o bindOptions, ask *client.Client, out *consol
 	if err != nil {
 		return err
 	}
-	all, err := ask.Bindings(ctx, client.BindingQuery{Type: v3.BindingKey, Instance: i.GUID})
+	all, err := ask.Services().Bindings(ctx, client.BindingQuery{Type: v3.BindingKey, Instance: i.GUID})
 	if err != nil {
 		return err
 	}
@@ -318,7 +318,7 @@ func findKey(ctx context.Context, o bindOptions, ask *client.Client) (v3.Service
 	if err != nil {
 		return v3.ServiceCredentialBinding{}, err
 	}
-	all, err := ask.Bindings(ctx, client.BindingQuery{Type: v3.BindingKey, Name: o.Key, Instance: i.GUID})
+	all, err := ask.Services().Bindings(ctx, client.BindingQuery{Type: v3.BindingKey, Name: o.Key, Instance: i.GUID})
 	if err != nil {
 		return v3.ServiceCredentialBinding{}, err
 	}
@@ -344,7 +344,7 @@ func runKey(ctx context.Context, o bindOptions, ask *client.Client, out *console
 		_, err := fmt.Fprintln(out.out, b.GUID)
 		return err
 	}
-	d, err := ask.BindingDetails(ctx, b.GUID)
+	d, err := ask.Services().BindingDetails(ctx, b.GUID)
 	if err != nil {
 		return fmt.Errorf("cannot read service key %s: %w", o.Key, err)
 	}

@@ -72,7 +72,7 @@ func runCreateBroker(ctx context.Context, o brokerOptions, ask *client.Client, o
 		return err
 	}
 	if o.Update {
-		_, err := ask.ServiceBrokerByName(ctx, o.Name)
+		_, err := ask.Market().BrokerByName(ctx, o.Name)
 		if err == nil {
 			return runUpdateBroker(ctx, o, ask, out)
 		}
@@ -90,7 +90,7 @@ func runCreateBroker(ctx context.Context, o brokerOptions, ask *client.Client, o
 		n.Relationships.Space = &to
 	}
 	defer out.wait("Reading the catalog of service broker %s", o.Name).end()
-	if err := ask.CreateServiceBroker(ctx, n); err != nil {
+	if err := ask.Market().CreateBroker(ctx, n); err != nil {
 		return o.notCreated(ctx, ask, fmt.Errorf("cannot create service broker %s: %w", o.Name, err))
 	}
 	out.say("Created service broker %s", o.Name)
@@ -103,7 +103,7 @@ func (o brokerOptions) notCreated(ctx context.Context, ask *client.Client, err e
 	if answers(err, "must be unique") {
 		return &failure{status: statusFailed, err: err, todo: "there is one with the name: dew update-service-broker, or --update-if-exists, changes it"}
 	}
-	if _, none := ask.ServiceBrokerByName(ctx, o.Name); none != nil {
+	if _, none := ask.Market().BrokerByName(ctx, o.Name); none != nil {
 		return err
 	}
 	return &failure{
@@ -122,7 +122,7 @@ func runUpdateBroker(ctx context.Context, o brokerOptions, ask *client.Client, o
 	}
 	with := o.authentication()
 	defer out.wait("Reading the catalog of service broker %s", o.Name).end()
-	if err := ask.UpdateServiceBroker(ctx, b.GUID, v3.UpdateServiceBroker{URL: &o.URL, Authentication: &with}); err != nil {
+	if err := ask.Market().UpdateBroker(ctx, b.GUID, v3.UpdateServiceBroker{URL: &o.URL, Authentication: &with}); err != nil {
 		return fmt.Errorf("cannot update service broker %s: %w", o.Name, err)
 	}
 	out.say("Updated service broker %s", o.Name)
@@ -131,11 +131,11 @@ func runUpdateBroker(ctx context.Context, o brokerOptions, ask *client.Client, o
 
 // findBroker finds a broker by name; the error offers one that is near.
 func findBroker(ctx context.Context, ask *client.Client, name string) (v3.ServiceBroker, error) {
-	b, err := ask.ServiceBrokerByName(ctx, name)
+	b, err := ask.Market().BrokerByName(ctx, name)
 	if !isMissing(err) {
 		return b, err
 	}
-	all, lerr := ask.ServiceBrokers(ctx)
+	all, lerr := ask.Market().Brokers(ctx)
 	if lerr != nil {
 		return b, lerr
 	}
@@ -147,7 +147,7 @@ func runRenameBroker(ctx context.Context, o brokerOptions, ask *client.Client, o
 	if err != nil {
 		return err
 	}
-	if err := ask.UpdateServiceBroker(ctx, b.GUID, v3.UpdateServiceBroker{Name: &o.NewName}); err != nil {
+	if err := ask.Market().UpdateBroker(ctx, b.GUID, v3.UpdateServiceBroker{Name: &o.NewName}); err != nil {
 		return fmt.Errorf("cannot rename service broker %s: %w", o.Name, err)
 	}
 	out.say("Renamed service broker %s to %s", o.Name, o.NewName)
@@ -158,7 +158,7 @@ func runDeleteBroker(ctx context.Context, o brokerOptions, ask *client.Client, o
 	if ok, err := sure(ctx, out, o.Force, "Really delete service broker "+o.Name); err != nil || !ok {
 		return err
 	}
-	b, err := ask.ServiceBrokerByName(ctx, o.Name)
+	b, err := ask.Market().BrokerByName(ctx, o.Name)
 	if isMissing(err) {
 		out.say("Service broker %s is not there", o.Name)
 		return nil
@@ -167,7 +167,7 @@ func runDeleteBroker(ctx context.Context, o brokerOptions, ask *client.Client, o
 		return err
 	}
 	defer out.wait("Deleting service broker %s", o.Name).end()
-	if err := ask.DeleteServiceBroker(ctx, b.GUID); err != nil {
+	if err := ask.Market().DeleteBroker(ctx, b.GUID); err != nil {
 		return fmt.Errorf("cannot delete service broker %s: %w", o.Name, err)
 	}
 	out.say("Deleted service broker %s", o.Name)
@@ -175,7 +175,7 @@ func runDeleteBroker(ctx context.Context, o brokerOptions, ask *client.Client, o
 }
 
 func runBrokers(ctx context.Context, ask *client.Client, out *console) error {
-	all, err := ask.ServiceBrokers(ctx)
+	all, err := ask.Market().Brokers(ctx)
 	if err != nil {
 		return err
 	}
@@ -230,7 +230,7 @@ func accessCommands(g *global) []*cli.Command {
 
 // offering finds the one that is meant.
 func (o accessOptions) offering(ctx context.Context, ask *client.Client) (v3.ServiceOffering, error) {
-	all, err := ask.ServiceOfferings(ctx, o.Offering, o.Broker)
+	all, err := ask.Market().Offerings(ctx, o.Offering, o.Broker)
 	switch {
 	case err != nil:
 		return v3.ServiceOffering{}, err
@@ -248,7 +248,7 @@ func (o accessOptions) eachPlan(ctx context.Context, ask *client.Client, fn func
 	if err != nil {
 		return err
 	}
-	plans, err := ask.ServicePlans(ctx, of.GUID)
+	plans, err := ask.Market().Plans(ctx, of.GUID)
 	if err != nil {
 		return err
 	}
@@ -282,7 +282,7 @@ func runEnableAccess(ctx context.Context, o accessOptions, w where) error {
 		if o.Org != "" && p.VisibilityType == v3.VisibilityPublic {
 			return nil // the org has it with everybody
 		}
-		return w.ask.ShowPlan(ctx, p.GUID, to)
+		return w.ask.Market().ShowPlan(ctx, p.GUID, to)
 	})
 	if err != nil {
 		return fmt.Errorf("cannot enable access to %s: %w", o.Offering, err)
@@ -301,7 +301,7 @@ func runDisableAccess(ctx context.Context, o accessOptions, w where) error {
 	}
 	err := o.eachPlan(ctx, w.ask, func(p v3.ServicePlan) error {
 		if o.Org == "" {
-			return w.ask.SetPlanVisibility(ctx, p.GUID, v3.PlanVisibility{Type: v3.VisibilityAdmin})
+			return w.ask.Market().SetPlanVisibility(ctx, p.GUID, v3.PlanVisibility{Type: v3.VisibilityAdmin})
 		}
 		if p.VisibilityType == v3.VisibilityPublic {
 			return usage("everybody has it: disable it for all first, then enable it for those who shall have it")
@@ -309,7 +309,7 @@ func runDisableAccess(ctx context.Context, o accessOptions, w where) error {
 		if p.VisibilityType != v3.VisibilityOrganization {
 			return nil
 		}
-		return w.ask.HidePlan(ctx, p.GUID, org.GUID)
+		return w.ask.Market().HidePlan(ctx, p.GUID, org.GUID)
 	})
 	if err != nil {
 		return fmt.Errorf("cannot disable access to %s: %w", o.Offering, err)
@@ -335,7 +335,7 @@ func runAccess(ctx context.Context, o accessOptions, w where) error {
 			return err
 		}
 	}
-	m, err := w.ask.Marketplace(ctx, client.MarketplaceQuery{Offering: o.Offering, Broker: o.Broker, All: true})
+	m, err := w.ask.Market().Search(ctx, client.MarketplaceQuery{Offering: o.Offering, Broker: o.Broker, All: true})
 	if err != nil {
 		return err
 	}
@@ -373,7 +373,7 @@ func (r *accessRow) readOrgs(ctx context.Context, p v3.ServicePlan, guid string,
 	if p.VisibilityType != v3.VisibilityOrganization {
 		return guid == "" || p.VisibilityType == v3.VisibilityPublic, nil
 	}
-	v, err := ask.PlanVisibility(ctx, p.GUID)
+	v, err := ask.Market().PlanVisibility(ctx, p.GUID)
 	r.Orgs = namesOf(v.Organizations, func(n v3.NamedGUID) string { return n.Name })
 	return guid == "" || slices.ContainsFunc(v.Organizations, func(n v3.NamedGUID) bool { return n.GUID == guid }), err
 }
@@ -384,7 +384,7 @@ func runPurgeOffering(ctx context.Context, o accessOptions, ask *client.Client, 
 		return err
 	}
 	defer out.wait("Purging service offering %s", of.Name).end()
-	if err := ask.PurgeServiceOffering(ctx, of.GUID); err != nil {
+	if err := ask.Market().PurgeOffering(ctx, of.GUID); err != nil {
 		return fmt.Errorf("cannot purge offering %s: %w", o.Offering, err)
 	}
 	out.say("Purged offering %s", o.Offering)

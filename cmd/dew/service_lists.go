@@ -30,7 +30,7 @@ type offer struct {
 }
 
 func runMarketplace(ctx context.Context, o marketOptions, ask *client.Client, out *console) error {
-	m, err := ask.Marketplace(ctx, o.Query)
+	m, err := ask.Market().Search(ctx, o.Query)
 	if err != nil {
 		return err
 	}
@@ -113,7 +113,7 @@ func offeringRows(offers []offer, noPlans bool) [][]string {
 
 // noPlan says what there is instead of what was asked for.
 func noPlan(ctx context.Context, o serviceOptions, ask *client.Client) error {
-	m, err := ask.Marketplace(ctx, client.MarketplaceQuery{Broker: o.Broker})
+	m, err := ask.Market().Search(ctx, client.MarketplaceQuery{Broker: o.Broker})
 	if err != nil {
 		return err
 	}
@@ -191,7 +191,7 @@ type serviceRow struct {
 }
 
 func runServices(ctx context.Context, noApps bool, ask *client.Client, out *console) error {
-	all, err := ask.Services(ctx)
+	all, err := ask.Services().List(ctx)
 	if err != nil {
 		return err
 	}
@@ -238,7 +238,7 @@ type serviceNames struct {
 func readNames(ctx context.Context, noApps bool, ask *client.Client) (*serviceNames, error) {
 	n := &serviceNames{ask: ask, apps: map[string]string{}, plans: map[string]v3.ServicePlan{}, noApps: noApps}
 	var err error
-	if n.market, err = ask.Marketplace(ctx, client.MarketplaceQuery{All: true}); err != nil {
+	if n.market, err = ask.Market().Search(ctx, client.MarketplaceQuery{All: true}); err != nil {
 		return n, err
 	}
 	for _, p := range n.market.Plans {
@@ -247,7 +247,7 @@ func readNames(ctx context.Context, noApps bool, ask *client.Client) (*serviceNa
 	if noApps {
 		return n, nil
 	}
-	apps, err := ask.Apps(ctx)
+	apps, err := ask.Apps().List(ctx)
 	for _, a := range apps {
 		n.apps[a.GUID] = a.Name
 	}
@@ -273,7 +273,7 @@ func (n *serviceNames) row(ctx context.Context, i v3.ServiceInstance) (serviceRo
 	if n.noApps {
 		return v, nil
 	}
-	bound, err := n.ask.Bindings(ctx, client.BindingQuery{Type: v3.BindingApp, Instance: i.GUID})
+	bound, err := n.ask.Services().Bindings(ctx, client.BindingQuery{Type: v3.BindingApp, Instance: i.GUID})
 	for _, b := range bound {
 		if b.Relationships.App == nil {
 			continue
@@ -315,7 +315,7 @@ func runService(ctx context.Context, o serviceOptions, ask *client.Client, out *
 		_, err := fmt.Fprintln(out.out, i.GUID)
 		return err
 	case o.Params:
-		p, err := ask.ServiceParameters(ctx, i.GUID)
+		p, err := ask.Services().Parameters(ctx, i.GUID)
 		if err != nil {
 			return fmt.Errorf("cannot read the parameters of %s: %w", o.Name, err)
 		}
@@ -344,7 +344,7 @@ func viewService(ctx context.Context, i v3.ServiceInstance, ask *client.Client) 
 		return v, err
 	}
 	v.Bindings = v.bindings
-	keys, err := ask.Bindings(ctx, client.BindingQuery{Type: v3.BindingKey, Instance: i.GUID})
+	keys, err := ask.Services().Bindings(ctx, client.BindingQuery{Type: v3.BindingKey, Instance: i.GUID})
 	if err != nil {
 		return v, err
 	}
@@ -359,7 +359,7 @@ func viewService(ctx context.Context, i v3.ServiceInstance, ask *client.Client) 
 	if v.From, err = homeOf(ctx, i, ask); err != nil || v.From != "" {
 		return v, err
 	}
-	v.Shared, err = ask.SharedWith(ctx, i.GUID)
+	v.Shared, err = ask.Services().SharedWith(ctx, i.GUID)
 	return v, err
 }
 
@@ -369,7 +369,7 @@ func homeOf(ctx context.Context, i v3.ServiceInstance, ask *client.Client) (stri
 	if home := i.Relationships.Space.ID(); err != nil || home == "" || home == here {
 		return "", err
 	}
-	s, err := ask.Space(ctx, i.Relationships.Space.ID())
+	s, err := ask.Orgs().Space(ctx, i.Relationships.Space.ID())
 	if isMissing(err) {
 		return "a space that you may not see", nil
 	}

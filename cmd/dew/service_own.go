@@ -74,10 +74,10 @@ func runSnapshot(ctx context.Context, o serviceOptions, ask *client.Client, out 
 		return err
 	}
 	defer out.wait("Copying the data of service instance %s", o.Name).end()
-	if err := ask.Snapshot(ctx, i.GUID); err != nil {
+	if err := ask.Services().TakeSnapshot(ctx, i.GUID); err != nil {
 		return fmt.Errorf("cannot copy the data of %s: %w", o.Name, err)
 	}
-	all, err := ask.Snapshots(ctx, i.GUID)
+	all, err := ask.Services().Snapshots(ctx, i.GUID)
 	if err != nil || len(all) == 0 {
 		return err
 	}
@@ -90,7 +90,7 @@ func runSnapshots(ctx context.Context, o serviceOptions, ask *client.Client, out
 	if err != nil {
 		return err
 	}
-	all, err := ask.Snapshots(ctx, i.GUID)
+	all, err := ask.Services().Snapshots(ctx, i.GUID)
 	if err != nil {
 		return err
 	}
@@ -117,7 +117,7 @@ func runDeleteSnapshot(ctx context.Context, o serviceOptions, ask *client.Client
 		return err
 	}
 	defer out.wait("Deleting snapshot %s", o.NewName).end()
-	if err := ask.DeleteSnapshot(ctx, i.GUID, o.NewName); err != nil {
+	if err := ask.Services().DeleteSnapshot(ctx, i.GUID, o.NewName); err != nil {
 		return noSnapshot(o.Name, fmt.Errorf("cannot delete snapshot %s of %s: %w", o.NewName, o.Name, err))
 	}
 	out.say("Deleted snapshot %s of %s", o.NewName, o.Name)
@@ -139,7 +139,7 @@ func runRestore(ctx context.Context, o serviceOptions, ask *client.Client, out *
 	}
 	id := o.NewName
 	if id == "" {
-		all, err := ask.Snapshots(ctx, i.GUID)
+		all, err := ask.Services().Snapshots(ctx, i.GUID)
 		if err != nil {
 			return err
 		}
@@ -152,7 +152,7 @@ func runRestore(ctx context.Context, o serviceOptions, ask *client.Client, out *
 		return err
 	}
 	defer out.wait("Restoring service instance %s to snapshot %s", o.Name, id).end()
-	if err := ask.Restore(ctx, i.GUID, id); err != nil {
+	if err := ask.Services().Restore(ctx, i.GUID, id); err != nil {
 		return noSnapshot(o.Name, fmt.Errorf("cannot restore %s to snapshot %s: %w", o.Name, id, err))
 	}
 	out.say("Restored %s to snapshot %s", o.Name, id)
@@ -199,7 +199,7 @@ func runConnect(ctx context.Context, name string, ask *client.Client, out *conso
 	key := "dew-connect-" + strconv.FormatInt(time.Now().UnixNano(), 36)
 	n := v3.CreateCredentialBinding{Type: v3.BindingKey, Name: key}
 	n.Relationships.ServiceInstance = v3.To(i.GUID)
-	job, err := ask.Bind(ctx, n)
+	job, err := ask.Services().Bind(ctx, n)
 	if err != nil {
 		return fmt.Errorf("cannot connect to %s: %w", name, err)
 	}
@@ -209,7 +209,7 @@ func runConnect(ctx context.Context, name string, ask *client.Client, out *conso
 		err = errors.Join(err, dropKey(ctx, bindOptions{Service: name, Key: key}, ask))
 	}()
 	wait := out.wait("Creating credentials for service instance %s", name)
-	err = ask.Wait(ctx, job)
+	err = ask.Services().Wait(ctx, job)
 	wait.end()
 	if err != nil {
 		return fmt.Errorf("cannot connect to %s: %w", name, err)
@@ -238,7 +238,7 @@ func dropKey(ctx context.Context, o bindOptions, ask *client.Client) error {
 
 // talk runs the program with the credentials of a key.
 func talk(ctx context.Context, key string, ask *client.Client, out *console) error {
-	d, err := ask.BindingDetails(ctx, key)
+	d, err := ask.Services().BindingDetails(ctx, key)
 	if err != nil {
 		return err
 	}
@@ -301,7 +301,7 @@ func runShare(ctx context.Context, o shareOptions, w where) error {
 	if err != nil {
 		return err
 	}
-	if err := w.ask.ShareService(ctx, i.GUID, s.GUID); err != nil {
+	if err := w.ask.Services().Share(ctx, i.GUID, s.GUID); err != nil {
 		return fmt.Errorf("cannot share %s: %w", o.Name, err)
 	}
 	w.out.say("Shared %s with space %s", o.Name, s.Name)
@@ -316,7 +316,7 @@ func runUnshare(ctx context.Context, o shareOptions, w where) error {
 	if ok, err := sure(ctx, w.out, o.Force, "Really take "+o.Name+" from space "+s.Name+", with the bindings there"); err != nil || !ok {
 		return err
 	}
-	if err := w.ask.UnshareService(ctx, i.GUID, s.GUID); err != nil {
+	if err := w.ask.Services().Unshare(ctx, i.GUID, s.GUID); err != nil {
 		return fmt.Errorf("cannot unshare %s: %w", o.Name, err)
 	}
 	w.out.say("Unshared %s from space %s", o.Name, s.Name)
@@ -343,11 +343,11 @@ func routeService(g *global, v verb, fn func(context.Context, routeServiceOption
 
 // find finds the route and the instance.
 func (o routeServiceOptions) find(ctx context.Context, ask *client.Client) (r v3.Route, i v3.ServiceInstance, err error) {
-	d, err := ask.DomainByName(ctx, o.route.Domain)
+	d, err := ask.Routes().DomainByName(ctx, o.route.Domain)
 	if err != nil {
 		return r, i, err
 	}
-	if r, err = ask.RouteAt(ctx, d, o.route.Host, o.route.Path); err != nil {
+	if r, err = ask.Routes().At(ctx, d, o.route.Host, o.route.Path); err != nil {
 		return r, i, err
 	}
 	i, err = findService(ctx, ask, o.Service)
@@ -366,7 +366,7 @@ func runBindRoute(ctx context.Context, o routeServiceOptions, ask *client.Client
 	n := v3.CreateServiceRouteBinding{Parameters: params}
 	n.Relationships.Route, n.Relationships.ServiceInstance = v3.To(r.GUID), v3.To(i.GUID)
 	defer out.wait("Binding route %s to service instance %s", o.route.url(), o.Service).end()
-	job, err := ask.BindRoute(ctx, n)
+	job, err := ask.Services().BindRoute(ctx, n)
 	if answers(err, "route and service instance are already bound") {
 		out.say("Route %s is bound to %s already", o.route.url(), o.Service)
 		return nil
@@ -388,11 +388,11 @@ func runBindRoute(ctx context.Context, o routeServiceOptions, ask *client.Client
 
 // finished tells whether an operation has ended, after a wait if that is wanted.
 func finished(ctx context.Context, job client.Job, wait bool, ask *client.Client) (bool, error) {
-	job, err := ask.Taken(ctx, job)
+	job, err := ask.Services().Accepted(ctx, job)
 	if err != nil || job.Ended() || !wait {
 		return job.Ended(), err
 	}
-	return true, ask.Wait(ctx, job)
+	return true, ask.Services().Wait(ctx, job)
 }
 
 func runUnbindRoute(ctx context.Context, o routeServiceOptions, ask *client.Client, out *console) error {
@@ -400,7 +400,7 @@ func runUnbindRoute(ctx context.Context, o routeServiceOptions, ask *client.Clie
 	if err != nil {
 		return err
 	}
-	all, err := ask.RouteBindings(ctx, r.GUID)
+	all, err := ask.Services().RouteBindings(ctx, r.GUID)
 	if err != nil {
 		return err
 	}
@@ -413,7 +413,7 @@ func runUnbindRoute(ctx context.Context, o routeServiceOptions, ask *client.Clie
 		return err
 	}
 	defer out.wait("Unbinding route %s from service instance %s", o.route.url(), o.Service).end()
-	job, err := ask.UnbindRoute(ctx, all[at].GUID)
+	job, err := ask.Services().UnbindRoute(ctx, all[at].GUID)
 	done := false
 	if err == nil {
 		done, err = finished(ctx, job, o.Wait, ask)

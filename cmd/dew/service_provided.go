@@ -89,7 +89,7 @@ func runCreateProvided(ctx context.Context, o providedOptions, ask *client.Clien
 	if o.Tags != nil {
 		n.Tags = *o.Tags
 	}
-	_, err = ask.CreateService(ctx, n)
+	_, err = ask.Services().Create(ctx, n)
 	if answers(err, "name is taken") {
 		out.say("Service instance %s is there already", o.Name)
 		return nil
@@ -116,7 +116,7 @@ func runUpdateProvided(ctx context.Context, o providedOptions, ask *client.Clien
 	if i.Type != v3.ServiceUserProvided {
 		return usage("%s is not user-provided: use update-service", o.Name)
 	}
-	_, err = ask.UpdateService(ctx, i.GUID, v3.UpdateServiceInstance{Credentials: credentials, Tags: o.Tags, SyslogDrainURL: o.Drain, RouteServiceURL: o.Route})
+	_, err = ask.Services().Update(ctx, i.GUID, v3.UpdateServiceInstance{Credentials: credentials, Tags: o.Tags, SyslogDrainURL: o.Drain, RouteServiceURL: o.Route})
 	if err != nil {
 		return fmt.Errorf("cannot update service instance %s: %w", o.Name, err)
 	}

@@ -176,11 +176,11 @@ func readSmall(name string) ([]byte, error) {
 
 // findService finds a service instance by name; the error offers one that is near.
 func findService(ctx context.Context, ask *client.Client, name string) (v3.ServiceInstance, error) {
-	i, err := ask.ServiceByName(ctx, name)
+	i, err := ask.Services().ByName(ctx, name)
 	if !isMissing(err) {
 		return i, err
 	}
-	all, lerr := ask.Services(ctx)
+	all, lerr := ask.Services().List(ctx)
 	if lerr != nil {
 		return i, lerr
 	}
@@ -198,7 +198,7 @@ func runCreateService(ctx context.Context, o serviceOptions, ask *client.Client,
 	if err != nil {
 		return err
 	}
-	m, err := ask.Marketplace(ctx, client.MarketplaceQuery{Offering: o.Offering, Plan: o.Plan, Broker: o.Broker})
+	m, err := ask.Market().Search(ctx, client.MarketplaceQuery{Offering: o.Offering, Plan: o.Plan, Broker: o.Broker})
 	if err != nil {
 		return err
 	}
@@ -215,7 +215,7 @@ func runCreateService(ctx context.Context, o serviceOptions, ask *client.Client,
 	plan := v3.To(m.Plans[0].GUID)
 	n.Relationships.ServicePlan = &plan
 	out.say("Creating service instance %s ...", o.Name)
-	job, err := ask.CreateService(ctx, n)
+	job, err := ask.Services().Create(ctx, n)
 	if answers(err, "name is taken") {
 		return thereAlready(ctx, o, ask, out)
 	}
@@ -228,7 +228,7 @@ func runCreateService(ctx context.Context, o serviceOptions, ask *client.Client,
 // thereAlready is the end of creating what has the name already. That is fine,
 // unless it came to nothing.
 func thereAlready(ctx context.Context, o serviceOptions, ask *client.Client, out *console) error {
-	i, err := ask.ServiceByName(ctx, o.Name)
+	i, err := ask.Services().ByName(ctx, o.Name)
 	if err != nil {
 		return err
 	}
@@ -278,7 +278,7 @@ func (op operation) failed(name string, err error) error {
 // waitService waits for an operation, or says how to look after it.
 func waitService(ctx context.Context, o serviceOptions, op operation, ask *client.Client, out *console) error {
 	defer out.wait("%s service instance %s", op.doing(), o.Name).end()
-	job, err := ask.Taken(ctx, op.job)
+	job, err := ask.Services().Accepted(ctx, op.job)
 	if err != nil {
 		return op.failed(o.Name, err)
 	}
@@ -297,7 +297,7 @@ func waitService(ctx context.Context, o serviceOptions, op operation, ask *clien
 		defer close(told)
 		tellProgress(watch, &progress{name: o.Name, ask: ask, out: out})
 	}()
-	err = ask.Wait(ctx, job)
+	err = ask.Services().Wait(ctx, job)
 	cancel()
 	<-told
 	if err != nil {
@@ -321,7 +321,7 @@ type progress struct {
 }
 
 func (p *progress) look(ctx context.Context) (v3.ServiceInstance, error) {
-	i, err := p.ask.ServiceByName(ctx, p.name)
+	i, err := p.ask.Services().ByName(ctx, p.name)
 	if d := i.LastOperation.Description; err == nil && d != "" && d != p.last && i.LastOperation.State == inProgress {
 		p.last = d
 		p.out.say("   %s", shown(d))
@@ -364,7 +364,7 @@ func runUpdateService(ctx context.Context, o serviceOptions, ask *client.Client,
 		u.Relationships = &v3.UpdateServiceInstanceRelationships{ServicePlan: v3.To(plan)}
 	}
 	out.say("Updating service instance %s ...", o.Name)
-	job, err := ask.UpdateService(ctx, i.GUID, u)
+	job, err := ask.Services().Update(ctx, i.GUID, u)
 	if err != nil {
 		return fmt.Errorf("cannot update service instance %s: %w", o.Name, err)
 	}
@@ -376,11 +376,11 @@ func planBeside(ctx context.Context, i v3.ServiceInstance, name string, ask *cli
 	if i.Relationships.ServicePlan == nil {
 		return "", usage("%s is user-provided and has no plan: use update-user-provided-service", i.Name)
 	}
-	now, err := ask.ServicePlan(ctx, i.Relationships.ServicePlan.ID())
+	now, err := ask.Market().Plan(ctx, i.Relationships.ServicePlan.ID())
 	if err != nil {
 		return "", err
 	}
-	all, err := ask.ServicePlans(ctx, now.Relationships.ServiceOffering.ID())
+	all, err := ask.Market().Plans(ctx, now.Relationships.ServiceOffering.ID())
 	if err != nil {
 		return "", err
 	}
@@ -405,11 +405,11 @@ func runUpgradeService(ctx context.Context, o serviceOptions, ask *client.Client
 	if ok, err := sure(ctx, out, o.Force, "Really upgrade service instance "+o.Name+" (it may be away meanwhile)"); err != nil || !ok {
 		return err
 	}
-	p, err := ask.ServicePlan(ctx, i.Relationships.ServicePlan.ID())
+	p, err := ask.Market().Plan(ctx, i.Relationships.ServicePlan.ID())
 	if err != nil {
 		return err
 	}
-	job, err := ask.UpdateService(ctx, i.GUID, v3.UpdateServiceInstance{MaintenanceInfo: &v3.MaintenanceInfo{Version: p.MaintenanceInfo.Version}})
+	job, err := ask.Services().Update(ctx, i.GUID, v3.UpdateServiceInstance{MaintenanceInfo: &v3.MaintenanceInfo{Version: p.MaintenanceInfo.Version}})
 	if err != nil {
 		return fmt.Errorf("cannot upgrade service instance %s: %w", o.Name, err)
 	}
@@ -429,9 +429,9 @@ func runRenameService(ctx context.Context, o serviceOptions, ask *client.Client,
 	if err != nil {
 		return err
 	}
-	job, err := ask.UpdateService(ctx, i.GUID, v3.UpdateServiceInstance{Name: &o.NewName})
+	job, err := ask.Services().Update(ctx, i.GUID, v3.UpdateServiceInstance{Name: &o.NewName})
 	if err == nil {
-		err = ask.Wait(ctx, job)
+		err = ask.Services().Wait(ctx, job)
 	}
 	if err != nil {
 		return fmt.Errorf("cannot rename service instance %s: %w", o.Name, err)
@@ -444,7 +444,7 @@ func runDeleteService(ctx context.Context, o serviceOptions, ask *client.Client,
 	if ok, err := sure(ctx, out, o.Force, "Really delete service instance "+o.Name+" and its data"); err != nil || !ok {
 		return err
 	}
-	i, err := ask.ServiceByName(ctx, o.Name)
+	i, err := ask.Services().ByName(ctx, o.Name)
 	if isMissing(err) {
 		out.say("Service instance %s is not there", o.Name)
 		return nil
@@ -452,7 +452,7 @@ func runDeleteService(ctx context.Context, o serviceOptions, ask *client.Client,
 	if err != nil {
 		return err
 	}
-	job, err := ask.DeleteService(ctx, i.GUID)
+	job, err := ask.Services().Delete(ctx, i.GUID)
 	if err != nil {
 		return fmt.Errorf("cannot delete service instance %s: %w", o.Name, err)
 	}
@@ -467,7 +467,7 @@ func runPurgeService(ctx context.Context, o serviceOptions, ask *client.Client, 
 	if ok, err := sure(ctx, out, o.Force, "Really forget service instance "+o.Name+" without asking its broker"); err != nil || !ok {
 		return err
 	}
-	if err := ask.PurgeService(ctx, i.GUID); err != nil {
+	if err := ask.Services().Purge(ctx, i.GUID); err != nil {
 		return fmt.Errorf("cannot purge service instance %s: %w", o.Name, err)
 	}
 	out.say("Purged service instance %s", o.Name)

@@ -47,7 +47,7 @@ func (g *global) smokeDoor(ctx context.Context, o smokeOptions) (*smokeDoor, err
 		if d.ask, err = g.open(d.door); err != nil {
 			return nil, err
 		}
-		if _, err = d.ask.Root(ctx); err == nil {
+		if _, err = d.ask.Daemon().Root(ctx); err == nil {
 			return d, nil
 		}
 		if d.door.url != "" || g.local || !absent(err) {
@@ -167,7 +167,7 @@ func (d *smokeDoor) enter(ctx context.Context, p smoke.Place) (smoke.Inside, err
 	if d.o.Quiet {
 		out.err, out.drawn = io.Discard, false
 	}
-	status, err := ask.Status(ctx)
+	status, err := ask.Daemon().Status(ctx)
 	if err != nil && !untold(err) {
 		return smoke.Inside{}, errors.Join(err, os.RemoveAll(home))
 	}

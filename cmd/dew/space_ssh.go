@@ -37,7 +37,7 @@ func runSetSpaceSSH(ctx context.Context, space string, allow bool, w where) erro
 	if err != nil {
 		return err
 	}
-	if err := w.ask.SetSpaceSSH(ctx, s.GUID, allow); err != nil {
+	if err := w.ask.Orgs().SetSpaceSSH(ctx, s.GUID, allow); err != nil {
 		return fmt.Errorf("cannot change ssh in space %s: %w", space, err)
 	}
 	w.out.say("ssh is %s in %s", sshState(allow), placeOf(org, s))
@@ -49,7 +49,7 @@ func runSpaceSSH(ctx context.Context, space string, w where) error {
 	if err != nil {
 		return err
 	}
-	allowed, err := w.ask.SpaceSSH(ctx, s.GUID)
+	allowed, err := w.ask.Orgs().SpaceSSH(ctx, s.GUID)
 	if err != nil {
 		return err
 	}

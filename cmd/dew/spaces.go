@@ -56,11 +56,11 @@ type spaceOptions struct {
 
 // findSpace finds a space of an org by name; the error offers a name that is near.
 func findSpace(ctx context.Context, w where, org v3.Organization, name string) (v3.Space, error) {
-	s, err := w.ask.SpaceByName(ctx, org.GUID, name)
+	s, err := w.ask.Orgs().SpaceByName(ctx, org.GUID, name)
 	if !isMissing(err) {
 		return s, err
 	}
-	all, lerr := w.ask.SpacesOf(ctx, org.GUID)
+	all, lerr := w.ask.Orgs().SpacesOf(ctx, org.GUID)
 	if lerr != nil {
 		return s, lerr
 	}
@@ -91,7 +91,7 @@ func runSpaces(ctx context.Context, org string, w where) error {
 	if err != nil {
 		return err
 	}
-	spaces, err := w.ask.SpacesOf(ctx, o.GUID)
+	spaces, err := w.ask.Orgs().SpacesOf(ctx, o.GUID)
 	if err != nil {
 		return err
 	}
@@ -141,7 +141,7 @@ func ruleLists(groups []v3.SecurityGroup) []ruleList {
 // readSpace asks for everything that a view has.
 func readSpace(ctx context.Context, org v3.Organization, s v3.Space, w where) (spaceView, error) {
 	v := spaceView{GUID: s.GUID, Name: s.Name, Org: org.Name}
-	apps, err := w.ask.AppsIn(ctx, s.GUID)
+	apps, err := w.ask.Apps().ListIn(ctx, s.GUID)
 	if err != nil {
 		return v, err
 	}
@@ -153,7 +153,7 @@ func readSpace(ctx context.Context, org v3.Organization, s v3.Space, w where) (s
 		return v, err
 	}
 	for phase, to := range map[phase]*[]ruleList{running: &v.Running, staging: &v.Staging} {
-		groups, err := w.ask.SpaceGroups(ctx, s.GUID, string(phase))
+		groups, err := w.ask.Orgs().SpaceGroups(ctx, s.GUID, string(phase))
 		if err != nil {
 			return v, err
 		}
@@ -223,7 +223,7 @@ func runCreateSpace(ctx context.Context, o spaceOptions, w where) error {
 			return err
 		}
 	}
-	s, err := w.ask.CreateSpace(ctx, org.GUID, o.Name)
+	s, err := w.ask.Orgs().CreateSpace(ctx, org.GUID, o.Name)
 	if isTaken(err) {
 		w.out.say("Space %s exists already in org %s", o.Name, org.Name)
 		return nil
@@ -257,7 +257,7 @@ func runRenameSpace(ctx context.Context, o spaceOptions, to string, w where) err
 	if err != nil {
 		return err
 	}
-	if err := w.ask.RenameSpace(ctx, s.GUID, to); err != nil {
+	if err := w.ask.Orgs().RenameSpace(ctx, s.GUID, to); err != nil {
 		return fmt.Errorf("cannot rename space %s: %w", o.Name, err)
 	}
 	if w.target.SpaceGUID == s.GUID {
@@ -286,7 +286,7 @@ func runDeleteSpace(ctx context.Context, o spaceOptions, w where) error {
 		return err
 	}
 	defer w.out.wait("Deleting space %s", o.Name).end()
-	if err := w.ask.DeleteSpace(ctx, s.GUID); err != nil {
+	if err := w.ask.Orgs().DeleteSpace(ctx, s.GUID); err != nil {
 		return fmt.Errorf("cannot delete space %s: %w", o.Name, err)
 	}
 	w.out.say("Deleted space %s", o.Name)

@@ -141,7 +141,7 @@ type sshOptions struct {
 }
 
 func runSSHCode(ctx context.Context, t sshTalk) error {
-	code, err := t.ask.SSHCode(ctx)
+	code, err := t.ask.Users().SSHCode(ctx)
 	if err != nil {
 		return err
 	}
@@ -157,7 +157,7 @@ func runSetSSH(ctx context.Context, name string, enabled bool, t sshTalk) error 
 	if err != nil {
 		return err
 	}
-	f, err := t.ask.SetFeature(ctx, a.GUID, v3.FeatureSSH, enabled)
+	f, err := t.ask.Apps().SetFeature(ctx, a.GUID, v3.FeatureSSH, enabled)
 	if err != nil {
 		return err
 	}
@@ -174,7 +174,7 @@ func runSSHEnabled(ctx context.Context, name string, t sshTalk) error {
 	if err != nil {
 		return err
 	}
-	e, err := t.ask.SSHEnabled(ctx, a.GUID)
+	e, err := t.ask.Apps().SSHEnabled(ctx, a.GUID)
 	if err != nil {
 		return err
 	}
@@ -223,7 +223,7 @@ func enter(ctx context.Context, in inside, t sshTalk) (*ssh.Client, error) {
 	if err != nil {
 		return nil, err
 	}
-	code, err := t.ask.SSHCode(ctx)
+	code, err := t.ask.Users().SSHCode(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -279,7 +279,7 @@ func loginOf(ctx context.Context, in inside, ask *client.Client) (string, error)
 	if a.State != "STARTED" {
 		return "", &failure{status: statusFailed, err: fmt.Errorf("app %s is not started", a.Name), todo: "dew start " + a.Name + " starts it"}
 	}
-	ps, err := ask.Processes(ctx, a.GUID)
+	ps, err := ask.Processes().List(ctx, a.GUID)
 	if err != nil {
 		return "", err
 	}

@@ -77,7 +77,7 @@ func runUpdateStack(ctx context.Context, name string, body v3.UpdateStack, ask *
 	if err != nil {
 		return err
 	}
-	now, err := ask.UpdateStack(ctx, s.GUID, body)
+	now, err := ask.Bits().UpdateStack(ctx, s.GUID, body)
 	if err != nil {
 		return fmt.Errorf("cannot change stack %s: %w", name, err)
 	}
@@ -104,11 +104,11 @@ type stackRow struct {
 // readStacks reads the stacks with who may use them. Those that labels chose are
 // among those that can be used.
 func readStacks(ctx context.Context, chosen bool, ask *client.Client) ([]stackRow, error) {
-	all, err := ask.StackDetails(ctx)
+	all, err := ask.Bits().StackDetails(ctx)
 	if err != nil {
 		return nil, err
 	}
-	usable, err := ask.Stacks(ctx)
+	usable, err := ask.Bits().Stacks(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -246,7 +246,7 @@ func addStackFile(ctx context.Context, o stackOptions, ask *client.Client, out *
 		defer bar.Finish() //nolint:errcheck // a bar that cannot be drawn is nobody's error
 		r = io.TeeReader(f, bar)
 	}
-	s, err := ask.UploadStack(ctx, o.Name, r)
+	s, err := ask.Bits().UploadStack(ctx, o.Name, r)
 	if err != nil {
 		return fmt.Errorf("cannot add stack %s: %w", o.Name, err)
 	}
@@ -270,7 +270,7 @@ func runBuildStack(ctx context.Context, o stackOptions, ask *client.Client, out 
 // followStack shows what the daemon tells while it makes a stack. Who leaves does
 // not end it.
 func followStack(ctx context.Context, body v3.MakeStack, ask *client.Client, out *console) error {
-	s, err := ask.MakeStack(ctx, body)
+	s, err := ask.Bits().MakeStack(ctx, body)
 	if err != nil {
 		return fmt.Errorf("cannot make stack %s: %w", body.Name, err)
 	}
@@ -286,7 +286,7 @@ func followStack(ctx context.Context, body v3.MakeStack, ask *client.Client, out
 			wait.note("%s", told)
 			out.say("   %s", appendShown(nil, []byte(told), out.color))
 		}
-		next, err := ask.StackDetail(ctx, s.GUID)
+		next, err := ask.Bits().StackDetail(ctx, s.GUID)
 		if err == nil {
 			s = next
 		}
@@ -328,7 +328,7 @@ func runRemoveStack(ctx context.Context, o stackOptions, ask *client.Client, out
 		return err
 	}
 	defer out.wait("Removing stack %s", o.Name).end()
-	if err := ask.RemoveStack(ctx, s.GUID); err != nil {
+	if err := ask.Bits().RemoveStack(ctx, s.GUID); err != nil {
 		return fmt.Errorf("cannot remove stack %s: %w", o.Name, err)
 	}
 	out.say("Removed stack %s", o.Name)

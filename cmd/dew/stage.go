@@ -22,7 +22,7 @@ func stage(ctx context.Context, a v3.App, pkg string, ask *client.Client, out *c
 	})
 	defer cancel()
 	s := stagingLog{app: a.GUID, from: time.Now(), ask: ask, out: out}
-	b, err := ask.CreateBuild(ctx, pkg)
+	b, err := ask.Bits().CreateBuild(ctx, pkg)
 	if err != nil {
 		return "", err
 	}
@@ -34,7 +34,7 @@ func stage(ctx context.Context, a v3.App, pkg string, ask *client.Client, out *c
 	defer queue.wait.end()
 	err = client.Poll(ctx, func() (bool, error) {
 		if b.State == v3.BuildStaging {
-			if b, err = ask.Build(ctx, b.GUID); err != nil {
+			if b, err = ask.Bits().Build(ctx, b.GUID); err != nil {
 				return false, err
 			}
 		}
@@ -85,7 +85,7 @@ type stagingLog struct {
 
 // show shows what was printed since, as far as one answer has it.
 func (s *stagingLog) show(ctx context.Context) (more bool, err error) {
-	lines, more, err := s.ask.Some(ctx, s.app, s.from)
+	lines, more, err := s.ask.Logs().FirstSince(ctx, s.app, s.from)
 	if client.NotFound(err) {
 		return false, nil // nothing was printed yet
 	}

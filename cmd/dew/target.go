@@ -88,7 +88,7 @@ func withSpace(ctx context.Context, p place, name string, w where) (place, error
 		p.SpaceGUID, p.Space = s.GUID, s.Name
 		return p, err
 	}
-	spaces, err := w.ask.SpacesOf(ctx, p.OrgGUID)
+	spaces, err := w.ask.Orgs().SpacesOf(ctx, p.OrgGUID)
 	if err == nil && len(spaces) == 1 {
 		p.SpaceGUID, p.Space = spaces[0].GUID, spaces[0].Name
 	}
@@ -99,7 +99,7 @@ func withSpace(ctx context.Context, p place, name string, w where) (place, error
 // is only one of, else what the user picks.
 func chooseTarget(ctx context.Context, o targetOptions, w where) error {
 	if o.Org == "" {
-		orgs, err := w.ask.Organizations(ctx)
+		orgs, err := w.ask.Orgs().List(ctx)
 		if err != nil {
 			return err
 		}
@@ -116,7 +116,7 @@ func chooseTarget(ctx context.Context, o targetOptions, w where) error {
 		return err
 	}
 	if o.Space == "" {
-		spaces, err := w.ask.SpacesOf(ctx, org.GUID)
+		spaces, err := w.ask.Orgs().SpacesOf(ctx, org.GUID)
 		if err != nil {
 			return err
 		}

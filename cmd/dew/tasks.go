@@ -96,7 +96,7 @@ func runRunTask(ctx context.Context, o taskOptions, ask *client.Client, out *con
 			return err
 		}
 	}
-	t, err := ask.RunTask(ctx, a.GUID, body)
+	t, err := ask.Processes().RunTask(ctx, a.GUID, body)
 	if err != nil {
 		return fmt.Errorf("cannot run a task of app %s: %w", a.Name, err)
 	}
@@ -149,7 +149,7 @@ func (o taskOptions) template(ctx context.Context, ask *client.Client, a v3.App)
 	if kind == "" {
 		return nil, nil
 	}
-	ps, err := ask.Processes(ctx, a.GUID)
+	ps, err := ask.Processes().List(ctx, a.GUID)
 	if err != nil {
 		return nil, err
 	}
@@ -169,7 +169,7 @@ func (o taskOptions) template(ctx context.Context, ask *client.Client, a v3.App)
 func waitTask(ctx context.Context, t v3.Task, ask *client.Client, states ...string) (v3.Task, error) {
 	answered := time.Now()
 	err := client.Poll(ctx, func() (bool, error) {
-		now, err := ask.Task(ctx, t.GUID)
+		now, err := ask.Processes().Task(ctx, t.GUID)
 		away := (*client.Unreachable)(nil)
 		switch {
 		case err == nil:
@@ -220,7 +220,7 @@ type taskOutput struct {
 
 // begin notes where the log ends before the task begins.
 func (w *taskOutput) begin(ctx context.Context, a v3.App, ask *client.Client) error {
-	return ask.Logs(ctx, a.GUID, client.LogQuery{Newest: 0, Place: &w.place}, client.Lines{Line: func(*v3.Line) error { return nil }})
+	return ask.Logs().Stream(ctx, a.GUID, client.LogQuery{Newest: 0, Place: &w.place}, client.Lines{Line: func(*v3.Line) error { return nil }})
 }
 
 // stream writes what the task prints until it has ended.
@@ -229,7 +229,7 @@ func (w *taskOutput) stream(ctx context.Context, a v3.App, t v3.Task, ask *clien
 	lines := client.Lines{Line: w.line}
 	following, stop := context.WithCancel(ctx)
 	read := make(chan error, 1)
-	go func() { read <- ask.Logs(following, a.GUID, q, lines) }()
+	go func() { read <- ask.Logs().Stream(following, a.GUID, q, lines) }()
 	t, err := waitTask(ctx, t, ask, v3.TaskSucceeded, v3.TaskFailed)
 	stop()
 	<-read // an error of it comes again below
@@ -237,7 +237,7 @@ func (w *taskOutput) stream(ctx context.Context, a v3.App, t v3.Task, ask *clien
 		return t, err
 	}
 	q.Follow = false // all of its lines are stored before its state changes
-	if err := ask.Logs(ctx, a.GUID, q, lines); err != nil {
+	if err := ask.Logs().Stream(ctx, a.GUID, q, lines); err != nil {
 		return t, fmt.Errorf("cannot read the output of task %s: %w", t.Name, err)
 	}
 	return t, nil
@@ -282,7 +282,7 @@ func runTasks(ctx context.Context, name string, ask *client.Client, out *console
 	if err != nil {
 		return err
 	}
-	ts, err := ask.Tasks(ctx, a.GUID)
+	ts, err := ask.Processes().Tasks(ctx, a.GUID)
 	if err != nil {
 		return err
 	}
@@ -339,7 +339,7 @@ func runTerminateTask(ctx context.Context, name, id string, ask *client.Client, 
 	if t.State == v3.TaskSucceeded || t.State == v3.TaskFailed {
 		return fmt.Errorf("cannot stop task %d of app %s: it is not running, it %s", t.SequenceID, a.Name, strings.ToLower(t.State))
 	}
-	if _, err := ask.CancelTask(ctx, t.GUID); err != nil {
+	if _, err := ask.Processes().CancelTask(ctx, t.GUID); err != nil {
 		return fmt.Errorf("cannot stop task %d of app %s: %w", t.SequenceID, a.Name, err)
 	}
 	out.say("Stopping task %d of app %s", t.SequenceID, a.Name)
@@ -356,7 +356,7 @@ func findTask(ctx context.Context, name, id string, ask *client.Client) (v3.App,
 	if err != nil {
 		return a, v3.Task{}, err
 	}
-	t, err := ask.TaskByID(ctx, a.GUID, n)
+	t, err := ask.Processes().TaskByID(ctx, a.GUID, n)
 	if none := (*client.NoTask)(nil); errors.As(err, &none) {
 		err = &failure{status: statusFailed, err: err, todo: "dew tasks " + a.Name + " lists them"}
 	}

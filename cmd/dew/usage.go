@@ -61,7 +61,7 @@ type usageRow struct {
 func runUsage(ctx context.Context, o usageOptions, ask *client.Client, out *console) error {
 	rows := []usageRow{}
 	if o.Apps || !o.Services {
-		all, err := ask.AppUsage(ctx, o.Since)
+		all, err := ask.Daemon().AppUsage(ctx, o.Since)
 		if err != nil {
 			return err
 		}
@@ -70,7 +70,7 @@ func runUsage(ctx context.Context, o usageOptions, ask *client.Client, out *cons
 		}
 	}
 	if o.Services || !o.Apps {
-		all, err := ask.ServiceUsage(ctx, o.Since)
+		all, err := ask.Daemon().ServiceUsage(ctx, o.Since)
 		if err != nil {
 			return err
 		}

@@ -53,11 +53,11 @@ func userName(u v3.User) string {
 
 // findUser finds a user by name; the error offers a name that is near.
 func findUser(ctx context.Context, w where, name string) (v3.User, error) {
-	u, err := w.ask.UserByName(ctx, name)
+	u, err := w.ask.Users().ByName(ctx, name)
 	if !isMissing(err) {
 		return u, err
 	}
-	all, lerr := w.ask.Users(ctx)
+	all, lerr := w.ask.Users().List(ctx)
 	if lerr != nil {
 		return u, lerr
 	}
@@ -72,7 +72,7 @@ type userRow struct {
 }
 
 func runUsers(ctx context.Context, w where) error {
-	users, err := w.ask.Users(ctx)
+	users, err := w.ask.Users().List(ctx)
 	if err != nil {
 		return err
 	}
@@ -108,7 +108,7 @@ func runCreateUser(ctx context.Context, o userOptions, w where) error {
 	if o.Email == "" {
 		o.Email = o.Name
 	}
-	_, err = w.ask.CreateAccount(ctx, client.NewAccount{Name: o.Name, Password: password, Email: o.Email})
+	_, err = w.ask.Users().CreateAccount(ctx, client.NewAccount{Name: o.Name, Password: password, Email: o.Email})
 	if e := (*client.Error)(nil); errors.As(err, &e) && e.Status == http.StatusConflict {
 		w.out.say("User %s exists already", o.Name)
 		return nil
@@ -127,7 +127,7 @@ func runDeleteUser(ctx context.Context, o deleteOptions, w where) error {
 			return err
 		}
 	}
-	u, err := w.ask.UserByName(ctx, o.Name)
+	u, err := w.ask.Users().ByName(ctx, o.Name)
 	if isMissing(err) {
 		w.out.say("There is no user %s", o.Name)
 		return nil
@@ -137,10 +137,10 @@ func runDeleteUser(ctx context.Context, o deleteOptions, w where) error {
 	}
 	// First the roles: an account that is gone takes nothing away any more.
 	defer w.out.wait("Deleting user %s", o.Name).end()
-	if err := w.ask.DeleteUser(ctx, u.GUID); err != nil && !client.NotFound(err) {
+	if err := w.ask.Users().Delete(ctx, u.GUID); err != nil && !client.NotFound(err) {
 		return fmt.Errorf("cannot delete user %s: %w", o.Name, err)
 	}
-	if err := w.ask.DeleteAccount(ctx, u.GUID); err != nil && !gone(err) {
+	if err := w.ask.Users().DeleteAccount(ctx, u.GUID); err != nil && !gone(err) {
 		return fmt.Errorf("cannot delete the account of user %s: %w", o.Name, err)
 	}
 	w.out.say("Deleted user %s", o.Name)
@@ -170,7 +170,7 @@ func (g *global) runPasswd(ctx context.Context, o userOptions, w where) error {
 	if err != nil {
 		return err
 	}
-	if err := w.ask.SetPassword(ctx, own.UserID, old, fresh); err != nil {
+	if err := w.ask.Users().SetPassword(ctx, own.UserID, old, fresh); err != nil {
 		return fmt.Errorf("cannot change the password: %w", err)
 	}
 	w.out.say("Changed the password of %s", w.past.User)
@@ -184,7 +184,7 @@ func (g *global) comeBack(ctx context.Context, w where, password string) error {
 	if err != nil {
 		return err
 	}
-	token, err := plain.Login(ctx, client.Grant{User: w.past.User, Password: password})
+	token, err := plain.Users().Login(ctx, client.Grant{User: w.past.User, Password: password})
 	if err != nil {
 		return &failure{status: statusFailed, err: fmt.Errorf("cannot log in with the new password: %w", err), todo: w.past.again(w.url)}
 	}
@@ -205,7 +205,7 @@ func setPassword(ctx context.Context, o userOptions, w where) error {
 	if err != nil {
 		return err
 	}
-	if err := w.ask.SetPassword(ctx, u.GUID, "", fresh); err != nil {
+	if err := w.ask.Users().SetPassword(ctx, u.GUID, "", fresh); err != nil {
 		return fmt.Errorf("cannot change the password of %s: %w", o.Name, err)
 	}
 	w.out.say("Changed the password of %s", o.Name)

@@ -42,7 +42,7 @@ func variableGroupCommands(g *global) []*cli.Command {
 }
 
 func runVariableGroup(ctx context.Context, name string, ask *client.Client, out *console) error {
-	vars, err := ask.EnvVarGroup(ctx, name)
+	vars, err := ask.Daemon().EnvVarGroup(ctx, name)
 	if err != nil {
 		return err
 	}
@@ -62,7 +62,7 @@ func runSetVariableGroup(ctx context.Context, name, typed string, ask *client.Cl
 	if err := json.Unmarshal(text, &wanted); err != nil {
 		return usage("VARIABLES must have texts as values, such as {\"name\":\"value\"}: %w", err)
 	}
-	before, err := ask.EnvVarGroup(ctx, name)
+	before, err := ask.Daemon().EnvVarGroup(ctx, name)
 	if err != nil {
 		return err
 	}
@@ -71,7 +71,7 @@ func runSetVariableGroup(ctx context.Context, name, typed string, ask *client.Cl
 			wanted[key] = nil
 		}
 	}
-	if err := ask.UpdateEnvVarGroup(ctx, name, wanted); err != nil {
+	if err := ask.Daemon().UpdateEnvVarGroup(ctx, name, wanted); err != nil {
 		return fmt.Errorf("cannot set the variables of all apps (%s): %w", name, err)
 	}
 	out.say("Set the variables of all apps (%s)", name)

@@ -79,12 +79,12 @@ func readView(ctx context.Context, ask *client.Client, a v3.App) (appView, error
 		GUID: a.GUID, Name: a.Name, State: a.State, Stack: a.Lifecycle.Data.Stack,
 		Routes: []string{}, URLs: []string{}, Buildpacks: append([]string{}, a.Lifecycle.Data.Buildpacks...),
 	}
-	routes, err := ask.RoutesOf(ctx, a.GUID)
+	routes, err := ask.Routes().OfApp(ctx, a.GUID)
 	if err != nil {
 		return v, err
 	}
 	// A daemon may tell these two over its socket only; the rest can be seen.
-	status, err := ask.Status(ctx)
+	status, err := ask.Daemon().Status(ctx)
 	if err != nil && !untold(err) {
 		return v, err
 	}
@@ -92,7 +92,7 @@ func readView(ctx context.Context, ask *client.Client, a v3.App) (appView, error
 		v.Routes = append(v.Routes, r.URL)
 		v.URLs = append(v.URLs, routeURL(r.URL, status.Router))
 	}
-	d, err := ask.Droplet(ctx, a.GUID)
+	d, err := ask.Bits().Droplet(ctx, a.GUID)
 	if err != nil && !client.NotFound(err) {
 		return v, err
 	}
@@ -102,7 +102,7 @@ func readView(ctx context.Context, ask *client.Client, a v3.App) (appView, error
 	if len(v.Buildpacks) == 0 {
 		v.Detected = namesOf(d.Buildpacks, func(b v3.DropletBuildpack) string { return b.Name })
 	}
-	bound, err := ask.AppBindings(ctx, a.GUID)
+	bound, err := ask.Services().AppBindings(ctx, a.GUID)
 	if err != nil && !untold(err) {
 		return v, err
 	}
@@ -112,14 +112,14 @@ func readView(ctx context.Context, ask *client.Client, a v3.App) (appView, error
 			v.Waiting = append(v.Waiting, b.Name)
 		}
 	}
-	crashes, err := ask.Crashes(ctx, a.GUID)
+	crashes, err := ask.Processes().Crashes(ctx, a.GUID)
 	if err != nil && !untold(err) {
 		return v, err
 	}
 	if v.Crashes = len(crashes); v.Crashes > 0 {
 		v.LastCrash = &crashes[0]
 	}
-	moving, active, err := ask.ActiveDeployment(ctx, a.GUID)
+	moving, active, err := ask.Apps().ActiveDeployment(ctx, a.GUID)
 	if err != nil {
 		return v, err
 	}
@@ -132,7 +132,7 @@ func readView(ctx context.Context, ask *client.Client, a v3.App) (appView, error
 // readProcesses asks for the processes. Detected are the commands of the droplet, by
 // process type.
 func (v *appView) readProcesses(ctx context.Context, ask *client.Client, detected map[string]string) error {
-	ps, err := ask.Processes(ctx, v.GUID)
+	ps, err := ask.Processes().List(ctx, v.GUID)
 	if err != nil {
 		return err
 	}
@@ -186,18 +186,18 @@ func readProcess(ctx context.Context, ask *client.Client, p v3.Process) (process
 		GUID: p.GUID, Type: p.Type, MemoryMB: p.MemoryInMB, DiskMB: p.DiskInMB, HealthCheck: p.HealthCheck.Type,
 		Sidecars: []sidecarView{}, Instances: []instanceView{},
 	}
-	full, err := ask.Process(ctx, p.GUID) // lists leave the command out
+	full, err := ask.Processes().Get(ctx, p.GUID) // lists leave the command out
 	if err != nil {
 		return v, err
 	}
 	if full.Command != nil {
 		v.Command = *full.Command
 	}
-	sidecars, err := ask.Sidecars(ctx, p.GUID)
+	sidecars, err := ask.Processes().Sidecars(ctx, p.GUID)
 	if err != nil {
 		return v, err
 	}
-	stats, err := ask.Stats(ctx, p.GUID)
+	stats, err := ask.Processes().Stats(ctx, p.GUID)
 	if err != nil {
 		return v, err
 	}

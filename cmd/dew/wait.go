@@ -18,7 +18,7 @@ import (
 func startAndWait(ctx context.Context, a v3.App, action client.Action, ask *client.Client, out *console) (appView, error) {
 	began := time.Now()
 	wait := out.wait("Starting app %s", a.Name)
-	started, err := ask.Act(ctx, a.GUID, action)
+	started, err := ask.Apps().Act(ctx, a.GUID, action)
 	wait.end()
 	if e := (*client.Error)(nil); errors.As(err, &e) && e.Status == http.StatusUnprocessableEntity {
 		return appView{}, &failure{status: statusCrashed, err: fmt.Errorf("cannot start %s: %w", a.Name, err)}
@@ -51,7 +51,7 @@ func waitRunning(ctx context.Context, a v3.App, ask *client.Client, out *console
 		todo: "dew logs " + a.Name + " --recent shows what it printed; CF_STARTUP_TIMEOUT gives it more minutes",
 	})
 	defer cancel()
-	ps, err := ask.Processes(ctx, a.GUID)
+	ps, err := ask.Processes().List(ctx, a.GUID)
 	if err != nil {
 		return err
 	}
@@ -60,7 +60,7 @@ func waitRunning(ctx context.Context, a v3.App, ask *client.Client, out *console
 	told := map[string]bool{}
 	err = client.Poll(ctx, func() (bool, error) {
 		for len(ps) > 0 {
-			stats, err := ask.Stats(ctx, ps[0].GUID)
+			stats, err := ask.Processes().Stats(ctx, ps[0].GUID)
 			if err != nil {
 				return false, err
 			}

@@ -38,7 +38,7 @@ func whyCrashed(ctx context.Context, b badStart, ask *client.Client, out *consol
 	if err != nil {
 		return err
 	}
-	lines, err := ask.Since(ctx, b.app.GUID, b.began)
+	lines, err := ask.Logs().Since(ctx, b.app.GUID, b.began)
 	if err != nil && !client.NotFound(err) {
 		return err
 	}
@@ -65,7 +65,7 @@ func (b badStart) record(ctx context.Context, ask *client.Client) (crash v3.Cras
 	ctx, cancel := context.WithTimeout(ctx, recordPatience)
 	defer cancel()
 	err = client.Poll(ctx, func() (bool, error) {
-		crashes, err := ask.Crashes(ctx, b.app.GUID)
+		crashes, err := ask.Processes().Crashes(ctx, b.app.GUID)
 		if err != nil {
 			return false, err
 		}

@@ -7,7 +7,66 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/dewrun/dew/api/v3"
 )
+
+// Origin of the users that the daemon keeps itself.
+const Origin = "uaa"
+
+// RoleQuery says which roles are meant; what is empty does not matter.
+type RoleQuery struct {
+	Type, User, Org, Space string // guids
+}
+
+func (q RoleQuery) values() url.Values {
+	v := url.Values{}
+	for name, value := range map[string]string{"types": q.Type, "user_guids": q.User, "organization_guids": q.Org, "space_guids": q.Space} {
+		if value != "" {
+			v.Set(name, filter(value))
+		}
+	}
+	return v
+}
+
+// Roles lists roles.
+func (c Users) Roles(ctx context.Context, q RoleQuery) ([]v3.Role, error) {
+	return list[v3.Role](ctx, c.transport, "/v3/roles", q.values())
+}
+
+// CreateRole gives somebody a role.
+func (c Users) CreateRole(ctx context.Context, body v3.CreateRole) (v3.Role, error) {
+	var r v3.Role
+	_, err := c.call(ctx, http.MethodPost, "/v3/roles", body, &r)
+	return r, err
+}
+
+// DeleteRole takes a role away and waits until it is gone.
+func (c Users) DeleteRole(ctx context.Context, guid string) error {
+	return c.remove(ctx, "/v3/roles/"+escape(guid))
+}
+
+// List lists the users that one may see.
+func (c Users) List(ctx context.Context) ([]v3.User, error) {
+	return list[v3.User](ctx, c.transport, "/v3/users", nil)
+}
+
+// ByGUID reads users.
+func (c Users) ByGUID(ctx context.Context, guids ...string) ([]v3.User, error) {
+	return listByGUID[v3.User](ctx, c.transport, "/v3/users", guids)
+}
+
+// ByName finds a user, or fails with *Missing.
+func (c Users) ByName(ctx context.Context, name string) (v3.User, error) {
+	all, err := list[v3.User](ctx, c.transport, "/v3/users", url.Values{"usernames": {filter(name)}})
+	return first(all, err, &Missing{Kind: "user", Name: name})
+}
+
+// Delete takes all roles of a user away; the account is another matter
+// (DeleteAccount).
+func (c Users) Delete(ctx context.Context, guid string) error {
+	return c.remove(ctx, "/v3/users/"+escape(guid))
+}
 
 // oauthDoor is where the authorization server is: always behind the same door
 // as everything else, whatever address the root document gives to others.
@@ -39,7 +98,7 @@ type Token struct {
 }
 
 // Login asks for a token. A refusal is an *Error with status 400 or 401.
-func (c *Client) Login(ctx context.Context, g Grant) (Token, error) {
+func (c Users) Login(ctx context.Context, g Grant) (Token, error) {
 	form := url.Values{}
 	h := http.Header{"Accept": {"application/json"}, "Content-Type": {"application/x-www-form-urlencoded"}}
 	switch {
@@ -68,7 +127,7 @@ func (c *Client) Login(ctx context.Context, g Grant) (Token, error) {
 }
 
 // Revoke ends a token by its id; everybody may end their own.
-func (c *Client) Revoke(ctx context.Context, id string) error {
+func (c Users) Revoke(ctx context.Context, id string) error {
 	_, err := c.call(ctx, http.MethodDelete, oauthDoor+"/oauth/token/revoke/"+escape(id), nil, nil)
 	return err
 }
@@ -101,7 +160,7 @@ type Email struct {
 }
 
 // CreateAccount makes a user.
-func (c *Client) CreateAccount(ctx context.Context, n NewAccount) (Account, error) {
+func (c Users) CreateAccount(ctx context.Context, n NewAccount) (Account, error) {
 	body := Account{
 		UserName: n.Name, Password: n.Password, Origin: Origin,
 		Name: Name{Family: n.Name, Given: n.Name}, Emails: []Email{{Value: n.Email, Primary: true}},
@@ -113,14 +172,14 @@ func (c *Client) CreateAccount(ctx context.Context, n NewAccount) (Account, erro
 
 // DeleteAccount deletes a user; what the platform knows of the user is another
 // matter (DeleteUser).
-func (c *Client) DeleteAccount(ctx context.Context, guid string) error {
+func (c Users) DeleteAccount(ctx context.Context, guid string) error {
 	_, err := c.call(ctx, http.MethodDelete, oauthDoor+"/Users/"+escape(guid), nil, nil)
 	return err
 }
 
 // SetPassword gives a user another password. An administrator need not know the
 // old one.
-func (c *Client) SetPassword(ctx context.Context, guid, old, password string) error {
+func (c Users) SetPassword(ctx context.Context, guid, old, password string) error {
 	body := map[string]string{"password": password}
 	if old != "" {
 		body["oldPassword"] = old
@@ -145,20 +204,20 @@ type OAuthClient struct {
 func (o OAuthClient) ModifiedAt() time.Time { return time.UnixMilli(o.Modified) }
 
 // CreateOAuthClient makes a client.
-func (c *Client) CreateOAuthClient(ctx context.Context, o OAuthClient) (OAuthClient, error) {
+func (c Users) CreateOAuthClient(ctx context.Context, o OAuthClient) (OAuthClient, error) {
 	var made OAuthClient
 	_, err := c.call(ctx, http.MethodPost, oauthDoor+"/oauth/clients", o, &made)
 	return made, err
 }
 
 // DeleteOAuthClient deletes a client.
-func (c *Client) DeleteOAuthClient(ctx context.Context, id string) error {
+func (c Users) DeleteOAuthClient(ctx context.Context, id string) error {
 	_, err := c.call(ctx, http.MethodDelete, oauthDoor+"/oauth/clients/"+escape(id), nil, nil)
 	return err
 }
 
 // OAuthClients lists the clients.
-func (c *Client) OAuthClients(ctx context.Context) ([]OAuthClient, error) {
+func (c Users) OAuthClients(ctx context.Context) ([]OAuthClient, error) {
 	var all []OAuthClient
 	for {
 		var page struct {
@@ -174,4 +233,11 @@ func (c *Client) OAuthClients(ctx context.Context) ([]OAuthClient, error) {
 			return all, nil
 		}
 	}
+}
+
+// SSHCode gets a one-time password for the ssh door, and how to find that door.
+func (c Users) SSHCode(ctx context.Context) (v3.SSHCode, error) {
+	var code v3.SSHCode
+	_, err := c.call(ctx, http.MethodPost, "/dew/v1/ssh-code", nil, &code)
+	return code, err
 }
