@@ -13,7 +13,7 @@ import (
 	"time"
 
 	"github.com/dewrun/dew/api/client"
-	"github.com/dewrun/dew/api/v3"
+	v3 "github.com/dewrun/dew/api/v3"
 )
 
 func TestMemorySum(t *testing.T) {

@@ -12,11 +12,11 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"github.com/dewrun/dew/api/client"
-	"github.com/dewrun/dew/api/v3"
+	v3 "github.com/dewrun/dew/api/v3"
 )
 
 func TestReorder(t *testing.T) {
-	a := newApp(quiet()).app
+	a := newApp("dev", quiet()).app
 	for in, want := range map[string]string{
 		"dew":                             "dew",
 		"dew apps":                        "dew apps",
@@ -72,7 +72,7 @@ func FuzzReorder(f *testing.F) {
 	f.Add("push shop -m 64M -- x")
 	f.Add("--run x app --json")
 	f.Add("set-env a b -c --")
-	a := newApp(quiet()).app
+	a := newApp("dev", quiet()).app
 	f.Fuzz(func(t *testing.T, line string) {
 		in := append([]string{"dew"}, strings.Fields(line)...)
 		if asksHelp(in, &cli.Command{}) {
@@ -142,6 +142,9 @@ func TestUnreachable(t *testing.T) {
 	if strings.Count(explain(r.err), "dew.sock") != 1 {
 		t.Errorf("the door is named more than once: %s", explain(r.err))
 	}
+}
+
+func TestExplain(t *testing.T) {
 	for want, found := range map[string][]string{
 		"no dewd is running. Start one: systemctl start dew if it is installed, make run in a checkout, or dewd as root":                      {"/run/dew"},
 		"found a daemon at /run/dew-1: export DEW_RUN=/run/dew-1":                                                                             {"/run/dew", "/run/dew-1"},

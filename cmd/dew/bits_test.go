@@ -12,7 +12,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/dewrun/dew/api/v3"
+	v3 "github.com/dewrun/dew/api/v3"
 )
 
 func quiet() *console { return &console{out: io.Discard, err: io.Discard, in: strings.NewReader("")} }

@@ -9,12 +9,15 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"github.com/dewrun/dew/api/client"
-	"github.com/dewrun/dew/api/v3"
+	v3 "github.com/dewrun/dew/api/v3"
 )
 
-// completer offers what may stand at the next place of a command line: names of
+// completer offers words of a command line.
+type completer struct{ *global }
+
+// words offers what may stand at the next place of a command line: names of
 // what the argument or the flag is called after, and flags.
-func (g *global) completer(v verb) cli.BashCompleteFunc {
+func (g completer) words(v verb) cli.BashCompleteFunc {
 	words := strings.Fields(v.args)
 	return func(c *cli.Context) {
 		kind := g.flagAtEnd(v)
@@ -41,7 +44,7 @@ func (g *global) completer(v verb) cli.BashCompleteFunc {
 
 // flagAtEnd is what the flag that waits for its value wants, if the line ends
 // with one.
-func (g *global) flagAtEnd(v verb) string {
+func (g completer) flagAtEnd(v verb) string {
 	if len(g.typed) < 2 {
 		return ""
 	}
@@ -58,7 +61,7 @@ func (g *global) flagAtEnd(v verb) string {
 }
 
 // names are the names of a kind. A daemon that is not there has none to offer.
-func (g *global) names(ctx context.Context, v verb, kind string) []string {
+func (g completer) names(ctx context.Context, v verb, kind string) []string {
 	if kind == "ROLE" {
 		return roleNames(strings.Contains(v.args, "SPACE"))
 	}
@@ -115,7 +118,7 @@ func labelledAs(argument string) string {
 }
 
 // ofService are the keys of a service instance, or the copies of its data.
-func (g *global) ofService(ctx context.Context, name, kind string) []string {
+func (g completer) ofService(ctx context.Context, name, kind string) []string {
 	d, err := g.door()
 	if err != nil {
 		return nil
@@ -137,7 +140,7 @@ func (g *global) ofService(ctx context.Context, name, kind string) []string {
 }
 
 // offered are the names of offerings, or of the plans of the one that was typed.
-func (g *global) offered(ctx context.Context, ask *client.Client, kind string) []string {
+func (g completer) offered(ctx context.Context, ask *client.Client, kind string) []string {
 	m, err := ask.Market().Search(ctx, client.MarketplaceQuery{})
 	if err != nil {
 		return nil

@@ -23,7 +23,7 @@ const leaveTime = 3 * time.Minute
 func daemonCommands(g *global) []*cli.Command {
 	return []*cli.Command{
 		g.plain(verb{name: "version", category: "Daemon", usage: "print which dew this is; dew status says which daemon it speaks to", flags: []cli.Flag{jsonFlag()}},
-			func(*cli.Context) error { return runVersion(g.out) }),
+			func(*cli.Context) error { return runVersion(g.version, g.out) }),
 		g.command(verb{name: "status", category: "Daemon", usage: "show what the daemon is and does", flags: []cli.Flag{jsonFlag()}},
 			func(c *cli.Context, ask *client.Client, out *console) error { return runStatus(c.Context, ask, out) }),
 		g.commandAt(verb{
@@ -48,7 +48,7 @@ func daemonCommands(g *global) []*cli.Command {
 }
 
 // runVersion says which dew this is.
-func runVersion(out *console) error {
+func runVersion(version string, out *console) error {
 	if out.json {
 		return out.encode(map[string]string{"version": version})
 	}

@@ -8,7 +8,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/dewrun/dew/api/v3"
+	v3 "github.com/dewrun/dew/api/v3"
 )
 
 // rollouts are the deployments and revisions of the fake daemon. Each look at a
@@ -20,7 +20,7 @@ type rollouts struct {
 	revisions []v3.Revision
 }
 
-func (d *daemon) deployRoutes(handle func(string, func(*http.Request, []byte) any)) {
+func (d *fakeDaemon) deployRoutes(handle func(string, func(*http.Request, []byte) any)) {
 	o := &d.rollouts
 	o.reasons = []string{v3.DeploymentDeploying, v3.DeploymentDeployed}
 	o.stats = []v3.InstanceStats{{Type: "web", State: v3.StateStarting}}

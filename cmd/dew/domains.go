@@ -5,16 +5,26 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/urfave/cli/v2"
 
-	"github.com/dewrun/dew/api/v3"
+	"github.com/dewrun/dew/api/client"
+	v3 "github.com/dewrun/dew/api/v3"
 )
 
 // privateDomain are the arguments of commands about a domain of one org.
 type privateDomain struct {
 	Org, Name string
 	Force     bool
+}
+
+// domainListCommands is the list of domains.
+func domainListCommands(g *global) []*cli.Command {
+	return []*cli.Command{
+		g.command(verb{name: "domains", category: "Platform", usage: "list the domains that routes may have", labels: "/v3/domains", flags: []cli.Flag{jsonFlag()}},
+			func(c *cli.Context, ask *client.Client, out *console) error { return runDomains(c.Context, ask, out) }),
+	}
 }
 
 func domainCommands(g *global) []*cli.Command {
@@ -133,4 +143,29 @@ func runUnshareDomain(ctx context.Context, o privateDomain, w where) error {
 	}
 	w.out.say("Org %s may not have routes in domain %s any more", org.Name, d.Name)
 	return nil
+}
+
+type domainRow struct {
+	GUID      string   `json:"guid"`
+	Name      string   `json:"name"`
+	Internal  bool     `json:"internal"`
+	Shared    bool     `json:"shared"`
+	Protocols []string `json:"protocols"`
+}
+
+func runDomains(ctx context.Context, ask *client.Client, out *console) error {
+	all, err := ask.Routes().Domains(ctx)
+	if err != nil {
+		return err
+	}
+	rows, table := []domainRow{}, [][]string{{"name", "availability", "internal", "protocols"}}
+	for _, d := range all {
+		r := domainRow{GUID: d.GUID, Name: d.Name, Internal: d.Internal, Shared: d.Relationships.Organization.ID() == "", Protocols: list(d.SupportedProtocols)}
+		availability := "private"
+		if r.Shared {
+			availability = "shared"
+		}
+		rows, table = append(rows, r), append(table, []string{r.Name, availability, yes(r.Internal), strings.Join(r.Protocols, ", ")})
+	}
+	return listed{rows: rows, table: table, none: "There are no domains"}.show(out)
 }

@@ -115,7 +115,7 @@ func (g *global) options(d door) (client.Options, error) {
 	if err != nil {
 		return client.Options{}, err
 	}
-	return client.Options{Run: d.run, URL: d.url, TLS: trust, UserAgent: "dew/" + version, Warn: g.out.warn}, nil
+	return client.Options{Run: d.run, URL: d.url, TLS: trust, UserAgent: "dew/" + g.version, Warn: g.out.warn}, nil
 }
 
 // home finds the space that a command works in, once.

@@ -8,7 +8,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/dewrun/dew/api/v3"
+	v3 "github.com/dewrun/dew/api/v3"
 )
 
 // Lists choose by labels, each among what it lists and nowhere else.
@@ -126,6 +126,9 @@ func TestRedact(t *testing.T) {
 	for _, flags := range [][]string{{"apply-manifest"}, {"apply-manifest", "--redact-env"}} { // it is cf's
 		d.dew(flags...).must(t, 0, `~ /applications/0/memory: "256M", was "128M"`, `~ /applications/0/env/TOKEN: "<redacted>", was "<redacted>"`)
 	}
+}
+
+func TestRedacted(t *testing.T) {
 	var whole any
 	if err := json.Unmarshal([]byte(`{"name":"shop","env":{"KEY":"secret","MORE":{"deep":["secret"]}},"memory":"1M"}`), &whole); err != nil {
 		t.Fatal(err)
@@ -179,7 +182,7 @@ func TestCopySourceElsewhere(t *testing.T) {
 }
 
 // dropletAnswers take droplets that are uploaded.
-func (d *daemon) dropletAnswers(handle handleFunc) {
+func (d *fakeDaemon) dropletAnswers(handle handleFunc) {
 	handle("POST /v3/droplets", func(*http.Request, []byte) any { return answer{201, v3.Droplet{GUID: "droplet-9"}} })
 	handle("POST /v3/droplets/droplet-9/upload", func(*http.Request, []byte) any { return job{} })
 }

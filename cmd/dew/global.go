@@ -20,6 +20,9 @@ type global struct {
 	local bool     // --run was given: nothing but the socket is meant
 	typed []string // the command line
 	out   *console
+
+	version  string
+	complete func(verb) cli.BashCompleteFunc // offers words for the next place of the command line
 }
 
 // verb describes a command. Args are its arguments as help shows them; those in
@@ -86,7 +89,7 @@ func (g *global) plain(v verb, fn cli.ActionFunc) *cli.Command {
 			g.out.json = c.Bool("json")
 			return v.withUsage(fn(c))
 		},
-		BashComplete: g.completer(v),
+		BashComplete: g.complete(v),
 	}
 	if v.alias != "" {
 		cmd.Aliases = []string{v.alias}

@@ -10,7 +10,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/dewrun/dew/api/v3"
+	v3 "github.com/dewrun/dew/api/v3"
 )
 
 var update = flag.Bool("update", false, "write the golden files anew")
@@ -20,7 +20,7 @@ func TestHelp(t *testing.T) {
 	forget(t)
 	var b strings.Builder
 	b.WriteString(runDew(t.Context(), "--help").out)
-	for _, c := range newApp(quiet()).app.Commands {
+	for _, c := range newApp("dev", quiet()).app.Commands {
 		if c.SkipFlagParsing {
 			continue // its help is another program's
 		}
@@ -50,7 +50,7 @@ func TestHelp(t *testing.T) {
 func TestEveryday(t *testing.T) {
 	forget(t)
 	r := runDew(t.Context())
-	a := newApp(quiet()).app
+	a := newApp("dev", quiet()).app
 	a.Setup()
 	r.must(t, 0, fmt.Sprintf("The other %d commands: dew help\n", len(a.VisibleCommands())-len(everyday)))
 	for _, e := range everyday {

@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"github.com/dewrun/dew/api/client"
-	"github.com/dewrun/dew/api/v3"
+	v3 "github.com/dewrun/dew/api/v3"
 )
 
 // mailDaemon answers about mails on a socket.

@@ -25,6 +25,7 @@ func trustFlags() []cli.Flag {
 }
 
 func loginCommands(g *global) []*cli.Command {
+	f := loginFlow{g}
 	login := verb{
 		name: "login", alias: "l", args: "[URL]", category: "Login", usage: "log in to a daemon, and speak to it from now on",
 		about: "Without URL it is the daemon that dew speaks to, else the one of the last logout, else the one of this machine. What is not given is asked for. In scripts, give the password on stdin or in DEW_PASSWORD: what stands on the command line is seen by everybody on the machine.\n\n" +
@@ -54,15 +55,15 @@ func loginCommands(g *global) []*cli.Command {
 			if c.Args().Present() && c.String("a") != "" {
 				return usage("login takes one URL: as an argument, or with -a")
 			}
-			return g.runLogin(c.Context, loginOptionsOf(c))
+			return f.runLogin(c.Context, loginOptionsOf(c))
 		}),
 		g.plain(auth, func(c *cli.Context) error {
 			o := loginOptions{User: c.Args().First(), Password: c.Args().Get(1), Stdin: c.Bool("password-stdin"), Client: c.Bool("client-credentials")}
-			return g.runAuth(c.Context, o)
+			return f.runAuth(c.Context, o)
 		}),
 		g.plain(api, func(c *cli.Context) error {
 			o := loginOptions{URL: c.Args().First(), Insecure: c.Bool("skip-ssl-validation"), CA: c.String("ca-cert")}
-			return g.runAPI(c.Context, o, c.Bool("unset"))
+			return f.runAPI(c.Context, o, c.Bool("unset"))
 		}),
 		g.commandAt(verb{
 			name: "logout", alias: "lo", category: "Login", usage: "forget the session; dew speaks to the daemon of this machine again",
@@ -70,7 +71,7 @@ func loginCommands(g *global) []*cli.Command {
 		g.commandAt(verb{
 			name: "oauth-token", category: "Login", usage: "print a token, for programs that ask the daemon themselves",
 			about: "Over the socket it is one of the administrator.\n\nExample:\n   curl -H \"Authorization: $(dew oauth-token)\" http://127.0.0.1:8484/v3/apps",
-		}, func(c *cli.Context, w where) error { return g.runToken(c.Context, w) }),
+		}, func(c *cli.Context, w where) error { return f.runToken(c.Context, w) }),
 	}
 }
 
@@ -91,40 +92,43 @@ func loginOptionsOf(c *cli.Context) loginOptions {
 	}
 }
 
+// loginFlow logs dew in to a daemon.
+type loginFlow struct{ *global }
+
 // runLogin logs in, remembers the session and chooses a target.
-func (g *global) runLogin(ctx context.Context, o loginOptions) error {
-	d, err := g.loginDoor(ctx, o)
+func (f loginFlow) runLogin(ctx context.Context, o loginOptions) error {
+	d, err := f.loginDoor(ctx, o)
 	if err != nil {
 		return err
 	}
-	plain, err := g.greet(ctx, d)
+	plain, err := f.greet(ctx, d)
 	if err != nil {
 		return err
 	}
-	if d.past, err = g.authenticate(ctx, o, d, plain); err != nil {
+	if d.past, err = f.authenticate(ctx, o, d, plain); err != nil {
 		return err
 	}
 	if err := d.begin(ctx); err != nil {
 		return err
 	}
 	d.target = place{}
-	g.out.say("Logged in to %s as %s", d.url, d.past.who())
-	ask, err := g.open(d)
+	f.out.say("Logged in to %s as %s", d.url, d.past.who())
+	ask, err := f.open(d)
 	if err != nil {
 		return err
 	}
-	return chooseTarget(ctx, targetOptions{Org: o.Org, Space: o.Space}, where{door: d, ask: ask, out: g.out})
+	return chooseTarget(ctx, targetOptions{Org: o.Org, Space: o.Space}, where{door: d, ask: ask, out: f.out})
 }
 
 // loginDoor is the daemon to log in to, with the trust that the options say.
-func (g *global) loginDoor(ctx context.Context, o loginOptions) (door, error) {
-	d, err := g.door()
+func (f loginFlow) loginDoor(ctx context.Context, o loginOptions) (door, error) {
+	d, err := f.door()
 	if err != nil {
 		return d, err
 	}
 	typed := o.URL
 	if typed == "" {
-		if typed, err = g.lastURL(ctx, d); err != nil {
+		if typed, err = f.lastURL(ctx, d); err != nil {
 			return d, err
 		}
 	}
@@ -136,11 +140,11 @@ func (g *global) loginDoor(ctx context.Context, o loginOptions) (door, error) {
 		return d, err
 	}
 	d.past, d.script = c.Sessions[d.url], script{}
-	return d, d.past.trust(o)
+	return d, trust(&d.past, o)
 }
 
 // lastURL is the daemon that is meant when none is named.
-func (g *global) lastURL(ctx context.Context, d door) (string, error) {
+func (f loginFlow) lastURL(ctx context.Context, d door) (string, error) {
 	if d.url != "" {
 		return d.url, nil
 	}
@@ -151,7 +155,7 @@ func (g *global) lastURL(ctx context.Context, d door) (string, error) {
 	if c.Last != "" {
 		return c.Last, nil
 	}
-	plain, err := g.anonymous(d)
+	plain, err := f.anonymous(d)
 	if err != nil {
 		return "", err
 	}
@@ -163,7 +167,7 @@ func (g *global) lastURL(ctx context.Context, d door) (string, error) {
 }
 
 // trust changes whom the session trusts, if the options say something about it.
-func (s *session) trust(o loginOptions) error {
+func trust(s *session, o loginOptions) error {
 	if o.Insecure {
 		s.Insecure, s.CA = true, ""
 	}
@@ -183,13 +187,13 @@ func (s *session) trust(o loginOptions) error {
 }
 
 // greet makes sure that there is a daemon to log in to.
-func (g *global) greet(ctx context.Context, d door) (*client.Client, error) {
-	plain, err := g.anonymous(d)
+func (f loginFlow) greet(ctx context.Context, d door) (*client.Client, error) {
+	plain, err := f.anonymous(d)
 	if err != nil {
 		return nil, err
 	}
 	if u, err := url.Parse(d.url); err == nil && u.Scheme == "http" && !isLoopback(u.Hostname()) {
-		g.out.warn("passwords and tokens go to " + d.url + " in the clear")
+		f.out.warn("passwords and tokens go to " + d.url + " in the clear")
 	}
 	r, err := plain.Daemon().Root(ctx)
 	if err == nil && r.Links.CloudControllerV3 == nil {
@@ -204,21 +208,21 @@ func isLoopback(host string) bool {
 }
 
 // authenticate gets a token. A password that was typed may be typed again.
-func (g *global) authenticate(ctx context.Context, o loginOptions, d door, plain *client.Client) (session, error) {
+func (f loginFlow) authenticate(ctx context.Context, o loginOptions, d door, plain *client.Client) (session, error) {
 	s := session{Insecure: d.past.Insecure, CA: d.past.CA}
 	user := o.User
-	if user == "" && !g.out.asks {
+	if user == "" && !f.out.asks {
 		return s, &failure{status: statusUsage, err: errors.New("a user name is needed, and there is no terminal to ask on"), todo: "give it with -u, or in DEW_USERNAME"}
 	}
 	if user == "" {
 		var err error
-		if user, err = g.out.ask(ctx, "User: "); err != nil {
+		if user, err = f.out.ask(ctx, "User: "); err != nil {
 			return s, err
 		}
 	}
 	from := secretOptions{Given: o.Password, Stdin: o.Stdin, Env: "DEW_PASSWORD", Prompt: "Password", Flag: "--password-stdin"}
 	for left := tries; ; left-- {
-		password, err := g.out.password(ctx, from)
+		password, err := f.out.password(ctx, from)
 		if err != nil {
 			return s, err
 		}
@@ -235,11 +239,11 @@ func (g *global) authenticate(ctx context.Context, o loginOptions, d door, plain
 		if !refused(err) {
 			return s, err
 		}
-		typed := g.out.asks && o.Password == "" && !o.Stdin && os.Getenv("DEW_PASSWORD") == ""
+		typed := f.out.asks && o.Password == "" && !o.Stdin && os.Getenv("DEW_PASSWORD") == ""
 		if !typed || left <= 1 {
 			return s, &failure{status: statusFailed, err: fmt.Errorf("%s does not let %s in: %w", d.url, user, err), todo: "check the name and the password"}
 		}
-		g.out.say("That was refused, try again")
+		f.out.say("That was refused, try again")
 	}
 }
 
@@ -252,8 +256,8 @@ func (d door) begin(ctx context.Context) error {
 	})
 }
 
-func (g *global) runAuth(ctx context.Context, o loginOptions) error {
-	d, err := g.door()
+func (f loginFlow) runAuth(ctx context.Context, o loginOptions) error {
+	d, err := f.door()
 	if err != nil {
 		return err
 	}
@@ -263,17 +267,17 @@ func (g *global) runAuth(ctx context.Context, o loginOptions) error {
 	if o.User == "" {
 		o.User = os.Getenv("DEW_USERNAME")
 	}
-	plain, err := g.greet(ctx, d)
+	plain, err := f.greet(ctx, d)
 	if err != nil {
 		return err
 	}
-	if d.past, err = g.authenticate(ctx, o, d, plain); err != nil {
+	if d.past, err = f.authenticate(ctx, o, d, plain); err != nil {
 		return err
 	}
 	if err := d.begin(ctx); err != nil {
 		return err
 	}
-	g.out.say("Logged in to %s as %s; dew target -o ORG -s SPACE says where to work", d.url, d.past.who())
+	f.out.say("Logged in to %s as %s; dew target -o ORG -s SPACE says where to work", d.url, d.past.who())
 	return nil
 }
 
@@ -286,8 +290,8 @@ type apiView struct {
 	Version string `json:"version,omitempty"` // of the API
 }
 
-func (g *global) runAPI(ctx context.Context, o loginOptions, unset bool) error {
-	d, err := g.door()
+func (f loginFlow) runAPI(ctx context.Context, o loginOptions, unset bool) error {
+	d, err := f.door()
 	if err != nil {
 		return err
 	}
@@ -297,31 +301,31 @@ func (g *global) runAPI(ctx context.Context, o loginOptions, unset bool) error {
 	case unset:
 		err := d.memory.update(ctx, func(c *config) error { c.API = ""; return nil })
 		if err == nil {
-			g.out.say("dew speaks to the daemon of this machine, over its socket")
+			f.out.say("dew speaks to the daemon of this machine, over its socket")
 		}
 		return err
 	case o.URL == "":
-		return g.showAPI(ctx, d)
+		return f.showAPI(ctx, d)
 	}
-	if d, err = g.loginDoor(ctx, o); err != nil {
+	if d, err = f.loginDoor(ctx, o); err != nil {
 		return err
 	}
-	if _, err := g.greet(ctx, d); err != nil {
+	if _, err := f.greet(ctx, d); err != nil {
 		return err
 	}
 	if err := d.begin(ctx); err != nil {
 		return err
 	}
 	if d.past.Access == "" {
-		g.out.say("dew speaks to %s; dew login %s lets you in", d.url, d.url)
+		f.out.say("dew speaks to %s; dew login %s lets you in", d.url, d.url)
 		return nil
 	}
-	g.out.say("dew speaks to %s, as %s", d.url, d.past.who())
+	f.out.say("dew speaks to %s, as %s", d.url, d.past.who())
 	return nil
 }
 
-func (g *global) showAPI(ctx context.Context, d door) error {
-	plain, err := g.anonymous(d)
+func (f loginFlow) showAPI(ctx context.Context, d door) error {
+	plain, err := f.anonymous(d)
 	if err != nil {
 		return err
 	}
@@ -336,8 +340,8 @@ func (g *global) showAPI(ctx context.Context, d door) error {
 	if l := r.Links.CloudControllerV3; l != nil {
 		v.Version = l.Meta.Version
 	}
-	if g.out.json {
-		return g.out.encode(v)
+	if f.out.json {
+		return f.out.encode(v)
 	}
 	rows := [][]string{{"api:", d.url}}
 	if d.url == "" {
@@ -345,7 +349,7 @@ func (g *global) showAPI(ctx context.Context, d door) error {
 	} else {
 		rows = append(rows, []string{"user:", d.past.who()})
 	}
-	return g.out.table(append(rows, []string{"version:", v.Version}))
+	return f.out.table(append(rows, []string{"version:", v.Version}))
 }
 
 // runLogout forgets the session. Where the daemon keeps a list of its tokens, it
@@ -374,8 +378,8 @@ func runLogout(ctx context.Context, w where) error {
 }
 
 // runToken prints a token that is good for a while.
-func (g *global) runToken(ctx context.Context, w where) error {
-	token, err := g.token(ctx, w)
+func (f loginFlow) runToken(ctx context.Context, w where) error {
+	token, err := f.token(ctx, w)
 	if err != nil {
 		return err
 	}
@@ -384,9 +388,9 @@ func (g *global) runToken(ctx context.Context, w where) error {
 }
 
 // token is the session's; at the socket, whoever may ask may be the administrator.
-func (g *global) token(ctx context.Context, w where) (string, error) {
+func (f loginFlow) token(ctx context.Context, w where) (string, error) {
 	if w.url != "" {
-		tokens, err := g.tokens(w.door)
+		tokens, err := f.tokens(w.door)
 		if err != nil {
 			return "", err
 		}

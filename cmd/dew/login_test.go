@@ -11,17 +11,17 @@ import (
 	"testing"
 	"time"
 
-	"github.com/dewrun/dew/api/v3"
+	v3 "github.com/dewrun/dew/api/v3"
 )
 
 // remote runs a command without naming a socket: it goes where dew is logged in.
-func (d *daemon) remote(args ...string) result {
+func (d *fakeDaemon) remote(args ...string) result {
 	d.t.Helper()
 	return d.types("", args...)
 }
 
 // types is remote with somebody at the terminal.
-func (d *daemon) types(text string, args ...string) result {
+func (d *fakeDaemon) types(text string, args ...string) result {
 	d.t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), hang)
 	defer cancel()

@@ -11,7 +11,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/dewrun/dew/api/v3"
+	v3 "github.com/dewrun/dew/api/v3"
 )
 
 // otherApp is an app beside shop, with a log that can be followed.
@@ -26,7 +26,7 @@ type otherApp struct {
 	refuse  string // why no stream is given
 }
 
-func (d *daemon) withOther(name string) *otherApp {
+func (d *fakeDaemon) withOther(name string) *otherApp {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	a := &otherApp{app: v3.App{GUID: "guid-" + name, Name: name, State: v3.AppStarted}, changed: make(chan struct{})}
@@ -35,7 +35,7 @@ func (d *daemon) withOther(name string) *otherApp {
 }
 
 // allApps are the apps that exist. The caller holds d.mu.
-func (d *daemon) allApps() []v3.App {
+func (d *fakeDaemon) allApps() []v3.App {
 	var all []v3.App
 	if d.app != nil {
 		all = append(all, *d.app)
@@ -85,7 +85,7 @@ func (a *otherApp) restart() { a.change(func() { a.cut++ }) }
 func (a *otherApp) remove() { a.change(func() { a.cut++; a.gone = true }) }
 
 // otherStream streams the log of an app beside shop.
-func (d *daemon) otherStream(w http.ResponseWriter, r *http.Request) {
+func (d *fakeDaemon) otherStream(w http.ResponseWriter, r *http.Request) {
 	d.mu.Lock()
 	i := slices.IndexFunc(d.others, func(a *otherApp) bool { return a.app.GUID == r.PathValue("guid") })
 	a := d.others[i]
@@ -198,7 +198,7 @@ func TestLogsFollowSeveralApps(t *testing.T) {
 	done := make(chan error)
 	go func() {
 		c := &console{out: out, err: talk, in: strings.NewReader("")}
-		done <- newApp(c).RunContext(ctx, []string{"dew", "--run", d.run, "logs", "--all", "--raw"})
+		done <- newApp("dev", c).RunContext(ctx, []string{"dew", "--run", d.run, "logs", "--all", "--raw"})
 	}()
 	out.await(t, "cart 0\n")
 	var late *otherApp

@@ -13,11 +13,11 @@ import (
 	"testing"
 	"time"
 
-	"github.com/dewrun/dew/api/v3"
+	v3 "github.com/dewrun/dew/api/v3"
 )
 
 // newest sends what was said, the newest lines of it, in the short form.
-func (d *daemon) newest(w http.ResponseWriter, r *http.Request) {
+func (d *fakeDaemon) newest(w http.ResponseWriter, r *http.Request) {
 	d.mu.Lock()
 	d.query = r.URL.Query()
 	d.mu.Unlock()
@@ -54,7 +54,7 @@ func TestLogs(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	out := &until{text: "OUT bye", then: cancel} // whoever follows has seen enough
-	err := newApp(&console{out: out, err: io.Discard, in: strings.NewReader("")}).RunContext(ctx, []string{"dew", "--run", d.run, "logs", "shop"})
+	err := newApp("dev", &console{out: out, err: io.Discard, in: strings.NewReader("")}).RunContext(ctx, []string{"dew", "--run", d.run, "logs", "shop"})
 	result{out: out.String(), status: statusOf(err), err: err}.must(t, 0, "[APP/PROC/WEB/SIDECAR/CONFIG SERVER/0] OUT hello", "OUT bye")
 }
 
@@ -85,13 +85,17 @@ func TestLogsRaw(t *testing.T) {
 	}
 }
 
-// --raw has no line of the platform; a gap is reported beside the text.
+// --raw has no line of the platform.
 func TestLogsRawNoPlatform(t *testing.T) {
 	d := newDaemon(t).withApp(v3.AppStarted)
 	d.dew("logs", "shop", "--recent", "--raw").must(t, 0)
 	if got := d.query.Get("no_platform"); got != "true" {
 		t.Errorf("asked %v", d.query)
 	}
+}
+
+// With --raw a gap is reported on stderr.
+func TestPrintRaw(t *testing.T) {
 	var out, talk bytes.Buffer
 	p := newLinePrinter(logsOptions{Raw: true}, &console{out: &out, err: &talk})
 	a := &appLog{name: "shop"}
@@ -138,7 +142,7 @@ func TestLogsEnd(t *testing.T) {
 	} {
 		ctx, cancel := context.WithCancel(t.Context())
 		out := &until{text: "hello", then: cancel}
-		err := newApp(&console{out: out, err: io.Discard, in: strings.NewReader("")}).RunContext(ctx, append([]string{"dew", "--run", d.run, "logs", "shop"}, strings.Fields(args)...))
+		err := newApp("dev", &console{out: out, err: io.Discard, in: strings.NewReader("")}).RunContext(ctx, append([]string{"dew", "--run", d.run, "logs", "shop"}, strings.Fields(args)...))
 		cancel()
 		if got := strings.Contains(out.String(), "hello"); err != nil || got != follows { // the daemon says hello to those who follow
 			t.Errorf("%s: follows: %v, want %v (%v)", args, got, follows, err)

@@ -28,7 +28,7 @@ var version = "dev"
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT)
 	out := newConsole(os.Stdout, os.Stderr, os.Stdin)
-	err := newApp(out).RunContext(ctx, os.Args)
+	err := newApp(version, out).RunContext(ctx, os.Args)
 	cause := context.Cause(ctx)
 	stop()
 	if err != nil && err.Error() != "" && cause == nil {
@@ -41,9 +41,10 @@ func main() {
 	os.Exit(exitStatus(err, cause))
 }
 
-func newApp(out *console) *runner {
+func newApp(version string, out *console) *runner {
 	out.err = statusOver(out.err)
-	g := &global{out: out}
+	g := &global{out: out, version: version}
+	g.complete = completer{g}.words
 	a := &cli.App{
 		Name:                 "dew",
 		Usage:                "run Cloud Foundry style apps and their sidecars on this machine",
@@ -76,8 +77,8 @@ func newApp(out *console) *runner {
 	}
 	for _, group := range []func(*global) []*cli.Command{
 		pushCommands, smokeCommands, packageCommands, appCommands, checkCommands, lifeCommands, deployCommands, scaleCommands, envCommands, logCommands, crashCommands, sshCommands, taskCommands,
-		routeCommands, serviceCommands, loginCommands, targetCommands, orgCommands, spaceCommands, userCommands, roleCommands, clientCommands, inboxCommands, notifyCommands, resourceCommands, buildpackCommands, stackCommands,
-		labelCommands, spaceSSHCommands, wayCommands, domainCommands, usageCommands, quotaCommands, securityGroupCommands, isolationCommands, variableGroupCommands,
+		routeCommands, serviceCommands, loginCommands, targetCommands, orgCommands, spaceCommands, userCommands, roleCommands, clientCommands, inboxCommands, notifyCommands, domainListCommands, resourceCommands, buildpackCommands, stackCommands,
+		labelCommands, spaceSSHCommands, singleRouteCommands, domainCommands, usageCommands, quotaCommands, securityGroupCommands, isolationCommands, variableGroupCommands,
 		daemonCommands, curlCommands, completionCommands, helpCommands,
 	} {
 		a.Commands = append(a.Commands, group(g)...)

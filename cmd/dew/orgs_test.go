@@ -6,7 +6,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/dewrun/dew/api/v3"
+	v3 "github.com/dewrun/dew/api/v3"
 )
 
 func TestTarget(t *testing.T) {

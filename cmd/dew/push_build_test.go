@@ -96,7 +96,7 @@ func TestPushBuildWatch(t *testing.T) {
 	ended := make(chan error, 1)
 	go func() {
 		c := &console{out: io.Discard, err: talk, in: strings.NewReader("")}
-		ended <- newApp(c).RunContext(ctx, []string{"dew", "--run", d.run, "push", "-f", root, "--build", "--watch"})
+		ended <- newApp("dev", c).RunContext(ctx, []string{"dew", "--run", d.run, "push", "-f", root, "--build", "--watch"})
 	}()
 	for _, step := range []struct{ text, want string }{{"", "Starting app shop"}, {"bad", "build failed"}, {"two", "Starting app shop"}} {
 		if step.text != "" {

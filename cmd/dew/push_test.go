@@ -12,7 +12,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/dewrun/dew/api/v3"
+	v3 "github.com/dewrun/dew/api/v3"
 	"github.com/dewrun/dew/app"
 )
 
@@ -119,7 +119,7 @@ func TestPushDrawsProgress(t *testing.T) {
 	var talk bytes.Buffer
 	c := &console{out: io.Discard, err: &talk, in: strings.NewReader(""), drawn: true}
 	root := folder(t, map[string]string{"a": strings.Repeat("a", 1<<20)})
-	if err := newApp(c).RunContext(t.Context(), []string{"dew", "--run", d.run, "push", "shop", "--no-manifest", "-p", root}); err != nil {
+	if err := newApp("dev", c).RunContext(t.Context(), []string{"dew", "--run", d.run, "push", "shop", "--no-manifest", "-p", root}); err != nil {
 		t.Fatal(err)
 	}
 	if !strings.Contains(talk.String(), "% |") {
@@ -141,21 +141,21 @@ func TestPushNoStart(t *testing.T) {
 func TestPushFails(t *testing.T) {
 	why := "NoAppDetectedError - An app was not successfully detected by any available buildpack: Found app.py"
 	for name, c := range map[string]struct {
-		prepare func(d *daemon)
+		prepare func(d *fakeDaemon)
 		minutes string // to start in
 		args    []string
 		status  int
 		text    string
 	}{
 		"staging": {
-			prepare: func(d *daemon) {
+			prepare: func(d *fakeDaemon) {
 				d.lateLines = []string{"-----> Looking"}
 				d.outcome = v3.Build{State: v3.BuildFailed, Error: &why}
 			},
 			status: 3, text: "cannot stage shop: Found app.py",
 		},
 		"crashed": {
-			prepare: func(d *daemon) {
+			prepare: func(d *fakeDaemon) {
 				d.stats = []v3.InstanceStats{{State: v3.StateCrashed, InstanceGUID: "now"}}
 				d.crashes = []v3.Crash{
 					{Instance: "now", Description: "APP/PROC/WEB: Exited with status 1", First: v3.CrashExit{Code: 1}},
@@ -165,14 +165,14 @@ func TestPushFails(t *testing.T) {
 			status: 4, text: "crashed at its start: APP/PROC/WEB: Exited with status 1",
 		},
 		"memory": {
-			prepare: func(d *daemon) {
+			prepare: func(d *fakeDaemon) {
 				d.stats = []v3.InstanceStats{{State: v3.StateCrashed, InstanceGUID: "now"}}
 				d.crashes = []v3.Crash{{Instance: "now", Description: "APP/PROC/WEB: Exited with status 137 (out of memory)", First: v3.CrashExit{OutOfMemory: true}}}
 			},
 			status: 7, text: "give it more memory",
 		},
 		"record not yet written": {
-			prepare: func(d *daemon) {
+			prepare: func(d *fakeDaemon) {
 				d.stats = []v3.InstanceStats{{State: v3.StateCrashed, InstanceGUID: "now"}}
 				d.crashes = []v3.Crash{{Instance: "now", First: v3.CrashExit{OutOfMemory: true, Sidecar: "cache", MemoryLimit: 64 << 20}}}
 				d.unwritten = 2
@@ -180,13 +180,13 @@ func TestPushFails(t *testing.T) {
 			status: 7, text: "give the sidecar more than 64.0M",
 		},
 		"refused": {
-			prepare: func(d *daemon) {
+			prepare: func(d *fakeDaemon) {
 				d.refuse["POST /v3/apps/app-1/actions/restart"] = v3.Error{Detail: "sidecar 'agent' of process 'web' has no memory value"}
 			},
 			status: 4, text: "has no memory value",
 		},
 		"late": {prepare: startsForEver, minutes: "0.001", status: 5, text: "did not run within 60ms"},
-		"manifest": {prepare: func(d *daemon) {
+		"manifest": {prepare: func(d *fakeDaemon) {
 			d.refuse["POST /v3/spaces/space-1/actions/apply_manifest"] = v3.Error{Detail: "memory: 256 bananas"}
 		}, status: 1, text: "256 bananas"},
 		"no files":      {args: []string{"-p", "/does/not/exist"}, status: 1, text: "no such file"},
@@ -235,7 +235,7 @@ func TestPushOfDeletedApp(t *testing.T) {
 	d.dew("push", "shop", "--no-manifest", "-p", folder(t, map[string]string{"a": "a"})).must(t, 1, "app shop was deleted while it was staged")
 }
 
-func startsForEver(d *daemon) { d.stats = []v3.InstanceStats{{State: v3.StateStarting}} }
+func startsForEver(d *fakeDaemon) { d.stats = []v3.InstanceStats{{State: v3.StateStarting}} }
 
 func TestPushNeedsAName(t *testing.T) {
 	d := newDaemon(t)

@@ -5,11 +5,11 @@ import (
 	"path/filepath"
 	"testing"
 
-	"github.com/dewrun/dew/api/v3"
+	v3 "github.com/dewrun/dew/api/v3"
 )
 
 // changed fails the test when the last body of a call is another one.
-func (d *daemon) changed(key, want string) {
+func (d *fakeDaemon) changed(key, want string) {
 	d.t.Helper()
 	if got := d.body(key); got != want {
 		d.t.Errorf("the body of %s is\n%s\nwant\n%s", key, got, want)

@@ -13,13 +13,11 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"github.com/dewrun/dew/api/client"
-	"github.com/dewrun/dew/api/v3"
+	v3 "github.com/dewrun/dew/api/v3"
 )
 
 func resourceCommands(g *global) []*cli.Command {
 	return []*cli.Command{
-		g.command(verb{name: "domains", category: "Platform", usage: "list the domains that routes may have", labels: "/v3/domains", flags: []cli.Flag{jsonFlag()}},
-			func(c *cli.Context, ask *client.Client, out *console) error { return runDomains(c.Context, ask, out) }),
 		g.command(verb{
 			name: "buildpacks", category: "Platform", usage: "list the buildpacks, in the order in which they are tried", labels: "/v3/buildpacks",
 			flags: []cli.Flag{lifecycleFlag(), jsonFlag()},
@@ -57,31 +55,6 @@ func (l listed) show(out *console) error {
 	default:
 		return out.table(l.table)
 	}
-}
-
-type domainRow struct {
-	GUID      string   `json:"guid"`
-	Name      string   `json:"name"`
-	Internal  bool     `json:"internal"`
-	Shared    bool     `json:"shared"`
-	Protocols []string `json:"protocols"`
-}
-
-func runDomains(ctx context.Context, ask *client.Client, out *console) error {
-	all, err := ask.Routes().Domains(ctx)
-	if err != nil {
-		return err
-	}
-	rows, table := []domainRow{}, [][]string{{"name", "availability", "internal", "protocols"}}
-	for _, d := range all {
-		r := domainRow{GUID: d.GUID, Name: d.Name, Internal: d.Internal, Shared: d.Relationships.Organization.ID() == "", Protocols: list(d.SupportedProtocols)}
-		availability := "private"
-		if r.Shared {
-			availability = "shared"
-		}
-		rows, table = append(rows, r), append(table, []string{r.Name, availability, yes(r.Internal), strings.Join(r.Protocols, ", ")})
-	}
-	return listed{rows: rows, table: table, none: "There are no domains"}.show(out)
 }
 
 func yes(b bool) string {

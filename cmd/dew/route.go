@@ -25,8 +25,8 @@ func optionFlag() cli.Flag {
 	return &cli.StringSliceFlag{Name: "option", Aliases: []string{"o"}, Usage: "set an option of the route (`OPTION=VALUE`); may be repeated"}
 }
 
-// wayCommands are those about one route.
-func wayCommands(g *global) []*cli.Command {
+// singleRouteCommands are those about one route.
+func singleRouteCommands(g *global) []*cli.Command {
 	run := func(v verb, fn func(context.Context, wayOptions, where) error) *cli.Command {
 		v.category = routesCategory
 		return g.commandAt(v, func(c *cli.Context, w where) error {

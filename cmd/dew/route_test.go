@@ -3,7 +3,7 @@ package main
 import (
 	"testing"
 
-	"github.com/dewrun/dew/api/v3"
+	v3 "github.com/dewrun/dew/api/v3"
 )
 
 func TestRoute(t *testing.T) {

@@ -7,11 +7,11 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/dewrun/dew/api/v3"
+	v3 "github.com/dewrun/dew/api/v3"
 )
 
 // wantBody fails the test when the last body of a call was another one.
-func (d *daemon) wantBody(key, want string) {
+func (d *fakeDaemon) wantBody(key, want string) {
 	d.t.Helper()
 	if got := strings.TrimSpace(d.body(key)); got != want {
 		d.t.Errorf("%s was sent\n%s\nwant\n%s", key, got, want)
@@ -19,7 +19,7 @@ func (d *daemon) wantBody(key, want string) {
 }
 
 // refuses makes the daemon answer a call with 422 and a detail.
-func (d *daemon) refuses(key, detail string) {
+func (d *fakeDaemon) refuses(key, detail string) {
 	d.refuse[key] = v3.Error{Code: 10008, Title: v3.TitleUnprocessable, Detail: detail}
 }
 
@@ -110,7 +110,7 @@ func TestBadParameters(t *testing.T) {
 		{write("list.json", `[{"s3cret":1}]`), "-c must be a JSON object"},
 		{write("null.json", `null`), "it is none"},
 		{write("empty.json", ``), "-c must be a JSON object"},
-		{write("large.json", strings.Repeat(" ", maxObject+1)), "larger than 1.0M"},
+		{write("large.json", strings.Repeat(" ", 1<<20+1)), "larger than 1.0M"},
 	} {
 		r := d.dew("create-service", "redis", "small", "kv", "-c", c.text)
 		r.must(t, 2, c.want)
@@ -157,7 +157,7 @@ func TestCreateServiceTwiceWaits(t *testing.T) {
 	d := newDaemon(t)
 	d.shelves.instance("kv", v3.ServiceManaged).LastOperation = v3.LastOperation{Type: "create", State: "failed", Description: "broken"}
 	i := d.shelves.find("s-kv")
-	i.LastOperation.State, d.shelves.sentences = inProgress, []string{"one", "two"}
+	i.LastOperation.State, d.shelves.sentences = "in progress", []string{"one", "two"}
 	d.dew("create-service", "redis", "small", "kv").must(t, 0, "kv is there already")
 	d.shelves.sentences = []string{"one", "two", "three"}
 	d.shelves.ends = "failed"

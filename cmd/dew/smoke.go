@@ -116,7 +116,7 @@ func runSmoke(ctx context.Context, o smokeOptions, g *global) (err error) {
 	signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE)
 	patient, stop := patience(ctx, g.out)
 	defer stop()
-	d, err := g.smokeDoor(ctx, o)
+	d, err := openSmokeDoor(ctx, g, o)
 	if err != nil {
 		return smokeFailure(err)
 	}

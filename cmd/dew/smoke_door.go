@@ -33,8 +33,8 @@ type smokeDoor struct {
 // keptPlace is a place that is not removed, and the folder in which dew remembers it.
 type keptPlace struct{ org, home string }
 
-// smokeDoor finds the daemon that dew speaks to, or starts a private one.
-func (g *global) smokeDoor(ctx context.Context, o smokeOptions) (*smokeDoor, error) {
+// openSmokeDoor finds the daemon that dew speaks to, or starts a private one.
+func openSmokeDoor(ctx context.Context, g *global, o smokeOptions) (*smokeDoor, error) {
 	d := &smokeDoor{g: g, o: o}
 	var err error
 	if d.door, err = g.door(); err != nil {

@@ -59,7 +59,7 @@ func TestSmokeVerbs(t *testing.T) {
 	smokeFolder(t, "")
 	out := quiet()
 	g := &global{run: d.run, out: out, local: true}
-	door, err := g.smokeDoor(t.Context(), smokeOptions{Quiet: true})
+	door, err := openSmokeDoor(t.Context(), g, smokeOptions{Quiet: true})
 	if err != nil || door.private != nil {
 		t.Fatalf("door = %+v, %v", door, err)
 	}

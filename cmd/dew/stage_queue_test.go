@@ -6,13 +6,15 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net/http"
+	"net/http/httptest"
 	"strings"
 	"sync"
 	"testing"
 	"time"
 
 	"github.com/dewrun/dew/api/client"
-	"github.com/dewrun/dew/api/v3"
+	v3 "github.com/dewrun/dew/api/v3"
 )
 
 // reactor keeps what is written to it and calls a function at the first text that
@@ -42,10 +44,10 @@ func (r *reactor) String() string {
 }
 
 // pushTo pushes the app with a console that speaks of waits at once.
-func pushTo(ctx context.Context, t *testing.T, d *daemon, talk io.Writer) error {
+func pushTo(ctx context.Context, t *testing.T, d *fakeDaemon, talk io.Writer) error {
 	t.Helper()
 	c := &console{out: io.Discard, err: talk, in: strings.NewReader(""), quiet: time.Millisecond}
-	return newApp(c).RunContext(ctx, []string{"dew", "--run", d.run, "push", "shop", "--no-manifest", "-p", folder(t, map[string]string{"a": "a"})})
+	return newApp("dev", c).RunContext(ctx, []string{"dew", "--run", d.run, "push", "shop", "--no-manifest", "-p", folder(t, map[string]string{"a": "a"})})
 }
 
 // A second push waits for the first one, says so, and does not show the lines of the
@@ -72,9 +74,11 @@ func TestPushWaitsForAnother(t *testing.T) {
 // A build that has not begun tells how many are ahead of it.
 func TestPushTellsTheQueue(t *testing.T) {
 	const text = "waiting for its turn, 2 builds of other apps ahead"
-	d := newDaemon(t)
-	d.ahead = []v3.Build{{GUID: "build-8", State: v3.BuildStaging}, {GUID: "build-9", State: v3.BuildStaging}}
-	ask, err := client.New(client.Options{Run: d.run})
+	daemon := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		_, _ = io.WriteString(w, `{"resources":[{"guid":"build-8"},{"guid":"build-9"},{"guid":"build-1"}]}`)
+	}))
+	defer daemon.Close()
+	ask, err := client.New(client.Options{URL: daemon.URL})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -99,13 +103,13 @@ func TestPushTellsTheQueue(t *testing.T) {
 // Ctrl-C ends the push and not the staging: the push says so.
 func TestPushInterrupted(t *testing.T) {
 	for name, c := range map[string]struct {
-		prepare func(d *daemon)
+		prepare func(d *fakeDaemon)
 		at      string // what is waited for
 		want    string
 	}{
-		"staging": {func(d *daemon) { d.outcome.State = v3.BuildStaging }, "Staging app shop… ", "Interrupted: dewd goes on staging app shop\n     dew logs shop shows it"},
-		"queued":  {func(d *daemon) { d.ahead = []v3.Build{{GUID: "build-0", State: v3.BuildStaging}} }, "Waiting: app shop", "Interrupted: dewd goes on staging app shop"},
-		"starting": {func(d *daemon) {
+		"staging": {func(d *fakeDaemon) { d.outcome.State = v3.BuildStaging }, "Staging app shop… ", "Interrupted: dewd goes on staging app shop\n     dew logs shop shows it"},
+		"queued":  {func(d *fakeDaemon) { d.ahead = []v3.Build{{GUID: "build-0", State: v3.BuildStaging}} }, "Waiting: app shop", "Interrupted: dewd goes on staging app shop"},
+		"starting": {func(d *fakeDaemon) {
 			d.stats = []v3.InstanceStats{{State: v3.StateStarting, Details: new("it boots")}}
 		}, "it boots", "Interrupted: dewd goes on starting app shop\n     dew app shop"},
 	} {

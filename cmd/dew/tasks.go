@@ -164,6 +164,9 @@ func (o taskOptions) template(ctx context.Context, ask *client.Client, a v3.App)
 	return nil, fmt.Errorf("app %s has no process type %q", a.Name, kind)
 }
 
+// awayLimit is how long dewd can be away while a command waits for a task.
+const awayLimit = 2 * time.Minute
+
 // waitTask waits until the task is in one of the states. dewd can be restarted
 // meanwhile.
 func waitTask(ctx context.Context, t v3.Task, ask *client.Client, states ...string) (v3.Task, error) {
@@ -174,7 +177,7 @@ func waitTask(ctx context.Context, t v3.Task, ask *client.Client, states ...stri
 		switch {
 		case err == nil:
 			t, answered = now, time.Now()
-		case errors.As(err, &away) && time.Since(answered) < lostSpace:
+		case errors.As(err, &away) && time.Since(answered) < awayLimit:
 			err = nil
 		}
 		return slices.Contains(states, t.State), err
@@ -295,13 +298,13 @@ func runTasks(ctx context.Context, name string, ask *client.Client, out *console
 	}
 	table := [][]string{{"id", "name", "state", "start time", "command"}}
 	for _, t := range ts {
-		table = append(table, []string{strconv.Itoa(t.SequenceID), t.Name, strings.ToLower(t.State), t.CreatedAt.Local().Format(time.DateTime), command(t)})
+		table = append(table, []string{strconv.Itoa(t.SequenceID), t.Name, strings.ToLower(t.State), t.CreatedAt.Local().Format(time.DateTime), commandText(t)})
 	}
 	return out.table(table)
 }
 
-// command is what a task runs, on one line.
-func command(t v3.Task) string {
+// commandText is what a task runs, on one line.
+func commandText(t v3.Task) string {
 	if t.Command == "" {
 		return "[hidden]"
 	}
@@ -321,7 +324,7 @@ func runTask(ctx context.Context, name, id string, ask *client.Client, out *cons
 		{"name:", t.Name},
 		{"state:", strings.ToLower(t.State)},
 		{"start time:", t.CreatedAt.Local().Format(time.DateTime)},
-		{"command:", command(t)},
+		{"command:", commandText(t)},
 		{"memory:", strconv.Itoa(t.MemoryInMB) + "M"},
 		{"disk:", strconv.Itoa(t.DiskInMB) + "M"},
 	}

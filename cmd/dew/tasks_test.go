@@ -8,11 +8,11 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/dewrun/dew/api/v3"
+	v3 "github.com/dewrun/dew/api/v3"
 )
 
 // taskRoutes answers about tasks. A task ends at the second look at it.
-func (d *daemon) taskRoutes(handle func(pattern string, fn func(r *http.Request, body []byte) any)) {
+func (d *fakeDaemon) taskRoutes(handle func(pattern string, fn func(r *http.Request, body []byte) any)) {
 	handle("POST /v3/apps/{guid}/tasks", func(_ *http.Request, body []byte) any {
 		var b v3.CreateTask
 		if err := json.Unmarshal(body, &b); err != nil {

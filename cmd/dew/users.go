@@ -38,7 +38,7 @@ func userCommands(g *global) []*cli.Command {
 			about: "With --password-stdin the new password is read from stdin; of one's own the old one stands on the line before it.\n\nExamples:\n   dew passwd\n   dew passwd ada",
 			flags: []cli.Flag{passwordFlag()},
 		}, func(c *cli.Context, w where) error {
-			return g.runPasswd(c.Context, userOptions{Name: c.Args().First(), Stdin: c.Bool("password-stdin")}, w)
+			return runPasswd(c.Context, g, userOptions{Name: c.Args().First(), Stdin: c.Bool("password-stdin")}, w)
 		}),
 	}
 }
@@ -154,7 +154,7 @@ func gone(err error) bool {
 }
 
 // runPasswd changes a password.
-func (g *global) runPasswd(ctx context.Context, o userOptions, w where) error {
+func runPasswd(ctx context.Context, g *global, o userOptions, w where) error {
 	own := readClaims(w.past.Access)
 	if o.Name != "" && o.Name != w.past.User {
 		return setPassword(ctx, o, w)
@@ -174,12 +174,12 @@ func (g *global) runPasswd(ctx context.Context, o userOptions, w where) error {
 		return fmt.Errorf("cannot change the password: %w", err)
 	}
 	w.out.say("Changed the password of %s", w.past.User)
-	return g.comeBack(ctx, w, fresh)
+	return loginAgain(ctx, g, w, fresh)
 }
 
-// comeBack logs in with the new password: the daemon may have ended what was
+// loginAgain logs in with the new password: the daemon may have ended what was
 // begun with the old one.
-func (g *global) comeBack(ctx context.Context, w where, password string) error {
+func loginAgain(ctx context.Context, g *global, w where, password string) error {
 	plain, err := g.anonymous(w.door)
 	if err != nil {
 		return err

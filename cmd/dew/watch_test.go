@@ -100,7 +100,7 @@ func TestPushWatch(t *testing.T) {
 	ended := make(chan error, 1)
 	go func() {
 		c := &console{out: &data, err: talk, in: strings.NewReader("")}
-		ended <- newApp(c).RunContext(ctx, []string{"dew", "--run", d.run, "push", "-f", root, "--watch"})
+		ended <- newApp("dev", c).RunContext(ctx, []string{"dew", "--run", d.run, "push", "-f", root, "--watch"})
 	}()
 	for _, step := range []struct{ name, text, want string }{
 		{"", "", "Starting app shop"},

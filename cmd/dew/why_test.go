@@ -4,7 +4,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/dewrun/dew/api/v3"
+	v3 "github.com/dewrun/dew/api/v3"
 )
 
 // How an app crashed at its start decides the status and what to do about it.
