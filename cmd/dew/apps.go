@@ -11,12 +11,13 @@ import (
 
 	"github.com/dewrun/dew/api/client"
 	"github.com/dewrun/dew/api/v3"
+	"github.com/dewrun/dew/cli/console"
 )
 
 func appCommands(g *global) []*cli.Command {
 	return []*cli.Command{
 		g.command(verb{name: "apps", alias: "a", category: "Apps", usage: "list the apps", labels: "/v3/apps", flags: []cli.Flag{boolFlag("no-stats", "do not ask how many instances run"), jsonFlag()}},
-			func(c *cli.Context, ask *client.Client, out *console) error {
+			func(c *cli.Context, ask *client.Client, out *console.Console) error {
 				return runApps(c.Context, c.Bool("no-stats"), ask, out)
 			}),
 		psCommand(g),
@@ -25,7 +26,7 @@ func appCommands(g *global) []*cli.Command {
 			name: "app", args: "APP", category: "Apps", usage: "show how an app does: instances, memory, sidecars, crashes",
 			about: "Examples:\n   dew app shop\n   dew app shop --json | jq '.processes[0].instances'",
 			flags: []cli.Flag{boolFlag("guid", "print its guid and no more"), jsonFlag()},
-		}, func(c *cli.Context, ask *client.Client, out *console) error {
+		}, func(c *cli.Context, ask *client.Client, out *console.Console) error {
 			return runApp(c.Context, appOptions{Name: c.Args().First(), GUID: c.Bool("guid")}, ask, out)
 		}),
 		g.command(verb{
@@ -35,11 +36,11 @@ func appCommands(g *global) []*cli.Command {
 				boolFlag("f", "do not ask"),
 				boolFlag("r", "delete its routes too"),
 			},
-		}, func(c *cli.Context, ask *client.Client, out *console) error {
+		}, func(c *cli.Context, ask *client.Client, out *console.Console) error {
 			return runDelete(c.Context, deleteOptions{Name: c.Args().First(), Force: c.Bool("f"), Routes: c.Bool("r")}, ask, out)
 		}),
 		g.command(verb{name: "rename", args: "APP NEW_NAME", category: "Apps", usage: "give an app another name"},
-			func(c *cli.Context, ask *client.Client, out *console) error {
+			func(c *cli.Context, ask *client.Client, out *console.Console) error {
 				return runRename(c.Context, c.Args().Get(0), c.Args().Get(1), ask, out)
 			}),
 	}
@@ -60,16 +61,16 @@ type processRow struct {
 	Instances int    `json:"instances"`
 }
 
-func runApps(ctx context.Context, bare bool, ask *client.Client, out *console) error {
+func runApps(ctx context.Context, bare bool, ask *client.Client, out *console.Console) error {
 	rows, err := readApps(ctx, bare, ask)
 	if err != nil {
 		return err
 	}
-	if out.json {
-		return out.encode(rows)
+	if out.JSON {
+		return out.Encode(rows)
 	}
 	if len(rows) == 0 {
-		out.say("There are no apps yet; dew push makes one")
+		out.Say("There are no apps yet; dew push makes one")
 		return nil
 	}
 	status, err := ask.Daemon().Status(ctx)
@@ -84,7 +85,7 @@ func runApps(ctx context.Context, bare bool, ask *client.Client, out *console) e
 		}
 		table = append(table, []string{r.Name, strings.ToLower(r.State), strings.Join(ps, ", "), strings.Join(urls(r.Routes, status.Router), ", ")})
 	}
-	return out.table(table)
+	return out.Table(table)
 }
 
 // urls are the addresses of routes.
@@ -146,21 +147,21 @@ type appOptions struct {
 	GUID bool
 }
 
-func runApp(ctx context.Context, o appOptions, ask *client.Client, out *console) error {
+func runApp(ctx context.Context, o appOptions, ask *client.Client, out *console.Console) error {
 	a, err := findApp(ctx, ask, o.Name)
 	if err != nil {
 		return err
 	}
 	if o.GUID {
-		fmt.Fprintln(out.out, a.GUID)
+		fmt.Fprintln(out.Out, a.GUID)
 		return nil
 	}
 	v, err := readView(ctx, ask, a)
 	if err != nil {
 		return err
 	}
-	if out.json {
-		return out.encode(v)
+	if out.JSON {
+		return out.Encode(v)
 	}
 	v.print(out)
 	return nil
@@ -173,15 +174,15 @@ type deleteOptions struct {
 }
 
 // runDelete deletes an app; one that is not there is fine.
-func runDelete(ctx context.Context, o deleteOptions, ask *client.Client, out *console) error {
+func runDelete(ctx context.Context, o deleteOptions, ask *client.Client, out *console.Console) error {
 	if !o.Force {
-		if yes, err := out.confirm(ctx, "Delete app "+o.Name); err != nil || !yes {
+		if yes, err := out.Confirm(ctx, "Delete app "+o.Name); err != nil || !yes {
 			return err
 		}
 	}
 	a, err := ask.Apps().ByName(ctx, o.Name)
 	if missing := (*client.NoApp)(nil); errors.As(err, &missing) {
-		out.say("There is no app %s", o.Name)
+		out.Say("There is no app %s", o.Name)
 		return nil
 	}
 	if err != nil {
@@ -193,7 +194,7 @@ func runDelete(ctx context.Context, o deleteOptions, ask *client.Client, out *co
 			return err
 		}
 	}
-	defer out.wait("Deleting app %s", a.Name).end()
+	defer out.Wait("Deleting app %s", a.Name).End()
 	if err := ask.Apps().Delete(ctx, a.GUID); err != nil {
 		return err
 	}
@@ -202,7 +203,7 @@ func runDelete(ctx context.Context, o deleteOptions, ask *client.Client, out *co
 			return fmt.Errorf("app %s is deleted; cannot delete its route %s: %w", a.Name, r.URL, err)
 		}
 	}
-	out.say("Deleted app %s", a.Name)
+	out.Say("Deleted app %s", a.Name)
 	return nil
 }
 
@@ -215,9 +216,9 @@ func ownRoutes(ctx context.Context, a v3.App, ask *client.Client) ([]v3.Route, e
 	for _, r := range routes {
 		for _, d := range r.Destinations {
 			if d.App.GUID != a.GUID {
-				return nil, &failure{
-					status: statusFailed, err: fmt.Errorf("route %s leads to other apps too, so nothing was deleted", r.URL),
-					todo: "delete without -r keeps all routes",
+				return nil, &console.Failure{
+					Status: console.StatusFailed, Err: fmt.Errorf("route %s leads to other apps too, so nothing was deleted", r.URL),
+					Todo: "delete without -r keeps all routes",
 				}
 			}
 		}
@@ -225,7 +226,7 @@ func ownRoutes(ctx context.Context, a v3.App, ask *client.Client) ([]v3.Route, e
 	return routes, nil
 }
 
-func runRename(ctx context.Context, name, to string, ask *client.Client, out *console) error {
+func runRename(ctx context.Context, name, to string, ask *client.Client, out *console.Console) error {
 	a, err := findApp(ctx, ask, name)
 	if err != nil {
 		return err
@@ -233,6 +234,6 @@ func runRename(ctx context.Context, name, to string, ask *client.Client, out *co
 	if _, err := ask.Apps().Update(ctx, a.GUID, v3.UpdateApp{Name: &to}); err != nil {
 		return err
 	}
-	out.say("Renamed app %s to %s", name, to)
+	out.Say("Renamed app %s to %s", name, to)
 	return nil
 }

@@ -13,7 +13,8 @@ import (
 	"time"
 
 	"github.com/dewrun/dew/api/client"
-	v3 "github.com/dewrun/dew/api/v3"
+	"github.com/dewrun/dew/api/v3"
+	"github.com/dewrun/dew/cli/console"
 )
 
 func TestMemorySum(t *testing.T) {
@@ -82,17 +83,6 @@ func TestAppDetected(t *testing.T) {
 	d.dew("ps").must(t, 0, "web (old)", "web (new)")
 	d.app.Lifecycle.Data.Buildpacks = []string{"other"}
 	d.dew("app", "shop").must(t, 0, "buildpacks:  other\n")
-}
-
-func TestNextStart(t *testing.T) {
-	now := time.Unix(1763160000, 0)
-	for after, want := range map[time.Duration]string{
-		12 * time.Second: "next start in 12s", 11200 * time.Millisecond: "next start in 12s", 90 * time.Second: "next start in 1m30s", 0: "starts now", -time.Hour: "starts now",
-	} {
-		if got := nextStart(now.Add(after), now); got != want {
-			t.Errorf("%s: %q, want %q", after, got, want)
-		}
-	}
 }
 
 // One row for the process and one for each sidecar of an instance, each with its own
@@ -357,7 +347,7 @@ func TestSettled(t *testing.T) {
 
 // Only what time cut off is late: neither a success nor a crash that was seen is.
 func TestTimedOut(t *testing.T) {
-	late := &failure{status: statusTimeout, err: errBroken}
+	late := &console.Failure{Status: console.StatusTimeout, Err: errBroken}
 	ctx, cancel := context.WithTimeoutCause(t.Context(), 0, late)
 	defer cancel()
 	<-ctx.Done()
@@ -369,18 +359,8 @@ func TestTimedOut(t *testing.T) {
 		{fmt.Errorf("cannot lock: %w", context.Cause(ctx)), late},
 		{&client.Unreachable{Err: ctx.Err()}, late},
 	} {
-		if got := timedOut(ctx, c.err); !errors.Is(got, c.want) || !errors.Is(c.want, got) {
+		if got := console.TimeoutCause(ctx, c.err); !errors.Is(got, c.want) || !errors.Is(c.want, got) {
 			t.Errorf("%v became %v, want %v", c.err, got, c.want)
-		}
-	}
-}
-
-func TestConfirm(t *testing.T) {
-	for answer, want := range map[string]bool{"y\n": true, "YES\n": true, "n\n": false, "\n": false, "y": true} {
-		c := quiet()
-		c.asks, c.in = true, strings.NewReader(answer)
-		if got, err := c.confirm(t.Context(), "Delete"); got != want || err != nil {
-			t.Errorf("%q: %v, %v", answer, got, err)
 		}
 	}
 }

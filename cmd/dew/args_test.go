@@ -7,12 +7,12 @@ import (
 	"strings"
 	"syscall"
 	"testing"
-	"time"
 
 	"github.com/urfave/cli/v2"
 
 	"github.com/dewrun/dew/api/client"
-	v3 "github.com/dewrun/dew/api/v3"
+	"github.com/dewrun/dew/api/v3"
+	"github.com/dewrun/dew/cli/console"
 )
 
 func TestReorder(t *testing.T) {
@@ -162,7 +162,7 @@ func TestExplain(t *testing.T) {
 		&client.Error{Status: 403, Title: "CF-FeatureDisabled"}: "dew enable-feature-flag",
 		&client.Error{Status: 403, Detail: "not this"}:          "another role",
 		&client.NoApp{Name: "x"}:                                "dew apps",
-		&failure{status: 5, err: errBroken, todo: "go"}:         "go",
+		&console.Failure{Status: 5, Err: errBroken, Todo: "go"}: "go",
 	} {
 		if got := explain(err); !strings.Contains(got, text) {
 			t.Errorf("%q is missing in %q", text, got)
@@ -177,23 +177,14 @@ func TestStatusOf(t *testing.T) {
 	}{
 		{nil, 0},
 		{errBroken, 1},
-		{usage("x"), 2},
-		{&failure{status: 7, err: errBroken}, 7},
+		{console.UsageError("x"), 2},
+		{&console.Failure{Status: 7, Err: errBroken}, 7},
 		{&client.Unreachable{Err: errBroken}, 6},
 		{context.DeadlineExceeded, 5},
 		{&client.Error{Status: 422}, 1},
 	} {
 		if got := statusOf(c.err); got != c.want {
 			t.Errorf("%v: %d, want %d", c.err, got, c.want)
-		}
-	}
-}
-
-func TestMinutes(t *testing.T) {
-	for text, want := range map[string]time.Duration{"": time.Hour, "x": time.Hour, "-1": time.Hour, "2": 2 * time.Minute, "0.5": 30 * time.Second} {
-		t.Setenv("CF_X", text)
-		if got := minutes("CF_X", time.Hour); got != want {
-			t.Errorf("%q: %s", text, got)
 		}
 	}
 }

@@ -12,6 +12,7 @@ import (
 
 	"github.com/dewrun/dew/api/client"
 	"github.com/dewrun/dew/api/v3"
+	"github.com/dewrun/dew/cli/console"
 )
 
 func buildpackCommands(g *global) []*cli.Command {
@@ -24,7 +25,7 @@ func buildpackCommands(g *global) []*cli.Command {
 			about: "PATH is a zip or a folder with bin/detect, bin/supply and bin/finalize or bin/compile, and\nbin/release. Apps that name no buildpack are shown to each in turn, by POSITION.\n\n" +
 				"Example:\n   dew create-buildpack perl ./perl-buildpack 1",
 			flags: []cli.Flag{boolFlag("disable", "not to be used yet")},
-		}, func(c *cli.Context, ask *client.Client, out *console) error {
+		}, func(c *cli.Context, ask *client.Client, out *console.Console) error {
 			o := buildpackOptions{Name: c.Args().Get(0), Path: c.Args().Get(1), Position: c.Args().Get(2), Disable: c.Bool("disable")}
 			return runCreateBuildpack(c.Context, o, ask, out)
 		}),
@@ -39,7 +40,7 @@ func buildpackCommands(g *global) []*cli.Command {
 				boolFlag("lock", "its files cannot be replaced"), boolFlag("unlock", "they can"), stack(), lifecycleFlag(),
 				&cli.StringFlag{Name: "assign-stack", Usage: "`stack` of a buildpack that has none yet"},
 			},
-		}, func(c *cli.Context, ask *client.Client, out *console) error {
+		}, func(c *cli.Context, ask *client.Client, out *console.Console) error {
 			o := buildpackOptions{
 				Name: c.Args().First(), Path: c.String("p"), Position: c.String("i"), Rename: c.String("rename"), Stack: c.String("s"), Lifecycle: c.String("lifecycle"), Assign: c.String("assign-stack"),
 				Enable: c.Bool("enable"), Disable: c.Bool("disable"), Lock: c.Bool("lock"), Unlock: c.Bool("unlock"),
@@ -51,7 +52,7 @@ func buildpackCommands(g *global) []*cli.Command {
 			about: "Of a buildpack that came with dew it deletes what was uploaded in its place.\n\n" +
 				"Example:\n   dew delete-buildpack perl -f",
 			flags: []cli.Flag{forceFlag(), stack(), lifecycleFlag()},
-		}, func(c *cli.Context, ask *client.Client, out *console) error {
+		}, func(c *cli.Context, ask *client.Client, out *console.Console) error {
 			return runDeleteBuildpack(c.Context, buildpackOptions{Name: c.Args().First(), Force: c.Bool("f"), Stack: c.String("s"), Lifecycle: c.String("lifecycle")}, ask, out)
 		}),
 	}
@@ -75,7 +76,7 @@ func (o buildpackOptions) position() (*int, error) {
 	}
 	n, err := strconv.Atoi(o.Position)
 	if err != nil || n < 1 {
-		return nil, usage("%q is no position: the first is 1", o.Position)
+		return nil, console.UsageError("%q is no position: the first is 1", o.Position)
 	}
 	return &n, nil
 }
@@ -83,7 +84,7 @@ func (o buildpackOptions) position() (*int, error) {
 // choice is what two flags of which one undoes the other say; nil: nothing.
 func choice(on, off bool, names string) (*bool, error) {
 	if on && off {
-		return nil, usage("%s exclude each other", names)
+		return nil, console.UsageError("%s exclude each other", names)
 	}
 	if !on && !off {
 		return nil, nil
@@ -91,7 +92,7 @@ func choice(on, off bool, names string) (*bool, error) {
 	return &on, nil
 }
 
-func runCreateBuildpack(ctx context.Context, o buildpackOptions, ask *client.Client, out *console) error {
+func runCreateBuildpack(ctx context.Context, o buildpackOptions, ask *client.Client, out *console.Console) error {
 	at, err := o.position()
 	if err != nil {
 		return err
@@ -109,7 +110,7 @@ func runCreateBuildpack(ctx context.Context, o buildpackOptions, ask *client.Cli
 	if err := sendBuildpack(ctx, made, o.Path, b, ask); err != nil {
 		return fmt.Errorf("buildpack %s is there, but has no files: %w", o.Name, err)
 	}
-	out.say("Created buildpack %s at position %d", made.Name, made.Position)
+	out.Say("Created buildpack %s at position %d", made.Name, made.Position)
 	return nil
 }
 
@@ -136,10 +137,10 @@ func findBuildpack(ctx context.Context, o buildpackOptions, ask *client.Client) 
 	case 1:
 		return found[0], nil
 	}
-	return v3.Buildpack{}, usage("several buildpacks are called %s: say which with -s STACK", o.Name)
+	return v3.Buildpack{}, console.UsageError("several buildpacks are called %s: say which with -s STACK", o.Name)
 }
 
-func runUpdateBuildpack(ctx context.Context, o buildpackOptions, ask *client.Client, out *console) error {
+func runUpdateBuildpack(ctx context.Context, o buildpackOptions, ask *client.Client, out *console.Console) error {
 	body := v3.UpdateBuildpack{}
 	var err error
 	if body.Position, err = o.position(); err != nil {
@@ -184,33 +185,33 @@ func runUpdateBuildpack(ctx context.Context, o buildpackOptions, ask *client.Cli
 			return fmt.Errorf("cannot lock buildpack %s: %w", o.Name, err)
 		}
 	}
-	out.say("Changed buildpack %s", o.Name)
+	out.Say("Changed buildpack %s", o.Name)
 	return nil
 }
 
 // runDeleteBuildpack deletes a buildpack; one that is not there is fine.
-func runDeleteBuildpack(ctx context.Context, o buildpackOptions, ask *client.Client, out *console) error {
+func runDeleteBuildpack(ctx context.Context, o buildpackOptions, ask *client.Client, out *console.Console) error {
 	if !o.Force {
-		if yes, err := out.confirm(ctx, "Delete buildpack "+o.Name); err != nil || !yes {
+		if yes, err := out.Confirm(ctx, "Delete buildpack "+o.Name); err != nil || !yes {
 			return err
 		}
 	}
 	b, err := findBuildpack(ctx, o, ask)
 	if isMissing(err) {
-		out.say("There is no buildpack %s", o.Name)
+		out.Say("There is no buildpack %s", o.Name)
 		return nil
 	}
 	if err != nil {
 		return err
 	}
-	defer out.wait("Deleting buildpack %s", o.Name).end()
+	defer out.Wait("Deleting buildpack %s", o.Name).End()
 	if err := ask.Bits().DeleteBuildpack(ctx, b.GUID); err != nil {
 		return fmt.Errorf("cannot delete buildpack %s: %w", o.Name, err)
 	}
 	if left, err := findBuildpack(ctx, o, ask); err == nil && left.GUID == b.GUID {
-		out.say("Buildpack %s is again what came with dew", o.Name)
+		out.Say("Buildpack %s is again what came with dew", o.Name)
 		return nil
 	}
-	out.say("Deleted buildpack %s", o.Name)
+	out.Say("Deleted buildpack %s", o.Name)
 	return nil
 }

@@ -10,16 +10,17 @@ import (
 
 	"github.com/dewrun/dew/api/client"
 	"github.com/dewrun/dew/api/v3"
+	"github.com/dewrun/dew/cli/console"
 )
 
 func checkCommands(g *global) []*cli.Command {
 	return []*cli.Command{
 		g.command(verb{name: "get-health-check", args: "APP", category: "Apps", usage: "show how the processes of an app are asked whether they work", flags: []cli.Flag{jsonFlag()}},
-			func(c *cli.Context, ask *client.Client, out *console) error {
+			func(c *cli.Context, ask *client.Client, out *console.Console) error {
 				return runGetCheck(c.Context, c.Args().First(), func(p v3.Process) v3.HealthCheck { return p.HealthCheck }, ask, out)
 			}),
 		g.command(verb{name: "get-readiness-health-check", args: "APP", category: "Apps", usage: "show how the processes of an app are asked whether they can be led requests to", flags: []cli.Flag{jsonFlag()}},
-			func(c *cli.Context, ask *client.Client, out *console) error {
+			func(c *cli.Context, ask *client.Client, out *console.Console) error {
 				return runGetCheck(c.Context, c.Args().First(), func(p v3.Process) v3.HealthCheck { return p.ReadinessCheck }, ask, out)
 			}),
 		g.command(verb{
@@ -30,25 +31,25 @@ func checkCommands(g *global) []*cli.Command {
 				&cli.IntFlag{Name: "invocation-timeout", DefaultText: "1", Usage: "`seconds` that one question may take"},
 				&cli.StringFlag{Name: "process", Value: "web", Usage: "process `type`"},
 			},
-		}, func(c *cli.Context, ask *client.Client, out *console) error {
+		}, func(c *cli.Context, ask *client.Client, out *console.Console) error {
 			return runSetCheck(c.Context, checkOptions{
 				App: c.Args().Get(0), Type: c.Args().Get(1), Process: c.String("process"), Endpoint: c.String("endpoint"), Invocation: c.Int("invocation-timeout"),
 			}, ask, out)
 		}),
 		g.command(verb{name: "feature-flags", category: "Platform", usage: "list what administrators can switch", flags: []cli.Flag{jsonFlag()}},
-			func(c *cli.Context, ask *client.Client, out *console) error {
+			func(c *cli.Context, ask *client.Client, out *console.Console) error {
 				return runFlags(c.Context, "", ask, out)
 			}),
 		g.command(verb{name: "feature-flag", args: "FLAG", category: "Platform", usage: "show whether a feature is on", flags: []cli.Flag{jsonFlag()}},
-			func(c *cli.Context, ask *client.Client, out *console) error {
+			func(c *cli.Context, ask *client.Client, out *console.Console) error {
 				return runFlags(c.Context, c.Args().First(), ask, out)
 			}),
 		g.command(verb{name: "enable-feature-flag", args: "FLAG", category: "Platform", usage: "let everybody use a feature"},
-			func(c *cli.Context, ask *client.Client, out *console) error {
+			func(c *cli.Context, ask *client.Client, out *console.Console) error {
 				return runSetFlag(c.Context, c.Args().First(), true, ask, out)
 			}),
 		g.command(verb{name: "disable-feature-flag", args: "FLAG", category: "Platform", usage: "keep a feature to administrators"},
-			func(c *cli.Context, ask *client.Client, out *console) error {
+			func(c *cli.Context, ask *client.Client, out *console.Console) error {
 				return runSetFlag(c.Context, c.Args().First(), false, ask, out)
 			}),
 	}
@@ -61,7 +62,7 @@ type checkRow struct {
 	Invocation *int   `json:"invocation_timeout"`
 }
 
-func runGetCheck(ctx context.Context, name string, of func(v3.Process) v3.HealthCheck, ask *client.Client, out *console) error {
+func runGetCheck(ctx context.Context, name string, of func(v3.Process) v3.HealthCheck, ask *client.Client, out *console.Console) error {
 	a, err := findApp(ctx, ask, name)
 	if err != nil {
 		return err
@@ -80,7 +81,7 @@ func runGetCheck(ctx context.Context, name string, of func(v3.Process) v3.Health
 		}
 		rows, table = append(rows, r), append(table, []string{r.Process, r.Type, r.Endpoint, seconds})
 	}
-	return listed{rows: rows, table: table, none: "App " + a.Name + " has no processes"}.show(out)
+	return console.List{Rows: rows, Table: table, Empty: "App " + a.Name + " has no processes"}.Show(out)
 }
 
 type checkOptions struct {
@@ -88,12 +89,12 @@ type checkOptions struct {
 	Invocation                   int
 }
 
-func runSetCheck(ctx context.Context, o checkOptions, ask *client.Client, out *console) error {
+func runSetCheck(ctx context.Context, o checkOptions, ask *client.Client, out *console.Console) error {
 	if !slices.Contains([]string{"process", "port", "http"}, o.Type) {
-		return usage("set-health-check: there are process, port and http, not %q", o.Type)
+		return console.UsageError("set-health-check: there are process, port and http, not %q", o.Type)
 	}
 	if o.Endpoint != "" && o.Type != "http" {
-		return usage("--endpoint: only http asks for a path")
+		return console.UsageError("--endpoint: only http asks for a path")
 	}
 	a, err := findApp(ctx, ask, o.App)
 	if err != nil {
@@ -120,7 +121,7 @@ func runSetCheck(ctx context.Context, o checkOptions, ask *client.Client, out *c
 	if _, err := ask.Processes().Update(ctx, all[i].GUID, v3.UpdateProcess{HealthCheck: change}); err != nil {
 		return fmt.Errorf("cannot change the health check of %s: %w", a.Name, err)
 	}
-	out.say("Process %s of app %s is asked by %s from its next start on (dew restart %s)", o.Process, a.Name, o.Type, a.Name)
+	out.Say("Process %s of app %s is asked by %s from its next start on (dew restart %s)", o.Process, a.Name, o.Type, a.Name)
 	return nil
 }
 
@@ -130,7 +131,7 @@ type flagRow struct {
 }
 
 // runFlags shows all flags, or the one with the name.
-func runFlags(ctx context.Context, name string, ask *client.Client, out *console) error {
+func runFlags(ctx context.Context, name string, ask *client.Client, out *console.Console) error {
 	all, err := ask.Daemon().FeatureFlags(ctx)
 	if err != nil {
 		return err
@@ -145,7 +146,7 @@ func runFlags(ctx context.Context, name string, ask *client.Client, out *console
 	if name != "" && len(rows) == 0 {
 		return hint(fmt.Errorf("there is no feature flag %q", name), name, all, func(f v3.FeatureFlag) string { return f.Name })
 	}
-	return listed{rows: rows, table: table}.show(out)
+	return console.List{Rows: rows, Table: table}.Show(out)
 }
 
 func flagState(enabled bool) string {
@@ -155,11 +156,11 @@ func flagState(enabled bool) string {
 	return "disabled"
 }
 
-func runSetFlag(ctx context.Context, name string, enabled bool, ask *client.Client, out *console) error {
+func runSetFlag(ctx context.Context, name string, enabled bool, ask *client.Client, out *console.Console) error {
 	f, err := ask.Daemon().SetFeatureFlag(ctx, name, enabled)
 	if err != nil {
 		return fmt.Errorf("cannot switch feature flag %s: %w", name, err)
 	}
-	out.say("Feature %s is %s", f.Name, flagState(f.Enabled))
+	out.Say("Feature %s is %s", f.Name, flagState(f.Enabled))
 	return nil
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"github.com/dewrun/dew/api/client"
+	"github.com/dewrun/dew/cli/console"
 )
 
 func clientCommands(g *global) []*cli.Command {
@@ -51,21 +52,18 @@ func runClients(ctx context.Context, w where) error {
 	}
 	rows := make([]clientRow, len(all))
 	for i, c := range all {
-		rows[i] = clientRow{Name: c.ID, Grants: list(c.GrantTypes), Authorities: list(c.Authorities), Scopes: list(c.Scopes)}
+		rows[i] = clientRow{Name: c.ID, Grants: console.NonNil(c.GrantTypes), Authorities: console.NonNil(c.Authorities), Scopes: console.NonNil(c.Scopes)}
 	}
 	slices.SortFunc(rows, func(a, b clientRow) int { return strings.Compare(a.Name, b.Name) })
-	if w.out.json {
-		return w.out.encode(rows)
+	if w.out.JSON {
+		return w.out.Encode(rows)
 	}
 	table := [][]string{{"name", "grants", "authorities"}}
 	for _, r := range rows {
 		table = append(table, []string{r.Name, strings.Join(r.Grants, ", "), strings.Join(r.Authorities, ", ")})
 	}
-	return w.out.table(table)
+	return w.out.Table(table)
 }
-
-// list is a list that is never null.
-func list(all []string) []string { return append([]string{}, all...) }
 
 type clientOptions struct {
 	Name        string
@@ -77,9 +75,9 @@ type clientOptions struct {
 // because its secret is another.
 func runCreateClient(ctx context.Context, o clientOptions, w where) error {
 	if len(o.Authorities) == 0 {
-		return usage("create-client needs --authorities: what the client may do, such as cloud_controller.read")
+		return console.UsageError("create-client needs --authorities: what the client may do, such as cloud_controller.read")
 	}
-	secret, err := w.out.password(ctx, secretOptions{Stdin: o.Stdin, Prompt: "Secret of " + o.Name, New: true, Flag: "--secret-stdin"})
+	secret, err := w.out.Password(ctx, console.SecretOptions{Stdin: o.Stdin, Prompt: "Secret of " + o.Name, New: true, Flag: "--secret-stdin"})
 	if err != nil {
 		return err
 	}
@@ -87,30 +85,30 @@ func runCreateClient(ctx context.Context, o clientOptions, w where) error {
 		ID: o.Name, Name: o.Name, Secret: secret, GrantTypes: []string{"client_credentials"}, Authorities: o.Authorities, Scopes: []string{"uaa.none"},
 	})
 	if e := (*client.Error)(nil); errors.As(err, &e) && e.Status == http.StatusConflict {
-		return &failure{status: statusFailed, err: fmt.Errorf("client %s exists already", o.Name), todo: "dew delete-client " + o.Name + " removes it"}
+		return &console.Failure{Status: console.StatusFailed, Err: fmt.Errorf("client %s exists already", o.Name), Todo: "dew delete-client " + o.Name + " removes it"}
 	}
 	if err != nil {
 		return fmt.Errorf("cannot create client %s: %w", o.Name, err)
 	}
-	w.out.say("Created client %s", o.Name)
+	w.out.Say("Created client %s", o.Name)
 	return nil
 }
 
 // runDeleteClient deletes a client; one that is not there is fine.
 func runDeleteClient(ctx context.Context, o deleteOptions, w where) error {
 	if !o.Force {
-		if yes, err := w.out.confirm(ctx, "Delete client "+o.Name); err != nil || !yes {
+		if yes, err := w.out.Confirm(ctx, "Delete client "+o.Name); err != nil || !yes {
 			return err
 		}
 	}
 	err := w.ask.Users().DeleteOAuthClient(ctx, o.Name)
 	if gone(err) {
-		w.out.say("There is no client %s", o.Name)
+		w.out.Say("There is no client %s", o.Name)
 		return nil
 	}
 	if err != nil {
 		return fmt.Errorf("cannot delete client %s: %w", o.Name, err)
 	}
-	w.out.say("Deleted client %s", o.Name)
+	w.out.Say("Deleted client %s", o.Name)
 	return nil
 }

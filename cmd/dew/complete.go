@@ -9,7 +9,8 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"github.com/dewrun/dew/api/client"
-	v3 "github.com/dewrun/dew/api/v3"
+	"github.com/dewrun/dew/api/v3"
+	"github.com/dewrun/dew/cli/console"
 )
 
 // completer offers words of a command line.
@@ -87,22 +88,22 @@ func (g completer) names(ctx context.Context, v verb, kind string) []string {
 			return nil
 		}
 		all, _ := quotas.List(ctx, ask)
-		return namesOf(all, quotas.Name)
+		return console.Names(all, quotas.Name)
 	case "SECURITY_GROUP":
 		all, _ := client.SecurityGroups.List(ctx, ask)
-		return namesOf(all, client.SecurityGroups.Name)
+		return console.Names(all, client.SecurityGroups.Name)
 	case "RESOURCE":
-		return namesOf(labelKinds, func(k labelKind) string { return k.name })
+		return console.Names(labelKinds, func(k labelKind) string { return k.name })
 	case "FLAG":
 		all, _ := ask.Daemon().FeatureFlags(ctx)
-		return namesOf(all, func(f v3.FeatureFlag) string { return f.Name })
+		return console.Names(all, func(f v3.FeatureFlag) string { return f.Name })
 	}
 	k, err := labelOptions{Kind: labelledAs(kind)}.kind()
 	if err != nil {
 		return nil
 	}
 	all, _ := k.all(ctx, labelOptions{}, w)
-	return namesOf(all, func(t thing) string { return t.name })
+	return console.Names(all, func(t thing) string { return t.name })
 }
 
 // labelledAs is the kind of things that an argument is called after, as labels know
@@ -133,10 +134,10 @@ func (g completer) ofService(ctx context.Context, name, kind string) []string {
 	}
 	if kind == "KEY" {
 		keys, _ := ask.Services().Bindings(ctx, client.BindingQuery{Type: v3.BindingKey, Instance: i.GUID})
-		return namesOf(keys, bindingName)
+		return console.Names(keys, bindingName)
 	}
 	all, _ := ask.Services().Snapshots(ctx, i.GUID)
-	return namesOf(all, func(s v3.ServiceSnapshot) string { return s.GUID })
+	return console.Names(all, func(s v3.ServiceSnapshot) string { return s.GUID })
 }
 
 // offered are the names of offerings, or of the plans of the one that was typed.
@@ -157,12 +158,4 @@ func (g completer) offered(ctx context.Context, ask *client.Client, kind string)
 	}
 	slices.Sort(names)
 	return slices.Compact(names)
-}
-
-func namesOf[T any](all []T, name func(T) string) []string {
-	out := make([]string, len(all))
-	for i, one := range all {
-		out[i] = name(one)
-	}
-	return out
 }

@@ -4,6 +4,8 @@ import (
 	"fmt"
 
 	"github.com/urfave/cli/v2"
+
+	"github.com/dewrun/dew/cli/console"
 )
 
 // Names are what other people chose: the shell must not read them as its own words, which
@@ -52,7 +54,7 @@ func completionCommands(g *global) []*cli.Command {
 		case "fish":
 			script, err = c.App.ToFishCompletion()
 		default:
-			return usage("completion needs bash, zsh or fish")
+			return console.UsageError("completion needs bash, zsh or fish")
 		}
 		if err != nil {
 			return fmt.Errorf("cannot write the script: %w", err)

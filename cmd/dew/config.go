@@ -13,6 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/dewrun/dew/api/client"
+	"github.com/dewrun/dew/cli/console"
 )
 
 // configFormat is counted up when an older dew could not read the file.
@@ -62,7 +63,7 @@ func newMemory() (memory, error) {
 	if home == "" {
 		var err error
 		if home, err = os.UserHomeDir(); err != nil {
-			return memory{}, &failure{status: statusUsage, err: fmt.Errorf("cannot tell where to remember logins and targets: %w", err), todo: "set DEW_HOME to a folder of yours"}
+			return memory{}, &console.Failure{Status: console.StatusUsage, Err: fmt.Errorf("cannot tell where to remember logins and targets: %w", err), Todo: "set DEW_HOME to a folder of yours"}
 		}
 	}
 	return memory{file: filepath.Join(home, ".dew", "config.json")}, nil
@@ -79,17 +80,17 @@ func (m memory) load() (config, error) {
 		return c, m.trouble(fmt.Errorf("cannot read what dew remembers: %w", err))
 	}
 	if err := json.Unmarshal(text, &c); err != nil {
-		return config{}, &failure{status: statusFailed, err: fmt.Errorf("cannot read %s: %w", m.file, err), todo: "remove the file, and log in again"}
+		return config{}, &console.Failure{Status: console.StatusFailed, Err: fmt.Errorf("cannot read %s: %w", m.file, err), Todo: "remove the file, and log in again"}
 	}
 	if c.Format > configFormat {
-		return config{}, &failure{status: statusFailed, err: fmt.Errorf("%s was written by a newer dew", m.file), todo: "use that one, or another DEW_HOME"}
+		return config{}, &console.Failure{Status: console.StatusFailed, Err: fmt.Errorf("%s was written by a newer dew", m.file), Todo: "use that one, or another DEW_HOME"}
 	}
 	c.Format = configFormat
 	return c, nil
 }
 
 func (m memory) trouble(err error) error {
-	return &failure{status: statusFailed, err: err, todo: "DEW_HOME may name a folder that is yours"}
+	return &console.Failure{Status: console.StatusFailed, Err: err, Todo: "DEW_HOME may name a folder that is yours"}
 }
 
 // update changes the file. Nobody else changes it meanwhile, so change may take
@@ -130,8 +131,8 @@ func (m memory) lock(ctx context.Context) (func(), error) {
 	if err != nil {
 		return nil, m.trouble(fmt.Errorf("cannot lock what dew remembers: %w", err))
 	}
-	ctx, cancel := context.WithTimeoutCause(ctx, lockPatience, &failure{
-		status: statusTimeout, err: fmt.Errorf("another dew holds %s for more than %s", name, lockPatience), todo: "end it, or use another DEW_HOME",
+	ctx, cancel := context.WithTimeoutCause(ctx, lockPatience, &console.Failure{
+		Status: console.StatusTimeout, Err: fmt.Errorf("another dew holds %s for more than %s", name, lockPatience), Todo: "end it, or use another DEW_HOME",
 	})
 	defer cancel()
 	err = client.Poll(ctx, func() (bool, error) {
@@ -142,7 +143,7 @@ func (m memory) lock(ctx context.Context) (func(), error) {
 		return err == nil, err
 	})
 	if err != nil {
-		return nil, errors.Join(timedOut(ctx, fmt.Errorf("cannot lock %s: %w", name, err)), f.Close())
+		return nil, errors.Join(console.TimeoutCause(ctx, fmt.Errorf("cannot lock %s: %w", name, err)), f.Close())
 	}
 	return func() { _ = f.Close() }, nil // which unlocks
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/dewrun/dew/api/client"
+	"github.com/dewrun/dew/cli/console"
 )
 
 func newTestMemory(t *testing.T) memory {
@@ -141,7 +142,7 @@ func TestRenewUnreachable(t *testing.T) {
 		return client.Token{}, &client.Unreachable{Err: errBroken}
 	}
 	tokens := &sessionTokens{url: "u", memory: m, login: login, now: old}
-	if _, err := tokens.Renew(t.Context(), "old"); statusOf(err) != statusUnreachable {
+	if _, err := tokens.Renew(t.Context(), "old"); statusOf(err) != console.StatusUnreachable {
 		t.Errorf("got %v", err)
 	}
 	if c, err := m.load(); err != nil || !cmp.Equal(c.Sessions["u"], old) {

@@ -8,6 +8,7 @@ import (
 
 	"github.com/dewrun/dew/api/client"
 	"github.com/dewrun/dew/api/v3"
+	"github.com/dewrun/dew/cli/console"
 )
 
 // crashedFlags choose an instance that crashed in the place of one that runs.
@@ -29,7 +30,7 @@ type crashedWish struct {
 func crashedOf(c *cli.Context) (crashedWish, error) {
 	w := crashedWish{asked: c.Bool("crashed") || c.IsSet("crash"), number: c.Int("crash"), index: -1}
 	if c.IsSet("crash") && w.number < 1 {
-		return w, usage("--crash: 1 is the newest, and there is no %d", w.number)
+		return w, console.UsageError("--crash: 1 is the newest, and there is no %d", w.number)
 	}
 	if c.IsSet("process") {
 		w.process = c.String("process")
@@ -38,7 +39,7 @@ func crashedOf(c *cli.Context) (crashedWish, error) {
 		w.index = c.Int("i")
 	}
 	if w.asked && (c.Bool("N") || len(c.StringSlice("L")) > 0) {
-		return w, usage("nothing runs in an instance that crashed: there is nothing to forward to")
+		return w, console.UsageError("nothing runs in an instance that crashed: there is nothing to forward to")
 	}
 	return w, nil
 }
@@ -55,7 +56,7 @@ func crashedLogin(ctx context.Context, in inside, ask *client.Client) (string, e
 	}
 	c, err := chooseCrash(crashes, in.crashed)
 	if err != nil {
-		return "", &failure{status: statusFailed, err: fmt.Errorf("app %s: %w", a.Name, err), todo: "dew crashes " + a.Name + " tells of which the files are kept"}
+		return "", &console.Failure{Status: console.StatusFailed, Err: fmt.Errorf("app %s: %w", a.Name, err), Todo: "dew crashes " + a.Name + " tells of which the files are kept"}
 	}
 	user := "cf:" + c.Process + "/crashed-" + c.Instance
 	if in.sidecar != "" {

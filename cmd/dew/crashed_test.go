@@ -4,7 +4,7 @@ import (
 	"strings"
 	"testing"
 
-	v3 "github.com/dewrun/dew/api/v3"
+	"github.com/dewrun/dew/api/v3"
 )
 
 func TestChooseCrash(t *testing.T) {

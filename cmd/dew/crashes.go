@@ -13,6 +13,7 @@ import (
 
 	"github.com/dewrun/dew/api/client"
 	"github.com/dewrun/dew/api/v3"
+	"github.com/dewrun/dew/cli/console"
 )
 
 func crashCommands(g *global) []*cli.Command {
@@ -25,14 +26,14 @@ func crashCommands(g *global) []*cli.Command {
 				boolFlag("all", "show all records"),
 				jsonFlag(),
 			},
-		}, func(c *cli.Context, ask *client.Client, out *console) error {
+		}, func(c *cli.Context, ask *client.Client, out *console.Console) error {
 			o := crashesOptions{Name: c.Args().First(), Count: c.Int("n")}
 			switch {
 			case c.IsSet("n") && c.Bool("all"):
-				return usage("--all: it cannot be given with -n")
+				return console.UsageError("--all: it cannot be given with -n")
 			case o.Count < 0:
-				return usage("-n: %d is less than 0", o.Count)
-			case !c.IsSet("n") && !c.Bool("all") && !out.json:
+				return console.UsageError("-n: %d is less than 0", o.Count)
+			case !c.IsSet("n") && !c.Bool("all") && !out.JSON:
 				o.Count = firstCrashes
 			}
 			return runCrashes(c.Context, o, ask, out)
@@ -47,7 +48,7 @@ func crashCommands(g *global) []*cli.Command {
 				&cli.StringFlag{Name: "signal", Aliases: []string{"s"}, Value: "KILL", Usage: "`name` or number of the signal"},
 				boolFlag("wait", "wait for the crash, show its record, and wait until the instance is running again"),
 			},
-		}, func(c *cli.Context, ask *client.Client, out *console) error {
+		}, func(c *cli.Context, ask *client.Client, out *console.Console) error {
 			o := killOptions{
 				instanceOptions: instanceOptions{Name: c.Args().First(), Process: c.String("process"), Index: c.Int("instance")},
 				Sidecar:         c.String("sidecar"), Signal: c.String("signal"), Wait: c.Bool("wait"),
@@ -65,7 +66,7 @@ type crashesOptions struct {
 	Count int // 0: all
 }
 
-func runCrashes(ctx context.Context, o crashesOptions, ask *client.Client, out *console) error {
+func runCrashes(ctx context.Context, o crashesOptions, ask *client.Client, out *console.Console) error {
 	a, err := findApp(ctx, ask, o.Name)
 	if err != nil {
 		return err
@@ -74,28 +75,28 @@ func runCrashes(ctx context.Context, o crashesOptions, ask *client.Client, out *
 	if err != nil {
 		return err
 	}
-	if out.json {
-		return out.encode(append([]v3.Crash{}, crashes...))
+	if out.JSON {
+		return out.Encode(append([]v3.Crash{}, crashes...))
 	}
 	if len(crashes) == 0 {
-		out.say("App %s has not crashed", a.Name)
+		out.Say("App %s has not crashed", a.Name)
 	}
 	for i, c := range crashes {
 		printCrash(out, c)
 		if c.Kept {
-			fmt.Fprintf(out.out, "    its files are kept: dew ssh --crash %d %s\n", i+1, a.Name)
+			fmt.Fprintf(out.Out, "    its files are kept: dew ssh --crash %d %s\n", i+1, a.Name)
 		}
 	}
 	if len(crashes) < total {
-		out.say("%d of %d records, the newest. All: dew crashes --all %s", len(crashes), total, a.Name)
+		out.Say("%d of %d records, the newest. All: dew crashes --all %s", len(crashes), total, a.Name)
 	}
 	return nil
 }
 
-func printCrash(out *console, c v3.Crash) {
-	line := func(format string, args ...any) { fmt.Fprintf(out.out, "    "+format+"\n", args...) }
-	fmt.Fprintf(out.out, "%s  %s/%d  %s\n", c.CrashedAt.Local().Format(lineTime), c.Type, c.Index, out.paint(red, c.Description))
-	line("while %s; %s in a row; instance %s", c.Phase, crashText(c.Count), c.Instance)
+func printCrash(out *console.Console, c v3.Crash) {
+	line := func(format string, args ...any) { fmt.Fprintf(out.Out, "    "+format+"\n", args...) }
+	fmt.Fprintf(out.Out, "%s  %s/%d  %s\n", c.CrashedAt.Local().Format(console.LineTime), c.Type, c.Index, out.Paint(console.Red, c.Description))
+	line("while %s; %s in a row; instance %s", c.Phase, console.CrashCount(c.Count), c.Instance)
 	line("%s", exitText(c.First, c.First.At))
 	for _, f := range c.Followers {
 		line("then %s", exitText(f, c.First.At))
@@ -110,7 +111,7 @@ func printCrash(out *console, c v3.Crash) {
 	case c.GivenUp:
 		line("crashed too often: dew restart starts it again")
 	case c.NextStart.After(time.Now()):
-		line("%s", nextStart(c.NextStart, time.Now()))
+		line("%s", console.NextStart(c.NextStart, time.Now()))
 	case c.NextStart.After(c.CrashedAt.Add(time.Second)):
 		line("next start %s after the crash", c.NextStart.Sub(c.CrashedAt).Round(time.Second))
 	}
@@ -134,9 +135,9 @@ func exitText(e v3.CrashExit, first time.Time) string {
 	}
 	switch {
 	case e.MemoryPeak > 0 && e.MemoryLimit > 0:
-		fmt.Fprintf(&b, "; used at most %s of %s", bytesText(e.MemoryPeak), bytesText(e.MemoryLimit))
+		fmt.Fprintf(&b, "; used at most %s of %s", console.Bytes(e.MemoryPeak), console.Bytes(e.MemoryLimit))
 	case e.MemoryPeak > 0:
-		fmt.Fprintf(&b, "; used at most %s", bytesText(e.MemoryPeak))
+		fmt.Fprintf(&b, "; used at most %s", console.Bytes(e.MemoryPeak))
 	}
 	return b.String()
 }
@@ -148,13 +149,13 @@ type killOptions struct {
 	Wait    bool
 }
 
-func runKill(ctx context.Context, o killOptions, ask *client.Client, out *console) error {
+func runKill(ctx context.Context, o killOptions, ask *client.Client, out *console.Console) error {
 	signal, err := signalName(o.Signal)
 	if err != nil {
 		return err
 	}
 	if o.Index < 0 {
-		return usage("--instance: %d is less than 0", o.Index)
+		return console.UsageError("--instance: %d is less than 0", o.Index)
 	}
 	a, err := findApp(ctx, ask, o.Name)
 	if err != nil {
@@ -180,7 +181,7 @@ func runKill(ctx context.Context, o killOptions, ask *client.Client, out *consol
 	if err := ask.Processes().Kill(ctx, p.GUID, v3.Kill{Index: o.Index, Sidecar: o.Sidecar, Signal: signal}); err != nil {
 		return fmt.Errorf("cannot signal %s in instance %d of %s: %w", victim, o.Index, a.Name, err)
 	}
-	out.say("Sent SIG%s to %s in instance %d of app %s", signal, victim, o.Index, a.Name)
+	out.Say("Sent SIG%s to %s in instance %d of app %s", signal, victim, o.Index, a.Name)
 	if o.Wait {
 		return k.await(ctx, ask, out)
 	}
@@ -193,11 +194,11 @@ func signalName(s string) (string, error) {
 		if name := unix.SignalName(syscall.Signal(n)); name != "" {
 			return strings.TrimPrefix(name, "SIG"), nil
 		}
-		return "", usage("--signal: there is no signal %d", n)
+		return "", console.UsageError("--signal: there is no signal %d", n)
 	}
 	name := strings.TrimPrefix(strings.ToUpper(s), "SIG")
 	if unix.SignalNum("SIG"+name) == 0 {
-		return "", usage("--signal: there is no signal %q (KILL, TERM, SEGV, …)", s)
+		return "", console.UsageError("--signal: there is no signal %q (KILL, TERM, SEGV, …)", s)
 	}
 	return name, nil
 }

@@ -7,7 +7,7 @@ import (
 	"strings"
 	"testing"
 
-	v3 "github.com/dewrun/dew/api/v3"
+	"github.com/dewrun/dew/api/v3"
 )
 
 // smallPage is how many crashes the fake daemon gives at once, whatever is asked for.

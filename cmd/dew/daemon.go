@@ -15,6 +15,7 @@ import (
 
 	"github.com/dewrun/dew/api/client"
 	"github.com/dewrun/dew/api/v3"
+	"github.com/dewrun/dew/cli/console"
 )
 
 // leaveTime is how long a daemon may take to leave, ending all apps on the way.
@@ -25,7 +26,9 @@ func daemonCommands(g *global) []*cli.Command {
 		g.plain(verb{name: "version", category: "Daemon", usage: "print which dew this is; dew status says which daemon it speaks to", flags: []cli.Flag{jsonFlag()}},
 			func(*cli.Context) error { return runVersion(g.version, g.out) }),
 		g.command(verb{name: "status", category: "Daemon", usage: "show what the daemon is and does", flags: []cli.Flag{jsonFlag()}},
-			func(c *cli.Context, ask *client.Client, out *console) error { return runStatus(c.Context, ask, out) }),
+			func(c *cli.Context, ask *client.Client, out *console.Console) error {
+				return runStatus(c.Context, ask, out)
+			}),
 		g.commandAt(verb{
 			name: "credentials", here: true, category: "Daemon", usage: "show how cf and other programs log in to the daemon of this machine",
 			about: "The lines are for a shell, and have the administrator's first password in them, as long as it is the right one.\n\nExamples:\n   dew credentials\n   eval \"$(dew credentials)\"\n   dew credentials --json",
@@ -34,7 +37,7 @@ func daemonCommands(g *global) []*cli.Command {
 		g.command(verb{
 			name: "shutdown", here: true, category: "Daemon", usage: "end the daemon of this machine; apps stay, and the next daemon takes them over",
 			flags: []cli.Flag{boolFlag("apps", "end all apps too")},
-		}, func(c *cli.Context, ask *client.Client, out *console) error {
+		}, func(c *cli.Context, ask *client.Client, out *console.Console) error {
 			return runShutdown(c.Context, v3.Shutdown{Apps: c.Bool("apps")}, ask, out)
 		}),
 		{
@@ -48,21 +51,21 @@ func daemonCommands(g *global) []*cli.Command {
 }
 
 // runVersion says which dew this is.
-func runVersion(version string, out *console) error {
-	if out.json {
-		return out.encode(map[string]string{"version": version})
+func runVersion(version string, out *console.Console) error {
+	if out.JSON {
+		return out.Encode(map[string]string{"version": version})
 	}
-	_, err := fmt.Fprintln(out.out, "dew version "+version)
+	_, err := fmt.Fprintln(out.Out, "dew version "+version)
 	return err
 }
 
-func runStatus(ctx context.Context, ask *client.Client, out *console) error {
+func runStatus(ctx context.Context, ask *client.Client, out *console.Console) error {
 	s, err := ask.Daemon().Status(ctx)
 	if err != nil {
 		return err
 	}
-	if out.json {
-		return out.encode(s)
+	if out.JSON {
+		return out.Encode(s)
 	}
 	rows := [][]string{{"version:", s.Version}}
 	row := func(name, value string) {
@@ -85,7 +88,7 @@ func runStatus(ctx context.Context, ask *client.Client, out *console) error {
 	for _, a := range s.SetAside {
 		row("set aside", fmt.Sprintf("%s: %s (since %s, dewd tries again)", a.Part, a.Error, a.Since.Local().Format(time.DateTime)))
 	}
-	return out.table(rows)
+	return out.Table(rows)
 }
 
 // retentionText says how much log is kept, and why it is less than asked for.
@@ -94,9 +97,9 @@ func retentionText(s v3.Status) string {
 	case s.LogRetention == 0: // an older daemon
 		return ""
 	case s.LogRetention < s.LogRetentionAsked:
-		return fmt.Sprintf("%s kept per app, a quarter of the file system; --log-retention is %s", bytesText(s.LogRetention), bytesText(s.LogRetentionAsked))
+		return fmt.Sprintf("%s kept per app, a quarter of the file system; --log-retention is %s", console.Bytes(s.LogRetention), console.Bytes(s.LogRetentionAsked))
 	}
-	return bytesText(s.LogRetention) + " kept per app"
+	return console.Bytes(s.LogRetention) + " kept per app"
 }
 
 // credentials are how the daemon is reached.
@@ -123,21 +126,21 @@ func runCredentials(ctx context.Context, w where) error {
 	if p, err := resolve(ctx, w.ask, w.target); err == nil { // a login needs no target
 		v.Org, v.Space = p.Org, p.Space
 	}
-	if w.out.json {
-		return w.out.encode(v)
+	if w.out.JSON {
+		return w.out.Encode(v)
 	}
 	line := []string{"cf", "login", "-u", shellWord(v.Username)}
 	if v.Password != "" {
 		line = append(line, "-p", shellWord(v.Password))
 	} else {
-		w.out.warn("the first password of " + v.Username + " was changed: cf will ask for it")
+		w.out.Warn("the first password of " + v.Username + " was changed: cf will ask for it")
 	}
 	for _, f := range [][2]string{{"-o", v.Org}, {"-s", v.Space}} {
 		if f[1] != "" {
 			line = append(line, f[0], shellWord(f[1]))
 		}
 	}
-	fmt.Fprintf(w.out.out, "cf api %s\n%s\n", shellWord(v.API), strings.Join(line, " "))
+	fmt.Fprintf(w.out.Out, "cf api %s\n%s\n", shellWord(v.API), strings.Join(line, " "))
 	return nil
 }
 
@@ -153,7 +156,7 @@ func shellWord(text string) string {
 }
 
 // runShutdown lets the daemon leave and waits until it has.
-func runShutdown(ctx context.Context, s v3.Shutdown, ask *client.Client, out *console) error {
+func runShutdown(ctx context.Context, s v3.Shutdown, ask *client.Client, out *console.Console) error {
 	before, err := ask.Daemon().Status(ctx)
 	if err != nil {
 		return err
@@ -161,11 +164,11 @@ func runShutdown(ctx context.Context, s v3.Shutdown, ask *client.Client, out *co
 	if err := ask.Daemon().Shutdown(ctx, s); err != nil {
 		return err
 	}
-	ctx, cancel := context.WithTimeoutCause(ctx, leaveTime, &failure{
-		status: statusTimeout, err: fmt.Errorf("the daemon is still there after %s", leaveTime), todo: "its own log says what it waits for",
+	ctx, cancel := context.WithTimeoutCause(ctx, leaveTime, &console.Failure{
+		Status: console.StatusTimeout, Err: fmt.Errorf("the daemon is still there after %s", leaveTime), Todo: "its own log says what it waits for",
 	})
 	defer cancel()
-	defer out.wait("Waiting until the daemon has ended").end()
+	defer out.Wait("Waiting until the daemon has ended").End()
 	err = client.Poll(ctx, func() (bool, error) {
 		_, err := ask.Daemon().Root(ctx)
 		if u := (*client.Unreachable)(nil); errors.As(err, &u) {
@@ -177,12 +180,12 @@ func runShutdown(ctx context.Context, s v3.Shutdown, ask *client.Client, out *co
 		return false, err
 	})
 	if err != nil {
-		return timedOut(ctx, err)
+		return console.TimeoutCause(ctx, err)
 	}
 	if s.Apps {
-		out.say("The daemon and all apps have ended")
+		out.Say("The daemon and all apps have ended")
 	} else {
-		out.say("The daemon has ended; apps go on")
+		out.Say("The daemon has ended; apps go on")
 	}
 	return nil
 }
@@ -205,23 +208,23 @@ type doctorOptions struct {
 
 // runDoctor runs the daemon's own doctor: what a machine lacks is asked most when
 // no daemon runs.
-func runDoctor(ctx context.Context, o doctorOptions, out *console) error {
+func runDoctor(ctx context.Context, o doctorOptions, out *console.Console) error {
 	dewd, err := findDewd()
 	if err != nil {
 		return err
 	}
 	cmd := exec.CommandContext(ctx, dewd, append([]string{"doctor"}, o.Args...)...)
-	cmd.Stdout, cmd.Stderr, cmd.Stdin = out.out, statusOver(out.err).plain(), out.in
+	cmd.Stdout, cmd.Stderr, cmd.Stdin = out.Out, console.StatusLineOver(out.Err).Writer(), out.In
 	cmd.Env = os.Environ()
 	if o.Run != "" {
 		cmd.Env = append(cmd.Env, "DEW_RUN="+o.Run)
 	}
 	err = cmd.Run()
 	if exit := (*exec.ExitError)(nil); errors.As(err, &exit) && exit.ExitCode() > 0 {
-		return &failure{status: exit.ExitCode()} // it has said why
+		return &console.Failure{Status: exit.ExitCode()} // it has said why
 	}
 	if err != nil {
-		return &failure{status: statusInfrastructure, err: fmt.Errorf("cannot run %s doctor: %w", dewd, err)}
+		return &console.Failure{Status: console.StatusInfrastructure, Err: fmt.Errorf("cannot run %s doctor: %w", dewd, err)}
 	}
 	return nil
 }
@@ -236,7 +239,7 @@ func findDewd() (string, error) {
 	}
 	found, err := exec.LookPath("dewd")
 	if err != nil {
-		return "", &failure{status: statusInfrastructure, err: fmt.Errorf("cannot find dewd: %w", err), todo: "make install puts it beside dew"}
+		return "", &console.Failure{Status: console.StatusInfrastructure, Err: fmt.Errorf("cannot find dewd: %w", err), Todo: "make install puts it beside dew"}
 	}
 	return found, nil
 }

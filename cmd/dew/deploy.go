@@ -15,6 +15,7 @@ import (
 
 	"github.com/dewrun/dew/api/client"
 	"github.com/dewrun/dew/api/v3"
+	"github.com/dewrun/dew/cli/console"
 )
 
 // deployOptions are how instances are replaced. Without a strategy all of them end
@@ -57,13 +58,13 @@ func (o deployOptions) check() error {
 func (o deployOptions) options() (*v3.DeploymentOptions, error) {
 	switch {
 	case o.gradual() && o.Strategy != v3.StrategyRolling && o.Strategy != v3.StrategyCanary:
-		return nil, usage("--strategy: %q is not one of rolling, canary", o.Strategy)
+		return nil, console.UsageError("--strategy: %q is not one of rolling, canary", o.Strategy)
 	case o.Steps != "" && o.Strategy != v3.StrategyCanary:
-		return nil, usage("--instance-steps goes with --strategy canary")
+		return nil, console.UsageError("--instance-steps goes with --strategy canary")
 	case o.MaxInFlight != nil && !o.gradual():
-		return nil, usage("--max-in-flight goes with --strategy")
+		return nil, console.UsageError("--max-in-flight goes with --strategy")
 	case o.MaxInFlight != nil && *o.MaxInFlight < 1:
-		return nil, usage("--max-in-flight: %d is less than 1", *o.MaxInFlight)
+		return nil, console.UsageError("--max-in-flight: %d is less than 1", *o.MaxInFlight)
 	case o.MaxInFlight == nil && o.Steps == "":
 		return nil, nil
 	}
@@ -79,7 +80,7 @@ func (o deployOptions) options() (*v3.DeploymentOptions, error) {
 	for text := range strings.SplitSeq(o.Steps, ",") {
 		n, err := strconv.Atoi(strings.TrimSpace(text))
 		if err != nil || n < 1 || n > 100 {
-			return nil, usage("--instance-steps: %q is not a percentage from 1 to 100", text)
+			return nil, console.UsageError("--instance-steps: %q is not a percentage from 1 to 100", text)
 		}
 		weight := v3.Int(n)
 		out.Canary.Steps = append(out.Canary.Steps, v3.CanaryStep{InstanceWeight: &weight})
@@ -96,7 +97,7 @@ type order struct {
 }
 
 // deploy replaces the instances of an app some at a time and tells how it does.
-func deploy(ctx context.Context, a v3.App, o order, ask *client.Client, out *console) (appView, error) {
+func deploy(ctx context.Context, a v3.App, o order, ask *client.Client, out *console.Console) (appView, error) {
 	body := v3.CreateDeployment{Strategy: &o.options.Strategy, Relationships: v3.DeploymentRelationships{App: v3.To(a.GUID)}}
 	var err error
 	if body.Options, err = o.options.options(); err != nil {
@@ -115,11 +116,11 @@ func deploy(ctx context.Context, a v3.App, o order, ask *client.Client, out *con
 	if o.revision != "" {
 		body.Revision = &v3.DeploymentRevision{GUID: o.revision}
 	}
-	out.say("Deploying app %s, %s…", a.Name, o.options.Strategy)
+	out.Say("Deploying app %s, %s…", a.Name, o.options.Strategy)
 	began := time.Now()
 	d, err := ask.Apps().CreateDeployment(ctx, body)
 	if e := (*client.Error)(nil); errors.As(err, &e) && e.Status == http.StatusUnprocessableEntity {
-		return appView{}, &failure{status: statusCrashed, err: fmt.Errorf("cannot deploy %s: %w", a.Name, err)}
+		return appView{}, &console.Failure{Status: console.StatusCrashed, Err: fmt.Errorf("cannot deploy %s: %w", a.Name, err)}
 	}
 	if err != nil {
 		return appView{}, err
@@ -136,14 +137,14 @@ type rollout struct {
 
 // awaitRollout waits until a deployment is done, or paused, and tells how the app does. One
 // whose instances do not come to run is cancelled: what was there before serves on.
-func awaitRollout(ctx context.Context, a v3.App, r rollout, ask *client.Client, out *console) (appView, error) {
+func awaitRollout(ctx context.Context, a v3.App, r rollout, ask *client.Client, out *console.Console) (appView, error) {
 	err := waitDeployed(ctx, a, r, ask, out)
-	timeout := (*failure)(nil)
+	timeout := (*console.Failure)(nil)
 	crashed := (*notRunning)(nil)
 	switch {
 	case errors.As(err, &crashed):
 		err = whyCrashed(ctx, badStart{app: a, began: r.began, instances: crashed.instances}, ask, out)
-	case errors.As(err, &timeout) && timeout.status == statusTimeout && ctx.Err() == nil:
+	case errors.As(err, &timeout) && timeout.Status == console.StatusTimeout && ctx.Err() == nil:
 	case err != nil:
 		return appView{}, err
 	default:
@@ -152,19 +153,19 @@ func awaitRollout(ctx context.Context, a v3.App, r rollout, ask *client.Client, 
 	if cerr := ask.Apps().CancelDeployment(ctx, r.deployment.GUID); cerr != nil {
 		return appView{}, errors.Join(err, cerr)
 	}
-	out.say("The deployment is cancelled; app %s goes on as before", a.Name)
+	out.Say("The deployment is cancelled; app %s goes on as before", a.Name)
 	return appView{}, err
 }
 
-func waitDeployed(ctx context.Context, a v3.App, r rollout, ask *client.Client, out *console) error {
-	limit := minutes("CF_STARTUP_TIMEOUT", 5*time.Minute)
-	bounded, cancel := context.WithTimeoutCause(ctx, limit, &failure{
-		status: statusTimeout, err: fmt.Errorf("%s was not deployed within %s", a.Name, limit),
-		todo: "dew logs " + a.Name + " --recent shows what it printed; CF_STARTUP_TIMEOUT gives it more minutes",
+func waitDeployed(ctx context.Context, a v3.App, r rollout, ask *client.Client, out *console.Console) error {
+	limit := console.MinutesFromEnv("CF_STARTUP_TIMEOUT", 5*time.Minute)
+	bounded, cancel := context.WithTimeoutCause(ctx, limit, &console.Failure{
+		Status: console.StatusTimeout, Err: fmt.Errorf("%s was not deployed within %s", a.Name, limit),
+		Todo: "dew logs " + a.Name + " --recent shows what it printed; CF_STARTUP_TIMEOUT gives it more minutes",
 	})
 	defer cancel()
-	wait := out.wait("Deploying app %s", a.Name)
-	defer wait.end()
+	wait := out.Wait("Deploying app %s", a.Name)
+	defer wait.End()
 	done := false
 	err := client.Poll(bounded, func() (bool, error) {
 		d, err := ask.Apps().Deployment(bounded, r.deployment.GUID)
@@ -174,13 +175,13 @@ func waitDeployed(ctx context.Context, a v3.App, r rollout, ask *client.Client, 
 		if done, err = landed(a, d); done || err != nil {
 			return true, err
 		}
-		wait.note("%s", deploymentNote(appView{Deployment: &d}))
+		wait.Note("%s", deploymentNote(appView{Deployment: &d}))
 		running, err := firstRuns(bounded, d, ask)
 		return running && r.noWait, err
 	})
-	wait.end()
+	wait.End()
 	if err != nil || !done || r.noWait {
-		return timedOut(bounded, err)
+		return console.TimeoutCause(bounded, err)
 	}
 	return waitRunning(ctx, a, ask, out)
 }
@@ -216,7 +217,7 @@ func firstRuns(ctx context.Context, d v3.Deployment, ask *client.Client) (bool, 
 }
 
 // deployAndShow is deploy for commands that show one app.
-func deployAndShow(ctx context.Context, a v3.App, o order, ask *client.Client, out *console) error {
+func deployAndShow(ctx context.Context, a v3.App, o order, ask *client.Client, out *console.Console) error {
 	v, err := deploy(ctx, a, o, ask, out)
 	if err != nil {
 		return err
@@ -225,9 +226,9 @@ func deployAndShow(ctx context.Context, a v3.App, o order, ask *client.Client, o
 }
 
 // show writes the view in the form that was asked for.
-func (v appView) show(out *console) error {
-	if out.json {
-		return out.encode(v)
+func (v appView) show(out *console.Console) error {
+	if out.JSON {
+		return out.Encode(v)
 	}
 	v.print(out)
 	return nil
@@ -252,30 +253,30 @@ func deploymentNote(v appView) string {
 func deployCommands(g *global) []*cli.Command {
 	return []*cli.Command{
 		g.command(verb{name: "cancel-deployment", args: "APP", category: "Apps", usage: "take a deployment back: what was there before serves again"},
-			func(c *cli.Context, ask *client.Client, out *console) error {
+			func(c *cli.Context, ask *client.Client, out *console.Console) error {
 				return runCancel(c.Context, c.Args().First(), ask, out)
 			}),
 		g.command(verb{
 			name: "continue-deployment", args: "APP", category: "Apps", usage: "let a canary deployment that is paused go on",
 			flags: []cli.Flag{boolFlag("no-wait", "do not wait until it is done, or paused again"), jsonFlag()},
-		}, func(c *cli.Context, ask *client.Client, out *console) error {
+		}, func(c *cli.Context, ask *client.Client, out *console.Console) error {
 			return runContinue(c.Context, continueOptions{Name: c.Args().First(), NoWait: c.Bool("no-wait")}, ask, out)
 		}),
 		g.command(verb{name: "revisions", args: "APP", category: "Apps", usage: "list what an app was at its starts and deployments", flags: []cli.Flag{jsonFlag()}},
-			func(c *cli.Context, ask *client.Client, out *console) error {
+			func(c *cli.Context, ask *client.Client, out *console.Console) error {
 				return runRevisions(c.Context, c.Args().First(), ask, out)
 			}),
 		g.command(verb{
 			name: "revision", args: "APP", category: "Apps", usage: "show one revision of an app, or those that run",
 			flags: []cli.Flag{&cli.IntFlag{Name: "version", DefaultText: "those that run", Usage: "`number` of the revision"}, jsonFlag()},
-		}, func(c *cli.Context, ask *client.Client, out *console) error {
+		}, func(c *cli.Context, ask *client.Client, out *console.Console) error {
 			return runRevision(c.Context, revisionOptions{Name: c.Args().First(), Version: c.Int("version")}, ask, out)
 		}),
 		g.command(verb{
 			name: "rollback", args: "APP", category: "Apps", usage: "deploy an earlier revision of an app: its droplet, variables, commands and sidecars",
 			about: "Example:\n   dew rollback shop --version 3",
 			flags: append(strategyFlags(), &cli.IntFlag{Name: "version", Usage: "`number` of the revision (dew revisions lists them)"}, boolFlag("f", "do not ask"), jsonFlag()),
-		}, func(c *cli.Context, ask *client.Client, out *console) error {
+		}, func(c *cli.Context, ask *client.Client, out *console.Console) error {
 			o := rollbackOptions{Name: c.Args().First(), Version: c.Int("version"), Force: c.Bool("f"), Deploy: deployOptionsOf(c)}
 			return runRollback(c.Context, o, ask, out)
 		}),
@@ -295,7 +296,7 @@ func moving(ctx context.Context, name string, ask *client.Client) (v3.App, v3.De
 	return a, d, err
 }
 
-func runCancel(ctx context.Context, name string, ask *client.Client, out *console) error {
+func runCancel(ctx context.Context, name string, ask *client.Client, out *console.Console) error {
 	a, d, err := moving(ctx, name, ask)
 	if err != nil {
 		return err
@@ -303,7 +304,7 @@ func runCancel(ctx context.Context, name string, ask *client.Client, out *consol
 	if err := ask.Apps().CancelDeployment(ctx, d.GUID); err != nil {
 		return err
 	}
-	out.say("Cancelling the deployment of app %s", a.Name)
+	out.Say("Cancelling the deployment of app %s", a.Name)
 	return nil
 }
 
@@ -312,7 +313,7 @@ type continueOptions struct {
 	NoWait bool
 }
 
-func runContinue(ctx context.Context, o continueOptions, ask *client.Client, out *console) error {
+func runContinue(ctx context.Context, o continueOptions, ask *client.Client, out *console.Console) error {
 	a, d, err := moving(ctx, o.Name, ask)
 	if err != nil {
 		return err
@@ -320,7 +321,7 @@ func runContinue(ctx context.Context, o continueOptions, ask *client.Client, out
 	if err := ask.Apps().ContinueDeployment(ctx, d.GUID); err != nil {
 		return err
 	}
-	out.say("Continuing the deployment of app %s…", a.Name)
+	out.Say("Continuing the deployment of app %s…", a.Name)
 	if o.NoWait {
 		return nil
 	}
@@ -331,7 +332,7 @@ func runContinue(ctx context.Context, o continueOptions, ask *client.Client, out
 	return v.show(out)
 }
 
-func runRevisions(ctx context.Context, name string, ask *client.Client, out *console) error {
+func runRevisions(ctx context.Context, name string, ask *client.Client, out *console.Console) error {
 	a, err := findApp(ctx, ask, name)
 	if err != nil {
 		return err
@@ -340,8 +341,8 @@ func runRevisions(ctx context.Context, name string, ask *client.Client, out *con
 	if err != nil {
 		return err
 	}
-	if out.json {
-		return out.encode(all)
+	if out.JSON {
+		return out.Encode(all)
 	}
 	deployed, err := ask.Apps().DeployedRevisions(ctx, a.GUID)
 	if err != nil {
@@ -353,7 +354,7 @@ func runRevisions(ctx context.Context, name string, ask *client.Client, out *con
 			strconv.Itoa(v.Version), v.Description, strconv.FormatBool(v.Deployable), v.CreatedAt.Local().Format(time.DateTime), deployedNote(v, deployed),
 		})
 	}
-	return out.table(rows)
+	return out.Table(rows)
 }
 
 func deployedNote(v v3.Revision, deployed []v3.Revision) string {
@@ -368,7 +369,7 @@ type revisionOptions struct {
 	Version int // 0: those that run
 }
 
-func runRevision(ctx context.Context, o revisionOptions, ask *client.Client, out *console) error {
+func runRevision(ctx context.Context, o revisionOptions, ask *client.Client, out *console.Console) error {
 	a, err := findApp(ctx, ask, o.Name)
 	if err != nil {
 		return err
@@ -385,8 +386,8 @@ func runRevision(ctx context.Context, o revisionOptions, ask *client.Client, out
 		}
 		shown = []v3.Revision{v}
 	}
-	if out.json {
-		return out.encode(shown)
+	if out.JSON {
+		return out.Encode(shown)
 	}
 	for _, v := range shown {
 		env, err := ask.Apps().RevisionEnv(ctx, v.GUID)
@@ -401,13 +402,13 @@ func runRevision(ctx context.Context, o revisionOptions, ask *client.Client, out
 func revisionOf(ctx context.Context, a v3.App, version int, ask *client.Client) (v3.Revision, error) {
 	v, found, err := ask.Apps().RevisionAt(ctx, a.GUID, version)
 	if err == nil && !found {
-		err = &failure{status: statusFailed, err: fmt.Errorf("app %s has no revision %d", a.Name, version), todo: "dew revisions " + a.Name + " lists them"}
+		err = &console.Failure{Status: console.StatusFailed, Err: fmt.Errorf("app %s has no revision %d", a.Name, version), Todo: "dew revisions " + a.Name + " lists them"}
 	}
 	return v, err
 }
 
-func printRevision(out *console, v v3.Revision, env map[string]string, note string) {
-	row := func(name, value string) { fmt.Fprintf(out.out, "%-13s%s\n", name+":", value) }
+func printRevision(out *console.Console, v v3.Revision, env map[string]string, note string) {
+	row := func(name, value string) { fmt.Fprintf(out.Out, "%-13s%s\n", name+":", value) }
 	row("revision", strings.TrimSpace(strconv.Itoa(v.Version)+" "+note))
 	row("description", v.Description)
 	row("deployable", strconv.FormatBool(v.Deployable))
@@ -419,7 +420,7 @@ func printRevision(out *console, v v3.Revision, env map[string]string, note stri
 	for _, name := range slices.Sorted(maps.Keys(env)) {
 		row("env", name+"="+env[name])
 	}
-	fmt.Fprintln(out.out)
+	fmt.Fprintln(out.Out)
 }
 
 type rollbackOptions struct {
@@ -429,9 +430,9 @@ type rollbackOptions struct {
 	Deploy  deployOptions
 }
 
-func runRollback(ctx context.Context, o rollbackOptions, ask *client.Client, out *console) error {
+func runRollback(ctx context.Context, o rollbackOptions, ask *client.Client, out *console.Console) error {
 	if o.Version < 1 {
-		return usage("rollback needs --version NUMBER (dew revisions lists them)")
+		return console.UsageError("rollback needs --version NUMBER (dew revisions lists them)")
 	}
 	if !o.Deploy.gradual() {
 		o.Deploy.Strategy = v3.StrategyRolling
@@ -448,7 +449,7 @@ func runRollback(ctx context.Context, o rollbackOptions, ask *client.Client, out
 		return err
 	}
 	if !o.Force {
-		if yes, err := out.confirm(ctx, fmt.Sprintf("Roll app %s back to revision %d", a.Name, v.Version)); err != nil || !yes {
+		if yes, err := out.Confirm(ctx, fmt.Sprintf("Roll app %s back to revision %d", a.Name, v.Version)); err != nil || !yes {
 			return err
 		}
 	}

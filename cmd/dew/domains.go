@@ -10,7 +10,8 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"github.com/dewrun/dew/api/client"
-	v3 "github.com/dewrun/dew/api/v3"
+	"github.com/dewrun/dew/api/v3"
+	"github.com/dewrun/dew/cli/console"
 )
 
 // privateDomain are the arguments of commands about a domain of one org.
@@ -23,7 +24,9 @@ type privateDomain struct {
 func domainListCommands(g *global) []*cli.Command {
 	return []*cli.Command{
 		g.command(verb{name: "domains", category: "Platform", usage: "list the domains that routes may have", labels: "/v3/domains", flags: []cli.Flag{jsonFlag()}},
-			func(c *cli.Context, ask *client.Client, out *console) error { return runDomains(c.Context, ask, out) }),
+			func(c *cli.Context, ask *client.Client, out *console.Console) error {
+				return runDomains(c.Context, ask, out)
+			}),
 	}
 }
 
@@ -53,7 +56,7 @@ func runCreatePrivate(ctx context.Context, o privateDomain, w where) error {
 	}
 	d, err := w.ask.Routes().DomainByName(ctx, o.Name)
 	if err == nil && d.Relationships.Organization.ID() == org.GUID {
-		w.out.say("Domain %s exists already", o.Name)
+		w.out.Say("Domain %s exists already", o.Name)
 		return nil
 	}
 	if err != nil && !isMissing(err) {
@@ -64,7 +67,7 @@ func runCreatePrivate(ctx context.Context, o privateDomain, w where) error {
 	if err != nil {
 		return fmt.Errorf("cannot create domain %s: %w", o.Name, err)
 	}
-	w.out.say("Created domain %s of org %s; dew share-private-domain lets another org use it", o.Name, org.Name)
+	w.out.Say("Created domain %s of org %s; dew share-private-domain lets another org use it", o.Name, org.Name)
 	return nil
 }
 
@@ -73,7 +76,7 @@ func isPrivate(d v3.Domain) error {
 	if d.Relationships.Organization.ID() != "" {
 		return nil
 	}
-	return &failure{status: statusFailed, err: errors.New("domain " + d.Name + " is shared by all orgs and is no private one"), todo: "dew domains tells which are private; dew delete-shared-domain deletes those that are not"}
+	return &console.Failure{Status: console.StatusFailed, Err: errors.New("domain " + d.Name + " is shared by all orgs and is no private one"), Todo: "dew domains tells which are private; dew delete-shared-domain deletes those that are not"}
 }
 
 func runDeletePrivate(ctx context.Context, o privateDomain, w where) error {
@@ -83,12 +86,12 @@ func runDeletePrivate(ctx context.Context, o privateDomain, w where) error {
 // removeDomain deletes a domain if it is of the right kind; one that is not there is
 // fine.
 func removeDomain(ctx context.Context, o deleteOptions, right func(v3.Domain) error, w where) error {
-	if ok, err := sure(ctx, w.out, o.Force, "Delete domain "+o.Name+" with all its routes"); err != nil || !ok {
+	if ok, err := console.ConfirmUnless(ctx, w.out, o.Force, "Delete domain "+o.Name+" with all its routes"); err != nil || !ok {
 		return err
 	}
 	d, err := w.ask.Routes().DomainByName(ctx, o.Name)
 	if isMissing(err) {
-		w.out.say("There is no domain %s", o.Name)
+		w.out.Say("There is no domain %s", o.Name)
 		return nil
 	}
 	if err != nil {
@@ -100,7 +103,7 @@ func removeDomain(ctx context.Context, o deleteOptions, right func(v3.Domain) er
 	if err := w.ask.Routes().DeleteDomain(ctx, d.GUID); err != nil {
 		return fmt.Errorf("cannot delete domain %s: %w", d.Name, err)
 	}
-	w.out.say("Deleted domain %s", d.Name)
+	w.out.Say("Deleted domain %s", d.Name)
 	return nil
 }
 
@@ -125,7 +128,7 @@ func runShareDomain(ctx context.Context, o privateDomain, w where) error {
 	if err := w.ask.Routes().ShareDomain(ctx, d.GUID, org.GUID); err != nil {
 		return fmt.Errorf("cannot share domain %s: %w", d.Name, err)
 	}
-	w.out.say("Org %s may have routes in domain %s", org.Name, d.Name)
+	w.out.Say("Org %s may have routes in domain %s", org.Name, d.Name)
 	return nil
 }
 
@@ -135,13 +138,13 @@ func runUnshareDomain(ctx context.Context, o privateDomain, w where) error {
 		return err
 	}
 	if !slices.Contains(d.Relationships.SharedOrganizations.Data, v3.GUID{GUID: org.GUID}) {
-		w.out.say("Domain %s is not shared with org %s", d.Name, org.Name)
+		w.out.Say("Domain %s is not shared with org %s", d.Name, org.Name)
 		return nil
 	}
 	if err := w.ask.Routes().UnshareDomain(ctx, d.GUID, org.GUID); err != nil {
 		return fmt.Errorf("cannot unshare domain %s: %w", d.Name, err)
 	}
-	w.out.say("Org %s may not have routes in domain %s any more", org.Name, d.Name)
+	w.out.Say("Org %s may not have routes in domain %s any more", org.Name, d.Name)
 	return nil
 }
 
@@ -153,19 +156,19 @@ type domainRow struct {
 	Protocols []string `json:"protocols"`
 }
 
-func runDomains(ctx context.Context, ask *client.Client, out *console) error {
+func runDomains(ctx context.Context, ask *client.Client, out *console.Console) error {
 	all, err := ask.Routes().Domains(ctx)
 	if err != nil {
 		return err
 	}
 	rows, table := []domainRow{}, [][]string{{"name", "availability", "internal", "protocols"}}
 	for _, d := range all {
-		r := domainRow{GUID: d.GUID, Name: d.Name, Internal: d.Internal, Shared: d.Relationships.Organization.ID() == "", Protocols: list(d.SupportedProtocols)}
+		r := domainRow{GUID: d.GUID, Name: d.Name, Internal: d.Internal, Shared: d.Relationships.Organization.ID() == "", Protocols: console.NonNil(d.SupportedProtocols)}
 		availability := "private"
 		if r.Shared {
 			availability = "shared"
 		}
-		rows, table = append(rows, r), append(table, []string{r.Name, availability, yes(r.Internal), strings.Join(r.Protocols, ", ")})
+		rows, table = append(rows, r), append(table, []string{r.Name, availability, console.YesNo(r.Internal), strings.Join(r.Protocols, ", ")})
 	}
-	return listed{rows: rows, table: table, none: "There are no domains"}.show(out)
+	return console.List{Rows: rows, Table: table, Empty: "There are no domains"}.Show(out)
 }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/dewrun/dew/api/client"
 	"github.com/dewrun/dew/api/v3"
+	"github.com/dewrun/dew/cli/console"
 )
 
 // The names of the org and the space that a daemon makes at its first start.
@@ -69,7 +70,7 @@ func apiURL(typed string) (string, error) {
 	}
 	u, err := url.Parse(typed)
 	if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
-		return "", usage("%q is not the address of a daemon, such as http://127.0.0.1:8484", typed)
+		return "", console.UsageError("%q is not the address of a daemon, such as http://127.0.0.1:8484", typed)
 	}
 	return u.Scheme + "://" + strings.ToLower(u.Host), nil
 }
@@ -115,7 +116,7 @@ func (g *global) options(d door) (client.Options, error) {
 	if err != nil {
 		return client.Options{}, err
 	}
-	return client.Options{Run: d.run, URL: d.url, TLS: trust, UserAgent: "dew/" + g.version, Warn: g.out.warn}, nil
+	return client.Options{Run: d.run, URL: d.url, TLS: trust, UserAgent: "dew/" + g.version, Warn: g.out.Warn}, nil
 }
 
 // home finds the space that a command works in, once.
@@ -138,7 +139,7 @@ func (h *home) space(ctx context.Context) (string, error) {
 		return "", err
 	}
 	if p.SpaceGUID == "" {
-		return "", &failure{status: statusFailed, err: fmt.Errorf("no space of org %s is targeted", p.Org), todo: "dew target -s SPACE, and dew spaces lists them"}
+		return "", &console.Failure{Status: console.StatusFailed, Err: fmt.Errorf("no space of org %s is targeted", p.Org), Todo: "dew target -s SPACE, and dew spaces lists them"}
 	}
 	h.found = p.SpaceGUID
 	return h.found, nil
@@ -155,9 +156,9 @@ func resolve(ctx context.Context, ask *client.Client, target place) (place, erro
 	}
 	s, err := ask.Orgs().Space(ctx, target.SpaceGUID)
 	if isMissing(err) {
-		return place{}, &failure{
-			status: statusFailed, err: fmt.Errorf("the targeted space %s of org %s is gone, or is not for you any more", target.Space, target.Org),
-			todo: "dew target -o ORG -s SPACE; dew orgs and dew spaces list them",
+		return place{}, &console.Failure{
+			Status: console.StatusFailed, Err: fmt.Errorf("the targeted space %s of org %s is gone, or is not for you any more", target.Space, target.Org),
+			Todo: "dew target -o ORG -s SPACE; dew orgs and dew spaces list them",
 		}
 	}
 	if err != nil {
@@ -177,7 +178,7 @@ func effective(ctx context.Context, w where) place {
 }
 
 func firstPlace(ctx context.Context, ask *client.Client) (place, error) {
-	nowhere := &failure{status: statusFailed, err: errors.New("no org and space are targeted"), todo: "dew target -o ORG -s SPACE; dew orgs lists the orgs"}
+	nowhere := &console.Failure{Status: console.StatusFailed, Err: errors.New("no org and space are targeted"), Todo: "dew target -o ORG -s SPACE; dew orgs lists the orgs"}
 	o, err := ask.Orgs().ByName(ctx, firstOrg)
 	if isMissing(err) {
 		return place{}, nowhere

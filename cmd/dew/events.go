@@ -9,9 +9,10 @@ import (
 
 	"github.com/dewrun/dew/api/client"
 	"github.com/dewrun/dew/api/v3"
+	"github.com/dewrun/dew/cli/console"
 )
 
-func runEvents(ctx context.Context, name string, ask *client.Client, out *console) error {
+func runEvents(ctx context.Context, name string, ask *client.Client, out *console.Console) error {
 	a, err := findApp(ctx, ask, name)
 	if err != nil {
 		return err
@@ -20,14 +21,14 @@ func runEvents(ctx context.Context, name string, ask *client.Client, out *consol
 	if err != nil {
 		return err
 	}
-	if out.json {
-		return out.encode(append([]v3.Event{}, events...))
+	if out.JSON {
+		return out.Encode(append([]v3.Event{}, events...))
 	}
 	table := [][]string{{"time", "event", "actor", "description"}}
 	for _, e := range events {
 		table = append(table, []string{e.CreatedAt.Local().Format(time.DateTime), e.Type, e.Actor.Name, describe(e.Data)})
 	}
-	return out.table(table)
+	return out.Table(table)
 }
 
 // described are the facts of an event that people want to see, in this order.
@@ -57,5 +58,5 @@ func flat(v any) string {
 	if s, ok := v.(string); ok {
 		return s
 	}
-	return compact(v)
+	return console.CompactJSON(v)
 }

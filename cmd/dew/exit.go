@@ -5,7 +5,6 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"errors"
-	"fmt"
 	"io/fs"
 	"net/http"
 	"path/filepath"
@@ -14,18 +13,7 @@ import (
 
 	"github.com/dewrun/dew/api/client"
 	"github.com/dewrun/dew/api/v3"
-)
-
-// The exit statuses of dew; 8 belongs to assertions of smoke tests.
-const (
-	statusFailed         = 1
-	statusUsage          = 2
-	statusStaging        = 3
-	statusCrashed        = 4
-	statusTimeout        = 5
-	statusUnreachable    = 6
-	statusMemory         = 7
-	statusInfrastructure = 9
+	"github.com/dewrun/dew/cli/console"
 )
 
 const statusHelp = `Exit status:
@@ -41,42 +29,20 @@ const statusHelp = `Exit status:
    9  infrastructure: something the machine should give is not there; dew doctor tells what
  130  interrupted by Ctrl-C (143: by SIGTERM); dew push says what goes on in the daemon`
 
-// failure is an error with an exit status, and with what to do about it.
-type failure struct {
-	status int
-	err    error
-	todo   string
-}
-
-// Error gives nothing for a failure that was told already.
-func (f *failure) Error() string {
-	if f.err == nil {
-		return ""
-	}
-	return f.err.Error()
-}
-
-func (f *failure) Unwrap() error { return f.err }
-
-// usage is an error in a flag or an argument. The command adds its usage line.
-func usage(format string, args ...any) error {
-	return &failure{status: statusUsage, err: fmt.Errorf(format, args...)}
-}
-
 func statusOf(err error) int {
 	if err == nil {
 		return 0
 	}
-	if f := (*failure)(nil); errors.As(err, &f) {
-		return f.status
+	if f := (*console.Failure)(nil); errors.As(err, &f) {
+		return f.Status
 	}
 	if u := (*client.Unreachable)(nil); errors.As(err, &u) {
-		return statusUnreachable
+		return console.StatusUnreachable
 	}
 	if errors.Is(err, context.DeadlineExceeded) {
-		return statusTimeout
+		return console.StatusTimeout
 	}
-	return statusFailed
+	return console.StatusFailed
 }
 
 // exitStatus is the status of a command that a signal may have interrupted: then it
@@ -103,8 +69,8 @@ func explain(err error) string {
 }
 
 func todoOf(err error) string {
-	if f := (*failure)(nil); errors.As(err, &f) && f.todo != "" {
-		return f.todo
+	if f := (*console.Failure)(nil); errors.As(err, &f) && f.Todo != "" {
+		return f.Todo
 	}
 	e, u, n, m := (*client.Error)(nil), (*client.Unreachable)(nil), (*client.NoApp)(nil), (*client.Missing)(nil)
 	switch {

@@ -8,7 +8,7 @@ import (
 	"strings"
 	"time"
 
-	v3 "github.com/dewrun/dew/api/v3"
+	"github.com/dewrun/dew/api/v3"
 )
 
 // records are what a daemon keeps and shows: quotas, security groups, isolation

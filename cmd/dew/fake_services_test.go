@@ -7,7 +7,7 @@ import (
 	"slices"
 	"time"
 
-	v3 "github.com/dewrun/dew/api/v3"
+	"github.com/dewrun/dew/api/v3"
 )
 
 // shelves are the brokers, offerings, service instances and bindings of a daemon.
@@ -224,9 +224,9 @@ func (s *shelves) instanceAnswers(d *fakeDaemon, handle func(string, func(*http.
 		}
 		for i := range s.instances {
 			last := &s.instances[i].LastOperation
-			if last.State == inProgress && len(s.sentences) > 0 {
+			if last.State == "in progress" && len(s.sentences) > 0 {
 				last.Description, s.sentences = s.sentences[0], s.sentences[1:]
-			} else if last.State == inProgress && s.ends != "" {
+			} else if last.State == "in progress" && s.ends != "" {
 				last.State = s.ends
 			}
 		}
@@ -243,7 +243,7 @@ func (s *shelves) instanceAnswers(d *fakeDaemon, handle func(string, func(*http.
 			return answer{201, *i}
 		}
 		i.Relationships.ServicePlan = n.Relationships.ServicePlan
-		i.LastOperation.State = inProgress
+		i.LastOperation.State = "in progress"
 		return s.begin(func() { s.find(i.GUID).LastOperation.State = "succeeded" })
 	})
 	handle("PATCH /v3/service_instances/{guid}", func(r *http.Request, body []byte) any {
@@ -253,7 +253,7 @@ func (s *shelves) instanceAnswers(d *fakeDaemon, handle func(string, func(*http.
 		if i.Type == v3.ServiceUserProvided {
 			return *i
 		}
-		i.LastOperation = v3.LastOperation{Type: "update", State: inProgress}
+		i.LastOperation = v3.LastOperation{Type: "update", State: "in progress"}
 		return s.begin(func() { s.find(i.GUID).LastOperation.State = "succeeded" })
 	})
 	handle("DELETE /v3/service_instances/{guid}", func(r *http.Request, _ []byte) any {
@@ -265,7 +265,7 @@ func (s *shelves) instanceAnswers(d *fakeDaemon, handle func(string, func(*http.
 			drop()
 			return answer{204, nil}
 		}
-		s.find(guid).LastOperation = v3.LastOperation{Type: "delete", State: inProgress}
+		s.find(guid).LastOperation = v3.LastOperation{Type: "delete", State: "in progress"}
 		return s.begin(drop)
 	})
 	handle("GET /v3/service_instances/{guid}/parameters", func(*http.Request, []byte) any { return map[string]int{"ram": 4} })

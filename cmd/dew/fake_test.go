@@ -22,7 +22,8 @@ import (
 	"time"
 
 	"github.com/dewrun/dew/api/client"
-	v3 "github.com/dewrun/dew/api/v3"
+	"github.com/dewrun/dew/api/v3"
+	"github.com/dewrun/dew/cli/console"
 )
 
 // nobody is where the daemon says it listens, and nothing does: not even a real one of
@@ -504,7 +505,7 @@ func runDew(ctx context.Context, args ...string) result { return typeDew(ctx, ""
 // typeDew is runDew with somebody at the terminal who types text.
 func typeDew(ctx context.Context, text string, args ...string) result {
 	var out, talk bytes.Buffer
-	c := &console{out: &out, err: &talk, in: strings.NewReader(text), asks: text != ""}
+	c := &console.Console{Out: &out, Err: &talk, In: strings.NewReader(text), Interactive: text != ""}
 	err := newApp("dev", c).RunContext(ctx, append([]string{"dew"}, args...))
 	return result{out: out.String(), talk: talk.String(), status: statusOf(err), err: err}
 }

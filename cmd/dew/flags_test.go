@@ -8,7 +8,8 @@ import (
 	"strings"
 	"testing"
 
-	v3 "github.com/dewrun/dew/api/v3"
+	"github.com/dewrun/dew/api/v3"
+	"github.com/dewrun/dew/cli/console"
 )
 
 // Lists choose by labels, each among what it lists and nowhere else.
@@ -133,7 +134,7 @@ func TestRedacted(t *testing.T) {
 	if err := json.Unmarshal([]byte(`{"name":"shop","env":{"KEY":"secret","MORE":{"deep":["secret"]}},"memory":"1M"}`), &whole); err != nil {
 		t.Fatal(err)
 	}
-	got := compact(redacted([]v3.Difference{
+	got := console.CompactJSON(redacted([]v3.Difference{
 		{Op: "add", Path: "/applications/0", Value: whole},
 		{Op: "replace", Path: "/applications/0/env/KEY", Value: "secret", Was: "secret"},
 		{Op: "remove", Path: "/applications/0/env", Was: map[string]any{"KEY": "secret"}},

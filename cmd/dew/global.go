@@ -11,6 +11,7 @@ import (
 
 	"github.com/dewrun/dew/api/client"
 	"github.com/dewrun/dew/api/v3"
+	"github.com/dewrun/dew/cli/console"
 )
 
 // global is what all commands share.
@@ -19,7 +20,7 @@ type global struct {
 	api   string   // URL that was given for this command
 	local bool     // --run was given: nothing but the socket is meant
 	typed []string // the command line
-	out   *console
+	out   *console.Console
 
 	version  string
 	complete func(verb) cli.BashCompleteFunc // offers words for the next place of the command line
@@ -38,7 +39,7 @@ type verb struct {
 }
 
 // do runs a command that asks the daemon.
-type do func(c *cli.Context, ask *client.Client, out *console) error
+type do func(c *cli.Context, ask *client.Client, out *console.Console) error
 
 // at runs a command that also wants to know where it asks.
 type at func(c *cli.Context, w where) error
@@ -48,7 +49,7 @@ type at func(c *cli.Context, w where) error
 type where struct {
 	door
 	ask *client.Client
-	out *console
+	out *console.Console
 }
 
 // command makes the verb a command that checks its arguments and has a client.
@@ -86,7 +87,7 @@ func (g *global) plain(v verb, fn cli.ActionFunc) *cli.Command {
 			if err := checkArgs(v, c.Args().Slice()); err != nil {
 				return v.withUsage(err)
 			}
-			g.out.json = c.Bool("json")
+			g.out.JSON = c.Bool("json")
 			return v.withUsage(fn(c))
 		},
 		BashComplete: g.complete(v),
@@ -144,13 +145,13 @@ func checkArgs(v verb, args []string) error {
 	}
 	switch {
 	case len(args) < least:
-		return usage("%s needs %s%s", v.name, v.args, namesAnApp(words))
+		return console.UsageError("%s needs %s%s", v.name, v.args, namesAnApp(words))
 	case len(args) > len(words) && len(words) == 0:
-		return usage("%s takes no arguments, and there is %q", v.name, args[0])
+		return console.UsageError("%s takes no arguments, and there is %q", v.name, args[0])
 	case len(args) > len(words):
-		return usage("%s takes %s and nothing behind it, and there is %q", v.name, v.args, args[len(words)])
+		return console.UsageError("%s takes %s and nothing behind it, and there is %q", v.name, v.args, args[len(words)])
 	case slices.Contains(args[:least], ""):
-		return usage("%s needs %s, and one of them is empty", v.name, v.args)
+		return console.UsageError("%s needs %s, and one of them is empty", v.name, v.args)
 	}
 	return nil
 }
@@ -191,7 +192,7 @@ func hint[T any](missing error, name string, all []T, nameOf func(T) string) err
 		names[i] = nameOf(one)
 	}
 	if near := nearest(name, names); near != "" {
-		return &failure{status: statusFailed, err: missing, todo: fmt.Sprintf("did you mean %q?", near)}
+		return &console.Failure{Status: console.StatusFailed, Err: missing, Todo: fmt.Sprintf("did you mean %q?", near)}
 	}
 	return missing
 }

@@ -6,6 +6,8 @@ import (
 	"strings"
 
 	"github.com/urfave/cli/v2"
+
+	"github.com/dewrun/dew/cli/console"
 )
 
 // everyday are the commands that `dew` alone prints: enough to push an app, look
@@ -69,9 +71,9 @@ func noSuchCommand(a *cli.App, asked string) error {
 	for _, cmd := range a.VisibleCommands() {
 		names = append(names, cmd.Names()...)
 	}
-	f := &failure{status: statusUsage, err: fmt.Errorf("there is no command %q", asked), todo: "dew lists the everyday commands, dew help lists all"}
+	f := &console.Failure{Status: console.StatusUsage, Err: fmt.Errorf("there is no command %q", asked), Todo: "dew lists the everyday commands, dew help lists all"}
 	if near := nearest(asked, names); near != "" {
-		f.err = fmt.Errorf("there is no command %q: did you mean %q?", asked, near)
+		f.Err = fmt.Errorf("there is no command %q: did you mean %q?", asked, near)
 	}
 	return f
 }
@@ -91,20 +93,20 @@ func (v verb) usageLine() string {
 // withUsage adds the command's usage line to an error about its flags or arguments,
 // unless the error says something better.
 func (v verb) withUsage(err error) error {
-	f := (*failure)(nil)
-	if !errors.As(err, &f) || f.status != statusUsage || f.todo != "" {
+	f := (*console.Failure)(nil)
+	if !errors.As(err, &f) || f.Status != console.StatusUsage || f.Todo != "" {
 		return err
 	}
 	todo := "usage: " + v.usageLine()
 	if len(v.flags) > 0 {
 		todo += "\n     dew " + v.name + " --help lists the flags"
 	}
-	return &failure{status: statusUsage, err: err, todo: todo}
+	return &console.Failure{Status: console.StatusUsage, Err: err, Todo: todo}
 }
 
 // wholeUsage is an error in the flags before the command.
 func wholeUsage(err error) error {
-	return &failure{status: statusUsage, err: err, todo: "usage: " + callDew + "\n     dew lists the everyday commands, dew help lists all"}
+	return &console.Failure{Status: console.StatusUsage, Err: err, Todo: "usage: " + callDew + "\n     dew lists the everyday commands, dew help lists all"}
 }
 
 // flagError says what is wrong with a flag; an unknown one gets the nearest name.
@@ -112,14 +114,14 @@ func (v verb) flagError(err error) error {
 	const unknown = "flag provided but not defined: -"
 	name, ok := strings.CutPrefix(err.Error(), unknown)
 	if !ok {
-		return usage("%s: %w", v.name, err)
+		return console.UsageError("%s: %w", v.name, err)
 	}
 	var names []string
 	for _, f := range v.flags {
 		names = append(names, f.Names()...)
 	}
 	if near := nearest(name, names); near != "" {
-		return usage("%s has no flag %s: did you mean %s?", v.name, dashed(name), dashed(near))
+		return console.UsageError("%s has no flag %s: did you mean %s?", v.name, dashed(name), dashed(near))
 	}
-	return usage("%s has no flag %s", v.name, dashed(name))
+	return console.UsageError("%s has no flag %s", v.name, dashed(name))
 }

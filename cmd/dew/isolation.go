@@ -9,6 +9,7 @@ import (
 
 	"github.com/dewrun/dew/api/client"
 	"github.com/dewrun/dew/api/v3"
+	"github.com/dewrun/dew/cli/console"
 )
 
 const isolationCategory = "Isolation segments"
@@ -76,10 +77,10 @@ func runSegments(ctx context.Context, _ segmentOptions, w where) error {
 		if err != nil {
 			return err
 		}
-		r := segmentRow{GUID: s.GUID, Name: s.Name, Orgs: namesOf(orgs, func(o v3.Organization) string { return o.Name })}
+		r := segmentRow{GUID: s.GUID, Name: s.Name, Orgs: console.Names(orgs, func(o v3.Organization) string { return o.Name })}
 		rows, table = append(rows, r), append(table, []string{r.Name, strings.Join(r.Orgs, ", ")})
 	}
-	return listed{rows: rows, table: table, none: "There are no isolation segments that you may see"}.show(w.out)
+	return console.List{Rows: rows, Table: table, Empty: "There are no isolation segments that you may see"}.Show(w.out)
 }
 
 // segmentAt is the name of the segment that is set at a path; empty for none.
@@ -113,7 +114,7 @@ func runEntitle(ctx context.Context, o segmentOptions, w where) error {
 	if err := client.IsolationSegments.Relate(ctx, w.ask, s.GUID, to); err != nil {
 		return fmt.Errorf("cannot let org %s use isolation segment %s: %w", o.Org, o.Name, err)
 	}
-	w.out.say("Org %s may use isolation segment %s", o.Org, o.Name)
+	w.out.Say("Org %s may use isolation segment %s", o.Org, o.Name)
 	return nil
 }
 
@@ -125,7 +126,7 @@ func runDisentitle(ctx context.Context, o segmentOptions, w where) error {
 	if err := client.IsolationSegments.Unrelate(ctx, w.ask, s.GUID, to); err != nil {
 		return fmt.Errorf("cannot take isolation segment %s from org %s: %w", o.Name, o.Org, err)
 	}
-	w.out.say("Org %s may not use isolation segment %s any more", o.Org, o.Name)
+	w.out.Say("Org %s may not use isolation segment %s any more", o.Org, o.Name)
 	return nil
 }
 
@@ -150,16 +151,16 @@ func runSetSegment(ctx context.Context, o segmentOptions, w where) error {
 		if o.Space != "" {
 			org = "the org of " + who
 		}
-		return &failure{status: statusFailed, err: fmt.Errorf("%s may not use isolation segment %s", org, o.Name), todo: "dew enable-org-isolation ORG " + o.Name + " lets it"}
+		return &console.Failure{Status: console.StatusFailed, Err: fmt.Errorf("%s may not use isolation segment %s", org, o.Name), Todo: "dew enable-org-isolation ORG " + o.Name + " lets it"}
 	}
 	if err != nil {
 		return fmt.Errorf("cannot set the isolation segment of %s: %w", who, err)
 	}
 	if o.Name == "" {
-		w.out.say("%s has no isolation segment of its own any more", title(who))
+		w.out.Say("%s has no isolation segment of its own any more", console.Capitalize(who))
 		return nil
 	}
-	w.out.say("%s has isolation segment %s now", title(who), o.Name)
+	w.out.Say("%s has isolation segment %s now", console.Capitalize(who), o.Name)
 	return nil
 }
 

@@ -8,6 +8,7 @@ import (
 
 	"github.com/dewrun/dew/api/client"
 	"github.com/dewrun/dew/api/v3"
+	"github.com/dewrun/dew/cli/console"
 )
 
 // killWait bounds dew kill --wait: a process can handle the signal and run on.
@@ -37,10 +38,10 @@ func instanceAt(ctx context.Context, p v3.Process, index int, ask *client.Client
 
 // await waits for the exit record of the instance and prints it. Then it waits until
 // the next instance runs, or says when it starts.
-func (k killed) await(ctx context.Context, ask *client.Client, out *console) error {
-	ctx, cancel := context.WithTimeoutCause(ctx, killWait, &failure{
-		status: statusTimeout, err: fmt.Errorf("instance %d of %s did not crash and restart within %s", k.index, k.app.Name, killWait),
-		todo: "a process can handle or ignore the signal: dew app " + k.app.Name + " shows its state",
+func (k killed) await(ctx context.Context, ask *client.Client, out *console.Console) error {
+	ctx, cancel := context.WithTimeoutCause(ctx, killWait, &console.Failure{
+		Status: console.StatusTimeout, Err: fmt.Errorf("instance %d of %s did not crash and restart within %s", k.index, k.app.Name, killWait),
+		Todo: "a process can handle or ignore the signal: dew app " + k.app.Name + " shows its state",
 	})
 	defer cancel()
 	err := client.Poll(ctx, func() (bool, error) {
@@ -56,14 +57,14 @@ func (k killed) await(ctx context.Context, ask *client.Client, out *console) err
 		return true, nil
 	})
 	if err != nil {
-		return timedOut(ctx, err)
+		return console.TimeoutCause(ctx, err)
 	}
-	return timedOut(ctx, client.Poll(ctx, func() (bool, error) { return k.restarted(ctx, ask, out) }))
+	return console.TimeoutCause(ctx, client.Poll(ctx, func() (bool, error) { return k.restarted(ctx, ask, out) }))
 }
 
 // restarted tells whether another instance runs in the place of the one that crashed,
 // or waits for its turn.
-func (k killed) restarted(ctx context.Context, ask *client.Client, out *console) (bool, error) {
+func (k killed) restarted(ctx context.Context, ask *client.Client, out *console.Console) (bool, error) {
 	stats, err := ask.Processes().Stats(ctx, k.process.GUID)
 	if err != nil {
 		return false, err
@@ -73,13 +74,13 @@ func (k killed) restarted(ctx context.Context, ask *client.Client, out *console)
 	case i < 0:
 		return false, fmt.Errorf("process %s has no instance %d any more", k.process.Type, k.index)
 	case stats[i].GivenUp:
-		out.say("dew does not restart instance %d: it crashed too often. To start it: dew restart %s", k.index, k.app.Name)
+		out.Say("dew does not restart instance %d: it crashed too often. To start it: dew restart %s", k.index, k.app.Name)
 		return true, nil
 	case stats[i].State == v3.StateCrashed && time.Until(stats[i].NextStart) > time.Second:
-		out.say("Instance %d starts again in %s", k.index, time.Until(stats[i].NextStart).Round(time.Second))
+		out.Say("Instance %d starts again in %s", k.index, time.Until(stats[i].NextStart).Round(time.Second))
 		return true, nil
 	case stats[i].State == v3.StateRunning && stats[i].InstanceGUID != k.instance:
-		out.say("Instance %d is running again", k.index)
+		out.Say("Instance %d is running again", k.index)
 		return true, nil
 	}
 	return false, nil

@@ -12,6 +12,7 @@ import (
 
 	"github.com/dewrun/dew/api/client"
 	"github.com/dewrun/dew/api/v3"
+	"github.com/dewrun/dew/cli/console"
 )
 
 const labelsCategory = "Labels"
@@ -118,7 +119,7 @@ type labelOptions struct {
 func labelCommands(g *global) []*cli.Command {
 	run := func(v verb, fn func(context.Context, labelOptions, where) error) *cli.Command {
 		v.category = labelsCategory
-		v.about = "RESOURCE is one of " + strings.Join(namesOf(labelKinds, func(k labelKind) string { return k.name }), ", ") + ".\n\n" + v.about
+		v.about = "RESOURCE is one of " + strings.Join(console.Names(labelKinds, func(k labelKind) string { return k.name }), ", ") + ".\n\n" + v.about
 		v.flags = append(v.flags,
 			&cli.StringFlag{Name: "stack", Aliases: []string{"s"}, Usage: "`stack` of the buildpack, where several have the name"},
 			&cli.StringFlag{Name: "lifecycle", Aliases: []string{"l"}, Usage: "`lifecycle` of the buildpack, where several have the name"},
@@ -143,7 +144,7 @@ func labelCommands(g *global) []*cli.Command {
 
 // kind is the kind that the options name.
 func (o labelOptions) kind() (labelKind, error) {
-	names := namesOf(labelKinds, func(k labelKind) string { return k.name })
+	names := console.Names(labelKinds, func(k labelKind) string { return k.name })
 	if i := slices.Index(names, strings.ToLower(o.Kind)); i >= 0 {
 		return labelKinds[i], nil
 	}
@@ -151,7 +152,7 @@ func (o labelOptions) kind() (labelKind, error) {
 	if near := nearest(o.Kind, names); near != "" {
 		text += fmt.Sprintf("; did you mean %s?", near)
 	}
-	return labelKind{}, usage("%s", text)
+	return labelKind{}, console.UsageError("%s", text)
 }
 
 // find is the path of the thing that the options name.
@@ -173,7 +174,7 @@ func (o labelOptions) find(ctx context.Context, w where) (string, error) {
 		return "/v3/" + k.path + "/" + found[0].guid, nil
 	default:
 		flags := map[string]string{"buildpack": "--stack or --lifecycle", "service-offering": "--broker", "service-plan": "--offering and --broker"}[k.name]
-		return "", usage("there are %d %ss called %s: say which with %s", len(found), k.name, o.Name, cmp.Or(flags, "another name"))
+		return "", console.UsageError("there are %d %ss called %s: say which with %s", len(found), k.name, o.Name, cmp.Or(flags, "another name"))
 	}
 }
 
@@ -190,7 +191,7 @@ func runLabels(ctx context.Context, o labelOptions, w where) error {
 	for _, key := range slices.Sorted(maps.Keys(labels)) {
 		table = append(table, []string{key, *labels[key]})
 	}
-	return listed{rows: labels, table: table, none: title(o.Kind) + " " + o.Name + " has no labels"}.show(w.out)
+	return console.List{Rows: labels, Table: table, Empty: console.Capitalize(o.Kind) + " " + o.Name + " has no labels"}.Show(w.out)
 }
 
 func runSetLabel(ctx context.Context, o labelOptions, w where) error {
@@ -198,7 +199,7 @@ func runSetLabel(ctx context.Context, o labelOptions, w where) error {
 	for _, text := range o.Labels {
 		key, value, ok := strings.Cut(text, "=")
 		if !ok || key == "" {
-			return usage("a label is KEY=VALUE, not %q", text)
+			return console.UsageError("a label is KEY=VALUE, not %q", text)
 		}
 		labels[key] = &value
 	}
@@ -221,6 +222,6 @@ func changeLabels(ctx context.Context, o labelOptions, labels map[string]*string
 	if err := w.ask.Daemon().SetLabels(ctx, path, labels); err != nil {
 		return fmt.Errorf("cannot change the labels of %s %s: %w", o.Kind, o.Name, err)
 	}
-	w.out.say("Changed the labels of %s %s", o.Kind, o.Name)
+	w.out.Say("Changed the labels of %s %s", o.Kind, o.Name)
 	return nil
 }

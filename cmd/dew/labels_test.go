@@ -3,7 +3,7 @@ package main
 import (
 	"testing"
 
-	v3 "github.com/dewrun/dew/api/v3"
+	"github.com/dewrun/dew/api/v3"
 )
 
 // Everything that has a name can have labels.

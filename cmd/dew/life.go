@@ -9,12 +9,13 @@ import (
 
 	"github.com/dewrun/dew/api/client"
 	"github.com/dewrun/dew/api/v3"
+	"github.com/dewrun/dew/cli/console"
 )
 
 func lifeCommands(g *global) []*cli.Command {
-	life := func(name, alias, about string, run func(context.Context, string, *client.Client, *console) error) *cli.Command {
+	life := func(name, alias, about string, run func(context.Context, string, *client.Client, *console.Console) error) *cli.Command {
 		return g.command(verb{name: name, alias: alias, args: "APP", category: "Apps", usage: about, flags: []cli.Flag{jsonFlag()}},
-			func(c *cli.Context, ask *client.Client, out *console) error {
+			func(c *cli.Context, ask *client.Client, out *console.Console) error {
 				return run(c.Context, c.Args().First(), ask, out)
 			})
 	}
@@ -27,10 +28,10 @@ func lifeCommands(g *global) []*cli.Command {
 			name: "restart-app-instance", args: "APP INDEX", category: "Apps", usage: "end one instance of an app; another takes its place",
 			about: "Example:\n   dew restart-app-instance shop 1 --process web",
 			flags: []cli.Flag{&cli.StringFlag{Name: "process", Value: "web", Usage: "process `type`"}},
-		}, func(c *cli.Context, ask *client.Client, out *console) error {
+		}, func(c *cli.Context, ask *client.Client, out *console.Console) error {
 			index, err := strconv.Atoi(c.Args().Get(1))
 			if err != nil || index < 0 {
-				return usage("%q is not the index of an instance: they count from 0", c.Args().Get(1))
+				return console.UsageError("%q is not the index of an instance: they count from 0", c.Args().Get(1))
 			}
 			return runRestartInstance(c.Context, instanceOptions{Name: c.Args().First(), Process: c.String("process"), Index: index}, ask, out)
 		}),
@@ -43,9 +44,9 @@ type replaceOptions struct {
 	Deploy deployOptions
 }
 
-func replacing(g *global, name, alias, about string, run func(context.Context, replaceOptions, *client.Client, *console) error) *cli.Command {
+func replacing(g *global, name, alias, about string, run func(context.Context, replaceOptions, *client.Client, *console.Console) error) *cli.Command {
 	return g.command(verb{name: name, alias: alias, args: "APP", category: "Apps", usage: about, flags: append(strategyFlags(), jsonFlag())},
-		func(c *cli.Context, ask *client.Client, out *console) error {
+		func(c *cli.Context, ask *client.Client, out *console.Console) error {
 			o := replaceOptions{Name: c.Args().First(), Deploy: deployOptionsOf(c)}
 			if err := o.Deploy.check(); err != nil {
 				return err
@@ -54,19 +55,19 @@ func replacing(g *global, name, alias, about string, run func(context.Context, r
 		})
 }
 
-func runStart(ctx context.Context, name string, ask *client.Client, out *console) error {
+func runStart(ctx context.Context, name string, ask *client.Client, out *console.Console) error {
 	a, err := findApp(ctx, ask, name)
 	if err != nil {
 		return err
 	}
 	if a.State == v3.AppStarted {
-		out.say("App %s is started already", a.Name)
+		out.Say("App %s is started already", a.Name)
 		return nil
 	}
 	return begin(ctx, a, client.Start, ask, out)
 }
 
-func runRestart(ctx context.Context, o replaceOptions, ask *client.Client, out *console) error {
+func runRestart(ctx context.Context, o replaceOptions, ask *client.Client, out *console.Console) error {
 	a, err := findApp(ctx, ask, o.Name)
 	if err != nil {
 		return err
@@ -82,7 +83,7 @@ func runRestart(ctx context.Context, o replaceOptions, ask *client.Client, out *
 }
 
 // begin stages what was pushed and not staged yet, starts, waits and shows.
-func begin(ctx context.Context, a v3.App, action client.Action, ask *client.Client, out *console) error {
+func begin(ctx context.Context, a v3.App, action client.Action, ask *client.Client, out *console.Console) error {
 	droplet, err := unstaged(ctx, a, ask, out)
 	if err != nil {
 		return err
@@ -92,13 +93,13 @@ func begin(ctx context.Context, a v3.App, action client.Action, ask *client.Clie
 			return err
 		}
 	}
-	out.say("Starting app %s…", a.Name)
+	out.Say("Starting app %s…", a.Name)
 	return show(ctx, a, action, ask, out)
 }
 
 // unstaged stages the newest package of an app, if no build has. It returns the guid
 // of the droplet, or nothing.
-func unstaged(ctx context.Context, a v3.App, ask *client.Client, out *console) (string, error) {
+func unstaged(ctx context.Context, a v3.App, ask *client.Client, out *console.Console) (string, error) {
 	pkg, ok, err := ask.Bits().NewestPackage(ctx, a.GUID)
 	if err != nil || !ok {
 		return "", err
@@ -112,12 +113,12 @@ func unstaged(ctx context.Context, a v3.App, ask *client.Client, out *console) (
 			return "", nil
 		}
 	}
-	out.say("Staging app %s…", a.Name)
+	out.Say("Staging app %s…", a.Name)
 	return stage(ctx, a, pkg.GUID, ask, out)
 }
 
 // show starts an app, waits for it and tells how it does.
-func show(ctx context.Context, a v3.App, action client.Action, ask *client.Client, out *console) error {
+func show(ctx context.Context, a v3.App, action client.Action, ask *client.Client, out *console.Console) error {
 	v, err := startAndWait(ctx, a, action, ask, out)
 	if err != nil {
 		return err
@@ -125,29 +126,29 @@ func show(ctx context.Context, a v3.App, action client.Action, ask *client.Clien
 	return v.show(out)
 }
 
-func runStop(ctx context.Context, name string, ask *client.Client, out *console) error {
+func runStop(ctx context.Context, name string, ask *client.Client, out *console.Console) error {
 	a, err := findApp(ctx, ask, name)
 	if err != nil {
 		return err
 	}
 	if a.State == v3.AppStopped {
-		out.say("App %s is stopped already", a.Name)
+		out.Say("App %s is stopped already", a.Name)
 		return nil
 	}
-	wait := out.wait("Stopping app %s", a.Name)
+	wait := out.Wait("Stopping app %s", a.Name)
 	a, err = ask.Apps().Act(ctx, a.GUID, client.Stop)
-	wait.end()
+	wait.End()
 	if err != nil {
 		return err
 	}
-	out.say("Stopped app %s", a.Name)
-	if out.json {
-		return out.encode(a)
+	out.Say("Stopped app %s", a.Name)
+	if out.JSON {
+		return out.Encode(a)
 	}
 	return nil
 }
 
-func runRestage(ctx context.Context, o replaceOptions, ask *client.Client, out *console) error {
+func runRestage(ctx context.Context, o replaceOptions, ask *client.Client, out *console.Console) error {
 	a, err := findApp(ctx, ask, o.Name)
 	if err != nil {
 		return err
@@ -157,9 +158,9 @@ func runRestage(ctx context.Context, o replaceOptions, ask *client.Client, out *
 		return err
 	}
 	if !ok {
-		return &failure{status: statusFailed, err: fmt.Errorf("app %s has no files to stage", a.Name), todo: "dew push " + a.Name + " sends them"}
+		return &console.Failure{Status: console.StatusFailed, Err: fmt.Errorf("app %s has no files to stage", a.Name), Todo: "dew push " + a.Name + " sends them"}
 	}
-	out.say("Staging app %s…", a.Name)
+	out.Say("Staging app %s…", a.Name)
 	droplet, err := stage(ctx, a, pkg.GUID, ask, out)
 	if err != nil {
 		return err
@@ -170,7 +171,7 @@ func runRestage(ctx context.Context, o replaceOptions, ask *client.Client, out *
 	if err := ask.Bits().SetDroplet(ctx, a.GUID, droplet); err != nil {
 		return err
 	}
-	out.say("Starting app %s…", a.Name)
+	out.Say("Starting app %s…", a.Name)
 	return show(ctx, a, client.Restart, ask, out)
 }
 
@@ -181,7 +182,7 @@ type instanceOptions struct {
 	Index   int
 }
 
-func runRestartInstance(ctx context.Context, o instanceOptions, ask *client.Client, out *console) error {
+func runRestartInstance(ctx context.Context, o instanceOptions, ask *client.Client, out *console.Console) error {
 	a, err := findApp(ctx, ask, o.Name)
 	if err != nil {
 		return err
@@ -189,6 +190,6 @@ func runRestartInstance(ctx context.Context, o instanceOptions, ask *client.Clie
 	if err := ask.Processes().RestartInstance(ctx, a.GUID, o.Process, o.Index); err != nil {
 		return fmt.Errorf("cannot restart instance %d of process %s of %s: %w", o.Index, o.Process, o.Name, err)
 	}
-	out.say("Restarting instance %d of process %s of app %s", o.Index, o.Process, a.Name)
+	out.Say("Restarting instance %d of process %s of app %s", o.Index, o.Process, a.Name)
 	return nil
 }

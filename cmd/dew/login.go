@@ -12,6 +12,7 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"github.com/dewrun/dew/api/client"
+	"github.com/dewrun/dew/cli/console"
 )
 
 // tries is how often a password may be typed wrongly.
@@ -53,7 +54,7 @@ func loginCommands(g *global) []*cli.Command {
 	return []*cli.Command{
 		g.plain(login, func(c *cli.Context) error {
 			if c.Args().Present() && c.String("a") != "" {
-				return usage("login takes one URL: as an argument, or with -a")
+				return console.UsageError("login takes one URL: as an argument, or with -a")
 			}
 			return f.runLogin(c.Context, loginOptionsOf(c))
 		}),
@@ -112,7 +113,7 @@ func (f loginFlow) runLogin(ctx context.Context, o loginOptions) error {
 		return err
 	}
 	d.target = place{}
-	f.out.say("Logged in to %s as %s", d.url, d.past.who())
+	f.out.Say("Logged in to %s as %s", d.url, d.past.who())
 	ask, err := f.open(d)
 	if err != nil {
 		return err
@@ -161,7 +162,7 @@ func (f loginFlow) lastURL(ctx context.Context, d door) (string, error) {
 	}
 	s, err := plain.Daemon().Status(ctx)
 	if err != nil || s.API == "" {
-		return "", usage("which daemon? Give its address: dew login http://127.0.0.1:8484")
+		return "", console.UsageError("which daemon? Give its address: dew login http://127.0.0.1:8484")
 	}
 	return s.API, nil
 }
@@ -175,11 +176,11 @@ func trust(s *session, o loginOptions) error {
 		return nil
 	}
 	if o.Insecure {
-		return usage("--ca-cert and --skip-ssl-validation exclude each other")
+		return console.UsageError("--ca-cert and --skip-ssl-validation exclude each other")
 	}
 	text, err := os.ReadFile(o.CA)
 	if err != nil {
-		return &failure{status: statusUsage, err: fmt.Errorf("--ca-cert: cannot read it: %w", err)}
+		return &console.Failure{Status: console.StatusUsage, Err: fmt.Errorf("--ca-cert: cannot read it: %w", err)}
 	}
 	s.Insecure, s.CA = false, string(text)
 	_, err = s.tls()
@@ -193,7 +194,7 @@ func (f loginFlow) greet(ctx context.Context, d door) (*client.Client, error) {
 		return nil, err
 	}
 	if u, err := url.Parse(d.url); err == nil && u.Scheme == "http" && !isLoopback(u.Hostname()) {
-		f.out.warn("passwords and tokens go to " + d.url + " in the clear")
+		f.out.Warn("passwords and tokens go to " + d.url + " in the clear")
 	}
 	r, err := plain.Daemon().Root(ctx)
 	if err == nil && r.Links.CloudControllerV3 == nil {
@@ -211,18 +212,18 @@ func isLoopback(host string) bool {
 func (f loginFlow) authenticate(ctx context.Context, o loginOptions, d door, plain *client.Client) (session, error) {
 	s := session{Insecure: d.past.Insecure, CA: d.past.CA}
 	user := o.User
-	if user == "" && !f.out.asks {
-		return s, &failure{status: statusUsage, err: errors.New("a user name is needed, and there is no terminal to ask on"), todo: "give it with -u, or in DEW_USERNAME"}
+	if user == "" && !f.out.Interactive {
+		return s, &console.Failure{Status: console.StatusUsage, Err: errors.New("a user name is needed, and there is no terminal to ask on"), Todo: "give it with -u, or in DEW_USERNAME"}
 	}
 	if user == "" {
 		var err error
-		if user, err = f.out.ask(ctx, "User: "); err != nil {
+		if user, err = f.out.Ask(ctx, "User: "); err != nil {
 			return s, err
 		}
 	}
-	from := secretOptions{Given: o.Password, Stdin: o.Stdin, Env: "DEW_PASSWORD", Prompt: "Password", Flag: "--password-stdin"}
+	from := console.SecretOptions{Given: o.Password, Stdin: o.Stdin, Env: "DEW_PASSWORD", Prompt: "Password", Flag: "--password-stdin"}
 	for left := tries; ; left-- {
-		password, err := f.out.password(ctx, from)
+		password, err := f.out.Password(ctx, from)
 		if err != nil {
 			return s, err
 		}
@@ -239,11 +240,11 @@ func (f loginFlow) authenticate(ctx context.Context, o loginOptions, d door, pla
 		if !refused(err) {
 			return s, err
 		}
-		typed := f.out.asks && o.Password == "" && !o.Stdin && os.Getenv("DEW_PASSWORD") == ""
+		typed := f.out.Interactive && o.Password == "" && !o.Stdin && os.Getenv("DEW_PASSWORD") == ""
 		if !typed || left <= 1 {
-			return s, &failure{status: statusFailed, err: fmt.Errorf("%s does not let %s in: %w", d.url, user, err), todo: "check the name and the password"}
+			return s, &console.Failure{Status: console.StatusFailed, Err: fmt.Errorf("%s does not let %s in: %w", d.url, user, err), Todo: "check the name and the password"}
 		}
-		f.out.say("That was refused, try again")
+		f.out.Say("That was refused, try again")
 	}
 }
 
@@ -262,7 +263,7 @@ func (f loginFlow) runAuth(ctx context.Context, o loginOptions) error {
 		return err
 	}
 	if d.url == "" {
-		return &failure{status: statusUsage, err: errors.New("auth needs a daemon to log in to"), todo: "dew api http://127.0.0.1:8484, or dew login"}
+		return &console.Failure{Status: console.StatusUsage, Err: errors.New("auth needs a daemon to log in to"), Todo: "dew api http://127.0.0.1:8484, or dew login"}
 	}
 	if o.User == "" {
 		o.User = os.Getenv("DEW_USERNAME")
@@ -277,7 +278,7 @@ func (f loginFlow) runAuth(ctx context.Context, o loginOptions) error {
 	if err := d.begin(ctx); err != nil {
 		return err
 	}
-	f.out.say("Logged in to %s as %s; dew target -o ORG -s SPACE says where to work", d.url, d.past.who())
+	f.out.Say("Logged in to %s as %s; dew target -o ORG -s SPACE says where to work", d.url, d.past.who())
 	return nil
 }
 
@@ -297,11 +298,11 @@ func (f loginFlow) runAPI(ctx context.Context, o loginOptions, unset bool) error
 	}
 	switch {
 	case unset && o.URL != "":
-		return usage("api takes a URL or --unset")
+		return console.UsageError("api takes a URL or --unset")
 	case unset:
 		err := d.memory.update(ctx, func(c *config) error { c.API = ""; return nil })
 		if err == nil {
-			f.out.say("dew speaks to the daemon of this machine, over its socket")
+			f.out.Say("dew speaks to the daemon of this machine, over its socket")
 		}
 		return err
 	case o.URL == "":
@@ -317,10 +318,10 @@ func (f loginFlow) runAPI(ctx context.Context, o loginOptions, unset bool) error
 		return err
 	}
 	if d.past.Access == "" {
-		f.out.say("dew speaks to %s; dew login %s lets you in", d.url, d.url)
+		f.out.Say("dew speaks to %s; dew login %s lets you in", d.url, d.url)
 		return nil
 	}
-	f.out.say("dew speaks to %s, as %s", d.url, d.past.who())
+	f.out.Say("dew speaks to %s, as %s", d.url, d.past.who())
 	return nil
 }
 
@@ -340,8 +341,8 @@ func (f loginFlow) showAPI(ctx context.Context, d door) error {
 	if l := r.Links.CloudControllerV3; l != nil {
 		v.Version = l.Meta.Version
 	}
-	if f.out.json {
-		return f.out.encode(v)
+	if f.out.JSON {
+		return f.out.Encode(v)
 	}
 	rows := [][]string{{"api:", d.url}}
 	if d.url == "" {
@@ -349,14 +350,14 @@ func (f loginFlow) showAPI(ctx context.Context, d door) error {
 	} else {
 		rows = append(rows, []string{"user:", d.past.who()})
 	}
-	return f.out.table(append(rows, []string{"version:", v.Version}))
+	return f.out.Table(append(rows, []string{"version:", v.Version}))
 }
 
 // runLogout forgets the session. Where the daemon keeps a list of its tokens, it
 // forgets this one too.
 func runLogout(ctx context.Context, w where) error {
 	if w.url == "" {
-		w.out.say("dew speaks to the daemon of this machine, where nobody is logged in")
+		w.out.Say("dew speaks to the daemon of this machine, where nobody is logged in")
 		return nil
 	}
 	if c := readClaims(w.past.Access); c.Revocable && c.ID != "" {
@@ -372,7 +373,7 @@ func runLogout(ctx context.Context, w where) error {
 		return nil
 	})
 	if err == nil {
-		w.out.say("Logged out of %s; dew speaks to the daemon of this machine", w.url)
+		w.out.Say("Logged out of %s; dew speaks to the daemon of this machine", w.url)
 	}
 	return err
 }
@@ -383,7 +384,7 @@ func (f loginFlow) runToken(ctx context.Context, w where) error {
 	if err != nil {
 		return err
 	}
-	fmt.Fprintln(w.out.out, "bearer "+token)
+	fmt.Fprintln(w.out.Out, "bearer "+token)
 	return nil
 }
 

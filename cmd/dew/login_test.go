@@ -11,7 +11,7 @@ import (
 	"testing"
 	"time"
 
-	v3 "github.com/dewrun/dew/api/v3"
+	"github.com/dewrun/dew/api/v3"
 )
 
 // remote runs a command without naming a socket: it goes where dew is logged in.

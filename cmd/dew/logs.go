@@ -14,6 +14,7 @@ import (
 
 	"github.com/dewrun/dew/api/client"
 	"github.com/dewrun/dew/api/v3"
+	"github.com/dewrun/dew/cli/console"
 )
 
 const (
@@ -35,16 +36,16 @@ func logCommands(g *global) []*cli.Command {
 				"Examples:\n   dew logs shop\n   dew logs shop cart --since 10m --grep 'timeout|refused'\n   dew logs --all\n" +
 				"   dew logs shop --raw --since-last-start > out.txt\n   dew logs shop --crash 1",
 			flags: logFlags(),
-		}, func(c *cli.Context, ask *client.Client, out *console) error {
+		}, func(c *cli.Context, ask *client.Client, out *console.Console) error {
 			o, err := readLogsOptions(c, time.Now())
 			if err != nil {
 				return err
 			}
-			out.color = out.color && !c.Bool("no-color")
+			out.Color = out.Color && !c.Bool("no-color")
 			return runLogs(c.Context, o, ask, out)
 		}),
 		g.command(verb{name: "events", args: "APP", category: "Logs", usage: "List the events of an app, newest first", flags: []cli.Flag{jsonFlag()}},
-			func(c *cli.Context, ask *client.Client, out *console) error {
+			func(c *cli.Context, ask *client.Client, out *console.Console) error {
 				return runEvents(c.Context, c.Args().First(), ask, out)
 			}),
 	}
@@ -112,7 +113,7 @@ func readLogsOptions(c *cli.Context, now time.Time) (logsOptions, error) {
 		}
 		t, err := readMoment(c.String(name), now)
 		if err != nil {
-			return o, usage("--%s: %w", name, err)
+			return o, console.UsageError("--%s: %w", name, err)
 		}
 		*at = t
 	}
@@ -131,7 +132,7 @@ func readLogsOptions(c *cli.Context, now time.Time) (logsOptions, error) {
 	if c.IsSet("grep") {
 		re, err := regexp.Compile(c.String("grep"))
 		if err != nil {
-			return o, usage("--grep: %w", err)
+			return o, console.UsageError("--grep: %w", err)
 		}
 		o.grep(re)
 	}
@@ -143,15 +144,15 @@ func (o *logsOptions) readTarget(c *cli.Context) error {
 	service := c.String("service")
 	switch {
 	case slices.Contains(o.Names, ""):
-		return usage("logs: the name of an app is empty")
+		return console.UsageError("logs: the name of an app is empty")
 	case c.IsSet("service") && (service == "" || o.All || len(o.Names) > 0):
-		return usage("--service needs the name of a service instance, and takes neither APP nor --all")
+		return console.UsageError("--service needs the name of a service instance, and takes neither APP nor --all")
 	case c.IsSet("service"):
 		o.Names = []string{service}
 	case o.All && len(o.Names) > 0:
-		return usage("--all shows all apps of the space: leave out %s", strings.Join(o.Names, ", "))
+		return console.UsageError("--all shows all apps of the space: leave out %s", strings.Join(o.Names, ", "))
 	case !o.All && len(o.Names) == 0:
-		return usage("logs needs APP, --all, or --service with the name of a service instance")
+		return console.UsageError("logs needs APP, --all, or --service with the name of a service instance")
 	}
 	return nil
 }
@@ -166,24 +167,24 @@ func (o logsOptions) check(c *cli.Context) error {
 		{"sidecar", "no-sidecars"}, {"since-last-start", "crash"}, {"raw", "json"}, {"follow", "crash"}, {"follow", "verify"},
 	} {
 		if c.IsSet(pair[0]) && c.IsSet(pair[1]) {
-			return usage("--%s and --%s exclude each other", pair[0], pair[1])
+			return console.UsageError("--%s and --%s exclude each other", pair[0], pair[1])
 		}
 	}
 	switch {
 	case c.IsSet("n") && c.Int("n") < 0:
-		return usage("-n: %d is less than 0", c.Int("n"))
+		return console.UsageError("-n: %d is less than 0", c.Int("n"))
 	case q.Stream != "" && q.Stream != "OUT" && q.Stream != "ERR":
-		return usage("--stream: %q is neither out nor err", c.String("stream"))
+		return console.UsageError("--stream: %q is neither out nor err", c.String("stream"))
 	case c.IsSet("crash") && q.Crash < 1:
-		return usage("--crash: %d is less than 1", q.Crash)
+		return console.UsageError("--crash: %d is less than 1", q.Crash)
 	case q.Instance != nil && *q.Instance < 0:
-		return usage("--instance: %d is less than 0", *q.Instance)
+		return console.UsageError("--instance: %d is less than 0", *q.Instance)
 	case !q.Since.IsZero() && !q.Until.IsZero() && !q.Since.Before(q.Until):
-		return usage("--since must be before --until")
+		return console.UsageError("--since must be before --until")
 	case q.Service && (o.Verify || q.Process != "" || q.Sidecar != "" || q.Crash > 0 || q.SinceLastStart):
-		return usage("--service takes neither --process, --sidecar, --crash, --since-last-start nor --verify")
+		return console.UsageError("--service takes neither --process, --sidecar, --crash, --since-last-start nor --verify")
 	case o.several() && (o.Verify || q.Crash > 0):
-		return usage("--crash and --verify take one app")
+		return console.UsageError("--crash and --verify take one app")
 	}
 	return nil
 }
@@ -233,7 +234,7 @@ func readMoment(text string, now time.Time) (time.Time, error) {
 
 const maxDays = 100 * 366
 
-func runLogs(ctx context.Context, o logsOptions, ask *client.Client, out *console) error {
+func runLogs(ctx context.Context, o logsOptions, ask *client.Client, out *console.Console) error {
 	apps, err := o.apps(ctx, ask)
 	if err != nil {
 		return err
@@ -276,7 +277,7 @@ func oneLog(ctx context.Context, a v3.App, ask *client.Client, p *linePrinter) e
 	}
 	if bad := (*client.Error)(nil); o.Query.Crash > 0 && errors.As(err, &bad) && bad.Status == http.StatusBadRequest {
 		_, why, _ := strings.Cut(bad.Detail, ": ") // what is before it speaks of a query
-		return &failure{status: statusFailed, err: fmt.Errorf("app %s: %s", a.Name, why), todo: "dew crashes " + a.Name + " lists them"}
+		return &console.Failure{Status: console.StatusFailed, Err: fmt.Errorf("app %s: %s", a.Name, why), Todo: "dew crashes " + a.Name + " lists them"}
 	}
 	if o.Query.Follow && isGone(err) && !o.Query.Service {
 		p.say("%s", goneText(a.Name))
@@ -320,18 +321,18 @@ func (o logsOptions) apps(ctx context.Context, ask *client.Client) ([]v3.App, er
 }
 
 // verifyLog checks the stored log of an app.
-func verifyLog(ctx context.Context, a v3.App, ask *client.Client, out *console) error {
+func verifyLog(ctx context.Context, a v3.App, ask *client.Client, out *console.Console) error {
 	r, err := ask.Logs().Verify(ctx, a.GUID)
 	if err != nil {
 		return err
 	}
-	if out.json {
-		if err := out.encode(r); err != nil {
+	if out.JSON {
+		if err := out.Encode(r); err != nil {
 			return err
 		}
 	} else {
-		out.say("%d lines, numbers %d to %d, in %d frames of %d segments (%s), of %d streams; gaps: %d, with %d missing lines",
-			r.Lines, r.First, r.Last, r.Frames, r.Segments, bytesText(r.Bytes), r.Streams, r.Gaps, r.Lost)
+		out.Say("%d lines, numbers %d to %d, in %d frames of %d segments (%s), of %d streams; gaps: %d, with %d missing lines",
+			r.Lines, r.First, r.Last, r.Frames, r.Segments, console.Bytes(r.Bytes), r.Streams, r.Gaps, r.Lost)
 	}
 	if r.OK {
 		return nil

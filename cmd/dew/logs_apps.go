@@ -16,11 +16,12 @@ import (
 
 	"github.com/dewrun/dew/api/client"
 	"github.com/dewrun/dew/api/v3"
+	"github.com/dewrun/dew/cli/console"
 )
 
 // appColours are for the names of apps, in the order in which they join. Cyan is the
 // platform's.
-var appColours = []string{yellow, green, "\x1b[35m", "\x1b[34m", "\x1b[96m", "\x1b[93m", "\x1b[92m", "\x1b[95m", "\x1b[94m"}
+var appColours = []string{console.Yellow, console.Green, "\x1b[35m", "\x1b[34m", "\x1b[96m", "\x1b[93m", "\x1b[92m", "\x1b[95m", "\x1b[94m"}
 
 // appLog is one app whose lines are shown.
 type appLog struct {

@@ -11,7 +11,8 @@ import (
 	"testing"
 	"time"
 
-	v3 "github.com/dewrun/dew/api/v3"
+	"github.com/dewrun/dew/api/v3"
+	"github.com/dewrun/dew/cli/console"
 )
 
 // otherApp is an app beside shop, with a log that can be followed.
@@ -181,7 +182,7 @@ func TestLogsOfUnknownApp(t *testing.T) {
 		"logs shop -f --crash 1":      "--follow and --crash exclude each other",
 		"logs shop --follow --verify": "--follow and --verify exclude each other",
 	} {
-		d.dew(strings.Fields(args)...).must(t, statusUsage, want)
+		d.dew(strings.Fields(args)...).must(t, console.StatusUsage, want)
 	}
 }
 
@@ -197,7 +198,7 @@ func TestLogsFollowSeveralApps(t *testing.T) {
 	out, talk := &watched{}, &watched{}
 	done := make(chan error)
 	go func() {
-		c := &console{out: out, err: talk, in: strings.NewReader("")}
+		c := &console.Console{Out: out, Err: talk, In: strings.NewReader("")}
 		done <- newApp("dev", c).RunContext(ctx, []string{"dew", "--run", d.run, "logs", "--all", "--raw"})
 	}()
 	out.await(t, "cart 0\n")

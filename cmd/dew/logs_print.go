@@ -4,19 +4,18 @@ import (
 	"bufio"
 	"encoding/json"
 	"fmt"
-	"hash/fnv"
 	"slices"
-	"strings"
 	"sync"
 	"unicode/utf8"
 
 	"github.com/dewrun/dew/api/v3"
+	"github.com/dewrun/dew/cli/console"
 )
 
 // linePrinter writes lines, many at a time. Goroutines of several apps can share it.
 type linePrinter struct {
 	o     logsOptions
-	out   *console
+	out   *console.Console
 	talk  sync.Mutex // held while something is said
 	mu    sync.Mutex // guards the fields below
 	w     *bufio.Writer
@@ -25,15 +24,15 @@ type linePrinter struct {
 	open  *appLog // with --raw, the app whose line is not complete yet
 }
 
-func newLinePrinter(o logsOptions, out *console) *linePrinter {
-	return &linePrinter{o: o, out: out, w: bufio.NewWriterSize(out.out, 64<<10)}
+func newLinePrinter(o logsOptions, out *console.Console) *linePrinter {
+	return &linePrinter{o: o, out: out, w: bufio.NewWriterSize(out.Out, 64<<10)}
 }
 
 // say writes a sentence to the user, not among the lines.
 func (p *linePrinter) say(format string, args ...any) {
 	p.talk.Lock()
 	defer p.talk.Unlock()
-	p.out.say(format, args...)
+	p.out.Say(format, args...)
 }
 
 // line writes a line of an app. An error ends the command: its output cannot be written.
@@ -51,7 +50,7 @@ func (p *linePrinter) line(a *appLog, l *v3.Line) error {
 
 func (p *linePrinter) format(b []byte, a *appLog, l *v3.Line) ([]byte, error) {
 	switch {
-	case p.out.json:
+	case p.out.JSON:
 		text, err := appLine{App: a.name, Line: *l}.MarshalJSON() // json.Marshal would check it again
 		if err != nil {
 			return b, fmt.Errorf("cannot write line %d: %w", l.Seq, err)
@@ -72,9 +71,9 @@ func (p *linePrinter) format(b []byte, a *appLog, l *v3.Line) ([]byte, error) {
 	default:
 		if p.o.several() {
 			p.width = max(p.width, utf8.RuneCountInString(a.name))
-			b = appendName(b, a, p.width, p.out.color)
+			b = appendName(b, a, p.width, p.out.Color)
 		}
-		b = appendLine(b, l, look{color: p.out.color, screen: p.out.screen})
+		b = console.AppendLine(b, l, console.LineStyle{Color: p.out.Color, Terminal: p.out.OutTerminal})
 	}
 	return append(b, '\n'), nil
 }
@@ -115,60 +114,7 @@ func appendName(b []byte, a *appLog, width int, color bool) []byte {
 	}
 	b = append(b, " |"...)
 	if color {
-		b = append(b, plain...)
+		b = append(b, console.NoColour...)
 	}
 	return append(b, ' ')
-}
-
-// look is how lines are written.
-type look struct {
-	color  bool
-	screen bool // to a terminal, which would obey control characters
-}
-
-const lineTime = "2006-01-02T15:04:05.000Z07:00"
-
-// appendLine appends a line as people read it:
-// <time> [APP/PROC/WEB/SIDECAR/CONFIG-SERVER/0] OUT text.
-func appendLine(b []byte, l *v3.Line, as look) []byte {
-	b = l.Time.Local().AppendFormat(b, lineTime)
-	b = append(b, ' ')
-	if as.color {
-		b = append(b, sourceColour(l.Source)...)
-	}
-	b = fmt.Appendf(b, "[%s/%d]", l.Source, l.Index)
-	if as.color {
-		b = append(b, plain...)
-	}
-	b = append(b, ' ')
-	if as.color && l.Stream == "ERR" {
-		b = append(append(append(b, red...), l.Stream...), plain...)
-	} else {
-		b = append(b, l.Stream...)
-	}
-	b = append(b, ' ')
-	if as.screen {
-		return appendShown(b, l.Text, as.color)
-	}
-	return append(b, l.Text...)
-}
-
-// formatLine is one line as appendLine writes it.
-func formatLine(l v3.Line, as look) string { return string(appendLine(nil, &l, as)) }
-
-// sourceColours are for an app's processes and sidecars. The platform has its own
-// colour, and ERR is red.
-var sourceColours = []string{yellow, "\x1b[34m", "\x1b[35m", "\x1b[92m", "\x1b[93m", "\x1b[94m", "\x1b[95m"}
-
-// sourceColour is always the same for a source.
-func sourceColour(source string) string {
-	switch {
-	case !strings.HasPrefix(source, "APP/"):
-		return cyan
-	case source == "APP/PROC/WEB":
-		return green
-	}
-	h := fnv.New32a()
-	_, _ = h.Write([]byte(source)) // it never fails
-	return sourceColours[int(h.Sum32()%uint32(len(sourceColours)))]
 }

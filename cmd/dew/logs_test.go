@@ -13,7 +13,8 @@ import (
 	"testing"
 	"time"
 
-	v3 "github.com/dewrun/dew/api/v3"
+	"github.com/dewrun/dew/api/v3"
+	"github.com/dewrun/dew/cli/console"
 )
 
 // newest sends what was said, the newest lines of it, in the short form.
@@ -54,7 +55,7 @@ func TestLogs(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	out := &until{text: "OUT bye", then: cancel} // whoever follows has seen enough
-	err := newApp("dev", &console{out: out, err: io.Discard, in: strings.NewReader("")}).RunContext(ctx, []string{"dew", "--run", d.run, "logs", "shop"})
+	err := newApp("dev", &console.Console{Out: out, Err: io.Discard, In: strings.NewReader("")}).RunContext(ctx, []string{"dew", "--run", d.run, "logs", "shop"})
 	result{out: out.String(), status: statusOf(err), err: err}.must(t, 0, "[APP/PROC/WEB/SIDECAR/CONFIG SERVER/0] OUT hello", "OUT bye")
 }
 
@@ -97,7 +98,7 @@ func TestLogsRawNoPlatform(t *testing.T) {
 // With --raw a gap is reported on stderr.
 func TestPrintRaw(t *testing.T) {
 	var out, talk bytes.Buffer
-	p := newLinePrinter(logsOptions{Raw: true}, &console{out: &out, err: &talk})
+	p := newLinePrinter(logsOptions{Raw: true}, &console.Console{Out: &out, Err: &talk})
 	a := &appLog{name: "shop"}
 	for _, l := range []v3.Line{
 		{Text: []byte("one, ")},
@@ -142,7 +143,7 @@ func TestLogsEnd(t *testing.T) {
 	} {
 		ctx, cancel := context.WithCancel(t.Context())
 		out := &until{text: "hello", then: cancel}
-		err := newApp("dev", &console{out: out, err: io.Discard, in: strings.NewReader("")}).RunContext(ctx, append([]string{"dew", "--run", d.run, "logs", "shop"}, strings.Fields(args)...))
+		err := newApp("dev", &console.Console{Out: out, Err: io.Discard, In: strings.NewReader("")}).RunContext(ctx, append([]string{"dew", "--run", d.run, "logs", "shop"}, strings.Fields(args)...))
 		cancel()
 		if got := strings.Contains(out.String(), "hello"); err != nil || got != follows { // the daemon says hello to those who follow
 			t.Errorf("%s: follows: %v, want %v (%v)", args, got, follows, err)
@@ -203,7 +204,7 @@ func TestLogsQuery(t *testing.T) {
 		"--raw --json":                          "exclude each other",
 		"--since-last-start --crash 1":          "exclude each other",
 	} {
-		d.dew(append([]string{"logs", "shop"}, strings.Fields(args)...)...).must(t, statusUsage, want)
+		d.dew(append([]string{"logs", "shop"}, strings.Fields(args)...)...).must(t, console.StatusUsage, want)
 	}
 }
 
@@ -214,24 +215,7 @@ func TestLogsVerify(t *testing.T) {
 	d.report = v3.LogReport{OK: true, Lines: 1, First: 9, Last: 9, Gaps: 1, Lost: 8}
 	d.dew("logs", "shop", "--verify").must(t, 0, "gaps: 1, with 8 missing lines") // the retention dropped them
 	d.report = v3.LogReport{Problems: []string{"line 5 stands where line 4 should"}}
-	d.dew("logs", "shop", "--verify").must(t, statusFailed, "line 5 stands where line 4 should")
-}
-
-func TestFormatLine(t *testing.T) {
-	l := v3.Line{Time: time.Date(2026, 1, 2, 3, 4, 5, 6e6, time.Local), Source: "APP/PROC/WEB/SIDECAR/AGENT", Index: 1, Stream: "ERR", Text: []byte("no")}
-	if got := formatLine(l, look{}); !strings.HasPrefix(got, "2026-01-02T03:04:05.006") || !strings.HasSuffix(got, " [APP/PROC/WEB/SIDECAR/AGENT/1] ERR no") {
-		t.Errorf("got %s", got)
-	}
-	if got := formatLine(l, look{color: true}); !strings.Contains(got, sourceColour(l.Source)+"[APP/PROC/WEB/SIDECAR/AGENT/1]"+plain+" "+red+"ERR"+plain+" no") {
-		t.Errorf("got %q", got)
-	}
-	l.Text = []byte("\x1b[2Jno")
-	if got := formatLine(l, look{screen: true}); !strings.HasSuffix(got, " ERR ^[[2Jno") {
-		t.Errorf("got %q", got)
-	}
-	if sourceColour("API") != cyan || sourceColour("APP/PROC/WEB") != green || sourceColour("APP/PROC/WEB/SIDECAR/AGENT") == green {
-		t.Error("an app, its sidecars and the platform must look different")
-	}
+	d.dew("logs", "shop", "--verify").must(t, console.StatusFailed, "line 5 stands where line 4 should")
 }
 
 func TestReadMoment(t *testing.T) {

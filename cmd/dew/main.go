@@ -20,6 +20,8 @@ import (
 	"syscall"
 
 	"github.com/urfave/cli/v2"
+
+	"github.com/dewrun/dew/cli/console"
 )
 
 // version is set by the linker (make build).
@@ -27,22 +29,22 @@ var version = "dev"
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT)
-	out := newConsole(os.Stdout, os.Stderr, os.Stdin)
+	out := console.New(os.Stdout, os.Stderr, os.Stdin)
 	err := newApp(version, out).RunContext(ctx, os.Args)
 	cause := context.Cause(ctx)
 	stop()
 	if err != nil && err.Error() != "" && cause == nil {
 		text := explain(err)
-		if out.drawn {
-			text = shown(text) // parts of it may come from inside of an instance
+		if out.ErrTerminal {
+			text = console.Printable(text) // parts of it may come from inside of an instance
 		}
 		fmt.Fprintln(os.Stderr, "dew: "+text)
 	}
 	os.Exit(exitStatus(err, cause))
 }
 
-func newApp(version string, out *console) *runner {
-	out.err = statusOver(out.err)
+func newApp(version string, out *console.Console) *runner {
+	out.Err = console.StatusLineOver(out.Err)
 	g := &global{out: out, version: version}
 	g.complete = completer{g}.words
 	a := &cli.App{
@@ -51,8 +53,8 @@ func newApp(version string, out *console) *runner {
 		UsageText:            callDew,
 		Description:          aboutDew + "\n\n" + statusHelp,
 		Version:              version,
-		Writer:               out.out,
-		ErrWriter:            out.err,
+		Writer:               out.Out,
+		ErrWriter:            out.Err,
 		HideVersion:          true,
 		EnableBashCompletion: true,
 		Flags: []cli.Flag{

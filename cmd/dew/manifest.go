@@ -15,6 +15,7 @@ import (
 	"github.com/dewrun/dew/api/client"
 	"github.com/dewrun/dew/api/v3"
 	"github.com/dewrun/dew/app"
+	"github.com/dewrun/dew/cli/console"
 )
 
 // manifestOptions say where a manifest is and what its variables are.
@@ -43,10 +44,10 @@ func manifestOptionsOf(c *cli.Context) manifestOptions {
 
 // loadManifest reads the manifest and its variables; the file is empty when there
 // is none and none is needed.
-func loadManifest(o manifestOptions, out *console) (m app.Manifest, file string, err error) {
+func loadManifest(o manifestOptions, out *console.Console) (m app.Manifest, file string, err error) {
 	if o.None {
 		if o.File != "" {
-			return m, "", usage("-f and --no-manifest exclude each other")
+			return m, "", console.UsageError("-f and --no-manifest exclude each other")
 		}
 		return m, "", nil
 	}
@@ -58,7 +59,7 @@ func loadManifest(o manifestOptions, out *console) (m app.Manifest, file string,
 		if o.Optional {
 			return m, "", nil
 		}
-		return m, "", usage("there is no manifest.yml here: give the manifest's path with -f")
+		return m, "", console.UsageError("there is no manifest.yml here: give the manifest's path with -f")
 	}
 	vars, err := variables(o)
 	if err != nil {
@@ -73,7 +74,7 @@ func loadManifest(o manifestOptions, out *console) (m app.Manifest, file string,
 		if e, ok := app.ReadManifestError(w); ok {
 			w = e.In(file)
 		}
-		out.warn(w)
+		out.Warn(w)
 	}
 	return m, file, inFile(file, err)
 }
@@ -119,7 +120,7 @@ func manifestFile(given string) (string, error) {
 	if given != "" {
 		info, err := os.Stat(given)
 		if err != nil {
-			return "", &failure{status: statusUsage, err: fmt.Errorf("cannot find the manifest: %w", err), todo: "give its path with -f"}
+			return "", &console.Failure{Status: console.StatusUsage, Err: fmt.Errorf("cannot find the manifest: %w", err), Todo: "give its path with -f"}
 		}
 		if !info.IsDir() {
 			return given, nil
@@ -134,7 +135,7 @@ func manifestFile(given string) (string, error) {
 		}
 	}
 	if given != "" {
-		return "", &failure{status: statusUsage, err: fmt.Errorf("there is no manifest.yml in %s", given), todo: "give the manifest's path with -f"}
+		return "", &console.Failure{Status: console.StatusUsage, Err: fmt.Errorf("there is no manifest.yml in %s", given), Todo: "give the manifest's path with -f"}
 	}
 	return "", nil
 }
@@ -145,7 +146,7 @@ func variables(o manifestOptions) (map[string]any, error) {
 	for _, name := range o.VarsFiles {
 		text, err := os.ReadFile(name)
 		if err != nil {
-			return nil, &failure{status: statusUsage, err: fmt.Errorf("cannot read the variables: %w", err)}
+			return nil, &console.Failure{Status: console.StatusUsage, Err: fmt.Errorf("cannot read the variables: %w", err)}
 		}
 		more, err := app.ParseVariables(text)
 		if err != nil {
@@ -156,7 +157,7 @@ func variables(o manifestOptions) (map[string]any, error) {
 	for _, s := range o.Vars {
 		name, value, err := app.ParseVariable(s)
 		if err != nil {
-			return nil, usage("--var: %w", err)
+			return nil, console.UsageError("--var: %w", err)
 		}
 		vars[name] = value
 	}
@@ -171,7 +172,7 @@ type applied struct {
 	diff     bool   // show what changes first
 }
 
-func apply(ctx context.Context, ask *client.Client, out *console, a applied) error {
+func apply(ctx context.Context, ask *client.Client, out *console.Console, a applied) error {
 	text, err := a.manifest.YAML()
 	if err != nil {
 		return fmt.Errorf("cannot write the manifest: %w", err)
@@ -183,24 +184,24 @@ func apply(ctx context.Context, ask *client.Client, out *console, a applied) err
 		}
 		printDiff(out, redacted(diff)) // logs of builds are read by many
 	}
-	defer out.wait("Applying the manifest").end()
+	defer out.Wait("Applying the manifest").End()
 	return withLines(a.manifest, a.file, ask.Apps().ApplyManifest(ctx, a.space, text))
 }
 
-func printDiff(out *console, diff []v3.Difference) {
+func printDiff(out *console.Console, diff []v3.Difference) {
 	if len(diff) == 0 {
-		out.say("The manifest changes nothing")
+		out.Say("The manifest changes nothing")
 		return
 	}
-	out.say("The manifest changes:")
+	out.Say("The manifest changes:")
 	for _, d := range diff {
 		switch d.Op {
 		case "add":
-			out.say("  + %s: %s", d.Path, compact(d.Value))
+			out.Say("  + %s: %s", d.Path, console.CompactJSON(d.Value))
 		case "remove":
-			out.say("  - %s: %s", d.Path, compact(d.Was))
+			out.Say("  - %s: %s", d.Path, console.CompactJSON(d.Was))
 		default:
-			out.say("  ~ %s: %s, was %s", d.Path, compact(d.Value), compact(d.Was))
+			out.Say("  ~ %s: %s, was %s", d.Path, console.CompactJSON(d.Value), console.CompactJSON(d.Was))
 		}
 	}
 }
@@ -212,7 +213,7 @@ func createAppCommand(g *global) *cli.Command {
 			&cli.StringSliceFlag{Name: "b", Aliases: []string{"buildpack"}, Usage: "`buildpack` to stage it with; may be repeated"},
 			&cli.StringFlag{Name: "app-type", Usage: "`buildpack|docker`: it is made of files, or an image"},
 		},
-	}, func(c *cli.Context, ask *client.Client, out *console) error {
+	}, func(c *cli.Context, ask *client.Client, out *console.Console) error {
 		return runCreateApp(c.Context, createAppOptions{Name: c.Args().First(), Buildpacks: c.StringSlice("b"), Type: c.String("app-type")}, ask, out)
 	})
 }
@@ -224,7 +225,7 @@ type createAppOptions struct {
 }
 
 // runCreateApp creates an app; one that is there already is fine.
-func runCreateApp(ctx context.Context, o createAppOptions, ask *client.Client, out *console) error {
+func runCreateApp(ctx context.Context, o createAppOptions, ask *client.Client, out *console.Console) error {
 	home, err := space(ctx, ask)
 	if err != nil {
 		return err
@@ -232,9 +233,9 @@ func runCreateApp(ctx context.Context, o createAppOptions, ask *client.Client, o
 	body := v3.CreateApp{Name: o.Name, Relationships: v3.CreateAppRelationships{Space: v3.To(home)}}
 	switch {
 	case o.Type != "" && o.Type != v3.LifecycleBuildpack && o.Type != v3.LifecycleDocker:
-		return usage("--app-type must be buildpack or docker, not %q", o.Type)
+		return console.UsageError("--app-type must be buildpack or docker, not %q", o.Type)
 	case o.Type == v3.LifecycleDocker && len(o.Buildpacks) > 0:
-		return usage("--app-type docker goes without -b: an image is not staged")
+		return console.UsageError("--app-type docker goes without -b: an image is not staged")
 	case o.Type == v3.LifecycleDocker:
 		body.Lifecycle = &v3.Lifecycle{Type: v3.LifecycleDocker}
 	}
@@ -243,11 +244,11 @@ func runCreateApp(ctx context.Context, o createAppOptions, ask *client.Client, o
 	}
 	_, err = ask.Apps().Create(ctx, body)
 	if e := (*client.Error)(nil); errors.As(err, &e) && taken(e) {
-		out.say("App %s exists already", o.Name)
+		out.Say("App %s exists already", o.Name)
 		return nil
 	}
 	if err == nil {
-		out.say("Created app %s", o.Name)
+		out.Say("Created app %s", o.Name)
 	}
 	return err
 }
@@ -260,12 +261,12 @@ func taken(e *client.Error) bool {
 func applyManifestCommand(g *global) *cli.Command {
 	return g.command(verb{
 		name: "apply-manifest", category: "Push", usage: "apply a manifest: create and change apps, push nothing", flags: manifestFlags(),
-	}, func(c *cli.Context, ask *client.Client, out *console) error {
+	}, func(c *cli.Context, ask *client.Client, out *console.Console) error {
 		return runApplyManifest(c.Context, manifestOptionsOf(c), ask, out)
 	})
 }
 
-func runApplyManifest(ctx context.Context, o manifestOptions, ask *client.Client, out *console) error {
+func runApplyManifest(ctx context.Context, o manifestOptions, ask *client.Client, out *console.Console) error {
 	m, file, err := loadManifest(o, out)
 	if err != nil {
 		return err
@@ -277,6 +278,6 @@ func runApplyManifest(ctx context.Context, o manifestOptions, ask *client.Client
 	if err := apply(ctx, ask, out, applied{space: home, manifest: m, file: file, diff: true}); err != nil {
 		return err
 	}
-	out.say("Applied %s", file)
+	out.Say("Applied %s", file)
 	return nil
 }

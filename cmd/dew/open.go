@@ -14,6 +14,7 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"github.com/dewrun/dew/api/v3"
+	"github.com/dewrun/dew/cli/console"
 )
 
 func openCommand(g *global) *cli.Command {
@@ -43,9 +44,9 @@ func runOpen(ctx context.Context, o openOptions, w where) error {
 	}
 	i := slices.IndexFunc(routes, func(r v3.Route) bool { return r.Protocol != "tcp" && r.Host != "*" })
 	if i < 0 {
-		return &failure{
-			status: statusFailed, err: fmt.Errorf("app %s has no HTTP route", a.Name),
-			todo: fmt.Sprintf("map one: dew map-route %s DOMAIN --hostname %s (dew domains lists the domains)", a.Name, a.Name),
+		return &console.Failure{
+			Status: console.StatusFailed, Err: fmt.Errorf("app %s has no HTTP route", a.Name),
+			Todo: fmt.Sprintf("map one: dew map-route %s DOMAIN --hostname %s (dew domains lists the domains)", a.Name, a.Name),
 		}
 	}
 	status, err := w.ask.Daemon().Status(ctx)
@@ -56,12 +57,12 @@ func runOpen(ctx context.Context, o openOptions, w where) error {
 	if err != nil {
 		return err
 	}
-	fmt.Fprintln(w.out.out, address)
+	fmt.Fprintln(w.out.Out, address)
 	if a.State != v3.AppStarted {
-		w.out.warn(fmt.Sprintf("app %s is stopped: dew start %s", a.Name, a.Name))
+		w.out.Warn(fmt.Sprintf("app %s is stopped: dew start %s", a.Name, a.Name))
 	}
 	if err := browse(address); err != nil {
-		w.out.warn(fmt.Sprintf("cannot open a browser: %v", err))
+		w.out.Warn(fmt.Sprintf("cannot open a browser: %v", err))
 	}
 	return nil
 }
@@ -79,7 +80,7 @@ func appURL(r v3.Route, router, path string) (string, error) {
 	}
 	below, err := url.Parse(path)
 	if err != nil || below.Host != "" || below.Scheme != "" {
-		return "", usage("--path: %q is not a path, such as /health", path)
+		return "", console.UsageError("--path: %q is not a path, such as /health", path)
 	}
 	address = address.JoinPath(below.Path)
 	if address.Path == "" {

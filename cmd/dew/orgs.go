@@ -11,6 +11,7 @@ import (
 
 	"github.com/dewrun/dew/api/client"
 	"github.com/dewrun/dew/api/v3"
+	"github.com/dewrun/dew/cli/console"
 )
 
 func orgCommands(g *global) []*cli.Command {
@@ -58,7 +59,7 @@ func findOrg(ctx context.Context, w where, name string) (v3.Organization, error)
 	case !isMissing(err):
 		return o, err
 	case name == "":
-		return o, &failure{status: statusFailed, err: errors.New("no org is targeted"), todo: "dew target -o ORG; dew orgs lists them"}
+		return o, &console.Failure{Status: console.StatusFailed, Err: errors.New("no org is targeted"), Todo: "dew target -o ORG; dew orgs lists them"}
 	}
 	all, lerr := w.ask.Orgs().List(ctx)
 	if lerr != nil {
@@ -93,16 +94,16 @@ func runOrgs(ctx context.Context, w where) error {
 	table := [][]string{{"name", "spaces", "targeted"}}
 	for i, o := range orgs {
 		rows[i] = orgRow{GUID: o.GUID, Name: o.Name, Spaces: counts[o.GUID], Targeted: o.GUID == now.OrgGUID}
-		table = append(table, []string{o.Name, fmt.Sprint(counts[o.GUID]), yes(rows[i].Targeted)})
+		table = append(table, []string{o.Name, fmt.Sprint(counts[o.GUID]), console.YesNo(rows[i].Targeted)})
 	}
-	if w.out.json {
-		return w.out.encode(rows)
+	if w.out.JSON {
+		return w.out.Encode(rows)
 	}
 	if len(rows) == 0 {
-		w.out.say("There are no orgs that you may see")
+		w.out.Say("There are no orgs that you may see")
 		return nil
 	}
-	return w.out.table(table)
+	return w.out.Table(table)
 }
 
 type orgOptions struct {
@@ -126,7 +127,7 @@ func runOrg(ctx context.Context, o orgOptions, w where) error {
 		return err
 	}
 	if o.GUID {
-		fmt.Fprintln(w.out.out, org.GUID)
+		fmt.Fprintln(w.out.Out, org.GUID)
 		return nil
 	}
 	spaces, err := w.ask.Orgs().SpacesOf(ctx, org.GUID)
@@ -137,7 +138,7 @@ func runOrg(ctx context.Context, o orgOptions, w where) error {
 	if err != nil {
 		return err
 	}
-	v := orgView{GUID: org.GUID, Name: org.Name, Domains: []string{}, Spaces: namesOf(spaces, func(s v3.Space) string { return s.Name })}
+	v := orgView{GUID: org.GUID, Name: org.Name, Domains: []string{}, Spaces: console.Names(spaces, func(s v3.Space) string { return s.Name })}
 	for _, d := range domains {
 		of, shared := d.Relationships.Organization.ID(), d.Relationships.SharedOrganizations.Data
 		if of == "" || of == org.GUID || slices.Contains(shared, v3.GUID{GUID: org.GUID}) {
@@ -150,10 +151,10 @@ func runOrg(ctx context.Context, o orgOptions, w where) error {
 	if v.Segment, err = segmentAt(ctx, client.OrgSegment(org.GUID), w); err != nil {
 		return err
 	}
-	if w.out.json {
-		return w.out.encode(v)
+	if w.out.JSON {
+		return w.out.Encode(v)
 	}
-	return w.out.facts([][]string{
+	return w.out.Facts([][]string{
 		{"name:", v.Name}, {"spaces:", strings.Join(v.Spaces, ", ")}, {"domains:", strings.Join(v.Domains, ", ")}, {"quota:", v.Quota}, {"isolation segment:", v.Segment},
 	})
 }
@@ -167,13 +168,13 @@ func runCreateOrg(ctx context.Context, name, quota string, w where) error {
 	}
 	_, err := w.ask.Orgs().Create(ctx, name)
 	if isTaken(err) {
-		w.out.say("Org %s exists already", name)
+		w.out.Say("Org %s exists already", name)
 		return nil
 	}
 	if err != nil {
 		return fmt.Errorf("cannot create org %s: %w", name, err)
 	}
-	w.out.say("Created org %s; dew create-space NAME -o %s makes a space in it", name, name)
+	w.out.Say("Created org %s; dew create-space NAME -o %s makes a space in it", name, name)
 	if quota == "" {
 		return nil
 	}
@@ -200,29 +201,29 @@ func runRenameOrg(ctx context.Context, name, to string, w where) error {
 			return err
 		}
 	}
-	w.out.say("Renamed org %s to %s", name, to)
+	w.out.Say("Renamed org %s to %s", name, to)
 	return nil
 }
 
 // runDeleteOrg deletes an org; one that is not there is fine.
 func runDeleteOrg(ctx context.Context, o deleteOptions, w where) error {
 	if !o.Force {
-		if yes, err := w.out.confirm(ctx, "Delete org "+o.Name+" with all its spaces and apps"); err != nil || !yes {
+		if yes, err := w.out.Confirm(ctx, "Delete org "+o.Name+" with all its spaces and apps"); err != nil || !yes {
 			return err
 		}
 	}
 	org, err := w.ask.Orgs().ByName(ctx, o.Name)
 	if isMissing(err) {
-		w.out.say("There is no org %s", o.Name)
+		w.out.Say("There is no org %s", o.Name)
 		return nil
 	}
 	if err != nil {
 		return err
 	}
-	defer w.out.wait("Deleting org %s", o.Name).end()
+	defer w.out.Wait("Deleting org %s", o.Name).End()
 	if err := w.ask.Orgs().Delete(ctx, org.GUID); err != nil {
 		return fmt.Errorf("cannot delete org %s: %w", o.Name, err)
 	}
-	w.out.say("Deleted org %s", o.Name)
+	w.out.Say("Deleted org %s", o.Name)
 	return w.forget(ctx, func(p place) bool { return p.OrgGUID == org.GUID })
 }

@@ -6,7 +6,7 @@ import (
 	"strings"
 	"testing"
 
-	v3 "github.com/dewrun/dew/api/v3"
+	"github.com/dewrun/dew/api/v3"
 )
 
 func TestTarget(t *testing.T) {

@@ -12,21 +12,22 @@ import (
 
 	"github.com/dewrun/dew/api/client"
 	"github.com/dewrun/dew/api/v3"
+	"github.com/dewrun/dew/cli/console"
 )
 
 func packageCommands(g *global) []*cli.Command {
 	return []*cli.Command{
 		g.command(verb{name: "packages", args: "APP", category: "Apps", usage: "list what was pushed for an app, newest first", flags: []cli.Flag{jsonFlag()}},
-			func(c *cli.Context, ask *client.Client, out *console) error {
+			func(c *cli.Context, ask *client.Client, out *console.Console) error {
 				return runPackages(c.Context, c.Args().First(), ask, out)
 			}),
 		g.command(verb{
 			name: "create-package", args: "APP", category: "Push", usage: "upload files for an app without staging them",
 			about: "Example:\n   dew create-package shop -p build/",
 			flags: []cli.Flag{&cli.StringFlag{Name: "p", Value: ".", Usage: "`path` of a folder, or of a zip, jar or war"}, &cli.StringFlag{Name: "docker-image", Aliases: []string{"o"}, Usage: "`image` instead of files, such as host:port/repository:tag"}, jsonFlag()},
-		}, func(c *cli.Context, ask *client.Client, out *console) error {
+		}, func(c *cli.Context, ask *client.Client, out *console.Console) error {
 			if c.IsSet("p") && c.IsSet("docker-image") {
-				return usage("-p and --docker-image exclude each other")
+				return console.UsageError("-p and --docker-image exclude each other")
 			}
 			return runCreatePackage(c.Context, packageOptions{App: c.Args().First(), Path: c.String("p"), Image: c.String("docker-image")}, ask, out)
 		}),
@@ -34,13 +35,13 @@ func packageCommands(g *global) []*cli.Command {
 			name: "stage-package", alias: "stage", args: "APP", category: "Push", usage: "make a droplet of a package, and do not run it yet",
 			about: "Example:\n   dew stage-package shop",
 			flags: []cli.Flag{&cli.StringFlag{Name: "package-guid", DefaultText: "the newest", Usage: "`guid` of the package"}, jsonFlag()},
-		}, func(c *cli.Context, ask *client.Client, out *console) error {
+		}, func(c *cli.Context, ask *client.Client, out *console.Console) error {
 			return runStagePackage(c.Context, c.Args().First(), c.String("package-guid"), ask, out)
 		}),
 		g.command(verb{
 			name: "set-droplet", args: "APP DROPLET_GUID", category: "Apps", usage: "say which droplet an app runs from its next start on",
 			about: "dew droplets APP lists those that there are.",
-		}, func(c *cli.Context, ask *client.Client, out *console) error {
+		}, func(c *cli.Context, ask *client.Client, out *console.Console) error {
 			return runSetDroplet(c.Context, c.Args().Get(0), c.Args().Get(1), ask, out)
 		}),
 		g.command(verb{
@@ -50,7 +51,7 @@ func packageCommands(g *global) []*cli.Command {
 				&cli.StringFlag{Name: "droplet", DefaultText: "the one that the app runs", Usage: "`guid` of the droplet"},
 				&cli.StringFlag{Name: "path", Aliases: []string{"p"}, Usage: "`path` of the file (default: droplet_GUID.tgz)"},
 			},
-		}, func(c *cli.Context, ask *client.Client, out *console) error {
+		}, func(c *cli.Context, ask *client.Client, out *console.Console) error {
 			return runDownloadDroplet(c.Context, downloadOptions{App: c.Args().First(), Droplet: c.String("droplet"), Path: c.String("path")}, ask, out)
 		}),
 		g.commandAt(verb{
@@ -76,7 +77,7 @@ type packageRow struct {
 	CreatedAt time.Time `json:"created_at"`
 }
 
-func runPackages(ctx context.Context, name string, ask *client.Client, out *console) error {
+func runPackages(ctx context.Context, name string, ask *client.Client, out *console.Console) error {
 	a, err := findApp(ctx, ask, name)
 	if err != nil {
 		return err
@@ -90,7 +91,7 @@ func runPackages(ctx context.Context, name string, ask *client.Client, out *cons
 		r := packageRow{GUID: p.GUID, State: p.State, Type: p.Type, CreatedAt: p.CreatedAt.Time}
 		rows, table = append(rows, r), append(table, []string{r.GUID, strings.ToLower(r.State), r.Type, r.CreatedAt.Local().Format(time.DateTime)})
 	}
-	return listed{rows: rows, table: table, none: "App " + a.Name + " has no packages"}.show(out)
+	return console.List{Rows: rows, Table: table, Empty: "App " + a.Name + " has no packages"}.Show(out)
 }
 
 type packageOptions struct {
@@ -98,7 +99,7 @@ type packageOptions struct {
 	Image     string // empty: files
 }
 
-func runCreatePackage(ctx context.Context, o packageOptions, ask *client.Client, out *console) error {
+func runCreatePackage(ctx context.Context, o packageOptions, ask *client.Client, out *console.Console) error {
 	a, err := findApp(ctx, ask, o.App)
 	if err != nil {
 		return err
@@ -107,15 +108,15 @@ func runCreatePackage(ctx context.Context, o packageOptions, ask *client.Client,
 	if err != nil {
 		return err
 	}
-	if out.json {
-		return out.encode(p)
+	if out.JSON {
+		return out.Encode(p)
 	}
-	out.say("Created package %s of app %s", p.GUID, a.Name)
+	out.Say("Created package %s of app %s", p.GUID, a.Name)
 	return nil
 }
 
 // send gives an app a new package.
-func (o packageOptions) send(ctx context.Context, a v3.App, ask *client.Client, out *console) (v3.Package, error) {
+func (o packageOptions) send(ctx context.Context, a v3.App, ask *client.Client, out *console.Console) (v3.Package, error) {
 	if o.Image != "" {
 		return ask.Bits().CreateImagePackage(ctx, a.GUID, v3.DockerData{Image: o.Image})
 	}
@@ -127,7 +128,7 @@ func (o packageOptions) send(ctx context.Context, a v3.App, ask *client.Client, 
 	return p, errors.Join(err, b.close())
 }
 
-func runStagePackage(ctx context.Context, name, pkg string, ask *client.Client, out *console) error {
+func runStagePackage(ctx context.Context, name, pkg string, ask *client.Client, out *console.Console) error {
 	a, err := findApp(ctx, ask, name)
 	if err != nil {
 		return err
@@ -143,10 +144,10 @@ func runStagePackage(ctx context.Context, name, pkg string, ask *client.Client, 
 	if err != nil {
 		return err
 	}
-	if out.json {
-		return out.encode(map[string]string{"droplet": d})
+	if out.JSON {
+		return out.Encode(map[string]string{"droplet": d})
 	}
-	out.say("Staged droplet %s of app %s (dew set-droplet %s %s makes it the one to run)", d, a.Name, a.Name, d)
+	out.Say("Staged droplet %s of app %s (dew set-droplet %s %s makes it the one to run)", d, a.Name, a.Name, d)
 	return nil
 }
 
@@ -158,7 +159,7 @@ func newestPackage(ctx context.Context, a v3.App, ask *client.Client) (v3.Packag
 	return p, err
 }
 
-func runSetDroplet(ctx context.Context, name, droplet string, ask *client.Client, out *console) error {
+func runSetDroplet(ctx context.Context, name, droplet string, ask *client.Client, out *console.Console) error {
 	a, err := findApp(ctx, ask, name)
 	if err != nil {
 		return err
@@ -166,13 +167,13 @@ func runSetDroplet(ctx context.Context, name, droplet string, ask *client.Client
 	if err := ask.Bits().SetDroplet(ctx, a.GUID, droplet); err != nil {
 		return fmt.Errorf("cannot set the droplet of %s: %w", a.Name, err)
 	}
-	out.say("App %s runs droplet %s from its next start on (dew restart %s)", a.Name, droplet, a.Name)
+	out.Say("App %s runs droplet %s from its next start on (dew restart %s)", a.Name, droplet, a.Name)
 	return nil
 }
 
 type downloadOptions struct{ App, Droplet, Path string }
 
-func runDownloadDroplet(ctx context.Context, o downloadOptions, ask *client.Client, out *console) error {
+func runDownloadDroplet(ctx context.Context, o downloadOptions, ask *client.Client, out *console.Console) error {
 	a, err := findApp(ctx, ask, o.App)
 	if err != nil {
 		return err
@@ -194,12 +195,12 @@ func runDownloadDroplet(ctx context.Context, o downloadOptions, ask *client.Clie
 	if err != nil {
 		return fmt.Errorf("cannot write the droplet: %w", err)
 	}
-	defer out.wait("Downloading droplet %s", o.Droplet).end()
+	defer out.Wait("Downloading droplet %s", o.Droplet).End()
 	err = ask.Bits().DownloadDroplet(ctx, o.Droplet, f)
 	if err = errors.Join(err, f.Close()); err != nil {
 		return errors.Join(err, os.Remove(o.Path)) // a part of it is of no use
 	}
-	out.say("Wrote %s", o.Path)
+	out.Say("Wrote %s", o.Path)
 	return nil
 }
 
@@ -213,9 +214,9 @@ type sourceOptions struct {
 func runCopySource(ctx context.Context, o sourceOptions, w where) error {
 	switch {
 	case o.Org != "" && o.Space == "":
-		return usage("--organization goes with --space")
+		return console.UsageError("--organization goes with --space")
 	case o.NoRestart && o.Deploy.gradual():
-		return usage("--strategy and --no-restart exclude each other")
+		return console.UsageError("--strategy and --no-restart exclude each other")
 	}
 	if err := o.Deploy.check(); err != nil {
 		return err
@@ -236,7 +237,7 @@ func runCopySource(ctx context.Context, o sourceOptions, w where) error {
 	if err != nil {
 		return fmt.Errorf("cannot copy the files of %s to %s: %w", from.Name, to.Name, err)
 	}
-	w.out.say("Copied the files of app %s to app %s", from.Name, to.Name)
+	w.out.Say("Copied the files of app %s to app %s", from.Name, to.Name)
 	if o.NoRestart {
 		return nil
 	}

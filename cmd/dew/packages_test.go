@@ -6,7 +6,7 @@ import (
 	"path/filepath"
 	"testing"
 
-	v3 "github.com/dewrun/dew/api/v3"
+	"github.com/dewrun/dew/api/v3"
 )
 
 // bitsRoutes answers about packages, droplets, checks and flags.

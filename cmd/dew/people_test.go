@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"github.com/dewrun/dew/api/client"
-	v3 "github.com/dewrun/dew/api/v3"
+	"github.com/dewrun/dew/api/v3"
 )
 
 // people are the orgs, spaces, users, roles, clients and tokens of a daemon.

@@ -11,6 +11,7 @@ import (
 
 	"github.com/dewrun/dew/api/client"
 	"github.com/dewrun/dew/api/v3"
+	"github.com/dewrun/dew/cli/console"
 )
 
 func psCommand(g *global) *cli.Command {
@@ -19,7 +20,7 @@ func psCommand(g *global) *cli.Command {
 		about: "One row for the process and one for each sidecar of an instance. The crashes are those that this process or sidecar caused, as far as dewd keeps their records.\n\n" +
 			"Examples:\n   dew ps\n   dew ps shop --json",
 		flags: []cli.Flag{&cli.BoolFlag{Name: "all", Aliases: []string{"a"}, Usage: "list stopped apps as well", DisableDefaultText: true}, jsonFlag()},
-	}, func(c *cli.Context, ask *client.Client, out *console) error {
+	}, func(c *cli.Context, ask *client.Client, out *console.Console) error {
 		return runPS(c.Context, psOptions{Name: c.Args().First(), All: c.Bool("all")}, ask, out)
 	})
 }
@@ -45,7 +46,7 @@ type psRow struct {
 	NextStart  time.Time `json:"next_start,omitzero"`
 }
 
-func runPS(ctx context.Context, o psOptions, ask *client.Client, out *console) error {
+func runPS(ctx context.Context, o psOptions, ask *client.Client, out *console.Console) error {
 	apps, stopped, err := psApps(ctx, o, ask)
 	if err != nil {
 		return err
@@ -58,23 +59,23 @@ func runPS(ctx context.Context, o psOptions, ask *client.Client, out *console) e
 		}
 		rows = append(rows, some...)
 	}
-	if out.json {
-		return out.encode(rows)
+	if out.JSON {
+		return out.Encode(rows)
 	}
 	if len(rows) > 0 {
-		if err := out.table(psTable(rows, time.Now())); err != nil {
+		if err := out.Table(psTable(rows, time.Now())); err != nil {
 			return err
 		}
 	}
 	switch {
 	case stopped == 1:
-		out.say("1 app is stopped: dew ps -a lists it")
+		out.Say("1 app is stopped: dew ps -a lists it")
 	case stopped > 1:
-		out.say("%d apps are stopped: dew ps -a lists them", stopped)
+		out.Say("%d apps are stopped: dew ps -a lists them", stopped)
 	case len(apps) == 0:
-		out.say("There are no apps yet; dew push makes one")
+		out.Say("There are no apps yet; dew push makes one")
 	case len(rows) == 0:
-		out.say("There are no instances: dew scale sets how many there are")
+		out.Say("There are no instances: dew scale sets how many there are")
 	}
 	return nil
 }
@@ -144,7 +145,7 @@ func psOfProcess(ctx context.Context, base psRow, guid string, ask *client.Clien
 	if err != nil {
 		return nil, err
 	}
-	names := append([]string{""}, namesOf(sidecars, func(s v3.Sidecar) string { return s.Name })...)
+	names := append([]string{""}, console.Names(sidecars, func(s v3.Sidecar) string { return s.Name })...)
 	var rows []psRow
 	for _, s := range stats {
 		for _, name := range names {
@@ -190,14 +191,14 @@ func psTable(rows []psRow, now time.Time) [][]string {
 			name += " (" + r.Generation + ")"
 		}
 		if r.Memory != nil {
-			memory = bytesText(*r.Memory) + " of " + bytesText(r.MemoryMax)
+			memory = console.Bytes(*r.Memory) + " of " + console.Bytes(r.MemoryMax)
 		}
 		if r.Crashes != nil {
 			crashes = strconv.Itoa(*r.Crashes)
 		}
 		details := r.Details
 		if !r.NextStart.IsZero() && r.State != v3.StateRunning {
-			details = strings.TrimPrefix(details+"; "+nextStart(r.NextStart, now), "; ")
+			details = strings.TrimPrefix(details+"; "+console.NextStart(r.NextStart, now), "; ")
 		}
 		table = append(table, []string{
 			r.App, r.Process + "/" + strconv.Itoa(r.Index), name, strings.ToLower(r.State),

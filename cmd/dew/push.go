@@ -15,6 +15,7 @@ import (
 	"github.com/dewrun/dew/api/client"
 	"github.com/dewrun/dew/api/v3"
 	"github.com/dewrun/dew/app"
+	"github.com/dewrun/dew/cli/console"
 )
 
 type pushOptions struct {
@@ -72,12 +73,12 @@ func pushCommands(g *global) []*cli.Command {
 		g.command(verb{
 			name: "push", alias: "p", args: "[APP]", category: "Push", usage: "push an app: apply its manifest, send its files, stage, start, wait until it runs", flags: flags,
 			about: "Without -f the manifest is manifest.yml of this folder, if there is one. Files that the daemon has are not sent again, and files that did not change are not staged again. CF_STAGING_TIMEOUT and CF_STARTUP_TIMEOUT are minutes (default 15 and 5).\n\nExamples:\n   dew push\n   dew push shop -p build/libs/shop.jar -m 512M -i 2\n   dew push shop -f manifest.yml --var env=test --no-start\n   dew push --build --watch",
-		}, func(c *cli.Context, ask *client.Client, out *console) error {
+		}, func(c *cli.Context, ask *client.Client, out *console.Console) error {
 			if c.Bool("watch") && c.IsSet("droplet") {
-				return usage("--watch and --droplet exclude each other: no file is looked at")
+				return console.UsageError("--watch and --droplet exclude each other: no file is looked at")
 			}
 			if c.Bool("build") && (c.IsSet("droplet") || c.IsSet("o")) {
-				return usage("--build goes with neither --droplet nor --docker-image: nothing is built")
+				return console.UsageError("--build goes with neither --droplet nor --docker-image: nothing is built")
 			}
 			if c.Bool("watch") {
 				return watchPush(c.Context, pushOptionsOf(c), ask, out)
@@ -113,7 +114,7 @@ func pushOptionsOf(c *cli.Context) pushOptions {
 
 // runPush brings the apps of a manifest, or the one that the options name, from
 // files to running instances.
-func runPush(ctx context.Context, o pushOptions, ask *client.Client, out *console) error {
+func runPush(ctx context.Context, o pushOptions, ask *client.Client, out *console.Console) error {
 	if err := o.build(ctx, out); err != nil {
 		return err
 	}
@@ -121,7 +122,7 @@ func runPush(ctx context.Context, o pushOptions, ask *client.Client, out *consol
 }
 
 // pushBuilt is runPush after the build.
-func pushBuilt(ctx context.Context, o pushOptions, ask *client.Client, out *console) error {
+func pushBuilt(ctx context.Context, o pushOptions, ask *client.Client, out *console.Console) error {
 	if err := errors.Join(o.checkStrategy(), o.checkDroplet()); err != nil {
 		return err
 	}
@@ -133,8 +134,8 @@ func pushBuilt(ctx context.Context, o pushOptions, ask *client.Client, out *cons
 	if err != nil {
 		return err
 	}
-	if out.json {
-		return out.encode(views)
+	if out.JSON {
+		return out.Encode(views)
 	}
 	for _, v := range views {
 		v.print(out)
@@ -150,7 +151,7 @@ type pushed struct {
 }
 
 // pushAll applies a manifest and pushes its apps, one after the other.
-func pushAll(ctx context.Context, o pushOptions, p pushed, ask *client.Client, out *console) ([]appView, error) {
+func pushAll(ctx context.Context, o pushOptions, p pushed, ask *client.Client, out *console.Console) ([]appView, error) {
 	p.manifest.Applications = p.manifest.StartOrder()
 	// Before anything is applied: an app without files shall not come into being.
 	targets, err := gatherAll(ctx, o, p.manifest, p.file, out)
@@ -208,7 +209,7 @@ func (t target) close() error {
 }
 
 // gatherAll finds the files of every app of a push.
-func gatherAll(ctx context.Context, o pushOptions, m app.Manifest, file string, out *console) ([]target, error) {
+func gatherAll(ctx context.Context, o pushOptions, m app.Manifest, file string, out *console.Console) ([]target, error) {
 	var all []target
 	for i := range m.Applications {
 		t := target{app: &m.Applications[i], manifest: file}
@@ -223,12 +224,12 @@ func gatherAll(ctx context.Context, o pushOptions, m app.Manifest, file string, 
 	return all, nil
 }
 
-func pushOne(ctx context.Context, o pushOptions, t target, ask *client.Client, out *console) (appView, error) {
+func pushOne(ctx context.Context, o pushOptions, t target, ask *client.Client, out *console.Console) (appView, error) {
 	a, err := findApp(ctx, ask, t.app.Name)
 	if err != nil {
 		return appView{}, err
 	}
-	out.say("Pushing app %s…", a.Name)
+	out.Say("Pushing app %s…", a.Name)
 	if o.Droplet != "" {
 		if err := t.awaitDependencies(ctx, ask, out); err != nil {
 			return appView{}, err
@@ -269,7 +270,7 @@ func (t target) bitsPath(o pushOptions) string {
 
 // pushManifest is the manifest that is to be applied: from a file or made up, with
 // what the flags say over it.
-func pushManifest(o pushOptions, out *console) (app.Manifest, string, error) {
+func pushManifest(o pushOptions, out *console.Console) (app.Manifest, string, error) {
 	o.Manifest.Name = o.Name
 	m, file, err := loadManifest(o.Manifest, out)
 	if err != nil {
@@ -277,7 +278,7 @@ func pushManifest(o pushOptions, out *console) (app.Manifest, string, error) {
 	}
 	if file == "" {
 		if o.Name == "" {
-			return m, "", usage("push needs the name of an app, such as dew push my-app, or a manifest (manifest.yml here, or -f)")
+			return m, "", console.UsageError("push needs the name of an app, such as dew push my-app, or a manifest (manifest.yml here, or -f)")
 		}
 		m.Applications = []app.ManifestApp{{Name: o.Name}}
 	}
@@ -285,7 +286,7 @@ func pushManifest(o pushOptions, out *console) (app.Manifest, string, error) {
 		return m, "", err
 	}
 	if len(m.Applications) > 1 && o.changesOneApp() {
-		return m, "", usage("flags that change an app need the name of one: %s has %d", file, len(m.Applications))
+		return m, "", console.UsageError("flags that change an app need the name of one: %s has %d", file, len(m.Applications))
 	}
 	for i := range m.Applications {
 		if err := o.override(&m.Applications[i]); err != nil {
@@ -312,7 +313,7 @@ func chosen(all []app.ManifestApp, name string) ([]app.ManifestApp, error) {
 		all[0].Name = name
 		return all, nil
 	}
-	return nil, usage("the manifest has no app %q, it has %s", name, strings.Join(names, ", "))
+	return nil, console.UsageError("the manifest has no app %q, it has %s", name, strings.Join(names, ", "))
 }
 
 func (o pushOptions) changesOneApp() bool {
@@ -361,7 +362,7 @@ func (o pushOptions) overrideHealth(web *app.ManifestProcess) error {
 	case "port", "http", "process":
 		web.HealthCheckType = &o.Health
 	default:
-		return usage("-u: %q is not one of port, http, process", o.Health)
+		return console.UsageError("-u: %q is not one of port, http, process", o.Health)
 	}
 	if o.Endpoint != "" {
 		web.HealthCheckHTTPEndpoint = &o.Endpoint
@@ -370,7 +371,7 @@ func (o pushOptions) overrideHealth(web *app.ManifestProcess) error {
 		return nil
 	}
 	if *o.Timeout < 1 {
-		return usage("-t: %d is less than 1 second", *o.Timeout)
+		return console.UsageError("-t: %d is less than 1 second", *o.Timeout)
 	}
 	d := time.Duration(*o.Timeout) * time.Second
 	web.Timeout = &d
@@ -379,7 +380,7 @@ func (o pushOptions) overrideHealth(web *app.ManifestProcess) error {
 
 func (o pushOptions) overrideRoutes(a *app.ManifestApp) error {
 	if o.NoRoute && o.RandomRoute {
-		return usage("--no-route and --random-route exclude each other")
+		return console.UsageError("--no-route and --random-route exclude each other")
 	}
 	if o.NoRoute {
 		a.NoRoute, a.RandomRoute, a.Routes = true, false, nil
@@ -392,7 +393,7 @@ func (o pushOptions) overrideRoutes(a *app.ManifestApp) error {
 }
 
 // sendBits gives the app a new package with these files.
-func sendBits(ctx context.Context, a v3.App, b *bits, ask *client.Client, out *console) (v3.Package, error) {
+func sendBits(ctx context.Context, a v3.App, b *bits, ask *client.Client, out *console.Console) (v3.Package, error) {
 	known, unknown, err := b.compare(ctx, ask, out)
 	if err != nil {
 		return v3.Package{}, err
@@ -404,7 +405,7 @@ func sendBits(ctx context.Context, a v3.App, b *bits, ask *client.Client, out *c
 	if pkg, err = upload(ctx, shipment{pkg: pkg.GUID, known: known, unknown: unknown}, ask, out); err != nil {
 		return pkg, err
 	}
-	defer out.wait("Waiting until dewd has stored the files of app %s", a.Name).end()
+	defer out.Wait("Waiting until dewd has stored the files of app %s", a.Name).End()
 	return pkg, waitReady(ctx, &pkg, ask)
 }
 
@@ -415,24 +416,24 @@ type shipment struct {
 	unknown []file
 }
 
-func upload(ctx context.Context, s shipment, ask *client.Client, out *console) (v3.Package, error) {
+func upload(ctx context.Context, s shipment, ask *client.Client, out *console.Console) (v3.Package, error) {
 	if len(s.unknown) == 0 {
-		out.say("All %d files are known already; nothing to upload", len(s.known))
+		out.Say("All %d files are known already; nothing to upload", len(s.known))
 		return ask.Bits().UploadPackage(ctx, s.pkg, s.known, nil)
 	}
 	var size int64
 	for _, f := range s.unknown {
 		size += f.size
 	}
-	out.say("Uploading %d of %d files, %s", len(s.unknown), len(s.unknown)+len(s.known), bytesText(size))
+	out.Say("Uploading %d of %d files, %s", len(s.unknown), len(s.unknown)+len(s.known), console.Bytes(size))
 	var progress io.Writer = io.Discard
-	if out.drawn && size > 0 {
-		bar := progressbar.NewOptions64(size, progressbar.OptionSetWriter(out.err), progressbar.OptionShowBytes(true),
+	if out.ErrTerminal && size > 0 {
+		bar := progressbar.NewOptions64(size, progressbar.OptionSetWriter(out.Err), progressbar.OptionShowBytes(true),
 			progressbar.OptionSetWidth(30), progressbar.OptionThrottle(100*time.Millisecond), progressbar.OptionClearOnFinish())
 		defer bar.Finish() //nolint:errcheck // a bar that cannot be drawn is nobody's error
 		progress = bar
 	} else {
-		defer out.wait("Uploading").end()
+		defer out.Wait("Uploading").End()
 	}
 	return ask.Bits().UploadPackage(ctx, s.pkg, s.known, func(w io.Writer) error { return writeZip(w, s.unknown, progress) })
 }

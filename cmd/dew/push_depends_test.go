@@ -5,7 +5,7 @@ import (
 	"strings"
 	"testing"
 
-	v3 "github.com/dewrun/dew/api/v3"
+	"github.com/dewrun/dew/api/v3"
 )
 
 const dependentManifest = "applications:\n- name: shop\n  depends-on:\n  - db\n- name: db\n"

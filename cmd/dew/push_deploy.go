@@ -3,12 +3,13 @@ package main
 import (
 	"github.com/dewrun/dew/api/v3"
 	"github.com/dewrun/dew/app"
+	"github.com/dewrun/dew/cli/console"
 )
 
 // checkStrategy says what of a push does not fit together with its strategy.
 func (o pushOptions) checkStrategy() error {
 	if o.Deploy.gradual() && o.NoStart {
-		return usage("--strategy and --no-start exclude each other")
+		return console.UsageError("--strategy and --no-start exclude each other")
 	}
 	return o.Deploy.check()
 }
@@ -24,7 +25,7 @@ func (o pushOptions) scale(instances, memory, disk **int) error {
 		}
 		n, err := app.ParseMB(size.text)
 		if err != nil {
-			return usage("%s: %w", size.flag, err)
+			return console.UsageError("%s: %w", size.flag, err)
 		}
 		*size.mb = &n
 	}
@@ -32,7 +33,7 @@ func (o pushOptions) scale(instances, memory, disk **int) error {
 		return nil
 	}
 	if *o.Instances < 0 {
-		return usage("-i: %d is less than 0", *o.Instances)
+		return console.UsageError("-i: %d is less than 0", *o.Instances)
 	}
 	*instances = o.Instances
 	return nil

@@ -12,8 +12,9 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	v3 "github.com/dewrun/dew/api/v3"
+	"github.com/dewrun/dew/api/v3"
 	"github.com/dewrun/dew/app"
+	"github.com/dewrun/dew/cli/console"
 )
 
 // folder makes a folder of files by content; a name that ends with / is a folder.
@@ -117,7 +118,7 @@ func TestPushUnchanged(t *testing.T) {
 func TestPushDrawsProgress(t *testing.T) {
 	d := newDaemon(t)
 	var talk bytes.Buffer
-	c := &console{out: io.Discard, err: &talk, in: strings.NewReader(""), drawn: true}
+	c := &console.Console{Out: io.Discard, Err: &talk, In: strings.NewReader(""), ErrTerminal: true}
 	root := folder(t, map[string]string{"a": strings.Repeat("a", 1<<20)})
 	if err := newApp("dev", c).RunContext(t.Context(), []string{"dew", "--run", d.run, "push", "shop", "--no-manifest", "-p", root}); err != nil {
 		t.Fatal(err)

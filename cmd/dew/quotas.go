@@ -13,6 +13,7 @@ import (
 	"github.com/dewrun/dew/api/client"
 	"github.com/dewrun/dew/api/v3"
 	"github.com/dewrun/dew/app"
+	"github.com/dewrun/dew/cli/console"
 )
 
 const quotasCategory = "Quotas"
@@ -197,7 +198,7 @@ func runQuotas(ctx context.Context, o quotaOptions, w where) error {
 		}
 		table = append(table, append(row, allowed(q.Services.PaidServicesAllowed)))
 	}
-	return listed{rows: append([]v3.Quota{}, all...), table: table, none: "There are no quotas for " + o.of.noun + "s; dew create-" + o.of.noun + "-quota makes one"}.show(w.out)
+	return console.List{Rows: append([]v3.Quota{}, all...), Table: table, Empty: "There are no quotas for " + o.of.noun + "s; dew create-" + o.of.noun + "-quota makes one"}.Show(w.out)
 }
 
 func allowed(yes bool) string {
@@ -214,9 +215,9 @@ func (l limit) show(q v3.Quota) string {
 	case n == nil:
 		return "unlimited"
 	case l.amount == megabytes && *n != 0:
-		return mb(*n)
+		return console.Mebibytes(*n)
 	case l.amount == bytesPerSecond:
-		return bytesText(int64(*n))
+		return console.Bytes(int64(*n))
 	}
 	return strconv.Itoa(*n)
 }
@@ -235,8 +236,8 @@ func runQuota(ctx context.Context, o quotaOptions, w where) error {
 	if err != nil {
 		return err
 	}
-	if w.out.json {
-		return w.out.encode(q)
+	if w.out.JSON {
+		return w.out.Encode(q)
 	}
 	table := [][]string{{"name:", q.Name}}
 	for _, l := range limits {
@@ -247,7 +248,7 @@ func runQuota(ctx context.Context, o quotaOptions, w where) error {
 	if err != nil {
 		return err
 	}
-	return w.out.facts(append(table, []string{o.of.noun + "s:", strings.Join(who, ", ")}))
+	return w.out.Facts(append(table, []string{o.of.noun + "s:", strings.Join(who, ", ")}))
 }
 
 // holders are the names of the orgs or spaces that have a quota.
@@ -284,13 +285,13 @@ func (o quotaOptions) change(isNew bool) (v3.ChangeQuota, error) {
 		}
 		n, err := l.parse(text)
 		if err != nil {
-			return q, usage("%s: %w", dashed(l.flag), err)
+			return q, console.UsageError("%s: %w", dashed(l.flag), err)
 		}
 		*l.set(&q) = n
 	}
 	allow, disallow := o.flags.Bool("allow-paid-service-plans"), o.flags.Bool("disallow-paid-service-plans")
 	if allow && disallow {
-		return q, usage("--allow-paid-service-plans and --disallow-paid-service-plans exclude each other")
+		return q, console.UsageError("--allow-paid-service-plans and --disallow-paid-service-plans exclude each other")
 	}
 	if isNew || allow || disallow {
 		q.Services.PaidServicesAllowed = &allow
@@ -355,12 +356,12 @@ func runUpdateQuota(ctx context.Context, o quotaOptions, w where) error {
 		return err
 	}
 	if body.Name = o.NewName; o.flags.NumFlags() == 0 {
-		return usage("update-%s-quota needs a flag that says what is to change", o.of.noun)
+		return console.UsageError("update-%s-quota needs a flag that says what is to change", o.of.noun)
 	}
 	if q, err = k.Update(ctx, w.ask, q.GUID, body); err != nil {
 		return fmt.Errorf("cannot change %s %s: %w", k.Noun, o.Name, err)
 	}
-	w.out.say("Changed %s %s", k.Noun, q.Name)
+	w.out.Say("Changed %s %s", k.Noun, q.Name)
 	return nil
 }
 
@@ -385,19 +386,19 @@ func runAssignQuota(ctx context.Context, o quotaOptions, w where) error {
 	to := client.Relation{Name: o.of.has, GUIDs: []string{guid}}
 	if o.Unset {
 		if has := q.Relationships.Spaces; has != nil && !slices.Contains(has.Data, v3.GUID{GUID: guid}) {
-			w.out.say("Space %s does not have quota %s", o.Place, o.Name)
+			w.out.Say("Space %s does not have quota %s", o.Place, o.Name)
 			return nil
 		}
 		if err := k.Unrelate(ctx, w.ask, q.GUID, to); err != nil {
 			return fmt.Errorf("cannot take quota %s from %s %s: %w", o.Name, o.of.noun, o.Place, err)
 		}
-		w.out.say("%s %s has no quota any more", title(o.of.noun), o.Place)
+		w.out.Say("%s %s has no quota any more", console.Capitalize(o.of.noun), o.Place)
 		return nil
 	}
 	if err := k.Relate(ctx, w.ask, q.GUID, to); err != nil {
 		return fmt.Errorf("cannot give quota %s to %s %s: %w", o.Name, o.of.noun, o.Place, err)
 	}
-	w.out.say("%s %s has quota %s now", title(o.of.noun), o.Place, o.Name)
+	w.out.Say("%s %s has quota %s now", console.Capitalize(o.of.noun), o.Place, o.Name)
 	return nil
 }
 

@@ -4,17 +4,14 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"strings"
 
 	"github.com/dewrun/dew/api/client"
 	"github.com/dewrun/dew/api/v3"
+	"github.com/dewrun/dew/cli/console"
 )
 
 // aRecord is what the help says of things that nothing comes of on one machine.
 const aRecord = "It is a record: kept and shown, and nothing is refused, filtered or placed by it."
-
-// title writes a noun as a sentence begins.
-func title(noun string) string { return strings.ToUpper(noun[:1]) + noun[1:] }
 
 // findOne finds one of a kind by name; the error offers a name that is near.
 func findOne[T any](ctx context.Context, k client.Kind[T], name string, ask *client.Client) (T, error) {
@@ -33,24 +30,24 @@ func findOne[T any](ctx context.Context, k client.Kind[T], name string, ask *cli
 func createOne[T any](ctx context.Context, k client.Kind[T], name string, body any, w where) error {
 	_, err := k.Create(ctx, w.ask, body)
 	if isTaken(err) {
-		w.out.say("%s %s exists already", title(k.Noun), name)
+		w.out.Say("%s %s exists already", console.Capitalize(k.Noun), name)
 		return nil
 	}
 	if err != nil {
 		return fmt.Errorf("cannot create %s %s: %w", k.Noun, name, err)
 	}
-	w.out.say("Created %s %s", k.Noun, name)
+	w.out.Say("Created %s %s", k.Noun, name)
 	return nil
 }
 
 // deleteOne deletes one of a kind; one that is not there is fine.
 func deleteOne[T any](ctx context.Context, k client.Kind[T], o deleteOptions, w where) error {
-	if ok, err := sure(ctx, w.out, o.Force, "Delete "+k.Noun+" "+o.Name); err != nil || !ok {
+	if ok, err := console.ConfirmUnless(ctx, w.out, o.Force, "Delete "+k.Noun+" "+o.Name); err != nil || !ok {
 		return err
 	}
 	one, err := k.ByName(ctx, w.ask, o.Name)
 	if isMissing(err) {
-		w.out.say("There is no %s %s", k.Noun, o.Name)
+		w.out.Say("There is no %s %s", k.Noun, o.Name)
 		return nil
 	}
 	if err != nil {
@@ -59,7 +56,7 @@ func deleteOne[T any](ctx context.Context, k client.Kind[T], o deleteOptions, w 
 	if err := k.Delete(ctx, w.ask, k.GUID(one)); err != nil {
 		return fmt.Errorf("cannot delete %s %s: %w", k.Noun, o.Name, err)
 	}
-	w.out.say("Deleted %s %s", k.Noun, o.Name)
+	w.out.Say("Deleted %s %s", k.Noun, o.Name)
 	return nil
 }
 

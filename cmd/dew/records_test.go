@@ -5,7 +5,8 @@ import (
 	"path/filepath"
 	"testing"
 
-	v3 "github.com/dewrun/dew/api/v3"
+	"github.com/dewrun/dew/api/v3"
+	"github.com/dewrun/dew/cli/console"
 )
 
 // changed fails the test when the last body of a call is another one.
@@ -48,8 +49,8 @@ func TestOrgQuotas(t *testing.T) {
 func TestSpaceQuotas(t *testing.T) {
 	d := newDaemon(t)
 	d.dew("create-space-quota", "tiny", "-m", "1G").must(t, 0, "Created space quota tiny")
-	if q := d.records.kept["/v3/space_quotas"][0]["relationships"]; compact(q) != `{"organization":{"data":{"guid":"org-1"}}}` {
-		t.Errorf("relationships are %s", compact(q))
+	if q := d.records.kept["/v3/space_quotas"][0]["relationships"]; console.CompactJSON(q) != `{"organization":{"data":{"guid":"org-1"}}}` {
+		t.Errorf("relationships are %s", console.CompactJSON(q))
 	}
 	d.dew("set-space-quota", "dev", "tiny").must(t, 0, "Space dev has quota tiny now")
 	d.dew("space-quota", "tiny").must(t, 0, "total memory:            1G", "spaces:                  dev")
@@ -130,9 +131,9 @@ func FuzzRules(f *testing.F) {
 		if err != nil {
 			return
 		}
-		again, err := parseRules([]byte(compact(rules)))
-		if err != nil || compact(again) != compact(rules) {
-			t.Errorf("%q was read as %s and then as %s, %v", s, compact(rules), compact(again), err)
+		again, err := parseRules([]byte(console.CompactJSON(rules)))
+		if err != nil || console.CompactJSON(again) != console.CompactJSON(rules) {
+			t.Errorf("%q was read as %s and then as %s, %v", s, console.CompactJSON(rules), console.CompactJSON(again), err)
 		}
 	})
 }

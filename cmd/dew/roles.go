@@ -12,6 +12,7 @@ import (
 
 	"github.com/dewrun/dew/api/client"
 	"github.com/dewrun/dew/api/v3"
+	"github.com/dewrun/dew/cli/console"
 )
 
 // origin of the users that the daemon keeps itself.
@@ -77,10 +78,10 @@ func parseRole(typed string, space bool) (string, error) {
 		what = "a space"
 	}
 	text := fmt.Sprintf("there is no role %q of %s: it is one of %s", typed, what, strings.Join(names, ", "))
-	if near := nearest(strings.ToLower(typed), namesOf(names, strings.ToLower)); near != "" {
+	if near := nearest(strings.ToLower(typed), console.Names(names, strings.ToLower)); near != "" {
 		text += fmt.Sprintf("; did you mean %s?", names[slices.IndexFunc(names, func(n string) bool { return strings.EqualFold(n, near) })])
 	}
-	return "", usage("%s", text)
+	return "", console.UsageError("%s", text)
 }
 
 // rolesHelp lists the roles of an org or of a space.
@@ -171,13 +172,13 @@ func runSetRole(ctx context.Context, o roleOptions, w where) error {
 	}
 	err = give(ctx, w, kind, who, p)
 	if hasAlready(err) {
-		w.out.say("%s is %s in %s already", o.User, roleName(kind), p)
+		w.out.Say("%s is %s in %s already", o.User, roleName(kind), p)
 		return nil
 	}
 	if err != nil {
 		return fmt.Errorf("cannot make %s %s in %s: %w", o.User, roleName(kind), p, err)
 	}
-	w.out.say("%s is %s in %s now", o.User, roleName(kind), p)
+	w.out.Say("%s is %s in %s now", o.User, roleName(kind), p)
 	return nil
 }
 
@@ -240,7 +241,7 @@ func runUnsetRole(ctx context.Context, o roleOptions, w where) error {
 		return err
 	}
 	if len(held) == 0 {
-		w.out.say("%s is not %s in %s", o.User, roleName(kind), p)
+		w.out.Say("%s is not %s in %s", o.User, roleName(kind), p)
 		return nil
 	}
 	for _, r := range held {
@@ -248,7 +249,7 @@ func runUnsetRole(ctx context.Context, o roleOptions, w where) error {
 			return fmt.Errorf("cannot take %s in %s from %s: %w", roleName(kind), p, o.User, err)
 		}
 	}
-	w.out.say("%s is no %s in %s any more", o.User, roleName(kind), p)
+	w.out.Say("%s is no %s in %s any more", o.User, roleName(kind), p)
 	return nil
 }
 
@@ -281,18 +282,18 @@ func runMembers(ctx context.Context, o roleOptions, w where) error {
 	if err != nil {
 		return err
 	}
-	if w.out.json {
-		return w.out.encode(rows)
+	if w.out.JSON {
+		return w.out.Encode(rows)
 	}
 	if len(rows) == 0 {
-		w.out.say("Nobody has a role in %s", p)
+		w.out.Say("Nobody has a role in %s", p)
 		return nil
 	}
 	table := [][]string{{"user", "roles"}}
 	for _, r := range rows {
 		table = append(table, []string{r.Name, strings.Join(r.Roles, ", ")})
 	}
-	return w.out.table(table)
+	return w.out.Table(table)
 }
 
 func readMembers(ctx context.Context, queries []client.RoleQuery, ask *client.Client) ([]memberRow, error) {

@@ -12,6 +12,7 @@ import (
 
 	"github.com/dewrun/dew/api/client"
 	"github.com/dewrun/dew/api/v3"
+	"github.com/dewrun/dew/cli/console"
 )
 
 // wayOptions are the arguments of commands about a route that is there.
@@ -102,13 +103,13 @@ func runRoute(ctx context.Context, o wayOptions, w where) error {
 	for _, to := range rt.Destinations {
 		v.Destinations = append(v.Destinations, destinationOf(to, apps))
 	}
-	if w.out.json {
-		return w.out.encode(v)
+	if w.out.JSON {
+		return w.out.Encode(v)
 	}
 	return v.print(w.out)
 }
 
-func (v wayView) print(out *console) error {
+func (v wayView) print(out *console.Console) error {
 	port := ""
 	if v.Port != nil {
 		port = strconv.Itoa(*v.Port)
@@ -127,19 +128,19 @@ func (v wayView) print(out *console) error {
 	for _, name := range slices.Sorted(maps.Keys(v.Options)) {
 		facts = append(facts, []string{"option:", name + "=" + v.Options[name]})
 	}
-	if err := out.facts(facts); err != nil {
+	if err := out.Facts(facts); err != nil {
 		return err
 	}
 	if len(v.Destinations) == 0 {
-		out.say("It leads nowhere; dew map-route leads it to an app")
+		out.Say("It leads nowhere; dew map-route leads it to an app")
 		return nil
 	}
-	fmt.Fprintln(out.out)
+	fmt.Fprintln(out.Out)
 	to := [][]string{{"app", "process", "port", "app protocol", "state"}}
 	for _, d := range v.Destinations {
 		to = append(to, []string{d.App, d.Process, strconv.Itoa(d.Port), d.Protocol, d.state(v.Problem)})
 	}
-	return out.table(to)
+	return out.Table(to)
 }
 
 func runCheckRoute(ctx context.Context, o wayOptions, w where) error {
@@ -151,26 +152,26 @@ func runCheckRoute(ctx context.Context, o wayOptions, w where) error {
 	if err != nil {
 		return fmt.Errorf("cannot check route %s: %w", o.url(), err)
 	}
-	if w.out.json {
-		return w.out.encode(map[string]bool{"exists": taken})
+	if w.out.JSON {
+		return w.out.Encode(map[string]bool{"exists": taken})
 	}
 	state := "does not exist"
 	if taken {
 		state = "exists"
 	}
-	fmt.Fprintf(w.out.out, "Route %s %s\n", o.url(), state)
+	fmt.Fprintf(w.out.Out, "Route %s %s\n", o.url(), state)
 	return nil
 }
 
 func runUpdateRoute(ctx context.Context, o wayOptions, w where) error {
 	for _, name := range o.Remove {
 		if _, twice := o.Options[name]; twice {
-			return usage("option %s is to be set and to be removed", name)
+			return console.UsageError("option %s is to be set and to be removed", name)
 		}
 		o.Options[name] = nil
 	}
 	if len(o.Options) == 0 {
-		return usage("update-route needs --option or --remove-option")
+		return console.UsageError("update-route needs --option or --remove-option")
 	}
 	_, rt, err := o.find(ctx, w.ask)
 	if err != nil {
@@ -179,7 +180,7 @@ func runUpdateRoute(ctx context.Context, o wayOptions, w where) error {
 	if _, err := w.ask.Routes().Update(ctx, rt.GUID, v3.UpdateRoute{Options: o.Options}); err != nil {
 		return fmt.Errorf("cannot change route %s: %w", rt.URL, err)
 	}
-	w.out.say("Changed route %s", rt.URL)
+	w.out.Say("Changed route %s", rt.URL)
 	return nil
 }
 
@@ -189,7 +190,7 @@ func readRouteOptions(texts []string) (map[string]*string, error) {
 	for _, text := range texts {
 		name, value, ok := strings.Cut(text, "=")
 		if !ok || name == "" || value == "" {
-			return nil, usage("--option must be OPTION=VALUE, not %q", text)
+			return nil, console.UsageError("--option must be OPTION=VALUE, not %q", text)
 		}
 		out[name] = &value
 	}
@@ -198,7 +199,7 @@ func readRouteOptions(texts []string) (map[string]*string, error) {
 
 func runUpdateDestination(ctx context.Context, o wayOptions, w where) error {
 	if o.Protocol == "" {
-		return usage("update-destination needs --app-protocol, http1 or http2")
+		return console.UsageError("update-destination needs --app-protocol, http1 or http2")
 	}
 	a, err := findApp(ctx, w.ask, o.App)
 	if err != nil {
@@ -219,9 +220,9 @@ func runUpdateDestination(ctx context.Context, o wayOptions, w where) error {
 		changed++
 	}
 	if changed == 0 {
-		return &failure{status: statusFailed, err: fmt.Errorf("route %s does not lead to app %s", rt.URL, a.Name), todo: "dew map-route leads it there"}
+		return &console.Failure{Status: console.StatusFailed, Err: fmt.Errorf("route %s does not lead to app %s", rt.URL, a.Name), Todo: "dew map-route leads it there"}
 	}
-	w.out.say("Route %s speaks %s with app %s", rt.URL, o.Protocol, a.Name)
+	w.out.Say("Route %s speaks %s with app %s", rt.URL, o.Protocol, a.Name)
 	return nil
 }
 
@@ -234,7 +235,7 @@ func (o wayOptions) other(ctx context.Context, w where) (v3.Route, place, error)
 	if o.Space == "" {
 		p, err := resolve(ctx, w.ask, w.target)
 		if err == nil && (o.Org != "" || p.SpaceGUID == "") {
-			err = usage("the other space is not named: give -s SPACE")
+			err = console.UsageError("the other space is not named: give -s SPACE")
 		}
 		return rt, p, err
 	}
@@ -250,7 +251,7 @@ func runMoveRoute(ctx context.Context, o wayOptions, w where) error {
 	if err := w.ask.Routes().Move(ctx, rt.GUID, to.SpaceGUID); err != nil {
 		return fmt.Errorf("cannot move route %s: %w", rt.URL, err)
 	}
-	w.out.say("Route %s belongs to %s now", rt.URL, to)
+	w.out.Say("Route %s belongs to %s now", rt.URL, to)
 	return nil
 }
 
@@ -262,7 +263,7 @@ func runShareRoute(ctx context.Context, o wayOptions, w where) error {
 	if err := w.ask.Routes().Share(ctx, rt.GUID, to.SpaceGUID); err != nil {
 		return fmt.Errorf("cannot share route %s: %w", rt.URL, err)
 	}
-	w.out.say("Apps of %s may have route %s", to, rt.URL)
+	w.out.Say("Apps of %s may have route %s", to, rt.URL)
 	return nil
 }
 
@@ -276,12 +277,12 @@ func runUnshareRoute(ctx context.Context, o wayOptions, w where) error {
 		return err
 	}
 	if !slices.Contains(spaces, to.SpaceGUID) {
-		w.out.say("Route %s is not shared with %s", rt.URL, to)
+		w.out.Say("Route %s is not shared with %s", rt.URL, to)
 		return nil
 	}
 	if err := w.ask.Routes().Unshare(ctx, rt.GUID, to.SpaceGUID); err != nil {
 		return fmt.Errorf("cannot unshare route %s: %w", rt.URL, err)
 	}
-	w.out.say("Apps of %s may not have route %s any more", to, rt.URL)
+	w.out.Say("Apps of %s may not have route %s any more", to, rt.URL)
 	return nil
 }

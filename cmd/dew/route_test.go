@@ -3,7 +3,7 @@ package main
 import (
 	"testing"
 
-	v3 "github.com/dewrun/dew/api/v3"
+	"github.com/dewrun/dew/api/v3"
 )
 
 func TestRoute(t *testing.T) {

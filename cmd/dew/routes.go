@@ -13,6 +13,7 @@ import (
 
 	"github.com/dewrun/dew/api/client"
 	"github.com/dewrun/dew/api/v3"
+	"github.com/dewrun/dew/cli/console"
 )
 
 const routesCategory = "Routes and domains"
@@ -40,10 +41,10 @@ type routeOptions struct {
 }
 
 func routeCommands(g *global) []*cli.Command {
-	type action func(context.Context, routeOptions, *client.Client, *console) error
+	type action func(context.Context, routeOptions, *client.Client, *console.Console) error
 	about := func(v verb, fn action) *cli.Command {
 		v.category = routesCategory
-		return g.command(v, func(c *cli.Context, ask *client.Client, out *console) error {
+		return g.command(v, func(c *cli.Context, ask *client.Client, out *console.Console) error {
 			o, err := readRoute(c, strings.HasPrefix(v.args, "APP"))
 			if err != nil {
 				return err
@@ -86,12 +87,12 @@ func routeCommands(g *global) []*cli.Command {
 				boolFlag("internal", "its routes are for other apps alone"),
 				&cli.StringFlag{Name: "router-group", Usage: "`name` of the group that gives its routes ports: they are TCP routes"},
 			},
-		}, func(c *cli.Context, ask *client.Client, out *console) error {
+		}, func(c *cli.Context, ask *client.Client, out *console.Console) error {
 			return runCreateDomain(c.Context, domainOptions{c.Args().First(), c.Bool("internal"), c.String("router-group")}, ask, out)
 		}),
 		g.command(verb{
 			name: "router-groups", category: routesCategory, usage: "list what gives TCP routes their ports", flags: []cli.Flag{jsonFlag()},
-		}, func(c *cli.Context, ask *client.Client, out *console) error {
+		}, func(c *cli.Context, ask *client.Client, out *console.Console) error {
 			return runRouterGroups(c.Context, ask, out)
 		}),
 		about(verb{
@@ -113,20 +114,20 @@ func readRoute(c *cli.Context, app bool) (routeOptions, error) {
 		o.Path = "/" + o.Path
 	}
 	if c.IsSet("app-port") && (o.Port < 1 || o.Port > 65535) {
-		return o, usage("--app-port must be 1 to 65535, not %d", o.Port)
+		return o, console.UsageError("--app-port must be 1 to 65535, not %d", o.Port)
 	}
 	if c.IsSet("port") && (o.Way < 1 || o.Way > 65535) {
-		return o, usage("--port must be 1 to 65535, not %d", o.Way)
+		return o, console.UsageError("--port must be 1 to 65535, not %d", o.Way)
 	}
 	if o.Way != 0 && (o.Host != "" || o.Path != "") {
-		return o, usage("--port is for TCP routes, which have no --hostname and no --path")
+		return o, console.UsageError("--port is for TCP routes, which have no --hostname and no --path")
 	}
 	var err error
 	if o.Options, err = readRouteOptions(c.StringSlice("option")); err != nil {
 		return o, err
 	}
 	if p := o.Protocol; p != "" && p != "http1" && p != "http2" {
-		return o, usage("--app-protocol must be http1 or http2, not %q", p)
+		return o, console.UsageError("--app-protocol must be http1 or http2, not %q", p)
 	}
 	return o, nil
 }
@@ -232,7 +233,7 @@ func runRoutes(ctx context.Context, whole bool, w where) error {
 		}
 		rows = append(rows, row)
 	}
-	return listed{rows: rows, table: table, none: "There are no routes; dew map-route makes one"}.show(w.out)
+	return console.List{Rows: rows, Table: table, Empty: "There are no routes; dew map-route makes one"}.Show(w.out)
 }
 
 // findDomain finds a domain by name; the error offers a name that is near.
@@ -256,13 +257,13 @@ func (o routeOptions) find(ctx context.Context, ask *client.Client) (v3.Domain, 
 	}
 	if !isTCP(d) {
 		if o.Way != 0 {
-			return v3.Domain{}, v3.Route{}, usage("--port is for domains of TCP routes, and %s is none", d.Name)
+			return v3.Domain{}, v3.Route{}, console.UsageError("--port is for domains of TCP routes, and %s is none", d.Name)
 		}
 		rt, err := ask.Routes().At(ctx, d, o.Host, o.Path)
 		return d, rt, err
 	}
 	if o.Host != "" || o.Path != "" {
-		return v3.Domain{}, v3.Route{}, usage("%s is a domain of TCP routes, which have --port and no --hostname and no --path", d.Name)
+		return v3.Domain{}, v3.Route{}, console.UsageError("%s is a domain of TCP routes, which have --port and no --hostname and no --path", d.Name)
 	}
 	if o.Way == 0 {
 		return d, v3.Route{}, &client.Missing{Kind: "route", Name: d.Name + " without --port"}
@@ -282,10 +283,10 @@ func (o routeOptions) create(ctx context.Context, ask *client.Client, d v3.Domai
 	return ask.Routes().Create(ctx, d.GUID, v3.CreateRoute{Host: o.Host, Path: o.Path, Options: o.Options})
 }
 
-func runCreateRoute(ctx context.Context, o routeOptions, ask *client.Client, out *console) error {
+func runCreateRoute(ctx context.Context, o routeOptions, ask *client.Client, out *console.Console) error {
 	d, rt, err := o.find(ctx, ask)
 	if err == nil {
-		out.say("Route %s exists already", rt.URL)
+		out.Say("Route %s exists already", rt.URL)
 		return nil
 	}
 	if !isMissing(err) || d.GUID == "" {
@@ -294,11 +295,11 @@ func runCreateRoute(ctx context.Context, o routeOptions, ask *client.Client, out
 	if rt, err = o.create(ctx, ask, d); err != nil {
 		return fmt.Errorf("cannot create route %s: %w", o.url(), err)
 	}
-	out.say("Created route %s; dew map-route leads it to an app", rt.URL)
+	out.Say("Created route %s; dew map-route leads it to an app", rt.URL)
 	return nil
 }
 
-func runMapRoute(ctx context.Context, o routeOptions, ask *client.Client, out *console) error {
+func runMapRoute(ctx context.Context, o routeOptions, ask *client.Client, out *console.Console) error {
 	a, err := findApp(ctx, ask, o.App)
 	if err != nil {
 		return err
@@ -326,16 +327,16 @@ func runMapRoute(ctx context.Context, o routeOptions, ask *client.Client, out *c
 	if err != nil && !untold(err) {
 		return err
 	}
-	out.say("Route %s leads to app %s: %s", rt.URL, a.Name, routeURL(rt.URL, status.Router))
+	out.Say("Route %s leads to app %s: %s", rt.URL, a.Name, routeURL(rt.URL, status.Router))
 	for _, d := range ds.Destinations {
 		if d.App.GUID == a.GUID && d.Pending {
-			out.say("Port %d is pending: dew restart %s opens it", d.Port, a.Name)
+			out.Say("Port %d is pending: dew restart %s opens it", d.Port, a.Name)
 		}
 	}
 	return nil
 }
 
-func runUnmapRoute(ctx context.Context, o routeOptions, ask *client.Client, out *console) error {
+func runUnmapRoute(ctx context.Context, o routeOptions, ask *client.Client, out *console.Console) error {
 	a, err := findApp(ctx, ask, o.App)
 	if err != nil {
 		return err
@@ -355,47 +356,47 @@ func runUnmapRoute(ctx context.Context, o routeOptions, ask *client.Client, out 
 		removed++
 	}
 	if removed == 0 {
-		out.say("Route %s does not lead there", rt.URL)
+		out.Say("Route %s does not lead there", rt.URL)
 		return nil
 	}
-	out.say("Route %s no longer leads to app %s", rt.URL, a.Name)
+	out.Say("Route %s no longer leads to app %s", rt.URL, a.Name)
 	return nil
 }
 
 // runDeleteRoute deletes a route; one that is not there is fine.
-func runDeleteRoute(ctx context.Context, o routeOptions, ask *client.Client, out *console) error {
+func runDeleteRoute(ctx context.Context, o routeOptions, ask *client.Client, out *console.Console) error {
 	if !o.Force {
-		if yes, err := out.confirm(ctx, "Delete route "+o.url()); err != nil || !yes {
+		if yes, err := out.Confirm(ctx, "Delete route "+o.url()); err != nil || !yes {
 			return err
 		}
 	}
 	d, rt, err := o.find(ctx, ask)
 	if isMissing(err) && d.GUID != "" {
-		out.say("There is no route %s", o.url())
+		out.Say("There is no route %s", o.url())
 		return nil
 	}
 	if err != nil {
 		return err
 	}
-	defer out.wait("Deleting route %s", rt.URL).end()
+	defer out.Wait("Deleting route %s", rt.URL).End()
 	if err := ask.Routes().Delete(ctx, rt.GUID); err != nil {
 		return fmt.Errorf("cannot delete route %s: %w", rt.URL, err)
 	}
-	out.say("Deleted route %s", rt.URL)
+	out.Say("Deleted route %s", rt.URL)
 	return nil
 }
 
-func runDeleteOrphaned(ctx context.Context, o routeOptions, ask *client.Client, out *console) error {
+func runDeleteOrphaned(ctx context.Context, o routeOptions, ask *client.Client, out *console.Console) error {
 	if !o.Force {
-		if yes, err := out.confirm(ctx, "Delete all routes of the space that lead nowhere"); err != nil || !yes {
+		if yes, err := out.Confirm(ctx, "Delete all routes of the space that lead nowhere"); err != nil || !yes {
 			return err
 		}
 	}
-	defer out.wait("Deleting routes").end()
+	defer out.Wait("Deleting routes").End()
 	if err := ask.Routes().DeleteUnmapped(ctx); err != nil {
 		return fmt.Errorf("cannot delete routes: %w", err)
 	}
-	out.say("Deleted the routes that lead nowhere")
+	out.Say("Deleted the routes that lead nowhere")
 	return nil
 }
 
@@ -406,7 +407,7 @@ type domainOptions struct {
 	Group    string // name of the router group; empty: its routes have names
 }
 
-func runCreateDomain(ctx context.Context, o domainOptions, ask *client.Client, out *console) error {
+func runCreateDomain(ctx context.Context, o domainOptions, ask *client.Client, out *console.Console) error {
 	d := v3.CreateDomain{Name: o.Name}
 	if o.Internal {
 		d.Internal = &o.Internal
@@ -421,7 +422,7 @@ func runCreateDomain(ctx context.Context, o domainOptions, ask *client.Client, o
 	if _, err := ask.Routes().CreateDomain(ctx, d); err != nil {
 		return fmt.Errorf("cannot create domain %s: %w", o.Name, err)
 	}
-	out.say("Created domain %s", o.Name)
+	out.Say("Created domain %s", o.Name)
 	return nil
 }
 
@@ -439,7 +440,7 @@ func findRouterGroup(ctx context.Context, ask *client.Client, name string) (v3.R
 	return v3.RouterGroup{}, hint(&client.Missing{Kind: "router group", Name: name}, name, all, func(g v3.RouterGroup) string { return g.Name })
 }
 
-func runRouterGroups(ctx context.Context, ask *client.Client, out *console) error {
+func runRouterGroups(ctx context.Context, ask *client.Client, out *console.Console) error {
 	all, err := ask.Routes().RouterGroups(ctx)
 	if err != nil {
 		return err
@@ -448,15 +449,15 @@ func runRouterGroups(ctx context.Context, ask *client.Client, out *console) erro
 	for _, g := range all {
 		table = append(table, []string{g.Name, g.Type, g.ReservablePorts})
 	}
-	return listed{rows: all, table: table, none: "There are no router groups: dewd was started without --tcp-ports"}.show(out)
+	return console.List{Rows: all, Table: table, Empty: "There are no router groups: dewd was started without --tcp-ports"}.Show(out)
 }
 
 // runDeleteDomain deletes a shared domain; one that is not there is fine.
-func runDeleteDomain(ctx context.Context, o routeOptions, ask *client.Client, out *console) error {
+func runDeleteDomain(ctx context.Context, o routeOptions, ask *client.Client, out *console.Console) error {
 	return removeDomain(ctx, deleteOptions{Name: o.Domain, Force: o.Force}, func(d v3.Domain) error {
 		if d.Relationships.Organization.ID() == "" {
 			return nil
 		}
-		return &failure{status: statusFailed, err: errors.New("domain " + d.Name + " belongs to one org and is not shared by all"), todo: "dew delete-private-domain deletes it"}
+		return &console.Failure{Status: console.StatusFailed, Err: errors.New("domain " + d.Name + " belongs to one org and is not shared by all"), Todo: "dew delete-private-domain deletes it"}
 	}, where{ask: ask, out: out})
 }

@@ -7,7 +7,7 @@ import (
 	"slices"
 	"testing"
 
-	v3 "github.com/dewrun/dew/api/v3"
+	"github.com/dewrun/dew/api/v3"
 )
 
 // wayRoutes are the answers about routes. Destinations with a port of their own are

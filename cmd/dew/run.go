@@ -11,6 +11,7 @@ import (
 
 	"github.com/dewrun/dew/api/client"
 	"github.com/dewrun/dew/api/v3"
+	"github.com/dewrun/dew/cli/console"
 )
 
 func runCommand(g *global) *cli.Command {
@@ -26,7 +27,7 @@ func runCommand(g *global) *cli.Command {
 			"Examples:\n   dew run shop\n   dew run shop -m 1G -- rails console\n   dew run shop 'env | sort'\n" +
 			"   dew run shop -- psql -f - < dump.sql",
 		flags: append(containerFlags(), &cli.BoolFlag{Name: "T", Aliases: []string{"disable-pseudo-tty"}, Usage: "do not use a terminal", DisableDefaultText: true}),
-	}, func(c *cli.Context, ask *client.Client, out *console) error {
+	}, func(c *cli.Context, ask *client.Client, out *console.Console) error {
 		return runRun(c.Context, runOptions{
 			taskOptions: taskOptions{
 				App: c.Args().First(), Command: shellCommand(c.Args().Tail()), Name: c.String("name"), Memory: c.String("m"), Disk: c.String("k"),
@@ -80,7 +81,7 @@ func runRun(ctx context.Context, o runOptions, t sshTalk) (err error) {
 		return err
 	}
 	if !enabled.Enabled {
-		return &failure{status: statusFailed, err: fmt.Errorf("cannot run a command for app %s: ssh is disabled: %s", a.Name, enabled.Reason), todo: "dew run-task " + a.Name + " runs a command without a terminal"}
+		return &console.Failure{Status: console.StatusFailed, Err: fmt.Errorf("cannot run a command for app %s: ssh is disabled: %s", a.Name, enabled.Reason), Todo: "dew run-task " + a.Name + " runs a command without a terminal"}
 	}
 	code, err := t.ask.Users().SSHCode(ctx)
 	if err != nil {
@@ -109,7 +110,7 @@ func attachTask(ctx context.Context, task v3.Task, o runOptions, code v3.SSHCode
 	stop := context.AfterFunc(ctx, func() { _ = conn.Close() })
 	defer stop()
 	in := sshOptions{terminal: never}
-	if t.out.screen && !o.NoTerminal { // in a pipe, a terminal's line ends would be in the way
+	if t.out.OutTerminal && !o.NoTerminal { // in a pipe, a terminal's line ends would be in the way
 		in.terminal = whenThere
 	}
 	return interact(ctx, conn, in, t.out)

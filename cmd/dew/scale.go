@@ -9,6 +9,7 @@ import (
 	"github.com/dewrun/dew/api/client"
 	"github.com/dewrun/dew/api/v3"
 	"github.com/dewrun/dew/app"
+	"github.com/dewrun/dew/cli/console"
 )
 
 type scaleOptions struct {
@@ -34,7 +35,7 @@ func scaleCommands(g *global) []*cli.Command {
 			&cli.StringFlag{Name: "process", Value: "web", Usage: "process `type`"},
 			jsonFlag(),
 		},
-	}, func(c *cli.Context, ask *client.Client, out *console) error {
+	}, func(c *cli.Context, ask *client.Client, out *console.Console) error {
 		o := scaleOptions{Name: c.Args().First(), Process: c.String("process"), Memory: c.String("m"), Disk: c.String("k"), LogRate: c.String("l"), Force: c.Bool("f")}
 		if c.IsSet("i") {
 			n := c.Int("i")
@@ -44,7 +45,7 @@ func scaleCommands(g *global) []*cli.Command {
 	})}
 }
 
-func runScale(ctx context.Context, o scaleOptions, ask *client.Client, out *console) error {
+func runScale(ctx context.Context, o scaleOptions, ask *client.Client, out *console.Console) error {
 	body, err := o.body()
 	if err != nil {
 		return err
@@ -58,14 +59,14 @@ func runScale(ctx context.Context, o scaleOptions, ask *client.Client, out *cons
 	}
 	restart := a.State == v3.AppStarted && (body.MemoryInMB != nil || body.DiskInMB != nil || body.LogRateLimit != nil)
 	if restart && !o.Force {
-		if yes, err := out.confirm(ctx, "This restarts app "+a.Name+". Go on"); err != nil || !yes {
+		if yes, err := out.Confirm(ctx, "This restarts app "+a.Name+". Go on"); err != nil || !yes {
 			return err
 		}
 	}
 	if _, err := ask.Processes().Scale(ctx, a.GUID, o.Process, body); err != nil {
 		return fmt.Errorf("cannot scale process %s of %s: %w", o.Process, a.Name, err)
 	}
-	out.say("Scaled app %s", a.Name)
+	out.Say("Scaled app %s", a.Name)
 	if restart {
 		return show(ctx, a, client.Restart, ask, out)
 	}
@@ -81,7 +82,7 @@ func (o scaleOptions) body() (v3.Scale, error) {
 	var s v3.Scale
 	if o.Instances != nil {
 		if *o.Instances < 0 {
-			return s, usage("-i: %d is less than 0", *o.Instances)
+			return s, console.UsageError("-i: %d is less than 0", *o.Instances)
 		}
 		n := v3.Int(*o.Instances)
 		s.Instances = &n
@@ -95,7 +96,7 @@ func (o scaleOptions) body() (v3.Scale, error) {
 		}
 		mb, err := app.ParseMB(size.text)
 		if err != nil {
-			return s, usage("%s: %w", size.flag, err)
+			return s, console.UsageError("%s: %w", size.flag, err)
 		}
 		n := v3.Int(mb)
 		*size.mb = &n
@@ -112,7 +113,7 @@ func readRate(text string) (*v3.Int, error) {
 	}
 	rate, err := app.ParseRate(text)
 	if err != nil {
-		return nil, usage("-l: %w", err)
+		return nil, console.UsageError("-l: %w", err)
 	}
 	n := v3.Int(rate)
 	return &n, nil

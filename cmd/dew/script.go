@@ -11,6 +11,7 @@ import (
 	"golang.org/x/crypto/argon2"
 
 	"github.com/dewrun/dew/api/client"
+	"github.com/dewrun/dew/cli/console"
 )
 
 // script is the login that DEW_USERNAME and DEW_PASSWORD name. Its session is kept
@@ -54,9 +55,9 @@ func (s script) fits(past session, url string) error {
 	if s.complete() || s.user == "" || past.Access == "" || s.user == past.User || s.user == past.Client {
 		return nil
 	}
-	return &failure{
-		status: statusFailed, err: fmt.Errorf("DEW_USERNAME is %s, and the session at %s is that of %s", s.user, url, past.who()),
-		todo: fmt.Sprintf("dew login %s -u %s, set DEW_PASSWORD as well, or unset DEW_USERNAME", url, s.user),
+	return &console.Failure{
+		Status: console.StatusFailed, Err: fmt.Errorf("DEW_USERNAME is %s, and the session at %s is that of %s", s.user, url, past.who()),
+		Todo: fmt.Sprintf("dew login %s -u %s, set DEW_PASSWORD as well, or unset DEW_USERNAME", url, s.user),
 	}
 }
 
@@ -79,9 +80,9 @@ func (s script) grant() client.Grant {
 }
 
 func (s script) refused(url string) error {
-	return &failure{
-		status: statusFailed, err: fmt.Errorf("cannot log in to %s: DEW_PASSWORD is not the password of %s", url, s.user),
-		todo: "set DEW_USERNAME and DEW_PASSWORD, or unset both to use the session of dew login",
+	return &console.Failure{
+		Status: console.StatusFailed, Err: fmt.Errorf("cannot log in to %s: DEW_PASSWORD is not the password of %s", url, s.user),
+		Todo: "set DEW_USERNAME and DEW_PASSWORD, or unset both to use the session of dew login",
 	}
 }
 

@@ -1,80 +1,9 @@
 package main
 
 import (
-	"context"
-	"errors"
-	"fmt"
-	"os"
-
 	"github.com/urfave/cli/v2"
 )
 
-// secretOptions say where a password comes from. The first that is there counts.
-type secretOptions struct {
-	Given  string // on the command line
-	Stdin  bool
-	Env    string // name of a variable; empty: none
-	Prompt string
-	New    bool // it is asked for twice
-	Flag   string
-}
-
-// password finds a password without anybody reading it over a shoulder or out of
-// a list of processes.
-func (c *console) password(ctx context.Context, o secretOptions) (string, error) {
-	switch {
-	case o.Given != "":
-		return o.Given, nil
-	case o.Stdin:
-		text, err := await(ctx, c.line)
-		if err == nil && text == "" {
-			err = errors.New("there is no password on stdin")
-		}
-		return text, err
-	case o.Env != "" && os.Getenv(o.Env) != "":
-		return os.Getenv(o.Env), nil
-	case !c.asks:
-		todo := "give it on stdin with " + o.Flag
-		if o.Env != "" {
-			todo += ", or in " + o.Env
-		}
-		return "", &failure{status: statusUsage, err: errors.New("a password is needed, and there is no terminal to ask on"), todo: todo}
-	}
-	text, err := c.secret(ctx, o.Prompt+": ")
-	if err != nil || !o.New {
-		return text, err
-	}
-	again, err := c.secret(ctx, o.Prompt+", again: ")
-	if err != nil {
-		return "", err
-	}
-	if again != text {
-		return "", &failure{status: statusUsage, err: errors.New("the two passwords are not the same")}
-	}
-	return text, nil
-}
-
 func passwordFlag() cli.Flag {
 	return boolFlag("password-stdin", "read the password from stdin")
-}
-
-// pick lets the user choose one of several by number or by name; with nobody to
-// ask, or no answer, it is none.
-func (c *console) pick(ctx context.Context, kind string, names []string) (string, error) {
-	if !c.asks {
-		return "", nil
-	}
-	for i, n := range names {
-		c.say("%3d. %s", i+1, n)
-	}
-	answer, err := c.ask(ctx, fmt.Sprintf("%s (enter to skip): ", kind))
-	if err != nil || answer == "" {
-		return "", err
-	}
-	for i, n := range names {
-		if answer == n || answer == fmt.Sprint(i+1) {
-			return n, nil
-		}
-	}
-	return "", usage("%q is none of them", answer)
 }

@@ -15,6 +15,7 @@ import (
 
 	"github.com/dewrun/dew/api/client"
 	"github.com/dewrun/dew/api/v3"
+	"github.com/dewrun/dew/cli/console"
 )
 
 const groupsCategory = "Security groups"
@@ -57,10 +58,10 @@ func securityGroupCommands(g *global) []*cli.Command {
 		return g.commandAt(v, func(c *cli.Context, w where) error {
 			o := groupOptions{Name: c.Args().First(), File: c.Args().Get(1), Org: c.Args().Get(1), Space: cmp.Or(c.Args().Get(2), c.String("space")), Phase: phase(c.String("lifecycle")), Force: c.Bool("f")}
 			if c.IsSet("lifecycle") && o.Phase != running && o.Phase != staging {
-				return usage("--lifecycle must be running or staging, not %q", o.Phase)
+				return console.UsageError("--lifecycle must be running or staging, not %q", o.Phase)
 			}
 			if c.IsSet("space") && o.Space == "" { // a variable that is not set is not "all of them"
-				return usage("--space is empty: name a space, or leave it out for all spaces of the org")
+				return console.UsageError("--space is empty: name a space, or leave it out for all spaces of the org")
 			}
 			return fn(c.Context, o, w)
 		})
@@ -179,7 +180,7 @@ func listGroups(ctx context.Context, k client.Kind[v3.SecurityGroup], w where) e
 			table = append(table, append([]string{name}, line...))
 		}
 	}
-	return listed{rows: rows, table: table, none: "There are no such security groups; dew create-security-group makes one"}.show(w.out)
+	return console.List{Rows: rows, Table: table, Empty: "There are no such security groups; dew create-security-group makes one"}.Show(w.out)
 }
 
 func runGroup(ctx context.Context, o groupOptions, w where) error {
@@ -192,31 +193,31 @@ func runGroup(ctx context.Context, o groupOptions, w where) error {
 		return err
 	}
 	r := viewGroup(g, all)
-	if w.out.json {
-		return w.out.encode(r)
+	if w.out.JSON {
+		return w.out.Encode(r)
 	}
-	fmt.Fprintf(w.out.out, "name:   %s\nrules:\n", r.Name)
-	if err := w.out.encode(r.Rules); err != nil {
+	fmt.Fprintf(w.out.Out, "name:   %s\nrules:\n", r.Name)
+	if err := w.out.Encode(r.Rules); err != nil {
 		return err
 	}
 	lines := r.lines()
 	if len(lines) == 0 {
-		w.out.say("No space has it; dew bind-security-group gives it to one")
+		w.out.Say("No space has it; dew bind-security-group gives it to one")
 		return nil
 	}
-	fmt.Fprintln(w.out.out)
-	return w.out.table(append([][]string{{"org", "space", "lifecycle"}}, lines...))
+	fmt.Fprintln(w.out.Out)
+	return w.out.Table(append([][]string{{"org", "space", "lifecycle"}}, lines...))
 }
 
 // readRules reads a file of rules.
 func readRules(file string) ([]v3.SecurityRule, error) {
 	b, err := readSmall(file)
 	if err != nil {
-		return nil, usage("cannot read the rules in %s: %w", file, err)
+		return nil, console.UsageError("cannot read the rules in %s: %w", file, err)
 	}
 	rules, err := parseRules(b)
 	if err != nil {
-		return nil, usage("%s must have a JSON array of rules such as [{\"protocol\":\"tcp\",\"destination\":\"10.0.0.0/8\",\"ports\":\"443\"}]: %w", file, err)
+		return nil, console.UsageError("%s must have a JSON array of rules such as [{\"protocol\":\"tcp\",\"destination\":\"10.0.0.0/8\",\"ports\":\"443\"}]: %w", file, err)
 	}
 	return rules, nil
 }
@@ -263,7 +264,7 @@ func updateGroup(ctx context.Context, o groupOptions, body v3.ChangeSecurityGrou
 	if _, err := client.SecurityGroups.Update(ctx, w.ask, g.GUID, body); err != nil {
 		return fmt.Errorf("cannot change security group %s: %w", o.Name, err)
 	}
-	w.out.say("Changed security group %s", o.Name)
+	w.out.Say("Changed security group %s", o.Name)
 	return nil
 }
 
@@ -313,15 +314,15 @@ func runBindGroup(ctx context.Context, o groupOptions, w where) error {
 		return err
 	}
 	if len(spaces) == 0 {
-		w.out.say("Org %s has no spaces", o.Org)
+		w.out.Say("Org %s has no spaces", o.Org)
 		return nil
 	}
-	to := client.Relation{Name: string(o.Phase) + "_spaces", GUIDs: namesOf(spaces, func(s v3.Space) string { return s.GUID })}
+	to := client.Relation{Name: string(o.Phase) + "_spaces", GUIDs: console.Names(spaces, func(s v3.Space) string { return s.GUID })}
 	if err := client.SecurityGroups.Relate(ctx, w.ask, g.GUID, to); err != nil {
 		return fmt.Errorf("cannot give security group %s to spaces of org %s: %w", o.Name, o.Org, err)
 	}
-	names := namesOf(spaces, func(s v3.Space) string { return s.Name })
-	w.out.say("Security group %s is for %s of org %s now (%s)", o.Name, strings.Join(names, ", "), o.Org, o.Phase)
+	names := console.Names(spaces, func(s v3.Space) string { return s.Name })
+	w.out.Say("Security group %s is for %s of org %s now (%s)", o.Name, strings.Join(names, ", "), o.Org, o.Phase)
 	return nil
 }
 
@@ -331,13 +332,13 @@ func runUnbindGroup(ctx context.Context, o groupOptions, w where) error {
 		return err
 	}
 	if !slices.Contains(o.bound(g), v3.GUID{GUID: spaces[0].GUID}) {
-		w.out.say("Security group %s is not for space %s of org %s (%s)", o.Name, o.Space, o.Org, o.Phase)
+		w.out.Say("Security group %s is not for space %s of org %s (%s)", o.Name, o.Space, o.Org, o.Phase)
 		return nil
 	}
 	to := client.Relation{Name: string(o.Phase) + "_spaces", GUIDs: []string{spaces[0].GUID}}
 	if err := client.SecurityGroups.Unrelate(ctx, w.ask, g.GUID, to); err != nil {
 		return fmt.Errorf("cannot take security group %s from space %s: %w", o.Name, o.Space, err)
 	}
-	w.out.say("Security group %s is not for space %s of org %s any more (%s)", o.Name, o.Space, o.Org, o.Phase)
+	w.out.Say("Security group %s is not for space %s of org %s any more (%s)", o.Name, o.Space, o.Org, o.Phase)
 	return nil
 }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/dewrun/dew/api/client"
 	"github.com/dewrun/dew/api/v3"
+	"github.com/dewrun/dew/cli/console"
 )
 
 // bindOptions are the arguments and flags of commands about one binding.
@@ -24,9 +25,9 @@ type bindOptions struct {
 }
 
 func bindingCommands(g *global) []*cli.Command {
-	about := func(v verb, fn func(context.Context, bindOptions, *client.Client, *console) error) *cli.Command {
+	about := func(v verb, fn func(context.Context, bindOptions, *client.Client, *console.Console) error) *cli.Command {
 		v.category = servicesCategory
-		return g.command(v, func(c *cli.Context, ask *client.Client, out *console) error {
+		return g.command(v, func(c *cli.Context, ask *client.Client, out *console.Console) error {
 			o := bindOptions{
 				App: c.Args().First(), Service: c.Args().Get(1), Name: c.String("binding-name"), Parameters: c.String("c"), Strategy: c.String("strategy"),
 				Only: c.String("guid"), Keep: c.Int("keep-last"), Wait: c.Bool("wait"), Force: c.Bool("f"),
@@ -62,9 +63,9 @@ func bindingCommands(g *global) []*cli.Command {
 	}
 }
 
-func runBind(ctx context.Context, o bindOptions, ask *client.Client, out *console) error {
+func runBind(ctx context.Context, o bindOptions, ask *client.Client, out *console.Console) error {
 	if o.Strategy != "" && o.Strategy != v3.StrategySingle && o.Strategy != v3.StrategyMultiple {
-		return usage("--strategy: %q is neither single nor multiple", o.Strategy)
+		return console.UsageError("--strategy: %q is neither single nor multiple", o.Strategy)
 	}
 	params, err := readJSON("-c", o.Parameters)
 	if err != nil {
@@ -81,10 +82,10 @@ func runBind(ctx context.Context, o bindOptions, ask *client.Client, out *consol
 	n := v3.CreateCredentialBinding{Type: v3.BindingApp, Name: o.Name, Strategy: o.Strategy, Parameters: params}
 	app := v3.To(a.GUID)
 	n.Relationships.App, n.Relationships.ServiceInstance = &app, v3.To(i.GUID)
-	defer out.wait("Binding app %s to service instance %s", o.App, o.Service).end()
+	defer out.Wait("Binding app %s to service instance %s", o.App, o.Service).End()
 	job, err := ask.Services().Bind(ctx, n)
 	if answers(err, "app is already bound") {
-		out.say("App %s is bound to %s already", o.App, o.Service)
+		out.Say("App %s is bound to %s already", o.App, o.Service)
 		return nil
 	}
 	done := false
@@ -95,18 +96,18 @@ func runBind(ctx context.Context, o bindOptions, ask *client.Client, out *consol
 		return fmt.Errorf("cannot bind %s to %s: %w", o.App, o.Service, err)
 	}
 	if !done {
-		out.say("Binding %s to %s is in progress: dew service %s tells how far it is", o.App, o.Service, o.Service)
+		out.Say("Binding %s to %s is in progress: dew service %s tells how far it is", o.App, o.Service, o.Service)
 		return nil
 	}
 	if _, err := ask.Bits().Droplet(ctx, a.GUID); client.NotFound(err) {
-		out.say("Bound %s to %s; dew start %s stages and starts it with the credentials", o.App, o.Service, o.App)
+		out.Say("Bound %s to %s; dew start %s stages and starts it with the credentials", o.App, o.Service, o.App)
 		return nil
 	}
-	out.say("Bound %s to %s; dew restage %s brings the credentials into its environment", o.App, o.Service, o.App)
+	out.Say("Bound %s to %s; dew restage %s brings the credentials into its environment", o.App, o.Service, o.App)
 	return nil
 }
 
-func runUnbind(ctx context.Context, o bindOptions, ask *client.Client, out *console) error {
+func runUnbind(ctx context.Context, o bindOptions, ask *client.Client, out *console.Console) error {
 	i, err := findService(ctx, ask, o.Service)
 	if err != nil {
 		return err
@@ -122,29 +123,29 @@ func runUnbind(ctx context.Context, o bindOptions, ask *client.Client, out *cons
 	if o.Only != "" {
 		bound = slices.DeleteFunc(bound, func(b v3.ServiceCredentialBinding) bool { return b.GUID != o.Only })
 		if len(bound) == 0 {
-			return &failure{status: statusFailed, err: fmt.Errorf("app %s has no binding to %s with guid %q", o.App, o.Service, o.Only), todo: "dew service " + o.Service + " --json has the guids"}
+			return &console.Failure{Status: console.StatusFailed, Err: fmt.Errorf("app %s has no binding to %s with guid %q", o.App, o.Service, o.Only), Todo: "dew service " + o.Service + " --json has the guids"}
 		}
 	}
 	if len(bound) == 0 {
-		out.say("App %s is not bound to %s", o.App, o.Service)
+		out.Say("App %s is not bound to %s", o.App, o.Service)
 		return nil
 	}
-	defer out.wait("Unbinding app %s from service instance %s", o.App, o.Service).end()
+	defer out.Wait("Unbinding app %s from service instance %s", o.App, o.Service).End()
 	ended, err := endBindings(ctx, bound, o.Wait, ask)
 	if err != nil {
 		return fmt.Errorf("cannot unbind %s from %s: %w", o.App, o.Service, err)
 	}
 	if !ended {
-		out.say("Unbinding %s from %s is in progress", o.App, o.Service)
+		out.Say("Unbinding %s from %s is in progress", o.App, o.Service)
 		return nil
 	}
-	out.say("Unbound %s from %s", o.App, o.Service)
+	out.Say("Unbound %s from %s", o.App, o.Service)
 	return nil
 }
 
-func runCleanup(ctx context.Context, o bindOptions, ask *client.Client, out *console) error {
+func runCleanup(ctx context.Context, o bindOptions, ask *client.Client, out *console.Console) error {
 	if o.Keep < 1 {
-		return usage("--keep-last: %d is less than 1; dew unbind-service takes all", o.Keep)
+		return console.UsageError("--keep-last: %d is less than 1; dew unbind-service takes all", o.Keep)
 	}
 	a, err := findApp(ctx, ask, o.App)
 	if err != nil {
@@ -164,22 +165,22 @@ func runCleanup(ctx context.Context, o bindOptions, ask *client.Client, out *con
 	}
 	old := outdated(all, o.Keep)
 	if len(old) == 0 {
-		out.say("App %s has no outdated bindings", o.App)
+		out.Say("App %s has no outdated bindings", o.App)
 		return nil
 	}
-	if ok, err := sure(ctx, out, o.Force, fmt.Sprintf("Really delete outdated bindings of app %s (%d)", o.App, len(old))); err != nil || !ok {
+	if ok, err := console.ConfirmUnless(ctx, out, o.Force, fmt.Sprintf("Really delete outdated bindings of app %s (%d)", o.App, len(old))); err != nil || !ok {
 		return err
 	}
-	defer out.wait("Deleting service bindings").end()
+	defer out.Wait("Deleting service bindings").End()
 	ended, err := endBindings(ctx, old, o.Wait, ask)
 	if err != nil {
 		return fmt.Errorf("cannot delete outdated bindings of %s: %w", o.App, err)
 	}
 	if !ended {
-		out.say("Deleting outdated bindings of %s (%d) is in progress", o.App, len(old))
+		out.Say("Deleting outdated bindings of %s (%d) is in progress", o.App, len(old))
 		return nil
 	}
-	out.say("Deleted outdated bindings of %s (%d)", o.App, len(old))
+	out.Say("Deleted outdated bindings of %s (%d)", o.App, len(old))
 	return nil
 }
 
@@ -219,9 +220,9 @@ func endBinding(ctx context.Context, guid string, wait bool, ask *client.Client)
 }
 
 func keyCommands(g *global) []*cli.Command {
-	about := func(v verb, fn func(context.Context, bindOptions, *client.Client, *console) error) *cli.Command {
+	about := func(v verb, fn func(context.Context, bindOptions, *client.Client, *console.Console) error) *cli.Command {
 		v.category = servicesCategory
-		return g.command(v, func(c *cli.Context, ask *client.Client, out *console) error {
+		return g.command(v, func(c *cli.Context, ask *client.Client, out *console.Console) error {
 			o := bindOptions{Service: c.Args().First(), Key: c.Args().Get(1), Parameters: c.String("c"), Wait: c.Bool("wait"), Force: c.Bool("f"), GUID: c.Bool("guid")}
 			return fn(c.Context, o, ask, out)
 		})
@@ -242,7 +243,7 @@ func keyCommands(g *global) []*cli.Command {
 	}
 }
 
-func runCreateKey(ctx context.Context, o bindOptions, ask *client.Client, out *console) error {
+func runCreateKey(ctx context.Context, o bindOptions, ask *client.Client, out *console.Console) error {
 	params, err := readJSON("-c", o.Parameters)
 	if err != nil {
 		return err
@@ -253,10 +254,10 @@ func runCreateKey(ctx context.Context, o bindOptions, ask *client.Client, out *c
 	}
 	n := v3.CreateCredentialBinding{Type: v3.BindingKey, Name: o.Key, Parameters: params}
 	n.Relationships.ServiceInstance = v3.To(i.GUID)
-	defer out.wait("Creating service key %s", o.Key).end()
+	defer out.Wait("Creating service key %s", o.Key).End()
 	job, err := ask.Services().Bind(ctx, n)
 	if answers(err, "already has a key binding with name") {
-		out.say("Service key %s is there already", o.Key)
+		out.Say("Service key %s is there already", o.Key)
 		return nil
 	}
 	done := false
@@ -267,10 +268,10 @@ func runCreateKey(ctx context.Context, o bindOptions, ask *client.Client, out *c
 		return fmt.Errorf("cannot create service key %s: %w", o.Key, err)
 	}
 	if !done {
-		out.say("Service key %s is in progress", o.Key)
+		out.Say("Service key %s is in progress", o.Key)
 		return nil
 	}
-	out.say("Created service key %s: dew service-key %s %s shows it", o.Key, o.Service, o.Key)
+	out.Say("Created service key %s: dew service-key %s %s shows it", o.Key, o.Service, o.Key)
 	return nil
 }
 
@@ -281,7 +282,7 @@ type keyRow struct {
 	Last string `json:"last_operation"`
 }
 
-func runKeys(ctx context.Context, o bindOptions, ask *client.Client, out *console) error {
+func runKeys(ctx context.Context, o bindOptions, ask *client.Client, out *console.Console) error {
 	i, err := findService(ctx, ask, o.Service)
 	if err != nil {
 		return err
@@ -295,14 +296,14 @@ func runKeys(ctx context.Context, o bindOptions, ask *client.Client, out *consol
 		k := keyRow{GUID: b.GUID, Name: bindingName(b), Last: lastOperation(b.LastOperation)}
 		keys, rows = append(keys, k), append(rows, []string{k.Name, k.Last})
 	}
-	if out.json {
-		return out.encode(keys)
+	if out.JSON {
+		return out.Encode(keys)
 	}
 	if len(keys) == 0 {
-		out.say("Service instance %s has no keys: dew create-service-key makes one", o.Service)
+		out.Say("Service instance %s has no keys: dew create-service-key makes one", o.Service)
 		return nil
 	}
-	return out.table(rows)
+	return out.Table(rows)
 }
 
 func bindingName(b v3.ServiceCredentialBinding) string {
@@ -335,43 +336,43 @@ func (e *noKey) Error() string {
 	return fmt.Sprintf("service instance %s has no key %q (dew service-keys %s lists them)", e.service, e.key, e.service)
 }
 
-func runKey(ctx context.Context, o bindOptions, ask *client.Client, out *console) error {
+func runKey(ctx context.Context, o bindOptions, ask *client.Client, out *console.Console) error {
 	b, err := findKey(ctx, o, ask)
 	if err != nil {
 		return err
 	}
 	if o.GUID {
-		_, err := fmt.Fprintln(out.out, b.GUID)
+		_, err := fmt.Fprintln(out.Out, b.GUID)
 		return err
 	}
 	d, err := ask.Services().BindingDetails(ctx, b.GUID)
 	if err != nil {
 		return fmt.Errorf("cannot read service key %s: %w", o.Key, err)
 	}
-	return out.encode(map[string]json.RawMessage{"credentials": d.Credentials})
+	return out.Encode(map[string]json.RawMessage{"credentials": d.Credentials})
 }
 
-func runDeleteKey(ctx context.Context, o bindOptions, ask *client.Client, out *console) error {
-	if ok, err := sure(ctx, out, o.Force, "Really delete service key "+o.Key); err != nil || !ok {
+func runDeleteKey(ctx context.Context, o bindOptions, ask *client.Client, out *console.Console) error {
+	if ok, err := console.ConfirmUnless(ctx, out, o.Force, "Really delete service key "+o.Key); err != nil || !ok {
 		return err
 	}
 	b, err := findKey(ctx, o, ask)
 	if none := (*noKey)(nil); errors.As(err, &none) {
-		out.say("Service key %s is not there", o.Key)
+		out.Say("Service key %s is not there", o.Key)
 		return nil
 	}
 	if err != nil {
 		return err
 	}
-	defer out.wait("Deleting service key %s", o.Key).end()
+	defer out.Wait("Deleting service key %s", o.Key).End()
 	done, err := endBinding(ctx, b.GUID, o.Wait, ask)
 	if err != nil {
 		return fmt.Errorf("cannot delete service key %s: %w", o.Key, err)
 	}
 	if !done {
-		out.say("Deleting service key %s is in progress", o.Key)
+		out.Say("Deleting service key %s is in progress", o.Key)
 		return nil
 	}
-	out.say("Deleted service key %s", o.Key)
+	out.Say("Deleted service key %s", o.Key)
 	return nil
 }

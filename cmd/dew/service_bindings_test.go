@@ -12,7 +12,8 @@ import (
 	"time"
 
 	"github.com/dewrun/dew/api/client"
-	v3 "github.com/dewrun/dew/api/v3"
+	"github.com/dewrun/dew/api/v3"
+	"github.com/dewrun/dew/cli/console"
 )
 
 func TestBindService(t *testing.T) {
@@ -181,7 +182,7 @@ func TestConnect(t *testing.T) {
 		t.Errorf("status %d, %v\n%s\nwant\n%s", r.status, r.err, r.out, want)
 	}
 	t.Setenv("PATH", t.TempDir())
-	d.dew("connect", "kv").must(t, statusInfrastructure, "redis-cli", "install the client")
+	d.dew("connect", "kv").must(t, console.StatusInfrastructure, "redis-cli", "install the client")
 	d.shelves.credentials = `{"uri":"https://x"}`
 	d.dew("connect", "kv").must(t, 1, "knows no program that speaks with it")
 	d.shelves.credentials = `{"port":"many"}`

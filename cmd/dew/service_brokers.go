@@ -12,6 +12,7 @@ import (
 
 	"github.com/dewrun/dew/api/client"
 	"github.com/dewrun/dew/api/v3"
+	"github.com/dewrun/dew/cli/console"
 )
 
 const brokersCategory = "Service brokers"
@@ -23,9 +24,9 @@ type brokerOptions struct {
 }
 
 func brokerCommands(g *global) []*cli.Command {
-	about := func(v verb, fn func(context.Context, brokerOptions, *client.Client, *console) error) *cli.Command {
+	about := func(v verb, fn func(context.Context, brokerOptions, *client.Client, *console.Console) error) *cli.Command {
 		v.category = brokersCategory
-		return g.command(v, func(c *cli.Context, ask *client.Client, out *console) error {
+		return g.command(v, func(c *cli.Context, ask *client.Client, out *console.Console) error {
 			a := c.Args()
 			o := brokerOptions{Name: a.First(), Username: a.Get(1), Scoped: c.Bool("space-scoped"), Update: c.Bool("update-if-exists"), Force: c.Bool("f"), Stdin: c.Bool("password-stdin"), NewName: a.Get(1)}
 			if o.URL = a.Get(2); a.Len() == 4 { // cf has the password before the URL
@@ -48,17 +49,19 @@ func brokerCommands(g *global) []*cli.Command {
 		about(verb{name: "rename-service-broker", args: "BROKER NEW_NAME", usage: "rename a broker"}, runRenameBroker),
 		about(verb{name: "delete-service-broker", args: "BROKER", usage: "forget a broker that has no instances", about: "One that is not there is fine.", flags: []cli.Flag{forceFlag()}}, runDeleteBroker),
 		g.command(verb{name: "service-brokers", category: brokersCategory, usage: "list the brokers", flags: []cli.Flag{jsonFlag()}},
-			func(c *cli.Context, ask *client.Client, out *console) error { return runBrokers(c.Context, ask, out) }),
+			func(c *cli.Context, ask *client.Client, out *console.Console) error {
+				return runBrokers(c.Context, ask, out)
+			}),
 	}, accessCommands(g)...)
 }
 
 // secret fills in the password that the command line does not have.
-func (o *brokerOptions) secret(ctx context.Context, out *console) (err error) {
+func (o *brokerOptions) secret(ctx context.Context, out *console.Console) (err error) {
 	if o.URL == "" {
-		return usage("the broker needs a URL: BROKER USERNAME URL, or BROKER USERNAME PASSWORD URL")
+		return console.UsageError("the broker needs a URL: BROKER USERNAME URL, or BROKER USERNAME PASSWORD URL")
 	}
 	if o.Password == "" {
-		o.Password, err = out.password(ctx, secretOptions{Stdin: o.Stdin, Env: "CF_BROKER_PASSWORD", Prompt: "Password of the broker", Flag: "--password-stdin"})
+		o.Password, err = out.Password(ctx, console.SecretOptions{Stdin: o.Stdin, Env: "CF_BROKER_PASSWORD", Prompt: "Password of the broker", Flag: "--password-stdin"})
 	}
 	return err
 }
@@ -67,7 +70,7 @@ func (o brokerOptions) authentication() v3.BrokerAuthentication {
 	return v3.BrokerAuthentication{Type: v3.AuthenticationBasic, Credentials: v3.BrokerCredentials{Username: o.Username, Password: o.Password}}
 }
 
-func runCreateBroker(ctx context.Context, o brokerOptions, ask *client.Client, out *console) error {
+func runCreateBroker(ctx context.Context, o brokerOptions, ask *client.Client, out *console.Console) error {
 	if err := o.secret(ctx, out); err != nil {
 		return err
 	}
@@ -89,11 +92,11 @@ func runCreateBroker(ctx context.Context, o brokerOptions, ask *client.Client, o
 		to := v3.To(here)
 		n.Relationships.Space = &to
 	}
-	defer out.wait("Reading the catalog of service broker %s", o.Name).end()
+	defer out.Wait("Reading the catalog of service broker %s", o.Name).End()
 	if err := ask.Market().CreateBroker(ctx, n); err != nil {
 		return o.notCreated(ctx, ask, fmt.Errorf("cannot create service broker %s: %w", o.Name, err))
 	}
-	out.say("Created service broker %s", o.Name)
+	out.Say("Created service broker %s", o.Name)
 	return nil
 }
 
@@ -101,18 +104,18 @@ func runCreateBroker(ctx context.Context, o brokerOptions, ask *client.Client, o
 // could not be read is there all the same.
 func (o brokerOptions) notCreated(ctx context.Context, ask *client.Client, err error) error {
 	if answers(err, "must be unique") {
-		return &failure{status: statusFailed, err: err, todo: "there is one with the name: dew update-service-broker, or --update-if-exists, changes it"}
+		return &console.Failure{Status: console.StatusFailed, Err: err, Todo: "there is one with the name: dew update-service-broker, or --update-if-exists, changes it"}
 	}
 	if _, none := ask.Market().BrokerByName(ctx, o.Name); none != nil {
 		return err
 	}
-	return &failure{
-		status: statusFailed, err: err,
-		todo: "it is known without its offerings: dew update-service-broker reads them again, dew delete-service-broker " + o.Name + " forgets it",
+	return &console.Failure{
+		Status: console.StatusFailed, Err: err,
+		Todo: "it is known without its offerings: dew update-service-broker reads them again, dew delete-service-broker " + o.Name + " forgets it",
 	}
 }
 
-func runUpdateBroker(ctx context.Context, o brokerOptions, ask *client.Client, out *console) error {
+func runUpdateBroker(ctx context.Context, o brokerOptions, ask *client.Client, out *console.Console) error {
 	if err := o.secret(ctx, out); err != nil {
 		return err
 	}
@@ -121,11 +124,11 @@ func runUpdateBroker(ctx context.Context, o brokerOptions, ask *client.Client, o
 		return err
 	}
 	with := o.authentication()
-	defer out.wait("Reading the catalog of service broker %s", o.Name).end()
+	defer out.Wait("Reading the catalog of service broker %s", o.Name).End()
 	if err := ask.Market().UpdateBroker(ctx, b.GUID, v3.UpdateServiceBroker{URL: &o.URL, Authentication: &with}); err != nil {
 		return fmt.Errorf("cannot update service broker %s: %w", o.Name, err)
 	}
-	out.say("Updated service broker %s", o.Name)
+	out.Say("Updated service broker %s", o.Name)
 	return nil
 }
 
@@ -142,7 +145,7 @@ func findBroker(ctx context.Context, ask *client.Client, name string) (v3.Servic
 	return b, hint(err, name, all, func(b v3.ServiceBroker) string { return b.Name })
 }
 
-func runRenameBroker(ctx context.Context, o brokerOptions, ask *client.Client, out *console) error {
+func runRenameBroker(ctx context.Context, o brokerOptions, ask *client.Client, out *console.Console) error {
 	b, err := findBroker(ctx, ask, o.Name)
 	if err != nil {
 		return err
@@ -150,47 +153,47 @@ func runRenameBroker(ctx context.Context, o brokerOptions, ask *client.Client, o
 	if err := ask.Market().UpdateBroker(ctx, b.GUID, v3.UpdateServiceBroker{Name: &o.NewName}); err != nil {
 		return fmt.Errorf("cannot rename service broker %s: %w", o.Name, err)
 	}
-	out.say("Renamed service broker %s to %s", o.Name, o.NewName)
+	out.Say("Renamed service broker %s to %s", o.Name, o.NewName)
 	return nil
 }
 
-func runDeleteBroker(ctx context.Context, o brokerOptions, ask *client.Client, out *console) error {
-	if ok, err := sure(ctx, out, o.Force, "Really delete service broker "+o.Name); err != nil || !ok {
+func runDeleteBroker(ctx context.Context, o brokerOptions, ask *client.Client, out *console.Console) error {
+	if ok, err := console.ConfirmUnless(ctx, out, o.Force, "Really delete service broker "+o.Name); err != nil || !ok {
 		return err
 	}
 	b, err := ask.Market().BrokerByName(ctx, o.Name)
 	if isMissing(err) {
-		out.say("Service broker %s is not there", o.Name)
+		out.Say("Service broker %s is not there", o.Name)
 		return nil
 	}
 	if err != nil {
 		return err
 	}
-	defer out.wait("Deleting service broker %s", o.Name).end()
+	defer out.Wait("Deleting service broker %s", o.Name).End()
 	if err := ask.Market().DeleteBroker(ctx, b.GUID); err != nil {
 		return fmt.Errorf("cannot delete service broker %s: %w", o.Name, err)
 	}
-	out.say("Deleted service broker %s", o.Name)
+	out.Say("Deleted service broker %s", o.Name)
 	return nil
 }
 
-func runBrokers(ctx context.Context, ask *client.Client, out *console) error {
+func runBrokers(ctx context.Context, ask *client.Client, out *console.Console) error {
 	all, err := ask.Market().Brokers(ctx)
 	if err != nil {
 		return err
 	}
-	if out.json {
-		return out.encode(append([]v3.ServiceBroker{}, all...))
+	if out.JSON {
+		return out.Encode(append([]v3.ServiceBroker{}, all...))
 	}
 	if len(all) == 0 {
-		out.say("There are no brokers that you may see")
+		out.Say("There are no brokers that you may see")
 		return nil
 	}
 	rows := [][]string{{"name", "url"}}
 	for _, b := range all {
 		rows = append(rows, []string{b.Name, b.URL})
 	}
-	return out.table(rows)
+	return out.Table(rows)
 }
 
 type accessOptions struct{ Offering, Broker, Plan, Org string }
@@ -218,9 +221,9 @@ func accessCommands(g *global) []*cli.Command {
 		g.command(verb{
 			name: "purge-service-offering", args: "OFFERING", category: brokersCategory, usage: "forget an offering and all its instances without asking the broker",
 			flags: []cli.Flag{brokerFlag(), forceFlag()},
-		}, func(c *cli.Context, ask *client.Client, out *console) error {
+		}, func(c *cli.Context, ask *client.Client, out *console.Console) error {
 			o := accessOptions{Offering: c.Args().First(), Broker: c.String("b")}
-			if ok, err := sure(c.Context, out, c.Bool("f"), "Really forget offering "+o.Offering+" and all its instances"); err != nil || !ok {
+			if ok, err := console.ConfirmUnless(c.Context, out, c.Bool("f"), "Really forget offering "+o.Offering+" and all its instances"); err != nil || !ok {
 				return err
 			}
 			return runPurgeOffering(c.Context, o, ask, out)
@@ -235,9 +238,9 @@ func (o accessOptions) offering(ctx context.Context, ask *client.Client) (v3.Ser
 	case err != nil:
 		return v3.ServiceOffering{}, err
 	case len(all) == 0:
-		return v3.ServiceOffering{}, &failure{status: statusFailed, err: fmt.Errorf("there is no offering %q", o.Offering), todo: "dew service-access lists them"}
+		return v3.ServiceOffering{}, &console.Failure{Status: console.StatusFailed, Err: fmt.Errorf("there is no offering %q", o.Offering), Todo: "dew service-access lists them"}
 	case len(all) > 1:
-		return v3.ServiceOffering{}, usage("several brokers offer %s: say which with -b", o.Offering)
+		return v3.ServiceOffering{}, console.UsageError("several brokers offer %s: say which with -b", o.Offering)
 	}
 	return all[0], nil
 }
@@ -263,8 +266,8 @@ func (o accessOptions) eachPlan(ctx context.Context, ask *client.Client, fn func
 		}
 	}
 	if !found {
-		names := namesOf(plans, func(p v3.ServicePlan) string { return p.Name })
-		return &failure{status: statusFailed, err: fmt.Errorf("offering %s has no plan %q", o.Offering, o.Plan), todo: "its plans are: " + strings.Join(names, ", ")}
+		names := console.Names(plans, func(p v3.ServicePlan) string { return p.Name })
+		return &console.Failure{Status: console.StatusFailed, Err: fmt.Errorf("offering %s has no plan %q", o.Offering, o.Plan), Todo: "its plans are: " + strings.Join(names, ", ")}
 	}
 	return nil
 }
@@ -287,7 +290,7 @@ func runEnableAccess(ctx context.Context, o accessOptions, w where) error {
 	if err != nil {
 		return fmt.Errorf("cannot enable access to %s: %w", o.Offering, err)
 	}
-	w.out.say("Enabled access to %s", o.Offering)
+	w.out.Say("Enabled access to %s", o.Offering)
 	return nil
 }
 
@@ -304,7 +307,7 @@ func runDisableAccess(ctx context.Context, o accessOptions, w where) error {
 			return w.ask.Market().SetPlanVisibility(ctx, p.GUID, v3.PlanVisibility{Type: v3.VisibilityAdmin})
 		}
 		if p.VisibilityType == v3.VisibilityPublic {
-			return usage("everybody has it: disable it for all first, then enable it for those who shall have it")
+			return console.UsageError("everybody has it: disable it for all first, then enable it for those who shall have it")
 		}
 		if p.VisibilityType != v3.VisibilityOrganization {
 			return nil
@@ -314,7 +317,7 @@ func runDisableAccess(ctx context.Context, o accessOptions, w where) error {
 	if err != nil {
 		return fmt.Errorf("cannot disable access to %s: %w", o.Offering, err)
 	}
-	w.out.say("Disabled access to %s", o.Offering)
+	w.out.Say("Disabled access to %s", o.Offering)
 	return nil
 }
 
@@ -340,7 +343,7 @@ func runAccess(ctx context.Context, o accessOptions, w where) error {
 		return err
 	}
 	if len(m.Plans) == 0 && (o.Offering != "" || o.Broker != "") {
-		return &failure{status: statusFailed, err: errors.New("there is no such offering"), todo: "dew service-access lists all"}
+		return &console.Failure{Status: console.StatusFailed, Err: errors.New("there is no such offering"), Todo: "dew service-access lists all"}
 	}
 	all := []accessRow{}
 	for _, p := range m.Plans {
@@ -357,14 +360,14 @@ func runAccess(ctx context.Context, o accessOptions, w where) error {
 	slices.SortStableFunc(all, func(a, b accessRow) int {
 		return cmp.Or(cmp.Compare(a.Broker, b.Broker), cmp.Compare(a.Offering, b.Offering))
 	})
-	if w.out.json {
-		return w.out.encode(all)
+	if w.out.JSON {
+		return w.out.Encode(all)
 	}
 	rows := [][]string{{"broker", "offering", "plan", "access", "orgs"}}
 	for _, r := range all {
 		rows = append(rows, []string{r.Broker, r.Offering, r.Plan, r.Access, strings.Join(r.Orgs, ", ")})
 	}
-	return w.out.table(rows)
+	return w.out.Table(rows)
 }
 
 // readOrgs fills in the orgs that may have a plan, and tells whether the one with the
@@ -374,19 +377,19 @@ func (r *accessRow) readOrgs(ctx context.Context, p v3.ServicePlan, guid string,
 		return guid == "" || p.VisibilityType == v3.VisibilityPublic, nil
 	}
 	v, err := ask.Market().PlanVisibility(ctx, p.GUID)
-	r.Orgs = namesOf(v.Organizations, func(n v3.NamedGUID) string { return n.Name })
+	r.Orgs = console.Names(v.Organizations, func(n v3.NamedGUID) string { return n.Name })
 	return guid == "" || slices.ContainsFunc(v.Organizations, func(n v3.NamedGUID) bool { return n.GUID == guid }), err
 }
 
-func runPurgeOffering(ctx context.Context, o accessOptions, ask *client.Client, out *console) error {
+func runPurgeOffering(ctx context.Context, o accessOptions, ask *client.Client, out *console.Console) error {
 	of, err := o.offering(ctx, ask)
 	if err != nil {
 		return err
 	}
-	defer out.wait("Purging service offering %s", of.Name).end()
+	defer out.Wait("Purging service offering %s", of.Name).End()
 	if err := ask.Market().PurgeOffering(ctx, of.GUID); err != nil {
 		return fmt.Errorf("cannot purge offering %s: %w", o.Offering, err)
 	}
-	out.say("Purged offering %s", o.Offering)
+	out.Say("Purged offering %s", o.Offering)
 	return nil
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/dewrun/dew/api/client"
 	"github.com/dewrun/dew/api/v3"
+	"github.com/dewrun/dew/cli/console"
 )
 
 type marketOptions struct {
@@ -29,7 +30,7 @@ type offer struct {
 	Broker      string `json:"broker"`
 }
 
-func runMarketplace(ctx context.Context, o marketOptions, ask *client.Client, out *console) error {
+func runMarketplace(ctx context.Context, o marketOptions, ask *client.Client, out *console.Console) error {
 	m, err := ask.Market().Search(ctx, o.Query)
 	if err != nil {
 		return err
@@ -45,24 +46,24 @@ func runMarketplace(ctx context.Context, o marketOptions, ask *client.Client, ou
 	slices.SortStableFunc(offers, func(a, b offer) int {
 		return cmp.Or(cmp.Compare(a.Offering, b.Offering), cmp.Compare(a.Broker, b.Broker))
 	})
-	if out.json {
-		return out.encode(offers)
+	if out.JSON {
+		return out.Encode(offers)
 	}
 	if len(offers) == 0 && (o.Query.Offering != "" || o.Query.Broker != "") {
 		return noPlan(ctx, serviceOptions{Offering: o.Query.Offering, Broker: o.Query.Broker}, ask)
 	}
 	if len(offers) == 0 {
-		out.say("There is nothing to be had here")
+		out.Say("There is nothing to be had here")
 		return nil
 	}
 	if o.Query.Offering != "" {
-		return out.table(planRows(offers))
+		return out.Table(planRows(offers))
 	}
-	if err := out.table(offeringRows(offers, o.NoPlans)); err != nil {
+	if err := out.Table(offeringRows(offers, o.NoPlans)); err != nil {
 		return err
 	}
 	if !o.NoPlans && slices.ContainsFunc(offers, func(o offer) bool { return !o.Free }) {
-		out.say("* a paid plan: dew marketplace -e OFFERING shows the costs")
+		out.Say("* a paid plan: dew marketplace -e OFFERING shows the costs")
 	}
 	return nil
 }
@@ -78,7 +79,7 @@ func costs(all []v3.ServiceCost) string {
 func planRows(offers []offer) [][]string {
 	rows := [][]string{{"plan", "description", "free or paid", "costs", "available", "broker"}}
 	for _, o := range offers {
-		rows = append(rows, []string{o.Plan, shown(o.Description), paid(o.Free), o.Costs, yes(o.Available), o.Broker})
+		rows = append(rows, []string{o.Plan, console.Printable(o.Description), paid(o.Free), o.Costs, console.YesNo(o.Available), o.Broker})
 	}
 	return rows
 }
@@ -101,7 +102,7 @@ func offeringRows(offers []offer, noPlans bool) [][]string {
 			rows[len(rows)-1][1] += ", " + plan
 			continue
 		}
-		rows = append(rows, []string{o.Offering, plan, shown(o.About), o.Broker})
+		rows = append(rows, []string{o.Offering, plan, console.Printable(o.About), o.Broker})
 	}
 	if noPlans {
 		for i, r := range rows {
@@ -132,11 +133,11 @@ func noPlan(ctx context.Context, o serviceOptions, ask *client.Client) error {
 	}
 	switch {
 	case len(offerings) == 0:
-		return &failure{status: statusFailed, err: fmt.Errorf("there is no offering%s that can be had here", of), todo: "dew marketplace --show-unavailable lists all that you may see"}
+		return &console.Failure{Status: console.StatusFailed, Err: fmt.Errorf("there is no offering%s that can be had here", of), Todo: "dew marketplace --show-unavailable lists all that you may see"}
 	case len(plans) == 0:
-		return &failure{status: statusFailed, err: fmt.Errorf("there is no offering %q%s", o.Offering, of), todo: "the offerings are: " + strings.Join(slices.Compact(offerings), ", ")}
+		return &console.Failure{Status: console.StatusFailed, Err: fmt.Errorf("there is no offering %q%s", o.Offering, of), Todo: "the offerings are: " + strings.Join(slices.Compact(offerings), ", ")}
 	}
-	return &failure{status: statusFailed, err: fmt.Errorf("offering %s has no plan %q", o.Offering, o.Plan), todo: "its plans are: " + strings.Join(plans, ", ")}
+	return &console.Failure{Status: console.StatusFailed, Err: fmt.Errorf("offering %s has no plan %q", o.Offering, o.Plan), Todo: "its plans are: " + strings.Join(plans, ", ")}
 }
 
 func brokerNames(m client.Marketplace) []string {
@@ -190,7 +191,7 @@ type serviceRow struct {
 	bindings []boundView
 }
 
-func runServices(ctx context.Context, noApps bool, ask *client.Client, out *console) error {
+func runServices(ctx context.Context, noApps bool, ask *client.Client, out *console.Console) error {
 	all, err := ask.Services().List(ctx)
 	if err != nil {
 		return err
@@ -208,22 +209,22 @@ func runServices(ctx context.Context, noApps bool, ask *client.Client, out *cons
 		}
 		views = append(views, v)
 	}
-	if out.json {
-		return out.encode(views)
+	if out.JSON {
+		return out.Encode(views)
 	}
 	if len(views) == 0 {
-		out.say("There are no service instances: dew marketplace lists what can be had")
+		out.Say("There are no service instances: dew marketplace lists what can be had")
 		return nil
 	}
 	rows := [][]string{{"name", "offering", "plan", "bound apps", "last operation", "broker", "upgrade", "description"}}
 	for _, v := range views {
 		about := ""
 		if !strings.HasSuffix(v.Last, "succeeded") {
-			about = shown(v.About)
+			about = console.Printable(v.About)
 		}
-		rows = append(rows, []string{v.Name, v.Offering, v.Plan, strings.Join(v.Apps, ", "), v.Last, v.Broker, yes(v.Upgrade), about})
+		rows = append(rows, []string{v.Name, v.Offering, v.Plan, strings.Join(v.Apps, ", "), v.Last, v.Broker, console.YesNo(v.Upgrade), about})
 	}
-	return out.table(rows)
+	return out.Table(rows)
 }
 
 // serviceNames finds the names that stand behind guids.
@@ -306,29 +307,29 @@ type serviceView struct {
 	Updated   v3.Time     `json:"updated"`
 }
 
-func runService(ctx context.Context, o serviceOptions, ask *client.Client, out *console) error {
+func runService(ctx context.Context, o serviceOptions, ask *client.Client, out *console.Console) error {
 	i, err := findService(ctx, ask, o.Name)
 	switch {
 	case err != nil:
 		return err
 	case o.GUID:
-		_, err := fmt.Fprintln(out.out, i.GUID)
+		_, err := fmt.Fprintln(out.Out, i.GUID)
 		return err
 	case o.Params:
 		p, err := ask.Services().Parameters(ctx, i.GUID)
 		if err != nil {
 			return fmt.Errorf("cannot read the parameters of %s: %w", o.Name, err)
 		}
-		return out.encode(p)
+		return out.Encode(p)
 	}
 	v, err := viewService(ctx, i, ask)
 	switch {
 	case err != nil:
 		return err
-	case out.json:
-		return out.encode(v)
+	case out.JSON:
+		return out.Encode(v)
 	}
-	return out.table(v.rows())
+	return out.Table(v.rows())
 }
 
 func viewService(ctx context.Context, i v3.ServiceInstance, ask *client.Client) (serviceView, error) {
@@ -348,7 +349,7 @@ func viewService(ctx context.Context, i v3.ServiceInstance, ask *client.Client) 
 	if err != nil {
 		return v, err
 	}
-	v.Keys = namesOf(keys, bindingName)
+	v.Keys = console.Names(keys, bindingName)
 	if i.Type != v3.ServiceManaged {
 		return v, nil
 	}
@@ -380,7 +381,7 @@ func (v serviceView) rows() [][]string {
 	rows := [][]string{{"name:", v.Name}, {"guid:", v.GUID}, {"type:", v.Type}}
 	add := func(name, value string) {
 		if value != "" {
-			rows = append(rows, []string{name + ":", shown(value)})
+			rows = append(rows, []string{name + ":", console.Printable(value)})
 		}
 	}
 	if v.Type == v3.ServiceManaged {

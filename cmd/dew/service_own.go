@@ -18,13 +18,14 @@ import (
 
 	"github.com/dewrun/dew/api/client"
 	"github.com/dewrun/dew/api/v3"
+	"github.com/dewrun/dew/cli/console"
 )
 
 // snapshotCommands are what cf does not have, and sharing.
 func snapshotCommands(g *global) []*cli.Command {
-	about := func(v verb, fn func(context.Context, serviceOptions, *client.Client, *console) error) *cli.Command {
+	about := func(v verb, fn func(context.Context, serviceOptions, *client.Client, *console.Console) error) *cli.Command {
 		v.category = servicesCategory
-		return g.command(v, func(c *cli.Context, ask *client.Client, out *console) error {
+		return g.command(v, func(c *cli.Context, ask *client.Client, out *console.Console) error {
 			return fn(c.Context, readService(c), ask, out)
 		})
 	}
@@ -33,7 +34,7 @@ func snapshotCommands(g *global) []*cli.Command {
 		v.flags = append(v.flags, &cli.StringFlag{Name: "s", Usage: "the other `space`; needed"}, &cli.StringFlag{Name: "o", Usage: "its `org` (default: the target's)"})
 		return g.commandAt(v, func(c *cli.Context, w where) error {
 			if c.String("s") == "" {
-				return usage("%s needs -s with the other space", v.name)
+				return console.UsageError("%s needs -s with the other space", v.name)
 			}
 			return fn(c.Context, shareOptions{Name: c.Args().First(), Space: c.String("s"), Org: c.String("o"), Force: c.Bool("f")}, w)
 		})
@@ -54,7 +55,7 @@ func snapshotCommands(g *global) []*cli.Command {
 		g.command(verb{
 			name: "connect", args: "SERVICE_INSTANCE", category: servicesCategory, usage: "talk to a database with psql, mariadb or redis-cli",
 			about: "The program must be on this machine. A service key is made for it, and deleted when it ends.\n\nExample:\n   echo 'select count(*) from users' | dew connect db",
-		}, func(c *cli.Context, ask *client.Client, out *console) error {
+		}, func(c *cli.Context, ask *client.Client, out *console.Console) error {
 			return runConnect(c.Context, c.Args().First(), ask, out)
 		}),
 		share(verb{name: "share-service", args: "SERVICE_INSTANCE", usage: "let apps of another space be bound to a service instance"}, runShare),
@@ -68,12 +69,12 @@ func snapshotCommands(g *global) []*cli.Command {
 	}
 }
 
-func runSnapshot(ctx context.Context, o serviceOptions, ask *client.Client, out *console) error {
+func runSnapshot(ctx context.Context, o serviceOptions, ask *client.Client, out *console.Console) error {
 	i, err := findService(ctx, ask, o.Name)
 	if err != nil {
 		return err
 	}
-	defer out.wait("Copying the data of service instance %s", o.Name).end()
+	defer out.Wait("Copying the data of service instance %s", o.Name).End()
 	if err := ask.Services().TakeSnapshot(ctx, i.GUID); err != nil {
 		return fmt.Errorf("cannot copy the data of %s: %w", o.Name, err)
 	}
@@ -81,11 +82,11 @@ func runSnapshot(ctx context.Context, o serviceOptions, ask *client.Client, out 
 	if err != nil || len(all) == 0 {
 		return err
 	}
-	out.say("Copied the data of %s: snapshot %s, %s", o.Name, all[0].GUID, bytesText(all[0].Size))
+	out.Say("Copied the data of %s: snapshot %s, %s", o.Name, all[0].GUID, console.Bytes(all[0].Size))
 	return nil
 }
 
-func runSnapshots(ctx context.Context, o serviceOptions, ask *client.Client, out *console) error {
+func runSnapshots(ctx context.Context, o serviceOptions, ask *client.Client, out *console.Console) error {
 	i, err := findService(ctx, ask, o.Name)
 	if err != nil {
 		return err
@@ -94,45 +95,45 @@ func runSnapshots(ctx context.Context, o serviceOptions, ask *client.Client, out
 	if err != nil {
 		return err
 	}
-	if out.json {
-		return out.encode(append([]v3.ServiceSnapshot{}, all...))
+	if out.JSON {
+		return out.Encode(append([]v3.ServiceSnapshot{}, all...))
 	}
 	if len(all) == 0 {
-		out.say("There are no copies: dew service-snapshot %s makes one", o.Name)
+		out.Say("There are no copies: dew service-snapshot %s makes one", o.Name)
 		return nil
 	}
 	rows := [][]string{{"snapshot", "made", "size"}}
 	for _, s := range all {
-		rows = append(rows, []string{s.GUID, s.CreatedAt.Local().Format(time.DateTime), bytesText(s.Size)})
+		rows = append(rows, []string{s.GUID, s.CreatedAt.Local().Format(time.DateTime), console.Bytes(s.Size)})
 	}
-	return out.table(rows)
+	return out.Table(rows)
 }
 
-func runDeleteSnapshot(ctx context.Context, o serviceOptions, ask *client.Client, out *console) error {
+func runDeleteSnapshot(ctx context.Context, o serviceOptions, ask *client.Client, out *console.Console) error {
 	i, err := findService(ctx, ask, o.Name)
 	if err != nil {
 		return err
 	}
-	if ok, err := sure(ctx, out, o.Force, "Really delete snapshot "+o.NewName+" of "+o.Name); err != nil || !ok {
+	if ok, err := console.ConfirmUnless(ctx, out, o.Force, "Really delete snapshot "+o.NewName+" of "+o.Name); err != nil || !ok {
 		return err
 	}
-	defer out.wait("Deleting snapshot %s", o.NewName).end()
+	defer out.Wait("Deleting snapshot %s", o.NewName).End()
 	if err := ask.Services().DeleteSnapshot(ctx, i.GUID, o.NewName); err != nil {
 		return noSnapshot(o.Name, fmt.Errorf("cannot delete snapshot %s of %s: %w", o.NewName, o.Name, err))
 	}
-	out.say("Deleted snapshot %s of %s", o.NewName, o.Name)
+	out.Say("Deleted snapshot %s of %s", o.NewName, o.Name)
 	return nil
 }
 
 // noSnapshot says how to find those that are there.
 func noSnapshot(service string, err error) error {
 	if client.NotFound(err) {
-		return &failure{status: statusFailed, err: err, todo: "dew service-snapshots " + service + " lists them"}
+		return &console.Failure{Status: console.StatusFailed, Err: err, Todo: "dew service-snapshots " + service + " lists them"}
 	}
 	return err
 }
 
-func runRestore(ctx context.Context, o serviceOptions, ask *client.Client, out *console) error {
+func runRestore(ctx context.Context, o serviceOptions, ask *client.Client, out *console.Console) error {
 	i, err := findService(ctx, ask, o.Name)
 	if err != nil {
 		return err
@@ -144,18 +145,18 @@ func runRestore(ctx context.Context, o serviceOptions, ask *client.Client, out *
 			return err
 		}
 		if len(all) == 0 {
-			return &failure{status: statusFailed, err: fmt.Errorf("there are no copies of the data of %s", o.Name), todo: "dew service-snapshot " + o.Name + " makes one"}
+			return &console.Failure{Status: console.StatusFailed, Err: fmt.Errorf("there are no copies of the data of %s", o.Name), Todo: "dew service-snapshot " + o.Name + " makes one"}
 		}
 		id = all[0].GUID
 	}
-	if ok, err := sure(ctx, out, o.Force, "Really put snapshot "+id+" in the place of the data of "+o.Name); err != nil || !ok {
+	if ok, err := console.ConfirmUnless(ctx, out, o.Force, "Really put snapshot "+id+" in the place of the data of "+o.Name); err != nil || !ok {
 		return err
 	}
-	defer out.wait("Restoring service instance %s to snapshot %s", o.Name, id).end()
+	defer out.Wait("Restoring service instance %s to snapshot %s", o.Name, id).End()
 	if err := ask.Services().Restore(ctx, i.GUID, id); err != nil {
 		return noSnapshot(o.Name, fmt.Errorf("cannot restore %s to snapshot %s: %w", o.Name, id, err))
 	}
-	out.say("Restored %s to snapshot %s", o.Name, id)
+	out.Say("Restored %s to snapshot %s", o.Name, id)
 	return nil
 }
 
@@ -188,13 +189,13 @@ func (c login) client() (args []string, secret string, err error) {
 	return nil, "", errors.New("dew knows no program that speaks with it: use the credentials of dew service-key")
 }
 
-func runConnect(ctx context.Context, name string, ask *client.Client, out *console) (err error) {
+func runConnect(ctx context.Context, name string, ask *client.Client, out *console.Console) (err error) {
 	i, err := findService(ctx, ask, name)
 	if err != nil {
 		return err
 	}
 	if i.Type == v3.ServiceUserProvided {
-		return &failure{status: statusFailed, err: fmt.Errorf("%s is user-provided: only apps get its credentials", name), todo: "whoever made it knows them, and dew env APP shows those of an app that is bound to it"}
+		return &console.Failure{Status: console.StatusFailed, Err: fmt.Errorf("%s is user-provided: only apps get its credentials", name), Todo: "whoever made it knows them, and dew env APP shows those of an app that is bound to it"}
 	}
 	key := "dew-connect-" + strconv.FormatInt(time.Now().UnixNano(), 36)
 	n := v3.CreateCredentialBinding{Type: v3.BindingKey, Name: key}
@@ -208,9 +209,9 @@ func runConnect(ctx context.Context, name string, ask *client.Client, out *conso
 		defer cancel()
 		err = errors.Join(err, dropKey(ctx, bindOptions{Service: name, Key: key}, ask))
 	}()
-	wait := out.wait("Creating credentials for service instance %s", name)
+	wait := out.Wait("Creating credentials for service instance %s", name)
 	err = ask.Services().Wait(ctx, job)
-	wait.end()
+	wait.End()
 	if err != nil {
 		return fmt.Errorf("cannot connect to %s: %w", name, err)
 	}
@@ -237,7 +238,7 @@ func dropKey(ctx context.Context, o bindOptions, ask *client.Client) error {
 }
 
 // talk runs the program with the credentials of a key.
-func talk(ctx context.Context, key string, ask *client.Client, out *console) error {
+func talk(ctx context.Context, key string, ask *client.Client, out *console.Console) error {
 	d, err := ask.Services().BindingDetails(ctx, key)
 	if err != nil {
 		return err
@@ -252,7 +253,7 @@ func talk(ctx context.Context, key string, ask *client.Client, out *console) err
 	}
 	program, err := exec.LookPath(args[0])
 	if err != nil {
-		return &failure{status: statusInfrastructure, err: err, todo: "install the client, or use the credentials of dew create-service-key"}
+		return &console.Failure{Status: console.StatusInfrastructure, Err: err, Todo: "install the client, or use the credentials of dew create-service-key"}
 	}
 	// Ctrl-C is for the program. SIGTERM, and the end of the terminal, end it.
 	ctx, stop := signal.NotifyContext(context.WithoutCancel(ctx), syscall.SIGTERM, syscall.SIGHUP)
@@ -261,14 +262,14 @@ func talk(ctx context.Context, key string, ask *client.Client, out *console) err
 	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) }
 	cmd.WaitDelay = clientPatience
 	cmd.Env = append(os.Environ(), secret)
-	cmd.Stdin, cmd.Stdout, cmd.Stderr = out.in, out.out, statusOver(out.err).plain()
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = out.In, out.Out, console.StatusLineOver(out.Err).Writer()
 	err = cmd.Run()
 	ended := (*exec.ExitError)(nil)
 	switch {
 	case ctx.Err() != nil:
-		return &failure{status: 128 + int(syscall.SIGTERM)}
+		return &console.Failure{Status: 128 + int(syscall.SIGTERM)}
 	case errors.As(err, &ended):
-		return &failure{status: max(ended.ExitCode(), 1)} // it has said why
+		return &console.Failure{Status: max(ended.ExitCode(), 1)} // it has said why
 	}
 	return err
 }
@@ -304,7 +305,7 @@ func runShare(ctx context.Context, o shareOptions, w where) error {
 	if err := w.ask.Services().Share(ctx, i.GUID, s.GUID); err != nil {
 		return fmt.Errorf("cannot share %s: %w", o.Name, err)
 	}
-	w.out.say("Shared %s with space %s", o.Name, s.Name)
+	w.out.Say("Shared %s with space %s", o.Name, s.Name)
 	return nil
 }
 
@@ -313,13 +314,13 @@ func runUnshare(ctx context.Context, o shareOptions, w where) error {
 	if err != nil {
 		return err
 	}
-	if ok, err := sure(ctx, w.out, o.Force, "Really take "+o.Name+" from space "+s.Name+", with the bindings there"); err != nil || !ok {
+	if ok, err := console.ConfirmUnless(ctx, w.out, o.Force, "Really take "+o.Name+" from space "+s.Name+", with the bindings there"); err != nil || !ok {
 		return err
 	}
 	if err := w.ask.Services().Unshare(ctx, i.GUID, s.GUID); err != nil {
 		return fmt.Errorf("cannot unshare %s: %w", o.Name, err)
 	}
-	w.out.say("Unshared %s from space %s", o.Name, s.Name)
+	w.out.Say("Unshared %s from space %s", o.Name, s.Name)
 	return nil
 }
 
@@ -330,9 +331,9 @@ type routeServiceOptions struct {
 	Wait, Force bool
 }
 
-func routeService(g *global, v verb, fn func(context.Context, routeServiceOptions, *client.Client, *console) error) *cli.Command {
+func routeService(g *global, v verb, fn func(context.Context, routeServiceOptions, *client.Client, *console.Console) error) *cli.Command {
 	v.args, v.category, v.flags = "DOMAIN SERVICE_INSTANCE", servicesCategory, append(hostFlags()[:2], v.flags...) // no port: TCP routes have none
-	return g.command(v, func(c *cli.Context, ask *client.Client, out *console) error {
+	return g.command(v, func(c *cli.Context, ask *client.Client, out *console.Console) error {
 		r, err := readRoute(c, false)
 		if err != nil {
 			return err
@@ -354,7 +355,7 @@ func (o routeServiceOptions) find(ctx context.Context, ask *client.Client) (r v3
 	return r, i, err
 }
 
-func runBindRoute(ctx context.Context, o routeServiceOptions, ask *client.Client, out *console) error {
+func runBindRoute(ctx context.Context, o routeServiceOptions, ask *client.Client, out *console.Console) error {
 	params, err := readJSON("-c", o.Parameters)
 	if err != nil {
 		return err
@@ -365,10 +366,10 @@ func runBindRoute(ctx context.Context, o routeServiceOptions, ask *client.Client
 	}
 	n := v3.CreateServiceRouteBinding{Parameters: params}
 	n.Relationships.Route, n.Relationships.ServiceInstance = v3.To(r.GUID), v3.To(i.GUID)
-	defer out.wait("Binding route %s to service instance %s", o.route.url(), o.Service).end()
+	defer out.Wait("Binding route %s to service instance %s", o.route.url(), o.Service).End()
 	job, err := ask.Services().BindRoute(ctx, n)
 	if answers(err, "route and service instance are already bound") {
-		out.say("Route %s is bound to %s already", o.route.url(), o.Service)
+		out.Say("Route %s is bound to %s already", o.route.url(), o.Service)
 		return nil
 	}
 	done := false
@@ -379,10 +380,10 @@ func runBindRoute(ctx context.Context, o routeServiceOptions, ask *client.Client
 		return fmt.Errorf("cannot bind route %s to %s: %w", o.route.url(), o.Service, err)
 	}
 	if !done {
-		out.say("Binding route %s to %s is in progress", o.route.url(), o.Service)
+		out.Say("Binding route %s to %s is in progress", o.route.url(), o.Service)
 		return nil
 	}
-	out.say("Bound route %s to %s", o.route.url(), o.Service)
+	out.Say("Bound route %s to %s", o.route.url(), o.Service)
 	return nil
 }
 
@@ -395,7 +396,7 @@ func finished(ctx context.Context, job client.Job, wait bool, ask *client.Client
 	return true, ask.Services().Wait(ctx, job)
 }
 
-func runUnbindRoute(ctx context.Context, o routeServiceOptions, ask *client.Client, out *console) error {
+func runUnbindRoute(ctx context.Context, o routeServiceOptions, ask *client.Client, out *console.Console) error {
 	r, i, err := o.find(ctx, ask)
 	if err != nil {
 		return err
@@ -406,13 +407,13 @@ func runUnbindRoute(ctx context.Context, o routeServiceOptions, ask *client.Clie
 	}
 	at := slices.IndexFunc(all, func(b v3.ServiceRouteBinding) bool { return b.Relationships.ServiceInstance.ID() == i.GUID })
 	if at < 0 {
-		out.say("Route %s is not bound to %s", o.route.url(), o.Service)
+		out.Say("Route %s is not bound to %s", o.route.url(), o.Service)
 		return nil
 	}
-	if ok, err := sure(ctx, out, o.Force, "Really unbind route "+o.route.url()+" from "+o.Service); err != nil || !ok {
+	if ok, err := console.ConfirmUnless(ctx, out, o.Force, "Really unbind route "+o.route.url()+" from "+o.Service); err != nil || !ok {
 		return err
 	}
-	defer out.wait("Unbinding route %s from service instance %s", o.route.url(), o.Service).end()
+	defer out.Wait("Unbinding route %s from service instance %s", o.route.url(), o.Service).End()
 	job, err := ask.Services().UnbindRoute(ctx, all[at].GUID)
 	done := false
 	if err == nil {
@@ -422,9 +423,9 @@ func runUnbindRoute(ctx context.Context, o routeServiceOptions, ask *client.Clie
 		return fmt.Errorf("cannot unbind route %s from %s: %w", o.route.url(), o.Service, err)
 	}
 	if !done {
-		out.say("Unbinding route %s from %s is in progress", o.route.url(), o.Service)
+		out.Say("Unbinding route %s from %s is in progress", o.route.url(), o.Service)
 		return nil
 	}
-	out.say("Unbound route %s from %s", o.route.url(), o.Service)
+	out.Say("Unbound route %s from %s", o.route.url(), o.Service)
 	return nil
 }

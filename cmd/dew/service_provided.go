@@ -13,6 +13,7 @@ import (
 
 	"github.com/dewrun/dew/api/client"
 	"github.com/dewrun/dew/api/v3"
+	"github.com/dewrun/dew/cli/console"
 )
 
 func providedCommands(g *global) []*cli.Command {
@@ -38,12 +39,12 @@ func providedCommands(g *global) []*cli.Command {
 			name: "create-user-provided-service", alias: "cups", args: "SERVICE_INSTANCE", category: servicesCategory, usage: "make something that runs elsewhere a service instance",
 			about: "Examples:\n   dew create-user-provided-service mail -p '{\"host\":\"mail.example.com\"}'\n   dew create-user-provided-service papers -l syslog://logs.example.com:514",
 			flags: flags(),
-		}, func(c *cli.Context, ask *client.Client, out *console) error {
+		}, func(c *cli.Context, ask *client.Client, out *console.Console) error {
 			return runCreateProvided(c.Context, read(c), ask, out)
 		}),
 		g.command(verb{
 			name: "update-user-provided-service", alias: "uups", args: "SERVICE_INSTANCE", category: servicesCategory, usage: "change a user-provided service instance", flags: flags(),
-		}, func(c *cli.Context, ask *client.Client, out *console) error {
+		}, func(c *cli.Context, ask *client.Client, out *console.Console) error {
 			return runUpdateProvided(c.Context, read(c), ask, out)
 		}),
 	}
@@ -56,9 +57,9 @@ type providedOptions struct {
 }
 
 // credentials reads -p: an object, a file, or names to ask for.
-func (o providedOptions) credentials(ctx context.Context, out *console) (json.RawMessage, error) {
+func (o providedOptions) credentials(ctx context.Context, out *console.Console) (json.RawMessage, error) {
 	c, err := readJSON("-p", o.Credentials)
-	if !errors.Is(err, fs.ErrNotExist) || !out.asks {
+	if !errors.Is(err, fs.ErrNotExist) || !out.Interactive {
 		return c, err
 	}
 	names := splitList(o.Credentials)
@@ -67,7 +68,7 @@ func (o providedOptions) credentials(ctx context.Context, out *console) (json.Ra
 	}
 	values := map[string]string{}
 	for _, name := range names {
-		if values[name], err = out.secret(ctx, name+": "); err != nil {
+		if values[name], err = out.Secret(ctx, name+": "); err != nil {
 			return nil, err
 		}
 	}
@@ -80,7 +81,7 @@ func noCredentialName(word string) bool {
 	return strings.ContainsAny(word, "/[]{}\":=") || strings.HasSuffix(word, ".json")
 }
 
-func runCreateProvided(ctx context.Context, o providedOptions, ask *client.Client, out *console) error {
+func runCreateProvided(ctx context.Context, o providedOptions, ask *client.Client, out *console.Console) error {
 	credentials, err := o.credentials(ctx, out)
 	if err != nil {
 		return err
@@ -91,35 +92,35 @@ func runCreateProvided(ctx context.Context, o providedOptions, ask *client.Clien
 	}
 	_, err = ask.Services().Create(ctx, n)
 	if answers(err, "name is taken") {
-		out.say("Service instance %s is there already", o.Name)
+		out.Say("Service instance %s is there already", o.Name)
 		return nil
 	}
 	if err != nil {
 		return fmt.Errorf("cannot create service instance %s: %w", o.Name, err)
 	}
-	out.say("Created service instance %s", o.Name)
+	out.Say("Created service instance %s", o.Name)
 	return nil
 }
 
-func runUpdateProvided(ctx context.Context, o providedOptions, ask *client.Client, out *console) error {
+func runUpdateProvided(ctx context.Context, o providedOptions, ask *client.Client, out *console.Console) error {
 	credentials, err := o.credentials(ctx, out)
 	if err != nil {
 		return err
 	}
 	if credentials == nil && o.Tags == nil && o.Drain.IsZero() && o.Route.IsZero() {
-		return usage("update-user-provided-service needs -p, -l, -r or -t")
+		return console.UsageError("update-user-provided-service needs -p, -l, -r or -t")
 	}
 	i, err := findService(ctx, ask, o.Name)
 	if err != nil {
 		return err
 	}
 	if i.Type != v3.ServiceUserProvided {
-		return usage("%s is not user-provided: use update-service", o.Name)
+		return console.UsageError("%s is not user-provided: use update-service", o.Name)
 	}
 	_, err = ask.Services().Update(ctx, i.GUID, v3.UpdateServiceInstance{Credentials: credentials, Tags: o.Tags, SyslogDrainURL: o.Drain, RouteServiceURL: o.Route})
 	if err != nil {
 		return fmt.Errorf("cannot update service instance %s: %w", o.Name, err)
 	}
-	out.say("Updated service instance %s; dew restage brings it to apps that are bound to it", o.Name)
+	out.Say("Updated service instance %s; dew restage brings it to apps that are bound to it", o.Name)
 	return nil
 }

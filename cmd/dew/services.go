@@ -17,6 +17,7 @@ import (
 
 	"github.com/dewrun/dew/api/client"
 	"github.com/dewrun/dew/api/v3"
+	"github.com/dewrun/dew/cli/console"
 )
 
 const servicesCategory = "Services"
@@ -74,9 +75,9 @@ func brokerFlag() cli.Flag {
 }
 
 func serviceCommands(g *global) []*cli.Command {
-	about := func(v verb, fn func(context.Context, serviceOptions, *client.Client, *console) error) *cli.Command {
+	about := func(v verb, fn func(context.Context, serviceOptions, *client.Client, *console.Console) error) *cli.Command {
 		v.category = servicesCategory
-		return g.command(v, func(c *cli.Context, ask *client.Client, out *console) error {
+		return g.command(v, func(c *cli.Context, ask *client.Client, out *console.Console) error {
 			return fn(c.Context, readService(c), ask, out)
 		})
 	}
@@ -87,7 +88,7 @@ func serviceCommands(g *global) []*cli.Command {
 				&cli.StringFlag{Name: "e", Usage: "the plans of one `offering`"}, brokerFlag(),
 				boolFlag("no-plans", "only the offerings"), boolFlag("show-unavailable", "also what cannot be had"), jsonFlag(),
 			},
-		}, func(c *cli.Context, ask *client.Client, out *console) error {
+		}, func(c *cli.Context, ask *client.Client, out *console.Console) error {
 			o := marketOptions{NoPlans: c.Bool("no-plans"), Query: client.MarketplaceQuery{Offering: c.String("e"), Broker: c.String("b"), All: c.Bool("show-unavailable")}}
 			return runMarketplace(c.Context, o, ask, out)
 		}),
@@ -96,7 +97,7 @@ func serviceCommands(g *global) []*cli.Command {
 			about: "It takes a while; dew services tells how far it is, --wait waits for it. One that has the name already is fine.\n\n" +
 				"Example:\n   dew create-service postgres small db --wait",
 			flags: []cli.Flag{paramsFlag(), tagsFlag(), brokerFlag(), waitFlag()},
-		}, func(c *cli.Context, ask *client.Client, out *console) error {
+		}, func(c *cli.Context, ask *client.Client, out *console.Console) error {
 			o := readService(c)
 			o.Offering, o.Plan, o.Name = c.Args().Get(0), c.Args().Get(1), strings.TrimSpace(c.Args().Get(2))
 			return runCreateService(c.Context, o, ask, out)
@@ -116,7 +117,7 @@ func serviceCommands(g *global) []*cli.Command {
 		g.command(verb{
 			name: "services", alias: "s", category: servicesCategory, usage: "list the service instances of the space",
 			flags: []cli.Flag{boolFlag("no-apps", "without the apps that are bound"), jsonFlag()},
-		}, func(c *cli.Context, ask *client.Client, out *console) error {
+		}, func(c *cli.Context, ask *client.Client, out *console.Console) error {
 			return runServices(c.Context, c.Bool("no-apps"), ask, out)
 		}),
 		about(verb{
@@ -144,12 +145,12 @@ func readJSON(flag, text string) (json.RawMessage, error) {
 	if !strings.HasPrefix(text, "{") {
 		var err error
 		if b, err = readSmall(text); err != nil {
-			return nil, usage("%s must be a JSON object such as {\"name\":\"value\"}, or the name of a file with one: %w", flag, err)
+			return nil, console.UsageError("%s must be a JSON object such as {\"name\":\"value\"}, or the name of a file with one: %w", flag, err)
 		}
 	}
 	var object map[string]any
 	if err := json.Unmarshal(b, &object); err != nil || object == nil {
-		return nil, usage("%s must be a JSON object such as {\"name\":\"value\"}: %w", flag, cmp.Or(err, errors.New("it is none")))
+		return nil, console.UsageError("%s must be a JSON object such as {\"name\":\"value\"}: %w", flag, cmp.Or(err, errors.New("it is none")))
 	}
 	return b, nil
 }
@@ -169,7 +170,7 @@ func readSmall(name string) ([]byte, error) {
 		return nil, e.Err
 	}
 	if err == nil && len(b) > maxObject {
-		err = fmt.Errorf("the file is larger than %s", bytesText(maxObject))
+		err = fmt.Errorf("the file is larger than %s", console.Bytes(maxObject))
 	}
 	return b, err
 }
@@ -193,7 +194,7 @@ func answers(err error, text string) bool {
 	return errors.As(err, &e) && strings.Contains(e.Error(), text)
 }
 
-func runCreateService(ctx context.Context, o serviceOptions, ask *client.Client, out *console) error {
+func runCreateService(ctx context.Context, o serviceOptions, ask *client.Client, out *console.Console) error {
 	params, err := readJSON("-c", o.Parameters)
 	if err != nil {
 		return err
@@ -206,7 +207,7 @@ func runCreateService(ctx context.Context, o serviceOptions, ask *client.Client,
 	case len(m.Plans) == 0:
 		return noPlan(ctx, o, ask)
 	case len(m.Plans) > 1:
-		return usage("several brokers offer %s: say which with -b (%s)", o.Offering, strings.Join(brokerNames(m), ", "))
+		return console.UsageError("several brokers offer %s: say which with -b (%s)", o.Offering, strings.Join(brokerNames(m), ", "))
 	}
 	n := v3.CreateServiceInstance{Type: v3.ServiceManaged, Name: o.Name, Parameters: params}
 	if o.Tags != nil {
@@ -214,7 +215,7 @@ func runCreateService(ctx context.Context, o serviceOptions, ask *client.Client,
 	}
 	plan := v3.To(m.Plans[0].GUID)
 	n.Relationships.ServicePlan = &plan
-	out.say("Creating service instance %s ...", o.Name)
+	out.Say("Creating service instance %s ...", o.Name)
 	job, err := ask.Services().Create(ctx, n)
 	if answers(err, "name is taken") {
 		return thereAlready(ctx, o, ask, out)
@@ -227,15 +228,15 @@ func runCreateService(ctx context.Context, o serviceOptions, ask *client.Client,
 
 // thereAlready is the end of creating what has the name already. That is fine,
 // unless it came to nothing.
-func thereAlready(ctx context.Context, o serviceOptions, ask *client.Client, out *console) error {
+func thereAlready(ctx context.Context, o serviceOptions, ask *client.Client, out *console.Console) error {
 	i, err := ask.Services().ByName(ctx, o.Name)
 	if err != nil {
 		return err
 	}
 	if i.LastOperation.State == inProgress && o.Wait {
-		out.say("Service instance %s is there already, %s", o.Name, lastOperation(i.LastOperation))
+		out.Say("Service instance %s is there already, %s", o.Name, lastOperation(i.LastOperation))
 		told := progress{name: o.Name, ask: ask, out: out}
-		defer out.wait("Waiting: service instance %s is being created", o.Name).end()
+		defer out.Wait("Waiting: service instance %s is being created", o.Name).End()
 		err := client.Poll(ctx, func() (bool, error) {
 			i, err = told.look(ctx)
 			return i.LastOperation.State != inProgress, err
@@ -245,12 +246,12 @@ func thereAlready(ctx context.Context, o serviceOptions, ask *client.Client, out
 		}
 	}
 	if last := lastOperation(i.LastOperation); last == "create failed" {
-		return &failure{
-			status: statusFailed, err: fmt.Errorf("service instance %s is there already, and %s: %s", o.Name, last, i.LastOperation.Description),
-			todo: "dew delete-service " + o.Name + " removes it",
+		return &console.Failure{
+			Status: console.StatusFailed, Err: fmt.Errorf("service instance %s is there already, and %s: %s", o.Name, last, i.LastOperation.Description),
+			Todo: "dew delete-service " + o.Name + " removes it",
 		}
 	}
-	out.say("Service instance %s is there already", o.Name)
+	out.Say("Service instance %s is there already", o.Name)
 	return nil
 }
 
@@ -270,24 +271,24 @@ func (op operation) doing() string {
 func (op operation) failed(name string, err error) error {
 	told := fmt.Errorf("cannot %s service instance %s: %w", op.verb, name, err)
 	if e := (*client.Error)(nil); op.verb == "create" && errors.As(err, &e) {
-		return &failure{status: statusFailed, err: told, todo: "dew delete-service " + name + " removes what is left of it"}
+		return &console.Failure{Status: console.StatusFailed, Err: told, Todo: "dew delete-service " + name + " removes what is left of it"}
 	}
 	return told
 }
 
 // waitService waits for an operation, or says how to look after it.
-func waitService(ctx context.Context, o serviceOptions, op operation, ask *client.Client, out *console) error {
-	defer out.wait("%s service instance %s", op.doing(), o.Name).end()
+func waitService(ctx context.Context, o serviceOptions, op operation, ask *client.Client, out *console.Console) error {
+	defer out.Wait("%s service instance %s", op.doing(), o.Name).End()
 	job, err := ask.Services().Accepted(ctx, op.job)
 	if err != nil {
 		return op.failed(o.Name, err)
 	}
 	if job.Ended() {
-		out.say("%s service instance %s", op.done, o.Name)
+		out.Say("%s service instance %s", op.done, o.Name)
 		return nil
 	}
 	if !o.Wait {
-		out.say("%s in progress: dew service %s tells how far it is", strings.ToUpper(op.verb[:1])+op.verb[1:], o.Name)
+		out.Say("%s in progress: dew service %s tells how far it is", strings.ToUpper(op.verb[:1])+op.verb[1:], o.Name)
 		return nil
 	}
 	watch, cancel := context.WithCancel(ctx)
@@ -303,7 +304,7 @@ func waitService(ctx context.Context, o serviceOptions, op operation, ask *clien
 	if err != nil {
 		return op.failed(o.Name, err)
 	}
-	out.say("%s service instance %s", op.done, o.Name)
+	out.Say("%s service instance %s", op.done, o.Name)
 	return nil
 }
 
@@ -316,7 +317,7 @@ const (
 type progress struct {
 	name string
 	ask  *client.Client
-	out  *console
+	out  *console.Console
 	last string
 }
 
@@ -324,7 +325,7 @@ func (p *progress) look(ctx context.Context) (v3.ServiceInstance, error) {
 	i, err := p.ask.Services().ByName(ctx, p.name)
 	if d := i.LastOperation.Description; err == nil && d != "" && d != p.last && i.LastOperation.State == inProgress {
 		p.last = d
-		p.out.say("   %s", shown(d))
+		p.out.Say("   %s", console.Printable(d))
 	}
 	return i, err
 }
@@ -343,13 +344,13 @@ func tellProgress(ctx context.Context, p *progress) {
 	}
 }
 
-func runUpdateService(ctx context.Context, o serviceOptions, ask *client.Client, out *console) error {
+func runUpdateService(ctx context.Context, o serviceOptions, ask *client.Client, out *console.Console) error {
 	params, err := readJSON("-c", o.Parameters)
 	if err != nil {
 		return err
 	}
 	if o.Plan == "" && params == nil && o.Tags == nil {
-		return usage("update-service needs -p, -c or -t")
+		return console.UsageError("update-service needs -p, -c or -t")
 	}
 	i, err := findService(ctx, ask, o.Name)
 	if err != nil {
@@ -363,7 +364,7 @@ func runUpdateService(ctx context.Context, o serviceOptions, ask *client.Client,
 		}
 		u.Relationships = &v3.UpdateServiceInstanceRelationships{ServicePlan: v3.To(plan)}
 	}
-	out.say("Updating service instance %s ...", o.Name)
+	out.Say("Updating service instance %s ...", o.Name)
 	job, err := ask.Services().Update(ctx, i.GUID, u)
 	if err != nil {
 		return fmt.Errorf("cannot update service instance %s: %w", o.Name, err)
@@ -374,7 +375,7 @@ func runUpdateService(ctx context.Context, o serviceOptions, ask *client.Client,
 // planBeside finds a plan of the offering that the instance has.
 func planBeside(ctx context.Context, i v3.ServiceInstance, name string, ask *client.Client) (string, error) {
 	if i.Relationships.ServicePlan == nil {
-		return "", usage("%s is user-provided and has no plan: use update-user-provided-service", i.Name)
+		return "", console.UsageError("%s is user-provided and has no plan: use update-user-provided-service", i.Name)
 	}
 	now, err := ask.Market().Plan(ctx, i.Relationships.ServicePlan.ID())
 	if err != nil {
@@ -389,20 +390,20 @@ func planBeside(ctx context.Context, i v3.ServiceInstance, name string, ask *cli
 			return p.GUID, nil
 		}
 	}
-	names := namesOf(all, func(p v3.ServicePlan) string { return p.Name })
-	return "", &failure{status: statusFailed, err: fmt.Errorf("its offering has no plan %q", name), todo: "its plans are: " + strings.Join(names, ", ")}
+	names := console.Names(all, func(p v3.ServicePlan) string { return p.Name })
+	return "", &console.Failure{Status: console.StatusFailed, Err: fmt.Errorf("its offering has no plan %q", name), Todo: "its plans are: " + strings.Join(names, ", ")}
 }
 
-func runUpgradeService(ctx context.Context, o serviceOptions, ask *client.Client, out *console) error {
+func runUpgradeService(ctx context.Context, o serviceOptions, ask *client.Client, out *console.Console) error {
 	i, err := findService(ctx, ask, o.Name)
 	if err != nil {
 		return err
 	}
 	if i.UpgradeAvailable == nil || !*i.UpgradeAvailable || i.Relationships.ServicePlan == nil {
-		out.say("No upgrade is available for service instance %s", o.Name)
+		out.Say("No upgrade is available for service instance %s", o.Name)
 		return nil
 	}
-	if ok, err := sure(ctx, out, o.Force, "Really upgrade service instance "+o.Name+" (it may be away meanwhile)"); err != nil || !ok {
+	if ok, err := console.ConfirmUnless(ctx, out, o.Force, "Really upgrade service instance "+o.Name+" (it may be away meanwhile)"); err != nil || !ok {
 		return err
 	}
 	p, err := ask.Market().Plan(ctx, i.Relationships.ServicePlan.ID())
@@ -416,15 +417,7 @@ func runUpgradeService(ctx context.Context, o serviceOptions, ask *client.Client
 	return waitService(ctx, o, operation{job, "Upgraded", "upgrade"}, ask, out)
 }
 
-// sure asks unless -f was given.
-func sure(ctx context.Context, out *console, force bool, question string) (bool, error) {
-	if force {
-		return true, nil
-	}
-	return out.confirm(ctx, question)
-}
-
-func runRenameService(ctx context.Context, o serviceOptions, ask *client.Client, out *console) error {
+func runRenameService(ctx context.Context, o serviceOptions, ask *client.Client, out *console.Console) error {
 	i, err := findService(ctx, ask, o.Name)
 	if err != nil {
 		return err
@@ -436,17 +429,17 @@ func runRenameService(ctx context.Context, o serviceOptions, ask *client.Client,
 	if err != nil {
 		return fmt.Errorf("cannot rename service instance %s: %w", o.Name, err)
 	}
-	out.say("Renamed service instance %s to %s", o.Name, o.NewName)
+	out.Say("Renamed service instance %s to %s", o.Name, o.NewName)
 	return nil
 }
 
-func runDeleteService(ctx context.Context, o serviceOptions, ask *client.Client, out *console) error {
-	if ok, err := sure(ctx, out, o.Force, "Really delete service instance "+o.Name+" and its data"); err != nil || !ok {
+func runDeleteService(ctx context.Context, o serviceOptions, ask *client.Client, out *console.Console) error {
+	if ok, err := console.ConfirmUnless(ctx, out, o.Force, "Really delete service instance "+o.Name+" and its data"); err != nil || !ok {
 		return err
 	}
 	i, err := ask.Services().ByName(ctx, o.Name)
 	if isMissing(err) {
-		out.say("Service instance %s is not there", o.Name)
+		out.Say("Service instance %s is not there", o.Name)
 		return nil
 	}
 	if err != nil {
@@ -459,17 +452,17 @@ func runDeleteService(ctx context.Context, o serviceOptions, ask *client.Client,
 	return waitService(ctx, o, operation{job, "Deleted", "delete"}, ask, out)
 }
 
-func runPurgeService(ctx context.Context, o serviceOptions, ask *client.Client, out *console) error {
+func runPurgeService(ctx context.Context, o serviceOptions, ask *client.Client, out *console.Console) error {
 	i, err := findService(ctx, ask, o.Name)
 	if err != nil {
 		return err
 	}
-	if ok, err := sure(ctx, out, o.Force, "Really forget service instance "+o.Name+" without asking its broker"); err != nil || !ok {
+	if ok, err := console.ConfirmUnless(ctx, out, o.Force, "Really forget service instance "+o.Name+" without asking its broker"); err != nil || !ok {
 		return err
 	}
 	if err := ask.Services().Purge(ctx, i.GUID); err != nil {
 		return fmt.Errorf("cannot purge service instance %s: %w", o.Name, err)
 	}
-	out.say("Purged service instance %s", o.Name)
+	out.Say("Purged service instance %s", o.Name)
 	return nil
 }

@@ -7,7 +7,7 @@ import (
 	"strings"
 	"testing"
 
-	v3 "github.com/dewrun/dew/api/v3"
+	"github.com/dewrun/dew/api/v3"
 )
 
 // wantBody fails the test when the last body of a call was another one.

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/dewrun/dew/api/client"
+	"github.com/dewrun/dew/cli/console"
 )
 
 // renewBefore is how long before its end a token is renewed: a request may take
@@ -55,7 +56,7 @@ func ending(token string, now time.Time) bool {
 
 // notLoggedIn is a daemon that wants a token when there is none.
 func notLoggedIn(url string) error {
-	return &failure{status: statusFailed, err: fmt.Errorf("not logged in: dew login %s", url), todo: "or dew api --unset, to speak to the daemon of this machine"}
+	return &console.Failure{Status: console.StatusFailed, Err: fmt.Errorf("not logged in: dew login %s", url), Todo: "or dew api --unset, to speak to the daemon of this machine"}
 }
 
 // sessionTokens are the tokens of a session that is remembered.
@@ -142,7 +143,7 @@ func (t *sessionTokens) ask(ctx context.Context, s *session) error {
 	if s.Access == "" {
 		return notLoggedIn(t.url)
 	}
-	return &failure{status: statusFailed, err: fmt.Errorf("the session of %s at %s has ended: %s", s.who(), t.url, s.again(t.url))}
+	return &console.Failure{Status: console.StatusFailed, Err: fmt.Errorf("the session of %s at %s has ended: %s", s.who(), t.url, s.again(t.url))}
 }
 
 // take keeps what a grant gave. A refresh token that is not given anew stays.
@@ -183,7 +184,7 @@ func (s session) tls() (*tls.Config, error) {
 		return nil, fmt.Errorf("cannot read the system's authorities: %w", err)
 	}
 	if !pool.AppendCertsFromPEM([]byte(s.CA)) {
-		return nil, usage("--ca-cert: there is no certificate in PEM in it")
+		return nil, console.UsageError("--ca-cert: there is no certificate in PEM in it")
 	}
 	c.RootCAs = pool
 	return c, nil

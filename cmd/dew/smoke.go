@@ -15,6 +15,7 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"github.com/dewrun/dew/api/v3"
+	"github.com/dewrun/dew/cli/console"
 	"github.com/dewrun/dew/smoke"
 )
 
@@ -86,13 +87,13 @@ func smokeCommands(g *global) []*cli.Command {
 func (o smokeOptions) check() error {
 	switch {
 	case o.Timeout < 0:
-		return usage("--timeout: %s is less than nothing", o.Timeout)
+		return console.UsageError("--timeout: %s is less than nothing", o.Timeout)
 	case o.NoBundle && o.Bundle != "":
-		return usage("--bundle and --no-bundle exclude each other")
+		return console.UsageError("--bundle and --no-bundle exclude each other")
 	case o.Watch && o.Keep:
-		return usage("--watch and --keep exclude each other: every test would leave its apps")
+		return console.UsageError("--watch and --keep exclude each other: every test would leave its apps")
 	case o.Force:
-		return usage("--force goes with dew smoke init")
+		return console.UsageError("--force goes with dew smoke init")
 	}
 	return nil
 }
@@ -122,8 +123,8 @@ func runSmoke(ctx context.Context, o smokeOptions, g *global) (err error) {
 	}
 	defer func() {
 		if cerr := d.close(patient, o.Keep); cerr != nil {
-			g.out.warn(explain(smokeFailure(cerr))) // also when an interruption leaves no other words
-			err = cmp.Or(err, error(&failure{status: statusOf(smokeFailure(cerr))}))
+			g.out.Warn(explain(smokeFailure(cerr))) // also when an interruption leaves no other words
+			err = cmp.Or(err, error(&console.Failure{Status: statusOf(smokeFailure(cerr))}))
 		}
 	}()
 	if o.Watch {
@@ -147,7 +148,7 @@ func (d *smokeDoor) test(ctx, patient context.Context, folders []smoke.Folder) e
 		cfg.Line = nil
 	}
 	if o.Verbose {
-		cfg.Script, cfg.Tried = d.g.out.err, func(err error) { s.say("   not yet: %v", err) }
+		cfg.Script, cfg.Tried = d.g.out.Err, func(err error) { s.say("   not yet: %v", err) }
 	}
 	if !o.NoBundle {
 		cfg.Bundle, cfg.BundleAlways = d.bundler(len(folders) == 1), o.Bundle != ""
@@ -165,7 +166,7 @@ func (d *smokeDoor) watch(ctx, patient context.Context, folders []smoke.Folder) 
 			return err
 		}
 		if err != nil {
-			d.g.out.say("dew: %s", explain(err))
+			d.g.out.Say("dew: %s", explain(err))
 		}
 		var paths []string
 		for _, f := range folders {
@@ -175,15 +176,15 @@ func (d *smokeDoor) watch(ctx, patient context.Context, folders []smoke.Folder) 
 		if werr != nil {
 			return werr
 		}
-		d.g.out.say("Watching for changes; Ctrl-C ends it")
+		d.g.out.Say("Watching for changes; Ctrl-C ends it")
 		changed, werr := w.wait(ctx)
 		if werr := errors.Join(werr, w.close()); werr != nil || ctx.Err() != nil {
 			return cmp.Or(werr, err)
 		}
-		d.g.out.say("\n%s changed", changed)
+		d.g.out.Say("\n%s changed", changed)
 		now, ferr := smoke.Find(d.o.Args)
 		if ferr != nil {
-			d.g.out.warn(explain(smokeFailure(ferr))) // it may be half written: the next change mends it
+			d.g.out.Warn(explain(smokeFailure(ferr))) // it may be half written: the next change mends it
 			continue
 		}
 		folders = now
@@ -192,7 +193,7 @@ func (d *smokeDoor) watch(ctx, patient context.Context, folders []smoke.Folder) 
 
 // patience gives a context that outlives the first interruption, which only ends
 // ctx, and not the second.
-func patience(ctx context.Context, out *console) (context.Context, func()) {
+func patience(ctx context.Context, out *console.Console) (context.Context, func()) {
 	patient, giveUp := context.WithCancel(context.WithoutCancel(ctx))
 	signals := make(chan os.Signal, 2)
 	signal.Notify(signals, syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP)
@@ -200,7 +201,7 @@ func patience(ctx context.Context, out *console) (context.Context, func()) {
 		for _, text := range []string{"Interrupted: cleaning up; once more gives up", "Given up: something may be left"} {
 			select {
 			case <-signals:
-				out.say("%s", text)
+				out.Say("%s", text)
 			case <-patient.Done():
 				return
 			}
@@ -216,7 +217,7 @@ func patience(ctx context.Context, out *console) (context.Context, func()) {
 // smokeTalk tells what goes on.
 type smokeTalk struct {
 	o      smokeOptions
-	out    *console
+	out    *console.Console
 	single bool // there is one folder
 }
 
@@ -225,10 +226,10 @@ func (s *smokeTalk) say(format string, args ...any) {
 		return
 	}
 	text := fmt.Sprintf(format, args...)
-	if s.out.drawn {
-		text = shown(text)
+	if s.out.ErrTerminal {
+		text = console.Printable(text)
 	}
-	s.out.say("%s", text)
+	s.out.Say("%s", text)
 }
 
 // line shows a line of an app.
@@ -240,14 +241,14 @@ func (s *smokeTalk) line(app string, l *v3.Line) {
 	if app != "" {
 		prefix += app + " "
 	}
-	s.out.say("%s%s", prefix, appendLine(nil, l, look{screen: s.out.drawn}))
+	s.out.Say("%s%s", prefix, console.AppendLine(nil, l, console.LineStyle{Terminal: s.out.ErrTerminal}))
 }
 
 // tell writes the report where it is wanted, and makes the first failure the error.
 func (s *smokeTalk) tell(r smoke.Report) error {
 	if s.o.JUnit != "" {
 		if err := writeWhole(s.o.JUnit, r.JUnit()); err != nil {
-			return &failure{status: statusFailed, err: fmt.Errorf("cannot write the JUnit report: %w", err)}
+			return &console.Failure{Status: console.StatusFailed, Err: fmt.Errorf("cannot write the JUnit report: %w", err)}
 		}
 	}
 	if err := s.print(r); err != nil && !errors.Is(err, syscall.EPIPE) {
@@ -258,7 +259,7 @@ func (s *smokeTalk) tell(r smoke.Report) error {
 		return nil
 	}
 	if s.o.Quiet && step.Output != "" {
-		s.out.say("%s", strings.TrimRight(step.Output, "\n")) // else it was shown when it happened
+		s.out.Say("%s", strings.TrimRight(step.Output, "\n")) // else it was shown when it happened
 	}
 	where := folder.Folder + ": " + step.Name
 	if step.App != "" {
@@ -274,12 +275,12 @@ func (s *smokeTalk) tell(r smoke.Report) error {
 	if n := r.FailedFolders() - 1; n > 0 {
 		todo = append(todo, fmt.Sprintf("%d more failed: the table has them all", n))
 	}
-	return &failure{status: step.Status, err: fmt.Errorf("%s: %s", where, step.Detail), todo: strings.Join(todo, "\n     ")}
+	return &console.Failure{Status: step.Status, Err: fmt.Errorf("%s: %s", where, step.Detail), Todo: strings.Join(todo, "\n     ")}
 }
 
 func (s *smokeTalk) print(r smoke.Report) error {
-	if s.out.json {
-		return s.out.encode(r)
+	if s.out.JSON {
+		return s.out.Encode(r)
 	}
 	rows := r.Rows()
 	if s.single {
@@ -287,18 +288,18 @@ func (s *smokeTalk) print(r smoke.Report) error {
 			rows[i] = rows[i][1:]
 		}
 	}
-	if s.out.screen {
+	if s.out.OutTerminal {
 		for _, row := range rows {
 			for i := range row {
-				row[i] = shown(row[i])
+				row[i] = console.Printable(row[i])
 			}
 		}
 	}
-	if err := s.out.table(rows); err != nil {
+	if err := s.out.Table(rows); err != nil {
 		return err
 	}
 	ok, failed, skipped := r.Counts()
-	fmt.Fprintf(s.out.out, "%d ok, %d failed, %d skipped\n", ok, failed, skipped)
+	fmt.Fprintf(s.out.Out, "%d ok, %d failed, %d skipped\n", ok, failed, skipped)
 	return nil
 }
 
@@ -321,9 +322,9 @@ func smokeFailure(err error) error {
 	if !errors.As(err, &f) {
 		return err
 	}
-	out := &failure{status: f.Status, err: err, todo: f.Todo}
+	out := &console.Failure{Status: f.Status, Err: err, Todo: f.Todo}
 	if f.Output != "" {
-		out.err = fmt.Errorf("%w\n%s", err, f.Output)
+		out.Err = fmt.Errorf("%w\n%s", err, f.Output)
 	}
 	return out
 }

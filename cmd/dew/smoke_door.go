@@ -17,6 +17,7 @@ import (
 	"golang.org/x/crypto/ssh"
 
 	"github.com/dewrun/dew/api/client"
+	"github.com/dewrun/dew/cli/console"
 	"github.com/dewrun/dew/smoke"
 )
 
@@ -41,7 +42,7 @@ func openSmokeDoor(ctx context.Context, g *global, o smokeOptions) (*smokeDoor, 
 		return nil, err
 	}
 	if o.Private && (d.door.url != "" && g.api != "" || g.local) {
-		return nil, usage("--private starts a daemon of its own: it goes with neither --run nor --api")
+		return nil, console.UsageError("--private starts a daemon of its own: it goes with neither --run nor --api")
 	}
 	if !o.Private {
 		if d.ask, err = g.open(d.door); err != nil {
@@ -76,10 +77,10 @@ func (d *smokeDoor) startPrivate(ctx context.Context) error {
 		if !d.o.Private {
 			why = "No daemon answers at " + d.ask.Door() + ": starting a private one…"
 		}
-		d.g.out.say("%s", why)
+		d.g.out.Say("%s", why)
 	}
 	if os.Geteuid() == 0 {
-		smoke.Sweep(ctx, dewd, d.g.out.say)
+		smoke.Sweep(ctx, dewd, d.g.out.Say)
 	}
 	var err error
 	if d.private, err = smoke.StartPrivate(ctx, dewd); err != nil {
@@ -104,7 +105,7 @@ func (d *smokeDoor) close(ctx context.Context, keep bool) error {
 
 // tellKept tells how to reach what was kept, and how to end it.
 func (d *smokeDoor) tellKept() {
-	say := d.g.out.say
+	say := d.g.out.Say
 	for _, k := range d.kept {
 		say("Org %s is kept. To work in it:\n   export DEW_HOME=%s%s\n   dew apps", k.org, shellWord(k.home), d.exportRun())
 		if d.private == nil {
@@ -113,7 +114,7 @@ func (d *smokeDoor) tellKept() {
 	}
 	if d.private != nil {
 		if err := d.private.Keep(); err != nil {
-			d.g.out.warn(err.Error())
+			d.g.out.Warn(err.Error())
 		}
 		say("To end the private daemon and remove all:\n   dew --run %s shutdown --apps && rm -r %s", shellWord(d.private.Run), shellWord(filepath.Dir(d.private.Run)))
 	}
@@ -163,9 +164,9 @@ func (d *smokeDoor) enter(ctx context.Context, p smoke.Place) (smoke.Inside, err
 		d.kept = append(d.kept, keptPlace{org: p.Org, home: home})
 	}
 	out := *d.g.out
-	out.json, out.follows = false, true
+	out.JSON, out.FollowsLogs = false, true
 	if d.o.Quiet {
-		out.err, out.drawn = io.Discard, false
+		out.Err, out.ErrTerminal = io.Discard, false
 	}
 	status, err := ask.Daemon().Status(ctx)
 	if err != nil && !untold(err) {
@@ -198,7 +199,7 @@ func (d *smokeDoor) env(home string, p smoke.Place, domain string) []string {
 type smokeVerbs struct {
 	o   smokeOptions
 	ask *client.Client
-	out *console
+	out *console.Console
 }
 
 // Push does as dew push does. An app whose default route another space has gets one
@@ -211,7 +212,7 @@ func (v *smokeVerbs) Push(ctx context.Context, p smoke.Push) error {
 	}
 	m, file, err := pushManifest(o, v.out)
 	if err != nil {
-		return v.failed(err, statusUsage)
+		return v.failed(err, console.StatusUsage)
 	}
 	for i := range m.Applications {
 		if a := &m.Applications[i]; a.Path == "" && a.Docker == nil {
@@ -228,10 +229,10 @@ func (v *smokeVerbs) Push(ctx context.Context, p smoke.Push) error {
 				a.DefaultRoute, a.RandomRoute = false, true
 			}
 		}
-		v.out.say("Another space has the route: the apps get routes with names of their own")
+		v.out.Say("Another space has the route: the apps get routes with names of their own")
 		_, err = pushAll(ctx, o, send, v.ask, v.out)
 	}
-	return v.failed(err, statusFailed)
+	return v.failed(err, console.StatusFailed)
 }
 
 // routeElsewhere is what the daemon says of a route that another space has.
@@ -243,7 +244,7 @@ func (v *smokeVerbs) failed(err error, otherwise int) error {
 		return nil
 	}
 	status := statusOf(err)
-	if status == statusFailed {
+	if status == console.StatusFailed {
 		status = otherwise
 	}
 	return &smoke.Failure{Status: status, Err: err, Todo: todoOf(err)}
@@ -252,7 +253,7 @@ func (v *smokeVerbs) failed(err error, otherwise int) error {
 // CreateService does as dew create-service does, and waits.
 func (v *smokeVerbs) CreateService(ctx context.Context, s smoke.Service) error {
 	o := serviceOptions{Name: s.Name, Offering: s.Offering, Plan: s.Plan, Parameters: string(s.Parameters), Wait: true}
-	return v.failed(runCreateService(ctx, o, v.ask, v.out), statusFailed)
+	return v.failed(runCreateService(ctx, o, v.ask, v.out), console.StatusFailed)
 }
 
 // SSH runs a command inside an instance.
@@ -266,10 +267,10 @@ func (v *smokeVerbs) SSH(ctx context.Context, at smoke.Instance, command string)
 	defer stop()
 	var text bytes.Buffer
 	out := *v.out
-	out.out, out.err, out.in = &text, &text, strings.NewReader("")
+	out.Out, out.Err, out.In = &text, &text, strings.NewReader("")
 	err = interact(ctx, conn, sshOptions{command: []string{command}, terminal: never}, &out)
-	if f := (*failure)(nil); errors.As(err, &f) && f.err == nil {
-		return smoke.Output{Text: text.String(), Status: f.status}, nil
+	if f := (*console.Failure)(nil); errors.As(err, &f) && f.Err == nil {
+		return smoke.Output{Text: text.String(), Status: f.Status}, nil
 	}
 	return smoke.Output{Text: text.String()}, err
 }
@@ -311,7 +312,7 @@ func (v *smokeVerbs) Show(ctx context.Context, name string, w io.Writer) error {
 		return err
 	}
 	out := *v.out
-	out.out, out.color, out.screen = w, false, false
+	out.Out, out.Color, out.OutTerminal = w, false, false
 	view.print(&out)
 	return nil
 }
@@ -326,7 +327,7 @@ func (d *smokeDoor) bundler(single bool) func(context.Context, smoke.Scene) (str
 		if d.door.url == "" {
 			b.Doctor = func(ctx context.Context, w io.Writer) error {
 				out := *d.g.out
-				out.out, out.err, out.in = w, w, strings.NewReader("")
+				out.Out, out.Err, out.In = w, w, strings.NewReader("")
 				return runDoctor(ctx, doctorOptions{Run: d.door.run}, &out)
 			}
 		}

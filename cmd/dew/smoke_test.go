@@ -8,6 +8,7 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/dewrun/dew/cli/console"
 	"github.com/dewrun/dew/smoke"
 )
 
@@ -45,12 +46,12 @@ func TestSmokeMistakes(t *testing.T) {
 		{[]string{"manifest.yml", "--var", "x"}, "chekcs"},
 	} {
 		r := runDew(t.Context(), append([]string{"smoke"}, tt.args...)...)
-		r.must(t, statusUsage, tt.want)
+		r.must(t, console.StatusUsage, tt.want)
 	}
 	r := runDew(t.Context(), "smoke", "init", "--force")
 	r.must(t, 0, "Wrote smoke.yml")
 	r = runDew(t.Context(), "--run", t.TempDir(), "smoke")
-	r.must(t, statusUnreachable, "cannot reach dewd")
+	r.must(t, console.StatusUnreachable, "cannot reach dewd")
 }
 
 // A folder is pushed with the code of dew push, into a place of its own.

@@ -40,7 +40,7 @@ func runSetSpaceSSH(ctx context.Context, space string, allow bool, w where) erro
 	if err := w.ask.Orgs().SetSpaceSSH(ctx, s.GUID, allow); err != nil {
 		return fmt.Errorf("cannot change ssh in space %s: %w", space, err)
 	}
-	w.out.say("ssh is %s in %s", sshState(allow), placeOf(org, s))
+	w.out.Say("ssh is %s in %s", sshState(allow), placeOf(org, s))
 	return nil
 }
 
@@ -53,9 +53,9 @@ func runSpaceSSH(ctx context.Context, space string, w where) error {
 	if err != nil {
 		return err
 	}
-	if w.out.json {
-		return w.out.encode(map[string]bool{"allowed": allowed})
+	if w.out.JSON {
+		return w.out.Encode(map[string]bool{"allowed": allowed})
 	}
-	fmt.Fprintf(w.out.out, "ssh is %s in %s\n", sshState(allowed), placeOf(org, s))
+	fmt.Fprintf(w.out.Out, "ssh is %s in %s\n", sshState(allowed), placeOf(org, s))
 	return nil
 }

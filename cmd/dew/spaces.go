@@ -10,6 +10,7 @@ import (
 
 	"github.com/dewrun/dew/api/client"
 	"github.com/dewrun/dew/api/v3"
+	"github.com/dewrun/dew/cli/console"
 )
 
 func orgFlag() cli.Flag {
@@ -100,16 +101,16 @@ func runSpaces(ctx context.Context, org string, w where) error {
 	table := [][]string{{"name", "targeted"}}
 	for i, s := range spaces {
 		rows[i] = spaceRow{GUID: s.GUID, Name: s.Name, Org: o.Name, Targeted: s.GUID == now.SpaceGUID}
-		table = append(table, []string{s.Name, yes(rows[i].Targeted)})
+		table = append(table, []string{s.Name, console.YesNo(rows[i].Targeted)})
 	}
-	if w.out.json {
-		return w.out.encode(rows)
+	if w.out.JSON {
+		return w.out.Encode(rows)
 	}
 	if len(rows) == 0 {
-		w.out.say("There are no spaces in org %s that you may see; dew create-space makes one", o.Name)
+		w.out.Say("There are no spaces in org %s that you may see; dew create-space makes one", o.Name)
 		return nil
 	}
-	return w.out.table(table)
+	return w.out.Table(table)
 }
 
 // spaceView is what `dew space` shows.
@@ -145,7 +146,7 @@ func readSpace(ctx context.Context, org v3.Organization, s v3.Space, w where) (s
 	if err != nil {
 		return v, err
 	}
-	v.Apps = namesOf(apps, func(a v3.App) string { return a.Name })
+	v.Apps = console.Names(apps, func(a v3.App) string { return a.Name })
 	if v.Quota, err = quotaOf(ctx, client.SpaceQuotas.Where("space_guids", s.GUID), w); err != nil {
 		return v, err
 	}
@@ -162,11 +163,11 @@ func readSpace(ctx context.Context, org v3.Organization, s v3.Space, w where) (s
 	return v, nil
 }
 
-func (v spaceView) print(out *console, rules bool) error {
+func (v spaceView) print(out *console.Console, rules bool) error {
 	names := func(all []ruleList) string {
-		return strings.Join(namesOf(all, func(l ruleList) string { return l.Name }), ", ")
+		return strings.Join(console.Names(all, func(l ruleList) string { return l.Name }), ", ")
 	}
-	err := out.facts([][]string{
+	err := out.Facts([][]string{
 		{"name:", v.Name},
 		{"org:", v.Org},
 		{"apps:", strings.Join(v.Apps, ", ")},
@@ -187,8 +188,8 @@ func (v spaceView) print(out *console, rules bool) error {
 		}
 	}
 	slices.SortFunc(table[1:], slices.Compare)
-	fmt.Fprintln(out.out)
-	return out.table(table)
+	fmt.Fprintln(out.Out)
+	return out.Table(table)
 }
 
 func runSpace(ctx context.Context, o spaceOptions, w where) error {
@@ -197,15 +198,15 @@ func runSpace(ctx context.Context, o spaceOptions, w where) error {
 		return err
 	}
 	if o.GUID {
-		fmt.Fprintln(w.out.out, s.GUID)
+		fmt.Fprintln(w.out.Out, s.GUID)
 		return nil
 	}
 	v, err := readSpace(ctx, org, s, w)
 	if err != nil {
 		return err
 	}
-	if w.out.json {
-		return w.out.encode(v)
+	if w.out.JSON {
+		return w.out.Encode(v)
 	}
 	return v.print(w.out, o.Rules)
 }
@@ -225,13 +226,13 @@ func runCreateSpace(ctx context.Context, o spaceOptions, w where) error {
 	}
 	s, err := w.ask.Orgs().CreateSpace(ctx, org.GUID, o.Name)
 	if isTaken(err) {
-		w.out.say("Space %s exists already in org %s", o.Name, org.Name)
+		w.out.Say("Space %s exists already in org %s", o.Name, org.Name)
 		return nil
 	}
 	if err != nil {
 		return fmt.Errorf("cannot create space %s: %w", o.Name, err)
 	}
-	w.out.say("Created space %s in org %s; dew target -o %s -s %s works in it", o.Name, org.Name, org.Name, o.Name)
+	w.out.Say("Created space %s in org %s; dew target -o %s -s %s works in it", o.Name, org.Name, org.Name, o.Name)
 	if o.Quota != "" {
 		if err := runAssignQuota(ctx, quota, w); err != nil {
 			return err
@@ -266,29 +267,29 @@ func runRenameSpace(ctx context.Context, o spaceOptions, to string, w where) err
 			return err
 		}
 	}
-	w.out.say("Renamed space %s to %s", o.Name, to)
+	w.out.Say("Renamed space %s to %s", o.Name, to)
 	return nil
 }
 
 // runDeleteSpace deletes a space; one that is not there is fine.
 func runDeleteSpace(ctx context.Context, o spaceOptions, w where) error {
 	if !o.Force {
-		if yes, err := w.out.confirm(ctx, "Delete space "+o.Name+" with all its apps"); err != nil || !yes {
+		if yes, err := w.out.Confirm(ctx, "Delete space "+o.Name+" with all its apps"); err != nil || !yes {
 			return err
 		}
 	}
 	_, s, err := o.find(ctx, w)
 	if isMissing(err) {
-		w.out.say("There is no space %s", o.Name)
+		w.out.Say("There is no space %s", o.Name)
 		return nil
 	}
 	if err != nil {
 		return err
 	}
-	defer w.out.wait("Deleting space %s", o.Name).end()
+	defer w.out.Wait("Deleting space %s", o.Name).End()
 	if err := w.ask.Orgs().DeleteSpace(ctx, s.GUID); err != nil {
 		return fmt.Errorf("cannot delete space %s: %w", o.Name, err)
 	}
-	w.out.say("Deleted space %s", o.Name)
+	w.out.Say("Deleted space %s", o.Name)
 	return w.forget(ctx, func(p place) bool { return p.SpaceGUID == s.GUID })
 }

@@ -19,13 +19,14 @@ import (
 
 	"github.com/dewrun/dew/api/client"
 	"github.com/dewrun/dew/api/v3"
+	"github.com/dewrun/dew/cli/console"
 )
 
 func sshCommands(g *global) []*cli.Command {
 	const category = "Inside of instances"
 	feature := func(name, about string, enabled bool) *cli.Command {
 		return g.command(verb{name: name, args: "APP", category: category, usage: about},
-			func(c *cli.Context, ask *client.Client, out *console) error {
+			func(c *cli.Context, ask *client.Client, out *console.Console) error {
 				return runSetSSH(c.Context, c.Args().First(), enabled, sshTalk{ask, out})
 			})
 	}
@@ -44,7 +45,7 @@ func sshCommands(g *global) []*cli.Command {
 				&cli.BoolFlag{Name: "T", Aliases: []string{"disable-pseudo-tty"}, Usage: "ask for no terminal", DisableDefaultText: true},
 				boolFlag("force-pseudo-tty", "ask for a terminal although there is none here"),
 			),
-		}, func(c *cli.Context, ask *client.Client, out *console) error {
+		}, func(c *cli.Context, ask *client.Client, out *console.Console) error {
 			in, err := insideOf(c, c.Args().First())
 			if err != nil {
 				return err
@@ -58,13 +59,13 @@ func sshCommands(g *global) []*cli.Command {
 			name: "ssh-code", category: category, usage: "get a one-time password for the ssh door",
 			about: "It is good once, for five minutes:\n   ssh -p PORT cf:$(dew app APP --guid)/0@HOST",
 			flags: []cli.Flag{jsonFlag()},
-		}, func(c *cli.Context, ask *client.Client, out *console) error {
+		}, func(c *cli.Context, ask *client.Client, out *console.Console) error {
 			return runSSHCode(c.Context, sshTalk{ask, out})
 		}),
 		feature("enable-ssh", "let people into the instances of an app", true),
 		feature("disable-ssh", "let nobody into the instances of an app", false),
 		g.command(verb{name: "ssh-enabled", args: "APP", category: category, usage: "tell whether the instances of an app may be entered", flags: []cli.Flag{jsonFlag()}},
-			func(c *cli.Context, ask *client.Client, out *console) error {
+			func(c *cli.Context, ask *client.Client, out *console.Console) error {
 				return runSSHEnabled(c.Context, c.Args().First(), sshTalk{ask, out})
 			}),
 		cpCommand(g, category),
@@ -74,7 +75,7 @@ func sshCommands(g *global) []*cli.Command {
 // sshTalk is whom these commands speak to.
 type sshTalk struct {
 	ask *client.Client
-	out *console
+	out *console.Console
 }
 
 // inside names a process of an instance.
@@ -145,10 +146,10 @@ func runSSHCode(ctx context.Context, t sshTalk) error {
 	if err != nil {
 		return err
 	}
-	if t.out.json {
-		return t.out.encode(code)
+	if t.out.JSON {
+		return t.out.Encode(code)
 	}
-	fmt.Fprintln(t.out.out, code.Code)
+	fmt.Fprintln(t.out.Out, code.Code)
 	return nil
 }
 
@@ -165,7 +166,7 @@ func runSetSSH(ctx context.Context, name string, enabled bool, t sshTalk) error 
 	if f.Enabled {
 		word = "enabled"
 	}
-	fmt.Fprintf(t.out.err, "ssh is %s for app %s\n", word, a.Name)
+	fmt.Fprintf(t.out.Err, "ssh is %s for app %s\n", word, a.Name)
 	return nil
 }
 
@@ -178,14 +179,14 @@ func runSSHEnabled(ctx context.Context, name string, t sshTalk) error {
 	if err != nil {
 		return err
 	}
-	if t.out.json {
-		return t.out.encode(e)
+	if t.out.JSON {
+		return t.out.Encode(e)
 	}
 	if e.Enabled {
-		fmt.Fprintf(t.out.out, "ssh is enabled for app %s\n", a.Name)
+		fmt.Fprintf(t.out.Out, "ssh is enabled for app %s\n", a.Name)
 		return nil
 	}
-	fmt.Fprintf(t.out.out, "ssh is disabled for app %s: %s\n", a.Name, e.Reason)
+	fmt.Fprintf(t.out.Out, "ssh is disabled for app %s: %s\n", a.Name, e.Reason)
 	return nil
 }
 
@@ -195,7 +196,7 @@ func runSSH(ctx context.Context, o sshOptions, t sshTalk) error {
 	for _, text := range o.forwards {
 		f, err := parseForward(text)
 		if err != nil {
-			return usage("-L %s: %w", text, err)
+			return console.UsageError("-L %s: %w", text, err)
 		}
 		specs = append(specs, f)
 	}
@@ -235,7 +236,7 @@ func dialSSH(ctx context.Context, user string, code v3.SSHCode) (*ssh.Client, er
 	const limit = 30 * time.Second
 	raw, err := (&net.Dialer{Timeout: limit}).DialContext(ctx, "tcp", code.Address)
 	if err != nil {
-		return nil, &failure{status: statusUnreachable, err: fmt.Errorf("cannot reach the ssh door: %w", err), todo: "is the address that dewd was given with --ssh one that this machine reaches?"}
+		return nil, &console.Failure{Status: console.StatusUnreachable, Err: fmt.Errorf("cannot reach the ssh door: %w", err), Todo: "is the address that dewd was given with --ssh one that this machine reaches?"}
 	}
 	stop := context.AfterFunc(ctx, func() { _ = raw.Close() }) // whoever is slow to answer ends with us
 	defer stop()
@@ -270,14 +271,14 @@ func loginOf(ctx context.Context, in inside, ask *client.Client) (string, error)
 		return crashedLogin(ctx, in, ask)
 	}
 	if in.index < 0 {
-		return "", usage("instances count from 0, and there is no %d", in.index)
+		return "", console.UsageError("instances count from 0, and there is no %d", in.index)
 	}
 	a, err := findApp(ctx, ask, in.app)
 	if err != nil {
 		return "", err
 	}
 	if a.State != "STARTED" {
-		return "", &failure{status: statusFailed, err: fmt.Errorf("app %s is not started", a.Name), todo: "dew start " + a.Name + " starts it"}
+		return "", &console.Failure{Status: console.StatusFailed, Err: fmt.Errorf("app %s is not started", a.Name), Todo: "dew start " + a.Name + " starts it"}
 	}
 	ps, err := ask.Processes().List(ctx, a.GUID)
 	if err != nil {
@@ -308,18 +309,18 @@ func keepAlive(conn *ssh.Client) {
 }
 
 // interact runs a shell or a command with this program's own streams.
-func interact(ctx context.Context, conn *ssh.Client, o sshOptions, out *console) error {
+func interact(ctx context.Context, conn *ssh.Client, o sshOptions, out *console.Console) error {
 	ses, err := conn.NewSession()
 	if err != nil {
 		return refusal(err)
 	}
 	defer func() { _ = ses.Close() }() // it may be closed already
-	ses.Stdout, ses.Stderr = out.out, out.err
+	ses.Stdout, ses.Stderr = out.Out, out.Err
 	in, err := ses.StdinPipe()
 	if err != nil {
 		return err
 	}
-	screen, here := out.in.(*os.File)
+	screen, here := out.In.(*os.File)
 	here = here && term.IsTerminal(int(screen.Fd()))
 	if o.terminal.grants(here, len(o.command) > 0) {
 		restore, err := giveTerminal(ctx, ses, screen, here)
@@ -337,7 +338,7 @@ func interact(ctx context.Context, conn *ssh.Client, o sshOptions, out *console)
 		return fmt.Errorf("cannot begin: %w", err)
 	}
 	go func() {
-		_, _ = io.Copy(in, out.in) // the session's end is told by Wait
+		_, _ = io.Copy(in, out.In) // the session's end is told by Wait
 		_ = in.Close()
 	}()
 	return ended(ctx, ses.Wait())
@@ -355,16 +356,16 @@ func refusal(err error) error {
 // words of our own.
 func ended(ctx context.Context, err error) error {
 	if exit := (*ssh.ExitError)(nil); errors.As(err, &exit) {
-		return &failure{status: exit.ExitStatus()}
+		return &console.Failure{Status: exit.ExitStatus()}
 	}
 	if err != nil && ctx.Err() != nil {
 		return ctx.Err()
 	}
 	if missing := (*ssh.ExitMissingError)(nil); errors.As(err, &missing) {
-		return &failure{status: lostStatus, err: errors.New("the connection to dewd broke before the command ended")}
+		return &console.Failure{Status: lostStatus, Err: errors.New("the connection to dewd broke before the command ended")}
 	}
 	if err != nil {
-		return &failure{status: lostStatus, err: fmt.Errorf("the connection broke: %w", err)}
+		return &console.Failure{Status: lostStatus, Err: fmt.Errorf("the connection broke: %w", err)}
 	}
 	return nil
 }

@@ -6,6 +6,8 @@ import (
 	"testing"
 
 	"golang.org/x/crypto/ssh"
+
+	"github.com/dewrun/dew/cli/console"
 )
 
 func TestParseForward(t *testing.T) {
@@ -102,7 +104,7 @@ func TestEnded(t *testing.T) {
 		t.Errorf("a good end = %v", err)
 	}
 	err := ended(t.Context(), &ssh.ExitError{})
-	if f := (*failure)(nil); !errors.As(err, &f) || err.Error() != "" {
+	if f := (*console.Failure)(nil); !errors.As(err, &f) || err.Error() != "" {
 		t.Errorf("an end with a status = %v, want no words", err)
 	}
 	if err := ended(t.Context(), &ssh.ExitMissingError{}); statusOf(err) != 255 || err.Error() != "the connection to dewd broke before the command ended" {

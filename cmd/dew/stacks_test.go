@@ -8,7 +8,7 @@ import (
 	"strings"
 	"testing"
 
-	v3 "github.com/dewrun/dew/api/v3"
+	"github.com/dewrun/dew/api/v3"
 )
 
 // stackRoutes keep stacks, the way the daemon does.

@@ -5,20 +5,19 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"regexp"
-	"strconv"
 	"time"
 
 	"github.com/dewrun/dew/api/client"
 	"github.com/dewrun/dew/api/v3"
+	"github.com/dewrun/dew/cli/console"
 )
 
 // stage makes a droplet of a package and shows what staging prints meanwhile.
-func stage(ctx context.Context, a v3.App, pkg string, ask *client.Client, out *console) (droplet string, err error) {
-	limit := minutes("CF_STAGING_TIMEOUT", 15*time.Minute)
-	ctx, cancel := context.WithTimeoutCause(ctx, limit, &failure{
-		status: statusTimeout, err: fmt.Errorf("staging %s took longer than %s", a.Name, limit), todo: "give it more time with CF_STAGING_TIMEOUT, in minutes",
+func stage(ctx context.Context, a v3.App, pkg string, ask *client.Client, out *console.Console) (droplet string, err error) {
+	limit := console.MinutesFromEnv("CF_STAGING_TIMEOUT", 15*time.Minute)
+	ctx, cancel := context.WithTimeoutCause(ctx, limit, &console.Failure{
+		Status: console.StatusTimeout, Err: fmt.Errorf("staging %s took longer than %s", a.Name, limit), Todo: "give it more time with CF_STAGING_TIMEOUT, in minutes",
 	})
 	defer cancel()
 	s := stagingLog{app: a.GUID, from: time.Now(), ask: ask, out: out}
@@ -28,10 +27,10 @@ func stage(ctx context.Context, a v3.App, pkg string, ask *client.Client, out *c
 	}
 	if err := s.awaitTurn(ctx, a, b); err != nil {
 		sayStaging(ctx, a, out)
-		return "", timedOut(ctx, err)
+		return "", console.TimeoutCause(ctx, err)
 	}
-	queue := stagingQueue{build: b, log: &s, wait: out.wait("Staging app %s", a.Name)}
-	defer queue.wait.end()
+	queue := stagingQueue{build: b, log: &s, wait: out.Wait("Staging app %s", a.Name)}
+	defer queue.wait.End()
 	err = client.Poll(ctx, func() (bool, error) {
 		if b.State == v3.BuildStaging {
 			if b, err = ask.Bits().Build(ctx, b.GUID); err != nil {
@@ -44,13 +43,13 @@ func stage(ctx context.Context, a v3.App, pkg string, ask *client.Client, out *c
 		}
 		return true, s.rest(ctx)
 	})
-	queue.wait.end()
+	queue.wait.End()
 	if client.NotFound(err) { // a build goes only with its app
-		return "", &failure{status: statusFailed, err: fmt.Errorf("app %s was deleted while it was staged", a.Name)}
+		return "", &console.Failure{Status: console.StatusFailed, Err: fmt.Errorf("app %s was deleted while it was staged", a.Name)}
 	}
 	if err != nil {
 		sayStaging(ctx, a, out)
-		return "", timedOut(ctx, err)
+		return "", console.TimeoutCause(ctx, err)
 	}
 	if b.State == v3.BuildStaged && b.Droplet != nil {
 		return b.Droplet.GUID, nil
@@ -59,7 +58,7 @@ func stage(ctx context.Context, a v3.App, pkg string, ask *client.Client, out *c
 	if b.Error != nil && *b.Error != "" {
 		why = stagingCause(*b.Error)
 	}
-	return "", &failure{status: statusStaging, err: fmt.Errorf("cannot stage %s: %s", a.Name, why)}
+	return "", &console.Failure{Status: console.StatusStaging, Err: fmt.Errorf("cannot stage %s: %s", a.Name, why)}
 }
 
 // platformWords begin the error of a build on the platform. The cause comes after them.
@@ -79,7 +78,7 @@ type stagingLog struct {
 	app  string
 	from time.Time
 	ask  *client.Client
-	out  *console
+	out  *console.Console
 	any  bool // a line was shown
 }
 
@@ -97,11 +96,11 @@ func (s *stagingLog) show(ctx context.Context) (more bool, err error) {
 		if l.Source != "STG" || bytes.HasPrefix(l.Text, []byte(stagingFailed)) {
 			continue
 		}
-		if s.out.drawn {
-			l.Text = appendShown(nil, l.Text, s.out.color)
+		if s.out.ErrTerminal {
+			l.Text = console.AppendPrintable(nil, l.Text, s.out.Color)
 		}
 		s.any = true
-		s.out.say("   %s", l.Text)
+		s.out.Say("   %s", l.Text)
 	}
 	return more, nil
 }
@@ -117,29 +116,6 @@ func (s *stagingLog) rest(ctx context.Context) error {
 			return err
 		}
 	}
-	s.out.say("   … staging has printed more than is shown here …")
+	s.out.Say("   … staging has printed more than is shown here …")
 	return nil
-}
-
-// minutes reads a time from the environment as cf does: in minutes, also parts
-// of one.
-func minutes(name string, otherwise time.Duration) time.Duration {
-	n, err := strconv.ParseFloat(os.Getenv(name), 64)
-	if err != nil || n <= 0 {
-		return otherwise
-	}
-	return time.Duration(n * float64(time.Minute))
-}
-
-// timedOut is the cause of the end of ctx where that is why err came. What was found
-// out in time stays, however late it is by now.
-func timedOut(ctx context.Context, err error) error {
-	f := (*failure)(nil)
-	if err == nil || ctx.Err() == nil || !errors.As(context.Cause(ctx), &f) {
-		return err
-	}
-	if errors.Is(err, f) || errors.Is(err, context.DeadlineExceeded) {
-		return f
-	}
-	return err
 }

@@ -8,6 +8,7 @@ import (
 
 	"github.com/dewrun/dew/api/client"
 	"github.com/dewrun/dew/api/v3"
+	"github.com/dewrun/dew/cli/console"
 )
 
 // awaitTurn waits until the earlier builds of the app have ended: dewd stages those
@@ -17,7 +18,7 @@ func (s *stagingLog) awaitTurn(ctx context.Context, a v3.App, b v3.Build) error 
 	if b.State != v3.BuildStaging {
 		return nil
 	}
-	var wait *waiting
+	var wait *console.Waiting
 	err := client.Poll(ctx, func() (bool, error) {
 		all, err := s.ask.Bits().StagingBuilds(ctx, a.GUID)
 		earlier := slices.IndexFunc(all, func(o v3.Build) bool { return o.GUID == b.GUID }) > 0
@@ -25,13 +26,13 @@ func (s *stagingLog) awaitTurn(ctx context.Context, a v3.App, b v3.Build) error 
 			return true, err
 		}
 		if wait == nil {
-			wait = s.out.wait("Waiting: app %s is being staged by another push", a.Name)
+			wait = s.out.Wait("Waiting: app %s is being staged by another push", a.Name)
 		}
 		lines, _, err := s.ask.Logs().FirstSince(ctx, a.GUID, s.from)
 		for _, l := range lines {
 			s.from = l.Time.Add(1)
 			if l.Source == "STG" {
-				wait.note("%s", l.Text)
+				wait.Note("%s", l.Text)
 			}
 		}
 		if client.NotFound(err) {
@@ -40,7 +41,7 @@ func (s *stagingLog) awaitTurn(ctx context.Context, a v3.App, b v3.Build) error 
 		return false, err
 	})
 	if wait != nil {
-		wait.end()
+		wait.End()
 	}
 	return err
 }
@@ -53,19 +54,19 @@ const queueLook = time.Second
 type stagingQueue struct {
 	build v3.Build
 	log   *stagingLog
-	wait  *waiting
+	wait  *console.Waiting
 	next  time.Time
 }
 
 // look tells how many builds come first, as long as the own one has printed nothing.
 func (q *stagingQueue) look(ctx context.Context) error {
 	if q.log.any {
-		q.wait.note("")
+		q.wait.Note("")
 		return nil
 	}
 	now := time.Now()
 	if q.next.IsZero() {
-		q.next = now.Add(quietTime / 2) // most begin at once
+		q.next = now.Add(console.QuietTime / 2) // most begin at once
 	}
 	if now.Before(q.next) {
 		return nil
@@ -74,7 +75,7 @@ func (q *stagingQueue) look(ctx context.Context) error {
 	all, err := q.log.ask.Bits().StagingBuilds(ctx, "")
 	ahead := slices.IndexFunc(all, func(o v3.Build) bool { return o.GUID == q.build.GUID })
 	if err == nil && ahead > 0 {
-		q.wait.note("waiting for its turn, %s of other apps ahead", builds(ahead))
+		q.wait.Note("waiting for its turn, %s of other apps ahead", builds(ahead))
 	}
 	return err
 }
@@ -87,6 +88,6 @@ func builds(n int) string {
 }
 
 // sayStaging tells that an interrupted push does not interrupt the staging.
-func sayStaging(ctx context.Context, a v3.App, out *console) {
+func sayStaging(ctx context.Context, a v3.App, out *console.Console) {
 	sayInterrupted(ctx, out, "staging app "+a.Name, "dew logs "+a.Name+" shows it; the app runs on unchanged until dew push "+a.Name+" is run again")
 }

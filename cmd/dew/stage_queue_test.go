@@ -14,7 +14,8 @@ import (
 	"time"
 
 	"github.com/dewrun/dew/api/client"
-	v3 "github.com/dewrun/dew/api/v3"
+	"github.com/dewrun/dew/api/v3"
+	"github.com/dewrun/dew/cli/console"
 )
 
 // reactor keeps what is written to it and calls a function at the first text that
@@ -46,7 +47,7 @@ func (r *reactor) String() string {
 // pushTo pushes the app with a console that speaks of waits at once.
 func pushTo(ctx context.Context, t *testing.T, d *fakeDaemon, talk io.Writer) error {
 	t.Helper()
-	c := &console{out: io.Discard, err: talk, in: strings.NewReader(""), quiet: time.Millisecond}
+	c := &console.Console{Out: io.Discard, Err: talk, In: strings.NewReader(""), Quiet: time.Millisecond}
 	return newApp("dev", c).RunContext(ctx, []string{"dew", "--run", d.run, "push", "shop", "--no-manifest", "-p", folder(t, map[string]string{"a": "a"})})
 }
 
@@ -82,20 +83,20 @@ func TestPushTellsTheQueue(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := &stagingLog{ask: ask, out: &console{err: io.Discard}}
-	q := stagingQueue{build: v3.Build{GUID: "build-1"}, log: s, wait: s.out.wait("Staging"), next: time.Unix(1, 0)}
-	defer q.wait.end()
+	s := &stagingLog{ask: ask, out: &console.Console{Err: io.Discard}}
+	q := stagingQueue{build: v3.Build{GUID: "build-1"}, log: s, wait: s.out.Wait("Staging"), next: time.Unix(1, 0)}
+	defer q.wait.End()
 	if err := q.look(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if got := q.wait.text(0); !strings.HasSuffix(got, text) {
+	if got := q.wait.Text(0); !strings.HasSuffix(got, text) {
 		t.Errorf("it tells %q", got)
 	}
 	s.any = true
 	if err := q.look(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if got := q.wait.text(0); strings.Contains(got, text) {
+	if got := q.wait.Text(0); strings.Contains(got, text) {
 		t.Errorf("a build that has begun still tells %q", got)
 	}
 }
@@ -143,7 +144,7 @@ func TestExitStatusOfAnInterruption(t *testing.T) {
 		{fmt.Errorf("push: %w", context.Canceled), errors.New("interrupt signal received"), 130},
 		{context.Canceled, errors.New("terminated signal received"), 143},
 		{nil, errors.New("interrupt signal received"), 0},
-		{&failure{status: statusStaging, err: errors.New("x")}, errors.New("interrupt signal received"), statusStaging},
+		{&console.Failure{Status: console.StatusStaging, Err: errors.New("x")}, errors.New("interrupt signal received"), console.StatusStaging},
 	} {
 		if got := exitStatus(c.err, c.cause); got != c.want {
 			t.Errorf("exitStatus(%v, %v) = %d, want %d", c.err, c.cause, got, c.want)

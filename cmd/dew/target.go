@@ -6,6 +6,7 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"github.com/dewrun/dew/api/v3"
+	"github.com/dewrun/dew/cli/console"
 )
 
 type targetOptions struct{ Org, Space string }
@@ -63,8 +64,8 @@ func showTarget(ctx context.Context, w where) error {
 	if err == nil {
 		v.Org, v.Space = p.Org, p.Space
 	}
-	if w.out.json {
-		return w.out.encode(v)
+	if w.out.JSON {
+		return w.out.Encode(v)
 	}
 	rows := [][]string{{"api:", v.API}}
 	for _, r := range [][]string{{"user:", v.User}, {"org:", v.Org}, {"space:", v.Space}} {
@@ -72,11 +73,11 @@ func showTarget(ctx context.Context, w where) error {
 			rows = append(rows, r)
 		}
 	}
-	if err := w.out.table(rows); err != nil {
+	if err := w.out.Table(rows); err != nil {
 		return err
 	}
 	if v.Space == "" {
-		w.out.say("No space is targeted; dew target -o ORG -s SPACE says where to work")
+		w.out.Say("No space is targeted; dew target -o ORG -s SPACE says where to work")
 	}
 	return nil
 }
@@ -103,7 +104,7 @@ func chooseTarget(ctx context.Context, o targetOptions, w where) error {
 		if err != nil {
 			return err
 		}
-		names := namesOf(orgs, func(o v3.Organization) string { return o.Name })
+		names := console.Names(orgs, func(o v3.Organization) string { return o.Name })
 		if o.Org, err = only(ctx, "Org", names, w.out); err != nil {
 			return err
 		}
@@ -120,7 +121,7 @@ func chooseTarget(ctx context.Context, o targetOptions, w where) error {
 		if err != nil {
 			return err
 		}
-		if o.Space, err = only(ctx, "Space", namesOf(spaces, func(s v3.Space) string { return s.Name }), w.out); err != nil {
+		if o.Space, err = only(ctx, "Space", console.Names(spaces, func(s v3.Space) string { return s.Name }), w.out); err != nil {
 			return err
 		}
 	}
@@ -128,13 +129,13 @@ func chooseTarget(ctx context.Context, o targetOptions, w where) error {
 }
 
 // only is the only name, or the one that the user picks, or nothing.
-func only(ctx context.Context, kind string, names []string, out *console) (string, error) {
+func only(ctx context.Context, kind string, names []string, out *console.Console) (string, error) {
 	switch len(names) {
 	case 0:
 		return "", nil
 	case 1:
 		return names[0], nil
 	default:
-		return out.pick(ctx, kind, names)
+		return out.Pick(ctx, kind, names)
 	}
 }

@@ -17,6 +17,7 @@ import (
 	"github.com/dewrun/dew/api/client"
 	"github.com/dewrun/dew/api/v3"
 	"github.com/dewrun/dew/app"
+	"github.com/dewrun/dew/cli/console"
 )
 
 const categoryTasks = "Tasks"
@@ -36,7 +37,7 @@ func taskCommands(g *global) []*cli.Command {
 				&cli.BoolFlag{Name: "wait", Aliases: []string{"w"}, DisableDefaultText: true, Usage: "show the output until the task ends, and exit with its exit status"},
 				jsonFlag(),
 			}, containerFlags()...),
-		}, func(c *cli.Context, ask *client.Client, out *console) error {
+		}, func(c *cli.Context, ask *client.Client, out *console.Console) error {
 			return runRunTask(c.Context, taskOptions{
 				App: c.Args().First(), Command: c.String("command"), Name: c.String("name"), Process: c.String("process"), Wait: c.Bool("wait"),
 				Memory: c.String("m"), Disk: c.String("k"), LogRate: c.String("l"),
@@ -44,17 +45,17 @@ func taskCommands(g *global) []*cli.Command {
 		}),
 		runCommand(g),
 		g.command(verb{name: "tasks", args: "APP", category: categoryTasks, usage: "List the tasks of an app, newest first", flags: []cli.Flag{jsonFlag()}},
-			func(c *cli.Context, ask *client.Client, out *console) error {
+			func(c *cli.Context, ask *client.Client, out *console.Console) error {
 				return runTasks(c.Context, c.Args().First(), ask, out)
 			}),
 		g.command(verb{name: "task", args: "APP TASK_ID", category: categoryTasks, usage: "Show a task", flags: []cli.Flag{jsonFlag()}},
-			func(c *cli.Context, ask *client.Client, out *console) error {
+			func(c *cli.Context, ask *client.Client, out *console.Console) error {
 				return runTask(c.Context, c.Args().Get(0), c.Args().Get(1), ask, out)
 			}),
 		g.command(verb{
 			name: "terminate-task", args: "APP TASK_ID", category: categoryTasks, usage: "Stop a running task",
 			about: "dewd sends SIGTERM, and SIGKILL 10 seconds later.\n\nExample:\n   dew terminate-task shop 3",
-		}, func(c *cli.Context, ask *client.Client, out *console) error {
+		}, func(c *cli.Context, ask *client.Client, out *console.Console) error {
 			return runTerminateTask(c.Context, c.Args().Get(0), c.Args().Get(1), ask, out)
 		}),
 	}
@@ -78,7 +79,7 @@ type taskOptions struct {
 // taskProcess is the process type whose command a task runs by default.
 const taskProcess = "task"
 
-func runRunTask(ctx context.Context, o taskOptions, ask *client.Client, out *console) error {
+func runRunTask(ctx context.Context, o taskOptions, ask *client.Client, out *console.Console) error {
 	body, err := o.body()
 	if err != nil {
 		return err
@@ -90,7 +91,7 @@ func runRunTask(ctx context.Context, o taskOptions, ask *client.Client, out *con
 	if body.Template, err = o.template(ctx, ask, a); err != nil {
 		return err
 	}
-	w := &taskOutput{out: out.out, err: out.err, screen: out.screen}
+	w := &taskOutput{out: out.Out, err: out.Err, screen: out.OutTerminal}
 	if o.Wait {
 		if err := w.begin(ctx, a, ask); err != nil {
 			return err
@@ -100,26 +101,26 @@ func runRunTask(ctx context.Context, o taskOptions, ask *client.Client, out *con
 	if err != nil {
 		return fmt.Errorf("cannot run a task of app %s: %w", a.Name, err)
 	}
-	out.say("Created task %s of app %s with id %d", t.Name, a.Name, t.SequenceID)
+	out.Say("Created task %s of app %s with id %d", t.Name, a.Name, t.SequenceID)
 	if !o.Wait {
-		if out.json {
-			return out.encode(t)
+		if out.JSON {
+			return out.Encode(t)
 		}
 		return nil
 	}
-	if out.json {
-		w.out = out.err
+	if out.JSON {
+		w.out = out.Err
 	}
 	if t, err = w.stream(ctx, a, t, ask); err != nil {
 		return err
 	}
-	if out.json {
-		err = out.encode(t)
+	if out.JSON {
+		err = out.Encode(t)
 	}
 	if err := errors.Join(err, failedTask(t)); err != nil {
 		return err
 	}
-	out.say("Task %s succeeded", t.Name)
+	out.Say("Task %s succeeded", t.Name)
 	return nil
 }
 
@@ -132,7 +133,7 @@ func (o taskOptions) body() (v3.CreateTask, error) {
 	if o.LogRate != "" {
 		rate, err := app.ParseRate(o.LogRate)
 		if err != nil {
-			return b, usage("-l: %w", err)
+			return b, console.UsageError("-l: %w", err)
 		}
 		n := v3.Int(rate)
 		b.LogRateLimit = &n
@@ -159,7 +160,7 @@ func (o taskOptions) template(ctx context.Context, ask *client.Client, a v3.App)
 		}
 	}
 	if o.Process == "" {
-		return nil, usage("no command given: use --command, or --process with a process type (app %s has no process type %s)", a.Name, taskProcess)
+		return nil, console.UsageError("no command given: use --command, or --process with a process type (app %s has no process type %s)", a.Name, taskProcess)
 	}
 	return nil, fmt.Errorf("app %s has no process type %q", a.Name, kind)
 }
@@ -200,14 +201,14 @@ func failedTask(t v3.Task) error {
 	}
 	exit := exitedWith.FindStringSubmatch(why)
 	if exit == nil {
-		return &failure{status: statusFailed, err: fmt.Errorf("task %s failed: %s", t.Name, why)}
+		return &console.Failure{Status: console.StatusFailed, Err: fmt.Errorf("task %s failed: %s", t.Name, why)}
 	}
-	f := &failure{status: statusFailed, err: fmt.Errorf("task %s exited with status %s%s", t.Name, exit[1], exit[2])}
+	f := &console.Failure{Status: console.StatusFailed, Err: fmt.Errorf("task %s exited with status %s%s", t.Name, exit[1], exit[2])}
 	if n, err := strconv.Atoi(exit[1]); err == nil && n > 0 && n < 256 {
-		f.status = n
+		f.Status = n
 	}
 	if exit[2] != "" {
-		f.todo = fmt.Sprintf("Give it more memory with -m; it had %dM", t.MemoryInMB)
+		f.Todo = fmt.Sprintf("Give it more memory with -m; it had %dM", t.MemoryInMB)
 	}
 	return f
 }
@@ -264,7 +265,7 @@ func (w *taskOutput) line(l *v3.Line) error {
 	}
 	b := w.buf[:0]
 	if w.screen {
-		b = appendShown(b, l.Text, true)
+		b = console.AppendPrintable(b, l.Text, true)
 	} else {
 		b = append(b, l.Text...)
 	}
@@ -280,7 +281,7 @@ func (w *taskOutput) line(l *v3.Line) error {
 	return err
 }
 
-func runTasks(ctx context.Context, name string, ask *client.Client, out *console) error {
+func runTasks(ctx context.Context, name string, ask *client.Client, out *console.Console) error {
 	a, err := findApp(ctx, ask, name)
 	if err != nil {
 		return err
@@ -289,18 +290,18 @@ func runTasks(ctx context.Context, name string, ask *client.Client, out *console
 	if err != nil {
 		return err
 	}
-	if out.json {
-		return out.encode(ts)
+	if out.JSON {
+		return out.Encode(ts)
 	}
 	if len(ts) == 0 {
-		out.say("App %s has no tasks. Run one with dew run-task or dew run", a.Name)
+		out.Say("App %s has no tasks. Run one with dew run-task or dew run", a.Name)
 		return nil
 	}
 	table := [][]string{{"id", "name", "state", "start time", "command"}}
 	for _, t := range ts {
 		table = append(table, []string{strconv.Itoa(t.SequenceID), t.Name, strings.ToLower(t.State), t.CreatedAt.Local().Format(time.DateTime), commandText(t)})
 	}
-	return out.table(table)
+	return out.Table(table)
 }
 
 // commandText is what a task runs, on one line.
@@ -311,13 +312,13 @@ func commandText(t v3.Task) string {
 	return strings.Join(strings.Fields(t.Command), " ")
 }
 
-func runTask(ctx context.Context, name, id string, ask *client.Client, out *console) error {
+func runTask(ctx context.Context, name, id string, ask *client.Client, out *console.Console) error {
 	_, t, err := findTask(ctx, name, id, ask)
 	if err != nil {
 		return err
 	}
-	if out.json {
-		return out.encode(t)
+	if out.JSON {
+		return out.Encode(t)
 	}
 	rows := [][]string{
 		{"id:", strconv.Itoa(t.SequenceID)},
@@ -331,10 +332,10 @@ func runTask(ctx context.Context, name, id string, ask *client.Client, out *cons
 	if t.Result.FailureReason != nil {
 		rows = append(rows, []string{"failure reason:", *t.Result.FailureReason})
 	}
-	return out.table(rows)
+	return out.Table(rows)
 }
 
-func runTerminateTask(ctx context.Context, name, id string, ask *client.Client, out *console) error {
+func runTerminateTask(ctx context.Context, name, id string, ask *client.Client, out *console.Console) error {
 	a, t, err := findTask(ctx, name, id, ask)
 	if err != nil {
 		return err
@@ -345,7 +346,7 @@ func runTerminateTask(ctx context.Context, name, id string, ask *client.Client, 
 	if _, err := ask.Processes().CancelTask(ctx, t.GUID); err != nil {
 		return fmt.Errorf("cannot stop task %d of app %s: %w", t.SequenceID, a.Name, err)
 	}
-	out.say("Stopping task %d of app %s", t.SequenceID, a.Name)
+	out.Say("Stopping task %d of app %s", t.SequenceID, a.Name)
 	return nil
 }
 
@@ -353,7 +354,7 @@ func runTerminateTask(ctx context.Context, name, id string, ask *client.Client, 
 func findTask(ctx context.Context, name, id string, ask *client.Client) (v3.App, v3.Task, error) {
 	n, err := strconv.Atoi(id)
 	if err != nil || n < 1 {
-		return v3.App{}, v3.Task{}, usage("%q is not the id of a task: dew tasks %s lists them", id, name)
+		return v3.App{}, v3.Task{}, console.UsageError("%q is not the id of a task: dew tasks %s lists them", id, name)
 	}
 	a, err := findApp(ctx, ask, name)
 	if err != nil {
@@ -361,7 +362,7 @@ func findTask(ctx context.Context, name, id string, ask *client.Client) (v3.App,
 	}
 	t, err := ask.Processes().TaskByID(ctx, a.GUID, n)
 	if none := (*client.NoTask)(nil); errors.As(err, &none) {
-		err = &failure{status: statusFailed, err: err, todo: "dew tasks " + a.Name + " lists them"}
+		err = &console.Failure{Status: console.StatusFailed, Err: err, Todo: "dew tasks " + a.Name + " lists them"}
 	}
 	return a, t, err
 }

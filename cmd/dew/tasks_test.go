@@ -8,7 +8,8 @@ import (
 	"strings"
 	"testing"
 
-	v3 "github.com/dewrun/dew/api/v3"
+	"github.com/dewrun/dew/api/v3"
+	"github.com/dewrun/dew/cli/console"
 )
 
 // taskRoutes answers about tasks. A task ends at the second look at it.
@@ -185,7 +186,7 @@ func TestRunRefused(t *testing.T) {
 		}
 		return task
 	}
-	d.dew("run", "shop").must(t, statusUnreachable, "cannot reach the ssh door")
+	d.dew("run", "shop").must(t, console.StatusUnreachable, "cannot reach the ssh door")
 	if got, want := d.body("POST /v3/apps/app-1/tasks"), `{"attach":true}`; got != want || d.count("POST /v3/tasks/task-1/actions/cancel") != 1 {
 		t.Errorf("body = %s, want %s; asked %v", got, want, d.asked)
 	}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/dewrun/dew/api/client"
 	"github.com/dewrun/dew/api/v3"
+	"github.com/dewrun/dew/cli/console"
 )
 
 // usageOptions say which usage events are listed.
@@ -29,17 +30,17 @@ func usageCommands(g *global) []*cli.Command {
 			boolFlag("apps", "of apps and their tasks and builds alone"), boolFlag("services", "of services alone"),
 			&cli.IntFlag{Name: "n", Usage: "at most so many, the newest (`count`)"}, jsonFlag(),
 		},
-	}, func(c *cli.Context, ask *client.Client, out *console) error {
+	}, func(c *cli.Context, ask *client.Client, out *console.Console) error {
 		o := usageOptions{Apps: c.Bool("apps"), Services: c.Bool("services"), Newest: c.Int("n")}
 		if c.IsSet("since") {
 			t, err := readMoment(c.String("since"), time.Now())
 			if err != nil {
-				return usage("--since: %w", err)
+				return console.UsageError("--since: %w", err)
 			}
 			o.Since = t
 		}
 		if c.IsSet("n") && o.Newest < 1 {
-			return usage("-n: %d is less than 1", o.Newest)
+			return console.UsageError("-n: %d is less than 1", o.Newest)
 		}
 		return runUsage(c.Context, o, ask, out)
 	})}
@@ -58,7 +59,7 @@ type usageRow struct {
 	Instances *v3.NumberChange `json:"instance_count,omitempty"`
 }
 
-func runUsage(ctx context.Context, o usageOptions, ask *client.Client, out *console) error {
+func runUsage(ctx context.Context, o usageOptions, ask *client.Client, out *console.Console) error {
 	rows := []usageRow{}
 	if o.Apps || !o.Services {
 		all, err := ask.Daemon().AppUsage(ctx, o.Since)
@@ -87,31 +88,21 @@ func runUsage(ctx context.Context, o usageOptions, ask *client.Client, out *cons
 	for _, r := range rows {
 		table = append(table, []string{r.CreatedAt.Local().Format(time.DateTime), r.Kind, strings.ToLower(r.State), r.Name, r.Part, r.Space, r.takes()})
 	}
-	return listed{rows: rows, table: table, none: "There are no usage events that you may see"}.show(out)
+	return console.List{Rows: rows, Table: table, Empty: "There are no usage events that you may see"}.Show(out)
 }
 
 func appUsageRow(e v3.AppUsageEvent) usageRow {
 	return usageRow{
-		GUID: e.GUID, CreatedAt: e.CreatedAt.Time, Kind: "app", State: e.State.Current, Name: given(e.App.Name), Space: given(e.Space.Name),
-		Part: given(e.Task.Name, e.Process.Type, e.Buildpack.Name), Memory: &e.Memory, Instances: &e.Instances,
+		GUID: e.GUID, CreatedAt: e.CreatedAt.Time, Kind: "app", State: e.State.Current, Name: console.FirstSet(e.App.Name), Space: console.FirstSet(e.Space.Name),
+		Part: console.FirstSet(e.Task.Name, e.Process.Type, e.Buildpack.Name), Memory: &e.Memory, Instances: &e.Instances,
 	}
 }
 
 func serviceUsageRow(e v3.ServiceUsageEvent) usageRow {
 	return usageRow{
 		GUID: e.GUID, CreatedAt: e.CreatedAt.Time, Kind: "service", State: e.State, Name: e.ServiceInstance.Name,
-		Part: strings.TrimSpace(given(e.ServiceOffering.Name) + " " + given(e.ServicePlan.Name)), Space: given(e.Space.Name),
+		Part: strings.TrimSpace(console.FirstSet(e.ServiceOffering.Name) + " " + console.FirstSet(e.ServicePlan.Name)), Space: console.FirstSet(e.Space.Name),
 	}
-}
-
-// given is the first of the texts that is there.
-func given(texts ...*string) string {
-	for _, t := range texts {
-		if t != nil {
-			return *t
-		}
-	}
-	return ""
 }
 
 // takes is how much an app takes.
@@ -119,5 +110,5 @@ func (r usageRow) takes() string {
 	if r.Memory == nil || r.Memory.Current == 0 {
 		return ""
 	}
-	return fmt.Sprintf("%d x %s", r.Instances.Current, mb(r.Memory.Current))
+	return fmt.Sprintf("%d x %s", r.Instances.Current, console.Mebibytes(r.Memory.Current))
 }

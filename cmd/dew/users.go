@@ -12,6 +12,7 @@ import (
 
 	"github.com/dewrun/dew/api/client"
 	"github.com/dewrun/dew/api/v3"
+	"github.com/dewrun/dew/cli/console"
 )
 
 func userCommands(g *global) []*cli.Command {
@@ -24,7 +25,7 @@ func userCommands(g *global) []*cli.Command {
 			flags: []cli.Flag{&cli.StringFlag{Name: "email", Usage: "`address` that notifications go to (default: the name, if it is one)"}, passwordFlag(), boolFlag("password-prompt", "ask for the password, as without it")},
 		}, func(c *cli.Context, w where) error {
 			if c.Bool("password-prompt") && c.NArg() > 1 {
-				return usage("create-user takes PASSWORD or --password-prompt")
+				return console.UsageError("create-user takes PASSWORD or --password-prompt")
 			}
 			return runCreateUser(c.Context, userOptions{Name: c.Args().First(), Password: c.Args().Get(1), Email: c.String("email"), Stdin: c.Bool("password-stdin")}, w)
 		}),
@@ -84,14 +85,14 @@ func runUsers(ctx context.Context, w where) error {
 		}
 	}
 	slices.SortFunc(rows, func(a, b userRow) int { return strings.Compare(a.Name, b.Name) })
-	if w.out.json {
-		return w.out.encode(rows)
+	if w.out.JSON {
+		return w.out.Encode(rows)
 	}
 	table := [][]string{{"name", "origin", "guid"}}
 	for _, r := range rows {
 		table = append(table, []string{r.Name, r.Origin, r.GUID})
 	}
-	return w.out.table(table)
+	return w.out.Table(table)
 }
 
 type userOptions struct {
@@ -101,7 +102,7 @@ type userOptions struct {
 
 // runCreateUser creates a user; one that is there already is fine.
 func runCreateUser(ctx context.Context, o userOptions, w where) error {
-	password, err := w.out.password(ctx, secretOptions{Given: o.Password, Stdin: o.Stdin, Prompt: "Password of " + o.Name, New: true, Flag: "--password-stdin"})
+	password, err := w.out.Password(ctx, console.SecretOptions{Given: o.Password, Stdin: o.Stdin, Prompt: "Password of " + o.Name, New: true, Flag: "--password-stdin"})
 	if err != nil {
 		return err
 	}
@@ -110,40 +111,40 @@ func runCreateUser(ctx context.Context, o userOptions, w where) error {
 	}
 	_, err = w.ask.Users().CreateAccount(ctx, client.NewAccount{Name: o.Name, Password: password, Email: o.Email})
 	if e := (*client.Error)(nil); errors.As(err, &e) && e.Status == http.StatusConflict {
-		w.out.say("User %s exists already", o.Name)
+		w.out.Say("User %s exists already", o.Name)
 		return nil
 	}
 	if err != nil {
 		return fmt.Errorf("cannot create user %s: %w", o.Name, err)
 	}
-	w.out.say("Created user %s; dew set-space-role %s ORG SPACE SpaceDeveloper lets them work", o.Name, o.Name)
+	w.out.Say("Created user %s; dew set-space-role %s ORG SPACE SpaceDeveloper lets them work", o.Name, o.Name)
 	return nil
 }
 
 // runDeleteUser deletes a user; one that is not there is fine.
 func runDeleteUser(ctx context.Context, o deleteOptions, w where) error {
 	if !o.Force {
-		if yes, err := w.out.confirm(ctx, "Delete user "+o.Name); err != nil || !yes {
+		if yes, err := w.out.Confirm(ctx, "Delete user "+o.Name); err != nil || !yes {
 			return err
 		}
 	}
 	u, err := w.ask.Users().ByName(ctx, o.Name)
 	if isMissing(err) {
-		w.out.say("There is no user %s", o.Name)
+		w.out.Say("There is no user %s", o.Name)
 		return nil
 	}
 	if err != nil {
 		return err
 	}
 	// First the roles: an account that is gone takes nothing away any more.
-	defer w.out.wait("Deleting user %s", o.Name).end()
+	defer w.out.Wait("Deleting user %s", o.Name).End()
 	if err := w.ask.Users().Delete(ctx, u.GUID); err != nil && !client.NotFound(err) {
 		return fmt.Errorf("cannot delete user %s: %w", o.Name, err)
 	}
 	if err := w.ask.Users().DeleteAccount(ctx, u.GUID); err != nil && !gone(err) {
 		return fmt.Errorf("cannot delete the account of user %s: %w", o.Name, err)
 	}
-	w.out.say("Deleted user %s", o.Name)
+	w.out.Say("Deleted user %s", o.Name)
 	return nil
 }
 
@@ -160,20 +161,20 @@ func runPasswd(ctx context.Context, g *global, o userOptions, w where) error {
 		return setPassword(ctx, o, w)
 	}
 	if w.url == "" || own.UserID == "" {
-		return usage("passwd needs USER where no user is logged in")
+		return console.UsageError("passwd needs USER where no user is logged in")
 	}
-	old, err := w.out.password(ctx, secretOptions{Stdin: o.Stdin, Prompt: "Old password", Flag: "--password-stdin"})
+	old, err := w.out.Password(ctx, console.SecretOptions{Stdin: o.Stdin, Prompt: "Old password", Flag: "--password-stdin"})
 	if err != nil {
 		return err
 	}
-	fresh, err := w.out.password(ctx, secretOptions{Stdin: o.Stdin, Prompt: "New password", New: true, Flag: "--password-stdin"})
+	fresh, err := w.out.Password(ctx, console.SecretOptions{Stdin: o.Stdin, Prompt: "New password", New: true, Flag: "--password-stdin"})
 	if err != nil {
 		return err
 	}
 	if err := w.ask.Users().SetPassword(ctx, own.UserID, old, fresh); err != nil {
 		return fmt.Errorf("cannot change the password: %w", err)
 	}
-	w.out.say("Changed the password of %s", w.past.User)
+	w.out.Say("Changed the password of %s", w.past.User)
 	return loginAgain(ctx, g, w, fresh)
 }
 
@@ -186,7 +187,7 @@ func loginAgain(ctx context.Context, g *global, w where, password string) error 
 	}
 	token, err := plain.Users().Login(ctx, client.Grant{User: w.past.User, Password: password})
 	if err != nil {
-		return &failure{status: statusFailed, err: fmt.Errorf("cannot log in with the new password: %w", err), todo: w.past.again(w.url)}
+		return &console.Failure{Status: console.StatusFailed, Err: fmt.Errorf("cannot log in with the new password: %w", err), Todo: w.past.again(w.url)}
 	}
 	return w.memory.update(ctx, func(c *config) error {
 		s := c.Sessions[w.url]
@@ -201,13 +202,13 @@ func setPassword(ctx context.Context, o userOptions, w where) error {
 	if err != nil {
 		return err
 	}
-	fresh, err := w.out.password(ctx, secretOptions{Stdin: o.Stdin, Prompt: "New password of " + o.Name, New: true, Flag: "--password-stdin"})
+	fresh, err := w.out.Password(ctx, console.SecretOptions{Stdin: o.Stdin, Prompt: "New password of " + o.Name, New: true, Flag: "--password-stdin"})
 	if err != nil {
 		return err
 	}
 	if err := w.ask.Users().SetPassword(ctx, u.GUID, "", fresh); err != nil {
 		return fmt.Errorf("cannot change the password of %s: %w", o.Name, err)
 	}
-	w.out.say("Changed the password of %s", o.Name)
+	w.out.Say("Changed the password of %s", o.Name)
 	return nil
 }

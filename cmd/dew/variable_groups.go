@@ -10,6 +10,7 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"github.com/dewrun/dew/api/client"
+	"github.com/dewrun/dew/cli/console"
 )
 
 const variablesCategory = "Variables of all apps"
@@ -27,21 +28,21 @@ func variableGroupCommands(g *global) []*cli.Command {
 			g.command(verb{
 				name: group.name + "-environment-variable-group", alias: group.short + "evg", category: variablesCategory,
 				usage: "show the variables that all apps have " + group.when, flags: []cli.Flag{jsonFlag()},
-			}, func(c *cli.Context, ask *client.Client, out *console) error {
+			}, func(c *cli.Context, ask *client.Client, out *console.Console) error {
 				return runVariableGroup(c.Context, group.name, ask, out)
 			}),
 			g.command(verb{
 				name: "set-" + group.name + "-environment-variable-group", alias: "s" + group.short + "evg", args: "VARIABLES", category: variablesCategory,
 				usage: "say which variables all apps have " + group.when,
 				about: "VARIABLES is a JSON object, or the name of a file with one. Those that are not in it go.\n\nExample:\n   dew set-" + group.name + "-environment-variable-group '{\"HTTP_PROXY\":\"http://10.0.0.1:3128\"}'",
-			}, func(c *cli.Context, ask *client.Client, out *console) error {
+			}, func(c *cli.Context, ask *client.Client, out *console.Console) error {
 				return runSetVariableGroup(c.Context, group.name, c.Args().First(), ask, out)
 			}))
 	}
 	return out
 }
 
-func runVariableGroup(ctx context.Context, name string, ask *client.Client, out *console) error {
+func runVariableGroup(ctx context.Context, name string, ask *client.Client, out *console.Console) error {
 	vars, err := ask.Daemon().EnvVarGroup(ctx, name)
 	if err != nil {
 		return err
@@ -50,17 +51,17 @@ func runVariableGroup(ctx context.Context, name string, ask *client.Client, out 
 	for _, key := range slices.Sorted(maps.Keys(vars.Var)) {
 		table = append(table, []string{key, vars.Var[key]})
 	}
-	return listed{rows: vars.Var, table: table, none: "There are no variables that all apps have (" + name + ")"}.show(out)
+	return console.List{Rows: vars.Var, Table: table, Empty: "There are no variables that all apps have (" + name + ")"}.Show(out)
 }
 
-func runSetVariableGroup(ctx context.Context, name, typed string, ask *client.Client, out *console) error {
+func runSetVariableGroup(ctx context.Context, name, typed string, ask *client.Client, out *console.Console) error {
 	text, err := readJSON("VARIABLES", typed)
 	if err != nil {
 		return err
 	}
 	wanted := map[string]*string{}
 	if err := json.Unmarshal(text, &wanted); err != nil {
-		return usage("VARIABLES must have texts as values, such as {\"name\":\"value\"}: %w", err)
+		return console.UsageError("VARIABLES must have texts as values, such as {\"name\":\"value\"}: %w", err)
 	}
 	before, err := ask.Daemon().EnvVarGroup(ctx, name)
 	if err != nil {
@@ -74,6 +75,6 @@ func runSetVariableGroup(ctx context.Context, name, typed string, ask *client.Cl
 	if err := ask.Daemon().UpdateEnvVarGroup(ctx, name, wanted); err != nil {
 		return fmt.Errorf("cannot set the variables of all apps (%s): %w", name, err)
 	}
-	out.say("Set the variables of all apps (%s)", name)
+	out.Say("Set the variables of all apps (%s)", name)
 	return nil
 }

@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"net/http"
@@ -13,6 +12,7 @@ import (
 
 	"github.com/dewrun/dew/api/client"
 	"github.com/dewrun/dew/api/v3"
+	"github.com/dewrun/dew/cli/console"
 )
 
 // appView is how an app does, as `dew app` tells it.
@@ -100,13 +100,13 @@ func readView(ctx context.Context, ask *client.Client, a v3.App) (appView, error
 		v.Stack = d.Stack
 	}
 	if len(v.Buildpacks) == 0 {
-		v.Detected = namesOf(d.Buildpacks, func(b v3.DropletBuildpack) string { return b.Name })
+		v.Detected = console.Names(d.Buildpacks, func(b v3.DropletBuildpack) string { return b.Name })
 	}
 	bound, err := ask.Services().AppBindings(ctx, a.GUID)
 	if err != nil && !untold(err) {
 		return v, err
 	}
-	v.Services = namesOf(bound, func(b v3.AppBinding) string { return b.Name })
+	v.Services = console.Names(bound, func(b v3.AppBinding) string { return b.Name })
 	for _, b := range bound {
 		if b.SinceStaging {
 			v.Waiting = append(v.Waiting, b.Name)
@@ -252,48 +252,16 @@ func memorySum(process string, total int, sidecars []v3.Sidecar) string {
 			continue
 		}
 		rest -= *s.MemoryInMB
-		shares = append(shares, s.Name+" "+mb(*s.MemoryInMB))
+		shares = append(shares, s.Name+" "+console.Mebibytes(*s.MemoryInMB))
 	}
-	out := mb(total)
+	out := console.Mebibytes(total)
 	if len(shares) > 0 {
-		out += " = " + process + " " + mb(rest) + " + " + strings.Join(shares, " + ")
+		out += " = " + process + " " + console.Mebibytes(rest) + " + " + strings.Join(shares, " + ")
 	}
 	if len(sharers) > 0 {
 		out += " (" + strings.Join(sharers, ", ") + ": within the whole, no share of its own)"
 	}
 	return out
-}
-
-// mb writes mebibytes as manifests do.
-func mb(n int) string {
-	if n != 0 && n%1024 == 0 {
-		return strconv.Itoa(n/1024) + "G"
-	}
-	return strconv.Itoa(n) + "M"
-}
-
-// bytesText writes an amount of bytes for people.
-func bytesText(n int64) string {
-	for _, u := range []struct {
-		size int64
-		name string
-	}{{1 << 30, "G"}, {1 << 20, "M"}, {1 << 10, "K"}} {
-		if n >= u.size {
-			return strconv.FormatFloat(float64(n)/float64(u.size), 'f', 1, 64) + u.name
-		}
-	}
-	return strconv.FormatInt(n, 10) + "B"
-}
-
-// compact writes a value on one line, for people: commands have && in them.
-func compact(v any) string {
-	var b strings.Builder
-	enc := json.NewEncoder(&b)
-	enc.SetEscapeHTML(false)
-	if err := enc.Encode(v); err != nil {
-		return fmt.Sprint(v)
-	}
-	return strings.TrimSuffix(b.String(), "\n")
 }
 
 // routeURL is the address to type into a browser: the route with the router's
@@ -317,13 +285,13 @@ func routeURL(route, router string) string {
 }
 
 // print writes the view for people.
-func (v appView) print(out *console) {
+func (v appView) print(out *console.Console) {
 	row := func(name, value string) {
 		if value != "" {
-			fmt.Fprintf(out.out, "%-13s%s\n", name+":", value)
+			fmt.Fprintf(out.Out, "%-13s%s\n", name+":", value)
 		}
 	}
-	row("name", out.paint(bold, v.Name))
+	row("name", out.Paint(console.Bold, v.Name))
 	row("state", strings.ToLower(v.State))
 	row("routes", strings.Join(v.URLs, ", "))
 	row("stack", v.Stack)
@@ -337,7 +305,7 @@ func (v appView) print(out *console) {
 	}
 	row("deployment", deploymentNote(v))
 	if c := v.LastCrash; c != nil {
-		row("last crash", fmt.Sprintf("%s  %s (%s recorded: dew crashes %s)", c.CrashedAt.Local().Format(time.DateTime), c.Description, crashText(v.Crashes), v.Name))
+		row("last crash", fmt.Sprintf("%s  %s (%s recorded: dew crashes %s)", c.CrashedAt.Local().Format(time.DateTime), c.Description, console.CrashCount(v.Crashes), v.Name))
 	}
 	for _, p := range v.Processes {
 		p.print(out)
@@ -352,13 +320,13 @@ func (v appView) print(out *console) {
 	}
 }
 
-func (v processView) print(out *console) {
+func (v processView) print(out *console.Console) {
 	row := func(name, value string) {
 		if value != "" {
-			fmt.Fprintf(out.out, "%-13s%s\n", name+":", value)
+			fmt.Fprintf(out.Out, "%-13s%s\n", name+":", value)
 		}
 	}
-	fmt.Fprintln(out.out)
+	fmt.Fprintln(out.Out)
 	row("process", v.title(out))
 	row("memory", v.MemorySum)
 	if v.Detected {
@@ -377,16 +345,16 @@ func (v processView) print(out *console) {
 	for _, i := range v.Instances {
 		rows = append(rows, []string{
 			"#" + strconv.Itoa(i.Index), strings.ToLower(i.State), (time.Duration(i.Seconds) * time.Second).String(),
-			strconv.FormatFloat(100*i.CPU, 'f', 1, 64) + "%", bytesText(i.Memory) + " of " + bytesText(i.MemoryMax),
-			bytesText(i.Disk) + " of " + bytesText(i.DiskMax), i.note(time.Now()),
+			strconv.FormatFloat(100*i.CPU, 'f', 1, 64) + "%", console.Bytes(i.Memory) + " of " + console.Bytes(i.MemoryMax),
+			console.Bytes(i.Disk) + " of " + console.Bytes(i.DiskMax), i.note(time.Now()),
 		})
 	}
-	_ = out.table(rows) // a terminal that is gone is nobody's error
+	_ = out.Table(rows) // a terminal that is gone is nobody's error
 }
 
 // title is the process type, with its generation during a deployment.
-func (v processView) title(out *console) string {
-	text := out.paint(bold, v.Type)
+func (v processView) title(out *console.Console) string {
+	text := out.Paint(console.Bold, v.Type)
 	switch v.Generation {
 	case generationOld:
 		text += " (old: the deployment replaces it)"
@@ -406,32 +374,16 @@ func (i instanceView) note(now time.Time) string {
 		notes = append(notes, "over its disk limit")
 	}
 	if i.Crashes > 0 {
-		notes = append(notes, crashText(i.Crashes)+" in a row")
+		notes = append(notes, console.CrashCount(i.Crashes)+" in a row")
 	}
 	switch {
 	case i.GivenUp:
 		notes = append(notes, "crashed too often: dew restart starts it again")
 	case !i.NextStart.IsZero() && i.State != v3.StateRunning:
-		notes = append(notes, nextStart(i.NextStart, now))
+		notes = append(notes, console.NextStart(i.NextStart, now))
 	}
 	if i.Pending {
 		notes = append(notes, "changes pending")
 	}
 	return strings.Join(notes, "; ")
-}
-
-// crashText is a number of crashes.
-func crashText(n int) string {
-	if n == 1 {
-		return "1 crash"
-	}
-	return strconv.Itoa(n) + " crashes"
-}
-
-// nextStart says how long an instance waits before it is started again.
-func nextStart(at, now time.Time) string {
-	if left := at.Sub(now); left > 0 {
-		return "next start in " + (left + time.Second - 1).Truncate(time.Second).String()
-	}
-	return "starts now"
 }

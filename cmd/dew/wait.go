@@ -11,17 +11,18 @@ import (
 
 	"github.com/dewrun/dew/api/client"
 	"github.com/dewrun/dew/api/v3"
+	"github.com/dewrun/dew/cli/console"
 )
 
 // startAndWait starts or restarts an app, waits until it runs and tells how it
 // does.
-func startAndWait(ctx context.Context, a v3.App, action client.Action, ask *client.Client, out *console) (appView, error) {
+func startAndWait(ctx context.Context, a v3.App, action client.Action, ask *client.Client, out *console.Console) (appView, error) {
 	began := time.Now()
-	wait := out.wait("Starting app %s", a.Name)
+	wait := out.Wait("Starting app %s", a.Name)
 	started, err := ask.Apps().Act(ctx, a.GUID, action)
-	wait.end()
+	wait.End()
 	if e := (*client.Error)(nil); errors.As(err, &e) && e.Status == http.StatusUnprocessableEntity {
-		return appView{}, &failure{status: statusCrashed, err: fmt.Errorf("cannot start %s: %w", a.Name, err)}
+		return appView{}, &console.Failure{Status: console.StatusCrashed, Err: fmt.Errorf("cannot start %s: %w", a.Name, err)}
 	}
 	if err != nil {
 		return appView{}, err
@@ -44,19 +45,19 @@ type notRunning struct {
 func (n *notRunning) Error() string { return "all instances of " + n.process + " crashed" }
 
 // waitRunning waits until every process has a running instance, or none to run.
-func waitRunning(ctx context.Context, a v3.App, ask *client.Client, out *console) error {
-	limit := minutes("CF_STARTUP_TIMEOUT", 5*time.Minute)
-	ctx, cancel := context.WithTimeoutCause(ctx, limit, &failure{
-		status: statusTimeout, err: fmt.Errorf("%s did not run within %s", a.Name, limit),
-		todo: "dew logs " + a.Name + " --recent shows what it printed; CF_STARTUP_TIMEOUT gives it more minutes",
+func waitRunning(ctx context.Context, a v3.App, ask *client.Client, out *console.Console) error {
+	limit := console.MinutesFromEnv("CF_STARTUP_TIMEOUT", 5*time.Minute)
+	ctx, cancel := context.WithTimeoutCause(ctx, limit, &console.Failure{
+		Status: console.StatusTimeout, Err: fmt.Errorf("%s did not run within %s", a.Name, limit),
+		Todo: "dew logs " + a.Name + " --recent shows what it printed; CF_STARTUP_TIMEOUT gives it more minutes",
 	})
 	defer cancel()
 	ps, err := ask.Processes().List(ctx, a.GUID)
 	if err != nil {
 		return err
 	}
-	wait := out.wait("Starting app %s", a.Name)
-	defer wait.end()
+	wait := out.Wait("Starting app %s", a.Name)
+	defer wait.End()
 	told := map[string]bool{}
 	err = client.Poll(ctx, func() (bool, error) {
 		for len(ps) > 0 {
@@ -67,10 +68,10 @@ func waitRunning(ctx context.Context, a v3.App, ask *client.Client, out *console
 			for _, s := range stats {
 				if s.Details != nil && *s.Details != "" && !told[*s.Details] {
 					told[*s.Details] = true
-					out.say("Instance %d of %s: %s", s.Index, ps[0].Type, *s.Details)
+					out.Say("Instance %d of %s: %s", s.Index, ps[0].Type, *s.Details)
 				}
 			}
-			wait.note("%s", instancesNote(ps[0].Type, stats))
+			wait.Note("%s", instancesNote(ps[0].Type, stats))
 			if stable, err := settled(ps[0].Type, stats); !stable || err != nil {
 				return false, err
 			}
@@ -78,9 +79,9 @@ func waitRunning(ctx context.Context, a v3.App, ask *client.Client, out *console
 		}
 		return true, nil
 	})
-	wait.end()
+	wait.End()
 	sayInterrupted(ctx, out, "starting app "+a.Name, "dew app "+a.Name+" shows its status, dew stop "+a.Name+" stops it")
-	return timedOut(ctx, err)
+	return console.TimeoutCause(ctx, err)
 }
 
 // instancesNote is how far the instances of a process are: "web: 1 of 2 instances
@@ -101,9 +102,9 @@ func instancesNote(process string, stats []v3.InstanceStats) string {
 
 // sayInterrupted tells what goes on in the daemon after Ctrl-C, and what to do about
 // it. A smoke test cleans up and tells so itself.
-func sayInterrupted(ctx context.Context, out *console, what, todo string) {
-	if errors.Is(context.Cause(ctx), context.Canceled) && !out.follows {
-		out.say("Interrupted: dewd goes on %s\n     %s", what, todo)
+func sayInterrupted(ctx context.Context, out *console.Console, what, todo string) {
+	if errors.Is(context.Cause(ctx), context.Canceled) && !out.FollowsLogs {
+		out.Say("Interrupted: dewd goes on %s\n     %s", what, todo)
 	}
 }
 

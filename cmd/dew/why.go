@@ -10,6 +10,7 @@ import (
 
 	"github.com/dewrun/dew/api/client"
 	"github.com/dewrun/dew/api/v3"
+	"github.com/dewrun/dew/cli/console"
 )
 
 const (
@@ -31,10 +32,10 @@ type badStart struct {
 
 // whyCrashed shows the last lines of an app that crashed at its start and makes
 // its exit record the error.
-func whyCrashed(ctx context.Context, b badStart, ask *client.Client, out *console) error {
-	wait := out.wait("Waiting for the exit record of app %s", b.app.Name)
+func whyCrashed(ctx context.Context, b badStart, ask *client.Client, out *console.Console) error {
+	wait := out.Wait("Waiting for the exit record of app %s", b.app.Name)
 	crash, found, err := b.record(ctx, ask)
-	wait.end()
+	wait.End()
 	if err != nil {
 		return err
 	}
@@ -42,19 +43,19 @@ func whyCrashed(ctx context.Context, b badStart, ask *client.Client, out *consol
 	if err != nil && !client.NotFound(err) {
 		return err
 	}
-	if out.follows {
+	if out.FollowsLogs {
 		lines = nil
 	}
 	lines = slices.DeleteFunc(lines, func(l v3.Line) bool { return !strings.HasPrefix(l.Source, "APP/") && l.Stream != "ERR" })
 	for _, l := range lines[max(0, len(lines)-lastLines):] {
-		out.say("   %s", formatLine(l, look{screen: out.drawn}))
+		out.Say("   %s", console.FormatLine(l, console.LineStyle{Terminal: out.ErrTerminal}))
 	}
 	if !found {
-		return &failure{status: statusCrashed, err: fmt.Errorf("%s crashed at its start", b.app.Name), todo: sayMore(b.app.Name)}
+		return &console.Failure{Status: console.StatusCrashed, Err: fmt.Errorf("%s crashed at its start", b.app.Name), Todo: sayMore(b.app.Name)}
 	}
 	f := explainCrash(b.app.Name, crash)
-	if !crash.GivenUp && !out.follows { // a smoke test deletes it
-		f.todo += "\n     dew keeps restarting it; to stop that: dew stop " + b.app.Name
+	if !crash.GivenUp && !out.FollowsLogs { // a smoke test deletes it
+		f.Todo += "\n     dew keeps restarting it; to stop that: dew stop " + b.app.Name
 	}
 	return f
 }
@@ -82,26 +83,26 @@ func (b badStart) record(ctx context.Context, ask *client.Client) (crash v3.Cras
 }
 
 // explainCrash makes an exit record the error of a start, with what to do.
-func explainCrash(app string, c v3.Crash) *failure {
-	f := &failure{status: statusCrashed, err: fmt.Errorf("%s crashed at its start: %s", app, c.Description), todo: sayMore(app)}
+func explainCrash(app string, c v3.Crash) *console.Failure {
+	f := &console.Failure{Status: console.StatusCrashed, Err: fmt.Errorf("%s crashed at its start: %s", app, c.Description), Todo: sayMore(app)}
 	switch first := c.First; {
 	case first.OutOfMemory && first.Sidecar != "" && first.MemoryLimit > 0:
-		f.status = statusMemory
-		f.todo = fmt.Sprintf("give the sidecar more than %s (memory below sidecars in the manifest); it is taken off the app's own memory", bytesText(first.MemoryLimit))
+		f.Status = console.StatusMemory
+		f.Todo = fmt.Sprintf("give the sidecar more than %s (memory below sidecars in the manifest); it is taken off the app's own memory", console.Bytes(first.MemoryLimit))
 	case first.OutOfMemory:
-		f.status = statusMemory
-		f.todo = "give it more memory (-m, or memory in the manifest); dew crashes " + app + " says how much it used"
+		f.Status = console.StatusMemory
+		f.Todo = "give it more memory (-m, or memory in the manifest); dew crashes " + app + " says how much it used"
 	case first.Cause == causeStartTimeout:
-		f.status = statusTimeout
-		f.err = fmt.Errorf("%s did not become healthy: %s", app, c.Description)
-		f.todo = "an app must listen on 0.0.0.0:$PORT; -t (timeout in the manifest) gives it more seconds, -u process asks only whether it runs"
+		f.Status = console.StatusTimeout
+		f.Err = fmt.Errorf("%s did not become healthy: %s", app, c.Description)
+		f.Todo = "an app must listen on 0.0.0.0:$PORT; -t (timeout in the manifest) gives it more seconds, -u process asks only whether it runs"
 		if strings.Contains(c.Description, "http check failed: GET ") && strings.Contains(c.Description, " answered ") {
-			f.todo = "set health-check-http-endpoint in the manifest (--endpoint) to a path that answers 200"
+			f.Todo = "set health-check-http-endpoint in the manifest (--endpoint) to a path that answers 200"
 		}
 	case first.Code == 0:
-		f.todo = "status 0 is a crash too: what an app or a sidecar starts must run until it is stopped"
+		f.Todo = "status 0 is a crash too: what an app or a sidecar starts must run until it is stopped"
 	case first.Detail != "":
-		f.todo = first.Detail + ": see command in the manifest, and dew logs " + app + " --recent"
+		f.Todo = first.Detail + ": see command in the manifest, and dew logs " + app + " --recent"
 	}
 	return f
 }

@@ -4,7 +4,7 @@ import (
 	"strings"
 	"testing"
 
-	v3 "github.com/dewrun/dew/api/v3"
+	"github.com/dewrun/dew/api/v3"
 )
 
 // How an app crashed at its start decides the status and what to do about it.
@@ -32,8 +32,8 @@ func TestExplainCrash(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			f := explainCrash("shop", c.crash)
-			if f.status != c.status || !strings.Contains(f.Error(), c.err) || !strings.Contains(f.todo, c.todo) {
-				t.Errorf("status %d, %q, %q; want %d, %q, %q", f.status, f.Error(), f.todo, c.status, c.err, c.todo)
+			if f.Status != c.status || !strings.Contains(f.Error(), c.err) || !strings.Contains(f.Todo, c.todo) {
+				t.Errorf("status %d, %q, %q; want %d, %q, %q", f.Status, f.Error(), f.Todo, c.status, c.err, c.todo)
 			}
 		})
 	}

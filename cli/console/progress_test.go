@@ -1,4 +1,4 @@
-package main
+package console
 
 import (
 	"bytes"
@@ -12,22 +12,22 @@ import (
 )
 
 // waitFor runs a wait of some seconds in virtual time and returns what is written.
-func waitFor(t *testing.T, c *console, during func(w *waiting)) string {
+func waitFor(t *testing.T, c *Console, during func(w *Waiting)) string {
 	t.Helper()
 	var talk bytes.Buffer
 	synctest.Test(t, func(t *testing.T) {
-		c.out, c.err = io.Discard, statusOver(&talk)
-		w := c.wait("Stopping app %s", "shop")
+		c.Out, c.Err = io.Discard, StatusLineOver(&talk)
+		w := c.Wait("Stopping app %s", "shop")
 		during(w)
-		w.end()
-		w.end()
+		w.End()
+		w.End()
 	})
 	return talk.String()
 }
 
 func TestWaitSaysNothingOfAShortWait(t *testing.T) {
 	for _, drawn := range []bool{true, false} {
-		got := waitFor(t, &console{drawn: drawn}, func(*waiting) { time.Sleep(quietTime - time.Millisecond) })
+		got := waitFor(t, &Console{ErrTerminal: drawn}, func(*Waiting) { time.Sleep(QuietTime - time.Millisecond) })
 		if got != "" {
 			t.Errorf("drawn %v: %q is written", drawn, got)
 		}
@@ -35,9 +35,9 @@ func TestWaitSaysNothingOfAShortWait(t *testing.T) {
 }
 
 func TestWaitWritesRarelyWithoutATerminal(t *testing.T) {
-	got := waitFor(t, &console{json: true}, func(w *waiting) {
+	got := waitFor(t, &Console{JSON: true}, func(w *Waiting) {
 		time.Sleep(5 * time.Second)
-		w.note("instance %d is STOPPING", 1)
+		w.Note("instance %d is STOPPING", 1)
 		time.Sleep(90 * time.Second)
 	})
 	want := "Stopping app shop… 2s\n" +
@@ -52,11 +52,11 @@ func TestWaitWritesRarelyWithoutATerminal(t *testing.T) {
 
 // A terminal has one line, which makes room for others and is gone at the end.
 func TestWaitDrawsOneLine(t *testing.T) {
-	c := &console{drawn: true}
-	got := waitFor(t, c, func(w *waiting) {
+	c := &Console{ErrTerminal: true}
+	got := waitFor(t, c, func(w *Waiting) {
 		time.Sleep(2500 * time.Millisecond)
-		c.say("a line of the app")
-		w.note("%s", "\x1b[2J"+strings.Repeat("long ", 30))
+		c.Say("a line of the app")
+		w.Note("%s", "\x1b[2J"+strings.Repeat("long ", 30))
 		time.Sleep(time.Second)
 	})
 	const first = clearLine + "Stopping app shop… 2s"

@@ -1,4 +1,4 @@
-package main
+package console
 
 import (
 	"fmt"
@@ -6,10 +6,10 @@ import (
 	"unicode/utf8"
 )
 
-// appendShown appends what somebody else wrote, so that a terminal shows it and
+// AppendPrintable appends what somebody else wrote, so that a terminal shows it and
 // does not obey it: control characters stand as ^[, \x9b and the like. Colours are
 // harmless; they end with the text, or are left out where none are wanted.
-func appendShown(b, text []byte, color bool) []byte {
+func AppendPrintable(b, text []byte, color bool) []byte {
 	if n := len(text); n > 0 && text[n-1] == '\r' {
 		text = text[:n-1] // of a line that ends as on Windows
 	}
@@ -35,7 +35,7 @@ func appendShown(b, text []byte, color bool) []byte {
 		text = text[n:]
 	}
 	if painted {
-		b = append(b, plain...)
+		b = append(b, NoColour...)
 	}
 	return b
 }
@@ -74,11 +74,11 @@ func colourSize(text []byte) int {
 	return 0
 }
 
-// shown is a text of several lines as a terminal may be given it.
-func shown(text string) string {
+// Printable is a text of several lines as a terminal may be given it.
+func Printable(text string) string {
 	lines := strings.Split(text, "\n")
 	for i, line := range lines {
-		lines[i] = string(appendShown(nil, []byte(line), false))
+		lines[i] = string(AppendPrintable(nil, []byte(line), false))
 	}
 	return strings.Join(lines, "\n")
 }

@@ -1,4 +1,4 @@
-package main
+package console
 
 import (
 	"bytes"
@@ -14,8 +14,8 @@ import (
 )
 
 const (
-	// quietTime is how long a wait says nothing: most are shorter.
-	quietTime = 2 * time.Second
+	// QuietTime is how long a wait says nothing: most are shorter.
+	QuietTime = 2 * time.Second
 	// redrawTime is how often a terminal shows the elapsed time.
 	redrawTime = time.Second
 	// fullPause is the time between two lines about a long wait elsewhere.
@@ -34,8 +34,8 @@ type statusLine struct {
 	text string    // what is drawn; guarded by mu
 }
 
-// statusOver makes w a status line, unless it is one.
-func statusOver(w io.Writer) *statusLine {
+// StatusLineOver makes w a status line, unless it is one.
+func StatusLineOver(w io.Writer) *statusLine {
 	if s, ok := w.(*statusLine); ok {
 		return s
 	}
@@ -80,12 +80,12 @@ func (s *statusLine) width() int {
 	return defaultWidth
 }
 
-// plain is the writer below, for a program that is started and finds out by itself
+// Writer is the writer below, for a program that is started and finds out by itself
 // whether it has a terminal.
-func (s *statusLine) plain() io.Writer { return s.w }
+func (s *statusLine) Writer() io.Writer { return s.w }
 
-// waiting shows what a command waits for and for how long. Waits do not nest.
-type waiting struct {
+// Waiting shows what a command waits for and for how long. Waits do not nest.
+type Waiting struct {
 	line  *statusLine
 	what  string
 	began time.Time
@@ -96,34 +96,34 @@ type waiting struct {
 	last string // guarded by mu
 }
 
-// wait shows what the command waits for until end is called. It says nothing for
-// quietTime. Then a terminal has a line with the elapsed time, which is redrawn and
+// Wait shows what the command waits for until end is called. It says nothing for
+// QuietTime. Then a terminal has a line with the elapsed time, which is redrawn and
 // removed at the end. Elsewhere a line is written after 2, 10 and 30 seconds, then
 // every 30.
-func (c *console) wait(format string, args ...any) *waiting {
+func (c *Console) Wait(format string, args ...any) *Waiting {
 	stop := make(chan struct{})
-	w := &waiting{
-		line: statusOver(c.err), what: fmt.Sprintf(format, args...), began: time.Now(),
+	w := &Waiting{
+		line: StatusLineOver(c.Err), what: fmt.Sprintf(format, args...), began: time.Now(),
 		stop: sync.OnceFunc(func() { close(stop) }), done: make(chan struct{}),
 	}
-	go w.show(cmp.Or(c.quiet, quietTime), c.drawn, stop)
+	go w.show(cmp.Or(c.Quiet, QuietTime), c.ErrTerminal, stop)
 	return w
 }
 
-// note keeps the last line about the progress.
-func (w *waiting) note(format string, args ...any) {
+// Note keeps the last line about the progress.
+func (w *Waiting) Note(format string, args ...any) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.last = fmt.Sprintf(format, args...)
 }
 
-// end removes the line. It can be called more than once.
-func (w *waiting) end() {
+// End removes the line. It can be called more than once.
+func (w *Waiting) End() {
 	w.stop()
 	<-w.done
 }
 
-func (w *waiting) show(next time.Duration, drawn bool, stop <-chan struct{}) {
+func (w *Waiting) show(next time.Duration, drawn bool, stop <-chan struct{}) {
 	defer close(w.done)
 	defer w.line.draw("")
 	for {
@@ -135,16 +135,16 @@ func (w *waiting) show(next time.Duration, drawn bool, stop <-chan struct{}) {
 		case <-t.C:
 		}
 		if drawn {
-			w.line.draw(shown(w.text(next)))
+			w.line.draw(Printable(w.Text(next)))
 			next += redrawTime
 			continue
 		}
-		fmt.Fprintln(w.line, w.text(next))
+		fmt.Fprintln(w.line, w.Text(next))
 		next = nextMark(next)
 	}
 }
 
-func (w *waiting) text(elapsed time.Duration) string {
+func (w *Waiting) Text(elapsed time.Duration) string {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	text := fmt.Sprintf("%s… %s", w.what, elapsed)
