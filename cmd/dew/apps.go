@@ -11,35 +11,36 @@ import (
 
 	"github.com/dewrun/dew/api/client"
 	"github.com/dewrun/dew/api/v3"
+	"github.com/dewrun/dew/cli/command"
 	"github.com/dewrun/dew/cli/console"
 )
 
-func appCommands(g *global) []*cli.Command {
+func appCommands(g *command.Set) []*cli.Command {
 	return []*cli.Command{
-		g.command(verb{name: "apps", alias: "a", category: "Apps", usage: "list the apps", labels: "/v3/apps", flags: []cli.Flag{boolFlag("no-stats", "do not ask how many instances run"), jsonFlag()}},
+		g.Command(command.Verb{Name: "apps", Alias: "a", Category: "Apps", Usage: "list the apps", Labels: "/v3/apps", Flags: []cli.Flag{command.BoolFlag("no-stats", "do not ask how many instances run"), command.JSONFlag()}},
 			func(c *cli.Context, ask *client.Client, out *console.Console) error {
 				return runApps(c.Context, c.Bool("no-stats"), ask, out)
 			}),
 		psCommand(g),
 		openCommand(g),
-		g.command(verb{
-			name: "app", args: "APP", category: "Apps", usage: "show how an app does: instances, memory, sidecars, crashes",
-			about: "Examples:\n   dew app shop\n   dew app shop --json | jq '.processes[0].instances'",
-			flags: []cli.Flag{boolFlag("guid", "print its guid and no more"), jsonFlag()},
+		g.Command(command.Verb{
+			Name: "app", Args: "APP", Category: "Apps", Usage: "show how an app does: instances, memory, sidecars, crashes",
+			About: "Examples:\n   dew app shop\n   dew app shop --json | jq '.processes[0].instances'",
+			Flags: []cli.Flag{command.BoolFlag("guid", "print its guid and no more"), command.JSONFlag()},
 		}, func(c *cli.Context, ask *client.Client, out *console.Console) error {
 			return runApp(c.Context, appOptions{Name: c.Args().First(), GUID: c.Bool("guid")}, ask, out)
 		}),
-		g.command(verb{
-			name: "delete", alias: "d", args: "APP", category: "Apps", usage: "delete an app",
-			about: "An app that is not there is fine.\n\nExample:\n   dew delete shop -f -r",
-			flags: []cli.Flag{
-				boolFlag("f", "do not ask"),
-				boolFlag("r", "delete its routes too"),
+		g.Command(command.Verb{
+			Name: "delete", Alias: "d", Args: "APP", Category: "Apps", Usage: "delete an app",
+			About: "An app that is not there is fine.\n\nExample:\n   dew delete shop -f -r",
+			Flags: []cli.Flag{
+				command.BoolFlag("f", "do not ask"),
+				command.BoolFlag("r", "delete its routes too"),
 			},
 		}, func(c *cli.Context, ask *client.Client, out *console.Console) error {
-			return runDelete(c.Context, deleteOptions{Name: c.Args().First(), Force: c.Bool("f"), Routes: c.Bool("r")}, ask, out)
+			return runDelete(c.Context, command.DeleteOptions{Name: c.Args().First(), Force: c.Bool("f"), Routes: c.Bool("r")}, ask, out)
 		}),
-		g.command(verb{name: "rename", args: "APP NEW_NAME", category: "Apps", usage: "give an app another name"},
+		g.Command(command.Verb{Name: "rename", Args: "APP NEW_NAME", Category: "Apps", Usage: "give an app another name"},
 			func(c *cli.Context, ask *client.Client, out *console.Console) error {
 				return runRename(c.Context, c.Args().Get(0), c.Args().Get(1), ask, out)
 			}),
@@ -74,7 +75,7 @@ func runApps(ctx context.Context, bare bool, ask *client.Client, out *console.Co
 		return nil
 	}
 	status, err := ask.Daemon().Status(ctx)
-	if err != nil && !untold(err) {
+	if err != nil && !command.HiddenFromCaller(err) {
 		return err
 	}
 	table := [][]string{{"name", "state", "processes", "routes"}}
@@ -92,7 +93,7 @@ func runApps(ctx context.Context, bare bool, ask *client.Client, out *console.Co
 func urls(routes []string, router string) []string {
 	var out []string
 	for _, r := range routes {
-		out = append(out, routeURL(r, router))
+		out = append(out, command.RouteURL(r, router))
 	}
 	return out
 }
@@ -148,7 +149,7 @@ type appOptions struct {
 }
 
 func runApp(ctx context.Context, o appOptions, ask *client.Client, out *console.Console) error {
-	a, err := findApp(ctx, ask, o.Name)
+	a, err := command.FindApp(ctx, ask, o.Name)
 	if err != nil {
 		return err
 	}
@@ -167,14 +168,8 @@ func runApp(ctx context.Context, o appOptions, ask *client.Client, out *console.
 	return nil
 }
 
-type deleteOptions struct {
-	Name   string
-	Force  bool
-	Routes bool
-}
-
 // runDelete deletes an app; one that is not there is fine.
-func runDelete(ctx context.Context, o deleteOptions, ask *client.Client, out *console.Console) error {
+func runDelete(ctx context.Context, o command.DeleteOptions, ask *client.Client, out *console.Console) error {
 	if !o.Force {
 		if yes, err := out.Confirm(ctx, "Delete app "+o.Name); err != nil || !yes {
 			return err
@@ -227,7 +222,7 @@ func ownRoutes(ctx context.Context, a v3.App, ask *client.Client) ([]v3.Route, e
 }
 
 func runRename(ctx context.Context, name, to string, ask *client.Client, out *console.Console) error {
-	a, err := findApp(ctx, ask, name)
+	a, err := command.FindApp(ctx, ask, name)
 	if err != nil {
 		return err
 	}

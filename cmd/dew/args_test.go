@@ -1,18 +1,14 @@
 package main
 
 import (
-	"context"
-	"io/fs"
 	"slices"
 	"strings"
-	"syscall"
 	"testing"
 
 	"github.com/urfave/cli/v2"
 
-	"github.com/dewrun/dew/api/client"
 	"github.com/dewrun/dew/api/v3"
-	"github.com/dewrun/dew/cli/console"
+	"github.com/dewrun/dew/cli/command"
 )
 
 func TestReorder(t *testing.T) {
@@ -91,15 +87,6 @@ func FuzzReorder(f *testing.F) {
 	})
 }
 
-func TestNearest(t *testing.T) {
-	names := []string{"push", "app", "apps", "restage", "restart"}
-	for asked, want := range map[string]string{"psuh": "push", "restrat": "restart", "ap": "app", "frobnicate": "", "x": "", "": ""} {
-		if got := nearest(asked, names); got != want {
-			t.Errorf("%q: %q, want %q", asked, got, want)
-		}
-	}
-}
-
 func TestUsage(t *testing.T) {
 	d := newDaemon(t).withApp(v3.AppStarted)
 	for args, text := range map[string]string{
@@ -139,52 +126,7 @@ func TestUsage(t *testing.T) {
 func TestUnreachable(t *testing.T) {
 	r := runDew(t.Context(), "--run", t.TempDir(), "apps")
 	r.must(t, 6, "cannot reach dewd at")
-	if strings.Count(explain(r.err), "dew.sock") != 1 {
-		t.Errorf("the door is named more than once: %s", explain(r.err))
-	}
-}
-
-func TestExplain(t *testing.T) {
-	for want, found := range map[string][]string{
-		"no dewd is running. Start one: systemctl start dew if it is installed, make run in a checkout, or dewd as root":                      {"/run/dew"},
-		"found a daemon at /run/dew-1: export DEW_RUN=/run/dew-1":                                                                             {"/run/dew", "/run/dew-1"},
-		"found a daemon at /a: export DEW_RUN=/a\n     found a daemon at /b: export DEW_RUN=/b\n     found a daemon at /c: export DEW_RUN=/c": {"/a", "/b", "/c", "/d"},
-	} {
-		if got := todoWithoutDaemon("/run/dew/dew.sock", found); got != want {
-			t.Errorf("%v: %q, want %q", found, got, want)
-		}
-	}
-	for err, text := range map[error]string{
-		&client.Unreachable{Err: fs.ErrPermission}:              "group dew",
-		&client.Unreachable{Err: syscall.ECONNREFUSED}:          todoWithoutDaemon("", client.Daemons()),
-		&client.Unreachable{Err: syscall.ECONNRESET}:            "dewd's own log",
-		&client.Error{Status: 401, Detail: "not you"}:           "without a token",
-		&client.Error{Status: 403, Title: "CF-FeatureDisabled"}: "dew enable-feature-flag",
-		&client.Error{Status: 403, Detail: "not this"}:          "another role",
-		&client.NoApp{Name: "x"}:                                "dew apps",
-		&console.Failure{Status: 5, Err: errBroken, Todo: "go"}: "go",
-	} {
-		if got := explain(err); !strings.Contains(got, text) {
-			t.Errorf("%q is missing in %q", text, got)
-		}
-	}
-}
-
-func TestStatusOf(t *testing.T) {
-	for _, c := range []struct {
-		err  error
-		want int
-	}{
-		{nil, 0},
-		{errBroken, 1},
-		{console.UsageError("x"), 2},
-		{&console.Failure{Status: 7, Err: errBroken}, 7},
-		{&client.Unreachable{Err: errBroken}, 6},
-		{context.DeadlineExceeded, 5},
-		{&client.Error{Status: 422}, 1},
-	} {
-		if got := statusOf(c.err); got != c.want {
-			t.Errorf("%v: %d, want %d", c.err, got, c.want)
-		}
+	if strings.Count(command.Explain(r.err), "dew.sock") != 1 {
+		t.Errorf("the door is named more than once: %s", command.Explain(r.err))
 	}
 }

@@ -12,32 +12,33 @@ import (
 
 	"github.com/dewrun/dew/api/client"
 	"github.com/dewrun/dew/api/v3"
+	"github.com/dewrun/dew/cli/command"
 	"github.com/dewrun/dew/cli/console"
 )
 
-func buildpackCommands(g *global) []*cli.Command {
+func buildpackCommands(g *command.Set) []*cli.Command {
 	stack := func() cli.Flag {
 		return &cli.StringFlag{Name: "s", Aliases: []string{"stack"}, Usage: "`stack` of the buildpack, where several have its name"}
 	}
 	return []*cli.Command{
-		g.command(verb{
-			name: "create-buildpack", args: "NAME PATH POSITION", category: "Platform", usage: "add a buildpack that apps may use",
-			about: "PATH is a zip or a folder with bin/detect, bin/supply and bin/finalize or bin/compile, and\nbin/release. Apps that name no buildpack are shown to each in turn, by POSITION.\n\n" +
+		g.Command(command.Verb{
+			Name: "create-buildpack", Args: "NAME PATH POSITION", Category: "Platform", Usage: "add a buildpack that apps may use",
+			About: "PATH is a zip or a folder with bin/detect, bin/supply and bin/finalize or bin/compile, and\nbin/release. Apps that name no buildpack are shown to each in turn, by POSITION.\n\n" +
 				"Example:\n   dew create-buildpack perl ./perl-buildpack 1",
-			flags: []cli.Flag{boolFlag("disable", "not to be used yet")},
+			Flags: []cli.Flag{command.BoolFlag("disable", "not to be used yet")},
 		}, func(c *cli.Context, ask *client.Client, out *console.Console) error {
 			o := buildpackOptions{Name: c.Args().Get(0), Path: c.Args().Get(1), Position: c.Args().Get(2), Disable: c.Bool("disable")}
 			return runCreateBuildpack(c.Context, o, ask, out)
 		}),
-		g.command(verb{
-			name: "update-buildpack", args: "BUILDPACK", category: "Platform", usage: "change a buildpack: its files, its place, whether it may be used",
-			about: "Example:\n   dew update-buildpack perl -p ./perl-buildpack.zip -i 1 --enable",
-			flags: []cli.Flag{
+		g.Command(command.Verb{
+			Name: "update-buildpack", Args: "BUILDPACK", Category: "Platform", Usage: "change a buildpack: its files, its place, whether it may be used",
+			About: "Example:\n   dew update-buildpack perl -p ./perl-buildpack.zip -i 1 --enable",
+			Flags: []cli.Flag{
 				&cli.StringFlag{Name: "p", Aliases: []string{"path"}, Usage: "`path` of a zip or folder with other files"},
 				&cli.StringFlag{Name: "i", Aliases: []string{"position"}, Usage: "`position` among all"},
 				&cli.StringFlag{Name: "rename", Usage: "another `name`"},
-				boolFlag("enable", "may be used"), boolFlag("disable", "may not be used"),
-				boolFlag("lock", "its files cannot be replaced"), boolFlag("unlock", "they can"), stack(), lifecycleFlag(),
+				command.BoolFlag("enable", "may be used"), command.BoolFlag("disable", "may not be used"),
+				command.BoolFlag("lock", "its files cannot be replaced"), command.BoolFlag("unlock", "they can"), stack(), lifecycleFlag(),
 				&cli.StringFlag{Name: "assign-stack", Usage: "`stack` of a buildpack that has none yet"},
 			},
 		}, func(c *cli.Context, ask *client.Client, out *console.Console) error {
@@ -47,11 +48,11 @@ func buildpackCommands(g *global) []*cli.Command {
 			}
 			return runUpdateBuildpack(c.Context, o, ask, out)
 		}),
-		g.command(verb{
-			name: "delete-buildpack", args: "BUILDPACK", category: "Platform", usage: "delete a buildpack; apps that were staged with it run on",
-			about: "Of a buildpack that came with dew it deletes what was uploaded in its place.\n\n" +
+		g.Command(command.Verb{
+			Name: "delete-buildpack", Args: "BUILDPACK", Category: "Platform", Usage: "delete a buildpack; apps that were staged with it run on",
+			About: "Of a buildpack that came with dew it deletes what was uploaded in its place.\n\n" +
 				"Example:\n   dew delete-buildpack perl -f",
-			flags: []cli.Flag{forceFlag(), stack(), lifecycleFlag()},
+			Flags: []cli.Flag{command.ForceFlag(), stack(), lifecycleFlag()},
 		}, func(c *cli.Context, ask *client.Client, out *console.Console) error {
 			return runDeleteBuildpack(c.Context, buildpackOptions{Name: c.Args().First(), Force: c.Bool("f"), Stack: c.String("s"), Lifecycle: c.String("lifecycle")}, ask, out)
 		}),
@@ -133,7 +134,7 @@ func findBuildpack(ctx context.Context, o buildpackOptions, ask *client.Client) 
 	}
 	switch len(found) {
 	case 0:
-		return v3.Buildpack{}, hint(&client.Missing{Kind: "buildpack", Name: o.Name}, o.Name, all, func(b v3.Buildpack) string { return b.Name })
+		return v3.Buildpack{}, command.SuggestNearest(&client.Missing{Kind: "buildpack", Name: o.Name}, o.Name, all, func(b v3.Buildpack) string { return b.Name })
 	case 1:
 		return found[0], nil
 	}
@@ -197,7 +198,7 @@ func runDeleteBuildpack(ctx context.Context, o buildpackOptions, ask *client.Cli
 		}
 	}
 	b, err := findBuildpack(ctx, o, ask)
-	if isMissing(err) {
+	if command.IsMissing(err) {
 		out.Say("There is no buildpack %s", o.Name)
 		return nil
 	}

@@ -10,23 +10,24 @@ import (
 
 	"github.com/dewrun/dew/api/client"
 	"github.com/dewrun/dew/api/v3"
+	"github.com/dewrun/dew/cli/command"
 	"github.com/dewrun/dew/cli/console"
 )
 
-func checkCommands(g *global) []*cli.Command {
+func checkCommands(g *command.Set) []*cli.Command {
 	return []*cli.Command{
-		g.command(verb{name: "get-health-check", args: "APP", category: "Apps", usage: "show how the processes of an app are asked whether they work", flags: []cli.Flag{jsonFlag()}},
+		g.Command(command.Verb{Name: "get-health-check", Args: "APP", Category: "Apps", Usage: "show how the processes of an app are asked whether they work", Flags: []cli.Flag{command.JSONFlag()}},
 			func(c *cli.Context, ask *client.Client, out *console.Console) error {
 				return runGetCheck(c.Context, c.Args().First(), func(p v3.Process) v3.HealthCheck { return p.HealthCheck }, ask, out)
 			}),
-		g.command(verb{name: "get-readiness-health-check", args: "APP", category: "Apps", usage: "show how the processes of an app are asked whether they can be led requests to", flags: []cli.Flag{jsonFlag()}},
+		g.Command(command.Verb{Name: "get-readiness-health-check", Args: "APP", Category: "Apps", Usage: "show how the processes of an app are asked whether they can be led requests to", Flags: []cli.Flag{command.JSONFlag()}},
 			func(c *cli.Context, ask *client.Client, out *console.Console) error {
 				return runGetCheck(c.Context, c.Args().First(), func(p v3.Process) v3.HealthCheck { return p.ReadinessCheck }, ask, out)
 			}),
-		g.command(verb{
-			name: "set-health-check", args: "APP TYPE", category: "Apps", usage: "say how a process is asked whether it works: process, port or http",
-			about: "It is asked so from its next start on.\n\nExamples:\n   dew set-health-check worker process\n   dew set-health-check shop http --endpoint /health",
-			flags: []cli.Flag{
+		g.Command(command.Verb{
+			Name: "set-health-check", Args: "APP TYPE", Category: "Apps", Usage: "say how a process is asked whether it works: process, port or http",
+			About: "It is asked so from its next start on.\n\nExamples:\n   dew set-health-check worker process\n   dew set-health-check shop http --endpoint /health",
+			Flags: []cli.Flag{
 				&cli.StringFlag{Name: "endpoint", Usage: "`path` that http asks for (default: /)"},
 				&cli.IntFlag{Name: "invocation-timeout", DefaultText: "1", Usage: "`seconds` that one question may take"},
 				&cli.StringFlag{Name: "process", Value: "web", Usage: "process `type`"},
@@ -36,19 +37,19 @@ func checkCommands(g *global) []*cli.Command {
 				App: c.Args().Get(0), Type: c.Args().Get(1), Process: c.String("process"), Endpoint: c.String("endpoint"), Invocation: c.Int("invocation-timeout"),
 			}, ask, out)
 		}),
-		g.command(verb{name: "feature-flags", category: "Platform", usage: "list what administrators can switch", flags: []cli.Flag{jsonFlag()}},
+		g.Command(command.Verb{Name: "feature-flags", Category: "Platform", Usage: "list what administrators can switch", Flags: []cli.Flag{command.JSONFlag()}},
 			func(c *cli.Context, ask *client.Client, out *console.Console) error {
 				return runFlags(c.Context, "", ask, out)
 			}),
-		g.command(verb{name: "feature-flag", args: "FLAG", category: "Platform", usage: "show whether a feature is on", flags: []cli.Flag{jsonFlag()}},
+		g.Command(command.Verb{Name: "feature-flag", Args: "FLAG", Category: "Platform", Usage: "show whether a feature is on", Flags: []cli.Flag{command.JSONFlag()}},
 			func(c *cli.Context, ask *client.Client, out *console.Console) error {
 				return runFlags(c.Context, c.Args().First(), ask, out)
 			}),
-		g.command(verb{name: "enable-feature-flag", args: "FLAG", category: "Platform", usage: "let everybody use a feature"},
+		g.Command(command.Verb{Name: "enable-feature-flag", Args: "FLAG", Category: "Platform", Usage: "let everybody use a feature"},
 			func(c *cli.Context, ask *client.Client, out *console.Console) error {
 				return runSetFlag(c.Context, c.Args().First(), true, ask, out)
 			}),
-		g.command(verb{name: "disable-feature-flag", args: "FLAG", category: "Platform", usage: "keep a feature to administrators"},
+		g.Command(command.Verb{Name: "disable-feature-flag", Args: "FLAG", Category: "Platform", Usage: "keep a feature to administrators"},
 			func(c *cli.Context, ask *client.Client, out *console.Console) error {
 				return runSetFlag(c.Context, c.Args().First(), false, ask, out)
 			}),
@@ -63,7 +64,7 @@ type checkRow struct {
 }
 
 func runGetCheck(ctx context.Context, name string, of func(v3.Process) v3.HealthCheck, ask *client.Client, out *console.Console) error {
-	a, err := findApp(ctx, ask, name)
+	a, err := command.FindApp(ctx, ask, name)
 	if err != nil {
 		return err
 	}
@@ -96,7 +97,7 @@ func runSetCheck(ctx context.Context, o checkOptions, ask *client.Client, out *c
 	if o.Endpoint != "" && o.Type != "http" {
 		return console.UsageError("--endpoint: only http asks for a path")
 	}
-	a, err := findApp(ctx, ask, o.App)
+	a, err := command.FindApp(ctx, ask, o.App)
 	if err != nil {
 		return err
 	}
@@ -144,7 +145,7 @@ func runFlags(ctx context.Context, name string, ask *client.Client, out *console
 		rows, table = append(rows, flagRow{f.Name, f.Enabled}), append(table, []string{f.Name, flagState(f.Enabled)})
 	}
 	if name != "" && len(rows) == 0 {
-		return hint(fmt.Errorf("there is no feature flag %q", name), name, all, func(f v3.FeatureFlag) string { return f.Name })
+		return command.SuggestNearest(fmt.Errorf("there is no feature flag %q", name), name, all, func(f v3.FeatureFlag) string { return f.Name })
 	}
 	return console.List{Rows: rows, Table: table}.Show(out)
 }

@@ -11,28 +11,29 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"github.com/dewrun/dew/api/client"
+	"github.com/dewrun/dew/cli/command"
 	"github.com/dewrun/dew/cli/console"
 )
 
-func clientCommands(g *global) []*cli.Command {
+func clientCommands(g *command.Set) []*cli.Command {
 	return []*cli.Command{
-		g.commandAt(verb{name: "clients", category: "Users", usage: "list the programs that get tokens of their own", flags: []cli.Flag{jsonFlag()}},
-			func(c *cli.Context, w where) error { return runClients(c.Context, w) }),
-		g.commandAt(verb{
-			name: "create-client", args: "NAME", category: "Users", usage: "create a client: a program that gets tokens with a secret of its own",
-			about: "The secret is asked for, or read from stdin. What the client may do stands in its authorities.\n\nExamples:\n   dew create-client mailer --authorities notifications.write,emails.write --secret-stdin < secret\n   dew create-client ci --authorities cloud_controller.read,cloud_controller.write",
-			flags: []cli.Flag{
+		g.CommandWithEnv(command.Verb{Name: "clients", Category: "Users", Usage: "list the programs that get tokens of their own", Flags: []cli.Flag{command.JSONFlag()}},
+			func(c *cli.Context, w command.Env) error { return runClients(c.Context, w) }),
+		g.CommandWithEnv(command.Verb{
+			Name: "create-client", Args: "NAME", Category: "Users", Usage: "create a client: a program that gets tokens with a secret of its own",
+			About: "The secret is asked for, or read from stdin. What the client may do stands in its authorities.\n\nExamples:\n   dew create-client mailer --authorities notifications.write,emails.write --secret-stdin < secret\n   dew create-client ci --authorities cloud_controller.read,cloud_controller.write",
+			Flags: []cli.Flag{
 				&cli.StringSliceFlag{Name: "authorities", Usage: "`scopes` of its tokens, with commas between"},
-				boolFlag("secret-stdin", "read the secret from stdin"),
+				command.BoolFlag("secret-stdin", "read the secret from stdin"),
 			},
-		}, func(c *cli.Context, w where) error {
+		}, func(c *cli.Context, w command.Env) error {
 			o := clientOptions{Name: c.Args().First(), Authorities: c.StringSlice("authorities"), Stdin: c.Bool("secret-stdin")}
 			return runCreateClient(c.Context, o, w)
 		}),
-		g.commandAt(verb{
-			name: "delete-client", args: "NAME", category: "Users", usage: "delete a client", flags: []cli.Flag{boolFlag("f", "do not ask")},
-		}, func(c *cli.Context, w where) error {
-			return runDeleteClient(c.Context, deleteOptions{Name: c.Args().First(), Force: c.Bool("f")}, w)
+		g.CommandWithEnv(command.Verb{
+			Name: "delete-client", Args: "NAME", Category: "Users", Usage: "delete a client", Flags: []cli.Flag{command.BoolFlag("f", "do not ask")},
+		}, func(c *cli.Context, w command.Env) error {
+			return runDeleteClient(c.Context, command.DeleteOptions{Name: c.Args().First(), Force: c.Bool("f")}, w)
 		}),
 	}
 }
@@ -45,8 +46,8 @@ type clientRow struct {
 	Scopes      []string `json:"scopes"`
 }
 
-func runClients(ctx context.Context, w where) error {
-	all, err := w.ask.Users().OAuthClients(ctx)
+func runClients(ctx context.Context, w command.Env) error {
+	all, err := w.Client.Users().OAuthClients(ctx)
 	if err != nil {
 		return err
 	}
@@ -55,14 +56,14 @@ func runClients(ctx context.Context, w where) error {
 		rows[i] = clientRow{Name: c.ID, Grants: console.NonNil(c.GrantTypes), Authorities: console.NonNil(c.Authorities), Scopes: console.NonNil(c.Scopes)}
 	}
 	slices.SortFunc(rows, func(a, b clientRow) int { return strings.Compare(a.Name, b.Name) })
-	if w.out.JSON {
-		return w.out.Encode(rows)
+	if w.Out.JSON {
+		return w.Out.Encode(rows)
 	}
 	table := [][]string{{"name", "grants", "authorities"}}
 	for _, r := range rows {
 		table = append(table, []string{r.Name, strings.Join(r.Grants, ", "), strings.Join(r.Authorities, ", ")})
 	}
-	return w.out.Table(table)
+	return w.Out.Table(table)
 }
 
 type clientOptions struct {
@@ -73,15 +74,15 @@ type clientOptions struct {
 
 // runCreateClient creates a client; one that is there already is an error,
 // because its secret is another.
-func runCreateClient(ctx context.Context, o clientOptions, w where) error {
+func runCreateClient(ctx context.Context, o clientOptions, w command.Env) error {
 	if len(o.Authorities) == 0 {
 		return console.UsageError("create-client needs --authorities: what the client may do, such as cloud_controller.read")
 	}
-	secret, err := w.out.Password(ctx, console.SecretOptions{Stdin: o.Stdin, Prompt: "Secret of " + o.Name, New: true, Flag: "--secret-stdin"})
+	secret, err := w.Out.Password(ctx, console.SecretOptions{Stdin: o.Stdin, Prompt: "Secret of " + o.Name, New: true, Flag: "--secret-stdin"})
 	if err != nil {
 		return err
 	}
-	_, err = w.ask.Users().CreateOAuthClient(ctx, client.OAuthClient{
+	_, err = w.Client.Users().CreateOAuthClient(ctx, client.OAuthClient{
 		ID: o.Name, Name: o.Name, Secret: secret, GrantTypes: []string{"client_credentials"}, Authorities: o.Authorities, Scopes: []string{"uaa.none"},
 	})
 	if e := (*client.Error)(nil); errors.As(err, &e) && e.Status == http.StatusConflict {
@@ -90,25 +91,25 @@ func runCreateClient(ctx context.Context, o clientOptions, w where) error {
 	if err != nil {
 		return fmt.Errorf("cannot create client %s: %w", o.Name, err)
 	}
-	w.out.Say("Created client %s", o.Name)
+	w.Out.Say("Created client %s", o.Name)
 	return nil
 }
 
 // runDeleteClient deletes a client; one that is not there is fine.
-func runDeleteClient(ctx context.Context, o deleteOptions, w where) error {
+func runDeleteClient(ctx context.Context, o command.DeleteOptions, w command.Env) error {
 	if !o.Force {
-		if yes, err := w.out.Confirm(ctx, "Delete client "+o.Name); err != nil || !yes {
+		if yes, err := w.Out.Confirm(ctx, "Delete client "+o.Name); err != nil || !yes {
 			return err
 		}
 	}
-	err := w.ask.Users().DeleteOAuthClient(ctx, o.Name)
-	if gone(err) {
-		w.out.Say("There is no client %s", o.Name)
+	err := w.Client.Users().DeleteOAuthClient(ctx, o.Name)
+	if command.IsNotFound(err) {
+		w.Out.Say("There is no client %s", o.Name)
 		return nil
 	}
 	if err != nil {
 		return fmt.Errorf("cannot delete client %s: %w", o.Name, err)
 	}
-	w.out.Say("Deleted client %s", o.Name)
+	w.Out.Say("Deleted client %s", o.Name)
 	return nil
 }

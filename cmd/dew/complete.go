@@ -10,20 +10,21 @@ import (
 
 	"github.com/dewrun/dew/api/client"
 	"github.com/dewrun/dew/api/v3"
+	"github.com/dewrun/dew/cli/command"
 	"github.com/dewrun/dew/cli/console"
 )
 
 // completer offers words of a command line.
-type completer struct{ *global }
+type completer struct{ *command.Set }
 
 // words offers what may stand at the next place of a command line: names of
 // what the argument or the flag is called after, and flags.
-func (g completer) words(v verb) cli.BashCompleteFunc {
-	words := strings.Fields(v.args)
+func (g completer) words(v command.Verb) cli.BashCompleteFunc {
+	words := strings.Fields(v.Args)
 	return func(c *cli.Context) {
 		kind := g.flagAtEnd(v)
 		n := c.NArg()
-		if strings.HasSuffix(v.args, "...") {
+		if strings.HasSuffix(v.Args, "...") {
 			n = min(n, len(words)-1)
 		}
 		if kind == "" && n < len(words) {
@@ -45,15 +46,15 @@ func (g completer) words(v verb) cli.BashCompleteFunc {
 
 // flagAtEnd is what the flag that waits for its value wants, if the line ends
 // with one.
-func (g completer) flagAtEnd(v verb) string {
-	if len(g.typed) < 2 {
+func (g completer) flagAtEnd(v command.Verb) string {
+	if len(g.Typed) < 2 {
 		return ""
 	}
-	last := g.typed[len(g.typed)-2]
-	if v.category == labelsCategory {
+	last := g.Typed[len(g.Typed)-2]
+	if v.Category == labelsCategory {
 		return map[string]string{"-s": "STACK", "--stack": "STACK", "-b": "BROKER", "--broker": "BROKER", "-e": "OFFERING", "--offering": "OFFERING"}[last]
 	}
-	if v.category == servicesCategory || v.category == brokersCategory {
+	if v.Category == servicesCategory || v.Category == brokersCategory {
 		if kind := map[string]string{"-b": "BROKER", "-e": "OFFERING", "--service-instance": "SERVICE_INSTANCE"}[last]; kind != "" {
 			return kind
 		}
@@ -62,19 +63,19 @@ func (g completer) flagAtEnd(v verb) string {
 }
 
 // names are the names of a kind. A daemon that is not there has none to offer.
-func (g completer) names(ctx context.Context, v verb, kind string) []string {
+func (g completer) names(ctx context.Context, v command.Verb, kind string) []string {
 	if kind == "ROLE" {
-		return roleNames(strings.Contains(v.args, "SPACE"))
+		return roleNames(strings.Contains(v.Args, "SPACE"))
 	}
-	d, err := g.door()
+	d, err := g.Endpoint()
 	if err != nil {
 		return nil
 	}
-	ask, err := g.open(d)
+	ask, err := g.Client(d)
 	if err != nil {
 		return nil
 	}
-	w := where{door: d, ask: ask, out: g.out}
+	w := command.Env{Endpoint: d, Client: ask, Out: g.Out}
 	switch kind {
 	case "OFFERING", "PLAN":
 		return g.offered(ctx, ask, kind)
@@ -120,11 +121,11 @@ func labelledAs(argument string) string {
 
 // ofService are the keys of a service instance, or the copies of its data.
 func (g completer) ofService(ctx context.Context, name, kind string) []string {
-	d, err := g.door()
+	d, err := g.Endpoint()
 	if err != nil {
 		return nil
 	}
-	ask, err := g.open(d)
+	ask, err := g.Client(d)
 	if err != nil {
 		return nil
 	}
@@ -152,7 +153,7 @@ func (g completer) offered(ctx context.Context, ask *client.Client, kind string)
 		switch {
 		case kind == "OFFERING":
 			names = append(names, offering)
-		case slices.Contains(g.typed, offering):
+		case slices.Contains(g.Typed, offering):
 			names = append(names, p.Name)
 		}
 	}

@@ -5,6 +5,7 @@ import (
 
 	"github.com/urfave/cli/v2"
 
+	"github.com/dewrun/dew/cli/command"
 	"github.com/dewrun/dew/cli/console"
 )
 
@@ -39,10 +40,10 @@ _dew() {
 compdef _dew dew
 `
 
-func completionCommands(g *global) []*cli.Command {
-	completion := g.plain(verb{
-		name: "completion", args: "bash|zsh|fish", category: "Daemon", usage: "print a script that lets a shell complete commands, flags and names",
-		about: "Examples:\n   source <(dew completion bash)\n   dew completion fish > ~/.config/fish/completions/dew.fish",
+func completionCommands(g *command.Set) []*cli.Command {
+	completion := g.WithoutClient(command.Verb{
+		Name: "completion", Args: "bash|zsh|fish", Category: "Daemon", Usage: "print a script that lets a shell complete commands, flags and names",
+		About: "Examples:\n   source <(dew completion bash)\n   dew completion fish > ~/.config/fish/completions/dew.fish",
 	}, func(c *cli.Context) error {
 		var script string
 		var err error

@@ -15,15 +15,16 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"github.com/dewrun/dew/api/client"
+	"github.com/dewrun/dew/cli/command"
 	"github.com/dewrun/dew/cli/console"
 )
 
-func cpCommand(g *global, category string) *cli.Command {
-	return g.command(verb{
-		name: "cp", args: "SOURCE TARGET", category: category, usage: "copy files into an instance or out of it",
-		about: "One of the two is APP:PATH, inside of an instance. A PATH that does not begin with /\n" +
+func cpCommand(g *command.Set, category string) *cli.Command {
+	return g.Command(command.Verb{
+		Name: "cp", Args: "SOURCE TARGET", Category: category, Usage: "copy files into an instance or out of it",
+		About: "One of the two is APP:PATH, inside of an instance. A PATH that does not begin with /\n" +
 			"begins at the folder in which the app runs:\n   dew cp shop:logs/today.log .\n   dew cp -r ./fixtures shop:/tmp/fixtures\n   dew cp --crashed shop:core .",
-		flags: append(append(insideFlags(), crashedFlags()...), &cli.BoolFlag{Name: "r", Aliases: []string{"recursive"}, Usage: "copy folders with what is in them", DisableDefaultText: true}),
+		Flags: append(append(insideFlags(), crashedFlags()...), &cli.BoolFlag{Name: "r", Aliases: []string{"recursive"}, Usage: "copy folders with what is in them", DisableDefaultText: true}),
 	}, func(c *cli.Context, ask *client.Client, out *console.Console) error {
 		o, err := parseCopy(c.Args().Get(0), c.Args().Get(1))
 		if err != nil {

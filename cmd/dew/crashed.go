@@ -8,13 +8,14 @@ import (
 
 	"github.com/dewrun/dew/api/client"
 	"github.com/dewrun/dew/api/v3"
+	"github.com/dewrun/dew/cli/command"
 	"github.com/dewrun/dew/cli/console"
 )
 
 // crashedFlags choose an instance that crashed in the place of one that runs.
 func crashedFlags() []cli.Flag {
 	return []cli.Flag{
-		boolFlag("crashed", "enter a copy of what the newest crashed instance left; nothing runs there"),
+		command.BoolFlag("crashed", "enter a copy of what the newest crashed instance left; nothing runs there"),
 		&cli.IntFlag{Name: "crash", Usage: "the `N`-th newest crash, as dew crashes lists them; implies --crashed"},
 	}
 }
@@ -46,7 +47,7 @@ func crashedOf(c *cli.Context) (crashedWish, error) {
 
 // crashedLogin is the user name that leads to what a crashed instance left.
 func crashedLogin(ctx context.Context, in inside, ask *client.Client) (string, error) {
-	a, err := findApp(ctx, ask, in.app)
+	a, err := command.FindApp(ctx, ask, in.app)
 	if err != nil {
 		return "", err
 	}

@@ -13,18 +13,19 @@ import (
 
 	"github.com/dewrun/dew/api/client"
 	"github.com/dewrun/dew/api/v3"
+	"github.com/dewrun/dew/cli/command"
 	"github.com/dewrun/dew/cli/console"
 )
 
-func crashCommands(g *global) []*cli.Command {
+func crashCommands(g *command.Set) []*cli.Command {
 	return []*cli.Command{
-		g.command(verb{
-			name: "crashes", args: "APP", category: "Logs", usage: "show why instances of an app crashed, newest first",
-			about: "dewd keeps the newest records of each instance index (--crash-records of dewd, 100).\n\nExamples:\n   dew crashes shop\n   dew crashes shop --all\n   dew crashes shop -n 1 --json",
-			flags: []cli.Flag{
+		g.Command(command.Verb{
+			Name: "crashes", Args: "APP", Category: "Logs", Usage: "show why instances of an app crashed, newest first",
+			About: "dewd keeps the newest records of each instance index (--crash-records of dewd, 100).\n\nExamples:\n   dew crashes shop\n   dew crashes shop --all\n   dew crashes shop -n 1 --json",
+			Flags: []cli.Flag{
 				&cli.IntFlag{Name: "n", Aliases: []string{"count"}, DefaultText: fmt.Sprintf("%d, with --json all", firstCrashes), Usage: "`count` of records, the newest; 0: all"},
-				boolFlag("all", "show all records"),
-				jsonFlag(),
+				command.BoolFlag("all", "show all records"),
+				command.JSONFlag(),
 			},
 		}, func(c *cli.Context, ask *client.Client, out *console.Console) error {
 			o := crashesOptions{Name: c.Args().First(), Count: c.Int("n")}
@@ -38,15 +39,15 @@ func crashCommands(g *global) []*cli.Command {
 			}
 			return runCrashes(c.Context, o, ask, out)
 		}),
-		g.command(verb{
-			name: "kill", args: "APP", category: "Apps", usage: "send a signal to a process of an app, or to a sidecar of it",
-			about: "If the process or sidecar exits, dew stops the whole instance and starts a new one.\n\nExamples:\n   dew kill shop --sidecar config-server --wait\n   dew kill shop --signal TERM",
-			flags: []cli.Flag{
+		g.Command(command.Verb{
+			Name: "kill", Args: "APP", Category: "Apps", Usage: "send a signal to a process of an app, or to a sidecar of it",
+			About: "If the process or sidecar exits, dew stops the whole instance and starts a new one.\n\nExamples:\n   dew kill shop --sidecar config-server --wait\n   dew kill shop --signal TERM",
+			Flags: []cli.Flag{
 				&cli.StringFlag{Name: "sidecar", Usage: "`name` of the sidecar (default: the process itself)"},
 				&cli.IntFlag{Name: "instance", Usage: "`index` of the instance"},
 				&cli.StringFlag{Name: "process", Value: "web", Usage: "process `type`"},
 				&cli.StringFlag{Name: "signal", Aliases: []string{"s"}, Value: "KILL", Usage: "`name` or number of the signal"},
-				boolFlag("wait", "wait for the crash, show its record, and wait until the instance is running again"),
+				command.BoolFlag("wait", "wait for the crash, show its record, and wait until the instance is running again"),
 			},
 		}, func(c *cli.Context, ask *client.Client, out *console.Console) error {
 			o := killOptions{
@@ -67,7 +68,7 @@ type crashesOptions struct {
 }
 
 func runCrashes(ctx context.Context, o crashesOptions, ask *client.Client, out *console.Console) error {
-	a, err := findApp(ctx, ask, o.Name)
+	a, err := command.FindApp(ctx, ask, o.Name)
 	if err != nil {
 		return err
 	}
@@ -157,7 +158,7 @@ func runKill(ctx context.Context, o killOptions, ask *client.Client, out *consol
 	if o.Index < 0 {
 		return console.UsageError("--instance: %d is less than 0", o.Index)
 	}
-	a, err := findApp(ctx, ask, o.Name)
+	a, err := command.FindApp(ctx, ask, o.Name)
 	if err != nil {
 		return err
 	}

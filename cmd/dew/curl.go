@@ -12,6 +12,7 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"github.com/dewrun/dew/api/client"
+	"github.com/dewrun/dew/cli/command"
 	"github.com/dewrun/dew/cli/console"
 )
 
@@ -25,15 +26,15 @@ type curlOptions struct {
 	Output  string
 }
 
-func curlCommands(g *global) []*cli.Command {
-	return []*cli.Command{g.command(verb{
-		name: "curl", args: "PATH", category: "Daemon", usage: "send a request to the daemon and print the answer, whatever its status",
-		about: "The request is signed with your token.\n\nExamples:\n   dew curl /v3/apps\n   dew curl /v3/apps/GUID -X PATCH -d '{\"name\":\"store\"}'",
-		flags: []cli.Flag{
+func curlCommands(g *command.Set) []*cli.Command {
+	return []*cli.Command{g.Command(command.Verb{
+		Name: "curl", Args: "PATH", Category: "Daemon", Usage: "send a request to the daemon and print the answer, whatever its status",
+		About: "The request is signed with your token.\n\nExamples:\n   dew curl /v3/apps\n   dew curl /v3/apps/GUID -X PATCH -d '{\"name\":\"store\"}'",
+		Flags: []cli.Flag{
 			&cli.StringFlag{Name: "X", Usage: "`method` (default GET, with -d POST)"},
 			&cli.StringFlag{Name: "d", Usage: "`body`, or @file"},
 			&cli.StringSliceFlag{Name: "H", Usage: "`header` line; may be repeated"},
-			boolFlag("i", "print the answer's header too"),
+			command.BoolFlag("i", "print the answer's header too"),
 			&cli.BoolFlag{Name: "fail", Aliases: []string{"f"}, Usage: "fail with status 1 when the answer is an error", DisableDefaultText: true},
 			&cli.StringFlag{Name: "output", Usage: "`file` that the answer is written to"},
 		},

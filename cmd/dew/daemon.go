@@ -15,28 +15,29 @@ import (
 
 	"github.com/dewrun/dew/api/client"
 	"github.com/dewrun/dew/api/v3"
+	"github.com/dewrun/dew/cli/command"
 	"github.com/dewrun/dew/cli/console"
 )
 
 // leaveTime is how long a daemon may take to leave, ending all apps on the way.
 const leaveTime = 3 * time.Minute
 
-func daemonCommands(g *global) []*cli.Command {
+func daemonCommands(g *command.Set) []*cli.Command {
 	return []*cli.Command{
-		g.plain(verb{name: "version", category: "Daemon", usage: "print which dew this is; dew status says which daemon it speaks to", flags: []cli.Flag{jsonFlag()}},
-			func(*cli.Context) error { return runVersion(g.version, g.out) }),
-		g.command(verb{name: "status", category: "Daemon", usage: "show what the daemon is and does", flags: []cli.Flag{jsonFlag()}},
+		g.WithoutClient(command.Verb{Name: "version", Category: "Daemon", Usage: "print which dew this is; dew status says which daemon it speaks to", Flags: []cli.Flag{command.JSONFlag()}},
+			func(*cli.Context) error { return runVersion(g.Version, g.Out) }),
+		g.Command(command.Verb{Name: "status", Category: "Daemon", Usage: "show what the daemon is and does", Flags: []cli.Flag{command.JSONFlag()}},
 			func(c *cli.Context, ask *client.Client, out *console.Console) error {
 				return runStatus(c.Context, ask, out)
 			}),
-		g.commandAt(verb{
-			name: "credentials", here: true, category: "Daemon", usage: "show how cf and other programs log in to the daemon of this machine",
-			about: "The lines are for a shell, and have the administrator's first password in them, as long as it is the right one.\n\nExamples:\n   dew credentials\n   eval \"$(dew credentials)\"\n   dew credentials --json",
-			flags: []cli.Flag{jsonFlag()},
-		}, func(c *cli.Context, w where) error { return runCredentials(c.Context, w) }),
-		g.command(verb{
-			name: "shutdown", here: true, category: "Daemon", usage: "end the daemon of this machine; apps stay, and the next daemon takes them over",
-			flags: []cli.Flag{boolFlag("apps", "end all apps too")},
+		g.CommandWithEnv(command.Verb{
+			Name: "credentials", ThisMachine: true, Category: "Daemon", Usage: "show how cf and other programs log in to the daemon of this machine",
+			About: "The lines are for a shell, and have the administrator's first password in them, as long as it is the right one.\n\nExamples:\n   dew credentials\n   eval \"$(dew credentials)\"\n   dew credentials --json",
+			Flags: []cli.Flag{command.JSONFlag()},
+		}, func(c *cli.Context, w command.Env) error { return runCredentials(c.Context, w) }),
+		g.Command(command.Verb{
+			Name: "shutdown", ThisMachine: true, Category: "Daemon", Usage: "end the daemon of this machine; apps stay, and the next daemon takes them over",
+			Flags: []cli.Flag{command.BoolFlag("apps", "end all apps too")},
 		}, func(c *cli.Context, ask *client.Client, out *console.Console) error {
 			return runShutdown(c.Context, v3.Shutdown{Apps: c.Bool("apps")}, ask, out)
 		}),
@@ -44,7 +45,7 @@ func daemonCommands(g *global) []*cli.Command {
 			Name: "doctor", Category: "Daemon", Usage: "tell what this machine lacks, and what to do (dewd doctor; its flags are passed on)",
 			ArgsUsage: "[FLAGS]", SkipFlagParsing: true,
 			Action: func(c *cli.Context) error {
-				return runDoctor(c.Context, doctorOptions{Run: c.String("run"), Args: c.Args().Slice()}, g.out)
+				return runDoctor(c.Context, doctorOptions{Run: c.String("run"), Args: c.Args().Slice()}, g.Out)
 			},
 		},
 	}
@@ -80,7 +81,7 @@ func runStatus(ctx context.Context, ask *client.Client, out *console.Console) er
 	row("root", s.Root)
 	row("asked at", ask.Door())
 	row("api", s.API)
-	row("apps at", routeURL("*."+s.Domain, s.Router))
+	row("apps at", command.RouteURL("*."+s.Domain, s.Router))
 	row("containerd", s.Containerd)
 	row("apps", fmt.Sprintf("%d, %d started", s.Apps, s.Started))
 	row("instances", fmt.Sprintf("%d of %d running, %d crashed", s.Running, s.Instances, s.Crashed))
@@ -113,34 +114,34 @@ type credentials struct {
 	Apps     string `json:"apps"`   // where they are
 }
 
-func runCredentials(ctx context.Context, w where) error {
-	cr, err := w.ask.Daemon().Credentials(ctx)
+func runCredentials(ctx context.Context, w command.Env) error {
+	cr, err := w.Client.Daemon().Credentials(ctx)
 	if err != nil {
 		return err
 	}
-	s, err := w.ask.Daemon().Status(ctx)
+	s, err := w.Client.Daemon().Status(ctx)
 	if err != nil {
 		return err
 	}
-	v := credentials{API: cr.API, Username: cr.Username, Password: cr.Password, Socket: w.ask.Door(), Apps: routeURL("*."+s.Domain, s.Router)}
-	if p, err := resolve(ctx, w.ask, w.target); err == nil { // a login needs no target
+	v := credentials{API: cr.API, Username: cr.Username, Password: cr.Password, Socket: w.Client.Door(), Apps: command.RouteURL("*."+s.Domain, s.Router)}
+	if p, err := command.ResolveTarget(ctx, w.Client, w.Target); err == nil { // a login needs no target
 		v.Org, v.Space = p.Org, p.Space
 	}
-	if w.out.JSON {
-		return w.out.Encode(v)
+	if w.Out.JSON {
+		return w.Out.Encode(v)
 	}
 	line := []string{"cf", "login", "-u", shellWord(v.Username)}
 	if v.Password != "" {
 		line = append(line, "-p", shellWord(v.Password))
 	} else {
-		w.out.Warn("the first password of " + v.Username + " was changed: cf will ask for it")
+		w.Out.Warn("the first password of " + v.Username + " was changed: cf will ask for it")
 	}
 	for _, f := range [][2]string{{"-o", v.Org}, {"-s", v.Space}} {
 		if f[1] != "" {
 			line = append(line, f[0], shellWord(f[1]))
 		}
 	}
-	fmt.Fprintf(w.out.Out, "cf api %s\n%s\n", shellWord(v.API), strings.Join(line, " "))
+	fmt.Fprintf(w.Out.Out, "cf api %s\n%s\n", shellWord(v.API), strings.Join(line, " "))
 	return nil
 }
 

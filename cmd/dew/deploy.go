@@ -15,6 +15,7 @@ import (
 
 	"github.com/dewrun/dew/api/client"
 	"github.com/dewrun/dew/api/v3"
+	"github.com/dewrun/dew/cli/command"
 	"github.com/dewrun/dew/cli/console"
 )
 
@@ -32,7 +33,7 @@ func strategyFlags() []cli.Flag {
 		&cli.StringFlag{Name: "strategy", Usage: "`rolling|canary`: replace instances some at a time, without a gap"},
 		&cli.IntFlag{Name: "max-in-flight", DefaultText: "1", Usage: "`count` of new instances that start at a time, with --strategy"},
 		&cli.StringFlag{Name: "instance-steps", Usage: "`percents` of new instances at which a canary pauses, such as 20,50"},
-		boolFlag("no-wait", "with --strategy: wait for the first new instance only"),
+		command.BoolFlag("no-wait", "with --strategy: wait for the first new instance only"),
 	}
 }
 
@@ -250,32 +251,32 @@ func deploymentNote(v appView) string {
 	return note
 }
 
-func deployCommands(g *global) []*cli.Command {
+func deployCommands(g *command.Set) []*cli.Command {
 	return []*cli.Command{
-		g.command(verb{name: "cancel-deployment", args: "APP", category: "Apps", usage: "take a deployment back: what was there before serves again"},
+		g.Command(command.Verb{Name: "cancel-deployment", Args: "APP", Category: "Apps", Usage: "take a deployment back: what was there before serves again"},
 			func(c *cli.Context, ask *client.Client, out *console.Console) error {
 				return runCancel(c.Context, c.Args().First(), ask, out)
 			}),
-		g.command(verb{
-			name: "continue-deployment", args: "APP", category: "Apps", usage: "let a canary deployment that is paused go on",
-			flags: []cli.Flag{boolFlag("no-wait", "do not wait until it is done, or paused again"), jsonFlag()},
+		g.Command(command.Verb{
+			Name: "continue-deployment", Args: "APP", Category: "Apps", Usage: "let a canary deployment that is paused go on",
+			Flags: []cli.Flag{command.BoolFlag("no-wait", "do not wait until it is done, or paused again"), command.JSONFlag()},
 		}, func(c *cli.Context, ask *client.Client, out *console.Console) error {
 			return runContinue(c.Context, continueOptions{Name: c.Args().First(), NoWait: c.Bool("no-wait")}, ask, out)
 		}),
-		g.command(verb{name: "revisions", args: "APP", category: "Apps", usage: "list what an app was at its starts and deployments", flags: []cli.Flag{jsonFlag()}},
+		g.Command(command.Verb{Name: "revisions", Args: "APP", Category: "Apps", Usage: "list what an app was at its starts and deployments", Flags: []cli.Flag{command.JSONFlag()}},
 			func(c *cli.Context, ask *client.Client, out *console.Console) error {
 				return runRevisions(c.Context, c.Args().First(), ask, out)
 			}),
-		g.command(verb{
-			name: "revision", args: "APP", category: "Apps", usage: "show one revision of an app, or those that run",
-			flags: []cli.Flag{&cli.IntFlag{Name: "version", DefaultText: "those that run", Usage: "`number` of the revision"}, jsonFlag()},
+		g.Command(command.Verb{
+			Name: "revision", Args: "APP", Category: "Apps", Usage: "show one revision of an app, or those that run",
+			Flags: []cli.Flag{&cli.IntFlag{Name: "version", DefaultText: "those that run", Usage: "`number` of the revision"}, command.JSONFlag()},
 		}, func(c *cli.Context, ask *client.Client, out *console.Console) error {
 			return runRevision(c.Context, revisionOptions{Name: c.Args().First(), Version: c.Int("version")}, ask, out)
 		}),
-		g.command(verb{
-			name: "rollback", args: "APP", category: "Apps", usage: "deploy an earlier revision of an app: its droplet, variables, commands and sidecars",
-			about: "Example:\n   dew rollback shop --version 3",
-			flags: append(strategyFlags(), &cli.IntFlag{Name: "version", Usage: "`number` of the revision (dew revisions lists them)"}, boolFlag("f", "do not ask"), jsonFlag()),
+		g.Command(command.Verb{
+			Name: "rollback", Args: "APP", Category: "Apps", Usage: "deploy an earlier revision of an app: its droplet, variables, commands and sidecars",
+			About: "Example:\n   dew rollback shop --version 3",
+			Flags: append(strategyFlags(), &cli.IntFlag{Name: "version", Usage: "`number` of the revision (dew revisions lists them)"}, command.BoolFlag("f", "do not ask"), command.JSONFlag()),
 		}, func(c *cli.Context, ask *client.Client, out *console.Console) error {
 			o := rollbackOptions{Name: c.Args().First(), Version: c.Int("version"), Force: c.Bool("f"), Deploy: deployOptionsOf(c)}
 			return runRollback(c.Context, o, ask, out)
@@ -285,7 +286,7 @@ func deployCommands(g *global) []*cli.Command {
 
 // moving finds an app and the deployment that is under way.
 func moving(ctx context.Context, name string, ask *client.Client) (v3.App, v3.Deployment, error) {
-	a, err := findApp(ctx, ask, name)
+	a, err := command.FindApp(ctx, ask, name)
 	if err != nil {
 		return a, v3.Deployment{}, err
 	}
@@ -333,7 +334,7 @@ func runContinue(ctx context.Context, o continueOptions, ask *client.Client, out
 }
 
 func runRevisions(ctx context.Context, name string, ask *client.Client, out *console.Console) error {
-	a, err := findApp(ctx, ask, name)
+	a, err := command.FindApp(ctx, ask, name)
 	if err != nil {
 		return err
 	}
@@ -370,7 +371,7 @@ type revisionOptions struct {
 }
 
 func runRevision(ctx context.Context, o revisionOptions, ask *client.Client, out *console.Console) error {
-	a, err := findApp(ctx, ask, o.Name)
+	a, err := command.FindApp(ctx, ask, o.Name)
 	if err != nil {
 		return err
 	}
@@ -440,7 +441,7 @@ func runRollback(ctx context.Context, o rollbackOptions, ask *client.Client, out
 	if err := o.Deploy.check(); err != nil {
 		return err
 	}
-	a, err := findApp(ctx, ask, o.Name)
+	a, err := command.FindApp(ctx, ask, o.Name)
 	if err != nil {
 		return err
 	}

@@ -10,23 +10,24 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"github.com/dewrun/dew/api/client"
+	"github.com/dewrun/dew/cli/command"
 	"github.com/dewrun/dew/cli/console"
 )
 
-func envCommands(g *global) []*cli.Command {
+func envCommands(g *command.Set) []*cli.Command {
 	return []*cli.Command{
-		g.command(verb{name: "env", alias: "e", args: "APP", category: "Environment", usage: "show the variables of an app", flags: []cli.Flag{jsonFlag()}},
+		g.Command(command.Verb{Name: "env", Alias: "e", Args: "APP", Category: "Environment", Usage: "show the variables of an app", Flags: []cli.Flag{command.JSONFlag()}},
 			func(c *cli.Context, ask *client.Client, out *console.Console) error {
 				return runEnv(c.Context, c.Args().First(), ask, out)
 			}),
-		g.command(verb{
-			name: "set-env", alias: "se", args: "APP NAME VALUE", category: "Environment", usage: "set a variable of an app from its next start on",
-			about: "An empty value removes it.\n\nExample:\n   dew set-env shop JAVA_OPTS -Xmx64m && dew restart shop",
+		g.Command(command.Verb{
+			Name: "set-env", Alias: "se", Args: "APP NAME VALUE", Category: "Environment", Usage: "set a variable of an app from its next start on",
+			About: "An empty value removes it.\n\nExample:\n   dew set-env shop JAVA_OPTS -Xmx64m && dew restart shop",
 		},
 			func(c *cli.Context, ask *client.Client, out *console.Console) error {
 				return runSetEnv(c.Context, setEnvOptions{App: c.Args().Get(0), Name: c.Args().Get(1), Value: c.Args().Get(2)}, ask, out)
 			}),
-		g.command(verb{name: "unset-env", alias: "ue", args: "APP NAME", category: "Environment", usage: "remove a variable of an app from its next start on"},
+		g.Command(command.Verb{Name: "unset-env", Alias: "ue", Args: "APP NAME", Category: "Environment", Usage: "remove a variable of an app from its next start on"},
 			func(c *cli.Context, ask *client.Client, out *console.Console) error {
 				return runUnsetEnv(c.Context, c.Args().Get(0), c.Args().Get(1), ask, out)
 			}),
@@ -34,7 +35,7 @@ func envCommands(g *global) []*cli.Command {
 }
 
 func runEnv(ctx context.Context, name string, ask *client.Client, out *console.Console) error {
-	a, err := findApp(ctx, ask, name)
+	a, err := command.FindApp(ctx, ask, name)
 	if err != nil {
 		return err
 	}
@@ -66,7 +67,7 @@ type setEnvOptions struct{ App, Name, Value string }
 
 // runSetEnv sets a variable; an empty value unsets it, as cf does.
 func runSetEnv(ctx context.Context, o setEnvOptions, ask *client.Client, out *console.Console) error {
-	a, err := findApp(ctx, ask, o.App)
+	a, err := command.FindApp(ctx, ask, o.App)
 	if err != nil {
 		return err
 	}
@@ -82,7 +83,7 @@ func runSetEnv(ctx context.Context, o setEnvOptions, ask *client.Client, out *co
 }
 
 func runUnsetEnv(ctx context.Context, name, variable string, ask *client.Client, out *console.Console) error {
-	a, err := findApp(ctx, ask, name)
+	a, err := command.FindApp(ctx, ask, name)
 	if err != nil {
 		return err
 	}

@@ -9,11 +9,12 @@ import (
 
 	"github.com/dewrun/dew/api/client"
 	"github.com/dewrun/dew/api/v3"
+	"github.com/dewrun/dew/cli/command"
 	"github.com/dewrun/dew/cli/console"
 )
 
 func runEvents(ctx context.Context, name string, ask *client.Client, out *console.Console) error {
-	a, err := findApp(ctx, ask, name)
+	a, err := command.FindApp(ctx, ask, name)
 	if err != nil {
 		return err
 	}

@@ -23,6 +23,7 @@ import (
 
 	"github.com/dewrun/dew/api/client"
 	"github.com/dewrun/dew/api/v3"
+	"github.com/dewrun/dew/cli/command"
 	"github.com/dewrun/dew/cli/console"
 )
 
@@ -507,7 +508,7 @@ func typeDew(ctx context.Context, text string, args ...string) result {
 	var out, talk bytes.Buffer
 	c := &console.Console{Out: &out, Err: &talk, In: strings.NewReader(text), Interactive: text != ""}
 	err := newApp("dev", c).RunContext(ctx, append([]string{"dew"}, args...))
-	return result{out: out.String(), talk: talk.String(), status: statusOf(err), err: err}
+	return result{out: out.String(), talk: talk.String(), status: command.StatusOf(err), err: err}
 }
 
 // must fails the test when the command did not end as it should, and says what
@@ -516,7 +517,7 @@ func (r result) must(t *testing.T, status int, texts ...string) {
 	t.Helper()
 	all := r.out + r.talk
 	if r.err != nil {
-		all += explain(r.err)
+		all += command.Explain(r.err)
 	}
 	if r.status != status {
 		t.Fatalf("status is %d, want %d\n%s", r.status, status, all)

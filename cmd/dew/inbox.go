@@ -12,25 +12,26 @@ import (
 
 	"github.com/dewrun/dew/api/client"
 	"github.com/dewrun/dew/api/v3"
+	"github.com/dewrun/dew/cli/command"
 	"github.com/dewrun/dew/cli/console"
 )
 
-func inboxCommands(g *global) []*cli.Command {
+func inboxCommands(g *command.Set) []*cli.Command {
 	return []*cli.Command{
-		g.command(verb{
-			name: "inbox", args: "[ACTION] [NUMBER|ID]", category: "Notifications", usage: "read the mails that notifications became, where dewd has no mail server",
-			about: "ACTION is list (the default), show or wait. Wait prints the first mail that the flags choose, also one that is there already, and ends with status 5 when none comes in time.\n\n" +
+		g.Command(command.Verb{
+			Name: "inbox", Args: "[ACTION] [NUMBER|ID]", Category: "Notifications", Usage: "read the mails that notifications became, where dewd has no mail server",
+			About: "ACTION is list (the default), show or wait. Wait prints the first mail that the flags choose, also one that is there already, and ends with status 5 when none comes in time.\n\n" +
 				"Examples:\n   dew inbox --to jo@example.com\n   dew inbox show 2\n   dew inbox wait --kind password-reset --to jo@example.com --timeout 30s --json\n   dew inbox --open",
-			flags: []cli.Flag{
+			Flags: []cli.Flag{
 				&cli.StringFlag{Name: "to", Usage: "only mails to this `address`, or to the user with this guid"},
 				&cli.StringFlag{Name: "kind", Usage: "only mails of this `kind` of notification"},
 				&cli.StringFlag{Name: "subject", Usage: "only mails with this `text` in the subject"},
 				&cli.Uint64Flag{Name: "after", Usage: "only mails that came after the one with this `number`"},
 				&cli.IntFlag{Name: "n", Value: 50, Usage: "list this `count` at most; 0: all"},
 				&cli.DurationFlag{Name: "timeout", Value: time.Minute, Usage: "wait no longer than this `duration`"},
-				boolFlag("html", "show the HTML part"),
-				boolFlag("open", "print a link to the inbox for a browser, which opens once"),
-				jsonFlag(),
+				command.BoolFlag("html", "show the HTML part"),
+				command.BoolFlag("open", "print a link to the inbox for a browser, which opens once"),
+				command.JSONFlag(),
 			},
 		}, func(c *cli.Context, ask *client.Client, out *console.Console) error {
 			o := inboxOptions{

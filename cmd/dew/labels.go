@@ -12,6 +12,7 @@ import (
 
 	"github.com/dewrun/dew/api/client"
 	"github.com/dewrun/dew/api/v3"
+	"github.com/dewrun/dew/cli/command"
 	"github.com/dewrun/dew/cli/console"
 )
 
@@ -24,59 +25,59 @@ type thing struct{ name, guid string }
 // its path where they are.
 type labelKind struct {
 	name, path string
-	all        func(ctx context.Context, o labelOptions, w where) ([]thing, error)
+	all        func(ctx context.Context, o labelOptions, w command.Env) ([]thing, error)
 }
 
 // labelKinds are all kinds whose things have names.
 var labelKinds = []labelKind{
-	{"app", "apps", func(ctx context.Context, _ labelOptions, w where) ([]thing, error) {
-		all, err := w.ask.Apps().List(ctx)
+	{"app", "apps", func(ctx context.Context, _ labelOptions, w command.Env) ([]thing, error) {
+		all, err := w.Client.Apps().List(ctx)
 		return things(all, func(a v3.App) thing { return thing{a.Name, a.GUID} }), err
 	}},
 	{"buildpack", "buildpacks", labelledBuildpacks},
-	{"domain", "domains", func(ctx context.Context, _ labelOptions, w where) ([]thing, error) {
-		all, err := w.ask.Routes().Domains(ctx)
+	{"domain", "domains", func(ctx context.Context, _ labelOptions, w command.Env) ([]thing, error) {
+		all, err := w.Client.Routes().Domains(ctx)
 		return things(all, func(d v3.Domain) thing { return thing{d.Name, d.GUID} }), err
 	}},
-	{"isolation-segment", "isolation_segments", func(ctx context.Context, _ labelOptions, w where) ([]thing, error) {
-		all, err := client.IsolationSegments.List(ctx, w.ask)
+	{"isolation-segment", "isolation_segments", func(ctx context.Context, _ labelOptions, w command.Env) ([]thing, error) {
+		all, err := client.IsolationSegments.List(ctx, w.Client)
 		return things(all, func(s v3.IsolationSegment) thing { return thing{s.Name, s.GUID} }), err
 	}},
-	{"org", "organizations", func(ctx context.Context, _ labelOptions, w where) ([]thing, error) {
-		all, err := w.ask.Orgs().List(ctx)
+	{"org", "organizations", func(ctx context.Context, _ labelOptions, w command.Env) ([]thing, error) {
+		all, err := w.Client.Orgs().List(ctx)
 		return things(all, func(o v3.Organization) thing { return thing{o.Name, o.GUID} }), err
 	}},
-	{"route", "routes", func(ctx context.Context, _ labelOptions, w where) ([]thing, error) {
-		all, err := w.ask.Routes().List(ctx)
+	{"route", "routes", func(ctx context.Context, _ labelOptions, w command.Env) ([]thing, error) {
+		all, err := w.Client.Routes().List(ctx)
 		return things(all, func(r v3.Route) thing { return thing{r.URL, r.GUID} }), err
 	}},
-	{"service-broker", "service_brokers", func(ctx context.Context, _ labelOptions, w where) ([]thing, error) {
-		all, err := w.ask.Market().Brokers(ctx)
+	{"service-broker", "service_brokers", func(ctx context.Context, _ labelOptions, w command.Env) ([]thing, error) {
+		all, err := w.Client.Market().Brokers(ctx)
 		return things(all, func(b v3.ServiceBroker) thing { return thing{b.Name, b.GUID} }), err
 	}},
-	{"service-instance", "service_instances", func(ctx context.Context, _ labelOptions, w where) ([]thing, error) {
-		all, err := w.ask.Services().List(ctx)
+	{"service-instance", "service_instances", func(ctx context.Context, _ labelOptions, w command.Env) ([]thing, error) {
+		all, err := w.Client.Services().List(ctx)
 		return things(all, func(i v3.ServiceInstance) thing { return thing{i.Name, i.GUID} }), err
 	}},
-	{"service-offering", "service_offerings", func(ctx context.Context, o labelOptions, w where) ([]thing, error) {
-		all, err := w.ask.Market().Offerings(ctx, "", o.Broker)
+	{"service-offering", "service_offerings", func(ctx context.Context, o labelOptions, w command.Env) ([]thing, error) {
+		all, err := w.Client.Market().Offerings(ctx, "", o.Broker)
 		return things(all, func(f v3.ServiceOffering) thing { return thing{f.Name, f.GUID} }), err
 	}},
 	{"service-plan", "service_plans", labelledPlans},
-	{"space", "spaces", func(ctx context.Context, _ labelOptions, w where) ([]thing, error) {
-		org, err := findOrg(ctx, w, "")
+	{"space", "spaces", func(ctx context.Context, _ labelOptions, w command.Env) ([]thing, error) {
+		org, err := command.FindOrg(ctx, w, "")
 		if err != nil {
 			return nil, err
 		}
-		all, err := w.ask.Orgs().SpacesOf(ctx, org.GUID)
+		all, err := w.Client.Orgs().SpacesOf(ctx, org.GUID)
 		return things(all, func(s v3.Space) thing { return thing{s.Name, s.GUID} }), err
 	}},
-	{"stack", "stacks", func(ctx context.Context, _ labelOptions, w where) ([]thing, error) {
-		all, err := w.ask.Bits().Stacks(ctx)
+	{"stack", "stacks", func(ctx context.Context, _ labelOptions, w command.Env) ([]thing, error) {
+		all, err := w.Client.Bits().Stacks(ctx)
 		return things(all, func(s v3.Stack) thing { return thing{s.Name, s.GUID} }), err
 	}},
-	{"user", "users", func(ctx context.Context, _ labelOptions, w where) ([]thing, error) {
-		all, err := w.ask.Users().List(ctx)
+	{"user", "users", func(ctx context.Context, _ labelOptions, w command.Env) ([]thing, error) {
+		all, err := w.Client.Users().List(ctx)
 		return things(all, func(u v3.User) thing { return thing{userName(u), u.GUID} }), err
 	}},
 }
@@ -89,20 +90,20 @@ func things[T any](all []T, of func(T) thing) []thing {
 	return out
 }
 
-func labelledBuildpacks(ctx context.Context, o labelOptions, w where) ([]thing, error) {
-	all, err := w.ask.Bits().Buildpacks(ctx)
+func labelledBuildpacks(ctx context.Context, o labelOptions, w command.Env) ([]thing, error) {
+	all, err := w.Client.Bits().Buildpacks(ctx)
 	all = slices.DeleteFunc(all, func(b v3.Buildpack) bool {
 		return o.Stack != "" && (b.Stack == nil || *b.Stack != o.Stack) || o.Lifecycle != "" && b.Lifecycle != o.Lifecycle
 	})
 	return things(all, func(b v3.Buildpack) thing { return thing{b.Name, b.GUID} }), err
 }
 
-func labelledPlans(ctx context.Context, o labelOptions, w where) ([]thing, error) {
-	offerings, err := w.ask.Market().Offerings(ctx, o.Offering, o.Broker)
+func labelledPlans(ctx context.Context, o labelOptions, w command.Env) ([]thing, error) {
+	offerings, err := w.Client.Market().Offerings(ctx, o.Offering, o.Broker)
 	if err != nil {
 		return nil, err
 	}
-	plans, err := w.ask.Market().Plans(ctx, "")
+	plans, err := w.Client.Market().Plans(ctx, "")
 	plans = slices.DeleteFunc(plans, func(p v3.ServicePlan) bool {
 		return !slices.ContainsFunc(offerings, func(f v3.ServiceOffering) bool { return f.GUID == p.Relationships.ServiceOffering.ID() })
 	})
@@ -116,16 +117,16 @@ type labelOptions struct {
 	Stack, Lifecycle, Broker, Offering string   // which of those with one name is meant
 }
 
-func labelCommands(g *global) []*cli.Command {
-	run := func(v verb, fn func(context.Context, labelOptions, where) error) *cli.Command {
-		v.category = labelsCategory
-		v.about = "RESOURCE is one of " + strings.Join(console.Names(labelKinds, func(k labelKind) string { return k.name }), ", ") + ".\n\n" + v.about
-		v.flags = append(v.flags,
+func labelCommands(g *command.Set) []*cli.Command {
+	run := func(v command.Verb, fn func(context.Context, labelOptions, command.Env) error) *cli.Command {
+		v.Category = labelsCategory
+		v.About = "RESOURCE is one of " + strings.Join(console.Names(labelKinds, func(k labelKind) string { return k.name }), ", ") + ".\n\n" + v.About
+		v.Flags = append(v.Flags,
 			&cli.StringFlag{Name: "stack", Aliases: []string{"s"}, Usage: "`stack` of the buildpack, where several have the name"},
 			&cli.StringFlag{Name: "lifecycle", Aliases: []string{"l"}, Usage: "`lifecycle` of the buildpack, where several have the name"},
 			&cli.StringFlag{Name: "broker", Aliases: []string{"b"}, Usage: "`broker` of the offering or plan, where several have the name"},
 			&cli.StringFlag{Name: "offering", Aliases: []string{"e"}, Usage: "`offering` of the plan, where several have the name"})
-		return g.commandAt(v, func(c *cli.Context, w where) error {
+		return g.CommandWithEnv(v, func(c *cli.Context, w command.Env) error {
 			o := labelOptions{
 				Kind: c.Args().First(), Name: c.Args().Get(1), Stack: c.String("stack"), Lifecycle: c.String("lifecycle"), Broker: c.String("broker"), Offering: c.String("offering"),
 			}
@@ -136,9 +137,9 @@ func labelCommands(g *global) []*cli.Command {
 		})
 	}
 	return []*cli.Command{
-		run(verb{name: "labels", args: "RESOURCE NAME_OF_IT", usage: "list the labels of something", about: "Examples:\n   dew labels app shop\n   dew labels route shop.dew.localhost/api", flags: []cli.Flag{jsonFlag()}}, runLabels),
-		run(verb{name: "set-label", args: "RESOURCE NAME_OF_IT KEY=VALUE...", usage: "give something labels", about: "Examples:\n   dew set-label app shop env=production team=checkout\n   dew set-label buildpack go_buildpack go=1.25 -s host"}, runSetLabel),
-		run(verb{name: "unset-label", args: "RESOURCE NAME_OF_IT KEY...", usage: "take labels from something", about: "Example:\n   dew unset-label app shop env team"}, runUnsetLabel),
+		run(command.Verb{Name: "labels", Args: "RESOURCE NAME_OF_IT", Usage: "list the labels of something", About: "Examples:\n   dew labels app shop\n   dew labels route shop.dew.localhost/api", Flags: []cli.Flag{command.JSONFlag()}}, runLabels),
+		run(command.Verb{Name: "set-label", Args: "RESOURCE NAME_OF_IT KEY=VALUE...", Usage: "give something labels", About: "Examples:\n   dew set-label app shop env=production team=checkout\n   dew set-label buildpack go_buildpack go=1.25 -s host"}, runSetLabel),
+		run(command.Verb{Name: "unset-label", Args: "RESOURCE NAME_OF_IT KEY...", Usage: "take labels from something", About: "Example:\n   dew unset-label app shop env team"}, runUnsetLabel),
 	}
 }
 
@@ -149,14 +150,14 @@ func (o labelOptions) kind() (labelKind, error) {
 		return labelKinds[i], nil
 	}
 	text := fmt.Sprintf("%q is no RESOURCE that has labels: it is one of %s", o.Kind, strings.Join(names, ", "))
-	if near := nearest(o.Kind, names); near != "" {
+	if near := command.Nearest(o.Kind, names); near != "" {
 		text += fmt.Sprintf("; did you mean %s?", near)
 	}
 	return labelKind{}, console.UsageError("%s", text)
 }
 
 // find is the path of the thing that the options name.
-func (o labelOptions) find(ctx context.Context, w where) (string, error) {
+func (o labelOptions) find(ctx context.Context, w command.Env) (string, error) {
 	k, err := o.kind()
 	if err != nil {
 		return "", err
@@ -169,7 +170,7 @@ func (o labelOptions) find(ctx context.Context, w where) (string, error) {
 	switch len(found) {
 	case 0:
 		noun := strings.ReplaceAll(k.name, "-", " ")
-		return "", hint(&client.Missing{Kind: noun, Name: o.Name}, o.Name, all, func(t thing) string { return t.name })
+		return "", command.SuggestNearest(&client.Missing{Kind: noun, Name: o.Name}, o.Name, all, func(t thing) string { return t.name })
 	case 1:
 		return "/v3/" + k.path + "/" + found[0].guid, nil
 	default:
@@ -178,12 +179,12 @@ func (o labelOptions) find(ctx context.Context, w where) (string, error) {
 	}
 }
 
-func runLabels(ctx context.Context, o labelOptions, w where) error {
+func runLabels(ctx context.Context, o labelOptions, w command.Env) error {
 	path, err := o.find(ctx, w)
 	if err != nil {
 		return err
 	}
-	labels, err := w.ask.Daemon().Labels(ctx, path)
+	labels, err := w.Client.Daemon().Labels(ctx, path)
 	if err != nil {
 		return err
 	}
@@ -191,10 +192,10 @@ func runLabels(ctx context.Context, o labelOptions, w where) error {
 	for _, key := range slices.Sorted(maps.Keys(labels)) {
 		table = append(table, []string{key, *labels[key]})
 	}
-	return console.List{Rows: labels, Table: table, Empty: console.Capitalize(o.Kind) + " " + o.Name + " has no labels"}.Show(w.out)
+	return console.List{Rows: labels, Table: table, Empty: console.Capitalize(o.Kind) + " " + o.Name + " has no labels"}.Show(w.Out)
 }
 
-func runSetLabel(ctx context.Context, o labelOptions, w where) error {
+func runSetLabel(ctx context.Context, o labelOptions, w command.Env) error {
 	labels := map[string]*string{}
 	for _, text := range o.Labels {
 		key, value, ok := strings.Cut(text, "=")
@@ -206,7 +207,7 @@ func runSetLabel(ctx context.Context, o labelOptions, w where) error {
 	return changeLabels(ctx, o, labels, w)
 }
 
-func runUnsetLabel(ctx context.Context, o labelOptions, w where) error {
+func runUnsetLabel(ctx context.Context, o labelOptions, w command.Env) error {
 	labels := map[string]*string{}
 	for _, key := range o.Labels {
 		labels[key] = nil
@@ -214,14 +215,14 @@ func runUnsetLabel(ctx context.Context, o labelOptions, w where) error {
 	return changeLabels(ctx, o, labels, w)
 }
 
-func changeLabels(ctx context.Context, o labelOptions, labels map[string]*string, w where) error {
+func changeLabels(ctx context.Context, o labelOptions, labels map[string]*string, w command.Env) error {
 	path, err := o.find(ctx, w)
 	if err != nil {
 		return err
 	}
-	if err := w.ask.Daemon().SetLabels(ctx, path, labels); err != nil {
+	if err := w.Client.Daemon().SetLabels(ctx, path, labels); err != nil {
 		return fmt.Errorf("cannot change the labels of %s %s: %w", o.Kind, o.Name, err)
 	}
-	w.out.Say("Changed the labels of %s %s", o.Kind, o.Name)
+	w.Out.Say("Changed the labels of %s %s", o.Kind, o.Name)
 	return nil
 }

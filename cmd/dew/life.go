@@ -9,12 +9,13 @@ import (
 
 	"github.com/dewrun/dew/api/client"
 	"github.com/dewrun/dew/api/v3"
+	"github.com/dewrun/dew/cli/command"
 	"github.com/dewrun/dew/cli/console"
 )
 
-func lifeCommands(g *global) []*cli.Command {
+func lifeCommands(g *command.Set) []*cli.Command {
 	life := func(name, alias, about string, run func(context.Context, string, *client.Client, *console.Console) error) *cli.Command {
-		return g.command(verb{name: name, alias: alias, args: "APP", category: "Apps", usage: about, flags: []cli.Flag{jsonFlag()}},
+		return g.Command(command.Verb{Name: name, Alias: alias, Args: "APP", Category: "Apps", Usage: about, Flags: []cli.Flag{command.JSONFlag()}},
 			func(c *cli.Context, ask *client.Client, out *console.Console) error {
 				return run(c.Context, c.Args().First(), ask, out)
 			})
@@ -24,10 +25,10 @@ func lifeCommands(g *global) []*cli.Command {
 		life("stop", "sp", "stop an app", runStop),
 		replacing(g, "restart", "rs", "restart an app and wait until it runs", runRestart),
 		replacing(g, "restage", "rg", "stage an app's files anew, restart it and wait until it runs", runRestage),
-		g.command(verb{
-			name: "restart-app-instance", args: "APP INDEX", category: "Apps", usage: "end one instance of an app; another takes its place",
-			about: "Example:\n   dew restart-app-instance shop 1 --process web",
-			flags: []cli.Flag{&cli.StringFlag{Name: "process", Value: "web", Usage: "process `type`"}},
+		g.Command(command.Verb{
+			Name: "restart-app-instance", Args: "APP INDEX", Category: "Apps", Usage: "end one instance of an app; another takes its place",
+			About: "Example:\n   dew restart-app-instance shop 1 --process web",
+			Flags: []cli.Flag{&cli.StringFlag{Name: "process", Value: "web", Usage: "process `type`"}},
 		}, func(c *cli.Context, ask *client.Client, out *console.Console) error {
 			index, err := strconv.Atoi(c.Args().Get(1))
 			if err != nil || index < 0 {
@@ -44,8 +45,8 @@ type replaceOptions struct {
 	Deploy deployOptions
 }
 
-func replacing(g *global, name, alias, about string, run func(context.Context, replaceOptions, *client.Client, *console.Console) error) *cli.Command {
-	return g.command(verb{name: name, alias: alias, args: "APP", category: "Apps", usage: about, flags: append(strategyFlags(), jsonFlag())},
+func replacing(g *command.Set, name, alias, about string, run func(context.Context, replaceOptions, *client.Client, *console.Console) error) *cli.Command {
+	return g.Command(command.Verb{Name: name, Alias: alias, Args: "APP", Category: "Apps", Usage: about, Flags: append(strategyFlags(), command.JSONFlag())},
 		func(c *cli.Context, ask *client.Client, out *console.Console) error {
 			o := replaceOptions{Name: c.Args().First(), Deploy: deployOptionsOf(c)}
 			if err := o.Deploy.check(); err != nil {
@@ -56,7 +57,7 @@ func replacing(g *global, name, alias, about string, run func(context.Context, r
 }
 
 func runStart(ctx context.Context, name string, ask *client.Client, out *console.Console) error {
-	a, err := findApp(ctx, ask, name)
+	a, err := command.FindApp(ctx, ask, name)
 	if err != nil {
 		return err
 	}
@@ -68,7 +69,7 @@ func runStart(ctx context.Context, name string, ask *client.Client, out *console
 }
 
 func runRestart(ctx context.Context, o replaceOptions, ask *client.Client, out *console.Console) error {
-	a, err := findApp(ctx, ask, o.Name)
+	a, err := command.FindApp(ctx, ask, o.Name)
 	if err != nil {
 		return err
 	}
@@ -127,7 +128,7 @@ func show(ctx context.Context, a v3.App, action client.Action, ask *client.Clien
 }
 
 func runStop(ctx context.Context, name string, ask *client.Client, out *console.Console) error {
-	a, err := findApp(ctx, ask, name)
+	a, err := command.FindApp(ctx, ask, name)
 	if err != nil {
 		return err
 	}
@@ -149,7 +150,7 @@ func runStop(ctx context.Context, name string, ask *client.Client, out *console.
 }
 
 func runRestage(ctx context.Context, o replaceOptions, ask *client.Client, out *console.Console) error {
-	a, err := findApp(ctx, ask, o.Name)
+	a, err := command.FindApp(ctx, ask, o.Name)
 	if err != nil {
 		return err
 	}
@@ -183,7 +184,7 @@ type instanceOptions struct {
 }
 
 func runRestartInstance(ctx context.Context, o instanceOptions, ask *client.Client, out *console.Console) error {
-	a, err := findApp(ctx, ask, o.Name)
+	a, err := command.FindApp(ctx, ask, o.Name)
 	if err != nil {
 		return err
 	}

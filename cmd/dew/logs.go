@@ -14,6 +14,7 @@ import (
 
 	"github.com/dewrun/dew/api/client"
 	"github.com/dewrun/dew/api/v3"
+	"github.com/dewrun/dew/cli/command"
 	"github.com/dewrun/dew/cli/console"
 )
 
@@ -23,11 +24,11 @@ const (
 	newEvents   = 50
 )
 
-func logCommands(g *global) []*cli.Command {
+func logCommands(g *command.Set) []*cli.Command {
 	return []*cli.Command{
-		g.command(verb{
-			name: "logs", args: "[APP]...", category: "Logs", usage: "Show or follow the logs of apps",
-			about: "By default dew follows the logs: it shows the newest lines, then new lines until you press Ctrl-C, even if an app or " +
+		g.Command(command.Verb{
+			Name: "logs", Args: "[APP]...", Category: "Logs", Usage: "Show or follow the logs of apps",
+			About: "By default dew follows the logs: it shows the newest lines, then new lines until you press Ctrl-C, even if an app or " +
 				"dewd restarts. With --recent, --since, --since-last-start, --until, --crash or --verify it ends after the last stored line; " +
 				"add -f to follow after it.\n\n" +
 				"A line is <time> [source/instance] OUT|ERR text. With several apps, the name of the app comes first, in its own colour.\n\n" +
@@ -35,7 +36,7 @@ func logCommands(g *global) []*cli.Command {
 				"or a time of day (15:04).\n\n" +
 				"Examples:\n   dew logs shop\n   dew logs shop cart --since 10m --grep 'timeout|refused'\n   dew logs --all\n" +
 				"   dew logs shop --raw --since-last-start > out.txt\n   dew logs shop --crash 1",
-			flags: logFlags(),
+			Flags: logFlags(),
 		}, func(c *cli.Context, ask *client.Client, out *console.Console) error {
 			o, err := readLogsOptions(c, time.Now())
 			if err != nil {
@@ -44,7 +45,7 @@ func logCommands(g *global) []*cli.Command {
 			out.Color = out.Color && !c.Bool("no-color")
 			return runLogs(c.Context, o, ask, out)
 		}),
-		g.command(verb{name: "events", args: "APP", category: "Logs", usage: "List the events of an app, newest first", flags: []cli.Flag{jsonFlag()}},
+		g.Command(command.Verb{Name: "events", Args: "APP", Category: "Logs", Usage: "List the events of an app, newest first", Flags: []cli.Flag{command.JSONFlag()}},
 			func(c *cli.Context, ask *client.Client, out *console.Console) error {
 				return runEvents(c.Context, c.Args().First(), ask, out)
 			}),
@@ -54,24 +55,24 @@ func logCommands(g *global) []*cli.Command {
 func logFlags() []cli.Flag {
 	return []cli.Flag{
 		&cli.BoolFlag{Name: "follow", Aliases: []string{"f"}, DisableDefaultText: true, Usage: "follow the logs after the stored lines"},
-		boolFlag("all", "all apps of the targeted space; apps created later join"),
+		command.BoolFlag("all", "all apps of the targeted space; apps created later join"),
 		&cli.StringFlag{Name: "service", Usage: "logs of the database of a service `instance` instead of an app"},
-		boolFlag("recent", "show the newest stored lines and end"),
+		command.BoolFlag("recent", "show the newest stored lines and end"),
 		&cli.IntFlag{Name: "n", Aliases: []string{"lines"}, DefaultText: fmt.Sprintf("%d; --recent %d; --since, --until: all; --crash 20 per process", firstLines, recentLines), Usage: "`count` of stored lines to show per app"},
 		&cli.StringFlag{Name: "since", Usage: "lines from this `time` on"},
 		&cli.StringFlag{Name: "until", Usage: "lines before this `time`"},
-		boolFlag("since-last-start", "lines since the running instances were started"),
+		command.BoolFlag("since-last-start", "lines since the running instances were started"),
 		&cli.IntFlag{Name: "crash", Usage: "the last lines of each process of a crashed instance, in time order; `number` 1 is the newest crash in dew crashes"},
 		&cli.StringFlag{Name: "process", Usage: "only lines of this process `type`, such as web"},
 		&cli.StringFlag{Name: "sidecar", Usage: "only lines of the sidecar with this `name`"},
-		boolFlag("no-sidecars", "hide lines of sidecars"),
+		command.BoolFlag("no-sidecars", "hide lines of sidecars"),
 		&cli.IntFlag{Name: "instance", Aliases: []string{"i"}, Usage: "only lines of the instance with this `index`"},
 		&cli.StringFlag{Name: "stream", Usage: "only lines of this stream: `out` or err"},
 		&cli.StringFlag{Name: "grep", Usage: "only lines that match this regular `expression`"},
-		boolFlag("json", "write one JSON object per line"),
-		boolFlag("raw", "write only the text that the processes of the app printed, byte for byte, without the lines of the platform (API, CELL, RTR, STG)"),
-		boolFlag("no-color", "write no colours, even to a terminal"),
-		boolFlag("verify", "check that the stored log is complete; exit status 1 if lines are damaged or missing. Lines that --log-retention, --log-age or a rate limit dropped do not count"),
+		command.BoolFlag("json", "write one JSON object per line"),
+		command.BoolFlag("raw", "write only the text that the processes of the app printed, byte for byte, without the lines of the platform (API, CELL, RTR, STG)"),
+		command.BoolFlag("no-color", "write no colours, even to a terminal"),
+		command.BoolFlag("verify", "check that the stored log is complete; exit status 1 if lines are damaged or missing. Lines that --log-retention, --log-age or a rate limit dropped do not count"),
 	}
 }
 
@@ -111,7 +112,7 @@ func readLogsOptions(c *cli.Context, now time.Time) (logsOptions, error) {
 		if !c.IsSet(name) {
 			continue
 		}
-		t, err := readMoment(c.String(name), now)
+		t, err := command.ReadTime(c.String(name), now)
 		if err != nil {
 			return o, console.UsageError("--%s: %w", name, err)
 		}
@@ -203,37 +204,6 @@ func (o *logsOptions) grep(re *regexp.Regexp) {
 	}
 }
 
-// readMoment reads a time as people write it.
-func readMoment(text string, now time.Time) (time.Time, error) {
-	if d, err := time.ParseDuration(text); err == nil && d >= 0 {
-		return now.Add(-d), nil
-	}
-	if days, ok := strings.CutSuffix(text, "d"); ok {
-		if d, err := time.ParseDuration(days + "h"); err == nil && d >= 0 && d < maxDays*time.Hour {
-			return now.Add(-24 * d), nil
-		}
-	}
-	for _, layout := range []string{time.RFC3339Nano, "2006-01-02T15:04:05", "2006-01-02 15:04:05", "2006-01-02 15:04", "2006-01-02"} {
-		if t, err := time.ParseInLocation(layout, text, now.Location()); err == nil && t.Year() >= 1970 && t.Year() < 2262 {
-			return t, nil
-		}
-	}
-	for _, layout := range []string{"15:04:05", "15:04"} {
-		t, err := time.Parse(layout, text)
-		if err != nil {
-			continue
-		}
-		at := time.Date(now.Year(), now.Month(), now.Day(), t.Hour(), t.Minute(), t.Second(), t.Nanosecond(), now.Location())
-		if at.After(now) {
-			at = at.AddDate(0, 0, -1) // logs have no future
-		}
-		return at, nil
-	}
-	return time.Time{}, fmt.Errorf("%q is not a time: write 10m, 3d, 15:04, 2006-01-02 or 2006-01-02T15:04:05Z", text)
-}
-
-const maxDays = 100 * 366
-
 func runLogs(ctx context.Context, o logsOptions, ask *client.Client, out *console.Console) error {
 	apps, err := o.apps(ctx, ask)
 	if err != nil {
@@ -300,7 +270,7 @@ func (o logsOptions) matches(l *v3.Line) bool {
 // apps finds the apps whose lines are wanted. A service instance counts as one.
 func (o logsOptions) apps(ctx context.Context, ask *client.Client) ([]v3.App, error) {
 	if o.Query.Service {
-		i, err := findService(ctx, ask, o.Names[0])
+		i, err := command.FindService(ctx, ask, o.Names[0])
 		if err == nil && i.Type == v3.ServiceUserProvided {
 			err = fmt.Errorf("service instance %s has no logs: it is user-provided and does not run here", i.Name)
 		}
@@ -311,7 +281,7 @@ func (o logsOptions) apps(ctx context.Context, ask *client.Client) ([]v3.App, er
 	}
 	var apps []v3.App
 	for _, name := range o.Names {
-		a, err := findApp(ctx, ask, name)
+		a, err := command.FindApp(ctx, ask, name)
 		if err != nil {
 			return nil, err
 		}

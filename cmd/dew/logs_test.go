@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/dewrun/dew/api/v3"
+	"github.com/dewrun/dew/cli/command"
 	"github.com/dewrun/dew/cli/console"
 )
 
@@ -56,7 +57,7 @@ func TestLogs(t *testing.T) {
 	defer cancel()
 	out := &until{text: "OUT bye", then: cancel} // whoever follows has seen enough
 	err := newApp("dev", &console.Console{Out: out, Err: io.Discard, In: strings.NewReader("")}).RunContext(ctx, []string{"dew", "--run", d.run, "logs", "shop"})
-	result{out: out.String(), status: statusOf(err), err: err}.must(t, 0, "[APP/PROC/WEB/SIDECAR/CONFIG SERVER/0] OUT hello", "OUT bye")
+	result{out: out.String(), status: command.StatusOf(err), err: err}.must(t, 0, "[APP/PROC/WEB/SIDECAR/CONFIG SERVER/0] OUT hello", "OUT bye")
 }
 
 // until does something when a text was written.
@@ -216,44 +217,6 @@ func TestLogsVerify(t *testing.T) {
 	d.dew("logs", "shop", "--verify").must(t, 0, "gaps: 1, with 8 missing lines") // the retention dropped them
 	d.report = v3.LogReport{Problems: []string{"line 5 stands where line 4 should"}}
 	d.dew("logs", "shop", "--verify").must(t, console.StatusFailed, "line 5 stands where line 4 should")
-}
-
-func TestReadMoment(t *testing.T) {
-	zone := time.FixedZone("", 3600)
-	now := time.Date(2026, 3, 4, 12, 30, 0, 0, zone)
-	for text, want := range map[string]time.Time{
-		"10m":                  now.Add(-10 * time.Minute),
-		"1h30m":                now.Add(-90 * time.Minute),
-		"3d":                   now.Add(-72 * time.Hour),
-		"1.5d":                 now.Add(-36 * time.Hour),
-		"12:00":                time.Date(2026, 3, 4, 12, 0, 0, 0, zone),
-		"12:30:01":             time.Date(2026, 3, 3, 12, 30, 1, 0, zone), // yesterday: it is not yet that late
-		"2026-03-01":           time.Date(2026, 3, 1, 0, 0, 0, 0, zone),
-		"2026-03-01 10:20":     time.Date(2026, 3, 1, 10, 20, 0, 0, zone),
-		"2026-03-01T10:20:30Z": time.Date(2026, 3, 1, 10, 20, 30, 0, time.UTC),
-	} {
-		if got, err := readMoment(text, now); err != nil || !got.Equal(want) {
-			t.Errorf("%s = %v, %v, want %v", text, got, err, want)
-		}
-	}
-	for _, text := range []string{"", "-5m", "tomorrow", "25:00", "2026-13-01", "1969-01-01", "9999-01-01", "99999999d"} {
-		if got, err := readMoment(text, now); err == nil {
-			t.Errorf("%q = %v, want an error", text, got)
-		}
-	}
-}
-
-func FuzzReadMoment(f *testing.F) {
-	for _, text := range []string{"10m", "3d", "12:00", "2026-03-01", "2026-03-01T10:20:30Z"} {
-		f.Add(text)
-	}
-	now := time.Date(2026, 3, 4, 12, 30, 0, 0, time.UTC)
-	f.Fuzz(func(t *testing.T, text string) {
-		at, err := readMoment(text, now)
-		if err == nil && at.Year() > 2261 {
-			t.Errorf("%q = %v", text, at)
-		}
-	})
 }
 
 // The error for a crash that does not exist names the app and the next command.

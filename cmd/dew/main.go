@@ -21,6 +21,7 @@ import (
 
 	"github.com/urfave/cli/v2"
 
+	"github.com/dewrun/dew/cli/command"
 	"github.com/dewrun/dew/cli/console"
 )
 
@@ -34,19 +35,19 @@ func main() {
 	cause := context.Cause(ctx)
 	stop()
 	if err != nil && err.Error() != "" && cause == nil {
-		text := explain(err)
+		text := command.Explain(err)
 		if out.ErrTerminal {
 			text = console.Printable(text) // parts of it may come from inside of an instance
 		}
 		fmt.Fprintln(os.Stderr, "dew: "+text)
 	}
-	os.Exit(exitStatus(err, cause))
+	os.Exit(command.ExitStatus(err, cause))
 }
 
 func newApp(version string, out *console.Console) *runner {
 	out.Err = console.StatusLineOver(out.Err)
-	g := &global{out: out, version: version}
-	g.complete = completer{g}.words
+	g := &command.Set{Out: out, Version: version}
+	g.Complete = completer{g}.words
 	a := &cli.App{
 		Name:                 "dew",
 		Usage:                "run Cloud Foundry style apps and their sidecars on this machine",
@@ -58,18 +59,18 @@ func newApp(version string, out *console.Console) *runner {
 		HideVersion:          true,
 		EnableBashCompletion: true,
 		Flags: []cli.Flag{
-			&cli.StringFlag{Name: "run", EnvVars: []string{"DEW_RUN"}, Value: "/run/dew", Destination: &g.run, Usage: "`folder` of the daemon's run-time files, where its socket is"},
-			&cli.StringFlag{Name: "api", EnvVars: []string{"DEW_API"}, Destination: &g.api, Usage: "`URL` of the daemon to ask, whatever dew is logged in to"},
+			&cli.StringFlag{Name: "run", EnvVars: []string{"DEW_RUN"}, Value: "/run/dew", Destination: &g.Run, Usage: "`folder` of the daemon's run-time files, where its socket is"},
+			&cli.StringFlag{Name: "api", EnvVars: []string{"DEW_API"}, Destination: &g.API, Usage: "`URL` of the daemon to ask, whatever dew is logged in to"},
 			cli.HelpFlag, // only apps without a help command of their own get it
 		},
 		Before: func(c *cli.Context) error {
 			// A variable says where a daemon is; only a flag says which one is meant.
-			g.local = c.IsSet("run") && g.run != os.Getenv("DEW_RUN")
-			if g.local && g.api != os.Getenv("DEW_API") {
+			g.Local = c.IsSet("run") && g.Run != os.Getenv("DEW_RUN")
+			if g.Local && g.API != os.Getenv("DEW_API") {
 				return wholeUsage(errors.New("--run and --api exclude each other"))
 			}
-			if g.local {
-				g.api = ""
+			if g.Local {
+				g.API = ""
 			}
 			return nil
 		},
@@ -77,7 +78,7 @@ func newApp(version string, out *console.Console) *runner {
 		ExitErrHandler: func(*cli.Context, error) {}, // main prints and exits
 		Action:         noCommand,
 	}
-	for _, group := range []func(*global) []*cli.Command{
+	for _, group := range []func(*command.Set) []*cli.Command{
 		pushCommands, smokeCommands, packageCommands, appCommands, checkCommands, lifeCommands, deployCommands, scaleCommands, envCommands, logCommands, crashCommands, sshCommands, taskCommands,
 		routeCommands, serviceCommands, loginCommands, targetCommands, orgCommands, spaceCommands, userCommands, roleCommands, clientCommands, inboxCommands, notifyCommands, domainListCommands, resourceCommands, buildpackCommands, stackCommands,
 		labelCommands, spaceSSHCommands, singleRouteCommands, domainCommands, usageCommands, quotaCommands, securityGroupCommands, isolationCommands, variableGroupCommands,
@@ -85,7 +86,7 @@ func newApp(version string, out *console.Console) *runner {
 	} {
 		a.Commands = append(a.Commands, group(g)...)
 	}
-	return &runner{app: a, typed: func(args []string) { g.typed = args }}
+	return &runner{app: a, typed: func(args []string) { g.Typed = args }}
 }
 
 // callDew is how dew is called.

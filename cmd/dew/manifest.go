@@ -15,6 +15,7 @@ import (
 	"github.com/dewrun/dew/api/client"
 	"github.com/dewrun/dew/api/v3"
 	"github.com/dewrun/dew/app"
+	"github.com/dewrun/dew/cli/command"
 	"github.com/dewrun/dew/cli/console"
 )
 
@@ -33,7 +34,7 @@ func manifestFlags() []cli.Flag {
 	return []cli.Flag{
 		&cli.StringFlag{Name: "f", Aliases: []string{"manifest"}, Usage: "`path` of the manifest"},
 		&cli.StringSliceFlag{Name: "var", Usage: "`name=value` for ((name)) in the manifest; may be repeated"},
-		boolFlag("redact-env", "as always: of the variables of apps that change only the names are shown"),
+		command.BoolFlag("redact-env", "as always: of the variables of apps that change only the names are shown"),
 		&cli.StringSliceFlag{Name: "vars-file", Usage: "`path` of a YAML file of variables; may be repeated, and --var goes before it"},
 	}
 }
@@ -206,10 +207,10 @@ func printDiff(out *console.Console, diff []v3.Difference) {
 	}
 }
 
-func createAppCommand(g *global) *cli.Command {
-	return g.command(verb{
-		name: "create-app", args: "APP", category: "Push", usage: "create an app without files",
-		flags: []cli.Flag{
+func createAppCommand(g *command.Set) *cli.Command {
+	return g.Command(command.Verb{
+		Name: "create-app", Args: "APP", Category: "Push", Usage: "create an app without files",
+		Flags: []cli.Flag{
 			&cli.StringSliceFlag{Name: "b", Aliases: []string{"buildpack"}, Usage: "`buildpack` to stage it with; may be repeated"},
 			&cli.StringFlag{Name: "app-type", Usage: "`buildpack|docker`: it is made of files, or an image"},
 		},
@@ -226,7 +227,7 @@ type createAppOptions struct {
 
 // runCreateApp creates an app; one that is there already is fine.
 func runCreateApp(ctx context.Context, o createAppOptions, ask *client.Client, out *console.Console) error {
-	home, err := space(ctx, ask)
+	home, err := command.SpaceGUID(ctx, ask)
 	if err != nil {
 		return err
 	}
@@ -243,7 +244,7 @@ func runCreateApp(ctx context.Context, o createAppOptions, ask *client.Client, o
 		body.Lifecycle = &v3.Lifecycle{Type: v3.LifecycleBuildpack, Data: v3.LifecycleData{Buildpacks: o.Buildpacks}}
 	}
 	_, err = ask.Apps().Create(ctx, body)
-	if e := (*client.Error)(nil); errors.As(err, &e) && taken(e) {
+	if e := (*client.Error)(nil); errors.As(err, &e) && command.NameTaken(e) {
 		out.Say("App %s exists already", o.Name)
 		return nil
 	}
@@ -253,14 +254,9 @@ func runCreateApp(ctx context.Context, o createAppOptions, ask *client.Client, o
 	return err
 }
 
-// taken tells whether the answer says that the name of an app is in use.
-func taken(e *client.Error) bool {
-	return strings.Contains(e.Detail, "already exists") || strings.Contains(e.Detail, "name must be unique in space")
-}
-
-func applyManifestCommand(g *global) *cli.Command {
-	return g.command(verb{
-		name: "apply-manifest", category: "Push", usage: "apply a manifest: create and change apps, push nothing", flags: manifestFlags(),
+func applyManifestCommand(g *command.Set) *cli.Command {
+	return g.Command(command.Verb{
+		Name: "apply-manifest", Category: "Push", Usage: "apply a manifest: create and change apps, push nothing", Flags: manifestFlags(),
 	}, func(c *cli.Context, ask *client.Client, out *console.Console) error {
 		return runApplyManifest(c.Context, manifestOptionsOf(c), ask, out)
 	})
@@ -271,7 +267,7 @@ func runApplyManifest(ctx context.Context, o manifestOptions, ask *client.Client
 	if err != nil {
 		return err
 	}
-	home, err := space(ctx, ask)
+	home, err := command.SpaceGUID(ctx, ask)
 	if err != nil {
 		return err
 	}

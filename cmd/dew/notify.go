@@ -7,15 +7,16 @@ import (
 
 	"github.com/dewrun/dew/api/client"
 	"github.com/dewrun/dew/api/v3"
+	"github.com/dewrun/dew/cli/command"
 	"github.com/dewrun/dew/cli/console"
 )
 
-func notifyCommands(g *global) []*cli.Command {
+func notifyCommands(g *command.Set) []*cli.Command {
 	return []*cli.Command{
-		g.command(verb{
-			name: "notify-on-crash", args: "APP", category: "Notifications", usage: "send a mail to those who work in the app's space when an instance crashes",
-			about: "With --off it ends; with --show it only tells. Who does not want these mails unsubscribes from them.\n\nExamples:\n   dew notify-on-crash shop\n   dew notify-on-crash shop --off",
-			flags: []cli.Flag{boolFlag("off", "send no more"), boolFlag("show", "only tell whether it is on"), jsonFlag()},
+		g.Command(command.Verb{
+			Name: "notify-on-crash", Args: "APP", Category: "Notifications", Usage: "send a mail to those who work in the app's space when an instance crashes",
+			About: "With --off it ends; with --show it only tells. Who does not want these mails unsubscribes from them.\n\nExamples:\n   dew notify-on-crash shop\n   dew notify-on-crash shop --off",
+			Flags: []cli.Flag{command.BoolFlag("off", "send no more"), command.BoolFlag("show", "only tell whether it is on"), command.JSONFlag()},
 		}, func(c *cli.Context, ask *client.Client, out *console.Console) error {
 			o := crashMailOptions{Name: c.Args().First(), Off: c.Bool("off"), Show: c.Bool("show")}
 			return runNotifyOnCrash(c.Context, o, ask, out)
@@ -32,7 +33,7 @@ func runNotifyOnCrash(ctx context.Context, o crashMailOptions, ask *client.Clien
 	if o.Off && o.Show {
 		return console.UsageError("notify-on-crash: --off and --show exclude each other")
 	}
-	a, err := findApp(ctx, ask, o.Name)
+	a, err := command.FindApp(ctx, ask, o.Name)
 	if err != nil {
 		return err
 	}

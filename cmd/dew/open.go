@@ -14,16 +14,17 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"github.com/dewrun/dew/api/v3"
+	"github.com/dewrun/dew/cli/command"
 	"github.com/dewrun/dew/cli/console"
 )
 
-func openCommand(g *global) *cli.Command {
-	return g.commandAt(verb{
-		name: "open", args: "APP", category: "Apps", usage: "open an app in the browser, and print its URL",
-		about: "The browser is the program that BROWSER names, or xdg-open. Without a display (DISPLAY and WAYLAND_DISPLAY are empty) dew only prints the URL.\n\n" +
+func openCommand(g *command.Set) *cli.Command {
+	return g.CommandWithEnv(command.Verb{
+		Name: "open", Args: "APP", Category: "Apps", Usage: "open an app in the browser, and print its URL",
+		About: "The browser is the program that BROWSER names, or xdg-open. Without a display (DISPLAY and WAYLAND_DISPLAY are empty) dew only prints the URL.\n\n" +
 			"Examples:\n   dew open shop\n   dew open shop --path /health\n   curl \"$(dew open shop)\"",
-		flags: []cli.Flag{&cli.StringFlag{Name: "path", Usage: "`path` below the route, such as /health"}},
-	}, func(c *cli.Context, w where) error {
+		Flags: []cli.Flag{&cli.StringFlag{Name: "path", Usage: "`path` below the route, such as /health"}},
+	}, func(c *cli.Context, w command.Env) error {
 		return runOpen(c.Context, openOptions{Name: c.Args().First(), Path: c.String("path")}, w)
 	})
 }
@@ -33,12 +34,12 @@ type openOptions struct {
 	Path string
 }
 
-func runOpen(ctx context.Context, o openOptions, w where) error {
-	a, err := findApp(ctx, w.ask, o.Name)
+func runOpen(ctx context.Context, o openOptions, w command.Env) error {
+	a, err := command.FindApp(ctx, w.Client, o.Name)
 	if err != nil {
 		return err
 	}
-	routes, err := w.ask.Routes().OfApp(ctx, a.GUID)
+	routes, err := w.Client.Routes().OfApp(ctx, a.GUID)
 	if err != nil {
 		return err
 	}
@@ -49,20 +50,20 @@ func runOpen(ctx context.Context, o openOptions, w where) error {
 			Todo: fmt.Sprintf("map one: dew map-route %s DOMAIN --hostname %s (dew domains lists the domains)", a.Name, a.Name),
 		}
 	}
-	status, err := w.ask.Daemon().Status(ctx)
-	if err != nil && !untold(err) {
+	status, err := w.Client.Daemon().Status(ctx)
+	if err != nil && !command.HiddenFromCaller(err) {
 		return err
 	}
-	address, err := appURL(routes[i], cmp.Or(status.Router, w.url, "http://"), o.Path)
+	address, err := appURL(routes[i], cmp.Or(status.Router, w.URL, "http://"), o.Path)
 	if err != nil {
 		return err
 	}
-	fmt.Fprintln(w.out.Out, address)
+	fmt.Fprintln(w.Out.Out, address)
 	if a.State != v3.AppStarted {
-		w.out.Warn(fmt.Sprintf("app %s is stopped: dew start %s", a.Name, a.Name))
+		w.Out.Warn(fmt.Sprintf("app %s is stopped: dew start %s", a.Name, a.Name))
 	}
 	if err := browse(address); err != nil {
-		w.out.Warn(fmt.Sprintf("cannot open a browser: %v", err))
+		w.Out.Warn(fmt.Sprintf("cannot open a browser: %v", err))
 	}
 	return nil
 }
@@ -70,7 +71,7 @@ func runOpen(ctx context.Context, o openOptions, w where) error {
 // appURL is the address of a route, with a path below it. Without the router's
 // address it has the scheme of the daemon's.
 func appURL(r v3.Route, router, path string) (string, error) {
-	text := routeURL(r.URL, router)
+	text := command.RouteURL(r.URL, router)
 	if u, err := url.Parse(router); !strings.Contains(text, "://") && err == nil {
 		text = cmp.Or(u.Scheme, "http") + "://" + text
 	}

@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -11,61 +10,38 @@ import (
 
 	"github.com/dewrun/dew/api/client"
 	"github.com/dewrun/dew/api/v3"
+	"github.com/dewrun/dew/cli/command"
 	"github.com/dewrun/dew/cli/console"
 )
 
-func orgCommands(g *global) []*cli.Command {
+func orgCommands(g *command.Set) []*cli.Command {
 	return []*cli.Command{
-		g.commandAt(verb{name: "orgs", alias: "o", category: "Orgs and spaces", usage: "list the orgs", labels: "/v3/organizations", flags: []cli.Flag{jsonFlag()}},
-			func(c *cli.Context, w where) error { return runOrgs(c.Context, w) }),
-		g.commandAt(verb{
-			name: "org", args: "ORG", category: "Orgs and spaces", usage: "show an org: its spaces and domains",
-			flags: []cli.Flag{boolFlag("guid", "print its guid and no more"), jsonFlag()},
-		}, func(c *cli.Context, w where) error {
+		g.CommandWithEnv(command.Verb{Name: "orgs", Alias: "o", Category: "Orgs and spaces", Usage: "list the orgs", Labels: "/v3/organizations", Flags: []cli.Flag{command.JSONFlag()}},
+			func(c *cli.Context, w command.Env) error { return runOrgs(c.Context, w) }),
+		g.CommandWithEnv(command.Verb{
+			Name: "org", Args: "ORG", Category: "Orgs and spaces", Usage: "show an org: its spaces and domains",
+			Flags: []cli.Flag{command.BoolFlag("guid", "print its guid and no more"), command.JSONFlag()},
+		}, func(c *cli.Context, w command.Env) error {
 			return runOrg(c.Context, orgOptions{Name: c.Args().First(), GUID: c.Bool("guid")}, w)
 		}),
-		g.commandAt(verb{
-			name: "create-org", alias: "co", args: "NAME", category: "Orgs and spaces", usage: "create an org",
-			about: "One that is there already is fine.\n\nExample:\n   dew create-org shop && dew create-space dev -o shop && dew target -o shop -s dev",
-			flags: []cli.Flag{quotaFlag()},
-		}, func(c *cli.Context, w where) error {
+		g.CommandWithEnv(command.Verb{
+			Name: "create-org", Alias: "co", Args: "NAME", Category: "Orgs and spaces", Usage: "create an org",
+			About: "One that is there already is fine.\n\nExample:\n   dew create-org shop && dew create-space dev -o shop && dew target -o shop -s dev",
+			Flags: []cli.Flag{quotaFlag()},
+		}, func(c *cli.Context, w command.Env) error {
 			return runCreateOrg(c.Context, c.Args().First(), c.String("quota"), w)
 		}),
-		g.commandAt(verb{name: "rename-org", args: "ORG NEW_NAME", category: "Orgs and spaces", usage: "give an org another name"},
-			func(c *cli.Context, w where) error {
+		g.CommandWithEnv(command.Verb{Name: "rename-org", Args: "ORG NEW_NAME", Category: "Orgs and spaces", Usage: "give an org another name"},
+			func(c *cli.Context, w command.Env) error {
 				return runRenameOrg(c.Context, c.Args().Get(0), c.Args().Get(1), w)
 			}),
-		g.commandAt(verb{
-			name: "delete-org", args: "ORG", category: "Orgs and spaces", usage: "delete an org with all its spaces and apps",
-			flags: []cli.Flag{boolFlag("f", "do not ask")},
-		}, func(c *cli.Context, w where) error {
-			return runDeleteOrg(c.Context, deleteOptions{Name: c.Args().First(), Force: c.Bool("f")}, w)
+		g.CommandWithEnv(command.Verb{
+			Name: "delete-org", Args: "ORG", Category: "Orgs and spaces", Usage: "delete an org with all its spaces and apps",
+			Flags: []cli.Flag{command.BoolFlag("f", "do not ask")},
+		}, func(c *cli.Context, w command.Env) error {
+			return runDeleteOrg(c.Context, command.DeleteOptions{Name: c.Args().First(), Force: c.Bool("f")}, w)
 		}),
 	}
-}
-
-// findOrg finds an org by name; without one it is the targeted one, else the one
-// of the daemon's first start.
-func findOrg(ctx context.Context, w where, name string) (v3.Organization, error) {
-	if name == "" && w.target.OrgGUID != "" {
-		return v3.Organization{GUID: w.target.OrgGUID, Name: w.target.Org}, nil
-	}
-	asked := name
-	if asked == "" {
-		asked = firstOrg
-	}
-	o, err := w.ask.Orgs().ByName(ctx, asked)
-	switch {
-	case !isMissing(err):
-		return o, err
-	case name == "":
-		return o, &console.Failure{Status: console.StatusFailed, Err: errors.New("no org is targeted"), Todo: "dew target -o ORG; dew orgs lists them"}
-	}
-	all, lerr := w.ask.Orgs().List(ctx)
-	if lerr != nil {
-		return o, lerr
-	}
-	return o, hint(err, name, all, func(o v3.Organization) string { return o.Name })
 }
 
 // orgRow is an org in the list.
@@ -76,16 +52,16 @@ type orgRow struct {
 	Targeted bool   `json:"targeted"`
 }
 
-func runOrgs(ctx context.Context, w where) error {
-	orgs, err := w.ask.Orgs().List(ctx)
+func runOrgs(ctx context.Context, w command.Env) error {
+	orgs, err := w.Client.Orgs().List(ctx)
 	if err != nil {
 		return err
 	}
-	spaces, err := w.ask.Orgs().Spaces(ctx)
+	spaces, err := w.Client.Orgs().Spaces(ctx)
 	if err != nil {
 		return err
 	}
-	now := effective(ctx, w)
+	now := command.CurrentTarget(ctx, w)
 	counts := map[string]int{}
 	for _, s := range spaces {
 		counts[s.Relationships.Organization.ID()]++
@@ -96,14 +72,14 @@ func runOrgs(ctx context.Context, w where) error {
 		rows[i] = orgRow{GUID: o.GUID, Name: o.Name, Spaces: counts[o.GUID], Targeted: o.GUID == now.OrgGUID}
 		table = append(table, []string{o.Name, fmt.Sprint(counts[o.GUID]), console.YesNo(rows[i].Targeted)})
 	}
-	if w.out.JSON {
-		return w.out.Encode(rows)
+	if w.Out.JSON {
+		return w.Out.Encode(rows)
 	}
 	if len(rows) == 0 {
-		w.out.Say("There are no orgs that you may see")
+		w.Out.Say("There are no orgs that you may see")
 		return nil
 	}
-	return w.out.Table(table)
+	return w.Out.Table(table)
 }
 
 type orgOptions struct {
@@ -121,20 +97,20 @@ type orgView struct {
 	Segment string   `json:"isolation_segment,omitempty"` // of spaces that name none
 }
 
-func runOrg(ctx context.Context, o orgOptions, w where) error {
-	org, err := findOrg(ctx, w, o.Name)
+func runOrg(ctx context.Context, o orgOptions, w command.Env) error {
+	org, err := command.FindOrg(ctx, w, o.Name)
 	if err != nil {
 		return err
 	}
 	if o.GUID {
-		fmt.Fprintln(w.out.Out, org.GUID)
+		fmt.Fprintln(w.Out.Out, org.GUID)
 		return nil
 	}
-	spaces, err := w.ask.Orgs().SpacesOf(ctx, org.GUID)
+	spaces, err := w.Client.Orgs().SpacesOf(ctx, org.GUID)
 	if err != nil {
 		return err
 	}
-	domains, err := w.ask.Routes().Domains(ctx)
+	domains, err := w.Client.Routes().Domains(ctx)
 	if err != nil {
 		return err
 	}
@@ -151,79 +127,73 @@ func runOrg(ctx context.Context, o orgOptions, w where) error {
 	if v.Segment, err = segmentAt(ctx, client.OrgSegment(org.GUID), w); err != nil {
 		return err
 	}
-	if w.out.JSON {
-		return w.out.Encode(v)
+	if w.Out.JSON {
+		return w.Out.Encode(v)
 	}
-	return w.out.Facts([][]string{
+	return w.Out.Facts([][]string{
 		{"name:", v.Name}, {"spaces:", strings.Join(v.Spaces, ", ")}, {"domains:", strings.Join(v.Domains, ", ")}, {"quota:", v.Quota}, {"isolation segment:", v.Segment},
 	})
 }
 
 // runCreateOrg creates an org; one that is there already is fine.
-func runCreateOrg(ctx context.Context, name, quota string, w where) error {
+func runCreateOrg(ctx context.Context, name, quota string, w command.Env) error {
 	if quota != "" { // before anything is made
-		if _, err := findOne(ctx, client.OrgQuotas, quota, w.ask); err != nil {
+		if _, err := findOne(ctx, client.OrgQuotas, quota, w.Client); err != nil {
 			return err
 		}
 	}
-	_, err := w.ask.Orgs().Create(ctx, name)
-	if isTaken(err) {
-		w.out.Say("Org %s exists already", name)
+	_, err := w.Client.Orgs().Create(ctx, name)
+	if command.AlreadyExists(err) {
+		w.Out.Say("Org %s exists already", name)
 		return nil
 	}
 	if err != nil {
 		return fmt.Errorf("cannot create org %s: %w", name, err)
 	}
-	w.out.Say("Created org %s; dew create-space NAME -o %s makes a space in it", name, name)
+	w.Out.Say("Created org %s; dew create-space NAME -o %s makes a space in it", name, name)
 	if quota == "" {
 		return nil
 	}
 	return runAssignQuota(ctx, quotaOptions{of: quotasOfOrgs, Place: name, Name: quota}, w)
 }
 
-// isTaken tells whether the answer says that there is one already.
-func isTaken(err error) bool {
-	e := (*client.Error)(nil)
-	return errors.As(err, &e) && (taken(e) || strings.Contains(strings.ToLower(e.Detail), "must be unique"))
-}
-
-func runRenameOrg(ctx context.Context, name, to string, w where) error {
-	org, err := findOrg(ctx, w, name)
+func runRenameOrg(ctx context.Context, name, to string, w command.Env) error {
+	org, err := command.FindOrg(ctx, w, name)
 	if err != nil {
 		return err
 	}
-	if err := w.ask.Orgs().Rename(ctx, org.GUID, to); err != nil {
+	if err := w.Client.Orgs().Rename(ctx, org.GUID, to); err != nil {
 		return fmt.Errorf("cannot rename org %s: %w", name, err)
 	}
-	if w.target.OrgGUID == org.GUID {
-		w.target.Org = to
-		if err := w.remember(ctx, w.target); err != nil {
+	if w.Target.OrgGUID == org.GUID {
+		w.Target.Org = to
+		if err := w.SaveTarget(ctx, w.Target); err != nil {
 			return err
 		}
 	}
-	w.out.Say("Renamed org %s to %s", name, to)
+	w.Out.Say("Renamed org %s to %s", name, to)
 	return nil
 }
 
 // runDeleteOrg deletes an org; one that is not there is fine.
-func runDeleteOrg(ctx context.Context, o deleteOptions, w where) error {
+func runDeleteOrg(ctx context.Context, o command.DeleteOptions, w command.Env) error {
 	if !o.Force {
-		if yes, err := w.out.Confirm(ctx, "Delete org "+o.Name+" with all its spaces and apps"); err != nil || !yes {
+		if yes, err := w.Out.Confirm(ctx, "Delete org "+o.Name+" with all its spaces and apps"); err != nil || !yes {
 			return err
 		}
 	}
-	org, err := w.ask.Orgs().ByName(ctx, o.Name)
-	if isMissing(err) {
-		w.out.Say("There is no org %s", o.Name)
+	org, err := w.Client.Orgs().ByName(ctx, o.Name)
+	if command.IsMissing(err) {
+		w.Out.Say("There is no org %s", o.Name)
 		return nil
 	}
 	if err != nil {
 		return err
 	}
-	defer w.out.Wait("Deleting org %s", o.Name).End()
-	if err := w.ask.Orgs().Delete(ctx, org.GUID); err != nil {
+	defer w.Out.Wait("Deleting org %s", o.Name).End()
+	if err := w.Client.Orgs().Delete(ctx, org.GUID); err != nil {
 		return fmt.Errorf("cannot delete org %s: %w", o.Name, err)
 	}
-	w.out.Say("Deleted org %s", o.Name)
-	return w.forget(ctx, func(p place) bool { return p.OrgGUID == org.GUID })
+	w.Out.Say("Deleted org %s", o.Name)
+	return w.ForgetTarget(ctx, func(p command.Target) bool { return p.OrgGUID == org.GUID })
 }

@@ -11,15 +11,16 @@ import (
 
 	"github.com/dewrun/dew/api/client"
 	"github.com/dewrun/dew/api/v3"
+	"github.com/dewrun/dew/cli/command"
 	"github.com/dewrun/dew/cli/console"
 )
 
-func psCommand(g *global) *cli.Command {
-	return g.command(verb{
-		name: "ps", args: "[APP]", category: "Apps", usage: "list the processes and sidecars of the apps: state, memory, crashes",
-		about: "One row for the process and one for each sidecar of an instance. The crashes are those that this process or sidecar caused, as far as dewd keeps their records.\n\n" +
+func psCommand(g *command.Set) *cli.Command {
+	return g.Command(command.Verb{
+		Name: "ps", Args: "[APP]", Category: "Apps", Usage: "list the processes and sidecars of the apps: state, memory, crashes",
+		About: "One row for the process and one for each sidecar of an instance. The crashes are those that this process or sidecar caused, as far as dewd keeps their records.\n\n" +
 			"Examples:\n   dew ps\n   dew ps shop --json",
-		flags: []cli.Flag{&cli.BoolFlag{Name: "all", Aliases: []string{"a"}, Usage: "list stopped apps as well", DisableDefaultText: true}, jsonFlag()},
+		Flags: []cli.Flag{&cli.BoolFlag{Name: "all", Aliases: []string{"a"}, Usage: "list stopped apps as well", DisableDefaultText: true}, command.JSONFlag()},
 	}, func(c *cli.Context, ask *client.Client, out *console.Console) error {
 		return runPS(c.Context, psOptions{Name: c.Args().First(), All: c.Bool("all")}, ask, out)
 	})
@@ -83,7 +84,7 @@ func runPS(ctx context.Context, o psOptions, ask *client.Client, out *console.Co
 // psApps are the apps to list, and how many are left out because they are stopped.
 func psApps(ctx context.Context, o psOptions, ask *client.Client) (apps []v3.App, stopped int, err error) {
 	if o.Name != "" {
-		a, err := findApp(ctx, ask, o.Name)
+		a, err := command.FindApp(ctx, ask, o.Name)
 		return []v3.App{a}, 0, err
 	}
 	if apps, err = ask.Apps().List(ctx); err != nil || o.All {
@@ -96,14 +97,14 @@ func psApps(ctx context.Context, o psOptions, ask *client.Client) (apps []v3.App
 
 func psOfApp(ctx context.Context, a v3.App, ask *client.Client) ([]psRow, error) {
 	ps, err := ask.Processes().List(ctx, a.GUID)
-	if gone(err) {
+	if command.IsNotFound(err) {
 		return nil, nil // deleted since the list was read
 	}
 	if err != nil {
 		return nil, err
 	}
 	crashes, err := ask.Processes().Crashes(ctx, a.GUID)
-	visible := !untold(err)
+	visible := !command.HiddenFromCaller(err)
 	if err != nil && visible {
 		return nil, err
 	}
@@ -118,7 +119,7 @@ func psOfApp(ctx context.Context, a v3.App, ask *client.Client) ([]psRow, error)
 			row.Generation = generation(&moving, p)
 		}
 		some, err := psOfProcess(ctx, row, p.GUID, ask)
-		if gone(err) {
+		if command.IsNotFound(err) {
 			continue // the deployment has ended since the list was read
 		}
 		if err != nil {

@@ -15,6 +15,7 @@ import (
 	"github.com/dewrun/dew/api/client"
 	"github.com/dewrun/dew/api/v3"
 	"github.com/dewrun/dew/app"
+	"github.com/dewrun/dew/cli/command"
 	"github.com/dewrun/dew/cli/console"
 )
 
@@ -43,14 +44,14 @@ type pushOptions struct {
 	Build                         bool // run the build of smoke.yml before
 }
 
-func pushCommands(g *global) []*cli.Command {
+func pushCommands(g *command.Set) []*cli.Command {
 	flags := append(manifestFlags(),
-		boolFlag("no-manifest", "do not read a manifest"),
+		command.BoolFlag("no-manifest", "do not read a manifest"),
 		&cli.StringFlag{Name: "m", Aliases: []string{"memory"}, Usage: "`memory` of an instance, sidecars included, such as 256M or 1G"},
 		&cli.StringFlag{Name: "k", Aliases: []string{"disk"}, Usage: "`disk` of an instance, such as 512M"},
 		&cli.StringFlag{Name: "l", Aliases: []string{"log-rate-limit"}, Usage: "`bytes` per second that are kept of what an instance prints, such as 16K; -1 for all"},
 		&cli.StringFlag{Name: "droplet", Usage: "`path` of a droplet (dew download-droplet), instead of files to be staged"},
-		boolFlag("task", "stage it and do not start it: it has tasks, no route and no instance"),
+		command.BoolFlag("task", "stage it and do not start it: it has tasks, no route and no instance"),
 		&cli.StringFlag{Name: "p", Aliases: []string{"path"}, Usage: "`path` of the files: a folder, zip, jar or war"},
 		&cli.StringSliceFlag{Name: "b", Aliases: []string{"buildpack"}, Usage: "`buildpack` to stage with: a name, a git URL, the URL of a zip, or a folder, which is uploaded; may be repeated; null: find out"},
 		&cli.StringFlag{Name: "c", Aliases: []string{"start-command"}, Usage: "start `command` of web; null: the droplet's own"},
@@ -61,18 +62,18 @@ func pushCommands(g *global) []*cli.Command {
 		&cli.StringFlag{Name: "s", Aliases: []string{"stack"}, Usage: "`stack` to run on (dew stacks lists them)"},
 		&cli.StringFlag{Name: "o", Aliases: []string{"docker-image"}, Usage: "`image` to run instead of files, such as host:port/repository:tag"},
 		&cli.StringFlag{Name: "docker-username", Usage: "`name` of a user of the registry; the password is in CF_DOCKER_PASSWORD, or asked for"},
-		boolFlag("no-start", "do not stage and start it"),
-		boolFlag("no-route", "take its routes away and give it none"),
-		boolFlag("random-route", "give it a route with a random name if it has none"),
-		boolFlag("build", "run the build: commands of the smoke.yml beside the manifest before the push"),
-		boolFlag("watch", "push again whenever the manifest or a file changes, until Ctrl-C"),
-		jsonFlag(),
+		command.BoolFlag("no-start", "do not stage and start it"),
+		command.BoolFlag("no-route", "take its routes away and give it none"),
+		command.BoolFlag("random-route", "give it a route with a random name if it has none"),
+		command.BoolFlag("build", "run the build: commands of the smoke.yml beside the manifest before the push"),
+		command.BoolFlag("watch", "push again whenever the manifest or a file changes, until Ctrl-C"),
+		command.JSONFlag(),
 	)
 	flags = append(flags, strategyFlags()...)
 	return []*cli.Command{
-		g.command(verb{
-			name: "push", alias: "p", args: "[APP]", category: "Push", usage: "push an app: apply its manifest, send its files, stage, start, wait until it runs", flags: flags,
-			about: "Without -f the manifest is manifest.yml of this folder, if there is one. Files that the daemon has are not sent again, and files that did not change are not staged again. CF_STAGING_TIMEOUT and CF_STARTUP_TIMEOUT are minutes (default 15 and 5).\n\nExamples:\n   dew push\n   dew push shop -p build/libs/shop.jar -m 512M -i 2\n   dew push shop -f manifest.yml --var env=test --no-start\n   dew push --build --watch",
+		g.Command(command.Verb{
+			Name: "push", Alias: "p", Args: "[APP]", Category: "Push", Usage: "push an app: apply its manifest, send its files, stage, start, wait until it runs", Flags: flags,
+			About: "Without -f the manifest is manifest.yml of this folder, if there is one. Files that the daemon has are not sent again, and files that did not change are not staged again. CF_STAGING_TIMEOUT and CF_STARTUP_TIMEOUT are minutes (default 15 and 5).\n\nExamples:\n   dew push\n   dew push shop -p build/libs/shop.jar -m 512M -i 2\n   dew push shop -f manifest.yml --var env=test --no-start\n   dew push --build --watch",
 		}, func(c *cli.Context, ask *client.Client, out *console.Console) error {
 			if c.Bool("watch") && c.IsSet("droplet") {
 				return console.UsageError("--watch and --droplet exclude each other: no file is looked at")
@@ -166,7 +167,7 @@ func pushAll(ctx context.Context, o pushOptions, p pushed, ask *client.Client, o
 	if err := o.checkDependencies(ctx, targets, ask); err != nil {
 		return nil, err
 	}
-	home, err := space(ctx, ask)
+	home, err := command.SpaceGUID(ctx, ask)
 	if err != nil {
 		return nil, err
 	}
@@ -225,7 +226,7 @@ func gatherAll(ctx context.Context, o pushOptions, m app.Manifest, file string, 
 }
 
 func pushOne(ctx context.Context, o pushOptions, t target, ask *client.Client, out *console.Console) (appView, error) {
-	a, err := findApp(ctx, ask, t.app.Name)
+	a, err := command.FindApp(ctx, ask, t.app.Name)
 	if err != nil {
 		return appView{}, err
 	}

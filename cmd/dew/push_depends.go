@@ -8,6 +8,7 @@ import (
 
 	"github.com/dewrun/dew/api/client"
 	"github.com/dewrun/dew/api/v3"
+	"github.com/dewrun/dew/cli/command"
 	"github.com/dewrun/dew/cli/console"
 )
 
@@ -45,7 +46,7 @@ func (o pushOptions) checkDependencies(ctx context.Context, targets []target, as
 // awaitDependencies waits until the apps that an app depends on run.
 func (t target) awaitDependencies(ctx context.Context, ask *client.Client, out *console.Console) error {
 	for _, name := range t.others {
-		a, err := findApp(ctx, ask, name)
+		a, err := command.FindApp(ctx, ask, name)
 		if err != nil {
 			return err
 		}
@@ -68,7 +69,7 @@ func (t target) awaitDependencies(ctx context.Context, ask *client.Client, out *
 // dependency is why an app cannot start before another does.
 func (t target) dependency(on string, err error) error {
 	return &console.Failure{
-		Status: statusOf(err), Err: fmt.Errorf("%s: cannot start %s, which depends on %s: %w", t.dependsOn(on), t.app.Name, on, err), Todo: todoOf(err),
+		Status: command.StatusOf(err), Err: fmt.Errorf("%s: cannot start %s, which depends on %s: %w", t.dependsOn(on), t.app.Name, on, err), Todo: command.TodoOf(err),
 	}
 }
 
@@ -84,7 +85,7 @@ func keptBack(failed target, others []target, err error) error {
 	for _, t := range others {
 		if slices.Contains(t.app.DependsOn, failed.app.Name) {
 			return &console.Failure{
-				Status: statusOf(err), Todo: todoOf(err),
+				Status: command.StatusOf(err), Todo: command.TodoOf(err),
 				Err: fmt.Errorf("%w\n%s: %s was not pushed, because it depends on %s", err, t.dependsOn(failed.app.Name), t.app.Name, failed.app.Name),
 			}
 		}

@@ -14,6 +14,7 @@ import (
 
 	"github.com/dewrun/dew/api/v3"
 	"github.com/dewrun/dew/app"
+	"github.com/dewrun/dew/cli/command"
 	"github.com/dewrun/dew/cli/console"
 )
 
@@ -224,7 +225,7 @@ func TestPushSaysCauseOnce(t *testing.T) {
 		d.outcome = v3.Build{State: v3.BuildFailed, Error: &text}
 		r := d.dew("push", "shop", "--no-manifest", "-p", folder(t, map[string]string{"a": "a"}))
 		r.must(t, 3, "-----> Installing")
-		if last := explain(r.err); last != "cannot stage shop: "+want || strings.Contains(r.talk, want) {
+		if last := command.Explain(r.err); last != "cannot stage shop: "+want || strings.Contains(r.talk, want) {
 			t.Errorf("%q is reported as:\n%s%s", text, r.talk, last)
 		}
 	}
@@ -275,7 +276,7 @@ func TestManifestErrorsNameTheLine(t *testing.T) {
 	d.refuse["POST /v3/spaces/space-1/actions/apply_manifest"] = v3.Error{Detail: `app "shop", line 1: memory: too little`}
 	r := d.dew("push", "shop", "--no-manifest", "-p", root, "-m", "1M")
 	r.must(t, 1, `app "shop": memory: too little`)
-	if strings.Contains(explain(r.err), "line 1") {
+	if strings.Contains(command.Explain(r.err), "line 1") {
 		t.Errorf("it names a line of no file: %v", r.err)
 	}
 	d.dew("apply-manifest", "-f", manifest, "--vars-file", filepath.Join(folder(t, map[string]string{"vars.yml": "a: 1\nb: [\n"}), "vars.yml")).must(t, 1, "vars.yml:")

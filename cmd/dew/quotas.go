@@ -13,6 +13,7 @@ import (
 	"github.com/dewrun/dew/api/client"
 	"github.com/dewrun/dew/api/v3"
 	"github.com/dewrun/dew/app"
+	"github.com/dewrun/dew/cli/command"
 	"github.com/dewrun/dew/cli/console"
 )
 
@@ -74,36 +75,38 @@ var limits = []limit{
 
 // quotaKind is one of the two kinds: quotas of orgs, and quotas of spaces.
 type quotaKind struct {
-	noun string                                                                        // org or space
-	has  string                                                                        // the relationship to those who have it
-	kind func(ctx context.Context, org string, w where) (client.Kind[v3.Quota], error) // of an org's spaces
-	body func(ctx context.Context, w where) (*v3.QuotaRelationships, error)            // of a new one
+	noun string                                                                              // org or space
+	has  string                                                                              // the relationship to those who have it
+	kind func(ctx context.Context, org string, w command.Env) (client.Kind[v3.Quota], error) // of an org's spaces
+	body func(ctx context.Context, w command.Env) (*v3.QuotaRelationships, error)            // of a new one
 }
 
 var quotasOfOrgs = quotaKind{
 	noun: "org", has: "organizations",
-	kind: func(context.Context, string, where) (client.Kind[v3.Quota], error) { return client.OrgQuotas, nil },
-	body: func(context.Context, where) (*v3.QuotaRelationships, error) { return nil, nil },
+	kind: func(context.Context, string, command.Env) (client.Kind[v3.Quota], error) {
+		return client.OrgQuotas, nil
+	},
+	body: func(context.Context, command.Env) (*v3.QuotaRelationships, error) { return nil, nil },
 }
 
 // Quotas of spaces are their org's.
 var quotasOfSpaces = quotaKind{
 	noun: "space", has: "spaces",
-	kind: func(ctx context.Context, org string, w where) (client.Kind[v3.Quota], error) {
-		o, err := findOrg(ctx, w, org)
+	kind: func(ctx context.Context, org string, w command.Env) (client.Kind[v3.Quota], error) {
+		o, err := command.FindOrg(ctx, w, org)
 		return client.SpaceQuotas.Where("organization_guids", o.GUID), err
 	},
-	body: func(ctx context.Context, w where) (*v3.QuotaRelationships, error) {
-		o, err := findOrg(ctx, w, "")
+	body: func(ctx context.Context, w command.Env) (*v3.QuotaRelationships, error) {
+		o, err := command.FindOrg(ctx, w, "")
 		to := v3.To(o.GUID)
 		return &v3.QuotaRelationships{Organization: &to}, err
 	},
 }
 
-func quotaCommands(g *global) []*cli.Command {
+func quotaCommands(g *command.Set) []*cli.Command {
 	out := append(quotaVerbs(g, quotasOfOrgs), quotaVerbs(g, quotasOfSpaces)...)
-	out = append(out, g.commandAt(verb{name: "unset-space-quota", args: "SPACE SPACE_QUOTA", category: quotasCategory, usage: "take the quota from a space"},
-		func(c *cli.Context, w where) error {
+	out = append(out, g.CommandWithEnv(command.Verb{Name: "unset-space-quota", Args: "SPACE SPACE_QUOTA", Category: quotasCategory, Usage: "take the quota from a space"},
+		func(c *cli.Context, w command.Env) error {
 			return runAssignQuota(c.Context, quotaOptions{of: quotasOfSpaces, Place: c.Args().First(), Name: c.Args().Get(1), Unset: true}, w)
 		}))
 	for _, cmd := range out { // the older names of quotas of orgs
@@ -114,11 +117,11 @@ func quotaCommands(g *global) []*cli.Command {
 	return out
 }
 
-func quotaVerbs(g *global, k quotaKind) []*cli.Command {
+func quotaVerbs(g *command.Set, k quotaKind) []*cli.Command {
 	upper := strings.ToUpper(k.noun)
-	run := func(v verb, fn func(context.Context, quotaOptions, where) error) *cli.Command {
-		v.category = quotasCategory
-		return g.commandAt(v, func(c *cli.Context, w where) error {
+	run := func(v command.Verb, fn func(context.Context, quotaOptions, command.Env) error) *cli.Command {
+		v.Category = quotasCategory
+		return g.CommandWithEnv(v, func(c *cli.Context, w command.Env) error {
 			o := quotaOptions{of: k, Name: c.Args().First(), NewName: c.String("n"), Force: c.Bool("f"), flags: c}
 			if c.NArg() == 2 {
 				o.Place, o.Name = o.Name, c.Args().Get(1)
@@ -128,18 +131,18 @@ func quotaVerbs(g *global, k quotaKind) []*cli.Command {
 	}
 	name := func(format string) string { return fmt.Sprintf(format, k.noun) }
 	return []*cli.Command{
-		run(verb{name: name("%s-quotas"), usage: name("list the quotas for %ss"), flags: []cli.Flag{jsonFlag()}}, runQuotas),
-		run(verb{name: name("%s-quota"), args: upper + "_QUOTA", usage: name("show a quota for %ss"), flags: []cli.Flag{jsonFlag()}}, runQuota),
-		run(verb{
-			name: name("create-%s-quota"), args: "NAME", usage: name("make a quota for %ss"), flags: limitFlags("allow-paid-service-plans"),
-			about: aRecord + " One that is there already is fine.\n\nExample:\n   dew create-" + k.noun + "-quota small -m 4G -r 20 -s 10",
+		run(command.Verb{Name: name("%s-quotas"), Usage: name("list the quotas for %ss"), Flags: []cli.Flag{command.JSONFlag()}}, runQuotas),
+		run(command.Verb{Name: name("%s-quota"), Args: upper + "_QUOTA", Usage: name("show a quota for %ss"), Flags: []cli.Flag{command.JSONFlag()}}, runQuota),
+		run(command.Verb{
+			Name: name("create-%s-quota"), Args: "NAME", Usage: name("make a quota for %ss"), Flags: limitFlags("allow-paid-service-plans"),
+			About: aRecord + " One that is there already is fine.\n\nExample:\n   dew create-" + k.noun + "-quota small -m 4G -r 20 -s 10",
 		}, runCreateQuota),
-		run(verb{
-			name: name("update-%s-quota"), args: upper + "_QUOTA", usage: name("change a quota for %ss"), about: "Limits that are not named stay.",
-			flags: append(limitFlags("allow-paid-service-plans", "disallow-paid-service-plans"), &cli.StringFlag{Name: "n", Usage: "new `name`"}),
+		run(command.Verb{
+			Name: name("update-%s-quota"), Args: upper + "_QUOTA", Usage: name("change a quota for %ss"), About: "Limits that are not named stay.",
+			Flags: append(limitFlags("allow-paid-service-plans", "disallow-paid-service-plans"), &cli.StringFlag{Name: "n", Usage: "new `name`"}),
 		}, runUpdateQuota),
-		run(verb{name: name("delete-%s-quota"), args: upper + "_QUOTA", usage: name("delete a quota for %ss"), flags: []cli.Flag{forceFlag()}}, runDeleteQuota),
-		run(verb{name: name("set-%s-quota"), args: upper + " " + upper + "_QUOTA", usage: name("give a quota to one %s"), about: aRecord}, runAssignQuota),
+		run(command.Verb{Name: name("delete-%s-quota"), Args: upper + "_QUOTA", Usage: name("delete a quota for %ss"), Flags: []cli.Flag{command.ForceFlag()}}, runDeleteQuota),
+		run(command.Verb{Name: name("set-%s-quota"), Args: upper + " " + upper + "_QUOTA", Usage: name("give a quota to one %s"), About: aRecord}, runAssignQuota),
 	}
 }
 
@@ -154,7 +157,7 @@ func limitFlags(others ...string) []cli.Flag {
 		out = append(out, &cli.StringFlag{Name: l.flag, Usage: l.usage})
 	}
 	for _, name := range others {
-		out = append(out, boolFlag(name, strings.ReplaceAll(name, "-", " ")))
+		out = append(out, command.BoolFlag(name, strings.ReplaceAll(name, "-", " ")))
 	}
 	return out
 }
@@ -168,21 +171,21 @@ type quotaOptions struct {
 }
 
 // find finds the quota that the options name.
-func (o quotaOptions) find(ctx context.Context, w where) (client.Kind[v3.Quota], v3.Quota, error) {
+func (o quotaOptions) find(ctx context.Context, w command.Env) (client.Kind[v3.Quota], v3.Quota, error) {
 	k, err := o.of.kind(ctx, o.Org, w)
 	if err != nil {
 		return k, v3.Quota{}, err
 	}
-	q, err := findOne(ctx, k, o.Name, w.ask)
+	q, err := findOne(ctx, k, o.Name, w.Client)
 	return k, q, err
 }
 
-func runQuotas(ctx context.Context, o quotaOptions, w where) error {
+func runQuotas(ctx context.Context, o quotaOptions, w command.Env) error {
 	k, err := o.of.kind(ctx, o.Org, w)
 	if err != nil {
 		return err
 	}
-	all, err := k.List(ctx, w.ask)
+	all, err := k.List(ctx, w.Client)
 	if err != nil {
 		return err
 	}
@@ -198,7 +201,7 @@ func runQuotas(ctx context.Context, o quotaOptions, w where) error {
 		}
 		table = append(table, append(row, allowed(q.Services.PaidServicesAllowed)))
 	}
-	return console.List{Rows: append([]v3.Quota{}, all...), Table: table, Empty: "There are no quotas for " + o.of.noun + "s; dew create-" + o.of.noun + "-quota makes one"}.Show(w.out)
+	return console.List{Rows: append([]v3.Quota{}, all...), Table: table, Empty: "There are no quotas for " + o.of.noun + "s; dew create-" + o.of.noun + "-quota makes one"}.Show(w.Out)
 }
 
 func allowed(yes bool) string {
@@ -223,49 +226,49 @@ func (l limit) show(q v3.Quota) string {
 }
 
 // quotaOf is the name of the quota that a filter finds; empty for none.
-func quotaOf(ctx context.Context, k client.Kind[v3.Quota], w where) (string, error) {
-	all, err := k.List(ctx, w.ask)
+func quotaOf(ctx context.Context, k client.Kind[v3.Quota], w command.Env) (string, error) {
+	all, err := k.List(ctx, w.Client)
 	if err != nil || len(all) == 0 {
 		return "", err
 	}
 	return all[0].Name, nil
 }
 
-func runQuota(ctx context.Context, o quotaOptions, w where) error {
+func runQuota(ctx context.Context, o quotaOptions, w command.Env) error {
 	_, q, err := o.find(ctx, w)
 	if err != nil {
 		return err
 	}
-	if w.out.JSON {
-		return w.out.Encode(q)
+	if w.Out.JSON {
+		return w.Out.Encode(q)
 	}
 	table := [][]string{{"name:", q.Name}}
 	for _, l := range limits {
 		table = append(table, []string{l.head + ":", l.show(q)})
 	}
 	table = append(table, []string{"paid service plans:", allowed(q.Services.PaidServicesAllowed)})
-	who, err := o.holders(ctx, q, w.ask)
+	who, err := o.holders(ctx, q, w.Client)
 	if err != nil {
 		return err
 	}
-	return w.out.Facts(append(table, []string{o.of.noun + "s:", strings.Join(who, ", ")}))
+	return w.Out.Facts(append(table, []string{o.of.noun + "s:", strings.Join(who, ", ")}))
 }
 
 // holders are the names of the orgs or spaces that have a quota.
 func (o quotaOptions) holders(ctx context.Context, q v3.Quota, ask *client.Client) ([]string, error) {
-	all, err := readPlaces(ctx, ask)
+	all, err := command.ReadPlaces(ctx, ask)
 	if err != nil {
 		return nil, err
 	}
 	var names []string
 	if to := q.Relationships.Organizations; to != nil {
 		for _, d := range to.Data {
-			names = append(names, cmp.Or(all.orgs[d.GUID], d.GUID))
+			names = append(names, cmp.Or(all.Orgs[d.GUID], d.GUID))
 		}
 	}
 	if to := q.Relationships.Spaces; to != nil {
 		for _, d := range to.Data {
-			names = append(names, all.space(d.GUID))
+			names = append(names, all.SpaceName(d.GUID))
 		}
 	}
 	return names, nil
@@ -285,7 +288,7 @@ func (o quotaOptions) change(isNew bool) (v3.ChangeQuota, error) {
 		}
 		n, err := l.parse(text)
 		if err != nil {
-			return q, console.UsageError("%s: %w", dashed(l.flag), err)
+			return q, console.UsageError("%s: %w", command.Dashed(l.flag), err)
 		}
 		*l.set(&q) = n
 	}
@@ -297,14 +300,6 @@ func (o quotaOptions) change(isNew bool) (v3.ChangeQuota, error) {
 		q.Services.PaidServicesAllowed = &allow
 	}
 	return q, nil
-}
-
-// dashed is a flag as it is typed.
-func dashed(flag string) string {
-	if len(flag) == 1 {
-		return "-" + flag
-	}
-	return "--" + flag
 }
 
 // parse reads a limit; -1 is none.
@@ -330,7 +325,7 @@ func (l limit) parse(text string) (v3.Nullable[int], error) {
 	return v3.Set(n), nil
 }
 
-func runCreateQuota(ctx context.Context, o quotaOptions, w where) error {
+func runCreateQuota(ctx context.Context, o quotaOptions, w command.Env) error {
 	body, err := o.change(true)
 	if err != nil {
 		return err
@@ -346,7 +341,7 @@ func runCreateQuota(ctx context.Context, o quotaOptions, w where) error {
 	return createOne(ctx, k, o.Name, body, w)
 }
 
-func runUpdateQuota(ctx context.Context, o quotaOptions, w where) error {
+func runUpdateQuota(ctx context.Context, o quotaOptions, w command.Env) error {
 	body, err := o.change(false)
 	if err != nil {
 		return err
@@ -358,23 +353,23 @@ func runUpdateQuota(ctx context.Context, o quotaOptions, w where) error {
 	if body.Name = o.NewName; o.flags.NumFlags() == 0 {
 		return console.UsageError("update-%s-quota needs a flag that says what is to change", o.of.noun)
 	}
-	if q, err = k.Update(ctx, w.ask, q.GUID, body); err != nil {
+	if q, err = k.Update(ctx, w.Client, q.GUID, body); err != nil {
 		return fmt.Errorf("cannot change %s %s: %w", k.Noun, o.Name, err)
 	}
-	w.out.Say("Changed %s %s", k.Noun, q.Name)
+	w.Out.Say("Changed %s %s", k.Noun, q.Name)
 	return nil
 }
 
-func runDeleteQuota(ctx context.Context, o quotaOptions, w where) error {
+func runDeleteQuota(ctx context.Context, o quotaOptions, w command.Env) error {
 	k, err := o.of.kind(ctx, o.Org, w)
 	if err != nil {
 		return err
 	}
-	return deleteOne(ctx, k, deleteOptions{Name: o.Name, Force: o.Force}, w)
+	return deleteOne(ctx, k, command.DeleteOptions{Name: o.Name, Force: o.Force}, w)
 }
 
 // runAssignQuota gives a quota to an org or a space, or takes it from a space.
-func runAssignQuota(ctx context.Context, o quotaOptions, w where) error {
+func runAssignQuota(ctx context.Context, o quotaOptions, w command.Env) error {
 	k, q, err := o.find(ctx, w)
 	if err != nil {
 		return err
@@ -386,28 +381,28 @@ func runAssignQuota(ctx context.Context, o quotaOptions, w where) error {
 	to := client.Relation{Name: o.of.has, GUIDs: []string{guid}}
 	if o.Unset {
 		if has := q.Relationships.Spaces; has != nil && !slices.Contains(has.Data, v3.GUID{GUID: guid}) {
-			w.out.Say("Space %s does not have quota %s", o.Place, o.Name)
+			w.Out.Say("Space %s does not have quota %s", o.Place, o.Name)
 			return nil
 		}
-		if err := k.Unrelate(ctx, w.ask, q.GUID, to); err != nil {
+		if err := k.Unrelate(ctx, w.Client, q.GUID, to); err != nil {
 			return fmt.Errorf("cannot take quota %s from %s %s: %w", o.Name, o.of.noun, o.Place, err)
 		}
-		w.out.Say("%s %s has no quota any more", console.Capitalize(o.of.noun), o.Place)
+		w.Out.Say("%s %s has no quota any more", console.Capitalize(o.of.noun), o.Place)
 		return nil
 	}
-	if err := k.Relate(ctx, w.ask, q.GUID, to); err != nil {
+	if err := k.Relate(ctx, w.Client, q.GUID, to); err != nil {
 		return fmt.Errorf("cannot give quota %s to %s %s: %w", o.Name, o.of.noun, o.Place, err)
 	}
-	w.out.Say("%s %s has quota %s now", console.Capitalize(o.of.noun), o.Place, o.Name)
+	w.Out.Say("%s %s has quota %s now", console.Capitalize(o.of.noun), o.Place, o.Name)
 	return nil
 }
 
 // holder is the guid of the org or space that the options name.
-func (o quotaOptions) holder(ctx context.Context, w where) (string, error) {
+func (o quotaOptions) holder(ctx context.Context, w command.Env) (string, error) {
 	if o.of.noun == "org" {
-		org, err := findOrg(ctx, w, o.Place)
+		org, err := command.FindOrg(ctx, w, o.Place)
 		return org.GUID, err
 	}
-	_, s, err := spaceOptions{Name: o.Place, Org: o.Org}.find(ctx, w)
+	_, s, err := command.SpaceOptions{Name: o.Place, Org: o.Org}.Find(ctx, w)
 	return s.GUID, err
 }

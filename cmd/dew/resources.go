@@ -14,25 +14,26 @@ import (
 
 	"github.com/dewrun/dew/api/client"
 	"github.com/dewrun/dew/api/v3"
+	"github.com/dewrun/dew/cli/command"
 	"github.com/dewrun/dew/cli/console"
 )
 
-func resourceCommands(g *global) []*cli.Command {
+func resourceCommands(g *command.Set) []*cli.Command {
 	return []*cli.Command{
-		g.command(verb{
-			name: "buildpacks", category: "Platform", usage: "list the buildpacks, in the order in which they are tried", labels: "/v3/buildpacks",
-			flags: []cli.Flag{lifecycleFlag(), jsonFlag()},
+		g.Command(command.Verb{
+			Name: "buildpacks", Category: "Platform", Usage: "list the buildpacks, in the order in which they are tried", Labels: "/v3/buildpacks",
+			Flags: []cli.Flag{lifecycleFlag(), command.JSONFlag()},
 		}, func(c *cli.Context, ask *client.Client, out *console.Console) error {
 			return runBuildpacks(c.Context, c.String("lifecycle"), ask, out)
 		}),
-		g.command(verb{name: "droplets", args: "APP", category: "Apps", usage: "list what an app could run, newest first", flags: []cli.Flag{jsonFlag()}},
+		g.Command(command.Verb{Name: "droplets", Args: "APP", Category: "Apps", Usage: "list what an app could run, newest first", Flags: []cli.Flag{command.JSONFlag()}},
 			func(c *cli.Context, ask *client.Client, out *console.Console) error {
 				return runDroplets(c.Context, c.Args().First(), ask, out)
 			}),
-		g.command(verb{
-			name: "create-app-manifest", args: "APP", category: "Push", usage: "write the manifest that makes an app as it is now",
-			about: "Examples:\n   dew create-app-manifest shop\n   dew create-app-manifest shop -p - | less",
-			flags: []cli.Flag{&cli.StringFlag{Name: "p", Usage: "`path` of the manifest, - for stdout (default: APP_manifest.yml)"}},
+		g.Command(command.Verb{
+			Name: "create-app-manifest", Args: "APP", Category: "Push", Usage: "write the manifest that makes an app as it is now",
+			About: "Examples:\n   dew create-app-manifest shop\n   dew create-app-manifest shop -p - | less",
+			Flags: []cli.Flag{&cli.StringFlag{Name: "p", Usage: "`path` of the manifest, - for stdout (default: APP_manifest.yml)"}},
 		}, func(c *cli.Context, ask *client.Client, out *console.Console) error {
 			return runAppManifest(c.Context, c.Args().First(), c.String("p"), ask, out)
 		}),
@@ -65,7 +66,7 @@ type dropletRow struct {
 }
 
 func runDroplets(ctx context.Context, name string, ask *client.Client, out *console.Console) error {
-	a, err := findApp(ctx, ask, name)
+	a, err := command.FindApp(ctx, ask, name)
 	if err != nil {
 		return err
 	}
@@ -86,7 +87,7 @@ func runDroplets(ctx context.Context, name string, ask *client.Client, out *cons
 }
 
 func runAppManifest(ctx context.Context, name, path string, ask *client.Client, out *console.Console) error {
-	a, err := findApp(ctx, ask, name)
+	a, err := command.FindApp(ctx, ask, name)
 	if err != nil {
 		return err
 	}

@@ -12,6 +12,7 @@ import (
 
 	"github.com/dewrun/dew/api/client"
 	"github.com/dewrun/dew/api/v3"
+	"github.com/dewrun/dew/cli/command"
 	"github.com/dewrun/dew/cli/console"
 )
 
@@ -78,7 +79,7 @@ func parseRole(typed string, space bool) (string, error) {
 		what = "a space"
 	}
 	text := fmt.Sprintf("there is no role %q of %s: it is one of %s", typed, what, strings.Join(names, ", "))
-	if near := nearest(strings.ToLower(typed), console.Names(names, strings.ToLower)); near != "" {
+	if near := command.Nearest(strings.ToLower(typed), console.Names(names, strings.ToLower)); near != "" {
 		text += fmt.Sprintf("; did you mean %s?", names[slices.IndexFunc(names, func(n string) bool { return strings.EqualFold(n, near) })])
 	}
 	return "", console.UsageError("%s", text)
@@ -96,13 +97,13 @@ func rolesHelp(space bool) string {
 	return b.String()
 }
 
-func roleCommands(g *global) []*cli.Command {
-	clientFlag := boolFlag("client", "USER is the id of a client")
-	change := func(v verb, run func(context.Context, roleOptions, where) error) *cli.Command {
-		space := strings.Contains(v.args, "SPACE")
-		v.category, v.flags = "Users", []cli.Flag{clientFlag}
-		v.about = rolesHelp(space) + "\n" + v.about
-		return g.commandAt(v, func(c *cli.Context, w where) error {
+func roleCommands(g *command.Set) []*cli.Command {
+	clientFlag := command.BoolFlag("client", "USER is the id of a client")
+	change := func(v command.Verb, run func(context.Context, roleOptions, command.Env) error) *cli.Command {
+		space := strings.Contains(v.Args, "SPACE")
+		v.Category, v.Flags = "Users", []cli.Flag{clientFlag}
+		v.About = rolesHelp(space) + "\n" + v.About
+		return g.CommandWithEnv(v, func(c *cli.Context, w command.Env) error {
 			o := roleOptions{User: c.Args().Get(0), Org: c.Args().Get(1), Role: c.Args().Get(2), Client: c.Bool("client")}
 			if space {
 				o.Space, o.Role = c.Args().Get(2), c.Args().Get(3)
@@ -111,18 +112,18 @@ func roleCommands(g *global) []*cli.Command {
 		})
 	}
 	return []*cli.Command{
-		change(verb{name: "set-org-role", args: "USER ORG ROLE", usage: "give a user a role in an org", about: "Example:\n   dew set-org-role ada shop OrgManager"}, runSetRole),
-		change(verb{name: "unset-org-role", args: "USER ORG ROLE", usage: "take a role in an org away from a user", about: "Example:\n   dew unset-org-role ada shop OrgManager"}, runUnsetRole),
-		change(verb{name: "set-space-role", args: "USER ORG SPACE ROLE", usage: "give a user a role in a space", about: "Example:\n   dew set-space-role ada shop dev SpaceDeveloper"}, runSetRole),
-		change(verb{name: "unset-space-role", args: "USER ORG SPACE ROLE", usage: "take a role in a space away from a user", about: "Example:\n   dew unset-space-role ada shop dev SpaceDeveloper"}, runUnsetRole),
-		g.commandAt(verb{name: "org-users", args: "ORG", category: "Users", usage: "list who has which role in an org", flags: []cli.Flag{
-			&cli.BoolFlag{Name: "all-users", Aliases: []string{"a"}, Usage: "those with roles in its spaces, too", DisableDefaultText: true}, jsonFlag(),
+		change(command.Verb{Name: "set-org-role", Args: "USER ORG ROLE", Usage: "give a user a role in an org", About: "Example:\n   dew set-org-role ada shop OrgManager"}, runSetRole),
+		change(command.Verb{Name: "unset-org-role", Args: "USER ORG ROLE", Usage: "take a role in an org away from a user", About: "Example:\n   dew unset-org-role ada shop OrgManager"}, runUnsetRole),
+		change(command.Verb{Name: "set-space-role", Args: "USER ORG SPACE ROLE", Usage: "give a user a role in a space", About: "Example:\n   dew set-space-role ada shop dev SpaceDeveloper"}, runSetRole),
+		change(command.Verb{Name: "unset-space-role", Args: "USER ORG SPACE ROLE", Usage: "take a role in a space away from a user", About: "Example:\n   dew unset-space-role ada shop dev SpaceDeveloper"}, runUnsetRole),
+		g.CommandWithEnv(command.Verb{Name: "org-users", Args: "ORG", Category: "Users", Usage: "list who has which role in an org", Flags: []cli.Flag{
+			&cli.BoolFlag{Name: "all-users", Aliases: []string{"a"}, Usage: "those with roles in its spaces, too", DisableDefaultText: true}, command.JSONFlag(),
 		}},
-			func(c *cli.Context, w where) error {
+			func(c *cli.Context, w command.Env) error {
 				return runMembers(c.Context, roleOptions{Org: c.Args().First(), All: c.Bool("all-users")}, w)
 			}),
-		g.commandAt(verb{name: "space-users", args: "ORG SPACE", category: "Users", usage: "list who has which role in a space", flags: []cli.Flag{jsonFlag()}},
-			func(c *cli.Context, w where) error {
+		g.CommandWithEnv(command.Verb{Name: "space-users", Args: "ORG SPACE", Category: "Users", Usage: "list who has which role in a space", Flags: []cli.Flag{command.JSONFlag()}},
+			func(c *cli.Context, w command.Env) error {
 				return runMembers(c.Context, roleOptions{Org: c.Args().First(), Space: c.Args().Get(1)}, w)
 			}),
 	}
@@ -135,23 +136,16 @@ type roleOptions struct {
 }
 
 // where finds the org, and the space if one is named.
-func (o roleOptions) place(ctx context.Context, w where) (place, error) {
-	org, err := findOrg(ctx, w, o.Org)
+func (o roleOptions) place(ctx context.Context, w command.Env) (command.Target, error) {
+	org, err := command.FindOrg(ctx, w, o.Org)
 	if err != nil || o.Space == "" {
-		return place{OrgGUID: org.GUID, Org: org.Name}, err
+		return command.Target{OrgGUID: org.GUID, Org: org.Name}, err
 	}
-	s, err := findSpace(ctx, w, org, o.Space)
-	return placeOf(org, s), err
+	s, err := command.FindSpace(ctx, w, org, o.Space)
+	return command.TargetOf(org, s), err
 }
 
-func (p place) String() string {
-	if p.Space == "" {
-		return "org " + p.Org
-	}
-	return "space " + p.Space + " of org " + p.Org
-}
-
-func runSetRole(ctx context.Context, o roleOptions, w where) error {
+func runSetRole(ctx context.Context, o roleOptions, w command.Env) error {
 	kind, err := parseRole(o.Role, o.Space != "")
 	if err != nil {
 		return err
@@ -172,33 +166,33 @@ func runSetRole(ctx context.Context, o roleOptions, w where) error {
 	}
 	err = give(ctx, w, kind, who, p)
 	if hasAlready(err) {
-		w.out.Say("%s is %s in %s already", o.User, roleName(kind), p)
+		w.Out.Say("%s is %s in %s already", o.User, roleName(kind), p)
 		return nil
 	}
 	if err != nil {
 		return fmt.Errorf("cannot make %s %s in %s: %w", o.User, roleName(kind), p, err)
 	}
-	w.out.Say("%s is %s in %s now", o.User, roleName(kind), p)
+	w.Out.Say("%s is %s in %s now", o.User, roleName(kind), p)
 	return nil
 }
 
 // giveOrgRole gives a role in an org.
-func giveOrgRole(ctx context.Context, w where, kind string, who v3.UserName, p place) error {
-	_, err := w.ask.Users().CreateRole(ctx, v3.CreateRole{
+func giveOrgRole(ctx context.Context, w command.Env, kind string, who v3.UserName, p command.Target) error {
+	_, err := w.Client.Users().CreateRole(ctx, v3.CreateRole{
 		Type: kind, Relationships: v3.CreateRoleRelationships{User: v3.ToUser{Data: &who}, Organization: v3.To(p.OrgGUID)},
 	})
 	return err
 }
 
 // giveSpaceRole gives a role in a space, which only a member of its org can have.
-func giveSpaceRole(ctx context.Context, w where, kind string, who v3.UserName, p place) error {
+func giveSpaceRole(ctx context.Context, w command.Env, kind string, who v3.UserName, p command.Target) error {
 	err := giveOrgRole(ctx, w, memberKind, who, p)
 	// A manager of the space only may not make members, and need not: the answer to
 	// the next request tells.
 	if err != nil && !hasAlready(err) && !forbidden(err) {
 		return err
 	}
-	_, err = w.ask.Users().CreateRole(ctx, v3.CreateRole{
+	_, err = w.Client.Users().CreateRole(ctx, v3.CreateRole{
 		Type: kind, Relationships: v3.CreateRoleRelationships{User: v3.ToUser{Data: &who}, Space: v3.To(p.SpaceGUID)},
 	})
 	return err
@@ -215,7 +209,7 @@ func forbidden(err error) bool {
 	return errors.As(err, &e) && e.Status == http.StatusForbidden
 }
 
-func runUnsetRole(ctx context.Context, o roleOptions, w where) error {
+func runUnsetRole(ctx context.Context, o roleOptions, w command.Env) error {
 	kind, err := parseRole(o.Role, o.Space != "")
 	if err != nil {
 		return err
@@ -236,20 +230,20 @@ func runUnsetRole(ctx context.Context, o roleOptions, w where) error {
 	if p.SpaceGUID == "" {
 		q.Org = p.OrgGUID
 	}
-	held, err := w.ask.Users().Roles(ctx, q)
+	held, err := w.Client.Users().Roles(ctx, q)
 	if err != nil {
 		return err
 	}
 	if len(held) == 0 {
-		w.out.Say("%s is not %s in %s", o.User, roleName(kind), p)
+		w.Out.Say("%s is not %s in %s", o.User, roleName(kind), p)
 		return nil
 	}
 	for _, r := range held {
-		if err := w.ask.Users().DeleteRole(ctx, r.GUID); err != nil && !client.NotFound(err) {
+		if err := w.Client.Users().DeleteRole(ctx, r.GUID); err != nil && !client.NotFound(err) {
 			return fmt.Errorf("cannot take %s in %s from %s: %w", roleName(kind), p, o.User, err)
 		}
 	}
-	w.out.Say("%s is no %s in %s any more", o.User, roleName(kind), p)
+	w.Out.Say("%s is no %s in %s any more", o.User, roleName(kind), p)
 	return nil
 }
 
@@ -260,7 +254,7 @@ type memberRow struct {
 	Roles []string `json:"roles"`
 }
 
-func runMembers(ctx context.Context, o roleOptions, w where) error {
+func runMembers(ctx context.Context, o roleOptions, w command.Env) error {
 	p, err := o.place(ctx, w)
 	if err != nil {
 		return err
@@ -270,7 +264,7 @@ func runMembers(ctx context.Context, o roleOptions, w where) error {
 		q[0].Org = p.OrgGUID
 	}
 	if o.All {
-		spaces, err := w.ask.Orgs().SpacesOf(ctx, p.OrgGUID)
+		spaces, err := w.Client.Orgs().SpacesOf(ctx, p.OrgGUID)
 		if err != nil {
 			return err
 		}
@@ -278,22 +272,22 @@ func runMembers(ctx context.Context, o roleOptions, w where) error {
 			q = append(q, client.RoleQuery{Space: s.GUID})
 		}
 	}
-	rows, err := readMembers(ctx, q, w.ask)
+	rows, err := readMembers(ctx, q, w.Client)
 	if err != nil {
 		return err
 	}
-	if w.out.JSON {
-		return w.out.Encode(rows)
+	if w.Out.JSON {
+		return w.Out.Encode(rows)
 	}
 	if len(rows) == 0 {
-		w.out.Say("Nobody has a role in %s", p)
+		w.Out.Say("Nobody has a role in %s", p)
 		return nil
 	}
 	table := [][]string{{"user", "roles"}}
 	for _, r := range rows {
 		table = append(table, []string{r.Name, strings.Join(r.Roles, ", ")})
 	}
-	return w.out.Table(table)
+	return w.Out.Table(table)
 }
 
 func readMembers(ctx context.Context, queries []client.RoleQuery, ask *client.Client) ([]memberRow, error) {

@@ -12,6 +12,7 @@ import (
 
 	"github.com/dewrun/dew/api/client"
 	"github.com/dewrun/dew/api/v3"
+	"github.com/dewrun/dew/cli/command"
 	"github.com/dewrun/dew/cli/console"
 )
 
@@ -27,11 +28,11 @@ func optionFlag() cli.Flag {
 }
 
 // singleRouteCommands are those about one route.
-func singleRouteCommands(g *global) []*cli.Command {
-	run := func(v verb, fn func(context.Context, wayOptions, where) error) *cli.Command {
-		v.category = routesCategory
-		return g.commandAt(v, func(c *cli.Context, w where) error {
-			rt, err := readRoute(c, strings.HasPrefix(v.args, "APP"))
+func singleRouteCommands(g *command.Set) []*cli.Command {
+	run := func(v command.Verb, fn func(context.Context, wayOptions, command.Env) error) *cli.Command {
+		v.Category = routesCategory
+		return g.CommandWithEnv(v, func(c *cli.Context, w command.Env) error {
+			rt, err := readRoute(c, strings.HasPrefix(v.Args, "APP"))
 			if err != nil {
 				return err
 			}
@@ -40,24 +41,24 @@ func singleRouteCommands(g *global) []*cli.Command {
 	}
 	names := hostFlags()[:2] // of routes that have no port
 	elsewhere := func(usage string) []cli.Flag {
-		return append(slices.Clone(names), &cli.StringFlag{Name: "s", Usage: usage + " (default: the targeted one)"}, orgFlag())
+		return append(slices.Clone(names), &cli.StringFlag{Name: "s", Usage: usage + " (default: the targeted one)"}, command.OrgFlag())
 	}
 	return []*cli.Command{
-		run(verb{name: "route", alias: "ro", args: "DOMAIN", usage: "show a route: where it leads, who has it, its options", about: "Examples:\n   dew route dew.localhost --hostname shop --path /api\n   dew route tcp.dew.localhost --port 20000", flags: append(hostFlags(), jsonFlag())}, runRoute),
-		run(verb{name: "check-route", args: "DOMAIN", usage: "tell whether somebody has a route, also where you do not see it", flags: append(hostFlags(), jsonFlag())}, runCheckRoute),
-		run(verb{
-			name: "update-route", args: "DOMAIN", usage: "change the options of a route", about: "Examples:\n   dew update-route dew.localhost -n shop -o loadbalancing=least-connection\n   dew update-route dew.localhost -n shop -r loadbalancing",
-			flags: append(slices.Clone(names),
+		run(command.Verb{Name: "route", Alias: "ro", Args: "DOMAIN", Usage: "show a route: where it leads, who has it, its options", About: "Examples:\n   dew route dew.localhost --hostname shop --path /api\n   dew route tcp.dew.localhost --port 20000", Flags: append(hostFlags(), command.JSONFlag())}, runRoute),
+		run(command.Verb{Name: "check-route", Args: "DOMAIN", Usage: "tell whether somebody has a route, also where you do not see it", Flags: append(hostFlags(), command.JSONFlag())}, runCheckRoute),
+		run(command.Verb{
+			Name: "update-route", Args: "DOMAIN", Usage: "change the options of a route", About: "Examples:\n   dew update-route dew.localhost -n shop -o loadbalancing=least-connection\n   dew update-route dew.localhost -n shop -r loadbalancing",
+			Flags: append(slices.Clone(names),
 				optionFlag(),
 				&cli.StringSliceFlag{Name: "remove-option", Aliases: []string{"r"}, Usage: "remove an `option`; may be repeated"}),
 		}, runUpdateRoute),
-		run(verb{
-			name: "update-destination", args: "APP DOMAIN", usage: "say what is spoken with an app that a route leads to", about: "Example:\n   dew update-destination shop dew.localhost -n shop --app-protocol http2",
-			flags: append(slices.Clone(names), &cli.StringFlag{Name: "app-protocol", Usage: "`http1|http2`"}),
+		run(command.Verb{
+			Name: "update-destination", Args: "APP DOMAIN", Usage: "say what is spoken with an app that a route leads to", About: "Example:\n   dew update-destination shop dew.localhost -n shop --app-protocol http2",
+			Flags: append(slices.Clone(names), &cli.StringFlag{Name: "app-protocol", Usage: "`http1|http2`"}),
 		}, runUpdateDestination),
-		run(verb{name: "move-route", args: "DOMAIN", usage: "make a route another space's", about: "Example:\n   dew move-route dew.localhost -n shop -s test", flags: elsewhere("`space` that has it from now on")}, runMoveRoute),
-		run(verb{name: "share-route", args: "DOMAIN", usage: "let apps of another space have a route, too", about: "Example:\n   dew share-route dew.localhost -n shop -s test", flags: elsewhere("the other `space`")}, runShareRoute),
-		run(verb{name: "unshare-route", args: "DOMAIN", usage: "take that back", flags: elsewhere("the other `space`")}, runUnshareRoute),
+		run(command.Verb{Name: "move-route", Args: "DOMAIN", Usage: "make a route another space's", About: "Example:\n   dew move-route dew.localhost -n shop -s test", Flags: elsewhere("`space` that has it from now on")}, runMoveRoute),
+		run(command.Verb{Name: "share-route", Args: "DOMAIN", Usage: "let apps of another space have a route, too", About: "Example:\n   dew share-route dew.localhost -n shop -s test", Flags: elsewhere("the other `space`")}, runShareRoute),
+		run(command.Verb{Name: "unshare-route", Args: "DOMAIN", Usage: "take that back", Flags: elsewhere("the other `space`")}, runUnshareRoute),
 	}
 }
 
@@ -74,39 +75,39 @@ type wayView struct {
 	Options    map[string]string `json:"options"`
 }
 
-func runRoute(ctx context.Context, o wayOptions, w where) error {
-	d, rt, err := o.find(ctx, w.ask)
+func runRoute(ctx context.Context, o wayOptions, w command.Env) error {
+	d, rt, err := o.find(ctx, w.Client)
 	if err != nil {
 		return err
 	}
-	all, err := readPlaces(ctx, w.ask)
+	all, err := command.ReadPlaces(ctx, w.Client)
 	if err != nil {
 		return err
 	}
-	spaces, err := w.ask.Routes().Shares(ctx, rt.GUID)
+	spaces, err := w.Client.Routes().Shares(ctx, rt.GUID)
 	if err != nil {
 		return err
 	}
 	v := wayView{
 		routeRow: routeRow{GUID: rt.GUID, URL: rt.URL, Problem: rt.Problem, Destinations: []destinationRow{}},
 		Domain:   d.Name, Host: rt.Host, Path: rt.Path, Port: rt.Port, Protocol: rt.Protocol,
-		Space: all.space(rt.Relationships.Space.ID()), SharedWith: []string{}, Options: map[string]string{},
+		Space: all.SpaceName(rt.Relationships.Space.ID()), SharedWith: []string{}, Options: map[string]string{},
 	}
 	maps.Copy(v.Options, rt.Options)
 	for _, guid := range spaces {
-		v.SharedWith = append(v.SharedWith, all.space(guid))
+		v.SharedWith = append(v.SharedWith, all.SpaceName(guid))
 	}
-	apps, err := appNames(ctx, w.ask, rt)
+	apps, err := appNames(ctx, w.Client, rt)
 	if err != nil {
 		return err
 	}
 	for _, to := range rt.Destinations {
 		v.Destinations = append(v.Destinations, destinationOf(to, apps))
 	}
-	if w.out.JSON {
-		return w.out.Encode(v)
+	if w.Out.JSON {
+		return w.Out.Encode(v)
 	}
-	return v.print(w.out)
+	return v.print(w.Out)
 }
 
 func (v wayView) print(out *console.Console) error {
@@ -143,27 +144,27 @@ func (v wayView) print(out *console.Console) error {
 	return out.Table(to)
 }
 
-func runCheckRoute(ctx context.Context, o wayOptions, w where) error {
-	d, err := findDomain(ctx, w.ask, o.Domain)
+func runCheckRoute(ctx context.Context, o wayOptions, w command.Env) error {
+	d, err := command.FindDomain(ctx, w.Client, o.Domain)
 	if err != nil {
 		return err
 	}
-	taken, err := w.ask.Routes().Taken(ctx, d.GUID, client.RouteName{Host: o.Host, Path: o.Path, Port: o.Way})
+	taken, err := w.Client.Routes().Taken(ctx, d.GUID, client.RouteName{Host: o.Host, Path: o.Path, Port: o.Way})
 	if err != nil {
 		return fmt.Errorf("cannot check route %s: %w", o.url(), err)
 	}
-	if w.out.JSON {
-		return w.out.Encode(map[string]bool{"exists": taken})
+	if w.Out.JSON {
+		return w.Out.Encode(map[string]bool{"exists": taken})
 	}
 	state := "does not exist"
 	if taken {
 		state = "exists"
 	}
-	fmt.Fprintf(w.out.Out, "Route %s %s\n", o.url(), state)
+	fmt.Fprintf(w.Out.Out, "Route %s %s\n", o.url(), state)
 	return nil
 }
 
-func runUpdateRoute(ctx context.Context, o wayOptions, w where) error {
+func runUpdateRoute(ctx context.Context, o wayOptions, w command.Env) error {
 	for _, name := range o.Remove {
 		if _, twice := o.Options[name]; twice {
 			return console.UsageError("option %s is to be set and to be removed", name)
@@ -173,14 +174,14 @@ func runUpdateRoute(ctx context.Context, o wayOptions, w where) error {
 	if len(o.Options) == 0 {
 		return console.UsageError("update-route needs --option or --remove-option")
 	}
-	_, rt, err := o.find(ctx, w.ask)
+	_, rt, err := o.find(ctx, w.Client)
 	if err != nil {
 		return err
 	}
-	if _, err := w.ask.Routes().Update(ctx, rt.GUID, v3.UpdateRoute{Options: o.Options}); err != nil {
+	if _, err := w.Client.Routes().Update(ctx, rt.GUID, v3.UpdateRoute{Options: o.Options}); err != nil {
 		return fmt.Errorf("cannot change route %s: %w", rt.URL, err)
 	}
-	w.out.Say("Changed route %s", rt.URL)
+	w.Out.Say("Changed route %s", rt.URL)
 	return nil
 }
 
@@ -197,15 +198,15 @@ func readRouteOptions(texts []string) (map[string]*string, error) {
 	return out, nil
 }
 
-func runUpdateDestination(ctx context.Context, o wayOptions, w where) error {
+func runUpdateDestination(ctx context.Context, o wayOptions, w command.Env) error {
 	if o.Protocol == "" {
 		return console.UsageError("update-destination needs --app-protocol, http1 or http2")
 	}
-	a, err := findApp(ctx, w.ask, o.App)
+	a, err := command.FindApp(ctx, w.Client, o.App)
 	if err != nil {
 		return err
 	}
-	_, rt, err := o.find(ctx, w.ask)
+	_, rt, err := o.find(ctx, w.Client)
 	if err != nil {
 		return err
 	}
@@ -214,7 +215,7 @@ func runUpdateDestination(ctx context.Context, o wayOptions, w where) error {
 		if to.App.GUID != a.GUID {
 			continue
 		}
-		if err := w.ask.Routes().UpdateDestination(ctx, rt.GUID, to.GUID, o.Protocol); err != nil {
+		if err := w.Client.Routes().UpdateDestination(ctx, rt.GUID, to.GUID, o.Protocol); err != nil {
 			return fmt.Errorf("cannot change where route %s leads: %w", rt.URL, err)
 		}
 		changed++
@@ -222,67 +223,67 @@ func runUpdateDestination(ctx context.Context, o wayOptions, w where) error {
 	if changed == 0 {
 		return &console.Failure{Status: console.StatusFailed, Err: fmt.Errorf("route %s does not lead to app %s", rt.URL, a.Name), Todo: "dew map-route leads it there"}
 	}
-	w.out.Say("Route %s speaks %s with app %s", rt.URL, o.Protocol, a.Name)
+	w.Out.Say("Route %s speaks %s with app %s", rt.URL, o.Protocol, a.Name)
 	return nil
 }
 
 // other finds the route, and the other space that the options name.
-func (o wayOptions) other(ctx context.Context, w where) (v3.Route, place, error) {
-	_, rt, err := o.find(ctx, w.ask)
+func (o wayOptions) other(ctx context.Context, w command.Env) (v3.Route, command.Target, error) {
+	_, rt, err := o.find(ctx, w.Client)
 	if err != nil {
-		return rt, place{}, err
+		return rt, command.Target{}, err
 	}
 	if o.Space == "" {
-		p, err := resolve(ctx, w.ask, w.target)
+		p, err := command.ResolveTarget(ctx, w.Client, w.Target)
 		if err == nil && (o.Org != "" || p.SpaceGUID == "") {
 			err = console.UsageError("the other space is not named: give -s SPACE")
 		}
 		return rt, p, err
 	}
-	org, s, err := spaceOptions{Name: o.Space, Org: o.Org}.find(ctx, w)
-	return rt, placeOf(org, s), err
+	org, s, err := command.SpaceOptions{Name: o.Space, Org: o.Org}.Find(ctx, w)
+	return rt, command.TargetOf(org, s), err
 }
 
-func runMoveRoute(ctx context.Context, o wayOptions, w where) error {
+func runMoveRoute(ctx context.Context, o wayOptions, w command.Env) error {
 	rt, to, err := o.other(ctx, w)
 	if err != nil {
 		return err
 	}
-	if err := w.ask.Routes().Move(ctx, rt.GUID, to.SpaceGUID); err != nil {
+	if err := w.Client.Routes().Move(ctx, rt.GUID, to.SpaceGUID); err != nil {
 		return fmt.Errorf("cannot move route %s: %w", rt.URL, err)
 	}
-	w.out.Say("Route %s belongs to %s now", rt.URL, to)
+	w.Out.Say("Route %s belongs to %s now", rt.URL, to)
 	return nil
 }
 
-func runShareRoute(ctx context.Context, o wayOptions, w where) error {
+func runShareRoute(ctx context.Context, o wayOptions, w command.Env) error {
 	rt, to, err := o.other(ctx, w)
 	if err != nil {
 		return err
 	}
-	if err := w.ask.Routes().Share(ctx, rt.GUID, to.SpaceGUID); err != nil {
+	if err := w.Client.Routes().Share(ctx, rt.GUID, to.SpaceGUID); err != nil {
 		return fmt.Errorf("cannot share route %s: %w", rt.URL, err)
 	}
-	w.out.Say("Apps of %s may have route %s", to, rt.URL)
+	w.Out.Say("Apps of %s may have route %s", to, rt.URL)
 	return nil
 }
 
-func runUnshareRoute(ctx context.Context, o wayOptions, w where) error {
+func runUnshareRoute(ctx context.Context, o wayOptions, w command.Env) error {
 	rt, to, err := o.other(ctx, w)
 	if err != nil {
 		return err
 	}
-	spaces, err := w.ask.Routes().Shares(ctx, rt.GUID)
+	spaces, err := w.Client.Routes().Shares(ctx, rt.GUID)
 	if err != nil {
 		return err
 	}
 	if !slices.Contains(spaces, to.SpaceGUID) {
-		w.out.Say("Route %s is not shared with %s", rt.URL, to)
+		w.Out.Say("Route %s is not shared with %s", rt.URL, to)
 		return nil
 	}
-	if err := w.ask.Routes().Unshare(ctx, rt.GUID, to.SpaceGUID); err != nil {
+	if err := w.Client.Routes().Unshare(ctx, rt.GUID, to.SpaceGUID); err != nil {
 		return fmt.Errorf("cannot unshare route %s: %w", rt.URL, err)
 	}
-	w.out.Say("Apps of %s may not have route %s any more", to, rt.URL)
+	w.Out.Say("Apps of %s may not have route %s any more", to, rt.URL)
 	return nil
 }

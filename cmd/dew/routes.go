@@ -13,6 +13,7 @@ import (
 
 	"github.com/dewrun/dew/api/client"
 	"github.com/dewrun/dew/api/v3"
+	"github.com/dewrun/dew/cli/command"
 	"github.com/dewrun/dew/cli/console"
 )
 
@@ -40,12 +41,12 @@ type routeOptions struct {
 	Options  map[string]*string // of a route that is made
 }
 
-func routeCommands(g *global) []*cli.Command {
+func routeCommands(g *command.Set) []*cli.Command {
 	type action func(context.Context, routeOptions, *client.Client, *console.Console) error
-	about := func(v verb, fn action) *cli.Command {
-		v.category = routesCategory
-		return g.command(v, func(c *cli.Context, ask *client.Client, out *console.Console) error {
-			o, err := readRoute(c, strings.HasPrefix(v.args, "APP"))
+	about := func(v command.Verb, fn action) *cli.Command {
+		v.Category = routesCategory
+		return g.Command(v, func(c *cli.Context, ask *client.Client, out *console.Console) error {
+			o, err := readRoute(c, strings.HasPrefix(v.Args, "APP"))
 			if err != nil {
 				return err
 			}
@@ -54,49 +55,49 @@ func routeCommands(g *global) []*cli.Command {
 	}
 	port := &cli.IntFlag{Name: "app-port", Usage: "`port` on which the app, or a sidecar of it, listens"}
 	protocol := &cli.StringFlag{Name: "app-protocol", Usage: "`http1|http2`: what the app speaks there"}
-	force := boolFlag("f", "do not ask")
+	force := command.BoolFlag("f", "do not ask")
 	return []*cli.Command{
-		g.commandAt(verb{
-			name: "routes", alias: "r", labels: "/v3/routes", category: routesCategory, usage: "list the routes of the space, and where they lead",
-			about: "A destination is pending while an instance runs that was started without its port: it is reached as before until dew restart.",
-			flags: []cli.Flag{boolFlag("org-level", "of all spaces of the org"), jsonFlag()},
-		}, func(c *cli.Context, w where) error { return runRoutes(c.Context, c.Bool("org-level"), w) }),
-		about(verb{
-			name: "create-route", args: "DOMAIN", usage: "reserve a route that leads nowhere yet",
-			about: "One that is there already is fine. In a domain of TCP routes a route without --port gets any that is free.\n\n" +
-				"Examples:\n   dew create-route dew.localhost --hostname shop --path /api\n   dew create-route tcp.dew.localhost --port 20000", flags: append(hostFlags(), optionFlag()),
+		g.CommandWithEnv(command.Verb{
+			Name: "routes", Alias: "r", Labels: "/v3/routes", Category: routesCategory, Usage: "list the routes of the space, and where they lead",
+			About: "A destination is pending while an instance runs that was started without its port: it is reached as before until dew restart.",
+			Flags: []cli.Flag{command.BoolFlag("org-level", "of all spaces of the org"), command.JSONFlag()},
+		}, func(c *cli.Context, w command.Env) error { return runRoutes(c.Context, c.Bool("org-level"), w) }),
+		about(command.Verb{
+			Name: "create-route", Args: "DOMAIN", Usage: "reserve a route that leads nowhere yet",
+			About: "One that is there already is fine. In a domain of TCP routes a route without --port gets any that is free.\n\n" +
+				"Examples:\n   dew create-route dew.localhost --hostname shop --path /api\n   dew create-route tcp.dew.localhost --port 20000", Flags: append(hostFlags(), optionFlag()),
 		}, runCreateRoute),
-		about(verb{
-			name: "map-route", args: "APP DOMAIN", usage: "lead a route to an app",
-			about: "The route is made if it is not there. A port of its own is open after the next dew restart of the app; until then the destination is pending.\n\n" +
+		about(command.Verb{
+			Name: "map-route", Args: "APP DOMAIN", Usage: "lead a route to an app",
+			About: "The route is made if it is not there. A port of its own is open after the next dew restart of the app; until then the destination is pending.\n\n" +
 				"Examples:\n   dew map-route shop dew.localhost --hostname buy\n   dew map-route shop dew.localhost --hostname shop-debug --app-port 9090\n   dew map-route shop tcp.dew.localhost --port 20000",
-			flags: append(hostFlags(), port, protocol, optionFlag()),
+			Flags: append(hostFlags(), port, protocol, optionFlag()),
 		}, runMapRoute),
-		about(verb{
-			name: "unmap-route", args: "APP DOMAIN", usage: "no longer lead a route to an app",
-			about: "The route stays. With --app-port only that destination goes.", flags: append(hostFlags(), port),
+		about(command.Verb{
+			Name: "unmap-route", Args: "APP DOMAIN", Usage: "no longer lead a route to an app",
+			About: "The route stays. With --app-port only that destination goes.", Flags: append(hostFlags(), port),
 		}, runUnmapRoute),
-		about(verb{
-			name: "delete-route", args: "DOMAIN", usage: "delete a route", about: "One that is not there is fine.", flags: append(hostFlags(), force),
+		about(command.Verb{
+			Name: "delete-route", Args: "DOMAIN", Usage: "delete a route", About: "One that is not there is fine.", Flags: append(hostFlags(), force),
 		}, runDeleteRoute),
-		about(verb{name: "delete-orphaned-routes", usage: "delete the routes of the space that lead nowhere", flags: []cli.Flag{force}}, runDeleteOrphaned),
-		g.command(verb{
-			name: "create-shared-domain", args: "NAME", category: routesCategory, usage: "make a domain that all orgs may have routes in",
-			about: "Example:\n   dew create-shared-domain tcp.dew.localhost --router-group default-tcp",
-			flags: []cli.Flag{
-				boolFlag("internal", "its routes are for other apps alone"),
+		about(command.Verb{Name: "delete-orphaned-routes", Usage: "delete the routes of the space that lead nowhere", Flags: []cli.Flag{force}}, runDeleteOrphaned),
+		g.Command(command.Verb{
+			Name: "create-shared-domain", Args: "NAME", Category: routesCategory, Usage: "make a domain that all orgs may have routes in",
+			About: "Example:\n   dew create-shared-domain tcp.dew.localhost --router-group default-tcp",
+			Flags: []cli.Flag{
+				command.BoolFlag("internal", "its routes are for other apps alone"),
 				&cli.StringFlag{Name: "router-group", Usage: "`name` of the group that gives its routes ports: they are TCP routes"},
 			},
 		}, func(c *cli.Context, ask *client.Client, out *console.Console) error {
 			return runCreateDomain(c.Context, domainOptions{c.Args().First(), c.Bool("internal"), c.String("router-group")}, ask, out)
 		}),
-		g.command(verb{
-			name: "router-groups", category: routesCategory, usage: "list what gives TCP routes their ports", flags: []cli.Flag{jsonFlag()},
+		g.Command(command.Verb{
+			Name: "router-groups", Category: routesCategory, Usage: "list what gives TCP routes their ports", Flags: []cli.Flag{command.JSONFlag()},
 		}, func(c *cli.Context, ask *client.Client, out *console.Console) error {
 			return runRouterGroups(c.Context, ask, out)
 		}),
-		about(verb{
-			name: "delete-shared-domain", args: "DOMAIN", usage: "delete a domain with all its routes", about: "One that is not there is fine.", flags: []cli.Flag{force},
+		about(command.Verb{
+			Name: "delete-shared-domain", Args: "DOMAIN", Usage: "delete a domain with all its routes", About: "One that is not there is fine.", Flags: []cli.Flag{force},
 		}, runDeleteDomain),
 	}
 }
@@ -196,23 +197,23 @@ func appNames(ctx context.Context, ask *client.Client, routes ...v3.Route) (map[
 }
 
 // routesOf are the routes of the space, or of all spaces of the org.
-func routesOf(ctx context.Context, whole bool, w where) ([]v3.Route, error) {
+func routesOf(ctx context.Context, whole bool, w command.Env) ([]v3.Route, error) {
 	if !whole {
-		return w.ask.Routes().List(ctx)
+		return w.Client.Routes().List(ctx)
 	}
-	org, err := findOrg(ctx, w, "")
+	org, err := command.FindOrg(ctx, w, "")
 	if err != nil {
 		return nil, err
 	}
-	return w.ask.Routes().InOrg(ctx, org.GUID)
+	return w.Client.Routes().InOrg(ctx, org.GUID)
 }
 
-func runRoutes(ctx context.Context, whole bool, w where) error {
+func runRoutes(ctx context.Context, whole bool, w command.Env) error {
 	routes, err := routesOf(ctx, whole, w)
 	if err != nil {
 		return err
 	}
-	names, err := appNames(ctx, w.ask, routes...)
+	names, err := appNames(ctx, w.Client, routes...)
 	if err != nil {
 		return err
 	}
@@ -233,25 +234,12 @@ func runRoutes(ctx context.Context, whole bool, w where) error {
 		}
 		rows = append(rows, row)
 	}
-	return console.List{Rows: rows, Table: table, Empty: "There are no routes; dew map-route makes one"}.Show(w.out)
-}
-
-// findDomain finds a domain by name; the error offers a name that is near.
-func findDomain(ctx context.Context, ask *client.Client, name string) (v3.Domain, error) {
-	d, err := ask.Routes().DomainByName(ctx, name)
-	if !isMissing(err) {
-		return d, err
-	}
-	all, lerr := ask.Routes().Domains(ctx)
-	if lerr != nil {
-		return d, lerr
-	}
-	return d, hint(err, name, all, func(d v3.Domain) string { return d.Name })
+	return console.List{Rows: rows, Table: table, Empty: "There are no routes; dew map-route makes one"}.Show(w.Out)
 }
 
 // find finds the domain and the route that the options name.
 func (o routeOptions) find(ctx context.Context, ask *client.Client) (v3.Domain, v3.Route, error) {
-	d, err := findDomain(ctx, ask, o.Domain)
+	d, err := command.FindDomain(ctx, ask, o.Domain)
 	if err != nil {
 		return d, v3.Route{}, err
 	}
@@ -289,7 +277,7 @@ func runCreateRoute(ctx context.Context, o routeOptions, ask *client.Client, out
 		out.Say("Route %s exists already", rt.URL)
 		return nil
 	}
-	if !isMissing(err) || d.GUID == "" {
+	if !command.IsMissing(err) || d.GUID == "" {
 		return err
 	}
 	if rt, err = o.create(ctx, ask, d); err != nil {
@@ -300,13 +288,13 @@ func runCreateRoute(ctx context.Context, o routeOptions, ask *client.Client, out
 }
 
 func runMapRoute(ctx context.Context, o routeOptions, ask *client.Client, out *console.Console) error {
-	a, err := findApp(ctx, ask, o.App)
+	a, err := command.FindApp(ctx, ask, o.App)
 	if err != nil {
 		return err
 	}
 	d, rt, err := o.find(ctx, ask)
 	switch {
-	case isMissing(err) && d.GUID != "":
+	case command.IsMissing(err) && d.GUID != "":
 		rt, err = o.create(ctx, ask, d)
 	case err == nil && len(o.Options) > 0:
 		_, err = ask.Routes().Update(ctx, rt.GUID, v3.UpdateRoute{Options: o.Options})
@@ -324,10 +312,10 @@ func runMapRoute(ctx context.Context, o routeOptions, ask *client.Client, out *c
 		return fmt.Errorf("cannot map route %s: %w", o.url(), err)
 	}
 	status, err := ask.Daemon().Status(ctx)
-	if err != nil && !untold(err) {
+	if err != nil && !command.HiddenFromCaller(err) {
 		return err
 	}
-	out.Say("Route %s leads to app %s: %s", rt.URL, a.Name, routeURL(rt.URL, status.Router))
+	out.Say("Route %s leads to app %s: %s", rt.URL, a.Name, command.RouteURL(rt.URL, status.Router))
 	for _, d := range ds.Destinations {
 		if d.App.GUID == a.GUID && d.Pending {
 			out.Say("Port %d is pending: dew restart %s opens it", d.Port, a.Name)
@@ -337,7 +325,7 @@ func runMapRoute(ctx context.Context, o routeOptions, ask *client.Client, out *c
 }
 
 func runUnmapRoute(ctx context.Context, o routeOptions, ask *client.Client, out *console.Console) error {
-	a, err := findApp(ctx, ask, o.App)
+	a, err := command.FindApp(ctx, ask, o.App)
 	if err != nil {
 		return err
 	}
@@ -371,7 +359,7 @@ func runDeleteRoute(ctx context.Context, o routeOptions, ask *client.Client, out
 		}
 	}
 	d, rt, err := o.find(ctx, ask)
-	if isMissing(err) && d.GUID != "" {
+	if command.IsMissing(err) && d.GUID != "" {
 		out.Say("There is no route %s", o.url())
 		return nil
 	}
@@ -437,7 +425,7 @@ func findRouterGroup(ctx context.Context, ask *client.Client, name string) (v3.R
 			return g, nil
 		}
 	}
-	return v3.RouterGroup{}, hint(&client.Missing{Kind: "router group", Name: name}, name, all, func(g v3.RouterGroup) string { return g.Name })
+	return v3.RouterGroup{}, command.SuggestNearest(&client.Missing{Kind: "router group", Name: name}, name, all, func(g v3.RouterGroup) string { return g.Name })
 }
 
 func runRouterGroups(ctx context.Context, ask *client.Client, out *console.Console) error {
@@ -454,10 +442,10 @@ func runRouterGroups(ctx context.Context, ask *client.Client, out *console.Conso
 
 // runDeleteDomain deletes a shared domain; one that is not there is fine.
 func runDeleteDomain(ctx context.Context, o routeOptions, ask *client.Client, out *console.Console) error {
-	return removeDomain(ctx, deleteOptions{Name: o.Domain, Force: o.Force}, func(d v3.Domain) error {
+	return removeDomain(ctx, command.DeleteOptions{Name: o.Domain, Force: o.Force}, func(d v3.Domain) error {
 		if d.Relationships.Organization.ID() == "" {
 			return nil
 		}
 		return &console.Failure{Status: console.StatusFailed, Err: errors.New("domain " + d.Name + " belongs to one org and is not shared by all"), Todo: "dew delete-private-domain deletes it"}
-	}, where{ask: ask, out: out})
+	}, command.Env{Client: ask, Out: out})
 }

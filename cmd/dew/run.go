@@ -11,14 +11,15 @@ import (
 
 	"github.com/dewrun/dew/api/client"
 	"github.com/dewrun/dew/api/v3"
+	"github.com/dewrun/dew/cli/command"
 	"github.com/dewrun/dew/cli/console"
 )
 
-func runCommand(g *global) *cli.Command {
-	return g.command(verb{
-		name: "run", args: "APP [COMMAND]...", category: categoryTasks,
-		usage: "Run a command with your terminal, in its own container with the droplet of an app",
-		about: "The container has the variables and services of the app, and no sidecars. The app does not have to run. Without a command " +
+func runCommand(g *command.Set) *cli.Command {
+	return g.Command(command.Verb{
+		Name: "run", Args: "APP [COMMAND]...", Category: categoryTasks,
+		Usage: "Run a command with your terminal, in its own container with the droplet of an app",
+		About: "The container has the variables and services of the app, and no sidecars. The app does not have to run. Without a command " +
 			"dew opens a shell. In a terminal, keys such as Ctrl-C go to the command; in a pipe, stdin, stdout and stderr are passed as they are. " +
 			"dew exits with the exit status of the command (128+n for signal n).\n\n" +
 			"One argument is a shell command; several are a program and its arguments. Flags of dew come before the command; -- separates them.\n\n" +
@@ -26,7 +27,7 @@ func runCommand(g *global) *cli.Command {
 			"dew disable-ssh disables it as well.\n\n" +
 			"Examples:\n   dew run shop\n   dew run shop -m 1G -- rails console\n   dew run shop 'env | sort'\n" +
 			"   dew run shop -- psql -f - < dump.sql",
-		flags: append(containerFlags(), &cli.BoolFlag{Name: "T", Aliases: []string{"disable-pseudo-tty"}, Usage: "do not use a terminal", DisableDefaultText: true}),
+		Flags: append(containerFlags(), &cli.BoolFlag{Name: "T", Aliases: []string{"disable-pseudo-tty"}, Usage: "do not use a terminal", DisableDefaultText: true}),
 	}, func(c *cli.Context, ask *client.Client, out *console.Console) error {
 		return runRun(c.Context, runOptions{
 			taskOptions: taskOptions{
@@ -72,7 +73,7 @@ func runRun(ctx context.Context, o runOptions, t sshTalk) (err error) {
 	if err != nil {
 		return err
 	}
-	a, err := findApp(ctx, t.ask, o.App)
+	a, err := command.FindApp(ctx, t.ask, o.App)
 	if err != nil {
 		return err
 	}

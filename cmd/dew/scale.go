@@ -9,6 +9,7 @@ import (
 	"github.com/dewrun/dew/api/client"
 	"github.com/dewrun/dew/api/v3"
 	"github.com/dewrun/dew/app"
+	"github.com/dewrun/dew/cli/command"
 	"github.com/dewrun/dew/cli/console"
 )
 
@@ -22,18 +23,18 @@ type scaleOptions struct {
 	Force     bool
 }
 
-func scaleCommands(g *global) []*cli.Command {
-	return []*cli.Command{g.command(verb{
-		name: "scale", args: "APP", category: "Apps", usage: "change how many instances an app has and how large they are; without flags show it",
-		about: "Examples:\n   dew scale shop -i 3\n   dew scale shop -m 512M -f\n   dew scale shop --process worker -i 0",
-		flags: []cli.Flag{
+func scaleCommands(g *command.Set) []*cli.Command {
+	return []*cli.Command{g.Command(command.Verb{
+		Name: "scale", Args: "APP", Category: "Apps", Usage: "change how many instances an app has and how large they are; without flags show it",
+		About: "Examples:\n   dew scale shop -i 3\n   dew scale shop -m 512M -f\n   dew scale shop --process worker -i 0",
+		Flags: []cli.Flag{
 			&cli.IntFlag{Name: "i", Aliases: []string{"instances"}, DefaultText: "as it is", Usage: "`count` of instances"},
 			&cli.StringFlag{Name: "m", Usage: "`memory` of an instance, sidecars included, such as 256M; restarts the app"},
 			&cli.StringFlag{Name: "k", Usage: "`disk` of an instance, such as 512M; restarts the app"},
 			&cli.StringFlag{Name: "l", Usage: "`bytes` per second that are kept of what an instance prints, such as 16K; -1 for all; restarts the app"},
 			&cli.BoolFlag{Name: "f", Aliases: []string{"force"}, Usage: "do not ask before a restart", DisableDefaultText: true},
 			&cli.StringFlag{Name: "process", Value: "web", Usage: "process `type`"},
-			jsonFlag(),
+			command.JSONFlag(),
 		},
 	}, func(c *cli.Context, ask *client.Client, out *console.Console) error {
 		o := scaleOptions{Name: c.Args().First(), Process: c.String("process"), Memory: c.String("m"), Disk: c.String("k"), LogRate: c.String("l"), Force: c.Bool("f")}
@@ -50,7 +51,7 @@ func runScale(ctx context.Context, o scaleOptions, ask *client.Client, out *cons
 	if err != nil {
 		return err
 	}
-	a, err := findApp(ctx, ask, o.Name)
+	a, err := command.FindApp(ctx, ask, o.Name)
 	if err != nil {
 		return err
 	}

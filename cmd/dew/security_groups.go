@@ -15,6 +15,7 @@ import (
 
 	"github.com/dewrun/dew/api/client"
 	"github.com/dewrun/dew/api/v3"
+	"github.com/dewrun/dew/cli/command"
 	"github.com/dewrun/dew/cli/console"
 )
 
@@ -52,10 +53,10 @@ type groupOptions struct {
 	Force                  bool
 }
 
-func securityGroupCommands(g *global) []*cli.Command {
-	run := func(v verb, fn func(context.Context, groupOptions, where) error) *cli.Command {
-		v.category = groupsCategory
-		return g.commandAt(v, func(c *cli.Context, w where) error {
+func securityGroupCommands(g *command.Set) []*cli.Command {
+	run := func(v command.Verb, fn func(context.Context, groupOptions, command.Env) error) *cli.Command {
+		v.Category = groupsCategory
+		return g.CommandWithEnv(v, func(c *cli.Context, w command.Env) error {
 			o := groupOptions{Name: c.Args().First(), File: c.Args().Get(1), Org: c.Args().Get(1), Space: cmp.Or(c.Args().Get(2), c.String("space")), Phase: phase(c.String("lifecycle")), Force: c.Bool("f")}
 			if c.IsSet("lifecycle") && o.Phase != running && o.Phase != staging {
 				return console.UsageError("--lifecycle must be running or staging, not %q", o.Phase)
@@ -67,18 +68,18 @@ func securityGroupCommands(g *global) []*cli.Command {
 		})
 	}
 	out := []*cli.Command{
-		run(verb{name: "security-groups", usage: "list the security groups, and which spaces they are for", flags: []cli.Flag{jsonFlag()}}, runGroups),
-		run(verb{name: "security-group", args: "SECURITY_GROUP", usage: "show a security group: its rules and the spaces that it is for", flags: []cli.Flag{jsonFlag()}}, runGroup),
-		run(verb{name: "create-security-group", args: "NAME FILE", usage: "make a security group of the rules in a file", about: aRecord + " One that is there already is fine.\n\n" + rulesHelp}, runCreateGroup),
-		run(verb{name: "update-security-group", args: "SECURITY_GROUP FILE", usage: "give a security group the rules in a file", about: aRecord + "\n\n" + rulesHelp}, runUpdateGroup),
-		run(verb{name: "delete-security-group", args: "SECURITY_GROUP", usage: "delete a security group", flags: []cli.Flag{forceFlag()}}, func(ctx context.Context, o groupOptions, w where) error {
-			return deleteOne(ctx, client.SecurityGroups, deleteOptions{Name: o.Name, Force: o.Force}, w)
+		run(command.Verb{Name: "security-groups", Usage: "list the security groups, and which spaces they are for", Flags: []cli.Flag{command.JSONFlag()}}, runGroups),
+		run(command.Verb{Name: "security-group", Args: "SECURITY_GROUP", Usage: "show a security group: its rules and the spaces that it is for", Flags: []cli.Flag{command.JSONFlag()}}, runGroup),
+		run(command.Verb{Name: "create-security-group", Args: "NAME FILE", Usage: "make a security group of the rules in a file", About: aRecord + " One that is there already is fine.\n\n" + rulesHelp}, runCreateGroup),
+		run(command.Verb{Name: "update-security-group", Args: "SECURITY_GROUP FILE", Usage: "give a security group the rules in a file", About: aRecord + "\n\n" + rulesHelp}, runUpdateGroup),
+		run(command.Verb{Name: "delete-security-group", Args: "SECURITY_GROUP", Usage: "delete a security group", Flags: []cli.Flag{command.ForceFlag()}}, func(ctx context.Context, o groupOptions, w command.Env) error {
+			return deleteOne(ctx, client.SecurityGroups, command.DeleteOptions{Name: o.Name, Force: o.Force}, w)
 		}),
-		run(verb{
-			name: "bind-security-group", args: "SECURITY_GROUP ORG", usage: "give a security group to a space, or to all that an org has now", about: aRecord,
-			flags: []cli.Flag{phaseFlag(), &cli.StringFlag{Name: "space", Usage: "`space` (default: all of the org)"}},
+		run(command.Verb{
+			Name: "bind-security-group", Args: "SECURITY_GROUP ORG", Usage: "give a security group to a space, or to all that an org has now", About: aRecord,
+			Flags: []cli.Flag{phaseFlag(), &cli.StringFlag{Name: "space", Usage: "`space` (default: all of the org)"}},
 		}, runBindGroup),
-		run(verb{name: "unbind-security-group", args: "SECURITY_GROUP ORG SPACE", usage: "take a security group from a space", flags: []cli.Flag{phaseFlag()}}, runUnbindGroup),
+		run(command.Verb{Name: "unbind-security-group", Args: "SECURITY_GROUP ORG SPACE", Usage: "take a security group from a space", Flags: []cli.Flag{phaseFlag()}}, runUnbindGroup),
 	}
 	for _, p := range []phase{running, staging} {
 		out = append(out, globalGroups(run, p)...)
@@ -87,20 +88,20 @@ func securityGroupCommands(g *global) []*cli.Command {
 }
 
 // globalGroups are the commands about groups that are for all spaces.
-func globalGroups(run func(verb, func(context.Context, groupOptions, where) error) *cli.Command, p phase) []*cli.Command {
-	set := func(on bool) func(context.Context, groupOptions, where) error {
-		return func(ctx context.Context, o groupOptions, w where) error {
+func globalGroups(run func(command.Verb, func(context.Context, groupOptions, command.Env) error) *cli.Command, p phase) []*cli.Command {
+	set := func(on bool) func(context.Context, groupOptions, command.Env) error {
+		return func(ctx context.Context, o groupOptions, w command.Env) error {
 			o.Phase, o.Global = p, on
 			return runGlobalGroup(ctx, o, w)
 		}
 	}
 	containers := map[phase]string{running: "for apps that run", staging: "for apps that are staged"}[p]
 	return []*cli.Command{
-		run(verb{name: string(p) + "-security-groups", usage: "list the security groups of all spaces " + containers, flags: []cli.Flag{jsonFlag()}}, func(ctx context.Context, _ groupOptions, w where) error {
+		run(command.Verb{Name: string(p) + "-security-groups", Usage: "list the security groups of all spaces " + containers, Flags: []cli.Flag{command.JSONFlag()}}, func(ctx context.Context, _ groupOptions, w command.Env) error {
 			return listGroups(ctx, client.SecurityGroups.Where("globally_enabled_"+string(p), "true"), w)
 		}),
-		run(verb{name: "bind-" + string(p) + "-security-group", args: "SECURITY_GROUP", usage: "give a security group to all spaces, " + containers, about: aRecord}, set(true)),
-		run(verb{name: "unbind-" + string(p) + "-security-group", args: "SECURITY_GROUP", usage: "no longer give a security group to all spaces, " + containers}, set(false)),
+		run(command.Verb{Name: "bind-" + string(p) + "-security-group", Args: "SECURITY_GROUP", Usage: "give a security group to all spaces, " + containers, About: aRecord}, set(true)),
+		run(command.Verb{Name: "unbind-" + string(p) + "-security-group", Args: "SECURITY_GROUP", Usage: "no longer give a security group to all spaces, " + containers}, set(false)),
 	}
 }
 
@@ -120,11 +121,11 @@ type boundSpace struct {
 	Lifecycle phase  `json:"lifecycle"`
 }
 
-func viewGroup(g v3.SecurityGroup, all places) groupRow {
+func viewGroup(g v3.SecurityGroup, all command.Places) groupRow {
 	r := groupRow{GUID: g.GUID, Name: g.Name, Rules: g.Rules, Globally: g.GloballyEnabled, Spaces: []boundSpace{}}
 	add := func(to v3.ToMany, p phase) {
 		for _, d := range to.Data {
-			at := all.spaces[d.GUID]
+			at := all.Spaces[d.GUID]
 			r.Spaces = append(r.Spaces, boundSpace{at.Org, at.Space, p})
 		}
 	}
@@ -151,16 +152,16 @@ func (r groupRow) lines() [][]string {
 	return out
 }
 
-func runGroups(ctx context.Context, _ groupOptions, w where) error {
+func runGroups(ctx context.Context, _ groupOptions, w command.Env) error {
 	return listGroups(ctx, client.SecurityGroups, w)
 }
 
-func listGroups(ctx context.Context, k client.Kind[v3.SecurityGroup], w where) error {
-	groups, err := k.List(ctx, w.ask)
+func listGroups(ctx context.Context, k client.Kind[v3.SecurityGroup], w command.Env) error {
+	groups, err := k.List(ctx, w.Client)
 	if err != nil {
 		return err
 	}
-	all, err := readPlaces(ctx, w.ask)
+	all, err := command.ReadPlaces(ctx, w.Client)
 	if err != nil {
 		return err
 	}
@@ -180,38 +181,38 @@ func listGroups(ctx context.Context, k client.Kind[v3.SecurityGroup], w where) e
 			table = append(table, append([]string{name}, line...))
 		}
 	}
-	return console.List{Rows: rows, Table: table, Empty: "There are no such security groups; dew create-security-group makes one"}.Show(w.out)
+	return console.List{Rows: rows, Table: table, Empty: "There are no such security groups; dew create-security-group makes one"}.Show(w.Out)
 }
 
-func runGroup(ctx context.Context, o groupOptions, w where) error {
-	g, err := findOne(ctx, client.SecurityGroups, o.Name, w.ask)
+func runGroup(ctx context.Context, o groupOptions, w command.Env) error {
+	g, err := findOne(ctx, client.SecurityGroups, o.Name, w.Client)
 	if err != nil {
 		return err
 	}
-	all, err := readPlaces(ctx, w.ask)
+	all, err := command.ReadPlaces(ctx, w.Client)
 	if err != nil {
 		return err
 	}
 	r := viewGroup(g, all)
-	if w.out.JSON {
-		return w.out.Encode(r)
+	if w.Out.JSON {
+		return w.Out.Encode(r)
 	}
-	fmt.Fprintf(w.out.Out, "name:   %s\nrules:\n", r.Name)
-	if err := w.out.Encode(r.Rules); err != nil {
+	fmt.Fprintf(w.Out.Out, "name:   %s\nrules:\n", r.Name)
+	if err := w.Out.Encode(r.Rules); err != nil {
 		return err
 	}
 	lines := r.lines()
 	if len(lines) == 0 {
-		w.out.Say("No space has it; dew bind-security-group gives it to one")
+		w.Out.Say("No space has it; dew bind-security-group gives it to one")
 		return nil
 	}
-	fmt.Fprintln(w.out.Out)
-	return w.out.Table(append([][]string{{"org", "space", "lifecycle"}}, lines...))
+	fmt.Fprintln(w.Out.Out)
+	return w.Out.Table(append([][]string{{"org", "space", "lifecycle"}}, lines...))
 }
 
 // readRules reads a file of rules.
 func readRules(file string) ([]v3.SecurityRule, error) {
-	b, err := readSmall(file)
+	b, err := command.ReadSmallFile(file)
 	if err != nil {
 		return nil, console.UsageError("cannot read the rules in %s: %w", file, err)
 	}
@@ -240,7 +241,7 @@ func parseRules(b []byte) ([]v3.SecurityRule, error) {
 	return rules, nil
 }
 
-func runCreateGroup(ctx context.Context, o groupOptions, w where) error {
+func runCreateGroup(ctx context.Context, o groupOptions, w command.Env) error {
 	rules, err := readRules(o.File)
 	if err != nil {
 		return err
@@ -248,7 +249,7 @@ func runCreateGroup(ctx context.Context, o groupOptions, w where) error {
 	return createOne(ctx, client.SecurityGroups, o.Name, v3.ChangeSecurityGroup{Name: o.Name, Rules: &rules}, w)
 }
 
-func runUpdateGroup(ctx context.Context, o groupOptions, w where) error {
+func runUpdateGroup(ctx context.Context, o groupOptions, w command.Env) error {
 	rules, err := readRules(o.File)
 	if err != nil {
 		return err
@@ -256,20 +257,20 @@ func runUpdateGroup(ctx context.Context, o groupOptions, w where) error {
 	return updateGroup(ctx, o, v3.ChangeSecurityGroup{Rules: &rules}, w)
 }
 
-func updateGroup(ctx context.Context, o groupOptions, body v3.ChangeSecurityGroup, w where) error {
-	g, err := findOne(ctx, client.SecurityGroups, o.Name, w.ask)
+func updateGroup(ctx context.Context, o groupOptions, body v3.ChangeSecurityGroup, w command.Env) error {
+	g, err := findOne(ctx, client.SecurityGroups, o.Name, w.Client)
 	if err != nil {
 		return err
 	}
-	if _, err := client.SecurityGroups.Update(ctx, w.ask, g.GUID, body); err != nil {
+	if _, err := client.SecurityGroups.Update(ctx, w.Client, g.GUID, body); err != nil {
 		return fmt.Errorf("cannot change security group %s: %w", o.Name, err)
 	}
-	w.out.Say("Changed security group %s", o.Name)
+	w.Out.Say("Changed security group %s", o.Name)
 	return nil
 }
 
 // runGlobalGroup makes a group one of all spaces, or no longer.
-func runGlobalGroup(ctx context.Context, o groupOptions, w where) error {
+func runGlobalGroup(ctx context.Context, o groupOptions, w command.Env) error {
 	on := v3.ChangeGloballyEnabled{Running: &o.Global}
 	if o.Phase == staging {
 		on = v3.ChangeGloballyEnabled{Staging: &o.Global}
@@ -278,8 +279,8 @@ func runGlobalGroup(ctx context.Context, o groupOptions, w where) error {
 }
 
 // find finds the group and the spaces that the options name.
-func (o groupOptions) find(ctx context.Context, w where) (v3.SecurityGroup, []v3.Space, error) {
-	g, err := findOne(ctx, client.SecurityGroups, o.Name, w.ask)
+func (o groupOptions) find(ctx context.Context, w command.Env) (v3.SecurityGroup, []v3.Space, error) {
+	g, err := findOne(ctx, client.SecurityGroups, o.Name, w.Client)
 	if err != nil {
 		return g, nil, err
 	}
@@ -288,15 +289,15 @@ func (o groupOptions) find(ctx context.Context, w where) (v3.SecurityGroup, []v3
 }
 
 // spaces are the spaces that the options name.
-func (o groupOptions) spaces(ctx context.Context, w where) ([]v3.Space, error) {
-	org, err := findOrg(ctx, w, o.Org)
+func (o groupOptions) spaces(ctx context.Context, w command.Env) ([]v3.Space, error) {
+	org, err := command.FindOrg(ctx, w, o.Org)
 	if err != nil {
 		return nil, err
 	}
 	if o.Space == "" {
-		return w.ask.Orgs().SpacesOf(ctx, org.GUID)
+		return w.Client.Orgs().SpacesOf(ctx, org.GUID)
 	}
-	s, err := findSpace(ctx, w, org, o.Space)
+	s, err := command.FindSpace(ctx, w, org, o.Space)
 	return []v3.Space{s}, err
 }
 
@@ -308,37 +309,37 @@ func (o groupOptions) bound(g v3.SecurityGroup) []v3.GUID {
 	return g.Relationships.RunningSpaces.Data
 }
 
-func runBindGroup(ctx context.Context, o groupOptions, w where) error {
+func runBindGroup(ctx context.Context, o groupOptions, w command.Env) error {
 	g, spaces, err := o.find(ctx, w)
 	if err != nil {
 		return err
 	}
 	if len(spaces) == 0 {
-		w.out.Say("Org %s has no spaces", o.Org)
+		w.Out.Say("Org %s has no spaces", o.Org)
 		return nil
 	}
 	to := client.Relation{Name: string(o.Phase) + "_spaces", GUIDs: console.Names(spaces, func(s v3.Space) string { return s.GUID })}
-	if err := client.SecurityGroups.Relate(ctx, w.ask, g.GUID, to); err != nil {
+	if err := client.SecurityGroups.Relate(ctx, w.Client, g.GUID, to); err != nil {
 		return fmt.Errorf("cannot give security group %s to spaces of org %s: %w", o.Name, o.Org, err)
 	}
 	names := console.Names(spaces, func(s v3.Space) string { return s.Name })
-	w.out.Say("Security group %s is for %s of org %s now (%s)", o.Name, strings.Join(names, ", "), o.Org, o.Phase)
+	w.Out.Say("Security group %s is for %s of org %s now (%s)", o.Name, strings.Join(names, ", "), o.Org, o.Phase)
 	return nil
 }
 
-func runUnbindGroup(ctx context.Context, o groupOptions, w where) error {
+func runUnbindGroup(ctx context.Context, o groupOptions, w command.Env) error {
 	g, spaces, err := o.find(ctx, w)
 	if err != nil {
 		return err
 	}
 	if !slices.Contains(o.bound(g), v3.GUID{GUID: spaces[0].GUID}) {
-		w.out.Say("Security group %s is not for space %s of org %s (%s)", o.Name, o.Space, o.Org, o.Phase)
+		w.Out.Say("Security group %s is not for space %s of org %s (%s)", o.Name, o.Space, o.Org, o.Phase)
 		return nil
 	}
 	to := client.Relation{Name: string(o.Phase) + "_spaces", GUIDs: []string{spaces[0].GUID}}
-	if err := client.SecurityGroups.Unrelate(ctx, w.ask, g.GUID, to); err != nil {
+	if err := client.SecurityGroups.Unrelate(ctx, w.Client, g.GUID, to); err != nil {
 		return fmt.Errorf("cannot take security group %s from space %s: %w", o.Name, o.Space, err)
 	}
-	w.out.Say("Security group %s is not for space %s of org %s any more (%s)", o.Name, o.Space, o.Org, o.Phase)
+	w.Out.Say("Security group %s is not for space %s of org %s any more (%s)", o.Name, o.Space, o.Org, o.Phase)
 	return nil
 }

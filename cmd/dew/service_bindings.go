@@ -11,6 +11,7 @@ import (
 
 	"github.com/dewrun/dew/api/client"
 	"github.com/dewrun/dew/api/v3"
+	"github.com/dewrun/dew/cli/command"
 	"github.com/dewrun/dew/cli/console"
 )
 
@@ -24,10 +25,10 @@ type bindOptions struct {
 	Wait, Force, GUID       bool
 }
 
-func bindingCommands(g *global) []*cli.Command {
-	about := func(v verb, fn func(context.Context, bindOptions, *client.Client, *console.Console) error) *cli.Command {
-		v.category = servicesCategory
-		return g.command(v, func(c *cli.Context, ask *client.Client, out *console.Console) error {
+func bindingCommands(g *command.Set) []*cli.Command {
+	about := func(v command.Verb, fn func(context.Context, bindOptions, *client.Client, *console.Console) error) *cli.Command {
+		v.Category = servicesCategory
+		return g.Command(v, func(c *cli.Context, ask *client.Client, out *console.Console) error {
 			o := bindOptions{
 				App: c.Args().First(), Service: c.Args().Get(1), Name: c.String("binding-name"), Parameters: c.String("c"), Strategy: c.String("strategy"),
 				Only: c.String("guid"), Keep: c.Int("keep-last"), Wait: c.Bool("wait"), Force: c.Bool("f"),
@@ -39,25 +40,25 @@ func bindingCommands(g *global) []*cli.Command {
 		})
 	}
 	return []*cli.Command{
-		about(verb{
-			name: "bind-service", alias: "bs", args: "APP SERVICE_INSTANCE", usage: "give an app the credentials of a service instance",
-			about: "They come into its environment, VCAP_SERVICES, when it is staged the next time.\n\nExample:\n   dew bind-service shop db && dew restage shop",
-			flags: []cli.Flag{
+		about(command.Verb{
+			Name: "bind-service", Alias: "bs", Args: "APP SERVICE_INSTANCE", Usage: "give an app the credentials of a service instance",
+			About: "They come into its environment, VCAP_SERVICES, when it is staged the next time.\n\nExample:\n   dew bind-service shop db && dew restage shop",
+			Flags: []cli.Flag{
 				paramsFlag(), &cli.StringFlag{Name: "binding-name", Usage: "`name` that the app finds it by"},
 				&cli.StringFlag{Name: "strategy", Usage: "single, or multiple: new credentials beside those that the app has", DefaultText: v3.StrategySingle}, waitFlag(),
 			},
 		}, runBind),
-		about(verb{
-			name: "unbind-service", alias: "us", args: "APP SERVICE_INSTANCE", usage: "take the credentials of a service instance from an app",
-			about: "They stop working at once. An app that is not bound is fine.",
-			flags: []cli.Flag{&cli.StringFlag{Name: "guid", Usage: "only the binding with the `guid`; dew service shows them"}, waitFlag()},
+		about(command.Verb{
+			Name: "unbind-service", Alias: "us", Args: "APP SERVICE_INSTANCE", Usage: "take the credentials of a service instance from an app",
+			About: "They stop working at once. An app that is not bound is fine.",
+			Flags: []cli.Flag{&cli.StringFlag{Name: "guid", Usage: "only the binding with the `guid`; dew service shows them"}, waitFlag()},
 		}, runUnbind),
-		about(verb{
-			name: "cleanup-outdated-service-bindings", args: "APP", usage: "unbind what newer bindings of an app took the place of",
-			about: "For bindings of --strategy multiple: restage the app first, so that it uses the newest.",
-			flags: []cli.Flag{
+		about(command.Verb{
+			Name: "cleanup-outdated-service-bindings", Args: "APP", Usage: "unbind what newer bindings of an app took the place of",
+			About: "For bindings of --strategy multiple: restage the app first, so that it uses the newest.",
+			Flags: []cli.Flag{
 				&cli.IntFlag{Name: "keep-last", Value: 1, Usage: "`count` of the newest that stay, of each service instance"},
-				&cli.StringFlag{Name: "service-instance", Usage: "only those of the service instance with the `name`"}, forceFlag(), waitFlag(),
+				&cli.StringFlag{Name: "service-instance", Usage: "only those of the service instance with the `name`"}, command.ForceFlag(), waitFlag(),
 			},
 		}, runCleanup),
 	}
@@ -67,15 +68,15 @@ func runBind(ctx context.Context, o bindOptions, ask *client.Client, out *consol
 	if o.Strategy != "" && o.Strategy != v3.StrategySingle && o.Strategy != v3.StrategyMultiple {
 		return console.UsageError("--strategy: %q is neither single nor multiple", o.Strategy)
 	}
-	params, err := readJSON("-c", o.Parameters)
+	params, err := command.ReadJSONObject("-c", o.Parameters)
 	if err != nil {
 		return err
 	}
-	i, err := findService(ctx, ask, o.Service)
+	i, err := command.FindService(ctx, ask, o.Service)
 	if err != nil {
 		return err
 	}
-	a, err := findApp(ctx, ask, o.App)
+	a, err := command.FindApp(ctx, ask, o.App)
 	if err != nil {
 		return err
 	}
@@ -84,7 +85,7 @@ func runBind(ctx context.Context, o bindOptions, ask *client.Client, out *consol
 	n.Relationships.App, n.Relationships.ServiceInstance = &app, v3.To(i.GUID)
 	defer out.Wait("Binding app %s to service instance %s", o.App, o.Service).End()
 	job, err := ask.Services().Bind(ctx, n)
-	if answers(err, "app is already bound") {
+	if command.ErrorContains(err, "app is already bound") {
 		out.Say("App %s is bound to %s already", o.App, o.Service)
 		return nil
 	}
@@ -108,11 +109,11 @@ func runBind(ctx context.Context, o bindOptions, ask *client.Client, out *consol
 }
 
 func runUnbind(ctx context.Context, o bindOptions, ask *client.Client, out *console.Console) error {
-	i, err := findService(ctx, ask, o.Service)
+	i, err := command.FindService(ctx, ask, o.Service)
 	if err != nil {
 		return err
 	}
-	a, err := findApp(ctx, ask, o.App)
+	a, err := command.FindApp(ctx, ask, o.App)
 	if err != nil {
 		return err
 	}
@@ -147,13 +148,13 @@ func runCleanup(ctx context.Context, o bindOptions, ask *client.Client, out *con
 	if o.Keep < 1 {
 		return console.UsageError("--keep-last: %d is less than 1; dew unbind-service takes all", o.Keep)
 	}
-	a, err := findApp(ctx, ask, o.App)
+	a, err := command.FindApp(ctx, ask, o.App)
 	if err != nil {
 		return err
 	}
 	q := client.BindingQuery{Type: v3.BindingApp, App: a.GUID}
 	if o.Service != "" {
-		i, err := findService(ctx, ask, o.Service)
+		i, err := command.FindService(ctx, ask, o.Service)
 		if err != nil {
 			return err
 		}
@@ -219,36 +220,36 @@ func endBinding(ctx context.Context, guid string, wait bool, ask *client.Client)
 	return finished(ctx, job, wait, ask)
 }
 
-func keyCommands(g *global) []*cli.Command {
-	about := func(v verb, fn func(context.Context, bindOptions, *client.Client, *console.Console) error) *cli.Command {
-		v.category = servicesCategory
-		return g.command(v, func(c *cli.Context, ask *client.Client, out *console.Console) error {
+func keyCommands(g *command.Set) []*cli.Command {
+	about := func(v command.Verb, fn func(context.Context, bindOptions, *client.Client, *console.Console) error) *cli.Command {
+		v.Category = servicesCategory
+		return g.Command(v, func(c *cli.Context, ask *client.Client, out *console.Console) error {
 			o := bindOptions{Service: c.Args().First(), Key: c.Args().Get(1), Parameters: c.String("c"), Wait: c.Bool("wait"), Force: c.Bool("f"), GUID: c.Bool("guid")}
 			return fn(c.Context, o, ask, out)
 		})
 	}
 	return []*cli.Command{
-		about(verb{
-			name: "create-service-key", alias: "csk", args: "SERVICE_INSTANCE KEY", usage: "make credentials for people and tools",
-			about: "dew service-key shows them. One that is there already is fine.", flags: []cli.Flag{paramsFlag(), waitFlag()},
+		about(command.Verb{
+			Name: "create-service-key", Alias: "csk", Args: "SERVICE_INSTANCE KEY", Usage: "make credentials for people and tools",
+			About: "dew service-key shows them. One that is there already is fine.", Flags: []cli.Flag{paramsFlag(), waitFlag()},
 		}, runCreateKey),
-		about(verb{name: "service-keys", alias: "sk", args: "SERVICE_INSTANCE", usage: "list the keys of a service instance", flags: []cli.Flag{jsonFlag()}}, runKeys),
-		about(verb{
-			name: "service-key", args: "SERVICE_INSTANCE KEY", usage: "show the credentials of a key, as JSON", flags: []cli.Flag{boolFlag("guid", "only its guid"), boolFlag("json", "as it is without the flag, too")},
+		about(command.Verb{Name: "service-keys", Alias: "sk", Args: "SERVICE_INSTANCE", Usage: "list the keys of a service instance", Flags: []cli.Flag{command.JSONFlag()}}, runKeys),
+		about(command.Verb{
+			Name: "service-key", Args: "SERVICE_INSTANCE KEY", Usage: "show the credentials of a key, as JSON", Flags: []cli.Flag{command.BoolFlag("guid", "only its guid"), command.BoolFlag("json", "as it is without the flag, too")},
 		}, runKey),
-		about(verb{
-			name: "delete-service-key", alias: "dsk", args: "SERVICE_INSTANCE KEY", usage: "delete a key: its credentials stop working",
-			about: "One that is not there is fine.", flags: []cli.Flag{forceFlag(), waitFlag()},
+		about(command.Verb{
+			Name: "delete-service-key", Alias: "dsk", Args: "SERVICE_INSTANCE KEY", Usage: "delete a key: its credentials stop working",
+			About: "One that is not there is fine.", Flags: []cli.Flag{command.ForceFlag(), waitFlag()},
 		}, runDeleteKey),
 	}
 }
 
 func runCreateKey(ctx context.Context, o bindOptions, ask *client.Client, out *console.Console) error {
-	params, err := readJSON("-c", o.Parameters)
+	params, err := command.ReadJSONObject("-c", o.Parameters)
 	if err != nil {
 		return err
 	}
-	i, err := findService(ctx, ask, o.Service)
+	i, err := command.FindService(ctx, ask, o.Service)
 	if err != nil {
 		return err
 	}
@@ -256,7 +257,7 @@ func runCreateKey(ctx context.Context, o bindOptions, ask *client.Client, out *c
 	n.Relationships.ServiceInstance = v3.To(i.GUID)
 	defer out.Wait("Creating service key %s", o.Key).End()
 	job, err := ask.Services().Bind(ctx, n)
-	if answers(err, "already has a key binding with name") {
+	if command.ErrorContains(err, "already has a key binding with name") {
 		out.Say("Service key %s is there already", o.Key)
 		return nil
 	}
@@ -283,7 +284,7 @@ type keyRow struct {
 }
 
 func runKeys(ctx context.Context, o bindOptions, ask *client.Client, out *console.Console) error {
-	i, err := findService(ctx, ask, o.Service)
+	i, err := command.FindService(ctx, ask, o.Service)
 	if err != nil {
 		return err
 	}
@@ -315,7 +316,7 @@ func bindingName(b v3.ServiceCredentialBinding) string {
 
 // findKey finds a key by name.
 func findKey(ctx context.Context, o bindOptions, ask *client.Client) (v3.ServiceCredentialBinding, error) {
-	i, err := findService(ctx, ask, o.Service)
+	i, err := command.FindService(ctx, ask, o.Service)
 	if err != nil {
 		return v3.ServiceCredentialBinding{}, err
 	}

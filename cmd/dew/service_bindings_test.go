@@ -13,6 +13,7 @@ import (
 
 	"github.com/dewrun/dew/api/client"
 	"github.com/dewrun/dew/api/v3"
+	"github.com/dewrun/dew/cli/command"
 	"github.com/dewrun/dew/cli/console"
 )
 
@@ -178,7 +179,7 @@ func TestConnect(t *testing.T) {
 	}
 	t.Setenv("PATH", folder)
 	r := typeDew(t.Context(), "PING\n", "--run", d.run, "connect", "kv")
-	if want := "args: -h 10.0.0.2 -p 6379 --user u\nauth: s3cret\ntyped: PING\n"; r.out != want || r.status != 3 || explain(r.err) != "" {
+	if want := "args: -h 10.0.0.2 -p 6379 --user u\nauth: s3cret\ntyped: PING\n"; r.out != want || r.status != 3 || command.Explain(r.err) != "" {
 		t.Errorf("status %d, %v\n%s\nwant\n%s", r.status, r.err, r.out, want)
 	}
 	t.Setenv("PATH", t.TempDir())
@@ -220,7 +221,7 @@ func TestConnectEnds(t *testing.T) {
 	if err := syscall.Kill(os.Getpid(), syscall.SIGTERM); err != nil {
 		t.Fatal(err)
 	}
-	if r := <-done; r.status != 128+int(syscall.SIGTERM) || explain(r.err) != "" {
+	if r := <-done; r.status != 128+int(syscall.SIGTERM) || command.Explain(r.err) != "" {
 		t.Errorf("status %d, %v", r.status, r.err)
 	}
 	if stat, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat"); err == nil && !strings.Contains(string(stat), ") Z ") {
@@ -311,7 +312,7 @@ func TestBrokers(t *testing.T) {
 	d.refuses(post, "must be a valid url")
 	r := d.dew("csb", "odd", "clerk", "nourl")
 	r.must(t, 1, "must be a valid url")
-	if strings.Contains(explain(r.err), "forgets it") {
+	if strings.Contains(command.Explain(r.err), "forgets it") {
 		t.Errorf("a broker that is not there can be forgotten: %v", r.err)
 	}
 	d.dew("update-service-broker", "dwe", "clerk", "http://c").must(t, 1, `did you mean "dew"?`)
@@ -384,7 +385,7 @@ func TestServiceAccess(t *testing.T) {
 func TestMissingNamesACommand(t *testing.T) {
 	commands := newApp("dev", quiet()).app
 	for _, kind := range []string{"service instance", "service broker", "org", "space", "domain", "route", "user"} {
-		todo := explain(&client.Missing{Kind: kind, Name: "x"})
+		todo := command.Explain(&client.Missing{Kind: kind, Name: "x"})
 		name := strings.Fields(todo[strings.Index(todo, "\n"):])[1]
 		if commands.Command(name) == nil {
 			t.Errorf("of a missing %s: dew has no command %q", kind, name)

@@ -12,6 +12,7 @@ import (
 
 	"github.com/dewrun/dew/api/client"
 	"github.com/dewrun/dew/api/v3"
+	"github.com/dewrun/dew/cli/command"
 	"github.com/dewrun/dew/cli/console"
 )
 
@@ -23,10 +24,10 @@ type brokerOptions struct {
 	Scoped, Update, Force, Stdin  bool
 }
 
-func brokerCommands(g *global) []*cli.Command {
-	about := func(v verb, fn func(context.Context, brokerOptions, *client.Client, *console.Console) error) *cli.Command {
-		v.category = brokersCategory
-		return g.command(v, func(c *cli.Context, ask *client.Client, out *console.Console) error {
+func brokerCommands(g *command.Set) []*cli.Command {
+	about := func(v command.Verb, fn func(context.Context, brokerOptions, *client.Client, *console.Console) error) *cli.Command {
+		v.Category = brokersCategory
+		return g.Command(v, func(c *cli.Context, ask *client.Client, out *console.Console) error {
 			a := c.Args()
 			o := brokerOptions{Name: a.First(), Username: a.Get(1), Scoped: c.Bool("space-scoped"), Update: c.Bool("update-if-exists"), Force: c.Bool("f"), Stdin: c.Bool("password-stdin"), NewName: a.Get(1)}
 			if o.URL = a.Get(2); a.Len() == 4 { // cf has the password before the URL
@@ -36,19 +37,19 @@ func brokerCommands(g *global) []*cli.Command {
 		})
 	}
 	return append([]*cli.Command{
-		about(verb{
-			name: "create-service-broker", alias: "csb", args: "BROKER USERNAME [PASSWORD] [URL]", usage: "make a broker's offerings known",
-			about: "With BROKER USERNAME URL the password is asked for, or read from CF_BROKER_PASSWORD. Its plans can be had after dew enable-service-access; those of one that is only for the space, at once.\n\n" +
+		about(command.Verb{
+			Name: "create-service-broker", Alias: "csb", Args: "BROKER USERNAME [PASSWORD] [URL]", Usage: "make a broker's offerings known",
+			About: "With BROKER USERNAME URL the password is asked for, or read from CF_BROKER_PASSWORD. Its plans can be had after dew enable-service-access; those of one that is only for the space, at once.\n\n" +
 				"Example:\n   dew create-service-broker paper clerk https://broker.example.com",
-			flags: []cli.Flag{boolFlag("space-scoped", "only for the space"), boolFlag("update-if-exists", "one that has the name is changed"), passwordFlag()},
+			Flags: []cli.Flag{command.BoolFlag("space-scoped", "only for the space"), command.BoolFlag("update-if-exists", "one that has the name is changed"), command.PasswordFlag()},
 		}, runCreateBroker),
-		about(verb{
-			name: "update-service-broker", args: "BROKER USERNAME [PASSWORD] [URL]", usage: "change a broker, and read its catalog again",
-			about: "With BROKER USERNAME URL the password is asked for, or read from CF_BROKER_PASSWORD.", flags: []cli.Flag{passwordFlag()},
+		about(command.Verb{
+			Name: "update-service-broker", Args: "BROKER USERNAME [PASSWORD] [URL]", Usage: "change a broker, and read its catalog again",
+			About: "With BROKER USERNAME URL the password is asked for, or read from CF_BROKER_PASSWORD.", Flags: []cli.Flag{command.PasswordFlag()},
 		}, runUpdateBroker),
-		about(verb{name: "rename-service-broker", args: "BROKER NEW_NAME", usage: "rename a broker"}, runRenameBroker),
-		about(verb{name: "delete-service-broker", args: "BROKER", usage: "forget a broker that has no instances", about: "One that is not there is fine.", flags: []cli.Flag{forceFlag()}}, runDeleteBroker),
-		g.command(verb{name: "service-brokers", category: brokersCategory, usage: "list the brokers", flags: []cli.Flag{jsonFlag()}},
+		about(command.Verb{Name: "rename-service-broker", Args: "BROKER NEW_NAME", Usage: "rename a broker"}, runRenameBroker),
+		about(command.Verb{Name: "delete-service-broker", Args: "BROKER", Usage: "forget a broker that has no instances", About: "One that is not there is fine.", Flags: []cli.Flag{command.ForceFlag()}}, runDeleteBroker),
+		g.Command(command.Verb{Name: "service-brokers", Category: brokersCategory, Usage: "list the brokers", Flags: []cli.Flag{command.JSONFlag()}},
 			func(c *cli.Context, ask *client.Client, out *console.Console) error {
 				return runBrokers(c.Context, ask, out)
 			}),
@@ -79,13 +80,13 @@ func runCreateBroker(ctx context.Context, o brokerOptions, ask *client.Client, o
 		if err == nil {
 			return runUpdateBroker(ctx, o, ask, out)
 		}
-		if !isMissing(err) {
+		if !command.IsMissing(err) {
 			return err
 		}
 	}
 	n := v3.CreateServiceBroker{Name: o.Name, URL: o.URL, Authentication: o.authentication()}
 	if o.Scoped {
-		here, err := space(ctx, ask)
+		here, err := command.SpaceGUID(ctx, ask)
 		if err != nil {
 			return err
 		}
@@ -103,7 +104,7 @@ func runCreateBroker(ctx context.Context, o brokerOptions, ask *client.Client, o
 // notCreated says what to do about a broker that could not be made. One whose catalog
 // could not be read is there all the same.
 func (o brokerOptions) notCreated(ctx context.Context, ask *client.Client, err error) error {
-	if answers(err, "must be unique") {
+	if command.ErrorContains(err, "must be unique") {
 		return &console.Failure{Status: console.StatusFailed, Err: err, Todo: "there is one with the name: dew update-service-broker, or --update-if-exists, changes it"}
 	}
 	if _, none := ask.Market().BrokerByName(ctx, o.Name); none != nil {
@@ -135,14 +136,14 @@ func runUpdateBroker(ctx context.Context, o brokerOptions, ask *client.Client, o
 // findBroker finds a broker by name; the error offers one that is near.
 func findBroker(ctx context.Context, ask *client.Client, name string) (v3.ServiceBroker, error) {
 	b, err := ask.Market().BrokerByName(ctx, name)
-	if !isMissing(err) {
+	if !command.IsMissing(err) {
 		return b, err
 	}
 	all, lerr := ask.Market().Brokers(ctx)
 	if lerr != nil {
 		return b, lerr
 	}
-	return b, hint(err, name, all, func(b v3.ServiceBroker) string { return b.Name })
+	return b, command.SuggestNearest(err, name, all, func(b v3.ServiceBroker) string { return b.Name })
 }
 
 func runRenameBroker(ctx context.Context, o brokerOptions, ask *client.Client, out *console.Console) error {
@@ -162,7 +163,7 @@ func runDeleteBroker(ctx context.Context, o brokerOptions, ask *client.Client, o
 		return err
 	}
 	b, err := ask.Market().BrokerByName(ctx, o.Name)
-	if isMissing(err) {
+	if command.IsMissing(err) {
 		out.Say("Service broker %s is not there", o.Name)
 		return nil
 	}
@@ -198,10 +199,10 @@ func runBrokers(ctx context.Context, ask *client.Client, out *console.Console) e
 
 type accessOptions struct{ Offering, Broker, Plan, Org string }
 
-func accessCommands(g *global) []*cli.Command {
-	about := func(v verb, fn func(context.Context, accessOptions, where) error) *cli.Command {
-		v.category = brokersCategory
-		return g.commandAt(v, func(c *cli.Context, w where) error {
+func accessCommands(g *command.Set) []*cli.Command {
+	about := func(v command.Verb, fn func(context.Context, accessOptions, command.Env) error) *cli.Command {
+		v.Category = brokersCategory
+		return g.CommandWithEnv(v, func(c *cli.Context, w command.Env) error {
 			o := accessOptions{Offering: cmp.Or(c.Args().First(), c.String("e")), Broker: c.String("b"), Plan: c.String("p"), Org: c.String("o")}
 			return fn(c.Context, o, w)
 		})
@@ -212,15 +213,15 @@ func accessCommands(g *global) []*cli.Command {
 		}
 	}
 	return []*cli.Command{
-		about(verb{
-			name: "service-access", usage: "list who may have which plan",
-			flags: []cli.Flag{brokerFlag(), &cli.StringFlag{Name: "e", Usage: "of one `offering`"}, &cli.StringFlag{Name: "o", Usage: "what an `org` may have"}, jsonFlag()},
+		about(command.Verb{
+			Name: "service-access", Usage: "list who may have which plan",
+			Flags: []cli.Flag{brokerFlag(), &cli.StringFlag{Name: "e", Usage: "of one `offering`"}, &cli.StringFlag{Name: "o", Usage: "what an `org` may have"}, command.JSONFlag()},
 		}, runAccess),
-		about(verb{name: "enable-service-access", args: "OFFERING", usage: "let everybody, or an org, have the plans of an offering", flags: flags()}, runEnableAccess),
-		about(verb{name: "disable-service-access", args: "OFFERING", usage: "take that back", flags: flags()}, runDisableAccess),
-		g.command(verb{
-			name: "purge-service-offering", args: "OFFERING", category: brokersCategory, usage: "forget an offering and all its instances without asking the broker",
-			flags: []cli.Flag{brokerFlag(), forceFlag()},
+		about(command.Verb{Name: "enable-service-access", Args: "OFFERING", Usage: "let everybody, or an org, have the plans of an offering", Flags: flags()}, runEnableAccess),
+		about(command.Verb{Name: "disable-service-access", Args: "OFFERING", Usage: "take that back", Flags: flags()}, runDisableAccess),
+		g.Command(command.Verb{
+			Name: "purge-service-offering", Args: "OFFERING", Category: brokersCategory, Usage: "forget an offering and all its instances without asking the broker",
+			Flags: []cli.Flag{brokerFlag(), command.ForceFlag()},
 		}, func(c *cli.Context, ask *client.Client, out *console.Console) error {
 			o := accessOptions{Offering: c.Args().First(), Broker: c.String("b")}
 			if ok, err := console.ConfirmUnless(c.Context, out, c.Bool("f"), "Really forget offering "+o.Offering+" and all its instances"); err != nil || !ok {
@@ -272,39 +273,39 @@ func (o accessOptions) eachPlan(ctx context.Context, ask *client.Client, fn func
 	return nil
 }
 
-func runEnableAccess(ctx context.Context, o accessOptions, w where) error {
+func runEnableAccess(ctx context.Context, o accessOptions, w command.Env) error {
 	to := v3.PlanVisibility{Type: v3.VisibilityPublic}
 	if o.Org != "" {
-		org, err := findOrg(ctx, w, o.Org)
+		org, err := command.FindOrg(ctx, w, o.Org)
 		if err != nil {
 			return err
 		}
 		to = v3.PlanVisibility{Type: v3.VisibilityOrganization, Organizations: []v3.NamedGUID{{GUID: org.GUID}}}
 	}
-	err := o.eachPlan(ctx, w.ask, func(p v3.ServicePlan) error {
+	err := o.eachPlan(ctx, w.Client, func(p v3.ServicePlan) error {
 		if o.Org != "" && p.VisibilityType == v3.VisibilityPublic {
 			return nil // the org has it with everybody
 		}
-		return w.ask.Market().ShowPlan(ctx, p.GUID, to)
+		return w.Client.Market().ShowPlan(ctx, p.GUID, to)
 	})
 	if err != nil {
 		return fmt.Errorf("cannot enable access to %s: %w", o.Offering, err)
 	}
-	w.out.Say("Enabled access to %s", o.Offering)
+	w.Out.Say("Enabled access to %s", o.Offering)
 	return nil
 }
 
-func runDisableAccess(ctx context.Context, o accessOptions, w where) error {
+func runDisableAccess(ctx context.Context, o accessOptions, w command.Env) error {
 	org := v3.Organization{}
 	if o.Org != "" {
 		var err error
-		if org, err = findOrg(ctx, w, o.Org); err != nil {
+		if org, err = command.FindOrg(ctx, w, o.Org); err != nil {
 			return err
 		}
 	}
-	err := o.eachPlan(ctx, w.ask, func(p v3.ServicePlan) error {
+	err := o.eachPlan(ctx, w.Client, func(p v3.ServicePlan) error {
 		if o.Org == "" {
-			return w.ask.Market().SetPlanVisibility(ctx, p.GUID, v3.PlanVisibility{Type: v3.VisibilityAdmin})
+			return w.Client.Market().SetPlanVisibility(ctx, p.GUID, v3.PlanVisibility{Type: v3.VisibilityAdmin})
 		}
 		if p.VisibilityType == v3.VisibilityPublic {
 			return console.UsageError("everybody has it: disable it for all first, then enable it for those who shall have it")
@@ -312,12 +313,12 @@ func runDisableAccess(ctx context.Context, o accessOptions, w where) error {
 		if p.VisibilityType != v3.VisibilityOrganization {
 			return nil
 		}
-		return w.ask.Market().HidePlan(ctx, p.GUID, org.GUID)
+		return w.Client.Market().HidePlan(ctx, p.GUID, org.GUID)
 	})
 	if err != nil {
 		return fmt.Errorf("cannot disable access to %s: %w", o.Offering, err)
 	}
-	w.out.Say("Disabled access to %s", o.Offering)
+	w.Out.Say("Disabled access to %s", o.Offering)
 	return nil
 }
 
@@ -330,15 +331,15 @@ type accessRow struct {
 	Orgs     []string `json:"orgs,omitempty"`
 }
 
-func runAccess(ctx context.Context, o accessOptions, w where) error {
+func runAccess(ctx context.Context, o accessOptions, w command.Env) error {
 	org := v3.Organization{}
 	if o.Org != "" {
 		var err error
-		if org, err = findOrg(ctx, w, o.Org); err != nil {
+		if org, err = command.FindOrg(ctx, w, o.Org); err != nil {
 			return err
 		}
 	}
-	m, err := w.ask.Market().Search(ctx, client.MarketplaceQuery{Offering: o.Offering, Broker: o.Broker, All: true})
+	m, err := w.Client.Market().Search(ctx, client.MarketplaceQuery{Offering: o.Offering, Broker: o.Broker, All: true})
 	if err != nil {
 		return err
 	}
@@ -349,7 +350,7 @@ func runAccess(ctx context.Context, o accessOptions, w where) error {
 	for _, p := range m.Plans {
 		f := m.Offerings[p.Relationships.ServiceOffering.ID()]
 		r := accessRow{Broker: m.Brokers[f.Relationships.ServiceBroker.ID()], Offering: f.Name, Plan: p.Name, Access: p.VisibilityType}
-		theirs, err := r.readOrgs(ctx, p, org.GUID, w.ask)
+		theirs, err := r.readOrgs(ctx, p, org.GUID, w.Client)
 		if err != nil {
 			return err
 		}
@@ -360,14 +361,14 @@ func runAccess(ctx context.Context, o accessOptions, w where) error {
 	slices.SortStableFunc(all, func(a, b accessRow) int {
 		return cmp.Or(cmp.Compare(a.Broker, b.Broker), cmp.Compare(a.Offering, b.Offering))
 	})
-	if w.out.JSON {
-		return w.out.Encode(all)
+	if w.Out.JSON {
+		return w.Out.Encode(all)
 	}
 	rows := [][]string{{"broker", "offering", "plan", "access", "orgs"}}
 	for _, r := range all {
 		rows = append(rows, []string{r.Broker, r.Offering, r.Plan, r.Access, strings.Join(r.Orgs, ", ")})
 	}
-	return w.out.Table(rows)
+	return w.Out.Table(rows)
 }
 
 // readOrgs fills in the orgs that may have a plan, and tells whether the one with the

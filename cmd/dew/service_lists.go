@@ -10,6 +10,7 @@ import (
 
 	"github.com/dewrun/dew/api/client"
 	"github.com/dewrun/dew/api/v3"
+	"github.com/dewrun/dew/cli/command"
 	"github.com/dewrun/dew/cli/console"
 )
 
@@ -308,7 +309,7 @@ type serviceView struct {
 }
 
 func runService(ctx context.Context, o serviceOptions, ask *client.Client, out *console.Console) error {
-	i, err := findService(ctx, ask, o.Name)
+	i, err := command.FindService(ctx, ask, o.Name)
 	switch {
 	case err != nil:
 		return err
@@ -366,12 +367,12 @@ func viewService(ctx context.Context, i v3.ServiceInstance, ask *client.Client) 
 
 // homeOf is the space that shares an instance with this one; empty: it is of here.
 func homeOf(ctx context.Context, i v3.ServiceInstance, ask *client.Client) (string, error) {
-	here, err := space(ctx, ask)
+	here, err := command.SpaceGUID(ctx, ask)
 	if home := i.Relationships.Space.ID(); err != nil || home == "" || home == here {
 		return "", err
 	}
 	s, err := ask.Orgs().Space(ctx, i.Relationships.Space.ID())
-	if isMissing(err) {
+	if command.IsMissing(err) {
 		return "a space that you may not see", nil
 	}
 	return s.Name, err

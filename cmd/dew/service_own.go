@@ -18,59 +18,60 @@ import (
 
 	"github.com/dewrun/dew/api/client"
 	"github.com/dewrun/dew/api/v3"
+	"github.com/dewrun/dew/cli/command"
 	"github.com/dewrun/dew/cli/console"
 )
 
 // snapshotCommands are what cf does not have, and sharing.
-func snapshotCommands(g *global) []*cli.Command {
-	about := func(v verb, fn func(context.Context, serviceOptions, *client.Client, *console.Console) error) *cli.Command {
-		v.category = servicesCategory
-		return g.command(v, func(c *cli.Context, ask *client.Client, out *console.Console) error {
+func snapshotCommands(g *command.Set) []*cli.Command {
+	about := func(v command.Verb, fn func(context.Context, serviceOptions, *client.Client, *console.Console) error) *cli.Command {
+		v.Category = servicesCategory
+		return g.Command(v, func(c *cli.Context, ask *client.Client, out *console.Console) error {
 			return fn(c.Context, readService(c), ask, out)
 		})
 	}
-	share := func(v verb, fn func(context.Context, shareOptions, where) error) *cli.Command {
-		v.category = servicesCategory
-		v.flags = append(v.flags, &cli.StringFlag{Name: "s", Usage: "the other `space`; needed"}, &cli.StringFlag{Name: "o", Usage: "its `org` (default: the target's)"})
-		return g.commandAt(v, func(c *cli.Context, w where) error {
+	share := func(v command.Verb, fn func(context.Context, shareOptions, command.Env) error) *cli.Command {
+		v.Category = servicesCategory
+		v.Flags = append(v.Flags, &cli.StringFlag{Name: "s", Usage: "the other `space`; needed"}, &cli.StringFlag{Name: "o", Usage: "its `org` (default: the target's)"})
+		return g.CommandWithEnv(v, func(c *cli.Context, w command.Env) error {
 			if c.String("s") == "" {
-				return console.UsageError("%s needs -s with the other space", v.name)
+				return console.UsageError("%s needs -s with the other space", v.Name)
 			}
 			return fn(c.Context, shareOptions{Name: c.Args().First(), Space: c.String("s"), Org: c.String("o"), Force: c.Bool("f")}, w)
 		})
 	}
 	return []*cli.Command{
-		about(verb{
-			name: "service-snapshot", args: "SERVICE_INSTANCE", usage: "copy the data of a database as it is now",
-			about: "The copy is consistent: clients only wait for the moment that it takes. dew service-restore puts it back.",
+		about(command.Verb{
+			Name: "service-snapshot", Args: "SERVICE_INSTANCE", Usage: "copy the data of a database as it is now",
+			About: "The copy is consistent: clients only wait for the moment that it takes. dew service-restore puts it back.",
 		}, runSnapshot),
-		about(verb{name: "service-snapshots", args: "SERVICE_INSTANCE", usage: "list the copies of the data of a database", flags: []cli.Flag{jsonFlag()}}, runSnapshots),
-		about(verb{
-			name: "delete-service-snapshot", args: "SERVICE_INSTANCE SNAPSHOT", usage: "delete a copy of the data of a database", flags: []cli.Flag{forceFlag()},
+		about(command.Verb{Name: "service-snapshots", Args: "SERVICE_INSTANCE", Usage: "list the copies of the data of a database", Flags: []cli.Flag{command.JSONFlag()}}, runSnapshots),
+		about(command.Verb{
+			Name: "delete-service-snapshot", Args: "SERVICE_INSTANCE SNAPSHOT", Usage: "delete a copy of the data of a database", Flags: []cli.Flag{command.ForceFlag()},
 		}, runDeleteSnapshot),
-		about(verb{
-			name: "service-restore", args: "SERVICE_INSTANCE [SNAPSHOT]", usage: "put a copy in the place of the data",
-			about: "Without SNAPSHOT it is the newest. What came since is gone. Bindings of now work after it.", flags: []cli.Flag{forceFlag()},
+		about(command.Verb{
+			Name: "service-restore", Args: "SERVICE_INSTANCE [SNAPSHOT]", Usage: "put a copy in the place of the data",
+			About: "Without SNAPSHOT it is the newest. What came since is gone. Bindings of now work after it.", Flags: []cli.Flag{command.ForceFlag()},
 		}, runRestore),
-		g.command(verb{
-			name: "connect", args: "SERVICE_INSTANCE", category: servicesCategory, usage: "talk to a database with psql, mariadb or redis-cli",
-			about: "The program must be on this machine. A service key is made for it, and deleted when it ends.\n\nExample:\n   echo 'select count(*) from users' | dew connect db",
+		g.Command(command.Verb{
+			Name: "connect", Args: "SERVICE_INSTANCE", Category: servicesCategory, Usage: "talk to a database with psql, mariadb or redis-cli",
+			About: "The program must be on this machine. A service key is made for it, and deleted when it ends.\n\nExample:\n   echo 'select count(*) from users' | dew connect db",
 		}, func(c *cli.Context, ask *client.Client, out *console.Console) error {
 			return runConnect(c.Context, c.Args().First(), ask, out)
 		}),
-		share(verb{name: "share-service", args: "SERVICE_INSTANCE", usage: "let apps of another space be bound to a service instance"}, runShare),
-		share(verb{name: "unshare-service", args: "SERVICE_INSTANCE", usage: "take that back, with the bindings there", flags: []cli.Flag{forceFlag()}}, runUnshare),
-		routeService(g, verb{
-			name: "bind-route-service", alias: "brs", usage: "put a service before a route", about: "Example:\n   dew bind-route-service dew.localhost --hostname shop limiter", flags: []cli.Flag{paramsFlag(), waitFlag()},
+		share(command.Verb{Name: "share-service", Args: "SERVICE_INSTANCE", Usage: "let apps of another space be bound to a service instance"}, runShare),
+		share(command.Verb{Name: "unshare-service", Args: "SERVICE_INSTANCE", Usage: "take that back, with the bindings there", Flags: []cli.Flag{command.ForceFlag()}}, runUnshare),
+		routeService(g, command.Verb{
+			Name: "bind-route-service", Alias: "brs", Usage: "put a service before a route", About: "Example:\n   dew bind-route-service dew.localhost --hostname shop limiter", Flags: []cli.Flag{paramsFlag(), waitFlag()},
 		}, runBindRoute),
-		routeService(g, verb{
-			name: "unbind-route-service", alias: "urs", usage: "take the service before a route away", about: "A route that is not bound is fine.", flags: []cli.Flag{forceFlag(), waitFlag()},
+		routeService(g, command.Verb{
+			Name: "unbind-route-service", Alias: "urs", Usage: "take the service before a route away", About: "A route that is not bound is fine.", Flags: []cli.Flag{command.ForceFlag(), waitFlag()},
 		}, runUnbindRoute),
 	}
 }
 
 func runSnapshot(ctx context.Context, o serviceOptions, ask *client.Client, out *console.Console) error {
-	i, err := findService(ctx, ask, o.Name)
+	i, err := command.FindService(ctx, ask, o.Name)
 	if err != nil {
 		return err
 	}
@@ -87,7 +88,7 @@ func runSnapshot(ctx context.Context, o serviceOptions, ask *client.Client, out 
 }
 
 func runSnapshots(ctx context.Context, o serviceOptions, ask *client.Client, out *console.Console) error {
-	i, err := findService(ctx, ask, o.Name)
+	i, err := command.FindService(ctx, ask, o.Name)
 	if err != nil {
 		return err
 	}
@@ -110,7 +111,7 @@ func runSnapshots(ctx context.Context, o serviceOptions, ask *client.Client, out
 }
 
 func runDeleteSnapshot(ctx context.Context, o serviceOptions, ask *client.Client, out *console.Console) error {
-	i, err := findService(ctx, ask, o.Name)
+	i, err := command.FindService(ctx, ask, o.Name)
 	if err != nil {
 		return err
 	}
@@ -134,7 +135,7 @@ func noSnapshot(service string, err error) error {
 }
 
 func runRestore(ctx context.Context, o serviceOptions, ask *client.Client, out *console.Console) error {
-	i, err := findService(ctx, ask, o.Name)
+	i, err := command.FindService(ctx, ask, o.Name)
 	if err != nil {
 		return err
 	}
@@ -190,7 +191,7 @@ func (c login) client() (args []string, secret string, err error) {
 }
 
 func runConnect(ctx context.Context, name string, ask *client.Client, out *console.Console) (err error) {
-	i, err := findService(ctx, ask, name)
+	i, err := command.FindService(ctx, ask, name)
 	if err != nil {
 		return err
 	}
@@ -284,43 +285,43 @@ type shareOptions struct {
 }
 
 // find finds the instance and the other space.
-func (o shareOptions) find(ctx context.Context, w where) (v3.ServiceInstance, v3.Space, error) {
-	i, err := findService(ctx, w.ask, o.Name)
+func (o shareOptions) find(ctx context.Context, w command.Env) (v3.ServiceInstance, v3.Space, error) {
+	i, err := command.FindService(ctx, w.Client, o.Name)
 	if err != nil {
 		return i, v3.Space{}, err
 	}
-	org, err := findOrg(ctx, w, o.Org)
+	org, err := command.FindOrg(ctx, w, o.Org)
 	if err != nil {
 		return i, v3.Space{}, err
 	}
-	s, err := findSpace(ctx, w, org, o.Space)
+	s, err := command.FindSpace(ctx, w, org, o.Space)
 	return i, s, err
 }
 
-func runShare(ctx context.Context, o shareOptions, w where) error {
+func runShare(ctx context.Context, o shareOptions, w command.Env) error {
 	i, s, err := o.find(ctx, w)
 	if err != nil {
 		return err
 	}
-	if err := w.ask.Services().Share(ctx, i.GUID, s.GUID); err != nil {
+	if err := w.Client.Services().Share(ctx, i.GUID, s.GUID); err != nil {
 		return fmt.Errorf("cannot share %s: %w", o.Name, err)
 	}
-	w.out.Say("Shared %s with space %s", o.Name, s.Name)
+	w.Out.Say("Shared %s with space %s", o.Name, s.Name)
 	return nil
 }
 
-func runUnshare(ctx context.Context, o shareOptions, w where) error {
+func runUnshare(ctx context.Context, o shareOptions, w command.Env) error {
 	i, s, err := o.find(ctx, w)
 	if err != nil {
 		return err
 	}
-	if ok, err := console.ConfirmUnless(ctx, w.out, o.Force, "Really take "+o.Name+" from space "+s.Name+", with the bindings there"); err != nil || !ok {
+	if ok, err := console.ConfirmUnless(ctx, w.Out, o.Force, "Really take "+o.Name+" from space "+s.Name+", with the bindings there"); err != nil || !ok {
 		return err
 	}
-	if err := w.ask.Services().Unshare(ctx, i.GUID, s.GUID); err != nil {
+	if err := w.Client.Services().Unshare(ctx, i.GUID, s.GUID); err != nil {
 		return fmt.Errorf("cannot unshare %s: %w", o.Name, err)
 	}
-	w.out.Say("Unshared %s from space %s", o.Name, s.Name)
+	w.Out.Say("Unshared %s from space %s", o.Name, s.Name)
 	return nil
 }
 
@@ -331,9 +332,9 @@ type routeServiceOptions struct {
 	Wait, Force bool
 }
 
-func routeService(g *global, v verb, fn func(context.Context, routeServiceOptions, *client.Client, *console.Console) error) *cli.Command {
-	v.args, v.category, v.flags = "DOMAIN SERVICE_INSTANCE", servicesCategory, append(hostFlags()[:2], v.flags...) // no port: TCP routes have none
-	return g.command(v, func(c *cli.Context, ask *client.Client, out *console.Console) error {
+func routeService(g *command.Set, v command.Verb, fn func(context.Context, routeServiceOptions, *client.Client, *console.Console) error) *cli.Command {
+	v.Args, v.Category, v.Flags = "DOMAIN SERVICE_INSTANCE", servicesCategory, append(hostFlags()[:2], v.Flags...) // no port: TCP routes have none
+	return g.Command(v, func(c *cli.Context, ask *client.Client, out *console.Console) error {
 		r, err := readRoute(c, false)
 		if err != nil {
 			return err
@@ -351,12 +352,12 @@ func (o routeServiceOptions) find(ctx context.Context, ask *client.Client) (r v3
 	if r, err = ask.Routes().At(ctx, d, o.route.Host, o.route.Path); err != nil {
 		return r, i, err
 	}
-	i, err = findService(ctx, ask, o.Service)
+	i, err = command.FindService(ctx, ask, o.Service)
 	return r, i, err
 }
 
 func runBindRoute(ctx context.Context, o routeServiceOptions, ask *client.Client, out *console.Console) error {
-	params, err := readJSON("-c", o.Parameters)
+	params, err := command.ReadJSONObject("-c", o.Parameters)
 	if err != nil {
 		return err
 	}
@@ -368,7 +369,7 @@ func runBindRoute(ctx context.Context, o routeServiceOptions, ask *client.Client
 	n.Relationships.Route, n.Relationships.ServiceInstance = v3.To(r.GUID), v3.To(i.GUID)
 	defer out.Wait("Binding route %s to service instance %s", o.route.url(), o.Service).End()
 	job, err := ask.Services().BindRoute(ctx, n)
-	if answers(err, "route and service instance are already bound") {
+	if command.ErrorContains(err, "route and service instance are already bound") {
 		out.Say("Route %s is bound to %s already", o.route.url(), o.Service)
 		return nil
 	}

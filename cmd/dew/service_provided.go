@@ -13,10 +13,11 @@ import (
 
 	"github.com/dewrun/dew/api/client"
 	"github.com/dewrun/dew/api/v3"
+	"github.com/dewrun/dew/cli/command"
 	"github.com/dewrun/dew/cli/console"
 )
 
-func providedCommands(g *global) []*cli.Command {
+func providedCommands(g *command.Set) []*cli.Command {
 	flags := func() []cli.Flag {
 		return []cli.Flag{
 			&cli.StringFlag{Name: "p", Usage: "`credentials`: a JSON object, a file with one, or names, with commas, whose values are asked for"},
@@ -35,15 +36,15 @@ func providedCommands(g *global) []*cli.Command {
 		return o
 	}
 	return []*cli.Command{
-		g.command(verb{
-			name: "create-user-provided-service", alias: "cups", args: "SERVICE_INSTANCE", category: servicesCategory, usage: "make something that runs elsewhere a service instance",
-			about: "Examples:\n   dew create-user-provided-service mail -p '{\"host\":\"mail.example.com\"}'\n   dew create-user-provided-service papers -l syslog://logs.example.com:514",
-			flags: flags(),
+		g.Command(command.Verb{
+			Name: "create-user-provided-service", Alias: "cups", Args: "SERVICE_INSTANCE", Category: servicesCategory, Usage: "make something that runs elsewhere a service instance",
+			About: "Examples:\n   dew create-user-provided-service mail -p '{\"host\":\"mail.example.com\"}'\n   dew create-user-provided-service papers -l syslog://logs.example.com:514",
+			Flags: flags(),
 		}, func(c *cli.Context, ask *client.Client, out *console.Console) error {
 			return runCreateProvided(c.Context, read(c), ask, out)
 		}),
-		g.command(verb{
-			name: "update-user-provided-service", alias: "uups", args: "SERVICE_INSTANCE", category: servicesCategory, usage: "change a user-provided service instance", flags: flags(),
+		g.Command(command.Verb{
+			Name: "update-user-provided-service", Alias: "uups", Args: "SERVICE_INSTANCE", Category: servicesCategory, Usage: "change a user-provided service instance", Flags: flags(),
 		}, func(c *cli.Context, ask *client.Client, out *console.Console) error {
 			return runUpdateProvided(c.Context, read(c), ask, out)
 		}),
@@ -58,7 +59,7 @@ type providedOptions struct {
 
 // credentials reads -p: an object, a file, or names to ask for.
 func (o providedOptions) credentials(ctx context.Context, out *console.Console) (json.RawMessage, error) {
-	c, err := readJSON("-p", o.Credentials)
+	c, err := command.ReadJSONObject("-p", o.Credentials)
 	if !errors.Is(err, fs.ErrNotExist) || !out.Interactive {
 		return c, err
 	}
@@ -91,7 +92,7 @@ func runCreateProvided(ctx context.Context, o providedOptions, ask *client.Clien
 		n.Tags = *o.Tags
 	}
 	_, err = ask.Services().Create(ctx, n)
-	if answers(err, "name is taken") {
+	if command.ErrorContains(err, "name is taken") {
 		out.Say("Service instance %s is there already", o.Name)
 		return nil
 	}
@@ -110,7 +111,7 @@ func runUpdateProvided(ctx context.Context, o providedOptions, ask *client.Clien
 	if credentials == nil && o.Tags == nil && o.Drain.IsZero() && o.Route.IsZero() {
 		return console.UsageError("update-user-provided-service needs -p, -l, -r or -t")
 	}
-	i, err := findService(ctx, ask, o.Name)
+	i, err := command.FindService(ctx, ask, o.Name)
 	if err != nil {
 		return err
 	}

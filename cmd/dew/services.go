@@ -1,14 +1,9 @@
 package main
 
 import (
-	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
-	"io/fs"
-	"os"
 	"slices"
 	"strings"
 	"time"
@@ -17,6 +12,7 @@ import (
 
 	"github.com/dewrun/dew/api/client"
 	"github.com/dewrun/dew/api/v3"
+	"github.com/dewrun/dew/cli/command"
 	"github.com/dewrun/dew/cli/console"
 )
 
@@ -66,136 +62,69 @@ func waitFlag() cli.Flag {
 
 func tagsFlag() cli.Flag { return &cli.StringFlag{Name: "t", Usage: "`tags`, with commas between"} }
 
-func forceFlag() cli.Flag {
-	return &cli.BoolFlag{Name: "f", Aliases: []string{"force"}, Usage: "do not ask", DisableDefaultText: true}
-}
-
 func brokerFlag() cli.Flag {
 	return &cli.StringFlag{Name: "b", Usage: "`name` of the broker, where several have such an offering"}
 }
 
-func serviceCommands(g *global) []*cli.Command {
-	about := func(v verb, fn func(context.Context, serviceOptions, *client.Client, *console.Console) error) *cli.Command {
-		v.category = servicesCategory
-		return g.command(v, func(c *cli.Context, ask *client.Client, out *console.Console) error {
+func serviceCommands(g *command.Set) []*cli.Command {
+	about := func(v command.Verb, fn func(context.Context, serviceOptions, *client.Client, *console.Console) error) *cli.Command {
+		v.Category = servicesCategory
+		return g.Command(v, func(c *cli.Context, ask *client.Client, out *console.Console) error {
 			return fn(c.Context, readService(c), ask, out)
 		})
 	}
 	return slices.Concat([]*cli.Command{
-		g.command(verb{
-			name: "marketplace", alias: "m", category: servicesCategory, usage: "list what services can be had",
-			flags: []cli.Flag{
+		g.Command(command.Verb{
+			Name: "marketplace", Alias: "m", Category: servicesCategory, Usage: "list what services can be had",
+			Flags: []cli.Flag{
 				&cli.StringFlag{Name: "e", Usage: "the plans of one `offering`"}, brokerFlag(),
-				boolFlag("no-plans", "only the offerings"), boolFlag("show-unavailable", "also what cannot be had"), jsonFlag(),
+				command.BoolFlag("no-plans", "only the offerings"), command.BoolFlag("show-unavailable", "also what cannot be had"), command.JSONFlag(),
 			},
 		}, func(c *cli.Context, ask *client.Client, out *console.Console) error {
 			o := marketOptions{NoPlans: c.Bool("no-plans"), Query: client.MarketplaceQuery{Offering: c.String("e"), Broker: c.String("b"), All: c.Bool("show-unavailable")}}
 			return runMarketplace(c.Context, o, ask, out)
 		}),
-		g.command(verb{
-			name: "create-service", alias: "cs", args: "OFFERING PLAN SERVICE_INSTANCE", category: servicesCategory, usage: "make a service instance",
-			about: "It takes a while; dew services tells how far it is, --wait waits for it. One that has the name already is fine.\n\n" +
+		g.Command(command.Verb{
+			Name: "create-service", Alias: "cs", Args: "OFFERING PLAN SERVICE_INSTANCE", Category: servicesCategory, Usage: "make a service instance",
+			About: "It takes a while; dew services tells how far it is, --wait waits for it. One that has the name already is fine.\n\n" +
 				"Example:\n   dew create-service postgres small db --wait",
-			flags: []cli.Flag{paramsFlag(), tagsFlag(), brokerFlag(), waitFlag()},
+			Flags: []cli.Flag{paramsFlag(), tagsFlag(), brokerFlag(), waitFlag()},
 		}, func(c *cli.Context, ask *client.Client, out *console.Console) error {
 			o := readService(c)
 			o.Offering, o.Plan, o.Name = c.Args().Get(0), c.Args().Get(1), strings.TrimSpace(c.Args().Get(2))
 			return runCreateService(c.Context, o, ask, out)
 		}),
-		about(verb{
-			name: "update-service", args: "SERVICE_INSTANCE", usage: "change the plan, parameters or tags of a service instance",
-			flags: []cli.Flag{&cli.StringFlag{Name: "p", Usage: "another `plan`"}, paramsFlag(), tagsFlag(), waitFlag()},
+		about(command.Verb{
+			Name: "update-service", Args: "SERVICE_INSTANCE", Usage: "change the plan, parameters or tags of a service instance",
+			Flags: []cli.Flag{&cli.StringFlag{Name: "p", Usage: "another `plan`"}, paramsFlag(), tagsFlag(), waitFlag()},
 		}, runUpdateService),
-		about(verb{
-			name: "upgrade-service", args: "SERVICE_INSTANCE", usage: "give a service instance the newest version of its plan", flags: []cli.Flag{forceFlag(), waitFlag()},
+		about(command.Verb{
+			Name: "upgrade-service", Args: "SERVICE_INSTANCE", Usage: "give a service instance the newest version of its plan", Flags: []cli.Flag{command.ForceFlag(), waitFlag()},
 		}, runUpgradeService),
-		about(verb{name: "rename-service", args: "SERVICE_INSTANCE NEW_NAME", usage: "rename a service instance"}, runRenameService),
-		about(verb{
-			name: "delete-service", alias: "ds", args: "SERVICE_INSTANCE", usage: "delete a service instance with its data",
-			about: "What is bound to it is unbound first. One that is not there is fine.", flags: []cli.Flag{forceFlag(), waitFlag()},
+		about(command.Verb{Name: "rename-service", Args: "SERVICE_INSTANCE NEW_NAME", Usage: "rename a service instance"}, runRenameService),
+		about(command.Verb{
+			Name: "delete-service", Alias: "ds", Args: "SERVICE_INSTANCE", Usage: "delete a service instance with its data",
+			About: "What is bound to it is unbound first. One that is not there is fine.", Flags: []cli.Flag{command.ForceFlag(), waitFlag()},
 		}, runDeleteService),
-		g.command(verb{
-			name: "services", alias: "s", category: servicesCategory, usage: "list the service instances of the space",
-			flags: []cli.Flag{boolFlag("no-apps", "without the apps that are bound"), jsonFlag()},
+		g.Command(command.Verb{
+			Name: "services", Alias: "s", Category: servicesCategory, Usage: "list the service instances of the space",
+			Flags: []cli.Flag{command.BoolFlag("no-apps", "without the apps that are bound"), command.JSONFlag()},
 		}, func(c *cli.Context, ask *client.Client, out *console.Console) error {
 			return runServices(c.Context, c.Bool("no-apps"), ask, out)
 		}),
-		about(verb{
-			name: "service", args: "SERVICE_INSTANCE", usage: "tell how a service instance does",
-			flags: []cli.Flag{boolFlag("guid", "only its guid"), boolFlag("params", "its parameters, as the broker knows them"), jsonFlag()},
+		about(command.Verb{
+			Name: "service", Args: "SERVICE_INSTANCE", Usage: "tell how a service instance does",
+			Flags: []cli.Flag{command.BoolFlag("guid", "only its guid"), command.BoolFlag("params", "its parameters, as the broker knows them"), command.JSONFlag()},
 		}, runService),
-		about(verb{
-			name: "purge-service-instance", args: "SERVICE_INSTANCE", usage: "forget a service instance without asking its broker",
-			about: "For instances whose broker is gone for good: whatever the broker has of it stays there.", flags: []cli.Flag{forceFlag()},
+		about(command.Verb{
+			Name: "purge-service-instance", Args: "SERVICE_INSTANCE", Usage: "forget a service instance without asking its broker",
+			About: "For instances whose broker is gone for good: whatever the broker has of it stays there.", Flags: []cli.Flag{command.ForceFlag()},
 		}, runPurgeService),
 	}, bindingCommands(g), keyCommands(g), providedCommands(g), brokerCommands(g), snapshotCommands(g))
 }
 
-// maxObject bounds a file of parameters or credentials.
-const maxObject = 1 << 20
-
-// readJSON reads an object that stands on the command line or in a file; nil: none
-// is given.
-func readJSON(flag, text string) (json.RawMessage, error) {
-	text = strings.TrimSpace(text)
-	if text == "" {
-		return nil, nil
-	}
-	b := []byte(text)
-	if !strings.HasPrefix(text, "{") {
-		var err error
-		if b, err = readSmall(text); err != nil {
-			return nil, console.UsageError("%s must be a JSON object such as {\"name\":\"value\"}, or the name of a file with one: %w", flag, err)
-		}
-	}
-	var object map[string]any
-	if err := json.Unmarshal(b, &object); err != nil || object == nil {
-		return nil, console.UsageError("%s must be a JSON object such as {\"name\":\"value\"}: %w", flag, cmp.Or(err, errors.New("it is none")))
-	}
-	return b, nil
-}
-
-// readSmall reads a file. The error does not have its name: that may be a secret
-// which was meant to be the value itself.
-func readSmall(name string) ([]byte, error) {
-	b, err := func() ([]byte, error) {
-		f, err := os.Open(name)
-		if err != nil {
-			return nil, err
-		}
-		defer f.Close()
-		return io.ReadAll(io.LimitReader(f, maxObject+1))
-	}()
-	if e := (*fs.PathError)(nil); errors.As(err, &e) {
-		return nil, e.Err
-	}
-	if err == nil && len(b) > maxObject {
-		err = fmt.Errorf("the file is larger than %s", console.Bytes(maxObject))
-	}
-	return b, err
-}
-
-// findService finds a service instance by name; the error offers one that is near.
-func findService(ctx context.Context, ask *client.Client, name string) (v3.ServiceInstance, error) {
-	i, err := ask.Services().ByName(ctx, name)
-	if !isMissing(err) {
-		return i, err
-	}
-	all, lerr := ask.Services().List(ctx)
-	if lerr != nil {
-		return i, lerr
-	}
-	return i, hint(err, name, all, func(i v3.ServiceInstance) string { return i.Name })
-}
-
-// answers tells whether the daemon answered 422 with such a text.
-func answers(err error, text string) bool {
-	e := (*client.Error)(nil)
-	return errors.As(err, &e) && strings.Contains(e.Error(), text)
-}
-
 func runCreateService(ctx context.Context, o serviceOptions, ask *client.Client, out *console.Console) error {
-	params, err := readJSON("-c", o.Parameters)
+	params, err := command.ReadJSONObject("-c", o.Parameters)
 	if err != nil {
 		return err
 	}
@@ -217,7 +146,7 @@ func runCreateService(ctx context.Context, o serviceOptions, ask *client.Client,
 	n.Relationships.ServicePlan = &plan
 	out.Say("Creating service instance %s ...", o.Name)
 	job, err := ask.Services().Create(ctx, n)
-	if answers(err, "name is taken") {
+	if command.ErrorContains(err, "name is taken") {
 		return thereAlready(ctx, o, ask, out)
 	}
 	if err != nil {
@@ -345,14 +274,14 @@ func tellProgress(ctx context.Context, p *progress) {
 }
 
 func runUpdateService(ctx context.Context, o serviceOptions, ask *client.Client, out *console.Console) error {
-	params, err := readJSON("-c", o.Parameters)
+	params, err := command.ReadJSONObject("-c", o.Parameters)
 	if err != nil {
 		return err
 	}
 	if o.Plan == "" && params == nil && o.Tags == nil {
 		return console.UsageError("update-service needs -p, -c or -t")
 	}
-	i, err := findService(ctx, ask, o.Name)
+	i, err := command.FindService(ctx, ask, o.Name)
 	if err != nil {
 		return err
 	}
@@ -395,7 +324,7 @@ func planBeside(ctx context.Context, i v3.ServiceInstance, name string, ask *cli
 }
 
 func runUpgradeService(ctx context.Context, o serviceOptions, ask *client.Client, out *console.Console) error {
-	i, err := findService(ctx, ask, o.Name)
+	i, err := command.FindService(ctx, ask, o.Name)
 	if err != nil {
 		return err
 	}
@@ -418,7 +347,7 @@ func runUpgradeService(ctx context.Context, o serviceOptions, ask *client.Client
 }
 
 func runRenameService(ctx context.Context, o serviceOptions, ask *client.Client, out *console.Console) error {
-	i, err := findService(ctx, ask, o.Name)
+	i, err := command.FindService(ctx, ask, o.Name)
 	if err != nil {
 		return err
 	}
@@ -438,7 +367,7 @@ func runDeleteService(ctx context.Context, o serviceOptions, ask *client.Client,
 		return err
 	}
 	i, err := ask.Services().ByName(ctx, o.Name)
-	if isMissing(err) {
+	if command.IsMissing(err) {
 		out.Say("Service instance %s is not there", o.Name)
 		return nil
 	}
@@ -453,7 +382,7 @@ func runDeleteService(ctx context.Context, o serviceOptions, ask *client.Client,
 }
 
 func runPurgeService(ctx context.Context, o serviceOptions, ask *client.Client, out *console.Console) error {
-	i, err := findService(ctx, ask, o.Name)
+	i, err := command.FindService(ctx, ask, o.Name)
 	if err != nil {
 		return err
 	}

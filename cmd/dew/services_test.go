@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/dewrun/dew/api/v3"
+	"github.com/dewrun/dew/cli/command"
 )
 
 // wantBody fails the test when the last body of a call was another one.
@@ -114,7 +115,7 @@ func TestBadParameters(t *testing.T) {
 	} {
 		r := d.dew("create-service", "redis", "small", "kv", "-c", c.text)
 		r.must(t, 2, c.want)
-		if strings.Contains(explain(r.err), "s3cret") {
+		if strings.Contains(command.Explain(r.err), "s3cret") {
 			t.Errorf("%s is told: %v", c.text, r.err)
 		}
 	}

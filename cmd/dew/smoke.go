@@ -15,6 +15,7 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"github.com/dewrun/dew/api/v3"
+	"github.com/dewrun/dew/cli/command"
 	"github.com/dewrun/dew/cli/console"
 	"github.com/dewrun/dew/smoke"
 )
@@ -50,25 +51,25 @@ Examples:
    dew smoke --private --keep shop/manifest.yml
    dew smoke init shop`
 
-func smokeCommands(g *global) []*cli.Command {
-	return []*cli.Command{g.plain(verb{
-		name: "smoke", args: "[DIR|DIR/...|MANIFEST]...", category: "Push", usage: "push the apps of a folder, check what its smoke.yml says, tell how that went, clean up", about: aboutSmoke,
-		flags: []cli.Flag{
+func smokeCommands(g *command.Set) []*cli.Command {
+	return []*cli.Command{g.WithoutClient(command.Verb{
+		Name: "smoke", Args: "[DIR|DIR/...|MANIFEST]...", Category: "Push", Usage: "push the apps of a folder, check what its smoke.yml says, tell how that went, clean up", About: aboutSmoke,
+		Flags: []cli.Flag{
 			&cli.StringSliceFlag{Name: "var", Usage: "`name=value` for ((name)) in the manifests; may be repeated"},
 			&cli.StringSliceFlag{Name: "vars-file", Usage: "`path` of a YAML file of variables; may be repeated, and --var goes before it"},
 			&cli.DurationFlag{Name: "timeout", DefaultText: "what smoke.yml says, else 5m", Usage: "`time` for each folder"},
 			&cli.StringFlag{Name: "junit", Usage: "write a JUnit report to `file`"},
 			&cli.StringFlag{Name: "bundle", DefaultText: "smoke-FOLDER.tar.gz here", Usage: "`file` for what is kept of a failure: logs, events, exit records, environment without secrets"},
-			boolFlag("no-bundle", "keep nothing of a failure"),
-			boolFlag("keep", "leave apps, services and a private daemon, and say how to reach them"),
-			boolFlag("no-skip", "fail if a folder needs a program that is not on this machine, instead of skipping the folder"),
-			boolFlag("private", "start a private daemon, also if one answers"),
+			command.BoolFlag("no-bundle", "keep nothing of a failure"),
+			command.BoolFlag("keep", "leave apps, services and a private daemon, and say how to reach them"),
+			command.BoolFlag("no-skip", "fail if a folder needs a program that is not on this machine, instead of skipping the folder"),
+			command.BoolFlag("private", "start a private daemon, also if one answers"),
 			&cli.StringFlag{Name: "dewd", Usage: "`path` of the private daemon's program (default: beside dew, or in PATH)"},
-			boolFlag("watch", "test again whenever something in the folders changes, until Ctrl-C; a private daemon stays for all tests"),
-			boolFlag("quiet", "show no log lines and no progress"),
+			command.BoolFlag("watch", "test again whenever something in the folders changes, until Ctrl-C; a private daemon stays for all tests"),
+			command.BoolFlag("quiet", "show no log lines and no progress"),
 			&cli.BoolFlag{Name: "v", Aliases: []string{"verbose"}, Usage: "show what scripts print, and every try of a check", DisableDefaultText: true},
-			boolFlag("force", "with init: replace a smoke.yml that is there"),
-			jsonFlag(),
+			command.BoolFlag("force", "with init: replace a smoke.yml that is there"),
+			command.JSONFlag(),
 		},
 	}, func(c *cli.Context) error {
 		o := smokeOptions{
@@ -78,7 +79,7 @@ func smokeCommands(g *global) []*cli.Command {
 			NoSkip: c.Bool("no-skip"), Private: c.Bool("private"), Dewd: c.String("dewd"), Quiet: c.Bool("quiet"), Verbose: c.Bool("v"), Force: c.Bool("force"), Watch: c.Bool("watch"),
 		}
 		if len(o.Args) > 0 && o.Args[0] == "init" {
-			return runSmokeInit(o, g.out)
+			return runSmokeInit(o, g.Out)
 		}
 		return runSmoke(c.Context, o, g)
 	})}
@@ -99,7 +100,7 @@ func (o smokeOptions) check() error {
 }
 
 // runSmoke tests folders and tells how that went, once or after every change.
-func runSmoke(ctx context.Context, o smokeOptions, g *global) (err error) {
+func runSmoke(ctx context.Context, o smokeOptions, g *command.Set) (err error) {
 	if err := o.check(); err != nil {
 		return err
 	}
@@ -115,7 +116,7 @@ func runSmoke(ctx context.Context, o smokeOptions, g *global) (err error) {
 	ctx, unhook := signal.NotifyContext(ctx, syscall.SIGHUP)
 	defer unhook()
 	signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE)
-	patient, stop := patience(ctx, g.out)
+	patient, stop := patience(ctx, g.Out)
 	defer stop()
 	d, err := openSmokeDoor(ctx, g, o)
 	if err != nil {
@@ -123,8 +124,8 @@ func runSmoke(ctx context.Context, o smokeOptions, g *global) (err error) {
 	}
 	defer func() {
 		if cerr := d.close(patient, o.Keep); cerr != nil {
-			g.out.Warn(explain(smokeFailure(cerr))) // also when an interruption leaves no other words
-			err = cmp.Or(err, error(&console.Failure{Status: statusOf(smokeFailure(cerr))}))
+			g.Out.Warn(command.Explain(smokeFailure(cerr))) // also when an interruption leaves no other words
+			err = cmp.Or(err, error(&console.Failure{Status: command.StatusOf(smokeFailure(cerr))}))
 		}
 	}()
 	if o.Watch {
@@ -140,7 +141,7 @@ func (d *smokeDoor) test(ctx, patient context.Context, folders []smoke.Folder) e
 	if err != nil {
 		return err
 	}
-	s := &smokeTalk{o: o, out: d.g.out, single: len(folders) == 1}
+	s := &smokeTalk{o: o, out: d.g.Out, single: len(folders) == 1}
 	cfg := smoke.Config{
 		Ask: d.ask, Enter: d.enter, Variables: vars, Timeout: o.Timeout, Keep: o.Keep, NoSkip: o.NoSkip, Patient: patient, Say: s.say, Line: s.line,
 	}
@@ -148,7 +149,7 @@ func (d *smokeDoor) test(ctx, patient context.Context, folders []smoke.Folder) e
 		cfg.Line = nil
 	}
 	if o.Verbose {
-		cfg.Script, cfg.Tried = d.g.out.Err, func(err error) { s.say("   not yet: %v", err) }
+		cfg.Script, cfg.Tried = d.g.Out.Err, func(err error) { s.say("   not yet: %v", err) }
 	}
 	if !o.NoBundle {
 		cfg.Bundle, cfg.BundleAlways = d.bundler(len(folders) == 1), o.Bundle != ""
@@ -166,7 +167,7 @@ func (d *smokeDoor) watch(ctx, patient context.Context, folders []smoke.Folder) 
 			return err
 		}
 		if err != nil {
-			d.g.out.Say("dew: %s", explain(err))
+			d.g.Out.Say("dew: %s", command.Explain(err))
 		}
 		var paths []string
 		for _, f := range folders {
@@ -176,15 +177,15 @@ func (d *smokeDoor) watch(ctx, patient context.Context, folders []smoke.Folder) 
 		if werr != nil {
 			return werr
 		}
-		d.g.out.Say("Watching for changes; Ctrl-C ends it")
+		d.g.Out.Say("Watching for changes; Ctrl-C ends it")
 		changed, werr := w.wait(ctx)
 		if werr := errors.Join(werr, w.close()); werr != nil || ctx.Err() != nil {
 			return cmp.Or(werr, err)
 		}
-		d.g.out.Say("\n%s changed", changed)
+		d.g.Out.Say("\n%s changed", changed)
 		now, ferr := smoke.Find(d.o.Args)
 		if ferr != nil {
-			d.g.out.Warn(explain(smokeFailure(ferr))) // it may be half written: the next change mends it
+			d.g.Out.Warn(command.Explain(smokeFailure(ferr))) // it may be half written: the next change mends it
 			continue
 		}
 		folders = now

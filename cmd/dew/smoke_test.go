@@ -8,6 +8,7 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/dewrun/dew/cli/command"
 	"github.com/dewrun/dew/cli/console"
 	"github.com/dewrun/dew/smoke"
 )
@@ -59,7 +60,7 @@ func TestSmokeVerbs(t *testing.T) {
 	d := newDaemon(t)
 	smokeFolder(t, "")
 	out := quiet()
-	g := &global{run: d.run, out: out, local: true}
+	g := &command.Set{Run: d.run, Out: out, Local: true}
 	door, err := openSmokeDoor(t.Context(), g, smokeOptions{Quiet: true})
 	if err != nil || door.private != nil {
 		t.Fatalf("door = %+v, %v", door, err)
@@ -91,7 +92,7 @@ func TestSmokeVerbs(t *testing.T) {
 	_, home, _ := strings.Cut(env, "\nDEW_HOME="+os.TempDir())
 	home, _, _ = strings.Cut(home, "\n")
 	home = os.TempDir() + home
-	c, err := memory{file: filepath.Join(home, ".dew", "config.json")}.load()
+	c, err := command.ConfigFile{Path: filepath.Join(home, ".dew", "config.json")}.Load()
 	if err != nil || c.Local[d.run].SpaceGUID != "space-1" {
 		t.Errorf("dew remembers %+v, %v", c, err)
 	}

@@ -5,22 +5,26 @@ import (
 	"fmt"
 
 	"github.com/urfave/cli/v2"
+
+	"github.com/dewrun/dew/cli/command"
 )
 
 // spaceSSHCommands say whether people may enter the instances of a space at all;
 // dew enable-ssh says it of one app.
-func spaceSSHCommands(g *global) []*cli.Command {
-	run := func(v verb, fn func(ctx context.Context, space string, w where) error) *cli.Command {
-		v.args, v.category = "SPACE", "Inside of instances"
-		return g.commandAt(v, func(c *cli.Context, w where) error { return fn(c.Context, c.Args().First(), w) })
+func spaceSSHCommands(g *command.Set) []*cli.Command {
+	run := func(v command.Verb, fn func(ctx context.Context, space string, w command.Env) error) *cli.Command {
+		v.Args, v.Category = "SPACE", "Inside of instances"
+		return g.CommandWithEnv(v, func(c *cli.Context, w command.Env) error { return fn(c.Context, c.Args().First(), w) })
 	}
-	set := func(allow bool) func(context.Context, string, where) error {
-		return func(ctx context.Context, space string, w where) error { return runSetSpaceSSH(ctx, space, allow, w) }
+	set := func(allow bool) func(context.Context, string, command.Env) error {
+		return func(ctx context.Context, space string, w command.Env) error {
+			return runSetSpaceSSH(ctx, space, allow, w)
+		}
 	}
 	return []*cli.Command{
-		run(verb{name: "allow-space-ssh", usage: "let people into the instances of a space, where the app allows it, too"}, set(true)),
-		run(verb{name: "disallow-space-ssh", usage: "let nobody into the instances of a space"}, set(false)),
-		run(verb{name: "space-ssh-allowed", usage: "tell whether the instances of a space may be entered", flags: []cli.Flag{jsonFlag()}}, runSpaceSSH),
+		run(command.Verb{Name: "allow-space-ssh", Usage: "let people into the instances of a space, where the app allows it, too"}, set(true)),
+		run(command.Verb{Name: "disallow-space-ssh", Usage: "let nobody into the instances of a space"}, set(false)),
+		run(command.Verb{Name: "space-ssh-allowed", Usage: "tell whether the instances of a space may be entered", Flags: []cli.Flag{command.JSONFlag()}}, runSpaceSSH),
 	}
 }
 
@@ -32,30 +36,30 @@ func sshState(allowed bool) string {
 	return "not allowed"
 }
 
-func runSetSpaceSSH(ctx context.Context, space string, allow bool, w where) error {
-	org, s, err := spaceOptions{Name: space}.find(ctx, w)
+func runSetSpaceSSH(ctx context.Context, space string, allow bool, w command.Env) error {
+	org, s, err := command.SpaceOptions{Name: space}.Find(ctx, w)
 	if err != nil {
 		return err
 	}
-	if err := w.ask.Orgs().SetSpaceSSH(ctx, s.GUID, allow); err != nil {
+	if err := w.Client.Orgs().SetSpaceSSH(ctx, s.GUID, allow); err != nil {
 		return fmt.Errorf("cannot change ssh in space %s: %w", space, err)
 	}
-	w.out.Say("ssh is %s in %s", sshState(allow), placeOf(org, s))
+	w.Out.Say("ssh is %s in %s", sshState(allow), command.TargetOf(org, s))
 	return nil
 }
 
-func runSpaceSSH(ctx context.Context, space string, w where) error {
-	org, s, err := spaceOptions{Name: space}.find(ctx, w)
+func runSpaceSSH(ctx context.Context, space string, w command.Env) error {
+	org, s, err := command.SpaceOptions{Name: space}.Find(ctx, w)
 	if err != nil {
 		return err
 	}
-	allowed, err := w.ask.Orgs().SpaceSSH(ctx, s.GUID)
+	allowed, err := w.Client.Orgs().SpaceSSH(ctx, s.GUID)
 	if err != nil {
 		return err
 	}
-	if w.out.JSON {
-		return w.out.Encode(map[string]bool{"allowed": allowed})
+	if w.Out.JSON {
+		return w.Out.Encode(map[string]bool{"allowed": allowed})
 	}
-	fmt.Fprintf(w.out.Out, "ssh is %s in %s\n", sshState(allowed), placeOf(org, s))
+	fmt.Fprintf(w.Out.Out, "ssh is %s in %s\n", sshState(allowed), command.TargetOf(org, s))
 	return nil
 }

@@ -19,31 +19,32 @@ import (
 
 	"github.com/dewrun/dew/api/client"
 	"github.com/dewrun/dew/api/v3"
+	"github.com/dewrun/dew/cli/command"
 	"github.com/dewrun/dew/cli/console"
 )
 
-func sshCommands(g *global) []*cli.Command {
+func sshCommands(g *command.Set) []*cli.Command {
 	const category = "Inside of instances"
 	feature := func(name, about string, enabled bool) *cli.Command {
-		return g.command(verb{name: name, args: "APP", category: category, usage: about},
+		return g.Command(command.Verb{Name: name, Args: "APP", Category: category, Usage: about},
 			func(c *cli.Context, ask *client.Client, out *console.Console) error {
 				return runSetSSH(c.Context, c.Args().First(), enabled, sshTalk{ask, out})
 			})
 	}
 	return []*cli.Command{
-		g.command(verb{
-			name: "ssh", args: "APP", category: category, usage: "open a shell inside an instance, run a command there, or forward ports",
-			about: "The shell has the environment, the folder and the PATH of the app itself. Its exit\n" +
+		g.Command(command.Verb{
+			Name: "ssh", Args: "APP", Category: category, Usage: "open a shell inside an instance, run a command there, or forward ports",
+			About: "The shell has the environment, the folder and the PATH of the app itself. Its exit\n" +
 				"status is that of the command, or 255 where it did not end by itself.\n\n" +
 				"With --crashed it is in a copy of the files of a crashed instance, with its\n" +
 				"environment, without its processes and without a network:\n   dew ssh shop --crashed -c 'ls -l tmp'",
-			flags: append(append(insideFlags(), crashedFlags()...),
+			Flags: append(append(insideFlags(), crashedFlags()...),
 				&cli.StringSliceFlag{Name: "c", Aliases: []string{"command"}, Usage: "`command` to run; several are joined by a space", KeepSpace: true},
 				&cli.StringSliceFlag{Name: "L", Usage: "forward `[ADDRESS:]PORT:HOST:PORT` into the instance; HOST:PORT may be the path of a socket", KeepSpace: true},
 				&cli.BoolFlag{Name: "N", Aliases: []string{"skip-remote-execution"}, Usage: "run nothing, only forward", DisableDefaultText: true},
 				&cli.BoolFlag{Name: "t", Aliases: []string{"request-pseudo-tty"}, Usage: "ask for a terminal also for a command", DisableDefaultText: true},
 				&cli.BoolFlag{Name: "T", Aliases: []string{"disable-pseudo-tty"}, Usage: "ask for no terminal", DisableDefaultText: true},
-				boolFlag("force-pseudo-tty", "ask for a terminal although there is none here"),
+				command.BoolFlag("force-pseudo-tty", "ask for a terminal although there is none here"),
 			),
 		}, func(c *cli.Context, ask *client.Client, out *console.Console) error {
 			in, err := insideOf(c, c.Args().First())
@@ -55,16 +56,16 @@ func sshCommands(g *global) []*cli.Command {
 				nothing: c.Bool("N"), terminal: terminalOf(c),
 			}, sshTalk{ask, out})
 		}),
-		g.command(verb{
-			name: "ssh-code", category: category, usage: "get a one-time password for the ssh door",
-			about: "It is good once, for five minutes:\n   ssh -p PORT cf:$(dew app APP --guid)/0@HOST",
-			flags: []cli.Flag{jsonFlag()},
+		g.Command(command.Verb{
+			Name: "ssh-code", Category: category, Usage: "get a one-time password for the ssh door",
+			About: "It is good once, for five minutes:\n   ssh -p PORT cf:$(dew app APP --guid)/0@HOST",
+			Flags: []cli.Flag{command.JSONFlag()},
 		}, func(c *cli.Context, ask *client.Client, out *console.Console) error {
 			return runSSHCode(c.Context, sshTalk{ask, out})
 		}),
 		feature("enable-ssh", "let people into the instances of an app", true),
 		feature("disable-ssh", "let nobody into the instances of an app", false),
-		g.command(verb{name: "ssh-enabled", args: "APP", category: category, usage: "tell whether the instances of an app may be entered", flags: []cli.Flag{jsonFlag()}},
+		g.Command(command.Verb{Name: "ssh-enabled", Args: "APP", Category: category, Usage: "tell whether the instances of an app may be entered", Flags: []cli.Flag{command.JSONFlag()}},
 			func(c *cli.Context, ask *client.Client, out *console.Console) error {
 				return runSSHEnabled(c.Context, c.Args().First(), sshTalk{ask, out})
 			}),
@@ -154,7 +155,7 @@ func runSSHCode(ctx context.Context, t sshTalk) error {
 }
 
 func runSetSSH(ctx context.Context, name string, enabled bool, t sshTalk) error {
-	a, err := findApp(ctx, t.ask, name)
+	a, err := command.FindApp(ctx, t.ask, name)
 	if err != nil {
 		return err
 	}
@@ -171,7 +172,7 @@ func runSetSSH(ctx context.Context, name string, enabled bool, t sshTalk) error 
 }
 
 func runSSHEnabled(ctx context.Context, name string, t sshTalk) error {
-	a, err := findApp(ctx, t.ask, name)
+	a, err := command.FindApp(ctx, t.ask, name)
 	if err != nil {
 		return err
 	}
@@ -273,7 +274,7 @@ func loginOf(ctx context.Context, in inside, ask *client.Client) (string, error)
 	if in.index < 0 {
 		return "", console.UsageError("instances count from 0, and there is no %d", in.index)
 	}
-	a, err := findApp(ctx, ask, in.app)
+	a, err := command.FindApp(ctx, ask, in.app)
 	if err != nil {
 		return "", err
 	}

@@ -7,6 +7,7 @@ import (
 
 	"golang.org/x/crypto/ssh"
 
+	"github.com/dewrun/dew/cli/command"
 	"github.com/dewrun/dew/cli/console"
 )
 
@@ -107,11 +108,11 @@ func TestEnded(t *testing.T) {
 	if f := (*console.Failure)(nil); !errors.As(err, &f) || err.Error() != "" {
 		t.Errorf("an end with a status = %v, want no words", err)
 	}
-	if err := ended(t.Context(), &ssh.ExitMissingError{}); statusOf(err) != 255 || err.Error() != "the connection to dewd broke before the command ended" {
-		t.Errorf("no status = %v with %d, want 255", err, statusOf(err))
+	if err := ended(t.Context(), &ssh.ExitMissingError{}); command.StatusOf(err) != 255 || err.Error() != "the connection to dewd broke before the command ended" {
+		t.Errorf("no status = %v with %d, want 255", err, command.StatusOf(err))
 	}
-	if err := ended(t.Context(), errors.New("reset")); statusOf(err) != 255 || !strings.Contains(err.Error(), "reset") {
-		t.Errorf("a broken connection = %v with %d, want 255", err, statusOf(err))
+	if err := ended(t.Context(), errors.New("reset")); command.StatusOf(err) != 255 || !strings.Contains(err.Error(), "reset") {
+		t.Errorf("a broken connection = %v with %d, want 255", err, command.StatusOf(err))
 	}
 }
 

@@ -15,26 +15,27 @@ import (
 
 	"github.com/dewrun/dew/api/client"
 	"github.com/dewrun/dew/api/v3"
+	"github.com/dewrun/dew/cli/command"
 	"github.com/dewrun/dew/cli/console"
 )
 
-func stackCommands(g *global) []*cli.Command {
+func stackCommands(g *command.Set) []*cli.Command {
 	return []*cli.Command{
-		g.command(verb{name: "stacks", category: "Platform", usage: "list the root file systems that apps run on, and who may use them", labels: stacksPath, flags: []cli.Flag{jsonFlag()}},
+		g.Command(command.Verb{Name: "stacks", Category: "Platform", Usage: "list the root file systems that apps run on, and who may use them", Labels: stacksPath, Flags: []cli.Flag{command.JSONFlag()}},
 			func(c *cli.Context, ask *client.Client, out *console.Console) error {
 				return runStacks(c.Context, c.IsSet("labels"), ask, out)
 			}),
-		g.command(verb{
-			name: "stack", args: "ACTION [NAME] [FILE]", category: "Platform", usage: "add, build, remove or show a root file system that apps run on",
-			about: "ACTION is add, build or remove, or the name of the stack to show. add takes FILE, a tar of a root file system or an image as docker saves it, either of them also compressed with gzip or zstd; or with --image it fetches an image from a registry. build installs a Debian from this machine's apt sources (it needs mmdebstrap). Apps choose a stack with the key stack of their manifest.\n\n" +
+		g.Command(command.Verb{
+			Name: "stack", Args: "ACTION [NAME] [FILE]", Category: "Platform", Usage: "add, build, remove or show a root file system that apps run on",
+			About: "ACTION is add, build or remove, or the name of the stack to show. add takes FILE, a tar of a root file system or an image as docker saves it, either of them also compressed with gzip or zstd; or with --image it fetches an image from a registry. build installs a Debian from this machine's apt sources (it needs mmdebstrap). Apps choose a stack with the key stack of their manifest.\n\n" +
 				"Examples:\n   dew stack build debian --include default-jre-headless,ruby\n   dew stack add alpine alpine-minirootfs.tar.gz\n   dew stack add shop --image 127.0.0.1:5000/shop:1 --username clerk --password-stdin\n   dew stack remove alpine",
-			flags: []cli.Flag{
+			Flags: []cli.Flag{
 				&cli.StringFlag{Name: "image", Usage: "`reference` of the image to fetch, such as host:port/repository:tag"},
 				&cli.StringFlag{Name: "username", Usage: "`name` of a user of the registry; the password comes from stdin, CF_DOCKER_PASSWORD or the terminal"},
-				passwordFlag(),
+				command.PasswordFlag(),
 				&cli.StringSliceFlag{Name: "include", Usage: "Debian `packages` to build with, separated by commas; may be repeated"},
 				&cli.StringFlag{Name: "name", Usage: "`name` of the stack to build, where it is not called debian"},
-				boolFlag("f", "remove without asking"), boolFlag("guid", "print its guid and no more"), jsonFlag(),
+				command.BoolFlag("f", "remove without asking"), command.BoolFlag("guid", "print its guid and no more"), command.JSONFlag(),
 			},
 		}, func(c *cli.Context, ask *client.Client, out *console.Console) error {
 			o := stackOptions{
@@ -43,11 +44,11 @@ func stackCommands(g *global) []*cli.Command {
 			}
 			return runStack(c.Context, o, ask, out)
 		}),
-		g.command(verb{
-			name: "update-stack", args: "STACK", category: "Platform", usage: "say who may use a stack",
-			about: "active: everybody. deprecated: everybody, with a warning. restricted: apps that have it already. disabled: nobody can be staged with it. Apps that run go on.\n\n" +
+		g.Command(command.Verb{
+			Name: "update-stack", Args: "STACK", Category: "Platform", Usage: "say who may use a stack",
+			About: "active: everybody. deprecated: everybody, with a warning. restricted: apps that have it already. disabled: nobody can be staged with it. Apps that run go on.\n\n" +
 				"Example:\n   dew update-stack alpine --state deprecated --reason \"its time is over: use debian\"",
-			flags: []cli.Flag{
+			Flags: []cli.Flag{
 				&cli.StringFlag{Name: "state", Usage: "`active|restricted|deprecated|disabled`"},
 				&cli.StringFlag{Name: "reason", Usage: "`text` that says why"},
 			},
@@ -204,7 +205,7 @@ func findStack(ctx context.Context, name string, ask *client.Client) (stackRow, 
 			return s, nil
 		}
 	}
-	return stackRow{}, hint(&client.Missing{Kind: "stack", Name: name}, name, all, func(s stackRow) string { return s.Name })
+	return stackRow{}, command.SuggestNearest(&client.Missing{Kind: "stack", Name: name}, name, all, func(s stackRow) string { return s.Name })
 }
 
 func runAddStack(ctx context.Context, o stackOptions, ask *client.Client, out *console.Console) error {
@@ -321,7 +322,7 @@ func runRemoveStack(ctx context.Context, o stackOptions, ask *client.Client, out
 		}
 	}
 	s, err := findStack(ctx, o.Name, ask)
-	if isMissing(err) {
+	if command.IsMissing(err) {
 		out.Say("There is no stack %s", o.Name)
 		return nil
 	}

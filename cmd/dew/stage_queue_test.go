@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"errors"
-	"fmt"
 	"io"
 	"net/http"
 	"net/http/httptest"
@@ -131,23 +130,5 @@ func TestInstancesNote(t *testing.T) {
 	got := instancesNote("web", []v3.InstanceStats{{State: v3.StateStarting}, {State: v3.StateRunning}, {State: v3.StateCrashed}})
 	if want := "web: 1 of 3 instances running, 1 CRASHED, 1 STARTING"; got != want {
 		t.Errorf("got %q, want %q", got, want)
-	}
-}
-
-func TestExitStatusOfAnInterruption(t *testing.T) {
-	for _, c := range []struct {
-		err, cause error
-		want       int
-	}{
-		{nil, nil, 0},
-		{context.Canceled, nil, 1},
-		{fmt.Errorf("push: %w", context.Canceled), errors.New("interrupt signal received"), 130},
-		{context.Canceled, errors.New("terminated signal received"), 143},
-		{nil, errors.New("interrupt signal received"), 0},
-		{&console.Failure{Status: console.StatusStaging, Err: errors.New("x")}, errors.New("interrupt signal received"), console.StatusStaging},
-	} {
-		if got := exitStatus(c.err, c.cause); got != c.want {
-			t.Errorf("exitStatus(%v, %v) = %d, want %d", c.err, c.cause, got, c.want)
-		}
 	}
 }

@@ -17,25 +17,26 @@ import (
 	"github.com/dewrun/dew/api/client"
 	"github.com/dewrun/dew/api/v3"
 	"github.com/dewrun/dew/app"
+	"github.com/dewrun/dew/cli/command"
 	"github.com/dewrun/dew/cli/console"
 )
 
 const categoryTasks = "Tasks"
 
-func taskCommands(g *global) []*cli.Command {
+func taskCommands(g *command.Set) []*cli.Command {
 	return []*cli.Command{
-		g.command(verb{
-			name: "run-task", alias: "rt", args: "APP", category: categoryTasks, usage: "Run a command as a task, in its own container with the droplet of an app",
-			about: "The container has the variables and services of the app, and no sidecars. The app does not have to run. Without --command " +
+		g.Command(command.Verb{
+			Name: "run-task", Alias: "rt", Args: "APP", Category: categoryTasks, Usage: "Run a command as a task, in its own container with the droplet of an app",
+			About: "The container has the variables and services of the app, and no sidecars. The app does not have to run. Without --command " +
 				"the task runs the command of the process type task, or of the one that --process names. dew logs shows its output.\n\n" +
 				"With --wait dew shows the output while the task runs, and exits with the exit status of the task.\n\n" +
 				"Examples:\n   dew run-task shop --command \"rake db:migrate\" --name migrate --wait\n   dew run-task shop --process worker -m 1G",
-			flags: append([]cli.Flag{
+			Flags: append([]cli.Flag{
 				&cli.StringFlag{Name: "command", Aliases: []string{"c"}, Usage: "`command` to run"},
 				&cli.StringFlag{Name: "l", Usage: "log rate limit in `bytes` per second, such as 16K; -1 for no limit"},
 				&cli.StringFlag{Name: "process", Usage: "process `type` whose command, memory and disk the task uses by default"},
 				&cli.BoolFlag{Name: "wait", Aliases: []string{"w"}, DisableDefaultText: true, Usage: "show the output until the task ends, and exit with its exit status"},
-				jsonFlag(),
+				command.JSONFlag(),
 			}, containerFlags()...),
 		}, func(c *cli.Context, ask *client.Client, out *console.Console) error {
 			return runRunTask(c.Context, taskOptions{
@@ -44,17 +45,17 @@ func taskCommands(g *global) []*cli.Command {
 			}, ask, out)
 		}),
 		runCommand(g),
-		g.command(verb{name: "tasks", args: "APP", category: categoryTasks, usage: "List the tasks of an app, newest first", flags: []cli.Flag{jsonFlag()}},
+		g.Command(command.Verb{Name: "tasks", Args: "APP", Category: categoryTasks, Usage: "List the tasks of an app, newest first", Flags: []cli.Flag{command.JSONFlag()}},
 			func(c *cli.Context, ask *client.Client, out *console.Console) error {
 				return runTasks(c.Context, c.Args().First(), ask, out)
 			}),
-		g.command(verb{name: "task", args: "APP TASK_ID", category: categoryTasks, usage: "Show a task", flags: []cli.Flag{jsonFlag()}},
+		g.Command(command.Verb{Name: "task", Args: "APP TASK_ID", Category: categoryTasks, Usage: "Show a task", Flags: []cli.Flag{command.JSONFlag()}},
 			func(c *cli.Context, ask *client.Client, out *console.Console) error {
 				return runTask(c.Context, c.Args().Get(0), c.Args().Get(1), ask, out)
 			}),
-		g.command(verb{
-			name: "terminate-task", args: "APP TASK_ID", category: categoryTasks, usage: "Stop a running task",
-			about: "dewd sends SIGTERM, and SIGKILL 10 seconds later.\n\nExample:\n   dew terminate-task shop 3",
+		g.Command(command.Verb{
+			Name: "terminate-task", Args: "APP TASK_ID", Category: categoryTasks, Usage: "Stop a running task",
+			About: "dewd sends SIGTERM, and SIGKILL 10 seconds later.\n\nExample:\n   dew terminate-task shop 3",
 		}, func(c *cli.Context, ask *client.Client, out *console.Console) error {
 			return runTerminateTask(c.Context, c.Args().Get(0), c.Args().Get(1), ask, out)
 		}),
@@ -84,7 +85,7 @@ func runRunTask(ctx context.Context, o taskOptions, ask *client.Client, out *con
 	if err != nil {
 		return err
 	}
-	a, err := findApp(ctx, ask, o.App)
+	a, err := command.FindApp(ctx, ask, o.App)
 	if err != nil {
 		return err
 	}
@@ -282,7 +283,7 @@ func (w *taskOutput) line(l *v3.Line) error {
 }
 
 func runTasks(ctx context.Context, name string, ask *client.Client, out *console.Console) error {
-	a, err := findApp(ctx, ask, name)
+	a, err := command.FindApp(ctx, ask, name)
 	if err != nil {
 		return err
 	}
@@ -356,7 +357,7 @@ func findTask(ctx context.Context, name, id string, ask *client.Client) (v3.App,
 	if err != nil || n < 1 {
 		return v3.App{}, v3.Task{}, console.UsageError("%q is not the id of a task: dew tasks %s lists them", id, name)
 	}
-	a, err := findApp(ctx, ask, name)
+	a, err := command.FindApp(ctx, ask, name)
 	if err != nil {
 		return a, v3.Task{}, err
 	}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/dewrun/dew/api/client"
 	"github.com/dewrun/dew/api/v3"
+	"github.com/dewrun/dew/cli/command"
 	"github.com/dewrun/dew/cli/console"
 )
 
@@ -21,19 +22,19 @@ type usageOptions struct {
 	Newest         int // 0: all
 }
 
-func usageCommands(g *global) []*cli.Command {
-	return []*cli.Command{g.command(verb{
-		name: "usage-events", category: "Platform", usage: "list what apps and services began and ceased to take, newest first",
-		about: "For those who count memory and services; it takes an administrator.\n\nExamples:\n   dew usage-events --since 24h\n   dew usage-events --services --json",
-		flags: []cli.Flag{
+func usageCommands(g *command.Set) []*cli.Command {
+	return []*cli.Command{g.Command(command.Verb{
+		Name: "usage-events", Category: "Platform", Usage: "list what apps and services began and ceased to take, newest first",
+		About: "For those who count memory and services; it takes an administrator.\n\nExamples:\n   dew usage-events --since 24h\n   dew usage-events --services --json",
+		Flags: []cli.Flag{
 			&cli.StringFlag{Name: "since", Usage: "events from a `time` on, such as 10m, 24h or 2026-01-31T08:00:00Z"},
-			boolFlag("apps", "of apps and their tasks and builds alone"), boolFlag("services", "of services alone"),
-			&cli.IntFlag{Name: "n", Usage: "at most so many, the newest (`count`)"}, jsonFlag(),
+			command.BoolFlag("apps", "of apps and their tasks and builds alone"), command.BoolFlag("services", "of services alone"),
+			&cli.IntFlag{Name: "n", Usage: "at most so many, the newest (`count`)"}, command.JSONFlag(),
 		},
 	}, func(c *cli.Context, ask *client.Client, out *console.Console) error {
 		o := usageOptions{Apps: c.Bool("apps"), Services: c.Bool("services"), Newest: c.Int("n")}
 		if c.IsSet("since") {
-			t, err := readMoment(c.String("since"), time.Now())
+			t, err := command.ReadTime(c.String("since"), time.Now())
 			if err != nil {
 				return console.UsageError("--since: %w", err)
 			}

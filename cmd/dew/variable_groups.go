@@ -10,6 +10,7 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"github.com/dewrun/dew/api/client"
+	"github.com/dewrun/dew/cli/command"
 	"github.com/dewrun/dew/cli/console"
 )
 
@@ -21,20 +22,20 @@ var variableGroups = []struct{ name, short, when string }{
 	{"staging", "s", "while they are staged"},
 }
 
-func variableGroupCommands(g *global) []*cli.Command {
+func variableGroupCommands(g *command.Set) []*cli.Command {
 	var out []*cli.Command
 	for _, group := range variableGroups {
 		out = append(out,
-			g.command(verb{
-				name: group.name + "-environment-variable-group", alias: group.short + "evg", category: variablesCategory,
-				usage: "show the variables that all apps have " + group.when, flags: []cli.Flag{jsonFlag()},
+			g.Command(command.Verb{
+				Name: group.name + "-environment-variable-group", Alias: group.short + "evg", Category: variablesCategory,
+				Usage: "show the variables that all apps have " + group.when, Flags: []cli.Flag{command.JSONFlag()},
 			}, func(c *cli.Context, ask *client.Client, out *console.Console) error {
 				return runVariableGroup(c.Context, group.name, ask, out)
 			}),
-			g.command(verb{
-				name: "set-" + group.name + "-environment-variable-group", alias: "s" + group.short + "evg", args: "VARIABLES", category: variablesCategory,
-				usage: "say which variables all apps have " + group.when,
-				about: "VARIABLES is a JSON object, or the name of a file with one. Those that are not in it go.\n\nExample:\n   dew set-" + group.name + "-environment-variable-group '{\"HTTP_PROXY\":\"http://10.0.0.1:3128\"}'",
+			g.Command(command.Verb{
+				Name: "set-" + group.name + "-environment-variable-group", Alias: "s" + group.short + "evg", Args: "VARIABLES", Category: variablesCategory,
+				Usage: "say which variables all apps have " + group.when,
+				About: "VARIABLES is a JSON object, or the name of a file with one. Those that are not in it go.\n\nExample:\n   dew set-" + group.name + "-environment-variable-group '{\"HTTP_PROXY\":\"http://10.0.0.1:3128\"}'",
 			}, func(c *cli.Context, ask *client.Client, out *console.Console) error {
 				return runSetVariableGroup(c.Context, group.name, c.Args().First(), ask, out)
 			}))
@@ -55,7 +56,7 @@ func runVariableGroup(ctx context.Context, name string, ask *client.Client, out 
 }
 
 func runSetVariableGroup(ctx context.Context, name, typed string, ask *client.Client, out *console.Console) error {
-	text, err := readJSON("VARIABLES", typed)
+	text, err := command.ReadJSONObject("VARIABLES", typed)
 	if err != nil {
 		return err
 	}

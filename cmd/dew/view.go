@@ -2,16 +2,14 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"net/http"
-	"net/url"
 	"strconv"
 	"strings"
 	"time"
 
 	"github.com/dewrun/dew/api/client"
 	"github.com/dewrun/dew/api/v3"
+	"github.com/dewrun/dew/cli/command"
 	"github.com/dewrun/dew/cli/console"
 )
 
@@ -85,12 +83,12 @@ func readView(ctx context.Context, ask *client.Client, a v3.App) (appView, error
 	}
 	// A daemon may tell these two over its socket only; the rest can be seen.
 	status, err := ask.Daemon().Status(ctx)
-	if err != nil && !untold(err) {
+	if err != nil && !command.HiddenFromCaller(err) {
 		return v, err
 	}
 	for _, r := range routes {
 		v.Routes = append(v.Routes, r.URL)
-		v.URLs = append(v.URLs, routeURL(r.URL, status.Router))
+		v.URLs = append(v.URLs, command.RouteURL(r.URL, status.Router))
 	}
 	d, err := ask.Bits().Droplet(ctx, a.GUID)
 	if err != nil && !client.NotFound(err) {
@@ -103,7 +101,7 @@ func readView(ctx context.Context, ask *client.Client, a v3.App) (appView, error
 		v.Detected = console.Names(d.Buildpacks, func(b v3.DropletBuildpack) string { return b.Name })
 	}
 	bound, err := ask.Services().AppBindings(ctx, a.GUID)
-	if err != nil && !untold(err) {
+	if err != nil && !command.HiddenFromCaller(err) {
 		return v, err
 	}
 	v.Services = console.Names(bound, func(b v3.AppBinding) string { return b.Name })
@@ -113,7 +111,7 @@ func readView(ctx context.Context, ask *client.Client, a v3.App) (appView, error
 		}
 	}
 	crashes, err := ask.Processes().Crashes(ctx, a.GUID)
-	if err != nil && !untold(err) {
+	if err != nil && !command.HiddenFromCaller(err) {
 		return v, err
 	}
 	if v.Crashes = len(crashes); v.Crashes > 0 {
@@ -173,12 +171,6 @@ func generation(d *v3.Deployment, p v3.Process) string {
 		}
 	}
 	return ""
-}
-
-// untold is an answer that this door, or this user, is not told.
-func untold(err error) bool {
-	e := (*client.Error)(nil)
-	return errors.As(err, &e) && (e.Status == http.StatusNotFound || e.Status == http.StatusForbidden || e.Status == http.StatusUnauthorized)
 }
 
 func readProcess(ctx context.Context, ask *client.Client, p v3.Process) (processView, error) {
@@ -262,26 +254,6 @@ func memorySum(process string, total int, sidecars []v3.Sidecar) string {
 		out += " (" + strings.Join(sharers, ", ") + ": within the whole, no share of its own)"
 	}
 	return out
-}
-
-// routeURL is the address to type into a browser: the route with the router's
-// port.
-func routeURL(route, router string) string {
-	r, err := url.Parse(router)
-	if err != nil || r.Host == "" {
-		return route
-	}
-	host, path, slash := strings.Cut(route, "/")
-	if strings.Contains(host, ":") {
-		return "tcp://" + route // a TCP route has its own port
-	}
-	if r.Port() != "" {
-		host += ":" + r.Port()
-	}
-	if slash {
-		path = "/" + path
-	}
-	return r.Scheme + "://" + host + path
 }
 
 // print writes the view for people.

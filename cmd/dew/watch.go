@@ -14,6 +14,7 @@ import (
 	"github.com/fsnotify/fsnotify"
 
 	"github.com/dewrun/dew/api/client"
+	"github.com/dewrun/dew/cli/command"
 	"github.com/dewrun/dew/cli/console"
 )
 
@@ -173,7 +174,7 @@ func watchPush(ctx context.Context, o pushOptions, ask *client.Client, out *cons
 			err = pushBuilt(ctx, o, ask, out)
 		}
 		if err != nil && ctx.Err() == nil {
-			out.Warn(explain(err))
+			out.Warn(command.Explain(err))
 		}
 		out.Say("Watching for changes; Ctrl-C ends it, the app stays")
 		changed, err := w.wait(ctx)

@@ -1,4 +1,4 @@
-package main
+package command
 
 import (
 	"context"
@@ -23,18 +23,18 @@ const configFormat = 1
 // renews a token.
 const lockPatience = 90 * time.Second
 
-// config is what dew remembers from one command to the next.
-type config struct {
+// Config is what dew remembers from one command to the next.
+type Config struct {
 	Format   int                `json:"format"`
 	API      string             `json:"api,omitempty"`      // the daemon that is asked; empty: the one behind the local socket
 	Last     string             `json:"last,omitempty"`     // the one before a logout
-	Sessions map[string]session `json:"sessions,omitempty"` // by URL
-	Scripts  map[string]session `json:"scripts,omitempty"`  // of DEW_USERNAME and DEW_PASSWORD, by URL and user
-	Local    map[string]place   `json:"local,omitempty"`    // targets, by folder of run-time files
+	Sessions map[string]Session `json:"sessions,omitempty"` // by URL
+	Scripts  map[string]Session `json:"scripts,omitempty"`  // of DEW_USERNAME and DEW_PASSWORD, by URL and user
+	Local    map[string]Target  `json:"local,omitempty"`    // targets, by folder of run-time files
 }
 
-// session is how one daemon is asked.
-type session struct {
+// Session is how one daemon is asked.
+type Session struct {
 	User     string `json:"user,omitempty"`   // who logged in
 	Client   string `json:"client,omitempty"` // or which client
 	Access   string `json:"access_token,omitempty"`
@@ -42,37 +42,37 @@ type session struct {
 	Proof    string `json:"proof,omitempty"` // of the password in DEW_PASSWORD that it was made with
 	Insecure bool   `json:"skip_ssl_validation,omitempty"`
 	CA       string `json:"ca_cert,omitempty"` // PEM
-	Target   place  `json:"target,omitzero"`
+	Target   Target `json:"target,omitzero"`
 }
 
-// place is a targeted org, and a space of it.
-type place struct {
+// Target is a targeted org, and a space of it.
+type Target struct {
 	OrgGUID   string `json:"org_guid,omitempty"`
 	Org       string `json:"org,omitempty"`
 	SpaceGUID string `json:"space_guid,omitempty"`
 	Space     string `json:"space,omitempty"`
 }
 
-// memory is the file behind config. Several dew may use it at once: what is read
+// ConfigFile is the file behind config. Several dew may use it at once: what is read
 // is always whole, and changes follow each other.
-type memory struct{ file string }
+type ConfigFile struct{ Path string }
 
-// newMemory finds the file: below DEW_HOME, else below the home folder.
-func newMemory() (memory, error) {
+// FindConfigFile finds the file: below DEW_HOME, else below the home folder.
+func FindConfigFile() (ConfigFile, error) {
 	home := os.Getenv("DEW_HOME")
 	if home == "" {
 		var err error
 		if home, err = os.UserHomeDir(); err != nil {
-			return memory{}, &console.Failure{Status: console.StatusUsage, Err: fmt.Errorf("cannot tell where to remember logins and targets: %w", err), Todo: "set DEW_HOME to a folder of yours"}
+			return ConfigFile{}, &console.Failure{Status: console.StatusUsage, Err: fmt.Errorf("cannot tell where to remember logins and targets: %w", err), Todo: "set DEW_HOME to a folder of yours"}
 		}
 	}
-	return memory{file: filepath.Join(home, ".dew", "config.json")}, nil
+	return ConfigFile{Path: filepath.Join(home, ".dew", "config.json")}, nil
 }
 
-// load reads the file; one that is not there yet is empty.
-func (m memory) load() (config, error) {
-	c := config{Format: configFormat}
-	text, err := os.ReadFile(m.file)
+// Load reads the file; one that is not there yet is empty.
+func (m ConfigFile) Load() (Config, error) {
+	c := Config{Format: configFormat}
+	text, err := os.ReadFile(m.Path)
 	if errors.Is(err, fs.ErrNotExist) {
 		return c, nil
 	}
@@ -80,23 +80,23 @@ func (m memory) load() (config, error) {
 		return c, m.trouble(fmt.Errorf("cannot read what dew remembers: %w", err))
 	}
 	if err := json.Unmarshal(text, &c); err != nil {
-		return config{}, &console.Failure{Status: console.StatusFailed, Err: fmt.Errorf("cannot read %s: %w", m.file, err), Todo: "remove the file, and log in again"}
+		return Config{}, &console.Failure{Status: console.StatusFailed, Err: fmt.Errorf("cannot read %s: %w", m.Path, err), Todo: "remove the file, and log in again"}
 	}
 	if c.Format > configFormat {
-		return config{}, &console.Failure{Status: console.StatusFailed, Err: fmt.Errorf("%s was written by a newer dew", m.file), Todo: "use that one, or another DEW_HOME"}
+		return Config{}, &console.Failure{Status: console.StatusFailed, Err: fmt.Errorf("%s was written by a newer dew", m.Path), Todo: "use that one, or another DEW_HOME"}
 	}
 	c.Format = configFormat
 	return c, nil
 }
 
-func (m memory) trouble(err error) error {
+func (m ConfigFile) trouble(err error) error {
 	return &console.Failure{Status: console.StatusFailed, Err: err, Todo: "DEW_HOME may name a folder that is yours"}
 }
 
-// update changes the file. Nobody else changes it meanwhile, so change may take
+// Update changes the file. Nobody else changes it meanwhile, so change may take
 // its time. With an error nothing is written.
-func (m memory) update(ctx context.Context, change func(*config) error) error {
-	if err := os.MkdirAll(filepath.Dir(m.file), 0o700); err != nil {
+func (m ConfigFile) Update(ctx context.Context, change func(*Config) error) error {
+	if err := os.MkdirAll(filepath.Dir(m.Path), 0o700); err != nil {
 		return m.trouble(fmt.Errorf("cannot make the folder for what dew remembers: %w", err))
 	}
 	unlock, err := m.lock(ctx)
@@ -104,18 +104,18 @@ func (m memory) update(ctx context.Context, change func(*config) error) error {
 		return err
 	}
 	defer unlock()
-	c, err := m.load()
+	c, err := m.Load()
 	if err != nil {
 		return err
 	}
 	if c.Sessions == nil {
-		c.Sessions = map[string]session{}
+		c.Sessions = map[string]Session{}
 	}
 	if c.Scripts == nil {
-		c.Scripts = map[string]session{}
+		c.Scripts = map[string]Session{}
 	}
 	if c.Local == nil {
-		c.Local = map[string]place{}
+		c.Local = map[string]Target{}
 	}
 	if err := change(&c); err != nil {
 		return err
@@ -125,8 +125,8 @@ func (m memory) update(ctx context.Context, change func(*config) error) error {
 
 // lock waits for the lock. It is on a file of its own: config.json is replaced by
 // every change.
-func (m memory) lock(ctx context.Context) (func(), error) {
-	name := filepath.Join(filepath.Dir(m.file), "config.lock")
+func (m ConfigFile) lock(ctx context.Context) (func(), error) {
+	name := filepath.Join(filepath.Dir(m.Path), "config.lock")
 	f, err := os.OpenFile(name, os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {
 		return nil, m.trouble(fmt.Errorf("cannot lock what dew remembers: %w", err))
@@ -150,12 +150,12 @@ func (m memory) lock(ctx context.Context) (func(), error) {
 
 // write replaces the file in one step. It is for its owner only: there are
 // tokens in it.
-func (m memory) write(c config) (err error) {
+func (m ConfigFile) write(c Config) (err error) {
 	text, err := json.MarshalIndent(c, "", "  ")
 	if err != nil {
 		return fmt.Errorf("cannot write what dew remembers: %w", err)
 	}
-	f, err := os.CreateTemp(filepath.Dir(m.file), ".config-*") // 0600
+	f, err := os.CreateTemp(filepath.Dir(m.Path), ".config-*") // 0600
 	if err != nil {
 		return m.trouble(fmt.Errorf("cannot write what dew remembers: %w", err))
 	}
@@ -168,7 +168,7 @@ func (m memory) write(c config) (err error) {
 	if err := errors.Join(werr, f.Sync(), f.Close()); err != nil {
 		return m.trouble(fmt.Errorf("cannot write what dew remembers: %w", err))
 	}
-	if err := os.Rename(f.Name(), m.file); err != nil {
+	if err := os.Rename(f.Name(), m.Path); err != nil {
 		return m.trouble(fmt.Errorf("cannot write what dew remembers: %w", err))
 	}
 	return nil

@@ -1,4 +1,4 @@
-package main
+package command
 
 import (
 	"context"
@@ -33,8 +33,8 @@ type claims struct {
 	Scopes    []string `json:"scope"`
 }
 
-// readClaims reads a token; of one that is none it knows nothing.
-func readClaims(token string) claims {
+// ReadClaims reads a token; of one that is none it knows nothing.
+func ReadClaims(token string) claims {
 	var c claims
 	parts := strings.Split(token, ".")
 	if len(parts) != 3 {
@@ -50,7 +50,7 @@ func readClaims(token string) claims {
 // ending tells whether a token ends soon. One that does not say when is used
 // until the daemon refuses it.
 func ending(token string, now time.Time) bool {
-	exp := readClaims(token).Expires
+	exp := ReadClaims(token).Expires
 	return exp != 0 && time.Unix(exp, 0).Sub(now) < renewBefore
 }
 
@@ -61,21 +61,21 @@ func notLoggedIn(url string) error {
 
 // sessionTokens are the tokens of a session that is remembered.
 type sessionTokens struct {
-	url    string
-	memory memory
-	script script // not complete: it is the session of dew login
+	url      string
+	config   ConfigFile
+	envLogin EnvLogin // not complete: it is the session of dew login
 	// login asks for a token, at the daemon that the session is with.
 	login func(context.Context, client.Grant) (client.Token, error)
 
 	mu  sync.Mutex
-	now session // guarded by mu
+	now Session // guarded by mu
 }
 
 // Token gives the session's token, renewed if it ends soon.
 func (t *sessionTokens) Token(ctx context.Context) (string, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if err := t.script.fits(t.now, t.url); err != nil {
+	if err := t.envLogin.fits(t.now, t.url); err != nil {
 		return "", err
 	}
 	old := t.now.Access
@@ -83,7 +83,7 @@ func (t *sessionTokens) Token(ctx context.Context) (string, error) {
 		return old, nil
 	}
 	token, err := t.renew(ctx, old)
-	if exp := readClaims(old).Expires; err != nil && time.Now().Unix() < exp {
+	if exp := ReadClaims(old).Expires; err != nil && time.Now().Unix() < exp {
 		return old, nil // it is good for its last seconds
 	}
 	return token, err
@@ -103,59 +103,59 @@ func (t *sessionTokens) Renew(ctx context.Context, refused string) (string, erro
 // refresh token may be good for one use only, and then a second dew would lose
 // the session.
 func (t *sessionTokens) renew(ctx context.Context, old string) (string, error) {
-	err := t.memory.update(ctx, func(c *config) error {
-		s := t.script.session(*c, t.url)
+	err := t.config.Update(ctx, func(c *Config) error {
+		s := t.envLogin.session(*c, t.url)
 		if s.Access == "" || s.Access == old || ending(s.Access, time.Now()) {
 			if err := t.ask(ctx, &s); err != nil {
 				return err
 			}
 		}
 		t.now = s
-		t.script.keep(c, t.url, s)
+		t.envLogin.keep(c, t.url, s)
 		return nil
 	})
 	return t.now.Access, err
 }
 
 // ask gets a token: with the refresh token, or with the password of the environment.
-func (t *sessionTokens) ask(ctx context.Context, s *session) error {
+func (t *sessionTokens) ask(ctx context.Context, s *Session) error {
 	grants := []client.Grant{}
 	if s.Refresh != "" {
 		grants = append(grants, client.Grant{Refresh: s.Refresh})
 	}
-	if t.script.complete() {
-		grants = append(grants, t.script.grant())
+	if t.envLogin.complete() {
+		grants = append(grants, t.envLogin.grant())
 	}
 	for _, g := range grants {
 		token, err := t.login(ctx, g)
-		if refused(err) {
+		if Refused(err) {
 			continue
 		}
 		if err != nil {
 			return err
 		}
-		s.take(token)
+		s.SetToken(token)
 		return nil
 	}
-	if t.script.complete() {
-		return t.script.refused(t.url)
+	if t.envLogin.complete() {
+		return t.envLogin.refused(t.url)
 	}
 	if s.Access == "" {
 		return notLoggedIn(t.url)
 	}
-	return &console.Failure{Status: console.StatusFailed, Err: fmt.Errorf("the session of %s at %s has ended: %s", s.who(), t.url, s.again(t.url))}
+	return &console.Failure{Status: console.StatusFailed, Err: fmt.Errorf("the session of %s at %s has ended: %s", s.LoggedInAs(), t.url, s.LoginCommand(t.url))}
 }
 
-// take keeps what a grant gave. A refresh token that is not given anew stays.
-func (s *session) take(t client.Token) {
+// SetToken keeps what a grant gave. A refresh token that is not given anew stays.
+func (s *Session) SetToken(t client.Token) {
 	s.Access = t.Access
 	if t.Refresh != "" {
 		s.Refresh = t.Refresh
 	}
 }
 
-// who is logged in.
-func (s session) who() string {
+// LoggedInAs is logged in.
+func (s Session) LoggedInAs() string {
 	if s.Client != "" {
 		return "client " + s.Client
 	}
@@ -165,16 +165,16 @@ func (s session) who() string {
 	return s.User
 }
 
-// again is the command that logs in as before.
-func (s session) again(url string) string {
+// LoginCommand is the command that logs in as before.
+func (s Session) LoginCommand(url string) string {
 	if s.Client != "" {
 		return fmt.Sprintf("dew login %s -u %s --client-credentials", url, s.Client)
 	}
 	return fmt.Sprintf("dew login %s -u %s", url, s.User)
 }
 
-// tls is the trust that the session has in the daemon's certificate.
-func (s session) tls() (*tls.Config, error) {
+// TLS is the trust that the session has in the daemon's certificate.
+func (s Session) TLS() (*tls.Config, error) {
 	c := &tls.Config{MinVersion: tls.VersionTLS12, InsecureSkipVerify: s.Insecure} //nolint:gosec // the user asked for it
 	if s.CA == "" {
 		return c, nil
@@ -190,8 +190,8 @@ func (s session) tls() (*tls.Config, error) {
 	return c, nil
 }
 
-// refused tells whether the authorization server turned a grant down.
-func refused(err error) bool {
+// Refused tells whether the authorization server turned a grant down.
+func Refused(err error) bool {
 	e := (*client.Error)(nil)
 	return errors.As(err, &e) && (e.Status == http.StatusUnauthorized || e.Status == http.StatusBadRequest)
 }

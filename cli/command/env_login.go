@@ -1,4 +1,4 @@
-package main
+package command
 
 import (
 	"bytes"
@@ -14,33 +14,33 @@ import (
 	"github.com/dewrun/dew/cli/console"
 )
 
-// script is the login that DEW_USERNAME and DEW_PASSWORD name. Its session is kept
+// EnvLogin is the login that DEW_USERNAME and DEW_PASSWORD name. Its session is kept
 // beside the one of dew login, so that neither is used for the other.
-type script struct {
+type EnvLogin struct {
 	user, password string
 	client         bool // the user is a client, and the password its secret
 }
 
-// scriptLogin reads the environment. The session of dew login says whether the name is
+// readEnvLogin reads the environment. The session of dew login says whether the name is
 // that of a client.
-func scriptLogin(past session) script {
-	s := script{user: os.Getenv("DEW_USERNAME"), password: os.Getenv("DEW_PASSWORD")}
+func readEnvLogin(past Session) EnvLogin {
+	s := EnvLogin{user: os.Getenv("DEW_USERNAME"), password: os.Getenv("DEW_PASSWORD")}
 	s.client = past.Client == s.user
 	return s
 }
 
 // complete tells whether it is a login. Otherwise the session of dew login is used.
-func (s script) complete() bool { return s.user != "" && s.password != "" }
+func (s EnvLogin) complete() bool { return s.user != "" && s.password != "" }
 
 // session is the kept session: for a script one of the same user and password.
-func (s script) session(c config, url string) session {
+func (s EnvLogin) session(c Config, url string) Session {
 	past := c.Sessions[url]
 	if !s.complete() {
 		return past
 	}
-	kept, found := c.Scripts[s.key(url)]
+	kept, found := c.Scripts[s.Key(url)]
 	if !found || kept.Client != "" != s.client || !proves(kept.Proof, s.password) {
-		kept = session{Proof: newProof(s.password)}
+		kept = Session{Proof: newProof(s.password)}
 		if kept.User = s.user; s.client {
 			kept.User, kept.Client = "", s.user
 		}
@@ -51,35 +51,35 @@ func (s script) session(c config, url string) session {
 
 // fits is the error for a session of dew login that is another user's than the one
 // that DEW_USERNAME names without a password.
-func (s script) fits(past session, url string) error {
+func (s EnvLogin) fits(past Session, url string) error {
 	if s.complete() || s.user == "" || past.Access == "" || s.user == past.User || s.user == past.Client {
 		return nil
 	}
 	return &console.Failure{
-		Status: console.StatusFailed, Err: fmt.Errorf("DEW_USERNAME is %s, and the session at %s is that of %s", s.user, url, past.who()),
+		Status: console.StatusFailed, Err: fmt.Errorf("DEW_USERNAME is %s, and the session at %s is that of %s", s.user, url, past.LoggedInAs()),
 		Todo: fmt.Sprintf("dew login %s -u %s, set DEW_PASSWORD as well, or unset DEW_USERNAME", url, s.user),
 	}
 }
 
-func (s script) key(url string) string { return url + " " + s.user }
+func (s EnvLogin) Key(url string) string { return url + " " + s.user }
 
 // keep remembers a session where the next command looks for it.
-func (s script) keep(c *config, url string, now session) {
+func (s EnvLogin) keep(c *Config, url string, now Session) {
 	if s.complete() {
-		c.Scripts[s.key(url)] = now
+		c.Scripts[s.Key(url)] = now
 	} else {
 		c.Sessions[url] = now
 	}
 }
 
-func (s script) grant() client.Grant {
+func (s EnvLogin) grant() client.Grant {
 	if s.client {
 		return client.Grant{Client: s.user, Secret: s.password}
 	}
 	return client.Grant{User: s.user, Password: s.password}
 }
 
-func (s script) refused(url string) error {
+func (s EnvLogin) refused(url string) error {
 	return &console.Failure{
 		Status: console.StatusFailed, Err: fmt.Errorf("cannot log in to %s: DEW_PASSWORD is not the password of %s", url, s.user),
 		Todo: "set DEW_USERNAME and DEW_PASSWORD, or unset both to use the session of dew login",
