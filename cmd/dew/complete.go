@@ -12,6 +12,7 @@ import (
 	"github.com/dewrun/dew/api/v3"
 	"github.com/dewrun/dew/cli/command"
 	"github.com/dewrun/dew/cli/console"
+	"github.com/dewrun/dew/cli/platform"
 )
 
 // completer offers words of a command line.
@@ -51,7 +52,7 @@ func (g completer) flagAtEnd(v command.Verb) string {
 		return ""
 	}
 	last := g.Typed[len(g.Typed)-2]
-	if v.Category == labelsCategory {
+	if v.Category == platform.LabelsCategory {
 		return map[string]string{"-s": "STACK", "--stack": "STACK", "-b": "BROKER", "--broker": "BROKER", "-e": "OFFERING", "--offering": "OFFERING"}[last]
 	}
 	if v.Category == servicesCategory || v.Category == brokersCategory {
@@ -65,7 +66,7 @@ func (g completer) flagAtEnd(v command.Verb) string {
 // names are the names of a kind. A daemon that is not there has none to offer.
 func (g completer) names(ctx context.Context, v command.Verb, kind string) []string {
 	if kind == "ROLE" {
-		return roleNames(strings.Contains(v.Args, "SPACE"))
+		return platform.RoleNames(strings.Contains(v.Args, "SPACE"))
 	}
 	d, err := g.Endpoint()
 	if err != nil {
@@ -80,11 +81,11 @@ func (g completer) names(ctx context.Context, v command.Verb, kind string) []str
 	case "OFFERING", "PLAN":
 		return g.offered(ctx, ask, kind)
 	case "ORG_QUOTA", "SPACE_QUOTA":
-		k := quotasOfOrgs
+		k := platform.QuotasOfOrgs
 		if kind == "SPACE_QUOTA" {
-			k = quotasOfSpaces
+			k = platform.QuotasOfSpaces
 		}
-		quotas, err := k.kind(ctx, "", w)
+		quotas, err := k.Kind(ctx, "", w)
 		if err != nil {
 			return nil
 		}
@@ -94,17 +95,17 @@ func (g completer) names(ctx context.Context, v command.Verb, kind string) []str
 		all, _ := client.SecurityGroups.List(ctx, ask)
 		return console.Names(all, client.SecurityGroups.Name)
 	case "RESOURCE":
-		return console.Names(labelKinds, func(k labelKind) string { return k.name })
+		return console.Names(platform.LabelKinds, func(k platform.LabelKind) string { return k.Name })
 	case "FLAG":
 		all, _ := ask.Daemon().FeatureFlags(ctx)
 		return console.Names(all, func(f v3.FeatureFlag) string { return f.Name })
 	}
-	k, err := labelOptions{Kind: labelledAs(kind)}.kind()
+	k, err := platform.LabelOptions{Kind: labelledAs(kind)}.FindKind()
 	if err != nil {
 		return nil
 	}
-	all, _ := k.all(ctx, labelOptions{}, w)
-	return console.Names(all, func(t thing) string { return t.name })
+	all, _ := k.List(ctx, platform.LabelOptions{}, w)
+	return console.Names(all, func(t platform.LabelledResource) string { return t.Name })
 }
 
 // labelledAs is the kind of things that an argument is called after, as labels know

@@ -23,6 +23,7 @@ import (
 
 	"github.com/dewrun/dew/cli/command"
 	"github.com/dewrun/dew/cli/console"
+	"github.com/dewrun/dew/cli/platform"
 )
 
 // version is set by the linker (make build).
@@ -80,8 +81,8 @@ func newApp(version string, out *console.Console) *runner {
 	}
 	for _, group := range []func(*command.Set) []*cli.Command{
 		pushCommands, smokeCommands, packageCommands, appCommands, checkCommands, lifeCommands, deployCommands, scaleCommands, envCommands, logCommands, crashCommands, sshCommands, taskCommands,
-		routeCommands, serviceCommands, loginCommands, targetCommands, orgCommands, spaceCommands, userCommands, roleCommands, clientCommands, inboxCommands, notifyCommands, domainListCommands, resourceCommands, buildpackCommands, stackCommands,
-		labelCommands, spaceSSHCommands, singleRouteCommands, domainCommands, usageCommands, quotaCommands, securityGroupCommands, isolationCommands, variableGroupCommands,
+		routeCommands, serviceCommands, platform.LoginCommands, platform.TargetCommands, platform.OrgCommands, platform.SpaceCommands, platform.UserCommands, platform.RoleCommands, platform.ClientCommands, inboxCommands, notifyCommands, domainListCommands, resourceCommands, buildpackCommands, stackCommands,
+		platform.LabelCommands, platform.SpaceSSHCommands, singleRouteCommands, domainCommands, platform.UsageCommands, platform.QuotaCommands, platform.SecurityGroupCommands, platform.IsolationCommands, platform.VariableGroupCommands,
 		daemonCommands, curlCommands, completionCommands, helpCommands,
 	} {
 		a.Commands = append(a.Commands, group(g)...)

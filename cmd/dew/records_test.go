@@ -122,22 +122,6 @@ func TestSecurityGroups(t *testing.T) {
 	d.dew("bind-security-group", "web", "local", "--lifecycle", "sleeping").must(t, 2, `--lifecycle must be running or staging, not "sleeping"`)
 }
 
-func FuzzRules(f *testing.F) {
-	for _, s := range []string{`[]`, `null`, `[{"protocol":"icmp","destination":"0.0.0.0/0","type":0,"code":-1}]`, `[{"port":1}]`, `[] []`, `{`, ``} {
-		f.Add(s)
-	}
-	f.Fuzz(func(t *testing.T, s string) {
-		rules, err := parseRules([]byte(s))
-		if err != nil {
-			return
-		}
-		again, err := parseRules([]byte(console.CompactJSON(rules)))
-		if err != nil || console.CompactJSON(again) != console.CompactJSON(rules) {
-			t.Errorf("%q was read as %s and then as %s, %v", s, console.CompactJSON(rules), console.CompactJSON(again), err)
-		}
-	})
-}
-
 func TestIsolationSegments(t *testing.T) {
 	d := newDaemon(t)
 	d.dew("isolation-segments").must(t, 0, "There are no isolation segments")

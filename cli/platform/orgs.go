@@ -1,4 +1,4 @@
-package main
+package platform
 
 import (
 	"context"
@@ -14,7 +14,7 @@ import (
 	"github.com/dewrun/dew/cli/console"
 )
 
-func orgCommands(g *command.Set) []*cli.Command {
+func OrgCommands(g *command.Set) []*cli.Command {
 	return []*cli.Command{
 		g.CommandWithEnv(command.Verb{Name: "orgs", Alias: "o", Category: "Orgs and spaces", Usage: "list the orgs", Labels: "/v3/organizations", Flags: []cli.Flag{command.JSONFlag()}},
 			func(c *cli.Context, w command.Env) error { return runOrgs(c.Context, w) }),
@@ -154,7 +154,7 @@ func runCreateOrg(ctx context.Context, name, quota string, w command.Env) error 
 	if quota == "" {
 		return nil
 	}
-	return runAssignQuota(ctx, quotaOptions{of: quotasOfOrgs, Place: name, Name: quota}, w)
+	return runAssignQuota(ctx, quotaOptions{of: QuotasOfOrgs, Place: name, Name: quota}, w)
 }
 
 func runRenameOrg(ctx context.Context, name, to string, w command.Env) error {

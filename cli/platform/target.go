@@ -1,4 +1,4 @@
-package main
+package platform
 
 import (
 	"context"
@@ -12,7 +12,7 @@ import (
 
 type targetOptions struct{ Org, Space string }
 
-func targetCommands(g *command.Set) []*cli.Command {
+func TargetCommands(g *command.Set) []*cli.Command {
 	return []*cli.Command{g.CommandWithEnv(command.Verb{
 		Name: "target", Alias: "t", Category: "Login", Usage: "choose the org and the space to work in; without flags show them",
 		About: "The target is remembered for each daemon, also for the one of this machine. Without one it is org local, space dev, which a daemon makes at its first start.\n\nExamples:\n   dew target\n   dew target -o shop -s dev\n   dew target -s test",

@@ -1,4 +1,4 @@
-package main
+package platform
 
 import (
 	"context"
@@ -9,9 +9,9 @@ import (
 	"github.com/dewrun/dew/cli/command"
 )
 
-// spaceSSHCommands say whether people may enter the instances of a space at all;
+// SpaceSSHCommands say whether people may enter the instances of a space at all;
 // dew enable-ssh says it of one app.
-func spaceSSHCommands(g *command.Set) []*cli.Command {
+func SpaceSSHCommands(g *command.Set) []*cli.Command {
 	run := func(v command.Verb, fn func(ctx context.Context, space string, w command.Env) error) *cli.Command {
 		v.Args, v.Category = "SPACE", "Inside of instances"
 		return g.CommandWithEnv(v, func(c *cli.Context, w command.Env) error { return fn(c.Context, c.Args().First(), w) })

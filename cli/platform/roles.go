@@ -1,4 +1,4 @@
-package main
+package platform
 
 import (
 	"context"
@@ -42,7 +42,7 @@ var roles = []role{
 // memberKind is the role of everybody in an org; it is given along with others.
 const memberKind = "organization_user"
 
-func roleNames(space bool) []string {
+func RoleNames(space bool) []string {
 	var out []string
 	for _, r := range roles {
 		if r.space == space {
@@ -97,7 +97,7 @@ func rolesHelp(space bool) string {
 	return b.String()
 }
 
-func roleCommands(g *command.Set) []*cli.Command {
+func RoleCommands(g *command.Set) []*cli.Command {
 	clientFlag := command.BoolFlag("client", "USER is the id of a client")
 	change := func(v command.Verb, run func(context.Context, roleOptions, command.Env) error) *cli.Command {
 		space := strings.Contains(v.Args, "SPACE")

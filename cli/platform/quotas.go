@@ -1,4 +1,4 @@
-package main
+package platform
 
 import (
 	"cmp"
@@ -77,22 +77,22 @@ var limits = []limit{
 type quotaKind struct {
 	noun string                                                                              // org or space
 	has  string                                                                              // the relationship to those who have it
-	kind func(ctx context.Context, org string, w command.Env) (client.Kind[v3.Quota], error) // of an org's spaces
+	Kind func(ctx context.Context, org string, w command.Env) (client.Kind[v3.Quota], error) // of an org's spaces
 	body func(ctx context.Context, w command.Env) (*v3.QuotaRelationships, error)            // of a new one
 }
 
-var quotasOfOrgs = quotaKind{
+var QuotasOfOrgs = quotaKind{
 	noun: "org", has: "organizations",
-	kind: func(context.Context, string, command.Env) (client.Kind[v3.Quota], error) {
+	Kind: func(context.Context, string, command.Env) (client.Kind[v3.Quota], error) {
 		return client.OrgQuotas, nil
 	},
 	body: func(context.Context, command.Env) (*v3.QuotaRelationships, error) { return nil, nil },
 }
 
 // Quotas of spaces are their org's.
-var quotasOfSpaces = quotaKind{
+var QuotasOfSpaces = quotaKind{
 	noun: "space", has: "spaces",
-	kind: func(ctx context.Context, org string, w command.Env) (client.Kind[v3.Quota], error) {
+	Kind: func(ctx context.Context, org string, w command.Env) (client.Kind[v3.Quota], error) {
 		o, err := command.FindOrg(ctx, w, org)
 		return client.SpaceQuotas.Where("organization_guids", o.GUID), err
 	},
@@ -103,11 +103,11 @@ var quotasOfSpaces = quotaKind{
 	},
 }
 
-func quotaCommands(g *command.Set) []*cli.Command {
-	out := append(quotaVerbs(g, quotasOfOrgs), quotaVerbs(g, quotasOfSpaces)...)
+func QuotaCommands(g *command.Set) []*cli.Command {
+	out := append(quotaVerbs(g, QuotasOfOrgs), quotaVerbs(g, QuotasOfSpaces)...)
 	out = append(out, g.CommandWithEnv(command.Verb{Name: "unset-space-quota", Args: "SPACE SPACE_QUOTA", Category: quotasCategory, Usage: "take the quota from a space"},
 		func(c *cli.Context, w command.Env) error {
-			return runAssignQuota(c.Context, quotaOptions{of: quotasOfSpaces, Place: c.Args().First(), Name: c.Args().Get(1), Unset: true}, w)
+			return runAssignQuota(c.Context, quotaOptions{of: QuotasOfSpaces, Place: c.Args().First(), Name: c.Args().Get(1), Unset: true}, w)
 		}))
 	for _, cmd := range out { // the older names of quotas of orgs
 		if strings.Contains(cmd.Name, "org-quota") {
@@ -135,14 +135,14 @@ func quotaVerbs(g *command.Set, k quotaKind) []*cli.Command {
 		run(command.Verb{Name: name("%s-quota"), Args: upper + "_QUOTA", Usage: name("show a quota for %ss"), Flags: []cli.Flag{command.JSONFlag()}}, runQuota),
 		run(command.Verb{
 			Name: name("create-%s-quota"), Args: "NAME", Usage: name("make a quota for %ss"), Flags: limitFlags("allow-paid-service-plans"),
-			About: aRecord + " One that is there already is fine.\n\nExample:\n   dew create-" + k.noun + "-quota small -m 4G -r 20 -s 10",
+			About: noEffectNote + " One that is there already is fine.\n\nExample:\n   dew create-" + k.noun + "-quota small -m 4G -r 20 -s 10",
 		}, runCreateQuota),
 		run(command.Verb{
 			Name: name("update-%s-quota"), Args: upper + "_QUOTA", Usage: name("change a quota for %ss"), About: "Limits that are not named stay.",
 			Flags: append(limitFlags("allow-paid-service-plans", "disallow-paid-service-plans"), &cli.StringFlag{Name: "n", Usage: "new `name`"}),
 		}, runUpdateQuota),
 		run(command.Verb{Name: name("delete-%s-quota"), Args: upper + "_QUOTA", Usage: name("delete a quota for %ss"), Flags: []cli.Flag{command.ForceFlag()}}, runDeleteQuota),
-		run(command.Verb{Name: name("set-%s-quota"), Args: upper + " " + upper + "_QUOTA", Usage: name("give a quota to one %s"), About: aRecord}, runAssignQuota),
+		run(command.Verb{Name: name("set-%s-quota"), Args: upper + " " + upper + "_QUOTA", Usage: name("give a quota to one %s"), About: noEffectNote}, runAssignQuota),
 	}
 }
 
@@ -172,7 +172,7 @@ type quotaOptions struct {
 
 // find finds the quota that the options name.
 func (o quotaOptions) find(ctx context.Context, w command.Env) (client.Kind[v3.Quota], v3.Quota, error) {
-	k, err := o.of.kind(ctx, o.Org, w)
+	k, err := o.of.Kind(ctx, o.Org, w)
 	if err != nil {
 		return k, v3.Quota{}, err
 	}
@@ -181,7 +181,7 @@ func (o quotaOptions) find(ctx context.Context, w command.Env) (client.Kind[v3.Q
 }
 
 func runQuotas(ctx context.Context, o quotaOptions, w command.Env) error {
-	k, err := o.of.kind(ctx, o.Org, w)
+	k, err := o.of.Kind(ctx, o.Org, w)
 	if err != nil {
 		return err
 	}
@@ -330,7 +330,7 @@ func runCreateQuota(ctx context.Context, o quotaOptions, w command.Env) error {
 	if err != nil {
 		return err
 	}
-	k, err := o.of.kind(ctx, o.Org, w)
+	k, err := o.of.Kind(ctx, o.Org, w)
 	if err != nil {
 		return err
 	}
@@ -361,7 +361,7 @@ func runUpdateQuota(ctx context.Context, o quotaOptions, w command.Env) error {
 }
 
 func runDeleteQuota(ctx context.Context, o quotaOptions, w command.Env) error {
-	k, err := o.of.kind(ctx, o.Org, w)
+	k, err := o.of.Kind(ctx, o.Org, w)
 	if err != nil {
 		return err
 	}

@@ -1,4 +1,4 @@
-package main
+package platform
 
 import (
 	"context"
@@ -16,7 +16,7 @@ import (
 	"github.com/dewrun/dew/cli/console"
 )
 
-func userCommands(g *command.Set) []*cli.Command {
+func UserCommands(g *command.Set) []*cli.Command {
 	return []*cli.Command{
 		g.CommandWithEnv(command.Verb{Name: "users", Category: "Users", Usage: "list the users", Flags: []cli.Flag{command.JSONFlag()}},
 			func(c *cli.Context, w command.Env) error { return runUsers(c.Context, w) }),

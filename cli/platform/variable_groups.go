@@ -1,4 +1,4 @@
-package main
+package platform
 
 import (
 	"context"
@@ -22,7 +22,7 @@ var variableGroups = []struct{ name, short, when string }{
 	{"staging", "s", "while they are staged"},
 }
 
-func variableGroupCommands(g *command.Set) []*cli.Command {
+func VariableGroupCommands(g *command.Set) []*cli.Command {
 	var out []*cli.Command
 	for _, group := range variableGroups {
 		out = append(out,

@@ -1,4 +1,4 @@
-package main
+package platform
 
 import (
 	"context"
@@ -9,8 +9,8 @@ import (
 	"github.com/dewrun/dew/cli/console"
 )
 
-// aRecord is what the help says of things that nothing comes of on one machine.
-const aRecord = "It is a record: kept and shown, and nothing is refused, filtered or placed by it."
+// noEffectNote is what the help says of things that nothing comes of on one machine.
+const noEffectNote = "It is a record: kept and shown, and nothing is refused, filtered or placed by it."
 
 // findOne finds one of a kind by name; the error offers a name that is near.
 func findOne[T any](ctx context.Context, k client.Kind[T], name string, ask *client.Client) (T, error) {

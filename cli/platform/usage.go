@@ -1,4 +1,4 @@
-package main
+package platform
 
 import (
 	"context"
@@ -22,7 +22,7 @@ type usageOptions struct {
 	Newest         int // 0: all
 }
 
-func usageCommands(g *command.Set) []*cli.Command {
+func UsageCommands(g *command.Set) []*cli.Command {
 	return []*cli.Command{g.Command(command.Verb{
 		Name: "usage-events", Category: "Platform", Usage: "list what apps and services began and ceased to take, newest first",
 		About: "For those who count memory and services; it takes an administrator.\n\nExamples:\n   dew usage-events --since 24h\n   dew usage-events --services --json",

@@ -1,4 +1,4 @@
-package main
+package platform
 
 import (
 	"context"
@@ -26,7 +26,7 @@ func trustFlags() []cli.Flag {
 	}
 }
 
-func loginCommands(g *command.Set) []*cli.Command {
+func LoginCommands(g *command.Set) []*cli.Command {
 	f := loginFlow{g}
 	login := command.Verb{
 		Name: "login", Alias: "l", Args: "[URL]", Category: "Login", Usage: "log in to a daemon, and speak to it from now on",

@@ -1,4 +1,4 @@
-package main
+package platform
 
 import (
 	"context"
@@ -14,7 +14,7 @@ import (
 	"github.com/dewrun/dew/cli/console"
 )
 
-func spaceCommands(g *command.Set) []*cli.Command {
+func SpaceCommands(g *command.Set) []*cli.Command {
 	return []*cli.Command{
 		g.CommandWithEnv(command.Verb{Name: "spaces", Category: "Orgs and spaces", Usage: "list the spaces of an org", Labels: "/v3/spaces", Flags: []cli.Flag{command.OrgFlag(), command.JSONFlag()}},
 			func(c *cli.Context, w command.Env) error { return runSpaces(c.Context, c.String("o"), w) }),
@@ -182,7 +182,7 @@ func runCreateSpace(ctx context.Context, o command.SpaceOptions, w command.Env) 
 	if err != nil {
 		return err
 	}
-	quota := quotaOptions{of: quotasOfSpaces, Place: o.Name, Name: o.Quota, Org: o.Org}
+	quota := quotaOptions{of: QuotasOfSpaces, Place: o.Name, Name: o.Quota, Org: o.Org}
 	if o.Quota != "" { // before anything is made
 		if _, _, err := quota.find(ctx, w); err != nil {
 			return err

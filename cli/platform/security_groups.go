@@ -1,4 +1,4 @@
-package main
+package platform
 
 import (
 	"bytes"
@@ -53,7 +53,7 @@ type groupOptions struct {
 	Force                  bool
 }
 
-func securityGroupCommands(g *command.Set) []*cli.Command {
+func SecurityGroupCommands(g *command.Set) []*cli.Command {
 	run := func(v command.Verb, fn func(context.Context, groupOptions, command.Env) error) *cli.Command {
 		v.Category = groupsCategory
 		return g.CommandWithEnv(v, func(c *cli.Context, w command.Env) error {
@@ -70,13 +70,13 @@ func securityGroupCommands(g *command.Set) []*cli.Command {
 	out := []*cli.Command{
 		run(command.Verb{Name: "security-groups", Usage: "list the security groups, and which spaces they are for", Flags: []cli.Flag{command.JSONFlag()}}, runGroups),
 		run(command.Verb{Name: "security-group", Args: "SECURITY_GROUP", Usage: "show a security group: its rules and the spaces that it is for", Flags: []cli.Flag{command.JSONFlag()}}, runGroup),
-		run(command.Verb{Name: "create-security-group", Args: "NAME FILE", Usage: "make a security group of the rules in a file", About: aRecord + " One that is there already is fine.\n\n" + rulesHelp}, runCreateGroup),
-		run(command.Verb{Name: "update-security-group", Args: "SECURITY_GROUP FILE", Usage: "give a security group the rules in a file", About: aRecord + "\n\n" + rulesHelp}, runUpdateGroup),
+		run(command.Verb{Name: "create-security-group", Args: "NAME FILE", Usage: "make a security group of the rules in a file", About: noEffectNote + " One that is there already is fine.\n\n" + rulesHelp}, runCreateGroup),
+		run(command.Verb{Name: "update-security-group", Args: "SECURITY_GROUP FILE", Usage: "give a security group the rules in a file", About: noEffectNote + "\n\n" + rulesHelp}, runUpdateGroup),
 		run(command.Verb{Name: "delete-security-group", Args: "SECURITY_GROUP", Usage: "delete a security group", Flags: []cli.Flag{command.ForceFlag()}}, func(ctx context.Context, o groupOptions, w command.Env) error {
 			return deleteOne(ctx, client.SecurityGroups, command.DeleteOptions{Name: o.Name, Force: o.Force}, w)
 		}),
 		run(command.Verb{
-			Name: "bind-security-group", Args: "SECURITY_GROUP ORG", Usage: "give a security group to a space, or to all that an org has now", About: aRecord,
+			Name: "bind-security-group", Args: "SECURITY_GROUP ORG", Usage: "give a security group to a space, or to all that an org has now", About: noEffectNote,
 			Flags: []cli.Flag{phaseFlag(), &cli.StringFlag{Name: "space", Usage: "`space` (default: all of the org)"}},
 		}, runBindGroup),
 		run(command.Verb{Name: "unbind-security-group", Args: "SECURITY_GROUP ORG SPACE", Usage: "take a security group from a space", Flags: []cli.Flag{phaseFlag()}}, runUnbindGroup),
@@ -100,7 +100,7 @@ func globalGroups(run func(command.Verb, func(context.Context, groupOptions, com
 		run(command.Verb{Name: string(p) + "-security-groups", Usage: "list the security groups of all spaces " + containers, Flags: []cli.Flag{command.JSONFlag()}}, func(ctx context.Context, _ groupOptions, w command.Env) error {
 			return listGroups(ctx, client.SecurityGroups.Where("globally_enabled_"+string(p), "true"), w)
 		}),
-		run(command.Verb{Name: "bind-" + string(p) + "-security-group", Args: "SECURITY_GROUP", Usage: "give a security group to all spaces, " + containers, About: aRecord}, set(true)),
+		run(command.Verb{Name: "bind-" + string(p) + "-security-group", Args: "SECURITY_GROUP", Usage: "give a security group to all spaces, " + containers, About: noEffectNote}, set(true)),
 		run(command.Verb{Name: "unbind-" + string(p) + "-security-group", Args: "SECURITY_GROUP", Usage: "no longer give a security group to all spaces, " + containers}, set(false)),
 	}
 }

@@ -1,4 +1,4 @@
-package main
+package platform
 
 import (
 	"context"
@@ -15,7 +15,7 @@ import (
 	"github.com/dewrun/dew/cli/console"
 )
 
-func clientCommands(g *command.Set) []*cli.Command {
+func ClientCommands(g *command.Set) []*cli.Command {
 	return []*cli.Command{
 		g.CommandWithEnv(command.Verb{Name: "clients", Category: "Users", Usage: "list the programs that get tokens of their own", Flags: []cli.Flag{command.JSONFlag()}},
 			func(c *cli.Context, w command.Env) error { return runClients(c.Context, w) }),

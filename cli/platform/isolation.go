@@ -1,4 +1,4 @@
-package main
+package platform
 
 import (
 	"context"
@@ -22,7 +22,7 @@ type segmentOptions struct {
 	Force      bool
 }
 
-func isolationCommands(g *command.Set) []*cli.Command {
+func IsolationCommands(g *command.Set) []*cli.Command {
 	run := func(v command.Verb, fn func(context.Context, segmentOptions, command.Env) error) *cli.Command {
 		v.Category = isolationCategory
 		words := strings.Fields(v.Args)
@@ -43,7 +43,7 @@ func isolationCommands(g *command.Set) []*cli.Command {
 	}
 	return []*cli.Command{
 		run(command.Verb{Name: "isolation-segments", Usage: "list the isolation segments, and the orgs that may use them", Flags: []cli.Flag{command.JSONFlag()}}, runSegments),
-		run(command.Verb{Name: "create-isolation-segment", Args: "NAME", Usage: "make an isolation segment", About: aRecord + " There is one machine. A segment that is there already is fine."},
+		run(command.Verb{Name: "create-isolation-segment", Args: "NAME", Usage: "make an isolation segment", About: noEffectNote + " There is one machine. A segment that is there already is fine."},
 			func(ctx context.Context, o segmentOptions, w command.Env) error {
 				return createOne(ctx, client.IsolationSegments, o.Name, v3.ChangeIsolationSegment{Name: o.Name}, w)
 			}),
@@ -53,9 +53,9 @@ func isolationCommands(g *command.Set) []*cli.Command {
 			}),
 		run(command.Verb{Name: "enable-org-isolation", Args: "ORG SEGMENT", Usage: "let an org use an isolation segment"}, runEntitle),
 		run(command.Verb{Name: "disable-org-isolation", Args: "ORG SEGMENT", Usage: "no longer let an org use an isolation segment"}, runDisentitle),
-		run(command.Verb{Name: "set-org-default-isolation-segment", Args: "ORG SEGMENT", Usage: "say which isolation segment the spaces of an org have that name none", About: aRecord}, runSetSegment),
+		run(command.Verb{Name: "set-org-default-isolation-segment", Args: "ORG SEGMENT", Usage: "say which isolation segment the spaces of an org have that name none", About: noEffectNote}, runSetSegment),
 		run(command.Verb{Name: "reset-org-default-isolation-segment", Args: "ORG", Usage: "give an org back the platform's own isolation segment"}, runSetSegment),
-		run(command.Verb{Name: "set-space-isolation-segment", Args: "SPACE SEGMENT", Usage: "say which isolation segment a space has", About: aRecord}, runSetSegment),
+		run(command.Verb{Name: "set-space-isolation-segment", Args: "SPACE SEGMENT", Usage: "say which isolation segment a space has", About: noEffectNote}, runSetSegment),
 		run(command.Verb{Name: "reset-space-isolation-segment", Args: "SPACE", Usage: "give a space back the isolation segment of its org"}, runSetSegment),
 	}
 }
