@@ -13,6 +13,7 @@ import (
 	"github.com/dewrun/dew/cli/command"
 	"github.com/dewrun/dew/cli/console"
 	"github.com/dewrun/dew/cli/platform"
+	"github.com/dewrun/dew/cli/services"
 )
 
 // completer offers words of a command line.
@@ -55,7 +56,7 @@ func (g completer) flagAtEnd(v command.Verb) string {
 	if v.Category == platform.LabelsCategory {
 		return map[string]string{"-s": "STACK", "--stack": "STACK", "-b": "BROKER", "--broker": "BROKER", "-e": "OFFERING", "--offering": "OFFERING"}[last]
 	}
-	if v.Category == servicesCategory || v.Category == brokersCategory {
+	if v.Category == services.ServicesCategory || v.Category == services.BrokersCategory {
 		if kind := map[string]string{"-b": "BROKER", "-e": "OFFERING", "--service-instance": "SERVICE_INSTANCE"}[last]; kind != "" {
 			return kind
 		}
@@ -136,7 +137,7 @@ func (g completer) ofService(ctx context.Context, name, kind string) []string {
 	}
 	if kind == "KEY" {
 		keys, _ := ask.Services().Bindings(ctx, client.BindingQuery{Type: v3.BindingKey, Instance: i.GUID})
-		return console.Names(keys, bindingName)
+		return console.Names(keys, services.BindingName)
 	}
 	all, _ := ask.Services().Snapshots(ctx, i.GUID)
 	return console.Names(all, func(s v3.ServiceSnapshot) string { return s.GUID })

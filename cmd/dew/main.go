@@ -24,6 +24,8 @@ import (
 	"github.com/dewrun/dew/cli/command"
 	"github.com/dewrun/dew/cli/console"
 	"github.com/dewrun/dew/cli/platform"
+	"github.com/dewrun/dew/cli/routes"
+	"github.com/dewrun/dew/cli/services"
 )
 
 // version is set by the linker (make build).
@@ -81,8 +83,8 @@ func newApp(version string, out *console.Console) *runner {
 	}
 	for _, group := range []func(*command.Set) []*cli.Command{
 		pushCommands, smokeCommands, packageCommands, appCommands, checkCommands, lifeCommands, deployCommands, scaleCommands, envCommands, logCommands, crashCommands, sshCommands, taskCommands,
-		routeCommands, serviceCommands, platform.LoginCommands, platform.TargetCommands, platform.OrgCommands, platform.SpaceCommands, platform.UserCommands, platform.RoleCommands, platform.ClientCommands, inboxCommands, notifyCommands, domainListCommands, resourceCommands, buildpackCommands, stackCommands,
-		platform.LabelCommands, platform.SpaceSSHCommands, singleRouteCommands, domainCommands, platform.UsageCommands, platform.QuotaCommands, platform.SecurityGroupCommands, platform.IsolationCommands, platform.VariableGroupCommands,
+		routes.Commands, services.Commands, platform.LoginCommands, platform.TargetCommands, platform.OrgCommands, platform.SpaceCommands, platform.UserCommands, platform.RoleCommands, platform.ClientCommands, inboxCommands, notifyCommands, routes.DomainListCommands, resourceCommands, buildpackCommands, stackCommands,
+		platform.LabelCommands, platform.SpaceSSHCommands, routes.SingleRouteCommands, routes.DomainCommands, platform.UsageCommands, platform.QuotaCommands, platform.SecurityGroupCommands, platform.IsolationCommands, platform.VariableGroupCommands,
 		daemonCommands, curlCommands, completionCommands, helpCommands,
 	} {
 		a.Commands = append(a.Commands, group(g)...)

@@ -15,6 +15,7 @@ import (
 	"github.com/dewrun/dew/api/v3"
 	"github.com/dewrun/dew/cli/command"
 	"github.com/dewrun/dew/cli/console"
+	"github.com/dewrun/dew/cli/services"
 )
 
 func TestBindService(t *testing.T) {
@@ -61,30 +62,6 @@ func TestUnbindService(t *testing.T) {
 	d.dew("us", "shop", "kv", "-w").must(t, 1, "cannot unbind shop from kv: The broker will not")
 }
 
-// The newest bindings of each service instance stay, also among those of one second.
-func TestOutdated(t *testing.T) {
-	var all []v3.ServiceCredentialBinding
-	for i, service := range []string{"s-kv", "s-kv", "s-db", "s-kv", "s-db"} {
-		at := time.Unix(100, 0)
-		if i == 1 {
-			at = time.Unix(200, 0) // out of order
-		}
-		b := v3.ServiceCredentialBinding{GUID: strconv.Itoa(i), CreatedAt: v3.At(at)}
-		b.Relationships.ServiceInstance = v3.To(service)
-		all = append(all, b)
-	}
-	for keep, want := range map[int][]int{1: {0, 2, 3}, 2: {0}, 3: {}} {
-		var got []int
-		for _, b := range outdated(all, keep) {
-			got = append(got, slices.IndexFunc(all, func(one v3.ServiceCredentialBinding) bool { return one.GUID == b.GUID }))
-		}
-		slices.Sort(got)
-		if !slices.Equal(got, want) {
-			t.Errorf("of %d kept, %v are outdated, want %v", keep, got, want)
-		}
-	}
-}
-
 func TestCleanupBindings(t *testing.T) {
 	d := newDaemon(t).withApp(v3.AppStarted)
 	d.shelves.instance("kv", v3.ServiceManaged)
@@ -115,7 +92,7 @@ func TestServiceKeys(t *testing.T) {
 	d.dew("create-service-key", "kv", "k1", "-c", `{"a":1}`).must(t, 0, "Created service key k1: dew service-key kv k1 shows it")
 	d.wantBody(postBinding, `{"type":"key","name":"k1","parameters":{"a":1},"relationships":{"service_instance":{"data":{"guid":"s-kv"}}}}`)
 	d.dew("sk", "kv").must(t, 0, "name   last operation\nk1     create succeeded")
-	var keys []keyRow
+	var keys []services.KeyRow
 	r := d.dew("sk", "kv", "--json")
 	if err := json.Unmarshal([]byte(r.out), &keys); err != nil || len(keys) != 1 || keys[0].Name != "k1" {
 		t.Errorf("got %s, %v", r.out, err)
@@ -144,26 +121,6 @@ func TestServiceKeys(t *testing.T) {
 	d.dew("csk", "kv", "k1").must(t, 0, "Service key k1 is there already")
 	d.refuses(postBinding, taken+"the name 'k1' that is getting deleted or its deletion failed.")
 	d.dew("csk", "kv", "k1").must(t, 1, "cannot create service key k1", "getting deleted")
-}
-
-// The password of a service is never an argument: everybody on the machine can read
-// those.
-func TestConnectClients(t *testing.T) {
-	for uri, want := range map[string]string{
-		"postgres://x":   "psql -h h -p 1 -U u -d d|PGPASSWORD=s3cret",
-		"postgresql://x": "psql -h h -p 1 -U u -d d|PGPASSWORD=s3cret",
-		"mysql://x":      "mariadb -h h -P 1 -u u d|MYSQL_PWD=s3cret",
-		"mariadb://x":    "mariadb -h h -P 1 -u u d|MYSQL_PWD=s3cret",
-		"redis://x":      "redis-cli -h h -p 1 --user u|REDISCLI_AUTH=s3cret",
-	} {
-		args, secret, err := login{Host: "h", Port: 1, Database: "d", Username: "u", Password: "s3cret", URI: uri}.client()
-		if got := strings.Join(args, " ") + "|" + secret; err != nil || got != want {
-			t.Errorf("%s: got %s, %v, want %s", uri, got, err, want)
-		}
-	}
-	if _, _, err := (login{URI: "https://x"}).client(); err == nil {
-		t.Error("https has a client")
-	}
 }
 
 func TestConnect(t *testing.T) {
@@ -342,7 +299,7 @@ func TestServiceAccess(t *testing.T) {
 	if r := d.dew("service-access", "-o", "local"); strings.Contains(r.out, "admin") || !strings.Contains(r.out, "local") || !strings.Contains(r.out, "postgres") {
 		t.Errorf("got %s", r.out)
 	}
-	var rows []accessRow
+	var rows []services.AccessRow
 	r := d.dew("service-access", "-e", "redis", "-b", "dew", "--json")
 	if err := json.Unmarshal([]byte(r.out), &rows); err != nil || len(rows) != 2 || rows[0].Orgs[0] != "local" {
 		t.Errorf("got %s, %v", r.out, err)

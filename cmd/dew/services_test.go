@@ -9,6 +9,7 @@ import (
 
 	"github.com/dewrun/dew/api/v3"
 	"github.com/dewrun/dew/cli/command"
+	"github.com/dewrun/dew/cli/services"
 )
 
 // wantBody fails the test when the last body of a call was another one.
@@ -38,7 +39,7 @@ func TestMarketplace(t *testing.T) {
 	if r := d.dew("m", "--no-plans"); strings.Contains(r.out, "small") {
 		t.Errorf("plans are told:\n%s", r.out)
 	}
-	var offers []offer
+	var offers []services.Offer
 	r := d.dew("m", "-e", "redis", "--json")
 	if err := json.Unmarshal([]byte(r.out), &offers); err != nil || len(offers) != 2 || offers[1].Plan != "large" || offers[1].Free || offers[1].Broker != "dew" {
 		t.Errorf("got %s, %v", r.out, err)
@@ -225,7 +226,7 @@ func TestServices(t *testing.T) {
 	if r := d.dew("services", "--no-apps"); strings.Contains(r.out, "shop") {
 		t.Errorf("apps are told:\n%s", r.out)
 	}
-	var rows []serviceRow
+	var rows []services.Row
 	r = d.dew("services", "--json")
 	if err := json.Unmarshal([]byte(r.out), &rows); err != nil || len(rows) != 2 || rows[0].Last != "create failed" || rows[0].Broker != "dew" || len(rows[1].Apps) != 2 {
 		t.Errorf("got %s, %v", r.out, err)
@@ -245,7 +246,7 @@ func TestServices(t *testing.T) {
 	d.dew("service", "kv", "--guid").must(t, 0, "s-kv\n")
 	d.dew("service", "kv", "--params").must(t, 0, `"ram": 4`)
 	d.dew("service", "maill").must(t, 1, `did you mean "mail"?`)
-	var v serviceView
+	var v services.View
 	r = d.dew("service", "mail", "--json")
 	if err := json.Unmarshal([]byte(r.out), &v); err != nil || v.Name != "mail" || v.Bindings[0].Name != "letter" || v.Bindings[0].Last != "delete failed" {
 		t.Errorf("got %s, %v", r.out, err)

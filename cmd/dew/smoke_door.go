@@ -19,6 +19,7 @@ import (
 	"github.com/dewrun/dew/api/client"
 	"github.com/dewrun/dew/cli/command"
 	"github.com/dewrun/dew/cli/console"
+	"github.com/dewrun/dew/cli/services"
 	"github.com/dewrun/dew/smoke"
 )
 
@@ -253,8 +254,8 @@ func (v *smokeVerbs) failed(err error, otherwise int) error {
 
 // CreateService does as dew create-service does, and waits.
 func (v *smokeVerbs) CreateService(ctx context.Context, s smoke.Service) error {
-	o := serviceOptions{Name: s.Name, Offering: s.Offering, Plan: s.Plan, Parameters: string(s.Parameters), Wait: true}
-	return v.failed(runCreateService(ctx, o, v.ask, v.out), console.StatusFailed)
+	o := services.Options{Name: s.Name, Offering: s.Offering, Plan: s.Plan, Parameters: string(s.Parameters), Wait: true}
+	return v.failed(services.Create(ctx, o, v.ask, v.out), console.StatusFailed)
 }
 
 // SSH runs a command inside an instance.

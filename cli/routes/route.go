@@ -1,4 +1,4 @@
-package main
+package routes
 
 import (
 	"context"
@@ -16,9 +16,9 @@ import (
 	"github.com/dewrun/dew/cli/console"
 )
 
-// wayOptions are the arguments of commands about a route that is there.
-type wayOptions struct {
-	routeOptions
+// singleRouteOptions are the arguments of commands about a route that is there.
+type singleRouteOptions struct {
+	RouteOptions
 	Org, Space string   // where else it is to be
 	Remove     []string // names of options
 }
@@ -27,25 +27,25 @@ func optionFlag() cli.Flag {
 	return &cli.StringSliceFlag{Name: "option", Aliases: []string{"o"}, Usage: "set an option of the route (`OPTION=VALUE`); may be repeated"}
 }
 
-// singleRouteCommands are those about one route.
-func singleRouteCommands(g *command.Set) []*cli.Command {
-	run := func(v command.Verb, fn func(context.Context, wayOptions, command.Env) error) *cli.Command {
+// SingleRouteCommands are those about one route.
+func SingleRouteCommands(g *command.Set) []*cli.Command {
+	run := func(v command.Verb, fn func(context.Context, singleRouteOptions, command.Env) error) *cli.Command {
 		v.Category = routesCategory
 		return g.CommandWithEnv(v, func(c *cli.Context, w command.Env) error {
-			rt, err := readRoute(c, strings.HasPrefix(v.Args, "APP"))
+			rt, err := ReadRoute(c, strings.HasPrefix(v.Args, "APP"))
 			if err != nil {
 				return err
 			}
-			return fn(c.Context, wayOptions{routeOptions: rt, Org: c.String("o"), Space: c.String("s"), Remove: c.StringSlice("remove-option")}, w)
+			return fn(c.Context, singleRouteOptions{RouteOptions: rt, Org: c.String("o"), Space: c.String("s"), Remove: c.StringSlice("remove-option")}, w)
 		})
 	}
-	names := hostFlags()[:2] // of routes that have no port
+	names := HostFlags()[:2] // of routes that have no port
 	elsewhere := func(usage string) []cli.Flag {
 		return append(slices.Clone(names), &cli.StringFlag{Name: "s", Usage: usage + " (default: the targeted one)"}, command.OrgFlag())
 	}
 	return []*cli.Command{
-		run(command.Verb{Name: "route", Alias: "ro", Args: "DOMAIN", Usage: "show a route: where it leads, who has it, its options", About: "Examples:\n   dew route dew.localhost --hostname shop --path /api\n   dew route tcp.dew.localhost --port 20000", Flags: append(hostFlags(), command.JSONFlag())}, runRoute),
-		run(command.Verb{Name: "check-route", Args: "DOMAIN", Usage: "tell whether somebody has a route, also where you do not see it", Flags: append(hostFlags(), command.JSONFlag())}, runCheckRoute),
+		run(command.Verb{Name: "route", Alias: "ro", Args: "DOMAIN", Usage: "show a route: where it leads, who has it, its options", About: "Examples:\n   dew route dew.localhost --hostname shop --path /api\n   dew route tcp.dew.localhost --port 20000", Flags: append(HostFlags(), command.JSONFlag())}, runRoute),
+		run(command.Verb{Name: "check-route", Args: "DOMAIN", Usage: "tell whether somebody has a route, also where you do not see it", Flags: append(HostFlags(), command.JSONFlag())}, runCheckRoute),
 		run(command.Verb{
 			Name: "update-route", Args: "DOMAIN", Usage: "change the options of a route", About: "Examples:\n   dew update-route dew.localhost -n shop -o loadbalancing=least-connection\n   dew update-route dew.localhost -n shop -r loadbalancing",
 			Flags: append(slices.Clone(names),
@@ -62,8 +62,8 @@ func singleRouteCommands(g *command.Set) []*cli.Command {
 	}
 }
 
-// wayView is what `dew route` shows.
-type wayView struct {
+// singleRouteView is what `dew route` shows.
+type singleRouteView struct {
 	routeRow
 	Domain     string            `json:"domain"`
 	Host       string            `json:"host"`
@@ -75,7 +75,7 @@ type wayView struct {
 	Options    map[string]string `json:"options"`
 }
 
-func runRoute(ctx context.Context, o wayOptions, w command.Env) error {
+func runRoute(ctx context.Context, o singleRouteOptions, w command.Env) error {
 	d, rt, err := o.find(ctx, w.Client)
 	if err != nil {
 		return err
@@ -88,7 +88,7 @@ func runRoute(ctx context.Context, o wayOptions, w command.Env) error {
 	if err != nil {
 		return err
 	}
-	v := wayView{
+	v := singleRouteView{
 		routeRow: routeRow{GUID: rt.GUID, URL: rt.URL, Problem: rt.Problem, Destinations: []destinationRow{}},
 		Domain:   d.Name, Host: rt.Host, Path: rt.Path, Port: rt.Port, Protocol: rt.Protocol,
 		Space: all.SpaceName(rt.Relationships.Space.ID()), SharedWith: []string{}, Options: map[string]string{},
@@ -110,7 +110,7 @@ func runRoute(ctx context.Context, o wayOptions, w command.Env) error {
 	return v.print(w.Out)
 }
 
-func (v wayView) print(out *console.Console) error {
+func (v singleRouteView) print(out *console.Console) error {
 	port := ""
 	if v.Port != nil {
 		port = strconv.Itoa(*v.Port)
@@ -144,14 +144,14 @@ func (v wayView) print(out *console.Console) error {
 	return out.Table(to)
 }
 
-func runCheckRoute(ctx context.Context, o wayOptions, w command.Env) error {
+func runCheckRoute(ctx context.Context, o singleRouteOptions, w command.Env) error {
 	d, err := command.FindDomain(ctx, w.Client, o.Domain)
 	if err != nil {
 		return err
 	}
-	taken, err := w.Client.Routes().Taken(ctx, d.GUID, client.RouteName{Host: o.Host, Path: o.Path, Port: o.Way})
+	taken, err := w.Client.Routes().Taken(ctx, d.GUID, client.RouteName{Host: o.Host, Path: o.Path, Port: o.RoutePort})
 	if err != nil {
-		return fmt.Errorf("cannot check route %s: %w", o.url(), err)
+		return fmt.Errorf("cannot check route %s: %w", o.URL(), err)
 	}
 	if w.Out.JSON {
 		return w.Out.Encode(map[string]bool{"exists": taken})
@@ -160,11 +160,11 @@ func runCheckRoute(ctx context.Context, o wayOptions, w command.Env) error {
 	if taken {
 		state = "exists"
 	}
-	fmt.Fprintf(w.Out.Out, "Route %s %s\n", o.url(), state)
+	fmt.Fprintf(w.Out.Out, "Route %s %s\n", o.URL(), state)
 	return nil
 }
 
-func runUpdateRoute(ctx context.Context, o wayOptions, w command.Env) error {
+func runUpdateRoute(ctx context.Context, o singleRouteOptions, w command.Env) error {
 	for _, name := range o.Remove {
 		if _, twice := o.Options[name]; twice {
 			return console.UsageError("option %s is to be set and to be removed", name)
@@ -198,7 +198,7 @@ func readRouteOptions(texts []string) (map[string]*string, error) {
 	return out, nil
 }
 
-func runUpdateDestination(ctx context.Context, o wayOptions, w command.Env) error {
+func runUpdateDestination(ctx context.Context, o singleRouteOptions, w command.Env) error {
 	if o.Protocol == "" {
 		return console.UsageError("update-destination needs --app-protocol, http1 or http2")
 	}
@@ -228,7 +228,7 @@ func runUpdateDestination(ctx context.Context, o wayOptions, w command.Env) erro
 }
 
 // other finds the route, and the other space that the options name.
-func (o wayOptions) other(ctx context.Context, w command.Env) (v3.Route, command.Target, error) {
+func (o singleRouteOptions) other(ctx context.Context, w command.Env) (v3.Route, command.Target, error) {
 	_, rt, err := o.find(ctx, w.Client)
 	if err != nil {
 		return rt, command.Target{}, err
@@ -244,7 +244,7 @@ func (o wayOptions) other(ctx context.Context, w command.Env) (v3.Route, command
 	return rt, command.TargetOf(org, s), err
 }
 
-func runMoveRoute(ctx context.Context, o wayOptions, w command.Env) error {
+func runMoveRoute(ctx context.Context, o singleRouteOptions, w command.Env) error {
 	rt, to, err := o.other(ctx, w)
 	if err != nil {
 		return err
@@ -256,7 +256,7 @@ func runMoveRoute(ctx context.Context, o wayOptions, w command.Env) error {
 	return nil
 }
 
-func runShareRoute(ctx context.Context, o wayOptions, w command.Env) error {
+func runShareRoute(ctx context.Context, o singleRouteOptions, w command.Env) error {
 	rt, to, err := o.other(ctx, w)
 	if err != nil {
 		return err
@@ -268,7 +268,7 @@ func runShareRoute(ctx context.Context, o wayOptions, w command.Env) error {
 	return nil
 }
 
-func runUnshareRoute(ctx context.Context, o wayOptions, w command.Env) error {
+func runUnshareRoute(ctx context.Context, o singleRouteOptions, w command.Env) error {
 	rt, to, err := o.other(ctx, w)
 	if err != nil {
 		return err

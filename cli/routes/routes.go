@@ -1,4 +1,4 @@
-package main
+package routes
 
 import (
 	"cmp"
@@ -19,8 +19,8 @@ import (
 
 const routesCategory = "Routes and domains"
 
-// hostFlags are what names a route beside its domain.
-func hostFlags() []cli.Flag {
+// HostFlags are what names a route beside its domain.
+func HostFlags() []cli.Flag {
 	return []cli.Flag{
 		&cli.StringFlag{Name: "hostname", Aliases: []string{"n"}, Usage: "`host` before the domain; * is for all that have no route of their own"},
 		&cli.StringFlag{Name: "path", Usage: "`path` below which requests are led, such as /api"},
@@ -28,25 +28,25 @@ func hostFlags() []cli.Flag {
 	}
 }
 
-// routeOptions are the arguments of commands about one route.
-type routeOptions struct {
-	App      string
-	Domain   string
-	Host     string
-	Path     string
-	Way      int    // port of the route itself, in domains of TCP routes; 0: none, or any
-	Port     int    // of the app; 0: its default, or any
-	Protocol string // of the app
-	Force    bool
-	Options  map[string]*string // of a route that is made
+// RouteOptions are the arguments of commands about one route.
+type RouteOptions struct {
+	App       string
+	Domain    string
+	Host      string
+	Path      string
+	RoutePort int    // port of the route itself, in domains of TCP routes; 0: none, or any
+	Port      int    // of the app; 0: its default, or any
+	Protocol  string // of the app
+	Force     bool
+	Options   map[string]*string // of a route that is made
 }
 
-func routeCommands(g *command.Set) []*cli.Command {
-	type action func(context.Context, routeOptions, *client.Client, *console.Console) error
+func Commands(g *command.Set) []*cli.Command {
+	type action func(context.Context, RouteOptions, *client.Client, *console.Console) error
 	about := func(v command.Verb, fn action) *cli.Command {
 		v.Category = routesCategory
 		return g.Command(v, func(c *cli.Context, ask *client.Client, out *console.Console) error {
-			o, err := readRoute(c, strings.HasPrefix(v.Args, "APP"))
+			o, err := ReadRoute(c, strings.HasPrefix(v.Args, "APP"))
 			if err != nil {
 				return err
 			}
@@ -65,20 +65,20 @@ func routeCommands(g *command.Set) []*cli.Command {
 		about(command.Verb{
 			Name: "create-route", Args: "DOMAIN", Usage: "reserve a route that leads nowhere yet",
 			About: "One that is there already is fine. In a domain of TCP routes a route without --port gets any that is free.\n\n" +
-				"Examples:\n   dew create-route dew.localhost --hostname shop --path /api\n   dew create-route tcp.dew.localhost --port 20000", Flags: append(hostFlags(), optionFlag()),
+				"Examples:\n   dew create-route dew.localhost --hostname shop --path /api\n   dew create-route tcp.dew.localhost --port 20000", Flags: append(HostFlags(), optionFlag()),
 		}, runCreateRoute),
 		about(command.Verb{
 			Name: "map-route", Args: "APP DOMAIN", Usage: "lead a route to an app",
 			About: "The route is made if it is not there. A port of its own is open after the next dew restart of the app; until then the destination is pending.\n\n" +
 				"Examples:\n   dew map-route shop dew.localhost --hostname buy\n   dew map-route shop dew.localhost --hostname shop-debug --app-port 9090\n   dew map-route shop tcp.dew.localhost --port 20000",
-			Flags: append(hostFlags(), port, protocol, optionFlag()),
+			Flags: append(HostFlags(), port, protocol, optionFlag()),
 		}, runMapRoute),
 		about(command.Verb{
 			Name: "unmap-route", Args: "APP DOMAIN", Usage: "no longer lead a route to an app",
-			About: "The route stays. With --app-port only that destination goes.", Flags: append(hostFlags(), port),
+			About: "The route stays. With --app-port only that destination goes.", Flags: append(HostFlags(), port),
 		}, runUnmapRoute),
 		about(command.Verb{
-			Name: "delete-route", Args: "DOMAIN", Usage: "delete a route", About: "One that is not there is fine.", Flags: append(hostFlags(), force),
+			Name: "delete-route", Args: "DOMAIN", Usage: "delete a route", About: "One that is not there is fine.", Flags: append(HostFlags(), force),
 		}, runDeleteRoute),
 		about(command.Verb{Name: "delete-orphaned-routes", Usage: "delete the routes of the space that lead nowhere", Flags: []cli.Flag{force}}, runDeleteOrphaned),
 		g.Command(command.Verb{
@@ -102,11 +102,11 @@ func routeCommands(g *command.Set) []*cli.Command {
 	}
 }
 
-// readRoute reads the arguments and flags of a command about one route.
-func readRoute(c *cli.Context, app bool) (routeOptions, error) {
-	o := routeOptions{
+// ReadRoute reads the arguments and flags of a command about one route.
+func ReadRoute(c *cli.Context, app bool) (RouteOptions, error) {
+	o := RouteOptions{
 		Domain: c.Args().First(), Host: strings.ToLower(c.String("hostname")), Path: c.String("path"),
-		Way: c.Int("port"), Port: c.Int("app-port"), Protocol: c.String("app-protocol"), Force: c.Bool("f"),
+		RoutePort: c.Int("port"), Port: c.Int("app-port"), Protocol: c.String("app-protocol"), Force: c.Bool("f"),
 	}
 	if app {
 		o.App, o.Domain = c.Args().First(), c.Args().Get(1)
@@ -117,10 +117,10 @@ func readRoute(c *cli.Context, app bool) (routeOptions, error) {
 	if c.IsSet("app-port") && (o.Port < 1 || o.Port > 65535) {
 		return o, console.UsageError("--app-port must be 1 to 65535, not %d", o.Port)
 	}
-	if c.IsSet("port") && (o.Way < 1 || o.Way > 65535) {
-		return o, console.UsageError("--port must be 1 to 65535, not %d", o.Way)
+	if c.IsSet("port") && (o.RoutePort < 1 || o.RoutePort > 65535) {
+		return o, console.UsageError("--port must be 1 to 65535, not %d", o.RoutePort)
 	}
-	if o.Way != 0 && (o.Host != "" || o.Path != "") {
+	if o.RoutePort != 0 && (o.Host != "" || o.Path != "") {
 		return o, console.UsageError("--port is for TCP routes, which have no --hostname and no --path")
 	}
 	var err error
@@ -133,10 +133,10 @@ func readRoute(c *cli.Context, app bool) (routeOptions, error) {
 	return o, nil
 }
 
-// url is the route as users write it.
-func (o routeOptions) url() string {
-	if o.Way != 0 {
-		return o.Domain + ":" + strconv.Itoa(o.Way)
+// URL is the route as users write it.
+func (o RouteOptions) URL() string {
+	if o.RoutePort != 0 {
+		return o.Domain + ":" + strconv.Itoa(o.RoutePort)
 	}
 	if o.Host == "" {
 		return o.Domain + o.Path
@@ -238,13 +238,13 @@ func runRoutes(ctx context.Context, whole bool, w command.Env) error {
 }
 
 // find finds the domain and the route that the options name.
-func (o routeOptions) find(ctx context.Context, ask *client.Client) (v3.Domain, v3.Route, error) {
+func (o RouteOptions) find(ctx context.Context, ask *client.Client) (v3.Domain, v3.Route, error) {
 	d, err := command.FindDomain(ctx, ask, o.Domain)
 	if err != nil {
 		return d, v3.Route{}, err
 	}
 	if !isTCP(d) {
-		if o.Way != 0 {
+		if o.RoutePort != 0 {
 			return v3.Domain{}, v3.Route{}, console.UsageError("--port is for domains of TCP routes, and %s is none", d.Name)
 		}
 		rt, err := ask.Routes().At(ctx, d, o.Host, o.Path)
@@ -253,10 +253,10 @@ func (o routeOptions) find(ctx context.Context, ask *client.Client) (v3.Domain, 
 	if o.Host != "" || o.Path != "" {
 		return v3.Domain{}, v3.Route{}, console.UsageError("%s is a domain of TCP routes, which have --port and no --hostname and no --path", d.Name)
 	}
-	if o.Way == 0 {
+	if o.RoutePort == 0 {
 		return d, v3.Route{}, &client.Missing{Kind: "route", Name: d.Name + " without --port"}
 	}
-	rt, err := ask.Routes().AtPort(ctx, d, o.Way)
+	rt, err := ask.Routes().AtPort(ctx, d, o.RoutePort)
 	return d, rt, err
 }
 
@@ -264,14 +264,14 @@ func (o routeOptions) find(ctx context.Context, ask *client.Client) (v3.Domain, 
 func isTCP(d v3.Domain) bool { return slices.Contains(d.SupportedProtocols, "tcp") }
 
 // create makes the route that the options name.
-func (o routeOptions) create(ctx context.Context, ask *client.Client, d v3.Domain) (v3.Route, error) {
+func (o RouteOptions) create(ctx context.Context, ask *client.Client, d v3.Domain) (v3.Route, error) {
 	if isTCP(d) {
-		return ask.Routes().CreateTCP(ctx, d.GUID, o.Way)
+		return ask.Routes().CreateTCP(ctx, d.GUID, o.RoutePort)
 	}
 	return ask.Routes().Create(ctx, d.GUID, v3.CreateRoute{Host: o.Host, Path: o.Path, Options: o.Options})
 }
 
-func runCreateRoute(ctx context.Context, o routeOptions, ask *client.Client, out *console.Console) error {
+func runCreateRoute(ctx context.Context, o RouteOptions, ask *client.Client, out *console.Console) error {
 	d, rt, err := o.find(ctx, ask)
 	if err == nil {
 		out.Say("Route %s exists already", rt.URL)
@@ -281,13 +281,13 @@ func runCreateRoute(ctx context.Context, o routeOptions, ask *client.Client, out
 		return err
 	}
 	if rt, err = o.create(ctx, ask, d); err != nil {
-		return fmt.Errorf("cannot create route %s: %w", o.url(), err)
+		return fmt.Errorf("cannot create route %s: %w", o.URL(), err)
 	}
 	out.Say("Created route %s; dew map-route leads it to an app", rt.URL)
 	return nil
 }
 
-func runMapRoute(ctx context.Context, o routeOptions, ask *client.Client, out *console.Console) error {
+func runMapRoute(ctx context.Context, o RouteOptions, ask *client.Client, out *console.Console) error {
 	a, err := command.FindApp(ctx, ask, o.App)
 	if err != nil {
 		return err
@@ -300,7 +300,7 @@ func runMapRoute(ctx context.Context, o routeOptions, ask *client.Client, out *c
 		_, err = ask.Routes().Update(ctx, rt.GUID, v3.UpdateRoute{Options: o.Options})
 	}
 	if err != nil {
-		return fmt.Errorf("cannot map route %s: %w", o.url(), err)
+		return fmt.Errorf("cannot map route %s: %w", o.URL(), err)
 	}
 	to := v3.NewDestination{App: v3.NewDestinationApp{GUID: a.GUID}, Protocol: o.Protocol}
 	if o.Port != 0 {
@@ -309,7 +309,7 @@ func runMapRoute(ctx context.Context, o routeOptions, ask *client.Client, out *c
 	}
 	ds, err := ask.Routes().AddDestination(ctx, rt.GUID, to)
 	if err != nil {
-		return fmt.Errorf("cannot map route %s: %w", o.url(), err)
+		return fmt.Errorf("cannot map route %s: %w", o.URL(), err)
 	}
 	status, err := ask.Daemon().Status(ctx)
 	if err != nil && !command.HiddenFromCaller(err) {
@@ -324,14 +324,14 @@ func runMapRoute(ctx context.Context, o routeOptions, ask *client.Client, out *c
 	return nil
 }
 
-func runUnmapRoute(ctx context.Context, o routeOptions, ask *client.Client, out *console.Console) error {
+func runUnmapRoute(ctx context.Context, o RouteOptions, ask *client.Client, out *console.Console) error {
 	a, err := command.FindApp(ctx, ask, o.App)
 	if err != nil {
 		return err
 	}
 	_, rt, err := o.find(ctx, ask)
 	if err != nil {
-		return fmt.Errorf("cannot unmap route %s: %w", o.url(), err)
+		return fmt.Errorf("cannot unmap route %s: %w", o.URL(), err)
 	}
 	removed := 0
 	for _, d := range rt.Destinations {
@@ -352,15 +352,15 @@ func runUnmapRoute(ctx context.Context, o routeOptions, ask *client.Client, out 
 }
 
 // runDeleteRoute deletes a route; one that is not there is fine.
-func runDeleteRoute(ctx context.Context, o routeOptions, ask *client.Client, out *console.Console) error {
+func runDeleteRoute(ctx context.Context, o RouteOptions, ask *client.Client, out *console.Console) error {
 	if !o.Force {
-		if yes, err := out.Confirm(ctx, "Delete route "+o.url()); err != nil || !yes {
+		if yes, err := out.Confirm(ctx, "Delete route "+o.URL()); err != nil || !yes {
 			return err
 		}
 	}
 	d, rt, err := o.find(ctx, ask)
 	if command.IsMissing(err) && d.GUID != "" {
-		out.Say("There is no route %s", o.url())
+		out.Say("There is no route %s", o.URL())
 		return nil
 	}
 	if err != nil {
@@ -374,7 +374,7 @@ func runDeleteRoute(ctx context.Context, o routeOptions, ask *client.Client, out
 	return nil
 }
 
-func runDeleteOrphaned(ctx context.Context, o routeOptions, ask *client.Client, out *console.Console) error {
+func runDeleteOrphaned(ctx context.Context, o RouteOptions, ask *client.Client, out *console.Console) error {
 	if !o.Force {
 		if yes, err := out.Confirm(ctx, "Delete all routes of the space that lead nowhere"); err != nil || !yes {
 			return err
@@ -441,7 +441,7 @@ func runRouterGroups(ctx context.Context, ask *client.Client, out *console.Conso
 }
 
 // runDeleteDomain deletes a shared domain; one that is not there is fine.
-func runDeleteDomain(ctx context.Context, o routeOptions, ask *client.Client, out *console.Console) error {
+func runDeleteDomain(ctx context.Context, o RouteOptions, ask *client.Client, out *console.Console) error {
 	return removeDomain(ctx, command.DeleteOptions{Name: o.Domain, Force: o.Force}, func(d v3.Domain) error {
 		if d.Relationships.Organization.ID() == "" {
 			return nil

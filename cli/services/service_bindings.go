@@ -1,4 +1,4 @@
-package main
+package services
 
 import (
 	"context"
@@ -27,7 +27,7 @@ type bindOptions struct {
 
 func bindingCommands(g *command.Set) []*cli.Command {
 	about := func(v command.Verb, fn func(context.Context, bindOptions, *client.Client, *console.Console) error) *cli.Command {
-		v.Category = servicesCategory
+		v.Category = ServicesCategory
 		return g.Command(v, func(c *cli.Context, ask *client.Client, out *console.Console) error {
 			o := bindOptions{
 				App: c.Args().First(), Service: c.Args().Get(1), Name: c.String("binding-name"), Parameters: c.String("c"), Strategy: c.String("strategy"),
@@ -222,7 +222,7 @@ func endBinding(ctx context.Context, guid string, wait bool, ask *client.Client)
 
 func keyCommands(g *command.Set) []*cli.Command {
 	about := func(v command.Verb, fn func(context.Context, bindOptions, *client.Client, *console.Console) error) *cli.Command {
-		v.Category = servicesCategory
+		v.Category = ServicesCategory
 		return g.Command(v, func(c *cli.Context, ask *client.Client, out *console.Console) error {
 			o := bindOptions{Service: c.Args().First(), Key: c.Args().Get(1), Parameters: c.String("c"), Wait: c.Bool("wait"), Force: c.Bool("f"), GUID: c.Bool("guid")}
 			return fn(c.Context, o, ask, out)
@@ -276,8 +276,8 @@ func runCreateKey(ctx context.Context, o bindOptions, ask *client.Client, out *c
 	return nil
 }
 
-// keyRow is a key in the list.
-type keyRow struct {
+// KeyRow is a key in the list.
+type KeyRow struct {
 	GUID string `json:"guid"`
 	Name string `json:"name"`
 	Last string `json:"last_operation"`
@@ -292,9 +292,9 @@ func runKeys(ctx context.Context, o bindOptions, ask *client.Client, out *consol
 	if err != nil {
 		return err
 	}
-	keys, rows := []keyRow{}, [][]string{{"name", "last operation"}}
+	keys, rows := []KeyRow{}, [][]string{{"name", "last operation"}}
 	for _, b := range all {
-		k := keyRow{GUID: b.GUID, Name: bindingName(b), Last: lastOperation(b.LastOperation)}
+		k := KeyRow{GUID: b.GUID, Name: BindingName(b), Last: lastOperation(b.LastOperation)}
 		keys, rows = append(keys, k), append(rows, []string{k.Name, k.Last})
 	}
 	if out.JSON {
@@ -307,7 +307,7 @@ func runKeys(ctx context.Context, o bindOptions, ask *client.Client, out *consol
 	return out.Table(rows)
 }
 
-func bindingName(b v3.ServiceCredentialBinding) string {
+func BindingName(b v3.ServiceCredentialBinding) string {
 	if b.Name == nil {
 		return ""
 	}

@@ -1,4 +1,4 @@
-package main
+package services
 
 import (
 	"context"
@@ -16,10 +16,10 @@ import (
 	"github.com/dewrun/dew/cli/console"
 )
 
-const servicesCategory = "Services"
+const ServicesCategory = "Services"
 
-// serviceOptions are the arguments and flags of commands about one service instance.
-type serviceOptions struct {
+// Options are the arguments and flags of commands about one service instance.
+type Options struct {
 	Offering, Plan, Name string
 	NewName              string
 	Broker               string
@@ -29,8 +29,8 @@ type serviceOptions struct {
 	GUID, Params         bool
 }
 
-func readService(c *cli.Context) serviceOptions {
-	o := serviceOptions{
+func readService(c *cli.Context) Options {
+	o := Options{
 		Name: c.Args().First(), NewName: c.Args().Get(1), Broker: c.String("b"), Parameters: c.String("c"), Plan: c.String("p"),
 		Wait: c.Bool("wait"), Force: c.Bool("f"), GUID: c.Bool("guid"), Params: c.Bool("params"),
 	}
@@ -66,16 +66,16 @@ func brokerFlag() cli.Flag {
 	return &cli.StringFlag{Name: "b", Usage: "`name` of the broker, where several have such an offering"}
 }
 
-func serviceCommands(g *command.Set) []*cli.Command {
-	about := func(v command.Verb, fn func(context.Context, serviceOptions, *client.Client, *console.Console) error) *cli.Command {
-		v.Category = servicesCategory
+func Commands(g *command.Set) []*cli.Command {
+	about := func(v command.Verb, fn func(context.Context, Options, *client.Client, *console.Console) error) *cli.Command {
+		v.Category = ServicesCategory
 		return g.Command(v, func(c *cli.Context, ask *client.Client, out *console.Console) error {
 			return fn(c.Context, readService(c), ask, out)
 		})
 	}
 	return slices.Concat([]*cli.Command{
 		g.Command(command.Verb{
-			Name: "marketplace", Alias: "m", Category: servicesCategory, Usage: "list what services can be had",
+			Name: "marketplace", Alias: "m", Category: ServicesCategory, Usage: "list what services can be had",
 			Flags: []cli.Flag{
 				&cli.StringFlag{Name: "e", Usage: "the plans of one `offering`"}, brokerFlag(),
 				command.BoolFlag("no-plans", "only the offerings"), command.BoolFlag("show-unavailable", "also what cannot be had"), command.JSONFlag(),
@@ -85,14 +85,14 @@ func serviceCommands(g *command.Set) []*cli.Command {
 			return runMarketplace(c.Context, o, ask, out)
 		}),
 		g.Command(command.Verb{
-			Name: "create-service", Alias: "cs", Args: "OFFERING PLAN SERVICE_INSTANCE", Category: servicesCategory, Usage: "make a service instance",
+			Name: "create-service", Alias: "cs", Args: "OFFERING PLAN SERVICE_INSTANCE", Category: ServicesCategory, Usage: "make a service instance",
 			About: "It takes a while; dew services tells how far it is, --wait waits for it. One that has the name already is fine.\n\n" +
 				"Example:\n   dew create-service postgres small db --wait",
 			Flags: []cli.Flag{paramsFlag(), tagsFlag(), brokerFlag(), waitFlag()},
 		}, func(c *cli.Context, ask *client.Client, out *console.Console) error {
 			o := readService(c)
 			o.Offering, o.Plan, o.Name = c.Args().Get(0), c.Args().Get(1), strings.TrimSpace(c.Args().Get(2))
-			return runCreateService(c.Context, o, ask, out)
+			return Create(c.Context, o, ask, out)
 		}),
 		about(command.Verb{
 			Name: "update-service", Args: "SERVICE_INSTANCE", Usage: "change the plan, parameters or tags of a service instance",
@@ -107,7 +107,7 @@ func serviceCommands(g *command.Set) []*cli.Command {
 			About: "What is bound to it is unbound first. One that is not there is fine.", Flags: []cli.Flag{command.ForceFlag(), waitFlag()},
 		}, runDeleteService),
 		g.Command(command.Verb{
-			Name: "services", Alias: "s", Category: servicesCategory, Usage: "list the service instances of the space",
+			Name: "services", Alias: "s", Category: ServicesCategory, Usage: "list the service instances of the space",
 			Flags: []cli.Flag{command.BoolFlag("no-apps", "without the apps that are bound"), command.JSONFlag()},
 		}, func(c *cli.Context, ask *client.Client, out *console.Console) error {
 			return runServices(c.Context, c.Bool("no-apps"), ask, out)
@@ -123,7 +123,7 @@ func serviceCommands(g *command.Set) []*cli.Command {
 	}, bindingCommands(g), keyCommands(g), providedCommands(g), brokerCommands(g), snapshotCommands(g))
 }
 
-func runCreateService(ctx context.Context, o serviceOptions, ask *client.Client, out *console.Console) error {
+func Create(ctx context.Context, o Options, ask *client.Client, out *console.Console) error {
 	params, err := command.ReadJSONObject("-c", o.Parameters)
 	if err != nil {
 		return err
@@ -157,7 +157,7 @@ func runCreateService(ctx context.Context, o serviceOptions, ask *client.Client,
 
 // thereAlready is the end of creating what has the name already. That is fine,
 // unless it came to nothing.
-func thereAlready(ctx context.Context, o serviceOptions, ask *client.Client, out *console.Console) error {
+func thereAlready(ctx context.Context, o Options, ask *client.Client, out *console.Console) error {
 	i, err := ask.Services().ByName(ctx, o.Name)
 	if err != nil {
 		return err
@@ -206,7 +206,7 @@ func (op operation) failed(name string, err error) error {
 }
 
 // waitService waits for an operation, or says how to look after it.
-func waitService(ctx context.Context, o serviceOptions, op operation, ask *client.Client, out *console.Console) error {
+func waitService(ctx context.Context, o Options, op operation, ask *client.Client, out *console.Console) error {
 	defer out.Wait("%s service instance %s", op.doing(), o.Name).End()
 	job, err := ask.Services().Accepted(ctx, op.job)
 	if err != nil {
@@ -273,7 +273,7 @@ func tellProgress(ctx context.Context, p *progress) {
 	}
 }
 
-func runUpdateService(ctx context.Context, o serviceOptions, ask *client.Client, out *console.Console) error {
+func runUpdateService(ctx context.Context, o Options, ask *client.Client, out *console.Console) error {
 	params, err := command.ReadJSONObject("-c", o.Parameters)
 	if err != nil {
 		return err
@@ -323,7 +323,7 @@ func planBeside(ctx context.Context, i v3.ServiceInstance, name string, ask *cli
 	return "", &console.Failure{Status: console.StatusFailed, Err: fmt.Errorf("its offering has no plan %q", name), Todo: "its plans are: " + strings.Join(names, ", ")}
 }
 
-func runUpgradeService(ctx context.Context, o serviceOptions, ask *client.Client, out *console.Console) error {
+func runUpgradeService(ctx context.Context, o Options, ask *client.Client, out *console.Console) error {
 	i, err := command.FindService(ctx, ask, o.Name)
 	if err != nil {
 		return err
@@ -346,7 +346,7 @@ func runUpgradeService(ctx context.Context, o serviceOptions, ask *client.Client
 	return waitService(ctx, o, operation{job, "Upgraded", "upgrade"}, ask, out)
 }
 
-func runRenameService(ctx context.Context, o serviceOptions, ask *client.Client, out *console.Console) error {
+func runRenameService(ctx context.Context, o Options, ask *client.Client, out *console.Console) error {
 	i, err := command.FindService(ctx, ask, o.Name)
 	if err != nil {
 		return err
@@ -362,7 +362,7 @@ func runRenameService(ctx context.Context, o serviceOptions, ask *client.Client,
 	return nil
 }
 
-func runDeleteService(ctx context.Context, o serviceOptions, ask *client.Client, out *console.Console) error {
+func runDeleteService(ctx context.Context, o Options, ask *client.Client, out *console.Console) error {
 	if ok, err := console.ConfirmUnless(ctx, out, o.Force, "Really delete service instance "+o.Name+" and its data"); err != nil || !ok {
 		return err
 	}
@@ -381,7 +381,7 @@ func runDeleteService(ctx context.Context, o serviceOptions, ask *client.Client,
 	return waitService(ctx, o, operation{job, "Deleted", "delete"}, ask, out)
 }
 
-func runPurgeService(ctx context.Context, o serviceOptions, ask *client.Client, out *console.Console) error {
+func runPurgeService(ctx context.Context, o Options, ask *client.Client, out *console.Console) error {
 	i, err := command.FindService(ctx, ask, o.Name)
 	if err != nil {
 		return err

@@ -1,4 +1,4 @@
-package main
+package services
 
 import (
 	"cmp"
@@ -16,7 +16,7 @@ import (
 	"github.com/dewrun/dew/cli/console"
 )
 
-const brokersCategory = "Service brokers"
+const BrokersCategory = "Service brokers"
 
 type brokerOptions struct {
 	Name, Username, Password, URL string
@@ -26,7 +26,7 @@ type brokerOptions struct {
 
 func brokerCommands(g *command.Set) []*cli.Command {
 	about := func(v command.Verb, fn func(context.Context, brokerOptions, *client.Client, *console.Console) error) *cli.Command {
-		v.Category = brokersCategory
+		v.Category = BrokersCategory
 		return g.Command(v, func(c *cli.Context, ask *client.Client, out *console.Console) error {
 			a := c.Args()
 			o := brokerOptions{Name: a.First(), Username: a.Get(1), Scoped: c.Bool("space-scoped"), Update: c.Bool("update-if-exists"), Force: c.Bool("f"), Stdin: c.Bool("password-stdin"), NewName: a.Get(1)}
@@ -49,7 +49,7 @@ func brokerCommands(g *command.Set) []*cli.Command {
 		}, runUpdateBroker),
 		about(command.Verb{Name: "rename-service-broker", Args: "BROKER NEW_NAME", Usage: "rename a broker"}, runRenameBroker),
 		about(command.Verb{Name: "delete-service-broker", Args: "BROKER", Usage: "forget a broker that has no instances", About: "One that is not there is fine.", Flags: []cli.Flag{command.ForceFlag()}}, runDeleteBroker),
-		g.Command(command.Verb{Name: "service-brokers", Category: brokersCategory, Usage: "list the brokers", Flags: []cli.Flag{command.JSONFlag()}},
+		g.Command(command.Verb{Name: "service-brokers", Category: BrokersCategory, Usage: "list the brokers", Flags: []cli.Flag{command.JSONFlag()}},
 			func(c *cli.Context, ask *client.Client, out *console.Console) error {
 				return runBrokers(c.Context, ask, out)
 			}),
@@ -201,7 +201,7 @@ type accessOptions struct{ Offering, Broker, Plan, Org string }
 
 func accessCommands(g *command.Set) []*cli.Command {
 	about := func(v command.Verb, fn func(context.Context, accessOptions, command.Env) error) *cli.Command {
-		v.Category = brokersCategory
+		v.Category = BrokersCategory
 		return g.CommandWithEnv(v, func(c *cli.Context, w command.Env) error {
 			o := accessOptions{Offering: cmp.Or(c.Args().First(), c.String("e")), Broker: c.String("b"), Plan: c.String("p"), Org: c.String("o")}
 			return fn(c.Context, o, w)
@@ -220,7 +220,7 @@ func accessCommands(g *command.Set) []*cli.Command {
 		about(command.Verb{Name: "enable-service-access", Args: "OFFERING", Usage: "let everybody, or an org, have the plans of an offering", Flags: flags()}, runEnableAccess),
 		about(command.Verb{Name: "disable-service-access", Args: "OFFERING", Usage: "take that back", Flags: flags()}, runDisableAccess),
 		g.Command(command.Verb{
-			Name: "purge-service-offering", Args: "OFFERING", Category: brokersCategory, Usage: "forget an offering and all its instances without asking the broker",
+			Name: "purge-service-offering", Args: "OFFERING", Category: BrokersCategory, Usage: "forget an offering and all its instances without asking the broker",
 			Flags: []cli.Flag{brokerFlag(), command.ForceFlag()},
 		}, func(c *cli.Context, ask *client.Client, out *console.Console) error {
 			o := accessOptions{Offering: c.Args().First(), Broker: c.String("b")}
@@ -322,8 +322,8 @@ func runDisableAccess(ctx context.Context, o accessOptions, w command.Env) error
 	return nil
 }
 
-// accessRow is a plan and who may have it.
-type accessRow struct {
+// AccessRow is a plan and who may have it.
+type AccessRow struct {
 	Broker   string   `json:"broker"`
 	Offering string   `json:"offering"`
 	Plan     string   `json:"plan"`
@@ -346,10 +346,10 @@ func runAccess(ctx context.Context, o accessOptions, w command.Env) error {
 	if len(m.Plans) == 0 && (o.Offering != "" || o.Broker != "") {
 		return &console.Failure{Status: console.StatusFailed, Err: errors.New("there is no such offering"), Todo: "dew service-access lists all"}
 	}
-	all := []accessRow{}
+	all := []AccessRow{}
 	for _, p := range m.Plans {
 		f := m.Offerings[p.Relationships.ServiceOffering.ID()]
-		r := accessRow{Broker: m.Brokers[f.Relationships.ServiceBroker.ID()], Offering: f.Name, Plan: p.Name, Access: p.VisibilityType}
+		r := AccessRow{Broker: m.Brokers[f.Relationships.ServiceBroker.ID()], Offering: f.Name, Plan: p.Name, Access: p.VisibilityType}
 		theirs, err := r.readOrgs(ctx, p, org.GUID, w.Client)
 		if err != nil {
 			return err
@@ -358,7 +358,7 @@ func runAccess(ctx context.Context, o accessOptions, w command.Env) error {
 			all = append(all, r)
 		}
 	}
-	slices.SortStableFunc(all, func(a, b accessRow) int {
+	slices.SortStableFunc(all, func(a, b AccessRow) int {
 		return cmp.Or(cmp.Compare(a.Broker, b.Broker), cmp.Compare(a.Offering, b.Offering))
 	})
 	if w.Out.JSON {
@@ -373,7 +373,7 @@ func runAccess(ctx context.Context, o accessOptions, w command.Env) error {
 
 // readOrgs fills in the orgs that may have a plan, and tells whether the one with the
 // guid may; an empty one is any.
-func (r *accessRow) readOrgs(ctx context.Context, p v3.ServicePlan, guid string, ask *client.Client) (bool, error) {
+func (r *AccessRow) readOrgs(ctx context.Context, p v3.ServicePlan, guid string, ask *client.Client) (bool, error) {
 	if p.VisibilityType != v3.VisibilityOrganization {
 		return guid == "" || p.VisibilityType == v3.VisibilityPublic, nil
 	}

@@ -1,4 +1,4 @@
-package main
+package services
 
 import (
 	"context"
@@ -26,7 +26,7 @@ func providedCommands(g *command.Set) []*cli.Command {
 		}
 	}
 	read := func(c *cli.Context) providedOptions {
-		o := providedOptions{serviceOptions: readService(c), Credentials: c.String("p")}
+		o := providedOptions{Options: readService(c), Credentials: c.String("p")}
 		o.Plan = ""
 		for name, to := range map[string]*v3.Nullable[string]{"l": &o.Drain, "r": &o.Route} {
 			if c.IsSet(name) {
@@ -37,14 +37,14 @@ func providedCommands(g *command.Set) []*cli.Command {
 	}
 	return []*cli.Command{
 		g.Command(command.Verb{
-			Name: "create-user-provided-service", Alias: "cups", Args: "SERVICE_INSTANCE", Category: servicesCategory, Usage: "make something that runs elsewhere a service instance",
+			Name: "create-user-provided-service", Alias: "cups", Args: "SERVICE_INSTANCE", Category: ServicesCategory, Usage: "make something that runs elsewhere a service instance",
 			About: "Examples:\n   dew create-user-provided-service mail -p '{\"host\":\"mail.example.com\"}'\n   dew create-user-provided-service papers -l syslog://logs.example.com:514",
 			Flags: flags(),
 		}, func(c *cli.Context, ask *client.Client, out *console.Console) error {
 			return runCreateProvided(c.Context, read(c), ask, out)
 		}),
 		g.Command(command.Verb{
-			Name: "update-user-provided-service", Alias: "uups", Args: "SERVICE_INSTANCE", Category: servicesCategory, Usage: "change a user-provided service instance", Flags: flags(),
+			Name: "update-user-provided-service", Alias: "uups", Args: "SERVICE_INSTANCE", Category: ServicesCategory, Usage: "change a user-provided service instance", Flags: flags(),
 		}, func(c *cli.Context, ask *client.Client, out *console.Console) error {
 			return runUpdateProvided(c.Context, read(c), ask, out)
 		}),
@@ -52,7 +52,7 @@ func providedCommands(g *command.Set) []*cli.Command {
 }
 
 type providedOptions struct {
-	serviceOptions
+	Options
 	Credentials  string
 	Drain, Route v3.Nullable[string]
 }

@@ -1,4 +1,4 @@
-package main
+package routes
 
 import (
 	"context"
@@ -21,8 +21,8 @@ type privateDomain struct {
 	Force     bool
 }
 
-// domainListCommands is the list of domains.
-func domainListCommands(g *command.Set) []*cli.Command {
+// DomainListCommands is the list of domains.
+func DomainListCommands(g *command.Set) []*cli.Command {
 	return []*cli.Command{
 		g.Command(command.Verb{Name: "domains", Category: "Platform", Usage: "list the domains that routes may have", Labels: "/v3/domains", Flags: []cli.Flag{command.JSONFlag()}},
 			func(c *cli.Context, ask *client.Client, out *console.Console) error {
@@ -31,7 +31,7 @@ func domainListCommands(g *command.Set) []*cli.Command {
 	}
 }
 
-func domainCommands(g *command.Set) []*cli.Command {
+func DomainCommands(g *command.Set) []*cli.Command {
 	run := func(v command.Verb, fn func(context.Context, privateDomain, command.Env) error) *cli.Command {
 		v.Category = routesCategory
 		return g.CommandWithEnv(v, func(c *cli.Context, w command.Env) error {

@@ -1,4 +1,4 @@
-package main
+package services
 
 import (
 	"cmp"
@@ -19,8 +19,8 @@ type marketOptions struct {
 	NoPlans bool
 }
 
-// offer is a plan in the list.
-type offer struct {
+// Offer is a plan in the list.
+type Offer struct {
 	Offering    string `json:"offering"`
 	Plan        string `json:"plan"`
 	Description string `json:"description"`
@@ -36,22 +36,22 @@ func runMarketplace(ctx context.Context, o marketOptions, ask *client.Client, ou
 	if err != nil {
 		return err
 	}
-	offers := []offer{}
+	offers := []Offer{}
 	for _, p := range m.Plans {
 		f := m.Offerings[p.Relationships.ServiceOffering.ID()]
-		offers = append(offers, offer{
+		offers = append(offers, Offer{
 			Offering: f.Name, Plan: p.Name, Description: p.Description, About: f.Description, Free: p.Free, Costs: costs(p.Costs),
 			Available: p.Available, Broker: m.Brokers[f.Relationships.ServiceBroker.ID()],
 		})
 	}
-	slices.SortStableFunc(offers, func(a, b offer) int {
+	slices.SortStableFunc(offers, func(a, b Offer) int {
 		return cmp.Or(cmp.Compare(a.Offering, b.Offering), cmp.Compare(a.Broker, b.Broker))
 	})
 	if out.JSON {
 		return out.Encode(offers)
 	}
 	if len(offers) == 0 && (o.Query.Offering != "" || o.Query.Broker != "") {
-		return noPlan(ctx, serviceOptions{Offering: o.Query.Offering, Broker: o.Query.Broker}, ask)
+		return noPlan(ctx, Options{Offering: o.Query.Offering, Broker: o.Query.Broker}, ask)
 	}
 	if len(offers) == 0 {
 		out.Say("There is nothing to be had here")
@@ -63,7 +63,7 @@ func runMarketplace(ctx context.Context, o marketOptions, ask *client.Client, ou
 	if err := out.Table(offeringRows(offers, o.NoPlans)); err != nil {
 		return err
 	}
-	if !o.NoPlans && slices.ContainsFunc(offers, func(o offer) bool { return !o.Free }) {
+	if !o.NoPlans && slices.ContainsFunc(offers, func(o Offer) bool { return !o.Free }) {
 		out.Say("* a paid plan: dew marketplace -e OFFERING shows the costs")
 	}
 	return nil
@@ -77,7 +77,7 @@ func costs(all []v3.ServiceCost) string {
 	return strings.Join(out, ", ")
 }
 
-func planRows(offers []offer) [][]string {
+func planRows(offers []Offer) [][]string {
 	rows := [][]string{{"plan", "description", "free or paid", "costs", "available", "broker"}}
 	for _, o := range offers {
 		rows = append(rows, []string{o.Plan, console.Printable(o.Description), paid(o.Free), o.Costs, console.YesNo(o.Available), o.Broker})
@@ -92,7 +92,7 @@ func paid(free bool) string {
 	return "paid"
 }
 
-func offeringRows(offers []offer, noPlans bool) [][]string {
+func offeringRows(offers []Offer, noPlans bool) [][]string {
 	rows := [][]string{{"offering", "plans", "description", "broker"}}
 	for i, o := range offers {
 		plan := o.Plan
@@ -114,7 +114,7 @@ func offeringRows(offers []offer, noPlans bool) [][]string {
 }
 
 // noPlan says what there is instead of what was asked for.
-func noPlan(ctx context.Context, o serviceOptions, ask *client.Client) error {
+func noPlan(ctx context.Context, o Options, ask *client.Client) error {
 	m, err := ask.Market().Search(ctx, client.MarketplaceQuery{Broker: o.Broker})
 	if err != nil {
 		return err
@@ -177,8 +177,8 @@ func (b boundView) text(alone bool) string {
 	return b.App + " (" + strings.Join(notes, ", ") + ")"
 }
 
-// serviceRow is a service instance in the list.
-type serviceRow struct {
+// Row is a service instance in the list.
+type Row struct {
 	GUID     string   `json:"guid"`
 	Name     string   `json:"name"`
 	Offering string   `json:"offering"` // "user-provided" where there is none
@@ -197,7 +197,7 @@ func runServices(ctx context.Context, noApps bool, ask *client.Client, out *cons
 	if err != nil {
 		return err
 	}
-	views, names := []serviceRow{}, &serviceNames{}
+	views, names := []Row{}, &serviceNames{}
 	if len(all) > 0 {
 		if names, err = readNames(ctx, noApps, ask); err != nil {
 			return err
@@ -264,8 +264,8 @@ func (n *serviceNames) offering(i v3.ServiceInstance) v3.ServiceOffering {
 	return n.market.Offerings[n.plans[i.Relationships.ServicePlan.ID()].Relationships.ServiceOffering.ID()]
 }
 
-func (n *serviceNames) row(ctx context.Context, i v3.ServiceInstance) (serviceRow, error) {
-	v := serviceRow{
+func (n *serviceNames) row(ctx context.Context, i v3.ServiceInstance) (Row, error) {
+	v := Row{
 		GUID: i.GUID, Name: i.Name, Offering: i.Type, Apps: []string{}, Tags: i.Tags, Last: lastOperation(i.LastOperation), About: i.LastOperation.Description,
 		Upgrade: i.UpgradeAvailable != nil && *i.UpgradeAvailable, bindings: []boundView{},
 	}
@@ -282,7 +282,7 @@ func (n *serviceNames) row(ctx context.Context, i v3.ServiceInstance) (serviceRo
 		}
 		app := cmp.Or(n.apps[b.Relationships.App.ID()], "an app of another space")
 		v.Apps = append(v.Apps, app)
-		v.bindings = append(v.bindings, boundView{GUID: b.GUID, App: app, Name: bindingName(b), Last: lastOperation(b.LastOperation), About: b.LastOperation.Description})
+		v.bindings = append(v.bindings, boundView{GUID: b.GUID, App: app, Name: BindingName(b), Last: lastOperation(b.LastOperation), About: b.LastOperation.Description})
 	}
 	slices.Sort(v.Apps)
 	v.Apps = slices.Compact(v.Apps)
@@ -291,9 +291,9 @@ func (n *serviceNames) row(ctx context.Context, i v3.ServiceInstance) (serviceRo
 
 func lastOperation(l v3.LastOperation) string { return strings.TrimSpace(l.Type + " " + l.State) }
 
-// serviceView is how a service instance does.
-type serviceView struct {
-	serviceRow
+// View is how a service instance does.
+type View struct {
+	Row
 	Type      string      `json:"type"`
 	Offers    string      `json:"offering_description,omitempty"`
 	Docs      string      `json:"documentation_url,omitempty"`
@@ -308,7 +308,7 @@ type serviceView struct {
 	Updated   v3.Time     `json:"updated"`
 }
 
-func runService(ctx context.Context, o serviceOptions, ask *client.Client, out *console.Console) error {
+func runService(ctx context.Context, o Options, ask *client.Client, out *console.Console) error {
 	i, err := command.FindService(ctx, ask, o.Name)
 	switch {
 	case err != nil:
@@ -333,8 +333,8 @@ func runService(ctx context.Context, o serviceOptions, ask *client.Client, out *
 	return out.Table(v.rows())
 }
 
-func viewService(ctx context.Context, i v3.ServiceInstance, ask *client.Client) (serviceView, error) {
-	v := serviceView{
+func viewService(ctx context.Context, i v3.ServiceInstance, ask *client.Client) (View, error) {
+	v := View{
 		Type: i.Type, Dashboard: i.DashboardURL.Value, Drain: i.SyslogDrainURL.Value, Route: i.RouteServiceURL.Value,
 		Started: i.LastOperation.CreatedAt, Updated: i.LastOperation.UpdatedAt,
 	}
@@ -342,7 +342,7 @@ func viewService(ctx context.Context, i v3.ServiceInstance, ask *client.Client) 
 	if err != nil {
 		return v, err
 	}
-	if v.serviceRow, err = names.row(ctx, i); err != nil {
+	if v.Row, err = names.row(ctx, i); err != nil {
 		return v, err
 	}
 	v.Bindings = v.bindings
@@ -350,7 +350,7 @@ func viewService(ctx context.Context, i v3.ServiceInstance, ask *client.Client) 
 	if err != nil {
 		return v, err
 	}
-	v.Keys = console.Names(keys, bindingName)
+	v.Keys = console.Names(keys, BindingName)
 	if i.Type != v3.ServiceManaged {
 		return v, nil
 	}
@@ -378,7 +378,7 @@ func homeOf(ctx context.Context, i v3.ServiceInstance, ask *client.Client) (stri
 	return s.Name, err
 }
 
-func (v serviceView) rows() [][]string {
+func (v View) rows() [][]string {
 	rows := [][]string{{"name:", v.Name}, {"guid:", v.GUID}, {"type:", v.Type}}
 	add := func(name, value string) {
 		if value != "" {

@@ -1,4 +1,4 @@
-package main
+package services
 
 import (
 	"context"
@@ -20,18 +20,19 @@ import (
 	"github.com/dewrun/dew/api/v3"
 	"github.com/dewrun/dew/cli/command"
 	"github.com/dewrun/dew/cli/console"
+	"github.com/dewrun/dew/cli/routes"
 )
 
 // snapshotCommands are what cf does not have, and sharing.
 func snapshotCommands(g *command.Set) []*cli.Command {
-	about := func(v command.Verb, fn func(context.Context, serviceOptions, *client.Client, *console.Console) error) *cli.Command {
-		v.Category = servicesCategory
+	about := func(v command.Verb, fn func(context.Context, Options, *client.Client, *console.Console) error) *cli.Command {
+		v.Category = ServicesCategory
 		return g.Command(v, func(c *cli.Context, ask *client.Client, out *console.Console) error {
 			return fn(c.Context, readService(c), ask, out)
 		})
 	}
 	share := func(v command.Verb, fn func(context.Context, shareOptions, command.Env) error) *cli.Command {
-		v.Category = servicesCategory
+		v.Category = ServicesCategory
 		v.Flags = append(v.Flags, &cli.StringFlag{Name: "s", Usage: "the other `space`; needed"}, &cli.StringFlag{Name: "o", Usage: "its `org` (default: the target's)"})
 		return g.CommandWithEnv(v, func(c *cli.Context, w command.Env) error {
 			if c.String("s") == "" {
@@ -54,7 +55,7 @@ func snapshotCommands(g *command.Set) []*cli.Command {
 			About: "Without SNAPSHOT it is the newest. What came since is gone. Bindings of now work after it.", Flags: []cli.Flag{command.ForceFlag()},
 		}, runRestore),
 		g.Command(command.Verb{
-			Name: "connect", Args: "SERVICE_INSTANCE", Category: servicesCategory, Usage: "talk to a database with psql, mariadb or redis-cli",
+			Name: "connect", Args: "SERVICE_INSTANCE", Category: ServicesCategory, Usage: "talk to a database with psql, mariadb or redis-cli",
 			About: "The program must be on this machine. A service key is made for it, and deleted when it ends.\n\nExample:\n   echo 'select count(*) from users' | dew connect db",
 		}, func(c *cli.Context, ask *client.Client, out *console.Console) error {
 			return runConnect(c.Context, c.Args().First(), ask, out)
@@ -70,7 +71,7 @@ func snapshotCommands(g *command.Set) []*cli.Command {
 	}
 }
 
-func runSnapshot(ctx context.Context, o serviceOptions, ask *client.Client, out *console.Console) error {
+func runSnapshot(ctx context.Context, o Options, ask *client.Client, out *console.Console) error {
 	i, err := command.FindService(ctx, ask, o.Name)
 	if err != nil {
 		return err
@@ -87,7 +88,7 @@ func runSnapshot(ctx context.Context, o serviceOptions, ask *client.Client, out 
 	return nil
 }
 
-func runSnapshots(ctx context.Context, o serviceOptions, ask *client.Client, out *console.Console) error {
+func runSnapshots(ctx context.Context, o Options, ask *client.Client, out *console.Console) error {
 	i, err := command.FindService(ctx, ask, o.Name)
 	if err != nil {
 		return err
@@ -110,7 +111,7 @@ func runSnapshots(ctx context.Context, o serviceOptions, ask *client.Client, out
 	return out.Table(rows)
 }
 
-func runDeleteSnapshot(ctx context.Context, o serviceOptions, ask *client.Client, out *console.Console) error {
+func runDeleteSnapshot(ctx context.Context, o Options, ask *client.Client, out *console.Console) error {
 	i, err := command.FindService(ctx, ask, o.Name)
 	if err != nil {
 		return err
@@ -134,7 +135,7 @@ func noSnapshot(service string, err error) error {
 	return err
 }
 
-func runRestore(ctx context.Context, o serviceOptions, ask *client.Client, out *console.Console) error {
+func runRestore(ctx context.Context, o Options, ask *client.Client, out *console.Console) error {
 	i, err := command.FindService(ctx, ask, o.Name)
 	if err != nil {
 		return err
@@ -326,16 +327,16 @@ func runUnshare(ctx context.Context, o shareOptions, w command.Env) error {
 }
 
 type routeServiceOptions struct {
-	route       routeOptions
+	route       routes.RouteOptions
 	Service     string
 	Parameters  string
 	Wait, Force bool
 }
 
 func routeService(g *command.Set, v command.Verb, fn func(context.Context, routeServiceOptions, *client.Client, *console.Console) error) *cli.Command {
-	v.Args, v.Category, v.Flags = "DOMAIN SERVICE_INSTANCE", servicesCategory, append(hostFlags()[:2], v.Flags...) // no port: TCP routes have none
+	v.Args, v.Category, v.Flags = "DOMAIN SERVICE_INSTANCE", ServicesCategory, append(routes.HostFlags()[:2], v.Flags...) // no port: TCP routes have none
 	return g.Command(v, func(c *cli.Context, ask *client.Client, out *console.Console) error {
-		r, err := readRoute(c, false)
+		r, err := routes.ReadRoute(c, false)
 		if err != nil {
 			return err
 		}
@@ -367,10 +368,10 @@ func runBindRoute(ctx context.Context, o routeServiceOptions, ask *client.Client
 	}
 	n := v3.CreateServiceRouteBinding{Parameters: params}
 	n.Relationships.Route, n.Relationships.ServiceInstance = v3.To(r.GUID), v3.To(i.GUID)
-	defer out.Wait("Binding route %s to service instance %s", o.route.url(), o.Service).End()
+	defer out.Wait("Binding route %s to service instance %s", o.route.URL(), o.Service).End()
 	job, err := ask.Services().BindRoute(ctx, n)
 	if command.ErrorContains(err, "route and service instance are already bound") {
-		out.Say("Route %s is bound to %s already", o.route.url(), o.Service)
+		out.Say("Route %s is bound to %s already", o.route.URL(), o.Service)
 		return nil
 	}
 	done := false
@@ -378,13 +379,13 @@ func runBindRoute(ctx context.Context, o routeServiceOptions, ask *client.Client
 		done, err = finished(ctx, job, o.Wait, ask)
 	}
 	if err != nil {
-		return fmt.Errorf("cannot bind route %s to %s: %w", o.route.url(), o.Service, err)
+		return fmt.Errorf("cannot bind route %s to %s: %w", o.route.URL(), o.Service, err)
 	}
 	if !done {
-		out.Say("Binding route %s to %s is in progress", o.route.url(), o.Service)
+		out.Say("Binding route %s to %s is in progress", o.route.URL(), o.Service)
 		return nil
 	}
-	out.Say("Bound route %s to %s", o.route.url(), o.Service)
+	out.Say("Bound route %s to %s", o.route.URL(), o.Service)
 	return nil
 }
 
@@ -408,25 +409,25 @@ func runUnbindRoute(ctx context.Context, o routeServiceOptions, ask *client.Clie
 	}
 	at := slices.IndexFunc(all, func(b v3.ServiceRouteBinding) bool { return b.Relationships.ServiceInstance.ID() == i.GUID })
 	if at < 0 {
-		out.Say("Route %s is not bound to %s", o.route.url(), o.Service)
+		out.Say("Route %s is not bound to %s", o.route.URL(), o.Service)
 		return nil
 	}
-	if ok, err := console.ConfirmUnless(ctx, out, o.Force, "Really unbind route "+o.route.url()+" from "+o.Service); err != nil || !ok {
+	if ok, err := console.ConfirmUnless(ctx, out, o.Force, "Really unbind route "+o.route.URL()+" from "+o.Service); err != nil || !ok {
 		return err
 	}
-	defer out.Wait("Unbinding route %s from service instance %s", o.route.url(), o.Service).End()
+	defer out.Wait("Unbinding route %s from service instance %s", o.route.URL(), o.Service).End()
 	job, err := ask.Services().UnbindRoute(ctx, all[at].GUID)
 	done := false
 	if err == nil {
 		done, err = finished(ctx, job, o.Wait, ask)
 	}
 	if err != nil {
-		return fmt.Errorf("cannot unbind route %s from %s: %w", o.route.url(), o.Service, err)
+		return fmt.Errorf("cannot unbind route %s from %s: %w", o.route.URL(), o.Service, err)
 	}
 	if !done {
-		out.Say("Unbinding route %s from %s is in progress", o.route.url(), o.Service)
+		out.Say("Unbinding route %s from %s is in progress", o.route.URL(), o.Service)
 		return nil
 	}
-	out.Say("Unbound route %s from %s", o.route.url(), o.Service)
+	out.Say("Unbound route %s from %s", o.route.URL(), o.Service)
 	return nil
 }
