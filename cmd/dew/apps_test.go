@@ -1,9 +1,7 @@
 package main
 
 import (
-	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -12,24 +10,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/dewrun/dew/api/client"
 	"github.com/dewrun/dew/api/v3"
-	"github.com/dewrun/dew/cli/console"
+	"github.com/dewrun/dew/cli/apps"
 )
-
-func TestMemorySum(t *testing.T) {
-	n := func(mb int) *int { return &mb }
-	for want, sidecars := range map[string][]v3.Sidecar{
-		"256M": nil,
-		"256M = web 160M + config server 64M + agent 32M":                                       {{Name: "config server", MemoryInMB: n(64)}, {Name: "agent", MemoryInMB: n(32)}},
-		"256M (agent: within the whole, no share of its own)":                                   {{Name: "agent"}},
-		"256M = web 192M + config server 64M (agent, b: within the whole, no share of its own)": {{Name: "agent"}, {Name: "config server", MemoryInMB: n(64)}, {Name: "b", MemoryInMB: n(0)}},
-	} {
-		if got := memorySum("web", 256, sidecars); got != want {
-			t.Errorf("got %q, want %q", got, want)
-		}
-	}
-}
 
 func TestApps(t *testing.T) {
 	d := newDaemon(t)
@@ -37,7 +20,7 @@ func TestApps(t *testing.T) {
 	d.withApp(v3.AppStarted)
 	d.routes = []v3.Route{{URL: "shop.dew.localhost", Destinations: []v3.Destination{{App: v3.DestinationApp{GUID: "app-1"}}}}}
 	d.dew("a").must(t, 0, "shop   started   web:1/1     http://shop.dew.localhost:8080")
-	var rows []appRow
+	var rows []apps.Row
 	if err := json.Unmarshal([]byte(d.dew("apps", "--json").out), &rows); err != nil || rows[0].Processes[0].Running != 1 {
 		t.Errorf("got %+v, %v", rows, err)
 	}
@@ -56,7 +39,7 @@ func TestApp(t *testing.T) {
 		"config server, 2/4 running: ./config", "3.1%", "12.0M of 256.0M", "APP/PROC/WEB: Exited with status 1 (1 crash recorded: dew crashes shop)",
 		"2.0G of 1.0G   over its disk limit; 1 crash in a row\n",
 		"port 8080 does not answer; 4 crashes in a row; next start in ", "changes pending", "changes wait for the next start: dew restart shop", "crashed too often: dew restart starts it again")
-	var v appView
+	var v apps.View
 	if err := json.Unmarshal([]byte(d.dew("app", "shop", "--json").out), &v); err != nil {
 		t.Fatal(err)
 	}
@@ -106,7 +89,7 @@ func TestPS(t *testing.T) {
 		"shop   web/0      config server (sidecar)   running   5s    3.0M of 64.0M    2\n",
 		"shop   web/1      web                       crashed   0s    -                1         Exited with status 1; next start in ",
 		"shop   web/1      config server (sidecar)   crashed   0s    -                0\n")
-	var rows []psRow
+	var rows []apps.PSRow
 	if err := json.Unmarshal([]byte(d.dew("ps", "shop", "--json").out), &rows); err != nil || len(rows) != 4 || *rows[1].Memory != 3<<20 || *rows[1].Crashes != 2 || rows[2].Memory != nil {
 		t.Errorf("got %+v, %v", rows, err)
 	}
@@ -318,51 +301,6 @@ func TestDoctor(t *testing.T) {
 	}
 	t.Setenv("PATH", t.TempDir())
 	runDew(t.Context(), "doctor").must(t, 9, "cannot find dewd")
-}
-
-func TestSettled(t *testing.T) {
-	at := func(states ...string) []v3.InstanceStats {
-		var out []v3.InstanceStats
-		for _, s := range states {
-			out = append(out, v3.InstanceStats{State: s})
-		}
-		return out
-	}
-	for _, c := range []struct {
-		stats []v3.InstanceStats
-		want  bool
-		fails bool
-	}{
-		{at(), true, false},
-		{at("RUNNING", "CRASHED"), true, false},
-		{at("STARTING", "CRASHED"), false, false},
-		{at("DOWN"), false, false},
-		{at("CRASHED", "CRASHED"), false, true},
-	} {
-		if got, err := settled("web", c.stats); got != c.want || (err != nil) != c.fails {
-			t.Errorf("%v: %v, %v", c.stats, got, err)
-		}
-	}
-}
-
-// Only what time cut off is late: neither a success nor a crash that was seen is.
-func TestTimedOut(t *testing.T) {
-	late := &console.Failure{Status: console.StatusTimeout, Err: errBroken}
-	ctx, cancel := context.WithTimeoutCause(t.Context(), 0, late)
-	defer cancel()
-	<-ctx.Done()
-	crashed := &notRunning{process: "web"}
-	for _, c := range []struct{ err, want error }{
-		{nil, nil},
-		{crashed, crashed},
-		{context.Cause(ctx), late},
-		{fmt.Errorf("cannot lock: %w", context.Cause(ctx)), late},
-		{&client.Unreachable{Err: ctx.Err()}, late},
-	} {
-		if got := console.TimeoutCause(ctx, c.err); !errors.Is(got, c.want) || !errors.Is(c.want, got) {
-			t.Errorf("%v became %v, want %v", c.err, got, c.want)
-		}
-	}
 }
 
 func TestAlive(t *testing.T) {

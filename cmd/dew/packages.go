@@ -12,6 +12,7 @@ import (
 
 	"github.com/dewrun/dew/api/client"
 	"github.com/dewrun/dew/api/v3"
+	"github.com/dewrun/dew/cli/apps"
 	"github.com/dewrun/dew/cli/command"
 	"github.com/dewrun/dew/cli/console"
 )
@@ -62,10 +63,10 @@ func packageCommands(g *command.Set) []*cli.Command {
 				command.BoolFlag("no-restart", "do not stage and restart the target"),
 				&cli.StringFlag{Name: "organization", Aliases: []string{"o"}, Usage: "`org` of the target (default: the targeted one)"},
 				&cli.StringFlag{Name: "space", Aliases: []string{"s"}, Usage: "`space` of the target (default: the targeted one)"}, command.JSONFlag(),
-			}, strategyFlags()...),
+			}, apps.StrategyFlags()...),
 		}, func(c *cli.Context, w command.Env) error {
 			return runCopySource(c.Context, sourceOptions{
-				From: c.Args().Get(0), To: c.Args().Get(1), NoRestart: c.Bool("no-restart"), Org: c.String("organization"), Space: c.String("space"), Deploy: deployOptionsOf(c),
+				From: c.Args().Get(0), To: c.Args().Get(1), NoRestart: c.Bool("no-restart"), Org: c.String("organization"), Space: c.String("space"), Deploy: apps.DeployOptionsOf(c),
 			}, w)
 		}),
 	}
@@ -141,7 +142,7 @@ func runStagePackage(ctx context.Context, name, pkg string, ask *client.Client, 
 		}
 		pkg = p.GUID
 	}
-	d, err := stage(ctx, a, pkg, ask, out)
+	d, err := apps.Stage(ctx, a, pkg, ask, out)
 	if err != nil {
 		return err
 	}
@@ -209,17 +210,17 @@ type sourceOptions struct {
 	From, To   string
 	Org, Space string // of the target; empty: the targeted ones
 	NoRestart  bool
-	Deploy     deployOptions
+	Deploy     apps.DeployOptions
 }
 
 func runCopySource(ctx context.Context, o sourceOptions, w command.Env) error {
 	switch {
 	case o.Org != "" && o.Space == "":
 		return console.UsageError("--organization goes with --space")
-	case o.NoRestart && o.Deploy.gradual():
+	case o.NoRestart && o.Deploy.Gradual():
 		return console.UsageError("--strategy and --no-restart exclude each other")
 	}
-	if err := o.Deploy.check(); err != nil {
+	if err := o.Deploy.Check(); err != nil {
 		return err
 	}
 	from, err := command.FindApp(ctx, w.Client, o.From)
@@ -242,17 +243,17 @@ func runCopySource(ctx context.Context, o sourceOptions, w command.Env) error {
 	if o.NoRestart {
 		return nil
 	}
-	d, err := stage(ctx, to, p.GUID, w.Client, w.Out)
+	d, err := apps.Stage(ctx, to, p.GUID, w.Client, w.Out)
 	if err != nil {
 		return err
 	}
-	if o.Deploy.gradual() {
-		return deployAndShow(ctx, to, order{options: o.Deploy, droplet: d}, w.Client, w.Out)
+	if o.Deploy.Gradual() {
+		return apps.DeployAndShow(ctx, to, apps.DeploySpec{Options: o.Deploy, Droplet: d}, w.Client, w.Out)
 	}
 	if err := w.Client.Bits().SetDroplet(ctx, to.GUID, d); err != nil {
 		return err
 	}
-	return show(ctx, to, client.Restart, w.Client, w.Out)
+	return apps.ActAndShow(ctx, to, client.Restart, w.Client, w.Out)
 }
 
 // target is the app that gets the files.

@@ -15,6 +15,7 @@ import (
 	"github.com/dewrun/dew/api/client"
 	"github.com/dewrun/dew/api/v3"
 	"github.com/dewrun/dew/app"
+	"github.com/dewrun/dew/cli/apps"
 	"github.com/dewrun/dew/cli/command"
 	"github.com/dewrun/dew/cli/console"
 )
@@ -35,7 +36,7 @@ type pushOptions struct {
 	Stack      string
 	Image      string // of a registry; empty: files are pushed
 	Username   string // of the registry
-	Deploy     deployOptions
+	Deploy     apps.DeployOptions
 
 	Droplet string // file of one that is staged already; empty: files are staged
 
@@ -69,7 +70,7 @@ func pushCommands(g *command.Set) []*cli.Command {
 		command.BoolFlag("watch", "push again whenever the manifest or a file changes, until Ctrl-C"),
 		command.JSONFlag(),
 	)
-	flags = append(flags, strategyFlags()...)
+	flags = append(flags, apps.StrategyFlags()...)
 	return []*cli.Command{
 		g.Command(command.Verb{
 			Name: "push", Alias: "p", Args: "[APP]", Category: "Push", Usage: "push an app: apply its manifest, send its files, stage, start, wait until it runs", Flags: flags,
@@ -94,7 +95,7 @@ func pushOptionsOf(c *cli.Context) pushOptions {
 	o := pushOptions{
 		Name: c.Args().First(), Manifest: manifestOptionsOf(c), Path: c.String("p"), Buildpacks: c.StringSlice("b"),
 		Memory: c.String("m"), Disk: c.String("k"), LogRate: c.String("l"), Droplet: c.String("droplet"), Task: c.Bool("task"), Health: c.String("u"), Endpoint: c.String("endpoint"),
-		Stack: c.String("s"), Image: c.String("o"), Username: c.String("docker-username"), Deploy: deployOptionsOf(c),
+		Stack: c.String("s"), Image: c.String("o"), Username: c.String("docker-username"), Deploy: apps.DeployOptionsOf(c),
 		Build: c.Bool("build"), NoStart: c.Bool("no-start"), NoRoute: c.Bool("no-route"), RandomRoute: c.Bool("random-route"),
 	}
 	o.Manifest.Optional, o.Manifest.None = true, c.Bool("no-manifest")
@@ -139,7 +140,7 @@ func pushBuilt(ctx context.Context, o pushOptions, ask *client.Client, out *cons
 		return out.Encode(views)
 	}
 	for _, v := range views {
-		v.print(out)
+		v.Print(out)
 	}
 	return nil
 }
@@ -152,7 +153,7 @@ type pushed struct {
 }
 
 // pushAll applies a manifest and pushes its apps, one after the other.
-func pushAll(ctx context.Context, o pushOptions, p pushed, ask *client.Client, out *console.Console) ([]appView, error) {
+func pushAll(ctx context.Context, o pushOptions, p pushed, ask *client.Client, out *console.Console) ([]apps.View, error) {
 	p.manifest.Applications = p.manifest.StartOrder()
 	// Before anything is applied: an app without files shall not come into being.
 	targets, err := gatherAll(ctx, o, p.manifest, p.file, out)
@@ -177,7 +178,7 @@ func pushAll(ctx context.Context, o pushOptions, p pushed, ask *client.Client, o
 	if err := apply(ctx, ask, out, applied{space: home, manifest: p.manifest, file: p.file, diff: p.file != "" && !p.bare}); err != nil {
 		return nil, err
 	}
-	var views []appView
+	var views []apps.View
 	for i, t := range targets {
 		v, err := pushOne(ctx, o, t, ask, out)
 		if err != nil {
@@ -225,31 +226,31 @@ func gatherAll(ctx context.Context, o pushOptions, m app.Manifest, file string, 
 	return all, nil
 }
 
-func pushOne(ctx context.Context, o pushOptions, t target, ask *client.Client, out *console.Console) (appView, error) {
+func pushOne(ctx context.Context, o pushOptions, t target, ask *client.Client, out *console.Console) (apps.View, error) {
 	a, err := command.FindApp(ctx, ask, t.app.Name)
 	if err != nil {
-		return appView{}, err
+		return apps.View{}, err
 	}
 	out.Say("Pushing app %s…", a.Name)
 	if o.Droplet != "" {
 		if err := t.awaitDependencies(ctx, ask, out); err != nil {
-			return appView{}, err
+			return apps.View{}, err
 		}
 		return pushDroplet(ctx, o, a, ask, out)
 	}
 	pkg, err := t.send(ctx, a, ask, out)
 	if err != nil {
-		return appView{}, err
+		return apps.View{}, err
 	}
 	if o.NoStart && !o.Task {
 		return stopped(ctx, a, ask, out)
 	}
-	droplet, err := stage(ctx, a, pkg.GUID, ask, out)
+	droplet, err := apps.Stage(ctx, a, pkg.GUID, ask, out)
 	if err != nil {
-		return appView{}, err
+		return apps.View{}, err
 	}
 	if err := t.awaitDependencies(ctx, ask, out); err != nil {
-		return appView{}, err
+		return apps.View{}, err
 	}
 	return o.run(ctx, a, droplet, ask, out)
 }
@@ -325,7 +326,7 @@ func (o pushOptions) changesOneApp() bool {
 // override puts what the flags say over what the manifest says.
 func (o pushOptions) override(a *app.ManifestApp) error {
 	web := a.Web()
-	if !o.Deploy.gradual() { // else the deployment brings them, with the new instances
+	if !o.Deploy.Gradual() { // else the deployment brings them, with the new instances
 		if err := o.scale(&web.Instances, &web.MemoryMB, &web.DiskMB); err != nil {
 			return err
 		}

@@ -8,6 +8,7 @@ import (
 
 	"github.com/dewrun/dew/api/client"
 	"github.com/dewrun/dew/api/v3"
+	"github.com/dewrun/dew/cli/apps"
 	"github.com/dewrun/dew/cli/command"
 	"github.com/dewrun/dew/cli/console"
 )
@@ -51,10 +52,10 @@ func (t target) awaitDependencies(ctx context.Context, ask *client.Client, out *
 			return err
 		}
 		out.Say("App %s depends on app %s: waiting until it runs", t.app.Name, name)
-		err = waitRunning(ctx, a, ask, out)
-		crashed := (*notRunning)(nil)
+		err = apps.WaitRunning(ctx, a, ask, out)
+		crashed := (*apps.NotRunning)(nil)
 		if errors.As(err, &crashed) {
-			err = &console.Failure{Status: console.StatusCrashed, Err: err, Todo: sayMore(name)}
+			err = &console.Failure{Status: console.StatusCrashed, Err: err, Todo: apps.SayMore(name)}
 		}
 		if err != nil && ctx.Err() == nil {
 			return t.dependency(name, err)

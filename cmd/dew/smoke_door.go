@@ -17,6 +17,7 @@ import (
 	"golang.org/x/crypto/ssh"
 
 	"github.com/dewrun/dew/api/client"
+	"github.com/dewrun/dew/cli/apps"
 	"github.com/dewrun/dew/cli/command"
 	"github.com/dewrun/dew/cli/console"
 	"github.com/dewrun/dew/cli/services"
@@ -309,13 +310,13 @@ func (v *smokeVerbs) Show(ctx context.Context, name string, w io.Writer) error {
 	if err != nil {
 		return err
 	}
-	view, err := readView(ctx, v.ask, a)
+	view, err := apps.ReadView(ctx, v.ask, a)
 	if err != nil {
 		return err
 	}
 	out := *v.out
 	out.Out, out.Color, out.OutTerminal = w, false, false
-	view.print(&out)
+	view.Print(&out)
 	return nil
 }
 

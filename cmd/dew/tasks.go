@@ -17,6 +17,7 @@ import (
 	"github.com/dewrun/dew/api/client"
 	"github.com/dewrun/dew/api/v3"
 	"github.com/dewrun/dew/app"
+	"github.com/dewrun/dew/cli/apps"
 	"github.com/dewrun/dew/cli/command"
 	"github.com/dewrun/dew/cli/console"
 )
@@ -126,7 +127,7 @@ func runRunTask(ctx context.Context, o taskOptions, ask *client.Client, out *con
 }
 
 func (o taskOptions) body() (v3.CreateTask, error) {
-	s, err := scaleOptions{Memory: o.Memory, Disk: o.Disk}.body()
+	s, err := apps.ScaleOptions{Memory: o.Memory, Disk: o.Disk}.Body()
 	if err != nil {
 		return v3.CreateTask{}, err
 	}

@@ -1,4 +1,4 @@
-package main
+package logs
 
 import (
 	"context"
@@ -24,7 +24,7 @@ const (
 	newEvents   = 50
 )
 
-func logCommands(g *command.Set) []*cli.Command {
+func Commands(g *command.Set) []*cli.Command {
 	return []*cli.Command{
 		g.Command(command.Verb{
 			Name: "logs", Args: "[APP]...", Category: "Logs", Usage: "Show or follow the logs of apps",
@@ -76,7 +76,7 @@ func logFlags() []cli.Flag {
 	}
 }
 
-type logsOptions struct {
+type options struct {
 	Names  []string // of apps, or with Query.Service of one service instance
 	All    bool     // all apps of the space, in place of Names
 	Query  client.LogQuery
@@ -91,8 +91,8 @@ type logsOptions struct {
 var endFlags = []string{"recent", "since", "since-last-start", "until", "crash", "verify"}
 
 // readLogsOptions reads the flags; durations are before now.
-func readLogsOptions(c *cli.Context, now time.Time) (logsOptions, error) {
-	o := logsOptions{All: c.Bool("all"), Raw: c.Bool("raw"), Verify: c.Bool("verify")}
+func readLogsOptions(c *cli.Context, now time.Time) (options, error) {
+	o := options{All: c.Bool("all"), Raw: c.Bool("raw"), Verify: c.Bool("verify")}
 	for _, name := range c.Args().Slice() {
 		if !slices.Contains(o.Names, name) {
 			o.Names = append(o.Names, name)
@@ -141,7 +141,7 @@ func readLogsOptions(c *cli.Context, now time.Time) (logsOptions, error) {
 }
 
 // readTarget reads whose logs are meant: apps, all apps, or a service instance.
-func (o *logsOptions) readTarget(c *cli.Context) error {
+func (o *options) readTarget(c *cli.Context) error {
 	service := c.String("service")
 	switch {
 	case slices.Contains(o.Names, ""):
@@ -159,10 +159,10 @@ func (o *logsOptions) readTarget(c *cli.Context) error {
 }
 
 // several tells whether lines of more than one app can appear.
-func (o logsOptions) several() bool { return o.All || len(o.Names) > 1 }
+func (o options) several() bool { return o.All || len(o.Names) > 1 }
 
 // check refuses flags that contradict each other before dewd is asked.
-func (o logsOptions) check(c *cli.Context) error {
+func (o options) check(c *cli.Context) error {
 	q := o.Query
 	for _, pair := range [][2]string{
 		{"sidecar", "no-sidecars"}, {"since-last-start", "crash"}, {"raw", "json"}, {"follow", "crash"}, {"follow", "verify"},
@@ -192,7 +192,7 @@ func (o logsOptions) check(c *cli.Context) error {
 
 // grep has the daemon leave out lines that cannot match. Lines are matched here,
 // and then counted here as well.
-func (o *logsOptions) grep(re *regexp.Regexp) {
+func (o *options) grep(re *regexp.Regexp) {
 	text, _ := re.LiteralPrefix()
 	o.Query.Contains = text
 	if text == re.String() { // ^text$ has the same prefix, and matches less
@@ -204,7 +204,7 @@ func (o *logsOptions) grep(re *regexp.Regexp) {
 	}
 }
 
-func runLogs(ctx context.Context, o logsOptions, ask *client.Client, out *console.Console) error {
+func runLogs(ctx context.Context, o options, ask *client.Client, out *console.Console) error {
 	apps, err := o.apps(ctx, ask)
 	if err != nil {
 		return err
@@ -263,12 +263,12 @@ func oneLog(ctx context.Context, a v3.App, ask *client.Client, p *linePrinter) e
 
 // matches tells whether --grep wants a line. A line that reports missing lines
 // always matches.
-func (o logsOptions) matches(l *v3.Line) bool {
+func (o options) matches(l *v3.Line) bool {
 	return o.Grep == nil || o.Grep.Match(l.Text) || slices.Contains(l.Flags, v3.FlagGap)
 }
 
 // apps finds the apps whose lines are wanted. A service instance counts as one.
-func (o logsOptions) apps(ctx context.Context, ask *client.Client) ([]v3.App, error) {
+func (o options) apps(ctx context.Context, ask *client.Client) ([]v3.App, error) {
 	if o.Query.Service {
 		i, err := command.FindService(ctx, ask, o.Names[0])
 		if err == nil && i.Type == v3.ServiceUserProvided {

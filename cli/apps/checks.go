@@ -1,4 +1,4 @@
-package main
+package apps
 
 import (
 	"context"
@@ -14,7 +14,7 @@ import (
 	"github.com/dewrun/dew/cli/console"
 )
 
-func checkCommands(g *command.Set) []*cli.Command {
+func CheckCommands(g *command.Set) []*cli.Command {
 	return []*cli.Command{
 		g.Command(command.Verb{Name: "get-health-check", Args: "APP", Category: "Apps", Usage: "show how the processes of an app are asked whether they work", Flags: []cli.Flag{command.JSONFlag()}},
 			func(c *cli.Context, ask *client.Client, out *console.Console) error {

@@ -1,4 +1,4 @@
-package main
+package logs
 
 import (
 	"cmp"
@@ -36,7 +36,7 @@ type appLog struct {
 // Lines wait in the daemon: per app at most one stored line and a short channel
 // are held here.
 type appLogs struct {
-	o       logsOptions
+	o       options
 	ask     *client.Client
 	p       *linePrinter
 	colours int // how many are given out

@@ -1,4 +1,4 @@
-package main
+package apps
 
 import (
 	"context"
@@ -19,16 +19,16 @@ import (
 	"github.com/dewrun/dew/cli/console"
 )
 
-// deployOptions are how instances are replaced. Without a strategy all of them end
+// DeployOptions are how instances are replaced. Without a strategy all of them end
 // before new ones start.
-type deployOptions struct {
+type DeployOptions struct {
 	Strategy    string
 	MaxInFlight *int
 	Steps       string
 	NoWait      bool
 }
 
-func strategyFlags() []cli.Flag {
+func StrategyFlags() []cli.Flag {
 	return []cli.Flag{
 		&cli.StringFlag{Name: "strategy", Usage: "`rolling|canary`: replace instances some at a time, without a gap"},
 		&cli.IntFlag{Name: "max-in-flight", DefaultText: "1", Usage: "`count` of new instances that start at a time, with --strategy"},
@@ -37,8 +37,8 @@ func strategyFlags() []cli.Flag {
 	}
 }
 
-func deployOptionsOf(c *cli.Context) deployOptions {
-	o := deployOptions{Strategy: c.String("strategy"), Steps: c.String("instance-steps"), NoWait: c.Bool("no-wait")}
+func DeployOptionsOf(c *cli.Context) DeployOptions {
+	o := DeployOptions{Strategy: c.String("strategy"), Steps: c.String("instance-steps"), NoWait: c.Bool("no-wait")}
 	if c.IsSet("max-in-flight") {
 		n := c.Int("max-in-flight")
 		o.MaxInFlight = &n
@@ -46,23 +46,23 @@ func deployOptionsOf(c *cli.Context) deployOptions {
 	return o
 }
 
-// gradual tells whether instances are replaced some at a time.
-func (o deployOptions) gradual() bool { return o.Strategy != "" && o.Strategy != "null" }
+// Gradual tells whether instances are replaced some at a time.
+func (o DeployOptions) Gradual() bool { return o.Strategy != "" && o.Strategy != "null" }
 
-// check says what does not fit together, before anything is done.
-func (o deployOptions) check() error {
+// Check says what does not fit together, before anything is done.
+func (o DeployOptions) Check() error {
 	_, err := o.options()
 	return err
 }
 
 // options are what the deployment is told; nil: nothing.
-func (o deployOptions) options() (*v3.DeploymentOptions, error) {
+func (o DeployOptions) options() (*v3.DeploymentOptions, error) {
 	switch {
-	case o.gradual() && o.Strategy != v3.StrategyRolling && o.Strategy != v3.StrategyCanary:
+	case o.Gradual() && o.Strategy != v3.StrategyRolling && o.Strategy != v3.StrategyCanary:
 		return nil, console.UsageError("--strategy: %q is not one of rolling, canary", o.Strategy)
 	case o.Steps != "" && o.Strategy != v3.StrategyCanary:
 		return nil, console.UsageError("--instance-steps goes with --strategy canary")
-	case o.MaxInFlight != nil && !o.gradual():
+	case o.MaxInFlight != nil && !o.Gradual():
 		return nil, console.UsageError("--max-in-flight goes with --strategy")
 	case o.MaxInFlight != nil && *o.MaxInFlight < 1:
 		return nil, console.UsageError("--max-in-flight: %d is less than 1", *o.MaxInFlight)
@@ -89,44 +89,44 @@ func (o deployOptions) options() (*v3.DeploymentOptions, error) {
 	return out, nil
 }
 
-// order is what is to be deployed.
-type order struct {
-	options  deployOptions
-	droplet  string // guid; empty: what the app has
+// DeploySpec is what is to be deployed.
+type DeploySpec struct {
+	Options  DeployOptions
+	Droplet  string // guid; empty: what the app has
 	revision string // guid to go back to; empty: none
-	size     v3.DeploymentOptions
+	Size     v3.DeploymentOptions
 }
 
-// deploy replaces the instances of an app some at a time and tells how it does.
-func deploy(ctx context.Context, a v3.App, o order, ask *client.Client, out *console.Console) (appView, error) {
-	body := v3.CreateDeployment{Strategy: &o.options.Strategy, Relationships: v3.DeploymentRelationships{App: v3.To(a.GUID)}}
+// Deploy replaces the instances of an app some at a time and tells how it does.
+func Deploy(ctx context.Context, a v3.App, o DeploySpec, ask *client.Client, out *console.Console) (View, error) {
+	body := v3.CreateDeployment{Strategy: &o.Options.Strategy, Relationships: v3.DeploymentRelationships{App: v3.To(a.GUID)}}
 	var err error
-	if body.Options, err = o.options.options(); err != nil {
-		return appView{}, err
+	if body.Options, err = o.Options.options(); err != nil {
+		return View{}, err
 	}
-	if size := o.size; size.WebInstances != nil || size.MemoryInMB != nil || size.DiskInMB != nil || size.LogRateLimit != nil {
+	if size := o.Size; size.WebInstances != nil || size.MemoryInMB != nil || size.DiskInMB != nil || size.LogRateLimit != nil {
 		if body.Options == nil {
 			body.Options = &v3.DeploymentOptions{}
 		}
 		body.Options.WebInstances, body.Options.MemoryInMB, body.Options.DiskInMB = size.WebInstances, size.MemoryInMB, size.DiskInMB
 		body.Options.LogRateLimit = size.LogRateLimit
 	}
-	if o.droplet != "" {
-		body.Droplet = &v3.GUID{GUID: o.droplet}
+	if o.Droplet != "" {
+		body.Droplet = &v3.GUID{GUID: o.Droplet}
 	}
 	if o.revision != "" {
 		body.Revision = &v3.DeploymentRevision{GUID: o.revision}
 	}
-	out.Say("Deploying app %s, %s…", a.Name, o.options.Strategy)
+	out.Say("Deploying app %s, %s…", a.Name, o.Options.Strategy)
 	began := time.Now()
 	d, err := ask.Apps().CreateDeployment(ctx, body)
 	if e := (*client.Error)(nil); errors.As(err, &e) && e.Status == http.StatusUnprocessableEntity {
-		return appView{}, &console.Failure{Status: console.StatusCrashed, Err: fmt.Errorf("cannot deploy %s: %w", a.Name, err)}
+		return View{}, &console.Failure{Status: console.StatusCrashed, Err: fmt.Errorf("cannot deploy %s: %w", a.Name, err)}
 	}
 	if err != nil {
-		return appView{}, err
+		return View{}, err
 	}
-	return awaitRollout(ctx, a, rollout{d, o.options.NoWait, began}, ask, out)
+	return awaitRollout(ctx, a, rollout{d, o.Options.NoWait, began}, ask, out)
 }
 
 // rollout is a deployment that somebody waits for.
@@ -138,24 +138,24 @@ type rollout struct {
 
 // awaitRollout waits until a deployment is done, or paused, and tells how the app does. One
 // whose instances do not come to run is cancelled: what was there before serves on.
-func awaitRollout(ctx context.Context, a v3.App, r rollout, ask *client.Client, out *console.Console) (appView, error) {
+func awaitRollout(ctx context.Context, a v3.App, r rollout, ask *client.Client, out *console.Console) (View, error) {
 	err := waitDeployed(ctx, a, r, ask, out)
 	timeout := (*console.Failure)(nil)
-	crashed := (*notRunning)(nil)
+	crashed := (*NotRunning)(nil)
 	switch {
 	case errors.As(err, &crashed):
 		err = whyCrashed(ctx, badStart{app: a, began: r.began, instances: crashed.instances}, ask, out)
 	case errors.As(err, &timeout) && timeout.Status == console.StatusTimeout && ctx.Err() == nil:
 	case err != nil:
-		return appView{}, err
+		return View{}, err
 	default:
-		return readView(ctx, ask, a)
+		return ReadView(ctx, ask, a)
 	}
 	if cerr := ask.Apps().CancelDeployment(ctx, r.deployment.GUID); cerr != nil {
-		return appView{}, errors.Join(err, cerr)
+		return View{}, errors.Join(err, cerr)
 	}
 	out.Say("The deployment is cancelled; app %s goes on as before", a.Name)
-	return appView{}, err
+	return View{}, err
 }
 
 func waitDeployed(ctx context.Context, a v3.App, r rollout, ask *client.Client, out *console.Console) error {
@@ -176,7 +176,7 @@ func waitDeployed(ctx context.Context, a v3.App, r rollout, ask *client.Client, 
 		if done, err = landed(a, d); done || err != nil {
 			return true, err
 		}
-		wait.Note("%s", deploymentNote(appView{Deployment: &d}))
+		wait.Note("%s", deploymentNote(View{Deployment: &d}))
 		running, err := firstRuns(bounded, d, ask)
 		return running && r.noWait, err
 	})
@@ -184,7 +184,7 @@ func waitDeployed(ctx context.Context, a v3.App, r rollout, ask *client.Client, 
 	if err != nil || !done || r.noWait {
 		return console.TimeoutCause(bounded, err)
 	}
-	return waitRunning(ctx, a, ask, out)
+	return WaitRunning(ctx, a, ask, out)
 }
 
 // landed tells whether nothing more is to be waited for.
@@ -217,9 +217,9 @@ func firstRuns(ctx context.Context, d v3.Deployment, ask *client.Client) (bool, 
 	return true, nil
 }
 
-// deployAndShow is deploy for commands that show one app.
-func deployAndShow(ctx context.Context, a v3.App, o order, ask *client.Client, out *console.Console) error {
-	v, err := deploy(ctx, a, o, ask, out)
+// DeployAndShow is deploy for commands that show one app.
+func DeployAndShow(ctx context.Context, a v3.App, o DeploySpec, ask *client.Client, out *console.Console) error {
+	v, err := Deploy(ctx, a, o, ask, out)
 	if err != nil {
 		return err
 	}
@@ -227,16 +227,16 @@ func deployAndShow(ctx context.Context, a v3.App, o order, ask *client.Client, o
 }
 
 // show writes the view in the form that was asked for.
-func (v appView) show(out *console.Console) error {
+func (v View) show(out *console.Console) error {
 	if out.JSON {
 		return out.Encode(v)
 	}
-	v.print(out)
+	v.Print(out)
 	return nil
 }
 
 // deploymentNote tells how far a deployment is that is under way.
-func deploymentNote(v appView) string {
+func deploymentNote(v View) string {
 	if v.Deployment == nil {
 		return ""
 	}
@@ -251,7 +251,7 @@ func deploymentNote(v appView) string {
 	return note
 }
 
-func deployCommands(g *command.Set) []*cli.Command {
+func DeployCommands(g *command.Set) []*cli.Command {
 	return []*cli.Command{
 		g.Command(command.Verb{Name: "cancel-deployment", Args: "APP", Category: "Apps", Usage: "take a deployment back: what was there before serves again"},
 			func(c *cli.Context, ask *client.Client, out *console.Console) error {
@@ -276,9 +276,9 @@ func deployCommands(g *command.Set) []*cli.Command {
 		g.Command(command.Verb{
 			Name: "rollback", Args: "APP", Category: "Apps", Usage: "deploy an earlier revision of an app: its droplet, variables, commands and sidecars",
 			About: "Example:\n   dew rollback shop --version 3",
-			Flags: append(strategyFlags(), &cli.IntFlag{Name: "version", Usage: "`number` of the revision (dew revisions lists them)"}, command.BoolFlag("f", "do not ask"), command.JSONFlag()),
+			Flags: append(StrategyFlags(), &cli.IntFlag{Name: "version", Usage: "`number` of the revision (dew revisions lists them)"}, command.BoolFlag("f", "do not ask"), command.JSONFlag()),
 		}, func(c *cli.Context, ask *client.Client, out *console.Console) error {
-			o := rollbackOptions{Name: c.Args().First(), Version: c.Int("version"), Force: c.Bool("f"), Deploy: deployOptionsOf(c)}
+			o := rollbackOptions{Name: c.Args().First(), Version: c.Int("version"), Force: c.Bool("f"), Deploy: DeployOptionsOf(c)}
 			return runRollback(c.Context, o, ask, out)
 		}),
 	}
@@ -428,17 +428,17 @@ type rollbackOptions struct {
 	Name    string
 	Version int
 	Force   bool
-	Deploy  deployOptions
+	Deploy  DeployOptions
 }
 
 func runRollback(ctx context.Context, o rollbackOptions, ask *client.Client, out *console.Console) error {
 	if o.Version < 1 {
 		return console.UsageError("rollback needs --version NUMBER (dew revisions lists them)")
 	}
-	if !o.Deploy.gradual() {
+	if !o.Deploy.Gradual() {
 		o.Deploy.Strategy = v3.StrategyRolling
 	}
-	if err := o.Deploy.check(); err != nil {
+	if err := o.Deploy.Check(); err != nil {
 		return err
 	}
 	a, err := command.FindApp(ctx, ask, o.Name)
@@ -454,5 +454,5 @@ func runRollback(ctx context.Context, o rollbackOptions, ask *client.Client, out
 			return err
 		}
 	}
-	return deployAndShow(ctx, a, order{options: o.Deploy, revision: v.GUID}, ask, out)
+	return DeployAndShow(ctx, a, DeploySpec{Options: o.Deploy, revision: v.GUID}, ask, out)
 }

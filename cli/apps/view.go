@@ -1,4 +1,4 @@
-package main
+package apps
 
 import (
 	"context"
@@ -13,8 +13,8 @@ import (
 	"github.com/dewrun/dew/cli/console"
 )
 
-// appView is how an app does, as `dew app` tells it.
-type appView struct {
+// View is how an app does, as `dew app` tells it.
+type View struct {
 	GUID       string        `json:"guid"`
 	Name       string        `json:"name"`
 	State      string        `json:"state"`
@@ -71,9 +71,9 @@ type instanceView struct {
 	Pending   bool      `json:"pending,omitempty"` // changes wait for its next start
 }
 
-// readView asks for everything that a view has.
-func readView(ctx context.Context, ask *client.Client, a v3.App) (appView, error) {
-	v := appView{
+// ReadView asks for everything that a view has.
+func ReadView(ctx context.Context, ask *client.Client, a v3.App) (View, error) {
+	v := View{
 		GUID: a.GUID, Name: a.Name, State: a.State, Stack: a.Lifecycle.Data.Stack,
 		Routes: []string{}, URLs: []string{}, Buildpacks: append([]string{}, a.Lifecycle.Data.Buildpacks...),
 	}
@@ -129,7 +129,7 @@ func readView(ctx context.Context, ask *client.Client, a v3.App) (appView, error
 
 // readProcesses asks for the processes. Detected are the commands of the droplet, by
 // process type.
-func (v *appView) readProcesses(ctx context.Context, ask *client.Client, detected map[string]string) error {
+func (v *View) readProcesses(ctx context.Context, ask *client.Client, detected map[string]string) error {
 	ps, err := ask.Processes().List(ctx, v.GUID)
 	if err != nil {
 		return err
@@ -256,8 +256,8 @@ func memorySum(process string, total int, sidecars []v3.Sidecar) string {
 	return out
 }
 
-// print writes the view for people.
-func (v appView) print(out *console.Console) {
+// Print writes the view for people.
+func (v View) Print(out *console.Console) {
 	row := func(name, value string) {
 		if value != "" {
 			fmt.Fprintf(out.Out, "%-13s%s\n", name+":", value)

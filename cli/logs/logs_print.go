@@ -1,4 +1,4 @@
-package main
+package logs
 
 import (
 	"bufio"
@@ -14,7 +14,7 @@ import (
 
 // linePrinter writes lines, many at a time. Goroutines of several apps can share it.
 type linePrinter struct {
-	o     logsOptions
+	o     options
 	out   *console.Console
 	talk  sync.Mutex // held while something is said
 	mu    sync.Mutex // guards the fields below
@@ -24,7 +24,7 @@ type linePrinter struct {
 	open  *appLog // with --raw, the app whose line is not complete yet
 }
 
-func newLinePrinter(o logsOptions, out *console.Console) *linePrinter {
+func newLinePrinter(o options, out *console.Console) *linePrinter {
 	return &linePrinter{o: o, out: out, w: bufio.NewWriterSize(out.Out, 64<<10)}
 }
 

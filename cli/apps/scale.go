@@ -1,4 +1,4 @@
-package main
+package apps
 
 import (
 	"context"
@@ -13,7 +13,7 @@ import (
 	"github.com/dewrun/dew/cli/console"
 )
 
-type scaleOptions struct {
+type ScaleOptions struct {
 	Name      string
 	Process   string
 	Instances *int
@@ -23,7 +23,7 @@ type scaleOptions struct {
 	Force     bool
 }
 
-func scaleCommands(g *command.Set) []*cli.Command {
+func ScaleCommands(g *command.Set) []*cli.Command {
 	return []*cli.Command{g.Command(command.Verb{
 		Name: "scale", Args: "APP", Category: "Apps", Usage: "change how many instances an app has and how large they are; without flags show it",
 		About: "Examples:\n   dew scale shop -i 3\n   dew scale shop -m 512M -f\n   dew scale shop --process worker -i 0",
@@ -37,7 +37,7 @@ func scaleCommands(g *command.Set) []*cli.Command {
 			command.JSONFlag(),
 		},
 	}, func(c *cli.Context, ask *client.Client, out *console.Console) error {
-		o := scaleOptions{Name: c.Args().First(), Process: c.String("process"), Memory: c.String("m"), Disk: c.String("k"), LogRate: c.String("l"), Force: c.Bool("f")}
+		o := ScaleOptions{Name: c.Args().First(), Process: c.String("process"), Memory: c.String("m"), Disk: c.String("k"), LogRate: c.String("l"), Force: c.Bool("f")}
 		if c.IsSet("i") {
 			n := c.Int("i")
 			o.Instances = &n
@@ -46,8 +46,8 @@ func scaleCommands(g *command.Set) []*cli.Command {
 	})}
 }
 
-func runScale(ctx context.Context, o scaleOptions, ask *client.Client, out *console.Console) error {
-	body, err := o.body()
+func runScale(ctx context.Context, o ScaleOptions, ask *client.Client, out *console.Console) error {
+	body, err := o.Body()
 	if err != nil {
 		return err
 	}
@@ -69,17 +69,17 @@ func runScale(ctx context.Context, o scaleOptions, ask *client.Client, out *cons
 	}
 	out.Say("Scaled app %s", a.Name)
 	if restart {
-		return show(ctx, a, client.Restart, ask, out)
+		return ActAndShow(ctx, a, client.Restart, ask, out)
 	}
 	if a.State == v3.AppStarted {
-		if err := waitRunning(ctx, a, ask, out); err != nil {
+		if err := WaitRunning(ctx, a, ask, out); err != nil {
 			return err
 		}
 	}
 	return runApp(ctx, appOptions{Name: o.Name}, ask, out)
 }
 
-func (o scaleOptions) body() (v3.Scale, error) {
+func (o ScaleOptions) Body() (v3.Scale, error) {
 	var s v3.Scale
 	if o.Instances != nil {
 		if *o.Instances < 0 {
@@ -102,13 +102,13 @@ func (o scaleOptions) body() (v3.Scale, error) {
 		n := v3.Int(mb)
 		*size.mb = &n
 	}
-	rate, err := readRate(o.LogRate)
+	rate, err := ReadRate(o.LogRate)
 	s.LogRateLimit = rate
 	return s, err
 }
 
-// readRate reads the flag -l; nil: it is not given.
-func readRate(text string) (*v3.Int, error) {
+// ReadRate reads the flag -l; nil: it is not given.
+func ReadRate(text string) (*v3.Int, error) {
 	if text == "" {
 		return nil, nil
 	}

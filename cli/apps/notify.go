@@ -1,4 +1,4 @@
-package main
+package apps
 
 import (
 	"context"
@@ -11,7 +11,7 @@ import (
 	"github.com/dewrun/dew/cli/console"
 )
 
-func notifyCommands(g *command.Set) []*cli.Command {
+func NotifyCommands(g *command.Set) []*cli.Command {
 	return []*cli.Command{
 		g.Command(command.Verb{
 			Name: "notify-on-crash", Args: "APP", Category: "Notifications", Usage: "send a mail to those who work in the app's space when an instance crashes",

@@ -1,4 +1,4 @@
-package main
+package apps
 
 import (
 	"context"
@@ -31,8 +31,8 @@ type psOptions struct {
 	All  bool
 }
 
-// psRow is the process of an instance, or one of its sidecars.
-type psRow struct {
+// PSRow is the process of an instance, or one of its sidecars.
+type PSRow struct {
 	App        string    `json:"app"`
 	Process    string    `json:"process"` // its type
 	Generation string    `json:"generation,omitempty"`
@@ -52,7 +52,7 @@ func runPS(ctx context.Context, o psOptions, ask *client.Client, out *console.Co
 	if err != nil {
 		return err
 	}
-	rows := []psRow{}
+	rows := []PSRow{}
 	for _, a := range apps {
 		some, err := psOfApp(ctx, a, ask)
 		if err != nil {
@@ -95,7 +95,7 @@ func psApps(ctx context.Context, o psOptions, ask *client.Client) (apps []v3.App
 	return apps, all - len(apps), nil
 }
 
-func psOfApp(ctx context.Context, a v3.App, ask *client.Client) ([]psRow, error) {
+func psOfApp(ctx context.Context, a v3.App, ask *client.Client) ([]PSRow, error) {
 	ps, err := ask.Processes().List(ctx, a.GUID)
 	if command.IsNotFound(err) {
 		return nil, nil // deleted since the list was read
@@ -112,9 +112,9 @@ func psOfApp(ctx context.Context, a v3.App, ask *client.Client) ([]psRow, error)
 	if err != nil {
 		return nil, err
 	}
-	var rows []psRow
+	var rows []PSRow
 	for _, p := range ps {
-		row := psRow{App: a.Name, Process: p.Type}
+		row := PSRow{App: a.Name, Process: p.Type}
 		if active {
 			row.Generation = generation(&moving, p)
 		}
@@ -137,7 +137,7 @@ func psOfApp(ctx context.Context, a v3.App, ask *client.Client) ([]psRow, error)
 }
 
 // psOfProcess fills in the rows of a process, which are like base.
-func psOfProcess(ctx context.Context, base psRow, guid string, ask *client.Client) ([]psRow, error) {
+func psOfProcess(ctx context.Context, base PSRow, guid string, ask *client.Client) ([]PSRow, error) {
 	sidecars, err := ask.Processes().Sidecars(ctx, guid)
 	if err != nil {
 		return nil, err
@@ -147,7 +147,7 @@ func psOfProcess(ctx context.Context, base psRow, guid string, ask *client.Clien
 		return nil, err
 	}
 	names := append([]string{""}, console.Names(sidecars, func(s v3.Sidecar) string { return s.Name })...)
-	var rows []psRow
+	var rows []PSRow
 	for _, s := range stats {
 		for _, name := range names {
 			row := base
@@ -171,7 +171,7 @@ func psOfProcess(ctx context.Context, base psRow, guid string, ask *client.Clien
 }
 
 // caused counts the crashes that the process or the sidecar caused.
-func (r psRow) caused(crashes []v3.Crash) int {
+func (r PSRow) caused(crashes []v3.Crash) int {
 	n := 0
 	for _, c := range crashes {
 		if c.Type == r.Process && c.Index == r.Index && c.First.Sidecar == r.Sidecar {
@@ -181,7 +181,7 @@ func (r psRow) caused(crashes []v3.Crash) int {
 	return n
 }
 
-func psTable(rows []psRow, now time.Time) [][]string {
+func psTable(rows []PSRow, now time.Time) [][]string {
 	table := [][]string{{"app", "instance", "process", "state", "for", "memory", "crashes", "details"}}
 	for _, r := range rows {
 		name, memory, crashes := r.Process, "-", "-"

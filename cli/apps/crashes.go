@@ -1,4 +1,4 @@
-package main
+package apps
 
 import (
 	"context"
@@ -17,7 +17,7 @@ import (
 	"github.com/dewrun/dew/cli/console"
 )
 
-func crashCommands(g *command.Set) []*cli.Command {
+func CrashCommands(g *command.Set) []*cli.Command {
 	return []*cli.Command{
 		g.Command(command.Verb{
 			Name: "crashes", Args: "APP", Category: "Logs", Usage: "show why instances of an app crashed, newest first",

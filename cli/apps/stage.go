@@ -1,4 +1,4 @@
-package main
+package apps
 
 import (
 	"bytes"
@@ -13,8 +13,8 @@ import (
 	"github.com/dewrun/dew/cli/console"
 )
 
-// stage makes a droplet of a package and shows what staging prints meanwhile.
-func stage(ctx context.Context, a v3.App, pkg string, ask *client.Client, out *console.Console) (droplet string, err error) {
+// Stage makes a droplet of a package and shows what staging prints meanwhile.
+func Stage(ctx context.Context, a v3.App, pkg string, ask *client.Client, out *console.Console) (droplet string, err error) {
 	limit := console.MinutesFromEnv("CF_STAGING_TIMEOUT", 15*time.Minute)
 	ctx, cancel := context.WithTimeoutCause(ctx, limit, &console.Failure{
 		Status: console.StatusTimeout, Err: fmt.Errorf("staging %s took longer than %s", a.Name, limit), Todo: "give it more time with CF_STAGING_TIMEOUT, in minutes",

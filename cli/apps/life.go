@@ -1,4 +1,4 @@
-package main
+package apps
 
 import (
 	"context"
@@ -13,7 +13,7 @@ import (
 	"github.com/dewrun/dew/cli/console"
 )
 
-func lifeCommands(g *command.Set) []*cli.Command {
+func LifeCommands(g *command.Set) []*cli.Command {
 	life := func(name, alias, about string, run func(context.Context, string, *client.Client, *console.Console) error) *cli.Command {
 		return g.Command(command.Verb{Name: name, Alias: alias, Args: "APP", Category: "Apps", Usage: about, Flags: []cli.Flag{command.JSONFlag()}},
 			func(c *cli.Context, ask *client.Client, out *console.Console) error {
@@ -42,14 +42,14 @@ func lifeCommands(g *command.Set) []*cli.Command {
 // replaceOptions name an app whose instances are replaced, and how.
 type replaceOptions struct {
 	Name   string
-	Deploy deployOptions
+	Deploy DeployOptions
 }
 
 func replacing(g *command.Set, name, alias, about string, run func(context.Context, replaceOptions, *client.Client, *console.Console) error) *cli.Command {
-	return g.Command(command.Verb{Name: name, Alias: alias, Args: "APP", Category: "Apps", Usage: about, Flags: append(strategyFlags(), command.JSONFlag())},
+	return g.Command(command.Verb{Name: name, Alias: alias, Args: "APP", Category: "Apps", Usage: about, Flags: append(StrategyFlags(), command.JSONFlag())},
 		func(c *cli.Context, ask *client.Client, out *console.Console) error {
-			o := replaceOptions{Name: c.Args().First(), Deploy: deployOptionsOf(c)}
-			if err := o.Deploy.check(); err != nil {
+			o := replaceOptions{Name: c.Args().First(), Deploy: DeployOptionsOf(c)}
+			if err := o.Deploy.Check(); err != nil {
 				return err
 			}
 			return run(c.Context, o, ask, out)
@@ -73,14 +73,14 @@ func runRestart(ctx context.Context, o replaceOptions, ask *client.Client, out *
 	if err != nil {
 		return err
 	}
-	if !o.Deploy.gradual() {
+	if !o.Deploy.Gradual() {
 		return begin(ctx, a, client.Restart, ask, out)
 	}
 	droplet, err := unstaged(ctx, a, ask, out)
 	if err != nil {
 		return err
 	}
-	return deployAndShow(ctx, a, order{options: o.Deploy, droplet: droplet}, ask, out)
+	return DeployAndShow(ctx, a, DeploySpec{Options: o.Deploy, Droplet: droplet}, ask, out)
 }
 
 // begin stages what was pushed and not staged yet, starts, waits and shows.
@@ -95,7 +95,7 @@ func begin(ctx context.Context, a v3.App, action client.Action, ask *client.Clie
 		}
 	}
 	out.Say("Starting app %s…", a.Name)
-	return show(ctx, a, action, ask, out)
+	return ActAndShow(ctx, a, action, ask, out)
 }
 
 // unstaged stages the newest package of an app, if no build has. It returns the guid
@@ -115,12 +115,12 @@ func unstaged(ctx context.Context, a v3.App, ask *client.Client, out *console.Co
 		}
 	}
 	out.Say("Staging app %s…", a.Name)
-	return stage(ctx, a, pkg.GUID, ask, out)
+	return Stage(ctx, a, pkg.GUID, ask, out)
 }
 
-// show starts an app, waits for it and tells how it does.
-func show(ctx context.Context, a v3.App, action client.Action, ask *client.Client, out *console.Console) error {
-	v, err := startAndWait(ctx, a, action, ask, out)
+// ActAndShow starts an app, waits for it and tells how it does.
+func ActAndShow(ctx context.Context, a v3.App, action client.Action, ask *client.Client, out *console.Console) error {
+	v, err := StartAndWait(ctx, a, action, ask, out)
 	if err != nil {
 		return err
 	}
@@ -162,18 +162,18 @@ func runRestage(ctx context.Context, o replaceOptions, ask *client.Client, out *
 		return &console.Failure{Status: console.StatusFailed, Err: fmt.Errorf("app %s has no files to stage", a.Name), Todo: "dew push " + a.Name + " sends them"}
 	}
 	out.Say("Staging app %s…", a.Name)
-	droplet, err := stage(ctx, a, pkg.GUID, ask, out)
+	droplet, err := Stage(ctx, a, pkg.GUID, ask, out)
 	if err != nil {
 		return err
 	}
-	if o.Deploy.gradual() {
-		return deployAndShow(ctx, a, order{options: o.Deploy, droplet: droplet}, ask, out)
+	if o.Deploy.Gradual() {
+		return DeployAndShow(ctx, a, DeploySpec{Options: o.Deploy, Droplet: droplet}, ask, out)
 	}
 	if err := ask.Bits().SetDroplet(ctx, a.GUID, droplet); err != nil {
 		return err
 	}
 	out.Say("Starting app %s…", a.Name)
-	return show(ctx, a, client.Restart, ask, out)
+	return ActAndShow(ctx, a, client.Restart, ask, out)
 }
 
 // instanceOptions name one instance.

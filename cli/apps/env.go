@@ -1,4 +1,4 @@
-package main
+package apps
 
 import (
 	"context"
@@ -14,7 +14,7 @@ import (
 	"github.com/dewrun/dew/cli/console"
 )
 
-func envCommands(g *command.Set) []*cli.Command {
+func EnvCommands(g *command.Set) []*cli.Command {
 	return []*cli.Command{
 		g.Command(command.Verb{Name: "env", Alias: "e", Args: "APP", Category: "Environment", Usage: "show the variables of an app", Flags: []cli.Flag{command.JSONFlag()}},
 			func(c *cli.Context, ask *client.Client, out *console.Console) error {

@@ -1,4 +1,4 @@
-package main
+package apps
 
 import (
 	"context"
@@ -15,7 +15,7 @@ import (
 	"github.com/dewrun/dew/cli/console"
 )
 
-func appCommands(g *command.Set) []*cli.Command {
+func Commands(g *command.Set) []*cli.Command {
 	return []*cli.Command{
 		g.Command(command.Verb{Name: "apps", Alias: "a", Category: "Apps", Usage: "list the apps", Labels: "/v3/apps", Flags: []cli.Flag{command.BoolFlag("no-stats", "do not ask how many instances run"), command.JSONFlag()}},
 			func(c *cli.Context, ask *client.Client, out *console.Console) error {
@@ -47,8 +47,8 @@ func appCommands(g *command.Set) []*cli.Command {
 	}
 }
 
-// appRow is an app in the list.
-type appRow struct {
+// Row is an app in the list.
+type Row struct {
 	GUID      string       `json:"guid"`
 	Name      string       `json:"name"`
 	State     string       `json:"state"`
@@ -99,15 +99,15 @@ func urls(routes []string, router string) []string {
 }
 
 // readApps reads all apps; with bare nobody asks how their instances do.
-func readApps(ctx context.Context, bare bool, ask *client.Client) ([]appRow, error) {
+func readApps(ctx context.Context, bare bool, ask *client.Client) ([]Row, error) {
 	apps, err := ask.Apps().List(ctx)
 	if err != nil {
 		return nil, err
 	}
-	rows := make([]appRow, len(apps))
-	byGUID := map[string]*appRow{}
+	rows := make([]Row, len(apps))
+	byGUID := map[string]*Row{}
 	for i, a := range apps {
-		rows[i] = appRow{GUID: a.GUID, Name: a.Name, State: a.State, Processes: []processRow{}, Routes: []string{}}
+		rows[i] = Row{GUID: a.GUID, Name: a.Name, State: a.State, Processes: []processRow{}, Routes: []string{}}
 		byGUID[a.GUID] = &rows[i]
 	}
 	var ps []v3.Process
@@ -157,14 +157,14 @@ func runApp(ctx context.Context, o appOptions, ask *client.Client, out *console.
 		fmt.Fprintln(out.Out, a.GUID)
 		return nil
 	}
-	v, err := readView(ctx, ask, a)
+	v, err := ReadView(ctx, ask, a)
 	if err != nil {
 		return err
 	}
 	if out.JSON {
 		return out.Encode(v)
 	}
-	v.print(out)
+	v.Print(out)
 	return nil
 }
 

@@ -1,4 +1,4 @@
-package main
+package apps
 
 import (
 	"context"
@@ -14,38 +14,38 @@ import (
 	"github.com/dewrun/dew/cli/console"
 )
 
-// startAndWait starts or restarts an app, waits until it runs and tells how it
+// StartAndWait starts or restarts an app, waits until it runs and tells how it
 // does.
-func startAndWait(ctx context.Context, a v3.App, action client.Action, ask *client.Client, out *console.Console) (appView, error) {
+func StartAndWait(ctx context.Context, a v3.App, action client.Action, ask *client.Client, out *console.Console) (View, error) {
 	began := time.Now()
 	wait := out.Wait("Starting app %s", a.Name)
 	started, err := ask.Apps().Act(ctx, a.GUID, action)
 	wait.End()
 	if e := (*client.Error)(nil); errors.As(err, &e) && e.Status == http.StatusUnprocessableEntity {
-		return appView{}, &console.Failure{Status: console.StatusCrashed, Err: fmt.Errorf("cannot start %s: %w", a.Name, err)}
+		return View{}, &console.Failure{Status: console.StatusCrashed, Err: fmt.Errorf("cannot start %s: %w", a.Name, err)}
 	}
 	if err != nil {
-		return appView{}, err
+		return View{}, err
 	}
-	if err := waitRunning(ctx, started, ask, out); err != nil {
-		if crashed := (*notRunning)(nil); errors.As(err, &crashed) {
-			return appView{}, whyCrashed(ctx, badStart{app: started, began: began, instances: crashed.instances}, ask, out)
+	if err := WaitRunning(ctx, started, ask, out); err != nil {
+		if crashed := (*NotRunning)(nil); errors.As(err, &crashed) {
+			return View{}, whyCrashed(ctx, badStart{app: started, began: began, instances: crashed.instances}, ask, out)
 		}
-		return appView{}, err
+		return View{}, err
 	}
-	return readView(ctx, ask, started)
+	return ReadView(ctx, ask, started)
 }
 
-// notRunning is a process all of whose instances crashed.
-type notRunning struct {
+// NotRunning is a process all of whose instances crashed.
+type NotRunning struct {
 	process   string
 	instances []string // ids
 }
 
-func (n *notRunning) Error() string { return "all instances of " + n.process + " crashed" }
+func (n *NotRunning) Error() string { return "all instances of " + n.process + " crashed" }
 
-// waitRunning waits until every process has a running instance, or none to run.
-func waitRunning(ctx context.Context, a v3.App, ask *client.Client, out *console.Console) error {
+// WaitRunning waits until every process has a running instance, or none to run.
+func WaitRunning(ctx context.Context, a v3.App, ask *client.Client, out *console.Console) error {
 	limit := console.MinutesFromEnv("CF_STARTUP_TIMEOUT", 5*time.Minute)
 	ctx, cancel := context.WithTimeoutCause(ctx, limit, &console.Failure{
 		Status: console.StatusTimeout, Err: fmt.Errorf("%s did not run within %s", a.Name, limit),
@@ -118,7 +118,7 @@ func settled(process string, stats []v3.InstanceStats) (bool, error) {
 		return true, nil
 	}
 	if !slices.ContainsFunc(stats, func(s v3.InstanceStats) bool { return s.State != v3.StateCrashed }) {
-		crashed := &notRunning{process: process}
+		crashed := &NotRunning{process: process}
 		for _, s := range stats {
 			crashed.instances = append(crashed.instances, s.InstanceGUID)
 		}
