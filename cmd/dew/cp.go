@@ -37,7 +37,7 @@ func cpCommand(g *command.Set, category string) *cli.Command {
 			return console.UsageError("what is copied into a crashed instance is gone with its copy: copy out of it")
 		}
 		o.recursive = c.Bool("r")
-		return runCopy(c.Context, o, sshTalk{ask, out})
+		return runCopy(c.Context, o, sshTalk{ask: ask, out: out})
 	})
 }
 

@@ -34,7 +34,7 @@ func runCommand(g *command.Set) *cli.Command {
 				App: c.Args().First(), Command: shellCommand(c.Args().Tail()), Name: c.String("name"), Memory: c.String("m"), Disk: c.String("k"),
 			},
 			NoTerminal: c.Bool("T"),
-		}, sshTalk{ask, out})
+		}, sshTalk{ask: ask, out: out})
 	})
 }
 

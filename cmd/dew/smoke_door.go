@@ -279,7 +279,7 @@ func (v *smokeVerbs) SSH(ctx context.Context, at smoke.Instance, command string)
 }
 
 func (v *smokeVerbs) enter(ctx context.Context, at smoke.Instance) (*ssh.Client, error) {
-	return enter(ctx, inside{app: at.App, process: at.Process, index: at.Index}, sshTalk{v.ask, v.out})
+	return enter(ctx, inside{app: at.App, process: at.Process, index: at.Index}, sshTalk{ask: v.ask, out: v.out})
 }
 
 // Dial connects to a port inside an instance.

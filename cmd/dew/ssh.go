@@ -28,7 +28,7 @@ func sshCommands(g *command.Set) []*cli.Command {
 	feature := func(name, about string, enabled bool) *cli.Command {
 		return g.Command(command.Verb{Name: name, Args: "APP", Category: category, Usage: about},
 			func(c *cli.Context, ask *client.Client, out *console.Console) error {
-				return runSetSSH(c.Context, c.Args().First(), enabled, sshTalk{ask, out})
+				return runSetSSH(c.Context, c.Args().First(), enabled, sshTalk{ask: ask, out: out})
 			})
 	}
 	return []*cli.Command{
@@ -54,20 +54,20 @@ func sshCommands(g *command.Set) []*cli.Command {
 			return runSSH(c.Context, sshOptions{
 				inside: in, command: c.StringSlice("c"), forwards: c.StringSlice("L"),
 				nothing: c.Bool("N"), terminal: terminalOf(c),
-			}, sshTalk{ask, out})
+			}, sshTalk{ask: ask, out: out})
 		}),
 		g.Command(command.Verb{
 			Name: "ssh-code", Category: category, Usage: "get a one-time password for the ssh door",
 			About: "It is good once, for five minutes:\n   ssh -p PORT cf:$(dew app APP --guid)/0@HOST",
 			Flags: []cli.Flag{command.JSONFlag()},
 		}, func(c *cli.Context, ask *client.Client, out *console.Console) error {
-			return runSSHCode(c.Context, sshTalk{ask, out})
+			return runSSHCode(c.Context, sshTalk{ask: ask, out: out})
 		}),
 		feature("enable-ssh", "let people into the instances of an app", true),
 		feature("disable-ssh", "let nobody into the instances of an app", false),
 		g.Command(command.Verb{Name: "ssh-enabled", Args: "APP", Category: category, Usage: "tell whether the instances of an app may be entered", Flags: []cli.Flag{command.JSONFlag()}},
 			func(c *cli.Context, ask *client.Client, out *console.Console) error {
-				return runSSHEnabled(c.Context, c.Args().First(), sshTalk{ask, out})
+				return runSSHEnabled(c.Context, c.Args().First(), sshTalk{ask: ask, out: out})
 			}),
 		cpCommand(g, category),
 	}
