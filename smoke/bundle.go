@@ -86,10 +86,10 @@ func (w *bundleWriter) addJSON(name string, v any, err error) {
 
 func (b Bundle) fill(ctx context.Context, s Scene, w *bundleWriter) {
 	ask := s.Inside.Ask
-	apps, err := ask.Apps(ctx)
+	apps, err := ask.Apps().List(ctx)
 	// Environments come first: they say which secrets the rest must not have.
 	for _, a := range apps {
-		env, err := ask.Env(ctx, a.GUID)
+		env, err := ask.Apps().Env(ctx, a.GUID)
 		w.addJSON("apps/"+a.Name+"/env.json", w.mask.env(env), err)
 	}
 	if err != nil {
@@ -102,7 +102,7 @@ func (b Bundle) fill(ctx context.Context, s Scene, w *bundleWriter) {
 	for _, a := range apps {
 		w.app(ctx, a, s)
 	}
-	status, err := ask.Status(ctx)
+	status, err := ask.Daemon().Status(ctx)
 	w.addJSON("status.json", status, err)
 	if b.Log != "" {
 		text, err := os.ReadFile(b.Log)
@@ -145,7 +145,7 @@ func (w *bundleWriter) manifest(name, file string) {
 func (w *bundleWriter) app(ctx context.Context, a v3.App, s Scene) {
 	ask, dir := s.Inside.Ask, "apps/"+a.Name+"/"
 	var lines strings.Builder
-	err := ask.Logs(ctx, a.GUID, client.LogQuery{Newest: bundleLines}, client.Lines{Line: func(l *v3.Line) error {
+	err := ask.Logs().Stream(ctx, a.GUID, client.LogQuery{Newest: bundleLines}, client.Lines{Line: func(l *v3.Line) error {
 		lines.WriteString(lineText(l) + "\n")
 		return nil
 	}})
@@ -153,9 +153,9 @@ func (w *bundleWriter) app(ctx context.Context, a v3.App, s Scene) {
 		fmt.Fprintf(&lines, "%v\n", err)
 	}
 	w.add(dir+"log.txt", lines.String())
-	events, err := ask.Events(ctx, a.GUID, newEvents)
+	events, err := ask.Apps().Events(ctx, a.GUID, newEvents)
 	w.addJSON(dir+"events.json", events, err)
-	crashes, err := ask.Crashes(ctx, a.GUID)
+	crashes, err := ask.Processes().Crashes(ctx, a.GUID)
 	w.addJSON(dir+"crashes.json", crashes, err)
 	var view strings.Builder
 	if err := s.Inside.Verbs.Show(ctx, a.Name, &view); err != nil {

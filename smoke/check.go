@@ -89,7 +89,7 @@ func (c *checker) check(ctx context.Context, k Check) error {
 func (c *checker) gone(ctx context.Context, err error) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), answerTimeout)
 	defer cancel()
-	_, now := c.ask.Root(ctx)
+	_, now := c.ask.Daemon().Root(ctx)
 	if u := (*client.Unreachable)(nil); errors.As(now, &u) {
 		return now
 	}

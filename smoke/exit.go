@@ -12,7 +12,7 @@ import (
 // exit makes a check that ends a process: it acts once, waits for the exit record,
 // compares it, and waits until the instance runs again.
 func (c *checker) exit(ctx context.Context, k Check, a subject) error {
-	before, err := c.ask.Crashes(ctx, a.guid)
+	before, err := c.ask.Processes().Crashes(ctx, a.guid)
 	if err != nil {
 		return err
 	}
@@ -28,7 +28,7 @@ func (c *checker) exit(ctx context.Context, k Check, a subject) error {
 	}
 	var crash v3.Crash
 	err = c.until(ctx, k.Timeout, func(ctx context.Context) error {
-		now, err := c.ask.Crashes(ctx, a.guid)
+		now, err := c.ask.Processes().Crashes(ctx, a.guid)
 		if err != nil {
 			return err
 		}
@@ -53,7 +53,7 @@ func (c *checker) act(ctx context.Context, k Check, a subject) error {
 	if k.Kill == nil {
 		return c.try(ctx, k, a)
 	}
-	ps, err := c.ask.Processes(ctx, a.guid)
+	ps, err := c.ask.Processes().List(ctx, a.guid)
 	if err != nil {
 		return err
 	}
@@ -61,7 +61,7 @@ func (c *checker) act(ctx context.Context, k Check, a subject) error {
 	for _, p := range ps {
 		if p.Type == k.Kill.Process {
 			signal := strings.TrimPrefix(strings.ToUpper(k.Kill.Signal), "SIG")
-			return c.ask.Kill(ctx, p.GUID, v3.Kill{Index: k.Kill.Instance, Sidecar: k.Kill.Sidecar, Signal: signal})
+			return c.ask.Processes().Kill(ctx, p.GUID, v3.Kill{Index: k.Kill.Instance, Sidecar: k.Kill.Sidecar, Signal: signal})
 		}
 		types = append(types, p.Type)
 	}
@@ -86,7 +86,7 @@ func newCrash(now []v3.Crash, old map[string]bool, k *KillCheck) (v3.Crash, bool
 
 // again wants another instance to run in the place of the one that crashed.
 func (c *checker) again(ctx context.Context, crash v3.Crash) error {
-	stats, err := c.ask.Stats(ctx, crash.Process)
+	stats, err := c.ask.Processes().Stats(ctx, crash.Process)
 	if err != nil {
 		return err
 	}

@@ -41,7 +41,7 @@ func (c *checker) way(ctx context.Context, h *HTTPCheck, a subject) (string, dia
 	if h.Host != "" {
 		return h.Host, c.dialRouter, nil
 	}
-	routes, err := c.ask.RoutesOf(ctx, a.guid)
+	routes, err := c.ask.Routes().OfApp(ctx, a.guid)
 	if err != nil {
 		return "", nil, err
 	}

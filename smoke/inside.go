@@ -18,7 +18,7 @@ var errSeen = errors.New("seen")
 func (c *checker) log(ctx context.Context, l *LogCheck, a subject) error {
 	q := client.LogQuery{Newest: -1, Since: c.began, Follow: true, Source: l.Source}
 	lines := 0
-	err := c.ask.Logs(ctx, a.guid, q, client.Lines{Line: func(line *v3.Line) error {
+	err := c.ask.Logs().Stream(ctx, a.guid, q, client.Lines{Line: func(line *v3.Line) error {
 		lines++
 		if l.Text.judge("", string(line.Text)) == nil {
 			return errSeen
@@ -74,13 +74,13 @@ func (c *checker) ssh(ctx context.Context, s *SSHCheck, a subject) error {
 
 // mail looks for a mail that came since the folder began.
 func (c *checker) mail(ctx context.Context, m *MailCheck) error {
-	in, err := c.ask.Inbox(ctx, client.MailFilter{To: m.To, Subject: m.Subject, After: c.mails})
+	in, err := c.ask.Daemon().Inbox(ctx, client.MailFilter{To: m.To, Subject: m.Subject, After: c.mails})
 	if err != nil {
 		return err
 	}
 	var subjects []string
 	for _, one := range in.Mails {
-		full, err := c.ask.Mail(ctx, one.ID)
+		full, err := c.ask.Daemon().Mail(ctx, one.ID)
 		if err != nil {
 			return err
 		}
@@ -102,7 +102,7 @@ func (c *checker) mail(ctx context.Context, m *MailCheck) error {
 // newestMail is the number of the newest mail in the inbox; a daemon that sends
 // real ones, or does not tell, has none.
 func newestMail(ctx context.Context, ask *client.Client) uint64 {
-	in, err := ask.Inbox(ctx, client.MailFilter{Limit: 1})
+	in, err := ask.Daemon().Inbox(ctx, client.MailFilter{Limit: 1})
 	if err != nil || len(in.Mails) == 0 {
 		return 0
 	}

@@ -111,12 +111,12 @@ func (m *masker) learnScene(ctx context.Context, f Folder, in Inside) {
 	if in.Ask == nil {
 		return
 	}
-	apps, err := in.Ask.Apps(ctx)
+	apps, err := in.Ask.Apps().List(ctx)
 	if err != nil {
 		return
 	}
 	for _, a := range apps {
-		if env, err := in.Ask.Env(ctx, a.GUID); err == nil {
+		if env, err := in.Ask.Apps().Env(ctx, a.GUID); err == nil {
 			m.env(env)
 		}
 	}

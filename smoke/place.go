@@ -25,7 +25,7 @@ func makePlace(ctx context.Context, ask *client.Client) (Place, error) {
 	var id [4]byte
 	_, _ = rand.Read(id[:]) // it never fails
 	p := Place{Org: "smoke-" + hex.EncodeToString(id[:]), Space: "smoke"}
-	o, err := ask.CreateOrganization(ctx, p.Org)
+	o, err := ask.Orgs().Create(ctx, p.Org)
 	if e := (*client.Error)(nil); errors.As(err, &e) && (e.Status == http.StatusForbidden || e.Status == http.StatusUnauthorized) {
 		return Place{}, &Failure{
 			Status: StatusFailed, Err: fmt.Errorf("cannot make an org to test in: %w", err),
@@ -36,7 +36,7 @@ func makePlace(ctx context.Context, ask *client.Client) (Place, error) {
 		return Place{}, fmt.Errorf("cannot make an org to test in: %w", err)
 	}
 	p.OrgGUID = o.GUID
-	s, err := ask.CreateSpace(ctx, o.GUID, p.Space)
+	s, err := ask.Orgs().CreateSpace(ctx, o.GUID, p.Space)
 	if err != nil {
 		return p, fmt.Errorf("cannot make a space to test in: %w", err)
 	}
@@ -49,7 +49,7 @@ func (p Place) remove(ctx context.Context, ask *client.Client) error {
 	if p.OrgGUID == "" {
 		return nil
 	}
-	if err := ask.DeleteOrganization(ctx, p.OrgGUID); err != nil && !client.NotFound(err) {
+	if err := ask.Orgs().Delete(ctx, p.OrgGUID); err != nil && !client.NotFound(err) {
 		return &Failure{
 			Status: asFailure(err, StatusInfrastructure).Status, Err: fmt.Errorf("cannot remove the org %s again: %w", p.Org, err),
 			Todo: "dew delete-org -f " + p.Org + " removes it",

@@ -143,7 +143,7 @@ func (p *Private) await(ctx context.Context) error {
 			}
 		default:
 		}
-		_, err := p.ask.Root(ctx)
+		_, err := p.ask.Daemon().Root(ctx)
 		return err == nil, nil
 	})
 	return causeOf(ctx, err)
@@ -188,7 +188,7 @@ func (p *Private) leave(ctx context.Context) error {
 		return p.tearDown(ctx)
 	default:
 	}
-	asked := p.ask.Shutdown(ctx, v3.Shutdown{Apps: true})
+	asked := p.ask.Daemon().Shutdown(ctx, v3.Shutdown{Apps: true})
 	if asked != nil {
 		_ = p.cmd.Process.Signal(syscall.SIGTERM) // it may have ended meanwhile
 	}

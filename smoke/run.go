@@ -249,7 +249,7 @@ func (r *run) enter(ctx context.Context) (err error) {
 		return err
 	}
 	r.mails = newestMail(ctx, r.Ask)
-	status, err := r.Ask.Status(ctx)
+	status, err := r.Ask.Daemon().Status(ctx)
 	if u, perr := url.Parse(status.Router); err == nil && perr == nil {
 		r.router = u.Host
 	}
@@ -281,7 +281,7 @@ func (r *run) push(ctx context.Context) error {
 			return causeOf(ctx, err)
 		}
 	}
-	there, err := r.inside.Ask.Apps(ctx)
+	there, err := r.inside.Ask.Apps().List(ctx)
 	if err != nil {
 		return err
 	}
@@ -344,12 +344,12 @@ func (r *run) wait(ctx context.Context) error {
 // missing names an instance that does not run yet, or nothing.
 func (r *run) missing(ctx context.Context) (string, error) {
 	for _, a := range r.apps {
-		ps, err := r.inside.Ask.Processes(ctx, a.guid)
+		ps, err := r.inside.Ask.Processes().List(ctx, a.guid)
 		if err != nil {
 			return "", err
 		}
 		for _, p := range ps {
-			stats, err := r.inside.Ask.Stats(ctx, p.GUID)
+			stats, err := r.inside.Ask.Processes().Stats(ctx, p.GUID)
 			if err != nil {
 				return "", err
 			}

@@ -50,7 +50,7 @@ func (s script) run(ctx context.Context) error {
 // script makes a check of the folder's own.
 func (c *checker) script(ctx context.Context, text string, a subject) error {
 	env := append(append([]string{}, c.env...), "APP="+a.name)
-	if routes, err := c.ask.RoutesOf(ctx, a.guid); err == nil {
+	if routes, err := c.ask.Routes().OfApp(ctx, a.guid); err == nil {
 		if host := hostFor(routes, a.guid, 0); host != "" {
 			env = append(env, "APP_URL=http://"+host+c.routerPort())
 		}

@@ -93,10 +93,10 @@ func (p *Private) sweep(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	_ = ask.Shutdown(ctx, v3.Shutdown{Apps: true}) // it may have ended long ago
+	_ = ask.Daemon().Shutdown(ctx, v3.Shutdown{Apps: true}) // it may have ended long ago
 	var last error
 	err = client.Poll(ctx, func() (bool, error) {
-		_, err := ask.Root(ctx)
+		_, err := ask.Daemon().Root(ctx)
 		if u := (*client.Unreachable)(nil); !errors.As(err, &u) {
 			return false, nil
 		}

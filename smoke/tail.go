@@ -42,7 +42,7 @@ func (t *tail) find(ctx context.Context) {
 	defer tick.Stop()
 	seen := map[string]bool{}
 	for {
-		apps, _ := t.ask.AppsIn(ctx, t.space) // what fails now works the next time, or others tell
+		apps, _ := t.ask.Apps().ListIn(ctx, t.space) // what fails now works the next time, or others tell
 		for _, a := range apps {
 			if !seen[a.GUID] {
 				seen[a.GUID] = true
@@ -58,7 +58,7 @@ func (t *tail) find(ctx context.Context) {
 }
 
 func (t *tail) follow(ctx context.Context, a v3.App) {
-	_ = t.ask.Logs(ctx, a.GUID, client.LogQuery{Newest: -1, Follow: true}, client.Lines{Line: func(l *v3.Line) error {
+	_ = t.ask.Logs().Stream(ctx, a.GUID, client.LogQuery{Newest: -1, Follow: true}, client.Lines{Line: func(l *v3.Line) error {
 		if l.Source != "RTR" {
 			t.keep(a.Name, lineText(l))
 		}
@@ -82,10 +82,10 @@ func newest(lines []string) []string { return lines[max(0, len(lines)-tailLines)
 func (t *tail) end(ctx context.Context) {
 	t.stop()
 	t.all.Wait()
-	apps, _ := t.ask.AppsIn(ctx, t.space)
+	apps, _ := t.ask.Apps().ListIn(ctx, t.space)
 	for _, a := range apps {
 		var lines []string
-		err := t.ask.Logs(ctx, a.GUID, client.LogQuery{Newest: 10 * tailLines}, client.Lines{Line: func(l *v3.Line) error {
+		err := t.ask.Logs().Stream(ctx, a.GUID, client.LogQuery{Newest: 10 * tailLines}, client.Lines{Line: func(l *v3.Line) error {
 			if l.Source != "RTR" {
 				lines = newest(append(lines, lineText(l)))
 			}

@@ -46,7 +46,7 @@ func (w *watch) look(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, answerTimeout)
 	defer cancel()
 	for _, a := range w.apps {
-		crashes, err := w.ask.Crashes(ctx, a.guid)
+		crashes, err := w.ask.Processes().Crashes(ctx, a.guid)
 		if err != nil {
 			continue
 		}

@@ -1,11 +1,13 @@
 package client
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"io"
 	"net/http"
 	"net/url"
+	"strconv"
 
 	"github.com/dewrun/dew/api/v3"
 )
@@ -15,36 +17,29 @@ type NoApp struct{ Name string }
 
 func (n *NoApp) Error() string { return fmt.Sprintf("there is no app %q", n.Name) }
 
-// Root reads the document that names the daemon's doors.
-func (c *Client) Root(ctx context.Context) (v3.Root, error) {
-	var r v3.Root
-	_, err := c.call(ctx, http.MethodGet, "/", nil, &r)
-	return r, err
-}
-
-// Apps lists the apps of the client's space by name.
-func (c *Client) Apps(ctx context.Context) ([]v3.App, error) {
-	q, err := c.here(ctx)
+// List lists the apps of the client's space by name.
+func (c Apps) List(ctx context.Context) ([]v3.App, error) {
+	q, err := c.spaceQuery(ctx)
 	if err != nil {
 		return nil, err
 	}
 	q.Set("order_by", "name")
-	return list[v3.App](ctx, c, "/v3/apps", q)
+	return list[v3.App](ctx, c.transport, "/v3/apps", q)
 }
 
-// AppsIn lists the apps of any space by name.
-func (c *Client) AppsIn(ctx context.Context, space string) ([]v3.App, error) {
-	return list[v3.App](ctx, c, "/v3/apps", url.Values{"space_guids": {filter(space)}, "order_by": {"name"}})
+// ListIn lists the apps of any space by name.
+func (c Apps) ListIn(ctx context.Context, space string) ([]v3.App, error) {
+	return list[v3.App](ctx, c.transport, "/v3/apps", url.Values{"space_guids": {filter(space)}, "order_by": {"name"}})
 }
 
-// AppByName finds an app of the client's space, or fails with *NoApp.
-func (c *Client) AppByName(ctx context.Context, name string) (v3.App, error) {
-	q, err := c.here(ctx)
+// ByName finds an app of the client's space, or fails with *NoApp.
+func (c Apps) ByName(ctx context.Context, name string) (v3.App, error) {
+	q, err := c.spaceQuery(ctx)
 	if err != nil {
 		return v3.App{}, err
 	}
 	q.Set("names", filter(name))
-	as, err := list[v3.App](ctx, c, "/v3/apps", q)
+	as, err := list[v3.App](ctx, c.transport, "/v3/apps", q)
 	if err != nil {
 		return v3.App{}, err
 	}
@@ -54,31 +49,22 @@ func (c *Client) AppByName(ctx context.Context, name string) (v3.App, error) {
 	return as[0], nil
 }
 
-// here is the query for what is in the client's space.
-func (c *Client) here(ctx context.Context) (url.Values, error) {
-	if c.space == nil {
-		return url.Values{}, nil
-	}
-	guid, err := c.space(ctx)
-	return url.Values{"space_guids": {filter(guid)}}, err
-}
-
-// CreateApp makes an app without bits.
-func (c *Client) CreateApp(ctx context.Context, body v3.CreateApp) (v3.App, error) {
+// Create makes an app without bits.
+func (c Apps) Create(ctx context.Context, body v3.CreateApp) (v3.App, error) {
 	var a v3.App
 	_, err := c.call(ctx, http.MethodPost, "/v3/apps", body, &a)
 	return a, err
 }
 
-// UpdateApp changes an app.
-func (c *Client) UpdateApp(ctx context.Context, guid string, body v3.UpdateApp) (v3.App, error) {
+// Update changes an app.
+func (c Apps) Update(ctx context.Context, guid string, body v3.UpdateApp) (v3.App, error) {
 	var a v3.App
 	_, err := c.call(ctx, http.MethodPatch, "/v3/apps/"+escape(guid), body, &a)
 	return a, err
 }
 
-// DeleteApp deletes an app and waits until it is gone.
-func (c *Client) DeleteApp(ctx context.Context, guid string) error {
+// Delete deletes an app and waits until it is gone.
+func (c Apps) Delete(ctx context.Context, guid string) error {
 	h, err := c.call(ctx, http.MethodDelete, "/v3/apps/"+escape(guid), nil, nil)
 	if err != nil {
 		return err
@@ -86,11 +72,11 @@ func (c *Client) DeleteApp(ctx context.Context, guid string) error {
 	return c.follow(ctx, h)
 }
 
-// AppManifest reads the manifest that makes the app as it is now, in YAML.
-func (c *Client) AppManifest(ctx context.Context, guid string) ([]byte, error) {
+// Manifest reads the manifest that makes the app as it is now, in YAML.
+func (c Apps) Manifest(ctx context.Context, guid string) ([]byte, error) {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
-	resp, err := c.Send(ctx, Request{Method: http.MethodGet, Path: "/v3/apps/" + escape(guid) + "/manifest", Header: http.Header{"Accept": {v3.ManifestType}}})
+	resp, err := c.send(ctx, Request{Method: http.MethodGet, Path: "/v3/apps/" + escape(guid) + "/manifest", Header: http.Header{"Accept": {v3.ManifestType}}})
 	if err != nil {
 		return nil, err
 	}
@@ -106,7 +92,7 @@ func (c *Client) AppManifest(ctx context.Context, guid string) ([]byte, error) {
 }
 
 // Act starts, stops or restarts an app: it changes the wish and does not wait.
-func (c *Client) Act(ctx context.Context, guid string, action Action) (v3.App, error) {
+func (c Apps) Act(ctx context.Context, guid string, action Action) (v3.App, error) {
 	var a v3.App
 	_, err := c.call(ctx, http.MethodPost, "/v3/apps/"+escape(guid)+"/actions/"+string(action), nil, &a)
 	return a, err
@@ -121,3 +107,82 @@ const (
 	Stop    Action = "stop"
 	Restart Action = "restart"
 )
+
+// CrashMails tells whether crashes of an app are told by mail.
+func (c Apps) CrashMails(ctx context.Context, app string) (bool, error) {
+	var m v3.CrashMails
+	_, err := c.call(ctx, http.MethodGet, "/dew/v1/apps/"+escape(app)+"/crash-mails", nil, &m)
+	return m.Enabled, err
+}
+
+// SetCrashMails switches the mails about crashes of an app.
+func (c Apps) SetCrashMails(ctx context.Context, app string, enabled bool) error {
+	_, err := c.call(ctx, http.MethodPut, "/dew/v1/apps/"+escape(app)+"/crash-mails", v3.CrashMails{Enabled: enabled}, nil)
+	return err
+}
+
+// ByGUID lists the apps that have one of the guids, in all spaces that one sees.
+func (c Apps) ByGUID(ctx context.Context, guids ...string) ([]v3.App, error) {
+	return listByGUID[v3.App](ctx, c.transport, "/v3/apps", guids)
+}
+
+func manifest(path string, yaml []byte) Request {
+	return Request{
+		Method: http.MethodPost, Path: path, Body: bytes.NewReader(yaml),
+		Header: http.Header{"Content-Type": {v3.ManifestType}, "Accept": {"application/json"}},
+	}
+}
+
+// DiffManifest tells what applying the manifest would change.
+func (c Apps) DiffManifest(ctx context.Context, space string, yaml []byte) ([]v3.Difference, error) {
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	var d v3.ManifestDiff
+	_, err := c.exchange(ctx, manifest("/v3/spaces/"+escape(space)+"/manifest_diff", yaml), &d)
+	return d.Diff, err
+}
+
+// ApplyManifest applies the manifest, all of it or nothing, and waits for it.
+func (c Apps) ApplyManifest(ctx context.Context, space string, yaml []byte) error {
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	h, err := c.exchange(ctx, manifest("/v3/spaces/"+escape(space)+"/actions/apply_manifest", yaml), nil)
+	if err != nil {
+		return err
+	}
+	return c.follow(ctx, h)
+}
+
+// Env reads the variables that an instance of the app would get.
+func (c Apps) Env(ctx context.Context, app string) (v3.Env, error) {
+	var e v3.Env
+	_, err := c.call(ctx, http.MethodGet, "/v3/apps/"+escape(app)+"/env", nil, &e)
+	return e, err
+}
+
+// UpdateEnv sets variables of the app; nil unsets.
+func (c Apps) UpdateEnv(ctx context.Context, app string, vars map[string]*string) error {
+	_, err := c.call(ctx, http.MethodPatch, "/v3/apps/"+escape(app)+"/environment_variables", v3.UpdateEnvVars{Var: vars}, nil)
+	return err
+}
+
+// Events lists the newest events of an app, newest first, at most n.
+func (c Apps) Events(ctx context.Context, app string, n int) ([]v3.Event, error) {
+	return list[v3.Event](ctx, c.transport, "/v3/audit_events", url.Values{
+		"target_guids": {filter(app)}, "order_by": {"-created_at"}, "page": {"1"}, "per_page": {strconv.Itoa(n)},
+	})
+}
+
+// SSHEnabled tells whether the instances of an app may be entered, and why not.
+func (c Apps) SSHEnabled(ctx context.Context, app string) (v3.SSHEnabled, error) {
+	var e v3.SSHEnabled
+	_, err := c.call(ctx, http.MethodGet, "/v3/apps/"+escape(app)+"/ssh_enabled", nil, &e)
+	return e, err
+}
+
+// SetFeature switches a feature of an app.
+func (c Apps) SetFeature(ctx context.Context, app, feature string, enabled bool) (v3.AppFeature, error) {
+	var f v3.AppFeature
+	_, err := c.call(ctx, http.MethodPatch, "/v3/apps/"+escape(app)+"/features/"+escape(feature), v3.UpdateAppFeature{Enabled: &enabled}, &f)
+	return f, err
+}

@@ -52,7 +52,7 @@ func TestErrors(t *testing.T) {
 			w.WriteHeader(http.StatusNotFound)
 			fmt.Fprint(w, body)
 		})
-		_, err := c.Process(t.Context(), "p")
+		_, err := c.Processes().Get(t.Context(), "p")
 		e := (*Error)(nil)
 		if !errors.As(err, &e) || *e != want || !NotFound(err) || e.Error() == "" {
 			t.Errorf("%s: %+v", body, err)
@@ -65,13 +65,13 @@ func TestUnreachable(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, err = c.Apps(t.Context())
+	_, err = c.Apps().List(t.Context())
 	if u := (*Unreachable)(nil); !errors.As(err, &u) || u.Door != c.Door() {
 		t.Errorf("got %v", err)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if _, err = c.Apps(ctx); !errors.Is(err, context.Canceled) {
+	if _, err = c.Apps().List(ctx); !errors.Is(err, context.Canceled) {
 		t.Errorf("the end of ctx became %v", err)
 	}
 	// A daemon that dies in the midst of an answer is not an answer.
@@ -80,7 +80,7 @@ func TestUnreachable(t *testing.T) {
 		fmt.Fprint(w, "{")
 		panic(http.ErrAbortHandler)
 	})
-	_, err = c.Status(t.Context())
+	_, err = c.Daemon().Status(t.Context())
 	if u := (*Unreachable)(nil); !errors.As(err, &u) {
 		t.Errorf("got %v", err)
 	}
@@ -88,7 +88,7 @@ func TestUnreachable(t *testing.T) {
 
 func TestBadAnswer(t *testing.T) {
 	c, _ := ask(t, func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "<html>") })
-	if _, err := c.Status(t.Context()); err == nil || !strings.Contains(err.Error(), "cannot read the answer to GET /dew/v1/status") {
+	if _, err := c.Daemon().Status(t.Context()); err == nil || !strings.Contains(err.Error(), "cannot read the answer to GET /dew/v1/status") {
 		t.Errorf("got %v", err)
 	}
 }
@@ -101,7 +101,7 @@ func TestWarnings(t *testing.T) {
 		w.Header().Set("X-Cf-Warnings", "first+one,second%2C%20too,,%zz")
 		fmt.Fprint(w, "{}")
 	})
-	if _, err := c.Root(t.Context()); err != nil {
+	if _, err := c.Daemon().Root(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	if want := []string{"first one", "second, too", "%zz"}; !slices.Equal(*warned, want) {
@@ -127,7 +127,7 @@ func TestPages(t *testing.T) {
 			t.Error(err)
 		}
 	})
-	apps, err := c.Apps(t.Context())
+	apps, err := c.Apps().List(t.Context())
 	if err != nil || len(apps) != 2 {
 		t.Errorf("got %v, %v", apps, err)
 	}
@@ -140,7 +140,7 @@ func TestAppByName(t *testing.T) {
 		}
 		fmt.Fprint(w, `{"resources":[]}`)
 	})
-	_, err := c.AppByName(t.Context(), "a,b%")
+	_, err := c.Apps().ByName(t.Context(), "a,b%")
 	if n := (*NoApp)(nil); !errors.As(err, &n) || n.Name != "a,b%" {
 		t.Errorf("got %v", err)
 	}
@@ -162,12 +162,12 @@ func TestJobs(t *testing.T) {
 		}
 	}
 	c, _ := ask(t, h)
-	if err := c.DeleteApp(t.Context(), "a"); err == nil || err.Error() != "one\ntwo" || asked != 3 {
+	if err := c.Apps().Delete(t.Context(), "a"); err == nil || err.Error() != "one\ntwo" || asked != 3 {
 		t.Errorf("got %v after %d looks", err, asked)
 	}
 	asked, states = 0, []string{v3.JobComplete}
 	c, warned := ask(t, h)
-	if err := c.DeleteApp(t.Context(), "a"); err != nil || len(*warned) != 1 {
+	if err := c.Apps().Delete(t.Context(), "a"); err != nil || len(*warned) != 1 {
 		t.Errorf("got %v, warned %q", err, *warned)
 	}
 	if err := jobError(v3.Job{Operation: "app.delete"}); !strings.Contains(err.Error(), "app.delete") {
@@ -217,19 +217,19 @@ func TestUpload(t *testing.T) {
 		fmt.Fprint(w, `{"guid":"p","state":"READY"}`)
 	})
 	bits := func(w io.Writer) error { _, err := io.WriteString(w, "zip"); return err }
-	p, err := c.Upload(t.Context(), "p", nil, bits)
+	p, err := c.Bits().UploadPackage(t.Context(), "p", nil, bits)
 	if err != nil || p.State != v3.PackageReady {
 		t.Fatalf("got %+v, %v", p, err)
 	}
 	if diff := cmp.Diff([]string{"resources  []", "bits package.zip zip"}, parts); diff != "" {
 		t.Errorf("other parts (-want +got):\n%s", diff)
 	}
-	if _, err := c.Upload(t.Context(), "p", []v3.Resource{{Path: "a"}}, nil); err != nil || len(parts) != 1 {
+	if _, err := c.Bits().UploadPackage(t.Context(), "p", []v3.Resource{{Path: "a"}}, nil); err != nil || len(parts) != 1 {
 		t.Errorf("got %q, %v", parts, err)
 	}
 	// A file that cannot be read is told as that, not as a broken connection.
 	unreadable := errors.New("cannot read a")
-	if _, err := c.Upload(t.Context(), "p", nil, func(io.Writer) error { return unreadable }); !errors.Is(err, unreadable) {
+	if _, err := c.Bits().UploadPackage(t.Context(), "p", nil, func(io.Writer) error { return unreadable }); !errors.Is(err, unreadable) {
 		t.Errorf("got %v", err)
 	}
 }
@@ -249,7 +249,7 @@ func TestUploadRefused(t *testing.T) {
 		_, _ = io.Copy(io.Discard, r.Body) // until the client leaves
 	})
 	block := make([]byte, 64<<10)
-	_, err := c.Upload(t.Context(), "p", nil, func(w io.Writer) error {
+	_, err := c.Bits().UploadPackage(t.Context(), "p", nil, func(w io.Writer) error {
 		for range 200 {
 			if _, err := w.Write(block); err != nil {
 				return err
@@ -275,7 +275,7 @@ func TestMatchResourcesInParts(t *testing.T) {
 			t.Error(err)
 		}
 	})
-	got, err := c.MatchResources(t.Context(), make([]v3.Resource, v3.MaxResources+1))
+	got, err := c.Bits().MatchResources(t.Context(), make([]v3.Resource, v3.MaxResources+1))
 	if err != nil || len(got) != 2 || !slices.Equal(sizes, []int{v3.MaxResources, 1}) {
 		t.Errorf("got %d in %v, %v", len(got), sizes, err)
 	}
@@ -288,7 +288,7 @@ func TestNewestPackage(t *testing.T) {
 		}
 		fmt.Fprint(w, `{"pagination":{"next":{"href":"http://x/never"}},"resources":[{"guid":"p"}]}`)
 	})
-	p, ok, err := c.NewestPackage(t.Context(), "a")
+	p, ok, err := c.Bits().NewestPackage(t.Context(), "a")
 	if err != nil || !ok || p.GUID != "p" {
 		t.Errorf("got %+v, %v, %v", p, ok, err)
 	}

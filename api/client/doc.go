@@ -1,11 +1,16 @@
 // Package client asks a dew daemon, over its socket or its listener, in the
 // shapes of package v3.
 //
-//	client.go  one request: the door, errors, warnings, lists    jobs.go    what goes on after an answer
-//	tokens.go  what requests are signed with                     oauth.go   how tokens are got; accounts and clients
-//	apps.go  processes.go  packages.go  builds.go  routes.go     dew.go     dew's own calls, over the socket only
-//	manifests.go  events.go  env.go  spaces.go  roles.go         logs.go    lines: newest ones, and a stream that resumes
-//	resources.go
+//	client.go     a client and its calls by subject          transport.go  one request, errors, warnings, lists
+//	tokens.go     what requests are signed with              jobs.go       jobs that continue after an answer
+//	apps.go  deployments.go                                  Apps
+//	processes.go  tasks.go                                   Processes
+//	packages.go  buildpacks.go                               Bits
+//	routes.go  domains.go                                    Routes
+//	services.go  market.go                                   Services, Market
+//	orgs.go  users.go  kinds.go                              Orgs, Users, and kinds of resources with the same calls
+//	logs.go       Logs: the newest lines, and a stream that resumes
+//	daemon.go     Daemon: dew's own calls, over the socket only
 //
 // These are all the calls it makes:
 //

@@ -33,20 +33,20 @@ func Poll(ctx context.Context, done func() (bool, error)) error {
 }
 
 // follow waits for the job that an answer names, if it does.
-func (c *Client) follow(ctx context.Context, h http.Header) error {
+func (t *transport) follow(ctx context.Context, h http.Header) error {
 	location := h.Get("Location")
 	if location == "" {
 		return nil
 	}
 	return Poll(ctx, func() (bool, error) {
 		var j v3.Job
-		if _, err := c.call(ctx, http.MethodGet, local(location), nil, &j); err != nil {
+		if _, err := t.call(ctx, http.MethodGet, local(location), nil, &j); err != nil {
 			return false, err
 		}
 		switch j.State {
 		case v3.JobComplete:
 			for _, w := range j.Warnings {
-				c.warn(w.Detail)
+				t.warn(w.Detail)
 			}
 			return true, nil
 		case v3.JobFailed:
@@ -70,4 +70,15 @@ func jobError(j v3.Job) error {
 		e.Detail += one.Detail
 	}
 	return e
+}
+
+// Job is an operation that a broker works on. The zero value is one that has ended.
+type Job struct{ location string }
+
+// Ended tells whether there is nothing to wait for.
+func (j Job) Ended() bool { return j.location == "" }
+
+func (t *transport) begin(ctx context.Context, method, path string, body any) (Job, error) {
+	h, err := t.call(ctx, method, path, body, nil)
+	return Job{location: h.Get("Location")}, err
 }

@@ -27,10 +27,10 @@ const (
 
 // Since reads the lines of an app from a moment on, oldest first. The next call
 // asks from behind the last line's time: no two lines have the same.
-func (c *Client) Since(ctx context.Context, app string, t time.Time) ([]v3.Line, error) {
+func (c Logs) Since(ctx context.Context, app string, t time.Time) ([]v3.Line, error) {
 	var lines []v3.Line
 	for {
-		some, more, err := c.Some(ctx, app, t)
+		some, more, err := c.FirstSince(ctx, app, t)
 		lines = append(lines, some...)
 		if !more || err != nil {
 			return lines, err
@@ -39,8 +39,8 @@ func (c *Client) Since(ctx context.Context, app string, t time.Time) ([]v3.Line,
 	}
 }
 
-// Some reads the first of these lines, and tells whether there may be more.
-func (c *Client) Some(ctx context.Context, app string, t time.Time) (lines []v3.Line, more bool, err error) {
+// FirstSince reads the first of these lines, and tells whether there may be more.
+func (c Logs) FirstSince(ctx context.Context, app string, t time.Time) (lines []v3.Line, more bool, err error) {
 	q := url.Values{"envelope_types": {"LOG"}, "limit": {strconv.Itoa(readLimit)}, "start_time": {strconv.FormatInt(t.UnixNano(), 10)}}
 	var r v3.LogCacheRead
 	if _, err := c.call(ctx, http.MethodGet, "/api/v1/read/"+escape(app)+"?"+q.Encode(), nil, &r); err != nil {
@@ -61,8 +61,8 @@ func lineOf(e v3.LogCacheEnvelope) v3.Line {
 	return l
 }
 
-// VerifyLog has the daemon read an app's whole log and check it.
-func (c *Client) VerifyLog(ctx context.Context, app string) (v3.LogReport, error) {
+// Verify has the daemon read an app's whole log and check it.
+func (c Logs) Verify(ctx context.Context, app string) (v3.LogReport, error) {
 	ctx, cancel := context.WithTimeout(ctx, verifyTimeout)
 	defer cancel()
 	var r v3.LogReport
@@ -140,12 +140,12 @@ func (q LogQuery) values(back bool) url.Values {
 	return v
 }
 
-// Logs hands out an app's lines, in order and none twice, until all that was
+// Stream hands out an app's lines, in order and none twice, until all that was
 // asked for is there, each says no, or ctx ends. A line is valid until the next.
 // When the connection breaks it goes on behind the last line, unless the daemon
 // is away for minutes.
-func (c *Client) Logs(ctx context.Context, app string, q LogQuery, each Lines) error {
-	f := follower{c: c, app: app, q: q, each: each}
+func (c Logs) Stream(ctx context.Context, app string, q LogQuery, each Lines) error {
+	f := follower{t: c.transport, app: app, q: q, each: each}
 	if q.Place != nil {
 		f.last, f.back = q.Place.Seq, q.Place.Known
 	}
@@ -190,7 +190,7 @@ func (e errReader) Unwrap() error { return e.error }
 
 // follower remembers where a stream stands.
 type follower struct {
-	c    *Client
+	t    *transport
 	app  string
 	q    LogQuery
 	each Lines
@@ -232,7 +232,7 @@ func (f *follower) once(ctx context.Context) error {
 	if f.back {
 		r.Header.Set("Last-Event-ID", strconv.FormatUint(f.last, 10))
 	}
-	resp, err := f.c.Send(ctx, r)
+	resp, err := f.t.send(ctx, r)
 	if err != nil {
 		return err
 	}
@@ -250,7 +250,7 @@ func (f *follower) once(ctx context.Context) error {
 	if err == nil || f.ended(err) {
 		return err
 	}
-	return &Unreachable{Door: f.c.door, Err: fmt.Errorf("the log stream ended: %w", err)}
+	return &Unreachable{Door: f.t.door, Err: fmt.Errorf("the log stream ended: %w", err)}
 }
 
 // ear listens to the daemon. Only while it does may the daemon be too quiet: who

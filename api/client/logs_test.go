@@ -46,7 +46,7 @@ func logOf(t *testing.T, n int64) http.HandlerFunc {
 
 func TestSince(t *testing.T) {
 	c, _ := ask(t, logOf(t, 1500))
-	lines, err := c.Since(t.Context(), "a", time.Unix(0, 11))
+	lines, err := c.Logs().Since(t.Context(), "a", time.Unix(0, 11))
 	if err != nil || len(lines) != 1490 || string(lines[0].Text) != "11" || string(lines[1489].Text) != "1500" {
 		t.Errorf("%d lines, %v", len(lines), err)
 	}
@@ -56,7 +56,7 @@ func TestSince(t *testing.T) {
 func logsOf(ctx context.Context, c *Client, app string, q LogQuery, n int) ([]string, error) {
 	enough := errors.New("enough")
 	var got []string
-	err := c.Logs(ctx, app, q, Lines{Line: func(l *v3.Line) error {
+	err := c.Logs().Stream(ctx, app, q, Lines{Line: func(l *v3.Line) error {
 		if got = append(got, string(l.Text)); len(got) == n {
 			return enough
 		}

@@ -10,6 +10,8 @@ import (
 	"net/http"
 	"net/textproto"
 	"net/url"
+	"os"
+	"path/filepath"
 	"slices"
 	"time"
 
@@ -19,7 +21,7 @@ import (
 const uploadTimeout = time.Hour
 
 // MatchResources tells which files the daemon has already.
-func (c *Client) MatchResources(ctx context.Context, rs []v3.Resource) ([]v3.Resource, error) {
+func (c Bits) MatchResources(ctx context.Context, rs []v3.Resource) ([]v3.Resource, error) {
 	var all []v3.Resource
 	for part := range slices.Chunk(rs, v3.MaxResources) {
 		var m v3.ResourceMatches
@@ -32,7 +34,7 @@ func (c *Client) MatchResources(ctx context.Context, rs []v3.Resource) ([]v3.Res
 }
 
 // CreatePackage makes a package of an app that waits for its upload.
-func (c *Client) CreatePackage(ctx context.Context, app string) (v3.Package, error) {
+func (c Bits) CreatePackage(ctx context.Context, app string) (v3.Package, error) {
 	var p v3.Package
 	body := v3.CreatePackage{Type: v3.PackageBits, Relationships: v3.PackageRelationships{App: v3.To(app)}}
 	_, err := c.call(ctx, http.MethodPost, "/v3/packages", body, &p)
@@ -40,7 +42,7 @@ func (c *Client) CreatePackage(ctx context.Context, app string) (v3.Package, err
 }
 
 // Package reads a package.
-func (c *Client) Package(ctx context.Context, guid string) (v3.Package, error) {
+func (c Bits) Package(ctx context.Context, guid string) (v3.Package, error) {
 	var p v3.Package
 	_, err := c.call(ctx, http.MethodGet, "/v3/packages/"+escape(guid), nil, &p)
 	return p, err
@@ -48,19 +50,19 @@ func (c *Client) Package(ctx context.Context, guid string) (v3.Package, error) {
 
 // NewestPackage reads the package that was uploaded last; ok is false when the
 // app has none.
-func (c *Client) NewestPackage(ctx context.Context, app string) (p v3.Package, ok bool, err error) {
+func (c Bits) NewestPackage(ctx context.Context, app string) (p v3.Package, ok bool, err error) {
 	q := newest()
 	q.Set("states", v3.PackageReady)
-	ps, err := list[v3.Package](ctx, c, "/v3/apps/"+escape(app)+"/packages", q)
+	ps, err := list[v3.Package](ctx, c.transport, "/v3/apps/"+escape(app)+"/packages", q)
 	if err != nil || len(ps) == 0 {
 		return v3.Package{}, false, err
 	}
 	return ps[0], true, nil
 }
 
-// Upload gives a package its files: the resources that the daemon has, and a zip
+// UploadPackage gives a package its files: the resources that the daemon has, and a zip
 // of the others that bits writes while it is sent. No bits: all are known.
-func (c *Client) Upload(ctx context.Context, guid string, known []v3.Resource, bits func(io.Writer) error) (v3.Package, error) {
+func (c Bits) UploadPackage(ctx context.Context, guid string, known []v3.Resource, bits func(io.Writer) error) (v3.Package, error) {
 	var p v3.Package
 	err := c.upload(ctx, "/v3/packages/"+escape(guid)+"/upload", files{known, bits}, &p)
 	return p, err
@@ -68,7 +70,7 @@ func (c *Client) Upload(ctx context.Context, guid string, known []v3.Resource, b
 
 // UploadFolder sends a folder as a buildpack for the apps of the space, like the files
 // of a package, and gives the name by which apps use it.
-func (c *Client) UploadFolder(ctx context.Context, space, name string, known []v3.Resource, bits func(io.Writer) error) (string, error) {
+func (c Bits) UploadFolder(ctx context.Context, space, name string, known []v3.Resource, bits func(io.Writer) error) (string, error) {
 	var f v3.UploadedFolder
 	err := c.upload(ctx, "/dew/v1/spaces/"+escape(space)+"/buildpacks?"+url.Values{"name": {name}}.Encode(), files{known, bits}, &f)
 	return f.Name, err
@@ -81,7 +83,7 @@ type files struct {
 }
 
 // upload sends files as a form and reads the answer into out.
-func (c *Client) upload(ctx context.Context, path string, f files, out any) error {
+func (t *transport) upload(ctx context.Context, path string, f files, out any) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, uploadTimeout, fmt.Errorf("the upload took longer than %s", uploadTimeout))
 	defer cancel()
 	r, w := io.Pipe()
@@ -92,7 +94,7 @@ func (c *Client) upload(ctx context.Context, path string, f files, out any) erro
 		w.CloseWithError(err) // nil is the end of the body
 		written <- err
 	}()
-	_, err := c.exchange(ctx, Request{
+	_, err := t.exchange(ctx, Request{
 		Method: http.MethodPost, Path: path, Body: r,
 		Header: http.Header{"Content-Type": {form.FormDataContentType()}, "Accept": {"application/json"}},
 	}, out)
@@ -136,4 +138,149 @@ func writeForm(form *multipart.Writer, known []v3.Resource, bits func(io.Writer)
 		}
 	}
 	return form.Close()
+}
+
+// CreateBuild stages a package.
+func (c Bits) CreateBuild(ctx context.Context, pkg string) (v3.Build, error) {
+	var b v3.Build
+	_, err := c.call(ctx, http.MethodPost, "/v3/builds", v3.CreateBuild{Package: v3.GUID{GUID: pkg}}, &b)
+	return b, err
+}
+
+// Build reads a build.
+func (c Bits) Build(ctx context.Context, guid string) (v3.Build, error) {
+	var b v3.Build
+	_, err := c.call(ctx, http.MethodGet, "/v3/builds/"+escape(guid), nil, &b)
+	return b, err
+}
+
+// StagedBuilds lists the builds of an app that gave a droplet, newest first.
+func (c Bits) StagedBuilds(ctx context.Context, app string) ([]v3.Build, error) {
+	return list[v3.Build](ctx, c.transport, "/v3/apps/"+escape(app)+"/builds", url.Values{"order_by": {"-created_at"}, "states": {v3.BuildStaged}})
+}
+
+// StagingBuilds lists the builds that are not finished, oldest first: those of one
+// app, or of all.
+func (c Bits) StagingBuilds(ctx context.Context, app string) ([]v3.Build, error) {
+	q := url.Values{"order_by": {"created_at"}, "states": {v3.BuildStaging}}
+	if app != "" {
+		q.Set("app_guids", filter(app))
+	}
+	return list[v3.Build](ctx, c.transport, "/v3/builds", q)
+}
+
+// Droplet reads the droplet that an app runs; NotFound when it has none.
+func (c Bits) Droplet(ctx context.Context, app string) (v3.Droplet, error) {
+	var d v3.Droplet
+	_, err := c.call(ctx, http.MethodGet, "/v3/apps/"+escape(app)+"/droplets/current", nil, &d)
+	return d, err
+}
+
+// SetDroplet says which droplet an app runs from its next start on.
+func (c Bits) SetDroplet(ctx context.Context, app, droplet string) error {
+	body := v3.CurrentDroplet{Data: &v3.GUID{GUID: droplet}}
+	_, err := c.call(ctx, http.MethodPatch, "/v3/apps/"+escape(app)+"/relationships/current_droplet", body, nil)
+	return err
+}
+
+// Packages lists the packages of an app, newest first.
+func (c Bits) Packages(ctx context.Context, app string) ([]v3.Package, error) {
+	return list[v3.Package](ctx, c.transport, "/v3/apps/"+escape(app)+"/packages", url.Values{"order_by": {"-created_at"}})
+}
+
+// CopyPackage gives an app the package of another one.
+func (c Bits) CopyPackage(ctx context.Context, source, app string) (v3.Package, error) {
+	var p v3.Package
+	body := v3.CopyPackage{Relationships: v3.PackageRelationships{App: v3.To(app)}}
+	_, err := c.call(ctx, http.MethodPost, "/v3/packages?source_guid="+url.QueryEscape(source), body, &p)
+	return p, err
+}
+
+// DownloadDroplet writes the files of a droplet as a compressed tar.
+func (c Bits) DownloadDroplet(ctx context.Context, guid string, to io.Writer) error {
+	resp, err := c.send(ctx, Request{Method: http.MethodGet, Path: "/v3/droplets/" + escape(guid) + "/download"})
+	if err != nil {
+		return err
+	}
+	defer resp.Body.Close()
+	if resp.StatusCode != http.StatusOK {
+		b, err := io.ReadAll(io.LimitReader(resp.Body, 1<<20))
+		if err != nil {
+			return fmt.Errorf("cannot read the answer: %w", err)
+		}
+		return errorOf(resp.StatusCode, b)
+	}
+	if _, err := io.Copy(to, resp.Body); err != nil {
+		return fmt.Errorf("cannot download the droplet: %w", err)
+	}
+	return nil
+}
+
+// CreateDroplet makes a droplet of an app that waits for its files.
+func (c Bits) CreateDroplet(ctx context.Context, app string) (v3.Droplet, error) {
+	var d v3.Droplet
+	_, err := c.call(ctx, http.MethodPost, "/v3/droplets", v3.CreateDroplet{Relationships: v3.DropletRelationships{App: v3.To(app)}}, &d)
+	return d, err
+}
+
+// UploadDroplet gives a droplet the compressed tar in a file.
+func (c Bits) UploadDroplet(ctx context.Context, guid, name string) error {
+	return c.uploadFile(ctx, "/v3/droplets/"+escape(guid)+"/upload", filepath.Base(name), func(w io.Writer) error {
+		f, err := os.Open(name)
+		if err != nil {
+			return err
+		}
+		defer f.Close()
+		_, err = io.Copy(w, f)
+		return err
+	})
+}
+
+// uploadFile sends one file as a form and waits for the job that takes it in.
+func (t *transport) uploadFile(ctx context.Context, path, name string, bits func(io.Writer) error) error {
+	ctx, cancel := context.WithTimeout(ctx, uploadTimeout)
+	defer cancel()
+	r, w := io.Pipe()
+	form := multipart.NewWriter(w)
+	written := make(chan error, 1)
+	go func() {
+		part, err := form.CreateFormFile(v3.UploadBits, name)
+		if err == nil {
+			err = bits(part)
+		}
+		if err == nil {
+			err = form.Close()
+		}
+		w.CloseWithError(err)
+		written <- err
+	}()
+	h, err := t.exchange(ctx, Request{
+		Method: http.MethodPost, Path: path, Body: r,
+		Header: http.Header{"Content-Type": {form.FormDataContentType()}, "Accept": {"application/json"}},
+	}, nil)
+	_ = r.Close() // an answer before the end of the body: nobody reads the rest
+	if werr := <-written; err != nil && werr != nil && ctx.Err() == nil {
+		return uploadError(err, werr)
+	}
+	if err != nil {
+		return err
+	}
+	return t.follow(ctx, h)
+}
+
+// CreateImagePackage makes a package of an app that is an image.
+func (c Bits) CreateImagePackage(ctx context.Context, app string, image v3.DockerData) (v3.Package, error) {
+	var p v3.Package
+	body := struct {
+		Type          string                  `json:"type"`
+		Relationships v3.PackageRelationships `json:"relationships"`
+		Data          v3.DockerData           `json:"data"`
+	}{v3.PackageDocker, v3.PackageRelationships{App: v3.To(app)}, image}
+	_, err := c.call(ctx, http.MethodPost, "/v3/packages", body, &p)
+	return p, err
+}
+
+// Droplets lists the droplets of an app, newest first.
+func (c Bits) Droplets(ctx context.Context, app string) ([]v3.Droplet, error) {
+	return list[v3.Droplet](ctx, c.transport, "/v3/droplets", url.Values{"app_guids": {filter(app)}, "order_by": {"-created_at"}})
 }

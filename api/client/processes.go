@@ -6,27 +6,28 @@ import (
 	"net/http"
 	"net/url"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/dewrun/dew/api/v3"
 )
 
-// Processes lists the processes of an app, web first.
-func (c *Client) Processes(ctx context.Context, app string) ([]v3.Process, error) {
-	ps, err := list[v3.Process](ctx, c, "/v3/apps/"+escape(app)+"/processes", nil)
+// List lists the processes of an app, web first.
+func (c Processes) List(ctx context.Context, app string) ([]v3.Process, error) {
+	ps, err := list[v3.Process](ctx, c.transport, "/v3/apps/"+escape(app)+"/processes", nil)
 	slices.SortStableFunc(ps, byType)
 	return ps, err
 }
 
-// AllProcesses lists the processes of all apps of the client's space, web first,
+// All lists the processes of all apps of the client's space, web first,
 // each with its instances.
-func (c *Client) AllProcesses(ctx context.Context) ([]v3.Process, error) {
-	q, err := c.here(ctx)
+func (c Processes) All(ctx context.Context) ([]v3.Process, error) {
+	q, err := c.spaceQuery(ctx)
 	if err != nil {
 		return nil, err
 	}
 	q.Set("embed", "process_instances")
-	ps, err := list[v3.Process](ctx, c, "/v3/processes", q)
+	ps, err := list[v3.Process](ctx, c.transport, "/v3/processes", q)
 	slices.SortStableFunc(ps, byType)
 	return ps, err
 }
@@ -41,34 +42,34 @@ func byType(a, b v3.Process) int {
 	return strings.Compare(a.Type, b.Type)
 }
 
-// Process reads one process, with its command.
-func (c *Client) Process(ctx context.Context, guid string) (v3.Process, error) {
+// Get reads one process, with its command.
+func (c Processes) Get(ctx context.Context, guid string) (v3.Process, error) {
 	var p v3.Process
 	_, err := c.call(ctx, http.MethodGet, "/v3/processes/"+escape(guid), nil, &p)
 	return p, err
 }
 
 // Stats reads how the instances of a process do.
-func (c *Client) Stats(ctx context.Context, process string) ([]v3.InstanceStats, error) {
+func (c Processes) Stats(ctx context.Context, process string) ([]v3.InstanceStats, error) {
 	var s v3.Stats
 	_, err := c.call(ctx, http.MethodGet, "/v3/processes/"+escape(process)+"/stats", nil, &s)
 	return s.Resources, err
 }
 
 // Sidecars lists the sidecars of a process.
-func (c *Client) Sidecars(ctx context.Context, process string) ([]v3.Sidecar, error) {
-	return list[v3.Sidecar](ctx, c, "/v3/processes/"+escape(process)+"/sidecars", nil)
+func (c Processes) Sidecars(ctx context.Context, process string) ([]v3.Sidecar, error) {
+	return list[v3.Sidecar](ctx, c.transport, "/v3/processes/"+escape(process)+"/sidecars", nil)
 }
 
 // Scale changes how many instances a process type has, and how large they are.
-func (c *Client) Scale(ctx context.Context, app, processType string, s v3.Scale) (v3.Process, error) {
+func (c Processes) Scale(ctx context.Context, app, processType string, s v3.Scale) (v3.Process, error) {
 	var p v3.Process
 	_, err := c.call(ctx, http.MethodPost, "/v3/apps/"+escape(app)+"/processes/"+escape(processType)+"/actions/scale", s, &p)
 	return p, err
 }
 
 // RestartInstance ends one instance; the daemon starts it again.
-func (c *Client) RestartInstance(ctx context.Context, app, processType string, index int) error {
+func (c Processes) RestartInstance(ctx context.Context, app, processType string, index int) error {
 	path := fmt.Sprintf("/v3/apps/%s/processes/%s/instances/%d", escape(app), escape(processType), index)
 	_, err := c.call(ctx, http.MethodDelete, path, nil, nil)
 	return err
@@ -77,4 +78,48 @@ func (c *Client) RestartInstance(ctx context.Context, app, processType string, i
 // newest is the query for one thing, the newest.
 func newest() url.Values {
 	return url.Values{"order_by": {"-created_at"}, "page": {"1"}, "per_page": {"1"}}
+}
+
+// Update changes a process.
+func (c Processes) Update(ctx context.Context, guid string, body v3.UpdateProcess) (v3.Process, error) {
+	var p v3.Process
+	_, err := c.call(ctx, http.MethodPatch, "/v3/processes/"+escape(guid), body, &p)
+	return p, err
+}
+
+// Crashes lists all exit records of an app, newest first.
+func (c Processes) Crashes(ctx context.Context, app string) ([]v3.Crash, error) {
+	all, _, err := c.NewestCrashes(ctx, app, 0)
+	return all, err
+}
+
+// NewestCrashes lists the newest exit records of an app, count at most, and tells
+// how many there are; 0: all.
+func (c Processes) NewestCrashes(ctx context.Context, app string, count int) (newest []v3.Crash, total int, err error) {
+	q := url.Values{"per_page": {allPages}}
+	if most, _ := strconv.Atoi(allPages); count > 0 && count < most {
+		q.Set("per_page", strconv.Itoa(count))
+	}
+	for next := "/dew/v1/apps/" + escape(app) + "/crashes?" + q.Encode(); next != ""; {
+		var page v3.Crashes
+		if _, err := c.call(ctx, http.MethodGet, next, nil, &page); err != nil {
+			return nil, 0, err
+		}
+		newest = append(newest, page.Crashes...)
+		total = max(page.Pagination.TotalResults, len(newest)) // an older dewd has no pages
+		next = ""
+		if page.Pagination.Next != nil && (count == 0 || len(newest) < count) {
+			next = local(page.Pagination.Next.Href)
+		}
+	}
+	if count > 0 {
+		newest = newest[:min(count, len(newest))]
+	}
+	return newest, total, nil
+}
+
+// Kill sends a signal to one process of an instance.
+func (c Processes) Kill(ctx context.Context, process string, k v3.Kill) error {
+	_, err := c.call(ctx, http.MethodPost, "/dew/v1/processes/"+escape(process)+"/kill", k, nil)
+	return err
 }

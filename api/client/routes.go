@@ -9,22 +9,22 @@ import (
 	"github.com/dewrun/dew/api/v3"
 )
 
-// Routes lists the routes of the client's space.
-func (c *Client) Routes(ctx context.Context) ([]v3.Route, error) {
-	q, err := c.here(ctx)
+// List lists the routes of the client's space.
+func (c Routes) List(ctx context.Context) ([]v3.Route, error) {
+	q, err := c.spaceQuery(ctx)
 	if err != nil {
 		return nil, err
 	}
-	return list[v3.Route](ctx, c, "/v3/routes", q)
+	return list[v3.Route](ctx, c.transport, "/v3/routes", q)
 }
 
-// RoutesOf lists the routes that lead to an app.
-func (c *Client) RoutesOf(ctx context.Context, app string) ([]v3.Route, error) {
-	return list[v3.Route](ctx, c, "/v3/apps/"+escape(app)+"/routes", nil)
+// OfApp lists the routes that lead to an app.
+func (c Routes) OfApp(ctx context.Context, app string) ([]v3.Route, error) {
+	return list[v3.Route](ctx, c.transport, "/v3/apps/"+escape(app)+"/routes", nil)
 }
 
-// DeleteRoute deletes a route and waits until it is gone.
-func (c *Client) DeleteRoute(ctx context.Context, guid string) error {
+// Delete deletes a route and waits until it is gone.
+func (c Routes) Delete(ctx context.Context, guid string) error {
 	h, err := c.call(ctx, http.MethodDelete, "/v3/routes/"+escape(guid), nil, nil)
 	if err != nil {
 		return err
@@ -32,38 +32,38 @@ func (c *Client) DeleteRoute(ctx context.Context, guid string) error {
 	return c.follow(ctx, h)
 }
 
-// RouteAtPort finds the TCP route of a domain that has the port, or fails with
+// AtPort finds the TCP route of a domain that has the port, or fails with
 // *Missing.
-func (c *Client) RouteAtPort(ctx context.Context, d v3.Domain, port int) (v3.Route, error) {
+func (c Routes) AtPort(ctx context.Context, d v3.Domain, port int) (v3.Route, error) {
 	number := strconv.Itoa(port)
 	q := url.Values{"domain_guids": {filter(d.GUID)}, "ports": {filter(number)}}
-	all, err := list[v3.Route](ctx, c, "/v3/routes", q)
+	all, err := list[v3.Route](ctx, c.transport, "/v3/routes", q)
 	return first(all, err, &Missing{Kind: "route", Name: d.Name + ":" + number})
 }
 
-// CreateTCPRoute makes a TCP route in the client's space that leads nowhere yet. Port
+// CreateTCP makes a TCP route in the client's space that leads nowhere yet. Port
 // 0 is any that is free.
-func (c *Client) CreateTCPRoute(ctx context.Context, domain string, port int) (v3.Route, error) {
+func (c Routes) CreateTCP(ctx context.Context, domain string, port int) (v3.Route, error) {
 	var wished *v3.Int
 	if port != 0 {
 		n := v3.Int(port)
 		wished = &n
 	}
-	return c.CreateRoute(ctx, domain, v3.CreateRoute{Port: wished})
+	return c.Create(ctx, domain, v3.CreateRoute{Port: wished})
 }
 
 // RouterGroups lists what gives TCP routes their ports.
-func (c *Client) RouterGroups(ctx context.Context) ([]v3.RouterGroup, error) {
+func (c Routes) RouterGroups(ctx context.Context) ([]v3.RouterGroup, error) {
 	var out []v3.RouterGroup
 	_, err := c.call(ctx, http.MethodGet, "/routing/v1/router_groups", nil, &out)
 	return out, err
 }
 
-// RouteAt finds the route for a domain's guid, host and path, or fails with
+// At finds the route for a domain's guid, host and path, or fails with
 // *Missing.
-func (c *Client) RouteAt(ctx context.Context, d v3.Domain, host, path string) (v3.Route, error) {
+func (c Routes) At(ctx context.Context, d v3.Domain, host, path string) (v3.Route, error) {
 	q := url.Values{"domain_guids": {filter(d.GUID)}, "hosts": {filter(host)}, "paths": {filter(path)}}
-	all, err := list[v3.Route](ctx, c, "/v3/routes", q)
+	all, err := list[v3.Route](ctx, c.transport, "/v3/routes", q)
 	name := d.Name + path
 	if host != "" {
 		name = host + "." + name
@@ -71,9 +71,9 @@ func (c *Client) RouteAt(ctx context.Context, d v3.Domain, host, path string) (v
 	return first(all, err, &Missing{Kind: "route", Name: name})
 }
 
-// CreateRoute makes a route in the client's space that leads nowhere yet.
-func (c *Client) CreateRoute(ctx context.Context, domain string, body v3.CreateRoute) (v3.Route, error) {
-	space, err := c.Here(ctx)
+// Create makes a route in the client's space that leads nowhere yet.
+func (c Routes) Create(ctx context.Context, domain string, body v3.CreateRoute) (v3.Route, error) {
+	space, err := c.spaceGUID(ctx)
 	if err != nil {
 		return v3.Route{}, err
 	}
@@ -84,42 +84,89 @@ func (c *Client) CreateRoute(ctx context.Context, domain string, body v3.CreateR
 }
 
 // AddDestination makes a route lead to one more place.
-func (c *Client) AddDestination(ctx context.Context, route string, d v3.NewDestination) (v3.Destinations, error) {
+func (c Routes) AddDestination(ctx context.Context, route string, d v3.NewDestination) (v3.Destinations, error) {
 	var out v3.Destinations
 	_, err := c.call(ctx, http.MethodPost, "/v3/routes/"+escape(route)+"/destinations", v3.ChangeDestinations{Destinations: []v3.NewDestination{d}}, &out)
 	return out, err
 }
 
 // RemoveDestination makes a route no longer lead to a place.
-func (c *Client) RemoveDestination(ctx context.Context, route, destination string) error {
+func (c Routes) RemoveDestination(ctx context.Context, route, destination string) error {
 	_, err := c.call(ctx, http.MethodDelete, "/v3/routes/"+escape(route)+"/destinations/"+escape(destination), nil, nil)
 	return err
 }
 
 // DeleteUnmapped deletes the routes of the client's space that lead nowhere, and
 // waits until they are gone.
-func (c *Client) DeleteUnmapped(ctx context.Context) error {
-	space, err := c.Here(ctx)
+func (c Routes) DeleteUnmapped(ctx context.Context) error {
+	space, err := c.spaceGUID(ctx)
 	if err != nil {
 		return err
 	}
 	return c.remove(ctx, "/v3/spaces/"+escape(space)+"/routes?unmapped=true")
 }
 
-// DomainByName finds a domain, or fails with *Missing.
-func (c *Client) DomainByName(ctx context.Context, name string) (v3.Domain, error) {
-	all, err := list[v3.Domain](ctx, c, "/v3/domains", url.Values{"names": {filter(name)}})
-	return first(all, err, &Missing{Kind: "domain", Name: name})
+// RouteName is a route as one names it beside its domain.
+type RouteName struct {
+	Host, Path string
+	Port       int // 0: none
 }
 
-// CreateDomain makes a domain that all organizations share.
-func (c *Client) CreateDomain(ctx context.Context, d v3.CreateDomain) (v3.Domain, error) {
-	var out v3.Domain
-	_, err := c.call(ctx, http.MethodPost, "/v3/domains", d, &out)
+// Taken tells whether somebody has the route, also where one does not see it.
+func (c Routes) Taken(ctx context.Context, domain string, n RouteName) (bool, error) {
+	q := url.Values{}
+	if n.Port != 0 {
+		q.Set("port", strconv.Itoa(n.Port))
+	} else {
+		q.Set("host", n.Host)
+		q.Set("path", n.Path)
+	}
+	var out v3.Reservation
+	_, err := c.call(ctx, http.MethodGet, "/v3/domains/"+escape(domain)+"/route_reservations?"+q.Encode(), nil, &out)
+	return out.Matching, err
+}
+
+// InOrg lists the routes of all spaces of an organization.
+func (c Routes) InOrg(ctx context.Context, org string) ([]v3.Route, error) {
+	return list[v3.Route](ctx, c.transport, "/v3/routes", url.Values{"organization_guids": {filter(org)}})
+}
+
+// Update changes the options of a route.
+func (c Routes) Update(ctx context.Context, guid string, body v3.UpdateRoute) (v3.Route, error) {
+	var out v3.Route
+	_, err := c.call(ctx, http.MethodPatch, "/v3/routes/"+escape(guid), body, &out)
 	return out, err
 }
 
-// DeleteDomain deletes a domain with its routes, and waits until it is gone.
-func (c *Client) DeleteDomain(ctx context.Context, guid string) error {
-	return c.remove(ctx, "/v3/domains/"+escape(guid))
+// UpdateDestination changes what is spoken with a destination of a route.
+func (c Routes) UpdateDestination(ctx context.Context, route, destination, protocol string) error {
+	_, err := c.call(ctx, http.MethodPatch, "/v3/routes/"+escape(route)+"/destinations/"+escape(destination), v3.UpdateDestination{Protocol: &protocol}, nil)
+	return err
+}
+
+// Move makes a route another space's.
+func (c Routes) Move(ctx context.Context, guid, space string) error {
+	_, err := c.call(ctx, http.MethodPatch, "/v3/routes/"+escape(guid)+"/relationships/space", v3.To(space), nil)
+	return err
+}
+
+// Shares are the guids of the spaces that a route is shared with.
+func (c Routes) Shares(ctx context.Context, guid string) ([]string, error) {
+	var out v3.SharedSpaces
+	_, err := c.call(ctx, http.MethodGet, "/v3/routes/"+escape(guid)+"/relationships/shared_spaces", nil, &out)
+	spaces := make([]string, len(out.Data))
+	for i, d := range out.Data {
+		spaces[i] = d.GUID
+	}
+	return spaces, err
+}
+
+// Share lets apps of another space have a route.
+func (c Routes) Share(ctx context.Context, guid, space string) error {
+	return c.relate(ctx, "/v3/routes/"+escape(guid), Relation{"shared_spaces", []string{space}})
+}
+
+// Unshare takes that back.
+func (c Routes) Unshare(ctx context.Context, guid, space string) error {
+	return c.unrelate(ctx, "/v3/routes/"+escape(guid), Relation{"shared_spaces", []string{space}})
 }

@@ -9,20 +9,14 @@ import (
 	"github.com/dewrun/dew/api/v3"
 )
 
-// Job is an operation that a broker works on. The zero value is one that has ended.
-type Job struct{ location string }
-
-// Ended tells whether there is nothing to wait for.
-func (j Job) Ended() bool { return j.location == "" }
-
 // Wait waits until the operation has ended, and fails if it failed.
-func (c *Client) Wait(ctx context.Context, j Job) error {
+func (c Services) Wait(ctx context.Context, j Job) error {
 	return c.follow(ctx, http.Header{"Location": {j.location}})
 }
 
-// Taken waits until a broker has taken the operation on, or it has ended: what it
+// Accepted waits until a broker has taken the operation on, or it has ended: what it
 // refuses at once is an error. What is left of it is for Wait.
-func (c *Client) Taken(ctx context.Context, j Job) (Job, error) {
+func (c Services) Accepted(ctx context.Context, j Job) (Job, error) {
 	if j.Ended() {
 		return j, nil
 	}
@@ -43,110 +37,31 @@ func (c *Client) Taken(ctx context.Context, j Job) (Job, error) {
 	return j, err
 }
 
-func (c *Client) begin(ctx context.Context, method, path string, body any) (Job, error) {
-	h, err := c.call(ctx, method, path, body, nil)
-	return Job{location: h.Get("Location")}, err
-}
-
-// Marketplace are plans with the offerings that they belong to.
-type Marketplace struct {
-	Plans     []v3.ServicePlan
-	Offerings map[string]v3.ServiceOffering // by guid
-	Brokers   map[string]string             // names by guid
-}
-
-// MarketplaceQuery narrows the marketplace; what is empty does not.
-type MarketplaceQuery struct {
-	Offering, Plan, Broker string // names
-	All                    bool   // also what cannot be had, and elsewhere
-}
-
-// Marketplace reads what can be had in the client's space.
-func (c *Client) Marketplace(ctx context.Context, m MarketplaceQuery) (Marketplace, error) {
-	out := Marketplace{Offerings: map[string]v3.ServiceOffering{}, Brokers: map[string]string{}}
-	q := url.Values{"include": {"service_offering"}, "fields[service_offering.service_broker]": {"name,guid"}, "order_by": {"name"}, "per_page": {allPages}}
-	if !m.All {
-		q.Set("available", "true")
-		space, err := c.Here(ctx)
-		if err != nil {
-			return out, err
-		}
-		if space != "" {
-			q.Set("space_guids", filter(space))
-		}
-	}
-	for name, value := range map[string]string{
-		"service_offering_names": m.Offering, "names": m.Plan, "service_broker_names": m.Broker,
-	} {
-		if value != "" {
-			q.Set(name, filter(value))
-		}
-	}
-	for next := "/v3/service_plans?" + q.Encode(); next != ""; {
-		var page struct {
-			v3.List[v3.ServicePlan]
-			Included struct {
-				Offerings []v3.ServiceOffering `json:"service_offerings"`
-				Brokers   []v3.NamedGUID       `json:"service_brokers"`
-			} `json:"included"`
-		}
-		if _, err := c.call(ctx, http.MethodGet, next, nil, &page); err != nil {
-			return out, err
-		}
-		out.Plans = append(out.Plans, page.Resources...)
-		for _, o := range page.Included.Offerings {
-			out.Offerings[o.GUID] = o
-		}
-		for _, b := range page.Included.Brokers {
-			out.Brokers[b.GUID] = b.Name
-		}
-		next = ""
-		if page.Pagination.Next != nil {
-			next = local(page.Pagination.Next.Href)
-		}
-	}
-	return out, nil
-}
-
-// Services lists the service instances of the client's space by name.
-func (c *Client) Services(ctx context.Context) ([]v3.ServiceInstance, error) {
-	q, err := c.here(ctx)
+// List lists the service instances of the client's space by name.
+func (c Services) List(ctx context.Context) ([]v3.ServiceInstance, error) {
+	q, err := c.spaceQuery(ctx)
 	if err != nil {
 		return nil, err
 	}
 	q.Set("order_by", "name")
-	return list[v3.ServiceInstance](ctx, c, "/v3/service_instances", q)
+	return list[v3.ServiceInstance](ctx, c.transport, "/v3/service_instances", q)
 }
 
-// ServiceByName finds a service instance of the client's space, or fails with
+// ByName finds a service instance of the client's space, or fails with
 // *Missing.
-func (c *Client) ServiceByName(ctx context.Context, name string) (v3.ServiceInstance, error) {
-	q, err := c.here(ctx)
+func (c Services) ByName(ctx context.Context, name string) (v3.ServiceInstance, error) {
+	q, err := c.spaceQuery(ctx)
 	if err != nil {
 		return v3.ServiceInstance{}, err
 	}
 	q.Set("names", filter(name))
-	all, err := list[v3.ServiceInstance](ctx, c, "/v3/service_instances", q)
+	all, err := list[v3.ServiceInstance](ctx, c.transport, "/v3/service_instances", q)
 	return first(all, err, &Missing{Kind: "service instance", Name: name})
 }
 
-// ServicePlan reads a plan.
-func (c *Client) ServicePlan(ctx context.Context, guid string) (v3.ServicePlan, error) {
-	var p v3.ServicePlan
-	_, err := c.call(ctx, http.MethodGet, "/v3/service_plans/"+escape(guid), nil, &p)
-	return p, err
-}
-
-// ServiceOffering reads an offering.
-func (c *Client) ServiceOffering(ctx context.Context, guid string) (v3.ServiceOffering, error) {
-	var o v3.ServiceOffering
-	_, err := c.call(ctx, http.MethodGet, "/v3/service_offerings/"+escape(guid), nil, &o)
-	return o, err
-}
-
-// CreateService makes a service instance in the client's space.
-func (c *Client) CreateService(ctx context.Context, n v3.CreateServiceInstance) (Job, error) {
-	space, err := c.Here(ctx)
+// Create makes a service instance in the client's space.
+func (c Services) Create(ctx context.Context, n v3.CreateServiceInstance) (Job, error) {
+	space, err := c.spaceGUID(ctx)
 	if err != nil {
 		return Job{}, err
 	}
@@ -154,24 +69,24 @@ func (c *Client) CreateService(ctx context.Context, n v3.CreateServiceInstance) 
 	return c.begin(ctx, http.MethodPost, "/v3/service_instances", n)
 }
 
-// UpdateService changes a service instance.
-func (c *Client) UpdateService(ctx context.Context, guid string, u v3.UpdateServiceInstance) (Job, error) {
+// Update changes a service instance.
+func (c Services) Update(ctx context.Context, guid string, u v3.UpdateServiceInstance) (Job, error) {
 	return c.begin(ctx, http.MethodPatch, "/v3/service_instances/"+escape(guid), u)
 }
 
-// DeleteService deletes a service instance with all that is bound to it.
-func (c *Client) DeleteService(ctx context.Context, guid string) (Job, error) {
+// Delete deletes a service instance with all that is bound to it.
+func (c Services) Delete(ctx context.Context, guid string) (Job, error) {
 	return c.begin(ctx, http.MethodDelete, "/v3/service_instances/"+escape(guid), nil)
 }
 
-// PurgeService forgets a service instance without a word to its broker.
-func (c *Client) PurgeService(ctx context.Context, guid string) error {
+// Purge forgets a service instance without a word to its broker.
+func (c Services) Purge(ctx context.Context, guid string) error {
 	_, err := c.call(ctx, http.MethodDelete, "/v3/service_instances/"+escape(guid)+"?purge=true", nil, nil)
 	return err
 }
 
-// ServiceParameters reads the parameters of a service instance from its broker.
-func (c *Client) ServiceParameters(ctx context.Context, guid string) (json.RawMessage, error) {
+// Parameters reads the parameters of a service instance from its broker.
+func (c Services) Parameters(ctx context.Context, guid string) (json.RawMessage, error) {
 	var p json.RawMessage
 	_, err := c.call(ctx, http.MethodGet, "/v3/service_instances/"+escape(guid)+"/parameters", nil, &p)
 	return p, err
@@ -184,7 +99,7 @@ type BindingQuery struct {
 }
 
 // Bindings lists credential bindings, the oldest first.
-func (c *Client) Bindings(ctx context.Context, b BindingQuery) ([]v3.ServiceCredentialBinding, error) {
+func (c Services) Bindings(ctx context.Context, b BindingQuery) ([]v3.ServiceCredentialBinding, error) {
 	q := url.Values{}
 	for name, value := range map[string]string{
 		"type": b.Type, "names": b.Name, "app_guids": b.App, "service_instance_guids": b.Instance,
@@ -193,21 +108,21 @@ func (c *Client) Bindings(ctx context.Context, b BindingQuery) ([]v3.ServiceCred
 			q.Set(name, filter(value))
 		}
 	}
-	return list[v3.ServiceCredentialBinding](ctx, c, "/v3/service_credential_bindings", q)
+	return list[v3.ServiceCredentialBinding](ctx, c.transport, "/v3/service_credential_bindings", q)
 }
 
 // Bind makes a credential binding.
-func (c *Client) Bind(ctx context.Context, n v3.CreateCredentialBinding) (Job, error) {
+func (c Services) Bind(ctx context.Context, n v3.CreateCredentialBinding) (Job, error) {
 	return c.begin(ctx, http.MethodPost, "/v3/service_credential_bindings", n)
 }
 
 // Unbind deletes a credential binding.
-func (c *Client) Unbind(ctx context.Context, guid string) (Job, error) {
+func (c Services) Unbind(ctx context.Context, guid string) (Job, error) {
 	return c.begin(ctx, http.MethodDelete, "/v3/service_credential_bindings/"+escape(guid), nil)
 }
 
 // BindingDetails reads the credentials of a binding.
-func (c *Client) BindingDetails(ctx context.Context, guid string) (v3.BindingDetails, error) {
+func (c Services) BindingDetails(ctx context.Context, guid string) (v3.BindingDetails, error) {
 	var d v3.BindingDetails
 	_, err := c.call(ctx, http.MethodGet, "/v3/service_credential_bindings/"+escape(guid)+"/details", nil, &d)
 	return d, err
@@ -215,21 +130,21 @@ func (c *Client) BindingDetails(ctx context.Context, guid string) (v3.BindingDet
 
 // AppBindings tells what an app is bound to, and what of it came since it was
 // staged.
-func (c *Client) AppBindings(ctx context.Context, app string) ([]v3.AppBinding, error) {
+func (c Services) AppBindings(ctx context.Context, app string) ([]v3.AppBinding, error) {
 	var b v3.AppBindings
 	_, err := c.call(ctx, http.MethodGet, "/dew/v1/apps/"+escape(app)+"/bindings", nil, &b)
 	return b.Bindings, err
 }
 
 // Snapshots lists the copies of the data of a service instance, newest first.
-func (c *Client) Snapshots(ctx context.Context, service string) ([]v3.ServiceSnapshot, error) {
+func (c Services) Snapshots(ctx context.Context, service string) ([]v3.ServiceSnapshot, error) {
 	var all v3.ServiceSnapshots
 	_, err := c.call(ctx, http.MethodGet, "/dew/v1/service_instances/"+escape(service)+"/snapshots", nil, &all)
 	return all.Snapshots, err
 }
 
-// Snapshot copies the data of a service instance, and waits until that is done.
-func (c *Client) Snapshot(ctx context.Context, service string) error {
+// TakeSnapshot copies the data of a service instance, and waits until that is done.
+func (c Services) TakeSnapshot(ctx context.Context, service string) error {
 	j, err := c.begin(ctx, http.MethodPost, "/dew/v1/service_instances/"+escape(service)+"/snapshots", nil)
 	if err != nil {
 		return err
@@ -238,7 +153,7 @@ func (c *Client) Snapshot(ctx context.Context, service string) error {
 }
 
 // Restore puts a copy back in the place of the data, and waits until that is done.
-func (c *Client) Restore(ctx context.Context, service, snapshot string) error {
+func (c Services) Restore(ctx context.Context, service, snapshot string) error {
 	j, err := c.begin(ctx, http.MethodPost, "/dew/v1/service_instances/"+escape(service)+"/snapshots/"+escape(snapshot)+"/restore", nil)
 	if err != nil {
 		return err
@@ -247,7 +162,54 @@ func (c *Client) Restore(ctx context.Context, service, snapshot string) error {
 }
 
 // DeleteSnapshot removes a copy.
-func (c *Client) DeleteSnapshot(ctx context.Context, service, snapshot string) error {
+func (c Services) DeleteSnapshot(ctx context.Context, service, snapshot string) error {
 	_, err := c.call(ctx, http.MethodDelete, "/dew/v1/service_instances/"+escape(service)+"/snapshots/"+escape(snapshot), nil, nil)
 	return err
+}
+
+// Share lets apps of another space be bound to a service instance.
+func (c Services) Share(ctx context.Context, guid, space string) error {
+	body := v3.ShareServiceInstance{Data: []v3.GUID{{GUID: space}}}
+	_, err := c.call(ctx, http.MethodPost, "/v3/service_instances/"+escape(guid)+"/relationships/shared_spaces", body, nil)
+	return err
+}
+
+// Unshare takes that back.
+func (c Services) Unshare(ctx context.Context, guid, space string) error {
+	_, err := c.call(ctx, http.MethodDelete, "/v3/service_instances/"+escape(guid)+"/relationships/shared_spaces/"+escape(space), nil, nil)
+	return err
+}
+
+// SharedWith lists the names of the spaces that a service instance is shared with.
+func (c Services) SharedWith(ctx context.Context, guid string) ([]string, error) {
+	var shared struct {
+		Included struct {
+			Spaces []v3.NamedGUID `json:"spaces"`
+		} `json:"included"`
+	}
+	_, err := c.call(ctx, http.MethodGet, "/v3/service_instances/"+escape(guid)+"/relationships/shared_spaces?fields%5Bspace%5D=guid,name", nil, &shared)
+	var names []string
+	for _, s := range shared.Included.Spaces {
+		names = append(names, s.Name)
+	}
+	return names, err
+}
+
+// RouteBindings lists the services that routes go through.
+func (c Services) RouteBindings(ctx context.Context, routes ...string) ([]v3.ServiceRouteBinding, error) {
+	q := url.Values{}
+	if len(routes) > 0 {
+		q.Set("route_guids", filter(routes...))
+	}
+	return list[v3.ServiceRouteBinding](ctx, c.transport, "/v3/service_route_bindings", q)
+}
+
+// BindRoute puts a service before a route.
+func (c Services) BindRoute(ctx context.Context, n v3.CreateServiceRouteBinding) (Job, error) {
+	return c.begin(ctx, http.MethodPost, "/v3/service_route_bindings", n)
+}
+
+// UnbindRoute takes it away.
+func (c Services) UnbindRoute(ctx context.Context, guid string) (Job, error) {
+	return c.begin(ctx, http.MethodDelete, "/v3/service_route_bindings/"+escape(guid), nil)
 }

@@ -16,20 +16,20 @@ type NoTask struct{ ID int }
 func (n *NoTask) Error() string { return fmt.Sprintf("there is no task %d", n.ID) }
 
 // RunTask runs a command with the droplet of an app.
-func (c *Client) RunTask(ctx context.Context, app string, body v3.CreateTask) (v3.Task, error) {
+func (c Processes) RunTask(ctx context.Context, app string, body v3.CreateTask) (v3.Task, error) {
 	var t v3.Task
 	_, err := c.call(ctx, http.MethodPost, "/v3/apps/"+escape(app)+"/tasks", body, &t)
 	return t, err
 }
 
 // Tasks lists the tasks of an app, newest first.
-func (c *Client) Tasks(ctx context.Context, app string) ([]v3.Task, error) {
-	return list[v3.Task](ctx, c, "/v3/apps/"+escape(app)+"/tasks", url.Values{"order_by": {"-created_at"}})
+func (c Processes) Tasks(ctx context.Context, app string) ([]v3.Task, error) {
+	return list[v3.Task](ctx, c.transport, "/v3/apps/"+escape(app)+"/tasks", url.Values{"order_by": {"-created_at"}})
 }
 
 // TaskByID finds the task of an app that has the number, or fails with *NoTask.
-func (c *Client) TaskByID(ctx context.Context, app string, id int) (v3.Task, error) {
-	found, err := list[v3.Task](ctx, c, "/v3/apps/"+escape(app)+"/tasks", url.Values{"sequence_ids": {strconv.Itoa(id)}})
+func (c Processes) TaskByID(ctx context.Context, app string, id int) (v3.Task, error) {
+	found, err := list[v3.Task](ctx, c.transport, "/v3/apps/"+escape(app)+"/tasks", url.Values{"sequence_ids": {strconv.Itoa(id)}})
 	if err != nil {
 		return v3.Task{}, err
 	}
@@ -40,14 +40,14 @@ func (c *Client) TaskByID(ctx context.Context, app string, id int) (v3.Task, err
 }
 
 // Task reads one task.
-func (c *Client) Task(ctx context.Context, guid string) (v3.Task, error) {
+func (c Processes) Task(ctx context.Context, guid string) (v3.Task, error) {
 	var t v3.Task
 	_, err := c.call(ctx, http.MethodGet, "/v3/tasks/"+escape(guid), nil, &t)
 	return t, err
 }
 
 // CancelTask asks a task to end.
-func (c *Client) CancelTask(ctx context.Context, guid string) (v3.Task, error) {
+func (c Processes) CancelTask(ctx context.Context, guid string) (v3.Task, error) {
 	var t v3.Task
 	_, err := c.call(ctx, http.MethodPost, "/v3/tasks/"+escape(guid)+"/actions/cancel", nil, &t)
 	return t, err

@@ -74,7 +74,7 @@ func askWith(t *testing.T, tokens Tokens, want string) (*Client, *[]string) {
 func TestRenew(t *testing.T) {
 	tokens := &counted{}
 	c, bodies := askWith(t, tokens, "t1")
-	if err := c.UpdateEnv(t.Context(), "a", map[string]*string{"x": nil}); err != nil {
+	if err := c.Apps().UpdateEnv(t.Context(), "a", map[string]*string{"x": nil}); err != nil {
 		t.Fatal(err)
 	}
 	want := []string{`bearer t0 {"var":{"x":null}}`, `bearer t1 {"var":{"x":null}}`}
@@ -82,7 +82,7 @@ func TestRenew(t *testing.T) {
 		t.Error(diff)
 	}
 	c, bodies = askWith(t, tokens, "t9")
-	_, err := c.Root(t.Context())
+	_, err := c.Daemon().Root(t.Context())
 	if e := (*Error)(nil); !errors.As(err, &e) || e.Title != "CF-InvalidAuthToken" || len(*bodies) != 2 {
 		t.Errorf("got %v after %v", err, *bodies)
 	}
@@ -90,13 +90,13 @@ func TestRenew(t *testing.T) {
 
 func TestRenewRefused(t *testing.T) {
 	c, bodies := askWith(t, &counted{last: -1}, "x") // never another one
-	_, err := c.Root(t.Context())
+	_, err := c.Daemon().Root(t.Context())
 	if e := (*Error)(nil); !errors.As(err, &e) || e.Status != 401 || len(*bodies) != 1 {
 		t.Errorf("got %v after %v", err, *bodies)
 	}
 	broken := errors.New("log in again")
 	c, _ = askWith(t, &counted{err: broken}, "x")
-	if _, err := c.Root(t.Context()); !errors.Is(err, broken) {
+	if _, err := c.Daemon().Root(t.Context()); !errors.Is(err, broken) {
 		t.Errorf("got %v", err)
 	}
 	// What can be read only once is not sent again: half of it is gone.
@@ -117,7 +117,7 @@ func TestRenewTogether(t *testing.T) {
 	var all sync.WaitGroup
 	for range 8 {
 		all.Go(func() {
-			if _, err := c.Root(t.Context()); err != nil {
+			if _, err := c.Daemon().Root(t.Context()); err != nil {
 				t.Error(err)
 			}
 		})
@@ -151,7 +151,7 @@ func TestStreamRenews(t *testing.T) {
 	}
 	var seen []uint64
 	enough := errors.New("enough")
-	err = c.Logs(t.Context(), "app", LogQuery{Newest: 1, Follow: true}, Lines{Line: func(l *v3.Line) error {
+	err = c.Logs().Stream(t.Context(), "app", LogQuery{Newest: 1, Follow: true}, Lines{Line: func(l *v3.Line) error {
 		if seen = append(seen, l.Seq); len(seen) == 3 {
 			return enough
 		}
@@ -184,7 +184,7 @@ func TestLogin(t *testing.T) {
 			}
 			fmt.Fprint(w, `{"access_token":"a","refresh_token":"b","token_type":"bearer","expires_in":600}`)
 		})
-		if got, err := ask.Login(t.Context(), c.grant); err != nil || got != (Token{"a", "b", "bearer"}) {
+		if got, err := ask.Users().Login(t.Context(), c.grant); err != nil || got != (Token{"a", "b", "bearer"}) {
 			t.Errorf("got %+v, %v", got, err)
 		}
 	}
@@ -192,7 +192,7 @@ func TestLogin(t *testing.T) {
 		w.WriteHeader(http.StatusUnauthorized)
 		fmt.Fprint(w, `{"error":"unauthorized","error_description":"Bad credentials"}`)
 	})
-	_, err := ask.Login(t.Context(), Grant{User: "x"})
+	_, err := ask.Users().Login(t.Context(), Grant{User: "x"})
 	if e := (*Error)(nil); !errors.As(err, &e) || *e != (Error{Status: 401, Title: "unauthorized", Detail: "Bad credentials"}) {
 		t.Errorf("got %+v", err)
 	}
@@ -214,10 +214,10 @@ func TestSpace(t *testing.T) {
 		t.Fatal(err)
 	}
 	for name, call := range map[string]func() error{
-		"apps":      func() error { _, err := c.Apps(t.Context()); return err },
-		"app":       func() error { _, err := c.AppByName(t.Context(), "a"); return err },
-		"processes": func() error { _, err := c.AllProcesses(t.Context()); return err },
-		"routes":    func() error { _, err := c.Routes(t.Context()); return err },
+		"apps":      func() error { _, err := c.Apps().List(t.Context()); return err },
+		"app":       func() error { _, err := c.Apps().ByName(t.Context(), "a"); return err },
+		"processes": func() error { _, err := c.Processes().All(t.Context()); return err },
+		"routes":    func() error { _, err := c.Routes().List(t.Context()); return err },
 	} {
 		failing = nil
 		if err := call(); err != nil {
@@ -240,7 +240,7 @@ func TestUsersInBatches(t *testing.T) {
 	for i := range guids {
 		guids[i] = fmt.Sprint(i)
 	}
-	users, err := c.UsersByGUID(t.Context(), guids...)
+	users, err := c.Users().ByGUID(t.Context(), guids...)
 	if err != nil || len(users) != 3 || !slices.Equal(asked, []int{200, 200, 50}) {
 		t.Errorf("got %d users, %v, asked %v", len(users), err, asked)
 	}
@@ -258,7 +258,7 @@ func TestTrust(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		_, err = ask.Root(t.Context())
+		_, err = ask.Daemon().Root(t.Context())
 		if u := (*Unreachable)(nil); (err == nil) != c.ok || err != nil && !errors.As(err, &u) {
 			t.Errorf("%v: %v", c.trust, err)
 		}

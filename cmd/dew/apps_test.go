@@ -1,9 +1,7 @@
 package main
 
 import (
-	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -12,23 +10,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/dewrun/dew/api/client"
 	"github.com/dewrun/dew/api/v3"
+	"github.com/dewrun/dew/cli/apps"
 )
-
-func TestMemorySum(t *testing.T) {
-	n := func(mb int) *int { return &mb }
-	for want, sidecars := range map[string][]v3.Sidecar{
-		"256M": nil,
-		"256M = web 160M + config server 64M + agent 32M":                                       {{Name: "config server", MemoryInMB: n(64)}, {Name: "agent", MemoryInMB: n(32)}},
-		"256M (agent: within the whole, no share of its own)":                                   {{Name: "agent"}},
-		"256M = web 192M + config server 64M (agent, b: within the whole, no share of its own)": {{Name: "agent"}, {Name: "config server", MemoryInMB: n(64)}, {Name: "b", MemoryInMB: n(0)}},
-	} {
-		if got := memorySum("web", 256, sidecars); got != want {
-			t.Errorf("got %q, want %q", got, want)
-		}
-	}
-}
 
 func TestApps(t *testing.T) {
 	d := newDaemon(t)
@@ -36,7 +20,7 @@ func TestApps(t *testing.T) {
 	d.withApp(v3.AppStarted)
 	d.routes = []v3.Route{{URL: "shop.dew.localhost", Destinations: []v3.Destination{{App: v3.DestinationApp{GUID: "app-1"}}}}}
 	d.dew("a").must(t, 0, "shop   started   web:1/1     http://shop.dew.localhost:8080")
-	var rows []appRow
+	var rows []apps.Row
 	if err := json.Unmarshal([]byte(d.dew("apps", "--json").out), &rows); err != nil || rows[0].Processes[0].Running != 1 {
 		t.Errorf("got %+v, %v", rows, err)
 	}
@@ -55,7 +39,7 @@ func TestApp(t *testing.T) {
 		"config server, 2/4 running: ./config", "3.1%", "12.0M of 256.0M", "APP/PROC/WEB: Exited with status 1 (1 crash recorded: dew crashes shop)",
 		"2.0G of 1.0G   over its disk limit; 1 crash in a row\n",
 		"port 8080 does not answer; 4 crashes in a row; next start in ", "changes pending", "changes wait for the next start: dew restart shop", "crashed too often: dew restart starts it again")
-	var v appView
+	var v apps.View
 	if err := json.Unmarshal([]byte(d.dew("app", "shop", "--json").out), &v); err != nil {
 		t.Fatal(err)
 	}
@@ -84,17 +68,6 @@ func TestAppDetected(t *testing.T) {
 	d.dew("app", "shop").must(t, 0, "buildpacks:  other\n")
 }
 
-func TestNextStart(t *testing.T) {
-	now := time.Unix(1763160000, 0)
-	for after, want := range map[time.Duration]string{
-		12 * time.Second: "next start in 12s", 11200 * time.Millisecond: "next start in 12s", 90 * time.Second: "next start in 1m30s", 0: "starts now", -time.Hour: "starts now",
-	} {
-		if got := nextStart(now.Add(after), now); got != want {
-			t.Errorf("%s: %q, want %q", after, got, want)
-		}
-	}
-}
-
 // One row for the process and one for each sidecar of an instance, each with its own
 // memory and the crashes that it caused.
 func TestPS(t *testing.T) {
@@ -116,7 +89,7 @@ func TestPS(t *testing.T) {
 		"shop   web/0      config server (sidecar)   running   5s    3.0M of 64.0M    2\n",
 		"shop   web/1      web                       crashed   0s    -                1         Exited with status 1; next start in ",
 		"shop   web/1      config server (sidecar)   crashed   0s    -                0\n")
-	var rows []psRow
+	var rows []apps.PSRow
 	if err := json.Unmarshal([]byte(d.dew("ps", "shop", "--json").out), &rows); err != nil || len(rows) != 4 || *rows[1].Memory != 3<<20 || *rows[1].Crashes != 2 || rows[2].Memory != nil {
 		t.Errorf("got %+v, %v", rows, err)
 	}
@@ -330,61 +303,6 @@ func TestDoctor(t *testing.T) {
 	runDew(t.Context(), "doctor").must(t, 9, "cannot find dewd")
 }
 
-func TestSettled(t *testing.T) {
-	at := func(states ...string) []v3.InstanceStats {
-		var out []v3.InstanceStats
-		for _, s := range states {
-			out = append(out, v3.InstanceStats{State: s})
-		}
-		return out
-	}
-	for _, c := range []struct {
-		stats []v3.InstanceStats
-		want  bool
-		fails bool
-	}{
-		{at(), true, false},
-		{at("RUNNING", "CRASHED"), true, false},
-		{at("STARTING", "CRASHED"), false, false},
-		{at("DOWN"), false, false},
-		{at("CRASHED", "CRASHED"), false, true},
-	} {
-		if got, err := settled("web", c.stats); got != c.want || (err != nil) != c.fails {
-			t.Errorf("%v: %v, %v", c.stats, got, err)
-		}
-	}
-}
-
-// Only what time cut off is late: neither a success nor a crash that was seen is.
-func TestTimedOut(t *testing.T) {
-	late := &failure{status: statusTimeout, err: errBroken}
-	ctx, cancel := context.WithTimeoutCause(t.Context(), 0, late)
-	defer cancel()
-	<-ctx.Done()
-	crashed := &notRunning{process: "web"}
-	for _, c := range []struct{ err, want error }{
-		{nil, nil},
-		{crashed, crashed},
-		{context.Cause(ctx), late},
-		{fmt.Errorf("cannot lock: %w", context.Cause(ctx)), late},
-		{&client.Unreachable{Err: ctx.Err()}, late},
-	} {
-		if got := timedOut(ctx, c.err); !errors.Is(got, c.want) || !errors.Is(c.want, got) {
-			t.Errorf("%v became %v, want %v", c.err, got, c.want)
-		}
-	}
-}
-
-func TestConfirm(t *testing.T) {
-	for answer, want := range map[string]bool{"y\n": true, "YES\n": true, "n\n": false, "\n": false, "y": true} {
-		c := quiet()
-		c.asks, c.in = true, strings.NewReader(answer)
-		if got, err := c.confirm(t.Context(), "Delete"); got != want || err != nil {
-			t.Errorf("%q: %v, %v", answer, got, err)
-		}
-	}
-}
-
 func TestAlive(t *testing.T) {
 	cmd := exec.Command("true")
 	if err := cmd.Start(); err != nil {
@@ -400,19 +318,5 @@ func TestAlive(t *testing.T) {
 	}
 	if !alive(os.Getpid()) || alive(cmd.Process.Pid) {
 		t.Error("the living and the dead are mixed up")
-	}
-}
-
-// A route is shown as the address to type; a TCP route has its own port.
-func TestRouteURL(t *testing.T) {
-	for _, tt := range [][3]string{
-		{"shop.dew.localhost", "http://127.0.0.1:8080", "http://shop.dew.localhost:8080"},
-		{"shop.dew.localhost/api", "http://127.0.0.1:8080", "http://shop.dew.localhost:8080/api"},
-		{"tcp.dew.localhost:20000", "http://127.0.0.1:8080", "tcp://tcp.dew.localhost:20000"},
-		{"shop.dew.localhost", "", "shop.dew.localhost"},
-	} {
-		if got := routeURL(tt[0], tt[1]); got != tt[2] {
-			t.Errorf("routeURL(%q, %q) = %q, want %q", tt[0], tt[1], got, tt[2])
-		}
 	}
 }

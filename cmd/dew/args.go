@@ -6,8 +6,6 @@ import (
 	"strings"
 
 	"github.com/urfave/cli/v2"
-
-	"github.com/dewrun/dew/app"
 )
 
 // runner lets flags stand behind arguments (`dew push shop -m 64M`), as users of
@@ -140,7 +138,3 @@ func find(arg string, known []cli.Flag) cli.Flag {
 	}
 	return nil
 }
-
-// nearest is the candidate that asked is most likely a misspelling of, or
-// nothing when none is near.
-func nearest(asked string, candidates []string) string { return app.Nearest(asked, candidates) }

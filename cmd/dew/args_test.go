@@ -1,22 +1,18 @@
 package main
 
 import (
-	"context"
-	"io/fs"
 	"slices"
 	"strings"
-	"syscall"
 	"testing"
-	"time"
 
 	"github.com/urfave/cli/v2"
 
-	"github.com/dewrun/dew/api/client"
 	"github.com/dewrun/dew/api/v3"
+	"github.com/dewrun/dew/cli/command"
 )
 
 func TestReorder(t *testing.T) {
-	a := newApp(quiet()).app
+	a := newApp("dev", quiet()).app
 	for in, want := range map[string]string{
 		"dew":                             "dew",
 		"dew apps":                        "dew apps",
@@ -72,7 +68,7 @@ func FuzzReorder(f *testing.F) {
 	f.Add("push shop -m 64M -- x")
 	f.Add("--run x app --json")
 	f.Add("set-env a b -c --")
-	a := newApp(quiet()).app
+	a := newApp("dev", quiet()).app
 	f.Fuzz(func(t *testing.T, line string) {
 		in := append([]string{"dew"}, strings.Fields(line)...)
 		if asksHelp(in, &cli.Command{}) {
@@ -89,15 +85,6 @@ func FuzzReorder(f *testing.F) {
 			t.Errorf("%q became %q", want, got)
 		}
 	})
-}
-
-func TestNearest(t *testing.T) {
-	names := []string{"push", "app", "apps", "restage", "restart"}
-	for asked, want := range map[string]string{"psuh": "push", "restrat": "restart", "ap": "app", "frobnicate": "", "x": "", "": ""} {
-		if got := nearest(asked, names); got != want {
-			t.Errorf("%q: %q, want %q", asked, got, want)
-		}
-	}
 }
 
 func TestUsage(t *testing.T) {
@@ -139,58 +126,7 @@ func TestUsage(t *testing.T) {
 func TestUnreachable(t *testing.T) {
 	r := runDew(t.Context(), "--run", t.TempDir(), "apps")
 	r.must(t, 6, "cannot reach dewd at")
-	if strings.Count(explain(r.err), "dew.sock") != 1 {
-		t.Errorf("the door is named more than once: %s", explain(r.err))
-	}
-	for want, found := range map[string][]string{
-		"no dewd is running. Start one: systemctl start dew if it is installed, make run in a checkout, or dewd as root":                      {"/run/dew"},
-		"found a daemon at /run/dew-1: export DEW_RUN=/run/dew-1":                                                                             {"/run/dew", "/run/dew-1"},
-		"found a daemon at /a: export DEW_RUN=/a\n     found a daemon at /b: export DEW_RUN=/b\n     found a daemon at /c: export DEW_RUN=/c": {"/a", "/b", "/c", "/d"},
-	} {
-		if got := todoWithoutDaemon("/run/dew/dew.sock", found); got != want {
-			t.Errorf("%v: %q, want %q", found, got, want)
-		}
-	}
-	for err, text := range map[error]string{
-		&client.Unreachable{Err: fs.ErrPermission}:              "group dew",
-		&client.Unreachable{Err: syscall.ECONNREFUSED}:          todoWithoutDaemon("", client.Daemons()),
-		&client.Unreachable{Err: syscall.ECONNRESET}:            "dewd's own log",
-		&client.Error{Status: 401, Detail: "not you"}:           "without a token",
-		&client.Error{Status: 403, Title: "CF-FeatureDisabled"}: "dew enable-feature-flag",
-		&client.Error{Status: 403, Detail: "not this"}:          "another role",
-		&client.NoApp{Name: "x"}:                                "dew apps",
-		&failure{status: 5, err: errBroken, todo: "go"}:         "go",
-	} {
-		if got := explain(err); !strings.Contains(got, text) {
-			t.Errorf("%q is missing in %q", text, got)
-		}
-	}
-}
-
-func TestStatusOf(t *testing.T) {
-	for _, c := range []struct {
-		err  error
-		want int
-	}{
-		{nil, 0},
-		{errBroken, 1},
-		{usage("x"), 2},
-		{&failure{status: 7, err: errBroken}, 7},
-		{&client.Unreachable{Err: errBroken}, 6},
-		{context.DeadlineExceeded, 5},
-		{&client.Error{Status: 422}, 1},
-	} {
-		if got := statusOf(c.err); got != c.want {
-			t.Errorf("%v: %d, want %d", c.err, got, c.want)
-		}
-	}
-}
-
-func TestMinutes(t *testing.T) {
-	for text, want := range map[string]time.Duration{"": time.Hour, "x": time.Hour, "-1": time.Hour, "2": 2 * time.Minute, "0.5": 30 * time.Second} {
-		t.Setenv("CF_X", text)
-		if got := minutes("CF_X", time.Hour); got != want {
-			t.Errorf("%q: %s", text, got)
-		}
+	if strings.Count(command.Explain(r.err), "dew.sock") != 1 {
+		t.Errorf("the door is named more than once: %s", command.Explain(r.err))
 	}
 }

@@ -3,7 +3,7 @@ package main
 import (
 	"archive/zip"
 	"context"
-	"crypto/sha1" //nolint:gosec // it names files in the platform's own protocol
+	"crypto/sha1"
 	"encoding/hex"
 	"errors"
 	"fmt"
@@ -19,6 +19,7 @@ import (
 	"sync"
 
 	"github.com/dewrun/dew/api/v3"
+	"github.com/dewrun/dew/cli/console"
 )
 
 // bits are the files of an app as they are pushed, by path.
@@ -41,12 +42,12 @@ type file struct {
 const archiveMode fs.FileMode = 0o744
 
 // gather finds the bits at a path: a folder, or a zip, jar or war.
-func gather(root string, out *console) (*bits, error) {
+func gather(root string, out *console.Console) (*bits, error) {
 	info, err := os.Stat(root)
 	if err != nil {
-		return nil, &failure{
-			status: statusFailed, err: fmt.Errorf("cannot find the files: %w", err),
-			todo: "give a folder, zip, jar or war",
+		return nil, &console.Failure{
+			Status: console.StatusFailed, Err: fmt.Errorf("cannot find the files: %w", err),
+			Todo: "give a folder, zip, jar or war",
 		}
 	}
 	var b *bits
@@ -65,7 +66,7 @@ func gather(root string, out *console) (*bits, error) {
 	return b, nil
 }
 
-func gatherFolder(root string, out *console) (*bits, error) {
+func gatherFolder(root string, out *console.Console) (*bits, error) {
 	text, err := os.ReadFile(filepath.Join(root, ignoreFile))
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return nil, fmt.Errorf("cannot read %s: %w", ignoreFile, err)
@@ -101,7 +102,7 @@ func gatherFolder(root string, out *console) (*bits, error) {
 }
 
 // add takes one entry of a folder.
-func (b *bits) add(name, rel string, d fs.DirEntry, out *console) error {
+func (b *bits) add(name, rel string, d fs.DirEntry, out *console.Console) error {
 	info, err := d.Info()
 	if err != nil {
 		return fmt.Errorf("cannot read the app's files: %w", err)
@@ -119,7 +120,7 @@ func (b *bits) add(name, rel string, d fs.DirEntry, out *console) error {
 		f.size = info.Size()
 		f.open = func() (io.ReadCloser, error) { return os.Open(name) }
 	default:
-		out.warn(rel + " is neither a file nor a folder nor a link, and is left out")
+		out.Warn(rel + " is neither a file nor a folder nor a link, and is left out")
 		return nil
 	}
 	b.files = append(b.files, f)

@@ -13,9 +13,12 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/dewrun/dew/api/v3"
+	"github.com/dewrun/dew/cli/console"
 )
 
-func quiet() *console { return &console{out: io.Discard, err: io.Discard, in: strings.NewReader("")} }
+func quiet() *console.Console {
+	return &console.Console{Out: io.Discard, Err: io.Discard, In: strings.NewReader("")}
+}
 
 func TestIgnored(t *testing.T) {
 	rules, err := parseIgnore("# notes\n*.log\n!keep.log\nbuild/\n/only-root\ndocs/*.md\n\\!odd\nsp\\ ace  \r\n")

@@ -10,16 +10,23 @@ import (
 
 	"github.com/dewrun/dew/api/client"
 	"github.com/dewrun/dew/api/v3"
+	"github.com/dewrun/dew/cli/command"
+	"github.com/dewrun/dew/cli/console"
+	"github.com/dewrun/dew/cli/platform"
+	"github.com/dewrun/dew/cli/services"
 )
 
-// completer offers what may stand at the next place of a command line: names of
+// completer offers words of a command line.
+type completer struct{ *command.Set }
+
+// words offers what may stand at the next place of a command line: names of
 // what the argument or the flag is called after, and flags.
-func (g *global) completer(v verb) cli.BashCompleteFunc {
-	words := strings.Fields(v.args)
+func (g completer) words(v command.Verb) cli.BashCompleteFunc {
+	words := strings.Fields(v.Args)
 	return func(c *cli.Context) {
 		kind := g.flagAtEnd(v)
 		n := c.NArg()
-		if strings.HasSuffix(v.args, "...") {
+		if strings.HasSuffix(v.Args, "...") {
 			n = min(n, len(words)-1)
 		}
 		if kind == "" && n < len(words) {
@@ -41,15 +48,15 @@ func (g *global) completer(v verb) cli.BashCompleteFunc {
 
 // flagAtEnd is what the flag that waits for its value wants, if the line ends
 // with one.
-func (g *global) flagAtEnd(v verb) string {
-	if len(g.typed) < 2 {
+func (g completer) flagAtEnd(v command.Verb) string {
+	if len(g.Typed) < 2 {
 		return ""
 	}
-	last := g.typed[len(g.typed)-2]
-	if v.category == labelsCategory {
+	last := g.Typed[len(g.Typed)-2]
+	if v.Category == platform.LabelsCategory {
 		return map[string]string{"-s": "STACK", "--stack": "STACK", "-b": "BROKER", "--broker": "BROKER", "-e": "OFFERING", "--offering": "OFFERING"}[last]
 	}
-	if v.category == servicesCategory || v.category == brokersCategory {
+	if v.Category == services.ServicesCategory || v.Category == services.BrokersCategory {
 		if kind := map[string]string{"-b": "BROKER", "-e": "OFFERING", "--service-instance": "SERVICE_INSTANCE"}[last]; kind != "" {
 			return kind
 		}
@@ -58,48 +65,48 @@ func (g *global) flagAtEnd(v verb) string {
 }
 
 // names are the names of a kind. A daemon that is not there has none to offer.
-func (g *global) names(ctx context.Context, v verb, kind string) []string {
+func (g completer) names(ctx context.Context, v command.Verb, kind string) []string {
 	if kind == "ROLE" {
-		return roleNames(strings.Contains(v.args, "SPACE"))
+		return platform.RoleNames(strings.Contains(v.Args, "SPACE"))
 	}
-	d, err := g.door()
+	d, err := g.Endpoint()
 	if err != nil {
 		return nil
 	}
-	ask, err := g.open(d)
+	ask, err := g.Client(d)
 	if err != nil {
 		return nil
 	}
-	w := where{door: d, ask: ask, out: g.out}
+	w := command.Env{Endpoint: d, Client: ask, Out: g.Out}
 	switch kind {
 	case "OFFERING", "PLAN":
 		return g.offered(ctx, ask, kind)
 	case "ORG_QUOTA", "SPACE_QUOTA":
-		k := quotasOfOrgs
+		k := platform.QuotasOfOrgs
 		if kind == "SPACE_QUOTA" {
-			k = quotasOfSpaces
+			k = platform.QuotasOfSpaces
 		}
-		quotas, err := k.kind(ctx, "", w)
+		quotas, err := k.Kind(ctx, "", w)
 		if err != nil {
 			return nil
 		}
 		all, _ := quotas.List(ctx, ask)
-		return namesOf(all, quotas.Name)
+		return console.Names(all, quotas.Name)
 	case "SECURITY_GROUP":
 		all, _ := client.SecurityGroups.List(ctx, ask)
-		return namesOf(all, client.SecurityGroups.Name)
+		return console.Names(all, client.SecurityGroups.Name)
 	case "RESOURCE":
-		return namesOf(labelKinds, func(k labelKind) string { return k.name })
+		return console.Names(platform.LabelKinds, func(k platform.LabelKind) string { return k.Name })
 	case "FLAG":
-		all, _ := ask.FeatureFlags(ctx)
-		return namesOf(all, func(f v3.FeatureFlag) string { return f.Name })
+		all, _ := ask.Daemon().FeatureFlags(ctx)
+		return console.Names(all, func(f v3.FeatureFlag) string { return f.Name })
 	}
-	k, err := labelOptions{Kind: labelledAs(kind)}.kind()
+	k, err := platform.LabelOptions{Kind: labelledAs(kind)}.FindKind()
 	if err != nil {
 		return nil
 	}
-	all, _ := k.all(ctx, labelOptions{}, w)
-	return namesOf(all, func(t thing) string { return t.name })
+	all, _ := k.List(ctx, platform.LabelOptions{}, w)
+	return console.Names(all, func(t platform.LabelledResource) string { return t.Name })
 }
 
 // labelledAs is the kind of things that an argument is called after, as labels know
@@ -115,30 +122,30 @@ func labelledAs(argument string) string {
 }
 
 // ofService are the keys of a service instance, or the copies of its data.
-func (g *global) ofService(ctx context.Context, name, kind string) []string {
-	d, err := g.door()
+func (g completer) ofService(ctx context.Context, name, kind string) []string {
+	d, err := g.Endpoint()
 	if err != nil {
 		return nil
 	}
-	ask, err := g.open(d)
+	ask, err := g.Client(d)
 	if err != nil {
 		return nil
 	}
-	i, err := ask.ServiceByName(ctx, name)
+	i, err := ask.Services().ByName(ctx, name)
 	if err != nil {
 		return nil
 	}
 	if kind == "KEY" {
-		keys, _ := ask.Bindings(ctx, client.BindingQuery{Type: v3.BindingKey, Instance: i.GUID})
-		return namesOf(keys, bindingName)
+		keys, _ := ask.Services().Bindings(ctx, client.BindingQuery{Type: v3.BindingKey, Instance: i.GUID})
+		return console.Names(keys, services.BindingName)
 	}
-	all, _ := ask.Snapshots(ctx, i.GUID)
-	return namesOf(all, func(s v3.ServiceSnapshot) string { return s.GUID })
+	all, _ := ask.Services().Snapshots(ctx, i.GUID)
+	return console.Names(all, func(s v3.ServiceSnapshot) string { return s.GUID })
 }
 
 // offered are the names of offerings, or of the plans of the one that was typed.
-func (g *global) offered(ctx context.Context, ask *client.Client, kind string) []string {
-	m, err := ask.Marketplace(ctx, client.MarketplaceQuery{})
+func (g completer) offered(ctx context.Context, ask *client.Client, kind string) []string {
+	m, err := ask.Market().Search(ctx, client.MarketplaceQuery{})
 	if err != nil {
 		return nil
 	}
@@ -148,18 +155,10 @@ func (g *global) offered(ctx context.Context, ask *client.Client, kind string) [
 		switch {
 		case kind == "OFFERING":
 			names = append(names, offering)
-		case slices.Contains(g.typed, offering):
+		case slices.Contains(g.Typed, offering):
 			names = append(names, p.Name)
 		}
 	}
 	slices.Sort(names)
 	return slices.Compact(names)
-}
-
-func namesOf[T any](all []T, name func(T) string) []string {
-	out := make([]string, len(all))
-	for i, one := range all {
-		out[i] = name(one)
-	}
-	return out
 }

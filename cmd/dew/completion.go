@@ -4,6 +4,9 @@ import (
 	"fmt"
 
 	"github.com/urfave/cli/v2"
+
+	"github.com/dewrun/dew/cli/command"
+	"github.com/dewrun/dew/cli/console"
 )
 
 // Names are what other people chose: the shell must not read them as its own words, which
@@ -37,10 +40,10 @@ _dew() {
 compdef _dew dew
 `
 
-func completionCommands(g *global) []*cli.Command {
-	completion := g.plain(verb{
-		name: "completion", args: "bash|zsh|fish", category: "Daemon", usage: "print a script that lets a shell complete commands, flags and names",
-		about: "Examples:\n   source <(dew completion bash)\n   dew completion fish > ~/.config/fish/completions/dew.fish",
+func completionCommands(g *command.Set) []*cli.Command {
+	completion := g.WithoutClient(command.Verb{
+		Name: "completion", Args: "bash|zsh|fish", Category: "Daemon", Usage: "print a script that lets a shell complete commands, flags and names",
+		About: "Examples:\n   source <(dew completion bash)\n   dew completion fish > ~/.config/fish/completions/dew.fish",
 	}, func(c *cli.Context) error {
 		var script string
 		var err error
@@ -52,7 +55,7 @@ func completionCommands(g *global) []*cli.Command {
 		case "fish":
 			script, err = c.App.ToFishCompletion()
 		default:
-			return usage("completion needs bash, zsh or fish")
+			return console.UsageError("completion needs bash, zsh or fish")
 		}
 		if err != nil {
 			return fmt.Errorf("cannot write the script: %w", err)

@@ -15,15 +15,17 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"github.com/dewrun/dew/api/client"
+	"github.com/dewrun/dew/cli/command"
+	"github.com/dewrun/dew/cli/console"
 )
 
-func cpCommand(g *global, category string) *cli.Command {
-	return g.command(verb{
-		name: "cp", args: "SOURCE TARGET", category: category, usage: "copy files into an instance or out of it",
-		about: "One of the two is APP:PATH, inside of an instance. A PATH that does not begin with /\n" +
+func cpCommand(g *command.Set, category string) *cli.Command {
+	return g.Command(command.Verb{
+		Name: "cp", Args: "SOURCE TARGET", Category: category, Usage: "copy files into an instance or out of it",
+		About: "One of the two is APP:PATH, inside of an instance. A PATH that does not begin with /\n" +
 			"begins at the folder in which the app runs:\n   dew cp shop:logs/today.log .\n   dew cp -r ./fixtures shop:/tmp/fixtures\n   dew cp --crashed shop:core .",
-		flags: append(append(insideFlags(), crashedFlags()...), &cli.BoolFlag{Name: "r", Aliases: []string{"recursive"}, Usage: "copy folders with what is in them", DisableDefaultText: true}),
-	}, func(c *cli.Context, ask *client.Client, out *console) error {
+		Flags: append(append(insideFlags(), crashedFlags()...), &cli.BoolFlag{Name: "r", Aliases: []string{"recursive"}, Usage: "copy folders with what is in them", DisableDefaultText: true}),
+	}, func(c *cli.Context, ask *client.Client, out *console.Console) error {
 		o, err := parseCopy(c.Args().Get(0), c.Args().Get(1))
 		if err != nil {
 			return err
@@ -32,10 +34,10 @@ func cpCommand(g *global, category string) *cli.Command {
 			return err
 		}
 		if o.crashed.asked && o.upload {
-			return usage("what is copied into a crashed instance is gone with its copy: copy out of it")
+			return console.UsageError("what is copied into a crashed instance is gone with its copy: copy out of it")
 		}
 		o.recursive = c.Bool("r")
-		return runCopy(c.Context, o, sshTalk{ask, out})
+		return runCopy(c.Context, o, sshTalk{ask: ask, out: out})
 	})
 }
 
@@ -54,13 +56,13 @@ func parseCopy(source, target string) (copyOptions, error) {
 	to, toPath, toInside := cutInside(target)
 	switch {
 	case fromInside && toInside:
-		return copyOptions{}, usage("cp copies into an instance or out of it, not from one to another")
+		return copyOptions{}, console.UsageError("cp copies into an instance or out of it, not from one to another")
 	case fromInside:
 		return copyOptions{inside: inside{app: from}, remote: fromPath, local: target}, nil
 	case toInside:
 		return copyOptions{inside: inside{app: to}, remote: toPath, local: source, upload: true}, nil
 	}
-	return copyOptions{}, usage("one of SOURCE and TARGET must be APP:PATH")
+	return copyOptions{}, console.UsageError("one of SOURCE and TARGET must be APP:PATH")
 }
 
 func cutInside(arg string) (name, file string, ok bool) {
@@ -85,8 +87,8 @@ func runCopy(ctx context.Context, o copyOptions, t sshTalk) error {
 		return fmt.Errorf("cannot copy: %w", refusal(err))
 	}
 	defer func() { _ = files.Close() }()
-	wait := t.out.wait("Copying")
-	defer wait.end()
+	wait := t.out.Wait("Copying")
+	defer wait.End()
 	c := copier{files: files, recursive: o.recursive, out: t.out, wait: wait}
 	if o.upload {
 		err = c.upload(o.local, o.remote)
@@ -103,13 +105,13 @@ func runCopy(ctx context.Context, o copyOptions, t sshTalk) error {
 type copier struct {
 	files     *sftp.Client
 	recursive bool
-	out       *console
-	wait      *waiting
+	out       *console.Console
+	wait      *console.Waiting
 }
 
 // errFolder says that a folder was to be copied and nobody asked for it.
 func errFolder(name string) error {
-	return &failure{status: statusFailed, err: fmt.Errorf("%s is a folder", name), todo: "-r copies folders with what is in them"}
+	return &console.Failure{Status: console.StatusFailed, Err: fmt.Errorf("%s is a folder", name), Todo: "-r copies folders with what is in them"}
 }
 
 // upload copies what is here into the instance. Into a folder that is there it
@@ -170,13 +172,13 @@ func (c copier) putOne(local, remote string, d fs.DirEntry) error {
 		}
 		return nil
 	}
-	c.out.warn(local + " is neither a file nor a folder nor a link: it is left out")
+	c.out.Warn(local + " is neither a file nor a folder nor a link: it is left out")
 	return nil
 }
 
 // put copies one file into the instance.
 func (c copier) put(local, remote string, mode fs.FileMode) (err error) {
-	c.wait.note("%s", local)
+	c.wait.Note("%s", local)
 	src, err := os.Open(local)
 	if err != nil {
 		return err
@@ -289,13 +291,13 @@ func (c copier) getOne(remote string, dir *os.Root, local string, e fs.FileInfo)
 		}
 		return dir.Symlink(link, local)
 	}
-	c.out.warn(remote + " is neither a file nor a folder nor a link: it is left out")
+	c.out.Warn(remote + " is neither a file nor a folder nor a link: it is left out")
 	return nil
 }
 
 // get copies one file out of the instance.
 func (c copier) get(remote string, dir *os.Root, local string, mode fs.FileMode) error {
-	c.wait.note("%s", remote)
+	c.wait.Note("%s", remote)
 	src, err := c.files.Open(remote)
 	if err != nil {
 		return fmt.Errorf("cannot read %s in the instance: %w", remote, err)

@@ -8,12 +8,14 @@ import (
 
 	"github.com/dewrun/dew/api/client"
 	"github.com/dewrun/dew/api/v3"
+	"github.com/dewrun/dew/cli/command"
+	"github.com/dewrun/dew/cli/console"
 )
 
 // crashedFlags choose an instance that crashed in the place of one that runs.
 func crashedFlags() []cli.Flag {
 	return []cli.Flag{
-		boolFlag("crashed", "enter a copy of what the newest crashed instance left; nothing runs there"),
+		command.BoolFlag("crashed", "enter a copy of what the newest crashed instance left; nothing runs there"),
 		&cli.IntFlag{Name: "crash", Usage: "the `N`-th newest crash, as dew crashes lists them; implies --crashed"},
 	}
 }
@@ -29,7 +31,7 @@ type crashedWish struct {
 func crashedOf(c *cli.Context) (crashedWish, error) {
 	w := crashedWish{asked: c.Bool("crashed") || c.IsSet("crash"), number: c.Int("crash"), index: -1}
 	if c.IsSet("crash") && w.number < 1 {
-		return w, usage("--crash: 1 is the newest, and there is no %d", w.number)
+		return w, console.UsageError("--crash: 1 is the newest, and there is no %d", w.number)
 	}
 	if c.IsSet("process") {
 		w.process = c.String("process")
@@ -38,24 +40,24 @@ func crashedOf(c *cli.Context) (crashedWish, error) {
 		w.index = c.Int("i")
 	}
 	if w.asked && (c.Bool("N") || len(c.StringSlice("L")) > 0) {
-		return w, usage("nothing runs in an instance that crashed: there is nothing to forward to")
+		return w, console.UsageError("nothing runs in an instance that crashed: there is nothing to forward to")
 	}
 	return w, nil
 }
 
 // crashedLogin is the user name that leads to what a crashed instance left.
 func crashedLogin(ctx context.Context, in inside, ask *client.Client) (string, error) {
-	a, err := findApp(ctx, ask, in.app)
+	a, err := command.FindApp(ctx, ask, in.app)
 	if err != nil {
 		return "", err
 	}
-	crashes, err := ask.Crashes(ctx, a.GUID)
+	crashes, err := ask.Processes().Crashes(ctx, a.GUID)
 	if err != nil {
 		return "", err
 	}
 	c, err := chooseCrash(crashes, in.crashed)
 	if err != nil {
-		return "", &failure{status: statusFailed, err: fmt.Errorf("app %s: %w", a.Name, err), todo: "dew crashes " + a.Name + " tells of which the files are kept"}
+		return "", &console.Failure{Status: console.StatusFailed, Err: fmt.Errorf("app %s: %w", a.Name, err), Todo: "dew crashes " + a.Name + " tells of which the files are kept"}
 	}
 	user := "cf:" + c.Process + "/crashed-" + c.Instance
 	if in.sidecar != "" {

@@ -12,6 +12,8 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"github.com/dewrun/dew/api/client"
+	"github.com/dewrun/dew/cli/command"
+	"github.com/dewrun/dew/cli/console"
 )
 
 type curlOptions struct {
@@ -24,19 +26,19 @@ type curlOptions struct {
 	Output  string
 }
 
-func curlCommands(g *global) []*cli.Command {
-	return []*cli.Command{g.command(verb{
-		name: "curl", args: "PATH", category: "Daemon", usage: "send a request to the daemon and print the answer, whatever its status",
-		about: "The request is signed with your token.\n\nExamples:\n   dew curl /v3/apps\n   dew curl /v3/apps/GUID -X PATCH -d '{\"name\":\"store\"}'",
-		flags: []cli.Flag{
+func curlCommands(g *command.Set) []*cli.Command {
+	return []*cli.Command{g.Command(command.Verb{
+		Name: "curl", Args: "PATH", Category: "Daemon", Usage: "send a request to the daemon and print the answer, whatever its status",
+		About: "The request is signed with your token.\n\nExamples:\n   dew curl /v3/apps\n   dew curl /v3/apps/GUID -X PATCH -d '{\"name\":\"store\"}'",
+		Flags: []cli.Flag{
 			&cli.StringFlag{Name: "X", Usage: "`method` (default GET, with -d POST)"},
 			&cli.StringFlag{Name: "d", Usage: "`body`, or @file"},
 			&cli.StringSliceFlag{Name: "H", Usage: "`header` line; may be repeated"},
-			boolFlag("i", "print the answer's header too"),
+			command.BoolFlag("i", "print the answer's header too"),
 			&cli.BoolFlag{Name: "fail", Aliases: []string{"f"}, Usage: "fail with status 1 when the answer is an error", DisableDefaultText: true},
 			&cli.StringFlag{Name: "output", Usage: "`file` that the answer is written to"},
 		},
-	}, func(c *cli.Context, ask *client.Client, out *console) error {
+	}, func(c *cli.Context, ask *client.Client, out *console.Console) error {
 		o := curlOptions{Path: c.Args().First(), Method: c.String("X"), Headers: c.StringSlice("H"), Include: c.Bool("i"), Fail: c.Bool("fail"), Output: c.String("output")}
 		if c.IsSet("d") {
 			d := c.String("d")
@@ -46,12 +48,12 @@ func curlCommands(g *global) []*cli.Command {
 	})}
 }
 
-func runCurl(ctx context.Context, o curlOptions, ask *client.Client, out *console) error {
+func runCurl(ctx context.Context, o curlOptions, ask *client.Client, out *console.Console) error {
 	r := client.Request{Method: o.Method, Path: o.Path, Header: http.Header{"Content-Type": {"application/json"}}}
 	for _, h := range o.Headers {
 		name, value, ok := strings.Cut(h, ":")
 		if !ok {
-			return usage("-H: %q is not a header such as \"Accept: text/plain\"", h)
+			return console.UsageError("-H: %q is not a header such as \"Accept: text/plain\"", h)
 		}
 		r.Header.Set(strings.TrimSpace(name), strings.TrimSpace(value))
 	}
@@ -84,8 +86,8 @@ func runCurl(ctx context.Context, o curlOptions, ask *client.Client, out *consol
 	return nil
 }
 
-func writeAnswer(resp *http.Response, o curlOptions, out *console) (err error) {
-	to := out.out
+func writeAnswer(resp *http.Response, o curlOptions, out *console.Console) (err error) {
+	to := out.Out
 	if o.Output != "" {
 		f, err := os.OpenFile(o.Output, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
 		if err != nil {

@@ -15,54 +15,58 @@ import (
 
 	"github.com/dewrun/dew/api/client"
 	"github.com/dewrun/dew/api/v3"
+	"github.com/dewrun/dew/cli/command"
+	"github.com/dewrun/dew/cli/console"
 )
 
 // leaveTime is how long a daemon may take to leave, ending all apps on the way.
 const leaveTime = 3 * time.Minute
 
-func daemonCommands(g *global) []*cli.Command {
+func daemonCommands(g *command.Set) []*cli.Command {
 	return []*cli.Command{
-		g.plain(verb{name: "version", category: "Daemon", usage: "print which dew this is; dew status says which daemon it speaks to", flags: []cli.Flag{jsonFlag()}},
-			func(*cli.Context) error { return runVersion(g.out) }),
-		g.command(verb{name: "status", category: "Daemon", usage: "show what the daemon is and does", flags: []cli.Flag{jsonFlag()}},
-			func(c *cli.Context, ask *client.Client, out *console) error { return runStatus(c.Context, ask, out) }),
-		g.commandAt(verb{
-			name: "credentials", here: true, category: "Daemon", usage: "show how cf and other programs log in to the daemon of this machine",
-			about: "The lines are for a shell, and have the administrator's first password in them, as long as it is the right one.\n\nExamples:\n   dew credentials\n   eval \"$(dew credentials)\"\n   dew credentials --json",
-			flags: []cli.Flag{jsonFlag()},
-		}, func(c *cli.Context, w where) error { return runCredentials(c.Context, w) }),
-		g.command(verb{
-			name: "shutdown", here: true, category: "Daemon", usage: "end the daemon of this machine; apps stay, and the next daemon takes them over",
-			flags: []cli.Flag{boolFlag("apps", "end all apps too")},
-		}, func(c *cli.Context, ask *client.Client, out *console) error {
+		g.WithoutClient(command.Verb{Name: "version", Category: "Daemon", Usage: "print which dew this is; dew status says which daemon it speaks to", Flags: []cli.Flag{command.JSONFlag()}},
+			func(*cli.Context) error { return runVersion(g.Version, g.Out) }),
+		g.Command(command.Verb{Name: "status", Category: "Daemon", Usage: "show what the daemon is and does", Flags: []cli.Flag{command.JSONFlag()}},
+			func(c *cli.Context, ask *client.Client, out *console.Console) error {
+				return runStatus(c.Context, ask, out)
+			}),
+		g.CommandWithEnv(command.Verb{
+			Name: "credentials", ThisMachine: true, Category: "Daemon", Usage: "show how cf and other programs log in to the daemon of this machine",
+			About: "The lines are for a shell, and have the administrator's first password in them, as long as it is the right one.\n\nExamples:\n   dew credentials\n   eval \"$(dew credentials)\"\n   dew credentials --json",
+			Flags: []cli.Flag{command.JSONFlag()},
+		}, func(c *cli.Context, w command.Env) error { return runCredentials(c.Context, w) }),
+		g.Command(command.Verb{
+			Name: "shutdown", ThisMachine: true, Category: "Daemon", Usage: "end the daemon of this machine; apps stay, and the next daemon takes them over",
+			Flags: []cli.Flag{command.BoolFlag("apps", "end all apps too")},
+		}, func(c *cli.Context, ask *client.Client, out *console.Console) error {
 			return runShutdown(c.Context, v3.Shutdown{Apps: c.Bool("apps")}, ask, out)
 		}),
 		{
 			Name: "doctor", Category: "Daemon", Usage: "tell what this machine lacks, and what to do (dewd doctor; its flags are passed on)",
 			ArgsUsage: "[FLAGS]", SkipFlagParsing: true,
 			Action: func(c *cli.Context) error {
-				return runDoctor(c.Context, doctorOptions{Run: c.String("run"), Args: c.Args().Slice()}, g.out)
+				return runDoctor(c.Context, doctorOptions{Run: c.String("run"), Args: c.Args().Slice()}, g.Out)
 			},
 		},
 	}
 }
 
 // runVersion says which dew this is.
-func runVersion(out *console) error {
-	if out.json {
-		return out.encode(map[string]string{"version": version})
+func runVersion(version string, out *console.Console) error {
+	if out.JSON {
+		return out.Encode(map[string]string{"version": version})
 	}
-	_, err := fmt.Fprintln(out.out, "dew version "+version)
+	_, err := fmt.Fprintln(out.Out, "dew version "+version)
 	return err
 }
 
-func runStatus(ctx context.Context, ask *client.Client, out *console) error {
-	s, err := ask.Status(ctx)
+func runStatus(ctx context.Context, ask *client.Client, out *console.Console) error {
+	s, err := ask.Daemon().Status(ctx)
 	if err != nil {
 		return err
 	}
-	if out.json {
-		return out.encode(s)
+	if out.JSON {
+		return out.Encode(s)
 	}
 	rows := [][]string{{"version:", s.Version}}
 	row := func(name, value string) {
@@ -77,7 +81,7 @@ func runStatus(ctx context.Context, ask *client.Client, out *console) error {
 	row("root", s.Root)
 	row("asked at", ask.Door())
 	row("api", s.API)
-	row("apps at", routeURL("*."+s.Domain, s.Router))
+	row("apps at", command.RouteURL("*."+s.Domain, s.Router))
 	row("containerd", s.Containerd)
 	row("apps", fmt.Sprintf("%d, %d started", s.Apps, s.Started))
 	row("instances", fmt.Sprintf("%d of %d running, %d crashed", s.Running, s.Instances, s.Crashed))
@@ -85,7 +89,7 @@ func runStatus(ctx context.Context, ask *client.Client, out *console) error {
 	for _, a := range s.SetAside {
 		row("set aside", fmt.Sprintf("%s: %s (since %s, dewd tries again)", a.Part, a.Error, a.Since.Local().Format(time.DateTime)))
 	}
-	return out.table(rows)
+	return out.Table(rows)
 }
 
 // retentionText says how much log is kept, and why it is less than asked for.
@@ -94,9 +98,9 @@ func retentionText(s v3.Status) string {
 	case s.LogRetention == 0: // an older daemon
 		return ""
 	case s.LogRetention < s.LogRetentionAsked:
-		return fmt.Sprintf("%s kept per app, a quarter of the file system; --log-retention is %s", bytesText(s.LogRetention), bytesText(s.LogRetentionAsked))
+		return fmt.Sprintf("%s kept per app, a quarter of the file system; --log-retention is %s", console.Bytes(s.LogRetention), console.Bytes(s.LogRetentionAsked))
 	}
-	return bytesText(s.LogRetention) + " kept per app"
+	return console.Bytes(s.LogRetention) + " kept per app"
 }
 
 // credentials are how the daemon is reached.
@@ -110,34 +114,34 @@ type credentials struct {
 	Apps     string `json:"apps"`   // where they are
 }
 
-func runCredentials(ctx context.Context, w where) error {
-	cr, err := w.ask.Credentials(ctx)
+func runCredentials(ctx context.Context, w command.Env) error {
+	cr, err := w.Client.Daemon().Credentials(ctx)
 	if err != nil {
 		return err
 	}
-	s, err := w.ask.Status(ctx)
+	s, err := w.Client.Daemon().Status(ctx)
 	if err != nil {
 		return err
 	}
-	v := credentials{API: cr.API, Username: cr.Username, Password: cr.Password, Socket: w.ask.Door(), Apps: routeURL("*."+s.Domain, s.Router)}
-	if p, err := resolve(ctx, w.ask, w.target); err == nil { // a login needs no target
+	v := credentials{API: cr.API, Username: cr.Username, Password: cr.Password, Socket: w.Client.Door(), Apps: command.RouteURL("*."+s.Domain, s.Router)}
+	if p, err := command.ResolveTarget(ctx, w.Client, w.Target); err == nil { // a login needs no target
 		v.Org, v.Space = p.Org, p.Space
 	}
-	if w.out.json {
-		return w.out.encode(v)
+	if w.Out.JSON {
+		return w.Out.Encode(v)
 	}
 	line := []string{"cf", "login", "-u", shellWord(v.Username)}
 	if v.Password != "" {
 		line = append(line, "-p", shellWord(v.Password))
 	} else {
-		w.out.warn("the first password of " + v.Username + " was changed: cf will ask for it")
+		w.Out.Warn("the first password of " + v.Username + " was changed: cf will ask for it")
 	}
 	for _, f := range [][2]string{{"-o", v.Org}, {"-s", v.Space}} {
 		if f[1] != "" {
 			line = append(line, f[0], shellWord(f[1]))
 		}
 	}
-	fmt.Fprintf(w.out.out, "cf api %s\n%s\n", shellWord(v.API), strings.Join(line, " "))
+	fmt.Fprintf(w.Out.Out, "cf api %s\n%s\n", shellWord(v.API), strings.Join(line, " "))
 	return nil
 }
 
@@ -153,21 +157,21 @@ func shellWord(text string) string {
 }
 
 // runShutdown lets the daemon leave and waits until it has.
-func runShutdown(ctx context.Context, s v3.Shutdown, ask *client.Client, out *console) error {
-	before, err := ask.Status(ctx)
+func runShutdown(ctx context.Context, s v3.Shutdown, ask *client.Client, out *console.Console) error {
+	before, err := ask.Daemon().Status(ctx)
 	if err != nil {
 		return err
 	}
-	if err := ask.Shutdown(ctx, s); err != nil {
+	if err := ask.Daemon().Shutdown(ctx, s); err != nil {
 		return err
 	}
-	ctx, cancel := context.WithTimeoutCause(ctx, leaveTime, &failure{
-		status: statusTimeout, err: fmt.Errorf("the daemon is still there after %s", leaveTime), todo: "its own log says what it waits for",
+	ctx, cancel := context.WithTimeoutCause(ctx, leaveTime, &console.Failure{
+		Status: console.StatusTimeout, Err: fmt.Errorf("the daemon is still there after %s", leaveTime), Todo: "its own log says what it waits for",
 	})
 	defer cancel()
-	defer out.wait("Waiting until the daemon has ended").end()
+	defer out.Wait("Waiting until the daemon has ended").End()
 	err = client.Poll(ctx, func() (bool, error) {
-		_, err := ask.Root(ctx)
+		_, err := ask.Daemon().Root(ctx)
 		if u := (*client.Unreachable)(nil); errors.As(err, &u) {
 			return !alive(before.PID), nil // it closes its door first
 		}
@@ -177,12 +181,12 @@ func runShutdown(ctx context.Context, s v3.Shutdown, ask *client.Client, out *co
 		return false, err
 	})
 	if err != nil {
-		return timedOut(ctx, err)
+		return console.TimeoutCause(ctx, err)
 	}
 	if s.Apps {
-		out.say("The daemon and all apps have ended")
+		out.Say("The daemon and all apps have ended")
 	} else {
-		out.say("The daemon has ended; apps go on")
+		out.Say("The daemon has ended; apps go on")
 	}
 	return nil
 }
@@ -205,23 +209,23 @@ type doctorOptions struct {
 
 // runDoctor runs the daemon's own doctor: what a machine lacks is asked most when
 // no daemon runs.
-func runDoctor(ctx context.Context, o doctorOptions, out *console) error {
+func runDoctor(ctx context.Context, o doctorOptions, out *console.Console) error {
 	dewd, err := findDewd()
 	if err != nil {
 		return err
 	}
 	cmd := exec.CommandContext(ctx, dewd, append([]string{"doctor"}, o.Args...)...)
-	cmd.Stdout, cmd.Stderr, cmd.Stdin = out.out, statusOver(out.err).plain(), out.in
+	cmd.Stdout, cmd.Stderr, cmd.Stdin = out.Out, console.StatusLineOver(out.Err).Writer(), out.In
 	cmd.Env = os.Environ()
 	if o.Run != "" {
 		cmd.Env = append(cmd.Env, "DEW_RUN="+o.Run)
 	}
 	err = cmd.Run()
 	if exit := (*exec.ExitError)(nil); errors.As(err, &exit) && exit.ExitCode() > 0 {
-		return &failure{status: exit.ExitCode()} // it has said why
+		return &console.Failure{Status: exit.ExitCode()} // it has said why
 	}
 	if err != nil {
-		return &failure{status: statusInfrastructure, err: fmt.Errorf("cannot run %s doctor: %w", dewd, err)}
+		return &console.Failure{Status: console.StatusInfrastructure, Err: fmt.Errorf("cannot run %s doctor: %w", dewd, err)}
 	}
 	return nil
 }
@@ -236,7 +240,7 @@ func findDewd() (string, error) {
 	}
 	found, err := exec.LookPath("dewd")
 	if err != nil {
-		return "", &failure{status: statusInfrastructure, err: fmt.Errorf("cannot find dewd: %w", err), todo: "make install puts it beside dew"}
+		return "", &console.Failure{Status: console.StatusInfrastructure, Err: fmt.Errorf("cannot find dewd: %w", err), Todo: "make install puts it beside dew"}
 	}
 	return found, nil
 }

@@ -9,6 +9,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/dewrun/dew/api/v3"
+	"github.com/dewrun/dew/cli/console"
 )
 
 // rollouts are the deployments and revisions of the fake daemon. Each look at a
@@ -20,7 +21,7 @@ type rollouts struct {
 	revisions []v3.Revision
 }
 
-func (d *daemon) deployRoutes(handle func(string, func(*http.Request, []byte) any)) {
+func (d *fakeDaemon) deployRoutes(handle func(string, func(*http.Request, []byte) any)) {
 	o := &d.rollouts
 	o.reasons = []string{v3.DeploymentDeploying, v3.DeploymentDeployed}
 	o.stats = []v3.InstanceStats{{Type: "web", State: v3.StateStarting}}
@@ -122,9 +123,9 @@ func TestDeploymentEnds(t *testing.T) {
 		cancels bool
 	}{
 		"paused":     {"--strategy canary", []string{v3.DeploymentDeploying, v3.DeploymentPaused}, running, 0, "canary, paused, step 1 of 2 (dew continue-deployment shop", false},
-		"superseded": {"--strategy rolling", []string{v3.DeploymentSuperseded}, running, statusFailed, "superseded", false},
-		"cancelled":  {"--strategy rolling", []string{v3.DeploymentDeploying, v3.DeploymentCanceled}, running, statusFailed, "was cancelled", false},
-		"crashed":    {"--strategy rolling", []string{v3.DeploymentDeploying}, crashed, statusCrashed, "goes on as before", true},
+		"superseded": {"--strategy rolling", []string{v3.DeploymentSuperseded}, running, console.StatusFailed, "superseded", false},
+		"cancelled":  {"--strategy rolling", []string{v3.DeploymentDeploying, v3.DeploymentCanceled}, running, console.StatusFailed, "was cancelled", false},
+		"crashed":    {"--strategy rolling", []string{v3.DeploymentDeploying}, crashed, console.StatusCrashed, "goes on as before", true},
 		"no wait":    {"--strategy rolling --no-wait", []string{v3.DeploymentDeploying}, running, 0, "rolling, deploying", false},
 	} {
 		d := newDaemon(t).withApp(v3.AppStarted)
@@ -139,8 +140,8 @@ func TestDeploymentEnds(t *testing.T) {
 
 func TestDeploymentCommands(t *testing.T) {
 	d := newDaemon(t).withApp(v3.AppStarted)
-	d.dew("cancel-deployment", "shop").must(t, statusFailed, "has no deployment under way")
-	d.dew("continue-deployment", "shop").must(t, statusFailed, "has no deployment under way")
+	d.dew("cancel-deployment", "shop").must(t, console.StatusFailed, "has no deployment under way")
+	d.dew("continue-deployment", "shop").must(t, console.StatusFailed, "has no deployment under way")
 	d.rollouts.reasons = []string{v3.DeploymentPaused}
 	d.dew("restart", "shop", "--strategy", "canary").must(t, 0)
 	d.dew("continue-deployment", "shop", "--no-wait").must(t, 0, "Continuing the deployment of app shop")
@@ -148,11 +149,11 @@ func TestDeploymentCommands(t *testing.T) {
 	d.dew("revisions", "shop").must(t, 0, "New droplet deployed.", "Initial revision.")
 	d.dew("revision", "shop").must(t, 0, "2 deployed", "A=1")
 	d.dew("revision", "shop", "--version", "1").must(t, 0, "Initial revision.")
-	d.dew("revision", "shop", "--version", "7").must(t, statusFailed, "has no revision 7")
+	d.dew("revision", "shop", "--version", "7").must(t, console.StatusFailed, "has no revision 7")
 	for _, args := range []string{
 		"restart shop --strategy slowly", "restart shop --max-in-flight 2", "restart shop --strategy rolling --max-in-flight 0",
 		"restart shop --strategy rolling --instance-steps 20", "restart shop --strategy canary --instance-steps 20,x", "rollback shop -f", "push shop --strategy rolling --no-start",
 	} {
-		d.dew(strings.Fields(args)...).must(t, statusUsage, "--help")
+		d.dew(strings.Fields(args)...).must(t, console.StatusUsage, "--help")
 	}
 }

@@ -36,7 +36,7 @@ func newRecords() *records {
 
 type handleFunc func(string, func(*http.Request, []byte) any)
 
-func (rs *records) answers(d *daemon, handle handleFunc) {
+func (rs *records) answers(d *fakeDaemon, handle handleFunc) {
 	for _, kind := range []string{"organization_quotas", "space_quotas", "security_groups", "isolation_segments"} {
 		rs.shelf(d, "/v3/"+kind, handle)
 	}
@@ -83,7 +83,7 @@ func (rs *records) answers(d *daemon, handle handleFunc) {
 }
 
 // shelf keeps the records of one path as they are sent.
-func (rs *records) shelf(d *daemon, path string, handle handleFunc) {
+func (rs *records) shelf(d *fakeDaemon, path string, handle handleFunc) {
 	find := func(r *http.Request) map[string]any {
 		i := slices.IndexFunc(rs.kept[path], func(one map[string]any) bool { return one["guid"] == r.PathValue("guid") })
 		if i < 0 {
@@ -140,7 +140,7 @@ func (rs *records) holds(r *http.Request, path string) bool {
 }
 
 // relations keep what something at a path is related to.
-func (rs *records) relations(d *daemon, path string, handle handleFunc, changed func(r *http.Request, name string, to []v3.GUID)) {
+func (rs *records) relations(d *fakeDaemon, path string, handle handleFunc, changed func(r *http.Request, name string, to []v3.GUID)) {
 	handle("POST "+path+"/{guid}/relationships/{name}", func(r *http.Request, b []byte) any {
 		var c v3.ToMany
 		d.decode(b, &c)
@@ -163,7 +163,7 @@ func (rs *records) relations(d *daemon, path string, handle handleFunc, changed 
 	})
 }
 
-func (rs *records) segmentAnswers(d *daemon, handle handleFunc) {
+func (rs *records) segmentAnswers(d *fakeDaemon, handle handleFunc) {
 	handle("GET /v3/isolation_segments/{guid}/organizations", func(r *http.Request, _ []byte) any {
 		to := rs.related["/v3/isolation_segments/"+r.PathValue("guid")+"/relationships/organizations"]
 		return keep(d.people.orgs, func(o v3.Organization) bool { return slices.Contains(to, v3.GUID{GUID: o.GUID}) })
@@ -180,7 +180,7 @@ func (rs *records) segmentAnswers(d *daemon, handle handleFunc) {
 }
 
 // sharingAnswers are who else has routes and domains.
-func (rs *records) sharingAnswers(d *daemon, handle handleFunc) {
+func (rs *records) sharingAnswers(d *fakeDaemon, handle handleFunc) {
 	for _, path := range []string{"/v3/routes", "/v3/domains"} {
 		rs.relations(d, path, handle, func(*http.Request, string, []v3.GUID) {})
 	}
@@ -215,7 +215,7 @@ func (rs *records) relabel(r *http.Request, b []byte) any {
 	return nil
 }
 
-func (rs *records) usageAnswers(d *daemon, handle handleFunc) {
+func (rs *records) usageAnswers(d *fakeDaemon, handle handleFunc) {
 	newest := func(r *http.Request) {
 		if r.URL.Query().Get("order_by") != "-created_at" {
 			d.t.Errorf("usage is asked for by %q", r.URL.Query().Get("order_by"))

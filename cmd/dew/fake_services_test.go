@@ -130,7 +130,7 @@ func (s *shelves) job(guid string) any {
 	return v3.Job{GUID: guid, State: v3.JobComplete}
 }
 
-func (s *shelves) answers(d *daemon, handle func(string, func(*http.Request, []byte) any)) {
+func (s *shelves) answers(d *fakeDaemon, handle func(string, func(*http.Request, []byte) any)) {
 	handle("GET /v3/jobs/{guid}", func(r *http.Request, _ []byte) any { return s.job(r.PathValue("guid")) })
 	s.offeringAnswers(handle)
 	s.brokerAnswers(d, handle)
@@ -200,7 +200,7 @@ func (s *shelves) offeringAnswers(handle func(string, func(*http.Request, []byte
 	})
 }
 
-func (s *shelves) brokerAnswers(d *daemon, handle func(string, func(*http.Request, []byte) any)) {
+func (s *shelves) brokerAnswers(d *fakeDaemon, handle func(string, func(*http.Request, []byte) any)) {
 	handle("GET /v3/service_brokers", func(r *http.Request, _ []byte) any {
 		return keep(s.brokers, func(b v3.ServiceBroker) bool { return lets(r, "names", b.Name) })
 	})
@@ -217,16 +217,16 @@ func (s *shelves) brokerAnswers(d *daemon, handle func(string, func(*http.Reques
 	handle("DELETE /v3/service_brokers/{guid}", func(*http.Request, []byte) any { return s.begin(nil) })
 }
 
-func (s *shelves) instanceAnswers(d *daemon, handle func(string, func(*http.Request, []byte) any)) {
+func (s *shelves) instanceAnswers(d *fakeDaemon, handle func(string, func(*http.Request, []byte) any)) {
 	handle("GET /v3/service_instances", func(r *http.Request, _ []byte) any {
 		if got := r.URL.Query().Get("space_guids"); got != "space-1" {
 			d.t.Errorf("service instances of space %q are asked for", got)
 		}
 		for i := range s.instances {
 			last := &s.instances[i].LastOperation
-			if last.State == inProgress && len(s.sentences) > 0 {
+			if last.State == "in progress" && len(s.sentences) > 0 {
 				last.Description, s.sentences = s.sentences[0], s.sentences[1:]
-			} else if last.State == inProgress && s.ends != "" {
+			} else if last.State == "in progress" && s.ends != "" {
 				last.State = s.ends
 			}
 		}
@@ -243,7 +243,7 @@ func (s *shelves) instanceAnswers(d *daemon, handle func(string, func(*http.Requ
 			return answer{201, *i}
 		}
 		i.Relationships.ServicePlan = n.Relationships.ServicePlan
-		i.LastOperation.State = inProgress
+		i.LastOperation.State = "in progress"
 		return s.begin(func() { s.find(i.GUID).LastOperation.State = "succeeded" })
 	})
 	handle("PATCH /v3/service_instances/{guid}", func(r *http.Request, body []byte) any {
@@ -253,7 +253,7 @@ func (s *shelves) instanceAnswers(d *daemon, handle func(string, func(*http.Requ
 		if i.Type == v3.ServiceUserProvided {
 			return *i
 		}
-		i.LastOperation = v3.LastOperation{Type: "update", State: inProgress}
+		i.LastOperation = v3.LastOperation{Type: "update", State: "in progress"}
 		return s.begin(func() { s.find(i.GUID).LastOperation.State = "succeeded" })
 	})
 	handle("DELETE /v3/service_instances/{guid}", func(r *http.Request, _ []byte) any {
@@ -265,7 +265,7 @@ func (s *shelves) instanceAnswers(d *daemon, handle func(string, func(*http.Requ
 			drop()
 			return answer{204, nil}
 		}
-		s.find(guid).LastOperation = v3.LastOperation{Type: "delete", State: inProgress}
+		s.find(guid).LastOperation = v3.LastOperation{Type: "delete", State: "in progress"}
 		return s.begin(drop)
 	})
 	handle("GET /v3/service_instances/{guid}/parameters", func(*http.Request, []byte) any { return map[string]int{"ram": 4} })
@@ -276,7 +276,7 @@ func (s *shelves) instanceAnswers(d *daemon, handle func(string, func(*http.Requ
 	handle("DELETE /v3/service_instances/{guid}/relationships/shared_spaces/{space}", func(*http.Request, []byte) any { return answer{204, nil} })
 }
 
-func (s *shelves) bindingAnswers(d *daemon, handle func(string, func(*http.Request, []byte) any)) {
+func (s *shelves) bindingAnswers(d *fakeDaemon, handle func(string, func(*http.Request, []byte) any)) {
 	handle("GET /v3/service_credential_bindings", func(r *http.Request, _ []byte) any {
 		return keep(s.bindings, func(b v3.ServiceCredentialBinding) bool {
 			app := ""
@@ -350,7 +350,7 @@ func (s *shelves) ownAnswers(handle func(string, func(*http.Request, []byte) any
 }
 
 // serviceLines gives the lines of a service instance.
-func (d *daemon) serviceLines(w http.ResponseWriter, r *http.Request) {
+func (d *fakeDaemon) serviceLines(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Content-Type", v3.LinesType)
 	l := v3.Line{Seq: 1, Time: time.Unix(1763160000, 0), Source: "SERVICE/REDIS", Stream: "OUT", Text: []byte("ready for " + r.PathValue("guid"))}
 	_, _ = w.Write(v3.AppendEnd(v3.AppendLine(nil, &l))) // the reader is there

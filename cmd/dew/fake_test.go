@@ -23,15 +23,17 @@ import (
 
 	"github.com/dewrun/dew/api/client"
 	"github.com/dewrun/dew/api/v3"
+	"github.com/dewrun/dew/cli/command"
+	"github.com/dewrun/dew/cli/console"
 )
 
 // nobody is where the daemon says it listens, and nothing does: not even a real one of
 // this machine.
 const nobody = "http://127.0.0.1:1"
 
-// daemon answers on a socket in the shapes of v3 and remembers what it was
+// fakeDaemon answers on a socket in the shapes of v3 and remembers what it was
 // asked. It has one app at most, "shop".
-type daemon struct {
+type fakeDaemon struct {
 	t   *testing.T
 	run string // folder of the socket
 
@@ -76,7 +78,7 @@ type daemon struct {
 	others    []*otherApp // beside the app
 }
 
-func newDaemon(t *testing.T) *daemon {
+func newDaemon(t *testing.T) *fakeDaemon {
 	t.Helper()
 	run, err := os.MkdirTemp("", "dew") // a socket's name must be short
 	if err != nil {
@@ -84,7 +86,7 @@ func newDaemon(t *testing.T) *daemon {
 	}
 	t.Cleanup(func() { os.RemoveAll(run) })
 	forget(t)
-	d := &daemon{
+	d := &fakeDaemon{
 		t: t, run: run, bodies: map[string]string{}, queries: map[string]url.Values{}, pool: map[string]int64{}, sent: map[string]string{}, env: map[string]string{}, refuse: map[string]v3.Error{},
 		process: v3.Process{GUID: "app-1", Type: "web", Version: "v1", Instances: 1, MemoryInMB: 256, DiskInMB: 1024, HealthCheck: v3.HealthCheck{Type: "port"}, Relationships: v3.ProcessRelationships{App: v3.To("app-1")}},
 		stats:   []v3.InstanceStats{{Type: "web", State: v3.StateRunning, Uptime: 5, MemQuota: 256 << 20, DiskQuota: 1 << 30, Version: "v1", Usage: v3.Usage{CPU: 0.031, Mem: 12 << 20, Disk: 4 << 20}}},
@@ -112,12 +114,12 @@ func forget(t *testing.T) {
 }
 
 // withApp gives the daemon its app.
-func (d *daemon) withApp(state string) *daemon {
+func (d *fakeDaemon) withApp(state string) *fakeDaemon {
 	d.app = &v3.App{GUID: "app-1", Name: "shop", State: state, Lifecycle: v3.Lifecycle{Type: "buildpack"}}
 	return d
 }
 
-func (d *daemon) handler() http.Handler {
+func (d *fakeDaemon) handler() http.Handler {
 	mux := http.NewServeMux()
 	handle := func(pattern string, fn func(r *http.Request, body []byte) any) {
 		mux.HandleFunc(pattern, func(w http.ResponseWriter, r *http.Request) { d.serve(w, r, fn) })
@@ -156,7 +158,7 @@ type answer struct {
 // job is an answer that names a job.
 type job struct{}
 
-func (d *daemon) serve(w http.ResponseWriter, r *http.Request, fn func(*http.Request, []byte) any) {
+func (d *fakeDaemon) serve(w http.ResponseWriter, r *http.Request, fn func(*http.Request, []byte) any) {
 	body, err := io.ReadAll(r.Body)
 	if err != nil {
 		d.t.Error(err)
@@ -201,7 +203,7 @@ func (d *daemon) serve(w http.ResponseWriter, r *http.Request, fn func(*http.Req
 	}
 }
 
-func (d *daemon) encode(w io.Writer, v any) {
+func (d *fakeDaemon) encode(w io.Writer, v any) {
 	if err := json.NewEncoder(w).Encode(v); err != nil {
 		d.t.Error(err)
 	}
@@ -213,7 +215,7 @@ func notFound(detail string) answer {
 
 func listOf[T any](all ...T) v3.List[T] { return v3.List[T]{Resources: append([]T{}, all...)} }
 
-func (d *daemon) appRoutes(handle func(string, func(*http.Request, []byte) any)) {
+func (d *fakeDaemon) appRoutes(handle func(string, func(*http.Request, []byte) any)) {
 	handle("GET /v3/apps", func(r *http.Request, _ []byte) any {
 		if got := r.URL.Query().Get("space_guids"); got != "space-1" && !r.URL.Query().Has("guids") {
 			d.t.Errorf("apps of space %q are asked for", got)
@@ -269,7 +271,7 @@ func (d *daemon) appRoutes(handle func(string, func(*http.Request, []byte) any))
 	handle("PATCH /v3/apps/app-1/environment_variables", func(*http.Request, []byte) any { return v3.EnvVars{} })
 }
 
-func (d *daemon) pushRoutes(handle func(string, func(*http.Request, []byte) any)) {
+func (d *fakeDaemon) pushRoutes(handle func(string, func(*http.Request, []byte) any)) {
 	handle("POST /v3/spaces/space-1/manifest_diff", func(*http.Request, []byte) any {
 		return v3.ManifestDiff{Diff: []v3.Difference{
 			{Op: "replace", Path: "/applications/0/memory", Was: "128M", Value: "256M"},
@@ -344,7 +346,7 @@ func (d *daemon) pushRoutes(handle func(string, func(*http.Request, []byte) any)
 	})
 }
 
-func (d *daemon) otherRoutes(handle func(string, func(*http.Request, []byte) any)) {
+func (d *fakeDaemon) otherRoutes(handle func(string, func(*http.Request, []byte) any)) {
 	handle("GET /v3/jobs/job-1", func(*http.Request, []byte) any { return v3.Job{GUID: "job-1", State: v3.JobComplete} })
 	handle("GET /v3/audit_events", func(*http.Request, []byte) any {
 		return listOf(v3.Event{
@@ -372,14 +374,14 @@ func (d *daemon) otherRoutes(handle func(string, func(*http.Request, []byte) any
 	handle("POST /dew/v1/shutdown", func(*http.Request, []byte) any { d.gone = true; return answer{202, struct{}{}} })
 }
 
-func (d *daemon) decode(body []byte, v any) {
+func (d *fakeDaemon) decode(body []byte, v any) {
 	if err := json.Unmarshal(body, v); err != nil {
 		d.t.Errorf("cannot read %s: %v", body, err)
 	}
 }
 
 // upload keeps what was sent: known files as "known", the others by content.
-func (d *daemon) upload(r *http.Request, body []byte) any {
+func (d *fakeDaemon) upload(r *http.Request, body []byte) any {
 	r.Body = io.NopCloser(bytes.NewReader(body))
 	if err := r.ParseMultipartForm(1 << 20); err != nil {
 		d.t.Error(err)
@@ -416,7 +418,7 @@ func (d *daemon) upload(r *http.Request, body []byte) any {
 }
 
 // say puts a line into the log.
-func (d *daemon) say(source, index, text string) {
+func (d *fakeDaemon) say(source, index, text string) {
 	at := time.Now().UnixNano()
 	if n := len(d.lines); n > 0 {
 		at = max(at, d.lines[n-1].Timestamp+1)
@@ -426,7 +428,7 @@ func (d *daemon) say(source, index, text string) {
 	})
 }
 
-func (d *daemon) read(r *http.Request) v3.LogCacheRead {
+func (d *fakeDaemon) read(r *http.Request) v3.LogCacheRead {
 	q := r.URL.Query()
 	number := func(name string) int64 {
 		n, err := strconv.ParseInt(q.Get(name), 10, 64)
@@ -445,7 +447,7 @@ func (d *daemon) read(r *http.Request) v3.LogCacheRead {
 
 // stream sends two lines and stays until the reader leaves; who does not want to
 // follow gets the newest of what was said.
-func (d *daemon) stream(w http.ResponseWriter, r *http.Request) {
+func (d *fakeDaemon) stream(w http.ResponseWriter, r *http.Request) {
 	if r.URL.Query().Get("follow") == "false" {
 		d.newest(w, r)
 		return
@@ -462,14 +464,14 @@ func (d *daemon) stream(w http.ResponseWriter, r *http.Request) {
 }
 
 // body is what was last sent with a call.
-func (d *daemon) body(key string) string {
+func (d *fakeDaemon) body(key string) string {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return d.bodies[key]
 }
 
 // count is how often something was asked.
-func (d *daemon) count(key string) int {
+func (d *fakeDaemon) count(key string) int {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	n := 0
@@ -492,7 +494,7 @@ type result struct {
 const hang = time.Minute
 
 // dew runs the command line against the daemon.
-func (d *daemon) dew(args ...string) result {
+func (d *fakeDaemon) dew(args ...string) result {
 	d.t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), hang)
 	defer cancel()
@@ -504,9 +506,9 @@ func runDew(ctx context.Context, args ...string) result { return typeDew(ctx, ""
 // typeDew is runDew with somebody at the terminal who types text.
 func typeDew(ctx context.Context, text string, args ...string) result {
 	var out, talk bytes.Buffer
-	c := &console{out: &out, err: &talk, in: strings.NewReader(text), asks: text != ""}
-	err := newApp(c).RunContext(ctx, append([]string{"dew"}, args...))
-	return result{out: out.String(), talk: talk.String(), status: statusOf(err), err: err}
+	c := &console.Console{Out: &out, Err: &talk, In: strings.NewReader(text), Interactive: text != ""}
+	err := newApp("dev", c).RunContext(ctx, append([]string{"dew"}, args...))
+	return result{out: out.String(), talk: talk.String(), status: command.StatusOf(err), err: err}
 }
 
 // must fails the test when the command did not end as it should, and says what
@@ -515,7 +517,7 @@ func (r result) must(t *testing.T, status int, texts ...string) {
 	t.Helper()
 	all := r.out + r.talk
 	if r.err != nil {
-		all += explain(r.err)
+		all += command.Explain(r.err)
 	}
 	if r.status != status {
 		t.Fatalf("status is %d, want %d\n%s", r.status, status, all)

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/dewrun/dew/api/v3"
+	"github.com/dewrun/dew/cli/console"
 )
 
 // Lists choose by labels, each among what it lists and nowhere else.
@@ -126,11 +127,14 @@ func TestRedact(t *testing.T) {
 	for _, flags := range [][]string{{"apply-manifest"}, {"apply-manifest", "--redact-env"}} { // it is cf's
 		d.dew(flags...).must(t, 0, `~ /applications/0/memory: "256M", was "128M"`, `~ /applications/0/env/TOKEN: "<redacted>", was "<redacted>"`)
 	}
+}
+
+func TestRedacted(t *testing.T) {
 	var whole any
 	if err := json.Unmarshal([]byte(`{"name":"shop","env":{"KEY":"secret","MORE":{"deep":["secret"]}},"memory":"1M"}`), &whole); err != nil {
 		t.Fatal(err)
 	}
-	got := compact(redacted([]v3.Difference{
+	got := console.CompactJSON(redacted([]v3.Difference{
 		{Op: "add", Path: "/applications/0", Value: whole},
 		{Op: "replace", Path: "/applications/0/env/KEY", Value: "secret", Was: "secret"},
 		{Op: "remove", Path: "/applications/0/env", Was: map[string]any{"KEY": "secret"}},
@@ -179,7 +183,7 @@ func TestCopySourceElsewhere(t *testing.T) {
 }
 
 // dropletAnswers take droplets that are uploaded.
-func (d *daemon) dropletAnswers(handle handleFunc) {
+func (d *fakeDaemon) dropletAnswers(handle handleFunc) {
 	handle("POST /v3/droplets", func(*http.Request, []byte) any { return answer{201, v3.Droplet{GUID: "droplet-9"}} })
 	handle("POST /v3/droplets/droplet-9/upload", func(*http.Request, []byte) any { return job{} })
 }

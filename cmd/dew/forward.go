@@ -11,6 +11,8 @@ import (
 	"sync"
 
 	"golang.org/x/crypto/ssh"
+
+	"github.com/dewrun/dew/cli/console"
 )
 
 // forward is one -L.
@@ -87,7 +89,7 @@ func isPort(s string, least uint64) bool {
 }
 
 // forwardAll listens for every forward, and says where.
-func forwardAll(ctx context.Context, conn *ssh.Client, specs []forward, out *console) (closing func(), err error) {
+func forwardAll(ctx context.Context, conn *ssh.Client, specs []forward, out *console.Console) (closing func(), err error) {
 	var listeners []net.Listener
 	closing = func() {
 		for _, l := range listeners {
@@ -101,13 +103,13 @@ func forwardAll(ctx context.Context, conn *ssh.Client, specs []forward, out *con
 			return nil, fmt.Errorf("cannot forward from %s: %w", f.listen, err)
 		}
 		listeners = append(listeners, l)
-		fmt.Fprintf(out.err, "forwarding %s to %s\n", l.Addr(), f.target)
+		fmt.Fprintf(out.Err, "forwarding %s to %s\n", l.Addr(), f.target)
 		go serveForward(l, conn, f, out)
 	}
 	return closing, nil
 }
 
-func serveForward(l net.Listener, conn *ssh.Client, f forward, out *console) {
+func serveForward(l net.Listener, conn *ssh.Client, f forward, out *console.Console) {
 	for {
 		here, err := l.Accept()
 		if err != nil {
@@ -117,7 +119,7 @@ func serveForward(l net.Listener, conn *ssh.Client, f forward, out *console) {
 			defer here.Close()
 			there, err := conn.Dial(f.network, f.target)
 			if err != nil {
-				out.warn(fmt.Sprintf("cannot forward to %s: %v", f.target, refusal(err)))
+				out.Warn(fmt.Sprintf("cannot forward to %s: %v", f.target, refusal(err)))
 				return
 			}
 			defer there.Close()

@@ -1,11 +1,13 @@
 package main
 
 import (
-	"errors"
 	"fmt"
 	"strings"
 
 	"github.com/urfave/cli/v2"
+
+	"github.com/dewrun/dew/cli/command"
+	"github.com/dewrun/dew/cli/console"
 )
 
 // everyday are the commands that `dew` alone prints: enough to push an app, look
@@ -40,10 +42,10 @@ func showEveryday(c *cli.Context) error {
 	return err
 }
 
-func helpCommands(g *global) []*cli.Command {
-	help := g.plain(verb{
-		name: "help", alias: "h", args: "[COMMAND]", category: "Help", usage: "list all commands, or show the help of one command",
-		flags: []cli.Flag{&cli.BoolFlag{Name: "all", Aliases: []string{"a"}, Usage: "list all commands, as without it", DisableDefaultText: true}},
+func helpCommands(g *command.Set) []*cli.Command {
+	help := g.WithoutClient(command.Verb{
+		Name: "help", Alias: "h", Args: "[COMMAND]", Category: "Help", Usage: "list all commands, or show the help of one command",
+		Flags: []cli.Flag{&cli.BoolFlag{Name: "all", Aliases: []string{"a"}, Usage: "list all commands, as without it", DisableDefaultText: true}},
 	}, func(c *cli.Context) error {
 		top := c.Lineage()[1]
 		name := c.Args().First()
@@ -69,57 +71,14 @@ func noSuchCommand(a *cli.App, asked string) error {
 	for _, cmd := range a.VisibleCommands() {
 		names = append(names, cmd.Names()...)
 	}
-	f := &failure{status: statusUsage, err: fmt.Errorf("there is no command %q", asked), todo: "dew lists the everyday commands, dew help lists all"}
-	if near := nearest(asked, names); near != "" {
-		f.err = fmt.Errorf("there is no command %q: did you mean %q?", asked, near)
+	f := &console.Failure{Status: console.StatusUsage, Err: fmt.Errorf("there is no command %q", asked), Todo: "dew lists the everyday commands, dew help lists all"}
+	if near := command.Nearest(asked, names); near != "" {
+		f.Err = fmt.Errorf("there is no command %q: did you mean %q?", asked, near)
 	}
 	return f
 }
 
-// usageLine is how the command is called, as its help has it.
-func (v verb) usageLine() string {
-	words := []string{"dew", v.name}
-	if v.args != "" {
-		words = append(words, v.args)
-	}
-	if len(v.flags) > 0 {
-		words = append(words, "[flags]")
-	}
-	return strings.Join(words, " ")
-}
-
-// withUsage adds the command's usage line to an error about its flags or arguments,
-// unless the error says something better.
-func (v verb) withUsage(err error) error {
-	f := (*failure)(nil)
-	if !errors.As(err, &f) || f.status != statusUsage || f.todo != "" {
-		return err
-	}
-	todo := "usage: " + v.usageLine()
-	if len(v.flags) > 0 {
-		todo += "\n     dew " + v.name + " --help lists the flags"
-	}
-	return &failure{status: statusUsage, err: err, todo: todo}
-}
-
 // wholeUsage is an error in the flags before the command.
 func wholeUsage(err error) error {
-	return &failure{status: statusUsage, err: err, todo: "usage: " + callDew + "\n     dew lists the everyday commands, dew help lists all"}
-}
-
-// flagError says what is wrong with a flag; an unknown one gets the nearest name.
-func (v verb) flagError(err error) error {
-	const unknown = "flag provided but not defined: -"
-	name, ok := strings.CutPrefix(err.Error(), unknown)
-	if !ok {
-		return usage("%s: %w", v.name, err)
-	}
-	var names []string
-	for _, f := range v.flags {
-		names = append(names, f.Names()...)
-	}
-	if near := nearest(name, names); near != "" {
-		return usage("%s has no flag %s: did you mean %s?", v.name, dashed(name), dashed(near))
-	}
-	return usage("%s has no flag %s", v.name, dashed(name))
+	return &console.Failure{Status: console.StatusUsage, Err: err, Todo: "usage: " + callDew + "\n     dew lists the everyday commands, dew help lists all"}
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/dewrun/dew/api/v3"
+	"github.com/dewrun/dew/cli/command"
 )
 
 var update = flag.Bool("update", false, "write the golden files anew")
@@ -20,7 +21,7 @@ func TestHelp(t *testing.T) {
 	forget(t)
 	var b strings.Builder
 	b.WriteString(runDew(t.Context(), "--help").out)
-	for _, c := range newApp(quiet()).app.Commands {
+	for _, c := range newApp("dev", quiet()).app.Commands {
 		if c.SkipFlagParsing {
 			continue // its help is another program's
 		}
@@ -50,7 +51,7 @@ func TestHelp(t *testing.T) {
 func TestEveryday(t *testing.T) {
 	forget(t)
 	r := runDew(t.Context())
-	a := newApp(quiet()).app
+	a := newApp("dev", quiet()).app
 	a.Setup()
 	r.must(t, 0, fmt.Sprintf("The other %d commands: dew help\n", len(a.VisibleCommands())-len(everyday)))
 	for _, e := range everyday {
@@ -95,21 +96,10 @@ func TestUsageLine(t *testing.T) {
 		d.dew(strings.Fields(line)...).must(t, 2, texts...)
 	}
 	r := d.dew("rename", "x")
-	if text := explain(r.err); strings.Contains(text, "lists the flags") {
+	if text := command.Explain(r.err); strings.Contains(text, "lists the flags") {
 		t.Errorf("a command without flags:\n%s", text)
 	}
-	if text := explain(d.dew("delete", "shop").err); strings.Contains(text, "usage:") {
+	if text := command.Explain(d.dew("delete", "shop").err); strings.Contains(text, "usage:") {
 		t.Errorf("an error that says what to do has a usage line as well:\n%s", text)
-	}
-}
-
-func TestWrap(t *testing.T) {
-	for in, want := range map[string]string{
-		"": "", "a b": "a b", strings.Repeat("word ", 20) + "end": strings.TrimSpace(strings.Repeat("word ", 15)) + "\n" + strings.Repeat("word ", 5) + "end",
-		"x\n\nExamples:\n   " + strings.Repeat("long ", 20) + "\n   y": "x\n\nExamples:\n   " + strings.Repeat("long ", 20) + "\n   y",
-	} {
-		if got := wrap(in); got != want {
-			t.Errorf("%q became %q", in, got)
-		}
 	}
 }

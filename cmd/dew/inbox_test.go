@@ -12,6 +12,7 @@ import (
 
 	"github.com/dewrun/dew/api/client"
 	"github.com/dewrun/dew/api/v3"
+	"github.com/dewrun/dew/cli/console"
 )
 
 // mailDaemon answers about mails on a socket.
@@ -170,7 +171,7 @@ func TestNotifyOnCrash(t *testing.T) {
 			t.Errorf("%v: status %d, on %t, said %q %v", tt.args, got.status, d.on, got.talk, got.err)
 		}
 	}
-	if got := d.dew(t, "notify-on-crash", "shop", "--off", "--show"); got.status != statusUsage {
+	if got := d.dew(t, "notify-on-crash", "shop", "--off", "--show"); got.status != console.StatusUsage {
 		t.Errorf("status = %d, want usage", got.status)
 	}
 }

@@ -12,16 +12,17 @@ import (
 	"time"
 
 	"github.com/dewrun/dew/api/v3"
+	"github.com/dewrun/dew/cli/command"
 )
 
 // remote runs a command without naming a socket: it goes where dew is logged in.
-func (d *daemon) remote(args ...string) result {
+func (d *fakeDaemon) remote(args ...string) result {
 	d.t.Helper()
 	return d.types("", args...)
 }
 
 // types is remote with somebody at the terminal.
-func (d *daemon) types(text string, args ...string) result {
+func (d *fakeDaemon) types(text string, args ...string) result {
 	d.t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), hang)
 	defer cancel()
@@ -29,13 +30,13 @@ func (d *daemon) types(text string, args ...string) result {
 	return typeDew(ctx, text, args...)
 }
 
-func remembered(t *testing.T) config {
+func remembered(t *testing.T) command.Config {
 	t.Helper()
-	m, err := newMemory()
+	m, err := command.FindConfigFile()
 	if err != nil {
 		t.Fatal(err)
 	}
-	c, err := m.load()
+	c, err := m.Load()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -259,50 +260,10 @@ func TestPasswd(t *testing.T) {
 	}
 }
 
-func TestAPIURL(t *testing.T) {
-	for typed, want := range map[string]string{
-		"dew.example.com": "https://dew.example.com", "http://H:1/": "http://h:1", "HTTPS://h/v3": "https://h",
-		"http://": "", "ftp://x": "", "http://[::1": "", "[::1]:8484": "https://[::1]:8484",
-	} {
-		if got, err := apiURL(typed); got != want || (err == nil) != (want != "") {
-			t.Errorf("%q: %q, %v", typed, got, err)
-		}
-	}
-}
-
-// Whatever a token holds, reading it ends well.
-func FuzzReadClaims(f *testing.F) {
-	f.Add("a.e30.b")
-	f.Add("e30.eyJleHAiOjF9.sig")
-	f.Add("..")
-	f.Fuzz(func(t *testing.T, token string) {
-		c := readClaims(token)
-		if c.Expires == 0 && ending(token, time.Unix(1<<40, 0)) {
-			t.Errorf("%q ends and does not say when", token)
-		}
-	})
-}
-
 func TestShellWord(t *testing.T) {
 	for text, want := range map[string]string{"": "''", "abc-1": "abc-1", "a b": "'a b'", "it's": `'it'\''s'`, "$x": "'$x'", "a*": "'a*'", "~": "'~'"} {
 		if got := shellWord(text); got != want {
 			t.Errorf("%q: %s", text, got)
 		}
 	}
-}
-
-// Whatever stands in the file, it proves no password but the one that it was made of.
-func FuzzProof(f *testing.F) {
-	f.Add("", "x")
-	f.Add("AAAAAAAAAAAAAAAAAAAAAA", "x")
-	f.Add("AAAAAAAAAAAAAAAAAAAAAAAA", "x")
-	f.Add("%", "")
-	f.Fuzz(func(t *testing.T, proof, password string) {
-		if proves(proof, password) {
-			t.Errorf("%q proves %q", proof, password)
-		}
-		if !proves(newProof(password), password) || proves(newProof(password), password+"x") {
-			t.Errorf("%q: the proof does not hold", password)
-		}
-	})
 }

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/dewrun/dew/api/v3"
+	"github.com/dewrun/dew/cli/console"
 )
 
 // otherApp is an app beside shop, with a log that can be followed.
@@ -26,7 +27,7 @@ type otherApp struct {
 	refuse  string // why no stream is given
 }
 
-func (d *daemon) withOther(name string) *otherApp {
+func (d *fakeDaemon) withOther(name string) *otherApp {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	a := &otherApp{app: v3.App{GUID: "guid-" + name, Name: name, State: v3.AppStarted}, changed: make(chan struct{})}
@@ -35,7 +36,7 @@ func (d *daemon) withOther(name string) *otherApp {
 }
 
 // allApps are the apps that exist. The caller holds d.mu.
-func (d *daemon) allApps() []v3.App {
+func (d *fakeDaemon) allApps() []v3.App {
 	var all []v3.App
 	if d.app != nil {
 		all = append(all, *d.app)
@@ -85,7 +86,7 @@ func (a *otherApp) restart() { a.change(func() { a.cut++ }) }
 func (a *otherApp) remove() { a.change(func() { a.cut++; a.gone = true }) }
 
 // otherStream streams the log of an app beside shop.
-func (d *daemon) otherStream(w http.ResponseWriter, r *http.Request) {
+func (d *fakeDaemon) otherStream(w http.ResponseWriter, r *http.Request) {
 	d.mu.Lock()
 	i := slices.IndexFunc(d.others, func(a *otherApp) bool { return a.app.GUID == r.PathValue("guid") })
 	a := d.others[i]
@@ -181,7 +182,7 @@ func TestLogsOfUnknownApp(t *testing.T) {
 		"logs shop -f --crash 1":      "--follow and --crash exclude each other",
 		"logs shop --follow --verify": "--follow and --verify exclude each other",
 	} {
-		d.dew(strings.Fields(args)...).must(t, statusUsage, want)
+		d.dew(strings.Fields(args)...).must(t, console.StatusUsage, want)
 	}
 }
 
@@ -197,8 +198,8 @@ func TestLogsFollowSeveralApps(t *testing.T) {
 	out, talk := &watched{}, &watched{}
 	done := make(chan error)
 	go func() {
-		c := &console{out: out, err: talk, in: strings.NewReader("")}
-		done <- newApp(c).RunContext(ctx, []string{"dew", "--run", d.run, "logs", "--all", "--raw"})
+		c := &console.Console{Out: out, Err: talk, In: strings.NewReader("")}
+		done <- newApp("dev", c).RunContext(ctx, []string{"dew", "--run", d.run, "logs", "--all", "--raw"})
 	}()
 	out.await(t, "cart 0\n")
 	var late *otherApp

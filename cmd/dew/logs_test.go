@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
-	"errors"
 	"io"
 	"net/http"
 	"net/url"
@@ -14,10 +13,12 @@ import (
 	"time"
 
 	"github.com/dewrun/dew/api/v3"
+	"github.com/dewrun/dew/cli/command"
+	"github.com/dewrun/dew/cli/console"
 )
 
 // newest sends what was said, the newest lines of it, in the short form.
-func (d *daemon) newest(w http.ResponseWriter, r *http.Request) {
+func (d *fakeDaemon) newest(w http.ResponseWriter, r *http.Request) {
 	d.mu.Lock()
 	d.query = r.URL.Query()
 	d.mu.Unlock()
@@ -54,8 +55,8 @@ func TestLogs(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	out := &until{text: "OUT bye", then: cancel} // whoever follows has seen enough
-	err := newApp(&console{out: out, err: io.Discard, in: strings.NewReader("")}).RunContext(ctx, []string{"dew", "--run", d.run, "logs", "shop"})
-	result{out: out.String(), status: statusOf(err), err: err}.must(t, 0, "[APP/PROC/WEB/SIDECAR/CONFIG SERVER/0] OUT hello", "OUT bye")
+	err := newApp("dev", &console.Console{Out: out, Err: io.Discard, In: strings.NewReader("")}).RunContext(ctx, []string{"dew", "--run", d.run, "logs", "shop"})
+	result{out: out.String(), status: command.StatusOf(err), err: err}.must(t, 0, "[APP/PROC/WEB/SIDECAR/CONFIG SERVER/0] OUT hello", "OUT bye")
 }
 
 // until does something when a text was written.
@@ -85,28 +86,12 @@ func TestLogsRaw(t *testing.T) {
 	}
 }
 
-// --raw has no line of the platform; a gap is reported beside the text.
+// --raw has no line of the platform.
 func TestLogsRawNoPlatform(t *testing.T) {
 	d := newDaemon(t).withApp(v3.AppStarted)
 	d.dew("logs", "shop", "--recent", "--raw").must(t, 0)
 	if got := d.query.Get("no_platform"); got != "true" {
 		t.Errorf("asked %v", d.query)
-	}
-	var out, talk bytes.Buffer
-	p := newLinePrinter(logsOptions{Raw: true}, &console{out: &out, err: &talk})
-	a := &appLog{name: "shop"}
-	for _, l := range []v3.Line{
-		{Text: []byte("one, ")},
-		{Text: []byte("2 lines missing"), Flags: []string{v3.FlagGap}},
-		{Text: []byte("two"), Flags: []string{v3.FlagCut}},
-	} {
-		if err := p.line(a, &l); err != nil {
-			t.Fatal(err)
-		}
-	}
-	// A line of another app does not continue a line that was cut.
-	if err := errors.Join(p.line(&appLog{name: "cart"}, &v3.Line{Text: []byte("three")}), p.flush()); err != nil || out.String() != "one, \ntwo\nthree\n" || talk.String() != "shop: 2 lines missing\n" {
-		t.Errorf("got %q and %q, %v", out.String(), talk.String(), err)
 	}
 }
 
@@ -138,7 +123,7 @@ func TestLogsEnd(t *testing.T) {
 	} {
 		ctx, cancel := context.WithCancel(t.Context())
 		out := &until{text: "hello", then: cancel}
-		err := newApp(&console{out: out, err: io.Discard, in: strings.NewReader("")}).RunContext(ctx, append([]string{"dew", "--run", d.run, "logs", "shop"}, strings.Fields(args)...))
+		err := newApp("dev", &console.Console{Out: out, Err: io.Discard, In: strings.NewReader("")}).RunContext(ctx, append([]string{"dew", "--run", d.run, "logs", "shop"}, strings.Fields(args)...))
 		cancel()
 		if got := strings.Contains(out.String(), "hello"); err != nil || got != follows { // the daemon says hello to those who follow
 			t.Errorf("%s: follows: %v, want %v (%v)", args, got, follows, err)
@@ -199,7 +184,7 @@ func TestLogsQuery(t *testing.T) {
 		"--raw --json":                          "exclude each other",
 		"--since-last-start --crash 1":          "exclude each other",
 	} {
-		d.dew(append([]string{"logs", "shop"}, strings.Fields(args)...)...).must(t, statusUsage, want)
+		d.dew(append([]string{"logs", "shop"}, strings.Fields(args)...)...).must(t, console.StatusUsage, want)
 	}
 }
 
@@ -210,62 +195,7 @@ func TestLogsVerify(t *testing.T) {
 	d.report = v3.LogReport{OK: true, Lines: 1, First: 9, Last: 9, Gaps: 1, Lost: 8}
 	d.dew("logs", "shop", "--verify").must(t, 0, "gaps: 1, with 8 missing lines") // the retention dropped them
 	d.report = v3.LogReport{Problems: []string{"line 5 stands where line 4 should"}}
-	d.dew("logs", "shop", "--verify").must(t, statusFailed, "line 5 stands where line 4 should")
-}
-
-func TestFormatLine(t *testing.T) {
-	l := v3.Line{Time: time.Date(2026, 1, 2, 3, 4, 5, 6e6, time.Local), Source: "APP/PROC/WEB/SIDECAR/AGENT", Index: 1, Stream: "ERR", Text: []byte("no")}
-	if got := formatLine(l, look{}); !strings.HasPrefix(got, "2026-01-02T03:04:05.006") || !strings.HasSuffix(got, " [APP/PROC/WEB/SIDECAR/AGENT/1] ERR no") {
-		t.Errorf("got %s", got)
-	}
-	if got := formatLine(l, look{color: true}); !strings.Contains(got, sourceColour(l.Source)+"[APP/PROC/WEB/SIDECAR/AGENT/1]"+plain+" "+red+"ERR"+plain+" no") {
-		t.Errorf("got %q", got)
-	}
-	l.Text = []byte("\x1b[2Jno")
-	if got := formatLine(l, look{screen: true}); !strings.HasSuffix(got, " ERR ^[[2Jno") {
-		t.Errorf("got %q", got)
-	}
-	if sourceColour("API") != cyan || sourceColour("APP/PROC/WEB") != green || sourceColour("APP/PROC/WEB/SIDECAR/AGENT") == green {
-		t.Error("an app, its sidecars and the platform must look different")
-	}
-}
-
-func TestReadMoment(t *testing.T) {
-	zone := time.FixedZone("", 3600)
-	now := time.Date(2026, 3, 4, 12, 30, 0, 0, zone)
-	for text, want := range map[string]time.Time{
-		"10m":                  now.Add(-10 * time.Minute),
-		"1h30m":                now.Add(-90 * time.Minute),
-		"3d":                   now.Add(-72 * time.Hour),
-		"1.5d":                 now.Add(-36 * time.Hour),
-		"12:00":                time.Date(2026, 3, 4, 12, 0, 0, 0, zone),
-		"12:30:01":             time.Date(2026, 3, 3, 12, 30, 1, 0, zone), // yesterday: it is not yet that late
-		"2026-03-01":           time.Date(2026, 3, 1, 0, 0, 0, 0, zone),
-		"2026-03-01 10:20":     time.Date(2026, 3, 1, 10, 20, 0, 0, zone),
-		"2026-03-01T10:20:30Z": time.Date(2026, 3, 1, 10, 20, 30, 0, time.UTC),
-	} {
-		if got, err := readMoment(text, now); err != nil || !got.Equal(want) {
-			t.Errorf("%s = %v, %v, want %v", text, got, err, want)
-		}
-	}
-	for _, text := range []string{"", "-5m", "tomorrow", "25:00", "2026-13-01", "1969-01-01", "9999-01-01", "99999999d"} {
-		if got, err := readMoment(text, now); err == nil {
-			t.Errorf("%q = %v, want an error", text, got)
-		}
-	}
-}
-
-func FuzzReadMoment(f *testing.F) {
-	for _, text := range []string{"10m", "3d", "12:00", "2026-03-01", "2026-03-01T10:20:30Z"} {
-		f.Add(text)
-	}
-	now := time.Date(2026, 3, 4, 12, 30, 0, 0, time.UTC)
-	f.Fuzz(func(t *testing.T, text string) {
-		at, err := readMoment(text, now)
-		if err == nil && at.Year() > 2261 {
-			t.Errorf("%q = %v", text, at)
-		}
-	})
+	d.dew("logs", "shop", "--verify").must(t, console.StatusFailed, "line 5 stands where line 4 should")
 }
 
 // The error for a crash that does not exist names the app and the next command.

@@ -20,6 +20,14 @@ import (
 	"syscall"
 
 	"github.com/urfave/cli/v2"
+
+	"github.com/dewrun/dew/cli/apps"
+	"github.com/dewrun/dew/cli/command"
+	"github.com/dewrun/dew/cli/console"
+	"github.com/dewrun/dew/cli/logs"
+	"github.com/dewrun/dew/cli/platform"
+	"github.com/dewrun/dew/cli/routes"
+	"github.com/dewrun/dew/cli/services"
 )
 
 // version is set by the linker (make build).
@@ -27,46 +35,47 @@ var version = "dev"
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT)
-	out := newConsole(os.Stdout, os.Stderr, os.Stdin)
-	err := newApp(out).RunContext(ctx, os.Args)
+	out := console.New(os.Stdout, os.Stderr, os.Stdin)
+	err := newApp(version, out).RunContext(ctx, os.Args)
 	cause := context.Cause(ctx)
 	stop()
 	if err != nil && err.Error() != "" && cause == nil {
-		text := explain(err)
-		if out.drawn {
-			text = shown(text) // parts of it may come from inside of an instance
+		text := command.Explain(err)
+		if out.ErrTerminal {
+			text = console.Printable(text) // parts of it may come from inside of an instance
 		}
 		fmt.Fprintln(os.Stderr, "dew: "+text)
 	}
-	os.Exit(exitStatus(err, cause))
+	os.Exit(command.ExitStatus(err, cause))
 }
 
-func newApp(out *console) *runner {
-	out.err = statusOver(out.err)
-	g := &global{out: out}
+func newApp(version string, out *console.Console) *runner {
+	out.Err = console.StatusLineOver(out.Err)
+	g := &command.Set{Out: out, Version: version}
+	g.Complete = completer{g}.words
 	a := &cli.App{
 		Name:                 "dew",
 		Usage:                "run Cloud Foundry style apps and their sidecars on this machine",
 		UsageText:            callDew,
 		Description:          aboutDew + "\n\n" + statusHelp,
 		Version:              version,
-		Writer:               out.out,
-		ErrWriter:            out.err,
+		Writer:               out.Out,
+		ErrWriter:            out.Err,
 		HideVersion:          true,
 		EnableBashCompletion: true,
 		Flags: []cli.Flag{
-			&cli.StringFlag{Name: "run", EnvVars: []string{"DEW_RUN"}, Value: "/run/dew", Destination: &g.run, Usage: "`folder` of the daemon's run-time files, where its socket is"},
-			&cli.StringFlag{Name: "api", EnvVars: []string{"DEW_API"}, Destination: &g.api, Usage: "`URL` of the daemon to ask, whatever dew is logged in to"},
+			&cli.StringFlag{Name: "run", EnvVars: []string{"DEW_RUN"}, Value: "/run/dew", Destination: &g.Run, Usage: "`folder` of the daemon's run-time files, where its socket is"},
+			&cli.StringFlag{Name: "api", EnvVars: []string{"DEW_API"}, Destination: &g.API, Usage: "`URL` of the daemon to ask, whatever dew is logged in to"},
 			cli.HelpFlag, // only apps without a help command of their own get it
 		},
 		Before: func(c *cli.Context) error {
 			// A variable says where a daemon is; only a flag says which one is meant.
-			g.local = c.IsSet("run") && g.run != os.Getenv("DEW_RUN")
-			if g.local && g.api != os.Getenv("DEW_API") {
+			g.Local = c.IsSet("run") && g.Run != os.Getenv("DEW_RUN")
+			if g.Local && g.API != os.Getenv("DEW_API") {
 				return wholeUsage(errors.New("--run and --api exclude each other"))
 			}
-			if g.local {
-				g.api = ""
+			if g.Local {
+				g.API = ""
 			}
 			return nil
 		},
@@ -74,15 +83,15 @@ func newApp(out *console) *runner {
 		ExitErrHandler: func(*cli.Context, error) {}, // main prints and exits
 		Action:         noCommand,
 	}
-	for _, group := range []func(*global) []*cli.Command{
-		pushCommands, smokeCommands, packageCommands, appCommands, checkCommands, lifeCommands, deployCommands, scaleCommands, envCommands, logCommands, crashCommands, sshCommands, taskCommands,
-		routeCommands, serviceCommands, loginCommands, targetCommands, orgCommands, spaceCommands, userCommands, roleCommands, clientCommands, inboxCommands, notifyCommands, resourceCommands, buildpackCommands, stackCommands,
-		labelCommands, spaceSSHCommands, wayCommands, domainCommands, usageCommands, quotaCommands, securityGroupCommands, isolationCommands, variableGroupCommands,
+	for _, group := range []func(*command.Set) []*cli.Command{
+		pushCommands, smokeCommands, packageCommands, apps.Commands, apps.CheckCommands, apps.LifeCommands, apps.DeployCommands, apps.ScaleCommands, apps.EnvCommands, logs.Commands, apps.CrashCommands, sshCommands, taskCommands,
+		routes.Commands, services.Commands, platform.LoginCommands, platform.TargetCommands, platform.OrgCommands, platform.SpaceCommands, platform.UserCommands, platform.RoleCommands, platform.ClientCommands, inboxCommands, apps.NotifyCommands, routes.DomainListCommands, resourceCommands, buildpackCommands, stackCommands,
+		platform.LabelCommands, platform.SpaceSSHCommands, routes.SingleRouteCommands, routes.DomainCommands, platform.UsageCommands, platform.QuotaCommands, platform.SecurityGroupCommands, platform.IsolationCommands, platform.VariableGroupCommands,
 		daemonCommands, curlCommands, completionCommands, helpCommands,
 	} {
 		a.Commands = append(a.Commands, group(g)...)
 	}
-	return &runner{app: a, typed: func(args []string) { g.typed = args }}
+	return &runner{app: a, typed: func(args []string) { g.Typed = args }}
 }
 
 // callDew is how dew is called.

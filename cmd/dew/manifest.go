@@ -15,6 +15,8 @@ import (
 	"github.com/dewrun/dew/api/client"
 	"github.com/dewrun/dew/api/v3"
 	"github.com/dewrun/dew/app"
+	"github.com/dewrun/dew/cli/command"
+	"github.com/dewrun/dew/cli/console"
 )
 
 // manifestOptions say where a manifest is and what its variables are.
@@ -32,7 +34,7 @@ func manifestFlags() []cli.Flag {
 	return []cli.Flag{
 		&cli.StringFlag{Name: "f", Aliases: []string{"manifest"}, Usage: "`path` of the manifest"},
 		&cli.StringSliceFlag{Name: "var", Usage: "`name=value` for ((name)) in the manifest; may be repeated"},
-		boolFlag("redact-env", "as always: of the variables of apps that change only the names are shown"),
+		command.BoolFlag("redact-env", "as always: of the variables of apps that change only the names are shown"),
 		&cli.StringSliceFlag{Name: "vars-file", Usage: "`path` of a YAML file of variables; may be repeated, and --var goes before it"},
 	}
 }
@@ -43,10 +45,10 @@ func manifestOptionsOf(c *cli.Context) manifestOptions {
 
 // loadManifest reads the manifest and its variables; the file is empty when there
 // is none and none is needed.
-func loadManifest(o manifestOptions, out *console) (m app.Manifest, file string, err error) {
+func loadManifest(o manifestOptions, out *console.Console) (m app.Manifest, file string, err error) {
 	if o.None {
 		if o.File != "" {
-			return m, "", usage("-f and --no-manifest exclude each other")
+			return m, "", console.UsageError("-f and --no-manifest exclude each other")
 		}
 		return m, "", nil
 	}
@@ -58,7 +60,7 @@ func loadManifest(o manifestOptions, out *console) (m app.Manifest, file string,
 		if o.Optional {
 			return m, "", nil
 		}
-		return m, "", usage("there is no manifest.yml here: give the manifest's path with -f")
+		return m, "", console.UsageError("there is no manifest.yml here: give the manifest's path with -f")
 	}
 	vars, err := variables(o)
 	if err != nil {
@@ -73,7 +75,7 @@ func loadManifest(o manifestOptions, out *console) (m app.Manifest, file string,
 		if e, ok := app.ReadManifestError(w); ok {
 			w = e.In(file)
 		}
-		out.warn(w)
+		out.Warn(w)
 	}
 	return m, file, inFile(file, err)
 }
@@ -119,7 +121,7 @@ func manifestFile(given string) (string, error) {
 	if given != "" {
 		info, err := os.Stat(given)
 		if err != nil {
-			return "", &failure{status: statusUsage, err: fmt.Errorf("cannot find the manifest: %w", err), todo: "give its path with -f"}
+			return "", &console.Failure{Status: console.StatusUsage, Err: fmt.Errorf("cannot find the manifest: %w", err), Todo: "give its path with -f"}
 		}
 		if !info.IsDir() {
 			return given, nil
@@ -134,7 +136,7 @@ func manifestFile(given string) (string, error) {
 		}
 	}
 	if given != "" {
-		return "", &failure{status: statusUsage, err: fmt.Errorf("there is no manifest.yml in %s", given), todo: "give the manifest's path with -f"}
+		return "", &console.Failure{Status: console.StatusUsage, Err: fmt.Errorf("there is no manifest.yml in %s", given), Todo: "give the manifest's path with -f"}
 	}
 	return "", nil
 }
@@ -145,7 +147,7 @@ func variables(o manifestOptions) (map[string]any, error) {
 	for _, name := range o.VarsFiles {
 		text, err := os.ReadFile(name)
 		if err != nil {
-			return nil, &failure{status: statusUsage, err: fmt.Errorf("cannot read the variables: %w", err)}
+			return nil, &console.Failure{Status: console.StatusUsage, Err: fmt.Errorf("cannot read the variables: %w", err)}
 		}
 		more, err := app.ParseVariables(text)
 		if err != nil {
@@ -156,7 +158,7 @@ func variables(o manifestOptions) (map[string]any, error) {
 	for _, s := range o.Vars {
 		name, value, err := app.ParseVariable(s)
 		if err != nil {
-			return nil, usage("--var: %w", err)
+			return nil, console.UsageError("--var: %w", err)
 		}
 		vars[name] = value
 	}
@@ -171,48 +173,48 @@ type applied struct {
 	diff     bool   // show what changes first
 }
 
-func apply(ctx context.Context, ask *client.Client, out *console, a applied) error {
+func apply(ctx context.Context, ask *client.Client, out *console.Console, a applied) error {
 	text, err := a.manifest.YAML()
 	if err != nil {
 		return fmt.Errorf("cannot write the manifest: %w", err)
 	}
 	if a.diff {
-		diff, err := ask.DiffManifest(ctx, a.space, text)
+		diff, err := ask.Apps().DiffManifest(ctx, a.space, text)
 		if err != nil {
 			return withLines(a.manifest, a.file, err)
 		}
 		printDiff(out, redacted(diff)) // logs of builds are read by many
 	}
-	defer out.wait("Applying the manifest").end()
-	return withLines(a.manifest, a.file, ask.ApplyManifest(ctx, a.space, text))
+	defer out.Wait("Applying the manifest").End()
+	return withLines(a.manifest, a.file, ask.Apps().ApplyManifest(ctx, a.space, text))
 }
 
-func printDiff(out *console, diff []v3.Difference) {
+func printDiff(out *console.Console, diff []v3.Difference) {
 	if len(diff) == 0 {
-		out.say("The manifest changes nothing")
+		out.Say("The manifest changes nothing")
 		return
 	}
-	out.say("The manifest changes:")
+	out.Say("The manifest changes:")
 	for _, d := range diff {
 		switch d.Op {
 		case "add":
-			out.say("  + %s: %s", d.Path, compact(d.Value))
+			out.Say("  + %s: %s", d.Path, console.CompactJSON(d.Value))
 		case "remove":
-			out.say("  - %s: %s", d.Path, compact(d.Was))
+			out.Say("  - %s: %s", d.Path, console.CompactJSON(d.Was))
 		default:
-			out.say("  ~ %s: %s, was %s", d.Path, compact(d.Value), compact(d.Was))
+			out.Say("  ~ %s: %s, was %s", d.Path, console.CompactJSON(d.Value), console.CompactJSON(d.Was))
 		}
 	}
 }
 
-func createAppCommand(g *global) *cli.Command {
-	return g.command(verb{
-		name: "create-app", args: "APP", category: "Push", usage: "create an app without files",
-		flags: []cli.Flag{
+func createAppCommand(g *command.Set) *cli.Command {
+	return g.Command(command.Verb{
+		Name: "create-app", Args: "APP", Category: "Push", Usage: "create an app without files",
+		Flags: []cli.Flag{
 			&cli.StringSliceFlag{Name: "b", Aliases: []string{"buildpack"}, Usage: "`buildpack` to stage it with; may be repeated"},
 			&cli.StringFlag{Name: "app-type", Usage: "`buildpack|docker`: it is made of files, or an image"},
 		},
-	}, func(c *cli.Context, ask *client.Client, out *console) error {
+	}, func(c *cli.Context, ask *client.Client, out *console.Console) error {
 		return runCreateApp(c.Context, createAppOptions{Name: c.Args().First(), Buildpacks: c.StringSlice("b"), Type: c.String("app-type")}, ask, out)
 	})
 }
@@ -224,59 +226,54 @@ type createAppOptions struct {
 }
 
 // runCreateApp creates an app; one that is there already is fine.
-func runCreateApp(ctx context.Context, o createAppOptions, ask *client.Client, out *console) error {
-	home, err := space(ctx, ask)
+func runCreateApp(ctx context.Context, o createAppOptions, ask *client.Client, out *console.Console) error {
+	home, err := command.SpaceGUID(ctx, ask)
 	if err != nil {
 		return err
 	}
 	body := v3.CreateApp{Name: o.Name, Relationships: v3.CreateAppRelationships{Space: v3.To(home)}}
 	switch {
 	case o.Type != "" && o.Type != v3.LifecycleBuildpack && o.Type != v3.LifecycleDocker:
-		return usage("--app-type must be buildpack or docker, not %q", o.Type)
+		return console.UsageError("--app-type must be buildpack or docker, not %q", o.Type)
 	case o.Type == v3.LifecycleDocker && len(o.Buildpacks) > 0:
-		return usage("--app-type docker goes without -b: an image is not staged")
+		return console.UsageError("--app-type docker goes without -b: an image is not staged")
 	case o.Type == v3.LifecycleDocker:
 		body.Lifecycle = &v3.Lifecycle{Type: v3.LifecycleDocker}
 	}
 	if len(o.Buildpacks) > 0 {
 		body.Lifecycle = &v3.Lifecycle{Type: v3.LifecycleBuildpack, Data: v3.LifecycleData{Buildpacks: o.Buildpacks}}
 	}
-	_, err = ask.CreateApp(ctx, body)
-	if e := (*client.Error)(nil); errors.As(err, &e) && taken(e) {
-		out.say("App %s exists already", o.Name)
+	_, err = ask.Apps().Create(ctx, body)
+	if e := (*client.Error)(nil); errors.As(err, &e) && command.NameTaken(e) {
+		out.Say("App %s exists already", o.Name)
 		return nil
 	}
 	if err == nil {
-		out.say("Created app %s", o.Name)
+		out.Say("Created app %s", o.Name)
 	}
 	return err
 }
 
-// taken tells whether the answer says that the name of an app is in use.
-func taken(e *client.Error) bool {
-	return strings.Contains(e.Detail, "already exists") || strings.Contains(e.Detail, "name must be unique in space")
-}
-
-func applyManifestCommand(g *global) *cli.Command {
-	return g.command(verb{
-		name: "apply-manifest", category: "Push", usage: "apply a manifest: create and change apps, push nothing", flags: manifestFlags(),
-	}, func(c *cli.Context, ask *client.Client, out *console) error {
+func applyManifestCommand(g *command.Set) *cli.Command {
+	return g.Command(command.Verb{
+		Name: "apply-manifest", Category: "Push", Usage: "apply a manifest: create and change apps, push nothing", Flags: manifestFlags(),
+	}, func(c *cli.Context, ask *client.Client, out *console.Console) error {
 		return runApplyManifest(c.Context, manifestOptionsOf(c), ask, out)
 	})
 }
 
-func runApplyManifest(ctx context.Context, o manifestOptions, ask *client.Client, out *console) error {
+func runApplyManifest(ctx context.Context, o manifestOptions, ask *client.Client, out *console.Console) error {
 	m, file, err := loadManifest(o, out)
 	if err != nil {
 		return err
 	}
-	home, err := space(ctx, ask)
+	home, err := command.SpaceGUID(ctx, ask)
 	if err != nil {
 		return err
 	}
 	if err := apply(ctx, ask, out, applied{space: home, manifest: m, file: file, diff: true}); err != nil {
 		return err
 	}
-	out.say("Applied %s", file)
+	out.Say("Applied %s", file)
 	return nil
 }

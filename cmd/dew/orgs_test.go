@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/dewrun/dew/api/v3"
+	"github.com/dewrun/dew/cli/command"
 )
 
 func TestTarget(t *testing.T) {
@@ -26,7 +27,7 @@ func TestTarget(t *testing.T) {
 	d.dew("orgs").must(t, 0, "local   1        no", "shop    1        yes")
 	d.dew("orgs", "--json").must(t, 0, `"name": "shop"`, `"spaces": 1`, `"targeted": true`)
 	d.dew("spaces", "-o", "local", "--json").must(t, 0, `"name": "dev"`, `"org": "local"`)
-	if p := remembered(t).Local[d.run]; p != (place{"org-shop", "shop", "space-test", "test"}) {
+	if p := remembered(t).Local[d.run]; p != (command.Target{OrgGUID: "org-shop", Org: "shop", SpaceGUID: "space-test", Space: "test"}) {
 		t.Errorf("the target is %+v", p)
 	}
 	if len(d.people.roles) != 0 {
@@ -74,7 +75,7 @@ func TestOrgsAndSpaces(t *testing.T) {
 	d.dew("delete-space", "dev").must(t, 2, "give -f to answer yes")
 	d.dew("delete-space", "nothing", "-f").must(t, 0, "There is no space nothing")
 	d.dew("delete-space", "dev", "-f").must(t, 0, "Deleted space dev")
-	if p := remembered(t).Local[d.run]; p != (place{}) {
+	if p := remembered(t).Local[d.run]; p != (command.Target{}) {
 		t.Errorf("the target is %+v", p)
 	}
 	d.dew("delete-org", "local").must(t, 2, "give -f to answer yes")

@@ -12,58 +12,61 @@ import (
 
 	"github.com/dewrun/dew/api/client"
 	"github.com/dewrun/dew/api/v3"
+	"github.com/dewrun/dew/cli/apps"
+	"github.com/dewrun/dew/cli/command"
+	"github.com/dewrun/dew/cli/console"
 )
 
-func packageCommands(g *global) []*cli.Command {
+func packageCommands(g *command.Set) []*cli.Command {
 	return []*cli.Command{
-		g.command(verb{name: "packages", args: "APP", category: "Apps", usage: "list what was pushed for an app, newest first", flags: []cli.Flag{jsonFlag()}},
-			func(c *cli.Context, ask *client.Client, out *console) error {
+		g.Command(command.Verb{Name: "packages", Args: "APP", Category: "Apps", Usage: "list what was pushed for an app, newest first", Flags: []cli.Flag{command.JSONFlag()}},
+			func(c *cli.Context, ask *client.Client, out *console.Console) error {
 				return runPackages(c.Context, c.Args().First(), ask, out)
 			}),
-		g.command(verb{
-			name: "create-package", args: "APP", category: "Push", usage: "upload files for an app without staging them",
-			about: "Example:\n   dew create-package shop -p build/",
-			flags: []cli.Flag{&cli.StringFlag{Name: "p", Value: ".", Usage: "`path` of a folder, or of a zip, jar or war"}, &cli.StringFlag{Name: "docker-image", Aliases: []string{"o"}, Usage: "`image` instead of files, such as host:port/repository:tag"}, jsonFlag()},
-		}, func(c *cli.Context, ask *client.Client, out *console) error {
+		g.Command(command.Verb{
+			Name: "create-package", Args: "APP", Category: "Push", Usage: "upload files for an app without staging them",
+			About: "Example:\n   dew create-package shop -p build/",
+			Flags: []cli.Flag{&cli.StringFlag{Name: "p", Value: ".", Usage: "`path` of a folder, or of a zip, jar or war"}, &cli.StringFlag{Name: "docker-image", Aliases: []string{"o"}, Usage: "`image` instead of files, such as host:port/repository:tag"}, command.JSONFlag()},
+		}, func(c *cli.Context, ask *client.Client, out *console.Console) error {
 			if c.IsSet("p") && c.IsSet("docker-image") {
-				return usage("-p and --docker-image exclude each other")
+				return console.UsageError("-p and --docker-image exclude each other")
 			}
 			return runCreatePackage(c.Context, packageOptions{App: c.Args().First(), Path: c.String("p"), Image: c.String("docker-image")}, ask, out)
 		}),
-		g.command(verb{
-			name: "stage-package", alias: "stage", args: "APP", category: "Push", usage: "make a droplet of a package, and do not run it yet",
-			about: "Example:\n   dew stage-package shop",
-			flags: []cli.Flag{&cli.StringFlag{Name: "package-guid", DefaultText: "the newest", Usage: "`guid` of the package"}, jsonFlag()},
-		}, func(c *cli.Context, ask *client.Client, out *console) error {
+		g.Command(command.Verb{
+			Name: "stage-package", Alias: "stage", Args: "APP", Category: "Push", Usage: "make a droplet of a package, and do not run it yet",
+			About: "Example:\n   dew stage-package shop",
+			Flags: []cli.Flag{&cli.StringFlag{Name: "package-guid", DefaultText: "the newest", Usage: "`guid` of the package"}, command.JSONFlag()},
+		}, func(c *cli.Context, ask *client.Client, out *console.Console) error {
 			return runStagePackage(c.Context, c.Args().First(), c.String("package-guid"), ask, out)
 		}),
-		g.command(verb{
-			name: "set-droplet", args: "APP DROPLET_GUID", category: "Apps", usage: "say which droplet an app runs from its next start on",
-			about: "dew droplets APP lists those that there are.",
-		}, func(c *cli.Context, ask *client.Client, out *console) error {
+		g.Command(command.Verb{
+			Name: "set-droplet", Args: "APP DROPLET_GUID", Category: "Apps", Usage: "say which droplet an app runs from its next start on",
+			About: "dew droplets APP lists those that there are.",
+		}, func(c *cli.Context, ask *client.Client, out *console.Console) error {
 			return runSetDroplet(c.Context, c.Args().Get(0), c.Args().Get(1), ask, out)
 		}),
-		g.command(verb{
-			name: "download-droplet", args: "APP", category: "Apps", usage: "write the files of a droplet to a compressed tar",
-			about: "Example:\n   dew download-droplet shop --path shop.tgz",
-			flags: []cli.Flag{
+		g.Command(command.Verb{
+			Name: "download-droplet", Args: "APP", Category: "Apps", Usage: "write the files of a droplet to a compressed tar",
+			About: "Example:\n   dew download-droplet shop --path shop.tgz",
+			Flags: []cli.Flag{
 				&cli.StringFlag{Name: "droplet", DefaultText: "the one that the app runs", Usage: "`guid` of the droplet"},
 				&cli.StringFlag{Name: "path", Aliases: []string{"p"}, Usage: "`path` of the file (default: droplet_GUID.tgz)"},
 			},
-		}, func(c *cli.Context, ask *client.Client, out *console) error {
+		}, func(c *cli.Context, ask *client.Client, out *console.Console) error {
 			return runDownloadDroplet(c.Context, downloadOptions{App: c.Args().First(), Droplet: c.String("droplet"), Path: c.String("path")}, ask, out)
 		}),
-		g.commandAt(verb{
-			name: "copy-source", args: "SOURCE_APP TARGET_APP", category: "Push", usage: "give an app the files of another one, and restart it with them",
-			about: "Example:\n   dew copy-source shop shop-test",
-			flags: append([]cli.Flag{
-				boolFlag("no-restart", "do not stage and restart the target"),
+		g.CommandWithEnv(command.Verb{
+			Name: "copy-source", Args: "SOURCE_APP TARGET_APP", Category: "Push", Usage: "give an app the files of another one, and restart it with them",
+			About: "Example:\n   dew copy-source shop shop-test",
+			Flags: append([]cli.Flag{
+				command.BoolFlag("no-restart", "do not stage and restart the target"),
 				&cli.StringFlag{Name: "organization", Aliases: []string{"o"}, Usage: "`org` of the target (default: the targeted one)"},
-				&cli.StringFlag{Name: "space", Aliases: []string{"s"}, Usage: "`space` of the target (default: the targeted one)"}, jsonFlag(),
-			}, strategyFlags()...),
-		}, func(c *cli.Context, w where) error {
+				&cli.StringFlag{Name: "space", Aliases: []string{"s"}, Usage: "`space` of the target (default: the targeted one)"}, command.JSONFlag(),
+			}, apps.StrategyFlags()...),
+		}, func(c *cli.Context, w command.Env) error {
 			return runCopySource(c.Context, sourceOptions{
-				From: c.Args().Get(0), To: c.Args().Get(1), NoRestart: c.Bool("no-restart"), Org: c.String("organization"), Space: c.String("space"), Deploy: deployOptionsOf(c),
+				From: c.Args().Get(0), To: c.Args().Get(1), NoRestart: c.Bool("no-restart"), Org: c.String("organization"), Space: c.String("space"), Deploy: apps.DeployOptionsOf(c),
 			}, w)
 		}),
 	}
@@ -76,12 +79,12 @@ type packageRow struct {
 	CreatedAt time.Time `json:"created_at"`
 }
 
-func runPackages(ctx context.Context, name string, ask *client.Client, out *console) error {
-	a, err := findApp(ctx, ask, name)
+func runPackages(ctx context.Context, name string, ask *client.Client, out *console.Console) error {
+	a, err := command.FindApp(ctx, ask, name)
 	if err != nil {
 		return err
 	}
-	all, err := ask.Packages(ctx, a.GUID)
+	all, err := ask.Bits().Packages(ctx, a.GUID)
 	if err != nil {
 		return err
 	}
@@ -90,7 +93,7 @@ func runPackages(ctx context.Context, name string, ask *client.Client, out *cons
 		r := packageRow{GUID: p.GUID, State: p.State, Type: p.Type, CreatedAt: p.CreatedAt.Time}
 		rows, table = append(rows, r), append(table, []string{r.GUID, strings.ToLower(r.State), r.Type, r.CreatedAt.Local().Format(time.DateTime)})
 	}
-	return listed{rows: rows, table: table, none: "App " + a.Name + " has no packages"}.show(out)
+	return console.List{Rows: rows, Table: table, Empty: "App " + a.Name + " has no packages"}.Show(out)
 }
 
 type packageOptions struct {
@@ -98,8 +101,8 @@ type packageOptions struct {
 	Image     string // empty: files
 }
 
-func runCreatePackage(ctx context.Context, o packageOptions, ask *client.Client, out *console) error {
-	a, err := findApp(ctx, ask, o.App)
+func runCreatePackage(ctx context.Context, o packageOptions, ask *client.Client, out *console.Console) error {
+	a, err := command.FindApp(ctx, ask, o.App)
 	if err != nil {
 		return err
 	}
@@ -107,17 +110,17 @@ func runCreatePackage(ctx context.Context, o packageOptions, ask *client.Client,
 	if err != nil {
 		return err
 	}
-	if out.json {
-		return out.encode(p)
+	if out.JSON {
+		return out.Encode(p)
 	}
-	out.say("Created package %s of app %s", p.GUID, a.Name)
+	out.Say("Created package %s of app %s", p.GUID, a.Name)
 	return nil
 }
 
 // send gives an app a new package.
-func (o packageOptions) send(ctx context.Context, a v3.App, ask *client.Client, out *console) (v3.Package, error) {
+func (o packageOptions) send(ctx context.Context, a v3.App, ask *client.Client, out *console.Console) (v3.Package, error) {
 	if o.Image != "" {
-		return ask.CreateImagePackage(ctx, a.GUID, v3.DockerData{Image: o.Image})
+		return ask.Bits().CreateImagePackage(ctx, a.GUID, v3.DockerData{Image: o.Image})
 	}
 	b, err := gather(o.Path, out)
 	if err != nil {
@@ -127,8 +130,8 @@ func (o packageOptions) send(ctx context.Context, a v3.App, ask *client.Client, 
 	return p, errors.Join(err, b.close())
 }
 
-func runStagePackage(ctx context.Context, name, pkg string, ask *client.Client, out *console) error {
-	a, err := findApp(ctx, ask, name)
+func runStagePackage(ctx context.Context, name, pkg string, ask *client.Client, out *console.Console) error {
+	a, err := command.FindApp(ctx, ask, name)
 	if err != nil {
 		return err
 	}
@@ -139,46 +142,46 @@ func runStagePackage(ctx context.Context, name, pkg string, ask *client.Client, 
 		}
 		pkg = p.GUID
 	}
-	d, err := stage(ctx, a, pkg, ask, out)
+	d, err := apps.Stage(ctx, a, pkg, ask, out)
 	if err != nil {
 		return err
 	}
-	if out.json {
-		return out.encode(map[string]string{"droplet": d})
+	if out.JSON {
+		return out.Encode(map[string]string{"droplet": d})
 	}
-	out.say("Staged droplet %s of app %s (dew set-droplet %s %s makes it the one to run)", d, a.Name, a.Name, d)
+	out.Say("Staged droplet %s of app %s (dew set-droplet %s %s makes it the one to run)", d, a.Name, a.Name, d)
 	return nil
 }
 
 func newestPackage(ctx context.Context, a v3.App, ask *client.Client) (v3.Package, error) {
-	p, ok, err := ask.NewestPackage(ctx, a.GUID)
+	p, ok, err := ask.Bits().NewestPackage(ctx, a.GUID)
 	if err == nil && !ok {
 		err = fmt.Errorf("app %s has no package: push it first", a.Name)
 	}
 	return p, err
 }
 
-func runSetDroplet(ctx context.Context, name, droplet string, ask *client.Client, out *console) error {
-	a, err := findApp(ctx, ask, name)
+func runSetDroplet(ctx context.Context, name, droplet string, ask *client.Client, out *console.Console) error {
+	a, err := command.FindApp(ctx, ask, name)
 	if err != nil {
 		return err
 	}
-	if err := ask.SetDroplet(ctx, a.GUID, droplet); err != nil {
+	if err := ask.Bits().SetDroplet(ctx, a.GUID, droplet); err != nil {
 		return fmt.Errorf("cannot set the droplet of %s: %w", a.Name, err)
 	}
-	out.say("App %s runs droplet %s from its next start on (dew restart %s)", a.Name, droplet, a.Name)
+	out.Say("App %s runs droplet %s from its next start on (dew restart %s)", a.Name, droplet, a.Name)
 	return nil
 }
 
 type downloadOptions struct{ App, Droplet, Path string }
 
-func runDownloadDroplet(ctx context.Context, o downloadOptions, ask *client.Client, out *console) error {
-	a, err := findApp(ctx, ask, o.App)
+func runDownloadDroplet(ctx context.Context, o downloadOptions, ask *client.Client, out *console.Console) error {
+	a, err := command.FindApp(ctx, ask, o.App)
 	if err != nil {
 		return err
 	}
 	if o.Droplet == "" {
-		d, err := ask.Droplet(ctx, a.GUID)
+		d, err := ask.Bits().Droplet(ctx, a.GUID)
 		if client.NotFound(err) {
 			return fmt.Errorf("app %s has no droplet: push it, or name one with --droplet", a.Name)
 		}
@@ -194,12 +197,12 @@ func runDownloadDroplet(ctx context.Context, o downloadOptions, ask *client.Clie
 	if err != nil {
 		return fmt.Errorf("cannot write the droplet: %w", err)
 	}
-	defer out.wait("Downloading droplet %s", o.Droplet).end()
-	err = ask.DownloadDroplet(ctx, o.Droplet, f)
+	defer out.Wait("Downloading droplet %s", o.Droplet).End()
+	err = ask.Bits().DownloadDroplet(ctx, o.Droplet, f)
 	if err = errors.Join(err, f.Close()); err != nil {
 		return errors.Join(err, os.Remove(o.Path)) // a part of it is of no use
 	}
-	out.say("Wrote %s", o.Path)
+	out.Say("Wrote %s", o.Path)
 	return nil
 }
 
@@ -207,20 +210,20 @@ type sourceOptions struct {
 	From, To   string
 	Org, Space string // of the target; empty: the targeted ones
 	NoRestart  bool
-	Deploy     deployOptions
+	Deploy     apps.DeployOptions
 }
 
-func runCopySource(ctx context.Context, o sourceOptions, w where) error {
+func runCopySource(ctx context.Context, o sourceOptions, w command.Env) error {
 	switch {
 	case o.Org != "" && o.Space == "":
-		return usage("--organization goes with --space")
-	case o.NoRestart && o.Deploy.gradual():
-		return usage("--strategy and --no-restart exclude each other")
+		return console.UsageError("--organization goes with --space")
+	case o.NoRestart && o.Deploy.Gradual():
+		return console.UsageError("--strategy and --no-restart exclude each other")
 	}
-	if err := o.Deploy.check(); err != nil {
+	if err := o.Deploy.Check(); err != nil {
 		return err
 	}
-	from, err := findApp(ctx, w.ask, o.From)
+	from, err := command.FindApp(ctx, w.Client, o.From)
 	if err != nil {
 		return err
 	}
@@ -228,41 +231,41 @@ func runCopySource(ctx context.Context, o sourceOptions, w where) error {
 	if err != nil {
 		return err
 	}
-	source, err := newestPackage(ctx, from, w.ask)
+	source, err := newestPackage(ctx, from, w.Client)
 	if err != nil {
 		return err
 	}
-	p, err := w.ask.CopyPackage(ctx, source.GUID, to.GUID)
+	p, err := w.Client.Bits().CopyPackage(ctx, source.GUID, to.GUID)
 	if err != nil {
 		return fmt.Errorf("cannot copy the files of %s to %s: %w", from.Name, to.Name, err)
 	}
-	w.out.say("Copied the files of app %s to app %s", from.Name, to.Name)
+	w.Out.Say("Copied the files of app %s to app %s", from.Name, to.Name)
 	if o.NoRestart {
 		return nil
 	}
-	d, err := stage(ctx, to, p.GUID, w.ask, w.out)
+	d, err := apps.Stage(ctx, to, p.GUID, w.Client, w.Out)
 	if err != nil {
 		return err
 	}
-	if o.Deploy.gradual() {
-		return deployAndShow(ctx, to, order{options: o.Deploy, droplet: d}, w.ask, w.out)
+	if o.Deploy.Gradual() {
+		return apps.DeployAndShow(ctx, to, apps.DeploySpec{Options: o.Deploy, Droplet: d}, w.Client, w.Out)
 	}
-	if err := w.ask.SetDroplet(ctx, to.GUID, d); err != nil {
+	if err := w.Client.Bits().SetDroplet(ctx, to.GUID, d); err != nil {
 		return err
 	}
-	return show(ctx, to, client.Restart, w.ask, w.out)
+	return apps.ActAndShow(ctx, to, client.Restart, w.Client, w.Out)
 }
 
 // target is the app that gets the files.
-func (o sourceOptions) target(ctx context.Context, w where) (v3.App, error) {
+func (o sourceOptions) target(ctx context.Context, w command.Env) (v3.App, error) {
 	if o.Space == "" {
-		return findApp(ctx, w.ask, o.To)
+		return command.FindApp(ctx, w.Client, o.To)
 	}
-	_, s, err := spaceOptions{Name: o.Space, Org: o.Org}.find(ctx, w)
+	_, s, err := command.SpaceOptions{Name: o.Space, Org: o.Org}.Find(ctx, w)
 	if err != nil {
 		return v3.App{}, err
 	}
-	all, err := w.ask.AppsIn(ctx, s.GUID)
+	all, err := w.Client.Apps().ListIn(ctx, s.GUID)
 	if err != nil {
 		return v3.App{}, err
 	}
@@ -271,5 +274,5 @@ func (o sourceOptions) target(ctx context.Context, w where) (v3.App, error) {
 			return a, nil
 		}
 	}
-	return v3.App{}, hint(&client.NoApp{Name: o.To}, o.To, all, func(a v3.App) string { return a.Name })
+	return v3.App{}, command.SuggestNearest(&client.NoApp{Name: o.To}, o.To, all, func(a v3.App) string { return a.Name })
 }

@@ -10,7 +10,7 @@ import (
 )
 
 // bitsRoutes answers about packages, droplets, checks and flags.
-func (d *daemon) bitsRoutes(handle func(string, func(*http.Request, []byte) any)) {
+func (d *fakeDaemon) bitsRoutes(handle func(string, func(*http.Request, []byte) any)) {
 	handle("GET /v3/droplets/droplet-1/download", func(*http.Request, []byte) any { return map[string]string{"files": "many"} })
 	handle("PATCH /v3/processes/app-1", func(*http.Request, []byte) any { return v3.Process{GUID: "app-1", Type: "web"} })
 	handle("GET /v3/feature_flags", func(*http.Request, []byte) any {

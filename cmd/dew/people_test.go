@@ -44,7 +44,7 @@ func newPeople() people {
 func ptr[T any](v T) *T { return &v }
 
 // listen opens a listener where tokens are needed, and gives its URL.
-func (d *daemon) listen() string {
+func (d *fakeDaemon) listen() string {
 	d.people.locked = true
 	s := httptest.NewServer(d.handler())
 	d.t.Cleanup(s.Close)
@@ -133,7 +133,7 @@ func unique(detail string) answer {
 	return answer{422, v3.Errors{Errors: []v3.Error{{Code: 10008, Title: v3.TitleUnprocessable, Detail: detail}}}}
 }
 
-func (p *people) routes(d *daemon, handle func(string, func(*http.Request, []byte) any)) {
+func (p *people) routes(d *fakeDaemon, handle func(string, func(*http.Request, []byte) any)) {
 	handle("POST /uaa/oauth/token", func(r *http.Request, b []byte) any { return d.people.grant(r, b) })
 	handle("DELETE /uaa/oauth/token/revoke/{jti}", func(*http.Request, []byte) any { return map[string]string{} })
 	handle("GET /dew/v1/credentials", func(*http.Request, []byte) any {
@@ -169,7 +169,7 @@ func (p *people) routes(d *daemon, handle func(string, func(*http.Request, []byt
 	})
 }
 
-func (d *daemon) orgRoutes(handle func(string, func(*http.Request, []byte) any)) {
+func (d *fakeDaemon) orgRoutes(handle func(string, func(*http.Request, []byte) any)) {
 	p := &d.people
 	handle("GET /v3/organizations", func(r *http.Request, _ []byte) any {
 		return keep(p.orgs, func(o v3.Organization) bool { return lets(r, "names", o.Name) })
@@ -211,7 +211,7 @@ func (d *daemon) orgRoutes(handle func(string, func(*http.Request, []byte) any))
 	})
 }
 
-func (d *daemon) roleRoutes(handle func(string, func(*http.Request, []byte) any)) {
+func (d *fakeDaemon) roleRoutes(handle func(string, func(*http.Request, []byte) any)) {
 	p := &d.people
 	handle("GET /v3/roles", func(r *http.Request, _ []byte) any {
 		return keep(p.roles, func(x v3.Role) bool {
@@ -248,7 +248,7 @@ func (d *daemon) roleRoutes(handle func(string, func(*http.Request, []byte) any)
 	handle("DELETE /v3/users/{guid}", func(*http.Request, []byte) any { return job{} })
 }
 
-func (d *daemon) accountRoutes(handle func(string, func(*http.Request, []byte) any)) {
+func (d *fakeDaemon) accountRoutes(handle func(string, func(*http.Request, []byte) any)) {
 	p := &d.people
 	handle("POST /uaa/Users", func(_ *http.Request, b []byte) any {
 		var a client.Account
@@ -277,7 +277,7 @@ func (d *daemon) accountRoutes(handle func(string, func(*http.Request, []byte) a
 	})
 }
 
-func (d *daemon) clientRoutes(handle func(string, func(*http.Request, []byte) any)) {
+func (d *fakeDaemon) clientRoutes(handle func(string, func(*http.Request, []byte) any)) {
 	p := &d.people
 	handle("GET /uaa/oauth/clients", func(r *http.Request, _ []byte) any {
 		from := 0

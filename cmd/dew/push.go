@@ -16,6 +16,9 @@ import (
 	"github.com/dewrun/dew/api/client"
 	"github.com/dewrun/dew/api/v3"
 	"github.com/dewrun/dew/app"
+	"github.com/dewrun/dew/cli/apps"
+	"github.com/dewrun/dew/cli/command"
+	"github.com/dewrun/dew/cli/console"
 )
 
 type pushOptions struct {
@@ -34,7 +37,7 @@ type pushOptions struct {
 	Stack      string
 	Image      string // of a registry; empty: files are pushed
 	Username   string // of the registry
-	Deploy     deployOptions
+	Deploy     apps.DeployOptions
 
 	Droplet string // file of one that is staged already; empty: files are staged
 
@@ -43,14 +46,14 @@ type pushOptions struct {
 	Build                         bool // run the build of smoke.yml before
 }
 
-func pushCommands(g *global) []*cli.Command {
+func pushCommands(g *command.Set) []*cli.Command {
 	flags := append(manifestFlags(),
-		boolFlag("no-manifest", "do not read a manifest"),
+		command.BoolFlag("no-manifest", "do not read a manifest"),
 		&cli.StringFlag{Name: "m", Aliases: []string{"memory"}, Usage: "`memory` of an instance, sidecars included, such as 256M or 1G"},
 		&cli.StringFlag{Name: "k", Aliases: []string{"disk"}, Usage: "`disk` of an instance, such as 512M"},
 		&cli.StringFlag{Name: "l", Aliases: []string{"log-rate-limit"}, Usage: "`bytes` per second that are kept of what an instance prints, such as 16K; -1 for all"},
 		&cli.StringFlag{Name: "droplet", Usage: "`path` of a droplet (dew download-droplet), instead of files to be staged"},
-		boolFlag("task", "stage it and do not start it: it has tasks, no route and no instance"),
+		command.BoolFlag("task", "stage it and do not start it: it has tasks, no route and no instance"),
 		&cli.StringFlag{Name: "p", Aliases: []string{"path"}, Usage: "`path` of the files: a folder, zip, jar or war"},
 		&cli.StringSliceFlag{Name: "b", Aliases: []string{"buildpack"}, Usage: "`buildpack` to stage with: a name, a git URL, the URL of a zip, or a folder, which is uploaded; may be repeated; null: find out"},
 		&cli.StringFlag{Name: "c", Aliases: []string{"start-command"}, Usage: "start `command` of web; null: the droplet's own"},
@@ -61,24 +64,24 @@ func pushCommands(g *global) []*cli.Command {
 		&cli.StringFlag{Name: "s", Aliases: []string{"stack"}, Usage: "`stack` to run on (dew stacks lists them)"},
 		&cli.StringFlag{Name: "o", Aliases: []string{"docker-image"}, Usage: "`image` to run instead of files, such as host:port/repository:tag"},
 		&cli.StringFlag{Name: "docker-username", Usage: "`name` of a user of the registry; the password is in CF_DOCKER_PASSWORD, or asked for"},
-		boolFlag("no-start", "do not stage and start it"),
-		boolFlag("no-route", "take its routes away and give it none"),
-		boolFlag("random-route", "give it a route with a random name if it has none"),
-		boolFlag("build", "run the build: commands of the smoke.yml beside the manifest before the push"),
-		boolFlag("watch", "push again whenever the manifest or a file changes, until Ctrl-C"),
-		jsonFlag(),
+		command.BoolFlag("no-start", "do not stage and start it"),
+		command.BoolFlag("no-route", "take its routes away and give it none"),
+		command.BoolFlag("random-route", "give it a route with a random name if it has none"),
+		command.BoolFlag("build", "run the build: commands of the smoke.yml beside the manifest before the push"),
+		command.BoolFlag("watch", "push again whenever the manifest or a file changes, until Ctrl-C"),
+		command.JSONFlag(),
 	)
-	flags = append(flags, strategyFlags()...)
+	flags = append(flags, apps.StrategyFlags()...)
 	return []*cli.Command{
-		g.command(verb{
-			name: "push", alias: "p", args: "[APP]", category: "Push", usage: "push an app: apply its manifest, send its files, stage, start, wait until it runs", flags: flags,
-			about: "Without -f the manifest is manifest.yml of this folder, if there is one. Files that the daemon has are not sent again, and files that did not change are not staged again. CF_STAGING_TIMEOUT and CF_STARTUP_TIMEOUT are minutes (default 15 and 5).\n\nExamples:\n   dew push\n   dew push shop -p build/libs/shop.jar -m 512M -i 2\n   dew push shop -f manifest.yml --var env=test --no-start\n   dew push --build --watch",
-		}, func(c *cli.Context, ask *client.Client, out *console) error {
+		g.Command(command.Verb{
+			Name: "push", Alias: "p", Args: "[APP]", Category: "Push", Usage: "push an app: apply its manifest, send its files, stage, start, wait until it runs", Flags: flags,
+			About: "Without -f the manifest is manifest.yml of this folder, if there is one. Files that the daemon has are not sent again, and files that did not change are not staged again. CF_STAGING_TIMEOUT and CF_STARTUP_TIMEOUT are minutes (default 15 and 5).\n\nExamples:\n   dew push\n   dew push shop -p build/libs/shop.jar -m 512M -i 2\n   dew push shop -f manifest.yml --var env=test --no-start\n   dew push --build --watch",
+		}, func(c *cli.Context, ask *client.Client, out *console.Console) error {
 			if c.Bool("watch") && c.IsSet("droplet") {
-				return usage("--watch and --droplet exclude each other: no file is looked at")
+				return console.UsageError("--watch and --droplet exclude each other: no file is looked at")
 			}
 			if c.Bool("build") && (c.IsSet("droplet") || c.IsSet("o")) {
-				return usage("--build goes with neither --droplet nor --docker-image: nothing is built")
+				return console.UsageError("--build goes with neither --droplet nor --docker-image: nothing is built")
 			}
 			if c.Bool("watch") {
 				return watchPush(c.Context, pushOptionsOf(c), ask, out)
@@ -93,7 +96,7 @@ func pushOptionsOf(c *cli.Context) pushOptions {
 	o := pushOptions{
 		Name: c.Args().First(), Manifest: manifestOptionsOf(c), Path: c.String("p"), Buildpacks: c.StringSlice("b"),
 		Memory: c.String("m"), Disk: c.String("k"), LogRate: c.String("l"), Droplet: c.String("droplet"), Task: c.Bool("task"), Health: c.String("u"), Endpoint: c.String("endpoint"),
-		Stack: c.String("s"), Image: c.String("o"), Username: c.String("docker-username"), Deploy: deployOptionsOf(c),
+		Stack: c.String("s"), Image: c.String("o"), Username: c.String("docker-username"), Deploy: apps.DeployOptionsOf(c),
 		Build: c.Bool("build"), NoStart: c.Bool("no-start"), NoRoute: c.Bool("no-route"), RandomRoute: c.Bool("random-route"),
 	}
 	o.Manifest.Optional, o.Manifest.None = true, c.Bool("no-manifest")
@@ -114,7 +117,7 @@ func pushOptionsOf(c *cli.Context) pushOptions {
 
 // runPush brings the apps of a manifest, or the one that the options name, from
 // files to running instances.
-func runPush(ctx context.Context, o pushOptions, ask *client.Client, out *console) error {
+func runPush(ctx context.Context, o pushOptions, ask *client.Client, out *console.Console) error {
 	if err := o.build(ctx, out); err != nil {
 		return err
 	}
@@ -122,7 +125,7 @@ func runPush(ctx context.Context, o pushOptions, ask *client.Client, out *consol
 }
 
 // pushBuilt is runPush after the build.
-func pushBuilt(ctx context.Context, o pushOptions, ask *client.Client, out *console) error {
+func pushBuilt(ctx context.Context, o pushOptions, ask *client.Client, out *console.Console) error {
 	if err := errors.Join(o.checkStrategy(), o.checkDroplet()); err != nil {
 		return err
 	}
@@ -134,11 +137,11 @@ func pushBuilt(ctx context.Context, o pushOptions, ask *client.Client, out *cons
 	if err != nil {
 		return err
 	}
-	if out.json {
-		return out.encode(views)
+	if out.JSON {
+		return out.Encode(views)
 	}
 	for _, v := range views {
-		v.print(out)
+		v.Print(out)
 	}
 	return nil
 }
@@ -151,7 +154,7 @@ type pushed struct {
 }
 
 // pushAll applies a manifest and pushes its apps, one after the other.
-func pushAll(ctx context.Context, o pushOptions, p pushed, ask *client.Client, out *console) ([]appView, error) {
+func pushAll(ctx context.Context, o pushOptions, p pushed, ask *client.Client, out *console.Console) ([]apps.View, error) {
 	p.manifest.Applications = p.manifest.StartOrder()
 	// Before anything is applied: an app without files shall not come into being.
 	targets, err := gatherAll(ctx, o, p.manifest, p.file, out)
@@ -166,7 +169,7 @@ func pushAll(ctx context.Context, o pushOptions, p pushed, ask *client.Client, o
 	if err := o.checkDependencies(ctx, targets, ask); err != nil {
 		return nil, err
 	}
-	home, err := space(ctx, ask)
+	home, err := command.SpaceGUID(ctx, ask)
 	if err != nil {
 		return nil, err
 	}
@@ -176,7 +179,7 @@ func pushAll(ctx context.Context, o pushOptions, p pushed, ask *client.Client, o
 	if err := apply(ctx, ask, out, applied{space: home, manifest: p.manifest, file: p.file, diff: p.file != "" && !p.bare}); err != nil {
 		return nil, err
 	}
-	var views []appView
+	var views []apps.View
 	for i, t := range targets {
 		v, err := pushOne(ctx, o, t, ask, out)
 		if err != nil {
@@ -209,7 +212,7 @@ func (t target) close() error {
 }
 
 // gatherAll finds the files of every app of a push.
-func gatherAll(ctx context.Context, o pushOptions, m app.Manifest, file string, out *console) ([]target, error) {
+func gatherAll(ctx context.Context, o pushOptions, m app.Manifest, file string, out *console.Console) ([]target, error) {
 	var all []target
 	for i := range m.Applications {
 		t := target{app: &m.Applications[i], manifest: file}
@@ -224,31 +227,31 @@ func gatherAll(ctx context.Context, o pushOptions, m app.Manifest, file string, 
 	return all, nil
 }
 
-func pushOne(ctx context.Context, o pushOptions, t target, ask *client.Client, out *console) (appView, error) {
-	a, err := findApp(ctx, ask, t.app.Name)
+func pushOne(ctx context.Context, o pushOptions, t target, ask *client.Client, out *console.Console) (apps.View, error) {
+	a, err := command.FindApp(ctx, ask, t.app.Name)
 	if err != nil {
-		return appView{}, err
+		return apps.View{}, err
 	}
-	out.say("Pushing app %s…", a.Name)
+	out.Say("Pushing app %s…", a.Name)
 	if o.Droplet != "" {
 		if err := t.awaitDependencies(ctx, ask, out); err != nil {
-			return appView{}, err
+			return apps.View{}, err
 		}
 		return pushDroplet(ctx, o, a, ask, out)
 	}
 	pkg, err := t.send(ctx, a, ask, out)
 	if err != nil {
-		return appView{}, err
+		return apps.View{}, err
 	}
 	if o.NoStart && !o.Task {
 		return stopped(ctx, a, ask, out)
 	}
-	droplet, err := stage(ctx, a, pkg.GUID, ask, out)
+	droplet, err := apps.Stage(ctx, a, pkg.GUID, ask, out)
 	if err != nil {
-		return appView{}, err
+		return apps.View{}, err
 	}
 	if err := t.awaitDependencies(ctx, ask, out); err != nil {
-		return appView{}, err
+		return apps.View{}, err
 	}
 	return o.run(ctx, a, droplet, ask, out)
 }
@@ -270,7 +273,7 @@ func (t target) bitsPath(o pushOptions) string {
 
 // pushManifest is the manifest that is to be applied: from a file or made up, with
 // what the flags say over it.
-func pushManifest(o pushOptions, out *console) (app.Manifest, string, error) {
+func pushManifest(o pushOptions, out *console.Console) (app.Manifest, string, error) {
 	o.Manifest.Name = o.Name
 	m, file, err := loadManifest(o.Manifest, out)
 	if err != nil {
@@ -278,7 +281,7 @@ func pushManifest(o pushOptions, out *console) (app.Manifest, string, error) {
 	}
 	if file == "" {
 		if o.Name == "" {
-			return m, "", usage("push needs the name of an app, such as dew push my-app, or a manifest (manifest.yml here, or -f)")
+			return m, "", console.UsageError("push needs the name of an app, such as dew push my-app, or a manifest (manifest.yml here, or -f)")
 		}
 		m.Applications = []app.ManifestApp{{Name: o.Name}}
 	}
@@ -286,7 +289,7 @@ func pushManifest(o pushOptions, out *console) (app.Manifest, string, error) {
 		return m, "", err
 	}
 	if len(m.Applications) > 1 && o.changesOneApp() {
-		return m, "", usage("flags that change an app need the name of one: %s has %d", file, len(m.Applications))
+		return m, "", console.UsageError("flags that change an app need the name of one: %s has %d", file, len(m.Applications))
 	}
 	for i := range m.Applications {
 		if err := o.override(&m.Applications[i]); err != nil {
@@ -313,7 +316,7 @@ func chosen(all []app.ManifestApp, name string) ([]app.ManifestApp, error) {
 		all[0].Name = name
 		return all, nil
 	}
-	return nil, usage("the manifest has no app %q, it has %s", name, strings.Join(names, ", "))
+	return nil, console.UsageError("the manifest has no app %q, it has %s", name, strings.Join(names, ", "))
 }
 
 func (o pushOptions) changesOneApp() bool {
@@ -324,7 +327,7 @@ func (o pushOptions) changesOneApp() bool {
 // override puts what the flags say over what the manifest says.
 func (o pushOptions) override(a *app.ManifestApp) error {
 	web := a.Web()
-	if !o.Deploy.gradual() { // else the deployment brings them, with the new instances
+	if !o.Deploy.Gradual() { // else the deployment brings them, with the new instances
 		if err := o.scale(&web.Instances, &web.MemoryMB, &web.DiskMB); err != nil {
 			return err
 		}
@@ -362,7 +365,7 @@ func (o pushOptions) overrideHealth(web *app.ManifestProcess) error {
 	case slices.Contains(app.CheckTypes(), o.Health):
 		web.HealthCheckType = &o.Health
 	default:
-		return usage("-u: %q is not one of %s", o.Health, strings.Join(app.CheckTypes(), ", "))
+		return console.UsageError("-u: %q is not one of %s", o.Health, strings.Join(app.CheckTypes(), ", "))
 	}
 	if o.Endpoint != "" {
 		web.HealthCheckHTTPEndpoint = &o.Endpoint
@@ -371,7 +374,7 @@ func (o pushOptions) overrideHealth(web *app.ManifestProcess) error {
 		return nil
 	}
 	if *o.Timeout < 1 {
-		return usage("-t: %d is less than 1 second", *o.Timeout)
+		return console.UsageError("-t: %d is less than 1 second", *o.Timeout)
 	}
 	d := time.Duration(*o.Timeout) * time.Second
 	web.Timeout = &d
@@ -380,7 +383,7 @@ func (o pushOptions) overrideHealth(web *app.ManifestProcess) error {
 
 func (o pushOptions) overrideRoutes(a *app.ManifestApp) error {
 	if o.NoRoute && o.RandomRoute {
-		return usage("--no-route and --random-route exclude each other")
+		return console.UsageError("--no-route and --random-route exclude each other")
 	}
 	if o.NoRoute {
 		a.NoRoute, a.RandomRoute, a.Routes = true, false, nil
@@ -393,19 +396,19 @@ func (o pushOptions) overrideRoutes(a *app.ManifestApp) error {
 }
 
 // sendBits gives the app a new package with these files.
-func sendBits(ctx context.Context, a v3.App, b *bits, ask *client.Client, out *console) (v3.Package, error) {
+func sendBits(ctx context.Context, a v3.App, b *bits, ask *client.Client, out *console.Console) (v3.Package, error) {
 	known, unknown, err := b.compare(ctx, ask, out)
 	if err != nil {
 		return v3.Package{}, err
 	}
-	pkg, err := ask.CreatePackage(ctx, a.GUID)
+	pkg, err := ask.Bits().CreatePackage(ctx, a.GUID)
 	if err != nil {
 		return pkg, err
 	}
 	if pkg, err = upload(ctx, shipment{pkg: pkg.GUID, known: known, unknown: unknown}, ask, out); err != nil {
 		return pkg, err
 	}
-	defer out.wait("Waiting until dewd has stored the files of app %s", a.Name).end()
+	defer out.Wait("Waiting until dewd has stored the files of app %s", a.Name).End()
 	return pkg, waitReady(ctx, &pkg, ask)
 }
 
@@ -416,26 +419,26 @@ type shipment struct {
 	unknown []file
 }
 
-func upload(ctx context.Context, s shipment, ask *client.Client, out *console) (v3.Package, error) {
+func upload(ctx context.Context, s shipment, ask *client.Client, out *console.Console) (v3.Package, error) {
 	if len(s.unknown) == 0 {
-		out.say("All %d files are known already; nothing to upload", len(s.known))
-		return ask.Upload(ctx, s.pkg, s.known, nil)
+		out.Say("All %d files are known already; nothing to upload", len(s.known))
+		return ask.Bits().UploadPackage(ctx, s.pkg, s.known, nil)
 	}
 	var size int64
 	for _, f := range s.unknown {
 		size += f.size
 	}
-	out.say("Uploading %d of %d files, %s", len(s.unknown), len(s.unknown)+len(s.known), bytesText(size))
+	out.Say("Uploading %d of %d files, %s", len(s.unknown), len(s.unknown)+len(s.known), console.Bytes(size))
 	var progress io.Writer = io.Discard
-	if out.drawn && size > 0 {
-		bar := progressbar.NewOptions64(size, progressbar.OptionSetWriter(out.err), progressbar.OptionShowBytes(true),
+	if out.ErrTerminal && size > 0 {
+		bar := progressbar.NewOptions64(size, progressbar.OptionSetWriter(out.Err), progressbar.OptionShowBytes(true),
 			progressbar.OptionSetWidth(30), progressbar.OptionThrottle(100*time.Millisecond), progressbar.OptionClearOnFinish())
 		defer bar.Finish() //nolint:errcheck // a bar that cannot be drawn is nobody's error
 		progress = bar
 	} else {
-		defer out.wait("Uploading").end()
+		defer out.Wait("Uploading").End()
 	}
-	return ask.Upload(ctx, s.pkg, s.known, func(w io.Writer) error { return writeZip(w, s.unknown, progress) })
+	return ask.Bits().UploadPackage(ctx, s.pkg, s.known, func(w io.Writer) error { return writeZip(w, s.unknown, progress) })
 }
 
 func waitReady(ctx context.Context, pkg *v3.Package, ask *client.Client) error {
@@ -450,7 +453,7 @@ func waitReady(ctx context.Context, pkg *v3.Package, ask *client.Client) error {
 			}
 			return false, fmt.Errorf("cannot use the uploaded files: %s", why)
 		}
-		next, err := ask.Package(ctx, pkg.GUID)
+		next, err := ask.Bits().Package(ctx, pkg.GUID)
 		if err == nil {
 			*pkg = next
 		}

@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"strings"
 
+	"github.com/dewrun/dew/cli/console"
 	"github.com/dewrun/dew/smoke"
 )
 
@@ -39,12 +40,12 @@ func (o pushOptions) buildStep() (b smoke.Build, err error) {
 	if b, err = findBuild(file); err != nil {
 		return b, smokeFailure(err)
 	}
-	f := &failure{status: statusUsage, todo: "write the commands that build the app below build: in smoke.yml, or build it yourself and push without --build"}
+	f := &console.Failure{Status: console.StatusUsage, Todo: "write the commands that build the app below build: in smoke.yml, or build it yourself and push without --build"}
 	switch {
 	case b.File == "":
-		f.err = fmt.Errorf("--build: there is no %s", filepath.Join(filepath.Dir(file), smoke.File))
+		f.Err = fmt.Errorf("--build: there is no %s", filepath.Join(filepath.Dir(file), smoke.File))
 	case len(b.Lines()) == 0:
-		f.err = fmt.Errorf("--build: %s has no key build", b.File)
+		f.Err = fmt.Errorf("--build: %s has no key build", b.File)
 	default:
 		return b, nil
 	}
@@ -52,22 +53,22 @@ func (o pushOptions) buildStep() (b smoke.Build, err error) {
 }
 
 // build runs the build step of smoke.yml if --build asks for it.
-func (o pushOptions) build(ctx context.Context, out *console) error {
+func (o pushOptions) build(ctx context.Context, out *console.Console) error {
 	b, err := o.buildStep()
 	if err != nil || !o.Build {
 		return err
 	}
-	out.say("Building, as %s says:", b.File)
+	out.Say("Building, as %s says:", b.File)
 	for _, line := range b.Lines() {
-		out.say("   $ %s", line)
+		out.Say("   $ %s", line)
 	}
-	wait := out.wait("Building")
-	defer wait.end()
+	wait := out.Wait("Building")
+	defer wait.End()
 	lines := &lineWriter{each: func(line string) {
-		if out.drawn {
-			line = shown(line)
+		if out.ErrTerminal {
+			line = console.Printable(line)
 		}
-		out.say("   %s", line)
+		out.Say("   %s", line)
 	}}
 	err = b.Run(ctx, lines)
 	lines.end()
@@ -75,7 +76,7 @@ func (o pushOptions) build(ctx context.Context, out *console) error {
 		return ctx.Err()
 	}
 	if f := (*smoke.Failure)(nil); errors.As(err, &f) {
-		return &failure{status: f.Status, err: f.Err, todo: "its last lines are above; nothing was pushed"}
+		return &console.Failure{Status: f.Status, Err: f.Err, Todo: "its last lines are above; nothing was pushed"}
 	}
 	return err
 }
@@ -121,15 +122,15 @@ func (t target) checkBits(o pushOptions) error {
 	commands := strings.Join(b.Lines(), "; ")
 	switch {
 	case o.Build:
-		return &failure{
-			status: statusFailed, err: fmt.Errorf("%s: the build did not make %s", where, name),
-			todo: "correct build: in " + b.File + ", or the path",
+		return &console.Failure{
+			Status: console.StatusFailed, Err: fmt.Errorf("%s: the build did not make %s", where, name),
+			Todo: "correct build: in " + b.File + ", or the path",
 		}
 	case berr == nil && commands != "":
-		return &failure{status: statusFailed, err: fmt.Errorf("%s is missing: run `dew push --build` (runs: %s)", name, commands)}
+		return &console.Failure{Status: console.StatusFailed, Err: fmt.Errorf("%s is missing: run `dew push --build` (runs: %s)", name, commands)}
 	}
-	return &failure{
-		status: statusFailed, err: fmt.Errorf("%s: cannot find the app's files: %w", where, err),
-		todo: "build the app first, or correct the path: it names a folder, zip, jar or war",
+	return &console.Failure{
+		Status: console.StatusFailed, Err: fmt.Errorf("%s: cannot find the app's files: %w", where, err),
+		Todo: "build the app first, or correct the path: it names a folder, zip, jar or war",
 	}
 }

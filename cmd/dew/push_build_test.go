@@ -11,6 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/dewrun/dew/api/client"
+	"github.com/dewrun/dew/cli/console"
 	"github.com/dewrun/dew/smoke"
 )
 
@@ -95,8 +96,8 @@ func TestPushBuildWatch(t *testing.T) {
 	talk := &told{said: make(chan string, 1000)}
 	ended := make(chan error, 1)
 	go func() {
-		c := &console{out: io.Discard, err: talk, in: strings.NewReader("")}
-		ended <- newApp(c).RunContext(ctx, []string{"dew", "--run", d.run, "push", "-f", root, "--build", "--watch"})
+		c := &console.Console{Out: io.Discard, Err: talk, In: strings.NewReader("")}
+		ended <- newApp("dev", c).RunContext(ctx, []string{"dew", "--run", d.run, "push", "-f", root, "--build", "--watch"})
 	}()
 	for _, step := range []struct{ text, want string }{{"", "Starting app shop"}, {"bad", "build failed"}, {"two", "Starting app shop"}} {
 		if step.text != "" {

@@ -14,6 +14,7 @@ import (
 	"github.com/dewrun/dew/api/client"
 	"github.com/dewrun/dew/api/v3"
 	"github.com/dewrun/dew/app"
+	"github.com/dewrun/dew/cli/console"
 )
 
 // buildpackFolder is a folder of this machine that an app is staged with.
@@ -46,7 +47,7 @@ func (t target) localFolder(o pushOptions, name string) string {
 }
 
 // gatherBuildpacks finds the files of buildpacks that are folders of this machine.
-func (t *target) gatherBuildpacks(o pushOptions, out *console) error {
+func (t *target) gatherBuildpacks(o pushOptions, out *console.Console) error {
 	for i, name := range t.app.Buildpacks {
 		folder := t.localFolder(o, name)
 		if folder == "" {
@@ -57,9 +58,9 @@ func (t *target) gatherBuildpacks(o pushOptions, out *console) error {
 			return fmt.Errorf("buildpack %s: %w", name, err)
 		}
 		if !slices.ContainsFunc(b.files, func(f file) bool { return buildpackScript.MatchString(f.path) }) {
-			return errors.Join(&failure{
-				status: statusUsage, err: fmt.Errorf("%s is no buildpack: it has neither bin/detect, bin/supply, bin/finalize nor bin/compile", folder),
-				todo: "-b takes the folder that has bin/; the files of the app are given with -p",
+			return errors.Join(&console.Failure{
+				Status: console.StatusUsage, Err: fmt.Errorf("%s is no buildpack: it has neither bin/detect, bin/supply, bin/finalize nor bin/compile", folder),
+				Todo: "-b takes the folder that has bin/; the files of the app are given with -p",
 			}, b.close())
 		}
 		if t.folders == nil {
@@ -72,7 +73,7 @@ func (t *target) gatherBuildpacks(o pushOptions, out *console) error {
 
 // sendBuildpacks uploads the folders of all apps, and makes the apps name them as the
 // daemon does.
-func sendBuildpacks(ctx context.Context, space string, targets []target, ask *client.Client, out *console) error {
+func sendBuildpacks(ctx context.Context, space string, targets []target, ask *client.Client, out *console.Console) error {
 	for _, t := range targets {
 		if len(t.folders) == 0 {
 			continue
@@ -88,7 +89,7 @@ func sendBuildpacks(ctx context.Context, space string, targets []target, ask *cl
 	return nil
 }
 
-func (f *buildpackFolder) send(ctx context.Context, space string, ask *client.Client, out *console) error {
+func (f *buildpackFolder) send(ctx context.Context, space string, ask *client.Client, out *console.Console) error {
 	known, unknown, err := f.bits.compare(ctx, ask, out)
 	if err != nil {
 		return err
@@ -99,11 +100,11 @@ func (f *buildpackFolder) send(ctx context.Context, space string, ask *client.Cl
 	}
 	var bits func(io.Writer) error
 	if len(unknown) > 0 {
-		out.say("Uploading buildpack %s: %d of %d files", f.path, len(unknown), len(known)+len(unknown))
+		out.Say("Uploading buildpack %s: %d of %d files", f.path, len(unknown), len(known)+len(unknown))
 		bits = func(w io.Writer) error { return writeZip(w, unknown, io.Discard) }
 	}
-	defer out.wait("Uploading buildpack %s", f.path).end()
-	f.given, err = ask.UploadFolder(ctx, space, folderWord(filepath.Base(abs)), known, bits)
+	defer out.Wait("Uploading buildpack %s", f.path).End()
+	f.given, err = ask.Bits().UploadFolder(ctx, space, folderWord(filepath.Base(abs)), known, bits)
 	return err
 }
 
@@ -120,7 +121,7 @@ func folderWord(name string) string {
 }
 
 // compare parts the files into those that the daemon has and those to send.
-func (b *bits) compare(ctx context.Context, ask *client.Client, out *console) (known []v3.Resource, unknown []file, err error) {
+func (b *bits) compare(ctx context.Context, ask *client.Client, out *console.Console) (known []v3.Resource, unknown []file, err error) {
 	if err := b.hash(ctx); err != nil {
 		return nil, nil, err
 	}
@@ -130,8 +131,8 @@ func (b *bits) compare(ctx context.Context, ask *client.Client, out *console) (k
 			named = append(named, f.resource())
 		}
 	}
-	defer out.wait("Looking for files that dewd already has").end()
-	matched, err := ask.MatchResources(ctx, named)
+	defer out.Wait("Looking for files that dewd already has").End()
+	matched, err := ask.Bits().MatchResources(ctx, named)
 	if err != nil {
 		return nil, nil, err
 	}

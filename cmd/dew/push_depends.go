@@ -8,6 +8,9 @@ import (
 
 	"github.com/dewrun/dew/api/client"
 	"github.com/dewrun/dew/api/v3"
+	"github.com/dewrun/dew/cli/apps"
+	"github.com/dewrun/dew/cli/command"
+	"github.com/dewrun/dew/cli/console"
 )
 
 // checkDependencies refuses a push of apps whose dependencies are neither pushed with
@@ -23,18 +26,18 @@ func (o pushOptions) checkDependencies(ctx context.Context, targets []target, as
 				continue // it runs by then
 			}
 			t.others = append(t.others, name)
-			a, err := ask.AppByName(ctx, name)
+			a, err := ask.Apps().ByName(ctx, name)
 			missing := (*client.NoApp)(nil)
 			switch {
 			case errors.As(err, &missing):
-				return t.dependency(name, &failure{
-					status: statusFailed, err: errors.New("it is not in this space"),
-					todo: "dew push without the name of an app pushes all apps of the manifest, dew push " + name + " that one",
+				return t.dependency(name, &console.Failure{
+					Status: console.StatusFailed, Err: errors.New("it is not in this space"),
+					Todo: "dew push without the name of an app pushes all apps of the manifest, dew push " + name + " that one",
 				})
 			case err != nil:
 				return err
 			case a.State != v3.AppStarted:
-				return t.dependency(name, &failure{status: statusFailed, err: errors.New("it is stopped"), todo: "dew start " + name + " starts it"})
+				return t.dependency(name, &console.Failure{Status: console.StatusFailed, Err: errors.New("it is stopped"), Todo: "dew start " + name + " starts it"})
 			}
 		}
 	}
@@ -42,17 +45,17 @@ func (o pushOptions) checkDependencies(ctx context.Context, targets []target, as
 }
 
 // awaitDependencies waits until the apps that an app depends on run.
-func (t target) awaitDependencies(ctx context.Context, ask *client.Client, out *console) error {
+func (t target) awaitDependencies(ctx context.Context, ask *client.Client, out *console.Console) error {
 	for _, name := range t.others {
-		a, err := findApp(ctx, ask, name)
+		a, err := command.FindApp(ctx, ask, name)
 		if err != nil {
 			return err
 		}
-		out.say("App %s depends on app %s: waiting until it runs", t.app.Name, name)
-		err = waitRunning(ctx, a, ask, out)
-		crashed := (*notRunning)(nil)
+		out.Say("App %s depends on app %s: waiting until it runs", t.app.Name, name)
+		err = apps.WaitRunning(ctx, a, ask, out)
+		crashed := (*apps.NotRunning)(nil)
 		if errors.As(err, &crashed) {
-			err = &failure{status: statusCrashed, err: err, todo: sayMore(name)}
+			err = &console.Failure{Status: console.StatusCrashed, Err: err, Todo: apps.SayMore(name)}
 		}
 		if err != nil && ctx.Err() == nil {
 			return t.dependency(name, err)
@@ -66,8 +69,8 @@ func (t target) awaitDependencies(ctx context.Context, ask *client.Client, out *
 
 // dependency is why an app cannot start before another does.
 func (t target) dependency(on string, err error) error {
-	return &failure{
-		status: statusOf(err), err: fmt.Errorf("%s: cannot start %s, which depends on %s: %w", t.dependsOn(on), t.app.Name, on, err), todo: todoOf(err),
+	return &console.Failure{
+		Status: command.StatusOf(err), Err: fmt.Errorf("%s: cannot start %s, which depends on %s: %w", t.dependsOn(on), t.app.Name, on, err), Todo: command.TodoOf(err),
 	}
 }
 
@@ -82,9 +85,9 @@ func (t target) dependsOn(on string) string {
 func keptBack(failed target, others []target, err error) error {
 	for _, t := range others {
 		if slices.Contains(t.app.DependsOn, failed.app.Name) {
-			return &failure{
-				status: statusOf(err), todo: todoOf(err),
-				err: fmt.Errorf("%w\n%s: %s was not pushed, because it depends on %s", err, t.dependsOn(failed.app.Name), t.app.Name, failed.app.Name),
+			return &console.Failure{
+				Status: command.StatusOf(err), Todo: command.TodoOf(err),
+				Err: fmt.Errorf("%w\n%s: %s was not pushed, because it depends on %s", err, t.dependsOn(failed.app.Name), t.app.Name, failed.app.Name),
 			}
 		}
 	}

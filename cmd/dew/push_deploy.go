@@ -3,14 +3,16 @@ package main
 import (
 	"github.com/dewrun/dew/api/v3"
 	"github.com/dewrun/dew/app"
+	"github.com/dewrun/dew/cli/apps"
+	"github.com/dewrun/dew/cli/console"
 )
 
 // checkStrategy says what of a push does not fit together with its strategy.
 func (o pushOptions) checkStrategy() error {
-	if o.Deploy.gradual() && o.NoStart {
-		return usage("--strategy and --no-start exclude each other")
+	if o.Deploy.Gradual() && o.NoStart {
+		return console.UsageError("--strategy and --no-start exclude each other")
 	}
-	return o.Deploy.check()
+	return o.Deploy.Check()
 }
 
 // scale gives the number and the size of instances what the flags say.
@@ -24,7 +26,7 @@ func (o pushOptions) scale(instances, memory, disk **int) error {
 		}
 		n, err := app.ParseMB(size.text)
 		if err != nil {
-			return usage("%s: %w", size.flag, err)
+			return console.UsageError("%s: %w", size.flag, err)
 		}
 		*size.mb = &n
 	}
@@ -32,7 +34,7 @@ func (o pushOptions) scale(instances, memory, disk **int) error {
 		return nil
 	}
 	if *o.Instances < 0 {
-		return usage("-i: %d is less than 0", *o.Instances)
+		return console.UsageError("-i: %d is less than 0", *o.Instances)
 	}
 	*instances = o.Instances
 	return nil
@@ -40,7 +42,7 @@ func (o pushOptions) scale(instances, memory, disk **int) error {
 
 // logRate gives the log rate what the flag says.
 func (o pushOptions) logRate(rate **int64) error {
-	n, err := readRate(o.LogRate)
+	n, err := apps.ReadRate(o.LogRate)
 	if err == nil && n != nil {
 		bytes := int64(*n)
 		*rate = &bytes
@@ -54,7 +56,7 @@ func (o pushOptions) size() (v3.DeploymentOptions, error) {
 	if err := o.scale(&instances, &memory, &disk); err != nil {
 		return v3.DeploymentOptions{}, err
 	}
-	rate, err := readRate(o.LogRate)
+	rate, err := apps.ReadRate(o.LogRate)
 	number := func(n *int) *v3.Int {
 		if n == nil {
 			return nil

@@ -8,6 +8,7 @@ import (
 	"github.com/dewrun/dew/api/client"
 	"github.com/dewrun/dew/api/v3"
 	"github.com/dewrun/dew/app"
+	"github.com/dewrun/dew/cli/console"
 )
 
 // dockerPassword is the variable in which cf looks for the password of a registry.
@@ -17,10 +18,10 @@ const dockerPassword = "CF_DOCKER_PASSWORD"
 // the manifest says.
 func (o pushOptions) overrideStack(a *app.ManifestApp) error {
 	if o.Username != "" && o.Image == "" && a.Docker == nil {
-		return usage("--docker-username needs --docker-image")
+		return console.UsageError("--docker-username needs --docker-image")
 	}
 	if o.Image != "" && (o.Path != "" || len(o.Buildpacks) > 0 || o.Stack != "") {
-		return usage("--docker-image goes with none of -p, -b and -s: an app is either an image or made of files")
+		return console.UsageError("--docker-image goes with none of -p, -b and -s: an app is either an image or made of files")
 	}
 	if o.Stack != "" {
 		a.Stack = &o.Stack
@@ -35,7 +36,7 @@ func (o pushOptions) overrideStack(a *app.ManifestApp) error {
 }
 
 // gather finds the app's files, or what is needed to fetch its image.
-func (t *target) gather(ctx context.Context, o pushOptions, out *console) (err error) {
+func (t *target) gather(ctx context.Context, o pushOptions, out *console.Console) (err error) {
 	if o.Droplet != "" {
 		return nil // there is nothing to stage
 	}
@@ -50,17 +51,17 @@ func (t *target) gather(ctx context.Context, o pushOptions, out *console) (err e
 	if t.image.Username == "" {
 		return nil
 	}
-	if os.Getenv(dockerPassword) == "" && !out.asks {
-		return usage("the registry's password for %s must be in %s", t.image.Username, dockerPassword)
+	if os.Getenv(dockerPassword) == "" && !out.Interactive {
+		return console.UsageError("the registry's password for %s must be in %s", t.image.Username, dockerPassword)
 	}
-	t.image.Password, err = out.password(ctx, secretOptions{Env: dockerPassword, Prompt: "Password of " + t.image.Username})
+	t.image.Password, err = out.Password(ctx, console.SecretOptions{Env: dockerPassword, Prompt: "Password of " + t.image.Username})
 	return err
 }
 
 // send gives the app a new package.
-func (t target) send(ctx context.Context, a v3.App, ask *client.Client, out *console) (v3.Package, error) {
+func (t target) send(ctx context.Context, a v3.App, ask *client.Client, out *console.Console) (v3.Package, error) {
 	if t.image == nil {
 		return sendBits(ctx, a, t.bits, ask, out)
 	}
-	return ask.CreateImagePackage(ctx, a.GUID, *t.image)
+	return ask.Bits().CreateImagePackage(ctx, a.GUID, *t.image)
 }

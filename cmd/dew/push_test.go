@@ -14,6 +14,8 @@ import (
 
 	"github.com/dewrun/dew/api/v3"
 	"github.com/dewrun/dew/app"
+	"github.com/dewrun/dew/cli/command"
+	"github.com/dewrun/dew/cli/console"
 )
 
 // folder makes a folder of files by content; a name that ends with / is a folder.
@@ -117,9 +119,9 @@ func TestPushUnchanged(t *testing.T) {
 func TestPushDrawsProgress(t *testing.T) {
 	d := newDaemon(t)
 	var talk bytes.Buffer
-	c := &console{out: io.Discard, err: &talk, in: strings.NewReader(""), drawn: true}
+	c := &console.Console{Out: io.Discard, Err: &talk, In: strings.NewReader(""), ErrTerminal: true}
 	root := folder(t, map[string]string{"a": strings.Repeat("a", 1<<20)})
-	if err := newApp(c).RunContext(t.Context(), []string{"dew", "--run", d.run, "push", "shop", "--no-manifest", "-p", root}); err != nil {
+	if err := newApp("dev", c).RunContext(t.Context(), []string{"dew", "--run", d.run, "push", "shop", "--no-manifest", "-p", root}); err != nil {
 		t.Fatal(err)
 	}
 	if !strings.Contains(talk.String(), "% |") {
@@ -141,21 +143,21 @@ func TestPushNoStart(t *testing.T) {
 func TestPushFails(t *testing.T) {
 	why := "NoAppDetectedError - An app was not successfully detected by any available buildpack: Found app.py"
 	for name, c := range map[string]struct {
-		prepare func(d *daemon)
+		prepare func(d *fakeDaemon)
 		minutes string // to start in
 		args    []string
 		status  int
 		text    string
 	}{
 		"staging": {
-			prepare: func(d *daemon) {
+			prepare: func(d *fakeDaemon) {
 				d.lateLines = []string{"-----> Looking"}
 				d.outcome = v3.Build{State: v3.BuildFailed, Error: &why}
 			},
 			status: 3, text: "cannot stage shop: Found app.py",
 		},
 		"crashed": {
-			prepare: func(d *daemon) {
+			prepare: func(d *fakeDaemon) {
 				d.stats = []v3.InstanceStats{{State: v3.StateCrashed, InstanceGUID: "now"}}
 				d.crashes = []v3.Crash{
 					{Instance: "now", Description: "APP/PROC/WEB: Exited with status 1", First: v3.CrashExit{Code: 1}},
@@ -165,14 +167,14 @@ func TestPushFails(t *testing.T) {
 			status: 4, text: "crashed at its start: APP/PROC/WEB: Exited with status 1",
 		},
 		"memory": {
-			prepare: func(d *daemon) {
+			prepare: func(d *fakeDaemon) {
 				d.stats = []v3.InstanceStats{{State: v3.StateCrashed, InstanceGUID: "now"}}
 				d.crashes = []v3.Crash{{Instance: "now", Description: "APP/PROC/WEB: Exited with status 137 (out of memory)", First: v3.CrashExit{OutOfMemory: true}}}
 			},
 			status: 7, text: "give it more memory",
 		},
 		"record not yet written": {
-			prepare: func(d *daemon) {
+			prepare: func(d *fakeDaemon) {
 				d.stats = []v3.InstanceStats{{State: v3.StateCrashed, InstanceGUID: "now"}}
 				d.crashes = []v3.Crash{{Instance: "now", First: v3.CrashExit{OutOfMemory: true, Sidecar: "cache", MemoryLimit: 64 << 20}}}
 				d.unwritten = 2
@@ -180,13 +182,13 @@ func TestPushFails(t *testing.T) {
 			status: 7, text: "give the sidecar more than 64.0M",
 		},
 		"refused": {
-			prepare: func(d *daemon) {
+			prepare: func(d *fakeDaemon) {
 				d.refuse["POST /v3/apps/app-1/actions/restart"] = v3.Error{Detail: "sidecar 'agent' of process 'web' has no memory value"}
 			},
 			status: 4, text: "has no memory value",
 		},
 		"late": {prepare: startsForEver, minutes: "0.001", status: 5, text: "did not run within 60ms"},
-		"manifest": {prepare: func(d *daemon) {
+		"manifest": {prepare: func(d *fakeDaemon) {
 			d.refuse["POST /v3/spaces/space-1/actions/apply_manifest"] = v3.Error{Detail: "memory: 256 bananas"}
 		}, status: 1, text: "256 bananas"},
 		"no files":      {args: []string{"-p", "/does/not/exist"}, status: 1, text: "no such file"},
@@ -223,7 +225,7 @@ func TestPushSaysCauseOnce(t *testing.T) {
 		d.outcome = v3.Build{State: v3.BuildFailed, Error: &text}
 		r := d.dew("push", "shop", "--no-manifest", "-p", folder(t, map[string]string{"a": "a"}))
 		r.must(t, 3, "-----> Installing")
-		if last := explain(r.err); last != "cannot stage shop: "+want || strings.Contains(r.talk, want) {
+		if last := command.Explain(r.err); last != "cannot stage shop: "+want || strings.Contains(r.talk, want) {
 			t.Errorf("%q is reported as:\n%s%s", text, r.talk, last)
 		}
 	}
@@ -235,7 +237,7 @@ func TestPushOfDeletedApp(t *testing.T) {
 	d.dew("push", "shop", "--no-manifest", "-p", folder(t, map[string]string{"a": "a"})).must(t, 1, "app shop was deleted while it was staged")
 }
 
-func startsForEver(d *daemon) { d.stats = []v3.InstanceStats{{State: v3.StateStarting}} }
+func startsForEver(d *fakeDaemon) { d.stats = []v3.InstanceStats{{State: v3.StateStarting}} }
 
 func TestPushNeedsAName(t *testing.T) {
 	d := newDaemon(t)
@@ -274,7 +276,7 @@ func TestManifestErrorsNameTheLine(t *testing.T) {
 	d.refuse["POST /v3/spaces/space-1/actions/apply_manifest"] = v3.Error{Detail: `app "shop", line 1: memory: too little`}
 	r := d.dew("push", "shop", "--no-manifest", "-p", root, "-m", "1M")
 	r.must(t, 1, `app "shop": memory: too little`)
-	if strings.Contains(explain(r.err), "line 1") {
+	if strings.Contains(command.Explain(r.err), "line 1") {
 		t.Errorf("it names a line of no file: %v", r.err)
 	}
 	d.dew("apply-manifest", "-f", manifest, "--vars-file", filepath.Join(folder(t, map[string]string{"vars.yml": "a: 1\nb: [\n"}), "vars.yml")).must(t, 1, "vars.yml:")

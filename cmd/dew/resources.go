@@ -14,85 +14,34 @@ import (
 
 	"github.com/dewrun/dew/api/client"
 	"github.com/dewrun/dew/api/v3"
+	"github.com/dewrun/dew/cli/command"
+	"github.com/dewrun/dew/cli/console"
 )
 
-func resourceCommands(g *global) []*cli.Command {
+func resourceCommands(g *command.Set) []*cli.Command {
 	return []*cli.Command{
-		g.command(verb{name: "domains", category: "Platform", usage: "list the domains that routes may have", labels: "/v3/domains", flags: []cli.Flag{jsonFlag()}},
-			func(c *cli.Context, ask *client.Client, out *console) error { return runDomains(c.Context, ask, out) }),
-		g.command(verb{
-			name: "buildpacks", category: "Platform", usage: "list the buildpacks, in the order in which they are tried", labels: "/v3/buildpacks",
-			flags: []cli.Flag{lifecycleFlag(), jsonFlag()},
-		}, func(c *cli.Context, ask *client.Client, out *console) error {
+		g.Command(command.Verb{
+			Name: "buildpacks", Category: "Platform", Usage: "list the buildpacks, in the order in which they are tried", Labels: "/v3/buildpacks",
+			Flags: []cli.Flag{lifecycleFlag(), command.JSONFlag()},
+		}, func(c *cli.Context, ask *client.Client, out *console.Console) error {
 			return runBuildpacks(c.Context, c.String("lifecycle"), ask, out)
 		}),
-		g.command(verb{name: "droplets", args: "APP", category: "Apps", usage: "list what an app could run, newest first", flags: []cli.Flag{jsonFlag()}},
-			func(c *cli.Context, ask *client.Client, out *console) error {
+		g.Command(command.Verb{Name: "droplets", Args: "APP", Category: "Apps", Usage: "list what an app could run, newest first", Flags: []cli.Flag{command.JSONFlag()}},
+			func(c *cli.Context, ask *client.Client, out *console.Console) error {
 				return runDroplets(c.Context, c.Args().First(), ask, out)
 			}),
-		g.command(verb{
-			name: "create-app-manifest", args: "APP", category: "Push", usage: "write the manifest that makes an app as it is now",
-			about: "Examples:\n   dew create-app-manifest shop\n   dew create-app-manifest shop -p - | less",
-			flags: []cli.Flag{&cli.StringFlag{Name: "p", Usage: "`path` of the manifest, - for stdout (default: APP_manifest.yml)"}},
-		}, func(c *cli.Context, ask *client.Client, out *console) error {
+		g.Command(command.Verb{
+			Name: "create-app-manifest", Args: "APP", Category: "Push", Usage: "write the manifest that makes an app as it is now",
+			About: "Examples:\n   dew create-app-manifest shop\n   dew create-app-manifest shop -p - | less",
+			Flags: []cli.Flag{&cli.StringFlag{Name: "p", Usage: "`path` of the manifest, - for stdout (default: APP_manifest.yml)"}},
+		}, func(c *cli.Context, ask *client.Client, out *console.Console) error {
 			return runAppManifest(c.Context, c.Args().First(), c.String("p"), ask, out)
 		}),
 	}
 }
 
-// listed is a list as people and as programs read it.
-type listed struct {
-	rows  any
-	table [][]string // the first row is the head
-	none  string     // instead of a table that has no more than that
-}
-
-func (l listed) show(out *console) error {
-	switch {
-	case out.json:
-		return out.encode(l.rows)
-	case len(l.table) < 2:
-		out.say("%s", l.none)
-		return nil
-	default:
-		return out.table(l.table)
-	}
-}
-
-type domainRow struct {
-	GUID      string   `json:"guid"`
-	Name      string   `json:"name"`
-	Internal  bool     `json:"internal"`
-	Shared    bool     `json:"shared"`
-	Protocols []string `json:"protocols"`
-}
-
-func runDomains(ctx context.Context, ask *client.Client, out *console) error {
-	all, err := ask.Domains(ctx)
-	if err != nil {
-		return err
-	}
-	rows, table := []domainRow{}, [][]string{{"name", "availability", "internal", "protocols"}}
-	for _, d := range all {
-		r := domainRow{GUID: d.GUID, Name: d.Name, Internal: d.Internal, Shared: d.Relationships.Organization.ID() == "", Protocols: list(d.SupportedProtocols)}
-		availability := "private"
-		if r.Shared {
-			availability = "shared"
-		}
-		rows, table = append(rows, r), append(table, []string{r.Name, availability, yes(r.Internal), strings.Join(r.Protocols, ", ")})
-	}
-	return listed{rows: rows, table: table, none: "There are no domains"}.show(out)
-}
-
-func yes(b bool) string {
-	if b {
-		return "yes"
-	}
-	return "no"
-}
-
-func runBuildpacks(ctx context.Context, lifecycle string, ask *client.Client, out *console) error {
-	all, err := ask.Buildpacks(ctx)
+func runBuildpacks(ctx context.Context, lifecycle string, ask *client.Client, out *console.Console) error {
+	all, err := ask.Bits().Buildpacks(ctx)
 	if err != nil {
 		return err
 	}
@@ -103,9 +52,9 @@ func runBuildpacks(ctx context.Context, lifecycle string, ask *client.Client, ou
 		if b.Stack != nil {
 			stack = *b.Stack
 		}
-		table = append(table, []string{strconv.Itoa(b.Position), b.Name, stack, yes(b.Enabled), yes(b.Locked), b.State})
+		table = append(table, []string{strconv.Itoa(b.Position), b.Name, stack, console.YesNo(b.Enabled), console.YesNo(b.Locked), b.State})
 	}
-	return listed{rows: append([]v3.Buildpack{}, all...), table: table, none: "There are no buildpacks"}.show(out)
+	return console.List{Rows: append([]v3.Buildpack{}, all...), Table: table, Empty: "There are no buildpacks"}.Show(out)
 }
 
 type dropletRow struct {
@@ -116,38 +65,38 @@ type dropletRow struct {
 	Stack     string    `json:"stack"`
 }
 
-func runDroplets(ctx context.Context, name string, ask *client.Client, out *console) error {
-	a, err := findApp(ctx, ask, name)
+func runDroplets(ctx context.Context, name string, ask *client.Client, out *console.Console) error {
+	a, err := command.FindApp(ctx, ask, name)
 	if err != nil {
 		return err
 	}
-	all, err := ask.Droplets(ctx, a.GUID)
+	all, err := ask.Bits().Droplets(ctx, a.GUID)
 	if err != nil {
 		return err
 	}
-	current, err := ask.Droplet(ctx, a.GUID)
+	current, err := ask.Bits().Droplet(ctx, a.GUID)
 	if err != nil && !client.NotFound(err) {
 		return err
 	}
 	rows, table := []dropletRow{}, [][]string{{"guid", "state", "created", "stack", "current"}}
 	for _, d := range all {
 		r := dropletRow{GUID: d.GUID, State: d.State, CreatedAt: d.CreatedAt.Time, Current: d.GUID == current.GUID, Stack: d.Stack}
-		rows, table = append(rows, r), append(table, []string{r.GUID, strings.ToLower(r.State), r.CreatedAt.Local().Format(time.DateTime), r.Stack, yes(r.Current)})
+		rows, table = append(rows, r), append(table, []string{r.GUID, strings.ToLower(r.State), r.CreatedAt.Local().Format(time.DateTime), r.Stack, console.YesNo(r.Current)})
 	}
-	return listed{rows: rows, table: table, none: "App " + a.Name + " has no droplets"}.show(out)
+	return console.List{Rows: rows, Table: table, Empty: "App " + a.Name + " has no droplets"}.Show(out)
 }
 
-func runAppManifest(ctx context.Context, name, path string, ask *client.Client, out *console) error {
-	a, err := findApp(ctx, ask, name)
+func runAppManifest(ctx context.Context, name, path string, ask *client.Client, out *console.Console) error {
+	a, err := command.FindApp(ctx, ask, name)
 	if err != nil {
 		return err
 	}
-	text, err := ask.AppManifest(ctx, a.GUID)
+	text, err := ask.Apps().Manifest(ctx, a.GUID)
 	if err != nil {
 		return err
 	}
 	if path == "-" {
-		_, err = out.out.Write(text)
+		_, err = out.Out.Write(text)
 		return err
 	}
 	if path == "" {
@@ -161,6 +110,6 @@ func runAppManifest(ctx context.Context, name, path string, ask *client.Client, 
 	if err := errors.Join(werr, f.Close()); err != nil {
 		return fmt.Errorf("cannot write the manifest: %w", err)
 	}
-	out.say("Wrote %s", path)
+	out.Say("Wrote %s", path)
 	return nil
 }

@@ -12,7 +12,7 @@ import (
 
 // wayRoutes are the answers about routes. Destinations with a port of their own are
 // pending: nothing is ever restarted here.
-func (d *daemon) wayRoutes(handle func(string, func(*http.Request, []byte) any)) {
+func (d *fakeDaemon) wayRoutes(handle func(string, func(*http.Request, []byte) any)) {
 	decode := func(body []byte, v any) {
 		if err := json.Unmarshal(body, v); err != nil {
 			d.t.Error(err)

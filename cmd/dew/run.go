@@ -11,13 +11,15 @@ import (
 
 	"github.com/dewrun/dew/api/client"
 	"github.com/dewrun/dew/api/v3"
+	"github.com/dewrun/dew/cli/command"
+	"github.com/dewrun/dew/cli/console"
 )
 
-func runCommand(g *global) *cli.Command {
-	return g.command(verb{
-		name: "run", args: "APP [COMMAND]...", category: categoryTasks,
-		usage: "Run a command with your terminal, in its own container with the droplet of an app",
-		about: "The container has the variables and services of the app, and no sidecars. The app does not have to run. Without a command " +
+func runCommand(g *command.Set) *cli.Command {
+	return g.Command(command.Verb{
+		Name: "run", Args: "APP [COMMAND]...", Category: categoryTasks,
+		Usage: "Run a command with your terminal, in its own container with the droplet of an app",
+		About: "The container has the variables and services of the app, and no sidecars. The app does not have to run. Without a command " +
 			"dew opens a shell. In a terminal, keys such as Ctrl-C go to the command; in a pipe, stdin, stdout and stderr are passed as they are. " +
 			"dew exits with the exit status of the command (128+n for signal n).\n\n" +
 			"One argument is a shell command; several are a program and its arguments. Flags of dew come before the command; -- separates them.\n\n" +
@@ -25,14 +27,14 @@ func runCommand(g *global) *cli.Command {
 			"dew disable-ssh disables it as well.\n\n" +
 			"Examples:\n   dew run shop\n   dew run shop -m 1G -- rails console\n   dew run shop 'env | sort'\n" +
 			"   dew run shop -- psql -f - < dump.sql",
-		flags: append(containerFlags(), &cli.BoolFlag{Name: "T", Aliases: []string{"disable-pseudo-tty"}, Usage: "do not use a terminal", DisableDefaultText: true}),
-	}, func(c *cli.Context, ask *client.Client, out *console) error {
+		Flags: append(containerFlags(), &cli.BoolFlag{Name: "T", Aliases: []string{"disable-pseudo-tty"}, Usage: "do not use a terminal", DisableDefaultText: true}),
+	}, func(c *cli.Context, ask *client.Client, out *console.Console) error {
 		return runRun(c.Context, runOptions{
 			taskOptions: taskOptions{
 				App: c.Args().First(), Command: shellCommand(c.Args().Tail()), Name: c.String("name"), Memory: c.String("m"), Disk: c.String("k"),
 			},
 			NoTerminal: c.Bool("T"),
-		}, sshTalk{ask, out})
+		}, sshTalk{ask: ask, out: out})
 	})
 }
 
@@ -71,23 +73,23 @@ func runRun(ctx context.Context, o runOptions, t sshTalk) (err error) {
 	if err != nil {
 		return err
 	}
-	a, err := findApp(ctx, t.ask, o.App)
+	a, err := command.FindApp(ctx, t.ask, o.App)
 	if err != nil {
 		return err
 	}
-	enabled, err := t.ask.SSHEnabled(ctx, a.GUID)
+	enabled, err := t.ask.Apps().SSHEnabled(ctx, a.GUID)
 	if err != nil {
 		return err
 	}
 	if !enabled.Enabled {
-		return &failure{status: statusFailed, err: fmt.Errorf("cannot run a command for app %s: ssh is disabled: %s", a.Name, enabled.Reason), todo: "dew run-task " + a.Name + " runs a command without a terminal"}
+		return &console.Failure{Status: console.StatusFailed, Err: fmt.Errorf("cannot run a command for app %s: ssh is disabled: %s", a.Name, enabled.Reason), Todo: "dew run-task " + a.Name + " runs a command without a terminal"}
 	}
-	code, err := t.ask.SSHCode(ctx)
+	code, err := t.ask.Users().SSHCode(ctx)
 	if err != nil {
 		return err
 	}
 	body.Attach = true
-	task, err := t.ask.RunTask(ctx, a.GUID, body)
+	task, err := t.ask.Processes().RunTask(ctx, a.GUID, body)
 	if err != nil {
 		return fmt.Errorf("cannot run a command for app %s: %w", a.Name, err)
 	}
@@ -109,7 +111,7 @@ func attachTask(ctx context.Context, task v3.Task, o runOptions, code v3.SSHCode
 	stop := context.AfterFunc(ctx, func() { _ = conn.Close() })
 	defer stop()
 	in := sshOptions{terminal: never}
-	if t.out.screen && !o.NoTerminal { // in a pipe, a terminal's line ends would be in the way
+	if t.out.OutTerminal && !o.NoTerminal { // in a pipe, a terminal's line ends would be in the way
 		in.terminal = whenThere
 	}
 	return interact(ctx, conn, in, t.out)
@@ -125,7 +127,7 @@ func concludeRun(ctx context.Context, task v3.Task, ended error, ask *client.Cli
 	defer cancel()
 	told := ended != nil && ended.Error() != ""
 	if told {
-		_, _ = ask.CancelTask(ctx, task.GUID) // no client will attach to it; it can have ended
+		_, _ = ask.Processes().CancelTask(ctx, task.GUID) // no client will attach to it; it can have ended
 	}
 	task, err := waitTask(ctx, task, ask, v3.TaskSucceeded, v3.TaskFailed)
 	why := task.Result.FailureReason

@@ -13,6 +13,9 @@ import (
 
 	"github.com/dewrun/dew/api/client"
 	"github.com/dewrun/dew/api/v3"
+	"github.com/dewrun/dew/cli/command"
+	"github.com/dewrun/dew/cli/console"
+	"github.com/dewrun/dew/cli/services"
 )
 
 func TestBindService(t *testing.T) {
@@ -59,28 +62,6 @@ func TestUnbindService(t *testing.T) {
 	d.dew("us", "shop", "kv", "-w").must(t, 1, "cannot unbind shop from kv: The broker will not")
 }
 
-// The newest bindings of each service instance stay, also among those of one second.
-func TestOutdated(t *testing.T) {
-	s := newShelves()
-	for i, service := range []string{"s-kv", "s-kv", "s-db", "s-kv", "s-db"} {
-		at := time.Unix(100, 0)
-		if i == 1 {
-			at = time.Unix(200, 0) // out of order
-		}
-		s.bind(service, "app-1", "").CreatedAt = v3.At(at)
-	}
-	for keep, want := range map[int][]int{1: {0, 2, 3}, 2: {0}, 3: {}} {
-		var got []int
-		for _, b := range outdated(s.bindings, keep) {
-			got = append(got, slices.IndexFunc(s.bindings, func(one v3.ServiceCredentialBinding) bool { return one.GUID == b.GUID }))
-		}
-		slices.Sort(got)
-		if !slices.Equal(got, want) {
-			t.Errorf("of %d kept, %v are outdated, want %v", keep, got, want)
-		}
-	}
-}
-
 func TestCleanupBindings(t *testing.T) {
 	d := newDaemon(t).withApp(v3.AppStarted)
 	d.shelves.instance("kv", v3.ServiceManaged)
@@ -111,7 +92,7 @@ func TestServiceKeys(t *testing.T) {
 	d.dew("create-service-key", "kv", "k1", "-c", `{"a":1}`).must(t, 0, "Created service key k1: dew service-key kv k1 shows it")
 	d.wantBody(postBinding, `{"type":"key","name":"k1","parameters":{"a":1},"relationships":{"service_instance":{"data":{"guid":"s-kv"}}}}`)
 	d.dew("sk", "kv").must(t, 0, "name   last operation\nk1     create succeeded")
-	var keys []keyRow
+	var keys []services.KeyRow
 	r := d.dew("sk", "kv", "--json")
 	if err := json.Unmarshal([]byte(r.out), &keys); err != nil || len(keys) != 1 || keys[0].Name != "k1" {
 		t.Errorf("got %s, %v", r.out, err)
@@ -142,26 +123,6 @@ func TestServiceKeys(t *testing.T) {
 	d.dew("csk", "kv", "k1").must(t, 1, "cannot create service key k1", "getting deleted")
 }
 
-// The password of a service is never an argument: everybody on the machine can read
-// those.
-func TestConnectClients(t *testing.T) {
-	for uri, want := range map[string]string{
-		"postgres://x":   "psql -h h -p 1 -U u -d d|PGPASSWORD=s3cret",
-		"postgresql://x": "psql -h h -p 1 -U u -d d|PGPASSWORD=s3cret",
-		"mysql://x":      "mariadb -h h -P 1 -u u d|MYSQL_PWD=s3cret",
-		"mariadb://x":    "mariadb -h h -P 1 -u u d|MYSQL_PWD=s3cret",
-		"redis://x":      "redis-cli -h h -p 1 --user u|REDISCLI_AUTH=s3cret",
-	} {
-		args, secret, err := login{Host: "h", Port: 1, Database: "d", Username: "u", Password: "s3cret", URI: uri}.client()
-		if got := strings.Join(args, " ") + "|" + secret; err != nil || got != want {
-			t.Errorf("%s: got %s, %v, want %s", uri, got, err, want)
-		}
-	}
-	if _, _, err := (login{URI: "https://x"}).client(); err == nil {
-		t.Error("https has a client")
-	}
-}
-
 func TestConnect(t *testing.T) {
 	d := newDaemon(t)
 	d.shelves.instance("kv", v3.ServiceManaged)
@@ -175,11 +136,11 @@ func TestConnect(t *testing.T) {
 	}
 	t.Setenv("PATH", folder)
 	r := typeDew(t.Context(), "PING\n", "--run", d.run, "connect", "kv")
-	if want := "args: -h 10.0.0.2 -p 6379 --user u\nauth: s3cret\ntyped: PING\n"; r.out != want || r.status != 3 || explain(r.err) != "" {
+	if want := "args: -h 10.0.0.2 -p 6379 --user u\nauth: s3cret\ntyped: PING\n"; r.out != want || r.status != 3 || command.Explain(r.err) != "" {
 		t.Errorf("status %d, %v\n%s\nwant\n%s", r.status, r.err, r.out, want)
 	}
 	t.Setenv("PATH", t.TempDir())
-	d.dew("connect", "kv").must(t, statusInfrastructure, "redis-cli", "install the client")
+	d.dew("connect", "kv").must(t, console.StatusInfrastructure, "redis-cli", "install the client")
 	d.shelves.credentials = `{"uri":"https://x"}`
 	d.dew("connect", "kv").must(t, 1, "knows no program that speaks with it")
 	d.shelves.credentials = `{"port":"many"}`
@@ -217,10 +178,10 @@ func TestConnectEnds(t *testing.T) {
 	if err := syscall.Kill(os.Getpid(), syscall.SIGTERM); err != nil {
 		t.Fatal(err)
 	}
-	if r := <-done; r.status != 128+int(syscall.SIGTERM) || explain(r.err) != "" {
+	if r := <-done; r.status != 128+int(syscall.SIGTERM) || command.Explain(r.err) != "" {
 		t.Errorf("status %d, %v", r.status, r.err)
 	}
-	if alive(pid) {
+	if stat, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat"); err == nil && !strings.Contains(string(stat), ") Z ") {
 		t.Errorf("the client with pid %d still runs", pid)
 	}
 	if len(d.shelves.bindings) != 0 {
@@ -308,7 +269,7 @@ func TestBrokers(t *testing.T) {
 	d.refuses(post, "must be a valid url")
 	r := d.dew("csb", "odd", "clerk", "nourl")
 	r.must(t, 1, "must be a valid url")
-	if strings.Contains(explain(r.err), "forgets it") {
+	if strings.Contains(command.Explain(r.err), "forgets it") {
 		t.Errorf("a broker that is not there can be forgotten: %v", r.err)
 	}
 	d.dew("update-service-broker", "dwe", "clerk", "http://c").must(t, 1, `did you mean "dew"?`)
@@ -338,7 +299,7 @@ func TestServiceAccess(t *testing.T) {
 	if r := d.dew("service-access", "-o", "local"); strings.Contains(r.out, "admin") || !strings.Contains(r.out, "local") || !strings.Contains(r.out, "postgres") {
 		t.Errorf("got %s", r.out)
 	}
-	var rows []accessRow
+	var rows []services.AccessRow
 	r := d.dew("service-access", "-e", "redis", "-b", "dew", "--json")
 	if err := json.Unmarshal([]byte(r.out), &rows); err != nil || len(rows) != 2 || rows[0].Orgs[0] != "local" {
 		t.Errorf("got %s, %v", r.out, err)
@@ -379,9 +340,9 @@ func TestServiceAccess(t *testing.T) {
 
 // What to do about something that is missing names a command that is there.
 func TestMissingNamesACommand(t *testing.T) {
-	commands := newApp(quiet()).app
+	commands := newApp("dev", quiet()).app
 	for _, kind := range []string{"service instance", "service broker", "org", "space", "domain", "route", "user"} {
-		todo := explain(&client.Missing{Kind: kind, Name: "x"})
+		todo := command.Explain(&client.Missing{Kind: kind, Name: "x"})
 		name := strings.Fields(todo[strings.Index(todo, "\n"):])[1]
 		if commands.Command(name) == nil {
 			t.Errorf("of a missing %s: dew has no command %q", kind, name)

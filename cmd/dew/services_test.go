@@ -8,10 +8,12 @@ import (
 	"testing"
 
 	"github.com/dewrun/dew/api/v3"
+	"github.com/dewrun/dew/cli/command"
+	"github.com/dewrun/dew/cli/services"
 )
 
 // wantBody fails the test when the last body of a call was another one.
-func (d *daemon) wantBody(key, want string) {
+func (d *fakeDaemon) wantBody(key, want string) {
 	d.t.Helper()
 	if got := strings.TrimSpace(d.body(key)); got != want {
 		d.t.Errorf("%s was sent\n%s\nwant\n%s", key, got, want)
@@ -19,7 +21,7 @@ func (d *daemon) wantBody(key, want string) {
 }
 
 // refuses makes the daemon answer a call with 422 and a detail.
-func (d *daemon) refuses(key, detail string) {
+func (d *fakeDaemon) refuses(key, detail string) {
 	d.refuse[key] = v3.Error{Code: 10008, Title: v3.TitleUnprocessable, Detail: detail}
 }
 
@@ -37,7 +39,7 @@ func TestMarketplace(t *testing.T) {
 	if r := d.dew("m", "--no-plans"); strings.Contains(r.out, "small") {
 		t.Errorf("plans are told:\n%s", r.out)
 	}
-	var offers []offer
+	var offers []services.Offer
 	r := d.dew("m", "-e", "redis", "--json")
 	if err := json.Unmarshal([]byte(r.out), &offers); err != nil || len(offers) != 2 || offers[1].Plan != "large" || offers[1].Free || offers[1].Broker != "dew" {
 		t.Errorf("got %s, %v", r.out, err)
@@ -110,11 +112,11 @@ func TestBadParameters(t *testing.T) {
 		{write("list.json", `[{"s3cret":1}]`), "-c must be a JSON object"},
 		{write("null.json", `null`), "it is none"},
 		{write("empty.json", ``), "-c must be a JSON object"},
-		{write("large.json", strings.Repeat(" ", maxObject+1)), "larger than 1.0M"},
+		{write("large.json", strings.Repeat(" ", 1<<20+1)), "larger than 1.0M"},
 	} {
 		r := d.dew("create-service", "redis", "small", "kv", "-c", c.text)
 		r.must(t, 2, c.want)
-		if strings.Contains(explain(r.err), "s3cret") {
+		if strings.Contains(command.Explain(r.err), "s3cret") {
 			t.Errorf("%s is told: %v", c.text, r.err)
 		}
 	}
@@ -157,7 +159,7 @@ func TestCreateServiceTwiceWaits(t *testing.T) {
 	d := newDaemon(t)
 	d.shelves.instance("kv", v3.ServiceManaged).LastOperation = v3.LastOperation{Type: "create", State: "failed", Description: "broken"}
 	i := d.shelves.find("s-kv")
-	i.LastOperation.State, d.shelves.sentences = inProgress, []string{"one", "two"}
+	i.LastOperation.State, d.shelves.sentences = "in progress", []string{"one", "two"}
 	d.dew("create-service", "redis", "small", "kv").must(t, 0, "kv is there already")
 	d.shelves.sentences = []string{"one", "two", "three"}
 	d.shelves.ends = "failed"
@@ -224,7 +226,7 @@ func TestServices(t *testing.T) {
 	if r := d.dew("services", "--no-apps"); strings.Contains(r.out, "shop") {
 		t.Errorf("apps are told:\n%s", r.out)
 	}
-	var rows []serviceRow
+	var rows []services.Row
 	r = d.dew("services", "--json")
 	if err := json.Unmarshal([]byte(r.out), &rows); err != nil || len(rows) != 2 || rows[0].Last != "create failed" || rows[0].Broker != "dew" || len(rows[1].Apps) != 2 {
 		t.Errorf("got %s, %v", r.out, err)
@@ -244,7 +246,7 @@ func TestServices(t *testing.T) {
 	d.dew("service", "kv", "--guid").must(t, 0, "s-kv\n")
 	d.dew("service", "kv", "--params").must(t, 0, `"ram": 4`)
 	d.dew("service", "maill").must(t, 1, `did you mean "mail"?`)
-	var v serviceView
+	var v services.View
 	r = d.dew("service", "mail", "--json")
 	if err := json.Unmarshal([]byte(r.out), &v); err != nil || v.Name != "mail" || v.Bindings[0].Name != "letter" || v.Bindings[0].Last != "delete failed" {
 		t.Errorf("got %s, %v", r.out, err)

@@ -15,6 +15,8 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"github.com/dewrun/dew/api/v3"
+	"github.com/dewrun/dew/cli/command"
+	"github.com/dewrun/dew/cli/console"
 	"github.com/dewrun/dew/smoke"
 )
 
@@ -49,25 +51,25 @@ Examples:
    dew smoke --private --keep shop/manifest.yml
    dew smoke init shop`
 
-func smokeCommands(g *global) []*cli.Command {
-	return []*cli.Command{g.plain(verb{
-		name: "smoke", args: "[DIR|DIR/...|MANIFEST]...", category: "Push", usage: "push the apps of a folder, check what its smoke.yml says, tell how that went, clean up", about: aboutSmoke,
-		flags: []cli.Flag{
+func smokeCommands(g *command.Set) []*cli.Command {
+	return []*cli.Command{g.WithoutClient(command.Verb{
+		Name: "smoke", Args: "[DIR|DIR/...|MANIFEST]...", Category: "Push", Usage: "push the apps of a folder, check what its smoke.yml says, tell how that went, clean up", About: aboutSmoke,
+		Flags: []cli.Flag{
 			&cli.StringSliceFlag{Name: "var", Usage: "`name=value` for ((name)) in the manifests; may be repeated"},
 			&cli.StringSliceFlag{Name: "vars-file", Usage: "`path` of a YAML file of variables; may be repeated, and --var goes before it"},
 			&cli.DurationFlag{Name: "timeout", DefaultText: "what smoke.yml says, else 5m", Usage: "`time` for each folder"},
 			&cli.StringFlag{Name: "junit", Usage: "write a JUnit report to `file`"},
 			&cli.StringFlag{Name: "bundle", DefaultText: "smoke-FOLDER.tar.gz here", Usage: "`file` for what is kept of a failure: logs, events, exit records, environment without secrets"},
-			boolFlag("no-bundle", "keep nothing of a failure"),
-			boolFlag("keep", "leave apps, services and a private daemon, and say how to reach them"),
-			boolFlag("no-skip", "fail if a folder needs a program that is not on this machine, instead of skipping the folder"),
-			boolFlag("private", "start a private daemon, also if one answers"),
+			command.BoolFlag("no-bundle", "keep nothing of a failure"),
+			command.BoolFlag("keep", "leave apps, services and a private daemon, and say how to reach them"),
+			command.BoolFlag("no-skip", "fail if a folder needs a program that is not on this machine, instead of skipping the folder"),
+			command.BoolFlag("private", "start a private daemon, also if one answers"),
 			&cli.StringFlag{Name: "dewd", Usage: "`path` of the private daemon's program (default: beside dew, or in PATH)"},
-			boolFlag("watch", "test again whenever something in the folders changes, until Ctrl-C; a private daemon stays for all tests"),
-			boolFlag("quiet", "show no log lines and no progress"),
+			command.BoolFlag("watch", "test again whenever something in the folders changes, until Ctrl-C; a private daemon stays for all tests"),
+			command.BoolFlag("quiet", "show no log lines and no progress"),
 			&cli.BoolFlag{Name: "v", Aliases: []string{"verbose"}, Usage: "show what scripts print, and every try of a check", DisableDefaultText: true},
-			boolFlag("force", "with init: replace a smoke.yml that is there"),
-			jsonFlag(),
+			command.BoolFlag("force", "with init: replace a smoke.yml that is there"),
+			command.JSONFlag(),
 		},
 	}, func(c *cli.Context) error {
 		o := smokeOptions{
@@ -77,7 +79,7 @@ func smokeCommands(g *global) []*cli.Command {
 			NoSkip: c.Bool("no-skip"), Private: c.Bool("private"), Dewd: c.String("dewd"), Quiet: c.Bool("quiet"), Verbose: c.Bool("v"), Force: c.Bool("force"), Watch: c.Bool("watch"),
 		}
 		if len(o.Args) > 0 && o.Args[0] == "init" {
-			return runSmokeInit(o, g.out)
+			return runSmokeInit(o, g.Out)
 		}
 		return runSmoke(c.Context, o, g)
 	})}
@@ -86,19 +88,19 @@ func smokeCommands(g *global) []*cli.Command {
 func (o smokeOptions) check() error {
 	switch {
 	case o.Timeout < 0:
-		return usage("--timeout: %s is less than nothing", o.Timeout)
+		return console.UsageError("--timeout: %s is less than nothing", o.Timeout)
 	case o.NoBundle && o.Bundle != "":
-		return usage("--bundle and --no-bundle exclude each other")
+		return console.UsageError("--bundle and --no-bundle exclude each other")
 	case o.Watch && o.Keep:
-		return usage("--watch and --keep exclude each other: every test would leave its apps")
+		return console.UsageError("--watch and --keep exclude each other: every test would leave its apps")
 	case o.Force:
-		return usage("--force goes with dew smoke init")
+		return console.UsageError("--force goes with dew smoke init")
 	}
 	return nil
 }
 
 // runSmoke tests folders and tells how that went, once or after every change.
-func runSmoke(ctx context.Context, o smokeOptions, g *global) (err error) {
+func runSmoke(ctx context.Context, o smokeOptions, g *command.Set) (err error) {
 	if err := o.check(); err != nil {
 		return err
 	}
@@ -114,16 +116,16 @@ func runSmoke(ctx context.Context, o smokeOptions, g *global) (err error) {
 	ctx, unhook := signal.NotifyContext(ctx, syscall.SIGHUP)
 	defer unhook()
 	signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE)
-	patient, stop := patience(ctx, g.out)
+	patient, stop := patience(ctx, g.Out)
 	defer stop()
-	d, err := g.smokeDoor(ctx, o)
+	d, err := openSmokeDoor(ctx, g, o)
 	if err != nil {
 		return smokeFailure(err)
 	}
 	defer func() {
 		if cerr := d.close(patient, o.Keep); cerr != nil {
-			g.out.warn(explain(smokeFailure(cerr))) // also when an interruption leaves no other words
-			err = cmp.Or(err, error(&failure{status: statusOf(smokeFailure(cerr))}))
+			g.Out.Warn(command.Explain(smokeFailure(cerr))) // also when an interruption leaves no other words
+			err = cmp.Or(err, error(&console.Failure{Status: command.StatusOf(smokeFailure(cerr))}))
 		}
 	}()
 	if o.Watch {
@@ -139,7 +141,7 @@ func (d *smokeDoor) test(ctx, patient context.Context, folders []smoke.Folder) e
 	if err != nil {
 		return err
 	}
-	s := &smokeTalk{o: o, out: d.g.out, single: len(folders) == 1}
+	s := &smokeTalk{o: o, out: d.g.Out, single: len(folders) == 1}
 	cfg := smoke.Config{
 		Ask: d.ask, Enter: d.enter, Variables: vars, Timeout: o.Timeout, Keep: o.Keep, NoSkip: o.NoSkip, Patient: patient, Say: s.say, Line: s.line,
 	}
@@ -147,7 +149,7 @@ func (d *smokeDoor) test(ctx, patient context.Context, folders []smoke.Folder) e
 		cfg.Line = nil
 	}
 	if o.Verbose {
-		cfg.Script, cfg.Tried = d.g.out.err, func(err error) { s.say("   not yet: %v", err) }
+		cfg.Script, cfg.Tried = d.g.Out.Err, func(err error) { s.say("   not yet: %v", err) }
 	}
 	if !o.NoBundle {
 		cfg.Bundle, cfg.BundleAlways = d.bundler(len(folders) == 1), o.Bundle != ""
@@ -165,7 +167,7 @@ func (d *smokeDoor) watch(ctx, patient context.Context, folders []smoke.Folder) 
 			return err
 		}
 		if err != nil {
-			d.g.out.say("dew: %s", explain(err))
+			d.g.Out.Say("dew: %s", command.Explain(err))
 		}
 		var paths []string
 		for _, f := range folders {
@@ -175,15 +177,15 @@ func (d *smokeDoor) watch(ctx, patient context.Context, folders []smoke.Folder) 
 		if werr != nil {
 			return werr
 		}
-		d.g.out.say("Watching for changes; Ctrl-C ends it")
+		d.g.Out.Say("Watching for changes; Ctrl-C ends it")
 		changed, werr := w.wait(ctx)
 		if werr := errors.Join(werr, w.close()); werr != nil || ctx.Err() != nil {
 			return cmp.Or(werr, err)
 		}
-		d.g.out.say("\n%s changed", changed)
+		d.g.Out.Say("\n%s changed", changed)
 		now, ferr := smoke.Find(d.o.Args)
 		if ferr != nil {
-			d.g.out.warn(explain(smokeFailure(ferr))) // it may be half written: the next change mends it
+			d.g.Out.Warn(command.Explain(smokeFailure(ferr))) // it may be half written: the next change mends it
 			continue
 		}
 		folders = now
@@ -192,7 +194,7 @@ func (d *smokeDoor) watch(ctx, patient context.Context, folders []smoke.Folder) 
 
 // patience gives a context that outlives the first interruption, which only ends
 // ctx, and not the second.
-func patience(ctx context.Context, out *console) (context.Context, func()) {
+func patience(ctx context.Context, out *console.Console) (context.Context, func()) {
 	patient, giveUp := context.WithCancel(context.WithoutCancel(ctx))
 	signals := make(chan os.Signal, 2)
 	signal.Notify(signals, syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP)
@@ -200,7 +202,7 @@ func patience(ctx context.Context, out *console) (context.Context, func()) {
 		for _, text := range []string{"Interrupted: cleaning up; once more gives up", "Given up: something may be left"} {
 			select {
 			case <-signals:
-				out.say("%s", text)
+				out.Say("%s", text)
 			case <-patient.Done():
 				return
 			}
@@ -216,7 +218,7 @@ func patience(ctx context.Context, out *console) (context.Context, func()) {
 // smokeTalk tells what goes on.
 type smokeTalk struct {
 	o      smokeOptions
-	out    *console
+	out    *console.Console
 	single bool // there is one folder
 }
 
@@ -225,10 +227,10 @@ func (s *smokeTalk) say(format string, args ...any) {
 		return
 	}
 	text := fmt.Sprintf(format, args...)
-	if s.out.drawn {
-		text = shown(text)
+	if s.out.ErrTerminal {
+		text = console.Printable(text)
 	}
-	s.out.say("%s", text)
+	s.out.Say("%s", text)
 }
 
 // line shows a line of an app.
@@ -240,14 +242,14 @@ func (s *smokeTalk) line(app string, l *v3.Line) {
 	if app != "" {
 		prefix += app + " "
 	}
-	s.out.say("%s%s", prefix, appendLine(nil, l, look{screen: s.out.drawn}))
+	s.out.Say("%s%s", prefix, console.AppendLine(nil, l, console.LineStyle{Terminal: s.out.ErrTerminal}))
 }
 
 // tell writes the report where it is wanted, and makes the first failure the error.
 func (s *smokeTalk) tell(r smoke.Report) error {
 	if s.o.JUnit != "" {
 		if err := writeWhole(s.o.JUnit, r.JUnit()); err != nil {
-			return &failure{status: statusFailed, err: fmt.Errorf("cannot write the JUnit report: %w", err)}
+			return &console.Failure{Status: console.StatusFailed, Err: fmt.Errorf("cannot write the JUnit report: %w", err)}
 		}
 	}
 	if err := s.print(r); err != nil && !errors.Is(err, syscall.EPIPE) {
@@ -258,7 +260,7 @@ func (s *smokeTalk) tell(r smoke.Report) error {
 		return nil
 	}
 	if s.o.Quiet && step.Output != "" {
-		s.out.say("%s", strings.TrimRight(step.Output, "\n")) // else it was shown when it happened
+		s.out.Say("%s", strings.TrimRight(step.Output, "\n")) // else it was shown when it happened
 	}
 	where := folder.Folder + ": " + step.Name
 	if step.App != "" {
@@ -274,12 +276,12 @@ func (s *smokeTalk) tell(r smoke.Report) error {
 	if n := r.FailedFolders() - 1; n > 0 {
 		todo = append(todo, fmt.Sprintf("%d more failed: the table has them all", n))
 	}
-	return &failure{status: step.Status, err: fmt.Errorf("%s: %s", where, step.Detail), todo: strings.Join(todo, "\n     ")}
+	return &console.Failure{Status: step.Status, Err: fmt.Errorf("%s: %s", where, step.Detail), Todo: strings.Join(todo, "\n     ")}
 }
 
 func (s *smokeTalk) print(r smoke.Report) error {
-	if s.out.json {
-		return s.out.encode(r)
+	if s.out.JSON {
+		return s.out.Encode(r)
 	}
 	rows := r.Rows()
 	if s.single {
@@ -287,18 +289,18 @@ func (s *smokeTalk) print(r smoke.Report) error {
 			rows[i] = rows[i][1:]
 		}
 	}
-	if s.out.screen {
+	if s.out.OutTerminal {
 		for _, row := range rows {
 			for i := range row {
-				row[i] = shown(row[i])
+				row[i] = console.Printable(row[i])
 			}
 		}
 	}
-	if err := s.out.table(rows); err != nil {
+	if err := s.out.Table(rows); err != nil {
 		return err
 	}
 	ok, failed, skipped := r.Counts()
-	fmt.Fprintf(s.out.out, "%d ok, %d failed, %d skipped\n", ok, failed, skipped)
+	fmt.Fprintf(s.out.Out, "%d ok, %d failed, %d skipped\n", ok, failed, skipped)
 	return nil
 }
 
@@ -321,9 +323,9 @@ func smokeFailure(err error) error {
 	if !errors.As(err, &f) {
 		return err
 	}
-	out := &failure{status: f.Status, err: err, todo: f.Todo}
+	out := &console.Failure{Status: f.Status, Err: err, Todo: f.Todo}
 	if f.Output != "" {
-		out.err = fmt.Errorf("%w\n%s", err, f.Output)
+		out.Err = fmt.Errorf("%w\n%s", err, f.Output)
 	}
 	return out
 }

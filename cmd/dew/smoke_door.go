@@ -17,14 +17,18 @@ import (
 	"golang.org/x/crypto/ssh"
 
 	"github.com/dewrun/dew/api/client"
+	"github.com/dewrun/dew/cli/apps"
+	"github.com/dewrun/dew/cli/command"
+	"github.com/dewrun/dew/cli/console"
+	"github.com/dewrun/dew/cli/services"
 	"github.com/dewrun/dew/smoke"
 )
 
 // smokeDoor is the daemon that a smoke test works with.
 type smokeDoor struct {
-	g       *global
+	g       *command.Set
 	o       smokeOptions
-	door    door
+	door    command.Endpoint
 	ask     *client.Client // in no space
 	private *smoke.Private // nil: it was there before
 	kept    []keptPlace
@@ -33,24 +37,24 @@ type smokeDoor struct {
 // keptPlace is a place that is not removed, and the folder in which dew remembers it.
 type keptPlace struct{ org, home string }
 
-// smokeDoor finds the daemon that dew speaks to, or starts a private one.
-func (g *global) smokeDoor(ctx context.Context, o smokeOptions) (*smokeDoor, error) {
+// openSmokeDoor finds the daemon that dew speaks to, or starts a private one.
+func openSmokeDoor(ctx context.Context, g *command.Set, o smokeOptions) (*smokeDoor, error) {
 	d := &smokeDoor{g: g, o: o}
 	var err error
-	if d.door, err = g.door(); err != nil {
+	if d.door, err = g.Endpoint(); err != nil {
 		return nil, err
 	}
-	if o.Private && (d.door.url != "" && g.api != "" || g.local) {
-		return nil, usage("--private starts a daemon of its own: it goes with neither --run nor --api")
+	if o.Private && (d.door.URL != "" && g.API != "" || g.Local) {
+		return nil, console.UsageError("--private starts a daemon of its own: it goes with neither --run nor --api")
 	}
 	if !o.Private {
-		if d.ask, err = g.open(d.door); err != nil {
+		if d.ask, err = g.Client(d.door); err != nil {
 			return nil, err
 		}
-		if _, err = d.ask.Root(ctx); err == nil {
+		if _, err = d.ask.Daemon().Root(ctx); err == nil {
 			return d, nil
 		}
-		if d.door.url != "" || g.local || !absent(err) {
+		if d.door.URL != "" || g.Local || !absent(err) {
 			return nil, err
 		}
 	}
@@ -76,17 +80,17 @@ func (d *smokeDoor) startPrivate(ctx context.Context) error {
 		if !d.o.Private {
 			why = "No daemon answers at " + d.ask.Door() + ": starting a private one…"
 		}
-		d.g.out.say("%s", why)
+		d.g.Out.Say("%s", why)
 	}
 	if os.Geteuid() == 0 {
-		smoke.Sweep(ctx, dewd, d.g.out.say)
+		smoke.Sweep(ctx, dewd, d.g.Out.Say)
 	}
 	var err error
 	if d.private, err = smoke.StartPrivate(ctx, dewd); err != nil {
 		return err
 	}
-	d.door = door{memory: d.door.memory, run: d.private.Run}
-	d.ask, err = d.g.open(d.door)
+	d.door = command.Endpoint{ConfigFile: d.door.ConfigFile, Run: d.private.Run}
+	d.ask, err = d.g.Client(d.door)
 	return err
 }
 
@@ -104,7 +108,7 @@ func (d *smokeDoor) close(ctx context.Context, keep bool) error {
 
 // tellKept tells how to reach what was kept, and how to end it.
 func (d *smokeDoor) tellKept() {
-	say := d.g.out.say
+	say := d.g.Out.Say
 	for _, k := range d.kept {
 		say("Org %s is kept. To work in it:\n   export DEW_HOME=%s%s\n   dew apps", k.org, shellWord(k.home), d.exportRun())
 		if d.private == nil {
@@ -113,26 +117,26 @@ func (d *smokeDoor) tellKept() {
 	}
 	if d.private != nil {
 		if err := d.private.Keep(); err != nil {
-			d.g.out.warn(err.Error())
+			d.g.Out.Warn(err.Error())
 		}
 		say("To end the private daemon and remove all:\n   dew --run %s shutdown --apps && rm -r %s", shellWord(d.private.Run), shellWord(filepath.Dir(d.private.Run)))
 	}
 }
 
 func (d *smokeDoor) exportRun() string {
-	if d.door.url != "" {
+	if d.door.URL != "" {
 		return ""
 	}
-	return " DEW_RUN=" + shellWord(d.door.run)
+	return " DEW_RUN=" + shellWord(d.door.Run)
 }
 
 // enter gives what works in a place. Its dew remembers that place in a folder of its
 // own, so that nobody's target changes.
 func (d *smokeDoor) enter(ctx context.Context, p smoke.Place) (smoke.Inside, error) {
-	target := place{OrgGUID: p.OrgGUID, Org: p.Org, SpaceGUID: p.SpaceGUID, Space: p.Space}
+	target := command.Target{OrgGUID: p.OrgGUID, Org: p.Org, SpaceGUID: p.SpaceGUID, Space: p.Space}
 	inside := d.door
-	inside.target = target
-	ask, err := d.g.open(inside)
+	inside.Target = target
+	ask, err := d.g.Client(inside)
 	if err != nil {
 		return smoke.Inside{}, err
 	}
@@ -144,16 +148,16 @@ func (d *smokeDoor) enter(ctx context.Context, p smoke.Place) (smoke.Inside, err
 	if err != nil {
 		return smoke.Inside{}, fmt.Errorf("cannot make a folder for dew to remember things in: %w", err)
 	}
-	mem := memory{file: filepath.Join(home, ".dew", "config.json")}
-	err = mem.update(ctx, func(c *config) error {
-		if inside.url == "" {
-			c.Local[inside.run] = target
+	mem := command.ConfigFile{Path: filepath.Join(home, ".dew", "config.json")}
+	err = mem.Update(ctx, func(c *command.Config) error {
+		if inside.URL == "" {
+			c.Local[inside.Run] = target
 			return nil
 		}
 		// Without its refresh token, which may be good for one use only.
-		s := inside.past
+		s := inside.Session
 		s.Refresh, s.Target = "", target
-		c.API, c.Sessions[inside.url] = inside.url, s
+		c.API, c.Sessions[inside.URL] = inside.URL, s
 		return nil
 	})
 	if err != nil {
@@ -162,13 +166,13 @@ func (d *smokeDoor) enter(ctx context.Context, p smoke.Place) (smoke.Inside, err
 	if d.o.Keep {
 		d.kept = append(d.kept, keptPlace{org: p.Org, home: home})
 	}
-	out := *d.g.out
-	out.json, out.follows = false, true
+	out := *d.g.Out
+	out.JSON, out.FollowsLogs = false, true
 	if d.o.Quiet {
-		out.err, out.drawn = io.Discard, false
+		out.Err, out.ErrTerminal = io.Discard, false
 	}
-	status, err := ask.Status(ctx)
-	if err != nil && !untold(err) {
+	status, err := ask.Daemon().Status(ctx)
+	if err != nil && !command.HiddenFromCaller(err) {
 		return smoke.Inside{}, errors.Join(err, os.RemoveAll(home))
 	}
 	return smoke.Inside{
@@ -183,9 +187,9 @@ func (d *smokeDoor) env(home string, p smoke.Place, domain string) []string {
 	if self, err := os.Executable(); err == nil {
 		path = filepath.Dir(self) + string(os.PathListSeparator) + path
 	}
-	set := []string{"DEW_HOME=" + home, "DEW_RUN=" + d.door.run, "PATH=" + path, "SMOKE_ORG=" + p.Org, "SMOKE_SPACE=" + p.Space, "DEW_DOMAIN=" + domain}
-	if d.door.url != "" {
-		set = append(set, "DEW_API="+d.door.url)
+	set := []string{"DEW_HOME=" + home, "DEW_RUN=" + d.door.Run, "PATH=" + path, "SMOKE_ORG=" + p.Org, "SMOKE_SPACE=" + p.Space, "DEW_DOMAIN=" + domain}
+	if d.door.URL != "" {
+		set = append(set, "DEW_API="+d.door.URL)
 	}
 	out := slices.DeleteFunc(os.Environ(), func(e string) bool {
 		name, _, _ := strings.Cut(e, "=")
@@ -198,7 +202,7 @@ func (d *smokeDoor) env(home string, p smoke.Place, domain string) []string {
 type smokeVerbs struct {
 	o   smokeOptions
 	ask *client.Client
-	out *console
+	out *console.Console
 }
 
 // Push does as dew push does. An app whose default route another space has gets one
@@ -211,7 +215,7 @@ func (v *smokeVerbs) Push(ctx context.Context, p smoke.Push) error {
 	}
 	m, file, err := pushManifest(o, v.out)
 	if err != nil {
-		return v.failed(err, statusUsage)
+		return v.failed(err, console.StatusUsage)
 	}
 	for i := range m.Applications {
 		if a := &m.Applications[i]; a.Path == "" && a.Docker == nil {
@@ -222,16 +226,16 @@ func (v *smokeVerbs) Push(ctx context.Context, p smoke.Push) error {
 	// of a job.
 	send := pushed{manifest: m, file: file, bare: true}
 	_, err = pushAll(ctx, o, send, v.ask, v.out)
-	if answers(err, routeElsewhere) {
+	if command.ErrorContains(err, routeElsewhere) {
 		for i := range m.Applications {
 			if a := &m.Applications[i]; a.DefaultRoute && len(a.Routes) == 0 {
 				a.DefaultRoute, a.RandomRoute = false, true
 			}
 		}
-		v.out.say("Another space has the route: the apps get routes with names of their own")
+		v.out.Say("Another space has the route: the apps get routes with names of their own")
 		_, err = pushAll(ctx, o, send, v.ask, v.out)
 	}
-	return v.failed(err, statusFailed)
+	return v.failed(err, console.StatusFailed)
 }
 
 // routeElsewhere is what the daemon says of a route that another space has.
@@ -242,17 +246,17 @@ func (v *smokeVerbs) failed(err error, otherwise int) error {
 	if err == nil {
 		return nil
 	}
-	status := statusOf(err)
-	if status == statusFailed {
+	status := command.StatusOf(err)
+	if status == console.StatusFailed {
 		status = otherwise
 	}
-	return &smoke.Failure{Status: status, Err: err, Todo: todoOf(err)}
+	return &smoke.Failure{Status: status, Err: err, Todo: command.TodoOf(err)}
 }
 
 // CreateService does as dew create-service does, and waits.
 func (v *smokeVerbs) CreateService(ctx context.Context, s smoke.Service) error {
-	o := serviceOptions{Name: s.Name, Offering: s.Offering, Plan: s.Plan, Parameters: string(s.Parameters), Wait: true}
-	return v.failed(runCreateService(ctx, o, v.ask, v.out), statusFailed)
+	o := services.Options{Name: s.Name, Offering: s.Offering, Plan: s.Plan, Parameters: string(s.Parameters), Wait: true}
+	return v.failed(services.Create(ctx, o, v.ask, v.out), console.StatusFailed)
 }
 
 // SSH runs a command inside an instance.
@@ -266,16 +270,16 @@ func (v *smokeVerbs) SSH(ctx context.Context, at smoke.Instance, command string)
 	defer stop()
 	var text bytes.Buffer
 	out := *v.out
-	out.out, out.err, out.in = &text, &text, strings.NewReader("")
+	out.Out, out.Err, out.In = &text, &text, strings.NewReader("")
 	err = interact(ctx, conn, sshOptions{command: []string{command}, terminal: never}, &out)
-	if f := (*failure)(nil); errors.As(err, &f) && f.err == nil {
-		return smoke.Output{Text: text.String(), Status: f.status}, nil
+	if f := (*console.Failure)(nil); errors.As(err, &f) && f.Err == nil {
+		return smoke.Output{Text: text.String(), Status: f.Status}, nil
 	}
 	return smoke.Output{Text: text.String()}, err
 }
 
 func (v *smokeVerbs) enter(ctx context.Context, at smoke.Instance) (*ssh.Client, error) {
-	return enter(ctx, inside{app: at.App, process: at.Process, index: at.Index}, sshTalk{v.ask, v.out})
+	return enter(ctx, inside{app: at.App, process: at.Process, index: at.Index}, sshTalk{ask: v.ask, out: v.out})
 }
 
 // Dial connects to a port inside an instance.
@@ -302,17 +306,17 @@ func (f *forwarded) Close() error { return errors.Join(f.Conn.Close(), f.by.Clos
 
 // Show writes how an app does, as dew app does.
 func (v *smokeVerbs) Show(ctx context.Context, name string, w io.Writer) error {
-	a, err := findApp(ctx, v.ask, name)
+	a, err := command.FindApp(ctx, v.ask, name)
 	if err != nil {
 		return err
 	}
-	view, err := readView(ctx, v.ask, a)
+	view, err := apps.ReadView(ctx, v.ask, a)
 	if err != nil {
 		return err
 	}
 	out := *v.out
-	out.out, out.color, out.screen = w, false, false
-	view.print(&out)
+	out.Out, out.Color, out.OutTerminal = w, false, false
+	view.Print(&out)
 	return nil
 }
 
@@ -323,11 +327,11 @@ func (d *smokeDoor) bundler(single bool) func(context.Context, smoke.Scene) (str
 		if d.private != nil {
 			b.Log = d.private.LogFile()
 		}
-		if d.door.url == "" {
+		if d.door.URL == "" {
 			b.Doctor = func(ctx context.Context, w io.Writer) error {
-				out := *d.g.out
-				out.out, out.err, out.in = w, w, strings.NewReader("")
-				return runDoctor(ctx, doctorOptions{Run: d.door.run}, &out)
+				out := *d.g.Out
+				out.Out, out.Err, out.In = w, w, strings.NewReader("")
+				return runDoctor(ctx, doctorOptions{Run: d.door.Run}, &out)
 			}
 		}
 		return b.File, b.Write(ctx, s)

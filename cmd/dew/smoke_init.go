@@ -1,23 +1,24 @@
 package main
 
 import (
+	"github.com/dewrun/dew/cli/console"
 	"github.com/dewrun/dew/smoke"
 )
 
 // runSmokeInit writes a first smoke.yml.
-func runSmokeInit(o smokeOptions, out *console) error {
+func runSmokeInit(o smokeOptions, out *console.Console) error {
 	dir := "."
 	switch len(o.Args) {
 	case 1:
 	case 2:
 		dir = o.Args[1]
 	default:
-		return usage("smoke init takes one folder, and there is %q behind it (a folder called init is ./init)", o.Args[2])
+		return console.UsageError("smoke init takes one folder, and there is %q behind it (a folder called init is ./init)", o.Args[2])
 	}
 	file, err := smoke.Init(dir, o.Force)
 	if err != nil {
 		return smokeFailure(err)
 	}
-	out.say("Wrote %s: read it, then dew smoke %s", file, dir)
+	out.Say("Wrote %s: read it, then dew smoke %s", file, dir)
 	return nil
 }

@@ -8,6 +8,8 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/dewrun/dew/cli/command"
+	"github.com/dewrun/dew/cli/console"
 	"github.com/dewrun/dew/smoke"
 )
 
@@ -45,12 +47,12 @@ func TestSmokeMistakes(t *testing.T) {
 		{[]string{"manifest.yml", "--var", "x"}, "chekcs"},
 	} {
 		r := runDew(t.Context(), append([]string{"smoke"}, tt.args...)...)
-		r.must(t, statusUsage, tt.want)
+		r.must(t, console.StatusUsage, tt.want)
 	}
 	r := runDew(t.Context(), "smoke", "init", "--force")
 	r.must(t, 0, "Wrote smoke.yml")
 	r = runDew(t.Context(), "--run", t.TempDir(), "smoke")
-	r.must(t, statusUnreachable, "cannot reach dewd")
+	r.must(t, console.StatusUnreachable, "cannot reach dewd")
 }
 
 // A folder is pushed with the code of dew push, into a place of its own.
@@ -58,8 +60,8 @@ func TestSmokeVerbs(t *testing.T) {
 	d := newDaemon(t)
 	smokeFolder(t, "")
 	out := quiet()
-	g := &global{run: d.run, out: out, local: true}
-	door, err := g.smokeDoor(t.Context(), smokeOptions{Quiet: true})
+	g := &command.Set{Run: d.run, Out: out, Local: true}
+	door, err := openSmokeDoor(t.Context(), g, smokeOptions{Quiet: true})
 	if err != nil || door.private != nil {
 		t.Fatalf("door = %+v, %v", door, err)
 	}
@@ -90,7 +92,7 @@ func TestSmokeVerbs(t *testing.T) {
 	_, home, _ := strings.Cut(env, "\nDEW_HOME="+os.TempDir())
 	home, _, _ = strings.Cut(home, "\n")
 	home = os.TempDir() + home
-	c, err := memory{file: filepath.Join(home, ".dew", "config.json")}.load()
+	c, err := command.ConfigFile{Path: filepath.Join(home, ".dew", "config.json")}.Load()
 	if err != nil || c.Local[d.run].SpaceGUID != "space-1" {
 		t.Errorf("dew remembers %+v, %v", c, err)
 	}

@@ -19,32 +19,34 @@ import (
 
 	"github.com/dewrun/dew/api/client"
 	"github.com/dewrun/dew/api/v3"
+	"github.com/dewrun/dew/cli/command"
+	"github.com/dewrun/dew/cli/console"
 )
 
-func sshCommands(g *global) []*cli.Command {
+func sshCommands(g *command.Set) []*cli.Command {
 	const category = "Inside of instances"
 	feature := func(name, about string, enabled bool) *cli.Command {
-		return g.command(verb{name: name, args: "APP", category: category, usage: about},
-			func(c *cli.Context, ask *client.Client, out *console) error {
-				return runSetSSH(c.Context, c.Args().First(), enabled, sshTalk{ask, out})
+		return g.Command(command.Verb{Name: name, Args: "APP", Category: category, Usage: about},
+			func(c *cli.Context, ask *client.Client, out *console.Console) error {
+				return runSetSSH(c.Context, c.Args().First(), enabled, sshTalk{ask: ask, out: out})
 			})
 	}
 	return []*cli.Command{
-		g.command(verb{
-			name: "ssh", args: "APP", category: category, usage: "open a shell inside an instance, run a command there, or forward ports",
-			about: "The shell has the environment, the folder and the PATH of the app itself. Its exit\n" +
+		g.Command(command.Verb{
+			Name: "ssh", Args: "APP", Category: category, Usage: "open a shell inside an instance, run a command there, or forward ports",
+			About: "The shell has the environment, the folder and the PATH of the app itself. Its exit\n" +
 				"status is that of the command, or 255 where it did not end by itself.\n\n" +
 				"With --crashed it is in a copy of the files of a crashed instance, with its\n" +
 				"environment, without its processes and without a network:\n   dew ssh shop --crashed -c 'ls -l tmp'",
-			flags: append(append(insideFlags(), crashedFlags()...),
+			Flags: append(append(insideFlags(), crashedFlags()...),
 				&cli.StringSliceFlag{Name: "c", Aliases: []string{"command"}, Usage: "`command` to run; several are joined by a space", KeepSpace: true},
 				&cli.StringSliceFlag{Name: "L", Usage: "forward `[ADDRESS:]PORT:HOST:PORT` into the instance; HOST:PORT may be the path of a socket", KeepSpace: true},
 				&cli.BoolFlag{Name: "N", Aliases: []string{"skip-remote-execution"}, Usage: "run nothing, only forward", DisableDefaultText: true},
 				&cli.BoolFlag{Name: "t", Aliases: []string{"request-pseudo-tty"}, Usage: "ask for a terminal also for a command", DisableDefaultText: true},
 				&cli.BoolFlag{Name: "T", Aliases: []string{"disable-pseudo-tty"}, Usage: "ask for no terminal", DisableDefaultText: true},
-				boolFlag("force-pseudo-tty", "ask for a terminal although there is none here"),
+				command.BoolFlag("force-pseudo-tty", "ask for a terminal although there is none here"),
 			),
-		}, func(c *cli.Context, ask *client.Client, out *console) error {
+		}, func(c *cli.Context, ask *client.Client, out *console.Console) error {
 			in, err := insideOf(c, c.Args().First())
 			if err != nil {
 				return err
@@ -52,20 +54,20 @@ func sshCommands(g *global) []*cli.Command {
 			return runSSH(c.Context, sshOptions{
 				inside: in, command: c.StringSlice("c"), forwards: c.StringSlice("L"),
 				nothing: c.Bool("N"), terminal: terminalOf(c),
-			}, sshTalk{ask, out})
+			}, sshTalk{ask: ask, out: out})
 		}),
-		g.command(verb{
-			name: "ssh-code", category: category, usage: "get a one-time password for the ssh door",
-			about: "It is good once, for five minutes:\n   ssh -p PORT cf:$(dew app APP --guid)/0@HOST",
-			flags: []cli.Flag{jsonFlag()},
-		}, func(c *cli.Context, ask *client.Client, out *console) error {
-			return runSSHCode(c.Context, sshTalk{ask, out})
+		g.Command(command.Verb{
+			Name: "ssh-code", Category: category, Usage: "get a one-time password for the ssh door",
+			About: "It is good once, for five minutes:\n   ssh -p PORT cf:$(dew app APP --guid)/0@HOST",
+			Flags: []cli.Flag{command.JSONFlag()},
+		}, func(c *cli.Context, ask *client.Client, out *console.Console) error {
+			return runSSHCode(c.Context, sshTalk{ask: ask, out: out})
 		}),
 		feature("enable-ssh", "let people into the instances of an app", true),
 		feature("disable-ssh", "let nobody into the instances of an app", false),
-		g.command(verb{name: "ssh-enabled", args: "APP", category: category, usage: "tell whether the instances of an app may be entered", flags: []cli.Flag{jsonFlag()}},
-			func(c *cli.Context, ask *client.Client, out *console) error {
-				return runSSHEnabled(c.Context, c.Args().First(), sshTalk{ask, out})
+		g.Command(command.Verb{Name: "ssh-enabled", Args: "APP", Category: category, Usage: "tell whether the instances of an app may be entered", Flags: []cli.Flag{command.JSONFlag()}},
+			func(c *cli.Context, ask *client.Client, out *console.Console) error {
+				return runSSHEnabled(c.Context, c.Args().First(), sshTalk{ask: ask, out: out})
 			}),
 		cpCommand(g, category),
 	}
@@ -74,7 +76,7 @@ func sshCommands(g *global) []*cli.Command {
 // sshTalk is whom these commands speak to.
 type sshTalk struct {
 	ask *client.Client
-	out *console
+	out *console.Console
 }
 
 // inside names a process of an instance.
@@ -141,23 +143,23 @@ type sshOptions struct {
 }
 
 func runSSHCode(ctx context.Context, t sshTalk) error {
-	code, err := t.ask.SSHCode(ctx)
+	code, err := t.ask.Users().SSHCode(ctx)
 	if err != nil {
 		return err
 	}
-	if t.out.json {
-		return t.out.encode(code)
+	if t.out.JSON {
+		return t.out.Encode(code)
 	}
-	fmt.Fprintln(t.out.out, code.Code)
+	fmt.Fprintln(t.out.Out, code.Code)
 	return nil
 }
 
 func runSetSSH(ctx context.Context, name string, enabled bool, t sshTalk) error {
-	a, err := findApp(ctx, t.ask, name)
+	a, err := command.FindApp(ctx, t.ask, name)
 	if err != nil {
 		return err
 	}
-	f, err := t.ask.SetFeature(ctx, a.GUID, v3.FeatureSSH, enabled)
+	f, err := t.ask.Apps().SetFeature(ctx, a.GUID, v3.FeatureSSH, enabled)
 	if err != nil {
 		return err
 	}
@@ -165,27 +167,27 @@ func runSetSSH(ctx context.Context, name string, enabled bool, t sshTalk) error 
 	if f.Enabled {
 		word = "enabled"
 	}
-	fmt.Fprintf(t.out.err, "ssh is %s for app %s\n", word, a.Name)
+	fmt.Fprintf(t.out.Err, "ssh is %s for app %s\n", word, a.Name)
 	return nil
 }
 
 func runSSHEnabled(ctx context.Context, name string, t sshTalk) error {
-	a, err := findApp(ctx, t.ask, name)
+	a, err := command.FindApp(ctx, t.ask, name)
 	if err != nil {
 		return err
 	}
-	e, err := t.ask.SSHEnabled(ctx, a.GUID)
+	e, err := t.ask.Apps().SSHEnabled(ctx, a.GUID)
 	if err != nil {
 		return err
 	}
-	if t.out.json {
-		return t.out.encode(e)
+	if t.out.JSON {
+		return t.out.Encode(e)
 	}
 	if e.Enabled {
-		fmt.Fprintf(t.out.out, "ssh is enabled for app %s\n", a.Name)
+		fmt.Fprintf(t.out.Out, "ssh is enabled for app %s\n", a.Name)
 		return nil
 	}
-	fmt.Fprintf(t.out.out, "ssh is disabled for app %s: %s\n", a.Name, e.Reason)
+	fmt.Fprintf(t.out.Out, "ssh is disabled for app %s: %s\n", a.Name, e.Reason)
 	return nil
 }
 
@@ -195,7 +197,7 @@ func runSSH(ctx context.Context, o sshOptions, t sshTalk) error {
 	for _, text := range o.forwards {
 		f, err := parseForward(text)
 		if err != nil {
-			return usage("-L %s: %w", text, err)
+			return console.UsageError("-L %s: %w", text, err)
 		}
 		specs = append(specs, f)
 	}
@@ -223,7 +225,7 @@ func enter(ctx context.Context, in inside, t sshTalk) (*ssh.Client, error) {
 	if err != nil {
 		return nil, err
 	}
-	code, err := t.ask.SSHCode(ctx)
+	code, err := t.ask.Users().SSHCode(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -235,7 +237,7 @@ func dialSSH(ctx context.Context, user string, code v3.SSHCode) (*ssh.Client, er
 	const limit = 30 * time.Second
 	raw, err := (&net.Dialer{Timeout: limit}).DialContext(ctx, "tcp", code.Address)
 	if err != nil {
-		return nil, &failure{status: statusUnreachable, err: fmt.Errorf("cannot reach the ssh door: %w", err), todo: "is the address that dewd was given with --ssh one that this machine reaches?"}
+		return nil, &console.Failure{Status: console.StatusUnreachable, Err: fmt.Errorf("cannot reach the ssh door: %w", err), Todo: "is the address that dewd was given with --ssh one that this machine reaches?"}
 	}
 	stop := context.AfterFunc(ctx, func() { _ = raw.Close() }) // whoever is slow to answer ends with us
 	defer stop()
@@ -270,16 +272,16 @@ func loginOf(ctx context.Context, in inside, ask *client.Client) (string, error)
 		return crashedLogin(ctx, in, ask)
 	}
 	if in.index < 0 {
-		return "", usage("instances count from 0, and there is no %d", in.index)
+		return "", console.UsageError("instances count from 0, and there is no %d", in.index)
 	}
-	a, err := findApp(ctx, ask, in.app)
+	a, err := command.FindApp(ctx, ask, in.app)
 	if err != nil {
 		return "", err
 	}
 	if a.State != "STARTED" {
-		return "", &failure{status: statusFailed, err: fmt.Errorf("app %s is not started", a.Name), todo: "dew start " + a.Name + " starts it"}
+		return "", &console.Failure{Status: console.StatusFailed, Err: fmt.Errorf("app %s is not started", a.Name), Todo: "dew start " + a.Name + " starts it"}
 	}
-	ps, err := ask.Processes(ctx, a.GUID)
+	ps, err := ask.Processes().List(ctx, a.GUID)
 	if err != nil {
 		return "", err
 	}
@@ -308,18 +310,18 @@ func keepAlive(conn *ssh.Client) {
 }
 
 // interact runs a shell or a command with this program's own streams.
-func interact(ctx context.Context, conn *ssh.Client, o sshOptions, out *console) error {
+func interact(ctx context.Context, conn *ssh.Client, o sshOptions, out *console.Console) error {
 	ses, err := conn.NewSession()
 	if err != nil {
 		return refusal(err)
 	}
 	defer func() { _ = ses.Close() }() // it may be closed already
-	ses.Stdout, ses.Stderr = out.out, out.err
+	ses.Stdout, ses.Stderr = out.Out, out.Err
 	in, err := ses.StdinPipe()
 	if err != nil {
 		return err
 	}
-	screen, here := out.in.(*os.File)
+	screen, here := out.In.(*os.File)
 	here = here && term.IsTerminal(int(screen.Fd()))
 	if o.terminal.grants(here, len(o.command) > 0) {
 		restore, err := giveTerminal(ctx, ses, screen, here)
@@ -337,7 +339,7 @@ func interact(ctx context.Context, conn *ssh.Client, o sshOptions, out *console)
 		return fmt.Errorf("cannot begin: %w", err)
 	}
 	go func() {
-		_, _ = io.Copy(in, out.in) // the session's end is told by Wait
+		_, _ = io.Copy(in, out.In) // the session's end is told by Wait
 		_ = in.Close()
 	}()
 	return ended(ctx, ses.Wait())
@@ -355,16 +357,16 @@ func refusal(err error) error {
 // words of our own.
 func ended(ctx context.Context, err error) error {
 	if exit := (*ssh.ExitError)(nil); errors.As(err, &exit) {
-		return &failure{status: exit.ExitStatus()}
+		return &console.Failure{Status: exit.ExitStatus()}
 	}
 	if err != nil && ctx.Err() != nil {
 		return ctx.Err()
 	}
 	if missing := (*ssh.ExitMissingError)(nil); errors.As(err, &missing) {
-		return &failure{status: lostStatus, err: errors.New("the connection to dewd broke before the command ended")}
+		return &console.Failure{Status: lostStatus, Err: errors.New("the connection to dewd broke before the command ended")}
 	}
 	if err != nil {
-		return &failure{status: lostStatus, err: fmt.Errorf("the connection broke: %w", err)}
+		return &console.Failure{Status: lostStatus, Err: fmt.Errorf("the connection broke: %w", err)}
 	}
 	return nil
 }

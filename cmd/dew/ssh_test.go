@@ -6,6 +6,9 @@ import (
 	"testing"
 
 	"golang.org/x/crypto/ssh"
+
+	"github.com/dewrun/dew/cli/command"
+	"github.com/dewrun/dew/cli/console"
 )
 
 func TestParseForward(t *testing.T) {
@@ -102,14 +105,14 @@ func TestEnded(t *testing.T) {
 		t.Errorf("a good end = %v", err)
 	}
 	err := ended(t.Context(), &ssh.ExitError{})
-	if f := (*failure)(nil); !errors.As(err, &f) || err.Error() != "" {
+	if f := (*console.Failure)(nil); !errors.As(err, &f) || err.Error() != "" {
 		t.Errorf("an end with a status = %v, want no words", err)
 	}
-	if err := ended(t.Context(), &ssh.ExitMissingError{}); statusOf(err) != 255 || err.Error() != "the connection to dewd broke before the command ended" {
-		t.Errorf("no status = %v with %d, want 255", err, statusOf(err))
+	if err := ended(t.Context(), &ssh.ExitMissingError{}); command.StatusOf(err) != 255 || err.Error() != "the connection to dewd broke before the command ended" {
+		t.Errorf("no status = %v with %d, want 255", err, command.StatusOf(err))
 	}
-	if err := ended(t.Context(), errors.New("reset")); statusOf(err) != 255 || !strings.Contains(err.Error(), "reset") {
-		t.Errorf("a broken connection = %v with %d, want 255", err, statusOf(err))
+	if err := ended(t.Context(), errors.New("reset")); command.StatusOf(err) != 255 || !strings.Contains(err.Error(), "reset") {
+		t.Errorf("a broken connection = %v with %d, want 255", err, command.StatusOf(err))
 	}
 }
 

@@ -15,42 +15,44 @@ import (
 
 	"github.com/dewrun/dew/api/client"
 	"github.com/dewrun/dew/api/v3"
+	"github.com/dewrun/dew/cli/command"
+	"github.com/dewrun/dew/cli/console"
 )
 
-func stackCommands(g *global) []*cli.Command {
+func stackCommands(g *command.Set) []*cli.Command {
 	return []*cli.Command{
-		g.command(verb{name: "stacks", category: "Platform", usage: "list the root file systems that apps run on, and who may use them", labels: stacksPath, flags: []cli.Flag{jsonFlag()}},
-			func(c *cli.Context, ask *client.Client, out *console) error {
+		g.Command(command.Verb{Name: "stacks", Category: "Platform", Usage: "list the root file systems that apps run on, and who may use them", Labels: stacksPath, Flags: []cli.Flag{command.JSONFlag()}},
+			func(c *cli.Context, ask *client.Client, out *console.Console) error {
 				return runStacks(c.Context, c.IsSet("labels"), ask, out)
 			}),
-		g.command(verb{
-			name: "stack", args: "ACTION [NAME] [FILE]", category: "Platform", usage: "add, build, remove or show a root file system that apps run on",
-			about: "ACTION is add, build or remove, or the name of the stack to show. add takes FILE, a tar of a root file system or an image as docker saves it, either of them also compressed with gzip or zstd; or with --image it fetches an image from a registry. build installs a Debian from this machine's apt sources (it needs mmdebstrap). Apps choose a stack with the key stack of their manifest.\n\n" +
+		g.Command(command.Verb{
+			Name: "stack", Args: "ACTION [NAME] [FILE]", Category: "Platform", Usage: "add, build, remove or show a root file system that apps run on",
+			About: "ACTION is add, build or remove, or the name of the stack to show. add takes FILE, a tar of a root file system or an image as docker saves it, either of them also compressed with gzip or zstd; or with --image it fetches an image from a registry. build installs a Debian from this machine's apt sources (it needs mmdebstrap). Apps choose a stack with the key stack of their manifest.\n\n" +
 				"Examples:\n   dew stack build debian --include default-jre-headless,ruby\n   dew stack add alpine alpine-minirootfs.tar.gz\n   dew stack add shop --image 127.0.0.1:5000/shop:1 --username clerk --password-stdin\n   dew stack remove alpine",
-			flags: []cli.Flag{
+			Flags: []cli.Flag{
 				&cli.StringFlag{Name: "image", Usage: "`reference` of the image to fetch, such as host:port/repository:tag"},
 				&cli.StringFlag{Name: "username", Usage: "`name` of a user of the registry; the password comes from stdin, CF_DOCKER_PASSWORD or the terminal"},
-				passwordFlag(),
+				command.PasswordFlag(),
 				&cli.StringSliceFlag{Name: "include", Usage: "Debian `packages` to build with, separated by commas; may be repeated"},
 				&cli.StringFlag{Name: "name", Usage: "`name` of the stack to build, where it is not called debian"},
-				boolFlag("f", "remove without asking"), boolFlag("guid", "print its guid and no more"), jsonFlag(),
+				command.BoolFlag("f", "remove without asking"), command.BoolFlag("guid", "print its guid and no more"), command.JSONFlag(),
 			},
-		}, func(c *cli.Context, ask *client.Client, out *console) error {
+		}, func(c *cli.Context, ask *client.Client, out *console.Console) error {
 			o := stackOptions{
 				Action: c.Args().Get(0), Name: c.Args().Get(1), File: c.Args().Get(2), Image: c.String("image"), Username: c.String("username"),
 				Stdin: c.Bool("password-stdin"), Include: c.StringSlice("include"), Called: c.String("name"), Force: c.Bool("f"), GUID: c.Bool("guid"),
 			}
 			return runStack(c.Context, o, ask, out)
 		}),
-		g.command(verb{
-			name: "update-stack", args: "STACK", category: "Platform", usage: "say who may use a stack",
-			about: "active: everybody. deprecated: everybody, with a warning. restricted: apps that have it already. disabled: nobody can be staged with it. Apps that run go on.\n\n" +
+		g.Command(command.Verb{
+			Name: "update-stack", Args: "STACK", Category: "Platform", Usage: "say who may use a stack",
+			About: "active: everybody. deprecated: everybody, with a warning. restricted: apps that have it already. disabled: nobody can be staged with it. Apps that run go on.\n\n" +
 				"Example:\n   dew update-stack alpine --state deprecated --reason \"its time is over: use debian\"",
-			flags: []cli.Flag{
+			Flags: []cli.Flag{
 				&cli.StringFlag{Name: "state", Usage: "`active|restricted|deprecated|disabled`"},
 				&cli.StringFlag{Name: "reason", Usage: "`text` that says why"},
 			},
-		}, func(c *cli.Context, ask *client.Client, out *console) error {
+		}, func(c *cli.Context, ask *client.Client, out *console.Console) error {
 			var body v3.UpdateStack
 			if state := strings.ToUpper(c.String("state")); state != "" {
 				body.State = &state
@@ -66,22 +68,22 @@ func stackCommands(g *global) []*cli.Command {
 // stackStates are who may use a stack.
 var stackStates = []string{"ACTIVE", "RESTRICTED", "DEPRECATED", "DISABLED"}
 
-func runUpdateStack(ctx context.Context, name string, body v3.UpdateStack, ask *client.Client, out *console) error {
+func runUpdateStack(ctx context.Context, name string, body v3.UpdateStack, ask *client.Client, out *console.Console) error {
 	switch {
 	case body.State == nil && body.StateReason == nil:
-		return usage("update-stack needs --state or --reason")
+		return console.UsageError("update-stack needs --state or --reason")
 	case body.State != nil && !slices.Contains(stackStates, *body.State):
-		return usage("--state must be one of %s, not %q", strings.ToLower(strings.Join(stackStates, ", ")), strings.ToLower(*body.State))
+		return console.UsageError("--state must be one of %s, not %q", strings.ToLower(strings.Join(stackStates, ", ")), strings.ToLower(*body.State))
 	}
 	s, err := findStack(ctx, name, ask)
 	if err != nil {
 		return err
 	}
-	now, err := ask.UpdateStack(ctx, s.GUID, body)
+	now, err := ask.Bits().UpdateStack(ctx, s.GUID, body)
 	if err != nil {
 		return fmt.Errorf("cannot change stack %s: %w", name, err)
 	}
-	out.say("Stack %s is %s", name, strings.ToLower(now.State))
+	out.Say("Stack %s is %s", name, strings.ToLower(now.State))
 	return nil
 }
 
@@ -104,11 +106,11 @@ type stackRow struct {
 // readStacks reads the stacks with who may use them. Those that labels chose are
 // among those that can be used.
 func readStacks(ctx context.Context, chosen bool, ask *client.Client) ([]stackRow, error) {
-	all, err := ask.StackDetails(ctx)
+	all, err := ask.Bits().StackDetails(ctx)
 	if err != nil {
 		return nil, err
 	}
-	usable, err := ask.Stacks(ctx)
+	usable, err := ask.Bits().Stacks(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -117,7 +119,7 @@ func readStacks(ctx context.Context, chosen bool, ask *client.Client) ([]stackRo
 		r := stackRow{StackDetails: s}
 		i := slices.IndexFunc(usable, func(u v3.Stack) bool { return u.GUID == s.GUID })
 		if i >= 0 {
-			r.Use, r.Reason = usable[i].State, given(usable[i].StateReason)
+			r.Use, r.Reason = usable[i].State, console.FirstSet(usable[i].StateReason)
 		}
 		if i >= 0 || !chosen {
 			rows = append(rows, r)
@@ -126,7 +128,7 @@ func readStacks(ctx context.Context, chosen bool, ask *client.Client) ([]stackRo
 	return rows, nil
 }
 
-func runStacks(ctx context.Context, chosen bool, ask *client.Client, out *console) error {
+func runStacks(ctx context.Context, chosen bool, ask *client.Client, out *console.Console) error {
 	all, err := readStacks(ctx, chosen, ask)
 	if err != nil {
 		return err
@@ -138,11 +140,11 @@ func runStacks(ctx context.Context, chosen bool, ask *client.Client, out *consol
 			created = s.CreatedAt.Local().Format(time.DateTime)
 		}
 		if s.Size > 0 {
-			size = bytesText(s.Size)
+			size = console.Bytes(s.Size)
 		}
 		table = append(table, []string{s.Name, s.Kind, strings.ToLower(s.State), strings.ToLower(s.Use), s.ID, size, created, stackNote(s)})
 	}
-	return listed{rows: all, table: table, none: "There are no stacks"}.show(out)
+	return console.List{Rows: all, Table: table, Empty: "There are no stacks"}.Show(out)
 }
 
 // stackNote is what there is to say about a stack.
@@ -158,7 +160,7 @@ func stackNote(s stackRow) string {
 	return s.Description
 }
 
-func runStack(ctx context.Context, o stackOptions, ask *client.Client, out *console) error {
+func runStack(ctx context.Context, o stackOptions, ask *client.Client, out *console.Console) error {
 	switch o.Action {
 	case "add":
 		return runAddStack(ctx, o, ask, out)
@@ -168,29 +170,29 @@ func runStack(ctx context.Context, o stackOptions, ask *client.Client, out *cons
 		return runRemoveStack(ctx, o, ask, out)
 	}
 	if o.Name != "" {
-		return usage("stack: there is no action %q, there are add, build and remove", o.Action)
+		return console.UsageError("stack: there is no action %q, there are add, build and remove", o.Action)
 	}
 	s, err := findStack(ctx, o.Action, ask)
 	if err != nil {
 		return err
 	}
 	if o.GUID {
-		fmt.Fprintln(out.out, s.GUID)
+		fmt.Fprintln(out.Out, s.GUID)
 		return nil
 	}
-	if out.json {
-		return out.encode(s)
+	if out.JSON {
+		return out.Encode(s)
 	}
-	return listed{table: [][]string{
+	return console.List{Table: [][]string{
 		{"name", s.Name},
 		{"kind", s.Kind},
 		{"state", strings.ToLower(s.State)},
 		{"use", strings.ToLower(s.Use)},
 		{"id", s.ID},
-		{"size", bytesText(s.Size)},
+		{"size", console.Bytes(s.Size)},
 		{"source", s.Source},
 		{"description", stackNote(s)},
-	}, rows: s}.show(out)
+	}, Rows: s}.Show(out)
 }
 
 func findStack(ctx context.Context, name string, ask *client.Client) (stackRow, error) {
@@ -203,22 +205,22 @@ func findStack(ctx context.Context, name string, ask *client.Client) (stackRow, 
 			return s, nil
 		}
 	}
-	return stackRow{}, hint(&client.Missing{Kind: "stack", Name: name}, name, all, func(s stackRow) string { return s.Name })
+	return stackRow{}, command.SuggestNearest(&client.Missing{Kind: "stack", Name: name}, name, all, func(s stackRow) string { return s.Name })
 }
 
-func runAddStack(ctx context.Context, o stackOptions, ask *client.Client, out *console) error {
+func runAddStack(ctx context.Context, o stackOptions, ask *client.Client, out *console.Console) error {
 	switch {
 	case o.Name == "":
-		return usage("stack add needs the NAME of the stack")
+		return console.UsageError("stack add needs the NAME of the stack")
 	case (o.File == "") == (o.Image == ""):
-		return usage("stack add needs either a FILE or --image")
+		return console.UsageError("stack add needs either a FILE or --image")
 	case o.Image == "":
 		return addStackFile(ctx, o, ask, out)
 	}
 	body := v3.MakeStack{Name: o.Name, Image: &v3.DockerData{Image: o.Image, Username: o.Username}}
 	if o.Username != "" {
 		var err error
-		body.Image.Password, err = out.password(ctx, secretOptions{
+		body.Image.Password, err = out.Password(ctx, console.SecretOptions{
 			Stdin: o.Stdin, Env: dockerPassword, Prompt: "Password of " + o.Username, Flag: "--password-stdin",
 		})
 		if err != nil {
@@ -228,34 +230,34 @@ func runAddStack(ctx context.Context, o stackOptions, ask *client.Client, out *c
 	return followStack(ctx, body, ask, out)
 }
 
-func addStackFile(ctx context.Context, o stackOptions, ask *client.Client, out *console) error {
+func addStackFile(ctx context.Context, o stackOptions, ask *client.Client, out *console.Console) error {
 	f, err := os.Open(o.File)
 	if err != nil {
-		return &failure{status: statusUsage, err: fmt.Errorf("cannot read the stack: %w", err)}
+		return &console.Failure{Status: console.StatusUsage, Err: fmt.Errorf("cannot read the stack: %w", err)}
 	}
 	defer f.Close()
 	fi, err := f.Stat()
 	if err != nil || !fi.Mode().IsRegular() {
-		return usage("%s is no file: pack the root file system with tar", o.File)
+		return console.UsageError("%s is no file: pack the root file system with tar", o.File)
 	}
 	var r io.Reader = f
-	out.say("Uploading %s, %s", o.File, bytesText(fi.Size()))
-	if out.drawn && fi.Size() > 0 {
-		bar := progressbar.NewOptions64(fi.Size(), progressbar.OptionSetWriter(out.err), progressbar.OptionShowBytes(true),
+	out.Say("Uploading %s, %s", o.File, console.Bytes(fi.Size()))
+	if out.ErrTerminal && fi.Size() > 0 {
+		bar := progressbar.NewOptions64(fi.Size(), progressbar.OptionSetWriter(out.Err), progressbar.OptionShowBytes(true),
 			progressbar.OptionSetWidth(30), progressbar.OptionThrottle(100*time.Millisecond), progressbar.OptionClearOnFinish())
 		defer bar.Finish() //nolint:errcheck // a bar that cannot be drawn is nobody's error
 		r = io.TeeReader(f, bar)
 	}
-	s, err := ask.UploadStack(ctx, o.Name, r)
+	s, err := ask.Bits().UploadStack(ctx, o.Name, r)
 	if err != nil {
 		return fmt.Errorf("cannot add stack %s: %w", o.Name, err)
 	}
 	return stackDone(s, out)
 }
 
-func runBuildStack(ctx context.Context, o stackOptions, ask *client.Client, out *console) error {
+func runBuildStack(ctx context.Context, o stackOptions, ask *client.Client, out *console.Console) error {
 	if o.Name != "debian" || o.File != "" {
-		return usage("stack build knows debian alone: dew stack build debian [--include PACKAGES] [--name NAME]")
+		return console.UsageError("stack build knows debian alone: dew stack build debian [--include PACKAGES] [--name NAME]")
 	}
 	if o.Called != "" {
 		o.Name = o.Called
@@ -269,13 +271,13 @@ func runBuildStack(ctx context.Context, o stackOptions, ask *client.Client, out 
 
 // followStack shows what the daemon tells while it makes a stack. Who leaves does
 // not end it.
-func followStack(ctx context.Context, body v3.MakeStack, ask *client.Client, out *console) error {
-	s, err := ask.MakeStack(ctx, body)
+func followStack(ctx context.Context, body v3.MakeStack, ask *client.Client, out *console.Console) error {
+	s, err := ask.Bits().MakeStack(ctx, body)
 	if err != nil {
 		return fmt.Errorf("cannot make stack %s: %w", body.Name, err)
 	}
-	wait := out.wait("Making stack %s", s.Name)
-	defer wait.end()
+	wait := out.Wait("Making stack %s", s.Name)
+	defer wait.End()
 	told := ""
 	err = client.Poll(ctx, func() (bool, error) {
 		if s.State != v3.StackProcessing {
@@ -283,10 +285,10 @@ func followStack(ctx context.Context, body v3.MakeStack, ask *client.Client, out
 		}
 		if s.Progress != "" && s.Progress != told {
 			told = s.Progress
-			wait.note("%s", told)
-			out.say("   %s", appendShown(nil, []byte(told), out.color))
+			wait.Note("%s", told)
+			out.Say("   %s", console.AppendPrintable(nil, []byte(told), out.Color))
 		}
-		next, err := ask.StackDetail(ctx, s.GUID)
+		next, err := ask.Bits().StackDetail(ctx, s.GUID)
 		if err == nil {
 			s = next
 		}
@@ -295,42 +297,42 @@ func followStack(ctx context.Context, body v3.MakeStack, ask *client.Client, out
 	if err != nil {
 		return err
 	}
-	wait.end()
+	wait.End()
 	if s.State == v3.StackFailed {
-		return &failure{status: statusStaging, err: fmt.Errorf("cannot make stack %s: %w", s.Name, errors.New(s.Error))}
+		return &console.Failure{Status: console.StatusStaging, Err: fmt.Errorf("cannot make stack %s: %w", s.Name, errors.New(s.Error))}
 	}
 	return stackDone(s, out)
 }
 
-func stackDone(s v3.StackDetails, out *console) error {
-	if out.json {
-		return out.encode(s)
+func stackDone(s v3.StackDetails, out *console.Console) error {
+	if out.JSON {
+		return out.Encode(s)
 	}
-	out.say("Added stack %s, %s: apps choose it with 'stack: %s'", s.Name, bytesText(s.Size), s.Name)
+	out.Say("Added stack %s, %s: apps choose it with 'stack: %s'", s.Name, console.Bytes(s.Size), s.Name)
 	return nil
 }
 
-func runRemoveStack(ctx context.Context, o stackOptions, ask *client.Client, out *console) error {
+func runRemoveStack(ctx context.Context, o stackOptions, ask *client.Client, out *console.Console) error {
 	if o.Name == "" {
-		return usage("stack remove needs the NAME of the stack")
+		return console.UsageError("stack remove needs the NAME of the stack")
 	}
 	if !o.Force {
-		if yes, err := out.confirm(ctx, "Remove stack "+o.Name); err != nil || !yes {
+		if yes, err := out.Confirm(ctx, "Remove stack "+o.Name); err != nil || !yes {
 			return err
 		}
 	}
 	s, err := findStack(ctx, o.Name, ask)
-	if isMissing(err) {
-		out.say("There is no stack %s", o.Name)
+	if command.IsMissing(err) {
+		out.Say("There is no stack %s", o.Name)
 		return nil
 	}
 	if err != nil {
 		return err
 	}
-	defer out.wait("Removing stack %s", o.Name).end()
-	if err := ask.RemoveStack(ctx, s.GUID); err != nil {
+	defer out.Wait("Removing stack %s", o.Name).End()
+	if err := ask.Bits().RemoveStack(ctx, s.GUID); err != nil {
 		return fmt.Errorf("cannot remove stack %s: %w", o.Name, err)
 	}
-	out.say("Removed stack %s", o.Name)
+	out.Say("Removed stack %s", o.Name)
 	return nil
 }

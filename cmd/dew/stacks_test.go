@@ -12,7 +12,7 @@ import (
 )
 
 // stackRoutes keep stacks, the way the daemon does.
-func (d *daemon) stackRoutes(handle func(string, func(*http.Request, []byte) any)) {
+func (d *fakeDaemon) stackRoutes(handle func(string, func(*http.Request, []byte) any)) {
 	all := []v3.StackDetails{{GUID: "s-host", Name: "host", Kind: "host", State: v3.StackReady, ID: "0123", Description: "this machine", Default: true}}
 	asked := 0
 	handle("GET /dew/v1/stacks", func(*http.Request, []byte) any { return v3.Stacks{Stacks: all} })

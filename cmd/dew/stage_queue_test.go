@@ -4,15 +4,14 @@ import (
 	"bytes"
 	"context"
 	"errors"
-	"fmt"
 	"io"
 	"strings"
 	"sync"
 	"testing"
 	"time"
 
-	"github.com/dewrun/dew/api/client"
 	"github.com/dewrun/dew/api/v3"
+	"github.com/dewrun/dew/cli/console"
 )
 
 // reactor keeps what is written to it and calls a function at the first text that
@@ -42,10 +41,10 @@ func (r *reactor) String() string {
 }
 
 // pushTo pushes the app with a console that speaks of waits at once.
-func pushTo(ctx context.Context, t *testing.T, d *daemon, talk io.Writer) error {
+func pushTo(ctx context.Context, t *testing.T, d *fakeDaemon, talk io.Writer) error {
 	t.Helper()
-	c := &console{out: io.Discard, err: talk, in: strings.NewReader(""), quiet: time.Millisecond}
-	return newApp(c).RunContext(ctx, []string{"dew", "--run", d.run, "push", "shop", "--no-manifest", "-p", folder(t, map[string]string{"a": "a"})})
+	c := &console.Console{Out: io.Discard, Err: talk, In: strings.NewReader(""), Quiet: time.Millisecond}
+	return newApp("dev", c).RunContext(ctx, []string{"dew", "--run", d.run, "push", "shop", "--no-manifest", "-p", folder(t, map[string]string{"a": "a"})})
 }
 
 // A second push waits for the first one, says so, and does not show the lines of the
@@ -69,43 +68,16 @@ func TestPushWaitsForAnother(t *testing.T) {
 	}
 }
 
-// A build that has not begun tells how many are ahead of it.
-func TestPushTellsTheQueue(t *testing.T) {
-	const text = "waiting for its turn, 2 builds of other apps ahead"
-	d := newDaemon(t)
-	d.ahead = []v3.Build{{GUID: "build-8", State: v3.BuildStaging}, {GUID: "build-9", State: v3.BuildStaging}}
-	ask, err := client.New(client.Options{Run: d.run})
-	if err != nil {
-		t.Fatal(err)
-	}
-	s := &stagingLog{ask: ask, out: &console{err: io.Discard}}
-	q := stagingQueue{build: v3.Build{GUID: "build-1"}, log: s, wait: s.out.wait("Staging"), next: time.Unix(1, 0)}
-	defer q.wait.end()
-	if err := q.look(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	if got := q.wait.text(0); !strings.HasSuffix(got, text) {
-		t.Errorf("it tells %q", got)
-	}
-	s.any = true
-	if err := q.look(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	if got := q.wait.text(0); strings.Contains(got, text) {
-		t.Errorf("a build that has begun still tells %q", got)
-	}
-}
-
 // Ctrl-C ends the push and not the staging: the push says so.
 func TestPushInterrupted(t *testing.T) {
 	for name, c := range map[string]struct {
-		prepare func(d *daemon)
+		prepare func(d *fakeDaemon)
 		at      string // what is waited for
 		want    string
 	}{
-		"staging": {func(d *daemon) { d.outcome.State = v3.BuildStaging }, "Staging app shop… ", "Interrupted: dewd goes on staging app shop\n     dew logs shop shows it"},
-		"queued":  {func(d *daemon) { d.ahead = []v3.Build{{GUID: "build-0", State: v3.BuildStaging}} }, "Waiting: app shop", "Interrupted: dewd goes on staging app shop"},
-		"starting": {func(d *daemon) {
+		"staging": {func(d *fakeDaemon) { d.outcome.State = v3.BuildStaging }, "Staging app shop… ", "Interrupted: dewd goes on staging app shop\n     dew logs shop shows it"},
+		"queued":  {func(d *fakeDaemon) { d.ahead = []v3.Build{{GUID: "build-0", State: v3.BuildStaging}} }, "Waiting: app shop", "Interrupted: dewd goes on staging app shop"},
+		"starting": {func(d *fakeDaemon) {
 			d.stats = []v3.InstanceStats{{State: v3.StateStarting, Details: new("it boots")}}
 		}, "it boots", "Interrupted: dewd goes on starting app shop\n     dew app shop"},
 	} {
@@ -119,30 +91,5 @@ func TestPushInterrupted(t *testing.T) {
 				t.Errorf("push = %v, and says\n%s", err, talk)
 			}
 		})
-	}
-}
-
-func TestInstancesNote(t *testing.T) {
-	got := instancesNote("web", []v3.InstanceStats{{State: v3.StateStarting}, {State: v3.StateRunning}, {State: v3.StateCrashed}})
-	if want := "web: 1 of 3 instances running, 1 CRASHED, 1 STARTING"; got != want {
-		t.Errorf("got %q, want %q", got, want)
-	}
-}
-
-func TestExitStatusOfAnInterruption(t *testing.T) {
-	for _, c := range []struct {
-		err, cause error
-		want       int
-	}{
-		{nil, nil, 0},
-		{context.Canceled, nil, 1},
-		{fmt.Errorf("push: %w", context.Canceled), errors.New("interrupt signal received"), 130},
-		{context.Canceled, errors.New("terminated signal received"), 143},
-		{nil, errors.New("interrupt signal received"), 0},
-		{&failure{status: statusStaging, err: errors.New("x")}, errors.New("interrupt signal received"), statusStaging},
-	} {
-		if got := exitStatus(c.err, c.cause); got != c.want {
-			t.Errorf("exitStatus(%v, %v) = %d, want %d", c.err, c.cause, got, c.want)
-		}
 	}
 }

@@ -17,44 +17,47 @@ import (
 	"github.com/dewrun/dew/api/client"
 	"github.com/dewrun/dew/api/v3"
 	"github.com/dewrun/dew/app"
+	"github.com/dewrun/dew/cli/apps"
+	"github.com/dewrun/dew/cli/command"
+	"github.com/dewrun/dew/cli/console"
 )
 
 const categoryTasks = "Tasks"
 
-func taskCommands(g *global) []*cli.Command {
+func taskCommands(g *command.Set) []*cli.Command {
 	return []*cli.Command{
-		g.command(verb{
-			name: "run-task", alias: "rt", args: "APP", category: categoryTasks, usage: "Run a command as a task, in its own container with the droplet of an app",
-			about: "The container has the variables and services of the app, and no sidecars. The app does not have to run. Without --command " +
+		g.Command(command.Verb{
+			Name: "run-task", Alias: "rt", Args: "APP", Category: categoryTasks, Usage: "Run a command as a task, in its own container with the droplet of an app",
+			About: "The container has the variables and services of the app, and no sidecars. The app does not have to run. Without --command " +
 				"the task runs the command of the process type task, or of the one that --process names. dew logs shows its output.\n\n" +
 				"With --wait dew shows the output while the task runs, and exits with the exit status of the task.\n\n" +
 				"Examples:\n   dew run-task shop --command \"rake db:migrate\" --name migrate --wait\n   dew run-task shop --process worker -m 1G",
-			flags: append([]cli.Flag{
+			Flags: append([]cli.Flag{
 				&cli.StringFlag{Name: "command", Aliases: []string{"c"}, Usage: "`command` to run"},
 				&cli.StringFlag{Name: "l", Usage: "log rate limit in `bytes` per second, such as 16K; -1 for no limit"},
 				&cli.StringFlag{Name: "process", Usage: "process `type` whose command, memory and disk the task uses by default"},
 				&cli.BoolFlag{Name: "wait", Aliases: []string{"w"}, DisableDefaultText: true, Usage: "show the output until the task ends, and exit with its exit status"},
-				jsonFlag(),
+				command.JSONFlag(),
 			}, containerFlags()...),
-		}, func(c *cli.Context, ask *client.Client, out *console) error {
+		}, func(c *cli.Context, ask *client.Client, out *console.Console) error {
 			return runRunTask(c.Context, taskOptions{
 				App: c.Args().First(), Command: c.String("command"), Name: c.String("name"), Process: c.String("process"), Wait: c.Bool("wait"),
 				Memory: c.String("m"), Disk: c.String("k"), LogRate: c.String("l"),
 			}, ask, out)
 		}),
 		runCommand(g),
-		g.command(verb{name: "tasks", args: "APP", category: categoryTasks, usage: "List the tasks of an app, newest first", flags: []cli.Flag{jsonFlag()}},
-			func(c *cli.Context, ask *client.Client, out *console) error {
+		g.Command(command.Verb{Name: "tasks", Args: "APP", Category: categoryTasks, Usage: "List the tasks of an app, newest first", Flags: []cli.Flag{command.JSONFlag()}},
+			func(c *cli.Context, ask *client.Client, out *console.Console) error {
 				return runTasks(c.Context, c.Args().First(), ask, out)
 			}),
-		g.command(verb{name: "task", args: "APP TASK_ID", category: categoryTasks, usage: "Show a task", flags: []cli.Flag{jsonFlag()}},
-			func(c *cli.Context, ask *client.Client, out *console) error {
+		g.Command(command.Verb{Name: "task", Args: "APP TASK_ID", Category: categoryTasks, Usage: "Show a task", Flags: []cli.Flag{command.JSONFlag()}},
+			func(c *cli.Context, ask *client.Client, out *console.Console) error {
 				return runTask(c.Context, c.Args().Get(0), c.Args().Get(1), ask, out)
 			}),
-		g.command(verb{
-			name: "terminate-task", args: "APP TASK_ID", category: categoryTasks, usage: "Stop a running task",
-			about: "dewd sends SIGTERM, and SIGKILL 10 seconds later.\n\nExample:\n   dew terminate-task shop 3",
-		}, func(c *cli.Context, ask *client.Client, out *console) error {
+		g.Command(command.Verb{
+			Name: "terminate-task", Args: "APP TASK_ID", Category: categoryTasks, Usage: "Stop a running task",
+			About: "dewd sends SIGTERM, and SIGKILL 10 seconds later.\n\nExample:\n   dew terminate-task shop 3",
+		}, func(c *cli.Context, ask *client.Client, out *console.Console) error {
 			return runTerminateTask(c.Context, c.Args().Get(0), c.Args().Get(1), ask, out)
 		}),
 	}
@@ -78,53 +81,53 @@ type taskOptions struct {
 // taskProcess is the process type whose command a task runs by default.
 const taskProcess = "task"
 
-func runRunTask(ctx context.Context, o taskOptions, ask *client.Client, out *console) error {
+func runRunTask(ctx context.Context, o taskOptions, ask *client.Client, out *console.Console) error {
 	body, err := o.body()
 	if err != nil {
 		return err
 	}
-	a, err := findApp(ctx, ask, o.App)
+	a, err := command.FindApp(ctx, ask, o.App)
 	if err != nil {
 		return err
 	}
 	if body.Template, err = o.template(ctx, ask, a); err != nil {
 		return err
 	}
-	w := &taskOutput{out: out.out, err: out.err, screen: out.screen}
+	w := &taskOutput{out: out.Out, err: out.Err, screen: out.OutTerminal}
 	if o.Wait {
 		if err := w.begin(ctx, a, ask); err != nil {
 			return err
 		}
 	}
-	t, err := ask.RunTask(ctx, a.GUID, body)
+	t, err := ask.Processes().RunTask(ctx, a.GUID, body)
 	if err != nil {
 		return fmt.Errorf("cannot run a task of app %s: %w", a.Name, err)
 	}
-	out.say("Created task %s of app %s with id %d", t.Name, a.Name, t.SequenceID)
+	out.Say("Created task %s of app %s with id %d", t.Name, a.Name, t.SequenceID)
 	if !o.Wait {
-		if out.json {
-			return out.encode(t)
+		if out.JSON {
+			return out.Encode(t)
 		}
 		return nil
 	}
-	if out.json {
-		w.out = out.err
+	if out.JSON {
+		w.out = out.Err
 	}
 	if t, err = w.stream(ctx, a, t, ask); err != nil {
 		return err
 	}
-	if out.json {
-		err = out.encode(t)
+	if out.JSON {
+		err = out.Encode(t)
 	}
 	if err := errors.Join(err, failedTask(t)); err != nil {
 		return err
 	}
-	out.say("Task %s succeeded", t.Name)
+	out.Say("Task %s succeeded", t.Name)
 	return nil
 }
 
 func (o taskOptions) body() (v3.CreateTask, error) {
-	s, err := scaleOptions{Memory: o.Memory, Disk: o.Disk}.body()
+	s, err := apps.ScaleOptions{Memory: o.Memory, Disk: o.Disk}.Body()
 	if err != nil {
 		return v3.CreateTask{}, err
 	}
@@ -132,7 +135,7 @@ func (o taskOptions) body() (v3.CreateTask, error) {
 	if o.LogRate != "" {
 		rate, err := app.ParseRate(o.LogRate)
 		if err != nil {
-			return b, usage("-l: %w", err)
+			return b, console.UsageError("-l: %w", err)
 		}
 		n := v3.Int(rate)
 		b.LogRateLimit = &n
@@ -149,7 +152,7 @@ func (o taskOptions) template(ctx context.Context, ask *client.Client, a v3.App)
 	if kind == "" {
 		return nil, nil
 	}
-	ps, err := ask.Processes(ctx, a.GUID)
+	ps, err := ask.Processes().List(ctx, a.GUID)
 	if err != nil {
 		return nil, err
 	}
@@ -159,22 +162,25 @@ func (o taskOptions) template(ctx context.Context, ask *client.Client, a v3.App)
 		}
 	}
 	if o.Process == "" {
-		return nil, usage("no command given: use --command, or --process with a process type (app %s has no process type %s)", a.Name, taskProcess)
+		return nil, console.UsageError("no command given: use --command, or --process with a process type (app %s has no process type %s)", a.Name, taskProcess)
 	}
 	return nil, fmt.Errorf("app %s has no process type %q", a.Name, kind)
 }
+
+// awayLimit is how long dewd can be away while a command waits for a task.
+const awayLimit = 2 * time.Minute
 
 // waitTask waits until the task is in one of the states. dewd can be restarted
 // meanwhile.
 func waitTask(ctx context.Context, t v3.Task, ask *client.Client, states ...string) (v3.Task, error) {
 	answered := time.Now()
 	err := client.Poll(ctx, func() (bool, error) {
-		now, err := ask.Task(ctx, t.GUID)
+		now, err := ask.Processes().Task(ctx, t.GUID)
 		away := (*client.Unreachable)(nil)
 		switch {
 		case err == nil:
 			t, answered = now, time.Now()
-		case errors.As(err, &away) && time.Since(answered) < lostSpace:
+		case errors.As(err, &away) && time.Since(answered) < awayLimit:
 			err = nil
 		}
 		return slices.Contains(states, t.State), err
@@ -197,14 +203,14 @@ func failedTask(t v3.Task) error {
 	}
 	exit := exitedWith.FindStringSubmatch(why)
 	if exit == nil {
-		return &failure{status: statusFailed, err: fmt.Errorf("task %s failed: %s", t.Name, why)}
+		return &console.Failure{Status: console.StatusFailed, Err: fmt.Errorf("task %s failed: %s", t.Name, why)}
 	}
-	f := &failure{status: statusFailed, err: fmt.Errorf("task %s exited with status %s%s", t.Name, exit[1], exit[2])}
+	f := &console.Failure{Status: console.StatusFailed, Err: fmt.Errorf("task %s exited with status %s%s", t.Name, exit[1], exit[2])}
 	if n, err := strconv.Atoi(exit[1]); err == nil && n > 0 && n < 256 {
-		f.status = n
+		f.Status = n
 	}
 	if exit[2] != "" {
-		f.todo = fmt.Sprintf("Give it more memory with -m; it had %dM", t.MemoryInMB)
+		f.Todo = fmt.Sprintf("Give it more memory with -m; it had %dM", t.MemoryInMB)
 	}
 	return f
 }
@@ -220,7 +226,7 @@ type taskOutput struct {
 
 // begin notes where the log ends before the task begins.
 func (w *taskOutput) begin(ctx context.Context, a v3.App, ask *client.Client) error {
-	return ask.Logs(ctx, a.GUID, client.LogQuery{Newest: 0, Place: &w.place}, client.Lines{Line: func(*v3.Line) error { return nil }})
+	return ask.Logs().Stream(ctx, a.GUID, client.LogQuery{Newest: 0, Place: &w.place}, client.Lines{Line: func(*v3.Line) error { return nil }})
 }
 
 // stream writes what the task prints until it has ended.
@@ -229,7 +235,7 @@ func (w *taskOutput) stream(ctx context.Context, a v3.App, t v3.Task, ask *clien
 	lines := client.Lines{Line: w.line}
 	following, stop := context.WithCancel(ctx)
 	read := make(chan error, 1)
-	go func() { read <- ask.Logs(following, a.GUID, q, lines) }()
+	go func() { read <- ask.Logs().Stream(following, a.GUID, q, lines) }()
 	t, err := waitTask(ctx, t, ask, v3.TaskSucceeded, v3.TaskFailed)
 	stop()
 	<-read // an error of it comes again below
@@ -237,7 +243,7 @@ func (w *taskOutput) stream(ctx context.Context, a v3.App, t v3.Task, ask *clien
 		return t, err
 	}
 	q.Follow = false // all of its lines are stored before its state changes
-	if err := ask.Logs(ctx, a.GUID, q, lines); err != nil {
+	if err := ask.Logs().Stream(ctx, a.GUID, q, lines); err != nil {
 		return t, fmt.Errorf("cannot read the output of task %s: %w", t.Name, err)
 	}
 	return t, nil
@@ -261,7 +267,7 @@ func (w *taskOutput) line(l *v3.Line) error {
 	}
 	b := w.buf[:0]
 	if w.screen {
-		b = appendShown(b, l.Text, true)
+		b = console.AppendPrintable(b, l.Text, true)
 	} else {
 		b = append(b, l.Text...)
 	}
@@ -277,61 +283,61 @@ func (w *taskOutput) line(l *v3.Line) error {
 	return err
 }
 
-func runTasks(ctx context.Context, name string, ask *client.Client, out *console) error {
-	a, err := findApp(ctx, ask, name)
+func runTasks(ctx context.Context, name string, ask *client.Client, out *console.Console) error {
+	a, err := command.FindApp(ctx, ask, name)
 	if err != nil {
 		return err
 	}
-	ts, err := ask.Tasks(ctx, a.GUID)
+	ts, err := ask.Processes().Tasks(ctx, a.GUID)
 	if err != nil {
 		return err
 	}
-	if out.json {
-		return out.encode(ts)
+	if out.JSON {
+		return out.Encode(ts)
 	}
 	if len(ts) == 0 {
-		out.say("App %s has no tasks. Run one with dew run-task or dew run", a.Name)
+		out.Say("App %s has no tasks. Run one with dew run-task or dew run", a.Name)
 		return nil
 	}
 	table := [][]string{{"id", "name", "state", "start time", "command"}}
 	for _, t := range ts {
-		table = append(table, []string{strconv.Itoa(t.SequenceID), t.Name, strings.ToLower(t.State), t.CreatedAt.Local().Format(time.DateTime), command(t)})
+		table = append(table, []string{strconv.Itoa(t.SequenceID), t.Name, strings.ToLower(t.State), t.CreatedAt.Local().Format(time.DateTime), commandText(t)})
 	}
-	return out.table(table)
+	return out.Table(table)
 }
 
-// command is what a task runs, on one line.
-func command(t v3.Task) string {
+// commandText is what a task runs, on one line.
+func commandText(t v3.Task) string {
 	if t.Command == "" {
 		return "[hidden]"
 	}
 	return strings.Join(strings.Fields(t.Command), " ")
 }
 
-func runTask(ctx context.Context, name, id string, ask *client.Client, out *console) error {
+func runTask(ctx context.Context, name, id string, ask *client.Client, out *console.Console) error {
 	_, t, err := findTask(ctx, name, id, ask)
 	if err != nil {
 		return err
 	}
-	if out.json {
-		return out.encode(t)
+	if out.JSON {
+		return out.Encode(t)
 	}
 	rows := [][]string{
 		{"id:", strconv.Itoa(t.SequenceID)},
 		{"name:", t.Name},
 		{"state:", strings.ToLower(t.State)},
 		{"start time:", t.CreatedAt.Local().Format(time.DateTime)},
-		{"command:", command(t)},
+		{"command:", commandText(t)},
 		{"memory:", strconv.Itoa(t.MemoryInMB) + "M"},
 		{"disk:", strconv.Itoa(t.DiskInMB) + "M"},
 	}
 	if t.Result.FailureReason != nil {
 		rows = append(rows, []string{"failure reason:", *t.Result.FailureReason})
 	}
-	return out.table(rows)
+	return out.Table(rows)
 }
 
-func runTerminateTask(ctx context.Context, name, id string, ask *client.Client, out *console) error {
+func runTerminateTask(ctx context.Context, name, id string, ask *client.Client, out *console.Console) error {
 	a, t, err := findTask(ctx, name, id, ask)
 	if err != nil {
 		return err
@@ -339,10 +345,10 @@ func runTerminateTask(ctx context.Context, name, id string, ask *client.Client, 
 	if t.State == v3.TaskSucceeded || t.State == v3.TaskFailed {
 		return fmt.Errorf("cannot stop task %d of app %s: it is not running, it %s", t.SequenceID, a.Name, strings.ToLower(t.State))
 	}
-	if _, err := ask.CancelTask(ctx, t.GUID); err != nil {
+	if _, err := ask.Processes().CancelTask(ctx, t.GUID); err != nil {
 		return fmt.Errorf("cannot stop task %d of app %s: %w", t.SequenceID, a.Name, err)
 	}
-	out.say("Stopping task %d of app %s", t.SequenceID, a.Name)
+	out.Say("Stopping task %d of app %s", t.SequenceID, a.Name)
 	return nil
 }
 
@@ -350,15 +356,15 @@ func runTerminateTask(ctx context.Context, name, id string, ask *client.Client, 
 func findTask(ctx context.Context, name, id string, ask *client.Client) (v3.App, v3.Task, error) {
 	n, err := strconv.Atoi(id)
 	if err != nil || n < 1 {
-		return v3.App{}, v3.Task{}, usage("%q is not the id of a task: dew tasks %s lists them", id, name)
+		return v3.App{}, v3.Task{}, console.UsageError("%q is not the id of a task: dew tasks %s lists them", id, name)
 	}
-	a, err := findApp(ctx, ask, name)
+	a, err := command.FindApp(ctx, ask, name)
 	if err != nil {
 		return a, v3.Task{}, err
 	}
-	t, err := ask.TaskByID(ctx, a.GUID, n)
+	t, err := ask.Processes().TaskByID(ctx, a.GUID, n)
 	if none := (*client.NoTask)(nil); errors.As(err, &none) {
-		err = &failure{status: statusFailed, err: err, todo: "dew tasks " + a.Name + " lists them"}
+		err = &console.Failure{Status: console.StatusFailed, Err: err, Todo: "dew tasks " + a.Name + " lists them"}
 	}
 	return a, t, err
 }

@@ -9,10 +9,11 @@ import (
 	"testing"
 
 	"github.com/dewrun/dew/api/v3"
+	"github.com/dewrun/dew/cli/console"
 )
 
 // taskRoutes answers about tasks. A task ends at the second look at it.
-func (d *daemon) taskRoutes(handle func(pattern string, fn func(r *http.Request, body []byte) any)) {
+func (d *fakeDaemon) taskRoutes(handle func(pattern string, fn func(r *http.Request, body []byte) any)) {
 	handle("POST /v3/apps/{guid}/tasks", func(_ *http.Request, body []byte) any {
 		var b v3.CreateTask
 		if err := json.Unmarshal(body, &b); err != nil {
@@ -185,7 +186,7 @@ func TestRunRefused(t *testing.T) {
 		}
 		return task
 	}
-	d.dew("run", "shop").must(t, statusUnreachable, "cannot reach the ssh door")
+	d.dew("run", "shop").must(t, console.StatusUnreachable, "cannot reach the ssh door")
 	if got, want := d.body("POST /v3/apps/app-1/tasks"), `{"attach":true}`; got != want || d.count("POST /v3/tasks/task-1/actions/cancel") != 1 {
 		t.Errorf("body = %s, want %s; asked %v", got, want, d.asked)
 	}

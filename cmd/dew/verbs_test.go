@@ -57,7 +57,7 @@ func TestVerbsOfCF(t *testing.T) {
 	}
 	defer f.Close()
 	have := map[string]*cli.Command{}
-	a := newApp(quiet()).app
+	a := newApp("dev", quiet()).app
 	a.Setup() // adds help
 	for _, c := range a.Commands {
 		for _, name := range c.Names() {

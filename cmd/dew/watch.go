@@ -14,6 +14,8 @@ import (
 	"github.com/fsnotify/fsnotify"
 
 	"github.com/dewrun/dew/api/client"
+	"github.com/dewrun/dew/cli/command"
+	"github.com/dewrun/dew/cli/console"
 )
 
 // settleTime is how long nothing must change before a change counts: editors and
@@ -152,7 +154,7 @@ func (w *watcher) changed(e fsnotify.Event) bool {
 
 // watchPush pushes, and pushes again whenever the manifest or the files change,
 // until ctx ends. A push that fails waits for the next change.
-func watchPush(ctx context.Context, o pushOptions, ask *client.Client, out *console) error {
+func watchPush(ctx context.Context, o pushOptions, ask *client.Client, out *console.Console) error {
 	if err := o.checkBuild(); err != nil {
 		return err
 	}
@@ -172,14 +174,14 @@ func watchPush(ctx context.Context, o pushOptions, ask *client.Client, out *cons
 			err = pushBuilt(ctx, o, ask, out)
 		}
 		if err != nil && ctx.Err() == nil {
-			out.warn(explain(err))
+			out.Warn(command.Explain(err))
 		}
-		out.say("Watching for changes; Ctrl-C ends it, the app stays")
+		out.Say("Watching for changes; Ctrl-C ends it, the app stays")
 		changed, err := w.wait(ctx)
 		if err := errors.Join(err, w.close()); err != nil || ctx.Err() != nil {
 			return err
 		}
-		out.say("\n%s changed", changed)
+		out.Say("\n%s changed", changed)
 		if now, err := o.paths(out); err == nil { // a manifest may be half written
 			paths = now
 		}
@@ -187,7 +189,7 @@ func watchPush(ctx context.Context, o pushOptions, ask *client.Client, out *cons
 }
 
 // paths are the manifest and what it pushes.
-func (o pushOptions) paths(out *console) ([]string, error) {
+func (o pushOptions) paths(out *console.Console) ([]string, error) {
 	m, file, err := pushManifest(o, out)
 	if err != nil {
 		return nil, err

@@ -9,6 +9,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/dewrun/dew/cli/console"
 )
 
 func TestWatcher(t *testing.T) {
@@ -99,8 +101,8 @@ func TestPushWatch(t *testing.T) {
 	var data bytes.Buffer
 	ended := make(chan error, 1)
 	go func() {
-		c := &console{out: &data, err: talk, in: strings.NewReader("")}
-		ended <- newApp(c).RunContext(ctx, []string{"dew", "--run", d.run, "push", "-f", root, "--watch"})
+		c := &console.Console{Out: &data, Err: talk, In: strings.NewReader("")}
+		ended <- newApp("dev", c).RunContext(ctx, []string{"dew", "--run", d.run, "push", "-f", root, "--watch"})
 	}()
 	for _, step := range []struct{ name, text, want string }{
 		{"", "", "Starting app shop"},

@@ -433,7 +433,7 @@ func (m *machine) meet(ctx context.Context) {
 	if err != nil {
 		return
 	}
-	if st, err := c.Status(ctx); err == nil {
+	if st, err := c.Daemon().Status(ctx); err == nil {
 		m.status, m.cfg.Root, m.cfg.Domain = &st, st.Root, st.Domain
 	}
 }

@@ -195,7 +195,7 @@ func askURLs(ctx context.Context, run string) ([]v3.RefusedURL, error) {
 	if err != nil {
 		return nil, err
 	}
-	st, err := c.Status(ctx)
+	st, err := c.Daemon().Status(ctx)
 	return st.RefusedURLs, err
 }
 

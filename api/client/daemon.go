@@ -1,0 +1,180 @@
+package client
+
+import (
+	"context"
+	"net/http"
+	"net/url"
+	"strconv"
+	"time"
+
+	"github.com/dewrun/dew/api/v3"
+)
+
+// Root reads the document that names the daemon's doors.
+func (c Daemon) Root(ctx context.Context) (v3.Root, error) {
+	var r v3.Root
+	_, err := c.call(ctx, http.MethodGet, "/", nil, &r)
+	return r, err
+}
+
+// FeatureFlags lists what administrators can switch.
+func (c Daemon) FeatureFlags(ctx context.Context) ([]v3.FeatureFlag, error) {
+	return list[v3.FeatureFlag](ctx, c.transport, "/v3/feature_flags", nil)
+}
+
+// SetFeatureFlag switches a feature.
+func (c Daemon) SetFeatureFlag(ctx context.Context, name string, enabled bool) (v3.FeatureFlag, error) {
+	var f v3.FeatureFlag
+	_, err := c.call(ctx, http.MethodPatch, "/v3/feature_flags/"+escape(name), v3.UpdateFeatureFlag{Enabled: &enabled}, &f)
+	return f, err
+}
+
+// Status reads what the daemon is and does.
+func (c Daemon) Status(ctx context.Context) (v3.Status, error) {
+	var s v3.Status
+	_, err := c.call(ctx, http.MethodGet, "/dew/v1/status", nil, &s)
+	return s, err
+}
+
+// Shutdown lets the daemon leave.
+func (c Daemon) Shutdown(ctx context.Context, s v3.Shutdown) error {
+	_, err := c.call(ctx, http.MethodPost, "/dew/v1/shutdown", s, nil)
+	return err
+}
+
+// AdminToken gives a token of the administrator, at the socket alone.
+func (c Daemon) AdminToken(ctx context.Context) (string, error) {
+	var t v3.LocalToken
+	_, err := c.call(ctx, http.MethodPost, "/dew/v1/token", nil, &t)
+	return t.Token, err
+}
+
+// Credentials reads how other programs reach the daemon as its administrator.
+func (c Daemon) Credentials(ctx context.Context) (v3.Credentials, error) {
+	var cr v3.Credentials
+	_, err := c.call(ctx, http.MethodGet, "/dew/v1/credentials", nil, &cr)
+	return cr, err
+}
+
+// MailFilter chooses mails of the inbox. Empty fields choose all.
+type MailFilter struct {
+	To      string // address, or guid of the user
+	Kind    string
+	Subject string // a part of it
+	After   uint64 // only newer ones, by their seq
+	Limit   int    // of a list; 0: as many as the daemon gives
+}
+
+func (f MailFilter) query() url.Values {
+	q := url.Values{}
+	for key, value := range map[string]string{"to": f.To, "kind": f.Kind, "subject": f.Subject} {
+		if value != "" {
+			q.Set(key, value)
+		}
+	}
+	if f.After > 0 {
+		q.Set("after", strconv.FormatUint(f.After, 10))
+	}
+	if f.Limit > 0 {
+		q.Set("limit", strconv.Itoa(f.Limit))
+	}
+	return q
+}
+
+// Inbox lists mails, newest first, without their bodies.
+func (c Daemon) Inbox(ctx context.Context, f MailFilter) (v3.Inbox, error) {
+	var in v3.Inbox
+	_, err := c.call(ctx, http.MethodGet, "/dew/v1/inbox?"+f.query().Encode(), nil, &in)
+	return in, err
+}
+
+// Mail reads one mail.
+func (c Daemon) Mail(ctx context.Context, id string) (v3.Mail, error) {
+	var m v3.Mail
+	_, err := c.call(ctx, http.MethodGet, "/dew/v1/inbox/"+escape(id), nil, &m)
+	return m, err
+}
+
+// mailWait is how long one request waits: less than a request may take.
+const mailWait = 20 * time.Second
+
+// WaitForMail returns the first mail that f chooses, whether it is there already
+// or comes until ctx ends.
+func (c Daemon) WaitForMail(ctx context.Context, f MailFilter) (v3.Mail, error) {
+	q := f.query()
+	q.Set("timeout", mailWait.String())
+	for {
+		var in v3.Inbox
+		if _, err := c.call(ctx, http.MethodGet, "/dew/v1/inbox/wait?"+q.Encode(), nil, &in); err != nil {
+			return v3.Mail{}, err
+		}
+		if len(in.Mails) > 0 {
+			return in.Mails[0], nil
+		}
+	}
+}
+
+// InboxLink makes a link to the inbox for a browser, which opens once.
+func (c Daemon) InboxLink(ctx context.Context) (string, error) {
+	var l v3.InboxLink
+	_, err := c.call(ctx, http.MethodPost, "/dew/v1/inbox/link", nil, &l)
+	return l.URL, err
+}
+
+// Labels reads the labels of what a path names.
+func (c Daemon) Labels(ctx context.Context, path string) (map[string]*string, error) {
+	var out struct {
+		Metadata v3.Metadata `json:"metadata"`
+	}
+	_, err := c.call(ctx, http.MethodGet, path, nil, &out)
+	return out.Metadata.Labels, err
+}
+
+// SetLabels changes labels of what a path names; null takes one away. It waits where
+// that takes a while.
+func (c Daemon) SetLabels(ctx context.Context, path string, labels map[string]*string) error {
+	body := struct {
+		Metadata struct {
+			Labels map[string]*string `json:"labels"`
+		} `json:"metadata"`
+	}{}
+	body.Metadata.Labels = labels
+	h, err := c.call(ctx, http.MethodPatch, path, body, nil)
+	if err != nil {
+		return err
+	}
+	return c.follow(ctx, h)
+}
+
+// EnvVarGroup reads the variables that all instances ("running") or builds
+// ("staging") have.
+func (c Daemon) EnvVarGroup(ctx context.Context, name string) (v3.EnvVarGroup, error) {
+	var out v3.EnvVarGroup
+	_, err := c.call(ctx, http.MethodGet, "/v3/environment_variable_groups/"+escape(name), nil, &out)
+	return out, err
+}
+
+// UpdateEnvVarGroup changes such variables; null takes one away.
+func (c Daemon) UpdateEnvVarGroup(ctx context.Context, name string, vars map[string]*string) error {
+	_, err := c.call(ctx, http.MethodPatch, "/v3/environment_variable_groups/"+escape(name), map[string]any{"var": vars}, nil)
+	return err
+}
+
+// AppUsage lists what apps took, newest first; since leaves out what is older, if it
+// is a time.
+func (c Daemon) AppUsage(ctx context.Context, since time.Time) ([]v3.AppUsageEvent, error) {
+	return list[v3.AppUsageEvent](ctx, c.transport, "/v3/app_usage_events", newestSince(since))
+}
+
+// ServiceUsage lists what services took in the same way.
+func (c Daemon) ServiceUsage(ctx context.Context, since time.Time) ([]v3.ServiceUsageEvent, error) {
+	return list[v3.ServiceUsageEvent](ctx, c.transport, "/v3/service_usage_events", newestSince(since))
+}
+
+func newestSince(t time.Time) url.Values {
+	q := url.Values{"order_by": {"-created_at"}}
+	if !t.IsZero() {
+		q.Set("created_ats[gte]", t.UTC().Format(time.RFC3339))
+	}
+	return q
+}

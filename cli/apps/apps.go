@@ -1,0 +1,234 @@
+package apps
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/urfave/cli/v2"
+
+	"github.com/dewrun/dew/api/client"
+	"github.com/dewrun/dew/api/v3"
+	"github.com/dewrun/dew/cli/command"
+	"github.com/dewrun/dew/cli/console"
+)
+
+func Commands(g *command.Set) []*cli.Command {
+	return []*cli.Command{
+		g.Command(command.Verb{Name: "apps", Alias: "a", Category: "Apps", Usage: "list the apps", Labels: "/v3/apps", Flags: []cli.Flag{command.BoolFlag("no-stats", "do not ask how many instances run"), command.JSONFlag()}},
+			func(c *cli.Context, ask *client.Client, out *console.Console) error {
+				return runApps(c.Context, c.Bool("no-stats"), ask, out)
+			}),
+		psCommand(g),
+		openCommand(g),
+		g.Command(command.Verb{
+			Name: "app", Args: "APP", Category: "Apps", Usage: "show how an app does: instances, memory, sidecars, crashes",
+			About: "Examples:\n   dew app shop\n   dew app shop --json | jq '.processes[0].instances'",
+			Flags: []cli.Flag{command.BoolFlag("guid", "print its guid and no more"), command.JSONFlag()},
+		}, func(c *cli.Context, ask *client.Client, out *console.Console) error {
+			return runApp(c.Context, appOptions{Name: c.Args().First(), GUID: c.Bool("guid")}, ask, out)
+		}),
+		g.Command(command.Verb{
+			Name: "delete", Alias: "d", Args: "APP", Category: "Apps", Usage: "delete an app",
+			About: "An app that is not there is fine.\n\nExample:\n   dew delete shop -f -r",
+			Flags: []cli.Flag{
+				command.BoolFlag("f", "do not ask"),
+				command.BoolFlag("r", "delete its routes too"),
+			},
+		}, func(c *cli.Context, ask *client.Client, out *console.Console) error {
+			return runDelete(c.Context, command.DeleteOptions{Name: c.Args().First(), Force: c.Bool("f"), Routes: c.Bool("r")}, ask, out)
+		}),
+		g.Command(command.Verb{Name: "rename", Args: "APP NEW_NAME", Category: "Apps", Usage: "give an app another name"},
+			func(c *cli.Context, ask *client.Client, out *console.Console) error {
+				return runRename(c.Context, c.Args().Get(0), c.Args().Get(1), ask, out)
+			}),
+	}
+}
+
+// Row is an app in the list.
+type Row struct {
+	GUID      string       `json:"guid"`
+	Name      string       `json:"name"`
+	State     string       `json:"state"`
+	Processes []processRow `json:"processes"`
+	Routes    []string     `json:"routes"`
+}
+
+type processRow struct {
+	Type      string `json:"type"`
+	Running   int    `json:"running"`
+	Instances int    `json:"instances"`
+}
+
+func runApps(ctx context.Context, bare bool, ask *client.Client, out *console.Console) error {
+	rows, err := readApps(ctx, bare, ask)
+	if err != nil {
+		return err
+	}
+	if out.JSON {
+		return out.Encode(rows)
+	}
+	if len(rows) == 0 {
+		out.Say("There are no apps yet; dew push makes one")
+		return nil
+	}
+	status, err := ask.Daemon().Status(ctx)
+	if err != nil && !command.HiddenFromCaller(err) {
+		return err
+	}
+	table := [][]string{{"name", "state", "processes", "routes"}}
+	for _, r := range rows {
+		var ps []string
+		for _, p := range r.Processes {
+			ps = append(ps, fmt.Sprintf("%s:%d/%d", p.Type, p.Running, p.Instances))
+		}
+		table = append(table, []string{r.Name, strings.ToLower(r.State), strings.Join(ps, ", "), strings.Join(urls(r.Routes, status.Router), ", ")})
+	}
+	return out.Table(table)
+}
+
+// urls are the addresses of routes.
+func urls(routes []string, router string) []string {
+	var out []string
+	for _, r := range routes {
+		out = append(out, command.RouteURL(r, router))
+	}
+	return out
+}
+
+// readApps reads all apps; with bare nobody asks how their instances do.
+func readApps(ctx context.Context, bare bool, ask *client.Client) ([]Row, error) {
+	apps, err := ask.Apps().List(ctx)
+	if err != nil {
+		return nil, err
+	}
+	rows := make([]Row, len(apps))
+	byGUID := map[string]*Row{}
+	for i, a := range apps {
+		rows[i] = Row{GUID: a.GUID, Name: a.Name, State: a.State, Processes: []processRow{}, Routes: []string{}}
+		byGUID[a.GUID] = &rows[i]
+	}
+	var ps []v3.Process
+	if !bare {
+		if ps, err = ask.Processes().All(ctx); err != nil {
+			return nil, err
+		}
+	}
+	for _, p := range ps {
+		r := byGUID[p.Relationships.App.ID()]
+		if r == nil {
+			continue // it was made after the list was read
+		}
+		row := processRow{Type: p.Type, Instances: p.Instances}
+		for _, i := range p.EmbeddedInstances {
+			if i.State == v3.StateRunning {
+				row.Running++
+			}
+		}
+		r.Processes = append(r.Processes, row)
+	}
+	routes, err := ask.Routes().List(ctx)
+	if err != nil {
+		return nil, err
+	}
+	for _, route := range routes {
+		for _, d := range route.Destinations {
+			if r := byGUID[d.App.GUID]; r != nil && !slices.Contains(r.Routes, route.URL) {
+				r.Routes = append(r.Routes, route.URL)
+			}
+		}
+	}
+	return rows, nil
+}
+
+type appOptions struct {
+	Name string
+	GUID bool
+}
+
+func runApp(ctx context.Context, o appOptions, ask *client.Client, out *console.Console) error {
+	a, err := command.FindApp(ctx, ask, o.Name)
+	if err != nil {
+		return err
+	}
+	if o.GUID {
+		fmt.Fprintln(out.Out, a.GUID)
+		return nil
+	}
+	v, err := ReadView(ctx, ask, a)
+	if err != nil {
+		return err
+	}
+	if out.JSON {
+		return out.Encode(v)
+	}
+	v.Print(out)
+	return nil
+}
+
+// runDelete deletes an app; one that is not there is fine.
+func runDelete(ctx context.Context, o command.DeleteOptions, ask *client.Client, out *console.Console) error {
+	if !o.Force {
+		if yes, err := out.Confirm(ctx, "Delete app "+o.Name); err != nil || !yes {
+			return err
+		}
+	}
+	a, err := ask.Apps().ByName(ctx, o.Name)
+	if missing := (*client.NoApp)(nil); errors.As(err, &missing) {
+		out.Say("There is no app %s", o.Name)
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	var routes []v3.Route
+	if o.Routes {
+		if routes, err = ownRoutes(ctx, a, ask); err != nil {
+			return err
+		}
+	}
+	defer out.Wait("Deleting app %s", a.Name).End()
+	if err := ask.Apps().Delete(ctx, a.GUID); err != nil {
+		return err
+	}
+	for _, r := range routes {
+		if err := ask.Routes().Delete(ctx, r.GUID); err != nil && !client.NotFound(err) {
+			return fmt.Errorf("app %s is deleted; cannot delete its route %s: %w", a.Name, r.URL, err)
+		}
+	}
+	out.Say("Deleted app %s", a.Name)
+	return nil
+}
+
+// ownRoutes are the routes of an app; one that leads to others too is an error.
+func ownRoutes(ctx context.Context, a v3.App, ask *client.Client) ([]v3.Route, error) {
+	routes, err := ask.Routes().OfApp(ctx, a.GUID)
+	if err != nil {
+		return nil, err
+	}
+	for _, r := range routes {
+		for _, d := range r.Destinations {
+			if d.App.GUID != a.GUID {
+				return nil, &console.Failure{
+					Status: console.StatusFailed, Err: fmt.Errorf("route %s leads to other apps too, so nothing was deleted", r.URL),
+					Todo: "delete without -r keeps all routes",
+				}
+			}
+		}
+	}
+	return routes, nil
+}
+
+func runRename(ctx context.Context, name, to string, ask *client.Client, out *console.Console) error {
+	a, err := command.FindApp(ctx, ask, name)
+	if err != nil {
+		return err
+	}
+	if _, err := ask.Apps().Update(ctx, a.GUID, v3.UpdateApp{Name: &to}); err != nil {
+		return err
+	}
+	out.Say("Renamed app %s to %s", name, to)
+	return nil
+}

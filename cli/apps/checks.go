@@ -1,0 +1,168 @@
+package apps
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strconv"
+
+	"github.com/urfave/cli/v2"
+
+	"github.com/dewrun/dew/api/client"
+	"github.com/dewrun/dew/api/v3"
+	"github.com/dewrun/dew/app"
+	"github.com/dewrun/dew/cli/command"
+	"github.com/dewrun/dew/cli/console"
+)
+
+func CheckCommands(g *command.Set) []*cli.Command {
+	return []*cli.Command{
+		g.Command(command.Verb{Name: "get-health-check", Args: "APP", Category: "Apps", Usage: "show how the processes of an app are asked whether they work", Flags: []cli.Flag{command.JSONFlag()}},
+			func(c *cli.Context, ask *client.Client, out *console.Console) error {
+				return runGetCheck(c.Context, c.Args().First(), func(p v3.Process) v3.HealthCheck { return p.HealthCheck }, ask, out)
+			}),
+		g.Command(command.Verb{Name: "get-readiness-health-check", Args: "APP", Category: "Apps", Usage: "show how the processes of an app are asked whether they can be led requests to", Flags: []cli.Flag{command.JSONFlag()}},
+			func(c *cli.Context, ask *client.Client, out *console.Console) error {
+				return runGetCheck(c.Context, c.Args().First(), func(p v3.Process) v3.HealthCheck { return p.ReadinessCheck }, ask, out)
+			}),
+		g.Command(command.Verb{
+			Name: "set-health-check", Args: "APP TYPE", Category: "Apps", Usage: "say how a process is asked whether it works: process, port or http",
+			About: "It is asked so from its next start on.\n\nExamples:\n   dew set-health-check worker process\n   dew set-health-check shop http --endpoint /health",
+			Flags: []cli.Flag{
+				&cli.StringFlag{Name: "endpoint", Usage: "`path` that http asks for (default: /)"},
+				&cli.IntFlag{Name: "invocation-timeout", DefaultText: "1", Usage: "`seconds` that one question may take"},
+				&cli.StringFlag{Name: "process", Value: "web", Usage: "process `type`"},
+			},
+		}, func(c *cli.Context, ask *client.Client, out *console.Console) error {
+			return runSetCheck(c.Context, checkOptions{
+				App: c.Args().Get(0), Type: c.Args().Get(1), Process: c.String("process"), Endpoint: c.String("endpoint"), Invocation: c.Int("invocation-timeout"),
+			}, ask, out)
+		}),
+		g.Command(command.Verb{Name: "feature-flags", Category: "Platform", Usage: "list what administrators can switch", Flags: []cli.Flag{command.JSONFlag()}},
+			func(c *cli.Context, ask *client.Client, out *console.Console) error {
+				return runFlags(c.Context, "", ask, out)
+			}),
+		g.Command(command.Verb{Name: "feature-flag", Args: "FLAG", Category: "Platform", Usage: "show whether a feature is on", Flags: []cli.Flag{command.JSONFlag()}},
+			func(c *cli.Context, ask *client.Client, out *console.Console) error {
+				return runFlags(c.Context, c.Args().First(), ask, out)
+			}),
+		g.Command(command.Verb{Name: "enable-feature-flag", Args: "FLAG", Category: "Platform", Usage: "let everybody use a feature"},
+			func(c *cli.Context, ask *client.Client, out *console.Console) error {
+				return runSetFlag(c.Context, c.Args().First(), true, ask, out)
+			}),
+		g.Command(command.Verb{Name: "disable-feature-flag", Args: "FLAG", Category: "Platform", Usage: "keep a feature to administrators"},
+			func(c *cli.Context, ask *client.Client, out *console.Console) error {
+				return runSetFlag(c.Context, c.Args().First(), false, ask, out)
+			}),
+	}
+}
+
+type checkRow struct {
+	Process    string `json:"process"`
+	Type       string `json:"type"`
+	Endpoint   string `json:"endpoint,omitempty"`
+	Invocation *int   `json:"invocation_timeout"`
+}
+
+func runGetCheck(ctx context.Context, name string, of func(v3.Process) v3.HealthCheck, ask *client.Client, out *console.Console) error {
+	a, err := command.FindApp(ctx, ask, name)
+	if err != nil {
+		return err
+	}
+	all, err := ask.Processes().List(ctx, a.GUID)
+	if err != nil {
+		return err
+	}
+	rows, table := []checkRow{}, [][]string{{"process", "check", "endpoint", "invocation timeout"}}
+	for _, p := range all {
+		h := of(p)
+		r := checkRow{Process: p.Type, Type: h.Type, Endpoint: h.Data.Endpoint, Invocation: h.Data.InvocationTimeout}
+		seconds := "1"
+		if r.Invocation != nil {
+			seconds = strconv.Itoa(*r.Invocation)
+		}
+		rows, table = append(rows, r), append(table, []string{r.Process, r.Type, r.Endpoint, seconds})
+	}
+	return console.List{Rows: rows, Table: table, Empty: "App " + a.Name + " has no processes"}.Show(out)
+}
+
+type checkOptions struct {
+	App, Type, Process, Endpoint string
+	Invocation                   int
+}
+
+func runSetCheck(ctx context.Context, o checkOptions, ask *client.Client, out *console.Console) error {
+	if !slices.Contains(app.CheckTypes(), o.Type) {
+		return console.UsageError("set-health-check: there are process, port and http, not %q", o.Type)
+	}
+	if o.Endpoint != "" && o.Type != "http" {
+		return console.UsageError("--endpoint: only http asks for a path")
+	}
+	a, err := command.FindApp(ctx, ask, o.App)
+	if err != nil {
+		return err
+	}
+	all, err := ask.Processes().List(ctx, a.GUID)
+	if err != nil {
+		return err
+	}
+	i := slices.IndexFunc(all, func(p v3.Process) bool { return p.Type == o.Process })
+	if i < 0 {
+		return fmt.Errorf("app %s has no process type %q", a.Name, o.Process)
+	}
+	change := &v3.UpdateHealthCheck{Type: &o.Type, Data: &v3.UpdateHealthCheckData{}}
+	if o.Type == "http" {
+		if o.Endpoint == "" {
+			o.Endpoint = "/"
+		}
+		change.Data.Endpoint = v3.Set(o.Endpoint)
+	}
+	if o.Invocation != 0 {
+		change.Data.InvocationTimeout = v3.Set(v3.Int(o.Invocation))
+	}
+	if _, err := ask.Processes().Update(ctx, all[i].GUID, v3.UpdateProcess{HealthCheck: change}); err != nil {
+		return fmt.Errorf("cannot change the health check of %s: %w", a.Name, err)
+	}
+	out.Say("Process %s of app %s is asked by %s from its next start on (dew restart %s)", o.Process, a.Name, o.Type, a.Name)
+	return nil
+}
+
+type flagRow struct {
+	Name    string `json:"name"`
+	Enabled bool   `json:"enabled"`
+}
+
+// runFlags shows all flags, or the one with the name.
+func runFlags(ctx context.Context, name string, ask *client.Client, out *console.Console) error {
+	all, err := ask.Daemon().FeatureFlags(ctx)
+	if err != nil {
+		return err
+	}
+	rows, table := []flagRow{}, [][]string{{"feature", "state"}}
+	for _, f := range all {
+		if name != "" && f.Name != name {
+			continue
+		}
+		rows, table = append(rows, flagRow{f.Name, f.Enabled}), append(table, []string{f.Name, flagState(f.Enabled)})
+	}
+	if name != "" && len(rows) == 0 {
+		return command.SuggestNearest(fmt.Errorf("there is no feature flag %q", name), name, all, func(f v3.FeatureFlag) string { return f.Name })
+	}
+	return console.List{Rows: rows, Table: table}.Show(out)
+}
+
+func flagState(enabled bool) string {
+	if enabled {
+		return "enabled"
+	}
+	return "disabled"
+}
+
+func runSetFlag(ctx context.Context, name string, enabled bool, ask *client.Client, out *console.Console) error {
+	f, err := ask.Daemon().SetFeatureFlag(ctx, name, enabled)
+	if err != nil {
+		return fmt.Errorf("cannot switch feature flag %s: %w", name, err)
+	}
+	out.Say("Feature %s is %s", f.Name, flagState(f.Enabled))
+	return nil
+}

@@ -1,0 +1,238 @@
+package apps
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/urfave/cli/v2"
+	"golang.org/x/sys/unix"
+
+	"github.com/dewrun/dew/api/client"
+	"github.com/dewrun/dew/api/v3"
+	"github.com/dewrun/dew/cli/command"
+	"github.com/dewrun/dew/cli/console"
+)
+
+func CrashCommands(g *command.Set) []*cli.Command {
+	return []*cli.Command{
+		g.Command(command.Verb{
+			Name: "crashes", Args: "APP", Category: "Logs", Usage: "show why instances of an app crashed, newest first",
+			About: "dewd keeps the newest records of each instance index (--crash-records of dewd, 100).\n\nExamples:\n   dew crashes shop\n   dew crashes shop --all\n   dew crashes shop -n 1 --json",
+			Flags: []cli.Flag{
+				&cli.IntFlag{Name: "n", Aliases: []string{"count"}, DefaultText: fmt.Sprintf("%d, with --json all", firstCrashes), Usage: "`count` of records, the newest; 0: all"},
+				command.BoolFlag("all", "show all records"),
+				command.JSONFlag(),
+			},
+		}, func(c *cli.Context, ask *client.Client, out *console.Console) error {
+			o := crashesOptions{Name: c.Args().First(), Count: c.Int("n")}
+			switch {
+			case c.IsSet("n") && c.Bool("all"):
+				return console.UsageError("--all: it cannot be given with -n")
+			case o.Count < 0:
+				return console.UsageError("-n: %d is less than 0", o.Count)
+			case !c.IsSet("n") && !c.Bool("all") && !out.JSON:
+				o.Count = firstCrashes
+			}
+			return runCrashes(c.Context, o, ask, out)
+		}),
+		g.Command(command.Verb{
+			Name: "kill", Args: "APP", Category: "Apps", Usage: "send a signal to a process of an app, or to a sidecar of it",
+			About: "If the process or sidecar exits, dew stops the whole instance and starts a new one.\n\nExamples:\n   dew kill shop --sidecar config-server --wait\n   dew kill shop --signal TERM",
+			Flags: []cli.Flag{
+				&cli.StringFlag{Name: "sidecar", Usage: "`name` of the sidecar (default: the process itself)"},
+				&cli.IntFlag{Name: "instance", Usage: "`index` of the instance"},
+				&cli.StringFlag{Name: "process", Value: "web", Usage: "process `type`"},
+				&cli.StringFlag{Name: "signal", Aliases: []string{"s"}, Value: "KILL", Usage: "`name` or number of the signal"},
+				command.BoolFlag("wait", "wait for the crash, show its record, and wait until the instance is running again"),
+			},
+		}, func(c *cli.Context, ask *client.Client, out *console.Console) error {
+			o := killOptions{
+				instanceOptions: instanceOptions{Name: c.Args().First(), Process: c.String("process"), Index: c.Int("instance")},
+				Sidecar:         c.String("sidecar"), Signal: c.String("signal"), Wait: c.Bool("wait"),
+			}
+			return runKill(c.Context, o, ask, out)
+		}),
+	}
+}
+
+// firstCrashes is how many records people see who did not say how many they want.
+const firstCrashes = 10
+
+type crashesOptions struct {
+	Name  string
+	Count int // 0: all
+}
+
+func runCrashes(ctx context.Context, o crashesOptions, ask *client.Client, out *console.Console) error {
+	a, err := command.FindApp(ctx, ask, o.Name)
+	if err != nil {
+		return err
+	}
+	crashes, total, err := ask.Processes().NewestCrashes(ctx, a.GUID, o.Count)
+	if err != nil {
+		return err
+	}
+	if out.JSON {
+		return out.Encode(append([]v3.Crash{}, crashes...))
+	}
+	if len(crashes) == 0 {
+		out.Say("App %s has not crashed", a.Name)
+	}
+	for i, c := range crashes {
+		printCrash(out, c)
+		if c.Kept {
+			fmt.Fprintf(out.Out, "    its files are kept: dew ssh --crash %d %s\n", i+1, a.Name)
+		}
+	}
+	if len(crashes) < total {
+		out.Say("%d of %d records, the newest. All: dew crashes --all %s", len(crashes), total, a.Name)
+	}
+	return nil
+}
+
+func printCrash(out *console.Console, c v3.Crash) {
+	line := func(format string, args ...any) { fmt.Fprintf(out.Out, "    "+format+"\n", args...) }
+	fmt.Fprintf(out.Out, "%s  %s/%d  %s\n", c.CrashedAt.Local().Format(console.LineTime), c.Type, c.Index, out.Paint(console.Red, c.Description))
+	line("while %s; %s in a row; instance %s", c.Phase, console.CrashCount(c.Count), c.Instance)
+	line("%s", exitText(c.First, c.First.At))
+	for _, f := range c.Followers {
+		line("then %s", exitText(f, c.First.At))
+	}
+	if c.Order == "together" {
+		line("they ended too close together to tell which was first")
+	}
+	for _, l := range c.Lines {
+		line("last lines of %s: %d to %d of the log", l.Source, l.From, l.To)
+	}
+	switch {
+	case c.GivenUp:
+		line("crashed too often: dew restart starts it again")
+	case c.NextStart.After(time.Now()):
+		line("%s", console.NextStart(c.NextStart, time.Now()))
+	case c.NextStart.After(c.CrashedAt.Add(time.Second)):
+		line("next start %s after the crash", c.NextStart.Sub(c.CrashedAt).Round(time.Second))
+	}
+}
+
+// exitText tells how one process ended.
+func exitText(e v3.CrashExit, first time.Time) string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "%s: status %d", e.Source, e.Code)
+	if s := e.Code - 128; s > 0 && s < 65 {
+		if name := unix.SignalName(syscall.Signal(s)); name != "" {
+			fmt.Fprintf(&b, " (%s, or the program's own)", name)
+		}
+	}
+	fmt.Fprintf(&b, ", %s", strings.ReplaceAll(e.Cause, "_", " "))
+	if e.Detail != "" {
+		fmt.Fprintf(&b, ": %s", e.Detail)
+	}
+	if d := e.At.Sub(first); d > 0 {
+		fmt.Fprintf(&b, ", %s later", d.Round(time.Millisecond))
+	}
+	switch {
+	case e.MemoryPeak > 0 && e.MemoryLimit > 0:
+		fmt.Fprintf(&b, "; used at most %s of %s", console.Bytes(e.MemoryPeak), console.Bytes(e.MemoryLimit))
+	case e.MemoryPeak > 0:
+		fmt.Fprintf(&b, "; used at most %s", console.Bytes(e.MemoryPeak))
+	}
+	return b.String()
+}
+
+type killOptions struct {
+	instanceOptions
+	Sidecar string
+	Signal  string
+	Wait    bool
+}
+
+func runKill(ctx context.Context, o killOptions, ask *client.Client, out *console.Console) error {
+	signal, err := signalName(o.Signal)
+	if err != nil {
+		return err
+	}
+	if o.Index < 0 {
+		return console.UsageError("--instance: %d is less than 0", o.Index)
+	}
+	a, err := command.FindApp(ctx, ask, o.Name)
+	if err != nil {
+		return err
+	}
+	p, err := findProcess(ctx, a, o.Process, ask)
+	if err != nil {
+		return err
+	}
+	victim := "process " + o.Process
+	if o.Sidecar != "" {
+		victim = fmt.Sprintf("sidecar %q", o.Sidecar)
+		if err := checkSidecar(ctx, p, o.Sidecar, ask); err != nil {
+			return err
+		}
+	}
+	k := killed{app: a, process: p, index: o.Index}
+	if o.Wait {
+		if k.instance, err = instanceAt(ctx, p, o.Index, ask); err != nil {
+			return err
+		}
+	}
+	if err := ask.Processes().Kill(ctx, p.GUID, v3.Kill{Index: o.Index, Sidecar: o.Sidecar, Signal: signal}); err != nil {
+		return fmt.Errorf("cannot signal %s in instance %d of %s: %w", victim, o.Index, a.Name, err)
+	}
+	out.Say("Sent SIG%s to %s in instance %d of app %s", signal, victim, o.Index, a.Name)
+	if o.Wait {
+		return k.await(ctx, ask, out)
+	}
+	return nil
+}
+
+// signalName gives a signal's name without SIG; numbers are understood too.
+func signalName(s string) (string, error) {
+	if n, err := strconv.Atoi(s); err == nil {
+		if name := unix.SignalName(syscall.Signal(n)); name != "" {
+			return strings.TrimPrefix(name, "SIG"), nil
+		}
+		return "", console.UsageError("--signal: there is no signal %d", n)
+	}
+	name := strings.TrimPrefix(strings.ToUpper(s), "SIG")
+	if unix.SignalNum("SIG"+name) == 0 {
+		return "", console.UsageError("--signal: there is no signal %q (KILL, TERM, SEGV, …)", s)
+	}
+	return name, nil
+}
+
+func findProcess(ctx context.Context, a v3.App, processType string, ask *client.Client) (v3.Process, error) {
+	ps, err := ask.Processes().List(ctx, a.GUID)
+	if err != nil {
+		return v3.Process{}, err
+	}
+	var types []string
+	for _, p := range ps {
+		if p.Type == processType {
+			return p, nil
+		}
+		types = append(types, p.Type)
+	}
+	return v3.Process{}, fmt.Errorf("app %s has no process %q, it has %s", a.Name, processType, strings.Join(types, ", "))
+}
+
+func checkSidecar(ctx context.Context, p v3.Process, name string, ask *client.Client) error {
+	sidecars, err := ask.Processes().Sidecars(ctx, p.GUID)
+	if err != nil {
+		return err
+	}
+	var names []string
+	for _, s := range sidecars {
+		if s.Name == name {
+			return nil
+		}
+		names = append(names, strconv.Quote(s.Name))
+	}
+	if len(names) == 0 {
+		return fmt.Errorf("process %s has no sidecars", p.Type)
+	}
+	return fmt.Errorf("process %s has no sidecar %q, it has %s", p.Type, name, strings.Join(names, ", "))
+}

@@ -1,0 +1,458 @@
+package apps
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/urfave/cli/v2"
+
+	"github.com/dewrun/dew/api/client"
+	"github.com/dewrun/dew/api/v3"
+	"github.com/dewrun/dew/cli/command"
+	"github.com/dewrun/dew/cli/console"
+)
+
+// DeployOptions are how instances are replaced. Without a strategy all of them end
+// before new ones start.
+type DeployOptions struct {
+	Strategy    string
+	MaxInFlight *int
+	Steps       string
+	NoWait      bool
+}
+
+func StrategyFlags() []cli.Flag {
+	return []cli.Flag{
+		&cli.StringFlag{Name: "strategy", Usage: "`rolling|canary`: replace instances some at a time, without a gap"},
+		&cli.IntFlag{Name: "max-in-flight", DefaultText: "1", Usage: "`count` of new instances that start at a time, with --strategy"},
+		&cli.StringFlag{Name: "instance-steps", Usage: "`percents` of new instances at which a canary pauses, such as 20,50"},
+		command.BoolFlag("no-wait", "with --strategy: wait for the first new instance only"),
+	}
+}
+
+func DeployOptionsOf(c *cli.Context) DeployOptions {
+	o := DeployOptions{Strategy: c.String("strategy"), Steps: c.String("instance-steps"), NoWait: c.Bool("no-wait")}
+	if c.IsSet("max-in-flight") {
+		n := c.Int("max-in-flight")
+		o.MaxInFlight = &n
+	}
+	return o
+}
+
+// Gradual tells whether instances are replaced some at a time.
+func (o DeployOptions) Gradual() bool { return o.Strategy != "" && o.Strategy != "null" }
+
+// Check says what does not fit together, before anything is done.
+func (o DeployOptions) Check() error {
+	_, err := o.options()
+	return err
+}
+
+// options are what the deployment is told; nil: nothing.
+func (o DeployOptions) options() (*v3.DeploymentOptions, error) {
+	switch {
+	case o.Gradual() && o.Strategy != v3.StrategyRolling && o.Strategy != v3.StrategyCanary:
+		return nil, console.UsageError("--strategy: %q is not one of rolling, canary", o.Strategy)
+	case o.Steps != "" && o.Strategy != v3.StrategyCanary:
+		return nil, console.UsageError("--instance-steps goes with --strategy canary")
+	case o.MaxInFlight != nil && !o.Gradual():
+		return nil, console.UsageError("--max-in-flight goes with --strategy")
+	case o.MaxInFlight != nil && *o.MaxInFlight < 1:
+		return nil, console.UsageError("--max-in-flight: %d is less than 1", *o.MaxInFlight)
+	case o.MaxInFlight == nil && o.Steps == "":
+		return nil, nil
+	}
+	out := &v3.DeploymentOptions{}
+	if o.MaxInFlight != nil {
+		n := v3.Int(*o.MaxInFlight)
+		out.MaxInFlight = &n
+	}
+	if o.Steps == "" {
+		return out, nil
+	}
+	out.Canary = &v3.CanaryOptions{}
+	for text := range strings.SplitSeq(o.Steps, ",") {
+		n, err := strconv.Atoi(strings.TrimSpace(text))
+		if err != nil || n < 1 || n > 100 {
+			return nil, console.UsageError("--instance-steps: %q is not a percentage from 1 to 100", text)
+		}
+		weight := v3.Int(n)
+		out.Canary.Steps = append(out.Canary.Steps, v3.CanaryStep{InstanceWeight: &weight})
+	}
+	return out, nil
+}
+
+// DeploySpec is what is to be deployed.
+type DeploySpec struct {
+	Options  DeployOptions
+	Droplet  string // guid; empty: what the app has
+	revision string // guid to go back to; empty: none
+	Size     v3.DeploymentOptions
+}
+
+// Deploy replaces the instances of an app some at a time and tells how it does.
+func Deploy(ctx context.Context, a v3.App, o DeploySpec, ask *client.Client, out *console.Console) (View, error) {
+	body := v3.CreateDeployment{Strategy: &o.Options.Strategy, Relationships: v3.DeploymentRelationships{App: v3.To(a.GUID)}}
+	var err error
+	if body.Options, err = o.Options.options(); err != nil {
+		return View{}, err
+	}
+	if size := o.Size; size.WebInstances != nil || size.MemoryInMB != nil || size.DiskInMB != nil || size.LogRateLimit != nil {
+		if body.Options == nil {
+			body.Options = &v3.DeploymentOptions{}
+		}
+		body.Options.WebInstances, body.Options.MemoryInMB, body.Options.DiskInMB = size.WebInstances, size.MemoryInMB, size.DiskInMB
+		body.Options.LogRateLimit = size.LogRateLimit
+	}
+	if o.Droplet != "" {
+		body.Droplet = &v3.GUID{GUID: o.Droplet}
+	}
+	if o.revision != "" {
+		body.Revision = &v3.DeploymentRevision{GUID: o.revision}
+	}
+	out.Say("Deploying app %s, %s…", a.Name, o.Options.Strategy)
+	began := time.Now()
+	d, err := ask.Apps().CreateDeployment(ctx, body)
+	if e := (*client.Error)(nil); errors.As(err, &e) && e.Status == http.StatusUnprocessableEntity {
+		return View{}, &console.Failure{Status: console.StatusCrashed, Err: fmt.Errorf("cannot deploy %s: %w", a.Name, err)}
+	}
+	if err != nil {
+		return View{}, err
+	}
+	return awaitRollout(ctx, a, rollout{d, o.Options.NoWait, began}, ask, out)
+}
+
+// rollout is a deployment that somebody waits for.
+type rollout struct {
+	deployment v3.Deployment
+	noWait     bool
+	began      time.Time
+}
+
+// awaitRollout waits until a deployment is done, or paused, and tells how the app does. One
+// whose instances do not come to run is cancelled: what was there before serves on.
+func awaitRollout(ctx context.Context, a v3.App, r rollout, ask *client.Client, out *console.Console) (View, error) {
+	err := waitDeployed(ctx, a, r, ask, out)
+	timeout := (*console.Failure)(nil)
+	crashed := (*NotRunning)(nil)
+	switch {
+	case errors.As(err, &crashed):
+		err = whyCrashed(ctx, badStart{app: a, began: r.began, instances: crashed.instances}, ask, out)
+	case errors.As(err, &timeout) && timeout.Status == console.StatusTimeout && ctx.Err() == nil:
+	case err != nil:
+		return View{}, err
+	default:
+		return ReadView(ctx, ask, a)
+	}
+	if cerr := ask.Apps().CancelDeployment(ctx, r.deployment.GUID); cerr != nil {
+		return View{}, errors.Join(err, cerr)
+	}
+	out.Say("The deployment is cancelled; app %s goes on as before", a.Name)
+	return View{}, err
+}
+
+func waitDeployed(ctx context.Context, a v3.App, r rollout, ask *client.Client, out *console.Console) error {
+	limit := console.MinutesFromEnv("CF_STARTUP_TIMEOUT", 5*time.Minute)
+	bounded, cancel := context.WithTimeoutCause(ctx, limit, &console.Failure{
+		Status: console.StatusTimeout, Err: fmt.Errorf("%s was not deployed within %s", a.Name, limit),
+		Todo: "dew logs " + a.Name + " --recent shows what it printed; CF_STARTUP_TIMEOUT gives it more minutes",
+	})
+	defer cancel()
+	wait := out.Wait("Deploying app %s", a.Name)
+	defer wait.End()
+	done := false
+	err := client.Poll(bounded, func() (bool, error) {
+		d, err := ask.Apps().Deployment(bounded, r.deployment.GUID)
+		if err != nil {
+			return false, err
+		}
+		if done, err = landed(a, d); done || err != nil {
+			return true, err
+		}
+		wait.Note("%s", deploymentNote(View{Deployment: &d}))
+		running, err := firstRuns(bounded, d, ask)
+		return running && r.noWait, err
+	})
+	wait.End()
+	if err != nil || !done || r.noWait {
+		return console.TimeoutCause(bounded, err)
+	}
+	return WaitRunning(ctx, a, ask, out)
+}
+
+// landed tells whether nothing more is to be waited for.
+func landed(a v3.App, d v3.Deployment) (bool, error) {
+	switch d.Status.Reason {
+	case v3.DeploymentDeployed, v3.DeploymentPaused:
+		return true, nil
+	case v3.DeploymentCanceling, v3.DeploymentCanceled:
+		return false, fmt.Errorf("the deployment of %s was cancelled", a.Name)
+	case v3.DeploymentSuperseded:
+		return false, fmt.Errorf("the deployment of %s was superseded by another", a.Name)
+	}
+	return false, nil
+}
+
+// firstRuns tells whether a new instance runs; all of them crashed is an error.
+func firstRuns(ctx context.Context, d v3.Deployment, ask *client.Client) (bool, error) {
+	for _, p := range d.NewProcesses {
+		stats, err := ask.Processes().Stats(ctx, p.GUID)
+		if client.NotFound(err) {
+			return false, nil
+		}
+		if err != nil {
+			return false, err
+		}
+		if stable, err := settled(p.Type, stats); !stable || err != nil || len(stats) == 0 {
+			return false, err
+		}
+	}
+	return true, nil
+}
+
+// DeployAndShow is deploy for commands that show one app.
+func DeployAndShow(ctx context.Context, a v3.App, o DeploySpec, ask *client.Client, out *console.Console) error {
+	v, err := Deploy(ctx, a, o, ask, out)
+	if err != nil {
+		return err
+	}
+	return v.show(out)
+}
+
+// show writes the view in the form that was asked for.
+func (v View) show(out *console.Console) error {
+	if out.JSON {
+		return out.Encode(v)
+	}
+	v.Print(out)
+	return nil
+}
+
+// deploymentNote tells how far a deployment is that is under way.
+func deploymentNote(v View) string {
+	if v.Deployment == nil {
+		return ""
+	}
+	st := v.Deployment.Status
+	note := v.Deployment.Strategy + ", " + strings.ToLower(st.Reason)
+	if st.Canary != nil {
+		note += fmt.Sprintf(", step %d of %d", st.Canary.Steps.Current, st.Canary.Steps.Total)
+	}
+	if st.Reason == v3.DeploymentPaused {
+		note += " (dew continue-deployment " + v.Name + ", or dew cancel-deployment " + v.Name + ")"
+	}
+	return note
+}
+
+func DeployCommands(g *command.Set) []*cli.Command {
+	return []*cli.Command{
+		g.Command(command.Verb{Name: "cancel-deployment", Args: "APP", Category: "Apps", Usage: "take a deployment back: what was there before serves again"},
+			func(c *cli.Context, ask *client.Client, out *console.Console) error {
+				return runCancel(c.Context, c.Args().First(), ask, out)
+			}),
+		g.Command(command.Verb{
+			Name: "continue-deployment", Args: "APP", Category: "Apps", Usage: "let a canary deployment that is paused go on",
+			Flags: []cli.Flag{command.BoolFlag("no-wait", "do not wait until it is done, or paused again"), command.JSONFlag()},
+		}, func(c *cli.Context, ask *client.Client, out *console.Console) error {
+			return runContinue(c.Context, continueOptions{Name: c.Args().First(), NoWait: c.Bool("no-wait")}, ask, out)
+		}),
+		g.Command(command.Verb{Name: "revisions", Args: "APP", Category: "Apps", Usage: "list what an app was at its starts and deployments", Flags: []cli.Flag{command.JSONFlag()}},
+			func(c *cli.Context, ask *client.Client, out *console.Console) error {
+				return runRevisions(c.Context, c.Args().First(), ask, out)
+			}),
+		g.Command(command.Verb{
+			Name: "revision", Args: "APP", Category: "Apps", Usage: "show one revision of an app, or those that run",
+			Flags: []cli.Flag{&cli.IntFlag{Name: "version", DefaultText: "those that run", Usage: "`number` of the revision"}, command.JSONFlag()},
+		}, func(c *cli.Context, ask *client.Client, out *console.Console) error {
+			return runRevision(c.Context, revisionOptions{Name: c.Args().First(), Version: c.Int("version")}, ask, out)
+		}),
+		g.Command(command.Verb{
+			Name: "rollback", Args: "APP", Category: "Apps", Usage: "deploy an earlier revision of an app: its droplet, variables, commands and sidecars",
+			About: "Example:\n   dew rollback shop --version 3",
+			Flags: append(StrategyFlags(), &cli.IntFlag{Name: "version", Usage: "`number` of the revision (dew revisions lists them)"}, command.BoolFlag("f", "do not ask"), command.JSONFlag()),
+		}, func(c *cli.Context, ask *client.Client, out *console.Console) error {
+			o := rollbackOptions{Name: c.Args().First(), Version: c.Int("version"), Force: c.Bool("f"), Deploy: DeployOptionsOf(c)}
+			return runRollback(c.Context, o, ask, out)
+		}),
+	}
+}
+
+// moving finds an app and the deployment that is under way.
+func moving(ctx context.Context, name string, ask *client.Client) (v3.App, v3.Deployment, error) {
+	a, err := command.FindApp(ctx, ask, name)
+	if err != nil {
+		return a, v3.Deployment{}, err
+	}
+	d, found, err := ask.Apps().ActiveDeployment(ctx, a.GUID)
+	if err == nil && !found {
+		err = fmt.Errorf("app %s has no deployment under way", a.Name)
+	}
+	return a, d, err
+}
+
+func runCancel(ctx context.Context, name string, ask *client.Client, out *console.Console) error {
+	a, d, err := moving(ctx, name, ask)
+	if err != nil {
+		return err
+	}
+	if err := ask.Apps().CancelDeployment(ctx, d.GUID); err != nil {
+		return err
+	}
+	out.Say("Cancelling the deployment of app %s", a.Name)
+	return nil
+}
+
+type continueOptions struct {
+	Name   string
+	NoWait bool
+}
+
+func runContinue(ctx context.Context, o continueOptions, ask *client.Client, out *console.Console) error {
+	a, d, err := moving(ctx, o.Name, ask)
+	if err != nil {
+		return err
+	}
+	if err := ask.Apps().ContinueDeployment(ctx, d.GUID); err != nil {
+		return err
+	}
+	out.Say("Continuing the deployment of app %s…", a.Name)
+	if o.NoWait {
+		return nil
+	}
+	v, err := awaitRollout(ctx, a, rollout{d, false, time.Now()}, ask, out)
+	if err != nil {
+		return err
+	}
+	return v.show(out)
+}
+
+func runRevisions(ctx context.Context, name string, ask *client.Client, out *console.Console) error {
+	a, err := command.FindApp(ctx, ask, name)
+	if err != nil {
+		return err
+	}
+	all, err := ask.Apps().Revisions(ctx, a.GUID)
+	if err != nil {
+		return err
+	}
+	if out.JSON {
+		return out.Encode(all)
+	}
+	deployed, err := ask.Apps().DeployedRevisions(ctx, a.GUID)
+	if err != nil {
+		return err
+	}
+	rows := [][]string{{"revision", "description", "deployable", "created", ""}}
+	for _, v := range all {
+		rows = append(rows, []string{
+			strconv.Itoa(v.Version), v.Description, strconv.FormatBool(v.Deployable), v.CreatedAt.Local().Format(time.DateTime), deployedNote(v, deployed),
+		})
+	}
+	return out.Table(rows)
+}
+
+func deployedNote(v v3.Revision, deployed []v3.Revision) string {
+	if slices.ContainsFunc(deployed, func(d v3.Revision) bool { return d.GUID == v.GUID }) {
+		return "deployed"
+	}
+	return ""
+}
+
+type revisionOptions struct {
+	Name    string
+	Version int // 0: those that run
+}
+
+func runRevision(ctx context.Context, o revisionOptions, ask *client.Client, out *console.Console) error {
+	a, err := command.FindApp(ctx, ask, o.Name)
+	if err != nil {
+		return err
+	}
+	deployed, err := ask.Apps().DeployedRevisions(ctx, a.GUID)
+	if err != nil {
+		return err
+	}
+	shown := deployed
+	if o.Version != 0 {
+		v, err := revisionOf(ctx, a, o.Version, ask)
+		if err != nil {
+			return err
+		}
+		shown = []v3.Revision{v}
+	}
+	if out.JSON {
+		return out.Encode(shown)
+	}
+	for _, v := range shown {
+		env, err := ask.Apps().RevisionEnv(ctx, v.GUID)
+		if err != nil {
+			return err
+		}
+		printRevision(out, v, env, deployedNote(v, deployed))
+	}
+	return nil
+}
+
+func revisionOf(ctx context.Context, a v3.App, version int, ask *client.Client) (v3.Revision, error) {
+	v, found, err := ask.Apps().RevisionAt(ctx, a.GUID, version)
+	if err == nil && !found {
+		err = &console.Failure{Status: console.StatusFailed, Err: fmt.Errorf("app %s has no revision %d", a.Name, version), Todo: "dew revisions " + a.Name + " lists them"}
+	}
+	return v, err
+}
+
+func printRevision(out *console.Console, v v3.Revision, env map[string]string, note string) {
+	row := func(name, value string) { fmt.Fprintf(out.Out, "%-13s%s\n", name+":", value) }
+	row("revision", strings.TrimSpace(strconv.Itoa(v.Version)+" "+note))
+	row("description", v.Description)
+	row("deployable", strconv.FormatBool(v.Deployable))
+	row("droplet", v.Droplet.GUID)
+	row("created", v.CreatedAt.Local().Format(time.DateTime))
+	for _, s := range v.Sidecars {
+		row("sidecar", s.Name+": "+s.Command)
+	}
+	for _, name := range slices.Sorted(maps.Keys(env)) {
+		row("env", name+"="+env[name])
+	}
+	fmt.Fprintln(out.Out)
+}
+
+type rollbackOptions struct {
+	Name    string
+	Version int
+	Force   bool
+	Deploy  DeployOptions
+}
+
+func runRollback(ctx context.Context, o rollbackOptions, ask *client.Client, out *console.Console) error {
+	if o.Version < 1 {
+		return console.UsageError("rollback needs --version NUMBER (dew revisions lists them)")
+	}
+	if !o.Deploy.Gradual() {
+		o.Deploy.Strategy = v3.StrategyRolling
+	}
+	if err := o.Deploy.Check(); err != nil {
+		return err
+	}
+	a, err := command.FindApp(ctx, ask, o.Name)
+	if err != nil {
+		return err
+	}
+	v, err := revisionOf(ctx, a, o.Version, ask)
+	if err != nil {
+		return err
+	}
+	if !o.Force {
+		if yes, err := out.Confirm(ctx, fmt.Sprintf("Roll app %s back to revision %d", a.Name, v.Version)); err != nil || !yes {
+			return err
+		}
+	}
+	return DeployAndShow(ctx, a, DeploySpec{Options: o.Deploy, revision: v.GUID}, ask, out)
+}

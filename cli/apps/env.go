@@ -1,0 +1,103 @@
+package apps
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+
+	"github.com/urfave/cli/v2"
+
+	"github.com/dewrun/dew/api/client"
+	"github.com/dewrun/dew/cli/command"
+	"github.com/dewrun/dew/cli/console"
+)
+
+func EnvCommands(g *command.Set) []*cli.Command {
+	return []*cli.Command{
+		g.Command(command.Verb{Name: "env", Alias: "e", Args: "APP", Category: "Environment", Usage: "show the variables of an app", Flags: []cli.Flag{command.JSONFlag()}},
+			func(c *cli.Context, ask *client.Client, out *console.Console) error {
+				return runEnv(c.Context, c.Args().First(), ask, out)
+			}),
+		g.Command(command.Verb{
+			Name: "set-env", Alias: "se", Args: "APP NAME VALUE", Category: "Environment", Usage: "set a variable of an app from its next start on",
+			About: "An empty value removes it.\n\nExample:\n   dew set-env shop JAVA_OPTS -Xmx64m && dew restart shop",
+		},
+			func(c *cli.Context, ask *client.Client, out *console.Console) error {
+				return runSetEnv(c.Context, setEnvOptions{App: c.Args().Get(0), Name: c.Args().Get(1), Value: c.Args().Get(2)}, ask, out)
+			}),
+		g.Command(command.Verb{Name: "unset-env", Alias: "ue", Args: "APP NAME", Category: "Environment", Usage: "remove a variable of an app from its next start on"},
+			func(c *cli.Context, ask *client.Client, out *console.Console) error {
+				return runUnsetEnv(c.Context, c.Args().Get(0), c.Args().Get(1), ask, out)
+			}),
+	}
+}
+
+func runEnv(ctx context.Context, name string, ask *client.Client, out *console.Console) error {
+	a, err := command.FindApp(ctx, ask, name)
+	if err != nil {
+		return err
+	}
+	e, err := ask.Apps().Env(ctx, a.GUID)
+	if err != nil {
+		return err
+	}
+	if out.JSON {
+		return out.Encode(e)
+	}
+	for _, m := range []map[string]any{e.System, e.Application} {
+		for _, name := range slices.Sorted(maps.Keys(m)) {
+			b, err := json.MarshalIndent(m[name], "", "  ")
+			if err != nil {
+				return fmt.Errorf("cannot write %s: %w", name, err)
+			}
+			fmt.Fprintf(out.Out, "%s: %s\n", name, b)
+		}
+	}
+	for _, m := range []map[string]string{e.Running, e.Staging, e.Environment} {
+		for _, name := range slices.Sorted(maps.Keys(m)) {
+			fmt.Fprintf(out.Out, "%s: %s\n", name, m[name])
+		}
+	}
+	return nil
+}
+
+type setEnvOptions struct{ App, Name, Value string }
+
+// runSetEnv sets a variable; an empty value unsets it, as cf does.
+func runSetEnv(ctx context.Context, o setEnvOptions, ask *client.Client, out *console.Console) error {
+	a, err := command.FindApp(ctx, ask, o.App)
+	if err != nil {
+		return err
+	}
+	value := &o.Value
+	if o.Value == "" {
+		value = nil
+	}
+	if err := ask.Apps().UpdateEnv(ctx, a.GUID, map[string]*string{o.Name: value}); err != nil {
+		return err
+	}
+	out.Say("Set %s of app %s; running instances see it after dew restart %s", o.Name, a.Name, a.Name)
+	return nil
+}
+
+func runUnsetEnv(ctx context.Context, name, variable string, ask *client.Client, out *console.Console) error {
+	a, err := command.FindApp(ctx, ask, name)
+	if err != nil {
+		return err
+	}
+	e, err := ask.Apps().Env(ctx, a.GUID)
+	if err != nil {
+		return err
+	}
+	if _, set := e.Environment[variable]; !set {
+		out.Say("App %s has no variable %s", a.Name, variable)
+		return nil
+	}
+	if err := ask.Apps().UpdateEnv(ctx, a.GUID, map[string]*string{variable: nil}); err != nil {
+		return err
+	}
+	out.Say("Removed %s of app %s; running instances lose it after dew restart %s", variable, a.Name, a.Name)
+	return nil
+}

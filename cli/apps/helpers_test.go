@@ -1,0 +1,7 @@
+package apps
+
+import (
+	"errors"
+)
+
+var errBroken = errors.New("broken")

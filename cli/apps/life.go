@@ -1,0 +1,196 @@
+package apps
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+
+	"github.com/urfave/cli/v2"
+
+	"github.com/dewrun/dew/api/client"
+	"github.com/dewrun/dew/api/v3"
+	"github.com/dewrun/dew/cli/command"
+	"github.com/dewrun/dew/cli/console"
+)
+
+func LifeCommands(g *command.Set) []*cli.Command {
+	life := func(name, alias, about string, run func(context.Context, string, *client.Client, *console.Console) error) *cli.Command {
+		return g.Command(command.Verb{Name: name, Alias: alias, Args: "APP", Category: "Apps", Usage: about, Flags: []cli.Flag{command.JSONFlag()}},
+			func(c *cli.Context, ask *client.Client, out *console.Console) error {
+				return run(c.Context, c.Args().First(), ask, out)
+			})
+	}
+	return []*cli.Command{
+		life("start", "st", "start an app and wait until it runs", runStart),
+		life("stop", "sp", "stop an app", runStop),
+		replacing(g, "restart", "rs", "restart an app and wait until it runs", runRestart),
+		replacing(g, "restage", "rg", "stage an app's files anew, restart it and wait until it runs", runRestage),
+		g.Command(command.Verb{
+			Name: "restart-app-instance", Args: "APP INDEX", Category: "Apps", Usage: "end one instance of an app; another takes its place",
+			About: "Example:\n   dew restart-app-instance shop 1 --process web",
+			Flags: []cli.Flag{&cli.StringFlag{Name: "process", Value: "web", Usage: "process `type`"}},
+		}, func(c *cli.Context, ask *client.Client, out *console.Console) error {
+			index, err := strconv.Atoi(c.Args().Get(1))
+			if err != nil || index < 0 {
+				return console.UsageError("%q is not the index of an instance: they count from 0", c.Args().Get(1))
+			}
+			return runRestartInstance(c.Context, instanceOptions{Name: c.Args().First(), Process: c.String("process"), Index: index}, ask, out)
+		}),
+	}
+}
+
+// replaceOptions name an app whose instances are replaced, and how.
+type replaceOptions struct {
+	Name   string
+	Deploy DeployOptions
+}
+
+func replacing(g *command.Set, name, alias, about string, run func(context.Context, replaceOptions, *client.Client, *console.Console) error) *cli.Command {
+	return g.Command(command.Verb{Name: name, Alias: alias, Args: "APP", Category: "Apps", Usage: about, Flags: append(StrategyFlags(), command.JSONFlag())},
+		func(c *cli.Context, ask *client.Client, out *console.Console) error {
+			o := replaceOptions{Name: c.Args().First(), Deploy: DeployOptionsOf(c)}
+			if err := o.Deploy.Check(); err != nil {
+				return err
+			}
+			return run(c.Context, o, ask, out)
+		})
+}
+
+func runStart(ctx context.Context, name string, ask *client.Client, out *console.Console) error {
+	a, err := command.FindApp(ctx, ask, name)
+	if err != nil {
+		return err
+	}
+	if a.State == v3.AppStarted {
+		out.Say("App %s is started already", a.Name)
+		return nil
+	}
+	return begin(ctx, a, client.Start, ask, out)
+}
+
+func runRestart(ctx context.Context, o replaceOptions, ask *client.Client, out *console.Console) error {
+	a, err := command.FindApp(ctx, ask, o.Name)
+	if err != nil {
+		return err
+	}
+	if !o.Deploy.Gradual() {
+		return begin(ctx, a, client.Restart, ask, out)
+	}
+	droplet, err := unstaged(ctx, a, ask, out)
+	if err != nil {
+		return err
+	}
+	return DeployAndShow(ctx, a, DeploySpec{Options: o.Deploy, Droplet: droplet}, ask, out)
+}
+
+// begin stages what was pushed and not staged yet, starts, waits and shows.
+func begin(ctx context.Context, a v3.App, action client.Action, ask *client.Client, out *console.Console) error {
+	droplet, err := unstaged(ctx, a, ask, out)
+	if err != nil {
+		return err
+	}
+	if droplet != "" {
+		if err := ask.Bits().SetDroplet(ctx, a.GUID, droplet); err != nil {
+			return err
+		}
+	}
+	out.Say("Starting app %s…", a.Name)
+	return ActAndShow(ctx, a, action, ask, out)
+}
+
+// unstaged stages the newest package of an app, if no build has. It returns the guid
+// of the droplet, or nothing.
+func unstaged(ctx context.Context, a v3.App, ask *client.Client, out *console.Console) (string, error) {
+	pkg, ok, err := ask.Bits().NewestPackage(ctx, a.GUID)
+	if err != nil || !ok {
+		return "", err
+	}
+	builds, err := ask.Bits().StagedBuilds(ctx, a.GUID)
+	if err != nil {
+		return "", err
+	}
+	for _, b := range builds {
+		if b.Package.GUID == pkg.GUID {
+			return "", nil
+		}
+	}
+	out.Say("Staging app %s…", a.Name)
+	return Stage(ctx, a, pkg.GUID, ask, out)
+}
+
+// ActAndShow starts an app, waits for it and tells how it does.
+func ActAndShow(ctx context.Context, a v3.App, action client.Action, ask *client.Client, out *console.Console) error {
+	v, err := StartAndWait(ctx, a, action, ask, out)
+	if err != nil {
+		return err
+	}
+	return v.show(out)
+}
+
+func runStop(ctx context.Context, name string, ask *client.Client, out *console.Console) error {
+	a, err := command.FindApp(ctx, ask, name)
+	if err != nil {
+		return err
+	}
+	if a.State == v3.AppStopped {
+		out.Say("App %s is stopped already", a.Name)
+		return nil
+	}
+	wait := out.Wait("Stopping app %s", a.Name)
+	a, err = ask.Apps().Act(ctx, a.GUID, client.Stop)
+	wait.End()
+	if err != nil {
+		return err
+	}
+	out.Say("Stopped app %s", a.Name)
+	if out.JSON {
+		return out.Encode(a)
+	}
+	return nil
+}
+
+func runRestage(ctx context.Context, o replaceOptions, ask *client.Client, out *console.Console) error {
+	a, err := command.FindApp(ctx, ask, o.Name)
+	if err != nil {
+		return err
+	}
+	pkg, ok, err := ask.Bits().NewestPackage(ctx, a.GUID)
+	if err != nil {
+		return err
+	}
+	if !ok {
+		return &console.Failure{Status: console.StatusFailed, Err: fmt.Errorf("app %s has no files to stage", a.Name), Todo: "dew push " + a.Name + " sends them"}
+	}
+	out.Say("Staging app %s…", a.Name)
+	droplet, err := Stage(ctx, a, pkg.GUID, ask, out)
+	if err != nil {
+		return err
+	}
+	if o.Deploy.Gradual() {
+		return DeployAndShow(ctx, a, DeploySpec{Options: o.Deploy, Droplet: droplet}, ask, out)
+	}
+	if err := ask.Bits().SetDroplet(ctx, a.GUID, droplet); err != nil {
+		return err
+	}
+	out.Say("Starting app %s…", a.Name)
+	return ActAndShow(ctx, a, client.Restart, ask, out)
+}
+
+// instanceOptions name one instance.
+type instanceOptions struct {
+	Name    string
+	Process string
+	Index   int
+}
+
+func runRestartInstance(ctx context.Context, o instanceOptions, ask *client.Client, out *console.Console) error {
+	a, err := command.FindApp(ctx, ask, o.Name)
+	if err != nil {
+		return err
+	}
+	if err := ask.Processes().RestartInstance(ctx, a.GUID, o.Process, o.Index); err != nil {
+		return fmt.Errorf("cannot restart instance %d of process %s of %s: %w", o.Index, o.Process, o.Name, err)
+	}
+	out.Say("Restarting instance %d of process %s of app %s", o.Index, o.Process, a.Name)
+	return nil
+}

@@ -1,0 +1,105 @@
+package apps
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"net/url"
+	"os"
+	"os/exec"
+	"slices"
+	"strings"
+	"syscall"
+
+	"github.com/urfave/cli/v2"
+
+	"github.com/dewrun/dew/api/v3"
+	"github.com/dewrun/dew/cli/command"
+	"github.com/dewrun/dew/cli/console"
+)
+
+func openCommand(g *command.Set) *cli.Command {
+	return g.CommandWithEnv(command.Verb{
+		Name: "open", Args: "APP", Category: "Apps", Usage: "open an app in the browser, and print its URL",
+		About: "The browser is the program that BROWSER names, or xdg-open. Without a display (DISPLAY and WAYLAND_DISPLAY are empty) dew only prints the URL.\n\n" +
+			"Examples:\n   dew open shop\n   dew open shop --path /health\n   curl \"$(dew open shop)\"",
+		Flags: []cli.Flag{&cli.StringFlag{Name: "path", Usage: "`path` below the route, such as /health"}},
+	}, func(c *cli.Context, w command.Env) error {
+		return runOpen(c.Context, openOptions{Name: c.Args().First(), Path: c.String("path")}, w)
+	})
+}
+
+type openOptions struct {
+	Name string
+	Path string
+}
+
+func runOpen(ctx context.Context, o openOptions, w command.Env) error {
+	a, err := command.FindApp(ctx, w.Client, o.Name)
+	if err != nil {
+		return err
+	}
+	routes, err := w.Client.Routes().OfApp(ctx, a.GUID)
+	if err != nil {
+		return err
+	}
+	i := slices.IndexFunc(routes, func(r v3.Route) bool { return r.Protocol != "tcp" && r.Host != "*" })
+	if i < 0 {
+		return &console.Failure{
+			Status: console.StatusFailed, Err: fmt.Errorf("app %s has no HTTP route", a.Name),
+			Todo: fmt.Sprintf("map one: dew map-route %s DOMAIN --hostname %s (dew domains lists the domains)", a.Name, a.Name),
+		}
+	}
+	status, err := w.Client.Daemon().Status(ctx)
+	if err != nil && !command.HiddenFromCaller(err) {
+		return err
+	}
+	address, err := appURL(routes[i], cmp.Or(status.Router, w.URL, "http://"), o.Path)
+	if err != nil {
+		return err
+	}
+	fmt.Fprintln(w.Out.Out, address)
+	if a.State != v3.AppStarted {
+		w.Out.Warn(fmt.Sprintf("app %s is stopped: dew start %s", a.Name, a.Name))
+	}
+	if err := browse(address); err != nil {
+		w.Out.Warn(fmt.Sprintf("cannot open a browser: %v", err))
+	}
+	return nil
+}
+
+// appURL is the address of a route, with a path below it. Without the router's
+// address it has the scheme of the daemon's.
+func appURL(r v3.Route, router, path string) (string, error) {
+	text := command.RouteURL(r.URL, router)
+	if u, err := url.Parse(router); !strings.Contains(text, "://") && err == nil {
+		text = cmp.Or(u.Scheme, "http") + "://" + text
+	}
+	address, err := url.Parse(text)
+	if err != nil {
+		return "", fmt.Errorf("cannot read the address of route %s: %w", r.URL, err)
+	}
+	below, err := url.Parse(path)
+	if err != nil || below.Host != "" || below.Scheme != "" {
+		return "", console.UsageError("--path: %q is not a path, such as /health", path)
+	}
+	address = address.JoinPath(below.Path)
+	if address.Path == "" {
+		address.Path = "/"
+	}
+	address.RawQuery, address.Fragment = below.RawQuery, below.Fragment
+	return address.String(), nil
+}
+
+// browse starts the browser where there is a display, and does not wait for it.
+func browse(address string) error {
+	if os.Getenv("DISPLAY") == "" && os.Getenv("WAYLAND_DISPLAY") == "" {
+		return nil
+	}
+	cmd := exec.Command(cmp.Or(os.Getenv("BROWSER"), "xdg-open"), address)
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true} // Ctrl-C in this terminal is not for it
+	if err := cmd.Start(); err != nil {
+		return err
+	}
+	return cmd.Process.Release()
+}

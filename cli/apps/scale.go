@@ -1,0 +1,121 @@
+package apps
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/urfave/cli/v2"
+
+	"github.com/dewrun/dew/api/client"
+	"github.com/dewrun/dew/api/v3"
+	"github.com/dewrun/dew/app"
+	"github.com/dewrun/dew/cli/command"
+	"github.com/dewrun/dew/cli/console"
+)
+
+type ScaleOptions struct {
+	Name      string
+	Process   string
+	Instances *int
+	Memory    string
+	Disk      string
+	LogRate   string
+	Force     bool
+}
+
+func ScaleCommands(g *command.Set) []*cli.Command {
+	return []*cli.Command{g.Command(command.Verb{
+		Name: "scale", Args: "APP", Category: "Apps", Usage: "change how many instances an app has and how large they are; without flags show it",
+		About: "Examples:\n   dew scale shop -i 3\n   dew scale shop -m 512M -f\n   dew scale shop --process worker -i 0",
+		Flags: []cli.Flag{
+			&cli.IntFlag{Name: "i", Aliases: []string{"instances"}, DefaultText: "as it is", Usage: "`count` of instances"},
+			&cli.StringFlag{Name: "m", Usage: "`memory` of an instance, sidecars included, such as 256M; restarts the app"},
+			&cli.StringFlag{Name: "k", Usage: "`disk` of an instance, such as 512M; restarts the app"},
+			&cli.StringFlag{Name: "l", Usage: "`bytes` per second that are kept of what an instance prints, such as 16K; -1 for all; restarts the app"},
+			&cli.BoolFlag{Name: "f", Aliases: []string{"force"}, Usage: "do not ask before a restart", DisableDefaultText: true},
+			&cli.StringFlag{Name: "process", Value: "web", Usage: "process `type`"},
+			command.JSONFlag(),
+		},
+	}, func(c *cli.Context, ask *client.Client, out *console.Console) error {
+		o := ScaleOptions{Name: c.Args().First(), Process: c.String("process"), Memory: c.String("m"), Disk: c.String("k"), LogRate: c.String("l"), Force: c.Bool("f")}
+		if c.IsSet("i") {
+			n := c.Int("i")
+			o.Instances = &n
+		}
+		return runScale(c.Context, o, ask, out)
+	})}
+}
+
+func runScale(ctx context.Context, o ScaleOptions, ask *client.Client, out *console.Console) error {
+	body, err := o.Body()
+	if err != nil {
+		return err
+	}
+	a, err := command.FindApp(ctx, ask, o.Name)
+	if err != nil {
+		return err
+	}
+	if body == (v3.Scale{}) {
+		return runApp(ctx, appOptions{Name: o.Name}, ask, out)
+	}
+	restart := a.State == v3.AppStarted && (body.MemoryInMB != nil || body.DiskInMB != nil || body.LogRateLimit != nil)
+	if restart && !o.Force {
+		if yes, err := out.Confirm(ctx, "This restarts app "+a.Name+". Go on"); err != nil || !yes {
+			return err
+		}
+	}
+	if _, err := ask.Processes().Scale(ctx, a.GUID, o.Process, body); err != nil {
+		return fmt.Errorf("cannot scale process %s of %s: %w", o.Process, a.Name, err)
+	}
+	out.Say("Scaled app %s", a.Name)
+	if restart {
+		return ActAndShow(ctx, a, client.Restart, ask, out)
+	}
+	if a.State == v3.AppStarted {
+		if err := WaitRunning(ctx, a, ask, out); err != nil {
+			return err
+		}
+	}
+	return runApp(ctx, appOptions{Name: o.Name}, ask, out)
+}
+
+func (o ScaleOptions) Body() (v3.Scale, error) {
+	var s v3.Scale
+	if o.Instances != nil {
+		if *o.Instances < 0 {
+			return s, console.UsageError("-i: %d is less than 0", *o.Instances)
+		}
+		n := v3.Int(*o.Instances)
+		s.Instances = &n
+	}
+	for _, size := range []struct {
+		flag, text string
+		mb         **v3.Int
+	}{{"-m", o.Memory, &s.MemoryInMB}, {"-k", o.Disk, &s.DiskInMB}} {
+		if size.text == "" {
+			continue
+		}
+		mb, err := app.ParseMB(size.text)
+		if err != nil {
+			return s, console.UsageError("%s: %w", size.flag, err)
+		}
+		n := v3.Int(mb)
+		*size.mb = &n
+	}
+	rate, err := ReadRate(o.LogRate)
+	s.LogRateLimit = rate
+	return s, err
+}
+
+// ReadRate reads the flag -l; nil: it is not given.
+func ReadRate(text string) (*v3.Int, error) {
+	if text == "" {
+		return nil, nil
+	}
+	rate, err := app.ParseRate(text)
+	if err != nil {
+		return nil, console.UsageError("-l: %w", err)
+	}
+	n := v3.Int(rate)
+	return &n, nil
+}

@@ -1,0 +1,361 @@
+package apps
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/dewrun/dew/api/client"
+	"github.com/dewrun/dew/api/v3"
+	"github.com/dewrun/dew/cli/command"
+	"github.com/dewrun/dew/cli/console"
+)
+
+// View is how an app does, as `dew app` tells it.
+type View struct {
+	GUID       string        `json:"guid"`
+	Name       string        `json:"name"`
+	State      string        `json:"state"`
+	Routes     []string      `json:"routes"`
+	URLs       []string      `json:"urls"`
+	Droplet    string        `json:"droplet,omitempty"`
+	Stack      string        `json:"stack,omitempty"`
+	Buildpacks []string      `json:"buildpacks"`
+	Detected   []string      `json:"detected_buildpacks,omitempty"` // if the app names none
+	Processes  []processView `json:"processes"`
+
+	Deployment *v3.Deployment `json:"deployment,omitempty"` // that is under way
+
+	Services  []string  `json:"services"`                      // that it is bound to
+	Waiting   []string  `json:"bound_since_staging,omitempty"` // those that it does not see yet
+	Crashes   int       `json:"crashes"`
+	LastCrash *v3.Crash `json:"last_crash,omitempty"`
+}
+
+type processView struct {
+	GUID        string         `json:"guid"`
+	Type        string         `json:"type"`
+	Generation  string         `json:"generation,omitempty"` // old or new, during a deployment
+	Command     string         `json:"command,omitempty"`
+	Detected    bool           `json:"command_detected,omitempty"` // the buildpack or the Procfile names it
+	MemoryMB    int            `json:"memory_in_mb"`
+	DiskMB      int            `json:"disk_in_mb"`
+	MemorySum   string         `json:"memory_sum"` // 256M = web 160M + config server 64M + agent 32M
+	HealthCheck string         `json:"health_check"`
+	Sidecars    []sidecarView  `json:"sidecars"`
+	Instances   []instanceView `json:"instances"`
+}
+
+type sidecarView struct {
+	Name     string `json:"name"`
+	Command  string `json:"command"`
+	MemoryMB *int   `json:"memory_in_mb"`
+	State    string `json:"state"`
+}
+
+type instanceView struct {
+	Index     int       `json:"index"`
+	State     string    `json:"state"`
+	Seconds   int64     `json:"seconds"` // in this state
+	CPU       float64   `json:"cpu"`     // in cores
+	Memory    int64     `json:"memory"`
+	MemoryMax int64     `json:"memory_quota"`
+	Disk      int64     `json:"disk"`
+	DiskMax   int64     `json:"disk_quota"`
+	Details   string    `json:"details,omitempty"`
+	Crashes   int       `json:"crash_count,omitempty"`
+	NextStart time.Time `json:"next_start,omitzero"`
+	GivenUp   bool      `json:"given_up,omitempty"`
+	Pending   bool      `json:"pending,omitempty"` // changes wait for its next start
+}
+
+// ReadView asks for everything that a view has.
+func ReadView(ctx context.Context, ask *client.Client, a v3.App) (View, error) {
+	v := View{
+		GUID: a.GUID, Name: a.Name, State: a.State, Stack: a.Lifecycle.Data.Stack,
+		Routes: []string{}, URLs: []string{}, Buildpacks: append([]string{}, a.Lifecycle.Data.Buildpacks...),
+	}
+	routes, err := ask.Routes().OfApp(ctx, a.GUID)
+	if err != nil {
+		return v, err
+	}
+	// A daemon may tell these two over its socket only; the rest can be seen.
+	status, err := ask.Daemon().Status(ctx)
+	if err != nil && !command.HiddenFromCaller(err) {
+		return v, err
+	}
+	for _, r := range routes {
+		v.Routes = append(v.Routes, r.URL)
+		v.URLs = append(v.URLs, command.RouteURL(r.URL, status.Router))
+	}
+	d, err := ask.Bits().Droplet(ctx, a.GUID)
+	if err != nil && !client.NotFound(err) {
+		return v, err
+	}
+	if v.Droplet = d.GUID; d.Stack != "" {
+		v.Stack = d.Stack
+	}
+	if len(v.Buildpacks) == 0 {
+		v.Detected = console.Names(d.Buildpacks, func(b v3.DropletBuildpack) string { return b.Name })
+	}
+	bound, err := ask.Services().AppBindings(ctx, a.GUID)
+	if err != nil && !command.HiddenFromCaller(err) {
+		return v, err
+	}
+	v.Services = console.Names(bound, func(b v3.AppBinding) string { return b.Name })
+	for _, b := range bound {
+		if b.SinceStaging {
+			v.Waiting = append(v.Waiting, b.Name)
+		}
+	}
+	crashes, err := ask.Processes().Crashes(ctx, a.GUID)
+	if err != nil && !command.HiddenFromCaller(err) {
+		return v, err
+	}
+	if v.Crashes = len(crashes); v.Crashes > 0 {
+		v.LastCrash = &crashes[0]
+	}
+	moving, active, err := ask.Apps().ActiveDeployment(ctx, a.GUID)
+	if err != nil {
+		return v, err
+	}
+	if active {
+		v.Deployment = &moving
+	}
+	return v, v.readProcesses(ctx, ask, d.ProcessTypes)
+}
+
+// readProcesses asks for the processes. Detected are the commands of the droplet, by
+// process type.
+func (v *View) readProcesses(ctx context.Context, ask *client.Client, detected map[string]string) error {
+	ps, err := ask.Processes().List(ctx, v.GUID)
+	if err != nil {
+		return err
+	}
+	v.Processes = make([]processView, len(ps))
+	for i, p := range ps {
+		one, err := readProcess(ctx, ask, p)
+		if err != nil {
+			return err
+		}
+		one.Generation = generation(v.Deployment, p)
+		if one.Command == "" && one.Generation != generationOld {
+			one.Command = detected[p.Type]
+			one.Detected = one.Command != ""
+		}
+		v.Processes[i] = one
+	}
+	return nil
+}
+
+// The generations of a process during a deployment.
+const (
+	generationOld = "old"
+	generationNew = "new"
+)
+
+// generation says whether a deployment starts the process or replaces it. It is
+// empty for other processes.
+func generation(d *v3.Deployment, p v3.Process) string {
+	if d == nil {
+		return ""
+	}
+	for _, n := range d.NewProcesses {
+		switch {
+		case n.GUID == p.GUID:
+			return generationNew
+		case n.Type == p.Type:
+			return generationOld
+		}
+	}
+	return ""
+}
+
+func readProcess(ctx context.Context, ask *client.Client, p v3.Process) (processView, error) {
+	v := processView{
+		GUID: p.GUID, Type: p.Type, MemoryMB: p.MemoryInMB, DiskMB: p.DiskInMB, HealthCheck: p.HealthCheck.Type,
+		Sidecars: []sidecarView{}, Instances: []instanceView{},
+	}
+	full, err := ask.Processes().Get(ctx, p.GUID) // lists leave the command out
+	if err != nil {
+		return v, err
+	}
+	if full.Command != nil {
+		v.Command = *full.Command
+	}
+	sidecars, err := ask.Processes().Sidecars(ctx, p.GUID)
+	if err != nil {
+		return v, err
+	}
+	stats, err := ask.Processes().Stats(ctx, p.GUID)
+	if err != nil {
+		return v, err
+	}
+	for _, s := range stats {
+		v.Instances = append(v.Instances, viewInstance(s, p.Version))
+	}
+	for _, s := range sidecars {
+		v.Sidecars = append(v.Sidecars, sidecarView{Name: s.Name, Command: s.Command, MemoryMB: s.MemoryInMB, State: v.state()})
+	}
+	v.MemorySum = memorySum(p.Type, p.MemoryInMB, sidecars)
+	return v, nil
+}
+
+func viewInstance(s v3.InstanceStats, version string) instanceView {
+	v := instanceView{
+		Index: s.Index, State: s.State, Seconds: s.Uptime, CPU: s.Usage.CPU,
+		Memory: s.Usage.Mem, MemoryMax: s.MemQuota, Disk: s.Usage.Disk, DiskMax: s.DiskQuota,
+		Crashes: s.CrashCount, NextStart: s.NextStart, GivenUp: s.GivenUp,
+		Pending: s.Version != "" && version != "" && s.Version != version && s.State == v3.StateRunning,
+	}
+	if s.Details != nil {
+		v.Details = *s.Details
+	}
+	return v
+}
+
+// state is how a process does; its sidecars live and die with it.
+func (v processView) state() string {
+	running := 0
+	for _, i := range v.Instances {
+		if i.State == v3.StateRunning {
+			running++
+		}
+	}
+	switch {
+	case len(v.Instances) == 0:
+		return "not running"
+	case len(v.Instances) == 1:
+		return strings.ToLower(v.Instances[0].State)
+	default:
+		return fmt.Sprintf("%d/%d running", running, len(v.Instances))
+	}
+}
+
+// memorySum shows who gets how much of a process's memory.
+func memorySum(process string, total int, sidecars []v3.Sidecar) string {
+	rest := total
+	var shares, sharers []string
+	for _, s := range sidecars {
+		if s.MemoryInMB == nil || *s.MemoryInMB == 0 {
+			sharers = append(sharers, s.Name)
+			continue
+		}
+		rest -= *s.MemoryInMB
+		shares = append(shares, s.Name+" "+console.Mebibytes(*s.MemoryInMB))
+	}
+	out := console.Mebibytes(total)
+	if len(shares) > 0 {
+		out += " = " + process + " " + console.Mebibytes(rest) + " + " + strings.Join(shares, " + ")
+	}
+	if len(sharers) > 0 {
+		out += " (" + strings.Join(sharers, ", ") + ": within the whole, no share of its own)"
+	}
+	return out
+}
+
+// Print writes the view for people.
+func (v View) Print(out *console.Console) {
+	row := func(name, value string) {
+		if value != "" {
+			fmt.Fprintf(out.Out, "%-13s%s\n", name+":", value)
+		}
+	}
+	row("name", out.Paint(console.Bold, v.Name))
+	row("state", strings.ToLower(v.State))
+	row("routes", strings.Join(v.URLs, ", "))
+	row("stack", v.Stack)
+	row("buildpacks", strings.Join(v.Buildpacks, ", "))
+	if len(v.Detected) > 0 {
+		row("buildpacks", strings.Join(v.Detected, ", ")+" (detected)")
+	}
+	row("services", strings.Join(v.Services, ", "))
+	if len(v.Waiting) > 0 {
+		row("waiting", "bound since staging: "+strings.Join(v.Waiting, ", ")+" (dew restage "+v.Name+" brings the credentials)")
+	}
+	row("deployment", deploymentNote(v))
+	if c := v.LastCrash; c != nil {
+		row("last crash", fmt.Sprintf("%s  %s (%s recorded: dew crashes %s)", c.CrashedAt.Local().Format(time.DateTime), c.Description, console.CrashCount(v.Crashes), v.Name))
+	}
+	for _, p := range v.Processes {
+		p.print(out)
+	}
+	for _, p := range v.Processes {
+		for _, i := range p.Instances {
+			if i.Pending {
+				row("pending", "changes wait for the next start: dew restart "+v.Name)
+				return
+			}
+		}
+	}
+}
+
+func (v processView) print(out *console.Console) {
+	row := func(name, value string) {
+		if value != "" {
+			fmt.Fprintf(out.Out, "%-13s%s\n", name+":", value)
+		}
+	}
+	fmt.Fprintln(out.Out)
+	row("process", v.title(out))
+	row("memory", v.MemorySum)
+	if v.Detected {
+		row("command", v.Command+" (detected)")
+	} else {
+		row("command", v.Command)
+	}
+	for _, s := range v.Sidecars {
+		row("sidecar", fmt.Sprintf("%s, %s: %s", s.Name, s.State, s.Command))
+	}
+	if len(v.Instances) == 0 {
+		row("instances", "none")
+		return
+	}
+	rows := [][]string{{"", "state", "for", "cpu", "memory", "disk", "details"}}
+	for _, i := range v.Instances {
+		rows = append(rows, []string{
+			"#" + strconv.Itoa(i.Index), strings.ToLower(i.State), (time.Duration(i.Seconds) * time.Second).String(),
+			strconv.FormatFloat(100*i.CPU, 'f', 1, 64) + "%", console.Bytes(i.Memory) + " of " + console.Bytes(i.MemoryMax),
+			console.Bytes(i.Disk) + " of " + console.Bytes(i.DiskMax), i.note(time.Now()),
+		})
+	}
+	_ = out.Table(rows) // a terminal that is gone is nobody's error
+}
+
+// title is the process type, with its generation during a deployment.
+func (v processView) title(out *console.Console) string {
+	text := out.Paint(console.Bold, v.Type)
+	switch v.Generation {
+	case generationOld:
+		text += " (old: the deployment replaces it)"
+	case generationNew:
+		text += " (new: the deployment starts it)"
+	}
+	return text
+}
+
+// note is the last column of an instance's row.
+func (i instanceView) note(now time.Time) string {
+	var notes []string
+	if i.Details != "" {
+		notes = append(notes, i.Details)
+	}
+	if i.DiskMax > 0 && i.Disk > i.DiskMax {
+		notes = append(notes, "over its disk limit")
+	}
+	if i.Crashes > 0 {
+		notes = append(notes, console.CrashCount(i.Crashes)+" in a row")
+	}
+	switch {
+	case i.GivenUp:
+		notes = append(notes, "crashed too often: dew restart starts it again")
+	case !i.NextStart.IsZero() && i.State != v3.StateRunning:
+		notes = append(notes, console.NextStart(i.NextStart, now))
+	}
+	if i.Pending {
+		notes = append(notes, "changes pending")
+	}
+	return strings.Join(notes, "; ")
+}

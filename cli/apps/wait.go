@@ -1,0 +1,128 @@
+package apps
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"net/http"
+	"slices"
+	"time"
+
+	"github.com/dewrun/dew/api/client"
+	"github.com/dewrun/dew/api/v3"
+	"github.com/dewrun/dew/cli/console"
+)
+
+// StartAndWait starts or restarts an app, waits until it runs and tells how it
+// does.
+func StartAndWait(ctx context.Context, a v3.App, action client.Action, ask *client.Client, out *console.Console) (View, error) {
+	began := time.Now()
+	wait := out.Wait("Starting app %s", a.Name)
+	started, err := ask.Apps().Act(ctx, a.GUID, action)
+	wait.End()
+	if e := (*client.Error)(nil); errors.As(err, &e) && e.Status == http.StatusUnprocessableEntity {
+		return View{}, &console.Failure{Status: console.StatusCrashed, Err: fmt.Errorf("cannot start %s: %w", a.Name, err)}
+	}
+	if err != nil {
+		return View{}, err
+	}
+	if err := WaitRunning(ctx, started, ask, out); err != nil {
+		if crashed := (*NotRunning)(nil); errors.As(err, &crashed) {
+			return View{}, whyCrashed(ctx, badStart{app: started, began: began, instances: crashed.instances}, ask, out)
+		}
+		return View{}, err
+	}
+	return ReadView(ctx, ask, started)
+}
+
+// NotRunning is a process all of whose instances crashed.
+type NotRunning struct {
+	process   string
+	instances []string // ids
+}
+
+func (n *NotRunning) Error() string { return "all instances of " + n.process + " crashed" }
+
+// WaitRunning waits until every process has a running instance, or none to run.
+func WaitRunning(ctx context.Context, a v3.App, ask *client.Client, out *console.Console) error {
+	limit := console.MinutesFromEnv("CF_STARTUP_TIMEOUT", 5*time.Minute)
+	ctx, cancel := context.WithTimeoutCause(ctx, limit, &console.Failure{
+		Status: console.StatusTimeout, Err: fmt.Errorf("%s did not run within %s", a.Name, limit),
+		Todo: "dew logs " + a.Name + " --recent shows what it printed; CF_STARTUP_TIMEOUT gives it more minutes",
+	})
+	defer cancel()
+	ps, err := ask.Processes().List(ctx, a.GUID)
+	if err != nil {
+		return err
+	}
+	wait := out.Wait("Starting app %s", a.Name)
+	defer wait.End()
+	told := map[string]bool{}
+	err = client.Poll(ctx, func() (bool, error) {
+		for len(ps) > 0 {
+			stats, err := ask.Processes().Stats(ctx, ps[0].GUID)
+			if err != nil {
+				return false, err
+			}
+			for _, s := range stats {
+				if s.Details != nil && *s.Details != "" && !told[*s.Details] {
+					told[*s.Details] = true
+					out.Say("Instance %d of %s: %s", s.Index, ps[0].Type, *s.Details)
+				}
+			}
+			wait.Note("%s", instancesNote(ps[0].Type, stats))
+			if stable, err := settled(ps[0].Type, stats); !stable || err != nil {
+				return false, err
+			}
+			ps = ps[1:]
+		}
+		return true, nil
+	})
+	wait.End()
+	sayInterrupted(ctx, out, "starting app "+a.Name, "dew app "+a.Name+" shows its status, dew stop "+a.Name+" stops it")
+	return console.TimeoutCause(ctx, err)
+}
+
+// instancesNote is how far the instances of a process are: "web: 1 of 2 instances
+// running, 1 STARTING".
+func instancesNote(process string, stats []v3.InstanceStats) string {
+	states := map[string]int{}
+	for _, s := range stats {
+		states[s.State]++
+	}
+	note := fmt.Sprintf("%s: %d of %d instances running", process, states[v3.StateRunning], len(stats))
+	for _, state := range slices.Sorted(maps.Keys(states)) {
+		if state != v3.StateRunning {
+			note += fmt.Sprintf(", %d %s", states[state], state)
+		}
+	}
+	return note
+}
+
+// sayInterrupted tells what goes on in the daemon after Ctrl-C, and what to do about
+// it. A smoke test cleans up and tells so itself.
+func sayInterrupted(ctx context.Context, out *console.Console, what, todo string) {
+	if errors.Is(context.Cause(ctx), context.Canceled) && !out.FollowsLogs {
+		out.Say("Interrupted: dewd goes on %s\n     %s", what, todo)
+	}
+}
+
+// settled tells whether a process needs no more waiting: one of its instances
+// runs, or it has none.
+func settled(process string, stats []v3.InstanceStats) (bool, error) {
+	in := func(state string) func(v3.InstanceStats) bool {
+		return func(s v3.InstanceStats) bool { return s.State == state }
+	}
+	if len(stats) == 0 || slices.ContainsFunc(stats, in(v3.StateRunning)) {
+		return true, nil
+	}
+	if !slices.ContainsFunc(stats, func(s v3.InstanceStats) bool { return s.State != v3.StateCrashed }) {
+		crashed := &NotRunning{process: process}
+		for _, s := range stats {
+			crashed.instances = append(crashed.instances, s.InstanceGUID)
+		}
+		return false, crashed
+	}
+	return false, nil
+}

@@ -1,0 +1,176 @@
+package command
+
+import (
+	"context"
+	"fmt"
+	"net/url"
+	"path/filepath"
+	"strings"
+	"sync"
+
+	"github.com/dewrun/dew/api/client"
+	"github.com/dewrun/dew/cli/console"
+)
+
+// The names of the org and the space that a daemon makes at its first start.
+const (
+	firstOrg   = "local"
+	firstSpace = "dev"
+)
+
+// Endpoint is where a command goes: to a URL with what is remembered of it, or to
+// the socket.
+type Endpoint struct {
+	ConfigFile ConfigFile
+	URL        string // empty: the socket
+	Run        string
+	Session    Session  // with url
+	EnvLogin   EnvLogin // not complete: past is the session of dew login
+	Target     Target
+}
+
+// Endpoint finds out where to go.
+func (g *Set) Endpoint() (Endpoint, error) {
+	d := Endpoint{Run: g.Run}
+	if abs, err := filepath.Abs(g.Run); err == nil {
+		d.Run = abs
+	}
+	var err error
+	if d.ConfigFile, err = FindConfigFile(); err != nil {
+		return d, err
+	}
+	c, err := d.ConfigFile.Load()
+	if err != nil {
+		return d, err
+	}
+	switch {
+	case g.API != "":
+		if d.URL, err = ApiURL(g.API); err != nil {
+			return d, err
+		}
+	case !g.Local:
+		d.URL = c.API
+	}
+	if d.URL == "" {
+		d.Target = c.Local[d.Run]
+		return d, nil
+	}
+	d.Target = c.Sessions[d.URL].Target
+	d.EnvLogin = readEnvLogin(c.Sessions[d.URL])
+	d.Session = d.EnvLogin.session(c, d.URL)
+	return d, nil
+}
+
+// ApiURL makes what people type an address: a bare host is https, as for cf.
+func ApiURL(typed string) (string, error) {
+	if !strings.Contains(typed, "://") {
+		typed = "https://" + typed
+	}
+	u, err := url.Parse(typed)
+	if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
+		return "", console.UsageError("%q is not the address of a daemon, such as http://127.0.0.1:8484", typed)
+	}
+	return u.Scheme + "://" + strings.ToLower(u.Host), nil
+}
+
+// Client gives a client that is logged in as far as it can be, and that looks for
+// apps in the targeted space.
+func (g *Set) Client(d Endpoint) (*client.Client, error) {
+	o, err := g.options(d)
+	if err != nil {
+		return nil, err
+	}
+	if d.URL != "" {
+		if o.Tokens, err = g.Tokens(d); err != nil {
+			return nil, err
+		}
+	}
+	h := &home{target: d.Target}
+	o.Space = h.space
+	h.ask, err = client.New(o)
+	return h.ask, err
+}
+
+// Tokens are what requests to the door's URL are signed with.
+func (g *Set) Tokens(d Endpoint) (*sessionTokens, error) {
+	plain, err := g.AnonymousClient(d)
+	if err != nil {
+		return nil, err
+	}
+	return &sessionTokens{url: d.URL, config: d.ConfigFile, envLogin: d.EnvLogin, login: plain.Users().Login, now: d.Session}, nil
+}
+
+// AnonymousClient gives a client that signs nothing.
+func (g *Set) AnonymousClient(d Endpoint) (*client.Client, error) {
+	o, err := g.options(d)
+	if err != nil {
+		return nil, err
+	}
+	return client.New(o)
+}
+
+func (g *Set) options(d Endpoint) (client.Options, error) {
+	trust, err := d.Session.TLS()
+	if err != nil {
+		return client.Options{}, err
+	}
+	return client.Options{Run: d.Run, URL: d.URL, TLS: trust, UserAgent: "dew/" + g.Version, Warn: g.Out.Warn}, nil
+}
+
+// home finds the space that a command works in, once.
+type home struct {
+	ask    *client.Client
+	target Target
+
+	mu    sync.Mutex
+	found string // guarded by mu
+}
+
+func (h *home) space(ctx context.Context) (string, error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.found != "" {
+		return h.found, nil
+	}
+	p, err := ResolveTarget(ctx, h.ask, h.target)
+	if err != nil {
+		return "", err
+	}
+	if p.SpaceGUID == "" {
+		return "", &console.Failure{Status: console.StatusFailed, Err: fmt.Errorf("no space of org %s is targeted", p.Org), Todo: "dew target -s SPACE, and dew spaces lists them"}
+	}
+	h.found = p.SpaceGUID
+	return h.found, nil
+}
+
+// SaveTarget keeps the target of the door.
+func (d Endpoint) SaveTarget(ctx context.Context, p Target) error {
+	return d.ConfigFile.Update(ctx, func(c *Config) error {
+		if d.URL == "" {
+			c.Local[d.Run] = p
+			return nil
+		}
+		s := c.Sessions[d.URL]
+		s.Target = p
+		c.Sessions[d.URL] = s
+		return nil
+	})
+}
+
+// ForgetTarget drops the target if it is what f says; something that was deleted is no
+// target.
+func (d Endpoint) ForgetTarget(ctx context.Context, gone func(Target) bool) error {
+	if !gone(d.Target) {
+		return nil
+	}
+	return d.SaveTarget(ctx, Target{})
+}
+
+// Begin remembers the session, and that this daemon is spoken to from now on.
+func (d Endpoint) Begin(ctx context.Context) error {
+	return d.ConfigFile.Update(ctx, func(c *Config) error {
+		c.API = d.URL
+		c.Sessions[d.URL] = d.Session
+		return nil
+	})
+}

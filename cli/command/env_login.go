@@ -1,0 +1,114 @@
+package command
+
+import (
+	"bytes"
+	"crypto/rand"
+	"crypto/subtle"
+	"encoding/base64"
+	"fmt"
+	"os"
+
+	"golang.org/x/crypto/argon2"
+
+	"github.com/dewrun/dew/api/client"
+	"github.com/dewrun/dew/cli/console"
+)
+
+// EnvLogin is the login that DEW_USERNAME and DEW_PASSWORD name. Its session is kept
+// beside the one of dew login, so that neither is used for the other.
+type EnvLogin struct {
+	user, password string
+	client         bool // the user is a client, and the password its secret
+}
+
+// readEnvLogin reads the environment. The session of dew login says whether the name is
+// that of a client.
+func readEnvLogin(past Session) EnvLogin {
+	s := EnvLogin{user: os.Getenv("DEW_USERNAME"), password: os.Getenv("DEW_PASSWORD")}
+	s.client = past.Client == s.user
+	return s
+}
+
+// complete tells whether it is a login. Otherwise the session of dew login is used.
+func (s EnvLogin) complete() bool { return s.user != "" && s.password != "" }
+
+// session is the kept session: for a script one of the same user and password.
+func (s EnvLogin) session(c Config, url string) Session {
+	past := c.Sessions[url]
+	if !s.complete() {
+		return past
+	}
+	kept, found := c.Scripts[s.Key(url)]
+	if !found || kept.Client != "" != s.client || !proves(kept.Proof, s.password) {
+		kept = Session{Proof: newProof(s.password)}
+		if kept.User = s.user; s.client {
+			kept.User, kept.Client = "", s.user
+		}
+	}
+	kept.Insecure, kept.CA = past.Insecure, past.CA
+	return kept
+}
+
+// fits is the error for a session of dew login that is another user's than the one
+// that DEW_USERNAME names without a password.
+func (s EnvLogin) fits(past Session, url string) error {
+	if s.complete() || s.user == "" || past.Access == "" || s.user == past.User || s.user == past.Client {
+		return nil
+	}
+	return &console.Failure{
+		Status: console.StatusFailed, Err: fmt.Errorf("DEW_USERNAME is %s, and the session at %s is that of %s", s.user, url, past.LoggedInAs()),
+		Todo: fmt.Sprintf("dew login %s -u %s, set DEW_PASSWORD as well, or unset DEW_USERNAME", url, s.user),
+	}
+}
+
+func (s EnvLogin) Key(url string) string { return url + " " + s.user }
+
+// keep remembers a session where the next command looks for it.
+func (s EnvLogin) keep(c *Config, url string, now Session) {
+	if s.complete() {
+		c.Scripts[s.Key(url)] = now
+	} else {
+		c.Sessions[url] = now
+	}
+}
+
+func (s EnvLogin) grant() client.Grant {
+	if s.client {
+		return client.Grant{Client: s.user, Secret: s.password}
+	}
+	return client.Grant{User: s.user, Password: s.password}
+}
+
+func (s EnvLogin) refused(url string) error {
+	return &console.Failure{
+		Status: console.StatusFailed, Err: fmt.Errorf("cannot log in to %s: DEW_PASSWORD is not the password of %s", url, s.user),
+		Todo: "set DEW_USERNAME and DEW_PASSWORD, or unset both to use the session of dew login",
+	}
+}
+
+// The size of a proof's salt.
+const saltSize = 16
+
+// newProof is a salted hash of a password: enough to tell whether the next command
+// has the same one.
+func newProof(password string) string {
+	salt := make([]byte, saltSize)
+	_, _ = rand.Read(salt) // never fails
+	return base64.RawStdEncoding.EncodeToString(append(salt, hashOf(password, salt)...))
+}
+
+// proves tells whether a proof was made of the password.
+func proves(proof, password string) bool {
+	b, err := base64.RawStdEncoding.DecodeString(proof)
+	if err != nil || len(b) <= saltSize {
+		return false
+	}
+	salt, hash := bytes.Clone(b[:saltSize]), b[saltSize:]
+	return subtle.ConstantTimeCompare(hash, hashOf(password, salt)) == 1
+}
+
+// hashOf takes some milliseconds: every command of a script waits for it.
+func hashOf(password string, salt []byte) []byte {
+	const passes, memoryKiB, threads, size = 1, 4 << 10, 1, 32
+	return argon2.IDKey([]byte(password), salt, passes, memoryKiB, threads, size)
+}

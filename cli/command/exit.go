@@ -1,0 +1,141 @@
+package command
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"io/fs"
+	"net/http"
+	"path/filepath"
+	"strings"
+	"syscall"
+
+	"github.com/dewrun/dew/api/client"
+	"github.com/dewrun/dew/api/v3"
+	"github.com/dewrun/dew/cli/console"
+)
+
+func StatusOf(err error) int {
+	if err == nil {
+		return 0
+	}
+	if f := (*console.Failure)(nil); errors.As(err, &f) {
+		return f.Status
+	}
+	if u := (*client.Unreachable)(nil); errors.As(err, &u) {
+		return console.StatusUnreachable
+	}
+	if errors.Is(err, context.DeadlineExceeded) {
+		return console.StatusTimeout
+	}
+	return console.StatusFailed
+}
+
+// ExitStatus is the status of a command that a signal may have interrupted: then it
+// is 128 and the number of the signal, as shells have it.
+func ExitStatus(err, interrupted error) int {
+	switch {
+	case interrupted == nil || !errors.Is(err, context.Canceled):
+		return StatusOf(err)
+	case strings.HasPrefix(interrupted.Error(), syscall.SIGTERM.String()):
+		return 128 + int(syscall.SIGTERM)
+	default:
+		return 128 + int(syscall.SIGINT)
+	}
+}
+
+// Explain is the error as a sentence, and below it what to do where that is
+// known.
+func Explain(err error) string {
+	text := strings.TrimSpace(err.Error())
+	if todo := TodoOf(err); todo != "" {
+		text += "\n     " + todo
+	}
+	return text
+}
+
+func TodoOf(err error) string {
+	if f := (*console.Failure)(nil); errors.As(err, &f) && f.Todo != "" {
+		return f.Todo
+	}
+	e, u, n, m := (*client.Error)(nil), (*client.Unreachable)(nil), (*client.NoApp)(nil), (*client.Missing)(nil)
+	switch {
+	case errors.As(err, &u):
+		return todoOfDoor(err, u)
+	case errors.As(err, &e):
+		return todoOfAnswer(e)
+	case errors.As(err, &n):
+		return "dew apps lists the apps there are"
+	case errors.As(err, &m):
+		return listOfKind(m.Kind) + " lists those that you may see"
+	default:
+		return ""
+	}
+}
+
+// listOfKind is the command that lists things of a kind.
+func listOfKind(kind string) string {
+	switch kind {
+	case "service instance":
+		return "dew services"
+	case "service offering", "service plan":
+		return "dew marketplace"
+	}
+	return "dew " + strings.ReplaceAll(kind, " ", "-") + "s"
+}
+
+// todoOfDoor is what to do about a daemon that cannot be reached.
+func todoOfDoor(err error, u *client.Unreachable) string {
+	authority, name := (*tls.CertificateVerificationError)(nil), x509.HostnameError{}
+	switch remote := strings.Contains(u.Door, "://"); {
+	case errors.Is(err, http.ErrSchemeMismatch):
+		return "it speaks plain HTTP: write http:// before its name"
+	case errors.As(err, &name):
+		return "its certificate is for another name"
+	case errors.As(err, &authority):
+		return "trust its authority with dew login URL --ca-cert FILE"
+	case errors.Is(err, fs.ErrPermission):
+		return "the socket is for root and the group dew: join that group, or use sudo"
+	case remote:
+		return "is it running, and is the address right? dew api --unset goes back to the daemon of this machine"
+	case errors.Is(err, fs.ErrNotExist), errors.Is(err, syscall.ECONNREFUSED):
+		return todoWithoutDaemon(u.Door, client.Daemons())
+	default:
+		return "dewd's own log says more"
+	}
+}
+
+// todoWithoutDaemon is what to do if no daemon listens on the socket: use one of
+// those that do, or start one.
+func todoWithoutDaemon(socket string, found []string) string {
+	const most = 3
+	var lines []string
+	for _, run := range found {
+		if run != filepath.Dir(socket) && len(lines) < most {
+			lines = append(lines, "found a daemon at "+run+": export DEW_RUN="+run)
+		}
+	}
+	if len(lines) > 0 {
+		return strings.Join(lines, "\n     ")
+	}
+	return "no dewd is running. Start one: systemctl start dew if it is installed, make run in a checkout, or dewd as root"
+}
+
+// todoOfAnswer is what to do about an answer that is not a success.
+func todoOfAnswer(e *client.Error) string {
+	switch {
+	case e.Status == http.StatusUnauthorized:
+		return "dew login lets you in; only the socket can be asked without a token"
+	case e.Title == "CF-FeatureDisabled":
+		return "an administrator switches it on with dew enable-feature-flag; dew feature-flags lists what can be"
+	case e.Status == http.StatusForbidden:
+		return "it takes another role, or an administrator: dew space-users and dew org-users show who has which"
+	case strings.Contains(e.Detail, "Service instance '") && strings.Contains(e.Detail, "not found"):
+		return "dew services lists those that there are, dew create-service makes one"
+	case e.Status == http.StatusNotFound && e.Detail == v3.DetailUnknownRequest:
+		return "this daemon does not know the call, or answers it over its own socket only: dew --run FOLDER on its machine"
+	default:
+		return ""
+	}
+}

@@ -1,0 +1,77 @@
+package command
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/dewrun/dew/api/client"
+	"github.com/dewrun/dew/cli/console"
+)
+
+func TestExplain(t *testing.T) {
+	for want, found := range map[string][]string{
+		"no dewd is running. Start one: systemctl start dew if it is installed, make run in a checkout, or dewd as root":                      {"/run/dew"},
+		"found a daemon at /run/dew-1: export DEW_RUN=/run/dew-1":                                                                             {"/run/dew", "/run/dew-1"},
+		"found a daemon at /a: export DEW_RUN=/a\n     found a daemon at /b: export DEW_RUN=/b\n     found a daemon at /c: export DEW_RUN=/c": {"/a", "/b", "/c", "/d"},
+	} {
+		if got := todoWithoutDaemon("/run/dew/dew.sock", found); got != want {
+			t.Errorf("%v: %q, want %q", found, got, want)
+		}
+	}
+	for err, text := range map[error]string{
+		&client.Unreachable{Err: fs.ErrPermission}:              "group dew",
+		&client.Unreachable{Err: syscall.ECONNREFUSED}:          todoWithoutDaemon("", client.Daemons()),
+		&client.Unreachable{Err: syscall.ECONNRESET}:            "dewd's own log",
+		&client.Error{Status: 401, Detail: "not you"}:           "without a token",
+		&client.Error{Status: 403, Title: "CF-FeatureDisabled"}: "dew enable-feature-flag",
+		&client.Error{Status: 403, Detail: "not this"}:          "another role",
+		&client.NoApp{Name: "x"}:                                "dew apps",
+		&console.Failure{Status: 5, Err: errBroken, Todo: "go"}: "go",
+	} {
+		if got := Explain(err); !strings.Contains(got, text) {
+			t.Errorf("%q is missing in %q", text, got)
+		}
+	}
+}
+
+func TestStatusOf(t *testing.T) {
+	for _, c := range []struct {
+		err  error
+		want int
+	}{
+		{nil, 0},
+		{errBroken, 1},
+		{console.UsageError("x"), 2},
+		{&console.Failure{Status: 7, Err: errBroken}, 7},
+		{&client.Unreachable{Err: errBroken}, 6},
+		{context.DeadlineExceeded, 5},
+		{&client.Error{Status: 422}, 1},
+	} {
+		if got := StatusOf(c.err); got != c.want {
+			t.Errorf("%v: %d, want %d", c.err, got, c.want)
+		}
+	}
+}
+
+func TestExitStatusOfAnInterruption(t *testing.T) {
+	for _, c := range []struct {
+		err, cause error
+		want       int
+	}{
+		{nil, nil, 0},
+		{context.Canceled, nil, 1},
+		{fmt.Errorf("push: %w", context.Canceled), errors.New("interrupt signal received"), 130},
+		{context.Canceled, errors.New("terminated signal received"), 143},
+		{nil, errors.New("interrupt signal received"), 0},
+		{&console.Failure{Status: console.StatusStaging, Err: errors.New("x")}, errors.New("interrupt signal received"), console.StatusStaging},
+	} {
+		if got := ExitStatus(c.err, c.cause); got != c.want {
+			t.Errorf("exitStatus(%v, %v) = %d, want %d", c.err, c.cause, got, c.want)
+		}
+	}
+}

@@ -1,0 +1,134 @@
+package command
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/dewrun/dew/api/client"
+	"github.com/dewrun/dew/api/v3"
+	"github.com/dewrun/dew/app"
+	"github.com/dewrun/dew/cli/console"
+)
+
+type DeleteOptions struct {
+	Name   string
+	Force  bool
+	Routes bool
+}
+
+// Nearest is the candidate that asked is most likely a misspelling of, or
+// nothing when none is near.
+func Nearest(asked string, candidates []string) string { return app.Nearest(asked, candidates) }
+
+// FindApp finds an app by name; the error offers a name that is near.
+func FindApp(ctx context.Context, ask *client.Client, name string) (v3.App, error) {
+	a, err := ask.Apps().ByName(ctx, name)
+	missing := (*client.NoApp)(nil)
+	if !errors.As(err, &missing) {
+		return a, err
+	}
+	all, lerr := ask.Apps().List(ctx)
+	if lerr != nil {
+		return a, lerr
+	}
+	return a, SuggestNearest(missing, name, all, func(a v3.App) string { return a.Name })
+}
+
+// SuggestNearest adds a name that is near to the error that says that there is none such.
+func SuggestNearest[T any](missing error, name string, all []T, nameOf func(T) string) error {
+	names := make([]string, len(all))
+	for i, one := range all {
+		names[i] = nameOf(one)
+	}
+	if near := Nearest(name, names); near != "" {
+		return &console.Failure{Status: console.StatusFailed, Err: missing, Todo: fmt.Sprintf("did you mean %q?", near)}
+	}
+	return missing
+}
+
+// SpaceGUID is where apps live.
+func SpaceGUID(ctx context.Context, ask *client.Client) (string, error) { return ask.Here(ctx) }
+
+// FindOrg finds an org by name; without one it is the targeted one, else the one
+// of the daemon's first start.
+func FindOrg(ctx context.Context, w Env, name string) (v3.Organization, error) {
+	if name == "" && w.Target.OrgGUID != "" {
+		return v3.Organization{GUID: w.Target.OrgGUID, Name: w.Target.Org}, nil
+	}
+	asked := name
+	if asked == "" {
+		asked = firstOrg
+	}
+	o, err := w.Client.Orgs().ByName(ctx, asked)
+	switch {
+	case !IsMissing(err):
+		return o, err
+	case name == "":
+		return o, &console.Failure{Status: console.StatusFailed, Err: errors.New("no org is targeted"), Todo: "dew target -o ORG; dew orgs lists them"}
+	}
+	all, lerr := w.Client.Orgs().List(ctx)
+	if lerr != nil {
+		return o, lerr
+	}
+	return o, SuggestNearest(err, name, all, func(o v3.Organization) string { return o.Name })
+}
+
+// FindDomain finds a domain by name; the error offers a name that is near.
+func FindDomain(ctx context.Context, ask *client.Client, name string) (v3.Domain, error) {
+	d, err := ask.Routes().DomainByName(ctx, name)
+	if !IsMissing(err) {
+		return d, err
+	}
+	all, lerr := ask.Routes().Domains(ctx)
+	if lerr != nil {
+		return d, lerr
+	}
+	return d, SuggestNearest(err, name, all, func(d v3.Domain) string { return d.Name })
+}
+
+// FindService finds a service instance by name; the error offers one that is near.
+func FindService(ctx context.Context, ask *client.Client, name string) (v3.ServiceInstance, error) {
+	i, err := ask.Services().ByName(ctx, name)
+	if !IsMissing(err) {
+		return i, err
+	}
+	all, lerr := ask.Services().List(ctx)
+	if lerr != nil {
+		return i, lerr
+	}
+	return i, SuggestNearest(err, name, all, func(i v3.ServiceInstance) string { return i.Name })
+}
+
+type SpaceOptions struct {
+	Name  string
+	Org   string // name; empty: the targeted one
+	Quota string // that a new one has
+	Rules bool   // show those of its security groups
+	GUID  bool   // show it and no more
+	Force bool
+}
+
+// FindSpace finds a space of an org by name; the error offers a name that is near.
+func FindSpace(ctx context.Context, w Env, org v3.Organization, name string) (v3.Space, error) {
+	s, err := w.Client.Orgs().SpaceByName(ctx, org.GUID, name)
+	if !IsMissing(err) {
+		return s, err
+	}
+	all, lerr := w.Client.Orgs().SpacesOf(ctx, org.GUID)
+	if lerr != nil {
+		return s, lerr
+	}
+	err = fmt.Errorf("%w in org %s", err, org.Name)
+	return s, SuggestNearest(err, name, all, func(s v3.Space) string { return s.Name })
+}
+
+// Find finds the org and the space that the options name.
+func (o SpaceOptions) Find(ctx context.Context, w Env) (v3.Organization, v3.Space, error) {
+	org, err := FindOrg(ctx, w, o.Org)
+	if err != nil {
+		return org, v3.Space{}, err
+	}
+	s, err := FindSpace(ctx, w, org, o.Name)
+	return org, s, err
+}

@@ -1,0 +1,32 @@
+package command
+
+import (
+	"github.com/urfave/cli/v2"
+)
+
+// BoolFlag is a flag without a value; its help does not say that it is off.
+func BoolFlag(name, about string) cli.Flag {
+	return &cli.BoolFlag{Name: name, Usage: about, DisableDefaultText: true}
+}
+
+func JSONFlag() cli.Flag { return BoolFlag("json", "write the data as JSON to stdout") }
+
+// Dashed is a flag as it is typed.
+func Dashed(flag string) string {
+	if len(flag) == 1 {
+		return "-" + flag
+	}
+	return "--" + flag
+}
+
+func PasswordFlag() cli.Flag {
+	return BoolFlag("password-stdin", "read the password from stdin")
+}
+
+func ForceFlag() cli.Flag {
+	return &cli.BoolFlag{Name: "f", Aliases: []string{"force"}, Usage: "do not ask", DisableDefaultText: true}
+}
+
+func OrgFlag() cli.Flag {
+	return &cli.StringFlag{Name: "o", Usage: "`org` (default: the targeted one)"}
+}

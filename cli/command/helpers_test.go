@@ -1,0 +1,7 @@
+package command
+
+import (
+	"errors"
+)
+
+var errBroken = errors.New("broken")

@@ -1,0 +1,197 @@
+package command
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/dewrun/dew/api/client"
+	"github.com/dewrun/dew/cli/console"
+)
+
+// renewBefore is how long before its end a token is renewed: a request may take
+// a while.
+const renewBefore = time.Minute
+
+// claims are what dew reads of a token. Only the daemon can tell whether they are
+// true.
+type claims struct {
+	ID        string   `json:"jti"`
+	UserID    string   `json:"user_id"`
+	UserName  string   `json:"user_name"`
+	Client    string   `json:"client_id"`
+	Expires   int64    `json:"exp"`
+	Revocable bool     `json:"revocable"`
+	Scopes    []string `json:"scope"`
+}
+
+// ReadClaims reads a token; of one that is none it knows nothing.
+func ReadClaims(token string) claims {
+	var c claims
+	parts := strings.Split(token, ".")
+	if len(parts) != 3 {
+		return c
+	}
+	text, err := base64.RawURLEncoding.DecodeString(strings.TrimRight(parts[1], "="))
+	if err != nil || json.Unmarshal(text, &c) != nil {
+		return claims{}
+	}
+	return c
+}
+
+// ending tells whether a token ends soon. One that does not say when is used
+// until the daemon refuses it.
+func ending(token string, now time.Time) bool {
+	exp := ReadClaims(token).Expires
+	return exp != 0 && time.Unix(exp, 0).Sub(now) < renewBefore
+}
+
+// notLoggedIn is a daemon that wants a token when there is none.
+func notLoggedIn(url string) error {
+	return &console.Failure{Status: console.StatusFailed, Err: fmt.Errorf("not logged in: dew login %s", url), Todo: "or dew api --unset, to speak to the daemon of this machine"}
+}
+
+// sessionTokens are the tokens of a session that is remembered.
+type sessionTokens struct {
+	url      string
+	config   ConfigFile
+	envLogin EnvLogin // not complete: it is the session of dew login
+	// login asks for a token, at the daemon that the session is with.
+	login func(context.Context, client.Grant) (client.Token, error)
+
+	mu  sync.Mutex
+	now Session // guarded by mu
+}
+
+// Token gives the session's token, renewed if it ends soon.
+func (t *sessionTokens) Token(ctx context.Context) (string, error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if err := t.envLogin.fits(t.now, t.url); err != nil {
+		return "", err
+	}
+	old := t.now.Access
+	if old != "" && !ending(old, time.Now()) {
+		return old, nil
+	}
+	token, err := t.renew(ctx, old)
+	if exp := ReadClaims(old).Expires; err != nil && time.Now().Unix() < exp {
+		return old, nil // it is good for its last seconds
+	}
+	return token, err
+}
+
+// Renew gives another token for one that was refused.
+func (t *sessionTokens) Renew(ctx context.Context, refused string) (string, error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.now.Access != refused {
+		return t.now.Access, nil // renewed meanwhile
+	}
+	return t.renew(ctx, refused)
+}
+
+// renew is called with mu held. It locks the file for as long as it asks: a
+// refresh token may be good for one use only, and then a second dew would lose
+// the session.
+func (t *sessionTokens) renew(ctx context.Context, old string) (string, error) {
+	err := t.config.Update(ctx, func(c *Config) error {
+		s := t.envLogin.session(*c, t.url)
+		if s.Access == "" || s.Access == old || ending(s.Access, time.Now()) {
+			if err := t.ask(ctx, &s); err != nil {
+				return err
+			}
+		}
+		t.now = s
+		t.envLogin.keep(c, t.url, s)
+		return nil
+	})
+	return t.now.Access, err
+}
+
+// ask gets a token: with the refresh token, or with the password of the environment.
+func (t *sessionTokens) ask(ctx context.Context, s *Session) error {
+	grants := []client.Grant{}
+	if s.Refresh != "" {
+		grants = append(grants, client.Grant{Refresh: s.Refresh})
+	}
+	if t.envLogin.complete() {
+		grants = append(grants, t.envLogin.grant())
+	}
+	for _, g := range grants {
+		token, err := t.login(ctx, g)
+		if Refused(err) {
+			continue
+		}
+		if err != nil {
+			return err
+		}
+		s.SetToken(token)
+		return nil
+	}
+	if t.envLogin.complete() {
+		return t.envLogin.refused(t.url)
+	}
+	if s.Access == "" {
+		return notLoggedIn(t.url)
+	}
+	return &console.Failure{Status: console.StatusFailed, Err: fmt.Errorf("the session of %s at %s has ended: %s", s.LoggedInAs(), t.url, s.LoginCommand(t.url))}
+}
+
+// SetToken keeps what a grant gave. A refresh token that is not given anew stays.
+func (s *Session) SetToken(t client.Token) {
+	s.Access = t.Access
+	if t.Refresh != "" {
+		s.Refresh = t.Refresh
+	}
+}
+
+// LoggedInAs is logged in.
+func (s Session) LoggedInAs() string {
+	if s.Client != "" {
+		return "client " + s.Client
+	}
+	if s.User == "" {
+		return "nobody"
+	}
+	return s.User
+}
+
+// LoginCommand is the command that logs in as before.
+func (s Session) LoginCommand(url string) string {
+	if s.Client != "" {
+		return fmt.Sprintf("dew login %s -u %s --client-credentials", url, s.Client)
+	}
+	return fmt.Sprintf("dew login %s -u %s", url, s.User)
+}
+
+// TLS is the trust that the session has in the daemon's certificate.
+func (s Session) TLS() (*tls.Config, error) {
+	c := &tls.Config{MinVersion: tls.VersionTLS12, InsecureSkipVerify: s.Insecure} //nolint:gosec // the user asked for it
+	if s.CA == "" {
+		return c, nil
+	}
+	pool, err := x509.SystemCertPool()
+	if err != nil {
+		return nil, fmt.Errorf("cannot read the system's authorities: %w", err)
+	}
+	if !pool.AppendCertsFromPEM([]byte(s.CA)) {
+		return nil, console.UsageError("--ca-cert: there is no certificate in PEM in it")
+	}
+	c.RootCAs = pool
+	return c, nil
+}
+
+// Refused tells whether the authorization server turned a grant down.
+func Refused(err error) bool {
+	e := (*client.Error)(nil)
+	return errors.As(err, &e) && (e.Status == http.StatusUnauthorized || e.Status == http.StatusBadRequest)
+}

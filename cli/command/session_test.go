@@ -1,0 +1,46 @@
+package command
+
+import (
+	"testing"
+	"time"
+)
+
+func TestAPIURL(t *testing.T) {
+	for typed, want := range map[string]string{
+		"dew.example.com": "https://dew.example.com", "http://H:1/": "http://h:1", "HTTPS://h/v3": "https://h",
+		"http://": "", "ftp://x": "", "http://[::1": "", "[::1]:8484": "https://[::1]:8484",
+	} {
+		if got, err := ApiURL(typed); got != want || (err == nil) != (want != "") {
+			t.Errorf("%q: %q, %v", typed, got, err)
+		}
+	}
+}
+
+// Whatever a token holds, reading it ends well.
+func FuzzReadClaims(f *testing.F) {
+	f.Add("a.e30.b")
+	f.Add("e30.eyJleHAiOjF9.sig")
+	f.Add("..")
+	f.Fuzz(func(t *testing.T, token string) {
+		c := ReadClaims(token)
+		if c.Expires == 0 && ending(token, time.Unix(1<<40, 0)) {
+			t.Errorf("%q ends and does not say when", token)
+		}
+	})
+}
+
+// Whatever stands in the file, it proves no password but the one that it was made of.
+func FuzzProof(f *testing.F) {
+	f.Add("", "x")
+	f.Add("AAAAAAAAAAAAAAAAAAAAAA", "x")
+	f.Add("AAAAAAAAAAAAAAAAAAAAAAAA", "x")
+	f.Add("%", "")
+	f.Fuzz(func(t *testing.T, proof, password string) {
+		if proves(proof, password) {
+			t.Errorf("%q proves %q", proof, password)
+		}
+		if !proves(newProof(password), password) || proves(newProof(password), password+"x") {
+			t.Errorf("%q: the proof does not hold", password)
+		}
+	})
+}

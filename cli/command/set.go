@@ -1,0 +1,127 @@
+package command
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/urfave/cli/v2"
+
+	"github.com/dewrun/dew/api/client"
+	"github.com/dewrun/dew/cli/console"
+)
+
+// Set is what all commands share.
+type Set struct {
+	Run   string   // folder of the local daemon's run-time files
+	API   string   // URL that was given for this command
+	Local bool     // --run was given: nothing but the socket is meant
+	Typed []string // the command line
+	Out   *console.Console
+
+	Version  string
+	Complete func(Verb) cli.BashCompleteFunc // offers words for the next place of the command line
+}
+
+// Verb describes a command. Args are its arguments as help shows them; those in
+// brackets may be left out.
+type Verb struct {
+	Name, Alias, Args string
+	Usage             string
+	About             string
+	Category          string
+	Flags             []cli.Flag
+	Labels            string // path of what it lists, where --labels chooses among it
+	ThisMachine       bool   // it asks the daemon of this machine, whatever dew is logged in to
+}
+
+// do runs a command that asks the daemon.
+type do func(c *cli.Context, ask *client.Client, out *console.Console) error
+
+// at runs a command that also wants to know where it asks.
+type at func(c *cli.Context, w Env) error
+
+// Env is what a command works with: the door it goes through, a client of what
+// is behind it, and the console.
+type Env struct {
+	Endpoint
+	Client *client.Client
+	Out    *console.Console
+}
+
+// Command makes the verb a command that checks its arguments and has a client.
+func (g *Set) Command(v Verb, fn do) *cli.Command {
+	return g.CommandWithEnv(v, func(c *cli.Context, w Env) error { return fn(c, w.Client, w.Out) })
+}
+
+// CommandWithEnv is command for what also changes what dew remembers.
+func (g *Set) CommandWithEnv(v Verb, fn at) *cli.Command {
+	return g.WithoutClient(v, func(c *cli.Context) error {
+		if v.ThisMachine {
+			g.Local, g.API = true, ""
+		}
+		d, err := g.Endpoint()
+		if err != nil {
+			return err
+		}
+		ask, err := g.Client(d)
+		if err != nil {
+			return err
+		}
+		return fn(c, Env{Endpoint: d, Client: ask.Select(v.Labels, c.String("labels")), Out: g.Out})
+	})
+}
+
+// WithoutClient makes the verb a command that checks its arguments.
+func (g *Set) WithoutClient(v Verb, fn cli.ActionFunc) *cli.Command {
+	if v.Labels != "" {
+		v.Flags = append(v.Flags, &cli.StringFlag{Name: "labels", Usage: "only those with such labels (`selector`, such as env=test,!draft)"})
+	}
+	cmd := &cli.Command{
+		Name: v.Name, Usage: v.Usage, UsageText: v.usageLine(), ArgsUsage: v.Args, Description: wrap(v.About), Category: v.Category, Flags: v.Flags,
+		OnUsageError: func(_ *cli.Context, err error, _ bool) error { return v.withUsage(v.flagError(err)) },
+		Action: func(c *cli.Context) error {
+			if err := checkArgs(v, c.Args().Slice()); err != nil {
+				return v.withUsage(err)
+			}
+			g.Out.JSON = c.Bool("json")
+			return v.withUsage(fn(c))
+		},
+		BashComplete: g.Complete(v),
+	}
+	if v.Alias != "" {
+		cmd.Aliases = []string{v.Alias}
+	}
+	return cmd
+}
+
+func checkArgs(v Verb, args []string) error {
+	words := strings.Fields(v.Args)
+	if strings.HasSuffix(v.Args, "...") && len(args) > len(words) {
+		args = args[:len(words)] // as many as one likes
+	}
+	least := len(words)
+	for _, w := range words {
+		if strings.HasPrefix(w, "[") {
+			least--
+		}
+	}
+	switch {
+	case len(args) < least:
+		return console.UsageError("%s needs %s%s", v.Name, v.Args, namesAnApp(words))
+	case len(args) > len(words) && len(words) == 0:
+		return console.UsageError("%s takes no arguments, and there is %q", v.Name, args[0])
+	case len(args) > len(words):
+		return console.UsageError("%s takes %s and nothing behind it, and there is %q", v.Name, v.Args, args[len(words)])
+	case slices.Contains(args[:least], ""):
+		return console.UsageError("%s needs %s, and one of them is empty", v.Name, v.Args)
+	}
+	return nil
+}
+
+// namesAnApp says where to find the name of an app, if the first argument is one.
+func namesAnApp(words []string) string {
+	if len(words) > 0 && words[0] == "APP" {
+		return " (APP is the name of an app: dew apps lists them)"
+	}
+	return ""
+}

@@ -1,0 +1,100 @@
+package command
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/dewrun/dew/api/client"
+	"github.com/dewrun/dew/api/v3"
+	"github.com/dewrun/dew/cli/console"
+)
+
+// ResolveTarget is the place that is meant: what was targeted, as it is now, else the
+// one that the daemon made at its first start.
+func ResolveTarget(ctx context.Context, ask *client.Client, target Target) (Target, error) {
+	if target.OrgGUID == "" {
+		return defaultTarget(ctx, ask)
+	}
+	if target.SpaceGUID == "" {
+		return target, nil
+	}
+	s, err := ask.Orgs().Space(ctx, target.SpaceGUID)
+	if IsMissing(err) {
+		return Target{}, &console.Failure{
+			Status: console.StatusFailed, Err: fmt.Errorf("the targeted space %s of org %s is gone, or is not for you any more", target.Space, target.Org),
+			Todo: "dew target -o ORG -s SPACE; dew orgs and dew spaces list them",
+		}
+	}
+	if err != nil {
+		return Target{}, err
+	}
+	target.Space = s.Name
+	return target, nil
+}
+
+// CurrentTarget is where commands work now, or nowhere.
+func CurrentTarget(ctx context.Context, w Env) Target {
+	p, err := ResolveTarget(ctx, w.Client, w.Target)
+	if err != nil {
+		return w.Target
+	}
+	return p
+}
+
+func defaultTarget(ctx context.Context, ask *client.Client) (Target, error) {
+	nowhere := &console.Failure{Status: console.StatusFailed, Err: errors.New("no org and space are targeted"), Todo: "dew target -o ORG -s SPACE; dew orgs lists the orgs"}
+	o, err := ask.Orgs().ByName(ctx, firstOrg)
+	if IsMissing(err) {
+		return Target{}, nowhere
+	}
+	if err != nil {
+		return Target{}, err
+	}
+	s, err := ask.Orgs().SpaceByName(ctx, o.GUID, firstSpace)
+	if IsMissing(err) {
+		return Target{}, nowhere
+	}
+	return TargetOf(o, s), err
+}
+
+func TargetOf(o v3.Organization, s v3.Space) Target {
+	return Target{OrgGUID: o.GUID, Org: o.Name, SpaceGUID: s.GUID, Space: s.Name}
+}
+
+// Places are the orgs and spaces by guid.
+type Places struct {
+	Orgs   map[string]string
+	Spaces map[string]Target
+}
+
+// SpaceName is the name of a space; of one that is not seen it is the guid.
+func (p Places) SpaceName(guid string) string { return cmp.Or(p.Spaces[guid].Space, guid) }
+
+func ReadPlaces(ctx context.Context, ask *client.Client) (Places, error) {
+	p := Places{Orgs: map[string]string{}, Spaces: map[string]Target{}}
+	orgs, err := ask.Orgs().List(ctx)
+	if err != nil {
+		return p, err
+	}
+	for _, o := range orgs {
+		p.Orgs[o.GUID] = o.Name
+	}
+	spaces, err := ask.Orgs().Spaces(ctx)
+	if err != nil {
+		return p, err
+	}
+	for _, s := range spaces {
+		org := s.Relationships.Organization.ID()
+		p.Spaces[s.GUID] = TargetOf(v3.Organization{GUID: org, Name: p.Orgs[org]}, s)
+	}
+	return p, nil
+}
+
+func (p Target) String() string {
+	if p.Space == "" {
+		return "org " + p.Org
+	}
+	return "space " + p.Space + " of org " + p.Org
+}

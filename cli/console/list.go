@@ -1,0 +1,45 @@
+package console
+
+import (
+	"strings"
+)
+
+// NonNil is a list that is never null.
+func NonNil(all []string) []string { return append([]string{}, all...) }
+
+func Names[T any](all []T, name func(T) string) []string {
+	out := make([]string, len(all))
+	for i, one := range all {
+		out[i] = name(one)
+	}
+	return out
+}
+
+// Capitalize writes a noun as a sentence begins.
+func Capitalize(noun string) string { return strings.ToUpper(noun[:1]) + noun[1:] }
+
+// List is a list as people and as programs read it.
+type List struct {
+	Rows  any
+	Table [][]string // the first row is the head
+	Empty string     // instead of a table that has no more than that
+}
+
+func (l List) Show(out *Console) error {
+	switch {
+	case out.JSON:
+		return out.Encode(l.Rows)
+	case len(l.Table) < 2:
+		out.Say("%s", l.Empty)
+		return nil
+	default:
+		return out.Table(l.Table)
+	}
+}
+
+func YesNo(b bool) string {
+	if b {
+		return "yes"
+	}
+	return "no"
+}

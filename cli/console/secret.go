@@ -1,0 +1,74 @@
+package console
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+)
+
+// SecretOptions say where a password comes from. The first that is there counts.
+type SecretOptions struct {
+	Given  string // on the command line
+	Stdin  bool
+	Env    string // name of a variable; empty: none
+	Prompt string
+	New    bool // it is asked for twice
+	Flag   string
+}
+
+// Password finds a password without anybody reading it over a shoulder or out of
+// a list of processes.
+func (c *Console) Password(ctx context.Context, o SecretOptions) (string, error) {
+	switch {
+	case o.Given != "":
+		return o.Given, nil
+	case o.Stdin:
+		text, err := await(ctx, c.line)
+		if err == nil && text == "" {
+			err = errors.New("there is no password on stdin")
+		}
+		return text, err
+	case o.Env != "" && os.Getenv(o.Env) != "":
+		return os.Getenv(o.Env), nil
+	case !c.Interactive:
+		todo := "give it on stdin with " + o.Flag
+		if o.Env != "" {
+			todo += ", or in " + o.Env
+		}
+		return "", &Failure{Status: StatusUsage, Err: errors.New("a password is needed, and there is no terminal to ask on"), Todo: todo}
+	}
+	text, err := c.Secret(ctx, o.Prompt+": ")
+	if err != nil || !o.New {
+		return text, err
+	}
+	again, err := c.Secret(ctx, o.Prompt+", again: ")
+	if err != nil {
+		return "", err
+	}
+	if again != text {
+		return "", &Failure{Status: StatusUsage, Err: errors.New("the two passwords are not the same")}
+	}
+	return text, nil
+}
+
+// Pick lets the user choose one of several by number or by name; with nobody to
+// ask, or no answer, it is none.
+func (c *Console) Pick(ctx context.Context, kind string, names []string) (string, error) {
+	if !c.Interactive {
+		return "", nil
+	}
+	for i, n := range names {
+		c.Say("%3d. %s", i+1, n)
+	}
+	answer, err := c.Ask(ctx, fmt.Sprintf("%s (enter to skip): ", kind))
+	if err != nil || answer == "" {
+		return "", err
+	}
+	for i, n := range names {
+		if answer == n || answer == fmt.Sprint(i+1) {
+			return n, nil
+		}
+	}
+	return "", UsageError("%q is none of them", answer)
+}

@@ -1,0 +1,115 @@
+package platform
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/urfave/cli/v2"
+
+	"github.com/dewrun/dew/api/client"
+	"github.com/dewrun/dew/api/v3"
+	"github.com/dewrun/dew/cli/command"
+	"github.com/dewrun/dew/cli/console"
+)
+
+// usageOptions say which usage events are listed.
+type usageOptions struct {
+	Since          time.Time
+	Apps, Services bool
+	Newest         int // 0: all
+}
+
+func UsageCommands(g *command.Set) []*cli.Command {
+	return []*cli.Command{g.Command(command.Verb{
+		Name: "usage-events", Category: "Platform", Usage: "list what apps and services began and ceased to take, newest first",
+		About: "For those who count memory and services; it takes an administrator.\n\nExamples:\n   dew usage-events --since 24h\n   dew usage-events --services --json",
+		Flags: []cli.Flag{
+			&cli.StringFlag{Name: "since", Usage: "events from a `time` on, such as 10m, 24h or 2026-01-31T08:00:00Z"},
+			command.BoolFlag("apps", "of apps and their tasks and builds alone"), command.BoolFlag("services", "of services alone"),
+			&cli.IntFlag{Name: "n", Usage: "at most so many, the newest (`count`)"}, command.JSONFlag(),
+		},
+	}, func(c *cli.Context, ask *client.Client, out *console.Console) error {
+		o := usageOptions{Apps: c.Bool("apps"), Services: c.Bool("services"), Newest: c.Int("n")}
+		if c.IsSet("since") {
+			t, err := command.ReadTime(c.String("since"), time.Now())
+			if err != nil {
+				return console.UsageError("--since: %w", err)
+			}
+			o.Since = t
+		}
+		if c.IsSet("n") && o.Newest < 1 {
+			return console.UsageError("-n: %d is less than 1", o.Newest)
+		}
+		return runUsage(c.Context, o, ask, out)
+	})}
+}
+
+// usageRow is a usage event of either kind.
+type usageRow struct {
+	GUID      string           `json:"guid"`
+	CreatedAt time.Time        `json:"created_at"`
+	Kind      string           `json:"kind"` // app or service
+	State     string           `json:"state"`
+	Name      string           `json:"name"` // of the app or the service instance
+	Part      string           `json:"part"` // process type, task, or plan
+	Space     string           `json:"space"`
+	Memory    *v3.NumberChange `json:"memory_in_mb_per_instance,omitempty"`
+	Instances *v3.NumberChange `json:"instance_count,omitempty"`
+}
+
+func runUsage(ctx context.Context, o usageOptions, ask *client.Client, out *console.Console) error {
+	rows := []usageRow{}
+	if o.Apps || !o.Services {
+		all, err := ask.Daemon().AppUsage(ctx, o.Since)
+		if err != nil {
+			return err
+		}
+		for _, e := range all {
+			rows = append(rows, appUsageRow(e))
+		}
+	}
+	if o.Services || !o.Apps {
+		all, err := ask.Daemon().ServiceUsage(ctx, o.Since)
+		if err != nil {
+			return err
+		}
+		for _, e := range all {
+			rows = append(rows, serviceUsageRow(e))
+		}
+	}
+	// Each list is sorted by itself, and events of one second stay in their order.
+	slices.SortStableFunc(rows, func(a, b usageRow) int { return b.CreatedAt.Compare(a.CreatedAt) })
+	if o.Newest > 0 {
+		rows = rows[:min(o.Newest, len(rows))]
+	}
+	table := [][]string{{"time", "kind", "state", "name", "part", "space", "takes"}}
+	for _, r := range rows {
+		table = append(table, []string{r.CreatedAt.Local().Format(time.DateTime), r.Kind, strings.ToLower(r.State), r.Name, r.Part, r.Space, r.takes()})
+	}
+	return console.List{Rows: rows, Table: table, Empty: "There are no usage events that you may see"}.Show(out)
+}
+
+func appUsageRow(e v3.AppUsageEvent) usageRow {
+	return usageRow{
+		GUID: e.GUID, CreatedAt: e.CreatedAt.Time, Kind: "app", State: e.State.Current, Name: console.FirstSet(e.App.Name), Space: console.FirstSet(e.Space.Name),
+		Part: console.FirstSet(e.Task.Name, e.Process.Type, e.Buildpack.Name), Memory: &e.Memory, Instances: &e.Instances,
+	}
+}
+
+func serviceUsageRow(e v3.ServiceUsageEvent) usageRow {
+	return usageRow{
+		GUID: e.GUID, CreatedAt: e.CreatedAt.Time, Kind: "service", State: e.State, Name: e.ServiceInstance.Name,
+		Part: strings.TrimSpace(console.FirstSet(e.ServiceOffering.Name) + " " + console.FirstSet(e.ServicePlan.Name)), Space: console.FirstSet(e.Space.Name),
+	}
+}
+
+// takes is how much an app takes.
+func (r usageRow) takes() string {
+	if r.Memory == nil || r.Memory.Current == 0 {
+		return ""
+	}
+	return fmt.Sprintf("%d x %s", r.Instances.Current, console.Mebibytes(r.Memory.Current))
+}

@@ -1,0 +1,289 @@
+package routes
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/urfave/cli/v2"
+
+	"github.com/dewrun/dew/api/client"
+	"github.com/dewrun/dew/api/v3"
+	"github.com/dewrun/dew/cli/command"
+	"github.com/dewrun/dew/cli/console"
+)
+
+// singleRouteOptions are the arguments of commands about a route that is there.
+type singleRouteOptions struct {
+	RouteOptions
+	Org, Space string   // where else it is to be
+	Remove     []string // names of options
+}
+
+func optionFlag() cli.Flag {
+	return &cli.StringSliceFlag{Name: "option", Aliases: []string{"o"}, Usage: "set an option of the route (`OPTION=VALUE`); may be repeated"}
+}
+
+// SingleRouteCommands are those about one route.
+func SingleRouteCommands(g *command.Set) []*cli.Command {
+	run := func(v command.Verb, fn func(context.Context, singleRouteOptions, command.Env) error) *cli.Command {
+		v.Category = routesCategory
+		return g.CommandWithEnv(v, func(c *cli.Context, w command.Env) error {
+			rt, err := ReadRoute(c, strings.HasPrefix(v.Args, "APP"))
+			if err != nil {
+				return err
+			}
+			return fn(c.Context, singleRouteOptions{RouteOptions: rt, Org: c.String("o"), Space: c.String("s"), Remove: c.StringSlice("remove-option")}, w)
+		})
+	}
+	names := HostFlags()[:2] // of routes that have no port
+	elsewhere := func(usage string) []cli.Flag {
+		return append(slices.Clone(names), &cli.StringFlag{Name: "s", Usage: usage + " (default: the targeted one)"}, command.OrgFlag())
+	}
+	return []*cli.Command{
+		run(command.Verb{Name: "route", Alias: "ro", Args: "DOMAIN", Usage: "show a route: where it leads, who has it, its options", About: "Examples:\n   dew route dew.localhost --hostname shop --path /api\n   dew route tcp.dew.localhost --port 20000", Flags: append(HostFlags(), command.JSONFlag())}, runRoute),
+		run(command.Verb{Name: "check-route", Args: "DOMAIN", Usage: "tell whether somebody has a route, also where you do not see it", Flags: append(HostFlags(), command.JSONFlag())}, runCheckRoute),
+		run(command.Verb{
+			Name: "update-route", Args: "DOMAIN", Usage: "change the options of a route", About: "Examples:\n   dew update-route dew.localhost -n shop -o loadbalancing=least-connection\n   dew update-route dew.localhost -n shop -r loadbalancing",
+			Flags: append(slices.Clone(names),
+				optionFlag(),
+				&cli.StringSliceFlag{Name: "remove-option", Aliases: []string{"r"}, Usage: "remove an `option`; may be repeated"}),
+		}, runUpdateRoute),
+		run(command.Verb{
+			Name: "update-destination", Args: "APP DOMAIN", Usage: "say what is spoken with an app that a route leads to", About: "Example:\n   dew update-destination shop dew.localhost -n shop --app-protocol http2",
+			Flags: append(slices.Clone(names), &cli.StringFlag{Name: "app-protocol", Usage: "`http1|http2`"}),
+		}, runUpdateDestination),
+		run(command.Verb{Name: "move-route", Args: "DOMAIN", Usage: "make a route another space's", About: "Example:\n   dew move-route dew.localhost -n shop -s test", Flags: elsewhere("`space` that has it from now on")}, runMoveRoute),
+		run(command.Verb{Name: "share-route", Args: "DOMAIN", Usage: "let apps of another space have a route, too", About: "Example:\n   dew share-route dew.localhost -n shop -s test", Flags: elsewhere("the other `space`")}, runShareRoute),
+		run(command.Verb{Name: "unshare-route", Args: "DOMAIN", Usage: "take that back", Flags: elsewhere("the other `space`")}, runUnshareRoute),
+	}
+}
+
+// singleRouteView is what `dew route` shows.
+type singleRouteView struct {
+	routeRow
+	Domain     string            `json:"domain"`
+	Host       string            `json:"host"`
+	Path       string            `json:"path"`
+	Port       *int              `json:"port,omitempty"`
+	Protocol   string            `json:"protocol"`
+	Space      string            `json:"space"`
+	SharedWith []string          `json:"shared_with"`
+	Options    map[string]string `json:"options"`
+}
+
+func runRoute(ctx context.Context, o singleRouteOptions, w command.Env) error {
+	d, rt, err := o.find(ctx, w.Client)
+	if err != nil {
+		return err
+	}
+	all, err := command.ReadPlaces(ctx, w.Client)
+	if err != nil {
+		return err
+	}
+	spaces, err := w.Client.Routes().Shares(ctx, rt.GUID)
+	if err != nil {
+		return err
+	}
+	v := singleRouteView{
+		routeRow: routeRow{GUID: rt.GUID, URL: rt.URL, Problem: rt.Problem, Destinations: []destinationRow{}},
+		Domain:   d.Name, Host: rt.Host, Path: rt.Path, Port: rt.Port, Protocol: rt.Protocol,
+		Space: all.SpaceName(rt.Relationships.Space.ID()), SharedWith: []string{}, Options: map[string]string{},
+	}
+	maps.Copy(v.Options, rt.Options)
+	for _, guid := range spaces {
+		v.SharedWith = append(v.SharedWith, all.SpaceName(guid))
+	}
+	apps, err := appNames(ctx, w.Client, rt)
+	if err != nil {
+		return err
+	}
+	for _, to := range rt.Destinations {
+		v.Destinations = append(v.Destinations, destinationOf(to, apps))
+	}
+	if w.Out.JSON {
+		return w.Out.Encode(v)
+	}
+	return v.print(w.Out)
+}
+
+func (v singleRouteView) print(out *console.Console) error {
+	port := ""
+	if v.Port != nil {
+		port = strconv.Itoa(*v.Port)
+	}
+	facts := [][]string{
+		{"route:", v.URL},
+		{"domain:", v.Domain},
+		{"host:", v.Host},
+		{"path:", v.Path},
+		{"port:", port},
+		{"protocol:", v.Protocol},
+		{"space:", v.Space},
+		{"shared with:", strings.Join(v.SharedWith, ", ")},
+		{"problem:", v.Problem},
+	}
+	for _, name := range slices.Sorted(maps.Keys(v.Options)) {
+		facts = append(facts, []string{"option:", name + "=" + v.Options[name]})
+	}
+	if err := out.Facts(facts); err != nil {
+		return err
+	}
+	if len(v.Destinations) == 0 {
+		out.Say("It leads nowhere; dew map-route leads it to an app")
+		return nil
+	}
+	fmt.Fprintln(out.Out)
+	to := [][]string{{"app", "process", "port", "app protocol", "state"}}
+	for _, d := range v.Destinations {
+		to = append(to, []string{d.App, d.Process, strconv.Itoa(d.Port), d.Protocol, d.state(v.Problem)})
+	}
+	return out.Table(to)
+}
+
+func runCheckRoute(ctx context.Context, o singleRouteOptions, w command.Env) error {
+	d, err := command.FindDomain(ctx, w.Client, o.Domain)
+	if err != nil {
+		return err
+	}
+	taken, err := w.Client.Routes().Taken(ctx, d.GUID, client.RouteName{Host: o.Host, Path: o.Path, Port: o.RoutePort})
+	if err != nil {
+		return fmt.Errorf("cannot check route %s: %w", o.URL(), err)
+	}
+	if w.Out.JSON {
+		return w.Out.Encode(map[string]bool{"exists": taken})
+	}
+	state := "does not exist"
+	if taken {
+		state = "exists"
+	}
+	fmt.Fprintf(w.Out.Out, "Route %s %s\n", o.URL(), state)
+	return nil
+}
+
+func runUpdateRoute(ctx context.Context, o singleRouteOptions, w command.Env) error {
+	for _, name := range o.Remove {
+		if _, twice := o.Options[name]; twice {
+			return console.UsageError("option %s is to be set and to be removed", name)
+		}
+		o.Options[name] = nil
+	}
+	if len(o.Options) == 0 {
+		return console.UsageError("update-route needs --option or --remove-option")
+	}
+	_, rt, err := o.find(ctx, w.Client)
+	if err != nil {
+		return err
+	}
+	if _, err := w.Client.Routes().Update(ctx, rt.GUID, v3.UpdateRoute{Options: o.Options}); err != nil {
+		return fmt.Errorf("cannot change route %s: %w", rt.URL, err)
+	}
+	w.Out.Say("Changed route %s", rt.URL)
+	return nil
+}
+
+// readRouteOptions reads OPTION=VALUE.
+func readRouteOptions(texts []string) (map[string]*string, error) {
+	out := map[string]*string{}
+	for _, text := range texts {
+		name, value, ok := strings.Cut(text, "=")
+		if !ok || name == "" || value == "" {
+			return nil, console.UsageError("--option must be OPTION=VALUE, not %q", text)
+		}
+		out[name] = &value
+	}
+	return out, nil
+}
+
+func runUpdateDestination(ctx context.Context, o singleRouteOptions, w command.Env) error {
+	if o.Protocol == "" {
+		return console.UsageError("update-destination needs --app-protocol, http1 or http2")
+	}
+	a, err := command.FindApp(ctx, w.Client, o.App)
+	if err != nil {
+		return err
+	}
+	_, rt, err := o.find(ctx, w.Client)
+	if err != nil {
+		return err
+	}
+	changed := 0
+	for _, to := range rt.Destinations {
+		if to.App.GUID != a.GUID {
+			continue
+		}
+		if err := w.Client.Routes().UpdateDestination(ctx, rt.GUID, to.GUID, o.Protocol); err != nil {
+			return fmt.Errorf("cannot change where route %s leads: %w", rt.URL, err)
+		}
+		changed++
+	}
+	if changed == 0 {
+		return &console.Failure{Status: console.StatusFailed, Err: fmt.Errorf("route %s does not lead to app %s", rt.URL, a.Name), Todo: "dew map-route leads it there"}
+	}
+	w.Out.Say("Route %s speaks %s with app %s", rt.URL, o.Protocol, a.Name)
+	return nil
+}
+
+// other finds the route, and the other space that the options name.
+func (o singleRouteOptions) other(ctx context.Context, w command.Env) (v3.Route, command.Target, error) {
+	_, rt, err := o.find(ctx, w.Client)
+	if err != nil {
+		return rt, command.Target{}, err
+	}
+	if o.Space == "" {
+		p, err := command.ResolveTarget(ctx, w.Client, w.Target)
+		if err == nil && (o.Org != "" || p.SpaceGUID == "") {
+			err = console.UsageError("the other space is not named: give -s SPACE")
+		}
+		return rt, p, err
+	}
+	org, s, err := command.SpaceOptions{Name: o.Space, Org: o.Org}.Find(ctx, w)
+	return rt, command.TargetOf(org, s), err
+}
+
+func runMoveRoute(ctx context.Context, o singleRouteOptions, w command.Env) error {
+	rt, to, err := o.other(ctx, w)
+	if err != nil {
+		return err
+	}
+	if err := w.Client.Routes().Move(ctx, rt.GUID, to.SpaceGUID); err != nil {
+		return fmt.Errorf("cannot move route %s: %w", rt.URL, err)
+	}
+	w.Out.Say("Route %s belongs to %s now", rt.URL, to)
+	return nil
+}
+
+func runShareRoute(ctx context.Context, o singleRouteOptions, w command.Env) error {
+	rt, to, err := o.other(ctx, w)
+	if err != nil {
+		return err
+	}
+	if err := w.Client.Routes().Share(ctx, rt.GUID, to.SpaceGUID); err != nil {
+		return fmt.Errorf("cannot share route %s: %w", rt.URL, err)
+	}
+	w.Out.Say("Apps of %s may have route %s", to, rt.URL)
+	return nil
+}
+
+func runUnshareRoute(ctx context.Context, o singleRouteOptions, w command.Env) error {
+	rt, to, err := o.other(ctx, w)
+	if err != nil {
+		return err
+	}
+	spaces, err := w.Client.Routes().Shares(ctx, rt.GUID)
+	if err != nil {
+		return err
+	}
+	if !slices.Contains(spaces, to.SpaceGUID) {
+		w.Out.Say("Route %s is not shared with %s", rt.URL, to)
+		return nil
+	}
+	if err := w.Client.Routes().Unshare(ctx, rt.GUID, to.SpaceGUID); err != nil {
+		return fmt.Errorf("cannot unshare route %s: %w", rt.URL, err)
+	}
+	w.Out.Say("Apps of %s may not have route %s any more", to, rt.URL)
+	return nil
+}

@@ -1,0 +1,451 @@
+package routes
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/urfave/cli/v2"
+
+	"github.com/dewrun/dew/api/client"
+	"github.com/dewrun/dew/api/v3"
+	"github.com/dewrun/dew/cli/command"
+	"github.com/dewrun/dew/cli/console"
+)
+
+const routesCategory = "Routes and domains"
+
+// HostFlags are what names a route beside its domain.
+func HostFlags() []cli.Flag {
+	return []cli.Flag{
+		&cli.StringFlag{Name: "hostname", Aliases: []string{"n"}, Usage: "`host` before the domain; * is for all that have no route of their own"},
+		&cli.StringFlag{Name: "path", Usage: "`path` below which requests are led, such as /api"},
+		&cli.IntFlag{Name: "port", Usage: "`port` of a route in a domain of TCP routes"},
+	}
+}
+
+// RouteOptions are the arguments of commands about one route.
+type RouteOptions struct {
+	App       string
+	Domain    string
+	Host      string
+	Path      string
+	RoutePort int    // port of the route itself, in domains of TCP routes; 0: none, or any
+	Port      int    // of the app; 0: its default, or any
+	Protocol  string // of the app
+	Force     bool
+	Options   map[string]*string // of a route that is made
+}
+
+func Commands(g *command.Set) []*cli.Command {
+	type action func(context.Context, RouteOptions, *client.Client, *console.Console) error
+	about := func(v command.Verb, fn action) *cli.Command {
+		v.Category = routesCategory
+		return g.Command(v, func(c *cli.Context, ask *client.Client, out *console.Console) error {
+			o, err := ReadRoute(c, strings.HasPrefix(v.Args, "APP"))
+			if err != nil {
+				return err
+			}
+			return fn(c.Context, o, ask, out)
+		})
+	}
+	port := &cli.IntFlag{Name: "app-port", Usage: "`port` on which the app, or a sidecar of it, listens"}
+	protocol := &cli.StringFlag{Name: "app-protocol", Usage: "`http1|http2`: what the app speaks there"}
+	force := command.BoolFlag("f", "do not ask")
+	return []*cli.Command{
+		g.CommandWithEnv(command.Verb{
+			Name: "routes", Alias: "r", Labels: "/v3/routes", Category: routesCategory, Usage: "list the routes of the space, and where they lead",
+			About: "A destination is pending while an instance runs that was started without its port: it is reached as before until dew restart.",
+			Flags: []cli.Flag{command.BoolFlag("org-level", "of all spaces of the org"), command.JSONFlag()},
+		}, func(c *cli.Context, w command.Env) error { return runRoutes(c.Context, c.Bool("org-level"), w) }),
+		about(command.Verb{
+			Name: "create-route", Args: "DOMAIN", Usage: "reserve a route that leads nowhere yet",
+			About: "One that is there already is fine. In a domain of TCP routes a route without --port gets any that is free.\n\n" +
+				"Examples:\n   dew create-route dew.localhost --hostname shop --path /api\n   dew create-route tcp.dew.localhost --port 20000", Flags: append(HostFlags(), optionFlag()),
+		}, runCreateRoute),
+		about(command.Verb{
+			Name: "map-route", Args: "APP DOMAIN", Usage: "lead a route to an app",
+			About: "The route is made if it is not there. A port of its own is open after the next dew restart of the app; until then the destination is pending.\n\n" +
+				"Examples:\n   dew map-route shop dew.localhost --hostname buy\n   dew map-route shop dew.localhost --hostname shop-debug --app-port 9090\n   dew map-route shop tcp.dew.localhost --port 20000",
+			Flags: append(HostFlags(), port, protocol, optionFlag()),
+		}, runMapRoute),
+		about(command.Verb{
+			Name: "unmap-route", Args: "APP DOMAIN", Usage: "no longer lead a route to an app",
+			About: "The route stays. With --app-port only that destination goes.", Flags: append(HostFlags(), port),
+		}, runUnmapRoute),
+		about(command.Verb{
+			Name: "delete-route", Args: "DOMAIN", Usage: "delete a route", About: "One that is not there is fine.", Flags: append(HostFlags(), force),
+		}, runDeleteRoute),
+		about(command.Verb{Name: "delete-orphaned-routes", Usage: "delete the routes of the space that lead nowhere", Flags: []cli.Flag{force}}, runDeleteOrphaned),
+		g.Command(command.Verb{
+			Name: "create-shared-domain", Args: "NAME", Category: routesCategory, Usage: "make a domain that all orgs may have routes in",
+			About: "Example:\n   dew create-shared-domain tcp.dew.localhost --router-group default-tcp",
+			Flags: []cli.Flag{
+				command.BoolFlag("internal", "its routes are for other apps alone"),
+				&cli.StringFlag{Name: "router-group", Usage: "`name` of the group that gives its routes ports: they are TCP routes"},
+			},
+		}, func(c *cli.Context, ask *client.Client, out *console.Console) error {
+			return runCreateDomain(c.Context, domainOptions{c.Args().First(), c.Bool("internal"), c.String("router-group")}, ask, out)
+		}),
+		g.Command(command.Verb{
+			Name: "router-groups", Category: routesCategory, Usage: "list what gives TCP routes their ports", Flags: []cli.Flag{command.JSONFlag()},
+		}, func(c *cli.Context, ask *client.Client, out *console.Console) error {
+			return runRouterGroups(c.Context, ask, out)
+		}),
+		about(command.Verb{
+			Name: "delete-shared-domain", Args: "DOMAIN", Usage: "delete a domain with all its routes", About: "One that is not there is fine.", Flags: []cli.Flag{force},
+		}, runDeleteDomain),
+	}
+}
+
+// ReadRoute reads the arguments and flags of a command about one route.
+func ReadRoute(c *cli.Context, app bool) (RouteOptions, error) {
+	o := RouteOptions{
+		Domain: c.Args().First(), Host: strings.ToLower(c.String("hostname")), Path: c.String("path"),
+		RoutePort: c.Int("port"), Port: c.Int("app-port"), Protocol: c.String("app-protocol"), Force: c.Bool("f"),
+	}
+	if app {
+		o.App, o.Domain = c.Args().First(), c.Args().Get(1)
+	}
+	if o.Path = strings.TrimRight(o.Path, "/"); o.Path != "" && !strings.HasPrefix(o.Path, "/") {
+		o.Path = "/" + o.Path
+	}
+	if c.IsSet("app-port") && (o.Port < 1 || o.Port > 65535) {
+		return o, console.UsageError("--app-port must be 1 to 65535, not %d", o.Port)
+	}
+	if c.IsSet("port") && (o.RoutePort < 1 || o.RoutePort > 65535) {
+		return o, console.UsageError("--port must be 1 to 65535, not %d", o.RoutePort)
+	}
+	if o.RoutePort != 0 && (o.Host != "" || o.Path != "") {
+		return o, console.UsageError("--port is for TCP routes, which have no --hostname and no --path")
+	}
+	var err error
+	if o.Options, err = readRouteOptions(c.StringSlice("option")); err != nil {
+		return o, err
+	}
+	if p := o.Protocol; p != "" && p != "http1" && p != "http2" {
+		return o, console.UsageError("--app-protocol must be http1 or http2, not %q", p)
+	}
+	return o, nil
+}
+
+// URL is the route as users write it.
+func (o RouteOptions) URL() string {
+	if o.RoutePort != 0 {
+		return o.Domain + ":" + strconv.Itoa(o.RoutePort)
+	}
+	if o.Host == "" {
+		return o.Domain + o.Path
+	}
+	return o.Host + "." + o.Domain + o.Path
+}
+
+// routeRow is a route in the list.
+type routeRow struct {
+	GUID         string           `json:"guid"`
+	URL          string           `json:"url"`
+	Problem      string           `json:"problem,omitempty"`
+	Destinations []destinationRow `json:"destinations"`
+}
+
+type destinationRow struct {
+	GUID     string `json:"guid"`
+	App      string `json:"app"`
+	Process  string `json:"process"`
+	Port     int    `json:"port"`
+	Protocol string `json:"protocol"`
+	Pending  bool   `json:"pending"`
+}
+
+// state is what a user should know about the destination.
+func (r destinationRow) state(problem string) string {
+	switch {
+	case problem != "":
+		return problem
+	case r.Pending:
+		return "pending: dew restart " + r.App
+	}
+	return ""
+}
+
+// destinationOf shows a destination with the name of its app, or the guid of one that
+// is not seen.
+func destinationOf(d v3.Destination, names map[string]string) destinationRow {
+	return destinationRow{GUID: d.GUID, App: cmp.Or(names[d.App.GUID], d.App.GUID), Process: d.App.Process.Type, Port: d.Port, Protocol: d.Protocol, Pending: d.Pending}
+}
+
+// appNames are the names of the apps that routes lead to, by guid. They may be those
+// of other spaces.
+func appNames(ctx context.Context, ask *client.Client, routes ...v3.Route) (map[string]string, error) {
+	var guids []string
+	for _, rt := range routes {
+		for _, d := range rt.Destinations {
+			guids = append(guids, d.App.GUID)
+		}
+	}
+	slices.Sort(guids)
+	apps, err := ask.Apps().ByGUID(ctx, slices.Compact(guids)...)
+	names := map[string]string{}
+	for _, a := range apps {
+		names[a.GUID] = a.Name
+	}
+	return names, err
+}
+
+// routesOf are the routes of the space, or of all spaces of the org.
+func routesOf(ctx context.Context, whole bool, w command.Env) ([]v3.Route, error) {
+	if !whole {
+		return w.Client.Routes().List(ctx)
+	}
+	org, err := command.FindOrg(ctx, w, "")
+	if err != nil {
+		return nil, err
+	}
+	return w.Client.Routes().InOrg(ctx, org.GUID)
+}
+
+func runRoutes(ctx context.Context, whole bool, w command.Env) error {
+	routes, err := routesOf(ctx, whole, w)
+	if err != nil {
+		return err
+	}
+	names, err := appNames(ctx, w.Client, routes...)
+	if err != nil {
+		return err
+	}
+	rows, table := []routeRow{}, [][]string{{"route", "app", "process", "app port", "protocol", "state"}}
+	for _, rt := range routes {
+		row := routeRow{GUID: rt.GUID, URL: rt.URL, Problem: rt.Problem, Destinations: []destinationRow{}}
+		if len(rt.Destinations) == 0 {
+			table = append(table, []string{rt.URL, "", "", "", "", "leads nowhere"})
+		}
+		for i, d := range rt.Destinations {
+			r := destinationOf(d, names)
+			row.Destinations = append(row.Destinations, r)
+			shown := rt.URL
+			if i > 0 {
+				shown = ""
+			}
+			table = append(table, []string{shown, r.App, r.Process, strconv.Itoa(r.Port), r.Protocol, r.state(rt.Problem)})
+		}
+		rows = append(rows, row)
+	}
+	return console.List{Rows: rows, Table: table, Empty: "There are no routes; dew map-route makes one"}.Show(w.Out)
+}
+
+// find finds the domain and the route that the options name.
+func (o RouteOptions) find(ctx context.Context, ask *client.Client) (v3.Domain, v3.Route, error) {
+	d, err := command.FindDomain(ctx, ask, o.Domain)
+	if err != nil {
+		return d, v3.Route{}, err
+	}
+	if !isTCP(d) {
+		if o.RoutePort != 0 {
+			return v3.Domain{}, v3.Route{}, console.UsageError("--port is for domains of TCP routes, and %s is none", d.Name)
+		}
+		rt, err := ask.Routes().At(ctx, d, o.Host, o.Path)
+		return d, rt, err
+	}
+	if o.Host != "" || o.Path != "" {
+		return v3.Domain{}, v3.Route{}, console.UsageError("%s is a domain of TCP routes, which have --port and no --hostname and no --path", d.Name)
+	}
+	if o.RoutePort == 0 {
+		return d, v3.Route{}, &client.Missing{Kind: "route", Name: d.Name + " without --port"}
+	}
+	rt, err := ask.Routes().AtPort(ctx, d, o.RoutePort)
+	return d, rt, err
+}
+
+// isTCP tells whether the routes of a domain have ports instead of names.
+func isTCP(d v3.Domain) bool { return slices.Contains(d.SupportedProtocols, "tcp") }
+
+// create makes the route that the options name.
+func (o RouteOptions) create(ctx context.Context, ask *client.Client, d v3.Domain) (v3.Route, error) {
+	if isTCP(d) {
+		return ask.Routes().CreateTCP(ctx, d.GUID, o.RoutePort)
+	}
+	return ask.Routes().Create(ctx, d.GUID, v3.CreateRoute{Host: o.Host, Path: o.Path, Options: o.Options})
+}
+
+func runCreateRoute(ctx context.Context, o RouteOptions, ask *client.Client, out *console.Console) error {
+	d, rt, err := o.find(ctx, ask)
+	if err == nil {
+		out.Say("Route %s exists already", rt.URL)
+		return nil
+	}
+	if !command.IsMissing(err) || d.GUID == "" {
+		return err
+	}
+	if rt, err = o.create(ctx, ask, d); err != nil {
+		return fmt.Errorf("cannot create route %s: %w", o.URL(), err)
+	}
+	out.Say("Created route %s; dew map-route leads it to an app", rt.URL)
+	return nil
+}
+
+func runMapRoute(ctx context.Context, o RouteOptions, ask *client.Client, out *console.Console) error {
+	a, err := command.FindApp(ctx, ask, o.App)
+	if err != nil {
+		return err
+	}
+	d, rt, err := o.find(ctx, ask)
+	switch {
+	case command.IsMissing(err) && d.GUID != "":
+		rt, err = o.create(ctx, ask, d)
+	case err == nil && len(o.Options) > 0:
+		_, err = ask.Routes().Update(ctx, rt.GUID, v3.UpdateRoute{Options: o.Options})
+	}
+	if err != nil {
+		return fmt.Errorf("cannot map route %s: %w", o.URL(), err)
+	}
+	to := v3.NewDestination{App: v3.NewDestinationApp{GUID: a.GUID}, Protocol: o.Protocol}
+	if o.Port != 0 {
+		port := v3.Int(o.Port)
+		to.Port = &port
+	}
+	ds, err := ask.Routes().AddDestination(ctx, rt.GUID, to)
+	if err != nil {
+		return fmt.Errorf("cannot map route %s: %w", o.URL(), err)
+	}
+	status, err := ask.Daemon().Status(ctx)
+	if err != nil && !command.HiddenFromCaller(err) {
+		return err
+	}
+	out.Say("Route %s leads to app %s: %s", rt.URL, a.Name, command.RouteURL(rt.URL, status.Router))
+	for _, d := range ds.Destinations {
+		if d.App.GUID == a.GUID && d.Pending {
+			out.Say("Port %d is pending: dew restart %s opens it", d.Port, a.Name)
+		}
+	}
+	return nil
+}
+
+func runUnmapRoute(ctx context.Context, o RouteOptions, ask *client.Client, out *console.Console) error {
+	a, err := command.FindApp(ctx, ask, o.App)
+	if err != nil {
+		return err
+	}
+	_, rt, err := o.find(ctx, ask)
+	if err != nil {
+		return fmt.Errorf("cannot unmap route %s: %w", o.URL(), err)
+	}
+	removed := 0
+	for _, d := range rt.Destinations {
+		if d.App.GUID != a.GUID || o.Port != 0 && d.Port != o.Port {
+			continue
+		}
+		if err := ask.Routes().RemoveDestination(ctx, rt.GUID, d.GUID); err != nil {
+			return fmt.Errorf("cannot unmap route %s: %w", rt.URL, err)
+		}
+		removed++
+	}
+	if removed == 0 {
+		out.Say("Route %s does not lead there", rt.URL)
+		return nil
+	}
+	out.Say("Route %s no longer leads to app %s", rt.URL, a.Name)
+	return nil
+}
+
+// runDeleteRoute deletes a route; one that is not there is fine.
+func runDeleteRoute(ctx context.Context, o RouteOptions, ask *client.Client, out *console.Console) error {
+	if !o.Force {
+		if yes, err := out.Confirm(ctx, "Delete route "+o.URL()); err != nil || !yes {
+			return err
+		}
+	}
+	d, rt, err := o.find(ctx, ask)
+	if command.IsMissing(err) && d.GUID != "" {
+		out.Say("There is no route %s", o.URL())
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	defer out.Wait("Deleting route %s", rt.URL).End()
+	if err := ask.Routes().Delete(ctx, rt.GUID); err != nil {
+		return fmt.Errorf("cannot delete route %s: %w", rt.URL, err)
+	}
+	out.Say("Deleted route %s", rt.URL)
+	return nil
+}
+
+func runDeleteOrphaned(ctx context.Context, o RouteOptions, ask *client.Client, out *console.Console) error {
+	if !o.Force {
+		if yes, err := out.Confirm(ctx, "Delete all routes of the space that lead nowhere"); err != nil || !yes {
+			return err
+		}
+	}
+	defer out.Wait("Deleting routes").End()
+	if err := ask.Routes().DeleteUnmapped(ctx); err != nil {
+		return fmt.Errorf("cannot delete routes: %w", err)
+	}
+	out.Say("Deleted the routes that lead nowhere")
+	return nil
+}
+
+// domainOptions are the arguments of create-shared-domain.
+type domainOptions struct {
+	Name     string
+	Internal bool
+	Group    string // name of the router group; empty: its routes have names
+}
+
+func runCreateDomain(ctx context.Context, o domainOptions, ask *client.Client, out *console.Console) error {
+	d := v3.CreateDomain{Name: o.Name}
+	if o.Internal {
+		d.Internal = &o.Internal
+	}
+	if o.Group != "" {
+		g, err := findRouterGroup(ctx, ask, o.Group)
+		if err != nil {
+			return err
+		}
+		d.RouterGroup = &v3.GUID{GUID: g.GUID}
+	}
+	if _, err := ask.Routes().CreateDomain(ctx, d); err != nil {
+		return fmt.Errorf("cannot create domain %s: %w", o.Name, err)
+	}
+	out.Say("Created domain %s", o.Name)
+	return nil
+}
+
+// findRouterGroup says which there are when there is none of that name.
+func findRouterGroup(ctx context.Context, ask *client.Client, name string) (v3.RouterGroup, error) {
+	all, err := ask.Routes().RouterGroups(ctx)
+	if err != nil {
+		return v3.RouterGroup{}, err
+	}
+	for _, g := range all {
+		if g.Name == name {
+			return g, nil
+		}
+	}
+	return v3.RouterGroup{}, command.SuggestNearest(&client.Missing{Kind: "router group", Name: name}, name, all, func(g v3.RouterGroup) string { return g.Name })
+}
+
+func runRouterGroups(ctx context.Context, ask *client.Client, out *console.Console) error {
+	all, err := ask.Routes().RouterGroups(ctx)
+	if err != nil {
+		return err
+	}
+	table := [][]string{{"name", "type", "ports"}}
+	for _, g := range all {
+		table = append(table, []string{g.Name, g.Type, g.ReservablePorts})
+	}
+	return console.List{Rows: all, Table: table, Empty: "There are no router groups: dewd was started without --tcp-ports"}.Show(out)
+}
+
+// runDeleteDomain deletes a shared domain; one that is not there is fine.
+func runDeleteDomain(ctx context.Context, o RouteOptions, ask *client.Client, out *console.Console) error {
+	return removeDomain(ctx, command.DeleteOptions{Name: o.Domain, Force: o.Force}, func(d v3.Domain) error {
+		if d.Relationships.Organization.ID() == "" {
+			return nil
+		}
+		return &console.Failure{Status: console.StatusFailed, Err: errors.New("domain " + d.Name + " belongs to one org and is not shared by all"), Todo: "dew delete-private-domain deletes it"}
+	}, command.Env{Client: ask, Out: out})
+}
