@@ -74,14 +74,14 @@ func (n *node) noun() string {
 	case nil:
 		return "nothing"
 	case string:
-		return fmt.Sprintf("the text %q", shorten(v))
+		return fmt.Sprintf("the text %q", Shorten(v))
 	case bool:
 		return fmt.Sprintf("%t", v)
 	}
 	return fmt.Sprintf("the number %v", n.value)
 }
 
-func shorten(s string) string {
+func Shorten(s string) string {
 	const most = 80
 	if r := []rune(s); len(r) > most {
 		return string(r[:most]) + "…"
@@ -337,7 +337,7 @@ func (y *yamlReader) tagged(a *ast.TagNode) (*node, error) {
 			return &node{line: n.line, value: text(a.Value)}, nil
 		}
 	}
-	return nil, &ManifestError{Line: lineOf(a), Message: fmt.Sprintf("the tag %s is not allowed here", shorten(tag))}
+	return nil, &ManifestError{Line: lineOf(a), Message: fmt.Sprintf("the tag %s is not allowed here", Shorten(tag))}
 }
 
 // mapping reads fields. Those of a merge come after, and only where the mapping

@@ -11,6 +11,7 @@ import (
 
 	"github.com/dewrun/dew/app"
 	"github.com/dewrun/dew/egress"
+	"github.com/dewrun/dew/registry"
 	"github.com/dewrun/dew/store"
 )
 
@@ -20,8 +21,8 @@ const defaultMaxPolling = 7 * 24 * time.Hour
 // Config is what a Book needs.
 type Config struct {
 	DB       *store.DB
-	Registry *app.Registry
-	Events   *app.Events // told of everything, by whoever asked for it
+	Registry *registry.Registry
+	Events   *registry.Events // told of everything, by whoever asked for it
 	Logger   *slog.Logger
 	Builtin  Broker // the broker that is always there; nil: none
 	// Client returns how to speak with a broker; nil: by HTTP.
@@ -149,8 +150,8 @@ type ledger struct {
 	instances *store.Bucket[Instance]
 	bindings  *store.Bucket[Binding]
 	tasks     *store.Bucket[task]
-	registry  *app.Registry
-	events    *app.Events
+	registry  *registry.Registry
+	events    *registry.Events
 	polling   time.Duration
 }
 
