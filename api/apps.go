@@ -9,6 +9,7 @@ import (
 	"github.com/dewrun/dew/api/v3"
 	"github.com/dewrun/dew/app"
 	"github.com/dewrun/dew/droplet"
+	"github.com/dewrun/dew/registry"
 )
 
 // operations tells the jobs how to do what handlers start.
@@ -116,8 +117,8 @@ func (s *Server) createApp(r *http.Request) (any, error) {
 
 // nameIsFree says in the platform's words that a name is taken: clients take that
 // for "there it is".
-func nameIsFree(registry *app.Registry, a app.App) error {
-	other, err := registry.AppIn(a.Space, a.Name)
+func nameIsFree(reg *registry.Registry, a app.App) error {
+	other, err := reg.AppIn(a.Space, a.Name)
 	if err == nil && other.GUID != a.GUID {
 		return unprocessable("App with the name '%s' already exists.", a.Name)
 	}

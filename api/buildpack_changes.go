@@ -14,6 +14,7 @@ import (
 	"github.com/dewrun/dew/app"
 	"github.com/dewrun/dew/droplet"
 	"github.com/dewrun/dew/logstream"
+	"github.com/dewrun/dew/registry"
 )
 
 // stagingChanges are the answers to those who bring their own ways to stage, or
@@ -319,7 +320,7 @@ func (s *Server) uploadDroplet(r *http.Request) (any, error) {
 
 // mayStart refuses an app that could not run, before anything is made for it, and
 // says so in its log too.
-func (s *Server) mayStart(registry *app.Registry, a *app.App) error {
+func (s *Server) mayStart(reg *registry.Registry, a *app.App) error {
 	if err := hasDroplet(a); err != nil {
 		return err
 	}
@@ -330,7 +331,7 @@ func (s *Server) mayStart(registry *app.Registry, a *app.App) error {
 	if err != nil {
 		return err
 	}
-	ps, err := registry.Processes(a.GUID)
+	ps, err := reg.Processes(a.GUID)
 	if err != nil {
 		return err
 	}
@@ -338,7 +339,7 @@ func (s *Server) mayStart(registry *app.Registry, a *app.App) error {
 		if p.Instances == 0 {
 			continue
 		}
-		sidecars, err := registry.SidecarsOf(a.GUID, p.Type)
+		sidecars, err := reg.SidecarsOf(a.GUID, p.Type)
 		if err != nil {
 			return err
 		}

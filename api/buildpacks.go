@@ -9,6 +9,7 @@ import (
 	"github.com/dewrun/dew/api/v3"
 	"github.com/dewrun/dew/app"
 	"github.com/dewrun/dew/droplet"
+	"github.com/dewrun/dew/registry"
 )
 
 // builtIn are the answers about what came with the daemon: buildpacks, stacks and
@@ -36,10 +37,10 @@ type noted[T any] struct {
 }
 
 // withNotes reads what was written on things that are built in.
-func withNotes[T any](registry *app.Registry, things []T, guid func(T) string) ([]noted[T], error) {
+func withNotes[T any](reg *registry.Registry, things []T, guid func(T) string) ([]noted[T], error) {
 	out := make([]noted[T], 0, len(things))
 	for _, t := range things {
-		m, err := registry.Notes(guid(t))
+		m, err := reg.Notes(guid(t))
 		if err != nil {
 			return nil, err
 		}

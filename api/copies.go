@@ -8,6 +8,7 @@ import (
 	"github.com/dewrun/dew/api/v3"
 	"github.com/dewrun/dew/app"
 	"github.com/dewrun/dew/droplet"
+	"github.com/dewrun/dew/registry"
 	"github.com/dewrun/dew/store"
 )
 
@@ -198,8 +199,8 @@ func (s *Server) doDeleteDroplet(_ context.Context, guid string) error {
 }
 
 // notRun refuses to remove a droplet that instances are or will be started from.
-func notRun(registry *app.Registry, guid string) error {
-	used, err := registry.DropletsInUse()
+func notRun(reg *registry.Registry, guid string) error {
+	used, err := reg.DropletsInUse()
 	if err != nil {
 		return err
 	}

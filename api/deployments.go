@@ -10,6 +10,7 @@ import (
 	"github.com/dewrun/dew/api/v3"
 	"github.com/dewrun/dew/app"
 	"github.com/dewrun/dew/droplet"
+	"github.com/dewrun/dew/registry"
 	"github.com/dewrun/dew/runtime"
 )
 
@@ -208,8 +209,8 @@ func (s *Server) recordDeployment(w wish, d app.Deployment, request v3.CreateDep
 }
 
 func (s *Server) cancelDeployment(r *http.Request) (any, error) {
-	return s.act(r, "audit.app.deployment.cancel", "Cancelling deployment for app with guid ", func(registry *app.Registry, guid string) (app.Deployment, error) {
-		return registry.CancelDeployment(guid, func(d app.Deployment, generation int) int {
+	return s.act(r, "audit.app.deployment.cancel", "Cancelling deployment for app with guid ", func(reg *registry.Registry, guid string) (app.Deployment, error) {
+		return reg.CancelDeployment(guid, func(d app.Deployment, generation int) int {
 			n := 0
 			for _, st := range s.c.Processes.Instances(app.GenerationGUID(d.App, generation)) {
 				if st.State == runtime.Running && st.Ready {
@@ -222,12 +223,12 @@ func (s *Server) cancelDeployment(r *http.Request) (any, error) {
 }
 
 func (s *Server) continueDeployment(r *http.Request) (any, error) {
-	return s.act(r, "audit.app.deployment.continue", "Continuing deployment for app with guid ", (*app.Registry).ContinueDeployment)
+	return s.act(r, "audit.app.deployment.continue", "Continuing deployment for app with guid ", (*registry.Registry).ContinueDeployment)
 }
 
 // act does something about the deployment that the path names. Its answer has no
 // body, as on the platform.
-func (s *Server) act(r *http.Request, event, sentence string, fn func(registry *app.Registry, guid string) (app.Deployment, error)) (any, error) {
+func (s *Server) act(r *http.Request, event, sentence string, fn func(reg *registry.Registry, guid string) (app.Deployment, error)) (any, error) {
 	var d app.Deployment
 	err := s.change(r.Context(), func(w wish) (err error) {
 		if d, err = fn(w.registry, r.PathValue("guid")); err != nil {
@@ -247,8 +248,8 @@ func (s *Server) act(r *http.Request, event, sentence string, fn func(registry *
 }
 
 // notDeploying refuses another droplet while one is being deployed.
-func notDeploying(registry *app.Registry, appGUID string) error {
-	d, _, err := registry.ActiveDeployment(appGUID)
+func notDeploying(reg *registry.Registry, appGUID string) error {
+	d, _, err := reg.ActiveDeployment(appGUID)
 	if err == nil && d.GUID != "" && d.Progressing() {
 		return unprocessable("Unable to assign current droplet while the app has a deployment in progress. Wait for the deployment to complete or cancel it.")
 	}

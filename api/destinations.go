@@ -9,6 +9,7 @@ import (
 
 	"github.com/dewrun/dew/api/v3"
 	"github.com/dewrun/dew/app"
+	"github.com/dewrun/dew/registry"
 	"github.com/dewrun/dew/route"
 )
 
@@ -21,14 +22,14 @@ func (s *Server) getDestinations(r *http.Request) (any, error) {
 }
 
 func (s *Server) addDestinations(r *http.Request) (any, error) {
-	return s.changeDestinations(r, func(registry *app.Registry, ds []app.Destination) (app.Route, error) {
-		return registry.AddDestinations(r.PathValue("guid"), ds)
+	return s.changeDestinations(r, func(reg *registry.Registry, ds []app.Destination) (app.Route, error) {
+		return reg.AddDestinations(r.PathValue("guid"), ds)
 	})
 }
 
 func (s *Server) setDestinations(r *http.Request) (any, error) {
-	return s.changeDestinations(r, func(registry *app.Registry, ds []app.Destination) (app.Route, error) {
-		return registry.SetDestinations(r.PathValue("guid"), ds)
+	return s.changeDestinations(r, func(reg *registry.Registry, ds []app.Destination) (app.Route, error) {
+		return reg.SetDestinations(r.PathValue("guid"), ds)
 	})
 }
 
@@ -95,7 +96,7 @@ func (s *Server) removeDestination(r *http.Request) (any, error) {
 	return answer{status: http.StatusNoContent}, nil
 }
 
-func (s *Server) changeDestinations(r *http.Request, fn func(registry *app.Registry, ds []app.Destination) (app.Route, error)) (any, error) {
+func (s *Server) changeDestinations(r *http.Request, fn func(reg *registry.Registry, ds []app.Destination) (app.Route, error)) (any, error) {
 	body, err := decode[v3.ChangeDestinations](r)
 	if err != nil {
 		return nil, err

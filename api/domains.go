@@ -8,6 +8,7 @@ import (
 
 	"github.com/dewrun/dew/api/v3"
 	"github.com/dewrun/dew/app"
+	"github.com/dewrun/dew/registry"
 )
 
 // opDeleteDomain is the job that removes a domain.
@@ -331,12 +332,12 @@ func (s *Server) unshareDomain(r *http.Request) (any, error) {
 }
 
 // unused wants no routes of an org in a domain.
-func unused(registry *app.Registry, domain, org string) error {
-	spaces, err := registry.SpacesOf(org)
+func unused(reg *registry.Registry, domain, org string) error {
+	spaces, err := reg.SpacesOf(org)
 	if err != nil {
 		return err
 	}
-	routes, err := registry.Routes()
+	routes, err := reg.Routes()
 	if err != nil {
 		return err
 	}

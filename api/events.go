@@ -15,6 +15,7 @@ import (
 	"github.com/dewrun/dew/app"
 	"github.com/dewrun/dew/auth"
 	"github.com/dewrun/dew/droplet"
+	"github.com/dewrun/dew/registry"
 	"github.com/dewrun/dew/runtime"
 	"github.com/dewrun/dew/store"
 )
@@ -22,8 +23,8 @@ import (
 // wish is a change that somebody asks for, with its events, in one transaction:
 // what is kept is recorded, and what is recorded is kept.
 type wish struct {
-	registry *app.Registry
-	events   *app.Events
+	registry *registry.Registry
+	events   *registry.Events
 	roles    *auth.Roles
 	droplet  func(guid string) (droplet.Droplet, error)
 	actor    app.Actor

@@ -7,6 +7,7 @@ import (
 
 	"github.com/dewrun/dew/api/v3"
 	"github.com/dewrun/dew/app"
+	"github.com/dewrun/dew/registry"
 )
 
 // segments are groups of machines, which are remembered: there is one machine.
@@ -257,11 +258,11 @@ func (s *Server) setSpaceSegment(r *http.Request) (any, error) {
 }
 
 // mayUse refuses a segment that an org is not entitled to.
-func mayUse(registry *app.Registry, segment, org string) error {
+func mayUse(reg *registry.Registry, segment, org string) error {
 	if segment == "" {
 		return nil
 	}
-	g, err := registry.Segment(segment)
+	g, err := reg.Segment(segment)
 	if errors.Is(err, app.ErrNotFound) || err == nil && !slices.Contains(g.Orgs, org) {
 		return unprocessable("Unable to assign isolation segment with guid '%s'. Ensure it has been entitled to the organization that this space belongs to.", segment)
 	}

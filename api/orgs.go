@@ -6,6 +6,7 @@ import (
 	"github.com/dewrun/dew/api/v3"
 	"github.com/dewrun/dew/app"
 	"github.com/dewrun/dew/auth"
+	"github.com/dewrun/dew/registry"
 )
 
 // opDeleteOrg is the job that removes an org.
@@ -91,8 +92,8 @@ func (s *Server) createOrg(r *http.Request) (any, error) {
 
 // orgNameIsFree says in the platform's words that a name is taken: clients take
 // that for "there it is".
-func orgNameIsFree(registry *app.Registry, o app.Org) error {
-	if other, err := registry.OrgByName(o.Name); err == nil && other.GUID != o.GUID {
+func orgNameIsFree(reg *registry.Registry, o app.Org) error {
+	if other, err := reg.OrgByName(o.Name); err == nil && other.GUID != o.GUID {
 		return unprocessable("Organization '%s' already exists.", o.Name)
 	}
 	return nil // PutOrg has the last word

@@ -11,6 +11,7 @@ import (
 
 	"github.com/dewrun/dew/api/v3"
 	"github.com/dewrun/dew/app"
+	"github.com/dewrun/dew/registry"
 )
 
 // processOf is the process that the path names: by its guid, or by its app and
@@ -19,18 +20,18 @@ func (s *Server) processOf(r *http.Request) (app.Process, error) {
 	return findProcess(s.c.Registry, r)
 }
 
-func findProcess(registry *app.Registry, r *http.Request) (app.Process, error) {
+func findProcess(reg *registry.Registry, r *http.Request) (app.Process, error) {
 	kind := r.PathValue("type")
 	if kind == "" {
 		guid, _, _ := app.SplitGeneration(r.PathValue("guid"))
-		p, err := registry.Process(guid)
+		p, err := reg.Process(guid)
 		return p, missing("Process", err)
 	}
-	a, err := registry.App(r.PathValue("guid"))
+	a, err := reg.App(r.PathValue("guid"))
 	if err != nil {
 		return app.Process{}, missing("App", err)
 	}
-	ps, err := registry.Processes(a.GUID)
+	ps, err := reg.Processes(a.GUID)
 	if err != nil {
 		return app.Process{}, err
 	}

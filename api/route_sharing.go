@@ -6,6 +6,7 @@ import (
 
 	"github.com/dewrun/dew/api/v3"
 	"github.com/dewrun/dew/app"
+	"github.com/dewrun/dew/registry"
 )
 
 // routeSharing is who else has a route.
@@ -62,8 +63,8 @@ func (s *Server) shareRoute(r *http.Request) (any, error) {
 		}
 		spaces = append(spaces, d.GUID)
 	}
-	rt, err := s.giveRoute(r, eventShareRoute, spaces, func(registry *app.Registry, guid string) (app.Route, error) {
-		return registry.ShareRoute(guid, spaces)
+	rt, err := s.giveRoute(r, eventShareRoute, spaces, func(reg *registry.Registry, guid string) (app.Route, error) {
+		return reg.ShareRoute(guid, spaces)
 	})
 	if err != nil {
 		return nil, err
@@ -86,8 +87,8 @@ func (s *Server) unshareRoute(r *http.Request) (any, error) {
 	if err := noRouteThere("unshare", space, s.demand(r.Context(), toSupport, space)); err != nil {
 		return nil, err
 	}
-	_, err = s.giveRoute(r, "audit.route.unshare", []string{space}, func(registry *app.Registry, guid string) (app.Route, error) {
-		rt, err := registry.UnshareRoute(guid, space)
+	_, err = s.giveRoute(r, "audit.route.unshare", []string{space}, func(reg *registry.Registry, guid string) (app.Route, error) {
+		rt, err := reg.UnshareRoute(guid, space)
 		if errors.Is(err, app.ErrNotFound) {
 			err = unprocessable("Unable to unshare route from space %s. Ensure the space exists and the route has been shared to this space.", space)
 		}
@@ -114,8 +115,8 @@ func (s *Server) moveRoute(r *http.Request) (any, error) {
 	if err := noRouteThere("transfer owner of", body.ID(), s.demand(r.Context(), toSupport, body.ID())); err != nil {
 		return nil, err
 	}
-	rt, err := s.giveRoute(r, "audit.route.transfer-owner", []string{body.ID()}, func(registry *app.Registry, guid string) (app.Route, error) {
-		return registry.MoveRoute(guid, body.ID())
+	rt, err := s.giveRoute(r, "audit.route.transfer-owner", []string{body.ID()}, func(reg *registry.Registry, guid string) (app.Route, error) {
+		return reg.MoveRoute(guid, body.ID())
 	})
 	if err != nil {
 		return nil, err
@@ -139,7 +140,7 @@ func noRouteThere(what, space string, err error) error {
 }
 
 // giveRoute changes who has a route, and records it.
-func (s *Server) giveRoute(r *http.Request, event string, spaces []string, give func(registry *app.Registry, guid string) (app.Route, error)) (rt app.Route, err error) {
+func (s *Server) giveRoute(r *http.Request, event string, spaces []string, give func(reg *registry.Registry, guid string) (app.Route, error)) (rt app.Route, err error) {
 	err = s.change(r.Context(), func(w wish) error {
 		old, err := w.registry.Route(r.PathValue("guid"))
 		if err != nil {

@@ -11,6 +11,7 @@ import (
 
 	"github.com/dewrun/dew/api/v3"
 	"github.com/dewrun/dew/app"
+	"github.com/dewrun/dew/registry"
 	"github.com/dewrun/dew/services"
 )
 
@@ -214,11 +215,11 @@ func fits(rt app.Route, d app.Domain, port bool) error {
 
 // placeIsFree says in the platform's words that there is such a route already:
 // clients take that for "there it is".
-func placeIsFree(registry *app.Registry, rt app.Route, d app.Domain) error {
+func placeIsFree(reg *registry.Registry, rt app.Route, d app.Domain) error {
 	if d.TCP() {
-		return portIsFree(registry, rt, d)
+		return portIsFree(reg, rt, d)
 	}
-	_, err := registry.RouteAt(rt.Domain, rt.Host, rt.Path)
+	_, err := reg.RouteAt(rt.Domain, rt.Host, rt.Path)
 	if errors.Is(err, app.ErrNotFound) {
 		return nil
 	}
@@ -235,11 +236,11 @@ func placeIsFree(registry *app.Registry, rt app.Route, d app.Domain) error {
 	return unprocessable("Route already exists%s for domain '%s'.", with, d.Name)
 }
 
-func portIsFree(registry *app.Registry, rt app.Route, d app.Domain) error {
+func portIsFree(reg *registry.Registry, rt app.Route, d app.Domain) error {
 	if rt.Port == 0 {
 		return nil // one is chosen
 	}
-	found, err := registry.RouteAtPort(rt.Port)
+	found, err := reg.RouteAtPort(rt.Port)
 	switch {
 	case errors.Is(err, app.ErrNotFound):
 		return nil

@@ -33,11 +33,11 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/dewrun/dew/api/v3"
-	"github.com/dewrun/dew/app"
 	"github.com/dewrun/dew/auth"
 	"github.com/dewrun/dew/droplet"
 	"github.com/dewrun/dew/logstream"
 	"github.com/dewrun/dew/notify"
+	"github.com/dewrun/dew/registry"
 	"github.com/dewrun/dew/runtime"
 	"github.com/dewrun/dew/services"
 	"github.com/dewrun/dew/store"
@@ -64,9 +64,9 @@ type Exits interface {
 // Config is what a Server needs.
 type Config struct {
 	DB        *store.DB // where Registry and Events live: a wish and its event are one transaction
-	Registry  *app.Registry
-	Events    *app.Events
-	Jobs      *app.Jobs // New gives it the operations that handlers start
+	Registry  *registry.Registry
+	Events    *registry.Events
+	Jobs      *registry.Jobs // New gives it the operations that handlers start
 	Packages  *droplet.Packages
 	Builds    *droplet.Builds
 	Shelf     *droplet.Droplets

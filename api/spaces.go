@@ -11,6 +11,7 @@ import (
 	"github.com/dewrun/dew/api/v3"
 	"github.com/dewrun/dew/app"
 	"github.com/dewrun/dew/auth"
+	"github.com/dewrun/dew/registry"
 )
 
 // opDeleteSpace is the job that removes a space.
@@ -112,8 +113,8 @@ func invalidOrg(err error) error {
 
 // spaceNameIsFree says in the platform's words that a name is taken: clients take
 // that for "there it is".
-func spaceNameIsFree(registry *app.Registry, sp app.Space) error {
-	if other, err := registry.SpaceIn(sp.Org, sp.Name); err == nil && other.GUID != sp.GUID {
+func spaceNameIsFree(reg *registry.Registry, sp app.Space) error {
+	if other, err := reg.SpaceIn(sp.Org, sp.Name); err == nil && other.GUID != sp.GUID {
 		return unprocessable("Name must be unique per organization")
 	}
 	return nil // PutSpace has the last word
@@ -125,13 +126,13 @@ func (s *Server) updateSpace(r *http.Request) (any, error) {
 		return nil, err
 	}
 	request := map[string]any{}
-	sp, err := s.changeSpace(r, request, func(registry *app.Registry, sp *app.Space) error {
+	sp, err := s.changeSpace(r, request, func(reg *registry.Registry, sp *app.Space) error {
 		if body.Name != nil {
 			sp.Name = *body.Name
 			request["name"] = sp.Name
 		}
 		sp.Metadata = sp.Metadata.Merge(metadataChange(body.Metadata))
-		return spaceNameIsFree(registry, *sp)
+		return spaceNameIsFree(reg, *sp)
 	})
 	if err != nil {
 		return nil, err
@@ -140,7 +141,7 @@ func (s *Server) updateSpace(r *http.Request) (any, error) {
 }
 
 // changeSpace changes the space that the path names and records it.
-func (s *Server) changeSpace(r *http.Request, request map[string]any, fn func(registry *app.Registry, sp *app.Space) error) (sp app.Space, err error) {
+func (s *Server) changeSpace(r *http.Request, request map[string]any, fn func(reg *registry.Registry, sp *app.Space) error) (sp app.Space, err error) {
 	err = s.change(r.Context(), func(w wish) error {
 		sp, err = w.registry.UpdateSpace(r.PathValue("guid"), func(sp *app.Space) error { return fn(w.registry, sp) })
 		if err != nil {
@@ -248,7 +249,7 @@ func (s *Server) updateSpaceFeature(r *http.Request) (any, error) {
 	if body.Enabled == nil {
 		return nil, unprocessable("Enabled must be a boolean")
 	}
-	sp, err := s.changeSpace(r, map[string]any{"allow_ssh": *body.Enabled}, func(_ *app.Registry, sp *app.Space) error {
+	sp, err := s.changeSpace(r, map[string]any{"allow_ssh": *body.Enabled}, func(_ *registry.Registry, sp *app.Space) error {
 		sp.NoSSH = !*body.Enabled
 		return nil
 	})

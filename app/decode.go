@@ -102,9 +102,9 @@ func (d *decoder) manifest(root *yamlfile.Node) (m Manifest) {
 	for i, n := range apps.Items {
 		a := d.application(n, i)
 		if first, ok := names[a.Name]; ok && a.Name != "" {
-			d.fail("name", a.line("name"), "is the name of the app in line %d too: every app is listed once", first)
+			d.fail("name", a.Line("name"), "is the name of the app in line %d too: every app is listed once", first)
 		}
-		names[a.Name] = a.line("name")
+		names[a.Name] = a.Line("name")
 		m.Applications = append(m.Applications, a)
 	}
 	d.dependencies(m)
@@ -125,7 +125,7 @@ func (d *decoder) application(n *yamlfile.Node, i int) (a ManifestApp) {
 	d.mapping("", n, slices.Concat(d.appKeys(&a), d.processKeys(&a.ManifestProcess)))
 	a.lines = d.lines
 	if a.DefaultRoute && a.RandomRoute {
-		d.fail("random-route", a.line("random-route"), "must not be true together with default-route: choose one")
+		d.fail("random-route", a.Line("random-route"), "must not be true together with default-route: choose one")
 	}
 	d.dockerConflicts(&a)
 	if len(d.errs) == before {
@@ -163,16 +163,16 @@ func (d *decoder) appKeys(a *ManifestApp) []yamlfile.Key {
 // processKeys are the keys of the table, in all spellings.
 func (d *decoder) processKeys(m *ManifestProcess) []yamlfile.Key {
 	var out []yamlfile.Key
-	for _, k := range processKeys {
+	for _, k := range ProcessKeys {
 		read := func(key string, v *yamlfile.Node) {
-			if k.given(m) {
-				d.fail(key, v.Line, "is given twice, as %s and as %s: choose one", k.name, k.other)
+			if k.Given(m) {
+				d.fail(key, v.Line, "is given twice, as %s and as %s: choose one", k.Name, k.other)
 				return
 			}
 			d.processValue(k, key, v, m)
-			d.lines[strings.TrimSuffix(strings.TrimSuffix(key, k.other), k.name)+k.name] = v.Line
+			d.lines[strings.TrimSuffix(strings.TrimSuffix(key, k.other), k.Name)+k.Name] = v.Line
 		}
-		out = append(out, yamlfile.Key{Name: k.name, Read: read, Null: k.kind == keyCommand})
+		out = append(out, yamlfile.Key{Name: k.Name, Read: read, Null: k.kind == keyCommand})
 		if k.other != "" {
 			out = append(out, yamlfile.Key{Name: k.other, Read: read})
 		}
@@ -263,7 +263,7 @@ func (d *decoder) warn(key string, line int, message string) {
 	d.warnings = append(d.warnings, (&ManifestError{App: d.app, Key: key, Line: line, Message: message}).Error())
 }
 
-func (d *decoder) processValue(k wishKey, key string, v *yamlfile.Node, m *ManifestProcess) {
+func (d *decoder) processValue(k ProcessKey, key string, v *yamlfile.Node, m *ManifestProcess) {
 	switch f := k.field(m).(type) {
 	case **string:
 		var s string
@@ -411,25 +411,25 @@ func (d *decoder) options(key string, v *yamlfile.Node) map[string]string {
 // check holds the app against the rules that need no knowledge of what is there.
 func (d *decoder) check(a *ManifestApp) {
 	var processes []Process
-	errs := []error{checkApp(a.applied(App{State: Stopped}))}
-	for _, w := range a.wished() {
-		p := processOf(&w.m)
-		p.Type = w.processType
+	errs := []error{ValidateApp(a.Applied(App{State: Stopped}))}
+	for _, w := range a.ProcessSettings() {
+		p := processOf(&w.Manifest)
+		p.Type = w.Type
 		if p.HealthCheck.Endpoint != "" && p.HealthCheck.Type == "" {
 			p.HealthCheck.Type = CheckHTTP // it may have that type already
 		}
 		if p.Readiness.Endpoint != "" && p.Readiness.Type == "" {
 			p.Readiness.Type = CheckHTTP
 		}
-		errs = append(errs, checkProcess(p.withDefaults()))
-		if w.m.MemoryMB != nil {
+		errs = append(errs, ValidateProcess(p.WithDefaults()))
+		if w.Manifest.MemoryMB != nil {
 			processes = append(processes, p)
 		}
 	}
 	var sidecars []Sidecar
 	for i := range a.Sidecars {
-		s := a.Sidecars[i].applied(Sidecar{})
-		errs = append(errs, checkSidecar(s), checkSidecarMemory(s, sidecars, processes))
+		s := a.Sidecars[i].Applied(Sidecar{})
+		errs = append(errs, ValidateSidecar(s), ValidateSidecarMemory(s, sidecars, processes))
 		sidecars = append(sidecars, s)
 	}
 	for i, r := range a.Routes {

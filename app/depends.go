@@ -47,11 +47,11 @@ func (d *decoder) dependencies(m Manifest) {
 			key := fmt.Sprintf("%s[%d]", keyDependsOn, j)
 			switch {
 			case name == a.Name:
-				d.fail(key, a.line(key), "an app cannot depend on itself")
+				d.fail(key, a.Line(key), "an app cannot depend on itself")
 			case slices.Index(a.DependsOn, name) < j:
-				d.fail(key, a.line(key), "%q is listed twice", name)
+				d.fail(key, a.Line(key), "%q is listed twice", name)
 			case !slices.Contains(names, name):
-				d.fail(key, a.line(key), "there is no app %q in this manifest, it has %s", name, strings.Join(names, ", "))
+				d.fail(key, a.Line(key), "there is no app %q in this manifest, it has %s", name, strings.Join(names, ", "))
 			}
 		}
 	}
@@ -77,7 +77,7 @@ func (d *decoder) cycle(m Manifest) {
 		if at := slices.Index(path, a.Name); at >= 0 {
 			path = append(path[at:], a.Name)
 			d.app = a.Name
-			d.fail(keyDependsOn, a.line(keyDependsOn), "is a cycle: %s. None of these apps can start first", strings.Join(path, " needs "))
+			d.fail(keyDependsOn, a.Line(keyDependsOn), "is a cycle: %s. None of these apps can start first", strings.Join(path, " needs "))
 			return
 		}
 		path = append(path, a.Name)

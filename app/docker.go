@@ -40,7 +40,7 @@ func (d *decoder) docker(key string, v *yamlfile.Node) *ManifestDocker {
 func (d *decoder) dockerConflicts(a *ManifestApp) {
 	if a.Docker == nil {
 		if a.Lifecycle == LifecycleDocker {
-			d.fail("lifecycle", a.line("lifecycle"), "is %s: name the image with the key docker", LifecycleDocker)
+			d.fail("lifecycle", a.Line("lifecycle"), "is %s: name the image with the key docker", LifecycleDocker)
 		}
 		return
 	}
@@ -54,7 +54,7 @@ func (d *decoder) dockerConflicts(a *ManifestApp) {
 		{"lifecycle", a.Lifecycle != "" && a.Lifecycle != LifecycleDocker},
 	} {
 		if c.is {
-			d.fail(c.key, a.line(c.key), "does not go together with docker: an app is either an image or made of files")
+			d.fail(c.key, a.Line(c.key), "does not go together with docker: an app is either an image or made of files")
 		}
 	}
 }

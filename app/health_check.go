@@ -69,19 +69,19 @@ func (h HealthCheck) withDefaults() HealthCheck {
 	return h
 }
 
-func checkHealth(ps *problems, key string, h HealthCheck) {
+func checkHealth(ps *Violations, key string, h HealthCheck) {
 	t, ok := findHealthType(h.Type)
 	if !ok {
-		ps.add(key+"-type", "must be %s, not %q", alternatives(CheckTypes()), h.Type)
+		ps.Add(key+"-type", "must be %s, not %q", alternatives(CheckTypes()), h.Type)
 	}
 	if t.endpoint == "" && h.Endpoint != "" {
-		ps.add(key+"-http-endpoint", "is for the type %s only", alternatives(healthTypeNames(func(t healthType) bool { return t.endpoint != "" })))
+		ps.Add(key+"-http-endpoint", "is for the type %s only", alternatives(healthTypeNames(func(t healthType) bool { return t.endpoint != "" })))
 	}
 	if t.endpoint != "" && (!strings.HasPrefix(h.Endpoint, "/") || strings.ContainsFunc(h.Endpoint, notInPath)) {
-		ps.add(key+"-http-endpoint", "must be a path such as /health, not %q", h.Endpoint)
+		ps.Add(key+"-http-endpoint", "must be a path such as /health, not %q", h.Endpoint)
 	}
 	if h.Port != 0 {
-		ps.port(key+"-port", h.Port)
+		ps.Port(key+"-port", h.Port)
 	}
 	for _, d := range []struct {
 		field string
@@ -90,7 +90,7 @@ func checkHealth(ps *problems, key string, h HealthCheck) {
 		{"timeout", h.Timeout}, {"invocation-timeout", h.InvocationTimeout}, {"interval", h.Interval},
 	} {
 		if d.value < 0 {
-			ps.add(key+"-"+d.field, "must not be negative, not %v", d.value)
+			ps.Add(key+"-"+d.field, "must not be negative, not %v", d.value)
 		}
 	}
 }

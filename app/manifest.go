@@ -157,4 +157,3 @@ func readYAML(b []byte) (*yamlfile.Node, error) {
 }
 
 // shorten returns the start of a text that is too long for a message.
-func shorten(s string) string { return yamlfile.Shorten(s) }

@@ -1,7 +1,7 @@
 // Package route sends requests to instances: a table says which host and path
 // belongs to which processes, and the proxy in front asks one of their instances.
 //
-//	app.Registry ── routes ──▶ table: host ─▶ longest path ─▶ destinations ─▶ pools
+//	registry.Registry ── routes ──▶ table: host ─▶ longest path ─▶ destinations ─▶ pools
 //	runtime ──── statuses ───▶ pool (one per process): the instances that are ready
 //	request ─▶ table ─▶ pool ─▶ endpoint (one instance, its own connections) ─▶ app
 //	        └▶ access line ─▶ bounded queue ─▶ the app's log, as [RTR/0]
@@ -29,7 +29,7 @@ import (
 	"github.com/dewrun/dew/runtime"
 )
 
-// Registry has the desired routes. *app.Registry is the real one.
+// Registry has the desired routes. *registry.Registry is the real one.
 type Registry interface {
 	Apps() ([]app.App, error)
 	Processes(app string) ([]app.Process, error)

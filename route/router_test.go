@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/dewrun/dew/app"
+	"github.com/dewrun/dew/registry"
 	"github.com/dewrun/dew/runtime"
 	"github.com/dewrun/dew/store"
 )
@@ -153,7 +154,7 @@ func TestRealRegistry(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer db.Close()
-	reg := app.NewRegistry(db)
+	reg := registry.New(db)
 	space, err := reg.EnsureDefaults("dew.localhost")
 	if err != nil {
 		t.Fatal(err)

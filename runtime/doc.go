@@ -1,7 +1,7 @@
 // Package runtime runs the desired state: it has the wanted slots of every
 // process, keeps one instance alive in each, and writes down how it ended.
 //
-//	app.Registry ── "p1 changed" ──▶ Supervisor.Sync ──▶ one Slot per wanted index
+//	registry.Registry ── "p1 changed" ──▶ Supervisor.Sync ──▶ one Slot per wanted index
 //
 //	                   ┌──────────────── pause ◀───────────────┐
 //	                   │        (back-off, or given up)        │

@@ -6,13 +6,14 @@ import (
 	"time"
 
 	"github.com/dewrun/dew/app"
+	"github.com/dewrun/dew/registry"
 	"github.com/dewrun/dew/runtime"
 )
 
 // turns are the events about the readiness of the app's instances, oldest first.
 func (w *world) turns(guid string) (out []string) {
 	w.t.Helper()
-	all, err := app.NewEvents(w.db).List(app.EventFilter{Targets: []string{guid}})
+	all, err := registry.NewEvents(w.db).List(app.EventFilter{Targets: []string{guid}})
 	w.must(err)
 	for _, e := range all {
 		st := w.status(guid)

@@ -15,6 +15,7 @@ import (
 	"github.com/dewrun/dew/app"
 	"github.com/dewrun/dew/droplet"
 	"github.com/dewrun/dew/logstream"
+	"github.com/dewrun/dew/registry"
 	"github.com/dewrun/dew/store"
 )
 
@@ -43,7 +44,7 @@ func (s *Supervisor) adoptInstance(c Container) *Instance {
 // Config is what a Supervisor needs.
 type Config struct {
 	Engine    Engine
-	Registry  *app.Registry
+	Registry  *registry.Registry
 	Droplets  *droplet.Droplets
 	Stacks    func(name string) (droplet.Stack, error) // by name; empty is the default
 	Logs      AppLogs
@@ -58,7 +59,7 @@ type Config struct {
 	Bindings func(app string) (droplet.Bindings, error)
 	// Events is the audit, for what happens to instances and leaves no record of its
 	// own. It may be nil.
-	Events *app.Events
+	Events *registry.Events
 	// Ready is called once, when everything that an earlier daemon left is taken
 	// over. It may be nil.
 	Ready func()

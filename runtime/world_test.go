@@ -18,6 +18,7 @@ import (
 	"github.com/dewrun/dew/app"
 	"github.com/dewrun/dew/droplet"
 	"github.com/dewrun/dew/logstream"
+	"github.com/dewrun/dew/registry"
 	"github.com/dewrun/dew/runtime"
 	"github.com/dewrun/dew/runtime/runtimetest"
 	"github.com/dewrun/dew/store"
@@ -28,7 +29,7 @@ import (
 type world struct {
 	t        *testing.T
 	db       *store.DB
-	registry *app.Registry
+	registry *registry.Registry
 	shelf    *droplet.Droplets
 	fake     *runtimetest.Fake
 	logs     *memLogs
@@ -59,7 +60,7 @@ func inWorld(t *testing.T, fn func(w *world)) {
 			t.Fatal(err)
 		}
 		w := &world{
-			t: t, db: db, shelf: shelf, registry: app.NewRegistry(db), fake: runtimetest.NewFake(),
+			t: t, db: db, shelf: shelf, registry: registry.New(db), fake: runtimetest.NewFake(),
 			logs: &memLogs{}, slog: &syncBuffer{}, subnet: "10.201.0.0/20",
 		}
 		w.registry.Listen(func(process string) {
@@ -113,7 +114,7 @@ func (w *world) config() runtime.Config {
 		Logs: w.logs, DB: w.db, Cell: "cell-1", Subnet: netip.MustParsePrefix(w.subnet),
 		PublicURL: "http://127.0.0.1:8484", Policy: w.policy,
 		Logger:   slog.New(slog.NewTextHandler(w.slog, nil)),
-		OnChange: w.onChange, Busy: w.busy, Bindings: w.bindings, Events: app.NewEvents(w.db),
+		OnChange: w.onChange, Busy: w.busy, Bindings: w.bindings, Events: registry.NewEvents(w.db),
 	}
 }
 

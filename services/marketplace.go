@@ -10,6 +10,7 @@ import (
 
 	"github.com/dewrun/dew/app"
 	"github.com/dewrun/dew/egress"
+	"github.com/dewrun/dew/registry"
 	"github.com/dewrun/dew/store"
 )
 
@@ -19,8 +20,8 @@ const defaultMaxPolling = 7 * 24 * time.Hour
 // Config is what a Marketplace needs.
 type Config struct {
 	DB       *store.DB
-	Registry *app.Registry
-	Events   *app.Events // told of everything, by whoever asked for it
+	Registry *registry.Registry
+	Events   *registry.Events // told of everything, by whoever asked for it
 	Logger   *slog.Logger
 	Builtin  Broker // the broker that is always there; nil: none
 	// Client returns how to speak with a broker; nil: by HTTP.

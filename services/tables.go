@@ -6,7 +6,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/dewrun/dew/app"
+	"github.com/dewrun/dew/registry"
 	"github.com/dewrun/dew/store"
 )
 
@@ -38,8 +38,8 @@ type tables struct {
 	instances  *store.Bucket[Instance]
 	bindings   *store.Bucket[Binding]
 	operations *store.Bucket[operation]
-	registry   *app.Registry
-	events     *app.Events
+	registry   *registry.Registry
+	events     *registry.Events
 	polling    time.Duration
 }
 

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/dewrun/dew/app"
+	"github.com/dewrun/dew/registry"
 	"github.com/dewrun/dew/services/servicestest"
 	"github.com/dewrun/dew/store"
 )
@@ -97,7 +98,7 @@ func open(t *testing.T, path string, broker *servicestest.Broker, committed func
 	}
 	w := &world{t: t, db: db, broker: broker, client: broker.Client(), stop: func() {}}
 	w.Marketplace = New(Config{
-		DB: db, Registry: app.NewRegistry(db), Events: app.NewEvents(db), Logger: slog.New(slog.DiscardHandler),
+		DB: db, Registry: registry.New(db), Events: registry.NewEvents(db), Logger: slog.New(slog.DiscardHandler),
 		Client: func(sb ServiceBroker) Broker {
 			return &HTTPBroker{URL: sb.URL, Username: sb.Username, Password: sb.Password, Client: w.client}
 		},

@@ -23,6 +23,7 @@ import (
 	"github.com/dewrun/dew/app"
 	"github.com/dewrun/dew/auth"
 	"github.com/dewrun/dew/logstream"
+	"github.com/dewrun/dew/registry"
 	"github.com/dewrun/dew/runtime"
 )
 
@@ -47,7 +48,7 @@ type Instances interface {
 // Config is what a Server needs.
 type Config struct {
 	HostKey   string // file of the host key; made when it is not there
-	Registry  *app.Registry
+	Registry  *registry.Registry
 	Instances Instances
 	// Redeem uses a one-time code up. auth.Server has the real one.
 	Redeem func(code string) (auth.Principal, error)

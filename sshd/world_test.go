@@ -20,6 +20,7 @@ import (
 	"github.com/dewrun/dew/app"
 	"github.com/dewrun/dew/auth"
 	"github.com/dewrun/dew/logstream"
+	"github.com/dewrun/dew/registry"
 	"github.com/dewrun/dew/runtime"
 	"github.com/dewrun/dew/runtime/runtimetest"
 	"github.com/dewrun/dew/store"
@@ -52,7 +53,7 @@ type world struct {
 	ended    bool   // the instances
 	attached string // the task whose session was opened last
 
-	registry *app.Registry
+	registry *registry.Registry
 }
 
 func newWorld(t *testing.T, limits Limits) *world {
@@ -62,11 +63,11 @@ func newWorld(t *testing.T, limits Limits) *world {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = db.Close() })
-	registry := app.NewRegistry(db)
-	w := &world{registry: registry, t: t, fake: runtimetest.NewFake(), containers: map[string]runtime.Container{}, codes: map[string]auth.Principal{}, served: make(chan error, 1)}
-	_, err = registry.PutApp(app.App{GUID: appGUID, Name: "shop", Space: "dev", State: app.Started})
+	reg := registry.New(db)
+	w := &world{registry: reg, t: t, fake: runtimetest.NewFake(), containers: map[string]runtime.Container{}, codes: map[string]auth.Principal{}, served: make(chan error, 1)}
+	_, err = reg.PutApp(app.App{GUID: appGUID, Name: "shop", Space: "dev", State: app.Started})
 	if err == nil {
-		_, err = registry.PutProcess(app.Process{GUID: workerGUID, App: appGUID, Type: "worker", Instances: 1, MemoryMB: 64})
+		_, err = reg.PutProcess(app.Process{GUID: workerGUID, App: appGUID, Type: "worker", Instances: 1, MemoryMB: 64})
 	}
 	if err != nil {
 		t.Fatal(err)
@@ -74,7 +75,7 @@ func newWorld(t *testing.T, limits Limits) *world {
 	w.start(appGUID, "web")
 	w.start(workerGUID, "worker")
 	w.s, err = New(Config{
-		HostKey: filepath.Join(t.TempDir(), "keys", "ssh_host_ed25519"), Registry: registry, Instances: w,
+		HostKey: filepath.Join(t.TempDir(), "keys", "ssh_host_ed25519"), Registry: reg, Instances: w,
 		Redeem: w.redeem, Allow: w.allow, Append: w.append, Record: w.record, Limits: limits,
 		Logger: slog.New(slog.NewTextHandler(w, nil)),
 	})

@@ -20,6 +20,7 @@ import (
 	"github.com/dewrun/dew/drain"
 	"github.com/dewrun/dew/droplet"
 	"github.com/dewrun/dew/logstream"
+	"github.com/dewrun/dew/registry"
 	"github.com/dewrun/dew/route"
 	"github.com/dewrun/dew/runtime"
 	"github.com/dewrun/dew/runtime/containerd"
@@ -47,9 +48,9 @@ type daemon struct {
 	init      string // dew-init as instances bind it
 	sftp      string // dew-sftp likewise; empty: there is none
 	db        *store.DB
-	registry  *app.Registry
-	events    *app.Events
-	jobs      *app.Jobs
+	registry  *registry.Registry
+	events    *registry.Events
+	jobs      *registry.Jobs
 	shelf     *droplet.Droplets
 	stacks    *droplet.Stacks
 	packages  *droplet.Packages
@@ -156,7 +157,7 @@ func (d *daemon) openStore(context.Context) (err error) {
 		return err
 	}
 	d.closers = append(d.closers, d.db.Close)
-	d.registry, d.events, d.jobs = app.NewRegistry(d.db), app.NewEvents(d.db), app.NewJobs(d.db, d.log)
+	d.registry, d.events, d.jobs = registry.New(d.db), registry.NewEvents(d.db), registry.NewJobs(d.db, d.log)
 	if _, err := d.registry.EnsureDefaults(d.cfg.Domain); err != nil {
 		return err
 	}

@@ -22,6 +22,7 @@ import (
 	"github.com/dewrun/dew/app"
 	"github.com/dewrun/dew/droplet"
 	"github.com/dewrun/dew/logstream"
+	"github.com/dewrun/dew/registry"
 	"github.com/dewrun/dew/runtime"
 	"github.com/dewrun/dew/store"
 )
@@ -140,7 +141,7 @@ type world struct {
 	subnet    int
 
 	db     *store.DB
-	reg    *app.Registry
+	reg    *registry.Registry
 	shelf  *droplet.Droplets
 	books  *logstream.Logs
 	engine *Engine
@@ -198,7 +199,7 @@ func (w *world) open() {
 	var err error
 	w.db, err = store.Open(filepath.Join(w.root, "dew.db"), store.Options{Format: 1})
 	must(err)
-	w.reg = app.NewRegistry(w.db)
+	w.reg = registry.New(w.db)
 	w.shelf, err = droplet.NewDroplets(w.db, filepath.Join(w.root, "droplets"))
 	must(err)
 	w.logs.Logger = w.logger()

@@ -17,9 +17,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/dewrun/dew/app"
 	"github.com/dewrun/dew/droplet"
 	"github.com/dewrun/dew/logstream"
+	"github.com/dewrun/dew/registry"
 	"github.com/dewrun/dew/runtime"
 	"github.com/dewrun/dew/runtime/containerd"
 	"github.com/dewrun/dew/services"
@@ -177,7 +177,7 @@ func (w *world) boot() {
 	w.must(err)
 	stacks := droplet.NewStacks(droplet.HostOptions{UID: testUID, GID: testUID})
 	w.sup, err = runtime.NewSupervisor(runtime.Config{
-		Engine: w.engine, Registry: app.NewRegistry(w.db), Droplets: shelf, Stacks: stacks.Get, Logs: logBook{w.books}, DB: w.db,
+		Engine: w.engine, Registry: registry.New(w.db), Droplets: shelf, Stacks: stacks.Get, Logs: logBook{w.books}, DB: w.db,
 		Cell: "cell-of-the-test", Subnet: w.subnet, PublicURL: "http://127.0.0.1:8484", Logger: w.logger(),
 	})
 	w.must(err)

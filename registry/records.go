@@ -1,15 +1,18 @@
-package app
+package registry
 
-import "github.com/dewrun/dew/store"
+import (
+	"github.com/dewrun/dew/app"
+	"github.com/dewrun/dew/store"
+)
 
 // records are what the platform remembers beside wishes for apps: variables of all
 // apps, limits, rules, segments, and what was used.
 type records struct {
-	variables *store.Bucket[EnvGroup]
-	quotas    *store.Bucket[Quota]
-	rules     *store.Bucket[SecurityGroup]
-	segments  *store.Bucket[Segment]
-	usage     *store.Bucket[Usage]
+	variables *store.Bucket[app.EnvGroup]
+	quotas    *store.Bucket[app.Quota]
+	rules     *store.Bucket[app.SecurityGroup]
+	segments  *store.Bucket[app.Segment]
+	usage     *store.Bucket[app.Usage]
 	first     *store.Bucket[firstStart]
 }
 
@@ -22,14 +25,14 @@ const firstStartKey = "done"
 
 func newRecords(db *store.DB) records {
 	return records{
-		variables: store.In[EnvGroup](db, "variable_groups"),
+		variables: store.In[app.EnvGroup](db, "variable_groups"),
 		quotas: store.In(db, "quotas",
-			store.Unique("org and name", func(q Quota) string { return q.Org + "\x00" + q.Name })),
+			store.Unique("org and name", func(q app.Quota) string { return q.Org + "\x00" + q.Name })),
 		rules: store.In(db, "security_groups",
-			store.Unique("name", func(g SecurityGroup) string { return g.Name })),
+			store.Unique("name", func(g app.SecurityGroup) string { return g.Name })),
 		segments: store.In(db, "segments",
-			store.Unique("name", func(s Segment) string { return s.Name })),
-		usage: store.In[Usage](db, "usage"),
+			store.Unique("name", func(s app.Segment) string { return s.Name })),
+		usage: store.In[app.Usage](db, "usage"),
 		first: store.In[firstStart](db, "first_start"),
 	}
 }

@@ -1,4 +1,4 @@
-package app
+package registry
 
 import (
 	"encoding/json"
@@ -11,27 +11,20 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/dewrun/dew/app"
 )
 
 // inSpace returns a registry with the defaults of a first start.
-func inSpace(t *testing.T) (*Registry, Space) {
+func inSpace(t *testing.T) (*Registry, app.Space) {
 	t.Helper()
 	r := newRegistry(t)
-	return r, one[Space](t)(r.EnsureDefaults("dew.localhost"))
+	return r, one[app.Space](t)(r.EnsureDefaults("dew.localhost"))
 }
 
-func parse(t *testing.T, text string) Manifest {
+func apply(t *testing.T, r *Registry, s app.Space, text string) []app.App {
 	t.Helper()
-	m, _, err := ParseManifest([]byte(text), goldenVars)
-	if err != nil {
-		t.Fatalf("%v\n%s", err, text)
-	}
-	return m
-}
-
-func apply(t *testing.T, r *Registry, s Space, text string) []App {
-	t.Helper()
-	return one[[]App](t)(r.ApplyManifest(s.GUID, parse(t, text)))
+	return one[[]app.App](t)(r.ApplyManifest(s.GUID, parse(t, text)))
 }
 
 // everything is all that the registry knows, as one text.
@@ -39,25 +32,25 @@ func everything(t *testing.T, r *Registry) string {
 	t.Helper()
 	var out strings.Builder
 	enc := json.NewEncoder(&out)
-	must(t, enc.Encode(one[[]Route](t)(r.Routes())))
-	for _, a := range one[[]App](t)(r.Apps()) {
+	must(t, enc.Encode(one[[]app.Route](t)(r.Routes())))
+	for _, a := range one[[]app.App](t)(r.Apps()) {
 		must(t, enc.Encode(a))
-		must(t, enc.Encode(one[[]Process](t)(r.Processes(a.GUID))))
-		must(t, enc.Encode(one[[]Sidecar](t)(r.Sidecars(a.GUID))))
+		must(t, enc.Encode(one[[]app.Process](t)(r.Processes(a.GUID))))
+		must(t, enc.Encode(one[[]app.Sidecar](t)(r.Sidecars(a.GUID))))
 	}
 	return out.String()
 }
 
 // summary is an app without what differs from run to run.
-func summary(t *testing.T, r *Registry, a App) string {
+func summary(t *testing.T, r *Registry, a app.App) string {
 	t.Helper()
 	var out []string
 	line := func(format string, args ...any) { out = append(out, fmt.Sprintf(format, args...)) }
 	line("%s %s stack=%s buildpacks=%v env=%v", a.Name, a.State, a.Stack, a.Buildpacks, a.Env)
-	for _, p := range one[[]Process](t)(r.Processes(a.GUID)) {
+	for _, p := range one[[]app.Process](t)(r.Processes(a.GUID)) {
 		line("%s %q x%d %dM %dM %v %v", p.Type, p.Command, p.Instances, p.MemoryMB, p.DiskMB, p.HealthCheck, p.Readiness)
 	}
-	for _, s := range one[[]Sidecar](t)(r.Sidecars(a.GUID)) {
+	for _, s := range one[[]app.Sidecar](t)(r.Sidecars(a.GUID)) {
 		line("%s %q %v %dM %s", s.Name, s.Command, s.ProcessTypes, s.MemoryMB, s.Origin)
 	}
 	for _, u := range urls(t, r, a) {
@@ -66,11 +59,11 @@ func summary(t *testing.T, r *Registry, a App) string {
 	return strings.Join(out, "\n")
 }
 
-func urls(t *testing.T, r *Registry, a App) []string {
+func urls(t *testing.T, r *Registry, a app.App) []string {
 	t.Helper()
 	out := []string{}
-	for _, rt := range one[[]Route](t)(r.RoutesOf(a.GUID)) {
-		out = append(out, rt.URL(one[Domain](t)(r.Domain(rt.Domain)).Name))
+	for _, rt := range one[[]app.Route](t)(r.RoutesOf(a.GUID)) {
+		out = append(out, rt.URL(one[app.Domain](t)(r.Domain(rt.Domain)).Name))
 	}
 	return out
 }
@@ -116,7 +109,7 @@ web "" x1 1024M 1024M {port  0 0s 0s 0s} {  0 0s 0s 0s}`}
 		if diff := cmp.Diff(summary(t, r, a), want[i]); diff != "" {
 			t.Errorf("app (-got +want):\n%s", diff)
 		}
-		if p := one[Process](t)(r.Process(a.GUID)); p.Type != Web || p.Version == "" {
+		if p := one[app.Process](t)(r.Process(a.GUID)); p.Type != app.Web || p.Version == "" {
 			t.Errorf("process with the app's guid = %+v, want web", p)
 		}
 	}
@@ -155,13 +148,13 @@ www.dew.localhost/shop`); diff != "" {
 func TestApplyManifestTwice(t *testing.T) {
 	applied := 0
 	for _, text := range goldenTexts(t) {
-		m, _, err := ParseManifest([]byte(text), goldenVars)
+		m, _, err := app.ParseManifest([]byte(text), goldenVars)
 		if err != nil {
 			continue
 		}
 		applied++
 		r, s := inSpace(t)
-		before := one[[]Difference](t)(r.DiffManifest(s.GUID, m))
+		before := one[[]app.Difference](t)(r.DiffManifest(s.GUID, m))
 		first, err := r.ApplyManifest(s.GUID, m)
 		if err != nil {
 			t.Fatalf("%v\n%s", err, text)
@@ -173,14 +166,14 @@ func TestApplyManifestTwice(t *testing.T) {
 		told := []string{}
 		r.Listen(func(p string) { told = append(told, p) })
 		r.ListenRoutes(func(rt string) { told = append(told, rt) })
-		second := one[[]App](t)(r.ApplyManifest(s.GUID, m))
+		second := one[[]app.App](t)(r.ApplyManifest(s.GUID, m))
 		if diff := cmp.Diff(everything(t, r), state); diff != "" {
 			t.Errorf("applied twice (-second +first):\n%s\n%s", diff, text)
 		}
 		if len(told) > 0 || !cmp.Equal(first, second) {
 			t.Errorf("told %v, want nobody; apps %v and %v\n%s", told, first, second, text)
 		}
-		if diffs := one[[]Difference](t)(r.DiffManifest(s.GUID, m)); len(diffs) > 0 {
+		if diffs := one[[]app.Difference](t)(r.DiffManifest(s.GUID, m)); len(diffs) > 0 {
 			t.Errorf("differences after applying = %+v, want none\n%s", diffs, text)
 		}
 	}
@@ -213,10 +206,10 @@ func TestApplyManifestAllOrNothing(t *testing.T) {
 			if err == nil || apps != nil || err.Error() != tt.want {
 				t.Errorf("apps = %v, error\n%v, want\n%s", apps, err, tt.want)
 			}
-			if len(ManifestProblems(err)) == 0 {
+			if len(app.ManifestProblems(err)) == 0 {
 				t.Errorf("error = %#v, want ManifestErrors", err)
 			}
-			if _, err := r.DiffManifest(s.GUID, m); len(ManifestProblems(err)) == 0 {
+			if _, err := r.DiffManifest(s.GUID, m); len(app.ManifestProblems(err)) == 0 {
 				t.Errorf("error of the difference = %v, want what is wrong", err)
 			}
 			if diff := cmp.Diff(everything(t, r), state); diff != "" {
@@ -224,7 +217,7 @@ func TestApplyManifestAllOrNothing(t *testing.T) {
 			}
 		})
 	}
-	if _, err := r.ApplyManifest("no such space", Manifest{Applications: []ManifestApp{{Name: "a"}}}); !errors.Is(err, ErrNotFound) {
+	if _, err := r.ApplyManifest("no such space", app.Manifest{Applications: []app.ManifestApp{{Name: "a"}}}); !errors.Is(err, app.ErrNotFound) {
 		t.Errorf("error = %v, want ErrNotFound", err)
 	}
 }
@@ -235,8 +228,8 @@ func TestApplyManifestMemoryTogether(t *testing.T) {
 	const text = "applications: [{name: shop, memory: %dM, sidecars: [{name: a, command: ./a, process_types: [web], memory: %dM}]}]"
 	for _, mb := range [][2]int{{256, 128}, {64, 32}, {1024, 512}} {
 		a := apply(t, r, s, fmt.Sprintf(text, mb[0], mb[1]))[0]
-		p := one[Process](t)(r.Process(a.GUID))
-		if got := one[[]Sidecar](t)(r.Sidecars(a.GUID))[0]; p.MemoryMB != mb[0] || got.MemoryMB != mb[1] {
+		p := one[app.Process](t)(r.Process(a.GUID))
+		if got := one[[]app.Sidecar](t)(r.Sidecars(a.GUID))[0]; p.MemoryMB != mb[0] || got.MemoryMB != mb[1] {
 			t.Errorf("memory = %d with %d, want %v", p.MemoryMB, got.MemoryMB, mb)
 		}
 	}
@@ -279,10 +272,10 @@ func TestApplyManifestVersions(t *testing.T) {
 func TestApplyManifestTakesSidecar(t *testing.T) {
 	r, s := inSpace(t)
 	a := apply(t, r, s, "applications: [{name: shop}]")[0]
-	old := one[Sidecar](t)(r.PutSidecar(Sidecar{App: a.GUID, Name: "agent", Command: "./a", ProcessTypes: []string{"web"}, Origin: OriginBuildpack}))
+	old := one[app.Sidecar](t)(r.PutSidecar(app.Sidecar{App: a.GUID, Name: "agent", Command: "./a", ProcessTypes: []string{"web"}, Origin: app.OriginBuildpack}))
 	apply(t, r, s, "applications: [{name: shop, sidecars: [{name: agent, command: ./a, process_types: [web]}]}]")
-	if got := one[Sidecar](t)(r.Sidecar(old.GUID)); got.Origin != OriginUser {
-		t.Errorf("origin = %s, want %s", got.Origin, OriginUser)
+	if got := one[app.Sidecar](t)(r.Sidecar(old.GUID)); got.Origin != app.OriginUser {
+		t.Errorf("origin = %s, want %s", got.Origin, app.OriginUser)
 	}
 }
 
@@ -304,11 +297,11 @@ func TestApplyManifestRoutes(t *testing.T) {
 	for _, step := range steps {
 		m := parse(t, step.text)
 		var before []string
-		if apps := one[[]App](t)(r.Apps()); len(apps) > 0 {
+		if apps := one[[]app.App](t)(r.Apps()); len(apps) > 0 {
 			before = urls(t, r, apps[0])
 		}
-		diffs := one[[]Difference](t)(r.DiffManifest(s.GUID, m))
-		a := one[[]App](t)(r.ApplyManifest(s.GUID, m))[0]
+		diffs := one[[]app.Difference](t)(r.DiffManifest(s.GUID, m))
+		a := one[[]app.App](t)(r.ApplyManifest(s.GUID, m))[0]
 		got := urls(t, r, a)
 		if diff := cmp.Diff(got, step.want); diff != "" {
 			t.Errorf("%s: routes (-got +want):\n%s", step.text, diff)
@@ -316,8 +309,8 @@ func TestApplyManifestRoutes(t *testing.T) {
 		if before != nil && (len(diffs) > 0) != !slices.Equal(before, got) {
 			t.Errorf("%s: differences = %v, but routes went from %v to %v", step.text, diffs, before, got)
 		}
-		for _, rt := range one[[]Route](t)(r.RoutesOf(a.GUID)) {
-			if len(rt.Destinations) != 1 || rt.Destinations[0].ProcessType != Web || rt.Destinations[0].Port != 0 {
+		for _, rt := range one[[]app.Route](t)(r.RoutesOf(a.GUID)) {
+			if len(rt.Destinations) != 1 || rt.Destinations[0].ProcessType != app.Web || rt.Destinations[0].Port != 0 {
 				t.Errorf("destinations = %+v, want web once", rt.Destinations)
 			}
 		}
@@ -350,14 +343,14 @@ func TestApplyManifestSharedRoutes(t *testing.T) {
 	if diff := cmp.Diff(urls(t, r, a), urls(t, r, b)); diff != "" {
 		t.Errorf("routes of the two (-got +want):\n%s", diff)
 	}
-	rt := one[[]Route](t)(r.RoutesOf(a.GUID))[0]
-	one[Route](t)(r.SetDestinations(rt.GUID, []Destination{{App: a.GUID, Port: 9000}}))
+	rt := one[[]app.Route](t)(r.RoutesOf(a.GUID))[0]
+	one[app.Route](t)(r.SetDestinations(rt.GUID, []app.Destination{{App: a.GUID, Port: 9000}}))
 	apply(t, r, s, "applications: [{name: shop, routes: [{route: shop.dew.localhost}]}]")
-	if ds := one[Route](t)(r.Route(rt.GUID)).Destinations; len(ds) != 1 || ds[0].Port != 9000 {
+	if ds := one[app.Route](t)(r.Route(rt.GUID)).Destinations; len(ds) != 1 || ds[0].Port != 9000 {
 		t.Errorf("destinations = %+v, want the one that was there", ds)
 	}
 
-	other := Space{GUID: "other", Name: "other", Org: s.Org}
+	other := app.Space{GUID: "other", Name: "other", Org: s.Org}
 	must(t, r.spaces.Put(other.GUID, other))
 	_, err = r.ApplyManifest(other.GUID, parse(t, "applications: [{name: shop, routes: [{route: shop.dew.localhost}]}]"))
 	if err == nil || !strings.Contains(err.Error(), "another space has this route") {
@@ -386,26 +379,26 @@ applications:
 `
 	args := func(ss ...any) string { return fmt.Sprintf(text, ss...) }
 	apply(t, r, s, strings.Replace(args("64M", "64M", "a", "null", "[]", "1", "1", "./a", "1", "./a", "null"), "- name: new\n  memory: 64M\n", "", 1))
-	got := one[[]Difference](t)(r.DiffManifest(s.GUID, parse(t, args("128M", "65M", "b", "5", "[go]", "2", "null", "null", "2", "./b", "32M")+`  - {name: second, command: ./c, process_types: [web], memory: 1M}
+	got := one[[]app.Difference](t)(r.DiffManifest(s.GUID, parse(t, args("128M", "65M", "b", "5", "[go]", "2", "null", "null", "2", "./b", "32M")+`  - {name: second, command: ./c, process_types: [web], memory: 1M}
   routes: [{route: x.dew.localhost}]
   default-route: true
 `)))
-	want := []Difference{
-		{"add", "/applications/0/name", nil, "new"},
-		{"add", "/applications/0/memory", nil, "64M"},
-		{"replace", "/applications/1/stack", "a", "b"},
-		{"add", "/applications/1/buildpacks", nil, []string{"go"}},
-		{"replace", "/applications/1/env/A~1B", "1", "2"},
-		{"remove", "/applications/1/env/GONE", "1", nil},
-		{"remove", "/applications/1/command", "./a", nil},
-		{"replace", "/applications/1/memory", "64M", "128M"},
-		{"replace", "/applications/1/disk-quota", "64M", "65M"},
-		{"add", "/applications/1/timeout", nil, 5},
-		{"replace", "/applications/1/processes/0/instances", 1, 2},
-		{"replace", "/applications/1/sidecars/0/command", "./a", "./b"},
-		{"add", "/applications/1/sidecars/0/memory", nil, "32M"},
-		{"add", "/applications/1/sidecars/1", nil, map[string]any{"name": "second", "command": "./c", "process_types": []string{"web"}, "memory": "1M"}},
-		{"add", "/applications/1/routes/0", nil, map[string]any{"route": "x.dew.localhost"}},
+	want := []app.Difference{
+		{Op: "add", Path: "/applications/0/name", Was: nil, Value: "new"},
+		{Op: "add", Path: "/applications/0/memory", Was: nil, Value: "64M"},
+		{Op: "replace", Path: "/applications/1/stack", Was: "a", Value: "b"},
+		{Op: "add", Path: "/applications/1/buildpacks", Was: nil, Value: []string{"go"}},
+		{Op: "replace", Path: "/applications/1/env/A~1B", Was: "1", Value: "2"},
+		{Op: "remove", Path: "/applications/1/env/GONE", Was: "1", Value: nil},
+		{Op: "remove", Path: "/applications/1/command", Was: "./a", Value: nil},
+		{Op: "replace", Path: "/applications/1/memory", Was: "64M", Value: "128M"},
+		{Op: "replace", Path: "/applications/1/disk-quota", Was: "64M", Value: "65M"},
+		{Op: "add", Path: "/applications/1/timeout", Was: nil, Value: 5},
+		{Op: "replace", Path: "/applications/1/processes/0/instances", Was: 1, Value: 2},
+		{Op: "replace", Path: "/applications/1/sidecars/0/command", Was: "./a", Value: "./b"},
+		{Op: "add", Path: "/applications/1/sidecars/0/memory", Was: nil, Value: "32M"},
+		{Op: "add", Path: "/applications/1/sidecars/1", Was: nil, Value: map[string]any{"name": "second", "command": "./c", "process_types": []string{"web"}, "memory": "1M"}},
+		{Op: "add", Path: "/applications/1/routes/0", Was: nil, Value: map[string]any{"route": "x.dew.localhost"}},
 	}
 	if diff := cmp.Diff(got, want); diff != "" {
 		t.Errorf("differences (-got +want):\n%s", diff)
@@ -414,7 +407,7 @@ applications:
 		t.Error(err)
 	}
 	empty := one[string](t)(func() (string, error) {
-		b, err := json.Marshal(one[[]Difference](t)(r.DiffManifest(s.GUID, parse(t, "applications: [{name: shop}]"))))
+		b, err := json.Marshal(one[[]app.Difference](t)(r.DiffManifest(s.GUID, parse(t, "applications: [{name: shop}]"))))
 		return string(b), err
 	}())
 	if empty != "[]" {
@@ -433,7 +426,7 @@ func FuzzApplyManifest(f *testing.F) {
 	f.Fuzz(func(t *testing.T, first, second []byte) {
 		r, s := inSpace(t)
 		for _, text := range [][]byte{first, second} {
-			m, _, err := ParseManifest(text, goldenVars)
+			m, _, err := app.ParseManifest(text, goldenVars)
 			if err != nil {
 				continue
 			}
@@ -442,7 +435,7 @@ func FuzzApplyManifest(f *testing.F) {
 			_, err = r.ApplyManifest(s.GUID, m)
 			after := everything(t, r)
 			if err != nil {
-				if len(ManifestProblems(err)) == 0 || before != after {
+				if len(app.ManifestProblems(err)) == 0 || before != after {
 					t.Errorf("error = %v, changed = %t", err, before != after)
 				}
 				continue
@@ -456,7 +449,7 @@ func FuzzApplyManifest(f *testing.F) {
 			if diffs, err := r.DiffManifest(s.GUID, m); err != nil || len(diffs) > 0 {
 				t.Errorf("differences after applying = %+v, %v", diffs, err)
 			}
-			for _, a := range one[[]App](t)(r.Apps()) {
+			for _, a := range one[[]app.App](t)(r.Apps()) {
 				checkDescribed(t, r, a)
 			}
 		}
@@ -467,18 +460,18 @@ func FuzzApplyManifest(f *testing.F) {
 func TestApplyManifestByHand(t *testing.T) {
 	r, s := inSpace(t)
 	mb, wait := 64, time.Minute
-	m := Manifest{Applications: []ManifestApp{{
+	m := app.Manifest{Applications: []app.ManifestApp{{
 		Name:            "shop",
-		ManifestProcess: ManifestProcess{MemoryMB: &mb, Timeout: &wait},
-		Sidecars:        []ManifestSidecar{{Name: "a", Command: "./a", ProcessTypes: []string{"web"}, MemoryMB: &mb}},
+		ManifestProcess: app.ManifestProcess{MemoryMB: &mb, Timeout: &wait},
+		Sidecars:        []app.ManifestSidecar{{Name: "a", Command: "./a", ProcessTypes: []string{"web"}, MemoryMB: &mb}},
 	}}}
 	_, err := r.ApplyManifest(s.GUID, m)
 	if want := `app "shop": sidecars[a].memory: the sidecars of process web would have 64M together, which must be less than its memory of 64M`; err == nil || err.Error() != want {
 		t.Errorf("error = %v, want %s", err, want)
 	}
 	m.Applications[0].Sidecars = nil
-	a := one[[]App](t)(r.ApplyManifest(s.GUID, m))[0]
-	if p := one[Process](t)(r.Process(a.GUID)); p.MemoryMB != 64 || p.HealthCheck.Timeout != wait {
+	a := one[[]app.App](t)(r.ApplyManifest(s.GUID, m))[0]
+	if p := one[app.Process](t)(r.Process(a.GUID)); p.MemoryMB != 64 || p.HealthCheck.Timeout != wait {
 		t.Errorf("process = %+v", p)
 	}
 	if got := slices.Collect(maps.Keys(a.Env)); len(got) > 0 {

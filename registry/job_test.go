@@ -1,4 +1,4 @@
-package app
+package registry
 
 import (
 	"context"
@@ -12,6 +12,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/dewrun/dew/app"
 	"github.com/dewrun/dew/store"
 )
 
@@ -35,7 +36,7 @@ func newJobs(t *testing.T, db *store.DB) (js *Jobs, run func() (stop func())) {
 func TestJobs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		js, run := newJobs(t, openDB(t))
-		js.Handle("greet", func(_ context.Context, j Job) ([]string, error) {
+		js.Handle("greet", func(_ context.Context, j app.Job) ([]string, error) {
 			var name string
 			if err := json.Unmarshal(j.Args, &name); err != nil {
 				return nil, err
@@ -46,17 +47,17 @@ func TestJobs(t *testing.T) {
 			}
 			return []string{"hello " + name}, nil
 		})
-		early := one[Job](t)(js.Start("greet", "early"))
-		if early.GUID == "" || early.State != JobProcessing || early.CreatedAt.IsZero() {
+		early := one[app.Job](t)(js.Start("greet", "early"))
+		if early.GUID == "" || early.State != app.JobProcessing || early.CreatedAt.IsZero() {
 			t.Errorf("started = %+v", early)
 		}
-		if diff := cmp.Diff(one[Job](t)(js.Get(early.GUID)), early); diff != "" {
+		if diff := cmp.Diff(one[app.Job](t)(js.Get(early.GUID)), early); diff != "" {
 			t.Errorf("kept (-got +want):\n%s", diff)
 		}
 		defer run()()
 		synctest.Wait()
-		late := one[Job](t)(js.Start("greet", "late"))
-		bad := one[Job](t)(js.Start("greet", "nobody"))
+		late := one[app.Job](t)(js.Start("greet", "late"))
+		bad := one[app.Job](t)(js.Start("greet", "nobody"))
 		time.Sleep(2 * time.Second)
 		synctest.Wait()
 		for guid, want := range map[string]string{
@@ -64,7 +65,7 @@ func TestJobs(t *testing.T) {
 			late.GUID:  "COMPLETE [hello late] []",
 			bad.GUID:   "FAILED [careful] [{10001 CF-UnknownError cannot greet nobody}]",
 		} {
-			j := one[Job](t)(js.Get(guid))
+			j := one[app.Job](t)(js.Get(guid))
 			if got := fmt.Sprintf("%s %v %v", j.State, j.Warnings, j.Errors); got != want {
 				t.Errorf("job = %s, want %s", got, want)
 			}
@@ -81,7 +82,7 @@ func TestJobs(t *testing.T) {
 		if _, err := js.Start("greet", func() {}); err == nil {
 			t.Error("started with arguments that cannot be written")
 		}
-		if _, err := js.Get("none"); !errors.Is(err, ErrNotFound) {
+		if _, err := js.Get("none"); !errors.Is(err, app.ErrNotFound) {
 			t.Errorf("no job: %v, want ErrNotFound", err)
 		}
 	})
@@ -93,37 +94,37 @@ func TestJobsResume(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		db := openDB(t)
 		js, run := newJobs(t, db)
-		js.Handle("wait", func(ctx context.Context, _ Job) ([]string, error) {
+		js.Handle("wait", func(ctx context.Context, _ app.Job) ([]string, error) {
 			<-ctx.Done()
 			return nil, ctx.Err()
 		})
-		js.Handle("finish", func(ctx context.Context, _ Job) ([]string, error) {
+		js.Handle("finish", func(ctx context.Context, _ app.Job) ([]string, error) {
 			<-ctx.Done()
 			time.Sleep(time.Second) // Run waits for it
 			return nil, nil
 		})
-		j := one[Job](t)(js.Start("wait", 1))
-		gone := one[Job](t)(js.Start("finish", 1))
+		j := one[app.Job](t)(js.Start("wait", 1))
+		gone := one[app.Job](t)(js.Start("finish", 1))
 		stop := run()
 		synctest.Wait()
 		stop()
-		if got := one[Job](t)(js.Get(j.GUID)); got.State != JobProcessing {
-			t.Errorf("state = %s, want %s", got.State, JobProcessing)
+		if got := one[app.Job](t)(js.Get(j.GUID)); got.State != app.JobProcessing {
+			t.Errorf("state = %s, want %s", got.State, app.JobProcessing)
 		}
-		if got := one[Job](t)(js.Get(gone.GUID)); got.State != JobComplete {
-			t.Errorf("state = %s, want %s", got.State, JobComplete)
+		if got := one[app.Job](t)(js.Get(gone.GUID)); got.State != app.JobComplete {
+			t.Errorf("state = %s, want %s", got.State, app.JobComplete)
 		}
 
 		next, run := newJobs(t, db)
 		var done []string
-		next.Handle("wait", func(_ context.Context, j Job) ([]string, error) {
+		next.Handle("wait", func(_ context.Context, j app.Job) ([]string, error) {
 			done = append(done, string(j.Args))
 			return nil, nil
 		})
 		defer run()()
 		synctest.Wait()
-		if got := one[Job](t)(next.Get(j.GUID)); got.State != JobComplete || !cmp.Equal(done, []string{"1"}) {
-			t.Errorf("state = %s after %v, want %s", got.State, done, JobComplete)
+		if got := one[app.Job](t)(next.Get(j.GUID)); got.State != app.JobComplete || !cmp.Equal(done, []string{"1"}) {
+			t.Errorf("state = %s after %v, want %s", got.State, done, app.JobComplete)
 		}
 	})
 }
@@ -133,20 +134,20 @@ func TestJobsFailAlone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		db := openDB(t)
 		old, _ := newJobs(t, db)
-		nothing := func(context.Context, Job) ([]string, error) { return nil, nil }
+		nothing := func(context.Context, app.Job) ([]string, error) { return nil, nil }
 		old.Handle("old", nothing)
-		lost := one[Job](t)(old.Start("old", nil))
+		lost := one[app.Job](t)(old.Start("old", nil))
 
 		js, run := newJobs(t, db)
-		js.Handle("panic", func(context.Context, Job) ([]string, error) { panic("bug") })
+		js.Handle("panic", func(context.Context, app.Job) ([]string, error) { panic("bug") })
 		js.Handle("fine", nothing)
-		broken := one[Job](t)(js.Start("panic", nil))
-		fine := one[Job](t)(js.Start("fine", nil))
+		broken := one[app.Job](t)(js.Start("panic", nil))
+		fine := one[app.Job](t)(js.Start("fine", nil))
 		defer run()()
 		synctest.Wait()
-		for guid, want := range map[string]JobState{lost.GUID: JobFailed, broken.GUID: JobFailed, fine.GUID: JobComplete} {
-			j := one[Job](t)(js.Get(guid))
-			if j.State != want || (want == JobFailed) != (len(j.Errors) == 1 && j.Errors[0].Detail != "") {
+		for guid, want := range map[string]app.JobState{lost.GUID: app.JobFailed, broken.GUID: app.JobFailed, fine.GUID: app.JobComplete} {
+			j := one[app.Job](t)(js.Get(guid))
+			if j.State != want || (want == app.JobFailed) != (len(j.Errors) == 1 && j.Errors[0].Detail != "") {
 				t.Errorf("job = %+v, want %s", j, want)
 			}
 		}
@@ -165,22 +166,22 @@ func TestJobsAtATime(t *testing.T) {
 			most = max(most, now)
 			<-lock
 		}
-		js.Handle("x", func(context.Context, Job) ([]string, error) {
+		js.Handle("x", func(context.Context, app.Job) ([]string, error) {
 			count(1)
 			defer count(-1)
 			time.Sleep(time.Second)
 			return nil, nil
 		})
-		var jobs []Job
+		var jobs []app.Job
 		for range 3*jobsAtATime + 1 {
-			jobs = append(jobs, one[Job](t)(js.Start("x", nil)))
+			jobs = append(jobs, one[app.Job](t)(js.Start("x", nil)))
 		}
 		defer run()()
 		time.Sleep(5 * time.Second)
 		synctest.Wait()
 		for _, j := range jobs {
-			if got := one[Job](t)(js.Get(j.GUID)); got.State != JobComplete {
-				t.Errorf("state = %s, want %s", got.State, JobComplete)
+			if got := one[app.Job](t)(js.Get(j.GUID)); got.State != app.JobComplete {
+				t.Errorf("state = %s, want %s", got.State, app.JobComplete)
 			}
 		}
 		if most != jobsAtATime {
@@ -194,11 +195,11 @@ func TestJobsWithoutStore(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		db := openDB(t)
 		js, _ := newJobs(t, db)
-		js.Handle("wait", func(ctx context.Context, _ Job) ([]string, error) {
+		js.Handle("wait", func(ctx context.Context, _ app.Job) ([]string, error) {
 			<-ctx.Done()
 			return nil, ctx.Err()
 		})
-		one[Job](t)(js.Start("wait", nil))
+		one[app.Job](t)(js.Start("wait", nil))
 		done := make(chan error, 1)
 		go func() { done <- js.Run(t.Context()) }()
 		synctest.Wait()
@@ -212,35 +213,35 @@ func TestJobsWithoutStore(t *testing.T) {
 func TestEndedJobsAreDropped(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		js, run := newJobs(t, openDB(t))
-		js.Handle("x", func(context.Context, Job) ([]string, error) { return nil, nil })
-		js.Handle("long", func(ctx context.Context, _ Job) ([]string, error) {
+		js.Handle("x", func(context.Context, app.Job) ([]string, error) { return nil, nil })
+		js.Handle("long", func(ctx context.Context, _ app.Job) ([]string, error) {
 			<-ctx.Done()
 			return nil, ctx.Err()
 		})
-		j := one[Job](t)(js.Start("x", nil))
-		long := one[Job](t)(js.Start("long", nil))
+		j := one[app.Job](t)(js.Start("x", nil))
+		long := one[app.Job](t)(js.Start("long", nil))
 		defer run()()
 		time.Sleep(jobAge - time.Minute)
-		one[Job](t)(js.Get(j.GUID))
+		one[app.Job](t)(js.Get(j.GUID))
 		time.Sleep(2 * jobSweep)
 		synctest.Wait()
-		if _, err := js.Get(j.GUID); !errors.Is(err, ErrNotFound) {
+		if _, err := js.Get(j.GUID); !errors.Is(err, app.ErrNotFound) {
 			t.Errorf("ended job: %v, want ErrNotFound", err)
 		}
-		one[Job](t)(js.Get(long.GUID)) // it is still at work
+		one[app.Job](t)(js.Get(long.GUID)) // it is still at work
 	})
 }
 
 func TestJobErrors(t *testing.T) {
 	for name, tt := range map[string]struct {
 		err  error
-		want []JobError
+		want []app.JobError
 	}{
-		"own":      {fmt.Errorf("x: %w", &JobError{1, "CF-X", "d"}), []JobError{{1, "CF-X", "d"}}},
-		"manifest": {errors.Join(&ManifestError{App: "a", Key: "k", Line: 2, Message: "m"}, &ManifestError{Message: "n"}), []JobError{{10008, "CF-UnprocessableEntity", `app "a", line 2: k: m`}, {10008, "CF-UnprocessableEntity", "n"}}},
-		"invalid":  {&Invalid{Key: "k", Message: "m"}, []JobError{{10008, "CF-UnprocessableEntity", "k: m"}}},
-		"missing":  {fmt.Errorf("app x: %w", ErrNotFound), []JobError{{10010, "CF-ResourceNotFound", "app x: not found"}}},
-		"other":    {errors.New("x"), []JobError{{10001, "CF-UnknownError", "x"}}},
+		"own":      {fmt.Errorf("x: %w", &app.JobError{Code: 1, Title: "CF-X", Detail: "d"}), []app.JobError{{Code: 1, Title: "CF-X", Detail: "d"}}},
+		"manifest": {errors.Join(&app.ManifestError{App: "a", Key: "k", Line: 2, Message: "m"}, &app.ManifestError{Message: "n"}), []app.JobError{{Code: 10008, Title: "CF-UnprocessableEntity", Detail: `app "a", line 2: k: m`}, {Code: 10008, Title: "CF-UnprocessableEntity", Detail: "n"}}},
+		"invalid":  {&app.Invalid{Key: "k", Message: "m"}, []app.JobError{{Code: 10008, Title: "CF-UnprocessableEntity", Detail: "k: m"}}},
+		"missing":  {fmt.Errorf("app x: %w", app.ErrNotFound), []app.JobError{{Code: 10010, Title: "CF-ResourceNotFound", Detail: "app x: not found"}}},
+		"other":    {errors.New("x"), []app.JobError{{Code: 10001, Title: "CF-UnknownError", Detail: "x"}}},
 	} {
 		if diff := cmp.Diff(jobErrors(tt.err), tt.want); diff != "" {
 			t.Errorf("%s (-got +want):\n%s", name, diff)

@@ -1,25 +1,28 @@
-package app
+package registry
 
 import (
 	"math/rand/v2"
 	"strings"
 	"testing"
 	"time"
+	"unicode"
+
+	"github.com/dewrun/dew/app"
 )
 
 // What ManifestOf says, written for people and read again, changes nothing.
-func checkDescribed(t *testing.T, r *Registry, a App) string {
+func checkDescribed(t *testing.T, r *Registry, a app.App) string {
 	t.Helper()
-	text := string(one[[]byte](t)(one[Manifest](t)(r.ManifestOf(a.GUID)).Text()))
-	m, warnings, err := ParseManifest([]byte(text), nil)
+	text := string(one[[]byte](t)(one[app.Manifest](t)(r.ManifestOf(a.GUID)).Text()))
+	m, warnings, err := app.ParseManifest([]byte(text), nil)
 	if err != nil || len(warnings) > 0 {
 		t.Fatalf("%v, %v\n%s", err, warnings, text)
 	}
-	if diffs := one[[]Difference](t)(r.DiffManifest(a.Space, m)); len(diffs) > 0 {
+	if diffs := one[[]app.Difference](t)(r.DiffManifest(a.Space, m)); len(diffs) > 0 {
 		t.Errorf("differences = %+v\n%s", diffs, text)
 	}
 	before := everything(t, r)
-	one[[]App](t)(r.ApplyManifest(a.Space, m))
+	one[[]app.App](t)(r.ApplyManifest(a.Space, m))
 	if after := everything(t, r); after != before {
 		t.Errorf("applying changed\n%s\nto\n%s\nby\n%s", before, after, text)
 	}
@@ -28,7 +31,7 @@ func checkDescribed(t *testing.T, r *Registry, a App) string {
 
 func TestManifestOf(t *testing.T) {
 	for _, text := range goldenTexts(t) {
-		m, _, err := ParseManifest([]byte(text), goldenVars)
+		m, _, err := app.ParseManifest([]byte(text), goldenVars)
 		if err != nil {
 			continue
 		}
@@ -122,37 +125,31 @@ applications:
 	}
 }
 
-// oddTexts are what a careless writer of YAML would turn into something else.
-var oddTexts = []string{
-	"", " ", "a", "yes", "NO", "~", "null", "1", "1e3", "0x1F", "1.5", ".inf", "- a", "? a", "a: b", "a #b", "#a", "'", `"`, `\`, "*a", "&a", "!a",
-	"%a", "@a", "`a", "{", "[", "|", ">", "a\nb", "a\n\nb\n", "\ta", "a ", " a", "ü", "𝄞", "\u2028", "\u0085", "a\\nb", "((a))", "2026-01-01", "<<", "=", "a,b", "64M", "\x7f", "\ufeff",
-}
-
 // The same for any wish, whatever its texts.
 func TestManifestOfAnything(t *testing.T) {
 	rnd := rand.New(rand.NewPCG(1, 2))
 	odd := func() string { return oddTexts[rnd.IntN(len(oddTexts))] }
 	r, s := inSpace(t)
-	domain := one[Domain](t)(r.DefaultDomain())
+	domain := one[app.Domain](t)(r.DefaultDomain())
 	for i := range 25 {
-		a := App{Name: strings.Repeat("x", i+1) + "-: #", Space: s.GUID, Env: map[string]string{}}
+		a := app.App{Name: strings.Repeat("x", i+1) + "-: #", Space: s.GUID, Env: map[string]string{}}
 		for range rnd.IntN(8) {
 			a.Env["K"+strings.Map(envRune, odd())] = odd()
 		}
 		if rnd.IntN(2) == 0 {
-			a.Metadata = Metadata{Labels: map[string]string{"yes": "no", "1": "2"}, Annotations: map[string]string{"null": odd()}}
+			a.Metadata = app.Metadata{Labels: map[string]string{"yes": "no", "1": "2"}, Annotations: map[string]string{"null": odd()}}
 			a.Stack, a.Buildpacks = "host", []string{"binary_buildpack"}
 		}
-		a = one[App](t)(r.PutApp(a))
-		one[Process](t)(r.UpdateProcess(a.GUID, func(p *Process) error {
+		a = one[app.App](t)(r.PutApp(a))
+		one[app.Process](t)(r.UpdateProcess(a.GUID, func(p *app.Process) error {
 			p.Command, p.Instances, p.MemoryMB = odd(), rnd.IntN(3), 256+rnd.IntN(100)
-			p.HealthCheck = HealthCheck{Type: CheckHTTP, Endpoint: "/" + strings.Repeat("h", i), Interval: time.Duration(rnd.IntN(3)) * time.Second}
+			p.HealthCheck = app.HealthCheck{Type: app.CheckHTTP, Endpoint: "/" + strings.Repeat("h", i), Interval: time.Duration(rnd.IntN(3)) * time.Second}
 			return nil
 		}))
-		one[Sidecar](t)(r.PutSidecar(Sidecar{App: a.GUID, Name: "side: " + strings.Repeat("y", i), Command: "x" + odd(), ProcessTypes: []string{"web"}, MemoryMB: rnd.IntN(100)}))
-		one[Sidecar](t)(r.PutSidecar(Sidecar{App: a.GUID, Name: "found", Command: "x", ProcessTypes: []string{"web"}, Origin: OriginBuildpack}))
+		one[app.Sidecar](t)(r.PutSidecar(app.Sidecar{App: a.GUID, Name: "side: " + strings.Repeat("y", i), Command: "x" + odd(), ProcessTypes: []string{"web"}, MemoryMB: rnd.IntN(100)}))
+		one[app.Sidecar](t)(r.PutSidecar(app.Sidecar{App: a.GUID, Name: "found", Command: "x", ProcessTypes: []string{"web"}, Origin: app.OriginBuildpack}))
 		for n := range rnd.IntN(3) {
-			one[Route](t)(r.PutRoute(Route{Space: s.GUID, Domain: domain.GUID, Host: strings.Repeat("h", i+1), Path: "/" + strings.Repeat("p", n+1), Destinations: []Destination{{App: a.GUID}}}))
+			one[app.Route](t)(r.PutRoute(app.Route{Space: s.GUID, Domain: domain.GUID, Host: strings.Repeat("h", i+1), Path: "/" + strings.Repeat("p", n+1), Destinations: []app.Destination{{App: a.GUID}}}))
 		}
 		checkDescribed(t, r, a)
 	}
@@ -160,7 +157,7 @@ func TestManifestOfAnything(t *testing.T) {
 
 // envRune makes what may be the name of a variable.
 func envRune(c rune) rune {
-	if c == '=' || unprintable(c) {
+	if c == '=' || !unicode.IsPrint(c) {
 		return -1
 	}
 	return c
