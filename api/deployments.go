@@ -14,22 +14,30 @@ import (
 	"github.com/dewrun/dew/runtime"
 )
 
-// deploying is how the instances of an app are replaced without a gap, and what can
-// be gone back to.
-func (s *Server) deploying() map[string]handler {
-	return map[string]handler{
-		"GET /v3/deployments":                          s.listDeployments,
-		"POST /v3/deployments":                         s.createDeployment,
-		"GET /v3/deployments/{guid}":                   s.getDeployment,
-		"PATCH /v3/deployments/{guid}":                 s.updateDeployment,
-		"POST /v3/deployments/{guid}/actions/cancel":   s.cancelDeployment,
-		"POST /v3/deployments/{guid}/actions/continue": s.continueDeployment,
-
-		"GET /v3/apps/{guid}/revisions":                  s.listRevisions,
-		"GET /v3/apps/{guid}/revisions/deployed":         s.listDeployedRevisions,
-		"GET /v3/revisions/{guid}":                       s.getRevision,
-		"PATCH /v3/revisions/{guid}":                     s.updateRevision,
-		"GET /v3/revisions/{guid}/environment_variables": s.getRevisionEnv,
+// deploymentsEndpoints are the endpoints of this file.
+func (s *Server) deploymentsEndpoints() []Endpoint {
+	return []Endpoint{
+		{
+			Pattern: "GET /v3/deployments", Needs: toEnter,
+			Handler: s.listDeployments, Shape: pageOf[v3.Deployment]("guids", "app_guids", "status_values", "status_reasons", "states", paramSelector).by(byTime...),
+		},
+		{
+			Pattern: "POST /v3/deployments", Needs: toEnter, // the body names the app
+			Handler: s.createDeployment, Shape: gives[v3.Deployment](201).from(jsonOf[v3.CreateDeployment]()),
+		},
+		{Pattern: "GET /v3/deployments/{guid}", Needs: toRead, Resource: aDeployment, Handler: s.getDeployment, Shape: gives[v3.Deployment](200)},
+		{
+			Pattern: "PATCH /v3/deployments/{guid}", Needs: toDevelop, Resource: aDeployment,
+			Handler: s.updateDeployment, Shape: gives[v3.Deployment](200).from(jsonOf[v3.UpdateMetadata]()),
+		},
+		{
+			Pattern: "POST /v3/deployments/{guid}/actions/cancel", Needs: toSupport, Resource: aMovingDeployment,
+			Handler: s.cancelDeployment, Shape: ends(200),
+		},
+		{
+			Pattern: "POST /v3/deployments/{guid}/actions/continue", Needs: toSupport, Resource: aMovingDeployment,
+			Handler: s.continueDeployment, Shape: ends(200),
+		},
 	}
 }
 

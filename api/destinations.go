@@ -13,6 +13,32 @@ import (
 	"github.com/dewrun/dew/route"
 )
 
+// destinationsEndpoints are the endpoints of this file.
+func (s *Server) destinationsEndpoints() []Endpoint {
+	return []Endpoint{
+		{
+			Pattern: "GET /v3/routes/{guid}/destinations", Needs: toReadRoute, Resource: aRoute,
+			Handler: s.getDestinations, Shape: gives[v3.Destinations](200),
+		},
+		{
+			Pattern: "POST /v3/routes/{guid}/destinations", Needs: toSupport, Resource: aSharedRoute,
+			Handler: s.addDestinations, Shape: gives[v3.Destinations](200).from(jsonOf[v3.ChangeDestinations]()),
+		},
+		{
+			Pattern: "PATCH /v3/routes/{guid}/destinations", Needs: toSupport, Resource: aRoute,
+			Handler: s.setDestinations, Shape: gives[v3.Destinations](200).from(jsonOf[v3.ChangeDestinations]()),
+		},
+		{
+			Pattern: "DELETE /v3/routes/{guid}/destinations/{destination}", Needs: toSupport, Resource: aSharedRoute,
+			Handler: s.removeDestination, Shape: ends(204),
+		},
+		{
+			Pattern: "PATCH /v3/routes/{guid}/destinations/{destination}", Needs: toSupport, Resource: aRoute,
+			Handler: s.updateDestination, Shape: gives[v3.Destination](200).from(jsonOf[v3.UpdateDestination]()),
+		},
+	}
+}
+
 func (s *Server) getDestinations(r *http.Request) (any, error) {
 	rt, err := s.routeOf(r)
 	if err != nil {

@@ -9,6 +9,27 @@ import (
 	"github.com/dewrun/dew/registry"
 )
 
+// orgsEndpoints are the endpoints of this file.
+func (s *Server) orgsEndpoints() []Endpoint {
+	return []Endpoint{
+		{Pattern: "GET /v3/organizations", Needs: toEnter, Handler: s.listOrgs, Shape: pageOf[v3.Organization]("names", "guids", paramSelector)},
+		{
+			Pattern: "POST /v3/organizations", Needs: toEnter, // a feature flag lets users, too
+			Handler: s.createOrg, Shape: gives[v3.Organization](201).from(jsonOf[v3.CreateOrganization]()),
+		},
+		{Pattern: "GET /v3/organizations/{guid}", Needs: toRead, Resource: anOrg, Handler: s.getOrg, Shape: gives[v3.Organization](200)},
+		{
+			Pattern: "PATCH /v3/organizations/{guid}", Needs: toManageOrg, Resource: anOrg,
+			Handler: s.updateOrg, Shape: gives[v3.Organization](200).from(jsonOf[v3.UpdateOrganization]()),
+		},
+		{Pattern: "DELETE /v3/organizations/{guid}", Needs: toAdminister, Resource: anOrg, Handler: s.deleteOrg, Shape: begins()},
+		{
+			Pattern: "GET /v3/organizations/{guid}/relationships/quota", Needs: toRead, Resource: anOrg,
+			Handler: s.getOrgQuota, Shape: gives[v3.Related](200),
+		},
+	}
+}
+
 // opDeleteOrg is the job that removes an org.
 const opDeleteOrg = "organization.delete"
 

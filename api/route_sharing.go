@@ -9,13 +9,25 @@ import (
 	"github.com/dewrun/dew/registry"
 )
 
-// routeSharing is who else has a route.
-func (s *Server) routeSharing() map[string]handler {
-	return map[string]handler{
-		"GET /v3/routes/{guid}/relationships/shared_spaces":            s.getRouteShares,
-		"POST /v3/routes/{guid}/relationships/shared_spaces":           s.shareRoute,
-		"DELETE /v3/routes/{guid}/relationships/shared_spaces/{space}": s.unshareRoute,
-		"PATCH /v3/routes/{guid}/relationships/space":                  s.moveRoute,
+// routeSharingEndpoints are the endpoints of this file.
+func (s *Server) routeSharingEndpoints() []Endpoint {
+	return []Endpoint{
+		{
+			Pattern: "GET /v3/routes/{guid}/relationships/shared_spaces", Needs: toReadRoute, Resource: aRoute,
+			Handler: s.getRouteShares, Shape: gives[v3.SharedSpaces](200),
+		},
+		{
+			Pattern: "POST /v3/routes/{guid}/relationships/shared_spaces", Needs: toSupport, Resource: aRoute,
+			Handler: s.shareRoute, Shape: gives[v3.SharedSpaces](200).from(jsonOf[v3.ShareServiceInstance]()),
+		},
+		{
+			Pattern: "DELETE /v3/routes/{guid}/relationships/shared_spaces/{space}", Needs: toSupport, Resource: aRoute,
+			Handler: s.unshareRoute, Shape: ends(204),
+		},
+		{
+			Pattern: "PATCH /v3/routes/{guid}/relationships/space", Needs: toDevelop, Resource: aRoute,
+			Handler: s.moveRoute, Shape: gives[v3.Related](200).from(jsonOf[v3.ToOne]()),
+		},
 	}
 }
 

@@ -15,6 +15,30 @@ import (
 	"github.com/dewrun/dew/services"
 )
 
+// routesEndpoints are the endpoints of this file.
+func (s *Server) routesEndpoints() []Endpoint {
+	return []Endpoint{
+		{
+			Pattern: "GET /v3/routes", Needs: toEnter,
+			Handler: s.listRoutes, Shape: pageOf[v3.Route]("space_guids", "organization_guids", "app_guids", "service_instance_guids", "guids", "domain_guids", "hosts", "paths", "ports", "include", paramSelector).by(byTime...),
+		},
+		{
+			Pattern: "POST /v3/routes", Needs: toEnter, // the body names the space
+			Handler: s.createRoute, Shape: gives[v3.Route](201).from(jsonOf[v3.CreateRoute]()),
+		},
+		{
+			Pattern: "PATCH /v3/routes/{guid}", Needs: toSupport, Resource: aRoute,
+			Handler: s.updateRoute, Shape: gives[v3.Route](200).from(jsonOf[v3.UpdateRoute]()),
+		},
+		{Pattern: "GET /v3/routes/{guid}", Needs: toReadRoute, Resource: aRoute, Handler: s.getRoute, Shape: gives[v3.Route](200).ask("include")},
+		{Pattern: "DELETE /v3/routes/{guid}", Needs: toSupport, Resource: aRoute, Handler: s.deleteRoute, Shape: begins()},
+		{
+			Pattern: "GET /v3/apps/{guid}/routes", Needs: toRead, Resource: anApp,
+			Handler: s.listAppRoutes, Shape: pageOf[v3.Route]("space_guids", "guids", "domain_guids", "hosts", "paths", "ports", "include", paramSelector).by(byTime...),
+		},
+	}
+}
+
 func (s *Server) listRoutes(r *http.Request) (any, error) {
 	all, err := s.c.Registry.Routes()
 	if err != nil {

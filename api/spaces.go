@@ -14,6 +14,35 @@ import (
 	"github.com/dewrun/dew/registry"
 )
 
+// spacesEndpoints are the endpoints of this file.
+func (s *Server) spacesEndpoints() []Endpoint {
+	return []Endpoint{
+		{
+			Pattern: "GET /v3/spaces", Needs: toEnter,
+			Handler: s.listSpaces, Shape: pageOf[v3.Space]("names", "guids", "organization_guids", paramSelector, "include"),
+		},
+		{
+			Pattern: "POST /v3/spaces", Needs: toEnter, // the body names the org
+			Handler: s.createSpace, Shape: gives[v3.Space](201).from(jsonOf[v3.CreateSpace]()),
+		},
+		{Pattern: "GET /v3/spaces/{guid}", Needs: toRead, Resource: aSpace, Handler: s.getSpace, Shape: gives[v3.Space](200).ask("include")},
+		{
+			Pattern: "PATCH /v3/spaces/{guid}", Needs: toManage, Resource: aSpace,
+			Handler: s.updateSpace, Shape: gives[v3.Space](200).from(jsonOf[v3.UpdateSpace]()),
+		},
+		{Pattern: "DELETE /v3/spaces/{guid}", Needs: toManageOrg, Resource: aSpace, Handler: s.deleteSpace, Shape: begins()},
+		{Pattern: "GET /v3/spaces/{guid}/features", Needs: toRead, Resource: aSpace, Handler: s.listSpaceFeatures, Shape: gives[v3.SpaceFeatures](200)},
+		{
+			Pattern: "GET /v3/spaces/{guid}/features/{name}", Needs: toRead, Resource: aSpace,
+			Handler: s.getSpaceFeature, Shape: gives[v3.SpaceFeature](200),
+		},
+		{
+			Pattern: "PATCH /v3/spaces/{guid}/features/{name}", Needs: toManage, Resource: aSpace,
+			Handler: s.updateSpaceFeature, Shape: gives[v3.SpaceFeature](200).from(jsonOf[v3.UpdateSpaceFeature]()),
+		},
+	}
+}
+
 // opDeleteSpace is the job that removes a space.
 const opDeleteSpace = "space.delete"
 

@@ -15,6 +15,32 @@ import (
 	"github.com/dewrun/dew/droplet"
 )
 
+// stacksEndpoints are the endpoints of this file.
+func (s *Server) stacksEndpoints() []Endpoint {
+	return []Endpoint{
+		{Pattern: "GET /v3/stacks", Needs: toEnter, Handler: s.listStacks, Shape: pageOf[v3.Stack]("names", "guids", "default", paramSelector)},
+		{Pattern: "GET /v3/stacks/{guid}", Needs: toEnter, Handler: s.getStack, Shape: gives[v3.Stack](200)},
+		{
+			Pattern: "PATCH /v3/stacks/{guid}", Needs: toAdminister, Resource: aStack,
+			Handler: s.updateStack, Shape: gives[v3.Stack](200).from(jsonOf[v3.UpdateStack]()),
+		},
+		{
+			Pattern: "GET /v3/stacks/{guid}/apps", Needs: toEnter,
+			Handler: s.listStackApps, Shape: pageOf[v3.App]("names", "guids", "space_guids", "organization_guids", "stacks", "lifecycle_type", "include", paramSelector).by("created_at", "updated_at", "name", "state"),
+		},
+		{Pattern: "POST /v3/stacks", Needs: toAdminister, Handler: s.createStack, Shape: gives[v3.Stack](201).from(jsonOf[v3.CreateStack]())},
+		{Pattern: "DELETE /v3/stacks/{guid}", Needs: toAdminister, Resource: aStack, Handler: s.deleteStack, Shape: ends(204)},
+		{Pattern: "GET /dew/v1/stacks", Needs: toEnter, Handler: s.listStackDetails, Shape: gives[v3.Stacks](200)},
+		{Pattern: "POST /dew/v1/stacks", Needs: toAdminister, Handler: s.makeStack, Shape: gives[v3.StackDetails](202).from(jsonOf[v3.MakeStack]())},
+		{
+			Pattern: "POST /dew/v1/stacks/upload", Needs: toAdminister,
+			Handler: s.uploadStack, Shape: gives[v3.StackDetails](201).from(bytesOf("application/octet-stream")).ask("name"),
+		},
+		{Pattern: "GET /dew/v1/stacks/{guid}", Needs: toEnter, Handler: s.getStackDetails, Shape: gives[v3.StackDetails](200)},
+		{Pattern: "DELETE /dew/v1/stacks/{guid}", Needs: toAdminister, Handler: s.deleteStack, Shape: ends(204)},
+	}
+}
+
 // kept are the stacks that there are. The platform's own names stand for the
 // default one, and are no stacks of their own.
 func (s *Server) kept() *droplet.Stacks { return s.c.Builds.Kept() }
@@ -159,19 +185,6 @@ func (s *Server) presentStack(k noted[droplet.KeptStack], is droplet.StackAccess
 		GUID: k.thing.GUID, CreatedAt: v3.At(created), UpdatedAt: v3.At(updated), Name: k.thing.Name, Description: k.thing.Description,
 		State: is.State, StateReason: why, Default: k.thing.Kind == droplet.StackHost, Metadata: presentMetadata(k.notes),
 		Links: v3.Links{"self": {Href: s.href("v3", "stacks", k.thing.GUID)}},
-	}
-}
-
-// stackChanges are the answers to those who bring stacks.
-func (s *Server) stackChanges() map[string]handler {
-	return map[string]handler{
-		"POST /v3/stacks":              s.createStack,
-		"DELETE /v3/stacks/{guid}":     s.deleteStack,
-		"GET /dew/v1/stacks":           s.listStackDetails,
-		"POST /dew/v1/stacks":          s.makeStack,
-		"POST /dew/v1/stacks/upload":   s.uploadStack,
-		"GET /dew/v1/stacks/{guid}":    s.getStackDetails,
-		"DELETE /dew/v1/stacks/{guid}": s.deleteStack,
 	}
 }
 
