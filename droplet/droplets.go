@@ -66,14 +66,14 @@ func (s *Droplets) AddImage(r io.Reader) (sha string, err error) {
 	if err != nil {
 		return "", fmt.Errorf("cannot add image: %w", err)
 	}
-	sha, err = fill(f, r)
+	sha, err = s.fill(f, r)
 	if err == nil {
 		err = s.name(f.Name(), sha)
 	}
 	if err != nil {
 		return "", errors.Join(fmt.Errorf("cannot add image: %w", err), os.Remove(f.Name()))
 	}
-	if err := syncDir(s.dir); err != nil {
+	if err := s.db.SyncDir(s.dir); err != nil {
 		return "", fmt.Errorf("cannot add image: %w", err)
 	}
 	return sha, nil
@@ -93,14 +93,14 @@ func (s *Droplets) name(file, sha string) error {
 
 // fill copies a checked image into f and closes it. It is on disk before it gets
 // its name: a name always means a whole image.
-func fill(f *os.File, r io.Reader) (sha string, err error) {
+func (s *Shelf) fill(f *os.File, r io.Reader) (sha string, err error) {
 	sum := sha256.New()
 	// Buffers on both sides: a tar is checked in pieces of 512 bytes.
 	w := bufio.NewWriterSize(io.MultiWriter(f, sum), 128<<10)
 	if err := checkImage(io.TeeReader(bufio.NewReaderSize(r, 128<<10), w)); err != nil {
 		return "", errors.Join(err, f.Close())
 	}
-	if err := errors.Join(w.Flush(), f.Sync()); err != nil {
+	if err := errors.Join(w.Flush(), s.db.SyncFile(f)); err != nil {
 		return "", errors.Join(err, f.Close())
 	}
 	return hex.EncodeToString(sum.Sum(nil)), f.Close()
@@ -312,15 +312,3 @@ func (s *Droplets) Collect() (removed []string, err error) {
 var validSHA = regexp.MustCompile(`^[0-9a-f]{64}$`)
 
 func (s *Droplets) path(sha string) string { return filepath.Join(s.dir, sha+".tar") }
-
-// syncDir makes a rename durable.
-func syncDir(dir string) error {
-	d, err := os.Open(dir)
-	if err != nil {
-		return fmt.Errorf("cannot sync %s: %w", dir, err)
-	}
-	if err := d.Sync(); err != nil {
-		return errors.Join(fmt.Errorf("cannot sync %s: %w", dir, err), d.Close())
-	}
-	return d.Close()
-}

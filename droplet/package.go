@@ -128,7 +128,7 @@ func NewPackages(db *store.DB, o PackageOptions) (*Packages, error) {
 			store.Index("sha256", func(f BuildpackFolder) string { return f.SHA256 })),
 	}
 	var err error
-	if p.pool, err = openPool(o.Dir, o.Logger); err != nil {
+	if p.pool, err = openPool(db, o.Dir, o.Logger); err != nil {
 		return nil, err
 	}
 	if err := p.Sweep(); err != nil {
