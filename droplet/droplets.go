@@ -93,7 +93,7 @@ func (s *Droplets) name(file, sha string) error {
 
 // fill copies a checked image into f and closes it. It is on disk before it gets
 // its name: a name always means a whole image.
-func (s *Shelf) fill(f *os.File, r io.Reader) (sha string, err error) {
+func (s *Droplets) fill(f *os.File, r io.Reader) (sha string, err error) {
 	sum := sha256.New()
 	// Buffers on both sides: a tar is checked in pieces of 512 bytes.
 	w := bufio.NewWriterSize(io.MultiWriter(f, sum), 128<<10)
