@@ -66,7 +66,7 @@ func runTests(m *testing.M) int {
 
 // buildPrograms makes dewd and all that the tests run beside it and in it.
 func buildPrograms(dir string) error {
-	beside := []string{"../dew", "../dew-init", "../dew-sftp", "../../runtime/containerd/testdata/testapp", "./testdata/routeapp"}
+	beside := []string{"../dew", "../dew-init", "../dew-sftp", "../../runtime/containerd/testdata/testapp", "./testdata/routeapp", "./testdata/instance"}
 	others := exec.Command("go", append([]string{"build", "-trimpath", "-o", dir + "/"}, beside...)...)
 	others.Env = append(os.Environ(), "CGO_ENABLED=0")
 	dewd := exec.Command("go", "build", "-trimpath", "-o", dir+"/", ".")
@@ -100,6 +100,7 @@ func beside(t *testing.T) {
 type cell struct {
 	t         testing.TB
 	root, run string
+	bin       string // folder of dewd, dew and dew-init
 	names     containerd.Names
 	cmd       *exec.Cmd
 	said      *transcript
@@ -117,7 +118,13 @@ func newCell(t testing.TB, flags ...string) *cell {
 	if err != nil {
 		t.Fatal(err)
 	}
-	c := &cell{t: t, root: filepath.Join(dir, "root"), run: filepath.Join(dir, "run"), flags: flags}
+	return newCellIn(t, dir, flags...)
+}
+
+// newCellIn makes the cell in a folder, which the end of the test removes.
+func newCellIn(t testing.TB, dir string, flags ...string) *cell {
+	t.Helper()
+	c := &cell{t: t, root: filepath.Join(dir, "root"), run: filepath.Join(dir, "run"), bin: programs, flags: flags}
 	c.names = containerd.NamesFor(c.root)
 	if err := os.MkdirAll(filepath.Join(c.root, "containerd"), 0o700); err != nil {
 		t.Fatal(err)
@@ -147,9 +154,9 @@ func (c *cell) tearDown() {
 }
 
 func (c *cell) command(args ...string) *exec.Cmd {
-	args = append(args, "--root", c.root, "--run", c.run, "--init", filepath.Join(programs, "dew-init"), "--log-reserve", "1MiB",
+	args = append(args, "--root", c.root, "--run", c.run, "--init", filepath.Join(c.bin, "dew-init"), "--log-reserve", "1MiB",
 		"--listen", "127.0.0.1:0", "--router", "127.0.0.1:0", "--ssh", "127.0.0.1:0")
-	return exec.Command(filepath.Join(programs, "dewd"), args...)
+	return exec.Command(filepath.Join(c.bin, "dewd"), args...)
 }
 
 // start runs dewd and waits until it is ready.
@@ -170,7 +177,7 @@ func (c *cell) awaitSocket() {
 // launch runs dewd without waiting for anything.
 func (c *cell) launch() {
 	c.t.Helper()
-	c.launchAs(filepath.Join(programs, "dewd"))
+	c.launchAs(filepath.Join(c.bin, "dewd"))
 }
 
 // launchAs runs a program that is a dewd, with further environment.
@@ -439,7 +446,7 @@ func allLines(t testing.TB, b books) []logstream.Envelope {
 
 // dewCommand is the command line against this cell.
 func (c *cell) dewCommand(args ...string) *exec.Cmd {
-	cmd := exec.Command(filepath.Join(programs, "dew"), args...)
+	cmd := exec.Command(filepath.Join(c.bin, "dew"), args...)
 	cmd.Env = append(os.Environ(), "DEW_RUN="+c.run, "DEW_HOME="+filepath.Dir(c.root))
 	return cmd
 }

@@ -210,6 +210,7 @@ type notifyCaller struct {
 	t     testing.TB
 	base  string
 	token string
+	two   bool // speaks the second version of the API
 }
 
 func clientToken(t testing.TB, base, id, secret string) *notifyCaller {
@@ -241,6 +242,9 @@ func (c *notifyCaller) do(want int, method, path, body string) []byte {
 		c.t.Fatal(err)
 	}
 	req.Header.Set("Authorization", "Bearer "+c.token)
+	if c.two {
+		req.Header.Set(notify.VersionHeader, "2")
+	}
 	resp, err := http.DefaultClient.Do(req)
 	if err != nil {
 		c.t.Fatal(err)
