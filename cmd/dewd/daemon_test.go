@@ -19,7 +19,6 @@ import (
 	"sync"
 	"syscall"
 	"testing"
-	"time"
 
 	"github.com/dewrun/dew/app"
 	"github.com/dewrun/dew/droplet"
@@ -27,10 +26,11 @@ import (
 	"github.com/dewrun/dew/runtime"
 	"github.com/dewrun/dew/runtime/containerd"
 	"github.com/dewrun/dew/store"
+	"github.com/dewrun/dew/testkit"
 )
 
 // patience bounds every wait: only a hang reaches it.
-const patience = 3 * time.Minute
+const patience = testkit.Patience
 
 // programs is the folder with dewd, dew, dew-init, dew-sftp and the apps of tests.
 var programs string
@@ -376,19 +376,11 @@ func only(t testing.TB, m map[string]map[string][]int) (id string, leaves map[st
 
 func (c *cell) eventually(what string, ok func() error) {
 	c.t.Helper()
-	deadline := time.Now().Add(patience)
-	for {
-		err := ok()
-		if err == nil {
-			return
+	if err := testkit.Until(ok); err != nil {
+		if c.cmd != nil {
+			c.kill(syscall.SIGQUIT) // it prints its goroutines
 		}
-		if time.Now().After(deadline) {
-			if c.cmd != nil {
-				c.kill(syscall.SIGQUIT) // it prints its goroutines
-			}
-			c.t.Fatalf("waited in vain: %s: %v\ndewd said:\n%s", what, err, c.said)
-		}
-		time.Sleep(10 * time.Millisecond)
+		c.t.Fatalf("waited in vain: %s: %v\ndewd said:\n%s", what, err, c.said)
 	}
 }
 

@@ -26,6 +26,7 @@ import (
 	"github.com/klauspost/compress/zstd"
 
 	"github.com/dewrun/dew/services/servicestest"
+	"github.com/dewrun/dew/testkit"
 )
 
 // TestRecordStoredRoot records a new root for TestStoredRoot with the binaries of any
@@ -41,7 +42,7 @@ func TestRecordStoredRoot(t *testing.T) {
 		t.Skip("DEW_RECORD, DEW_RECORD_BIN and DEW_RECORD_NAME are not all set")
 	}
 	takeStoredDir(t)
-	listen := "127.0.0.1:" + strconv.Itoa(freePorts(t, 1))
+	listen := "127.0.0.1:" + strconv.Itoa(testkit.FreePorts(t, 1))
 	r := &recorder{cell: newCellIn(t, storedDir, append(storedFlags(listen), "--subnet", storedSubnet)...), api: "http://" + listen}
 	r.bin = os.Getenv("DEW_RECORD_BIN")
 	r.start()

@@ -21,13 +21,12 @@ import (
 	"strconv"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/google/go-cmp/cmp"
-	"golang.org/x/sys/unix"
 
 	"github.com/dewrun/dew/api/v3"
 	"github.com/dewrun/dew/runtime/containerd"
+	"github.com/dewrun/dew/testkit"
 )
 
 // storedDir is the folder in which every stored root was recorded. What dewd stores
@@ -88,16 +87,13 @@ var (
 func takeStoredDir(t *testing.T) {
 	t.Helper()
 	// A name that the kernel gives back when the test ends, however it ends.
-	for wait := time.Now().Add(patience); ; time.Sleep(100 * time.Millisecond) {
+	testkit.Eventually(t, storedDir+" is free", func() error {
 		turn, err := net.ListenPacket("unixgram", "@dew-stored")
 		if err == nil {
 			t.Cleanup(func() { turn.Close() })
-			break
 		}
-		if !errors.Is(err, unix.EADDRINUSE) || time.Now().After(wait) {
-			t.Fatalf("cannot have %s for this test: %v", storedDir, err)
-		}
-	}
+		return err
+	})
 	if _, err := os.Stat(storedDir); errors.Is(err, fs.ErrNotExist) {
 		return
 	}
@@ -116,7 +112,7 @@ func takeStoredDir(t *testing.T) {
 func TestStoredRoot(t *testing.T) {
 	eachStored(t, func(t *testing.T, name string, want stored) {
 		takeStoredDir(t)
-		listen := "127.0.0.1:" + strconv.Itoa(freePorts(t, 1))
+		listen := "127.0.0.1:" + strconv.Itoa(testkit.FreePorts(t, 1))
 		w := &storedWorld{cell: newCellIn(t, storedDir, storedFlags(listen)...), want: want, api: "http://" + listen}
 		unpackStored(t, name, storedDir, func(string) bool { return true })
 		var before map[string][]int
