@@ -21,6 +21,7 @@ import (
 
 	"github.com/dewrun/dew/logstream"
 	"github.com/dewrun/dew/store"
+	"github.com/dewrun/dew/testkit"
 )
 
 // world is a log and its drains.
@@ -86,7 +87,7 @@ func (w *world) start(url string) {
 			w.t.Error(err)
 		}
 	})
-	eventually(w.t, "the drain begins", func() bool { return len(w.drains.Stats()) == 1 })
+	testkit.EventuallyTrue(w.t, "the drain begins", func() bool { return len(w.drains.Stats()) == 1 })
 }
 
 // print appends n numbered lines.
@@ -124,7 +125,7 @@ func newReceiver(t *testing.T) *receiver {
 func (r *receiver) start() {
 	r.t.Helper()
 	var l net.Listener
-	eventually(r.t, "the address is free", func() (ok bool) {
+	testkit.EventuallyTrue(r.t, "the address is free", func() (ok bool) {
 		var err error
 		l, err = net.Listen("tcp", r.address)
 		return err == nil
@@ -210,18 +211,9 @@ func complete(got []int, n int) (missing, twice int) {
 	return missing, twice
 }
 
-func eventually(t *testing.T, what string, ok func() bool) {
-	t.Helper()
-	for until := time.Now().Add(2 * time.Minute); !ok(); time.Sleep(5 * time.Millisecond) {
-		if time.Now().After(until) {
-			t.Fatalf("waited in vain: %s", what)
-		}
-	}
-}
-
 func (w *world) arrived(r *receiver) {
 	w.t.Helper()
-	eventually(w.t, fmt.Sprintf("%d lines arrive", w.printed), func() bool {
+	testkit.EventuallyTrue(w.t, fmt.Sprintf("%d lines arrive", w.printed), func() bool {
 		missing, _ := complete(r.lines(), w.printed)
 		return missing == 0
 	})
@@ -258,7 +250,7 @@ func TestBrokenOff(t *testing.T) {
 	w.start("syslog://" + r.address)
 	for range 3 {
 		w.print(2000)
-		eventually(t, "something arrives", func() bool { return len(r.lines()) > w.printed/2 })
+		testkit.EventuallyTrue(t, "something arrives", func() bool { return len(r.lines()) > w.printed/2 })
 		r.end(true)
 		r.start()
 		w.arrived(r)
@@ -287,10 +279,10 @@ func TestTellsOnce(t *testing.T) {
 		}
 		return out
 	}
-	eventually(t, "the log tells", func() bool { return len(said()) > 0 })
+	testkit.EventuallyTrue(t, "the log tells", func() bool { return len(said()) > 0 })
 	r.start()
 	w.arrived(r)
-	eventually(t, "the log tells of the return", func() bool { return len(said()) == 2 })
+	testkit.EventuallyTrue(t, "the log tells of the return", func() bool { return len(said()) == 2 })
 	lines := said()
 	if !strings.HasPrefix(lines[0], "drain papers: cannot send to syslog://"+r.address+": ") || !strings.Contains(lines[0], "connection refused") ||
 		lines[1] != "drain papers: sends again to syslog://"+r.address || strings.Contains(strings.Join(lines, ""), "hidden") {
@@ -306,17 +298,17 @@ func TestUnbound(t *testing.T) {
 	w.arrived(r)
 	w.targets = nil
 	w.drains.Changed()
-	eventually(t, "the drain ends", func() bool { return len(w.drains.Stats()) == 0 })
-	eventually(t, "its place is forgotten", func() bool {
+	testkit.EventuallyTrue(t, "the drain ends", func() bool { return len(w.drains.Stats()) == 0 })
+	testkit.EventuallyTrue(t, "its place is forgotten", func() bool {
 		all, err := w.drains.places.All()
 		return err == nil && len(all) == 0
 	})
 	w.print(5)
 	w.targets = []Target{{App: "app-guid", URL: "syslog://" + r.address, Name: "papers"}}
 	w.drains.Changed()
-	eventually(t, "the drain begins", func() bool { return len(w.drains.Stats()) == 1 })
+	testkit.EventuallyTrue(t, "the drain begins", func() bool { return len(w.drains.Stats()) == 1 })
 	w.print(5)
-	eventually(t, "new lines arrive", func() bool { return slices.Contains(r.lines(), 15) })
+	testkit.EventuallyTrue(t, "new lines arrive", func() bool { return slices.Contains(r.lines(), 15) })
 	if got := r.lines(); len(got) != 10 {
 		t.Errorf("lines %v arrived, want 1 to 5 and 11 to 15", got)
 	}
@@ -361,7 +353,7 @@ func TestPost(t *testing.T) {
 			w.start(strings.Replace(srv.URL, "https://", scheme+"://u:p@", 1) + "/in")
 			for range 5 {
 				w.print(1)
-				eventually(t, "the line arrives", func() bool {
+				testkit.EventuallyTrue(t, "the line arrives", func() bool {
 					mu.Lock()
 					defer mu.Unlock()
 					return len(got) == w.printed
@@ -370,7 +362,7 @@ func TestPost(t *testing.T) {
 			if missing, twice := complete(got, 5); missing != 0 || twice != 0 {
 				t.Errorf("lines %v arrived", got)
 			}
-			eventually(t, "the refused line is counted", func() bool { return w.drains.Stats()[0].Refused == 1 })
+			testkit.EventuallyTrue(t, "the refused line is counted", func() bool { return w.drains.Stats()[0].Refused == 1 })
 		})
 	}
 }

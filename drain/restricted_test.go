@@ -6,6 +6,8 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+
+	"github.com/dewrun/dew/testkit"
 )
 
 // said are the sentences of drains in the app's log.
@@ -33,7 +35,7 @@ func TestDrainsOfUsersAreRestricted(t *testing.T) {
 	w.start("syslog://" + r.address)
 	w.print(3)
 	const want = "drain papers: cannot send to syslog://%: dew does not connect to a loopback address for users who are not administrators; an administrator can allow the host with dewd --allow-broker-hosts; lines wait in the log and are sent later"
-	eventually(t, "the drain says why it sends nothing", func() bool { return len(w.said()) > 0 })
+	testkit.EventuallyTrue(t, "the drain says why it sends nothing", func() bool { return len(w.said()) > 0 })
 	if got := w.said()[0]; got != strings.Replace(want, "%", r.address, 1) {
 		t.Errorf("it says %q", got)
 	}
@@ -41,7 +43,7 @@ func TestDrainsOfUsersAreRestricted(t *testing.T) {
 		t.Errorf("%d connections to the receiver", n)
 	}
 	w.retarget(false)
-	eventually(t, "the receiver has all lines", func() bool { missing, _ := complete(r.lines(), 3); return missing == 0 })
+	testkit.EventuallyTrue(t, "the receiver has all lines", func() bool { missing, _ := complete(r.lines(), 3); return missing == 0 })
 }
 
 // The same over HTTP.
@@ -55,14 +57,14 @@ func TestPostsOfUsersAreRestricted(t *testing.T) {
 	w.restricted = true
 	w.start(s.URL)
 	w.print(1)
-	eventually(t, "the drain says why it sends nothing", func() bool {
+	testkit.EventuallyTrue(t, "the drain says why it sends nothing", func() bool {
 		return len(w.said()) > 0 && strings.Contains(w.said()[0], "dew does not connect to a loopback address")
 	})
 	if met.Load() > 0 {
 		t.Error("the receiver was asked")
 	}
 	w.retarget(false)
-	eventually(t, "the receiver has the line", func() bool { return met.Load() > 0 })
+	testkit.EventuallyTrue(t, "the receiver has the line", func() bool { return met.Load() > 0 })
 }
 
 // retarget makes the target another's.

@@ -20,6 +20,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/dewrun/dew/testkit"
 )
 
 // A real syslog server gets every line, over TCP and over TLS, also those that
@@ -126,7 +128,7 @@ func (s *rsyslog) start() {
 	if err := s.cmd.Start(); err != nil {
 		s.t.Fatalf("%v (make setup-test installs rsyslog and rsyslog-gnutls)", err)
 	}
-	eventually(s.t, "rsyslog listens", func() bool {
+	testkit.EventuallyTrue(s.t, "rsyslog listens", func() bool {
 		c, err := net.Dial("tcp", s.address)
 		if err != nil {
 			return false
@@ -147,7 +149,7 @@ func (s *rsyslog) stop() {
 // wait waits until lines 1 to n are in its file, each as it was sent.
 func (s *rsyslog) wait(n int) {
 	s.t.Helper()
-	eventually(s.t, strconv.Itoa(n)+" lines are written", func() bool {
+	testkit.EventuallyTrue(s.t, strconv.Itoa(n)+" lines are written", func() bool {
 		b, err := os.ReadFile(filepath.Join(s.dir, "out"))
 		if err != nil {
 			return false

@@ -10,6 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/dewrun/dew/logstream"
+	"github.com/dewrun/dew/testkit"
 )
 
 // A receiver that breaks off has not what only its kernel took, also when writing
@@ -34,13 +35,13 @@ func TestStreamBrokenOff(t *testing.T) {
 	if err := s.send(t.Context(), b); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "the other kernel has it", func() bool { return s.has(false) == 1 && s.took == 2 })
+	testkit.EventuallyTrue(t, "the other kernel has it", func() bool { return s.has(false) == 1 && s.took == 2 })
 	if err := peer.(*net.TCPConn).SetLinger(0); err != nil {
 		t.Fatal(err)
 	}
 	peer.Close() // what it has not read is lost
 	b.next = 3
-	eventually(t, "writing notices", func() bool { return s.send(t.Context(), b) != nil })
+	testkit.EventuallyTrue(t, "writing notices", func() bool { return s.send(t.Context(), b) != nil })
 	time.AfterFunc(20*time.Millisecond, s.listen) // reading does only now
 	if got := s.has(true); got != 1 {
 		t.Errorf("it has all before %d", got)

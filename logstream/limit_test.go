@@ -14,6 +14,8 @@ import (
 
 	"github.com/coreos/go-systemd/v22/journal"
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/dewrun/dew/testkit"
 )
 
 func TestLimit(t *testing.T) {
@@ -93,12 +95,12 @@ func TestTailLimit(t *testing.T) {
 	limit := NewLimit(1000)
 	tail := follow(t, l, Capture{Limit: limit})
 	flood(t, f, 0, 5000)
-	eventually(t, "the flood is read", func() bool { return tail.Backlog() == 0 })
+	testkit.EventuallyTrue(t, "the flood is read", func() bool { return tail.Backlog() == 0 })
 	tail.mu.Lock()
 	tail.over.since = tail.over.since.Add(-limitWindow) // its second is over
 	tail.mu.Unlock()
 	ls.queue.put(tail)
-	eventually(t, "what was dropped is told", func() bool { return l.offset(tail.key) == 50_000 })
+	testkit.EventuallyTrue(t, "what was dropped is told", func() bool { return l.offset(tail.key) == 50_000 })
 	kept, dropped, records := tally(t, l)
 	if kept+dropped != 5000 || dropped < 4000 || records > 3 { // a slow machine may take some seconds
 		t.Fatalf("%d kept, %d dropped, %d records", kept, dropped, records)
@@ -122,15 +124,6 @@ func TestTailLimit(t *testing.T) {
 	}
 }
 
-func eventually(t *testing.T, what string, ok func() bool) {
-	t.Helper()
-	for end := time.Now().Add(patience); !ok(); time.Sleep(5 * time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatalf("not within %v: %s", patience, what)
-		}
-	}
-}
-
 // Every line of every log goes to the copy, of logs that are opened later too.
 func TestCopy(t *testing.T) {
 	ls := newLogs(t, t.TempDir(), Options{})
@@ -149,7 +142,7 @@ func TestCopy(t *testing.T) {
 			}
 		})
 	}()
-	eventually(t, "the copy begins", func() bool {
+	testkit.EventuallyTrue(t, "the copy begins", func() bool {
 		ls.mu.Lock()
 		defer ls.mu.Unlock()
 		return len(ls.opened) == 1

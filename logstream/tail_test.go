@@ -13,6 +13,8 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/dewrun/dew/testkit"
 )
 
 const patience = 2 * time.Minute
@@ -397,7 +399,7 @@ func TestCaptures(t *testing.T) {
 	if got := tail.Backlog(); got != int64(len("unread")) {
 		t.Errorf("Backlog = %d", got)
 	}
-	eventually(t, "the append is counted", func() bool { return ls.Stats().Appends > 0 }) // readers have its lines before
+	testkit.EventuallyTrue(t, "the append is counted", func() bool { return ls.Stats().Appends > 0 }) // readers have its lines before
 	if s := ls.Stats(); s.Tails != 1 || s.Backlog != 6 || s.Appends == 0 || s.AppendMax == 0 {
 		t.Errorf("Stats = %+v", s)
 	}

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/dewrun/dew/app"
+	"github.com/dewrun/dew/testkit"
 )
 
 // With least-connection the instance that is held up gets no further request until
@@ -38,7 +39,7 @@ func TestLeastConnection(t *testing.T) {
 	close(goOn)
 	<-answered
 	seen := map[string]bool{}
-	eventually(t, "both instances answer again", func() bool {
+	testkit.EventuallyTrue(t, "both instances answer again", func() bool {
 		_, body := w.get("shop", "/")
 		seen[body] = true
 		return len(seen) == 2

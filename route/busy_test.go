@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/dewrun/dew/runtime"
+	"github.com/dewrun/dew/testkit"
 )
 
 // An instance that is withdrawn is busy for as long as a request is under way there,
@@ -38,5 +39,5 @@ func TestBusy(t *testing.T) {
 	if got := <-answered; got != "done" {
 		t.Errorf("answer = %q, want it finished", got)
 	}
-	eventually(t, "the instance is not busy", func() bool { return !w.router.Busy(id) })
+	testkit.EventuallyTrue(t, "the instance is not busy", func() bool { return !w.router.Busy(id) })
 }

@@ -10,6 +10,8 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/dewrun/dew/testkit"
 )
 
 // scripted is an instance that speaks to each connection as the test says.
@@ -135,7 +137,7 @@ func TestIdleWiresAreClosed(t *testing.T) {
 		w.router.idle = 50 * time.Millisecond
 		w.instance("a", 0, says("hi"))
 		w.do(w.request(method, "shop", "/", nil))
-		eventually(t, "the idle connection is closed", func() bool { return w.openTo(idOf("a", 0)) == 0 })
+		testkit.EventuallyTrue(t, "the idle connection is closed", func() bool { return w.openTo(idOf("a", 0)) == 0 })
 	}
 }
 
@@ -152,9 +154,9 @@ func TestClientThatLeavesEndsItsWire(t *testing.T) {
 		close(gone)
 	})
 	c := w.raw("GET / HTTP/1.1", "Host: shop.dew.localhost")
-	within(t, "the instance is asked", asked)
+	testkit.Closed(t, "the instance is asked", asked)
 	c.Close()
-	within(t, "the connection to the instance ends", gone)
+	testkit.Closed(t, "the connection to the instance ends", gone)
 }
 
 // One that leaves before its request was sent leaves no connection behind.
@@ -166,9 +168,9 @@ func TestClientThatLeavesEarlyEndsItsWire(t *testing.T) {
 	for range 20 {
 		dials := w.dialsTo(idOf("a", 0))
 		c := w.raw("GET / HTTP/1.1", "Host: shop.dew.localhost")
-		eventually(t, "the instance is called", func() bool { return w.dialsTo(idOf("a", 0)) > dials })
+		testkit.EventuallyTrue(t, "the instance is called", func() bool { return w.dialsTo(idOf("a", 0)) > dials })
 		c.Close()
-		eventually(t, "no connection is left", func() bool { return w.openTo(idOf("a", 0)) == 0 })
+		testkit.EventuallyTrue(t, "no connection is left", func() bool { return w.openTo(idOf("a", 0)) == 0 })
 	}
 }
 

@@ -15,6 +15,8 @@ import (
 	"google.golang.org/grpc/reflection"
 	reflectpb "google.golang.org/grpc/reflection/grpc_reflection_v1"
 	"google.golang.org/grpc/status"
+
+	"github.com/dewrun/dew/testkit"
 )
 
 // grpcWorld is a route to a real gRPC server and a client that goes through it.
@@ -95,7 +97,7 @@ func TestGRPCServerStream(t *testing.T) {
 	if _, err := stream.Recv(); status.Code(err) != codes.Canceled {
 		t.Errorf("%v, want Canceled", err)
 	}
-	within(t, "the stream at the server ends", ended)
+	testkit.Closed(t, "the stream at the server ends", ended)
 }
 
 // Both sides speak in turn on one stream, and its end comes with its status.

@@ -11,6 +11,7 @@ import (
 
 	"github.com/dewrun/dew/app"
 	"github.com/dewrun/dew/runtime"
+	"github.com/dewrun/dew/testkit"
 )
 
 // Requests that are under way finish when their instance is withdrawn; new ones go
@@ -54,7 +55,7 @@ func TestWithdrawnWhileRequestsRun(t *testing.T) {
 			t.Errorf("answer = %q, want old", got)
 		}
 	}
-	eventually(t, "connections to the old instance are closed", func() bool { return w.openTo(idOf("a", 0)) == 0 })
+	testkit.EventuallyTrue(t, "connections to the old instance are closed", func() bool { return w.openTo(idOf("a", 0)) == 0 })
 	if got := w.openTo(idOf("a", 1)); got == 0 {
 		t.Error("the connection to the new instance is not kept")
 	}

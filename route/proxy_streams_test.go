@@ -10,6 +10,8 @@ import (
 	"strings"
 	"sync"
 	"testing"
+
+	"github.com/dewrun/dew/testkit"
 )
 
 var echo = http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
@@ -61,7 +63,7 @@ func TestWebSocketEcho(t *testing.T) {
 	if line := <-w.lines; !strings.Contains(line, `"GET /chat HTTP/1.1" 101 `) {
 		t.Errorf("line = %s", line)
 	}
-	eventually(t, "connection to the instance is closed", func() bool { return w.openTo(idOf("a", 0)) == 0 })
+	testkit.EventuallyTrue(t, "connection to the instance is closed", func() bool { return w.openTo(idOf("a", 0)) == 0 })
 }
 
 // An app that switches to something else than what was asked for leaves no
@@ -82,7 +84,7 @@ func TestWrongUpgrade(t *testing.T) {
 	if res, _ := w.do(req); res.StatusCode != http.StatusBadGateway {
 		t.Errorf("status = %d, want 502", res.StatusCode)
 	}
-	eventually(t, "connection to the instance is closed", func() bool { return w.openTo(idOf("a", 0)) == 0 })
+	testkit.EventuallyTrue(t, "connection to the instance is closed", func() bool { return w.openTo(idOf("a", 0)) == 0 })
 }
 
 // Every piece goes through at once, in both directions, while both go on.

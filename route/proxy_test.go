@@ -10,6 +10,8 @@ import (
 	"strings"
 	"sync"
 	"testing"
+
+	"github.com/dewrun/dew/testkit"
 )
 
 func TestInstancesTakeTurns(t *testing.T) {
@@ -175,7 +177,7 @@ func TestKeptConnectionThatWasClosed(t *testing.T) {
 			t.Fatalf("request %d: %d %q", i, res.StatusCode, body)
 		}
 		s.CloseClientConnections()
-		eventually(t, "the end of the connection is seen", func() bool { return w.openTo(idOf("a", 0)) == 0 })
+		testkit.EventuallyTrue(t, "the end of the connection is seen", func() bool { return w.openTo(idOf("a", 0)) == 0 })
 	}
 }
 

@@ -15,6 +15,7 @@ import (
 	"github.com/dewrun/dew/registry"
 	"github.com/dewrun/dew/runtime"
 	"github.com/dewrun/dew/store"
+	"github.com/dewrun/dew/testkit"
 )
 
 // quiet is a router without servers, in virtual time.
@@ -183,9 +184,9 @@ func TestRealRegistry(t *testing.T) {
 	if _, err := reg.AddDestinations(rt.GUID, []app.Destination{{App: a.GUID}}); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "the route is known", func() bool { return leadsTo(w.router, "shop") == string(idOf(a.GUID, 0)) })
+	testkit.EventuallyTrue(t, "the route is known", func() bool { return leadsTo(w.router, "shop") == string(idOf(a.GUID, 0)) })
 	if err := reg.DeleteApp(a.GUID); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "the route leads nowhere", func() bool { return leadsTo(w.router, "shop") == "nowhere" })
+	testkit.EventuallyTrue(t, "the route leads nowhere", func() bool { return leadsTo(w.router, "shop") == "nowhere" })
 }

@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/dewrun/dew/inbound"
+	"github.com/dewrun/dew/testkit"
 )
 
 // pieces is a connection on which a text comes in pieces.
@@ -400,7 +401,7 @@ func TestSlowBodyIsAnswered(t *testing.T) {
 			t.Errorf("%q: %+v, %v, want 408 and the end of the connection", lines, res, err)
 		}
 		c.Close()
-		eventually(t, "the instance's connection is closed", func() bool { return w.openTo(idOf("a", 0)) == 0 })
+		testkit.EventuallyTrue(t, "the instance's connection is closed", func() bool { return w.openTo(idOf("a", 0)) == 0 })
 	}
 	if res, _ := w.get("shop", "/"); res.StatusCode != 200 {
 		t.Errorf("others get %d", res.StatusCode)
@@ -422,7 +423,7 @@ func TestBodyThatStops(t *testing.T) {
 		if res, err := http.ReadResponse(bufio.NewReader(c), nil); err == nil && res.StatusCode < 400 {
 			t.Errorf("%q: %d", lines, res.StatusCode)
 		}
-		eventually(t, "the instance's connection is closed", func() bool { return w.openTo(idOf("a", 0)) == 0 })
+		testkit.EventuallyTrue(t, "the instance's connection is closed", func() bool { return w.openTo(idOf("a", 0)) == 0 })
 	}
 	if res, _ := w.get("shop", "/"); res.StatusCode != 200 {
 		t.Errorf("others get %d", res.StatusCode)

@@ -14,6 +14,7 @@ import (
 
 	"github.com/dewrun/dew/app"
 	"github.com/dewrun/dew/runtime"
+	"github.com/dewrun/dew/testkit"
 )
 
 // tcpRoute is the route of a port to the web process of each app.
@@ -80,7 +81,7 @@ func (w *world) serveTCP(h *harbour) (stop func()) {
 // call connects to the port of a route.
 func (w *world) call(h *harbour, port int) *net.TCPConn {
 	w.t.Helper()
-	eventually(w.t, "the port is open", func() bool { return h.address(port) != "" })
+	testkit.EventuallyTrue(w.t, "the port is open", func() bool { return h.address(port) != "" })
 	c, err := net.Dial("tcp", h.address(port))
 	if err != nil {
 		w.t.Fatal(err)
@@ -159,7 +160,7 @@ func TestTCPRoute(t *testing.T) {
 		if n := w.dialsTo(idOf("a", i)); n != 2 {
 			t.Errorf("instance %d got %d of 6 connections", i, n)
 		}
-		eventually(t, "no connection is left", func() bool { return w.openTo(idOf("a", i)) == 0 })
+		testkit.EventuallyTrue(t, "no connection is left", func() bool { return w.openTo(idOf("a", i)) == 0 })
 	}
 }
 
@@ -214,7 +215,7 @@ func TestTCPPortsFollowRoutes(t *testing.T) {
 	wantEcho(t, c, "before")
 	w.registry.set(func() { w.registry.routes = []app.Route{tcpRoute(20001, "a")} })
 	wantEcho(t, w.call(&h, 20001), "second")
-	eventually(t, "the first port is closed", func() bool {
+	testkit.EventuallyTrue(t, "the first port is closed", func() bool {
 		c, err := net.Dial("tcp", h.address(20000))
 		if err == nil {
 			c.Close()
@@ -234,7 +235,7 @@ func TestTCPPortTaken(t *testing.T) {
 	w.tcpInstance("a", 0, repeats)
 	h := harbour{err: errors.New("the port is taken")}
 	w.serveTCP(&h)
-	eventually(t, "the trouble is told", func() bool { return w.router.PortError(20000) == "the port is taken" })
+	testkit.EventuallyTrue(t, "the trouble is told", func() bool { return w.router.PortError(20000) == "the port is taken" })
 	if line := <-w.lines; !strings.Contains(line, "the port is taken; it is tried again") {
 		t.Errorf("line = %s", line)
 	}
@@ -246,9 +247,9 @@ func TestTCPPortTaken(t *testing.T) {
 	}
 	h.set(errors.New("the port is taken"))
 	w.registry.set(func() { w.registry.routes = []app.Route{tcpRoute(20001, "a")} })
-	eventually(t, "the trouble is told", func() bool { return w.router.PortError(20001) != "" })
+	testkit.EventuallyTrue(t, "the trouble is told", func() bool { return w.router.PortError(20001) != "" })
 	w.registry.set(func() { w.registry.routes = nil })
-	eventually(t, "a route that is gone has no trouble", func() bool { return w.router.PortError(20001) == "" })
+	testkit.EventuallyTrue(t, "a route that is gone has no trouble", func() bool { return w.router.PortError(20001) == "" })
 }
 
 // A connection ends with its instance: at once when that is no more, and while it
@@ -288,7 +289,7 @@ func TestTCPConnectionsEndWithTheInstance(t *testing.T) {
 		if b, err := io.ReadAll(c); len(b) > 0 || err != nil && !strings.Contains(err.Error(), "reset") {
 			t.Errorf("%s: %q, %v", name, b, err)
 		}
-		eventually(t, name+": no connection is left", func() bool { return w.openTo(idOf("a", 0)) == 0 })
+		testkit.EventuallyTrue(t, name+": no connection is left", func() bool { return w.openTo(idOf("a", 0)) == 0 })
 	}
 	// The instance has closed its side before it is known to have crashed, and the
 	// client does nothing: no connection may stay.
@@ -308,7 +309,7 @@ func TestTCPConnectionsEndWithTheInstance(t *testing.T) {
 		for _, fn := range order {
 			fn(c)
 		}
-		eventually(t, name+": no connection is left", func() bool { return w.openTo(idOf("a", 0)) == 0 })
+		testkit.EventuallyTrue(t, name+": no connection is left", func() bool { return w.openTo(idOf("a", 0)) == 0 })
 	}
 }
 

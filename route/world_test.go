@@ -339,24 +339,3 @@ func (w *world) raw(lines ...string) net.Conn {
 // patience bounds the waits of these tests. It is no measurement: only a hang
 // takes that long.
 const patience = 2 * time.Minute
-
-// eventually waits for something that another goroutine does.
-func eventually(t testing.TB, what string, ok func() bool) {
-	t.Helper()
-	for end := time.Now().Add(patience); time.Now().Before(end); time.Sleep(time.Millisecond) {
-		if ok() {
-			return
-		}
-	}
-	t.Fatalf("not in time: %s", what)
-}
-
-// within waits for a channel to be closed.
-func within(t testing.TB, what string, done <-chan struct{}) {
-	t.Helper()
-	select {
-	case <-done:
-	case <-time.After(patience):
-		t.Fatalf("not in time: %s", what)
-	}
-}

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/dewrun/dew/api/v3"
+	"github.com/dewrun/dew/testkit"
 )
 
 // tested runs one folder with this smoke.yml against a cloud.
@@ -281,12 +282,11 @@ func TestRunInterrupted(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	go func() {
-		for ctx.Err() == nil {
-			if _, err := os.Stat(filepath.Join(dir, "began")); err == nil {
-				cancel()
-			}
-			time.Sleep(time.Millisecond)
-		}
+		defer cancel()
+		_ = testkit.Until(func() error { // or in vain: then the test fails
+			_, err := os.Stat(filepath.Join(dir, "began"))
+			return err
+		})
 	}()
 	kept := false
 	r := Run(ctx, Config{

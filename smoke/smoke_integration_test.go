@@ -19,6 +19,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/dewrun/dew/testkit"
 )
 
 // patience bounds every wait: only a hang reaches it.
@@ -57,11 +59,7 @@ type bench struct{ dir, tmp string }
 
 func newBench(t *testing.T, files map[string]string) bench {
 	t.Helper()
-	dir, err := os.MkdirTemp("", "dew") // sockets want short names
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { os.RemoveAll(dir) })
+	dir := testkit.ShortDir(t)
 	b := bench{dir: dir, tmp: filepath.Join(dir, "t")}
 	if err := os.MkdirAll(b.tmp, 0o755); err != nil {
 		t.Fatal(err)
@@ -98,16 +96,21 @@ func (b bench) run(t *testing.T, args ...string) (code int, out, talk string) {
 	return cmd.ProcessState.ExitCode(), o.String(), e.String()
 }
 
+// began waits until a check that touches a file of that name runs.
+func (b bench) began(t *testing.T) {
+	t.Helper()
+	testkit.Eventually(t, "the check begins", func() error {
+		_, err := os.Stat(filepath.Join(b.dir, "began"))
+		return err
+	})
+}
+
 // nothingLeft wants no traces; a process that was told to end may need a moment.
 func (b bench) nothingLeft(t *testing.T) {
 	t.Helper()
-	var err error
-	for end := time.Now().Add(patience); time.Now().Before(end); time.Sleep(20 * time.Millisecond) {
-		if err = b.leftovers(); err == nil {
-			return
-		}
+	if err := testkit.Until(b.leftovers); err != nil {
+		t.Error(err)
 	}
-	t.Error(err)
 }
 
 // leftovers are traces of private daemons: files, processes and mounts (network
@@ -338,10 +341,7 @@ checks:
 			if err := cmd.Start(); err != nil {
 				t.Fatal(err)
 			}
-			for began := false; !began && ctx.Err() == nil; time.Sleep(20 * time.Millisecond) {
-				_, err := os.Stat(filepath.Join(b.dir, "began"))
-				began = err == nil
-			}
+			b.began(t)
 			if err := syscall.Kill(-cmd.Process.Pid, tt.sig); err != nil { // as a terminal does: to the whole group
 				t.Fatal(err)
 			}
@@ -386,10 +386,7 @@ checks:
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
-	for began := false; !began && ctx.Err() == nil; time.Sleep(20 * time.Millisecond) {
-		_, err := os.Stat(filepath.Join(b.dir, "began"))
-		began = err == nil
-	}
+	b.began(t)
 	if err := cmd.Process.Kill(); err != nil {
 		t.Fatal(err)
 	}
@@ -451,9 +448,7 @@ checks:
 		return string(text)
 	}
 	watching := func(n int) {
-		for strings.Count(said(), "Watching for changes") < n && ctx.Err() == nil {
-			time.Sleep(20 * time.Millisecond)
-		}
+		testkit.EventuallyTrue(t, "dew watches for changes", func() bool { return strings.Count(said(), "Watching for changes") >= n })
 	}
 	watching(1)
 	if err := os.WriteFile(filepath.Join(b.dir, "shop", "new.txt"), []byte("new"), 0o644); err != nil {
@@ -505,11 +500,10 @@ func TestSmokeBesideOthers(t *testing.T) {
 		}
 		return out
 	}
-	for end := time.Now().Add(patience); time.Now().Before(end); time.Sleep(50 * time.Millisecond) {
-		if code, _, _ := b.run(t, "--run", run, "status"); code == 0 {
-			break
-		}
-	}
+	testkit.EventuallyTrue(t, "dewd answers", func() bool {
+		code, _, _ := b.run(t, "--run", run, "status")
+		return code == 0
+	})
 	must("smoke", "--keep", "shop") // this one has the plain route, and stays
 	before := must("orgs")
 	out := must("smoke", "--json", "shop")

@@ -24,6 +24,7 @@ import (
 	"github.com/dewrun/dew/runtime"
 	"github.com/dewrun/dew/runtime/runtimetest"
 	"github.com/dewrun/dew/store"
+	"github.com/dewrun/dew/testkit"
 )
 
 // patience bounds every wait: only a hang reaches it.
@@ -253,12 +254,10 @@ func (w *world) session(c *ssh.Client) *ssh.Session {
 
 func (w *world) eventually(what string, ok func() bool) {
 	w.t.Helper()
-	for end := time.Now().Add(patience); !ok(); time.Sleep(time.Millisecond) {
-		if time.Now().After(end) {
-			w.mu.Lock()
-			defer w.mu.Unlock()
-			w.t.Fatalf("waited in vain: %s\nthe server said:\n%s", what, w.said.String())
-		}
+	if testkit.Until(testkit.True(ok)) != nil {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		w.t.Fatalf("waited in vain: %s\nthe server said:\n%s", what, w.said.String())
 	}
 }
 

@@ -62,10 +62,10 @@ func In[T any](db *DB, name string, opts ...Option[T]) *Bucket[T] {
 
 	db.mu.Lock()
 	defer db.mu.Unlock()
-	if old, ok := db.declared[name]; ok && old != shape {
+	if old, ok := db.declared[name]; ok && old.shape != shape {
 		panic("store: bucket " + name + " is declared twice with different indexes")
 	}
-	db.declared[name] = shape
+	db.declared[name] = declaration{shape: shape, recode: recode[T]}
 	return b
 }
 

@@ -62,7 +62,7 @@ type DB struct {
 	writing sync.Mutex
 
 	mu        sync.Mutex // guards the fields below; never held while a listener runs
-	declared  map[string]string
+	declared  map[string]declaration
 	listeners map[string][]func(key string)
 	queue     []change
 	telling   bool
@@ -109,7 +109,7 @@ func Open(path string, o Options) (*DB, error) {
 	if err != nil {
 		return nil, fmt.Errorf("cannot open %s: %w", path, err)
 	}
-	db := &DB{bolt: b, noSync: o.NoSync, committed: o.Committed, declared: map[string]string{}, listeners: map[string][]func(string){}}
+	db := &DB{bolt: b, noSync: o.NoSync, committed: o.Committed, declared: map[string]declaration{}, listeners: map[string][]func(string){}}
 	if err := db.agree(o); err != nil {
 		return nil, errors.Join(fmt.Errorf("cannot open %s: %w", path, err), b.Close())
 	}

@@ -703,3 +703,26 @@ func TestKeys(t *testing.T) {
 		t.Fatal(err)
 	}
 }
+
+func TestRecode(t *testing.T) {
+	db := fresh(t)
+	things(db)
+	for _, tt := range []struct {
+		name, bucket, raw, want string
+		fails                   bool
+	}{
+		{"a value", "things", `{"N":1,"Name":"a"}`, `{"Name":"a","Group":"","N":1}`, false},
+		{"an unknown field", "things", `{"Name":"a","Size":1}`, "", true},
+		{"an unknown bucket", "others", `{}`, "", true},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			got, err := db.Recode(tt.bucket, []byte(tt.raw))
+			if string(got) != tt.want || (err != nil) != tt.fails {
+				t.Errorf("Recode = %s, %v, want %s and fails = %t", got, err, tt.want, tt.fails)
+			}
+		})
+	}
+	if got := db.Declared(); !slices.Equal(got, []string{"things"}) {
+		t.Errorf("Declared = %v, want things", got)
+	}
+}

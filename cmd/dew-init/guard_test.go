@@ -9,6 +9,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/dewrun/dew/testkit"
 )
 
 const mib = 1 << 20
@@ -94,7 +96,7 @@ func TestGuardPausesAndContinues(t *testing.T) {
 	defer func() { _ = out.Close() }()
 	state := func(want string) {
 		t.Helper()
-		eventually(t, "main to be "+want, func() bool {
+		testkit.EventuallyTrue(t, "main to be "+want, func() bool {
 			b, err := os.ReadFile(freezer + "/main")
 			return err == nil && string(b) == want
 		})
@@ -106,7 +108,7 @@ func TestGuardPausesAndContinues(t *testing.T) {
 	if err := os.WriteFile(freezer+"/main", []byte("other"), 0o600); err != nil { // as a dewd that is killed then
 		t.Fatal(err)
 	}
-	eventually(t, "main to be paused again", func() bool {
+	testkit.EventuallyTrue(t, "main to be paused again", func() bool {
 		b, err := os.ReadFile(freezer + "/main")
 		return err == nil && strings.HasPrefix(string(b), "FROZEN")
 	})

@@ -10,6 +10,8 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+
+	"github.com/dewrun/dew/testkit"
 )
 
 // shells are run through every test that sources something.
@@ -100,20 +102,20 @@ func TestGateFIFO(t *testing.T) {
 		t.Fatal(err)
 	}
 	pid := cmd.Process.Pid
-	eventually(t, "the launcher to wait at its gate", func() bool { return readsStdin(t, pid) })
+	testkit.EventuallyTrue(t, "the launcher to wait at its gate", func() bool { return readsStdin(t, pid) })
 	if _, err := os.Stat(filepath.Join(dir, "ran")); err == nil {
 		t.Error("the command ran before the gate was opened")
 	}
 	if _, err := fifo.Write([]byte{1}); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "the command to be the same process", func() bool { return procStatus(t, pid, "Name") == "sleep" })
+	testkit.EventuallyTrue(t, "the command to be the same process", func() bool { return procStatus(t, pid, "Name") == "sleep" })
 	p := strconv.Itoa(pid)
 	if got, err := os.Readlink("/proc/" + p + "/fd/0"); got != "/dev/null" {
 		t.Errorf("stdin of the command is %q, %v; want /dev/null", got, err)
 	}
 	// It may still be at its libraries.
-	eventually(t, "the command to have the files 0, 1 and 2 alone", func() bool {
+	testkit.EventuallyTrue(t, "the command to have the files 0, 1 and 2 alone", func() bool {
 		fds, err := os.ReadDir("/proc/" + p + "/fd")
 		return err == nil && len(fds) == 3
 	})

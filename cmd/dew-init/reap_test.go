@@ -10,6 +10,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/dewrun/dew/testkit"
 )
 
 // maxResident is what PID 1 of every container may cost, in KiB.
@@ -37,20 +39,10 @@ func startInit(t *testing.T, before string, args ...string) *exec.Cmd {
 			_ = cmd.Wait()
 		}
 	})
-	eventually(t, "PID 1 to listen to signals", func() bool {
+	testkit.EventuallyTrue(t, "PID 1 to listen to signals", func() bool {
 		return procStatus(t, cmd.Process.Pid, "Name") == "dew-init" && ignores(t, cmd.Process.Pid, lastIgnored)
 	})
 	return cmd
-}
-
-// eventually waits for something that the kernel does soon.
-func eventually(t *testing.T, what string, done func() bool) {
-	t.Helper()
-	for deadline := time.Now().Add(patience); !done(); time.Sleep(2 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatalf("waited %s for %s", patience, what)
-		}
-	}
 }
 
 func procStatus(t *testing.T, pid int, key string) string {
@@ -98,7 +90,7 @@ func children(t *testing.T, pid int) []string {
 // What ended before PID 1 listened, and what ends long after, is collected alike.
 func TestReapsInheritedChildren(t *testing.T) {
 	cmd := startInit(t, `true & false & (sleep 0.2 &) & (sleep 0.3; exit 7) &`)
-	eventually(t, "the children to be collected", func() bool { return len(children(t, cmd.Process.Pid)) == 0 })
+	testkit.EventuallyTrue(t, "the children to be collected", func() bool { return len(children(t, cmd.Process.Pid)) == 0 })
 }
 
 // Processes enter the namespace of a container from outside, as execs do, and leave
@@ -127,15 +119,15 @@ func TestReapsOrphans(t *testing.T) {
 	if err := enter.Wait(); err != nil || lines != orphans {
 		t.Fatalf("started %d orphans, %v; want %d", lines, err, orphans)
 	}
-	eventually(t, "PID 1 to get the orphans", func() bool { return len(children(t, cmd.Process.Pid)) == orphans })
+	testkit.EventuallyTrue(t, "PID 1 to get the orphans", func() bool { return len(children(t, cmd.Process.Pid)) == orphans })
 	_ = hold.Close()
 	_ = release.Close() // all end at once: many deaths, few signals
-	eventually(t, "the orphans to be collected", func() bool { return len(children(t, cmd.Process.Pid)) == 0 })
+	testkit.EventuallyTrue(t, "the orphans to be collected", func() bool { return len(children(t, cmd.Process.Pid)) == 0 })
 }
 
 func TestResidentMemory(t *testing.T) {
 	cmd := startInit(t, `i=0; while [ $i -lt 50 ]; do true & i=$((i+1)); done;`)
-	eventually(t, "the children to be collected", func() bool { return len(children(t, cmd.Process.Pid)) == 0 })
+	testkit.EventuallyTrue(t, "the children to be collected", func() bool { return len(children(t, cmd.Process.Pid)) == 0 })
 	rss, _, _ := strings.Cut(procStatus(t, cmd.Process.Pid, "VmRSS"), " ")
 	kib, err := strconv.Atoi(rss)
 	if err != nil {
@@ -173,7 +165,7 @@ func TestNoArguments(t *testing.T) {
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "PID 1 to listen", func() bool { return ignores(t, cmd.Process.Pid, lastIgnored) })
+	testkit.EventuallyTrue(t, "PID 1 to listen", func() bool { return ignores(t, cmd.Process.Pid, lastIgnored) })
 	if err := cmd.Process.Signal(syscall.SIGTERM); err != nil {
 		t.Fatal(err)
 	}

@@ -9,6 +9,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/dewrun/dew/testkit"
 )
 
 func TestParseSession(t *testing.T) {
@@ -116,7 +118,9 @@ func leafOf(t *testing.T) (dir, controller string) {
 		t.Skipf("cannot make a cgroup: %v", err)
 	}
 	// A group that was just emptied can stay busy for a moment.
-	t.Cleanup(func() { eventually(t, dir+" to be removed", func() bool { return syscall.Rmdir(dir) == nil }) })
+	t.Cleanup(func() {
+		testkit.EventuallyTrue(t, dir+" to be removed", func() bool { return syscall.Rmdir(dir) == nil })
+	})
 	return dir, controller
 }
 

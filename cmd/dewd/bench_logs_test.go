@@ -18,6 +18,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/dewrun/dew/testkit"
 )
 
 // benchLogLines is how many lines are written and read.
@@ -299,12 +301,10 @@ func startDocker(b *testing.B) *docker {
 
 func awaitFile(b *testing.B, path string) {
 	b.Helper()
-	for end := time.Now().Add(30 * time.Second); time.Now().Before(end); time.Sleep(20 * time.Millisecond) {
-		if _, err := os.Stat(path); err == nil {
-			return
-		}
-	}
-	b.Fatalf("%s is not there", path)
+	testkit.Eventually(b, path+" is there", func() error {
+		_, err := os.Stat(path)
+		return err
+	})
 }
 
 func (d *docker) command(args ...string) *exec.Cmd {
@@ -319,14 +319,10 @@ func (d *docker) measure(b *testing.B, lines int) (wrote, read time.Duration) {
 	outputOf(b, load)
 	outputOf(b, d.command("run", "--detach", "--network", "none", "--name", "bench", "bench:1", "/testapp", "count", strconv.Itoa(lines), "0"))
 	defer func() { _ = d.command("rm", "--force", "bench").Run() }()
-	for end := time.Now().Add(patience); ; time.Sleep(200 * time.Millisecond) {
-		if out, err := d.command("logs", "--tail", "5", "bench").Output(); err == nil && strings.Contains(string(out), "end after") {
-			break
-		}
-		if time.Now().After(end) {
-			b.Fatal("the container does not come to its end")
-		}
-	}
+	testkit.EventuallyTrue(b, "the container comes to its end", func() bool {
+		out, err := d.command("logs", "--tail", "5", "bench").Output()
+		return err == nil && strings.Contains(string(out), "end after")
+	})
 	time.Sleep(time.Second)
 	first := d.command("logs", "bench")
 	out, err := first.StdoutPipe()

@@ -21,6 +21,7 @@ import (
 
 	"github.com/dewrun/dew/api/cftest"
 	"github.com/dewrun/dew/services/servicestest"
+	"github.com/dewrun/dew/testkit"
 )
 
 // recordings are what the replay of package api reads. DEW_RECORD=1 writes them
@@ -96,7 +97,7 @@ func (s *stock) hide(text, placeholder string) {
 // freeAddress is an address that nobody listens on now.
 func freeAddress(t *testing.T) string {
 	t.Helper()
-	return fmt.Sprintf("127.0.0.1:%d", freePorts(t, 1))
+	return fmt.Sprintf("127.0.0.1:%d", testkit.FreePorts(t, 1))
 }
 
 // proxy passes everything on and keeps a copy.

@@ -19,7 +19,6 @@ import (
 	"sync"
 	"syscall"
 	"testing"
-	"time"
 
 	"github.com/dewrun/dew/app"
 	"github.com/dewrun/dew/droplet"
@@ -28,10 +27,11 @@ import (
 	"github.com/dewrun/dew/runtime"
 	"github.com/dewrun/dew/runtime/containerd"
 	"github.com/dewrun/dew/store"
+	"github.com/dewrun/dew/testkit"
 )
 
 // patience bounds every wait: only a hang reaches it.
-const patience = 3 * time.Minute
+const patience = testkit.Patience
 
 // programs is the folder with dewd, dew, dew-init, dew-sftp and the apps of tests.
 var programs string
@@ -67,7 +67,7 @@ func runTests(m *testing.M) int {
 
 // buildPrograms makes dewd and all that the tests run beside it and in it.
 func buildPrograms(dir string) error {
-	beside := []string{"../dew", "../dew-init", "../dew-sftp", "../../runtime/containerd/testdata/testapp", "./testdata/routeapp"}
+	beside := []string{"../dew", "../dew-init", "../dew-sftp", "../../runtime/containerd/testdata/testapp", "./testdata/routeapp", "./testdata/instance"}
 	others := exec.Command("go", append([]string{"build", "-trimpath", "-o", dir + "/"}, beside...)...)
 	others.Env = append(os.Environ(), "CGO_ENABLED=0")
 	dewd := exec.Command("go", "build", "-trimpath", "-o", dir+"/", ".")
@@ -101,6 +101,7 @@ func beside(t *testing.T) {
 type cell struct {
 	t         testing.TB
 	root, run string
+	bin       string // folder of dewd, dew and dew-init
 	names     containerd.Names
 	cmd       *exec.Cmd
 	said      *transcript
@@ -118,7 +119,13 @@ func newCell(t testing.TB, flags ...string) *cell {
 	if err != nil {
 		t.Fatal(err)
 	}
-	c := &cell{t: t, root: filepath.Join(dir, "root"), run: filepath.Join(dir, "run"), flags: flags}
+	return newCellIn(t, dir, flags...)
+}
+
+// newCellIn makes the cell in a folder, which the end of the test removes.
+func newCellIn(t testing.TB, dir string, flags ...string) *cell {
+	t.Helper()
+	c := &cell{t: t, root: filepath.Join(dir, "root"), run: filepath.Join(dir, "run"), bin: programs, flags: flags}
 	c.names = containerd.NamesFor(c.root)
 	if err := os.MkdirAll(filepath.Join(c.root, "containerd"), 0o700); err != nil {
 		t.Fatal(err)
@@ -148,9 +155,9 @@ func (c *cell) tearDown() {
 }
 
 func (c *cell) command(args ...string) *exec.Cmd {
-	args = append(args, "--root", c.root, "--run", c.run, "--init", filepath.Join(programs, "dew-init"), "--log-reserve", "1MiB",
+	args = append(args, "--root", c.root, "--run", c.run, "--init", filepath.Join(c.bin, "dew-init"), "--log-reserve", "1MiB",
 		"--listen", "127.0.0.1:0", "--router", "127.0.0.1:0", "--ssh", "127.0.0.1:0")
-	return exec.Command(filepath.Join(programs, "dewd"), args...)
+	return exec.Command(filepath.Join(c.bin, "dewd"), args...)
 }
 
 // start runs dewd and waits until it is ready.
@@ -171,7 +178,7 @@ func (c *cell) awaitSocket() {
 // launch runs dewd without waiting for anything.
 func (c *cell) launch() {
 	c.t.Helper()
-	c.launchAs(filepath.Join(programs, "dewd"))
+	c.launchAs(filepath.Join(c.bin, "dewd"))
 }
 
 // launchAs runs a program that is a dewd, with further environment.
@@ -370,19 +377,11 @@ func only(t testing.TB, m map[string]map[string][]int) (id string, leaves map[st
 
 func (c *cell) eventually(what string, ok func() error) {
 	c.t.Helper()
-	deadline := time.Now().Add(patience)
-	for {
-		err := ok()
-		if err == nil {
-			return
+	if err := testkit.Until(ok); err != nil {
+		if c.cmd != nil {
+			c.kill(syscall.SIGQUIT) // it prints its goroutines
 		}
-		if time.Now().After(deadline) {
-			if c.cmd != nil {
-				c.kill(syscall.SIGQUIT) // it prints its goroutines
-			}
-			c.t.Fatalf("waited in vain: %s: %v\ndewd said:\n%s", what, err, c.said)
-		}
-		time.Sleep(10 * time.Millisecond)
+		c.t.Fatalf("waited in vain: %s: %v\ndewd said:\n%s", what, err, c.said)
 	}
 }
 
@@ -440,7 +439,7 @@ func allLines(t testing.TB, b books) []logstream.Envelope {
 
 // dewCommand is the command line against this cell.
 func (c *cell) dewCommand(args ...string) *exec.Cmd {
-	cmd := exec.Command(filepath.Join(programs, "dew"), args...)
+	cmd := exec.Command(filepath.Join(c.bin, "dew"), args...)
 	cmd.Env = append(os.Environ(), "DEW_RUN="+c.run, "DEW_HOME="+filepath.Dir(c.root))
 	return cmd
 }

@@ -23,6 +23,8 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/protobuf/encoding/protowire"
 	"google.golang.org/protobuf/types/known/emptypb"
+
+	"github.com/dewrun/dew/testkit"
 )
 
 // expect compares a finding's level, and that it says what it should. What is not
@@ -293,11 +295,7 @@ func TestDaemonRule(t *testing.T) {
 
 // Doctor looks at the root of the daemon that --run names.
 func TestDoctorMeets(t *testing.T) {
-	run, err := os.MkdirTemp("", "dew") // a socket's name must be short
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { os.RemoveAll(run) })
+	run := testkit.ShortDir(t)
 	m := machine{cfg: config{Root: "/var/lib/dew", Run: run}}
 	m.meet(t.Context())
 	if m.others = nil; m.status != nil {

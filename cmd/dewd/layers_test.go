@@ -26,7 +26,7 @@ var storeys = map[string]int{
 	"runtime": 3,
 	"health":  2, "droplet": 2, "services": 2, "auth": 2, "api/cftest": 2,
 	"app": 1, "drain": 1, "api/v3": 1, "services/servicestest": 1,
-	"store": 0, "logstream": 0, "inbound": 0, "egress": 0, "yamlfile": 0,
+	"store": 0, "logstream": 0, "inbound": 0, "egress": 0, "yamlfile": 0, "testkit": 0,
 }
 
 // containerdUser is the only package that may know containerd.
@@ -57,6 +57,12 @@ func breach(i imported) string {
 	target, known := storeys[to]
 	if !known {
 		return "package " + to + " is on no storey"
+	}
+	if to == "testkit" && i.pkg != to {
+		if i.test {
+			return ""
+		}
+		return "testkit is only for tests"
 	}
 	// Tests may use the fakes and suites made for them, which stand on what they
 	// test, and an external test its own package. The databases are nothing without
@@ -121,6 +127,8 @@ func TestBreach(t *testing.T) {
 		{"containerd in the engine", imported{pkg: "runtime/containerd", path: "github.com/containerd/containerd/v2/client"}, ""},
 		{"containerd elsewhere", imported{pkg: "cmd/dewd", path: "github.com/containerd/errdefs"}, "only runtime/containerd knows containerd"},
 		{"containerd in a test elsewhere", imported{pkg: "runtime", path: "github.com/containerd/errdefs", test: true}, "only runtime/containerd knows containerd"},
+		{"testkit in tests", imported{pkg: "store", path: module + "/testkit", test: true}, ""},
+		{"testkit outside of tests", imported{pkg: "runtime", path: module + "/testkit"}, "testkit is only for tests"},
 		{"fakes in tests", imported{pkg: "runtime", path: module + "/runtime/runtimetest", test: true}, ""},
 		{"fakes outside of tests", imported{pkg: "runtime", path: module + "/runtime/runtimetest"}, "storey 3 imports storey 4"},
 		{"external test", imported{pkg: "store", path: module + "/store", test: true}, ""},

@@ -5,6 +5,7 @@ package main
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"net/http"
 	"os"
 	"os/exec"
@@ -12,9 +13,9 @@ import (
 	"strings"
 	"syscall"
 	"testing"
-	"time"
 
 	"github.com/dewrun/dew/notify"
+	"github.com/dewrun/dew/testkit"
 )
 
 // foreign is a dewd that another program takes for the platform.
@@ -133,18 +134,23 @@ func startAlone(t *testing.T, f *foreign, smtp string) (base string, cmd *exec.C
 		}
 	})
 	base = "http://" + listen
-	for end := time.Now().Add(patience); time.Now().Before(end); time.Sleep(50 * time.Millisecond) {
-		if resp, err := http.Get(base + "/healthz"); err == nil {
-			_ = resp.Body.Close()
-			if resp.StatusCode == http.StatusOK {
-				return base, cmd, said
-			}
+	err := testkit.Until(func() error {
+		resp, err := http.Get(base + "/healthz")
+		if err != nil {
+			return err
 		}
+		_ = resp.Body.Close()
+		if resp.StatusCode != http.StatusOK {
+			return errors.New(resp.Status)
+		}
+		return nil
+	})
+	if err != nil {
+		_ = cmd.Process.Kill()
+		_ = cmd.Wait()
+		t.Fatalf("the service does not answer: %v\n%s", err, said)
 	}
-	_ = cmd.Process.Kill()
-	_ = cmd.Wait()
-	t.Fatalf("the service does not answer:\n%s", said)
-	return "", nil, nil
+	return base, cmd, said
 }
 
 // The service by itself, in a process of its own, takes another dewd for the

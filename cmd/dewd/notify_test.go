@@ -29,6 +29,7 @@ import (
 	"github.com/dewrun/dew/notify"
 	"github.com/dewrun/dew/registry"
 	"github.com/dewrun/dew/store"
+	"github.com/dewrun/dew/testkit"
 )
 
 // postOffice is a real SMTP server that counts what it takes.
@@ -194,15 +195,14 @@ func startNotifyChild(t testing.TB, dir, listen, smtp string) *exec.Cmd {
 	if err := c.Start(); err != nil {
 		t.Fatal(err)
 	}
-	for end := time.Now().Add(patience); time.Now().Before(end); time.Sleep(50 * time.Millisecond) {
+	testkit.Eventually(t, "the service answers", func() error {
 		resp, err := http.Get("http://" + listen + "/notify/info")
 		if err == nil {
 			_ = resp.Body.Close()
-			return c
 		}
-	}
-	t.Fatal("the service does not answer")
-	return nil
+		return err
+	})
+	return c
 }
 
 // notifyCaller is a client with a token.
@@ -210,6 +210,7 @@ type notifyCaller struct {
 	t     testing.TB
 	base  string
 	token string
+	two   bool // speaks the second version of the API
 }
 
 func clientToken(t testing.TB, base, id, secret string) *notifyCaller {
@@ -241,6 +242,9 @@ func (c *notifyCaller) do(want int, method, path, body string) []byte {
 		c.t.Fatal(err)
 	}
 	req.Header.Set("Authorization", "Bearer "+c.token)
+	if c.two {
+		req.Header.Set(notify.VersionHeader, "2")
+	}
 	resp, err := http.DefaultClient.Do(req)
 	if err != nil {
 		c.t.Fatal(err)
@@ -334,13 +338,12 @@ func TestNotifyKilled(t *testing.T) {
 // little after the mail has come.
 func waitStatus(t testing.TB, c *notifyCaller, id, want string) {
 	t.Helper()
-	var got []byte
-	for end := time.Now().Add(patience); time.Now().Before(end); time.Sleep(50 * time.Millisecond) {
-		if got = c.do(200, "GET", "/messages/"+id, ""); strings.Contains(string(got), `"`+want+`"`) {
-			return
+	testkit.Eventually(t, "message "+id+" is "+want, func() error {
+		if got := c.do(200, "GET", "/messages/"+id, ""); !strings.Contains(string(got), `"`+want+`"`) {
+			return fmt.Errorf("it is %s", got)
 		}
-	}
-	t.Errorf("message %s = %s, want %s", id, got, want)
+		return nil
+	})
 }
 
 // userToken lets somebody log in with a password.
@@ -410,17 +413,16 @@ func arrives(t testing.TB, s *notifyService, office *postOffice, to, subject str
 		}
 		return
 	}
-	for end := time.Now().Add(patience); time.Now().Before(end); time.Sleep(50 * time.Millisecond) {
+	testkit.EventuallyTrue(t, fmt.Sprintf("mail %q to %s comes", subject, to), func() bool {
 		office.mu.Lock()
-		ms := office.mails[to]
-		office.mu.Unlock()
-		for _, m := range ms {
+		defer office.mu.Unlock()
+		for _, m := range office.mails[to] {
 			if strings.Contains(m.Header.Get("Subject"), subject) {
-				return
+				return true
 			}
 		}
-	}
-	t.Errorf("mail %q to %s did not come", subject, to)
+		return false
+	})
 }
 
 func script(t *testing.T, s *notifyService, base string, arrives func(to, subject string)) {

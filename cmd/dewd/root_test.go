@@ -11,6 +11,8 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+
+	"github.com/dewrun/dew/testkit"
 )
 
 func TestHoldIsExclusive(t *testing.T) {
@@ -98,9 +100,7 @@ func TestReleaseLeavesNothing(t *testing.T) {
 
 // A start that fails because somebody has its port leaves nothing.
 func TestFailedStartLeavesNothing(t *testing.T) {
-	if os.Geteuid() != 0 {
-		t.Skip("dewd needs root")
-	}
+	testkit.NeedRoot(t)
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)

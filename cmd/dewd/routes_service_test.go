@@ -3,12 +3,12 @@
 package main
 
 import (
+	"fmt"
 	"io"
 	"net/http"
 	"strings"
 	"syscall"
 	"testing"
-	"time"
 )
 
 // A route service that is an app: requests go through it as soon as it is bound, over
@@ -38,14 +38,12 @@ func TestRouteServiceIsAnApp(t *testing.T) {
 // becomes waits until the shop answers strangers like that.
 func (w *town) becomes(status int) {
 	w.t.Helper()
-	var got int
-	var body string
-	for end := time.Now().Add(patience); time.Now().Before(end); time.Sleep(20 * time.Millisecond) {
-		if got, body = w.get("shop", "/"); got == status {
-			return
+	w.eventually(fmt.Sprintf("the shop answers %d", status), func() error {
+		if got, body := w.get("shop", "/"); got != status {
+			return fmt.Errorf("it answers %d %q", got, body)
 		}
-	}
-	w.t.Fatalf("the shop answers %d %q, want %d", got, body, status)
+		return nil
+	})
 }
 
 // through sends something by way of the service.

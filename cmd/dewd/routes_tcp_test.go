@@ -13,41 +13,11 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
-	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/dewrun/dew/testkit"
 )
-
-// nextPort is below those that the kernel gives to connections, and begins elsewhere
-// for every process of tests.
-var nextPort atomic.Int64
-
-func init() { nextPort.Store(21000 + int64(os.Getpid()%1000)*10) }
-
-// freePorts finds a row of ports that nobody has now. No two calls get the same.
-func freePorts(t *testing.T, n int) int {
-	t.Helper()
-	for {
-		first := int(nextPort.Add(int64(n))) - n
-		if first+n > 32000 {
-			t.Fatal("no ports are free")
-		}
-		var open []net.Listener
-		for port := first; port < first+n; port++ {
-			l, err := net.Listen("tcp", "127.0.0.1:"+strconv.Itoa(port))
-			if err != nil {
-				break
-			}
-			open = append(open, l)
-		}
-		for _, l := range open {
-			l.Close()
-		}
-		if len(open) == n {
-			return first
-		}
-	}
-}
 
 // askPort sends a request to the port of a TCP route: the app behind it speaks HTTP, the
 // router does not look.
@@ -85,7 +55,7 @@ func answered(t *testing.T, c net.Conn, in *bufio.Reader) {
 // another program has is told and taken later; connections end with their instance.
 func TestTCPRoutes(t *testing.T) {
 	beside(t)
-	first := freePorts(t, 5)
+	first := testkit.FreePorts(t, 5)
 	w := newTown(t, "--tcp-ports", fmt.Sprintf("%d-%d", first, first+4))
 	reached := func(port int) {
 		t.Helper()

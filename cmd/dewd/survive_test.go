@@ -364,7 +364,7 @@ func TestKilledShimIsRuntimeLost(t *testing.T) {
 
 // leaderOf is the process of a leaf whose parent is none of it, and that parent,
 // which is the shim. Numbers tell nothing: they begin anew when the last is used.
-func leaderOf(t *testing.T, pids []int) (leader, parent int) {
+func leaderOf(t testing.TB, pids []int) (leader, parent int) {
 	t.Helper()
 	for _, pid := range pids {
 		if parent := parentOf(t, pid); !slices.Contains(pids, parent) {
@@ -375,7 +375,7 @@ func leaderOf(t *testing.T, pids []int) (leader, parent int) {
 	return 0, 0
 }
 
-func parentOf(t *testing.T, pid int) int {
+func parentOf(t testing.TB, pid int) int {
 	t.Helper()
 	b, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/status")
 	if err != nil {

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/dewrun/dew/services"
+	"github.com/dewrun/dew/testkit"
 )
 
 // What is kept before Run takes requests, and too late for the request to begin it
@@ -24,14 +25,10 @@ func TestRunMissesNothing(t *testing.T) {
 		t.Error(err)
 	}
 	b.mu.Unlock()
-	for end := time.Now().Add(time.Minute); ; time.Sleep(time.Millisecond) {
-		if rec, err := b.get(guid); err != nil || rec.Doing == "" {
-			break
-		}
-		if time.Now().After(end) {
-			t.Fatal("nobody makes it")
-		}
-	}
+	testkit.EventuallyTrue(t, "somebody makes it", func() bool {
+		rec, err := b.get(guid)
+		return err != nil || rec.Doing == ""
+	})
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if len(h.puts) != 1 {

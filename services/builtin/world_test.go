@@ -24,6 +24,7 @@ import (
 	"github.com/dewrun/dew/runtime/containerd"
 	"github.com/dewrun/dew/services"
 	"github.com/dewrun/dew/store"
+	"github.com/dewrun/dew/testkit"
 )
 
 // patience bounds every wait of these tests. It is no measurement: only a hang
@@ -297,14 +298,8 @@ func (w *world) log(guid string) string {
 
 func (w *world) eventually(what, guid string, ok func() error) {
 	w.t.Helper()
-	for deadline := time.Now().Add(patience); ; time.Sleep(20 * time.Millisecond) {
-		err := ok()
-		if err == nil {
-			return
-		}
-		if time.Now().After(deadline) {
-			w.t.Fatalf("waited in vain: %s: %v\n%s", what, err, w.log(guid))
-		}
+	if err := testkit.Until(ok); err != nil {
+		w.t.Fatalf("waited in vain: %s: %v\n%s", what, err, w.log(guid))
 	}
 }
 

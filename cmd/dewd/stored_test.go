@@ -1,0 +1,348 @@
+//go:build integration
+
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"maps"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	goruntime "runtime"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/dewrun/dew/api/v3"
+	"github.com/dewrun/dew/runtime/containerd"
+	"github.com/dewrun/dew/testkit"
+)
+
+// storedDir is the folder in which every stored root was recorded. What dewd stores
+// and its names in containerd, cgroups and the network depend on the path of its
+// root, so the test uses the same one.
+const storedDir = "/run/dew-stored"
+
+const (
+	storedSubnet   = "10.202.240.0/20" // no dewd takes it by itself
+	storedPort     = 20087             // of a TCP route
+	storedUser     = "ada"
+	storedClient   = "mailer"
+	storedPassword = "not-a-real-p4ssword"
+	storedReadme   = "a small app\n"
+	maxStored      = 1 << 20
+)
+
+// storedFlags are those of the dewd of a stored root, the old one and the current one.
+func storedFlags(listen string) []string {
+	return []string{"--listen", listen, "--public-url", "http://api.stored.example", "--kill-delay", "1s"}
+}
+
+// notStored are files that are of no use, or that the next dewd makes again.
+var notStored = []string{"root/containerd/containerd.log", "root/containerd/io.containerd.content.v1.content/ingest"}
+
+// The questions that are asked when a root is recorded and when it is opened again:
+// lists, what each of their resources has, and further paths.
+var (
+	storedLists = []string{
+		"apps", "processes", "packages", "builds", "droplets", "deployments", "tasks", "routes", "domains",
+		"organizations", "spaces", "roles", "users", "organization_quotas", "space_quotas", "security_groups",
+		"isolation_segments", "feature_flags", "buildpacks", "stacks", "audit_events", "app_usage_events",
+		"service_usage_events", "service_brokers", "service_offerings", "service_plans", "service_instances",
+		"service_credential_bindings", "service_route_bindings",
+	}
+	storedParts = map[string][]string{
+		"apps": {
+			"/v3/apps/{guid}/env", "/v3/apps/{guid}/sidecars", "/v3/apps/{guid}/revisions", "/v3/apps/{guid}/features",
+			"/v3/apps/{guid}/routes", "/v3/apps/{guid}/droplets/current", "/dew/v1/apps/{guid}/crashes",
+			"/dew/v1/apps/{guid}/crash-mails", "/dew/v1/apps/{guid}/bindings", "/api/v1/read/{guid}?limit=1000",
+		},
+		"processes":                   {"/v3/processes/{guid}", "/v3/processes/{guid}/sidecars"},
+		"routes":                      {"/v3/routes/{guid}/destinations", "/v3/routes/{guid}/relationships/shared_spaces"},
+		"organizations":               {"/v3/organizations/{guid}/relationships/quota", "/v3/organizations/{guid}/domains"},
+		"spaces":                      {"/v3/spaces/{guid}/features", "/v3/spaces/{guid}/relationships/isolation_segment", "/v3/spaces/{guid}/running_security_groups"},
+		"service_instances":           {"/v3/service_instances/{guid}/credentials", "/v3/service_instances/{guid}/relationships/shared_spaces"},
+		"service_credential_bindings": {"/v3/service_credential_bindings/{guid}/details"},
+		"service_plans":               {"/v3/service_plans/{guid}/visibility"},
+	}
+	storedPaths = []string{
+		"/v3/environment_variable_groups/running", "/v3/environment_variable_groups/staging", "/routing/v1/router_groups",
+		"/uaa/Users", "/uaa/Groups", "/uaa/oauth/clients", "/dew/v1/stacks",
+	}
+)
+
+// takeStoredDir waits until no other test has the folder of stored roots, clears it,
+// and keeps it until the end of the test.
+func takeStoredDir(t *testing.T) {
+	t.Helper()
+	// A name that the kernel gives back when the test ends, however it ends.
+	testkit.Eventually(t, storedDir+" is free", func() error {
+		turn, err := net.ListenPacket("unixgram", "@dew-stored")
+		if err == nil {
+			t.Cleanup(func() { turn.Close() })
+		}
+		return err
+	})
+	if _, err := os.Stat(storedDir); errors.Is(err, fs.ErrNotExist) {
+		return
+	}
+	// A test that was killed left it.
+	left := &cell{t: t, root: filepath.Join(storedDir, "root"), run: filepath.Join(storedDir, "run"), bin: programs}
+	if out, err := left.command("teardown").CombinedOutput(); err != nil {
+		t.Fatalf("cannot tear down what an earlier test left in %s: %v\n%s", storedDir, err, out)
+	}
+	if err := os.RemoveAll(storedDir); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// Roots that older dewds left, each with an instance that runs: the current dewd finds
+// everything in them and adopts the instance.
+func TestStoredRoot(t *testing.T) {
+	eachStored(t, func(t *testing.T, name string, want stored) {
+		takeStoredDir(t)
+		listen := "127.0.0.1:" + strconv.Itoa(testkit.FreePorts(t, 1))
+		w := &storedWorld{cell: newCellIn(t, storedDir, storedFlags(listen)...), want: want, api: "http://" + listen}
+		unpackStored(t, name, storedDir, func(string) bool { return true })
+		var before map[string][]int
+		revivable := canRevive()
+		if revivable == nil {
+			w.revive()
+			before = w.leaves()[want.Instance]
+		}
+		w.start()
+		w.dew("target", "-o", "works", "-s", "yard")
+		t.Run("answers", func(t *testing.T) { w.at(t).compare() })
+		t.Run("logins", func(t *testing.T) { w.at(t).logIn() })
+		t.Run("adopted", func(t *testing.T) {
+			if revivable != nil {
+				t.Skip(revivable)
+			}
+			w.at(t).adopted(before)
+		})
+		t.Run("started", func(t *testing.T) { w.at(t).runAll() })
+		w.at(t)
+	})
+}
+
+// storedWorld is a stored root with the current dewd.
+type storedWorld struct {
+	*cell
+	want stored
+	api  string
+}
+
+// at is the world as a part of the test sees it.
+func (w *storedWorld) at(t testing.TB) *storedWorld {
+	w.t = t
+	return w
+}
+
+// canRevive tells why this machine cannot run the instance as it was recorded.
+func canRevive() error {
+	if goruntime.GOARCH != "amd64" {
+		return errors.New("its dew-init was recorded on amd64")
+	}
+	if _, err := os.Stat("/sys/fs/cgroup/freezer"); err != nil {
+		return fmt.Errorf("it was recorded on a machine with cgroup v1: %w", err)
+	}
+	return nil
+}
+
+// revive starts the containerd of the root, as the old dewd left it behind, and makes
+// the instance that ran on it.
+func (w *storedWorld) revive() {
+	w.t.Helper()
+	// It outlives the context, as it outlives a dewd; the teardown of the cell stops it.
+	d, err := containerd.StartDaemon(context.Background(), containerd.DaemonConfig{
+		Binary: "containerd", Root: filepath.Join(w.root, "containerd"), Run: filepath.Join(w.run, "containerd"), Logger: slog.New(slog.DiscardHandler),
+	})
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	cmd := exec.Command(filepath.Join(programs, "instance"), "revive", "--address", d.Address())
+	cmd.Stdin = bytes.NewReader(w.want.Running)
+	if out, err := cmd.CombinedOutput(); err != nil {
+		w.t.Fatalf("cannot make the recorded instance: %v\n%s", err, out)
+	}
+}
+
+// ask sends a GET request.
+func (w *storedWorld) ask(path string, into any) {
+	w.t.Helper()
+	out, err := w.dewCommand("curl", path).Output()
+	if err == nil {
+		err = json.Unmarshal(out, into)
+	}
+	if err != nil {
+		w.t.Errorf("GET %s: %v\n%s", path, err, out)
+	}
+}
+
+// compare asks everything that the old dewd was asked. The answers may say more, and
+// nothing else.
+func (w *storedWorld) compare() {
+	w.t.Helper()
+	for _, path := range slices.Sorted(maps.Keys(w.want.Answers)) {
+		var want, got any
+		if err := json.Unmarshal(w.want.Answers[path], &want); err != nil {
+			w.t.Fatal(err)
+		}
+		w.ask(path, &got)
+		for _, lost := range lostIn("", want, got, changing...) {
+			w.t.Errorf("GET %s: %s", path, lost)
+		}
+	}
+}
+
+// logIn uses the passwords of the old root.
+func (w *storedWorld) logIn() {
+	w.t.Helper()
+	userToken(w.t, w.api, storedUser, storedPassword).do(200, "GET", "/user_preferences", "")
+	c := clientToken(w.t, w.api, storedClient, storedPassword)
+	waitStatus(w.t, c, w.want.Undeliverable, "undeliverable")
+	c.two = true
+	if got := c.do(200, "GET", "/campaigns/"+w.want.Campaign+"/status", ""); !strings.Contains(string(got), `"completed"`) {
+		w.t.Errorf("status of the campaign = %s, want completed", got)
+	}
+}
+
+// adopted checks that the instance of ticker is the same, that its log goes on without
+// a hole, and that dewd sees the end of its sidecar.
+func (w *storedWorld) adopted(before map[string][]int) {
+	w.t.Helper()
+	app := w.app("ticker")
+	if got := w.instances(app); !slices.Equal(got, []string{"RUNNING " + w.want.Instance}) {
+		w.t.Fatalf("instances of ticker = %v, want %s alone\n%s", got, w.want.Instance, w.said)
+	}
+	leader := func(leaves map[string][]int) []int {
+		var all []int
+		for _, leaf := range []string{"main", "sidecar-0"} {
+			pid, _ := leaderOf(w.t, leaves[leaf])
+			all = append(all, pid)
+		}
+		return all
+	}
+	if diff := cmp.Diff(leader(before), leader(w.leaves()[w.want.Instance])); diff != "" {
+		w.t.Errorf("processes of ticker changed (-before +now):\n%s", diff)
+	}
+	last := w.checkTicks(app, 0)
+	w.checkTicks(app, last+3)
+	w.dew("kill", "ticker", "--sidecar", "config server", "--wait")
+	var crashes v3.Crashes
+	w.ask("/dew/v1/apps/"+app+"/crashes", &crashes)
+	if len(crashes.Crashes) != 1 || crashes.Crashes[0].Instance != w.want.Instance ||
+		!strings.Contains(crashes.Crashes[0].Description, "SIDECAR/CONFIG SERVER: Exited with status 137") {
+		w.t.Errorf("crashes of ticker = %+v, want one of its sidecar", crashes.Crashes)
+	}
+}
+
+// app is the guid of an app.
+func (w *storedWorld) app(name string) string {
+	w.t.Helper()
+	var page struct{ Resources []struct{ GUID string } }
+	w.ask("/v3/apps?names="+name, &page)
+	if len(page.Resources) != 1 {
+		w.t.Fatalf("apps called %s = %+v, want one", name, page)
+	}
+	return page.Resources[0].GUID
+}
+
+// instances are those of the web process of an app, each as state and id.
+func (w *storedWorld) instances(app string) (all []string) {
+	w.t.Helper()
+	var stats struct {
+		Resources []struct {
+			State    string
+			Instance string `json:"instance_guid"`
+		}
+	}
+	w.ask("/v3/apps/"+app+"/processes/web/stats", &stats)
+	for _, r := range stats.Resources {
+		all = append(all, r.State+" "+r.Instance)
+	}
+	return all
+}
+
+// checkTicks waits until the log has n lines of ticker, and checks that its numbers
+// count up twice: once from the process that the old dewd started, once from the one
+// that was made again. It returns how many there are.
+func (w *storedWorld) checkTicks(app string, n int) int {
+	w.t.Helper()
+	var ticks []int
+	w.eventually(fmt.Sprintf("%d lines of ticker", n), func() error {
+		if ticks = w.ticks(app); len(ticks) < n {
+			return fmt.Errorf("%d lines", len(ticks))
+		}
+		return nil
+	})
+	starts := 0
+	for i, tick := range ticks {
+		switch {
+		case tick == 1:
+			starts++
+		case i == 0 || tick != ticks[i-1]+1:
+			w.t.Errorf("lines of ticker: %d follows %v", tick, ticks[max(0, i-3):i])
+		}
+	}
+	if starts != 2 {
+		w.t.Errorf("ticker began to count %d times, want 2: %v", starts, ticks)
+	}
+	return len(ticks)
+}
+
+func (w *storedWorld) ticks(app string) (all []int) {
+	w.t.Helper()
+	var got struct {
+		Envelopes struct {
+			Batch []struct{ Log struct{ Payload string } }
+		}
+	}
+	w.ask("/api/v1/read/"+app+"?limit=1000", &got)
+	for _, e := range got.Envelopes.Batch {
+		text, err := base64.StdEncoding.DecodeString(e.Log.Payload)
+		if err != nil {
+			w.t.Fatal(err)
+		}
+		if number, ok := strings.CutPrefix(string(text), "tick "); ok {
+			n, err := strconv.Atoi(strings.TrimSpace(number))
+			if err != nil {
+				w.t.Fatal(err)
+			}
+			all = append(all, n)
+		}
+	}
+	return all
+}
+
+// runAll waits until the instances of all started apps run.
+func (w *storedWorld) runAll() {
+	w.t.Helper()
+	for name, want := range map[string]int{"shop": 1, "ticker": 1, "careful": 2} {
+		app := w.app(name)
+		w.eventually(name+" runs", func() error {
+			got := w.instances(app)
+			if len(got) != want || !slices.ContainsFunc(got, func(s string) bool { return strings.HasPrefix(s, "RUNNING") }) {
+				return fmt.Errorf("instances = %v", got)
+			}
+			return nil
+		})
+	}
+	if got, err := w.dewCommand("ssh", "faulty", "--crashed", "-c", "cat readme").CombinedOutput(); err != nil || string(got) != storedReadme {
+		w.t.Errorf("a file of a crashed instance = %q, %v, want %q", got, err, storedReadme)
+	}
+	if got := w.instances(w.app("faulty")); len(got) != 0 && !strings.HasPrefix(got[0], "DOWN") {
+		w.t.Errorf("instances of faulty = %v, want none: it was stopped", got)
+	}
+}
