@@ -10,27 +10,28 @@ import (
 
 	"github.com/dewrun/dew/app"
 	"github.com/dewrun/dew/auth"
+	"github.com/dewrun/dew/notify/delivery"
 )
 
 // placeDirectory has the same people in every space, and other administrators.
 type placeDirectory struct {
-	Directory
-	people, admins []Person
+	delivery.Directory
+	people, admins []delivery.Person
 }
 
-func (d placeDirectory) InSpace(context.Context, string) (Audience, error) {
-	return Audience{Space: Place{Name: "dev"}, People: each(d.people)}, nil
+func (d placeDirectory) InSpace(context.Context, string) (delivery.Audience, error) {
+	return delivery.Audience{Space: delivery.Place{Name: "dev"}, People: each(d.people)}, nil
 }
 
-func (d placeDirectory) WithScope(_ context.Context, scope string) (Audience, error) {
+func (d placeDirectory) WithScope(_ context.Context, scope string) (delivery.Audience, error) {
 	if scope != auth.ScopeAdmin {
-		return Audience{People: each(nil)}, nil
+		return delivery.Audience{People: each(nil)}, nil
 	}
-	return Audience{People: each(d.admins)}, nil
+	return delivery.Audience{People: each(d.admins)}, nil
 }
 
-func each(people []Person) func(yield func(Person, error) bool) {
-	return func(yield func(Person, error) bool) {
+func each(people []delivery.Person) func(yield func(delivery.Person, error) bool) {
+	return func(yield func(delivery.Person, error) bool) {
 		for _, p := range people {
 			if !yield(p, nil) {
 				return
@@ -52,7 +53,7 @@ func TestCrashesToldAdmins(t *testing.T) {
 	}
 }
 
-func newCrashes(t testing.TB) (*Crashes, *Queue, app.App) {
+func newCrashes(t testing.TB) (*Crashes, *delivery.Queue, app.App) {
 	t.Helper()
 	db := openDB(t, filepath.Join(t.TempDir(), "dew.db"))
 	registry := app.NewRegistry(db)
@@ -64,7 +65,7 @@ func newCrashes(t testing.TB) (*Crashes, *Queue, app.App) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	q := NewQueue(db)
+	q := delivery.NewQueue(db)
 	return NewCrashes(db, registry, placeDirectory{people: people(2)}, q, slog.New(slog.DiscardHandler)), q, a
 }
 
@@ -75,7 +76,7 @@ func crashed(t testing.TB, c *Crashes, crash Crash) {
 	}
 }
 
-func waitingMessages(t testing.TB, q *Queue) int {
+func waitingMessages(t testing.TB, q *delivery.Queue) int {
 	t.Helper()
 	n, err := q.Waiting()
 	if err != nil {
@@ -107,7 +108,7 @@ func TestCrashesTold(t *testing.T) {
 	if n := waitingMessages(t, q); n != 2 {
 		t.Errorf("messages = %d, want one for each of 2", n)
 	}
-	ns, err := q.notices.All()
+	ns, err := notices(c.db).All()
 	if err != nil || len(ns) != 1 {
 		t.Fatalf("notices = %v, %v", ns, err)
 	}

@@ -13,6 +13,7 @@ import (
 	"strings"
 
 	"github.com/dewrun/dew/auth"
+	"github.com/dewrun/dew/inbound"
 	"github.com/dewrun/dew/store"
 )
 
@@ -99,7 +100,7 @@ func (s *Server) register(r request) (any, error) {
 // readRegistration reads the body of PUT /notifications.
 func readRegistration(f fields) (reg registration, err error) {
 	if name, ok := f.other("source_name", "notifications"); ok {
-		return reg, problemf(http.StatusBadRequest, "%q is not a valid property", shorten(name))
+		return reg, problemf(http.StatusBadRequest, "%q is not a valid property", inbound.Shorten(name))
 	}
 	if err := f.into(map[string]any{"source_name": &reg.name}); err != nil {
 		return reg, err
@@ -131,7 +132,7 @@ func readKind(id string, f fields) (Kind, error) {
 		return k, problemf(http.StatusBadRequest, "notification must not be null")
 	}
 	if name, ok := f.other("description", "critical"); ok {
-		return k, problemf(http.StatusBadRequest, "%q is not a valid property", shorten(name))
+		return k, problemf(http.StatusBadRequest, "%q is not a valid property", inbound.Shorten(name))
 	}
 	return k, f.into(map[string]any{"description": &k.Description, "critical": &k.Critical})
 }
@@ -147,7 +148,7 @@ func (reg registration) check() error {
 			wrong = append(wrong, fmt.Sprintf(`notification %q is missing required field "ID"`, k.ID))
 		}
 		if k.Description == "" {
-			wrong = append(wrong, fmt.Sprintf(`notification %q is missing required field "Description"`, shorten(k.ID)))
+			wrong = append(wrong, fmt.Sprintf(`notification %q is missing required field "Description"`, inbound.Shorten(k.ID)))
 		}
 	}
 	if len(wrong) > 0 {
@@ -342,7 +343,7 @@ func (s *Server) kind(tx *store.Tx, client, id string) (Kind, error) {
 	}
 	k, err := shelf.Get(keyOf(client, id))
 	if errors.Is(err, store.ErrNotFound) {
-		return k, notFound("Notification with ID %q belonging to client %q could not be found", shorten(id), shorten(client))
+		return k, notFound("Notification with ID %q belonging to client %q could not be found", inbound.Shorten(id), inbound.Shorten(client))
 	}
 	if err != nil {
 		return k, fmt.Errorf("cannot read notification %s of client %s: %w", id, client, err)
@@ -354,7 +355,7 @@ func (s *Server) kind(tx *store.Tx, client, id string) (Kind, error) {
 func (s *Server) client(tx *store.Tx, id string) (Client, error) {
 	c, err := s.shelves.clients.With(tx).Get(keyOf(id))
 	if errors.Is(err, store.ErrNotFound) {
-		return c, notFound("Client with ID %q could not be found", shorten(id))
+		return c, notFound("Client with ID %q could not be found", inbound.Shorten(id))
 	}
 	if err != nil {
 		return c, fmt.Errorf("cannot read client %s: %w", id, err)
@@ -471,7 +472,7 @@ func (s *Server) assignable(tx *store.Tx, template string) (string, error) {
 	}
 	_, err := s.shelves.templates.With(tx).Get(template)
 	if errors.Is(err, store.ErrNotFound) {
-		return "", invalid("No template with id %q", shorten(template))
+		return "", invalid("No template with id %q", inbound.Shorten(template))
 	}
 	if err != nil {
 		return "", fmt.Errorf("cannot read template %s: %w", template, err)

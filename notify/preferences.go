@@ -206,7 +206,7 @@ func readWish(raw []byte) (w wish, err error) {
 		return w, invalid("the preferences must be an object, not null")
 	}
 	if name, ok := f.other("global_unsubscribe", "clients"); ok {
-		return w, invalid("Extra field %q is not valid", shorten(name))
+		return w, invalid("Extra field %q is not valid", inbound.Shorten(name))
 	}
 	if err := json.Unmarshal(raw, &body); err != nil {
 		return w, invalid("%s", err)
@@ -250,7 +250,7 @@ func (s *Server) heed(tx *store.Tx, user string, w wish) error {
 func (s *Server) heedKind(tx *store.Tx, user string, w wishedKind) error {
 	k, err := s.shelves.kinds.With(tx).Get(keyOf(w.client, w.kind))
 	if errors.Is(err, store.ErrNotFound) {
-		return invalid("The kind '%s' cannot be found for client '%s'", shorten(w.kind), shorten(w.client))
+		return invalid("The kind '%s' cannot be found for client '%s'", inbound.Shorten(w.kind), inbound.Shorten(w.client))
 	}
 	if err != nil {
 		return fmt.Errorf("cannot read notification %s of client %s: %w", w.kind, w.client, err)

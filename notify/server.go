@@ -34,6 +34,7 @@ import (
 
 	"github.com/dewrun/dew/auth"
 	"github.com/dewrun/dew/inbound"
+	"github.com/dewrun/dew/notify/delivery"
 	"github.com/dewrun/dew/store"
 )
 
@@ -54,12 +55,14 @@ type Verifier interface {
 	Verify(token string) (auth.Principal, error)
 }
 
+var _ Verifier = (*RemoteKeys)(nil)
+
 // Config is what a Server needs.
 type Config struct {
 	DB        *store.DB
 	Auth      Verifier
-	Directory Directory
-	Queue     *Queue
+	Directory delivery.Directory
+	Queue     *delivery.Queue
 	// PublicURL is where the service is: http://127.0.0.1:8484/notify.
 	PublicURL string
 	// From is the address that mails come from.
@@ -120,7 +123,7 @@ func New(c Config) (*Server, error) {
 	c.From = cmp.Or(c.From, "no-reply@"+c.Domain)
 	s := &Server{c: c, log: c.Logger, prefix: strings.TrimSuffix(public.Path, "/"), shelves: newShelves(c.DB)}
 	s.versions = map[int]http.Handler{}
-	for _, d := range []dialect{{V1, rights, s.endpoints()}, {V2, rights2, s.endpoints2()}} {
+	for _, d := range []dialect{{delivery.V1, rights, s.endpoints()}, {delivery.V2, rights2, s.endpoints2()}} {
 		if s.versions[d.version], err = s.mux(d); err != nil {
 			return nil, fmt.Errorf("cannot make version %d of the notification service: %w", d.version, err)
 		}
@@ -138,7 +141,7 @@ type dialect struct {
 // endpoints are the answers of version 1.
 func (s *Server) endpoints() map[string]endpoint {
 	return map[string]endpoint{
-		"GET /info": func(request) (any, error) { return map[string]int{"version": V1}, nil },
+		"GET /info": func(request) (any, error) { return map[string]int{"version": delivery.V1}, nil },
 
 		"PUT /registration":                          s.registerOld,
 		"PUT /notifications":                         s.register,
@@ -226,7 +229,7 @@ func (s *Server) Handler() http.Handler {
 // versionOf reads the header that chooses the dialect.
 func versionOf(header string) (int, bool) {
 	if header == "" {
-		return V1, true
+		return delivery.V1, true
 	}
 	n, err := strconv.Atoi(header)
 	return n, err == nil
@@ -254,7 +257,7 @@ func (s *Server) recovered(next http.Handler) http.Handler {
 func (s *Server) serve(version int, needs right, e endpoint) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		r.Body = http.MaxBytesReader(w, r.Body, maxBody)
-		if version == V1 && ofPreferences(r) {
+		if version == delivery.V1 && ofPreferences(r) {
 			s.allow(w.Header())
 		}
 		who, err := s.admit(r, version, needs)

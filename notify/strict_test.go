@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/dewrun/dew/inbound"
+	"github.com/dewrun/dew/notify/delivery"
 )
 
 // Two values for one key, and text that is not UTF-8, are refused like any body that
@@ -44,7 +45,7 @@ func TestSlowBody(t *testing.T) {
 	token := w.sender()
 	server := httptest.NewServer(inbound.Rate{Patience: 200 * time.Millisecond, BytesPerSecond: 500}.Bodies(w.s.Handler()))
 	t.Cleanup(server.Close)
-	for version, path := range map[int]string{V1: "/templates", V2: "/senders"} {
+	for version, path := range map[int]string{delivery.V1: "/templates", delivery.V2: "/senders"} {
 		c, err := net.Dial("tcp", server.Listener.Addr().String())
 		if err != nil {
 			t.Fatal(err)

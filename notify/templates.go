@@ -9,6 +9,8 @@ import (
 	"net/http"
 	"slices"
 
+	"github.com/dewrun/dew/inbound"
+	"github.com/dewrun/dew/notify/render"
 	"github.com/dewrun/dew/store"
 )
 
@@ -106,8 +108,8 @@ func (t Template) check() error {
 		if len(part.source) > maxPart {
 			return invalid("%q has more than %d bytes", part.name, maxPart)
 		}
-		if _, err := parseTemplate(part.name, part.source, &budget{}); err != nil {
-			return invalid("%s syntax is malformed please check your braces: %s", part.label, place(err))
+		if err := render.Check(part.name, part.source); err != nil {
+			return invalid("%s syntax is malformed please check your braces: %s", part.label, err)
 		}
 	}
 	return nil
@@ -175,7 +177,7 @@ func (s *Server) template(shelf *store.Bucket[Template], id string) (Template, e
 	case id == defaultTemplate:
 		return builtIn, nil
 	}
-	return t, notFound("Template with ID %q could not be found", shorten(id))
+	return t, notFound("Template with ID %q could not be found", inbound.Shorten(id))
 }
 
 // getTemplate is GET /templates/{id} and GET /default_template.

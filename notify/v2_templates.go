@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net/http"
 
+	"github.com/dewrun/dew/notify/delivery"
 	"github.com/dewrun/dew/store"
 )
 
@@ -146,7 +147,7 @@ func (s *Server) deleteTemplate2(r request) (any, error) {
 }
 
 // chosen2 is chosen for campaigns, which name their template.
-func (s *Server) chosen2(tx *store.Tx, n Notice) (Template, error) {
+func (s *Server) chosen2(tx *store.Tx, n delivery.Notice) (Template, error) {
 	shelf := s.shelves.templates2.With(tx)
 	for _, id := range []string{cmp.Or(n.Template, defaultTemplate), defaultTemplate} {
 		t, err := shelf.Get(id)

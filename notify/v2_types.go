@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"net/http"
 
+	"github.com/dewrun/dew/inbound"
+	"github.com/dewrun/dew/notify/delivery"
 	"github.com/dewrun/dew/store"
 )
 
@@ -252,8 +254,8 @@ func (s *Server) resubscribe(r request) (any, error) {
 // known refuses users that nobody knows.
 func (s *Server) known(ctx context.Context, user string) error {
 	_, err := s.c.Directory.User(ctx, user)
-	if errors.Is(err, ErrNoUser) {
-		return notFound("User %q not found", shorten(user))
+	if errors.Is(err, delivery.ErrNoUser) {
+		return notFound("User %q not found", inbound.Shorten(user))
 	}
 	if err != nil {
 		return fmt.Errorf("cannot ask for user %s: %w", user, err)
@@ -262,7 +264,7 @@ func (s *Server) known(ctx context.Context, user string) error {
 }
 
 // wanted2 is wanted for campaigns. Who wants nothing at all gets none of them.
-func (s *Server) wanted2(tx *store.Tx, m Message, n Notice) error {
+func (s *Server) wanted2(tx *store.Tx, m delivery.Message, n delivery.Notice) error {
 	t, err := orNone(s.shelves.types.With(tx).Get(n.Kind))
 	if err != nil {
 		return fmt.Errorf("cannot read campaign type %s: %w", n.Kind, err)
@@ -279,7 +281,7 @@ func (s *Server) wanted2(tx *store.Tx, m Message, n Notice) error {
 		return err
 	}
 	if silent || left {
-		return ErrUnsubscribed
+		return delivery.ErrUnsubscribed
 	}
 	return nil
 }
