@@ -20,7 +20,7 @@ import (
 
 // Compose makes the mail of a message, unless its recipient does not want it or
 // cannot have it. Nobody can refuse what is critical.
-func (s *Server) Compose(_ context.Context, m delivery.Message, n delivery.Notice) (mail delivery.Mail, err error) {
+func (s *composer) Compose(_ context.Context, m delivery.Message, n delivery.Notice) (mail delivery.Mail, err error) {
 	var t Template
 	err = s.c.DB.View(func(tx *store.Tx) error {
 		if err := s.wanted(tx, m, n); err != nil {
@@ -52,7 +52,7 @@ func (s *Server) Compose(_ context.Context, m delivery.Message, n delivery.Notic
 
 // wanted returns ErrUnsubscribed for what a user does not want. Whether a kind is
 // critical counts as it is now.
-func (s *Server) wanted(tx *store.Tx, m delivery.Message, n delivery.Notice) error {
+func (s *composer) wanted(tx *store.Tx, m delivery.Message, n delivery.Notice) error {
 	if n.Version == delivery.V2 {
 		return s.wanted2(tx, m, n)
 	}
@@ -79,7 +79,7 @@ func (s *Server) wanted(tx *store.Tx, m delivery.Message, n delivery.Notice) err
 
 // chosen is the template of a notice: its own, the kind's, the client's, or the
 // default one, which also stands in for one that is gone.
-func (s *Server) chosen(tx *store.Tx, n delivery.Notice) (Template, error) {
+func (s *composer) chosen(tx *store.Tx, n delivery.Notice) (Template, error) {
 	if n.Version == delivery.V2 {
 		return s.chosen2(tx, n)
 	}
@@ -108,7 +108,7 @@ func fallback(n delivery.Notice) Template {
 }
 
 // placeholders says what the names in a template stand for.
-func (s *Server) placeholders(m delivery.Message, n delivery.Notice) (render.Placeholders, error) {
+func (s *composer) placeholders(m delivery.Message, n delivery.Notice) (render.Placeholders, error) {
 	p := render.Placeholders{
 		From: s.c.From, ReplyTo: n.ReplyTo, To: m.Email, Subject: n.Subject, Text: n.Text, HTML: n.HTML.BodyContent, HTMLComponents: n.HTML,
 		KindDescription: cmp.Or(n.KindDescription, n.Kind), SourceDescription: cmp.Or(n.SourceDescription, n.Client),

@@ -77,7 +77,7 @@ type registration struct {
 
 // Register makes kinds known in the name of the platform. Others that it has
 // stay.
-func (s *Server) Register(name string, kinds ...Kind) error {
+func (s *kinds) Register(name string, kinds ...Kind) error {
 	if err := s.keep(PlatformClient, registration{name: name, kinds: kinds}); err != nil {
 		return fmt.Errorf("cannot register the platform's notifications: %w", err)
 	}
@@ -85,7 +85,7 @@ func (s *Server) Register(name string, kinds ...Kind) error {
 }
 
 // register is PUT /notifications.
-func (s *Server) register(r request) (any, error) {
+func (s *kinds) register(r request) (any, error) {
 	f, err := readFields(r)
 	if err != nil {
 		return nil, orParse(err)
@@ -174,7 +174,7 @@ func (reg registration) fits() error {
 var formOfID = regexp.MustCompile(`^[0-9a-zA-Z_\-.]+$`)
 
 // registerOld is PUT /registration, the older form.
-func (s *Server) registerOld(r request) (any, error) {
+func (s *kinds) registerOld(r request) (any, error) {
 	f, err := readFields(r)
 	if err != nil {
 		return nil, orParse(err)
@@ -235,7 +235,7 @@ func orParse(err error) error {
 }
 
 // accept keeps a registration that somebody may make.
-func (s *Server) accept(who auth.Principal, reg registration) error {
+func (s *kinds) accept(who auth.Principal, reg registration) error {
 	if who.Client == PlatformClient {
 		return errForbidden
 	}
@@ -248,7 +248,7 @@ func (s *Server) accept(who auth.Principal, reg registration) error {
 
 // keep remembers a registration, all of it or nothing. Templates that were given
 // to the client and to its kinds stay theirs.
-func (s *Server) keep(client string, reg registration) error {
+func (s *kinds) keep(client string, reg registration) error {
 	return s.c.DB.Update(func(tx *store.Tx) error {
 		clients, kinds := s.shelves.clients.With(tx), s.shelves.kinds.With(tx)
 		c, err := orNone(clients.Get(keyOf(client)))
@@ -313,7 +313,7 @@ type (
 )
 
 // listKinds is GET /notifications.
-func (s *Server) listKinds(request) (any, error) {
+func (s *kinds) listKinds(request) (any, error) {
 	out := map[string]clientShape{}
 	err := s.c.DB.View(func(tx *store.Tx) error {
 		clients, err := s.shelves.clients.With(tx).All()
@@ -336,7 +336,7 @@ func (s *Server) listKinds(request) (any, error) {
 }
 
 // kind returns a registered kind, or the answer that there is none.
-func (s *Server) kind(tx *store.Tx, client, id string) (Kind, error) {
+func (s *core) kind(tx *store.Tx, client, id string) (Kind, error) {
 	shelf := s.shelves.kinds
 	if tx != nil {
 		shelf = shelf.With(tx)
@@ -352,7 +352,7 @@ func (s *Server) kind(tx *store.Tx, client, id string) (Kind, error) {
 }
 
 // client returns a registered client, or the answer that there is none.
-func (s *Server) client(tx *store.Tx, id string) (Client, error) {
+func (s *core) client(tx *store.Tx, id string) (Client, error) {
 	c, err := s.shelves.clients.With(tx).Get(keyOf(id))
 	if errors.Is(err, store.ErrNotFound) {
 		return c, notFound("Client with ID %q could not be found", inbound.Shorten(id))
@@ -364,7 +364,7 @@ func (s *Server) client(tx *store.Tx, id string) (Client, error) {
 }
 
 // updateKind is PUT /clients/{client}/notifications/{kind}.
-func (s *Server) updateKind(r request) (any, error) {
+func (s *kinds) updateKind(r request) (any, error) {
 	f, err := readFields(r)
 	if err != nil {
 		return nil, orParse(err)
@@ -389,7 +389,7 @@ func (s *Server) updateKind(r request) (any, error) {
 }
 
 // replaceKind changes a kind. An empty template leaves the one it has.
-func (s *Server) replaceKind(tx *store.Tx, who auth.Principal, k Kind) error {
+func (s *kinds) replaceKind(tx *store.Tx, who auth.Principal, k Kind) error {
 	old, err := s.kind(tx, k.Client, k.ID)
 	if err != nil {
 		return err
@@ -412,7 +412,7 @@ func (s *Server) replaceKind(tx *store.Tx, who auth.Principal, k Kind) error {
 }
 
 // assignToClient is PUT /clients/{client}/template.
-func (s *Server) assignToClient(r request) (any, error) {
+func (s *kinds) assignToClient(r request) (any, error) {
 	template, err := readAssignment(r)
 	if err != nil {
 		return nil, err
@@ -433,7 +433,7 @@ func (s *Server) assignToClient(r request) (any, error) {
 }
 
 // assignToKind is PUT /clients/{client}/notifications/{kind}/template.
-func (s *Server) assignToKind(r request) (any, error) {
+func (s *kinds) assignToKind(r request) (any, error) {
 	template, err := readAssignment(r)
 	if err != nil {
 		return nil, err
@@ -466,7 +466,7 @@ func readAssignment(r request) (template string, err error) {
 
 // assignable is how a template that exists is kept in a client or a kind: the
 // default one as nothing.
-func (s *Server) assignable(tx *store.Tx, template string) (string, error) {
+func (s *kinds) assignable(tx *store.Tx, template string) (string, error) {
 	if template == "" || template == defaultTemplate {
 		return "", nil
 	}

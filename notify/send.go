@@ -144,7 +144,7 @@ func goodReply(s string) bool {
 
 // notice is what a letter becomes: the kind must be registered, and what is
 // critical needs its scope.
-func (s *Server) notice(r request, l letter) (delivery.Notice, error) {
+func (s *sending) notice(r request, l letter) (delivery.Notice, error) {
 	n := delivery.Notice{
 		Version: delivery.V1, Client: r.who.Client, Kind: l.kind, Subject: l.subject, Text: l.text, HTML: l.html, ReplyTo: l.replyTo,
 		Received: time.Now().UTC(), Request: requestID(r.Request),
@@ -180,7 +180,7 @@ func requestID(r *http.Request) string {
 type audience func(ctx context.Context, l letter, n *delivery.Notice) (delivery.Audience, error)
 
 // sendToPeople answers all requests to send but those to an address.
-func (s *Server) sendToPeople(r request, find audience) (any, error) {
+func (s *sending) sendToPeople(r request, find audience) (any, error) {
 	l, err := readLetter(r)
 	if err != nil {
 		return nil, err
@@ -227,7 +227,7 @@ type sent struct {
 }
 
 // room refuses messages while the disk is nearly full: what is queued must be kept.
-func (s *Server) room() error {
+func (s *core) room() error {
 	if s.c.Space == nil {
 		return nil
 	}
@@ -238,7 +238,7 @@ func (s *Server) room() error {
 	return nil
 }
 
-func (s *Server) enqueue(ctx context.Context, n delivery.Notice, people []delivery.Person) (any, error) {
+func (s *sending) enqueue(ctx context.Context, n delivery.Notice, people []delivery.Person) (any, error) {
 	if err := s.room(); err != nil {
 		return nil, err
 	}
@@ -255,7 +255,7 @@ func (s *Server) enqueue(ctx context.Context, n delivery.Notice, people []delive
 
 // sendToUser is POST /users/{guid}. Whether there is such a user shows at
 // delivery.
-func (s *Server) sendToUser(r request) (any, error) {
+func (s *sending) sendToUser(r request) (any, error) {
 	guid := r.PathValue("guid")
 	if err := tooLong("guid", guid); err != nil {
 		return nil, err
@@ -267,7 +267,7 @@ func (s *Server) sendToUser(r request) (any, error) {
 }
 
 // sendToSpace is POST /spaces/{guid}.
-func (s *Server) sendToSpace(r request) (any, error) {
+func (s *sending) sendToSpace(r request) (any, error) {
 	guid := r.PathValue("guid")
 	return s.sendToPeople(r, func(ctx context.Context, _ letter, n *delivery.Notice) (delivery.Audience, error) {
 		n.Endorsement = endorseSpace
@@ -278,7 +278,7 @@ func (s *Server) sendToSpace(r request) (any, error) {
 }
 
 // sendToOrg is POST /organizations/{guid}.
-func (s *Server) sendToOrg(r request) (any, error) {
+func (s *sending) sendToOrg(r request) (any, error) {
 	guid := r.PathValue("guid")
 	return s.sendToPeople(r, func(ctx context.Context, l letter, n *delivery.Notice) (delivery.Audience, error) {
 		n.Endorsement, n.Role = endorseOrg, l.role
@@ -305,7 +305,7 @@ func placeProblem(err error, guid string) error {
 }
 
 // sendToEveryone is POST /everyone.
-func (s *Server) sendToEveryone(r request) (any, error) {
+func (s *sending) sendToEveryone(r request) (any, error) {
 	return s.sendToPeople(r, func(ctx context.Context, _ letter, n *delivery.Notice) (delivery.Audience, error) {
 		n.Endorsement = endorseEveryone
 		return s.c.Directory.Everyone(ctx)
@@ -314,7 +314,7 @@ func (s *Server) sendToEveryone(r request) (any, error) {
 
 // sendToScope is POST /uaa_scopes/{scope}. What everybody has is no way to tell
 // people apart.
-func (s *Server) sendToScope(r request) (any, error) {
+func (s *sending) sendToScope(r request) (any, error) {
 	scope := r.PathValue("scope")
 	return s.sendToPeople(r, func(ctx context.Context, _ letter, n *delivery.Notice) (delivery.Audience, error) {
 		n.Endorsement, n.Scope = endorseScope, scope
@@ -330,7 +330,7 @@ func (s *Server) sendToScope(r request) (any, error) {
 }
 
 // sendToAddress is POST /emails, for which no kind is needed.
-func (s *Server) sendToAddress(r request) (any, error) {
+func (s *sending) sendToAddress(r request) (any, error) {
 	l, err := readLetter(r)
 	if err != nil {
 		return nil, err
@@ -347,7 +347,7 @@ func (s *Server) sendToAddress(r request) (any, error) {
 }
 
 // getMessage is GET /messages/{id}.
-func (s *Server) getMessage(r request) (any, error) {
+func (s *sending) getMessage(r request) (any, error) {
 	id := r.PathValue("id")
 	m, err := s.c.Queue.Message(id)
 	if errors.Is(err, delivery.ErrNoMessage) {

@@ -29,8 +29,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"sync"
-	"time"
 
 	"github.com/dewrun/dew/auth"
 	"github.com/dewrun/dew/inbound"
@@ -92,15 +90,49 @@ var platformScopes = []string{
 // Server answers requests, and composes the mails that come of them. It may be
 // used by many goroutines.
 type Server struct {
-	c        Config
-	log      *slog.Logger
-	prefix   string // path of PublicURL
-	shelves  shelves
-	versions map[int]http.Handler
+	*core
+	*composer
+	v1
+	v2
 
-	mu     sync.Mutex
-	forgot time.Time // when old campaigns were last forgotten; guarded by mu
+	prefix   string // path of PublicURL
+	versions map[int]http.Handler
 }
+
+// core is what all parts of the Server use: its settings and its records.
+type core struct {
+	c       Config
+	log     *slog.Logger
+	shelves shelves
+}
+
+// v1 are the endpoints of version 1, by subject.
+type v1 struct {
+	*kinds
+	*templates
+	*preferenceHandlers
+	*sending
+}
+
+// v2 are the endpoints of version 2, by subject.
+type v2 struct {
+	*campaigns
+	*senders
+	*templates2
+	*campaignTypes
+}
+
+// The parts of the Server.
+type (
+	kinds              struct{ *core } // clients and their kinds of notifications
+	templates          struct{ *core }
+	preferenceHandlers struct{ *core }
+	sending            struct{ *core }
+	composer           struct{ *core } // from a message to its mail
+	senders            struct{ *core }
+	templates2         struct{ *core }
+	campaignTypes      struct{ *core }
+)
 
 // New makes a Server.
 func New(c Config) (*Server, error) {
@@ -121,7 +153,12 @@ func New(c Config) (*Server, error) {
 	}
 	c.Domain = cmp.Or(c.Domain, public.Hostname())
 	c.From = cmp.Or(c.From, "no-reply@"+c.Domain)
-	s := &Server{c: c, log: c.Logger, prefix: strings.TrimSuffix(public.Path, "/"), shelves: newShelves(c.DB)}
+	k := &core{c: c, log: c.Logger, shelves: newShelves(c.DB)}
+	s := &Server{
+		core: k, composer: &composer{k}, prefix: strings.TrimSuffix(public.Path, "/"),
+		v1: v1{&kinds{k}, &templates{k}, &preferenceHandlers{k}, &sending{k}},
+		v2: v2{&campaigns{core: k}, &senders{k}, &templates2{k}, &campaignTypes{k}},
+	}
 	s.versions = map[int]http.Handler{}
 	for _, d := range []dialect{{delivery.V1, rights, s.endpoints()}, {delivery.V2, rights2, s.endpoints2()}} {
 		if s.versions[d.version], err = s.mux(d); err != nil {

@@ -116,7 +116,7 @@ func (t Template) check() error {
 }
 
 // createTemplate is POST /templates.
-func (s *Server) createTemplate(r request) (any, error) {
+func (s *templates) createTemplate(r request) (any, error) {
 	t, err := readTemplate(r)
 	if err != nil {
 		return nil, err
@@ -145,7 +145,7 @@ func addTemplate(shelf *store.Bucket[Template], t Template) error {
 }
 
 // listTemplates is GET /templates.
-func (s *Server) listTemplates(request) (any, error) {
+func (s *templates) listTemplates(request) (any, error) {
 	all, err := s.shelves.templates.All()
 	if err != nil {
 		return nil, fmt.Errorf("cannot list templates: %w", err)
@@ -167,7 +167,7 @@ func templateID(r request) string { return cmp.Or(r.PathValue("id"), defaultTemp
 
 // template returns a template, or the answer that there is none. The default one
 // is always there.
-func (s *Server) template(shelf *store.Bucket[Template], id string) (Template, error) {
+func (s *core) template(shelf *store.Bucket[Template], id string) (Template, error) {
 	t, err := shelf.Get(id)
 	switch {
 	case err == nil:
@@ -181,7 +181,7 @@ func (s *Server) template(shelf *store.Bucket[Template], id string) (Template, e
 }
 
 // getTemplate is GET /templates/{id} and GET /default_template.
-func (s *Server) getTemplate(r request) (any, error) {
+func (s *templates) getTemplate(r request) (any, error) {
 	t, err := s.template(s.shelves.templates, templateID(r))
 	if err != nil {
 		return nil, err
@@ -190,7 +190,7 @@ func (s *Server) getTemplate(r request) (any, error) {
 }
 
 // updateTemplate is PUT /templates/{id} and PUT /default_template.
-func (s *Server) updateTemplate(r request) (any, error) {
+func (s *templates) updateTemplate(r request) (any, error) {
 	t, err := readTemplate(r)
 	if err != nil {
 		return nil, err
@@ -211,7 +211,7 @@ func (s *Server) updateTemplate(r request) (any, error) {
 
 // deleteTemplate is DELETE /templates/{id}. Clients and kinds that had it get the
 // default one, which itself goes back to what it was at first.
-func (s *Server) deleteTemplate(r request) (any, error) {
+func (s *templates) deleteTemplate(r request) (any, error) {
 	return noContent, s.c.DB.Update(func(tx *store.Tx) error {
 		shelf := s.shelves.templates.With(tx)
 		t, err := s.template(shelf, templateID(r))
@@ -226,7 +226,7 @@ func (s *Server) deleteTemplate(r request) (any, error) {
 }
 
 // release takes a template from whoever has it.
-func (s *Server) release(tx *store.Tx, template string) error {
+func (s *templates) release(tx *store.Tx, template string) error {
 	clients, kinds, err := s.associated(tx, template)
 	if err != nil {
 		return err
@@ -248,7 +248,7 @@ func (s *Server) release(tx *store.Tx, template string) error {
 
 // associated returns the clients and kinds that have a template; for the default
 // one, those that have no other.
-func (s *Server) associated(tx *store.Tx, template string) ([]Client, []Kind, error) {
+func (s *templates) associated(tx *store.Tx, template string) ([]Client, []Kind, error) {
 	clients, err := s.shelves.clients.With(tx).All()
 	if err != nil {
 		return nil, nil, fmt.Errorf("cannot list clients: %w", err)
@@ -263,7 +263,7 @@ func (s *Server) associated(tx *store.Tx, template string) ([]Client, []Kind, er
 }
 
 // listAssociations is GET /templates/{id}/associations.
-func (s *Server) listAssociations(r request) (any, error) {
+func (s *templates) listAssociations(r request) (any, error) {
 	type association struct {
 		Client string `json:"client"`
 		Kind   string `json:"notification,omitempty"`

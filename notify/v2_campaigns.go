@@ -8,6 +8,7 @@ import (
 	"maps"
 	"net/http"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/dewrun/dew/inbound"
@@ -92,8 +93,16 @@ func (b campaignBody) check() error {
 	return cmp.Or(tooLong("subject", b.Subject), tooLong("reply_to", b.ReplyTo))
 }
 
+// campaigns are the endpoints of campaigns.
+type campaigns struct {
+	*core
+
+	mu     sync.Mutex
+	forgot time.Time // when old campaigns were last forgotten; guarded by mu
+}
+
 // createCampaign is POST /senders/{id}/campaigns.
-func (s *Server) createCampaign(r request) (any, error) {
+func (s *campaigns) createCampaign(r request) (any, error) {
 	var body campaignBody
 	if err := read2(r, &body, badBody); err != nil {
 		return nil, err
@@ -122,7 +131,7 @@ func (s *Server) createCampaign(r request) (any, error) {
 
 // campaignNotice is what everybody in a campaign is told, and settles its
 // template.
-func (s *Server) campaignNotice(r request, c *campaign) (n delivery.Notice, err error) {
+func (s *campaigns) campaignNotice(r request, c *campaign) (n delivery.Notice, err error) {
 	var t campaignType
 	var from sender
 	err = s.c.DB.View(func(tx *store.Tx) (err error) {
@@ -170,7 +179,7 @@ type batch struct {
 
 // expand finds the people of all audiences. Nobody is told twice; places that are
 // not there have nobody in them.
-func (s *Server) expand(ctx context.Context, to map[string][]string, n delivery.Notice) ([]batch, error) {
+func (s *campaigns) expand(ctx context.Context, to map[string][]string, n delivery.Notice) ([]batch, error) {
 	x := &expansion{s: s, n: n, told: map[delivery.Person]bool{}}
 	direct := make([]delivery.Person, 0, len(to[toUsers]))
 	for _, guid := range to[toUsers] {
@@ -199,7 +208,7 @@ func (s *Server) expand(ctx context.Context, to map[string][]string, n delivery.
 
 // expansion collects the batches of a campaign.
 type expansion struct {
-	s       *Server
+	s       *campaigns
 	n       delivery.Notice
 	told    map[delivery.Person]bool
 	batches []batch
@@ -236,7 +245,7 @@ func (x *expansion) add(a delivery.Audience, endorsement string, people []delive
 }
 
 // launch keeps a campaign and all its messages, or nothing.
-func (s *Server) launch(c campaign, batches []batch) error {
+func (s *campaigns) launch(c campaign, batches []batch) error {
 	if err := s.room(); err != nil {
 		return err
 	}
@@ -259,7 +268,7 @@ func (s *Server) launch(c campaign, batches []batch) error {
 
 // forgetCampaigns drops campaigns whose messages are forgotten. A failure is tried
 // again with a later campaign.
-func (s *Server) forgetCampaigns() {
+func (s *campaigns) forgetCampaigns() {
 	now := time.Now()
 	s.mu.Lock()
 	due := now.Sub(s.forgot) >= forgetEvery
@@ -275,7 +284,7 @@ func (s *Server) forgetCampaigns() {
 	}
 }
 
-func (s *Server) dropCampaigns(before time.Time) error {
+func (s *campaigns) dropCampaigns(before time.Time) error {
 	all, err := s.shelves.campaignTimes.All()
 	if err != nil {
 		return fmt.Errorf("cannot list campaigns: %w", err)
@@ -300,7 +309,7 @@ func (s *Server) dropCampaigns(before time.Time) error {
 }
 
 // campaign returns a campaign of a sender of the client that asks.
-func (s *Server) campaign(r request) (c campaign, err error) {
+func (s *campaigns) campaign(r request) (c campaign, err error) {
 	id := r.PathValue("id")
 	err = s.c.DB.View(func(tx *store.Tx) error {
 		c, err = s.shelves.campaigns.With(tx).Get(id)
@@ -316,7 +325,7 @@ func (s *Server) campaign(r request) (c campaign, err error) {
 }
 
 // getCampaign is GET /campaigns/{id}.
-func (s *Server) getCampaign(r request) (any, error) {
+func (s *campaigns) getCampaign(r request) (any, error) {
 	c, err := s.campaign(r)
 	return presentCampaign(c), err
 }
@@ -336,7 +345,7 @@ type statusShape struct {
 }
 
 // getCampaignStatus is GET /campaigns/{id}/status.
-func (s *Server) getCampaignStatus(r request) (any, error) {
+func (s *campaigns) getCampaignStatus(r request) (any, error) {
 	c, err := s.campaign(r)
 	if err != nil {
 		return nil, err
