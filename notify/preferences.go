@@ -167,35 +167,35 @@ func (s *preferenceHandlers) changePreferences(r request, user string) (any, err
 	if len(user) > maxName {
 		return nil, invalid("the user's guid has more than %d characters", maxName)
 	}
-	wish, err := readWish(raw)
+	change, err := readPreferenceChange(raw)
 	if err != nil {
 		return nil, err
 	}
-	return noContent, s.c.DB.Update(func(tx *store.Tx) error { return s.heed(tx, user, wish) })
+	return noContent, s.c.DB.Update(func(tx *store.Tx) error { return s.applyChange(tx, user, change) })
 }
 
-// wish is what a user wants to change: for each kind of each client, whether mails
-// shall come.
-type wish struct {
+// preferenceChange is a change of preferences: for each kind of each client, whether
+// the user gets mails.
+type preferenceChange struct {
 	silent bool
-	kinds  []wishedKind
+	kinds  []kindChange
 }
 
-type wishedKind struct {
+type kindChange struct {
 	client, kind string
 	email        bool
 }
 
-type wishedEmail struct {
+type emailChange struct {
 	Email *bool `json:"email"`
 }
 
-// readWish reads the body of a change. What it does not say of
+// readPreferenceChange reads the body of a change. What it does not say of
 // global_unsubscribe means false.
-func readWish(raw []byte) (w wish, err error) {
+func readPreferenceChange(raw []byte) (w preferenceChange, err error) {
 	var body struct {
 		Silent  *bool                              `json:"global_unsubscribe"`
-		Clients map[string]map[string]*wishedEmail `json:"clients"`
+		Clients map[string]map[string]*emailChange `json:"clients"`
 	}
 	var f fields
 	if err := json.NewDecoder(bytes.NewReader(raw)).Decode(&f); err != nil {
@@ -223,14 +223,14 @@ func readWish(raw []byte) (w wish, err error) {
 			if kinds[kind] == nil || kinds[kind].Email == nil {
 				return w, invalid("Missing the email field")
 			}
-			w.kinds = append(w.kinds, wishedKind{client, kind, *kinds[kind].Email})
+			w.kinds = append(w.kinds, kindChange{client, kind, *kinds[kind].Email})
 		}
 	}
 	return w, nil
 }
 
-// heed does what a user wants, all of it or nothing.
-func (s *preferenceHandlers) heed(tx *store.Tx, user string, w wish) error {
+// applyChange does what a user wants, all of it or nothing.
+func (s *preferenceHandlers) applyChange(tx *store.Tx, user string, w preferenceChange) error {
 	silent := s.shelves.silent.With(tx)
 	var err error
 	if w.silent {
@@ -242,14 +242,14 @@ func (s *preferenceHandlers) heed(tx *store.Tx, user string, w wish) error {
 		return fmt.Errorf("cannot keep what user %s wants: %w", user, err)
 	}
 	for _, k := range w.kinds {
-		if err := s.heedKind(tx, user, k); err != nil {
+		if err := s.applyKindChange(tx, user, k); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func (s *preferenceHandlers) heedKind(tx *store.Tx, user string, w wishedKind) error {
+func (s *preferenceHandlers) applyKindChange(tx *store.Tx, user string, w kindChange) error {
 	k, err := s.shelves.kinds.With(tx).Get(keyOf(w.client, w.kind))
 	if errors.Is(err, store.ErrNotFound) {
 		return invalid("The kind '%s' cannot be found for client '%s'", inbound.Shorten(w.kind), inbound.Shorten(w.client))

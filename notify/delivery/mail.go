@@ -68,7 +68,7 @@ func (m Mail) Encode() (*gomail.Msg, error) {
 	if err := msg.To(to); err != nil {
 		return nil, fmt.Errorf("cannot send a mail to %q: %w", m.To, ErrUndeliverable)
 	}
-	// A wish for answers that nobody could send is none.
+	// A reply address that is invalid is left out.
 	if reply, err := mail.ParseAddress(m.ReplyTo); err == nil {
 		if err := msg.ReplyTo(reply.String()); err != nil {
 			return nil, fmt.Errorf("cannot send a mail with answers to %q: %w", m.ReplyTo, err)

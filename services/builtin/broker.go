@@ -106,7 +106,7 @@ var (
 	_ Host                     = (*runtime.Supervisor)(nil)
 )
 
-// errSuperseded ends what is under way because something else is wished now.
+// errSuperseded ends an operation because the desired state changed.
 var errSuperseded = errors.New("something else is wished now")
 
 // New makes the broker. What takes a while is done by Run.

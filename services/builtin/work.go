@@ -17,8 +17,8 @@ import (
 // endLimit is far more than a server takes to end cleanly.
 const endLimit = 5 * time.Minute
 
-// work makes a worker go through the record, now. What is under way and is not
-// wished any more is given up.
+// work starts a worker for the record, now. It cancels a step that the desired state
+// no longer needs.
 func (b *Broker) work(guid string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
