@@ -10,7 +10,7 @@ import (
 
 	"github.com/dewrun/dew/api/v3"
 	"github.com/dewrun/dew/app"
-	"github.com/dewrun/dew/notify"
+	notify "github.com/dewrun/dew/notify/inbox"
 )
 
 // inboxEndpoints are the endpoints of this file.

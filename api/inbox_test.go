@@ -10,16 +10,19 @@ import (
 
 	"github.com/dewrun/dew/api/v3"
 	"github.com/dewrun/dew/notify"
+	"github.com/dewrun/dew/notify/delivery"
+	"github.com/dewrun/dew/notify/directory"
+	"github.com/dewrun/dew/notify/inbox"
 )
 
 // newMailWorld is a world with an inbox.
-func newMailWorld(t *testing.T) (*world, *notify.Inbox) {
+func newMailWorld(t *testing.T) (*world, *inbox.Inbox) {
 	t.Helper()
 	w := newWorld(t)
-	inbox := notify.NewInbox(w.c.DB)
+	inbox := inbox.New(w.c.DB)
 	w.s.c.Mails = &Mails{Inbox: inbox, Link: func() (string, error) { return "http://x/notify/inbox?code=1", nil }}
-	w.s.c.CrashMails = notify.NewCrashes(w.c.DB, w.c.Registry, notify.NewAccounts(w.c.Auth.Accounts(), w.c.Roles, w.c.Registry), notify.NewQueue(w.c.DB), slog.New(slog.DiscardHandler))
-	for _, m := range []notify.Mail{
+	w.s.c.CrashMails = notify.NewCrashes(w.c.DB, w.c.Registry, directory.NewAccounts(w.c.Auth.Accounts(), w.c.Roles, w.c.Registry), delivery.NewQueue(w.c.DB), slog.New(slog.DiscardHandler))
+	for _, m := range []delivery.Mail{
 		{ID: "m-1", From: "dew@example.com", To: "ann@example.com", Subject: "One", Kind: "news", Text: "text", Sent: time.Unix(1, 0).UTC()},
 		{ID: "m-2", From: "dew@example.com", To: "bob@example.com", Subject: "Two", Kind: "alarm", HTML: "<p>", Sent: time.Unix(2, 0).UTC()},
 	} {
@@ -60,7 +63,7 @@ func TestInbox(t *testing.T) {
 	}
 	sent := make(chan error, 1)
 	time.AfterFunc(20*time.Millisecond, func() {
-		sent <- inbox.Send(t.Context(), notify.Mail{ID: "m-3", To: "cat@example.com"})
+		sent <- inbox.Send(t.Context(), delivery.Mail{ID: "m-3", To: "cat@example.com"})
 	})
 	w.want(200, "GET", "/dew/v1/inbox/wait?to=cat@example.com&timeout=1m", "", &in)
 	if len(in.Mails) != 1 || in.Mails[0].ID != "m-3" {

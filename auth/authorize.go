@@ -11,7 +11,7 @@ import (
 
 // authorize gives a one-time code for the ssh door to whoever has a token. There is
 // nobody else that codes are made for, and nothing to approve.
-func (s *Server) authorize(r *http.Request) (reply, error) {
+func (s *oauthHandlers) authorize(r *http.Request) (reply, error) {
 	p, err := s.caller(r)
 	if err != nil {
 		return reply{}, err
@@ -44,7 +44,7 @@ func (s *Server) authorize(r *http.Request) (reply, error) {
 }
 
 // redirect is where a code is sent: only to what the client has registered.
-func (s *Server) redirect(asked string) (*url.URL, error) {
+func (s *oauthHandlers) redirect(asked string) (*url.URL, error) {
 	c, err := s.accounts.Client(ClientSSH)
 	if err != nil {
 		return nil, err
@@ -65,7 +65,7 @@ func (s *Server) redirect(asked string) (*url.URL, error) {
 
 // revokeToken ends the caller's own token and the login that it came from, or, for
 // an administrator, any token by its id.
-func (s *Server) revokeToken(r *http.Request) (reply, error) {
+func (s *oauthHandlers) revokeToken(r *http.Request) (reply, error) {
 	p, err := s.caller(r)
 	if err != nil {
 		return reply{}, err
@@ -84,7 +84,7 @@ func (s *Server) revokeToken(r *http.Request) (reply, error) {
 }
 
 // revokeUser ends all tokens of a user.
-func (s *Server) revokeUser(r *http.Request) (reply, error) {
+func (s *oauthHandlers) revokeUser(r *http.Request) (reply, error) {
 	id := r.PathValue("id")
 	p, err := s.caller(r)
 	if err != nil {
@@ -102,7 +102,7 @@ func (s *Server) revokeUser(r *http.Request) (reply, error) {
 }
 
 // revokeClient ends all tokens that a client has in its own name.
-func (s *Server) revokeClient(r *http.Request) (reply, error) {
+func (s *oauthHandlers) revokeClient(r *http.Request) (reply, error) {
 	id := r.PathValue("id")
 	p, err := s.caller(r)
 	if err != nil {
@@ -127,7 +127,7 @@ func (a *Accounts) revokeUser(guid string) (u User, err error) {
 }
 
 // checkToken tells a service what a token says.
-func (s *Server) checkToken(r *http.Request) (reply, error) {
+func (s *oauthHandlers) checkToken(r *http.Request) (reply, error) {
 	form, err := readForm(r)
 	if err != nil {
 		return reply{}, err
@@ -162,7 +162,7 @@ type introspection struct {
 }
 
 // introspect is checkToken as RFC 7662 has it: a token that is not good is no error.
-func (s *Server) introspect(r *http.Request) (reply, error) {
+func (s *oauthHandlers) introspect(r *http.Request) (reply, error) {
 	form, err := readForm(r)
 	if err != nil {
 		return reply{}, err
@@ -189,7 +189,7 @@ func (s *Server) introspect(r *http.Request) (reply, error) {
 }
 
 // resource lets in who may look into tokens: services, and administrators.
-func (s *Server) resource(r *http.Request) error {
+func (s *oauthHandlers) resource(r *http.Request) error {
 	_, vouched := FromContext(r.Context())
 	if _, ok := bearer(r.Header.Get("Authorization")); ok || vouched {
 		_, err := s.permitted(r, "uaa.resource", "uaa.admin")
@@ -203,7 +203,7 @@ func (s *Server) resource(r *http.Request) error {
 }
 
 // userinfo tells users about themselves.
-func (s *Server) userinfo(r *http.Request) (reply, error) {
+func (s *oauthHandlers) userinfo(r *http.Request) (reply, error) {
 	p, err := s.permitted(r, "openid")
 	if err != nil {
 		return reply{}, err
@@ -224,7 +224,7 @@ func (s *Server) userinfo(r *http.Request) (reply, error) {
 
 // passcode gives a user a code to log in with somewhere else. A browser has no
 // token, so name and password do as well.
-func (s *Server) passcode(r *http.Request) (reply, error) {
+func (s *oauthHandlers) passcode(r *http.Request) (reply, error) {
 	p, err := s.passcodeCaller(r)
 	if err != nil {
 		return reply{}, err
@@ -239,7 +239,7 @@ func (s *Server) passcode(r *http.Request) (reply, error) {
 	return reply{body: map[string]any{"passcode": code, "expires_in": int(codeValidity / time.Second)}}, nil
 }
 
-func (s *Server) passcodeCaller(r *http.Request) (Principal, error) {
+func (s *oauthHandlers) passcodeCaller(r *http.Request) (Principal, error) {
 	name, password, ok := basic(r.Header.Get("Authorization"))
 	if ok {
 		u, err := s.login(r.Context(), login{name: name, password: password, peer: peer(r)})

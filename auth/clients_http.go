@@ -114,7 +114,7 @@ func clientProblem(err error) error {
 	return err
 }
 
-func (s *Server) listClients(r *http.Request) (reply, error) {
+func (s *clientHandlers) listClients(r *http.Request) (reply, error) {
 	if _, err := s.permitted(r, "clients.read", "clients.admin", "uaa.admin"); err != nil {
 		return reply{}, err
 	}
@@ -142,7 +142,7 @@ func clientAttr(c Client, attr string) []string {
 	return c.Authorities
 }
 
-func (s *Server) getClient(r *http.Request) (reply, error) {
+func (s *clientHandlers) getClient(r *http.Request) (reply, error) {
 	p, err := s.caller(r)
 	if err != nil {
 		return reply{}, err
@@ -160,7 +160,7 @@ func (s *Server) getClient(r *http.Request) (reply, error) {
 	return reply{body: showClient(c)}, nil
 }
 
-func (s *Server) createClient(r *http.Request) (reply, error) {
+func (s *clientHandlers) createClient(r *http.Request) (reply, error) {
 	p, err := s.caller(r)
 	if err != nil {
 		return reply{}, err
@@ -196,7 +196,7 @@ func clientRequest(r *http.Request, p Principal) (b clientBody, err error) {
 }
 
 // putClient replaces everything of a client but its secret.
-func (s *Server) putClient(r *http.Request) (reply, error) {
+func (s *clientHandlers) putClient(r *http.Request) (reply, error) {
 	p, err := s.caller(r)
 	if err != nil {
 		return reply{}, err
@@ -224,7 +224,7 @@ func (s *Server) putClient(r *http.Request) (reply, error) {
 }
 
 // deleteClient removes a client and shows what it was.
-func (s *Server) deleteClient(r *http.Request) (reply, error) {
+func (s *clientHandlers) deleteClient(r *http.Request) (reply, error) {
 	p, err := s.caller(r)
 	if err != nil {
 		return reply{}, err
@@ -267,7 +267,7 @@ type newSecret struct {
 
 // putSecret changes a secret: a client's own with the old one, or, for an
 // administrator, any.
-func (s *Server) putSecret(r *http.Request) (reply, error) {
+func (s *clientHandlers) putSecret(r *http.Request) (reply, error) {
 	p, err := s.caller(r)
 	if err != nil {
 		return reply{}, err
@@ -297,7 +297,7 @@ func (s *Server) putSecret(r *http.Request) (reply, error) {
 	return reply{body: map[string]string{"status": "ok", "message": "secret updated"}}, nil
 }
 
-func (s *Server) checkOldSecret(r *http.Request, id, secret string) error {
+func (s *clientHandlers) checkOldSecret(r *http.Request, id, secret string) error {
 	err := s.throttle.try(r.Context(), attempt{name: "client\x00" + id, peer: peer(r)}, func() error {
 		_, err := s.accounts.CheckSecret(id, secret)
 		return err

@@ -27,7 +27,7 @@ type groupBody struct {
 }
 
 // createGroup makes a scope that users can be given.
-func (s *Server) createGroup(r *http.Request) (reply, error) {
+func (s *groupHandlers) createGroup(r *http.Request) (reply, error) {
 	return s.changeGroup(r, EventGroupCreate, func(b groupBody) (string, error) {
 		if _, err := s.groupNamed(b.DisplayName); err == nil {
 			return "", &problem{status: http.StatusConflict, code: "scim_resource_already_exists", description: "A group with displayName: " + show(b.DisplayName) + " already exists."}
@@ -37,7 +37,7 @@ func (s *Server) createGroup(r *http.Request) (reply, error) {
 }
 
 // putGroup gives a group other members, and another description where it is kept.
-func (s *Server) putGroup(r *http.Request) (reply, error) {
+func (s *groupHandlers) putGroup(r *http.Request) (reply, error) {
 	return s.changeGroup(r, EventGroupUpdate, func(b groupBody) (string, error) {
 		id := r.PathValue("id")
 		if b.DisplayName != "" && b.DisplayName != id {
@@ -50,7 +50,7 @@ func (s *Server) putGroup(r *http.Request) (reply, error) {
 
 // changeGroup does what both share. Only who may do everything can: the scope
 // could be any.
-func (s *Server) changeGroup(r *http.Request, kind string, name func(b groupBody) (string, error)) (reply, error) {
+func (s *groupHandlers) changeGroup(r *http.Request, kind string, name func(b groupBody) (string, error)) (reply, error) {
 	p, err := s.permitted(r, "uaa.admin")
 	if err != nil {
 		return reply{}, err
@@ -78,7 +78,7 @@ func (s *Server) changeGroup(r *http.Request, kind string, name func(b groupBody
 	return reply{status: status, body: g}, err
 }
 
-func (s *Server) keepGroup(tx *store.Tx, id string, b groupBody) error {
+func (s *groupHandlers) keepGroup(tx *store.Tx, id string, b groupBody) error {
 	kept := s.kept.With(tx)
 	g, err := kept.Get(id)
 	if errors.Is(err, store.ErrNotFound) {
@@ -130,7 +130,7 @@ func (a *Accounts) setMembers(scope string, members []groupMember) error {
 
 // deleteGroup takes a scope from everybody. One that the platform asks for itself
 // stays.
-func (s *Server) deleteGroup(r *http.Request) (reply, error) {
+func (s *groupHandlers) deleteGroup(r *http.Request) (reply, error) {
 	p, err := s.permitted(r, "uaa.admin")
 	if err != nil {
 		return reply{}, err
@@ -152,7 +152,7 @@ func (s *Server) deleteGroup(r *http.Request) (reply, error) {
 }
 
 // listMembers tells who has a scope.
-func (s *Server) listMembers(r *http.Request) (reply, error) {
+func (s *groupHandlers) listMembers(r *http.Request) (reply, error) {
 	if _, err := s.permitted(r, "scim.read", "uaa.admin"); err != nil {
 		return reply{}, err
 	}
@@ -178,7 +178,7 @@ type memberPatch struct {
 
 // patchGroup lets members come and go, and changes what a group is said to be. A
 // group has no version, so whatever If-Match says will do; but it must be there.
-func (s *Server) patchGroup(r *http.Request) (reply, error) {
+func (s *groupHandlers) patchGroup(r *http.Request) (reply, error) {
 	p, err := s.permitted(r, "uaa.admin")
 	if err != nil {
 		return reply{}, err
@@ -223,7 +223,7 @@ func (b groupPatch) check(id string) error {
 }
 
 // applyPatch empties first and changes then, as the platform does.
-func (s *Server) applyPatch(tx *store.Tx, g group, b groupPatch) error {
+func (s *groupHandlers) applyPatch(tx *store.Tx, g group, b groupPatch) error {
 	body := groupBody{Description: g.Description}
 	members, err := s.accounts.With(tx).members(g.ID)
 	if err != nil {

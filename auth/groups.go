@@ -25,7 +25,7 @@ type groupMember struct {
 }
 
 // groups returns every scope that somebody has or could be given by name.
-func (s *Server) groups() ([]group, error) {
+func (s *groupHandlers) groups() ([]group, error) {
 	users, err := s.accounts.Users()
 	if err != nil {
 		return nil, err
@@ -61,7 +61,7 @@ func ownScopes() []string {
 }
 
 // groupNamed is one of the groups.
-func (s *Server) groupNamed(id string) (group, error) {
+func (s *groupHandlers) groupNamed(id string) (group, error) {
 	all, err := s.groups()
 	if err != nil {
 		return group{}, err
@@ -73,7 +73,7 @@ func (s *Server) groupNamed(id string) (group, error) {
 	return all[i], nil
 }
 
-func (s *Server) listGroups(r *http.Request) (reply, error) {
+func (s *groupHandlers) listGroups(r *http.Request) (reply, error) {
 	if _, err := s.permitted(r, "scim.read", "uaa.admin"); err != nil {
 		return reply{}, err
 	}
@@ -88,7 +88,7 @@ func (s *Server) listGroups(r *http.Request) (reply, error) {
 	}.page(r, all)
 }
 
-func (s *Server) getGroup(r *http.Request) (reply, error) {
+func (s *groupHandlers) getGroup(r *http.Request) (reply, error) {
 	if _, err := s.permitted(r, "scim.read", "uaa.admin"); err != nil {
 		return reply{}, err
 	}
@@ -97,7 +97,7 @@ func (s *Server) getGroup(r *http.Request) (reply, error) {
 }
 
 // addMember gives a user a scope.
-func (s *Server) addMember(r *http.Request) (reply, error) {
+func (s *groupHandlers) addMember(r *http.Request) (reply, error) {
 	var b groupMember
 	scope := r.PathValue("id")
 	_, err := s.changeGroups(r, func() (string, error) {
@@ -126,7 +126,7 @@ func (s *Server) addMember(r *http.Request) (reply, error) {
 var errMember = errors.New("nothing to change")
 
 // removeMember takes a scope from a user.
-func (s *Server) removeMember(r *http.Request) (reply, error) {
+func (s *groupHandlers) removeMember(r *http.Request) (reply, error) {
 	scope := r.PathValue("id")
 	u, err := s.changeGroups(r, func() (string, error) { return r.PathValue("member"), nil }, func(u *User) error {
 		before := len(u.Groups)
@@ -144,7 +144,7 @@ func (s *Server) removeMember(r *http.Request) (reply, error) {
 
 // changeGroups changes what a user may do. Only who may do everything can: the
 // scope could be any.
-func (s *Server) changeGroups(r *http.Request, member func() (string, error), change func(u *User) error) (User, error) {
+func (s *groupHandlers) changeGroups(r *http.Request, member func() (string, error), change func(u *User) error) (User, error) {
 	p, err := s.caller(r)
 	if err != nil {
 		return User{}, err

@@ -101,7 +101,7 @@ func unknown(mux *http.ServeMux, r *http.Request) error {
 }
 
 // serve turns what an endpoint returns into a response.
-func (s *Server) serve(e endpoint) http.Handler {
+func (s *kernel) serve(e endpoint) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		r.Body = http.MaxBytesReader(w, r.Body, maxBody)
 		// Tokens, codes and accounts are nobody's to keep.
@@ -121,7 +121,7 @@ func (s *Server) serve(e endpoint) http.Handler {
 	})
 }
 
-func (s *Server) write(w http.ResponseWriter, r *http.Request, rep reply) {
+func (s *kernel) write(w http.ResponseWriter, r *http.Request, rep reply) {
 	if rep.location != "" {
 		w.Header().Set("Location", rep.location)
 	}
@@ -160,7 +160,7 @@ type problem struct {
 
 func (p *problem) Error() string { return p.code + ": " + p.description }
 
-func (s *Server) fail(w http.ResponseWriter, r *http.Request, err error) reply {
+func (s *kernel) fail(w http.ResponseWriter, r *http.Request, err error) reply {
 	p := toProblem(err)
 	if p.status == http.StatusInternalServerError {
 		s.log.Error("cannot answer", "method", r.Method, "path", r.URL.Path, "err", err)
@@ -208,7 +208,7 @@ func badRequest(description string) *problem {
 }
 
 // caller is who makes the request.
-func (s *Server) caller(r *http.Request) (Principal, error) {
+func (s *kernel) caller(r *http.Request) (Principal, error) {
 	if p, ok := FromContext(r.Context()); ok {
 		return p, nil
 	}
@@ -230,7 +230,7 @@ func bearer(header string) (string, bool) {
 }
 
 // permitted returns the caller, if it has one of the scopes.
-func (s *Server) permitted(r *http.Request, scopes ...string) (Principal, error) {
+func (s *kernel) permitted(r *http.Request, scopes ...string) (Principal, error) {
 	p, err := s.caller(r)
 	if err != nil {
 		return p, err
@@ -292,7 +292,7 @@ func asRequest(err error) error {
 }
 
 // record tells what was done or refused.
-func (s *Server) record(e event, err error) {
+func (s *kernel) record(e event, err error) {
 	if s.cfg.Record == nil {
 		return
 	}

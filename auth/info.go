@@ -15,7 +15,7 @@ const dialect = "77.20.0"
 
 // info tells how to log in. The command line asks for every prompt that it finds,
 // so there are no others.
-func (s *Server) info(*http.Request) (reply, error) {
+func (s *oauthHandlers) info(*http.Request) (reply, error) {
 	base := s.cfg.PublicURL + "/uaa"
 	return reply{body: map[string]any{
 		"app":       map[string]string{"version": dialect},
@@ -30,7 +30,7 @@ func (s *Server) info(*http.Request) (reply, error) {
 	}}, nil
 }
 
-func (s *Server) healthz(*http.Request) (reply, error) {
+func (s *oauthHandlers) healthz(*http.Request) (reply, error) {
 	return reply{body: map[string]string{"status": "ok"}}, nil
 }
 
@@ -59,12 +59,12 @@ func (k key) public() (publicKey, error) {
 	}, nil
 }
 
-func (s *Server) tokenKey(*http.Request) (reply, error) {
+func (s *oauthHandlers) tokenKey(*http.Request) (reply, error) {
 	k, err := s.keys.signer().public()
 	return reply{body: k}, err
 }
 
-func (s *Server) tokenKeys(*http.Request) (reply, error) {
+func (s *oauthHandlers) tokenKeys(*http.Request) (reply, error) {
 	var keys []publicKey
 	for _, k := range s.keys {
 		p, err := k.public()
@@ -76,7 +76,7 @@ func (s *Server) tokenKeys(*http.Request) (reply, error) {
 	return reply{body: map[string]any{"keys": keys}}, nil
 }
 
-func (s *Server) discovery(*http.Request) (reply, error) {
+func (s *oauthHandlers) discovery(*http.Request) (reply, error) {
 	base := s.cfg.PublicURL + "/uaa"
 	return reply{body: map[string]any{
 		"issuer":                                s.issuer,

@@ -39,7 +39,7 @@ type grant struct {
 }
 
 // token gives tokens.
-func (s *Server) token(r *http.Request) (reply, error) {
+func (s *oauthHandlers) token(r *http.Request) (reply, error) {
 	form, err := readForm(r)
 	if err != nil {
 		return reply{}, err
@@ -73,7 +73,7 @@ func (s *Server) token(r *http.Request) (reply, error) {
 }
 
 // grantPassword is the login of a user, by password or by a one-time passcode.
-func (s *Server) grantPassword(ctx context.Context, g grant) (tokenReply, error) {
+func (s *oauthHandlers) grantPassword(ctx context.Context, g grant) (tokenReply, error) {
 	var u User
 	var err error
 	allowed := g.client.allows
@@ -109,7 +109,7 @@ func (s *Server) grantPassword(ctx context.Context, g grant) (tokenReply, error)
 type login struct{ name, origin, password, peer string }
 
 // login checks a password, slowly where it was wrong before.
-func (s *Server) login(ctx context.Context, l login) (User, error) {
+func (s *kernel) login(ctx context.Context, l login) (User, error) {
 	origin := cmp.Or(l.origin, OriginUAA)
 	known, err := s.accounts.UserByName(l.name, origin)
 	if err != nil && !errors.Is(err, ErrNotFound) {
@@ -149,7 +149,7 @@ func invalidClient(description string) *problem {
 }
 
 // passcodeUser uses a passcode up, and tells whom it was given to.
-func (s *Server) passcodeUser(ctx context.Context, code, peer string) (u User, p Principal, err error) {
+func (s *kernel) passcodeUser(ctx context.Context, code, peer string) (u User, p Principal, err error) {
 	err = s.throttle.try(ctx, attempt{name: "passcode\x00", peer: peer}, func() (err error) {
 		if p, err = s.passcodes.take(code); err != nil {
 			return ErrBadPassword // it counts like one
@@ -168,7 +168,7 @@ func (s *Server) passcodeUser(ctx context.Context, code, peer string) (u User, p
 
 // grantClient gives a client a token in its own name. There is no refresh token: a
 // client that still has its secret can ask again.
-func (s *Server) grantClient(_ context.Context, g grant) (tokenReply, error) {
+func (s *oauthHandlers) grantClient(_ context.Context, g grant) (tokenReply, error) {
 	scopes, err := narrow(g.client.Authorities, g.form.Get("scope"))
 	if err != nil {
 		return tokenReply{}, err
@@ -179,7 +179,7 @@ func (s *Server) grantClient(_ context.Context, g grant) (tokenReply, error) {
 // grantRefresh renews a login. The refresh token stays the same, so that commands
 // that run side by side do not end each other's session; it is in every answer,
 // because the command line keeps what it finds there.
-func (s *Server) grantRefresh(_ context.Context, g grant) (tokenReply, error) {
+func (s *oauthHandlers) grantRefresh(_ context.Context, g grant) (tokenReply, error) {
 	token := g.form.Get("refresh_token")
 	if token == "" {
 		return tokenReply{}, badRequest("Missing refresh token")
@@ -206,7 +206,7 @@ func (s *Server) grantRefresh(_ context.Context, g grant) (tokenReply, error) {
 	return s.give(s.userClaims(u, g.client, ses), token)
 }
 
-func (s *Server) give(c *claims, refresh string) (tokenReply, error) {
+func (s *oauthHandlers) give(c *claims, refresh string) (tokenReply, error) {
 	signed, err := s.sign(c)
 	if err != nil {
 		return tokenReply{}, err
@@ -234,7 +234,7 @@ func narrow(allowed []string, asked string) ([]string, error) {
 }
 
 // client returns the client that a request for a token comes from.
-func (s *Server) client(r *http.Request, form url.Values) (Client, error) {
+func (s *oauthHandlers) client(r *http.Request, form url.Values) (Client, error) {
 	id, secret, err := clientCredentials(r.Header.Get("Authorization"), form)
 	if err != nil {
 		return Client{}, err

@@ -76,12 +76,12 @@ func (b *codeBox) take(code string) (Principal, error) {
 }
 
 // Code returns a code that stands for p at the ssh door, once, for five minutes.
-func (s *Server) Code(p Principal) (string, error) { return s.codes.put(p) }
+func (s *tokens) Code(p Principal) (string, error) { return s.codes.put(p) }
 
 // Redeem uses a code up and returns who it stands for, as they are now. It returns
 // ErrBadCode for a code that is wrong, used or too old, and for one whose owner
 // has gone or logged out since.
-func (s *Server) Redeem(code string) (Principal, error) {
+func (s *tokens) Redeem(code string) (Principal, error) {
 	p, err := s.codes.take(code)
 	if err != nil {
 		return Principal{}, err
@@ -91,10 +91,10 @@ func (s *Server) Redeem(code string) (Principal, error) {
 
 // Current returns somebody who was let in as they are now: without the scopes that
 // they have lost. It returns an error when they have gone or logged out since.
-func (s *Server) Current(p Principal) (Principal, error) { return s.again(p) }
+func (s *tokens) Current(p Principal) (Principal, error) { return s.again(p) }
 
 // again looks at the account behind somebody once more.
-func (s *Server) again(p Principal) (Principal, error) {
+func (s *tokens) again(p Principal) (Principal, error) {
 	if p.sig == "" { // a door vouched for p: there is no account behind it
 		return p, nil
 	}

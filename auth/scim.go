@@ -176,7 +176,7 @@ func (e *Invalid) text(known string) string {
 	return e.Error()
 }
 
-func (s *Server) listUsers(r *http.Request) (reply, error) {
+func (s *userHandlers) listUsers(r *http.Request) (reply, error) {
 	if _, err := s.permitted(r, "scim.read", "uaa.admin"); err != nil {
 		return reply{}, err
 	}
@@ -194,7 +194,7 @@ func userReply(status int, u User) reply {
 	return reply{status: status, etag: strconv.Quote(strconv.Itoa(u.Version)), body: showUser(u)}
 }
 
-func (s *Server) getUser(r *http.Request) (reply, error) {
+func (s *userHandlers) getUser(r *http.Request) (reply, error) {
 	p, err := s.caller(r)
 	if err != nil {
 		return reply{}, err
@@ -212,7 +212,7 @@ func (s *Server) getUser(r *http.Request) (reply, error) {
 	return userReply(http.StatusOK, u), nil
 }
 
-func (s *Server) createUser(r *http.Request) (reply, error) {
+func (s *userHandlers) createUser(r *http.Request) (reply, error) {
 	p, err := s.caller(r)
 	if err != nil {
 		return reply{}, err
@@ -239,7 +239,7 @@ func (s *Server) createUser(r *http.Request) (reply, error) {
 	return userReply(http.StatusCreated, u), nil
 }
 
-func (s *Server) putUser(r *http.Request) (reply, error) {
+func (s *userHandlers) putUser(r *http.Request) (reply, error) {
 	return s.changeUser(r, func(b userBody, u *User) error {
 		if b.UserName == nil {
 			return &Invalid{Key: "userName", Message: "A username must be provided."}
@@ -250,7 +250,7 @@ func (s *Server) putUser(r *http.Request) (reply, error) {
 	})
 }
 
-func (s *Server) patchUser(r *http.Request) (reply, error) {
+func (s *userHandlers) patchUser(r *http.Request) (reply, error) {
 	return s.changeUser(r, func(b userBody, u *User) error {
 		for _, a := range b.Meta.Attributes {
 			switch strings.ToLower(a) {
@@ -266,7 +266,7 @@ func (s *Server) patchUser(r *http.Request) (reply, error) {
 }
 
 // changeUser does what PUT and PATCH share.
-func (s *Server) changeUser(r *http.Request, change func(b userBody, u *User) error) (reply, error) {
+func (s *userHandlers) changeUser(r *http.Request, change func(b userBody, u *User) error) (reply, error) {
 	p, err := s.caller(r)
 	if err != nil {
 		return reply{}, err
@@ -308,7 +308,7 @@ func matches(header string, version int) error {
 }
 
 // deleteUser removes a user with everything that was allowed to it.
-func (s *Server) deleteUser(r *http.Request) (reply, error) {
+func (s *userHandlers) deleteUser(r *http.Request) (reply, error) {
 	p, err := s.caller(r)
 	if err != nil {
 		return reply{}, err
@@ -339,7 +339,7 @@ type newPassword struct {
 
 // putPassword changes a password: one's own with the old one, or, for an
 // administrator, anybody's.
-func (s *Server) putPassword(r *http.Request) (reply, error) {
+func (s *userHandlers) putPassword(r *http.Request) (reply, error) {
 	p, err := s.caller(r)
 	if err != nil {
 		return reply{}, err
@@ -371,7 +371,7 @@ func (s *Server) putPassword(r *http.Request) (reply, error) {
 
 // mayChangePassword returns the user whose password it is. Who may not change it
 // is not told whether there is one.
-func (s *Server) mayChangePassword(p Principal, id string) (User, error) {
+func (s *userHandlers) mayChangePassword(p Principal, id string) (User, error) {
 	if own := p.IsUser && p.ID == id && p.Has("password.write"); !own {
 		if err := demand(p, "uaa.admin"); err != nil {
 			return User{}, err

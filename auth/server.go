@@ -43,18 +43,40 @@ type Config struct {
 
 // Server is the authorization server.
 type Server struct {
-	cfg       Config
+	*kernel
+	*oauthHandlers
+	*userHandlers
+	*groupHandlers
+	*clientHandlers
+	handler http.Handler
+}
+
+// kernel is what all handlers use: who calls, what they are permitted, the answer.
+type kernel struct {
+	*tokens
 	log       *slog.Logger
-	issuer    string
-	keys      keyring
-	accounts  *Accounts
 	roles     *Roles
-	revoked   *store.Bucket[revocation]
 	kept      *store.Bucket[keptGroup]
-	codes     *codeBox // for the ssh door
 	passcodes *codeBox // for the password grant
 	throttle  *throttle
-	handler   http.Handler
+}
+
+// The handlers, by subject.
+type (
+	oauthHandlers  struct{ *kernel }
+	userHandlers   struct{ *kernel }
+	groupHandlers  struct{ *kernel }
+	clientHandlers struct{ *kernel }
+)
+
+// tokens makes, checks and revokes tokens and one-time codes.
+type tokens struct {
+	cfg      Config
+	issuer   string
+	keys     keyring
+	accounts *Accounts
+	revoked  *store.Bucket[revocation]
+	codes    *codeBox // for the ssh door
 
 	mu    sync.Mutex
 	swept time.Time // guarded by mu
@@ -71,11 +93,17 @@ func Open(c Config) (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
+	k := &kernel{
+		tokens: &tokens{
+			cfg: c, issuer: c.PublicURL + "/uaa/oauth/token", keys: keys, accounts: NewAccounts(c.DB, c.Cost),
+			revoked: store.In[revocation](c.DB, "revoked tokens"), codes: newCodeBox(),
+		},
+		log: c.Logger, roles: NewRoles(c.DB), kept: store.In[keptGroup](c.DB, "groups"),
+		passcodes: newCodeBox(), throttle: newThrottle(),
+	}
 	s := &Server{
-		cfg: c, log: c.Logger, issuer: c.PublicURL + "/uaa/oauth/token", keys: keys,
-		accounts: NewAccounts(c.DB, c.Cost), roles: NewRoles(c.DB),
-		revoked: store.In[revocation](c.DB, "revoked tokens"), kept: store.In[keptGroup](c.DB, "groups"),
-		codes: newCodeBox(), passcodes: newCodeBox(), throttle: newThrottle(),
+		kernel: k, oauthHandlers: &oauthHandlers{k}, userHandlers: &userHandlers{k}, groupHandlers: &groupHandlers{k},
+		clientHandlers: &clientHandlers{k},
 	}
 	s.handler = s.routes()
 	if err := s.makeAdmin(); err != nil {

@@ -100,7 +100,7 @@ type revocation struct {
 }
 
 // revoke makes a token, and the session that it came from, end now.
-func (s *Server) revoke(r revocation, session string) error {
+func (s *tokens) revoke(r revocation, session string) error {
 	return s.cfg.DB.Update(func(tx *store.Tx) error {
 		if err := s.revoked.With(tx).Put(r.JTI, r); err != nil {
 			return fmt.Errorf("cannot revoke a token: %w", err)
@@ -116,7 +116,7 @@ func (s *Server) revoke(r revocation, session string) error {
 }
 
 // sweep forgets sessions and revocations that are over, once in a while.
-func (s *Server) sweep() error {
+func (s *tokens) sweep() error {
 	s.mu.Lock()
 	at := time.Now()
 	due := at.Sub(s.swept) >= sweepEvery

@@ -78,7 +78,7 @@ func (c *claims) principal() Principal {
 }
 
 // userClaims is a token of a user, given to a client.
-func (s *Server) userClaims(u User, c Client, ses session) *claims {
+func (s *tokens) userClaims(u User, c Client, ses session) *claims {
 	out := s.newClaims(c, cmp.Or(c.AccessValidity, userAccessValidity))
 	out.Subject, out.UserID, out.UserName, out.Origin, out.Email = u.GUID, u.GUID, u.Name, u.Origin, u.Email
 	out.AuthTime = ses.CreatedAt.Unix()
@@ -88,7 +88,7 @@ func (s *Server) userClaims(u User, c Client, ses session) *claims {
 }
 
 // clientClaims is a token of a client in its own name.
-func (s *Server) clientClaims(c Client, scopes []string) *claims {
+func (s *tokens) clientClaims(c Client, scopes []string) *claims {
 	out := s.newClaims(c, cmp.Or(c.AccessValidity, clientAccessValidity))
 	out.Subject, out.Authorities = c.ID, slices.Clone(scopes)
 	out.Signature, out.Grant = c.signature(), GrantClient
@@ -96,7 +96,7 @@ func (s *Server) clientClaims(c Client, scopes []string) *claims {
 	return out
 }
 
-func (s *Server) newClaims(c Client, life time.Duration) *claims {
+func (s *tokens) newClaims(c Client, life time.Duration) *claims {
 	at := time.Now()
 	return &claims{
 		JTI: strings.ToLower(rand.Text()), ClientID: c.ID, CID: c.ID, AZP: c.ID, Revocable: true, Issuer: s.issuer, Zone: zone,
@@ -122,7 +122,7 @@ func (c *claims) setScope(scopes []string) {
 	c.Audience = slices.Compact(aud)
 }
 
-func (s *Server) sign(c *claims) (string, error) {
+func (s *tokens) sign(c *claims) (string, error) {
 	k := s.keys.signer()
 	t := jwt.NewWithClaims(jwt.SigningMethodRS256, c)
 	t.Header["kid"] = k.id
@@ -137,7 +137,7 @@ func (s *Server) sign(c *claims) (string, error) {
 // Verify returns who a token stands for, with the scopes that they still have. It
 // returns ErrExpired, ErrRevoked or ErrInvalidToken when the token is not to be
 // believed.
-func (s *Server) Verify(token string) (Principal, error) {
+func (s *tokens) Verify(token string) (Principal, error) {
 	c, err := s.parse(token)
 	if err != nil {
 		return Principal{}, err
@@ -146,7 +146,7 @@ func (s *Server) Verify(token string) (Principal, error) {
 }
 
 // parse checks what the token itself tells.
-func (s *Server) parse(token string) (*claims, error) {
+func (s *tokens) parse(token string) (*claims, error) {
 	if len(token) > maxToken {
 		return nil, fmt.Errorf("%w: it has more than %d bytes", ErrInvalidToken, maxToken)
 	}
@@ -165,7 +165,7 @@ func (s *Server) parse(token string) (*claims, error) {
 	return c, nil
 }
 
-func (s *Server) keyOf(t *jwt.Token) (any, error) {
+func (s *tokens) keyOf(t *jwt.Token) (any, error) {
 	id, _ := t.Header["kid"].(string)
 	k, ok := s.keys.find(id)
 	if !ok {
@@ -175,7 +175,7 @@ func (s *Server) keyOf(t *jwt.Token) (any, error) {
 }
 
 // current checks what only the store tells, and returns p as it is now.
-func (s *Server) current(p Principal) (Principal, error) {
+func (s *tokens) current(p Principal) (Principal, error) {
 	_, err := s.revoked.Get(p.JTI)
 	if err == nil {
 		return Principal{}, ErrRevoked
@@ -188,7 +188,7 @@ func (s *Server) current(p Principal) (Principal, error) {
 
 // account returns p as its user and client are now: without the scopes that they
 // have lost, or ErrRevoked when they have gone or have a new password.
-func (s *Server) account(p Principal) (Principal, error) {
+func (s *tokens) account(p Principal) (Principal, error) {
 	c, err := s.accounts.Client(p.Client)
 	if errors.Is(err, ErrNotFound) {
 		return Principal{}, fmt.Errorf("%w: its client was deleted", ErrRevoked)

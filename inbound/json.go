@@ -9,6 +9,7 @@ import (
 	"net/url"
 	"reflect"
 	"slices"
+	"strings"
 	"unicode/utf8"
 
 	"github.com/go-json-experiment/json"
@@ -91,4 +92,13 @@ func URL(u *url.URL) error {
 		}
 	}
 	return nil
+}
+
+// Shorten keeps a text that a client sent from filling an answer or a log.
+func Shorten(s string) string {
+	const most = 64
+	if len(s) > most {
+		return strings.ToValidUTF8(s[:most], "") + "..."
+	}
+	return s
 }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/dewrun/dew/app"
 	"github.com/dewrun/dew/auth"
+	"github.com/dewrun/dew/notify/delivery"
 	"github.com/dewrun/dew/registry"
 	"github.com/dewrun/dew/store"
 )
@@ -42,8 +43,8 @@ type Crashes struct {
 	db        *store.DB
 	watched   *store.Bucket[watched]
 	registry  *registry.Registry
-	directory Directory
-	queue     *Queue
+	directory delivery.Directory
+	queue     *delivery.Queue
 	log       *slog.Logger
 	news      chan Crash
 }
@@ -63,7 +64,7 @@ const (
 )
 
 // NewCrashes returns what is to be told, as it is kept in db.
-func NewCrashes(db *store.DB, reg *registry.Registry, directory Directory, queue *Queue, log *slog.Logger) *Crashes {
+func NewCrashes(db *store.DB, reg *registry.Registry, directory delivery.Directory, queue *delivery.Queue, log *slog.Logger) *Crashes {
 	return &Crashes{
 		db: db, watched: store.In[watched](db, "crash mails"), registry: reg, directory: directory, queue: queue, log: log,
 		news: make(chan Crash, crashRoom),
@@ -126,7 +127,7 @@ func (c *Crashes) Run(ctx context.Context) error {
 
 // concerned are the people of a space, or the administrators where it has none: a
 // machine with one user has no roles.
-func (c *Crashes) concerned(ctx context.Context, space Audience) (people []Person, err error) {
+func (c *Crashes) concerned(ctx context.Context, space delivery.Audience) (people []delivery.Person, err error) {
 	for p, err := range space.People {
 		if err != nil {
 			return nil, err
@@ -195,7 +196,7 @@ func (c *Crashes) tell(ctx context.Context, crash Crash) error {
 	})
 }
 
-func crashNotice(a app.App, c Crash) Notice {
+func crashNotice(a app.App, c Crash) delivery.Notice {
 	next := "Another instance starts at once."
 	switch {
 	case c.GivenUp:
@@ -205,8 +206,8 @@ func crashNotice(a app.App, c Crash) Notice {
 	}
 	text := fmt.Sprintf("Instance %d of process %s of app %s crashed at %s, for the %s time in a row:\n\n%s\n\n%s\n\nSee more with: dew crashes %s\n",
 		c.Index, c.Type, a.Name, c.At.UTC().Format(time.RFC3339), ordinal(c.Count), c.Description, next, a.Name)
-	return Notice{
-		Version: V1, Client: PlatformClient, SourceDescription: "dew", Kind: KindCrash, KindDescription: CrashKinds()[0].Description,
+	return delivery.Notice{
+		Version: delivery.V1, Client: PlatformClient, SourceDescription: "dew", Kind: KindCrash, KindDescription: CrashKinds()[0].Description,
 		Subject: "App " + a.Name + " crashed", Text: text, Endorsement: endorseSpace, Received: time.Now(),
 	}
 }

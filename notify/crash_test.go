@@ -10,28 +10,29 @@ import (
 
 	"github.com/dewrun/dew/app"
 	"github.com/dewrun/dew/auth"
+	"github.com/dewrun/dew/notify/delivery"
 	"github.com/dewrun/dew/registry"
 )
 
 // placeDirectory has the same people in every space, and other administrators.
 type placeDirectory struct {
-	Directory
-	people, admins []Person
+	delivery.Directory
+	people, admins []delivery.Person
 }
 
-func (d placeDirectory) InSpace(context.Context, string) (Audience, error) {
-	return Audience{Space: Place{Name: "dev"}, People: each(d.people)}, nil
+func (d placeDirectory) InSpace(context.Context, string) (delivery.Audience, error) {
+	return delivery.Audience{Space: delivery.Place{Name: "dev"}, People: each(d.people)}, nil
 }
 
-func (d placeDirectory) WithScope(_ context.Context, scope string) (Audience, error) {
+func (d placeDirectory) WithScope(_ context.Context, scope string) (delivery.Audience, error) {
 	if scope != auth.ScopeAdmin {
-		return Audience{People: each(nil)}, nil
+		return delivery.Audience{People: each(nil)}, nil
 	}
-	return Audience{People: each(d.admins)}, nil
+	return delivery.Audience{People: each(d.admins)}, nil
 }
 
-func each(people []Person) func(yield func(Person, error) bool) {
-	return func(yield func(Person, error) bool) {
+func each(people []delivery.Person) func(yield func(delivery.Person, error) bool) {
+	return func(yield func(delivery.Person, error) bool) {
 		for _, p := range people {
 			if !yield(p, nil) {
 				return
@@ -53,7 +54,7 @@ func TestCrashesToldAdmins(t *testing.T) {
 	}
 }
 
-func newCrashes(t testing.TB) (*Crashes, *Queue, app.App) {
+func newCrashes(t testing.TB) (*Crashes, *delivery.Queue, app.App) {
 	t.Helper()
 	db := openDB(t, filepath.Join(t.TempDir(), "dew.db"))
 	reg := registry.New(db)
@@ -65,7 +66,7 @@ func newCrashes(t testing.TB) (*Crashes, *Queue, app.App) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	q := NewQueue(db)
+	q := delivery.NewQueue(db)
 	return NewCrashes(db, reg, placeDirectory{people: people(2)}, q, slog.New(slog.DiscardHandler)), q, a
 }
 
@@ -76,7 +77,7 @@ func crashed(t testing.TB, c *Crashes, crash Crash) {
 	}
 }
 
-func waitingMessages(t testing.TB, q *Queue) int {
+func waitingMessages(t testing.TB, q *delivery.Queue) int {
 	t.Helper()
 	n, err := q.Waiting()
 	if err != nil {
@@ -108,7 +109,7 @@ func TestCrashesTold(t *testing.T) {
 	if n := waitingMessages(t, q); n != 2 {
 		t.Errorf("messages = %d, want one for each of 2", n)
 	}
-	ns, err := q.notices.All()
+	ns, err := notices(c.db).All()
 	if err != nil || len(ns) != 1 {
 		t.Fatalf("notices = %v, %v", ns, err)
 	}

@@ -12,6 +12,8 @@ import (
 	"github.com/golang-jwt/jwt/v5"
 
 	"github.com/dewrun/dew/auth"
+	"github.com/dewrun/dew/inbound"
+	"github.com/dewrun/dew/notify/delivery"
 )
 
 // problem is an error with the service's words for it.
@@ -86,7 +88,7 @@ func refusal(version int, token string, err error) error {
 		return unauthorized(reasonExpired)
 	case errors.Is(err, auth.ErrRevoked):
 		return unauthorized(reasonRevoked)
-	case errors.Is(err, auth.ErrInvalidToken) && version == V2:
+	case errors.Is(err, auth.ErrInvalidToken) && version == delivery.V2:
 		return unauthorized(reasonCorrupt)
 	case errors.Is(err, auth.ErrInvalidToken):
 		return unauthorized(flaw(token, err))
@@ -118,24 +120,15 @@ func flaw(token string, err error) string {
 	}
 	switch {
 	case h.Alg != jwt.SigningMethodRS256.Alg():
-		return "Unsupported signing method " + shorten(cmp.Or(h.Alg, "none"))
+		return "Unsupported signing method " + inbound.Shorten(cmp.Or(h.Alg, "none"))
 	case h.Kid == "":
 		return reasonNoKey
 	case errors.Is(err, jwt.ErrTokenNotValidYet):
 		return reasonTooEarly
 	case errors.Is(err, jwt.ErrTokenUnverifiable):
-		return "unknown key with id " + shorten(h.Kid)
+		return "unknown key with id " + inbound.Shorten(h.Kid)
 	case errors.Is(err, jwt.ErrTokenSignatureInvalid):
 		return reasonForged
 	}
 	return reasonOther
-}
-
-// shorten keeps what somebody sent from filling an answer or a log.
-func shorten(s string) string {
-	const most = 64
-	if len(s) > most {
-		return strings.ToValidUTF8(s[:most], "") + "..."
-	}
-	return s
 }

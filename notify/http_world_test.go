@@ -24,6 +24,8 @@ import (
 
 	"github.com/dewrun/dew/app"
 	"github.com/dewrun/dew/auth"
+	"github.com/dewrun/dew/notify/delivery"
+	"github.com/dewrun/dew/notify/directory"
 	"github.com/dewrun/dew/registry"
 	"github.com/dewrun/dew/store"
 )
@@ -42,7 +44,7 @@ type httpWorld struct {
 	roles  *auth.Roles
 	places *registry.Registry
 	space  app.Space
-	queue  *Queue
+	queue  *delivery.Queue
 	s      *Server
 	logged *bytes.Buffer
 	tokens map[string]string // of clients, by id
@@ -102,9 +104,9 @@ func newHTTPWorld(t testing.TB, change ...func(c *Config)) *httpWorld {
 	w.roles, w.places = auth.NewRoles(w.db), registry.New(w.db)
 	w.space = must(w.places.EnsureDefaults("dew.localhost"))(t)
 	w.auth = must(auth.Open(authConfig(w.db, dir)))(t)
-	w.queue = NewQueue(w.db)
+	w.queue = delivery.NewQueue(w.db)
 	c := Config{
-		DB: w.db, Auth: w.auth, Directory: NewAccounts(w.auth.Accounts(), w.roles, w.places), Queue: w.queue,
+		DB: w.db, Auth: w.auth, Directory: directory.NewAccounts(w.auth.Accounts(), w.roles, w.places), Queue: w.queue,
 		PublicURL: serviceURL, From: "no-reply@dew.localhost", Logger: slog.New(slog.NewTextHandler(w.logged, nil)),
 	}
 	for _, fn := range change {
@@ -296,9 +298,9 @@ func (w *httpWorld) register() {
 }
 
 // mails composes what is queued for a recipient, as the Courier would.
-func (w *httpWorld) mails(to string) (mails []Mail, problems []error) {
+func (w *httpWorld) mails(to string) (mails []delivery.Mail, problems []error) {
 	w.t.Helper()
-	all := must(w.queue.messages.All())(w.t)
+	all := must(messages(w.db).All())(w.t)
 	for _, m := range all {
 		if m.Recipient() != to {
 			continue
@@ -306,7 +308,7 @@ func (w *httpWorld) mails(to string) (mails []Mail, problems []error) {
 		if m.Email == "" {
 			m.Email = must(w.s.c.Directory.User(w.t.Context(), m.User))(w.t).Email
 		}
-		mail, err := w.s.Compose(w.t.Context(), m, must(w.queue.notices.Get(m.Notice))(w.t))
+		mail, err := w.s.Compose(w.t.Context(), m, must(notices(w.db).Get(m.Notice))(w.t))
 		if err != nil {
 			problems = append(problems, err)
 			continue
@@ -327,14 +329,14 @@ func (w *httpWorld) again(id string) string {
 }
 
 // failingDirectory cannot tell who is in a space, and loses the rest of a list.
-type failingDirectory struct{ Directory }
+type failingDirectory struct{ delivery.Directory }
 
-func (failingDirectory) InSpace(context.Context, string) (Audience, error) {
-	return Audience{}, fmt.Errorf("%w: status 500", ErrPlatform)
+func (failingDirectory) InSpace(context.Context, string) (delivery.Audience, error) {
+	return delivery.Audience{}, fmt.Errorf("%w: status 500", delivery.ErrPlatform)
 }
 
-func (failingDirectory) Everyone(context.Context) (Audience, error) {
-	return Audience{People: func(yield func(Person, error) bool) {
-		_ = yield(Person{GUID: "first"}, nil) && yield(Person{}, errBroken)
+func (failingDirectory) Everyone(context.Context) (delivery.Audience, error) {
+	return delivery.Audience{People: func(yield func(delivery.Person, error) bool) {
+		_ = yield(delivery.Person{GUID: "first"}, nil) && yield(delivery.Person{}, errBroken)
 	}}, nil
 }

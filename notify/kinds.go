@@ -13,6 +13,7 @@ import (
 	"strings"
 
 	"github.com/dewrun/dew/auth"
+	"github.com/dewrun/dew/inbound"
 	"github.com/dewrun/dew/store"
 )
 
@@ -76,7 +77,7 @@ type registration struct {
 
 // Register makes kinds known in the name of the platform. Others that it has
 // stay.
-func (s *Server) Register(name string, kinds ...Kind) error {
+func (s *kinds) Register(name string, kinds ...Kind) error {
 	if err := s.keep(PlatformClient, registration{name: name, kinds: kinds}); err != nil {
 		return fmt.Errorf("cannot register the platform's notifications: %w", err)
 	}
@@ -84,7 +85,7 @@ func (s *Server) Register(name string, kinds ...Kind) error {
 }
 
 // register is PUT /notifications.
-func (s *Server) register(r request) (any, error) {
+func (s *kinds) register(r request) (any, error) {
 	f, err := readFields(r)
 	if err != nil {
 		return nil, orParse(err)
@@ -99,7 +100,7 @@ func (s *Server) register(r request) (any, error) {
 // readRegistration reads the body of PUT /notifications.
 func readRegistration(f fields) (reg registration, err error) {
 	if name, ok := f.other("source_name", "notifications"); ok {
-		return reg, problemf(http.StatusBadRequest, "%q is not a valid property", shorten(name))
+		return reg, problemf(http.StatusBadRequest, "%q is not a valid property", inbound.Shorten(name))
 	}
 	if err := f.into(map[string]any{"source_name": &reg.name}); err != nil {
 		return reg, err
@@ -131,7 +132,7 @@ func readKind(id string, f fields) (Kind, error) {
 		return k, problemf(http.StatusBadRequest, "notification must not be null")
 	}
 	if name, ok := f.other("description", "critical"); ok {
-		return k, problemf(http.StatusBadRequest, "%q is not a valid property", shorten(name))
+		return k, problemf(http.StatusBadRequest, "%q is not a valid property", inbound.Shorten(name))
 	}
 	return k, f.into(map[string]any{"description": &k.Description, "critical": &k.Critical})
 }
@@ -147,7 +148,7 @@ func (reg registration) check() error {
 			wrong = append(wrong, fmt.Sprintf(`notification %q is missing required field "ID"`, k.ID))
 		}
 		if k.Description == "" {
-			wrong = append(wrong, fmt.Sprintf(`notification %q is missing required field "Description"`, shorten(k.ID)))
+			wrong = append(wrong, fmt.Sprintf(`notification %q is missing required field "Description"`, inbound.Shorten(k.ID)))
 		}
 	}
 	if len(wrong) > 0 {
@@ -173,7 +174,7 @@ func (reg registration) fits() error {
 var formOfID = regexp.MustCompile(`^[0-9a-zA-Z_\-.]+$`)
 
 // registerOld is PUT /registration, the older form.
-func (s *Server) registerOld(r request) (any, error) {
+func (s *kinds) registerOld(r request) (any, error) {
 	f, err := readFields(r)
 	if err != nil {
 		return nil, orParse(err)
@@ -234,7 +235,7 @@ func orParse(err error) error {
 }
 
 // accept keeps a registration that somebody may make.
-func (s *Server) accept(who auth.Principal, reg registration) error {
+func (s *kinds) accept(who auth.Principal, reg registration) error {
 	if who.Client == PlatformClient {
 		return errForbidden
 	}
@@ -247,7 +248,7 @@ func (s *Server) accept(who auth.Principal, reg registration) error {
 
 // keep remembers a registration, all of it or nothing. Templates that were given
 // to the client and to its kinds stay theirs.
-func (s *Server) keep(client string, reg registration) error {
+func (s *kinds) keep(client string, reg registration) error {
 	return s.c.DB.Update(func(tx *store.Tx) error {
 		clients, kinds := s.shelves.clients.With(tx), s.shelves.kinds.With(tx)
 		c, err := orNone(clients.Get(keyOf(client)))
@@ -312,7 +313,7 @@ type (
 )
 
 // listKinds is GET /notifications.
-func (s *Server) listKinds(request) (any, error) {
+func (s *kinds) listKinds(request) (any, error) {
 	out := map[string]clientShape{}
 	err := s.c.DB.View(func(tx *store.Tx) error {
 		clients, err := s.shelves.clients.With(tx).All()
@@ -335,14 +336,14 @@ func (s *Server) listKinds(request) (any, error) {
 }
 
 // kind returns a registered kind, or the answer that there is none.
-func (s *Server) kind(tx *store.Tx, client, id string) (Kind, error) {
+func (s *core) kind(tx *store.Tx, client, id string) (Kind, error) {
 	shelf := s.shelves.kinds
 	if tx != nil {
 		shelf = shelf.With(tx)
 	}
 	k, err := shelf.Get(keyOf(client, id))
 	if errors.Is(err, store.ErrNotFound) {
-		return k, notFound("Notification with ID %q belonging to client %q could not be found", shorten(id), shorten(client))
+		return k, notFound("Notification with ID %q belonging to client %q could not be found", inbound.Shorten(id), inbound.Shorten(client))
 	}
 	if err != nil {
 		return k, fmt.Errorf("cannot read notification %s of client %s: %w", id, client, err)
@@ -351,10 +352,10 @@ func (s *Server) kind(tx *store.Tx, client, id string) (Kind, error) {
 }
 
 // client returns a registered client, or the answer that there is none.
-func (s *Server) client(tx *store.Tx, id string) (Client, error) {
+func (s *core) client(tx *store.Tx, id string) (Client, error) {
 	c, err := s.shelves.clients.With(tx).Get(keyOf(id))
 	if errors.Is(err, store.ErrNotFound) {
-		return c, notFound("Client with ID %q could not be found", shorten(id))
+		return c, notFound("Client with ID %q could not be found", inbound.Shorten(id))
 	}
 	if err != nil {
 		return c, fmt.Errorf("cannot read client %s: %w", id, err)
@@ -363,7 +364,7 @@ func (s *Server) client(tx *store.Tx, id string) (Client, error) {
 }
 
 // updateKind is PUT /clients/{client}/notifications/{kind}.
-func (s *Server) updateKind(r request) (any, error) {
+func (s *kinds) updateKind(r request) (any, error) {
 	f, err := readFields(r)
 	if err != nil {
 		return nil, orParse(err)
@@ -388,7 +389,7 @@ func (s *Server) updateKind(r request) (any, error) {
 }
 
 // replaceKind changes a kind. An empty template leaves the one it has.
-func (s *Server) replaceKind(tx *store.Tx, who auth.Principal, k Kind) error {
+func (s *kinds) replaceKind(tx *store.Tx, who auth.Principal, k Kind) error {
 	old, err := s.kind(tx, k.Client, k.ID)
 	if err != nil {
 		return err
@@ -411,7 +412,7 @@ func (s *Server) replaceKind(tx *store.Tx, who auth.Principal, k Kind) error {
 }
 
 // assignToClient is PUT /clients/{client}/template.
-func (s *Server) assignToClient(r request) (any, error) {
+func (s *kinds) assignToClient(r request) (any, error) {
 	template, err := readAssignment(r)
 	if err != nil {
 		return nil, err
@@ -432,7 +433,7 @@ func (s *Server) assignToClient(r request) (any, error) {
 }
 
 // assignToKind is PUT /clients/{client}/notifications/{kind}/template.
-func (s *Server) assignToKind(r request) (any, error) {
+func (s *kinds) assignToKind(r request) (any, error) {
 	template, err := readAssignment(r)
 	if err != nil {
 		return nil, err
@@ -465,13 +466,13 @@ func readAssignment(r request) (template string, err error) {
 
 // assignable is how a template that exists is kept in a client or a kind: the
 // default one as nothing.
-func (s *Server) assignable(tx *store.Tx, template string) (string, error) {
+func (s *kinds) assignable(tx *store.Tx, template string) (string, error) {
 	if template == "" || template == defaultTemplate {
 		return "", nil
 	}
 	_, err := s.shelves.templates.With(tx).Get(template)
 	if errors.Is(err, store.ErrNotFound) {
-		return "", invalid("No template with id %q", shorten(template))
+		return "", invalid("No template with id %q", inbound.Shorten(template))
 	}
 	if err != nil {
 		return "", fmt.Errorf("cannot read template %s: %w", template, err)

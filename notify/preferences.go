@@ -31,14 +31,14 @@ func ofPreferences(r *http.Request) bool {
 }
 
 // allow tells browsers which pages may do what.
-func (s *Server) allow(h http.Header) {
+func (s *preferenceHandlers) allow(h http.Header) {
 	h.Set("Access-Control-Allow-Origin", s.c.CORSOrigin)
 	h.Set("Access-Control-Allow-Methods", "GET, PATCH")
 	h.Set("Access-Control-Allow-Headers", "Accept, Authorization, Content-Type")
 }
 
 // allowPages is OPTIONS /user_preferences: the headers say it all.
-func (s *Server) allowPages(request) (any, error) { return noContent, nil }
+func (s *preferenceHandlers) allowPages(request) (any, error) { return noContent, nil }
 
 // preferences is what a user wants, as it is shown.
 type preferences struct {
@@ -61,7 +61,7 @@ func self(r request) (string, error) {
 }
 
 // ownPreferences is GET /user_preferences.
-func (s *Server) ownPreferences(r request) (any, error) {
+func (s *preferenceHandlers) ownPreferences(r request) (any, error) {
 	user, err := self(r)
 	if err != nil {
 		return nil, err
@@ -70,11 +70,13 @@ func (s *Server) ownPreferences(r request) (any, error) {
 }
 
 // preferencesOf is GET /user_preferences/{guid}.
-func (s *Server) preferencesOf(r request) (any, error) { return s.preferences(r.PathValue("guid")) }
+func (s *preferenceHandlers) preferencesOf(r request) (any, error) {
+	return s.preferences(r.PathValue("guid"))
+}
 
 // preferences lists what a user can choose: every kind that is not critical, of
 // every client that has sent the user something.
-func (s *Server) preferences(user string) (preferences, error) {
+func (s *preferenceHandlers) preferences(user string) (preferences, error) {
 	out := preferences{Clients: map[string]map[string]preference{}}
 	senders, err := s.c.Queue.SendersTo(user)
 	if err != nil {
@@ -98,7 +100,7 @@ func (s *Server) preferences(user string) (preferences, error) {
 }
 
 // choices are the kinds of one client that a user may leave.
-func (s *Server) choices(tx *store.Tx, user, client string) (map[string]preference, error) {
+func (s *preferenceHandlers) choices(tx *store.Tx, user, client string) (map[string]preference, error) {
 	c, err := orNone(s.shelves.clients.With(tx).Get(keyOf(client)))
 	if err != nil {
 		return nil, fmt.Errorf("cannot read client %s: %w", client, err)
@@ -122,12 +124,12 @@ func (s *Server) choices(tx *store.Tx, user, client string) (map[string]preferen
 }
 
 // isSilent tells whether a user wants nothing that is not critical.
-func (s *Server) isSilent(tx *store.Tx, user string) (bool, error) {
+func (s *core) isSilent(tx *store.Tx, user string) (bool, error) {
 	return has(s.shelves.silent.With(tx), keyOf(user))
 }
 
 // hasLeft tells whether a user has unsubscribed from a kind.
-func (s *Server) hasLeft(tx *store.Tx, u unsubscription) (bool, error) {
+func (s *core) hasLeft(tx *store.Tx, u unsubscription) (bool, error) {
 	return has(s.shelves.unsubscribed.With(tx), u.key())
 }
 
@@ -144,7 +146,7 @@ func has[T any](b *store.Bucket[T], key string) (bool, error) {
 }
 
 // changeOwnPreferences is PATCH /user_preferences.
-func (s *Server) changeOwnPreferences(r request) (any, error) {
+func (s *preferenceHandlers) changeOwnPreferences(r request) (any, error) {
 	user, err := self(r)
 	if err != nil {
 		return nil, err
@@ -153,11 +155,11 @@ func (s *Server) changeOwnPreferences(r request) (any, error) {
 }
 
 // changePreferencesOf is PATCH /user_preferences/{guid}.
-func (s *Server) changePreferencesOf(r request) (any, error) {
+func (s *preferenceHandlers) changePreferencesOf(r request) (any, error) {
 	return s.changePreferences(r, r.PathValue("guid"))
 }
 
-func (s *Server) changePreferences(r request, user string) (any, error) {
+func (s *preferenceHandlers) changePreferences(r request, user string) (any, error) {
 	raw, err := io.ReadAll(r.Body)
 	if err != nil {
 		return nil, asRequest(err)
@@ -165,35 +167,35 @@ func (s *Server) changePreferences(r request, user string) (any, error) {
 	if len(user) > maxName {
 		return nil, invalid("the user's guid has more than %d characters", maxName)
 	}
-	wish, err := readWish(raw)
+	change, err := readPreferenceChange(raw)
 	if err != nil {
 		return nil, err
 	}
-	return noContent, s.c.DB.Update(func(tx *store.Tx) error { return s.heed(tx, user, wish) })
+	return noContent, s.c.DB.Update(func(tx *store.Tx) error { return s.applyChange(tx, user, change) })
 }
 
-// wish is what a user wants to change: for each kind of each client, whether mails
-// shall come.
-type wish struct {
+// preferenceChange is a change of preferences: for each kind of each client, whether
+// the user gets mails.
+type preferenceChange struct {
 	silent bool
-	kinds  []wishedKind
+	kinds  []kindChange
 }
 
-type wishedKind struct {
+type kindChange struct {
 	client, kind string
 	email        bool
 }
 
-type wishedEmail struct {
+type emailChange struct {
 	Email *bool `json:"email"`
 }
 
-// readWish reads the body of a change. What it does not say of
+// readPreferenceChange reads the body of a change. What it does not say of
 // global_unsubscribe means false.
-func readWish(raw []byte) (w wish, err error) {
+func readPreferenceChange(raw []byte) (w preferenceChange, err error) {
 	var body struct {
 		Silent  *bool                              `json:"global_unsubscribe"`
-		Clients map[string]map[string]*wishedEmail `json:"clients"`
+		Clients map[string]map[string]*emailChange `json:"clients"`
 	}
 	var f fields
 	if err := json.NewDecoder(bytes.NewReader(raw)).Decode(&f); err != nil {
@@ -206,7 +208,7 @@ func readWish(raw []byte) (w wish, err error) {
 		return w, invalid("the preferences must be an object, not null")
 	}
 	if name, ok := f.other("global_unsubscribe", "clients"); ok {
-		return w, invalid("Extra field %q is not valid", shorten(name))
+		return w, invalid("Extra field %q is not valid", inbound.Shorten(name))
 	}
 	if err := json.Unmarshal(raw, &body); err != nil {
 		return w, invalid("%s", err)
@@ -221,14 +223,14 @@ func readWish(raw []byte) (w wish, err error) {
 			if kinds[kind] == nil || kinds[kind].Email == nil {
 				return w, invalid("Missing the email field")
 			}
-			w.kinds = append(w.kinds, wishedKind{client, kind, *kinds[kind].Email})
+			w.kinds = append(w.kinds, kindChange{client, kind, *kinds[kind].Email})
 		}
 	}
 	return w, nil
 }
 
-// heed does what a user wants, all of it or nothing.
-func (s *Server) heed(tx *store.Tx, user string, w wish) error {
+// applyChange does what a user wants, all of it or nothing.
+func (s *preferenceHandlers) applyChange(tx *store.Tx, user string, w preferenceChange) error {
 	silent := s.shelves.silent.With(tx)
 	var err error
 	if w.silent {
@@ -240,17 +242,17 @@ func (s *Server) heed(tx *store.Tx, user string, w wish) error {
 		return fmt.Errorf("cannot keep what user %s wants: %w", user, err)
 	}
 	for _, k := range w.kinds {
-		if err := s.heedKind(tx, user, k); err != nil {
+		if err := s.applyKindChange(tx, user, k); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func (s *Server) heedKind(tx *store.Tx, user string, w wishedKind) error {
+func (s *preferenceHandlers) applyKindChange(tx *store.Tx, user string, w kindChange) error {
 	k, err := s.shelves.kinds.With(tx).Get(keyOf(w.client, w.kind))
 	if errors.Is(err, store.ErrNotFound) {
-		return invalid("The kind '%s' cannot be found for client '%s'", shorten(w.kind), shorten(w.client))
+		return invalid("The kind '%s' cannot be found for client '%s'", inbound.Shorten(w.kind), inbound.Shorten(w.client))
 	}
 	if err != nil {
 		return fmt.Errorf("cannot read notification %s of client %s: %w", w.kind, w.client, err)

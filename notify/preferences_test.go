@@ -2,6 +2,7 @@ package notify
 
 import (
 	"errors"
+	"github.com/dewrun/dew/notify/delivery"
 	"net/http"
 	"strings"
 	"testing"
@@ -15,7 +16,7 @@ func (w *httpWorld) sendBoth(user string) {
 	w.t.Helper()
 	for _, kind := range []string{"news", "alarm"} {
 		m := shown(w.t, w.do(w.sender(), "POST", "/users/"+user, `{"kind_id":"`+kind+`","text":"t"}`))[0]
-		settle(w.t, w.queue, time.Now(), outcome{message: m.ID, status: Delivered, client: "sender"})
+		settle(w.t, w.queue, time.Now(), delivery.Outcome{Message: m.ID, Status: delivery.Delivered, Client: "sender"})
 	}
 }
 
@@ -87,7 +88,7 @@ func (w *httpWorld) getsOnlyAlarms(user string) {
 		w.t.Errorf("%d mails, %d problems, want some of both", len(mails), len(problems))
 	}
 	for _, p := range problems {
-		if !errors.Is(p, ErrUnsubscribed) {
+		if !errors.Is(p, delivery.ErrUnsubscribed) {
 			w.t.Errorf("problem = %v", p)
 		}
 	}
@@ -183,9 +184,9 @@ func FuzzWish(f *testing.F) {
 		f.Add([]byte(seed))
 	}
 	f.Fuzz(func(t *testing.T, raw []byte) {
-		_, err := readWish(raw)
+		_, err := readPreferenceChange(raw)
 		if p, ok := errors.AsType[*problem](err); err != nil && (!ok || p.status != http.StatusUnprocessableEntity || p.message == "") {
-			t.Errorf("readWish = %v", err)
+			t.Errorf("readPreferenceChange = %v", err)
 		}
 	})
 }

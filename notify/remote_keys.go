@@ -16,6 +16,8 @@ import (
 	"github.com/golang-jwt/jwt/v5"
 
 	"github.com/dewrun/dew/auth"
+	"github.com/dewrun/dew/inbound"
+	"github.com/dewrun/dew/notify/directory"
 )
 
 const (
@@ -61,7 +63,7 @@ type ring struct {
 // NewRemoteKeys checks c. Nothing can be verified before Load. When ctx ends no
 // more keys are asked for.
 func NewRemoteKeys(ctx context.Context, c KeysConfig) (*RemoteKeys, error) {
-	uaa, err := remoteURL(c.UAA)
+	uaa, err := directory.RemoteURL(c.UAA)
 	if err != nil {
 		return nil, fmt.Errorf("cannot use the authorization server at %q: %w", c.UAA, err)
 	}
@@ -71,7 +73,7 @@ func NewRemoteKeys(ctx context.Context, c KeysConfig) (*RemoteKeys, error) {
 	if c.Every <= 0 {
 		c.Every = refreshKeys
 	}
-	k := &RemoteKeys{c: c, uaa: uaa, client: remoteClient(c.Trust), life: ctx}
+	k := &RemoteKeys{c: c, uaa: uaa, client: directory.RemoteClient(c.Trust), life: ctx}
 	k.ring.Store(&ring{})
 	return k, nil
 }
@@ -93,7 +95,7 @@ func (k *RemoteKeys) Load(ctx context.Context) error {
 	var about struct {
 		Issuer string `json:"issuer"`
 	}
-	if err := k.ask(ctx, "/.well-known/openid-configuration", &about); err != nil && !isMissing(err) {
+	if err := k.ask(ctx, "/.well-known/openid-configuration", &about); err != nil && !directory.IsMissing(err) {
 		return fmt.Errorf("cannot ask who gives tokens: %w", err)
 	}
 	k.ring.Store(&ring{keys: keys, issuer: about.Issuer})
@@ -105,7 +107,7 @@ func (k *RemoteKeys) ask(ctx context.Context, path string, out any) error {
 	if err != nil {
 		return err
 	}
-	return exchange(k.client, req, out)
+	return directory.Exchange(k.client, req, out)
 }
 
 // Run asks for the keys now and then, until ctx ends: so one that was withdrawn is
@@ -198,7 +200,7 @@ func (k *RemoteKeys) keyOf(t *jwt.Token) (any, error) {
 	if key, ok := k.ring.Load().keys[id]; ok {
 		return key, nil
 	}
-	return nil, fmt.Errorf("no key has the id %q", shorten(id))
+	return nil, fmt.Errorf("no key has the id %q", inbound.Shorten(id))
 }
 
 // loadFor asks for the keys because of one that is not known, unless that was done
@@ -215,5 +217,3 @@ func (k *RemoteKeys) loadFor(id string) {
 		k.c.Logger.Warn("cannot ask for an unknown key", "err", err)
 	}
 }
-
-var _ Verifier = (*RemoteKeys)(nil)

@@ -18,6 +18,7 @@ import (
 	"github.com/golang-jwt/jwt/v5"
 
 	"github.com/dewrun/dew/auth"
+	"github.com/dewrun/dew/notify/delivery"
 )
 
 // answering is a transport that needs no network, so that it works in virtual
@@ -97,7 +98,7 @@ func TestRemoteKeysVerify(t *testing.T) {
 			t.Errorf("%s: %+v, %v, want %v", name, p, err, tt.want)
 			continue
 		}
-		if got, want := refusal(V1, tt.token, err).Error(), unauthorized(tt.says).Error(); got != want {
+		if got, want := refusal(delivery.V1, tt.token, err).Error(), unauthorized(tt.says).Error(); got != want {
 			t.Errorf("%s: %s, want %s", name, got, want)
 		}
 	}

@@ -10,13 +10,15 @@ import (
 	"testing"
 	"time"
 
+	"github.com/dewrun/dew/notify/delivery"
+	"github.com/dewrun/dew/notify/render"
 	"github.com/google/go-cmp/cmp"
 )
 
 // sample stands for every placeholder with something that has to be escaped.
-var sample = placeholders{
+var sample = render.Placeholders{
 	From: `"f" <f@x>`, ReplyTo: "<r@x>", To: "<t@x>", Subject: "<s>", Text: "<t>", HTML: "<b>h</b>",
-	HTMLComponents:  HTML{Doctype: "<!DOCTYPE html>", Head: "<title>x</title>", BodyAttributes: `class="c"`, BodyContent: "<b>h</b>"},
+	HTMLComponents:  delivery.HTML{Doctype: "<!DOCTYPE html>", Head: "<title>x</title>", BodyAttributes: `class="c"`, BodyContent: "<b>h</b>"},
 	KindDescription: "<k>", SourceDescription: "<sd>", UserGUID: "<u>", ClientID: "<c>", MessageID: "<m>", Space: "<sp>", SpaceGUID: "<sg>",
 	Organization: "<o>", OrganizationGUID: "<og>", OrganizationRole: "<or>", UnsubscribeID: "<un>", Scope: "<sc>", Endorsement: `it's "<e>"`,
 	RequestReceived: "2026-01-02T03:04:05Z", Domain: "<d>",
@@ -51,9 +53,9 @@ func TestPlaceholders(t *testing.T) {
 		{"HTMLComponents.BodyAttributes", `class="c"`, `class="c"`},
 		{"HTMLComponents.BodyContent", "<b>h</b>", "<b>h</b>"},
 	} {
-		var m Mail
+		var m delivery.Mail
 		source := "{{." + tt.name + "}}"
-		if err := render(&m, Template{Subject: source, Text: source, HTML: source}, sample); err != nil {
+		if err := renderMail(&m, Template{Subject: source, Text: source, HTML: source}, sample); err != nil {
 			t.Errorf("%s: %v", tt.name, err)
 		}
 		page := "<!DOCTYPE html>\n<head><title>x</title></head>\n<html>\n\t<body class=\"c\">\n\t\t" + tt.page + "\n\t</body>\n</html>"
@@ -65,16 +67,16 @@ func TestPlaceholders(t *testing.T) {
 
 // What senders write is no template, and only the parts that they wrote are made.
 func TestRender(t *testing.T) {
-	p := placeholders{Subject: "{{.Text}}", Text: "{{.HTML}} {{"}
-	var m Mail
-	if err := render(&m, Template{Subject: "a\r\nBcc: x@y\n{{.Subject}}", Text: "{{.Text}}\n\n", HTML: "{{.HTML}}"}, p); err != nil {
+	p := render.Placeholders{Subject: "{{.Text}}", Text: "{{.HTML}} {{"}
+	var m delivery.Mail
+	if err := renderMail(&m, Template{Subject: "a\r\nBcc: x@y\n{{.Subject}}", Text: "{{.Text}}\n\n", HTML: "{{.HTML}}"}, p); err != nil {
 		t.Fatal(err)
 	}
-	if diff := cmp.Diff(m, Mail{Subject: "a Bcc: x@y {{.Text}}", Text: "{{.HTML}} {{\n"}); diff != "" {
+	if diff := cmp.Diff(m, delivery.Mail{Subject: "a Bcc: x@y {{.Text}}", Text: "{{.HTML}} {{\n"}); diff != "" {
 		t.Error(diff)
 	}
-	p = placeholders{HTML: "<p>x", HTMLComponents: HTML{BodyContent: "<p>x"}}
-	if err := render(&m, builtIn, p); err != nil {
+	p = render.Placeholders{HTML: "<p>x", HTMLComponents: delivery.HTML{BodyContent: "<p>x"}}
+	if err := renderMail(&m, builtIn, p); err != nil {
 		t.Fatal(err)
 	}
 	if m.Text != "" || m.HTML != "\n<head></head>\n<html>\n\t<body >\n\t\t<p></p><p>x\n\t</body>\n</html>" {
@@ -108,7 +110,7 @@ func TestFill(t *testing.T) {
 		{"much output", `{{range 900}}` + strings.Repeat("x", 5000) + `{{end}}`, "", "makes more than 4194304 bytes"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			got, err := fill("text", tt.source, sample)
+			got, err := render.Fill("text", tt.source, sample)
 			if tt.fails == "" && (err != nil || got != tt.want) {
 				t.Errorf("fill = %q, %v; want %q", got, err, tt.want)
 			}
@@ -123,23 +125,23 @@ func TestFill(t *testing.T) {
 func TestDissect(t *testing.T) {
 	for _, tt := range []struct {
 		name, page string
-		want       HTML
+		want       delivery.HTML
 	}{
-		{"nothing", " \n", HTML{}},
-		{"piece", "<p>hi", HTML{BodyContent: "<p>hi</p>"}},
-		{"text", "hi & bye", HTML{BodyContent: "hi &amp; bye"}},
-		{"head only", "<head><title>x</title></head>", HTML{Head: "<title>x</title>"}},
-		{"blank body", "<body> \n</body>", HTML{}},
+		{"nothing", " \n", delivery.HTML{}},
+		{"piece", "<p>hi", delivery.HTML{BodyContent: "<p>hi</p>"}},
+		{"text", "hi & bye", delivery.HTML{BodyContent: "hi &amp; bye"}},
+		{"head only", "<head><title>x</title></head>", delivery.HTML{Head: "<title>x</title>"}},
+		{"blank body", "<body> \n</body>", delivery.HTML{}},
 		{
 			"page", `<!DOCTYPE html PUBLIC "x"><html><head><style>a{}</style></head><body class="c" onload='x("y")'><h1>hi</h1></body></html>`,
-			HTML{Doctype: `<!DOCTYPE html PUBLIC "x">`, Head: "<style>a{}</style>", BodyAttributes: `class="c" onload="x(&#34;y&#34;)"`, BodyContent: "<h1>hi</h1>"},
+			delivery.HTML{Doctype: `<!DOCTYPE html PUBLIC "x">`, Head: "<style>a{}</style>", BodyAttributes: `class="c" onload="x(&#34;y&#34;)"`, BodyContent: "<h1>hi</h1>"},
 		},
-		{"small doctype", "<!doctype html><p>x</p>", HTML{BodyContent: "<p>x</p>"}},
-		{"open doctype", "x<!DOCTYPE", HTML{BodyContent: "x"}},
-		{"script stays inside", "<body><script>alert(1)</script></body>", HTML{BodyContent: "<script>alert(1)</script>"}},
+		{"small doctype", "<!doctype html><p>x</p>", delivery.HTML{BodyContent: "<p>x</p>"}},
+		{"open doctype", "x<!DOCTYPE", delivery.HTML{BodyContent: "x"}},
+		{"script stays inside", "<body><script>alert(1)</script></body>", delivery.HTML{BodyContent: "<script>alert(1)</script>"}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			got, err := dissect(tt.page)
+			got, err := render.SplitHTML(tt.page)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -148,7 +150,7 @@ func TestDissect(t *testing.T) {
 			}
 		})
 	}
-	if _, err := dissect(strings.Repeat("<div>", 10_000)); err == nil {
+	if _, err := render.SplitHTML(strings.Repeat("<div>", 10_000)); err == nil {
 		t.Error("a page that is too deep was let in")
 	}
 }
@@ -174,9 +176,9 @@ func TestCompose(t *testing.T) {
 	w := newHTTPWorld(t)
 	w.register()
 	token := w.sender()
-	m := Message{ID: "m", User: "u", Email: "u@example.com"}
-	n := Notice{
-		Version: V1, Client: "sender", Kind: "news", Subject: "S", Text: "T", Space: Place{Name: "dev"}, Org: Place{Name: "local"},
+	m := delivery.Message{ID: "m", User: "u", Email: "u@example.com"}
+	n := delivery.Notice{
+		Version: delivery.V1, Client: "sender", Kind: "news", Subject: "S", Text: "T", Space: delivery.Place{Name: "dev"}, Org: delivery.Place{Name: "local"},
 		Endorsement: endorseSpace, ReplyTo: "r@example.com", Received: time.Unix(1, 0),
 	}
 	text := func() string {
@@ -185,7 +187,7 @@ func TestCompose(t *testing.T) {
 	}
 	mail := must(w.s.Compose(t.Context(), m, n))(t)
 	mail.Sent = time.Time{}
-	want := Mail{
+	want := delivery.Mail{
 		ID: "m", From: "no-reply@dew.localhost", To: "u@example.com", ReplyTo: "r@example.com", Subject: "CF Notification: S", Client: "sender",
 		Text: "You received this message because you belong to the \"dev\" space in the \"local\" organization.\nT",
 		Kind: "news", User: "u", Received: time.Unix(1, 0),
@@ -216,7 +218,7 @@ func TestCompose(t *testing.T) {
 	}
 	for _, address := range []string{"", "nobody"} {
 		m.Email = address
-		if _, err := w.s.Compose(t.Context(), m, n); !errors.Is(err, ErrUndeliverable) {
+		if _, err := w.s.Compose(t.Context(), m, n); !errors.Is(err, delivery.ErrUndeliverable) {
 			t.Errorf("address %q: %v", address, err)
 		}
 	}
@@ -232,8 +234,8 @@ func FuzzTemplate(f *testing.F) {
 		if len(source) > maxPart || tmpl.check() != nil {
 			return
 		}
-		var m Mail
-		if err := render(&m, tmpl, sample); err == nil && (len(m.Text) > maxOutput || len(m.HTML) > maxOutput+1000) {
+		var m delivery.Mail
+		if err := renderMail(&m, tmpl, sample); err == nil && (len(m.Text) > render.MaxOutput || len(m.HTML) > render.MaxOutput+1000) {
 			t.Errorf("%d and %d bytes were made", len(m.Text), len(m.HTML))
 		}
 	})
@@ -245,11 +247,11 @@ func FuzzDissect(f *testing.F) {
 		f.Add(seed)
 	}
 	f.Fuzz(func(t *testing.T, page string) {
-		parts, err := dissect(page)
+		parts, err := render.SplitHTML(page)
 		if err != nil {
 			return
 		}
-		if _, err := dissect(document(parts, parts.BodyContent)); err != nil {
+		if _, err := render.SplitHTML(render.Document(parts, parts.BodyContent)); err != nil {
 			t.Errorf("the parts of %q make no page: %v", page, err)
 		}
 	})
@@ -258,14 +260,14 @@ func FuzzDissect(f *testing.F) {
 // What functions make of a whole page counts as much as it has, and so does what a
 // loop does in each turn.
 func TestTemplateOfParts(t *testing.T) {
-	p := placeholders{HTMLComponents: HTML{BodyContent: strings.Repeat("x", 1<<20)}}
+	p := render.Placeholders{HTMLComponents: delivery.HTML{BodyContent: strings.Repeat("x", 1<<20)}}
 	for _, source := range []string{
 		"{{$x := print" + strings.Repeat(" .HTMLComponents", 100) + "}}",
 		`{{$x := printf "` + strings.Repeat("%[1]v", 100) + `" .HTMLComponents}}`,
 		"{{$x := print" + strings.Repeat(" .", 100) + "}}",
 		"{{range 900}}{{/*" + strings.Repeat("x", 200_000) + "*/}}{{end}}",
 	} {
-		if _, err := fill("text", source, p); err == nil || !strings.Contains(err.Error(), "takes too much") {
+		if _, err := render.Fill("text", source, p); err == nil || !strings.Contains(err.Error(), "takes too much") {
 			t.Errorf("%.40s: %v, want it refused", source, err)
 		}
 	}

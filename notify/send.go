@@ -14,6 +14,9 @@ import (
 	"unicode"
 
 	"github.com/dewrun/dew/auth"
+	"github.com/dewrun/dew/inbound"
+	"github.com/dewrun/dew/notify/delivery"
+	"github.com/dewrun/dew/notify/render"
 )
 
 // What recipients read about why they got a message. These are templates.
@@ -34,12 +37,12 @@ const (
 )
 
 // wanted roles of an organization, as requests name them.
-var roles = []string{RoleManager, RoleAuditor, RoleBilling}
+var roles = []string{delivery.RoleManager, delivery.RoleAuditor, delivery.RoleBilling}
 
 // letter is the body of a request to send.
 type letter struct {
 	kind, subject, text, replyTo, to, role string
-	html                                   HTML
+	html                                   delivery.HTML
 }
 
 // readLetter reads the body of a request to send; none at all is an empty one.
@@ -55,10 +58,10 @@ func readLetter(r request) (l letter, err error) {
 	if err != nil {
 		return l, err
 	}
-	if l.html, err = dissect(page); err != nil {
+	if l.html, err = render.SplitHTML(page); err != nil {
 		return l, invalid(`"html" is improperly formatted`)
 	}
-	l.subject = cmp.Or(oneLine(l.subject), noSubject)
+	l.subject = cmp.Or(render.OneLine(l.subject), noSubject)
 	return l, nil
 }
 
@@ -141,9 +144,9 @@ func goodReply(s string) bool {
 
 // notice is what a letter becomes: the kind must be registered, and what is
 // critical needs its scope.
-func (s *Server) notice(r request, l letter) (Notice, error) {
-	n := Notice{
-		Version: V1, Client: r.who.Client, Kind: l.kind, Subject: l.subject, Text: l.text, HTML: l.html, ReplyTo: l.replyTo,
+func (s *sending) notice(r request, l letter) (delivery.Notice, error) {
+	n := delivery.Notice{
+		Version: delivery.V1, Client: r.who.Client, Kind: l.kind, Subject: l.subject, Text: l.text, HTML: l.html, ReplyTo: l.replyTo,
 		Received: time.Now().UTC(), Request: requestID(r.Request),
 	}
 	if l.kind != "" {
@@ -174,10 +177,10 @@ func requestID(r *http.Request) string {
 }
 
 // audience finds the people of a notice, and says in it who they are.
-type audience func(ctx context.Context, l letter, n *Notice) (Audience, error)
+type audience func(ctx context.Context, l letter, n *delivery.Notice) (delivery.Audience, error)
 
 // sendToPeople answers all requests to send but those to an address.
-func (s *Server) sendToPeople(r request, find audience) (any, error) {
+func (s *sending) sendToPeople(r request, find audience) (any, error) {
 	l, err := readLetter(r)
 	if err != nil {
 		return nil, err
@@ -202,7 +205,7 @@ func (s *Server) sendToPeople(r request, find audience) (any, error) {
 
 // collect reads all people of an audience. Their addresses are asked for again at
 // delivery, when they may be others.
-func collect(a Audience) (people []Person, err error) {
+func collect(a delivery.Audience) (people []delivery.Person, err error) {
 	for p, err := range a.People {
 		if err != nil {
 			return nil, err
@@ -217,14 +220,14 @@ func collect(a Audience) (people []Person, err error) {
 
 // sent is how a queued message is shown.
 type sent struct {
-	Status    Status `json:"status"`
-	Recipient string `json:"recipient"`
-	ID        string `json:"notification_id"`
-	Request   string `json:"vcap_request_id"`
+	Status    delivery.Status `json:"status"`
+	Recipient string          `json:"recipient"`
+	ID        string          `json:"notification_id"`
+	Request   string          `json:"vcap_request_id"`
 }
 
 // room refuses messages while the disk is nearly full: what is queued must be kept.
-func (s *Server) room() error {
+func (s *core) room() error {
 	if s.c.Space == nil {
 		return nil
 	}
@@ -235,7 +238,7 @@ func (s *Server) room() error {
 	return nil
 }
 
-func (s *Server) enqueue(ctx context.Context, n Notice, people []Person) (any, error) {
+func (s *sending) enqueue(ctx context.Context, n delivery.Notice, people []delivery.Person) (any, error) {
 	if err := s.room(); err != nil {
 		return nil, err
 	}
@@ -252,21 +255,21 @@ func (s *Server) enqueue(ctx context.Context, n Notice, people []Person) (any, e
 
 // sendToUser is POST /users/{guid}. Whether there is such a user shows at
 // delivery.
-func (s *Server) sendToUser(r request) (any, error) {
+func (s *sending) sendToUser(r request) (any, error) {
 	guid := r.PathValue("guid")
 	if err := tooLong("guid", guid); err != nil {
 		return nil, err
 	}
-	return s.sendToPeople(r, func(_ context.Context, _ letter, n *Notice) (Audience, error) {
+	return s.sendToPeople(r, func(_ context.Context, _ letter, n *delivery.Notice) (delivery.Audience, error) {
 		n.Endorsement = endorseUser
-		return Audience{People: func(yield func(Person, error) bool) { yield(Person{GUID: guid}, nil) }}, nil
+		return delivery.Audience{People: func(yield func(delivery.Person, error) bool) { yield(delivery.Person{GUID: guid}, nil) }}, nil
 	})
 }
 
 // sendToSpace is POST /spaces/{guid}.
-func (s *Server) sendToSpace(r request) (any, error) {
+func (s *sending) sendToSpace(r request) (any, error) {
 	guid := r.PathValue("guid")
-	return s.sendToPeople(r, func(ctx context.Context, _ letter, n *Notice) (Audience, error) {
+	return s.sendToPeople(r, func(ctx context.Context, _ letter, n *delivery.Notice) (delivery.Audience, error) {
 		n.Endorsement = endorseSpace
 		a, err := s.c.Directory.InSpace(ctx, guid)
 		n.Space, n.Org = a.Space, a.Org
@@ -275,9 +278,9 @@ func (s *Server) sendToSpace(r request) (any, error) {
 }
 
 // sendToOrg is POST /organizations/{guid}.
-func (s *Server) sendToOrg(r request) (any, error) {
+func (s *sending) sendToOrg(r request) (any, error) {
 	guid := r.PathValue("guid")
-	return s.sendToPeople(r, func(ctx context.Context, l letter, n *Notice) (Audience, error) {
+	return s.sendToPeople(r, func(ctx context.Context, l letter, n *delivery.Notice) (delivery.Audience, error) {
 		n.Endorsement, n.Role = endorseOrg, l.role
 		if l.role != "" {
 			n.Endorsement = endorseRole
@@ -291,19 +294,19 @@ func (s *Server) sendToOrg(r request) (any, error) {
 // placeProblem is the answer when a place is not there, or cannot be asked for.
 func placeProblem(err error, guid string) error {
 	switch {
-	case errors.Is(err, ErrNoSpace):
-		return notFound("CloudController Failure: Space %q could not be found", shorten(guid))
-	case errors.Is(err, ErrNoOrg):
-		return notFound("CloudController Failure: Organization %q could not be found", shorten(guid))
-	case errors.Is(err, ErrPlatform):
+	case errors.Is(err, delivery.ErrNoSpace):
+		return notFound("CloudController Failure: Space %q could not be found", inbound.Shorten(guid))
+	case errors.Is(err, delivery.ErrNoOrg):
+		return notFound("CloudController Failure: Organization %q could not be found", inbound.Shorten(guid))
+	case errors.Is(err, delivery.ErrPlatform):
 		return problemf(http.StatusBadGateway, "CloudController Failure: %s", err)
 	}
 	return err
 }
 
 // sendToEveryone is POST /everyone.
-func (s *Server) sendToEveryone(r request) (any, error) {
-	return s.sendToPeople(r, func(ctx context.Context, _ letter, n *Notice) (Audience, error) {
+func (s *sending) sendToEveryone(r request) (any, error) {
+	return s.sendToPeople(r, func(ctx context.Context, _ letter, n *delivery.Notice) (delivery.Audience, error) {
 		n.Endorsement = endorseEveryone
 		return s.c.Directory.Everyone(ctx)
 	})
@@ -311,23 +314,23 @@ func (s *Server) sendToEveryone(r request) (any, error) {
 
 // sendToScope is POST /uaa_scopes/{scope}. What everybody has is no way to tell
 // people apart.
-func (s *Server) sendToScope(r request) (any, error) {
+func (s *sending) sendToScope(r request) (any, error) {
 	scope := r.PathValue("scope")
-	return s.sendToPeople(r, func(ctx context.Context, _ letter, n *Notice) (Audience, error) {
+	return s.sendToPeople(r, func(ctx context.Context, _ letter, n *delivery.Notice) (delivery.Audience, error) {
 		n.Endorsement, n.Scope = endorseScope, scope
 		if slices.Contains(s.c.DefaultScopes, scope) {
-			return Audience{}, problemf(http.StatusNotAcceptable, "You cannot send a notification to a default scope")
+			return delivery.Audience{}, problemf(http.StatusNotAcceptable, "You cannot send a notification to a default scope")
 		}
 		a, err := s.c.Directory.WithScope(ctx, scope)
-		if errors.Is(err, ErrNoScope) {
-			return Audience{People: func(func(Person, error) bool) {}}, nil
+		if errors.Is(err, delivery.ErrNoScope) {
+			return delivery.Audience{People: func(func(delivery.Person, error) bool) {}}, nil
 		}
 		return a, err
 	})
 }
 
 // sendToAddress is POST /emails, for which no kind is needed.
-func (s *Server) sendToAddress(r request) (any, error) {
+func (s *sending) sendToAddress(r request) (any, error) {
 	l, err := readLetter(r)
 	if err != nil {
 		return nil, err
@@ -340,27 +343,27 @@ func (s *Server) sendToAddress(r request) (any, error) {
 		return nil, err
 	}
 	n.Endorsement = endorseAddress
-	return s.enqueue(r.Context(), n, []Person{{Email: bareAddress(l.to)}})
+	return s.enqueue(r.Context(), n, []delivery.Person{{Email: bareAddress(l.to)}})
 }
 
 // getMessage is GET /messages/{id}.
-func (s *Server) getMessage(r request) (any, error) {
+func (s *sending) getMessage(r request) (any, error) {
 	id := r.PathValue("id")
 	m, err := s.c.Queue.Message(id)
-	if errors.Is(err, ErrNoMessage) {
-		return nil, notFound("Message with ID %q could not be found", shorten(id))
+	if errors.Is(err, delivery.ErrNoMessage) {
+		return nil, notFound("Message with ID %q could not be found", inbound.Shorten(id))
 	}
 	if err != nil {
 		return nil, err
 	}
 	status := m.Status
-	if status == Retry {
-		status = Failed // this dialect knows no other word for it
+	if status == delivery.Retry {
+		status = delivery.Failed // this dialect knows no other word for it
 	}
-	return map[string]Status{"status": status}, nil
+	return map[string]delivery.Status{"status": status}, nil
 }
 
 var (
-	_ Composer = (*Server)(nil)
-	_ Verifier = (*auth.Server)(nil)
+	_ delivery.Composer = (*Server)(nil)
+	_ Verifier          = (*auth.Server)(nil)
 )

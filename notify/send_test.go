@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/dewrun/dew/auth"
+	"github.com/dewrun/dew/notify/delivery"
 )
 
 const (
@@ -138,7 +139,7 @@ func TestSend(t *testing.T) {
 			var who []string
 			for _, m := range shown(t, g) {
 				who = append(who, m.Recipient)
-				if m.Status != Queued || m.Request != "req" {
+				if m.Status != delivery.Queued || m.Request != "req" {
 					t.Errorf("message = %+v", m)
 				}
 				w.do(w.sender(), "GET", "/messages/"+m.ID, "").want(t, "status", 200, `{"status":"queued"}`)
@@ -155,7 +156,7 @@ func TestSend(t *testing.T) {
 				return
 			}
 			mails, _ := w.mails(want[0])
-			if !slices.ContainsFunc(mails, func(m Mail) bool { return m.Text == tt.endorsement+"\nhello" }) {
+			if !slices.ContainsFunc(mails, func(m delivery.Mail) bool { return m.Text == tt.endorsement+"\nhello" }) {
 				t.Errorf("mails = %+v, want one with %q", mails, tt.endorsement)
 			}
 		})
@@ -163,7 +164,7 @@ func TestSend(t *testing.T) {
 	g := w.do(w.sender(), "POST", "/users/"+ann, `{"kind_id":"alarm","html":"<b>x</b>"}`)
 	ms := shown(t, g)
 	g.want(t, "exactly", 200, fmt.Sprintf(`[{"status":"queued","recipient":%q,"notification_id":%q,"vcap_request_id":"UNKNOWN"}]`, ann, ms[0].ID))
-	if n := must(w.queue.notices.Get(must(w.queue.Message(ms[0].ID))(t).Notice))(t); n.Subject != noSubject || n.SourceDescription != "The Sender" || n.KindDescription != "Alarms" {
+	if n := must(notices(w.db).Get(must(w.queue.Message(ms[0].ID))(t).Notice))(t); n.Subject != noSubject || n.SourceDescription != "The Sender" || n.KindDescription != "Alarms" {
 		t.Errorf("notice = %+v", n)
 	}
 }
@@ -190,8 +191,8 @@ func TestMessageStatus(t *testing.T) {
 	w.register()
 	w.do(w.sender(), "GET", "/messages/none", "").want(t, "unknown", 404, refused(`Message with ID "none" could not be found`))
 	id := shown(t, w.do(w.sender(), "POST", "/users/u", `{"kind_id":"news","text":"t"}`))[0].ID
-	for status, want := range map[Status]Status{Retry: Failed, Delivered: Delivered, Failed: Failed, Undeliverable: Undeliverable} {
-		must(w.queue.messages.Update(id, func(m *Message) error { m.Status = status; return nil }))(t)
+	for status, want := range map[delivery.Status]delivery.Status{delivery.Retry: delivery.Failed, delivery.Delivered: delivery.Delivered, delivery.Failed: delivery.Failed, delivery.Undeliverable: delivery.Undeliverable} {
+		must(messages(w.db).Update(id, func(m *delivery.Message) error { m.Status = status; return nil }))(t)
 		w.do(w.client("mailer", ScopeEmails), "GET", "/messages/"+id, "").want(t, string(status), 200, fmt.Sprintf(`{"status":%q}`, want))
 	}
 }

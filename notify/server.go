@@ -29,11 +29,10 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"sync"
-	"time"
 
 	"github.com/dewrun/dew/auth"
 	"github.com/dewrun/dew/inbound"
+	"github.com/dewrun/dew/notify/delivery"
 	"github.com/dewrun/dew/store"
 )
 
@@ -54,12 +53,14 @@ type Verifier interface {
 	Verify(token string) (auth.Principal, error)
 }
 
+var _ Verifier = (*RemoteKeys)(nil)
+
 // Config is what a Server needs.
 type Config struct {
 	DB        *store.DB
 	Auth      Verifier
-	Directory Directory
-	Queue     *Queue
+	Directory delivery.Directory
+	Queue     *delivery.Queue
 	// PublicURL is where the service is: http://127.0.0.1:8484/notify.
 	PublicURL string
 	// From is the address that mails come from.
@@ -89,15 +90,49 @@ var platformScopes = []string{
 // Server answers requests, and composes the mails that come of them. It may be
 // used by many goroutines.
 type Server struct {
-	c        Config
-	log      *slog.Logger
-	prefix   string // path of PublicURL
-	shelves  shelves
-	versions map[int]http.Handler
+	*core
+	*composer
+	v1
+	v2
 
-	mu     sync.Mutex
-	forgot time.Time // when old campaigns were last forgotten; guarded by mu
+	prefix   string // path of PublicURL
+	versions map[int]http.Handler
 }
+
+// core is what all parts of the Server use: its settings and its records.
+type core struct {
+	c       Config
+	log     *slog.Logger
+	shelves shelves
+}
+
+// v1 are the endpoints of version 1, by subject.
+type v1 struct {
+	*kinds
+	*templates
+	*preferenceHandlers
+	*sending
+}
+
+// v2 are the endpoints of version 2, by subject.
+type v2 struct {
+	*campaigns
+	*senders
+	*templates2
+	*campaignTypes
+}
+
+// The parts of the Server.
+type (
+	kinds              struct{ *core } // clients and their kinds of notifications
+	templates          struct{ *core }
+	preferenceHandlers struct{ *core }
+	sending            struct{ *core }
+	composer           struct{ *core } // from a message to its mail
+	senders            struct{ *core }
+	templates2         struct{ *core }
+	campaignTypes      struct{ *core }
+)
 
 // New makes a Server.
 func New(c Config) (*Server, error) {
@@ -118,9 +153,14 @@ func New(c Config) (*Server, error) {
 	}
 	c.Domain = cmp.Or(c.Domain, public.Hostname())
 	c.From = cmp.Or(c.From, "no-reply@"+c.Domain)
-	s := &Server{c: c, log: c.Logger, prefix: strings.TrimSuffix(public.Path, "/"), shelves: newShelves(c.DB)}
+	k := &core{c: c, log: c.Logger, shelves: newShelves(c.DB)}
+	s := &Server{
+		core: k, composer: &composer{k}, prefix: strings.TrimSuffix(public.Path, "/"),
+		v1: v1{&kinds{k}, &templates{k}, &preferenceHandlers{k}, &sending{k}},
+		v2: v2{&campaigns{core: k}, &senders{k}, &templates2{k}, &campaignTypes{k}},
+	}
 	s.versions = map[int]http.Handler{}
-	for _, d := range []dialect{{V1, rights, s.endpoints()}, {V2, rights2, s.endpoints2()}} {
+	for _, d := range []dialect{{delivery.V1, rights, s.endpoints()}, {delivery.V2, rights2, s.endpoints2()}} {
 		if s.versions[d.version], err = s.mux(d); err != nil {
 			return nil, fmt.Errorf("cannot make version %d of the notification service: %w", d.version, err)
 		}
@@ -138,7 +178,7 @@ type dialect struct {
 // endpoints are the answers of version 1.
 func (s *Server) endpoints() map[string]endpoint {
 	return map[string]endpoint{
-		"GET /info": func(request) (any, error) { return map[string]int{"version": V1}, nil },
+		"GET /info": func(request) (any, error) { return map[string]int{"version": delivery.V1}, nil },
 
 		"PUT /registration":                          s.registerOld,
 		"PUT /notifications":                         s.register,
@@ -226,7 +266,7 @@ func (s *Server) Handler() http.Handler {
 // versionOf reads the header that chooses the dialect.
 func versionOf(header string) (int, bool) {
 	if header == "" {
-		return V1, true
+		return delivery.V1, true
 	}
 	n, err := strconv.Atoi(header)
 	return n, err == nil
@@ -254,7 +294,7 @@ func (s *Server) recovered(next http.Handler) http.Handler {
 func (s *Server) serve(version int, needs right, e endpoint) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		r.Body = http.MaxBytesReader(w, r.Body, maxBody)
-		if version == V1 && ofPreferences(r) {
+		if version == delivery.V1 && ofPreferences(r) {
 			s.allow(w.Header())
 		}
 		who, err := s.admit(r, version, needs)

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/dewrun/dew/inbound"
+	"github.com/dewrun/dew/notify/delivery"
 )
 
 // Two values for one key, and text that is not UTF-8, are refused like any body that
@@ -31,7 +32,7 @@ func TestUnclearBodies(t *testing.T) {
 		`{"global_unsubscribe":true,"global_unsubscribe":false}`: "duplicate key", `{"clients":{"c":{"k":{"email":true,"EMAIL":false}}}}`: "duplicate key",
 		`{"clients":{"\ud800":{"k":{"email":true}}}}`: "invalid UTF-8", "{\"clients\":{\"\xff\":{\"k\":{\"email\":true}}}}": "invalid UTF-8",
 	} {
-		if _, err := readWish([]byte(body)); err == nil || !strings.Contains(err.Error(), says) {
+		if _, err := readPreferenceChange([]byte(body)); err == nil || !strings.Contains(err.Error(), says) {
 			t.Errorf("%q: %v, want %s", body, err, says)
 		}
 	}
@@ -44,7 +45,7 @@ func TestSlowBody(t *testing.T) {
 	token := w.sender()
 	server := httptest.NewServer(inbound.Rate{Patience: 200 * time.Millisecond, BytesPerSecond: 500}.Bodies(w.s.Handler()))
 	t.Cleanup(server.Close)
-	for version, path := range map[int]string{V1: "/templates", V2: "/senders"} {
+	for version, path := range map[int]string{delivery.V1: "/templates", delivery.V2: "/senders"} {
 		c, err := net.Dial("tcp", server.Listener.Addr().String())
 		if err != nil {
 			t.Fatal(err)

@@ -9,6 +9,8 @@ import (
 	"net/http"
 	"slices"
 
+	"github.com/dewrun/dew/inbound"
+	"github.com/dewrun/dew/notify/render"
 	"github.com/dewrun/dew/store"
 )
 
@@ -106,15 +108,15 @@ func (t Template) check() error {
 		if len(part.source) > maxPart {
 			return invalid("%q has more than %d bytes", part.name, maxPart)
 		}
-		if _, err := parseTemplate(part.name, part.source, &budget{}); err != nil {
-			return invalid("%s syntax is malformed please check your braces: %s", part.label, place(err))
+		if err := render.Check(part.name, part.source); err != nil {
+			return invalid("%s syntax is malformed please check your braces: %s", part.label, err)
 		}
 	}
 	return nil
 }
 
 // createTemplate is POST /templates.
-func (s *Server) createTemplate(r request) (any, error) {
+func (s *templates) createTemplate(r request) (any, error) {
 	t, err := readTemplate(r)
 	if err != nil {
 		return nil, err
@@ -143,7 +145,7 @@ func addTemplate(shelf *store.Bucket[Template], t Template) error {
 }
 
 // listTemplates is GET /templates.
-func (s *Server) listTemplates(request) (any, error) {
+func (s *templates) listTemplates(request) (any, error) {
 	all, err := s.shelves.templates.All()
 	if err != nil {
 		return nil, fmt.Errorf("cannot list templates: %w", err)
@@ -165,7 +167,7 @@ func templateID(r request) string { return cmp.Or(r.PathValue("id"), defaultTemp
 
 // template returns a template, or the answer that there is none. The default one
 // is always there.
-func (s *Server) template(shelf *store.Bucket[Template], id string) (Template, error) {
+func (s *core) template(shelf *store.Bucket[Template], id string) (Template, error) {
 	t, err := shelf.Get(id)
 	switch {
 	case err == nil:
@@ -175,11 +177,11 @@ func (s *Server) template(shelf *store.Bucket[Template], id string) (Template, e
 	case id == defaultTemplate:
 		return builtIn, nil
 	}
-	return t, notFound("Template with ID %q could not be found", shorten(id))
+	return t, notFound("Template with ID %q could not be found", inbound.Shorten(id))
 }
 
 // getTemplate is GET /templates/{id} and GET /default_template.
-func (s *Server) getTemplate(r request) (any, error) {
+func (s *templates) getTemplate(r request) (any, error) {
 	t, err := s.template(s.shelves.templates, templateID(r))
 	if err != nil {
 		return nil, err
@@ -188,7 +190,7 @@ func (s *Server) getTemplate(r request) (any, error) {
 }
 
 // updateTemplate is PUT /templates/{id} and PUT /default_template.
-func (s *Server) updateTemplate(r request) (any, error) {
+func (s *templates) updateTemplate(r request) (any, error) {
 	t, err := readTemplate(r)
 	if err != nil {
 		return nil, err
@@ -209,7 +211,7 @@ func (s *Server) updateTemplate(r request) (any, error) {
 
 // deleteTemplate is DELETE /templates/{id}. Clients and kinds that had it get the
 // default one, which itself goes back to what it was at first.
-func (s *Server) deleteTemplate(r request) (any, error) {
+func (s *templates) deleteTemplate(r request) (any, error) {
 	return noContent, s.c.DB.Update(func(tx *store.Tx) error {
 		shelf := s.shelves.templates.With(tx)
 		t, err := s.template(shelf, templateID(r))
@@ -224,7 +226,7 @@ func (s *Server) deleteTemplate(r request) (any, error) {
 }
 
 // release takes a template from whoever has it.
-func (s *Server) release(tx *store.Tx, template string) error {
+func (s *templates) release(tx *store.Tx, template string) error {
 	clients, kinds, err := s.associated(tx, template)
 	if err != nil {
 		return err
@@ -246,7 +248,7 @@ func (s *Server) release(tx *store.Tx, template string) error {
 
 // associated returns the clients and kinds that have a template; for the default
 // one, those that have no other.
-func (s *Server) associated(tx *store.Tx, template string) ([]Client, []Kind, error) {
+func (s *templates) associated(tx *store.Tx, template string) ([]Client, []Kind, error) {
 	clients, err := s.shelves.clients.With(tx).All()
 	if err != nil {
 		return nil, nil, fmt.Errorf("cannot list clients: %w", err)
@@ -261,7 +263,7 @@ func (s *Server) associated(tx *store.Tx, template string) ([]Client, []Kind, er
 }
 
 // listAssociations is GET /templates/{id}/associations.
-func (s *Server) listAssociations(r request) (any, error) {
+func (s *templates) listAssociations(r request) (any, error) {
 	type association struct {
 		Client string `json:"client"`
 		Kind   string `json:"notification,omitempty"`

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/dewrun/dew/inbound"
+	"github.com/dewrun/dew/notify/delivery"
 	"github.com/dewrun/dew/store"
 )
 
@@ -123,7 +124,7 @@ var rights2 = map[string]right{
 func (s *Server) endpoints2() map[string]endpoint {
 	return map[string]endpoint{
 		"GET /{$}":  s.root2,
-		"GET /info": func(request) (any, error) { return map[string]int{"version": V2}, nil },
+		"GET /info": func(request) (any, error) { return map[string]int{"version": delivery.V2}, nil },
 
 		"POST /senders":        s.createSender,
 		"GET /senders":         s.listSenders,
@@ -210,7 +211,7 @@ func joined(wrong []string) error {
 // there.
 func seen(err error, noun, id string) error {
 	if errors.Is(err, store.ErrNotFound) {
-		return notFound("%s with id %q could not be found", noun, shorten(id))
+		return notFound("%s with id %q could not be found", noun, inbound.Shorten(id))
 	}
 	if err != nil {
 		return fmt.Errorf("cannot read %s %s: %w", strings.ToLower(noun), id, err)

@@ -8,8 +8,12 @@ import (
 	"maps"
 	"net/http"
 	"slices"
+	"sync"
 	"time"
 
+	"github.com/dewrun/dew/inbound"
+	"github.com/dewrun/dew/notify/delivery"
+	"github.com/dewrun/dew/notify/render"
 	"github.com/dewrun/dew/store"
 )
 
@@ -27,7 +31,7 @@ const endorseOrg2 = "You received this message because you belong to the {{.Orga
 // A campaign is remembered as long as its messages, and looked after not more
 // often than forgetEvery.
 const (
-	keepCampaign = keepEnded + time.Hour
+	keepCampaign = delivery.KeepEnded + time.Hour
 	forgetEvery  = time.Hour
 )
 
@@ -63,12 +67,12 @@ func presentCampaign(c campaign) campaignShape {
 func (b campaignBody) check() error {
 	for _, audience := range slices.Sorted(maps.Keys(b.SendTo)) {
 		if !slices.Contains([]string{toUsers, toSpaces, toOrgs, toEmails}, audience) {
-			return invalid("%q is not a valid audience", shorten(audience))
+			return invalid("%q is not a valid audience", inbound.Shorten(audience))
 		}
 	}
 	for _, address := range b.SendTo[toEmails] {
 		if bareAddress(address) != address || len(address) > maxName {
-			return invalid("%q is not a valid email address", shorten(address))
+			return invalid("%q is not a valid email address", inbound.Shorten(address))
 		}
 	}
 	for _, guid := range slices.Concat(b.SendTo[toUsers], b.SendTo[toSpaces], b.SendTo[toOrgs]) {
@@ -84,13 +88,21 @@ func (b campaignBody) check() error {
 	case b.Subject == "":
 		return invalid("missing subject")
 	case !goodReply(b.ReplyTo):
-		return invalid("%q is not a valid email address", shorten(b.ReplyTo))
+		return invalid("%q is not a valid email address", inbound.Shorten(b.ReplyTo))
 	}
 	return cmp.Or(tooLong("subject", b.Subject), tooLong("reply_to", b.ReplyTo))
 }
 
+// campaigns are the endpoints of campaigns.
+type campaigns struct {
+	*core
+
+	mu     sync.Mutex
+	forgot time.Time // when old campaigns were last forgotten; guarded by mu
+}
+
 // createCampaign is POST /senders/{id}/campaigns.
-func (s *Server) createCampaign(r request) (any, error) {
+func (s *campaigns) createCampaign(r request) (any, error) {
 	var body campaignBody
 	if err := read2(r, &body, badBody); err != nil {
 		return nil, err
@@ -119,7 +131,7 @@ func (s *Server) createCampaign(r request) (any, error) {
 
 // campaignNotice is what everybody in a campaign is told, and settles its
 // template.
-func (s *Server) campaignNotice(r request, c *campaign) (n Notice, err error) {
+func (s *campaigns) campaignNotice(r request, c *campaign) (n delivery.Notice, err error) {
 	var t campaignType
 	var from sender
 	err = s.c.DB.View(func(tx *store.Tx) (err error) {
@@ -144,7 +156,7 @@ func (s *Server) campaignNotice(r request, c *campaign) (n Notice, err error) {
 	if err != nil {
 		return n, err
 	}
-	parts, err := dissect(c.HTML)
+	parts, err := render.SplitHTML(c.HTML)
 	if err != nil {
 		return n, invalid(`"html" is improperly formatted`)
 	}
@@ -152,28 +164,28 @@ func (s *Server) campaignNotice(r request, c *campaign) (n Notice, err error) {
 		return n, invalid("missing either campaign text or html")
 	}
 	c.Template = cmp.Or(c.Template, t.Template, defaultTemplate)
-	return Notice{
-		Version: V2, Client: r.who.Client, SourceDescription: from.Name, Kind: t.ID, KindDescription: t.Description,
-		Subject: oneLine(c.Subject), Text: c.Text, HTML: parts, ReplyTo: c.ReplyTo,
+	return delivery.Notice{
+		Version: delivery.V2, Client: r.who.Client, SourceDescription: from.Name, Kind: t.ID, KindDescription: t.Description,
+		Subject: render.OneLine(c.Subject), Text: c.Text, HTML: parts, ReplyTo: c.ReplyTo,
 		Template: c.Template, Campaign: c.ID, Received: c.Created, Request: requestID(r.Request),
 	}, nil
 }
 
 // batch is a notice for one audience, with what is said about it.
 type batch struct {
-	notice Notice
-	people []Person
+	notice delivery.Notice
+	people []delivery.Person
 }
 
 // expand finds the people of all audiences. Nobody is told twice; places that are
 // not there have nobody in them.
-func (s *Server) expand(ctx context.Context, to map[string][]string, n Notice) ([]batch, error) {
-	x := &expansion{s: s, n: n, told: map[Person]bool{}}
-	direct := make([]Person, 0, len(to[toUsers]))
+func (s *campaigns) expand(ctx context.Context, to map[string][]string, n delivery.Notice) ([]batch, error) {
+	x := &expansion{s: s, n: n, told: map[delivery.Person]bool{}}
+	direct := make([]delivery.Person, 0, len(to[toUsers]))
 	for _, guid := range to[toUsers] {
-		direct = append(direct, Person{GUID: guid})
+		direct = append(direct, delivery.Person{GUID: guid})
 	}
-	x.add(Audience{}, endorseUser, direct)
+	x.add(delivery.Audience{}, endorseUser, direct)
 	for _, guid := range to[toSpaces] {
 		a, err := s.c.Directory.InSpace(ctx, guid)
 		if err := x.place(a, err, endorseSpace); err != nil {
@@ -186,25 +198,25 @@ func (s *Server) expand(ctx context.Context, to map[string][]string, n Notice) (
 			return nil, placeProblem(err, guid)
 		}
 	}
-	mails := make([]Person, 0, len(to[toEmails]))
+	mails := make([]delivery.Person, 0, len(to[toEmails]))
 	for _, address := range to[toEmails] {
-		mails = append(mails, Person{Email: address})
+		mails = append(mails, delivery.Person{Email: address})
 	}
-	x.add(Audience{}, endorseAddress, mails)
+	x.add(delivery.Audience{}, endorseAddress, mails)
 	return x.batches, nil
 }
 
 // expansion collects the batches of a campaign.
 type expansion struct {
-	s       *Server
-	n       Notice
-	told    map[Person]bool
+	s       *campaigns
+	n       delivery.Notice
+	told    map[delivery.Person]bool
 	batches []batch
 }
 
 // place adds the people of a space or an organization, if it is there.
-func (x *expansion) place(a Audience, err error, endorsement string) error {
-	if errors.Is(err, ErrNoSpace) || errors.Is(err, ErrNoOrg) {
+func (x *expansion) place(a delivery.Audience, err error, endorsement string) error {
+	if errors.Is(err, delivery.ErrNoSpace) || errors.Is(err, delivery.ErrNoOrg) {
 		return nil
 	}
 	if err != nil {
@@ -218,8 +230,8 @@ func (x *expansion) place(a Audience, err error, endorsement string) error {
 	return nil
 }
 
-func (x *expansion) add(a Audience, endorsement string, people []Person) {
-	fresh := slices.DeleteFunc(people, func(p Person) bool {
+func (x *expansion) add(a delivery.Audience, endorsement string, people []delivery.Person) {
+	fresh := slices.DeleteFunc(people, func(p delivery.Person) bool {
 		was := x.told[p]
 		x.told[p] = true
 		return was
@@ -233,7 +245,7 @@ func (x *expansion) add(a Audience, endorsement string, people []Person) {
 }
 
 // launch keeps a campaign and all its messages, or nothing.
-func (s *Server) launch(c campaign, batches []batch) error {
+func (s *campaigns) launch(c campaign, batches []batch) error {
 	if err := s.room(); err != nil {
 		return err
 	}
@@ -242,7 +254,7 @@ func (s *Server) launch(c campaign, batches []batch) error {
 			return err
 		}
 		when := campaignTime{ID: c.ID, Created: c.Created}
-		if err := kept(s.shelves.campaignTimes.With(tx).Put(timeKey(c.Created)+"/"+c.ID, when), "campaign", c.ID); err != nil {
+		if err := kept(s.shelves.campaignTimes.With(tx).Put(delivery.TimeKey(c.Created)+"/"+c.ID, when), "campaign", c.ID); err != nil {
 			return err
 		}
 		for _, b := range batches {
@@ -256,7 +268,7 @@ func (s *Server) launch(c campaign, batches []batch) error {
 
 // forgetCampaigns drops campaigns whose messages are forgotten. A failure is tried
 // again with a later campaign.
-func (s *Server) forgetCampaigns() {
+func (s *campaigns) forgetCampaigns() {
 	now := time.Now()
 	s.mu.Lock()
 	due := now.Sub(s.forgot) >= forgetEvery
@@ -272,7 +284,7 @@ func (s *Server) forgetCampaigns() {
 	}
 }
 
-func (s *Server) dropCampaigns(before time.Time) error {
+func (s *campaigns) dropCampaigns(before time.Time) error {
 	all, err := s.shelves.campaignTimes.All()
 	if err != nil {
 		return fmt.Errorf("cannot list campaigns: %w", err)
@@ -282,12 +294,12 @@ func (s *Server) dropCampaigns(before time.Time) error {
 			return nil
 		}
 		err := s.c.DB.Update(func(tx *store.Tx) error {
-			gone, err := s.c.Queue.forgetCampaign(tx, when.ID)
+			gone, err := s.c.Queue.ForgetCampaign(tx, when.ID)
 			if err != nil || !gone {
 				return err
 			}
 			return errors.Join(s.shelves.campaigns.With(tx).Delete(when.ID),
-				s.shelves.campaignTimes.With(tx).Delete(timeKey(when.Created)+"/"+when.ID))
+				s.shelves.campaignTimes.With(tx).Delete(delivery.TimeKey(when.Created)+"/"+when.ID))
 		})
 		if err != nil {
 			return fmt.Errorf("cannot forget campaign %s: %w", when.ID, err)
@@ -297,7 +309,7 @@ func (s *Server) dropCampaigns(before time.Time) error {
 }
 
 // campaign returns a campaign of a sender of the client that asks.
-func (s *Server) campaign(r request) (c campaign, err error) {
+func (s *campaigns) campaign(r request) (c campaign, err error) {
 	id := r.PathValue("id")
 	err = s.c.DB.View(func(tx *store.Tx) error {
 		c, err = s.shelves.campaigns.With(tx).Get(id)
@@ -313,7 +325,7 @@ func (s *Server) campaign(r request) (c campaign, err error) {
 }
 
 // getCampaign is GET /campaigns/{id}.
-func (s *Server) getCampaign(r request) (any, error) {
+func (s *campaigns) getCampaign(r request) (any, error) {
 	c, err := s.campaign(r)
 	return presentCampaign(c), err
 }
@@ -333,7 +345,7 @@ type statusShape struct {
 }
 
 // getCampaignStatus is GET /campaigns/{id}/status.
-func (s *Server) getCampaignStatus(r request) (any, error) {
+func (s *campaigns) getCampaignStatus(r request) (any, error) {
 	c, err := s.campaign(r)
 	if err != nil {
 		return nil, err
@@ -348,7 +360,7 @@ func (s *Server) getCampaignStatus(r request) (any, error) {
 		Queued: count.Queued, Undeliverable: count.Undeliverable, Started: c.Created,
 		Links: linksTo("self", path+"/status", "campaign", path),
 	}
-	if count.waiting() == 0 {
+	if count.Waiting() == 0 {
 		// A campaign that reaches nobody is done when it begins.
 		ended := cmp.Or(count.Ended, c.Created)
 		out.Status, out.Completed = "completed", &ended

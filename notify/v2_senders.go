@@ -20,7 +20,7 @@ func presentSender(s sender) senderShape {
 }
 
 // sender returns a sender of the client that asks.
-func (s *Server) sender(tx *store.Tx, r request, id string) (sender, error) {
+func (s *core) sender(tx *store.Tx, r request, id string) (sender, error) {
 	v, err := s.shelves.senders.With(tx).Get(id)
 	if err == nil && v.Client != r.who.Client {
 		err = store.ErrNotFound
@@ -29,7 +29,7 @@ func (s *Server) sender(tx *store.Tx, r request, id string) (sender, error) {
 }
 
 // createSender is POST /senders. A name that is there already gives that sender.
-func (s *Server) createSender(r request) (any, error) {
+func (s *senders) createSender(r request) (any, error) {
 	var body struct {
 		Name string `json:"name"`
 	}
@@ -70,7 +70,7 @@ func kept(err error, noun, id string) error {
 }
 
 // listSenders is GET /senders.
-func (s *Server) listSenders(r request) (any, error) {
+func (s *senders) listSenders(r request) (any, error) {
 	all, err := s.shelves.senders.By("client", r.who.Client)
 	if err != nil {
 		return nil, fmt.Errorf("cannot list senders: %w", err)
@@ -83,7 +83,7 @@ func (s *Server) listSenders(r request) (any, error) {
 }
 
 // getSender is GET /senders/{id}.
-func (s *Server) getSender(r request) (any, error) {
+func (s *senders) getSender(r request) (any, error) {
 	var v sender
 	err := s.c.DB.View(func(tx *store.Tx) (err error) {
 		v, err = s.sender(tx, r, r.PathValue("id"))
@@ -93,7 +93,7 @@ func (s *Server) getSender(r request) (any, error) {
 }
 
 // updateSender is PUT /senders/{id}.
-func (s *Server) updateSender(r request) (any, error) {
+func (s *senders) updateSender(r request) (any, error) {
 	var body struct {
 		Name string `json:"name"`
 	}
@@ -119,7 +119,7 @@ func (s *Server) updateSender(r request) (any, error) {
 }
 
 // deleteSender is DELETE /senders/{id}. Its campaign types go with it.
-func (s *Server) deleteSender(r request) (any, error) {
+func (s *senders) deleteSender(r request) (any, error) {
 	return noContent, s.c.DB.Update(func(tx *store.Tx) error {
 		v, err := s.sender(tx, r, r.PathValue("id"))
 		if err != nil {

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net/http"
 
+	"github.com/dewrun/dew/notify/delivery"
 	"github.com/dewrun/dew/store"
 )
 
@@ -63,7 +64,7 @@ func (b templateBody) set(t *Template) error {
 }
 
 // template2 returns a template of the client that asks, or the default one.
-func (s *Server) template2(tx *store.Tx, r request, id string) (Template, error) {
+func (s *core) template2(tx *store.Tx, r request, id string) (Template, error) {
 	t, err := s.shelves.templates2.With(tx).Get(id)
 	if id == defaultTemplate && errors.Is(err, store.ErrNotFound) {
 		return builtIn2, nil
@@ -75,7 +76,7 @@ func (s *Server) template2(tx *store.Tx, r request, id string) (Template, error)
 }
 
 // createTemplate2 is POST /templates.
-func (s *Server) createTemplate2(r request) (any, error) {
+func (s *templates2) createTemplate2(r request) (any, error) {
 	var body templateBody
 	if err := read2(r, &body, badTemplateBody); err != nil {
 		return nil, err
@@ -92,7 +93,7 @@ func (s *Server) createTemplate2(r request) (any, error) {
 }
 
 // listTemplates2 is GET /templates.
-func (s *Server) listTemplates2(r request) (any, error) {
+func (s *templates2) listTemplates2(r request) (any, error) {
 	all, err := s.shelves.templates2.By("client", r.who.Client)
 	if err != nil {
 		return nil, fmt.Errorf("cannot list templates: %w", err)
@@ -105,7 +106,7 @@ func (s *Server) listTemplates2(r request) (any, error) {
 }
 
 // getTemplate2 is GET /templates/{id}.
-func (s *Server) getTemplate2(r request) (any, error) {
+func (s *templates2) getTemplate2(r request) (any, error) {
 	var t Template
 	err := s.c.DB.View(func(tx *store.Tx) (err error) {
 		t, err = s.template2(tx, r, r.PathValue("id"))
@@ -115,7 +116,7 @@ func (s *Server) getTemplate2(r request) (any, error) {
 }
 
 // updateTemplate2 is PUT /templates/{id}. What the body leaves out stays.
-func (s *Server) updateTemplate2(r request) (any, error) {
+func (s *templates2) updateTemplate2(r request) (any, error) {
 	var body templateBody
 	if err := read2(r, &body, badTemplateBody); err != nil {
 		return nil, err
@@ -135,7 +136,7 @@ func (s *Server) updateTemplate2(r request) (any, error) {
 
 // deleteTemplate2 is DELETE /templates/{id}. The default one goes back to what it
 // was at first.
-func (s *Server) deleteTemplate2(r request) (any, error) {
+func (s *templates2) deleteTemplate2(r request) (any, error) {
 	return noContent, s.c.DB.Update(func(tx *store.Tx) error {
 		t, err := s.template2(tx, r, templateID(r))
 		if err != nil {
@@ -146,7 +147,7 @@ func (s *Server) deleteTemplate2(r request) (any, error) {
 }
 
 // chosen2 is chosen for campaigns, which name their template.
-func (s *Server) chosen2(tx *store.Tx, n Notice) (Template, error) {
+func (s *composer) chosen2(tx *store.Tx, n delivery.Notice) (Template, error) {
 	shelf := s.shelves.templates2.With(tx)
 	for _, id := range []string{cmp.Or(n.Template, defaultTemplate), defaultTemplate} {
 		t, err := shelf.Get(id)

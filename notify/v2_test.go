@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/dewrun/dew/auth"
+	"github.com/dewrun/dew/notify/delivery"
 )
 
 // two sends a request in version 2.
@@ -243,7 +244,7 @@ func TestCampaign(t *testing.T) {
 	w.two(w.token, "GET", "/campaigns/"+id, "").want(t, "get", 200, want)
 
 	var who []string
-	all := must(w.queue.messages.All())(t)
+	all := must(messages(w.db).All())(t)
 	for _, m := range all {
 		who = append(who, m.Recipient())
 	}
@@ -259,13 +260,13 @@ func TestCampaign(t *testing.T) {
 	if s.Status != "sending" || s.Total != 4 || s.Queued != 4 || s.Completed != nil {
 		t.Errorf("status = %+v", s)
 	}
-	for i, status := range []Status{Delivered, Retry, Failed, Undeliverable} {
-		settle(t, w.queue, time.Now(), outcome{message: all[i].ID, status: status, client: "sender", problem: errors.New("no")})
+	for i, status := range []delivery.Status{delivery.Delivered, delivery.Retry, delivery.Failed, delivery.Undeliverable} {
+		settle(t, w.queue, time.Now(), delivery.Outcome{Message: all[i].ID, Status: status, Client: "sender", Problem: errors.New("no")})
 	}
 	if s = w.status(id); s.Status != "sending" || s.Sent != 1 || s.Retry != 1 || s.Failed != 1 || s.Undeliverable != 1 {
 		t.Errorf("status = %+v", s)
 	}
-	settle(t, w.queue, time.Now(), outcome{message: all[1].ID, status: Delivered, client: "sender"})
+	settle(t, w.queue, time.Now(), delivery.Outcome{Message: all[1].ID, Status: delivery.Delivered, Client: "sender"})
 	if s = w.status(id); s.Status != "completed" || s.Sent != 2 || s.Completed == nil || s.Completed.Before(s.Started) {
 		t.Errorf("status = %+v", s)
 	}
@@ -331,7 +332,7 @@ func TestUnsubscribers(t *testing.T) {
 			t.Errorf("%s: %d mails, %v; want %d", what, len(mails), problems, want)
 		}
 		for _, p := range problems {
-			if !errors.Is(p, ErrUnsubscribed) {
+			if !errors.Is(p, delivery.ErrUnsubscribed) {
 				t.Errorf("%s: %v", what, p)
 			}
 		}
@@ -371,14 +372,14 @@ func TestForgetCampaigns(t *testing.T) {
 		t.Errorf("with messages: %t, without: %t; want only the first", exists(sent), exists(empty))
 	}
 	q := w.s.c.Queue
-	ids, _, err := q.next(time.Now(), 1, nil)
+	ids, _, err := q.Next(time.Now(), 1, nil)
 	if err != nil || len(ids) != 1 {
 		t.Fatalf("due: %v, %v", ids, err)
 	}
-	if err := q.settle([]outcome{{message: ids[0], status: Delivered}}, time.Now()); err != nil {
+	if err := q.Settle([]delivery.Outcome{{Message: ids[0], Status: delivery.Delivered}}, time.Now()); err != nil {
 		t.Fatal(err)
 	}
-	if err := errors.Join(q.sweep(time.Now().Add(time.Hour)), w.s.dropCampaigns(time.Now().Add(time.Hour))); err != nil {
+	if err := errors.Join(q.Sweep(time.Now().Add(time.Hour)), w.s.dropCampaigns(time.Now().Add(time.Hour))); err != nil {
 		t.Fatal(err)
 	}
 	count, err := q.Campaign(sent)

@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"net/http"
 
+	"github.com/dewrun/dew/inbound"
+	"github.com/dewrun/dew/notify/delivery"
 	"github.com/dewrun/dew/store"
 )
 
@@ -49,7 +51,7 @@ func setIf[T any](to, from *T) {
 }
 
 // campaignType returns a type of a sender of the client that asks.
-func (s *Server) campaignType(tx *store.Tx, r request, id string) (campaignType, error) {
+func (s *core) campaignType(tx *store.Tx, r request, id string) (campaignType, error) {
 	t, err := s.shelves.types.With(tx).Get(id)
 	if err := seen(err, "Campaign type", id); err != nil {
 		return t, err
@@ -60,7 +62,7 @@ func (s *Server) campaignType(tx *store.Tx, r request, id string) (campaignType,
 
 // createType is POST /senders/{id}/campaign_types. A name that is there already
 // gives that type, as it is.
-func (s *Server) createType(r request) (any, error) {
+func (s *campaignTypes) createType(r request) (any, error) {
 	var body typeBody
 	if err := read2(r, &body, badBody); err != nil {
 		return nil, err
@@ -86,7 +88,7 @@ func (s *Server) createType(r request) (any, error) {
 	return reply{status: http.StatusCreated, body: presentType(t)}, nil
 }
 
-func (s *Server) addType(tx *store.Tx, r request, t *campaignType) error {
+func (s *campaignTypes) addType(tx *store.Tx, r request, t *campaignType) error {
 	if _, err := s.sender(tx, r, t.Sender); err != nil {
 		return err
 	}
@@ -108,7 +110,7 @@ func (s *Server) addType(tx *store.Tx, r request, t *campaignType) error {
 }
 
 // listTypes is GET /senders/{id}/campaign_types.
-func (s *Server) listTypes(r request) (any, error) {
+func (s *campaignTypes) listTypes(r request) (any, error) {
 	id := r.PathValue("id")
 	shapes := []typeShape{}
 	err := s.c.DB.View(func(tx *store.Tx) error {
@@ -132,7 +134,7 @@ func (s *Server) listTypes(r request) (any, error) {
 }
 
 // getType is GET /campaign_types/{id}.
-func (s *Server) getType(r request) (any, error) {
+func (s *campaignTypes) getType(r request) (any, error) {
 	var t campaignType
 	err := s.c.DB.View(func(tx *store.Tx) (err error) {
 		t, err = s.campaignType(tx, r, r.PathValue("id"))
@@ -142,7 +144,7 @@ func (s *Server) getType(r request) (any, error) {
 }
 
 // updateType is PUT /campaign_types/{id}. What the body leaves out stays.
-func (s *Server) updateType(r request) (any, error) {
+func (s *campaignTypes) updateType(r request) (any, error) {
 	var body typeBody
 	if err := read2(r, &body, badBody); err != nil {
 		return nil, err
@@ -165,7 +167,7 @@ func (s *Server) updateType(r request) (any, error) {
 	return presentType(t), err
 }
 
-func (s *Server) changeType(tx *store.Tx, r request, body typeBody) (campaignType, error) {
+func (s *campaignTypes) changeType(tx *store.Tx, r request, body typeBody) (campaignType, error) {
 	t, err := s.campaignType(tx, r, r.PathValue("id"))
 	if err != nil {
 		return t, err
@@ -190,7 +192,7 @@ func (s *Server) changeType(tx *store.Tx, r request, body typeBody) (campaignTyp
 }
 
 // deleteType is DELETE /campaign_types/{id}.
-func (s *Server) deleteType(r request) (any, error) {
+func (s *campaignTypes) deleteType(r request) (any, error) {
 	return noContent, s.c.DB.Update(func(tx *store.Tx) error {
 		t, err := s.campaignType(tx, r, r.PathValue("id"))
 		if err != nil {
@@ -201,7 +203,7 @@ func (s *Server) deleteType(r request) (any, error) {
 }
 
 // dropType removes a type, and who had unsubscribed from it.
-func (s *Server) dropType(tx *store.Tx, id string) error {
+func (s *core) dropType(tx *store.Tx, id string) error {
 	shelf := s.shelves.unsubscribers.With(tx)
 	gone, err := shelf.Prefix(keyOf(id, ""))
 	if err != nil {
@@ -216,7 +218,7 @@ func (s *Server) dropType(tx *store.Tx, id string) error {
 }
 
 // unsubscribe is PUT /campaign_types/{id}/unsubscribers/{user}.
-func (s *Server) unsubscribe(r request) (any, error) {
+func (s *campaignTypes) unsubscribe(r request) (any, error) {
 	id, user := r.PathValue("id"), r.PathValue("user")
 	if err := s.known(r.Context(), user); err != nil {
 		return nil, err
@@ -235,7 +237,7 @@ func (s *Server) unsubscribe(r request) (any, error) {
 }
 
 // resubscribe is DELETE /campaign_types/{id}/unsubscribers/{user}.
-func (s *Server) resubscribe(r request) (any, error) {
+func (s *campaignTypes) resubscribe(r request) (any, error) {
 	id, user := r.PathValue("id"), r.PathValue("user")
 	if err := s.known(r.Context(), user); err != nil {
 		return nil, err
@@ -250,10 +252,10 @@ func (s *Server) resubscribe(r request) (any, error) {
 }
 
 // known refuses users that nobody knows.
-func (s *Server) known(ctx context.Context, user string) error {
+func (s *core) known(ctx context.Context, user string) error {
 	_, err := s.c.Directory.User(ctx, user)
-	if errors.Is(err, ErrNoUser) {
-		return notFound("User %q not found", shorten(user))
+	if errors.Is(err, delivery.ErrNoUser) {
+		return notFound("User %q not found", inbound.Shorten(user))
 	}
 	if err != nil {
 		return fmt.Errorf("cannot ask for user %s: %w", user, err)
@@ -262,7 +264,7 @@ func (s *Server) known(ctx context.Context, user string) error {
 }
 
 // wanted2 is wanted for campaigns. Who wants nothing at all gets none of them.
-func (s *Server) wanted2(tx *store.Tx, m Message, n Notice) error {
+func (s *composer) wanted2(tx *store.Tx, m delivery.Message, n delivery.Notice) error {
 	t, err := orNone(s.shelves.types.With(tx).Get(n.Kind))
 	if err != nil {
 		return fmt.Errorf("cannot read campaign type %s: %w", n.Kind, err)
@@ -279,7 +281,7 @@ func (s *Server) wanted2(tx *store.Tx, m Message, n Notice) error {
 		return err
 	}
 	if silent || left {
-		return ErrUnsubscribed
+		return delivery.ErrUnsubscribed
 	}
 	return nil
 }

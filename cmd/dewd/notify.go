@@ -18,6 +18,10 @@ import (
 	"github.com/dewrun/dew/api"
 	"github.com/dewrun/dew/auth"
 	"github.com/dewrun/dew/notify"
+	"github.com/dewrun/dew/notify/delivery"
+	"github.com/dewrun/dew/notify/directory"
+	"github.com/dewrun/dew/notify/inbox"
+	"github.com/dewrun/dew/notify/smtp"
 	"github.com/dewrun/dew/registry"
 	"github.com/dewrun/dew/runtime"
 	"github.com/dewrun/dew/store"
@@ -35,7 +39,7 @@ type mailing struct {
 }
 
 func defaultMailing() mailing {
-	return mailing{TLS: string(notify.TLSIfOffered), Auth: string(notify.AuthNone)}
+	return mailing{TLS: string(smtp.TLSIfOffered), Auth: string(smtp.AuthNone)}
 }
 
 func (m *mailing) flags() []cli.Flag {
@@ -66,18 +70,18 @@ func (m *mailing) validate() (errs []error) {
 	if m.PasswordFile != "" {
 		c.Password = "in a file" // it is read later
 	}
-	if _, err := notify.NewSMTP(c); err != nil {
+	if _, err := smtp.New(c); err != nil {
 		errs = append(errs, fmt.Errorf("--smtp: %w", err))
 	}
 	return errs
 }
 
-func (m *mailing) settings() notify.SMTPConfig {
-	return notify.SMTPConfig{Address: m.SMTP, TLS: notify.TLSUse(m.TLS), Auth: notify.AuthUse(m.Auth), User: m.User, Password: m.Password}
+func (m *mailing) settings() smtp.Config {
+	return smtp.Config{Address: m.SMTP, TLS: smtp.TLSUse(m.TLS), Auth: smtp.AuthUse(m.Auth), User: m.User, Password: m.Password}
 }
 
 // post is the way to the mail server.
-func (m *mailing) post() (*notify.SMTP, error) {
+func (m *mailing) post() (*smtp.Client, error) {
 	c := m.settings()
 	if m.PasswordFile != "" {
 		b, err := os.ReadFile(m.PasswordFile)
@@ -97,7 +101,7 @@ func (m *mailing) post() (*notify.SMTP, error) {
 		}
 		c.Trust = &tls.Config{RootCAs: pool, MinVersion: tls.VersionTLS12}
 	}
-	return notify.NewSMTP(c)
+	return smtp.New(c)
 }
 
 // notifyParts is what the notification service stands on.
@@ -116,18 +120,18 @@ type notifyParts struct {
 // notifier is the notification service in all its parts.
 type notifier struct {
 	server  *notify.Server
-	courier *notify.Courier
+	courier *delivery.Courier
 	crashes *notify.Crashes
-	smtp    *notify.SMTP  // nil: inbox keeps the mails
-	inbox   *notify.Inbox // nil: smtp sends them
-	page    *notify.Page
+	smtp    *smtp.Client // nil: inbox keeps the mails
+	inbox   *inbox.Inbox // nil: smtp sends them
+	page    *inbox.Page
 }
 
 // openNotify puts the notification service together.
 func openNotify(p notifyParts, m mailing) (n *notifier, err error) {
 	n = &notifier{}
-	queue := notify.NewQueue(p.DB)
-	people := notify.NewAccounts(p.Auth.Accounts(), p.Roles, p.Registry)
+	queue := delivery.NewQueue(p.DB)
+	people := directory.NewAccounts(p.Auth.Accounts(), p.Roles, p.Registry)
 	from := m.From
 	if from == "" {
 		from = "no-reply@" + p.Domain
@@ -150,19 +154,19 @@ func openNotify(p notifyParts, m mailing) (n *notifier, err error) {
 	if p.Exits != nil {
 		p.Exits.Listen(func(r runtime.ExitRecord) { n.crashes.Heard(crashOf(r)) })
 	}
-	n.courier, err = notify.NewCourier(notify.CourierConfig{
+	n.courier, err = delivery.NewCourier(delivery.CourierConfig{
 		Queue: queue, Directory: people, Composer: n.server, Post: post, From: from, Logger: p.Logger,
 	})
 	return n, err
 }
 
-func (n *notifier) openPost(p notifyParts, m mailing, public string) (_ notify.Post, err error) {
+func (n *notifier) openPost(p notifyParts, m mailing, public string) (_ delivery.Post, err error) {
 	if m.SMTP != "" {
 		n.smtp, err = m.post()
 		return n.smtp, err
 	}
-	n.inbox = notify.NewInbox(p.DB)
-	n.page, err = notify.NewPage(n.inbox, public, p.Logger)
+	n.inbox = inbox.New(p.DB)
+	n.page, err = inbox.NewPage(n.inbox, public, p.Logger)
 	return n.inbox, err
 }
 

@@ -17,6 +17,9 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/dewrun/dew/notify"
+	"github.com/dewrun/dew/notify/delivery"
+	"github.com/dewrun/dew/notify/directory"
+	"github.com/dewrun/dew/notify/smtp"
 	"github.com/dewrun/dew/store"
 )
 
@@ -52,8 +55,8 @@ type loner struct {
 	db      *store.DB
 	keys    *notify.RemoteKeys
 	server  *notify.Server
-	courier *notify.Courier
-	smtp    *notify.SMTP // nil: no mail is sent
+	courier *delivery.Courier
+	smtp    *smtp.Client // nil: no mail is sent
 }
 
 // open opens all parts. A server that cannot verify a token is of no use, so the
@@ -105,11 +108,11 @@ func openOwnStore(root string) (*store.DB, error) {
 
 // connect makes the parts that stand on the store.
 func (a *alone) connect(ctx context.Context, s *loner) error {
-	people, err := notify.NewRemote(notify.RemoteConfig{API: a.API, UAA: a.UAA, ClientID: a.ClientID, ClientSecret: a.Secret, Trust: a.trust()})
+	people, err := directory.NewRemote(directory.RemoteConfig{API: a.API, UAA: a.UAA, ClientID: a.ClientID, ClientSecret: a.Secret, Trust: a.trust()})
 	if err != nil {
 		return err
 	}
-	queue := notify.NewQueue(s.db)
+	queue := delivery.NewQueue(s.db)
 	s.server, err = notify.New(notify.Config{
 		DB: s.db, Auth: s.keys, Directory: people, Queue: queue, PublicURL: a.PublicURL, From: a.Mailing.From, Domain: a.Domain,
 		EncryptionKey: a.EncryptionKey, CORSOrigin: a.CORSOrigin, DefaultScopes: a.DefaultScopes, Logger: s.log,
@@ -117,7 +120,7 @@ func (a *alone) connect(ctx context.Context, s *loner) error {
 	if err != nil {
 		return err
 	}
-	var post notify.Post = unsent{s.log}
+	var post delivery.Post = unsent{s.log}
 	if !a.TestMode {
 		if s.smtp, err = a.Mailing.post(); err != nil {
 			return err
@@ -127,7 +130,7 @@ func (a *alone) connect(ctx context.Context, s *loner) error {
 			s.log.Warn("the mail server does not answer; mails wait", "address", a.Mailing.SMTP, "err", err)
 		}
 	}
-	s.courier, err = notify.NewCourier(notify.CourierConfig{
+	s.courier, err = delivery.NewCourier(delivery.CourierConfig{
 		Queue: queue, Directory: people, Composer: s.server, Post: post, From: a.Mailing.From, Logger: s.log,
 	})
 	return err
@@ -136,8 +139,8 @@ func (a *alone) connect(ctx context.Context, s *loner) error {
 // unsent is the Post of the test mode: mails count as delivered, and go nowhere.
 type unsent struct{ log *slog.Logger }
 
-// Send implements notify.Post.
-func (u unsent) Send(_ context.Context, m notify.Mail) error {
+// Send implements delivery.Post.
+func (u unsent) Send(_ context.Context, m delivery.Mail) error {
 	u.log.Info("test mode: not sent", "message", m.ID, "client", m.Client, "kind", m.Kind)
 	return nil
 }

@@ -14,7 +14,7 @@ import (
 	"syscall"
 	"testing"
 
-	"github.com/dewrun/dew/notify"
+	"github.com/dewrun/dew/notify/delivery"
 	"github.com/dewrun/dew/testkit"
 )
 
@@ -187,12 +187,12 @@ func TestNotifyAlone(t *testing.T) {
 			arrives(t, &notifyService{n: &notifier{}}, office, who, subject)
 		}
 		for _, q := range queued {
-			waitStatus(t, c, q.ID, string(notify.Delivered))
+			waitStatus(t, c, q.ID, string(delivery.Delivered))
 		}
 	}
 	send("/users/"+bob, "to-one", "", "bob@example.com")
 	send("/spaces/"+space, "to-space", "", "ann@example.com")
-	send("/organizations/"+org, "to-managers", notify.RoleManager, "bob@example.com")
+	send("/organizations/"+org, "to-managers", delivery.RoleManager, "bob@example.com")
 	send("/uaa_scopes/special.scope", "to-scope", "", "cid@example.com")
 	send("/everyone", "to-all", "", "ann@example.com", "bob@example.com", "cid@example.com", "admin@dew.localhost")
 	c.do(404, "POST", "/spaces/nowhere", `{"kind_id":"news","text":"t"}`)

@@ -13,7 +13,8 @@ import (
 
 	"github.com/urfave/cli/v2"
 
-	"github.com/dewrun/dew/notify"
+	"github.com/dewrun/dew/notify/directory"
+	"github.com/dewrun/dew/notify/smtp"
 )
 
 // alone is what flags and environment say of the notification service by itself.
@@ -145,7 +146,7 @@ func (a *alone) setSMTPPort(s string) error {
 }
 
 func (a *alone) setSMTPAuth(s string) error {
-	if !oneOf(s, string(notify.AuthNone), string(notify.AuthPlain), string(notify.AuthCRAMMD5)) {
+	if !oneOf(s, string(smtp.AuthNone), string(smtp.AuthPlain), string(smtp.AuthCRAMMD5)) {
 		return fmt.Errorf("%q is not none, plain or cram-md5", s)
 	}
 	a.Mailing.Auth = s
@@ -153,16 +154,16 @@ func (a *alone) setSMTPAuth(s string) error {
 }
 
 func (a *alone) setSMTPTLS(on bool) {
-	a.Mailing.TLS = string(notify.TLSNone)
+	a.Mailing.TLS = string(smtp.TLSNone)
 	if on {
-		a.Mailing.TLS = string(notify.TLSStart)
+		a.Mailing.TLS = string(smtp.TLSStart)
 	}
 }
 
 // setCRAMSecret comes behind SMTP_PASS, which a file for both ways of logging in
 // may give, too.
 func (a *alone) setCRAMSecret(s string) error {
-	if a.Mailing.Auth == string(notify.AuthCRAMMD5) {
+	if a.Mailing.Auth == string(smtp.AuthCRAMMD5) {
 		a.Mailing.Password = s
 	}
 	return nil
@@ -222,12 +223,12 @@ func (a *alone) readFrom(getenv func(string) string, given func(flag string) boo
 // checkRemote tells early what opening would say without the name of a variable.
 func (a *alone) checkRemote() (errs []error) {
 	for _, s := range []struct{ name, url string }{{"CC_HOST", a.API}, {"UAA_HOST", a.UAA}} {
-		_, err := notify.NewRemote(notify.RemoteConfig{API: s.url, UAA: s.url, ClientID: a.ClientID, ClientSecret: a.Secret})
+		_, err := directory.NewRemote(directory.RemoteConfig{API: s.url, UAA: s.url, ClientID: a.ClientID, ClientSecret: a.Secret})
 		if err != nil {
 			errs = append(errs, fmt.Errorf("%s: %q is not like https://server.example.com", s.name, s.url))
 		}
 	}
-	if a.TestMode || a.Mailing.Auth == string(notify.AuthNone) {
+	if a.TestMode || a.Mailing.Auth == string(smtp.AuthNone) {
 		return errs
 	}
 	if a.Mailing.User == "" {
@@ -235,7 +236,7 @@ func (a *alone) checkRemote() (errs []error) {
 	}
 	if a.Mailing.Password == "" && a.Mailing.PasswordFile == "" {
 		name := "SMTP_PASS"
-		if a.Mailing.Auth == string(notify.AuthCRAMMD5) {
+		if a.Mailing.Auth == string(smtp.AuthCRAMMD5) {
 			name = "SMTP_CRAMMD5_SECRET"
 		}
 		errs = append(errs, fmt.Errorf("%s is missing: %s needs it (or give --smtp-password-file)", name, a.Mailing.Auth))

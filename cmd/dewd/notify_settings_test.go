@@ -9,7 +9,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/dewrun/dew/notify"
+	"github.com/dewrun/dew/notify/smtp"
 )
 
 // enough is the least that the service by itself must be told.
@@ -37,7 +37,7 @@ func TestAloneSettings(t *testing.T) {
 		a.KeysEvery != time.Minute || a.Unverified || a.TestMode || a.DefaultScopes != nil || a.Listen != "127.0.0.1:3000" || a.Domain != "example.com" {
 		t.Errorf("settings = %+v", a)
 	}
-	if want := (mailing{SMTP: "mail.example.com:587", TLS: string(notify.TLSStart), Auth: "none", From: "no-reply@example.com"}); a.Mailing != want {
+	if want := (mailing{SMTP: "mail.example.com:587", TLS: string(smtp.TLSStart), Auth: "none", From: "no-reply@example.com"}); a.Mailing != want {
 		t.Errorf("mailing = %+v, want %+v", a.Mailing, want)
 	}
 	if err := a.validate(); err != nil {

@@ -27,6 +27,7 @@ import (
 
 	"github.com/dewrun/dew/auth"
 	"github.com/dewrun/dew/notify"
+	"github.com/dewrun/dew/notify/inbox"
 	"github.com/dewrun/dew/registry"
 	"github.com/dewrun/dew/store"
 	"github.com/dewrun/dew/testkit"
@@ -408,7 +409,7 @@ func TestNotifyScript(t *testing.T) {
 func arrives(t testing.TB, s *notifyService, office *postOffice, to, subject string) {
 	t.Helper()
 	if s.n.inbox != nil {
-		if _, err := s.n.inbox.Wait(t.Context(), notify.Filter{To: to, Subject: subject}, patience); err != nil {
+		if _, err := s.n.inbox.Wait(t.Context(), inbox.Filter{To: to, Subject: subject}, patience); err != nil {
 			t.Errorf("mail %q to %s: %v", subject, to, err)
 		}
 		return

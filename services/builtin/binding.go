@@ -93,7 +93,7 @@ func (b *Broker) unbind(ctx context.Context, rec record, r services.BindingReque
 // dropUser drops the user of a binding. It returns true where that has to be done
 // later: a server that does not run lets nobody in, and must not be in the way of
 // those who want to be rid of it.
-func (b *Broker) dropUser(ctx context.Context, rec record, binding string) (later bool, err error) {
+func (b *provisioner) dropUser(ctx context.Context, rec record, binding string) (later bool, err error) {
 	if !rec.usable() { // there is no server, and with its data the user goes too
 		return false, nil
 	}
@@ -112,7 +112,7 @@ func (b *Broker) dropUser(ctx context.Context, rec record, binding string) (late
 }
 
 // dropStale drops the users of bindings that went while the server did not run.
-func (b *Broker) dropStale(ctx context.Context, guid string) error {
+func (b *provisioner) dropStale(ctx context.Context, guid string) error {
 	unlock, err := b.lock(ctx, guid)
 	if err != nil {
 		return err

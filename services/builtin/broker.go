@@ -67,16 +67,31 @@ const (
 
 // Broker gives databases.
 type Broker struct {
-	c       Config
-	records *store.Bucket[record]
+	*servers
+	*snapshots
+	*provisioner
 
 	mu      sync.Mutex         // guards the fields below
 	life    context.Context    // of Run; nil before
 	workers map[string]*worker // by instance
-	locks   map[string]chan struct{}
-	stuck   map[string]error // by instance: why the last try failed of what is tried again
-	running sync.WaitGroup
 }
+
+// servers are the database servers: their records, files and sessions.
+type servers struct {
+	c       Config
+	records *store.Bucket[record]
+	running sync.WaitGroup // what Run waits for
+
+	mu    sync.Mutex // guards the fields below
+	locks map[string]chan struct{}
+	stuck map[string]error // by instance: why the last try failed of what is tried again
+}
+
+// The parts of the Broker.
+type (
+	snapshots   struct{ *servers }
+	provisioner struct{ *snapshots } // creates, updates and deletes databases
+)
 
 // worker is what is under way for one instance.
 type worker struct {
@@ -91,7 +106,7 @@ var (
 	_ Host                     = (*runtime.Supervisor)(nil)
 )
 
-// errSuperseded ends what is under way because something else is wished now.
+// errSuperseded ends an operation because the desired state changed.
 var errSuperseded = errors.New("something else is wished now")
 
 // New makes the broker. What takes a while is done by Run.
@@ -105,10 +120,11 @@ func New(c Config) (*Broker, error) {
 	c.Reserve = cmp.Or(c.Reserve, defaultReserve)
 	c.Start = cmp.Or(c.Start, defaultStart)
 	c.Measure = cmp.Or(c.Measure, defaultMeasure)
-	return &Broker{
-		c: c, records: store.In[record](c.DB, "databases"),
-		workers: map[string]*worker{}, locks: map[string]chan struct{}{}, stuck: map[string]error{},
-	}, nil
+	s := &servers{
+		c: c, records: store.In[record](c.DB, "databases"), locks: map[string]chan struct{}{}, stuck: map[string]error{},
+	}
+	sn := &snapshots{s}
+	return &Broker{servers: s, snapshots: sn, provisioner: &provisioner{sn}, workers: map[string]*worker{}}, nil
 }
 
 // Run goes on with everything that an earlier daemon left undone, and does what is
@@ -142,7 +158,7 @@ func (b *Broker) Run(ctx context.Context) error {
 
 // Stuck returns an error for each instance on which the broker cannot go on now. The
 // broker tries again by itself.
-func (b *Broker) Stuck() error {
+func (b *servers) Stuck() error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	var errs []error
@@ -153,7 +169,7 @@ func (b *Broker) Stuck() error {
 }
 
 // tried notes how a try that is repeated until it succeeds has ended.
-func (b *Broker) tried(guid string, err error) {
+func (b *servers) tried(guid string, err error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if err == nil {
@@ -276,7 +292,7 @@ func (b *Broker) wantDelete(r services.InstanceRequest) (services.Progress, erro
 }
 
 // progress is how far the record is.
-func (b *Broker) progress(r record) services.Progress {
+func (b *servers) progress(r record) services.Progress {
 	if r.Doing != "" {
 		return services.Progress{State: services.InProgress, Description: r.Step, Operation: string(r.Doing)}
 	}
@@ -315,7 +331,7 @@ func (b *Broker) FetchInstance(_ context.Context, r services.InstanceRequest) (s
 }
 
 // get reads a record, or returns services.ErrNotFound.
-func (b *Broker) get(guid string) (record, error) {
+func (b *servers) get(guid string) (record, error) {
 	r, err := b.records.Get(guid)
 	if errors.Is(err, store.ErrNotFound) {
 		return r, fmt.Errorf("database %s: %w", guid, services.ErrNotFound)
@@ -327,7 +343,7 @@ func (b *Broker) get(guid string) (record, error) {
 }
 
 // change changes a record.
-func (b *Broker) change(guid string, fn func(r *record)) (record, error) {
+func (b *servers) change(guid string, fn func(r *record)) (record, error) {
 	r, err := b.records.Update(guid, func(r *record) error { fn(r); return nil })
 	if errors.Is(err, store.ErrNotFound) {
 		return r, fmt.Errorf("database %s: %w", guid, services.ErrNotFound)
@@ -340,7 +356,7 @@ func (b *Broker) change(guid string, fn func(r *record)) (record, error) {
 
 // lock keeps all others from the users and files of an instance. It returns how
 // to let them in again.
-func (b *Broker) lock(ctx context.Context, guid string) (func(), error) {
+func (b *servers) lock(ctx context.Context, guid string) (func(), error) {
 	b.mu.Lock()
 	l := b.locks[guid]
 	if l == nil {

@@ -27,10 +27,10 @@ const (
 )
 
 // Folders of an instance on the machine.
-func (b *Broker) home(guid string) string      { return filepath.Join(b.c.Dir, guid) }
-func (b *Broker) storeDir(guid string) string  { return filepath.Join(b.home(guid), "store") }
-func (b *Broker) confDir(guid string) string   { return filepath.Join(b.home(guid), "conf") }
-func (b *Broker) copiesDir(guid string) string { return filepath.Join(b.home(guid), "snapshots") }
+func (b *servers) home(guid string) string      { return filepath.Join(b.c.Dir, guid) }
+func (b *servers) storeDir(guid string) string  { return filepath.Join(b.home(guid), "store") }
+func (b *servers) confDir(guid string) string   { return filepath.Join(b.home(guid), "conf") }
+func (b *servers) copiesDir(guid string) string { return filepath.Join(b.home(guid), "snapshots") }
 
 // makeDir makes a folder that nobody else enters.
 func makeDir(path string) error {
@@ -42,7 +42,7 @@ func makeDir(path string) error {
 
 // furnish makes the folders of an instance and writes its configuration for a
 // shape. It may be repeated.
-func (b *Broker) furnish(rec record, s shape) error {
+func (b *servers) furnish(rec record, s shape) error {
 	e, ok := engineOf(rec.Engine)
 	if !ok {
 		return fmt.Errorf("this dewd knows no %s", rec.Engine)
@@ -69,7 +69,7 @@ func (b *Broker) furnish(rec record, s shape) error {
 
 // write writes a file of the configuration whole and durably, readable by the app
 // user alone.
-func (b *Broker) write(path, text string) error {
+func (b *servers) write(path, text string) error {
 	f, err := os.OpenFile(path+".new", os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
 	if err != nil {
 		return fmt.Errorf("cannot write %s: %w", path, err)
@@ -85,7 +85,7 @@ func (b *Broker) write(path, text string) error {
 }
 
 // server is what the supervisor keeps alive for a shape of the instance.
-func (b *Broker) server(rec record, s shape) (runtime.Server, error) {
+func (b *servers) server(rec record, s shape) (runtime.Server, error) {
 	e, ok := engineOf(rec.Engine)
 	if !ok {
 		return runtime.Server{}, fmt.Errorf("this dewd knows no %s", rec.Engine)
@@ -105,14 +105,14 @@ func (b *Broker) server(rec record, s shape) (runtime.Server, error) {
 }
 
 // hasData tells whether the server has made its data.
-func (b *Broker) hasData(guid string) bool {
+func (b *servers) hasData(guid string) bool {
 	_, err := os.Lstat(filepath.Join(b.storeDir(guid), "data"))
 	return err == nil
 }
 
 // lastWords is why the script gave up, in one line. The file is the app user's:
 // nothing outside its folder is read for it.
-func (b *Broker) lastWords(guid string) string {
+func (b *servers) lastWords(guid string) string {
 	root, err := os.OpenRoot(b.storeDir(guid))
 	if err != nil {
 		return ""
@@ -135,7 +135,7 @@ func (b *Broker) lastWords(guid string) string {
 }
 
 // free is how many bytes of the disk nobody has.
-func (b *Broker) free() (int64, error) {
+func (b *servers) free() (int64, error) {
 	var st unix.Statfs_t
 	if err := unix.Statfs(b.c.Dir, &st); err != nil {
 		return 0, fmt.Errorf("cannot measure the disk: %w", err)
@@ -144,7 +144,7 @@ func (b *Broker) free() (int64, error) {
 }
 
 // room checks that there is space for so many bytes more.
-func (b *Broker) room(bytes int64) error {
+func (b *servers) room(bytes int64) error {
 	free, err := b.free()
 	if err != nil {
 		return err

@@ -32,7 +32,7 @@ func scriptCommand(words ...string) string {
 // session runs the script in the container of the server and returns what it
 // printed. The input is given on its standard input: nobody sees it in a list of
 // processes.
-func (b *Broker) session(ctx context.Context, guid, input string, words ...string) (string, error) {
+func (b *servers) session(ctx context.Context, guid, input string, words ...string) (string, error) {
 	s, err := b.c.Host.Exec(ctx, runtime.ExecTarget{Process: guid},
 		runtime.ExecSpec{Kind: runtime.ExecCommand, Command: scriptCommand(words...)})
 	if err != nil {
@@ -90,7 +90,7 @@ func oneLine(s string) string {
 }
 
 // statements gives statements to the administrator's client.
-func (b *Broker) statements(ctx context.Context, rec record, text string) (string, error) {
+func (b *servers) statements(ctx context.Context, rec record, text string) (string, error) {
 	e, ok := engineOf(rec.Engine)
 	if !ok {
 		return "", fmt.Errorf("this dewd knows no %s", rec.Engine)
@@ -105,7 +105,7 @@ func (b *Broker) statements(ctx context.Context, rec record, text string) (strin
 }
 
 // ask gives statements to a server, and waits for it where it is just starting.
-func (b *Broker) ask(ctx context.Context, rec record, text string) error {
+func (b *servers) ask(ctx context.Context, rec record, text string) error {
 	if err := b.up(ctx, rec, upLimit); err != nil {
 		return err
 	}
@@ -117,7 +117,7 @@ func (b *Broker) ask(ctx context.Context, rec record, text string) error {
 }
 
 // ready tells whether the administrator can log in.
-func (b *Broker) ready(ctx context.Context, rec record) error {
+func (b *servers) ready(ctx context.Context, rec record) error {
 	e, ok := engineOf(rec.Engine)
 	if !ok {
 		return fmt.Errorf("this dewd knows no %s", rec.Engine)
@@ -135,7 +135,7 @@ const tooManyCrashes = 3
 
 // up waits until the server runs as the record says, is healthy, and the
 // administrator can log in.
-func (b *Broker) up(ctx context.Context, rec record, limit time.Duration) error {
+func (b *servers) up(ctx context.Context, rec record, limit time.Duration) error {
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
 	last := errors.New("it was not started yet")
@@ -162,7 +162,7 @@ func (b *Broker) up(ctx context.Context, rec record, limit time.Duration) error 
 }
 
 // status is the instance that runs as the record says.
-func (b *Broker) status(rec record) (runtime.Status, bool) {
+func (b *servers) status(rec record) (runtime.Status, bool) {
 	sts := b.c.Host.Instances(rec.GUID)
 	i := slices.IndexFunc(sts, func(st runtime.Status) bool { return st.Version == rec.Version })
 	if i < 0 {
@@ -173,7 +173,7 @@ func (b *Broker) status(rec record) (runtime.Status, bool) {
 
 // why is the reason that a server does not run: its script's own words, or how it
 // ended.
-func (b *Broker) why(rec record, st runtime.Status) string {
+func (b *servers) why(rec record, st runtime.Status) string {
 	reason := cmp.Or(b.lastWords(rec.GUID), st.Details, "the server ended")
 	free, err := b.free()
 	if err == nil && (free < b.c.Reserve || strings.Contains(strings.ToLower(reason), "no space left")) {
@@ -183,7 +183,7 @@ func (b *Broker) why(rec record, st runtime.Status) string {
 }
 
 // gone waits until nothing of the server runs.
-func (b *Broker) gone(ctx context.Context, guid string) error {
+func (b *servers) gone(ctx context.Context, guid string) error {
 	for look := firstLook; ; look = min(2*look, lastLook) {
 		if len(b.c.Host.Instances(guid)) == 0 {
 			return nil

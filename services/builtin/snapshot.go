@@ -35,7 +35,7 @@ const (
 )
 
 // Snapshots lists the snapshots of an instance, oldest first.
-func (b *Broker) Snapshots(instance string) ([]Snapshot, error) {
+func (b *snapshots) Snapshots(instance string) ([]Snapshot, error) {
 	rec, err := b.get(instance)
 	if err != nil {
 		return nil, err
@@ -46,7 +46,7 @@ func (b *Broker) Snapshots(instance string) ([]Snapshot, error) {
 // Snapshot copies the data of an instance. The server stands still meanwhile,
 // which is short where the file system shares what is equal; its clients only
 // wait. The copy is what a power cut at that moment would have left.
-func (b *Broker) Snapshot(ctx context.Context, instance string) (Snapshot, error) {
+func (b *snapshots) Snapshot(ctx context.Context, instance string) (Snapshot, error) {
 	rec, unlock, err := b.claim(ctx, instance)
 	if err != nil {
 		return Snapshot{}, err
@@ -88,10 +88,10 @@ func snapshotID(rec record, now time.Time) string {
 	return id
 }
 
-func (b *Broker) data(guid string) string { return filepath.Join(b.storeDir(guid), "data") }
+func (b *snapshots) data(guid string) string { return filepath.Join(b.storeDir(guid), "data") }
 
 // claim takes an instance with a server for oneself.
-func (b *Broker) claim(ctx context.Context, instance string) (record, func(), error) {
+func (b *snapshots) claim(ctx context.Context, instance string) (record, func(), error) {
 	unlock, err := b.lock(ctx, instance)
 	if err != nil {
 		return record{}, nil, err
@@ -110,7 +110,7 @@ func (b *Broker) claim(ctx context.Context, instance string) (record, func(), er
 // copyStanding copies the data to a new folder while the server stands still. The
 // commit that says that it goes on has the snapshot: no copy is left that nobody
 // knows of.
-func (b *Broker) copyStanding(ctx context.Context, rec record, s Snapshot, to string) error {
+func (b *snapshots) copyStanding(ctx context.Context, rec record, s Snapshot, to string) error {
 	if err := makeDir(filepath.Dir(to)); err != nil {
 		return err
 	}
@@ -131,7 +131,7 @@ func (b *Broker) copyStanding(ctx context.Context, rec record, s Snapshot, to st
 }
 
 // frozen runs fn while the server stands still.
-func (b *Broker) frozen(ctx context.Context, guid string, fn func(ctx context.Context) error) (err error) {
+func (b *snapshots) frozen(ctx context.Context, guid string, fn func(ctx context.Context) error) (err error) {
 	ctx, cancel := context.WithTimeout(ctx, copyLimit)
 	defer cancel()
 	s, err := b.c.Host.Exec(ctx, runtime.ExecTarget{Process: guid},
@@ -164,7 +164,7 @@ func (b *Broker) frozen(ctx context.Context, guid string, fn func(ctx context.Co
 }
 
 // DropSnapshot removes a snapshot.
-func (b *Broker) DropSnapshot(ctx context.Context, instance, id string) error {
+func (b *snapshots) DropSnapshot(ctx context.Context, instance, id string) error {
 	rec, unlock, err := b.claim(ctx, instance)
 	if err != nil {
 		return err
@@ -200,12 +200,12 @@ const (
 	trashDir = "trash"    // what is of no use any more
 )
 
-func (b *Broker) spare(guid, dir string) string { return filepath.Join(b.home(guid), dir) }
+func (b *snapshots) spare(guid, dir string) string { return filepath.Join(b.home(guid), dir) }
 
 // Restore makes the data of an instance what it was at a snapshot. The server is
 // stopped meanwhile. All bindings of now work after it; users of others, which the
 // snapshot may know, are gone. When it fails the data is as it was before.
-func (b *Broker) Restore(ctx context.Context, instance, id string) error {
+func (b *snapshots) Restore(ctx context.Context, instance, id string) error {
 	rec, unlock, err := b.claim(ctx, instance)
 	if err != nil {
 		return err
@@ -232,7 +232,7 @@ func (b *Broker) Restore(ctx context.Context, instance, id string) error {
 
 // swap puts a copy of the snapshot in the place of the data, of which nobody has
 // need meanwhile.
-func (b *Broker) swap(ctx context.Context, rec record, id string) error {
+func (b *snapshots) swap(ctx context.Context, rec record, id string) error {
 	fresh := b.spare(rec.GUID, copyDir)
 	if err := os.RemoveAll(fresh); err != nil {
 		return fmt.Errorf("cannot remove an earlier copy: %w", err)
@@ -258,7 +258,7 @@ func (b *Broker) swap(ctx context.Context, rec record, id string) error {
 
 // forgetUsers gives restored data of Redis the users of a new server: nobody else
 // could list those that are too many.
-func (b *Broker) forgetUsers(rec record, data string) error {
+func (b *snapshots) forgetUsers(rec record, data string) error {
 	if rec.Engine != redis.name {
 		return nil
 	}
@@ -282,7 +282,7 @@ func (b *Broker) forgetUsers(rec record, data string) error {
 }
 
 // tryRestored starts the server on restored data and gives it the users of now.
-func (b *Broker) tryRestored(ctx context.Context, rec record) error {
+func (b *snapshots) tryRestored(ctx context.Context, rec record) error {
 	if err := b.put(rec, rec.Shape); err != nil {
 		return err
 	}
@@ -308,7 +308,7 @@ func (b *Broker) tryRestored(ctx context.Context, rec record) error {
 
 // settle makes restored data the only one. The data from before goes in one step:
 // half of it must never be taken for the whole.
-func (b *Broker) settle(guid string) error {
+func (b *snapshots) settle(guid string) error {
 	if err := b.discard(guid, b.spare(guid, oldDir)); err != nil {
 		return err
 	}
@@ -317,7 +317,7 @@ func (b *Broker) settle(guid string) error {
 }
 
 // discard removes a folder, whole in one step for whoever looks.
-func (b *Broker) discard(guid, dir string) error {
+func (b *snapshots) discard(guid, dir string) error {
 	trash := b.spare(guid, trashDir)
 	err := os.RemoveAll(trash)
 	if err == nil {
@@ -333,7 +333,7 @@ func (b *Broker) discard(guid, dir string) error {
 }
 
 // halt ends the server and leaves everything else.
-func (b *Broker) halt(ctx context.Context, rec record) error {
+func (b *snapshots) halt(ctx context.Context, rec record) error {
 	v, err := b.server(rec, rec.Shape)
 	if err != nil {
 		return err
@@ -349,7 +349,7 @@ func (b *Broker) halt(ctx context.Context, rec record) error {
 
 // resume takes back a restoration that did not come to its end: the data is what
 // it was before, and the server runs.
-func (b *Broker) resume(ctx context.Context, rec record) error {
+func (b *snapshots) resume(ctx context.Context, rec record) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), endLimit)
 	defer cancel()
 	if _, err := os.Lstat(b.spare(rec.GUID, oldDir)); err == nil {
@@ -377,7 +377,7 @@ func (b *Broker) resume(ctx context.Context, rec record) error {
 
 // recover takes back what an earlier daemon left in the middle: a server that
 // stands still, a restoration, an unfinished copy.
-func (b *Broker) recover(ctx context.Context, rec record) {
+func (b *snapshots) recover(ctx context.Context, rec record) {
 	if !rec.Frozen && !rec.Restoring {
 		return
 	}
@@ -399,7 +399,7 @@ func (b *Broker) recover(ctx context.Context, rec record) {
 	})
 }
 
-func (b *Broker) recoverOnce(ctx context.Context, guid string) error {
+func (b *snapshots) recoverOnce(ctx context.Context, guid string) error {
 	unlock, err := b.lock(ctx, guid)
 	if err != nil {
 		return err
@@ -415,7 +415,7 @@ func (b *Broker) recoverOnce(ctx context.Context, guid string) error {
 	return err
 }
 
-func (b *Broker) takeBack(ctx context.Context, rec record) error {
+func (b *snapshots) takeBack(ctx context.Context, rec record) error {
 	switch {
 	case rec.Restoring:
 		return b.resume(ctx, rec)

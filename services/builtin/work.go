@@ -17,8 +17,8 @@ import (
 // endLimit is far more than a server takes to end cleanly.
 const endLimit = 5 * time.Minute
 
-// work makes a worker go through the record, now. What is under way and is not
-// wished any more is given up.
+// work starts a worker for the record, now. It cancels a step that the desired state
+// no longer needs.
 func (b *Broker) work(guid string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -134,7 +134,7 @@ func (b *Broker) next(guid string, w *worker, cancel context.CancelCauseFunc) (r
 }
 
 // finish writes down how a creation or an update ended.
-func (b *Broker) finish(ctx context.Context, rec record, failure error) error {
+func (b *provisioner) finish(ctx context.Context, rec record, failure error) error {
 	if failure != nil {
 		b.c.Logger.Warn("database failed", "service_instance", rec.GUID, "action", rec.Doing, "err", failure)
 	}
@@ -166,14 +166,14 @@ func (b *Broker) finish(ctx context.Context, rec record, failure error) error {
 }
 
 // changed tells that there is something new to know.
-func (b *Broker) changed(guid string) {
+func (b *servers) changed(guid string) {
 	if b.c.Changed != nil {
 		b.c.Changed(guid)
 	}
 }
 
 // step tells users how far it is.
-func (b *Broker) step(guid, text string) {
+func (b *servers) step(guid, text string) {
 	_, err := b.change(guid, func(r *record) {
 		if r.Doing != services.Delete || strings.HasPrefix(text, "deleting") {
 			r.Step = text
@@ -187,7 +187,7 @@ func (b *Broker) step(guid, text string) {
 
 // create makes the server and its database. Every part of it may have been done
 // before.
-func (b *Broker) create(ctx context.Context, rec record) error {
+func (b *provisioner) create(ctx context.Context, rec record) error {
 	e, ok := engineOf(rec.Engine)
 	if !ok {
 		return fmt.Errorf("this dewd knows no %s", rec.Engine)
@@ -230,7 +230,7 @@ func (b *Broker) create(ctx context.Context, rec record) error {
 
 // stack finds where the programs are: on the machine, or in a stack that is made
 // for them.
-func (b *Broker) stack(ctx context.Context, guid string, e *engine) (string, error) {
+func (b *provisioner) stack(ctx context.Context, guid string, e *engine) (string, error) {
 	if b.c.Machine != "-" && e.on("/"+strings.TrimPrefix(b.c.Machine, "/")) {
 		return droplet.DefaultStack, nil
 	}
@@ -248,7 +248,7 @@ func (b *Broker) stack(ctx context.Context, guid string, e *engine) (string, err
 
 // giveUpStack tells that a deleted instance no longer waits for its stack, unless
 // another one does.
-func (b *Broker) giveUpStack(rec record) error {
+func (b *provisioner) giveUpStack(rec record) error {
 	e, ok := engineOf(rec.Engine)
 	if !ok || b.c.Unneeded == nil {
 		return nil
@@ -266,7 +266,7 @@ func (b *Broker) giveUpStack(rec record) error {
 }
 
 // put writes the configuration and makes the supervisor keep the server.
-func (b *Broker) put(rec record, s shape) error {
+func (b *servers) put(rec record, s shape) error {
 	if err := b.furnish(rec, s); err != nil {
 		return err
 	}
@@ -278,7 +278,7 @@ func (b *Broker) put(rec record, s shape) error {
 }
 
 // watch waits for the server and tells when its data is there.
-func (b *Broker) watch(ctx context.Context, rec record, next string) error {
+func (b *provisioner) watch(ctx context.Context, rec record, next string) error {
 	looking, stop := context.WithCancel(ctx)
 	defer stop()
 	told := make(chan struct{})
@@ -298,7 +298,7 @@ func (b *Broker) watch(ctx context.Context, rec record, next string) error {
 }
 
 // update makes the server run in its next shape, or go on in its old one.
-func (b *Broker) update(ctx context.Context, rec record) error {
+func (b *provisioner) update(ctx context.Context, rec record) error {
 	if rec.Next == nil {
 		return nil
 	}
@@ -317,7 +317,7 @@ func (b *Broker) update(ctx context.Context, rec record) error {
 }
 
 // fits refuses a shape that has no room for what is there.
-func (b *Broker) fits(ctx context.Context, rec record, next shape) error {
+func (b *provisioner) fits(ctx context.Context, rec record, next shape) error {
 	room := redisMemory(redis.size(next))
 	if rec.Engine != redis.name || room >= redisMemory(redis.size(rec.Shape)) {
 		return nil
@@ -349,7 +349,7 @@ func usedMemory(info string) int64 {
 }
 
 // reshape replaces the server by one of another shape.
-func (b *Broker) reshape(ctx context.Context, guid string, s shape, step string) error {
+func (b *provisioner) reshape(ctx context.Context, guid string, s shape, step string) error {
 	unlock, err := b.lock(ctx, guid)
 	if err != nil {
 		return err
@@ -367,7 +367,7 @@ func (b *Broker) reshape(ctx context.Context, guid string, s shape, step string)
 }
 
 // remove ends the server and takes everything of it away.
-func (b *Broker) remove(ctx context.Context, guid string) error {
+func (b *provisioner) remove(ctx context.Context, guid string) error {
 	// Who restores or copies the data would bring the server or its folder back.
 	unlock, err := b.lock(ctx, guid)
 	if err != nil {

@@ -1,0 +1,165 @@
+package notify
+
+import (
+	"cmp"
+	"context"
+	"crypto/aes"
+	"crypto/cipher"
+	"crypto/md5" //nolint:gosec // the form of the id is given: see unsubscribeID
+	"crypto/rand"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/dewrun/dew/notify/delivery"
+	"github.com/dewrun/dew/notify/render"
+	"github.com/dewrun/dew/store"
+)
+
+// Compose makes the mail of a message, unless its recipient does not want it or
+// cannot have it. Nobody can refuse what is critical.
+func (s *composer) Compose(_ context.Context, m delivery.Message, n delivery.Notice) (mail delivery.Mail, err error) {
+	var t Template
+	err = s.c.DB.View(func(tx *store.Tx) error {
+		if err := s.wanted(tx, m, n); err != nil {
+			return err
+		}
+		t, err = s.chosen(tx, n)
+		return err
+	})
+	if err != nil {
+		return mail, err
+	}
+	if !strings.Contains(m.Email, "@") {
+		return mail, delivery.ErrUndeliverable
+	}
+	mail = delivery.Mail{
+		ID: m.ID, From: s.c.From, To: m.Email, ReplyTo: n.ReplyTo, Client: n.Client, Kind: n.Kind, User: m.User,
+		Received: n.Received, Sent: time.Now(),
+	}
+	p, err := s.placeholders(m, n)
+	if err != nil {
+		return mail, err
+	}
+	if err := renderMail(&mail, t, p); err != nil {
+		s.log.Warn("a template cannot be filled in; the default one is taken", "template", t.ID, "message", m.ID, "err", err)
+		return mail, renderMail(&mail, fallback(n), p)
+	}
+	return mail, nil
+}
+
+// wanted returns ErrUnsubscribed for what a user does not want. Whether a kind is
+// critical counts as it is now.
+func (s *composer) wanted(tx *store.Tx, m delivery.Message, n delivery.Notice) error {
+	if n.Version == delivery.V2 {
+		return s.wanted2(tx, m, n)
+	}
+	k, err := orNone(s.shelves.kinds.With(tx).Get(keyOf(n.Client, n.Kind)))
+	if err != nil {
+		return fmt.Errorf("cannot read notification %s of client %s: %w", n.Kind, n.Client, err)
+	}
+	if k.Critical || m.User == "" {
+		return nil
+	}
+	silent, err := s.isSilent(tx, m.User)
+	if err != nil {
+		return err
+	}
+	left, err := s.hasLeft(tx, unsubscription{m.User, n.Client, n.Kind})
+	if err != nil {
+		return err
+	}
+	if silent || left {
+		return delivery.ErrUnsubscribed
+	}
+	return nil
+}
+
+// chosen is the template of a notice: its own, the kind's, the client's, or the
+// default one, which also stands in for one that is gone.
+func (s *composer) chosen(tx *store.Tx, n delivery.Notice) (Template, error) {
+	if n.Version == delivery.V2 {
+		return s.chosen2(tx, n)
+	}
+	k, err := orNone(s.shelves.kinds.With(tx).Get(keyOf(n.Client, n.Kind)))
+	if err != nil {
+		return Template{}, fmt.Errorf("cannot read notification %s of client %s: %w", n.Kind, n.Client, err)
+	}
+	c, err := orNone(s.shelves.clients.With(tx).Get(keyOf(n.Client)))
+	if err != nil {
+		return Template{}, fmt.Errorf("cannot read client %s: %w", n.Client, err)
+	}
+	shelf := s.shelves.templates.With(tx)
+	t, err := s.template(shelf, cmp.Or(n.Template, k.Template, c.Template, defaultTemplate))
+	if _, gone := errors.AsType[*problem](err); gone {
+		return s.template(shelf, defaultTemplate)
+	}
+	return t, err
+}
+
+// fallback is a template that never fails.
+func fallback(n delivery.Notice) Template {
+	if n.Version == delivery.V2 {
+		return builtIn2
+	}
+	return builtIn
+}
+
+// placeholders says what the names in a template stand for.
+func (s *composer) placeholders(m delivery.Message, n delivery.Notice) (render.Placeholders, error) {
+	p := render.Placeholders{
+		From: s.c.From, ReplyTo: n.ReplyTo, To: m.Email, Subject: n.Subject, Text: n.Text, HTML: n.HTML.BodyContent, HTMLComponents: n.HTML,
+		KindDescription: cmp.Or(n.KindDescription, n.Kind), SourceDescription: cmp.Or(n.SourceDescription, n.Client),
+		UserGUID: m.User, ClientID: n.Client, MessageID: m.ID, Space: n.Space.Name, SpaceGUID: n.Space.GUID,
+		Organization: n.Org.Name, OrganizationGUID: n.Org.GUID, OrganizationRole: n.Role, Scope: n.Scope,
+		UnsubscribeID:   unsubscribeID(s.c.EncryptionKey, m.User, n.Client, n.Kind),
+		RequestReceived: n.Received.UTC().Format(time.RFC3339Nano), Domain: s.c.Domain,
+	}
+	var err error
+	if p.Endorsement, err = render.Fill("endorsement", n.Endorsement, p); err != nil {
+		return p, err
+	}
+	return p, nil
+}
+
+// unsubscribeID is an id that only who has the key can read; without a key there
+// is none. Its form is the one that programs beside the service know.
+func unsubscribeID(key, user, client, kind string) string {
+	if key == "" {
+		return ""
+	}
+	sum := md5.Sum([]byte(key)) //nolint:gosec // as above
+	block, err := aes.NewCipher(sum[:])
+	if err != nil {
+		return "" // the key has the right length
+	}
+	plain := []byte(base64.StdEncoding.EncodeToString([]byte(strings.Join([]string{user, client, kind}, "|"))))
+	out := make([]byte, aes.BlockSize+len(plain))
+	_, _ = rand.Read(out[:aes.BlockSize])                                                       // it never fails
+	cipher.NewCFBEncrypter(block, out[:aes.BlockSize]).XORKeyStream(out[aes.BlockSize:], plain) //nolint:staticcheck // as above
+	return base64.URLEncoding.EncodeToString(out)
+}
+
+// renderMail fills in the parts of a mail that the notice has.
+func renderMail(m *delivery.Mail, t Template, p render.Placeholders) (err error) {
+	m.Text, m.HTML = "", ""
+	if m.Subject, err = render.Fill("subject", t.Subject, p); err != nil {
+		return err
+	}
+	m.Subject = render.OneLine(m.Subject)
+	if p.Text != "" {
+		if m.Text, err = render.Fill("text", t.Text, p); err != nil {
+			return err
+		}
+	}
+	if p.HTML != "" {
+		body, err := render.Fill("html", t.HTML, render.Escape(p))
+		if err != nil {
+			return err
+		}
+		m.HTML = render.Document(p.HTMLComponents, body)
+	}
+	return nil
+}

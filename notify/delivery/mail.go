@@ -1,0 +1,142 @@
+package delivery
+
+import (
+	"cmp"
+	"encoding/base64"
+	"fmt"
+	"io"
+	"net/mail"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	gomail "github.com/wneessen/go-mail"
+)
+
+// Mail is one mail to one person, ready to be sent. Nothing in it has been
+// encoded; whoever sends it does so.
+type Mail struct {
+	ID       string    `json:"id"` // of the message
+	From     string    `json:"from"`
+	To       string    `json:"to"`
+	ReplyTo  string    `json:"reply_to,omitempty"`
+	Subject  string    `json:"subject"`
+	Text     string    `json:"text,omitempty"` // empty: only HTML
+	HTML     string    `json:"html,omitempty"` // the whole document; empty: only text
+	Client   string    `json:"client"`
+	Kind     string    `json:"kind,omitempty"`
+	User     string    `json:"user,omitempty"`    // guid
+	Received time.Time `json:"received,omitzero"` // when the request came
+	Sent     time.Time `json:"sent"`
+}
+
+// of fills in what a mail has from its message.
+func (m Mail) of(msg Message, n Notice, from string) Mail {
+	m.ID, m.User, m.Client, m.Kind, m.Received = msg.ID, msg.User, n.Client, n.Kind, n.Received
+	m.From, m.To = cmp.Or(m.From, from), cmp.Or(m.To, msg.Email)
+	m.Sent = time.Now().UTC()
+	return m
+}
+
+// WriteTo writes the mail as it goes over the wire.
+func (m Mail) WriteTo(w io.Writer) (int64, error) {
+	msg, err := m.Encode()
+	if err != nil {
+		return 0, err
+	}
+	return msg.WriteTo(w)
+}
+
+// The headers that tell where a mail comes from.
+const (
+	headerClient   = gomail.Header("X-CF-Client-ID")
+	headerID       = gomail.Header("X-CF-Notification-ID")
+	headerSent     = gomail.Header("X-CF-Notification-Timestamp")
+	headerReceived = gomail.Header("X-CF-Notification-Request-Received")
+)
+
+// Encode makes the message of a mail. An address that is none is ErrUndeliverable.
+func (m Mail) Encode() (*gomail.Msg, error) {
+	msg := gomail.NewMsg(gomail.WithCharset(gomail.CharsetUTF8), gomail.WithEncoding(gomail.EncodingQP), gomail.WithNoDefaultUserAgent())
+	if err := msg.From(m.From); err != nil {
+		return nil, fmt.Errorf("cannot send a mail from %q: %w", m.From, err)
+	}
+	to, err := Address(m.To)
+	if err != nil {
+		return nil, err
+	}
+	if err := msg.To(to); err != nil {
+		return nil, fmt.Errorf("cannot send a mail to %q: %w", m.To, ErrUndeliverable)
+	}
+	// A reply address that is invalid is left out.
+	if reply, err := mail.ParseAddress(m.ReplyTo); err == nil {
+		if err := msg.ReplyTo(reply.String()); err != nil {
+			return nil, fmt.Errorf("cannot send a mail with answers to %q: %w", m.ReplyTo, err)
+		}
+	}
+	msg.Subject(headerText(m.Subject))
+	msg.SetGenHeader(headerClient, headerText(m.Client))
+	msg.SetGenHeader(headerID, headerText(m.ID))
+	msg.SetGenHeader(headerSent, m.Sent.Format(time.RFC3339Nano))
+	msg.SetGenHeader(headerReceived, m.Received.UTC().Format(time.RFC3339Nano))
+	msg.SetDateWithValue(m.Sent)
+	msg.SetMessageIDWithValue(m.messageID())
+	m.body(msg)
+	return msg, nil
+}
+
+func (m Mail) body(msg *gomail.Msg) {
+	switch {
+	case m.HTML == "":
+		msg.SetBodyString(gomail.TypeTextPlain, m.Text)
+	case m.Text == "":
+		msg.SetBodyString(gomail.TypeTextHTML, m.HTML)
+	default:
+		msg.SetBodyString(gomail.TypeTextPlain, m.Text)
+		msg.AddAlternativeString(gomail.TypeTextHTML, m.HTML)
+	}
+}
+
+// messageID stays the same when a mail is sent again, so that mail programs can
+// tell.
+func (m Mail) messageID() string {
+	domain := "dew.invalid"
+	if from, err := mail.ParseAddress(m.From); err == nil {
+		domain = from.Address[strings.LastIndexByte(from.Address, '@')+1:]
+	}
+	return m.ID + "@" + domain
+}
+
+// Address is the bare address of a recipient.
+func Address(to string) (string, error) {
+	a, err := mail.ParseAddress(to)
+	if err != nil {
+		return "", fmt.Errorf("%q is no address: %w", to, ErrUndeliverable)
+	}
+	return a.Address, nil
+}
+
+// headerText keeps what stands in a header from beginning another one, and from
+// being taken for something encoded.
+func headerText(s string) string {
+	s = strings.Map(func(r rune) rune {
+		if r < ' ' || r == 0x7f {
+			return ' '
+		}
+		return r
+	}, s)
+	if !strings.Contains(s, "=?") {
+		return s // the library encodes what is not ASCII
+	}
+	const room = 42 // bytes in one encoded word of at most 75 characters
+	var words []string
+	for word := ""; s != ""; {
+		_, n := utf8.DecodeRuneInString(s)
+		word, s = word+s[:n], s[n:]
+		if len(word) > room-utf8.UTFMax || s == "" {
+			words = append(words, "=?UTF-8?b?"+base64.StdEncoding.EncodeToString([]byte(word))+"?=")
+			word = ""
+		}
+	}
+	return strings.Join(words, " ")
+}

@@ -1,0 +1,219 @@
+package delivery
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/dewrun/dew/store"
+)
+
+// ErrNoMessage is a message that never was, or that ended more than a day ago.
+var ErrNoMessage = errors.New("message could not be found")
+
+// KeepEnded is how long a message is remembered after its end.
+const KeepEnded = 24 * time.Hour
+
+// sweepBatch is how many messages one transaction of the clean-up removes.
+const sweepBatch = 200
+
+// Queue keeps messages on disk until they have ended, and for a day after.
+//
+//	Enqueue ─▶ notices, messages, due (by time) ─▶ Courier ─▶ settle ─▶ ended (by time) ─▶ sweep
+type Queue struct {
+	db       *store.DB
+	notices  *store.Bucket[Notice]
+	messages *store.Bucket[Message]
+	tallies  *store.Bucket[noticeTally]
+	due      *store.Bucket[appointment] // what is to be tried, by time
+	ended    *store.Bucket[appointment] // what is to be forgotten, by time
+	receipts *store.Bucket[receipt]
+
+	wake chan struct{} // holds one: something is due
+}
+
+// appointment is a message and when something happens to it.
+type appointment struct {
+	At      time.Time `json:"at"`
+	Message string    `json:"message"`
+}
+
+// key sorts appointments by time.
+func (a appointment) key() string { return TimeKey(a.At) + "/" + a.Message }
+
+func TimeKey(at time.Time) string { return fmt.Sprintf("%020d", max(at.UnixNano(), 0)) }
+
+type noticeTally struct {
+	Notice   string `json:"notice"`
+	Campaign string `json:"campaign,omitempty"`
+	Kept     int    `json:"kept"` // messages that are not forgotten
+	Tally
+}
+
+// receipt says that a client has sent something to a user.
+type receipt struct {
+	User   string `json:"user"`
+	Client string `json:"client"`
+}
+
+// NewQueue returns the queue that lives in db.
+func NewQueue(db *store.DB) *Queue {
+	q := &Queue{
+		db:       db,
+		notices:  store.In[Notice](db, "notify notices"),
+		messages: store.In[Message](db, "notify messages"),
+		tallies: store.In(db, "notify tallies",
+			store.Index("campaign", func(t noticeTally) string { return t.Campaign })),
+		due:      store.In[appointment](db, "notify due"),
+		ended:    store.In[appointment](db, "notify ended"),
+		receipts: store.In[receipt](db, "notify receipts"),
+		wake:     make(chan struct{}, 1),
+	}
+	q.due.Listen(func(string) {
+		select {
+		case q.wake <- struct{}{}:
+		default: // it will look anyway
+		}
+	})
+	return q
+}
+
+// Enqueue keeps one message of n for each of the people, once for somebody who is
+// named twice. All of them are on disk when it returns, or none.
+func (q *Queue) Enqueue(ctx context.Context, n Notice, to []Person) (ms []Message, err error) {
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	err = q.db.Update(func(tx *store.Tx) error {
+		ms, err = q.EnqueueIn(tx, n, to)
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	return ms, nil
+}
+
+// EnqueueIn is Enqueue inside tx.
+func (q *Queue) EnqueueIn(tx *store.Tx, n Notice, to []Person) ([]Message, error) {
+	to = unique(to)
+	if len(to) == 0 {
+		return nil, nil
+	}
+	now := time.Now()
+	n.ID = nextID()
+	if err := q.notices.With(tx).Put(n.ID, n); err != nil {
+		return nil, fmt.Errorf("cannot keep a notice: %w", err)
+	}
+	ms := make([]Message, len(to))
+	for i, p := range to {
+		ms[i] = Message{ID: nextID(), Notice: n.ID, User: p.GUID, Email: p.Email, Status: Queued, Due: now, Updated: now}
+		if err := q.schedule(tx, ms[i]); err != nil {
+			return nil, err
+		}
+	}
+	t := noticeTally{Notice: n.ID, Campaign: n.Campaign, Kept: len(ms), Tally: Tally{Total: len(ms), Queued: len(ms), Started: now}}
+	if err := q.tallies.With(tx).Put(n.ID, t); err != nil {
+		return nil, fmt.Errorf("cannot keep the tally of a notice: %w", err)
+	}
+	return ms, nil
+}
+
+// nextID is an id that is greater than the ones before: what is kept by it is
+// written behind the rest, and not in between.
+func nextID() string {
+	id, err := uuid.NewV7()
+	if err != nil {
+		return uuid.NewString()
+	}
+	return id.String()
+}
+
+// Message returns a message, or ErrNoMessage.
+func (q *Queue) Message(id string) (Message, error) {
+	m, err := q.messages.Get(id)
+	if errors.Is(err, store.ErrNotFound) {
+		return m, fmt.Errorf("message %s: %w", id, ErrNoMessage)
+	}
+	if err != nil {
+		return m, fmt.Errorf("cannot read message %s: %w", id, err)
+	}
+	return m, nil
+}
+
+// Campaign counts the messages of a campaign. One without messages has a zero
+// Tally.
+func (q *Queue) Campaign(id string) (sum Tally, err error) {
+	all, err := q.tallies.By("campaign", id)
+	if err != nil {
+		return sum, fmt.Errorf("cannot count the messages of campaign %s: %w", id, err)
+	}
+	for i, t := range all {
+		sum.join(t.Tally, i == 0)
+	}
+	return sum, nil
+}
+
+// SendersTo returns the ids of the clients that have ever sent something to a
+// user.
+func (q *Queue) SendersTo(user string) (clients []string, err error) {
+	rs, err := q.receipts.Prefix(user + "\x00")
+	if err != nil {
+		return nil, fmt.Errorf("cannot read who sent something to user %s: %w", user, err)
+	}
+	for _, r := range rs {
+		clients = append(clients, r.Client)
+	}
+	return clients, nil
+}
+
+// Waiting is how many messages have not ended.
+func (q *Queue) Waiting() (n int, err error) {
+	ts, err := q.tallies.All()
+	if err != nil {
+		return 0, fmt.Errorf("cannot count messages: %w", err)
+	}
+	for _, t := range ts {
+		n += t.Waiting()
+	}
+	return n, nil
+}
+
+func (q *Queue) schedule(tx *store.Tx, m Message) error {
+	if err := q.messages.With(tx).Put(m.ID, m); err != nil {
+		return fmt.Errorf("cannot keep message %s: %w", m.ID, err)
+	}
+	a := appointment{At: m.Due, Message: m.ID}
+	if err := q.due.With(tx).Put(a.key(), a); err != nil {
+		return fmt.Errorf("cannot schedule message %s: %w", m.ID, err)
+	}
+	return nil
+}
+
+// join adds the counts of another part of the same campaign.
+func (t *Tally) join(o Tally, first bool) {
+	t.Total += o.Total
+	t.Queued += o.Queued
+	t.Retry += o.Retry
+	t.Delivered += o.Delivered
+	t.Failed += o.Failed
+	t.Undeliverable += o.Undeliverable
+	switch {
+	case first:
+		t.Started, t.Ended = o.Started, o.Ended
+		return
+	case o.Started.Before(t.Started):
+		t.Started = o.Started
+	}
+	if t.Waiting() > 0 {
+		t.Ended = time.Time{}
+	} else if o.Ended.After(t.Ended) {
+		t.Ended = o.Ended
+	}
+}
+
+func receiptKey(r receipt) string { return strings.Join([]string{r.User, r.Client}, "\x00") }

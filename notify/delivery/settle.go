@@ -1,0 +1,223 @@
+package delivery
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/dewrun/dew/store"
+)
+
+// Outcome is what became of one attempt.
+type Outcome struct {
+	Message string
+	Client  string // who sent it
+	Status  Status // Retry and Queued: try again, if that is allowed
+	Problem error
+}
+
+// Next returns up to n messages that are due and not among those that are under
+// way, and when the first of the others is due; zero: there are none.
+func (q *Queue) Next(now time.Time, n int, underWay map[string]bool) (ids []string, later time.Time, err error) {
+	// What is under way stands in front of what is not.
+	as, err := q.due.Range("", n+len(underWay)+1)
+	if err != nil {
+		return nil, later, fmt.Errorf("cannot read which messages are due: %w", err)
+	}
+	for _, a := range as {
+		switch {
+		case underWay[a.Message]:
+		case a.At.After(now):
+			return ids, a.At, nil
+		case len(ids) < n:
+			ids = append(ids, a.Message)
+		}
+	}
+	return ids, later, nil
+}
+
+// Settle writes down what became of messages, in one transaction.
+func (q *Queue) Settle(os []Outcome, now time.Time) error {
+	return q.db.Update(func(tx *store.Tx) error {
+		tallies := map[string]*noticeTally{}
+		for _, o := range os {
+			m, err := q.messages.With(tx).Get(o.Message)
+			if errors.Is(err, store.ErrNotFound) {
+				continue // somebody else has ended it
+			}
+			if err == nil {
+				err = q.settleOne(tx, m, o, now, tallies)
+			}
+			if err != nil {
+				return fmt.Errorf("cannot settle message %s: %w", o.Message, err)
+			}
+		}
+		for _, id := range slices.Sorted(maps.Keys(tallies)) {
+			if err := q.tallies.With(tx).Put(id, *tallies[id]); err != nil {
+				return fmt.Errorf("cannot keep the tally of notice %s: %w", id, err)
+			}
+		}
+		return nil
+	})
+}
+
+func (q *Queue) settleOne(tx *store.Tx, m Message, o Outcome, now time.Time, tallies map[string]*noticeTally) error {
+	t, err := q.tallyOf(tx, m.Notice, tallies)
+	if err != nil {
+		return err
+	}
+	if err := q.due.With(tx).Delete(appointment{At: m.Due, Message: m.ID}.key()); err != nil {
+		return err
+	}
+	t.add(m.Status, -1)
+	m = m.after(o, now)
+	t.add(m.Status, 1)
+	t.Ended = time.Time{}
+	if t.Waiting() == 0 {
+		t.Ended = now
+	}
+	if err := q.acknowledge(tx, receipt{User: m.User, Client: o.Client}); err != nil {
+		return err
+	}
+	if !m.Status.Ended() {
+		return q.schedule(tx, m)
+	}
+	if err := q.messages.With(tx).Put(m.ID, m); err != nil {
+		return err
+	}
+	a := appointment{At: now, Message: m.ID}
+	return q.ended.With(tx).Put(a.key(), a)
+}
+
+// after is the message with the outcome of an attempt written down.
+func (m Message) after(o Outcome, now time.Time) Message {
+	m.Status, m.Problem, m.Updated, m.Due = o.Status, "", now, time.Time{}
+	if o.Problem != nil {
+		m.Problem = o.Problem.Error()
+	}
+	if o.Status.Ended() {
+		return m
+	}
+	m.Attempts++
+	wait, again := retryAfter(m.Attempts)
+	if !again {
+		m.Status = Failed
+		return m
+	}
+	m.Due = now.Add(wait)
+	return m
+}
+
+// tallyOf reads a tally once per transaction.
+func (q *Queue) tallyOf(tx *store.Tx, notice string, tallies map[string]*noticeTally) (*noticeTally, error) {
+	if t, ok := tallies[notice]; ok {
+		return t, nil
+	}
+	t, err := q.tallies.With(tx).Get(notice)
+	if err != nil {
+		return nil, err
+	}
+	tallies[notice] = &t
+	return &t, nil
+}
+
+// acknowledge keeps that a client has sent something to a user.
+func (q *Queue) acknowledge(tx *store.Tx, r receipt) error {
+	if r.User == "" || r.Client == "" {
+		return nil
+	}
+	rs := q.receipts.With(tx)
+	if _, err := rs.Get(receiptKey(r)); !errors.Is(err, store.ErrNotFound) {
+		return err
+	}
+	return rs.Put(receiptKey(r), r)
+}
+
+// Sweep forgets messages that ended before a moment, and the notices that have no
+// more of them.
+func (q *Queue) Sweep(before time.Time) error {
+	for {
+		n, err := q.sweepSome(before)
+		if err != nil {
+			return fmt.Errorf("cannot forget old messages: %w", err)
+		}
+		if n < sweepBatch {
+			return nil
+		}
+	}
+}
+
+func (q *Queue) sweepSome(before time.Time) (n int, err error) {
+	as, err := q.ended.Range("", sweepBatch)
+	if err != nil {
+		return 0, err
+	}
+	as = slices.DeleteFunc(as, func(a appointment) bool { return !a.At.Before(before) })
+	if len(as) == 0 {
+		return 0, nil
+	}
+	return len(as), q.db.Update(func(tx *store.Tx) error {
+		tallies := map[string]*noticeTally{}
+		for _, a := range as {
+			if err := q.forget(tx, a, tallies); err != nil {
+				return err
+			}
+		}
+		for id, t := range tallies {
+			if err := q.keepTally(tx, id, *t); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+func (q *Queue) forget(tx *store.Tx, a appointment, tallies map[string]*noticeTally) error {
+	m, err := q.messages.With(tx).Get(a.Message)
+	if err != nil {
+		return err
+	}
+	t, err := q.tallyOf(tx, m.Notice, tallies)
+	if err != nil {
+		return err
+	}
+	t.Kept--
+	if err := q.messages.With(tx).Delete(m.ID); err != nil {
+		return err
+	}
+	return q.ended.With(tx).Delete(a.key())
+}
+
+// keepTally drops a notice that has no more messages. The counts of a campaign
+// stay until that is forgotten: it can be asked for.
+func (q *Queue) keepTally(tx *store.Tx, id string, t noticeTally) error {
+	if t.Kept > 0 {
+		return q.tallies.With(tx).Put(id, t)
+	}
+	if err := q.notices.With(tx).Delete(id); err != nil {
+		return err
+	}
+	if t.Campaign != "" {
+		return q.tallies.With(tx).Put(id, t)
+	}
+	return q.tallies.With(tx).Delete(id)
+}
+
+// ForgetCampaign drops the counts of a campaign; false: it still has messages.
+func (q *Queue) ForgetCampaign(tx *store.Tx, id string) (bool, error) {
+	all, err := q.tallies.With(tx).By("campaign", id)
+	if err != nil {
+		return false, fmt.Errorf("cannot count the messages of campaign %s: %w", id, err)
+	}
+	if slices.ContainsFunc(all, func(t noticeTally) bool { return t.Kept > 0 }) {
+		return false, nil
+	}
+	for _, t := range all {
+		if err := q.tallies.With(tx).Delete(t.Notice); err != nil {
+			return false, fmt.Errorf("cannot forget the messages of campaign %s: %w", id, err)
+		}
+	}
+	return true, nil
+}

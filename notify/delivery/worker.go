@@ -1,0 +1,283 @@
+package delivery
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"runtime/debug"
+	"sync"
+	"time"
+)
+
+// What Compose says of a message that is not to be sent. Any other error is tried
+// again.
+var (
+	// ErrUnsubscribed is a recipient who does not want it.
+	ErrUnsubscribed = errors.New("the recipient has unsubscribed")
+	// ErrUndeliverable is a recipient without an address.
+	ErrUndeliverable = errors.New("there is no address to deliver to")
+)
+
+// Composer decides about a message at the moment of its delivery and makes the
+// mail. Server is the real one.
+type Composer interface {
+	// Compose returns the mail of a message: its template filled in, To, ReplyTo,
+	// Subject, Text and HTML set. The Courier adds the rest. m.Email is filled in
+	// where an address is known. It returns ErrUnsubscribed or ErrUndeliverable
+	// where there is nothing to send.
+	Compose(ctx context.Context, m Message, n Notice) (Mail, error)
+}
+
+// Post takes mails away. SMTP and Inbox are the real ones. A mail that can never
+// be sent is ErrUndeliverable.
+type Post interface {
+	Send(ctx context.Context, m Mail) error
+}
+
+// CourierConfig is what a Courier needs.
+type CourierConfig struct {
+	Queue     *Queue
+	Directory Directory
+	Composer  Composer
+	Post      Post
+	From      string // of mails that name nobody else
+	Workers   int    // 0: defaultWorkers
+	Logger    *slog.Logger
+}
+
+const (
+	DefaultWorkers = 10
+	// sweepEvery is how often old messages are forgotten.
+	sweepEvery = time.Hour
+	// settleAgain is when the store is asked again after it refused.
+	settleAgain = time.Second
+	// courierGrace is how long a mail that is being sent may take when the daemon
+	// leaves; a mail that is broken off is sent again.
+	courierGrace = 3 * time.Second
+)
+
+// Courier carries messages from the Queue to the Post, and comes back for those
+// that could not be handed over.
+//
+//	Queue ─ due ─▶ Run ─ work ─▶ deliver (several) ─ done ─▶ Run ─ settle ─▶ Queue
+//
+// Run alone knows what is under way. A message that was sent and not settled when
+// the daemon died is sent again: at least once, never lost.
+type Courier struct {
+	c CourierConfig
+}
+
+// NewCourier makes a Courier.
+func NewCourier(c CourierConfig) (*Courier, error) {
+	for name, missing := range map[string]bool{
+		"Queue": c.Queue == nil, "Directory": c.Directory == nil, "Composer": c.Composer == nil, "Post": c.Post == nil,
+		"From": c.From == "", "Logger": c.Logger == nil,
+	} {
+		if missing {
+			return nil, fmt.Errorf("cannot make the courier without %s", name)
+		}
+	}
+	if c.Workers <= 0 {
+		c.Workers = DefaultWorkers
+	}
+	return &Courier{c: c}, nil
+}
+
+// round is what Run alone knows while it runs.
+type round struct {
+	*Courier
+	work     chan string
+	done     chan Outcome
+	underWay map[string]bool
+	ready    []string  // due, to be handed out
+	settling []Outcome // to be written down
+	look     bool      // something may be due
+	waiting  bool      // the store refused: not before the alarm
+	alarm    *time.Timer
+}
+
+// Run delivers until ctx ends. What is under way then is delivered again by the
+// next Run, if it is not done in time.
+func (c *Courier) Run(ctx context.Context) error {
+	room := 2 * c.c.Workers
+	r := &round{
+		Courier: c, look: true, underWay: map[string]bool{}, alarm: time.NewTimer(settleAgain),
+		work: make(chan string, room),
+		// Whatever is under way fits: no worker ever waits to say that it is done.
+		done: make(chan Outcome, room+c.c.Workers),
+	}
+	defer r.alarm.Stop()
+	var workers sync.WaitGroup
+	for range c.c.Workers {
+		workers.Go(func() { c.carry(ctx, r.work, r.done) })
+	}
+	sweep := time.NewTicker(sweepEvery)
+	defer sweep.Stop()
+	for ctx.Err() == nil {
+		r.step(ctx, sweep.C)
+	}
+	close(r.work)
+	workers.Wait()
+	close(r.done)
+	for o := range r.done {
+		r.settling = append(r.settling, o)
+	}
+	if len(r.settling) == 0 {
+		return nil
+	}
+	return c.c.Queue.Settle(r.settling, time.Now())
+}
+
+// step waits for one thing to happen.
+func (r *round) step(ctx context.Context, sweep <-chan time.Time) {
+	if !r.waiting {
+		r.settle()
+		r.fill()
+	}
+	var out chan<- string
+	var first string
+	if len(r.ready) > 0 {
+		out, first = r.work, r.ready[0]
+	}
+	select {
+	case out <- first:
+		r.ready = r.ready[1:]
+	case o := <-r.done:
+		r.settling = append(r.settling, o)
+		for len(r.done) > 0 {
+			r.settling = append(r.settling, <-r.done)
+		}
+	case <-r.c.Queue.wake:
+		r.look = true
+	case <-r.alarm.C:
+		r.look, r.waiting = true, false
+	case <-sweep:
+		if err := r.c.Queue.Sweep(time.Now().Add(-KeepEnded)); err != nil {
+			r.c.Logger.Error("cannot clear up messages", "err", err)
+		}
+	case <-ctx.Done():
+	}
+}
+
+// settle writes down what was done. When the store refuses, nothing is handed out
+// before it has taken it: the messages would be sent again and again.
+func (r *round) settle() {
+	if len(r.settling) == 0 {
+		return
+	}
+	if err := r.c.Queue.Settle(r.settling, time.Now()); err != nil {
+		r.c.Logger.Error("cannot write down what was delivered", "messages", len(r.settling), "err", err)
+		r.sleep(settleAgain)
+		return
+	}
+	failed := 0
+	var problem error
+	for _, o := range r.settling {
+		delete(r.underWay, o.Message)
+		if !o.Status.Ended() {
+			failed++
+			problem = o.Problem
+		}
+	}
+	if failed > 0 {
+		r.c.Logger.Warn("cannot deliver messages yet, later again", "messages", failed, "err", problem)
+	}
+	r.settling, r.look = nil, true
+}
+
+func (r *round) sleep(d time.Duration) {
+	r.waiting = true
+	r.alarm.Reset(d)
+}
+
+// fill reads what is due, and sets the alarm for what is not.
+func (r *round) fill() {
+	if !r.look || r.waiting || len(r.ready) > 0 {
+		return
+	}
+	r.look = false
+	room := cap(r.done) - len(r.underWay)
+	if room <= 0 {
+		return // it looks again when one of them is done
+	}
+	ids, later, err := r.c.Queue.Next(time.Now(), room, r.underWay)
+	if err != nil {
+		r.c.Logger.Error("cannot read the queue of messages", "err", err)
+		r.sleep(settleAgain)
+		return
+	}
+	for _, id := range ids {
+		r.underWay[id] = true
+	}
+	r.ready = ids
+	if len(ids) == 0 && !later.IsZero() {
+		r.alarm.Reset(time.Until(later))
+	}
+}
+
+// carry delivers one message after the other until there is no more work.
+func (c *Courier) carry(ctx context.Context, work <-chan string, done chan<- Outcome) {
+	// A mail that is being sent may end when ctx has.
+	sending, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	defer cancel()
+	stop := context.AfterFunc(ctx, func() { time.AfterFunc(courierGrace, cancel) })
+	defer stop()
+	var last Notice // the next message mostly has the same
+	for id := range work {
+		if ctx.Err() != nil {
+			continue // left for the next Run
+		}
+		o := c.attempt(sending, id, &last)
+		if sending.Err() != nil && !o.Status.Ended() {
+			continue
+		}
+		done <- o
+	}
+}
+
+// attempt tries to deliver one message. A bug in a template's way costs this
+// attempt, and not the daemon.
+func (c *Courier) attempt(ctx context.Context, id string, last *Notice) (o Outcome) {
+	defer func() {
+		if p := recover(); p != nil {
+			c.c.Logger.Error("panic while delivering", "message", id, "panic", fmt.Sprint(p), "stack", string(debug.Stack()))
+			o = Outcome{Message: id, Status: Retry, Problem: fmt.Errorf("cannot deliver: %v", p)}
+		}
+	}()
+	m, err := c.c.Queue.Message(id)
+	if err == nil && m.Notice != last.ID {
+		*last, err = c.c.Queue.notices.Get(m.Notice)
+	}
+	if err != nil {
+		*last = Notice{}
+		return Outcome{Message: id, Status: Retry, Problem: err}
+	}
+	o = c.deliver(ctx, m, *last)
+	o.Message, o.Client = id, last.Client
+	return o
+}
+
+// deliver is the way of one message: address, decision, mail, post.
+func (c *Courier) deliver(ctx context.Context, m Message, n Notice) Outcome {
+	if m.Email == "" && m.User != "" {
+		p, err := c.c.Directory.User(ctx, m.User)
+		if err != nil && !errors.Is(err, ErrNoUser) {
+			return Outcome{Status: m.Status, Problem: fmt.Errorf("cannot find the address of user %s: %w", m.User, err)}
+		}
+		m.Email = p.Email
+	}
+	mail, err := c.c.Composer.Compose(ctx, m, n)
+	if err == nil {
+		err = c.c.Post.Send(ctx, mail.of(m, n, c.c.From))
+	}
+	switch {
+	case err == nil:
+		return Outcome{Status: Delivered}
+	case errors.Is(err, ErrUnsubscribed) && n.Version == V2:
+		return Outcome{Status: Delivered, Problem: err} // that dialect counts it as sent
+	case errors.Is(err, ErrUnsubscribed), errors.Is(err, ErrUndeliverable):
+		return Outcome{Status: Undeliverable, Problem: err}
+	}
+	return Outcome{Status: Retry, Problem: err}
+}

@@ -1,0 +1,335 @@
+package delivery
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"path/filepath"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// fakePost takes mails, or does what it is told to.
+type fakePost struct {
+	mu    sync.Mutex
+	fails error
+	hold  chan struct{} // nil: nobody waits
+	mails []Mail
+	tries int
+}
+
+func (p *fakePost) Send(ctx context.Context, m Mail) error {
+	if p.hold != nil {
+		select {
+		case <-p.hold:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.tries++
+	if p.fails != nil {
+		return p.fails
+	}
+	p.mails = append(p.mails, m)
+	return nil
+}
+
+func (p *fakePost) fail(err error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.fails = err
+}
+
+// count is how many mails each message became.
+func (p *fakePost) count() map[string]int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	n := map[string]int{}
+	for _, m := range p.mails {
+		n[m.ID]++
+	}
+	return n
+}
+
+// composerFunc is a Composer.
+type composerFunc func(m Message, n Notice) (Mail, error)
+
+func (f composerFunc) Compose(_ context.Context, m Message, n Notice) (Mail, error) { return f(m, n) }
+
+func plain(m Message, n Notice) (Mail, error) {
+	if m.Email == "" {
+		return Mail{}, ErrUndeliverable
+	}
+	return Mail{To: m.Email, Subject: n.Subject, Text: n.Text}, nil
+}
+
+// fakeDirectory knows addresses by guid.
+type fakeDirectory struct {
+	Directory
+	mu    sync.Mutex
+	users map[string]string
+	fails error
+}
+
+func (d *fakeDirectory) User(_ context.Context, guid string) (Person, error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	email, ok := d.users[guid]
+	switch {
+	case d.fails != nil:
+		return Person{}, d.fails
+	case !ok:
+		return Person{}, ErrNoUser
+	}
+	return Person{GUID: guid, Email: email}, nil
+}
+
+type courierWorld struct {
+	t    *testing.T
+	path string
+	q    *Queue
+	post *fakePost
+	dir  *fakeDirectory
+	make composerFunc
+	stop func() // ends Run and waits for it
+}
+
+// inCourierWorld runs fn in virtual time with a courier that runs.
+func inCourierWorld(t *testing.T, fn func(w *courierWorld)) {
+	synctest.Test(t, func(t *testing.T) {
+		w := &courierWorld{t: t, path: filepath.Join(t.TempDir(), "dew.db"), post: &fakePost{}, dir: &fakeDirectory{users: map[string]string{}}, make: plain}
+		w.start()
+		defer func() { w.stop() }()
+		fn(w)
+	})
+}
+
+func (w *courierWorld) start() {
+	w.t.Helper()
+	db := openDB(w.t, w.path)
+	w.q = NewQueue(db)
+	c, err := NewCourier(CourierConfig{
+		Queue: w.q, Directory: w.dir, Composer: composerFunc(func(m Message, n Notice) (Mail, error) { return w.make(m, n) }),
+		Post: w.post, From: "dew@example.com", Logger: slog.New(slog.DiscardHandler),
+	})
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(w.t.Context())
+	done := make(chan error, 1)
+	go func() { done <- c.Run(ctx) }()
+	w.stop = func() {
+		cancel()
+		if err := <-done; err != nil {
+			w.t.Errorf("Run = %v", err)
+		}
+		if err := db.Close(); err != nil {
+			w.t.Error(err)
+		}
+		w.stop = func() {}
+	}
+}
+
+// pass lets time go by until nothing more happens.
+func (w *courierWorld) pass(d time.Duration) {
+	time.Sleep(d)
+	synctest.Wait()
+}
+
+func (w *courierWorld) want(id string, want Status) {
+	w.t.Helper()
+	if got := status(w.t, w.q, id); got != want {
+		w.t.Errorf("message is %s, want %s", got, want)
+	}
+}
+
+func TestCourierDelivers(t *testing.T) {
+	inCourierWorld(t, func(w *courierWorld) {
+		w.dir.users["known"] = "known@example.com"
+		n := Notice{Client: "mailer", Kind: "news", Subject: "Hello", Text: "text", Received: time.Now()}
+		ms := enqueue(t, w.q, n, Person{GUID: "a", Email: "a@example.com"}, Person{GUID: "known"}, Person{Email: "bare@example.com"}, Person{GUID: "gone"})
+		w.pass(time.Second)
+		for i, want := range []Status{Delivered, Delivered, Delivered, Undeliverable} {
+			w.want(ms[i].ID, want)
+		}
+		to := map[string]Mail{}
+		for _, m := range w.post.mails {
+			to[m.To] = m
+		}
+		if len(to) != 3 || to["known@example.com"].User != "known" {
+			t.Errorf("mails = %+v", w.post.mails)
+		}
+		m := to["a@example.com"]
+		if m.ID != ms[0].ID || m.Client != "mailer" || m.Kind != "news" || m.From != "dew@example.com" || m.Subject != "Hello" || m.Sent.IsZero() || !m.Received.Equal(n.Received) {
+			t.Errorf("mail = %+v", m)
+		}
+		if senders, err := w.q.SendersTo("a"); err != nil || len(senders) != 1 || senders[0] != "mailer" {
+			t.Errorf("SendersTo = %q, %v", senders, err)
+		}
+	})
+}
+
+// A server that is down for a while costs time, and no message.
+func TestCourierServerDown(t *testing.T) {
+	inCourierWorld(t, func(w *courierWorld) {
+		w.post.fail(errors.New("connection refused"))
+		ms := enqueue(t, w.q, Notice{Client: "c"}, people(50)...)
+		w.pass(2 * time.Minute) // at once, and after 1 minute
+		if w.post.tries != 100 {
+			t.Errorf("attempts = %d, want 100", w.post.tries)
+		}
+		w.want(ms[7].ID, Retry)
+		w.post.fail(nil)
+		w.pass(2 * time.Minute)
+		for _, m := range ms {
+			w.want(m.ID, Delivered)
+		}
+		if got := w.post.count(); len(got) != 50 || got[ms[0].ID] != 1 {
+			t.Errorf("mails = %d, want one for each of 50", len(got))
+		}
+	})
+}
+
+// What waits for its time is not forgotten by a restart.
+func TestCourierRestart(t *testing.T) {
+	inCourierWorld(t, func(w *courierWorld) {
+		w.post.fail(errors.New("no"))
+		ms := enqueue(t, w.q, Notice{Client: "c"}, people(3)...)
+		w.pass(time.Second)
+		w.stop()
+		w.post.fail(nil)
+		w.start()
+		w.pass(30 * time.Second)
+		w.want(ms[0].ID, Retry) // not yet
+		w.pass(time.Minute)
+		for _, m := range ms {
+			w.want(m.ID, Delivered)
+		}
+	})
+}
+
+// A mail that is being sent when the daemon leaves is finished if it is quick, else
+// it stays in the queue as if it had not been tried.
+func TestCourierLeaves(t *testing.T) {
+	inCourierWorld(t, func(w *courierWorld) {
+		w.post.hold = make(chan struct{})
+		ms := enqueue(t, w.q, Notice{Client: "c"}, people(100)...)
+		synctest.Wait()
+		w.stop()
+		w.post.hold = nil
+		w.start()
+		m, err := w.q.Message(ms[0].ID)
+		if err != nil || m.Attempts != 0 {
+			t.Errorf("message = %+v, %v; want no attempt counted", m, err)
+		}
+		w.pass(time.Second)
+		if got := w.post.count(); len(got) != 100 {
+			t.Errorf("messages delivered = %d, want 100", len(got))
+		}
+
+		w.post.hold = make(chan struct{})
+		slow := enqueue(t, w.q, Notice{Client: "c"}, Person{Email: "slow@example.com"})[0]
+		synctest.Wait()
+		time.AfterFunc(courierGrace/2, func() { close(w.post.hold) })
+		w.stop()
+		w.start()
+		w.want(slow.ID, Delivered)
+	})
+}
+
+func TestCourierVerdicts(t *testing.T) {
+	for _, tt := range []struct {
+		name    string
+		err     error
+		version int
+		want    Status
+	}{
+		{"unsubscribed", ErrUnsubscribed, V1, Undeliverable},
+		{"unsubscribed in v2", ErrUnsubscribed, V2, Delivered},
+		{"undeliverable", ErrUndeliverable, V1, Undeliverable},
+		{"broken template", errors.New("template: boom"), V1, Retry},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			inCourierWorld(t, func(w *courierWorld) {
+				w.make = func(Message, Notice) (Mail, error) { return Mail{}, tt.err }
+				m := enqueue(t, w.q, Notice{Client: "c", Version: tt.version}, people(1)...)[0]
+				w.pass(time.Second)
+				w.want(m.ID, tt.want)
+				if len(w.post.mails) != 0 {
+					t.Errorf("mails = %+v, want none", w.post.mails)
+				}
+			})
+		})
+	}
+}
+
+// While addresses cannot be looked up a message stays queued.
+func TestCourierDirectoryDown(t *testing.T) {
+	inCourierWorld(t, func(w *courierWorld) {
+		w.dir.fails = errors.New("no answer")
+		w.dir.users["u"] = "u@example.com"
+		m := enqueue(t, w.q, Notice{Client: "c"}, Person{GUID: "u"})[0]
+		w.pass(time.Second)
+		w.want(m.ID, Queued)
+		w.dir.mu.Lock()
+		w.dir.fails = nil
+		w.dir.mu.Unlock()
+		w.pass(time.Minute)
+		w.want(m.ID, Delivered)
+	})
+}
+
+// A panic costs one attempt of one message.
+func TestCourierPanic(t *testing.T) {
+	inCourierWorld(t, func(w *courierWorld) {
+		w.make = func(m Message, n Notice) (Mail, error) {
+			if m.Email == "user-1@example.com" {
+				panic("template")
+			}
+			return plain(m, n)
+		}
+		ms := enqueue(t, w.q, Notice{Client: "c"}, people(3)...)
+		w.pass(time.Second)
+		for i, want := range []Status{Delivered, Retry, Delivered} {
+			w.want(ms[i].ID, want)
+		}
+	})
+}
+
+// Old messages are forgotten while the courier runs.
+func TestCourierForgets(t *testing.T) {
+	inCourierWorld(t, func(w *courierWorld) {
+		m := enqueue(t, w.q, Notice{Client: "c"}, people(1)...)[0]
+		w.pass(23 * time.Hour)
+		w.want(m.ID, Delivered)
+		w.pass(3 * time.Hour)
+		if _, err := w.q.Message(m.ID); !errors.Is(err, ErrNoMessage) {
+			t.Errorf("Message = %v, want ErrNoMessage", err)
+		}
+	})
+}
+
+// Many messages go through few hands, in the order of their coming.
+func TestCourierMany(t *testing.T) {
+	inCourierWorld(t, func(w *courierWorld) {
+		const n = 150
+		enqueue(t, w.q, Notice{Client: "c"}, people(n)...)
+		w.pass(time.Second)
+		got := w.post.count()
+		if len(got) != n {
+			t.Errorf("messages delivered = %d, want %d", len(got), n)
+		}
+		for id, times := range got {
+			if times != 1 {
+				t.Errorf("message %s was sent %d times", id, times)
+			}
+		}
+		if left, err := w.q.Waiting(); err != nil || left != 0 {
+			t.Errorf("Waiting = %d, %v", left, err)
+		}
+	})
+}

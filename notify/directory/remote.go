@@ -1,0 +1,355 @@
+package directory
+
+import (
+	"cmp"
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"iter"
+	"net/http"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+	"unicode"
+
+	"github.com/dewrun/dew/inbound"
+	"github.com/dewrun/dew/notify/delivery"
+)
+
+const (
+	maxNameLength = 255     // characters of guids and scopes
+	maxPeople     = 1 << 20 // of one audience
+	maxGroups     = 1000    // that one scope is made of
+	rolesPage     = 1000
+	peoplePage    = 500 // authorization servers give no more at once
+)
+
+// RemoteConfig is a platform elsewhere.
+type RemoteConfig struct {
+	API string // https://api.example.com
+	UAA string // https://uaa.example.com
+	// The client of the service. It needs the authorities cloud_controller.admin (or
+	// another one that sees all roles) and scim.read.
+	ClientID, ClientSecret string
+	// Trust is whom to believe that it is one of them; nil: who has a certificate that
+	// the machine knows.
+	Trust *tls.Config
+}
+
+// Remote is the Directory of a platform elsewhere: its API tells who has which
+// role, its authorization server who there is.
+//
+//	InSpace, InOrg      ─▶ API  /v3/spaces, /v3/organizations, /v3/roles
+//	Everyone, WithScope ─▶ UAA  /Users, /Groups
+//	User                ─▶ UAA  /Users/{guid}, at delivery
+type Remote struct {
+	api, uaa string
+	ask      *asker
+}
+
+// NewRemote checks c. It does not ask anybody.
+func NewRemote(c RemoteConfig) (*Remote, error) {
+	api, err := RemoteURL(c.API)
+	if err != nil {
+		return nil, fmt.Errorf("cannot use the platform at %q: %w", c.API, err)
+	}
+	uaa, err := RemoteURL(c.UAA)
+	if err != nil {
+		return nil, fmt.Errorf("cannot use the authorization server at %q: %w", c.UAA, err)
+	}
+	if c.ClientID == "" || c.ClientSecret == "" {
+		return nil, errors.New("cannot use the authorization server without a client and its secret")
+	}
+	return &Remote{api: api, uaa: uaa, ask: newAsker(c, uaa)}, nil
+}
+
+// remoteUser is what counts of a user.
+type remoteUser struct {
+	ID     string        `json:"id"`
+	Name   string        `json:"userName"`
+	Active *bool         `json:"active"` // nil: not told
+	Emails []remoteEmail `json:"emails"`
+}
+
+type remoteEmail struct {
+	Value   string `json:"value"`
+	Primary bool   `json:"primary"`
+}
+
+func (u remoteUser) active() bool { return u.Active == nil || *u.Active }
+
+// person has the account's mail address, or the name if it is one. Who was shut
+// out has none: lists of roles and scopes do not tell of it.
+func (u remoteUser) person() delivery.Person {
+	p := delivery.Person{GUID: u.ID}
+	if !u.active() {
+		return p
+	}
+	if len(u.Emails) > 0 {
+		i := max(slices.IndexFunc(u.Emails, func(e remoteEmail) bool { return e.Primary }), 0)
+		p.Email = u.Emails[i].Value
+	}
+	if p.Email == "" && strings.Contains(u.Name, "@") {
+		p.Email = u.Name
+	}
+	return p
+}
+
+// User implements Directory.
+func (r *Remote) User(ctx context.Context, guid string) (delivery.Person, error) {
+	if !goodGUID(guid) {
+		return delivery.Person{}, fmt.Errorf("user %s: %w", inbound.Shorten(guid), delivery.ErrNoUser)
+	}
+	var u remoteUser
+	err := r.ask.get(ctx, r.uaa+"/Users/"+url.PathEscape(guid), &u)
+	switch {
+	case IsMissing(err):
+		return delivery.Person{}, fmt.Errorf("user %s: %w", guid, delivery.ErrNoUser)
+	case err != nil:
+		return delivery.Person{}, fmt.Errorf("cannot ask for user %s: %w", guid, err)
+	}
+	u.ID = guid
+	return u.person(), nil
+}
+
+// goodGUID tells whether a text can be the name of something in a path.
+func goodGUID(s string) bool {
+	return s != "" && s != "." && s != ".." && len(s) <= maxNameLength && !strings.ContainsFunc(s, unicode.IsControl)
+}
+
+// IsMissing tells whether a server knows that something is not there.
+func IsMissing(err error) bool {
+	s, ok := errors.AsType[*answered](err)
+	return ok && s.status == http.StatusNotFound && !errors.Is(err, errToken)
+}
+
+// Everyone implements Directory.
+func (r *Remote) Everyone(ctx context.Context) (delivery.Audience, error) {
+	return delivery.Audience{People: once(r.everyone(ctx))}, nil
+}
+
+// everyone reads users page by page. A page may be shorter than was asked for; an
+// empty one is the last.
+func (r *Remote) everyone(ctx context.Context) iter.Seq2[string, error] {
+	return func(yield func(string, error) bool) {
+		for start, total := 1, 1; start <= total; {
+			query := url.Values{
+				"attributes": {"id,active"}, "sortBy": {"created"}, "sortOrder": {"ascending"},
+				"startIndex": {strconv.Itoa(start)}, "count": {strconv.Itoa(peoplePage)},
+			}
+			var page struct {
+				Total     int          `json:"totalResults"`
+				Resources []remoteUser `json:"resources"`
+			}
+			if err := r.ask.get(ctx, r.uaa+"/Users?"+query.Encode(), &page); err != nil {
+				yield("", err)
+				return
+			}
+			for _, u := range page.Resources {
+				if u.active() && !yield(u.ID, nil) {
+					return
+				}
+			}
+			if len(page.Resources) == 0 {
+				return
+			}
+			start, total = start+len(page.Resources), page.Total
+		}
+	}
+}
+
+// once makes people of guids, each of them once, and not without end.
+func once(guids iter.Seq2[string, error]) iter.Seq2[delivery.Person, error] {
+	return func(yield func(delivery.Person, error) bool) {
+		seen := map[string]bool{}
+		for guid, err := range guids {
+			if err == nil && len(seen) >= maxPeople {
+				err = fmt.Errorf("there are more than %d of them", maxPeople)
+			}
+			if err != nil {
+				yield(delivery.Person{}, err)
+				return
+			}
+			if seen[guid] || !goodGUID(guid) {
+				continue
+			}
+			seen[guid] = true
+			if !yield(delivery.Person{GUID: guid}, nil) {
+				return
+			}
+		}
+	}
+}
+
+// remoteGroup is a scope, and who has it.
+type remoteGroup struct {
+	Name    string `json:"displayName"`
+	Members []struct {
+		Value string `json:"value"`
+		Type  string `json:"type"`
+	} `json:"members"`
+}
+
+// WithScope implements Directory.
+func (r *Remote) WithScope(ctx context.Context, scope string) (delivery.Audience, error) {
+	// The filter has no way to write these, and no scope has them.
+	if !goodGUID(scope) || strings.ContainsAny(scope, `"\`) {
+		return delivery.Audience{}, fmt.Errorf("scope %s: %w", inbound.Shorten(scope), delivery.ErrNoScope)
+	}
+	query := url.Values{"attributes": {"displayName,members"}, "filter": {`displayName eq "` + scope + `"`}}
+	var found struct {
+		Resources []remoteGroup `json:"resources"`
+	}
+	if err := r.ask.get(ctx, r.uaa+"/Groups?"+query.Encode(), &found); err != nil {
+		return delivery.Audience{}, fmt.Errorf("cannot ask who has scope %s: %w", scope, err)
+	}
+	// Filters do not look at capitals; scopes do.
+	i := slices.IndexFunc(found.Resources, func(g remoteGroup) bool { return g.Name == scope })
+	if i < 0 {
+		return delivery.Audience{}, fmt.Errorf("scope %s: %w", scope, delivery.ErrNoScope)
+	}
+	return delivery.Audience{People: once(r.members(ctx, found.Resources[i]))}, nil
+}
+
+// members are those of a group, and of the groups in it.
+func (r *Remote) members(ctx context.Context, g remoteGroup) iter.Seq2[string, error] {
+	return func(yield func(string, error) bool) {
+		seen := map[string]bool{}
+		var inside []string
+		for {
+			for _, m := range g.Members {
+				switch {
+				case !strings.EqualFold(m.Type, "GROUP"):
+					if !yield(m.Value, nil) {
+						return
+					}
+				case !seen[m.Value] && goodGUID(m.Value):
+					seen[m.Value] = true
+					inside = append(inside, m.Value)
+				}
+			}
+			if len(inside) == 0 {
+				return
+			}
+			if len(seen) > maxGroups {
+				yield("", fmt.Errorf("there are more than %d groups in it", maxGroups))
+				return
+			}
+			g = remoteGroup{}
+			// One that was removed meanwhile has no members.
+			if err := r.ask.get(ctx, r.uaa+"/Groups/"+url.PathEscape(inside[0]), &g); err != nil && !IsMissing(err) {
+				yield("", err)
+				return
+			}
+			inside = inside[1:]
+		}
+	}
+}
+
+// related is the guid of what something belongs to.
+type related struct {
+	Data struct {
+		GUID string `json:"guid"`
+	} `json:"data"`
+}
+
+// remotePlace is a space or an organization.
+type remotePlace struct {
+	GUID          string `json:"guid"`
+	Name          string `json:"name"`
+	Relationships struct {
+		Organization related `json:"organization"`
+	} `json:"relationships"`
+}
+
+// place asks for a space or an organization; missing is what to say if there is
+// none.
+func (r *Remote) place(ctx context.Context, kind, guid string, missing error) (p remotePlace, err error) {
+	if !goodGUID(guid) {
+		return p, fmt.Errorf("%s: %w", inbound.Shorten(guid), missing)
+	}
+	err = r.ask.get(ctx, r.api+"/v3/"+kind+"/"+url.PathEscape(guid), &p)
+	switch {
+	case err == nil && p.GUID != guid:
+		return p, fmt.Errorf("%w: it was asked for %s and told of another", delivery.ErrPlatform, guid)
+	case err == nil || errors.Is(err, errToken) || ctx.Err() != nil:
+		return p, err
+	case IsMissing(err):
+		return p, fmt.Errorf("%s: %w", guid, missing)
+	}
+	return p, fmt.Errorf("%w: %w", delivery.ErrPlatform, err)
+}
+
+// InSpace implements Directory.
+func (r *Remote) InSpace(ctx context.Context, guid string) (delivery.Audience, error) {
+	s, err := r.place(ctx, "spaces", guid, delivery.ErrNoSpace)
+	if err != nil {
+		return delivery.Audience{}, err
+	}
+	// A space without its organization is not the asker's mistake.
+	o, err := r.place(ctx, "organizations", s.Relationships.Organization.Data.GUID, delivery.ErrPlatform)
+	if err != nil {
+		return delivery.Audience{}, err
+	}
+	return delivery.Audience{
+		Space: delivery.Place{GUID: s.GUID, Name: s.Name}, Org: delivery.Place{GUID: o.GUID, Name: o.Name},
+		People: once(r.holders(ctx, url.Values{"space_guids": {guid}})),
+	}, nil
+}
+
+// remoteRoles are the roles that requests may name, as the platform does.
+var remoteRoles = map[string]string{
+	delivery.RoleManager: "organization_manager", delivery.RoleAuditor: "organization_auditor", delivery.RoleBilling: "organization_billing_manager",
+}
+
+// InOrg implements Directory.
+func (r *Remote) InOrg(ctx context.Context, guid, role string) (delivery.Audience, error) {
+	o, err := r.place(ctx, "organizations", guid, delivery.ErrNoOrg)
+	if err != nil {
+		return delivery.Audience{}, err
+	}
+	chosen := url.Values{"organization_guids": {guid}}
+	if role != "" {
+		chosen.Set("types", cmp.Or(remoteRoles[role], role))
+	}
+	return delivery.Audience{Org: delivery.Place{GUID: o.GUID, Name: o.Name}, People: once(r.holders(ctx, chosen))}, nil
+}
+
+// holders are who has the chosen roles. The addresses of further pages are made
+// here and not taken from the answer: a token goes where the settings say.
+func (r *Remote) holders(ctx context.Context, chosen url.Values) iter.Seq2[string, error] {
+	return func(yield func(string, error) bool) {
+		chosen.Set("per_page", strconv.Itoa(rolesPage))
+		chosen.Set("order_by", "created_at")
+		for page, pages := 1, 1; page <= pages; page++ {
+			chosen.Set("page", strconv.Itoa(page))
+			var got struct {
+				Pagination struct {
+					Pages int `json:"total_pages"`
+				} `json:"pagination"`
+				Resources []struct {
+					Relationships struct {
+						User related `json:"user"`
+					} `json:"relationships"`
+				} `json:"resources"`
+			}
+			if err := r.ask.get(ctx, r.api+"/v3/roles?"+chosen.Encode(), &got); err != nil {
+				yield("", err)
+				return
+			}
+			for _, role := range got.Resources {
+				if !yield(role.Relationships.User.Data.GUID, nil) {
+					return
+				}
+			}
+			if len(got.Resources) == 0 {
+				return
+			}
+			pages = got.Pagination.Pages
+		}
+	}
+}
+
+var _ delivery.Directory = (*Remote)(nil)

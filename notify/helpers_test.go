@@ -1,0 +1,43 @@
+package notify
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/dewrun/dew/notify/delivery"
+	"github.com/dewrun/dew/store"
+)
+
+func openDB(t testing.TB, path string) *store.DB {
+	t.Helper()
+	db, err := store.Open(path, store.Options{NoSync: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = db.Close() })
+	return db
+}
+
+func people(n int) (ps []delivery.Person) {
+	for i := range n {
+		ps = append(ps, delivery.Person{GUID: fmt.Sprintf("user-%d", i), Email: fmt.Sprintf("user-%d@example.com", i)})
+	}
+	return ps
+}
+
+func settle(t testing.TB, q *delivery.Queue, now time.Time, os ...delivery.Outcome) {
+	t.Helper()
+	if err := q.Settle(os, now); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// messages and notices are the buckets of the queue in db.
+func messages(db *store.DB) *store.Bucket[delivery.Message] {
+	return store.In[delivery.Message](db, "notify messages")
+}
+
+func notices(db *store.DB) *store.Bucket[delivery.Notice] {
+	return store.In[delivery.Notice](db, "notify notices")
+}

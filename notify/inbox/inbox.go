@@ -1,0 +1,309 @@
+package inbox
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/dewrun/dew/notify/delivery"
+	"github.com/dewrun/dew/store"
+)
+
+// ErrNoMail is a mail that the inbox does not have, or no more.
+var ErrNoMail = errors.New("mail could not be found")
+
+// The size of the inbox. When one of them is reached the oldest mails go.
+const (
+	defaultInboxMails = 20000
+	defaultInboxBytes = 64 << 20
+)
+
+// inboxPiece is how many mails are read at a time.
+const inboxPiece = 500
+
+// Inbox is a Post that keeps the newest mails instead of sending them, so that
+// they can be read where there is no mail server.
+//
+//	Send (several) ─▶ one transaction ─▶ heads, bodies ─▶ List, Get, Wait
+type Inbox struct {
+	db     *store.DB
+	heads  *store.Bucket[Kept] // without the bodies, which a list does not read
+	bodies *store.Bucket[mailBody]
+
+	maxMails int
+	maxBytes int64
+
+	mu      sync.Mutex // guards what follows
+	pending []*arrival
+	busy    bool          // somebody is writing
+	news    chan struct{} // closed when a mail comes
+
+	size *inboxSize // of whoever is writing; nil: not counted yet
+}
+
+// Kept is a mail in the inbox.
+type Kept struct {
+	Seq  uint64 `json:"seq"`  // counts the mails that ever came
+	Size int    `json:"size"` // of the bodies
+	delivery.Mail
+}
+
+type mailBody struct {
+	Text string `json:"text,omitempty"`
+	HTML string `json:"html,omitempty"`
+}
+
+type inboxSize struct {
+	mails int
+	bytes int64
+	last  uint64
+}
+
+// arrival is a mail that waits to be written.
+type arrival struct {
+	mail delivery.Mail
+	done chan error
+}
+
+// Filter chooses mails. Empty fields choose all.
+type Filter struct {
+	To      string // the address, without regard to capitals, or the user's guid
+	Kind    string
+	Subject string // a part of it
+	After   uint64 // only newer ones, by Seq
+}
+
+func (f Filter) chooses(k Kept) bool {
+	return k.Seq > f.After &&
+		(f.To == "" || strings.EqualFold(f.To, k.To) || f.To == k.User) &&
+		(f.Kind == "" || f.Kind == k.Kind) &&
+		strings.Contains(k.Subject, f.Subject)
+}
+
+// New returns the inbox that lives in db.
+func New(db *store.DB) *Inbox {
+	i := &Inbox{
+		db:     db,
+		heads:  store.In(db, "inbox heads", store.Unique("id", func(k Kept) string { return k.ID })),
+		bodies: store.In[mailBody](db, "inbox bodies"),
+		news:   make(chan struct{}), maxMails: defaultInboxMails, maxBytes: defaultInboxBytes,
+	}
+	i.heads.Listen(func(string) { i.tell() })
+	return i
+}
+
+// Send keeps a mail. One that is there already is not kept twice. Mails that come
+// at the same time are written together.
+func (i *Inbox) Send(_ context.Context, m delivery.Mail) error {
+	if _, err := delivery.Address(m.To); err != nil {
+		return err
+	}
+	a := &arrival{mail: m, done: make(chan error, 1)}
+	i.mu.Lock()
+	i.pending = append(i.pending, a)
+	first := !i.busy
+	i.busy = true
+	i.mu.Unlock()
+	if first {
+		i.write()
+	}
+	return <-a.done
+}
+
+// List returns up to limit of the mails that f chooses, the newest first, without
+// their bodies; limit 0: all.
+func (i *Inbox) List(f Filter, limit int) ([]Kept, error) {
+	all, err := i.heads.All()
+	if err != nil {
+		return nil, fmt.Errorf("cannot read the inbox: %w", err)
+	}
+	all = slices.DeleteFunc(all, func(k Kept) bool { return !f.chooses(k) })
+	slices.Reverse(all)
+	if limit > 0 {
+		all = all[:min(limit, len(all))]
+	}
+	return all, nil
+}
+
+// Get returns a mail by the id of its message, or ErrNoMail.
+func (i *Inbox) Get(id string) (k Kept, err error) {
+	err = i.db.View(func(tx *store.Tx) error {
+		found, err := i.heads.With(tx).By("id", id)
+		if err != nil {
+			return fmt.Errorf("cannot read the inbox: %w", err)
+		}
+		if len(found) == 0 {
+			return fmt.Errorf("mail %s: %w", id, ErrNoMail)
+		}
+		k, err = i.whole(tx, found[0])
+		return err
+	})
+	return k, err
+}
+
+// Wait returns the oldest mail that f chooses, which may be there already. It
+// waits no longer than limit, and then returns ErrNoMail.
+func (i *Inbox) Wait(ctx context.Context, f Filter, limit time.Duration) (Kept, error) {
+	late := time.NewTimer(limit)
+	defer late.Stop()
+	for {
+		news := i.listen()
+		k, err := i.oldest(&f)
+		if err == nil || !errors.Is(err, ErrNoMail) {
+			return k, err
+		}
+		select {
+		case <-news:
+		case <-late.C:
+			return Kept{}, fmt.Errorf("nothing came in %s: %w", limit, ErrNoMail)
+		case <-ctx.Done():
+			return Kept{}, ctx.Err()
+		}
+	}
+}
+
+// oldest finds the first mail that f chooses, and lets f begin after what it has
+// seen.
+func (i *Inbox) oldest(f *Filter) (k Kept, err error) {
+	err = i.db.View(func(tx *store.Tx) error {
+		for {
+			some, err := i.heads.With(tx).Range(seqKey(f.After+1), inboxPiece)
+			if err != nil {
+				return fmt.Errorf("cannot read the inbox: %w", err)
+			}
+			for _, head := range some {
+				if f.chooses(head) {
+					k, err = i.whole(tx, head)
+					return err
+				}
+				f.After = head.Seq
+			}
+			if len(some) < inboxPiece {
+				return ErrNoMail
+			}
+		}
+	})
+	return k, err
+}
+
+func (i *Inbox) whole(tx *store.Tx, head Kept) (Kept, error) {
+	body, err := i.bodies.With(tx).Get(seqKey(head.Seq))
+	if err != nil {
+		return head, fmt.Errorf("cannot read mail %s: %w", head.ID, err)
+	}
+	head.Text, head.HTML = body.Text, body.HTML
+	return head, nil
+}
+
+func seqKey(seq uint64) string { return fmt.Sprintf("%020d", seq) }
+
+func (i *Inbox) listen() <-chan struct{} {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	return i.news
+}
+
+func (i *Inbox) tell() {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	close(i.news)
+	i.news = make(chan struct{})
+}
+
+// write keeps what waits, until nothing does.
+func (i *Inbox) write() {
+	for {
+		i.mu.Lock()
+		batch := i.pending
+		i.pending = nil
+		i.busy = len(batch) > 0
+		i.mu.Unlock()
+		if len(batch) == 0 {
+			return
+		}
+		err := i.keep(batch)
+		for _, a := range batch {
+			a.done <- err
+		}
+	}
+}
+
+// keep writes mails in one transaction, and makes room for them. It is called by
+// one goroutine at a time.
+func (i *Inbox) keep(batch []*arrival) error {
+	var after inboxSize
+	err := i.db.Update(func(tx *store.Tx) (err error) {
+		if after, err = i.measured(tx); err != nil {
+			return err
+		}
+		for _, a := range batch {
+			if err := i.keepOne(tx, a.mail, &after); err != nil {
+				return err
+			}
+		}
+		return i.makeRoom(tx, &after)
+	})
+	if err != nil {
+		return fmt.Errorf("cannot keep mails in the inbox: %w", err)
+	}
+	i.size = &after
+	return nil
+}
+
+// measured is how much there is. It is counted once.
+func (i *Inbox) measured(tx *store.Tx) (s inboxSize, err error) {
+	if i.size != nil {
+		return *i.size, nil
+	}
+	for {
+		some, err := i.heads.With(tx).Range(seqKey(s.last+1), inboxPiece)
+		if err != nil {
+			return s, err
+		}
+		for _, k := range some {
+			s.mails, s.bytes, s.last = s.mails+1, s.bytes+int64(k.Size), k.Seq
+		}
+		if len(some) < inboxPiece {
+			return s, nil
+		}
+	}
+}
+
+func (i *Inbox) keepOne(tx *store.Tx, m delivery.Mail, s *inboxSize) error {
+	if there, err := i.heads.With(tx).By("id", m.ID); err != nil || len(there) > 0 {
+		return err
+	}
+	s.last++
+	k := Kept{Seq: s.last, Size: len(m.Text) + len(m.HTML), Mail: m}
+	k.Text, k.HTML = "", ""
+	if err := i.heads.With(tx).Put(seqKey(k.Seq), k); err != nil {
+		return err
+	}
+	s.mails, s.bytes = s.mails+1, s.bytes+int64(k.Size)
+	return i.bodies.With(tx).Put(seqKey(k.Seq), mailBody{Text: m.Text, HTML: m.HTML})
+}
+
+// makeRoom drops the oldest mails, but never the last one.
+func (i *Inbox) makeRoom(tx *store.Tx, s *inboxSize) error {
+	full := func() bool { return s.mails > 1 && (s.mails > i.maxMails || s.bytes > i.maxBytes) }
+	for full() {
+		some, err := i.heads.With(tx).Range("", inboxPiece)
+		if err != nil {
+			return err
+		}
+		for _, k := range some {
+			if !full() {
+				return nil
+			}
+			if err := errors.Join(i.heads.With(tx).Delete(seqKey(k.Seq)), i.bodies.With(tx).Delete(seqKey(k.Seq))); err != nil {
+				return err
+			}
+			s.mails, s.bytes = s.mails-1, s.bytes-int64(k.Size)
+		}
+	}
+	return nil
+}

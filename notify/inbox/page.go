@@ -1,0 +1,239 @@
+package inbox
+
+import (
+	"crypto/rand"
+	"crypto/sha256"
+	"crypto/subtle"
+	_ "embed"
+	"errors"
+	"html/template"
+	"log/slog"
+	"net/http"
+	"net/url"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+)
+
+// Page shows the inbox in a browser, to whoever has opened a link to it.
+//
+//	Link ─▶ GET /inbox?code=… ─▶ cookie ─▶ GET /inbox, /inbox/{id}, /inbox/{id}/html in a frame
+//
+// A code is good once and for a few minutes, the cookie it is changed into until
+// the daemon ends. What senders wrote as HTML is shown in a frame of its own
+// origin, without scripts, forms or anything from elsewhere.
+type Page struct {
+	inbox  *Inbox
+	base   string // URL of the page
+	path   string // that cookies are for
+	secure bool
+	log    *slog.Logger
+
+	mu       sync.Mutex // guards what follows
+	codes    []ticket
+	sessions []ticket
+}
+
+// ticket is a code or a cookie, as a hash: the secret itself is nowhere.
+type ticket struct {
+	hash [sha256.Size]byte
+	till time.Time
+}
+
+const (
+	codeLife    = 5 * time.Minute
+	sessionLife = 12 * time.Hour
+	maxTickets  = 100 // of each kind; the oldest goes
+	pageMails   = 200
+	cookieName  = "dew_inbox"
+)
+
+// Strict rules for what a browser may do with the answers.
+const (
+	pagePolicy = "default-src 'none'; style-src 'self'; frame-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+	// The frame's document has no origin, runs nothing and fetches nothing; only
+	// styles that are in it count.
+	framePolicy = "default-src 'none'; style-src 'unsafe-inline'; img-src data:; base-uri 'none'; form-action 'none'; frame-ancestors 'self'; sandbox"
+)
+
+//go:embed page.html
+var pageHTML string
+
+//go:embed page.css
+var pageCSS string
+
+var pageTemplate = template.Must(template.New("page").Funcs(template.FuncMap{
+	"when": func(t time.Time) string { return t.UTC().Format("2006-01-02 15:04:05 MST") },
+}).Parse(pageHTML))
+
+// NewPage makes the page; publicURL is that of the notification service.
+func NewPage(inbox *Inbox, publicURL string, log *slog.Logger) (*Page, error) {
+	u, err := url.Parse(publicURL)
+	if err != nil {
+		return nil, err
+	}
+	u = u.JoinPath("inbox")
+	return &Page{inbox: inbox, base: u.String(), path: u.Path, secure: u.Scheme == "https", log: log}, nil
+}
+
+// Link is the address of the page with a code that is good once.
+func (p *Page) Link() (string, error) {
+	code := rand.Text()
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.codes = admit(p.codes, code, time.Now().Add(codeLife))
+	return p.base + "?code=" + url.QueryEscape(code), nil
+}
+
+// admit adds a ticket for a secret and drops those that are too many.
+func admit(ts []ticket, secret string, till time.Time) []ticket {
+	ts = append(ts, ticket{hash: sha256.Sum256([]byte(secret)), till: till})
+	return ts[max(0, len(ts)-maxTickets):]
+}
+
+// find is the place of a secret that is still good, or -1.
+func find(ts []ticket, secret string) int {
+	hash, now := sha256.Sum256([]byte(secret)), time.Now()
+	for i, t := range ts {
+		if subtle.ConstantTimeCompare(t.hash[:], hash[:]) == 1 && now.Before(t.till) {
+			return i
+		}
+	}
+	return -1
+}
+
+// redeem changes a code into a session; false: it is no good.
+func (p *Page) redeem(code string) (session string, ok bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	i := find(p.codes, code)
+	if i < 0 {
+		return "", false
+	}
+	p.codes = append(p.codes[:i:i], p.codes[i+1:]...)
+	session = rand.Text()
+	p.sessions = admit(p.sessions, session, time.Now().Add(sessionLife))
+	return session, true
+}
+
+func (p *Page) known(r *http.Request) bool {
+	c, err := r.Cookie(cookieName)
+	if err != nil {
+		return false
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return find(p.sessions, c.Value) >= 0
+}
+
+// Handler answers for /inbox and what is below it.
+func (p *Page) Handler() http.Handler {
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET /inbox", p.list)
+	mux.HandleFunc("GET /inbox/style.css", func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "text/css; charset=utf-8")
+		_, _ = w.Write([]byte(pageCSS)) // a browser that hung up is its own business
+	})
+	mux.HandleFunc("GET /inbox/{id}", p.show)
+	mux.HandleFunc("GET /inbox/{id}/html", p.frame)
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		h := w.Header()
+		h.Set("Content-Security-Policy", pagePolicy)
+		h.Set("X-Content-Type-Options", "nosniff")
+		h.Set("X-Frame-Options", "SAMEORIGIN")
+		h.Set("Referrer-Policy", "no-referrer")
+		h.Set("Cross-Origin-Resource-Policy", "same-origin")
+		h.Set("Cache-Control", "no-store")
+		if code := r.FormValue("code"); code != "" && r.URL.Path == "/inbox" && r.Method == http.MethodGet {
+			p.enter(w, r, code)
+			return
+		}
+		if !p.known(r) {
+			p.refuse(w, http.StatusUnauthorized, "This page is closed. The command dew inbox --open prints a link that opens it.")
+			return
+		}
+		mux.ServeHTTP(w, r)
+	})
+}
+
+// enter lets a browser in, and takes the code out of its address.
+func (p *Page) enter(w http.ResponseWriter, r *http.Request, code string) {
+	session, ok := p.redeem(code)
+	if !ok {
+		p.refuse(w, http.StatusUnauthorized, "This link was used already, or is too old. The command dew inbox --open prints another.")
+		return
+	}
+	http.SetCookie(w, &http.Cookie{
+		Name: cookieName, Value: session, Path: p.path, HttpOnly: true, Secure: p.secure, SameSite: http.SameSiteStrictMode,
+		MaxAge: int(sessionLife.Seconds()),
+	})
+	http.Redirect(w, r, p.path, http.StatusSeeOther)
+}
+
+// pageData is what the template shows.
+type pageData struct {
+	Path    string
+	Message string // instead of everything else
+	Mails   []Kept
+	Mail    *Kept
+	Older   int
+}
+
+func (p *Page) list(w http.ResponseWriter, _ *http.Request) {
+	all, err := p.inbox.List(Filter{}, 0)
+	if err != nil {
+		p.fail(w, err)
+		return
+	}
+	shown := all[:min(pageMails, len(all))]
+	p.write(w, http.StatusOK, pageData{Mails: shown, Older: len(all) - len(shown)})
+}
+
+func (p *Page) show(w http.ResponseWriter, r *http.Request) {
+	k, err := p.inbox.Get(r.PathValue("id"))
+	if err != nil {
+		p.fail(w, err)
+		return
+	}
+	p.write(w, http.StatusOK, pageData{Mail: &k})
+}
+
+// frame is the HTML of a mail, as it was sent, under rules that make it a picture.
+func (p *Page) frame(w http.ResponseWriter, r *http.Request) {
+	k, err := p.inbox.Get(r.PathValue("id"))
+	if err != nil {
+		p.fail(w, err)
+		return
+	}
+	w.Header().Set("Content-Security-Policy", framePolicy)
+	w.Header().Set("Content-Type", "text/html; charset=utf-8")
+	w.Header().Set("Content-Length", strconv.Itoa(len(k.HTML)))
+	_, _ = w.Write([]byte(k.HTML)) // a browser that hung up is its own business
+}
+
+func (p *Page) fail(w http.ResponseWriter, err error) {
+	if errors.Is(err, ErrNoMail) {
+		p.refuse(w, http.StatusNotFound, "There is no such mail, or no more.")
+		return
+	}
+	p.log.Error("cannot show the inbox", "err", err)
+	p.refuse(w, http.StatusInternalServerError, "The inbox cannot be read: the daemon's log says why.")
+}
+
+func (p *Page) refuse(w http.ResponseWriter, status int, message string) {
+	p.write(w, status, pageData{Message: message})
+}
+
+func (p *Page) write(w http.ResponseWriter, status int, d pageData) {
+	d.Path = p.path
+	var b strings.Builder
+	if err := pageTemplate.Execute(&b, d); err != nil {
+		p.log.Error("cannot make the page of the inbox", "err", err)
+		http.Error(w, "Internal Server Error", http.StatusInternalServerError)
+		return
+	}
+	w.Header().Set("Content-Type", "text/html; charset=utf-8")
+	w.WriteHeader(status)
+	_, _ = w.Write([]byte(b.String())) // a browser that hung up is its own business
+}

@@ -1,0 +1,160 @@
+package render
+
+import (
+	"errors"
+	"fmt"
+	"iter"
+	"strings"
+	"text/template"
+	"unicode"
+
+	"github.com/dewrun/dew/notify/delivery"
+	"golang.org/x/net/html"
+)
+
+// Placeholders is what templates are filled in with. The names are the service's.
+type Placeholders struct {
+	From, ReplyTo, To string
+	Subject           string
+	Text              string
+	HTML              string
+	HTMLComponents    delivery.HTML
+	KindDescription   string
+	SourceDescription string
+	UserGUID          string
+	ClientID          string
+	MessageID         string
+	Space             string
+	SpaceGUID         string
+	Organization      string
+	OrganizationGUID  string
+	OrganizationRole  string
+	UnsubscribeID     string
+	Scope             string
+	Endorsement       string
+	RequestReceived   string
+	Domain            string
+}
+
+// Escape returns the placeholders for a page: what people wrote as text becomes
+// text there, too. What the sender wrote as HTML stays as it is, and so do ids.
+func Escape(p Placeholders) Placeholders {
+	for _, v := range []*string{
+		&p.From, &p.To, &p.ReplyTo, &p.Subject, &p.Text, &p.KindDescription, &p.SourceDescription, &p.ClientID,
+		&p.MessageID, &p.Space, &p.Organization, &p.Endorsement,
+	} {
+		*v = template.HTMLEscapeString(*v)
+	}
+	return p
+}
+
+// size is how many bytes all of them have, about as they are printed.
+func (p Placeholders) size() int {
+	n := namesSize + htmlSize(p.HTMLComponents)
+	for _, v := range []string{
+		p.From, p.ReplyTo, p.To, p.Subject, p.Text, p.HTML, p.KindDescription, p.SourceDescription, p.UserGUID, p.ClientID, p.MessageID,
+		p.Space, p.SpaceGUID, p.Organization, p.OrganizationGUID, p.OrganizationRole, p.UnsubscribeID, p.Scope, p.Endorsement,
+		p.RequestReceived, p.Domain,
+	} {
+		n += len(v)
+	}
+	return n
+}
+
+// namesSize is more than the names of the placeholders have.
+const namesSize = 512
+
+func htmlSize(h delivery.HTML) int {
+	return namesSize + len(h.Doctype) + len(h.Head) + len(h.BodyAttributes) + len(h.BodyContent)
+}
+
+// Document puts a page around a body, with what the sender's own page had.
+func Document(parts delivery.HTML, body string) string {
+	return fmt.Sprintf("%s\n<head>%s</head>\n<html>\n\t<body %s>\n\t\t%s\n\t</body>\n</html>",
+		parts.Doctype, parts.Head, parts.BodyAttributes, body)
+}
+
+// OneLine keeps a text from being more than one line of a header.
+func OneLine(s string) string {
+	if !strings.ContainsFunc(s, unicode.IsControl) {
+		return s
+	}
+	return strings.Join(strings.FieldsFunc(s, unicode.IsControl), " ")
+}
+
+// SplitHTML takes a sender's page apart. What has no body has no content.
+func SplitHTML(page string) (delivery.HTML, error) {
+	if strings.TrimSpace(page) == "" {
+		return delivery.HTML{}, nil
+	}
+	if err := costly(page); err != nil {
+		return delivery.HTML{}, err
+	}
+	root, err := html.Parse(strings.NewReader(page))
+	if err != nil {
+		return delivery.HTML{}, fmt.Errorf("cannot read the html: %w", err)
+	}
+	parts := delivery.HTML{Doctype: doctype(page)}
+	for node := range elements(root, "html") {
+		for head := range elements(node, "head") {
+			parts.Head, err = inner(head)
+		}
+		for body := range elements(node, "body") {
+			var failed error
+			parts.BodyAttributes = attributes(body)
+			parts.BodyContent, failed = inner(body)
+			err = errors.Join(err, failed)
+		}
+	}
+	if len(parts.BodyContent)+len(parts.BodyAttributes)+len(parts.Head) > maxParts {
+		return delivery.HTML{}, errCostlyPage
+	}
+	if strings.TrimSpace(parts.BodyContent) == "" {
+		parts.BodyContent = ""
+	}
+	return parts, err
+}
+
+// elements are the children of a node with a name.
+func elements(node *html.Node, name string) iter.Seq[*html.Node] {
+	return func(yield func(*html.Node) bool) {
+		for child := range node.ChildNodes() {
+			if child.Type == html.ElementNode && child.Data == name && !yield(child) {
+				return
+			}
+		}
+	}
+}
+
+// doctype returns the declaration at the top of a page, if it has one.
+func doctype(page string) string {
+	_, rest, ok := strings.Cut(page, "<!DOCTYPE")
+	if !ok {
+		return ""
+	}
+	kind, _, ok := strings.Cut(rest, ">")
+	if !ok {
+		return ""
+	}
+	return "<!DOCTYPE" + kind + ">"
+}
+
+// attributes writes the attributes of an element, so that none can end the tag.
+func attributes(node *html.Node) string {
+	var out []string
+	for _, a := range node.Attr {
+		out = append(out, fmt.Sprintf(`%s="%s"`, a.Key, template.HTMLEscapeString(a.Val)))
+	}
+	return strings.Join(out, " ")
+}
+
+// inner writes what is inside of an element.
+func inner(node *html.Node) (string, error) {
+	var b strings.Builder
+	for child := range node.ChildNodes() {
+		if err := html.Render(&b, child); err != nil {
+			return "", fmt.Errorf("cannot write the html: %w", err)
+		}
+	}
+	return b.String(), nil
+}

@@ -1,0 +1,197 @@
+package render
+
+import (
+	"errors"
+	"fmt"
+	"regexp"
+	"strings"
+	"text/template"
+	tree "text/template/parse"
+
+	"github.com/dewrun/dew/inbound"
+	"github.com/dewrun/dew/notify/delivery"
+)
+
+// Bounds of what one part of a template may take to be filled in.
+const (
+	maxSteps  = 1000      // turns of loops and calls of templates
+	maxWork   = 1_000_000 // and of what they may do, as actions
+	minAction = 8         // bytes of a template for one action at least
+	MaxOutput = 4 << 20   // bytes of the result, and of what functions make on the way
+	maxWidth  = 3         // digits of a width in a format
+)
+
+// errCostly is a template that takes too much.
+var errCostly = errors.New("the template takes too much to fill in")
+
+// budget is what is left for one execution of a template.
+type budget struct {
+	steps, work, made, written int
+	out                        strings.Builder
+}
+
+// Write keeps what a template puts out, up to the bound.
+func (b *budget) Write(p []byte) (int, error) {
+	if b.written += len(p); b.written > MaxOutput {
+		return 0, fmt.Errorf("%w: it makes more than %d bytes", errCostly, MaxOutput)
+	}
+	return b.out.Write(p)
+}
+
+// step counts one turn of at most so many actions. It stands at the beginning of
+// every loop and template.
+func (b *budget) step(actions int) (string, error) {
+	if b.steps++; b.steps > maxSteps {
+		return "", fmt.Errorf("%w: it has more than %d turns", errCostly, maxSteps)
+	}
+	if b.work += actions; b.work > maxWork {
+		return "", fmt.Errorf("%w: it does too much in %d turns", errCostly, b.steps)
+	}
+	return "", nil
+}
+
+// spend counts bytes before a function makes them.
+func (b *budget) spend(n int) error {
+	if b.made += n; b.made > MaxOutput {
+		return fmt.Errorf("%w: its functions make more than %d bytes", errCostly, MaxOutput)
+	}
+	return nil
+}
+
+// bound makes a function of text/template pay before it starts.
+func (b *budget) bound(fn func(args ...any) string, factor int) func(args ...any) (string, error) {
+	return func(args ...any) (string, error) {
+		n := len(args)
+		for _, a := range args {
+			n += factor * sizeOf(a)
+		}
+		if err := b.spend(n); err != nil {
+			return "", err
+		}
+		return fn(args...), nil
+	}
+}
+
+// sizeOf is how many bytes a value may print as. What is no text is small, but
+// for the placeholders as a whole and the parts of a page.
+func sizeOf(v any) int {
+	switch v := v.(type) {
+	case string:
+		return len(v)
+	case Placeholders:
+		return v.size()
+	case delivery.HTML:
+		return htmlSize(v)
+	}
+	return 64
+}
+
+// tooWide finds a width in a format that is long, or that comes from elsewhere.
+var tooWide = regexp.MustCompile(fmt.Sprintf(`%%[^a-zA-Z%%]*([0-9]{%d,}|\*)`, maxWidth+1))
+
+// printf is fmt's, with widths that fit a mail.
+func (b *budget) printf(format string, args ...any) (string, error) {
+	if tooWide.MatchString(format) {
+		return "", fmt.Errorf("%w: a width in %q has more than %d digits", errCostly, inbound.Shorten(format), maxWidth)
+	}
+	largest := 1000 // of a padded value
+	for _, a := range args {
+		largest = max(largest, 8*sizeOf(a))
+	}
+	if err := b.spend(len(format) + largest*strings.Count(format, "%")); err != nil {
+		return "", err
+	}
+	return fmt.Sprintf(format, args...), nil
+}
+
+const stepName = "dew_step"
+
+func (b *budget) funcs() template.FuncMap {
+	return template.FuncMap{
+		stepName:   b.step,
+		"printf":   b.printf,
+		"print":    b.bound(fmt.Sprint, 1),
+		"println":  b.bound(fmt.Sprintln, 1),
+		"html":     b.bound(template.HTMLEscaper, 6),
+		"js":       b.bound(template.JSEscaper, 6),
+		"urlquery": b.bound(template.URLQueryEscaper, 3),
+	}
+}
+
+// parseTemplate reads one part of a template, whose executions draw on b.
+func parseTemplate(name, source string, b *budget) (*template.Template, error) {
+	t, err := template.New(name).Funcs(b.funcs()).Parse(source)
+	if err != nil {
+		return nil, err
+	}
+	counted, err := template.New("step").Funcs(b.funcs()).Parse(fmt.Sprintf("{{%s %d}}", stepName, len(source)/minAction))
+	if err != nil {
+		return nil, err
+	}
+	step := counted.Root.Nodes[0]
+	for _, one := range t.Templates() {
+		if one.Tree != nil && one.Root != nil {
+			countTurns(one.Root, step)
+			one.Root.Nodes = append([]tree.Node{step}, one.Root.Nodes...)
+		}
+	}
+	return t, nil
+}
+
+// Check says where one part of a template is wrong, and how.
+func Check(name, source string) error {
+	if _, err := parseTemplate(name, source, &budget{}); err != nil {
+		return errors.New(place(err))
+	}
+	return nil
+}
+
+// countTurns puts a step at the beginning of every loop in a list.
+func countTurns(list *tree.ListNode, step tree.Node) {
+	if list == nil {
+		return
+	}
+	for _, node := range list.Nodes {
+		switch n := node.(type) {
+		case *tree.IfNode:
+			countTurns(n.List, step)
+			countTurns(n.ElseList, step)
+		case *tree.WithNode:
+			countTurns(n.List, step)
+			countTurns(n.ElseList, step)
+		case *tree.RangeNode:
+			countTurns(n.List, step)
+			countTurns(n.ElseList, step)
+			n.List.Nodes = append([]tree.Node{step}, n.List.Nodes...)
+		}
+	}
+}
+
+// Fill executes one part of a template. One line end at its end is dropped.
+func Fill(name, source string, p Placeholders) (string, error) {
+	b := &budget{}
+	t, err := parseTemplate(name, source, b)
+	if err != nil {
+		return "", fmt.Errorf("cannot read the %s of a template: %s", name, place(err))
+	}
+	if err := t.Execute(b, p); err != nil {
+		return "", fmt.Errorf("cannot fill in the %s of a template: %s", name, place(err))
+	}
+	return strings.TrimSuffix(b.out.String(), "\n"), nil
+}
+
+// formOfError is how text/template says where something is wrong.
+var formOfError = regexp.MustCompile(`(?s)^template: [^:]*:(\d+)(?::\d+)?: (.*)$`)
+
+// place tells people where a template is wrong, and how.
+func place(err error) string {
+	const start, end = 150, 150 // the cause stands at the end
+	text := err.Error()
+	if m := formOfError.FindStringSubmatch(text); m != nil {
+		text = "line " + m[1] + ": " + m[2]
+	}
+	if len(text) > start+end {
+		text = strings.ToValidUTF8(text[:start], "") + "..." + strings.ToValidUTF8(text[len(text)-end:], "")
+	}
+	return text
+}

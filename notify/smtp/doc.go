@@ -1,0 +1,2 @@
+// Package smtp sends mails to a mail server.
+package smtp
