@@ -184,9 +184,9 @@ func FuzzWish(f *testing.F) {
 		f.Add([]byte(seed))
 	}
 	f.Fuzz(func(t *testing.T, raw []byte) {
-		_, err := readWish(raw)
+		_, err := readPreferenceChange(raw)
 		if p, ok := errors.AsType[*problem](err); err != nil && (!ok || p.status != http.StatusUnprocessableEntity || p.message == "") {
-			t.Errorf("readWish = %v", err)
+			t.Errorf("readPreferenceChange = %v", err)
 		}
 	})
 }

@@ -32,7 +32,7 @@ func TestUnclearBodies(t *testing.T) {
 		`{"global_unsubscribe":true,"global_unsubscribe":false}`: "duplicate key", `{"clients":{"c":{"k":{"email":true,"EMAIL":false}}}}`: "duplicate key",
 		`{"clients":{"\ud800":{"k":{"email":true}}}}`: "invalid UTF-8", "{\"clients\":{\"\xff\":{\"k\":{\"email\":true}}}}": "invalid UTF-8",
 	} {
-		if _, err := readWish([]byte(body)); err == nil || !strings.Contains(err.Error(), says) {
+		if _, err := readPreferenceChange([]byte(body)); err == nil || !strings.Contains(err.Error(), says) {
 			t.Errorf("%q: %v, want %s", body, err, says)
 		}
 	}

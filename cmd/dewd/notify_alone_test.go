@@ -15,7 +15,6 @@ import (
 	"time"
 
 	"github.com/dewrun/dew/notify/delivery"
-	"github.com/dewrun/dew/notify/directory"
 )
 
 // foreign is a dewd that another program takes for the platform.

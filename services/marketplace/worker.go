@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net/http"
 	"runtime/debug"
 	"sync"
 	"time"
@@ -281,35 +280,6 @@ func (w *worker) sweepOperations() error {
 	})
 }
 
-// Offer makes the marketplace offer what the built-in broker has.
-func (m *catalog) Offer(ctx context.Context) error {
-	if m.cfg.Builtin == nil {
-		return nil
-	}
-	catalog, err := m.cfg.Builtin.Catalog(ctx)
-	if err == nil {
-		err = services.CheckCatalog(catalog)
-	}
-	if err != nil {
-		return fmt.Errorf("cannot read the catalog of the built-in service broker: %w", err)
-	}
-	return m.update(func(tx records) error {
-		sb, err := tx.broker(services.BuiltinBroker)
-		if err != nil && !errors.Is(err, services.ErrNotFound) {
-			return err
-		}
-		if err != nil {
-			sb = services.ServiceBroker{GUID: services.BuiltinBroker, Name: services.BuiltinBroker, CreatedAt: now()}
-		}
-		sb.State, sb.UpdatedAt = services.Available, now()
-		if err := put(tx.brokers, "service broker", sb.GUID, sb); err != nil {
-			return err
-		}
-		_, err = tx.sync(sb, catalog)
-		return err
-	})
-}
-
 // readCatalog makes the marketplace offer what a broker has.
 func (w *worker) readCatalog(ctx context.Context, op operation) error {
 	sb, err := w.broker(op.Record)
@@ -352,43 +322,4 @@ func (w *worker) readCatalog(ctx context.Context, op operation) error {
 		}
 		return tx.closeOperation(op, services.Succeeded, "")
 	})
-}
-
-// desiredBroker is the broker after its operation. Its metadata may have changed while its
-// catalog was read, and another broker may have taken the name.
-func (tx catalogRecords) desiredBroker(op operation) (services.ServiceBroker, error) {
-	sb, err := tx.broker(op.Record)
-	if err != nil {
-		return sb, err
-	}
-	if op.BrokerChange != nil {
-		sb = withChange(sb, *op.BrokerChange)
-	}
-	return sb, tx.checkBroker(sb)
-}
-
-// syncFailed leaves a broker as it was, with a catalog that could not be read.
-func (tx catalogRecords) syncFailed(op operation, failure error) error {
-	sb, err := tx.broker(op.Record)
-	if err != nil {
-		return err
-	}
-	sb.State, sb.UpdatedAt = services.SynchronizationFailed, now()
-	os, err := tx.offerings.By("broker", sb.GUID)
-	if err != nil {
-		return fmt.Errorf("cannot list service offerings: %w", err)
-	}
-	if len(os) > 0 {
-		sb.State = services.Available // with the catalog that it had
-	}
-	if err := put(tx.brokers, "service broker", sb.GUID, sb); err != nil {
-		return err
-	}
-	var refused *services.Refused
-	if errors.As(failure, &refused) {
-		op.Failure = refused
-	} else {
-		op.Failure = &services.Refused{Status: http.StatusBadGateway, Code: 270022, Title: "CF-ServiceBrokerSyncFailed", Detail: failure.Error()}
-	}
-	return tx.closeOperation(op, services.Failed, op.Failure.Detail)
 }
