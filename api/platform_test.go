@@ -22,6 +22,7 @@ import (
 	"github.com/dewrun/dew/runtime/runtimetest"
 	"github.com/dewrun/dew/services"
 	"github.com/dewrun/dew/services/builtin"
+	"github.com/dewrun/dew/services/marketplace"
 	"github.com/dewrun/dew/store"
 )
 
@@ -69,7 +70,7 @@ func newPlatform(t testing.TB) *platform {
 		UploadDir: filepath.Join(dir, "uploads"), SSH: &SSHDoor{Address: "127.0.0.1:2222", Fingerprint: "0123456789abcdefABCDEF+/0123456789abcdefABC"},
 	}
 	p.broker = newFakeBroker()
-	p.c.Services = services.New(services.Config{DB: db, Registry: reg, Events: p.c.Events, Logger: log, Builtin: databases{p.broker}})
+	p.c.Services = marketplace.New(marketplace.Config{DB: db, Registry: reg, Events: p.c.Events, Logger: log, Builtin: databases{p.broker}})
 	if err := p.c.Services.Offer(t.Context()); err != nil {
 		t.Fatal(err)
 	}

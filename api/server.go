@@ -39,7 +39,7 @@ import (
 	"github.com/dewrun/dew/notify"
 	"github.com/dewrun/dew/registry"
 	"github.com/dewrun/dew/runtime"
-	"github.com/dewrun/dew/services"
+	"github.com/dewrun/dew/services/marketplace"
 	"github.com/dewrun/dew/store"
 )
 
@@ -74,7 +74,7 @@ type Config struct {
 	Processes Processes
 	Exits     Exits
 	Logs      *logstream.Logs
-	Services  *services.Marketplace
+	Services  *marketplace.Marketplace
 	Auth      *auth.Server // who comes over the listener
 	Roles     *auth.Roles  // and what they may do
 

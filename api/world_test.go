@@ -32,6 +32,7 @@ import (
 	"github.com/dewrun/dew/registry"
 	"github.com/dewrun/dew/runtime"
 	"github.com/dewrun/dew/services"
+	"github.com/dewrun/dew/services/marketplace"
 	"github.com/dewrun/dew/store"
 )
 
@@ -91,7 +92,7 @@ func newWorldIn(t testing.TB, dir string) *world {
 		Shutdown: func(apps bool) { w.shutdown = append(w.shutdown, apps) },
 	}
 	w.broker = newFakeBroker()
-	w.c.Services = services.New(services.Config{
+	w.c.Services = marketplace.New(marketplace.Config{
 		DB: db, Registry: reg, Events: w.c.Events, Logger: log, Builtin: w.broker,
 		Client: func(b services.ServiceBroker) services.Broker { return w.broker.named(b.Name) },
 	})

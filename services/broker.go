@@ -8,7 +8,7 @@ import (
 	"github.com/dewrun/dew/app"
 )
 
-// Broker gives service instances and bindings. HTTPBroker speaks OSB 2.17;
+// Broker gives service instances and bindings. services/osb speaks OSB 2.17;
 // services/builtin is the built-in one. Every method may be asked again for the
 // same guid, and then goes on or tells how it ended.
 type Broker interface {
@@ -158,6 +158,9 @@ type Schemas struct {
 	InstanceUpdate json.RawMessage `json:"instance_update,omitempty"`
 	BindingCreate  json.RawMessage `json:"binding_create,omitempty"`
 }
+
+// CodeConcurrency is the code of a BrokerError whose request can succeed later.
+const CodeConcurrency = "ConcurrencyError"
 
 // BrokerError is why a broker did not do what it was asked. An error of another
 // type counts as one with Orphan.

@@ -30,11 +30,11 @@ type Refused struct {
 
 func (e *Refused) Error() string { return e.Detail }
 
-func invalid(key, format string, args ...any) error {
+func NewInvalid(key, format string, args ...any) error {
 	return &Invalid{Key: key, Detail: fmt.Sprintf(format, args...)}
 }
 
-func errBusy(instance string) error {
+func ErrBusy(instance string) error {
 	return &Refused{
 		Status: http.StatusConflict, Code: 60016, Title: "CF-AsyncServiceInstanceOperationInProgress",
 		Detail: fmt.Sprintf("An operation for service instance %s is in progress.", instance),

@@ -221,3 +221,9 @@ type Operation struct {
 
 // Ended tells whether there is nothing more to wait for.
 func (o Operation) Ended() bool { return o.State == Succeeded || o.State == Failed }
+
+// Frozen is what services an app sees.
+type Frozen struct {
+	JSON  string   // the value of VCAP_SERVICES; empty: nothing is bound
+	Names []string // of the service instances, sorted
+}

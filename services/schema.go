@@ -87,8 +87,8 @@ func checkSchema(raw json.RawMessage) error {
 	return err
 }
 
-// checkParameters tells which parameters a plan does not allow.
-func checkParameters(schema, parameters json.RawMessage) error {
+// CheckParameters tells which parameters a plan does not allow.
+func CheckParameters(schema, parameters json.RawMessage) error {
 	s, err := compile(schema)
 	if err != nil {
 		return fmt.Errorf("cannot check parameters: %w", err) // it was checked when the catalog was read
@@ -101,7 +101,7 @@ func checkParameters(schema, parameters json.RawMessage) error {
 	}
 	doc, err := jsonschema.UnmarshalJSON(bytes.NewReader(parameters))
 	if err != nil {
-		return invalid("parameters", "parameters must be a JSON object")
+		return NewInvalid("parameters", "parameters must be a JSON object")
 	}
 	err = s.Validate(doc)
 	if wrong := (*jsonschema.ValidationError)(nil); errors.As(err, &wrong) {
@@ -118,10 +118,10 @@ func violations(wrong *jsonschema.ValidationError) error {
 			continue
 		}
 		key := "parameters" + strings.ReplaceAll(unit.InstanceLocation, "/", ".")
-		all = append(all, invalid(key, "%s: %s", key, unit.Error.String()))
+		all = append(all, NewInvalid(key, "%s: %s", key, unit.Error.String()))
 	}
 	if len(all) == 0 {
-		return invalid("parameters", "parameters: %s", wrong.Error())
+		return NewInvalid("parameters", "parameters: %s", wrong.Error())
 	}
 	return errors.Join(all...)
 }

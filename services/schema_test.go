@@ -30,3 +30,21 @@ func TestSchemaSteps(t *testing.T) {
 		t.Errorf("a tree: %v", err)
 	}
 }
+
+func FuzzParameters(f *testing.F) {
+	f.Add(`{"type": "object", "properties": {"a": {"type": "integer"}}}`, `{"a": "x"}`)
+	f.Add(`{"$ref": "#/definitions/x", "definitions": {"x": {"$ref": "#/definitions/x"}}}`, `{}`)
+	f.Add(`{"pattern": "("}`, `{}`)
+	f.Fuzz(func(t *testing.T, schema, parameters string) {
+		if checkSchema(json.RawMessage(schema)) != nil {
+			return
+		}
+		raw, err := CheckObject("parameters", json.RawMessage(parameters))
+		if err != nil {
+			return
+		}
+		if err := CheckParameters(json.RawMessage(schema), raw); err != nil {
+			detail(t, err)
+		}
+	})
+}

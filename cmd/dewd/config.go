@@ -54,7 +54,7 @@ type config struct {
 	CrashFiles        size // of crashed instances, all together; 0: none is kept
 	Policy            runtime.Policy
 	Staging           staging
-	Marketplace       marketplace
+	Marketplace       serviceFlags
 	Mailing           mailing
 	Outbound          outbound
 	LogFormat         string
@@ -71,7 +71,7 @@ func defaultConfig() config {
 		Containerd: "/run/containerd/containerd.sock", ContainerdBinary: "containerd",
 		Snapshotter: "overlayfs", AppUID: 2000, Listen: "127.0.0.1:8484", Router: "127.0.0.1:8080", SSH: "127.0.0.1:2222", Domain: "dew.localhost", StickyCookies: "JSESSIONID", TCPPorts: defaultTCPPorts,
 		SeccompArches: "native", LogReserve: 512 << 20, LogBacklog: 64 << 20, LogRetention: 256 << 20, CrashFiles: 1 << 30,
-		Policy: runtime.Policy{}.WithDefaults(), Staging: defaultStaging(), Marketplace: marketplace{BindingsOn: onRestage}, Mailing: defaultMailing(), LogFormat: "text",
+		Policy: runtime.Policy{}.WithDefaults(), Staging: defaultStaging(), Marketplace: serviceFlags{BindingsOn: onRestage}, Mailing: defaultMailing(), LogFormat: "text",
 	}
 }
 

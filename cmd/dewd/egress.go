@@ -19,6 +19,7 @@ import (
 	"github.com/dewrun/dew/registry"
 	"github.com/dewrun/dew/route"
 	"github.com/dewrun/dew/services"
+	"github.com/dewrun/dew/services/marketplace"
 	"github.com/dewrun/dew/store"
 )
 
@@ -147,10 +148,10 @@ func (d *daemon) refusedURLs() ([]v3.RefusedURL, error) {
 
 // refusedURLs are the stored URLs of unknown origin that the policy refuses. A name
 // that has no address now is not among them.
-func refusedURLs(ctx context.Context, marketplace *services.Marketplace, policy *egress.Policy) (out []v3.RefusedURL, err error) {
+func refusedURLs(ctx context.Context, market *marketplace.Marketplace, policy *egress.Policy) (out []v3.RefusedURL, err error) {
 	ctx, cancel := context.WithTimeout(ctx, checkLimit/2) // doctor must get to know it
 	defer cancel()
-	all, err := marketplace.StoredURLs()
+	all, err := market.StoredURLs()
 	for _, u := range all {
 		refused, ok := errors.AsType[*egress.Refused](policy.CheckURL(ctx, u.URL))
 		if ok {
@@ -216,5 +217,5 @@ func readURLs(ctx context.Context, cfg config) (out []v3.RefusedURL, err error) 
 		return nil, err
 	}
 	policy := egress.Policy{Allow: cfg.Outbound.BrokerHosts, Web: func(host string) (string, bool) { return "", serves(host) }}
-	return refusedURLs(ctx, services.New(services.Config{DB: db, Registry: reg, Events: registry.NewEvents(db)}), &policy)
+	return refusedURLs(ctx, marketplace.New(marketplace.Config{DB: db, Registry: reg, Events: registry.NewEvents(db)}), &policy)
 }

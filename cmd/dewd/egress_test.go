@@ -11,6 +11,7 @@ import (
 	"github.com/dewrun/dew/api/v3"
 	"github.com/dewrun/dew/registry"
 	"github.com/dewrun/dew/services"
+	"github.com/dewrun/dew/services/marketplace"
 	"github.com/dewrun/dew/store"
 )
 
@@ -69,12 +70,12 @@ func oldStore(t testing.TB, root, broker, drain, front string) {
 		t.Fatal(err)
 	}
 	space := spaces[0].GUID
-	marketplace := services.New(services.Config{DB: db, Registry: reg, Events: registry.NewEvents(db)})
-	_, _, err = marketplace.CreateBroker(services.NewBroker{Name: "old-broker", URL: "http://" + broker, Username: "user", Password: "pass", Space: space})
+	market := marketplace.New(marketplace.Config{DB: db, Registry: reg, Events: registry.NewEvents(db)})
+	_, _, err = market.CreateBroker(services.NewBroker{Name: "old-broker", URL: "http://" + broker, Username: "user", Password: "pass", Space: space})
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, _, err = marketplace.CreateInstance(services.NewInstance{
+	_, _, err = market.CreateInstance(services.NewInstance{
 		Type: services.UserProvided, Name: "old-door", Space: space, SyslogDrain: "syslog://" + drain, RouteService: "https://" + front,
 	})
 	if err != nil {

@@ -22,8 +22,8 @@ const module = "github.com/dewrun/dew"
 var storeys = map[string]int{
 	"cmd/dewd": 6, "cmd/dew": 6, "cmd/dew-init": 6, "cmd/dew-sftp": 6, "cmd/dew-static": 6,
 	"api": 5, "smoke": 5,
-	"route": 4, "sshd": 4, "services/builtin": 4, "runtime/containerd": 4, "runtime/runtimetest": 4, "notify": 4, "api/client": 4,
-	"runtime": 3, "notify/directory": 3, "notify/render": 3, "notify/smtp": 3, "notify/inbox": 3,
+	"route": 4, "sshd": 4, "services/builtin": 4, "services/marketplace": 4, "runtime/containerd": 4, "runtime/runtimetest": 4, "notify": 4, "api/client": 4,
+	"runtime": 3, "services/osb": 3, "notify/directory": 3, "notify/render": 3, "notify/smtp": 3, "notify/inbox": 3,
 	"health": 2, "droplet": 2, "services": 2, "auth": 2, "api/cftest": 2,
 	"notify/delivery": 2,
 	"app":             1, "drain": 1, "api/v3": 1, "services/servicestest": 1,

@@ -19,8 +19,8 @@ import (
 	"github.com/dewrun/dew/droplet"
 	"github.com/dewrun/dew/logstream"
 	"github.com/dewrun/dew/route"
-	"github.com/dewrun/dew/services"
 	"github.com/dewrun/dew/services/builtin"
+	"github.com/dewrun/dew/services/marketplace"
 )
 
 // When the credentials of a binding come into an app's environment.
@@ -29,20 +29,20 @@ const (
 	onRestart = "restart"
 )
 
-// marketplace is what flags say of services.
-type marketplace struct {
+// serviceFlags are the flags of services.
+type serviceFlags struct {
 	BindingsOn string // onRestage or onRestart
 	DrainCA    string // file with certificates
 }
 
-func (m *marketplace) flags() []cli.Flag {
+func (m *serviceFlags) flags() []cli.Flag {
 	return []cli.Flag{
 		text(&m.BindingsOn, "bindings-on", "`restage|restart`: when the credentials of a new binding come into an app's environment"),
 		text(&m.DrainCA, "drain-ca", "`file` with certificates of authorities that log drains and route services over TLS may have, besides the machine's"),
 	}
 }
 
-func (m *marketplace) validate() (errs []error) {
+func (m *serviceFlags) validate() (errs []error) {
 	if m.BindingsOn != onRestage && m.BindingsOn != onRestart {
 		errs = append(errs, fmt.Errorf("--bindings-on: %q is neither %s nor %s", m.BindingsOn, onRestage, onRestart))
 	}
@@ -59,7 +59,7 @@ func (d *daemon) openServices(ctx context.Context) (err error) {
 		return err
 	}
 	d.aside.add("services", d.databases.Stuck)
-	d.services = services.New(services.Config{
+	d.services = marketplace.New(marketplace.Config{
 		DB: d.db, Registry: d.registry, Events: d.events, Logger: d.log, Builtin: d.databases,
 		Changed: func(string) { d.drains.Changed(); d.router.Refresh() }, Egress: d.egress(),
 	})

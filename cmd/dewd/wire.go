@@ -24,8 +24,8 @@ import (
 	"github.com/dewrun/dew/route"
 	"github.com/dewrun/dew/runtime"
 	"github.com/dewrun/dew/runtime/containerd"
-	"github.com/dewrun/dew/services"
 	"github.com/dewrun/dew/services/builtin"
+	"github.com/dewrun/dew/services/marketplace"
 	"github.com/dewrun/dew/sshd"
 	"github.com/dewrun/dew/store"
 )
@@ -66,7 +66,7 @@ type daemon struct {
 	roles     *auth.Roles
 	notify    *notifier
 	databases *builtin.Broker
-	services  *services.Marketplace
+	services  *marketplace.Marketplace
 	drains    *drain.Drains
 	refused   func() ([]v3.RefusedURL, error) // readRefused, once
 	api       *api.Server

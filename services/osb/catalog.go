@@ -1,0 +1,103 @@
+package osb
+
+import (
+	"encoding/json"
+	"github.com/dewrun/dew/services"
+)
+
+// wireCatalog is a catalog as brokers write it.
+type wireCatalog struct {
+	Services []wireOffering `json:"services"`
+}
+
+type wireOffering struct {
+	ID                   string          `json:"id"`
+	Name                 string          `json:"name"`
+	Description          string          `json:"description"`
+	Tags                 []string        `json:"tags"`
+	Requires             []string        `json:"requires"`
+	Bindable             *bool           `json:"bindable"`
+	PlanUpdateable       bool            `json:"plan_updateable"`
+	InstancesRetrievable bool            `json:"instances_retrievable"`
+	BindingsRetrievable  bool            `json:"bindings_retrievable"`
+	AllowContextUpdates  bool            `json:"allow_context_updates"`
+	Metadata             json.RawMessage `json:"metadata"`
+	Plans                []wirePlan      `json:"plans"`
+}
+
+type wirePlan struct {
+	ID             string                `json:"id"`
+	Name           string                `json:"name"`
+	Description    string                `json:"description"`
+	Free           *bool                 `json:"free"`
+	Bindable       *bool                 `json:"bindable"`
+	PlanUpdateable *bool                 `json:"plan_updateable"`
+	Metadata       json.RawMessage       `json:"metadata"`
+	MaxPolling     int64                 `json:"maximum_polling_duration"`
+	Maintenance    *services.Maintenance `json:"maintenance_info"`
+	Schemas        wireSchemas           `json:"schemas"`
+}
+
+type wireSchemas struct {
+	Instance struct {
+		Create wireParameters `json:"create"`
+		Update wireParameters `json:"update"`
+	} `json:"service_instance"`
+	Binding struct {
+		Create wireParameters `json:"create"`
+	} `json:"service_binding"`
+}
+
+type wireParameters struct {
+	Parameters json.RawMessage `json:"parameters"`
+}
+
+// parseCatalog reads a catalog. Whether it makes sense is checkCatalog's to say, but
+// for what must be there and cannot be told from false.
+func parseCatalog(r response) ([]services.CatalogOffering, error) {
+	var c wireCatalog
+	if err := r.object(&c); err != nil {
+		return nil, err
+	}
+	var os []services.CatalogOffering
+	for _, w := range c.Services {
+		if w.Bindable == nil {
+			return nil, services.CatalogInvalid("Service " + w.Name + ": Service \"bindable\" field is required")
+		}
+		if !isObject(w.Metadata) {
+			return nil, services.CatalogInvalid("Service " + w.Name + ": Service metadata must be a hash")
+		}
+		o := services.CatalogOffering{
+			ID: w.ID, Name: w.Name, Description: w.Description, Tags: w.Tags, Requires: w.Requires,
+			Bindable: *w.Bindable, PlanUpdateable: w.PlanUpdateable, InstancesRetrievable: w.InstancesRetrievable,
+			BindingsRetrievable: w.BindingsRetrievable, AllowContextUpdates: w.AllowContextUpdates, Metadata: w.Metadata,
+		}
+		for _, p := range w.Plans {
+			if !isObject(p.Metadata) {
+				return nil, services.CatalogInvalid("Service " + w.Name + ": Plan " + p.Name + ": Plan metadata must be a hash")
+			}
+			if p.Maintenance != nil && p.Maintenance.Version == "" {
+				return nil, services.CatalogInvalid("Service " + w.Name + ": Plan " + p.Name + ": Maintenance info version is required")
+			}
+			o.Plans = append(o.Plans, p.catalogPlan())
+		}
+		os = append(os, o)
+	}
+	return os, nil
+}
+
+func (p wirePlan) catalogPlan() services.CatalogPlan {
+	o := services.CatalogPlan{
+		ID: p.ID, Name: p.Name, Description: p.Description, Paid: p.Free != nil && !*p.Free,
+		Bindable: p.Bindable, PlanUpdateable: p.PlanUpdateable, Metadata: p.Metadata, MaxPolling: seconds(p.MaxPolling),
+		Schemas: services.Schemas{
+			InstanceCreate: p.Schemas.Instance.Create.Parameters,
+			InstanceUpdate: p.Schemas.Instance.Update.Parameters,
+			BindingCreate:  p.Schemas.Binding.Create.Parameters,
+		},
+	}
+	if p.Maintenance != nil {
+		o.Maintenance = *p.Maintenance
+	}
+	return o
+}
