@@ -23,6 +23,7 @@ import (
 	"github.com/dewrun/dew/route"
 	"github.com/dewrun/dew/runtime"
 	"github.com/dewrun/dew/runtime/containerd"
+	"github.com/dewrun/dew/runtime/network"
 	"github.com/dewrun/dew/services"
 	"github.com/dewrun/dew/services/builtin"
 	"github.com/dewrun/dew/sshd"
@@ -182,7 +183,7 @@ func (d *daemon) keptSubnet(ctx context.Context) (netip.Prefix, error) {
 		if !errors.Is(err, store.ErrNotFound) {
 			return p, err
 		}
-		if p, err = containerd.TakeSubnet(ctx, containerd.NamesFor(d.cfg.Root).Bridge); err != nil {
+		if p, err = network.TakeSubnet(ctx, containerd.NamesFor(d.cfg.Root).Bridge); err != nil {
 			return p, err
 		}
 	}

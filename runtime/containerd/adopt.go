@@ -16,6 +16,7 @@ import (
 	"github.com/containerd/errdefs"
 
 	"github.com/dewrun/dew/runtime"
+	"github.com/dewrun/dew/runtime/process"
 )
 
 // Adopt finds the instances that an earlier daemon left, and removes what never
@@ -181,7 +182,7 @@ func (c *container) takeOver(ctx context.Context) error {
 		return err
 	}
 	if err == nil {
-		c.initPID, c.initBorn = int(init.Pid), bornAt(int(init.Pid))
+		c.initPID, c.initBorn = int(init.Pid), process.BornAt(int(init.Pid))
 	}
 	return nil
 }
@@ -232,8 +233,8 @@ func (c *container) findProcess(ctx context.Context, p *proc) error {
 		return err
 	}
 	if st.Status != tasktypes.Status_STOPPED {
-		p.pid, p.born = int(st.Pid), bornAt(int(st.Pid))
-		p.exitTime = c.e.exitTimes.watch(p.pid)
+		p.pid, p.born = int(st.Pid), process.BornAt(int(st.Pid))
+		p.exitTime = c.e.exitTimes.Watch(p.pid)
 	}
 	return nil
 }
@@ -244,7 +245,7 @@ func (c *container) openClosedGate(ctx context.Context, p *proc) error {
 	if _, err := os.Stat(gate); err != nil || p.pid == 0 {
 		return nil
 	}
-	if err := c.e.cg.place(c.spec.Instance, p.Exec, p.pid); err != nil {
+	if err := c.e.cg.Place(c.spec.Instance, p.Exec, p.pid); err != nil {
 		return err
 	}
 	if err := openGate(ctx, gate); err != nil {

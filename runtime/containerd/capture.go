@@ -2,17 +2,14 @@ package containerd
 
 import (
 	"context"
-	"fmt"
-	"os"
 	"path/filepath"
 	"strconv"
 	"strings"
 	"time"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/dewrun/dew/logstream"
 	"github.com/dewrun/dew/runtime"
+	"github.com/dewrun/dew/runtime/process"
 )
 
 // drain brings what is left in the capture files of a dead instance into the log.
@@ -58,7 +55,7 @@ func (c *container) checkCapture(ctx context.Context) {
 			continue
 		}
 		// Asked twice: a process that ends closes its files one after the other.
-		if pause(ctx, captureGrace) != nil || p.ended.Load() || !alive(p.pid) || !captureBroken(p) {
+		if pause(ctx, captureGrace) != nil || p.ended.Load() || !process.Alive(p.pid) || !captureBroken(p) {
 			continue
 		}
 		p.captureFailed.Store(true)
@@ -66,7 +63,7 @@ func (c *container) checkCapture(ctx context.Context) {
 		if err := c.applog.Gap(src, string(runtime.CauseCaptureFailed), 0); err != nil {
 			c.e.log.Error("cannot note lost output", "instance", c.spec.Instance, "exec", p.Exec, "err", err)
 		}
-		if err := c.e.cg.kill(ctx, c.spec.Instance, p.Exec); err != nil {
+		if err := c.e.cg.Kill(ctx, c.spec.Instance, p.Exec); err != nil {
 			c.e.log.Error("cannot end a process without output", "instance", c.spec.Instance, "exec", p.Exec, "err", err)
 		}
 	}
@@ -77,56 +74,26 @@ func (c *container) checkCapture(ctx context.Context) {
 // closed one of its streams, sent it elsewhere, or merged the two: then the shim
 // has closed a file with good reason. So pipes and files are counted, not paired.
 func captureBroken(p *proc) bool {
-	s, ok := readStat(procDir(p.pid))
+	s, ok := process.ReadStat(process.Dir(p.pid))
 	if !ok {
 		return false
 	}
-	held := openFilesOf(s.parent)
+	held := process.OpenFiles(s.Parent)
 	if len(held) == 0 {
 		return false
 	}
 	files := 0
 	for _, path := range []string{p.outPath, p.errPath} {
-		if id, err := fileID(path); err == nil && held[id] {
+		if id, err := process.FileID(path); err == nil && held[id] {
 			files++
 		}
 	}
 	pipes := map[string]bool{}
 	for _, fd := range []string{"1", "2"} {
-		id, err := fileID(filepath.Join("/proc", strconv.Itoa(p.pid), "fd", fd))
+		id, err := process.FileID(filepath.Join("/proc", strconv.Itoa(p.pid), "fd", fd))
 		if err == nil && strings.HasPrefix(id, "pipe ") && held[id] {
 			pipes[id] = true
 		}
 	}
 	return len(pipes) > files
-}
-
-// openFilesOf lists what a process has open.
-func openFilesOf(pid int) map[string]bool {
-	dir := filepath.Join("/proc", strconv.Itoa(pid), "fd")
-	entries, err := os.ReadDir(dir)
-	if err != nil {
-		return nil
-	}
-	held := make(map[string]bool, len(entries))
-	for _, e := range entries {
-		if id, err := fileID(filepath.Join(dir, e.Name())); err == nil {
-			held[id] = true
-		}
-	}
-	return held
-}
-
-// fileID tells open files apart by what they are, not by a path: the same file
-// has several below a linked folder.
-func fileID(path string) (string, error) {
-	var st unix.Stat_t
-	if err := unix.Stat(path, &st); err != nil {
-		return "", err
-	}
-	kind := "file"
-	if st.Mode&unix.S_IFMT == unix.S_IFIFO {
-		kind = "pipe"
-	}
-	return fmt.Sprintf("%s %d:%d", kind, st.Dev, st.Ino), nil
 }

@@ -13,10 +13,10 @@ import (
 
 // Consumption tells what the whole instance has taken so far.
 func (c *container) Consumption(ctx context.Context) (runtime.Consumption, error) {
-	used := c.e.cg.consumption(c.spec.Instance)
+	used := c.e.cg.Consumption(c.spec.Instance)
 	used.Entitled, used.Printed = entitled(c.spec.Memory), c.printed()
 	for _, p := range c.procs {
-		used.Parts = append(used.Parts, runtime.PartUsage{Sidecar: p.Name, Memory: c.e.cg.used(c.spec.Instance, p.Exec), Limit: p.Memory})
+		used.Parts = append(used.Parts, runtime.PartUsage{Sidecar: p.Name, Memory: c.e.cg.MemoryUsed(c.spec.Instance, p.Exec), Limit: p.Memory})
 	}
 	if c.e.Outage() != nil {
 		return used, nil // the kernel's figures are right without containerd
@@ -34,7 +34,7 @@ func (c *container) Consumption(ctx context.Context) (runtime.Consumption, error
 // Paused tells whether a process stands still until its output is stored.
 func (c *container) Paused() bool {
 	for _, p := range c.procs {
-		if c.e.cg.frozen(c.spec.Instance, p.Exec) {
+		if c.e.cg.Frozen(c.spec.Instance, p.Exec) {
 			return true
 		}
 	}

@@ -16,6 +16,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/dewrun/dew/runtime/process"
 	"golang.org/x/sys/unix"
 )
 
@@ -210,7 +211,7 @@ func (d *Daemon) takeOver(ctx context.Context) bool {
 	if !d.isOurs(pid) {
 		pid = d.noted()
 	}
-	if !d.isOurs(pid) || !alive(pid) {
+	if !d.isOurs(pid) || !process.Alive(pid) {
 		return false
 	}
 	fd, err := unix.PidfdOpen(pid, 0)

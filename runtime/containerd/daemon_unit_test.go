@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/dewrun/dew/runtime/process"
 	"golang.org/x/sys/unix"
 )
 
@@ -198,7 +199,7 @@ func TestContainerdIsTakenOver(t *testing.T) {
 	if err := next.Stop(ctx); err != nil {
 		t.Fatal(err)
 	}
-	if alive(pid) {
+	if process.Alive(pid) {
 		t.Error("it lives on after Stop")
 	}
 	if _, err := os.Stat(next.pidFile()); err == nil {
@@ -237,13 +238,13 @@ func TestContainerdIsStartedAgain(t *testing.T) {
 	// reported, and it lives all the same.
 	leave()
 	<-done
-	if !alive(second) {
+	if !process.Alive(second) {
 		t.Error("it ended with its supervision")
 	}
 	if err := f.d.Stop(ctx); err != nil {
 		t.Fatal(err)
 	}
-	if alive(second) {
+	if process.Alive(second) {
 		t.Error("it lives on after Stop")
 	}
 }

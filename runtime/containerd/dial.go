@@ -16,7 +16,7 @@ import (
 // as a program in the instance would: in its hosts file, then by its servers.
 func (c *container) Dial(ctx context.Context, network, address string) (net.Conn, error) {
 	if _, err := netip.ParseAddrPort(address); err == nil {
-		return c.e.net.dial(ctx, c.spec.Instance, network, address)
+		return c.e.net.Dial(ctx, c.spec.Instance, network, address)
 	}
 	host, port, err := net.SplitHostPort(address)
 	if err != nil {
@@ -28,7 +28,7 @@ func (c *container) Dial(ctx context.Context, network, address string) (net.Conn
 	}
 	var errs error
 	for _, a := range addrs {
-		conn, err := c.e.net.dial(ctx, c.spec.Instance, network, net.JoinHostPort(a.String(), port))
+		conn, err := c.e.net.Dial(ctx, c.spec.Instance, network, net.JoinHostPort(a.String(), port))
 		if err == nil {
 			return conn, nil
 		}
@@ -56,7 +56,7 @@ func (c *container) lookup(ctx context.Context, host string) ([]netip.Addr, erro
 	var tried atomic.Uint32 // both kinds of addresses are asked for at once
 	r := &net.Resolver{PreferGo: true, Dial: func(ctx context.Context, network, _ string) (net.Conn, error) {
 		server := servers[int(tried.Add(1)-1)%len(servers)] // one after the other
-		return c.e.net.dial(ctx, c.spec.Instance, network, netip.AddrPortFrom(server, 53).String())
+		return c.e.net.Dial(ctx, c.spec.Instance, network, netip.AddrPortFrom(server, 53).String())
 	}}
 	// The dot keeps the machine's own hosts file and search list out of it.
 	return r.LookupNetIP(ctx, "ip", strings.TrimSuffix(host, ".")+".")

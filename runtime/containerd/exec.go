@@ -20,6 +20,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/dewrun/dew/runtime"
+	"github.com/dewrun/dew/runtime/process"
 )
 
 // sessionPrefix begins the exec id of every session, which is also its leaf and
@@ -169,7 +170,7 @@ func (c *container) ending() bool {
 
 // sessionProcess builds what the exec runs.
 func (c *container) sessionProcess(exec string, around processContext, s runtime.ExecSpec) *specs.Process {
-	args := []string{initPath, "session", "--cgroup", c.e.cg.lastController() + ":" + exec}
+	args := []string{initPath, "session", "--cgroup", c.e.cg.LastController() + ":" + exec}
 	if around.Shell != "" {
 		args = append(args, "--shell", around.Shell)
 	}
@@ -214,7 +215,7 @@ func (s *session) start(ctx context.Context, p *specs.Process, spec runtime.Exec
 	defer cancel()
 	e, id := s.container.e, s.container.spec.Instance
 	// The leaf comes first: it is how the next daemon finds what this one left.
-	if err := e.cg.createLeaf(id, s.exec, 0); err != nil {
+	if err := e.cg.CreateLeaf(id, s.exec, 0); err != nil {
 		return err
 	}
 	if err := s.openPipes(); err != nil {
@@ -252,14 +253,14 @@ func (s *session) start(ctx context.Context, p *specs.Process, spec runtime.Exec
 	if err := yieldMemory(int(r.Pid)); err != nil {
 		return err
 	}
-	return e.cg.place(id, s.exec, int(r.Pid))
+	return e.cg.Place(id, s.exec, int(r.Pid))
 }
 
 // yieldMemory makes a session, and what it will start, the first to go when its
 // instance is out of memory: the app does not pay for its guests. One that has
 // ended already needs nothing.
 func yieldMemory(pid int) error {
-	f, err := os.OpenFile(procFile(pid, "oom_score_adj"), os.O_WRONLY, 0)
+	f, err := os.OpenFile(process.File(pid, "oom_score_adj"), os.O_WRONLY, 0)
 	if err == nil {
 		_, err = f.WriteString("1000")
 		err = errors.Join(err, f.Close())
@@ -337,7 +338,7 @@ func (s *session) watch() {
 	switch {
 	case c.ctx.Err() != nil && !c.deleting.Load():
 		s.end = runtime.SessionEnd{Code: lostCode, Why: "the daemon is leaving"}
-	case c.ending() || c.initPID != 0 && !alive(c.initPID):
+	case c.ending() || c.initPID != 0 && !process.Alive(c.initPID):
 		s.end = runtime.SessionEnd{Code: lostCode, Why: "its instance has ended" + c.endReason()}
 	case err != nil:
 		s.end = runtime.SessionEnd{Code: lostCode, Why: "the container service lost it"}
@@ -346,7 +347,7 @@ func (s *session) watch() {
 	defer cancel()
 	log := c.e.log.With("instance", c.spec.Instance, "exec", s.exec)
 	// What it left in the background would keep its pipes open.
-	if err := c.e.cg.kill(ctx, c.spec.Instance, s.exec); err != nil && c.ctx.Err() == nil {
+	if err := c.e.cg.Kill(ctx, c.spec.Instance, s.exec); err != nil && c.ctx.Err() == nil {
 		log.Warn("cannot end what a session left", "err", err)
 	}
 	close(s.ended)
@@ -443,7 +444,7 @@ func (s *session) Resize(ctx context.Context, size runtime.Size) error {
 
 // Signal sends sig to everything that runs in it.
 func (s *session) Signal(sig syscall.Signal) error {
-	return s.container.e.cg.signal(s.container.spec.Instance, s.exec, sig)
+	return s.container.e.cg.Signal(s.container.spec.Instance, s.exec, sig)
 }
 
 // Wait returns how it ended.
@@ -464,7 +465,7 @@ func (s *session) Close() error {
 		if c.ctx.Err() == nil {
 			ctx, cancel := context.WithTimeout(c.ctx, finishTimeout)
 			defer cancel()
-			if err := c.e.cg.kill(ctx, c.spec.Instance, s.exec); err != nil && c.ctx.Err() == nil {
+			if err := c.e.cg.Kill(ctx, c.spec.Instance, s.exec); err != nil && c.ctx.Err() == nil {
 				c.e.log.Warn("cannot end a session", "instance", c.spec.Instance, "exec", s.exec, "err", err)
 			}
 		}

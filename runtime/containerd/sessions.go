@@ -16,11 +16,11 @@ import (
 
 // clearSession removes what is left of a session, whoever opened it.
 func (c *container) clearSession(ctx context.Context, exec string) error {
-	if err := c.e.cg.kill(ctx, c.spec.Instance, exec); err != nil {
+	if err := c.e.cg.Kill(ctx, c.spec.Instance, exec); err != nil {
 		return err
 	}
 	// The leaf goes last: it is how the next daemon finds the rest.
-	return errors.Join(c.e.deleteExec(ctx, c.id, exec), c.removePipes(exec), c.e.cg.removeLeaf(ctx, c.spec.Instance, exec))
+	return errors.Join(c.e.deleteExec(ctx, c.id, exec), c.removePipes(exec), c.e.cg.RemoveLeaf(ctx, c.spec.Instance, exec))
 }
 
 func (c *container) removePipes(exec string) error {
@@ -37,7 +37,7 @@ func (c *container) removePipes(exec string) error {
 // when all of them know.
 func (c *container) endSessions(ctx context.Context) error {
 	c.closeSessions()
-	leaves, err := c.e.cg.leaves(c.spec.Instance)
+	leaves, err := c.e.cg.Leaves(c.spec.Instance)
 	if err != nil {
 		return err
 	}
@@ -45,7 +45,7 @@ func (c *container) endSessions(ctx context.Context) error {
 		if !strings.HasPrefix(leaf, sessionPrefix) {
 			continue
 		}
-		if err := c.e.cg.kill(ctx, c.spec.Instance, leaf); err != nil {
+		if err := c.e.cg.Kill(ctx, c.spec.Instance, leaf); err != nil {
 			return err
 		}
 	}
@@ -62,7 +62,7 @@ func (c *container) closeSessions() {
 // clearSessions ends, in the background, what a daemon before left of its
 // sessions: whoever they belonged to is gone with it.
 func (c *container) clearSessions() error {
-	leaves, err := c.e.cg.leaves(c.spec.Instance)
+	leaves, err := c.e.cg.Leaves(c.spec.Instance)
 	if err != nil {
 		return err
 	}

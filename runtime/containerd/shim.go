@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"github.com/dewrun/dew/runtime/process"
 	"os"
 	"path/filepath"
 	"slices"
@@ -34,7 +35,7 @@ func (e *Engine) shims() (map[string]int, error) {
 
 // shimOf tells the container of a process that is a shim of this daemon.
 func (e *Engine) shimOf(pid int) (string, bool) {
-	b, err := os.ReadFile(procFile(pid, "cmdline"))
+	b, err := os.ReadFile(process.File(pid, "cmdline"))
 	if err != nil {
 		return "", false
 	}

@@ -16,12 +16,10 @@ import (
 
 	"github.com/dewrun/dew/droplet"
 	"github.com/dewrun/dew/runtime"
+	"github.com/dewrun/dew/runtime/cgroup"
 )
 
 var update = flag.Bool("update", false, "write the golden files anew")
-
-// someInstance is an instance id that every golden file may hold.
-const someInstance runtime.InstanceID = "0a1b2c3d-0000-4000-8000-abcd"
 
 // golden compares got with a file of testdata, or writes it with -update.
 func golden(t *testing.T, name, got string) {
@@ -79,7 +77,7 @@ var somePlace = place{
 	cgroups: "/dew/" + string(someInstance) + "/init",
 	guard: guard{
 		capture: "/var/lib/dew/logs/app-1/capture/" + string(someInstance), limit: 256 << 20, reserve: 512 << 20,
-		freezers: []freezer{{dir: "/sys/fs/cgroup/dew/" + string(someInstance) + "/main", file: "cgroup.freeze", freeze: "1", thaw: "0"}},
+		freezers: []cgroup.Freezer{{Dir: "/sys/fs/cgroup/dew/" + string(someInstance) + "/main", File: "cgroup.freeze", Freeze: "1", Thaw: "0"}},
 	},
 }
 

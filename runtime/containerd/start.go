@@ -21,6 +21,8 @@ import (
 
 	"github.com/dewrun/dew/logstream"
 	"github.com/dewrun/dew/runtime"
+	"github.com/dewrun/dew/runtime/cgroup"
+	"github.com/dewrun/dew/runtime/process"
 )
 
 // startedFile stands in an instance's folder from the moment its gates may open.
@@ -87,7 +89,7 @@ func (c *container) build(ctx context.Context) error {
 		return err
 	}
 	for _, p := range c.procs {
-		if err := c.e.cg.place(c.spec.Instance, p.Exec, p.pid); err != nil {
+		if err := c.e.cg.Place(c.spec.Instance, p.Exec, p.pid); err != nil {
 			return err
 		}
 	}
@@ -111,7 +113,7 @@ func (c *container) prepare(ctx context.Context) ([]mount.Mount, error) {
 	defer cancel()
 	var mounts []mount.Mount
 	g, gctx := errgroup.WithContext(ctx)
-	g.Go(func() error { return e.net.create(s.Instance, s.Address) })
+	g.Go(func() error { return e.net.Create(s.Instance, s.Address) })
 	g.Go(c.createCgroups)
 	g.Go(func() error { return c.makeFiles() })
 	g.Go(func() error {
@@ -123,7 +125,7 @@ func (c *container) prepare(ctx context.Context) ([]mount.Mount, error) {
 		if err := e.unpackLayers(gctx, ms, s.Layers); err != nil {
 			return err
 		}
-		return c.createContainer(gctx, e.net.path(s.Instance))
+		return c.createContainer(gctx, e.net.Path(s.Instance))
 	})
 	return mounts, g.Wait()
 }
@@ -131,11 +133,11 @@ func (c *container) prepare(ctx context.Context) ([]mount.Mount, error) {
 // createCgroups makes the instance's group, and of its leaves what the container mounts.
 func (c *container) createCgroups() error {
 	id, memory := c.spec.Instance, c.spec.Memory
-	if err := c.e.cg.create(id, limits{memory: memory, pids: c.e.cfg.PIDs, shares: shares(memory)}); err != nil {
+	if err := c.e.cg.Create(id, cgroup.Limits{Memory: memory, PIDs: c.e.cfg.PIDs, Shares: shares(memory)}); err != nil {
 		return err
 	}
 	for _, p := range c.procs {
-		if err := c.e.cg.createFreezer(id, p.Exec); err != nil {
+		if err := c.e.cg.CreateFreezer(id, p.Exec); err != nil {
 			return err
 		}
 	}
@@ -148,7 +150,7 @@ func (c *container) makeFiles() error {
 		return fmt.Errorf("cannot make folder of the instance: %w", err)
 	}
 	files := map[string]string{
-		"hosts":       hostsFile(c.spec, c.e.net.gateway().String()),
+		"hosts":       hostsFile(c.spec, c.e.net.Gateway().String()),
 		"hostname":    string(c.spec.Instance) + "\n",
 		"resolv.conf": c.e.resolvConf("/etc/resolv.conf", "/run/systemd/resolve/resolv.conf"),
 	}
@@ -208,7 +210,7 @@ func resolvConf(paths ...string) string {
 // gets one of its own, with nothing but a loopback.
 func (c *container) createContainer(ctx context.Context, netns string) error {
 	s := c.spec
-	oci := c.e.base.ociSpec(s, place{dir: c.dir, netns: netns, cgroups: c.e.cg.ociPath(s.Instance), guard: c.guardFor()})
+	oci := c.e.base.ociSpec(s, place{dir: c.dir, netns: netns, cgroups: c.e.cg.OCIPath(s.Instance), guard: c.guardFor()})
 	any, err := typeurl.MarshalAny(oci)
 	if err != nil {
 		return fmt.Errorf("cannot encode OCI spec: %w", err)
@@ -237,7 +239,7 @@ func (c *container) create(ctx context.Context, mounts []mount.Mount) error {
 	g, gctx := errgroup.WithContext(ctx)
 	g.Go(func() error {
 		for _, p := range c.procs {
-			if err := c.e.cg.createLeaf(c.spec.Instance, p.Exec, p.Memory); err != nil {
+			if err := c.e.cg.CreateLeaf(c.spec.Instance, p.Exec, p.Memory); err != nil {
 				return err
 			}
 		}
@@ -251,7 +253,7 @@ func (c *container) create(ctx context.Context, mounts []mount.Mount) error {
 		if err != nil {
 			return fmt.Errorf("cannot start task: %w", native(err))
 		}
-		c.initPID, c.initBorn = int(r.Pid), bornAt(int(r.Pid))
+		c.initPID, c.initBorn = int(r.Pid), process.BornAt(int(r.Pid))
 		return nil
 	})
 	return g.Wait()
@@ -290,8 +292,8 @@ func (c *container) startOne(ctx context.Context, p *proc) error {
 		}
 		return &runtime.StartError{Exec: p.Exec, Source: p.Source, Reason: oneLine(err), Err: err}
 	}
-	p.pid, p.born = int(r.Pid), bornAt(int(r.Pid))
-	p.exitTime = c.e.exitTimes.watch(p.pid) // it waits at its gate: this is in time
+	p.pid, p.born = int(r.Pid), process.BornAt(int(r.Pid))
+	p.exitTime = c.e.exitTimes.Watch(p.pid) // it waits at its gate: this is in time
 	return nil
 }
 
@@ -379,9 +381,9 @@ const (
 // follow attaches the readers of a process's output.
 func (c *container) follow(p *proc, when punctuality) error {
 	src := logstream.Source{Type: p.Source, Index: c.spec.Slot.Index, InstanceID: string(c.spec.Instance)}
-	freeze := func(frozen bool) error { return c.e.cg.freeze(c.spec.Instance, p.Exec, frozen) }
+	freeze := func(frozen bool) error { return c.e.cg.Freeze(c.spec.Instance, p.Exec, frozen) }
 	capture := logstream.Capture{Source: src, Exec: p.Exec, Late: when == late, Freeze: freeze, Limit: c.limit}
-	capture.Paused = capture.Late && c.e.cg.frozen(c.spec.Instance, p.Exec)
+	capture.Paused = capture.Late && c.e.cg.Frozen(c.spec.Instance, p.Exec)
 	for _, s := range []struct {
 		stream logstream.Stream
 		tail   **logstream.Tail

@@ -1,4 +1,4 @@
-package containerd
+package network
 
 import (
 	"bytes"
@@ -13,19 +13,19 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// firewall is the daemon's own nftables table, and the two rules that it needs in
+// Firewall is the daemon's own nftables table, and the two rules that it needs in
 // a foreign chain: an accept in one's own table does not beat a foreign drop. A
 // drop in one's own table beats every accept, so what those two rules open too
 // wide is closed again in the own one.
-type firewall struct {
-	table  string
-	bridge string
-	subnet netip.Prefix
-	host   netip.Addr // the bridge's own address
-	ports  []uint16   // of the host that containers may reach, TCP
-	open   bool       // every port of the host
+type Firewall struct {
+	Table  string
+	Bridge string
+	Subnet netip.Prefix
+	Host   netip.Addr // the bridge's own address
+	Ports  []uint16   // of the host that containers may reach, TCP
+	Open   bool       // every port of the host
 	// linkLocal are the link-local networks that containers may reach.
-	linkLocal []netip.Prefix
+	LinkLocal []netip.Prefix
 }
 
 // ownChain is a chain of the own table with its rules, as they should be.
@@ -39,8 +39,8 @@ const (
 	ctEstabOrRe = expr.CtStateBitESTABLISHED | expr.CtStateBitRELATED
 )
 
-// apply puts the table in place, replacing an earlier one in the same transaction.
-func (f *firewall) apply() error {
+// Apply puts the table in place, replacing an earlier one in the same transaction.
+func (f *Firewall) Apply() error {
 	c, err := nftables.New()
 	if err != nil {
 		return fmt.Errorf("cannot open nftables: %w", err)
@@ -51,9 +51,9 @@ func (f *firewall) apply() error {
 	return f.keepForward(c)
 }
 
-// keep puts back what other programs took away: reloading the nftables service
+// Keep puts back what other programs took away: reloading the nftables service
 // flushes every table, not only its own.
-func (f *firewall) keep() error {
+func (f *Firewall) Keep() error {
 	c, err := nftables.New()
 	if err != nil {
 		return fmt.Errorf("cannot open nftables: %w", err)
@@ -70,7 +70,7 @@ func (f *firewall) keep() error {
 	return f.keepForward(c)
 }
 
-func (f *firewall) applyTable(c *nftables.Conn) error {
+func (f *Firewall) applyTable(c *nftables.Conn) error {
 	t := f.ownTable()
 	c.AddTable(t) // so that the deletion of an absent one is no error
 	c.DelTable(t)
@@ -82,14 +82,14 @@ func (f *firewall) applyTable(c *nftables.Conn) error {
 		}
 	}
 	if err := c.Flush(); err != nil {
-		return fmt.Errorf("cannot set nftables table %s: %w (does the kernel have nf_tables with nat?)", f.table, err)
+		return fmt.Errorf("cannot set nftables table %s: %w (does the kernel have nf_tables with nat?)", f.Table, err)
 	}
 	return nil
 }
 
 // whole tells whether the own table has all its chains with all their rules. The
 // kernel lists no rules for a chain or a table that is not there.
-func (f *firewall) whole(c *nftables.Conn) (bool, error) {
+func (f *Firewall) whole(c *nftables.Conn) (bool, error) {
 	for _, own := range f.chains() {
 		rules, err := c.GetRules(own.chain.Table, own.chain)
 		if err != nil {
@@ -102,14 +102,14 @@ func (f *firewall) whole(c *nftables.Conn) (bool, error) {
 	return true, nil
 }
 
-func (f *firewall) ownTable() *nftables.Table {
-	return &nftables.Table{Name: f.table, Family: nftables.TableFamilyINet}
+func (f *Firewall) ownTable() *nftables.Table {
+	return &nftables.Table{Name: f.Table, Family: nftables.TableFamilyINet}
 }
 
 // chains is what the own table consists of. Every chain has a rule.
-func (f *firewall) chains() []ownChain {
+func (f *Firewall) chains() []ownChain {
 	chains := []ownChain{f.prerouting(), f.postrouting(), f.forward()}
-	if !f.open {
+	if !f.Open {
 		chains = append(chains, f.input())
 	}
 	return chains
@@ -123,16 +123,16 @@ var linkLocal = netip.MustParsePrefix("169.254.0.0/16")
 // packets before anybody changes their destination. Names stay: some clouds have
 // their server there, and instances ask it while no daemon runs. Instances have no
 // IPv6 beyond their own bridge.
-func (f *firewall) prerouting() ownChain {
+func (f *Firewall) prerouting() ownChain {
 	pre := ownChain{chain: &nftables.Chain{
 		Name: "prerouting", Table: f.ownTable(), Type: nftables.ChainTypeFilter,
 		Hooknum: nftables.ChainHookPrerouting, Priority: nftables.ChainPriorityRaw,
 	}}
 	add := func(to netip.Prefix, match []expr.Any, verdict expr.VerdictKind) {
-		exprs := append(matchName(expr.MetaKeyIIFNAME, expr.CmpOpEq, f.bridge), matchNetwork(destinationOffset, to)...)
+		exprs := append(matchName(expr.MetaKeyIIFNAME, expr.CmpOpEq, f.Bridge), matchNetwork(destinationOffset, to)...)
 		pre.rules = append(pre.rules, append(append(exprs, match...), &expr.Verdict{Kind: verdict}))
 	}
-	for _, p := range f.linkLocal {
+	for _, p := range f.LinkLocal {
 		add(p, nil, expr.VerdictAccept)
 	}
 	add(linkLocal, matchPort(unix.IPPROTO_TCP, dnsPort), expr.VerdictAccept)
@@ -142,9 +142,9 @@ func (f *firewall) prerouting() ownChain {
 }
 
 // postrouting lets instances out under the host's address.
-func (f *firewall) postrouting() ownChain {
-	rule := matchNetwork(sourceOffset, f.subnet)
-	rule = append(rule, matchName(expr.MetaKeyOIFNAME, expr.CmpOpNeq, f.bridge)...)
+func (f *Firewall) postrouting() ownChain {
+	rule := matchNetwork(sourceOffset, f.Subnet)
+	rule = append(rule, matchName(expr.MetaKeyOIFNAME, expr.CmpOpNeq, f.Bridge)...)
 	return ownChain{
 		chain: &nftables.Chain{
 			Name: "postrouting", Table: f.ownTable(), Type: nftables.ChainTypeNAT,
@@ -157,10 +157,10 @@ func (f *firewall) postrouting() ownChain {
 // forward closes instances to the networks around the host. As the host forwards,
 // a neighbour that routes the subnet by way of it would reach every port of every
 // instance; only answers to what instances asked for come in.
-func (f *firewall) forward() ownChain {
+func (f *Firewall) forward() ownChain {
 	rule := func(match []expr.Any, verdict expr.VerdictKind) []expr.Any {
-		exprs := matchName(expr.MetaKeyOIFNAME, expr.CmpOpEq, f.bridge)
-		exprs = append(exprs, matchName(expr.MetaKeyIIFNAME, expr.CmpOpNeq, f.bridge)...)
+		exprs := matchName(expr.MetaKeyOIFNAME, expr.CmpOpEq, f.Bridge)
+		exprs = append(exprs, matchName(expr.MetaKeyIIFNAME, expr.CmpOpNeq, f.Bridge)...)
 		return append(append(exprs, match...), &expr.Verdict{Kind: verdict})
 	}
 	return ownChain{
@@ -176,20 +176,20 @@ func (f *firewall) forward() ownChain {
 }
 
 // input closes the host to instances but for its doors.
-func (f *firewall) input() ownChain {
+func (f *Firewall) input() ownChain {
 	in := ownChain{chain: &nftables.Chain{
 		Name: "input", Table: f.ownTable(), Type: nftables.ChainTypeFilter,
 		Hooknum: nftables.ChainHookInput, Priority: nftables.ChainPriorityFilter,
 	}}
 	add := func(match []expr.Any, verdict expr.VerdictKind) {
-		exprs := append(matchName(expr.MetaKeyIIFNAME, expr.CmpOpEq, f.bridge), match...)
+		exprs := append(matchName(expr.MetaKeyIIFNAME, expr.CmpOpEq, f.Bridge), match...)
 		in.rules = append(in.rules, append(exprs, &expr.Verdict{Kind: verdict}))
 	}
 	add(matchAnswers(), expr.VerdictAccept)
-	for _, p := range append([]uint16{dnsPort}, f.ports...) {
-		add(append(matchDestination(f.host), matchPort(unix.IPPROTO_TCP, p)...), expr.VerdictAccept)
+	for _, p := range append([]uint16{dnsPort}, f.Ports...) {
+		add(append(matchDestination(f.Host), matchPort(unix.IPPROTO_TCP, p)...), expr.VerdictAccept)
 	}
-	add(append(matchDestination(f.host), matchPort(unix.IPPROTO_UDP, dnsPort)...), expr.VerdictAccept)
+	add(append(matchDestination(f.Host), matchPort(unix.IPPROTO_UDP, dnsPort)...), expr.VerdictAccept)
 	add(nil, expr.VerdictDrop)
 	return in
 }
@@ -197,7 +197,7 @@ func (f *firewall) input() ownChain {
 // keepForward puts our accepts into a FORWARD chain that drops by default, or
 // into the chain that Docker keeps for its users. Other tools flush these
 // chains, so it is called again from time to time.
-func (f *firewall) keepForward(c *nftables.Conn) error {
+func (f *Firewall) keepForward(c *nftables.Conn) error {
 	chains, err := c.ListChainsOfTableFamily(nftables.TableFamilyIPv4)
 	if err != nil {
 		return fmt.Errorf("cannot list nftables chains: %w", err)
@@ -217,7 +217,7 @@ func (f *firewall) keepForward(c *nftables.Conn) error {
 	}
 	for _, key := range []expr.MetaKey{expr.MetaKeyIIFNAME, expr.MetaKeyOIFNAME} {
 		// Only what iptables can print too: anything else makes it refuse the chain.
-		exprs := append(matchName(key, expr.CmpOpEq, f.bridge), &expr.Counter{}, &expr.Verdict{Kind: expr.VerdictAccept})
+		exprs := append(matchName(key, expr.CmpOpEq, f.Bridge), &expr.Counter{}, &expr.Verdict{Kind: expr.VerdictAccept})
 		c.InsertRule(&nftables.Rule{Table: chain.Table, Chain: chain, Exprs: exprs, UserData: f.comment()})
 	}
 	if err := c.Flush(); err != nil {
@@ -245,11 +245,11 @@ func foreignChain(chains []*nftables.Chain) *nftables.Chain {
 	return forward
 }
 
-func (f *firewall) comment() []byte {
-	return userdata.AppendString(nil, userdata.TypeComment, "dew "+f.bridge)
+func (f *Firewall) comment() []byte {
+	return userdata.AppendString(nil, userdata.TypeComment, "dew "+f.Bridge)
 }
 
-func (f *firewall) ownRules(c *nftables.Conn, chain *nftables.Chain) ([]*nftables.Rule, error) {
+func (f *Firewall) ownRules(c *nftables.Conn, chain *nftables.Chain) ([]*nftables.Rule, error) {
 	rules, err := c.GetRules(chain.Table, chain)
 	if err != nil {
 		return nil, fmt.Errorf("cannot list rules of chain %s: %w", chain.Name, err)
@@ -263,8 +263,8 @@ func (f *firewall) ownRules(c *nftables.Conn, chain *nftables.Chain) ([]*nftable
 	return mine, nil
 }
 
-// remove takes away the table and the rules in foreign chains.
-func (f *firewall) remove() error {
+// Remove takes away the table and the rules in foreign chains.
+func (f *Firewall) Remove() error {
 	const tries = 3
 	c, err := nftables.New()
 	if err != nil {
@@ -280,7 +280,7 @@ func (f *firewall) remove() error {
 	}
 }
 
-func (f *firewall) removeOnce(c *nftables.Conn) error {
+func (f *Firewall) removeOnce(c *nftables.Conn) error {
 	chains, err := c.ListChainsOfTableFamily(nftables.TableFamilyIPv4)
 	if err != nil {
 		return fmt.Errorf("cannot list nftables chains: %w", err)
@@ -304,7 +304,7 @@ func (f *firewall) removeOnce(c *nftables.Conn) error {
 	c.AddTable(f.ownTable()) // so that the deletion of an absent one is no error
 	c.DelTable(f.ownTable())
 	if err := c.Flush(); err != nil {
-		return fmt.Errorf("cannot remove nftables table %s: %w", f.table, err)
+		return fmt.Errorf("cannot remove nftables table %s: %w", f.Table, err)
 	}
 	return nil
 }

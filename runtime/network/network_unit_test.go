@@ -1,4 +1,4 @@
-package containerd
+package network
 
 import (
 	"context"
@@ -66,33 +66,33 @@ func TestFreeSubnet(t *testing.T) {
 func TestNetworkNames(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	n := newNetwork(dir, "dew0", netip.MustParsePrefix("10.201.16.9/20"))
-	if got := n.gateway().String(); got != "10.201.16.1" {
+	n := New(dir, "dew0", netip.MustParsePrefix("10.201.16.9/20"))
+	if got := n.Gateway().String(); got != "10.201.16.1" {
 		t.Errorf("gateway = %s, want 10.201.16.1", got)
 	}
-	if got, want := n.path(someInstance), filepath.Join(dir, "dew-"+string(someInstance)); got != want {
+	if got, want := n.Path(someInstance), filepath.Join(dir, "dew-"+string(someInstance)); got != want {
 		t.Errorf("namespace at %q, want %q", got, want)
 	}
 	touch(t, dir, "dew-"+string(someInstance), "dew-foreign", string(someInstance))
-	ids, err := n.namespaces()
+	ids, err := n.Namespaces()
 	if err != nil || !slices.Equal(ids, []runtime.InstanceID{someInstance}) {
 		t.Errorf("namespaces = %v, %v, want %s", ids, err, someInstance)
 	}
 	n.dir = filepath.Join(dir, "absent")
-	if ids, err := n.namespaces(); err != nil || len(ids) != 0 {
+	if ids, err := n.Namespaces(); err != nil || len(ids) != 0 {
 		t.Errorf("namespaces in no folder = %v, %v, want none", ids, err)
 	}
 }
 
 func TestDialWithoutNamespace(t *testing.T) {
 	t.Parallel()
-	n := newNetwork(t.TempDir(), "dew0", netip.MustParsePrefix("10.201.16.0/20"))
+	n := New(t.TempDir(), "dew0", netip.MustParsePrefix("10.201.16.0/20"))
 	for address, want := range map[string]string{
 		"localhost:8080": "not an address and port", // it would be looked up in another namespace
 		"10.201.16.2":    "not an address and port",
 		"127.0.0.1:8080": "cannot open network namespace of the instance",
 	} {
-		_, err := n.dial(t.Context(), someInstance, "tcp", address)
+		_, err := n.Dial(t.Context(), someInstance, "tcp", address)
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("dial %s: %v, want %q", address, err, want)
 		}
@@ -102,14 +102,14 @@ func TestDialWithoutNamespace(t *testing.T) {
 // Dials are bounded, and whoever waits for a turn can give up.
 func TestDialWaitsForItsTurn(t *testing.T) {
 	t.Parallel()
-	n := newNetwork(t.TempDir(), "dew0", netip.MustParsePrefix("10.201.16.0/20"))
+	n := New(t.TempDir(), "dew0", netip.MustParsePrefix("10.201.16.0/20"))
 	for range maxDials {
 		n.dials <- struct{}{}
 	}
 	ctx, cancel := context.WithCancelCause(t.Context())
 	why := errors.New("asked to")
 	cancel(why)
-	if _, err := n.dial(ctx, someInstance, "tcp", "127.0.0.1:8080"); !errors.Is(err, why) {
+	if _, err := n.Dial(ctx, someInstance, "tcp", "127.0.0.1:8080"); !errors.Is(err, why) {
 		t.Errorf("error = %v, want %v", err, why)
 	}
 }
@@ -155,7 +155,7 @@ func TestFirewallMatches(t *testing.T) {
 			t.Errorf("%s (-got +want):\n%s", tt.name, diff)
 		}
 	}
-	a, b := &firewall{bridge: "dew0"}, &firewall{bridge: "dewbr12345678"}
+	a, b := &Firewall{Bridge: "dew0"}, &Firewall{Bridge: "dewbr12345678"}
 	if slices.Equal(a.comment(), b.comment()) || !strings.Contains(string(a.comment()), "dew dew0") {
 		t.Errorf("comments %q and %q, want them to tell the daemons apart", a.comment(), b.comment())
 	}

@@ -1,4 +1,4 @@
-package containerd
+package cgroup
 
 import (
 	"context"
@@ -13,27 +13,9 @@ import (
 	"strings"
 	"syscall"
 	"testing"
-	"time"
-
-	"github.com/google/go-cmp/cmp"
-	"golang.org/x/sys/unix"
 
 	"github.com/dewrun/dew/runtime"
 )
-
-// soon bounds waits for other threads and processes. Only a hang reaches it.
-const soon = time.Minute
-
-func writeTestFile(t testing.TB, path, data string) string {
-	t.Helper()
-	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(path, []byte(data), 0o644); err != nil {
-		t.Fatal(err)
-	}
-	return path
-}
 
 func mountinfo(t *testing.T, lines ...string) string {
 	t.Helper()
@@ -86,19 +68,19 @@ func TestFindCgroupsV1AndHybrid(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			c, err := findCgroups(mountinfo(t, tt.lines...), "dew")
+			c, err := Find(mountinfo(t, tt.lines...), "dew")
 			if err != nil {
 				t.Fatal(err)
 			}
-			if c.isV2() || c.unified != tt.unified || !slices.Equal(c.all, tt.all) {
-				t.Errorf("v2 %v, unified %q, all %q, want false, %q, %q", c.isV2(), c.unified, c.all, tt.unified, tt.all)
+			if c.IsV2() || c.Unified != tt.unified || !slices.Equal(c.All, tt.all) {
+				t.Errorf("v2 %v, unified %q, all %q, want false, %q, %q", c.IsV2(), c.Unified, c.All, tt.unified, tt.all)
 			}
 			for ctl, want := range map[string]string{"memory": "memory", "pids": "pids", "freezer": "freezer", "cpu": "cpu,cpuacct"} {
-				if got := c.v1[ctl]; got != "/sys/fs/cgroup/"+want {
+				if got := c.V1[ctl]; got != "/sys/fs/cgroup/"+want {
 					t.Errorf("controller %s at %q, want /sys/fs/cgroup/%s", ctl, got, want)
 				}
 			}
-			if got, want := c.memory(someInstance, "main"), "/sys/fs/cgroup/memory/dew/"+string(someInstance)+"/main"; got != want {
+			if got, want := c.Memory(someInstance, "main"), "/sys/fs/cgroup/memory/dew/"+string(someInstance)+"/main"; got != want {
 				t.Errorf("memory leaf = %q, want %q", got, want)
 			}
 		})
@@ -113,14 +95,14 @@ func TestFindCgroupsV2(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	writeTestFile(t, filepath.Join(dir, "cgroup.controllers"), "cpuset cpu io memory pids\n")
-	c, err := findCgroups(mountinfo(t, rootLine, v2Line(dir)), "dew")
+	c, err := Find(mountinfo(t, rootLine, v2Line(dir)), "dew")
 	if err != nil {
 		t.Fatal(err)
 	}
-	if !c.isV2() || c.unified != dir || !slices.Equal(c.all, []string{dir}) {
-		t.Errorf("v2 %v, unified %q, all %q, want it at %q", c.isV2(), c.unified, c.all, dir)
+	if !c.IsV2() || c.Unified != dir || !slices.Equal(c.All, []string{dir}) {
+		t.Errorf("v2 %v, unified %q, all %q, want it at %q", c.IsV2(), c.Unified, c.All, dir)
 	}
-	if got, want := c.ociPath(someInstance), "/dew/"+string(someInstance)+"/init"; got != want {
+	if got, want := c.OCIPath(someInstance), "/dew/"+string(someInstance)+"/init"; got != want {
 		t.Errorf("cgroupsPath = %q, want %q", got, want)
 	}
 }
@@ -152,7 +134,7 @@ func TestFindCgroupsRefuses(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			_, err := findCgroups(mountinfo(t, tt.lines...), "dew")
+			_, err := Find(mountinfo(t, tt.lines...), "dew")
 			if err == nil {
 				t.Fatal("accepted")
 			}
@@ -163,7 +145,7 @@ func TestFindCgroupsRefuses(t *testing.T) {
 			}
 		})
 	}
-	if _, err := findCgroups(filepath.Join(t.TempDir(), "absent"), "dew"); !errors.Is(err, fs.ErrNotExist) {
+	if _, err := Find(filepath.Join(t.TempDir(), "absent"), "dew"); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("without mountinfo: %v, want %v", err, fs.ErrNotExist)
 	}
 }
@@ -176,22 +158,22 @@ func FuzzAddMount(f *testing.F) {
 		f.Add(l)
 	}
 	f.Fuzz(func(t *testing.T, line string) {
-		c := &cgroups{parent: "dew", v1: map[string]string{}}
+		c := &Hierarchies{Parent: "dew", V1: map[string]string{}}
 		c.addMount(line)
-		first := slices.Clone(c.all)
+		first := slices.Clone(c.All)
 		c.addMount(line)
-		if !slices.Equal(c.all, first) {
-			t.Errorf("the same line twice: %q, then %q", first, c.all)
+		if !slices.Equal(c.All, first) {
+			t.Errorf("the same line twice: %q, then %q", first, c.All)
 		}
-		if len(c.all) > 1 {
-			t.Errorf("one line is several mounts: %q", c.all)
+		if len(c.All) > 1 {
+			t.Errorf("one line is several mounts: %q", c.All)
 		}
-		if c.unified != "" && !slices.Contains(c.all, c.unified) {
-			t.Errorf("unified %q is not among %q", c.unified, c.all)
+		if c.Unified != "" && !slices.Contains(c.All, c.Unified) {
+			t.Errorf("unified %q is not among %q", c.Unified, c.All)
 		}
-		for ctl, m := range c.v1 {
-			if !slices.Contains(c.all, m) {
-				t.Errorf("%s at %q is not among %q", ctl, m, c.all)
+		for ctl, m := range c.V1 {
+			if !slices.Contains(c.All, m) {
+				t.Errorf("%s at %q is not among %q", ctl, m, c.All)
 			}
 		}
 	})
@@ -199,67 +181,30 @@ func FuzzAddMount(f *testing.F) {
 
 // madeUpV1 and madeUpV2 are hierarchies of plain folders. The kernel would make
 // the control files, here touch does.
-func madeUpV1(t testing.TB, unified bool) *cgroups {
+func madeUpV1(t testing.TB, unified bool) *Hierarchies {
 	root := t.TempDir()
-	c := &cgroups{parent: "dew", v1: map[string]string{}}
+	c := &Hierarchies{Parent: "dew", V1: map[string]string{}}
 	for _, ctl := range []string{"memory", "pids", "freezer", "cpu"} {
-		c.v1[ctl] = filepath.Join(root, ctl)
-		c.all = append(c.all, c.v1[ctl])
+		c.V1[ctl] = filepath.Join(root, ctl)
+		c.All = append(c.All, c.V1[ctl])
 	}
 	if unified {
-		c.unified = filepath.Join(root, "unified")
-		c.all = append(c.all, c.unified)
+		c.Unified = filepath.Join(root, "unified")
+		c.All = append(c.All, c.Unified)
 	}
 	return c
 }
 
-func madeUpV2(t testing.TB) *cgroups {
-	root := t.TempDir()
-	return &cgroups{parent: "dew", unified: root, v1: map[string]string{}, all: []string{root}}
-}
-
-func touch(t testing.TB, dir string, files ...string) {
-	t.Helper()
-	for _, f := range files {
-		writeTestFile(t, filepath.Join(dir, f), "")
-	}
-}
-
-func contents(t testing.TB, dir string, files ...string) map[string]string {
-	t.Helper()
-	got := map[string]string{}
-	for _, f := range files {
-		b, err := os.ReadFile(filepath.Join(dir, f))
-		if err != nil {
-			t.Fatal(err)
-		}
-		got[f] = string(b)
-	}
-	return got
-}
-
-// checkFiles compares control files with what should have been written.
-func checkFiles(t testing.TB, dir string, want map[string]string) {
-	t.Helper()
-	var names []string
-	for f := range want {
-		names = append(names, f)
-	}
-	if diff := cmp.Diff(contents(t, dir, names...), want); diff != "" {
-		t.Errorf("%s (-got +want):\n%s", filepath.Base(dir), diff)
-	}
-}
-
-var someLimits = limits{memory: 256 << 20, pids: 1024, shares: 256}
+var someLimits = Limits{Memory: 256 << 20, PIDs: 1024, Shares: 256}
 
 func TestCreateV1(t *testing.T) {
 	t.Parallel()
 	c := madeUpV1(t, false)
-	memory, cpu, pids := c.path(c.v1["memory"], someInstance, ""), c.path(c.v1["cpu"], someInstance, ""), c.path(c.v1["pids"], someInstance, "")
+	memory, cpu, pids := c.path(c.V1["memory"], someInstance, ""), c.path(c.V1["cpu"], someInstance, ""), c.path(c.V1["pids"], someInstance, "")
 	touch(t, memory, "memory.limit_in_bytes", "memory.memsw.limit_in_bytes", "memory.swappiness")
 	touch(t, cpu, "cpu.shares")
 	touch(t, pids, "pids.max")
-	if err := c.create(someInstance, someLimits); err != nil {
+	if err := c.Create(someInstance, someLimits); err != nil {
 		t.Fatal(err)
 	}
 	checkFiles(t, memory, map[string]string{
@@ -267,7 +212,7 @@ func TestCreateV1(t *testing.T) {
 	})
 	checkFiles(t, cpu, map[string]string{"cpu.shares": "256"})
 	checkFiles(t, pids, map[string]string{"pids.max": "1024"})
-	if _, err := os.Stat(c.path(c.v1["freezer"], someInstance, "")); err != nil {
+	if _, err := os.Stat(c.path(c.V1["freezer"], someInstance, "")); err != nil {
 		t.Errorf("no group in the freezer's hierarchy: %v", err)
 	}
 }
@@ -276,11 +221,11 @@ func TestCreateV1(t *testing.T) {
 func TestCreateV1WithLess(t *testing.T) {
 	t.Parallel()
 	c := madeUpV1(t, false)
-	delete(c.v1, "cpu")
-	memory := c.path(c.v1["memory"], someInstance, "")
+	delete(c.V1, "cpu")
+	memory := c.path(c.V1["memory"], someInstance, "")
 	touch(t, memory, "memory.limit_in_bytes")
-	touch(t, c.path(c.v1["pids"], someInstance, ""), "pids.max")
-	if err := c.create(someInstance, someLimits); err != nil {
+	touch(t, c.path(c.V1["pids"], someInstance, ""), "pids.max")
+	if err := c.Create(someInstance, someLimits); err != nil {
 		t.Fatal(err)
 	}
 	checkFiles(t, memory, map[string]string{"memory.limit_in_bytes": "268435456"})
@@ -289,15 +234,15 @@ func TestCreateV1WithLess(t *testing.T) {
 func TestCreateV2(t *testing.T) {
 	t.Parallel()
 	c := madeUpV2(t)
-	dir := c.path(c.unified, someInstance, "")
-	for _, d := range []string{c.unified, filepath.Dir(dir), dir} {
+	dir := c.path(c.Unified, someInstance, "")
+	for _, d := range []string{c.Unified, filepath.Dir(dir), dir} {
 		touch(t, d, "cgroup.subtree_control")
 	}
 	touch(t, dir, "memory.max", "memory.swap.max", "pids.max", "cpu.weight")
-	if err := c.create(someInstance, someLimits); err != nil {
+	if err := c.Create(someInstance, someLimits); err != nil {
 		t.Fatal(err)
 	}
-	for _, d := range []string{c.unified, filepath.Dir(dir), dir} {
+	for _, d := range []string{c.Unified, filepath.Dir(dir), dir} {
 		checkFiles(t, d, map[string]string{"cgroup.subtree_control": "+memory +pids +cpu"})
 	}
 	checkFiles(t, dir, map[string]string{"memory.max": "268435456", "memory.swap.max": "0", "pids.max": "1024", "cpu.weight": "10"})
@@ -308,12 +253,12 @@ func TestWeightOfShares(t *testing.T) {
 	t.Parallel()
 	for shares, want := range map[uint64]string{0: "1", 2: "1", 1024: "39", 8192: "313", 262144: "10000", 1 << 40: "10000"} {
 		c := madeUpV2(t)
-		dir := c.path(c.unified, someInstance, "")
-		for _, d := range []string{c.unified, filepath.Dir(dir), dir} {
+		dir := c.path(c.Unified, someInstance, "")
+		for _, d := range []string{c.Unified, filepath.Dir(dir), dir} {
 			touch(t, d, "cgroup.subtree_control")
 		}
 		touch(t, dir, "memory.max", "pids.max", "cpu.weight")
-		if err := c.create(someInstance, limits{memory: 1, pids: 1, shares: shares}); err != nil {
+		if err := c.Create(someInstance, Limits{Memory: 1, PIDs: 1, Shares: shares}); err != nil {
 			t.Fatal(err)
 		}
 		checkFiles(t, dir, map[string]string{"cpu.weight": want})
@@ -324,16 +269,16 @@ func TestWeightOfShares(t *testing.T) {
 func TestCreateNeedsItsLimits(t *testing.T) {
 	t.Parallel()
 	v1, v2 := madeUpV1(t, false), madeUpV2(t)
-	for name, c := range map[string]*cgroups{"v1": v1, "v2": v2} {
-		if err := c.create(someInstance, someLimits); err == nil || !strings.Contains(err.Error(), "cannot set cgroup") {
+	for name, c := range map[string]*Hierarchies{"v1": v1, "v2": v2} {
+		if err := c.Create(someInstance, someLimits); err == nil || !strings.Contains(err.Error(), "cannot set cgroup") {
 			t.Errorf("%s: error = %v, want that a limit cannot be set", name, err)
 		}
 	}
-	touch(t, v1.path(v1.v1["memory"], someInstance, ""), "memory.limit_in_bytes")
-	if err := v1.create(someInstance, someLimits); !errors.Is(err, fs.ErrNotExist) || !strings.Contains(err.Error(), "cpu.shares") {
+	touch(t, v1.path(v1.V1["memory"], someInstance, ""), "memory.limit_in_bytes")
+	if err := v1.Create(someInstance, someLimits); !errors.Is(err, fs.ErrNotExist) || !strings.Contains(err.Error(), "cpu.shares") {
 		t.Errorf("v1 without cpu.shares: %v", err)
 	}
-	if err := v1.createLeaf(someInstance, "main", 1<<20); err == nil {
+	if err := v1.CreateLeaf(someInstance, "main", 1<<20); err == nil {
 		t.Error("a leaf without its limit is accepted")
 	}
 }
@@ -345,7 +290,7 @@ func TestCreateLeaf(t *testing.T) {
 	v2Files := []string{"memory.max", "memory.swap.max", "memory.oom.group"}
 	tests := []struct {
 		name   string
-		c      *cgroups
+		c      *Hierarchies
 		memory int64
 		files  []string
 		want   map[string]string
@@ -362,35 +307,35 @@ func TestCreateLeaf(t *testing.T) {
 	}
 	for i, tt := range tests {
 		leaf := runtime.SidecarExec(i)
-		touch(t, tt.c.memory(someInstance, leaf), tt.files...)
-		if err := tt.c.createLeaf(someInstance, leaf, tt.memory); err != nil {
+		touch(t, tt.c.Memory(someInstance, leaf), tt.files...)
+		if err := tt.c.CreateLeaf(someInstance, leaf, tt.memory); err != nil {
 			t.Fatalf("%s: %v", tt.name, err)
 		}
-		checkFiles(t, tt.c.memory(someInstance, leaf), tt.want)
+		checkFiles(t, tt.c.Memory(someInstance, leaf), tt.want)
 		for _, m := range tt.c.leafMounts() {
 			if _, err := os.Stat(tt.c.path(m, someInstance, leaf)); err != nil {
 				t.Errorf("%s: no leaf: %v", tt.name, err)
 			}
 		}
 	}
-	if got, want := hybrid.leafMounts(), hybrid.unified; !slices.Contains(got, want) {
+	if got, want := hybrid.leafMounts(), hybrid.Unified; !slices.Contains(got, want) {
 		t.Errorf("leaves on a hybrid host = %q, want also %q", got, want)
 	}
 }
 
 func TestPlaceWritesEveryHierarchy(t *testing.T) {
 	t.Parallel()
-	for name, c := range map[string]*cgroups{"v1": madeUpV1(t, false), "hybrid": madeUpV1(t, true), "v2": madeUpV2(t)} {
+	for name, c := range map[string]*Hierarchies{"v1": madeUpV1(t, false), "hybrid": madeUpV1(t, true), "v2": madeUpV2(t)} {
 		for _, m := range c.leafMounts() {
 			touch(t, c.path(m, someInstance, "main"), "cgroup.procs")
 		}
-		if err := c.place(someInstance, "main", 4711); err != nil {
+		if err := c.Place(someInstance, "main", 4711); err != nil {
 			t.Fatalf("%s: %v", name, err)
 		}
 		for _, m := range c.leafMounts() {
 			checkFiles(t, c.path(m, someInstance, "main"), map[string]string{"cgroup.procs": "4711"})
 		}
-		if err := c.place(someInstance, "absent", 4711); !errors.Is(err, fs.ErrNotExist) {
+		if err := c.Place(someInstance, "absent", 4711); !errors.Is(err, fs.ErrNotExist) {
 			t.Errorf("%s: placing into no leaf: %v", name, err)
 		}
 	}
@@ -400,14 +345,14 @@ func TestFreeze(t *testing.T) {
 	t.Parallel()
 	v1, v2 := madeUpV1(t, true), madeUpV2(t)
 	for _, tt := range []struct {
-		c            *cgroups
+		c            *Hierarchies
 		dir, file    string
 		frozen, thaw string
 	}{
-		{v1, v1.path(v1.v1["freezer"], someInstance, "main"), "freezer.state", "FROZEN", "THAWED"},
-		{v2, v2.path(v2.unified, someInstance, "main"), "cgroup.freeze", "1", "0"},
+		{v1, v1.path(v1.V1["freezer"], someInstance, "main"), "freezer.state", "FROZEN", "THAWED"},
+		{v2, v2.path(v2.Unified, someInstance, "main"), "cgroup.freeze", "1", "0"},
 	} {
-		if err := tt.c.freeze(someInstance, "main", true); err != nil {
+		if err := tt.c.Freeze(someInstance, "main", true); err != nil {
 			t.Errorf("a leaf that is gone: %v", err)
 		}
 		for _, step := range []struct {
@@ -415,15 +360,15 @@ func TestFreeze(t *testing.T) {
 			want   string
 		}{{true, tt.frozen}, {false, tt.thaw}} {
 			touch(t, tt.dir, tt.file)
-			if err := tt.c.freeze(someInstance, "main", step.frozen); err != nil {
+			if err := tt.c.Freeze(someInstance, "main", step.frozen); err != nil {
 				t.Fatal(err)
 			}
 			checkFiles(t, tt.dir, map[string]string{tt.file: step.want})
-			if got := tt.c.frozen(someInstance, "main"); got != step.frozen {
+			if got := tt.c.Frozen(someInstance, "main"); got != step.frozen {
 				t.Errorf("after %s: frozen = %v", step.want, got)
 			}
 		}
-		if tt.c.frozen(someInstance, "gone") {
+		if tt.c.Frozen(someInstance, "gone") {
 			t.Error("a leaf that is gone is frozen")
 		}
 	}
@@ -456,17 +401,17 @@ func TestKeyed(t *testing.T) {
 func TestOOMKills(t *testing.T) {
 	t.Parallel()
 	v1, v2 := madeUpV1(t, true), madeUpV2(t)
-	if got := v1.oomKills(someInstance, "main"); got != 0 {
+	if got := v1.OOMKills(someInstance, "main"); got != 0 {
 		t.Errorf("oom kills of no leaf = %d, want 0", got)
 	}
-	writeTestFile(t, filepath.Join(v1.memory(someInstance, "main"), "memory.oom_control"), "oom_kill_disable 0\nunder_oom 1\noom_kill 1\n")
-	if got := v1.oomKills(someInstance, "main"); got != 1 {
+	writeTestFile(t, filepath.Join(v1.Memory(someInstance, "main"), "memory.oom_control"), "oom_kill_disable 0\nunder_oom 1\noom_kill 1\n")
+	if got := v1.OOMKills(someInstance, "main"); got != 1 {
 		t.Errorf("oom kills on v1 = %d, want 1", got)
 	}
 	// The sum over the children must not be read: it blames a leaf for another's.
-	writeTestFile(t, filepath.Join(v2.memory(someInstance, "main"), "memory.events"), "oom_kill 9\n")
-	writeTestFile(t, filepath.Join(v2.memory(someInstance, "main"), "memory.events.local"), "oom 0\noom_kill 2\n")
-	if got := v2.oomKills(someInstance, "main"); got != 2 {
+	writeTestFile(t, filepath.Join(v2.Memory(someInstance, "main"), "memory.events"), "oom_kill 9\n")
+	writeTestFile(t, filepath.Join(v2.Memory(someInstance, "main"), "memory.events.local"), "oom 0\noom_kill 2\n")
+	if got := v2.OOMKills(someInstance, "main"); got != 2 {
 		t.Errorf("oom kills on v2 = %d, want 2", got)
 	}
 }
@@ -476,7 +421,7 @@ func TestUsage(t *testing.T) {
 	v1, v2 := madeUpV1(t, false), madeUpV2(t)
 	tests := []struct {
 		name        string
-		c           *cgroups
+		c           *Hierarchies
 		limit, peak string
 		want        runtime.Memory
 	}{
@@ -488,32 +433,32 @@ func TestUsage(t *testing.T) {
 	for i, tt := range tests {
 		leaf := runtime.SidecarExec(i)
 		limit, peak := "memory.limit_in_bytes", "memory.max_usage_in_bytes"
-		if tt.c.isV2() {
+		if tt.c.IsV2() {
 			limit, peak = "memory.max", "memory.peak"
 		}
-		dir := tt.c.memory(someInstance, leaf)
+		dir := tt.c.Memory(someInstance, leaf)
 		writeTestFile(t, filepath.Join(dir, limit), tt.limit)
 		writeTestFile(t, filepath.Join(dir, peak), tt.peak)
-		if got := tt.c.usage(someInstance, leaf); got != tt.want {
+		if got := tt.c.MemoryOf(someInstance, leaf); got != tt.want {
 			t.Errorf("%s: usage = %+v, want %+v", tt.name, got, tt.want)
 		}
 	}
 	// Each leaf has its own memory, without the page cache that the kernel can drop.
-	for c, files := range map[*cgroups][3]string{
+	for c, files := range map[*Hierarchies][3]string{
 		v1: {"memory.usage_in_bytes", "memory.stat", "total_inactive_file"}, v2: {"memory.current", "memory.stat", "inactive_file"},
 	} {
 		for leaf, size := range map[string]string{"": "9000\n", runtime.MainExec: "5000\n"} {
-			writeTestFile(t, filepath.Join(c.memory(someInstance, leaf), files[0]), size)
-			writeTestFile(t, filepath.Join(c.memory(someInstance, leaf), files[1]), files[2]+" 1000\n")
+			writeTestFile(t, filepath.Join(c.Memory(someInstance, leaf), files[0]), size)
+			writeTestFile(t, filepath.Join(c.Memory(someInstance, leaf), files[1]), files[2]+" 1000\n")
 		}
-		if got := c.used(someInstance, runtime.MainExec); got != 4000 {
+		if got := c.MemoryUsed(someInstance, runtime.MainExec); got != 4000 {
 			t.Errorf("the leaf uses %d, want 4000", got)
 		}
-		if got := c.consumption(someInstance).Memory; got != 8000 {
+		if got := c.Consumption(someInstance).Memory; got != 8000 {
 			t.Errorf("the instance uses %d, want 8000", got)
 		}
 	}
-	if got := v2.usage(someInstance, "absent"); got != (runtime.Memory{}) {
+	if got := v2.MemoryOf(someInstance, "absent"); got != (runtime.Memory{}) {
 		t.Errorf("usage of no leaf = %+v, want none", got)
 	}
 }
@@ -521,59 +466,15 @@ func TestUsage(t *testing.T) {
 func TestProcsOfALeaf(t *testing.T) {
 	t.Parallel()
 	c := madeUpV2(t)
-	if pids, err := c.procs(someInstance, "main"); err != nil || pids != nil {
+	if pids, err := c.Procs(someInstance, "main"); err != nil || pids != nil {
 		t.Errorf("processes of no leaf = %v, %v, want none", pids, err)
 	}
 	// 0 stands for a process of another pid namespace: it must never be signalled,
 	// it would be our own group.
-	writeTestFile(t, filepath.Join(c.memory(someInstance, "main"), "cgroup.procs"), "12\n0\n-1\nx\n4711\n")
-	if pids, err := c.procs(someInstance, "main"); err != nil || !slices.Equal(pids, []int{12, 4711}) {
+	writeTestFile(t, filepath.Join(c.Memory(someInstance, "main"), "cgroup.procs"), "12\n0\n-1\nx\n4711\n")
+	if pids, err := c.Procs(someInstance, "main"); err != nil || !slices.Equal(pids, []int{12, 4711}) {
 		t.Errorf("processes = %v, %v, want 12 and 4711", pids, err)
 	}
-}
-
-// sleeper starts a process that ends when the test does, or soon by itself: who
-// waits for its death in vain fails instead of hanging.
-func sleeper(t testing.TB, args ...string) *exec.Cmd {
-	t.Helper()
-	if args == nil {
-		args = []string{"sleep", "60"}
-	}
-	cmd := exec.Command(args[0], args[1:]...)
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		_ = cmd.Process.Kill()
-		_ = cmd.Wait()
-	})
-	return cmd
-}
-
-// noPID is above every limit of pids, so that nobody has it.
-const noPID = 1 << 30
-
-// awaitDeath returns when a child has ended. It does not reap it: its pid stays
-// its own while something may still signal it.
-func awaitDeath(t testing.TB, cmd *exec.Cmd) {
-	t.Helper()
-	for {
-		err := unix.Waitid(unix.P_PID, cmd.Process.Pid, nil, unix.WEXITED|unix.WNOWAIT, nil)
-		if err == nil {
-			return
-		}
-		if !errors.Is(err, unix.EINTR) {
-			t.Fatal(err)
-		}
-	}
-}
-
-func signalOf(err error) syscall.Signal {
-	var ee *exec.ExitError
-	if !errors.As(err, &ee) {
-		return 0
-	}
-	return ee.Sys().(syscall.WaitStatus).Signal()
 }
 
 func TestSignalReachesEveryProcess(t *testing.T) {
@@ -581,8 +482,8 @@ func TestSignalReachesEveryProcess(t *testing.T) {
 	c := madeUpV2(t)
 	a, b := sleeper(t), sleeper(t)
 	pids := fmt.Sprintf("%d\n%d\n%d\n", noPID, a.Process.Pid, b.Process.Pid) // the first has just gone
-	writeTestFile(t, filepath.Join(c.memory(someInstance, "main"), "cgroup.procs"), pids)
-	if err := c.signal(someInstance, "main", syscall.SIGTERM); err != nil {
+	writeTestFile(t, filepath.Join(c.Memory(someInstance, "main"), "cgroup.procs"), pids)
+	if err := c.Signal(someInstance, "main", syscall.SIGTERM); err != nil {
 		t.Fatal(err)
 	}
 	for _, cmd := range []*exec.Cmd{a, b} {
@@ -597,14 +498,14 @@ func TestKillEmptiesALeaf(t *testing.T) {
 	t.Parallel()
 	c := madeUpV1(t, true)
 	victim := sleeper(t)
-	procs := filepath.Join(c.memory(someInstance, "main"), "cgroup.procs")
+	procs := filepath.Join(c.Memory(someInstance, "main"), "cgroup.procs")
 	writeTestFile(t, procs, strconv.Itoa(victim.Process.Pid)+"\n")
-	touch(t, c.path(c.v1["freezer"], someInstance, "main"), "freezer.state")
-	touch(t, c.path(c.unified, someInstance, "main"), "cgroup.kill")
+	touch(t, c.path(c.V1["freezer"], someInstance, "main"), "freezer.state")
+	touch(t, c.path(c.Unified, someInstance, "main"), "cgroup.kill")
 	ctx, cancel := context.WithTimeout(t.Context(), soon)
 	defer cancel()
 	done := make(chan error, 1)
-	go func() { done <- c.kill(ctx, someInstance, "main") }()
+	go func() { done <- c.Kill(ctx, someInstance, "main") }()
 	awaitDeath(t, victim)
 	select {
 	case err := <-done:
@@ -618,21 +519,21 @@ func TestKillEmptiesALeaf(t *testing.T) {
 	if got := signalOf(victim.Wait()); got != syscall.SIGKILL {
 		t.Errorf("ended by signal %d, want SIGKILL", got)
 	}
-	checkFiles(t, c.path(c.v1["freezer"], someInstance, "main"), map[string]string{"freezer.state": "THAWED"})
-	checkFiles(t, c.path(c.unified, someInstance, "main"), map[string]string{"cgroup.kill": "1"})
+	checkFiles(t, c.path(c.V1["freezer"], someInstance, "main"), map[string]string{"freezer.state": "THAWED"})
+	checkFiles(t, c.path(c.Unified, someInstance, "main"), map[string]string{"cgroup.kill": "1"})
 }
 
 func TestKillSaysWhatIsLeft(t *testing.T) {
 	t.Parallel()
 	c := madeUpV2(t)
-	writeTestFile(t, filepath.Join(c.memory(someInstance, "main"), "cgroup.procs"), strconv.Itoa(noPID)+"\n")
+	writeTestFile(t, filepath.Join(c.Memory(someInstance, "main"), "cgroup.procs"), strconv.Itoa(noPID)+"\n")
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	err := c.kill(ctx, someInstance, "main")
+	err := c.Kill(ctx, someInstance, "main")
 	if !errors.Is(err, context.Canceled) || !strings.Contains(err.Error(), "leaf main of "+string(someInstance)+", 1 processes left") {
 		t.Errorf("error = %v, want the leaf and how many are left", err)
 	}
-	if err := c.kill(ctx, someInstance, "absent"); err != nil {
+	if err := c.Kill(ctx, someInstance, "absent"); err != nil {
 		t.Errorf("a leaf that is gone: %v", err)
 	}
 }
@@ -641,35 +542,35 @@ func TestRemoveTree(t *testing.T) {
 	t.Parallel()
 	c := madeUpV1(t, true)
 	other := runtime.NewInstanceID()
-	for _, m := range c.all {
+	for _, m := range c.All {
 		for _, leaf := range []string{"init", "main", "sidecar-0/deeper"} {
 			if err := os.MkdirAll(c.path(m, someInstance, leaf), 0o755); err != nil {
 				t.Fatal(err)
 			}
 		}
 	}
-	if err := os.MkdirAll(c.path(c.unified, other, ""), 0o755); err != nil { // in one hierarchy only
+	if err := os.MkdirAll(c.path(c.Unified, other, ""), 0o755); err != nil { // in one hierarchy only
 		t.Fatal(err)
 	}
-	touch(t, filepath.Join(c.unified, "dew"), "cgroup.procs") // no instance
-	if got := c.instances(); len(got) != 2 || !slices.Contains(got, other) || !slices.Contains(got, someInstance) {
+	touch(t, filepath.Join(c.Unified, "dew"), "cgroup.procs") // no instance
+	if got := c.Instances(); len(got) != 2 || !slices.Contains(got, other) || !slices.Contains(got, someInstance) {
 		t.Errorf("instances = %v, want %s and %s", got, someInstance, other)
 	}
 	for range 2 { // what is gone is fine
-		if err := c.remove(t.Context(), someInstance); err != nil {
+		if err := c.Remove(t.Context(), someInstance); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if got := c.instances(); !slices.Equal(got, []runtime.InstanceID{other}) {
+	if got := c.Instances(); !slices.Equal(got, []runtime.InstanceID{other}) {
 		t.Errorf("instances = %v, want only %s", got, other)
 	}
-	if err := os.Remove(filepath.Join(c.unified, "dew", "cgroup.procs")); err != nil { // the kernel's files go with their folder
+	if err := os.Remove(filepath.Join(c.Unified, "dew", "cgroup.procs")); err != nil { // the kernel's files go with their folder
 		t.Fatal(err)
 	}
-	if err := c.removeParent(t.Context()); err != nil {
+	if err := c.RemoveParent(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	for _, m := range c.all {
+	for _, m := range c.All {
 		if _, err := os.Stat(filepath.Join(m, "dew")); !errors.Is(err, fs.ErrNotExist) {
 			t.Errorf("%s/dew is still there: %v", m, err)
 		}

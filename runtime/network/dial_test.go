@@ -1,6 +1,6 @@
 //go:build integration
 
-package containerd
+package network
 
 import (
 	"context"
@@ -18,12 +18,12 @@ import (
 // Apps that answer no connection attempt keep nobody else from dialling, however
 // many attempts wait for them.
 func TestHungAppKeepsNobodyWaiting(t *testing.T) {
-	n := newNetwork(t.TempDir(), "dew0", netip.MustParsePrefix("10.201.16.0/20"))
+	n := New(t.TempDir(), "dew0", netip.MustParsePrefix("10.201.16.0/20"))
 	// A thread of this test's own: any other one, the first of the process as well, can
 	// be in the namespace of an instance for a moment.
 	goruntime.LockOSThread()
 	defer goruntime.UnlockOSThread()
-	if err := os.Symlink(fmt.Sprintf("/proc/self/task/%d/ns/net", unix.Gettid()), n.path(someInstance)); err != nil {
+	if err := os.Symlink(fmt.Sprintf("/proc/self/task/%d/ns/net", unix.Gettid()), n.Path(someInstance)); err != nil {
 		t.Fatal(err)
 	}
 	hung := neverAccepts(t)
@@ -31,7 +31,7 @@ func TestHungAppKeepsNobodyWaiting(t *testing.T) {
 	waiting := make(chan error)
 	for range 2 * maxDials {
 		go func() {
-			_, err := n.dial(ctx, someInstance, "tcp4", hung)
+			_, err := n.Dial(ctx, someInstance, "tcp4", hung)
 			waiting <- err
 		}()
 	}
@@ -40,10 +40,10 @@ func TestHungAppKeepsNobodyWaiting(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer l.Close()
-	soon, stop := context.WithTimeout(t.Context(), patience)
+	soon, stop := context.WithTimeout(t.Context(), soon)
 	defer stop()
 	for range 4 * maxDials { // so that those that hang have had their turns
-		c, err := n.dial(soon, someInstance, "tcp4", l.Addr().String())
+		c, err := n.Dial(soon, someInstance, "tcp4", l.Addr().String())
 		if err != nil {
 			t.Fatalf("cannot dial an app that answers: %v", err)
 		}

@@ -1,6 +1,6 @@
 //go:build integration
 
-package containerd
+package network
 
 import (
 	"context"
@@ -31,8 +31,8 @@ import (
 // rules and links are touched.
 type lan struct {
 	t         *testing.T
-	net       *network
-	fw        *firewall
+	net       *Bridge
+	fw        *Firewall
 	instance  string // path of its namespace
 	neighbour string // path of its namespace
 }
@@ -67,23 +67,23 @@ func newLAN(t *testing.T) *lan {
 		t.Fatal("the test stands in the machine's own network namespace")
 	}
 	subnet := netip.MustParsePrefix("10.201.16.0/20")
-	l := &lan{t: t, net: newNetwork(t.TempDir(), "dewtest0", subnet)}
-	l.fw = &firewall{
-		table: "dewtest", bridge: "dewtest0", subnet: subnet, host: l.net.gateway(), ports: []uint16{lanDoor},
+	l := &lan{t: t, net: New(t.TempDir(), "dewtest0", subnet)}
+	l.fw = &Firewall{
+		Table: "dewtest", Bridge: "dewtest0", Subnet: subnet, Host: l.net.Gateway(), Ports: []uint16{lanDoor},
 	}
-	if err := l.net.setUp(); err != nil {
+	if err := l.net.SetUp(); err != nil {
 		t.Fatal(err)
 	}
 	id := runtime.NewInstanceID()
 	t.Cleanup(func() {
-		if err := l.net.remove(id); err != nil {
+		if err := l.net.Remove(id); err != nil {
 			t.Error(err)
 		}
 	})
-	if err := l.net.create(id, netip.PrefixFrom(netip.MustParseAddr(lanInstance), subnet.Bits())); err != nil {
+	if err := l.net.Create(id, netip.PrefixFrom(netip.MustParseAddr(lanInstance), subnet.Bits())); err != nil {
 		t.Fatal(err)
 	}
-	l.instance = l.net.path(id)
+	l.instance = l.net.Path(id)
 	l.addNeighbour()
 	l.serve(l.instance, lanPort)
 	l.serve(l.neighbour, lanPort)
@@ -129,7 +129,7 @@ func (l *lan) addNeighbour() {
 		if err := addressed("eth0", lanNeighbour); err != nil {
 			return err
 		}
-		return netlink.RouteAdd(&netlink.Route{Dst: ipNet(l.net.subnet), Gw: net.ParseIP(lanHost)})
+		return netlink.RouteAdd(&netlink.Route{Dst: ipNet(l.net.Subnet), Gw: net.ParseIP(lanHost)})
 	})
 }
 
@@ -317,7 +317,7 @@ func (l *lan) hasChain(name string) bool {
 	l.t.Helper()
 	chains, err := l.conn().ListChainsOfTableFamily(nftables.TableFamilyINet)
 	l.must(err)
-	return slices.ContainsFunc(chains, func(ch *nftables.Chain) bool { return ch.Table.Name == l.fw.table && ch.Name == name })
+	return slices.ContainsFunc(chains, func(ch *nftables.Chain) bool { return ch.Table.Name == l.fw.Table && ch.Name == name })
 }
 
 // Whatever the machine's own rules are, instances get out and nobody gets in.
@@ -345,7 +345,7 @@ func TestNeighboursCannotReachInstances(t *testing.T) {
 			}
 			// The way in is there: it is the own table that closes it.
 			l.reaches(l.neighbour, lanInstance, lanPort, lanNeighbour)
-			l.must(l.fw.apply())
+			l.must(l.fw.Apply())
 			l.guarded()
 			for _, chain := range []string{"FORWARD", "DOCKER-USER"} {
 				want := 0
@@ -367,9 +367,9 @@ func TestFirewallComesBack(t *testing.T) {
 	l := newLAN(t)
 	drops := func() { l.iptables(nftables.ChainPolicyDrop, false) }
 	drops()
-	l.must(l.fw.apply())
+	l.must(l.fw.Apply())
 	l.change(func(c *nftables.Conn) { c.AddChain(&nftables.Chain{Name: "mark", Table: l.fw.ownTable()}) })
-	l.must(l.fw.keep())
+	l.must(l.fw.Keep())
 	if !l.hasChain("mark") {
 		t.Error("a whole table was made anew")
 	}
@@ -377,7 +377,7 @@ func TestFirewallComesBack(t *testing.T) {
 	l.reaches(l.neighbour, lanInstance, lanPort, lanNeighbour)
 	l.reaches(l.instance, lanGateway, lanPort, lanInstance)
 	drops()
-	l.must(l.fw.keep())
+	l.must(l.fw.Keep())
 	l.guarded()
 
 	whole := l.ownRules()
@@ -396,7 +396,7 @@ func TestFirewallComesBack(t *testing.T) {
 	}
 	for name, damage := range damages {
 		l.change(damage)
-		l.must(l.fw.keep())
+		l.must(l.fw.Keep())
 		if got := l.ownRules(); got != whole {
 			t.Errorf("%s: %d rules in the own table, want %d", name, got, whole)
 		}
@@ -413,20 +413,20 @@ func TestFirewallRemove(t *testing.T) {
 	t.Parallel()
 	l := newLAN(t)
 	l.iptables(nftables.ChainPolicyDrop, true)
-	other := &firewall{table: "dewother", bridge: "dewother0", subnet: l.fw.subnet, host: l.fw.host}
-	l.must(other.apply())
+	other := &Firewall{Table: "dewother", Bridge: "dewother0", Subnet: l.fw.Subnet, Host: l.fw.Host}
+	l.must(other.Apply())
 	damages := map[string]func(c *nftables.Conn){
 		"whole":         func(*nftables.Conn) {},
 		"table deleted": func(c *nftables.Conn) { c.DelTable(l.fw.ownTable()) },
 	}
 	for name, damage := range damages {
-		l.must(l.fw.apply())
+		l.must(l.fw.Apply())
 		if all, own := l.rules("DOCKER-USER"); all != 5 || own != 2 {
 			t.Fatalf("%s: %d rules in DOCKER-USER, %d of them ours; want 5 and 2", name, all, own)
 		}
 		l.change(damage)
 		for range 2 { // there is nothing the second time, and that is fine
-			l.must(l.fw.remove())
+			l.must(l.fw.Remove())
 			if all, own := l.rules("DOCKER-USER"); all != 3 || own != 0 {
 				t.Errorf("%s: %d rules in DOCKER-USER, %d of them ours; want 3 and 0", name, all, own)
 			}

@@ -1,4 +1,4 @@
-package containerd
+package network
 
 import (
 	"context"
@@ -13,6 +13,7 @@ import (
 	"os"
 	"path/filepath"
 	goruntime "runtime"
+	"strings"
 	"time"
 
 	"github.com/vishvananda/netlink"
@@ -22,11 +23,11 @@ import (
 	"github.com/dewrun/dew/runtime"
 )
 
-// network gives every instance a network namespace with a veth to one bridge.
-type network struct {
+// Bridge gives every instance a network namespace with a veth to one bridge.
+type Bridge struct {
 	dir    string // of the bind mounts that keep the namespaces
 	bridge string
-	subnet netip.Prefix
+	Subnet netip.Prefix
 	dials  chan struct{} // bounds the threads that stand in instances' namespaces
 }
 
@@ -35,12 +36,12 @@ const (
 	turnLimit = 30 * time.Second // far more than it takes to choose a subnet
 )
 
-func newNetwork(dir, bridge string, subnet netip.Prefix) *network {
-	return &network{dir: dir, bridge: bridge, subnet: subnet.Masked(), dials: make(chan struct{}, maxDials)}
+func New(dir, bridge string, subnet netip.Prefix) *Bridge {
+	return &Bridge{dir: dir, bridge: bridge, Subnet: subnet.Masked(), dials: make(chan struct{}, maxDials)}
 }
 
-// gateway is the bridge's own address: the first of the subnet.
-func (n *network) gateway() netip.Addr { return n.subnet.Addr().Next() }
+// Gateway is the bridge's own address: the first of the subnet.
+func (n *Bridge) Gateway() netip.Addr { return n.Subnet.Addr().Next() }
 
 // TakeSubnet finds the first /20 of 10.201.0.0/16 that nothing else on this machine
 // has an address in or a route to, and gives it to the bridge. Daemons that start
@@ -61,7 +62,7 @@ func TakeSubnet(ctx context.Context, bridge string) (netip.Prefix, error) {
 	if err != nil {
 		return p, err
 	}
-	return p, newNetwork("", bridge, p).makeBridge()
+	return p, New("", bridge, p).makeBridge()
 }
 
 // inTurn waits until nobody else has the name of a socket, and has it.
@@ -132,8 +133,8 @@ next:
 	return netip.Prefix{}, errors.New("cannot find a free subnet in 10.201.0.0/16: give one with --subnet")
 }
 
-// setUp makes what instances hang on.
-func (n *network) setUp() error {
+// SetUp makes what instances hang on.
+func (n *Bridge) SetUp() error {
 	if err := os.MkdirAll(n.dir, 0o755); err != nil {
 		return fmt.Errorf("cannot make the folder of network namespaces: %w", err)
 	}
@@ -145,7 +146,7 @@ func (n *network) setUp() error {
 
 // makeBridge makes the bridge. It is kept when it is there already: instances of an
 // earlier daemon hang on it.
-func (n *network) makeBridge() error {
+func (n *Bridge) makeBridge() error {
 	la := netlink.NewLinkAttrs()
 	la.Name = n.bridge
 	err := netlink.LinkAdd(&netlink.Bridge{LinkAttrs: la})
@@ -156,7 +157,7 @@ func (n *network) makeBridge() error {
 	if err != nil {
 		return fmt.Errorf("cannot find bridge %s: %w", n.bridge, err)
 	}
-	addr := &netlink.Addr{IPNet: ipNet(netip.PrefixFrom(n.gateway(), n.subnet.Bits()))}
+	addr := &netlink.Addr{IPNet: ipNet(netip.PrefixFrom(n.Gateway(), n.Subnet.Bits()))}
 	if err := netlink.AddrReplace(br, addr); err != nil {
 		return fmt.Errorf("cannot give bridge %s its address: %w", n.bridge, err)
 	}
@@ -171,8 +172,8 @@ func (n *network) makeBridge() error {
 	return nil
 }
 
-// tearDown removes the bridge.
-func (n *network) tearDown() error {
+// TearDown removes the bridge.
+func (n *Bridge) TearDown() error {
 	br, err := netlink.LinkByName(n.bridge)
 	if isNoLink(err) {
 		return nil
@@ -186,19 +187,30 @@ func (n *network) tearDown() error {
 	return nil
 }
 
-func (n *network) path(id runtime.InstanceID) string {
-	return filepath.Join(n.dir, containerID(id))
+func (n *Bridge) Path(id runtime.InstanceID) string {
+	return filepath.Join(n.dir, namespaceName(id))
 }
 
-// vethName fits the 15 characters of an interface name.
-func vethName(id runtime.InstanceID) string {
+// namePrefix begins the name of every network namespace.
+const namePrefix = "dew-"
+
+func namespaceName(id runtime.InstanceID) string { return namePrefix + string(id) }
+
+// instanceIn is the instance whose network namespace has the name.
+func instanceIn(name string) (runtime.InstanceID, bool) {
+	id := runtime.InstanceID(strings.TrimPrefix(name, namePrefix))
+	return id, strings.HasPrefix(name, namePrefix) && id.Valid()
+}
+
+// VethName fits the 15 characters of an interface name.
+func VethName(id runtime.InstanceID) string {
 	sum := sha256.Sum256([]byte(id))
 	return "dew" + hex.EncodeToString(sum[:])[:11]
 }
 
-// create makes the namespace of an instance, with lo and eth0 up.
-func (n *network) create(id runtime.InstanceID, addr netip.Prefix) error {
-	path := n.path(id)
+// Create makes the namespace of an instance, with lo and eth0 up.
+func (n *Bridge) Create(id runtime.InstanceID, addr netip.Prefix) error {
+	path := n.Path(id)
 	if err := newNamespace(path); err != nil {
 		return err
 	}
@@ -212,7 +224,7 @@ func (n *network) create(id runtime.InstanceID, addr netip.Prefix) error {
 		return fmt.Errorf("cannot find bridge %s: %w", n.bridge, err)
 	}
 	la := netlink.NewLinkAttrs()
-	la.Name, la.MasterIndex, la.MTU = vethName(id), br.Attrs().Index, br.Attrs().MTU
+	la.Name, la.MasterIndex, la.MTU = VethName(id), br.Attrs().Index, br.Attrs().MTU
 	veth := &netlink.Veth{LinkAttrs: la, PeerName: "eth0", PeerNamespace: netlink.NsFd(ns), PeerMTU: uint32(la.MTU), PeerHardwareAddr: hardwareAddr(addr.Addr())}
 	if err := netlink.LinkAdd(veth); err != nil {
 		return fmt.Errorf("cannot make veth: %w", err)
@@ -231,7 +243,7 @@ func hardwareAddr(a netip.Addr) net.HardwareAddr {
 }
 
 // configure sets up the links inside a namespace.
-func (n *network) configure(ns netns.NsHandle, addr netip.Prefix) error {
+func (n *Bridge) configure(ns netns.NsHandle, addr netip.Prefix) error {
 	h, err := netlink.NewHandleAt(ns, unix.NETLINK_ROUTE)
 	if err != nil {
 		return fmt.Errorf("cannot enter network namespace: %w", err)
@@ -250,7 +262,7 @@ func (n *network) configure(ns netns.NsHandle, addr netip.Prefix) error {
 		func() error { return h.AddrAdd(eth, &netlink.Addr{IPNet: ipNet(addr)}) },
 		func() error { return h.LinkSetUp(eth) },
 		func() error {
-			return h.RouteAdd(&netlink.Route{LinkIndex: eth.Attrs().Index, Gw: n.gateway().AsSlice()})
+			return h.RouteAdd(&netlink.Route{LinkIndex: eth.Attrs().Index, Gw: n.Gateway().AsSlice()})
 		},
 	}
 	for _, step := range steps {
@@ -287,10 +299,10 @@ func newNamespace(path string) error {
 	return <-done
 }
 
-// remove lets go of a namespace. The kernel then clears it and its veth in the
+// Remove lets go of a namespace. The kernel then clears it and its veth in the
 // background; deleting the veth ourselves would take 16 ms each, one by one.
-func (n *network) remove(id runtime.InstanceID) error {
-	path := n.path(id)
+func (n *Bridge) Remove(id runtime.InstanceID) error {
+	path := n.Path(id)
 	err := unix.Unmount(path, unix.MNT_DETACH)
 	if err != nil && !errors.Is(err, unix.EINVAL) && !errors.Is(err, unix.ENOENT) {
 		return fmt.Errorf("cannot unmount network namespace %s: %w", path, err)
@@ -301,9 +313,9 @@ func (n *network) remove(id runtime.InstanceID) error {
 	return nil
 }
 
-// removeVeth removes the host's end of an instance whose namespace something
+// RemoveVeth removes the host's end of an instance whose namespace something
 // still holds.
-func (n *network) removeVeth(name string) error {
+func (n *Bridge) RemoveVeth(name string) error {
 	l, err := netlink.LinkByName(name)
 	if isNoLink(err) {
 		return nil
@@ -317,23 +329,23 @@ func (n *network) removeVeth(name string) error {
 	return nil
 }
 
-// namespaces lists the instances that have a namespace file.
-func (n *network) namespaces() ([]runtime.InstanceID, error) {
+// Namespaces lists the instances that have a namespace file.
+func (n *Bridge) Namespaces() ([]runtime.InstanceID, error) {
 	entries, err := os.ReadDir(n.dir)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return nil, fmt.Errorf("cannot list network namespaces: %w", err)
 	}
 	var ids []runtime.InstanceID
 	for _, e := range entries {
-		if id, ok := instanceOf(e.Name()); ok {
+		if id, ok := instanceIn(e.Name()); ok {
 			ids = append(ids, id)
 		}
 	}
 	return ids, nil
 }
 
-// veths lists the interfaces on our bridge.
-func (n *network) veths() ([]string, error) {
+// Veths lists the interfaces on our bridge.
+func (n *Bridge) Veths() ([]string, error) {
 	br, err := netlink.LinkByName(n.bridge)
 	if isNoLink(err) {
 		return nil, nil

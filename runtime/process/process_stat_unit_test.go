@@ -1,4 +1,4 @@
-package containerd
+package process
 
 import (
 	"bufio"
@@ -35,12 +35,12 @@ func startProcess(t *testing.T, name string, args ...string) *exec.Cmd {
 
 func TestReadStat(t *testing.T) {
 	t.Parallel()
-	s, ok := readStat(procDir(os.Getpid()))
-	if !ok || s.parent != os.Getppid() || !strings.ContainsRune("RSD", rune(s.state)) || s.exiting || s.threads < 1 || s.born == 0 {
+	s, ok := ReadStat(Dir(os.Getpid()))
+	if !ok || s.Parent != os.Getppid() || !strings.ContainsRune("RSD", rune(s.state)) || s.exiting || s.threads < 1 || s.born == 0 {
 		t.Errorf("own stat = %+v, %v, want a living process with parent %d", s, ok, os.Getppid())
 	}
 	for _, pid := range []int{noPID, 0, -1} {
-		if _, ok := readStat(procDir(pid)); ok {
+		if _, ok := ReadStat(Dir(pid)); ok {
 			t.Errorf("pid %d has a state", pid)
 		}
 	}
@@ -58,10 +58,10 @@ func TestReadStatOfAnOddName(t *testing.T) {
 		t.Fatal(err)
 	}
 	cmd := sleeper(t, path, "60")
-	if s, ok := readStat(procDir(cmd.Process.Pid)); !ok || s.parent != os.Getpid() {
-		t.Errorf("parent = %d, %v, want %d", s.parent, ok, os.Getpid())
+	if s, ok := ReadStat(Dir(cmd.Process.Pid)); !ok || s.Parent != os.Getpid() {
+		t.Errorf("parent = %d, %v, want %d", s.Parent, ok, os.Getpid())
 	}
-	if !alive(cmd.Process.Pid) {
+	if !Alive(cmd.Process.Pid) {
 		t.Error("it counts as dead")
 	}
 }
@@ -71,31 +71,31 @@ func TestEnded(t *testing.T) {
 	t.Parallel()
 	cmd := startProcess(t, "sh", "-c", "echo up; exec sleep 1000")
 	pid := cmd.Process.Pid
-	born := bornAt(pid)
-	if ended(pid, born) {
+	born := BornAt(pid)
+	if Ended(pid, born) {
 		t.Error("a living process has ended")
 	}
-	if !ended(pid, born+1) {
+	if !Ended(pid, born+1) {
 		t.Error("a later process with the same number was taken for it")
 	}
 	if err := cmd.Process.Signal(syscall.SIGSTOP); err != nil {
 		t.Fatal(err)
 	}
-	if ended(pid, born) {
+	if Ended(pid, born) {
 		t.Error("a stopped process has ended")
 	}
 	if err := cmd.Process.Kill(); err != nil {
 		t.Fatal(err)
 	}
-	until(t, "the zombie counts as ended", func() bool { return ended(pid, born) })
-	if s, ok := readStat(procDir(pid)); !ok || s.state != 'Z' {
+	until(t, "the zombie counts as ended", func() bool { return Ended(pid, born) })
+	if s, ok := ReadStat(Dir(pid)); !ok || s.state != 'Z' {
 		t.Fatalf("stat = %+v, %v, want a zombie", s, ok)
 	}
 	_ = cmd.Wait() // killed: an error, as it must be
-	if !ended(pid, born) || !ended(pid, 0) {
+	if !Ended(pid, born) || !Ended(pid, 0) {
 		t.Error("a process that is gone has not ended")
 	}
-	if ended(0, 0) {
+	if Ended(0, 0) {
 		t.Error("a process that was never started has ended")
 	}
 }
@@ -112,18 +112,18 @@ ctypes.CDLL(None).pthread_exit(None)
 `
 	cmd := startProcess(t, "python3", "-c", headless)
 	pid := cmd.Process.Pid
-	born := bornAt(pid)
+	born := BornAt(pid)
 	until(t, "the first thread ends", func() bool {
-		s, _ := readStat(procDir(pid))
+		s, _ := ReadStat(Dir(pid))
 		return s.state == 'Z'
 	})
-	if ended(pid, born) {
+	if Ended(pid, born) {
 		t.Error("a process that has lost its first thread has ended")
 	}
 	if err := cmd.Process.Kill(); err != nil {
 		t.Fatal(err)
 	}
-	until(t, "all of it has ended", func() bool { return ended(pid, born) })
+	until(t, "all of it has ended", func() bool { return Ended(pid, born) })
 }
 
 // PID 1 of a container dies only after all that it takes along. From their deaths
@@ -141,20 +141,20 @@ func TestEndedPID1(t *testing.T) {
 	}
 	t.Cleanup(func() { _ = first.Process.Kill() }) // it has ended, where all went well
 	pid := first.Process.Pid
-	born := bornAt(pid)
+	born := BornAt(pid)
 	reaped := make(chan error, 1)
 	go func() { reaped <- first.Wait() }()
 	peer := startProcess(t, "nsenter", "-t", fmt.Sprint(pid), "-p", "--no-fork", "sh", "-c", "echo up; exec sleep 1000 & wait")
 	child := childOf(t, peer.Process.Pid)
-	childBorn := bornAt(child)
+	childBorn := BornAt(child)
 	if err := peer.Process.Signal(syscall.SIGSTOP); err != nil { // it shall not reap
 		t.Fatal(err)
 	}
 	if err := syscall.Kill(pid, syscall.SIGKILL); err != nil {
 		t.Fatal(err)
 	}
-	until(t, "the peer is dead", func() bool { return ended(child, childBorn) })
-	if !ended(pid, born) {
+	until(t, "the peer is dead", func() bool { return Ended(child, childBorn) })
+	if !Ended(pid, born) {
 		t.Error("PID 1 lives, though what it took along is dead")
 	}
 	select {
@@ -202,4 +202,55 @@ func FuzzParseStat(f *testing.F) {
 			t.Errorf("parseStat(%q) = %+v", line, s)
 		}
 	})
+}
+
+// A zombie is dead, although it answers signals.
+func TestAlive(t *testing.T) {
+	t.Parallel()
+	if !Alive(os.Getpid()) {
+		t.Error("we count as dead")
+	}
+	child := sleeper(t, "true")
+	awaitDeath(t, child)
+	if err := child.Process.Signal(syscall.Signal(0)); err != nil {
+		t.Errorf("the zombie does not answer signal 0: %v", err)
+	}
+	if Alive(child.Process.Pid) {
+		t.Error("a zombie counts as alive")
+	}
+	_ = child.Wait()
+	if Alive(child.Process.Pid) {
+		t.Error("a reaped child counts as alive")
+	}
+}
+
+// A file is itself under every path that leads to it.
+func TestOpenFilesOf(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	f, err := os.Create(filepath.Join(dir, "main.out"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	if err := os.Symlink(dir, filepath.Join(dir, "again")); err != nil {
+		t.Fatal(err)
+	}
+	id, err := FileID(f.Name())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if other, err := FileID(filepath.Join(dir, "again", "main.out")); err != nil || other != id {
+		t.Errorf("by another path it is %q, %v, want %q", other, err, id)
+	}
+	if !OpenFiles(os.Getpid())[id] {
+		t.Errorf("%s is not among the own open files", id)
+	}
+	f.Close()
+	if OpenFiles(os.Getpid())[id] {
+		t.Errorf("%s is among them after it was closed", id)
+	}
+	if got := OpenFiles(noPID); got != nil {
+		t.Errorf("open files of nobody = %v", got)
+	}
 }

@@ -1,6 +1,6 @@
 //go:build integration
 
-package containerd
+package network
 
 import (
 	"errors"
@@ -41,10 +41,10 @@ func TestLinkLocalIsClosed(t *testing.T) {
 		l := newLAN(t)
 		l.linkLocals()
 		// The way is there: it is the own table that closes it.
-		l.must(errors.Join(l.fw.applyTable(l.conn()), l.fw.remove()))
+		l.must(errors.Join(l.fw.applyTable(l.conn()), l.fw.Remove()))
 		l.reaches(l.instance, lanHostLocal, lanPort, lanInstance)
-		l.fw.open = true // every port of the host is no word about link-local addresses
-		l.must(l.fw.apply())
+		l.fw.Open = true // every port of the host is no word about link-local addresses
+		l.must(l.fw.Apply())
 		l.cannotReach(l.instance, lanMetadata, metadataPort)
 		l.cannotReach(l.instance, lanHostLocal, lanPort)
 		l.reaches(l.instance, lanMetadata, dnsPort, lanHostLocal)
@@ -55,8 +55,8 @@ func TestLinkLocalIsClosed(t *testing.T) {
 		t.Parallel()
 		l := newLAN(t)
 		l.linkLocals()
-		l.fw.linkLocal = []netip.Prefix{netip.MustParsePrefix(lanMetadata + "/32")}
-		l.must(l.fw.apply())
+		l.fw.LinkLocal = []netip.Prefix{netip.MustParsePrefix(lanMetadata + "/32")}
+		l.must(l.fw.Apply())
 		l.reaches(l.instance, lanMetadata, metadataPort, lanHostLocal)
 		l.cannotReach(l.instance, lanHostLocal, lanPort)
 	})

@@ -1,4 +1,4 @@
-package containerd
+package cgroup
 
 import (
 	"bufio"
@@ -18,14 +18,14 @@ import (
 // madeUpOOM is a v1 leaf whose events the test itself raises. event_control is a
 // FIFO, so that the test learns the descriptor the moment it is registered.
 type madeUpOOM struct {
-	c   *cgroups
+	c   *Hierarchies
 	dir string
 }
 
 func newMadeUpOOM(t *testing.T) madeUpOOM {
 	t.Helper()
 	c := madeUpV1(t, false)
-	dir := c.memory(someInstance, "main")
+	dir := c.Memory(someInstance, "main")
 	writeTestFile(t, filepath.Join(dir, "memory.oom_control"), "oom_kill_disable 0\nunder_oom 0\noom_kill 0\n")
 	touch(t, dir, "cgroup.procs")
 	if err := unix.Mkfifo(filepath.Join(dir, "cgroup.event_control"), 0o600); err != nil {
@@ -38,7 +38,7 @@ func newMadeUpOOM(t *testing.T) madeUpOOM {
 func (m madeUpOOM) watch(ctx context.Context, t *testing.T) (fd int, done chan error) {
 	t.Helper()
 	done = make(chan error, 1)
-	go func() { done <- m.c.watchOOM(ctx, someInstance, "main") }()
+	go func() { done <- m.c.WatchOOM(ctx, someInstance, "main") }()
 	f, err := os.Open(filepath.Join(m.dir, "cgroup.event_control"))
 	if err != nil {
 		t.Fatal(err)
@@ -117,10 +117,10 @@ func TestOOMWatchEndsWithItsLeaf(t *testing.T) {
 
 func TestOOMWatch(t *testing.T) {
 	t.Parallel()
-	if err := madeUpV2(t).watchOOM(t.Context(), someInstance, "main"); err != nil {
+	if err := madeUpV2(t).WatchOOM(t.Context(), someInstance, "main"); err != nil {
 		t.Errorf("on v2, where the kernel does it: %v", err)
 	}
-	err := madeUpV1(t, false).watchOOM(t.Context(), someInstance, "absent")
+	err := madeUpV1(t, false).WatchOOM(t.Context(), someInstance, "absent")
 	if err == nil || !strings.Contains(err.Error(), "cannot watch for out of memory") {
 		t.Errorf("without a leaf: %v, want that it cannot be watched", err)
 	}

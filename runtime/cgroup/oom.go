@@ -1,4 +1,4 @@
-package containerd
+package cgroup
 
 import (
 	"context"
@@ -12,12 +12,12 @@ import (
 	"github.com/dewrun/dew/runtime"
 )
 
-// watchOOM makes cgroup v1 give the verdict that v2 gives by memory.oom.group:
+// WatchOOM makes cgroup v1 give the verdict that v2 gives by memory.oom.group:
 // one kill in a leaf ends the whole leaf. v1 alone kills one child, and the shell
 // that started it may live on as if nothing had happened. It returns when ctx
 // ends, or at once on v2.
-func (c *cgroups) watchOOM(ctx context.Context, id runtime.InstanceID, leaf string) error {
-	if c.isV2() {
+func (c *Hierarchies) WatchOOM(ctx context.Context, id runtime.InstanceID, leaf string) error {
+	if c.IsV2() {
 		return nil
 	}
 	events, err := c.oomEvents(id, leaf)
@@ -28,8 +28,8 @@ func (c *cgroups) watchOOM(ctx context.Context, id runtime.InstanceID, leaf stri
 	stop := context.AfterFunc(ctx, func() { _ = events.SetReadDeadline(time.Unix(1, 0)) })
 	defer stop()
 	for buf := make([]byte, 8); ; {
-		if c.oomKills(id, leaf) > 0 {
-			return c.kill(ctx, id, leaf)
+		if c.OOMKills(id, leaf) > 0 {
+			return c.Kill(ctx, id, leaf)
 		}
 		// The event comes when memory is short, the kill a moment later; and the
 		// removal of the leaf is an event too.
@@ -48,13 +48,13 @@ const killPatience = time.Minute
 
 // awaitKill gives the kernel time to choose its victim. The error says that there is
 // nothing to wait for any more.
-func (c *cgroups) awaitKill(ctx context.Context, id runtime.InstanceID, leaf string) error {
+func (c *Hierarchies) awaitKill(ctx context.Context, id runtime.InstanceID, leaf string) error {
 	until := time.Now().Add(killPatience)
-	for wait := 200 * time.Microsecond; c.oomKills(id, leaf) == 0 && time.Now().Before(until); wait = min(2*wait, 100*time.Millisecond) {
-		if _, err := os.Stat(c.memory(id, leaf)); err != nil {
+	for wait := 200 * time.Microsecond; c.OOMKills(id, leaf) == 0 && time.Now().Before(until); wait = min(2*wait, 100*time.Millisecond) {
+		if _, err := os.Stat(c.Memory(id, leaf)); err != nil {
 			return err
 		}
-		if err := pause(ctx, wait); err != nil {
+		if err := sleep(ctx, wait); err != nil {
 			return err
 		}
 	}
@@ -62,8 +62,8 @@ func (c *cgroups) awaitKill(ctx context.Context, id runtime.InstanceID, leaf str
 }
 
 // oomEvents opens an event file that becomes readable at every OOM in the leaf.
-func (c *cgroups) oomEvents(id runtime.InstanceID, leaf string) (*os.File, error) {
-	dir := c.memory(id, leaf)
+func (c *Hierarchies) oomEvents(id runtime.InstanceID, leaf string) (*os.File, error) {
+	dir := c.Memory(id, leaf)
 	control, err := os.Open(filepath.Join(dir, "memory.oom_control"))
 	if err != nil {
 		return nil, fmt.Errorf("cannot watch for out of memory: %w", err)

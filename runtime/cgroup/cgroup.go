@@ -1,4 +1,4 @@
-package containerd
+package cgroup
 
 import (
 	"bufio"
@@ -19,47 +19,47 @@ import (
 	"github.com/dewrun/dew/runtime"
 )
 
-// initLeaf is where runc puts PID 1, and every exec until it is placed.
-const initLeaf = "init"
+// InitLeaf is where runc puts PID 1, and every exec until it is placed.
+const InitLeaf = "init"
 
-// cgroups knows the hierarchies of this machine. On v2 there is one; on v1 and
+// Hierarchies knows the hierarchies of this machine. On v2 there is one; on v1 and
 // hybrid hosts the same path exists in each.
-type cgroups struct {
-	parent  string            // "dew": the folder of all instances in each hierarchy
-	unified string            // mount of the unified hierarchy; "" on pure v1
-	v1      map[string]string // controller to mount; empty on v2
-	all     []string          // every cgroup mount, for removal
+type Hierarchies struct {
+	Parent  string            // "dew": the folder of all instances in each hierarchy
+	Unified string            // mount of the unified hierarchy; "" on pure v1
+	V1      map[string]string // controller to mount; empty on v2
+	All     []string          // every cgroup mount, for removal
 }
 
-// findCgroups reads the machine's cgroup mounts from a mountinfo file.
-func findCgroups(mountinfo, parent string) (*cgroups, error) {
+// Find reads the machine's cgroup mounts from a mountinfo file.
+func Find(mountinfo, parent string) (*Hierarchies, error) {
 	f, err := os.Open(mountinfo)
 	if err != nil {
 		return nil, fmt.Errorf("cannot read cgroup mounts: %w", err)
 	}
 	defer f.Close()
-	c := &cgroups{parent: parent, v1: map[string]string{}}
+	c := &Hierarchies{Parent: parent, V1: map[string]string{}}
 	for sc := bufio.NewScanner(f); sc.Scan(); {
 		c.addMount(sc.Text())
 	}
-	if len(c.all) == 0 {
+	if len(c.All) == 0 {
 		return nil, errors.New("cannot find cgroups: no cgroup file system is mounted (mount cgroup2 at /sys/fs/cgroup)")
 	}
-	if c.isV2() {
+	if c.IsV2() {
 		return c, c.needV2("memory", "pids", "cpu")
 	}
 	for _, need := range []string{"memory", "pids", "freezer"} {
-		if c.v1[need] == "" {
+		if c.V1[need] == "" {
 			return nil, fmt.Errorf("cannot use cgroups: the v1 controller %s is not mounted (mount it under /sys/fs/cgroup, or boot with cgroup v2)", need)
 		}
 	}
 	return c, nil
 }
 
-func (c *cgroups) addMount(line string) {
+func (c *Hierarchies) addMount(line string) {
 	before, after, ok := strings.Cut(line, " - ")
 	left, right := strings.Fields(before), strings.Fields(after)
-	if !ok || len(left) < 5 || len(right) < 3 || slices.Contains(c.all, left[4]) {
+	if !ok || len(left) < 5 || len(right) < 3 || slices.Contains(c.All, left[4]) {
 		return
 	}
 	// A mount of a part of a hierarchy is somebody's container, not ours.
@@ -69,126 +69,126 @@ func (c *cgroups) addMount(line string) {
 	point := left[4]
 	switch right[0] {
 	case "cgroup2":
-		if c.unified == "" {
-			c.unified = point
+		if c.Unified == "" {
+			c.Unified = point
 		}
-		c.all = append(c.all, point)
+		c.All = append(c.All, point)
 	case "cgroup":
-		c.all = append(c.all, point)
+		c.All = append(c.All, point)
 		for _, o := range strings.Split(right[2], ",") {
-			if c.v1[o] == "" {
-				c.v1[o] = point
+			if c.V1[o] == "" {
+				c.V1[o] = point
 			}
 		}
 	}
 }
 
-// isV2 says that memory is controlled by the unified hierarchy.
-func (c *cgroups) isV2() bool { return c.v1["memory"] == "" && c.unified != "" }
+// IsV2 says that memory is controlled by the unified hierarchy.
+func (c *Hierarchies) IsV2() bool { return c.V1["memory"] == "" && c.Unified != "" }
 
-func (c *cgroups) needV2(controllers ...string) error {
-	b, err := os.ReadFile(filepath.Join(c.unified, "cgroup.controllers"))
+func (c *Hierarchies) needV2(controllers ...string) error {
+	b, err := os.ReadFile(filepath.Join(c.Unified, "cgroup.controllers"))
 	if err != nil {
 		return fmt.Errorf("cannot read cgroup controllers: %w", err)
 	}
 	have := strings.Fields(string(b))
 	for _, need := range controllers {
 		if !slices.Contains(have, need) {
-			return fmt.Errorf("cannot use cgroups: controller %s is not available on %s (enable it in the kernel's command line)", need, c.unified)
+			return fmt.Errorf("cannot use cgroups: controller %s is not available on %s (enable it in the kernel's command line)", need, c.Unified)
 		}
 	}
 	return nil
 }
 
-// limits are what an instance may use as a whole.
-type limits struct {
-	memory int64
-	pids   int64
-	shares uint64 // of CPU, as cgroup v1 counts them
+// Limits are what an instance may use as a whole.
+type Limits struct {
+	Memory int64
+	PIDs   int64
+	Shares uint64 // of CPU, as cgroup v1 counts them
 }
 
-// ociPath is the cgroupsPath for the OCI spec.
-func (c *cgroups) ociPath(id runtime.InstanceID) string {
-	return "/" + filepath.Join(c.parent, string(id), initLeaf)
+// OCIPath is the cgroupsPath for the OCI spec.
+func (c *Hierarchies) OCIPath(id runtime.InstanceID) string {
+	return "/" + filepath.Join(c.Parent, string(id), InitLeaf)
 }
 
-func (c *cgroups) path(mount string, id runtime.InstanceID, leaf string) string {
-	return filepath.Join(mount, c.parent, string(id), leaf)
+func (c *Hierarchies) path(mount string, id runtime.InstanceID, leaf string) string {
+	return filepath.Join(mount, c.Parent, string(id), leaf)
 }
 
-// memory is the folder that holds a leaf's memory files.
-func (c *cgroups) memory(id runtime.InstanceID, leaf string) string {
-	if c.isV2() {
-		return c.path(c.unified, id, leaf)
+// Memory is the folder that holds a leaf's memory files.
+func (c *Hierarchies) Memory(id runtime.InstanceID, leaf string) string {
+	if c.IsV2() {
+		return c.path(c.Unified, id, leaf)
 	}
-	return c.path(c.v1["memory"], id, leaf)
+	return c.path(c.V1["memory"], id, leaf)
 }
 
-// create makes the instance's group with its limits. runc makes the init leaf.
-func (c *cgroups) create(id runtime.InstanceID, l limits) error {
-	if c.isV2() {
+// Create makes the instance's group with its limits. runc makes the init leaf.
+func (c *Hierarchies) Create(id runtime.InstanceID, l Limits) error {
+	if c.IsV2() {
 		return c.createV2(id, l)
 	}
 	for _, ctl := range []string{"memory", "pids", "freezer", "cpu"} {
-		if c.v1[ctl] == "" {
+		if c.V1[ctl] == "" {
 			continue
 		}
-		if err := os.MkdirAll(c.path(c.v1[ctl], id, ""), 0o755); err != nil {
+		if err := os.MkdirAll(c.path(c.V1[ctl], id, ""), 0o755); err != nil {
 			return fmt.Errorf("cannot make cgroup: %w", err)
 		}
 	}
-	if err := limitMemoryV1(c.path(c.v1["memory"], id, ""), l.memory); err != nil {
+	if err := limitMemoryV1(c.path(c.V1["memory"], id, ""), l.Memory); err != nil {
 		return err
 	}
-	if c.v1["cpu"] != "" {
-		if err := write(c.path(c.v1["cpu"], id, ""), "cpu.shares", strconv.FormatUint(l.shares, 10)); err != nil {
+	if c.V1["cpu"] != "" {
+		if err := write(c.path(c.V1["cpu"], id, ""), "cpu.shares", strconv.FormatUint(l.Shares, 10)); err != nil {
 			return err
 		}
 	}
-	return write(c.path(c.v1["pids"], id, ""), "pids.max", strconv.FormatInt(l.pids, 10))
+	return write(c.path(c.V1["pids"], id, ""), "pids.max", strconv.FormatInt(l.PIDs, 10))
 }
 
-func (c *cgroups) createV2(id runtime.InstanceID, l limits) error {
-	dir := c.path(c.unified, id, "")
+func (c *Hierarchies) createV2(id runtime.InstanceID, l Limits) error {
+	dir := c.path(c.Unified, id, "")
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return fmt.Errorf("cannot make cgroup: %w", err)
 	}
 	// Controllers are handed down from the top, one level at a time.
-	for _, d := range []string{c.unified, filepath.Dir(dir), dir} {
+	for _, d := range []string{c.Unified, filepath.Dir(dir), dir} {
 		if err := write(d, "cgroup.subtree_control", "+memory +pids +cpu"); err != nil {
 			return err
 		}
 	}
-	weight := 1 + (min(max(l.shares, 2), 262144)-2)*9999/262142
+	weight := 1 + (min(max(l.Shares, 2), 262144)-2)*9999/262142
 	return errors.Join(
-		write(dir, "memory.max", strconv.FormatInt(l.memory, 10)),
+		write(dir, "memory.max", strconv.FormatInt(l.Memory, 10)),
 		writeIfThere(dir, "memory.swap.max", "0"),
-		write(dir, "pids.max", strconv.FormatInt(l.pids, 10)),
+		write(dir, "pids.max", strconv.FormatInt(l.PIDs, 10)),
 		write(dir, "cpu.weight", strconv.FormatUint(weight, 10)),
 	)
 }
 
 // leafMounts are the hierarchies in which a process is placed into its leaf.
-func (c *cgroups) leafMounts() []string {
-	if c.isV2() {
-		return []string{c.unified}
+func (c *Hierarchies) leafMounts() []string {
+	if c.IsV2() {
+		return []string{c.Unified}
 	}
-	ms := []string{c.v1["memory"], c.v1["freezer"], c.v1["pids"]}
-	if c.unified != "" { // it gives cgroup.kill
-		ms = append(ms, c.unified)
+	ms := []string{c.V1["memory"], c.V1["freezer"], c.V1["pids"]}
+	if c.Unified != "" { // it gives cgroup.kill
+		ms = append(ms, c.Unified)
 	}
 	return ms
 }
 
-// createLeaf makes the leaf of one process. Memory 0: only the container's limit.
-func (c *cgroups) createLeaf(id runtime.InstanceID, leaf string, memory int64) error {
+// CreateLeaf makes the leaf of one process. Memory 0: only the container's limit.
+func (c *Hierarchies) CreateLeaf(id runtime.InstanceID, leaf string, memory int64) error {
 	for _, m := range c.leafMounts() {
 		if err := os.MkdirAll(c.path(m, id, leaf), 0o755); err != nil {
 			return fmt.Errorf("cannot make cgroup leaf: %w", err)
 		}
 	}
-	dir := c.memory(id, leaf)
-	if c.isV2() {
+	dir := c.Memory(id, leaf)
+	if c.IsV2() {
 		err := errors.Join(writeIfThere(dir, "memory.swap.max", "0"), writeIfThere(dir, "memory.oom.group", "1"))
 		if err != nil || memory == 0 {
 			return err
@@ -210,9 +210,9 @@ func limitMemoryV1(dir string, n int64) error {
 	)
 }
 
-// place moves a process into its leaf. Its pages so far stay with the init leaf;
+// Place moves a process into its leaf. Its pages so far stay with the init leaf;
 // the launcher has done nothing yet but wait.
-func (c *cgroups) place(id runtime.InstanceID, leaf string, pid int) error {
+func (c *Hierarchies) Place(id runtime.InstanceID, leaf string, pid int) error {
 	for _, m := range c.leafMounts() {
 		if err := write(c.path(m, id, leaf), "cgroup.procs", strconv.Itoa(pid)); err != nil {
 			return err
@@ -221,9 +221,9 @@ func (c *cgroups) place(id runtime.InstanceID, leaf string, pid int) error {
 	return nil
 }
 
-// procs lists the living processes of a leaf.
-func (c *cgroups) procs(id runtime.InstanceID, leaf string) ([]int, error) {
-	b, err := os.ReadFile(filepath.Join(c.memory(id, leaf), "cgroup.procs"))
+// Procs lists the living processes of a leaf.
+func (c *Hierarchies) Procs(id runtime.InstanceID, leaf string) ([]int, error) {
+	b, err := os.ReadFile(filepath.Join(c.Memory(id, leaf), "cgroup.procs"))
 	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, unix.ENODEV) {
 		return nil, nil
 	}
@@ -239,9 +239,9 @@ func (c *cgroups) procs(id runtime.InstanceID, leaf string) ([]int, error) {
 	return pids, nil
 }
 
-// signal sends sig to every process of a leaf.
-func (c *cgroups) signal(id runtime.InstanceID, leaf string, sig syscall.Signal) error {
-	pids, err := c.procs(id, leaf)
+// Signal sends sig to every process of a leaf.
+func (c *Hierarchies) Signal(id runtime.InstanceID, leaf string, sig syscall.Signal) error {
+	pids, err := c.Procs(id, leaf)
 	for _, pid := range pids {
 		if e := unix.Kill(pid, sig); e != nil && !errors.Is(e, unix.ESRCH) {
 			err = errors.Join(err, fmt.Errorf("cannot send %s to %d: %w", sig, pid, e))
@@ -250,58 +250,58 @@ func (c *cgroups) signal(id runtime.InstanceID, leaf string, sig syscall.Signal)
 	return err
 }
 
-// kill ends every process of a leaf and returns when it is empty.
-func (c *cgroups) kill(ctx context.Context, id runtime.InstanceID, leaf string) error {
+// Kill ends every process of a leaf and returns when it is empty.
+func (c *Hierarchies) Kill(ctx context.Context, id runtime.InstanceID, leaf string) error {
 	for wait := 100 * time.Microsecond; ; wait = min(2*wait, 20*time.Millisecond) {
 		// A frozen v1 task does not die before it is thawed, and a reader that is
 		// behind may freeze it again meanwhile.
-		if err := c.freeze(id, leaf, false); err != nil {
+		if err := c.Freeze(id, leaf, false); err != nil {
 			return err
 		}
-		pids, err := c.procs(id, leaf)
+		pids, err := c.Procs(id, leaf)
 		if err != nil || len(pids) == 0 {
 			return err
 		}
 		// Both: no fork outruns the first; the second reaches whom the first passes
 		// over.
-		c.killAtOnce(id, leaf)
+		c.KillAtOnce(id, leaf)
 		for _, pid := range pids {
 			_ = unix.Kill(pid, unix.SIGKILL) // the next round sees whether it worked
 		}
-		if err := pause(ctx, wait); err != nil {
+		if err := sleep(ctx, wait); err != nil {
 			return fmt.Errorf("cannot empty cgroup leaf %s of %s, %d processes left: %w", leaf, id, len(pids), err)
 		}
 	}
 }
 
-// killAtOnce uses cgroup.kill, which no fork can outrun, where the kernel has it.
+// KillAtOnce uses cgroup.kill, which no fork can outrun, where the kernel has it.
 // It is not enough: it passes over a process that is just in execve on a thread
 // that is not its first (the launcher's are), and over one that a killed daemon
 // had placed in another hierarchy only. So everybody kills one by one as well.
-func (c *cgroups) killAtOnce(id runtime.InstanceID, leaf string) {
-	if c.unified != "" {
-		_ = write(c.path(c.unified, id, leaf), "cgroup.kill", "1")
+func (c *Hierarchies) KillAtOnce(id runtime.InstanceID, leaf string) {
+	if c.Unified != "" {
+		_ = write(c.path(c.Unified, id, leaf), "cgroup.kill", "1")
 	}
 }
 
-// oomKills counts the kernel's kills in a leaf, whoever's limit was hit. The
+// OOMKills counts the kernel's kills in a leaf, whoever's limit was hit. The
 // count of failed allocations is no evidence: page cache alone raises it.
-func (c *cgroups) oomKills(id runtime.InstanceID, leaf string) int64 {
+func (c *Hierarchies) OOMKills(id runtime.InstanceID, leaf string) int64 {
 	file := "memory.oom_control"
-	if c.isV2() {
+	if c.IsV2() {
 		file = "memory.events.local"
 	}
-	b, err := os.ReadFile(filepath.Join(c.memory(id, leaf), file))
+	b, err := os.ReadFile(filepath.Join(c.Memory(id, leaf), file))
 	if err != nil {
 		return 0
 	}
 	return keyed(string(b), "oom_kill")
 }
 
-// usage tells the limit and the peak of a leaf.
-func (c *cgroups) usage(id runtime.InstanceID, leaf string) runtime.Memory {
-	dir := c.memory(id, leaf)
-	if c.isV2() {
+// MemoryOf tells the limit and the peak of a leaf.
+func (c *Hierarchies) MemoryOf(id runtime.InstanceID, leaf string) runtime.Memory {
+	dir := c.Memory(id, leaf)
+	if c.IsV2() {
 		return runtime.Memory{Limit: number(dir, "memory.max"), Peak: number(dir, "memory.peak")}
 	}
 	m := runtime.Memory{Limit: number(dir, "memory.limit_in_bytes"), Peak: number(dir, "memory.max_usage_in_bytes")}
@@ -311,43 +311,43 @@ func (c *cgroups) usage(id runtime.InstanceID, leaf string) runtime.Memory {
 	return m
 }
 
-// consumption reads the CPU time and the memory of an instance.
-func (c *cgroups) consumption(id runtime.InstanceID) runtime.Consumption {
-	out := runtime.Consumption{Memory: c.used(id, "")}
-	if c.isV2() {
-		cpu, _ := os.ReadFile(filepath.Join(c.memory(id, ""), "cpu.stat"))
+// Consumption reads the CPU time and the memory of an instance.
+func (c *Hierarchies) Consumption(id runtime.InstanceID) runtime.Consumption {
+	out := runtime.Consumption{Memory: c.MemoryUsed(id, "")}
+	if c.IsV2() {
+		cpu, _ := os.ReadFile(filepath.Join(c.Memory(id, ""), "cpu.stat"))
 		out.CPU = time.Duration(keyed(string(cpu), "usage_usec")) * time.Microsecond
 	} else {
-		out.CPU = time.Duration(number(c.path(c.v1["cpuacct"], id, ""), "cpuacct.usage"))
+		out.CPU = time.Duration(number(c.path(c.V1["cpuacct"], id, ""), "cpuacct.usage"))
 	}
 	return out
 }
 
-// used reads the memory of a leaf, or of the instance if leaf is empty. Page cache
+// MemoryUsed reads the memory of a leaf, or of the instance if leaf is empty. Page cache
 // that the kernel would drop for another process does not count.
-func (c *cgroups) used(id runtime.InstanceID, leaf string) int64 {
-	dir := c.memory(id, leaf)
+func (c *Hierarchies) MemoryUsed(id runtime.InstanceID, leaf string) int64 {
+	dir := c.Memory(id, leaf)
 	stat, _ := os.ReadFile(filepath.Join(dir, "memory.stat")) // absent: nothing to take off
-	if c.isV2() {
+	if c.IsV2() {
 		return max(number(dir, "memory.current")-keyed(string(stat), "inactive_file"), 0)
 	}
 	return max(number(dir, "memory.usage_in_bytes")-keyed(string(stat), "total_inactive_file"), 0)
 }
 
-// remove takes the instance's groups out of every hierarchy.
-func (c *cgroups) remove(ctx context.Context, id runtime.InstanceID) error {
+// Remove takes the instance's groups out of every hierarchy.
+func (c *Hierarchies) Remove(ctx context.Context, id runtime.InstanceID) error {
 	var errs error
-	for _, m := range c.all {
+	for _, m := range c.All {
 		errs = errors.Join(errs, removeTree(ctx, c.path(m, id, "")))
 	}
 	return errs
 }
 
-// instances lists the ids that have a group in any hierarchy.
-func (c *cgroups) instances() []runtime.InstanceID {
+// Instances lists the ids that have a group in any hierarchy.
+func (c *Hierarchies) Instances() []runtime.InstanceID {
 	var ids []runtime.InstanceID
-	for _, m := range c.all {
-		entries, err := os.ReadDir(filepath.Join(m, c.parent))
+	for _, m := range c.All {
+		entries, err := os.ReadDir(filepath.Join(m, c.Parent))
 		if err != nil {
 			continue
 		}
@@ -360,11 +360,11 @@ func (c *cgroups) instances() []runtime.InstanceID {
 	return ids
 }
 
-// removeParent takes away the folder of all instances once it is empty.
-func (c *cgroups) removeParent(ctx context.Context) error {
+// RemoveParent takes away the folder of all instances once it is empty.
+func (c *Hierarchies) RemoveParent(ctx context.Context) error {
 	var errs error
-	for _, m := range c.all {
-		errs = errors.Join(errs, removeTree(ctx, filepath.Join(m, c.parent)))
+	for _, m := range c.All {
+		errs = errors.Join(errs, removeTree(ctx, filepath.Join(m, c.Parent)))
 	}
 	return errs
 }
@@ -395,14 +395,14 @@ func removeTree(ctx context.Context, dir string) error {
 		if !errors.Is(err, unix.EBUSY) {
 			return fmt.Errorf("cannot remove cgroup %s: %w", dir, err)
 		}
-		if pause(ctx, wait) != nil {
+		if sleep(ctx, wait) != nil {
 			return fmt.Errorf("cannot remove cgroup %s: %w", dir, err)
 		}
 	}
 }
 
-// pause waits for d, or until ctx ends.
-func pause(ctx context.Context, d time.Duration) error {
+// sleep waits for d, or until ctx ends.
+func sleep(ctx context.Context, d time.Duration) error {
 	t := time.NewTimer(d)
 	defer t.Stop()
 	select {

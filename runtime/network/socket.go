@@ -1,4 +1,4 @@
-package containerd
+package network
 
 import (
 	"context"
@@ -16,11 +16,11 @@ import (
 	"github.com/dewrun/dew/runtime"
 )
 
-// dial connects from inside the namespace of an instance. The address must be a
+// Dial connects from inside the namespace of an instance. The address must be a
 // literal: a name would be looked up on another thread, in another namespace. Only
 // the socket is made in the namespace, where it stays; the wait for the connection
 // needs no thread there. So an app that does not answer keeps nobody else waiting.
-func (n *network) dial(ctx context.Context, id runtime.InstanceID, kind, address string) (net.Conn, error) {
+func (n *Bridge) Dial(ctx context.Context, id runtime.InstanceID, kind, address string) (net.Conn, error) {
 	to, err := netip.ParseAddrPort(address)
 	if err != nil {
 		return nil, fmt.Errorf("cannot dial %s: not an address and port: %w", address, err)
@@ -38,7 +38,7 @@ func (n *network) dial(ctx context.Context, id runtime.InstanceID, kind, address
 }
 
 // socket makes a socket in the namespace of an instance.
-func (n *network) socket(ctx context.Context, id runtime.InstanceID, kind string, to netip.AddrPort) (int, error) {
+func (n *Bridge) socket(ctx context.Context, id runtime.InstanceID, kind string, to netip.AddrPort) (int, error) {
 	family, typ := unix.AF_INET, unix.SOCK_STREAM
 	if to.Addr().Is6() {
 		family = unix.AF_INET6
@@ -57,7 +57,7 @@ func (n *network) socket(ctx context.Context, id runtime.InstanceID, kind string
 		return -1, context.Cause(ctx)
 	}
 	fd := -1
-	err := inNamespace(n.path(id), func() error {
+	err := inNamespace(n.Path(id), func() error {
 		var err error
 		fd, err = unix.Socket(family, typ|unix.SOCK_NONBLOCK|unix.SOCK_CLOEXEC, 0)
 		return os.NewSyscallError("socket", err)

@@ -1,6 +1,6 @@
 //go:build integration
 
-package containerd
+package network
 
 import (
 	"fmt"
@@ -19,7 +19,7 @@ func TestTakeSubnet(t *testing.T) {
 	var wg sync.WaitGroup
 	for i := range daemons {
 		t.Cleanup(func() {
-			if err := newNetwork("", name(i), netip.Prefix{}).tearDown(); err != nil {
+			if err := New("", name(i), netip.Prefix{}).TearDown(); err != nil {
 				t.Error(err)
 			}
 		})

@@ -1,4 +1,4 @@
-package containerd
+package process
 
 import (
 	"context"
@@ -13,21 +13,21 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// exitTime is when a process ended, as the kernel noted it.
-type exitTime struct {
-	of *exitTimes
+// ExitTime is when a process ended, as the kernel noted it.
+type ExitTime struct {
+	of *ExitTimes
 	at time.Time // guarded by of.mu; zero while it lives
 }
 
-// exitTimes listens to the kernel's own notes of process ends. containerd's time is
+// ExitTimes listens to the kernel's own notes of process ends. containerd's time is
 // that of the shim's reaping, which on a busy machine comes many milliseconds
 // later; who of two ended first hangs on it. Where the kernel gives no notes, or
 // drops some because too many came at once, containerd's time stands.
-type exitTimes struct {
+type ExitTimes struct {
 	f *os.File
 
 	mu      sync.Mutex // guards the field below
-	watched map[int]*exitTime
+	watched map[int]*ExitTime
 }
 
 // The kernel's process connector: messages of linux/connector.h and cn_proc.h.
@@ -45,9 +45,9 @@ const (
 	eventLen  = headerLen + 24
 )
 
-// listenExitTimes subscribes, for exits and execs only: everything else that happens
+// ListenExitTimes subscribes, for exits and execs only: everything else that happens
 // on the machine is filtered by the kernel.
-func listenExitTimes() (*exitTimes, error) {
+func ListenExitTimes() (*ExitTimes, error) {
 	fd, err := unix.Socket(unix.AF_NETLINK, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, unix.NETLINK_CONNECTOR)
 	if err != nil {
 		return nil, fmt.Errorf("cannot open the process connector: %w", err)
@@ -72,7 +72,7 @@ func listenExitTimes() (*exitTimes, error) {
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("cannot listen to the process connector: %w", err), f.Close())
 	}
-	d := &exitTimes{f: f, watched: map[int]*exitTime{}}
+	d := &ExitTimes{f: f, watched: map[int]*ExitTime{}}
 	go d.read()
 	return d, nil
 }
@@ -89,14 +89,14 @@ func listenMessage() []byte {
 	return b
 }
 
-// close ends the listening. It may be called on none.
-func (d *exitTimes) close() {
+// Close ends the listening. It may be called on none.
+func (d *ExitTimes) Close() {
 	if d != nil {
 		_ = d.f.Close() // read then ends
 	}
 }
 
-func (d *exitTimes) read() {
+func (d *ExitTimes) read() {
 	for buf := make([]byte, 4096); ; {
 		n, err := d.f.Read(buf)
 		if errors.Is(err, unix.ENOBUFS) {
@@ -130,7 +130,7 @@ func parseEvent(b []byte) (event, bool) {
 
 // note remembers an end. An exec takes it back: when a thread that is not the
 // first one calls execve, the first one ends and is told like the end of the whole.
-func (d *exitTimes) note(e event) {
+func (d *ExitTimes) note(e event) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	w := d.watched[e.pid]
@@ -171,20 +171,20 @@ func sinceBoot() (time.Duration, error) {
 	return time.Duration(now.Nano()), err
 }
 
-// watch begins to wait for the end of a process that still lives.
-func (d *exitTimes) watch(pid int) *exitTime {
+// Watch begins to wait for the end of a process that still lives.
+func (d *ExitTimes) Watch(pid int) *ExitTime {
 	if d == nil || pid == 0 {
 		return nil
 	}
-	w := &exitTime{of: d}
+	w := &ExitTime{of: d}
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.watched[pid] = w
 	return w
 }
 
-// forget ends a watch that nobody needs any more.
-func (d *exitTimes) forget(pid int) {
+// Forget ends a watch that nobody needs any more.
+func (d *ExitTimes) Forget(pid int) {
 	if d == nil {
 		return
 	}
@@ -193,10 +193,10 @@ func (d *exitTimes) forget(pid int) {
 	delete(d.watched, pid)
 }
 
-// earlier is the better of the kernel's time and containerd's, and whether it is
+// Earlier is the better of the kernel's time and containerd's, and whether it is
 // the kernel's. The process is dead, so the note is there, or a busy reader has it
 // in a moment; only one that was dropped is waited for in vain.
-func (w *exitTime) earlier(ctx context.Context, at time.Time) (time.Time, bool) {
+func (w *ExitTime) Earlier(ctx context.Context, at time.Time) (time.Time, bool) {
 	if w == nil {
 		return at, false
 	}
@@ -210,9 +210,21 @@ func (w *exitTime) earlier(ctx context.Context, at time.Time) (time.Time, bool) 
 		if !noted.IsZero() {
 			return noted, true
 		}
-		if pause(ctx, time.Millisecond) != nil {
+		if sleep(ctx, time.Millisecond) != nil {
 			break
 		}
 	}
 	return at, false
+}
+
+// sleep waits for d, or until ctx ends.
+func sleep(ctx context.Context, d time.Duration) error {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
 }

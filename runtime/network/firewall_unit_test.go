@@ -1,4 +1,4 @@
-package containerd
+package network
 
 import (
 	"net/netip"
@@ -59,9 +59,9 @@ func TestForeignChain(t *testing.T) {
 // empty, or it would never count as whole.
 func TestOwnChains(t *testing.T) {
 	t.Parallel()
-	f := &firewall{
-		table: "dew", bridge: "dew0", subnet: netip.MustParsePrefix("10.201.16.0/20"), host: netip.MustParseAddr("10.201.16.1"),
-		ports: []uint16{8484},
+	f := &Firewall{
+		Table: "dew", Bridge: "dew0", Subnet: netip.MustParsePrefix("10.201.16.0/20"), Host: netip.MustParseAddr("10.201.16.1"),
+		Ports: []uint16{8484},
 	}
 	in := append(matchName(expr.MetaKeyOIFNAME, expr.CmpOpEq, "dew0"), matchName(expr.MetaKeyIIFNAME, expr.CmpOpNeq, "dew0")...)
 	want := [][]expr.Any{
@@ -72,7 +72,7 @@ func TestOwnChains(t *testing.T) {
 		t.Errorf("forward (-got +want):\n%s", diff)
 	}
 	for open, want := range map[bool][]string{false: {"prerouting", "postrouting", "forward", "input"}, true: {"prerouting", "postrouting", "forward"}} {
-		f.open = open
+		f.Open = open
 		var got []string
 		for _, own := range f.chains() {
 			got = append(got, own.chain.Name)

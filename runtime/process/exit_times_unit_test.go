@@ -1,4 +1,4 @@
-package containerd
+package process
 
 import (
 	"encoding/binary"
@@ -51,19 +51,19 @@ func FuzzParseEvent(f *testing.F) {
 // The kernel's time is used where it is the earlier one, containerd's otherwise.
 func TestEarlierDeathTime(t *testing.T) {
 	t.Parallel()
-	d := &exitTimes{watched: map[int]*exitTime{}}
-	w := d.watch(7)
+	d := &ExitTimes{watched: map[int]*ExitTime{}}
+	w := d.Watch(7)
 	d.note(event{what: exitWord, pid: 8}) // nobody asked
 	d.note(event{what: exitWord, pid: 7}) // at the boot
 	reaped := time.Now()
-	if got, exact := w.earlier(t.Context(), reaped); !got.Before(reaped) || !exact {
+	if got, exact := w.Earlier(t.Context(), reaped); !got.Before(reaped) || !exact {
 		t.Errorf("time = %v, exact %v, want the kernel's, before %v", got, exact, reaped)
 	}
 	long := time.Unix(1, 0)
-	if got, _ := w.earlier(t.Context(), long); !got.Equal(long) {
+	if got, _ := w.Earlier(t.Context(), long); !got.Equal(long) {
 		t.Errorf("time = %v, want containerd's %v", got, long)
 	}
-	d.forget(7)
+	d.Forget(7)
 	if len(d.watched) != 0 {
 		t.Errorf("still watched: %v", d.watched)
 	}
@@ -72,13 +72,13 @@ func TestEarlierDeathTime(t *testing.T) {
 // Without a note containerd's time stands, also when an exec took one back.
 func TestNoDeathIsNoted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		d := &exitTimes{watched: map[int]*exitTime{}}
-		taken := d.watch(9)
+		d := &ExitTimes{watched: map[int]*ExitTime{}}
+		taken := d.Watch(9)
 		d.note(event{what: exitWord, pid: 9})
 		d.note(event{what: execWord, pid: 9})
 		at := time.Now()
-		for name, w := range map[string]*exitTime{"no connector": (*exitTimes)(nil).watch(7), "no note": d.watch(8), "taken back": taken} {
-			if got, _ := w.earlier(t.Context(), at); !got.Equal(at) {
+		for name, w := range map[string]*ExitTime{"no connector": (*ExitTimes)(nil).Watch(7), "no note": d.Watch(8), "taken back": taken} {
+			if got, _ := w.Earlier(t.Context(), at); !got.Equal(at) {
 				t.Errorf("%s: time = %v, want containerd's", name, got)
 			}
 		}
