@@ -13,6 +13,7 @@ import (
 	"path/filepath"
 	"testing"
 
+	"github.com/dewrun/dew/droplet/stack"
 	"github.com/dewrun/dew/store"
 )
 
@@ -50,7 +51,7 @@ func benchYard(b *testing.B) (*Packages, *Builds) {
 		b.Fatal(err)
 	}
 	return p, NewBuilds(db, p, s, BuildOptions{
-		Stacks: func(string) (Stack, error) { return Stack{Name: "host", ID: "id"}, nil },
+		Stacks: func(string) (stack.Stack, error) { return stack.Stack{Name: "host", ID: "id"}, nil },
 		InUse:  func(*store.Tx) map[string]bool { return map[string]bool{} },
 	})
 }

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"github.com/dewrun/dew/droplet/archive"
 	"strings"
 )
 
@@ -28,7 +29,7 @@ const maxBindings = 128<<10 - 100
 func (b Bindings) Check() error {
 	if len(b.JSON) > maxBindings {
 		return fmt.Errorf("the credentials of all services of the app are %s, and VCAP_SERVICES takes %s: unbind some of %s",
-			inBytes(int64(len(b.JSON))), inBytes(maxBindings), strings.Join(b.Names, ", "))
+			archive.Size(int64(len(b.JSON))), archive.Size(maxBindings), strings.Join(b.Names, ", "))
 	}
 	var services map[string]json.RawMessage
 	if b.JSON != "" && json.Unmarshal([]byte(b.JSON), &services) != nil {

@@ -8,6 +8,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"github.com/dewrun/dew/droplet/archive"
 	"io"
 	"io/fs"
 	"path"
@@ -45,10 +46,6 @@ const (
 	maxPath = 3072
 	maxLink = 4095
 )
-
-// whiteout is how the names of files begin that layers of images use to remove
-// others: unpacking would not make but remove something.
-const whiteout = ".wh."
 
 // bitsReader collects the entries of an upload and refuses what cannot be had.
 type bitsReader struct {
@@ -153,7 +150,7 @@ func (r *bitsReader) addFile(f *zip.File) error {
 	case !mode.IsRegular():
 		return &PackageError{f.Name, "is neither a file, a folder nor a symbolic link"}
 	case f.UncompressedSize64 > uint64(r.o.MaxFileBytes):
-		return &PackageError{f.Name, fmt.Sprintf("is larger than %s, which one file may have", inBytes(r.o.MaxFileBytes))}
+		return &PackageError{f.Name, fmt.Sprintf("is larger than %s, which one file may have", archive.Size(r.o.MaxFileBytes))}
 	case f.UncompressedSize64 == 0:
 		e.file, e.sum = nil, emptyContent
 	default:
@@ -238,10 +235,10 @@ func (r *bitsReader) addParents(p string) error {
 // true is checked when the files are read.
 func (r *bitsReader) count(e entry) error {
 	if e.size > r.o.MaxFileBytes {
-		return &PackageError{e.path, fmt.Sprintf("is larger than %s, which one file may have", inBytes(r.o.MaxFileBytes))}
+		return &PackageError{e.path, fmt.Sprintf("is larger than %s, which one file may have", archive.Size(r.o.MaxFileBytes))}
 	}
 	if r.size += e.size; r.size > r.o.MaxBytes {
-		return &PackageError{e.path, fmt.Sprintf("is too much: all files together are larger than %s: leave out what the app does not need with a .cfignore", inBytes(r.o.MaxBytes))}
+		return &PackageError{e.path, fmt.Sprintf("is too much: all files together are larger than %s: leave out what the app does not need with a .cfignore", archive.Size(r.o.MaxBytes))}
 	}
 	if int64(len(r.at)) >= r.o.MaxFiles {
 		return tooMany(r.o.MaxFiles)
@@ -274,8 +271,8 @@ func refuseName(name string) string {
 			return "must not have .. in it"
 		case len(part) > maxName:
 			return fmt.Sprintf("has a name of more than %d bytes", maxName)
-		case strings.HasPrefix(part, whiteout):
-			return fmt.Sprintf("must not begin with %s: in an image that removes a file", whiteout)
+		case strings.HasPrefix(part, archive.Whiteout):
+			return fmt.Sprintf("must not begin with %s: in an image that removes a file", archive.Whiteout)
 		}
 	}
 	return ""
@@ -335,7 +332,7 @@ func leavesTree(links map[string]string, link string) bool {
 		if strings.HasPrefix(target, "/") {
 			return true
 		}
-		if hops++; hops > maxLinks {
+		if hops++; hops > archive.MaxLinks {
 			return false // the kernel gives up here, too
 		}
 		at = at[:len(at)-1]

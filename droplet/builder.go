@@ -3,6 +3,7 @@ package droplet
 import (
 	"context"
 	"fmt"
+	"github.com/dewrun/dew/droplet/stack"
 	"io"
 	"time"
 )
@@ -20,7 +21,7 @@ type Builder interface {
 type Staging struct {
 	Build    string // guid
 	App      string // guid
-	Stack    Stack
+	Stack    stack.Stack
 	Layers   []Layer // laid into the container in this order before anything runs
 	Command  string
 	Dir      string
@@ -52,8 +53,8 @@ type Files interface {
 // Packing says what to take out of a container.
 type Packing struct {
 	Folders  []Folder
-	Files    []File // put in beside them
-	MaxBytes int64  // of all files together
+	Files    []stack.File // put in beside them
+	MaxBytes int64        // of all files together
 	MaxFiles int64
 }
 

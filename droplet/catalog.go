@@ -16,6 +16,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/dewrun/dew/app"
+	"github.com/dewrun/dew/droplet/stack"
 	"github.com/dewrun/dew/store"
 )
 
@@ -63,7 +64,7 @@ func NewCatalog(db *store.DB, o CatalogOptions) (*Catalog, error) {
 	c := &Catalog{o: o.Packages, tools: programs{dir: o.Programs}, db: db, packs: store.In(db, "buildpacks",
 		store.Index("sha256", func(b Buildpack) string { return b.SHA256 }))}
 	if c.stack = o.Stack; c.stack == nil {
-		c.stack = CheckStack
+		c.stack = stack.Check
 	}
 	c.o.MaxBytes = cmp.Or(c.o.MaxBytes, defaultMaxBytes)
 	c.o.MaxFiles = cmp.Or(c.o.MaxFiles, defaultMaxFiles)

@@ -7,6 +7,8 @@ import (
 	"embed"
 	"encoding/hex"
 	"fmt"
+	"github.com/dewrun/dew/droplet/archive"
+	"github.com/dewrun/dew/droplet/stack"
 	"io"
 	"io/fs"
 	"os"
@@ -38,13 +40,13 @@ type chosen struct {
 
 // choose finds the buildpacks that are named, or all that are to be tried where
 // none is. Uploads have the folders that were uploaded.
-func (c *Catalog) choose(names []string, st Stack, uploads *Packages) ([]chosen, error) {
+func (c *Catalog) choose(names []string, st stack.Stack, uploads *Packages) ([]chosen, error) {
 	all, err := c.All()
 	if err != nil {
 		return nil, err
 	}
 	fits := func(b Buildpack) bool {
-		return b.Stack == "" || b.Stack == st.Name || platformStack.MatchString(b.Stack)
+		return b.Stack == "" || b.Stack == st.Name || stack.PlatformName.MatchString(b.Stack)
 	}
 	var out []chosen
 	if len(names) == 0 {
@@ -188,7 +190,7 @@ func addFile(w *tar.Writer, name string, raw []byte) error {
 	if err := w.WriteHeader(h); err != nil {
 		return err
 	}
-	return writeAll(w, raw)
+	return archive.WriteAll(w, raw)
 }
 
 // folderChoice takes a buildpack from a folder of this machine. The daemon could
@@ -276,7 +278,7 @@ func (f *folderPacker) add(p string, d fs.DirEntry, err error) error {
 	}
 	h.Typeflag, h.Size = tar.TypeReg, fi.Size()
 	if f.left -= h.Size; f.left < 0 {
-		return fmt.Errorf("it is larger than %s", inBytes(defaultMaxBytes))
+		return fmt.Errorf("it is larger than %s", archive.Size(defaultMaxBytes))
 	}
 	return f.file(p, h)
 }

@@ -15,6 +15,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/dewrun/dew/droplet/archive"
 	"github.com/dewrun/dew/store"
 )
 
@@ -75,7 +76,7 @@ func (p *Packages) Zip(ctx context.Context, guid string) (io.ReadCloser, error) 
 	out, in := io.Pipe()
 	go func() {
 		defer done()
-		in.CloseWithError(zipTree(in, &untilDone{ctx: ctx, r: tree}))
+		in.CloseWithError(zipTree(in, archive.UntilDone(ctx, tree)))
 	}()
 	return out, nil
 }

@@ -14,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/dewrun/dew/droplet/stack"
 	"github.com/dewrun/dew/store"
 )
 
@@ -56,7 +57,7 @@ func openAll(t *testing.T, dir string) (*store.DB, *Packages, *Droplets, *Builds
 		t.Fatal(err)
 	}
 	return db, p, s, NewBuilds(db, p, s, BuildOptions{
-		Stacks: func(string) (Stack, error) { return Stack{Name: "host", ID: "id"}, nil },
+		Stacks: func(string) (stack.Stack, error) { return stack.Stack{Name: "host", ID: "id"}, nil },
 		InUse:  func(*store.Tx) map[string]bool { return map[string]bool{} },
 	})
 }

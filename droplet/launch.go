@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	"github.com/dewrun/dew/app"
+	"github.com/dewrun/dew/droplet/archive"
 )
 
 // UsedBuildpack is a buildpack that took part in making a droplet.
@@ -51,7 +52,7 @@ func describe(t stagedFiles, told map[string]string) error {
 	}
 	if text, ok := told[procfileName]; ok {
 		if len(text) > maxProcfile {
-			return &ProcfileError{Reason: fmt.Sprintf("must be a plain file of at most %s", inBytes(maxProcfile))}
+			return &ProcfileError{Reason: fmt.Sprintf("must be a plain file of at most %s", archive.Size(maxProcfile))}
 		}
 		commands, err := parseProcfile([]byte(text))
 		if err != nil {

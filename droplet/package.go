@@ -16,6 +16,8 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/dewrun/dew/app"
+	"github.com/dewrun/dew/droplet/archive"
+	"github.com/dewrun/dew/droplet/stack"
 	"github.com/dewrun/dew/store"
 )
 
@@ -41,17 +43,17 @@ const PackageBits = "bits"
 
 // Package is what was pushed.
 type Package struct {
-	GUID      string       `json:"guid"`
-	App       string       `json:"app"` // guid
-	Type      string       `json:"type"`
-	State     PackageState `json:"state"`
-	SHA256    string       `json:"sha256,omitempty"` // of its tree: equal files, equal sha256
-	Size      int64        `json:"size,omitempty"`   // bytes of its files together
-	Error     string       `json:"error,omitempty"`  // why it is FAILED
-	CreatedAt time.Time    `json:"created_at"`
-	UpdatedAt time.Time    `json:"updated_at"`
-	Metadata  app.Metadata `json:"metadata,omitzero"`
-	Image     *ImageSource `json:"image,omitempty"` // of PackageDocker
+	GUID      string             `json:"guid"`
+	App       string             `json:"app"` // guid
+	Type      string             `json:"type"`
+	State     PackageState       `json:"state"`
+	SHA256    string             `json:"sha256,omitempty"` // of its tree: equal files, equal sha256
+	Size      int64              `json:"size,omitempty"`   // bytes of its files together
+	Error     string             `json:"error,omitempty"`  // why it is FAILED
+	CreatedAt time.Time          `json:"created_at"`
+	UpdatedAt time.Time          `json:"updated_at"`
+	Metadata  app.Metadata       `json:"metadata,omitzero"`
+	Image     *stack.ImageSource `json:"image,omitempty"` // of PackageDocker
 }
 
 // Resource is a file that a client could send.
@@ -383,21 +385,8 @@ func (p *Packages) Space() error {
 	if free >= p.o.MinFree {
 		return nil
 	}
-	return fmt.Errorf("%w: %s has %s free, pushes need %s: remove something there", ErrNoSpace, p.o.Dir, inBytes(free), inBytes(p.o.MinFree))
+	return fmt.Errorf("%w: %s has %s free, pushes need %s: remove something there", ErrNoSpace, p.o.Dir, archive.Size(free), archive.Size(p.o.MinFree))
 }
 
 // open opens the tar of a tree for reading; it is not collected meanwhile.
 func (p *Packages) open(sha string) (*os.File, func(), error) { return p.pool.open(sha) }
-
-// inBytes writes a size as the platform's CLI does: 12.3M.
-func inBytes(n int64) string {
-	units := []string{"B", "K", "M", "G", "T"}
-	f, i := float64(n), 0
-	for ; f >= 1024 && i < len(units)-1; i++ {
-		f /= 1024
-	}
-	if i == 0 || f == float64(int64(f)) {
-		return fmt.Sprintf("%d%s", int64(f), units[i])
-	}
-	return fmt.Sprintf("%.1f%s", f, units[i])
-}

@@ -25,18 +25,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/dewrun/dew/store"
+	"github.com/dewrun/dew/droplet/archive"
 )
-
-func openDB(t testing.TB, path string) *store.DB {
-	t.Helper()
-	db, err := store.Open(path, store.Options{NoSync: true})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = db.Close() })
-	return db
-}
 
 // newPackages makes packages with small limits, on any disk.
 func newPackages(t testing.TB) *Packages {
@@ -616,7 +606,7 @@ func TestNewPackagesSweeps(t *testing.T) {
 	if err := p.packages.Delete(lost.GUID); err != nil {
 		t.Fatal(err)
 	}
-	for _, name := range []string{"package-1" + half, strings.Repeat("a", 64) + indexEnd} {
+	for _, name := range []string{"package-1" + archive.Unfinished, strings.Repeat("a", 64) + indexEnd} {
 		if err := os.WriteFile(filepath.Join(o.Dir, name), []byte("x"), 0o600); err != nil {
 			t.Fatal(err)
 		}
@@ -776,7 +766,7 @@ func TestUploadRefusesToFillTheDisk(t *testing.T) {
 
 func TestInBytes(t *testing.T) {
 	for n, want := range map[int64]string{0: "0B", 1023: "1023B", 1024: "1K", 1536: "1.5K", 1 << 30: "1G", 12_900_000: "12.3M", 1 << 60: "1048576T"} {
-		if got := inBytes(n); got != want {
+		if got := archive.Size(n); got != want {
 			t.Errorf("inBytes(%d) = %s, want %s", n, got, want)
 		}
 	}

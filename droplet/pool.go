@@ -11,6 +11,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"github.com/dewrun/dew/droplet/archive"
 	"hash"
 	"io"
 	"io/fs"
@@ -64,7 +65,7 @@ type pool struct {
 	mu    sync.Mutex // guards the fields below and those of the trees
 	trees map[string]*tree
 
-	unfinished leftovers
+	unfinished archive.Leftovers
 }
 
 type tree struct {
@@ -94,7 +95,7 @@ func openPool(dir string, log *slog.Logger) (*pool, error) {
 func (p *pool) meet(e fs.DirEntry) {
 	name := filepath.Join(p.dir, e.Name())
 	if sha, ok := strings.CutSuffix(e.Name(), indexEnd); ok {
-		p.unfinished.remove(name, func(name string) error {
+		p.unfinished.Remove(name, func(name string) error {
 			if _, err := os.Stat(p.tar(sha)); !errors.Is(err, fs.ErrNotExist) {
 				return err
 			}
@@ -102,13 +103,13 @@ func (p *pool) meet(e fs.DirEntry) {
 		})
 		return
 	}
-	if strings.HasSuffix(e.Name(), half) {
+	if strings.HasSuffix(e.Name(), archive.Unfinished) {
 		p.log.Info("swept unfinished package", "file", e.Name())
-		p.unfinished.remove(name, os.Remove)
+		p.unfinished.Remove(name, os.Remove)
 		return
 	}
 	sha, ok := strings.CutSuffix(e.Name(), ".tar")
-	if !ok || !validSHA.MatchString(sha) {
+	if !ok || !archive.ValidSHA.MatchString(sha) {
 		return
 	}
 	fi, err := e.Info()
@@ -290,7 +291,7 @@ func (p *pool) write(ctx context.Context, b *bits, places map[content]place) (t 
 		}
 	}()
 	for i := range files {
-		if files[i], err = os.CreateTemp(p.dir, "package-*"+half); err != nil {
+		if files[i], err = os.CreateTemp(p.dir, "package-*"+archive.Unfinished); err != nil {
 			return nil, err
 		}
 	}
@@ -337,7 +338,7 @@ func (p *pool) name(sha string, list [sha256.Size]byte, files [2]*os.File) (*tre
 	if err := os.Rename(files[0].Name(), p.tar(sha)); err != nil {
 		return nil, err
 	}
-	if err := syncDir(p.dir); err != nil {
+	if err := archive.SyncDir(p.dir); err != nil {
 		return nil, err
 	}
 	t := p.trees[sha]

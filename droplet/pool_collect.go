@@ -45,5 +45,5 @@ func (p *pool) drop(sha string) error {
 // sweep removes what an earlier daemon left unfinished and what nobody names. It
 // returns an error for each file that it cannot remove.
 func (p *pool) sweep(named func(sha string) (bool, error)) error {
-	return errors.Join(p.unfinished.retry(), p.collect(named))
+	return errors.Join(p.unfinished.Retry(), p.collect(named))
 }

@@ -5,6 +5,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"github.com/dewrun/dew/droplet/archive"
 	"io"
 	"regexp"
 	"strings"
@@ -52,7 +53,7 @@ func readProcfile(f io.ReadSeeker) (map[string]string, error) {
 			continue
 		}
 		if h.Typeflag != tar.TypeReg || h.Size > maxProcfile {
-			return nil, &ProcfileError{Reason: fmt.Sprintf("must be a plain file of at most %s", inBytes(maxProcfile))}
+			return nil, &ProcfileError{Reason: fmt.Sprintf("must be a plain file of at most %s", archive.Size(maxProcfile))}
 		}
 		raw, err := io.ReadAll(tr)
 		if err != nil {

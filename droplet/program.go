@@ -7,6 +7,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"github.com/dewrun/dew/droplet/archive"
 	"io"
 	"io/fs"
 	"os"
@@ -97,7 +98,7 @@ func appendProgram(to io.Writer, before []byte, name string, f *os.File) error {
 	if err != nil {
 		return err
 	}
-	if _, err := io.Copy(to, bytes.NewReader(before[:len(before)-tarEnd])); err != nil {
+	if _, err := io.Copy(to, bytes.NewReader(before[:len(before)-archive.TarEnd])); err != nil {
 		return err
 	}
 	w := tar.NewWriter(to)

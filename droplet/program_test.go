@@ -3,6 +3,7 @@ package droplet
 import (
 	"archive/tar"
 	"errors"
+	"github.com/dewrun/dew/droplet/stack"
 	"io"
 	"os"
 	"path/filepath"
@@ -17,7 +18,7 @@ func TestProgramsInBuildpacks(t *testing.T) {
 	dir := t.TempDir()
 	read := func() (key, program string, names int) {
 		t.Helper()
-		got, err := c.choose([]string{StaticBuildpack}, Stack{}, nil)
+		got, err := c.choose([]string{StaticBuildpack}, stack.Stack{}, nil)
 		if err != nil {
 			t.Fatal(err)
 		}

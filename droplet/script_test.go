@@ -4,6 +4,7 @@ import (
 	"archive/tar"
 	"bytes"
 	"errors"
+	"github.com/dewrun/dew/droplet/stack"
 	"io"
 	"os"
 	"os/exec"
@@ -50,7 +51,7 @@ func runScript(t *testing.T, path string, files map[string]string, buildpacks ..
 	top := t.TempDir()
 	yardTest(t, func(t *testing.T, y *yard) {
 		y.withBuilder(&fakeBuilder{})
-		packs, err := y.builds.o.Catalog.choose(buildpacks, Stack{Name: "host"}, y.builds.packages)
+		packs, err := y.builds.o.Catalog.choose(buildpacks, stack.Stack{Name: "host"}, y.builds.packages)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -28,8 +28,9 @@ var storeys = map[string]int{
 	"runtime": 3,
 	"health":  2, "droplet": 2, "services": 2, "auth": 2, "api/cftest": 2,
 	"app": 1, "drain": 1, "api/v3": 1, "services/servicestest": 1,
-	"runtime/process": 0,
-	"store":           0, "logstream": 0, "inbound": 0, "egress": 0,
+	"droplet/stack":   1,
+	"runtime/process": 0, "droplet/archive": 0,
+	"store": 0, "logstream": 0, "inbound": 0, "egress": 0,
 }
 
 // containerdUser is the only package that may know containerd.

@@ -19,6 +19,7 @@ import (
 	"github.com/dewrun/dew/auth"
 	"github.com/dewrun/dew/drain"
 	"github.com/dewrun/dew/droplet"
+	"github.com/dewrun/dew/droplet/stack"
 	"github.com/dewrun/dew/logstream"
 	"github.com/dewrun/dew/route"
 	"github.com/dewrun/dew/runtime"
@@ -52,7 +53,7 @@ type daemon struct {
 	events    *app.Events
 	jobs      *app.Jobs
 	shelf     *droplet.Droplets
-	stacks    *droplet.Stacks
+	stacks    *stack.Stacks
 	packages  *droplet.Packages
 	catalog   *droplet.Catalog
 	builds    *droplet.Builds

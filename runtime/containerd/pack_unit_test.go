@@ -14,6 +14,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/dewrun/dew/droplet"
+	"github.com/dewrun/dew/droplet/stack"
 )
 
 // packed packs a folder and reads the tar back: names to kinds and contents.
@@ -82,7 +83,7 @@ func TestPack(t *testing.T) {
 	limits := droplet.Packing{MaxBytes: 1 << 20, MaxFiles: 100}
 	p := limits
 	p.Folders = []droplet.Folder{{From: "/tmp/app", As: "app"}, {From: "/tmp/deps", As: "deps"}}
-	p.Files = []droplet.File{{Path: "info", Mode: 0o644, Data: "i"}}
+	p.Files = []stack.File{{Path: "info", Mode: 0o644, Data: "i"}}
 	got, err := packed(t, dir, p)
 	if err != nil {
 		t.Fatal(err)

@@ -14,7 +14,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/opencontainers/runtime-spec/specs-go"
 
-	"github.com/dewrun/dew/droplet"
+	"github.com/dewrun/dew/droplet/stack"
 	"github.com/dewrun/dew/runtime"
 	"github.com/dewrun/dew/runtime/cgroup"
 )
@@ -49,10 +49,10 @@ func goldenJSON(t *testing.T, name string, got any) {
 }
 
 // madeUpStack has one of each thing that a stack can say.
-func madeUpStack() droplet.Stack {
-	return droplet.Stack{
+func madeUpStack() stack.Stack {
+	return stack.Stack{
 		Name: "made-up", ID: "stack-1", Shell: "/bin/bash",
-		Mounts: []droplet.Mount{
+		Mounts: []stack.Mount{
 			{Path: "/usr", Type: "bind", Source: "/srv/stack/usr", Options: []string{"rbind", "ro", "nosuid", "nodev"}},
 			{Path: "/tmp", Type: "tmpfs", Source: "tmpfs", Options: []string{"nosuid", "nodev", "mode=1777"}},
 		},

@@ -19,14 +19,14 @@ import (
 	"github.com/containerd/errdefs"
 	"golang.org/x/sys/unix"
 
-	"github.com/dewrun/dew/droplet"
+	"github.com/dewrun/dew/droplet/stack"
 )
 
 // maxLinesFile bounds a file of a tree to which lines are added.
 const maxLinesFile = 1 << 20
 
 // fillStack makes what a stack says in an empty root.
-func fillStack(ctx context.Context, root string, s droplet.Stack) error {
+func fillStack(ctx context.Context, root string, s stack.Stack) error {
 	if len(s.Tree) == 0 {
 		return fill(root, s)
 	}
@@ -42,7 +42,7 @@ func fillStack(ctx context.Context, root string, s droplet.Stack) error {
 	return overlay(root, s)
 }
 
-func unpackTree(ctx context.Context, root string, t droplet.Tree) error {
+func unpackTree(ctx context.Context, root string, t stack.Tree) error {
 	r, err := t.Open()
 	if err != nil {
 		return err
@@ -76,7 +76,7 @@ func sanitize(h *tar.Header) bool {
 
 // overlay adds what is generated to a tree of somebody else. Every path is
 // resolved as the container will: a link must not lead out of the root.
-func overlay(root string, s droplet.Stack) error {
+func overlay(root string, s stack.Stack) error {
 	for _, d := range s.Dirs {
 		if err := overlayDir(root, d); err != nil {
 			return fmt.Errorf("cannot make folder %s: %w", d.Path, err)
@@ -97,7 +97,7 @@ func overlay(root string, s droplet.Stack) error {
 
 // overlayDir makes a folder that is missing. One that is there is left as it is,
 // unless it must have an owner.
-func overlayDir(root string, d droplet.Dir) error {
+func overlayDir(root string, d stack.Dir) error {
 	p, err := rootfs.RootPath(root, d.Path)
 	if err != nil {
 		return err
@@ -122,7 +122,7 @@ func overlayDir(root string, d droplet.Dir) error {
 }
 
 // overlayFile puts a file in the place of whatever has its name.
-func overlayFile(root string, f droplet.File) error {
+func overlayFile(root string, f stack.File) error {
 	dir, err := rootfs.RootPath(root, path.Dir(f.Path))
 	if err != nil {
 		return err
@@ -135,7 +135,7 @@ func overlayFile(root string, f droplet.File) error {
 }
 
 // overlayLine adds a line to a file in the place of the one with its name.
-func overlayLine(root string, l droplet.Line) error {
+func overlayLine(root string, l stack.Line) error {
 	p, err := rootfs.RootPath(root, l.Path)
 	if err != nil {
 		return err

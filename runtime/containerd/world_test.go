@@ -21,6 +21,7 @@ import (
 
 	"github.com/dewrun/dew/app"
 	"github.com/dewrun/dew/droplet"
+	"github.com/dewrun/dew/droplet/stack"
 	"github.com/dewrun/dew/logstream"
 	"github.com/dewrun/dew/runtime"
 	"github.com/dewrun/dew/runtime/process"
@@ -266,9 +267,9 @@ func (w *world) tearDown() {
 	}
 }
 
-func (w *world) stack(name string) (droplet.Stack, error) { return stacks.Get(name) }
+func (w *world) stack(name string) (stack.Stack, error) { return stacks.Get(name) }
 
-var stacks = droplet.NewStacks(droplet.HostOptions{UID: 2000, GID: 2000})
+var stacks = stack.New(stack.HostOptions{UID: 2000, GID: 2000})
 
 type logBook struct{ *logstream.Logs }
 

@@ -1,4 +1,4 @@
-package droplet
+package stack
 
 import (
 	"archive/tar"
@@ -6,6 +6,7 @@ import (
 	"errors"
 	"testing"
 
+	"github.com/dewrun/dew/droplet/archive"
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 )
 
@@ -29,7 +30,7 @@ func TestImageConfigIsBounded(t *testing.T) {
 	s, image := stackWorld(t), anImage(t, rootTar(t, smallRoot...))
 	for _, size := range []int64{-1, -2, maxImageConfig + 1} {
 		_, err := s.openImage(sizedConfig{image, size})
-		if bad := (*ImageError)(nil); !errors.As(err, &bad) {
+		if bad := (*archive.Error)(nil); !errors.As(err, &bad) {
 			t.Errorf("size %d: %v, want an ImageError", size, err)
 		}
 	}
@@ -45,7 +46,7 @@ func TestSparseFilesCount(t *testing.T) {
 	if err := facts.see(h, nil); err != nil {
 		t.Fatal(err)
 	}
-	if bad := (*ImageError)(nil); !errors.As(facts.see(h, nil), &bad) {
+	if bad := (*archive.Error)(nil); !errors.As(facts.see(h, nil), &bad) {
 		t.Error("more than a tree may have was let in")
 	}
 }

@@ -1,4 +1,4 @@
-package droplet
+package stack
 
 import (
 	"cmp"
@@ -14,9 +14,9 @@ import (
 	"github.com/dewrun/dew/store"
 )
 
-// imageStack begins the name of the stack that an image app brings along; what
+// ImagePrefix begins the name of the stack that an image app brings along; what
 // follows is the digest of its image.
-const imageStack = "image:sha256:"
+const ImagePrefix = "image:sha256:"
 
 // treeShell is asked for first on every stack; dew-init takes /bin/sh where it is
 // missing, and none where there is no shell at all.
@@ -73,8 +73,8 @@ func (s *Stacks) trees(shas []string) []Tree {
 	return out
 }
 
-// KeptImage is an image that an app brought along.
-type KeptImage struct {
+// ImageRecord is an image that an app brought along.
+type ImageRecord struct {
 	Digest string   `json:"digest"` // sha256 of its manifest, in hex
 	Tree   []string `json:"tree"`   // sha256 of its layers
 	Dir    string   `json:"dir"`    // where its program starts
@@ -93,11 +93,11 @@ func (s *Stacks) ofImage(digest string) (Stack, error) {
 	if err != nil {
 		return Stack{}, fmt.Errorf("cannot read image %.12s: %w", digest, err)
 	}
-	st := Stack{Name: imageStack + digest, Shell: treeShell, Tree: s.trees(k.Tree)}
+	st := Stack{Name: ImagePrefix + digest, Shell: treeShell, Tree: s.trees(k.Tree)}
 	st.addSystem()
 	st.Dirs = append(st.Dirs, Dir{Path: k.Dir, Mode: 0o755})
 	return st, st.setTreeID()
 }
 
-// IsImageStack tells whether a droplet's stack is an image that its app brought.
-func IsImageStack(name string) bool { return strings.HasPrefix(name, imageStack) }
+// IsImage tells whether a droplet's stack is an image that its app brought.
+func IsImage(name string) bool { return strings.HasPrefix(name, ImagePrefix) }

@@ -1,4 +1,4 @@
-package droplet
+package stack
 
 import (
 	"errors"
@@ -10,29 +10,29 @@ import (
 
 // The states of a stack: who may still stage with it.
 const (
-	StackActive     = "ACTIVE"     // everybody
-	StackDeprecated = "DEPRECATED" // everybody, who is told
-	StackRestricted = "RESTRICTED" // apps that have a droplet already
-	StackDisabled   = "DISABLED"   // nobody; what runs goes on
+	AccessActive     = "ACTIVE"     // everybody
+	AccessDeprecated = "DEPRECATED" // everybody, who is told
+	AccessRestricted = "RESTRICTED" // apps that have a droplet already
+	AccessDisabled   = "DISABLED"   // nobody; what runs goes on
 )
 
-// ErrStackState is the error for an unknown state.
-var ErrStackState = errors.New("state must be ACTIVE, DEPRECATED, RESTRICTED or DISABLED")
+// ErrState is the error for an unknown state.
+var ErrState = errors.New("state must be ACTIVE, DEPRECATED, RESTRICTED or DISABLED")
 
-// StackAccess is the state of a stack, which decides who may use it, and the reason.
-type StackAccess struct {
+// Access is the state of a stack, which decides who may use it, and the reason.
+type Access struct {
 	State  string `json:"state"`
 	Reason string `json:"reason,omitempty"`
 }
 
 // Access returns that of the stack with guid.
-func (s *Stacks) Access(guid string) (StackAccess, error) {
+func (s *Stacks) Access(guid string) (Access, error) {
 	if s.standings == nil {
-		return StackAccess{State: StackActive}, nil
+		return Access{State: AccessActive}, nil
 	}
 	is, err := s.standings.Get(guid)
 	if errors.Is(err, store.ErrNotFound) {
-		return StackAccess{State: StackActive}, nil
+		return Access{State: AccessActive}, nil
 	}
 	if err != nil {
 		return is, fmt.Errorf("cannot read the state of stack %s: %w", guid, err)
@@ -41,9 +41,9 @@ func (s *Stacks) Access(guid string) (StackAccess, error) {
 }
 
 // SetAccess says who may use a stack from now on.
-func (s *Stacks) SetAccess(guid string, is StackAccess) error {
-	if !slices.Contains([]string{StackActive, StackDeprecated, StackRestricted, StackDisabled}, is.State) {
-		return fmt.Errorf("%w, not %q", ErrStackState, is.State)
+func (s *Stacks) SetAccess(guid string, is Access) error {
+	if !slices.Contains([]string{AccessActive, AccessDeprecated, AccessRestricted, AccessDisabled}, is.State) {
+		return fmt.Errorf("%w, not %q", ErrState, is.State)
 	}
 	if s.standings == nil {
 		return errors.New("cannot keep the state of a stack: this daemon keeps no stacks")
@@ -56,17 +56,17 @@ func (s *Stacks) SetAccess(guid string, is StackAccess) error {
 
 // MayStage refuses to stage with a stack that is not for everybody any more; staged
 // says that the app has a droplet already. The text is what there is to tell.
-func (is StackAccess) MayStage(stack string, staged bool) (warning string, err error) {
+func (is Access) MayStage(stack string, staged bool) (warning string, err error) {
 	because := ""
 	if is.Reason != "" {
 		because = ": " + is.Reason
 	}
 	switch {
-	case is.State == StackDisabled:
+	case is.State == AccessDisabled:
 		return "", fmt.Errorf("stack '%s' is disabled and cannot be used for staging%s", stack, because)
-	case is.State == StackRestricted && !staged:
+	case is.State == AccessRestricted && !staged:
 		return "", fmt.Errorf("stack '%s' is restricted and cannot be used for staging new applications%s", stack, because)
-	case is.State == StackDeprecated:
+	case is.State == AccessDeprecated:
 		return fmt.Sprintf("stack '%s' is deprecated%s", stack, because), nil
 	}
 	return "", nil

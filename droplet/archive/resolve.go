@@ -1,4 +1,4 @@
-package droplet
+package archive
 
 import (
 	"errors"
@@ -11,15 +11,15 @@ import (
 	"syscall"
 )
 
-// errNotDir is what the system says of a path below a file.
-var errNotDir error = syscall.ENOTDIR
+// ErrNotDir is what the system says of a path below a file.
+var ErrNotDir error = syscall.ENOTDIR
 
-// maxLinks is the kernel's own limit.
-const maxLinks = 40
+// MaxLinks is the kernel's own limit.
+const MaxLinks = 40
 
-// resolve follows the symbolic links of p as if root were the root directory, and
+// Resolve follows the symbolic links of p as if root were the root directory, and
 // returns the path of what is there, without root.
-func resolve(root, p string) (string, error) {
+func Resolve(root, p string) (string, error) {
 	todo := strings.Split(strings.Trim(path.Clean("/"+p), "/"), "/")
 	done := "/"
 	for links := 0; len(todo) > 0; {
@@ -33,7 +33,7 @@ func resolve(root, p string) (string, error) {
 			done = next
 			continue
 		}
-		if links++; links > maxLinks {
+		if links++; links > MaxLinks {
 			return "", fmt.Errorf("cannot follow %s: %w", p, fs.ErrNotExist)
 		}
 		target, err := os.Readlink(filepath.Join(root, next))
@@ -48,8 +48,8 @@ func resolve(root, p string) (string, error) {
 	return done, nil
 }
 
-// glob returns the paths of root that match pattern, whose folder has no wildcards.
-func glob(root, pattern string) ([]string, error) {
+// Glob returns the paths of root that match pattern, whose folder has no wildcards.
+func Glob(root, pattern string) ([]string, error) {
 	if !strings.ContainsAny(pattern, "*?[") {
 		return []string{pattern}, nil
 	}

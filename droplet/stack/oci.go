@@ -1,4 +1,4 @@
-package droplet
+package stack
 
 import (
 	"context"
@@ -14,6 +14,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/dewrun/dew/droplet/archive"
 	"github.com/google/go-containerregistry/pkg/authn"
 	"github.com/google/go-containerregistry/pkg/name"
 	v1 "github.com/google/go-containerregistry/pkg/v1"
@@ -43,11 +44,11 @@ const (
 	registryRetries = 2
 )
 
-// ociImage is an image that was found: its layers are fetched one by one.
-type ociImage struct {
+// Image is an image that was found: its layers are fetched one by one.
+type Image struct {
 	source string // where it is from, without secrets
 	ref    string // empty: a file
-	digest v1.Hash
+	Digest v1.Hash
 	image  v1.Image
 	config v1.ConfigFile
 }
@@ -72,16 +73,16 @@ func CheckImageRef(ref string) error {
 	return err
 }
 
-// pull finds an image in its registry. Its layers are not fetched yet.
-func (s *Stacks) pull(ctx context.Context, from ImageSource, say func(string)) (ociImage, error) {
+// Pull finds an image in its registry. Its layers are not fetched yet.
+func (s *Stacks) Pull(ctx context.Context, from ImageSource, say func(string)) (Image, error) {
 	ref, err := parseRef(from.Ref)
 	if err != nil {
-		return ociImage{}, err
+		return Image{}, err
 	}
 	host := ref.Context().RegistryStr()
 	if slices.Contains(s.o.Insecure, host) {
 		if ref, err = name.ParseReference(from.Ref, name.Insecure); err != nil {
-			return ociImage{}, err
+			return Image{}, err
 		}
 	}
 	auth := authn.Anonymous
@@ -93,7 +94,7 @@ func (s *Stacks) pull(ctx context.Context, from ImageSource, say func(string)) (
 		remote.WithPlatform(v1.Platform{OS: "linux", Architecture: goruntime.GOARCH}), remote.WithUserAgent("dew"),
 		remote.WithRetryBackoff(remote.Backoff{Duration: 200 * time.Millisecond, Factor: 2, Steps: registryRetries}))
 	if err != nil {
-		return ociImage{}, registryError(from, host, err)
+		return Image{}, registryError(from, host, err)
 	}
 	i, err := s.openImage(image)
 	if err != nil {
@@ -185,69 +186,69 @@ func isWrongDigest(err error) bool {
 }
 
 // openImage reads what an image says about itself.
-func (s *Stacks) openImage(image v1.Image) (ociImage, error) {
-	i := ociImage{image: image}
+func (s *Stacks) openImage(image v1.Image) (Image, error) {
+	i := Image{image: image}
 	m, err := image.Manifest()
 	if err != nil {
 		return i, err
 	}
 	if len(m.Layers) == 0 || len(m.Layers) > maxLayers {
-		return i, &ImageError{Reason: fmt.Sprintf("has %d layers: 1 to %d can be run", len(m.Layers), maxLayers)}
+		return i, &archive.Error{Reason: fmt.Sprintf("has %d layers: 1 to %d can be run", len(m.Layers), maxLayers)}
 	}
 	if m.Config.Size < 0 || m.Config.Size > maxImageConfig { // below zero: nobody would count what comes
-		return i, &ImageError{Reason: fmt.Sprintf("has a configuration of more than %s", inBytes(maxImageConfig))}
+		return i, &archive.Error{Reason: fmt.Sprintf("has a configuration of more than %s", archive.Size(maxImageConfig))}
 	}
 	config, err := image.ConfigFile()
 	if err != nil {
 		return i, err
 	}
 	i.config = *config
-	if i.digest, err = image.Digest(); err != nil {
+	if i.Digest, err = image.Digest(); err != nil {
 		return i, err
 	}
 	if config.OS != "" && config.OS != "linux" || config.Architecture != "" && config.Architecture != goruntime.GOARCH {
-		return i, &ImageError{Reason: fmt.Sprintf("is for %s/%s: this machine runs linux/%s", config.OS, config.Architecture, goruntime.GOARCH)}
+		return i, &archive.Error{Reason: fmt.Sprintf("is for %s/%s: this machine runs linux/%s", config.OS, config.Architecture, goruntime.GOARCH)}
 	}
 	return i, nil
 }
 
 // takeImage takes in the layers of an image, those that are here already excepted.
-func (s *Stacks) takeImage(ctx context.Context, i ociImage, say func(string)) (madeStack, error) {
-	m, _, err := s.takeLayers(ctx, i, say)
+func (s *Stacks) takeImage(ctx context.Context, i Image, say func(string)) (Made, error) {
+	m, _, err := s.TakeLayers(ctx, i, say)
 	return m, err
 }
 
-// takeLayers also tells which users the image knows.
-func (s *Stacks) takeLayers(ctx context.Context, i ociImage, say func(string)) (madeStack, users, error) {
+// TakeLayers also tells which users the image knows.
+func (s *Stacks) TakeLayers(ctx context.Context, i Image, say func(string)) (Made, Users, error) {
 	all, err := i.image.Layers()
 	if err != nil {
-		return madeStack{}, users{}, err
+		return Made{}, Users{}, err
 	}
-	m := madeStack{kind: StackImage, source: i.source}
+	m := Made{kind: KindImage, source: i.source}
 	var pins []func()
-	m.done = func() {
+	m.Done = func() {
 		for _, done := range pins {
 			done()
 		}
 	}
-	var who users
+	var who Users
 	for n, l := range all {
 		sha, facts, done, err := s.takeLayer(ctx, l, func(size int64) {
-			say(fmt.Sprintf("Layer %d of %d, %s", n+1, len(all), inBytes(size)))
+			say(fmt.Sprintf("Layer %d of %d, %s", n+1, len(all), archive.Size(size)))
 		})
 		if err != nil {
-			m.done()
+			m.Done()
 			if i.ref == "" {
-				return madeStack{}, who, err
+				return Made{}, who, err
 			}
 			ref, _ := parseRef(i.ref) // it was read before
-			return madeStack{}, who, registryError(ImageSource{Ref: i.ref}, ref.Context().RegistryStr(), err)
+			return Made{}, who, registryError(ImageSource{Ref: i.ref}, ref.Context().RegistryStr(), err)
 		}
 		pins = append(pins, done)
-		m.tree = append(m.tree, sha)
-		if m.size += facts.Size; m.size > maxTreeBytes {
-			m.done()
-			return madeStack{}, who, &ImageError{Reason: fmt.Sprintf("is larger than %s, unpacked", inBytes(maxTreeBytes))}
+		m.Tree = append(m.Tree, sha)
+		if m.Size += facts.Size; m.Size > maxTreeBytes {
+			m.Done()
+			return Made{}, who, &archive.Error{Reason: fmt.Sprintf("is larger than %s, unpacked", archive.Size(maxTreeBytes))}
 		}
 		who.lay(facts)
 	}

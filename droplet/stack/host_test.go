@@ -1,4 +1,4 @@
-package droplet
+package stack
 
 import (
 	"os"
@@ -51,7 +51,7 @@ var debian = []string{
 
 func hostStack0(t *testing.T, root string) Stack {
 	t.Helper()
-	s, err := HostStack(HostOptions{Root: root})
+	s, err := FromHost(HostOptions{Root: root})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -209,7 +209,7 @@ func TestHostStackOfOddMachines(t *testing.T) {
 
 func TestHostStackBase(t *testing.T) {
 	root := machine(t, debian...)
-	s, err := HostStack(HostOptions{Root: root, UID: 2345, GID: 2346})
+	s, err := FromHost(HostOptions{Root: root, UID: 2345, GID: 2346})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -274,11 +274,11 @@ func TestGeneratedIDsAreUnique(t *testing.T) {
 }
 
 func TestHostStackRefuses(t *testing.T) {
-	_, err := HostStack(HostOptions{Root: machine(t, "/usr/bin/env", "/bin/bash -> /nowhere")})
+	_, err := FromHost(HostOptions{Root: machine(t, "/usr/bin/env", "/bin/bash -> /nowhere")})
 	if err == nil || !strings.Contains(err.Error(), "install bash") {
 		t.Errorf("error without a shell = %v, want the remedy", err)
 	}
-	_, err = HostStack(HostOptions{Root: machine(t, debian...), UID: -1})
+	_, err = FromHost(HostOptions{Root: machine(t, debian...), UID: -1})
 	if err == nil || !strings.Contains(err.Error(), "-1") {
 		t.Errorf("error for uid -1 = %v, want one that says so", err)
 	}
@@ -317,7 +317,7 @@ func TestHostStackID(t *testing.T) {
 		}
 		ids[id] = c.name
 	}
-	other, err := HostStack(HostOptions{Root: root, UID: 2001})
+	other, err := FromHost(HostOptions{Root: root, UID: 2001})
 	if err != nil {
 		t.Fatal(err)
 	}

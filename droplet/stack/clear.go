@@ -1,4 +1,4 @@
-package droplet
+package stack
 
 import (
 	"bytes"

@@ -1,4 +1,4 @@
-package droplet
+package stack
 
 import (
 	"context"
@@ -12,39 +12,40 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/dewrun/dew/droplet/archive"
 	"github.com/dewrun/dew/store"
 )
 
 // makeTimeout is how long the making of one stack may take.
 const makeTimeout = time.Hour
 
-// madeStack is what came of the making of a stack.
-type madeStack struct {
-	tree   []string
-	size   int64
-	kind   StackKind
+// Made is what came of the making of a stack.
+type Made struct {
+	Tree   []string
+	Size   int64
+	kind   Kind
 	source string
-	done   func() // lets the layers go
+	Done   func() // lets the layers go
 }
 
 // Begin remembers a stack that Run makes. Its progress is in what Kept returns.
-func (s *Stacks) Begin(name string, from StackSource) (KeptStack, error) {
-	kind, source := StackDebian, ""
+func (s *Stacks) Begin(name string, from Source) (Record, error) {
+	kind, source := KindDebian, ""
 	switch {
 	case from.Debian != nil && from.Image == nil:
 		if err := from.Debian.check(); err != nil {
-			return KeptStack{}, fmt.Errorf("%w: %w", ErrStackRefused, err)
+			return Record{}, fmt.Errorf("%w: %w", ErrRefused, err)
 		}
 		source = strings.Join(from.Debian.Include, ",")
 	case from.Image != nil && from.Debian == nil:
 		if _, err := parseRef(from.Image.Ref); err != nil {
-			return KeptStack{}, fmt.Errorf("%w: %w", ErrStackRefused, err)
+			return Record{}, fmt.Errorf("%w: %w", ErrRefused, err)
 		}
-		kind, source = StackImage, from.Image.Ref
+		kind, source = KindImage, from.Image.Ref
 	default:
-		return KeptStack{}, fmt.Errorf("%w: it is made either of Debian packages or of an image", ErrStackRefused)
+		return Record{}, fmt.Errorf("%w: it is made either of Debian packages or of an image", ErrRefused)
 	}
-	k := KeptStack{Name: name, Kind: kind, State: StackMaking, Source: source, Requested: &from}
+	k := Record{Name: name, Kind: kind, State: StateMaking, Source: source, Requested: &from}
 	k, err := s.put(k)
 	if err == nil {
 		s.wakeRun()
@@ -52,26 +53,26 @@ func (s *Stacks) Begin(name string, from StackSource) (KeptStack, error) {
 	return k, err
 }
 
-// MaxStackUpload is how large the file of a stack may be.
-const MaxStackUpload = 8 << 30
+// MaxUpload is how large the file of a stack may be.
+const MaxUpload = 8 << 30
 
 // Upload takes in a file as Add does, from a stream.
-func (s *Stacks) Upload(ctx context.Context, name string, r io.Reader) (KeptStack, error) {
+func (s *Stacks) Upload(ctx context.Context, name string, r io.Reader) (Record, error) {
 	if err := s.free(name); err != nil {
-		return KeptStack{}, err // before all of it came for nothing
+		return Record{}, err // before all of it came for nothing
 	}
-	f, err := os.CreateTemp(s.o.Dir, "upload-*"+half)
+	f, err := os.CreateTemp(s.o.Dir, "upload-*"+archive.Unfinished)
 	if err != nil {
-		return KeptStack{}, fmt.Errorf("cannot take in a stack: %w", err)
+		return Record{}, fmt.Errorf("cannot take in a stack: %w", err)
 	}
 	defer f.Close()
 	// Without a name it goes with the daemon, whatever ends it.
 	if err := os.Remove(f.Name()); err != nil {
-		return KeptStack{}, fmt.Errorf("cannot take in a stack: %w", err)
+		return Record{}, fmt.Errorf("cannot take in a stack: %w", err)
 	}
-	from := &spaceReader{r: &untilDone{ctx: ctx, r: r}, space: s.o.Space}
+	from := &spaceReader{r: archive.UntilDone(ctx, r), space: s.o.Space}
 	if _, err := io.Copy(f, from); err != nil {
-		return KeptStack{}, fmt.Errorf("cannot take in a stack: %w", err)
+		return Record{}, fmt.Errorf("cannot take in a stack: %w", err)
 	}
 	return s.Add(ctx, name, f)
 }
@@ -79,39 +80,39 @@ func (s *Stacks) Upload(ctx context.Context, name string, r io.Reader) (KeptStac
 // Add makes a stack of a file: a tar of a root file system, or an image as docker
 // and others save it, either of them perhaps compressed with gzip or zstd. What is
 // refused is an *ImageError.
-func (s *Stacks) Add(ctx context.Context, name string, f *os.File) (KeptStack, error) {
+func (s *Stacks) Add(ctx context.Context, name string, f *os.File) (Record, error) {
 	if err := s.free(name); err != nil {
-		return KeptStack{}, err
+		return Record{}, err
 	}
 	m, err := s.readFile(ctx, f)
 	if err != nil {
-		return KeptStack{}, err
+		return Record{}, err
 	}
-	defer m.done()
-	k := KeptStack{Name: name, Kind: m.kind, Source: m.source}
+	defer m.Done()
+	k := Record{Name: name, Kind: m.kind, Source: m.source}
 	if err := s.finish(&k, m); err != nil {
-		return KeptStack{}, err
+		return Record{}, err
 	}
 	return s.put(k)
 }
 
 // finish writes down what came of the making.
-func (s *Stacks) finish(k *KeptStack, m madeStack) error {
-	st, err := s.ofTree(k.Name, m.tree)
+func (s *Stacks) finish(k *Record, m Made) error {
+	st, err := s.ofTree(k.Name, m.Tree)
 	if err != nil {
 		return err
 	}
-	k.State, k.ID, k.Tree, k.Size, k.Source = StackReady, st.ID, m.tree, m.size, m.source
+	k.State, k.ID, k.Tree, k.Size, k.Source = StateReady, st.ID, m.Tree, m.Size, m.source
 	k.Requested, k.Error, k.Progress = nil, "", ""
-	k.Description = describeStack(*k)
+	k.Description = describe(*k)
 	return nil
 }
 
-func describeStack(k KeptStack) string {
+func describe(k Record) string {
 	switch k.Kind {
-	case StackDebian:
+	case KindDebian:
 		return strings.TrimSuffix("Debian, from this machine's apt sources, with "+k.Source, ", with ")
-	case StackImage:
+	case KindImage:
 		return "The image " + k.Source
 	}
 	return "A root file system that was added"
@@ -121,40 +122,40 @@ func describeStack(k KeptStack) string {
 func (s *Stacks) free(name string) error {
 	switch {
 	case s.stacks == nil:
-		return fmt.Errorf("%w: this daemon keeps none", ErrStackRefused)
-	case name == DefaultStack:
-		return ErrStackOwn
-	case platformStack.MatchString(name):
-		return fmt.Errorf("%w: the name '%s' stands for the stack '%s': choose another", ErrStackRefused, name, DefaultStack)
+		return fmt.Errorf("%w: this daemon keeps none", ErrRefused)
+	case name == Default:
+		return ErrOwn
+	case PlatformName.MatchString(name):
+		return fmt.Errorf("%w: the name '%s' stands for the stack '%s': choose another", ErrRefused, name, Default)
 	case !stackName.MatchString(name):
-		return fmt.Errorf("%w: %q is no name for a stack: use lower-case letters, digits, '.', '_' and '-'", ErrStackRefused, name)
+		return fmt.Errorf("%w: %q is no name for a stack: use lower-case letters, digits, '.', '_' and '-'", ErrRefused, name)
 	}
-	old, err := s.byName(name)
+	old, err := s.ByName(name)
 	switch {
-	case errors.Is(err, ErrNotFound) || err == nil && old.State == StackFailed:
+	case errors.Is(err, ErrNotFound) || err == nil && old.State == StateFailed:
 		return nil
 	case err != nil:
 		return err
 	}
-	return fmt.Errorf("%w: '%s' (remove it with 'dew stack remove %s' first)", ErrStackTaken, name, name)
+	return fmt.Errorf("%w: '%s' (remove it with 'dew stack remove %s' first)", ErrTaken, name, name)
 }
 
 // put keeps a new stack. It takes the place of one that could not be made.
-func (s *Stacks) put(k KeptStack) (KeptStack, error) {
+func (s *Stacks) put(k Record) (Record, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if err := s.free(k.Name); err != nil {
-		return KeptStack{}, err
+		return Record{}, err
 	}
-	if old, err := s.byName(k.Name); err == nil {
+	if old, err := s.ByName(k.Name); err == nil {
 		if err := s.stacks.Delete(old.GUID); err != nil {
-			return KeptStack{}, fmt.Errorf("cannot keep stack %s: %w", k.Name, err)
+			return Record{}, fmt.Errorf("cannot keep stack %s: %w", k.Name, err)
 		}
 	}
 	k.GUID, k.CreatedAt = uuid.NewString(), time.Now().UTC()
 	k.UpdatedAt = k.CreatedAt
 	if err := s.stacks.Put(k.GUID, k); err != nil {
-		return KeptStack{}, fmt.Errorf("cannot keep stack %s: %w", k.Name, err)
+		return Record{}, fmt.Errorf("cannot keep stack %s: %w", k.Name, err)
 	}
 	return k, nil
 }
@@ -165,11 +166,11 @@ func (s *Stacks) Remove(guid string) error {
 	if err != nil {
 		return err
 	}
-	if k.Kind == StackHost {
-		return ErrStackOwn
+	if k.Kind == KindHost {
+		return ErrOwn
 	}
-	if k.State == StackMaking {
-		return fmt.Errorf("%w: '%s': remove it when that has ended", ErrStackBusy, k.Name)
+	if k.State == StateMaking {
+		return fmt.Errorf("%w: '%s': remove it when that has ended", ErrBusy, k.Name)
 	}
 	if err := s.stacks.Delete(guid); err != nil {
 		return fmt.Errorf("cannot remove stack %s: %w", k.Name, err)
@@ -193,14 +194,14 @@ type underWayStack struct {
 func (s *Stacks) Abandon(name string) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	k, err := s.byName(name)
+	k, err := s.ByName(name)
 	if errors.Is(err, ErrNotFound) {
 		return nil
 	}
 	if err != nil {
 		return err
 	}
-	if k.State != StackMaking || k.Requested == nil || !k.Requested.Service {
+	if k.State != StateMaking || k.Requested == nil || !k.Requested.Service {
 		return nil
 	}
 	if err := s.stacks.Delete(k.GUID); err != nil {
@@ -245,8 +246,8 @@ func (s *Stacks) makeAll(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("cannot read stacks: %w", err)
 	}
-	all = slices.DeleteFunc(all, func(k KeptStack) bool { return k.State != StackMaking })
-	slices.SortFunc(all, func(a, b KeptStack) int { return a.CreatedAt.Compare(b.CreatedAt) })
+	all = slices.DeleteFunc(all, func(k Record) bool { return k.State != StateMaking })
+	slices.SortFunc(all, func(a, b Record) int { return a.CreatedAt.Compare(b.CreatedAt) })
 	for _, k := range all {
 		if err := s.makeOne(ctx, k); err != nil { // the others are none of its business
 			s.o.Logger.Error("cannot write down what came of a stack: the next start makes it again", "stack", k.Name, "err", err)
@@ -268,7 +269,7 @@ func (s *Stacks) begin(guid string, cancel context.CancelCauseFunc) bool {
 
 // makeOne makes one stack and writes down what came of it. One that ctx interrupts
 // is left to the next daemon.
-func (s *Stacks) makeOne(ctx context.Context, k KeptStack) error {
+func (s *Stacks) makeOne(ctx context.Context, k Record) error {
 	limited, stop := context.WithTimeoutCause(ctx, makeTimeout, fmt.Errorf("it took longer than %s", makeTimeout))
 	defer stop()
 	limited, cancel := context.WithCancelCause(limited)
@@ -283,15 +284,15 @@ func (s *Stacks) makeOne(ctx context.Context, k KeptStack) error {
 		return nil
 	}
 	if err == nil {
-		defer m.done()
+		defer m.Done()
 		err = s.finish(&k, m)
 	}
 	if err != nil && !errors.Is(err, errAbandoned) {
 		s.o.Logger.Warn("cannot make a stack", "stack", k.Name, "err", err)
-		k.State, k.Error, k.Requested = StackFailed, err.Error(), nil
+		k.State, k.Error, k.Requested = StateFailed, err.Error(), nil
 	}
 	k.UpdatedAt = time.Now().UTC()
-	_, err = s.stacks.Update(k.GUID, func(kept *KeptStack) error { *kept = k; return nil })
+	_, err = s.stacks.Update(k.GUID, func(kept *Record) error { *kept = k; return nil })
 	if errors.Is(err, store.ErrNotFound) {
 		return nil // abandoned
 	}
@@ -302,16 +303,16 @@ func (s *Stacks) makeOne(ctx context.Context, k KeptStack) error {
 	return nil
 }
 
-func (s *Stacks) make(ctx context.Context, k KeptStack, say func(string)) (madeStack, error) {
+func (s *Stacks) make(ctx context.Context, k Record, say func(string)) (Made, error) {
 	switch {
 	case k.Requested == nil:
-		return madeStack{}, errors.New("nothing says what it is to be made of: remove it and add it again")
+		return Made{}, errors.New("nothing says what it is to be made of: remove it and add it again")
 	case k.Requested.Debian != nil:
 		return s.makeDebian(ctx, *k.Requested.Debian, say)
 	}
-	i, err := s.pull(ctx, *k.Requested.Image, say)
+	i, err := s.Pull(ctx, *k.Requested.Image, say)
 	if err != nil {
-		return madeStack{}, err
+		return Made{}, err
 	}
 	return s.takeImage(ctx, i, say)
 }
@@ -328,15 +329,18 @@ func (s *Stacks) say(guid, line string) {
 }
 
 // now shows how far a stack has come. It is not stored.
-func (s *Stacks) now(k KeptStack) KeptStack {
+func (s *Stacks) now(k Record) Record {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if k.State == StackMaking {
+	if k.State == StateMaking {
 		k.Progress = s.progress[k.GUID]
 	}
 	k.Requested = nil // it may hold a password
 	return k
 }
+
+// KeepsImages tells whether stacks and images other than the host's are kept.
+func (s *Stacks) KeepsImages() bool { return s.layers != nil }
 
 // DropUnusedImages forgets the images that no droplet stands on. It asks for the stacks
 // of all droplets under the lock: a build lets go of its image after its droplet is
@@ -356,7 +360,7 @@ func (s *Stacks) DropUnusedImages(standing func() (map[string]bool, error)) erro
 		return err
 	}
 	for _, k := range all {
-		if s.inUse[k.Digest] > 0 || used[imageStack+k.Digest] {
+		if s.inUse[k.Digest] > 0 || used[ImagePrefix+k.Digest] {
 			continue
 		}
 		if err := s.images.Delete(k.Digest); err != nil && !errors.Is(err, store.ErrNotFound) {
@@ -412,4 +416,30 @@ func (s *Stacks) named(ids map[string]bool) (map[string]bool, error) {
 		}
 	}
 	return named, nil
+}
+
+// HoldImage keeps an image, and keeps it from being forgotten until releaseImage.
+func (s *Stacks) HoldImage(k ImageRecord, build string) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if err := s.images.Put(k.Digest, k); err != nil {
+		return fmt.Errorf("cannot keep image %.12s: %w", k.Digest, err)
+	}
+	s.inUse[k.Digest]++
+	s.held[build] = k.Digest
+	return nil
+}
+
+// ReleaseImage lets go what a build has held.
+func (s *Stacks) ReleaseImage(build string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	digest, ok := s.held[build]
+	if !ok {
+		return
+	}
+	delete(s.held, build)
+	if s.inUse[digest]--; s.inUse[digest] == 0 {
+		delete(s.inUse, digest)
+	}
 }

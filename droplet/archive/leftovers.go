@@ -1,4 +1,4 @@
-package droplet
+package archive
 
 import (
 	"errors"
@@ -10,9 +10,9 @@ import (
 	"sync"
 )
 
-// leftovers are files and folders that could not be removed. None of them keeps
+// Leftovers are files and folders that could not be removed. None of them keeps
 // dewd from starting: they stay where they are until a retry removes them.
-type leftovers struct {
+type Leftovers struct {
 	mu    sync.Mutex
 	paths []leftover // guarded by mu
 }
@@ -22,23 +22,23 @@ type leftover struct {
 	remove func(path string) error
 }
 
-// find removes what an earlier daemon left unfinished in a folder, and remembers the
+// Find removes what an earlier daemon left unfinished in a folder, and remembers the
 // entries that it cannot remove.
-func (l *leftovers) find(dir string, remove func(path string) error) error {
+func (l *Leftovers) Find(dir string, remove func(path string) error) error {
 	entries, err := os.ReadDir(dir)
 	if err != nil {
 		return fmt.Errorf("cannot list unfinished files: %w", err)
 	}
 	for _, e := range entries {
-		if strings.HasSuffix(e.Name(), half) {
-			l.remove(filepath.Join(dir, e.Name()), remove)
+		if strings.HasSuffix(e.Name(), Unfinished) {
+			l.Remove(filepath.Join(dir, e.Name()), remove)
 		}
 	}
 	return nil
 }
 
-// remove removes a path, and remembers it if that fails.
-func (l *leftovers) remove(path string, remove func(path string) error) {
+// Remove removes a path, and remembers it if that fails.
+func (l *Leftovers) Remove(path string, remove func(path string) error) {
 	if err := remove(path); err == nil || errors.Is(err, os.ErrNotExist) {
 		return
 	}
@@ -47,8 +47,8 @@ func (l *leftovers) remove(path string, remove func(path string) error) {
 	l.paths = append(l.paths, leftover{path, remove})
 }
 
-// retry tries again to remove all of them. It returns an error for each that stays.
-func (l *leftovers) retry() error {
+// Retry tries again to remove all of them. It returns an error for each that stays.
+func (l *Leftovers) Retry() error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	var errs []error

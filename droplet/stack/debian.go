@@ -1,10 +1,11 @@
-package droplet
+package stack
 
 import (
 	"bufio"
 	"context"
 	"errors"
 	"fmt"
+	"github.com/dewrun/dew/droplet/archive"
 	"io"
 	"os"
 	"os/exec"
@@ -15,9 +16,9 @@ import (
 	"strings"
 )
 
-// debianPackages are in every Debian stack beside the essential ones: what the
+// DebianPackages are in every Debian stack beside the essential ones: what the
 // built-in buildpacks, certificates and sessions need.
-var debianPackages = []string{"ca-certificates", "curl", "git", "procps", "unzip", "xz-utils", "zip"}
+var DebianPackages = []string{"ca-certificates", "curl", "git", "procps", "unzip", "xz-utils", "zip"}
 
 // debianPackage is a name that apt takes for a package, and mmdebstrap for no
 // option.
@@ -39,28 +40,28 @@ func (d DebianSource) check() error {
 }
 
 // makeDebian installs a Debian of the machine's own release into a tree.
-func (s *Stacks) makeDebian(ctx context.Context, d DebianSource, say func(string)) (madeStack, error) {
+func (s *Stacks) makeDebian(ctx context.Context, d DebianSource, say func(string)) (Made, error) {
 	program, err := exec.LookPath("mmdebstrap")
 	if err != nil {
-		return madeStack{}, errors.New("mmdebstrap is not installed: apt-get install mmdebstrap")
+		return Made{}, errors.New("mmdebstrap is not installed: apt-get install mmdebstrap")
 	}
 	sources, err := aptSources("/etc/apt")
 	if err != nil {
-		return madeStack{}, err
+		return Made{}, err
 	}
 	if err := s.o.Space(); err != nil {
-		return madeStack{}, err
+		return Made{}, err
 	}
-	dir, err := os.MkdirTemp(s.o.Dir, "debian-*"+half)
+	dir, err := os.MkdirTemp(s.o.Dir, "debian-*"+archive.Unfinished)
 	if err != nil {
-		return madeStack{}, fmt.Errorf("cannot make a Debian stack: %w", err)
+		return Made{}, fmt.Errorf("cannot make a Debian stack: %w", err)
 	}
 	defer s.layers.discard(dir)
 	// The tree is made by the user that apt downloads as, too.
 	if err := os.Chmod(dir, 0o755); err != nil {
-		return madeStack{}, fmt.Errorf("cannot make a Debian stack: %w", err)
+		return Made{}, fmt.Errorf("cannot make a Debian stack: %w", err)
 	}
-	packages := slices.Compact(slices.Sorted(slices.Values(append(slices.Clone(debianPackages), d.Include...))))
+	packages := slices.Compact(slices.Sorted(slices.Values(append(slices.Clone(DebianPackages), d.Include...))))
 	args := []string{"--variant=minbase", "--mode=root", "--format=tar", "--include=" + strings.Join(packages, ",")}
 	args = append(args, aptProxies(ctx)...)
 	args = append(append(args, "", "-"), sources...)
@@ -70,9 +71,9 @@ func (s *Stacks) makeDebian(ctx context.Context, d DebianSource, say func(string
 	cmd.Env = append(os.Environ(), "TMPDIR="+dir, "LC_ALL=C.UTF-8", "DEBIAN_FRONTEND=noninteractive")
 	sha, facts, done, err := s.runDebian(ctx, cmd, say)
 	if err != nil {
-		return madeStack{}, fmt.Errorf("cannot make a Debian stack: %w", err)
+		return Made{}, fmt.Errorf("cannot make a Debian stack: %w", err)
 	}
-	return madeStack{tree: []string{sha}, size: facts.Size, kind: StackDebian, source: strings.Join(packages, ","), done: done}, nil
+	return Made{Tree: []string{sha}, Size: facts.Size, kind: KindDebian, source: strings.Join(packages, ","), Done: done}, nil
 }
 
 // runDebian takes in the tar that mmdebstrap writes, and shows what it says.

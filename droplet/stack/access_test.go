@@ -1,4 +1,4 @@
-package droplet
+package stack
 
 import (
 	"errors"
@@ -9,15 +9,15 @@ import (
 func TestMayStage(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {
-		is            StackAccess
+		is            Access
 		staged        bool
 		warning, want string
 	}{
-		{is: StackAccess{State: StackActive}},
-		{is: StackAccess{State: StackDeprecated, Reason: "use b"}, warning: "stack 'a' is deprecated: use b"},
-		{is: StackAccess{State: StackRestricted}, staged: true},
-		{is: StackAccess{State: StackRestricted}, want: "stack 'a' is restricted and cannot be used for staging new applications"},
-		{is: StackAccess{State: StackDisabled, Reason: "use b"}, staged: true, want: "stack 'a' is disabled and cannot be used for staging: use b"},
+		{is: Access{State: AccessActive}},
+		{is: Access{State: AccessDeprecated, Reason: "use b"}, warning: "stack 'a' is deprecated: use b"},
+		{is: Access{State: AccessRestricted}, staged: true},
+		{is: Access{State: AccessRestricted}, want: "stack 'a' is restricted and cannot be used for staging new applications"},
+		{is: Access{State: AccessDisabled, Reason: "use b"}, staged: true, want: "stack 'a' is disabled and cannot be used for staging: use b"},
 	} {
 		warning, err := tt.is.MayStage("a", tt.staged)
 		got := ""
@@ -36,20 +36,20 @@ func TestStanding(t *testing.T) {
 	dir := t.TempDir()
 	db := openDB(t, filepath.Join(dir, "dew.db"))
 	open := func() *Stacks {
-		s, err := OpenStacks(db, StackOptions{Dir: filepath.Join(dir, "stacks")})
+		s, err := Open(db, Options{Dir: filepath.Join(dir, "stacks")})
 		if err != nil {
 			t.Fatal(err)
 		}
 		return s
 	}
 	s := open()
-	if is, err := s.Access("x"); err != nil || is.State != StackActive {
+	if is, err := s.Access("x"); err != nil || is.State != AccessActive {
 		t.Errorf("standing = %+v %v, want ACTIVE", is, err)
 	}
-	if err := s.SetAccess("x", StackAccess{State: "GONE"}); !errors.Is(err, ErrStackState) {
+	if err := s.SetAccess("x", Access{State: "GONE"}); !errors.Is(err, ErrState) {
 		t.Errorf("set = %v, want ErrStackState", err)
 	}
-	want := StackAccess{State: StackDisabled, Reason: "old"}
+	want := Access{State: AccessDisabled, Reason: "old"}
 	if err := s.SetAccess("x", want); err != nil {
 		t.Fatal(err)
 	}

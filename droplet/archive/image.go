@@ -1,4 +1,4 @@
-package droplet
+package archive
 
 import (
 	"archive/tar"
@@ -10,13 +10,13 @@ import (
 	"strings"
 )
 
-// ImageError says which entry of an image cannot be had and why.
-type ImageError struct {
+// Error says which entry of an image cannot be had and why.
+type Error struct {
 	Entry  string // empty: the archive as a whole
 	Reason string
 }
 
-func (e *ImageError) Error() string {
+func (e *Error) Error() string {
 	if e.Entry == "" {
 		return "image: " + e.Reason
 	}
@@ -26,15 +26,15 @@ func (e *ImageError) Error() string {
 // imageDirs are the folders of an image, as the platform has them.
 var imageDirs = []string{"app", "deps", "profile.d", "logs", "tmp"}
 
-// stagingInfo is the one file beside them.
-const stagingInfo = "staging_info.yml"
+// StagingInfo is the one file beside them.
+const StagingInfo = "staging_info.yml"
 
 // maxNames bounds the names of an image together: they are kept while it is read.
 const maxNames = 64 << 20
 
-// checkImage reads a tar to its end and refuses what would not unpack to exactly
+// CheckImage reads a tar to its end and refuses what would not unpack to exactly
 // what it says, inside the folders of an image.
-func checkImage(r io.Reader) error {
+func CheckImage(r io.Reader) error {
 	src := &endReader{r: r}
 	tr := tar.NewReader(src)
 	tree := imageTree{}
@@ -47,13 +47,13 @@ func checkImage(r io.Reader) error {
 			return fmt.Errorf("cannot take it in: %w", src.err)
 		}
 		if errors.Is(err, io.ErrUnexpectedEOF) {
-			return &ImageError{Reason: "is cut off: send it again"}
+			return &Error{Reason: "is cut off: send it again"}
 		}
 		if err != nil {
-			return &ImageError{Reason: "is not a tar archive: " + err.Error()}
+			return &Error{Reason: "is not a tar archive: " + err.Error()}
 		}
 		if left -= len(h.Name) + len(h.Linkname); left < 0 {
-			return &ImageError{Reason: fmt.Sprintf("has names of more than %s together", inBytes(maxNames))}
+			return &Error{Reason: fmt.Sprintf("has names of more than %s together", Size(maxNames))}
 		}
 		if err := tree.add(h); err != nil {
 			return err
@@ -66,13 +66,13 @@ func checkImage(r io.Reader) error {
 // between two entries would look whole.
 func checkEnd(src *endReader) error {
 	if src.ended {
-		return &ImageError{Reason: "is cut off: its end marker is missing, send it again"}
+		return &Error{Reason: "is cut off: its end marker is missing, send it again"}
 	}
 	buf := make([]byte, 32<<10)
 	for {
 		n, err := src.Read(buf)
 		if slices.ContainsFunc(buf[:n], func(b byte) bool { return b != 0 }) {
-			return &ImageError{Reason: "has something behind its end"}
+			return &Error{Reason: "has something behind its end"}
 		}
 		if errors.Is(err, io.EOF) {
 			return nil
@@ -121,7 +121,7 @@ func (t imageTree) add(h *tar.Header) error {
 	}
 	reason := t.refuse(h, name)
 	if reason != "" {
-		return &ImageError{Entry: h.Name, Reason: reason}
+		return &Error{Entry: h.Name, Reason: reason}
 	}
 	t[name] = h.Typeflag
 	for dir := path.Dir(name); dir != "." && t[dir] == 0; dir = path.Dir(dir) {
@@ -138,7 +138,7 @@ func (t imageTree) refuse(h *tar.Header, name string) string {
 	if slices.Contains(imageDirs, name) && h.Typeflag != tar.TypeDir {
 		return "must be a folder"
 	}
-	if name == stagingInfo && h.Typeflag != tar.TypeReg {
+	if name == StagingInfo && h.Typeflag != tar.TypeReg {
 		return "must be a plain file"
 	}
 	if old, ok := t[name]; ok && (old != tar.TypeDir || h.Typeflag != tar.TypeDir) {
@@ -175,16 +175,16 @@ func refusePath(name string) string {
 		return "must not have .. in it"
 	case strings.ContainsRune(name, 0):
 		return "must not have a zero byte in it"
-	case strings.HasPrefix(path.Base(name), whiteout):
-		return fmt.Sprintf("must not begin with %s: unpacking would remove a file", whiteout)
+	case strings.HasPrefix(path.Base(name), Whiteout):
+		return fmt.Sprintf("must not begin with %s: unpacking would remove a file", Whiteout)
 	case path.Clean(name) != name:
 		return fmt.Sprintf("must be written as %q", path.Clean(name))
 	}
 	top, _, _ := strings.Cut(name, "/")
-	if name == stagingInfo || slices.Contains(imageDirs, top) {
+	if name == StagingInfo || slices.Contains(imageDirs, top) {
 		return ""
 	}
-	return fmt.Sprintf("must be in one of %s or be %s", strings.Join(imageDirs, ", "), stagingInfo)
+	return fmt.Sprintf("must be in one of %s or be %s", strings.Join(imageDirs, ", "), StagingInfo)
 }
 
 // refuseParents keeps an entry from being written through a link, to somewhere
@@ -219,3 +219,7 @@ func (t imageTree) refuseLink(h *tar.Header) string {
 	}
 	return ""
 }
+
+// Whiteout is how the names of files begin that layers of images use to remove
+// others: unpacking would not make but remove something.
+const Whiteout = ".wh."

@@ -1,4 +1,4 @@
-package droplet
+package stack
 
 import (
 	"archive/tar"
@@ -13,6 +13,7 @@ import (
 	goruntime "runtime"
 	"strings"
 
+	"github.com/dewrun/dew/droplet/archive"
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 	"github.com/google/go-containerregistry/pkg/v1/layout"
 	"github.com/google/go-containerregistry/pkg/v1/tarball"
@@ -26,30 +27,30 @@ const (
 )
 
 // readFile takes in a file that somebody added as a stack.
-func (s *Stacks) readFile(ctx context.Context, f *os.File) (madeStack, error) {
+func (s *Stacks) readFile(ctx context.Context, f *os.File) (Made, error) {
 	kind, err := archiveKind(f)
 	if err != nil {
-		return madeStack{}, err
+		return Made{}, err
 	}
 	quiet := func(string) {}
 	switch kind {
 	case dockerManifest:
 		image, err := tarball.Image(func() (io.ReadCloser, error) { return fromStart(f) }, nil)
 		if err != nil {
-			return madeStack{}, &ImageError{Reason: "cannot be read as an image: " + err.Error()}
+			return Made{}, &archive.Error{Reason: "cannot be read as an image: " + err.Error()}
 		}
 		return s.takeFile(ctx, image, quiet)
 	case layoutMark:
 		return s.readLayout(ctx, f)
 	}
 	if _, err := f.Seek(0, io.SeekStart); err != nil {
-		return madeStack{}, fmt.Errorf("cannot read the file: %w", err)
+		return Made{}, fmt.Errorf("cannot read the file: %w", err)
 	}
 	sha, facts, done, err := s.layers.add(ctx, f)
 	if err != nil {
-		return madeStack{}, err
+		return Made{}, err
 	}
-	return madeStack{tree: []string{sha}, size: facts.Size, kind: StackTarball, source: "sha256:" + sha, done: done}, nil
+	return Made{Tree: []string{sha}, Size: facts.Size, kind: KindTarball, source: "sha256:" + sha, Done: done}, nil
 }
 
 // fromStart reads the file anew, its compression undone. Readers do not disturb
@@ -83,15 +84,15 @@ func archiveKind(f *os.File) (string, error) {
 }
 
 // takeFile takes in the image of a file.
-func (s *Stacks) takeFile(ctx context.Context, image v1.Image, say func(string)) (madeStack, error) {
+func (s *Stacks) takeFile(ctx context.Context, image v1.Image, say func(string)) (Made, error) {
 	i, err := s.openImage(image)
-	if bad := (*ImageError)(nil); err != nil && !errors.As(err, &bad) {
-		err = &ImageError{Reason: "cannot be read as an image: " + err.Error()}
+	if bad := (*archive.Error)(nil); err != nil && !errors.As(err, &bad) {
+		err = &archive.Error{Reason: "cannot be read as an image: " + err.Error()}
 	}
 	if err != nil {
-		return madeStack{}, err
+		return Made{}, err
 	}
-	i.source = i.digest.String()
+	i.source = i.Digest.String()
 	return s.takeImage(ctx, i, say)
 }
 
@@ -102,22 +103,22 @@ var layoutFile = regexp.MustCompile(`^(oci-layout|index\.json|blobs/sha256/[0-9a
 const maxLayoutFiles = 4096
 
 // readLayout unpacks an OCI layout beside the layers and takes in its image.
-func (s *Stacks) readLayout(ctx context.Context, f *os.File) (madeStack, error) {
-	dir, err := os.MkdirTemp(s.o.Dir, "layout-*"+half)
+func (s *Stacks) readLayout(ctx context.Context, f *os.File) (Made, error) {
+	dir, err := os.MkdirTemp(s.o.Dir, "layout-*"+archive.Unfinished)
 	if err != nil {
-		return madeStack{}, fmt.Errorf("cannot read the image: %w", err)
+		return Made{}, fmt.Errorf("cannot read the image: %w", err)
 	}
 	defer s.layers.discard(dir)
 	if err := s.unpackLayout(ctx, dir, f); err != nil {
-		return madeStack{}, err
+		return Made{}, err
 	}
 	index, err := layout.ImageIndexFromPath(dir)
 	if err != nil {
-		return madeStack{}, &ImageError{Reason: "cannot be read as an image: " + err.Error()}
+		return Made{}, &archive.Error{Reason: "cannot be read as an image: " + err.Error()}
 	}
 	image, err := imageIn(index, 0)
 	if err != nil {
-		return madeStack{}, err
+		return Made{}, err
 	}
 	return s.takeFile(ctx, image, func(string) {})
 }
@@ -131,7 +132,7 @@ func (s *Stacks) unpackLayout(ctx context.Context, dir string, f *os.File) error
 	if err := os.MkdirAll(filepath.Join(dir, "blobs", "sha256"), 0o700); err != nil {
 		return fmt.Errorf("cannot read the image: %w", err)
 	}
-	spared := &spaceReader{r: &untilDone{ctx: ctx, r: io.LimitReader(r, maxTreeBytes)}, space: s.o.Space}
+	spared := &spaceReader{r: archive.UntilDone(ctx, io.LimitReader(r, maxTreeBytes)), space: s.o.Space}
 	tr := tar.NewReader(spared)
 	for n := 0; ; n++ {
 		h, err := tr.Next()
@@ -139,7 +140,7 @@ func (s *Stacks) unpackLayout(ctx context.Context, dir string, f *os.File) error
 			return nil
 		}
 		if err == nil && n == maxLayoutFiles {
-			err = &ImageError{Reason: fmt.Sprintf("has more than %d files", maxLayoutFiles)}
+			err = &archive.Error{Reason: fmt.Sprintf("has more than %d files", maxLayoutFiles)}
 		}
 		if err != nil {
 			return errors.Join(spared.err, err)
@@ -170,7 +171,7 @@ const maxIndexDepth = 3
 func imageIn(index v1.ImageIndex, depth int) (v1.Image, error) {
 	m, err := index.IndexManifest()
 	if err != nil {
-		return nil, &ImageError{Reason: "cannot be read as an image: " + err.Error()}
+		return nil, &archive.Error{Reason: "cannot be read as an image: " + err.Error()}
 	}
 	for _, d := range m.Manifests {
 		fits := d.Platform == nil || d.Platform.OS == "linux" && d.Platform.Architecture == goruntime.GOARCH
@@ -181,12 +182,12 @@ func imageIn(index v1.ImageIndex, depth int) (v1.Image, error) {
 		case d.MediaType.IsIndex() && depth < maxIndexDepth:
 			inner, err := index.ImageIndex(d.Digest)
 			if err != nil {
-				return nil, &ImageError{Reason: "cannot be read as an image: " + err.Error()}
+				return nil, &archive.Error{Reason: "cannot be read as an image: " + err.Error()}
 			}
 			if image, err := imageIn(inner, depth+1); err == nil {
 				return image, nil
 			}
 		}
 	}
-	return nil, &ImageError{Reason: "has no image for linux/" + goruntime.GOARCH}
+	return nil, &archive.Error{Reason: "has no image for linux/" + goruntime.GOARCH}
 }

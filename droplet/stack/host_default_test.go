@@ -1,4 +1,4 @@
-package droplet
+package stack
 
 import (
 	"errors"
@@ -12,7 +12,7 @@ import (
 // what was staged before is staged anew.
 func TestStacksSeeInstalledPackages(t *testing.T) {
 	root := machine(t, debian...)
-	s, err := OpenStacks(openDB(t, filepath.Join(t.TempDir(), "dew.db")), StackOptions{Host: HostOptions{Root: root}, Dir: t.TempDir()})
+	s, err := Open(openDB(t, filepath.Join(t.TempDir(), "dew.db")), Options{Host: HostOptions{Root: root}, Dir: t.TempDir()})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,6 +1,6 @@
 //go:build integration
 
-package droplet
+package stack
 
 import (
 	"bytes"
@@ -108,15 +108,15 @@ func (r *registry) push(repository string, image v1.Image, auth authn.Authentica
 }
 
 // pulled fetches an image with all its layers.
-func pulled(t *testing.T, s *Stacks, from ImageSource) (ociImage, madeStack, error) {
+func pulled(t *testing.T, s *Stacks, from ImageSource) (Image, Made, error) {
 	t.Helper()
-	i, err := s.pull(t.Context(), from, func(string) {})
+	i, err := s.Pull(t.Context(), from, func(string) {})
 	if err != nil {
-		return i, madeStack{}, err
+		return i, Made{}, err
 	}
 	m, err := s.takeImage(t.Context(), i, func(string) {})
 	if err == nil {
-		m.done()
+		m.Done()
 	}
 	return i, m, err
 }
@@ -136,8 +136,8 @@ func TestRegistry(t *testing.T) {
 	s := stackWorld(t)
 	for _, from := range []ImageSource{{Ref: tag}, {Ref: open.addr + "/shop@" + digest.String()}, {Ref: private, Username: "clerk", Password: "hush"}} {
 		i, m, err := pulled(t, s, from)
-		if err != nil || i.digest != digest || len(m.tree) != 2 {
-			t.Errorf("%s: %s with %d layers, %v, want %s with 2", from.Ref, i.digest, len(m.tree), err, digest)
+		if err != nil || i.Digest != digest || len(m.Tree) != 2 {
+			t.Errorf("%s: %s with %d layers, %v, want %s with 2", from.Ref, i.Digest, len(m.Tree), err, digest)
 		}
 	}
 	const nobody = "127.0.0.1:1" // no test is ever given that port

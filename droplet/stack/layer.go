@@ -1,4 +1,4 @@
-package droplet
+package stack
 
 import (
 	"archive/tar"
@@ -22,6 +22,7 @@ import (
 
 	"github.com/klauspost/compress/zstd"
 
+	"github.com/dewrun/dew/droplet/archive"
 	"github.com/dewrun/dew/store"
 )
 
@@ -48,11 +49,11 @@ type layers struct {
 	mu   sync.Mutex
 	pins map[string]int // layers that nobody may remove yet; guarded by mu
 
-	unfinished leftovers
+	unfinished archive.Leftovers
 }
 
 // discard removes the folder of a build that has ended.
-func (l *layers) discard(dir string) { l.unfinished.remove(dir, clearTree) }
+func (l *layers) discard(dir string) { l.unfinished.Remove(dir, clearTree) }
 
 // layerFacts is what was seen in a layer when it came.
 type layerFacts struct {
@@ -61,12 +62,12 @@ type layerFacts struct {
 	Group  *string `json:"group,omitempty"`
 }
 
-func openLayers(db *store.DB, o StackOptions) (*layers, error) {
+func openLayers(db *store.DB, o Options) (*layers, error) {
 	if err := os.MkdirAll(o.Dir, 0o700); err != nil {
 		return nil, fmt.Errorf("cannot make the folder for stacks: %w", err)
 	}
 	l := &layers{dir: o.Dir, space: o.Space, facts: store.In[layerFacts](db, "layers"), pins: map[string]int{}}
-	err := l.unfinished.find(o.Dir, clearTree)
+	err := l.unfinished.Find(o.Dir, clearTree)
 	return l, err
 }
 
@@ -107,13 +108,13 @@ func plain(r io.Reader) (io.ReadCloser, error) {
 	case bytes.HasPrefix(head, []byte{0x1f, 0x8b}):
 		z, err := gzip.NewReader(b)
 		if err != nil {
-			return nil, &ImageError{Reason: "cannot be decompressed: " + err.Error()}
+			return nil, &archive.Error{Reason: "cannot be decompressed: " + err.Error()}
 		}
 		return z, nil
 	case bytes.HasPrefix(head, []byte{0x28, 0xb5, 0x2f, 0xfd}):
 		z, err := zstd.NewReader(b, zstd.WithDecoderMaxMemory(maxTreeBytes), zstd.WithDecoderMaxWindow(maxWindow), zstd.WithDecoderConcurrency(1))
 		if err != nil {
-			return nil, &ImageError{Reason: "cannot be decompressed: " + err.Error()}
+			return nil, &archive.Error{Reason: "cannot be decompressed: " + err.Error()}
 		}
 		return z.IOReadCloser(), nil
 	}
@@ -146,12 +147,12 @@ func (l *layers) has(sha string) (layerFacts, bool) {
 // add takes a layer in: it is checked while it comes, and on disk before it gets
 // its name. The layer is pinned until done is called.
 func (l *layers) add(ctx context.Context, r io.Reader) (sha string, facts layerFacts, done func(), err error) {
-	f, err := os.CreateTemp(l.dir, "layer-*"+half)
+	f, err := os.CreateTemp(l.dir, "layer-*"+archive.Unfinished)
 	if err != nil {
 		return "", facts, nil, fmt.Errorf("cannot add layer: %w", err)
 	}
 	sum := sha256.New()
-	raw := &spaceReader{r: &untilDone{ctx: ctx, r: r}, space: l.space}
+	raw := &spaceReader{r: archive.UntilDone(ctx, r), space: l.space}
 	in := io.TeeReader(raw, io.MultiWriter(f, sum))
 	facts, err = scanLayer(in)
 	if err == nil {
@@ -166,7 +167,7 @@ func (l *layers) add(ctx context.Context, r io.Reader) (sha string, facts layerF
 	}
 	sha = hex.EncodeToString(sum.Sum(nil))
 	done = l.pin(sha)
-	err = errors.Join(l.facts.Put(sha, facts), os.Rename(f.Name(), l.path(sha)), syncDir(l.dir))
+	err = errors.Join(l.facts.Put(sha, facts), os.Rename(f.Name(), l.path(sha)), archive.SyncDir(l.dir))
 	if err != nil {
 		done()
 		return "", facts, nil, fmt.Errorf("cannot add layer: %w", err)
@@ -211,16 +212,16 @@ func scanLayer(r io.Reader) (layerFacts, error) {
 		h, err := tr.Next()
 		switch {
 		case errors.Is(err, io.EOF) && files == 0:
-			return facts, &ImageError{Reason: "is an empty archive"}
+			return facts, &archive.Error{Reason: "is an empty archive"}
 		case errors.Is(err, io.EOF):
 			_, err := io.Copy(io.Discard, io.LimitReader(p, maxTreeBytes)) // the checksum of the compression
 			return facts, err
 		case errors.Is(err, io.ErrUnexpectedEOF) && files > 0:
-			return facts, &ImageError{Reason: "is cut off: send it again"}
+			return facts, &archive.Error{Reason: "is cut off: send it again"}
 		case err != nil:
-			return facts, &ImageError{Reason: "is not a tar archive, nor one compressed with gzip or zstd: " + err.Error()}
+			return facts, &archive.Error{Reason: "is not a tar archive, nor one compressed with gzip or zstd: " + err.Error()}
 		case files >= maxTreeFiles:
-			return facts, &ImageError{Reason: fmt.Sprintf("has more than %d entries", maxTreeFiles)}
+			return facts, &archive.Error{Reason: fmt.Sprintf("has more than %d entries", maxTreeFiles)}
 		}
 		if err := facts.see(h, tr); err != nil {
 			return facts, err
@@ -235,11 +236,11 @@ func (l *layerFacts) see(h *tar.Header, r io.Reader) error {
 	name := strings.TrimPrefix(path.Clean("/"+h.Name), "/")
 	switch {
 	case slices.Contains(strings.Split(h.Name, "/"), ".."):
-		return &ImageError{Entry: h.Name, Reason: "must not have .. in it"}
+		return &archive.Error{Entry: h.Name, Reason: "must not have .. in it"}
 	case strings.ContainsRune(h.Name, 0):
-		return &ImageError{Entry: h.Name, Reason: "must not have a zero byte in it"}
+		return &archive.Error{Entry: h.Name, Reason: "must not have a zero byte in it"}
 	case h.Size < 0 || h.Size > maxTreeBytes-l.Size:
-		return &ImageError{Reason: fmt.Sprintf("is larger than %s, unpacked", inBytes(maxTreeBytes))}
+		return &archive.Error{Reason: fmt.Sprintf("is larger than %s, unpacked", archive.Size(maxTreeBytes))}
 	}
 	if h.Typeflag == tar.TypeReg || h.Typeflag == tar.TypeGNUSparse {
 		l.Size += h.Size
@@ -267,7 +268,7 @@ func readUserFile(h *tar.Header, r io.Reader, into **string) error {
 	}
 	raw, err := io.ReadAll(r)
 	if err != nil {
-		return &ImageError{Reason: "is cut off: send it again"}
+		return &archive.Error{Reason: "is cut off: send it again"}
 	}
 	text := string(raw)
 	*into = &text

@@ -1,4 +1,4 @@
-package droplet
+package archive
 
 import (
 	"archive/tar"
@@ -12,40 +12,12 @@ import (
 	"testing/iotest"
 )
 
-func dir(name string) tar.Header {
-	return tar.Header{Typeflag: tar.TypeDir, Name: name, Mode: 0o755}
-}
-
-func file(name string) tar.Header {
-	return tar.Header{Typeflag: tar.TypeReg, Name: name, Mode: 0o644, Size: 600}
-}
-
 func symlink(name, target string) tar.Header {
 	return tar.Header{Typeflag: tar.TypeSymlink, Name: name, Linkname: target}
 }
 
 func hardlink(name, target string) tar.Header {
 	return tar.Header{Typeflag: tar.TypeLink, Name: name, Linkname: target}
-}
-
-// pack makes a tar; files are filled with zeros, so that a cut one is easily
-// taken for a whole one.
-func pack(t testing.TB, headers ...tar.Header) []byte {
-	t.Helper()
-	var buf bytes.Buffer
-	w := tar.NewWriter(&buf)
-	for _, h := range headers {
-		if err := w.WriteHeader(&h); err != nil {
-			t.Fatal(err)
-		}
-		if _, err := w.Write(make([]byte, h.Size)); err != nil {
-			t.Fatal(err)
-		}
-	}
-	if err := w.Close(); err != nil {
-		t.Fatal(err)
-	}
-	return buf.Bytes()
 }
 
 func TestCheckImageAccepts(t *testing.T) {
@@ -60,10 +32,10 @@ func TestCheckImageAccepts(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			image := pack(t, headers...)
-			if err := checkImage(bytes.NewReader(image)); err != nil {
+			if err := CheckImage(bytes.NewReader(image)); err != nil {
 				t.Error(err)
 			}
-			if err := checkImage(iotest.DataErrReader(bytes.NewReader(image))); err != nil {
+			if err := CheckImage(iotest.DataErrReader(bytes.NewReader(image))); err != nil {
 				t.Errorf("when the end comes with the last bytes: %v", err)
 			}
 		})
@@ -107,8 +79,8 @@ func TestCheckImageRefuses(t *testing.T) {
 		"after a good one":    {[]tar.Header{dir("app"), file("app/a"), file("bin/sh")}, "bin/sh", "app, deps"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			err := checkImage(bytes.NewReader(pack(t, tt.headers...)))
-			var bad *ImageError
+			err := CheckImage(bytes.NewReader(pack(t, tt.headers...)))
+			var bad *Error
 			if !errors.As(err, &bad) {
 				t.Fatalf("error = %v, want an *ImageError", err)
 			}
@@ -128,8 +100,8 @@ func TestCheckImageRefusesSparse(t *testing.T) {
 	image[156] = tar.TypeGNUSparse
 	copy(image[483:], "00000000000\x00") // the size of what it stands for
 	checksum(image[:512])
-	err := checkImage(bytes.NewReader(image))
-	var bad *ImageError
+	err := CheckImage(bytes.NewReader(image))
+	var bad *Error
 	if !errors.As(err, &bad) || bad.Entry != "app/sparse" || !strings.Contains(bad.Reason, "sparse") {
 		t.Errorf("error = %v, want one about the sparse file", err)
 	}
@@ -155,19 +127,19 @@ func checksum(block []byte) {
 func TestCheckImageRefusesACutImage(t *testing.T) {
 	image := pack(t, dir("app/"), file("app/a"), file("app/b"))
 	for n := range len(image) {
-		err := checkImage(bytes.NewReader(image[:n]))
-		var bad *ImageError
+		err := CheckImage(bytes.NewReader(image[:n]))
+		var bad *Error
 		if !errors.As(err, &bad) || bad.Entry != "" {
 			t.Fatalf("the first %d of %d bytes: %v, want an *ImageError of the whole", n, len(image), err)
 		}
 	}
 	for _, tail := range []string{"x", strings.Repeat("\x00", 5000) + "x", string(image)} {
-		err := checkImage(io.MultiReader(bytes.NewReader(image), strings.NewReader(tail)))
+		err := CheckImage(io.MultiReader(bytes.NewReader(image), strings.NewReader(tail)))
 		if err == nil || !strings.Contains(err.Error(), "behind its end") {
 			t.Errorf("with %d bytes behind its end: %v", len(tail), err)
 		}
 	}
-	err := checkImage(strings.NewReader(strings.Repeat("no tar at all ", 200)))
+	err := CheckImage(strings.NewReader(strings.Repeat("no tar at all ", 200)))
 	if err == nil || !strings.Contains(err.Error(), "not a tar") {
 		t.Errorf("text: %v", err)
 	}
@@ -210,7 +182,7 @@ func FuzzCheckImage(f *testing.F) {
 }
 
 func unpackAccepted(t *testing.T, image []byte) {
-	if checkImage(bytes.NewReader(image)) != nil {
+	if CheckImage(bytes.NewReader(image)) != nil {
 		return
 	}
 	root := t.TempDir()

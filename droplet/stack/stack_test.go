@@ -1,4 +1,4 @@
-package droplet
+package stack
 
 import (
 	"archive/tar"
@@ -22,6 +22,7 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/tarball"
 	"github.com/klauspost/compress/zstd"
 
+	"github.com/dewrun/dew/droplet/archive"
 	"github.com/dewrun/dew/store"
 )
 
@@ -33,7 +34,7 @@ func stackWorld(t testing.TB) *Stacks {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = db.Close() })
-	s, err := OpenStacks(db, StackOptions{Dir: filepath.Join(t.TempDir(), "stacks")})
+	s, err := Open(db, Options{Dir: filepath.Join(t.TempDir(), "stacks")})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -145,12 +146,12 @@ func TestAddStack(t *testing.T) {
 	}
 	for kind, c := range map[string]struct {
 		data   []byte
-		kind   StackKind
+		kind   Kind
 		layers int
 	}{
-		"plain": {raw, StackTarball, 1}, "gzip": {gzipped(t, raw), StackTarball, 1}, "zstd": {enc.EncodeAll(raw, nil), StackTarball, 1},
-		"docker": {archive.Bytes(), StackImage, 2}, "docker-gzip": {gzipped(t, archive.Bytes()), StackImage, 2},
-		"layout": {layoutTar(t, image), StackImage, 2},
+		"plain": {raw, KindTarball, 1}, "gzip": {gzipped(t, raw), KindTarball, 1}, "zstd": {enc.EncodeAll(raw, nil), KindTarball, 1},
+		"docker": {archive.Bytes(), KindImage, 2}, "docker-gzip": {gzipped(t, archive.Bytes()), KindImage, 2},
+		"layout": {layoutTar(t, image), KindImage, 2},
 	} {
 		t.Run(kind, func(t *testing.T) {
 			s := stackWorld(t)
@@ -158,7 +159,7 @@ func TestAddStack(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if k.Kind != c.kind || k.State != StackReady || len(k.Tree) != c.layers || k.Size == 0 || k.ID == "" {
+			if k.Kind != c.kind || k.State != StateReady || len(k.Tree) != c.layers || k.Size == 0 || k.ID == "" {
 				t.Errorf("stack = %+v, want %s with %d layers", k, c.kind, c.layers)
 			}
 			st, err := s.Get("mine")
@@ -229,7 +230,7 @@ func TestAddRefuses(t *testing.T) {
 	} {
 		s := stackWorld(t)
 		_, err := s.Add(t.Context(), "mine", aFile(t, data))
-		if bad := (*ImageError)(nil); !errors.As(err, &bad) || !strings.Contains(err.Error(), want) {
+		if bad := (*archive.Error)(nil); !errors.As(err, &bad) || !strings.Contains(err.Error(), want) {
 			t.Errorf("error = %v, want an ImageError with %q", err, want)
 		}
 		if left, _ := os.ReadDir(s.o.Dir); len(left) != 0 {
@@ -242,20 +243,20 @@ func TestAddRefuses(t *testing.T) {
 func TestStackNames(t *testing.T) {
 	s := stackWorld(t)
 	for name, want := range map[string]error{
-		"host": ErrStackOwn, "cflinuxfs4": ErrStackRefused, "Big": ErrStackRefused, "": ErrStackRefused, "../x": ErrStackRefused, "mine": nil,
+		"host": ErrOwn, "cflinuxfs4": ErrRefused, "Big": ErrRefused, "": ErrRefused, "../x": ErrRefused, "mine": nil,
 	} {
 		if _, err := s.Add(t.Context(), name, aFile(t, rootTar(t, smallRoot...))); !errors.Is(err, want) {
 			t.Errorf("%q: %v, want %v", name, err, want)
 		}
 	}
 	_, err := s.Add(t.Context(), "mine", aFile(t, rootTar(t, smallRoot...)))
-	if !errors.Is(err, ErrStackTaken) || !strings.Contains(err.Error(), "dew stack remove mine") {
+	if !errors.Is(err, ErrTaken) || !strings.Contains(err.Error(), "dew stack remove mine") {
 		t.Errorf("error = %v, want ErrStackTaken and the remedy", err)
 	}
 	if err := s.Check("other"); err == nil || !strings.Contains(err.Error(), "use 'host' or 'mine'") {
 		t.Errorf("error = %v, want a list of stacks", err)
 	}
-	if err := s.Remove(StackGUID(DefaultStack)); !errors.Is(err, ErrStackOwn) {
+	if err := s.Remove(GUID(Default)); !errors.Is(err, ErrOwn) {
 		t.Errorf("error = %v, want ErrStackOwn", err)
 	}
 }
@@ -264,7 +265,7 @@ func TestStackNames(t *testing.T) {
 // layer that is missing is told.
 func TestStacksShareLayers(t *testing.T) {
 	s := stackWorld(t)
-	var all []KeptStack
+	var all []Record
 	for _, name := range []string{"one", "two"} {
 		k, err := s.Add(t.Context(), name, aFile(t, rootTar(t, smallRoot...)))
 		if err != nil {
@@ -295,7 +296,7 @@ func TestStacksShareLayers(t *testing.T) {
 		t.Fatal(err)
 	}
 	if _, err := st.Tree[0].Open(); !errors.Is(err, ErrNoImage) {
-		t.Errorf("error = %v, want ErrNoImage", err)
+		t.Errorf("error = %v, want errNoImage", err)
 	}
 }
 
@@ -323,12 +324,12 @@ func TestRunConfig(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	m, who, err := s.takeLayers(t.Context(), i, func(string) {})
+	m, who, err := s.TakeLayers(t.Context(), i, func(string) {})
 	if err != nil {
 		t.Fatal(err)
 	}
-	m.done()
-	got, err := runConfig(i, who)
+	m.Done()
+	got, err := ImageRunConfig(i, who)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -336,13 +337,10 @@ func TestRunConfig(t *testing.T) {
 		!slices.Equal(got.Ports, []int{8000, 9000}) || !slices.Equal(got.Env, []string{"COLOUR=green"}) {
 		t.Errorf("run = %+v", got)
 	}
-	if got := quoteArgs(got.Args); got != "/serve 'a b' -v" {
-		t.Errorf("command = %s", got)
-	}
 }
 
 func TestImageUsers(t *testing.T) {
-	u := users{passwd: "root:x:0:0:root:/root:/bin/sh\nweb:x:101:102::/var/www:/bin/false\nbroken:x:-5:x\n", group: "web:x:102:\nmail:x:8:web\n"}
+	u := Users{passwd: "root:x:0:0:root:/root:/bin/sh\nweb:x:101:102::/var/www:/bin/false\nbroken:x:-5:x\n", group: "web:x:102:\nmail:x:8:web\n"}
 	for text, want := range map[string]user{
 		"": {0, 0, "root", "/root"}, "root": {0, 0, "root", "/root"}, "web": {101, 102, "web", "/var/www"}, "101": {101, 102, "web", "/var/www"},
 		"web:mail": {101, 8, "web", "/var/www"}, "web:9": {101, 9, "web", "/var/www"}, "5000": {5000, 0, "5000", ""}, "5000:5001": {5000, 5001, "5000", ""},
@@ -356,7 +354,7 @@ func TestImageUsers(t *testing.T) {
 			t.Errorf("%q: %+v, want an error", text, got)
 		}
 	}
-	if got, err := (users{}).find(""); err != nil || got.uid != 0 || got.name != "root" {
+	if got, err := (Users{}).find(""); err != nil || got.uid != 0 || got.name != "root" {
 		t.Errorf("without a passwd: %+v, %v, want root", got, err)
 	}
 }
@@ -370,7 +368,7 @@ func TestImageUsersByLayer(t *testing.T) {
 		}
 		return l
 	}
-	var u users
+	var u Users
 	u.lay(scan(tar.Header{Name: "etc/passwd", Linkname: "one"}))
 	u.lay(scan(tar.Header{Name: "bin/x", Linkname: "y"}))
 	if u.passwd != "one" {
@@ -426,7 +424,7 @@ func FuzzScanLayer(f *testing.F) {
 func FuzzImageUser(f *testing.F) {
 	f.Add("web:mail", "web:x:1:2::/:/bin/sh\n", "mail:x:8:\n")
 	f.Fuzz(func(t *testing.T, text, passwd, group string) {
-		u, err := (users{passwd, group}).find(text)
+		u, err := (Users{passwd, group}).find(text)
 		if err == nil && (u.uid < 0 || u.uid > maxID || u.gid < 0 || u.gid > maxID) {
 			t.Errorf("%q is %d:%d", text, u.uid, u.gid)
 		}

@@ -1,4 +1,4 @@
-package droplet
+package stack
 
 import (
 	"cmp"
@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"github.com/dewrun/dew/droplet/archive"
 	"io"
 	"io/fs"
 	"os"
@@ -28,9 +29,9 @@ type HostOptions struct {
 	UID, GID int    // of the app's user vcap; 0: DefaultAppID
 }
 
-// HostStack returns the stack that is the machine's own /usr, read-only, with a
+// FromHost returns the stack that is the machine's own /usr, read-only, with a
 // minimal /etc: nothing of the machine is in it that is not named here.
-func HostStack(o HostOptions) (Stack, error) {
+func FromHost(o HostOptions) (Stack, error) {
 	o.Root = cmp.Or(o.Root, "/")
 	o.UID = cmp.Or(o.UID, DefaultAppID)
 	o.GID = cmp.Or(o.GID, DefaultAppID)
@@ -101,7 +102,7 @@ type hostStack struct {
 // findShell takes bash where the machine has it.
 func (h *hostStack) findShell() error {
 	for _, sh := range []string{"/bin/bash", "/usr/bin/bash", "/bin/sh", "/usr/bin/sh"} {
-		dest, err := resolve(h.root, sh)
+		dest, err := archive.Resolve(h.root, sh)
 		if err != nil {
 			continue
 		}
@@ -182,7 +183,7 @@ func groupFile(gid int) string {
 func (h *hostStack) addMachine() error {
 	paths := append([]string{"/usr"}, usrDirs...)
 	for _, pattern := range etcPatterns {
-		found, err := glob(h.root, pattern)
+		found, err := archive.Glob(h.root, pattern)
 		if err != nil {
 			return err
 		}
@@ -192,7 +193,7 @@ func (h *hostStack) addMachine() error {
 	for _, p := range paths {
 		fi, err := os.Lstat(h.source(p))
 		switch {
-		case errors.Is(err, fs.ErrNotExist), errors.Is(err, errNotDir):
+		case errors.Is(err, fs.ErrNotExist), errors.Is(err, archive.ErrNotDir):
 		case err != nil:
 			return err
 		case fi.Mode()&fs.ModeSymlink != 0:
@@ -213,8 +214,8 @@ func (h *hostStack) addMachine() error {
 // to something of the stack, else as a bind of what it leads to. A link that
 // leads nowhere is left out.
 func (h *hostStack) addLink(p string) error {
-	dest, err := resolve(h.root, p)
-	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, errNotDir) {
+	dest, err := archive.Resolve(h.root, p)
+	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, archive.ErrNotDir) {
 		return nil
 	}
 	if err != nil {
@@ -294,8 +295,8 @@ func (h *hostStack) setID() error {
 }
 
 func (h *hostStack) hashFile(w io.Writer, p string) error {
-	dest, err := resolve(h.root, p)
-	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, errNotDir) {
+	dest, err := archive.Resolve(h.root, p)
+	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, archive.ErrNotDir) {
 		return nil
 	}
 	if err != nil {

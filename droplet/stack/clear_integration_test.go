@@ -1,6 +1,6 @@
 //go:build integration
 
-package droplet
+package stack
 
 import (
 	"context"
@@ -14,6 +14,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/dewrun/dew/droplet/archive"
 	"github.com/dewrun/dew/store"
 )
 
@@ -22,8 +23,8 @@ import (
 func TestOpenStacksClearsAKilledBuild(t *testing.T) {
 	stacks, precious := t.TempDir(), t.TempDir()
 	link := filepath.Join(t.TempDir(), "link") // the root may be given as a link
-	dir := filepath.Join(link, "debian-1"+half)
-	at := func(name string) string { return filepath.Join(stacks, "debian-1"+half, name) }
+	dir := filepath.Join(link, "debian-1"+archive.Unfinished)
+	at := func(name string) string { return filepath.Join(stacks, "debian-1"+archive.Unfinished, name) }
 	check := func(err error) {
 		t.Helper()
 		if err != nil {
@@ -59,7 +60,7 @@ func TestOpenStacksClearsAKilledBuild(t *testing.T) {
 	db, err := store.Open(filepath.Join(t.TempDir(), "dew.db"), store.Options{Format: 1})
 	check(err)
 	defer db.Close()
-	s, err := OpenStacks(db, StackOptions{Dir: link})
+	s, err := Open(db, Options{Dir: link})
 	check(err)
 	check(s.Sweep())
 	if err := <-waited; err == nil || err.Error() != "signal: killed" {
@@ -94,12 +95,12 @@ func TestAbandonStopsTheStackOfAService(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Setenv("PATH", bin+":"+os.Getenv("PATH"))
-	s, err := OpenStacks(db, StackOptions{Dir: t.TempDir()})
+	s, err := Open(db, Options{Dir: t.TempDir()})
 	if err != nil {
 		t.Fatal(err)
 	}
 	for name, service := range map[string]bool{"user": false, "service": true, "later": true} {
-		if _, err := s.Begin(name, StackSource{Debian: &DebianSource{}, Service: service}); err != nil {
+		if _, err := s.Begin(name, Source{Debian: &DebianSource{}, Service: service}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -109,10 +110,10 @@ func TestAbandonStopsTheStackOfAService(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if _, err := s.byName("later"); !errors.Is(err, ErrNotFound) {
+	if _, err := s.ByName("later"); !errors.Is(err, ErrNotFound) {
 		t.Errorf("a stack before its turn: %v, want it gone", err)
 	}
-	k, err := s.byName("service")
+	k, err := s.ByName("service")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -124,7 +125,7 @@ func TestAbandonStopsTheStackOfAService(t *testing.T) {
 		}
 		select {
 		case err := <-done:
-			kept, _ := s.byName("service")
+			kept, _ := s.ByName("service")
 			t.Fatalf("the build ended by itself: %v %+v", err, kept)
 		default:
 		}
@@ -136,13 +137,13 @@ func TestAbandonStopsTheStackOfAService(t *testing.T) {
 		t.Errorf("makeOne = %v", err)
 	}
 	cancel()
-	if _, err := s.byName("service"); !errors.Is(err, ErrNotFound) {
+	if _, err := s.ByName("service"); !errors.Is(err, ErrNotFound) {
 		t.Errorf("the abandoned stack: %v, want it gone", err)
 	}
-	if k, err := s.byName("user"); err != nil || k.State != StackMaking {
+	if k, err := s.ByName("user"); err != nil || k.State != StateMaking {
 		t.Errorf("the stack of a user: %v, %v, want it to wait for its turn", k.State, err)
 	}
-	if left, _ := filepath.Glob(filepath.Join(s.o.Dir, "*"+half)); len(left) > 0 {
+	if left, _ := filepath.Glob(filepath.Join(s.o.Dir, "*"+archive.Unfinished)); len(left) > 0 {
 		t.Errorf("%v is left", left)
 	}
 }

@@ -1,10 +1,11 @@
-package droplet
+package stack
 
 import (
 	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"github.com/google/uuid"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -17,63 +18,63 @@ import (
 	"github.com/dewrun/dew/store"
 )
 
-// DefaultStack is the stack of apps that name none.
-const DefaultStack = "host"
+// Default is the stack of apps that name none.
+const Default = "host"
 
 // packageDB changes whenever something is installed on a Debian machine.
 const packageDB = "/var/lib/dpkg/status"
 
-// StackKind is where the files of a stack come from.
-type StackKind string
+// Kind is where the files of a stack come from.
+type Kind string
 
 // The kinds of stacks.
 const (
-	StackHost    StackKind = "host"    // the machine's own
-	StackDebian  StackKind = "debian"  // installed from the machine's apt sources
-	StackTarball StackKind = "tarball" // a root file system that somebody has packed
-	StackImage   StackKind = "image"   // pulled from a registry or imported
+	KindHost    Kind = "host"    // the machine's own
+	KindDebian  Kind = "debian"  // installed from the machine's apt sources
+	KindTarball Kind = "tarball" // a root file system that somebody has packed
+	KindImage   Kind = "image"   // pulled from a registry or imported
 )
 
-// StackState is how far a stack has come.
-type StackState string
+// State is how far a stack has come.
+type State string
 
 // The states of a stack.
 const (
-	StackMaking StackState = "PROCESSING"
-	StackReady  StackState = "READY"
-	StackFailed StackState = "FAILED"
+	StateMaking State = "PROCESSING"
+	StateReady  State = "READY"
+	StateFailed State = "FAILED"
 )
 
 // What a caller may decide on.
 var (
-	ErrStackTaken = errors.New("there is a stack with that name")
-	ErrStackOwn   = errors.New("the stack '" + DefaultStack + "' is the machine's own: it cannot be removed or replaced")
-	ErrStackBusy  = errors.New("the stack is being made")
+	ErrTaken = errors.New("there is a stack with that name")
+	ErrOwn   = errors.New("the stack '" + Default + "' is the machine's own: it cannot be removed or replaced")
+	ErrBusy  = errors.New("the stack is being made")
 	// ErrStackRefused is what is wrong with what was asked for.
-	ErrStackRefused = errors.New("cannot add stack")
+	ErrRefused = errors.New("cannot add stack")
 )
 
-// KeptStack is a stack as it is remembered.
-type KeptStack struct {
-	GUID        string     `json:"guid"`
-	Name        string     `json:"name"`
-	Kind        StackKind  `json:"kind"`
-	State       StackState `json:"state"`
-	ID          string     `json:"id,omitempty"`       // changes with its content; empty until it is READY
-	Size        int64      `json:"size,omitempty"`     // bytes of its files, unpacked
-	Source      string     `json:"source,omitempty"`   // what it was made of, without secrets
-	Progress    string     `json:"progress,omitempty"` // the newest line of who makes it
-	Error       string     `json:"error,omitempty"`    // why it is FAILED
-	CreatedAt   time.Time  `json:"created_at"`
-	UpdatedAt   time.Time  `json:"updated_at"`
-	Description string     `json:"description,omitempty"`
+// Record is a stack as it is remembered.
+type Record struct {
+	GUID        string    `json:"guid"`
+	Name        string    `json:"name"`
+	Kind        Kind      `json:"kind"`
+	State       State     `json:"state"`
+	ID          string    `json:"id,omitempty"`       // changes with its content; empty until it is READY
+	Size        int64     `json:"size,omitempty"`     // bytes of its files, unpacked
+	Source      string    `json:"source,omitempty"`   // what it was made of, without secrets
+	Progress    string    `json:"progress,omitempty"` // the newest line of who makes it
+	Error       string    `json:"error,omitempty"`    // why it is FAILED
+	CreatedAt   time.Time `json:"created_at"`
+	UpdatedAt   time.Time `json:"updated_at"`
+	Description string    `json:"description,omitempty"`
 
-	Tree      []string     `json:"tree,omitempty"` // sha256 of its layers
-	Requested *StackSource `json:"wish,omitempty"` // what is to be done; gone when it is done
+	Tree      []string `json:"tree,omitempty"` // sha256 of its layers
+	Requested *Source  `json:"wish,omitempty"` // what is to be done; gone when it is done
 }
 
-// StackSource says what a stack is to be made of: one of these.
-type StackSource struct {
+// Source says what a stack is to be made of: one of these.
+type Source struct {
 	Debian *DebianSource `json:"debian,omitempty"`
 	Image  *ImageSource  `json:"image,omitempty"`
 	// Service marks a stack that dew builds for service instances. No user asked for it.
@@ -92,8 +93,8 @@ type ImageSource struct {
 	Password string `json:"password,omitempty"`
 }
 
-// StackOptions tells where stacks are kept and whom they are for.
-type StackOptions struct {
+// Options tells where stacks are kept and whom they are for.
+type Options struct {
 	Host HostOptions
 	// Dir is where trees are kept. Empty: there is the machine's own stack alone.
 	Dir   string
@@ -111,11 +112,11 @@ type StackOptions struct {
 // toolchain that was installed meanwhile brings folders that instances need.
 // It may be used by many goroutines.
 type Stacks struct {
-	o      StackOptions
-	stacks *store.Bucket[KeptStack]
-	images *store.Bucket[KeptImage]
+	o      Options
+	stacks *store.Bucket[Record]
+	images *store.Bucket[ImageRecord]
 	// standings has the access to the stacks, by guid.
-	standings *store.Bucket[StackAccess]
+	standings *store.Bucket[Access]
 
 	layers *layers
 	wake   chan struct{} // of Run
@@ -129,29 +130,29 @@ type Stacks struct {
 	held     map[string]string // their digests by build
 }
 
-// NewStacks makes the machine's own stack and no others.
-func NewStacks(host HostOptions) *Stacks {
+// New makes the machine's own stack and no others.
+func New(host HostOptions) *Stacks {
 	return &Stacks{
-		o:        StackOptions{Host: host, Logger: slog.New(slog.DiscardHandler)},
+		o:        Options{Host: host, Logger: slog.New(slog.DiscardHandler)},
 		progress: map[string]string{}, inUse: map[string]int{}, held: map[string]string{},
 	}
 }
 
-// OpenStacks opens the stacks that are kept in o.Dir, which it makes if need be.
+// Open opens the stacks that are kept in o.Dir, which it makes if need be.
 // There is one per folder. Run makes those that take a while.
-func OpenStacks(db *store.DB, o StackOptions) (*Stacks, error) {
+func Open(db *store.DB, o Options) (*Stacks, error) {
 	if o.Space == nil {
 		o.Space = func() error { return nil }
 	}
 	o.Logger = cmp.Or(o.Logger, slog.New(slog.DiscardHandler))
-	s := NewStacks(o.Host)
+	s := New(o.Host)
 	if o.Dir == "" {
 		return s, nil
 	}
 	s.o, s.wake = o, make(chan struct{}, 1)
-	s.stacks = store.In(db, "stacks", store.Index("name", func(k KeptStack) string { return k.Name }))
-	s.images = store.In[KeptImage](db, "images")
-	s.standings = store.In[StackAccess](db, "stack-standings")
+	s.stacks = store.In(db, "stacks", store.Index("name", func(k Record) string { return k.Name }))
+	s.images = store.In[ImageRecord](db, "images")
+	s.standings = store.In[Access](db, "stack-standings")
 	var err error
 	if s.layers, err = openLayers(db, o); err != nil {
 		return nil, err
@@ -165,32 +166,34 @@ func (s *Stacks) Sweep() error {
 	if s.layers == nil {
 		return nil
 	}
-	return s.layers.unfinished.retry()
+	return s.layers.unfinished.Retry()
 }
 
-// StackGUID is the guid of a built-in stack by its name; it is the same for ever.
-func StackGUID(name string) string { return builtIn("stack", name) }
+// GUID is the guid of a built-in stack by its name; it is the same for ever.
+func GUID(name string) string {
+	return uuid.NewSHA1(uuid.NameSpaceURL, []byte("https://dew.run/stack/"+name)).String()
+}
 
-// CheckStack tells whether a name stands for the default stack.
-func CheckStack(name string) error {
-	if name == "" || name == DefaultStack || platformStack.MatchString(name) {
+// Check tells whether a name stands for the default stack.
+func Check(name string) error {
+	if name == "" || name == Default || PlatformName.MatchString(name) {
 		return nil
 	}
-	return fmt.Errorf("there is no stack '%s' (use '%s')", name, DefaultStack)
+	return fmt.Errorf("there is no stack '%s' (use '%s')", name, Default)
 }
 
-// platformStack is a name that stands for the default stack.
-var platformStack = regexp.MustCompile(`^cflinuxfs[0-9]+$`)
+// PlatformName is a name that stands for the default stack.
+var PlatformName = regexp.MustCompile(`^cflinuxfs[0-9]+$`)
 
 // stackName is a name that a stack may have.
 var stackName = regexp.MustCompile(`^[a-z0-9][a-z0-9._-]{0,62}$`)
 
 // Check tells whether an app may name a stack; the error lists those that it may.
 func (s *Stacks) Check(name string) error {
-	if CheckStack(name) == nil {
+	if Check(name) == nil {
 		return nil
 	}
-	k, err := s.byName(name)
+	k, err := s.ByName(name)
 	if errors.Is(err, ErrNotFound) {
 		return s.unknown(name)
 	}
@@ -200,11 +203,11 @@ func (s *Stacks) Check(name string) error {
 	return notReady(k)
 }
 
-func notReady(k KeptStack) error {
+func notReady(k Record) error {
 	switch k.State {
-	case StackMaking:
+	case StateMaking:
 		return fmt.Errorf("the stack '%s' is still being made: try again when 'dew stacks' shows it as ready", k.Name)
-	case StackFailed:
+	case StateFailed:
 		return fmt.Errorf("the stack '%s' could not be made: %s", k.Name, k.Error)
 	}
 	return nil
@@ -218,7 +221,7 @@ func (s *Stacks) unknown(name string) error {
 	}
 	var names []string
 	for _, k := range all {
-		if k.State == StackReady {
+		if k.State == StateReady {
 			names = append(names, "'"+k.Name+"'")
 		}
 	}
@@ -228,16 +231,16 @@ func (s *Stacks) unknown(name string) error {
 // Get finds a stack. The platform's own stacks stand for the default here, so
 // that a manifest that names one runs unchanged.
 func (s *Stacks) Get(name string) (Stack, error) {
-	if CheckStack(name) == nil {
+	if Check(name) == nil {
 		return s.fromHost()
 	}
-	if digest, ok := strings.CutPrefix(name, imageStack); ok {
+	if digest, ok := strings.CutPrefix(name, ImagePrefix); ok {
 		return s.ofImage(digest)
 	}
 	if err := s.Check(name); err != nil {
 		return Stack{}, err
 	}
-	k, err := s.byName(name)
+	k, err := s.ByName(name)
 	if err != nil {
 		return Stack{}, err
 	}
@@ -245,10 +248,10 @@ func (s *Stacks) Get(name string) (Stack, error) {
 }
 
 // All returns all stacks, the machine's own first, then by name.
-func (s *Stacks) All() ([]KeptStack, error) {
+func (s *Stacks) All() ([]Record, error) {
 	own, err := s.own()
 	if err != nil || s.stacks == nil {
-		return []KeptStack{own}, err
+		return []Record{own}, err
 	}
 	all, err := s.stacks.All()
 	if err != nil {
@@ -257,17 +260,17 @@ func (s *Stacks) All() ([]KeptStack, error) {
 	for i := range all {
 		all[i] = s.now(all[i])
 	}
-	slices.SortFunc(all, func(a, b KeptStack) int { return cmp.Compare(a.Name, b.Name) })
-	return append([]KeptStack{own}, all...), nil
+	slices.SortFunc(all, func(a, b Record) int { return cmp.Compare(a.Name, b.Name) })
+	return append([]Record{own}, all...), nil
 }
 
-// Kept returns the stack with a guid, or ErrNotFound.
-func (s *Stacks) Kept(guid string) (KeptStack, error) {
-	if guid == StackGUID(DefaultStack) {
+// Kept returns the stack with a guid, or errNotFound.
+func (s *Stacks) Kept(guid string) (Record, error) {
+	if guid == GUID(Default) {
 		return s.own()
 	}
 	if s.stacks == nil {
-		return KeptStack{}, fmt.Errorf("stack %s: %w", guid, ErrNotFound)
+		return Record{}, fmt.Errorf("stack %s: %w", guid, ErrNotFound)
 	}
 	k, err := s.stacks.Get(guid)
 	if errors.Is(err, store.ErrNotFound) {
@@ -280,24 +283,24 @@ func (s *Stacks) Kept(guid string) (KeptStack, error) {
 }
 
 // own is the machine's stack among the others.
-func (s *Stacks) own() (KeptStack, error) {
+func (s *Stacks) own() (Record, error) {
 	st, err := s.fromHost()
-	return KeptStack{
-		GUID: StackGUID(DefaultStack), Name: DefaultStack, Kind: StackHost, State: StackReady, ID: st.ID,
+	return Record{
+		GUID: GUID(Default), Name: Default, Kind: KindHost, State: StateReady, ID: st.ID,
 		Description: "The system of this machine, read-only",
 	}, err
 }
 
-func (s *Stacks) byName(name string) (KeptStack, error) {
+func (s *Stacks) ByName(name string) (Record, error) {
 	if s.stacks == nil {
-		return KeptStack{}, fmt.Errorf("stack %s: %w", name, ErrNotFound)
+		return Record{}, fmt.Errorf("stack %s: %w", name, ErrNotFound)
 	}
 	all, err := s.stacks.By("name", name)
 	if err != nil {
-		return KeptStack{}, fmt.Errorf("cannot read stacks: %w", err)
+		return Record{}, fmt.Errorf("cannot read stacks: %w", err)
 	}
 	if len(all) == 0 {
-		return KeptStack{}, fmt.Errorf("stack %s: %w", name, ErrNotFound)
+		return Record{}, fmt.Errorf("stack %s: %w", name, ErrNotFound)
 	}
 	return all[0], nil
 }
@@ -312,7 +315,7 @@ func (s *Stacks) fromHost() (Stack, error) {
 	if s.have.ID != "" && changed.Equal(s.read) {
 		return s.have, nil
 	}
-	st, err := HostStack(s.o.Host)
+	st, err := FromHost(s.o.Host)
 	if err != nil {
 		return Stack{}, err
 	}
