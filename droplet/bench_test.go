@@ -13,6 +13,7 @@ import (
 	"path/filepath"
 	"testing"
 
+	"github.com/dewrun/dew/droplet/pool"
 	"github.com/dewrun/dew/droplet/stack"
 	"github.com/dewrun/dew/store"
 )
@@ -22,7 +23,7 @@ const benchFiles = 10_000
 
 // benchApp is an app of many small files, as a zip and as resources. Every
 // generation has other contents.
-func benchApp(b *testing.B, generation int) (zipped []byte, rs []Resource) {
+func benchApp(b *testing.B, generation int) (zipped []byte, rs []pool.Resource) {
 	b.Helper()
 	var ms []member
 	for i := range benchFiles {

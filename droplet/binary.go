@@ -11,6 +11,7 @@ import (
 	"os"
 
 	"github.com/dewrun/dew/droplet/archive"
+	"github.com/dewrun/dew/droplet/pool"
 	"github.com/dewrun/dew/droplet/stack"
 	"github.com/google/uuid"
 )
@@ -69,7 +70,7 @@ func imageOf(f *os.File, commands map[string]string) (io.Reader, error) {
 	var tail bytes.Buffer
 	w := tar.NewWriter(&tail)
 	err = errors.Join(
-		w.WriteHeader(&tar.Header{Typeflag: tar.TypeReg, Name: archive.StagingInfo, Mode: 0o644, Size: int64(len(info)), ModTime: packTime}),
+		w.WriteHeader(&tar.Header{Typeflag: tar.TypeReg, Name: archive.StagingInfo, Mode: 0o644, Size: int64(len(info)), ModTime: pool.Time}),
 		archive.WriteAll(w, info), w.Close())
 	if err != nil {
 		return nil, fmt.Errorf("cannot write %s: %w", archive.StagingInfo, err)

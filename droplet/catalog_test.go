@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/dewrun/dew/app"
+	"github.com/dewrun/dew/droplet/pool"
 	"github.com/dewrun/dew/droplet/stack"
 )
 
@@ -100,7 +101,7 @@ func TestCatalogTakesUploads(t *testing.T) {
 	if _, err := c.choose([]string{"mine"}, stack.Stack{}, nil); err == nil || !strings.Contains(err.Error(), "not uploaded yet") {
 		t.Errorf("before its bits came: %v", err)
 	}
-	var bad *PackageError
+	var bad *pool.Error
 	for name, ms := range map[string][]member{
 		"no scripts": {{name: "README", text: "x"}},
 		"slip":       {{name: "../bin/detect", text: "x"}},
@@ -115,7 +116,7 @@ func TestCatalogTakesUploads(t *testing.T) {
 	}
 	first := b.SHA256
 	got, err := c.choose([]string{"mine"}, stack.Stack{}, nil)
-	if err != nil || len(got) != 1 || got[0].key != first || got[0].custom || got[0].strip != packTop {
+	if err != nil || len(got) != 1 || got[0].key != first || got[0].custom || got[0].strip != pool.Top {
 		t.Fatalf("chosen %+v, %v", got, err)
 	}
 	r, err := got[0].open()

@@ -8,6 +8,7 @@ import (
 	"encoding/hex"
 	"fmt"
 	"github.com/dewrun/dew/droplet/archive"
+	"github.com/dewrun/dew/droplet/pool"
 	"github.com/dewrun/dew/droplet/stack"
 	"io"
 	"io/fs"
@@ -112,9 +113,9 @@ func (c *Catalog) find(name string, all []Buildpack) (chosen, error) {
 func (c *Catalog) choice(b Buildpack) (chosen, error) {
 	h := chosen{name: b.Name, java: isJava(b.Name)}
 	if b.SHA256 != "" {
-		h.key, h.strip = b.SHA256, packTop
+		h.key, h.strip = b.SHA256, pool.Top
 		h.open = func() (io.ReadCloser, error) {
-			f, done, err := c.pool.open(b.SHA256)
+			f, done, err := c.pool.Open(b.SHA256)
 			return &doneCloser{f, done}, err
 		}
 		return h, nil
@@ -177,7 +178,7 @@ func addDir(w *tar.Writer, name string) error {
 	if name == "" {
 		return nil
 	}
-	return w.WriteHeader(&tar.Header{Typeflag: tar.TypeDir, Name: name + "/", Mode: dirMode, ModTime: packTime})
+	return w.WriteHeader(&tar.Header{Typeflag: tar.TypeDir, Name: name + "/", Mode: pool.DirMode, ModTime: pool.Time})
 }
 
 // addFile adds a file whose mode its first bytes tell.
@@ -186,7 +187,7 @@ func addFile(w *tar.Writer, name string, raw []byte) error {
 	if bytes.HasPrefix(raw, []byte("#!")) {
 		mode = 0o755
 	}
-	h := &tar.Header{Typeflag: tar.TypeReg, Name: name, Mode: mode, Size: int64(len(raw)), ModTime: packTime}
+	h := &tar.Header{Typeflag: tar.TypeReg, Name: name, Mode: mode, Size: int64(len(raw)), ModTime: pool.Time}
 	if err := w.WriteHeader(h); err != nil {
 		return err
 	}
@@ -255,7 +256,7 @@ func (f *folderPacker) add(p string, d fs.DirEntry, err error) error {
 	if err != nil {
 		return err
 	}
-	h := &tar.Header{Name: p, Mode: int64(fi.Mode().Perm()), ModTime: packTime}
+	h := &tar.Header{Name: p, Mode: int64(fi.Mode().Perm()), ModTime: pool.Time}
 	f.files--
 	switch {
 	case f.files < 0:

@@ -16,6 +16,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/dewrun/dew/droplet/archive"
+	"github.com/dewrun/dew/droplet/pool"
 	"github.com/dewrun/dew/store"
 )
 
@@ -99,8 +100,8 @@ func zipTree(to io.Writer, tree io.Reader) error {
 }
 
 func zipEntry(out *zip.Writer, h *tar.Header, content io.Reader) error {
-	name := strings.TrimPrefix(h.Name, packTop+"/")
-	if name == "" || name == packTop {
+	name := strings.TrimPrefix(h.Name, pool.Top+"/")
+	if name == "" || name == pool.Top {
 		return nil
 	}
 	z := &zip.FileHeader{Name: name, Method: zip.Deflate, Modified: h.ModTime}

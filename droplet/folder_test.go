@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"github.com/dewrun/dew/droplet/pool"
 	"io"
 	"strings"
 	"testing"
@@ -129,7 +130,7 @@ func TestUploadedFoldersAreCollected(t *testing.T) {
 
 func TestFolderRefused(t *testing.T) {
 	yardTest(t, func(t *testing.T, y *yard) {
-		var bad *PackageError
+		var bad *pool.Error
 		if _, err := y.folderOf("s", "a/b", "x"); !errors.As(err, &bad) {
 			t.Errorf("a name with a slash: %v", err)
 		}

@@ -14,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/dewrun/dew/droplet/pool"
 	"github.com/dewrun/dew/droplet/stack"
 	"github.com/dewrun/dew/store"
 )
@@ -144,7 +145,7 @@ func inspect(t *testing.T, dir string) {
 func wholeFiles(t *testing.T, dir string, named func(sha string) bool) {
 	t.Helper()
 	for _, name := range files(t, dir) {
-		if strings.HasSuffix(name, indexEnd) {
+		if strings.HasSuffix(name, pool.IndexEnd) {
 			continue
 		}
 		raw, err := os.ReadFile(filepath.Join(dir, name))

@@ -2,11 +2,12 @@ package droplet
 
 import (
 	"github.com/dewrun/dew/droplet/archive"
+	"github.com/dewrun/dew/droplet/pool"
 	"github.com/dewrun/dew/droplet/stack"
 	"github.com/dewrun/dew/store"
 )
 
-// The names that package api still uses for what is now in droplet/stack and
+// The names that package api still uses for what is now in droplet/stack, droplet/pool and
 // droplet/archive. "go fix -inline ./..." replaces them, except for the errors.
 
 // ImageError is archive.Error.
@@ -107,3 +108,13 @@ func OpenStacks(db *store.DB, o stack.Options) (*stack.Stacks, error) { return s
 //
 //go:fix inline
 func StackGUID(name string) string { return stack.GUID(name) }
+
+// PackageError is pool.Error.
+//
+//go:fix inline
+type PackageError = pool.Error
+
+// Resource is pool.Resource.
+//
+//go:fix inline
+type Resource = pool.Resource

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"github.com/dewrun/dew/droplet/archive"
+	"github.com/dewrun/dew/droplet/pool"
 	"io"
 	"regexp"
 	"strings"
@@ -36,7 +37,7 @@ var processType = regexp.MustCompile(`^[A-Za-z0-9_-]+$`)
 // readProcfile finds the Procfile in the tar of a package. It is sorted, so most
 // of it need not be read.
 func readProcfile(f io.ReadSeeker) (map[string]string, error) {
-	const name = packTop + "/" + procfileName
+	const name = pool.Top + "/" + procfileName
 	if _, err := f.Seek(0, io.SeekStart); err != nil {
 		return nil, fmt.Errorf("cannot read package: %w", err)
 	}

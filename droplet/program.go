@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"github.com/dewrun/dew/droplet/archive"
+	"github.com/dewrun/dew/droplet/pool"
 	"io"
 	"io/fs"
 	"os"
@@ -102,7 +103,7 @@ func appendProgram(to io.Writer, before []byte, name string, f *os.File) error {
 		return err
 	}
 	w := tar.NewWriter(to)
-	h := &tar.Header{Typeflag: tar.TypeReg, Name: path.Join("bin", name), Mode: 0o755, Size: fi.Size(), ModTime: packTime}
+	h := &tar.Header{Typeflag: tar.TypeReg, Name: path.Join("bin", name), Mode: 0o755, Size: fi.Size(), ModTime: pool.Time}
 	if err := w.WriteHeader(h); err != nil {
 		return err
 	}

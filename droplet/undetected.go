@@ -5,6 +5,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"github.com/dewrun/dew/droplet/pool"
 	"io"
 	"path"
 	"slices"
@@ -35,7 +36,7 @@ func undetected(bits io.ReadSeeker) (string, error) {
 		if err != nil {
 			return "", fmt.Errorf("cannot read package: %w", err)
 		}
-		name := strings.TrimPrefix(h.Name, packTop+"/")
+		name := strings.TrimPrefix(h.Name, pool.Top+"/")
 		if h.Typeflag != tar.TypeReg || strings.HasPrefix(name, ".") {
 			continue
 		}

@@ -1,4 +1,4 @@
-package droplet
+package pool
 
 import (
 	"archive/tar"
@@ -25,40 +25,40 @@ import (
 	"time"
 )
 
-// lease is how long a tree stays after Match has promised files of it to a
+// Lease is how long a tree stays after Match has promised files of it to a
 // client that is going to upload the rest.
-const lease = 15 * time.Minute
+const Lease = 15 * time.Minute
 
-// content names what is in a file, as clients do.
-type content struct {
+// Content names what is in a file, as clients do.
+type Content struct {
 	sha1 [sha1.Size]byte
 	size int64
 }
 
-var emptyContent = content{sha1: sha1.Sum(nil)}
+var emptyContent = Content{sha1: sha1.Sum(nil)}
 
-// contentOf returns the content of a resource that can be asked for.
-func contentOf(r Resource) (c content, ok bool) {
+// ContentOf returns the content of a resource that can be asked for.
+func ContentOf(r Resource) (c Content, ok bool) {
 	b, err := hex.DecodeString(r.SHA1)
 	if err != nil || len(b) != sha1.Size || r.Size <= 0 {
 		return c, false
 	}
-	return content{sha1: [sha1.Size]byte(b), size: r.Size}, true
+	return Content{sha1: [sha1.Size]byte(b), size: r.Size}, true
 }
 
-// place is where a content is; no tree: nowhere.
-type place struct {
-	tree   string
+// Place is where a content is; no tree: nowhere.
+type Place struct {
+	Tree   string
 	offset int64
 }
 
-// pool keeps trees, each as one tar under the sha256 of its bytes, with an index
+// Pool keeps trees, each as one tar under the sha256 of its bytes, with an index
 // beside it that tells where in it which content is. The trees together are the
 // pool of resources: nothing is kept twice for it.
 //
 //	<sha256>.tar    app/ app/a app/b …   sorted, one time, no owner
 //	<sha256>.index  sha1, size, offset of every content
-type pool struct {
+type Pool struct {
 	dir string
 	log *slog.Logger
 
@@ -76,7 +76,7 @@ type tree struct {
 	lent  time.Time // when Match last promised something of it
 }
 
-func openPool(dir string, log *slog.Logger) (*pool, error) {
+func Open(dir string, log *slog.Logger) (*Pool, error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, fmt.Errorf("cannot make the folder for packages: %w", err)
 	}
@@ -84,7 +84,7 @@ func openPool(dir string, log *slog.Logger) (*pool, error) {
 	if err != nil {
 		return nil, fmt.Errorf("cannot read the folder of packages: %w", err)
 	}
-	p := &pool{dir: dir, log: log, trees: map[string]*tree{}}
+	p := &Pool{dir: dir, log: log, trees: map[string]*tree{}}
 	for _, e := range entries {
 		p.meet(e)
 	}
@@ -92,11 +92,11 @@ func openPool(dir string, log *slog.Logger) (*pool, error) {
 }
 
 // meet takes in what an earlier daemon has left.
-func (p *pool) meet(e fs.DirEntry) {
+func (p *Pool) meet(e fs.DirEntry) {
 	name := filepath.Join(p.dir, e.Name())
-	if sha, ok := strings.CutSuffix(e.Name(), indexEnd); ok {
+	if sha, ok := strings.CutSuffix(e.Name(), IndexEnd); ok {
 		p.unfinished.Remove(name, func(name string) error {
-			if _, err := os.Stat(p.tar(sha)); !errors.Is(err, fs.ErrNotExist) {
+			if _, err := os.Stat(p.Tar(sha)); !errors.Is(err, fs.ErrNotExist) {
 				return err
 			}
 			return os.Remove(name) // it comes before its tar
@@ -126,23 +126,23 @@ func (p *pool) meet(e fs.DirEntry) {
 	p.trees[sha] = t
 }
 
-func (p *pool) tar(sha string) string   { return filepath.Join(p.dir, sha+".tar") }
-func (p *pool) index(sha string) string { return filepath.Join(p.dir, sha+indexEnd) }
+func (p *Pool) Tar(sha string) string   { return filepath.Join(p.dir, sha+".tar") }
+func (p *Pool) Index(sha string) string { return filepath.Join(p.dir, sha+IndexEnd) }
 
-func (p *pool) readIndex(sha string) (index, error) {
-	raw, err := os.ReadFile(p.index(sha))
+func (p *Pool) readIndex(sha string) (index, error) {
+	raw, err := os.ReadFile(p.Index(sha))
 	if err != nil {
 		return index{}, err
 	}
 	return parseIndex(raw)
 }
 
-// find fills in the places of what is wanted, newest trees first. They stay for
+// Find fills in the places of what is wanted, newest trees first. They stay for
 // a while.
-func (p *pool) find(want map[content]place) error {
+func (p *Pool) Find(want map[Content]Place) error {
 	missing := 0
 	for _, at := range want {
-		if at.tree == "" {
+		if at.Tree == "" {
 			missing++
 		}
 	}
@@ -165,7 +165,7 @@ func (p *pool) find(want map[content]place) error {
 }
 
 // hold keeps all trees from being collected, and returns them newest first.
-func (p *pool) hold() []*tree {
+func (p *Pool) hold() []*tree {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	trees := slices.SortedFunc(maps.Values(p.trees), func(a, b *tree) int {
@@ -177,7 +177,7 @@ func (p *pool) hold() []*tree {
 	return trees
 }
 
-func (p *pool) release(trees []*tree) {
+func (p *Pool) release(trees []*tree) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for _, t := range trees {
@@ -185,14 +185,14 @@ func (p *pool) release(trees []*tree) {
 	}
 }
 
-func (p *pool) lend(t *tree) {
+func (p *Pool) lend(t *tree) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	t.lent = time.Now()
 }
 
-// open opens the tar of a tree, which is kept until done is called.
-func (p *pool) open(sha string) (f *os.File, done func(), err error) {
+// Open opens the tar of a tree, which is kept until done is called.
+func (p *Pool) Open(sha string) (f *os.File, done func(), err error) {
 	p.mu.Lock()
 	t := p.trees[sha]
 	if t != nil {
@@ -202,7 +202,7 @@ func (p *pool) open(sha string) (f *os.File, done func(), err error) {
 	if t == nil {
 		return nil, nil, fmt.Errorf("the files of package %s are gone: push the app again", sha)
 	}
-	if f, err = os.Open(p.tar(sha)); err != nil {
+	if f, err = os.Open(p.Tar(sha)); err != nil {
 		p.release([]*tree{t})
 		return nil, nil, fmt.Errorf("cannot open package: %w", err)
 	}
@@ -212,24 +212,24 @@ func (p *pool) open(sha string) (f *os.File, done func(), err error) {
 	}, nil
 }
 
-// add makes the tree of an upload, unless it is there, and returns its sha256.
+// Add makes the tree of an upload, unless it is there, and returns its sha256.
 // The tree is kept until done is called.
-func (p *pool) add(ctx context.Context, b *bits) (sha string, done func(), err error) {
+func (p *Pool) Add(ctx context.Context, b *Upload) (sha string, done func(), err error) {
 	if t := p.same(b); t != nil {
 		return t.sha, func() { p.release([]*tree{t}) }, nil
 	}
-	places := map[content]place{}
-	for _, e := range b.entries {
+	places := map[Content]Place{}
+	for _, e := range b.Entries {
 		if e.sum.size > 0 {
-			places[e.sum] = place{}
+			places[e.sum] = Place{}
 		}
 	}
-	if err := p.find(places); err != nil {
+	if err := p.Find(places); err != nil {
 		return "", nil, err
 	}
-	for _, e := range b.entries {
-		if e.sum.size > 0 && places[e.sum].tree == "" {
-			return "", nil, &PackageError{e.path, "is not here any more: push again"}
+	for _, e := range b.Entries {
+		if e.sum.size > 0 && places[e.sum].Tree == "" {
+			return "", nil, &Error{e.Path, "is not here any more: push again"}
 		}
 	}
 	t, err := p.write(ctx, b, places)
@@ -241,11 +241,11 @@ func (p *pool) add(ctx context.Context, b *bits) (sha string, done func(), err e
 
 // same finds the tree of an upload whose every content is known, without reading
 // or writing a file of it.
-func (p *pool) same(b *bits) *tree {
-	if slices.ContainsFunc(b.entries, func(e entry) bool { return !e.known() }) {
+func (p *Pool) same(b *Upload) *tree {
+	if slices.ContainsFunc(b.Entries, func(e entry) bool { return !e.known() }) {
 		return nil
 	}
-	list := listing(b.entries)
+	list := listing(b.Entries)
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for _, t := range p.trees {
@@ -267,7 +267,7 @@ func listing(entries []entry) (sum [sha256.Size]byte) {
 		b = binary.BigEndian.AppendUint64(b, uint64(e.mode))
 		b = binary.BigEndian.AppendUint64(b, uint64(e.size))
 		b = append(b, e.sum.sha1[:]...)
-		b = append(append(b, e.path...), 0)
+		b = append(append(b, e.Path...), 0)
 		b = append(append(b, e.link...), 0)
 		h.Write(b)
 	}
@@ -277,7 +277,7 @@ func listing(entries []entry) (sum [sha256.Size]byte) {
 
 // write writes tar and index under names that mean nothing, and gives them their
 // own ones when they are whole and on disk.
-func (p *pool) write(ctx context.Context, b *bits, places map[content]place) (t *tree, err error) {
+func (p *Pool) write(ctx context.Context, b *Upload, places map[Content]Place) (t *tree, err error) {
 	var files [2]*os.File // tar, index
 	defer func() {
 		for _, f := range files {
@@ -304,7 +304,7 @@ func (p *pool) write(ctx context.Context, b *bits, places map[content]place) (t 
 	if t := p.take(sha); t != nil {
 		return t, nil // pushed before: what was written is dropped
 	}
-	x := index{list: listing(b.entries), contents: k.contents}
+	x := index{list: listing(b.Entries), contents: k.contents}
 	if _, err := files[1].Write(x.bytes()); err != nil {
 		return nil, err
 	}
@@ -317,7 +317,7 @@ func (p *pool) write(ctx context.Context, b *bits, places map[content]place) (t 
 }
 
 // take uses a tree if it is there.
-func (p *pool) take(sha string) *tree {
+func (p *Pool) take(sha string) *tree {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	t := p.trees[sha]
@@ -329,13 +329,13 @@ func (p *pool) take(sha string) *tree {
 
 // name makes a tree of two whole files. The index comes first: so a tar that has
 // its name always has its index.
-func (p *pool) name(sha string, list [sha256.Size]byte, files [2]*os.File) (*tree, error) {
+func (p *Pool) name(sha string, list [sha256.Size]byte, files [2]*os.File) (*tree, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if err := os.Rename(files[1].Name(), p.index(sha)); err != nil {
+	if err := os.Rename(files[1].Name(), p.Index(sha)); err != nil {
 		return nil, err
 	}
-	if err := os.Rename(files[0].Name(), p.tar(sha)); err != nil {
+	if err := os.Rename(files[0].Name(), p.Tar(sha)); err != nil {
 		return nil, err
 	}
 	if err := archive.SyncDir(p.dir); err != nil {
@@ -350,17 +350,17 @@ func (p *pool) name(sha string, list [sha256.Size]byte, files [2]*os.File) (*tre
 	return t, nil
 }
 
-// packTime is when every file of a package was changed: old enough to be no
+// Time is when every file of a package was changed: old enough to be no
 // news, young enough for archives that know no year before 1980.
-var packTime = time.Date(1980, 1, 1, 0, 0, 1, 0, time.UTC)
+var Time = time.Date(1980, 1, 1, 0, 0, 1, 0, time.UTC)
 
-// packTop is the folder of an image that a package is.
-const packTop = "app"
+// Top is the folder of an image that a package is.
+const Top = "app"
 
 // packer writes the tar of a tree: the same entries give the same bytes.
 type packer struct {
-	pool     *pool
-	places   map[content]place
+	Pool     *Pool
+	places   map[Content]Place
 	open     map[string]*os.File // trees that are copied from
 	done     []func()
 	out      *bufio.Writer
@@ -368,14 +368,14 @@ type packer struct {
 	tar      *tar.Writer
 	sum      hash.Hash
 	contents []contentAt
-	seen     map[content]bool
+	seen     map[Content]bool
 	buf      []byte
 }
 
-func newPacker(p *pool, f *os.File, places map[content]place) *packer {
+func newPacker(p *Pool, f *os.File, places map[Content]Place) *packer {
 	k := &packer{
-		pool: p, places: places, open: map[string]*os.File{},
-		sum: sha256.New(), seen: map[content]bool{}, buf: make([]byte, 128<<10),
+		Pool: p, places: places, open: map[string]*os.File{},
+		sum: sha256.New(), seen: map[Content]bool{}, buf: make([]byte, 128<<10),
 	}
 	k.out = bufio.NewWriterSize(io.MultiWriter(f, k.sum), 128<<10)
 	k.tar = tar.NewWriter(k)
@@ -395,15 +395,15 @@ func (k *packer) close() {
 }
 
 // pack writes all entries, and fills in what they contain.
-func (k *packer) pack(ctx context.Context, b *bits) error {
-	if err := k.head(entry{kind: tar.TypeDir, mode: dirMode}); err != nil {
+func (k *packer) pack(ctx context.Context, b *Upload) error {
+	if err := k.head(entry{kind: tar.TypeDir, mode: DirMode}); err != nil {
 		return err
 	}
-	for i := range b.entries {
+	for i := range b.Entries {
 		if err := ctx.Err(); err != nil {
 			return err
 		}
-		if err := k.add(&b.entries[i]); err != nil {
+		if err := k.add(&b.Entries[i]); err != nil {
 			return err
 		}
 	}
@@ -414,8 +414,8 @@ func (k *packer) pack(ctx context.Context, b *bits) error {
 }
 
 func (k *packer) head(e entry) error {
-	h := &tar.Header{Typeflag: e.kind, Name: packTop + "/" + e.path, Linkname: e.link, Mode: e.mode, Size: e.size, ModTime: packTime}
-	if e.kind == tar.TypeDir && e.path != "" {
+	h := &tar.Header{Typeflag: e.kind, Name: Top + "/" + e.Path, Linkname: e.link, Mode: e.mode, Size: e.size, ModTime: Time}
+	if e.kind == tar.TypeDir && e.Path != "" {
 		h.Name += "/"
 	}
 	return k.tar.WriteHeader(h)
@@ -432,15 +432,15 @@ func (k *packer) add(e *entry) error {
 	if err := k.copy(io.MultiWriter(k.tar, sum), e); err != nil {
 		return err
 	}
-	c := content{size: e.size}
+	c := Content{size: e.size}
 	sum.Sum(c.sha1[:0])
 	if e.known() && c != e.sum {
-		return fmt.Errorf("package %s is damaged on disk: %s is not what it was", k.places[e.sum].tree, e.path)
+		return fmt.Errorf("package %s is damaged on disk: %s is not what it was", k.places[e.sum].Tree, e.Path)
 	}
 	e.sum = c
 	if !k.seen[c] {
 		k.seen[c] = true
-		k.contents = append(k.contents, contentAt{content: c, offset: at})
+		k.contents = append(k.contents, contentAt{Content: c, offset: at})
 	}
 	return nil
 }
@@ -451,14 +451,14 @@ func (k *packer) copy(w io.Writer, e *entry) error {
 		return copyZip(w, e.file, k.buf)
 	}
 	at := k.places[e.sum]
-	f := k.open[at.tree]
+	f := k.open[at.Tree]
 	if f == nil {
 		var done func()
 		var err error
-		if f, done, err = k.pool.open(at.tree); err != nil {
+		if f, done, err = k.Pool.Open(at.Tree); err != nil {
 			return err
 		}
-		k.open[at.tree] = f
+		k.open[at.Tree] = f
 		k.done = append(k.done, done)
 	}
 	_, err := io.CopyBuffer(w, io.NewSectionReader(f, at.offset, e.size), k.buf)

@@ -1,4 +1,4 @@
-package droplet
+package pool
 
 import (
 	"archive/tar"
@@ -17,22 +17,22 @@ import (
 	"strings"
 )
 
-// bits is an upload that was found good, before any file of it is read: every
+// Upload is an upload that was found good, before any file of it is read: every
 // entry once, parents before what is in them.
-type bits struct {
-	entries []entry // by path
-	size    int64   // bytes of all files
+type Upload struct {
+	Entries []entry // by path
+	Size    int64   // bytes of all files
 	src     *source // behind the zip; nil without one
 }
 
 // entry is one file, folder or symbolic link of an upload.
 type entry struct {
-	path string // clean and relative
+	Path string // clean and relative
 	kind byte   // tar.TypeReg, TypeDir or TypeSymlink
 	mode int64
 	size int64
 	link string    // target of a symbolic link
-	sum  content   // of a file, if it is known before it is read
+	sum  Content   // of a file, if it is known before it is read
 	file *zip.File // nil: nothing to read, or from the pool
 }
 
@@ -42,29 +42,29 @@ func (e entry) known() bool { return e.file == nil }
 // What the names in an archive must keep to, so that they can be unpacked: the
 // system's own limits, with room for the folder that they are unpacked into.
 const (
-	maxName = 255
+	MaxName = 255
 	maxPath = 3072
 	maxLink = 4095
 )
 
 // bitsReader collects the entries of an upload and refuses what cannot be had.
 type bitsReader struct {
-	o    PackageOptions
+	o    Limits
 	at   map[string]*entry
 	made map[string]bool // folders that no entry named so far
 	size int64
 }
 
-// readBits checks an upload as a whole: all that can be said without reading
+// ReadUpload checks an upload as a whole: all that can be said without reading
 // files. What it refuses is a *PackageError.
-func readBits(matched []Resource, zipped io.ReaderAt, size int64, o PackageOptions) (*bits, error) {
+func ReadUpload(matched []Resource, zipped io.ReaderAt, size int64, o Limits) (*Upload, error) {
 	r := &bitsReader{o: o, at: make(map[string]*entry, len(matched)), made: map[string]bool{}}
 	for _, m := range matched {
 		if err := r.addMatched(m); err != nil {
 			return nil, err
 		}
 	}
-	b := &bits{}
+	b := &Upload{}
 	if zipped != nil {
 		b.src = &source{r: zipped, size: size, most: o.MaxFiles}
 		if err := r.addZip(b.src); err != nil {
@@ -72,16 +72,16 @@ func readBits(matched []Resource, zipped io.ReaderAt, size int64, o PackageOptio
 		}
 	}
 	if len(r.at) == 0 {
-		return nil, &PackageError{Reason: "has no files: push a folder with at least one"}
+		return nil, &Error{Reason: "has no files: push a folder with at least one"}
 	}
 	if err := r.checkLinks(); err != nil {
 		return nil, err
 	}
 	for _, e := range r.at {
-		b.entries = append(b.entries, *e)
+		b.Entries = append(b.Entries, *e)
 	}
-	slices.SortFunc(b.entries, func(a, b entry) int { return strings.Compare(a.path, b.path) })
-	b.size = r.size
+	slices.SortFunc(b.Entries, func(a, b entry) int { return strings.Compare(a.Path, b.Path) })
+	b.Size = r.size
 	return b, nil
 }
 
@@ -90,22 +90,22 @@ func (r *bitsReader) addMatched(m Resource) error {
 	if m.Mode != "" {
 		var err error
 		if mode, err = strconv.ParseUint(m.Mode, 8, 32); err != nil {
-			return &PackageError{m.Path, fmt.Sprintf("has the mode %q: modes are octal, such as 644", m.Mode)}
+			return &Error{m.Path, fmt.Sprintf("has the mode %q: modes are octal, such as 644", m.Mode)}
 		}
 	}
 	sum, err := hex.DecodeString(m.SHA1)
 	if err != nil || len(sum) != sha1.Size {
-		return &PackageError{m.Path, fmt.Sprintf("has the checksum %q, which is not a sha1", m.SHA1)}
+		return &Error{m.Path, fmt.Sprintf("has the checksum %q, which is not a sha1", m.SHA1)}
 	}
 	if m.Size < 0 {
-		return &PackageError{m.Path, "has a negative size"}
+		return &Error{m.Path, "has a negative size"}
 	}
 	if strings.HasSuffix(m.Path, "/") {
-		return &PackageError{m.Path, "is a folder: only files are matched"}
+		return &Error{m.Path, "is a folder: only files are matched"}
 	}
 	return r.add(m.Path, entry{
 		kind: tar.TypeReg, mode: fileMode(fs.FileMode(mode)), size: m.Size,
-		sum: content{sha1: [sha1.Size]byte(sum), size: m.Size},
+		sum: Content{sha1: [sha1.Size]byte(sum), size: m.Size},
 	})
 }
 
@@ -117,7 +117,7 @@ func (r *bitsReader) addZip(src *source) error {
 	}
 	// Names that leave the tree are refused one by one below.
 	if err != nil && !errors.Is(err, zip.ErrInsecurePath) {
-		return &PackageError{Reason: "is not a whole zip archive: send it again"}
+		return &Error{Reason: "is not a whole zip archive: send it again"}
 	}
 	if int64(len(z.File)) > r.o.MaxFiles {
 		return tooMany(r.o.MaxFiles)
@@ -136,11 +136,11 @@ func (r *bitsReader) addFile(f *zip.File) error {
 	e := entry{kind: tar.TypeReg, mode: fileMode(mode), file: f}
 	switch {
 	case f.Flags&encrypted != 0:
-		return &PackageError{f.Name, "is encrypted: pack it without a password"}
+		return &Error{f.Name, "is encrypted: pack it without a password"}
 	case mode.IsDir() && f.UncompressedSize64 > 0:
-		return &PackageError{f.Name, "is a folder with content"}
+		return &Error{f.Name, "is a folder with content"}
 	case mode.IsDir():
-		e = entry{kind: tar.TypeDir, mode: dirMode}
+		e = entry{kind: tar.TypeDir, mode: DirMode}
 	case mode.Type() == fs.ModeSymlink:
 		link, err := readLink(f)
 		if err != nil {
@@ -148,9 +148,9 @@ func (r *bitsReader) addFile(f *zip.File) error {
 		}
 		e = entry{kind: tar.TypeSymlink, mode: linkMode, link: link}
 	case !mode.IsRegular():
-		return &PackageError{f.Name, "is neither a file, a folder nor a symbolic link"}
+		return &Error{f.Name, "is neither a file, a folder nor a symbolic link"}
 	case f.UncompressedSize64 > uint64(r.o.MaxFileBytes):
-		return &PackageError{f.Name, fmt.Sprintf("is larger than %s, which one file may have", archive.Size(r.o.MaxFileBytes))}
+		return &Error{f.Name, fmt.Sprintf("is larger than %s, which one file may have", archive.Size(r.o.MaxFileBytes))}
 	case f.UncompressedSize64 == 0:
 		e.file, e.sum = nil, emptyContent
 	default:
@@ -163,7 +163,7 @@ func (r *bitsReader) addFile(f *zip.File) error {
 // folders at all must not make another tree. A file keeps its mode, without
 // setuid and the like; its owner can always read and write it.
 const (
-	dirMode  = 0o755
+	DirMode  = 0o755
 	linkMode = 0o777
 )
 
@@ -172,14 +172,14 @@ func fileMode(m fs.FileMode) int64 { return int64(m.Perm() | 0o600) }
 // readLink reads the target of a symbolic link, which is its content.
 func readLink(f *zip.File) (string, error) {
 	if f.UncompressedSize64 == 0 || f.UncompressedSize64 > maxLink {
-		return "", &PackageError{f.Name, fmt.Sprintf("is a symbolic link whose target has %d bytes, allowed are 1 to %d", f.UncompressedSize64, maxLink)}
+		return "", &Error{f.Name, fmt.Sprintf("is a symbolic link whose target has %d bytes, allowed are 1 to %d", f.UncompressedSize64, maxLink)}
 	}
 	var target bytes.Buffer
 	if err := copyZip(&target, f, make([]byte, maxLink+1)); err != nil {
 		return "", err
 	}
 	if bytes.IndexByte(target.Bytes(), 0) >= 0 {
-		return "", &PackageError{f.Name, "is a symbolic link with a zero byte in its target"}
+		return "", &Error{f.Name, "is a symbolic link with a zero byte in its target"}
 	}
 	return target.String(), nil
 }
@@ -187,29 +187,29 @@ func readLink(f *zip.File) (string, error) {
 // add puts an entry, and the folders above it, into the tree.
 func (r *bitsReader) add(name string, e entry) error {
 	if reason := refuseName(name); reason != "" {
-		return &PackageError{name, reason}
+		return &Error{name, reason}
 	}
-	e.path = path.Clean(name)
-	if e.path == "." && e.kind == tar.TypeDir {
+	e.Path = path.Clean(name)
+	if e.Path == "." && e.kind == tar.TypeDir {
 		return nil // the tree itself
 	}
-	if e.path == "." || strings.HasSuffix(name, "/") && e.kind != tar.TypeDir {
-		return &PackageError{name, "must be a folder"}
+	if e.Path == "." || strings.HasSuffix(name, "/") && e.kind != tar.TypeDir {
+		return &Error{name, "must be a folder"}
 	}
-	old := r.at[e.path]
+	old := r.at[e.Path]
 	switch {
 	case old == nil:
 	case old.kind == tar.TypeDir && e.kind == tar.TypeDir:
 		return nil
-	case r.made[e.path]:
-		return &PackageError{name, "is not a folder, but there are entries below it"}
+	case r.made[e.Path]:
+		return &Error{name, "is not a folder, but there are entries below it"}
 	default:
-		return &PackageError{name, "is there twice"}
+		return &Error{name, "is there twice"}
 	}
 	if err := r.count(e); err != nil {
 		return err
 	}
-	return r.addParents(e.path)
+	return r.addParents(e.Path)
 }
 
 // addParents makes the folders above p that no entry named so far, and refuses p
@@ -218,13 +218,13 @@ func (r *bitsReader) addParents(p string) error {
 	for dir := path.Dir(p); dir != "."; dir = path.Dir(dir) {
 		up := r.at[dir]
 		if up != nil && up.kind != tar.TypeDir {
-			return &PackageError{p, fmt.Sprintf("is below %q, which is not a folder", dir)}
+			return &Error{p, fmt.Sprintf("is below %q, which is not a folder", dir)}
 		}
 		if up != nil {
 			return nil // so are those above it
 		}
 		r.made[dir] = true
-		if err := r.count(entry{path: dir, kind: tar.TypeDir, mode: dirMode}); err != nil {
+		if err := r.count(entry{Path: dir, kind: tar.TypeDir, mode: DirMode}); err != nil {
 			return err
 		}
 	}
@@ -235,20 +235,20 @@ func (r *bitsReader) addParents(p string) error {
 // true is checked when the files are read.
 func (r *bitsReader) count(e entry) error {
 	if e.size > r.o.MaxFileBytes {
-		return &PackageError{e.path, fmt.Sprintf("is larger than %s, which one file may have", archive.Size(r.o.MaxFileBytes))}
+		return &Error{e.Path, fmt.Sprintf("is larger than %s, which one file may have", archive.Size(r.o.MaxFileBytes))}
 	}
 	if r.size += e.size; r.size > r.o.MaxBytes {
-		return &PackageError{e.path, fmt.Sprintf("is too much: all files together are larger than %s: leave out what the app does not need with a .cfignore", archive.Size(r.o.MaxBytes))}
+		return &Error{e.Path, fmt.Sprintf("is too much: all files together are larger than %s: leave out what the app does not need with a .cfignore", archive.Size(r.o.MaxBytes))}
 	}
 	if int64(len(r.at)) >= r.o.MaxFiles {
 		return tooMany(r.o.MaxFiles)
 	}
-	r.at[e.path] = &e
+	r.at[e.Path] = &e
 	return nil
 }
 
 func tooMany(most int64) error {
-	return &PackageError{Reason: fmt.Sprintf("has more than %d entries: leave out what the app does not need with a .cfignore", most)}
+	return &Error{Reason: fmt.Sprintf("has more than %d entries: leave out what the app does not need with a .cfignore", most)}
 }
 
 // refuseName says why a name cannot be in a package, or nothing.
@@ -269,8 +269,8 @@ func refuseName(name string) string {
 		switch {
 		case part == "..":
 			return "must not have .. in it"
-		case len(part) > maxName:
-			return fmt.Sprintf("has a name of more than %d bytes", maxName)
+		case len(part) > MaxName:
+			return fmt.Sprintf("has a name of more than %d bytes", MaxName)
 		case strings.HasPrefix(part, archive.Whiteout):
 			return fmt.Sprintf("must not begin with %s: in an image that removes a file", archive.Whiteout)
 		}
@@ -297,7 +297,7 @@ func (r *bitsReader) checkLinks() error {
 		return nil
 	}
 	p, target, _ := strings.Cut(slices.Min(bad), "\x00") // always the same one
-	return &PackageError{p, fmt.Sprintf("is a symbolic link to %q, out of the app: link to what is in it, or copy it", target)}
+	return &Error{p, fmt.Sprintf("is a symbolic link to %q, out of the app: link to what is in it, or copy it", target)}
 }
 
 // leavesTree follows a link as the kernel would if the tree were all there is. A
@@ -346,9 +346,9 @@ func leavesTree(links map[string]string, link string) bool {
 func copyZip(w io.Writer, f *zip.File, buf []byte) error {
 	r, err := f.Open()
 	if errors.Is(err, zip.ErrAlgorithm) {
-		return &PackageError{f.Name, fmt.Sprintf("is compressed by method %d, which is not known here: use deflate", f.Method)}
+		return &Error{f.Name, fmt.Sprintf("is compressed by method %d, which is not known here: use deflate", f.Method)}
 	}
-	damaged := &PackageError{f.Name, "is damaged: send it again"}
+	damaged := &Error{f.Name, "is damaged: send it again"}
 	if err != nil {
 		return damaged
 	}
@@ -366,7 +366,7 @@ func copyZip(w io.Writer, f *zip.File, buf []byte) error {
 			return nil
 		}
 		if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
-			return &PackageError{f.Name, "is cut off: send it again"}
+			return &Error{f.Name, "is cut off: send it again"}
 		}
 		if err != nil {
 			return damaged
@@ -434,4 +434,32 @@ func (s *source) count(p []byte, off int64) {
 		joint = p
 	}
 	s.tail = bytes.Clone(joint[max(0, len(joint)-len(header)+1):])
+}
+
+// Limits are how large an upload may be.
+type Limits struct {
+	MaxBytes     int64 // of all files, unpacked
+	MaxFiles     int64 // entries
+	MaxFileBytes int64 // of one file, unpacked
+}
+
+// Resource is a file that a client could send.
+type Resource struct {
+	Path string
+	Mode string // octal text
+	SHA1 string // hex
+	Size int64
+}
+
+// Error says which entry of an upload cannot be had and why.
+type Error struct {
+	Entry  string // empty: the upload as a whole
+	Reason string
+}
+
+func (e *Error) Error() string {
+	if e.Entry == "" {
+		return "package: " + e.Reason
+	}
+	return fmt.Sprintf("package entry %q %s", e.Entry, e.Reason)
 }

@@ -1,4 +1,4 @@
-package droplet
+package pool
 
 import (
 	"errors"
@@ -8,14 +8,14 @@ import (
 	"time"
 )
 
-// collect removes the trees that nobody names or uses. One that it cannot remove
+// Collect removes the trees that nobody names or uses. One that it cannot remove
 // does not keep the others.
-func (p *pool) collect(named func(sha string) (bool, error)) error {
+func (p *Pool) Collect(named func(sha string) (bool, error)) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	var errs []error
 	for sha, t := range p.trees {
-		if t.users > 0 || time.Since(t.lent) < lease {
+		if t.users > 0 || time.Since(t.lent) < Lease {
 			continue
 		}
 		keep, err := named(sha)
@@ -30,9 +30,9 @@ func (p *pool) collect(named func(sha string) (bool, error)) error {
 }
 
 // drop removes a tree. If it cannot, the next collection tries again.
-func (p *pool) drop(sha string) error {
+func (p *Pool) drop(sha string) error {
 	// The index goes last: alone it is swept at the next start.
-	for _, name := range []string{p.tar(sha), p.index(sha)} {
+	for _, name := range []string{p.Tar(sha), p.Index(sha)} {
 		if err := os.Remove(name); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return err
 		}
@@ -42,8 +42,8 @@ func (p *pool) drop(sha string) error {
 	return nil
 }
 
-// sweep removes what an earlier daemon left unfinished and what nobody names. It
+// Sweep removes what an earlier daemon left unfinished and what nobody names. It
 // returns an error for each file that it cannot remove.
-func (p *pool) sweep(named func(sha string) (bool, error)) error {
-	return errors.Join(p.unfinished.Retry(), p.collect(named))
+func (p *Pool) Sweep(named func(sha string) (bool, error)) error {
+	return errors.Join(p.unfinished.Retry(), p.Collect(named))
 }

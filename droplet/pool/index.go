@@ -1,4 +1,4 @@
-package droplet
+package pool
 
 import (
 	"crypto/sha1" // the sum that clients send
@@ -8,15 +8,15 @@ import (
 	"hash/crc32"
 )
 
-// indexEnd is the end of the name of an index.
-const indexEnd = ".index"
+// IndexEnd is the end of the name of an index.
+const IndexEnd = ".index"
 
 // indexMagic begins an index; its number is that of the format.
 const indexMagic = "dewidx1\n"
 
 // contentAt is a content and where in the tar it is.
 type contentAt struct {
-	content
+	Content
 	offset int64
 }
 
@@ -54,7 +54,7 @@ func parseIndex(raw []byte) (x index, err error) {
 	b = b[copy(x.list[:], b):]
 	x.contents = make([]contentAt, 0, body/contentBytes)
 	for ; len(b) > 0; b = b[contentBytes:] {
-		c := contentAt{content: content{sha1: [sha1.Size]byte(b)}}
+		c := contentAt{Content: Content{sha1: [sha1.Size]byte(b)}}
 		c.size = int64(binary.BigEndian.Uint64(b[sha1.Size:]))
 		c.offset = int64(binary.BigEndian.Uint64(b[sha1.Size+8:]))
 		if c.size <= 0 || c.offset < 0 {
@@ -67,10 +67,10 @@ func parseIndex(raw []byte) (x index, err error) {
 
 // fill notes the tree as the place of everything wanted that has none yet, and
 // returns how much that was.
-func (x index) fill(want map[content]place, tree string) (found int) {
+func (x index) fill(want map[Content]Place, tree string) (found int) {
 	for _, c := range x.contents {
-		if at, ok := want[c.content]; ok && at.tree == "" {
-			want[c.content] = place{tree: tree, offset: c.offset}
+		if at, ok := want[c.Content]; ok && at.Tree == "" {
+			want[c.Content] = Place{Tree: tree, offset: c.offset}
 			found++
 		}
 	}
