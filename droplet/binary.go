@@ -10,10 +10,11 @@ import (
 	"io"
 	"os"
 
+	"github.com/google/uuid"
+
 	"github.com/dewrun/dew/droplet/archive"
 	"github.com/dewrun/dew/droplet/pool"
 	"github.com/dewrun/dew/droplet/stack"
-	"github.com/google/uuid"
 )
 
 // asPushed is the binary buildpack alone.

@@ -5,8 +5,9 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"github.com/dewrun/dew/droplet/archive"
 	"strings"
+
+	"github.com/dewrun/dew/droplet/archive"
 )
 
 // Bindings are the services that an app sees, as they were frozen into its droplet.

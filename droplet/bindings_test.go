@@ -10,8 +10,9 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/dewrun/dew/droplet/archive"
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/dewrun/dew/droplet/archive"
 )
 
 // bound gives the apps of a yard their services.

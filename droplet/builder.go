@@ -3,9 +3,10 @@ package droplet
 import (
 	"context"
 	"fmt"
-	"github.com/dewrun/dew/droplet/stack"
 	"io"
 	"time"
+
+	"github.com/dewrun/dew/droplet/stack"
 )
 
 // Builder stages where it can do no harm: in a container of its own, which is

@@ -3,12 +3,13 @@ package droplet
 import (
 	"cmp"
 	"fmt"
-	"github.com/dewrun/dew/droplet/stack"
 	"regexp"
 	"slices"
 	"strings"
 	"unicode"
 	"unicode/utf8"
+
+	"github.com/dewrun/dew/droplet/stack"
 )
 
 // maxCause bounds the part of the cause of a failed build that a tool printed.

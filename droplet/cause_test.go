@@ -1,13 +1,14 @@
 package droplet
 
 import (
-	"github.com/dewrun/dew/droplet/stack"
-	"github.com/dewrun/dew/store"
 	"strings"
 	"testing"
 	"time"
 	"unicode"
 	"unicode/utf8"
+
+	"github.com/dewrun/dew/droplet/stack"
+	"github.com/dewrun/dew/store"
 )
 
 func TestCauseOf(t *testing.T) {

@@ -7,9 +7,6 @@ import (
 	"embed"
 	"encoding/hex"
 	"fmt"
-	"github.com/dewrun/dew/droplet/archive"
-	"github.com/dewrun/dew/droplet/pool"
-	"github.com/dewrun/dew/droplet/stack"
 	"io"
 	"io/fs"
 	"os"
@@ -17,6 +14,10 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+
+	"github.com/dewrun/dew/droplet/archive"
+	"github.com/dewrun/dew/droplet/pool"
+	"github.com/dewrun/dew/droplet/stack"
 )
 
 // scripts are the built-in buildpacks, and what runs all of them.

@@ -6,9 +6,10 @@ import (
 	"strings"
 	"time"
 
+	"github.com/google/uuid"
+
 	"github.com/dewrun/dew/droplet/archive"
 	"github.com/dewrun/dew/droplet/stack"
-	"github.com/google/uuid"
 )
 
 // PackageDocker is the type of packages that name an image in a registry.

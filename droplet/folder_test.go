@@ -4,12 +4,13 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
-	"github.com/dewrun/dew/droplet/pool"
 	"io"
 	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/dewrun/dew/droplet/pool"
 )
 
 // folderOf uploads a folder with one script.

@@ -5,12 +5,13 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
-	"github.com/dewrun/dew/droplet/archive"
-	"github.com/dewrun/dew/droplet/pool"
 	"io"
 	"regexp"
 	"strings"
 	"unicode/utf8"
+
+	"github.com/dewrun/dew/droplet/archive"
+	"github.com/dewrun/dew/droplet/pool"
 )
 
 // procfileName is the file of an app that names its commands.

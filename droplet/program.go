@@ -7,8 +7,6 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
-	"github.com/dewrun/dew/droplet/archive"
-	"github.com/dewrun/dew/droplet/pool"
 	"io"
 	"io/fs"
 	"os"
@@ -16,6 +14,9 @@ import (
 	"path/filepath"
 	"sync"
 	"time"
+
+	"github.com/dewrun/dew/droplet/archive"
+	"github.com/dewrun/dew/droplet/pool"
 )
 
 // staticProgram serves the files of apps that have nothing to run.

@@ -3,12 +3,13 @@ package droplet
 import (
 	"archive/tar"
 	"errors"
-	"github.com/dewrun/dew/droplet/stack"
 	"io"
 	"os"
 	"path/filepath"
 	"testing"
 	"time"
+
+	"github.com/dewrun/dew/droplet/stack"
 )
 
 // The file server is in its buildpack, as it is on disk now; without it the

@@ -4,7 +4,6 @@ import (
 	"archive/tar"
 	"bytes"
 	"errors"
-	"github.com/dewrun/dew/droplet/stack"
 	"io"
 	"os"
 	"os/exec"
@@ -12,6 +11,8 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+
+	"github.com/dewrun/dew/droplet/stack"
 )
 
 // basics are the programs that every stack has.

@@ -17,9 +17,10 @@ import (
 	"strings"
 	"time"
 
+	"github.com/google/uuid"
+
 	"github.com/dewrun/dew/droplet/archive"
 	"github.com/dewrun/dew/droplet/stack"
-	"github.com/google/uuid"
 )
 
 // Limits of a staging where BuildOptions does not say, as the platform has them.

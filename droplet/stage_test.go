@@ -17,8 +17,9 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/dewrun/dew/droplet/archive"
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/dewrun/dew/droplet/archive"
 )
 
 // fakeBuilder ends every staging as it is told to.

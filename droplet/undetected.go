@@ -5,11 +5,12 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
-	"github.com/dewrun/dew/droplet/pool"
 	"io"
 	"path"
 	"slices"
 	"strings"
+
+	"github.com/dewrun/dew/droplet/pool"
 )
 
 // maxLooked is how many files of a package are looked at to say what it lacks.

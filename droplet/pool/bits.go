@@ -8,13 +8,14 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
-	"github.com/dewrun/dew/droplet/archive"
 	"io"
 	"io/fs"
 	"path"
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/dewrun/dew/droplet/archive"
 )
 
 // Upload is an upload that was found good, before any file of it is read: every

@@ -11,7 +11,6 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
-	"github.com/dewrun/dew/droplet/archive"
 	"hash"
 	"io"
 	"io/fs"
@@ -23,6 +22,8 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"github.com/dewrun/dew/droplet/archive"
 )
 
 // Lease is how long a tree stays after Match has promised files of it to a

@@ -6,8 +6,9 @@ import (
 	"errors"
 	"testing"
 
-	"github.com/dewrun/dew/droplet/archive"
 	v1 "github.com/google/go-containerregistry/pkg/v1"
+
+	"github.com/dewrun/dew/droplet/archive"
 )
 
 // sizedConfig is an image that says how large its configuration is.

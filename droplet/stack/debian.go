@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"github.com/dewrun/dew/droplet/archive"
 	"io"
 	"os"
 	"os/exec"
@@ -14,6 +13,8 @@ import (
 	goruntime "runtime"
 	"slices"
 	"strings"
+
+	"github.com/dewrun/dew/droplet/archive"
 )
 
 // DebianPackages are in every Debian stack beside the essential ones: what the

@@ -7,7 +7,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"github.com/dewrun/dew/droplet/archive"
 	"io"
 	"io/fs"
 	"os"
@@ -15,6 +14,8 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+
+	"github.com/dewrun/dew/droplet/archive"
 )
 
 // HostName is the name of the stack that the machine itself gives.

@@ -14,12 +14,13 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/dewrun/dew/droplet/archive"
 	"github.com/google/go-containerregistry/pkg/authn"
 	"github.com/google/go-containerregistry/pkg/name"
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 	"github.com/google/go-containerregistry/pkg/v1/remote"
 	"github.com/google/go-containerregistry/pkg/v1/remote/transport"
+
+	"github.com/dewrun/dew/droplet/archive"
 )
 
 // RegistryError says why an image cannot be had from a registry.

@@ -13,10 +13,11 @@ import (
 	goruntime "runtime"
 	"strings"
 
-	"github.com/dewrun/dew/droplet/archive"
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 	"github.com/google/go-containerregistry/pkg/v1/layout"
 	"github.com/google/go-containerregistry/pkg/v1/tarball"
+
+	"github.com/dewrun/dew/droplet/archive"
 )
 
 // The files by which an archive is known to be an image.

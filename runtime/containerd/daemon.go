@@ -16,8 +16,9 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/dewrun/dew/runtime/process"
 	"golang.org/x/sys/unix"
+
+	"github.com/dewrun/dew/runtime/process"
 )
 
 // DaemonConfig says how a private containerd is run.

@@ -13,8 +13,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/dewrun/dew/runtime/process"
 	"golang.org/x/sys/unix"
+
+	"github.com/dewrun/dew/runtime/process"
 )
 
 func TestDaemonConfigFile(t *testing.T) {

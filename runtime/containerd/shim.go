@@ -4,12 +4,13 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
-	"github.com/dewrun/dew/runtime/process"
 	"os"
 	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/dewrun/dew/runtime/process"
 )
 
 // shims finds the shims of this daemon's containers, by container. One whose
