@@ -38,7 +38,7 @@ var (
 // CatalogOptions tells where uploaded buildpacks are and how large they may be.
 type CatalogOptions struct {
 	Packages PackageOptions // Dir is the catalog's own
-	// Stack tells whether a buildpack may be for a stack; nil: CheckStack.
+	// Stack tells whether a buildpack may be for a stack; nil: stack.Check.
 	Stack func(name string) error
 	// Programs is a folder with the programs that built-in buildpacks put into an
 	// image: dew-static. Without it those say that it is missing.

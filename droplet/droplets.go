@@ -57,7 +57,7 @@ func (s *Droplets) Sweep() error { return s.unfinished.Retry() }
 // AddImage reads a tar of the platform's layout (app/, deps/, profile.d/, logs/,
 // tmp/, staging_info.yml) to its end, checks it, and keeps it under the sha256 of
 // its bytes. Adding an image twice is no error. An image that is refused is an
-// *ImageError.
+// *archive.Error.
 func (s *Droplets) AddImage(r io.Reader) (sha string, err error) {
 	f, err := os.CreateTemp(s.dir, "image-*"+archive.Unfinished)
 	if err != nil {

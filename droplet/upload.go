@@ -41,7 +41,7 @@ func (s *Droplets) Await(app string, commands map[string]string) (Droplet, error
 // Fill gives a droplet its files: a compressed tar as the platform has it, from
 // here or from elsewhere, of no more than a staging could leave. Nobody can restage
 // it, so that it gets the service bindings of its app with its files. What is
-// refused is an *ImageError.
+// refused is an *archive.Error.
 func (b *Builds) Fill(ctx context.Context, guid string, tgz io.Reader) (Droplet, error) {
 	s := b.droplets
 	d, err := s.Get(guid)

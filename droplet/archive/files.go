@@ -42,6 +42,7 @@ func (c *contextReader) Read(p []byte) (int, error) {
 // TarEnd is how many zero bytes end a tar.
 const TarEnd = 1024
 
+// WriteAll writes b, for a list of calls whose errors are joined.
 func WriteAll(w io.Writer, b []byte) error {
 	_, err := w.Write(b)
 	return err

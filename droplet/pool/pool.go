@@ -77,6 +77,7 @@ type tree struct {
 	lent  time.Time // when Match last promised something of it
 }
 
+// Open opens the pool in dir, which it makes if need be.
 func Open(dir string, log *slog.Logger) (*Pool, error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, fmt.Errorf("cannot make the folder for packages: %w", err)
@@ -127,7 +128,10 @@ func (p *Pool) meet(e fs.DirEntry) {
 	p.trees[sha] = t
 }
 
-func (p *Pool) Tar(sha string) string   { return filepath.Join(p.dir, sha+".tar") }
+// Tar is the file of a tree.
+func (p *Pool) Tar(sha string) string { return filepath.Join(p.dir, sha+".tar") }
+
+// Index is the file with the contents of a tree.
 func (p *Pool) Index(sha string) string { return filepath.Join(p.dir, sha+IndexEnd) }
 
 func (p *Pool) readIndex(sha string) (index, error) {

@@ -79,7 +79,7 @@ func (s *Stacks) Upload(ctx context.Context, name string, r io.Reader) (Record, 
 
 // Add makes a stack of a file: a tar of a root file system, or an image as docker
 // and others save it, either of them perhaps compressed with gzip or zstd. What is
-// refused is an *ImageError.
+// refused is an *archive.Error.
 func (s *Stacks) Add(ctx context.Context, name string, f *os.File) (Record, error) {
 	if err := s.free(name); err != nil {
 		return Record{}, err

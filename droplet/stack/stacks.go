@@ -265,7 +265,7 @@ func (s *Stacks) All() ([]Record, error) {
 	return append([]Record{own}, all...), nil
 }
 
-// Kept returns the stack with a guid, or errNotFound.
+// Kept returns the stack with a guid, or ErrNotFound.
 func (s *Stacks) Kept(guid string) (Record, error) {
 	if guid == GUID(Default) {
 		return s.own()
@@ -292,6 +292,7 @@ func (s *Stacks) own() (Record, error) {
 	}, err
 }
 
+// ByName returns the stack with a name, or ErrNotFound.
 func (s *Stacks) ByName(name string) (Record, error) {
 	if s.stacks == nil {
 		return Record{}, fmt.Errorf("stack %s: %w", name, ErrNotFound)

@@ -27,6 +27,7 @@ type Freezer struct {
 	Freeze, Thaw string
 }
 
+// Freezer returns the freezer of a leaf.
 func (c *Hierarchies) Freezer(id runtime.InstanceID, leaf string) Freezer {
 	if c.IsV2() {
 		return Freezer{Dir: c.path(c.Unified, id, leaf), File: "cgroup.freeze", Freeze: "1", Thaw: "0"}

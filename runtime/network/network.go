@@ -36,6 +36,7 @@ const (
 	turnLimit = 30 * time.Second // far more than it takes to choose a subnet
 )
 
+// New returns the network of the instances. SetUp makes its bridge.
 func New(dir, bridge string, subnet netip.Prefix) *Bridge {
 	return &Bridge{dir: dir, bridge: bridge, Subnet: subnet.Masked(), dials: make(chan struct{}, maxDials)}
 }
@@ -187,6 +188,7 @@ func (n *Bridge) TearDown() error {
 	return nil
 }
 
+// Path is the file that keeps the network namespace of an instance.
 func (n *Bridge) Path(id runtime.InstanceID) string {
 	return filepath.Join(n.dir, namespaceName(id))
 }

@@ -61,6 +61,7 @@ func parseStat(line string) (Stat, bool) {
 	return s, true
 }
 
+// Dir is the folder of a process in /proc.
 func Dir(pid int) string { return filepath.Join("/proc", strconv.Itoa(pid)) }
 
 // BornAt tells one process from a later one with the same number. It is 0 for a
@@ -108,6 +109,7 @@ func threadsEnded(pid int) bool {
 	return true
 }
 
+// File is a file of a process in /proc.
 func File(pid int, name string) string { return filepath.Join("/proc", strconv.Itoa(pid), name) }
 
 // OpenFiles lists what a process has open.
