@@ -13,6 +13,8 @@ import (
 	"path/filepath"
 	"testing"
 
+	"github.com/dewrun/dew/droplet/pool"
+	"github.com/dewrun/dew/droplet/stack"
 	"github.com/dewrun/dew/store"
 )
 
@@ -21,7 +23,7 @@ const benchFiles = 10_000
 
 // benchApp is an app of many small files, as a zip and as resources. Every
 // generation has other contents.
-func benchApp(b *testing.B, generation int) (zipped []byte, rs []Resource) {
+func benchApp(b *testing.B, generation int) (zipped []byte, rs []pool.Resource) {
 	b.Helper()
 	var ms []member
 	for i := range benchFiles {
@@ -50,7 +52,7 @@ func benchYard(b *testing.B) (*Packages, *Builds) {
 		b.Fatal(err)
 	}
 	return p, NewBuilds(db, p, s, BuildOptions{
-		Stacks: func(string) (Stack, error) { return Stack{Name: "host", ID: "id"}, nil },
+		Stacks: func(string) (stack.Stack, error) { return stack.Stack{Name: "host", ID: "id"}, nil },
 		InUse:  func(*store.Tx) map[string]bool { return map[string]bool{} },
 	})
 }

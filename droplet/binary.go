@@ -11,6 +11,10 @@ import (
 	"os"
 
 	"github.com/google/uuid"
+
+	"github.com/dewrun/dew/droplet/archive"
+	"github.com/dewrun/dew/droplet/pool"
+	"github.com/dewrun/dew/droplet/stack"
 )
 
 // asPushed is the binary buildpack alone.
@@ -20,7 +24,7 @@ func asPushed() []chosen {
 
 // stageBinary makes a droplet of the files as they were pushed: their own bytes
 // are the image's. It needs no container, and so costs no more than the copy.
-func (b *Builds) stageBinary(ctx context.Context, w Build, k Package, st Stack) (Droplet, error) {
+func (b *Builds) stageBinary(ctx context.Context, w Build, k Package, st stack.Stack) (Droplet, error) {
 	f, done, err := b.packages.open(k.SHA256)
 	if err != nil {
 		return Droplet{}, err
@@ -39,7 +43,7 @@ func (b *Builds) stageBinary(ctx context.Context, w Build, k Package, st Stack) 
 	if err != nil {
 		return Droplet{}, err
 	}
-	sha, err := b.droplets.AddImage(&untilDone{ctx: ctx, r: image})
+	sha, err := b.droplets.AddImage(archive.UntilDone(ctx, image))
 	if err != nil {
 		return Droplet{}, err
 	}
@@ -49,9 +53,6 @@ func (b *Builds) stageBinary(ctx context.Context, w Build, k Package, st Stack) 
 		Buildpacks: []UsedBuildpack{{Name: BinaryBuildpack}}, Reuse: b.reuseKey(k, st, asPushed(), stagingInput{}), Bindings: bindings,
 	}, nil
 }
-
-// tarEnd is how many zero bytes end a tar.
-const tarEnd = 1024
 
 // imageOf returns the tar of an image: the package's own bytes, and staging_info.yml
 // behind them.
@@ -65,33 +66,15 @@ func imageOf(f *os.File, commands map[string]string) (io.Reader, error) {
 		Command   string `json:"start_command"`
 	}{"", commands["web"]})
 	if err != nil {
-		return nil, fmt.Errorf("cannot write %s: %w", stagingInfo, err)
+		return nil, fmt.Errorf("cannot write %s: %w", archive.StagingInfo, err)
 	}
 	var tail bytes.Buffer
 	w := tar.NewWriter(&tail)
 	err = errors.Join(
-		w.WriteHeader(&tar.Header{Typeflag: tar.TypeReg, Name: stagingInfo, Mode: 0o644, Size: int64(len(info)), ModTime: packTime}),
-		writeAll(w, info), w.Close())
+		w.WriteHeader(&tar.Header{Typeflag: tar.TypeReg, Name: archive.StagingInfo, Mode: 0o644, Size: int64(len(info)), ModTime: pool.Time}),
+		archive.WriteAll(w, info), w.Close())
 	if err != nil {
-		return nil, fmt.Errorf("cannot write %s: %w", stagingInfo, err)
+		return nil, fmt.Errorf("cannot write %s: %w", archive.StagingInfo, err)
 	}
-	return io.MultiReader(io.NewSectionReader(f, 0, fi.Size()-tarEnd), &tail), nil
-}
-
-func writeAll(w io.Writer, b []byte) error {
-	_, err := w.Write(b)
-	return err
-}
-
-// untilDone ends a long copy with its context.
-type untilDone struct {
-	ctx context.Context
-	r   io.Reader
-}
-
-func (u *untilDone) Read(p []byte) (int, error) {
-	if err := u.ctx.Err(); err != nil {
-		return 0, err
-	}
-	return u.r.Read(p)
+	return io.MultiReader(io.NewSectionReader(f, 0, fi.Size()-archive.TarEnd), &tail), nil
 }

@@ -6,6 +6,8 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+
+	"github.com/dewrun/dew/droplet/archive"
 )
 
 // Bindings are the services that an app sees, as they were frozen into its droplet.
@@ -28,7 +30,7 @@ const maxBindings = 128<<10 - 100
 func (b Bindings) Check() error {
 	if len(b.JSON) > maxBindings {
 		return fmt.Errorf("the credentials of all services of the app are %s, and VCAP_SERVICES takes %s: unbind some of %s",
-			inBytes(int64(len(b.JSON))), inBytes(maxBindings), strings.Join(b.Names, ", "))
+			archive.Size(int64(len(b.JSON))), archive.Size(maxBindings), strings.Join(b.Names, ", "))
 	}
 	var services map[string]json.RawMessage
 	if b.JSON != "" && json.Unmarshal([]byte(b.JSON), &services) != nil {

@@ -11,6 +11,8 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/dewrun/dew/droplet/archive"
 )
 
 // bound gives the apps of a yard their services.
@@ -107,7 +109,7 @@ func packedDroplet(t *testing.T, size int64) *bytes.Buffer {
 	z := gzip.NewWriter(&out)
 	w := tar.NewWriter(z)
 	err := errors.Join(
-		w.WriteHeader(&tar.Header{Typeflag: tar.TypeReg, Name: "./app/x", Mode: 0o644, Size: size}), writeAll(w, make([]byte, size)),
+		w.WriteHeader(&tar.Header{Typeflag: tar.TypeReg, Name: "./app/x", Mode: 0o644, Size: size}), archive.WriteAll(w, make([]byte, size)),
 		w.Close(), z.Close())
 	if err != nil {
 		t.Fatal(err)
@@ -125,7 +127,7 @@ func TestFill(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		var bad *ImageError
+		var bad *archive.Error
 		if _, err := y.builds.Fill(t.Context(), d.GUID, packedDroplet(t, 2<<20+1)); !errors.As(err, &bad) || !strings.Contains(err.Error(), "larger than 2M") {
 			t.Errorf("too large: %v", err)
 		}

@@ -13,6 +13,8 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/dewrun/dew/app"
+	"github.com/dewrun/dew/droplet/archive"
+	"github.com/dewrun/dew/droplet/stack"
 	"github.com/dewrun/dew/store"
 )
 
@@ -65,7 +67,7 @@ type Build struct {
 
 // BuildOptions is what builds need beside packages and droplets.
 type BuildOptions struct {
-	Stacks func(name string) (Stack, error)
+	Stacks func(name string) (stack.Stack, error)
 	Say    func(app, line string) // the [STG/0] lines; nil: nobody listens
 	// Printed are the newest lines that the build of an app has printed to stderr since
 	// then, oldest first; nil: they are not kept.
@@ -84,8 +86,8 @@ type BuildOptions struct {
 
 	// Builder runs buildpacks. Without it there is the binary buildpack alone.
 	Builder Builder
-	Catalog *Catalog // of buildpacks; needed with a Builder
-	Kept    *Stacks  // has the images of image apps, and is run by Run; nil: there are none
+	Catalog *Catalog      // of buildpacks; needed with a Builder
+	Kept    *stack.Stacks // has the images of image apps, and is run by Run; nil: there are none
 	// Env are the variables of an app that staging sees; nil: none.
 	Env func(app string) (map[string]string, error)
 	// Buildpacks are the names of the buildpacks of all apps. Uploaded folders that are
@@ -340,8 +342,8 @@ func (b *Builds) failed(w Build, why error) error {
 }
 
 // sayStaging tells what is staged, and what takes the place of what is not here.
-func (b *Builds) sayStaging(w Build, k Package, st Stack) {
-	b.o.Say(w.App, fmt.Sprintf("Staging package %.12s (%s)", k.SHA256, inBytes(k.Size)))
+func (b *Builds) sayStaging(w Build, k Package, st stack.Stack) {
+	b.o.Say(w.App, fmt.Sprintf("Staging package %.12s (%s)", k.SHA256, archive.Size(k.Size)))
 	if w.Stack != "" && w.Stack != st.Name {
 		b.o.Say(w.App, fmt.Sprintf("Stack '%s' is not here: '%s' takes its place", w.Stack, st.Name))
 	}
@@ -387,7 +389,7 @@ func (b *Builds) collectImages() error {
 	if len(removed) > 0 && b.o.Collected != nil {
 		b.o.Collected()
 	}
-	if b.o.Kept == nil || b.o.Kept.images == nil {
+	if b.o.Kept == nil || !b.o.Kept.KeepsImages() {
 		return err
 	}
 	return errors.Join(err, b.o.Kept.DropUnusedImages(b.droplets.stacks))

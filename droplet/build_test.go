@@ -16,6 +16,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/dewrun/dew/droplet/stack"
 	"github.com/dewrun/dew/store"
 )
 
@@ -27,7 +28,7 @@ type yard struct {
 	packages *Packages
 	shelf    *Droplets
 	builds   *Builds
-	stack    Stack
+	stack    stack.Stack
 	lines    []string
 	used     map[string]bool // droplets; nil: not known
 	env      map[string]string
@@ -35,7 +36,7 @@ type yard struct {
 
 func newYard(t *testing.T) *yard {
 	t.Helper()
-	y := &yard{t: t, dir: t.TempDir(), stack: Stack{Name: "host", ID: "id1"}, used: map[string]bool{}}
+	y := &yard{t: t, dir: t.TempDir(), stack: stack.Stack{Name: "host", ID: "id1"}, used: map[string]bool{}}
 	y.db = openDB(t, filepath.Join(y.dir, "dew.db"))
 	y.open()
 	return y
@@ -52,9 +53,9 @@ func (y *yard) open() {
 		y.t.Fatal(err)
 	}
 	y.builds = NewBuilds(y.db, y.packages, y.shelf, BuildOptions{
-		Stacks: func(name string) (Stack, error) {
+		Stacks: func(name string) (stack.Stack, error) {
 			if name == "windows" {
-				return Stack{}, errors.New("there is no stack 'windows' (use 'host')")
+				return stack.Stack{}, errors.New("there is no stack 'windows' (use 'host')")
 			}
 			return y.stack, nil
 		},

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"io"
 	"time"
+
+	"github.com/dewrun/dew/droplet/stack"
 )
 
 // Builder stages where it can do no harm: in a container of its own, which is
@@ -20,7 +22,7 @@ type Builder interface {
 type Staging struct {
 	Build    string // guid
 	App      string // guid
-	Stack    Stack
+	Stack    stack.Stack
 	Layers   []Layer // laid into the container in this order before anything runs
 	Command  string
 	Dir      string
@@ -52,8 +54,8 @@ type Files interface {
 // Packing says what to take out of a container.
 type Packing struct {
 	Folders  []Folder
-	Files    []File // put in beside them
-	MaxBytes int64  // of all files together
+	Files    []stack.File // put in beside them
+	MaxBytes int64        // of all files together
 	MaxFiles int64
 }
 

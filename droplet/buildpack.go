@@ -54,16 +54,16 @@ func Buildpacks() []Buildpack {
 	out := make([]Buildpack, 0, len(names))
 	for i, name := range names {
 		out = append(out, Buildpack{
-			GUID: builtIn("buildpack", name), Name: name, Aliases: []string{strings.TrimSuffix(name, "_buildpack")},
+			GUID: builtInGUID(name), Name: name, Aliases: []string{strings.TrimSuffix(name, "_buildpack")},
 			Position: i + 1, Enabled: true, Locked: true, BuiltIn: true, State: BuildpackReady,
 		})
 	}
 	return out
 }
 
-// builtIn makes the guid of something built in: it is the same for ever.
-func builtIn(noun, name string) string {
-	return uuid.NewSHA1(uuid.NameSpaceURL, []byte("https://dew.run/"+noun+"/"+name)).String()
+// builtInGUID makes the guid of a built-in buildpack: it is the same for ever.
+func builtInGUID(name string) string {
+	return uuid.NewSHA1(uuid.NameSpaceURL, []byte("https://dew.run/buildpack/"+name)).String()
 }
 
 // BuildpackError says that there is no such buildpack.

@@ -8,6 +8,7 @@ import (
 	"testing/synctest"
 
 	"github.com/dewrun/dew/app"
+	"github.com/dewrun/dew/droplet/stack"
 	"github.com/dewrun/dew/store"
 )
 
@@ -21,7 +22,7 @@ func TestBuildpacks(t *testing.T) {
 	if last := all[len(all)-1]; last.Name != "binary_buildpack" {
 		t.Errorf("last buildpack = %s, want the binary one", last.Name)
 	}
-	if again := Buildpacks(); again[0].GUID != all[0].GUID || len(again[0].GUID) != 36 || again[0].GUID == StackGUID(DefaultStack) {
+	if again := Buildpacks(); again[0].GUID != all[0].GUID || len(again[0].GUID) != 36 || again[0].GUID == stack.GUID(stack.Default) {
 		t.Errorf("guid = %s, then %s", all[0].GUID, again[0].GUID)
 	}
 	for _, good := range [][]string{
@@ -88,7 +89,7 @@ func TestCheckStack(t *testing.T) {
 		"": true, "host": true, "cflinuxfs3": true, "cflinuxfs4": true, "cflinuxfs5": true,
 		"cflinuxfs": false, "cflinuxfs4x": false, "windows": false, "Host": false,
 	} {
-		if err := CheckStack(name); (err == nil) != ok {
+		if err := stack.Check(name); (err == nil) != ok {
 			t.Errorf("stack %q: %v", name, err)
 		}
 	}

@@ -16,6 +16,8 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/dewrun/dew/app"
+	"github.com/dewrun/dew/droplet/pool"
+	"github.com/dewrun/dew/droplet/stack"
 	"github.com/dewrun/dew/store"
 )
 
@@ -36,7 +38,7 @@ var (
 // CatalogOptions tells where uploaded buildpacks are and how large they may be.
 type CatalogOptions struct {
 	Packages PackageOptions // Dir is the catalog's own
-	// Stack tells whether a buildpack may be for a stack; nil: CheckStack.
+	// Stack tells whether a buildpack may be for a stack; nil: stack.Check.
 	Stack func(name string) error
 	// Programs is a folder with the programs that built-in buildpacks put into an
 	// image: dew-static. Without it those say that it is missing.
@@ -50,7 +52,7 @@ type CatalogOptions struct {
 type Catalog struct {
 	o     PackageOptions
 	tools programs
-	pool  *pool
+	pool  *pool.Pool
 	db    *store.DB
 	packs *store.Bucket[Buildpack]
 	stack func(name string) error
@@ -63,14 +65,14 @@ func NewCatalog(db *store.DB, o CatalogOptions) (*Catalog, error) {
 	c := &Catalog{o: o.Packages, tools: programs{dir: o.Programs}, db: db, packs: store.In(db, "buildpacks",
 		store.Index("sha256", func(b Buildpack) string { return b.SHA256 }))}
 	if c.stack = o.Stack; c.stack == nil {
-		c.stack = CheckStack
+		c.stack = stack.Check
 	}
 	c.o.MaxBytes = cmp.Or(c.o.MaxBytes, defaultMaxBytes)
 	c.o.MaxFiles = cmp.Or(c.o.MaxFiles, defaultMaxFiles)
 	c.o.MaxFileBytes = min(cmp.Or(c.o.MaxFileBytes, c.o.MaxBytes), c.o.MaxBytes)
 	var err error
 	log := cmp.Or(o.Logger, slog.New(slog.DiscardHandler))
-	if c.pool, err = openPool(db, c.o.Dir, log); err != nil {
+	if c.pool, err = pool.Open(db, c.o.Dir, log); err != nil {
 		return nil, err
 	}
 	if err := c.Sweep(); err != nil {
@@ -85,7 +87,7 @@ func NewCatalog(db *store.DB, o CatalogOptions) (*Catalog, error) {
 func (c *Catalog) Sweep() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return errors.Join(c.addBuiltIn(), c.pool.sweep(c.named))
+	return errors.Join(c.addBuiltIn(), c.pool.Sweep(c.named))
 }
 
 // addBuiltIn adds what this daemon brings and an earlier one did not have. It is
@@ -199,8 +201,8 @@ func (c *Catalog) number(all []Buildpack) error {
 }
 
 func (c *Catalog) checkBuildpack(b Buildpack) error {
-	if b.Name == "" || len(b.Name) > maxName || strings.ContainsAny(b.Name, "/\\\n\r\t\x00") || strings.Contains(b.Name, "://") {
-		return &app.Invalid{Key: "name", Message: fmt.Sprintf("must be a word without slashes of at most %d characters, not %q", maxName, b.Name)}
+	if b.Name == "" || len(b.Name) > pool.MaxName || strings.ContainsAny(b.Name, "/\\\n\r\t\x00") || strings.Contains(b.Name, "://") {
+		return &app.Invalid{Key: "name", Message: fmt.Sprintf("must be a word without slashes of at most %d characters, not %q", pool.MaxName, b.Name)}
 	}
 	if err := c.stack(b.Stack); err != nil {
 		return &app.Invalid{Key: "stack", Message: err.Error()}
@@ -218,14 +220,14 @@ func (c *Catalog) Upload(ctx context.Context, guid, filename string, zip io.Read
 	if b.Locked {
 		return b, fmt.Errorf("buildpack '%s': %w", b.Name, ErrBuildpackLocked)
 	}
-	bits, err := readBits(nil, zip, size, c.o)
+	bits, err := pool.ReadUpload(nil, zip, size, c.o.limits())
 	if err != nil {
 		return b, err
 	}
 	if err := checkScripts(bits); err != nil {
 		return b, err
 	}
-	sha, done, err := c.pool.add(ctx, bits)
+	sha, done, err := c.pool.Add(ctx, bits)
 	if err != nil {
 		return b, fmt.Errorf("cannot take in buildpack %s: %w", b.Name, err)
 	}
@@ -242,7 +244,7 @@ func (c *Catalog) Upload(ctx context.Context, guid, filename string, zip io.Read
 	if err != nil {
 		return b, fmt.Errorf("cannot keep buildpack %s: %w", guid, err)
 	}
-	return b, c.pool.collect(c.named)
+	return b, c.pool.Collect(c.named)
 }
 
 // buildpackScript is one of those without which there is nothing to run. All may
@@ -250,13 +252,13 @@ func (c *Catalog) Upload(ctx context.Context, guid, filename string, zip io.Read
 var buildpackScript = regexp.MustCompile(`^([^/]+/)?bin/(detect|compile|supply|finalize)$`)
 
 // checkScripts refuses what can be no buildpack, before an app finds out.
-func checkScripts(b *bits) error {
-	for _, e := range b.entries {
-		if buildpackScript.MatchString(e.path) {
+func checkScripts(b *pool.Upload) error {
+	for _, e := range b.Entries {
+		if buildpackScript.MatchString(e.Path) {
 			return nil
 		}
 	}
-	return &PackageError{Reason: "is no buildpack: it has neither bin/detect, bin/supply, bin/finalize nor bin/compile"}
+	return &pool.Error{Reason: "is no buildpack: it has neither bin/detect, bin/supply, bin/finalize nor bin/compile"}
 }
 
 // Delete removes a buildpack. Those behind it move up. Of one that came with dew
@@ -280,7 +282,7 @@ func (c *Catalog) Delete(guid string) error {
 	if err != nil {
 		return err
 	}
-	return errors.Join(c.number(all), c.pool.collect(c.named))
+	return errors.Join(c.number(all), c.pool.Collect(c.named))
 }
 
 // restore gives a buildpack that came with dew its own bits back. It is called with
@@ -290,7 +292,7 @@ func (c *Catalog) restore(b Buildpack) error {
 	if err := c.packs.Put(b.GUID, b); err != nil {
 		return fmt.Errorf("cannot restore buildpack %s: %w", b.Name, err)
 	}
-	return c.pool.collect(c.named)
+	return c.pool.Collect(c.named)
 }
 
 // Check returns a *BuildpackError for the first name that no buildpack has.

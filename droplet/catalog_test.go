@@ -11,6 +11,8 @@ import (
 	"testing"
 
 	"github.com/dewrun/dew/app"
+	"github.com/dewrun/dew/droplet/pool"
+	"github.com/dewrun/dew/droplet/stack"
 )
 
 func newCatalog(t *testing.T, dir string) *Catalog {
@@ -96,10 +98,10 @@ func TestCatalogTakesUploads(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := c.choose([]string{"mine"}, Stack{}, nil); err == nil || !strings.Contains(err.Error(), "not uploaded yet") {
+	if _, err := c.choose([]string{"mine"}, stack.Stack{}, nil); err == nil || !strings.Contains(err.Error(), "not uploaded yet") {
 		t.Errorf("before its bits came: %v", err)
 	}
-	var bad *PackageError
+	var bad *pool.Error
 	for name, ms := range map[string][]member{
 		"no scripts": {{name: "README", text: "x"}},
 		"slip":       {{name: "../bin/detect", text: "x"}},
@@ -113,8 +115,8 @@ func TestCatalogTakesUploads(t *testing.T) {
 		t.Fatalf("uploaded %+v, %v", b, err)
 	}
 	first := b.SHA256
-	got, err := c.choose([]string{"mine"}, Stack{}, nil)
-	if err != nil || len(got) != 1 || got[0].key != first || got[0].custom || got[0].strip != packTop {
+	got, err := c.choose([]string{"mine"}, stack.Stack{}, nil)
+	if err != nil || len(got) != 1 || got[0].key != first || got[0].custom || got[0].strip != pool.Top {
 		t.Fatalf("chosen %+v, %v", got, err)
 	}
 	r, err := got[0].open()
@@ -134,7 +136,7 @@ func TestCatalogTakesUploads(t *testing.T) {
 	if _, err := uploadPack(t, c, mine.GUID, member{name: "bin/compile", text: "3"}); !errors.Is(err, ErrBuildpackLocked) {
 		t.Errorf("uploaded to a locked one: %v", err)
 	}
-	if _, err := c.choose([]string{"mine"}, Stack{}, nil); err == nil || !strings.Contains(err.Error(), "disabled") {
+	if _, err := c.choose([]string{"mine"}, stack.Stack{}, nil); err == nil || !strings.Contains(err.Error(), "disabled") {
 		t.Errorf("a disabled one: %v", err)
 	}
 	if err := c.Delete(mine.GUID); err != nil {
@@ -166,7 +168,7 @@ func TestCatalogSurvives(t *testing.T) {
 func TestBuiltInBuildpackIsRestored(t *testing.T) {
 	c := newCatalog(t, t.TempDir())
 	guid := Buildpacks()[4].GUID
-	was, err := c.choose([]string{GoBuildpack}, Stack{}, nil)
+	was, err := c.choose([]string{GoBuildpack}, stack.Stack{}, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -176,7 +178,7 @@ func TestBuiltInBuildpackIsRestored(t *testing.T) {
 	if b, err := uploadPack(t, c, guid, member{name: "bin/compile", text: "x"}); err != nil || b.SHA256 == "" {
 		t.Fatalf("uploaded %+v, %v", b, err)
 	}
-	if got, err := c.choose([]string{GoBuildpack}, Stack{}, nil); err != nil || got[0].key == was[0].key {
+	if got, err := c.choose([]string{GoBuildpack}, stack.Stack{}, nil); err != nil || got[0].key == was[0].key {
 		t.Fatalf("chosen %+v, %v, want the upload", got, err)
 	}
 	if err := c.Delete(guid); err != nil {
@@ -186,7 +188,7 @@ func TestBuiltInBuildpackIsRestored(t *testing.T) {
 	if err != nil || b.SHA256 != "" || b.Filename != "" || !b.Locked || b.Position != 1 || b.State != BuildpackReady {
 		t.Errorf("restored %+v, %v", b, err)
 	}
-	if got, err := c.choose([]string{GoBuildpack}, Stack{}, nil); err != nil || got[0].key != was[0].key {
+	if got, err := c.choose([]string{GoBuildpack}, stack.Stack{}, nil); err != nil || got[0].key != was[0].key {
 		t.Errorf("chosen %+v, %v, want what came with dew", got, err)
 	}
 	if left, err := filepath.Glob(filepath.Join(c.o.Dir, "*")); err != nil || len(left) != 0 {
@@ -205,18 +207,18 @@ func TestChoose(t *testing.T) {
 		}
 		return out
 	}
-	all, err := c.choose(nil, Stack{Name: "host"}, nil)
+	all, err := c.choose(nil, stack.Stack{Name: "host"}, nil)
 	if err != nil || !slices.Equal(names(all), []string{"staticfile_buildpack", "java_buildpack", "ruby_buildpack", "nodejs_buildpack", "go_buildpack", "python_buildpack", "php_buildpack"}) {
 		t.Errorf("tried: %v, %v", names(all), err)
 	}
 	if !all[1].java || all[0].java || onlyBinary(all) || keysOf(all) == "" {
 		t.Errorf("tried: %+v", all)
 	}
-	one, err := c.choose([]string{"binary"}, Stack{}, nil)
+	one, err := c.choose([]string{"binary"}, stack.Stack{}, nil)
 	if err != nil || !onlyBinary(one) {
 		t.Errorf("binary: %+v, %v", one, err)
 	}
-	several, err := c.choose([]string{"go", "https://me:secret@example.com/b#v1", "binary_buildpack"}, Stack{}, nil)
+	several, err := c.choose([]string{"go", "https://me:secret@example.com/b#v1", "binary_buildpack"}, stack.Stack{}, nil)
 	if err != nil || !slices.Equal(names(several), []string{"go_buildpack", "https://me:xxxxx@example.com/b#v1", "binary_buildpack"}) {
 		t.Errorf("several: %v, %v", names(several), err)
 	}
@@ -242,7 +244,7 @@ func TestChooseFolder(t *testing.T) {
 			t.Skipf("not everybody may enter %s", up)
 		}
 	}
-	first, err := c.choose([]string{dir}, Stack{}, nil)
+	first, err := c.choose([]string{dir}, stack.Stack{}, nil)
 	if err != nil || !first[0].custom || first[0].key == "" {
 		t.Fatalf("chosen %+v, %v", first, err)
 	}
@@ -255,15 +257,15 @@ func TestChooseFolder(t *testing.T) {
 		t.Errorf("packed %d bytes, %v, want the script and nothing of git", len(raw), err)
 	}
 	write("bin/compile", "x", 0o755)
-	if second, err := c.choose([]string{dir}, Stack{}, nil); err != nil || second[0].key == first[0].key {
+	if second, err := c.choose([]string{dir}, stack.Stack{}, nil); err != nil || second[0].key == first[0].key {
 		t.Errorf("another file: %+v, %v, want another key", second, err)
 	}
 	write("bin/private", "x", 0o600)
 	var bad *BuildpackError
-	if _, err := c.choose([]string{dir}, Stack{}, nil); !errors.As(err, &bad) || !strings.Contains(err.Error(), "not everybody may read bin/private") {
+	if _, err := c.choose([]string{dir}, stack.Stack{}, nil); !errors.As(err, &bad) || !strings.Contains(err.Error(), "not everybody may read bin/private") {
 		t.Errorf("a private file: %v", err)
 	}
-	if _, err := c.choose([]string{"/nowhere/at/all"}, Stack{}, nil); !errors.As(err, &bad) {
+	if _, err := c.choose([]string{"/nowhere/at/all"}, stack.Stack{}, nil); !errors.As(err, &bad) {
 		t.Errorf("no folder: %v", err)
 	}
 }

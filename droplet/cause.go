@@ -8,6 +8,8 @@ import (
 	"strings"
 	"unicode"
 	"unicode/utf8"
+
+	"github.com/dewrun/dew/droplet/stack"
 )
 
 // maxCause bounds the part of the cause of a failed build that a tool printed.
@@ -146,18 +148,18 @@ func shortenCause(s string) string {
 
 // missingTool says that a program is not there which a built-in buildpack needs, and
 // how to install it. The buildpack tells its name and its Debian package, one per line.
-func (b *Builds) missingTool(told string, st Stack) string {
+func (b *Builds) missingTool(told string, st stack.Stack) string {
 	name, pkg, _ := strings.Cut(strings.TrimSpace(told), "\n")
 	name, pkg = shortenCause(cleanLine(name)), shortenCause(cleanLine(pkg))
-	if st.Name == HostName {
+	if st.Name == stack.HostName {
 		return fmt.Sprintf("%s is not installed on this machine. Install it: apt install %s", name, pkg)
 	}
 	missing := fmt.Sprintf("%s is not installed in the stack %s.", name, st.Name)
 	if b.o.Kept != nil {
-		if k, err := b.o.Kept.byName(st.Name); err == nil && k.Kind == StackDebian {
+		if k, err := b.o.Kept.ByName(st.Name); err == nil && k.Kind == stack.KindDebian {
 			// A stack does not change under the apps that run on it: it takes another one.
 			next := st.Name + "-" + pkg
-			include := slices.DeleteFunc(strings.Split(k.Source, ","), func(p string) bool { return p == "" || slices.Contains(debianPackages, p) })
+			include := slices.DeleteFunc(strings.Split(k.Source, ","), func(p string) bool { return p == "" || slices.Contains(stack.DebianPackages, p) })
 			return missing + fmt.Sprintf(" Build one that has it: dew stack build debian --include %s --name %s, then set `stack: %s`",
 				strings.Join(append(include, pkg), ","), next, next)
 		}

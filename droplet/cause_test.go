@@ -6,6 +6,9 @@ import (
 	"time"
 	"unicode"
 	"unicode/utf8"
+
+	"github.com/dewrun/dew/droplet/stack"
+	"github.com/dewrun/dew/store"
 )
 
 func TestCauseOf(t *testing.T) {
@@ -75,16 +78,17 @@ func FuzzCauseOf(f *testing.F) {
 func TestMissingTool(t *testing.T) {
 	yardTest(t, func(t *testing.T, y *yard) {
 		const told = "Node.js\nnodejs\n"
-		if got, want := y.builds.missingTool(told, Stack{Name: HostName}), "Node.js is not installed on this machine. Install it: apt install nodejs"; got != want {
+		if got, want := y.builds.missingTool(told, stack.Stack{Name: stack.HostName}), "Node.js is not installed on this machine. Install it: apt install nodejs"; got != want {
 			t.Errorf("said %q, want %q", got, want)
 		}
-		kept, err := OpenStacks(y.db, StackOptions{Dir: t.TempDir()})
+		kept, err := stack.Open(y.db, stack.Options{Dir: t.TempDir()})
 		if err != nil {
 			t.Fatal(err)
 		}
 		y.builds.o.Kept = kept
-		for _, k := range []KeptStack{{GUID: "1", Name: "jammy", Kind: StackDebian, Source: "curl,git,ruby"}, {GUID: "2", Name: "alpine", Kind: StackTarball}} {
-			if err := kept.stacks.Put(k.GUID, k); err != nil {
+		stacks := store.In(y.db, "stacks", store.Index("name", func(k stack.Record) string { return k.Name }))
+		for _, k := range []stack.Record{{GUID: "1", Name: "jammy", Kind: stack.KindDebian, Source: "curl,git,ruby"}, {GUID: "2", Name: "alpine", Kind: stack.KindTarball}} {
+			if err := stacks.Put(k.GUID, k); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -92,7 +96,7 @@ func TestMissingTool(t *testing.T) {
 			"jammy":  "Node.js is not installed in the stack jammy. Build one that has it: dew stack build debian --include ruby,nodejs --name jammy-nodejs, then set `stack: jammy-nodejs`",
 			"alpine": "Node.js is not installed in the stack alpine. Choose a stack that has it: dew stacks lists the stacks",
 		} {
-			if got := y.builds.missingTool(told, Stack{Name: name}); got != want {
+			if got := y.builds.missingTool(told, stack.Stack{Name: name}); got != want {
 				t.Errorf("said %q, want %q", got, want)
 			}
 		}

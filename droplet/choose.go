@@ -14,6 +14,10 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+
+	"github.com/dewrun/dew/droplet/archive"
+	"github.com/dewrun/dew/droplet/pool"
+	"github.com/dewrun/dew/droplet/stack"
 )
 
 // scripts are the built-in buildpacks, and what runs all of them.
@@ -38,13 +42,13 @@ type chosen struct {
 
 // choose finds the buildpacks that are named, or all that are to be tried where
 // none is. Uploads have the folders that were uploaded.
-func (c *Catalog) choose(names []string, st Stack, uploads *Packages) ([]chosen, error) {
+func (c *Catalog) choose(names []string, st stack.Stack, uploads *Packages) ([]chosen, error) {
 	all, err := c.All()
 	if err != nil {
 		return nil, err
 	}
 	fits := func(b Buildpack) bool {
-		return b.Stack == "" || b.Stack == st.Name || platformStack.MatchString(b.Stack)
+		return b.Stack == "" || b.Stack == st.Name || stack.PlatformName.MatchString(b.Stack)
 	}
 	var out []chosen
 	if len(names) == 0 {
@@ -110,9 +114,9 @@ func (c *Catalog) find(name string, all []Buildpack) (chosen, error) {
 func (c *Catalog) choice(b Buildpack) (chosen, error) {
 	h := chosen{name: b.Name, java: isJava(b.Name)}
 	if b.SHA256 != "" {
-		h.key, h.strip = b.SHA256, packTop
+		h.key, h.strip = b.SHA256, pool.Top
 		h.open = func() (io.ReadCloser, error) {
-			f, done, err := c.pool.open(b.SHA256)
+			f, done, err := c.pool.Open(b.SHA256)
 			return &doneCloser{f, done}, err
 		}
 		return h, nil
@@ -175,7 +179,7 @@ func addDir(w *tar.Writer, name string) error {
 	if name == "" {
 		return nil
 	}
-	return w.WriteHeader(&tar.Header{Typeflag: tar.TypeDir, Name: name + "/", Mode: dirMode, ModTime: packTime})
+	return w.WriteHeader(&tar.Header{Typeflag: tar.TypeDir, Name: name + "/", Mode: pool.DirMode, ModTime: pool.Time})
 }
 
 // addFile adds a file whose mode its first bytes tell.
@@ -184,11 +188,11 @@ func addFile(w *tar.Writer, name string, raw []byte) error {
 	if bytes.HasPrefix(raw, []byte("#!")) {
 		mode = 0o755
 	}
-	h := &tar.Header{Typeflag: tar.TypeReg, Name: name, Mode: mode, Size: int64(len(raw)), ModTime: packTime}
+	h := &tar.Header{Typeflag: tar.TypeReg, Name: name, Mode: mode, Size: int64(len(raw)), ModTime: pool.Time}
 	if err := w.WriteHeader(h); err != nil {
 		return err
 	}
-	return writeAll(w, raw)
+	return archive.WriteAll(w, raw)
 }
 
 // folderChoice takes a buildpack from a folder of this machine. The daemon could
@@ -253,7 +257,7 @@ func (f *folderPacker) add(p string, d fs.DirEntry, err error) error {
 	if err != nil {
 		return err
 	}
-	h := &tar.Header{Name: p, Mode: int64(fi.Mode().Perm()), ModTime: packTime}
+	h := &tar.Header{Name: p, Mode: int64(fi.Mode().Perm()), ModTime: pool.Time}
 	f.files--
 	switch {
 	case f.files < 0:
@@ -276,7 +280,7 @@ func (f *folderPacker) add(p string, d fs.DirEntry, err error) error {
 	}
 	h.Typeflag, h.Size = tar.TypeReg, fi.Size()
 	if f.left -= h.Size; f.left < 0 {
-		return fmt.Errorf("it is larger than %s", inBytes(defaultMaxBytes))
+		return fmt.Errorf("it is larger than %s", archive.Size(defaultMaxBytes))
 	}
 	return f.file(p, h)
 }

@@ -15,6 +15,8 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/dewrun/dew/droplet/archive"
+	"github.com/dewrun/dew/droplet/pool"
 	"github.com/dewrun/dew/store"
 )
 
@@ -75,7 +77,7 @@ func (p *Packages) Zip(ctx context.Context, guid string) (io.ReadCloser, error) 
 	out, in := io.Pipe()
 	go func() {
 		defer done()
-		in.CloseWithError(zipTree(in, &untilDone{ctx: ctx, r: tree}))
+		in.CloseWithError(zipTree(in, archive.UntilDone(ctx, tree)))
 	}()
 	return out, nil
 }
@@ -98,8 +100,8 @@ func zipTree(to io.Writer, tree io.Reader) error {
 }
 
 func zipEntry(out *zip.Writer, h *tar.Header, content io.Reader) error {
-	name := strings.TrimPrefix(h.Name, packTop+"/")
-	if name == "" || name == packTop {
+	name := strings.TrimPrefix(h.Name, pool.Top+"/")
+	if name == "" || name == pool.Top {
 		return nil
 	}
 	z := &zip.FileHeader{Name: name, Method: zip.Deflate, Modified: h.ModTime}

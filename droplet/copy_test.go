@@ -9,6 +9,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/dewrun/dew/droplet/stack"
 	"github.com/dewrun/dew/store"
 )
 
@@ -90,7 +91,7 @@ func TestCopyNothing(t *testing.T) {
 	if _, err := p.Copy("nonesuch", "other"); !errors.Is(err, ErrNotFound) {
 		t.Errorf("copy of nothing: %v, want ErrNotFound", err)
 	}
-	image, err := p.CreateImage("shop", ImageSource{Ref: "example.com/a:1"})
+	image, err := p.CreateImage("shop", stack.ImageSource{Ref: "example.com/a:1"})
 	if err != nil {
 		t.Fatal(err)
 	}

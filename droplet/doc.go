@@ -1,6 +1,5 @@
-// Package droplet is what can run, and how it comes about: packages are what was
-// pushed, builds make droplets of them, and stacks are the root file systems that
-// droplets run on.
+// Package droplet makes droplets: packages are the files that users push, and builds
+// make droplets of them. Package droplet/stack has the root file systems they run on.
 //
 //	zip + matched files
 //	  └── Package  <sha256>.tar  app/…              trees, together the pool of resources

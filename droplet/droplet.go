@@ -6,13 +6,14 @@ import (
 	"time"
 
 	"github.com/dewrun/dew/app"
+	"github.com/dewrun/dew/droplet/stack"
 	"github.com/dewrun/dew/store"
 )
 
-// What a caller may decide on.
+// What a caller may decide on. Stacks return the same errors.
 var (
-	ErrNotFound = errors.New("not found")
-	ErrNoImage  = errors.New("image is not on the shelf")
+	ErrNotFound = stack.ErrNotFound
+	ErrNoImage  = stack.ErrNoImage
 )
 
 // Droplet is the resource that a build gives: an image, and how to start it.
@@ -30,7 +31,7 @@ type Droplet struct {
 	Custom     bool              `json:"custom,omitempty"`     // one of them was named by address or folder
 	Reuse      string            `json:"reuse,omitempty"`      // hash of all that made it what it is
 	Bindings   Bindings          `json:"bindings,omitzero"`    // of its app when it was made
-	Run        *RunConfig        `json:"run,omitempty"`        // of an image app: then Stack is its image
+	Run        *stack.RunConfig  `json:"run,omitempty"`        // of an image app: then Stack is its image
 	CreatedAt  time.Time         `json:"created_at"`
 	UpdatedAt  time.Time         `json:"updated_at,omitzero"` // of its metadata
 	Metadata   app.Metadata      `json:"metadata,omitzero"`

@@ -11,13 +11,13 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"regexp"
 	"slices"
 	"strings"
 	"sync"
 	"time"
 
 	"github.com/dewrun/dew/app"
+	"github.com/dewrun/dew/droplet/archive"
 	"github.com/dewrun/dew/store"
 )
 
@@ -33,11 +33,8 @@ type Droplets struct {
 	mu    sync.Mutex
 	fresh map[string]int // how many have added an image and not released it yet; guarded by mu
 
-	unfinished leftovers
+	unfinished archive.Leftovers
 }
-
-// half is the end of the name of an image that is not complete yet.
-const half = ".half"
 
 // NewDroplets returns the droplets with images in dir, which it makes if need be. It
 // removes images that were never completed, so only one Droplets may use a dir.
@@ -49,20 +46,20 @@ func NewDroplets(db *store.DB, dir string) (*Droplets, error) {
 		store.Index("app", func(d Droplet) string { return d.App }),
 		store.Index("image", func(d Droplet) string { return d.Image }),
 		store.Index("reuse", func(d Droplet) string { return d.Reuse }))}
-	err := s.unfinished.find(dir, os.Remove)
+	err := s.unfinished.Find(dir, os.Remove)
 	return s, err
 }
 
 // Sweep tries again to remove unfinished images. It returns an error for each that
 // it cannot remove.
-func (s *Droplets) Sweep() error { return s.unfinished.retry() }
+func (s *Droplets) Sweep() error { return s.unfinished.Retry() }
 
 // AddImage reads a tar of the platform's layout (app/, deps/, profile.d/, logs/,
 // tmp/, staging_info.yml) to its end, checks it, and keeps it under the sha256 of
 // its bytes. Adding an image twice is no error. An image that is refused is an
-// *ImageError.
+// *archive.Error.
 func (s *Droplets) AddImage(r io.Reader) (sha string, err error) {
-	f, err := os.CreateTemp(s.dir, "image-*"+half)
+	f, err := os.CreateTemp(s.dir, "image-*"+archive.Unfinished)
 	if err != nil {
 		return "", fmt.Errorf("cannot add image: %w", err)
 	}
@@ -97,7 +94,7 @@ func (s *Droplets) fill(f *os.File, r io.Reader) (sha string, err error) {
 	sum := sha256.New()
 	// Buffers on both sides: a tar is checked in pieces of 512 bytes.
 	w := bufio.NewWriterSize(io.MultiWriter(f, sum), 128<<10)
-	if err := checkImage(io.TeeReader(bufio.NewReaderSize(r, 128<<10), w)); err != nil {
+	if err := archive.CheckImage(io.TeeReader(bufio.NewReaderSize(r, 128<<10), w)); err != nil {
 		return "", errors.Join(err, f.Close())
 	}
 	if err := errors.Join(w.Flush(), s.db.SyncFile(f)); err != nil {
@@ -108,7 +105,7 @@ func (s *Droplets) fill(f *os.File, r io.Reader) (sha string, err error) {
 
 // OpenImage opens the tar of an image, or returns ErrNoImage.
 func (s *Droplets) OpenImage(sha string) (io.ReadCloser, error) {
-	if !validSHA.MatchString(sha) {
+	if !archive.ValidSHA.MatchString(sha) {
 		return nil, fmt.Errorf("%w: %q is not a sha256", ErrNoImage, sha)
 	}
 	f, err := os.Open(s.path(sha))
@@ -291,7 +288,7 @@ func (s *Droplets) Collect() (removed []string, err error) {
 	}
 	for _, e := range entries {
 		sha, ok := strings.CutSuffix(e.Name(), ".tar")
-		if !ok || !validSHA.MatchString(sha) || s.fresh[sha] > 0 {
+		if !ok || !archive.ValidSHA.MatchString(sha) || s.fresh[sha] > 0 {
 			continue
 		}
 		ds, err := s.droplets.By("image", sha)
@@ -308,7 +305,5 @@ func (s *Droplets) Collect() (removed []string, err error) {
 	}
 	return removed, nil
 }
-
-var validSHA = regexp.MustCompile(`^[0-9a-f]{64}$`)
 
 func (s *Droplets) path(sha string) string { return filepath.Join(s.dir, sha+".tar") }

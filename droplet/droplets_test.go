@@ -17,6 +17,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/dewrun/dew/droplet/archive"
+	"github.com/dewrun/dew/droplet/stack"
 	"github.com/dewrun/dew/store"
 )
 
@@ -87,7 +89,7 @@ func TestAddImageFailsWithoutATrace(t *testing.T) {
 		t.Errorf("error behind the end = %v, want %v", err, lost)
 	}
 	_, err = s.AddImage(bytes.NewReader(pack(t, file("../evil"))))
-	var bad *ImageError
+	var bad *archive.Error
 	if !errors.As(err, &bad) || bad.Entry != "../evil" {
 		t.Errorf("error of a bad image = %v, want one that names the entry", err)
 	}
@@ -182,7 +184,7 @@ func TestDroplets(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := Droplet{
-		GUID: "d1", App: "a1", Stack: HostName, Image: sha,
+		GUID: "d1", App: "a1", Stack: stack.HostName, Image: sha,
 		Commands:  map[string]string{"web": "./run"},
 		Sidecars:  []FoundSidecar{{Name: "agent", Command: "./agent", ProcessTypes: []string{"web"}, MemoryMB: 64}},
 		CreatedAt: time.Unix(1, 2).UTC(),

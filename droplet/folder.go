@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/dewrun/dew/droplet/pool"
 	"github.com/dewrun/dew/store"
 )
 
@@ -45,8 +46,8 @@ func (f BuildpackFolder) key() string { return f.Space + "/" + f.Name }
 // FolderUpload is the upload of a BuildpackFolder.
 type FolderUpload struct {
 	Space   string
-	Name    string     // of the folder
-	Matched []Resource // that Match had found
+	Name    string          // of the folder
+	Matched []pool.Resource // that Match had found
 	Zip     io.ReaderAt
 	Size    int64 // of Zip
 }
@@ -70,19 +71,19 @@ func (b *Builds) AddFolder(ctx context.Context, u FolderUpload) (string, error) 
 
 func (p *Packages) addFolder(ctx context.Context, u FolderUpload) (BuildpackFolder, error) {
 	if !folderName.MatchString(u.Name) {
-		return BuildpackFolder{}, &PackageError{Reason: fmt.Sprintf("a buildpack folder must be called with letters, digits, dots, dashes and underscores, at most 100, not %q", u.Name)}
+		return BuildpackFolder{}, &pool.Error{Reason: fmt.Sprintf("a buildpack folder must be called with letters, digits, dots, dashes and underscores, at most 100, not %q", u.Name)}
 	}
 	if err := p.Space(); err != nil {
 		return BuildpackFolder{}, fmt.Errorf("cannot take in buildpack %s: %w", u.Name, err)
 	}
-	bits, err := readBits(u.Matched, u.Zip, u.Size, p.o)
+	bits, err := pool.ReadUpload(u.Matched, u.Zip, u.Size, p.o.limits())
 	if err != nil {
 		return BuildpackFolder{}, err
 	}
 	if err := checkScripts(bits); err != nil {
 		return BuildpackFolder{}, err
 	}
-	sha, done, err := p.pool.add(ctx, bits)
+	sha, done, err := p.pool.Add(ctx, bits)
 	if err != nil {
 		return BuildpackFolder{}, err
 	}
@@ -126,7 +127,7 @@ func (p *Packages) folderChoice(name string) (chosen, error) {
 		return chosen{}, noFolder(name)
 	}
 	sha := found[0].SHA256 // the same in every space
-	return chosen{name: name, key: sha, custom: true, strip: packTop, open: func() (io.ReadCloser, error) {
+	return chosen{name: name, key: sha, custom: true, strip: pool.Top, open: func() (io.ReadCloser, error) {
 		f, done, err := p.open(sha)
 		return &doneCloser{f, done}, err
 	}}, nil
@@ -167,5 +168,5 @@ func (p *Packages) dropFolders(all []BuildpackFolder, used []string) error {
 			return fmt.Errorf("cannot remove buildpack %s: %w", f.Name, err)
 		}
 	}
-	return p.pool.collect(p.named)
+	return p.pool.Collect(p.named)
 }

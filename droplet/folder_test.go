@@ -9,6 +9,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/dewrun/dew/droplet/pool"
 )
 
 // folderOf uploads a folder with one script.
@@ -129,7 +131,7 @@ func TestUploadedFoldersAreCollected(t *testing.T) {
 
 func TestFolderRefused(t *testing.T) {
 	yardTest(t, func(t *testing.T, y *yard) {
-		var bad *PackageError
+		var bad *pool.Error
 		if _, err := y.folderOf("s", "a/b", "x"); !errors.As(err, &bad) {
 			t.Errorf("a name with a slash: %v", err)
 		}

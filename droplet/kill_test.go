@@ -14,6 +14,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/dewrun/dew/droplet/pool"
+	"github.com/dewrun/dew/droplet/stack"
 	"github.com/dewrun/dew/store"
 )
 
@@ -56,7 +58,7 @@ func openAll(t *testing.T, dir string) (*store.DB, *Packages, *Droplets, *Builds
 		t.Fatal(err)
 	}
 	return db, p, s, NewBuilds(db, p, s, BuildOptions{
-		Stacks: func(string) (Stack, error) { return Stack{Name: "host", ID: "id"}, nil },
+		Stacks: func(string) (stack.Stack, error) { return stack.Stack{Name: "host", ID: "id"}, nil },
 		InUse:  func(*store.Tx) map[string]bool { return map[string]bool{} },
 	})
 }
@@ -143,7 +145,7 @@ func inspect(t *testing.T, dir string) {
 func wholeFiles(t *testing.T, dir string, named func(sha string) bool) {
 	t.Helper()
 	for _, name := range files(t, dir) {
-		if strings.HasSuffix(name, indexEnd) {
+		if strings.HasSuffix(name, pool.IndexEnd) {
 			continue
 		}
 		raw, err := os.ReadFile(filepath.Join(dir, name))

@@ -10,6 +10,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/dewrun/dew/droplet/archive"
 	"github.com/dewrun/dew/yamlfile"
 )
 
@@ -51,7 +52,7 @@ func describe(t stagedFiles, told map[string]string) error {
 	}
 	if text, ok := told[procfileName]; ok {
 		if len(text) > maxProcfile {
-			return &ProcfileError{Reason: fmt.Sprintf("must be a plain file of at most %s", inBytes(maxProcfile))}
+			return &ProcfileError{Reason: fmt.Sprintf("must be a plain file of at most %s", archive.Size(maxProcfile))}
 		}
 		commands, err := parseProcfile([]byte(text))
 		if err != nil {

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/dewrun/dew/droplet/archive"
 	"github.com/dewrun/dew/store"
 )
 
@@ -29,7 +30,7 @@ func TestLeftoversAreSetAside(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			dir := t.TempDir()
-			stuck := filepath.Join(dir, "x"+half, "y") // a folder with something in it is no file to remove
+			stuck := filepath.Join(dir, "x"+archive.Unfinished, "y") // a folder with something in it is no file to remove
 			if err := os.MkdirAll(stuck, 0o700); err != nil {
 				t.Fatal(err)
 			}
@@ -37,7 +38,7 @@ func TestLeftoversAreSetAside(t *testing.T) {
 			if err != nil {
 				t.Fatalf("open = %v, want it to work", err)
 			}
-			if err := s.Sweep(); err == nil || !strings.Contains(err.Error(), "x"+half) {
+			if err := s.Sweep(); err == nil || !strings.Contains(err.Error(), "x"+archive.Unfinished) {
 				t.Errorf("Sweep = %v, want it to name the file", err)
 			}
 			if err := os.Remove(stuck); err != nil {

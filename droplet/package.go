@@ -16,6 +16,9 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/dewrun/dew/app"
+	"github.com/dewrun/dew/droplet/archive"
+	"github.com/dewrun/dew/droplet/pool"
+	"github.com/dewrun/dew/droplet/stack"
 	"github.com/dewrun/dew/store"
 )
 
@@ -41,38 +44,17 @@ const PackageBits = "bits"
 
 // Package is what was pushed.
 type Package struct {
-	GUID      string       `json:"guid"`
-	App       string       `json:"app"` // guid
-	Type      string       `json:"type"`
-	State     PackageState `json:"state"`
-	SHA256    string       `json:"sha256,omitempty"` // of its tree: equal files, equal sha256
-	Size      int64        `json:"size,omitempty"`   // bytes of its files together
-	Error     string       `json:"error,omitempty"`  // why it is FAILED
-	CreatedAt time.Time    `json:"created_at"`
-	UpdatedAt time.Time    `json:"updated_at"`
-	Metadata  app.Metadata `json:"metadata,omitzero"`
-	Image     *ImageSource `json:"image,omitempty"` // of PackageDocker
-}
-
-// Resource is a file that a client could send.
-type Resource struct {
-	Path string
-	Mode string // octal text
-	SHA1 string // hex
-	Size int64
-}
-
-// PackageError says which entry of an upload cannot be had and why.
-type PackageError struct {
-	Entry  string // empty: the upload as a whole
-	Reason string
-}
-
-func (e *PackageError) Error() string {
-	if e.Entry == "" {
-		return "package: " + e.Reason
-	}
-	return fmt.Sprintf("package entry %q %s", e.Entry, e.Reason)
+	GUID      string             `json:"guid"`
+	App       string             `json:"app"` // guid
+	Type      string             `json:"type"`
+	State     PackageState       `json:"state"`
+	SHA256    string             `json:"sha256,omitempty"` // of its tree: equal files, equal sha256
+	Size      int64              `json:"size,omitempty"`   // bytes of its files together
+	Error     string             `json:"error,omitempty"`  // why it is FAILED
+	CreatedAt time.Time          `json:"created_at"`
+	UpdatedAt time.Time          `json:"updated_at"`
+	Metadata  app.Metadata       `json:"metadata,omitzero"`
+	Image     *stack.ImageSource `json:"image,omitempty"` // of PackageDocker
 }
 
 // What an upload may be at most when PackageOptions does not say, and what the
@@ -96,11 +78,15 @@ type PackageOptions struct {
 	Logger       *slog.Logger
 }
 
+func (o PackageOptions) limits() pool.Limits {
+	return pool.Limits{MaxBytes: o.MaxBytes, MaxFiles: o.MaxFiles, MaxFileBytes: o.MaxFileBytes}
+}
+
 // Packages keeps what was pushed: packages in the store, their trees as files.
 // It may be used by many goroutines.
 type Packages struct {
 	o        PackageOptions
-	pool     *pool
+	pool     *pool.Pool
 	packages *store.Bucket[Package]
 	folders  *store.Bucket[BuildpackFolder]
 
@@ -128,7 +114,7 @@ func NewPackages(db *store.DB, o PackageOptions) (*Packages, error) {
 			store.Index("sha256", func(f BuildpackFolder) string { return f.SHA256 })),
 	}
 	var err error
-	if p.pool, err = openPool(db, o.Dir, o.Logger); err != nil {
+	if p.pool, err = pool.Open(db, o.Dir, o.Logger); err != nil {
 		return nil, err
 	}
 	if err := p.Sweep(); err != nil {
@@ -139,7 +125,7 @@ func NewPackages(db *store.DB, o PackageOptions) (*Packages, error) {
 
 // Sweep removes unfinished uploads and the trees of packages that are gone. It
 // returns an error for each file that it cannot remove.
-func (p *Packages) Sweep() error { return p.pool.sweep(p.named) }
+func (p *Packages) Sweep() error { return p.pool.Sweep(p.named) }
 
 // Create makes a package that waits for its bits. An app keeps its newest ones;
 // older ones go.
@@ -262,7 +248,7 @@ func (p *Packages) remove(old []Package) error {
 			return fmt.Errorf("cannot remove package %s: %w", k.GUID, err)
 		}
 	}
-	return p.pool.collect(p.named)
+	return p.pool.Collect(p.named)
 }
 
 // named tells whether a package, or a folder that is a buildpack, has the tree.
@@ -277,19 +263,19 @@ func (p *Packages) named(sha string) (bool, error) {
 
 // Match returns those of the resources whose content is here already, so that a
 // client need not send it. It stays for a while, also if its package goes.
-func (p *Packages) Match(rs []Resource) ([]Resource, error) {
-	want := map[content]place{}
+func (p *Packages) Match(rs []pool.Resource) ([]pool.Resource, error) {
+	want := map[pool.Content]pool.Place{}
 	for _, r := range rs {
-		if c, ok := contentOf(r); ok {
-			want[c] = place{}
+		if c, ok := pool.ContentOf(r); ok {
+			want[c] = pool.Place{}
 		}
 	}
-	if err := p.pool.find(want); err != nil {
+	if err := p.pool.Find(want); err != nil {
 		return nil, fmt.Errorf("cannot match resources: %w", err)
 	}
-	found := []Resource{}
+	found := []pool.Resource{}
 	for _, r := range rs {
-		if c, ok := contentOf(r); ok && want[c].tree != "" {
+		if c, ok := pool.ContentOf(r); ok && want[c].Tree != "" {
 			found = append(found, r)
 		}
 	}
@@ -300,7 +286,7 @@ func (p *Packages) Match(rs []Resource) ([]Resource, error) {
 // that Match had found; zip is nil when these are all. What is refused is a
 // *PackageError; then nothing is kept, and the package is FAILED and says why.
 // After any other error it waits for its bits as before.
-func (p *Packages) Upload(ctx context.Context, guid string, matched []Resource, zip io.ReaderAt, size int64) (Package, error) {
+func (p *Packages) Upload(ctx context.Context, guid string, matched []pool.Resource, zip io.ReaderAt, size int64) (Package, error) {
 	if err := p.begin(guid); err != nil {
 		return Package{}, err
 	}
@@ -308,18 +294,18 @@ func (p *Packages) Upload(ctx context.Context, guid string, matched []Resource, 
 	if err := p.Space(); err != nil {
 		return Package{}, fmt.Errorf("cannot take in package %s: %w", guid, err)
 	}
-	bits, err := readBits(matched, zip, size, p.o)
+	bits, err := pool.ReadUpload(matched, zip, size, p.o.limits())
 	if err != nil {
 		return Package{}, p.refused(guid, err)
 	}
-	sha, done, err := p.pool.add(ctx, bits)
+	sha, done, err := p.pool.Add(ctx, bits)
 	if err != nil {
 		return Package{}, p.refused(guid, err)
 	}
 	defer done() // not before the store names it: else it could be collected
 	return p.change(guid, func(k *Package) {
 		k.State, k.Error = PackageReady, ""
-		k.SHA256, k.Size = sha, bits.size
+		k.SHA256, k.Size = sha, bits.Size
 	})
 }
 
@@ -350,7 +336,7 @@ func (p *Packages) end(guid string) {
 
 // refused notes on the package why its bits were refused, and returns that.
 func (p *Packages) refused(guid string, err error) error {
-	var bad *PackageError
+	var bad *pool.Error
 	if !errors.As(err, &bad) {
 		return fmt.Errorf("cannot take in package %s: %w", guid, err)
 	}
@@ -383,21 +369,8 @@ func (p *Packages) Space() error {
 	if free >= p.o.MinFree {
 		return nil
 	}
-	return fmt.Errorf("%w: %s has %s free, pushes need %s: remove something there", ErrNoSpace, p.o.Dir, inBytes(free), inBytes(p.o.MinFree))
+	return fmt.Errorf("%w: %s has %s free, pushes need %s: remove something there", ErrNoSpace, p.o.Dir, archive.Size(free), archive.Size(p.o.MinFree))
 }
 
 // open opens the tar of a tree for reading; it is not collected meanwhile.
-func (p *Packages) open(sha string) (*os.File, func(), error) { return p.pool.open(sha) }
-
-// inBytes writes a size as the platform's CLI does: 12.3M.
-func inBytes(n int64) string {
-	units := []string{"B", "K", "M", "G", "T"}
-	f, i := float64(n), 0
-	for ; f >= 1024 && i < len(units)-1; i++ {
-		f /= 1024
-	}
-	if i == 0 || f == float64(int64(f)) {
-		return fmt.Sprintf("%d%s", int64(f), units[i])
-	}
-	return fmt.Sprintf("%.1f%s", f, units[i])
-}
+func (p *Packages) open(sha string) (*os.File, func(), error) { return p.pool.Open(sha) }

@@ -9,6 +9,9 @@ import (
 	"regexp"
 	"strings"
 	"unicode/utf8"
+
+	"github.com/dewrun/dew/droplet/archive"
+	"github.com/dewrun/dew/droplet/pool"
 )
 
 // procfileName is the file of an app that names its commands.
@@ -35,7 +38,7 @@ var processType = regexp.MustCompile(`^[A-Za-z0-9_-]+$`)
 // readProcfile finds the Procfile in the tar of a package. It is sorted, so most
 // of it need not be read.
 func readProcfile(f io.ReadSeeker) (map[string]string, error) {
-	const name = packTop + "/" + procfileName
+	const name = pool.Top + "/" + procfileName
 	if _, err := f.Seek(0, io.SeekStart); err != nil {
 		return nil, fmt.Errorf("cannot read package: %w", err)
 	}
@@ -52,7 +55,7 @@ func readProcfile(f io.ReadSeeker) (map[string]string, error) {
 			continue
 		}
 		if h.Typeflag != tar.TypeReg || h.Size > maxProcfile {
-			return nil, &ProcfileError{Reason: fmt.Sprintf("must be a plain file of at most %s", inBytes(maxProcfile))}
+			return nil, &ProcfileError{Reason: fmt.Sprintf("must be a plain file of at most %s", archive.Size(maxProcfile))}
 		}
 		raw, err := io.ReadAll(tr)
 		if err != nil {

@@ -14,6 +14,9 @@ import (
 	"path/filepath"
 	"sync"
 	"time"
+
+	"github.com/dewrun/dew/droplet/archive"
+	"github.com/dewrun/dew/droplet/pool"
 )
 
 // staticProgram serves the files of apps that have nothing to run.
@@ -97,11 +100,11 @@ func appendProgram(to io.Writer, before []byte, name string, f *os.File) error {
 	if err != nil {
 		return err
 	}
-	if _, err := io.Copy(to, bytes.NewReader(before[:len(before)-tarEnd])); err != nil {
+	if _, err := io.Copy(to, bytes.NewReader(before[:len(before)-archive.TarEnd])); err != nil {
 		return err
 	}
 	w := tar.NewWriter(to)
-	h := &tar.Header{Typeflag: tar.TypeReg, Name: path.Join("bin", name), Mode: 0o755, Size: fi.Size(), ModTime: packTime}
+	h := &tar.Header{Typeflag: tar.TypeReg, Name: path.Join("bin", name), Mode: 0o755, Size: fi.Size(), ModTime: pool.Time}
 	if err := w.WriteHeader(h); err != nil {
 		return err
 	}

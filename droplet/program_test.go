@@ -8,6 +8,8 @@ import (
 	"path/filepath"
 	"testing"
 	"time"
+
+	"github.com/dewrun/dew/droplet/stack"
 )
 
 // The file server is in its buildpack, as it is on disk now; without it the
@@ -17,7 +19,7 @@ func TestProgramsInBuildpacks(t *testing.T) {
 	dir := t.TempDir()
 	read := func() (key, program string, names int) {
 		t.Helper()
-		got, err := c.choose([]string{StaticBuildpack}, Stack{}, nil)
+		got, err := c.choose([]string{StaticBuildpack}, stack.Stack{}, nil)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -11,6 +11,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"github.com/dewrun/dew/droplet/stack"
 	"github.com/dewrun/dew/store"
 )
 
@@ -30,7 +31,7 @@ func (b *Builds) Run(ctx context.Context) error {
 		b.o.Logger.Warn("cannot remove old images", "err", err)
 	}
 	g, ctx := errgroup.WithContext(ctx)
-	if b.o.Kept != nil && b.o.Kept.layers != nil {
+	if b.o.Kept != nil && b.o.Kept.KeepsImages() {
 		g.Go(func() error { return b.o.Kept.Run(ctx) })
 	}
 	for ctx.Err() == nil {
@@ -134,7 +135,7 @@ func (b *Builds) cancel(app string) {
 func (b *Builds) run(ctx context.Context, w Build) error {
 	d, err := b.stage(ctx, w)
 	if b.o.Kept != nil {
-		defer b.o.Kept.releaseImage(w.GUID) // by then a droplet stands on it, or none ever will
+		defer b.o.Kept.ReleaseImage(w.GUID) // by then a droplet stands on it, or none ever will
 	}
 	gone := errors.Is(context.Cause(ctx), errForgotten)
 	if ctx.Err() != nil && !gone {
@@ -189,9 +190,9 @@ func (b *Builds) stage(ctx context.Context, w Build) (Droplet, error) {
 
 // Kept are the stacks that builds know: the machine's own alone where nobody keeps
 // others.
-func (b *Builds) Kept() *Stacks {
+func (b *Builds) Kept() *stack.Stacks {
 	if b.o.Kept == nil {
-		return NewStacks(HostOptions{})
+		return stack.New(stack.HostOptions{})
 	}
 	return b.o.Kept
 }
@@ -208,7 +209,7 @@ func (b *Builds) checkNames(names []string) error {
 }
 
 // choose finds the buildpacks of a build.
-func (b *Builds) choose(w Build, st Stack) ([]chosen, error) {
+func (b *Builds) choose(w Build, st stack.Stack) ([]chosen, error) {
 	if b.o.Builder != nil {
 		return b.o.Catalog.choose(w.Buildpacks, st, b.packages)
 	}
@@ -224,7 +225,7 @@ func (b *Builds) choose(w Build, st Stack) ([]chosen, error) {
 // knows whether any would. What buildpacks make depends on the app too: on its name,
 // and on its cache, in which whoever pushes it can put anything. So they work for
 // another app anew, and once the caches were cleared.
-func (b *Builds) reuseKey(k Package, st Stack, packs []chosen, g stagingInput) string {
+func (b *Builds) reuseKey(k Package, st stack.Stack, packs []chosen, g stagingInput) string {
 	const rules = 4 // counted up when staging gives something else
 	keys := keysOf(packs)
 	if keys == "" {

@@ -11,6 +11,8 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+
+	"github.com/dewrun/dew/droplet/stack"
 )
 
 // basics are the programs that every stack has.
@@ -50,7 +52,7 @@ func runScript(t *testing.T, path string, files map[string]string, buildpacks ..
 	top := t.TempDir()
 	yardTest(t, func(t *testing.T, y *yard) {
 		y.withBuilder(&fakeBuilder{})
-		packs, err := y.builds.o.Catalog.choose(buildpacks, Stack{Name: "host"}, y.builds.packages)
+		packs, err := y.builds.o.Catalog.choose(buildpacks, stack.Stack{Name: "host"}, y.builds.packages)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -18,6 +18,9 @@ import (
 	"time"
 
 	"github.com/google/uuid"
+
+	"github.com/dewrun/dew/droplet/archive"
+	"github.com/dewrun/dew/droplet/stack"
 )
 
 // Limits of a staging where BuildOptions does not say, as the platform has them.
@@ -44,7 +47,7 @@ const (
 )
 
 // stageWith runs buildpacks over a package and makes a droplet of what they leave.
-func (b *Builds) stageWith(ctx context.Context, w Build, k Package, st Stack, packs []chosen) (Droplet, error) {
+func (b *Builds) stageWith(ctx context.Context, w Build, k Package, st stack.Stack, packs []chosen) (Droplet, error) {
 	f, done, err := b.packages.open(k.SHA256)
 	if err != nil {
 		return Droplet{}, err
@@ -138,7 +141,7 @@ func (b *Builds) take(ctx context.Context, t stagedFiles) error {
 	b.sayCommands(d.App, d.Commands)
 	info, err := json.Marshal(stagingFile{Buildpack: detectedOf(*d), Command: d.Commands["web"], Processes: d.Commands, Sidecars: d.Sidecars, Java: d.Java, Custom: d.Custom})
 	if err != nil {
-		return fmt.Errorf("cannot write %s: %w", stagingInfo, err)
+		return fmt.Errorf("cannot write %s: %w", archive.StagingInfo, err)
 	}
 	if d.Image, err = b.addPacked(ctx, t.files, info); err != nil {
 		return err
@@ -191,7 +194,7 @@ func readResult(ctx context.Context, files Files) (map[string]string, error) {
 // failedScript is what tells why buildpacks did not make a droplet.
 type failedScript struct {
 	bits  io.ReadSeeker // of the package
-	stack Stack
+	stack stack.Stack
 	began time.Time
 }
 
@@ -237,7 +240,7 @@ func (b *Builds) cause(t stagedFiles, told map[string]string, f failedScript, en
 func (b *Builds) addPacked(ctx context.Context, files Files, info []byte) (string, error) {
 	p := Packing{
 		Folders:  []Folder{{"/tmp/app", "app"}, {"/tmp/deps", "deps"}, {"/tmp/profile.d", "profile.d"}},
-		Files:    []File{{Path: stagingInfo, Mode: 0o644, Data: string(info)}},
+		Files:    []stack.File{{Path: archive.StagingInfo, Mode: 0o644, Data: string(info)}},
 		MaxBytes: int64(b.o.DiskMB) << 20, MaxFiles: maxStagedFiles,
 	}
 	r, w := io.Pipe()
@@ -252,7 +255,7 @@ func (b *Builds) addPacked(ctx context.Context, files Files, info []byte) (strin
 	if bad, ok := errors.AsType[*StagingError](err); ok {
 		return "", bad // of the packing
 	}
-	if bad, ok := errors.AsType[*ImageError](err); ok {
+	if bad, ok := errors.AsType[*archive.Error](err); ok {
 		return "", &StagingError{StagingFailed, "what the buildpacks made cannot be run: " + bad.Error()}
 	}
 	return sha, err
@@ -268,7 +271,7 @@ func (b *Builds) keepCache(ctx context.Context, app string, files Files) (err er
 	if err := os.MkdirAll(b.o.CacheDir, 0o700); err != nil {
 		return err
 	}
-	f, err := os.CreateTemp(b.o.CacheDir, "cache-*"+half)
+	f, err := os.CreateTemp(b.o.CacheDir, "cache-*"+archive.Unfinished)
 	if err != nil {
 		return err
 	}
@@ -290,7 +293,7 @@ func (b *Builds) sweepCache() error {
 	if b.o.CacheDir == "" {
 		return nil
 	}
-	left, err := filepath.Glob(filepath.Join(b.o.CacheDir, "cache-*"+half))
+	left, err := filepath.Glob(filepath.Join(b.o.CacheDir, "cache-*"+archive.Unfinished))
 	for _, name := range left {
 		err = errors.Join(err, os.Remove(name))
 	}

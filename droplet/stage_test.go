@@ -18,6 +18,8 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/dewrun/dew/droplet/archive"
 )
 
 // fakeBuilder ends every staging as it is told to.
@@ -180,7 +182,7 @@ func TestCachesGoWithTheirApps(t *testing.T) {
 		stop := y.run()
 		y.droplet(y.build(BuildRequest{Package: y.push("a", member{name: "go.mod", text: "module x"}).GUID, Buildpacks: []string{"go"}}))
 		stop()
-		for _, name := range []string{y.builds.cacheFile("gone"), filepath.Join(y.builds.o.CacheDir, "cache-1"+half)} {
+		for _, name := range []string{y.builds.cacheFile("gone"), filepath.Join(y.builds.o.CacheDir, "cache-1"+archive.Unfinished)} {
 			if err := os.WriteFile(name, nil, 0o600); err != nil {
 				t.Fatal(err)
 			}

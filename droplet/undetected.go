@@ -9,6 +9,8 @@ import (
 	"path"
 	"slices"
 	"strings"
+
+	"github.com/dewrun/dew/droplet/pool"
 )
 
 // maxLooked is how many files of a package are looked at to say what it lacks.
@@ -35,7 +37,7 @@ func undetected(bits io.ReadSeeker) (string, error) {
 		if err != nil {
 			return "", fmt.Errorf("cannot read package: %w", err)
 		}
-		name := strings.TrimPrefix(h.Name, packTop+"/")
+		name := strings.TrimPrefix(h.Name, pool.Top+"/")
 		if h.Typeflag != tar.TypeReg || strings.HasPrefix(name, ".") {
 			continue
 		}

@@ -14,6 +14,8 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/dewrun/dew/droplet/archive"
+	"github.com/dewrun/dew/droplet/stack"
 	"github.com/dewrun/dew/store"
 )
 
@@ -30,7 +32,7 @@ var ErrHasImage = errors.New("the droplet has its files already: create another 
 // come with them.
 func (s *Droplets) Await(app string, commands map[string]string) (Droplet, error) {
 	d := Droplet{
-		GUID: uuid.NewString(), App: app, Stack: DefaultStack, Commands: maps.Clone(commands), State: DropletAwaiting,
+		GUID: uuid.NewString(), App: app, Stack: stack.Default, Commands: maps.Clone(commands), State: DropletAwaiting,
 		CreatedAt: time.Now().UTC(),
 	}
 	return d, s.Put(d)
@@ -39,7 +41,7 @@ func (s *Droplets) Await(app string, commands map[string]string) (Droplet, error
 // Fill gives a droplet its files: a compressed tar as the platform has it, from
 // here or from elsewhere, of no more than a staging could leave. Nobody can restage
 // it, so that it gets the service bindings of its app with its files. What is
-// refused is an *ImageError.
+// refused is an *archive.Error.
 func (b *Builds) Fill(ctx context.Context, guid string, tgz io.Reader) (Droplet, error) {
 	s := b.droplets
 	d, err := s.Get(guid)
@@ -54,7 +56,7 @@ func (b *Builds) Fill(ctx context.Context, guid string, tgz io.Reader) (Droplet,
 	}
 	u := &unpacker{mb: b.o.DiskMB, left: int64(b.o.DiskMB) << 20, files: maxStagedFiles}
 	r, w := io.Pipe()
-	go func() { w.CloseWithError(u.copy(w, &untilDone{ctx: ctx, r: tgz})) }()
+	go func() { w.CloseWithError(u.copy(w, archive.UntilDone(ctx, tgz))) }()
 	sha, err := s.AddImage(r)
 	r.CloseWithError(errors.New("the image was refused"))
 	if err != nil {
@@ -63,7 +65,7 @@ func (b *Builds) Fill(ctx context.Context, guid string, tgz io.Reader) (Droplet,
 	defer s.releaseImage(sha)
 	var info stagingFile
 	if err := decodeYAML(u.info, &info); err != nil {
-		return d, &ImageError{Entry: stagingInfo, Reason: "cannot be used: " + err.Error()}
+		return d, &archive.Error{Entry: archive.StagingInfo, Reason: "cannot be used: " + err.Error()}
 	}
 	d.State, d.Image, d.UpdatedAt = "", sha, time.Now().UTC()
 	d.Commands = info.commands(d.Commands)
@@ -106,7 +108,7 @@ type unpacker struct {
 func (u *unpacker) copy(to io.Writer, from io.Reader) error {
 	z, err := gzip.NewReader(from)
 	if err != nil {
-		return &ImageError{Reason: "is not a compressed tar: " + err.Error()}
+		return &archive.Error{Reason: "is not a compressed tar: " + err.Error()}
 	}
 	in, out := tar.NewReader(z), tar.NewWriter(to)
 	for {
@@ -115,7 +117,7 @@ func (u *unpacker) copy(to io.Writer, from io.Reader) error {
 			return out.Close()
 		}
 		if err != nil {
-			return &ImageError{Reason: "is not a tar archive: " + err.Error()}
+			return &archive.Error{Reason: "is not a tar archive: " + err.Error()}
 		}
 		if err := u.entry(out, h, in); err != nil {
 			return err
@@ -129,12 +131,12 @@ func (u *unpacker) entry(out *tar.Writer, h *tar.Header, in io.Reader) error {
 		return nil
 	}
 	if h.Typeflag != tar.TypeReg && h.Typeflag != tar.TypeDir && h.Typeflag != tar.TypeSymlink && h.Typeflag != tar.TypeLink {
-		return &ImageError{Entry: h.Name, Reason: "is neither a file, a folder nor a link"}
+		return &archive.Error{Entry: h.Name, Reason: "is neither a file, a folder nor a link"}
 	}
 	u.files--
 	u.left -= h.Size
 	if u.files < 0 || u.left < 0 {
-		return &ImageError{Reason: fmt.Sprintf("is larger than %dM or has more than %d files", u.mb, maxStagedFiles)}
+		return &archive.Error{Reason: fmt.Sprintf("is larger than %dM or has more than %d files", u.mb, maxStagedFiles)}
 	}
 	clean := &tar.Header{Typeflag: h.Typeflag, Name: name, Mode: h.Mode & 0o777, Size: h.Size, Linkname: h.Linkname, ModTime: h.ModTime, Format: tar.FormatPAX}
 	if h.Typeflag == tar.TypeLink {
@@ -143,13 +145,13 @@ func (u *unpacker) entry(out *tar.Writer, h *tar.Header, in io.Reader) error {
 	if err := out.WriteHeader(clean); err != nil {
 		return err
 	}
-	if name == stagingInfo && h.Size <= maxResult {
+	if name == archive.StagingInfo && h.Size <= maxResult {
 		raw, err := io.ReadAll(in)
 		if err != nil {
-			return &ImageError{Reason: "is cut off: " + err.Error()}
+			return &archive.Error{Reason: "is cut off: " + err.Error()}
 		}
 		u.info = raw
-		return writeAll(out, raw)
+		return archive.WriteAll(out, raw)
 	}
 	_, err := io.Copy(out, in)
 	return err

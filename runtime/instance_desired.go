@@ -8,6 +8,7 @@ import (
 
 	"github.com/dewrun/dew/app"
 	"github.com/dewrun/dew/droplet"
+	"github.com/dewrun/dew/droplet/stack"
 )
 
 // desired is what an instance that starts now should be.
@@ -16,7 +17,7 @@ type desired struct {
 	process  app.Process
 	sidecars []app.Sidecar // by name
 	droplet  droplet.Droplet
-	stack    droplet.Stack
+	stack    stack.Stack
 	space    app.Space // zero where the app's is not known
 	org      app.Org
 	uris     []string // of its routes; never nil

@@ -4,7 +4,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/dewrun/dew/droplet"
+	"github.com/dewrun/dew/droplet/stack"
 )
 
 // applyImage makes the processes those of an image app, if the app is one: they run
@@ -24,7 +24,7 @@ func (d desired) applyImage(ps []ProcessSpec) {
 }
 
 // imageVariables are those that an image app begins with.
-func imageVariables(r droplet.RunConfig) map[string]string {
+func imageVariables(r stack.RunConfig) map[string]string {
 	env := map[string]string{
 		"PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
 		"HOME": r.Home, "USER": r.User,

@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/dewrun/dew/app"
-	"github.com/dewrun/dew/droplet"
+	"github.com/dewrun/dew/droplet/stack"
 	"github.com/dewrun/dew/store"
 )
 
@@ -33,7 +33,7 @@ type Server struct {
 	MemoryMB  int             `json:"memory_mb"`            // of the whole container
 	DiskMB    int             `json:"disk_mb,omitempty"`    // of the writable layer, not of the mounts
 	Ports     []int           `json:"ports"`                // the first one is checked
-	Mounts    []droplet.Mount `json:"mounts,omitempty"`     // its data
+	Mounts    []stack.Mount   `json:"mounts,omitempty"`     // its data
 	Check     app.HealthCheck `json:"check,omitzero"`       // port, http or process
 	Address   netip.Addr      `json:"address"`              // its own for ever: see ReserveAddress
 	KillDelay time.Duration   `json:"kill_delay,omitempty"` // between SIGTERM and SIGKILL; 0: that of apps
@@ -80,7 +80,7 @@ func (v Server) environment() []string {
 }
 
 // spec makes the plain value that the engine starts.
-func (v Server) spec(slot SlotID, cell string, stack droplet.Stack, id InstanceID) Spec {
+func (v Server) spec(slot SlotID, cell string, stack stack.Stack, id InstanceID) Spec {
 	memory := int64(v.MemoryMB) * mebibyte
 	return Spec{
 		Kind: KindService, Instance: id, Slot: slot, App: v.GUID, Type: serverType, Version: v.Version, Cell: cell,

@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/dewrun/dew/app"
-	"github.com/dewrun/dew/droplet"
+	"github.com/dewrun/dew/droplet/stack"
 	"github.com/dewrun/dew/runtime"
 	"github.com/dewrun/dew/runtime/runtimetest"
 )
@@ -25,7 +25,7 @@ func (w *world) serve(change func(v *runtime.Server)) runtime.Server {
 	v := runtime.Server{
 		GUID: database, Name: "db", Source: "SERVICE/POSTGRES", Version: "v1", Command: "sleep 100000", Dir: "/data",
 		MemoryMB: 256, Ports: []int{5432}, Address: addr, Env: []string{"PGDATA=/data", "LANG=C"},
-		Mounts: []droplet.Mount{{Path: "/data", Type: "bind", Source: "/srv/db", Options: []string{"bind", "rw"}}},
+		Mounts: []stack.Mount{{Path: "/data", Type: "bind", Source: "/srv/db", Options: []string{"bind", "rw"}}},
 		Check:  app.HealthCheck{Type: app.CheckPort}, KillDelay: time.Minute,
 	}
 	if change != nil {

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/dewrun/dew/droplet"
+	"github.com/dewrun/dew/droplet/stack"
 )
 
 // MainExec is the exec id of an instance's main process.
@@ -42,12 +43,12 @@ type Spec struct {
 	Version   string
 	Cell      string
 	Droplet   string // guid; empty for the bare stack
-	Stack     droplet.Stack
+	Stack     stack.Stack
 	Image     string          // sha256 of the droplet's tree; empty for the bare stack
 	Build     string          // KindStaging: guid of the build
 	Layers    []droplet.Layer // KindStaging: unpacked into the writable layer before anything runs
 	Task      string          // KindTask: guid of the task
-	Mounts    []droplet.Mount // of its own, after the stack's
+	Mounts    []stack.Mount   // of its own, after the stack's
 	Memory    int64           // of the whole container, in bytes
 	Disk      int64           // of the writable layer, in bytes
 	LogRate   *int64          // bytes per second that are kept of what it prints; nil: all

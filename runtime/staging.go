@@ -16,6 +16,7 @@ import (
 
 	"github.com/dewrun/dew/app"
 	"github.com/dewrun/dew/droplet"
+	"github.com/dewrun/dew/droplet/stack"
 )
 
 // SourceStaging is the log source of what buildpacks print.
@@ -194,8 +195,8 @@ func (g *Stager) stagingSpec(s droplet.Staging, id InstanceID, addr netip.Prefix
 }
 
 // withoutTmpfs is a stack without its /tmp in memory: builds have their files there.
-func withoutTmpfs(s droplet.Stack) droplet.Stack {
-	s.Mounts = slices.DeleteFunc(slices.Clone(s.Mounts), func(m droplet.Mount) bool { return m.Path == "/tmp" && m.Type == "tmpfs" })
+func withoutTmpfs(s stack.Stack) stack.Stack {
+	s.Mounts = slices.DeleteFunc(slices.Clone(s.Mounts), func(m stack.Mount) bool { return m.Path == "/tmp" && m.Type == "tmpfs" })
 	return s
 }
 

@@ -14,6 +14,7 @@ import (
 
 	"github.com/dewrun/dew/app"
 	"github.com/dewrun/dew/droplet"
+	"github.com/dewrun/dew/droplet/stack"
 	"github.com/dewrun/dew/runtime"
 )
 
@@ -40,7 +41,7 @@ func (w *world) stage(change func(s *droplet.Staging)) *staging {
 	s := droplet.Staging{
 		Build: "build-1", App: a.GUID, Command: "sleep", Dir: "/home/vcap", Env: map[string]string{"COLOUR": "red", "HOME": "/etc"},
 		MemoryMB: 256, DiskMB: 64, MaxFiles: 100, Timeout: time.Minute,
-		Stack: droplet.Stack{Name: "host", Mounts: []droplet.Mount{{Path: "/tmp", Type: "tmpfs"}, {Path: "/usr", Type: "bind"}}},
+		Stack: stack.Stack{Name: "host", Mounts: []stack.Mount{{Path: "/tmp", Type: "tmpfs"}, {Path: "/usr", Type: "bind"}}},
 	}
 	if change != nil {
 		change(&s)

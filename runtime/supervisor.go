@@ -14,6 +14,7 @@ import (
 
 	"github.com/dewrun/dew/app"
 	"github.com/dewrun/dew/droplet"
+	"github.com/dewrun/dew/droplet/stack"
 	"github.com/dewrun/dew/logstream"
 	"github.com/dewrun/dew/registry"
 	"github.com/dewrun/dew/store"
@@ -46,7 +47,7 @@ type Config struct {
 	Engine    Engine
 	Registry  *registry.Registry
 	Droplets  *droplet.Droplets
-	Stacks    func(name string) (droplet.Stack, error) // by name; empty is the default
+	Stacks    func(name string) (stack.Stack, error) // by name; empty is the default
 	Logs      AppLogs
 	DB        *store.DB
 	Cell      string       // id of this machine

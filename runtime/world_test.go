@@ -17,6 +17,7 @@ import (
 
 	"github.com/dewrun/dew/app"
 	"github.com/dewrun/dew/droplet"
+	"github.com/dewrun/dew/droplet/stack"
 	"github.com/dewrun/dew/logstream"
 	"github.com/dewrun/dew/registry"
 	"github.com/dewrun/dew/runtime"
@@ -105,11 +106,11 @@ func (w *world) daemon() {
 func (w *world) config() runtime.Config {
 	return runtime.Config{
 		Engine: w.fake, Registry: w.registry, Droplets: w.shelf,
-		Stacks: func(name string) (droplet.Stack, error) {
+		Stacks: func(name string) (stack.Stack, error) {
 			if name != "" && name != "host" {
-				return droplet.Stack{}, fmt.Errorf("there is no stack '%s'", name)
+				return stack.Stack{}, fmt.Errorf("there is no stack '%s'", name)
 			}
-			return droplet.Stack{Name: "host"}, nil
+			return stack.Stack{Name: "host"}, nil
 		},
 		Logs: w.logs, DB: w.db, Cell: "cell-1", Subnet: netip.MustParsePrefix(w.subnet),
 		PublicURL: "http://127.0.0.1:8484", Policy: w.policy,

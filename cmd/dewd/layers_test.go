@@ -28,6 +28,15 @@ var storeys = map[string]int{
 	"notify/delivery": 2,
 	"app":             1, "drain": 1, "api/v3": 1, "services/servicestest": 1,
 	"store": 0, "logstream": 0, "inbound": 0, "egress": 0, "yamlfile": 0, "testkit": 0,
+	"runtime/containerd": 5,
+	"runtime/cgroup":     4, "runtime/network": 4,
+	"route": 4, "sshd": 4, "services/builtin": 4, "runtime/runtimetest": 4, "notify": 4, "api/client": 4,
+	"runtime": 3,
+	"health":  2, "droplet": 2, "services": 2, "auth": 2, "api/cftest": 2,
+	"app": 1, "drain": 1, "api/v3": 1, "services/servicestest": 1,
+	"droplet/stack":   1,
+	"runtime/process": 0, "droplet/archive": 0,
+	"store": 0, "logstream": 0, "inbound": 0, "egress": 0,
 }
 
 // containerdUser is the only package that may know containerd.

@@ -17,6 +17,7 @@ import (
 	"github.com/dewrun/dew/api"
 	"github.com/dewrun/dew/drain"
 	"github.com/dewrun/dew/droplet"
+	"github.com/dewrun/dew/droplet/stack"
 	"github.com/dewrun/dew/logstream"
 	"github.com/dewrun/dew/route"
 	"github.com/dewrun/dew/services/builtin"
@@ -190,17 +191,17 @@ func (d *daemon) serviceStack(ctx context.Context, packages []string, progress f
 		switch {
 		case err != nil:
 			return "", err
-		case found && k.State == droplet.StackReady:
+		case found && k.State == stack.StateReady:
 			return name, nil
-		case found && k.State == droplet.StackFailed && tried:
+		case found && k.State == stack.StateFailed && tried:
 			return "", fmt.Errorf("cannot make the stack %s: %s", name, k.Error)
-		case found && k.State == droplet.StackFailed:
+		case found && k.State == stack.StateFailed:
 			if err := d.stacks.Remove(k.GUID); err != nil {
 				return "", err
 			}
 			continue
 		case !found:
-			if _, err := d.stacks.Begin(name, droplet.StackSource{Debian: &droplet.DebianSource{Include: packages}, Service: true}); err != nil {
+			if _, err := d.stacks.Begin(name, stack.Source{Debian: &stack.DebianSource{Include: packages}, Service: true}); err != nil {
 				return "", err
 			}
 			tried = true
@@ -216,11 +217,11 @@ func (d *daemon) serviceStack(ctx context.Context, packages []string, progress f
 	}
 }
 
-func (d *daemon) keptStack(name string) (droplet.KeptStack, bool, error) {
+func (d *daemon) keptStack(name string) (stack.Record, bool, error) {
 	all, err := d.stacks.All()
-	i := slices.IndexFunc(all, func(k droplet.KeptStack) bool { return k.Name == name })
+	i := slices.IndexFunc(all, func(k stack.Record) bool { return k.Name == name })
 	if err != nil || i < 0 {
-		return droplet.KeptStack{}, false, err
+		return stack.Record{}, false, err
 	}
 	return all[i], true, nil
 }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/dewrun/dew/app"
 	"github.com/dewrun/dew/droplet"
+	"github.com/dewrun/dew/droplet/stack"
 )
 
 // staging are the limits of one build.
@@ -62,8 +63,8 @@ func (s *staging) insecure() []string {
 
 // openStacks makes the stacks that are not the machine's own.
 func (d *daemon) openStacks() (err error) {
-	d.stacks, err = droplet.OpenStacks(d.db, droplet.StackOptions{
-		Host: droplet.HostOptions{UID: d.cfg.AppUID, GID: d.cfg.AppUID}, Dir: filepath.Join(d.cfg.Root, "stacks"),
+	d.stacks, err = stack.Open(d.db, stack.Options{
+		Host: stack.HostOptions{UID: d.cfg.AppUID, GID: d.cfg.AppUID}, Dir: filepath.Join(d.cfg.Root, "stacks"),
 		Space: d.packages.Space, Insecure: d.cfg.Staging.insecure(), Prune: d.pruneStacks, Logger: d.log,
 	})
 	return err

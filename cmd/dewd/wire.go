@@ -19,11 +19,13 @@ import (
 	"github.com/dewrun/dew/auth"
 	"github.com/dewrun/dew/drain"
 	"github.com/dewrun/dew/droplet"
+	"github.com/dewrun/dew/droplet/stack"
 	"github.com/dewrun/dew/logstream"
 	"github.com/dewrun/dew/registry"
 	"github.com/dewrun/dew/route"
 	"github.com/dewrun/dew/runtime"
 	"github.com/dewrun/dew/runtime/containerd"
+	"github.com/dewrun/dew/runtime/network"
 	"github.com/dewrun/dew/services/builtin"
 	"github.com/dewrun/dew/services/marketplace"
 	"github.com/dewrun/dew/sshd"
@@ -52,7 +54,7 @@ type daemon struct {
 	events    *registry.Events
 	jobs      *registry.Jobs
 	shelf     *droplet.Droplets
-	stacks    *droplet.Stacks
+	stacks    *stack.Stacks
 	packages  *droplet.Packages
 	catalog   *droplet.Catalog
 	builds    *droplet.Builds
@@ -183,7 +185,7 @@ func (d *daemon) keptSubnet(ctx context.Context) (netip.Prefix, error) {
 		if !errors.Is(err, store.ErrNotFound) {
 			return p, err
 		}
-		if p, err = containerd.TakeSubnet(ctx, containerd.NamesFor(d.cfg.Root).Bridge); err != nil {
+		if p, err = network.TakeSubnet(ctx, containerd.NamesFor(d.cfg.Root).Bridge); err != nil {
 			return p, err
 		}
 	}

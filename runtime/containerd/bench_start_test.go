@@ -182,7 +182,7 @@ func (f *floor) ground(ctx context.Context, s runtime.Spec) (string, error) {
 			return "", err
 		}
 	}
-	if err := f.e.net.create(s.Instance, s.Address); err != nil {
+	if err := f.e.net.Create(s.Instance, s.Address); err != nil {
 		return "", err
 	}
 	return f.e.images.parent(ctx, s)
@@ -190,7 +190,7 @@ func (f *floor) ground(ctx context.Context, s runtime.Spec) (string, error) {
 
 func (f *floor) run(ctx context.Context, s runtime.Spec, parent string) ([]int, error) {
 	e, id := f.e, containerID(s.Instance)
-	oci := e.base.ociSpec(s, place{dir: e.instanceDir(s.Instance), netns: e.net.path(s.Instance), cgroups: e.cg.ociPath(s.Instance)})
+	oci := e.base.ociSpec(s, place{dir: e.instanceDir(s.Instance), netns: e.net.Path(s.Instance), cgroups: e.cg.OCIPath(s.Instance)})
 	last := time.Now()
 	lap := func(ts *series) {
 		now := time.Now()

@@ -18,6 +18,9 @@ import (
 
 	"github.com/dewrun/dew/logstream"
 	"github.com/dewrun/dew/runtime"
+	"github.com/dewrun/dew/runtime/cgroup"
+	"github.com/dewrun/dew/runtime/network"
+	"github.com/dewrun/dew/runtime/process"
 )
 
 // finishTimeout is how long an ended process may take to be cleared away.
@@ -62,7 +65,7 @@ type proc struct {
 	ended            atomic.Bool
 	reported         atomic.Bool // its end is in exits
 	captureFailed    atomic.Bool
-	exitTime         *exitTime
+	exitTime         *process.ExitTime
 
 	reaped chan struct{} // closed when nothing of it is left
 	mu     sync.Mutex    // guards last
@@ -102,7 +105,7 @@ func (c *container) Exits() <-chan runtime.Exit { return c.exits }
 func (c *container) watch() {
 	for _, p := range c.procs {
 		c.work.Go(func() { c.watchProcess(p) })
-		if !c.e.cg.isV2() && p.missed == nil {
+		if !c.e.cg.IsV2() && p.missed == nil {
 			c.work.Go(func() { c.watchOOM(p) })
 		}
 	}
@@ -111,7 +114,7 @@ func (c *container) watch() {
 }
 
 func (c *container) watchOOM(p *proc) {
-	if err := c.e.cg.watchOOM(c.ctx, c.spec.Instance, p.Exec); err != nil && c.ctx.Err() == nil {
+	if err := c.e.cg.WatchOOM(c.ctx, c.spec.Instance, p.Exec); err != nil && c.ctx.Err() == nil {
 		c.e.log.Warn("cannot watch for out of memory", "instance", c.spec.Instance, "exec", p.Exec, "err", err)
 	}
 }
@@ -136,7 +139,7 @@ func (c *container) await(p *proc) (runtime.Exit, bool) {
 	if c.ctx.Err() != nil {
 		return runtime.Exit{}, false
 	}
-	at, exact := p.exitTime.earlier(c.ctx, at)
+	at, exact := p.exitTime.Earlier(c.ctx, at)
 	x := c.verdict(p, code, at)
 	x.Exact = exact
 	if err != nil {
@@ -154,7 +157,7 @@ func (c *container) await(p *proc) (runtime.Exit, bool) {
 func (c *container) verdict(p *proc, code int, at time.Time) runtime.Exit {
 	x := runtime.Exit{
 		Exec: p.Exec, Name: p.Name, Source: p.Source, Code: code, At: at, Cause: runtime.CauseExited,
-		OOM: c.e.cg.oomKills(c.spec.Instance, p.Exec) > 0, Memory: c.e.cg.usage(c.spec.Instance, p.Exec),
+		OOM: c.e.cg.OOMKills(c.spec.Instance, p.Exec) > 0, Memory: c.e.cg.MemoryOf(c.spec.Instance, p.Exec),
 	}
 	switch {
 	case p.captureFailed.Load():
@@ -216,7 +219,7 @@ func (c *container) watchInit() {
 	}
 	x := runtime.Exit{
 		Exec: runtime.InitExec, Source: runtime.ProcessSource(c.spec.Type, ""), Code: code, At: at, Cause: runtime.CauseInitExited,
-		Detail: "the first process of the container ended", OOM: c.e.cg.oomKills(c.spec.Instance, initLeaf) > 0,
+		Detail: "the first process of the container ended", OOM: c.e.cg.OOMKills(c.spec.Instance, cgroup.InitLeaf) > 0,
 	}
 	c.reports <- x
 }
@@ -300,7 +303,7 @@ func (c *container) finish(p *proc) {
 	ctx, cancel := context.WithTimeout(c.ctx, finishTimeout)
 	defer cancel()
 	log := c.e.log.With("instance", c.spec.Instance, "exec", p.Exec)
-	if err := c.e.cg.kill(ctx, c.spec.Instance, p.Exec); err != nil {
+	if err := c.e.cg.Kill(ctx, c.spec.Instance, p.Exec); err != nil {
 		log.Warn("cannot end what a process left", "err", err)
 	}
 	if err := c.e.deleteExec(ctx, c.id, p.Exec); err != nil {
@@ -391,10 +394,10 @@ func (c *container) Signal(_ context.Context, sig syscall.Signal, execs ...strin
 		}
 		if sig == syscall.SIGKILL {
 			// A frozen leaf must be thawed to die.
-			errs = errors.Join(errs, c.e.cg.freeze(c.spec.Instance, p.Exec, false))
-			c.e.cg.killAtOnce(c.spec.Instance, p.Exec)
+			errs = errors.Join(errs, c.e.cg.Freeze(c.spec.Instance, p.Exec, false))
+			c.e.cg.KillAtOnce(c.spec.Instance, p.Exec)
 		}
-		errs = errors.Join(errs, c.e.cg.signal(c.spec.Instance, p.Exec, sig))
+		errs = errors.Join(errs, c.e.cg.Signal(c.spec.Instance, p.Exec, sig))
 	}
 	return errs
 }
@@ -415,7 +418,7 @@ func (c *container) delete(ctx context.Context) error {
 		return err
 	}
 	for _, p := range c.procs {
-		if err := c.e.cg.kill(ctx, id, p.Exec); err != nil {
+		if err := c.e.cg.Kill(ctx, id, p.Exec); err != nil {
 			return err
 		}
 	}
@@ -433,7 +436,7 @@ func (c *container) delete(ctx context.Context) error {
 	c.keepCrashFiles(ctx)
 	if c.spec.Kind == runtime.KindService {
 		// The next life has the same address: the kernel must not answer for this one.
-		if err := c.e.net.removeVeth(vethName(id)); err != nil {
+		if err := c.e.net.RemoveVeth(network.VethName(id)); err != nil {
 			return err
 		}
 	}
@@ -450,7 +453,7 @@ func (c *container) detach() {
 	c.cancel()
 	c.work.Wait()
 	for _, p := range c.procs {
-		c.e.exitTimes.forget(p.pid)
+		c.e.exitTimes.Forget(p.pid)
 		for _, tail := range []*logstream.Tail{p.out, p.err} {
 			if tail != nil {
 				tail.Close()

@@ -25,60 +25,10 @@ import (
 
 	"github.com/dewrun/dew/logstream"
 	"github.com/dewrun/dew/runtime"
+	"github.com/dewrun/dew/runtime/process"
 )
 
 var silent = slog.New(slog.DiscardHandler)
-
-// A zombie is dead, although it answers signals.
-func TestAlive(t *testing.T) {
-	t.Parallel()
-	if !alive(os.Getpid()) {
-		t.Error("we count as dead")
-	}
-	child := sleeper(t, "true")
-	awaitDeath(t, child)
-	if err := child.Process.Signal(syscall.Signal(0)); err != nil {
-		t.Errorf("the zombie does not answer signal 0: %v", err)
-	}
-	if alive(child.Process.Pid) {
-		t.Error("a zombie counts as alive")
-	}
-	_ = child.Wait()
-	if alive(child.Process.Pid) {
-		t.Error("a reaped child counts as alive")
-	}
-}
-
-// A file is itself under every path that leads to it.
-func TestOpenFilesOf(t *testing.T) {
-	t.Parallel()
-	dir := t.TempDir()
-	f, err := os.Create(filepath.Join(dir, "main.out"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer f.Close()
-	if err := os.Symlink(dir, filepath.Join(dir, "again")); err != nil {
-		t.Fatal(err)
-	}
-	id, err := fileID(f.Name())
-	if err != nil {
-		t.Fatal(err)
-	}
-	if other, err := fileID(filepath.Join(dir, "again", "main.out")); err != nil || other != id {
-		t.Errorf("by another path it is %q, %v, want %q", other, err, id)
-	}
-	if !openFilesOf(os.Getpid())[id] {
-		t.Errorf("%s is not among the own open files", id)
-	}
-	f.Close()
-	if openFilesOf(os.Getpid())[id] {
-		t.Errorf("%s is among them after it was closed", id)
-	}
-	if got := openFilesOf(noPID); got != nil {
-		t.Errorf("open files of nobody = %v", got)
-	}
-}
 
 // madeUpShim is the test itself: it holds the pipes of a process and the files
 // behind them.
@@ -187,8 +137,8 @@ func TestGatherWaitsForTheDead(t *testing.T) {
 	x := newTestTask(t, "main", "sidecar-0", "sidecar-1")
 	synctest.Test(t, func(t *testing.T) {
 		x.reports, x.ctx = make(chan runtime.Exit, 4), t.Context()
-		x.procs[1].pid = noPID                                             // dead, and not reported yet
-		x.procs[2].pid, x.procs[2].born = os.Getpid(), bornAt(os.Getpid()) // alive
+		x.procs[1].pid = noPID                                                     // dead, and not reported yet
+		x.procs[2].pid, x.procs[2].born = os.Getpid(), process.BornAt(os.Getpid()) // alive
 		x.reports <- runtime.Exit{Exec: "main", At: someTime.Add(time.Second)}
 		late := time.AfterFunc(reportLimit/2, func() { x.reports <- runtime.Exit{Exec: "sidecar-0", At: someTime} })
 		defer late.Stop()
@@ -242,8 +192,8 @@ func TestGatherAlone(t *testing.T) {
 	x := newTestTask(t, "main", "sidecar-0")
 	synctest.Test(t, func(t *testing.T) {
 		x.reports, x.ctx = make(chan runtime.Exit, 3), t.Context()
-		x.procs[1].pid, x.procs[1].born = os.Getpid(), bornAt(os.Getpid())
-		x.initPID, x.initBorn = os.Getpid(), bornAt(os.Getpid())
+		x.procs[1].pid, x.procs[1].born = os.Getpid(), process.BornAt(os.Getpid())
+		x.initPID, x.initBorn = os.Getpid(), process.BornAt(os.Getpid())
 		x.reports <- runtime.Exit{Exec: "main", At: someTime}
 		begin := time.Now()
 		if batch, ok := x.gather(); !ok || len(batch) != 1 || time.Since(begin) != 0 {
@@ -306,7 +256,7 @@ func TestVerdict(t *testing.T) {
 	t.Parallel()
 	x := newTestTask(t, "main", "sidecar-0", "sidecar-1")
 	write := func(exec, file, text string) {
-		writeTestFile(t, filepath.Join(x.e.cg.memory(someInstance, exec), file), text)
+		writeTestFile(t, filepath.Join(x.e.cg.Memory(someInstance, exec), file), text)
 	}
 	write("sidecar-0", "memory.events.local", "oom_kill 1\n")
 	write("sidecar-0", "memory.max", "67108864\n")
@@ -577,7 +527,7 @@ func TestSignalOnlyTheNamed(t *testing.T) {
 	for _, p := range x.procs {
 		cmds[p.Exec] = sleeper(t)
 		pid := cmds[p.Exec].Process.Pid
-		dir := x.e.cg.memory(someInstance, p.Exec)
+		dir := x.e.cg.Memory(someInstance, p.Exec)
 		writeTestFile(t, filepath.Join(dir, "cgroup.procs"), strconv.Itoa(pid))
 		touch(t, dir, "cgroup.freeze", "cgroup.kill")
 	}
@@ -589,11 +539,11 @@ func TestSignalOnlyTheNamed(t *testing.T) {
 		t.Errorf("sidecar-0 ended by signal %d, want SIGKILL", got)
 	}
 	for _, exec := range []string{"main", "sidecar-1"} {
-		if !alive(cmds[exec].Process.Pid) {
+		if !process.Alive(cmds[exec].Process.Pid) {
 			t.Errorf("%s was not meant, and is dead", exec)
 		}
 	}
-	checkFiles(t, x.e.cg.memory(someInstance, "sidecar-0"), map[string]string{"cgroup.freeze": "0", "cgroup.kill": "1"})
+	checkFiles(t, x.e.cg.Memory(someInstance, "sidecar-0"), map[string]string{"cgroup.freeze": "0", "cgroup.kill": "1"})
 }
 
 // A process whose shim is gone ended with a status that nobody knows. That is

@@ -10,7 +10,7 @@ import (
 	"github.com/containerd/containerd/v2/core/mount"
 	"github.com/containerd/containerd/v2/core/snapshots"
 
-	"github.com/dewrun/dew/droplet"
+	"github.com/dewrun/dew/droplet/stack"
 	"github.com/dewrun/dew/runtime"
 )
 
@@ -104,7 +104,7 @@ func (st *crashedStore) newSessionContainer(ctx context.Context, ci *crashedInst
 	e := st.e
 	c, err := e.newContainer(ctx, runtime.Spec{
 		Kind: runtime.KindInstance, Instance: runtime.NewInstanceID(), Slot: ci.Slot, App: ci.App, Type: ci.Type, Memory: ci.Memory, Address: loopbackOnly,
-		Stack: droplet.Stack{Shell: shell, Mounts: ci.Mounts},
+		Stack: stack.Stack{Shell: shell, Mounts: ci.Mounts},
 	})
 	if err != nil {
 		return nil, err

@@ -22,7 +22,7 @@ import (
 	"github.com/opencontainers/runtime-spec/specs-go"
 	"golang.org/x/sys/unix"
 
-	"github.com/dewrun/dew/droplet"
+	"github.com/dewrun/dew/droplet/stack"
 	"github.com/dewrun/dew/runtime"
 )
 
@@ -60,7 +60,7 @@ type crashedStore struct {
 type crashedInstance struct {
 	runtime.CrashFiles
 	Memory    int64            `json:"memory"`
-	Mounts    []droplet.Mount  `json:"mounts"`
+	Mounts    []stack.Mount    `json:"mounts"`
 	Processes []crashedProcess `json:"processes"`
 
 	removing bool // it is being removed: nobody may enter
@@ -222,15 +222,15 @@ func (st *crashedStore) describe(ctx context.Context, c *container, at time.Time
 }
 
 // stackMounts are those of a container that its stack asked for.
-func stackMounts(all []specs.Mount) []droplet.Mount {
+func stackMounts(all []specs.Mount) []stack.Mount {
 	system := map[string]bool{}
 	for _, m := range systemMounts() {
 		system[m.Destination] = true
 	}
-	var out []droplet.Mount
+	var out []stack.Mount
 	for _, m := range all {
 		if !system[m.Destination] && !ownMount(m.Destination) {
-			out = append(out, droplet.Mount{Path: m.Destination, Type: m.Type, Source: m.Source, Options: m.Options})
+			out = append(out, stack.Mount{Path: m.Destination, Type: m.Type, Source: m.Source, Options: m.Options})
 		}
 	}
 	return out

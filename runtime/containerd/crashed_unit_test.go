@@ -12,7 +12,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/opencontainers/runtime-spec/specs-go"
 
-	"github.com/dewrun/dew/droplet"
+	"github.com/dewrun/dew/droplet/stack"
 	"github.com/dewrun/dew/runtime"
 )
 
@@ -72,7 +72,7 @@ func TestExcess(t *testing.T) {
 
 // The mounts of a stack come back from those of a container.
 func TestStackMounts(t *testing.T) {
-	want := []droplet.Mount{
+	want := []stack.Mount{
 		{Path: "/usr", Type: "bind", Source: "/usr", Options: []string{"rbind", "ro"}},
 		{Path: "/tmp", Type: "tmpfs", Source: "tmpfs", Options: []string{"nosuid"}},
 	}

@@ -17,6 +17,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/dewrun/dew/runtime/process"
 )
 
 // DaemonConfig says how a private containerd is run.
@@ -210,7 +212,7 @@ func (d *Daemon) takeOver(ctx context.Context) bool {
 	if !d.isOurs(pid) {
 		pid = d.noted()
 	}
-	if !d.isOurs(pid) || !alive(pid) {
+	if !d.isOurs(pid) || !process.Alive(pid) {
 		return false
 	}
 	fd, err := unix.PidfdOpen(pid, 0)

@@ -14,6 +14,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/dewrun/dew/runtime/process"
 )
 
 func TestDaemonConfigFile(t *testing.T) {
@@ -198,7 +200,7 @@ func TestContainerdIsTakenOver(t *testing.T) {
 	if err := next.Stop(ctx); err != nil {
 		t.Fatal(err)
 	}
-	if alive(pid) {
+	if process.Alive(pid) {
 		t.Error("it lives on after Stop")
 	}
 	if _, err := os.Stat(next.pidFile()); err == nil {
@@ -237,13 +239,13 @@ func TestContainerdIsStartedAgain(t *testing.T) {
 	// reported, and it lives all the same.
 	leave()
 	<-done
-	if !alive(second) {
+	if !process.Alive(second) {
 		t.Error("it ended with its supervision")
 	}
 	if err := f.d.Stop(ctx); err != nil {
 		t.Fatal(err)
 	}
-	if alive(second) {
+	if process.Alive(second) {
 		t.Error("it lives on after Stop")
 	}
 }

@@ -27,6 +27,9 @@ import (
 
 	"github.com/dewrun/dew/logstream"
 	"github.com/dewrun/dew/runtime"
+	"github.com/dewrun/dew/runtime/cgroup"
+	"github.com/dewrun/dew/runtime/network"
+	"github.com/dewrun/dew/runtime/process"
 )
 
 // Every call to containerd has a deadline. Creating containerd's task waits for runc, which
@@ -67,13 +70,13 @@ type Engine struct {
 	log        *slog.Logger
 	client     *client.Client
 	tasks      tasks.TasksClient
-	cg         *cgroups
-	net        *network
-	fw         *firewall
+	cg         *cgroup.Hierarchies
+	net        *network.Bridge
+	fw         *network.Firewall
 	base       baseSpec
 	images     *images
 	crashed    *crashedStore
-	exitTimes  *exitTimes // nil where the kernel does not tell
+	exitTimes  *process.ExitTimes // nil where the kernel does not tell
 	boot       string
 	named      atomic.Bool // there is a name server at the bridge's address
 	silent     atomic.Bool // containerd does not answer
@@ -94,7 +97,7 @@ var errSilent = errors.New("containerd does not answer")
 
 // New connects to containerd and prepares bridge, firewall and cgroups.
 func New(ctx context.Context, cfg Config) (*Engine, error) {
-	cg, err := findCgroups("/proc/self/mountinfo", cfg.Names.Cgroup)
+	cg, err := cgroup.Find("/proc/self/mountinfo", cfg.Names.Cgroup)
 	if err != nil {
 		return nil, err
 	}
@@ -106,12 +109,12 @@ func New(ctx context.Context, cfg Config) (*Engine, error) {
 	if err != nil {
 		return nil, err
 	}
-	n := newNetwork(filepath.Join(cfg.Run, "netns"), cfg.Names.Bridge, cfg.Subnet)
+	n := network.New(filepath.Join(cfg.Run, "netns"), cfg.Names.Bridge, cfg.Subnet)
 	e := &Engine{
 		cfg: cfg, log: cfg.Logger, client: cl, tasks: cl.TaskService(), cg: cg, net: n,
-		fw: &firewall{
-			table: cfg.Names.Table, bridge: cfg.Names.Bridge, subnet: n.subnet, host: n.gateway(),
-			ports: cfg.HostPorts, open: cfg.AllowHost, linkLocal: cfg.LinkLocal,
+		fw: &network.Firewall{
+			Table: cfg.Names.Table, Bridge: cfg.Names.Bridge, Subnet: n.Subnet, Host: n.Gateway(),
+			Ports: cfg.HostPorts, Open: cfg.AllowHost, LinkLocal: cfg.LinkLocal,
 		},
 		base: baseSpec{
 			init: cfg.Init, sftp: cfg.SFTP, uid: uint32(cfg.UID), gid: uint32(cfg.GID), files: openFiles(), seccomp: cfg.Seccomp,
@@ -121,13 +124,13 @@ func New(ctx context.Context, cfg Config) (*Engine, error) {
 		notRemoved:   map[runtime.InstanceID]unremoved{},
 		removedVeths: map[string]time.Time{},
 	}
-	if e.exitTimes, err = listenExitTimes(); err != nil {
+	if e.exitTimes, err = process.ListenExitTimes(); err != nil {
 		e.log.Warn("the kernel does not tell when processes end, containerd's times are used", "err", err)
 	}
 	e.images = &images{e: e, making: make(chan struct{}, 1)}
 	e.crashed, err = newCrashedStore(ctx, e, cfg.Crashed)
-	if err := errors.Join(err, n.setUp(), e.fw.apply()); err != nil {
-		e.exitTimes.close()
+	if err := errors.Join(err, n.SetUp(), e.fw.Apply()); err != nil {
+		e.exitTimes.Close()
 		return nil, errors.Join(err, cl.Close())
 	}
 	answers, cancel := context.WithCancel(context.WithoutCancel(ctx))
@@ -179,7 +182,7 @@ func (e *Engine) Close() error {
 		c.detach()
 	}
 	e.mu.Unlock()
-	e.exitTimes.close()
+	e.exitTimes.Close()
 	e.stopAsking()
 	e.asking.Wait()
 	return e.client.Close()
@@ -196,7 +199,7 @@ func (e *Engine) Keep(ctx context.Context) {
 		if round%firewallEvery != 0 {
 			continue
 		}
-		if err := e.fw.keep(); err != nil {
+		if err := e.fw.Keep(); err != nil {
 			e.log.Warn("cannot keep firewall", "err", err)
 		}
 	}
@@ -271,3 +274,15 @@ func notFound(err error) bool { return errdefs.IsNotFound(native(err)) }
 
 // Address is the socket of the containerd that it uses.
 func (e *Engine) Address() string { return e.cfg.Address }
+
+// pause waits for d, or until ctx ends.
+func pause(ctx context.Context, d time.Duration) error {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}

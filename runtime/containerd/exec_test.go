@@ -18,6 +18,7 @@ import (
 
 	"github.com/dewrun/dew/app"
 	"github.com/dewrun/dew/runtime"
+	"github.com/dewrun/dew/runtime/process"
 )
 
 // enter opens a session beside main.
@@ -105,11 +106,11 @@ func TestSessionsLeaveNothing(t *testing.T) {
 // shimFiles counts what the shim of an instance has open.
 func (w *world) shimFiles(id runtime.InstanceID) int {
 	w.t.Helper()
-	s, ok := readStat(procDir(w.mainPID(id, "main")))
+	s, ok := process.ReadStat(process.Dir(w.mainPID(id, "main")))
 	if !ok {
 		w.t.Fatal("no shim")
 	}
-	fds, err := os.ReadDir(procFile(s.parent, "fd"))
+	fds, err := os.ReadDir(process.File(s.Parent, "fd"))
 	if err != nil {
 		w.t.Fatal(err)
 	}
@@ -237,7 +238,7 @@ func TestSessionsAndDeletion(t *testing.T) {
 		close(stop)
 		all.Wait()
 		w.eventually("no cgroup is left", func() error {
-			for _, id := range w.engine.cg.instances() {
+			for _, id := range w.engine.cg.Instances() {
 				if id == st.Instance {
 					return errors.New("there is one")
 				}

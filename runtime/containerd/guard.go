@@ -8,6 +8,7 @@ import (
 	"github.com/opencontainers/runtime-spec/specs-go"
 
 	"github.com/dewrun/dew/runtime"
+	"github.com/dewrun/dew/runtime/cgroup"
 )
 
 // The folder of dew in every container, and what PID 1 finds in it.
@@ -19,10 +20,10 @@ const (
 
 // guard is what PID 1 needs to pause a process that prints while no dewd reads.
 type guard struct {
-	capture  string    // folder of the capture files on the host
-	freezers []freezer // one per process, in their order
-	limit    int64     // unread bytes of one capture file
-	reserve  int64     // free bytes of their disk
+	capture  string           // folder of the capture files on the host
+	freezers []cgroup.Freezer // one per process, in their order
+	limit    int64            // unread bytes of one capture file
+	reserve  int64            // free bytes of their disk
 }
 
 // guardFor bounds the output of an instance. The zero guard is for one that has no
@@ -34,7 +35,7 @@ func (c *container) guardFor() guard {
 	g := guard{capture: c.applog.CaptureDir(string(c.spec.Instance))}
 	g.limit, g.reserve = c.e.cfg.Logs.Ceiling()
 	for _, p := range c.procs {
-		g.freezers = append(g.freezers, c.e.cg.freezer(c.spec.Instance, p.Exec))
+		g.freezers = append(g.freezers, c.e.cg.Freezer(c.spec.Instance, p.Exec))
 	}
 	return g
 }
@@ -51,7 +52,7 @@ func (g guard) mounts(ps []runtime.ProcessSpec) []specs.Mount {
 	}}
 	for i, f := range g.freezers {
 		ms = append(ms, specs.Mount{
-			Destination: filepath.Join(freezerPath, ps[i].Exec), Type: "bind", Source: filepath.Join(f.dir, f.file),
+			Destination: filepath.Join(freezerPath, ps[i].Exec), Type: "bind", Source: filepath.Join(f.Dir, f.File),
 			Options: []string{"bind", "rw", "nosuid", "nodev", "noexec"},
 		})
 	}
@@ -65,7 +66,7 @@ func (g guard) args(ps []runtime.ProcessSpec) []string {
 	}
 	args := []string{
 		"init", "--capture", capturePath, "--freezer", freezerPath,
-		"--freeze", g.freezers[0].freeze, "--thaw", g.freezers[0].thaw,
+		"--freeze", g.freezers[0].Freeze, "--thaw", g.freezers[0].Thaw,
 		"--limit", strconv.FormatInt(g.limit, 10), "--reserve", strconv.FormatInt(g.reserve, 10), "--",
 	}
 	for _, p := range ps {

@@ -70,7 +70,7 @@ func (w *world) get(st runtime.Status, path string) int {
 	c := http.Client{Timeout: patience, Transport: &http.Transport{
 		DisableKeepAlives: true,
 		DialContext: func(ctx context.Context, network, addr string) (net.Conn, error) {
-			return w.engine.net.dial(ctx, st.Instance, network, addr)
+			return w.engine.net.Dial(ctx, st.Instance, network, addr)
 		},
 	}}
 	r, err := c.Get(fmt.Sprintf("http://%s:8080%s", st.Address, path))

@@ -19,7 +19,7 @@ import (
 	"github.com/containerd/errdefs"
 	"golang.org/x/sys/unix"
 
-	"github.com/dewrun/dew/droplet"
+	"github.com/dewrun/dew/droplet/stack"
 	"github.com/dewrun/dew/runtime"
 )
 
@@ -43,7 +43,7 @@ func (im *images) snapshotter() snapshots.Snapshotter {
 
 const stackPrefix = "dew-stack-"
 
-func stackKey(s droplet.Stack) string { return stackPrefix + s.ID }
+func stackKey(s stack.Stack) string { return stackPrefix + s.ID }
 
 // imageKey names the snapshot of a tree on a stack.
 func imageKey(s runtime.Spec) string {
@@ -128,7 +128,7 @@ func (im *images) commit(ctx context.Context, s snapshot, fill func(root string)
 }
 
 // fill makes what a stack says in an empty root.
-func fill(root string, s droplet.Stack) error {
+func fill(root string, s stack.Stack) error {
 	for _, d := range s.Dirs {
 		p := filepath.Join(root, d.Path)
 		if err := os.MkdirAll(p, 0o755); err != nil {

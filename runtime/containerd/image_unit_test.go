@@ -8,25 +8,25 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/dewrun/dew/droplet"
+	"github.com/dewrun/dew/droplet/stack"
 	"github.com/dewrun/dew/runtime"
 )
 
 func TestFillMakesWhatTheStackSays(t *testing.T) {
 	t.Parallel()
 	uid, gid, root := os.Getuid(), os.Getgid(), t.TempDir()
-	s := droplet.Stack{
-		Dirs: []droplet.Dir{
+	s := stack.Stack{
+		Dirs: []stack.Dir{
 			{Path: "/etc", Mode: 0o755, UID: uid, GID: gid},
 			{Path: "/tmp", Mode: 0o1777, UID: uid, GID: gid},
 			{Path: "/home/vcap/app", Mode: 0o750, UID: uid, GID: gid},
 			{Path: "/var/empty", Mode: 0o555, UID: uid, GID: gid},
 		},
-		Files: []droplet.File{
+		Files: []stack.File{
 			{Path: "/etc/passwd", Mode: 0o644, Data: "vcap:x:2000:2000::/home/vcap:/bin/sh\n"},
 			{Path: "/etc/open", Mode: 0o666, Data: ""},
 		},
-		Links: []droplet.Link{{Path: "/bin", Target: "usr/bin"}, {Path: "/etc/mtab", Target: "/proc/mounts"}},
+		Links: []stack.Link{{Path: "/bin", Target: "usr/bin"}, {Path: "/etc/mtab", Target: "/proc/mounts"}},
 	}
 	if err := fill(root, s); err != nil {
 		t.Fatal(err)
@@ -53,14 +53,14 @@ func TestFillSaysWhatCannotBeMade(t *testing.T) {
 	t.Parallel()
 	root := t.TempDir()
 	touch(t, root, "file")
-	if err := fill(root, droplet.Stack{Dirs: []droplet.Dir{{Path: "/file/below", Mode: 0o755}}}); err == nil ||
+	if err := fill(root, stack.Stack{Dirs: []stack.Dir{{Path: "/file/below", Mode: 0o755}}}); err == nil ||
 		!strings.Contains(err.Error(), "cannot make folder") {
 		t.Errorf("a folder below a file: %v", err)
 	}
-	if err := fill(root, droplet.Stack{Files: []droplet.File{{Path: "/absent/file"}}}); !errors.Is(err, fs.ErrNotExist) {
+	if err := fill(root, stack.Stack{Files: []stack.File{{Path: "/absent/file"}}}); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("a file in no folder: %v", err)
 	}
-	if err := fill(root, droplet.Stack{Links: []droplet.Link{{Path: "/file", Target: "x"}}}); !errors.Is(err, fs.ErrExist) {
+	if err := fill(root, stack.Stack{Links: []stack.Link{{Path: "/file", Target: "x"}}}); !errors.Is(err, fs.ErrExist) {
 		t.Errorf("a link over a file: %v", err)
 	}
 }
@@ -70,13 +70,13 @@ func TestImageKey(t *testing.T) {
 	t.Parallel()
 	seen := map[string]string{}
 	for _, image := range []string{"", "a", "b", "ab"} {
-		for _, stack := range []string{"", "1", "2", "b\n1"} {
-			s := runtime.Spec{Instance: runtime.NewInstanceID(), Image: image, Stack: droplet.Stack{ID: stack}}
+		for _, id := range []string{"", "1", "2", "b\n1"} {
+			s := runtime.Spec{Instance: runtime.NewInstanceID(), Image: image, Stack: stack.Stack{ID: id}}
 			key := imageKey(s)
 			if other, taken := seen[key]; taken {
-				t.Errorf("image %q on stack %q has the key of %s", image, stack, other)
+				t.Errorf("image %q on stack %q has the key of %s", image, id, other)
 			}
-			seen[key] = image + " on " + stack
+			seen[key] = image + " on " + id
 			s.Instance = runtime.NewInstanceID()
 			if again := imageKey(s); again != key {
 				t.Errorf("another instance has key %s, want %s", again, key)
@@ -86,7 +86,7 @@ func TestImageKey(t *testing.T) {
 			}
 		}
 	}
-	if a, b := stackKey(droplet.Stack{ID: "1", Name: "x"}), stackKey(droplet.Stack{ID: "2", Name: "x"}); a == b {
+	if a, b := stackKey(stack.Stack{ID: "1", Name: "x"}), stackKey(stack.Stack{ID: "2", Name: "x"}); a == b {
 		t.Errorf("two stacks have key %s", a)
 	}
 }

@@ -15,6 +15,7 @@ import (
 
 	"github.com/dewrun/dew/app"
 	"github.com/dewrun/dew/runtime"
+	"github.com/dewrun/dew/runtime/cgroup"
 )
 
 // Main and two sidecars share one container, three execs, one network
@@ -181,11 +182,11 @@ func TestMemorySplit(t *testing.T) {
 	})
 	st := w.running(p)
 	for exec, want := range map[string]int64{"main": 160 << 20, "sidecar-0": 64 << 20, "sidecar-1": 0, "sidecar-2": 32 << 20} {
-		if got := w.engine.cg.usage(st.Instance, exec).Limit; got != want {
+		if got := w.engine.cg.MemoryOf(st.Instance, exec).Limit; got != want {
 			t.Errorf("limit of %s = %d, want %d", exec, got, want)
 		}
 	}
-	if got, want := w.engine.cg.usage(st.Instance, "").Limit, int64(256<<20); got != want {
+	if got, want := w.engine.cg.MemoryOf(st.Instance, "").Limit, int64(256<<20); got != want {
 		t.Errorf("limit of the container = %d, want %d", got, want)
 	}
 	for src, want := range map[string]string{"PROC/WEB": "limit 160m", "SIDECAR/BIG": "limit 64m", "SIDECAR/NONE": "limit 256m", "SIDECAR/SMALL": "limit 32m"} {
@@ -247,7 +248,7 @@ func TestChildrenAreInTheLeaf(t *testing.T) {
 			return nil
 		})
 	}
-	if got, _ := w.engine.cg.procs(st.Instance, initLeaf); len(got) != 1 {
+	if got, _ := w.engine.cg.Procs(st.Instance, cgroup.InitLeaf); len(got) != 1 {
 		t.Errorf("processes in the init leaf = %v, want PID 1 alone", got)
 	}
 }

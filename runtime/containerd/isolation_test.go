@@ -62,7 +62,7 @@ func TestInstancesAreConfined(t *testing.T) {
 func TestHostIsClosedToInstances(t *testing.T) {
 	w := newWorld(t)
 	w.boot()
-	gateway := w.engine.net.gateway().String()
+	gateway := w.engine.net.Gateway().String()
 	listen := func(port int) string {
 		l, err := net.Listen("tcp4", fmt.Sprintf("%s:%d", gateway, port))
 		if err != nil {

@@ -117,12 +117,12 @@ func (w *world) census(t *testing.T) map[string]int {
 	count("snapshots", err, 0)
 	ls, err := w.engine.client.LeasesService().List(ctx)
 	count("leases", err, len(ls))
-	ns, err := w.engine.net.namespaces()
+	ns, err := w.engine.net.Namespaces()
 	count("netns", err, len(ns))
-	vs, err := w.engine.net.veths()
+	vs, err := w.engine.net.Veths()
 	count("veths", err, len(vs))
-	for _, m := range w.engine.cg.all {
-		err := filepath.WalkDir(filepath.Join(m, w.engine.cg.parent), func(_ string, d fs.DirEntry, err error) error {
+	for _, m := range w.engine.cg.All {
+		err := filepath.WalkDir(filepath.Join(m, w.engine.cg.Parent), func(_ string, d fs.DirEntry, err error) error {
 			if err == nil && d.IsDir() {
 				n["cgroups"]++
 			}

@@ -12,6 +12,7 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"github.com/dewrun/dew/runtime"
+	"github.com/dewrun/dew/runtime/network"
 )
 
 func TestNamesFor(t *testing.T) {
@@ -65,11 +66,11 @@ func TestVethName(t *testing.T) {
 	seen := map[string]bool{}
 	for range 100 {
 		id := runtime.NewInstanceID()
-		name := vethName(id)
+		name := network.VethName(id)
 		if len(name) > 15 || !strings.HasPrefix(name, "dew") {
 			t.Errorf("vethName(%s) = %q, want dew… with at most 15 characters", id, name)
 		}
-		if name != vethName(id) {
+		if name != network.VethName(id) {
 			t.Errorf("vethName(%s) is not always the same", id)
 		}
 		if seen[name] {

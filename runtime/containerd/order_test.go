@@ -14,6 +14,7 @@ import (
 
 	"github.com/dewrun/dew/app"
 	"github.com/dewrun/dew/runtime"
+	"github.com/dewrun/dew/runtime/process"
 )
 
 // times is how often a test of chance repeats: more in the long proof.
@@ -47,7 +48,7 @@ func TestEarlierDeathIsNamed(t *testing.T) {
 		kill(t, first)
 		// A killed process dies when it gets a processor: the time counts from there.
 		w.eventually("the first is dead", func() error {
-			if alive(first) {
+			if process.Alive(first) {
 				return fmt.Errorf("%d lives", first)
 			}
 			return nil
@@ -108,7 +109,7 @@ func TestEveryOrderEndsTheSame(t *testing.T) {
 		for _, pid := range pids {
 			killLate(t, pid)
 			w.eventually("it is dead", func() error {
-				if alive(pid) {
+				if process.Alive(pid) {
 					return fmt.Errorf("%d lives", pid)
 				}
 				return nil
@@ -132,7 +133,7 @@ func (w *world) commandPID(id runtime.InstanceID, exec string) int {
 	w.t.Helper()
 	var pid int
 	w.eventually("the command runs in "+exec, func() error {
-		pids, err := w.engine.cg.procs(id, exec)
+		pids, err := w.engine.cg.Procs(id, exec)
 		if err == nil && len(pids) < 2 {
 			err = fmt.Errorf("processes %v", pids)
 		}

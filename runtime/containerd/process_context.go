@@ -10,12 +10,11 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
-	"unicode/utf8"
 
 	"github.com/dewrun/dew/runtime"
+	"github.com/dewrun/dew/runtime/process"
 )
 
 // processContext are what a session shares with the process it is opened beside.
@@ -53,17 +52,17 @@ func (c *container) processContext(ctx context.Context, p *proc) (processContext
 			return given, nil
 		}
 	}
-	pids, err := c.e.cg.procs(c.spec.Instance, p.Exec)
+	pids, err := c.e.cg.Procs(c.spec.Instance, p.Exec)
 	if err != nil {
 		return given, err
 	}
-	for _, pid := range chain(p.pid, pids) {
-		env, ok := environOf(pid)
+	for _, pid := range process.Chain(p.pid, pids) {
+		env, ok := process.Environ(pid)
 		if !ok {
 			continue
 		}
 		given.Env = env
-		if dir, err := os.Readlink(procFile(pid, "cwd")); err == nil && filepath.IsAbs(dir) && !strings.HasSuffix(dir, " (deleted)") {
+		if dir, err := os.Readlink(process.File(pid, "cwd")); err == nil && filepath.IsAbs(dir) && !strings.HasSuffix(dir, " (deleted)") {
 			given.Dir = dir
 		}
 		return given, nil
@@ -100,16 +99,14 @@ func (c *container) startContext(p *proc) (processContext, error) {
 	return s, nil
 }
 
-func procFile(pid int, name string) string { return filepath.Join("/proc", strconv.Itoa(pid), name) }
-
 // launching tells a launcher that has not become the command yet: the container
 // runtime, which says that a process is there before it has become dew-init; dew-init
 // itself; or the shell that sources profile scripts for it.
 func launching(pid int) bool {
-	if exe, err := os.Readlink(procFile(pid, "exe")); err == nil && exe == initPath {
+	if exe, err := os.Readlink(process.File(pid, "exe")); err == nil && exe == initPath {
 		return true
 	}
-	b, err := os.ReadFile(procFile(pid, "cmdline"))
+	b, err := os.ReadFile(process.File(pid, "cmdline"))
 	if err != nil {
 		return false
 	}
@@ -122,69 +119,8 @@ func launching(pid int) bool {
 
 // ofRuntime tells a process by the variables that runc gives its own.
 func ofRuntime(pid int) bool {
-	env, ok := environOf(pid)
+	env, ok := process.Environ(pid)
 	return ok && slices.ContainsFunc(env, func(kv string) bool { return strings.HasPrefix(kv, "_LIBCONTAINER_INITPIPE=") })
-}
-
-// shells are programs that start the real one, and then wait for it.
-var shells = []string{"sh", "bash", "dash", "ash", "ksh", "zsh", "busybox"}
-
-// chain are the processes that may be meant by "the app", likeliest first: a
-// start command of several words may leave a shell in front of the program, and
-// what that shell exported only the program shows.
-func chain(leader int, pids []int) []int {
-	out := []int{leader}
-	for at := leader; isShell(at); {
-		var children []int
-		for _, pid := range pids {
-			if s, ok := readStat(procDir(pid)); ok && s.parent == at {
-				children = append(children, pid)
-			}
-		}
-		if len(children) != 1 || slices.Contains(out, children[0]) {
-			break
-		}
-		at = children[0]
-		out = append(out, at)
-	}
-	slices.Reverse(out)
-	return out
-}
-
-func isShell(pid int) bool {
-	exe, err := os.Readlink(procFile(pid, "exe"))
-	return err == nil && slices.Contains(shells, filepath.Base(exe))
-}
-
-// environOf reads the environment of a process; false where there is none, or
-// what is there is none.
-func environOf(pid int) ([]string, bool) {
-	b, err := os.ReadFile(procFile(pid, "environ"))
-	if err != nil {
-		return nil, false
-	}
-	return parseEnviron(b)
-}
-
-// parseEnviron cuts what the kernel shows into variables. Anything in it that is
-// no variable means that the process wrote over it.
-func parseEnviron(b []byte) ([]string, bool) {
-	var env []string
-	for item := range bytes.SplitSeq(b, []byte{0}) {
-		if len(item) == 0 {
-			continue
-		}
-		name, _, ok := bytes.Cut(item, []byte{'='})
-		if !ok || len(name) == 0 {
-			return nil, false
-		}
-		// The container service takes text alone. A value that is none is left out
-		// whole: half of it would be another value.
-		if utf8.Valid(item) {
-			env = append(env, string(item))
-		}
-	}
-	return env, len(env) > 0
 }
 
 var _ runtime.Session = (*session)(nil)

@@ -14,44 +14,9 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/dewrun/dew/runtime"
+	"github.com/dewrun/dew/runtime/cgroup"
+	"github.com/dewrun/dew/runtime/process"
 )
-
-func TestParseEnviron(t *testing.T) {
-	for _, tt := range []struct {
-		name, in string
-		want     []string // nil: none
-	}{
-		{"variables", "A=1\x00B=two words\x00C=\x00", []string{"A=1", "B=two words", "C="}},
-		{"newline in a value", "A=1\n2\x00", []string{"A=1\n2"}},
-		{"a function of bash", "BASH_FUNC_f%%=() { echo; }\x00", []string{"BASH_FUNC_f%%=() { echo; }"}},
-		{"empty", "", nil},
-		{"zeros", "\x00\x00\x00", nil},
-		{"overwritten by a title", "nginx: worker process\x00\x00\x00A=1\x00", nil},
-		{"no name", "=x\x00", nil},
-		{"no text", "A=1\x00B=\xff\xfe\x00", []string{"A=1"}},
-	} {
-		got, ok := parseEnviron([]byte(tt.in))
-		if diff := cmp.Diff(got, tt.want); diff != "" || ok != (tt.want != nil) {
-			t.Errorf("%s: %v (-got +want):\n%s", tt.name, ok, diff)
-		}
-	}
-}
-
-func FuzzParseEnviron(f *testing.F) {
-	f.Add([]byte("A=1\x00B=2\x00"))
-	f.Add([]byte("title"))
-	f.Fuzz(func(t *testing.T, b []byte) {
-		env, ok := parseEnviron(b)
-		if ok != (len(env) > 0) {
-			t.Errorf("%q: %v with %d variables", b, ok, len(env))
-		}
-		for _, kv := range env {
-			if i := strings.IndexByte(kv, '='); i <= 0 || strings.ContainsRune(kv, 0) {
-				t.Errorf("%q is no variable", kv)
-			}
-		}
-	})
-}
 
 // Whoever comes before the command is not taken for it.
 func TestLaunching(t *testing.T) {
@@ -85,7 +50,7 @@ func TestLaunching(t *testing.T) {
 			for _, file := range []string{"cmdline", "environ"} { // which the kernel shows a moment later
 				for b := []byte(nil); len(b) == 0; time.Sleep(time.Millisecond) {
 					var err error
-					if b, err = os.ReadFile(procFile(c.Process.Pid, file)); err != nil {
+					if b, err = os.ReadFile(process.File(c.Process.Pid, file)); err != nil {
 						t.Fatal(err)
 					}
 				}
@@ -95,69 +60,6 @@ func TestLaunching(t *testing.T) {
 			}
 		})
 	}
-}
-
-// The program behind a shell is what people mean by the app; where there are
-// several, it is the shell in front of them.
-func TestChain(t *testing.T) {
-	if _, err := exec.LookPath("sh"); err != nil {
-		t.Skip("there is no shell")
-	}
-	start := func(script string, children int) (int, []int) {
-		t.Helper()
-		c := exec.Command("sh", "-c", script)
-		out, err := c.StdoutPipe()
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := c.Start(); err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(func() { _ = c.Process.Kill(); _ = c.Wait() })
-		buf := make([]byte, 256)
-		n, err := out.Read(buf)
-		if err != nil {
-			t.Fatal(err)
-		}
-		var pids []int
-		for _, f := range strings.Fields(string(buf[:n])) {
-			pids = append(pids, atoi(t, f))
-		}
-		t.Cleanup(func() {
-			for _, pid := range pids {
-				if p, err := os.FindProcess(pid); err == nil {
-					_ = p.Kill()
-				}
-			}
-		})
-		if len(pids) != children {
-			t.Fatalf("%d children, want %d", len(pids), children)
-		}
-		return c.Process.Pid, append([]int{c.Process.Pid}, pids...)
-	}
-	leader, pids := start("sleep 1000 & echo $!; wait", 1)
-	if got := chain(leader, pids); !slices.Equal(got, []int{pids[1], leader}) {
-		t.Errorf("chain of one = %v, want %v and then its shell %d", got, pids[1], leader)
-	}
-	leader, pids = start("sleep 1000 & a=$!; sleep 1000 & echo $a $!; wait", 2)
-	if got := chain(leader, pids); !slices.Equal(got, []int{leader}) {
-		t.Errorf("chain of two = %v, want the shell %d", got, leader)
-	}
-	if env, ok := environOf(leader); !ok || !slices.ContainsFunc(env, func(kv string) bool { return strings.HasPrefix(kv, "PATH=") }) {
-		t.Errorf("environment of the shell = %v, %v", env, ok)
-	}
-}
-
-func atoi(t *testing.T, s string) int {
-	t.Helper()
-	n := 0
-	for _, c := range s {
-		if c < '0' || c > '9' {
-			t.Fatalf("%q is no number", s)
-		}
-		n = 10*n + int(c-'0')
-	}
-	return n
 }
 
 // What a process was started with is known to the next daemon.
@@ -204,7 +106,7 @@ func TestLookups(t *testing.T) {
 }
 
 func TestSessionProcess(t *testing.T) {
-	c := &container{e: &Engine{cg: &cgroups{unified: "/sys/fs/cgroup"}, base: baseSpec{uid: 2000, gid: 2000}}}
+	c := &container{e: &Engine{cg: &cgroup.Hierarchies{Unified: "/sys/fs/cgroup"}, base: baseSpec{uid: 2000, gid: 2000}}}
 	around := processContext{Dir: "/home/vcap/app", Env: []string{"A=1", "TERM=dumb"}, Shell: "/bin/bash"}
 	for _, tt := range []struct {
 		name    string

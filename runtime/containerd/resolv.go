@@ -6,7 +6,7 @@ import (
 )
 
 // Gateway is the bridge's own address: there instances find the machine.
-func (e *Engine) Gateway() netip.Addr { return e.net.gateway() }
+func (e *Engine) Gateway() netip.Addr { return e.net.Gateway() }
 
 // UseNames makes instances that start from now on ask for names at the bridge's
 // address.

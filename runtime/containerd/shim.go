@@ -9,6 +9,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/dewrun/dew/runtime/process"
 )
 
 // shims finds the shims of this daemon's containers, by container. One whose
@@ -34,7 +36,7 @@ func (e *Engine) shims() (map[string]int, error) {
 
 // shimOf tells the container of a process that is a shim of this daemon.
 func (e *Engine) shimOf(pid int) (string, bool) {
-	b, err := os.ReadFile(procFile(pid, "cmdline"))
+	b, err := os.ReadFile(process.File(pid, "cmdline"))
 	if err != nil {
 		return "", false
 	}

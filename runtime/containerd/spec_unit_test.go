@@ -14,14 +14,12 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/opencontainers/runtime-spec/specs-go"
 
-	"github.com/dewrun/dew/droplet"
+	"github.com/dewrun/dew/droplet/stack"
 	"github.com/dewrun/dew/runtime"
+	"github.com/dewrun/dew/runtime/cgroup"
 )
 
 var update = flag.Bool("update", false, "write the golden files anew")
-
-// someInstance is an instance id that every golden file may hold.
-const someInstance runtime.InstanceID = "0a1b2c3d-0000-4000-8000-abcd"
 
 // golden compares got with a file of testdata, or writes it with -update.
 func golden(t *testing.T, name, got string) {
@@ -51,10 +49,10 @@ func goldenJSON(t *testing.T, name string, got any) {
 }
 
 // madeUpStack has one of each thing that a stack can say.
-func madeUpStack() droplet.Stack {
-	return droplet.Stack{
+func madeUpStack() stack.Stack {
+	return stack.Stack{
 		Name: "made-up", ID: "stack-1", Shell: "/bin/bash",
-		Mounts: []droplet.Mount{
+		Mounts: []stack.Mount{
 			{Path: "/usr", Type: "bind", Source: "/srv/stack/usr", Options: []string{"rbind", "ro", "nosuid", "nodev"}},
 			{Path: "/tmp", Type: "tmpfs", Source: "tmpfs", Options: []string{"nosuid", "nodev", "mode=1777"}},
 		},
@@ -79,7 +77,7 @@ var somePlace = place{
 	cgroups: "/dew/" + string(someInstance) + "/init",
 	guard: guard{
 		capture: "/var/lib/dew/logs/app-1/capture/" + string(someInstance), limit: 256 << 20, reserve: 512 << 20,
-		freezers: []freezer{{dir: "/sys/fs/cgroup/dew/" + string(someInstance) + "/main", file: "cgroup.freeze", freeze: "1", thaw: "0"}},
+		freezers: []cgroup.Freezer{{Dir: "/sys/fs/cgroup/dew/" + string(someInstance) + "/main", File: "cgroup.freeze", Freeze: "1", Thaw: "0"}},
 	},
 }
 

@@ -16,6 +16,8 @@ import (
 
 	"github.com/dewrun/dew/logstream"
 	"github.com/dewrun/dew/runtime"
+	"github.com/dewrun/dew/runtime/cgroup"
+	"github.com/dewrun/dew/runtime/network"
 )
 
 // removeAll takes away everything of an instance, by name, in the order in which
@@ -28,7 +30,7 @@ func (e *Engine) removeAll(ctx context.Context, id runtime.InstanceID, app strin
 	// What is ours goes also while containerd is away: an address must not answer
 	// twice.
 	err := errors.Join(e.removeContainer(ctx, containerID(id)),
-		e.net.remove(id), e.cg.remove(ctx, id), os.RemoveAll(e.instanceDir(id)))
+		e.net.Remove(id), e.cg.Remove(ctx, id), os.RemoveAll(e.instanceDir(id)))
 	e.noteVethRemoval(id)
 	if err != nil || app == "" {
 		return err
@@ -72,19 +74,19 @@ func (e *Engine) removeContainer(ctx context.Context, name string) error {
 
 // killAll ends every process in any leaf of an instance, PID 1 last.
 func (e *Engine) killAll(ctx context.Context, id runtime.InstanceID) error {
-	leaves, err := e.cg.leaves(id)
+	leaves, err := e.cg.Leaves(id)
 	if err != nil {
 		return err
 	}
 	for _, leaf := range leaves { // none: no process either
-		if leaf == initLeaf {
+		if leaf == cgroup.InitLeaf {
 			continue
 		}
-		if err := e.cg.kill(ctx, id, leaf); err != nil {
+		if err := e.cg.Kill(ctx, id, leaf); err != nil {
 			return err
 		}
 	}
-	return e.cg.kill(ctx, id, initLeaf)
+	return e.cg.Kill(ctx, id, cgroup.InitLeaf)
 }
 
 // Sweep removes everything of this daemon that belongs to no instance in keep.
@@ -104,14 +106,14 @@ func (e *Engine) Sweep(ctx context.Context, keep map[runtime.InstanceID]bool) er
 			note(id, "container")
 		}
 	}
-	spaces, err := e.net.namespaces()
+	spaces, err := e.net.Namespaces()
 	if err != nil {
 		return err
 	}
 	for _, id := range spaces {
 		note(id, "netns")
 	}
-	for _, id := range e.cg.instances() {
+	for _, id := range e.cg.Instances() {
 		note(id, "cgroup")
 	}
 	shims, err := e.shims()
@@ -166,7 +168,7 @@ func (e *Engine) noteUnclean(id runtime.InstanceID, app string, err error) {
 func (e *Engine) noteVethRemoval(id runtime.InstanceID) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	e.removedVeths[vethName(id)] = time.Now()
+	e.removedVeths[network.VethName(id)] = time.Now()
 }
 
 // retryRemovals removes what was left, and links that something kept alive.
@@ -192,7 +194,7 @@ func (e *Engine) retryRemovals(ctx context.Context) {
 		e.mu.Unlock()
 	}
 	for _, name := range links {
-		if err := e.net.removeVeth(name); err != nil {
+		if err := e.net.RemoveVeth(name); err != nil {
 			e.log.Warn("cannot remove a link", "link", name, "err", err)
 		}
 	}
@@ -255,10 +257,10 @@ func (e *Engine) sweepCaptures(keep map[runtime.InstanceID]bool) error {
 func (e *Engine) sweepVeths(ctx context.Context, keep map[runtime.InstanceID]bool) error {
 	kept := map[string]bool{}
 	for id := range keep {
-		kept[vethName(id)] = true
+		kept[network.VethName(id)] = true
 	}
 	for wait := time.Millisecond; ; wait *= 2 {
-		names, err := e.net.veths()
+		names, err := e.net.Veths()
 		if err != nil {
 			return err
 		}
@@ -277,7 +279,7 @@ func (e *Engine) sweepVeths(ctx context.Context, keep map[runtime.InstanceID]boo
 		var errs error
 		for _, n := range left {
 			e.log.Info("swept veth", "link", n)
-			errs = errors.Join(errs, e.net.removeVeth(n))
+			errs = errors.Join(errs, e.net.RemoveVeth(n))
 		}
 		return errs
 	}
@@ -298,7 +300,7 @@ func (e *Engine) TearDown(ctx context.Context) error {
 		errs = errors.Join(errs, c.Delete(ctx))
 	}
 	errs = errors.Join(errs, e.Sweep(ctx, nil), e.dropImages(ctx), e.crashed.clear())
-	return errors.Join(errs, e.fw.remove(), e.net.tearDown(), e.cg.removeParent(ctx))
+	return errors.Join(errs, e.fw.Remove(), e.net.TearDown(), e.cg.RemoveParent(ctx))
 }
 
 // dropImages removes the committed snapshots. One whose child a collection took

@@ -21,9 +21,11 @@ import (
 
 	"github.com/dewrun/dew/app"
 	"github.com/dewrun/dew/droplet"
+	"github.com/dewrun/dew/droplet/stack"
 	"github.com/dewrun/dew/logstream"
 	"github.com/dewrun/dew/registry"
 	"github.com/dewrun/dew/runtime"
+	"github.com/dewrun/dew/runtime/process"
 	"github.com/dewrun/dew/store"
 )
 
@@ -266,9 +268,9 @@ func (w *world) tearDown() {
 	}
 }
 
-func (w *world) stack(name string) (droplet.Stack, error) { return stacks.Get(name) }
+func (w *world) stack(name string) (stack.Stack, error) { return stacks.Get(name) }
 
-var stacks = droplet.NewStacks(droplet.HostOptions{UID: 2000, GID: 2000})
+var stacks = stack.New(stack.HostOptions{UID: 2000, GID: 2000})
 
 type logBook struct{ *logstream.Logs }
 
@@ -510,7 +512,7 @@ func (w *world) pids(id runtime.InstanceID, exec string) []int {
 	var pids []int
 	w.eventually("processes in leaf "+exec, func() error {
 		var err error
-		pids, err = w.engine.cg.procs(id, exec)
+		pids, err = w.engine.cg.Procs(id, exec)
 		if err == nil && len(pids) == 0 {
 			err = errors.New("none")
 		}
@@ -529,7 +531,7 @@ func (w *world) mainPID(id runtime.InstanceID, exec string) int {
 // begin anew when the last is used.
 func leader(pids []int) int {
 	for _, pid := range pids {
-		if s, ok := readStat(procDir(pid)); ok && !slices.Contains(pids, s.parent) {
+		if s, ok := process.ReadStat(process.Dir(pid)); ok && !slices.Contains(pids, s.Parent) {
 			return pid
 		}
 	}
@@ -573,7 +575,7 @@ func (w *world) containers() []string {
 
 // isCommand checks that main has become the program of that name.
 func (w *world) isCommand(id runtime.InstanceID, name string) error {
-	pids, err := w.engine.cg.procs(id, "main")
+	pids, err := w.engine.cg.Procs(id, "main")
 	if err != nil || len(pids) == 0 {
 		return fmt.Errorf("no process: %w", err)
 	}

@@ -14,7 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/dewrun/dew/app"
-	"github.com/dewrun/dew/droplet"
+	"github.com/dewrun/dew/droplet/stack"
 	"github.com/dewrun/dew/runtime"
 )
 
@@ -91,14 +91,14 @@ func (b *servers) server(rec record, s shape) (runtime.Server, error) {
 		return runtime.Server{}, fmt.Errorf("this dewd knows no %s", rec.Engine)
 	}
 	z := e.size(s)
-	bind := func(source, target, mode string) droplet.Mount {
-		return droplet.Mount{Path: target, Type: "bind", Source: source, Options: []string{"bind", mode, "nosuid", "nodev"}}
+	bind := func(source, target, mode string) stack.Mount {
+		return stack.Mount{Path: target, Type: "bind", Source: source, Options: []string{"bind", mode, "nosuid", "nodev"}}
 	}
 	return runtime.Server{
 		GUID: rec.GUID, Name: rec.Name, Source: "SERVICE/" + strings.ToUpper(e.name), Version: rec.Version, Stack: rec.Stack,
 		Command: scriptCommand("run"), Dir: dataDir, MemoryMB: z.memoryMB, DiskMB: z.diskMB,
 		Ports: []int{e.port}, Address: rec.Address, KillDelay: e.killDelay,
-		Mounts: []droplet.Mount{bind(b.storeDir(rec.GUID), dataDir, "rw"), bind(b.confDir(rec.GUID), confDir, "ro")},
+		Mounts: []stack.Mount{bind(b.storeDir(rec.GUID), dataDir, "rw"), bind(b.confDir(rec.GUID), confDir, "ro")},
 		// Data may have to be made, or repaired after a power cut.
 		Check: app.HealthCheck{Type: app.CheckPort, Port: e.port, Timeout: b.c.Start},
 	}, nil

@@ -10,7 +10,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/dewrun/dew/droplet"
+	"github.com/dewrun/dew/droplet/stack"
 	"github.com/dewrun/dew/services"
 )
 
@@ -232,7 +232,7 @@ func (b *provisioner) create(ctx context.Context, rec record) error {
 // for them.
 func (b *provisioner) stack(ctx context.Context, guid string, e *engine) (string, error) {
 	if b.c.Machine != "-" && e.on("/"+strings.TrimPrefix(b.c.Machine, "/")) {
-		return droplet.DefaultStack, nil
+		return stack.Default, nil
 	}
 	if b.c.Stacks == nil {
 		return "", fmt.Errorf("%s is not installed on this machine: install it (Debian: apt install %s) and try again",

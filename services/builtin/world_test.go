@@ -18,6 +18,7 @@ import (
 	"time"
 
 	"github.com/dewrun/dew/droplet"
+	"github.com/dewrun/dew/droplet/stack"
 	"github.com/dewrun/dew/logstream"
 	"github.com/dewrun/dew/registry"
 	"github.com/dewrun/dew/runtime"
@@ -176,7 +177,7 @@ func (w *world) boot() {
 	w.open()
 	shelf, err := droplet.NewDroplets(w.db, filepath.Join(w.root, "droplets"))
 	w.must(err)
-	stacks := droplet.NewStacks(droplet.HostOptions{UID: testUID, GID: testUID})
+	stacks := stack.New(stack.HostOptions{UID: testUID, GID: testUID})
 	w.sup, err = runtime.NewSupervisor(runtime.Config{
 		Engine: w.engine, Registry: registry.New(w.db), Droplets: shelf, Stacks: stacks.Get, Logs: logBook{w.books}, DB: w.db,
 		Cell: "cell-of-the-test", Subnet: w.subnet, PublicURL: "http://127.0.0.1:8484", Logger: w.logger(),

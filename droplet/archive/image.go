@@ -1,0 +1,225 @@
+package archive
+
+import (
+	"archive/tar"
+	"errors"
+	"fmt"
+	"io"
+	"path"
+	"slices"
+	"strings"
+)
+
+// Error says which entry of an image cannot be had and why.
+type Error struct {
+	Entry  string // empty: the archive as a whole
+	Reason string
+}
+
+func (e *Error) Error() string {
+	if e.Entry == "" {
+		return "image: " + e.Reason
+	}
+	return fmt.Sprintf("image entry %q %s", e.Entry, e.Reason)
+}
+
+// imageDirs are the folders of an image, as the platform has them.
+var imageDirs = []string{"app", "deps", "profile.d", "logs", "tmp"}
+
+// StagingInfo is the one file beside them.
+const StagingInfo = "staging_info.yml"
+
+// maxNames bounds the names of an image together: they are kept while it is read.
+const maxNames = 64 << 20
+
+// CheckImage reads a tar to its end and refuses what would not unpack to exactly
+// what it says, inside the folders of an image.
+func CheckImage(r io.Reader) error {
+	src := &endReader{r: r}
+	tr := tar.NewReader(src)
+	tree := imageTree{}
+	for left := maxNames; ; {
+		h, err := tr.Next()
+		if errors.Is(err, io.EOF) {
+			return checkEnd(src)
+		}
+		if src.err != nil {
+			return fmt.Errorf("cannot take it in: %w", src.err)
+		}
+		if errors.Is(err, io.ErrUnexpectedEOF) {
+			return &Error{Reason: "is cut off: send it again"}
+		}
+		if err != nil {
+			return &Error{Reason: "is not a tar archive: " + err.Error()}
+		}
+		if left -= len(h.Name) + len(h.Linkname); left < 0 {
+			return &Error{Reason: fmt.Sprintf("has names of more than %s together", Size(maxNames))}
+		}
+		if err := tree.add(h); err != nil {
+			return err
+		}
+	}
+}
+
+// checkEnd reads what follows the last entry. The reader of the library takes
+// the end of the stream for the end of the archive: then an image that was cut
+// between two entries would look whole.
+func checkEnd(src *endReader) error {
+	if src.ended {
+		return &Error{Reason: "is cut off: its end marker is missing, send it again"}
+	}
+	buf := make([]byte, 32<<10)
+	for {
+		n, err := src.Read(buf)
+		if slices.ContainsFunc(buf[:n], func(b byte) bool { return b != 0 }) {
+			return &Error{Reason: "has something behind its end"}
+		}
+		if errors.Is(err, io.EOF) {
+			return nil
+		}
+		if err != nil {
+			return fmt.Errorf("cannot take it in: %w", err)
+		}
+	}
+}
+
+// endReader remembers whether the end, or an error, was met.
+type endReader struct {
+	r     io.Reader
+	ended bool
+	err   error
+}
+
+func (e *endReader) Read(p []byte) (int, error) {
+	if e.ended {
+		return 0, io.EOF
+	}
+	n, err := e.r.Read(p)
+	if errors.Is(err, io.EOF) && n > 0 {
+		return n, nil // the end is met by the read that gets nothing
+	}
+	if errors.Is(err, io.EOF) {
+		e.ended = true
+		return 0, io.EOF
+	}
+	if err != nil {
+		e.err = err
+	}
+	return n, err
+}
+
+// imageTree has the type of every entry so far by its path.
+type imageTree map[string]byte
+
+func (t imageTree) add(h *tar.Header) error {
+	if h.Typeflag == tar.TypeXGlobalHeader {
+		return nil // says nothing that is unpacked
+	}
+	name := h.Name
+	if h.Typeflag == tar.TypeDir {
+		name = strings.TrimSuffix(name, "/")
+	}
+	reason := t.refuse(h, name)
+	if reason != "" {
+		return &Error{Entry: h.Name, Reason: reason}
+	}
+	t[name] = h.Typeflag
+	for dir := path.Dir(name); dir != "." && t[dir] == 0; dir = path.Dir(dir) {
+		t[dir] = tar.TypeDir // unpacking makes it
+	}
+	return nil
+}
+
+// refuse returns why an entry cannot be in the tree, or nothing.
+func (t imageTree) refuse(h *tar.Header, name string) string {
+	if reason := refusePath(name); reason != "" {
+		return reason
+	}
+	if slices.Contains(imageDirs, name) && h.Typeflag != tar.TypeDir {
+		return "must be a folder"
+	}
+	if name == StagingInfo && h.Typeflag != tar.TypeReg {
+		return "must be a plain file"
+	}
+	if old, ok := t[name]; ok && (old != tar.TypeDir || h.Typeflag != tar.TypeDir) {
+		return "is there twice"
+	}
+	if reason := t.refuseParents(name); reason != "" {
+		return reason
+	}
+	for k := range h.PAXRecords {
+		if strings.HasPrefix(k, "GNU.sparse.") {
+			return "is a sparse file: pack it without holes"
+		}
+	}
+	switch h.Typeflag {
+	case tar.TypeReg, tar.TypeDir:
+		return ""
+	case tar.TypeSymlink:
+		return refuseSymlink(h)
+	case tar.TypeLink:
+		return t.refuseLink(h)
+	case tar.TypeGNUSparse:
+		return "is a sparse file: pack it without holes"
+	}
+	return "is neither a file, a folder nor a link"
+}
+
+func refusePath(name string) string {
+	switch {
+	case name == "":
+		return "has no name"
+	case strings.HasPrefix(name, "/"):
+		return "must be relative"
+	case slices.Contains(strings.Split(name, "/"), ".."):
+		return "must not have .. in it"
+	case strings.ContainsRune(name, 0):
+		return "must not have a zero byte in it"
+	case strings.HasPrefix(path.Base(name), Whiteout):
+		return fmt.Sprintf("must not begin with %s: unpacking would remove a file", Whiteout)
+	case path.Clean(name) != name:
+		return fmt.Sprintf("must be written as %q", path.Clean(name))
+	}
+	top, _, _ := strings.Cut(name, "/")
+	if name == StagingInfo || slices.Contains(imageDirs, top) {
+		return ""
+	}
+	return fmt.Sprintf("must be in one of %s or be %s", strings.Join(imageDirs, ", "), StagingInfo)
+}
+
+// refuseParents keeps an entry from being written through a link, to somewhere
+// else than its path says, or below a file.
+func (t imageTree) refuseParents(name string) string {
+	for dir := path.Dir(name); dir != "."; dir = path.Dir(dir) {
+		switch kind, ok := t[dir]; {
+		case ok && kind == tar.TypeDir:
+			return "" // so are those above it
+		case ok:
+			return fmt.Sprintf("is below %q, which is not a folder", dir)
+		}
+	}
+	return ""
+}
+
+// refuseSymlink: a symbolic link may point anywhere, because it is followed in
+// the container only.
+func refuseSymlink(h *tar.Header) string {
+	if h.Linkname == "" || strings.ContainsRune(h.Linkname, 0) {
+		return "links to nothing"
+	}
+	return ""
+}
+
+// refuseLink: a hard link is followed while unpacking, so it must be to a file
+// that the image itself has brought.
+func (t imageTree) refuseLink(h *tar.Header) string {
+	kind, ok := t[h.Linkname]
+	if !ok || (kind != tar.TypeReg && kind != tar.TypeLink) {
+		return fmt.Sprintf("is a hard link to %q, which is no file before it in the image", h.Linkname)
+	}
+	return ""
+}
+
+// Whiteout is how the names of files begin that layers of images use to remove
+// others: unpacking would not make but remove something.
+const Whiteout = ".wh."

@@ -1,0 +1,104 @@
+package droplet
+
+import (
+	"archive/tar"
+	"archive/zip"
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/dewrun/dew/droplet/pool"
+	"github.com/dewrun/dew/store"
+)
+
+func dir(name string) tar.Header {
+	return tar.Header{Typeflag: tar.TypeDir, Name: name, Mode: 0o755}
+}
+
+func file(name string) tar.Header {
+	return tar.Header{Typeflag: tar.TypeReg, Name: name, Mode: 0o644, Size: 600}
+}
+
+// pack makes a tar; files are filled with zeros, so that a cut one is easily
+// taken for a whole one.
+func pack(t testing.TB, headers ...tar.Header) []byte {
+	t.Helper()
+	var buf bytes.Buffer
+	w := tar.NewWriter(&buf)
+	for _, h := range headers {
+		if err := w.WriteHeader(&h); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := w.Write(make([]byte, h.Size)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := w.Close(); err != nil {
+		t.Fatal(err)
+	}
+	return buf.Bytes()
+}
+
+func openDB(t testing.TB, path string) *store.DB {
+	t.Helper()
+	db, err := store.Open(path, store.Options{NoSync: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = db.Close() })
+	return db
+}
+
+// member is one entry of a zip: a name that ends with / is a folder, one with
+// a link is a symbolic link.
+type member struct {
+	name, text, link string
+	mode             fs.FileMode
+}
+
+func zipOf(t testing.TB, ms ...member) []byte {
+	t.Helper()
+	var buf bytes.Buffer
+	w := zip.NewWriter(&buf)
+	for i, m := range ms {
+		h := &zip.FileHeader{Name: m.name, Method: zip.Deflate, Modified: time.Unix(int64(1e9+i), 0)}
+		if m.mode == 0 {
+			m.mode = 0o644
+		}
+		if m.link != "" {
+			m.mode, m.text = 0o777|fs.ModeSymlink, m.link
+		}
+		h.SetMode(m.mode)
+		if strings.HasSuffix(m.name, "/") {
+			h.Method = zip.Store
+		}
+		f, err := w.CreateHeader(h)
+		if err == nil && m.text != "" && h.Method != zip.Store { // a folder has no content
+			_, err = io.WriteString(f, m.text)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := w.Close(); err != nil {
+		t.Fatal(err)
+	}
+	return buf.Bytes()
+}
+
+func manyMembers(n int) (ms []member) {
+	for i := range n {
+		ms = append(ms, member{name: fmt.Sprintf("f%d", i), text: "x"})
+	}
+	return ms
+}
+
+func isPackageError(err error) bool {
+	var bad *pool.Error
+	return errors.As(err, &bad)
+}

@@ -1,0 +1,78 @@
+package pool
+
+import (
+	"crypto/sha1" // the sum that clients send
+	"crypto/sha256"
+	"encoding/binary"
+	"errors"
+	"hash/crc32"
+)
+
+// IndexEnd is the end of the name of an index.
+const IndexEnd = ".index"
+
+// indexMagic begins an index; its number is that of the format.
+const indexMagic = "dewidx1\n"
+
+// contentAt is a content and where in the tar it is.
+type contentAt struct {
+	Content
+	offset int64
+}
+
+// index tells what is where in the tar of a tree. On disk: magic, hash of the
+// listing, (sha1, size, offset) of every content, checksum of it all.
+type index struct {
+	list     [sha256.Size]byte
+	contents []contentAt
+}
+
+const contentBytes = sha1.Size + 8 + 8
+
+func (x index) bytes() []byte {
+	b := make([]byte, 0, len(indexMagic)+len(x.list)+len(x.contents)*contentBytes+crc32.Size)
+	b = append(b, indexMagic...)
+	b = append(b, x.list[:]...)
+	for _, c := range x.contents {
+		b = append(b, c.sha1[:]...)
+		b = binary.BigEndian.AppendUint64(b, uint64(c.size))
+		b = binary.BigEndian.AppendUint64(b, uint64(c.offset))
+	}
+	return binary.BigEndian.AppendUint32(b, crc32.ChecksumIEEE(b))
+}
+
+func parseIndex(raw []byte) (x index, err error) {
+	body := len(raw) - len(indexMagic) - len(x.list) - crc32.Size
+	if body < 0 || body%contentBytes != 0 || string(raw[:len(indexMagic)]) != indexMagic {
+		return x, errors.New("cannot read index of package: it is not one")
+	}
+	b := raw[:len(raw)-crc32.Size]
+	if crc32.ChecksumIEEE(b) != binary.BigEndian.Uint32(raw[len(b):]) {
+		return x, errors.New("cannot read index of package: it is damaged")
+	}
+	b = b[len(indexMagic):]
+	b = b[copy(x.list[:], b):]
+	x.contents = make([]contentAt, 0, body/contentBytes)
+	for ; len(b) > 0; b = b[contentBytes:] {
+		c := contentAt{Content: Content{sha1: [sha1.Size]byte(b)}}
+		c.size = int64(binary.BigEndian.Uint64(b[sha1.Size:]))
+		c.offset = int64(binary.BigEndian.Uint64(b[sha1.Size+8:]))
+		if c.size <= 0 || c.offset < 0 {
+			return index{}, errors.New("cannot read index of package: it is damaged")
+		}
+		x.contents = append(x.contents, c)
+	}
+	return x, nil
+}
+
+// fill notes the tree as the place of everything wanted that has none yet, and
+// returns how much that was.
+func (x index) fill(want map[Content]Place, tree string) (found int) {
+	for _, c := range x.contents {
+		if at, ok := want[c.Content]; ok && at.Tree == "" {
+			want[c.Content] = Place{Tree: tree, offset: c.offset}
+			found++
+		}
+	}
+	return found
+}

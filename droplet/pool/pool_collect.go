@@ -1,0 +1,49 @@
+package pool
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"time"
+)
+
+// Collect removes the trees that nobody names or uses. One that it cannot remove
+// does not keep the others.
+func (p *Pool) Collect(named func(sha string) (bool, error)) error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	var errs []error
+	for sha, t := range p.trees {
+		if t.users > 0 || time.Since(t.lent) < Lease {
+			continue
+		}
+		keep, err := named(sha)
+		if err == nil && !keep {
+			err = p.drop(sha)
+		}
+		if err != nil { // the others are none of its business
+			errs = append(errs, fmt.Errorf("cannot collect package %.12s: %w", sha, err))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// drop removes a tree. If it cannot, the next collection tries again.
+func (p *Pool) drop(sha string) error {
+	// The index goes last: alone it is swept at the next start.
+	for _, name := range []string{p.Tar(sha), p.Index(sha)} {
+		if err := os.Remove(name); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
+	}
+	delete(p.trees, sha)
+	p.log.Info("collected package", "sha256", sha)
+	return nil
+}
+
+// Sweep removes what an earlier daemon left unfinished and what nobody names. It
+// returns an error for each file that it cannot remove.
+func (p *Pool) Sweep(named func(sha string) (bool, error)) error {
+	return errors.Join(p.unfinished.Retry(), p.Collect(named))
+}

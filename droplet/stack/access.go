@@ -1,0 +1,73 @@
+package stack
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/dewrun/dew/store"
+)
+
+// The states of a stack: who may still stage with it.
+const (
+	AccessActive     = "ACTIVE"     // everybody
+	AccessDeprecated = "DEPRECATED" // everybody, who is told
+	AccessRestricted = "RESTRICTED" // apps that have a droplet already
+	AccessDisabled   = "DISABLED"   // nobody; what runs goes on
+)
+
+// ErrState is the error for an unknown state.
+var ErrState = errors.New("state must be ACTIVE, DEPRECATED, RESTRICTED or DISABLED")
+
+// Access is the state of a stack, which decides who may use it, and the reason.
+type Access struct {
+	State  string `json:"state"`
+	Reason string `json:"reason,omitempty"`
+}
+
+// Access returns that of the stack with guid.
+func (s *Stacks) Access(guid string) (Access, error) {
+	if s.standings == nil {
+		return Access{State: AccessActive}, nil
+	}
+	is, err := s.standings.Get(guid)
+	if errors.Is(err, store.ErrNotFound) {
+		return Access{State: AccessActive}, nil
+	}
+	if err != nil {
+		return is, fmt.Errorf("cannot read the state of stack %s: %w", guid, err)
+	}
+	return is, nil
+}
+
+// SetAccess says who may use a stack from now on.
+func (s *Stacks) SetAccess(guid string, is Access) error {
+	if !slices.Contains([]string{AccessActive, AccessDeprecated, AccessRestricted, AccessDisabled}, is.State) {
+		return fmt.Errorf("%w, not %q", ErrState, is.State)
+	}
+	if s.standings == nil {
+		return errors.New("cannot keep the state of a stack: this daemon keeps no stacks")
+	}
+	if err := s.standings.Put(guid, is); err != nil {
+		return fmt.Errorf("cannot keep the state of stack %s: %w", guid, err)
+	}
+	return nil
+}
+
+// MayStage refuses to stage with a stack that is not for everybody any more; staged
+// says that the app has a droplet already. The text is what there is to tell.
+func (is Access) MayStage(stack string, staged bool) (warning string, err error) {
+	because := ""
+	if is.Reason != "" {
+		because = ": " + is.Reason
+	}
+	switch {
+	case is.State == AccessDisabled:
+		return "", fmt.Errorf("stack '%s' is disabled and cannot be used for staging%s", stack, because)
+	case is.State == AccessRestricted && !staged:
+		return "", fmt.Errorf("stack '%s' is restricted and cannot be used for staging new applications%s", stack, because)
+	case is.State == AccessDeprecated:
+		return fmt.Sprintf("stack '%s' is deprecated%s", stack, because), nil
+	}
+	return "", nil
+}

@@ -1,0 +1,203 @@
+package stack
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	goruntime "runtime"
+	"slices"
+	"strings"
+
+	"github.com/dewrun/dew/droplet/archive"
+)
+
+// DebianPackages are in every Debian stack beside the essential ones: what the
+// built-in buildpacks, certificates and sessions need.
+var DebianPackages = []string{"ca-certificates", "curl", "git", "procps", "unzip", "xz-utils", "zip"}
+
+// debianPackage is a name that apt takes for a package, and mmdebstrap for no
+// option.
+var debianPackage = regexp.MustCompile(`^[a-z0-9][a-z0-9+.-]+(:[a-z0-9-]+)?$`)
+
+// maxInclude is how many packages may be asked for.
+const maxInclude = 500
+
+func (d DebianSource) check() error {
+	if len(d.Include) > maxInclude {
+		return fmt.Errorf("include must be at most %d packages, not %d", maxInclude, len(d.Include))
+	}
+	for _, p := range d.Include {
+		if !debianPackage.MatchString(p) {
+			return fmt.Errorf("include: %q is no name of a Debian package", p)
+		}
+	}
+	return nil
+}
+
+// makeDebian installs a Debian of the machine's own release into a tree.
+func (s *Stacks) makeDebian(ctx context.Context, d DebianSource, say func(string)) (Made, error) {
+	program, err := exec.LookPath("mmdebstrap")
+	if err != nil {
+		return Made{}, errors.New("mmdebstrap is not installed: apt-get install mmdebstrap")
+	}
+	sources, err := aptSources("/etc/apt")
+	if err != nil {
+		return Made{}, err
+	}
+	if err := s.o.Space(); err != nil {
+		return Made{}, err
+	}
+	dir, err := os.MkdirTemp(s.o.Dir, "debian-*"+archive.Unfinished)
+	if err != nil {
+		return Made{}, fmt.Errorf("cannot make a Debian stack: %w", err)
+	}
+	defer s.layers.discard(dir)
+	// The tree is made by the user that apt downloads as, too.
+	if err := os.Chmod(dir, 0o755); err != nil {
+		return Made{}, fmt.Errorf("cannot make a Debian stack: %w", err)
+	}
+	packages := slices.Compact(slices.Sorted(slices.Values(append(slices.Clone(DebianPackages), d.Include...))))
+	args := []string{"--variant=minbase", "--mode=root", "--format=tar", "--include=" + strings.Join(packages, ",")}
+	args = append(args, aptProxies(ctx)...)
+	args = append(append(args, "", "-"), sources...)
+	goruntime.LockOSThread() // see confined
+	defer goruntime.UnlockOSThread()
+	cmd := confined(ctx, program, args...)
+	cmd.Env = append(os.Environ(), "TMPDIR="+dir, "LC_ALL=C.UTF-8", "DEBIAN_FRONTEND=noninteractive")
+	sha, facts, done, err := s.runDebian(ctx, cmd, say)
+	if err != nil {
+		return Made{}, fmt.Errorf("cannot make a Debian stack: %w", err)
+	}
+	return Made{Tree: []string{sha}, Size: facts.Size, kind: KindDebian, source: strings.Join(packages, ","), Done: done}, nil
+}
+
+// runDebian takes in the tar that mmdebstrap writes, and shows what it says.
+func (s *Stacks) runDebian(ctx context.Context, cmd *exec.Cmd, say func(string)) (sha string, facts layerFacts, done func(), err error) {
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		return "", facts, nil, err
+	}
+	told := &progressWriter{say: say}
+	cmd.Stderr = told
+	if err := cmd.Start(); err != nil {
+		return "", facts, nil, err
+	}
+	sha, facts, done, err = s.layers.add(ctx, out)
+	if err != nil {
+		_, _ = io.Copy(io.Discard, out) // it is to end by itself, and to say why
+	}
+	if werr := cmd.Wait(); werr != nil {
+		if done != nil {
+			done()
+		}
+		if cause := context.Cause(ctx); cause != nil {
+			return "", facts, nil, cause
+		}
+		return "", facts, nil, fmt.Errorf("mmdebstrap: %w: %s", werr, told.why())
+	}
+	return sha, facts, done, err
+}
+
+// progressWriter passes lines on, and keeps the last ones.
+type progressWriter struct {
+	say  func(string)
+	part []byte
+	last []string
+}
+
+// maxToldLine and keepTold bound what is kept of what a program says.
+const (
+	maxProgressLine   = 4 << 10
+	keepProgressLines = 8
+)
+
+func (t *progressWriter) Write(p []byte) (int, error) {
+	for _, b := range p {
+		if b != '\n' && b != '\r' {
+			if len(t.part) < maxProgressLine {
+				t.part = append(t.part, b)
+			}
+			continue
+		}
+		if line := strings.TrimSpace(string(t.part)); line != "" {
+			t.last = append(t.last, line)
+			t.last = t.last[max(0, len(t.last)-keepProgressLines):]
+			t.say(strings.TrimPrefix(line, "I: "))
+		}
+		t.part = t.part[:0]
+	}
+	return len(p), nil
+}
+
+// why is what a program that failed said at last: its errors, or just its end.
+func (t *progressWriter) why() string {
+	var errs []string
+	for _, line := range t.last {
+		if strings.HasPrefix(line, "E:") {
+			errs = append(errs, line)
+		}
+	}
+	if len(errs) == 0 {
+		errs = t.last
+	}
+	return strings.Join(errs, "; ")
+}
+
+// aptSources are the files in which the machine names where its packages are from.
+func aptSources(dir string) ([]string, error) {
+	var found []string
+	for _, pattern := range []string{"sources.list", "sources.list.d/*.list", "sources.list.d/*.sources"} {
+		names, err := filepath.Glob(filepath.Join(dir, pattern))
+		if err != nil {
+			return nil, fmt.Errorf("cannot find the apt sources: %w", err)
+		}
+		for _, name := range names {
+			raw, err := os.ReadFile(name)
+			if err != nil {
+				return nil, fmt.Errorf("cannot read the apt sources: %w", err)
+			}
+			if hasSource(string(raw)) {
+				found = append(found, name)
+			}
+		}
+	}
+	if len(found) == 0 {
+		return nil, fmt.Errorf("the machine has no apt sources in %s: add a stack as a tarball or an image", dir)
+	}
+	return found, nil
+}
+
+// hasSource tells whether a file names a source, and not only in a comment.
+func hasSource(text string) bool {
+	for line := range strings.Lines(text) {
+		line = strings.TrimSpace(line)
+		if strings.HasPrefix(line, "deb ") || strings.HasPrefix(line, "deb\t") || strings.HasPrefix(line, "URIs:") {
+			return true
+		}
+	}
+	return false
+}
+
+// aptProxies are the options by which the machine's own apt reaches its sources.
+func aptProxies(ctx context.Context) []string {
+	out, err := exec.CommandContext(ctx, "apt-config", "dump", "Acquire").Output()
+	if err != nil {
+		return nil // then there is nothing special
+	}
+	var options []string
+	lines := bufio.NewScanner(strings.NewReader(string(out)))
+	for lines.Scan() {
+		key, value, ok := strings.Cut(lines.Text(), " ")
+		proxy := strings.HasSuffix(key, "::Proxy") || strings.Contains(key, "::Proxy::")
+		if ok && proxy && strings.HasPrefix(key, "Acquire::http") && value != `"";` {
+			options = append(options, "--aptopt="+lines.Text())
+		}
+	}
+	return options
+}

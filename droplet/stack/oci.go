@@ -1,0 +1,302 @@
+package stack
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/netip"
+	goruntime "runtime"
+	"slices"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/google/go-containerregistry/pkg/authn"
+	"github.com/google/go-containerregistry/pkg/name"
+	v1 "github.com/google/go-containerregistry/pkg/v1"
+	"github.com/google/go-containerregistry/pkg/v1/remote"
+	"github.com/google/go-containerregistry/pkg/v1/remote/transport"
+
+	"github.com/dewrun/dew/droplet/archive"
+)
+
+// RegistryError says why an image cannot be had from a registry.
+type RegistryError struct {
+	Ref    string // without secrets
+	Reason string // a sentence, with the remedy
+}
+
+func (e *RegistryError) Error() string {
+	return fmt.Sprintf("cannot get image %s: %s", e.Ref, e.Reason)
+}
+
+// How long a registry may take to answer, and how much of an image is looked at
+// before its layers.
+const (
+	registryDial    = 10 * time.Second
+	registryAnswer  = 30 * time.Second
+	maxLayers       = 128
+	maxImageConfig  = 1 << 20
+	maxRefLength    = 512
+	maxLayerTries   = 3
+	registryRetries = 2
+)
+
+// Image is an image that was found: its layers are fetched one by one.
+type Image struct {
+	source string // where it is from, without secrets
+	ref    string // empty: a file
+	Digest v1.Hash
+	image  v1.Image
+	config v1.ConfigFile
+}
+
+// parseRef reads the name of an image.
+func parseRef(ref string) (name.Reference, error) {
+	if len(ref) > maxRefLength || strings.Contains(ref, "://") {
+		return nil, fmt.Errorf("image %q must be written as [host[:port]/]repository[:tag] or with @sha256:…", shorten(ref))
+	}
+	r, err := name.ParseReference(ref)
+	if err != nil {
+		return nil, fmt.Errorf("image %q must be written as [host[:port]/]repository[:tag] or with @sha256:…: %w", shorten(ref), err)
+	}
+	return r, nil
+}
+
+func shorten(s string) string { return s[:min(len(s), maxRefLength)] }
+
+// CheckImageRef refuses what cannot be the name of an image.
+func CheckImageRef(ref string) error {
+	_, err := parseRef(ref)
+	return err
+}
+
+// Pull finds an image in its registry. Its layers are not fetched yet.
+func (s *Stacks) Pull(ctx context.Context, from ImageSource, say func(string)) (Image, error) {
+	ref, err := parseRef(from.Ref)
+	if err != nil {
+		return Image{}, err
+	}
+	host := ref.Context().RegistryStr()
+	if slices.Contains(s.o.Insecure, host) {
+		if ref, err = name.ParseReference(from.Ref, name.Insecure); err != nil {
+			return Image{}, err
+		}
+	}
+	auth := authn.Anonymous
+	if from.Username != "" || from.Password != "" {
+		auth = &authn.Basic{Username: from.Username, Password: from.Password}
+	}
+	say("Asking " + host + " for " + from.Ref)
+	image, err := remote.Image(ref, remote.WithContext(ctx), remote.WithAuth(auth), remote.WithTransport(s.registryTransport()),
+		remote.WithPlatform(v1.Platform{OS: "linux", Architecture: goruntime.GOARCH}), remote.WithUserAgent("dew"),
+		remote.WithRetryBackoff(remote.Backoff{Duration: 200 * time.Millisecond, Factor: 2, Steps: registryRetries}))
+	if err != nil {
+		return Image{}, registryError(from, host, err)
+	}
+	i, err := s.openImage(image)
+	if err != nil {
+		return i, registryError(from, host, err)
+	}
+	i.source, i.ref = from.Ref, from.Ref
+	return i, nil
+}
+
+// registryTransport reaches registries, and no registry of other machines without
+// TLS: passwords and programs would come over the wire as anybody likes.
+func (s *Stacks) registryTransport() http.RoundTripper {
+	dialer := &net.Dialer{Timeout: registryDial}
+	return &guardedTransport{insecure: s.o.Insecure, base: &http.Transport{
+		Proxy: http.ProxyFromEnvironment, DialContext: dialer.DialContext, ForceAttemptHTTP2: true,
+		TLSHandshakeTimeout: registryDial, ResponseHeaderTimeout: registryAnswer, IdleConnTimeout: registryAnswer,
+		MaxIdleConns: 4, MaxResponseHeaderBytes: 1 << 20,
+	}}
+}
+
+type guardedTransport struct {
+	base     http.RoundTripper
+	insecure []string
+}
+
+var errPlainHTTP = errors.New("without TLS only registries on this machine are asked, and those that --insecure-registry names")
+
+func (g *guardedTransport) RoundTrip(r *http.Request) (*http.Response, error) {
+	if r.URL.Scheme != "https" && !isLoopback(r.URL.Hostname()) && !slices.Contains(g.insecure, r.URL.Host) {
+		return nil, errPlainHTTP
+	}
+	return g.base.RoundTrip(r)
+}
+
+func isLoopback(host string) bool {
+	addr, err := netip.ParseAddr(host)
+	return host == "localhost" || err == nil && addr.IsLoopback()
+}
+
+// registryError says in one sentence what a registry, or the way to it, meant.
+func registryError(from ImageSource, host string, err error) error {
+	out := &RegistryError{Ref: from.Ref}
+	var answer *transport.Error
+	var dns *net.DNSError
+	var timeout net.Error
+	switch {
+	case errors.As(err, &answer):
+		out.Reason = answerReason(answer, from, host)
+	case errors.Is(err, errPlainHTTP) || errors.Is(err, http.ErrSchemeMismatch):
+		out.Reason = fmt.Sprintf("the registry %s does not speak TLS: %v", host, errPlainHTTP)
+	case errors.As(err, &dns):
+		out.Reason = fmt.Sprintf("there is no registry %s: its name cannot be resolved (%v)", host, dns.Err)
+	case errors.Is(err, syscall.ECONNREFUSED):
+		out.Reason = fmt.Sprintf("the registry %s refuses connections: is it running?", host)
+	case errors.Is(err, syscall.ENETUNREACH) || errors.Is(err, syscall.EHOSTUNREACH):
+		out.Reason = fmt.Sprintf("the registry %s cannot be reached: there is no network to it", host)
+	case errors.As(err, &timeout) && timeout.Timeout():
+		out.Reason = fmt.Sprintf("the registry %s does not answer", host)
+	case isWrongDigest(err):
+		out.Reason = fmt.Sprintf("what the registry %s sends is not what its digest says: %v", host, err)
+	default:
+		out.Reason = err.Error()
+	}
+	return out
+}
+
+func answerReason(answer *transport.Error, from ImageSource, host string) string {
+	code := func(c transport.ErrorCode) bool {
+		return slices.ContainsFunc(answer.Errors, func(d transport.Diagnostic) bool { return d.Code == c })
+	}
+	switch {
+	case (answer.StatusCode == http.StatusUnauthorized || answer.StatusCode == http.StatusForbidden) && from.Username == "":
+		return fmt.Sprintf("the registry %s wants a user name and a password (--docker-username and CF_DOCKER_PASSWORD), or there is no such image", host)
+	case answer.StatusCode == http.StatusUnauthorized || answer.StatusCode == http.StatusForbidden:
+		return fmt.Sprintf("the registry %s refuses the user '%s' with this password", host, from.Username)
+	case code(transport.ManifestUnknownErrorCode) || code(transport.NameUnknownErrorCode) || answer.StatusCode == http.StatusNotFound:
+		return fmt.Sprintf("the registry %s has no such image: check its name, and its tag or digest", host)
+	case answer.StatusCode == http.StatusTooManyRequests:
+		return fmt.Sprintf("the registry %s says that it was asked too often: try again later", host)
+	}
+	return fmt.Sprintf("the registry %s answers %d", host, answer.StatusCode)
+}
+
+// errDigest says that bytes are not those that a digest names.
+var errDigest = errors.New("wrong digest")
+
+func isWrongDigest(err error) bool {
+	return errors.Is(err, errDigest) || strings.Contains(err.Error(), "error verifying")
+}
+
+// openImage reads what an image says about itself.
+func (s *Stacks) openImage(image v1.Image) (Image, error) {
+	i := Image{image: image}
+	m, err := image.Manifest()
+	if err != nil {
+		return i, err
+	}
+	if len(m.Layers) == 0 || len(m.Layers) > maxLayers {
+		return i, &archive.Error{Reason: fmt.Sprintf("has %d layers: 1 to %d can be run", len(m.Layers), maxLayers)}
+	}
+	if m.Config.Size < 0 || m.Config.Size > maxImageConfig { // below zero: nobody would count what comes
+		return i, &archive.Error{Reason: fmt.Sprintf("has a configuration of more than %s", archive.Size(maxImageConfig))}
+	}
+	config, err := image.ConfigFile()
+	if err != nil {
+		return i, err
+	}
+	i.config = *config
+	if i.Digest, err = image.Digest(); err != nil {
+		return i, err
+	}
+	if config.OS != "" && config.OS != "linux" || config.Architecture != "" && config.Architecture != goruntime.GOARCH {
+		return i, &archive.Error{Reason: fmt.Sprintf("is for %s/%s: this machine runs linux/%s", config.OS, config.Architecture, goruntime.GOARCH)}
+	}
+	return i, nil
+}
+
+// takeImage takes in the layers of an image, those that are here already excepted.
+func (s *Stacks) takeImage(ctx context.Context, i Image, say func(string)) (Made, error) {
+	m, _, err := s.TakeLayers(ctx, i, say)
+	return m, err
+}
+
+// TakeLayers also tells which users the image knows.
+func (s *Stacks) TakeLayers(ctx context.Context, i Image, say func(string)) (Made, Users, error) {
+	all, err := i.image.Layers()
+	if err != nil {
+		return Made{}, Users{}, err
+	}
+	m := Made{kind: KindImage, source: i.source}
+	var pins []func()
+	m.Done = func() {
+		for _, done := range pins {
+			done()
+		}
+	}
+	var who Users
+	for n, l := range all {
+		sha, facts, done, err := s.takeLayer(ctx, l, func(size int64) {
+			say(fmt.Sprintf("Layer %d of %d, %s", n+1, len(all), archive.Size(size)))
+		})
+		if err != nil {
+			m.Done()
+			if i.ref == "" {
+				return Made{}, who, err
+			}
+			ref, _ := parseRef(i.ref) // it was read before
+			return Made{}, who, registryError(ImageSource{Ref: i.ref}, ref.Context().RegistryStr(), err)
+		}
+		pins = append(pins, done)
+		m.Tree = append(m.Tree, sha)
+		if m.Size += facts.Size; m.Size > maxTreeBytes {
+			m.Done()
+			return Made{}, who, &archive.Error{Reason: fmt.Sprintf("is larger than %s, unpacked", archive.Size(maxTreeBytes))}
+		}
+		who.lay(facts)
+	}
+	return m, who, nil
+}
+
+// takeLayer takes in one layer, and tries again when it is cut off on its way.
+func (s *Stacks) takeLayer(ctx context.Context, l v1.Layer, say func(size int64)) (sha string, facts layerFacts, done func(), err error) {
+	want, err := l.Digest()
+	if err != nil {
+		return "", facts, nil, err
+	}
+	done = s.layers.pin(want.Hex) // first: it may be collected meanwhile
+	if facts, ok := s.layers.has(want.Hex); ok {
+		return want.Hex, facts, done, nil
+	}
+	defer func() {
+		if err != nil {
+			done()
+		}
+	}()
+	size, err := l.Size()
+	if err != nil {
+		return "", facts, nil, err
+	}
+	say(size)
+	for try := 1; ; try++ {
+		sha, facts, err = s.fetchLayer(ctx, l, want)
+		if err == nil || try == maxLayerTries || ctx.Err() != nil || !errors.Is(err, io.ErrUnexpectedEOF) {
+			return sha, facts, done, err
+		}
+	}
+}
+
+func (s *Stacks) fetchLayer(ctx context.Context, l v1.Layer, want v1.Hash) (string, layerFacts, error) {
+	r, err := l.Compressed()
+	if err != nil {
+		return "", layerFacts{}, err
+	}
+	defer r.Close()
+	sha, facts, done, err := s.layers.add(ctx, r)
+	if err != nil {
+		return "", facts, err
+	}
+	defer done() // whoever asked has pinned it
+	if want.Algorithm != "sha256" || sha != want.Hex {
+		return "", facts, fmt.Errorf("%w: %s was asked for, sha256:%s came", errDigest, want, sha)
+	}
+	return sha, facts, nil
+}

@@ -1,0 +1,194 @@
+package stack
+
+import (
+	"archive/tar"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path"
+	"path/filepath"
+	"regexp"
+	goruntime "runtime"
+	"strings"
+
+	v1 "github.com/google/go-containerregistry/pkg/v1"
+	"github.com/google/go-containerregistry/pkg/v1/layout"
+	"github.com/google/go-containerregistry/pkg/v1/tarball"
+
+	"github.com/dewrun/dew/droplet/archive"
+)
+
+// The files by which an archive is known to be an image.
+const (
+	dockerManifest = "manifest.json"
+	layoutMark     = "oci-layout"
+	layoutIndex    = "index.json"
+)
+
+// readFile takes in a file that somebody added as a stack.
+func (s *Stacks) readFile(ctx context.Context, f *os.File) (Made, error) {
+	kind, err := archiveKind(f)
+	if err != nil {
+		return Made{}, err
+	}
+	quiet := func(string) {}
+	switch kind {
+	case dockerManifest:
+		image, err := tarball.Image(func() (io.ReadCloser, error) { return fromStart(f) }, nil)
+		if err != nil {
+			return Made{}, &archive.Error{Reason: "cannot be read as an image: " + err.Error()}
+		}
+		return s.takeFile(ctx, image, quiet)
+	case layoutMark:
+		return s.readLayout(ctx, f)
+	}
+	if _, err := f.Seek(0, io.SeekStart); err != nil {
+		return Made{}, fmt.Errorf("cannot read the file: %w", err)
+	}
+	sha, facts, done, err := s.layers.add(ctx, f)
+	if err != nil {
+		return Made{}, err
+	}
+	return Made{Tree: []string{sha}, Size: facts.Size, kind: KindTarball, source: "sha256:" + sha, Done: done}, nil
+}
+
+// fromStart reads the file anew, its compression undone. Readers do not disturb
+// each other.
+func fromStart(f *os.File) (io.ReadCloser, error) { return plain(io.NewSectionReader(f, 0, 1<<62)) }
+
+// archiveKind tells images from root file systems by the files at the top.
+func archiveKind(f *os.File) (string, error) {
+	r, err := fromStart(f)
+	if err != nil {
+		return "", err
+	}
+	defer r.Close()
+	kind := ""
+	tr := tar.NewReader(io.LimitReader(r, maxTreeBytes))
+	for files := 0; files < maxTreeFiles; files++ {
+		h, err := tr.Next()
+		if err != nil {
+			return kind, nil // whoever reads it says what is wrong
+		}
+		switch path.Clean(h.Name) {
+		case dockerManifest:
+			return dockerManifest, nil // newer ones are layouts as well
+		case layoutMark:
+			kind = layoutMark
+		case "etc", "usr", "bin":
+			return "", nil
+		}
+	}
+	return kind, nil
+}
+
+// takeFile takes in the image of a file.
+func (s *Stacks) takeFile(ctx context.Context, image v1.Image, say func(string)) (Made, error) {
+	i, err := s.openImage(image)
+	if bad := (*archive.Error)(nil); err != nil && !errors.As(err, &bad) {
+		err = &archive.Error{Reason: "cannot be read as an image: " + err.Error()}
+	}
+	if err != nil {
+		return Made{}, err
+	}
+	i.source = i.Digest.String()
+	return s.takeImage(ctx, i, say)
+}
+
+// layoutFile is what an OCI layout is made of.
+var layoutFile = regexp.MustCompile(`^(oci-layout|index\.json|blobs/sha256/[0-9a-f]{64})$`)
+
+// maxLayoutFiles is far more than an image has.
+const maxLayoutFiles = 4096
+
+// readLayout unpacks an OCI layout beside the layers and takes in its image.
+func (s *Stacks) readLayout(ctx context.Context, f *os.File) (Made, error) {
+	dir, err := os.MkdirTemp(s.o.Dir, "layout-*"+archive.Unfinished)
+	if err != nil {
+		return Made{}, fmt.Errorf("cannot read the image: %w", err)
+	}
+	defer s.layers.discard(dir)
+	if err := s.unpackLayout(ctx, dir, f); err != nil {
+		return Made{}, err
+	}
+	index, err := layout.ImageIndexFromPath(dir)
+	if err != nil {
+		return Made{}, &archive.Error{Reason: "cannot be read as an image: " + err.Error()}
+	}
+	image, err := imageIn(index, 0)
+	if err != nil {
+		return Made{}, err
+	}
+	return s.takeFile(ctx, image, func(string) {})
+}
+
+func (s *Stacks) unpackLayout(ctx context.Context, dir string, f *os.File) error {
+	r, err := fromStart(f)
+	if err != nil {
+		return err
+	}
+	defer r.Close()
+	if err := os.MkdirAll(filepath.Join(dir, "blobs", "sha256"), 0o700); err != nil {
+		return fmt.Errorf("cannot read the image: %w", err)
+	}
+	spared := &spaceReader{r: archive.UntilDone(ctx, io.LimitReader(r, maxTreeBytes)), space: s.o.Space}
+	tr := tar.NewReader(spared)
+	for n := 0; ; n++ {
+		h, err := tr.Next()
+		if errors.Is(err, io.EOF) {
+			return nil
+		}
+		if err == nil && n == maxLayoutFiles {
+			err = &archive.Error{Reason: fmt.Sprintf("has more than %d files", maxLayoutFiles)}
+		}
+		if err != nil {
+			return errors.Join(spared.err, err)
+		}
+		name := strings.TrimPrefix(path.Clean("/"+h.Name), "/")
+		if h.Typeflag != tar.TypeReg || !layoutFile.MatchString(name) {
+			continue
+		}
+		if err := copyTo(filepath.Join(dir, filepath.FromSlash(name)), tr); err != nil {
+			return fmt.Errorf("cannot read the image: %w", err)
+		}
+	}
+}
+
+func copyTo(name string, r io.Reader) error {
+	f, err := os.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+	if err != nil {
+		return err
+	}
+	_, err = io.Copy(f, r)
+	return errors.Join(err, f.Close())
+}
+
+// maxIndexDepth is how deep indexes may be in each other.
+const maxIndexDepth = 3
+
+// imageIn finds the image for this machine among those of an index.
+func imageIn(index v1.ImageIndex, depth int) (v1.Image, error) {
+	m, err := index.IndexManifest()
+	if err != nil {
+		return nil, &archive.Error{Reason: "cannot be read as an image: " + err.Error()}
+	}
+	for _, d := range m.Manifests {
+		fits := d.Platform == nil || d.Platform.OS == "linux" && d.Platform.Architecture == goruntime.GOARCH
+		switch {
+		case !fits:
+		case d.MediaType.IsImage():
+			return index.Image(d.Digest)
+		case d.MediaType.IsIndex() && depth < maxIndexDepth:
+			inner, err := index.ImageIndex(d.Digest)
+			if err != nil {
+				return nil, &archive.Error{Reason: "cannot be read as an image: " + err.Error()}
+			}
+			if image, err := imageIn(inner, depth+1); err == nil {
+				return image, nil
+			}
+		}
+	}
+	return nil, &archive.Error{Reason: "has no image for linux/" + goruntime.GOARCH}
+}

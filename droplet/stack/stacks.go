@@ -1,0 +1,326 @@
+package stack
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/dewrun/dew/store"
+)
+
+// Default is the stack of apps that name none.
+const Default = "host"
+
+// packageDB changes whenever something is installed on a Debian machine.
+const packageDB = "/var/lib/dpkg/status"
+
+// Kind is where the files of a stack come from.
+type Kind string
+
+// The kinds of stacks.
+const (
+	KindHost    Kind = "host"    // the machine's own
+	KindDebian  Kind = "debian"  // installed from the machine's apt sources
+	KindTarball Kind = "tarball" // a root file system that somebody has packed
+	KindImage   Kind = "image"   // pulled from a registry or imported
+)
+
+// State is how far a stack has come.
+type State string
+
+// The states of a stack.
+const (
+	StateMaking State = "PROCESSING"
+	StateReady  State = "READY"
+	StateFailed State = "FAILED"
+)
+
+// What a caller may decide on.
+var (
+	ErrTaken = errors.New("there is a stack with that name")
+	ErrOwn   = errors.New("the stack '" + Default + "' is the machine's own: it cannot be removed or replaced")
+	ErrBusy  = errors.New("the stack is being made")
+	// ErrStackRefused is what is wrong with what was asked for.
+	ErrRefused = errors.New("cannot add stack")
+)
+
+// Record is a stack as it is remembered.
+type Record struct {
+	GUID        string    `json:"guid"`
+	Name        string    `json:"name"`
+	Kind        Kind      `json:"kind"`
+	State       State     `json:"state"`
+	ID          string    `json:"id,omitempty"`       // changes with its content; empty until it is READY
+	Size        int64     `json:"size,omitempty"`     // bytes of its files, unpacked
+	Source      string    `json:"source,omitempty"`   // what it was made of, without secrets
+	Progress    string    `json:"progress,omitempty"` // the newest line of who makes it
+	Error       string    `json:"error,omitempty"`    // why it is FAILED
+	CreatedAt   time.Time `json:"created_at"`
+	UpdatedAt   time.Time `json:"updated_at"`
+	Description string    `json:"description,omitempty"`
+
+	Tree      []string `json:"tree,omitempty"` // sha256 of its layers
+	Requested *Source  `json:"wish,omitempty"` // what is to be done; gone when it is done
+}
+
+// Source says what a stack is to be made of: one of these.
+type Source struct {
+	Debian *DebianSource `json:"debian,omitempty"`
+	Image  *ImageSource  `json:"image,omitempty"`
+	// Service marks a stack that dew builds for service instances. No user asked for it.
+	Service bool `json:"service,omitempty"`
+}
+
+// DebianSource asks for a Debian of the machine's own release.
+type DebianSource struct {
+	Include []string `json:"include,omitempty"` // packages beside the essential ones
+}
+
+// ImageSource names an image in a registry.
+type ImageSource struct {
+	Ref      string `json:"ref"` // host:port/repository:tag, or @sha256:…
+	Username string `json:"username,omitempty"`
+	Password string `json:"password,omitempty"`
+}
+
+// Options tells where stacks are kept and whom they are for.
+type Options struct {
+	Host HostOptions
+	// Dir is where trees are kept. Empty: there is the machine's own stack alone.
+	Dir   string
+	Space func() error // refuses to fill the disk; nil: never
+	// Insecure are registries, as host:port, that may be asked without TLS. Those on
+	// this machine's loopback may be anyway.
+	Insecure []string
+	// Prune removes what the engine keeps of stacks that are gone; nil: it keeps nothing.
+	Prune  func(ctx context.Context, keep func(id string) bool)
+	Logger *slog.Logger
+}
+
+// Stacks gives stacks by name, and keeps the trees of those that are not the
+// machine's own. The machine's is read again when its packages have changed: a
+// toolchain that was installed meanwhile brings folders that instances need.
+// It may be used by many goroutines.
+type Stacks struct {
+	o      Options
+	stacks *store.Bucket[Record]
+	images *store.Bucket[ImageRecord]
+	// standings has the access to the stacks, by guid.
+	standings *store.Bucket[Access]
+
+	layers *layers
+	wake   chan struct{} // of Run
+
+	mu       sync.Mutex        // guards the fields below
+	read     time.Time         // of the package database when have was made
+	have     Stack             // the machine's
+	progress map[string]string // by guid of a stack that is being made
+	making   underWayStack     // what Run makes now
+	inUse    map[string]int    // images by digest that builds work with
+	held     map[string]string // their digests by build
+}
+
+// New makes the machine's own stack and no others.
+func New(host HostOptions) *Stacks {
+	return &Stacks{
+		o:        Options{Host: host, Logger: slog.New(slog.DiscardHandler)},
+		progress: map[string]string{}, inUse: map[string]int{}, held: map[string]string{},
+	}
+}
+
+// Open opens the stacks that are kept in o.Dir, which it makes if need be.
+// There is one per folder. Run makes those that take a while.
+func Open(db *store.DB, o Options) (*Stacks, error) {
+	if o.Space == nil {
+		o.Space = func() error { return nil }
+	}
+	o.Logger = cmp.Or(o.Logger, slog.New(slog.DiscardHandler))
+	s := New(o.Host)
+	if o.Dir == "" {
+		return s, nil
+	}
+	s.o, s.wake = o, make(chan struct{}, 1)
+	s.stacks = store.In(db, "stacks", store.Index("name", func(k Record) string { return k.Name }))
+	s.images = store.In[ImageRecord](db, "images")
+	s.standings = store.In[Access](db, "stack-standings")
+	var err error
+	if s.layers, err = openLayers(db, o); err != nil {
+		return nil, err
+	}
+	return s, nil
+}
+
+// Sweep tries again to remove what unfinished stacks left. It returns an error for
+// each file or folder that it cannot remove.
+func (s *Stacks) Sweep() error {
+	if s.layers == nil {
+		return nil
+	}
+	return s.layers.unfinished.Retry()
+}
+
+// GUID is the guid of a built-in stack by its name; it is the same for ever.
+func GUID(name string) string {
+	return uuid.NewSHA1(uuid.NameSpaceURL, []byte("https://dew.run/stack/"+name)).String()
+}
+
+// Check tells whether a name stands for the default stack.
+func Check(name string) error {
+	if name == "" || name == Default || PlatformName.MatchString(name) {
+		return nil
+	}
+	return fmt.Errorf("there is no stack '%s' (use '%s')", name, Default)
+}
+
+// PlatformName is a name that stands for the default stack.
+var PlatformName = regexp.MustCompile(`^cflinuxfs[0-9]+$`)
+
+// stackName is a name that a stack may have.
+var stackName = regexp.MustCompile(`^[a-z0-9][a-z0-9._-]{0,62}$`)
+
+// Check tells whether an app may name a stack; the error lists those that it may.
+func (s *Stacks) Check(name string) error {
+	if Check(name) == nil {
+		return nil
+	}
+	k, err := s.ByName(name)
+	if errors.Is(err, ErrNotFound) {
+		return s.unknown(name)
+	}
+	if err != nil {
+		return err
+	}
+	return notReady(k)
+}
+
+func notReady(k Record) error {
+	switch k.State {
+	case StateMaking:
+		return fmt.Errorf("the stack '%s' is still being made: try again when 'dew stacks' shows it as ready", k.Name)
+	case StateFailed:
+		return fmt.Errorf("the stack '%s' could not be made: %s", k.Name, k.Error)
+	}
+	return nil
+}
+
+// unknown lists the stacks that there are.
+func (s *Stacks) unknown(name string) error {
+	all, err := s.All()
+	if err != nil {
+		return err
+	}
+	var names []string
+	for _, k := range all {
+		if k.State == StateReady {
+			names = append(names, "'"+k.Name+"'")
+		}
+	}
+	return fmt.Errorf("there is no stack '%s' (use %s, or add it with 'dew stack add')", name, strings.Join(names, " or "))
+}
+
+// Get finds a stack. The platform's own stacks stand for the default here, so
+// that a manifest that names one runs unchanged.
+func (s *Stacks) Get(name string) (Stack, error) {
+	if Check(name) == nil {
+		return s.fromHost()
+	}
+	if digest, ok := strings.CutPrefix(name, ImagePrefix); ok {
+		return s.ofImage(digest)
+	}
+	if err := s.Check(name); err != nil {
+		return Stack{}, err
+	}
+	k, err := s.ByName(name)
+	if err != nil {
+		return Stack{}, err
+	}
+	return s.ofTree(k.Name, k.Tree)
+}
+
+// All returns all stacks, the machine's own first, then by name.
+func (s *Stacks) All() ([]Record, error) {
+	own, err := s.own()
+	if err != nil || s.stacks == nil {
+		return []Record{own}, err
+	}
+	all, err := s.stacks.All()
+	if err != nil {
+		return nil, fmt.Errorf("cannot read stacks: %w", err)
+	}
+	for i := range all {
+		all[i] = s.now(all[i])
+	}
+	slices.SortFunc(all, func(a, b Record) int { return cmp.Compare(a.Name, b.Name) })
+	return append([]Record{own}, all...), nil
+}
+
+// Kept returns the stack with a guid, or ErrNotFound.
+func (s *Stacks) Kept(guid string) (Record, error) {
+	if guid == GUID(Default) {
+		return s.own()
+	}
+	if s.stacks == nil {
+		return Record{}, fmt.Errorf("stack %s: %w", guid, ErrNotFound)
+	}
+	k, err := s.stacks.Get(guid)
+	if errors.Is(err, store.ErrNotFound) {
+		return k, fmt.Errorf("stack %s: %w", guid, ErrNotFound)
+	}
+	if err != nil {
+		return k, fmt.Errorf("cannot read stack %s: %w", guid, err)
+	}
+	return s.now(k), nil
+}
+
+// own is the machine's stack among the others.
+func (s *Stacks) own() (Record, error) {
+	st, err := s.fromHost()
+	return Record{
+		GUID: GUID(Default), Name: Default, Kind: KindHost, State: StateReady, ID: st.ID,
+		Description: "The system of this machine, read-only",
+	}, err
+}
+
+// ByName returns the stack with a name, or ErrNotFound.
+func (s *Stacks) ByName(name string) (Record, error) {
+	if s.stacks == nil {
+		return Record{}, fmt.Errorf("stack %s: %w", name, ErrNotFound)
+	}
+	all, err := s.stacks.By("name", name)
+	if err != nil {
+		return Record{}, fmt.Errorf("cannot read stacks: %w", err)
+	}
+	if len(all) == 0 {
+		return Record{}, fmt.Errorf("stack %s: %w", name, ErrNotFound)
+	}
+	return all[0], nil
+}
+
+func (s *Stacks) fromHost() (Stack, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var changed time.Time
+	if fi, err := os.Stat(filepath.Join("/", s.o.Host.Root, packageDB)); err == nil {
+		changed = fi.ModTime()
+	}
+	if s.have.ID != "" && changed.Equal(s.read) {
+		return s.have, nil
+	}
+	st, err := FromHost(s.o.Host)
+	if err != nil {
+		return Stack{}, err
+	}
+	s.have, s.read = st, changed
+	return st, nil
+}

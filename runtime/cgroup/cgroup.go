@@ -1,0 +1,457 @@
+package cgroup
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/dewrun/dew/runtime"
+)
+
+// InitLeaf is where runc puts PID 1, and every exec until it is placed.
+const InitLeaf = "init"
+
+// Hierarchies knows the hierarchies of this machine. On v2 there is one; on v1 and
+// hybrid hosts the same path exists in each.
+type Hierarchies struct {
+	Parent  string            // "dew": the folder of all instances in each hierarchy
+	Unified string            // mount of the unified hierarchy; "" on pure v1
+	V1      map[string]string // controller to mount; empty on v2
+	All     []string          // every cgroup mount, for removal
+}
+
+// Find reads the machine's cgroup mounts from a mountinfo file.
+func Find(mountinfo, parent string) (*Hierarchies, error) {
+	f, err := os.Open(mountinfo)
+	if err != nil {
+		return nil, fmt.Errorf("cannot read cgroup mounts: %w", err)
+	}
+	defer f.Close()
+	c := &Hierarchies{Parent: parent, V1: map[string]string{}}
+	for sc := bufio.NewScanner(f); sc.Scan(); {
+		c.addMount(sc.Text())
+	}
+	if len(c.All) == 0 {
+		return nil, errors.New("cannot find cgroups: no cgroup file system is mounted (mount cgroup2 at /sys/fs/cgroup)")
+	}
+	if c.IsV2() {
+		return c, c.needV2("memory", "pids", "cpu")
+	}
+	for _, need := range []string{"memory", "pids", "freezer"} {
+		if c.V1[need] == "" {
+			return nil, fmt.Errorf("cannot use cgroups: the v1 controller %s is not mounted (mount it under /sys/fs/cgroup, or boot with cgroup v2)", need)
+		}
+	}
+	return c, nil
+}
+
+func (c *Hierarchies) addMount(line string) {
+	before, after, ok := strings.Cut(line, " - ")
+	left, right := strings.Fields(before), strings.Fields(after)
+	if !ok || len(left) < 5 || len(right) < 3 || slices.Contains(c.All, left[4]) {
+		return
+	}
+	// A mount of a part of a hierarchy is somebody's container, not ours.
+	if left[3] != "/" {
+		return
+	}
+	point := left[4]
+	switch right[0] {
+	case "cgroup2":
+		if c.Unified == "" {
+			c.Unified = point
+		}
+		c.All = append(c.All, point)
+	case "cgroup":
+		c.All = append(c.All, point)
+		for _, o := range strings.Split(right[2], ",") {
+			if c.V1[o] == "" {
+				c.V1[o] = point
+			}
+		}
+	}
+}
+
+// IsV2 says that memory is controlled by the unified hierarchy.
+func (c *Hierarchies) IsV2() bool { return c.V1["memory"] == "" && c.Unified != "" }
+
+func (c *Hierarchies) needV2(controllers ...string) error {
+	b, err := os.ReadFile(filepath.Join(c.Unified, "cgroup.controllers"))
+	if err != nil {
+		return fmt.Errorf("cannot read cgroup controllers: %w", err)
+	}
+	have := strings.Fields(string(b))
+	for _, need := range controllers {
+		if !slices.Contains(have, need) {
+			return fmt.Errorf("cannot use cgroups: controller %s is not available on %s (enable it in the kernel's command line)", need, c.Unified)
+		}
+	}
+	return nil
+}
+
+// Limits are what an instance may use as a whole.
+type Limits struct {
+	Memory int64
+	PIDs   int64
+	Shares uint64 // of CPU, as cgroup v1 counts them
+}
+
+// OCIPath is the cgroupsPath for the OCI spec.
+func (c *Hierarchies) OCIPath(id runtime.InstanceID) string {
+	return "/" + filepath.Join(c.Parent, string(id), InitLeaf)
+}
+
+func (c *Hierarchies) path(mount string, id runtime.InstanceID, leaf string) string {
+	return filepath.Join(mount, c.Parent, string(id), leaf)
+}
+
+// Memory is the folder that holds a leaf's memory files.
+func (c *Hierarchies) Memory(id runtime.InstanceID, leaf string) string {
+	if c.IsV2() {
+		return c.path(c.Unified, id, leaf)
+	}
+	return c.path(c.V1["memory"], id, leaf)
+}
+
+// Create makes the instance's group with its limits. runc makes the init leaf.
+func (c *Hierarchies) Create(id runtime.InstanceID, l Limits) error {
+	if c.IsV2() {
+		return c.createV2(id, l)
+	}
+	for _, ctl := range []string{"memory", "pids", "freezer", "cpu"} {
+		if c.V1[ctl] == "" {
+			continue
+		}
+		if err := os.MkdirAll(c.path(c.V1[ctl], id, ""), 0o755); err != nil {
+			return fmt.Errorf("cannot make cgroup: %w", err)
+		}
+	}
+	if err := limitMemoryV1(c.path(c.V1["memory"], id, ""), l.Memory); err != nil {
+		return err
+	}
+	if c.V1["cpu"] != "" {
+		if err := write(c.path(c.V1["cpu"], id, ""), "cpu.shares", strconv.FormatUint(l.Shares, 10)); err != nil {
+			return err
+		}
+	}
+	return write(c.path(c.V1["pids"], id, ""), "pids.max", strconv.FormatInt(l.PIDs, 10))
+}
+
+func (c *Hierarchies) createV2(id runtime.InstanceID, l Limits) error {
+	dir := c.path(c.Unified, id, "")
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return fmt.Errorf("cannot make cgroup: %w", err)
+	}
+	// Controllers are handed down from the top, one level at a time.
+	for _, d := range []string{c.Unified, filepath.Dir(dir), dir} {
+		if err := write(d, "cgroup.subtree_control", "+memory +pids +cpu"); err != nil {
+			return err
+		}
+	}
+	weight := 1 + (min(max(l.Shares, 2), 262144)-2)*9999/262142
+	return errors.Join(
+		write(dir, "memory.max", strconv.FormatInt(l.Memory, 10)),
+		writeIfThere(dir, "memory.swap.max", "0"),
+		write(dir, "pids.max", strconv.FormatInt(l.PIDs, 10)),
+		write(dir, "cpu.weight", strconv.FormatUint(weight, 10)),
+	)
+}
+
+// leafMounts are the hierarchies in which a process is placed into its leaf.
+func (c *Hierarchies) leafMounts() []string {
+	if c.IsV2() {
+		return []string{c.Unified}
+	}
+	ms := []string{c.V1["memory"], c.V1["freezer"], c.V1["pids"]}
+	if c.Unified != "" { // it gives cgroup.kill
+		ms = append(ms, c.Unified)
+	}
+	return ms
+}
+
+// CreateLeaf makes the leaf of one process. Memory 0: only the container's limit.
+func (c *Hierarchies) CreateLeaf(id runtime.InstanceID, leaf string, memory int64) error {
+	for _, m := range c.leafMounts() {
+		if err := os.MkdirAll(c.path(m, id, leaf), 0o755); err != nil {
+			return fmt.Errorf("cannot make cgroup leaf: %w", err)
+		}
+	}
+	dir := c.Memory(id, leaf)
+	if c.IsV2() {
+		err := errors.Join(writeIfThere(dir, "memory.swap.max", "0"), writeIfThere(dir, "memory.oom.group", "1"))
+		if err != nil || memory == 0 {
+			return err
+		}
+		return write(dir, "memory.max", strconv.FormatInt(memory, 10))
+	}
+	if memory == 0 {
+		return writeIfThere(dir, "memory.swappiness", "0")
+	}
+	return limitMemoryV1(dir, memory)
+}
+
+func limitMemoryV1(dir string, n int64) error {
+	v := strconv.FormatInt(n, 10)
+	return errors.Join(
+		write(dir, "memory.limit_in_bytes", v),
+		writeIfThere(dir, "memory.memsw.limit_in_bytes", v), // after the limit: it may not be smaller
+		writeIfThere(dir, "memory.swappiness", "0"),
+	)
+}
+
+// Place moves a process into its leaf. Its pages so far stay with the init leaf;
+// the launcher has done nothing yet but wait.
+func (c *Hierarchies) Place(id runtime.InstanceID, leaf string, pid int) error {
+	for _, m := range c.leafMounts() {
+		if err := write(c.path(m, id, leaf), "cgroup.procs", strconv.Itoa(pid)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Procs lists the living processes of a leaf.
+func (c *Hierarchies) Procs(id runtime.InstanceID, leaf string) ([]int, error) {
+	b, err := os.ReadFile(filepath.Join(c.Memory(id, leaf), "cgroup.procs"))
+	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, unix.ENODEV) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("cannot list processes of a cgroup: %w", err)
+	}
+	var pids []int
+	for _, f := range strings.Fields(string(b)) {
+		if pid, err := strconv.Atoi(f); err == nil && pid > 0 {
+			pids = append(pids, pid)
+		}
+	}
+	return pids, nil
+}
+
+// Signal sends sig to every process of a leaf.
+func (c *Hierarchies) Signal(id runtime.InstanceID, leaf string, sig syscall.Signal) error {
+	pids, err := c.Procs(id, leaf)
+	for _, pid := range pids {
+		if e := unix.Kill(pid, sig); e != nil && !errors.Is(e, unix.ESRCH) {
+			err = errors.Join(err, fmt.Errorf("cannot send %s to %d: %w", sig, pid, e))
+		}
+	}
+	return err
+}
+
+// Kill ends every process of a leaf and returns when it is empty.
+func (c *Hierarchies) Kill(ctx context.Context, id runtime.InstanceID, leaf string) error {
+	for wait := 100 * time.Microsecond; ; wait = min(2*wait, 20*time.Millisecond) {
+		// A frozen v1 task does not die before it is thawed, and a reader that is
+		// behind may freeze it again meanwhile.
+		if err := c.Freeze(id, leaf, false); err != nil {
+			return err
+		}
+		pids, err := c.Procs(id, leaf)
+		if err != nil || len(pids) == 0 {
+			return err
+		}
+		// Both: no fork outruns the first; the second reaches whom the first passes
+		// over.
+		c.KillAtOnce(id, leaf)
+		for _, pid := range pids {
+			_ = unix.Kill(pid, unix.SIGKILL) // the next round sees whether it worked
+		}
+		if err := sleep(ctx, wait); err != nil {
+			return fmt.Errorf("cannot empty cgroup leaf %s of %s, %d processes left: %w", leaf, id, len(pids), err)
+		}
+	}
+}
+
+// KillAtOnce uses cgroup.kill, which no fork can outrun, where the kernel has it.
+// It is not enough: it passes over a process that is just in execve on a thread
+// that is not its first (the launcher's are), and over one that a killed daemon
+// had placed in another hierarchy only. So everybody kills one by one as well.
+func (c *Hierarchies) KillAtOnce(id runtime.InstanceID, leaf string) {
+	if c.Unified != "" {
+		_ = write(c.path(c.Unified, id, leaf), "cgroup.kill", "1")
+	}
+}
+
+// OOMKills counts the kernel's kills in a leaf, whoever's limit was hit. The
+// count of failed allocations is no evidence: page cache alone raises it.
+func (c *Hierarchies) OOMKills(id runtime.InstanceID, leaf string) int64 {
+	file := "memory.oom_control"
+	if c.IsV2() {
+		file = "memory.events.local"
+	}
+	b, err := os.ReadFile(filepath.Join(c.Memory(id, leaf), file))
+	if err != nil {
+		return 0
+	}
+	return keyed(string(b), "oom_kill")
+}
+
+// MemoryOf tells the limit and the peak of a leaf.
+func (c *Hierarchies) MemoryOf(id runtime.InstanceID, leaf string) runtime.Memory {
+	dir := c.Memory(id, leaf)
+	if c.IsV2() {
+		return runtime.Memory{Limit: number(dir, "memory.max"), Peak: number(dir, "memory.peak")}
+	}
+	m := runtime.Memory{Limit: number(dir, "memory.limit_in_bytes"), Peak: number(dir, "memory.max_usage_in_bytes")}
+	if m.Limit > 1<<60 { // v1 spells "no limit" as a huge number
+		m.Limit = 0
+	}
+	return m
+}
+
+// Consumption reads the CPU time and the memory of an instance.
+func (c *Hierarchies) Consumption(id runtime.InstanceID) runtime.Consumption {
+	out := runtime.Consumption{Memory: c.MemoryUsed(id, "")}
+	if c.IsV2() {
+		cpu, _ := os.ReadFile(filepath.Join(c.Memory(id, ""), "cpu.stat"))
+		out.CPU = time.Duration(keyed(string(cpu), "usage_usec")) * time.Microsecond
+	} else {
+		out.CPU = time.Duration(number(c.path(c.V1["cpuacct"], id, ""), "cpuacct.usage"))
+	}
+	return out
+}
+
+// MemoryUsed reads the memory of a leaf, or of the instance if leaf is empty. Page cache
+// that the kernel would drop for another process does not count.
+func (c *Hierarchies) MemoryUsed(id runtime.InstanceID, leaf string) int64 {
+	dir := c.Memory(id, leaf)
+	stat, _ := os.ReadFile(filepath.Join(dir, "memory.stat")) // absent: nothing to take off
+	if c.IsV2() {
+		return max(number(dir, "memory.current")-keyed(string(stat), "inactive_file"), 0)
+	}
+	return max(number(dir, "memory.usage_in_bytes")-keyed(string(stat), "total_inactive_file"), 0)
+}
+
+// Remove takes the instance's groups out of every hierarchy.
+func (c *Hierarchies) Remove(ctx context.Context, id runtime.InstanceID) error {
+	var errs error
+	for _, m := range c.All {
+		errs = errors.Join(errs, removeTree(ctx, c.path(m, id, "")))
+	}
+	return errs
+}
+
+// Instances lists the ids that have a group in any hierarchy.
+func (c *Hierarchies) Instances() []runtime.InstanceID {
+	var ids []runtime.InstanceID
+	for _, m := range c.All {
+		entries, err := os.ReadDir(filepath.Join(m, c.Parent))
+		if err != nil {
+			continue
+		}
+		for _, e := range entries {
+			if id := runtime.InstanceID(e.Name()); e.IsDir() && !slices.Contains(ids, id) {
+				ids = append(ids, id)
+			}
+		}
+	}
+	return ids
+}
+
+// RemoveParent takes away the folder of all instances once it is empty.
+func (c *Hierarchies) RemoveParent(ctx context.Context) error {
+	var errs error
+	for _, m := range c.All {
+		errs = errors.Join(errs, removeTree(ctx, filepath.Join(m, c.Parent)))
+	}
+	return errs
+}
+
+// removeTree removes a cgroup and its children. A group that was just emptied
+// can stay busy for a moment.
+func removeTree(ctx context.Context, dir string) error {
+	entries, err := os.ReadDir(dir)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("cannot remove cgroup: %w", err)
+	}
+	for _, e := range entries {
+		if !e.IsDir() {
+			continue
+		}
+		if err := removeTree(ctx, filepath.Join(dir, e.Name())); err != nil {
+			return err
+		}
+	}
+	for wait := 100 * time.Microsecond; ; wait = min(2*wait, 50*time.Millisecond) {
+		err := unix.Rmdir(dir)
+		if err == nil || errors.Is(err, unix.ENOENT) {
+			return nil
+		}
+		if !errors.Is(err, unix.EBUSY) {
+			return fmt.Errorf("cannot remove cgroup %s: %w", dir, err)
+		}
+		if sleep(ctx, wait) != nil {
+			return fmt.Errorf("cannot remove cgroup %s: %w", dir, err)
+		}
+	}
+}
+
+// sleep waits for d, or until ctx ends.
+func sleep(ctx context.Context, d time.Duration) error {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+// write sets one control file. These are not state: nothing to be made durable.
+func write(dir, file, value string) error {
+	f, err := os.OpenFile(filepath.Join(dir, file), os.O_WRONLY, 0)
+	if err != nil {
+		return fmt.Errorf("cannot set cgroup: %w", err)
+	}
+	_, err = f.WriteString(value)
+	if err = errors.Join(err, f.Close()); err != nil {
+		return fmt.Errorf("cannot set cgroup %s to %q: %w", file, value, err)
+	}
+	return nil
+}
+
+// writeIfThere is for files that not every kernel has.
+func writeIfThere(dir, file, value string) error {
+	err := write(dir, file, value)
+	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, unix.ENODEV) {
+		return nil
+	}
+	return err
+}
+
+// keyed finds "name number" among the lines of a flat keyed file.
+func keyed(text, name string) int64 {
+	for line := range strings.Lines(text) {
+		if f := strings.Fields(line); len(f) == 2 && f[0] == name {
+			n, _ := strconv.ParseInt(f[1], 10, 64) // not a number: the same as absent
+			return n
+		}
+	}
+	return 0
+}
+
+// number reads a file with one number; 0 where there is none ("max").
+func number(dir, file string) int64 {
+	b, err := os.ReadFile(filepath.Join(dir, file))
+	if err != nil {
+		return 0
+	}
+	n, _ := strconv.ParseInt(strings.TrimSpace(string(b)), 10, 64)
+	return n
+}

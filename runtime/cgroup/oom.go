@@ -1,0 +1,82 @@
+package cgroup
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/dewrun/dew/runtime"
+)
+
+// WatchOOM makes cgroup v1 give the verdict that v2 gives by memory.oom.group:
+// one kill in a leaf ends the whole leaf. v1 alone kills one child, and the shell
+// that started it may live on as if nothing had happened. It returns when ctx
+// ends, or at once on v2.
+func (c *Hierarchies) WatchOOM(ctx context.Context, id runtime.InstanceID, leaf string) error {
+	if c.IsV2() {
+		return nil
+	}
+	events, err := c.oomEvents(id, leaf)
+	if err != nil {
+		return err
+	}
+	defer events.Close()
+	stop := context.AfterFunc(ctx, func() { _ = events.SetReadDeadline(time.Unix(1, 0)) })
+	defer stop()
+	for buf := make([]byte, 8); ; {
+		if c.OOMKills(id, leaf) > 0 {
+			return c.Kill(ctx, id, leaf)
+		}
+		// The event comes when memory is short, the kill a moment later; and the
+		// removal of the leaf is an event too.
+		if _, err := events.Read(buf); err != nil {
+			return nil
+		}
+		if err := c.awaitKill(ctx, id, leaf); err != nil {
+			return nil
+		}
+	}
+}
+
+// killPatience is how long the kernel may take from the news that memory is short
+// to its kill: whoever kills may wait for a processor like everybody else.
+const killPatience = time.Minute
+
+// awaitKill gives the kernel time to choose its victim. The error says that there is
+// nothing to wait for any more.
+func (c *Hierarchies) awaitKill(ctx context.Context, id runtime.InstanceID, leaf string) error {
+	until := time.Now().Add(killPatience)
+	for wait := 200 * time.Microsecond; c.OOMKills(id, leaf) == 0 && time.Now().Before(until); wait = min(2*wait, 100*time.Millisecond) {
+		if _, err := os.Stat(c.Memory(id, leaf)); err != nil {
+			return err
+		}
+		if err := sleep(ctx, wait); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// oomEvents opens an event file that becomes readable at every OOM in the leaf.
+func (c *Hierarchies) oomEvents(id runtime.InstanceID, leaf string) (*os.File, error) {
+	dir := c.Memory(id, leaf)
+	control, err := os.Open(filepath.Join(dir, "memory.oom_control"))
+	if err != nil {
+		return nil, fmt.Errorf("cannot watch for out of memory: %w", err)
+	}
+	defer control.Close()
+	fd, err := unix.Eventfd(0, unix.EFD_CLOEXEC|unix.EFD_NONBLOCK)
+	if err != nil {
+		return nil, fmt.Errorf("cannot watch for out of memory: %w", err)
+	}
+	events := os.NewFile(uintptr(fd), "oom events of "+leaf)
+	if err := write(dir, "cgroup.event_control", fmt.Sprintf("%d %d", fd, control.Fd())); err != nil {
+		events.Close()
+		return nil, err
+	}
+	return events, nil
+}

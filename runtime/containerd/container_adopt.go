@@ -1,0 +1,259 @@
+package containerd
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/containerd/containerd/api/services/tasks/v1"
+	tasktypes "github.com/containerd/containerd/api/types/task"
+	"github.com/containerd/containerd/v2/core/containers"
+	"github.com/containerd/errdefs"
+
+	"github.com/dewrun/dew/runtime"
+	"github.com/dewrun/dew/runtime/process"
+)
+
+// Adopt finds the instances that an earlier daemon left, and removes what never
+// came to run.
+func (e *Engine) Adopt(ctx context.Context) ([]runtime.Container, error) {
+	found, err := e.find(ctx)
+	if some := (*runtime.AdoptError)(nil); err == nil || errors.As(err, &some) {
+		return found, err
+	}
+	for _, c := range found {
+		// Forgotten too: the next try must find it again, or a sweep would take it
+		// for a stray one.
+		c.(*container).detach()
+		e.forget(c.Spec().Instance)
+	}
+	if unavailable(err) {
+		return nil, fmt.Errorf("%w: %w", runtime.ErrUnavailable, err)
+	}
+	return nil, err
+}
+
+// find adopts one container after the other. With an error it returns those it
+// took over before.
+func (e *Engine) find(ctx context.Context) ([]runtime.Container, error) {
+	if err := e.sweepMounts(); err != nil { // each mount has a point of its own: it is in nobody's way
+		e.log.Warn("cannot remove mounts of a killed daemon, trying again", "err", err)
+	}
+	if err := e.dropLeases(ctx); err != nil {
+		return nil, err
+	}
+	records, err := e.containerRecords(ctx)
+	if err != nil {
+		return nil, err
+	}
+	var found []runtime.Container
+	var left []runtime.Unadopted
+	for _, record := range records {
+		id, ok := instanceOf(record.ID)
+		if !ok || e.knows(id) {
+			continue
+		}
+		c, err := e.adopt(ctx, record)
+		if err != nil && (unavailable(err) && !e.answers(ctx) || errors.Is(err, errNewerFormat)) {
+			return found, fmt.Errorf("cannot adopt %s: %w", record.ID, err)
+		}
+		if err != nil {
+			left = append(left, e.unadopted(id, record, err))
+		}
+		if c != nil {
+			found = append(found, c)
+		}
+	}
+	if len(left) > 0 {
+		return found, &runtime.AdoptError{Left: left}
+	}
+	return found, nil
+}
+
+// unadopted describes an instance that could not be adopted, with the ways to try
+// again and to remove it.
+func (e *Engine) unadopted(id runtime.InstanceID, record containers.Container, err error) runtime.Unadopted {
+	u := runtime.Unadopted{Instance: id, App: record.Labels[labelPrefix+"app"], Err: err}
+	if s, err := specFrom(record.Labels); err == nil {
+		u.Slot, u.Task, u.Address = s.Slot, s.Task, s.Address.Addr()
+	}
+	u.Retry = func(ctx context.Context) (runtime.Container, error) {
+		record, err := e.containerRecord(ctx, record.ID)
+		if notFound(err) {
+			return nil, e.removeOne(ctx, id, u.App)
+		}
+		if err != nil {
+			return nil, err
+		}
+		c, err := e.adopt(ctx, record)
+		if err != nil || c == nil {
+			return nil, err
+		}
+		return c, nil
+	}
+	u.Remove = func(ctx context.Context) error { return e.removeOne(ctx, id, u.App) }
+	return u
+}
+
+// answers reports whether containerd answers. If it does, a call about one instance
+// that got no answer is that instance's fault.
+func (e *Engine) answers(ctx context.Context) bool {
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	_, err := e.client.Version(ctx)
+	return err == nil
+}
+
+// containerRecord reads the record that containerd has of a container.
+func (e *Engine) containerRecord(ctx context.Context, id string) (containers.Container, error) {
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	return e.client.ContainerService().Get(ctx, id)
+}
+
+// containerRecords lists the records that containerd has in our namespace.
+func (e *Engine) containerRecords(ctx context.Context) ([]containers.Container, error) {
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	cs, err := e.client.ContainerService().List(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("cannot list containers: %w", err)
+	}
+	return cs, nil
+}
+
+// adopt takes over one container, or removes it when its commands never ran or
+// ended with an earlier boot of the machine.
+func (e *Engine) adopt(ctx context.Context, record containers.Container) (*container, error) {
+	s, err := specFrom(record.Labels)
+	if err != nil {
+		return nil, err
+	}
+	build := s.Kind == runtime.KindStaging
+	started, err := os.ReadFile(filepath.Join(e.instanceDir(s.Instance), startedFile))
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, fmt.Errorf("cannot read when it started: %w", err)
+	}
+	c, err := e.newContainer(ctx, s)
+	if err != nil {
+		return nil, err
+	}
+	bounded, cancel := context.WithTimeout(ctx, cleanupTimeout)
+	defer cancel()
+	sameBoot := record.Labels[labelBoot] == e.boot
+	if started == nil || !sameBoot || build {
+		e.log.Info("swept container", "container", record.ID, "started", started != nil, "same_boot", sameBoot, "build", build)
+		// Ended first: what still runs must not print behind our back.
+		if err := errors.Join(e.killAll(bounded, s.Instance), c.drain(bounded), e.removeAll(bounded, s.Instance, s.App)); err != nil {
+			// In nobody's way: the sweep tries again, and so does the next daemon.
+			e.log.Error("cannot remove what never came to run", "container", record.ID, "err", err)
+		}
+		return nil, nil
+	}
+	// An odd time is no reason to give up an instance.
+	c.spec.StartedAt, _ = time.Parse(time.RFC3339Nano, string(started))
+	if err := c.takeOver(bounded); err != nil {
+		c.detach()
+		return nil, err
+	}
+	e.remember(c)
+	c.watch()
+	c.work.Go(func() { c.checkCapture(c.ctx) })
+	return c, nil
+}
+
+// takeOver finds out how every process fares.
+func (c *container) takeOver(ctx context.Context) error {
+	for _, p := range c.procs {
+		if err := c.adoptProcess(ctx, p); err != nil {
+			return err
+		}
+	}
+	if err := c.clearSessions(); err != nil {
+		return err
+	}
+	init, err := c.e.get(ctx, c.id, "")
+	if err != nil && !errdefs.IsNotFound(err) {
+		return err
+	}
+	if err == nil {
+		c.initPID, c.initBorn = int(init.Pid), process.BornAt(int(init.Pid))
+	}
+	return nil
+}
+
+// adoptProcess finds out how one process fares and reads on where the earlier
+// daemon stopped.
+func (c *container) adoptProcess(ctx context.Context, p *proc) error {
+	// Files that somebody removed are made again: the check of the captures then
+	// finds out that nobody writes to them.
+	var err error
+	if p.outPath, p.errPath, err = c.applog.CreateCapture(string(c.spec.Instance), p.Exec); err != nil {
+		return err
+	}
+	if err := c.findProcess(ctx, p); err != nil {
+		return err
+	}
+	// The leaf may be frozen, by the earlier daemon or by PID 1 since. The reader
+	// continues it, unless the disk has no room for what it would print.
+	if err := c.follow(p, late); err != nil {
+		return err
+	}
+	if p.missed != nil {
+		return nil
+	}
+	return c.openClosedGate(ctx, p)
+}
+
+func (c *container) findProcess(ctx context.Context, p *proc) error {
+	b, err := os.ReadFile(c.exitFile(p.Exec))
+	if err == nil {
+		x := &runtime.Exit{}
+		if err := json.Unmarshal(b, x); err == nil {
+			p.missed = x
+			return nil
+		}
+		c.e.log.Warn("the kept exit status cannot be read, containerd is asked", "instance", c.spec.Instance, "exec", p.Exec)
+	} else if !errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("cannot read exit status: %w", err)
+	}
+	st, err := c.e.get(ctx, c.id, p.Exec)
+	if errdefs.IsNotFound(err) {
+		x := c.verdict(p, -1, time.Now())
+		x.Cause, x.Detail = runtime.CauseRuntimeLost, "its shim is gone and its status with it"
+		p.missed = &x
+		return c.keepExit(x)
+	}
+	if err != nil {
+		return err
+	}
+	if st.Status != tasktypes.Status_STOPPED {
+		p.pid, p.born = int(st.Pid), process.BornAt(int(st.Pid))
+		p.exitTime = c.e.exitTimes.Watch(p.pid)
+	}
+	return nil
+}
+
+// openClosedGate finishes a start: everything was ready, only the byte is missing.
+func (c *container) openClosedGate(ctx context.Context, p *proc) error {
+	gate := c.gate(p)
+	if _, err := os.Stat(gate); err != nil || p.pid == 0 {
+		return nil
+	}
+	if err := c.e.cg.Place(c.spec.Instance, p.Exec, p.pid); err != nil {
+		return err
+	}
+	if err := openGate(ctx, gate); err != nil {
+		return fmt.Errorf("cannot open gate of %s: %w", p.Exec, err)
+	}
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	// The process may have ended already: then there is nothing to close.
+	_, _ = c.e.tasks.CloseIO(ctx, &tasks.CloseIORequest{ContainerID: c.id, ExecID: p.Exec, Stdin: true})
+	return nil
+}

@@ -1,0 +1,65 @@
+package containerd
+
+import (
+	"context"
+	"fmt"
+	goruntime "runtime"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/dewrun/dew/logstream"
+	"github.com/dewrun/dew/runtime"
+)
+
+// Consumption tells what the whole instance has taken so far.
+func (c *container) Consumption(ctx context.Context) (runtime.Consumption, error) {
+	used := c.e.cg.Consumption(c.spec.Instance)
+	used.Entitled, used.Printed = entitled(c.spec.Memory), c.printed()
+	for _, p := range c.procs {
+		used.Parts = append(used.Parts, runtime.PartUsage{Sidecar: p.Name, Memory: c.e.cg.MemoryUsed(c.spec.Instance, p.Exec), Limit: p.Memory})
+	}
+	if c.e.Outage() != nil {
+		return used, nil // the kernel's figures are right without containerd
+	}
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	u, err := c.e.images.snapshotter().Usage(ctx, c.id)
+	if err != nil {
+		return used, fmt.Errorf("cannot measure the writable layer: %w", err)
+	}
+	used.Disk = u.Size
+	return used, nil
+}
+
+// Paused tells whether a process stands still until its output is stored.
+func (c *container) Paused() bool {
+	for _, p := range c.procs {
+		if c.e.cg.Frozen(c.spec.Instance, p.Exec) {
+			return true
+		}
+	}
+	return false
+}
+
+// printed is how many bytes the processes that run have printed.
+func (c *container) printed() (n int64) {
+	for _, p := range c.procs {
+		for _, tail := range []*logstream.Tail{p.out, p.err} {
+			if tail != nil {
+				n += tail.Size()
+			}
+		}
+	}
+	return n
+}
+
+// entitled is how many cores an instance may count on: a part of the machine's as its
+// memory is one of the machine's. 0: nobody knows.
+func entitled(memory int64) float64 {
+	var m unix.Sysinfo_t
+	if err := unix.Sysinfo(&m); err != nil || m.Totalram == 0 {
+		return 0
+	}
+	total := float64(m.Totalram) * float64(max(m.Unit, 1))
+	return float64(goruntime.NumCPU()) * min(float64(memory)/total, 1)
+}

@@ -1,0 +1,101 @@
+package containerd
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync/atomic"
+)
+
+// Dial connects from inside the instance's network namespace. A name is looked up
+// as a program in the instance would: in its hosts file, then by its servers.
+func (c *container) Dial(ctx context.Context, network, address string) (net.Conn, error) {
+	if _, err := netip.ParseAddrPort(address); err == nil {
+		return c.e.net.Dial(ctx, c.spec.Instance, network, address)
+	}
+	host, port, err := net.SplitHostPort(address)
+	if err != nil {
+		return nil, fmt.Errorf("cannot dial %s: %w", address, err)
+	}
+	addrs, err := c.lookup(ctx, host)
+	if err != nil {
+		return nil, fmt.Errorf("cannot dial %s: %w", address, err)
+	}
+	var errs error
+	for _, a := range addrs {
+		conn, err := c.e.net.Dial(ctx, c.spec.Instance, network, net.JoinHostPort(a.String(), port))
+		if err == nil {
+			return conn, nil
+		}
+		errs = errors.Join(errs, err)
+	}
+	return nil, errs
+}
+
+func (c *container) lookup(ctx context.Context, host string) ([]netip.Addr, error) {
+	b, err := os.ReadFile(filepath.Join(c.dir, "hosts"))
+	if err != nil {
+		return nil, fmt.Errorf("cannot read hosts: %w", err)
+	}
+	if found := inHosts(string(b), host); len(found) > 0 {
+		return found, nil
+	}
+	b, err = os.ReadFile(filepath.Join(c.dir, "resolv.conf"))
+	if err != nil {
+		return nil, fmt.Errorf("cannot read resolv.conf: %w", err)
+	}
+	servers := nameservers(string(b))
+	if len(servers) == 0 {
+		return nil, fmt.Errorf("the instance knows no %s, and no server to ask", host)
+	}
+	var tried atomic.Uint32 // both kinds of addresses are asked for at once
+	r := &net.Resolver{PreferGo: true, Dial: func(ctx context.Context, network, _ string) (net.Conn, error) {
+		server := servers[int(tried.Add(1)-1)%len(servers)] // one after the other
+		return c.e.net.Dial(ctx, c.spec.Instance, network, netip.AddrPortFrom(server, 53).String())
+	}}
+	// The dot keeps the machine's own hosts file and search list out of it.
+	return r.LookupNetIP(ctx, "ip", strings.TrimSuffix(host, ".")+".")
+}
+
+// inHosts finds the addresses of a name in a hosts file.
+func inHosts(text, name string) []netip.Addr {
+	var found []netip.Addr
+	for line := range strings.Lines(text) {
+		line, _, _ = strings.Cut(line, "#")
+		f := strings.Fields(line)
+		if len(f) < 2 {
+			continue
+		}
+		addr, err := netip.ParseAddr(f[0])
+		if err != nil {
+			continue
+		}
+		for _, n := range f[1:] {
+			if strings.EqualFold(n, strings.TrimSuffix(name, ".")) {
+				found = append(found, addr)
+				break
+			}
+		}
+	}
+	return found
+}
+
+// nameservers are the servers that a resolv.conf names.
+func nameservers(text string) []netip.Addr {
+	var out []netip.Addr
+	for line := range strings.Lines(text) {
+		f := strings.Fields(line)
+		if len(f) < 2 || f[0] != "nameserver" {
+			continue
+		}
+		if addr, err := netip.ParseAddr(f[1]); err == nil {
+			out = append(out, addr)
+		}
+	}
+	return out
+}

@@ -1,0 +1,487 @@
+package containerd
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/containerd/containerd/api/services/tasks/v1"
+	"github.com/containerd/errdefs"
+	"github.com/containerd/typeurl/v2"
+	"github.com/opencontainers/runtime-spec/specs-go"
+	"golang.org/x/sys/unix"
+
+	"github.com/dewrun/dew/runtime"
+	"github.com/dewrun/dew/runtime/process"
+)
+
+// sessionPrefix begins the exec id of every session, which is also its leaf and
+// the name of its pipes.
+const sessionPrefix = "ssh-"
+
+// sftpPath is where dew-sftp stands in every container.
+const sftpPath = "/.dew/sftp"
+
+// session is an exec that belongs to somebody outside. Its output goes through
+// pipes: the shim copies what the process prints into them and closes its end
+// after the last byte. So the end of a pipe, and nothing else, says that all of
+// it was read, and only then is the exec deleted: a deletion waits two seconds
+// for a slow reader at most and then drops what is left.
+type session struct {
+	container *container
+	exec      string
+	tty       bool
+	in        *os.File
+	out       *output
+	err       *output
+
+	end   runtime.SessionEnd // set before ended is closed
+	ended chan struct{}
+	gone  chan struct{} // closed when nothing of it is left, or the daemon let go
+	once  sync.Once
+}
+
+// output is the reading end of a pipe.
+type output struct {
+	f    *os.File
+	once sync.Once
+	done chan struct{} // closed at its end
+}
+
+func (o *output) Read(b []byte) (int, error) {
+	n, err := o.f.Read(b)
+	if err != nil {
+		o.once.Do(func() { close(o.done) })
+	}
+	return n, err
+}
+
+// Exec opens a session beside one of the processes.
+func (c *container) Exec(ctx context.Context, exec string, s runtime.ExecSpec) (runtime.Session, error) {
+	ses, err := c.openSession(ctx, exec, s)
+	switch {
+	case err == nil:
+		return ses, nil
+	case c.ending():
+		return nil, fmt.Errorf("cannot open a session: %w", runtime.ErrEnding)
+	case unavailable(err):
+		return nil, fmt.Errorf("cannot open a session: %w: %w", runtime.ErrUnavailable, err)
+	}
+	return nil, fmt.Errorf("cannot open a session: %w", err)
+}
+
+func (c *container) openSession(ctx context.Context, exec string, s runtime.ExecSpec) (*session, error) {
+	p := c.living(exec)
+	if p == nil {
+		return nil, fmt.Errorf("process %s: %w", exec, runtime.ErrNoInstance)
+	}
+	around, err := c.processContext(ctx, p)
+	if err != nil {
+		return nil, err
+	}
+	ses, err := c.makeSession(ctx, around, s)
+	if err != nil || s.Kind != runtime.ExecSocket {
+		return ses, err
+	}
+	if err := ses.connected(ctx); err != nil {
+		return nil, errors.Join(err, ses.Close())
+	}
+	return ses, nil
+}
+
+// maxMaking is how many processes of an instance are made at the same time. Until
+// one has become what it is to run it is the runtime, and then the launcher, with up
+// to two megabytes that are charged to the instance: a crowd of them would end a small
+// app.
+const maxMaking = 2
+
+// makeSession holds the door open for as long as the making takes: a deletion
+// that came in between would miss the new leaf.
+func (c *container) makeSession(ctx context.Context, around processContext, s runtime.ExecSpec) (*session, error) {
+	select {
+	case c.making <- struct{}{}:
+		defer func() { <-c.making }()
+	case <-ctx.Done():
+		return nil, context.Cause(ctx)
+	}
+	c.sessionsMu.RLock()
+	defer c.sessionsMu.RUnlock()
+	if c.closed {
+		return nil, runtime.ErrEnding
+	}
+	ses := &session{
+		container: c, exec: sessionPrefix + strconv.FormatInt(c.sessions.Add(1), 10), tty: s.TTY != nil,
+		ended: make(chan struct{}), gone: make(chan struct{}),
+	}
+	if err := ses.start(ctx, c.sessionProcess(ses.exec, around, s), s); err != nil {
+		clean, cancel := context.WithTimeout(context.WithoutCancel(ctx), finishTimeout)
+		defer cancel()
+		return nil, errors.Join(err, ses.closePipes(), c.clearSession(clean, ses.exec))
+	}
+	c.work.Go(ses.watch)
+	return ses, nil
+}
+
+// socketPatience is how long a program may take to let a session in to its socket.
+const socketPatience = 10 * time.Second
+
+// connected waits until a session is joined to its socket: it says so with a zero
+// on its standard error, and everything else is why it could not. A program that
+// listens and takes nobody would keep it waiting.
+func (s *session) connected(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, socketPatience)
+	defer cancel()
+	stop := context.AfterFunc(ctx, func() { _ = s.Close() }) // which is the end of its output
+	defer stop()
+	first := make([]byte, 1)
+	if _, err := io.ReadFull(s.err, first); err == nil && first[0] == 0 {
+		return nil
+	}
+	rest, _ := io.ReadAll(io.LimitReader(s.err, 1<<10)) // as much of the reason as there is
+	if err := ctx.Err(); err != nil {
+		return fmt.Errorf("nobody answers at the socket: %w", err)
+	}
+	return errors.New(strings.TrimPrefix(strings.TrimSpace(string(first)+string(rest)), "dew-init: "))
+}
+
+// living is the process of an exec that has not ended.
+func (c *container) living(exec string) *proc {
+	for _, p := range c.procs {
+		if p.Exec == exec && !p.ended.Load() && p.pid != 0 {
+			return p
+		}
+	}
+	return nil
+}
+
+func (c *container) ending() bool {
+	c.sessionsMu.RLock()
+	defer c.sessionsMu.RUnlock()
+	return c.closed
+}
+
+// sessionProcess builds what the exec runs.
+func (c *container) sessionProcess(exec string, around processContext, s runtime.ExecSpec) *specs.Process {
+	args := []string{initPath, "session", "--cgroup", c.e.cg.LastController() + ":" + exec}
+	if around.Shell != "" {
+		args = append(args, "--shell", around.Shell)
+	}
+	if around.profile && around.User == nil { // an image app has none
+		args = append(args, "--profile")
+	}
+	env := s.Env
+	if s.TTY != nil && len(s.TTY.Modes) > 0 {
+		args = append(args, "--modes", modeList(s.TTY.Modes))
+	}
+	switch s.Kind {
+	case runtime.ExecCommand:
+		args = append(args, "--", s.Command)
+	case runtime.ExecFiles:
+		args = append(args, "--exec", "--", sftpPath)
+	case runtime.ExecSocket:
+		args = append(args, "--socket", s.Command)
+	}
+	p := as(c.e.base.process(args, around.Dir, runtime.MergeEnv(around.Env, env)), around.User)
+	if s.TTY != nil {
+		p.Terminal = true
+		p.ConsoleSize = &specs.Box{Width: uint(s.TTY.Size.Columns), Height: uint(s.TTY.Size.Rows)}
+	}
+	return p
+}
+
+func modeList(modes []runtime.TerminalMode) string {
+	items := make([]string, len(modes))
+	for i, m := range modes {
+		items[i] = fmt.Sprintf("%d=%d", m.Opcode, m.Value)
+	}
+	return strings.Join(items, ",")
+}
+
+func (s *session) pipe(kind string) string {
+	return filepath.Join(s.container.dir, s.exec+"."+kind)
+}
+
+// start makes the session and opens its gate.
+func (s *session) start(ctx context.Context, p *specs.Process, spec runtime.ExecSpec) error {
+	ctx, cancel := context.WithTimeout(ctx, createTimeout)
+	defer cancel()
+	e, id := s.container.e, s.container.spec.Instance
+	// The leaf comes first: it is how the next daemon finds what this one left.
+	if err := e.cg.CreateLeaf(id, s.exec, 0); err != nil {
+		return err
+	}
+	if err := s.openPipes(); err != nil {
+		return err
+	}
+	oci, err := typeurl.MarshalAnyToProto(p)
+	if err != nil {
+		return fmt.Errorf("cannot encode process: %w", err)
+	}
+	req := &tasks.ExecProcessRequest{
+		ContainerID: s.container.id, ExecID: s.exec, Spec: oci, Terminal: s.tty, Stdin: s.pipe("in"), Stdout: s.pipe("out"),
+	}
+	if !s.tty {
+		req.Stderr = s.pipe("err")
+	}
+	if _, err := e.tasks.Exec(ctx, req); err != nil {
+		return native(err)
+	}
+	r, err := e.tasks.Start(ctx, &tasks.StartRequest{ContainerID: s.container.id, ExecID: s.exec})
+	if err != nil {
+		return native(err)
+	}
+	if s.in, err = openFIFO(ctx, s.pipe("in")); err != nil {
+		return err
+	}
+	if s.tty {
+		// A terminal that has its size before the program looks. A client may have
+		// said none.
+		if size := spec.TTY.Size; size.Columns > 0 && size.Rows > 0 {
+			if err := s.Resize(ctx, size); err != nil {
+				return err
+			}
+		}
+	}
+	if err := yieldMemory(int(r.Pid)); err != nil {
+		return err
+	}
+	return e.cg.Place(id, s.exec, int(r.Pid))
+}
+
+// yieldMemory makes a session, and what it will start, the first to go when its
+// instance is out of memory: the app does not pay for its guests. One that has
+// ended already needs nothing.
+func yieldMemory(pid int) error {
+	f, err := os.OpenFile(process.File(pid, "oom_score_adj"), os.O_WRONLY, 0)
+	if err == nil {
+		_, err = f.WriteString("1000")
+		err = errors.Join(err, f.Close())
+	}
+	if err != nil && !errors.Is(err, os.ErrNotExist) && !errors.Is(err, unix.ESRCH) {
+		return fmt.Errorf("cannot make a session the first to go: %w", err)
+	}
+	return nil
+}
+
+// openPipes makes the pipes and opens the ends to be read, without which the shim
+// would wait for them.
+func (s *session) openPipes() error {
+	kinds := []string{"in", "out"}
+	if !s.tty {
+		kinds = append(kinds, "err")
+	}
+	s.err = endedOutput()
+	for _, kind := range kinds {
+		if err := unix.Mkfifo(s.pipe(kind), 0o600); err != nil {
+			return fmt.Errorf("cannot make pipe: %w", err)
+		}
+		if kind == "in" {
+			continue
+		}
+		f, err := os.OpenFile(s.pipe(kind), os.O_RDONLY|unix.O_NONBLOCK, 0)
+		if err != nil {
+			return fmt.Errorf("cannot open pipe: %w", err)
+		}
+		o := &output{f: f, done: make(chan struct{})}
+		if kind == "out" {
+			s.out = o
+		} else {
+			s.err = o
+		}
+	}
+	return nil
+}
+
+// endedOutput is output that has none.
+func endedOutput() *output {
+	done := make(chan struct{})
+	close(done)
+	o := &output{done: done}
+	o.once.Do(func() {})
+	return o
+}
+
+func (s *session) closePipes() error {
+	var errs error
+	if s.in != nil {
+		errs = s.in.Close()
+	}
+	for _, o := range []*output{s.out, s.err} {
+		if o != nil && o.f != nil {
+			errs = errors.Join(errs, o.f.Close())
+		}
+	}
+	return ignoreClosed(errs)
+}
+
+func ignoreClosed(err error) error {
+	if errors.Is(err, os.ErrClosed) {
+		return nil
+	}
+	return err
+}
+
+// watch carries the session from its end to its removal.
+func (s *session) watch() {
+	defer close(s.gone)
+	c := s.container
+	code, _, err := c.e.wait(c.ctx, c.id, s.exec)
+	s.end = runtime.SessionEnd{Code: code}
+	switch {
+	case c.ctx.Err() != nil && !c.deleting.Load():
+		s.end = runtime.SessionEnd{Code: lostCode, Why: "the daemon is leaving"}
+	case c.ending() || c.initPID != 0 && !process.Alive(c.initPID):
+		s.end = runtime.SessionEnd{Code: lostCode, Why: "its instance has ended" + c.endReason()}
+	case err != nil:
+		s.end = runtime.SessionEnd{Code: lostCode, Why: "the container service lost it"}
+	}
+	ctx, cancel := context.WithTimeout(c.ctx, finishTimeout)
+	defer cancel()
+	log := c.e.log.With("instance", c.spec.Instance, "exec", s.exec)
+	// What it left in the background would keep its pipes open.
+	if err := c.e.cg.Kill(ctx, c.spec.Instance, s.exec); err != nil && c.ctx.Err() == nil {
+		log.Warn("cannot end what a session left", "err", err)
+	}
+	close(s.ended)
+	for _, o := range []*output{s.out, s.err} {
+		select {
+		case <-o.done:
+		case <-c.ctx.Done():
+			return // with the instance, or for the next daemon to clear away
+		}
+	}
+	ctx, cancel = context.WithTimeout(c.ctx, finishTimeout)
+	defer cancel()
+	if err := c.clearSession(ctx, s.exec); err != nil && c.ctx.Err() == nil {
+		log.Warn("cannot clear a session away, the next daemon does", "err", err)
+	}
+}
+
+// lostCode is the status of a session that did not end by itself.
+const lostCode = 255
+
+// endReason names the process whose end was the end of the instance.
+func (c *container) endReason() string {
+	if x := c.first.Load(); x != nil {
+		return fmt.Sprintf(" (%s: Exited with status %d)", x.Source, x.Code)
+	}
+	return ""
+}
+
+// Streams are the ends of its input and output.
+func (s *session) Streams() runtime.Streams {
+	st := runtime.Streams{In: &input{s: s}, Out: s.out, Err: s.err}
+	if s.tty {
+		st.Err = strings.NewReader("")
+	}
+	return st
+}
+
+// input is the writing end of a session's pipe.
+type input struct {
+	s    *session
+	once sync.Once
+	err  error
+}
+
+func (i *input) Write(b []byte) (int, error) { return i.s.in.Write(b) }
+
+// endOfText is what a terminal takes for the end of the input.
+const endOfText = 4
+
+// Close ends the input. The shim holds the pipe open until it is told. It must
+// not be told about a terminal, which it would take away with all unread output.
+func (i *input) Close() error {
+	i.once.Do(func() {
+		if i.s.tty {
+			_, i.err = i.s.in.Write([]byte{endOfText})
+			return
+		}
+		i.err = ignoreClosed(i.s.in.Close())
+		ctx, cancel := context.WithTimeout(i.s.container.ctx, callTimeout)
+		defer cancel()
+		_, err := i.s.container.e.tasks.CloseIO(ctx, &tasks.CloseIORequest{ContainerID: i.s.container.id, ExecID: i.s.exec, Stdin: true})
+		// The process may have ended already: then there is nothing to close.
+		if err = native(err); err != nil && !errdefs.IsNotFound(err) && i.s.running() {
+			i.err = errors.Join(i.err, err)
+		}
+	})
+	return i.err
+}
+
+func (s *session) running() bool {
+	select {
+	case <-s.ended:
+		return false
+	default:
+		return true
+	}
+}
+
+// Resize gives its terminal another size.
+func (s *session) Resize(ctx context.Context, size runtime.Size) error {
+	if !s.tty {
+		return errors.New("cannot resize: the session has no terminal")
+	}
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	_, err := s.container.e.tasks.ResizePty(ctx, &tasks.ResizePtyRequest{
+		ContainerID: s.container.id, ExecID: s.exec, Width: uint32(size.Columns), Height: uint32(size.Rows),
+	})
+	if err = native(err); err != nil && !errdefs.IsNotFound(err) {
+		return fmt.Errorf("cannot resize the terminal: %w", err)
+	}
+	return nil
+}
+
+// Signal sends sig to everything that runs in it.
+func (s *session) Signal(sig syscall.Signal) error {
+	return s.container.e.cg.Signal(s.container.spec.Instance, s.exec, sig)
+}
+
+// Wait returns how it ended.
+func (s *session) Wait(ctx context.Context) (runtime.SessionEnd, error) {
+	select {
+	case <-s.ended:
+		return s.end, nil
+	case <-ctx.Done():
+		return runtime.SessionEnd{}, fmt.Errorf("cannot wait for the session: %w", context.Cause(ctx))
+	}
+}
+
+// Close ends what still runs in it and removes it.
+func (s *session) Close() error {
+	s.once.Do(func() {
+		c := s.container
+		// After the daemon let go of the instance nothing of it is touched.
+		if c.ctx.Err() == nil {
+			ctx, cancel := context.WithTimeout(c.ctx, finishTimeout)
+			defer cancel()
+			if err := c.e.cg.Kill(ctx, c.spec.Instance, s.exec); err != nil && c.ctx.Err() == nil {
+				c.e.log.Warn("cannot end a session", "instance", c.spec.Instance, "exec", s.exec, "err", err)
+			}
+		}
+		// Its output has an end now, however much of it nobody wanted.
+		var drained sync.WaitGroup
+		for _, o := range []*output{s.out, s.err} {
+			if o.f != nil {
+				drained.Go(func() { _, _ = io.Copy(io.Discard, o) })
+			}
+		}
+		select {
+		case <-s.gone:
+		case <-time.After(finishTimeout):
+		}
+		_ = s.closePipes() // readers end, if they have not: nothing is left to be told
+		drained.Wait()
+	})
+	return nil
+}

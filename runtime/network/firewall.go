@@ -1,0 +1,368 @@
+package network
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"net/netip"
+
+	"github.com/google/nftables"
+	"github.com/google/nftables/binaryutil"
+	"github.com/google/nftables/expr"
+	"github.com/google/nftables/userdata"
+	"golang.org/x/sys/unix"
+)
+
+// Firewall is the daemon's own nftables table, and the two rules that it needs in
+// a foreign chain: an accept in one's own table does not beat a foreign drop. A
+// drop in one's own table beats every accept, so what those two rules open too
+// wide is closed again in the own one.
+type Firewall struct {
+	Table  string
+	Bridge string
+	Subnet netip.Prefix
+	Host   netip.Addr // the bridge's own address
+	Ports  []uint16   // of the host that containers may reach, TCP
+	Open   bool       // every port of the host
+	// linkLocal are the link-local networks that containers may reach.
+	LinkLocal []netip.Prefix
+}
+
+// ownChain is a chain of the own table with its rules, as they should be.
+type ownChain struct {
+	chain *nftables.Chain
+	rules [][]expr.Any
+}
+
+const (
+	dnsPort     = 53
+	ctEstabOrRe = expr.CtStateBitESTABLISHED | expr.CtStateBitRELATED
+)
+
+// Apply puts the table in place, replacing an earlier one in the same transaction.
+func (f *Firewall) Apply() error {
+	c, err := nftables.New()
+	if err != nil {
+		return fmt.Errorf("cannot open nftables: %w", err)
+	}
+	if err := f.applyTable(c); err != nil {
+		return err
+	}
+	return f.keepForward(c)
+}
+
+// Keep puts back what other programs took away: reloading the nftables service
+// flushes every table, not only its own.
+func (f *Firewall) Keep() error {
+	c, err := nftables.New()
+	if err != nil {
+		return fmt.Errorf("cannot open nftables: %w", err)
+	}
+	whole, err := f.whole(c)
+	if err != nil {
+		return err
+	}
+	if !whole {
+		if err := f.applyTable(c); err != nil {
+			return err
+		}
+	}
+	return f.keepForward(c)
+}
+
+func (f *Firewall) applyTable(c *nftables.Conn) error {
+	t := f.ownTable()
+	c.AddTable(t) // so that the deletion of an absent one is no error
+	c.DelTable(t)
+	c.AddTable(t)
+	for _, own := range f.chains() {
+		c.AddChain(own.chain)
+		for _, exprs := range own.rules {
+			c.AddRule(&nftables.Rule{Table: t, Chain: own.chain, Exprs: exprs})
+		}
+	}
+	if err := c.Flush(); err != nil {
+		return fmt.Errorf("cannot set nftables table %s: %w (does the kernel have nf_tables with nat?)", f.Table, err)
+	}
+	return nil
+}
+
+// whole tells whether the own table has all its chains with all their rules. The
+// kernel lists no rules for a chain or a table that is not there.
+func (f *Firewall) whole(c *nftables.Conn) (bool, error) {
+	for _, own := range f.chains() {
+		rules, err := c.GetRules(own.chain.Table, own.chain)
+		if err != nil {
+			return false, fmt.Errorf("cannot list rules of chain %s: %w", own.chain.Name, err)
+		}
+		if len(rules) != len(own.rules) {
+			return false, nil
+		}
+	}
+	return true, nil
+}
+
+func (f *Firewall) ownTable() *nftables.Table {
+	return &nftables.Table{Name: f.Table, Family: nftables.TableFamilyINet}
+}
+
+// chains is what the own table consists of. Every chain has a rule.
+func (f *Firewall) chains() []ownChain {
+	chains := []ownChain{f.prerouting(), f.postrouting(), f.forward()}
+	if !f.Open {
+		chains = append(chains, f.input())
+	}
+	return chains
+}
+
+// linkLocal are the addresses that reach no further than one network: clouds hand out
+// the credentials of a machine at one of them.
+var linkLocal = netip.MustParsePrefix("169.254.0.0/16")
+
+// prerouting closes link-local addresses to instances, wherever they lead: it sees
+// packets before anybody changes their destination. Names stay: some clouds have
+// their server there, and instances ask it while no daemon runs. Instances have no
+// IPv6 beyond their own bridge.
+func (f *Firewall) prerouting() ownChain {
+	pre := ownChain{chain: &nftables.Chain{
+		Name: "prerouting", Table: f.ownTable(), Type: nftables.ChainTypeFilter,
+		Hooknum: nftables.ChainHookPrerouting, Priority: nftables.ChainPriorityRaw,
+	}}
+	add := func(to netip.Prefix, match []expr.Any, verdict expr.VerdictKind) {
+		exprs := append(matchName(expr.MetaKeyIIFNAME, expr.CmpOpEq, f.Bridge), matchNetwork(destinationOffset, to)...)
+		pre.rules = append(pre.rules, append(append(exprs, match...), &expr.Verdict{Kind: verdict}))
+	}
+	for _, p := range f.LinkLocal {
+		add(p, nil, expr.VerdictAccept)
+	}
+	add(linkLocal, matchPort(unix.IPPROTO_TCP, dnsPort), expr.VerdictAccept)
+	add(linkLocal, matchPort(unix.IPPROTO_UDP, dnsPort), expr.VerdictAccept)
+	add(linkLocal, nil, expr.VerdictDrop)
+	return pre
+}
+
+// postrouting lets instances out under the host's address.
+func (f *Firewall) postrouting() ownChain {
+	rule := matchNetwork(sourceOffset, f.Subnet)
+	rule = append(rule, matchName(expr.MetaKeyOIFNAME, expr.CmpOpNeq, f.Bridge)...)
+	return ownChain{
+		chain: &nftables.Chain{
+			Name: "postrouting", Table: f.ownTable(), Type: nftables.ChainTypeNAT,
+			Hooknum: nftables.ChainHookPostrouting, Priority: nftables.ChainPriorityNATSource,
+		},
+		rules: [][]expr.Any{append(rule, &expr.Masq{})},
+	}
+}
+
+// forward closes instances to the networks around the host. As the host forwards,
+// a neighbour that routes the subnet by way of it would reach every port of every
+// instance; only answers to what instances asked for come in.
+func (f *Firewall) forward() ownChain {
+	rule := func(match []expr.Any, verdict expr.VerdictKind) []expr.Any {
+		exprs := matchName(expr.MetaKeyOIFNAME, expr.CmpOpEq, f.Bridge)
+		exprs = append(exprs, matchName(expr.MetaKeyIIFNAME, expr.CmpOpNeq, f.Bridge)...)
+		return append(append(exprs, match...), &expr.Verdict{Kind: verdict})
+	}
+	return ownChain{
+		chain: &nftables.Chain{
+			Name: "forward", Table: f.ownTable(), Type: nftables.ChainTypeFilter,
+			Hooknum: nftables.ChainHookForward, Priority: nftables.ChainPriorityFilter,
+		},
+		rules: [][]expr.Any{
+			rule(matchAnswers(), expr.VerdictAccept),
+			rule(nil, expr.VerdictDrop),
+		},
+	}
+}
+
+// input closes the host to instances but for its doors.
+func (f *Firewall) input() ownChain {
+	in := ownChain{chain: &nftables.Chain{
+		Name: "input", Table: f.ownTable(), Type: nftables.ChainTypeFilter,
+		Hooknum: nftables.ChainHookInput, Priority: nftables.ChainPriorityFilter,
+	}}
+	add := func(match []expr.Any, verdict expr.VerdictKind) {
+		exprs := append(matchName(expr.MetaKeyIIFNAME, expr.CmpOpEq, f.Bridge), match...)
+		in.rules = append(in.rules, append(exprs, &expr.Verdict{Kind: verdict}))
+	}
+	add(matchAnswers(), expr.VerdictAccept)
+	for _, p := range append([]uint16{dnsPort}, f.Ports...) {
+		add(append(matchDestination(f.Host), matchPort(unix.IPPROTO_TCP, p)...), expr.VerdictAccept)
+	}
+	add(append(matchDestination(f.Host), matchPort(unix.IPPROTO_UDP, dnsPort)...), expr.VerdictAccept)
+	add(nil, expr.VerdictDrop)
+	return in
+}
+
+// keepForward puts our accepts into a FORWARD chain that drops by default, or
+// into the chain that Docker keeps for its users. Other tools flush these
+// chains, so it is called again from time to time.
+func (f *Firewall) keepForward(c *nftables.Conn) error {
+	chains, err := c.ListChainsOfTableFamily(nftables.TableFamilyIPv4)
+	if err != nil {
+		return fmt.Errorf("cannot list nftables chains: %w", err)
+	}
+	chain := foreignChain(chains)
+	if chain == nil {
+		return nil
+	}
+	mine, err := f.ownRules(c, chain)
+	if err != nil || len(mine) == 2 {
+		return err
+	}
+	for _, r := range mine {
+		if err := c.DelRule(r); err != nil {
+			return fmt.Errorf("cannot renew forward rules: %w", err)
+		}
+	}
+	for _, key := range []expr.MetaKey{expr.MetaKeyIIFNAME, expr.MetaKeyOIFNAME} {
+		// Only what iptables can print too: anything else makes it refuse the chain.
+		exprs := append(matchName(key, expr.CmpOpEq, f.Bridge), &expr.Counter{}, &expr.Verdict{Kind: expr.VerdictAccept})
+		c.InsertRule(&nftables.Rule{Table: chain.Table, Chain: chain, Exprs: exprs, UserData: f.comment()})
+	}
+	if err := c.Flush(); err != nil {
+		return fmt.Errorf("cannot add forward rules to chain %s: %w", chain.Name, err)
+	}
+	return nil
+}
+
+// foreignChain is the chain that would drop our forwarded packets, if there is one:
+// where Docker's FORWARD drops, the chain that Docker never changes itself.
+func foreignChain(chains []*nftables.Chain) *nftables.Chain {
+	var forward, user *nftables.Chain
+	for _, ch := range chains {
+		switch {
+		case ch.Table.Family != nftables.TableFamilyIPv4 || ch.Table.Name != "filter":
+		case ch.Name == "DOCKER-USER":
+			user = ch
+		case ch.Name == "FORWARD" && ch.Policy != nil && *ch.Policy == nftables.ChainPolicyDrop:
+			forward = ch
+		}
+	}
+	if forward != nil && user != nil {
+		return user
+	}
+	return forward
+}
+
+func (f *Firewall) comment() []byte {
+	return userdata.AppendString(nil, userdata.TypeComment, "dew "+f.Bridge)
+}
+
+func (f *Firewall) ownRules(c *nftables.Conn, chain *nftables.Chain) ([]*nftables.Rule, error) {
+	rules, err := c.GetRules(chain.Table, chain)
+	if err != nil {
+		return nil, fmt.Errorf("cannot list rules of chain %s: %w", chain.Name, err)
+	}
+	var mine []*nftables.Rule
+	for _, r := range rules {
+		if bytes.Equal(r.UserData, f.comment()) {
+			mine = append(mine, r)
+		}
+	}
+	return mine, nil
+}
+
+// Remove takes away the table and the rules in foreign chains.
+func (f *Firewall) Remove() error {
+	const tries = 3
+	c, err := nftables.New()
+	if err != nil {
+		return fmt.Errorf("cannot open nftables: %w", err)
+	}
+	for try := 1; ; try++ {
+		err := f.removeOnce(c)
+		// Somebody else took one of our rules away meanwhile, and the kernel undid
+		// the whole transaction.
+		if !errors.Is(err, unix.ENOENT) || try == tries {
+			return err
+		}
+	}
+}
+
+func (f *Firewall) removeOnce(c *nftables.Conn) error {
+	chains, err := c.ListChainsOfTableFamily(nftables.TableFamilyIPv4)
+	if err != nil {
+		return fmt.Errorf("cannot list nftables chains: %w", err)
+	}
+	var mine []*nftables.Rule
+	for _, ch := range chains {
+		if ch.Table.Name != "filter" || (ch.Name != "DOCKER-USER" && ch.Name != "FORWARD") {
+			continue
+		}
+		rules, err := f.ownRules(c, ch)
+		if err != nil {
+			return err
+		}
+		mine = append(mine, rules...)
+	}
+	for _, r := range mine {
+		if err := c.DelRule(r); err != nil {
+			return fmt.Errorf("cannot remove forward rule: %w", err)
+		}
+	}
+	c.AddTable(f.ownTable()) // so that the deletion of an absent one is no error
+	c.DelTable(f.ownTable())
+	if err := c.Flush(); err != nil {
+		return fmt.Errorf("cannot remove nftables table %s: %w", f.Table, err)
+	}
+	return nil
+}
+
+func matchName(key expr.MetaKey, op expr.CmpOp, name string) []expr.Any {
+	padded := make([]byte, unix.IFNAMSIZ)
+	copy(padded, name)
+	return []expr.Any{
+		&expr.Meta{Key: key, Register: 1},
+		&expr.Cmp{Op: op, Register: 1, Data: padded},
+	}
+}
+
+func matchV4() []expr.Any {
+	return []expr.Any{
+		&expr.Meta{Key: expr.MetaKeyNFPROTO, Register: 1},
+		&expr.Cmp{Op: expr.CmpOpEq, Register: 1, Data: []byte{unix.NFPROTO_IPV4}},
+	}
+}
+
+// Where the addresses are in the header of a packet.
+const (
+	sourceOffset      = 12
+	destinationOffset = 16
+)
+
+func matchNetwork(offset uint32, p netip.Prefix) []expr.Any {
+	mask := ipNet(p).Mask
+	return append(matchV4(),
+		&expr.Payload{DestRegister: 1, Base: expr.PayloadBaseNetworkHeader, Offset: offset, Len: 4},
+		&expr.Bitwise{SourceRegister: 1, DestRegister: 1, Len: 4, Mask: mask, Xor: make([]byte, 4)},
+		&expr.Cmp{Op: expr.CmpOpEq, Register: 1, Data: p.Masked().Addr().AsSlice()},
+	)
+}
+
+func matchDestination(a netip.Addr) []expr.Any {
+	return append(matchV4(),
+		&expr.Payload{DestRegister: 1, Base: expr.PayloadBaseNetworkHeader, Offset: destinationOffset, Len: 4},
+		&expr.Cmp{Op: expr.CmpOpEq, Register: 1, Data: a.AsSlice()},
+	)
+}
+
+func matchPort(proto byte, port uint16) []expr.Any {
+	return []expr.Any{
+		&expr.Meta{Key: expr.MetaKeyL4PROTO, Register: 1},
+		&expr.Cmp{Op: expr.CmpOpEq, Register: 1, Data: []byte{proto}},
+		&expr.Payload{DestRegister: 1, Base: expr.PayloadBaseTransportHeader, Offset: 2, Len: 2},
+		&expr.Cmp{Op: expr.CmpOpEq, Register: 1, Data: binaryutil.BigEndian.PutUint16(port)},
+	}
+}
+
+// matchAnswers takes what belongs to a connection that was let through before.
+func matchAnswers() []expr.Any { return matchState(ctEstabOrRe) }
+
+func matchState(bits uint32) []expr.Any {
+	return []expr.Any{
+		&expr.Ct{Key: expr.CtKeySTATE, Register: 1},
+		&expr.Bitwise{SourceRegister: 1, DestRegister: 1, Len: 4, Mask: binaryutil.NativeEndian.PutUint32(bits), Xor: make([]byte, 4)},
+		&expr.Cmp{Op: expr.CmpOpNeq, Register: 1, Data: make([]byte, 4)},
+	}
+}

@@ -1,0 +1,445 @@
+//go:build integration
+
+package network
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/netip"
+	"os"
+	"path/filepath"
+	goruntime "runtime"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/nftables"
+	"github.com/google/nftables/expr"
+	"github.com/vishvananda/netlink"
+	"github.com/vishvananda/netns"
+	"golang.org/x/sys/unix"
+
+	"github.com/dewrun/dew/runtime"
+)
+
+// lan is a host with one instance and one neighbour on its network, each a network
+// namespace. The host's is that of the test's own thread, so none of the machine's
+// rules and links are touched.
+type lan struct {
+	t         *testing.T
+	net       *Bridge
+	fw        *Firewall
+	instance  string // path of its namespace
+	neighbour string // path of its namespace
+}
+
+const (
+	lanHost      = "192.0.2.1"
+	lanNeighbour = "192.0.2.2"
+	lanInstance  = "10.201.16.2"
+	lanGateway   = "10.201.16.1"
+	lanDoor      = 8484 // of the host, open to instances
+	lanPort      = 8080 // where everybody listens
+
+	arrives = 30 * time.Second // patience with a busy machine
+	dropped = 2 * time.Second  // more than a connection needs, with one packet sent again
+)
+
+// newLAN moves the test's thread, which dies with the test, into a fresh namespace.
+func newLAN(t *testing.T) *lan {
+	t.Helper()
+	goruntime.LockOSThread()
+	machine, err := netns.Get()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer machine.Close()
+	host, err := netns.New()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { host.Close() })
+	if machine.Equal(host) {
+		t.Fatal("the test stands in the machine's own network namespace")
+	}
+	subnet := netip.MustParsePrefix("10.201.16.0/20")
+	l := &lan{t: t, net: New(t.TempDir(), "dewtest0", subnet)}
+	l.fw = &Firewall{
+		Table: "dewtest", Bridge: "dewtest0", Subnet: subnet, Host: l.net.Gateway(), Ports: []uint16{lanDoor},
+	}
+	if err := l.net.SetUp(); err != nil {
+		t.Fatal(err)
+	}
+	id := runtime.NewInstanceID()
+	t.Cleanup(func() {
+		if err := l.net.Remove(id); err != nil {
+			t.Error(err)
+		}
+	})
+	if err := l.net.Create(id, netip.PrefixFrom(netip.MustParseAddr(lanInstance), subnet.Bits())); err != nil {
+		t.Fatal(err)
+	}
+	l.instance = l.net.Path(id)
+	l.addNeighbour()
+	l.serve(l.instance, lanPort)
+	l.serve(l.neighbour, lanPort)
+	l.serve("", lanPort)
+	l.serve("", lanDoor)
+	return l
+}
+
+// addNeighbour makes a machine that routes the instances' subnet via the host.
+func (l *lan) addNeighbour() {
+	l.t.Helper()
+	l.neighbour = filepath.Join(l.t.TempDir(), "neighbour")
+	if err := newNamespace(l.neighbour); err != nil {
+		l.t.Fatal(err)
+	}
+	l.t.Cleanup(func() {
+		if err := errors.Join(unix.Unmount(l.neighbour, unix.MNT_DETACH), os.Remove(l.neighbour)); err != nil {
+			l.t.Error(err)
+		}
+	})
+	ns, err := netns.GetFromPath(l.neighbour)
+	if err != nil {
+		l.t.Fatal(err)
+	}
+	defer ns.Close()
+	la := netlink.NewLinkAttrs()
+	la.Name = "lan0"
+	if err := netlink.LinkAdd(&netlink.Veth{LinkAttrs: la, PeerName: "eth0", PeerNamespace: netlink.NsFd(ns)}); err != nil {
+		l.t.Fatal(err)
+	}
+	addressed := func(link, addr string) error {
+		dev, err := netlink.LinkByName(link)
+		if err != nil {
+			return err
+		}
+		a := &netlink.Addr{IPNet: ipNet(netip.PrefixFrom(netip.MustParseAddr(addr), 24))}
+		return errors.Join(netlink.AddrAdd(dev, a), netlink.LinkSetUp(dev))
+	}
+	if err := addressed("lan0", lanHost); err != nil {
+		l.t.Fatal(err)
+	}
+	l.in(l.neighbour, func() error {
+		if err := addressed("eth0", lanNeighbour); err != nil {
+			return err
+		}
+		return netlink.RouteAdd(&netlink.Route{Dst: ipNet(l.net.Subnet), Gw: net.ParseIP(lanHost)})
+	})
+}
+
+// in runs fn in a namespace, "" for the host's.
+func (l *lan) in(path string, fn func() error) {
+	l.t.Helper()
+	if path == "" {
+		if err := fn(); err != nil {
+			l.t.Fatal(err)
+		}
+		return
+	}
+	if err := inNamespace(path, fn); err != nil {
+		l.t.Fatal(err)
+	}
+}
+
+// serve tells everybody who connects the address that it sees of them.
+func (l *lan) serve(path string, port int) {
+	l.t.Helper()
+	var ln net.Listener
+	l.in(path, func() (err error) {
+		ln, err = net.Listen("tcp4", fmt.Sprintf("0.0.0.0:%d", port))
+		return err
+	})
+	l.t.Cleanup(func() { ln.Close() })
+	go func() {
+		for {
+			c, err := ln.Accept()
+			if err != nil {
+				return
+			}
+			go answer(c)
+		}
+	}()
+}
+
+// answer waits for the client's word, so that packets go both ways after the
+// handshake too. What goes wrong here is the client's to report.
+func answer(c net.Conn) {
+	defer c.Close()
+	_ = c.SetDeadline(time.Now().Add(arrives))
+	if _, err := io.ReadFull(c, make([]byte, 1)); err == nil {
+		_, _ = io.WriteString(c, c.RemoteAddr().(*net.TCPAddr).IP.String())
+	}
+}
+
+// ask connects from a namespace and returns the address that the server sees.
+func (l *lan) ask(from, to string, port int, patience time.Duration) (seen string, err error) {
+	l.t.Helper()
+	ctx, cancel := context.WithTimeout(l.t.Context(), patience)
+	defer cancel()
+	l.in(from, func() error {
+		seen, err = greet(ctx, fmt.Sprintf("%s:%d", to, port))
+		return nil
+	})
+	return seen, err
+}
+
+func greet(ctx context.Context, address string) (string, error) {
+	c, err := (&net.Dialer{}).DialContext(ctx, "tcp4", address)
+	if err != nil {
+		return "", err
+	}
+	defer c.Close()
+	if err := c.SetDeadline(time.Now().Add(arrives)); err != nil {
+		return "", err
+	}
+	if _, err := io.WriteString(c, "?"); err != nil {
+		return "", err
+	}
+	b, err := io.ReadAll(c)
+	return string(b), err
+}
+
+func (l *lan) reaches(from, to string, port int, seen string) {
+	l.t.Helper()
+	if got, err := l.ask(from, to, port, arrives); err != nil || got != seen {
+		l.t.Errorf("%s to %s:%d: seen as %q, %v; want %s", l.whose(from), to, port, got, err, seen)
+	}
+}
+
+// cannotReach wants silence: a refusal would come from somewhere behind the firewall.
+func (l *lan) cannotReach(from, to string, port int) {
+	l.t.Helper()
+	got, err := l.ask(from, to, port, dropped)
+	var timeout net.Error
+	if !errors.As(err, &timeout) || !timeout.Timeout() {
+		l.t.Errorf("%s to %s:%d: seen as %q, %v; want no answer at all", l.whose(from), to, port, got, err)
+	}
+}
+
+func (l *lan) whose(path string) string {
+	switch path {
+	case l.instance:
+		return "instance"
+	case l.neighbour:
+		return "neighbour"
+	}
+	return "host"
+}
+
+// guarded is how it should be: instances get out under the host's name and to its
+// doors, nobody gets to them but the host.
+func (l *lan) guarded() {
+	l.t.Helper()
+	l.reaches(l.instance, lanNeighbour, lanPort, lanHost)
+	l.reaches(l.instance, lanGateway, lanDoor, lanInstance)
+	l.reaches("", lanInstance, lanPort, lanGateway)
+	l.cannotReach(l.neighbour, lanInstance, lanPort)
+	l.cannotReach(l.instance, lanGateway, lanPort)
+	l.cannotReach(l.instance, lanHost, lanPort)
+}
+
+// change does something to the host's rules in one transaction.
+func (l *lan) change(fn func(c *nftables.Conn)) {
+	l.t.Helper()
+	c := l.conn()
+	fn(c)
+	if err := c.Flush(); err != nil {
+		l.t.Fatal(err)
+	}
+}
+
+func (l *lan) conn() *nftables.Conn {
+	l.t.Helper()
+	c, err := nftables.New()
+	if err != nil {
+		l.t.Fatal(err)
+	}
+	return c
+}
+
+func (l *lan) must(err error) {
+	l.t.Helper()
+	if err != nil {
+		l.t.Fatal(err)
+	}
+}
+
+// iptables makes the tables that iptables would, or Docker by means of it.
+func (l *lan) iptables(policy nftables.ChainPolicy, docker bool) {
+	l.t.Helper()
+	l.change(func(c *nftables.Conn) {
+		t := c.AddTable(&nftables.Table{Family: nftables.TableFamilyIPv4, Name: "filter"})
+		forward := c.AddChain(&nftables.Chain{
+			Name: "FORWARD", Table: t, Type: nftables.ChainTypeFilter, Policy: &policy,
+			Hooknum: nftables.ChainHookForward, Priority: nftables.ChainPriorityFilter,
+		})
+		if !docker {
+			return
+		}
+		user := c.AddChain(&nftables.Chain{Name: "DOCKER-USER", Table: t})
+		c.AddRule(&nftables.Rule{Table: t, Chain: user, Exprs: []expr.Any{&expr.Counter{}, &expr.Verdict{Kind: expr.VerdictReturn}}})
+		c.AddRule(&nftables.Rule{Table: t, Chain: forward, Exprs: []expr.Any{
+			&expr.Counter{}, &expr.Verdict{Kind: expr.VerdictJump, Chain: user.Name},
+		}})
+	})
+}
+
+// rules counts those of a chain, and those of them that are the firewall's.
+func (l *lan) rules(chain string) (all, own int) {
+	l.t.Helper()
+	ch := foreign(nftables.TableFamilyIPv4, "filter", chain)
+	rules, err := l.conn().GetRules(ch.Table, ch)
+	l.must(err)
+	mine, err := l.fw.ownRules(l.conn(), ch)
+	l.must(err)
+	return len(rules), len(mine)
+}
+
+// ownRules counts the rules of the own table.
+func (l *lan) ownRules() (n int) {
+	l.t.Helper()
+	for _, own := range l.fw.chains() {
+		rules, err := l.conn().GetRules(own.chain.Table, own.chain)
+		l.must(err)
+		n += len(rules)
+	}
+	return n
+}
+
+// hasChain tells whether the own table has a chain of this name.
+func (l *lan) hasChain(name string) bool {
+	l.t.Helper()
+	chains, err := l.conn().ListChainsOfTableFamily(nftables.TableFamilyINet)
+	l.must(err)
+	return slices.ContainsFunc(chains, func(ch *nftables.Chain) bool { return ch.Table.Name == l.fw.Table && ch.Name == name })
+}
+
+// Whatever the machine's own rules are, instances get out and nobody gets in.
+func TestNeighboursCannotReachInstances(t *testing.T) {
+	t.Parallel() // most of the time goes by in waiting for packets that do not come
+	tests := []struct {
+		name    string
+		prepare func(l *lan)
+		chain   string // that holds our accepts
+	}{
+		{"no rules", func(*lan) {}, ""},
+		{"forward accepts", func(l *lan) { l.iptables(nftables.ChainPolicyAccept, false) }, ""},
+		{"forward drops", func(l *lan) { l.iptables(nftables.ChainPolicyDrop, false) }, "FORWARD"},
+		{"forward drops, Docker", func(l *lan) { l.iptables(nftables.ChainPolicyDrop, true) }, "DOCKER-USER"},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			l := newLAN(t)
+			tt.prepare(l)
+			if tt.chain != "" {
+				// The machine's rules alone would keep instances in.
+				l.cannotReach(l.instance, lanNeighbour, lanPort)
+				l.must(l.fw.keepForward(l.conn()))
+			}
+			// The way in is there: it is the own table that closes it.
+			l.reaches(l.neighbour, lanInstance, lanPort, lanNeighbour)
+			l.must(l.fw.Apply())
+			l.guarded()
+			for _, chain := range []string{"FORWARD", "DOCKER-USER"} {
+				want := 0
+				if chain == tt.chain {
+					want = 2
+				}
+				if _, own := l.rules(chain); own != want {
+					t.Errorf("%d rules of ours in %s, want %d", own, chain, want)
+				}
+			}
+		})
+	}
+}
+
+// Other programs flush what is not theirs; the firewall comes back, and is left
+// alone while nothing is missing.
+func TestFirewallComesBack(t *testing.T) {
+	t.Parallel()
+	l := newLAN(t)
+	drops := func() { l.iptables(nftables.ChainPolicyDrop, false) }
+	drops()
+	l.must(l.fw.Apply())
+	l.change(func(c *nftables.Conn) { c.AddChain(&nftables.Chain{Name: "mark", Table: l.fw.ownTable()}) })
+	l.must(l.fw.Keep())
+	if !l.hasChain("mark") {
+		t.Error("a whole table was made anew")
+	}
+	l.change(func(c *nftables.Conn) { c.FlushRuleset() })
+	l.reaches(l.neighbour, lanInstance, lanPort, lanNeighbour)
+	l.reaches(l.instance, lanGateway, lanPort, lanInstance)
+	drops()
+	l.must(l.fw.Keep())
+	l.guarded()
+
+	whole := l.ownRules()
+	damages := map[string]func(c *nftables.Conn){
+		"table deleted": func(c *nftables.Conn) { c.DelTable(l.fw.ownTable()) },
+		"table flushed": func(c *nftables.Conn) { c.FlushTable(l.fw.ownTable()) },
+		"forward rules flushed": func(c *nftables.Conn) {
+			c.FlushChain(foreign(nftables.TableFamilyIPv4, "filter", "FORWARD"))
+		},
+	}
+	for _, own := range l.fw.chains() {
+		damages["chain deleted: "+own.chain.Name] = func(c *nftables.Conn) {
+			c.FlushChain(own.chain)
+			c.DelChain(own.chain)
+		}
+	}
+	for name, damage := range damages {
+		l.change(damage)
+		l.must(l.fw.Keep())
+		if got := l.ownRules(); got != whole {
+			t.Errorf("%s: %d rules in the own table, want %d", name, got, whole)
+		}
+		if _, own := l.rules("FORWARD"); own != 2 {
+			t.Errorf("%s: %d rules in FORWARD, want 2", name, own)
+		}
+	}
+	l.guarded()
+}
+
+// The rules in foreign chains go, whether or not the own table is still there, and
+// nobody else's do.
+func TestFirewallRemove(t *testing.T) {
+	t.Parallel()
+	l := newLAN(t)
+	l.iptables(nftables.ChainPolicyDrop, true)
+	other := &Firewall{Table: "dewother", Bridge: "dewother0", Subnet: l.fw.Subnet, Host: l.fw.Host}
+	l.must(other.Apply())
+	damages := map[string]func(c *nftables.Conn){
+		"whole":         func(*nftables.Conn) {},
+		"table deleted": func(c *nftables.Conn) { c.DelTable(l.fw.ownTable()) },
+	}
+	for name, damage := range damages {
+		l.must(l.fw.Apply())
+		if all, own := l.rules("DOCKER-USER"); all != 5 || own != 2 {
+			t.Fatalf("%s: %d rules in DOCKER-USER, %d of them ours; want 5 and 2", name, all, own)
+		}
+		l.change(damage)
+		for range 2 { // there is nothing the second time, and that is fine
+			l.must(l.fw.Remove())
+			if all, own := l.rules("DOCKER-USER"); all != 3 || own != 0 {
+				t.Errorf("%s: %d rules in DOCKER-USER, %d of them ours; want 3 and 0", name, all, own)
+			}
+			tables, err := l.conn().ListTables()
+			l.must(err)
+			var names []string
+			for _, table := range tables {
+				names = append(names, table.Name)
+			}
+			slices.Sort(names)
+			if diff := cmp.Diff(names, []string{"dewother", "filter"}); diff != "" {
+				t.Errorf("%s: tables (-got +want):\n%s", name, diff)
+			}
+		}
+	}
+}

@@ -1,0 +1,61 @@
+package process
+
+import (
+	"errors"
+	"os/exec"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// soon bounds waits for other threads and processes. Only a hang reaches it.
+const soon = time.Minute
+
+// noPID is above every limit of pids, so that nobody has it.
+const noPID = 1 << 30
+
+// sleeper starts a process that ends when the test does, or soon by itself: who
+// waits for its death in vain fails instead of hanging.
+func sleeper(t testing.TB, args ...string) *exec.Cmd {
+	t.Helper()
+	if args == nil {
+		args = []string{"sleep", "60"}
+	}
+	cmd := exec.Command(args[0], args[1:]...)
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		_ = cmd.Process.Kill()
+		_ = cmd.Wait()
+	})
+	return cmd
+}
+
+// awaitDeath returns when a child has ended. It does not reap it: its pid stays
+// its own while something may still signal it.
+func awaitDeath(t testing.TB, cmd *exec.Cmd) {
+	t.Helper()
+	for {
+		err := unix.Waitid(unix.P_PID, cmd.Process.Pid, nil, unix.WEXITED|unix.WNOWAIT, nil)
+		if err == nil {
+			return
+		}
+		if !errors.Is(err, unix.EINTR) {
+			t.Fatal(err)
+		}
+	}
+}
+
+func atoi(t *testing.T, s string) int {
+	t.Helper()
+	n := 0
+	for _, c := range s {
+		if c < '0' || c > '9' {
+			t.Fatalf("%q is no number", s)
+		}
+		n = 10*n + int(c-'0')
+	}
+	return n
+}
