@@ -17,6 +17,7 @@ import (
 	"github.com/dewrun/dew/droplet/pool"
 	"github.com/dewrun/dew/droplet/stack"
 	"github.com/dewrun/dew/store"
+	"github.com/dewrun/dew/testkit"
 )
 
 // pusherDir names the folder in which this program, started by the test below,
@@ -110,16 +111,13 @@ func inspect(t *testing.T, dir string) {
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error, 1)
 	go func() { done <- builds.Run(ctx) }()
-	for {
+	testkit.Eventually(t, "no build is being staged", func() error {
 		todo, err := builds.builds.By("state", string(BuildStaging))
-		if err != nil {
-			t.Fatal(err)
+		if err == nil && len(todo) > 0 {
+			err = fmt.Errorf("%d are", len(todo))
 		}
-		if len(todo) == 0 {
-			break
-		}
-		time.Sleep(time.Millisecond)
-	}
+		return err
+	})
 	cancel()
 	if err := <-done; err != nil {
 		t.Error(err)

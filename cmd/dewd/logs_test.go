@@ -393,7 +393,12 @@ func TestLogRateLimit(t *testing.T) {
 	c := newCell(t)
 	c.start()
 	c.pushLogs(fmt.Sprintf("exec ./testapp count %d 10000", lines), idle, "log-rate-limit-per-second: 16K")
-	time.Sleep(500 * time.Millisecond)
+	c.eventually("some lines are kept", func() error {
+		if n := len(c.logLines("-n", "1000000")); n < 100 {
+			return fmt.Errorf("%d lines", n)
+		}
+		return nil
+	})
 	c.kill(syscall.SIGKILL) // the limit is the adopted instance's too
 	c.start()
 	kept, dropped := 0, int64(0)

@@ -435,9 +435,14 @@ func (w *town) bears(t *testing.T) {
 			return nil
 		})
 	}
-	for _, n := range []string{"5", "2", "4", "1"} {
-		w.dew("scale", "shop", "-i", n)
-		time.Sleep(500 * time.Millisecond)
+	for _, n := range []int{5, 2, 4, 1} {
+		w.dew("scale", "shop", "-i", strconv.Itoa(n))
+		w.eventually(fmt.Sprintf("%d instances are there", n), func() error {
+			if got := len(w.leaves()); got != n {
+				return fmt.Errorf("%d are", got)
+			}
+			return nil
+		})
 	}
 	close(stop)
 	wg.Wait()

@@ -77,7 +77,6 @@ func TestExitMissedByTheDaemonIsARecord(t *testing.T) {
 		}
 		return nil
 	})
-	time.Sleep(200 * time.Millisecond) // to tell the death from its discovery
 	found := time.Now()
 	c.start()
 	c.settled(1, id)
