@@ -302,21 +302,3 @@ func TestDoctor(t *testing.T) {
 	t.Setenv("PATH", t.TempDir())
 	runDew(t.Context(), "doctor").must(t, 9, "cannot find dewd")
 }
-
-func TestAlive(t *testing.T) {
-	cmd := exec.Command("true")
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	for deadline := time.Now().Add(hang); alive(cmd.Process.Pid); time.Sleep(time.Millisecond) { // ended, and nobody asked for its status yet
-		if time.Now().After(deadline) {
-			t.Fatal("a process that has ended counts as alive")
-		}
-	}
-	if err := cmd.Wait(); err != nil {
-		t.Fatal(err)
-	}
-	if !alive(os.Getpid()) || alive(cmd.Process.Pid) {
-		t.Error("the living and the dead are mixed up")
-	}
-}

@@ -259,11 +259,3 @@ func TestPasswd(t *testing.T) {
 		t.Errorf("passwords are %v", d.people.secrets)
 	}
 }
-
-func TestShellWord(t *testing.T) {
-	for text, want := range map[string]string{"": "''", "abc-1": "abc-1", "a b": "'a b'", "it's": `'it'\''s'`, "$x": "'$x'", "a*": "'a*'", "~": "'~'"} {
-		if got := shellWord(text); got != want {
-			t.Errorf("%q: %s", text, got)
-		}
-	}
-}

@@ -24,10 +24,12 @@ import (
 	"github.com/dewrun/dew/cli/apps"
 	"github.com/dewrun/dew/cli/command"
 	"github.com/dewrun/dew/cli/console"
+	"github.com/dewrun/dew/cli/daemon"
 	"github.com/dewrun/dew/cli/logs"
 	"github.com/dewrun/dew/cli/platform"
 	"github.com/dewrun/dew/cli/routes"
 	"github.com/dewrun/dew/cli/services"
+	"github.com/dewrun/dew/cli/shell"
 )
 
 // version is set by the linker (make build).
@@ -84,10 +86,10 @@ func newApp(version string, out *console.Console) *runner {
 		Action:         noCommand,
 	}
 	for _, group := range []func(*command.Set) []*cli.Command{
-		pushCommands, smokeCommands, packageCommands, apps.Commands, apps.CheckCommands, apps.LifeCommands, apps.DeployCommands, apps.ScaleCommands, apps.EnvCommands, logs.Commands, apps.CrashCommands, sshCommands, taskCommands,
-		routes.Commands, services.Commands, platform.LoginCommands, platform.TargetCommands, platform.OrgCommands, platform.SpaceCommands, platform.UserCommands, platform.RoleCommands, platform.ClientCommands, inboxCommands, apps.NotifyCommands, routes.DomainListCommands, resourceCommands, buildpackCommands, stackCommands,
+		pushCommands, smokeCommands, packageCommands, apps.Commands, apps.CheckCommands, apps.LifeCommands, apps.DeployCommands, apps.ScaleCommands, apps.EnvCommands, logs.Commands, apps.CrashCommands, shell.Commands, shell.TaskCommands,
+		routes.Commands, services.Commands, platform.LoginCommands, platform.TargetCommands, platform.OrgCommands, platform.SpaceCommands, platform.UserCommands, platform.RoleCommands, platform.ClientCommands, daemon.InboxCommands, apps.NotifyCommands, routes.DomainListCommands, resourceCommands, buildpackCommands, stackCommands,
 		platform.LabelCommands, platform.SpaceSSHCommands, routes.SingleRouteCommands, routes.DomainCommands, platform.UsageCommands, platform.QuotaCommands, platform.SecurityGroupCommands, platform.IsolationCommands, platform.VariableGroupCommands,
-		daemonCommands, curlCommands, completionCommands, helpCommands,
+		daemon.Commands, daemon.CurlCommands, completionCommands, helpCommands,
 	} {
 		a.Commands = append(a.Commands, group(g)...)
 	}

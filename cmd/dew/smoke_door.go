@@ -20,7 +20,9 @@ import (
 	"github.com/dewrun/dew/cli/apps"
 	"github.com/dewrun/dew/cli/command"
 	"github.com/dewrun/dew/cli/console"
+	"github.com/dewrun/dew/cli/daemon"
 	"github.com/dewrun/dew/cli/services"
+	"github.com/dewrun/dew/cli/shell"
 	"github.com/dewrun/dew/smoke"
 )
 
@@ -71,7 +73,7 @@ func (d *smokeDoor) startPrivate(ctx context.Context) error {
 	dewd := d.o.Dewd
 	if dewd == "" {
 		var err error
-		if dewd, err = findDewd(); err != nil {
+		if dewd, err = daemon.FindDewd(); err != nil {
 			return err
 		}
 	}
@@ -110,16 +112,16 @@ func (d *smokeDoor) close(ctx context.Context, keep bool) error {
 func (d *smokeDoor) tellKept() {
 	say := d.g.Out.Say
 	for _, k := range d.kept {
-		say("Org %s is kept. To work in it:\n   export DEW_HOME=%s%s\n   dew apps", k.org, shellWord(k.home), d.exportRun())
+		say("Org %s is kept. To work in it:\n   export DEW_HOME=%s%s\n   dew apps", k.org, daemon.ShellWord(k.home), d.exportRun())
 		if d.private == nil {
-			say("To remove it:\n   dew delete-org -f %s && rm -r %s", k.org, shellWord(k.home))
+			say("To remove it:\n   dew delete-org -f %s && rm -r %s", k.org, daemon.ShellWord(k.home))
 		}
 	}
 	if d.private != nil {
 		if err := d.private.Keep(); err != nil {
 			d.g.Out.Warn(err.Error())
 		}
-		say("To end the private daemon and remove all:\n   dew --run %s shutdown --apps && rm -r %s", shellWord(d.private.Run), shellWord(filepath.Dir(d.private.Run)))
+		say("To end the private daemon and remove all:\n   dew --run %s shutdown --apps && rm -r %s", daemon.ShellWord(d.private.Run), daemon.ShellWord(filepath.Dir(d.private.Run)))
 	}
 }
 
@@ -127,7 +129,7 @@ func (d *smokeDoor) exportRun() string {
 	if d.door.URL != "" {
 		return ""
 	}
-	return " DEW_RUN=" + shellWord(d.door.Run)
+	return " DEW_RUN=" + daemon.ShellWord(d.door.Run)
 }
 
 // enter gives what works in a place. Its dew remembers that place in a folder of its
@@ -271,7 +273,7 @@ func (v *smokeVerbs) SSH(ctx context.Context, at smoke.Instance, command string)
 	var text bytes.Buffer
 	out := *v.out
 	out.Out, out.Err, out.In = &text, &text, strings.NewReader("")
-	err = interact(ctx, conn, sshOptions{command: []string{command}, terminal: never}, &out)
+	err = shell.Interact(ctx, conn, shell.Options{Command: []string{command}, Terminal: shell.NoTerminal}, &out)
 	if f := (*console.Failure)(nil); errors.As(err, &f) && f.Err == nil {
 		return smoke.Output{Text: text.String(), Status: f.Status}, nil
 	}
@@ -279,7 +281,7 @@ func (v *smokeVerbs) SSH(ctx context.Context, at smoke.Instance, command string)
 }
 
 func (v *smokeVerbs) enter(ctx context.Context, at smoke.Instance) (*ssh.Client, error) {
-	return enter(ctx, inside{app: at.App, process: at.Process, index: at.Index}, sshTalk{ask: v.ask, out: v.out})
+	return shell.Dial(ctx, shell.Location{App: at.App, Process: at.Process, Index: at.Index}, shell.Connection{Client: v.ask, Out: v.out})
 }
 
 // Dial connects to a port inside an instance.
@@ -290,7 +292,7 @@ func (v *smokeVerbs) Dial(ctx context.Context, at smoke.Instance, port int) (net
 	}
 	there, err := conn.DialContext(ctx, "tcp", fmt.Sprintf("localhost:%d", port))
 	if err != nil {
-		return nil, errors.Join(refusal(err), conn.Close())
+		return nil, errors.Join(shell.Refusal(err), conn.Close())
 	}
 	return &forwarded{Conn: there, by: conn}, nil
 }
@@ -331,7 +333,7 @@ func (d *smokeDoor) bundler(single bool) func(context.Context, smoke.Scene) (str
 			b.Doctor = func(ctx context.Context, w io.Writer) error {
 				out := *d.g.Out
 				out.Out, out.Err, out.In = w, w, strings.NewReader("")
-				return runDoctor(ctx, doctorOptions{Run: d.door.Run}, &out)
+				return daemon.RunDoctor(ctx, daemon.DoctorOptions{Run: d.door.Run}, &out)
 			}
 		}
 		return b.File, b.Write(ctx, s)

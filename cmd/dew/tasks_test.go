@@ -3,7 +3,6 @@ package main
 import (
 	"encoding/json"
 	"net/http"
-	"os/exec"
 	"slices"
 	"strings"
 	"testing"
@@ -127,36 +126,6 @@ func TestRunTaskOutput(t *testing.T) {
 	if err := json.Unmarshal([]byte(r.out), &task); err != nil || task.State != v3.TaskFailed || !strings.Contains(r.talk, "one\ntwo\n") {
 		t.Errorf("--json: %v in %q; talk %q", err, r.out, r.talk)
 	}
-}
-
-func TestShellCommand(t *testing.T) {
-	for want, args := range map[string][]string{
-		"":                            nil,
-		"env | sort":                  {"env | sort"},
-		"ls -l /tmp":                  {"ls", "-l", "/tmp"},
-		`sh -c 'echo "a  b" $HOME'`:   {"sh", "-c", `echo "a  b" $HOME`},
-		`echo '' 'it'\''s' '~' 'a#b'`: {"echo", "", "it's", "~", "a#b"},
-	} {
-		if got := shellCommand(args); got != want {
-			t.Errorf("%q = %s, want %s", args, got, want)
-		}
-	}
-}
-
-// A shell reads every word as it was given.
-func FuzzShellQuote(f *testing.F) {
-	for _, s := range []string{"", "a", "it's", "$HOME", "a b\n'", "~", "-n"} {
-		f.Add(s)
-	}
-	f.Fuzz(func(t *testing.T, word string) {
-		if strings.ContainsRune(word, 0) {
-			return
-		}
-		out, err := exec.Command("/bin/sh", "-c", "printf %s "+shellQuote(word)).Output()
-		if err != nil || string(out) != word {
-			t.Errorf("%q became %q, %v", word, out, err)
-		}
-	})
 }
 
 // dew run says why it cannot, and leaves no task waiting.

@@ -1,4 +1,4 @@
-package main
+package shell
 
 import (
 	"context"
@@ -30,19 +30,19 @@ func cpCommand(g *command.Set, category string) *cli.Command {
 		if err != nil {
 			return err
 		}
-		if o.inside, err = insideOf(c, o.app); err != nil {
+		if o.Location, err = insideOf(c, o.App); err != nil {
 			return err
 		}
 		if o.crashed.asked && o.upload {
 			return console.UsageError("what is copied into a crashed instance is gone with its copy: copy out of it")
 		}
 		o.recursive = c.Bool("r")
-		return runCopy(c.Context, o, sshTalk{ask: ask, out: out})
+		return runCopy(c.Context, o, Connection{Client: ask, Out: out})
 	})
 }
 
 type copyOptions struct {
-	inside
+	Location
 	remote    string // path inside of the instance
 	local     string
 	upload    bool
@@ -58,9 +58,9 @@ func parseCopy(source, target string) (copyOptions, error) {
 	case fromInside && toInside:
 		return copyOptions{}, console.UsageError("cp copies into an instance or out of it, not from one to another")
 	case fromInside:
-		return copyOptions{inside: inside{app: from}, remote: fromPath, local: target}, nil
+		return copyOptions{Location: Location{App: from}, remote: fromPath, local: target}, nil
 	case toInside:
-		return copyOptions{inside: inside{app: to}, remote: toPath, local: source, upload: true}, nil
+		return copyOptions{Location: Location{App: to}, remote: toPath, local: source, upload: true}, nil
 	}
 	return copyOptions{}, console.UsageError("one of SOURCE and TARGET must be APP:PATH")
 }
@@ -74,8 +74,8 @@ func cutInside(arg string) (name, file string, ok bool) {
 }
 
 // runCopy copies over SFTP.
-func runCopy(ctx context.Context, o copyOptions, t sshTalk) error {
-	conn, err := enter(ctx, o.inside, t)
+func runCopy(ctx context.Context, o copyOptions, t Connection) error {
+	conn, err := Dial(ctx, o.Location, t)
 	if err != nil {
 		return err
 	}
@@ -84,12 +84,12 @@ func runCopy(ctx context.Context, o copyOptions, t sshTalk) error {
 	defer stop()
 	files, err := sftp.NewClient(conn, sftp.UseConcurrentWrites(true))
 	if err != nil {
-		return fmt.Errorf("cannot copy: %w", refusal(err))
+		return fmt.Errorf("cannot copy: %w", Refusal(err))
 	}
 	defer func() { _ = files.Close() }()
-	wait := t.out.Wait("Copying")
+	wait := t.Out.Wait("Copying")
 	defer wait.End()
-	c := copier{files: files, recursive: o.recursive, out: t.out, wait: wait}
+	c := copier{files: files, recursive: o.recursive, out: t.Out, wait: wait}
 	if o.upload {
 		err = c.upload(o.local, o.remote)
 	} else {

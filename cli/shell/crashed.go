@@ -1,4 +1,4 @@
-package main
+package shell
 
 import (
 	"context"
@@ -20,16 +20,16 @@ func crashedFlags() []cli.Flag {
 	}
 }
 
-// crashedWish is what these flags say.
-type crashedWish struct {
+// crashedChoice is what these flags say.
+type crashedChoice struct {
 	asked   bool
 	number  int    // 1 is the newest; 0: the newest of which something is kept
 	process string // type; empty: any
 	index   int    // -1: any
 }
 
-func crashedOf(c *cli.Context) (crashedWish, error) {
-	w := crashedWish{asked: c.Bool("crashed") || c.IsSet("crash"), number: c.Int("crash"), index: -1}
+func crashedOf(c *cli.Context) (crashedChoice, error) {
+	w := crashedChoice{asked: c.Bool("crashed") || c.IsSet("crash"), number: c.Int("crash"), index: -1}
 	if c.IsSet("crash") && w.number < 1 {
 		return w, console.UsageError("--crash: 1 is the newest, and there is no %d", w.number)
 	}
@@ -46,8 +46,8 @@ func crashedOf(c *cli.Context) (crashedWish, error) {
 }
 
 // crashedLogin is the user name that leads to what a crashed instance left.
-func crashedLogin(ctx context.Context, in inside, ask *client.Client) (string, error) {
-	a, err := command.FindApp(ctx, ask, in.app)
+func crashedLogin(ctx context.Context, in Location, ask *client.Client) (string, error) {
+	a, err := command.FindApp(ctx, ask, in.App)
 	if err != nil {
 		return "", err
 	}
@@ -67,7 +67,7 @@ func crashedLogin(ctx context.Context, in inside, ask *client.Client) (string, e
 }
 
 // chooseCrash finds the crash that is meant, of those that are newest first.
-func chooseCrash(crashes []v3.Crash, w crashedWish) (v3.Crash, error) {
+func chooseCrash(crashes []v3.Crash, w crashedChoice) (v3.Crash, error) {
 	fits := func(c v3.Crash) bool {
 		return (w.process == "" || c.Type == w.process) && (w.index < 0 || c.Index == w.index)
 	}

@@ -1,4 +1,4 @@
-package main
+package shell
 
 import (
 	"errors"
@@ -64,10 +64,10 @@ func TestParseCopy(t *testing.T) {
 		source, target string
 		want           copyOptions // zero: refused
 	}{
-		{"shop:logs/a.log", ".", copyOptions{inside: inside{app: "shop"}, remote: "logs/a.log", local: "."}},
-		{"shop:", "x", copyOptions{inside: inside{app: "shop"}, remote: ".", local: "x"}},
-		{"./a:b", "shop:/tmp", copyOptions{inside: inside{app: "shop"}, remote: "/tmp", local: "./a:b", upload: true}},
-		{"a", "shop:x:y", copyOptions{inside: inside{app: "shop"}, remote: "x:y", local: "a", upload: true}},
+		{"shop:logs/a.log", ".", copyOptions{Location: Location{App: "shop"}, remote: "logs/a.log", local: "."}},
+		{"shop:", "x", copyOptions{Location: Location{App: "shop"}, remote: ".", local: "x"}},
+		{"./a:b", "shop:/tmp", copyOptions{Location: Location{App: "shop"}, remote: "/tmp", local: "./a:b", upload: true}},
+		{"a", "shop:x:y", copyOptions{Location: Location{App: "shop"}, remote: "x:y", local: "a", upload: true}},
 		{"a", "b", copyOptions{}},
 		{"a:x", "b:y", copyOptions{}},
 		{":x", "b", copyOptions{}},
@@ -81,17 +81,17 @@ func TestParseCopy(t *testing.T) {
 
 func TestTerminalWish(t *testing.T) {
 	for _, tt := range []struct {
-		wish          terminalWish
+		wish          terminalMode
 		here, command bool
 		want          bool
 	}{
-		{whenInteractive, true, false, true},
-		{whenInteractive, true, true, false},
-		{whenInteractive, false, false, false},
-		{whenThere, true, true, true},
-		{whenThere, false, true, false},
-		{always, false, true, true},
-		{never, true, false, false},
+		{terminalIfInteractive, true, false, true},
+		{terminalIfInteractive, true, true, false},
+		{terminalIfInteractive, false, false, false},
+		{terminalIfHere, true, true, true},
+		{terminalIfHere, false, true, false},
+		{forceTerminal, false, true, true},
+		{NoTerminal, true, false, false},
 	} {
 		if got := tt.wish.grants(tt.here, tt.command); got != tt.want {
 			t.Errorf("%+v: %v", tt, got)

@@ -1,4 +1,4 @@
-package main
+package daemon
 
 import (
 	"bytes"
@@ -22,7 +22,7 @@ import (
 // leaveTime is how long a daemon may take to leave, ending all apps on the way.
 const leaveTime = 3 * time.Minute
 
-func daemonCommands(g *command.Set) []*cli.Command {
+func Commands(g *command.Set) []*cli.Command {
 	return []*cli.Command{
 		g.WithoutClient(command.Verb{Name: "version", Category: "Daemon", Usage: "print which dew this is; dew status says which daemon it speaks to", Flags: []cli.Flag{command.JSONFlag()}},
 			func(*cli.Context) error { return runVersion(g.Version, g.Out) }),
@@ -45,7 +45,7 @@ func daemonCommands(g *command.Set) []*cli.Command {
 			Name: "doctor", Category: "Daemon", Usage: "tell what this machine lacks, and what to do (dewd doctor; its flags are passed on)",
 			ArgsUsage: "[FLAGS]", SkipFlagParsing: true,
 			Action: func(c *cli.Context) error {
-				return runDoctor(c.Context, doctorOptions{Run: c.String("run"), Args: c.Args().Slice()}, g.Out)
+				return RunDoctor(c.Context, DoctorOptions{Run: c.String("run"), Args: c.Args().Slice()}, g.Out)
 			},
 		},
 	}
@@ -130,23 +130,23 @@ func runCredentials(ctx context.Context, w command.Env) error {
 	if w.Out.JSON {
 		return w.Out.Encode(v)
 	}
-	line := []string{"cf", "login", "-u", shellWord(v.Username)}
+	line := []string{"cf", "login", "-u", ShellWord(v.Username)}
 	if v.Password != "" {
-		line = append(line, "-p", shellWord(v.Password))
+		line = append(line, "-p", ShellWord(v.Password))
 	} else {
 		w.Out.Warn("the first password of " + v.Username + " was changed: cf will ask for it")
 	}
 	for _, f := range [][2]string{{"-o", v.Org}, {"-s", v.Space}} {
 		if f[1] != "" {
-			line = append(line, f[0], shellWord(f[1]))
+			line = append(line, f[0], ShellWord(f[1]))
 		}
 	}
-	fmt.Fprintf(w.Out.Out, "cf api %s\n%s\n", shellWord(v.API), strings.Join(line, " "))
+	fmt.Fprintf(w.Out.Out, "cf api %s\n%s\n", ShellWord(v.API), strings.Join(line, " "))
 	return nil
 }
 
-// shellWord is the text as one word of a shell.
-func shellWord(text string) string {
+// ShellWord is the text as one word of a shell.
+func ShellWord(text string) string {
 	safe := func(r rune) bool {
 		return !strings.ContainsRune("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-./:@+=,[]", r)
 	}
@@ -202,15 +202,15 @@ func alive(pid int) bool {
 	return !bytes.HasPrefix(behind, []byte("Z")) && !bytes.HasPrefix(behind, []byte("X"))
 }
 
-type doctorOptions struct {
+type DoctorOptions struct {
 	Run  string
 	Args []string
 }
 
-// runDoctor runs the daemon's own doctor: what a machine lacks is asked most when
+// RunDoctor runs the daemon's own doctor: what a machine lacks is asked most when
 // no daemon runs.
-func runDoctor(ctx context.Context, o doctorOptions, out *console.Console) error {
-	dewd, err := findDewd()
+func RunDoctor(ctx context.Context, o DoctorOptions, out *console.Console) error {
+	dewd, err := FindDewd()
 	if err != nil {
 		return err
 	}
@@ -230,8 +230,8 @@ func runDoctor(ctx context.Context, o doctorOptions, out *console.Console) error
 	return nil
 }
 
-// findDewd finds the daemon's program: beside this one, or on the PATH.
-func findDewd() (string, error) {
+// FindDewd finds the daemon's program: beside this one, or on the PATH.
+func FindDewd() (string, error) {
 	if self, err := os.Executable(); err == nil {
 		beside := filepath.Join(filepath.Dir(self), "dewd")
 		if info, err := os.Stat(beside); err == nil && info.Mode()&0o111 != 0 {

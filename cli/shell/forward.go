@@ -1,4 +1,4 @@
-package main
+package shell
 
 import (
 	"context"
@@ -119,7 +119,7 @@ func serveForward(l net.Listener, conn *ssh.Client, f forward, out *console.Cons
 			defer here.Close()
 			there, err := conn.Dial(f.network, f.target)
 			if err != nil {
-				out.Warn(fmt.Sprintf("cannot forward to %s: %v", f.target, refusal(err)))
+				out.Warn(fmt.Sprintf("cannot forward to %s: %v", f.target, Refusal(err)))
 				return
 			}
 			defer there.Close()

@@ -1,4 +1,4 @@
-package main
+package shell
 
 import (
 	"context"
@@ -34,7 +34,7 @@ func runCommand(g *command.Set) *cli.Command {
 				App: c.Args().First(), Command: shellCommand(c.Args().Tail()), Name: c.String("name"), Memory: c.String("m"), Disk: c.String("k"),
 			},
 			NoTerminal: c.Bool("T"),
-		}, sshTalk{ask: ask, out: out})
+		}, Connection{Client: ask, Out: out})
 	})
 }
 
@@ -68,38 +68,38 @@ func shellQuote(a string) string {
 }
 
 // runRun runs a command in a task of its own, with the streams of this program.
-func runRun(ctx context.Context, o runOptions, t sshTalk) (err error) {
+func runRun(ctx context.Context, o runOptions, t Connection) (err error) {
 	body, err := o.body()
 	if err != nil {
 		return err
 	}
-	a, err := command.FindApp(ctx, t.ask, o.App)
+	a, err := command.FindApp(ctx, t.Client, o.App)
 	if err != nil {
 		return err
 	}
-	enabled, err := t.ask.Apps().SSHEnabled(ctx, a.GUID)
+	enabled, err := t.Client.Apps().SSHEnabled(ctx, a.GUID)
 	if err != nil {
 		return err
 	}
 	if !enabled.Enabled {
 		return &console.Failure{Status: console.StatusFailed, Err: fmt.Errorf("cannot run a command for app %s: ssh is disabled: %s", a.Name, enabled.Reason), Todo: "dew run-task " + a.Name + " runs a command without a terminal"}
 	}
-	code, err := t.ask.Users().SSHCode(ctx)
+	code, err := t.Client.Users().SSHCode(ctx)
 	if err != nil {
 		return err
 	}
 	body.Attach = true
-	task, err := t.ask.Processes().RunTask(ctx, a.GUID, body)
+	task, err := t.Client.Processes().RunTask(ctx, a.GUID, body)
 	if err != nil {
 		return fmt.Errorf("cannot run a command for app %s: %w", a.Name, err)
 	}
 	err = attachTask(ctx, task, o, code, t)
-	return errors.Join(err, concludeRun(ctx, task, err, t.ask))
+	return errors.Join(err, concludeRun(ctx, task, err, t.Client))
 }
 
 // attachTask waits for the container of a task and runs its command there.
-func attachTask(ctx context.Context, task v3.Task, o runOptions, code v3.SSHCode, t sshTalk) error {
-	task, err := waitTask(ctx, task, t.ask, v3.TaskRunning, v3.TaskSucceeded, v3.TaskFailed)
+func attachTask(ctx context.Context, task v3.Task, o runOptions, code v3.SSHCode, t Connection) error {
+	task, err := waitTask(ctx, task, t.Client, v3.TaskRunning, v3.TaskSucceeded, v3.TaskFailed)
 	if err != nil || task.State != v3.TaskRunning {
 		return err // concludeRun reports why it did not start
 	}
@@ -110,11 +110,11 @@ func attachTask(ctx context.Context, task v3.Task, o runOptions, code v3.SSHCode
 	defer func() { _ = conn.Close() }() // it may be closed already
 	stop := context.AfterFunc(ctx, func() { _ = conn.Close() })
 	defer stop()
-	in := sshOptions{terminal: never}
-	if t.out.OutTerminal && !o.NoTerminal { // in a pipe, a terminal's line ends would be in the way
-		in.terminal = whenThere
+	in := Options{Terminal: NoTerminal}
+	if t.Out.OutTerminal && !o.NoTerminal { // in a pipe, a terminal's line ends would be in the way
+		in.Terminal = terminalIfHere
 	}
-	return interact(ctx, conn, in, t.out)
+	return Interact(ctx, conn, in, t.Out)
 }
 
 // concludeLimit is how long a task that was attached to may take to end.

@@ -1,4 +1,4 @@
-package main
+package daemon
 
 import (
 	"context"
@@ -16,7 +16,7 @@ import (
 	"github.com/dewrun/dew/cli/console"
 )
 
-func inboxCommands(g *command.Set) []*cli.Command {
+func InboxCommands(g *command.Set) []*cli.Command {
 	return []*cli.Command{
 		g.Command(command.Verb{
 			Name: "inbox", Args: "[ACTION] [NUMBER|ID]", Category: "Notifications", Usage: "read the mails that notifications became, where dewd has no mail server",

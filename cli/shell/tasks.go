@@ -1,4 +1,4 @@
-package main
+package shell
 
 import (
 	"bytes"
@@ -24,7 +24,7 @@ import (
 
 const categoryTasks = "Tasks"
 
-func taskCommands(g *command.Set) []*cli.Command {
+func TaskCommands(g *command.Set) []*cli.Command {
 	return []*cli.Command{
 		g.Command(command.Verb{
 			Name: "run-task", Alias: "rt", Args: "APP", Category: categoryTasks, Usage: "Run a command as a task, in its own container with the droplet of an app",

@@ -1,4 +1,4 @@
-package main
+package daemon
 
 import (
 	"context"
@@ -26,7 +26,7 @@ type curlOptions struct {
 	Output  string
 }
 
-func curlCommands(g *command.Set) []*cli.Command {
+func CurlCommands(g *command.Set) []*cli.Command {
 	return []*cli.Command{g.Command(command.Verb{
 		Name: "curl", Args: "PATH", Category: "Daemon", Usage: "send a request to the daemon and print the answer, whatever its status",
 		About: "The request is signed with your token.\n\nExamples:\n   dew curl /v3/apps\n   dew curl /v3/apps/GUID -X PATCH -d '{\"name\":\"store\"}'",

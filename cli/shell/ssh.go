@@ -1,4 +1,4 @@
-package main
+package shell
 
 import (
 	"context"
@@ -23,12 +23,12 @@ import (
 	"github.com/dewrun/dew/cli/console"
 )
 
-func sshCommands(g *command.Set) []*cli.Command {
+func Commands(g *command.Set) []*cli.Command {
 	const category = "Inside of instances"
 	feature := func(name, about string, enabled bool) *cli.Command {
 		return g.Command(command.Verb{Name: name, Args: "APP", Category: category, Usage: about},
 			func(c *cli.Context, ask *client.Client, out *console.Console) error {
-				return runSetSSH(c.Context, c.Args().First(), enabled, sshTalk{ask: ask, out: out})
+				return runSetSSH(c.Context, c.Args().First(), enabled, Connection{Client: ask, Out: out})
 			})
 	}
 	return []*cli.Command{
@@ -51,39 +51,39 @@ func sshCommands(g *command.Set) []*cli.Command {
 			if err != nil {
 				return err
 			}
-			return runSSH(c.Context, sshOptions{
-				inside: in, command: c.StringSlice("c"), forwards: c.StringSlice("L"),
-				nothing: c.Bool("N"), terminal: terminalOf(c),
-			}, sshTalk{ask: ask, out: out})
+			return runSSH(c.Context, Options{
+				Location: in, Command: c.StringSlice("c"), forwards: c.StringSlice("L"),
+				nothing: c.Bool("N"), Terminal: terminalOf(c),
+			}, Connection{Client: ask, Out: out})
 		}),
 		g.Command(command.Verb{
 			Name: "ssh-code", Category: category, Usage: "get a one-time password for the ssh door",
 			About: "It is good once, for five minutes:\n   ssh -p PORT cf:$(dew app APP --guid)/0@HOST",
 			Flags: []cli.Flag{command.JSONFlag()},
 		}, func(c *cli.Context, ask *client.Client, out *console.Console) error {
-			return runSSHCode(c.Context, sshTalk{ask: ask, out: out})
+			return runSSHCode(c.Context, Connection{Client: ask, Out: out})
 		}),
 		feature("enable-ssh", "let people into the instances of an app", true),
 		feature("disable-ssh", "let nobody into the instances of an app", false),
 		g.Command(command.Verb{Name: "ssh-enabled", Args: "APP", Category: category, Usage: "tell whether the instances of an app may be entered", Flags: []cli.Flag{command.JSONFlag()}},
 			func(c *cli.Context, ask *client.Client, out *console.Console) error {
-				return runSSHEnabled(c.Context, c.Args().First(), sshTalk{ask: ask, out: out})
+				return runSSHEnabled(c.Context, c.Args().First(), Connection{Client: ask, Out: out})
 			}),
 		cpCommand(g, category),
 	}
 }
 
-// sshTalk is whom these commands speak to.
-type sshTalk struct {
-	ask *client.Client
-	out *console.Console
+// Connection is whom these commands speak to.
+type Connection struct {
+	Client *client.Client
+	Out    *console.Console
 }
 
-// inside names a process of an instance.
-type inside struct {
-	app, process, sidecar string
-	index                 int
-	crashed               crashedWish
+// Location names a process of an instance.
+type Location struct {
+	App, Process, sidecar string
+	Index                 int
+	crashed               crashedChoice
 }
 
 func insideFlags() []cli.Flag {
@@ -94,72 +94,72 @@ func insideFlags() []cli.Flag {
 	}
 }
 
-func insideOf(c *cli.Context, name string) (inside, error) {
+func insideOf(c *cli.Context, name string) (Location, error) {
 	crashed, err := crashedOf(c)
-	return inside{app: name, process: c.String("process"), sidecar: c.String("sidecar"), index: c.Int("i"), crashed: crashed}, err
+	return Location{App: name, Process: c.String("process"), sidecar: c.String("sidecar"), Index: c.Int("i"), crashed: crashed}, err
 }
 
-// terminalWish is whether a terminal is asked for on the other side.
-type terminalWish int
+// terminalMode is whether a terminal is asked for on the other side.
+type terminalMode int
 
 const (
-	whenInteractive terminalWish = iota // there is one here, and no command
-	whenThere                           // there is one here
-	always
-	never
+	terminalIfInteractive terminalMode = iota // there is one here, and no command
+	terminalIfHere                            // there is one here
+	forceTerminal
+	NoTerminal
 )
 
-func terminalOf(c *cli.Context) terminalWish {
+func terminalOf(c *cli.Context) terminalMode {
 	switch {
 	case c.Bool("T"):
-		return never
+		return NoTerminal
 	case c.Bool("force-pseudo-tty"):
-		return always
+		return forceTerminal
 	case c.Bool("t"):
-		return whenThere
+		return terminalIfHere
 	}
-	return whenInteractive
+	return terminalIfInteractive
 }
 
-func (w terminalWish) grants(here, command bool) bool {
+func (w terminalMode) grants(here, command bool) bool {
 	switch w {
-	case always:
+	case forceTerminal:
 		return true
-	case whenThere:
+	case terminalIfHere:
 		return here
-	case whenInteractive:
+	case terminalIfInteractive:
 		return here && !command
 	default:
 		return false
 	}
 }
 
-type sshOptions struct {
-	inside
-	command  []string
+type Options struct {
+	Location
+	Command  []string
 	forwards []string
 	nothing  bool
-	terminal terminalWish
+	Terminal terminalMode
 }
 
-func runSSHCode(ctx context.Context, t sshTalk) error {
-	code, err := t.ask.Users().SSHCode(ctx)
+func runSSHCode(ctx context.Context, t Connection) error {
+	code, err := t.Client.Users().SSHCode(ctx)
 	if err != nil {
 		return err
 	}
-	if t.out.JSON {
-		return t.out.Encode(code)
+	if t.Out.JSON {
+		return t.Out.Encode(code)
 	}
-	fmt.Fprintln(t.out.Out, code.Code)
+	fmt.Fprintln(t.Out.Out, code.Code)
 	return nil
 }
 
-func runSetSSH(ctx context.Context, name string, enabled bool, t sshTalk) error {
-	a, err := command.FindApp(ctx, t.ask, name)
+func runSetSSH(ctx context.Context, name string, enabled bool, t Connection) error {
+	a, err := command.FindApp(ctx, t.Client, name)
 	if err != nil {
 		return err
 	}
-	f, err := t.ask.Apps().SetFeature(ctx, a.GUID, v3.FeatureSSH, enabled)
+	f, err := t.Client.Apps().SetFeature(ctx, a.GUID, v3.FeatureSSH, enabled)
 	if err != nil {
 		return err
 	}
@@ -167,32 +167,32 @@ func runSetSSH(ctx context.Context, name string, enabled bool, t sshTalk) error 
 	if f.Enabled {
 		word = "enabled"
 	}
-	fmt.Fprintf(t.out.Err, "ssh is %s for app %s\n", word, a.Name)
+	fmt.Fprintf(t.Out.Err, "ssh is %s for app %s\n", word, a.Name)
 	return nil
 }
 
-func runSSHEnabled(ctx context.Context, name string, t sshTalk) error {
-	a, err := command.FindApp(ctx, t.ask, name)
+func runSSHEnabled(ctx context.Context, name string, t Connection) error {
+	a, err := command.FindApp(ctx, t.Client, name)
 	if err != nil {
 		return err
 	}
-	e, err := t.ask.Apps().SSHEnabled(ctx, a.GUID)
+	e, err := t.Client.Apps().SSHEnabled(ctx, a.GUID)
 	if err != nil {
 		return err
 	}
-	if t.out.JSON {
-		return t.out.Encode(e)
+	if t.Out.JSON {
+		return t.Out.Encode(e)
 	}
 	if e.Enabled {
-		fmt.Fprintf(t.out.Out, "ssh is enabled for app %s\n", a.Name)
+		fmt.Fprintf(t.Out.Out, "ssh is enabled for app %s\n", a.Name)
 		return nil
 	}
-	fmt.Fprintf(t.out.Out, "ssh is disabled for app %s: %s\n", a.Name, e.Reason)
+	fmt.Fprintf(t.Out.Out, "ssh is disabled for app %s: %s\n", a.Name, e.Reason)
 	return nil
 }
 
 // runSSH enters an instance.
-func runSSH(ctx context.Context, o sshOptions, t sshTalk) error {
+func runSSH(ctx context.Context, o Options, t Connection) error {
 	var specs []forward
 	for _, text := range o.forwards {
 		f, err := parseForward(text)
@@ -201,14 +201,14 @@ func runSSH(ctx context.Context, o sshOptions, t sshTalk) error {
 		}
 		specs = append(specs, f)
 	}
-	conn, err := enter(ctx, o.inside, t)
+	conn, err := Dial(ctx, o.Location, t)
 	if err != nil {
 		return err
 	}
 	defer func() { _ = conn.Close() }() // it may be closed already
 	stop := context.AfterFunc(ctx, func() { _ = conn.Close() })
 	defer stop()
-	closing, err := forwardAll(ctx, conn, specs, t.out)
+	closing, err := forwardAll(ctx, conn, specs, t.Out)
 	if err != nil {
 		return err
 	}
@@ -216,16 +216,16 @@ func runSSH(ctx context.Context, o sshOptions, t sshTalk) error {
 	if o.nothing {
 		return ended(ctx, conn.Wait())
 	}
-	return interact(ctx, conn, o, t.out)
+	return Interact(ctx, conn, o, t.Out)
 }
 
-// enter connects to the ssh door and logs in to an instance.
-func enter(ctx context.Context, in inside, t sshTalk) (*ssh.Client, error) {
-	user, err := loginOf(ctx, in, t.ask)
+// Dial connects to the ssh door and logs in to an instance.
+func Dial(ctx context.Context, in Location, t Connection) (*ssh.Client, error) {
+	user, err := loginOf(ctx, in, t.Client)
 	if err != nil {
 		return nil, err
 	}
-	code, err := t.ask.Users().SSHCode(ctx)
+	code, err := t.Client.Users().SSHCode(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -267,14 +267,14 @@ func dialSSH(ctx context.Context, user string, code v3.SSHCode) (*ssh.Client, er
 }
 
 // loginOf is the user name that leads to an instance.
-func loginOf(ctx context.Context, in inside, ask *client.Client) (string, error) {
+func loginOf(ctx context.Context, in Location, ask *client.Client) (string, error) {
 	if in.crashed.asked {
 		return crashedLogin(ctx, in, ask)
 	}
-	if in.index < 0 {
-		return "", console.UsageError("instances count from 0, and there is no %d", in.index)
+	if in.Index < 0 {
+		return "", console.UsageError("instances count from 0, and there is no %d", in.Index)
 	}
-	a, err := command.FindApp(ctx, ask, in.app)
+	a, err := command.FindApp(ctx, ask, in.App)
 	if err != nil {
 		return "", err
 	}
@@ -287,8 +287,8 @@ func loginOf(ctx context.Context, in inside, ask *client.Client) (string, error)
 	}
 	var types []string
 	for _, p := range ps {
-		if p.Type == in.process {
-			user := "cf:" + p.GUID + "/" + strconv.Itoa(in.index)
+		if p.Type == in.Process {
+			user := "cf:" + p.GUID + "/" + strconv.Itoa(in.Index)
 			if in.sidecar != "" {
 				user += "/" + in.sidecar
 			}
@@ -296,7 +296,7 @@ func loginOf(ctx context.Context, in inside, ask *client.Client) (string, error)
 		}
 		types = append(types, p.Type)
 	}
-	return "", fmt.Errorf("app %s has no process %q: it has %s", a.Name, in.process, strings.Join(types, ", "))
+	return "", fmt.Errorf("app %s has no process %q: it has %s", a.Name, in.Process, strings.Join(types, ", "))
 }
 
 // keepAlive tells routers on the way, and the door, that somebody is here.
@@ -309,11 +309,11 @@ func keepAlive(conn *ssh.Client) {
 	}
 }
 
-// interact runs a shell or a command with this program's own streams.
-func interact(ctx context.Context, conn *ssh.Client, o sshOptions, out *console.Console) error {
+// Interact runs a shell or a command with this program's own streams.
+func Interact(ctx context.Context, conn *ssh.Client, o Options, out *console.Console) error {
 	ses, err := conn.NewSession()
 	if err != nil {
-		return refusal(err)
+		return Refusal(err)
 	}
 	defer func() { _ = ses.Close() }() // it may be closed already
 	ses.Stdout, ses.Stderr = out.Out, out.Err
@@ -323,15 +323,15 @@ func interact(ctx context.Context, conn *ssh.Client, o sshOptions, out *console.
 	}
 	screen, here := out.In.(*os.File)
 	here = here && term.IsTerminal(int(screen.Fd()))
-	if o.terminal.grants(here, len(o.command) > 0) {
+	if o.Terminal.grants(here, len(o.Command) > 0) {
 		restore, err := giveTerminal(ctx, ses, screen, here)
 		if err != nil {
 			return err
 		}
 		defer restore()
 	}
-	if len(o.command) > 0 {
-		err = ses.Start(strings.Join(o.command, " "))
+	if len(o.Command) > 0 {
+		err = ses.Start(strings.Join(o.Command, " "))
 	} else {
 		err = ses.Shell()
 	}
@@ -345,8 +345,8 @@ func interact(ctx context.Context, conn *ssh.Client, o sshOptions, out *console.
 	return ended(ctx, ses.Wait())
 }
 
-// refusal is the door's own sentence, where it gave one.
-func refusal(err error) error {
+// Refusal is the door's own sentence, where it gave one.
+func Refusal(err error) error {
 	if open := (*ssh.OpenChannelError)(nil); errors.As(err, &open) {
 		return errors.New(open.Message)
 	}
