@@ -5,7 +5,6 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -528,5 +527,3 @@ func (r result) must(t *testing.T, status int, texts ...string) {
 		}
 	}
 }
-
-var errBroken = errors.New("broken")

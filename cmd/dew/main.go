@@ -27,9 +27,11 @@ import (
 	"github.com/dewrun/dew/cli/daemon"
 	"github.com/dewrun/dew/cli/logs"
 	"github.com/dewrun/dew/cli/platform"
+	"github.com/dewrun/dew/cli/push"
 	"github.com/dewrun/dew/cli/routes"
 	"github.com/dewrun/dew/cli/services"
 	"github.com/dewrun/dew/cli/shell"
+	"github.com/dewrun/dew/cli/smoketest"
 )
 
 // version is set by the linker (make build).
@@ -86,8 +88,8 @@ func newApp(version string, out *console.Console) *runner {
 		Action:         noCommand,
 	}
 	for _, group := range []func(*command.Set) []*cli.Command{
-		pushCommands, smokeCommands, packageCommands, apps.Commands, apps.CheckCommands, apps.LifeCommands, apps.DeployCommands, apps.ScaleCommands, apps.EnvCommands, logs.Commands, apps.CrashCommands, shell.Commands, shell.TaskCommands,
-		routes.Commands, services.Commands, platform.LoginCommands, platform.TargetCommands, platform.OrgCommands, platform.SpaceCommands, platform.UserCommands, platform.RoleCommands, platform.ClientCommands, daemon.InboxCommands, apps.NotifyCommands, routes.DomainListCommands, resourceCommands, buildpackCommands, stackCommands,
+		push.Commands, smoketest.Commands, push.PackageCommands, apps.Commands, apps.CheckCommands, apps.LifeCommands, apps.DeployCommands, apps.ScaleCommands, apps.EnvCommands, logs.Commands, apps.CrashCommands, shell.Commands, shell.TaskCommands,
+		routes.Commands, services.Commands, platform.LoginCommands, platform.TargetCommands, platform.OrgCommands, platform.SpaceCommands, platform.UserCommands, platform.RoleCommands, platform.ClientCommands, daemon.InboxCommands, apps.NotifyCommands, routes.DomainListCommands, push.ResourceCommands, push.BuildpackCommands, push.StackCommands,
 		platform.LabelCommands, platform.SpaceSSHCommands, routes.SingleRouteCommands, routes.DomainCommands, platform.UsageCommands, platform.QuotaCommands, platform.SecurityGroupCommands, platform.IsolationCommands, platform.VariableGroupCommands,
 		daemon.Commands, daemon.CurlCommands, completionCommands, helpCommands,
 	} {

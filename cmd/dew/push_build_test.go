@@ -12,6 +12,7 @@ import (
 
 	"github.com/dewrun/dew/api/client"
 	"github.com/dewrun/dew/cli/console"
+	"github.com/dewrun/dew/cli/smoketest"
 	"github.com/dewrun/dew/smoke"
 )
 
@@ -72,7 +73,7 @@ func TestSmokePushWithoutTheResult(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	v := &smokeVerbs{ask: ask, out: quiet()}
+	v := &smoketest.Verbs{Client: ask, Out: quiet()}
 	err = v.Push(t.Context(), smoke.Push{Manifest: filepath.Join(root, "manifest.yml"), Dir: root})
 	if err == nil || !strings.Contains(err.Error(), "the build did not make out") {
 		t.Errorf("push = %v", err)

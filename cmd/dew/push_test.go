@@ -282,21 +282,6 @@ func TestManifestErrorsNameTheLine(t *testing.T) {
 	d.dew("apply-manifest", "-f", manifest, "--vars-file", filepath.Join(folder(t, map[string]string{"vars.yml": "a: 1\nb: [\n"}), "vars.yml")).must(t, 1, "vars.yml:")
 }
 
-func TestBitsPath(t *testing.T) {
-	for _, c := range []struct{ flag, key, manifest, want string }{
-		{"", "", "", "."},
-		{"x", "code", "a/manifest.yml", "x"},
-		{"", "code", "a/manifest.yml", "a/code"},
-		{"", "/code", "a/manifest.yml", "/code"},
-		{"", "", "a/manifest.yml", "."},
-	} {
-		got := target{app: &app.ManifestApp{Path: c.key}, manifest: c.manifest}.bitsPath(pushOptions{Path: c.flag})
-		if got != c.want {
-			t.Errorf("%+v: %s", c, got)
-		}
-	}
-}
-
 func TestCreateAppAndApplyManifest(t *testing.T) {
 	d := newDaemon(t)
 	d.dew("create-app", "shop", "-b", "go_buildpack").must(t, 0, "Created app shop")

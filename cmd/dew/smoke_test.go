@@ -1,15 +1,14 @@
 package main
 
 import (
-	"context"
 	"os"
 	"path/filepath"
 	"strings"
-	"syscall"
 	"testing"
 
 	"github.com/dewrun/dew/cli/command"
 	"github.com/dewrun/dew/cli/console"
+	"github.com/dewrun/dew/cli/smoketest"
 	"github.com/dewrun/dew/smoke"
 )
 
@@ -61,11 +60,11 @@ func TestSmokeVerbs(t *testing.T) {
 	smokeFolder(t, "")
 	out := quiet()
 	g := &command.Set{Run: d.run, Out: out, Local: true}
-	door, err := openSmokeDoor(t.Context(), g, smokeOptions{Quiet: true})
-	if err != nil || door.private != nil {
+	door, err := smoketest.Open(t.Context(), g, smoketest.Options{Quiet: true})
+	if err != nil || door.Private != nil {
 		t.Fatalf("door = %+v, %v", door, err)
 	}
-	in, err := door.enter(t.Context(), smoke.Place{Org: "smoke-1", OrgGUID: "org-1", Space: "smoke", SpaceGUID: "space-1"})
+	in, err := door.Enter(t.Context(), smoke.Place{Org: "smoke-1", OrgGUID: "org-1", Space: "smoke", SpaceGUID: "space-1"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -100,26 +99,4 @@ func TestSmokeVerbs(t *testing.T) {
 	if _, err := os.Stat(home); !os.IsNotExist(err) {
 		t.Errorf("%s is left: %v", home, err)
 	}
-}
-
-// The first interruption leaves time to clean up, the second does not.
-func TestPatience(t *testing.T) {
-	ctx, cancel := context.WithCancel(t.Context())
-	defer cancel()
-	patient, stop := patience(ctx, quiet())
-	defer stop()
-	cancel()
-	if patient.Err() != nil {
-		t.Error("the end of the work ended the patience")
-	}
-	// Of the same signal, two that come together would be one.
-	for _, s := range []syscall.Signal{syscall.SIGTERM, syscall.SIGINT} {
-		if patient.Err() != nil {
-			t.Error("patience ended with the first signal")
-		}
-		if err := syscall.Kill(os.Getpid(), s); err != nil {
-			t.Fatal(err)
-		}
-	}
-	<-patient.Done()
 }

@@ -1,4 +1,4 @@
-package main
+package smoketest
 
 import (
 	"bytes"
@@ -21,42 +21,43 @@ import (
 	"github.com/dewrun/dew/cli/command"
 	"github.com/dewrun/dew/cli/console"
 	"github.com/dewrun/dew/cli/daemon"
+	"github.com/dewrun/dew/cli/push"
 	"github.com/dewrun/dew/cli/services"
 	"github.com/dewrun/dew/cli/shell"
 	"github.com/dewrun/dew/smoke"
 )
 
-// smokeDoor is the daemon that a smoke test works with.
-type smokeDoor struct {
-	g       *command.Set
-	o       smokeOptions
-	door    command.Endpoint
-	ask     *client.Client // in no space
-	private *smoke.Private // nil: it was there before
-	kept    []keptPlace
+// testDaemon is the daemon that a smoke test works with.
+type testDaemon struct {
+	g        *command.Set
+	o        Options
+	endpoint command.Endpoint
+	client   *client.Client // in no space
+	Private  *smoke.Private // nil: it was there before
+	kept     []keptPlace
 }
 
 // keptPlace is a place that is not removed, and the folder in which dew remembers it.
 type keptPlace struct{ org, home string }
 
-// openSmokeDoor finds the daemon that dew speaks to, or starts a private one.
-func openSmokeDoor(ctx context.Context, g *command.Set, o smokeOptions) (*smokeDoor, error) {
-	d := &smokeDoor{g: g, o: o}
+// Open finds the daemon that dew speaks to, or starts a private one.
+func Open(ctx context.Context, g *command.Set, o Options) (*testDaemon, error) {
+	d := &testDaemon{g: g, o: o}
 	var err error
-	if d.door, err = g.Endpoint(); err != nil {
+	if d.endpoint, err = g.Endpoint(); err != nil {
 		return nil, err
 	}
-	if o.Private && (d.door.URL != "" && g.API != "" || g.Local) {
+	if o.Private && (d.endpoint.URL != "" && g.API != "" || g.Local) {
 		return nil, console.UsageError("--private starts a daemon of its own: it goes with neither --run nor --api")
 	}
 	if !o.Private {
-		if d.ask, err = g.Client(d.door); err != nil {
+		if d.client, err = g.Client(d.endpoint); err != nil {
 			return nil, err
 		}
-		if _, err = d.ask.Daemon().Root(ctx); err == nil {
+		if _, err = d.client.Daemon().Root(ctx); err == nil {
 			return d, nil
 		}
-		if d.door.URL != "" || g.Local || !absent(err) {
+		if d.endpoint.URL != "" || g.Local || !absent(err) {
 			return nil, err
 		}
 	}
@@ -69,7 +70,7 @@ func absent(err error) bool {
 	return errors.As(err, &u) && (errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ECONNREFUSED))
 }
 
-func (d *smokeDoor) startPrivate(ctx context.Context) error {
+func (d *testDaemon) startPrivate(ctx context.Context) error {
 	dewd := d.o.Dewd
 	if dewd == "" {
 		var err error
@@ -80,7 +81,7 @@ func (d *smokeDoor) startPrivate(ctx context.Context) error {
 	if !d.o.Quiet {
 		why := "Starting a private daemon…"
 		if !d.o.Private {
-			why = "No daemon answers at " + d.ask.Door() + ": starting a private one…"
+			why = "No daemon answers at " + d.client.Door() + ": starting a private one…"
 		}
 		d.g.Out.Say("%s", why)
 	}
@@ -88,63 +89,63 @@ func (d *smokeDoor) startPrivate(ctx context.Context) error {
 		smoke.Sweep(ctx, dewd, d.g.Out.Say)
 	}
 	var err error
-	if d.private, err = smoke.StartPrivate(ctx, dewd); err != nil {
+	if d.Private, err = smoke.StartPrivate(ctx, dewd); err != nil {
 		return err
 	}
-	d.door = command.Endpoint{ConfigFile: d.door.ConfigFile, Run: d.private.Run}
-	d.ask, err = d.g.Client(d.door)
+	d.endpoint = command.Endpoint{ConfigFile: d.endpoint.ConfigFile, Run: d.Private.Run}
+	d.client, err = d.g.Client(d.endpoint)
 	return err
 }
 
 // close ends what was started, unless it is to be kept.
-func (d *smokeDoor) close(ctx context.Context, keep bool) error {
+func (d *testDaemon) close(ctx context.Context, keep bool) error {
 	if keep {
 		d.tellKept()
 		return nil
 	}
-	if d.private == nil {
+	if d.Private == nil {
 		return nil
 	}
-	return d.private.End(ctx)
+	return d.Private.End(ctx)
 }
 
 // tellKept tells how to reach what was kept, and how to end it.
-func (d *smokeDoor) tellKept() {
+func (d *testDaemon) tellKept() {
 	say := d.g.Out.Say
 	for _, k := range d.kept {
 		say("Org %s is kept. To work in it:\n   export DEW_HOME=%s%s\n   dew apps", k.org, daemon.ShellWord(k.home), d.exportRun())
-		if d.private == nil {
+		if d.Private == nil {
 			say("To remove it:\n   dew delete-org -f %s && rm -r %s", k.org, daemon.ShellWord(k.home))
 		}
 	}
-	if d.private != nil {
-		if err := d.private.Keep(); err != nil {
+	if d.Private != nil {
+		if err := d.Private.Keep(); err != nil {
 			d.g.Out.Warn(err.Error())
 		}
-		say("To end the private daemon and remove all:\n   dew --run %s shutdown --apps && rm -r %s", daemon.ShellWord(d.private.Run), daemon.ShellWord(filepath.Dir(d.private.Run)))
+		say("To end the private daemon and remove all:\n   dew --run %s shutdown --apps && rm -r %s", daemon.ShellWord(d.Private.Run), daemon.ShellWord(filepath.Dir(d.Private.Run)))
 	}
 }
 
-func (d *smokeDoor) exportRun() string {
-	if d.door.URL != "" {
+func (d *testDaemon) exportRun() string {
+	if d.endpoint.URL != "" {
 		return ""
 	}
-	return " DEW_RUN=" + daemon.ShellWord(d.door.Run)
+	return " DEW_RUN=" + daemon.ShellWord(d.endpoint.Run)
 }
 
-// enter gives what works in a place. Its dew remembers that place in a folder of its
+// Enter gives what works in a place. Its dew remembers that place in a folder of its
 // own, so that nobody's target changes.
-func (d *smokeDoor) enter(ctx context.Context, p smoke.Place) (smoke.Inside, error) {
+func (d *testDaemon) Enter(ctx context.Context, p smoke.Place) (smoke.Inside, error) {
 	target := command.Target{OrgGUID: p.OrgGUID, Org: p.Org, SpaceGUID: p.SpaceGUID, Space: p.Space}
-	inside := d.door
+	inside := d.endpoint
 	inside.Target = target
 	ask, err := d.g.Client(inside)
 	if err != nil {
 		return smoke.Inside{}, err
 	}
 	below := "" // the usual folder for such things
-	if d.private != nil {
-		below = d.private.Folder()
+	if d.Private != nil {
+		below = d.Private.Folder()
 	}
 	home, err := os.MkdirTemp(below, "home-smoke-")
 	if err != nil {
@@ -178,20 +179,20 @@ func (d *smokeDoor) enter(ctx context.Context, p smoke.Place) (smoke.Inside, err
 		return smoke.Inside{}, errors.Join(err, os.RemoveAll(home))
 	}
 	return smoke.Inside{
-		Ask: ask, Verbs: &smokeVerbs{o: d.o, ask: ask, out: &out}, Env: d.env(home, p, status.Domain),
+		Ask: ask, Verbs: &Verbs{o: d.o, Client: ask, Out: &out}, Env: d.env(home, p, status.Domain),
 		Close: func() { _ = os.RemoveAll(home) }, // it is a temporary one
 	}, nil
 }
 
 // env is the environment of scripts: dew works in the place by itself.
-func (d *smokeDoor) env(home string, p smoke.Place, domain string) []string {
+func (d *testDaemon) env(home string, p smoke.Place, domain string) []string {
 	path := os.Getenv("PATH")
 	if self, err := os.Executable(); err == nil {
 		path = filepath.Dir(self) + string(os.PathListSeparator) + path
 	}
-	set := []string{"DEW_HOME=" + home, "DEW_RUN=" + d.door.Run, "PATH=" + path, "SMOKE_ORG=" + p.Org, "SMOKE_SPACE=" + p.Space, "DEW_DOMAIN=" + domain}
-	if d.door.URL != "" {
-		set = append(set, "DEW_API="+d.door.URL)
+	set := []string{"DEW_HOME=" + home, "DEW_RUN=" + d.endpoint.Run, "PATH=" + path, "SMOKE_ORG=" + p.Org, "SMOKE_SPACE=" + p.Space, "DEW_DOMAIN=" + domain}
+	if d.endpoint.URL != "" {
+		set = append(set, "DEW_API="+d.endpoint.URL)
 	}
 	out := slices.DeleteFunc(os.Environ(), func(e string) bool {
 		name, _, _ := strings.Cut(e, "=")
@@ -200,22 +201,22 @@ func (d *smokeDoor) env(home string, p smoke.Place, domain string) []string {
 	return append(out, set...)
 }
 
-// smokeVerbs are the commands of dew, for a smoke test.
-type smokeVerbs struct {
-	o   smokeOptions
-	ask *client.Client
-	out *console.Console
+// Verbs are the commands of dew, for a smoke test.
+type Verbs struct {
+	o      Options
+	Client *client.Client
+	Out    *console.Console
 }
 
 // Push does as dew push does. An app whose default route another space has gets one
 // with a name of its own.
-func (v *smokeVerbs) Push(ctx context.Context, p smoke.Push) error {
-	o := pushOptions{Manifest: v.o.Manifest}
+func (v *Verbs) Push(ctx context.Context, p smoke.Push) error {
+	o := push.Options{Manifest: v.o.Manifest}
 	o.Manifest.File, o.Manifest.Given = p.Manifest, p.Variables
-	if b, err := findBuild(p.Manifest); err == nil {
+	if b, err := push.FindBuild(p.Manifest); err == nil {
 		o.Build = len(b.Lines()) > 0 // the test ran it before
 	}
-	m, file, err := pushManifest(o, v.out)
+	m, file, err := push.Manifest(o, v.Out)
 	if err != nil {
 		return v.failed(err, console.StatusUsage)
 	}
@@ -226,16 +227,16 @@ func (v *smokeVerbs) Push(ctx context.Context, p smoke.Push) error {
 	}
 	// All of it is new, and its environment may have secrets that are not for the log
 	// of a job.
-	send := pushed{manifest: m, file: file, bare: true}
-	_, err = pushAll(ctx, o, send, v.ask, v.out)
+	send := push.AppliedManifest{Manifest: m, File: file, HideChanges: true}
+	_, err = push.All(ctx, o, send, v.Client, v.Out)
 	if command.ErrorContains(err, routeElsewhere) {
 		for i := range m.Applications {
 			if a := &m.Applications[i]; a.DefaultRoute && len(a.Routes) == 0 {
 				a.DefaultRoute, a.RandomRoute = false, true
 			}
 		}
-		v.out.Say("Another space has the route: the apps get routes with names of their own")
-		_, err = pushAll(ctx, o, send, v.ask, v.out)
+		v.Out.Say("Another space has the route: the apps get routes with names of their own")
+		_, err = push.All(ctx, o, send, v.Client, v.Out)
 	}
 	return v.failed(err, console.StatusFailed)
 }
@@ -244,7 +245,7 @@ func (v *smokeVerbs) Push(ctx context.Context, p smoke.Push) error {
 const routeElsewhere = "default-route: another space has this route"
 
 // failed is an error of a command as one of package smoke.
-func (v *smokeVerbs) failed(err error, otherwise int) error {
+func (v *Verbs) failed(err error, otherwise int) error {
 	if err == nil {
 		return nil
 	}
@@ -256,13 +257,13 @@ func (v *smokeVerbs) failed(err error, otherwise int) error {
 }
 
 // CreateService does as dew create-service does, and waits.
-func (v *smokeVerbs) CreateService(ctx context.Context, s smoke.Service) error {
+func (v *Verbs) CreateService(ctx context.Context, s smoke.Service) error {
 	o := services.Options{Name: s.Name, Offering: s.Offering, Plan: s.Plan, Parameters: string(s.Parameters), Wait: true}
-	return v.failed(services.Create(ctx, o, v.ask, v.out), console.StatusFailed)
+	return v.failed(services.Create(ctx, o, v.Client, v.Out), console.StatusFailed)
 }
 
 // SSH runs a command inside an instance.
-func (v *smokeVerbs) SSH(ctx context.Context, at smoke.Instance, command string) (smoke.Output, error) {
+func (v *Verbs) SSH(ctx context.Context, at smoke.Instance, command string) (smoke.Output, error) {
 	conn, err := v.enter(ctx, at)
 	if err != nil {
 		return smoke.Output{}, err
@@ -271,7 +272,7 @@ func (v *smokeVerbs) SSH(ctx context.Context, at smoke.Instance, command string)
 	stop := context.AfterFunc(ctx, func() { _ = conn.Close() })
 	defer stop()
 	var text bytes.Buffer
-	out := *v.out
+	out := *v.Out
 	out.Out, out.Err, out.In = &text, &text, strings.NewReader("")
 	err = shell.Interact(ctx, conn, shell.Options{Command: []string{command}, Terminal: shell.NoTerminal}, &out)
 	if f := (*console.Failure)(nil); errors.As(err, &f) && f.Err == nil {
@@ -280,12 +281,12 @@ func (v *smokeVerbs) SSH(ctx context.Context, at smoke.Instance, command string)
 	return smoke.Output{Text: text.String()}, err
 }
 
-func (v *smokeVerbs) enter(ctx context.Context, at smoke.Instance) (*ssh.Client, error) {
-	return shell.Dial(ctx, shell.Location{App: at.App, Process: at.Process, Index: at.Index}, shell.Connection{Client: v.ask, Out: v.out})
+func (v *Verbs) enter(ctx context.Context, at smoke.Instance) (*ssh.Client, error) {
+	return shell.Dial(ctx, shell.Location{App: at.App, Process: at.Process, Index: at.Index}, shell.Connection{Client: v.Client, Out: v.Out})
 }
 
 // Dial connects to a port inside an instance.
-func (v *smokeVerbs) Dial(ctx context.Context, at smoke.Instance, port int) (net.Conn, error) {
+func (v *Verbs) Dial(ctx context.Context, at smoke.Instance, port int) (net.Conn, error) {
 	conn, err := v.enter(ctx, at)
 	if err != nil {
 		return nil, err
@@ -307,33 +308,33 @@ type forwarded struct {
 func (f *forwarded) Close() error { return errors.Join(f.Conn.Close(), f.by.Close()) }
 
 // Show writes how an app does, as dew app does.
-func (v *smokeVerbs) Show(ctx context.Context, name string, w io.Writer) error {
-	a, err := command.FindApp(ctx, v.ask, name)
+func (v *Verbs) Show(ctx context.Context, name string, w io.Writer) error {
+	a, err := command.FindApp(ctx, v.Client, name)
 	if err != nil {
 		return err
 	}
-	view, err := apps.ReadView(ctx, v.ask, a)
+	view, err := apps.ReadView(ctx, v.Client, a)
 	if err != nil {
 		return err
 	}
-	out := *v.out
+	out := *v.Out
 	out.Out, out.Color, out.OutTerminal = w, false, false
 	view.Print(&out)
 	return nil
 }
 
 // bundler writes what is kept of a failure.
-func (d *smokeDoor) bundler(single bool) func(context.Context, smoke.Scene) (string, error) {
+func (d *testDaemon) bundler(single bool) func(context.Context, smoke.Scene) (string, error) {
 	return func(ctx context.Context, s smoke.Scene) (string, error) {
 		b := smoke.Bundle{File: smoke.BundleName(d.o.Bundle, s.Folder, single)}
-		if d.private != nil {
-			b.Log = d.private.LogFile()
+		if d.Private != nil {
+			b.Log = d.Private.LogFile()
 		}
-		if d.door.URL == "" {
+		if d.endpoint.URL == "" {
 			b.Doctor = func(ctx context.Context, w io.Writer) error {
 				out := *d.g.Out
 				out.Out, out.Err, out.In = w, w, strings.NewReader("")
-				return daemon.RunDoctor(ctx, daemon.DoctorOptions{Run: d.door.Run}, &out)
+				return daemon.RunDoctor(ctx, daemon.DoctorOptions{Run: d.endpoint.Run}, &out)
 			}
 		}
 		return b.File, b.Write(ctx, s)

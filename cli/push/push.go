@@ -1,4 +1,4 @@
-package main
+package push
 
 import (
 	"context"
@@ -20,9 +20,9 @@ import (
 	"github.com/dewrun/dew/cli/console"
 )
 
-type pushOptions struct {
+type Options struct {
 	Name       string // of the app; empty: the manifest's
-	Manifest   manifestOptions
+	Manifest   ManifestOptions
 	Path       string
 	Buildpacks []string
 	Command    *string
@@ -45,7 +45,7 @@ type pushOptions struct {
 	Build                         bool // run the build of smoke.yml before
 }
 
-func pushCommands(g *command.Set) []*cli.Command {
+func Commands(g *command.Set) []*cli.Command {
 	flags := append(manifestFlags(),
 		command.BoolFlag("no-manifest", "do not read a manifest"),
 		&cli.StringFlag{Name: "m", Aliases: []string{"memory"}, Usage: "`memory` of an instance, sidecars included, such as 256M or 1G"},
@@ -91,8 +91,8 @@ func pushCommands(g *command.Set) []*cli.Command {
 	}
 }
 
-func pushOptionsOf(c *cli.Context) pushOptions {
-	o := pushOptions{
+func pushOptionsOf(c *cli.Context) Options {
+	o := Options{
 		Name: c.Args().First(), Manifest: manifestOptionsOf(c), Path: c.String("p"), Buildpacks: c.StringSlice("b"),
 		Memory: c.String("m"), Disk: c.String("k"), LogRate: c.String("l"), Droplet: c.String("droplet"), Task: c.Bool("task"), Health: c.String("u"), Endpoint: c.String("endpoint"),
 		Stack: c.String("s"), Image: c.String("o"), Username: c.String("docker-username"), Deploy: apps.DeployOptionsOf(c),
@@ -116,7 +116,7 @@ func pushOptionsOf(c *cli.Context) pushOptions {
 
 // runPush brings the apps of a manifest, or the one that the options name, from
 // files to running instances.
-func runPush(ctx context.Context, o pushOptions, ask *client.Client, out *console.Console) error {
+func runPush(ctx context.Context, o Options, ask *client.Client, out *console.Console) error {
 	if err := o.build(ctx, out); err != nil {
 		return err
 	}
@@ -124,15 +124,15 @@ func runPush(ctx context.Context, o pushOptions, ask *client.Client, out *consol
 }
 
 // pushBuilt is runPush after the build.
-func pushBuilt(ctx context.Context, o pushOptions, ask *client.Client, out *console.Console) error {
+func pushBuilt(ctx context.Context, o Options, ask *client.Client, out *console.Console) error {
 	if err := errors.Join(o.checkStrategy(), o.checkDroplet()); err != nil {
 		return err
 	}
-	m, file, err := pushManifest(o, out)
+	m, file, err := Manifest(o, out)
 	if err != nil {
 		return err
 	}
-	views, err := pushAll(ctx, o, pushed{manifest: m, file: file}, ask, out)
+	views, err := All(ctx, o, AppliedManifest{Manifest: m, File: file}, ask, out)
 	if err != nil {
 		return err
 	}
@@ -145,18 +145,18 @@ func pushBuilt(ctx context.Context, o pushOptions, ask *client.Client, out *cons
 	return nil
 }
 
-// pushed is a manifest on its way.
-type pushed struct {
-	manifest app.Manifest
-	file     string // empty: it was made up
-	bare     bool   // what changes is not shown
+// AppliedManifest is a manifest on its way.
+type AppliedManifest struct {
+	Manifest    app.Manifest
+	File        string // empty: it was made up
+	HideChanges bool   // what changes is not shown
 }
 
-// pushAll applies a manifest and pushes its apps, one after the other.
-func pushAll(ctx context.Context, o pushOptions, p pushed, ask *client.Client, out *console.Console) ([]apps.View, error) {
-	p.manifest.Applications = p.manifest.StartOrder()
+// All applies a manifest and pushes its apps, one after the other.
+func All(ctx context.Context, o Options, p AppliedManifest, ask *client.Client, out *console.Console) ([]apps.View, error) {
+	p.Manifest.Applications = p.Manifest.StartOrder()
 	// Before anything is applied: an app without files shall not come into being.
-	targets, err := gatherAll(ctx, o, p.manifest, p.file, out)
+	targets, err := gatherAll(ctx, o, p.Manifest, p.File, out)
 	if err != nil {
 		return nil, err
 	}
@@ -175,7 +175,7 @@ func pushAll(ctx context.Context, o pushOptions, p pushed, ask *client.Client, o
 	if err := sendBuildpacks(ctx, home, targets, ask, out); err != nil {
 		return nil, err
 	}
-	if err := apply(ctx, ask, out, applied{space: home, manifest: p.manifest, file: p.file, diff: p.file != "" && !p.bare}); err != nil {
+	if err := apply(ctx, ask, out, applied{space: home, manifest: p.Manifest, file: p.File, diff: p.File != "" && !p.HideChanges}); err != nil {
 		return nil, err
 	}
 	var views []apps.View
@@ -211,7 +211,7 @@ func (t target) close() error {
 }
 
 // gatherAll finds the files of every app of a push.
-func gatherAll(ctx context.Context, o pushOptions, m app.Manifest, file string, out *console.Console) ([]target, error) {
+func gatherAll(ctx context.Context, o Options, m app.Manifest, file string, out *console.Console) ([]target, error) {
 	var all []target
 	for i := range m.Applications {
 		t := target{app: &m.Applications[i], manifest: file}
@@ -226,7 +226,7 @@ func gatherAll(ctx context.Context, o pushOptions, m app.Manifest, file string, 
 	return all, nil
 }
 
-func pushOne(ctx context.Context, o pushOptions, t target, ask *client.Client, out *console.Console) (apps.View, error) {
+func pushOne(ctx context.Context, o Options, t target, ask *client.Client, out *console.Console) (apps.View, error) {
 	a, err := command.FindApp(ctx, ask, t.app.Name)
 	if err != nil {
 		return apps.View{}, err
@@ -257,7 +257,7 @@ func pushOne(ctx context.Context, o pushOptions, t target, ask *client.Client, o
 
 // bitsPath is where the app's files are: what -p says, else what the manifest
 // says, seen from its own folder, else this folder.
-func (t target) bitsPath(o pushOptions) string {
+func (t target) bitsPath(o Options) string {
 	switch {
 	case o.Path != "":
 		return o.Path
@@ -270,9 +270,9 @@ func (t target) bitsPath(o pushOptions) string {
 	}
 }
 
-// pushManifest is the manifest that is to be applied: from a file or made up, with
+// Manifest is the manifest that is to be applied: from a file or made up, with
 // what the flags say over it.
-func pushManifest(o pushOptions, out *console.Console) (app.Manifest, string, error) {
+func Manifest(o Options, out *console.Console) (app.Manifest, string, error) {
 	o.Manifest.Name = o.Name
 	m, file, err := loadManifest(o.Manifest, out)
 	if err != nil {
@@ -318,13 +318,13 @@ func chosen(all []app.ManifestApp, name string) ([]app.ManifestApp, error) {
 	return nil, console.UsageError("the manifest has no app %q, it has %s", name, strings.Join(names, ", "))
 }
 
-func (o pushOptions) changesOneApp() bool {
+func (o Options) changesOneApp() bool {
 	return o.Path != "" || o.Stack != "" || o.Image != "" || len(o.Buildpacks) > 0 || o.Command != nil || o.Instances != nil || o.Memory != "" || o.Disk != "" || o.LogRate != "" || o.Droplet != "" ||
 		o.Timeout != nil || o.Health != "" || o.Endpoint != "" || o.NoRoute || o.RandomRoute
 }
 
 // override puts what the flags say over what the manifest says.
-func (o pushOptions) override(a *app.ManifestApp) error {
+func (o Options) override(a *app.ManifestApp) error {
 	web := a.Web()
 	if !o.Deploy.Gradual() { // else the deployment brings them, with the new instances
 		if err := o.scale(&web.Instances, &web.MemoryMB, &web.DiskMB); err != nil {
@@ -355,7 +355,7 @@ func orDefault(s string) string {
 	return s
 }
 
-func (o pushOptions) overrideHealth(web *app.ManifestProcess) error {
+func (o Options) overrideHealth(web *app.ManifestProcess) error {
 	switch o.Health {
 	case "":
 	case "none": // as cf called it once
@@ -380,7 +380,7 @@ func (o pushOptions) overrideHealth(web *app.ManifestProcess) error {
 	return nil
 }
 
-func (o pushOptions) overrideRoutes(a *app.ManifestApp) error {
+func (o Options) overrideRoutes(a *app.ManifestApp) error {
 	if o.NoRoute && o.RandomRoute {
 		return console.UsageError("--no-route and --random-route exclude each other")
 	}

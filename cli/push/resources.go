@@ -1,4 +1,4 @@
-package main
+package push
 
 import (
 	"context"
@@ -18,7 +18,7 @@ import (
 	"github.com/dewrun/dew/cli/console"
 )
 
-func resourceCommands(g *command.Set) []*cli.Command {
+func ResourceCommands(g *command.Set) []*cli.Command {
 	return []*cli.Command{
 		g.Command(command.Verb{
 			Name: "buildpacks", Category: "Platform", Usage: "list the buildpacks, in the order in which they are tried", Labels: "/v3/buildpacks",

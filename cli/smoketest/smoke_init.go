@@ -1,12 +1,13 @@
-package main
+package smoketest
 
 import (
 	"github.com/dewrun/dew/cli/console"
+	"github.com/dewrun/dew/cli/push"
 	"github.com/dewrun/dew/smoke"
 )
 
 // runSmokeInit writes a first smoke.yml.
-func runSmokeInit(o smokeOptions, out *console.Console) error {
+func runSmokeInit(o Options, out *console.Console) error {
 	dir := "."
 	switch len(o.Args) {
 	case 1:
@@ -17,7 +18,7 @@ func runSmokeInit(o smokeOptions, out *console.Console) error {
 	}
 	file, err := smoke.Init(dir, o.Force)
 	if err != nil {
-		return smokeFailure(err)
+		return push.SmokeFailure(err)
 	}
 	out.Say("Wrote %s: read it, then dew smoke %s", file, dir)
 	return nil

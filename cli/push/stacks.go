@@ -1,4 +1,4 @@
-package main
+package push
 
 import (
 	"context"
@@ -19,7 +19,7 @@ import (
 	"github.com/dewrun/dew/cli/console"
 )
 
-func stackCommands(g *command.Set) []*cli.Command {
+func StackCommands(g *command.Set) []*cli.Command {
 	return []*cli.Command{
 		g.Command(command.Verb{Name: "stacks", Category: "Platform", Usage: "list the root file systems that apps run on, and who may use them", Labels: stacksPath, Flags: []cli.Flag{command.JSONFlag()}},
 			func(c *cli.Context, ask *client.Client, out *console.Console) error {

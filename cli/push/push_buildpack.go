@@ -1,4 +1,4 @@
-package main
+package push
 
 import (
 	"context"
@@ -31,7 +31,7 @@ var buildpackScript = regexp.MustCompile(`^([^/]+/)?bin/(detect|compile|supply|f
 // localFolder is the folder of this machine that a buildpack names, or nothing. In a
 // manifest that is a path from the manifest's folder that begins with a dot: a path
 // from the root is one of the daemon's machine.
-func (t target) localFolder(o pushOptions, name string) string {
+func (t target) localFolder(o Options, name string) string {
 	dotted := name == "." || name == ".." || strings.HasPrefix(name, "./") || strings.HasPrefix(name, "../")
 	switch byFlag := slices.Contains(o.Buildpacks, name); {
 	case dotted && byFlag:
@@ -47,7 +47,7 @@ func (t target) localFolder(o pushOptions, name string) string {
 }
 
 // gatherBuildpacks finds the files of buildpacks that are folders of this machine.
-func (t *target) gatherBuildpacks(o pushOptions, out *console.Console) error {
+func (t *target) gatherBuildpacks(o Options, out *console.Console) error {
 	for i, name := range t.app.Buildpacks {
 		folder := t.localFolder(o, name)
 		if folder == "" {
@@ -141,7 +141,7 @@ func (b *bits) compare(ctx context.Context, ask *client.Client, out *console.Con
 }
 
 // localFolders are the buildpacks of apps that are folders of this machine.
-func localFolders(apps []app.ManifestApp, o pushOptions, manifest string) []string {
+func localFolders(apps []app.ManifestApp, o Options, manifest string) []string {
 	var all []string
 	for i := range apps {
 		t := target{app: &apps[i], manifest: manifest}

@@ -1,4 +1,4 @@
-package main
+package push
 
 import (
 	"context"
@@ -16,7 +16,7 @@ const dockerPassword = "CF_DOCKER_PASSWORD"
 
 // overrideStack puts what the app stands on, a stack or its own image, over what
 // the manifest says.
-func (o pushOptions) overrideStack(a *app.ManifestApp) error {
+func (o Options) overrideStack(a *app.ManifestApp) error {
 	if o.Username != "" && o.Image == "" && a.Docker == nil {
 		return console.UsageError("--docker-username needs --docker-image")
 	}
@@ -36,7 +36,7 @@ func (o pushOptions) overrideStack(a *app.ManifestApp) error {
 }
 
 // gather finds the app's files, or what is needed to fetch its image.
-func (t *target) gather(ctx context.Context, o pushOptions, out *console.Console) (err error) {
+func (t *target) gather(ctx context.Context, o Options, out *console.Console) (err error) {
 	if o.Droplet != "" {
 		return nil // there is nothing to stage
 	}

@@ -1,4 +1,4 @@
-package main
+package push
 
 import (
 	"context"
@@ -15,7 +15,7 @@ import (
 
 // checkDependencies refuses a push of apps whose dependencies are neither pushed with
 // them nor started, before anything changes.
-func (o pushOptions) checkDependencies(ctx context.Context, targets []target, ask *client.Client) error {
+func (o Options) checkDependencies(ctx context.Context, targets []target, ask *client.Client) error {
 	if o.NoStart {
 		return nil
 	}

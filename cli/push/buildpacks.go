@@ -1,4 +1,4 @@
-package main
+package push
 
 import (
 	"context"
@@ -16,7 +16,7 @@ import (
 	"github.com/dewrun/dew/cli/console"
 )
 
-func buildpackCommands(g *command.Set) []*cli.Command {
+func BuildpackCommands(g *command.Set) []*cli.Command {
 	stack := func() cli.Flag {
 		return &cli.StringFlag{Name: "s", Aliases: []string{"stack"}, Usage: "`stack` of the buildpack, where several have its name"}
 	}

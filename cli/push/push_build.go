@@ -1,4 +1,4 @@
-package main
+package push
 
 import (
 	"bytes"
@@ -14,20 +14,20 @@ import (
 	"github.com/dewrun/dew/smoke"
 )
 
-// findBuild reads the build step beside a manifest, or in this folder where there is
+// FindBuild reads the build step beside a manifest, or in this folder where there is
 // none.
-func findBuild(manifest string) (smoke.Build, error) {
+func FindBuild(manifest string) (smoke.Build, error) {
 	return smoke.FindBuild(filepath.Dir(manifest))
 }
 
 // checkBuild says what is missing for --build.
-func (o pushOptions) checkBuild() error {
+func (o Options) checkBuild() error {
 	_, err := o.buildStep()
 	return err
 }
 
 // buildStep is the build that --build asks for; without the flag it has no commands.
-func (o pushOptions) buildStep() (b smoke.Build, err error) {
+func (o Options) buildStep() (b smoke.Build, err error) {
 	if !o.Build {
 		return b, nil
 	}
@@ -37,8 +37,8 @@ func (o pushOptions) buildStep() (b smoke.Build, err error) {
 			return b, err
 		}
 	}
-	if b, err = findBuild(file); err != nil {
-		return b, smokeFailure(err)
+	if b, err = FindBuild(file); err != nil {
+		return b, SmokeFailure(err)
 	}
 	f := &console.Failure{Status: console.StatusUsage, Todo: "write the commands that build the app below build: in smoke.yml, or build it yourself and push without --build"}
 	switch {
@@ -53,7 +53,7 @@ func (o pushOptions) buildStep() (b smoke.Build, err error) {
 }
 
 // build runs the build step of smoke.yml if --build asks for it.
-func (o pushOptions) build(ctx context.Context, out *console.Console) error {
+func (o Options) build(ctx context.Context, out *console.Console) error {
 	b, err := o.buildStep()
 	if err != nil || !o.Build {
 		return err
@@ -109,7 +109,7 @@ func (w *lineWriter) end() {
 }
 
 // checkBits says what to do about files that are not there.
-func (t target) checkBits(o pushOptions) error {
+func (t target) checkBits(o Options) error {
 	_, err := os.Stat(t.bitsPath(o))
 	if !errors.Is(err, fs.ErrNotExist) {
 		return nil // gather tells of the rest
@@ -118,7 +118,7 @@ func (t target) checkBits(o pushOptions) error {
 	if o.Path == "" {
 		where, name = fmt.Sprintf("%s, line %d: path", t.manifest, t.app.Line("path")), t.app.Path
 	}
-	b, berr := findBuild(t.manifest)
+	b, berr := FindBuild(t.manifest)
 	commands := strings.Join(b.Lines(), "; ")
 	switch {
 	case o.Build:
@@ -133,4 +133,17 @@ func (t target) checkBits(o pushOptions) error {
 		Status: console.StatusFailed, Err: fmt.Errorf("%s: cannot find the app's files: %w", where, err),
 		Todo: "build the app first, or correct the path: it names a folder, zip, jar or war",
 	}
+}
+
+// SmokeFailure is an error of package smoke as one of dew.
+func SmokeFailure(err error) error {
+	f := (*smoke.Failure)(nil)
+	if !errors.As(err, &f) {
+		return err
+	}
+	out := &console.Failure{Status: f.Status, Err: err, Todo: f.Todo}
+	if f.Output != "" {
+		out.Err = fmt.Errorf("%w\n%s", err, f.Output)
+	}
+	return out
 }

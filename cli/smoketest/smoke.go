@@ -1,4 +1,4 @@
-package main
+package smoketest
 
 import (
 	"cmp"
@@ -17,12 +17,13 @@ import (
 	"github.com/dewrun/dew/api/v3"
 	"github.com/dewrun/dew/cli/command"
 	"github.com/dewrun/dew/cli/console"
+	"github.com/dewrun/dew/cli/push"
 	"github.com/dewrun/dew/smoke"
 )
 
-type smokeOptions struct {
+type Options struct {
 	Args     []string
-	Manifest manifestOptions // variables only
+	Manifest push.ManifestOptions // variables only
 	Timeout  time.Duration
 	JUnit    string
 	Bundle   string
@@ -51,7 +52,7 @@ Examples:
    dew smoke --private --keep shop/manifest.yml
    dew smoke init shop`
 
-func smokeCommands(g *command.Set) []*cli.Command {
+func Commands(g *command.Set) []*cli.Command {
 	return []*cli.Command{g.WithoutClient(command.Verb{
 		Name: "smoke", Args: "[DIR|DIR/...|MANIFEST]...", Category: "Push", Usage: "push the apps of a folder, check what its smoke.yml says, tell how that went, clean up", About: aboutSmoke,
 		Flags: []cli.Flag{
@@ -72,9 +73,9 @@ func smokeCommands(g *command.Set) []*cli.Command {
 			command.JSONFlag(),
 		},
 	}, func(c *cli.Context) error {
-		o := smokeOptions{
+		o := Options{
 			Args:     c.Args().Slice(),
-			Manifest: manifestOptions{Vars: c.StringSlice("var"), VarsFiles: c.StringSlice("vars-file")},
+			Manifest: push.ManifestOptions{Vars: c.StringSlice("var"), VarsFiles: c.StringSlice("vars-file")},
 			Timeout:  c.Duration("timeout"), JUnit: c.String("junit"), Bundle: c.String("bundle"), NoBundle: c.Bool("no-bundle"), Keep: c.Bool("keep"),
 			NoSkip: c.Bool("no-skip"), Private: c.Bool("private"), Dewd: c.String("dewd"), Quiet: c.Bool("quiet"), Verbose: c.Bool("v"), Force: c.Bool("force"), Watch: c.Bool("watch"),
 		}
@@ -85,7 +86,7 @@ func smokeCommands(g *command.Set) []*cli.Command {
 	})}
 }
 
-func (o smokeOptions) check() error {
+func (o Options) check() error {
 	switch {
 	case o.Timeout < 0:
 		return console.UsageError("--timeout: %s is less than nothing", o.Timeout)
@@ -100,15 +101,15 @@ func (o smokeOptions) check() error {
 }
 
 // runSmoke tests folders and tells how that went, once or after every change.
-func runSmoke(ctx context.Context, o smokeOptions, g *command.Set) (err error) {
+func runSmoke(ctx context.Context, o Options, g *command.Set) (err error) {
 	if err := o.check(); err != nil {
 		return err
 	}
 	folders, err := smoke.Find(o.Args) // before a daemon is started
 	if err != nil {
-		return smokeFailure(err)
+		return push.SmokeFailure(err)
 	}
-	if _, err := variables(o.Manifest); err != nil {
+	if _, err := push.Variables(o.Manifest); err != nil {
 		return err
 	}
 	// A terminal that is closed must not leave a daemon behind, nor a reader of our
@@ -118,14 +119,14 @@ func runSmoke(ctx context.Context, o smokeOptions, g *command.Set) (err error) {
 	signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE)
 	patient, stop := patience(ctx, g.Out)
 	defer stop()
-	d, err := openSmokeDoor(ctx, g, o)
+	d, err := Open(ctx, g, o)
 	if err != nil {
-		return smokeFailure(err)
+		return push.SmokeFailure(err)
 	}
 	defer func() {
 		if cerr := d.close(patient, o.Keep); cerr != nil {
-			g.Out.Warn(command.Explain(smokeFailure(cerr))) // also when an interruption leaves no other words
-			err = cmp.Or(err, error(&console.Failure{Status: command.StatusOf(smokeFailure(cerr))}))
+			g.Out.Warn(command.Explain(push.SmokeFailure(cerr))) // also when an interruption leaves no other words
+			err = cmp.Or(err, error(&console.Failure{Status: command.StatusOf(push.SmokeFailure(cerr))}))
 		}
 	}()
 	if o.Watch {
@@ -135,15 +136,15 @@ func runSmoke(ctx context.Context, o smokeOptions, g *command.Set) (err error) {
 }
 
 // test tests folders once.
-func (d *smokeDoor) test(ctx, patient context.Context, folders []smoke.Folder) error {
+func (d *testDaemon) test(ctx, patient context.Context, folders []smoke.Folder) error {
 	o := d.o
-	vars, err := variables(o.Manifest)
+	vars, err := push.Variables(o.Manifest)
 	if err != nil {
 		return err
 	}
-	s := &smokeTalk{o: o, out: d.g.Out, single: len(folders) == 1}
+	s := &reporter{o: o, out: d.g.Out, single: len(folders) == 1}
 	cfg := smoke.Config{
-		Ask: d.ask, Enter: d.enter, Variables: vars, Timeout: o.Timeout, Keep: o.Keep, NoSkip: o.NoSkip, Patient: patient, Say: s.say, Line: s.line,
+		Ask: d.client, Enter: d.Enter, Variables: vars, Timeout: o.Timeout, Keep: o.Keep, NoSkip: o.NoSkip, Patient: patient, Say: s.say, Line: s.line,
 	}
 	if o.Quiet {
 		cfg.Line = nil
@@ -160,7 +161,7 @@ func (d *smokeDoor) test(ctx, patient context.Context, folders []smoke.Folder) e
 // watch tests folders, and again whenever something below them changes, until ctx
 // ends. The daemon stays the same. A test writes files itself, so what changes while
 // it runs does not count.
-func (d *smokeDoor) watch(ctx, patient context.Context, folders []smoke.Folder) error {
+func (d *testDaemon) watch(ctx, patient context.Context, folders []smoke.Folder) error {
 	for {
 		err := d.test(ctx, patient, folders)
 		if ctx.Err() != nil {
@@ -173,19 +174,19 @@ func (d *smokeDoor) watch(ctx, patient context.Context, folders []smoke.Folder) 
 		for _, f := range folders {
 			paths = append(append(paths, f.Dir), f.Manifests...)
 		}
-		w, werr := newWatcher(append(paths, d.o.Manifest.VarsFiles...))
+		w, werr := push.NewWatcher(append(paths, d.o.Manifest.VarsFiles...))
 		if werr != nil {
 			return werr
 		}
 		d.g.Out.Say("Watching for changes; Ctrl-C ends it")
-		changed, werr := w.wait(ctx)
-		if werr := errors.Join(werr, w.close()); werr != nil || ctx.Err() != nil {
+		changed, werr := w.Wait(ctx)
+		if werr := errors.Join(werr, w.Close()); werr != nil || ctx.Err() != nil {
 			return cmp.Or(werr, err)
 		}
 		d.g.Out.Say("\n%s changed", changed)
 		now, ferr := smoke.Find(d.o.Args)
 		if ferr != nil {
-			d.g.Out.Warn(command.Explain(smokeFailure(ferr))) // it may be half written: the next change mends it
+			d.g.Out.Warn(command.Explain(push.SmokeFailure(ferr))) // it may be half written: the next change mends it
 			continue
 		}
 		folders = now
@@ -215,14 +216,14 @@ func patience(ctx context.Context, out *console.Console) (context.Context, func(
 	}
 }
 
-// smokeTalk tells what goes on.
-type smokeTalk struct {
-	o      smokeOptions
+// reporter tells what goes on.
+type reporter struct {
+	o      Options
 	out    *console.Console
 	single bool // there is one folder
 }
 
-func (s *smokeTalk) say(format string, args ...any) {
+func (s *reporter) say(format string, args ...any) {
 	if s.o.Quiet {
 		return
 	}
@@ -234,7 +235,7 @@ func (s *smokeTalk) say(format string, args ...any) {
 }
 
 // line shows a line of an app.
-func (s *smokeTalk) line(app string, l *v3.Line) {
+func (s *reporter) line(app string, l *v3.Line) {
 	if l.Source == "RTR" && !s.o.Verbose {
 		return // the checks tell of their requests
 	}
@@ -246,7 +247,7 @@ func (s *smokeTalk) line(app string, l *v3.Line) {
 }
 
 // tell writes the report where it is wanted, and makes the first failure the error.
-func (s *smokeTalk) tell(r smoke.Report) error {
+func (s *reporter) tell(r smoke.Report) error {
 	if s.o.JUnit != "" {
 		if err := writeWhole(s.o.JUnit, r.JUnit()); err != nil {
 			return &console.Failure{Status: console.StatusFailed, Err: fmt.Errorf("cannot write the JUnit report: %w", err)}
@@ -279,7 +280,7 @@ func (s *smokeTalk) tell(r smoke.Report) error {
 	return &console.Failure{Status: step.Status, Err: fmt.Errorf("%s: %s", where, step.Detail), Todo: strings.Join(todo, "\n     ")}
 }
 
-func (s *smokeTalk) print(r smoke.Report) error {
+func (s *reporter) print(r smoke.Report) error {
 	if s.out.JSON {
 		return s.out.Encode(r)
 	}
@@ -315,17 +316,4 @@ func writeWhole(name string, text []byte) error {
 		return errors.Join(err, os.Remove(f.Name()))
 	}
 	return os.Rename(f.Name(), name)
-}
-
-// smokeFailure is an error of package smoke as one of dew.
-func smokeFailure(err error) error {
-	f := (*smoke.Failure)(nil)
-	if !errors.As(err, &f) {
-		return err
-	}
-	out := &console.Failure{Status: f.Status, Err: err, Todo: f.Todo}
-	if f.Output != "" {
-		out.Err = fmt.Errorf("%w\n%s", err, f.Output)
-	}
-	return out
 }

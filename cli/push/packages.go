@@ -1,4 +1,4 @@
-package main
+package push
 
 import (
 	"context"
@@ -17,7 +17,7 @@ import (
 	"github.com/dewrun/dew/cli/console"
 )
 
-func packageCommands(g *command.Set) []*cli.Command {
+func PackageCommands(g *command.Set) []*cli.Command {
 	return []*cli.Command{
 		g.Command(command.Verb{Name: "packages", Args: "APP", Category: "Apps", Usage: "list what was pushed for an app, newest first", Flags: []cli.Flag{command.JSONFlag()}},
 			func(c *cli.Context, ask *client.Client, out *console.Console) error {

@@ -1,4 +1,4 @@
-package main
+package push
 
 import (
 	"cmp"
@@ -29,8 +29,8 @@ type watcher struct {
 	trees  map[string]ignoreRules // by folder
 }
 
-// newWatcher watches files, and folders with all that is pushed of them.
-func newWatcher(paths []string) (*watcher, error) {
+// NewWatcher watches files, and folders with all that is pushed of them.
+func NewWatcher(paths []string) (*watcher, error) {
 	n, err := fsnotify.NewWatcher()
 	if err != nil {
 		return nil, fmt.Errorf("cannot watch files: %w", err)
@@ -44,7 +44,7 @@ func newWatcher(paths []string) (*watcher, error) {
 	return w, nil
 }
 
-func (w *watcher) close() error { return w.notify.Close() }
+func (w *watcher) Close() error { return w.notify.Close() }
 
 func (w *watcher) add(path string) error {
 	path, err := filepath.Abs(path)
@@ -107,8 +107,8 @@ func (w *watcher) counts(name string, isFolder bool) bool {
 	return false
 }
 
-// wait returns what changed, once nothing has for a while; nothing when ctx ends.
-func (w *watcher) wait(ctx context.Context) (string, error) {
+// Wait returns what changed, once nothing has for a while; nothing when ctx ends.
+func (w *watcher) Wait(ctx context.Context) (string, error) {
 	var first string
 	quiet := time.NewTimer(settleTime)
 	defer quiet.Stop()
@@ -154,7 +154,7 @@ func (w *watcher) changed(e fsnotify.Event) bool {
 
 // watchPush pushes, and pushes again whenever the manifest or the files change,
 // until ctx ends. A push that fails waits for the next change.
-func watchPush(ctx context.Context, o pushOptions, ask *client.Client, out *console.Console) error {
+func watchPush(ctx context.Context, o Options, ask *client.Client, out *console.Console) error {
 	if err := o.checkBuild(); err != nil {
 		return err
 	}
@@ -166,7 +166,7 @@ func watchPush(ctx context.Context, o pushOptions, ask *client.Client, out *cons
 		// A build writes files itself: what changes while it runs does not count.
 		err := o.build(ctx, out)
 		// Before the push: what changes meanwhile is not in it.
-		w, werr := newWatcher(there(paths))
+		w, werr := NewWatcher(there(paths))
 		if werr != nil {
 			return werr
 		}
@@ -177,8 +177,8 @@ func watchPush(ctx context.Context, o pushOptions, ask *client.Client, out *cons
 			out.Warn(command.Explain(err))
 		}
 		out.Say("Watching for changes; Ctrl-C ends it, the app stays")
-		changed, err := w.wait(ctx)
-		if err := errors.Join(err, w.close()); err != nil || ctx.Err() != nil {
+		changed, err := w.Wait(ctx)
+		if err := errors.Join(err, w.Close()); err != nil || ctx.Err() != nil {
 			return err
 		}
 		out.Say("\n%s changed", changed)
@@ -189,8 +189,8 @@ func watchPush(ctx context.Context, o pushOptions, ask *client.Client, out *cons
 }
 
 // paths are the manifest and what it pushes.
-func (o pushOptions) paths(out *console.Console) ([]string, error) {
-	m, file, err := pushManifest(o, out)
+func (o Options) paths(out *console.Console) ([]string, error) {
+	m, file, err := Manifest(o, out)
 	if err != nil {
 		return nil, err
 	}

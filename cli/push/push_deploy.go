@@ -1,4 +1,4 @@
-package main
+package push
 
 import (
 	"github.com/dewrun/dew/api/v3"
@@ -8,7 +8,7 @@ import (
 )
 
 // checkStrategy says what of a push does not fit together with its strategy.
-func (o pushOptions) checkStrategy() error {
+func (o Options) checkStrategy() error {
 	if o.Deploy.Gradual() && o.NoStart {
 		return console.UsageError("--strategy and --no-start exclude each other")
 	}
@@ -16,7 +16,7 @@ func (o pushOptions) checkStrategy() error {
 }
 
 // scale gives the number and the size of instances what the flags say.
-func (o pushOptions) scale(instances, memory, disk **int) error {
+func (o Options) scale(instances, memory, disk **int) error {
 	for _, size := range []struct {
 		flag, text string
 		mb         **int
@@ -41,7 +41,7 @@ func (o pushOptions) scale(instances, memory, disk **int) error {
 }
 
 // logRate gives the log rate what the flag says.
-func (o pushOptions) logRate(rate **int64) error {
+func (o Options) logRate(rate **int64) error {
 	n, err := apps.ReadRate(o.LogRate)
 	if err == nil && n != nil {
 		bytes := int64(*n)
@@ -51,7 +51,7 @@ func (o pushOptions) logRate(rate **int64) error {
 }
 
 // size is what a deployment brings along.
-func (o pushOptions) size() (v3.DeploymentOptions, error) {
+func (o Options) size() (v3.DeploymentOptions, error) {
 	var instances, memory, disk *int
 	if err := o.scale(&instances, &memory, &disk); err != nil {
 		return v3.DeploymentOptions{}, err

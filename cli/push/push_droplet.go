@@ -1,4 +1,4 @@
-package main
+package push
 
 import (
 	"context"
@@ -13,7 +13,7 @@ import (
 
 // checkDroplet says what of a push does not fit together with a droplet, or with an
 // app that is there for its tasks.
-func (o pushOptions) checkDroplet() error {
+func (o Options) checkDroplet() error {
 	switch {
 	case o.Task && (o.Deploy.Gradual() || o.RandomRoute):
 		return console.UsageError("--task goes with neither --strategy nor --random-route: nothing is started")
@@ -34,7 +34,7 @@ func (o pushOptions) checkDroplet() error {
 
 // forTasks are the options of an app that is there for its tasks: no route leads to
 // it, and nobody asks whether it is healthy.
-func (o pushOptions) forTasks() pushOptions {
+func (o Options) forTasks() Options {
 	if o.Task {
 		o.NoRoute, o.NoStart, o.Health = true, true, "process"
 	}
@@ -42,7 +42,7 @@ func (o pushOptions) forTasks() pushOptions {
 }
 
 // pushDroplet gives an app a droplet that was staged elsewhere.
-func pushDroplet(ctx context.Context, o pushOptions, a v3.App, ask *client.Client, out *console.Console) (apps.View, error) {
+func pushDroplet(ctx context.Context, o Options, a v3.App, ask *client.Client, out *console.Console) (apps.View, error) {
 	d, err := ask.Bits().CreateDroplet(ctx, a.GUID)
 	if err != nil {
 		return apps.View{}, fmt.Errorf("cannot create a droplet of %s: %w", a.Name, err)
@@ -58,7 +58,7 @@ func pushDroplet(ctx context.Context, o pushOptions, a v3.App, ask *client.Clien
 }
 
 // run makes an app run a droplet, or only have it.
-func (o pushOptions) run(ctx context.Context, a v3.App, droplet string, ask *client.Client, out *console.Console) (apps.View, error) {
+func (o Options) run(ctx context.Context, a v3.App, droplet string, ask *client.Client, out *console.Console) (apps.View, error) {
 	if o.Deploy.Gradual() {
 		size, err := o.size()
 		if err != nil {

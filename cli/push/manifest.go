@@ -1,4 +1,4 @@
-package main
+package push
 
 import (
 	"context"
@@ -19,8 +19,8 @@ import (
 	"github.com/dewrun/dew/cli/console"
 )
 
-// manifestOptions say where a manifest is and what its variables are.
-type manifestOptions struct {
+// ManifestOptions say where a manifest is and what its variables are.
+type ManifestOptions struct {
 	File      string
 	Name      string   // of the app, where there is only one and the manifest has no name for it
 	Vars      []string // name=value
@@ -39,13 +39,13 @@ func manifestFlags() []cli.Flag {
 	}
 }
 
-func manifestOptionsOf(c *cli.Context) manifestOptions {
-	return manifestOptions{File: c.String("f"), Vars: c.StringSlice("var"), VarsFiles: c.StringSlice("vars-file")}
+func manifestOptionsOf(c *cli.Context) ManifestOptions {
+	return ManifestOptions{File: c.String("f"), Vars: c.StringSlice("var"), VarsFiles: c.StringSlice("vars-file")}
 }
 
 // loadManifest reads the manifest and its variables; the file is empty when there
 // is none and none is needed.
-func loadManifest(o manifestOptions, out *console.Console) (m app.Manifest, file string, err error) {
+func loadManifest(o ManifestOptions, out *console.Console) (m app.Manifest, file string, err error) {
 	if o.None {
 		if o.File != "" {
 			return m, "", console.UsageError("-f and --no-manifest exclude each other")
@@ -62,7 +62,7 @@ func loadManifest(o manifestOptions, out *console.Console) (m app.Manifest, file
 		}
 		return m, "", console.UsageError("there is no manifest.yml here: give the manifest's path with -f")
 	}
-	vars, err := variables(o)
+	vars, err := Variables(o)
 	if err != nil {
 		return m, "", err
 	}
@@ -141,7 +141,7 @@ func manifestFile(given string) (string, error) {
 	return "", nil
 }
 
-func variables(o manifestOptions) (map[string]any, error) {
+func Variables(o ManifestOptions) (map[string]any, error) {
 	vars := map[string]any{}
 	maps.Copy(vars, o.Given)
 	for _, name := range o.VarsFiles {
@@ -262,7 +262,7 @@ func applyManifestCommand(g *command.Set) *cli.Command {
 	})
 }
 
-func runApplyManifest(ctx context.Context, o manifestOptions, ask *client.Client, out *console.Console) error {
+func runApplyManifest(ctx context.Context, o ManifestOptions, ask *client.Client, out *console.Console) error {
 	m, file, err := loadManifest(o, out)
 	if err != nil {
 		return err
