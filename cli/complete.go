@@ -56,7 +56,7 @@ func (g completer) flagAtEnd(v command.Verb) string {
 	if v.Category == platform.LabelsCategory {
 		return map[string]string{"-s": "STACK", "--stack": "STACK", "-b": "BROKER", "--broker": "BROKER", "-e": "OFFERING", "--offering": "OFFERING"}[last]
 	}
-	if v.Category == services.ServicesCategory || v.Category == services.BrokersCategory {
+	if v.Category == services.Category || v.Category == services.BrokersCategory {
 		if kind := map[string]string{"-b": "BROKER", "-e": "OFFERING", "--service-instance": "SERVICE_INSTANCE"}[last]; kind != "" {
 			return kind
 		}

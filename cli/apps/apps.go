@@ -15,6 +15,7 @@ import (
 	"github.com/dewrun/dew/cli/console"
 )
 
+// Commands list, show, rename and delete apps.
 func Commands(g *command.Set) []*cli.Command {
 	return []*cli.Command{
 		g.Command(command.Verb{Name: "apps", Alias: "a", Category: "Apps", Usage: "list the apps", Labels: "/v3/apps", Flags: []cli.Flag{command.BoolFlag("no-stats", "do not ask how many instances run"), command.JSONFlag()}},

@@ -28,6 +28,7 @@ type DeployOptions struct {
 	NoWait      bool
 }
 
+// StrategyFlags say how new instances replace old ones.
 func StrategyFlags() []cli.Flag {
 	return []cli.Flag{
 		&cli.StringFlag{Name: "strategy", Usage: "`rolling|canary`: replace instances some at a time, without a gap"},
@@ -37,6 +38,7 @@ func StrategyFlags() []cli.Flag {
 	}
 }
 
+// DeployOptionsOf reads the flags of StrategyFlags.
 func DeployOptionsOf(c *cli.Context) DeployOptions {
 	o := DeployOptions{Strategy: c.String("strategy"), Steps: c.String("instance-steps"), NoWait: c.Bool("no-wait")}
 	if c.IsSet("max-in-flight") {
@@ -251,6 +253,7 @@ func deploymentNote(v View) string {
 	return note
 }
 
+// DeployCommands are about deployments and revisions.
 func DeployCommands(g *command.Set) []*cli.Command {
 	return []*cli.Command{
 		g.Command(command.Verb{Name: "cancel-deployment", Args: "APP", Category: "Apps", Usage: "take a deployment back: what was there before serves again"},

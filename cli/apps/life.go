@@ -13,6 +13,7 @@ import (
 	"github.com/dewrun/dew/cli/console"
 )
 
+// LifeCommands start, stop, restart and restage apps.
 func LifeCommands(g *command.Set) []*cli.Command {
 	life := func(name, alias, about string, run func(context.Context, string, *client.Client, *console.Console) error) *cli.Command {
 		return g.Command(command.Verb{Name: name, Alias: alias, Args: "APP", Category: "Apps", Usage: about, Flags: []cli.Flag{command.JSONFlag()}},

@@ -42,6 +42,7 @@ type NotRunning struct {
 	instances []string // ids
 }
 
+// Error names the process.
 func (n *NotRunning) Error() string { return "all instances of " + n.process + " crashed" }
 
 // WaitRunning waits until every process has a running instance, or none to run.

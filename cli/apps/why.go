@@ -51,7 +51,7 @@ func whyCrashed(ctx context.Context, b badStart, ask *client.Client, out *consol
 		out.Say("   %s", console.FormatLine(l, console.LineStyle{Terminal: out.ErrTerminal}))
 	}
 	if !found {
-		return &console.Failure{Status: console.StatusCrashed, Err: fmt.Errorf("%s crashed at its start", b.app.Name), Todo: SayMore(b.app.Name)}
+		return &console.Failure{Status: console.StatusCrashed, Err: fmt.Errorf("%s crashed at its start", b.app.Name), Todo: CrashAdvice(b.app.Name)}
 	}
 	f := explainCrash(b.app.Name, crash)
 	if !crash.GivenUp && !out.FollowsLogs { // a smoke test deletes it
@@ -84,7 +84,7 @@ func (b badStart) record(ctx context.Context, ask *client.Client) (crash v3.Cras
 
 // explainCrash makes an exit record the error of a start, with what to do.
 func explainCrash(app string, c v3.Crash) *console.Failure {
-	f := &console.Failure{Status: console.StatusCrashed, Err: fmt.Errorf("%s crashed at its start: %s", app, c.Description), Todo: SayMore(app)}
+	f := &console.Failure{Status: console.StatusCrashed, Err: fmt.Errorf("%s crashed at its start: %s", app, c.Description), Todo: CrashAdvice(app)}
 	switch first := c.First; {
 	case first.OutOfMemory && first.Sidecar != "" && first.MemoryLimit > 0:
 		f.Status = console.StatusMemory
@@ -107,6 +107,7 @@ func explainCrash(app string, c v3.Crash) *console.Failure {
 	return f
 }
 
-func SayMore(app string) string {
+// CrashAdvice is the advice to read crashes and logs of an app.
+func CrashAdvice(app string) string {
 	return "dew crashes " + app + " and dew logs " + app + " --recent say more"
 }

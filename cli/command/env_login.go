@@ -61,6 +61,7 @@ func (s EnvLogin) fits(past Session, url string) error {
 	}
 }
 
+// Key is the name of the session in the config file.
 func (s EnvLogin) Key(url string) string { return url + " " + s.user }
 
 // keep remembers a session where the next command looks for it.

@@ -8,6 +8,7 @@ import (
 	"github.com/dewrun/dew/api/client"
 )
 
+// IsMissing tells whether err is about a name that does not exist.
 func IsMissing(err error) bool {
 	m := (*client.Missing)(nil)
 	return errors.As(err, &m)

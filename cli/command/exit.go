@@ -16,6 +16,7 @@ import (
 	"github.com/dewrun/dew/cli/console"
 )
 
+// StatusOf is the exit status of an error.
 func StatusOf(err error) int {
 	if err == nil {
 		return 0
@@ -55,6 +56,7 @@ func Explain(err error) string {
 	return text
 }
 
+// TodoOf is the advice for an error; empty if there is none.
 func TodoOf(err error) string {
 	if f := (*console.Failure)(nil); errors.As(err, &f) && f.Todo != "" {
 		return f.Todo

@@ -11,6 +11,7 @@ import (
 	"github.com/dewrun/dew/cli/console"
 )
 
+// DeleteOptions are the arguments of commands that delete something.
 type DeleteOptions struct {
 	Name   string
 	Force  bool
@@ -100,6 +101,7 @@ func FindService(ctx context.Context, ask *client.Client, name string) (v3.Servi
 	return i, SuggestNearest(err, name, all, func(i v3.ServiceInstance) string { return i.Name })
 }
 
+// SpaceOptions are the arguments of commands about one space.
 type SpaceOptions struct {
 	Name  string
 	Org   string // name; empty: the targeted one

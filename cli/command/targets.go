@@ -59,6 +59,7 @@ func defaultTarget(ctx context.Context, ask *client.Client) (Target, error) {
 	return TargetOf(o, s), err
 }
 
+// TargetOf is the target that names an org and a space.
 func TargetOf(o v3.Organization, s v3.Space) Target {
 	return Target{OrgGUID: o.GUID, Org: o.Name, SpaceGUID: s.GUID, Space: s.Name}
 }
@@ -72,6 +73,7 @@ type Places struct {
 // SpaceName is the name of a space; of one that is not seen it is the guid.
 func (p Places) SpaceName(guid string) string { return cmp.Or(p.Spaces[guid].Space, guid) }
 
+// ReadPlaces reads the names of all orgs and spaces that the user can see.
 func ReadPlaces(ctx context.Context, ask *client.Client) (Places, error) {
 	p := Places{Orgs: map[string]string{}, Spaces: map[string]Target{}}
 	orgs, err := ask.Orgs().List(ctx)
@@ -92,6 +94,7 @@ func ReadPlaces(ctx context.Context, ask *client.Client) (Places, error) {
 	return p, nil
 }
 
+// String names the space and the org.
 func (p Target) String() string {
 	if p.Space == "" {
 		return "org " + p.Org

@@ -31,6 +31,7 @@ type Console struct {
 	Quiet       time.Duration // how long a wait says nothing; 0: QuietTime
 }
 
+// New is a console on the files of a process.
 func New(out, err, in *os.File) *Console {
 	isTerminal := func(f *os.File) bool { return term.IsTerminal(int(f.Fd())) }
 	return &Console{

@@ -14,6 +14,7 @@ type LineStyle struct {
 	Terminal bool // to a terminal, which would obey control characters
 }
 
+// LineTime is the layout of the time of a log line.
 const LineTime = "2006-01-02T15:04:05.000Z07:00"
 
 // AppendLine appends a line as people read it:

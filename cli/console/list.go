@@ -7,6 +7,7 @@ import (
 // NonNil is a list that is never null.
 func NonNil(all []string) []string { return append([]string{}, all...) }
 
+// Names are the names of all items.
 func Names[T any](all []T, name func(T) string) []string {
 	out := make([]string, len(all))
 	for i, one := range all {
@@ -25,6 +26,7 @@ type List struct {
 	Empty string     // instead of a table that has no more than that
 }
 
+// Show writes the list as a table, or as JSON.
 func (l List) Show(out *Console) error {
 	switch {
 	case out.JSON:
@@ -37,6 +39,7 @@ func (l List) Show(out *Console) error {
 	}
 }
 
+// YesNo is a truth value in a table.
 func YesNo(b bool) string {
 	if b {
 		return "yes"

@@ -144,6 +144,7 @@ func (w *Waiting) show(next time.Duration, drawn bool, stop <-chan struct{}) {
 	}
 }
 
+// Text is the line that is shown after a time.
 func (w *Waiting) Text(elapsed time.Duration) string {
 	w.mu.Lock()
 	defer w.mu.Unlock()

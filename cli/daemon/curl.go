@@ -26,6 +26,7 @@ type curlOptions struct {
 	Output  string
 }
 
+// CurlCommands send a plain request to the API.
 func CurlCommands(g *command.Set) []*cli.Command {
 	return []*cli.Command{g.Command(command.Verb{
 		Name: "curl", Args: "PATH", Category: "Daemon", Usage: "send a request to the daemon and print the answer, whatever its status",

@@ -22,6 +22,7 @@ import (
 // leaveTime is how long a daemon may take to leave, ending all apps on the way.
 const leaveTime = 3 * time.Minute
 
+// Commands show the daemon, stop it, and check its machine.
 func Commands(g *command.Set) []*cli.Command {
 	return []*cli.Command{
 		g.WithoutClient(command.Verb{Name: "version", Category: "Daemon", Usage: "print which dew this is; dew status says which daemon it speaks to", Flags: []cli.Flag{command.JSONFlag()}},
@@ -202,6 +203,7 @@ func alive(pid int) bool {
 	return !bytes.HasPrefix(behind, []byte("Z")) && !bytes.HasPrefix(behind, []byte("X"))
 }
 
+// DoctorOptions are the arguments of dew doctor.
 type DoctorOptions struct {
 	Run  string
 	Args []string

@@ -24,6 +24,7 @@ const (
 	newEvents   = 50
 )
 
+// Commands show log lines and events.
 func Commands(g *command.Set) []*cli.Command {
 	return []*cli.Command{
 		g.Command(command.Verb{

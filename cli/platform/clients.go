@@ -15,6 +15,7 @@ import (
 	"github.com/dewrun/dew/cli/console"
 )
 
+// ClientCommands are about OAuth clients.
 func ClientCommands(g *command.Set) []*cli.Command {
 	return []*cli.Command{
 		g.CommandWithEnv(command.Verb{Name: "clients", Category: "Users", Usage: "list the programs that get tokens of their own", Flags: []cli.Flag{command.JSONFlag()}},

@@ -22,6 +22,7 @@ type segmentOptions struct {
 	Force      bool
 }
 
+// IsolationCommands are about isolation segments.
 func IsolationCommands(g *command.Set) []*cli.Command {
 	run := func(v command.Verb, fn func(context.Context, segmentOptions, command.Env) error) *cli.Command {
 		v.Category = isolationCategory

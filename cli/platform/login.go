@@ -26,6 +26,7 @@ func trustFlags() []cli.Flag {
 	}
 }
 
+// LoginCommands log in and out, and choose the daemon.
 func LoginCommands(g *command.Set) []*cli.Command {
 	f := loginFlow{g}
 	login := command.Verb{

@@ -12,6 +12,7 @@ import (
 
 type targetOptions struct{ Org, Space string }
 
+// TargetCommands show and set the targeted org and space.
 func TargetCommands(g *command.Set) []*cli.Command {
 	return []*cli.Command{g.CommandWithEnv(command.Verb{
 		Name: "target", Alias: "t", Category: "Login", Usage: "choose the org and the space to work in; without flags show them",

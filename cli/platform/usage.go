@@ -22,6 +22,7 @@ type usageOptions struct {
 	Newest         int // 0: all
 }
 
+// UsageCommands list usage events.
 func UsageCommands(g *command.Set) []*cli.Command {
 	return []*cli.Command{g.Command(command.Verb{
 		Name: "usage-events", Category: "Platform", Usage: "list what apps and services began and ceased to take, newest first",

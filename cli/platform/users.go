@@ -16,6 +16,7 @@ import (
 	"github.com/dewrun/dew/cli/console"
 )
 
+// UserCommands are about users.
 func UserCommands(g *command.Set) []*cli.Command {
 	return []*cli.Command{
 		g.CommandWithEnv(command.Verb{Name: "users", Category: "Users", Usage: "list the users", Flags: []cli.Flag{command.JSONFlag()}},

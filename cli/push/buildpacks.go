@@ -16,6 +16,7 @@ import (
 	"github.com/dewrun/dew/cli/console"
 )
 
+// BuildpackCommands create, update and delete buildpacks.
 func BuildpackCommands(g *command.Set) []*cli.Command {
 	stack := func() cli.Flag {
 		return &cli.StringFlag{Name: "s", Aliases: []string{"stack"}, Usage: "`stack` of the buildpack, where several have its name"}

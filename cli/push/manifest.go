@@ -141,6 +141,7 @@ func manifestFile(given string) (string, error) {
 	return "", nil
 }
 
+// Variables are the values of --var and --vars-file.
 func Variables(o ManifestOptions) (map[string]any, error) {
 	vars := map[string]any{}
 	maps.Copy(vars, o.Given)

@@ -17,6 +17,7 @@ import (
 	"github.com/dewrun/dew/cli/console"
 )
 
+// PackageCommands are the steps of a push: packages, staging, droplets.
 func PackageCommands(g *command.Set) []*cli.Command {
 	return []*cli.Command{
 		g.Command(command.Verb{Name: "packages", Args: "APP", Category: "Apps", Usage: "list what was pushed for an app, newest first", Flags: []cli.Flag{command.JSONFlag()}},

@@ -20,6 +20,7 @@ import (
 	"github.com/dewrun/dew/cli/console"
 )
 
+// Options are the arguments of dew push.
 type Options struct {
 	Name       string // of the app; empty: the manifest's
 	Manifest   ManifestOptions
@@ -45,6 +46,7 @@ type Options struct {
 	Build                         bool // run the build of smoke.yml before
 }
 
+// Commands push apps and apply manifests.
 func Commands(g *command.Set) []*cli.Command {
 	flags := append(manifestFlags(),
 		command.BoolFlag("no-manifest", "do not read a manifest"),

@@ -55,7 +55,7 @@ func (t target) awaitDependencies(ctx context.Context, ask *client.Client, out *
 		err = apps.WaitRunning(ctx, a, ask, out)
 		crashed := (*apps.NotRunning)(nil)
 		if errors.As(err, &crashed) {
-			err = &console.Failure{Status: console.StatusCrashed, Err: err, Todo: apps.SayMore(name)}
+			err = &console.Failure{Status: console.StatusCrashed, Err: err, Todo: apps.CrashAdvice(name)}
 		}
 		if err != nil && ctx.Err() == nil {
 			return t.dependency(name, err)

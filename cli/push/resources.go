@@ -18,6 +18,7 @@ import (
 	"github.com/dewrun/dew/cli/console"
 )
 
+// ResourceCommands list buildpacks and droplets, and write manifests.
 func ResourceCommands(g *command.Set) []*cli.Command {
 	return []*cli.Command{
 		g.Command(command.Verb{

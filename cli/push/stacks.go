@@ -19,6 +19,7 @@ import (
 	"github.com/dewrun/dew/cli/console"
 )
 
+// StackCommands are about stacks.
 func StackCommands(g *command.Set) []*cli.Command {
 	return []*cli.Command{
 		g.Command(command.Verb{Name: "stacks", Category: "Platform", Usage: "list the root file systems that apps run on, and who may use them", Labels: stacksPath, Flags: []cli.Flag{command.JSONFlag()}},

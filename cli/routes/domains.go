@@ -31,6 +31,7 @@ func DomainListCommands(g *command.Set) []*cli.Command {
 	}
 }
 
+// DomainCommands are about private domains.
 func DomainCommands(g *command.Set) []*cli.Command {
 	run := func(v command.Verb, fn func(context.Context, privateDomain, command.Env) error) *cli.Command {
 		v.Category = routesCategory

@@ -41,6 +41,7 @@ type RouteOptions struct {
 	Options   map[string]*string // of a route that is made
 }
 
+// Commands create, map and delete routes and domains.
 func Commands(g *command.Set) []*cli.Command {
 	type action func(context.Context, RouteOptions, *client.Client, *console.Console) error
 	about := func(v command.Verb, fn action) *cli.Command {

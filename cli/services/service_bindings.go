@@ -27,7 +27,7 @@ type bindOptions struct {
 
 func bindingCommands(g *command.Set) []*cli.Command {
 	about := func(v command.Verb, fn func(context.Context, bindOptions, *client.Client, *console.Console) error) *cli.Command {
-		v.Category = ServicesCategory
+		v.Category = Category
 		return g.Command(v, func(c *cli.Context, ask *client.Client, out *console.Console) error {
 			o := bindOptions{
 				App: c.Args().First(), Service: c.Args().Get(1), Name: c.String("binding-name"), Parameters: c.String("c"), Strategy: c.String("strategy"),
@@ -222,7 +222,7 @@ func endBinding(ctx context.Context, guid string, wait bool, ask *client.Client)
 
 func keyCommands(g *command.Set) []*cli.Command {
 	about := func(v command.Verb, fn func(context.Context, bindOptions, *client.Client, *console.Console) error) *cli.Command {
-		v.Category = ServicesCategory
+		v.Category = Category
 		return g.Command(v, func(c *cli.Context, ask *client.Client, out *console.Console) error {
 			o := bindOptions{Service: c.Args().First(), Key: c.Args().Get(1), Parameters: c.String("c"), Wait: c.Bool("wait"), Force: c.Bool("f"), GUID: c.Bool("guid")}
 			return fn(c.Context, o, ask, out)
@@ -307,6 +307,7 @@ func runKeys(ctx context.Context, o bindOptions, ask *client.Client, out *consol
 	return out.Table(rows)
 }
 
+// BindingName is the name of a service binding; empty if it has none.
 func BindingName(b v3.ServiceCredentialBinding) string {
 	if b.Name == nil {
 		return ""

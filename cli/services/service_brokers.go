@@ -16,6 +16,7 @@ import (
 	"github.com/dewrun/dew/cli/console"
 )
 
+// BrokersCategory is the heading of commands about brokers in the help.
 const BrokersCategory = "Service brokers"
 
 type brokerOptions struct {

@@ -26,13 +26,13 @@ import (
 // snapshotCommands are what cf does not have, and sharing.
 func snapshotCommands(g *command.Set) []*cli.Command {
 	about := func(v command.Verb, fn func(context.Context, Options, *client.Client, *console.Console) error) *cli.Command {
-		v.Category = ServicesCategory
+		v.Category = Category
 		return g.Command(v, func(c *cli.Context, ask *client.Client, out *console.Console) error {
 			return fn(c.Context, readService(c), ask, out)
 		})
 	}
 	share := func(v command.Verb, fn func(context.Context, shareOptions, command.Env) error) *cli.Command {
-		v.Category = ServicesCategory
+		v.Category = Category
 		v.Flags = append(v.Flags, &cli.StringFlag{Name: "s", Usage: "the other `space`; needed"}, &cli.StringFlag{Name: "o", Usage: "its `org` (default: the target's)"})
 		return g.CommandWithEnv(v, func(c *cli.Context, w command.Env) error {
 			if c.String("s") == "" {
@@ -55,7 +55,7 @@ func snapshotCommands(g *command.Set) []*cli.Command {
 			About: "Without SNAPSHOT it is the newest. What came since is gone. Bindings of now work after it.", Flags: []cli.Flag{command.ForceFlag()},
 		}, runRestore),
 		g.Command(command.Verb{
-			Name: "connect", Args: "SERVICE_INSTANCE", Category: ServicesCategory, Usage: "talk to a database with psql, mariadb or redis-cli",
+			Name: "connect", Args: "SERVICE_INSTANCE", Category: Category, Usage: "talk to a database with psql, mariadb or redis-cli",
 			About: "The program must be on this machine. A service key is made for it, and deleted when it ends.\n\nExample:\n   echo 'select count(*) from users' | dew connect db",
 		}, func(c *cli.Context, ask *client.Client, out *console.Console) error {
 			return runConnect(c.Context, c.Args().First(), ask, out)
@@ -334,7 +334,7 @@ type routeServiceOptions struct {
 }
 
 func routeService(g *command.Set, v command.Verb, fn func(context.Context, routeServiceOptions, *client.Client, *console.Console) error) *cli.Command {
-	v.Args, v.Category, v.Flags = "DOMAIN SERVICE_INSTANCE", ServicesCategory, append(routes.HostFlags()[:2], v.Flags...) // no port: TCP routes have none
+	v.Args, v.Category, v.Flags = "DOMAIN SERVICE_INSTANCE", Category, append(routes.HostFlags()[:2], v.Flags...) // no port: TCP routes have none
 	return g.Command(v, func(c *cli.Context, ask *client.Client, out *console.Console) error {
 		r, err := routes.ReadRoute(c, false)
 		if err != nil {

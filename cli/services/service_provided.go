@@ -37,14 +37,14 @@ func providedCommands(g *command.Set) []*cli.Command {
 	}
 	return []*cli.Command{
 		g.Command(command.Verb{
-			Name: "create-user-provided-service", Alias: "cups", Args: "SERVICE_INSTANCE", Category: ServicesCategory, Usage: "make something that runs elsewhere a service instance",
+			Name: "create-user-provided-service", Alias: "cups", Args: "SERVICE_INSTANCE", Category: Category, Usage: "make something that runs elsewhere a service instance",
 			About: "Examples:\n   dew create-user-provided-service mail -p '{\"host\":\"mail.example.com\"}'\n   dew create-user-provided-service papers -l syslog://logs.example.com:514",
 			Flags: flags(),
 		}, func(c *cli.Context, ask *client.Client, out *console.Console) error {
 			return runCreateProvided(c.Context, read(c), ask, out)
 		}),
 		g.Command(command.Verb{
-			Name: "update-user-provided-service", Alias: "uups", Args: "SERVICE_INSTANCE", Category: ServicesCategory, Usage: "change a user-provided service instance", Flags: flags(),
+			Name: "update-user-provided-service", Alias: "uups", Args: "SERVICE_INSTANCE", Category: Category, Usage: "change a user-provided service instance", Flags: flags(),
 		}, func(c *cli.Context, ask *client.Client, out *console.Console) error {
 			return runUpdateProvided(c.Context, read(c), ask, out)
 		}),

@@ -16,7 +16,8 @@ import (
 	"github.com/dewrun/dew/cli/console"
 )
 
-const ServicesCategory = "Services"
+// Category is the heading of these commands in the help.
+const Category = "Services"
 
 // Options are the arguments and flags of commands about one service instance.
 type Options struct {
@@ -66,16 +67,17 @@ func brokerFlag() cli.Flag {
 	return &cli.StringFlag{Name: "b", Usage: "`name` of the broker, where several have such an offering"}
 }
 
+// Commands are all commands about services.
 func Commands(g *command.Set) []*cli.Command {
 	about := func(v command.Verb, fn func(context.Context, Options, *client.Client, *console.Console) error) *cli.Command {
-		v.Category = ServicesCategory
+		v.Category = Category
 		return g.Command(v, func(c *cli.Context, ask *client.Client, out *console.Console) error {
 			return fn(c.Context, readService(c), ask, out)
 		})
 	}
 	return slices.Concat([]*cli.Command{
 		g.Command(command.Verb{
-			Name: "marketplace", Alias: "m", Category: ServicesCategory, Usage: "list what services can be had",
+			Name: "marketplace", Alias: "m", Category: Category, Usage: "list what services can be had",
 			Flags: []cli.Flag{
 				&cli.StringFlag{Name: "e", Usage: "the plans of one `offering`"}, brokerFlag(),
 				command.BoolFlag("no-plans", "only the offerings"), command.BoolFlag("show-unavailable", "also what cannot be had"), command.JSONFlag(),
@@ -85,7 +87,7 @@ func Commands(g *command.Set) []*cli.Command {
 			return runMarketplace(c.Context, o, ask, out)
 		}),
 		g.Command(command.Verb{
-			Name: "create-service", Alias: "cs", Args: "OFFERING PLAN SERVICE_INSTANCE", Category: ServicesCategory, Usage: "make a service instance",
+			Name: "create-service", Alias: "cs", Args: "OFFERING PLAN SERVICE_INSTANCE", Category: Category, Usage: "make a service instance",
 			About: "It takes a while; dew services tells how far it is, --wait waits for it. One that has the name already is fine.\n\n" +
 				"Example:\n   dew create-service postgres small db --wait",
 			Flags: []cli.Flag{paramsFlag(), tagsFlag(), brokerFlag(), waitFlag()},
@@ -107,7 +109,7 @@ func Commands(g *command.Set) []*cli.Command {
 			About: "What is bound to it is unbound first. One that is not there is fine.", Flags: []cli.Flag{command.ForceFlag(), waitFlag()},
 		}, runDeleteService),
 		g.Command(command.Verb{
-			Name: "services", Alias: "s", Category: ServicesCategory, Usage: "list the service instances of the space",
+			Name: "services", Alias: "s", Category: Category, Usage: "list the service instances of the space",
 			Flags: []cli.Flag{command.BoolFlag("no-apps", "without the apps that are bound"), command.JSONFlag()},
 		}, func(c *cli.Context, ask *client.Client, out *console.Console) error {
 			return runServices(c.Context, c.Bool("no-apps"), ask, out)
@@ -123,6 +125,7 @@ func Commands(g *command.Set) []*cli.Command {
 	}, bindingCommands(g), keyCommands(g), providedCommands(g), brokerCommands(g), snapshotCommands(g))
 }
 
+// Create creates a service instance, and waits for it if the options say so.
 func Create(ctx context.Context, o Options, ask *client.Client, out *console.Console) error {
 	params, err := command.ReadJSONObject("-c", o.Parameters)
 	if err != nil {

@@ -23,6 +23,7 @@ import (
 	"github.com/dewrun/dew/cli/console"
 )
 
+// Commands open shells in containers and copy files.
 func Commands(g *command.Set) []*cli.Command {
 	const category = "Inside of instances"
 	feature := func(name, about string, enabled bool) *cli.Command {
@@ -134,6 +135,7 @@ func (w terminalMode) grants(here, command bool) bool {
 	}
 }
 
+// Options are the arguments of dew ssh.
 type Options struct {
 	Location
 	Command  []string

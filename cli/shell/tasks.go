@@ -24,6 +24,7 @@ import (
 
 const categoryTasks = "Tasks"
 
+// TaskCommands run commands in containers of their own.
 func TaskCommands(g *command.Set) []*cli.Command {
 	return []*cli.Command{
 		g.Command(command.Verb{

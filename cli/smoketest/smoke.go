@@ -21,6 +21,7 @@ import (
 	"github.com/dewrun/dew/smoke"
 )
 
+// Options are the arguments of dew smoke.
 type Options struct {
 	Args     []string
 	Manifest push.ManifestOptions // variables only
@@ -52,6 +53,7 @@ Examples:
    dew smoke --private --keep shop/manifest.yml
    dew smoke init shop`
 
+// Commands is dew smoke.
 func Commands(g *command.Set) []*cli.Command {
 	return []*cli.Command{g.WithoutClient(command.Verb{
 		Name: "smoke", Args: "[DIR|DIR/...|MANIFEST]...", Category: "Push", Usage: "push the apps of a folder, check what its smoke.yml says, tell how that went, clean up", About: aboutSmoke,
