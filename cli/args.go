@@ -48,11 +48,11 @@ func reorder(a *cli.App, args []string) []string {
 	known := append(slices.Clone(cmd.Flags), shared...)
 	flags, plain := split(rest[1:], known, stop)
 	own, local := take(flags, shared, known)
-	if dangles(own, known) { // whatever came behind it would be its value
+	if lacksValue(own, known) { // whatever came behind it would be its value
 		return slices.Concat(args[:1], global, own)
 	}
 	out := slices.Concat(args[:1], global, own, rest[:1], local)
-	if dangles(local, known) {
+	if lacksValue(local, known) {
 		return out
 	}
 	if len(plain) > 0 && !(asksHelp(local, cmd) && len(cmd.Subcommands) == 0) {
@@ -110,8 +110,8 @@ func take(flags []string, wanted, known []cli.Flag) (own, others []string) {
 	return own, others
 }
 
-// dangles tells whether the last of the flags has no value, and wants one.
-func dangles(flags []string, known []cli.Flag) bool {
+// lacksValue tells whether the last of the flags has no value, and wants one.
+func lacksValue(flags []string, known []cli.Flag) bool {
 	for i := 0; i < len(flags); i++ {
 		if !wantsValue(flags[i], known) {
 			continue

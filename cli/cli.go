@@ -56,7 +56,7 @@ func newApp(version string, out *console.Console) *runner {
 	a := &cli.App{
 		Name:                 "dew",
 		Usage:                "run Cloud Foundry style apps and their sidecars on this machine",
-		UsageText:            callDew,
+		UsageText:            usageText,
 		Description:          aboutDew + "\n\n" + statusHelp,
 		Version:              version,
 		Writer:               out.Out,
@@ -72,14 +72,14 @@ func newApp(version string, out *console.Console) *runner {
 			// A variable says where a daemon is; only a flag says which one is meant.
 			g.Local = c.IsSet("run") && g.Run != os.Getenv("DEW_RUN")
 			if g.Local && g.API != os.Getenv("DEW_API") {
-				return wholeUsage(errors.New("--run and --api exclude each other"))
+				return globalUsageError(errors.New("--run and --api exclude each other"))
 			}
 			if g.Local {
 				g.API = ""
 			}
 			return nil
 		},
-		OnUsageError:   func(_ *cli.Context, err error, _ bool) error { return wholeUsage(err) },
+		OnUsageError:   func(_ *cli.Context, err error, _ bool) error { return globalUsageError(err) },
 		ExitErrHandler: func(*cli.Context, error) {}, // main prints and exits
 		Action:         noCommand,
 	}
@@ -94,8 +94,8 @@ func newApp(version string, out *console.Console) *runner {
 	return &runner{app: a, typed: func(args []string) { g.Typed = args }}
 }
 
-// callDew is how dew is called.
-const callDew = "dew [--run folder | --api URL] command [arguments] [flags]"
+// usageText is how dew is called.
+const usageText = "dew [--run folder | --api URL] command [arguments] [flags]"
 
 const aboutDew = `Names and flags are those of cf; flags may stand anywhere behind the command.
 

@@ -71,16 +71,16 @@ func noSuchCommand(a *cli.App, asked string) error {
 	for _, cmd := range a.VisibleCommands() {
 		names = append(names, cmd.Names()...)
 	}
-	f := &console.Failure{Status: console.StatusUsage, Err: fmt.Errorf("there is no command %q", asked), Todo: "dew lists the everyday commands, dew help lists all"}
+	f := &console.Failure{Status: console.StatusUsage, Err: fmt.Errorf("there is no command %q", asked), Advice: "dew lists the everyday commands, dew help lists all"}
 	if near := command.Nearest(asked, names); near != "" {
 		f.Err = fmt.Errorf("there is no command %q: did you mean %q?", asked, near)
 	}
 	return f
 }
 
-// wholeUsage is an error in the flags before the command.
-func wholeUsage(err error) error {
-	return &console.Failure{Status: console.StatusUsage, Err: err, Todo: "usage: " + callDew + "\n     dew lists the everyday commands, dew help lists all"}
+// globalUsageError is an error in the flags before the command.
+func globalUsageError(err error) error {
+	return &console.Failure{Status: console.StatusUsage, Err: err, Advice: "usage: " + usageText + "\n     dew lists the everyday commands, dew help lists all"}
 }
 
 // statusHelp explains the exit statuses.

@@ -214,7 +214,7 @@ func ownRoutes(ctx context.Context, a v3.App, ask *client.Client) ([]v3.Route, e
 			if d.App.GUID != a.GUID {
 				return nil, &console.Failure{
 					Status: console.StatusFailed, Err: fmt.Errorf("route %s leads to other apps too, so nothing was deleted", r.URL),
-					Todo: "delete without -r keeps all routes",
+					Advice: "delete without -r keeps all routes",
 				}
 			}
 		}

@@ -63,7 +63,7 @@ func FindConfigFile() (ConfigFile, error) {
 	if home == "" {
 		var err error
 		if home, err = os.UserHomeDir(); err != nil {
-			return ConfigFile{}, &console.Failure{Status: console.StatusUsage, Err: fmt.Errorf("cannot tell where to remember logins and targets: %w", err), Todo: "set DEW_HOME to a folder of yours"}
+			return ConfigFile{}, &console.Failure{Status: console.StatusUsage, Err: fmt.Errorf("cannot tell where to remember logins and targets: %w", err), Advice: "set DEW_HOME to a folder of yours"}
 		}
 	}
 	return ConfigFile{Path: filepath.Join(home, ".dew", "config.json")}, nil
@@ -77,27 +77,27 @@ func (m ConfigFile) Load() (Config, error) {
 		return c, nil
 	}
 	if err != nil {
-		return c, m.trouble(fmt.Errorf("cannot read what dew remembers: %w", err))
+		return c, m.fail(fmt.Errorf("cannot read what dew remembers: %w", err))
 	}
 	if err := json.Unmarshal(text, &c); err != nil {
-		return Config{}, &console.Failure{Status: console.StatusFailed, Err: fmt.Errorf("cannot read %s: %w", m.Path, err), Todo: "remove the file, and log in again"}
+		return Config{}, &console.Failure{Status: console.StatusFailed, Err: fmt.Errorf("cannot read %s: %w", m.Path, err), Advice: "remove the file, and log in again"}
 	}
 	if c.Format > configFormat {
-		return Config{}, &console.Failure{Status: console.StatusFailed, Err: fmt.Errorf("%s was written by a newer dew", m.Path), Todo: "use that one, or another DEW_HOME"}
+		return Config{}, &console.Failure{Status: console.StatusFailed, Err: fmt.Errorf("%s was written by a newer dew", m.Path), Advice: "use that one, or another DEW_HOME"}
 	}
 	c.Format = configFormat
 	return c, nil
 }
 
-func (m ConfigFile) trouble(err error) error {
-	return &console.Failure{Status: console.StatusFailed, Err: err, Todo: "DEW_HOME may name a folder that is yours"}
+func (m ConfigFile) fail(err error) error {
+	return &console.Failure{Status: console.StatusFailed, Err: err, Advice: "DEW_HOME may name a folder that is yours"}
 }
 
 // Update changes the file. Nobody else changes it meanwhile, so change may take
 // its time. With an error nothing is written.
 func (m ConfigFile) Update(ctx context.Context, change func(*Config) error) error {
 	if err := os.MkdirAll(filepath.Dir(m.Path), 0o700); err != nil {
-		return m.trouble(fmt.Errorf("cannot make the folder for what dew remembers: %w", err))
+		return m.fail(fmt.Errorf("cannot make the folder for what dew remembers: %w", err))
 	}
 	unlock, err := m.lock(ctx)
 	if err != nil {
@@ -129,10 +129,10 @@ func (m ConfigFile) lock(ctx context.Context) (func(), error) {
 	name := filepath.Join(filepath.Dir(m.Path), "config.lock")
 	f, err := os.OpenFile(name, os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {
-		return nil, m.trouble(fmt.Errorf("cannot lock what dew remembers: %w", err))
+		return nil, m.fail(fmt.Errorf("cannot lock what dew remembers: %w", err))
 	}
 	ctx, cancel := context.WithTimeoutCause(ctx, lockPatience, &console.Failure{
-		Status: console.StatusTimeout, Err: fmt.Errorf("another dew holds %s for more than %s", name, lockPatience), Todo: "end it, or use another DEW_HOME",
+		Status: console.StatusTimeout, Err: fmt.Errorf("another dew holds %s for more than %s", name, lockPatience), Advice: "end it, or use another DEW_HOME",
 	})
 	defer cancel()
 	err = client.Poll(ctx, func() (bool, error) {
@@ -157,7 +157,7 @@ func (m ConfigFile) write(c Config) (err error) {
 	}
 	f, err := os.CreateTemp(filepath.Dir(m.Path), ".config-*") // 0600
 	if err != nil {
-		return m.trouble(fmt.Errorf("cannot write what dew remembers: %w", err))
+		return m.fail(fmt.Errorf("cannot write what dew remembers: %w", err))
 	}
 	defer func() {
 		if err != nil {
@@ -166,10 +166,10 @@ func (m ConfigFile) write(c Config) (err error) {
 	}()
 	_, werr := f.Write(append(text, '\n'))
 	if err := errors.Join(werr, f.Sync(), f.Close()); err != nil {
-		return m.trouble(fmt.Errorf("cannot write what dew remembers: %w", err))
+		return m.fail(fmt.Errorf("cannot write what dew remembers: %w", err))
 	}
 	if err := os.Rename(f.Name(), m.Path); err != nil {
-		return m.trouble(fmt.Errorf("cannot write what dew remembers: %w", err))
+		return m.fail(fmt.Errorf("cannot write what dew remembers: %w", err))
 	}
 	return nil
 }

@@ -49,15 +49,15 @@ func (s EnvLogin) session(c Config, url string) Session {
 	return kept
 }
 
-// fits is the error for a session of dew login that is another user's than the one
+// checkSession is the error for a session of dew login that is another user's than the one
 // that DEW_USERNAME names without a password.
-func (s EnvLogin) fits(past Session, url string) error {
+func (s EnvLogin) checkSession(past Session, url string) error {
 	if s.complete() || s.user == "" || past.Access == "" || s.user == past.User || s.user == past.Client {
 		return nil
 	}
 	return &console.Failure{
 		Status: console.StatusFailed, Err: fmt.Errorf("DEW_USERNAME is %s, and the session at %s is that of %s", s.user, url, past.LoggedInAs()),
-		Todo: fmt.Sprintf("dew login %s -u %s, set DEW_PASSWORD as well, or unset DEW_USERNAME", url, s.user),
+		Advice: fmt.Sprintf("dew login %s -u %s, set DEW_PASSWORD as well, or unset DEW_USERNAME", url, s.user),
 	}
 }
 
@@ -83,7 +83,7 @@ func (s EnvLogin) grant() client.Grant {
 func (s EnvLogin) refused(url string) error {
 	return &console.Failure{
 		Status: console.StatusFailed, Err: fmt.Errorf("cannot log in to %s: DEW_PASSWORD is not the password of %s", url, s.user),
-		Todo: "set DEW_USERNAME and DEW_PASSWORD, or unset both to use the session of dew login",
+		Advice: "set DEW_USERNAME and DEW_PASSWORD, or unset both to use the session of dew login",
 	}
 }
 

@@ -25,19 +25,20 @@ func AlreadyExists(err error) bool {
 	return errors.As(err, &e) && (NameTaken(e) || strings.Contains(strings.ToLower(e.Detail), "must be unique"))
 }
 
-// ErrorContains tells whether the daemon answered 422 with such a text.
+// ErrorContains tells whether err is an answer of the daemon that contains text.
 func ErrorContains(err error, text string) bool {
 	e := (*client.Error)(nil)
 	return errors.As(err, &e) && strings.Contains(e.Error(), text)
 }
 
-// IsNotFound is an answer that says that it is not there.
+// IsNotFound tells whether the daemon answered 404.
 func IsNotFound(err error) bool {
 	e := (*client.Error)(nil)
 	return errors.As(err, &e) && e.Status == http.StatusNotFound
 }
 
-// HiddenFromCaller is an answer that this door, or this user, is not told.
+// HiddenFromCaller tells whether the daemon does not show this resource to the user,
+// or not at this address.
 func HiddenFromCaller(err error) bool {
 	e := (*client.Error)(nil)
 	return errors.As(err, &e) && (e.Status == http.StatusNotFound || e.Status == http.StatusForbidden || e.Status == http.StatusUnauthorized)

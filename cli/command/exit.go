@@ -50,23 +50,23 @@ func ExitStatus(err, interrupted error) int {
 // known.
 func Explain(err error) string {
 	text := strings.TrimSpace(err.Error())
-	if todo := TodoOf(err); todo != "" {
+	if todo := AdviceOf(err); todo != "" {
 		text += "\n     " + todo
 	}
 	return text
 }
 
-// TodoOf is the advice for an error; empty if there is none.
-func TodoOf(err error) string {
-	if f := (*console.Failure)(nil); errors.As(err, &f) && f.Todo != "" {
-		return f.Todo
+// AdviceOf is the advice for an error; empty if there is none.
+func AdviceOf(err error) string {
+	if f := (*console.Failure)(nil); errors.As(err, &f) && f.Advice != "" {
+		return f.Advice
 	}
 	e, u, n, m := (*client.Error)(nil), (*client.Unreachable)(nil), (*client.NoApp)(nil), (*client.Missing)(nil)
 	switch {
 	case errors.As(err, &u):
-		return todoOfDoor(err, u)
+		return adviceUnreachable(err, u)
 	case errors.As(err, &e):
-		return todoOfAnswer(e)
+		return adviceOfAnswer(e)
 	case errors.As(err, &n):
 		return "dew apps lists the apps there are"
 	case errors.As(err, &m):
@@ -87,10 +87,10 @@ func listOfKind(kind string) string {
 	return "dew " + strings.ReplaceAll(kind, " ", "-") + "s"
 }
 
-// todoOfDoor is what to do about a daemon that cannot be reached.
-func todoOfDoor(err error, u *client.Unreachable) string {
+// adviceUnreachable is what to do about a daemon that cannot be reached.
+func adviceUnreachable(err error, u *client.Unreachable) string {
 	authority, name := (*tls.CertificateVerificationError)(nil), x509.HostnameError{}
-	switch remote := strings.Contains(u.Door, "://"); {
+	switch remote := strings.Contains(u.Address, "://"); {
 	case errors.Is(err, http.ErrSchemeMismatch):
 		return "it speaks plain HTTP: write http:// before its name"
 	case errors.As(err, &name):
@@ -102,15 +102,15 @@ func todoOfDoor(err error, u *client.Unreachable) string {
 	case remote:
 		return "is it running, and is the address right? dew api --unset goes back to the daemon of this machine"
 	case errors.Is(err, fs.ErrNotExist), errors.Is(err, syscall.ECONNREFUSED):
-		return todoWithoutDaemon(u.Door, client.Daemons())
+		return adviceWithoutDaemon(u.Address, client.Daemons())
 	default:
 		return "dewd's own log says more"
 	}
 }
 
-// todoWithoutDaemon is what to do if no daemon listens on the socket: use one of
+// adviceWithoutDaemon is what to do if no daemon listens on the socket: use one of
 // those that do, or start one.
-func todoWithoutDaemon(socket string, found []string) string {
+func adviceWithoutDaemon(socket string, found []string) string {
 	const most = 3
 	var lines []string
 	for _, run := range found {
@@ -124,8 +124,8 @@ func todoWithoutDaemon(socket string, found []string) string {
 	return "no dewd is running. Start one: systemctl start dew if it is installed, make run in a checkout, or dewd as root"
 }
 
-// todoOfAnswer is what to do about an answer that is not a success.
-func todoOfAnswer(e *client.Error) string {
+// adviceOfAnswer is what to do about an answer that is not a success.
+func adviceOfAnswer(e *client.Error) string {
 	switch {
 	case e.Status == http.StatusUnauthorized:
 		return "dew login lets you in; only the socket can be asked without a token"

@@ -43,13 +43,13 @@ func SuggestNearest[T any](missing error, name string, all []T, nameOf func(T) s
 		names[i] = nameOf(one)
 	}
 	if near := Nearest(name, names); near != "" {
-		return &console.Failure{Status: console.StatusFailed, Err: missing, Todo: fmt.Sprintf("did you mean %q?", near)}
+		return &console.Failure{Status: console.StatusFailed, Err: missing, Advice: fmt.Sprintf("did you mean %q?", near)}
 	}
 	return missing
 }
 
 // SpaceGUID is where apps live.
-func SpaceGUID(ctx context.Context, ask *client.Client) (string, error) { return ask.Here(ctx) }
+func SpaceGUID(ctx context.Context, ask *client.Client) (string, error) { return ask.SpaceGUID(ctx) }
 
 // FindOrg finds an org by name; without one it is the targeted one, else the one
 // of the daemon's first start.
@@ -66,7 +66,7 @@ func FindOrg(ctx context.Context, w Env, name string) (v3.Organization, error) {
 	case !IsMissing(err):
 		return o, err
 	case name == "":
-		return o, &console.Failure{Status: console.StatusFailed, Err: errors.New("no org is targeted"), Todo: "dew target -o ORG; dew orgs lists them"}
+		return o, &console.Failure{Status: console.StatusFailed, Err: errors.New("no org is targeted"), Advice: "dew target -o ORG; dew orgs lists them"}
 	}
 	all, lerr := w.Client.Orgs().List(ctx)
 	if lerr != nil {

@@ -57,14 +57,14 @@ func (v Verb) usageLine() string {
 // unless the error says something better.
 func (v Verb) withUsage(err error) error {
 	f := (*console.Failure)(nil)
-	if !errors.As(err, &f) || f.Status != console.StatusUsage || f.Todo != "" {
+	if !errors.As(err, &f) || f.Status != console.StatusUsage || f.Advice != "" {
 		return err
 	}
 	todo := "usage: " + v.usageLine()
 	if len(v.Flags) > 0 {
 		todo += "\n     dew " + v.Name + " --help lists the flags"
 	}
-	return &console.Failure{Status: console.StatusUsage, Err: err, Todo: todo}
+	return &console.Failure{Status: console.StatusUsage, Err: err, Advice: todo}
 }
 
 // flagError says what is wrong with a flag; an unknown one gets the nearest name.

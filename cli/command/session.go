@@ -47,16 +47,16 @@ func ReadClaims(token string) claims {
 	return c
 }
 
-// ending tells whether a token ends soon. One that does not say when is used
+// expiresSoon tells whether a token ends soon. One that does not say when is used
 // until the daemon refuses it.
-func ending(token string, now time.Time) bool {
+func expiresSoon(token string, now time.Time) bool {
 	exp := ReadClaims(token).Expires
 	return exp != 0 && time.Unix(exp, 0).Sub(now) < renewBefore
 }
 
 // notLoggedIn is a daemon that wants a token when there is none.
 func notLoggedIn(url string) error {
-	return &console.Failure{Status: console.StatusFailed, Err: fmt.Errorf("not logged in: dew login %s", url), Todo: "or dew api --unset, to speak to the daemon of this machine"}
+	return &console.Failure{Status: console.StatusFailed, Err: fmt.Errorf("not logged in: dew login %s", url), Advice: "or dew api --unset, to speak to the daemon of this machine"}
 }
 
 // sessionTokens are the tokens of a session that is remembered.
@@ -75,11 +75,11 @@ type sessionTokens struct {
 func (t *sessionTokens) Token(ctx context.Context) (string, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if err := t.envLogin.fits(t.now, t.url); err != nil {
+	if err := t.envLogin.checkSession(t.now, t.url); err != nil {
 		return "", err
 	}
 	old := t.now.Access
-	if old != "" && !ending(old, time.Now()) {
+	if old != "" && !expiresSoon(old, time.Now()) {
 		return old, nil
 	}
 	token, err := t.renew(ctx, old)
@@ -105,7 +105,7 @@ func (t *sessionTokens) Renew(ctx context.Context, refused string) (string, erro
 func (t *sessionTokens) renew(ctx context.Context, old string) (string, error) {
 	err := t.config.Update(ctx, func(c *Config) error {
 		s := t.envLogin.session(*c, t.url)
-		if s.Access == "" || s.Access == old || ending(s.Access, time.Now()) {
+		if s.Access == "" || s.Access == old || expiresSoon(s.Access, time.Now()) {
 			if err := t.ask(ctx, &s); err != nil {
 				return err
 			}
@@ -128,7 +128,7 @@ func (t *sessionTokens) ask(ctx context.Context, s *Session) error {
 	}
 	for _, g := range grants {
 		token, err := t.login(ctx, g)
-		if Refused(err) {
+		if GrantRefused(err) {
 			continue
 		}
 		if err != nil {
@@ -190,8 +190,8 @@ func (s Session) TLS() (*tls.Config, error) {
 	return c, nil
 }
 
-// Refused tells whether the authorization server turned a grant down.
-func Refused(err error) bool {
+// GrantRefused tells whether the authorization server turned a grant down.
+func GrantRefused(err error) bool {
 	e := (*client.Error)(nil)
 	return errors.As(err, &e) && (e.Status == http.StatusUnauthorized || e.Status == http.StatusBadRequest)
 }

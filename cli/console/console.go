@@ -73,7 +73,7 @@ func (c *Console) Encode(v any) error {
 // answer it fails and names -f, which answers.
 func (c *Console) Confirm(ctx context.Context, question string) (bool, error) {
 	if !c.Interactive {
-		return false, &Failure{Status: StatusUsage, Err: fmt.Errorf("%s needs an answer, and there is no terminal to ask on", question), Todo: "give -f to answer yes"}
+		return false, &Failure{Status: StatusUsage, Err: fmt.Errorf("%s needs an answer, and there is no terminal to ask on", question), Advice: "give -f to answer yes"}
 	}
 	answer, err := c.Ask(ctx, question+"? [yN]: ")
 	answer = strings.ToLower(strings.TrimSpace(answer))

@@ -20,7 +20,7 @@ const (
 type Failure struct {
 	Status int
 	Err    error
-	Todo   string
+	Advice string
 }
 
 // Error gives nothing for a failure that was told already.

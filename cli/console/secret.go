@@ -36,7 +36,7 @@ func (c *Console) Password(ctx context.Context, o SecretOptions) (string, error)
 		if o.Env != "" {
 			todo += ", or in " + o.Env
 		}
-		return "", &Failure{Status: StatusUsage, Err: errors.New("a password is needed, and there is no terminal to ask on"), Todo: todo}
+		return "", &Failure{Status: StatusUsage, Err: errors.New("a password is needed, and there is no terminal to ask on"), Advice: todo}
 	}
 	text, err := c.Secret(ctx, o.Prompt+": ")
 	if err != nil || !o.New {

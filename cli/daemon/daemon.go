@@ -80,7 +80,7 @@ func runStatus(ctx context.Context, ask *client.Client, out *console.Console) er
 	}
 	row("cell", s.Cell)
 	row("root", s.Root)
-	row("asked at", ask.Door())
+	row("asked at", ask.Address())
 	row("api", s.API)
 	row("apps at", command.RouteURL("*."+s.Domain, s.Router))
 	row("containerd", s.Containerd)
@@ -124,7 +124,7 @@ func runCredentials(ctx context.Context, w command.Env) error {
 	if err != nil {
 		return err
 	}
-	v := credentials{API: cr.API, Username: cr.Username, Password: cr.Password, Socket: w.Client.Door(), Apps: command.RouteURL("*."+s.Domain, s.Router)}
+	v := credentials{API: cr.API, Username: cr.Username, Password: cr.Password, Socket: w.Client.Address(), Apps: command.RouteURL("*."+s.Domain, s.Router)}
 	if p, err := command.ResolveTarget(ctx, w.Client, w.Target); err == nil { // a login needs no target
 		v.Org, v.Space = p.Org, p.Space
 	}
@@ -167,14 +167,14 @@ func runShutdown(ctx context.Context, s v3.Shutdown, ask *client.Client, out *co
 		return err
 	}
 	ctx, cancel := context.WithTimeoutCause(ctx, leaveTime, &console.Failure{
-		Status: console.StatusTimeout, Err: fmt.Errorf("the daemon is still there after %s", leaveTime), Todo: "its own log says what it waits for",
+		Status: console.StatusTimeout, Err: fmt.Errorf("the daemon is still there after %s", leaveTime), Advice: "its own log says what it waits for",
 	})
 	defer cancel()
 	defer out.Wait("Waiting until the daemon has ended").End()
 	err = client.Poll(ctx, func() (bool, error) {
 		_, err := ask.Daemon().Root(ctx)
 		if u := (*client.Unreachable)(nil); errors.As(err, &u) {
-			return !alive(before.PID), nil // it closes its door first
+			return !alive(before.PID), nil // it closes its socket first
 		}
 		if e := (*client.Error)(nil); errors.As(err, &e) {
 			return false, nil // it is on its way out
@@ -242,7 +242,7 @@ func FindDewd() (string, error) {
 	}
 	found, err := exec.LookPath("dewd")
 	if err != nil {
-		return "", &console.Failure{Status: console.StatusInfrastructure, Err: fmt.Errorf("cannot find dewd: %w", err), Todo: "make install puts it beside dew"}
+		return "", &console.Failure{Status: console.StatusInfrastructure, Err: fmt.Errorf("cannot find dewd: %w", err), Advice: "make install puts it beside dew"}
 	}
 	return found, nil
 }

@@ -71,7 +71,7 @@ func runInbox(ctx context.Context, o inboxOptions, ask *client.Client, out *cons
 	case o.Action == "show":
 		m, err := findMail(ctx, o.ID, ask)
 		if client.NotFound(err) {
-			return &console.Failure{Status: console.StatusFailed, Err: fmt.Errorf("there is no mail %s in the inbox", o.ID), Todo: "dew inbox lists those that are kept"}
+			return &console.Failure{Status: console.StatusFailed, Err: fmt.Errorf("there is no mail %s in the inbox", o.ID), Advice: "dew inbox lists those that are kept"}
 		}
 		if err != nil {
 			return err
@@ -141,7 +141,7 @@ func waitInbox(ctx context.Context, o inboxOptions, ask *client.Client, out *con
 	if o.Timeout <= 0 {
 		return console.UsageError("inbox: --timeout must be more than nothing, such as 30s")
 	}
-	late := &console.Failure{Status: console.StatusTimeout, Err: fmt.Errorf("no such mail came within %s", o.Timeout), Todo: "dew inbox lists the mails that came"}
+	late := &console.Failure{Status: console.StatusTimeout, Err: fmt.Errorf("no such mail came within %s", o.Timeout), Advice: "dew inbox lists the mails that came"}
 	bounded, cancel := context.WithTimeoutCause(ctx, o.Timeout, late)
 	defer cancel()
 	m, err := ask.Daemon().WaitForMail(bounded, o.Filter)

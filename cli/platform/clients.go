@@ -87,7 +87,7 @@ func runCreateClient(ctx context.Context, o clientOptions, w command.Env) error 
 		ID: o.Name, Name: o.Name, Secret: secret, GrantTypes: []string{"client_credentials"}, Authorities: o.Authorities, Scopes: []string{"uaa.none"},
 	})
 	if e := (*client.Error)(nil); errors.As(err, &e) && e.Status == http.StatusConflict {
-		return &console.Failure{Status: console.StatusFailed, Err: fmt.Errorf("client %s exists already", o.Name), Todo: "dew delete-client " + o.Name + " removes it"}
+		return &console.Failure{Status: console.StatusFailed, Err: fmt.Errorf("client %s exists already", o.Name), Advice: "dew delete-client " + o.Name + " removes it"}
 	}
 	if err != nil {
 		return fmt.Errorf("cannot create client %s: %w", o.Name, err)

@@ -153,7 +153,7 @@ func runSetSegment(ctx context.Context, o segmentOptions, w command.Env) error {
 		if o.Space != "" {
 			org = "the org of " + who
 		}
-		return &console.Failure{Status: console.StatusFailed, Err: fmt.Errorf("%s may not use isolation segment %s", org, o.Name), Todo: "dew enable-org-isolation ORG " + o.Name + " lets it"}
+		return &console.Failure{Status: console.StatusFailed, Err: fmt.Errorf("%s may not use isolation segment %s", org, o.Name), Advice: "dew enable-org-isolation ORG " + o.Name + " lets it"}
 	}
 	if err != nil {
 		return fmt.Errorf("cannot set the isolation segment of %s: %w", who, err)

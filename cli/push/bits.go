@@ -47,7 +47,7 @@ func gather(root string, out *console.Console) (*bits, error) {
 	if err != nil {
 		return nil, &console.Failure{
 			Status: console.StatusFailed, Err: fmt.Errorf("cannot find the files: %w", err),
-			Todo: "give a folder, zip, jar or war",
+			Advice: "give a folder, zip, jar or war",
 		}
 	}
 	var b *bits

@@ -83,8 +83,8 @@ func (o buildpackOptions) position() (*int, error) {
 	return &n, nil
 }
 
-// choice is what two flags of which one undoes the other say; nil: nothing.
-func choice(on, off bool, names string) (*bool, error) {
+// onOrOff is what two flags of which one undoes the other say; nil: nothing.
+func onOrOff(on, off bool, names string) (*bool, error) {
 	if on && off {
 		return nil, console.UsageError("%s exclude each other", names)
 	}
@@ -148,10 +148,10 @@ func runUpdateBuildpack(ctx context.Context, o buildpackOptions, ask *client.Cli
 	if body.Position, err = o.position(); err != nil {
 		return err
 	}
-	if body.Enabled, err = choice(o.Enable, o.Disable, "--enable and --disable"); err != nil {
+	if body.Enabled, err = onOrOff(o.Enable, o.Disable, "--enable and --disable"); err != nil {
 		return err
 	}
-	if body.Locked, err = choice(o.Lock, o.Unlock, "--lock and --unlock"); err != nil {
+	if body.Locked, err = onOrOff(o.Lock, o.Unlock, "--lock and --unlock"); err != nil {
 		return err
 	}
 	if o.Rename != "" {

@@ -1,7 +1,8 @@
 // Package push has the commands of dew that bring files to dewd: push with its
 // manifest, packages, droplets, buildpacks and stacks.
 //
-//	push.go  push_*.go         push, and what its flags change
+//	push.go  build.go  depends.go  deploy.go  droplet.go  image.go  local_buildpacks.go:
+//	                           push, and what its flags change
 //	manifest.go  redact.go     the manifest, and what it changes
 //	bits.go  ignore.go         the files of an app
 //	watch.go                   push after each change

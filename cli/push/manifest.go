@@ -121,7 +121,7 @@ func manifestFile(given string) (string, error) {
 	if given != "" {
 		info, err := os.Stat(given)
 		if err != nil {
-			return "", &console.Failure{Status: console.StatusUsage, Err: fmt.Errorf("cannot find the manifest: %w", err), Todo: "give its path with -f"}
+			return "", &console.Failure{Status: console.StatusUsage, Err: fmt.Errorf("cannot find the manifest: %w", err), Advice: "give its path with -f"}
 		}
 		if !info.IsDir() {
 			return given, nil
@@ -136,7 +136,7 @@ func manifestFile(given string) (string, error) {
 		}
 	}
 	if given != "" {
-		return "", &console.Failure{Status: console.StatusUsage, Err: fmt.Errorf("there is no manifest.yml in %s", given), Todo: "give the manifest's path with -f"}
+		return "", &console.Failure{Status: console.StatusUsage, Err: fmt.Errorf("there is no manifest.yml in %s", given), Advice: "give the manifest's path with -f"}
 	}
 	return "", nil
 }

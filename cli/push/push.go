@@ -113,7 +113,7 @@ func pushOptionsOf(c *cli.Context) Options {
 		n := c.Int("t")
 		o.Timeout = &n
 	}
-	return o.forTasks()
+	return o.withTaskDefaults()
 }
 
 // runPush brings the apps of a manifest, or the one that the options name, from
@@ -184,7 +184,7 @@ func All(ctx context.Context, o Options, p AppliedManifest, ask *client.Client, 
 	for i, t := range targets {
 		v, err := pushOne(ctx, o, t, ask, out)
 		if err != nil {
-			return nil, keptBack(t, targets[i+1:], err)
+			return nil, withDependents(t, targets[i+1:], err)
 		}
 		views = append(views, v)
 	}
@@ -286,7 +286,7 @@ func Manifest(o Options, out *console.Console) (app.Manifest, string, error) {
 		}
 		m.Applications = []app.ManifestApp{{Name: o.Name}}
 	}
-	if m.Applications, err = chosen(m.Applications, o.Name); err != nil {
+	if m.Applications, err = selectApps(m.Applications, o.Name); err != nil {
 		return m, "", err
 	}
 	if len(m.Applications) > 1 && o.changesOneApp() {
@@ -300,9 +300,9 @@ func Manifest(o Options, out *console.Console) (app.Manifest, string, error) {
 	return m, file, nil
 }
 
-// chosen are the apps to push: the one with the name, or the only one under
+// selectApps are the apps to push: the one with the name, or the only one under
 // another name, or all.
-func chosen(all []app.ManifestApp, name string) ([]app.ManifestApp, error) {
+func selectApps(all []app.ManifestApp, name string) ([]app.ManifestApp, error) {
 	if name == "" {
 		return all, nil
 	}
@@ -406,21 +406,21 @@ func sendBits(ctx context.Context, a v3.App, b *bits, ask *client.Client, out *c
 	if err != nil {
 		return pkg, err
 	}
-	if pkg, err = upload(ctx, shipment{pkg: pkg.GUID, known: known, unknown: unknown}, ask, out); err != nil {
+	if pkg, err = upload(ctx, uploadRequest{pkg: pkg.GUID, known: known, unknown: unknown}, ask, out); err != nil {
 		return pkg, err
 	}
 	defer out.Wait("Waiting until dewd has stored the files of app %s", a.Name).End()
 	return pkg, waitReady(ctx, &pkg, ask)
 }
 
-// shipment is what one upload carries.
-type shipment struct {
+// uploadRequest is what one upload carries.
+type uploadRequest struct {
 	pkg     string
 	known   []v3.Resource // the daemon has them
 	unknown []file
 }
 
-func upload(ctx context.Context, s shipment, ask *client.Client, out *console.Console) (v3.Package, error) {
+func upload(ctx context.Context, s uploadRequest, ask *client.Client, out *console.Console) (v3.Package, error) {
 	if len(s.unknown) == 0 {
 		out.Say("All %d files are known already; nothing to upload", len(s.known))
 		return ask.Bits().UploadPackage(ctx, s.pkg, s.known, nil)
@@ -430,7 +430,7 @@ func upload(ctx context.Context, s shipment, ask *client.Client, out *console.Co
 		size += f.size
 	}
 	out.Say("Uploading %d of %d files, %s", len(s.unknown), len(s.unknown)+len(s.known), console.Bytes(size))
-	var progress io.Writer = io.Discard
+	progress := io.Discard
 	if out.ErrTerminal && size > 0 {
 		bar := progressbar.NewOptions64(size, progressbar.OptionSetWriter(out.Err), progressbar.OptionShowBytes(true),
 			progressbar.OptionSetWidth(30), progressbar.OptionThrottle(100*time.Millisecond), progressbar.OptionClearOnFinish())

@@ -166,7 +166,7 @@ func watchPush(ctx context.Context, o Options, ask *client.Client, out *console.
 		// A build writes files itself: what changes while it runs does not count.
 		err := o.build(ctx, out)
 		// Before the push: what changes meanwhile is not in it.
-		w, werr := NewWatcher(there(paths))
+		w, werr := NewWatcher(existing(paths))
 		if werr != nil {
 			return werr
 		}
@@ -217,8 +217,8 @@ func (o Options) paths(out *console.Console) ([]string, error) {
 	return all, nil
 }
 
-// there are those of the paths that exist.
-func there(paths []string) []string {
+// existing are those of the paths that exist.
+func existing(paths []string) []string {
 	return slices.DeleteFunc(slices.Clone(paths), func(p string) bool {
 		_, err := os.Stat(p)
 		return errors.Is(err, fs.ErrNotExist)

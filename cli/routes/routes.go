@@ -447,6 +447,6 @@ func runDeleteDomain(ctx context.Context, o RouteOptions, ask *client.Client, ou
 		if d.Relationships.Organization.ID() == "" {
 			return nil
 		}
-		return &console.Failure{Status: console.StatusFailed, Err: errors.New("domain " + d.Name + " belongs to one org and is not shared by all"), Todo: "dew delete-private-domain deletes it"}
+		return &console.Failure{Status: console.StatusFailed, Err: errors.New("domain " + d.Name + " belongs to one org and is not shared by all"), Advice: "dew delete-private-domain deletes it"}
 	}, command.Env{Client: ask, Out: out})
 }

@@ -150,7 +150,7 @@ func Create(ctx context.Context, o Options, ask *client.Client, out *console.Con
 	out.Say("Creating service instance %s ...", o.Name)
 	job, err := ask.Services().Create(ctx, n)
 	if command.ErrorContains(err, "name is taken") {
-		return thereAlready(ctx, o, ask, out)
+		return alreadyExists(ctx, o, ask, out)
 	}
 	if err != nil {
 		return fmt.Errorf("cannot create service instance %s: %w", o.Name, err)
@@ -158,9 +158,9 @@ func Create(ctx context.Context, o Options, ask *client.Client, out *console.Con
 	return waitService(ctx, o, operation{job, "Created", "create"}, ask, out)
 }
 
-// thereAlready is the end of creating what has the name already. That is fine,
+// alreadyExists is the end of creating what has the name already. That is fine,
 // unless it came to nothing.
-func thereAlready(ctx context.Context, o Options, ask *client.Client, out *console.Console) error {
+func alreadyExists(ctx context.Context, o Options, ask *client.Client, out *console.Console) error {
 	i, err := ask.Services().ByName(ctx, o.Name)
 	if err != nil {
 		return err
@@ -180,7 +180,7 @@ func thereAlready(ctx context.Context, o Options, ask *client.Client, out *conso
 	if last := lastOperation(i.LastOperation); last == "create failed" {
 		return &console.Failure{
 			Status: console.StatusFailed, Err: fmt.Errorf("service instance %s is there already, and %s: %s", o.Name, last, i.LastOperation.Description),
-			Todo: "dew delete-service " + o.Name + " removes it",
+			Advice: "dew delete-service " + o.Name + " removes it",
 		}
 	}
 	out.Say("Service instance %s is there already", o.Name)
@@ -203,7 +203,7 @@ func (op operation) doing() string {
 func (op operation) failed(name string, err error) error {
 	told := fmt.Errorf("cannot %s service instance %s: %w", op.verb, name, err)
 	if e := (*client.Error)(nil); op.verb == "create" && errors.As(err, &e) {
-		return &console.Failure{Status: console.StatusFailed, Err: told, Todo: "dew delete-service " + name + " removes what is left of it"}
+		return &console.Failure{Status: console.StatusFailed, Err: told, Advice: "dew delete-service " + name + " removes what is left of it"}
 	}
 	return told
 }
@@ -228,7 +228,7 @@ func waitService(ctx context.Context, o Options, op operation, ask *client.Clien
 	told := make(chan struct{})
 	go func() {
 		defer close(told)
-		tellProgress(watch, &progress{name: o.Name, ask: ask, out: out})
+		reportProgress(watch, &progress{name: o.Name, ask: ask, out: out})
 	}()
 	err = ask.Services().Wait(ctx, job)
 	cancel()
@@ -262,8 +262,8 @@ func (p *progress) look(ctx context.Context) (v3.ServiceInstance, error) {
 	return i, err
 }
 
-// tellProgress looks again and again until ctx ends.
-func tellProgress(ctx context.Context, p *progress) {
+// reportProgress looks again and again until ctx ends.
+func reportProgress(ctx context.Context, p *progress) {
 	tick := time.NewTicker(progressLook)
 	defer tick.Stop()
 	for {
@@ -290,7 +290,7 @@ func runUpdateService(ctx context.Context, o Options, ask *client.Client, out *c
 	}
 	u := v3.UpdateServiceInstance{Parameters: params, Tags: o.Tags}
 	if o.Plan != "" {
-		plan, err := planBeside(ctx, i, o.Plan, ask)
+		plan, err := siblingPlan(ctx, i, o.Plan, ask)
 		if err != nil {
 			return err
 		}
@@ -304,8 +304,8 @@ func runUpdateService(ctx context.Context, o Options, ask *client.Client, out *c
 	return waitService(ctx, o, operation{job, "Updated", "update"}, ask, out)
 }
 
-// planBeside finds a plan of the offering that the instance has.
-func planBeside(ctx context.Context, i v3.ServiceInstance, name string, ask *client.Client) (string, error) {
+// siblingPlan finds a plan of the offering that the instance has.
+func siblingPlan(ctx context.Context, i v3.ServiceInstance, name string, ask *client.Client) (string, error) {
 	if i.Relationships.ServicePlan == nil {
 		return "", console.UsageError("%s is user-provided and has no plan: use update-user-provided-service", i.Name)
 	}
@@ -323,7 +323,7 @@ func planBeside(ctx context.Context, i v3.ServiceInstance, name string, ask *cli
 		}
 	}
 	names := console.Names(all, func(p v3.ServicePlan) string { return p.Name })
-	return "", &console.Failure{Status: console.StatusFailed, Err: fmt.Errorf("its offering has no plan %q", name), Todo: "its plans are: " + strings.Join(names, ", ")}
+	return "", &console.Failure{Status: console.StatusFailed, Err: fmt.Errorf("its offering has no plan %q", name), Advice: "its plans are: " + strings.Join(names, ", ")}
 }
 
 func runUpgradeService(ctx context.Context, o Options, ask *client.Client, out *console.Console) error {

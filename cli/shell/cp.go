@@ -24,13 +24,13 @@ func cpCommand(g *command.Set, category string) *cli.Command {
 		Name: "cp", Args: "SOURCE TARGET", Category: category, Usage: "copy files into an instance or out of it",
 		About: "One of the two is APP:PATH, inside of an instance. A PATH that does not begin with /\n" +
 			"begins at the folder in which the app runs:\n   dew cp shop:logs/today.log .\n   dew cp -r ./fixtures shop:/tmp/fixtures\n   dew cp --crashed shop:core .",
-		Flags: append(append(insideFlags(), crashedFlags()...), &cli.BoolFlag{Name: "r", Aliases: []string{"recursive"}, Usage: "copy folders with what is in them", DisableDefaultText: true}),
+		Flags: append(append(locationFlags(), crashedFlags()...), &cli.BoolFlag{Name: "r", Aliases: []string{"recursive"}, Usage: "copy folders with what is in them", DisableDefaultText: true}),
 	}, func(c *cli.Context, ask *client.Client, out *console.Console) error {
 		o, err := parseCopy(c.Args().Get(0), c.Args().Get(1))
 		if err != nil {
 			return err
 		}
-		if o.Location, err = insideOf(c, o.App); err != nil {
+		if o.Location, err = locationOf(c, o.App); err != nil {
 			return err
 		}
 		if o.crashed.asked && o.upload {
@@ -52,8 +52,8 @@ type copyOptions struct {
 // parseCopy tells which of the two is inside of an instance: APP:PATH. A name
 // with a slash before its first colon is a file here.
 func parseCopy(source, target string) (copyOptions, error) {
-	from, fromPath, fromInside := cutInside(source)
-	to, toPath, toInside := cutInside(target)
+	from, fromPath, fromInside := cutLocation(source)
+	to, toPath, toInside := cutLocation(target)
 	switch {
 	case fromInside && toInside:
 		return copyOptions{}, console.UsageError("cp copies into an instance or out of it, not from one to another")
@@ -65,7 +65,7 @@ func parseCopy(source, target string) (copyOptions, error) {
 	return copyOptions{}, console.UsageError("one of SOURCE and TARGET must be APP:PATH")
 }
 
-func cutInside(arg string) (name, file string, ok bool) {
+func cutLocation(arg string) (name, file string, ok bool) {
 	name, file, ok = strings.Cut(arg, ":")
 	if file == "" {
 		file = "."
@@ -111,7 +111,7 @@ type copier struct {
 
 // errFolder says that a folder was to be copied and nobody asked for it.
 func errFolder(name string) error {
-	return &console.Failure{Status: console.StatusFailed, Err: fmt.Errorf("%s is a folder", name), Todo: "-r copies folders with what is in them"}
+	return &console.Failure{Status: console.StatusFailed, Err: fmt.Errorf("%s is a folder", name), Advice: "-r copies folders with what is in them"}
 }
 
 // upload copies what is here into the instance. Into a folder that is there it

@@ -57,7 +57,7 @@ func crashedLogin(ctx context.Context, in Location, ask *client.Client) (string,
 	}
 	c, err := chooseCrash(crashes, in.crashed)
 	if err != nil {
-		return "", &console.Failure{Status: console.StatusFailed, Err: fmt.Errorf("app %s: %w", a.Name, err), Todo: "dew crashes " + a.Name + " tells of which the files are kept"}
+		return "", &console.Failure{Status: console.StatusFailed, Err: fmt.Errorf("app %s: %w", a.Name, err), Advice: "dew crashes " + a.Name + " tells of which the files are kept"}
 	}
 	user := "cf:" + c.Process + "/crashed-" + c.Instance
 	if in.sidecar != "" {

@@ -82,7 +82,7 @@ func runRun(ctx context.Context, o runOptions, t Connection) (err error) {
 		return err
 	}
 	if !enabled.Enabled {
-		return &console.Failure{Status: console.StatusFailed, Err: fmt.Errorf("cannot run a command for app %s: ssh is disabled: %s", a.Name, enabled.Reason), Todo: "dew run-task " + a.Name + " runs a command without a terminal"}
+		return &console.Failure{Status: console.StatusFailed, Err: fmt.Errorf("cannot run a command for app %s: ssh is disabled: %s", a.Name, enabled.Reason), Advice: "dew run-task " + a.Name + " runs a command without a terminal"}
 	}
 	code, err := t.Client.Users().SSHCode(ctx)
 	if err != nil {

@@ -39,7 +39,7 @@ func Commands(g *command.Set) []*cli.Command {
 				"status is that of the command, or 255 where it did not end by itself.\n\n" +
 				"With --crashed it is in a copy of the files of a crashed instance, with its\n" +
 				"environment, without its processes and without a network:\n   dew ssh shop --crashed -c 'ls -l tmp'",
-			Flags: append(append(insideFlags(), crashedFlags()...),
+			Flags: append(append(locationFlags(), crashedFlags()...),
 				&cli.StringSliceFlag{Name: "c", Aliases: []string{"command"}, Usage: "`command` to run; several are joined by a space", KeepSpace: true},
 				&cli.StringSliceFlag{Name: "L", Usage: "forward `[ADDRESS:]PORT:HOST:PORT` into the instance; HOST:PORT may be the path of a socket", KeepSpace: true},
 				&cli.BoolFlag{Name: "N", Aliases: []string{"skip-remote-execution"}, Usage: "run nothing, only forward", DisableDefaultText: true},
@@ -48,7 +48,7 @@ func Commands(g *command.Set) []*cli.Command {
 				command.BoolFlag("force-pseudo-tty", "ask for a terminal although there is none here"),
 			),
 		}, func(c *cli.Context, ask *client.Client, out *console.Console) error {
-			in, err := insideOf(c, c.Args().First())
+			in, err := locationOf(c, c.Args().First())
 			if err != nil {
 				return err
 			}
@@ -87,7 +87,7 @@ type Location struct {
 	crashed               crashedChoice
 }
 
-func insideFlags() []cli.Flag {
+func locationFlags() []cli.Flag {
 	return []cli.Flag{
 		&cli.IntFlag{Name: "i", Aliases: []string{"app-instance-index"}, Usage: "`index` of the instance"},
 		&cli.StringFlag{Name: "process", Value: "web", Usage: "process `type`"},
@@ -95,14 +95,15 @@ func insideFlags() []cli.Flag {
 	}
 }
 
-func insideOf(c *cli.Context, name string) (Location, error) {
+func locationOf(c *cli.Context, name string) (Location, error) {
 	crashed, err := crashedOf(c)
 	return Location{App: name, Process: c.String("process"), sidecar: c.String("sidecar"), Index: c.Int("i"), crashed: crashed}, err
 }
 
-// terminalMode is whether a terminal is asked for on the other side.
+// terminalMode says when a terminal is requested in the container.
 type terminalMode int
 
+// When a terminal is requested.
 const (
 	terminalIfInteractive terminalMode = iota // there is one here, and no command
 	terminalIfHere                            // there is one here
@@ -216,12 +217,12 @@ func runSSH(ctx context.Context, o Options, t Connection) error {
 	}
 	defer closing()
 	if o.nothing {
-		return ended(ctx, conn.Wait())
+		return exitError(ctx, conn.Wait())
 	}
 	return Interact(ctx, conn, o, t.Out)
 }
 
-// Dial connects to the ssh door and logs in to an instance.
+// Dial connects to the SSH server and logs in to an instance.
 func Dial(ctx context.Context, in Location, t Connection) (*ssh.Client, error) {
 	user, err := loginOf(ctx, in, t.Client)
 	if err != nil {
@@ -234,12 +235,12 @@ func Dial(ctx context.Context, in Location, t Connection) (*ssh.Client, error) {
 	return dialSSH(ctx, user, code)
 }
 
-// dialSSH connects to the ssh door and logs in with a code.
+// dialSSH connects to the SSH server and logs in with a code.
 func dialSSH(ctx context.Context, user string, code v3.SSHCode) (*ssh.Client, error) {
 	const limit = 30 * time.Second
 	raw, err := (&net.Dialer{Timeout: limit}).DialContext(ctx, "tcp", code.Address)
 	if err != nil {
-		return nil, &console.Failure{Status: console.StatusUnreachable, Err: fmt.Errorf("cannot reach the ssh door: %w", err), Todo: "is the address that dewd was given with --ssh one that this machine reaches?"}
+		return nil, &console.Failure{Status: console.StatusUnreachable, Err: fmt.Errorf("cannot reach the ssh door: %w", err), Advice: "is the address that dewd was given with --ssh one that this machine reaches?"}
 	}
 	stop := context.AfterFunc(ctx, func() { _ = raw.Close() }) // whoever is slow to answer ends with us
 	defer stop()
@@ -281,7 +282,7 @@ func loginOf(ctx context.Context, in Location, ask *client.Client) (string, erro
 		return "", err
 	}
 	if a.State != "STARTED" {
-		return "", &console.Failure{Status: console.StatusFailed, Err: fmt.Errorf("app %s is not started", a.Name), Todo: "dew start " + a.Name + " starts it"}
+		return "", &console.Failure{Status: console.StatusFailed, Err: fmt.Errorf("app %s is not started", a.Name), Advice: "dew start " + a.Name + " starts it"}
 	}
 	ps, err := ask.Processes().List(ctx, a.GUID)
 	if err != nil {
@@ -301,7 +302,7 @@ func loginOf(ctx context.Context, in Location, ask *client.Client) (string, erro
 	return "", fmt.Errorf("app %s has no process %q: it has %s", a.Name, in.Process, strings.Join(types, ", "))
 }
 
-// keepAlive tells routers on the way, and the door, that somebody is here.
+// keepAlive keeps the connection open in routers and in the SSH server.
 func keepAlive(conn *ssh.Client) {
 	const every = 30 * time.Second
 	for range time.Tick(every) {
@@ -326,7 +327,7 @@ func Interact(ctx context.Context, conn *ssh.Client, o Options, out *console.Con
 	screen, here := out.In.(*os.File)
 	here = here && term.IsTerminal(int(screen.Fd()))
 	if o.Terminal.grants(here, len(o.Command) > 0) {
-		restore, err := giveTerminal(ctx, ses, screen, here)
+		restore, err := requestTerminal(ctx, ses, screen, here)
 		if err != nil {
 			return err
 		}
@@ -344,10 +345,10 @@ func Interact(ctx context.Context, conn *ssh.Client, o Options, out *console.Con
 		_, _ = io.Copy(in, out.In) // the session's end is told by Wait
 		_ = in.Close()
 	}()
-	return ended(ctx, ses.Wait())
+	return exitError(ctx, ses.Wait())
 }
 
-// Refusal is the door's own sentence, where it gave one.
+// Refusal is the reason that the SSH server gave, if it gave one.
 func Refusal(err error) error {
 	if open := (*ssh.OpenChannelError)(nil); errors.As(err, &open) {
 		return errors.New(open.Message)
@@ -355,9 +356,9 @@ func Refusal(err error) error {
 	return err
 }
 
-// ended is the end of the other side as one of this one: its status, and no
-// words of our own.
-func ended(ctx context.Context, err error) error {
+// exitError turns the end of the remote command into an exit status without a
+// message.
+func exitError(ctx context.Context, err error) error {
 	if exit := (*ssh.ExitError)(nil); errors.As(err, &exit) {
 		return &console.Failure{Status: exit.ExitStatus()}
 	}
@@ -376,9 +377,9 @@ func ended(ctx context.Context, err error) error {
 // lostStatus is what OpenSSH ends with when it was not the command that failed.
 const lostStatus = 255
 
-// giveTerminal asks for a terminal like the one here, which it makes raw until
+// requestTerminal asks for a terminal like the one here, which it makes raw until
 // restore is called.
-func giveTerminal(ctx context.Context, ses *ssh.Session, screen *os.File, here bool) (restore func(), err error) {
+func requestTerminal(ctx context.Context, ses *ssh.Session, screen *os.File, here bool) (restore func(), err error) {
 	kind := os.Getenv("TERM")
 	if kind == "" {
 		kind = "xterm"
@@ -400,15 +401,15 @@ func giveTerminal(ctx context.Context, ses *ssh.Session, screen *os.File, here b
 		return nil, fmt.Errorf("cannot use this terminal: %w", err)
 	}
 	following, cancel := context.WithCancel(ctx)
-	go follow(following, ses, screen)
+	go sendTerminalSizes(following, ses, screen)
 	return func() {
 		cancel()
 		_ = term.Restore(int(screen.Fd()), before) // nothing is left to be done about it
 	}, nil
 }
 
-// follow tells the other side of every new size of the terminal.
-func follow(ctx context.Context, ses *ssh.Session, screen *os.File) {
+// sendTerminalSizes tells the other side of every new size of the terminal.
+func sendTerminalSizes(ctx context.Context, ses *ssh.Session, screen *os.File) {
 	resized := make(chan os.Signal, 1)
 	signal.Notify(resized, syscall.SIGWINCH)
 	defer signal.Stop(resized)

@@ -101,17 +101,17 @@ func TestTerminalWish(t *testing.T) {
 
 // The status of the other side is ours, and nothing is said about it.
 func TestEnded(t *testing.T) {
-	if err := ended(t.Context(), nil); err != nil {
+	if err := exitError(t.Context(), nil); err != nil {
 		t.Errorf("a good end = %v", err)
 	}
-	err := ended(t.Context(), &ssh.ExitError{})
+	err := exitError(t.Context(), &ssh.ExitError{})
 	if f := (*console.Failure)(nil); !errors.As(err, &f) || err.Error() != "" {
 		t.Errorf("an end with a status = %v, want no words", err)
 	}
-	if err := ended(t.Context(), &ssh.ExitMissingError{}); command.StatusOf(err) != 255 || err.Error() != "the connection to dewd broke before the command ended" {
+	if err := exitError(t.Context(), &ssh.ExitMissingError{}); command.StatusOf(err) != 255 || err.Error() != "the connection to dewd broke before the command ended" {
 		t.Errorf("no status = %v with %d, want 255", err, command.StatusOf(err))
 	}
-	if err := ended(t.Context(), errors.New("reset")); command.StatusOf(err) != 255 || !strings.Contains(err.Error(), "reset") {
+	if err := exitError(t.Context(), errors.New("reset")); command.StatusOf(err) != 255 || !strings.Contains(err.Error(), "reset") {
 		t.Errorf("a broken connection = %v with %d, want 255", err, command.StatusOf(err))
 	}
 }

@@ -211,7 +211,7 @@ func failedTask(t v3.Task) error {
 		f.Status = n
 	}
 	if exit[2] != "" {
-		f.Todo = fmt.Sprintf("Give it more memory with -m; it had %dM", t.MemoryInMB)
+		f.Advice = fmt.Sprintf("Give it more memory with -m; it had %dM", t.MemoryInMB)
 	}
 	return f
 }
@@ -365,7 +365,7 @@ func findTask(ctx context.Context, name, id string, ask *client.Client) (v3.App,
 	}
 	t, err := ask.Processes().TaskByID(ctx, a.GUID, n)
 	if none := (*client.NoTask)(nil); errors.As(err, &none) {
-		err = &console.Failure{Status: console.StatusFailed, Err: err, Todo: "dew tasks " + a.Name + " lists them"}
+		err = &console.Failure{Status: console.StatusFailed, Err: err, Advice: "dew tasks " + a.Name + " lists them"}
 	}
 	return a, t, err
 }

@@ -119,7 +119,7 @@ func runSmoke(ctx context.Context, o Options, g *command.Set) (err error) {
 	ctx, unhook := signal.NotifyContext(ctx, syscall.SIGHUP)
 	defer unhook()
 	signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE)
-	patient, stop := patience(ctx, g.Out)
+	patient, stop := patientContext(ctx, g.Out)
 	defer stop()
 	d, err := Open(ctx, g, o)
 	if err != nil {
@@ -138,7 +138,7 @@ func runSmoke(ctx context.Context, o Options, g *command.Set) (err error) {
 }
 
 // test tests folders once.
-func (d *testDaemon) test(ctx, patient context.Context, folders []smoke.Folder) error {
+func (d *Daemon) test(ctx, patient context.Context, folders []smoke.Folder) error {
 	o := d.o
 	vars, err := push.Variables(o.Manifest)
 	if err != nil {
@@ -157,13 +157,13 @@ func (d *testDaemon) test(ctx, patient context.Context, folders []smoke.Folder) 
 	if !o.NoBundle {
 		cfg.Bundle, cfg.BundleAlways = d.bundler(len(folders) == 1), o.Bundle != ""
 	}
-	return s.tell(smoke.Run(ctx, cfg, folders))
+	return s.report(smoke.Run(ctx, cfg, folders))
 }
 
 // watch tests folders, and again whenever something below them changes, until ctx
 // ends. The daemon stays the same. A test writes files itself, so what changes while
 // it runs does not count.
-func (d *testDaemon) watch(ctx, patient context.Context, folders []smoke.Folder) error {
+func (d *Daemon) watch(ctx, patient context.Context, folders []smoke.Folder) error {
 	for {
 		err := d.test(ctx, patient, folders)
 		if ctx.Err() != nil {
@@ -195,9 +195,9 @@ func (d *testDaemon) watch(ctx, patient context.Context, folders []smoke.Folder)
 	}
 }
 
-// patience gives a context that outlives the first interruption, which only ends
+// patientContext gives a context that outlives the first interruption, which only ends
 // ctx, and not the second.
-func patience(ctx context.Context, out *console.Console) (context.Context, func()) {
+func patientContext(ctx context.Context, out *console.Console) (context.Context, func()) {
 	patient, giveUp := context.WithCancel(context.WithoutCancel(ctx))
 	signals := make(chan os.Signal, 2)
 	signal.Notify(signals, syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP)
@@ -248,8 +248,8 @@ func (s *reporter) line(app string, l *v3.Line) {
 	s.out.Say("%s%s", prefix, console.AppendLine(nil, l, console.LineStyle{Terminal: s.out.ErrTerminal}))
 }
 
-// tell writes the report where it is wanted, and makes the first failure the error.
-func (s *reporter) tell(r smoke.Report) error {
+// report writes the report where it is wanted, and makes the first failure the error.
+func (s *reporter) report(r smoke.Report) error {
 	if s.o.JUnit != "" {
 		if err := writeWhole(s.o.JUnit, r.JUnit()); err != nil {
 			return &console.Failure{Status: console.StatusFailed, Err: fmt.Errorf("cannot write the JUnit report: %w", err)}
@@ -279,7 +279,7 @@ func (s *reporter) tell(r smoke.Report) error {
 	if n := r.FailedFolders() - 1; n > 0 {
 		todo = append(todo, fmt.Sprintf("%d more failed: the table has them all", n))
 	}
-	return &console.Failure{Status: step.Status, Err: fmt.Errorf("%s: %s", where, step.Detail), Todo: strings.Join(todo, "\n     ")}
+	return &console.Failure{Status: step.Status, Err: fmt.Errorf("%s: %s", where, step.Detail), Advice: strings.Join(todo, "\n     ")}
 }
 
 func (s *reporter) print(r smoke.Report) error {

@@ -11,7 +11,7 @@ import (
 func TestPatience(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
-	patient, stop := patience(ctx, quiet())
+	patient, stop := patientContext(ctx, quiet())
 	defer stop()
 	cancel()
 	if patient.Err() != nil {

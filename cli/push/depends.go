@@ -32,12 +32,12 @@ func (o Options) checkDependencies(ctx context.Context, targets []target, ask *c
 			case errors.As(err, &missing):
 				return t.dependency(name, &console.Failure{
 					Status: console.StatusFailed, Err: errors.New("it is not in this space"),
-					Todo: "dew push without the name of an app pushes all apps of the manifest, dew push " + name + " that one",
+					Advice: "dew push without the name of an app pushes all apps of the manifest, dew push " + name + " that one",
 				})
 			case err != nil:
 				return err
 			case a.State != v3.AppStarted:
-				return t.dependency(name, &console.Failure{Status: console.StatusFailed, Err: errors.New("it is stopped"), Todo: "dew start " + name + " starts it"})
+				return t.dependency(name, &console.Failure{Status: console.StatusFailed, Err: errors.New("it is stopped"), Advice: "dew start " + name + " starts it"})
 			}
 		}
 	}
@@ -55,7 +55,7 @@ func (t target) awaitDependencies(ctx context.Context, ask *client.Client, out *
 		err = apps.WaitRunning(ctx, a, ask, out)
 		crashed := (*apps.NotRunning)(nil)
 		if errors.As(err, &crashed) {
-			err = &console.Failure{Status: console.StatusCrashed, Err: err, Todo: apps.CrashAdvice(name)}
+			err = &console.Failure{Status: console.StatusCrashed, Err: err, Advice: apps.CrashAdvice(name)}
 		}
 		if err != nil && ctx.Err() == nil {
 			return t.dependency(name, err)
@@ -70,7 +70,7 @@ func (t target) awaitDependencies(ctx context.Context, ask *client.Client, out *
 // dependency is why an app cannot start before another does.
 func (t target) dependency(on string, err error) error {
 	return &console.Failure{
-		Status: command.StatusOf(err), Err: fmt.Errorf("%s: cannot start %s, which depends on %s: %w", t.dependsOn(on), t.app.Name, on, err), Todo: command.TodoOf(err),
+		Status: command.StatusOf(err), Err: fmt.Errorf("%s: cannot start %s, which depends on %s: %w", t.dependsOn(on), t.app.Name, on, err), Advice: command.AdviceOf(err),
 	}
 }
 
@@ -80,13 +80,13 @@ func (t target) dependsOn(on string) string {
 	return fmt.Sprintf("%s, line %d: depends-on", t.manifest, t.app.Line(key))
 }
 
-// keptBack adds to the error of a push which of the other apps were not pushed because
-// they depend on the one that failed.
-func keptBack(failed target, others []target, err error) error {
+// withDependents adds to the error of a push which other app was not pushed because
+// it depends on the one that failed.
+func withDependents(failed target, others []target, err error) error {
 	for _, t := range others {
 		if slices.Contains(t.app.DependsOn, failed.app.Name) {
 			return &console.Failure{
-				Status: command.StatusOf(err), Todo: command.TodoOf(err),
+				Status: command.StatusOf(err), Advice: command.AdviceOf(err),
 				Err: fmt.Errorf("%w\n%s: %s was not pushed, because it depends on %s", err, t.dependsOn(failed.app.Name), t.app.Name, failed.app.Name),
 			}
 		}

@@ -106,14 +106,14 @@ func runCreateBroker(ctx context.Context, o brokerOptions, ask *client.Client, o
 // could not be read is there all the same.
 func (o brokerOptions) notCreated(ctx context.Context, ask *client.Client, err error) error {
 	if command.ErrorContains(err, "must be unique") {
-		return &console.Failure{Status: console.StatusFailed, Err: err, Todo: "there is one with the name: dew update-service-broker, or --update-if-exists, changes it"}
+		return &console.Failure{Status: console.StatusFailed, Err: err, Advice: "there is one with the name: dew update-service-broker, or --update-if-exists, changes it"}
 	}
 	if _, none := ask.Market().BrokerByName(ctx, o.Name); none != nil {
 		return err
 	}
 	return &console.Failure{
 		Status: console.StatusFailed, Err: err,
-		Todo: "it is known without its offerings: dew update-service-broker reads them again, dew delete-service-broker " + o.Name + " forgets it",
+		Advice: "it is known without its offerings: dew update-service-broker reads them again, dew delete-service-broker " + o.Name + " forgets it",
 	}
 }
 
@@ -240,7 +240,7 @@ func (o accessOptions) offering(ctx context.Context, ask *client.Client) (v3.Ser
 	case err != nil:
 		return v3.ServiceOffering{}, err
 	case len(all) == 0:
-		return v3.ServiceOffering{}, &console.Failure{Status: console.StatusFailed, Err: fmt.Errorf("there is no offering %q", o.Offering), Todo: "dew service-access lists them"}
+		return v3.ServiceOffering{}, &console.Failure{Status: console.StatusFailed, Err: fmt.Errorf("there is no offering %q", o.Offering), Advice: "dew service-access lists them"}
 	case len(all) > 1:
 		return v3.ServiceOffering{}, console.UsageError("several brokers offer %s: say which with -b", o.Offering)
 	}
@@ -269,7 +269,7 @@ func (o accessOptions) eachPlan(ctx context.Context, ask *client.Client, fn func
 	}
 	if !found {
 		names := console.Names(plans, func(p v3.ServicePlan) string { return p.Name })
-		return &console.Failure{Status: console.StatusFailed, Err: fmt.Errorf("offering %s has no plan %q", o.Offering, o.Plan), Todo: "its plans are: " + strings.Join(names, ", ")}
+		return &console.Failure{Status: console.StatusFailed, Err: fmt.Errorf("offering %s has no plan %q", o.Offering, o.Plan), Advice: "its plans are: " + strings.Join(names, ", ")}
 	}
 	return nil
 }
@@ -345,7 +345,7 @@ func runAccess(ctx context.Context, o accessOptions, w command.Env) error {
 		return err
 	}
 	if len(m.Plans) == 0 && (o.Offering != "" || o.Broker != "") {
-		return &console.Failure{Status: console.StatusFailed, Err: errors.New("there is no such offering"), Todo: "dew service-access lists all"}
+		return &console.Failure{Status: console.StatusFailed, Err: errors.New("there is no such offering"), Advice: "dew service-access lists all"}
 	}
 	all := []AccessRow{}
 	for _, p := range m.Plans {

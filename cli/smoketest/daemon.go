@@ -27,22 +27,22 @@ import (
 	"github.com/dewrun/dew/smoke"
 )
 
-// testDaemon is the daemon that a smoke test works with.
-type testDaemon struct {
+// Daemon is the daemon that a smoke test works with.
+type Daemon struct {
 	g        *command.Set
 	o        Options
 	endpoint command.Endpoint
 	client   *client.Client // in no space
 	Private  *smoke.Private // nil: it was there before
-	kept     []keptPlace
+	kept     []keptOrg
 }
 
-// keptPlace is a place that is not removed, and the folder in which dew remembers it.
-type keptPlace struct{ org, home string }
+// keptOrg is an org that is not removed, and the folder in which dew remembers it.
+type keptOrg struct{ org, home string }
 
 // Open finds the daemon that dew speaks to, or starts a private one.
-func Open(ctx context.Context, g *command.Set, o Options) (*testDaemon, error) {
-	d := &testDaemon{g: g, o: o}
+func Open(ctx context.Context, g *command.Set, o Options) (*Daemon, error) {
+	d := &Daemon{g: g, o: o}
 	var err error
 	if d.endpoint, err = g.Endpoint(); err != nil {
 		return nil, err
@@ -57,20 +57,20 @@ func Open(ctx context.Context, g *command.Set, o Options) (*testDaemon, error) {
 		if _, err = d.client.Daemon().Root(ctx); err == nil {
 			return d, nil
 		}
-		if d.endpoint.URL != "" || g.Local || !absent(err) {
+		if d.endpoint.URL != "" || g.Local || !isAbsent(err) {
 			return nil, err
 		}
 	}
 	return d, d.startPrivate(ctx)
 }
 
-// absent tells whether there is no daemon behind a socket at all.
-func absent(err error) bool {
+// isAbsent tells whether there is no daemon behind a socket at all.
+func isAbsent(err error) bool {
 	u := (*client.Unreachable)(nil)
 	return errors.As(err, &u) && (errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ECONNREFUSED))
 }
 
-func (d *testDaemon) startPrivate(ctx context.Context) error {
+func (d *Daemon) startPrivate(ctx context.Context) error {
 	dewd := d.o.Dewd
 	if dewd == "" {
 		var err error
@@ -81,7 +81,7 @@ func (d *testDaemon) startPrivate(ctx context.Context) error {
 	if !d.o.Quiet {
 		why := "Starting a private daemon…"
 		if !d.o.Private {
-			why = "No daemon answers at " + d.client.Door() + ": starting a private one…"
+			why = "No daemon answers at " + d.client.Address() + ": starting a private one…"
 		}
 		d.g.Out.Say("%s", why)
 	}
@@ -98,7 +98,7 @@ func (d *testDaemon) startPrivate(ctx context.Context) error {
 }
 
 // close ends what was started, unless it is to be kept.
-func (d *testDaemon) close(ctx context.Context, keep bool) error {
+func (d *Daemon) close(ctx context.Context, keep bool) error {
 	if keep {
 		d.tellKept()
 		return nil
@@ -110,7 +110,7 @@ func (d *testDaemon) close(ctx context.Context, keep bool) error {
 }
 
 // tellKept tells how to reach what was kept, and how to end it.
-func (d *testDaemon) tellKept() {
+func (d *Daemon) tellKept() {
 	say := d.g.Out.Say
 	for _, k := range d.kept {
 		say("Org %s is kept. To work in it:\n   export DEW_HOME=%s%s\n   dew apps", k.org, daemon.ShellWord(k.home), d.exportRun())
@@ -126,7 +126,7 @@ func (d *testDaemon) tellKept() {
 	}
 }
 
-func (d *testDaemon) exportRun() string {
+func (d *Daemon) exportRun() string {
 	if d.endpoint.URL != "" {
 		return ""
 	}
@@ -135,7 +135,7 @@ func (d *testDaemon) exportRun() string {
 
 // Enter gives what works in a place. Its dew remembers that place in a folder of its
 // own, so that nobody's target changes.
-func (d *testDaemon) Enter(ctx context.Context, p smoke.Place) (smoke.Inside, error) {
+func (d *Daemon) Enter(ctx context.Context, p smoke.Place) (smoke.Inside, error) {
 	target := command.Target{OrgGUID: p.OrgGUID, Org: p.Org, SpaceGUID: p.SpaceGUID, Space: p.Space}
 	inside := d.endpoint
 	inside.Target = target
@@ -167,7 +167,7 @@ func (d *testDaemon) Enter(ctx context.Context, p smoke.Place) (smoke.Inside, er
 		return smoke.Inside{}, errors.Join(err, os.RemoveAll(home))
 	}
 	if d.o.Keep {
-		d.kept = append(d.kept, keptPlace{org: p.Org, home: home})
+		d.kept = append(d.kept, keptOrg{org: p.Org, home: home})
 	}
 	out := *d.g.Out
 	out.JSON, out.FollowsLogs = false, true
@@ -185,7 +185,7 @@ func (d *testDaemon) Enter(ctx context.Context, p smoke.Place) (smoke.Inside, er
 }
 
 // env is the environment of scripts: dew works in the place by itself.
-func (d *testDaemon) env(home string, p smoke.Place, domain string) []string {
+func (d *Daemon) env(home string, p smoke.Place, domain string) []string {
 	path := os.Getenv("PATH")
 	if self, err := os.Executable(); err == nil {
 		path = filepath.Dir(self) + string(os.PathListSeparator) + path
@@ -253,7 +253,7 @@ func (v *Verbs) failed(err error, otherwise int) error {
 	if status == console.StatusFailed {
 		status = otherwise
 	}
-	return &smoke.Failure{Status: status, Err: err, Todo: command.TodoOf(err)}
+	return &smoke.Failure{Status: status, Err: err, Todo: command.AdviceOf(err)}
 }
 
 // CreateService does as dew create-service does, and waits.
@@ -324,7 +324,7 @@ func (v *Verbs) Show(ctx context.Context, name string, w io.Writer) error {
 }
 
 // bundler writes what is kept of a failure.
-func (d *testDaemon) bundler(single bool) func(context.Context, smoke.Scene) (string, error) {
+func (d *Daemon) bundler(single bool) func(context.Context, smoke.Scene) (string, error) {
 	return func(ctx context.Context, s smoke.Scene) (string, error) {
 		b := smoke.Bundle{File: smoke.BundleName(d.o.Bundle, s.Folder, single)}
 		if d.Private != nil {

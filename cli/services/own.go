@@ -130,7 +130,7 @@ func runDeleteSnapshot(ctx context.Context, o Options, ask *client.Client, out *
 // noSnapshot says how to find those that are there.
 func noSnapshot(service string, err error) error {
 	if client.NotFound(err) {
-		return &console.Failure{Status: console.StatusFailed, Err: err, Todo: "dew service-snapshots " + service + " lists them"}
+		return &console.Failure{Status: console.StatusFailed, Err: err, Advice: "dew service-snapshots " + service + " lists them"}
 	}
 	return err
 }
@@ -147,7 +147,7 @@ func runRestore(ctx context.Context, o Options, ask *client.Client, out *console
 			return err
 		}
 		if len(all) == 0 {
-			return &console.Failure{Status: console.StatusFailed, Err: fmt.Errorf("there are no copies of the data of %s", o.Name), Todo: "dew service-snapshot " + o.Name + " makes one"}
+			return &console.Failure{Status: console.StatusFailed, Err: fmt.Errorf("there are no copies of the data of %s", o.Name), Advice: "dew service-snapshot " + o.Name + " makes one"}
 		}
 		id = all[0].GUID
 	}
@@ -197,7 +197,7 @@ func runConnect(ctx context.Context, name string, ask *client.Client, out *conso
 		return err
 	}
 	if i.Type == v3.ServiceUserProvided {
-		return &console.Failure{Status: console.StatusFailed, Err: fmt.Errorf("%s is user-provided: only apps get its credentials", name), Todo: "whoever made it knows them, and dew env APP shows those of an app that is bound to it"}
+		return &console.Failure{Status: console.StatusFailed, Err: fmt.Errorf("%s is user-provided: only apps get its credentials", name), Advice: "whoever made it knows them, and dew env APP shows those of an app that is bound to it"}
 	}
 	key := "dew-connect-" + strconv.FormatInt(time.Now().UnixNano(), 36)
 	n := v3.CreateCredentialBinding{Type: v3.BindingKey, Name: key}
@@ -221,7 +221,7 @@ func runConnect(ctx context.Context, name string, ask *client.Client, out *conso
 	if err != nil {
 		return err
 	}
-	return talk(ctx, b.GUID, ask, out)
+	return runClient(ctx, b.GUID, ask, out)
 }
 
 // dropKey deletes a key that was needed for a while.
@@ -231,7 +231,7 @@ func dropKey(ctx context.Context, o bindOptions, ask *client.Client) error {
 		return nil
 	}
 	if err == nil {
-		_, err = endBinding(ctx, b.GUID, true, ask)
+		_, err = deleteBinding(ctx, b.GUID, true, ask)
 	}
 	if err != nil {
 		return fmt.Errorf("cannot delete service key %s of %s: %w", o.Key, o.Service, err)
@@ -239,8 +239,8 @@ func dropKey(ctx context.Context, o bindOptions, ask *client.Client) error {
 	return nil
 }
 
-// talk runs the program with the credentials of a key.
-func talk(ctx context.Context, key string, ask *client.Client, out *console.Console) error {
+// runClient runs the program with the credentials of a key.
+func runClient(ctx context.Context, key string, ask *client.Client, out *console.Console) error {
 	d, err := ask.Services().BindingDetails(ctx, key)
 	if err != nil {
 		return err
@@ -255,7 +255,7 @@ func talk(ctx context.Context, key string, ask *client.Client, out *console.Cons
 	}
 	program, err := exec.LookPath(args[0])
 	if err != nil {
-		return &console.Failure{Status: console.StatusInfrastructure, Err: err, Todo: "install the client, or use the credentials of dew create-service-key"}
+		return &console.Failure{Status: console.StatusInfrastructure, Err: err, Advice: "install the client, or use the credentials of dew create-service-key"}
 	}
 	// Ctrl-C is for the program. SIGTERM, and the end of the terminal, end it.
 	ctx, stop := signal.NotifyContext(context.WithoutCancel(ctx), syscall.SIGTERM, syscall.SIGHUP)

@@ -80,12 +80,12 @@ func costs(all []v3.ServiceCost) string {
 func planRows(offers []Offer) [][]string {
 	rows := [][]string{{"plan", "description", "free or paid", "costs", "available", "broker"}}
 	for _, o := range offers {
-		rows = append(rows, []string{o.Plan, console.Printable(o.Description), paid(o.Free), o.Costs, console.YesNo(o.Available), o.Broker})
+		rows = append(rows, []string{o.Plan, console.Printable(o.Description), freeOrPaid(o.Free), o.Costs, console.YesNo(o.Available), o.Broker})
 	}
 	return rows
 }
 
-func paid(free bool) string {
+func freeOrPaid(free bool) string {
 	if free {
 		return "free"
 	}
@@ -134,11 +134,11 @@ func noPlan(ctx context.Context, o Options, ask *client.Client) error {
 	}
 	switch {
 	case len(offerings) == 0:
-		return &console.Failure{Status: console.StatusFailed, Err: fmt.Errorf("there is no offering%s that can be had here", of), Todo: "dew marketplace --show-unavailable lists all that you may see"}
+		return &console.Failure{Status: console.StatusFailed, Err: fmt.Errorf("there is no offering%s that can be had here", of), Advice: "dew marketplace --show-unavailable lists all that you may see"}
 	case len(plans) == 0:
-		return &console.Failure{Status: console.StatusFailed, Err: fmt.Errorf("there is no offering %q%s", o.Offering, of), Todo: "the offerings are: " + strings.Join(slices.Compact(offerings), ", ")}
+		return &console.Failure{Status: console.StatusFailed, Err: fmt.Errorf("there is no offering %q%s", o.Offering, of), Advice: "the offerings are: " + strings.Join(slices.Compact(offerings), ", ")}
 	}
-	return &console.Failure{Status: console.StatusFailed, Err: fmt.Errorf("offering %s has no plan %q", o.Offering, o.Plan), Todo: "its plans are: " + strings.Join(plans, ", ")}
+	return &console.Failure{Status: console.StatusFailed, Err: fmt.Errorf("offering %s has no plan %q", o.Offering, o.Plan), Advice: "its plans are: " + strings.Join(plans, ", ")}
 }
 
 func brokerNames(m client.Marketplace) []string {
@@ -358,15 +358,16 @@ func viewService(ctx context.Context, i v3.ServiceInstance, ask *client.Client) 
 	if v.Offers = o.Description; o.DocumentationURL != nil {
 		v.Docs = *o.DocumentationURL
 	}
-	if v.From, err = homeOf(ctx, i, ask); err != nil || v.From != "" {
+	if v.From, err = sharingSpace(ctx, i, ask); err != nil || v.From != "" {
 		return v, err
 	}
 	v.Shared, err = ask.Services().SharedWith(ctx, i.GUID)
 	return v, err
 }
 
-// homeOf is the space that shares an instance with this one; empty: it is of here.
-func homeOf(ctx context.Context, i v3.ServiceInstance, ask *client.Client) (string, error) {
+// sharingSpace is the space that shares an instance with this one; empty if the
+// instance belongs to this one.
+func sharingSpace(ctx context.Context, i v3.ServiceInstance, ask *client.Client) (string, error) {
 	here, err := command.SpaceGUID(ctx, ask)
 	if home := i.Relationships.Space.ID(); err != nil || home == "" || home == here {
 		return "", err
@@ -406,16 +407,16 @@ func (v View) rows() [][]string {
 	add("shared with", strings.Join(v.Shared, ", "))
 	add("last operation", v.Last)
 	add("message", v.About)
-	add("started", clock(v.Started))
-	add("updated", clock(v.Updated))
+	add("started", timeText(v.Started))
+	add("updated", timeText(v.Updated))
 	if v.Upgrade {
 		add("upgrade", "dew upgrade-service "+v.Name)
 	}
 	return rows
 }
 
-// clock is a moment for people; what never was is empty.
-func clock(t v3.Time) string {
+// timeText is a time for people; empty if there is none.
+func timeText(t v3.Time) string {
 	if t.IsZero() {
 		return ""
 	}

@@ -124,7 +124,7 @@ func runUnbind(ctx context.Context, o bindOptions, ask *client.Client, out *cons
 	if o.Only != "" {
 		bound = slices.DeleteFunc(bound, func(b v3.ServiceCredentialBinding) bool { return b.GUID != o.Only })
 		if len(bound) == 0 {
-			return &console.Failure{Status: console.StatusFailed, Err: fmt.Errorf("app %s has no binding to %s with guid %q", o.App, o.Service, o.Only), Todo: "dew service " + o.Service + " --json has the guids"}
+			return &console.Failure{Status: console.StatusFailed, Err: fmt.Errorf("app %s has no binding to %s with guid %q", o.App, o.Service, o.Only), Advice: "dew service " + o.Service + " --json has the guids"}
 		}
 	}
 	if len(bound) == 0 {
@@ -132,7 +132,7 @@ func runUnbind(ctx context.Context, o bindOptions, ask *client.Client, out *cons
 		return nil
 	}
 	defer out.Wait("Unbinding app %s from service instance %s", o.App, o.Service).End()
-	ended, err := endBindings(ctx, bound, o.Wait, ask)
+	ended, err := deleteBindings(ctx, bound, o.Wait, ask)
 	if err != nil {
 		return fmt.Errorf("cannot unbind %s from %s: %w", o.App, o.Service, err)
 	}
@@ -173,7 +173,7 @@ func runCleanup(ctx context.Context, o bindOptions, ask *client.Client, out *con
 		return err
 	}
 	defer out.Wait("Deleting service bindings").End()
-	ended, err := endBindings(ctx, old, o.Wait, ask)
+	ended, err := deleteBindings(ctx, old, o.Wait, ask)
 	if err != nil {
 		return fmt.Errorf("cannot delete outdated bindings of %s: %w", o.App, err)
 	}
@@ -198,11 +198,11 @@ func outdated(all []v3.ServiceCredentialBinding, keep int) []v3.ServiceCredentia
 	})
 }
 
-// endBindings deletes bindings and tells whether that is done.
-func endBindings(ctx context.Context, all []v3.ServiceCredentialBinding, wait bool, ask *client.Client) (bool, error) {
+// deleteBindings deletes bindings and tells whether that is done.
+func deleteBindings(ctx context.Context, all []v3.ServiceCredentialBinding, wait bool, ask *client.Client) (bool, error) {
 	ended := true
 	for _, b := range all {
-		done, err := endBinding(ctx, b.GUID, wait, ask)
+		done, err := deleteBinding(ctx, b.GUID, wait, ask)
 		if err != nil {
 			return false, err
 		}
@@ -211,8 +211,8 @@ func endBindings(ctx context.Context, all []v3.ServiceCredentialBinding, wait bo
 	return ended, nil
 }
 
-// endBinding deletes a binding and tells whether that is done.
-func endBinding(ctx context.Context, guid string, wait bool, ask *client.Client) (bool, error) {
+// deleteBinding deletes a binding and tells whether that is done.
+func deleteBinding(ctx context.Context, guid string, wait bool, ask *client.Client) (bool, error) {
 	job, err := ask.Services().Unbind(ctx, guid)
 	if err != nil {
 		return false, err
@@ -367,7 +367,7 @@ func runDeleteKey(ctx context.Context, o bindOptions, ask *client.Client, out *c
 		return err
 	}
 	defer out.Wait("Deleting service key %s", o.Key).End()
-	done, err := endBinding(ctx, b.GUID, o.Wait, ask)
+	done, err := deleteBinding(ctx, b.GUID, o.Wait, ask)
 	if err != nil {
 		return fmt.Errorf("cannot delete service key %s: %w", o.Key, err)
 	}

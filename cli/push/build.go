@@ -40,7 +40,7 @@ func (o Options) buildStep() (b smoke.Build, err error) {
 	if b, err = FindBuild(file); err != nil {
 		return b, SmokeFailure(err)
 	}
-	f := &console.Failure{Status: console.StatusUsage, Todo: "write the commands that build the app below build: in smoke.yml, or build it yourself and push without --build"}
+	f := &console.Failure{Status: console.StatusUsage, Advice: "write the commands that build the app below build: in smoke.yml, or build it yourself and push without --build"}
 	switch {
 	case b.File == "":
 		f.Err = fmt.Errorf("--build: there is no %s", filepath.Join(filepath.Dir(file), smoke.File))
@@ -76,7 +76,7 @@ func (o Options) build(ctx context.Context, out *console.Console) error {
 		return ctx.Err()
 	}
 	if f := (*smoke.Failure)(nil); errors.As(err, &f) {
-		return &console.Failure{Status: f.Status, Err: f.Err, Todo: "its last lines are above; nothing was pushed"}
+		return &console.Failure{Status: f.Status, Err: f.Err, Advice: "its last lines are above; nothing was pushed"}
 	}
 	return err
 }
@@ -124,14 +124,14 @@ func (t target) checkBits(o Options) error {
 	case o.Build:
 		return &console.Failure{
 			Status: console.StatusFailed, Err: fmt.Errorf("%s: the build did not make %s", where, name),
-			Todo: "correct build: in " + b.File + ", or the path",
+			Advice: "correct build: in " + b.File + ", or the path",
 		}
 	case berr == nil && commands != "":
 		return &console.Failure{Status: console.StatusFailed, Err: fmt.Errorf("%s is missing: run `dew push --build` (runs: %s)", name, commands)}
 	}
 	return &console.Failure{
 		Status: console.StatusFailed, Err: fmt.Errorf("%s: cannot find the app's files: %w", where, err),
-		Todo: "build the app first, or correct the path: it names a folder, zip, jar or war",
+		Advice: "build the app first, or correct the path: it names a folder, zip, jar or war",
 	}
 }
 
@@ -141,7 +141,7 @@ func SmokeFailure(err error) error {
 	if !errors.As(err, &f) {
 		return err
 	}
-	out := &console.Failure{Status: f.Status, Err: err, Todo: f.Todo}
+	out := &console.Failure{Status: f.Status, Err: err, Advice: f.Todo}
 	if f.Output != "" {
 		out.Err = fmt.Errorf("%w\n%s", err, f.Output)
 	}

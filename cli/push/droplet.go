@@ -32,9 +32,9 @@ func (o Options) checkDroplet() error {
 	return nil
 }
 
-// forTasks are the options of an app that is there for its tasks: no route leads to
+// withTaskDefaults are the options of an app that is there for its tasks: no route leads to
 // it, and nobody asks whether it is healthy.
-func (o Options) forTasks() Options {
+func (o Options) withTaskDefaults() Options {
 	if o.Task {
 		o.NoRoute, o.NoStart, o.Health = true, true, "process"
 	}

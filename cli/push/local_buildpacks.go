@@ -60,7 +60,7 @@ func (t *target) gatherBuildpacks(o Options, out *console.Console) error {
 		if !slices.ContainsFunc(b.files, func(f file) bool { return buildpackScript.MatchString(f.path) }) {
 			return errors.Join(&console.Failure{
 				Status: console.StatusUsage, Err: fmt.Errorf("%s is no buildpack: it has neither bin/detect, bin/supply, bin/finalize nor bin/compile", folder),
-				Todo: "-b takes the folder that has bin/; the files of the app are given with -p",
+				Advice: "-b takes the folder that has bin/; the files of the app are given with -p",
 			}, b.close())
 		}
 		if t.folders == nil {
@@ -104,13 +104,13 @@ func (f *buildpackFolder) send(ctx context.Context, space string, ask *client.Cl
 		bits = func(w io.Writer) error { return writeZip(w, unknown, io.Discard) }
 	}
 	defer out.Wait("Uploading buildpack %s", f.path).End()
-	f.given, err = ask.Bits().UploadFolder(ctx, space, folderWord(filepath.Base(abs)), known, bits)
+	f.given, err = ask.Bits().UploadFolder(ctx, space, folderName(filepath.Base(abs)), known, bits)
 	return err
 }
 
-// folderWord is the name of a folder in the characters that the name of an uploaded
+// folderName is the name of a folder in the characters that the name of an uploaded
 // buildpack can have.
-func folderWord(name string) string {
+func folderName(name string) string {
 	word := strings.Map(func(r rune) rune {
 		if r < 0x80 && (r == '.' || r == '-' || r == '_' || r >= '0' && r <= '9' || r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z') {
 			return r
