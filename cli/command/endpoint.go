@@ -12,14 +12,14 @@ import (
 	"github.com/dewrun/dew/cli/console"
 )
 
-// The names of the org and the space that a daemon makes at its first start.
+// The org and the space that a daemon creates at its first start.
 const (
 	firstOrg   = "local"
 	firstSpace = "dev"
 )
 
-// Endpoint is where a command goes: to a URL with what is remembered of it, or to
-// the socket.
+// Endpoint is the daemon that a command uses: a URL with its session, or the socket of
+// this machine.
 type Endpoint struct {
 	ConfigFile ConfigFile
 	URL        string // empty: the socket
@@ -29,7 +29,7 @@ type Endpoint struct {
 	Target     Target
 }
 
-// Endpoint finds out where to go.
+// Endpoint gives the daemon that the flags, the environment and the config file name.
 func (g *Set) Endpoint() (Endpoint, error) {
 	d := Endpoint{Run: g.Run}
 	if abs, err := filepath.Abs(g.Run); err == nil {
@@ -61,7 +61,8 @@ func (g *Set) Endpoint() (Endpoint, error) {
 	return d, nil
 }
 
-// APIURL makes what people type an address: a bare host is https, as for cf.
+// APIURL turns the argument of a user into a URL. A host without a scheme is https, as
+// for cf.
 func APIURL(typed string) (string, error) {
 	if !strings.Contains(typed, "://") {
 		typed = "https://" + typed
@@ -73,8 +74,7 @@ func APIURL(typed string) (string, error) {
 	return u.Scheme + "://" + strings.ToLower(u.Host), nil
 }
 
-// Client gives a client that is logged in as far as it can be, and that looks for
-// apps in the targeted space.
+// Client gives a client of the endpoint that uses its session and its target.
 func (g *Set) Client(d Endpoint) (*client.Client, error) {
 	o, err := g.options(d)
 	if err != nil {
@@ -100,7 +100,7 @@ func (g *Set) Tokens(d Endpoint) (*sessionTokens, error) {
 	return &sessionTokens{url: d.URL, config: d.ConfigFile, envLogin: d.EnvLogin, login: plain.Users().Login, now: d.Session}, nil
 }
 
-// AnonymousClient gives a client that signs nothing.
+// AnonymousClient gives a client that sends no token.
 func (g *Set) AnonymousClient(d Endpoint) (*client.Client, error) {
 	o, err := g.options(d)
 	if err != nil {
@@ -117,7 +117,7 @@ func (g *Set) options(d Endpoint) (client.Options, error) {
 	return client.Options{Run: d.Run, URL: d.URL, TLS: trust, UserAgent: "dew/" + g.Version, Warn: g.Out.Warn}, nil
 }
 
-// spaceFinder finds the space that a command works in, once.
+// spaceFinder looks up the targeted space once, when it is first needed.
 type spaceFinder struct {
 	ask    *client.Client
 	target Target
@@ -157,8 +157,7 @@ func (d Endpoint) SaveTarget(ctx context.Context, p Target) error {
 	})
 }
 
-// ForgetTarget drops the target if it is what f says; something that was deleted is no
-// target.
+// ForgetTarget removes the target if gone reports that it was deleted.
 func (d Endpoint) ForgetTarget(ctx context.Context, gone func(Target) bool) error {
 	if !gone(d.Target) {
 		return nil

@@ -14,12 +14,12 @@ func IsMissing(err error) bool {
 	return errors.As(err, &m)
 }
 
-// NameTaken tells whether the answer says that the name of an app is in use.
+// NameTaken tells whether the daemon refused the name of an app because it is in use.
 func NameTaken(e *client.Error) bool {
 	return strings.Contains(e.Detail, "already exists") || strings.Contains(e.Detail, "name must be unique in space")
 }
 
-// AlreadyExists tells whether the answer says that there is one already.
+// AlreadyExists tells whether the daemon refused to create something that exists.
 func AlreadyExists(err error) bool {
 	e := (*client.Error)(nil)
 	return errors.As(err, &e) && (NameTaken(e) || strings.Contains(strings.ToLower(e.Detail), "must be unique"))

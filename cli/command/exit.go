@@ -33,8 +33,8 @@ func StatusOf(err error) int {
 	return console.StatusFailed
 }
 
-// ExitStatus is the status of a command that a signal may have interrupted: then it
-// is 128 and the number of the signal, as shells have it.
+// ExitStatus is the exit status of a command. If a signal interrupted it, the status is
+// 128 plus the number of the signal, as in shells.
 func ExitStatus(err, interrupted error) int {
 	switch {
 	case interrupted == nil || !errors.Is(err, context.Canceled):
@@ -46,8 +46,7 @@ func ExitStatus(err, interrupted error) int {
 	}
 }
 
-// Explain is the error as a sentence, and below it what to do where that is
-// known.
+// Explain is the message of an error, followed by the advice if there is one.
 func Explain(err error) string {
 	text := strings.TrimSpace(err.Error())
 	if todo := AdviceOf(err); todo != "" {
@@ -76,7 +75,7 @@ func AdviceOf(err error) string {
 	}
 }
 
-// listOfKind is the command that lists things of a kind.
+// listOfKind is the command that lists resources of a kind.
 func listOfKind(kind string) string {
 	switch kind {
 	case "service instance":
@@ -87,7 +86,7 @@ func listOfKind(kind string) string {
 	return "dew " + strings.ReplaceAll(kind, " ", "-") + "s"
 }
 
-// adviceUnreachable is what to do about a daemon that cannot be reached.
+// adviceUnreachable is the advice for a daemon that cannot be reached.
 func adviceUnreachable(err error, u *client.Unreachable) string {
 	authority, name := (*tls.CertificateVerificationError)(nil), x509.HostnameError{}
 	switch remote := strings.Contains(u.Address, "://"); {
@@ -108,8 +107,8 @@ func adviceUnreachable(err error, u *client.Unreachable) string {
 	}
 }
 
-// adviceWithoutDaemon is what to do if no daemon listens on the socket: use one of
-// those that do, or start one.
+// adviceWithoutDaemon is the advice if no daemon listens on the socket: use one that
+// was found elsewhere, or start one.
 func adviceWithoutDaemon(socket string, found []string) string {
 	const most = 3
 	var lines []string
@@ -124,7 +123,7 @@ func adviceWithoutDaemon(socket string, found []string) string {
 	return "no dewd is running. Start one: systemctl start dew if it is installed, make run in a checkout, or dewd as root"
 }
 
-// adviceOfAnswer is what to do about an answer that is not a success.
+// adviceOfAnswer is the advice for an error that the daemon answered.
 func adviceOfAnswer(e *client.Error) string {
 	switch {
 	case e.Status == http.StatusUnauthorized:

@@ -4,7 +4,7 @@ import (
 	"github.com/urfave/cli/v2"
 )
 
-// BoolFlag is a flag without a value; its help does not say that it is off.
+// BoolFlag is a flag without a value. Its help shows no default.
 func BoolFlag(name, about string) cli.Flag {
 	return &cli.BoolFlag{Name: name, Usage: about, DisableDefaultText: true}
 }
@@ -12,7 +12,7 @@ func BoolFlag(name, about string) cli.Flag {
 // JSONFlag is --json.
 func JSONFlag() cli.Flag { return BoolFlag("json", "write the data as JSON to stdout") }
 
-// Dashed is a flag as it is typed.
+// Dashed is the name of a flag with its dashes.
 func Dashed(flag string) string {
 	if len(flag) == 1 {
 		return "-" + flag

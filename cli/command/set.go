@@ -22,8 +22,8 @@ type Set struct {
 	Complete func(Verb) cli.BashCompleteFunc // offers words for the next place of the command line
 }
 
-// Verb describes a command. Args are its arguments as help shows them; those in
-// brackets may be left out.
+// Verb describes a command. Args are its arguments as the help shows them; those in
+// brackets are optional.
 type Verb struct {
 	Name, Alias, Args string
 	Usage             string
@@ -47,7 +47,7 @@ type Env struct {
 	Out    *console.Console
 }
 
-// Command makes the verb a command that checks its arguments and has a client.
+// Command makes a command that checks its arguments and has a client.
 func (g *Set) Command(v Verb, fn clientAction) *cli.Command {
 	return g.CommandWithEnv(v, func(c *cli.Context, w Env) error { return fn(c, w.Client, w.Out) })
 }
@@ -71,8 +71,7 @@ func (g *Set) CommandWithEnv(v Verb, fn envAction) *cli.Command {
 	})
 }
 
-// WithoutClient makes the verb a command that checks its arguments and needs no
-// daemon.
+// WithoutClient makes a command that checks its arguments and needs no daemon.
 func (g *Set) WithoutClient(v Verb, fn cli.ActionFunc) *cli.Command {
 	if v.Labels != "" {
 		v.Flags = append(v.Flags, &cli.StringFlag{Name: "labels", Usage: "only those with such labels (`selector`, such as env=test,!draft)"})
@@ -119,7 +118,7 @@ func checkArgs(v Verb, args []string) error {
 	return nil
 }
 
-// namesAnApp says where to find the name of an app, if the first argument is one.
+// namesAnApp is the advice on names of apps, if the first argument is one.
 func namesAnApp(words []string) string {
 	if len(words) > 0 && words[0] == "APP" {
 		return " (APP is the name of an app: dew apps lists them)"

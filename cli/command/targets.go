@@ -11,8 +11,8 @@ import (
 	"github.com/dewrun/dew/cli/console"
 )
 
-// ResolveTarget is the place that is meant: what was targeted, as it is now, else the
-// one that the daemon made at its first start.
+// ResolveTarget gives the target with its current names. Without a target it is the org
+// and the space that the daemon created at its first start.
 func ResolveTarget(ctx context.Context, ask *client.Client, target Target) (Target, error) {
 	if target.OrgGUID == "" {
 		return defaultTarget(ctx, ask)
@@ -34,7 +34,7 @@ func ResolveTarget(ctx context.Context, ask *client.Client, target Target) (Targ
 	return target, nil
 }
 
-// CurrentTarget is where commands work now, or nowhere.
+// CurrentTarget is the target that commands use now.
 func CurrentTarget(ctx context.Context, w Env) Target {
 	p, err := ResolveTarget(ctx, w.Client, w.Target)
 	if err != nil {
@@ -64,13 +64,13 @@ func TargetOf(o v3.Organization, s v3.Space) Target {
 	return Target{OrgGUID: o.GUID, Org: o.Name, SpaceGUID: s.GUID, Space: s.Name}
 }
 
-// Places are the orgs and spaces by guid.
+// Places are the names of orgs and spaces by guid.
 type Places struct {
 	Orgs   map[string]string
 	Spaces map[string]Target
 }
 
-// SpaceName is the name of a space; of one that is not seen it is the guid.
+// SpaceName is the name of a space, or its guid if the user cannot see it.
 func (p Places) SpaceName(guid string) string { return cmp.Or(p.Spaces[guid].Space, guid) }
 
 // ReadPlaces reads the names of all orgs and spaces that the user can see.

@@ -4,7 +4,7 @@ import (
 	"strings"
 )
 
-// NonNil is a list that is never null.
+// NonNil is a copy of a list that is never nil, because JSON shows nil as null.
 func NonNil(all []string) []string { return append([]string{}, all...) }
 
 // Names are the names of all items.
@@ -16,10 +16,10 @@ func Names[T any](all []T, name func(T) string) []string {
 	return out
 }
 
-// Capitalize writes a noun as a sentence begins.
+// Capitalize makes the first letter upper case.
 func Capitalize(noun string) string { return strings.ToUpper(noun[:1]) + noun[1:] }
 
-// List is a list as people and as programs read it.
+// List is a list that is shown as a table or as JSON.
 type List struct {
 	Rows  any
 	Table [][]string // the first row is the head
@@ -39,7 +39,7 @@ func (l List) Show(out *Console) error {
 	}
 }
 
-// YesNo is a truth value in a table.
+// YesNo writes a bool in a table.
 func YesNo(b bool) string {
 	if b {
 		return "yes"
