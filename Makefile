@@ -1,5 +1,9 @@
 # dew: run `make help` for the targets.
 
+# A pipe fails if any of its commands does.
+SHELL       := /bin/bash
+.SHELLFLAGS := -o pipefail -c
+
 GO      ?= go
 PREFIX  ?= /usr/local
 DESTDIR ?=
@@ -31,8 +35,23 @@ TEST_NEEDS := gcc=gcc '/usr/include/stdlib.h=libc6-dev' mkfs.ext4=e2fsprogs ssh=
 BENCH_NEEDS := dockerd=docker.io caddy=caddy nginx=nginx-light wrk=wrk
 VM_NEEDS   := qemu-system-x86_64=qemu-system-x86 mmdebstrap=mmdebstrap mkfs.ext4=e2fsprogs
 
-# Folders whose tests have the tag, or whose functions have the prefix.
-tagged = $(shell grep -rlE --include='*_test.go' '^//go:build .*\<$(1)\>' . | xargs -r -n1 dirname | sort -u)
+# The linters are in tools/go.mod and the sample apps in examples/go.mod, so that
+# go.mod has only what the programs and their tests need.
+MODULES := . examples
+LINTER  := $(GO) tool -modfile=$(CURDIR)/tools/go.mod golangci-lint
+
+# Runs `go test` in every module, and fails if it fails in one of them.
+eachmodule = status=0; for module in $(MODULES); do $(GO) test -C $$module $(1) ./... || status=1; done; exit $$status
+
+# Runs the integration tests of every module with a time limit for each package.
+integration = status=0; \
+	$(GO) test -race -tags integration -p 1 -count 1 -timeout $(1) $(call tagged,integration) || status=1; \
+	$(GO) test -C examples -race -tags integration -p 1 -count 1 -timeout $(1) ./... || status=1; \
+	exit $$status
+
+# Folders of this module whose tests have the tag, and folders of every module
+# whose functions have the prefix.
+tagged = $(shell grep -rlE --include='*_test.go' --exclude-dir=examples '^//go:build .*\<$(1)\>' . | xargs -r -n1 dirname | sort -u)
 holding = $(shell grep -rlE --include='*_test.go' '^func $(1)[A-Z]' . | xargs -r -n1 dirname | sort -u)
 
 .DEFAULT_GOAL := help
@@ -66,31 +85,27 @@ env: ## print the line that makes `dew` in this shell talk to the dewd of `make 
 	@printf 'export DEW_RUN=%s PATH=%s:$$PATH\n' '$(RUN)' '$(CURDIR)/bin'
 
 test: root setup-test build ## every kind of test (root, some 20 minutes)
-	@$(GO) test -race -timeout 10m $$($(GO) list ./... | grep -vxF "$$($(GO) list -tags integration $(call tagged,integration))")
-	@$(MAKE) --no-print-directory integration
+	@{ $(GO) test -race -timeout 10m $$($(GO) list ./... | grep -vxF "$$($(GO) list -tags integration $(call tagged,integration))") && \
+		$(MAKE) --no-print-directory integration; } | dist/slowest.sh
 
 unit: ## unit tests with the race detector (a minute or two)
-	@$(GO) test -race -timeout 5m ./...
+	@{ $(call eachmodule,-race -timeout 5m); } | dist/slowest.sh
 
 # One package after the other: each starts containers and counts what is left, and
 # a hundred clients at once want the machine for themselves. The tests of the tagged
-# packages are all run here, unit tests too.
+# packages and of the examples are all run here, unit tests too.
 integration: root build ## the tests with real containers, databases and peers (root)
-	@if [ -n '$(call tagged,integration)' ]; then \
-		$(GO) test -race -tags integration -p 1 -count 1 -timeout 30m $(call tagged,integration); \
-	fi
+	@$(call integration,30m)
 
 proof: root setup-test build fuzz ## the long versions of the tests, and every fuzz test (FUZZ=30s each)
-	@DEW_PROOF=1 $(GO) test -race -count 1 -timeout 1h ./...
-	@if [ -n '$(call tagged,integration)' ]; then \
-		DEW_PROOF=1 $(GO) test -race -tags integration -p 1 -count 1 -timeout 4h $(call tagged,integration); \
-	fi
+	@export DEW_PROOF=1; $(call eachmodule,-race -count 1 -timeout 1h)
+	@export DEW_PROOF=1; $(call integration,4h)
 
 fuzz:
 	@set -e; for dir in $(call holding,Fuzz); do \
 		for name in $$(sed -nE 's/^func (Fuzz[A-Za-z0-9_]+)\(.*/\1/p' $$dir/*_test.go); do \
 			echo "$$dir $$name"; \
-			$(GO) test -run '^$$' -fuzz "^$$name$$" -fuzztime $(FUZZ) $$dir; \
+			$(GO) test -C $$dir -run '^$$' -fuzz "^$$name$$" -fuzztime $(FUZZ); \
 		done; \
 	done
 
@@ -98,7 +113,7 @@ vmtest: root setup-vmtest ## the engine's tests in a guest with systemd and cgro
 	@.ci/vmtest
 
 lint: ## check style and formatting; prints nothing when all is well
-	@$(GO) tool golangci-lint run ./...
+	@for module in $(MODULES); do (cd $$module && $(LINTER) run ./...) || exit 1; done
 	@for script in dist/*.sh .ci/run; do sh -n $$script || exit 1; done; bash -n .ci/vmtest .ci/vmtest-run .ci/fresh .ci/page
 
 setup-bench: setup-test
@@ -110,6 +125,7 @@ bench: root setup-bench build ## measure, as docs/performance.md tells (BENCH=re
 cover: ## coverage of the unit tests, and as root of the integration tests too
 	@$(GO) test -covermode atomic -coverpkg ./... -coverprofile cover.out -p 1 -timeout 30m \
 		$$([ "$$(id -u)" != 0 ] || echo -tags integration) ./...
+	@$(GO) test -C examples -cover -p 1 -timeout 30m $$([ "$$(id -u)" != 0 ] || echo -tags integration) ./...
 	@$(GO) tool cover -func cover.out | tail -1
 	@echo 'by line: go tool cover -html cover.out'
 

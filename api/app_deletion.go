@@ -10,6 +10,13 @@ import (
 	"github.com/dewrun/dew/droplet"
 )
 
+// appDeletionEndpoints are the endpoints of this file.
+func (s *Server) appDeletionEndpoints() []Endpoint {
+	return []Endpoint{
+		{Pattern: "DELETE /v3/apps/{guid}", Needs: toDevelop, Resource: anApp, Handler: s.deleteApp, Shape: begins()},
+	}
+}
+
 // opDeleteApp is the job that removes an app.
 const opDeleteApp = "app.delete"
 

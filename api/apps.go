@@ -9,7 +9,31 @@ import (
 	"github.com/dewrun/dew/api/v3"
 	"github.com/dewrun/dew/app"
 	"github.com/dewrun/dew/droplet"
+	"github.com/dewrun/dew/registry"
 )
+
+// appsEndpoints are the endpoints of this file.
+func (s *Server) appsEndpoints() []Endpoint {
+	return []Endpoint{
+		{
+			Pattern: "GET /v3/apps", Needs: toEnter,
+			Handler: s.listApps, Shape: pageOf[v3.App]("names", "guids", "space_guids", "organization_guids", "stacks", "lifecycle_type", "include", paramSelector).by("created_at", "updated_at", "name", "state"),
+		},
+		{
+			Pattern: "POST /v3/apps", Needs: toEnter, // the body names the space
+			Handler: s.createApp, Shape: gives[v3.App](201).from(jsonOf[v3.CreateApp]()),
+		},
+		{Pattern: "GET /v3/apps/{guid}", Needs: toRead, Resource: anApp, Handler: s.getApp, Shape: gives[v3.App](200).ask("include")},
+		{
+			Pattern: "PATCH /v3/apps/{guid}", Needs: toDevelop, Resource: anApp,
+			Handler: s.updateApp, Shape: gives[v3.App](200).from(jsonOf[v3.UpdateApp]()),
+		},
+		{Pattern: "POST /v3/apps/{guid}/actions/start", Needs: toSupport, Resource: anApp, Handler: s.startApp, Shape: gives[v3.App](200)},
+		{Pattern: "POST /v3/apps/{guid}/actions/stop", Needs: toSupport, Resource: anApp, Handler: s.stopApp, Shape: gives[v3.App](200)},
+		{Pattern: "POST /v3/apps/{guid}/actions/restart", Needs: toSupport, Resource: anApp, Handler: s.restartApp, Shape: gives[v3.App](200)},
+		{Pattern: "GET /v3/apps/{guid}/permissions", Needs: toRead, Resource: anApp, Handler: s.getPermissions, Shape: gives[v3.Permissions](200)},
+	}
+}
 
 // operations tells the jobs how to do what handlers start.
 func (s *Server) operations() {
@@ -116,8 +140,8 @@ func (s *Server) createApp(r *http.Request) (any, error) {
 
 // nameIsFree says in the platform's words that a name is taken: clients take that
 // for "there it is".
-func nameIsFree(registry *app.Registry, a app.App) error {
-	other, err := registry.AppIn(a.Space, a.Name)
+func nameIsFree(reg *registry.Registry, a app.App) error {
+	other, err := reg.AppIn(a.Space, a.Name)
 	if err == nil && other.GUID != a.GUID {
 		return unprocessable("App with the name '%s' already exists.", a.Name)
 	}

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"maps"
 	"net/http"
 	"os"
 
@@ -14,25 +13,33 @@ import (
 	"github.com/dewrun/dew/app"
 	"github.com/dewrun/dew/droplet"
 	"github.com/dewrun/dew/logstream"
+	"github.com/dewrun/dew/registry"
 )
 
-// stagingChanges are the answers to those who bring their own ways to stage, or
-// droplets that were staged elsewhere.
-func (s *Server) stagingChanges() map[string]handler {
-	out := s.stackChanges()
-	maps.Copy(out, map[string]handler{
-		"POST /v3/buildpacks":               s.createBuildpack,
-		"PATCH /v3/buildpacks/{guid}":       s.updateBuildpack,
-		"DELETE /v3/buildpacks/{guid}":      s.deleteBuildpack,
-		"POST /v3/buildpacks/{guid}/upload": s.uploadBuildpack,
-
-		"POST /v3/droplets":                            s.createDroplet,
-		"POST /v3/droplets/{guid}/upload":              s.uploadDroplet,
-		"POST /v3/admin/actions/clear_buildpack_cache": s.clearCache,
-
-		"POST /v3/apps/{guid}/actions/clear_buildpack_cache": s.clearAppCache,
-	})
-	return out
+// buildpackChangesEndpoints are the endpoints of this file.
+func (s *Server) buildpackChangesEndpoints() []Endpoint {
+	return []Endpoint{
+		{Pattern: "POST /v3/apps/{guid}/actions/clear_buildpack_cache", Needs: toSupport, Resource: anApp, Handler: s.clearAppCache, Shape: begins()},
+		{
+			Pattern: "PATCH /v3/buildpacks/{guid}", Needs: toAdminister, Resource: aBuildpack,
+			Handler: s.updateBuildpack, Shape: gives[v3.Buildpack](200).from(jsonOf[v3.UpdateBuildpack]()),
+		},
+		{
+			Pattern: "POST /v3/buildpacks", Needs: toAdminister,
+			Handler: s.createBuildpack, Shape: gives[v3.Buildpack](201).from(jsonOf[v3.CreateBuildpack]()),
+		},
+		{Pattern: "DELETE /v3/buildpacks/{guid}", Needs: toAdminister, Resource: aBuildpack, Handler: s.deleteBuildpack, Shape: begins()},
+		{
+			Pattern: "POST /v3/buildpacks/{guid}/upload", Needs: toAdminister, Resource: aBuildpack,
+			Handler: s.uploadBuildpack, Shape: begins().from(uploadForm),
+		},
+		{Pattern: "POST /v3/admin/actions/clear_buildpack_cache", Needs: toAdminister, Handler: s.clearCache, Shape: begins()},
+		{
+			Pattern: "POST /v3/droplets", Needs: toEnter, // the body names the app
+			Handler: s.createDroplet, Shape: gives[v3.Droplet](201).from(jsonOf[v3.CreateDroplet](), jsonOf[v3.CopyDroplet]()).ask("source_guid"),
+		},
+		{Pattern: "POST /v3/droplets/{guid}/upload", Needs: toDevelop, Resource: aDroplet, Handler: s.uploadDroplet, Shape: begins().from(uploadForm)},
+	}
 }
 
 // Operations on buildpacks and droplets that clients wait for.
@@ -319,7 +326,7 @@ func (s *Server) uploadDroplet(r *http.Request) (any, error) {
 
 // mayStart refuses an app that could not run, before anything is made for it, and
 // says so in its log too.
-func (s *Server) mayStart(registry *app.Registry, a *app.App) error {
+func (s *Server) mayStart(reg *registry.Registry, a *app.App) error {
 	if err := hasDroplet(a); err != nil {
 		return err
 	}
@@ -330,7 +337,7 @@ func (s *Server) mayStart(registry *app.Registry, a *app.App) error {
 	if err != nil {
 		return err
 	}
-	ps, err := registry.Processes(a.GUID)
+	ps, err := reg.Processes(a.GUID)
 	if err != nil {
 		return err
 	}
@@ -338,7 +345,7 @@ func (s *Server) mayStart(registry *app.Registry, a *app.App) error {
 		if p.Instances == 0 {
 			continue
 		}
-		sidecars, err := registry.SidecarsOf(a.GUID, p.Type)
+		sidecars, err := reg.SidecarsOf(a.GUID, p.Type)
 		if err != nil {
 			return err
 		}

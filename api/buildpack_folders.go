@@ -8,6 +8,16 @@ import (
 	"github.com/dewrun/dew/droplet"
 )
 
+// buildpackFoldersEndpoints are the endpoints of this file.
+func (s *Server) buildpackFoldersEndpoints() []Endpoint {
+	return []Endpoint{
+		{
+			Pattern: "POST /dew/v1/spaces/{guid}/buildpacks", Needs: toDevelop, Resource: aSpace,
+			Handler: s.uploadFolder, Shape: gives[v3.UploadedFolder](201).from(uploadForm).ask("name"),
+		},
+	}
+}
+
 // uploadFolder takes in a folder of the caller as a buildpack for the apps of a space.
 // It runs where any pushed code runs, so that it needs the rights of a push.
 func (s *Server) uploadFolder(r *http.Request) (any, error) {

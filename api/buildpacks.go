@@ -9,23 +9,17 @@ import (
 	"github.com/dewrun/dew/api/v3"
 	"github.com/dewrun/dew/app"
 	"github.com/dewrun/dew/droplet"
+	"github.com/dewrun/dew/registry"
 )
 
-// builtIn are the answers about what came with the daemon: buildpacks, stacks and
-// feature flags.
-func (s *Server) builtIn() map[string]handler {
-	return map[string]handler{
-		"GET /v3/buildpacks":        s.listBuildpacks,
-		"GET /v3/buildpacks/{guid}": s.getBuildpack,
-
-		"GET /v3/stacks":             s.listStacks,
-		"GET /v3/stacks/{guid}":      s.getStack,
-		"PATCH /v3/stacks/{guid}":    s.updateStack,
-		"GET /v3/stacks/{guid}/apps": s.listStackApps,
-
-		"GET /v3/feature_flags":          s.listFlags,
-		"GET /v3/feature_flags/{name}":   s.getFlag,
-		"PATCH /v3/feature_flags/{name}": s.updateFlag,
+// buildpacksEndpoints are the endpoints of this file.
+func (s *Server) buildpacksEndpoints() []Endpoint {
+	return []Endpoint{
+		{
+			Pattern: "GET /v3/buildpacks", Needs: toEnter,
+			Handler: s.listBuildpacks, Shape: pageOf[v3.Buildpack]("names", "guids", "stacks", "lifecycle", paramSelector).by("created_at", "updated_at", "name", "position", "lifecycle"),
+		},
+		{Pattern: "GET /v3/buildpacks/{guid}", Needs: toEnter, Handler: s.getBuildpack, Shape: gives[v3.Buildpack](200)},
 	}
 }
 
@@ -36,10 +30,10 @@ type noted[T any] struct {
 }
 
 // withNotes reads what was written on things that are built in.
-func withNotes[T any](registry *app.Registry, things []T, guid func(T) string) ([]noted[T], error) {
+func withNotes[T any](reg *registry.Registry, things []T, guid func(T) string) ([]noted[T], error) {
 	out := make([]noted[T], 0, len(things))
 	for _, t := range things {
-		m, err := registry.Notes(guid(t))
+		m, err := reg.Notes(guid(t))
 		if err != nil {
 			return nil, err
 		}

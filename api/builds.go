@@ -12,6 +12,29 @@ import (
 	"github.com/dewrun/dew/store"
 )
 
+// buildsEndpoints are the endpoints of this file.
+func (s *Server) buildsEndpoints() []Endpoint {
+	return []Endpoint{
+		{
+			Pattern: "GET /v3/apps/{guid}/builds", Needs: toRead, Resource: anApp,
+			Handler: s.listAppBuilds, Shape: pageOf[v3.Build]("guids", "states", "package_guids", paramSelector).by(byTime...),
+		},
+		{
+			Pattern: "GET /v3/builds", Needs: toEnter,
+			Handler: s.listBuilds, Shape: pageOf[v3.Build]("guids", "states", "package_guids", "app_guids", "space_guids", "organization_guids", paramSelector).by(byTime...),
+		},
+		{
+			Pattern: "PATCH /v3/builds/{guid}", Needs: toDevelop, Resource: aBuild,
+			Handler: s.updateBuild, Shape: gives[v3.Build](200).from(jsonOf[v3.UpdateMetadata]()),
+		},
+		{
+			Pattern: "POST /v3/builds", Needs: toEnter, // the body names the package
+			Handler: s.createBuild, Shape: gives[v3.Build](201).from(jsonOf[v3.CreateBuild]()),
+		},
+		{Pattern: "GET /v3/builds/{guid}", Needs: toRead, Resource: aBuild, Handler: s.getBuild, Shape: gives[v3.Build](200)},
+	}
+}
+
 func (s *Server) createBuild(r *http.Request) (any, error) {
 	body, err := decode[v3.CreateBuild](r)
 	if err != nil {
@@ -138,7 +161,7 @@ func (s *Server) updateBuild(r *http.Request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	b, err := s.c.Builds.Note(r.PathValue("guid"), metadataChange(body.Metadata))
+	b, err := s.c.Builds.UpdateMetadata(r.PathValue("guid"), metadataChange(body.Metadata))
 	if err != nil {
 		return nil, missing("Build", err)
 	}

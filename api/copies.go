@@ -8,24 +8,27 @@ import (
 	"github.com/dewrun/dew/api/v3"
 	"github.com/dewrun/dew/app"
 	"github.com/dewrun/dew/droplet"
+	"github.com/dewrun/dew/registry"
 	"github.com/dewrun/dew/store"
 )
+
+// copiesEndpoints are the endpoints of this file.
+func (s *Server) copiesEndpoints() []Endpoint {
+	return []Endpoint{
+		{
+			Pattern: "GET /v3/packages/{guid}/download", Needs: toReadSecrets, Resource: aPackage,
+			Handler: s.downloadPackage, Shape: givesBytes("application/zip"),
+		},
+		{Pattern: "DELETE /v3/packages/{guid}", Needs: toDevelop, Resource: aPackage, Handler: s.deletePackage, Shape: begins()},
+		{Pattern: "DELETE /v3/droplets/{guid}", Needs: toDevelop, Resource: aDroplet, Handler: s.deleteDroplet, Shape: begins()},
+	}
+}
 
 // The jobs that remove what was pushed, and what was made of it.
 const (
 	opDeletePackage = "package.delete"
 	opDeleteDroplet = "droplet.delete"
 )
-
-// copies are packages and droplets that came from another app, leave the daemon, or
-// go for good.
-func (s *Server) copies() map[string]handler {
-	return map[string]handler{
-		"GET /v3/packages/{guid}/download": s.downloadPackage,
-		"DELETE /v3/packages/{guid}":       s.deletePackage,
-		"DELETE /v3/droplets/{guid}":       s.deleteDroplet,
-	}
-}
 
 // sourceGUID is what a request wants copied; empty: nothing.
 func sourceGUID(r *http.Request) string { return r.URL.Query().Get("source_guid") }
@@ -198,8 +201,8 @@ func (s *Server) doDeleteDroplet(_ context.Context, guid string) error {
 }
 
 // notRun refuses to remove a droplet that instances are or will be started from.
-func notRun(registry *app.Registry, guid string) error {
-	used, err := registry.DropletsInUse()
+func notRun(reg *registry.Registry, guid string) error {
+	used, err := reg.DropletsInUse()
 	if err != nil {
 		return err
 	}

@@ -61,14 +61,14 @@ func coverage(t *testing.T) string {
 		slices.SortFunc(kinds[kind], func(a, b string) int { return strings.Compare(byPath(a), byPath(b)) })
 		for _, pattern := range kinds[kind] {
 			r := rights[pattern]
-			text := who[r.need]
+			text := who[r.Needs]
 			if text == "" {
 				t.Errorf("%s: nobody knows who may ask it", pattern)
 			}
-			if r.open {
+			if r.Open {
 				text += "; without one what everybody can have"
 			}
-			if r.local {
+			if r.Local {
 				text += ", at the socket alone"
 			}
 			fmt.Fprintf(&out, "| `%s` | %s |\n", strings.TrimSuffix(pattern, "{$}"), text)

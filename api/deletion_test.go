@@ -6,7 +6,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/dewrun/dew/app"
+	"github.com/dewrun/dew/registry"
 	"github.com/dewrun/dew/services"
 )
 
@@ -17,7 +17,7 @@ func (w *world) successor() {
 		stop()
 	}
 	w.stops = nil
-	w.c.Jobs = app.NewJobs(w.c.DB, w.c.Logger)
+	w.c.Jobs = registry.NewJobs(w.c.DB, w.c.Logger)
 	w.s = must(New(w.c))(w.t)
 	w.local, w.door = w.s.Local(), w.s.Handler()
 	w.run(w.c.Jobs.Run)

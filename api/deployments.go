@@ -10,25 +10,34 @@ import (
 	"github.com/dewrun/dew/api/v3"
 	"github.com/dewrun/dew/app"
 	"github.com/dewrun/dew/droplet"
+	"github.com/dewrun/dew/registry"
 	"github.com/dewrun/dew/runtime"
 )
 
-// deploying is how the instances of an app are replaced without a gap, and what can
-// be gone back to.
-func (s *Server) deploying() map[string]handler {
-	return map[string]handler{
-		"GET /v3/deployments":                          s.listDeployments,
-		"POST /v3/deployments":                         s.createDeployment,
-		"GET /v3/deployments/{guid}":                   s.getDeployment,
-		"PATCH /v3/deployments/{guid}":                 s.updateDeployment,
-		"POST /v3/deployments/{guid}/actions/cancel":   s.cancelDeployment,
-		"POST /v3/deployments/{guid}/actions/continue": s.continueDeployment,
-
-		"GET /v3/apps/{guid}/revisions":                  s.listRevisions,
-		"GET /v3/apps/{guid}/revisions/deployed":         s.listDeployedRevisions,
-		"GET /v3/revisions/{guid}":                       s.getRevision,
-		"PATCH /v3/revisions/{guid}":                     s.updateRevision,
-		"GET /v3/revisions/{guid}/environment_variables": s.getRevisionEnv,
+// deploymentsEndpoints are the endpoints of this file.
+func (s *Server) deploymentsEndpoints() []Endpoint {
+	return []Endpoint{
+		{
+			Pattern: "GET /v3/deployments", Needs: toEnter,
+			Handler: s.listDeployments, Shape: pageOf[v3.Deployment]("guids", "app_guids", "status_values", "status_reasons", "states", paramSelector).by(byTime...),
+		},
+		{
+			Pattern: "POST /v3/deployments", Needs: toEnter, // the body names the app
+			Handler: s.createDeployment, Shape: gives[v3.Deployment](201).from(jsonOf[v3.CreateDeployment]()),
+		},
+		{Pattern: "GET /v3/deployments/{guid}", Needs: toRead, Resource: aDeployment, Handler: s.getDeployment, Shape: gives[v3.Deployment](200)},
+		{
+			Pattern: "PATCH /v3/deployments/{guid}", Needs: toDevelop, Resource: aDeployment,
+			Handler: s.updateDeployment, Shape: gives[v3.Deployment](200).from(jsonOf[v3.UpdateMetadata]()),
+		},
+		{
+			Pattern: "POST /v3/deployments/{guid}/actions/cancel", Needs: toSupport, Resource: aMovingDeployment,
+			Handler: s.cancelDeployment, Shape: ends(200),
+		},
+		{
+			Pattern: "POST /v3/deployments/{guid}/actions/continue", Needs: toSupport, Resource: aMovingDeployment,
+			Handler: s.continueDeployment, Shape: ends(200),
+		},
 	}
 }
 
@@ -208,8 +217,8 @@ func (s *Server) recordDeployment(w wish, d app.Deployment, request v3.CreateDep
 }
 
 func (s *Server) cancelDeployment(r *http.Request) (any, error) {
-	return s.act(r, "audit.app.deployment.cancel", "Cancelling deployment for app with guid ", func(registry *app.Registry, guid string) (app.Deployment, error) {
-		return registry.CancelDeployment(guid, func(d app.Deployment, generation int) int {
+	return s.act(r, "audit.app.deployment.cancel", "Cancelling deployment for app with guid ", func(reg *registry.Registry, guid string) (app.Deployment, error) {
+		return reg.CancelDeployment(guid, func(d app.Deployment, generation int) int {
 			n := 0
 			for _, st := range s.c.Processes.Instances(app.GenerationGUID(d.App, generation)) {
 				if st.State == runtime.Running && st.Ready {
@@ -222,12 +231,12 @@ func (s *Server) cancelDeployment(r *http.Request) (any, error) {
 }
 
 func (s *Server) continueDeployment(r *http.Request) (any, error) {
-	return s.act(r, "audit.app.deployment.continue", "Continuing deployment for app with guid ", (*app.Registry).ContinueDeployment)
+	return s.act(r, "audit.app.deployment.continue", "Continuing deployment for app with guid ", (*registry.Registry).ContinueDeployment)
 }
 
 // act does something about the deployment that the path names. Its answer has no
 // body, as on the platform.
-func (s *Server) act(r *http.Request, event, sentence string, fn func(registry *app.Registry, guid string) (app.Deployment, error)) (any, error) {
+func (s *Server) act(r *http.Request, event, sentence string, fn func(reg *registry.Registry, guid string) (app.Deployment, error)) (any, error) {
 	var d app.Deployment
 	err := s.change(r.Context(), func(w wish) (err error) {
 		if d, err = fn(w.registry, r.PathValue("guid")); err != nil {
@@ -247,8 +256,8 @@ func (s *Server) act(r *http.Request, event, sentence string, fn func(registry *
 }
 
 // notDeploying refuses another droplet while one is being deployed.
-func notDeploying(registry *app.Registry, appGUID string) error {
-	d, _, err := registry.ActiveDeployment(appGUID)
+func notDeploying(reg *registry.Registry, appGUID string) error {
+	d, _, err := reg.ActiveDeployment(appGUID)
 	if err == nil && d.GUID != "" && d.Progressing() {
 		return unprocessable("Unable to assign current droplet while the app has a deployment in progress. Wait for the deployment to complete or cancel it.")
 	}

@@ -9,8 +9,35 @@ import (
 
 	"github.com/dewrun/dew/api/v3"
 	"github.com/dewrun/dew/app"
+	"github.com/dewrun/dew/registry"
 	"github.com/dewrun/dew/route"
 )
+
+// destinationsEndpoints are the endpoints of this file.
+func (s *Server) destinationsEndpoints() []Endpoint {
+	return []Endpoint{
+		{
+			Pattern: "GET /v3/routes/{guid}/destinations", Needs: toReadRoute, Resource: aRoute,
+			Handler: s.getDestinations, Shape: gives[v3.Destinations](200),
+		},
+		{
+			Pattern: "POST /v3/routes/{guid}/destinations", Needs: toSupport, Resource: aSharedRoute,
+			Handler: s.addDestinations, Shape: gives[v3.Destinations](200).from(jsonOf[v3.ChangeDestinations]()),
+		},
+		{
+			Pattern: "PATCH /v3/routes/{guid}/destinations", Needs: toSupport, Resource: aRoute,
+			Handler: s.setDestinations, Shape: gives[v3.Destinations](200).from(jsonOf[v3.ChangeDestinations]()),
+		},
+		{
+			Pattern: "DELETE /v3/routes/{guid}/destinations/{destination}", Needs: toSupport, Resource: aSharedRoute,
+			Handler: s.removeDestination, Shape: ends(204),
+		},
+		{
+			Pattern: "PATCH /v3/routes/{guid}/destinations/{destination}", Needs: toSupport, Resource: aRoute,
+			Handler: s.updateDestination, Shape: gives[v3.Destination](200).from(jsonOf[v3.UpdateDestination]()),
+		},
+	}
+}
 
 func (s *Server) getDestinations(r *http.Request) (any, error) {
 	rt, err := s.routeOf(r)
@@ -21,14 +48,14 @@ func (s *Server) getDestinations(r *http.Request) (any, error) {
 }
 
 func (s *Server) addDestinations(r *http.Request) (any, error) {
-	return s.changeDestinations(r, func(registry *app.Registry, ds []app.Destination) (app.Route, error) {
-		return registry.AddDestinations(r.PathValue("guid"), ds)
+	return s.changeDestinations(r, func(reg *registry.Registry, ds []app.Destination) (app.Route, error) {
+		return reg.AddDestinations(r.PathValue("guid"), ds)
 	})
 }
 
 func (s *Server) setDestinations(r *http.Request) (any, error) {
-	return s.changeDestinations(r, func(registry *app.Registry, ds []app.Destination) (app.Route, error) {
-		return registry.SetDestinations(r.PathValue("guid"), ds)
+	return s.changeDestinations(r, func(reg *registry.Registry, ds []app.Destination) (app.Route, error) {
+		return reg.SetDestinations(r.PathValue("guid"), ds)
 	})
 }
 
@@ -95,7 +122,7 @@ func (s *Server) removeDestination(r *http.Request) (any, error) {
 	return answer{status: http.StatusNoContent}, nil
 }
 
-func (s *Server) changeDestinations(r *http.Request, fn func(registry *app.Registry, ds []app.Destination) (app.Route, error)) (any, error) {
+func (s *Server) changeDestinations(r *http.Request, fn func(reg *registry.Registry, ds []app.Destination) (app.Route, error)) (any, error) {
 	body, err := decode[v3.ChangeDestinations](r)
 	if err != nil {
 		return nil, err

@@ -8,7 +8,41 @@ import (
 
 	"github.com/dewrun/dew/api/v3"
 	"github.com/dewrun/dew/app"
+	"github.com/dewrun/dew/registry"
 )
+
+// domainsEndpoints are the endpoints of this file.
+func (s *Server) domainsEndpoints() []Endpoint {
+	return []Endpoint{
+		{
+			Pattern: "GET /v3/organizations/{guid}/domains", Needs: toRead, Resource: anOrg,
+			Handler: s.listOrgDomains, Shape: pageOf[v3.Domain]("names", "guids", "organization_guids", paramSelector),
+		},
+		{
+			Pattern: "GET /v3/organizations/{guid}/domains/default", Needs: toRead, Resource: anOrg,
+			Handler: s.getDefaultDomain, Shape: gives[v3.Domain](200),
+		},
+		{
+			Pattern: "GET /v3/domains", Needs: toEnter,
+			Handler: s.listDomains, Shape: pageOf[v3.Domain]("names", "guids", "organization_guids", paramSelector),
+		},
+		{
+			Pattern: "POST /v3/domains", Needs: toEnter, // the body names the org
+			Handler: s.createDomain, Shape: gives[v3.Domain](201).from(jsonOf[v3.CreateDomain]()),
+		},
+		{
+			Pattern: "GET /v3/domains/{guid}", Needs: toEnter, // some have one org, some several, some none
+			Handler: s.getDomain, Shape: gives[v3.Domain](200),
+		},
+		{Pattern: "PATCH /v3/domains/{guid}", Needs: toEnter, Handler: s.updateDomain, Shape: gives[v3.Domain](200).from(jsonOf[v3.UpdateDomain]())},
+		{Pattern: "DELETE /v3/domains/{guid}", Needs: toEnter, Handler: s.deleteDomain, Shape: begins()},
+		{
+			Pattern: "POST /v3/domains/{guid}/relationships/shared_organizations", Needs: toEnter,
+			Handler: s.shareDomain, Shape: gives[v3.ToMany](200).from(jsonOf[v3.ToMany]()),
+		},
+		{Pattern: "DELETE /v3/domains/{guid}/relationships/shared_organizations/{org}", Needs: toEnter, Handler: s.unshareDomain, Shape: ends(204)},
+	}
+}
 
 // opDeleteDomain is the job that removes a domain.
 const opDeleteDomain = "domain.delete"
@@ -331,12 +365,12 @@ func (s *Server) unshareDomain(r *http.Request) (any, error) {
 }
 
 // unused wants no routes of an org in a domain.
-func unused(registry *app.Registry, domain, org string) error {
-	spaces, err := registry.SpacesOf(org)
+func unused(reg *registry.Registry, domain, org string) error {
+	spaces, err := reg.SpacesOf(org)
 	if err != nil {
 		return err
 	}
-	routes, err := registry.Routes()
+	routes, err := reg.Routes()
 	if err != nil {
 		return err
 	}

@@ -6,13 +6,14 @@ import (
 
 	"github.com/dewrun/dew/app"
 	"github.com/dewrun/dew/droplet"
+	"github.com/dewrun/dew/registry"
 )
 
 // addSidecars gives an app the sidecars that buildpacks have found for a droplet,
 // in place of those of the droplet before. A sidecar that a user has given the app
 // wins over one of the same name.
-func addSidecars(registry *app.Registry, appGUID string, d droplet.Droplet) error {
-	have, err := registry.Sidecars(appGUID)
+func addSidecars(reg *registry.Registry, appGUID string, d droplet.Droplet) error {
+	have, err := reg.Sidecars(appGUID)
 	if err != nil {
 		return err
 	}
@@ -24,7 +25,7 @@ func addSidecars(registry *app.Registry, appGUID string, d droplet.Droplet) erro
 		if old.Origin != app.OriginBuildpack || found {
 			continue
 		}
-		if err := registry.DeleteSidecar(old.GUID); err != nil {
+		if err := reg.DeleteSidecar(old.GUID); err != nil {
 			return err
 		}
 	}
@@ -36,7 +37,7 @@ func addSidecars(registry *app.Registry, appGUID string, d droplet.Droplet) erro
 			}
 		}
 		s.Name, s.Command, s.ProcessTypes, s.MemoryMB = f.Name, f.Command, f.ProcessTypes, f.MemoryMB
-		if _, err := registry.PutSidecar(s); err != nil {
+		if _, err := reg.PutSidecar(s); err != nil {
 			return err
 		}
 	}

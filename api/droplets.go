@@ -16,6 +16,38 @@ import (
 	"github.com/dewrun/dew/droplet"
 )
 
+// dropletsEndpoints are the endpoints of this file.
+func (s *Server) dropletsEndpoints() []Endpoint {
+	return []Endpoint{
+		{
+			Pattern: "GET /v3/apps/{guid}/relationships/current_droplet", Needs: toRead, Resource: anApp,
+			Handler: s.getCurrentRelationship, Shape: gives[v3.CurrentDroplet](200),
+		},
+		{
+			Pattern: "PATCH /v3/apps/{guid}/relationships/current_droplet", Needs: toSupport, Resource: anApp,
+			Handler: s.setCurrentDroplet, Shape: gives[v3.CurrentDroplet](200).from(jsonOf[v3.CurrentDroplet]()),
+		},
+		{Pattern: "GET /v3/apps/{guid}/droplets/current", Needs: toRead, Resource: anApp, Handler: s.getCurrentDroplet, Shape: gives[v3.Droplet](200)},
+		{
+			Pattern: "GET /v3/apps/{guid}/droplets", Needs: toRead, Resource: anApp,
+			Handler: s.listAppDroplets, Shape: pageOf[v3.Droplet]("guids", "states", "current", paramSelector).by(byTime...),
+		},
+		{
+			Pattern: "GET /v3/droplets", Needs: toEnter,
+			Handler: s.listDroplets, Shape: pageOf[v3.Droplet]("guids", "states", "app_guids", "space_guids", "organization_guids", paramSelector).by(byTime...),
+		},
+		{Pattern: "GET /v3/droplets/{guid}", Needs: toRead, Resource: aDroplet, Handler: s.getDroplet, Shape: gives[v3.Droplet](200)},
+		{
+			Pattern: "PATCH /v3/droplets/{guid}", Needs: toDevelop, Resource: aDroplet,
+			Handler: s.updateDroplet, Shape: gives[v3.Droplet](200).from(jsonOf[v3.UpdateMetadata]()),
+		},
+		{
+			Pattern: "GET /v3/droplets/{guid}/download", Needs: toDownload, Resource: aDroplet,
+			Handler: s.downloadDroplet, Shape: givesBytes("application/gzip"),
+		},
+	}
+}
+
 func (s *Server) getDroplet(r *http.Request) (any, error) {
 	d, err := s.c.Shelf.Get(r.PathValue("guid"))
 	if err != nil {
@@ -29,7 +61,7 @@ func (s *Server) updateDroplet(r *http.Request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	d, err := s.c.Shelf.Note(r.PathValue("guid"), metadataChange(body.Metadata))
+	d, err := s.c.Shelf.UpdateMetadata(r.PathValue("guid"), metadataChange(body.Metadata))
 	if err != nil {
 		return nil, missing("Droplet", err)
 	}

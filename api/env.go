@@ -10,6 +10,18 @@ import (
 	"github.com/dewrun/dew/droplet"
 )
 
+// envEndpoints are the endpoints of this file.
+func (s *Server) envEndpoints() []Endpoint {
+	return []Endpoint{
+		{Pattern: "GET /v3/apps/{guid}/env", Needs: toReadEnv, Resource: anApp, Handler: s.getEnv, Shape: gives[v3.Env](200)},
+		{Pattern: "GET /v3/apps/{guid}/environment_variables", Needs: toReadEnv, Resource: anApp, Handler: s.getVariables, Shape: gives[v3.EnvVars](200)},
+		{
+			Pattern: "PATCH /v3/apps/{guid}/environment_variables", Needs: toSupport, Resource: anApp,
+			Handler: s.updateVariables, Shape: gives[v3.EnvVars](200).from(jsonOf[v3.UpdateEnvVars]()),
+		},
+	}
+}
+
 // hidden stands for values that are not for everybody who may read events.
 const hidden = "[PRIVATE DATA HIDDEN]"
 

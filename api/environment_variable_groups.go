@@ -8,11 +8,17 @@ import (
 	"github.com/dewrun/dew/app"
 )
 
-// variableGroups are the environment variables that all apps have in common.
-func (s *Server) variableGroups() map[string]handler {
-	return map[string]handler{
-		"GET /v3/environment_variable_groups/{name}":   s.getVariableGroup,
-		"PATCH /v3/environment_variable_groups/{name}": s.updateVariableGroup,
+// environmentVariableGroupsEndpoints are the endpoints of this file.
+func (s *Server) environmentVariableGroupsEndpoints() []Endpoint {
+	return []Endpoint{
+		{
+			Pattern: "GET /v3/environment_variable_groups/{name}", Needs: toEnter, // all apps see them
+			Handler: s.getVariableGroup, Shape: gives[v3.EnvVarGroup](200),
+		},
+		{
+			Pattern: "PATCH /v3/environment_variable_groups/{name}", Needs: toAdminister,
+			Handler: s.updateVariableGroup, Shape: gives[v3.EnvVarGroup](200).from(jsonOf[v3.UpdateEnvVars]()),
+		},
 	}
 }
 

@@ -15,15 +15,27 @@ import (
 	"github.com/dewrun/dew/app"
 	"github.com/dewrun/dew/auth"
 	"github.com/dewrun/dew/droplet"
+	"github.com/dewrun/dew/registry"
 	"github.com/dewrun/dew/runtime"
 	"github.com/dewrun/dew/store"
 )
 
+// eventsEndpoints are the endpoints of this file.
+func (s *Server) eventsEndpoints() []Endpoint {
+	return []Endpoint{
+		{
+			Pattern: "GET /v3/audit_events", Needs: toEnter,
+			Handler: s.listEvents, Shape: pageOf[v3.Event]("guids", "types", "target_guids", "target_guids[not]", "space_guids", "organization_guids", "actor_guids").by(byTime...),
+		},
+		{Pattern: "GET /v3/audit_events/{guid}", Needs: toEnter, Handler: s.getEvent, Shape: gives[v3.Event](200)},
+	}
+}
+
 // wish is a change that somebody asks for, with its events, in one transaction:
 // what is kept is recorded, and what is recorded is kept.
 type wish struct {
-	registry *app.Registry
-	events   *app.Events
+	registry *registry.Registry
+	events   *registry.Events
 	roles    *auth.Roles
 	droplet  func(guid string) (droplet.Droplet, error)
 	actor    app.Actor

@@ -9,14 +9,20 @@ import (
 	"github.com/dewrun/dew/auth"
 )
 
-// features are what can be switched for an app, and the way into its instances.
-func (s *Server) features() map[string]handler {
-	return map[string]handler{
-		"GET /v3/apps/{guid}/ssh_enabled":       s.getSSHEnabled,
-		"GET /v3/apps/{guid}/features":          s.listFeatures,
-		"GET /v3/apps/{guid}/features/{name}":   s.getFeature,
-		"PATCH /v3/apps/{guid}/features/{name}": s.updateFeature,
-		"POST /dew/v1/ssh-code":                 s.createSSHCode,
+// featuresEndpoints are the endpoints of this file.
+func (s *Server) featuresEndpoints() []Endpoint {
+	return []Endpoint{
+		{Pattern: "GET /v3/apps/{guid}/ssh_enabled", Needs: toRead, Resource: anApp, Handler: s.getSSHEnabled, Shape: gives[v3.SSHEnabled](200)},
+		{Pattern: "GET /v3/apps/{guid}/features", Needs: toRead, Resource: anApp, Handler: s.listFeatures, Shape: gives[v3.AppFeatures](200)},
+		{Pattern: "GET /v3/apps/{guid}/features/{name}", Needs: toRead, Resource: anApp, Handler: s.getFeature, Shape: gives[v3.AppFeature](200)},
+		{
+			Pattern: "PATCH /v3/apps/{guid}/features/{name}", Needs: toSupport, Resource: anApp, // some are the developers'
+			Handler: s.updateFeature, Shape: gives[v3.AppFeature](200).from(jsonOf[v3.UpdateAppFeature]()),
+		},
+		{
+			Pattern: "POST /dew/v1/ssh-code", Needs: toEnter, // the door decides what it opens
+			Handler: s.createSSHCode, Shape: gives[v3.SSHCode](201),
+		},
 	}
 }
 

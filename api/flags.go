@@ -9,6 +9,18 @@ import (
 	"github.com/dewrun/dew/app"
 )
 
+// flagsEndpoints are the endpoints of this file.
+func (s *Server) flagsEndpoints() []Endpoint {
+	return []Endpoint{
+		{Pattern: "GET /v3/feature_flags", Needs: toEnter, Handler: s.listFlags, Shape: pageOf[v3.FeatureFlag]()},
+		{Pattern: "GET /v3/feature_flags/{name}", Needs: toEnter, Handler: s.getFlag, Shape: gives[v3.FeatureFlag](200)},
+		{
+			Pattern: "PATCH /v3/feature_flags/{name}", Needs: toAdminister,
+			Handler: s.updateFlag, Shape: gives[v3.FeatureFlag](200).from(jsonOf[v3.UpdateFeatureFlag]()),
+		},
+	}
+}
+
 // forAll are the features that an administrator does without as well when they are
 // off: as on the platform, where those who may switch them have to.
 var forAll = []string{app.FlagEnvVisibility, app.FlagRouteSharing, app.FlagServiceSharing, app.FlagSpaceBrokers}

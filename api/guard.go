@@ -294,9 +294,9 @@ func (s *Server) ask(ctx context.Context, n need, p place, shown need) error {
 
 // guard lets a request through to next when its right is granted. It answers 401
 // to nobody, 403 to those who may not, and 404 to those who must not know.
-func (s *Server) guard(rt right, next http.Handler) http.Handler {
+func (s *Server) guard(e Endpoint, next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		err := s.admit(r, rt)
+		err := s.admit(r, e)
 		if err == nil {
 			err = readable(r)
 		}
@@ -323,49 +323,49 @@ func readable(r *http.Request) error {
 	return nil
 }
 
-func (s *Server) admit(r *http.Request, rt right) error {
-	if rt.need == toLook {
+func (s *Server) admit(r *http.Request, e Endpoint) error {
+	if e.Needs == toLook {
 		return nil
 	}
 	v := visitorOf(r.Context())
 	switch {
-	case rt.open && errors.Is(v.err, errNotAuthenticated):
+	case e.Open && errors.Is(v.err, errNotAuthenticated):
 		return s.browse()
 	case v.err != nil:
 		return v.err
-	case rt.local && !v.local:
+	case e.Local && !v.local:
 		return errUnknownRequest
 	case !scoped(v.who, r.Method):
 		return errNotAuthorized
-	case rt.need == toEnter || v.who.Admin():
+	case e.Needs == toEnter || v.who.Admin():
 		return nil // the handler knows what there is
 	}
-	if rt.at.find == nil {
-		return s.askAll(r, rt)
+	if e.Resource.find == nil {
+		return s.askAll(r, e)
 	}
-	p, err := rt.at.find(s, r.PathValue("guid"))
+	p, err := e.Resource.find(s, r.PathValue("guid"))
 	if err != nil {
-		return missing(rt.at.noun, err)
+		return missing(e.Resource.noun, err)
 	}
-	err = s.ask(r.Context(), rt.need, p, rt.at.shownTo())
-	if (invisible(err) || errors.Is(err, errNotAuthorized) && rt.at.shared) && rt.at.readers != nil {
-		err = s.askReader(r, rt, err)
+	err = s.ask(r.Context(), e.Needs, p, e.Resource.shownTo())
+	if (invisible(err) || errors.Is(err, errNotAuthorized) && e.Resource.shared) && e.Resource.readers != nil {
+		err = s.askReader(r, e, err)
 	}
-	return missing(rt.at.noun, err)
+	return missing(e.Resource.noun, err)
 }
 
 // askAll asks for a need that is no matter of a place. What is named and not seen
 // is not there; only then it is refused.
-func (s *Server) askAll(r *http.Request, rt right) error {
+func (s *Server) askAll(r *http.Request, e Endpoint) error {
 	see, err := s.sight(r.Context())
-	if err != nil || see.allows(rt.need, place{}) {
+	if err != nil || see.allows(e.Needs, place{}) {
 		return err
 	}
-	if rt.secret {
+	if e.Hidden {
 		return errUnknownRequest
 	}
-	if rt.at.look != nil {
-		if err := rt.at.look(s, r); err != nil {
+	if e.Resource.look != nil {
+		if err := e.Resource.look(s, r); err != nil {
 			return err
 		}
 	}
@@ -384,8 +384,8 @@ func (s *Server) browse() error {
 
 // askReader lets those read who see the thing in another space. To do more, they
 // must see where it belongs.
-func (s *Server) askReader(r *http.Request, rt right, refused error) error {
-	spaces, err := rt.at.readers(s, r.PathValue("guid"))
+func (s *Server) askReader(r *http.Request, e Endpoint, refused error) error {
+	spaces, err := e.Resource.readers(s, r.PathValue("guid"))
 	if err != nil {
 		return err
 	}
@@ -393,8 +393,8 @@ func (s *Server) askReader(r *http.Request, rt right, refused error) error {
 	if err != nil || !slices.ContainsFunc(spaces, see.space) {
 		return errors.Join(refused, err)
 	}
-	may := func(space string) bool { return s.demand(r.Context(), rt.need, space) == nil }
-	if rt.need == rt.at.shownTo() || rt.at.shared && slices.ContainsFunc(spaces, may) {
+	may := func(space string) bool { return s.demand(r.Context(), e.Needs, space) == nil }
+	if e.Needs == e.Resource.shownTo() || e.Resource.shared && slices.ContainsFunc(spaces, may) {
 		return nil
 	}
 	return errNotAuthorized

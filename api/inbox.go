@@ -13,6 +13,27 @@ import (
 	"github.com/dewrun/dew/notify"
 )
 
+// inboxEndpoints are the endpoints of this file.
+func (s *Server) inboxEndpoints() []Endpoint {
+	return []Endpoint{
+		{
+			Pattern: "GET /dew/v1/inbox", Needs: toAdminister, // mails are nobody else's
+			Handler: s.listMails, Shape: gives[v3.Inbox](200).ask("to", "kind", "subject", "after", "limit"),
+		},
+		{
+			Pattern: "GET /dew/v1/inbox/wait", Needs: toAdminister,
+			Handler: s.waitForMail, Shape: gives[v3.Inbox](200).ask("to", "kind", "subject", "after", "timeout"),
+		},
+		{Pattern: "GET /dew/v1/inbox/{id}", Needs: toAdminister, Handler: s.getMail, Shape: gives[v3.Mail](200)},
+		{Pattern: "POST /dew/v1/inbox/link", Needs: toAdminister, Handler: s.createInboxLink, Shape: gives[v3.InboxLink](201)},
+		{Pattern: "GET /dew/v1/apps/{guid}/crash-mails", Needs: toRead, Resource: anApp, Handler: s.getCrashMails, Shape: gives[v3.CrashMails](200)},
+		{
+			Pattern: "PUT /dew/v1/apps/{guid}/crash-mails", Needs: toDevelop, Resource: anApp,
+			Handler: s.updateCrashMails, Shape: gives[v3.CrashMails](200).from(jsonOf[v3.CrashMails]()),
+		},
+	}
+}
+
 // Mails is the built-in inbox, as far as handlers ask for it.
 type Mails struct {
 	Inbox *notify.Inbox
@@ -26,19 +47,6 @@ const (
 	// maxMailWait bounds one request that waits; clients ask again.
 	maxMailWait = time.Minute
 )
-
-// mails are the answers about the inbox, and about what dew itself sends.
-func (s *Server) mails() map[string]handler {
-	return map[string]handler{
-		"GET /dew/v1/inbox":       s.listMails,
-		"GET /dew/v1/inbox/wait":  s.waitForMail,
-		"GET /dew/v1/inbox/{id}":  s.getMail,
-		"POST /dew/v1/inbox/link": s.createInboxLink,
-
-		"GET /dew/v1/apps/{guid}/crash-mails": s.getCrashMails,
-		"PUT /dew/v1/apps/{guid}/crash-mails": s.updateCrashMails,
-	}
-}
 
 // inbox is where mails are, or why there are none.
 func (s *Server) inbox() (*notify.Inbox, error) {

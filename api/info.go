@@ -6,6 +6,14 @@ import (
 	"github.com/dewrun/dew/api/v3"
 )
 
+// infoEndpoints are the endpoints of this file.
+func (s *Server) infoEndpoints() []Endpoint {
+	return []Endpoint{
+		{Pattern: "GET /v3", Needs: toEnter, Handler: s.index, Shape: gives[v3.Index](200)},
+		{Pattern: "GET /v3/info", Needs: toEnter, Handler: s.platformInfo, Shape: gives[v3.Info](200)},
+	}
+}
+
 // brokerVersion is the version of the service broker API that brokers are asked in.
 const brokerVersion = "2.16"
 
@@ -16,16 +24,6 @@ var indexed = []string{
 	"packages", "processes", "resource_matches", "roles", "routes", "security_groups", "service_brokers",
 	"service_credential_bindings", "service_instances", "service_offerings", "service_plans", "service_route_bindings",
 	"service_usage_events", "space_quotas", "spaces", "stacks", "tasks", "users",
-}
-
-// about is what the platform tells of itself.
-func (s *Server) about() map[string]handler {
-	return map[string]handler{
-		"GET /v3":      s.index,
-		"GET /v3/info": s.platformInfo,
-
-		"GET /v3/info/usage_summary": s.getUsage,
-	}
 }
 
 func (s *Server) index(*http.Request) (any, error) {

@@ -7,26 +7,65 @@ import (
 
 	"github.com/dewrun/dew/api/v3"
 	"github.com/dewrun/dew/app"
+	"github.com/dewrun/dew/registry"
 )
 
-// segments are groups of machines, which are remembered: there is one machine.
-func (s *Server) segments() map[string]handler {
-	return map[string]handler{
-		"GET /v3/isolation_segments":                                             s.listSegments,
-		"POST /v3/isolation_segments":                                            s.createSegment,
-		"GET /v3/isolation_segments/{guid}":                                      s.getSegment,
-		"PATCH /v3/isolation_segments/{guid}":                                    s.updateSegment,
-		"DELETE /v3/isolation_segments/{guid}":                                   s.deleteSegment,
-		"GET /v3/isolation_segments/{guid}/organizations":                        s.listSegmentOrgs,
-		"GET /v3/isolation_segments/{guid}/relationships/organizations":          s.getSegmentOrgs,
-		"POST /v3/isolation_segments/{guid}/relationships/organizations":         s.entitleOrgs,
-		"DELETE /v3/isolation_segments/{guid}/relationships/organizations/{org}": s.disentitleOrg,
-		"GET /v3/isolation_segments/{guid}/relationships/spaces":                 s.getSegmentSpaces,
-
-		"GET /v3/spaces/{guid}/relationships/isolation_segment":                  s.getSpaceSegment,
-		"PATCH /v3/spaces/{guid}/relationships/isolation_segment":                s.setSpaceSegment,
-		"GET /v3/organizations/{guid}/relationships/default_isolation_segment":   s.getDefaultSegment,
-		"PATCH /v3/organizations/{guid}/relationships/default_isolation_segment": s.setDefaultSegment,
+// isolationSegmentsEndpoints are the endpoints of this file.
+func (s *Server) isolationSegmentsEndpoints() []Endpoint {
+	return []Endpoint{
+		{
+			Pattern: "GET /v3/isolation_segments", Needs: toEnter,
+			Handler: s.listSegments, Shape: pageOf[v3.IsolationSegment]("names", "guids", "organization_guids", paramSelector),
+		},
+		{
+			Pattern: "POST /v3/isolation_segments", Needs: toAdminister,
+			Handler: s.createSegment, Shape: gives[v3.IsolationSegment](201).from(jsonOf[v3.ChangeIsolationSegment]()),
+		},
+		{
+			Pattern: "GET /v3/isolation_segments/{guid}", Needs: toEnter, // those of orgs that one sees
+			Handler: s.getSegment, Shape: gives[v3.IsolationSegment](200),
+		},
+		{
+			Pattern: "PATCH /v3/isolation_segments/{guid}", Needs: toAdminister,
+			Handler: s.updateSegment, Shape: gives[v3.IsolationSegment](200).from(jsonOf[v3.ChangeIsolationSegment]()),
+		},
+		{Pattern: "DELETE /v3/isolation_segments/{guid}", Needs: toAdminister, Handler: s.deleteSegment, Shape: ends(204)},
+		{
+			Pattern: "GET /v3/isolation_segments/{guid}/organizations", Needs: toEnter,
+			Handler: s.listSegmentOrgs, Shape: pageOf[v3.Organization]("names", "guids", paramSelector),
+		},
+		{
+			Pattern: "GET /v3/isolation_segments/{guid}/relationships/organizations", Needs: toEnter,
+			Handler: s.getSegmentOrgs, Shape: gives[v3.RelatedMany](200),
+		},
+		{
+			Pattern: "POST /v3/isolation_segments/{guid}/relationships/organizations", Needs: toAdminister,
+			Handler: s.entitleOrgs, Shape: gives[v3.RelatedMany](200).from(jsonOf[v3.ToMany]()),
+		},
+		{
+			Pattern: "DELETE /v3/isolation_segments/{guid}/relationships/organizations/{org}", Needs: toAdminister,
+			Handler: s.disentitleOrg, Shape: ends(204),
+		},
+		{
+			Pattern: "GET /v3/isolation_segments/{guid}/relationships/spaces", Needs: toEnter,
+			Handler: s.getSegmentSpaces, Shape: gives[v3.RelatedMany](200),
+		},
+		{
+			Pattern: "GET /v3/spaces/{guid}/relationships/isolation_segment", Needs: toRead, Resource: aSpace,
+			Handler: s.getSpaceSegment, Shape: gives[v3.Related](200),
+		},
+		{
+			Pattern: "PATCH /v3/spaces/{guid}/relationships/isolation_segment", Needs: toManageOrg, Resource: aSpace,
+			Handler: s.setSpaceSegment, Shape: gives[v3.Related](200).from(jsonOf[v3.ToOne]()),
+		},
+		{
+			Pattern: "GET /v3/organizations/{guid}/relationships/default_isolation_segment", Needs: toRead, Resource: anOrg,
+			Handler: s.getDefaultSegment, Shape: gives[v3.Related](200),
+		},
+		{
+			Pattern: "PATCH /v3/organizations/{guid}/relationships/default_isolation_segment", Needs: toManageOrg, Resource: anOrg,
+			Handler: s.setDefaultSegment, Shape: gives[v3.Related](200).from(jsonOf[v3.ToOne]()),
+		},
 	}
 }
 
@@ -257,11 +296,11 @@ func (s *Server) setSpaceSegment(r *http.Request) (any, error) {
 }
 
 // mayUse refuses a segment that an org is not entitled to.
-func mayUse(registry *app.Registry, segment, org string) error {
+func mayUse(reg *registry.Registry, segment, org string) error {
 	if segment == "" {
 		return nil
 	}
-	g, err := registry.Segment(segment)
+	g, err := reg.Segment(segment)
 	if errors.Is(err, app.ErrNotFound) || err == nil && !slices.Contains(g.Orgs, org) {
 		return unprocessable("Unable to assign isolation segment with guid '%s'. Ensure it has been entitled to the organization that this space belongs to.", segment)
 	}

@@ -10,6 +10,16 @@ import (
 	"github.com/dewrun/dew/services"
 )
 
+// jobsEndpoints are the endpoints of this file.
+func (s *Server) jobsEndpoints() []Endpoint {
+	return []Endpoint{
+		{
+			Pattern: "GET /v3/jobs/{guid}", Needs: toEnter, // told to who began it
+			Handler: s.getJob, Shape: gives[v3.Job](200),
+		},
+	}
+}
+
 // begin starts a job and tells where to ask for it. The address is absolute:
 // clients take it as it is.
 func (s *Server) begin(ctx context.Context, operation string, args any) (any, error) {

@@ -31,21 +31,21 @@ var short = []string{
 // fill gives home several of everything that lists show.
 func (h *home) fill(t *testing.T) {
 	t.Helper()
-	registry := h.c.Registry
-	domain := must(registry.DefaultDomain())(t)
+	reg := h.c.Registry
+	domain := must(reg.DefaultDomain())(t)
 	for i := range 4 {
 		name := fmt.Sprintf("%d", i)
-		org := must(registry.PutOrg(app.Org{Name: "org-" + name}))(t)
-		space := must(registry.PutSpace(app.Space{Name: "space-" + name, Org: h.org.GUID}))(t)
-		must(registry.PutDomain(app.Domain{Name: "d" + name + ".example.com", Org: h.org.GUID}))(t)
+		org := must(reg.PutOrg(app.Org{Name: "org-" + name}))(t)
+		space := must(reg.PutSpace(app.Space{Name: "space-" + name, Org: h.org.GUID}))(t)
+		must(reg.PutDomain(app.Domain{Name: "d" + name + ".example.com", Org: h.org.GUID}))(t)
 		user := h.user("user-" + name)
 		h.grant(user, "organization_user", h.org.GUID)
 		h.grant(user, "organization_user", org.GUID)
 		h.grant(user, "space_developer", h.space.GUID)
-		a := must(registry.PutApp(app.App{Name: "app-" + name, Space: space.GUID}))(t)
-		must(registry.PutProcess(app.Process{App: h.app, Type: "worker-" + name}))(t)
-		must(registry.PutSidecar(app.Sidecar{App: h.app, Name: "side-" + name, Command: "x", ProcessTypes: []string{"web"}}))(t)
-		route := must(registry.PutRoute(app.Route{Space: h.space.GUID, Domain: domain.GUID, Host: "host-" + name, Destinations: []app.Destination{{App: h.app}}}))(t)
+		a := must(reg.PutApp(app.App{Name: "app-" + name, Space: space.GUID}))(t)
+		must(reg.PutProcess(app.Process{App: h.app, Type: "worker-" + name}))(t)
+		must(reg.PutSidecar(app.Sidecar{App: h.app, Name: "side-" + name, Command: "x", ProcessTypes: []string{"web"}}))(t)
+		route := must(reg.PutRoute(app.Route{Space: h.space.GUID, Domain: domain.GUID, Host: "host-" + name, Destinations: []app.Destination{{App: h.app}}}))(t)
 		h.provide(t, name, route.GUID)
 		must(h.c.Packages.Create(h.app))(t)
 		h.task(t)
@@ -57,7 +57,7 @@ func (h *home) fill(t *testing.T) {
 		h.record(t, a)
 	}
 	h.stageAgain(t, 3)
-	if _, err := registry.UpdateProcess(h.app, func(p *app.Process) error { p.Instances, p.Command = 4, "x"; return nil }); err != nil {
+	if _, err := reg.UpdateProcess(h.app, func(p *app.Process) error { p.Instances, p.Command = 4, "x"; return nil }); err != nil {
 		t.Fatal(err)
 	}
 	h.want(200, "POST", "/v3/apps/"+h.app+"/actions/start", "", nil)

@@ -16,6 +16,24 @@ import (
 	"github.com/dewrun/dew/runtime"
 )
 
+// localEndpoints are the endpoints of this file.
+func (s *Server) localEndpoints() []Endpoint {
+	return []Endpoint{
+		{Pattern: "GET /dew/v1/status", Needs: toAdminister, Handler: s.status, Shape: gives[v3.Status](200)},
+		{Pattern: "GET /dew/v1/credentials", Needs: toAdminister, Local: true, Handler: s.credentials, Shape: gives[v3.Credentials](200)},
+		{Pattern: "POST /dew/v1/token", Needs: toAdminister, Local: true, Handler: s.createToken, Shape: gives[v3.LocalToken](201)},
+		{Pattern: "POST /dew/v1/shutdown", Needs: toAdminister, Handler: s.shutdown, Shape: ends(202).from(jsonOf[v3.Shutdown]())},
+		{
+			Pattern: "GET /dew/v1/apps/{guid}/crashes", Needs: toRead, Resource: anApp,
+			Handler: s.listCrashes, Shape: gives[v3.Crashes](200).paged().by(byTime...),
+		},
+		{
+			Pattern: "POST /dew/v1/processes/{guid}/kill", Needs: toDevelop, Resource: aProcess,
+			Handler: s.killProcess, Shape: ends(204).from(jsonOf[v3.Kill]()),
+		},
+	}
+}
+
 // status is what this daemon is and does.
 func (s *Server) status(*http.Request) (any, error) {
 	st := s.c.About
@@ -127,8 +145,8 @@ func (s *Server) keptInstances() map[runtime.InstanceID]bool {
 	if s.c.Crashed == nil {
 		return out
 	}
-	for _, r := range s.c.Crashed() {
-		out[r.Instance] = true
+	for _, files := range s.c.Crashed() {
+		out[files.Instance] = true
 	}
 	return out
 }

@@ -16,6 +16,18 @@ import (
 	"github.com/dewrun/dew/logstream"
 )
 
+// logcacheEndpoints are the endpoints of this file.
+func (s *Server) logcacheEndpoints() []Endpoint {
+	return []Endpoint{
+		{Pattern: "GET /api/v1/info", Needs: toLook, Handler: s.logCacheInfo, Shape: gives[v3.LogCacheInfo](200)},
+		{
+			Pattern: "GET /api/v1/read/{guid}", Needs: toRead, Resource: anApp,
+			Handler: s.logCacheRead, Shape: gives[v3.LogCacheRead](200).ask("start_time", "end_time", "limit", "descending", "envelope_types"),
+		},
+		{Pattern: "GET /api/v1/meta", Needs: toEnter, Handler: s.logCacheMeta, Shape: gives[v3.LogCacheMeta](200)},
+	}
+}
+
 // logCacheVersion says which paths and which JSON clients may expect.
 const logCacheVersion = "3.0.0"
 

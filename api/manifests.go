@@ -13,6 +13,21 @@ import (
 	"github.com/dewrun/dew/app"
 )
 
+// manifestsEndpoints are the endpoints of this file.
+func (s *Server) manifestsEndpoints() []Endpoint {
+	return []Endpoint{
+		{
+			Pattern: "POST /v3/spaces/{guid}/manifest_diff", Needs: toDevelop, Resource: aSpace,
+			Handler: s.diffManifest, Shape: gives[v3.ManifestDiff](202).from(manifestBody),
+		},
+		{
+			Pattern: "POST /v3/spaces/{guid}/actions/apply_manifest", Needs: toDevelop, Resource: aSpace,
+			Handler: s.applyManifest, Shape: begins().from(manifestBody),
+		},
+		{Pattern: "GET /v3/apps/{guid}/manifest", Needs: toReadSecrets, Resource: anApp, Handler: s.getManifest, Shape: givesBytes(manifestBody.kind)},
+	}
+}
+
 // opApplyManifest is the job that makes the apps of a space as a manifest says.
 const opApplyManifest = "space.apply_manifest"
 
@@ -258,3 +273,6 @@ func hideCommand(p *app.ManifestProcess) {
 		p.Command = &text
 	}
 }
+
+// manifestBody is what apps are pushed with.
+var manifestBody = bytesOf(v3.ManifestType)

@@ -13,6 +13,13 @@ import (
 	"github.com/dewrun/dew/runtime"
 )
 
+// metricsEndpoints are the endpoints of this file.
+func (s *Server) metricsEndpoints() []Endpoint {
+	return []Endpoint{
+		{Pattern: "GET /metrics", Needs: toReadAll, Raw: s.c.Metrics.handler(s.log), Shape: givesBytes("text/plain")},
+	}
+}
+
 // Metrics is what the daemon measures of itself, behind /metrics. Its methods are
 // the hooks for those who measure; they may be called by many goroutines.
 type Metrics struct {

@@ -4,16 +4,21 @@ import (
 	"maps"
 	"net/http"
 	"reflect"
-	"slices"
 	"strconv"
 	"strings"
-	"sync"
 
 	"github.com/dewrun/dew/api/v3"
 	"github.com/dewrun/dew/auth"
 )
 
-// operation is what an endpoint takes and gives. Who may ask it is said by rights.
+// openapiEndpoints are the endpoints of this file.
+func (s *Server) openapiEndpoints() []Endpoint {
+	return []Endpoint{
+		{Pattern: "GET /openapi.json", Needs: toLook, Handler: s.getDescription, Shape: gives[map[string]any](200)},
+	}
+}
+
+// operation is what an endpoint takes and gives.
 type operation struct {
 	takes  []content         // one of them is the body; none: no body is read
 	gives  map[int][]content // what succeeds, by status; no content: no body
@@ -84,24 +89,11 @@ func (o operation) or(other operation) operation {
 	return o
 }
 
-// operations is the whole table. The test of the description wants a row for every
-// right.
-func operations() map[string]operation {
-	all := map[string]operation{}
-	for _, rows := range []map[string]operation{
-		daemonOperations, placeOperations, appOperations, processOperations, bitsOperations, limitOperations, serviceOperations, instanceOperations,
-	} {
-		maps.Copy(all, rows)
-	}
-	return all
-}
-
 // object is a part of the description.
 type object = map[string]any
 
-// document is the description of everything that is answered.
-func document(address, version string) object {
-	d := described()
+// document is the description of all endpoints.
+func document(address, version string, d object) object {
 	return object{
 		"openapi":           "3.1.0",
 		"jsonSchemaDialect": "https://spec.openapis.org/oas/3.1/dialect/base",
@@ -116,21 +108,20 @@ func document(address, version string) object {
 	}
 }
 
-// described is the part of the description that is the same for every server.
-var described = sync.OnceValue(func() object {
+// describeAll is the part of the description that is the same for every server.
+func describeAll(rows []Endpoint) object {
 	in, out := newShapes("Request"), newShapes("")
 	failed := object{kindJSON: object{"schema": out.of(errorsType)}}
 	paths := object{}
-	all := operations()
-	for _, pattern := range slices.Sorted(maps.Keys(all)) {
-		method, path, _ := strings.Cut(pattern, " ")
+	for _, e := range rows {
+		method, path, _ := strings.Cut(e.Pattern, " ")
 		path = strings.TrimSuffix(path, "{$}")
 		item, ok := paths[path].(object)
 		if !ok {
 			item = object{}
 			paths[path] = item
 		}
-		item[strings.ToLower(method)] = describe(pattern, all[pattern], in, out)
+		item[strings.ToLower(method)] = describe(e, in, out)
 	}
 	maps.Copy(paths, auth.Description())
 	schemas := object{}
@@ -143,49 +134,49 @@ var described = sync.OnceValue(func() object {
 			"type": "http", "scheme": "bearer", "bearerFormat": "JWT", "description": "A token of the UAA at /uaa. Nobody needs one at the socket of the daemon.",
 		}},
 	}}
-})
+}
 
 // getDescription is for everybody: it tells nothing of what there is.
 func (s *Server) getDescription(*http.Request) (any, error) {
-	return document(s.public.String(), s.c.Version), nil
+	return document(s.public.String(), s.c.Version, s.described()), nil
 }
 
 // describe is one operation.
-func describe(pattern string, o operation, in, out *shapes) object {
-	_, path, _ := strings.Cut(pattern, " ")
-	rt := rights[pattern]
-	d := object{"operationId": operationID(pattern), "tags": []string{tagOf(path)}, "responses": o.responses(pattern, out)}
+func describe(e Endpoint, in, out *shapes) object {
+	_, path, _ := strings.Cut(e.Pattern, " ")
+	o := e.Shape
+	d := object{"operationId": operationID(e.Pattern), "tags": []string{tagOf(path)}, "responses": e.responses(out)}
 	if parameters := o.parameters(path); len(parameters) > 0 {
 		d["parameters"] = parameters
 	}
 	if len(o.takes) > 0 {
 		d["requestBody"] = object{"required": true, "content": contents(o.takes, in)}
 	}
-	if rt.need == toLook {
+	if e.Needs == toLook {
 		d["security"] = []object{}
 	}
-	if rt.open {
+	if e.Open {
 		d["security"] = []object{{}, {"token": []string{}}}
 	}
-	if rt.local {
+	if e.Local {
 		d["description"] = "Answered at the socket of the daemon alone."
 	}
 	return d
 }
 
 // responses are what may come of it. Every failure has the same shape.
-func (o operation) responses(pattern string, out *shapes) object {
+func (e Endpoint) responses(out *shapes) object {
 	failed := object{"$ref": "#/components/responses/Errors"}
 	d := object{"default": failed}
-	for _, status := range o.failures(pattern) {
+	for _, status := range e.failures() {
 		d[strconv.Itoa(status)] = failed
 	}
-	for status, cs := range o.gives {
+	for status, cs := range e.Shape.gives {
 		r := object{"description": http.StatusText(status)}
 		if len(cs) > 0 {
 			r["content"] = contents(cs, out)
 		}
-		if status == http.StatusAccepted && o.job {
+		if status == http.StatusAccepted && e.Shape.job {
 			r["headers"] = object{"Location": object{
 				"description": "Where to ask for the job.", "required": true, "schema": object{"type": "string", "format": "uri"},
 			}}
@@ -196,13 +187,13 @@ func (o operation) responses(pattern string, out *shapes) object {
 }
 
 // failures are the statuses of what the one who asks can put right.
-func (o operation) failures(pattern string) []int {
+func (e Endpoint) failures() []int {
 	var all []int
-	rt := rights[pattern]
-	if rt.need != toLook {
+	o := e.Shape
+	if e.Needs != toLook {
 		all = append(all, http.StatusUnauthorized, http.StatusForbidden)
 	}
-	if rt.local || rt.secret || strings.Contains(pattern, "{") && !strings.HasSuffix(pattern, "{$}") {
+	if e.Local || e.Hidden || strings.Contains(e.Pattern, "{") && !strings.HasSuffix(e.Pattern, "{$}") {
 		all = append(all, http.StatusNotFound)
 	}
 	if o.pages || len(o.asks) > 0 || len(o.takes) > 0 {

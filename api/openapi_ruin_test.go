@@ -37,7 +37,7 @@ func newRuin(t testing.TB, h *home) *ruin {
 		stop()
 	}
 	h.local = h.s.Local() // what is bad is not as described
-	u := &ruin{home: h, t: t, doc: plainCopy(t, document(publicURL, "1"))}
+	u := &ruin{home: h, t: t, doc: plainCopy(t, document(publicURL, "1", description()))}
 	u.before = u.store()
 	h.guids["/v3/stacks/"] = droplet.StackGUID("host")
 	for _, noun := range []string{"buildpacks", "organization_quotas", "security_groups", "isolation_segments"} {

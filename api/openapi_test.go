@@ -14,27 +14,9 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/santhosh-tekuri/jsonschema/v6"
 
-	"github.com/dewrun/dew/api/v3"
+	v3 "github.com/dewrun/dew/api/v3"
 	"github.com/dewrun/dew/droplet"
 )
-
-// Every endpoint is described, and nothing else is.
-func TestDescriptionIsWhole(t *testing.T) {
-	t.Parallel()
-	want := slices.DeleteFunc(slices.Sorted(maps.Keys(rights)), func(pattern string) bool { return pattern == "/" })
-	if diff := cmp.Diff(want, slices.Sorted(maps.Keys(operations()))); diff != "" {
-		t.Errorf("the tables of openapi_*.go have not the rows that rights has (-rights +operations):\n%s", diff)
-	}
-	rows := 0
-	for _, table := range []map[string]operation{
-		daemonOperations, placeOperations, appOperations, processOperations, bitsOperations, limitOperations, serviceOperations, instanceOperations,
-	} {
-		rows += len(table)
-	}
-	if rows != len(operations()) {
-		t.Errorf("%d rows for %d endpoints: one is described twice", rows, len(operations()))
-	}
-}
 
 // What a client gets is a description by the rules of OpenAPI 3.1, whose schemas
 // are schemas.
@@ -71,7 +53,7 @@ func TestDescriptionIsValid(t *testing.T) {
 func TestOpenAPIRules(t *testing.T) {
 	t.Parallel()
 	rules := must(compilerOf(t, must(jsonschema.UnmarshalJSON(strings.NewReader(openAPIRules)))(t)).Compile("mem:description"))(t)
-	whole := document("http://localhost", "1")
+	whole := document("http://localhost", "1", description())
 	whole["paths"], whole["components"] = object{"/": whole["paths"].(object)["/"]}, object{} // small is fast
 	for name, change := range map[string]func(d, op object){
 		"an older version":           func(d, _ object) { d["openapi"] = "3.0.0" },
@@ -170,7 +152,7 @@ func TestDescribedParameters(t *testing.T) {
 	compared := 0
 	for pattern, o := range operations() {
 		method, path := h.request(t, pattern)
-		if method != http.MethodGet || rights[pattern].local {
+		if method != http.MethodGet || rights[pattern].Local {
 			continue
 		}
 		got := h.ask(method, path+"?surprise=1", "")

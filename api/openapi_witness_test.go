@@ -32,7 +32,7 @@ var theWitness = sync.OnceValues(func() (*witness, error) {
 	for pattern := range v.all {
 		v.mux.Handle(pattern, http.NotFoundHandler())
 	}
-	b, err := json.Marshal(document(publicURL, "1"))
+	b, err := json.Marshal(document(publicURL, "1", description()))
 	if err != nil {
 		return nil, err
 	}

@@ -6,7 +6,29 @@ import (
 	"github.com/dewrun/dew/api/v3"
 	"github.com/dewrun/dew/app"
 	"github.com/dewrun/dew/auth"
+	"github.com/dewrun/dew/registry"
 )
+
+// orgsEndpoints are the endpoints of this file.
+func (s *Server) orgsEndpoints() []Endpoint {
+	return []Endpoint{
+		{Pattern: "GET /v3/organizations", Needs: toEnter, Handler: s.listOrgs, Shape: pageOf[v3.Organization]("names", "guids", paramSelector)},
+		{
+			Pattern: "POST /v3/organizations", Needs: toEnter, // a feature flag lets users, too
+			Handler: s.createOrg, Shape: gives[v3.Organization](201).from(jsonOf[v3.CreateOrganization]()),
+		},
+		{Pattern: "GET /v3/organizations/{guid}", Needs: toRead, Resource: anOrg, Handler: s.getOrg, Shape: gives[v3.Organization](200)},
+		{
+			Pattern: "PATCH /v3/organizations/{guid}", Needs: toManageOrg, Resource: anOrg,
+			Handler: s.updateOrg, Shape: gives[v3.Organization](200).from(jsonOf[v3.UpdateOrganization]()),
+		},
+		{Pattern: "DELETE /v3/organizations/{guid}", Needs: toAdminister, Resource: anOrg, Handler: s.deleteOrg, Shape: begins()},
+		{
+			Pattern: "GET /v3/organizations/{guid}/relationships/quota", Needs: toRead, Resource: anOrg,
+			Handler: s.getOrgQuota, Shape: gives[v3.Related](200),
+		},
+	}
+}
 
 // opDeleteOrg is the job that removes an org.
 const opDeleteOrg = "organization.delete"
@@ -91,8 +113,8 @@ func (s *Server) createOrg(r *http.Request) (any, error) {
 
 // orgNameIsFree says in the platform's words that a name is taken: clients take
 // that for "there it is".
-func orgNameIsFree(registry *app.Registry, o app.Org) error {
-	if other, err := registry.OrgByName(o.Name); err == nil && other.GUID != o.GUID {
+func orgNameIsFree(reg *registry.Registry, o app.Org) error {
+	if other, err := reg.OrgByName(o.Name); err == nil && other.GUID != o.GUID {
 		return unprocessable("Organization '%s' already exists.", o.Name)
 	}
 	return nil // PutOrg has the last word

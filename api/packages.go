@@ -15,6 +15,41 @@ import (
 	"github.com/dewrun/dew/droplet"
 )
 
+// packagesEndpoints are the endpoints of this file.
+func (s *Server) packagesEndpoints() []Endpoint {
+	return []Endpoint{
+		{
+			Pattern: "GET /v3/apps/{guid}/packages", Needs: toRead, Resource: anApp,
+			Handler: s.listAppPackages, Shape: pageOf[v3.Package]("guids", "states", "types", paramSelector).by(byTime...),
+		},
+		{
+			Pattern: "POST /v3/resource_matches", Needs: toEnter,
+			Handler: s.matchResources, Shape: gives[v3.ResourceMatches](201).from(jsonOf[v3.ResourceMatches]()),
+		},
+		{
+			Pattern: "GET /v3/packages", Needs: toEnter,
+			Handler: s.listPackages, Shape: pageOf[v3.Package]("guids", "states", "types", "app_guids", "space_guids", "organization_guids", paramSelector).by(byTime...),
+		},
+		{
+			Pattern: "POST /v3/packages", Needs: toEnter, // the body names the app
+			Handler: s.createPackage, Shape: gives[v3.Package](201).from(jsonOf[v3.CreatePackage](), jsonOf[v3.CopyPackage]()).ask("source_guid"),
+		},
+		{Pattern: "GET /v3/packages/{guid}", Needs: toRead, Resource: aPackage, Handler: s.getPackage, Shape: gives[v3.Package](200)},
+		{
+			Pattern: "PATCH /v3/packages/{guid}", Needs: toDevelop, Resource: aPackage,
+			Handler: s.updatePackage, Shape: gives[v3.Package](200).from(jsonOf[v3.UpdateMetadata]()),
+		},
+		{
+			Pattern: "POST /v3/packages/{guid}/upload", Needs: toDevelop, Resource: aPackage,
+			Handler: s.uploadPackage, Shape: gives[v3.Package](200).from(uploadForm),
+		},
+		{
+			Pattern: "GET /v3/packages/{guid}/droplets", Needs: toRead, Resource: aPackage,
+			Handler: s.listPackageDroplets, Shape: pageOf[v3.Droplet]("guids", "states", paramSelector).by(byTime...),
+		},
+	}
+}
+
 func (s *Server) packageOf(r *http.Request) (droplet.Package, error) {
 	p, err := s.c.Packages.Get(r.PathValue("guid"))
 	return p, missing("Package", err)
@@ -108,7 +143,7 @@ func (s *Server) createPackage(r *http.Request) (any, error) {
 		return nil, err
 	}
 	if !notes.IsZero() {
-		if p, err = s.c.Packages.Note(p.GUID, metadataChange(body.Metadata)); err != nil {
+		if p, err = s.c.Packages.UpdateMetadata(p.GUID, metadataChange(body.Metadata)); err != nil {
 			return nil, err
 		}
 	}
@@ -145,7 +180,7 @@ func (s *Server) updatePackage(r *http.Request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	p, err := s.c.Packages.Note(r.PathValue("guid"), metadataChange(body.Metadata))
+	p, err := s.c.Packages.UpdateMetadata(r.PathValue("guid"), metadataChange(body.Metadata))
 	if err != nil {
 		return nil, missing("Package", err)
 	}
@@ -393,3 +428,6 @@ func (s *Server) presentPackage(p droplet.Package) v3.Package {
 	}
 	return out
 }
+
+// uploadForm is how files are uploaded.
+var uploadForm = bytesOf("multipart/form-data")

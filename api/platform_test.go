@@ -14,10 +14,10 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/dewrun/dew/app"
 	"github.com/dewrun/dew/auth"
 	"github.com/dewrun/dew/droplet"
 	"github.com/dewrun/dew/logstream"
+	"github.com/dewrun/dew/registry"
 	"github.com/dewrun/dew/runtime"
 	"github.com/dewrun/dew/runtime/runtimetest"
 	"github.com/dewrun/dew/services"
@@ -45,8 +45,8 @@ func newPlatform(t testing.TB) *platform {
 	log := slog.New(slog.DiscardHandler)
 	logs := must(logstream.Open(filepath.Join(dir, "logs"), logstream.Options{}))(t)
 	t.Cleanup(func() { _ = logs.Close() })
-	registry := app.NewRegistry(db)
-	shelf := must(droplet.NewShelf(db, filepath.Join(dir, "droplets")))(t)
+	reg := registry.New(db)
+	shelf := must(droplet.NewDroplets(db, filepath.Join(dir, "droplets")))(t)
 	packages := must(droplet.NewPackages(db, droplet.PackageOptions{Dir: filepath.Join(dir, "packages"), MinFree: -1, Logger: log}))(t)
 	stacks := func(string) (droplet.Stack, error) { return droplet.Stack{Name: "host"}, nil }
 	lines := appLogs{logs}
@@ -55,21 +55,21 @@ func newPlatform(t testing.TB) *platform {
 	})
 	p := &platform{t: t, fake: runtimetest.NewFake()}
 	p.sup = must(runtime.NewSupervisor(runtime.Config{
-		Engine: standIns{p.fake}, Registry: registry, Droplets: shelf, Stacks: stacks, Logs: lines, DB: db, Cell: "cell",
+		Engine: standIns{p.fake}, Registry: reg, Droplets: shelf, Stacks: stacks, Logs: lines, DB: db, Cell: "cell",
 		Subnet: netip.MustParsePrefix("10.201.0.0/20"), PublicURL: publicURL, Logger: log,
 	}))(t)
-	registry.Listen(p.sup.Sync)
-	registry.ListenTasks(p.sup.SyncTask)
+	reg.Listen(p.sup.Sync)
+	reg.ListenTasks(p.sup.SyncTask)
 	accounts := must(auth.Open(authConfig(db, dir)))(t)
 	p.password = strings.TrimSpace(string(must(os.ReadFile(filepath.Join(dir, "admin-password")))(t)))
 	p.c = Config{
-		DB: db, Registry: registry, Events: app.NewEvents(db), Jobs: app.NewJobs(db, log), Packages: packages, Builds: builds, Shelf: shelf,
+		DB: db, Registry: reg, Events: registry.NewEvents(db), Jobs: registry.NewJobs(db, log), Packages: packages, Builds: builds, Shelf: shelf,
 		Catalog:   must(droplet.NewCatalog(db, droplet.CatalogOptions{Packages: droplet.PackageOptions{Dir: filepath.Join(dir, "buildpacks")}}))(t),
 		Processes: p.sup, Exits: p.sup.Exits(), Logs: logs, Auth: accounts, Roles: auth.NewRoles(db), PublicURL: publicURL, Version: "1.2.3", Logger: log,
 		UploadDir: filepath.Join(dir, "uploads"), SSH: &SSHDoor{Address: "127.0.0.1:2222", Fingerprint: "0123456789abcdefABCDEF+/0123456789abcdefABC"},
 	}
 	p.broker = newFakeBroker()
-	p.c.Services = services.New(services.Config{DB: db, Registry: registry, Events: p.c.Events, Logger: log, Builtin: databases{p.broker}})
+	p.c.Services = services.New(services.Config{DB: db, Registry: reg, Events: p.c.Events, Logger: log, Builtin: databases{p.broker}})
 	if err := p.c.Services.Offer(t.Context()); err != nil {
 		t.Fatal(err)
 	}
@@ -85,7 +85,7 @@ func newPlatform(t testing.TB) *platform {
 type databases struct{ *fakeBroker }
 
 // Catalog is the real one's: it needs nothing.
-func (databases) Catalog(ctx context.Context) ([]services.Offered, error) {
+func (databases) Catalog(ctx context.Context) ([]services.CatalogOffering, error) {
 	return new(builtin.Broker).Catalog(ctx)
 }
 
@@ -93,7 +93,7 @@ func (databases) Catalog(ctx context.Context) ([]services.Offered, error) {
 // the app's own goes on, a shell command does what it says.
 type standIns struct{ *runtimetest.Fake }
 
-func (e standIns) Start(ctx context.Context, s runtime.Spec) (runtime.Task, error) {
+func (e standIns) Start(ctx context.Context, s runtime.Spec) (runtime.Container, error) {
 	s.Image = ""
 	s.Processes = slices.Clone(s.Processes)
 	for i := range s.Processes {

@@ -7,6 +7,7 @@ import (
 
 	"github.com/dewrun/dew/api/v3"
 	"github.com/dewrun/dew/app"
+	"github.com/dewrun/dew/registry"
 )
 
 // What the platform says of a web process that a deployment moves.
@@ -20,11 +21,11 @@ const byManifest = "manifest_triggered"
 
 // unmoved refuses to change a web process that a deployment moves: what the new
 // instances are started from would be another wish than the one that is deployed.
-func unmoved(registry *app.Registry, p app.Process, refusal string) error {
+func unmoved(reg *registry.Registry, p app.Process, refusal string) error {
 	if p.Type != app.Web {
 		return nil
 	}
-	d, active, err := registry.ActiveDeployment(p.App)
+	d, active, err := reg.ActiveDeployment(p.App)
 	if err == nil && active && d.Progressing() {
 		return unprocessable("%s", refusal)
 	}

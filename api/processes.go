@@ -11,7 +11,53 @@ import (
 
 	"github.com/dewrun/dew/api/v3"
 	"github.com/dewrun/dew/app"
+	"github.com/dewrun/dew/registry"
 )
+
+// processesEndpoints are the endpoints of this file.
+func (s *Server) processesEndpoints() []Endpoint {
+	return []Endpoint{
+		{
+			Pattern: "GET /v3/apps/{guid}/processes", Needs: toRead, Resource: anApp,
+			Handler: s.listAppProcesses, Shape: pageOf[v3.Process]("guids", "types", "embed", paramSelector).by(byTime...),
+		},
+		{
+			Pattern: "GET /v3/processes", Needs: toEnter,
+			Handler: s.listProcesses, Shape: pageOf[v3.Process]("guids", "types", "app_guids", "space_guids", "organization_guids", "embed", paramSelector).by(byTime...),
+		},
+		{Pattern: "GET /v3/processes/{guid}", Needs: toRead, Resource: aProcess, Handler: s.getProcess, Shape: gives[v3.Process](200)},
+		{
+			Pattern: "PATCH /v3/processes/{guid}", Needs: toSupport, Resource: aProcess,
+			Handler: s.updateProcess, Shape: gives[v3.Process](200).from(jsonOf[v3.UpdateProcess]()),
+		},
+		{
+			Pattern: "POST /v3/processes/{guid}/actions/scale", Needs: toSupport, Resource: aProcess,
+			Handler: s.scaleProcess, Shape: gives[v3.Process](202).from(jsonOf[v3.Scale]()),
+		},
+		{
+			Pattern: "GET /v3/processes/{guid}/process_instances", Needs: toRead, Resource: aProcess,
+			Handler: s.listInstances, Shape: pageOf[v3.ProcessInstance]().by(byTime...),
+		},
+		{
+			Pattern: "GET /v3/apps/{guid}/processes/{type}/process_instances", Needs: toRead, Resource: anApp,
+			Handler: s.listInstances, Shape: pageOf[v3.ProcessInstance]().by(byTime...),
+		},
+		{Pattern: "DELETE /v3/processes/{guid}/instances/{index}", Needs: toSupport, Resource: aProcess, Handler: s.deleteInstance, Shape: ends(204)},
+		{Pattern: "GET /v3/apps/{guid}/processes/{type}", Needs: toRead, Resource: anApp, Handler: s.getProcess, Shape: gives[v3.Process](200)},
+		{
+			Pattern: "PATCH /v3/apps/{guid}/processes/{type}", Needs: toSupport, Resource: anApp,
+			Handler: s.updateProcess, Shape: gives[v3.Process](200).from(jsonOf[v3.UpdateProcess]()),
+		},
+		{
+			Pattern: "POST /v3/apps/{guid}/processes/{type}/actions/scale", Needs: toSupport, Resource: anApp,
+			Handler: s.scaleProcess, Shape: gives[v3.Process](202).from(jsonOf[v3.Scale]()),
+		},
+		{
+			Pattern: "DELETE /v3/apps/{guid}/processes/{type}/instances/{index}", Needs: toSupport, Resource: anApp,
+			Handler: s.deleteInstance, Shape: ends(204),
+		},
+	}
+}
 
 // processOf is the process that the path names: by its guid, or by its app and
 // its type.
@@ -19,18 +65,18 @@ func (s *Server) processOf(r *http.Request) (app.Process, error) {
 	return findProcess(s.c.Registry, r)
 }
 
-func findProcess(registry *app.Registry, r *http.Request) (app.Process, error) {
+func findProcess(reg *registry.Registry, r *http.Request) (app.Process, error) {
 	kind := r.PathValue("type")
 	if kind == "" {
 		guid, _, _ := app.SplitGeneration(r.PathValue("guid"))
-		p, err := registry.Process(guid)
+		p, err := reg.Process(guid)
 		return p, missing("Process", err)
 	}
-	a, err := registry.App(r.PathValue("guid"))
+	a, err := reg.App(r.PathValue("guid"))
 	if err != nil {
 		return app.Process{}, missing("App", err)
 	}
-	ps, err := registry.Processes(a.GUID)
+	ps, err := reg.Processes(a.GUID)
 	if err != nil {
 		return app.Process{}, err
 	}

@@ -9,26 +9,52 @@ import (
 	"github.com/dewrun/dew/app"
 )
 
-// rations are what orgs and spaces may have, and what they take.
-func (s *Server) rations() map[string]handler {
-	return map[string]handler{
-		"GET /v3/organization_quotas":                                     s.listOrgQuotas,
-		"POST /v3/organization_quotas":                                    s.createOrgQuota,
-		"GET /v3/organization_quotas/{guid}":                              s.getQuota,
-		"PATCH /v3/organization_quotas/{guid}":                            s.updateOrgQuota,
-		"DELETE /v3/organization_quotas/{guid}":                           s.deleteOrgQuota,
-		"POST /v3/organization_quotas/{guid}/relationships/organizations": s.applyOrgQuota,
-
-		"GET /v3/space_quotas":                                        s.listSpaceQuotas,
-		"POST /v3/space_quotas":                                       s.createSpaceQuota,
-		"GET /v3/space_quotas/{guid}":                                 s.getSpaceQuota,
-		"PATCH /v3/space_quotas/{guid}":                               s.updateSpaceQuota,
-		"DELETE /v3/space_quotas/{guid}":                              s.deleteSpaceQuota,
-		"POST /v3/space_quotas/{guid}/relationships/spaces":           s.applySpaceQuota,
-		"DELETE /v3/space_quotas/{guid}/relationships/spaces/{space}": s.removeSpaceQuota,
-
-		"GET /v3/organizations/{guid}/usage_summary": s.getOrgUsage,
-		"GET /v3/spaces/{guid}/usage_summary":        s.getSpaceUsage,
+// quotasEndpoints are the endpoints of this file.
+func (s *Server) quotasEndpoints() []Endpoint {
+	return []Endpoint{
+		{
+			Pattern: "GET /v3/organization_quotas", Needs: toEnter,
+			Handler: s.listOrgQuotas, Shape: pageOf[v3.Quota]("names", "guids", "organization_guids"),
+		},
+		{
+			Pattern: "POST /v3/organization_quotas", Needs: toAdminister,
+			Handler: s.createOrgQuota, Shape: gives[v3.Quota](201).from(jsonOf[v3.ChangeQuota]()),
+		},
+		{
+			Pattern: "GET /v3/organization_quotas/{guid}", Needs: toEnter, // what there is to have is no secret; who has it is
+			Handler: s.getQuota, Shape: gives[v3.Quota](200),
+		},
+		{
+			Pattern: "PATCH /v3/organization_quotas/{guid}", Needs: toAdminister,
+			Handler: s.updateOrgQuota, Shape: gives[v3.Quota](200).from(jsonOf[v3.ChangeQuota]()),
+		},
+		{Pattern: "DELETE /v3/organization_quotas/{guid}", Needs: toAdminister, Handler: s.deleteOrgQuota, Shape: begins()},
+		{
+			Pattern: "GET /v3/space_quotas", Needs: toEnter,
+			Handler: s.listSpaceQuotas, Shape: pageOf[v3.Quota]("names", "guids", "organization_guids", "space_guids"),
+		},
+		{
+			Pattern: "POST /v3/space_quotas", Needs: toEnter, // the body names the org
+			Handler: s.createSpaceQuota, Shape: gives[v3.Quota](201).from(jsonOf[v3.ChangeQuota]()),
+		},
+		{Pattern: "GET /v3/space_quotas/{guid}", Needs: toReadQuota, Resource: aSpaceQuota, Handler: s.getSpaceQuota, Shape: gives[v3.Quota](200)},
+		{
+			Pattern: "PATCH /v3/space_quotas/{guid}", Needs: toManageOrg, Resource: aSpaceQuota,
+			Handler: s.updateSpaceQuota, Shape: gives[v3.Quota](200).from(jsonOf[v3.ChangeQuota]()),
+		},
+		{Pattern: "DELETE /v3/space_quotas/{guid}", Needs: toManageOrg, Resource: aSpaceQuota, Handler: s.deleteSpaceQuota, Shape: begins()},
+		{
+			Pattern: "POST /v3/organization_quotas/{guid}/relationships/organizations", Needs: toAdminister,
+			Handler: s.applyOrgQuota, Shape: gives[v3.RelatedMany](200).from(jsonOf[v3.ToMany]()),
+		},
+		{
+			Pattern: "POST /v3/space_quotas/{guid}/relationships/spaces", Needs: toManageOrg, Resource: aSpaceQuota,
+			Handler: s.applySpaceQuota, Shape: gives[v3.RelatedMany](200).from(jsonOf[v3.ToMany]()),
+		},
+		{
+			Pattern: "DELETE /v3/space_quotas/{guid}/relationships/spaces/{space}", Needs: toManageOrg, Resource: aSpaceQuota,
+			Handler: s.removeSpaceQuota, Shape: ends(204),
+		},
 	}
 }
 

@@ -12,6 +12,17 @@ import (
 	"github.com/dewrun/dew/app"
 )
 
+// reservationsEndpoints are the endpoints of this file.
+func (s *Server) reservationsEndpoints() []Endpoint {
+	return []Endpoint{
+		{Pattern: "DELETE /v3/spaces/{guid}/routes", Needs: toSupport, Resource: aSpace, Handler: s.deleteUnmapped, Shape: begins().ask("unmapped")},
+		{
+			Pattern: "GET /v3/domains/{guid}/route_reservations", Needs: toEnter,
+			Handler: s.getReservation, Shape: gives[v3.Reservation](200).ask("host", "path", "port"),
+		},
+	}
+}
+
 // getReservation tells whether a route is taken, also by whom one does not see.
 func (s *Server) getReservation(r *http.Request) (any, error) {
 	d, err := s.c.Registry.Domain(r.PathValue("guid"))

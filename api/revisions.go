@@ -11,6 +11,29 @@ import (
 	"github.com/dewrun/dew/droplet"
 )
 
+// revisionsEndpoints are the endpoints of this file.
+func (s *Server) revisionsEndpoints() []Endpoint {
+	return []Endpoint{
+		{
+			Pattern: "GET /v3/apps/{guid}/revisions", Needs: toRead, Resource: anApp,
+			Handler: s.listRevisions, Shape: pageOf[v3.Revision]("guids", "versions", "deployable", paramSelector).by(byTime...),
+		},
+		{
+			Pattern: "GET /v3/apps/{guid}/revisions/deployed", Needs: toRead, Resource: anApp,
+			Handler: s.listDeployedRevisions, Shape: pageOf[v3.Revision]("guids").by(byTime...),
+		},
+		{Pattern: "GET /v3/revisions/{guid}", Needs: toRead, Resource: aRevision, Handler: s.getRevision, Shape: gives[v3.Revision](200)},
+		{
+			Pattern: "PATCH /v3/revisions/{guid}", Needs: toDevelop, Resource: aRevision,
+			Handler: s.updateRevision, Shape: gives[v3.Revision](200).from(jsonOf[v3.UpdateMetadata]()),
+		},
+		{
+			Pattern: "GET /v3/revisions/{guid}/environment_variables", Needs: toReadSecrets, Resource: aRevision,
+			Handler: s.getRevisionEnv, Shape: gives[v3.EnvVars](200),
+		},
+	}
+}
+
 // aRevision is what a path names; see the other nouns.
 var aRevision = noun{noun: "Revision", find: func(s *Server, guid string) (place, error) {
 	v, err := s.c.Registry.Revision(guid)

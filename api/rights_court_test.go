@@ -73,18 +73,18 @@ func newCourt(t *testing.T) *court {
 // furnish gives home what the variants are about, and what is otherwise not there.
 func (h *home) furnish(t *testing.T) {
 	t.Helper()
-	registry := h.c.Registry
-	h.guids["/routing/v1/router_groups/"] = must(registry.RouterGroups())(t)[0].GUID
-	h.guids["/v3/app_usage_events/"] = must(registry.AppUsage())(t)[0].GUID
-	h.guids["/v3/service_usage_events/"] = must(registry.ServicesUsage())(t)[0].GUID
-	h.guids["Other quota"] = must(registry.PutQuota(app.Quota{Name: "unused", Org: h.org.GUID}))(t).GUID
-	h.guids["Other group"] = must(registry.PutSecurityGroup(app.SecurityGroup{Name: "unused"}))(t).GUID
-	h.guids["Free route"] = must(registry.PutRoute(app.Route{Space: h.space.GUID, Domain: h.guids["/v3/domains/"], Host: "free"}))(t).GUID
-	mapped := must(registry.PutRoute(app.Route{
+	reg := h.c.Registry
+	h.guids["/routing/v1/router_groups/"] = must(reg.RouterGroups())(t)[0].GUID
+	h.guids["/v3/app_usage_events/"] = must(reg.AppUsage())(t)[0].GUID
+	h.guids["/v3/service_usage_events/"] = must(reg.ServicesUsage())(t)[0].GUID
+	h.guids["Other quota"] = must(reg.PutQuota(app.Quota{Name: "unused", Org: h.org.GUID}))(t).GUID
+	h.guids["Other group"] = must(reg.PutSecurityGroup(app.SecurityGroup{Name: "unused"}))(t).GUID
+	h.guids["Free route"] = must(reg.PutRoute(app.Route{Space: h.space.GUID, Domain: h.guids["/v3/domains/"], Host: "free"}))(t).GUID
+	mapped := must(reg.PutRoute(app.Route{
 		Space: h.space.GUID, Domain: h.guids["/v3/domains/"], Host: "mapped", Destinations: []app.Destination{{App: h.app, ProcessType: "web"}},
 	}))(t)
 	h.guids["Mapped route"], h.guids["Destination"] = mapped.GUID, mapped.Destinations[0].GUID
-	h.guids["Shared domain"] = must(registry.DefaultDomain())(t).GUID
+	h.guids["Shared domain"] = must(reg.DefaultDomain())(t).GUID
 	h.guids["Stranger"] = must(h.c.Auth.Accounts().UserByName(stranger, ""))(t).GUID
 	h.guids["Front"] = h.service(homeMark + "-front").GUID
 	brokers := must(h.c.Services.Brokers(services.BrokerFilter{}))(t)

@@ -24,16 +24,24 @@ import (
 	"github.com/dewrun/dew/services"
 )
 
-func TestRightsMatchPatterns(t *testing.T) {
-	all := slices.Sorted(maps.Keys(rights))
-	if err := checkRights(all); err != nil {
-		t.Errorf("checkRights of all = %v", err)
+// A row that lacks a part is refused, and names its pattern.
+func TestRowsAreWhole(t *testing.T) {
+	t.Parallel()
+	whole := rights["GET /v3/apps"]
+	if err := whole.check(); err != nil {
+		t.Fatalf("check = %v", err)
 	}
-	if err := checkRights(append(all, "GET /v3/surprise")); err == nil || !strings.Contains(err.Error(), "GET /v3/surprise") {
-		t.Errorf("a pattern without a right: %v, want an error that names it", err)
-	}
-	if err := checkRights(all[1:]); err == nil || !strings.Contains(err.Error(), all[0]) {
-		t.Errorf("a right without a pattern: %v, want an error that names it", err)
+	for name, change := range map[string]func(e *Endpoint){
+		"no need":      func(e *Endpoint) { e.Needs = 0 },
+		"no handler":   func(e *Endpoint) { e.Handler = nil },
+		"two handlers": func(e *Endpoint) { e.Raw = http.NotFoundHandler() },
+		"no shape":     func(e *Endpoint) { e.Shape = operation{} },
+	} {
+		e := whole
+		change(&e)
+		if err := e.check(); err == nil || !strings.Contains(err.Error(), whole.Pattern) {
+			t.Errorf("%s: check = %v, want an error that names the pattern", name, err)
+		}
 	}
 }
 
@@ -84,7 +92,7 @@ func TestEveryEndpointWantsToken(t *testing.T) {
 			}
 			h.wantRefusal(t, pattern+" "+name, h.as(token, method, path, "{}"), refusal{401, "CF-InvalidAuthToken", "Invalid Auth Token"})
 		}
-		if rights[pattern].local {
+		if rights[pattern].Local {
 			h.wantRefusal(t, pattern, h.as(good, method, path, "{}"), refusal{404, "CF-NotFound", "Unknown request"})
 			continue
 		}
@@ -140,11 +148,11 @@ func TestStrangersLearnNothing(t *testing.T) {
 			got := h.as(h.tokens[who], method, path, "{}")
 			h.wantNoLeak(t, who+" "+pattern, got)
 			switch {
-			case rt.local || rt.secret:
+			case rt.Local || rt.Hidden:
 				h.wantRefusal(t, who+" "+pattern, got, refusal{404, "CF-NotFound", "Unknown request"})
-			case rt.at.find != nil:
-				h.wantRefusal(t, who+" "+pattern, got, refusal{404, "CF-ResourceNotFound", rt.at.noun + " not found"})
-			case judge.answerTo(who) == 403 && rt.at.look == nil:
+			case rt.Resource.find != nil:
+				h.wantRefusal(t, who+" "+pattern, got, refusal{404, "CF-ResourceNotFound", rt.Resource.noun + " not found"})
+			case judge.answerTo(who) == 403 && rt.Resource.look == nil:
 				h.wantRefusal(t, who+" "+pattern, got, refusal{403, "CF-NotAuthorized", ""})
 			}
 		}

@@ -13,6 +13,22 @@ import (
 	"github.com/dewrun/dew/auth"
 )
 
+// rolesEndpoints are the endpoints of this file.
+func (s *Server) rolesEndpoints() []Endpoint {
+	return []Endpoint{
+		{
+			Pattern: "GET /v3/roles", Needs: toEnter,
+			Handler: s.listRoles, Shape: pageOf[v3.Role]("guids", "types", "user_guids", "organization_guids", "space_guids", "include").by(byTime...),
+		},
+		{
+			Pattern: "POST /v3/roles", Needs: toEnter, // the body names the place
+			Handler: s.createRole, Shape: gives[v3.Role](201).from(jsonOf[v3.CreateRole]()),
+		},
+		{Pattern: "GET /v3/roles/{guid}", Needs: toRead, Resource: aRole, Handler: s.getRole, Shape: gives[v3.Role](200).ask("include")},
+		{Pattern: "DELETE /v3/roles/{guid}", Needs: toManage, Resource: aRole, Handler: s.deleteRole, Shape: begins()},
+	}
+}
+
 // opDeleteRole is the job that takes a role away.
 const opDeleteRole = "role.delete"
 

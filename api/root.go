@@ -6,6 +6,14 @@ import (
 	"github.com/dewrun/dew/api/v3"
 )
 
+// rootEndpoints are the endpoints of this file.
+func (s *Server) rootEndpoints() []Endpoint {
+	return []Endpoint{
+		{Pattern: "GET /{$}", Needs: toLook, Handler: s.root, Shape: gives[v3.Root](200)},
+		{Pattern: "GET /healthz", Needs: toLook, Handler: s.healthz, Shape: gives[map[string]string](200)},
+	}
+}
+
 // apiVersion is the platform's version that clients may expect. Newer ones than
 // 3.211.0 promise what is not here.
 const apiVersion = "3.211.0"

@@ -6,15 +6,28 @@ import (
 
 	"github.com/dewrun/dew/api/v3"
 	"github.com/dewrun/dew/app"
+	"github.com/dewrun/dew/registry"
 )
 
-// routeSharing is who else has a route.
-func (s *Server) routeSharing() map[string]handler {
-	return map[string]handler{
-		"GET /v3/routes/{guid}/relationships/shared_spaces":            s.getRouteShares,
-		"POST /v3/routes/{guid}/relationships/shared_spaces":           s.shareRoute,
-		"DELETE /v3/routes/{guid}/relationships/shared_spaces/{space}": s.unshareRoute,
-		"PATCH /v3/routes/{guid}/relationships/space":                  s.moveRoute,
+// routeSharingEndpoints are the endpoints of this file.
+func (s *Server) routeSharingEndpoints() []Endpoint {
+	return []Endpoint{
+		{
+			Pattern: "GET /v3/routes/{guid}/relationships/shared_spaces", Needs: toReadRoute, Resource: aRoute,
+			Handler: s.getRouteShares, Shape: gives[v3.SharedSpaces](200),
+		},
+		{
+			Pattern: "POST /v3/routes/{guid}/relationships/shared_spaces", Needs: toSupport, Resource: aRoute,
+			Handler: s.shareRoute, Shape: gives[v3.SharedSpaces](200).from(jsonOf[v3.ShareServiceInstance]()),
+		},
+		{
+			Pattern: "DELETE /v3/routes/{guid}/relationships/shared_spaces/{space}", Needs: toSupport, Resource: aRoute,
+			Handler: s.unshareRoute, Shape: ends(204),
+		},
+		{
+			Pattern: "PATCH /v3/routes/{guid}/relationships/space", Needs: toDevelop, Resource: aRoute,
+			Handler: s.moveRoute, Shape: gives[v3.Related](200).from(jsonOf[v3.ToOne]()),
+		},
 	}
 }
 
@@ -62,8 +75,8 @@ func (s *Server) shareRoute(r *http.Request) (any, error) {
 		}
 		spaces = append(spaces, d.GUID)
 	}
-	rt, err := s.giveRoute(r, eventShareRoute, spaces, func(registry *app.Registry, guid string) (app.Route, error) {
-		return registry.ShareRoute(guid, spaces)
+	rt, err := s.giveRoute(r, eventShareRoute, spaces, func(reg *registry.Registry, guid string) (app.Route, error) {
+		return reg.ShareRoute(guid, spaces)
 	})
 	if err != nil {
 		return nil, err
@@ -86,8 +99,8 @@ func (s *Server) unshareRoute(r *http.Request) (any, error) {
 	if err := noRouteThere("unshare", space, s.demand(r.Context(), toSupport, space)); err != nil {
 		return nil, err
 	}
-	_, err = s.giveRoute(r, "audit.route.unshare", []string{space}, func(registry *app.Registry, guid string) (app.Route, error) {
-		rt, err := registry.UnshareRoute(guid, space)
+	_, err = s.giveRoute(r, "audit.route.unshare", []string{space}, func(reg *registry.Registry, guid string) (app.Route, error) {
+		rt, err := reg.UnshareRoute(guid, space)
 		if errors.Is(err, app.ErrNotFound) {
 			err = unprocessable("Unable to unshare route from space %s. Ensure the space exists and the route has been shared to this space.", space)
 		}
@@ -114,8 +127,8 @@ func (s *Server) moveRoute(r *http.Request) (any, error) {
 	if err := noRouteThere("transfer owner of", body.ID(), s.demand(r.Context(), toSupport, body.ID())); err != nil {
 		return nil, err
 	}
-	rt, err := s.giveRoute(r, "audit.route.transfer-owner", []string{body.ID()}, func(registry *app.Registry, guid string) (app.Route, error) {
-		return registry.MoveRoute(guid, body.ID())
+	rt, err := s.giveRoute(r, "audit.route.transfer-owner", []string{body.ID()}, func(reg *registry.Registry, guid string) (app.Route, error) {
+		return reg.MoveRoute(guid, body.ID())
 	})
 	if err != nil {
 		return nil, err
@@ -139,7 +152,7 @@ func noRouteThere(what, space string, err error) error {
 }
 
 // giveRoute changes who has a route, and records it.
-func (s *Server) giveRoute(r *http.Request, event string, spaces []string, give func(registry *app.Registry, guid string) (app.Route, error)) (rt app.Route, err error) {
+func (s *Server) giveRoute(r *http.Request, event string, spaces []string, give func(reg *registry.Registry, guid string) (app.Route, error)) (rt app.Route, err error) {
 	err = s.change(r.Context(), func(w wish) error {
 		old, err := w.registry.Route(r.PathValue("guid"))
 		if err != nil {

@@ -7,6 +7,14 @@ import (
 	"github.com/dewrun/dew/app"
 )
 
+// routerGroupsEndpoints are the endpoints of this file.
+func (s *Server) routerGroupsEndpoints() []Endpoint {
+	return []Endpoint{
+		{Pattern: "GET /routing/v1/router_groups", Needs: toEnter, Handler: s.listRouterGroups, Shape: gives[[]v3.RouterGroup](200).ask("name")},
+		{Pattern: "GET /routing/v1/router_groups/{guid}", Needs: toEnter, Handler: s.getRouterGroup, Shape: gives[v3.RouterGroup](200)},
+	}
+}
+
 // listRouterGroups lists what gives TCP routes their ports. The routing API has no
 // pages; who asks for a name that there is not is told so.
 func (s *Server) listRouterGroups(r *http.Request) (any, error) {

@@ -11,8 +11,33 @@ import (
 
 	"github.com/dewrun/dew/api/v3"
 	"github.com/dewrun/dew/app"
+	"github.com/dewrun/dew/registry"
 	"github.com/dewrun/dew/services"
 )
+
+// routesEndpoints are the endpoints of this file.
+func (s *Server) routesEndpoints() []Endpoint {
+	return []Endpoint{
+		{
+			Pattern: "GET /v3/routes", Needs: toEnter,
+			Handler: s.listRoutes, Shape: pageOf[v3.Route]("space_guids", "organization_guids", "app_guids", "service_instance_guids", "guids", "domain_guids", "hosts", "paths", "ports", "include", paramSelector).by(byTime...),
+		},
+		{
+			Pattern: "POST /v3/routes", Needs: toEnter, // the body names the space
+			Handler: s.createRoute, Shape: gives[v3.Route](201).from(jsonOf[v3.CreateRoute]()),
+		},
+		{
+			Pattern: "PATCH /v3/routes/{guid}", Needs: toSupport, Resource: aRoute,
+			Handler: s.updateRoute, Shape: gives[v3.Route](200).from(jsonOf[v3.UpdateRoute]()),
+		},
+		{Pattern: "GET /v3/routes/{guid}", Needs: toReadRoute, Resource: aRoute, Handler: s.getRoute, Shape: gives[v3.Route](200).ask("include")},
+		{Pattern: "DELETE /v3/routes/{guid}", Needs: toSupport, Resource: aRoute, Handler: s.deleteRoute, Shape: begins()},
+		{
+			Pattern: "GET /v3/apps/{guid}/routes", Needs: toRead, Resource: anApp,
+			Handler: s.listAppRoutes, Shape: pageOf[v3.Route]("space_guids", "guids", "domain_guids", "hosts", "paths", "ports", "include", paramSelector).by(byTime...),
+		},
+	}
+}
 
 func (s *Server) listRoutes(r *http.Request) (any, error) {
 	all, err := s.c.Registry.Routes()
@@ -214,11 +239,11 @@ func fits(rt app.Route, d app.Domain, port bool) error {
 
 // placeIsFree says in the platform's words that there is such a route already:
 // clients take that for "there it is".
-func placeIsFree(registry *app.Registry, rt app.Route, d app.Domain) error {
+func placeIsFree(reg *registry.Registry, rt app.Route, d app.Domain) error {
 	if d.TCP() {
-		return portIsFree(registry, rt, d)
+		return portIsFree(reg, rt, d)
 	}
-	_, err := registry.RouteAt(rt.Domain, rt.Host, rt.Path)
+	_, err := reg.RouteAt(rt.Domain, rt.Host, rt.Path)
 	if errors.Is(err, app.ErrNotFound) {
 		return nil
 	}
@@ -235,11 +260,11 @@ func placeIsFree(registry *app.Registry, rt app.Route, d app.Domain) error {
 	return unprocessable("Route already exists%s for domain '%s'.", with, d.Name)
 }
 
-func portIsFree(registry *app.Registry, rt app.Route, d app.Domain) error {
+func portIsFree(reg *registry.Registry, rt app.Route, d app.Domain) error {
 	if rt.Port == 0 {
 		return nil // one is chosen
 	}
-	found, err := registry.RouteAtPort(rt.Port)
+	found, err := reg.RouteAtPort(rt.Port)
 	switch {
 	case errors.Is(err, app.ErrNotFound):
 		return nil

@@ -11,20 +11,50 @@ import (
 	"github.com/dewrun/dew/app"
 )
 
-// securityGroups are rules for traffic, which are remembered and not applied.
-func (s *Server) securityGroups() map[string]handler {
-	return map[string]handler{
-		"GET /v3/security_groups":                                                s.listSecurityGroups,
-		"POST /v3/security_groups":                                               s.createSecurityGroup,
-		"GET /v3/security_groups/{guid}":                                         s.getSecurityGroup,
-		"PATCH /v3/security_groups/{guid}":                                       s.updateSecurityGroup,
-		"DELETE /v3/security_groups/{guid}":                                      s.deleteSecurityGroup,
-		"POST /v3/security_groups/{guid}/relationships/running_spaces":           s.bindGroup(runsOf),
-		"POST /v3/security_groups/{guid}/relationships/staging_spaces":           s.bindGroup(stagesOf),
-		"DELETE /v3/security_groups/{guid}/relationships/running_spaces/{space}": s.unbindGroup(runsOf),
-		"DELETE /v3/security_groups/{guid}/relationships/staging_spaces/{space}": s.unbindGroup(stagesOf),
-		"GET /v3/spaces/{guid}/running_security_groups":                          s.listSpaceGroups(runsOf),
-		"GET /v3/spaces/{guid}/staging_security_groups":                          s.listSpaceGroups(stagesOf),
+// securityGroupsEndpoints are the endpoints of this file.
+func (s *Server) securityGroupsEndpoints() []Endpoint {
+	return []Endpoint{
+		{
+			Pattern: "GET /v3/security_groups", Needs: toEnter,
+			Handler: s.listSecurityGroups, Shape: pageOf[v3.SecurityGroup]("names", "guids", "running_space_guids", "staging_space_guids", "globally_enabled_running", "globally_enabled_staging"),
+		},
+		{
+			Pattern: "POST /v3/security_groups", Needs: toAdminister,
+			Handler: s.createSecurityGroup, Shape: gives[v3.SecurityGroup](201).from(jsonOf[v3.ChangeSecurityGroup]()),
+		},
+		{
+			Pattern: "GET /v3/security_groups/{guid}", Needs: toEnter, // those of what one sees
+			Handler: s.getSecurityGroup, Shape: gives[v3.SecurityGroup](200),
+		},
+		{
+			Pattern: "PATCH /v3/security_groups/{guid}", Needs: toAdminister, Resource: aGroup,
+			Handler: s.updateSecurityGroup, Shape: gives[v3.SecurityGroup](200).from(jsonOf[v3.ChangeSecurityGroup]()),
+		},
+		{Pattern: "DELETE /v3/security_groups/{guid}", Needs: toAdminister, Resource: aGroup, Handler: s.deleteSecurityGroup, Shape: begins()},
+		{
+			Pattern: "GET /v3/spaces/{guid}/running_security_groups", Needs: toRead, Resource: aSpace,
+			Handler: s.listSpaceGroups(runsOf), Shape: pageOf[v3.SecurityGroup]("names", "guids"),
+		},
+		{
+			Pattern: "GET /v3/spaces/{guid}/staging_security_groups", Needs: toRead, Resource: aSpace,
+			Handler: s.listSpaceGroups(stagesOf), Shape: pageOf[v3.SecurityGroup]("names", "guids"),
+		},
+		{
+			Pattern: "POST /v3/security_groups/{guid}/relationships/running_spaces", Needs: toEnter, // the body names the spaces
+			Handler: s.bindGroup(runsOf), Shape: gives[v3.RelatedMany](200).from(jsonOf[v3.ToMany]()),
+		},
+		{
+			Pattern: "POST /v3/security_groups/{guid}/relationships/staging_spaces", Needs: toEnter,
+			Handler: s.bindGroup(stagesOf), Shape: gives[v3.RelatedMany](200).from(jsonOf[v3.ToMany]()),
+		},
+		{
+			Pattern: "DELETE /v3/security_groups/{guid}/relationships/running_spaces/{space}", Needs: toEnter,
+			Handler: s.unbindGroup(runsOf), Shape: ends(204),
+		},
+		{
+			Pattern: "DELETE /v3/security_groups/{guid}/relationships/staging_spaces/{space}", Needs: toEnter,
+			Handler: s.unbindGroup(stagesOf), Shape: ends(204),
+		},
 	}
 }
 

@@ -18,7 +18,6 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
-	"maps"
 	"net/http"
 	"net/url"
 	"os"
@@ -27,17 +26,18 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"syscall"
 	"time"
 
 	"github.com/google/uuid"
 
 	"github.com/dewrun/dew/api/v3"
-	"github.com/dewrun/dew/app"
 	"github.com/dewrun/dew/auth"
 	"github.com/dewrun/dew/droplet"
 	"github.com/dewrun/dew/logstream"
 	"github.com/dewrun/dew/notify"
+	"github.com/dewrun/dew/registry"
 	"github.com/dewrun/dew/runtime"
 	"github.com/dewrun/dew/services"
 	"github.com/dewrun/dew/store"
@@ -64,17 +64,17 @@ type Exits interface {
 // Config is what a Server needs.
 type Config struct {
 	DB        *store.DB // where Registry and Events live: a wish and its event are one transaction
-	Registry  *app.Registry
-	Events    *app.Events
-	Jobs      *app.Jobs // New gives it the operations that handlers start
+	Registry  *registry.Registry
+	Events    *registry.Events
+	Jobs      *registry.Jobs // New gives it the operations that handlers start
 	Packages  *droplet.Packages
 	Builds    *droplet.Builds
-	Shelf     *droplet.Shelf
+	Shelf     *droplet.Droplets
 	Catalog   *droplet.Catalog // of buildpacks
 	Processes Processes
 	Exits     Exits
 	Logs      *logstream.Logs
-	Services  *services.Book
+	Services  *services.Marketplace
 	Auth      *auth.Server // who comes over the listener
 	Roles     *auth.Roles  // and what they may do
 
@@ -119,7 +119,7 @@ type Config struct {
 	CrashMails *notify.Crashes
 
 	// Crashed lists the crashed instances whose files are kept. It may be nil.
-	Crashed func() []runtime.Remains
+	Crashed func() []runtime.CrashFiles
 
 	// Metrics holds what the daemon measures; nil: a new one that nobody else feeds.
 	Metrics *Metrics
@@ -146,6 +146,8 @@ type Server struct {
 	public    *url.URL
 	names     map[string]bool
 	mux       *http.ServeMux
+	rows      []Endpoint
+	described func() object // the description of the rows, made when it is first asked for
 	recent    recentTimes
 	followers followers
 	beat      time.Duration // how often a stream without lines says that it is alive
@@ -183,94 +185,37 @@ func New(c Config) (*Server, error) {
 	if err := s.routes(); err != nil {
 		return nil, err
 	}
+	s.described = sync.OnceValue(func() object { return describeAll(s.rows) })
 	s.operations()
 	s.removals()
 	s.serviceOperations()
 	return s, nil
 }
 
-// routes registers everything that is answered, each behind its right. What is on
-// no list is 404 `Unknown request`: an empty answer would be a lie.
+// routes registers all endpoints, each behind its guard. A row that lacks a part
+// stops the start. Every other request gets 404 `Unknown request`.
 func (s *Server) routes() error {
-	all := map[string]http.Handler{
-		"/":                          s.serve(func(*http.Request) (any, error) { return nil, errUnknownRequest }),
-		"GET /stream/v1/apps/{guid}": http.HandlerFunc(s.streamLog),
-		"GET /metrics":               s.c.Metrics.handler(s.log),
-
-		"GET /stream/v1/services/{guid}": http.HandlerFunc(s.streamService),
-	}
-	for _, list := range []map[string]handler{s.ours(), s.mails(), s.places(), s.wiring(), s.routeSharing(), s.about(), s.apps(), s.features(), s.processes(), s.deploying(), s.tasks(), s.bits(), s.copies(), s.builtIn(), s.rations(), s.securityGroups(), s.segments(), s.variableGroups(), s.usageEvents(), s.stagingChanges(), s.marketplace()} {
-		for pattern, h := range list {
-			all[pattern] = s.serve(h)
+	s.rows = s.endpoints()
+	slices.SortFunc(s.rows, func(a, b Endpoint) int { return strings.Compare(a.Pattern, b.Pattern) })
+	var errs []error
+	for i, e := range s.rows {
+		if i > 0 && s.rows[i-1].Pattern == e.Pattern {
+			errs = append(errs, fmt.Errorf("endpoint %q: is there twice", e.Pattern))
+			continue
 		}
+		errs = append(errs, e.check())
+		h := e.Raw
+		if h == nil {
+			h = s.serve(e.Handler)
+		}
+		s.mux.Handle(e.Pattern, s.guard(e, h))
 	}
-	if err := checkRights(slices.Sorted(maps.Keys(all))); err != nil {
+	unknown := Endpoint{Pattern: "/", Needs: toEnter} // strangers learn nothing about what exists
+	s.mux.Handle(unknown.Pattern, s.guard(unknown, s.serve(func(*http.Request) (any, error) { return nil, errUnknownRequest })))
+	if err := errors.Join(errs...); err != nil {
 		return fmt.Errorf("cannot make the API: %w", err)
 	}
-	for pattern, h := range all {
-		s.mux.Handle(pattern, s.guard(rights[pattern], h))
-	}
 	return nil
-}
-
-// ours are the answers about this daemon, in no dialect but its own.
-func (s *Server) ours() map[string]handler {
-	return map[string]handler{
-		"GET /{$}":     s.root,
-		"GET /healthz": s.healthz,
-
-		"GET /dew/v1/status":                 s.status,
-		"GET /dew/v1/credentials":            s.credentials,
-		"POST /dew/v1/token":                 s.createToken,
-		"GET /dew/v1/apps/{guid}/crashes":    s.listCrashes,
-		"POST /dew/v1/processes/{guid}/kill": s.killProcess,
-		"POST /dew/v1/shutdown":              s.shutdown,
-	}
-}
-
-// places are what apps live in, and who may go there.
-func (s *Server) places() map[string]handler {
-	return map[string]handler{
-		"GET /v3/organizations":                            s.listOrgs,
-		"POST /v3/organizations":                           s.createOrg,
-		"GET /v3/organizations/{guid}":                     s.getOrg,
-		"PATCH /v3/organizations/{guid}":                   s.updateOrg,
-		"DELETE /v3/organizations/{guid}":                  s.deleteOrg,
-		"GET /v3/organizations/{guid}/domains":             s.listOrgDomains,
-		"GET /v3/organizations/{guid}/domains/default":     s.getDefaultDomain,
-		"GET /v3/organizations/{guid}/users":               s.listOrgUsers,
-		"GET /v3/organizations/{guid}/relationships/quota": s.getOrgQuota,
-
-		"GET /v3/spaces":                          s.listSpaces,
-		"POST /v3/spaces":                         s.createSpace,
-		"GET /v3/spaces/{guid}":                   s.getSpace,
-		"PATCH /v3/spaces/{guid}":                 s.updateSpace,
-		"DELETE /v3/spaces/{guid}":                s.deleteSpace,
-		"GET /v3/spaces/{guid}/users":             s.listSpaceUsers,
-		"GET /v3/spaces/{guid}/features":          s.listSpaceFeatures,
-		"GET /v3/spaces/{guid}/features/{name}":   s.getSpaceFeature,
-		"PATCH /v3/spaces/{guid}/features/{name}": s.updateSpaceFeature,
-
-		"GET /v3/roles":           s.listRoles,
-		"POST /v3/roles":          s.createRole,
-		"GET /v3/roles/{guid}":    s.getRole,
-		"DELETE /v3/roles/{guid}": s.deleteRole,
-
-		"GET /v3/users":           s.listUsers,
-		"POST /v3/users":          s.createUser,
-		"GET /v3/users/{guid}":    s.getUser,
-		"PATCH /v3/users/{guid}":  s.updateUser,
-		"DELETE /v3/users/{guid}": s.deleteUser,
-
-		"GET /v3/domains":           s.listDomains,
-		"POST /v3/domains":          s.createDomain,
-		"GET /v3/domains/{guid}":    s.getDomain,
-		"PATCH /v3/domains/{guid}":  s.updateDomain,
-		"DELETE /v3/domains/{guid}": s.deleteDomain,
-
-		"POST /v3/domains/{guid}/relationships/shared_organizations":         s.shareDomain,
-		"DELETE /v3/domains/{guid}/relationships/shared_organizations/{org}": s.unshareDomain,
-	}
 }
 
 // handler answers with a value for the body, an answer, or an error.

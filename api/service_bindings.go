@@ -12,6 +12,48 @@ import (
 	"github.com/dewrun/dew/services"
 )
 
+// serviceBindingsEndpoints are the endpoints of this file.
+func (s *Server) serviceBindingsEndpoints() []Endpoint {
+	return []Endpoint{
+		{
+			Pattern: "GET /v3/service_credential_bindings", Needs: toEnter,
+			Handler: s.listCredentialBindings, Shape: pageOf[v3.ServiceCredentialBinding]("names", "guids", "type", "app_guids", "app_names", "service_instance_guids", "service_instance_names", "service_plan_guids", "service_plan_names", "service_offering_guids", "service_offering_names", "include", paramSelector),
+		},
+		{
+			Pattern: "POST /v3/service_credential_bindings", Needs: toEnter, // the body names what is bound
+			Handler: s.createCredentialBinding, Shape: begins().or(gives[v3.ServiceCredentialBinding](201)).from(jsonOf[v3.CreateCredentialBinding]()),
+		},
+		{
+			Pattern: "GET /v3/service_credential_bindings/{guid}", Needs: toRead, Resource: aCredentialBinding,
+			Handler: s.getCredentialBinding, Shape: gives[v3.ServiceCredentialBinding](200).ask("include"),
+		},
+		{
+			Pattern: "PATCH /v3/service_credential_bindings/{guid}", Needs: toDevelop, Resource: aCredentialBinding,
+			Handler: s.updateCredentialBinding, Shape: gives[v3.ServiceCredentialBinding](200).from(jsonOf[v3.UpdateMetadata]()),
+		},
+		{
+			Pattern: "DELETE /v3/service_credential_bindings/{guid}", Needs: toSupport, Resource: aCredentialBinding, // keys are the developers'
+			Handler: s.deleteServiceBinding, Shape: begins().or(ends(204)),
+		},
+		{
+			Pattern: "GET /v3/service_credential_bindings/{guid}/details", Needs: toReadSecrets, Resource: aCredential,
+			Handler: s.getBindingDetails, Shape: gives[v3.BindingDetails](200),
+		},
+		{
+			Pattern: "GET /v3/service_credential_bindings/{guid}/parameters", Needs: toRead, Resource: aCredentialBinding,
+			Handler: s.getBindingParameters, Shape: gives[json.RawMessage](200),
+		},
+		{
+			Pattern: "DELETE /v3/service_route_bindings/{guid}", Needs: toSupport, Resource: aRouteBinding,
+			Handler: s.deleteServiceBinding, Shape: begins().or(ends(204)),
+		},
+		{
+			Pattern: "GET /v3/service_route_bindings/{guid}/parameters", Needs: toReadSecrets, Resource: aRouteBinding,
+			Handler: s.getBindingParameters, Shape: gives[json.RawMessage](200),
+		},
+	}
+}
+
 // credentialTypes are the types of credential bindings.
 var credentialTypes = []services.BindingType{services.AppBinding, services.KeyBinding}
 

@@ -8,6 +8,29 @@ import (
 	"github.com/dewrun/dew/services"
 )
 
+// serviceBrokersEndpoints are the endpoints of this file.
+func (s *Server) serviceBrokersEndpoints() []Endpoint {
+	return []Endpoint{
+		{
+			Pattern: "GET /v3/service_brokers", Needs: toEnter,
+			Handler: s.listBrokers, Shape: pageOf[v3.ServiceBroker]("names", "guids", "space_guids", paramSelector),
+		},
+		{
+			Pattern: "POST /v3/service_brokers", Needs: toEnter, // the body may name a space
+			Handler: s.createBroker, Shape: begins().from(jsonOf[v3.CreateServiceBroker]()),
+		},
+		{
+			Pattern: "GET /v3/service_brokers/{guid}", Needs: toEnter, // some have a space, most have none
+			Handler: s.getBroker, Shape: gives[v3.ServiceBroker](200),
+		},
+		{
+			Pattern: "PATCH /v3/service_brokers/{guid}", Needs: toEnter,
+			Handler: s.updateBroker, Shape: begins().or(gives[v3.ServiceBroker](200)).from(jsonOf[v3.UpdateServiceBroker]()),
+		},
+		{Pattern: "DELETE /v3/service_brokers/{guid}", Needs: toEnter, Handler: s.deleteBroker, Shape: begins().or(ends(204))},
+	}
+}
+
 func (s *Server) listBrokers(r *http.Request) (any, error) {
 	q, err := readQuery(r, "names", "guids", "space_guids", paramSelector)
 	if err != nil {

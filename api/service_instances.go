@@ -1,6 +1,7 @@
 package api
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 	"net/http"
@@ -11,6 +12,44 @@ import (
 	"github.com/dewrun/dew/droplet"
 	"github.com/dewrun/dew/services"
 )
+
+// serviceInstancesEndpoints are the endpoints of this file.
+func (s *Server) serviceInstancesEndpoints() []Endpoint {
+	return []Endpoint{
+		{
+			Pattern: "GET /v3/service_instances", Needs: toEnter,
+			Handler: s.listServices, Shape: pageOf[v3.ServiceInstance](append([]string{"names", "guids", "space_guids", "organization_guids", "service_plan_guids", "service_plan_names", "type", paramSelector}, fieldsOfInstance...)...),
+		},
+		{
+			Pattern: "POST /v3/service_instances", Needs: toEnter, // the body names the space
+			Handler: s.createService, Shape: begins().or(gives[v3.ServiceInstance](201)).from(jsonOf[v3.CreateServiceInstance]()),
+		},
+		{
+			Pattern: "GET /v3/service_instances/{guid}", Needs: toRead, Resource: aServiceInstance,
+			Handler: s.getService, Shape: gives[v3.ServiceInstance](200).ask(fieldsOfInstance...),
+		},
+		{
+			Pattern: "PATCH /v3/service_instances/{guid}", Needs: toDevelop, Resource: aServiceInstance,
+			Handler: s.updateService, Shape: begins().or(gives[v3.ServiceInstance](200)).from(jsonOf[v3.UpdateServiceInstance]()),
+		},
+		{
+			Pattern: "DELETE /v3/service_instances/{guid}", Needs: toDevelop, Resource: aServiceInstance,
+			Handler: s.deleteService, Shape: begins().or(ends(204)).ask("purge"),
+		},
+		{
+			Pattern: "GET /v3/service_instances/{guid}/credentials", Needs: toReadSecrets, Resource: aServiceInstance,
+			Handler: s.getServiceCredentials, Shape: gives[json.RawMessage](200),
+		},
+		{
+			Pattern: "GET /v3/service_instances/{guid}/parameters", Needs: toRead, Resource: aServiceInstance,
+			Handler: s.getServiceParameters, Shape: gives[json.RawMessage](200),
+		},
+		{
+			Pattern: "GET /v3/service_instances/{guid}/permissions", Needs: toRead, Resource: aServiceInstance,
+			Handler: s.getServicePermissions, Shape: gives[v3.ServiceInstancePermissions](200),
+		},
+	}
+}
 
 // fieldsOfInstance are the parameters of service instances that ask for parts.
 var fieldsOfInstance = []string{fieldsOfSpace, fieldsOfOrg, fieldsOfPlan, fieldsOfPlanOffering, fieldsOfPlanBroker}

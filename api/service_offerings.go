@@ -9,6 +9,25 @@ import (
 	"github.com/dewrun/dew/services"
 )
 
+// serviceOfferingsEndpoints are the endpoints of this file.
+func (s *Server) serviceOfferingsEndpoints() []Endpoint {
+	return []Endpoint{
+		{
+			Pattern: "GET /v3/service_offerings", Needs: toEnter, Open: true,
+			Handler: s.listOfferings, Shape: pageOf[v3.ServiceOffering]("names", "guids", "space_guids", "organization_guids", "available", "broker_catalog_ids", "service_broker_guids", "service_broker_names", fieldsOfBroker, paramSelector),
+		},
+		{
+			Pattern: "GET /v3/service_offerings/{guid}", Needs: toEnter, Open: true, // who may have a plan of it sees it
+			Handler: s.getOffering, Shape: gives[v3.ServiceOffering](200).ask(fieldsOfBroker),
+		},
+		{
+			Pattern: "PATCH /v3/service_offerings/{guid}", Needs: toEnter, // it is its broker's
+			Handler: s.updateOffering, Shape: gives[v3.ServiceOffering](200).from(jsonOf[v3.UpdateMetadata]()),
+		},
+		{Pattern: "DELETE /v3/service_offerings/{guid}", Needs: toEnter, Handler: s.deleteOffering, Shape: ends(204).ask("purge")},
+	}
+}
+
 func (s *Server) listOfferings(r *http.Request) (any, error) {
 	q, err := readQuery(r, "names", "guids", "space_guids", "organization_guids", "available", "broker_catalog_ids",
 		"service_broker_guids", "service_broker_names", fieldsOfBroker, paramSelector)

@@ -10,6 +10,35 @@ import (
 	"github.com/dewrun/dew/services"
 )
 
+// servicePlansEndpoints are the endpoints of this file.
+func (s *Server) servicePlansEndpoints() []Endpoint {
+	return []Endpoint{
+		{
+			Pattern: "GET /v3/service_plans", Needs: toEnter, Open: true,
+			Handler: s.listPlans, Shape: pageOf[v3.ServicePlan]("names", "guids", "space_guids", "organization_guids", "available", "broker_catalog_ids", "service_broker_guids", "service_broker_names", "service_offering_guids", "service_offering_names", "service_instance_guids", "include", fieldsOfOfferingBroker, paramSelector),
+		},
+		{
+			Pattern: "GET /v3/service_plans/{guid}", Needs: toEnter, Open: true,
+			Handler: s.getPlan, Shape: gives[v3.ServicePlan](200).ask("include", fieldsOfOfferingBroker),
+		},
+		{
+			Pattern: "PATCH /v3/service_plans/{guid}", Needs: toEnter,
+			Handler: s.updatePlan, Shape: gives[v3.ServicePlan](200).from(jsonOf[v3.UpdateMetadata]()),
+		},
+		{Pattern: "DELETE /v3/service_plans/{guid}", Needs: toEnter, Handler: s.deletePlan, Shape: ends(204)},
+		{Pattern: "GET /v3/service_plans/{guid}/visibility", Needs: toEnter, Handler: s.getVisibility, Shape: gives[v3.PlanVisibility](200)},
+		{
+			Pattern: "POST /v3/service_plans/{guid}/visibility", Needs: toEnter,
+			Handler: s.addVisibility, Shape: gives[v3.PlanVisibility](200).from(jsonOf[v3.PlanVisibility]()),
+		},
+		{
+			Pattern: "PATCH /v3/service_plans/{guid}/visibility", Needs: toEnter,
+			Handler: s.setVisibility, Shape: gives[v3.PlanVisibility](200).from(jsonOf[v3.PlanVisibility]()),
+		},
+		{Pattern: "DELETE /v3/service_plans/{guid}/visibility/{org}", Needs: toEnter, Handler: s.removeVisibility, Shape: ends(204)},
+	}
+}
+
 func (s *Server) listPlans(r *http.Request) (any, error) {
 	q, err := readQuery(r, "names", "guids", "space_guids", "organization_guids", "available", "broker_catalog_ids",
 		"service_broker_guids", "service_broker_names", "service_offering_guids", "service_offering_names", "service_instance_guids",
@@ -195,7 +224,7 @@ func (s *Server) addVisibility(r *http.Request) (any, error) {
 	return s.changeVisibility(r, s.c.Services.AddVisibility)
 }
 
-// visibilityChange is a method of the Book.
+// visibilityChange is a method of the Marketplace.
 type visibilityChange func(plan string, v services.Visibility, by app.Actor) (services.Plan, error)
 
 func (s *Server) changeVisibility(r *http.Request, change visibilityChange) (any, error) {

@@ -10,6 +10,28 @@ import (
 	"github.com/dewrun/dew/services"
 )
 
+// serviceRouteBindingsEndpoints are the endpoints of this file.
+func (s *Server) serviceRouteBindingsEndpoints() []Endpoint {
+	return []Endpoint{
+		{
+			Pattern: "GET /v3/service_route_bindings", Needs: toEnter,
+			Handler: s.listRouteBindings, Shape: pageOf[v3.ServiceRouteBinding]("guids", "route_guids", "service_instance_guids", "service_instance_names", "include", paramSelector).by(byTime...),
+		},
+		{
+			Pattern: "POST /v3/service_route_bindings", Needs: toEnter, // the body names the route
+			Handler: s.createRouteBinding, Shape: begins().or(gives[v3.ServiceRouteBinding](201)).from(jsonOf[v3.CreateServiceRouteBinding]()),
+		},
+		{
+			Pattern: "GET /v3/service_route_bindings/{guid}", Needs: toRead, Resource: aRouteBinding,
+			Handler: s.getRouteBinding, Shape: gives[v3.ServiceRouteBinding](200).ask("include"),
+		},
+		{
+			Pattern: "PATCH /v3/service_route_bindings/{guid}", Needs: toDevelop, Resource: aRouteBinding,
+			Handler: s.updateRouteBinding, Shape: gives[v3.ServiceRouteBinding](200).from(jsonOf[v3.UpdateMetadata]()),
+		},
+	}
+}
+
 func (s *Server) listRouteBindings(r *http.Request) (any, error) {
 	q, err := readQueryBy(r, byTime, "guids", "route_guids", "service_instance_guids", "service_instance_names", "include", paramSelector)
 	if err != nil {

@@ -10,6 +10,28 @@ import (
 	"github.com/dewrun/dew/services"
 )
 
+// serviceSharingEndpoints are the endpoints of this file.
+func (s *Server) serviceSharingEndpoints() []Endpoint {
+	return []Endpoint{
+		{
+			Pattern: "GET /v3/service_instances/{guid}/relationships/shared_spaces", Needs: toRead, Resource: aServiceInstance,
+			Handler: s.getSharedSpaces, Shape: gives[v3.SharedSpaces](200).ask(fieldsOfSpace, fieldsOfOrg),
+		},
+		{
+			Pattern: "POST /v3/service_instances/{guid}/relationships/shared_spaces", Needs: toDevelop, Resource: aServiceInstance,
+			Handler: s.shareService, Shape: gives[v3.SharedSpaces](200).from(jsonOf[v3.ShareServiceInstance]()),
+		},
+		{
+			Pattern: "DELETE /v3/service_instances/{guid}/relationships/shared_spaces/{space}", Needs: toDevelop, Resource: aServiceInstance,
+			Handler: s.unshareService, Shape: begins().or(ends(204)),
+		},
+		{
+			Pattern: "GET /v3/service_instances/{guid}/relationships/shared_spaces/usage_summary", Needs: toRead, Resource: aServiceInstance,
+			Handler: s.getSharedUsage, Shape: gives[v3.UsageSummary](200),
+		},
+	}
+}
+
 func (s *Server) getSharedSpaces(r *http.Request) (any, error) {
 	q, err := readQuery(r, fieldsOfSpace, fieldsOfOrg)
 	if err != nil {

@@ -15,6 +15,33 @@ import (
 	"github.com/dewrun/dew/services"
 )
 
+// serviceSnapshotsEndpoints are the endpoints of this file.
+func (s *Server) serviceSnapshotsEndpoints() []Endpoint {
+	return []Endpoint{
+		{
+			Pattern: "GET /stream/v1/services/{guid}", Needs: toReadSecrets, Resource: aServiceInstance, // a server may print anything
+			Raw: http.HandlerFunc(s.streamService), Shape: givesBytes(streamKinds...).ask(logParameterNames...),
+		},
+		{Pattern: "GET /dew/v1/apps/{guid}/bindings", Needs: toRead, Resource: anApp, Handler: s.listAppBindings, Shape: gives[v3.AppBindings](200)},
+		{
+			Pattern: "GET /dew/v1/service_instances/{guid}/snapshots", Needs: toRead, Resource: aServiceInstance,
+			Handler: s.listSnapshots, Shape: gives[v3.ServiceSnapshots](200),
+		},
+		{
+			Pattern: "POST /dew/v1/service_instances/{guid}/snapshots", Needs: toDevelop, Resource: aServiceInstance,
+			Handler: s.createSnapshot, Shape: begins(),
+		},
+		{
+			Pattern: "POST /dew/v1/service_instances/{guid}/snapshots/{snapshot}/restore", Needs: toDevelop, Resource: aServiceInstance,
+			Handler: s.restoreSnapshot, Shape: begins(),
+		},
+		{
+			Pattern: "DELETE /dew/v1/service_instances/{guid}/snapshots/{snapshot}", Needs: toDevelop, Resource: aServiceInstance,
+			Handler: s.deleteSnapshot, Shape: ends(204),
+		},
+	}
+}
+
 // Snapshots copies the data of the service instances of the built-in broker, which
 // is the real one.
 type Snapshots interface {

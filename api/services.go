@@ -12,67 +12,6 @@ import (
 	"github.com/dewrun/dew/services"
 )
 
-// marketplace are what services there are, who has them and who is bound to them.
-func (s *Server) marketplace() map[string]handler {
-	return map[string]handler{
-		"GET /v3/service_brokers":           s.listBrokers,
-		"POST /v3/service_brokers":          s.createBroker,
-		"GET /v3/service_brokers/{guid}":    s.getBroker,
-		"PATCH /v3/service_brokers/{guid}":  s.updateBroker,
-		"DELETE /v3/service_brokers/{guid}": s.deleteBroker,
-
-		"GET /v3/service_offerings":           s.listOfferings,
-		"GET /v3/service_offerings/{guid}":    s.getOffering,
-		"PATCH /v3/service_offerings/{guid}":  s.updateOffering,
-		"DELETE /v3/service_offerings/{guid}": s.deleteOffering,
-
-		"GET /v3/service_plans":           s.listPlans,
-		"GET /v3/service_plans/{guid}":    s.getPlan,
-		"PATCH /v3/service_plans/{guid}":  s.updatePlan,
-		"DELETE /v3/service_plans/{guid}": s.deletePlan,
-
-		"GET /v3/service_plans/{guid}/visibility":          s.getVisibility,
-		"POST /v3/service_plans/{guid}/visibility":         s.addVisibility,
-		"PATCH /v3/service_plans/{guid}/visibility":        s.setVisibility,
-		"DELETE /v3/service_plans/{guid}/visibility/{org}": s.removeVisibility,
-
-		"GET /v3/service_instances":                    s.listServices,
-		"POST /v3/service_instances":                   s.createService,
-		"GET /v3/service_instances/{guid}":             s.getService,
-		"PATCH /v3/service_instances/{guid}":           s.updateService,
-		"DELETE /v3/service_instances/{guid}":          s.deleteService,
-		"GET /v3/service_instances/{guid}/credentials": s.getServiceCredentials,
-		"GET /v3/service_instances/{guid}/parameters":  s.getServiceParameters,
-		"GET /v3/service_instances/{guid}/permissions": s.getServicePermissions,
-
-		"GET /v3/service_instances/{guid}/relationships/shared_spaces":               s.getSharedSpaces,
-		"POST /v3/service_instances/{guid}/relationships/shared_spaces":              s.shareService,
-		"DELETE /v3/service_instances/{guid}/relationships/shared_spaces/{space}":    s.unshareService,
-		"GET /v3/service_instances/{guid}/relationships/shared_spaces/usage_summary": s.getSharedUsage,
-
-		"GET /v3/service_credential_bindings":                   s.listCredentialBindings,
-		"POST /v3/service_credential_bindings":                  s.createCredentialBinding,
-		"GET /v3/service_credential_bindings/{guid}":            s.getCredentialBinding,
-		"PATCH /v3/service_credential_bindings/{guid}":          s.updateCredentialBinding,
-		"DELETE /v3/service_credential_bindings/{guid}":         s.deleteServiceBinding,
-		"GET /v3/service_credential_bindings/{guid}/details":    s.getBindingDetails,
-		"GET /v3/service_credential_bindings/{guid}/parameters": s.getBindingParameters,
-
-		"GET /v3/service_route_bindings":                   s.listRouteBindings,
-		"POST /v3/service_route_bindings":                  s.createRouteBinding,
-		"GET /v3/service_route_bindings/{guid}":            s.getRouteBinding,
-		"PATCH /v3/service_route_bindings/{guid}":          s.updateRouteBinding,
-		"DELETE /v3/service_route_bindings/{guid}":         s.deleteServiceBinding,
-		"GET /v3/service_route_bindings/{guid}/parameters": s.getBindingParameters,
-
-		"GET /dew/v1/apps/{guid}/bindings":                                   s.listAppBindings,
-		"GET /dew/v1/service_instances/{guid}/snapshots":                     s.listSnapshots,
-		"POST /dew/v1/service_instances/{guid}/snapshots":                    s.createSnapshot,
-		"POST /dew/v1/service_instances/{guid}/snapshots/{snapshot}/restore": s.restoreSnapshot,
-		"DELETE /dew/v1/service_instances/{guid}/snapshots/{snapshot}":       s.deleteSnapshot,
-	}
-}
-
 // The nouns of paths. What an instance is shared with sees it, too.
 var (
 	aServiceInstance = noun{

@@ -39,9 +39,9 @@ func (f *fakeBroker) named(name string) *fakeBroker {
 	return &fakeBroker{prefix: name + "-", fakeData: f.fakeData}
 }
 
-func (f *fakeBroker) Catalog(context.Context) ([]services.Offered, error) {
-	plan := func(name string, paid bool) services.OfferedPlan {
-		p := services.OfferedPlan{
+func (f *fakeBroker) Catalog(context.Context) ([]services.CatalogOffering, error) {
+	plan := func(name string, paid bool) services.CatalogPlan {
+		p := services.CatalogPlan{
 			ID: f.prefix + name + "-id", Name: f.prefix + name, Description: "A " + name + " one", Paid: paid,
 			Maintenance: services.Maintenance{Version: "1.2.3", Description: "newer"}, MaxPolling: time.Hour,
 		}
@@ -51,16 +51,16 @@ func (f *fakeBroker) Catalog(context.Context) ([]services.Offered, error) {
 		}
 		return p
 	}
-	return []services.Offered{
+	return []services.CatalogOffering{
 		{
 			ID: f.prefix + "database-id", Name: f.prefix + "database", Description: "A database", Tags: []string{"sql"},
 			Bindable: true, PlanUpdateable: true, InstancesRetrievable: true, BindingsRetrievable: true,
 			Metadata: json.RawMessage(`{"documentationUrl":"https://docs.example.com","shareable":true}`),
-			Plans:    []services.OfferedPlan{plan("small", false), plan("large", true)},
+			Plans:    []services.CatalogPlan{plan("small", false), plan("large", true)},
 		},
 		{
 			ID: f.prefix + "front-id", Name: f.prefix + "front", Description: "Stands before routes", Bindable: true,
-			Requires: []string{"route_forwarding"}, Plans: []services.OfferedPlan{plan("gate", false)},
+			Requires: []string{"route_forwarding"}, Plans: []services.CatalogPlan{plan("gate", false)},
 		},
 	}, nil
 }
@@ -102,19 +102,19 @@ func (f *fakeBroker) Binding(_ context.Context, r services.BindingRequest) (serv
 	p, err := f.note(string(r.Action)+" binding", r.Binding, r.Parameters)
 	if err == nil && p.State == services.Succeeded && r.Action == services.Create {
 		bound := f.bound(r)
-		p.Bound = &bound
+		p.Binding = &bound
 	}
 	return p, err
 }
 
-func (f *fakeBroker) bound(r services.BindingRequest) services.Bound {
+func (f *fakeBroker) bound(r services.BindingRequest) services.BindingData {
 	if r.Route != "" {
-		return services.Bound{RouteService: "https://front.example.com"}
+		return services.BindingData{RouteService: "https://front.example.com"}
 	}
-	return services.Bound{Credentials: json.RawMessage(`{"host":"10.0.0.1","port":5432,"username":"u","password":"` + secretPassword + `"}`)}
+	return services.BindingData{Credentials: json.RawMessage(`{"host":"10.0.0.1","port":5432,"username":"u","password":"` + secretPassword + `"}`)}
 }
 
-func (f *fakeBroker) Last(_ context.Context, r services.LastRequest) (services.Progress, error) {
+func (f *fakeBroker) LastOperation(_ context.Context, r services.LastOperationRequest) (services.Progress, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.held[r.Instance] && r.Binding == "" || f.held[r.Binding] {
@@ -123,7 +123,7 @@ func (f *fakeBroker) Last(_ context.Context, r services.LastRequest) (services.P
 	return services.Progress{State: services.Succeeded, Description: "done"}, nil
 }
 
-func (f *fakeBroker) Fetch(_ context.Context, r services.BindingRequest) (services.Bound, error) {
+func (f *fakeBroker) FetchBinding(_ context.Context, r services.BindingRequest) (services.BindingData, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	b := f.bound(r)
@@ -132,10 +132,10 @@ func (f *fakeBroker) Fetch(_ context.Context, r services.BindingRequest) (servic
 }
 
 // Tell gives back the parameters of an instance.
-func (f *fakeBroker) Tell(_ context.Context, r services.InstanceRequest) (services.Told, error) {
+func (f *fakeBroker) FetchInstance(_ context.Context, r services.InstanceRequest) (services.FetchedInstance, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	return services.Told{Parameters: f.params[r.Instance]}, nil
+	return services.FetchedInstance{Parameters: f.params[r.Instance]}, nil
 }
 
 // letGo takes the hold from all that is held, and returns which that is.

@@ -8,6 +8,31 @@ import (
 	"github.com/dewrun/dew/app"
 )
 
+// sidecarsEndpoints are the endpoints of this file.
+func (s *Server) sidecarsEndpoints() []Endpoint {
+	return []Endpoint{
+		{Pattern: "GET /v3/apps/{guid}/sidecars", Needs: toRead, Resource: anApp, Handler: s.listAppSidecars, Shape: pageOf[v3.Sidecar]("guids")},
+		{
+			Pattern: "POST /v3/apps/{guid}/sidecars", Needs: toDevelop, Resource: anApp,
+			Handler: s.createSidecar, Shape: gives[v3.Sidecar](201).from(jsonOf[v3.CreateSidecar]()),
+		},
+		{
+			Pattern: "GET /v3/processes/{guid}/sidecars", Needs: toRead, Resource: aProcess,
+			Handler: s.listProcessSidecars, Shape: pageOf[v3.Sidecar]("guids"),
+		},
+		{
+			Pattern: "GET /v3/apps/{guid}/processes/{type}/sidecars", Needs: toRead, Resource: anApp,
+			Handler: s.listProcessSidecars, Shape: pageOf[v3.Sidecar]("guids"),
+		},
+		{Pattern: "GET /v3/sidecars/{guid}", Needs: toRead, Resource: aSidecar, Handler: s.getSidecar, Shape: gives[v3.Sidecar](200)},
+		{
+			Pattern: "PATCH /v3/sidecars/{guid}", Needs: toDevelop, Resource: aSidecar,
+			Handler: s.updateSidecar, Shape: gives[v3.Sidecar](200).from(jsonOf[v3.UpdateSidecar]()),
+		},
+		{Pattern: "DELETE /v3/sidecars/{guid}", Needs: toDevelop, Resource: aSidecar, Handler: s.deleteSidecar, Shape: ends(204)},
+	}
+}
+
 func (s *Server) listAppSidecars(r *http.Request) (any, error) {
 	q, err := readQuery(r, "guids")
 	if err != nil {

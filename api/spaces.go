@@ -11,7 +11,37 @@ import (
 	"github.com/dewrun/dew/api/v3"
 	"github.com/dewrun/dew/app"
 	"github.com/dewrun/dew/auth"
+	"github.com/dewrun/dew/registry"
 )
+
+// spacesEndpoints are the endpoints of this file.
+func (s *Server) spacesEndpoints() []Endpoint {
+	return []Endpoint{
+		{
+			Pattern: "GET /v3/spaces", Needs: toEnter,
+			Handler: s.listSpaces, Shape: pageOf[v3.Space]("names", "guids", "organization_guids", paramSelector, "include"),
+		},
+		{
+			Pattern: "POST /v3/spaces", Needs: toEnter, // the body names the org
+			Handler: s.createSpace, Shape: gives[v3.Space](201).from(jsonOf[v3.CreateSpace]()),
+		},
+		{Pattern: "GET /v3/spaces/{guid}", Needs: toRead, Resource: aSpace, Handler: s.getSpace, Shape: gives[v3.Space](200).ask("include")},
+		{
+			Pattern: "PATCH /v3/spaces/{guid}", Needs: toManage, Resource: aSpace,
+			Handler: s.updateSpace, Shape: gives[v3.Space](200).from(jsonOf[v3.UpdateSpace]()),
+		},
+		{Pattern: "DELETE /v3/spaces/{guid}", Needs: toManageOrg, Resource: aSpace, Handler: s.deleteSpace, Shape: begins()},
+		{Pattern: "GET /v3/spaces/{guid}/features", Needs: toRead, Resource: aSpace, Handler: s.listSpaceFeatures, Shape: gives[v3.SpaceFeatures](200)},
+		{
+			Pattern: "GET /v3/spaces/{guid}/features/{name}", Needs: toRead, Resource: aSpace,
+			Handler: s.getSpaceFeature, Shape: gives[v3.SpaceFeature](200),
+		},
+		{
+			Pattern: "PATCH /v3/spaces/{guid}/features/{name}", Needs: toManage, Resource: aSpace,
+			Handler: s.updateSpaceFeature, Shape: gives[v3.SpaceFeature](200).from(jsonOf[v3.UpdateSpaceFeature]()),
+		},
+	}
+}
 
 // opDeleteSpace is the job that removes a space.
 const opDeleteSpace = "space.delete"
@@ -112,8 +142,8 @@ func invalidOrg(err error) error {
 
 // spaceNameIsFree says in the platform's words that a name is taken: clients take
 // that for "there it is".
-func spaceNameIsFree(registry *app.Registry, sp app.Space) error {
-	if other, err := registry.SpaceIn(sp.Org, sp.Name); err == nil && other.GUID != sp.GUID {
+func spaceNameIsFree(reg *registry.Registry, sp app.Space) error {
+	if other, err := reg.SpaceIn(sp.Org, sp.Name); err == nil && other.GUID != sp.GUID {
 		return unprocessable("Name must be unique per organization")
 	}
 	return nil // PutSpace has the last word
@@ -125,13 +155,13 @@ func (s *Server) updateSpace(r *http.Request) (any, error) {
 		return nil, err
 	}
 	request := map[string]any{}
-	sp, err := s.changeSpace(r, request, func(registry *app.Registry, sp *app.Space) error {
+	sp, err := s.changeSpace(r, request, func(reg *registry.Registry, sp *app.Space) error {
 		if body.Name != nil {
 			sp.Name = *body.Name
 			request["name"] = sp.Name
 		}
 		sp.Metadata = sp.Metadata.Merge(metadataChange(body.Metadata))
-		return spaceNameIsFree(registry, *sp)
+		return spaceNameIsFree(reg, *sp)
 	})
 	if err != nil {
 		return nil, err
@@ -140,7 +170,7 @@ func (s *Server) updateSpace(r *http.Request) (any, error) {
 }
 
 // changeSpace changes the space that the path names and records it.
-func (s *Server) changeSpace(r *http.Request, request map[string]any, fn func(registry *app.Registry, sp *app.Space) error) (sp app.Space, err error) {
+func (s *Server) changeSpace(r *http.Request, request map[string]any, fn func(reg *registry.Registry, sp *app.Space) error) (sp app.Space, err error) {
 	err = s.change(r.Context(), func(w wish) error {
 		sp, err = w.registry.UpdateSpace(r.PathValue("guid"), func(sp *app.Space) error { return fn(w.registry, sp) })
 		if err != nil {
@@ -248,7 +278,7 @@ func (s *Server) updateSpaceFeature(r *http.Request) (any, error) {
 	if body.Enabled == nil {
 		return nil, unprocessable("Enabled must be a boolean")
 	}
-	sp, err := s.changeSpace(r, map[string]any{"allow_ssh": *body.Enabled}, func(_ *app.Registry, sp *app.Space) error {
+	sp, err := s.changeSpace(r, map[string]any{"allow_ssh": *body.Enabled}, func(_ *registry.Registry, sp *app.Space) error {
 		sp.NoSSH = !*body.Enabled
 		return nil
 	})

@@ -13,7 +13,7 @@ func (s *Server) setStanding(k droplet.KeptStack, body v3.UpdateStack) error {
 	if body.State == nil && body.StateReason == nil {
 		return nil
 	}
-	is, err := s.kept().Standing(k.GUID)
+	is, err := s.kept().Access(k.GUID)
 	if err != nil {
 		return err
 	}
@@ -23,7 +23,7 @@ func (s *Server) setStanding(k droplet.KeptStack, body v3.UpdateStack) error {
 	if body.StateReason != nil {
 		is.Reason = *body.StateReason
 	}
-	err = s.kept().SetStanding(k.GUID, is)
+	err = s.kept().SetAccess(k.GUID, is)
 	if errors.Is(err, droplet.ErrStackState) {
 		return unprocessable("%v", err)
 	}
@@ -43,7 +43,7 @@ func (s *Server) mayStage(a app.App) (warnings []string, err error) {
 		if !runsOn(a, k) {
 			continue
 		}
-		is, err := s.kept().Standing(k.GUID)
+		is, err := s.kept().Access(k.GUID)
 		if err != nil {
 			return nil, err
 		}

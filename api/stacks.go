@@ -15,6 +15,32 @@ import (
 	"github.com/dewrun/dew/droplet"
 )
 
+// stacksEndpoints are the endpoints of this file.
+func (s *Server) stacksEndpoints() []Endpoint {
+	return []Endpoint{
+		{Pattern: "GET /v3/stacks", Needs: toEnter, Handler: s.listStacks, Shape: pageOf[v3.Stack]("names", "guids", "default", paramSelector)},
+		{Pattern: "GET /v3/stacks/{guid}", Needs: toEnter, Handler: s.getStack, Shape: gives[v3.Stack](200)},
+		{
+			Pattern: "PATCH /v3/stacks/{guid}", Needs: toAdminister, Resource: aStack,
+			Handler: s.updateStack, Shape: gives[v3.Stack](200).from(jsonOf[v3.UpdateStack]()),
+		},
+		{
+			Pattern: "GET /v3/stacks/{guid}/apps", Needs: toEnter,
+			Handler: s.listStackApps, Shape: pageOf[v3.App]("names", "guids", "space_guids", "organization_guids", "stacks", "lifecycle_type", "include", paramSelector).by("created_at", "updated_at", "name", "state"),
+		},
+		{Pattern: "POST /v3/stacks", Needs: toAdminister, Handler: s.createStack, Shape: gives[v3.Stack](201).from(jsonOf[v3.CreateStack]())},
+		{Pattern: "DELETE /v3/stacks/{guid}", Needs: toAdminister, Resource: aStack, Handler: s.deleteStack, Shape: ends(204)},
+		{Pattern: "GET /dew/v1/stacks", Needs: toEnter, Handler: s.listStackDetails, Shape: gives[v3.Stacks](200)},
+		{Pattern: "POST /dew/v1/stacks", Needs: toAdminister, Handler: s.makeStack, Shape: gives[v3.StackDetails](202).from(jsonOf[v3.MakeStack]())},
+		{
+			Pattern: "POST /dew/v1/stacks/upload", Needs: toAdminister,
+			Handler: s.uploadStack, Shape: gives[v3.StackDetails](201).from(bytesOf("application/octet-stream")).ask("name"),
+		},
+		{Pattern: "GET /dew/v1/stacks/{guid}", Needs: toEnter, Handler: s.getStackDetails, Shape: gives[v3.StackDetails](200)},
+		{Pattern: "DELETE /dew/v1/stacks/{guid}", Needs: toAdminister, Handler: s.deleteStack, Shape: ends(204)},
+	}
+}
+
 // kept are the stacks that there are. The platform's own names stand for the
 // default one, and are no stacks of their own.
 func (s *Server) kept() *droplet.Stacks { return s.c.Builds.Kept() }
@@ -42,10 +68,10 @@ func (s *Server) listStacks(r *http.Request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	standings := map[string]droplet.Standing{}
+	standings := map[string]droplet.StackAccess{}
 	var found []noted[droplet.KeptStack]
 	for _, k := range all {
-		if standings[k.thing.GUID], err = s.kept().Standing(k.thing.GUID); err != nil {
+		if standings[k.thing.GUID], err = s.kept().Access(k.thing.GUID); err != nil {
 			return nil, err
 		}
 		is := strconv.FormatBool(k.thing.Kind == droplet.StackHost)
@@ -86,7 +112,7 @@ func (s *Server) getStack(r *http.Request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	is, err := s.kept().Standing(k.GUID)
+	is, err := s.kept().Access(k.GUID)
 	if err != nil {
 		return nil, err
 	}
@@ -149,7 +175,7 @@ func runsOn(a app.App, k droplet.KeptStack) bool {
 	return a.Stack == k.Name
 }
 
-func (s *Server) presentStack(k noted[droplet.KeptStack], is droplet.Standing, at time.Time) v3.Stack {
+func (s *Server) presentStack(k noted[droplet.KeptStack], is droplet.StackAccess, at time.Time) v3.Stack {
 	created, updated := stackTimes(k.thing, at)
 	var why *string
 	if is.Reason != "" {
@@ -159,19 +185,6 @@ func (s *Server) presentStack(k noted[droplet.KeptStack], is droplet.Standing, a
 		GUID: k.thing.GUID, CreatedAt: v3.At(created), UpdatedAt: v3.At(updated), Name: k.thing.Name, Description: k.thing.Description,
 		State: is.State, StateReason: why, Default: k.thing.Kind == droplet.StackHost, Metadata: presentMetadata(k.notes),
 		Links: v3.Links{"self": {Href: s.href("v3", "stacks", k.thing.GUID)}},
-	}
-}
-
-// stackChanges are the answers to those who bring stacks.
-func (s *Server) stackChanges() map[string]handler {
-	return map[string]handler{
-		"POST /v3/stacks":              s.createStack,
-		"DELETE /v3/stacks/{guid}":     s.deleteStack,
-		"GET /dew/v1/stacks":           s.listStackDetails,
-		"POST /dew/v1/stacks":          s.makeStack,
-		"POST /dew/v1/stacks/upload":   s.uploadStack,
-		"GET /dew/v1/stacks/{guid}":    s.getStackDetails,
-		"DELETE /dew/v1/stacks/{guid}": s.deleteStack,
 	}
 }
 

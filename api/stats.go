@@ -12,6 +12,14 @@ import (
 	"github.com/dewrun/dew/runtime"
 )
 
+// statsEndpoints are the endpoints of this file.
+func (s *Server) statsEndpoints() []Endpoint {
+	return []Endpoint{
+		{Pattern: "GET /v3/processes/{guid}/stats", Needs: toRead, Resource: aProcess, Handler: s.getStats, Shape: gives[v3.Stats](200)},
+		{Pattern: "GET /v3/apps/{guid}/processes/{type}/stats", Needs: toRead, Resource: anApp, Handler: s.getStats, Shape: gives[v3.Stats](200)},
+	}
+}
+
 // openFiles is how many files a process may have open, as VCAP_APPLICATION says.
 const openFiles = 16384
 

@@ -5,8 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"net/http"
 	"runtime/debug"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -16,6 +18,17 @@ import (
 	"github.com/dewrun/dew/app"
 	"github.com/dewrun/dew/logstream"
 )
+
+// streamEndpoints are the endpoints of this file.
+func (s *Server) streamEndpoints() []Endpoint {
+	return []Endpoint{
+		{
+			Pattern: "GET /stream/v1/apps/{guid}", Needs: toRead, Resource: anApp,
+			Raw: http.HandlerFunc(s.streamLog), Shape: givesBytes(streamKinds...).ask(logParameterNames...),
+		},
+		{Pattern: "GET /stream/v1/apps/{guid}/verify", Needs: toRead, Resource: anApp, Handler: s.verifyLog, Shape: gives[v3.LogReport](200)},
+	}
+}
 
 // heartbeat is how often a stream without lines says that it is alive.
 const heartbeat = 15 * time.Second
@@ -386,3 +399,10 @@ func presentLine(e *logstream.Envelope) v3.Line {
 	}
 	return l
 }
+
+var (
+	// streamKinds are the forms of a log that is followed.
+	streamKinds = []string{"text/event-stream", v3.LinesType}
+	// logParameterNames are what can be said of the lines to follow.
+	logParameterNames = slices.Sorted(maps.Keys(logParameters))
+)

@@ -11,16 +11,28 @@ import (
 	"github.com/dewrun/dew/droplet"
 )
 
-// tasks are single runs of commands.
-func (s *Server) tasks() map[string]handler {
-	return map[string]handler{
-		"GET /v3/tasks":                        s.listTasks,
-		"GET /v3/tasks/{guid}":                 s.getTask,
-		"PATCH /v3/tasks/{guid}":               s.updateTask,
-		"POST /v3/tasks/{guid}/actions/cancel": s.cancelTask,
-		"PUT /v3/tasks/{guid}/cancel":          s.cancelTask, // what cf sends
-		"GET /v3/apps/{guid}/tasks":            s.listAppTasks,
-		"POST /v3/apps/{guid}/tasks":           s.createTask,
+// tasksEndpoints are the endpoints of this file.
+func (s *Server) tasksEndpoints() []Endpoint {
+	return []Endpoint{
+		{
+			Pattern: "GET /v3/tasks", Needs: toEnter,
+			Handler: s.listTasks, Shape: pageOf[v3.Task]("guids", "names", "states", "app_guids", "space_guids", "organization_guids", paramSelector),
+		},
+		{Pattern: "GET /v3/tasks/{guid}", Needs: toRead, Resource: aTask, Handler: s.getTask, Shape: gives[v3.Task](200)},
+		{
+			Pattern: "PATCH /v3/tasks/{guid}", Needs: toDevelop, Resource: aTask,
+			Handler: s.updateTask, Shape: gives[v3.Task](200).from(jsonOf[v3.UpdateMetadata]()),
+		},
+		{Pattern: "POST /v3/tasks/{guid}/actions/cancel", Needs: toSupport, Resource: aTask, Handler: s.cancelTask, Shape: gives[v3.Task](202)},
+		{Pattern: "PUT /v3/tasks/{guid}/cancel", Needs: toSupport, Resource: aTask, Handler: s.cancelTask, Shape: gives[v3.Task](202)},
+		{
+			Pattern: "GET /v3/apps/{guid}/tasks", Needs: toRead, Resource: anApp,
+			Handler: s.listAppTasks, Shape: pageOf[v3.Task]("guids", "names", "states", "sequence_ids", paramSelector),
+		},
+		{
+			Pattern: "POST /v3/apps/{guid}/tasks", Needs: toDevelop, Resource: anApp,
+			Handler: s.createTask, Shape: gives[v3.Task](202).from(jsonOf[v3.CreateTask]()),
+		},
 	}
 }
 

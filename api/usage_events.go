@@ -10,16 +10,27 @@ import (
 	"github.com/dewrun/dew/droplet"
 )
 
-// usageEvents are what apps and services took, for those who count it.
-func (s *Server) usageEvents() map[string]handler {
-	return map[string]handler{
-		"GET /v3/app_usage_events":            s.listAppUsage,
-		"GET /v3/app_usage_events/{guid}":     s.getAppUsage,
-		"GET /v3/service_usage_events":        s.listServiceUsage,
-		"GET /v3/service_usage_events/{guid}": s.getServiceUsage,
-
-		"POST /v3/app_usage_events/actions/destructively_purge_all_and_reseed":     s.purgeAppUsage,
-		"POST /v3/service_usage_events/actions/destructively_purge_all_and_reseed": s.purgeServiceUsage,
+// usageEventsEndpoints are the endpoints of this file.
+func (s *Server) usageEventsEndpoints() []Endpoint {
+	return []Endpoint{
+		{
+			Pattern: "GET /v3/app_usage_events", Needs: toEnter, // who does not see everything sees none
+			Handler: s.listAppUsage, Shape: pageOf[v3.AppUsageEvent]("after_guid", "guids").by(byTime...),
+		},
+		{Pattern: "GET /v3/app_usage_events/{guid}", Needs: toEnter, Handler: s.getAppUsage, Shape: gives[v3.AppUsageEvent](200)},
+		{
+			Pattern: "GET /v3/service_usage_events", Needs: toEnter,
+			Handler: s.listServiceUsage, Shape: pageOf[v3.ServiceUsageEvent]("after_guid", "guids", "service_instance_types", "service_offering_guids").by(byTime...),
+		},
+		{Pattern: "GET /v3/service_usage_events/{guid}", Needs: toEnter, Handler: s.getServiceUsage, Shape: gives[v3.ServiceUsageEvent](200)},
+		{
+			Pattern: "POST /v3/app_usage_events/actions/destructively_purge_all_and_reseed", Needs: toAdminister,
+			Handler: s.purgeAppUsage, Shape: gives[struct{}](200),
+		},
+		{
+			Pattern: "POST /v3/service_usage_events/actions/destructively_purge_all_and_reseed", Needs: toAdminister,
+			Handler: s.purgeServiceUsage, Shape: gives[struct{}](200),
+		},
 	}
 }
 

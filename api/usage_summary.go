@@ -8,6 +8,15 @@ import (
 	"github.com/dewrun/dew/services"
 )
 
+// usageSummaryEndpoints are the endpoints of this file.
+func (s *Server) usageSummaryEndpoints() []Endpoint {
+	return []Endpoint{
+		{Pattern: "GET /v3/info/usage_summary", Needs: toReadAll, Hidden: true, Handler: s.getUsage, Shape: gives[v3.PlaceUsage](200)},
+		{Pattern: "GET /v3/organizations/{guid}/usage_summary", Needs: toRead, Resource: anOrg, Handler: s.getOrgUsage, Shape: gives[v3.PlaceUsage](200)},
+		{Pattern: "GET /v3/spaces/{guid}/usage_summary", Needs: toRead, Resource: aSpace, Handler: s.getSpaceUsage, Shape: gives[v3.PlaceUsage](200)},
+	}
+}
+
 func (s *Server) getOrgUsage(r *http.Request) (any, error) {
 	o, err := s.orgOf(r)
 	if err != nil {

@@ -12,6 +12,34 @@ import (
 	"github.com/dewrun/dew/auth"
 )
 
+// usersEndpoints are the endpoints of this file.
+func (s *Server) usersEndpoints() []Endpoint {
+	return []Endpoint{
+		{
+			Pattern: "GET /v3/organizations/{guid}/users", Needs: toRead, Resource: anOrg,
+			Handler: s.listOrgUsers, Shape: pageOf[v3.User]("guids", "usernames", "partial_usernames", "origins", paramSelector).by(byTime...),
+		},
+		{
+			Pattern: "GET /v3/spaces/{guid}/users", Needs: toRead, Resource: aSpace,
+			Handler: s.listSpaceUsers, Shape: pageOf[v3.User]("guids", "usernames", "partial_usernames", "origins", paramSelector).by(byTime...),
+		},
+		{
+			Pattern: "GET /v3/users", Needs: toEnter,
+			Handler: s.listUsers, Shape: pageOf[v3.User]("guids", "usernames", "partial_usernames", "origins", paramSelector).by(byTime...),
+		},
+		{Pattern: "POST /v3/users", Needs: toAdminister, Handler: s.createUser, Shape: gives[v3.User](201).from(jsonOf[v3.CreateUser]())},
+		{
+			Pattern: "GET /v3/users/{guid}", Needs: toEnter, // who shares an org is seen
+			Handler: s.getUser, Shape: gives[v3.User](200),
+		},
+		{
+			Pattern: "PATCH /v3/users/{guid}", Needs: toAdminister, Resource: aUser,
+			Handler: s.updateUser, Shape: gives[v3.User](200).from(jsonOf[v3.UpdateUser]()),
+		},
+		{Pattern: "DELETE /v3/users/{guid}", Needs: toAdminister, Resource: aUser, Handler: s.deleteUser, Shape: begins()},
+	}
+}
+
 // opDeleteUser is the job that takes all roles of a user away.
 const opDeleteUser = "user.delete"
 

@@ -29,6 +29,7 @@ import (
 	"github.com/dewrun/dew/auth"
 	"github.com/dewrun/dew/droplet"
 	"github.com/dewrun/dew/logstream"
+	"github.com/dewrun/dew/registry"
 	"github.com/dewrun/dew/runtime"
 	"github.com/dewrun/dew/services"
 	"github.com/dewrun/dew/store"
@@ -68,21 +69,21 @@ func newWorldIn(t testing.TB, dir string) *world {
 	log := slog.New(slog.NewTextHandler(w.logged, nil))
 	logs := must(logstream.Open(filepath.Join(dir, "logs"), logstream.Options{}))(t)
 	t.Cleanup(func() { _ = logs.Close() })
-	registry := app.NewRegistry(db)
-	w.space = must(registry.EnsureDefaults("dew.localhost"))(t)
-	shelf := must(droplet.NewShelf(db, filepath.Join(dir, "droplets")))(t)
+	reg := registry.New(db)
+	w.space = must(reg.EnsureDefaults("dew.localhost"))(t)
+	shelf := must(droplet.NewDroplets(db, filepath.Join(dir, "droplets")))(t)
 	packages := must(droplet.NewPackages(db, droplet.PackageOptions{Dir: filepath.Join(dir, "packages"), MinFree: -1, Logger: log}))(t)
 	builds := droplet.NewBuilds(db, packages, shelf, droplet.BuildOptions{
 		Stacks: func(string) (droplet.Stack, error) { return droplet.Stack{}, nil }, Logger: log,
 		Kept: must(droplet.OpenStacks(db, droplet.StackOptions{Dir: filepath.Join(dir, "stacks")}))(t),
 	})
-	jobs := app.NewJobs(db, log)
+	jobs := registry.NewJobs(db, log)
 	accounts := must(auth.Open(authConfig(db, dir)))(t)
 	uploads := filepath.Join(dir, "uploads")
 	w.c = Config{
-		DB: db, Registry: registry, Events: app.NewEvents(db), Jobs: jobs, Packages: packages, Builds: builds, Shelf: shelf,
+		DB: db, Registry: reg, Events: registry.NewEvents(db), Jobs: jobs, Packages: packages, Builds: builds, Shelf: shelf,
 		Catalog:   must(droplet.NewCatalog(db, droplet.CatalogOptions{Packages: droplet.PackageOptions{Dir: filepath.Join(dir, "buildpacks")}}))(t),
-		Processes: w.fake, Exits: w.exits, Crashed: func() []runtime.Remains { return []runtime.Remains{{Instance: "0123abcd-0123-0123-0123-0123"}} }, Logs: logs, Auth: accounts, Roles: auth.NewRoles(db), PublicURL: publicURL, Version: "1.2.3", Logger: log,
+		Processes: w.fake, Exits: w.exits, Crashed: func() []runtime.CrashFiles { return []runtime.CrashFiles{{Instance: "0123abcd-0123-0123-0123-0123"}} }, Logs: logs, Auth: accounts, Roles: auth.NewRoles(db), PublicURL: publicURL, Version: "1.2.3", Logger: log,
 		About: v3.Status{Version: "1.2.3", Domain: "dew.localhost"}, UploadDir: uploads, MaxUpload: 1 << 20,
 		Stats: func() runtime.Stats {
 			return runtime.Stats{Starts: 3, Restarts: map[runtime.Cause]uint64{runtime.CauseExited: 2}, Checks: map[runtime.Outcome]uint64{runtime.CheckUnchecked: 5}}
@@ -91,7 +92,7 @@ func newWorldIn(t testing.TB, dir string) *world {
 	}
 	w.broker = newFakeBroker()
 	w.c.Services = services.New(services.Config{
-		DB: db, Registry: registry, Events: w.c.Events, Logger: log, Builtin: w.broker,
+		DB: db, Registry: reg, Events: w.c.Events, Logger: log, Builtin: w.broker,
 		Client: func(b services.ServiceBroker) services.Broker { return w.broker.named(b.Name) },
 	})
 	if err := w.c.Services.Offer(t.Context()); err != nil {
@@ -119,7 +120,7 @@ func TestMain(m *testing.M) {
 	if err != nil {
 		panic(err)
 	}
-	_, err = app.NewRegistry(db).EnsureDefaults("dew.localhost")
+	_, err = registry.New(db).EnsureDefaults("dew.localhost")
 	if err == nil {
 		_, err = auth.Open(authConfig(db, began))
 	}

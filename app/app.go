@@ -48,23 +48,9 @@ type App struct {
 	UpdatedAt   time.Time `json:"updated_at"`
 }
 
-func (a App) clone() App {
+func (a App) Clone() App {
 	a.Env = maps.Clone(a.Env)
 	a.Buildpacks = slices.Clone(a.Buildpacks)
-	a.Metadata = a.Metadata.clone()
+	a.Metadata = a.Metadata.Clone()
 	return a
 }
-
-// appDiffers tells whether containers of the app would differ from those started
-// before. Buildpacks count only once they have made another droplet. The name is
-// part of every container's VCAP_APPLICATION.
-func appDiffers(old, a App) bool {
-	return old.Name != a.Name ||
-		old.Space != a.Space ||
-		old.Stack != a.Stack ||
-		old.Droplet != a.Droplet ||
-		!maps.Equal(old.Env, a.Env)
-}
-
-// starts tells whether the change is the wish to start.
-func starts(old, a App) bool { return old.State == Stopped && a.State == Started }

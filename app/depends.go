@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+
+	"github.com/dewrun/dew/yamlfile"
 )
 
 // keyDependsOn is the key that names the apps that must run before an app starts.
@@ -11,20 +13,20 @@ const keyDependsOn = "depends-on"
 
 // dependsOn reads the names of apps. The one who pushes orders the apps; a manifest
 // that was sent is beyond that.
-func (d *decoder) dependsOn(key string, v *node) []string {
+func (d *decoder) dependsOn(key string, v *yamlfile.Node) []string {
 	if d.sent {
 		d.warn(key, d.lines[key], "has no effect here: only dew push starts apps in this order")
 		return nil
 	}
-	if v.kind != list {
-		d.fail(key, v.line, "must be a list of names of apps, such as [database, cache], not %s: each must run and be healthy before this app starts", v.noun())
+	if v.Kind != yamlfile.List {
+		d.fail(key, v.Line, "must be a list of names of apps, such as [database, cache], not %s: each must run and be healthy before this app starts", v.Noun())
 		return nil
 	}
 	var out []string
-	for i, n := range v.items {
+	for i, n := range v.Items {
 		var s string
 		if d.text(fmt.Sprintf("%s[%d]", key, i), n, &s) {
-			d.lines[fmt.Sprintf("%s[%d]", key, len(out))] = n.line
+			d.lines[fmt.Sprintf("%s[%d]", key, len(out))] = n.Line
 			out = append(out, s)
 		}
 	}
@@ -45,11 +47,11 @@ func (d *decoder) dependencies(m Manifest) {
 			key := fmt.Sprintf("%s[%d]", keyDependsOn, j)
 			switch {
 			case name == a.Name:
-				d.fail(key, a.line(key), "an app cannot depend on itself")
+				d.fail(key, a.Line(key), "an app cannot depend on itself")
 			case slices.Index(a.DependsOn, name) < j:
-				d.fail(key, a.line(key), "%q is listed twice", name)
+				d.fail(key, a.Line(key), "%q is listed twice", name)
 			case !slices.Contains(names, name):
-				d.fail(key, a.line(key), "there is no app %q in this manifest, it has %s", name, strings.Join(names, ", "))
+				d.fail(key, a.Line(key), "there is no app %q in this manifest, it has %s", name, strings.Join(names, ", "))
 			}
 		}
 	}
@@ -75,7 +77,7 @@ func (d *decoder) cycle(m Manifest) {
 		if at := slices.Index(path, a.Name); at >= 0 {
 			path = append(path[at:], a.Name)
 			d.app = a.Name
-			d.fail(keyDependsOn, a.line(keyDependsOn), "is a cycle: %s. None of these apps can start first", strings.Join(path, " needs "))
+			d.fail(keyDependsOn, a.Line(keyDependsOn), "is a cycle: %s. None of these apps can start first", strings.Join(path, " needs "))
 			return
 		}
 		path = append(path, a.Name)

@@ -116,12 +116,12 @@ func (d Deployment) Status() (value, reason string) {
 	return value, reason
 }
 
-// move goes to another state and notes when clients see another status.
-func (d *Deployment) move(to DeploymentState) {
+// Move goes to another state and notes when clients see another status.
+func (d *Deployment) Move(to DeploymentState) {
 	value, reason := d.Status()
 	d.State = to
 	if v, why := d.Status(); v != value || why != reason {
-		d.ChangedAt = now()
+		d.ChangedAt = Now()
 	}
 }
 
@@ -152,8 +152,8 @@ func (d Deployment) Plan(instances int) Plan {
 	return Plan{New: canary, Total: instances + 1}
 }
 
-// counts are the instances that are wished per generation of the web process.
-func (d Deployment) counts(p Process) map[int]int {
+// Counts are the instances that are wished per generation of the web process.
+func (d Deployment) Counts(p Process) map[int]int {
 	out := map[int]int{p.Generation: d.Instances}
 	for _, s := range d.Others {
 		out[s.Generation] = s.Instances
@@ -176,8 +176,8 @@ func SplitGeneration(guid string) (process string, generation int, ok bool) {
 	return process, n, true
 }
 
-// refusal is why a deployment in its state takes an action no more.
-func (d Deployment) refusal(action string) error {
+// Refusal is why a deployment in its state takes an action no more.
+func (d Deployment) Refusal(action string) error {
 	value, reason := d.Status()
 	return &Refused{fmt.Sprintf("Cannot %s a deployment with status: %s and reason: %s", action, value, reason)}
 }

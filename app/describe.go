@@ -11,49 +11,26 @@ import (
 	"github.com/goccy/go-yaml"
 )
 
-// ManifestOf is the manifest that describes an app as it is wished now. Applying
-// it changes nothing.
-func (r *Registry) ManifestOf(guid string) (m Manifest, err error) {
-	err = r.view(func(r *Registry) error {
-		a, err := r.App(guid)
-		if err != nil {
-			return err
-		}
-		w, err := r.wishOf(a.Space, a.Name)
-		if err != nil {
-			return err
-		}
-		described := w.described()
-		if described.Routes, err = r.describedRoutes(guid); err != nil {
-			return err
-		}
-		described.NoRoute = len(described.Routes) == 0
-		m.Applications = []ManifestApp{described}
-		return nil
-	})
-	return m, err
-}
-
-// described says all that a manifest can say about an app, except its routes.
-func (w wish) described() ManifestApp {
+// Described says all that a manifest can say about an app, except its routes.
+func (w Desired) Described() ManifestApp {
 	m := ManifestApp{
-		Name: w.app.Name, Env: pointers(w.app.Env),
-		Metadata: MetadataChange{Labels: pointers(w.app.Metadata.Labels), Annotations: pointers(w.app.Metadata.Annotations)},
+		Name: w.App.Name, Env: pointers(w.App.Env),
+		Metadata: MetadataChange{Labels: pointers(w.App.Metadata.Labels), Annotations: pointers(w.App.Metadata.Annotations)},
 	}
-	if len(w.app.Buildpacks) > 0 {
-		m.Buildpacks = slices.Clone(w.app.Buildpacks)
+	if len(w.App.Buildpacks) > 0 {
+		m.Buildpacks = slices.Clone(w.App.Buildpacks)
 	}
-	if w.app.Stack != "" {
-		m.Stack = &w.app.Stack
+	if w.App.Stack != "" {
+		m.Stack = &w.App.Stack
 	}
-	for _, p := range w.processes {
+	for _, p := range w.Processes {
 		one := ManifestProcess{Type: p.Type}
-		for _, k := range processKeys {
+		for _, k := range ProcessKeys {
 			k.take(p, &one)
 		}
 		m.Processes = append(m.Processes, one)
 	}
-	for _, s := range w.sidecars {
+	for _, s := range w.Sidecars {
 		if s.Origin != OriginUser {
 			continue // staging brings it again
 		}
@@ -75,21 +52,6 @@ func pointers(texts map[string]string) map[string]*string {
 		out[k] = &v
 	}
 	return out
-}
-
-func (r *Registry) describedRoutes(app string) (out []ManifestRoute, err error) {
-	routes, err := r.RoutesOf(app)
-	if err != nil {
-		return nil, err
-	}
-	for _, rt := range routes {
-		d, err := r.Domain(rt.Domain)
-		if err != nil {
-			return nil, err
-		}
-		out = append(out, ManifestRoute{Route: rt.URL(d.Name), Protocol: rt.protocolTo(app), Options: rt.Options})
-	}
-	return out, nil
 }
 
 // Text writes the manifest for people: YAML in lines, in which no text can be

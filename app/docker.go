@@ -1,6 +1,10 @@
 package app
 
-import "fmt"
+import (
+	"fmt"
+
+	"github.com/dewrun/dew/yamlfile"
+)
 
 // LifecycleDocker is the lifecycle of apps that are images of a registry.
 const LifecycleDocker = "docker"
@@ -15,19 +19,19 @@ type ManifestDocker struct {
 // Docker tells whether the app is an image, and not staged from files.
 func (a App) Docker() bool { return a.Lifecycle == LifecycleDocker }
 
-func (d *decoder) docker(key string, v *node) *ManifestDocker {
+func (d *decoder) docker(key string, v *yamlfile.Node) *ManifestDocker {
 	out := &ManifestDocker{}
 	const missing = "is missing: name the image as host:port/repository:tag"
-	given := v.kind == mapping && d.required(key+".", v, "image", missing)
-	d.mapping(key+".", v, []manifestKey{
-		{name: "image", read: func(key string, v *node) { d.text(key, v, &out.Image) }},
-		{name: "username", read: func(key string, v *node) { d.text(key, v, &out.Username) }},
-		{name: "password", read: func(key string, v *node) {
-			d.fail(key, v.line, "does not belong into a manifest: set CF_DOCKER_PASSWORD")
+	given := v.Kind == yamlfile.Map && d.required(key+".", v, "image", missing)
+	d.mapping(key+".", v, []yamlfile.Key{
+		{Name: "image", Read: func(key string, v *yamlfile.Node) { d.text(key, v, &out.Image) }},
+		{Name: "username", Read: func(key string, v *yamlfile.Node) { d.text(key, v, &out.Username) }},
+		{Name: "password", Read: func(key string, v *yamlfile.Node) {
+			d.fail(key, v.Line, "does not belong into a manifest: set CF_DOCKER_PASSWORD")
 		}},
 	})
 	if given && out.Image == "" {
-		d.fail(key+".image", v.line, missing)
+		d.fail(key+".image", v.Line, missing)
 	}
 	return out
 }
@@ -36,7 +40,7 @@ func (d *decoder) docker(key string, v *node) *ManifestDocker {
 func (d *decoder) dockerConflicts(a *ManifestApp) {
 	if a.Docker == nil {
 		if a.Lifecycle == LifecycleDocker {
-			d.fail("lifecycle", a.line("lifecycle"), "is %s: name the image with the key docker", LifecycleDocker)
+			d.fail("lifecycle", a.Line("lifecycle"), "is %s: name the image with the key docker", LifecycleDocker)
 		}
 		return
 	}
@@ -50,7 +54,7 @@ func (d *decoder) dockerConflicts(a *ManifestApp) {
 		{"lifecycle", a.Lifecycle != "" && a.Lifecycle != LifecycleDocker},
 	} {
 		if c.is {
-			d.fail(c.key, a.line(c.key), "does not go together with docker: an app is either an image or made of files")
+			d.fail(c.key, a.Line(c.key), "does not go together with docker: an app is either an image or made of files")
 		}
 	}
 }

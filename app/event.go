@@ -1,25 +1,9 @@
 package app
 
 import (
-	"cmp"
 	"fmt"
 	"slices"
-	"strconv"
-	"strings"
-	"sync"
 	"time"
-
-	"github.com/google/uuid"
-
-	"github.com/dewrun/dew/store"
-)
-
-// How long events are kept: whichever bound is met first.
-const (
-	eventAge       = 31 * 24 * time.Hour
-	eventsPerApp   = 10_000
-	sweepEvery     = 1000 // records between two looks at the bounds
-	sweepEveryTime = 24 * time.Hour
 )
 
 // Actor is who did something.
@@ -48,26 +32,9 @@ type Event struct {
 	CreatedAt time.Time      `json:"created_at"`
 }
 
-// key sorts by target first, and by time second.
-func (e Event) key() string {
+// Key sorts by target first, and by time second.
+func (e Event) Key() string {
 	return fmt.Sprintf("%s/%020d/%s", e.Target.GUID, e.CreatedAt.UnixNano(), e.GUID)
-}
-
-// readEventKey is the target and the time of a key.
-func readEventKey(key string) (target string, at time.Time, err error) {
-	cut := strings.LastIndexByte(key, '/')
-	if cut > 0 {
-		cut = strings.LastIndexByte(key[:cut], '/')
-	}
-	if cut < 0 {
-		return "", at, fmt.Errorf("the key of an event has no time: %q", key)
-	}
-	text, _, _ := strings.Cut(key[cut+1:], "/")
-	nanos, err := strconv.ParseInt(text, 10, 64)
-	if err != nil {
-		return "", at, fmt.Errorf("the key of an event has no time: %q", key)
-	}
-	return key[:cut], time.Unix(0, nanos), nil
 }
 
 // EventFilter chooses events. An empty list chooses all.
@@ -76,153 +43,7 @@ type EventFilter struct {
 	Newest                       bool // newest first, else oldest first
 }
 
-func (f EventFilter) chooses(e Event) bool {
+func (f EventFilter) Matches(e Event) bool {
 	among := func(list []string, s string) bool { return len(list) == 0 || slices.Contains(list, s) }
 	return among(f.Types, e.Type) && among(f.Targets, e.Target.GUID) && among(f.Spaces, e.Space) && among(f.Orgs, e.Org)
-}
-
-// Events remembers what happened, for a month and up to 10,000 per target.
-type Events struct {
-	db     *store.DB
-	tx     *store.Tx // nil: each method has its own
-	bucket *store.Bucket[Event]
-	sweeps *sweeps
-	bounds eventBounds
-}
-
-// eventBounds are what the constants say, except in tests.
-type eventBounds struct{ perTarget, sweepEvery int }
-
-// sweeps says when the bounds are due to be looked at.
-type sweeps struct {
-	mu    sync.Mutex
-	count int // records since the last one; guarded by mu
-	last  time.Time
-}
-
-// due counts a record.
-func (s *sweeps) due(every int) bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.count++
-	if s.count < every && time.Since(s.last) < sweepEveryTime {
-		return false
-	}
-	s.count, s.last = 0, time.Now()
-	return true
-}
-
-// NewEvents returns the events that live in db.
-func NewEvents(db *store.DB) *Events {
-	return &Events{
-		db: db, bucket: store.In(db, "events", store.Index("guid", func(e Event) string { return e.GUID })), sweeps: &sweeps{},
-		bounds: eventBounds{perTarget: eventsPerApp, sweepEvery: sweepEvery},
-	}
-}
-
-// With returns the events inside tx.
-func (es *Events) With(tx *store.Tx) *Events {
-	c := *es
-	c.tx, c.bucket = tx, es.bucket.With(tx)
-	return &c
-}
-
-// Record keeps e, with guid and time filled in where they are missing.
-func (es *Events) Record(e Event) error {
-	if e.GUID == "" {
-		id, err := uuid.NewV7() // in the order of time, also within one tick of the clock
-		if err != nil {
-			return fmt.Errorf("cannot name event: %w", err)
-		}
-		e.GUID = id.String()
-	}
-	if e.CreatedAt.IsZero() {
-		e.CreatedAt = now()
-	}
-	return es.update(func(es *Events) error {
-		if err := es.bucket.Put(e.key(), e); err != nil {
-			return fmt.Errorf("cannot keep event: %w", err)
-		}
-		if !es.sweeps.due(es.bounds.sweepEvery) {
-			return nil
-		}
-		return es.sweep()
-	})
-}
-
-// Get returns the event with guid.
-func (es *Events) Get(guid string) (Event, error) {
-	found, err := es.bucket.By("guid", guid)
-	if err != nil {
-		return Event{}, fmt.Errorf("cannot read event %s: %w", guid, err)
-	}
-	if len(found) == 0 || time.Since(found[0].CreatedAt) > eventAge {
-		return Event{}, fmt.Errorf("event %s: %w", guid, ErrNotFound)
-	}
-	return found[0], nil
-}
-
-// List returns the events that f chooses.
-func (es *Events) List(f EventFilter) ([]Event, error) {
-	all, err := es.read(f.Targets)
-	if err != nil {
-		return nil, fmt.Errorf("cannot list events: %w", err)
-	}
-	oldest := time.Now().Add(-eventAge)
-	all = slices.DeleteFunc(all, func(e Event) bool { return !f.chooses(e) || e.CreatedAt.Before(oldest) })
-	slices.SortFunc(all, func(a, b Event) int {
-		return cmp.Or(a.CreatedAt.Compare(b.CreatedAt), cmp.Compare(a.GUID, b.GUID))
-	})
-	if f.Newest {
-		slices.Reverse(all)
-	}
-	return all, nil
-}
-
-func (es *Events) read(targets []string) ([]Event, error) {
-	if len(targets) == 0 {
-		return es.bucket.All()
-	}
-	var all []Event
-	for _, t := range slices.Compact(slices.Sorted(slices.Values(targets))) {
-		some, err := es.bucket.Prefix(t + "/")
-		if err != nil {
-			return nil, err
-		}
-		all = append(all, some...)
-	}
-	return all, nil
-}
-
-// sweep removes what is beyond the bounds. Keys come sorted by target and time,
-// so that from the end the newest of each target come first; they tell enough, and
-// no event is read.
-func (es *Events) sweep() error {
-	keys, err := es.bucket.Keys("")
-	if err != nil {
-		return fmt.Errorf("cannot list events: %w", err)
-	}
-	oldest := time.Now().Add(-eventAge)
-	kept := map[string]int{}
-	for _, key := range slices.Backward(keys) {
-		target, at, err := readEventKey(key)
-		if err != nil {
-			return err
-		}
-		if at.After(oldest) && kept[target] < es.bounds.perTarget {
-			kept[target]++
-			continue
-		}
-		if err := es.bucket.Delete(key); err != nil {
-			return fmt.Errorf("cannot drop event %s: %w", key, err)
-		}
-	}
-	return nil
-}
-
-func (es *Events) update(fn func(es *Events) error) error {
-	if es.tx != nil {
-		return fn(es)
-	}
-	return es.db.Update(func(tx *store.Tx) error { return fn(es.With(tx)) })
 }

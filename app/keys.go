@@ -6,11 +6,11 @@ import (
 	"time"
 )
 
-// wishKey is a key of a process in a manifest: how it is written, where the
+// ProcessKey is a key of a process in a manifest: how it is written, where the
 // manifest has it and where the wish does. Reading, writing, applying and
 // comparing all go by the one table.
-type wishKey struct {
-	name  string
+type ProcessKey struct {
+	Name  string
 	other string // another spelling
 	kind  keyKind
 	field func(m *ManifestProcess) any // **string, **int, **int64 or **time.Duration
@@ -29,81 +29,81 @@ const (
 	keySeconds
 )
 
-var processKeys = []wishKey{
+var ProcessKeys = []ProcessKey{
 	{
-		name: "command", kind: keyCommand,
+		Name: "command", kind: keyCommand,
 		field: func(m *ManifestProcess) any { return &m.Command },
 		wish:  func(p *Process) any { return &p.Command },
 	},
 	{
-		name: "instances", kind: keyCount,
+		Name: "instances", kind: keyCount,
 		field: func(m *ManifestProcess) any { return &m.Instances },
 		wish:  func(p *Process) any { return &p.Instances },
 	},
 	{
-		name: "memory", kind: keyAmount,
+		Name: "memory", kind: keyAmount,
 		field: func(m *ManifestProcess) any { return &m.MemoryMB },
 		wish:  func(p *Process) any { return &p.MemoryMB },
 	},
 	{
-		name: "disk_quota", other: "disk-quota", kind: keyAmount,
+		Name: "disk_quota", other: "disk-quota", kind: keyAmount,
 		field: func(m *ManifestProcess) any { return &m.DiskMB },
 		wish:  func(p *Process) any { return &p.DiskMB },
 	},
 	{
-		name: "log-rate-limit-per-second", kind: keyRate,
+		Name: "log-rate-limit-per-second", kind: keyRate,
 		field: func(m *ManifestProcess) any { return &m.LogRate },
 		wish:  func(p *Process) any { return &p.LogRate },
 	},
 	{
-		name: "timeout", kind: keySeconds,
+		Name: "timeout", kind: keySeconds,
 		field: func(m *ManifestProcess) any { return &m.Timeout },
 		wish:  func(p *Process) any { return &p.HealthCheck.Timeout },
 	},
 	{
-		name: "health-check-type", kind: keyCheck,
+		Name: "health-check-type", kind: keyCheck,
 		field: func(m *ManifestProcess) any { return &m.HealthCheckType },
 		wish:  func(p *Process) any { return &p.HealthCheck.Type },
 	},
 	{
-		name: "health-check-http-endpoint", kind: keyText,
+		Name: "health-check-http-endpoint", kind: keyText,
 		field: func(m *ManifestProcess) any { return &m.HealthCheckHTTPEndpoint },
 		wish:  func(p *Process) any { return &p.HealthCheck.Endpoint },
 	},
 	{
-		name: "health-check-invocation-timeout", kind: keySeconds,
+		Name: "health-check-invocation-timeout", kind: keySeconds,
 		field: func(m *ManifestProcess) any { return &m.HealthCheckInvocationTimeout },
 		wish:  func(p *Process) any { return &p.HealthCheck.InvocationTimeout },
 	},
 	{
-		name: "health-check-interval", kind: keySeconds,
+		Name: "health-check-interval", kind: keySeconds,
 		field: func(m *ManifestProcess) any { return &m.HealthCheckInterval },
 		wish:  func(p *Process) any { return &p.HealthCheck.Interval },
 	},
 	{
-		name: "readiness-health-check-type", kind: keyCheck,
+		Name: "readiness-health-check-type", kind: keyCheck,
 		field: func(m *ManifestProcess) any { return &m.ReadinessHealthCheckType },
 		wish:  func(p *Process) any { return &p.Readiness.Type },
 	},
 	{
-		name: "readiness-health-check-http-endpoint", kind: keyText,
+		Name: "readiness-health-check-http-endpoint", kind: keyText,
 		field: func(m *ManifestProcess) any { return &m.ReadinessHealthCheckHTTPEndpoint },
 		wish:  func(p *Process) any { return &p.Readiness.Endpoint },
 	},
 	{
-		name: "readiness-health-check-invocation-timeout", kind: keySeconds,
+		Name: "readiness-health-check-invocation-timeout", kind: keySeconds,
 		field: func(m *ManifestProcess) any { return &m.ReadinessHealthCheckInvocationTimeout },
 		wish:  func(p *Process) any { return &p.Readiness.InvocationTimeout },
 	},
 	{
-		name: "readiness-health-check-interval", kind: keySeconds,
+		Name: "readiness-health-check-interval", kind: keySeconds,
 		field: func(m *ManifestProcess) any { return &m.ReadinessHealthCheckInterval },
 		wish:  func(p *Process) any { return &p.Readiness.Interval },
 	},
 }
 
-// given tells whether the manifest has the key.
-func (k wishKey) given(m *ManifestProcess) bool {
+// Given tells whether the manifest has the key.
+func (k ProcessKey) Given(m *ManifestProcess) bool {
 	switch f := k.field(m).(type) {
 	case **string:
 		return *f != nil
@@ -114,11 +114,11 @@ func (k wishKey) given(m *ManifestProcess) bool {
 	case **time.Duration:
 		return *f != nil
 	}
-	panic("app: key " + k.name + " has a field of an unknown type")
+	panic("app: key " + k.Name + " has a field of an unknown type")
 }
 
 // clear makes the manifest not have the key.
-func (k wishKey) clear(m *ManifestProcess) {
+func (k ProcessKey) clear(m *ManifestProcess) {
 	switch f := k.field(m).(type) {
 	case **string:
 		*f = nil
@@ -132,8 +132,8 @@ func (k wishKey) clear(m *ManifestProcess) {
 }
 
 // apply makes p as the manifest says.
-func (k wishKey) apply(m *ManifestProcess, p *Process) {
-	if !k.given(m) {
+func (k ProcessKey) apply(m *ManifestProcess, p *Process) {
+	if !k.Given(m) {
 		return
 	}
 	switch f := k.field(m).(type) {
@@ -153,7 +153,7 @@ func (k wishKey) apply(m *ManifestProcess, p *Process) {
 }
 
 // take makes the manifest say what p has, if that is something.
-func (k wishKey) take(p Process, m *ManifestProcess) {
+func (k ProcessKey) take(p Process, m *ManifestProcess) {
 	switch f := k.field(m).(type) {
 	case **string:
 		if v := *k.wish(&p).(*string); v != "" {
@@ -174,8 +174,8 @@ func (k wishKey) take(p Process, m *ManifestProcess) {
 	}
 }
 
-// value is a wish's value as a manifest has it; nil stands for none.
-func (k wishKey) value(p Process) any {
+// Value is a wish's value as a manifest has it; nil stands for none.
+func (k ProcessKey) Value(p Process) any {
 	switch v := k.wish(&p).(type) {
 	case *string:
 		if *v == "" {
@@ -191,48 +191,48 @@ func (k wishKey) value(p Process) any {
 		return formatRate(*v)
 	case *int:
 		if k.kind == keyAmount {
-			return formatMB(*v)
+			return FormatMB(*v)
 		}
 		return *v
 	}
 	return nil
 }
 
-func formatMB(mb int) string { return fmt.Sprintf("%dM", mb) }
+func FormatMB(mb int) string { return fmt.Sprintf("%dM", mb) }
 
 // processOf is an otherwise empty process as the manifest says.
 func processOf(m *ManifestProcess) Process {
 	p := Process{Type: m.Type}
-	for _, k := range processKeys {
+	for _, k := range ProcessKeys {
 		k.apply(m, &p)
 	}
 	return p
 }
 
-// wishedProcess is what a manifest says about one process type, and where.
-type wishedProcess struct {
-	processType string
-	m           ManifestProcess
-	index       int // in processes; -1: at app level
+// ProcessSetting is what a manifest says about one process type, and where.
+type ProcessSetting struct {
+	Type     string
+	Manifest ManifestProcess
+	Index    int // in processes; -1: at app level
 }
 
-// wished returns the processes that the manifest speaks of. What the web process's
+// ProcessSettings returns the processes that the manifest speaks of. What the web process's
 // entry says goes before what the app level says.
-func (m *ManifestApp) wished() []wishedProcess {
+func (m *ManifestApp) ProcessSettings() []ProcessSetting {
 	top := m.ManifestProcess
-	var out []wishedProcess
+	var out []ProcessSetting
 	for i, p := range m.Processes {
-		out = append(out, wishedProcess{processType: p.Type, m: p, index: i})
+		out = append(out, ProcessSetting{Type: p.Type, Manifest: p, Index: i})
 		if p.Type != Web {
 			continue
 		}
-		for _, k := range processKeys {
-			if k.given(&p) {
+		for _, k := range ProcessKeys {
+			if k.Given(&p) {
 				k.clear(&top)
 			}
 		}
 	}
-	return append([]wishedProcess{{processType: Web, m: top, index: -1}}, out...)
+	return append([]ProcessSetting{{Type: Web, Manifest: top, Index: -1}}, out...)
 }
 
 // at turns what a rule says about a wish into words about the manifest.
@@ -241,15 +241,12 @@ func (m *ManifestApp) at(inv *Invalid) *ManifestError {
 	if rest, ok := strings.CutPrefix(key, "processes["+Web+"]."); ok && m.lines[key] == 0 {
 		key = rest // it was said at app level, or not at all
 	}
-	return &ManifestError{App: m.Name, Key: key, Line: m.line(key), Message: inv.Message}
+	return &ManifestError{App: m.Name, Key: key, Line: m.Line(key), Message: inv.Message}
 }
 
 // Line is the line of a key in the manifest, otherwise of the map it belongs to. It is
 // 0 if neither is in the manifest.
-func (m *ManifestApp) Line(key string) int { return m.line(key) }
-
-// line returns the line of a key, otherwise of the map it belongs to.
-func (m *ManifestApp) line(key string) int {
+func (m *ManifestApp) Line(key string) int {
 	for {
 		if n, ok := m.lines[key]; ok {
 			return n

@@ -53,7 +53,7 @@ func (m Manifest) Locate(text string) (line int, rest string) {
 		e.Line = 0
 		for i := range m.Applications {
 			if a := &m.Applications[i]; a.Name == e.App {
-				line = a.line(e.Key)
+				line = a.Line(e.Key)
 			}
 		}
 		return line, e.Error()
@@ -64,7 +64,7 @@ func (m Manifest) Locate(text string) (line int, rest string) {
 	}
 	for i := range m.Applications {
 		if a := &m.Applications[i]; a.Name == place[1] {
-			line = a.line(a.keyOf(text[len(place[0]):]))
+			line = a.Line(a.keyOf(text[len(place[0]):]))
 		}
 	}
 	return line, text

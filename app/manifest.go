@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"strings"
 	"time"
+
+	"github.com/dewrun/dew/yamlfile"
 )
 
 // Manifest is what an app manifest says. A key that is not given is nil, and
@@ -143,3 +145,15 @@ type Difference struct {
 	Was   any    `json:"was,omitempty"`
 	Value any    `json:"value,omitempty"`
 }
+
+// readYAML reads a manifest, or a file of variables for one. The error is a
+// *ManifestError.
+func readYAML(b []byte) (*yamlfile.Node, error) {
+	n, err := yamlfile.Read(b, yamlfile.MaxBytes)
+	if e, ok := errors.AsType[*yamlfile.Error](err); ok {
+		return nil, &ManifestError{Key: e.Key, Line: e.Line, Message: e.Message}
+	}
+	return n, err
+}
+
+// shorten returns the start of a text that is too long for a message.

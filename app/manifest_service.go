@@ -6,6 +6,8 @@ import (
 	"fmt"
 
 	"github.com/goccy/go-yaml"
+
+	"github.com/dewrun/dew/yamlfile"
 )
 
 // ManifestService is one entry of services: a service instance of the space that
@@ -18,53 +20,52 @@ type ManifestService struct {
 }
 
 // services reads names, and maps that say more.
-func (d *decoder) services(key string, v *node) (out []ManifestService) {
+func (d *decoder) services(key string, v *yamlfile.Node) (out []ManifestService) {
 	for i, n := range d.list(key, v) {
 		at := fmt.Sprintf("%s[%d]", key, i)
 		var s ManifestService
-		switch n.kind {
-		case mapping:
+		switch n.Kind {
+		case yamlfile.Map:
 			s = d.service(key, i, n)
-		case scalar:
+		case yamlfile.Scalar:
 			if d.text(at, n, &s.Name) && s.Name == "" {
-				d.fail(at, n.line, "must not be empty: give the name of a service instance")
+				d.fail(at, n.Line, "must not be empty: give the name of a service instance")
 			}
-			d.lines[at] = n.line
+			d.lines[at] = n.Line
 		default:
-			d.fail(at, n.line, "must be the name of a service instance, or a map with the key name, not %s", n.noun())
+			d.fail(at, n.Line, "must be the name of a service instance, or a map with the key name, not %s", n.Noun())
 		}
 		out = append(out, s)
 	}
 	return out
 }
 
-func (d *decoder) service(key string, i int, n *node) (s ManifestService) {
+func (d *decoder) service(key string, i int, n *yamlfile.Node) (s ManifestService) {
 	at, _ := d.entry(key, "name", i, n)
-	d.mapping(at+".", n, []manifestKey{
-		{name: "name", read: func(key string, v *node) { d.text(key, v, &s.Name) }},
-		{name: "binding_name", read: func(key string, v *node) { d.text(key, v, &s.BindingName) }},
-		{name: "parameters", read: func(key string, v *node) { s.Parameters = d.object(key, v) }},
+	d.mapping(at+".", n, []yamlfile.Key{
+		{Name: "name", Read: func(key string, v *yamlfile.Node) { d.text(key, v, &s.Name) }},
+		{Name: "binding_name", Read: func(key string, v *yamlfile.Node) { d.text(key, v, &s.BindingName) }},
+		{Name: "parameters", Read: func(key string, v *yamlfile.Node) { s.Parameters = d.object(key, v) }},
 	})
 	return s
 }
 
 // object reads any map, as JSON.
-func (d *decoder) object(key string, v *node) json.RawMessage {
-	if v.kind != mapping {
-		d.fail(key, v.line, "must be a map, not %s", v.noun())
+func (d *decoder) object(key string, v *yamlfile.Node) json.RawMessage {
+	if v.Kind != yamlfile.Map {
+		d.fail(key, v.Line, "must be a map, not %s", v.Noun())
 		return nil
 	}
-	left := maxPlain
-	plain := v.spell(&left)
-	if left < 0 {
-		d.fail(key, v.line, "stands for more than %d bytes with its anchors expanded", maxPlain)
+	plain, ok := v.PlainWithin(yamlfile.MaxPlain)
+	if !ok {
+		d.fail(key, v.Line, "stands for more than %d bytes with its anchors expanded", yamlfile.MaxPlain)
 		return nil
 	}
 	var b bytes.Buffer
 	enc := json.NewEncoder(&b)
 	enc.SetEscapeHTML(false)
 	if err := enc.Encode(plain); err != nil {
-		d.fail(key, v.line, "has a value that JSON cannot have, such as .inf or .nan")
+		d.fail(key, v.Line, "has a value that JSON cannot have, such as .inf or .nan")
 		return nil
 	}
 	return bytes.TrimSpace(b.Bytes())

@@ -12,6 +12,8 @@ import (
 	"github.com/goccy/go-yaml"
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
+
+	"github.com/dewrun/dew/yamlfile"
 )
 
 var update = flag.Bool("update", false, "write the golden files anew")
@@ -197,7 +199,7 @@ func TestManifestBounds(t *testing.T) {
 	}
 	merges += "}\nb:\n" + strings.Repeat("- {<<: *a}\n", 1000)
 	for name, tt := range map[string]struct{ text, want string }{
-		"size":    {strings.Repeat("x", maxManifest+1), "at most 1048576"},
+		"size":    {strings.Repeat("x", yamlfile.MaxBytes+1), "at most 1048576"},
 		"laughs":  {laughs, "anchors expanded"},
 		"merges":  {merges, "anchors expanded"},
 		"lists":   {strings.Repeat("[", 5_000), "too deep"},

@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strings"
 	"unicode/utf8"
+
+	"github.com/dewrun/dew/yamlfile"
 )
 
 // Limits of labels and annotations.
@@ -41,51 +43,51 @@ func (m Metadata) IsZero() bool { return len(m.Labels) == 0 && len(m.Annotations
 
 // Merge is m with the change made; m stays as it is.
 func (m Metadata) Merge(c MetadataChange) Metadata {
-	return Metadata{Labels: mergeTexts(m.Labels, c.Labels), Annotations: mergeTexts(m.Annotations, c.Annotations)}
+	return Metadata{Labels: MergeTexts(m.Labels, c.Labels), Annotations: MergeTexts(m.Annotations, c.Annotations)}
 }
 
 // Validate tells what is wrong with labels and annotations, as Invalids.
 func (m Metadata) Validate() error {
-	var ps problems
+	var ps Violations
 	for _, k := range slices.Sorted(maps.Keys(m.Labels)) {
 		checkLabelKey(&ps, "metadata.labels["+k+"]", k)
 		if v := m.Labels[k]; v != "" && (len(v) > maxLabel || !labelName.MatchString(v)) {
-			ps.add("metadata.labels["+k+"]", "must have at most %d letters, digits, -, _ and ., with a letter or digit at both ends, not %q", maxLabel, shorten(v))
+			ps.Add("metadata.labels["+k+"]", "must have at most %d letters, digits, -, _ and ., with a letter or digit at both ends, not %q", maxLabel, yamlfile.Shorten(v))
 		}
 	}
 	for _, k := range slices.Sorted(maps.Keys(m.Annotations)) {
 		checkLabelKey(&ps, "metadata.annotations["+k+"]", k)
 		if v := m.Annotations[k]; utf8.RuneCountInString(v) > maxAnnotation || !utf8.ValidString(v) {
-			ps.add("metadata.annotations["+k+"]", "must be valid UTF-8 of at most %d characters", maxAnnotation)
+			ps.Add("metadata.annotations["+k+"]", "must be valid UTF-8 of at most %d characters", maxAnnotation)
 		}
 	}
-	return ps.err()
+	return ps.Err()
 }
 
-func checkLabelKey(ps *problems, key, k string) {
+func checkLabelKey(ps *Violations, key, k string) {
 	space, name, slashed := strings.Cut(k, "/")
 	if !slashed {
 		space, name = "", k
 	}
 	switch {
 	case slashed && (len(space) > maxLabelSpace || !labelSpace.MatchString(space)):
-		ps.add(key, "the part before the slash must be a DNS name of at most %d characters", maxLabelSpace)
+		ps.Add(key, "the part before the slash must be a DNS name of at most %d characters", maxLabelSpace)
 	case strings.EqualFold(space, reservedLabels):
-		ps.add(key, "keys that start with %s/ are the platform's own", reservedLabels)
+		ps.Add(key, "keys that start with %s/ are the platform's own", reservedLabels)
 	case len(name) > maxLabel || !labelName.MatchString(name):
-		ps.add(key, "a key must have at most %d letters, digits, -, _ and ., with a letter or digit at both ends", maxLabel)
+		ps.Add(key, "a key must have at most %d letters, digits, -, _ and ., with a letter or digit at both ends", maxLabel)
 	}
 }
 
-func (m Metadata) clone() Metadata {
+func (m Metadata) Clone() Metadata {
 	return Metadata{Labels: maps.Clone(m.Labels), Annotations: maps.Clone(m.Annotations)}
 }
 
-func (m Metadata) equal(o Metadata) bool {
+func (m Metadata) Equal(o Metadata) bool {
 	return maps.Equal(m.Labels, o.Labels) && maps.Equal(m.Annotations, o.Annotations)
 }
 
-func mergeTexts(old map[string]string, change map[string]*string) map[string]string {
+func MergeTexts(old map[string]string, change map[string]*string) map[string]string {
 	out := maps.Clone(old)
 	for k, v := range change {
 		if v == nil {
@@ -170,15 +172,15 @@ func parseRequirement(s string) (r requirement, err error) {
 }
 
 func (r requirement) check(s string) error {
-	var ps problems
+	var ps Violations
 	checkLabelKey(&ps, "key", r.key)
 	for _, v := range r.values {
 		if v != "" && (len(v) > maxLabel || !labelName.MatchString(v)) {
-			ps.add("value", "must be a label's value")
+			ps.Add("value", "must be a label's value")
 		}
 	}
 	if len(ps) > 0 {
-		return fmt.Errorf("%q is no part of a selector, such as a=b, a!=b, a in (b,c), a notin (b,c), a or !a", shorten(s))
+		return fmt.Errorf("%q is no part of a selector, such as a=b, a!=b, a in (b,c), a notin (b,c), a or !a", yamlfile.Shorten(s))
 	}
 	return nil
 }

@@ -45,33 +45,14 @@ type Process struct {
 	UpdatedAt time.Time `json:"updated_at"`
 }
 
-// The kinds of health checks.
-const (
-	CheckPort    = "port"
-	CheckHTTP    = "http"
-	CheckProcess = "process"
-	CheckNone    = "" // readiness only
-)
-
-// HealthCheck is how to ask an instance whether it works. Durations of 0 are the
-// platform's defaults.
-type HealthCheck struct {
-	Type              string        `json:"type,omitempty"`
-	Endpoint          string        `json:"endpoint,omitempty"` // path, with http only
-	Port              int           `json:"port,omitempty"`     // 0: the process's first port
-	Timeout           time.Duration `json:"timeout,omitempty"`  // until first healthy
-	InvocationTimeout time.Duration `json:"invocation_timeout,omitempty"`
-	Interval          time.Duration `json:"interval,omitempty"`
-}
-
 // Keeps tells whether an instance of version may run on, or was started before
 // the last wish to start or restart and is to be replaced.
 func (p Process) Keeps(version string) bool { return slices.Contains(p.Current, version) }
 
-func (p Process) clone() Process {
+func (p Process) Clone() Process {
 	p.Ports = slices.Clone(p.Ports)
 	p.Current = slices.Clone(p.Current)
-	p.Metadata = p.Metadata.clone()
+	p.Metadata = p.Metadata.Clone()
 	if p.LogRate != nil {
 		rate := *p.LogRate
 		p.LogRate = &rate
@@ -79,8 +60,8 @@ func (p Process) clone() Process {
 	return p
 }
 
-// withDefaults fills in what the user left open.
-func (p Process) withDefaults() Process {
+// WithDefaults fills in what the user left open.
+func (p Process) WithDefaults() Process {
 	if p.MemoryMB == 0 {
 		p.MemoryMB = DefaultMemoryMB
 	}
@@ -98,30 +79,8 @@ func (p Process) withDefaults() Process {
 	return p
 }
 
-func (h HealthCheck) withDefaults() HealthCheck {
-	if h.Type == CheckHTTP && h.Endpoint == "" {
-		h.Endpoint = "/"
-	}
-	return h
-}
-
-// processDiffers tells whether a container of the process would differ from one
-// started before. Checks are made from outside and the number of instances is
-// no part of any, so they do not count.
-func processDiffers(old, p Process) bool {
-	return old.Command != p.Command ||
-		old.MemoryMB != p.MemoryMB ||
-		old.DiskMB != p.DiskMB ||
-		!sameRate(old.LogRate, p.LogRate) ||
-		!slices.Equal(old.Ports, p.Ports)
-}
-
-func sameRate(a, b *int64) bool {
-	return a == b || a != nil && b != nil && *a == *b
-}
-
-// identify gives p what only the Registry changes.
-func (p Process) identify(old Process) Process {
+// KeepIdentity gives p what only the Registry changes.
+func (p Process) KeepIdentity(old Process) Process {
 	p.Version, p.Current = old.Version, old.Current
 	p.Generation, p.Newest, p.Started, p.Held = old.Generation, old.Newest, old.Started, old.Held
 	return p
@@ -131,8 +90,8 @@ func (p Process) identify(old Process) Process {
 // without a restart gets its very oldest instances replaced.
 const maxCurrent = 500
 
-// changed returns p with a new version beside the ones that may run on.
-func (p Process) changed(version string) Process {
+// WithVersion returns p with a new version beside the ones that may run on.
+func (p Process) WithVersion(version string) Process {
 	p.Version = version
 	p.Current = append(slices.Clone(p.Current), version)
 	if n := len(p.Current) - maxCurrent; n > 0 {
@@ -141,8 +100,8 @@ func (p Process) changed(version string) Process {
 	return p
 }
 
-// restarted returns p with a new version that no instance may differ from.
-func (p Process) restarted(version string) Process {
+// Restarted returns p with a new version that no instance may differ from.
+func (p Process) Restarted(version string) Process {
 	p.Version = version
 	p.Current = []string{version}
 	return p

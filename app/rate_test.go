@@ -28,23 +28,6 @@ func TestParseRate(t *testing.T) {
 	}
 }
 
-// Another limit is another container; no limit is a wish like any other.
-func TestLogRateIsPartOfTheWish(t *testing.T) {
-	slow, same, fast := int64(10), int64(10), int64(11)
-	for _, tt := range []struct {
-		a, b    *int64
-		differs bool
-	}{{nil, nil, false}, {nil, &slow, true}, {&slow, nil, true}, {&slow, &same, false}, {&slow, &fast, true}} {
-		if got := processDiffers(Process{LogRate: tt.a}, Process{LogRate: tt.b}); got != tt.differs {
-			t.Errorf("%v and %v differ: %v", tt.a, tt.b, got)
-		}
-	}
-	bad := int64(-5)
-	if err := checkProcess(Process{Type: "web", MemoryMB: 1, DiskMB: 1, HealthCheck: HealthCheck{Type: CheckProcess}, LogRate: &bad}); err == nil {
-		t.Error("a negative limit was taken")
-	}
-}
-
 func FuzzParseRate(f *testing.F) {
 	f.Add("16K")
 	f.Add("-1")

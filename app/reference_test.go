@@ -16,8 +16,8 @@ func TestReferenceTellsKeys(t *testing.T) {
 	}
 	d := &decoder{}
 	for _, k := range slices.Concat(d.appKeys(&ManifestApp{}), d.processKeys(&ManifestProcess{})) {
-		if !strings.Contains(string(b), "`"+k.name+"`") {
-			t.Errorf("docs/manifest.md has nothing about the key %q", k.name)
+		if !strings.Contains(string(b), "`"+k.Name+"`") {
+			t.Errorf("docs/manifest.md has nothing about the key %q", k.Name)
 		}
 	}
 }

@@ -45,16 +45,16 @@ func (m *ManifestApp) rendered() yaml.MapSlice {
 		}
 		add("docker", image)
 	}
-	out = append(out, m.ManifestProcess.rendered()...)
+	out = append(out, m.ManifestProcess.Rendered()...)
 	if len(m.Env) > 0 {
 		add("env", renderedTexts(m.Env))
 	}
 	if notes := m.Metadata.rendered(); len(notes) > 0 {
 		add("metadata", notes)
 	}
-	addList(&out, "processes", m.Processes, (*ManifestProcess).rendered)
-	addList(&out, "sidecars", m.Sidecars, (*ManifestSidecar).rendered)
-	addList(&out, "routes", m.Routes, (*ManifestRoute).rendered)
+	addList(&out, "processes", m.Processes, (*ManifestProcess).Rendered)
+	addList(&out, "sidecars", m.Sidecars, (*ManifestSidecar).Rendered)
+	addList(&out, "routes", m.Routes, (*ManifestRoute).Rendered)
 	addList(&out, "services", m.Services, (*ManifestService).rendered)
 	for _, b := range []struct {
 		key string
@@ -100,33 +100,33 @@ func addList[T any](out *yaml.MapSlice, key string, list []T, render func(v *T) 
 	*out = append(*out, yaml.MapItem{Key: key, Value: items})
 }
 
-func (m *ManifestProcess) rendered() yaml.MapSlice {
+func (m *ManifestProcess) Rendered() yaml.MapSlice {
 	var out yaml.MapSlice
 	if m.Type != "" {
 		out = append(out, yaml.MapItem{Key: "type", Value: m.Type})
 	}
 	p := processOf(m)
-	for _, k := range processKeys {
-		if k.given(m) {
-			out = append(out, yaml.MapItem{Key: k.name, Value: k.value(p)})
+	for _, k := range ProcessKeys {
+		if k.Given(m) {
+			out = append(out, yaml.MapItem{Key: k.Name, Value: k.Value(p)})
 		}
 	}
 	return out
 }
 
-func (m *ManifestSidecar) rendered() yaml.MapSlice {
+func (m *ManifestSidecar) Rendered() yaml.MapSlice {
 	out := yaml.MapSlice{
 		{Key: "name", Value: m.Name},
 		{Key: "process_types", Value: m.ProcessTypes},
 		{Key: "command", Value: m.Command},
 	}
 	if m.MemoryMB != nil {
-		out = append(out, yaml.MapItem{Key: "memory", Value: formatMB(*m.MemoryMB)})
+		out = append(out, yaml.MapItem{Key: "memory", Value: FormatMB(*m.MemoryMB)})
 	}
 	return out
 }
 
-func (m *ManifestRoute) rendered() yaml.MapSlice {
+func (m *ManifestRoute) Rendered() yaml.MapSlice {
 	out := yaml.MapSlice{{Key: "route", Value: m.Route}}
 	if m.Protocol != "" {
 		out = append(out, yaml.MapItem{Key: "protocol", Value: m.Protocol})

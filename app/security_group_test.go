@@ -32,7 +32,7 @@ func FuzzSecurityRule(f *testing.F) {
 	f.Add("icmp", "10.0.0.1-10.0.0.9,::1", "")
 	f.Add("all", "-", "-,")
 	f.Fuzz(func(t *testing.T, protocol, destination, ports string) {
-		var ps problems
+		var ps Violations
 		SecurityRule{Protocol: protocol, Destination: destination, Ports: ports}.check(&ps, "rules[0]")
 		if portList(ports) && !portsOnly.MatchString(ports) {
 			t.Errorf("%q was taken for ports", ports)

@@ -12,8 +12,8 @@ var amount = regexp.MustCompile(`^([0-9]{1,15}(?:\.[0-9]{1,15})?)([KMGT])B?$`)
 // bytesPer has the units as the platform has them: powers of 1024.
 var bytesPer = map[string]float64{"K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
 
-// maxMB keeps every amount in bytes well inside an int64.
-const maxMB = 1 << 30
+// MaxMB keeps every amount in bytes well inside an int64.
+const MaxMB = 1 << 30
 
 // ParseMB reads an amount of memory or disk with its unit, such as 64M, 512mb or
 // 1.5G, in mebibytes. Parts of one are cut off.
@@ -30,8 +30,8 @@ func ParseMB(s string) (int, error) {
 	if mb < 1 {
 		return 0, fmt.Errorf("%q is less than 1M, the smallest amount", s)
 	}
-	if mb > maxMB {
-		return 0, fmt.Errorf("%q is more than %dT, the largest amount", s, maxMB>>20)
+	if mb > MaxMB {
+		return 0, fmt.Errorf("%q is more than %dT, the largest amount", s, MaxMB>>20)
 	}
 	return int(mb), nil
 }
@@ -55,8 +55,8 @@ func ParseRate(s string) (int64, error) {
 	if m[2] != "" {
 		n *= bytesPer[m[2]]
 	}
-	if n > maxMB*bytesPer["M"] {
-		return 0, fmt.Errorf("%q is more than %dT, the largest amount", s, maxMB>>20)
+	if n > MaxMB*bytesPer["M"] {
+		return 0, fmt.Errorf("%q is more than %dT, the largest amount", s, MaxMB>>20)
 	}
 	return int64(n), nil
 }

@@ -51,7 +51,7 @@ func FuzzParseMB(f *testing.F) {
 			}
 			return
 		}
-		if mb < 1 || mb > maxMB {
+		if mb < 1 || mb > MaxMB {
 			t.Errorf("ParseMB(%q) = %d", s, mb)
 		}
 		bare := strings.TrimRight(s, "bB")

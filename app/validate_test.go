@@ -3,7 +3,6 @@ package app
 import (
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -51,7 +50,7 @@ func TestAppValidation(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			a := ok
 			tt.change(&a)
-			if diff := cmp.Diff(keys(checkApp(a)), tt.want); diff != "" {
+			if diff := cmp.Diff(keys(ValidateApp(a)), tt.want); diff != "" {
 				t.Errorf("keys (-got +want):\n%s", diff)
 			}
 		})
@@ -68,7 +67,7 @@ func TestProcessValidation(t *testing.T) {
 		"instances":    {func(p *Process) { p.Instances = -1 }, []string{"processes[worker].instances"}},
 		"memory":       {func(p *Process) { p.MemoryMB = -1 }, []string{"processes[worker].memory"}},
 		"disk":         {func(p *Process) { p.DiskMB = -1 }, []string{"processes[worker].disk_quota"}},
-		"huge":         {func(p *Process) { p.MemoryMB = maxMB + 1 }, []string{"processes[worker].memory"}},
+		"huge":         {func(p *Process) { p.MemoryMB = MaxMB + 1 }, []string{"processes[worker].memory"}},
 		"no type":      {func(p *Process) { p.Type = "" }, []string{"processes[].type"}},
 		"blank type":   {func(p *Process) { p.Type = "a b" }, []string{"processes[a b].type"}},
 		"slash type":   {func(p *Process) { p.Type = "a/b" }, []string{"processes[a/b].type"}},
@@ -95,7 +94,7 @@ func TestProcessValidation(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			p := Process{Type: "worker"}
 			tt.change(&p)
-			if diff := cmp.Diff(keys(checkProcess(p.withDefaults())), tt.want); diff != "" {
+			if diff := cmp.Diff(keys(ValidateProcess(p.WithDefaults())), tt.want); diff != "" {
 				t.Errorf("keys (-got +want):\n%s", diff)
 			}
 		})
@@ -125,131 +124,10 @@ func TestSidecarValidation(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			s := Sidecar{Name: "config server", Command: "./config", ProcessTypes: []string{"web", "worker"}, MemoryMB: 64, Origin: OriginUser}
 			tt.change(&s)
-			if diff := cmp.Diff(keys(checkSidecar(s)), tt.want); diff != "" {
+			if diff := cmp.Diff(keys(ValidateSidecar(s)), tt.want); diff != "" {
 				t.Errorf("keys (-got +want):\n%s", diff)
 			}
 		})
-	}
-}
-
-// The sidecars of a process type together have less memory than the process,
-// whichever of them is changed last.
-func TestMemoryRule(t *testing.T) {
-	put := func(name string, mb int, types ...string) func(r *Registry, a App) error {
-		return func(r *Registry, a App) error {
-			_, err := r.PutSidecar(Sidecar{App: a.GUID, Name: name, Command: "c", ProcessTypes: types, MemoryMB: mb})
-			return err
-		}
-	}
-	process := func(processType string, mb int) func(r *Registry, a App) error {
-		return func(r *Registry, a App) error {
-			ps, err := r.Processes(a.GUID)
-			if err != nil {
-				return err
-			}
-			p := Process{App: a.GUID, Type: processType}
-			if i := slices.IndexFunc(ps, func(p Process) bool { return p.Type == processType }); i >= 0 {
-				p = ps[i]
-			}
-			p.MemoryMB = mb
-			_, err = r.PutProcess(p)
-			return err
-		}
-	}
-	for name, tt := range map[string]struct {
-		steps []func(r *Registry, a App) error // the last one is to fail
-		key   string                           // empty: it is not
-		text  string
-	}{
-		"just less":        {[]func(*Registry, App) error{put("config server", 1023, "web")}, "", ""},
-		"equal":            {[]func(*Registry, App) error{put("config server", 1024, "web")}, "sidecars[config server].memory", "less than its memory of 1024M"},
-		"sum equal":        {[]func(*Registry, App) error{put("a", 1000, "web"), put("b", 24, "web")}, "sidecars[b].memory", "1024M together"},
-		"sum less":         {[]func(*Registry, App) error{put("a", 1000, "web"), put("b", 23, "web")}, "", ""},
-		"undeclared":       {[]func(*Registry, App) error{put("a", 1023, "web"), put("b", 0, "web")}, "", ""},
-		"other type":       {[]func(*Registry, App) error{put("a", 1023, "web"), put("b", 1023, "worker")}, "", ""},
-		"process shrinks":  {[]func(*Registry, App) error{put("a", 64, "web"), process("web", 64)}, "processes[web].memory", "64M"},
-		"process fits":     {[]func(*Registry, App) error{put("a", 64, "web"), process("web", 65)}, "", ""},
-		"process comes":    {[]func(*Registry, App) error{put("a", 64, "worker"), process("worker", 64)}, "processes[worker].memory", "64M"},
-		"second type full": {[]func(*Registry, App) error{process("worker", 32), put("a", 64, "web", "worker")}, "sidecars[a].memory", "process worker"},
-		"both full":        {[]func(*Registry, App) error{process("web", 64), put("a", 64, "web")}, "sidecars[a].memory", "process web"},
-	} {
-		t.Run(name, func(t *testing.T) {
-			r := newRegistry(t)
-			a := one[App](t)(r.PutApp(App{Name: "shop"}))
-			last := len(tt.steps) - 1
-			for _, step := range tt.steps[:last] {
-				must(t, step(r, a))
-			}
-			err := tt.steps[last](r, a)
-			if tt.key == "" {
-				must(t, err)
-				return
-			}
-			if diff := cmp.Diff(keys(err), []string{tt.key}); diff != "" {
-				t.Fatalf("keys of %v (-got +want):\n%s", err, diff)
-			}
-			if !strings.Contains(err.Error(), tt.text) || !strings.HasPrefix(err.Error(), tt.key+": ") {
-				t.Errorf("error = %v, want the key and %q", err, tt.text)
-			}
-		})
-	}
-}
-
-// A sidecar that is changed is not counted twice.
-func TestMemoryRuleOnChange(t *testing.T) {
-	r := newRegistry(t)
-	a := one[App](t)(r.PutApp(App{Name: "shop"}))
-	s := one[Sidecar](t)(r.PutSidecar(Sidecar{App: a.GUID, Name: "s", Command: "c", ProcessTypes: []string{"web"}, MemoryMB: 600}))
-	s.MemoryMB = 1000
-	one[Sidecar](t)(r.PutSidecar(s))
-}
-
-func TestTakenNames(t *testing.T) {
-	r := newRegistry(t)
-	a := shop(t, r)
-	b := one[App](t)(r.PutApp(App{Name: "Shop", Space: "s1"})) // case counts, as on the platform
-	_, appErr := r.PutApp(App{Name: "shop", Space: "s1"})
-	_, renameErr := r.UpdateApp(b.GUID, func(b *App) error { b.Name = "shop"; return nil })
-	_, processErr := r.PutProcess(Process{App: a.GUID, Type: "worker"})
-	_, sidecarErr := r.PutSidecar(Sidecar{App: a.GUID, Name: "Agent", Command: "c", ProcessTypes: []string{"web"}})
-	for _, tt := range []struct {
-		err  error
-		want string
-	}{
-		{appErr, "name"}, {renameErr, "name"}, {processErr, "processes[worker].type"}, {sidecarErr, "sidecars[Agent].name"},
-	} {
-		if diff := cmp.Diff(keys(tt.err), []string{tt.want}); diff != "" {
-			t.Errorf("keys of %v (-got +want):\n%s", tt.err, diff)
-		}
-	}
-	one[Sidecar](t)(r.PutSidecar(Sidecar{App: b.GUID, Name: "agent", Command: "c", ProcessTypes: []string{"web"}})) // another app's
-}
-
-// What identifies a process or a sidecar stays.
-func TestIdentity(t *testing.T) {
-	r := newRegistry(t)
-	a := shop(t, r)
-	b := one[App](t)(r.PutApp(App{Name: "other", Space: "s1"}))
-	worker := one[[]Process](t)(r.Processes(a.GUID))[1]
-	s := one[[]Sidecar](t)(r.Sidecars(a.GUID))[0]
-	for name, tt := range map[string]struct {
-		do   func() error
-		want []string
-	}{
-		"type":          {func() error { p := worker; p.Type = "x"; _, err := r.PutProcess(p); return err }, []string{"processes[x].type"}},
-		"app":           {func() error { p := worker; p.App = b.GUID; _, err := r.PutProcess(p); return err }, []string{"processes[worker].app"}},
-		"web":           {func() error { _, err := r.PutProcess(Process{GUID: "g", App: a.GUID, Type: Web}); return err }, []string{"processes[web].guid"}},
-		"not web":       {func() error { _, err := r.PutProcess(Process{GUID: a.GUID, App: a.GUID, Type: "x"}); return err }, []string{"processes[x].guid", "processes[x].type"}},
-		"sidecar's app": {func() error { s := s; s.App = b.GUID; _, err := r.PutSidecar(s); return err }, []string{"sidecars[agent].app"}},
-	} {
-		if diff := cmp.Diff(keys(tt.do()), tt.want); diff != "" {
-			t.Errorf("%s: keys (-got +want):\n%s", name, diff)
-		}
-	}
-	// The guid that an update is about is not up for change.
-	p := one[Process](t)(r.UpdateProcess(worker.GUID, func(p *Process) error { p.GUID = "x"; return nil }))
-	if p.GUID != worker.GUID {
-		t.Errorf("guid = %s, want %s", p.GUID, worker.GUID)
 	}
 }
 

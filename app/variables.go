@@ -9,6 +9,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/dewrun/dew/yamlfile"
 )
 
 // ((name)), where a dot leads into a map; a leading ! is allowed and means nothing.
@@ -19,17 +21,17 @@ var (
 
 // ParseVariables reads a file of variables: a YAML map.
 func ParseVariables(file []byte) (map[string]any, error) {
-	n, err := parseYAML(file)
+	n, err := readYAML(file)
 	if err != nil {
 		return nil, fmt.Errorf("cannot read variables: %w", err)
 	}
-	if n.null() {
+	if n.Null() {
 		return map[string]any{}, nil
 	}
-	if n.kind != mapping {
-		return nil, fmt.Errorf("cannot read variables: %w", &ManifestError{Line: n.line, Message: "must be a map of names and values, not " + n.noun()})
+	if n.Kind != yamlfile.Map {
+		return nil, fmt.Errorf("cannot read variables: %w", &ManifestError{Line: n.Line, Message: "must be a map of names and values, not " + n.Noun()})
 	}
-	return n.plain().(map[string]any), nil
+	return n.Plain().(map[string]any), nil
 }
 
 // ParseVariable reads name=value, where the value is YAML: 2 is a number.
@@ -38,52 +40,48 @@ func ParseVariable(s string) (name string, value any, err error) {
 	if !ok || !wholeVariable.MatchString("(("+name+"))") {
 		return "", nil, fmt.Errorf("%q is not a variable: write name=value", s)
 	}
-	n, err := parseYAML([]byte(text))
+	n, err := readYAML([]byte(text))
 	if err != nil {
 		return "", nil, fmt.Errorf("cannot read variable %s: %w", name, err)
 	}
-	return name, n.plain(), nil
+	return name, n.Plain(), nil
 }
 
-// plain is the node as any program would have it.
-func (n *node) plain() any { return n.tree().Plain() }
-
-// toNode is the opposite: a variable's value at the line where it is used.
-func toNode(v any, line int) (*node, error) {
-	n := &node{line: line}
+// toNode is the value of a variable as a node at the line where it is used.
+func toNode(v any, line int) (*yamlfile.Node, error) {
+	n := &yamlfile.Node{Line: line}
 	switch v := v.(type) {
 	case nil, bool, int64, uint64, float64, string:
-		n.value = v
+		n.Value = v
 	case int:
-		n.value = int64(v)
+		n.Value = int64(v)
 	case []any:
-		n.kind = list
+		n.Kind = yamlfile.List
 		for _, i := range v {
 			item, err := toNode(i, line)
 			if err != nil {
 				return nil, err
 			}
-			n.items = append(n.items, item)
+			n.Items = append(n.Items, item)
 		}
 	case map[string]any:
-		n.kind = mapping
+		n.Kind = yamlfile.Map
 		for _, k := range slices.Sorted(maps.Keys(v)) {
 			value, err := toNode(v[k], line)
 			if err != nil {
 				return nil, err
 			}
-			n.fields = append(n.fields, field{name: k, line: line, value: value})
+			n.Fields = append(n.Fields, yamlfile.Field{Name: k, Line: line, Value: value})
 		}
 	default:
 		return nil, fmt.Errorf("has a value of type %T, which YAML does not have", v)
 	}
-	n.count()
 	return n, nil
 }
 
 // interpolate returns n with the variables in it replaced by their values.
-func interpolate(n *node, vars map[string]any) (*node, error) {
-	in := &interpolation{vars: vars, done: map[*node]*node{}}
+func interpolate(n *yamlfile.Node, vars map[string]any) (*yamlfile.Node, error) {
+	in := &interpolation{vars: vars, done: map[*yamlfile.Node]*yamlfile.Node{}}
 	out := in.node(n)
 	if len(in.missing) > 0 {
 		in.errs = append(in.errs, &ManifestError{
@@ -96,31 +94,31 @@ func interpolate(n *node, vars map[string]any) (*node, error) {
 
 type interpolation struct {
 	vars        map[string]any
-	done        map[*node]*node // shared nodes are replaced once
+	done        map[*yamlfile.Node]*yamlfile.Node // shared nodes are replaced once
 	errs        []error
 	missing     []string
 	missingLine int // of the first one
 }
 
-func (in *interpolation) node(n *node) *node {
+func (in *interpolation) node(n *yamlfile.Node) *yamlfile.Node {
 	if out, ok := in.done[n]; ok {
 		return out
 	}
 	out := *n
-	switch n.kind {
-	case list:
-		out.items = slices.Clone(n.items)
-		for i := range out.items {
-			out.items[i] = in.node(out.items[i])
+	switch n.Kind {
+	case yamlfile.List:
+		out.Items = slices.Clone(n.Items)
+		for i := range out.Items {
+			out.Items[i] = in.node(out.Items[i])
 		}
-	case mapping:
-		out.fields = slices.Clone(n.fields)
-		for i := range out.fields {
-			out.fields[i].name = in.splice(out.fields[i].name, out.fields[i].line)
-			out.fields[i].value = in.node(out.fields[i].value)
+	case yamlfile.Map:
+		out.Fields = slices.Clone(n.Fields)
+		for i := range out.Fields {
+			out.Fields[i].Name = in.splice(out.Fields[i].Name, out.Fields[i].Line)
+			out.Fields[i].Value = in.node(out.Fields[i].Value)
 		}
-	case scalar:
-		if s, ok := n.value.(string); ok {
+	case yamlfile.Scalar:
+		if s, ok := n.Value.(string); ok {
 			out = *in.text(n, s)
 		}
 	}
@@ -129,18 +127,18 @@ func (in *interpolation) node(n *node) *node {
 }
 
 // text replaces a text that is one variable by its value, whatever it is.
-func (in *interpolation) text(n *node, s string) *node {
+func (in *interpolation) text(n *yamlfile.Node, s string) *yamlfile.Node {
 	m := wholeVariable.FindStringSubmatch(s)
 	if m == nil {
-		return &node{line: n.line, value: in.splice(s, n.line), size: 1, anchor: n.anchor}
+		return &yamlfile.Node{Line: n.Line, Value: in.splice(s, n.Line), Anchor: n.Anchor}
 	}
-	v, ok := in.lookup(m[1], n.line)
+	v, ok := in.lookup(m[1], n.Line)
 	if !ok {
 		return n
 	}
-	out, err := toNode(v, n.line)
+	out, err := toNode(v, n.Line)
 	if err != nil {
-		in.errs = append(in.errs, &ManifestError{Key: s, Line: n.line, Message: err.Error()})
+		in.errs = append(in.errs, &ManifestError{Key: s, Line: n.Line, Message: err.Error()})
 		return n
 	}
 	return out

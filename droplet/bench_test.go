@@ -45,7 +45,7 @@ func benchYard(b *testing.B) (*Packages, *Builds) {
 	if err != nil {
 		b.Fatal(err)
 	}
-	s, err := NewShelf(db, filepath.Join(dir, "images"))
+	s, err := NewDroplets(db, filepath.Join(dir, "images"))
 	if err != nil {
 		b.Fatal(err)
 	}

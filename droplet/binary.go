@@ -31,7 +31,7 @@ func (b *Builds) stageBinary(ctx context.Context, w Build, k Package, st Stack) 
 		return Droplet{}, err
 	}
 	b.sayCommands(w.App, commands)
-	bindings, err := b.frozen(w.App)
+	bindings, err := b.currentBindings(w.App)
 	if err != nil {
 		return Droplet{}, err
 	}
@@ -39,14 +39,14 @@ func (b *Builds) stageBinary(ctx context.Context, w Build, k Package, st Stack) 
 	if err != nil {
 		return Droplet{}, err
 	}
-	sha, err := b.shelf.AddImage(&untilDone{ctx: ctx, r: image})
+	sha, err := b.droplets.AddImage(&untilDone{ctx: ctx, r: image})
 	if err != nil {
 		return Droplet{}, err
 	}
 	b.o.Say(w.App, fmt.Sprintf("Made image %.12s", sha))
 	return Droplet{
 		GUID: uuid.NewString(), App: w.App, Package: w.Package, Stack: st.Name, Image: sha, Commands: commands,
-		Buildpacks: []UsedBuildpack{{Name: BinaryBuildpack}}, Reuse: b.reuseKey(k, st, asPushed(), given{}), Bindings: bindings,
+		Buildpacks: []UsedBuildpack{{Name: BinaryBuildpack}}, Reuse: b.reuseKey(k, st, asPushed(), stagingInput{}), Bindings: bindings,
 	}, nil
 }
 

@@ -37,25 +37,25 @@ func (b Bindings) Check() error {
 	return nil
 }
 
-// given is what an app gives its staging beside its bits.
-type given struct {
+// stagingInput is what an app gives its staging beside its bits.
+type stagingInput struct {
 	env      map[string]string
 	bindings Bindings
 }
 
-// given reads what staging an app sees, once for each build: what the buildpacks
+// stagingInput reads what staging an app sees, once for each build: what the buildpacks
 // were given is what the droplet keeps. The variables of the group of all stagings
 // belong into env, below those of the app.
-func (b *Builds) given(app string) (g given, err error) {
+func (b *Builds) stagingInput(app string) (g stagingInput, err error) {
 	if g.env, err = b.o.Env(app); err != nil {
 		return g, err
 	}
-	g.bindings, err = b.frozen(app)
+	g.bindings, err = b.currentBindings(app)
 	return g, err
 }
 
-// frozen are the bindings of an app as they are now.
-func (b *Builds) frozen(app string) (Bindings, error) {
+// currentBindings are the bindings of an app as they are now.
+func (b *Builds) currentBindings(app string) (Bindings, error) {
 	if b.o.Bindings == nil {
 		return Bindings{}, nil
 	}

@@ -63,7 +63,7 @@ type Build struct {
 	Metadata app.Metadata `json:"metadata,omitzero"`
 }
 
-// BuildOptions is what builds need beside packages and the shelf.
+// BuildOptions is what builds need beside packages and droplets.
 type BuildOptions struct {
 	Stacks func(name string) (Stack, error)
 	Say    func(app, line string) // the [STG/0] lines; nil: nobody listens
@@ -104,7 +104,7 @@ type BuildOptions struct {
 // Builds makes droplets of packages. It may be used by many goroutines.
 type Builds struct {
 	packages *Packages
-	shelf    *Shelf
+	droplets *Droplets
 	o        BuildOptions
 	builds   *store.Bucket[Build]
 	caches   *store.Bucket[string]
@@ -118,7 +118,7 @@ type Builds struct {
 
 // NewBuilds returns the builds of p's packages, whose droplets go to s. Run
 // stages them.
-func NewBuilds(db *store.DB, p *Packages, s *Shelf, o BuildOptions) *Builds {
+func NewBuilds(db *store.DB, p *Packages, s *Droplets, o BuildOptions) *Builds {
 	if o.Say == nil {
 		o.Say = func(string, string) {}
 	}
@@ -135,7 +135,7 @@ func NewBuilds(db *store.DB, p *Packages, s *Shelf, o BuildOptions) *Builds {
 	o.MemoryMB, o.DiskMB = cmp.Or(o.MemoryMB, DefaultStagingMemoryMB), cmp.Or(o.DiskMB, DefaultStagingDiskMB)
 	o.Timeout, o.Parallel = cmp.Or(o.Timeout, DefaultStagingTimeout), cmp.Or(o.Parallel, 1)
 	return &Builds{
-		packages: p, shelf: s, o: o, wake: make(chan struct{}, 1), running: map[string]underWay{},
+		packages: p, droplets: s, o: o, wake: make(chan struct{}, 1), running: map[string]underWay{},
 		record: func(*store.Tx, Build, *Droplet) error { return nil },
 		caches: store.In[string](db, "caches"),
 		builds: store.In(db, "builds",
@@ -171,10 +171,10 @@ func (b *Builds) Create(ctx context.Context, r BuildRequest) (Build, error) {
 	if done, ok, err := b.reuse(w, k); err != nil || ok {
 		return done, err
 	}
-	if err := b.shelf.db.Update(func(tx *store.Tx) error { return b.begin(tx, w) }); err != nil {
+	if err := b.droplets.db.Update(func(tx *store.Tx) error { return b.begin(tx, w) }); err != nil {
 		return Build{}, fmt.Errorf("cannot create build: %w", err)
 	}
-	b.rouse()
+	b.wakeRun()
 	return w, nil
 }
 
@@ -198,11 +198,11 @@ func (b *Builds) reuse(w Build, k Package) (Build, bool, error) {
 	if err != nil {
 		return w, false, nil // so does this
 	}
-	g, err := b.given(w.App)
+	g, err := b.stagingInput(w.App)
 	if err != nil {
 		return w, false, nil // and this
 	}
-	old, ok, err := b.shelf.made(b.reuseKey(k, st, packs, g))
+	old, ok, err := b.droplets.made(b.reuseKey(k, st, packs, g))
 	if err != nil || !ok {
 		return w, false, err
 	}
@@ -210,7 +210,7 @@ func (b *Builds) reuse(w Build, k Package) (Build, bool, error) {
 	d.GUID, d.App, d.Package, d.CreatedAt = uuid.NewString(), w.App, w.Package, time.Time{}
 	d.UpdatedAt, d.Metadata, d.Bindings = time.Time{}, app.Metadata{}, g.bindings
 	w.State, w.Droplet = BuildStaged, d.GUID
-	err = b.shelf.keep(d, func(tx *store.Tx) error {
+	err = b.droplets.keep(d, func(tx *store.Tx) error {
 		if err := b.begin(tx, w); err != nil {
 			return err
 		}
@@ -222,7 +222,7 @@ func (b *Builds) reuse(w Build, k Package) (Build, bool, error) {
 	if err != nil {
 		return w, false, err
 	}
-	b.intro(w, k, st)
+	b.sayStaging(w, k, st)
 	b.o.Say(w.App, fmt.Sprintf("Nothing has changed: image %.12s is used again", d.Image))
 	b.tidy(w.App)
 	return w, true, nil
@@ -250,9 +250,9 @@ func (b *Builds) All() ([]Build, error) {
 	return all, nil
 }
 
-// Note changes the metadata of a build.
-func (b *Builds) Note(guid string, c app.MetadataChange) (Build, error) {
-	return note(b.builds, "build "+guid, guid, func(w *Build) *app.Metadata {
+// UpdateMetadata changes the metadata of a build.
+func (b *Builds) UpdateMetadata(guid string, c app.MetadataChange) (Build, error) {
+	return updateMetadata(b.builds, "build "+guid, guid, func(w *Build) *app.Metadata {
 		w.UpdatedAt = time.Now().UTC()
 		w.Metadata = w.Metadata.Merge(c)
 		return &w.Metadata
@@ -283,11 +283,11 @@ func (b *Builds) Forget(app string) error {
 		return err
 	}
 	b.cancel(app)
-	ds, err := b.shelf.OfApp(app)
+	ds, err := b.droplets.OfApp(app)
 	if err != nil {
 		return err
 	}
-	if err := b.shelf.remove(ds); err != nil {
+	if err := b.droplets.remove(ds); err != nil {
 		return err
 	}
 	if err := errors.Join(b.packages.Forget(app), b.forgetCache(app)); err != nil {
@@ -307,8 +307,8 @@ func (b *Builds) remove(ws []Build) error {
 
 // staged keeps droplet and build in one transaction.
 func (b *Builds) staged(w Build, d Droplet) error {
-	defer b.shelf.disown(d.Image)
-	return b.shelf.keep(d, func(tx *store.Tx) error {
+	defer b.droplets.releaseImage(d.Image)
+	return b.droplets.keep(d, func(tx *store.Tx) error {
 		_, err := b.builds.With(tx).Update(w.GUID, func(w *Build) error {
 			w.State, w.Droplet, w.UpdatedAt = BuildStaged, d.GUID, time.Now().UTC()
 			return nil
@@ -323,7 +323,7 @@ func (b *Builds) staged(w Build, d Droplet) error {
 func (b *Builds) failed(w Build, why error) error {
 	b.o.Say(w.App, "Staging failed: "+why.Error())
 	b.o.Logger.Warn("staging failed", "app", w.App, "build", w.GUID, "err", why)
-	err := b.shelf.db.Update(func(tx *store.Tx) error {
+	err := b.droplets.db.Update(func(tx *store.Tx) error {
 		w, err := b.builds.With(tx).Update(w.GUID, func(w *Build) error {
 			w.State, w.Error, w.UpdatedAt = BuildFailed, why.Error(), time.Now().UTC()
 			return nil
@@ -339,8 +339,8 @@ func (b *Builds) failed(w Build, why error) error {
 	return nil
 }
 
-// intro tells what is staged, and what takes the place of what is not here.
-func (b *Builds) intro(w Build, k Package, st Stack) {
+// sayStaging tells what is staged, and what takes the place of what is not here.
+func (b *Builds) sayStaging(w Build, k Package, st Stack) {
 	b.o.Say(w.App, fmt.Sprintf("Staging package %.12s (%s)", k.SHA256, inBytes(k.Size)))
 	if w.Stack != "" && w.Stack != st.Name {
 		b.o.Say(w.App, fmt.Sprintf("Stack '%s' is not here: '%s' takes its place", w.Stack, st.Name))
@@ -369,18 +369,18 @@ func (b *Builds) collect(app string) error {
 	if err := b.remove(old); err != nil {
 		return err
 	}
-	ds, err := b.shelf.OfApp(app)
+	ds, err := b.droplets.OfApp(app)
 	if err != nil {
 		return err
 	}
-	if err := b.shelf.removeUnused(ds[min(keepDroplets, len(ds)):], b.o.InUse); err != nil {
+	if err := b.droplets.removeUnused(ds[min(keepDroplets, len(ds)):], b.o.InUse); err != nil {
 		return err
 	}
 	return errors.Join(b.collectImages(), b.collectFolders())
 }
 
 func (b *Builds) collectImages() error {
-	removed, err := b.shelf.Collect()
+	removed, err := b.droplets.Collect()
 	for _, sha := range removed {
 		b.o.Logger.Info("collected image", "image", sha)
 	}
@@ -390,5 +390,5 @@ func (b *Builds) collectImages() error {
 	if b.o.Kept == nil || b.o.Kept.images == nil {
 		return err
 	}
-	return errors.Join(err, b.o.Kept.MindImages(b.shelf.stacks))
+	return errors.Join(err, b.o.Kept.DropUnusedImages(b.droplets.stacks))
 }

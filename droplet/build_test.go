@@ -25,7 +25,7 @@ type yard struct {
 	dir      string
 	db       *store.DB
 	packages *Packages
-	shelf    *Shelf
+	shelf    *Droplets
 	builds   *Builds
 	stack    Stack
 	lines    []string
@@ -48,7 +48,7 @@ func (y *yard) open() {
 	if y.packages, err = NewPackages(y.db, PackageOptions{Dir: filepath.Join(y.dir, "packages"), MinFree: -1}); err != nil {
 		y.t.Fatal(err)
 	}
-	if y.shelf, err = NewShelf(y.db, filepath.Join(y.dir, "images")); err != nil {
+	if y.shelf, err = NewDroplets(y.db, filepath.Join(y.dir, "images")); err != nil {
 		y.t.Fatal(err)
 	}
 	y.builds = NewBuilds(y.db, y.packages, y.shelf, BuildOptions{

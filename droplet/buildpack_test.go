@@ -152,19 +152,19 @@ func TestNote(t *testing.T) {
 		two, bad := "2", "no spaces"
 		c := app.MetadataChange{Labels: map[string]*string{"b": &two}}
 		wrong := app.MetadataChange{Labels: map[string]*string{"b": &bad}}
-		k2, err1 := y.packages.Note(k.GUID, c)
-		b2, err2 := y.builds.Note(b.GUID, c)
-		d2, err3 := y.shelf.Note(b.Droplet, c)
+		k2, err1 := y.packages.UpdateMetadata(k.GUID, c)
+		b2, err2 := y.builds.UpdateMetadata(b.GUID, c)
+		d2, err3 := y.shelf.UpdateMetadata(b.Droplet, c)
 		if err := errors.Join(err1, err2, err3); err != nil || k2.Metadata.Labels["b"] != "2" || b2.Metadata.Labels["a"] != "1" || d2.Metadata.Labels["b"] != "2" {
 			t.Errorf("%v: %+v %+v %+v", err, k2, b2, d2)
 		}
-		_, err1 = y.packages.Note(k.GUID, wrong)
-		_, err2 = y.builds.Note(b.GUID, wrong)
-		_, err3 = y.shelf.Note(b.Droplet, wrong)
+		_, err1 = y.packages.UpdateMetadata(k.GUID, wrong)
+		_, err2 = y.builds.UpdateMetadata(b.GUID, wrong)
+		_, err3 = y.shelf.UpdateMetadata(b.Droplet, wrong)
 		if n := len(app.Problems(errors.Join(err1, err2, err3))); n != 3 {
 			t.Errorf("%d problems, want one each", n)
 		}
-		if _, err := y.shelf.Note("nonesuch", c); !errors.Is(err, ErrNotFound) {
+		if _, err := y.shelf.UpdateMetadata("nonesuch", c); !errors.Is(err, ErrNotFound) {
 			t.Errorf("error = %v, want ErrNotFound", err)
 		}
 		ks, err1 := y.packages.All()

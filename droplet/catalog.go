@@ -70,7 +70,7 @@ func NewCatalog(db *store.DB, o CatalogOptions) (*Catalog, error) {
 	c.o.MaxFileBytes = min(cmp.Or(c.o.MaxFileBytes, c.o.MaxBytes), c.o.MaxBytes)
 	var err error
 	log := cmp.Or(o.Logger, slog.New(slog.DiscardHandler))
-	if c.pool, err = openPool(c.o.Dir, log); err != nil {
+	if c.pool, err = openPool(db, c.o.Dir, log); err != nil {
 		return nil, err
 	}
 	if err := c.Sweep(); err != nil {

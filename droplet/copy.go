@@ -124,7 +124,7 @@ func zipEntry(out *zip.Writer, h *tar.Header, content io.Reader) error {
 // Copy makes a droplet of another app that runs the same files. Nobody staged it
 // there, so that it gets the service bindings that its app has now.
 func (b *Builds) Copy(source, app string) (Droplet, error) {
-	from, err := b.shelf.Get(source)
+	from, err := b.droplets.Get(source)
 	if err != nil {
 		return from, err
 	}
@@ -136,11 +136,11 @@ func (b *Builds) Copy(source, app string) (Droplet, error) {
 		Commands: maps.Clone(from.Commands), Sidecars: slices.Clone(from.Sidecars), Buildpacks: slices.Clone(from.Buildpacks),
 		Java: from.Java, Custom: from.Custom, CreatedAt: time.Now().UTC(),
 	}
-	if d.Bindings, err = b.frozen(app); err != nil {
+	if d.Bindings, err = b.currentBindings(app); err != nil {
 		return d, err
 	}
-	err = b.shelf.keep(d, func(tx *store.Tx) error {
-		_, err := b.shelf.droplets.With(tx).Get(source) // what it stands on goes with the last droplet
+	err = b.droplets.keep(d, func(tx *store.Tx) error {
+		_, err := b.droplets.droplets.With(tx).Get(source) // what it stands on goes with the last droplet
 		return err
 	})
 	if errors.Is(err, store.ErrNotFound) {
@@ -151,15 +151,15 @@ func (b *Builds) Copy(source, app string) (Droplet, error) {
 
 // Remove forgets a droplet, if allow still lets it in the transaction that does.
 func (b *Builds) Remove(guid string, allow func(tx *store.Tx) error) error {
-	d, err := b.shelf.Get(guid)
+	d, err := b.droplets.Get(guid)
 	if err != nil {
 		return err
 	}
-	err = b.shelf.db.Update(func(tx *store.Tx) error {
+	err = b.droplets.db.Update(func(tx *store.Tx) error {
 		if err := allow(tx); err != nil {
 			return err
 		}
-		return b.shelf.droplets.With(tx).Delete(d.GUID)
+		return b.droplets.droplets.With(tx).Delete(d.GUID)
 	})
 	if err != nil {
 		return fmt.Errorf("cannot remove droplet %s: %w", guid, err)

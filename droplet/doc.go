@@ -6,7 +6,7 @@
 //	  └── Package  <sha256>.tar  app/…              trees, together the pool of resources
 //	        └── Build  STAGING → STAGED | FAILED    side by side, one per app, in Run
 //	              │    Catalog: which buildpacks; Builder: the container they run in
-//	              └── Droplet  guid, commands       on the Shelf
+//	              └── Droplet  guid, commands       kept by Droplets
 //	                    └── Image  <sha256>.tar     app/ deps/ …, shared by droplets
 //	Stack  (host: the machine's own /usr)           as data, the engine makes it
 //

@@ -74,7 +74,7 @@ func (b *Builds) stageImage(ctx context.Context, w Build, k Package) (Droplet, e
 	if len(run.Args) > 0 {
 		d.Commands["web"] = quoteArgs(run.Args)
 	}
-	if d.Bindings, err = b.frozen(w.App); err != nil {
+	if d.Bindings, err = b.currentBindings(w.App); err != nil {
 		return Droplet{}, err
 	}
 	say(fmt.Sprintf("Image %.19s, %s unpacked, runs as user %s", i.digest, inBytes(m.size), run.User))

@@ -44,9 +44,9 @@ type FoundSidecar struct {
 	MemoryMB     int      `json:"memory_mb,omitempty"` // 0: not declared
 }
 
-// note changes the metadata of what is kept under guid. fn makes the change and
+// updateMetadata changes the metadata of what is kept under guid. fn makes the change and
 // returns what came of it, which is refused if it is not valid.
-func note[T any](b *store.Bucket[T], noun, guid string, fn func(v *T) *app.Metadata) (T, error) {
+func updateMetadata[T any](b *store.Bucket[T], noun, guid string, fn func(v *T) *app.Metadata) (T, error) {
 	v, err := b.Update(guid, func(v *T) error { return fn(v).Validate() })
 	if errors.Is(err, store.ErrNotFound) {
 		return v, fmt.Errorf("%s: %w", noun, ErrNotFound)

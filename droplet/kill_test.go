@@ -41,7 +41,7 @@ func TestKilledAtAnyMoment(t *testing.T) {
 	}
 }
 
-func openAll(t *testing.T, dir string) (*store.DB, *Packages, *Shelf, *Builds) {
+func openAll(t *testing.T, dir string) (*store.DB, *Packages, *Droplets, *Builds) {
 	t.Helper()
 	db, err := store.Open(filepath.Join(dir, "dew.db"), store.Options{})
 	if err != nil {
@@ -51,7 +51,7 @@ func openAll(t *testing.T, dir string) (*store.DB, *Packages, *Shelf, *Builds) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s, err := NewShelf(db, filepath.Join(dir, "images"))
+	s, err := NewDroplets(db, filepath.Join(dir, "images"))
 	if err != nil {
 		t.Fatal(err)
 	}

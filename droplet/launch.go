@@ -10,7 +10,7 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/dewrun/dew/app"
+	"github.com/dewrun/dew/yamlfile"
 )
 
 // UsedBuildpack is a buildpack that took part in making a droplet.
@@ -22,7 +22,7 @@ type UsedBuildpack struct {
 
 // describe fills in what buildpacks told about an app: its commands, its sidecars,
 // and who they were. A Procfile wins over launch.yml, and that over bin/release.
-func describe(t taking, told map[string]string) error {
+func describe(t stagedFiles, told map[string]string) error {
 	d, used := t.droplet, t.packs
 	var err error
 	if t.detect {
@@ -102,7 +102,7 @@ func parseRelease(text string) (map[string]string, error) {
 // decodeYAML reads YAML of others, whose few lines may stand for millions of values
 // or name each other, into a value with tags for JSON.
 func decodeYAML(text []byte, into any) error {
-	v, err := app.ParseYAML(text)
+	v, err := yamlfile.Values(text)
 	if err != nil {
 		return err
 	}

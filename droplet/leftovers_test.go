@@ -21,7 +21,7 @@ func TestLeftoversAreSetAside(t *testing.T) {
 	}
 	defer db.Close()
 	for name, open := range map[string]func(dir string) (interface{ Sweep() error }, error){
-		"droplets": func(dir string) (interface{ Sweep() error }, error) { return NewShelf(db, dir) },
+		"droplets": func(dir string) (interface{ Sweep() error }, error) { return NewDroplets(db, dir) },
 		"packages": func(dir string) (interface{ Sweep() error }, error) { return NewPackages(db, PackageOptions{Dir: dir}) },
 		"buildpacks": func(dir string) (interface{ Sweep() error }, error) {
 			return NewCatalog(db, CatalogOptions{Packages: PackageOptions{Dir: dir}})

@@ -212,18 +212,18 @@ func (s *Stacks) openImage(image v1.Image) (ociImage, error) {
 }
 
 // takeImage takes in the layers of an image, those that are here already excepted.
-func (s *Stacks) takeImage(ctx context.Context, i ociImage, say func(string)) (made, error) {
+func (s *Stacks) takeImage(ctx context.Context, i ociImage, say func(string)) (madeStack, error) {
 	m, _, err := s.takeLayers(ctx, i, say)
 	return m, err
 }
 
 // takeLayers also tells which users the image knows.
-func (s *Stacks) takeLayers(ctx context.Context, i ociImage, say func(string)) (made, users, error) {
+func (s *Stacks) takeLayers(ctx context.Context, i ociImage, say func(string)) (madeStack, users, error) {
 	all, err := i.image.Layers()
 	if err != nil {
-		return made{}, users{}, err
+		return madeStack{}, users{}, err
 	}
-	m := made{kind: StackImage, source: i.source}
+	m := madeStack{kind: StackImage, source: i.source}
 	var pins []func()
 	m.done = func() {
 		for _, done := range pins {
@@ -238,16 +238,16 @@ func (s *Stacks) takeLayers(ctx context.Context, i ociImage, say func(string)) (
 		if err != nil {
 			m.done()
 			if i.ref == "" {
-				return made{}, who, err
+				return madeStack{}, who, err
 			}
 			ref, _ := parseRef(i.ref) // it was read before
-			return made{}, who, registryError(ImageSource{Ref: i.ref}, ref.Context().RegistryStr(), err)
+			return madeStack{}, who, registryError(ImageSource{Ref: i.ref}, ref.Context().RegistryStr(), err)
 		}
 		pins = append(pins, done)
 		m.tree = append(m.tree, sha)
 		if m.size += facts.Size; m.size > maxTreeBytes {
 			m.done()
-			return made{}, who, &ImageError{Reason: fmt.Sprintf("is larger than %s, unpacked", inBytes(maxTreeBytes))}
+			return madeStack{}, who, &ImageError{Reason: fmt.Sprintf("is larger than %s, unpacked", inBytes(maxTreeBytes))}
 		}
 		who.lay(facts)
 	}

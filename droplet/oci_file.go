@@ -26,30 +26,30 @@ const (
 )
 
 // readFile takes in a file that somebody added as a stack.
-func (s *Stacks) readFile(ctx context.Context, f *os.File) (made, error) {
+func (s *Stacks) readFile(ctx context.Context, f *os.File) (madeStack, error) {
 	kind, err := archiveKind(f)
 	if err != nil {
-		return made{}, err
+		return madeStack{}, err
 	}
 	quiet := func(string) {}
 	switch kind {
 	case dockerManifest:
 		image, err := tarball.Image(func() (io.ReadCloser, error) { return fromStart(f) }, nil)
 		if err != nil {
-			return made{}, &ImageError{Reason: "cannot be read as an image: " + err.Error()}
+			return madeStack{}, &ImageError{Reason: "cannot be read as an image: " + err.Error()}
 		}
 		return s.takeFile(ctx, image, quiet)
 	case layoutMark:
 		return s.readLayout(ctx, f)
 	}
 	if _, err := f.Seek(0, io.SeekStart); err != nil {
-		return made{}, fmt.Errorf("cannot read the file: %w", err)
+		return madeStack{}, fmt.Errorf("cannot read the file: %w", err)
 	}
 	sha, facts, done, err := s.layers.add(ctx, f)
 	if err != nil {
-		return made{}, err
+		return madeStack{}, err
 	}
-	return made{tree: []string{sha}, size: facts.Size, kind: StackTarball, source: "sha256:" + sha, done: done}, nil
+	return madeStack{tree: []string{sha}, size: facts.Size, kind: StackTarball, source: "sha256:" + sha, done: done}, nil
 }
 
 // fromStart reads the file anew, its compression undone. Readers do not disturb
@@ -83,13 +83,13 @@ func archiveKind(f *os.File) (string, error) {
 }
 
 // takeFile takes in the image of a file.
-func (s *Stacks) takeFile(ctx context.Context, image v1.Image, say func(string)) (made, error) {
+func (s *Stacks) takeFile(ctx context.Context, image v1.Image, say func(string)) (madeStack, error) {
 	i, err := s.openImage(image)
 	if bad := (*ImageError)(nil); err != nil && !errors.As(err, &bad) {
 		err = &ImageError{Reason: "cannot be read as an image: " + err.Error()}
 	}
 	if err != nil {
-		return made{}, err
+		return madeStack{}, err
 	}
 	i.source = i.digest.String()
 	return s.takeImage(ctx, i, say)
@@ -102,22 +102,22 @@ var layoutFile = regexp.MustCompile(`^(oci-layout|index\.json|blobs/sha256/[0-9a
 const maxLayoutFiles = 4096
 
 // readLayout unpacks an OCI layout beside the layers and takes in its image.
-func (s *Stacks) readLayout(ctx context.Context, f *os.File) (made, error) {
+func (s *Stacks) readLayout(ctx context.Context, f *os.File) (madeStack, error) {
 	dir, err := os.MkdirTemp(s.o.Dir, "layout-*"+half)
 	if err != nil {
-		return made{}, fmt.Errorf("cannot read the image: %w", err)
+		return madeStack{}, fmt.Errorf("cannot read the image: %w", err)
 	}
 	defer s.layers.discard(dir)
 	if err := s.unpackLayout(ctx, dir, f); err != nil {
-		return made{}, err
+		return madeStack{}, err
 	}
 	index, err := layout.ImageIndexFromPath(dir)
 	if err != nil {
-		return made{}, &ImageError{Reason: "cannot be read as an image: " + err.Error()}
+		return madeStack{}, &ImageError{Reason: "cannot be read as an image: " + err.Error()}
 	}
 	image, err := imageIn(index, 0)
 	if err != nil {
-		return made{}, err
+		return madeStack{}, err
 	}
 	return s.takeFile(ctx, image, func(string) {})
 }

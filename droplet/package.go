@@ -128,7 +128,7 @@ func NewPackages(db *store.DB, o PackageOptions) (*Packages, error) {
 			store.Index("sha256", func(f BuildpackFolder) string { return f.SHA256 })),
 	}
 	var err error
-	if p.pool, err = openPool(o.Dir, o.Logger); err != nil {
+	if p.pool, err = openPool(db, o.Dir, o.Logger); err != nil {
 		return nil, err
 	}
 	if err := p.Sweep(); err != nil {
@@ -226,9 +226,9 @@ func newestPackage(a, b Package) int {
 	return cmp.Or(b.CreatedAt.Compare(a.CreatedAt), cmp.Compare(b.GUID, a.GUID))
 }
 
-// Note changes the metadata of a package.
-func (p *Packages) Note(guid string, c app.MetadataChange) (Package, error) {
-	k, err := note(p.packages, "package "+guid, guid, func(k *Package) *app.Metadata {
+// UpdateMetadata changes the metadata of a package.
+func (p *Packages) UpdateMetadata(guid string, c app.MetadataChange) (Package, error) {
+	k, err := updateMetadata(p.packages, "package "+guid, guid, func(k *Package) *app.Metadata {
 		k.UpdatedAt = time.Now().UTC()
 		k.Metadata = k.Metadata.Merge(c)
 		return &k.Metadata

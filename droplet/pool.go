@@ -22,6 +22,8 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"github.com/dewrun/dew/store"
 )
 
 // lease is how long a tree stays after Match has promised files of it to a
@@ -59,6 +61,7 @@ type place struct {
 //	<sha256>.index  sha1, size, offset of every content
 type pool struct {
 	dir string
+	db  *store.DB
 	log *slog.Logger
 
 	mu    sync.Mutex // guards the fields below and those of the trees
@@ -75,7 +78,7 @@ type tree struct {
 	lent  time.Time // when Match last promised something of it
 }
 
-func openPool(dir string, log *slog.Logger) (*pool, error) {
+func openPool(db *store.DB, dir string, log *slog.Logger) (*pool, error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, fmt.Errorf("cannot make the folder for packages: %w", err)
 	}
@@ -83,7 +86,7 @@ func openPool(dir string, log *slog.Logger) (*pool, error) {
 	if err != nil {
 		return nil, fmt.Errorf("cannot read the folder of packages: %w", err)
 	}
-	p := &pool{dir: dir, log: log, trees: map[string]*tree{}}
+	p := &pool{db: db, dir: dir, log: log, trees: map[string]*tree{}}
 	for _, e := range entries {
 		p.meet(e)
 	}
@@ -308,7 +311,7 @@ func (p *pool) write(ctx context.Context, b *bits, places map[content]place) (t 
 		return nil, err
 	}
 	for _, f := range files {
-		if err := f.Sync(); err != nil {
+		if err := p.db.SyncFile(f); err != nil {
 			return nil, err
 		}
 	}
@@ -337,7 +340,7 @@ func (p *pool) name(sha string, list [sha256.Size]byte, files [2]*os.File) (*tre
 	if err := os.Rename(files[0].Name(), p.tar(sha)); err != nil {
 		return nil, err
 	}
-	if err := syncDir(p.dir); err != nil {
+	if err := p.db.SyncDir(p.dir); err != nil {
 		return nil, err
 	}
 	t := p.trees[sha]

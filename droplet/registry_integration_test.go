@@ -108,11 +108,11 @@ func (r *registry) push(repository string, image v1.Image, auth authn.Authentica
 }
 
 // pulled fetches an image with all its layers.
-func pulled(t *testing.T, s *Stacks, from ImageSource) (ociImage, made, error) {
+func pulled(t *testing.T, s *Stacks, from ImageSource) (ociImage, madeStack, error) {
 	t.Helper()
 	i, err := s.pull(t.Context(), from, func(string) {})
 	if err != nil {
-		return i, made{}, err
+		return i, madeStack{}, err
 	}
 	m, err := s.takeImage(t.Context(), i, func(string) {})
 	if err == nil {

@@ -14,8 +14,8 @@ import (
 	"github.com/dewrun/dew/store"
 )
 
-// rouse makes Run look whether there is something to stage.
-func (b *Builds) rouse() {
+// wakeRun makes Run look whether there is something to stage.
+func (b *Builds) wakeRun() {
 	select {
 	case b.wake <- struct{}{}:
 	default: // it is awake
@@ -53,7 +53,7 @@ func (b *Builds) startAll(ctx context.Context, g *errgroup.Group) error {
 			return err
 		}
 		g.Go(func() error {
-			defer b.rouse()
+			defer b.wakeRun()
 			defer b.end(w)
 			return b.run(own, w)
 		})
@@ -144,7 +144,7 @@ func (b *Builds) run(ctx context.Context, w Build) error {
 	if err == nil {
 		err = b.staged(w, d)
 	} else {
-		b.shelf.disown(d.Image)
+		b.droplets.releaseImage(d.Image)
 	}
 	defer b.tidy(w.App)
 	if gone || errors.Is(err, store.ErrNotFound) {
@@ -177,7 +177,7 @@ func (b *Builds) stage(ctx context.Context, w Build) (Droplet, error) {
 	if err != nil {
 		return Droplet{}, err
 	}
-	b.intro(w, k, st)
+	b.sayStaging(w, k, st)
 	if err := b.packages.Space(); err != nil {
 		return Droplet{}, err
 	}
@@ -224,7 +224,7 @@ func (b *Builds) choose(w Build, st Stack) ([]chosen, error) {
 // knows whether any would. What buildpacks make depends on the app too: on its name,
 // and on its cache, in which whoever pushes it can put anything. So they work for
 // another app anew, and once the caches were cleared.
-func (b *Builds) reuseKey(k Package, st Stack, packs []chosen, g given) string {
+func (b *Builds) reuseKey(k Package, st Stack, packs []chosen, g stagingInput) string {
 	const rules = 4 // counted up when staging gives something else
 	keys := keysOf(packs)
 	if keys == "" {

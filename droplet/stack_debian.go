@@ -39,26 +39,26 @@ func (d DebianSource) check() error {
 }
 
 // makeDebian installs a Debian of the machine's own release into a tree.
-func (s *Stacks) makeDebian(ctx context.Context, d DebianSource, say func(string)) (made, error) {
+func (s *Stacks) makeDebian(ctx context.Context, d DebianSource, say func(string)) (madeStack, error) {
 	program, err := exec.LookPath("mmdebstrap")
 	if err != nil {
-		return made{}, errors.New("mmdebstrap is not installed: apt-get install mmdebstrap")
+		return madeStack{}, errors.New("mmdebstrap is not installed: apt-get install mmdebstrap")
 	}
 	sources, err := aptSources("/etc/apt")
 	if err != nil {
-		return made{}, err
+		return madeStack{}, err
 	}
 	if err := s.o.Space(); err != nil {
-		return made{}, err
+		return madeStack{}, err
 	}
 	dir, err := os.MkdirTemp(s.o.Dir, "debian-*"+half)
 	if err != nil {
-		return made{}, fmt.Errorf("cannot make a Debian stack: %w", err)
+		return madeStack{}, fmt.Errorf("cannot make a Debian stack: %w", err)
 	}
 	defer s.layers.discard(dir)
 	// The tree is made by the user that apt downloads as, too.
 	if err := os.Chmod(dir, 0o755); err != nil {
-		return made{}, fmt.Errorf("cannot make a Debian stack: %w", err)
+		return madeStack{}, fmt.Errorf("cannot make a Debian stack: %w", err)
 	}
 	packages := slices.Compact(slices.Sorted(slices.Values(append(slices.Clone(debianPackages), d.Include...))))
 	args := []string{"--variant=minbase", "--mode=root", "--format=tar", "--include=" + strings.Join(packages, ",")}
@@ -70,9 +70,9 @@ func (s *Stacks) makeDebian(ctx context.Context, d DebianSource, say func(string
 	cmd.Env = append(os.Environ(), "TMPDIR="+dir, "LC_ALL=C.UTF-8", "DEBIAN_FRONTEND=noninteractive")
 	sha, facts, done, err := s.runDebian(ctx, cmd, say)
 	if err != nil {
-		return made{}, fmt.Errorf("cannot make a Debian stack: %w", err)
+		return madeStack{}, fmt.Errorf("cannot make a Debian stack: %w", err)
 	}
-	return made{tree: []string{sha}, size: facts.Size, kind: StackDebian, source: strings.Join(packages, ","), done: done}, nil
+	return madeStack{tree: []string{sha}, size: facts.Size, kind: StackDebian, source: strings.Join(packages, ","), done: done}, nil
 }
 
 // runDebian takes in the tar that mmdebstrap writes, and shows what it says.
@@ -81,7 +81,7 @@ func (s *Stacks) runDebian(ctx context.Context, cmd *exec.Cmd, say func(string))
 	if err != nil {
 		return "", facts, nil, err
 	}
-	told := &teller{say: say}
+	told := &progressWriter{say: say}
 	cmd.Stderr = told
 	if err := cmd.Start(); err != nil {
 		return "", facts, nil, err
@@ -102,8 +102,8 @@ func (s *Stacks) runDebian(ctx context.Context, cmd *exec.Cmd, say func(string))
 	return sha, facts, done, err
 }
 
-// teller passes lines on, and keeps the last ones.
-type teller struct {
+// progressWriter passes lines on, and keeps the last ones.
+type progressWriter struct {
 	say  func(string)
 	part []byte
 	last []string
@@ -111,21 +111,21 @@ type teller struct {
 
 // maxToldLine and keepTold bound what is kept of what a program says.
 const (
-	maxToldLine = 4 << 10
-	keepTold    = 8
+	maxProgressLine   = 4 << 10
+	keepProgressLines = 8
 )
 
-func (t *teller) Write(p []byte) (int, error) {
+func (t *progressWriter) Write(p []byte) (int, error) {
 	for _, b := range p {
 		if b != '\n' && b != '\r' {
-			if len(t.part) < maxToldLine {
+			if len(t.part) < maxProgressLine {
 				t.part = append(t.part, b)
 			}
 			continue
 		}
 		if line := strings.TrimSpace(string(t.part)); line != "" {
 			t.last = append(t.last, line)
-			t.last = t.last[max(0, len(t.last)-keepTold):]
+			t.last = t.last[max(0, len(t.last)-keepProgressLines):]
 			t.say(strings.TrimPrefix(line, "I: "))
 		}
 		t.part = t.part[:0]
@@ -134,7 +134,7 @@ func (t *teller) Write(p []byte) (int, error) {
 }
 
 // why is what a program that failed said at last: its errors, or just its end.
-func (t *teller) why() string {
+func (t *progressWriter) why() string {
 	var errs []string
 	for _, line := range t.last {
 		if strings.HasPrefix(line, "E:") {

@@ -41,6 +41,7 @@ const (
 // compressed or not as they came.
 type layers struct {
 	dir   string
+	db    *store.DB
 	space func() error
 	facts *store.Bucket[layerFacts]
 
@@ -65,7 +66,7 @@ func openLayers(db *store.DB, o StackOptions) (*layers, error) {
 	if err := os.MkdirAll(o.Dir, 0o700); err != nil {
 		return nil, fmt.Errorf("cannot make the folder for stacks: %w", err)
 	}
-	l := &layers{dir: o.Dir, space: o.Space, facts: store.In[layerFacts](db, "layers"), pins: map[string]int{}}
+	l := &layers{dir: o.Dir, db: db, space: o.Space, facts: store.In[layerFacts](db, "layers"), pins: map[string]int{}}
 	err := l.unfinished.find(o.Dir, clearTree)
 	return l, err
 }
@@ -85,16 +86,16 @@ func (l *layers) open(sha string) (io.ReadCloser, error) {
 	if err != nil {
 		return nil, errors.Join(err, f.Close())
 	}
-	return &both{r, f}, nil
+	return &decompressedFile{r, f}, nil
 }
 
-// both closes what was decompressed and its file.
-type both struct {
+// decompressedFile closes what was decompressed and its file.
+type decompressedFile struct {
 	io.ReadCloser
 	file io.Closer
 }
 
-func (b *both) Close() error { return errors.Join(b.ReadCloser.Close(), b.file.Close()) }
+func (b *decompressedFile) Close() error { return errors.Join(b.ReadCloser.Close(), b.file.Close()) }
 
 // plain undoes gzip and zstd, whose first bytes tell them.
 func plain(r io.Reader) (io.ReadCloser, error) {
@@ -160,13 +161,13 @@ func (l *layers) add(ctx context.Context, r io.Reader) (sha string, facts layerF
 	if raw.err != nil {
 		err = raw.err // what came of it is only a consequence
 	}
-	err = errors.Join(err, f.Sync(), f.Close())
+	err = errors.Join(err, l.db.SyncFile(f), f.Close())
 	if err != nil {
 		return "", facts, nil, errors.Join(err, os.Remove(f.Name()))
 	}
 	sha = hex.EncodeToString(sum.Sum(nil))
 	done = l.pin(sha)
-	err = errors.Join(l.facts.Put(sha, facts), os.Rename(f.Name(), l.path(sha)), syncDir(l.dir))
+	err = errors.Join(l.facts.Put(sha, facts), os.Rename(f.Name(), l.path(sha)), l.db.SyncDir(l.dir))
 	if err != nil {
 		done()
 		return "", facts, nil, fmt.Errorf("cannot add layer: %w", err)

@@ -18,8 +18,8 @@ import (
 // makeTimeout is how long the making of one stack may take.
 const makeTimeout = time.Hour
 
-// made is what came of the making of a stack.
-type made struct {
+// madeStack is what came of the making of a stack.
+type madeStack struct {
 	tree   []string
 	size   int64
 	kind   StackKind
@@ -44,10 +44,10 @@ func (s *Stacks) Begin(name string, from StackSource) (KeptStack, error) {
 	default:
 		return KeptStack{}, fmt.Errorf("%w: it is made either of Debian packages or of an image", ErrStackRefused)
 	}
-	k := KeptStack{Name: name, Kind: kind, State: StackMaking, Source: source, Wish: &from}
+	k := KeptStack{Name: name, Kind: kind, State: StackMaking, Source: source, Requested: &from}
 	k, err := s.put(k)
 	if err == nil {
-		s.rouse()
+		s.wakeRun()
 	}
 	return k, err
 }
@@ -96,13 +96,13 @@ func (s *Stacks) Add(ctx context.Context, name string, f *os.File) (KeptStack, e
 }
 
 // finish writes down what came of the making.
-func (s *Stacks) finish(k *KeptStack, m made) error {
+func (s *Stacks) finish(k *KeptStack, m madeStack) error {
 	st, err := s.ofTree(k.Name, m.tree)
 	if err != nil {
 		return err
 	}
 	k.State, k.ID, k.Tree, k.Size, k.Source = StackReady, st.ID, m.tree, m.size, m.source
-	k.Wish, k.Error, k.Progress = nil, "", ""
+	k.Requested, k.Error, k.Progress = nil, "", ""
 	k.Description = describeStack(*k)
 	return nil
 }
@@ -174,7 +174,7 @@ func (s *Stacks) Remove(guid string) error {
 	if err := s.stacks.Delete(guid); err != nil {
 		return fmt.Errorf("cannot remove stack %s: %w", k.Name, err)
 	}
-	s.rouse() // to collect
+	s.wakeRun() // to collect
 	return nil
 }
 
@@ -200,7 +200,7 @@ func (s *Stacks) Abandon(name string) error {
 	if err != nil {
 		return err
 	}
-	if k.State != StackMaking || k.Wish == nil || !k.Wish.Service {
+	if k.State != StackMaking || k.Requested == nil || !k.Requested.Service {
 		return nil
 	}
 	if err := s.stacks.Delete(k.GUID); err != nil {
@@ -213,7 +213,7 @@ func (s *Stacks) Abandon(name string) error {
 	return nil
 }
 
-func (s *Stacks) rouse() {
+func (s *Stacks) wakeRun() {
 	select {
 	case s.wake <- struct{}{}:
 	default: // it is awake
@@ -288,7 +288,7 @@ func (s *Stacks) makeOne(ctx context.Context, k KeptStack) error {
 	}
 	if err != nil && !errors.Is(err, errAbandoned) {
 		s.o.Logger.Warn("cannot make a stack", "stack", k.Name, "err", err)
-		k.State, k.Error, k.Wish = StackFailed, err.Error(), nil
+		k.State, k.Error, k.Requested = StackFailed, err.Error(), nil
 	}
 	k.UpdatedAt = time.Now().UTC()
 	_, err = s.stacks.Update(k.GUID, func(kept *KeptStack) error { *kept = k; return nil })
@@ -302,16 +302,16 @@ func (s *Stacks) makeOne(ctx context.Context, k KeptStack) error {
 	return nil
 }
 
-func (s *Stacks) make(ctx context.Context, k KeptStack, say func(string)) (made, error) {
+func (s *Stacks) make(ctx context.Context, k KeptStack, say func(string)) (madeStack, error) {
 	switch {
-	case k.Wish == nil:
-		return made{}, errors.New("nothing says what it is to be made of: remove it and add it again")
-	case k.Wish.Debian != nil:
-		return s.makeDebian(ctx, *k.Wish.Debian, say)
+	case k.Requested == nil:
+		return madeStack{}, errors.New("nothing says what it is to be made of: remove it and add it again")
+	case k.Requested.Debian != nil:
+		return s.makeDebian(ctx, *k.Requested.Debian, say)
 	}
-	i, err := s.pull(ctx, *k.Wish.Image, say)
+	i, err := s.pull(ctx, *k.Requested.Image, say)
 	if err != nil {
-		return made{}, err
+		return madeStack{}, err
 	}
 	return s.takeImage(ctx, i, say)
 }
@@ -334,14 +334,14 @@ func (s *Stacks) now(k KeptStack) KeptStack {
 	if k.State == StackMaking {
 		k.Progress = s.progress[k.GUID]
 	}
-	k.Wish = nil // it may hold a password
+	k.Requested = nil // it may hold a password
 	return k
 }
 
-// MindImages forgets the images that no droplet stands on. It asks for the stacks
+// DropUnusedImages forgets the images that no droplet stands on. It asks for the stacks
 // of all droplets under the lock: a build lets go of its image after its droplet is
 // kept, so none is missed.
-func (s *Stacks) MindImages(standing func() (map[string]bool, error)) error {
+func (s *Stacks) DropUnusedImages(standing func() (map[string]bool, error)) error {
 	all, err := s.images.All()
 	if err != nil {
 		return fmt.Errorf("cannot read images: %w", err)
@@ -362,7 +362,7 @@ func (s *Stacks) MindImages(standing func() (map[string]bool, error)) error {
 		if err := s.images.Delete(k.Digest); err != nil && !errors.Is(err, store.ErrNotFound) {
 			return fmt.Errorf("cannot remove image %.12s: %w", k.Digest, err)
 		}
-		s.rouse() // to collect
+		s.wakeRun() // to collect
 	}
 	return nil
 }

@@ -68,8 +68,8 @@ type KeptStack struct {
 	UpdatedAt   time.Time  `json:"updated_at"`
 	Description string     `json:"description,omitempty"`
 
-	Tree []string     `json:"tree,omitempty"` // sha256 of its layers
-	Wish *StackSource `json:"wish,omitempty"` // what is to be done; gone when it is done
+	Tree      []string     `json:"tree,omitempty"` // sha256 of its layers
+	Requested *StackSource `json:"wish,omitempty"` // what is to be done; gone when it is done
 }
 
 // StackSource says what a stack is to be made of: one of these.
@@ -114,8 +114,8 @@ type Stacks struct {
 	o      StackOptions
 	stacks *store.Bucket[KeptStack]
 	images *store.Bucket[KeptImage]
-	// standings are who may use the stacks, by guid.
-	standings *store.Bucket[Standing]
+	// standings has the access to the stacks, by guid.
+	standings *store.Bucket[StackAccess]
 
 	layers *layers
 	wake   chan struct{} // of Run
@@ -151,7 +151,7 @@ func OpenStacks(db *store.DB, o StackOptions) (*Stacks, error) {
 	s.o, s.wake = o, make(chan struct{}, 1)
 	s.stacks = store.In(db, "stacks", store.Index("name", func(k KeptStack) string { return k.Name }))
 	s.images = store.In[KeptImage](db, "images")
-	s.standings = store.In[Standing](db, "stack-standings")
+	s.standings = store.In[StackAccess](db, "stack-standings")
 	var err error
 	if s.layers, err = openLayers(db, o); err != nil {
 		return nil, err

@@ -50,7 +50,7 @@ func (b *Builds) stageWith(ctx context.Context, w Build, k Package, st Stack, pa
 		return Droplet{}, err
 	}
 	defer done()
-	g, err := b.given(w.App)
+	g, err := b.stagingInput(w.App)
 	if err != nil {
 		return Droplet{}, err
 	}
@@ -78,7 +78,7 @@ func (b *Builds) stageWith(ctx context.Context, w Build, k Package, st Stack, pa
 	d := Droplet{GUID: uuid.NewString(), App: w.App, Package: w.Package, Stack: st.Name, Reuse: b.reuseKey(k, st, packs, g), Bindings: g.bindings}
 	began := time.Now()
 	err = b.o.Builder.Build(ctx, s, func(ctx context.Context, code int, files Files) error {
-		t := taking{code: code, files: files, packs: packs, detect: len(w.Buildpacks) == 0, droplet: &d}
+		t := stagedFiles{code: code, files: files, packs: packs, detect: len(w.Buildpacks) == 0, droplet: &d}
 		if code == 0 {
 			return b.take(ctx, t)
 		}
@@ -116,8 +116,8 @@ func planTar(packs []chosen, detect bool) ([]byte, error) {
 	return out.Bytes(), nil
 }
 
-// taking is what is taken out of the container of a build.
-type taking struct {
+// stagedFiles is what is taken out of the container of a build.
+type stagedFiles struct {
 	code    int
 	files   Files
 	packs   []chosen
@@ -126,7 +126,7 @@ type taking struct {
 }
 
 // take makes the droplet of what buildpacks have left.
-func (b *Builds) take(ctx context.Context, t taking) error {
+func (b *Builds) take(ctx context.Context, t stagedFiles) error {
 	told, err := readResult(ctx, t.files)
 	if err != nil {
 		return err
@@ -197,7 +197,7 @@ type failedScript struct {
 
 // whyFailed is the error of a build whose script failed. Its first words are the
 // platform's, its last ones the cause.
-func (b *Builds) whyFailed(ctx context.Context, t taking, f failedScript) error {
+func (b *Builds) whyFailed(ctx context.Context, t stagedFiles, f failedScript) error {
 	told, err := readResult(ctx, t.files)
 	if err != nil {
 		return err
@@ -223,7 +223,7 @@ func (b *Builds) whyFailed(ctx context.Context, t taking, f failedScript) error 
 // cause is why a buildpack failed: a program that is missing, the reason that a
 // built-in buildpack gives, or the error that its tools printed; otherwise how its
 // script ended.
-func (b *Builds) cause(t taking, told map[string]string, f failedScript, ended string) string {
+func (b *Builds) cause(t stagedFiles, told map[string]string, f failedScript, ended string) string {
 	if missing := told["missing"]; missing != "" {
 		return b.missingTool(missing, f.stack)
 	}
@@ -233,7 +233,7 @@ func (b *Builds) cause(t taking, told map[string]string, f failedScript, ended s
 	return cmp.Or(causeOf(b.o.Printed(t.droplet.App, f.began)), ended)
 }
 
-// addPacked puts what buildpacks have made of an app on the shelf.
+// addPacked adds the image that buildpacks have made of an app.
 func (b *Builds) addPacked(ctx context.Context, files Files, info []byte) (string, error) {
 	p := Packing{
 		Folders:  []Folder{{"/tmp/app", "app"}, {"/tmp/deps", "deps"}, {"/tmp/profile.d", "profile.d"}},
@@ -246,7 +246,7 @@ func (b *Builds) addPacked(ctx context.Context, files Files, info []byte) (strin
 		defer close(packed)
 		w.CloseWithError(files.Pack(ctx, w, p))
 	}()
-	sha, err := b.shelf.AddImage(r)
+	sha, err := b.droplets.AddImage(r)
 	r.CloseWithError(errors.New("the image was refused")) // ends the packing
 	<-packed                                              // the files are there only until we return
 	if bad, ok := errors.AsType[*StagingError](err); ok {
@@ -299,7 +299,7 @@ func (b *Builds) sweepCache() error {
 	for _, name := range caches {
 		app := strings.TrimSuffix(filepath.Base(name), ".tar")
 		builds, berr := b.OfApp(app)
-		droplets, derr := b.shelf.OfApp(app)
+		droplets, derr := b.droplets.OfApp(app)
 		err = errors.Join(err, berr, derr)
 		if berr == nil && derr == nil && len(builds)+len(droplets) == 0 {
 			err = errors.Join(err, b.forgetCache(app))

@@ -28,7 +28,7 @@ var ErrHasImage = errors.New("the droplet has its files already: create another 
 
 // Await makes a droplet that waits for its files. Commands win over those that
 // come with them.
-func (s *Shelf) Await(app string, commands map[string]string) (Droplet, error) {
+func (s *Droplets) Await(app string, commands map[string]string) (Droplet, error) {
 	d := Droplet{
 		GUID: uuid.NewString(), App: app, Stack: DefaultStack, Commands: maps.Clone(commands), State: DropletAwaiting,
 		CreatedAt: time.Now().UTC(),
@@ -41,7 +41,7 @@ func (s *Shelf) Await(app string, commands map[string]string) (Droplet, error) {
 // it, so that it gets the service bindings of its app with its files. What is
 // refused is an *ImageError.
 func (b *Builds) Fill(ctx context.Context, guid string, tgz io.Reader) (Droplet, error) {
-	s := b.shelf
+	s := b.droplets
 	d, err := s.Get(guid)
 	if err != nil {
 		return d, err
@@ -49,7 +49,7 @@ func (b *Builds) Fill(ctx context.Context, guid string, tgz io.Reader) (Droplet,
 	if d.State != DropletAwaiting {
 		return d, fmt.Errorf("droplet %s: %w", guid, ErrHasImage)
 	}
-	if d.Bindings, err = b.frozen(d.App); err != nil {
+	if d.Bindings, err = b.currentBindings(d.App); err != nil {
 		return d, err
 	}
 	u := &unpacker{mb: b.o.DiskMB, left: int64(b.o.DiskMB) << 20, files: maxStagedFiles}
@@ -60,7 +60,7 @@ func (b *Builds) Fill(ctx context.Context, guid string, tgz io.Reader) (Droplet,
 	if err != nil {
 		return d, err
 	}
-	defer s.disown(sha)
+	defer s.releaseImage(sha)
 	var info stagingFile
 	if err := decodeYAML(u.info, &info); err != nil {
 		return d, &ImageError{Entry: stagingInfo, Reason: "cannot be used: " + err.Error()}

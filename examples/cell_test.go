@@ -67,11 +67,15 @@ func runTests(m *testing.M) (code int) {
 
 // build makes the programs as a release has them, and those of the example.
 func build(bin string) (string, error) {
-	c := exec.Command("go", "build", "-trimpath", "-o", bin+"/",
-		"../cmd/dewd", "../cmd/dew", "../cmd/dew-init", "../cmd/dew-sftp", "../cmd/dew-static", "./config-sidecar/app", "./config-sidecar/config-server")
-	c.Env = append(os.Environ(), "CGO_ENABLED=0")
-	if out, err := c.CombinedOutput(); err != nil {
-		return "", fmt.Errorf("cannot build the programs: %w\n%s", err, out)
+	for module, packages := range map[string][]string{
+		"..": {"./cmd/dewd", "./cmd/dew", "./cmd/dew-init", "./cmd/dew-sftp", "./cmd/dew-static"},
+		".":  {"./config-sidecar/app", "./config-sidecar/config-server"},
+	} {
+		c := exec.Command("go", append([]string{"build", "-trimpath", "-o", bin + "/"}, packages...)...)
+		c.Dir, c.Env = module, append(os.Environ(), "CGO_ENABLED=0")
+		if out, err := c.CombinedOutput(); err != nil {
+			return "", fmt.Errorf("cannot build the programs: %w\n%s", err, out)
+		}
 	}
 	return bin, nil
 }

@@ -48,18 +48,18 @@ type Config struct {
 	Checked func(err error)
 }
 
-// Phase is the part of its life in which an instance was found sick.
+// Phase is the part of its life in which an instance was found unhealthy.
 type Phase string
 
-// The phases of Sick.
+// The phases of Unhealthy.
 const (
 	Starting Phase = "starting" // it was never healthy
 	Running  Phase = "running"  // it had been healthy before
 )
 
-// Sick says why an instance must end. Its text completes the sentence "Instance
+// Unhealthy says why an instance must end. Its text completes the sentence "Instance
 // became unhealthy: …".
-type Sick struct {
+type Unhealthy struct {
 	Phase Phase
 	Check string        // "port" or "http"; empty when the probe did not say
 	After time.Duration // what the start had been given; 0 when Running
@@ -67,7 +67,7 @@ type Sick struct {
 }
 
 // String is the text without the introduction.
-func (s *Sick) String() string {
+func (s *Unhealthy) String() string {
 	if s.Phase == Starting {
 		return fmt.Sprintf("not healthy within %s of its start: %v", s.After, s.Err)
 	}
@@ -75,12 +75,12 @@ func (s *Sick) String() string {
 }
 
 // Error is the same text as String.
-func (s *Sick) Error() string { return s.String() }
+func (s *Unhealthy) Error() string { return s.String() }
 
 // Unwrap gives what the last probe said.
-func (s *Sick) Unwrap() error { return s.Err }
+func (s *Unhealthy) Unwrap() error { return s.Err }
 
-// Monitor checks until the instance is sick and returns a *Sick, or until ctx ends
+// Monitor checks until the instance is unhealthy and returns an *Unhealthy, or until ctx ends
 // and returns its error. It calls ready once, when the instance is healthy. Without
 // a probe the instance is healthy for as long as its processes live: ready is
 // called at once and only ctx ends the wait.
@@ -146,7 +146,7 @@ func start(ctx context.Context, p Probe, c Config) error {
 		case err == nil:
 			return nil
 		case over && !unchecked(err):
-			return sick(Starting, c.StartTimeout, err)
+			return unhealthy(Starting, c.StartTimeout, err)
 		}
 		next := min(wait, c.StartInterval)
 		if left := time.Until(deadline); left > 0 {
@@ -158,7 +158,7 @@ func start(ctx context.Context, p Probe, c Config) error {
 	}
 }
 
-// live checks until so many failures in a row that the instance is sick. After the
+// live checks until so many failures in a row that the instance is unhealthy. After the
 // first failure the next check begins at once: most apps that did not answer in time
 // answer then. A check that could not be run counts neither way.
 func live(ctx context.Context, p Probe, c Config) error {
@@ -179,7 +179,7 @@ func live(ctx context.Context, p Probe, c Config) error {
 			continue
 		}
 		if failures++; failures >= c.Failures {
-			return sick(Running, 0, err)
+			return unhealthy(Running, 0, err)
 		}
 		if wait = recheck; failures == 1 {
 			wait = 0
@@ -213,8 +213,8 @@ func pause(ctx context.Context, d time.Duration) error {
 	}
 }
 
-func sick(phase Phase, after time.Duration, err error) *Sick {
-	s := &Sick{Phase: phase, After: after, Err: err}
+func unhealthy(phase Phase, after time.Duration, err error) *Unhealthy {
+	s := &Unhealthy{Phase: phase, After: after, Err: err}
 	if f, ok := errors.AsType[*Failure](err); ok {
 		s.Check = f.Check
 	}

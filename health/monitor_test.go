@@ -57,11 +57,11 @@ func TestMonitorStartTimeout(t *testing.T) {
 		if want := append(append(quick(), every(3175*time.Millisecond, 2*time.Second, 29)...), time.Minute); !slices.Equal(s.asked, want) {
 			t.Errorf("asked at %v, want %v", s.asked, want)
 		}
-		sick, ok := errors.AsType[*Sick](err)
+		sick, ok := errors.AsType[*Unhealthy](err)
 		if !ok {
 			t.Fatalf("error = %v, want a *Sick", err)
 		}
-		if want := (Sick{Phase: Starting, Check: CheckPort, After: time.Minute, Err: errBroken}); *sick != want {
+		if want := (Unhealthy{Phase: Starting, Check: CheckPort, After: time.Minute, Err: errBroken}); *sick != want {
 			t.Errorf("sick = %+v, want %+v", *sick, want)
 		}
 		if !errors.Is(err, errBroken) {
@@ -89,7 +89,7 @@ func TestMonitorLiveness(t *testing.T) {
 		if !slices.Equal(s.asked, want) {
 			t.Errorf("asked at %v, want %v", s.asked, want)
 		}
-		sick, ok := errors.AsType[*Sick](err)
+		sick, ok := errors.AsType[*Unhealthy](err)
 		if !ok || sick.Phase != Running || sick.Check != CheckPort {
 			t.Fatalf("error = %#v, want a *Sick of the running phase", err)
 		}
@@ -131,7 +131,7 @@ func TestMonitorFailuresInARow(t *testing.T) {
 				var told []error
 				c := Config{Failures: tt.failures, Checked: func(err error) { told = append(told, err) }}
 				err := Monitor(t.Context(), s.probe, c, func() {})
-				if sick, ok := errors.AsType[*Sick](err); !ok || !errors.Is(sick, errBroken) {
+				if sick, ok := errors.AsType[*Unhealthy](err); !ok || !errors.Is(sick, errBroken) {
 					t.Errorf("error = %v, want a *Sick", err)
 				}
 				if !slices.Equal(s.asked, tt.want) {
@@ -174,7 +174,7 @@ func TestMonitorTakesOverRunning(t *testing.T) {
 		if want := every(2*time.Second, 5*time.Second, 2); !slices.Equal(s.asked, want) {
 			t.Errorf("asked at %v, want %v", s.asked, want)
 		}
-		if sick, ok := errors.AsType[*Sick](err); !ok || sick.Phase != Running {
+		if sick, ok := errors.AsType[*Unhealthy](err); !ok || sick.Phase != Running {
 			t.Errorf("error = %v, want a *Sick of the running phase", err)
 		}
 	})
@@ -217,7 +217,7 @@ func TestMonitorStartThatNobodyCouldCheck(t *testing.T) {
 			defer cancel()
 			ready := false
 			err := Monitor(ctx, p, Config{Startup: true}, func() { ready = true; cancel() })
-			if _, sick := errors.AsType[*Sick](err); sick != (last != nil) || ready != (last == nil) {
+			if _, sick := errors.AsType[*Unhealthy](err); sick != (last != nil) || ready != (last == nil) {
 				t.Errorf("error = %v, ready = %v after %v", err, ready, last)
 			}
 			if seen < 3*time.Minute {

@@ -3,8 +3,8 @@
 // as it lives; Watch does the same for readiness, which only decides about routes.
 //
 //	          every StartInterval           every Interval, after a failure at once
-//	start ──▶ starting ── first success ──▶ running ── Failures in a row ──▶ *Sick
-//	             └── StartTimeout passed ──▶ *Sick
+//	start ──▶ starting ── first success ──▶ running ── Failures in a row ──▶ *Unhealthy
+//	             └── StartTimeout passed ──▶ *Unhealthy
 //
 // Probes dial from inside the instance's network namespace, through the Dialer
 // they are given. A probe that could not check returns *Unchecked, which is
@@ -13,6 +13,7 @@ package health
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -24,13 +25,34 @@ import (
 	"strings"
 	"syscall"
 	"time"
+
+	"github.com/dewrun/dew/app"
 )
 
-// The names of the checks, as Failure and Sick carry them.
+// The types of checks that have a probe, as Failure and Unhealthy carry them.
 const (
-	CheckPort = "port"
-	CheckHTTP = "http"
+	CheckPort = app.CheckPort
+	CheckHTTP = app.CheckHTTP
 )
+
+// probes are the probes by type of check. The other types ask the instance nothing.
+var probes = map[string]func(dial Dialer, addr netip.AddrPort, check app.HealthCheck) Probe{
+	CheckPort: func(dial Dialer, addr netip.AddrPort, _ app.HealthCheck) Probe { return Port(dial, addr) },
+	CheckHTTP: func(dial Dialer, addr netip.AddrPort, check app.HealthCheck) Probe {
+		return HTTP(dial, addr, cmp.Or(check.Endpoint, "/"))
+	},
+}
+
+// HasProbe tells whether a type of check asks the instance something.
+func HasProbe(checkType string) bool { return probes[checkType] != nil }
+
+// ProbeOf returns the probe of a check at addr, or nil if its type has none.
+func ProbeOf(check app.HealthCheck, dial Dialer, addr netip.AddrPort) Probe {
+	if !HasProbe(check.Type) {
+		return nil
+	}
+	return probes[check.Type](dial, addr, check)
+}
 
 // maxAnswer bounds what a probe reads of an answer.
 const maxAnswer = 128 << 10

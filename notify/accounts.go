@@ -10,17 +10,18 @@ import (
 
 	"github.com/dewrun/dew/app"
 	"github.com/dewrun/dew/auth"
+	"github.com/dewrun/dew/registry"
 )
 
 // Accounts is the Directory of dew's own users and roles.
 type Accounts struct {
 	users  *auth.Accounts
 	roles  *auth.Roles
-	places *app.Registry
+	places *registry.Registry
 }
 
 // NewAccounts returns the directory of who has an account here.
-func NewAccounts(users *auth.Accounts, roles *auth.Roles, places *app.Registry) *Accounts {
+func NewAccounts(users *auth.Accounts, roles *auth.Roles, places *registry.Registry) *Accounts {
 	return &Accounts{users: users, roles: roles, places: places}
 }
 

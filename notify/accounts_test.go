@@ -8,8 +8,8 @@ import (
 
 	"golang.org/x/crypto/bcrypt"
 
-	"github.com/dewrun/dew/app"
 	"github.com/dewrun/dew/auth"
+	"github.com/dewrun/dew/registry"
 )
 
 // emails reads an audience.
@@ -30,7 +30,7 @@ func emails(t testing.TB, a Audience, err error) (out []string) {
 
 func TestAccounts(t *testing.T) {
 	db := openDB(t, filepath.Join(t.TempDir(), "dew.db"))
-	users, roles, places := auth.NewAccounts(db, bcrypt.MinCost), auth.NewRoles(db), app.NewRegistry(db)
+	users, roles, places := auth.NewAccounts(db, bcrypt.MinCost), auth.NewRoles(db), registry.New(db)
 	space, err := places.EnsureDefaults("dew.localhost")
 	if err != nil {
 		t.Fatal(err)

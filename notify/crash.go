@@ -11,6 +11,7 @@ import (
 
 	"github.com/dewrun/dew/app"
 	"github.com/dewrun/dew/auth"
+	"github.com/dewrun/dew/registry"
 	"github.com/dewrun/dew/store"
 )
 
@@ -40,7 +41,7 @@ type Crash struct {
 type Crashes struct {
 	db        *store.DB
 	watched   *store.Bucket[watched]
-	registry  *app.Registry
+	registry  *registry.Registry
 	directory Directory
 	queue     *Queue
 	log       *slog.Logger
@@ -62,9 +63,9 @@ const (
 )
 
 // NewCrashes returns what is to be told, as it is kept in db.
-func NewCrashes(db *store.DB, registry *app.Registry, directory Directory, queue *Queue, log *slog.Logger) *Crashes {
+func NewCrashes(db *store.DB, reg *registry.Registry, directory Directory, queue *Queue, log *slog.Logger) *Crashes {
 	return &Crashes{
-		db: db, watched: store.In[watched](db, "crash mails"), registry: registry, directory: directory, queue: queue, log: log,
+		db: db, watched: store.In[watched](db, "crash mails"), registry: reg, directory: directory, queue: queue, log: log,
 		news: make(chan Crash, crashRoom),
 	}
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/dewrun/dew/app"
 	"github.com/dewrun/dew/auth"
+	"github.com/dewrun/dew/registry"
 )
 
 // placeDirectory has the same people in every space, and other administrators.
@@ -55,17 +56,17 @@ func TestCrashesToldAdmins(t *testing.T) {
 func newCrashes(t testing.TB) (*Crashes, *Queue, app.App) {
 	t.Helper()
 	db := openDB(t, filepath.Join(t.TempDir(), "dew.db"))
-	registry := app.NewRegistry(db)
-	space, err := registry.EnsureDefaults("dew.localhost")
+	reg := registry.New(db)
+	space, err := reg.EnsureDefaults("dew.localhost")
 	if err != nil {
 		t.Fatal(err)
 	}
-	a, err := registry.PutApp(app.App{Name: "shop", Space: space.GUID})
+	a, err := reg.PutApp(app.App{Name: "shop", Space: space.GUID})
 	if err != nil {
 		t.Fatal(err)
 	}
 	q := NewQueue(db)
-	return NewCrashes(db, registry, placeDirectory{people: people(2)}, q, slog.New(slog.DiscardHandler)), q, a
+	return NewCrashes(db, reg, placeDirectory{people: people(2)}, q, slog.New(slog.DiscardHandler)), q, a
 }
 
 func crashed(t testing.TB, c *Crashes, crash Crash) {

@@ -24,6 +24,7 @@ import (
 
 	"github.com/dewrun/dew/app"
 	"github.com/dewrun/dew/auth"
+	"github.com/dewrun/dew/registry"
 	"github.com/dewrun/dew/store"
 )
 
@@ -39,7 +40,7 @@ type httpWorld struct {
 	db     *store.DB
 	auth   *auth.Server
 	roles  *auth.Roles
-	places *app.Registry
+	places *registry.Registry
 	space  app.Space
 	queue  *Queue
 	s      *Server
@@ -59,7 +60,7 @@ var begun = sync.OnceValue(func() map[string][]byte {
 	if err != nil {
 		panic(err)
 	}
-	_, err = app.NewRegistry(db).EnsureDefaults("dew.localhost")
+	_, err = registry.New(db).EnsureDefaults("dew.localhost")
 	if err == nil {
 		_, err = auth.Open(authConfig(db, dir))
 	}
@@ -98,7 +99,7 @@ func newHTTPWorld(t testing.TB, change ...func(c *Config)) *httpWorld {
 		}
 	}
 	w := &httpWorld{t: t, db: openDB(t, filepath.Join(dir, "dew.db")), logged: &bytes.Buffer{}, tokens: map[string]string{}}
-	w.roles, w.places = auth.NewRoles(w.db), app.NewRegistry(w.db)
+	w.roles, w.places = auth.NewRoles(w.db), registry.New(w.db)
 	w.space = must(w.places.EnsureDefaults("dew.localhost"))(t)
 	w.auth = must(auth.Open(authConfig(w.db, dir)))(t)
 	w.queue = NewQueue(w.db)

@@ -49,30 +49,30 @@ type access struct {
 }
 
 // access collects what the request's line will say.
-func (f *flight) access(req *http.Request) *access {
+func (x *exchange) access(req *http.Request) *access {
 	a := &access{
-		app:     f.entry.destinations[0].App,
+		app:     x.entry.destinations[0].App,
 		host:    req.Host,
-		began:   f.began,
-		took:    time.Since(f.began),
+		began:   x.began,
+		took:    time.Since(x.began),
 		method:  req.Method,
 		path:    req.RequestURI,
 		proto:   req.Proto,
-		status:  f.answer.status,
-		out:     f.answer.bytes,
+		status:  x.answer.status,
+		out:     x.answer.bytes,
 		referer: req.Referer(),
 		agent:   req.UserAgent(),
 		client:  req.RemoteAddr,
-		failure: f.failure,
-		id:      f.id.String(),
-		forward: f.forward,
+		failure: x.failure,
+		id:      x.id.String(),
+		forward: x.forward,
 	}
-	if f.body != nil {
-		a.in = f.body.count()
+	if x.body != nil {
+		a.in = x.body.count()
 	}
-	if e := f.target.endpoint; e != nil {
-		a.instanceID, a.index, a.instance = string(e.instance), strconv.Itoa(e.slot.Index), f.target.address()
-		if f.via == nil { // else it is the service's
+	if e := x.target.endpoint; e != nil {
+		a.instanceID, a.index, a.instance = string(e.instance), strconv.Itoa(e.slot.Index), x.target.address()
+		if x.via == nil { // else it is the service's
 			a.app = e.process.app
 		}
 	}

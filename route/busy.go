@@ -11,7 +11,7 @@ import (
 func (r *Router) Busy(id runtime.InstanceID) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	for _, going := range r.going {
+	for _, going := range r.withdrawn {
 		if slices.ContainsFunc(going, func(e *endpoint) bool { return e.instance == id && !e.idle() }) {
 			return true
 		}

@@ -41,14 +41,14 @@ type endpoint struct {
 	address   netip.Addr
 	ports     []int
 	transport *http.Transport
-	wires     *wires          // for requests without a body
+	connPool  *connPool       // for requests without a body
 	http2     *http.Transport // for destinations that speak it; its connections carry many requests
 	withdrawn atomic.Bool
-	flights   atomic.Int32 // requests and connections that are under way here
+	exchanges atomic.Int32 // requests and connections that are under way here
 	dial      dialFunc
 
 	mu    sync.Mutex // guards the fields below
-	conns map[*held]struct{}
+	conns map[*instanceConn]struct{}
 	peers map[io.Closer]struct{} // clients whose connections are joined to one of those
 	ended bool
 }
@@ -66,7 +66,7 @@ func newEndpoint(st runtime.Status, dial dialFunc, idle time.Duration) *endpoint
 		address:  st.Address,
 		ports:    slices.Clone(st.Ports),
 		dial:     dial,
-		conns:    map[*held]struct{}{},
+		conns:    map[*instanceConn]struct{}{},
 		peers:    map[io.Closer]struct{}{},
 	}
 	dialHeld := func(ctx context.Context, network, address string) (net.Conn, error) {
@@ -76,7 +76,7 @@ func newEndpoint(st runtime.Status, dial dialFunc, idle time.Duration) *endpoint
 		}
 		return c, nil
 	}
-	e.wires = &wires{dial: dialHeld, life: idle}
+	e.connPool = &connPool{dial: dialHeld, life: idle}
 	e.transport = newTransport(dialHeld)
 	e.transport.IdleConnTimeout = idle
 	e.http2 = e.transport.Clone()
@@ -102,8 +102,8 @@ func (e *endpoint) send(req *http.Request, protocol string) (*http.Response, err
 	if protocol == app.ProtocolHTTP2 && req.Header.Get("Upgrade") == "" {
 		return e.http2.RoundTrip(req)
 	}
-	if bare(req) {
-		return e.wires.RoundTrip(req)
+	if canPool(req) {
+		return e.connPool.RoundTrip(req)
 	}
 	return e.transport.RoundTrip(req)
 }
@@ -119,7 +119,7 @@ func (e *endpoint) serves(st runtime.Status) bool {
 func (e *endpoint) withdraw() {
 	e.withdrawn.Store(true)
 	e.closeIdle()
-	for _, c := range e.held() {
+	for _, c := range e.openConns() {
 		if c.over.Load() {
 			c.drop()
 		}
@@ -136,7 +136,7 @@ func (e *endpoint) release() {
 
 func (e *endpoint) closeIdle() {
 	e.transport.CloseIdleConnections()
-	e.wires.CloseIdleConnections()
+	e.connPool.CloseIdleConnections()
 	e.http2.CloseIdleConnections()
 }
 

@@ -15,7 +15,7 @@ func Pending(d app.Destination, sts []runtime.Status) bool {
 }
 
 // lives tells whether the slot has an instance whose ports are fixed. One that has
-// crashed gets those of the wish at its next start.
+// crashed gets those of the desired state at its next start.
 func lives(st runtime.Status) bool {
 	return st.Instance != "" && len(st.Ports) > 0 && (st.State == runtime.Starting || st.State == runtime.Running)
 }
@@ -24,7 +24,7 @@ func lives(st runtime.Status) bool {
 // nobody can tell what is no longer needed.
 func (r *Router) Adopted() {
 	r.adopted.Store(true)
-	post(r.stir)
+	post(r.forgetWake)
 }
 
 // forget lets go of what destinations replaced and no instance needs.

@@ -155,18 +155,18 @@ func TestLoopbackOnlyIsTold(t *testing.T) {
 }
 
 func TestComplaintsAreRare(t *testing.T) {
-	var c complaints
+	var c unreachableLog
 	at := time.Unix(0, 0)
 	for i, step := range []struct {
-		what  complaint
+		what  unreachableKey
 		after time.Duration
 		want  bool
 	}{
-		{complaint{"a", 1}, 0, true},
-		{complaint{"a", 1}, time.Second, false},
-		{complaint{"a", 2}, time.Second, true},
-		{complaint{"b", 1}, time.Second, true},
-		{complaint{"a", 1}, complainEvery, true},
+		{unreachableKey{"a", 1}, 0, true},
+		{unreachableKey{"a", 1}, time.Second, false},
+		{unreachableKey{"a", 2}, time.Second, true},
+		{unreachableKey{"b", 1}, time.Second, true},
+		{unreachableKey{"a", 1}, unreachableLogInterval, true},
 	} {
 		at = at.Add(step.after)
 		if got := c.due(step.what, at); got != step.want {
@@ -174,10 +174,10 @@ func TestComplaintsAreRare(t *testing.T) {
 		}
 	}
 	for i := range 100 {
-		at = at.Add(complainEvery)
-		c.due(complaint{runtime.InstanceID(fmt.Sprint(i)), 1}, at)
+		at = at.Add(unreachableLogInterval)
+		c.due(unreachableKey{runtime.InstanceID(fmt.Sprint(i)), 1}, at)
 	}
-	if n := len(c.said); n != 1 {
+	if n := len(c.written); n != 1 {
 		t.Errorf("%d complaints are remembered, want 1", n)
 	}
 }

@@ -22,66 +22,66 @@ var (
 )
 
 // pin reads whether the client asks for one instance, by header or by the cookie
-// of its session. The header is an order; the cookie is a wish, since the session
-// may have to go on elsewhere. It returns false when the order cannot be followed.
-func (f *flight) pin(req *http.Request) (failure, bool) {
+// of its session. The header must be followed. The cookie need not be, since the
+// session may have to go on elsewhere. It returns false when the order cannot be followed.
+func (x *exchange) pin(req *http.Request) (failure, bool) {
 	if v := req.Header.Get(instanceHeader); v != "" {
-		return f.order(v)
+		return x.pinInstance(v)
 	}
 	if len(req.Header["Cookie"]) == 0 {
 		return failure{}, true
 	}
-	if !slices.ContainsFunc(f.router.sticky, func(name string) bool { _, err := req.Cookie(name); return err == nil }) {
+	if !slices.ContainsFunc(x.router.sticky, func(name string) bool { _, err := req.Cookie(name); return err == nil }) {
 		return failure{}, true
 	}
 	if c, err := req.Cookie(stickyCookie); err == nil {
-		f.session = c.Value
+		x.session = c.Value
 	}
 	return failure{}, true
 }
 
-func (f *flight) order(v string) (failure, bool) {
+func (x *exchange) pinInstance(v string) (failure, bool) {
 	guid, index, ok := strings.Cut(v, ":")
 	n, err := strconv.Atoi(index)
 	if !ok || guid == "" || err != nil || n < 0 {
 		return badInstance, false
 	}
-	t, ok := f.entry.find(func(ep *endpoint) bool { return ep.process.app == guid && ep.slot.Index == n })
+	t, ok := x.entry.find(func(ep *endpoint) bool { return ep.process.app == guid && ep.slot.Index == n })
 	if !ok {
 		return noInstance, false
 	}
-	f.only = &t
+	x.only = &t
 	return failure{}, true
 }
 
 // next is where to ask now; false: nowhere.
-func (f *flight) next() (target, bool) {
-	if f.only != nil {
-		return *f.only, len(f.tried) == 0
+func (x *exchange) next() (target, bool) {
+	if x.only != nil {
+		return *x.only, len(x.tried) == 0
 	}
-	if f.session != "" && len(f.tried) == 0 {
-		if t, ok := f.entry.find(func(ep *endpoint) bool { return string(ep.instance) == f.session }); ok {
+	if x.session != "" && len(x.tried) == 0 {
+		if t, ok := x.entry.find(func(ep *endpoint) bool { return string(ep.instance) == x.session }); ok {
 			return t, true
 		}
 	}
-	if f.toward != nil {
-		return f.toward.pick(f.tried)
+	if x.serviceEntry != nil {
+		return x.serviceEntry.pick(x.tried)
 	}
-	return f.entry.pick(f.tried)
+	return x.entry.pick(x.tried)
 }
 
-// stick tells the client which instance holds its session: when the app begins one,
+// setStickyCookie tells the client which instance holds its session: when the app begins one,
 // and when it went on at another instance. The cookie lasts as long as the app's.
-func (f *flight) stick(res *http.Response) {
-	here := string(f.target.endpoint.instance)
+func (x *exchange) setStickyCookie(res *http.Response) {
+	here := string(x.target.endpoint.instance)
 	own := http.Cookie{Name: stickyCookie, Value: here, Path: "/", HttpOnly: true}
-	set := f.session != "" && f.session != here
+	set := x.session != "" && x.session != here
 	if len(res.Header["Set-Cookie"]) > 0 {
 		for _, c := range res.Cookies() {
 			if c.Name == stickyCookie {
 				return // the app knows better
 			}
-			if !slices.Contains(f.router.sticky, c.Name) {
+			if !slices.Contains(x.router.sticky, c.Name) {
 				continue
 			}
 			set = true

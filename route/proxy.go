@@ -70,7 +70,7 @@ func (f failure) write(w http.ResponseWriter) {
 	_, _ = io.WriteString(w, f.text) // fails only when the client has gone
 }
 
-// ServeHTTP leads a request to an instance.
+// ServeHTTP sends a request to an instance.
 func (r *Router) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 	r.requests.Add(1)
 	req.Header.Del(clientCertHeader)
@@ -91,26 +91,26 @@ func (r *Router) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 		unknownRoute.write(w)
 		return
 	}
-	f := &flight{router: r, entry: e, began: time.Now(), id: uuid.New()}
-	fail, ok := f.detour(t, req)
+	x := &exchange{router: r, entry: e, began: time.Now(), id: uuid.New()}
+	fail, ok := x.viaRouteService(t, req)
 	dropServiceHeaders(req)
-	if ok && f.via == nil {
-		fail, ok = f.pin(req)
+	if ok && x.via == nil {
+		fail, ok = x.pin(req)
 	}
 	if !ok {
 		r.failed.Add(1)
 		fail.write(w)
 		return
 	}
-	f.answer.ResponseWriter, f.answer.flight = w, f
-	defer f.leave()
-	f.serve(req)
+	x.answer.ResponseWriter, x.answer.exchange = w, x
+	defer x.releaseTarget()
+	x.serve(req)
 }
 
-// leave ends the stay of a request at the instance that it was last sent to.
-func (f *flight) leave() {
-	if f.target.endpoint != nil {
-		f.target.endpoint.flights.Add(-1)
+// releaseTarget ends the count of a request at the instance that it was last sent to.
+func (x *exchange) releaseTarget() {
+	if x.target.endpoint != nil {
+		x.target.endpoint.exchanges.Add(-1)
 	}
 }
 
@@ -136,8 +136,8 @@ func commonProxy(log *slog.Logger) httputil.ReverseProxy {
 	}
 }
 
-// flight is one request on its way.
-type flight struct {
+// exchange is one request and its response.
+type exchange struct {
 	router *Router
 	entry  *entry
 	began  time.Time
@@ -146,8 +146,8 @@ type flight struct {
 	answer answer
 	proto  int // major version that the client speaks
 
-	via    *url.URL // the route service that it goes to; nil: to the app
-	toward *entry   // the service's own route; nil: it is elsewhere
+	via          *url.URL // the route service that it goes to; nil: to the app
+	serviceEntry *entry   // the service's own route; nil: it is elsewhere
 
 	only    *target // the one instance that the client ordered
 	session string  // id of the instance that the client's cookie names
@@ -168,20 +168,20 @@ type forwarded struct {
 
 // serve answers the request. It must tidy up also when the proxy panics, which is
 // its way to break off an answer that the app did not finish.
-func (f *flight) serve(req *http.Request) {
-	f.proxy = f.router.proxy
-	f.proxy.Transport = f
-	f.proxy.Rewrite = f.rewrite
-	f.proxy.ModifyResponse = f.received
-	f.proxy.ErrorHandler = f.fail
-	f.proto = req.ProtoMajor
-	defer f.land(req)
-	f.proxy.ServeHTTP(&f.answer, req)
+func (x *exchange) serve(req *http.Request) {
+	x.proxy = x.router.proxy
+	x.proxy.Transport = x
+	x.proxy.Rewrite = x.rewrite
+	x.proxy.ModifyResponse = x.received
+	x.proxy.ErrorHandler = x.fail
+	x.proto = req.ProtoMajor
+	defer x.finish(req)
+	x.proxy.ServeHTTP(&x.answer, req)
 }
 
 // rewrite says what the app is told beyond the request itself. Here the headers
 // between two hops are gone already, so none of ours can be taken away by them.
-func (f *flight) rewrite(pr *httputil.ProxyRequest) {
+func (x *exchange) rewrite(pr *httputil.ProxyRequest) {
 	in, out := pr.In.Header, pr.Out.Header
 	pr.Out.URL.Scheme = "http"
 	pr.Out.URL.RawQuery = pr.In.URL.RawQuery // as it came: to judge it is the app's part
@@ -191,43 +191,43 @@ func (f *flight) rewrite(pr *httputil.ProxyRequest) {
 			out[name] = slices.Clone(v)
 		}
 	}
-	f.forward.addresses = strings.Join(append(slices.Clone(in["X-Forwarded-For"]), clientAddress(pr.In)), ", ")
-	f.forward.proto = in.Get("X-Forwarded-Proto")
-	if f.forward.proto == "" {
-		f.forward.proto = "http"
+	x.forward.addresses = strings.Join(append(slices.Clone(in["X-Forwarded-For"]), clientAddress(pr.In)), ", ")
+	x.forward.proto = in.Get("X-Forwarded-Proto")
+	if x.forward.proto == "" {
+		x.forward.proto = "http"
 		if pr.In.TLS != nil || overTLS(pr.In.Context()) {
-			f.forward.proto = "https"
+			x.forward.proto = "https"
 		}
 	}
-	// Where HTTP/2 is spoken without TLS is wished, not asked for: an app that took
-	// the client at its word would be spoken to past the router.
+	// The protocol of a destination decides about HTTP/2 without TLS, not the client:
+	// an app that accepted the client's upgrade would bypass the router.
 	if strings.EqualFold(out.Get("Upgrade"), "h2c") {
 		out.Del("Upgrade")
 		out.Del("Connection")
 	}
 	out.Del("Http2-Settings")
-	out.Set("X-Forwarded-For", f.forward.addresses)
-	out.Set("X-Forwarded-Proto", f.forward.proto)
-	out.Set("X-Vcap-Request-Id", f.id.String())
+	out.Set("X-Forwarded-For", x.forward.addresses)
+	out.Set("X-Forwarded-Proto", x.forward.proto)
+	out.Set("X-Vcap-Request-Id", x.id.String())
 	if _, ok := out["X-Request-Start"]; !ok {
-		out.Set("X-Request-Start", strconv.FormatInt(f.began.UnixMilli(), 10))
+		out.Set("X-Request-Start", strconv.FormatInt(x.began.UnixMilli(), 10))
 	}
-	f.trace(out)
-	if f.via != nil {
-		f.toService(pr.In, pr.Out)
+	x.trace(out)
+	if x.via != nil {
+		x.toService(pr.In, pr.Out)
 	}
 }
 
 // trace keeps the client's trace or begins one.
-func (f *flight) trace(out http.Header) {
-	f.forward.trace, f.forward.span = out.Get("X-B3-TraceId"), out.Get("X-B3-SpanId")
-	if f.forward.trace != "" && f.forward.span != "" || out.Get("B3") != "" {
+func (x *exchange) trace(out http.Header) {
+	x.forward.trace, x.forward.span = out.Get("X-B3-TraceId"), out.Get("X-B3-SpanId")
+	if x.forward.trace != "" && x.forward.span != "" || out.Get("B3") != "" {
 		return
 	}
-	id := hex.EncodeToString(f.id[:])
-	f.forward.trace, f.forward.span = id, id[16:]
-	out.Set("X-B3-TraceId", f.forward.trace)
-	out.Set("X-B3-SpanId", f.forward.span)
+	id := hex.EncodeToString(x.id[:])
+	x.forward.trace, x.forward.span = id, id[16:]
+	out.Set("X-B3-TraceId", x.forward.trace)
+	out.Set("X-B3-SpanId", x.forward.span)
 }
 
 func clientAddress(req *http.Request) string {
@@ -240,29 +240,29 @@ func clientAddress(req *http.Request) string {
 
 // RoundTrip asks one instance after the other, until one answers or it is no longer
 // safe to ask again.
-func (f *flight) RoundTrip(out *http.Request) (*http.Response, error) {
+func (x *exchange) RoundTrip(out *http.Request) (*http.Response, error) {
 	if out.Body != nil {
-		f.body = newBody(out.Body, http.NewResponseController(f.answer.ResponseWriter), f.router.rate)
+		x.body = newBody(out.Body, http.NewResponseController(x.answer.ResponseWriter), x.router.rate)
 		if strings.HasPrefix(out.Header.Get("Content-Type"), "application/grpc") {
-			f.body.answered() // its streams may rest before the first answer
+			x.body.answered() // its streams may rest before the first answer
 		}
 	}
-	if f.via != nil && f.toward == nil {
-		return f.askService(out)
+	if x.via != nil && x.serviceEntry == nil {
+		return x.askService(out)
 	}
 	err := errNoInstance
-	for len(f.tried) < maxAttempts {
-		t, ok := f.next()
+	for len(x.tried) < maxAttempts {
+		t, ok := x.next()
 		if !ok {
 			break
 		}
 		var res *http.Response
-		if res, err = f.ask(out, t); err == nil {
+		if res, err = x.ask(out, t); err == nil {
 			return res, nil
 		}
-		f.router.log.Debug("instance did not answer", "app", t.endpoint.process.app, "instance", t.endpoint.instance, "err", err)
-		f.router.complain(out.Context(), t, err)
-		if !f.mayRepeat(out, err) {
+		x.router.log.Debug("instance did not answer", "app", t.endpoint.process.app, "instance", t.endpoint.instance, "err", err)
+		x.router.logUnreachable(out.Context(), t, err)
+		if !x.mayRepeat(out, err) {
 			break
 		}
 	}
@@ -270,37 +270,37 @@ func (f *flight) RoundTrip(out *http.Request) (*http.Response, error) {
 }
 
 // ask sends the request to one instance.
-func (f *flight) ask(out *http.Request, t target) (*http.Response, error) {
+func (x *exchange) ask(out *http.Request, t target) (*http.Response, error) {
 	req := new(http.Request)
 	*req = *out
-	if len(f.tried) > 0 {
+	if len(x.tried) > 0 {
 		// An attempt that failed may still be writing its own headers.
 		req.Header = out.Header.Clone()
-		f.router.retries.Add(1)
+		x.router.retries.Add(1)
 	}
-	f.leave()
-	f.tried, f.target = append(f.tried, t.endpoint), t
-	t.endpoint.flights.Add(1)
+	x.releaseTarget()
+	x.tried, x.target = append(x.tried, t.endpoint), t
+	t.endpoint.exchanges.Add(1)
 	to := *out.URL
 	to.Host = t.address()
 	req.URL = &to
 	req.Header.Set("X-CF-ApplicationID", t.endpoint.process.app)
 	req.Header.Set("X-CF-InstanceId", string(t.endpoint.instance))
 	req.Header.Set("X-CF-InstanceIndex", strconv.Itoa(t.endpoint.slot.Index))
-	if f.body != nil {
-		lent, err := f.body.lend()
+	if x.body != nil {
+		lent, err := x.body.lend()
 		if err != nil {
 			return nil, err
 		}
 		// With GetBody the transport itself repeats what met a connection that the
 		// instance had just closed.
-		req.Body, req.GetBody = lent, f.body.lend
+		req.Body, req.GetBody = lent, x.body.lend
 	}
 	res, err := t.endpoint.send(req, t.protocol)
 	if err == nil && res.StatusCode == http.StatusSwitchingProtocols {
-		f.switched = res.Body
-		if f.body != nil {
-			f.body.end() // what comes from now on is no longer the request's
+		x.switched = res.Body
+		if x.body != nil {
+			x.body.end() // what comes from now on is no longer the request's
 		}
 	}
 	return res, err
@@ -308,8 +308,8 @@ func (f *flight) ask(out *http.Request, t target) (*http.Response, error) {
 
 // mayRepeat tells whether another instance may be asked after err: when nothing was
 // sent, or when asking twice does no harm and nothing of the body is gone.
-func (f *flight) mayRepeat(out *http.Request, err error) bool {
-	if out.Context().Err() != nil || f.body != nil && f.body.started() {
+func (x *exchange) mayRepeat(out *http.Request, err error) bool {
+	if out.Context().Err() != nil || x.body != nil && x.body.started() {
 		return false
 	}
 	if _, ok := errors.AsType[*unreachable](err); ok {
@@ -323,75 +323,75 @@ func (f *flight) mayRepeat(out *http.Request, err error) bool {
 }
 
 // received is called when an instance has answered.
-func (f *flight) received(res *http.Response) error {
-	res.Header.Set("X-Vcap-Request-Id", f.id.String())
-	if f.via == nil {
-		f.stick(res)
+func (x *exchange) received(res *http.Response) error {
+	res.Header.Set("X-Vcap-Request-Id", x.id.String())
+	if x.via == nil {
+		x.setStickyCookie(res)
 	}
 	if res.StatusCode == http.StatusSwitchingProtocols {
-		f.answer.Header().Del("Connection") // the app's counts
+		x.answer.Header().Del("Connection") // the app's counts
 	}
-	f.body.answered()
-	if f.body != nil && !f.body.finished() && res.StatusCode != http.StatusSwitchingProtocols && f.proto == 1 {
-		f.speakBoth(res.Header)
+	x.body.answered()
+	if x.body != nil && !x.body.finished() && res.StatusCode != http.StatusSwitchingProtocols && x.proto == 1 {
+		x.enableFullDuplex(res.Header)
 	}
 	if res.ContentLength >= 0 && res.ContentLength <= smallAnswer {
-		f.proxy.FlushInterval = 0
+		x.proxy.FlushInterval = 0
 	}
 	return nil
 }
 
-// speakBoth is for an answer that begins before all of the request is here. Left
+// enableFullDuplex is for an answer that begins before all of the request is here. Left
 // alone the server would first take the rest of the body away from the app. And it
 // can take no further request from that connection: what is left of the body would
 // be in the way, so the client is told that it is the last.
-func (f *flight) speakBoth(h http.Header) {
-	_ = http.NewResponseController(&f.answer).EnableFullDuplex() // fails where it is not needed
+func (x *exchange) enableFullDuplex(h http.Header) {
+	_ = http.NewResponseController(&x.answer).EnableFullDuplex() // fails where it is not needed
 	h.Set("Connection", "close")
 }
 
 // fail answers when no instance did.
-func (f *flight) fail(w http.ResponseWriter, req *http.Request, err error) {
-	if f.answer.hijacked {
+func (x *exchange) fail(w http.ResponseWriter, req *http.Request, err error) {
+	if x.answer.hijacked {
 		return // the connection is the app's and the client's, and has ended
 	}
 	fail := endpointFailure
 	switch {
-	case f.body != nil && f.body.late(): // the server takes it for a client that has gone
+	case x.body != nil && x.body.late(): // the server takes it for a client that has gone
 		fail = slowRequest
 	case req.Context().Err() != nil: // nobody reads it, and the instance is not to blame
 		endpointFailure.write(w)
-		f.answer.status = statusGone
+		x.answer.status = statusGone
 		return
 	case errors.Is(err, errNoInstance):
 		fail = noEndpoints
 	case errors.As(err, new(*egress.Refused)):
 		fail = notAllowed
-	case f.via != nil && f.toward == nil && (f.body == nil || !f.body.broken()): // the service did not answer
-	case len(f.tried) == 0, f.body != nil && f.body.broken():
+	case x.via != nil && x.serviceEntry == nil && (x.body == nil || !x.body.broken()): // the service did not answer
+	case len(x.tried) == 0, x.body != nil && x.body.broken():
 		fail = badRequest
 	}
-	f.router.failed.Add(1)
-	f.failure = fail.name
-	w.Header().Set("X-Vcap-Request-Id", f.id.String())
+	x.router.failed.Add(1)
+	x.failure = fail.name
+	w.Header().Set("X-Vcap-Request-Id", x.id.String())
 	fail.write(w)
 }
 
-// land tidies up after the request.
-func (f *flight) land(req *http.Request) {
-	if f.body != nil {
-		f.body.end()
+// finish cleans up after the request and writes its access line.
+func (x *exchange) finish(req *http.Request) {
+	if x.body != nil {
+		x.body.end()
 	}
-	if f.switched != nil {
-		f.switched.Close()
+	if x.switched != nil {
+		x.switched.Close()
 	}
-	if f.answer.leave != nil {
-		f.answer.leave()
+	if x.answer.leave != nil {
+		x.answer.leave()
 	}
-	for _, e := range f.tried {
+	for _, e := range x.tried {
 		e.release()
 	}
-	f.router.lines.put(f.access(req))
+	x.router.lines.put(x.access(req))
 }
 
 // answer notes what the client gets.
@@ -400,7 +400,7 @@ type answer struct {
 	status   int
 	bytes    int64
 	hijacked bool
-	flight   *flight
+	exchange *exchange
 	leave    func() // when the hijacked connection is done with; nil: there is none
 }
 
@@ -429,21 +429,21 @@ func (a *answer) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 		return c, rw, err
 	}
 	a.hijacked, a.status = true, http.StatusSwitchingProtocols
-	a.leave = a.flight.target.endpoint.join(c)
+	a.leave = a.exchange.target.endpoint.join(c)
 	if rw.Reader.Buffered() > 0 {
-		c = &early{Conn: c, buffered: rw.Reader}
+		c = &bufferedConn{Conn: c, buffered: rw.Reader}
 	}
 	return c, rw, nil
 }
 
-// early is a connection whose client spoke before the switch was granted. The proxy
+// bufferedConn is a connection whose client spoke before the switch was granted. The proxy
 // reads from the connection alone.
-type early struct {
+type bufferedConn struct {
 	net.Conn
 	buffered *bufio.Reader
 }
 
-func (e *early) Read(p []byte) (int, error) {
+func (e *bufferedConn) Read(p []byte) (int, error) {
 	if n := e.buffered.Buffered(); n > 0 {
 		return e.buffered.Read(p[:min(n, len(p))])
 	}
@@ -451,7 +451,7 @@ func (e *early) Read(p []byte) (int, error) {
 }
 
 // CloseWrite ends one direction, where the connection can.
-func (e *early) CloseWrite() error { return closeWrite(e.Conn) }
+func (e *bufferedConn) CloseWrite() error { return closeWrite(e.Conn) }
 
 // Unwrap leads http.ResponseController to what this type does not have.
 func (a *answer) Unwrap() http.ResponseWriter { return a.ResponseWriter }

@@ -206,9 +206,9 @@ func TestLateRequestLeavesNoConnection(t *testing.T) {
 	e := w.router.table.Load().match("shop.dew.localhost", "/")
 	chosen, _ := e.pick(nil)
 	w.router.Changed(crashed("a", 0))
-	f := &flight{router: w.router, entry: e}
+	x := &exchange{router: w.router, entry: e}
 	req := httptest.NewRequest(http.MethodGet, "http://shop.dew.localhost/", nil)
-	res, err := f.ask(req, chosen)
+	res, err := x.ask(req, chosen)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -220,7 +220,7 @@ func TestLateRequestLeavesNoConnection(t *testing.T) {
 	if n := w.openTo(idOf("a", 0)); n != 1 {
 		t.Fatalf("%d connections are open before the request has ended, want 1", n)
 	}
-	f.land(req)
+	x.finish(req)
 	if n := w.openTo(idOf("a", 0)); n != 0 {
 		t.Errorf("%d connections are open", n)
 	}

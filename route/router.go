@@ -1,12 +1,12 @@
-// Package route leads requests to instances: a table says which host and path
+// Package route sends requests to instances: a table says which host and path
 // belongs to which processes, and the proxy in front asks one of their instances.
 //
-//	app.Registry ── routes ──▶ table: host ─▶ longest path ─▶ destinations ─▶ pools
+//	registry.Registry ── routes ──▶ table: host ─▶ longest path ─▶ destinations ─▶ pools
 //	runtime ──── statuses ───▶ pool (one per process): the instances that are ready
 //	request ─▶ table ─▶ pool ─▶ endpoint (one instance, its own connections) ─▶ app
 //	        └▶ access line ─▶ bounded queue ─▶ the app's log, as [RTR/0]
 //
-// Nothing here is remembered: the table is derived from wishes and facts. Readers
+// Nothing here is remembered: the table is derived from desired state and facts. Readers
 // see snapshots, so a change of the table never makes a request wait or fail.
 package route
 
@@ -29,7 +29,7 @@ import (
 	"github.com/dewrun/dew/runtime"
 )
 
-// Registry is where the wished routes are. *app.Registry is the real one.
+// Registry has the desired routes. *registry.Registry is the real one.
 type Registry interface {
 	Apps() ([]app.App, error)
 	Processes(app string) ([]app.Process, error)
@@ -75,34 +75,34 @@ type Stats struct {
 
 // Router keeps the table and serves requests by it.
 type Router struct {
-	c     Config
-	log   *slog.Logger
-	lines *accessLog
-	proxy httputil.ReverseProxy // what all requests have in common
-	wake  chan struct{}         // holds one: routes have changed
-	stir  chan struct{}         // holds one: something may be forgotten
-	ports chan struct{}         // holds one: TCP routes may have changed
+	c          Config
+	log        *slog.Logger
+	lines      *accessLog
+	proxy      httputil.ReverseProxy // what all requests have in common
+	wake       chan struct{}         // holds one: routes have changed
+	forgetWake chan struct{}         // holds one: something may be forgotten
+	ports      chan struct{}         // holds one: TCP routes may have changed
 
-	sticky     []string
-	idle       time.Duration // how long a connection that no request uses is kept
-	rate       inbound.Rate  // at which bodies must arrive
-	seal       seal
-	outside    *http.Transport   // to route services elsewhere
-	restricted http.RoundTripper // the same, as Config.Egress allows
-	complaints complaints
-	adopted    atomic.Bool // all instances of an earlier daemon are known
+	sticky           []string
+	idle             time.Duration // how long a connection that no request uses is kept
+	rate             inbound.Rate  // at which bodies must arrive
+	signer           signer
+	serviceTransport *http.Transport   // to route services elsewhere
+	restricted       http.RoundTripper // the same, as Config.Egress allows
+	unreachableLog   unreachableLog
+	adopted          atomic.Bool // all instances of an earlier daemon are known
 
 	table atomic.Pointer[table]
 
 	requests, failed, retries atomic.Uint64
 
-	mu    sync.Mutex // guards the fields below, and every change of table and pools
-	pools map[processKey]*pool
-	live  map[runtime.SlotID]*endpoint   // the ready instances
-	heard map[runtime.SlotID]bool        // slots that spoke before all were asked; nil from then on
-	going map[runtime.SlotID][]*endpoint // instances that are withdrawn and may still be connected
-	shut  map[int]error                  // ports of TCP routes that cannot be opened
-	doors map[int]bool                   // ports of TCP routes that are open
+	mu          sync.Mutex // guards the fields below, and every change of table and pools
+	pools       map[processKey]*pool
+	live        map[runtime.SlotID]*endpoint   // the ready instances
+	changed     map[runtime.SlotID]bool        // slots that changed before all were read; nil from then on
+	withdrawn   map[runtime.SlotID][]*endpoint // instances that are withdrawn and may still be connected
+	failedPorts map[int]error                  // ports of TCP routes that cannot be opened
+	openPorts   map[int]bool                   // ports of TCP routes that are open
 }
 
 // New makes a Router that knows the routes of this moment. Run keeps it in step.
@@ -116,28 +116,28 @@ func New(c Config) (*Router, error) {
 		}
 	}
 	r := &Router{
-		c:     c,
-		log:   c.Logger,
-		lines: newAccessLog(c.Log, c.Logger),
-		proxy: commonProxy(c.Logger),
-		wake:  make(chan struct{}, 1),
-		stir:  make(chan struct{}, 1),
-		ports: make(chan struct{}, 1),
+		c:          c,
+		log:        c.Logger,
+		lines:      newAccessLog(c.Log, c.Logger),
+		proxy:      commonProxy(c.Logger),
+		wake:       make(chan struct{}, 1),
+		forgetWake: make(chan struct{}, 1),
+		ports:      make(chan struct{}, 1),
 
-		sticky:  c.Sticky,
-		idle:    idleTimeout,
-		rate:    inbound.MinimumRate,
-		seal:    newSeal(),
-		outside: newOutside(c.Roots),
+		sticky:           c.Sticky,
+		idle:             idleTimeout,
+		rate:             inbound.MinimumRate,
+		signer:           newSigner(),
+		serviceTransport: newServiceTransport(c.Roots),
 
-		pools: map[processKey]*pool{},
-		live:  map[runtime.SlotID]*endpoint{},
-		heard: map[runtime.SlotID]bool{},
-		going: map[runtime.SlotID][]*endpoint{},
-		shut:  map[int]error{},
-		doors: map[int]bool{},
+		pools:       map[processKey]*pool{},
+		live:        map[runtime.SlotID]*endpoint{},
+		changed:     map[runtime.SlotID]bool{},
+		withdrawn:   map[runtime.SlotID][]*endpoint{},
+		failedPorts: map[int]error{},
+		openPorts:   map[int]bool{},
 	}
-	r.restricted = r.c.Egress.Transport(r.outside, serviceDial)
+	r.restricted = r.c.Egress.Transport(r.serviceTransport, serviceDial)
 	if len(r.sticky) == 0 {
 		r.sticky = []string{sessionCookie}
 	}
@@ -154,14 +154,14 @@ func New(c Config) (*Router, error) {
 // request, the disk or the network.
 func (r *Router) Changed(st runtime.Status) {
 	r.mu.Lock()
-	if r.heard != nil {
-		r.heard[st.Slot] = true
+	if r.changed != nil {
+		r.changed[st.Slot] = true
 	}
 	gone := r.place(st)
-	over := r.over(st, gone)
+	over := r.ended(st, gone)
 	r.mu.Unlock()
 	if len(r.table.Load().former) > 0 {
-		post(r.stir)
+		post(r.forgetWake)
 	}
 	if gone != nil {
 		gone.withdraw()
@@ -171,11 +171,11 @@ func (r *Router) Changed(st runtime.Status) {
 	}
 }
 
-// over are the instances of the slot that are no more, now that it has st. Those that
+// ended are the instances of the slot that are no more, now that it has st. Those that
 // are withdrawn only and still connected, such as gone, are remembered. The caller
 // holds r.mu.
-func (r *Router) over(st runtime.Status, gone *endpoint) (out []*endpoint) {
-	all := r.going[st.Slot]
+func (r *Router) ended(st runtime.Status, gone *endpoint) (out []*endpoint) {
+	all := r.withdrawn[st.Slot]
 	if gone != nil {
 		all = append(all, gone)
 	}
@@ -189,10 +189,10 @@ func (r *Router) over(st runtime.Status, gone *endpoint) (out []*endpoint) {
 		}
 	}
 	if len(stay) == 0 {
-		delete(r.going, st.Slot)
+		delete(r.withdrawn, st.Slot)
 		return out
 	}
-	r.going[st.Slot] = stay
+	r.withdrawn[st.Slot] = stay
 	return out
 }
 
@@ -227,8 +227,8 @@ func (r *Router) Run(ctx context.Context) error {
 			return nil
 		case <-r.wake:
 			r.try(ctx, "cannot read the routes, trying again", r.readRoutes)
-			post(r.stir)
-		case <-r.stir:
+			post(r.forgetWake)
+		case <-r.forgetWake:
 			r.try(ctx, "cannot forget replaced destinations, trying again", r.forget)
 		}
 	}
@@ -253,7 +253,7 @@ func (r *Router) try(ctx context.Context, complaint string, read func() error) {
 	}
 }
 
-// readRoutes makes a new table of the wished routes.
+// readRoutes makes a new table of the desired routes.
 func (r *Router) readRoutes() error {
 	routes, err := r.c.Registry.Routes()
 	if err != nil {
@@ -299,21 +299,21 @@ func (r *Router) readInstances() error {
 			return fmt.Errorf("cannot read the processes of %s: %w", a.Name, err)
 		}
 		for _, p := range ps {
-			r.placeUnheard(r.c.Instances(p.GUID))
+			r.placeUnchanged(r.c.Instances(p.GUID))
 		}
 	}
 	r.mu.Lock()
-	r.heard = nil
+	r.changed = nil
 	r.mu.Unlock()
 	return nil
 }
 
-func (r *Router) placeUnheard(sts []runtime.Status) {
+func (r *Router) placeUnchanged(sts []runtime.Status) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for _, st := range sts {
-		if !r.heard[st.Slot] {
-			r.place(st) // withdraws nothing: who has an endpoint has spoken
+		if !r.changed[st.Slot] {
+			r.place(st) // withdraws nothing: a slot with an endpoint has changed
 		}
 	}
 }
@@ -355,7 +355,7 @@ func (r *Router) closeIdle() {
 	for _, e := range r.live {
 		e.closeIdle()
 	}
-	for _, way := range []http.RoundTripper{r.outside, r.restricted} {
+	for _, way := range []http.RoundTripper{r.serviceTransport, r.restricted} {
 		(&http.Client{Transport: way}).CloseIdleConnections()
 	}
 }

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/dewrun/dew/app"
+	"github.com/dewrun/dew/registry"
 	"github.com/dewrun/dew/runtime"
 	"github.com/dewrun/dew/store"
 )
@@ -140,7 +141,7 @@ func TestInstancesFoundAtStart(t *testing.T) {
 		}
 		r.mu.Lock()
 		defer r.mu.Unlock()
-		if r.heard != nil {
+		if r.changed != nil {
 			t.Error("what is needed only at the start is kept")
 		}
 	})
@@ -153,7 +154,7 @@ func TestRealRegistry(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer db.Close()
-	reg := app.NewRegistry(db)
+	reg := registry.New(db)
 	space, err := reg.EnsureDefaults("dew.localhost")
 	if err != nil {
 		t.Fatal(err)

@@ -18,7 +18,7 @@ func (r *Router) ServesPort(host, port string) bool {
 	e := r.table.Load().ports[n]
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return e != nil && e.host == hostKey(host) && r.doors[n]
+	return e != nil && e.host == hostKey(host) && r.openPorts[n]
 }
 
 // Hosts tells which hosts a router over the registry serves, as the routes are now.

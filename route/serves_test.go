@@ -43,7 +43,7 @@ func TestServesPort(t *testing.T) {
 		t.Fatal("the table has no TCP route")
 	}
 	taken := true
-	d := &doors{router: w.router, open: map[int][]net.Listener{}, listen: func(int) ([]net.Listener, error) {
+	d := &tcpListeners{router: w.router, open: map[int][]net.Listener{}, listen: func(int) ([]net.Listener, error) {
 		if taken {
 			return nil, errors.New("taken")
 		}
@@ -56,10 +56,10 @@ func TestServesPort(t *testing.T) {
 		}
 	}
 	serves(false, "tcp.example", rt.Port) // nobody has tried
-	d.agree(t.Context())
+	d.update(t.Context())
 	serves(false, "tcp.example", rt.Port) // another program has it
 	taken = false
-	d.agree(t.Context())
+	d.update(t.Context())
 	serves(true, "TCP.example", rt.Port)
 	serves(false, "tcp.example", rt.Port+1)
 	serves(false, "localhost", rt.Port)

@@ -95,27 +95,27 @@ func (e *entry) bind(services map[string]boundService) {
 	e.service, e.restricted = bound.url, bound.restricted
 }
 
-// detour decides whether a request goes to the route's service first. It returns
+// viaRouteService decides whether a request goes to the route's service first. It returns
 // false when it goes nowhere.
-func (f *flight) detour(t *table, req *http.Request) (failure, bool) {
-	if !f.entry.serviced {
+func (x *exchange) viaRouteService(t *table, req *http.Request) (failure, bool) {
+	if !x.entry.serviced {
 		return failure{}, true
 	}
 	if signature := req.Header.Get(signatureHeader); signature != "" {
-		if !f.router.seal.opens(signature, req.Header.Get(metadataHeader), calledFor(req)) {
+		if !x.router.signer.verifies(signature, req.Header.Get(metadataHeader), calledFor(req)) {
 			return badSignature, false
 		}
 		return failure{}, true
 	}
 	switch {
-	case f.entry.service == nil:
+	case x.entry.service == nil:
 		return badService, false
 	case len(req.Header["Upgrade"]) > 0:
 		return noSwitch, false
 	}
-	f.via = f.entry.service
+	x.via = x.entry.service
 	// A service that is an app here is asked without leaving.
-	f.toward = t.match(f.via.Host, f.via.Path)
+	x.serviceEntry = t.match(x.via.Host, x.via.Path)
 	return failure{}, true
 }
 
@@ -131,47 +131,47 @@ func dropServiceHeaders(req *http.Request) {
 func calledFor(req *http.Request) string { return req.Host + "\x00" + req.RequestURI }
 
 // toService makes the request one to the route's service.
-func (f *flight) toService(in, out *http.Request) {
-	signature, metadata := f.router.seal.sign(calledFor(in))
-	out.Header.Set(forwardedHeader, f.forward.proto+"://"+in.Host+in.RequestURI)
+func (x *exchange) toService(in, out *http.Request) {
+	signature, metadata := x.router.signer.sign(calledFor(in))
+	out.Header.Set(forwardedHeader, x.forward.proto+"://"+in.Host+in.RequestURI)
 	out.Header.Set(signatureHeader, signature)
 	out.Header.Set(metadataHeader, metadata)
-	out.Host = f.via.Host
-	out.URL.Path, out.URL.RawPath, out.URL.RawQuery = f.via.Path, f.via.RawPath, f.via.RawQuery
+	out.Host = x.via.Host
+	out.URL.Path, out.URL.RawPath, out.URL.RawQuery = x.via.Path, x.via.RawPath, x.via.RawQuery
 	if out.URL.Path == "" {
 		out.URL.Path = "/"
 	}
 }
 
 // askService sends the request to a service that is elsewhere.
-func (f *flight) askService(out *http.Request) (*http.Response, error) {
+func (x *exchange) askService(out *http.Request) (*http.Response, error) {
 	req := new(http.Request)
 	*req = *out
 	to := *out.URL
-	to.Scheme, to.Host, to.User = f.via.Scheme, f.via.Host, nil
+	to.Scheme, to.Host, to.User = x.via.Scheme, x.via.Host, nil
 	req.URL = &to
-	if f.body != nil {
-		lent, err := f.body.lend()
+	if x.body != nil {
+		lent, err := x.body.lend()
 		if err != nil {
 			return nil, err
 		}
 		req.Body = lent
 	}
-	var way http.RoundTripper = f.router.outside
-	if f.entry.restricted {
-		way = f.router.restricted
+	var way http.RoundTripper = x.router.serviceTransport
+	if x.entry.restricted {
+		way = x.router.restricted
 	}
 	res, err := way.RoundTrip(req)
 	if err != nil {
-		f.router.log.Warn("route service did not answer", "route", f.entry.route, "service", f.via.Host, "err", err)
+		x.router.log.Warn("route service did not answer", "route", x.entry.route, "service", x.via.Host, "err", err)
 		return nil, fmt.Errorf("route service: %w", err)
 	}
 	return res, nil
 }
 
-// newOutside makes the way to services elsewhere. Roots are the authorities that
+// newServiceTransport makes the way to services elsewhere. Roots are the authorities that
 // their certificates may have; nil: the machine's.
-func newOutside(roots *x509.CertPool) *http.Transport {
+func newServiceTransport(roots *x509.CertPool) *http.Transport {
 	dialer := net.Dialer{Timeout: serviceDial}
 	return &http.Transport{
 		DialContext: func(ctx context.Context, network, address string) (net.Conn, error) {
@@ -186,17 +186,17 @@ func newOutside(roots *x509.CertPool) *http.Transport {
 	}
 }
 
-// seal signs what is sent to services. Its key lives as long as the router.
-type seal struct{ key []byte }
+// signer signs what is sent to services. Its key lives as long as the router.
+type signer struct{ key []byte }
 
-func newSeal() seal {
+func newSigner() signer {
 	key := make([]byte, sha256.Size)
 	_, _ = rand.Read(key) // it never fails
-	return seal{key}
+	return signer{key}
 }
 
 // sign returns the signature of what a request is for, and when that was.
-func (s seal) sign(what string) (signature, metadata string) {
+func (s signer) sign(what string) (signature, metadata string) {
 	m := make([]byte, 8, 24)
 	binary.BigEndian.PutUint64(m, uint64(time.Now().UnixNano()))
 	m = m[:cap(m)]
@@ -204,8 +204,8 @@ func (s seal) sign(what string) (signature, metadata string) {
 	return base64.RawURLEncoding.EncodeToString(s.mac(m, what)), base64.RawURLEncoding.EncodeToString(m)
 }
 
-// opens tells whether a signature is ours, for that, and not too old.
-func (s seal) opens(signature, metadata, what string) bool {
+// verifies tells whether a signature is ours, for that, and not too old.
+func (s signer) verifies(signature, metadata, what string) bool {
 	got, err := base64.RawURLEncoding.DecodeString(signature)
 	m, merr := base64.RawURLEncoding.DecodeString(metadata)
 	if err != nil || merr != nil || len(m) < 8 || !hmac.Equal(got, s.mac(m, what)) {
@@ -215,7 +215,7 @@ func (s seal) opens(signature, metadata, what string) bool {
 	return age >= -signatureLife && age <= signatureLife
 }
 
-func (s seal) mac(metadata []byte, what string) []byte {
+func (s signer) mac(metadata []byte, what string) []byte {
 	h := hmac.New(sha256.New, s.key)
 	h.Write(metadata)
 	h.Write([]byte(what))

@@ -62,7 +62,7 @@ func (w *world) bindTo(service string, roots *x509.CertPool) {
 		}
 		return out, nil
 	}
-	w.router.outside = newOutside(roots)
+	w.router.serviceTransport = newServiceTransport(roots)
 	if err := w.router.readRoutes(); err != nil {
 		w.t.Fatal(err)
 	}
@@ -125,7 +125,7 @@ func TestRouteServiceForged(t *testing.T) {
 		"another metadata": func(req *http.Request) { req.Header.Set(metadataHeader, "AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA") },
 		"no metadata":      func(req *http.Request) { req.Header.Del(metadataHeader) },
 		"another key": func(req *http.Request) {
-			s, m := newSeal().sign(req.Host + "\x00" + req.URL.RequestURI())
+			s, m := newSigner().sign(req.Host + "\x00" + req.URL.RequestURI())
 			req.Header.Set(signatureHeader, s)
 			req.Header.Set(metadataHeader, m)
 		},
@@ -204,14 +204,14 @@ func TestRouteServicesUnread(t *testing.T) {
 
 func TestSealAges(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := newSeal()
+		s := newSigner()
 		signature, metadata := s.sign("a")
 		time.Sleep(signatureLife)
-		if !s.opens(signature, metadata, "a") {
+		if !s.verifies(signature, metadata, "a") {
 			t.Error("it is too old after its life")
 		}
 		time.Sleep(time.Nanosecond)
-		if s.opens(signature, metadata, "a") {
+		if s.verifies(signature, metadata, "a") {
 			t.Error("it is never too old")
 		}
 	})

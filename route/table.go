@@ -13,7 +13,7 @@ import (
 	"github.com/dewrun/dew/runtime"
 )
 
-// table is what the wished routes say, as a snapshot that never changes. Only the
+// table is the desired routes, as a snapshot that never changes. Only the
 // pools that it points to do.
 type table struct {
 	hosts  map[string]*paths        // by host in lower case; one for all names below a domain begins with "*."
@@ -229,7 +229,7 @@ func (e *entry) pick(tried []*endpoint) (picked target, ok bool) {
 		if !e.least {
 			return t, true
 		}
-		if !ok || t.endpoint.flights.Load() < picked.endpoint.flights.Load() {
+		if !ok || t.endpoint.exchanges.Load() < picked.endpoint.exchanges.Load() {
 			picked, ok = t, true
 		}
 	}

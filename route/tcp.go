@@ -28,12 +28,12 @@ type ListenFunc func(port int) ([]net.Listener, error)
 // ServeTCP keeps the port of every TCP route open and leads its connections to the
 // instances in turn, until ctx ends. A port that cannot be opened is tried again.
 func (r *Router) ServeTCP(ctx context.Context, listen ListenFunc) error {
-	d := &doors{router: r, listen: listen, open: map[int][]net.Listener{}, free: make(chan struct{}, maxLines)}
+	d := &tcpListeners{router: r, listen: listen, open: map[int][]net.Listener{}, free: make(chan struct{}, maxLines)}
 	defer d.lines.Wait()
 	defer d.leave()
 	for {
 		var again <-chan time.Time
-		if d.agree(ctx) {
+		if d.update(ctx) {
 			again = time.After(portRetry)
 		}
 		select {
@@ -45,19 +45,19 @@ func (r *Router) ServeTCP(ctx context.Context, listen ListenFunc) error {
 	}
 }
 
-// Trouble says why nothing answers on the port of a TCP route; empty: something does,
+// PortError is the reason why nothing answers on the port of a TCP route; empty: something does,
 // or the route leads nowhere.
-func (r *Router) Trouble(port int) string {
+func (r *Router) PortError(port int) string {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if err := r.shut[port]; err != nil {
+	if err := r.failedPorts[port]; err != nil {
 		return err.Error()
 	}
 	return ""
 }
 
-// doors are the open ports.
-type doors struct {
+// tcpListeners are the listeners of the open ports.
+type tcpListeners struct {
 	router *Router
 	listen ListenFunc
 	open   map[int][]net.Listener
@@ -65,9 +65,9 @@ type doors struct {
 	lines  sync.WaitGroup // all goroutines
 }
 
-// agree opens and closes ports as the table says, and tells whether one could not be
+// update opens and closes ports as the table says, and tells whether one could not be
 // opened.
-func (d *doors) agree(ctx context.Context) (again bool) {
+func (d *tcpListeners) update(ctx context.Context) (again bool) {
 	wanted := d.router.table.Load().ports
 	for port := range d.open {
 		if wanted[port] == nil {
@@ -96,12 +96,12 @@ func (d *doors) agree(ctx context.Context) (again bool) {
 // note keeps why a port could not be opened, and says it once in the log.
 func (r *Router) note(port int, e *entry, err error) {
 	r.mu.Lock()
-	old := r.shut[port]
+	old := r.failedPorts[port]
 	if err == nil {
-		delete(r.shut, port)
-		r.doors[port] = true
+		delete(r.failedPorts, port)
+		r.openPorts[port] = true
 	} else {
-		r.shut[port] = err
+		r.failedPorts[port] = err
 	}
 	r.mu.Unlock()
 	switch {
@@ -119,16 +119,16 @@ func (r *Router) note(port int, e *entry, err error) {
 func (r *Router) forgetPorts(wanted map[int]*entry) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	for port := range r.shut {
+	for port := range r.failedPorts {
 		if wanted[port] == nil {
-			delete(r.shut, port)
+			delete(r.failedPorts, port)
 		}
 	}
 }
 
-func (d *doors) close(port int) {
+func (d *tcpListeners) close(port int) {
 	d.router.mu.Lock()
-	delete(d.router.doors, port)
+	delete(d.router.openPorts, port)
 	d.router.mu.Unlock()
 	for _, l := range d.open[port] {
 		l.Close()
@@ -137,14 +137,14 @@ func (d *doors) close(port int) {
 }
 
 // leave closes all ports.
-func (d *doors) leave() {
+func (d *tcpListeners) leave() {
 	for port := range d.open {
 		d.close(port)
 	}
 }
 
 // accept takes the connections of a port until its listener is closed.
-func (d *doors) accept(ctx context.Context, port int, l net.Listener) {
+func (d *tcpListeners) accept(ctx context.Context, port int, l net.Listener) {
 	for {
 		c, err := l.Accept()
 		if errors.Is(err, net.ErrClosed) {
@@ -168,37 +168,37 @@ func (d *doors) accept(ctx context.Context, port int, l net.Listener) {
 		}
 		d.lines.Go(func() {
 			defer func() { <-d.free }()
-			d.router.lead(ctx, port, c)
+			d.router.serveConn(ctx, port, c)
 		})
 	}
 }
 
-// lead leads a connection to an instance, and ends with it.
-func (r *Router) lead(ctx context.Context, port int, client net.Conn) {
+// serveConn connects a client to an instance, and ends with it.
+func (r *Router) serveConn(ctx context.Context, port int, client net.Conn) {
 	r.requests.Add(1)
 	defer client.Close()
 	e := r.table.Load().ports[port]
 	if e == nil {
 		return
 	}
-	instance := r.reach(ctx, e)
+	instance := r.connectTCP(ctx, e)
 	if instance == nil {
 		r.failed.Add(1)
 		return
 	}
 	defer instance.endpoint.release()
-	instance.endpoint.flights.Add(1)
-	defer instance.endpoint.flights.Add(-1)
+	instance.endpoint.exchanges.Add(1)
+	defer instance.endpoint.exchanges.Add(-1)
 	defer func() { _ = instance.Close() }() // all was copied, or nobody wants it
 	hangUp := func() { client.Close() }
 	instance.dropped.Store(&hangUp)
 	stop := context.AfterFunc(ctx, instance.drop)
 	defer stop()
-	converse(client, instance)
+	copyBothWays(client, instance)
 }
 
-// reach connects to the next instance that takes the connection; nil: none does.
-func (r *Router) reach(ctx context.Context, e *entry) *held {
+// connectTCP connects to the next instance that takes the connection; nil: none does.
+func (r *Router) connectTCP(ctx context.Context, e *entry) *instanceConn {
 	var tried []*endpoint
 	for len(tried) < maxAttempts {
 		t, ok := e.pick(tried)
@@ -214,14 +214,14 @@ func (r *Router) reach(ctx context.Context, e *entry) *held {
 			r.retries.Add(1)
 		}
 		r.log.Debug("instance takes no connection", "app", t.endpoint.process.app, "instance", t.endpoint.instance, "err", err)
-		r.complain(ctx, t, err)
+		r.logUnreachable(ctx, t, err)
 	}
 	return nil
 }
 
-// converse copies both ways. When one side has said all, the other side is told and
+// copyBothWays copies both ways. When one side has said all, the other side is told and
 // may go on; when something fails, both are closed.
-func converse(client net.Conn, instance *held) {
+func copyBothWays(client net.Conn, instance *instanceConn) {
 	var there sync.WaitGroup
 	there.Go(func() {
 		// The bare connection: so the kernel copies, where it can.

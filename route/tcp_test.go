@@ -124,7 +124,7 @@ func repeats(c *net.TCPConn) {
 	_, _ = io.WriteString(c, " goodbye")
 }
 
-func exchange(t *testing.T, c net.Conn, text string) {
+func wantEcho(t *testing.T, c net.Conn, text string) {
 	t.Helper()
 	if _, err := io.WriteString(c, text); err != nil {
 		t.Fatal(err)
@@ -146,8 +146,8 @@ func TestTCPRoute(t *testing.T) {
 	w.serveTCP(&h)
 	for range 6 {
 		c := w.call(&h, 20000)
-		exchange(t, c, "hello")
-		exchange(t, c, "again")
+		wantEcho(t, c, "hello")
+		wantEcho(t, c, "again")
 		if err := c.CloseWrite(); err != nil {
 			t.Fatal(err)
 		}
@@ -191,7 +191,7 @@ func TestTCPRouteWithoutInstance(t *testing.T) {
 	var h harbour
 	w.serveTCP(&h)
 	for range 4 {
-		exchange(t, w.call(&h, 20000), "hello")
+		wantEcho(t, w.call(&h, 20000), "hello")
 	}
 	for _, port := range []int{20001, 20002} {
 		if b, err := io.ReadAll(w.call(&h, port)); len(b) > 0 || err != nil && !strings.Contains(err.Error(), "reset") {
@@ -211,9 +211,9 @@ func TestTCPPortsFollowRoutes(t *testing.T) {
 	var h harbour
 	w.serveTCP(&h)
 	c := w.call(&h, 20000)
-	exchange(t, c, "before")
+	wantEcho(t, c, "before")
 	w.registry.set(func() { w.registry.routes = []app.Route{tcpRoute(20001, "a")} })
-	exchange(t, w.call(&h, 20001), "second")
+	wantEcho(t, w.call(&h, 20001), "second")
 	eventually(t, "the first port is closed", func() bool {
 		c, err := net.Dial("tcp", h.address(20000))
 		if err == nil {
@@ -221,7 +221,7 @@ func TestTCPPortsFollowRoutes(t *testing.T) {
 		}
 		return err != nil
 	})
-	exchange(t, c, "after")
+	wantEcho(t, c, "after")
 	if got, body := w.get("shop", "/"); got.StatusCode != 404 {
 		t.Errorf("a TCP route answers HTTP: %d %q", got.StatusCode, body)
 	}
@@ -234,21 +234,21 @@ func TestTCPPortTaken(t *testing.T) {
 	w.tcpInstance("a", 0, repeats)
 	h := harbour{err: errors.New("the port is taken")}
 	w.serveTCP(&h)
-	eventually(t, "the trouble is told", func() bool { return w.router.Trouble(20000) == "the port is taken" })
+	eventually(t, "the trouble is told", func() bool { return w.router.PortError(20000) == "the port is taken" })
 	if line := <-w.lines; !strings.Contains(line, "the port is taken; it is tried again") {
 		t.Errorf("line = %s", line)
 	}
 	h.set(nil)
 	post(w.router.ports) // as the time that passes would
-	exchange(t, w.call(&h, 20000), "hello")
-	if got := w.router.Trouble(20000); got != "" {
+	wantEcho(t, w.call(&h, 20000), "hello")
+	if got := w.router.PortError(20000); got != "" {
 		t.Errorf("trouble = %q", got)
 	}
 	h.set(errors.New("the port is taken"))
 	w.registry.set(func() { w.registry.routes = []app.Route{tcpRoute(20001, "a")} })
-	eventually(t, "the trouble is told", func() bool { return w.router.Trouble(20001) != "" })
+	eventually(t, "the trouble is told", func() bool { return w.router.PortError(20001) != "" })
 	w.registry.set(func() { w.registry.routes = nil })
-	eventually(t, "a route that is gone has no trouble", func() bool { return w.router.Trouble(20001) == "" })
+	eventually(t, "a route that is gone has no trouble", func() bool { return w.router.PortError(20001) == "" })
 }
 
 // A connection ends with its instance: at once when that is no more, and while it
@@ -279,10 +279,10 @@ func TestTCPConnectionsEndWithTheInstance(t *testing.T) {
 	for name, sts := range map[string][]runtime.Status{"down": {stopping, down}, "replaced": {next}, "crashed and replaced": {crashed("a", 0), next}} {
 		w.router.Changed(ready("a", 0))
 		c := w.call(&h, 20000)
-		exchange(t, c, "hello")
+		wantEcho(t, c, "hello")
 		for _, st := range sts[:len(sts)-1] {
 			w.router.Changed(st)
-			exchange(t, c, "still there")
+			wantEcho(t, c, "still there")
 		}
 		w.router.Changed(sts[len(sts)-1])
 		if b, err := io.ReadAll(c); len(b) > 0 || err != nil && !strings.Contains(err.Error(), "reset") {
@@ -304,7 +304,7 @@ func TestTCPConnectionsEndWithTheInstance(t *testing.T) {
 	for name, order := range map[string][]func(net.Conn){"first the end": {end, crash}, "first the crash": {crash, end}} {
 		w.router.Changed(ready("a", 0))
 		c := w.call(&h, 20000)
-		exchange(t, c, "hello")
+		wantEcho(t, c, "hello")
 		for _, fn := range order {
 			fn(c)
 		}
@@ -319,7 +319,7 @@ func TestTCPEndsWithTheDaemon(t *testing.T) {
 	var h harbour
 	stop := w.serveTCP(&h)
 	c := w.call(&h, 20000)
-	exchange(t, c, "hello")
+	wantEcho(t, c, "hello")
 	stop()
 	if b, err := io.ReadAll(c); len(b) > 0 || err != nil && !strings.Contains(err.Error(), "reset") {
 		t.Errorf("%q, %v", b, err)

@@ -91,12 +91,12 @@ func TestMissedExitsBecomeRecords(t *testing.T) {
 		w.daemon()
 		w.pass(time.Minute)
 		w.leave()
-		task := w.fake.Last()
-		task.Print(sideA, "nobody saw it")
+		container := w.fake.Last()
+		container.Print(sideA, "nobody saw it")
 		died := time.Now()
-		task.End(sideA, 137)
+		container.End(sideA, 137)
 		w.pass(30 * ms)
-		task.End(main, 1)
+		container.End(main, 1)
 		w.pass(time.Hour)
 		w.daemon()
 		w.pass(time.Second)
@@ -121,12 +121,12 @@ func TestMissedExitsTogether(t *testing.T) {
 		p := w.push("sleep 1000", "sleep 1000")
 		w.daemon()
 		w.leave()
-		task, died := w.fake.Last(), time.Now()
-		task.End(main, 1)
+		container, died := w.fake.Last(), time.Now()
+		container.End(main, 1)
 		w.pass(time.Hour)
 		w.daemon()
 		time.Sleep(3 * ms)
-		task.EndAt(sideA, 2, died)
+		container.EndAt(sideA, 2, died)
 		w.pass(time.Second)
 		if r := w.record(p); r.First.Exec != sideA || r.Order != runtime.OrderTogether {
 			t.Errorf("first %s, order %q, want the sidecar, together", r.First.Exec, r.Order)
@@ -160,10 +160,10 @@ func TestLineOfACrashIsNotPrintedTwice(t *testing.T) {
 		p := w.push("sleep 1000", "sleep 1000")
 		w.daemon()
 		w.leave()
-		task := w.fake.Last()
-		task.Print(sideA, "last words")
-		task.End(sideA, 1)
-		line := `App instance exited with guid x payload: {"instance":"` + string(task.Spec().Instance) + `","index":0}`
+		container := w.fake.Last()
+		container.Print(sideA, "last words")
+		container.End(sideA, 1)
+		line := `App instance exited with guid x payload: {"instance":"` + string(container.Spec().Instance) + `","index":0}`
 		w.must(w.logs.Append(p, logstream.Envelope{Source: logstream.Source{Type: "API"}, Text: []byte(line)}))
 		// The other process prints on, for as long as nobody ends it.
 		w.must(w.logs.Append(p, slices.Repeat([]logstream.Envelope{{Source: logstream.Source{Type: "APP/PROC/WEB"}, Text: []byte("tick")}}, 30_000)...))
@@ -234,7 +234,7 @@ func TestBackoffSurvivesTheDaemon(t *testing.T) {
 	})
 }
 
-// A restart that was wished while no daemon was there happens at its start.
+// A restart that was requested while no daemon was there happens at its start.
 func TestRestartWishedWhileAway(t *testing.T) {
 	t.Parallel()
 	inWorld(t, func(w *world) {
@@ -253,7 +253,7 @@ func TestRestartWishedWhileAway(t *testing.T) {
 	})
 }
 
-// What is found and not wished is stopped like any other, and deleted.
+// A found instance that is not desired is stopped like any other, and deleted.
 func TestUnwishedIsStopped(t *testing.T) {
 	t.Parallel()
 	inWorld(t, func(w *world) {

@@ -1,7 +1,7 @@
-// Package runtime makes the wish come true: it holds the wanted slots of every
+// Package runtime runs the desired state: it has the wanted slots of every
 // process, keeps one instance alive in each, and writes down how it ended.
 //
-//	app.Registry ── "p1 changed" ──▶ Supervisor.Sync ──▶ one Slot per wanted index
+//	registry.Registry ── "p1 changed" ──▶ Supervisor.Sync ──▶ one Slot per wanted index
 //
 //	                   ┌──────────────── pause ◀───────────────┐
 //	                   │        (back-off, or given up)        │
@@ -9,13 +9,13 @@
 //	  DOWN ──▶ STARTING ── healthy ──▶ RUNNING                 │
 //	    ▲          │                      │                    │
 //	    │          └──── first exit, ─────┤                    │
-//	    │                sick, no start   ▼                    │
+//	    │            unhealthy, no start  ▼                    │
 //	    │                              CRASHED                 │
 //	    │                 1  5 ms for exits that are together  │
 //	    │                 2  last lines + record, one Append   │
 //	    │                 3  record stored                     │
 //	    │                 4  SIGTERM, SIGKILL to the others    │
-//	    │                 5  followers added, task deleted ────┘
+//	    │                 5  followers added, container gone ──┘
 //	    │
 //	    └── STOPPING ◀── only when asked: never a record
 //

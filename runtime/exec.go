@@ -86,15 +86,15 @@ type SessionEnd struct {
 
 // Exec opens a session beside a process of a running instance.
 func (s *Supervisor) Exec(ctx context.Context, t ExecTarget, spec ExecSpec) (Session, error) {
-	task, err := s.taskAt(t.Process, t.Index)
+	container, err := s.containerAt(t.Process, t.Index)
 	if err != nil {
 		return nil, err
 	}
-	exec, err := execOf(task.Spec(), t.Sidecar)
+	exec, err := execOf(container.Spec(), t.Sidecar)
 	if err != nil {
 		return nil, err
 	}
-	return task.Exec(ctx, exec, spec)
+	return container.Exec(ctx, exec, spec)
 }
 
 // execOf is the exec of a sidecar, or of main where the name is empty.

@@ -41,16 +41,16 @@ func (id InstanceID) Valid() bool {
 	return true
 }
 
-// Instance is one life of a slot: the task and what is known of its end. Its
+// Instance is one life of a slot: the container and what is known of its end. Its
 // slot's goroutine owns it.
 type Instance struct {
-	spec    Spec
-	task    Task
-	check   app.HealthCheck
-	ready   app.HealthCheck // the readiness check
-	phase   Phase
-	adopted time.Time // when it was taken over from an earlier daemon; zero: started here
-	earlier uint64    // the newest line of its app when it was adopted
+	spec      Spec
+	container Container
+	check     app.HealthCheck
+	ready     app.HealthCheck // the readiness check
+	phase     Phase
+	adopted   time.Time // when it was taken over from an earlier daemon; zero: started here
+	earlier   uint64    // the newest line of its app when it was adopted
 
 	exits  []Exit // as they became known
 	closed bool   // no more exits will come
@@ -60,8 +60,8 @@ type Instance struct {
 	probes sync.WaitGroup
 }
 
-func newInstance(t Task) *Instance {
-	return &Instance{spec: t.Spec(), task: t, phase: PhaseStarting, reaped: map[string]bool{}}
+func newInstance(c Container) *Instance {
+	return &Instance{spec: c.Spec(), container: c, phase: PhaseStarting, reaped: map[string]bool{}}
 }
 
 // process is what the instance was told about exec. It returns false for the
@@ -94,9 +94,9 @@ func (in *Instance) ended(exec string) bool {
 	return slices.ContainsFunc(in.exits, func(e Exit) bool { return e.Exec == exec })
 }
 
-// take notes an exit and gives it what the engine need not know. It returns
+// addExit notes an exit and gives it what the engine need not know. It returns
 // false for one that was known already.
-func (in *Instance) take(e Exit) (Exit, bool) {
+func (in *Instance) addExit(e Exit) (Exit, bool) {
 	if in.ended(e.Exec) {
 		return e, false
 	}

@@ -184,8 +184,8 @@ func errText(err error) string {
 	return err.Error()
 }
 
-func testWish() wish {
-	return wish{
+func testWish() desired {
+	return desired{
 		space: app.Space{GUID: "space-1", Name: "dev"}, org: app.Org{GUID: "org-1", Name: "local"},
 		uris: []string{"shop.dew.localhost"},
 		app: app.App{GUID: "app-1", Name: "shop", Space: "space-1", Env: map[string]string{
@@ -211,7 +211,7 @@ func testIdentity() identity {
 // not take the platform's place.
 func TestEnvironment(t *testing.T) {
 	t.Parallel()
-	env, err := environment(testWish(), testIdentity(), 192)
+	env, err := instanceEnvironment(testWish(), testIdentity(), 192)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -223,7 +223,7 @@ func TestEnvironment(t *testing.T) {
 
 func TestSpecOfAWish(t *testing.T) {
 	t.Parallel()
-	s, err := testWish().spec(SlotID{Process: "app-1", Index: 2}, "cell-1", testIdentity())
+	s, err := testWish().instanceSpec(SlotID{Process: "app-1", Index: 2}, "cell-1", testIdentity())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -251,8 +251,8 @@ func TestSpecThatCannotBe(t *testing.T) {
 	none.droplet.Commands = nil
 	full := testWish()
 	full.process.MemoryMB = 64
-	for name, w := range map[string]wish{"No start command found": none, "must be less than": full} {
-		_, err := w.spec(SlotID{}, "", testIdentity())
+	for name, d := range map[string]desired{"No start command found": none, "must be less than": full} {
+		_, err := d.instanceSpec(SlotID{}, "", testIdentity())
 		if _, ok := errors.AsType[*StartError](err); !ok || !strings.Contains(err.Error(), name) {
 			t.Errorf("spec = %v, want a StartError with %q", err, name)
 		}

@@ -17,8 +17,8 @@ import (
 // ErrNoServer says that there is no server with that guid.
 var ErrNoServer = errors.New("no such server")
 
-// Server is a wished process that is no app's, such as the database of a service
-// instance. It is kept alive like an app's instance, in a task and a network
+// Server is a desired process that is not part of an app, such as the database of a service
+// instance. It is kept alive like an app's instance, in a container and a network
 // namespace of its own, over restarts of the daemon and of the machine.
 type Server struct {
 	GUID      string          `json:"guid"`                 // its process guid, its app guid, and the name of its log stream
@@ -83,8 +83,8 @@ func (v Server) environment() []string {
 func (v Server) spec(slot SlotID, cell string, stack droplet.Stack, id InstanceID) Spec {
 	memory := int64(v.MemoryMB) * mebibyte
 	return Spec{
-		Instance: id, Slot: slot, App: v.GUID, Type: serverType, Version: v.Version, Cell: cell,
-		Stack: stack, Server: true, Mounts: slices.Clone(v.Mounts),
+		Kind: KindService, Instance: id, Slot: slot, App: v.GUID, Type: serverType, Version: v.Version, Cell: cell,
+		Stack: stack, Mounts: slices.Clone(v.Mounts),
 		Memory: memory, Disk: int64(v.DiskMB) * mebibyte, Ports: slices.Clone(v.Ports),
 		Processes: []ProcessSpec{{
 			Exec: MainExec, Source: v.source(), Command: v.Command, Dir: v.Dir, Env: v.environment(), Memory: memory,
@@ -115,7 +115,7 @@ func (s *Supervisor) DropServer(guid string) error {
 	return nil
 }
 
-// Server returns the server as it is wished, or ErrNoServer.
+// Server returns the desired state of the server, or ErrNoServer.
 func (s *Supervisor) Server(guid string) (Server, error) {
 	v, err := s.servers.Get(guid)
 	if errors.Is(err, store.ErrNotFound) {
@@ -162,36 +162,36 @@ func (s *Supervisor) process(id SlotID) (app.Process, error) {
 	return v.process(), nil
 }
 
-// serverWish reads what a server should be now. It returns false where there is
+// desiredServer reads what a server should be now. It returns false where there is
 // none with that guid.
-func (s *Supervisor) serverWish(guid string) (w wish, ok bool, err error) {
+func (s *Supervisor) desiredServer(guid string) (d desired, ok bool, err error) {
 	v, err := s.Server(guid)
 	if errors.Is(err, ErrNoServer) {
-		return w, false, nil
+		return d, false, nil
 	}
 	if err != nil {
-		return w, false, err
+		return d, false, err
 	}
-	w = wish{app: app.App{GUID: v.GUID, Name: v.Name}, process: v.process(), server: &v}
+	d = desired{app: app.App{GUID: v.GUID, Name: v.Name}, process: v.process(), server: &v}
 	if !s.addresses.subnet.Contains(v.Address) {
-		return w, true, refuse(w, fmt.Sprintf("its address %s is not in the subnet %s: give the old one with --subnet, or make the service again", v.Address, s.addresses.subnet))
+		return d, true, refuse(d, fmt.Sprintf("its address %s is not in the subnet %s: give the old one with --subnet, or make the service again", v.Address, s.addresses.subnet))
 	}
-	if w.stack, err = s.c.Stacks(v.Stack); err != nil {
-		return w, true, refuse(w, fmt.Sprintf("its stack cannot be used: %v", err))
+	if d.stack, err = s.c.Stacks(v.Stack); err != nil {
+		return d, true, refuse(d, fmt.Sprintf("its stack cannot be used: %v", err))
 	}
-	return w, true, nil
+	return d, true, nil
 }
 
 // addressFor is the address of a new instance: a server has its own.
-func (s *Supervisor) addressFor(id InstanceID, w wish) (netip.Prefix, error) {
-	if w.server != nil {
-		return netip.PrefixFrom(w.server.Address, s.addresses.subnet.Bits()), nil
+func (s *Supervisor) addressFor(id InstanceID, d desired) (netip.Prefix, error) {
+	if d.server != nil {
+		return netip.PrefixFrom(d.server.Address, s.addresses.subnet.Bits()), nil
 	}
 	return s.addresses.take(id)
 }
 
 // wantedServer is how many slots a process has that is no app's.
-func (s *Supervisor) wantedServer(w want) (want, error) {
+func (s *Supervisor) wantedServer(w wantedSlots) (wantedSlots, error) {
 	v, err := s.Server(w.process)
 	if errors.Is(err, ErrNoServer) {
 		return w, nil
@@ -208,10 +208,10 @@ func (s *Supervisor) wantedServer(w want) (want, error) {
 // killDelay is how long the slot's instance has between SIGTERM and SIGKILL. One
 // that was dropped meanwhile has what it had.
 func (s *Slot) killDelay() time.Duration {
-	if s.inst != nil && s.inst.spec.Server {
+	if s.inst != nil && s.inst.spec.Kind == KindService {
 		if v, err := s.sup.Server(s.id.Process); err == nil {
-			s.patience = v.KillDelay
+			s.serverKillDelay = v.KillDelay
 		}
 	}
-	return cmp.Or(s.patience, s.sup.policy.KillDelay)
+	return cmp.Or(s.serverKillDelay, s.sup.policy.KillDelay)
 }

@@ -17,7 +17,7 @@ import (
 
 const database = "5e5e5e5e-0000-4000-8000-000000000001"
 
-// serve wishes for a server.
+// serve puts a server.
 func (w *world) serve(change func(v *runtime.Server)) runtime.Server {
 	w.t.Helper()
 	addr, err := w.sup.ReserveAddress(database)
@@ -47,7 +47,7 @@ func TestServerRuns(t *testing.T) {
 			t.Errorf("status = %+v", st)
 		}
 		s := w.fake.Last().Spec()
-		if !s.Server || len(s.Mounts) != 1 || s.Memory != 256<<20 || s.Address.Addr() != v.Address || s.Address.Bits() != 20 {
+		if s.Kind != runtime.KindService || len(s.Mounts) != 1 || s.Memory != 256<<20 || s.Address.Addr() != v.Address || s.Address.Bits() != 20 {
 			t.Errorf("spec = %+v", s)
 		}
 		p := s.Processes[0]

@@ -41,66 +41,66 @@ type Status struct {
 
 // Slot keeps one instance of a process alive.
 type Slot struct {
-	id     SlotID
-	sup    *Supervisor
-	log    *slog.Logger
-	inst   *Instance // owned by Run
-	tries  int       // starts in a row that the container service did not make; owned by Run
-	said   map[string]bool
-	panics int  // in a row; owned by Run
-	stray  bool // its place has a newer instance: it ends its own and tells nobody
+	id           SlotID
+	sup          *Supervisor
+	log          *slog.Logger
+	inst         *Instance // owned by Run
+	tries        int       // starts in a row that the container service did not make; owned by Run
+	loggedErrors map[string]bool
+	panics       int  // in a row; owned by Run
+	stray        bool // its place has a newer instance: it ends its own and tells nobody
 
-	patience time.Duration // of a server between SIGTERM and SIGKILL; 0: the policy's; owned by Run
+	serverKillDelay time.Duration // of a server between SIGTERM and SIGKILL; 0: the policy's; owned by Run
 
-	stop    chan struct{} // closed by Stop
-	stopped sync.Once
-	gentle  atomic.Bool   // requests that are under way may end first
-	soft    atomic.Bool   // so may they before the restart that is asked for
-	restart chan struct{} // holds one
-	nudge   chan struct{} // holds one: the wish changed
+	stop           chan struct{} // closed by Stop
+	stopped        sync.Once
+	drainOnStop    atomic.Bool   // requests that are under way may end first
+	drainOnRestart atomic.Bool   // so may they before the restart that is asked for
+	restart        chan struct{} // holds one
+	nudge          chan struct{} // holds one: the desired state changed
 
-	mu     sync.Mutex // guards the fields below
-	status Status
-	task   Task   // what others reach; nil while there is none
-	seen   sample // when somebody last asked what it takes
-	routed bool   // who leads requests was told that it is ready
+	mu        sync.Mutex // guards the fields below
+	status    Status
+	container Container // what others reach; nil while there is none
+	lastUsage sample    // when somebody last asked what it takes
+	routed    bool      // who leads requests was told that it is ready
 }
 
 // step is one part of a slot's loop; it returns the next, nil at the end.
 type step func(ctx context.Context) step
 
-func newSlot(s *Supervisor, id SlotID, adopted Task) *Slot {
+func newSlot(s *Supervisor, id SlotID, adopted Container) *Slot {
 	sl := &Slot{
-		id:      id,
-		sup:     s,
-		log:     s.c.Logger.With("process", id.Process, "index", id.Index),
-		said:    map[string]bool{},
-		stop:    make(chan struct{}),
-		restart: make(chan struct{}, 1),
-		nudge:   make(chan struct{}, 1),
-		status:  Status{Slot: id, State: Down, Since: time.Now()},
+		id:           id,
+		sup:          s,
+		log:          s.c.Logger.With("process", id.Process, "index", id.Index),
+		loggedErrors: map[string]bool{},
+		stop:         make(chan struct{}),
+		restart:      make(chan struct{}, 1),
+		nudge:        make(chan struct{}, 1),
+		status:       Status{Slot: id, State: Down, Since: time.Now()},
 	}
 	if adopted != nil {
 		sl.inst = s.adoptInstance(adopted)
-		sl.hold(adopted)
+		sl.setContainer(adopted)
 	}
 	return sl
 }
 
 // Stop ends the slot and its instance. It does not wait for them.
 func (s *Slot) Stop() {
-	s.gentle.Store(false)
-	s.halted()
+	s.drainOnStop.Store(false)
+	s.requestStop()
 }
 
-func (s *Slot) halted() { s.stopped.Do(func() { close(s.stop) }) }
+func (s *Slot) requestStop() { s.stopped.Do(func() { close(s.stop) }) }
 
-// Restart replaces the instance by one of the present wish and forgets earlier
+// Restart replaces the instance by one of the desired state and forgets earlier
 // crashes. It does not wait.
 func (s *Slot) Restart() { post(s.restart) }
 
-// Nudge makes the slot look whether its instance still runs as wished, or was
-// started before the last wish to start or restart. It does not wait.
+// Nudge makes the slot check whether its instance is still in the desired state, or
+// was started before the last request to start or restart. It does not wait.
 func (s *Slot) Nudge() { post(s.nudge) }
 
 // post leaves a message for which one that was not read yet will do.
@@ -126,7 +126,7 @@ func (s *Slot) Status() Status {
 }
 
 // Run keeps the slot alive until Stop, or until ctx ends. The two differ: Stop
-// ends the processes; the end of ctx leaves the task for the next daemon to
+// ends the processes; the end of ctx leaves the container for the next daemon to
 // adopt. A panic costs this slot a pause and nobody else anything.
 func (s *Slot) Run(ctx context.Context) {
 	for !s.run(ctx) {
@@ -163,9 +163,9 @@ func (s *Slot) begin(ctx context.Context) step {
 		return s.pause
 	}
 	in := s.inst
-	s.show(func(st *Status) { describe(st, in.spec) })
+	s.publish(func(st *Status) { describe(st, in.spec) })
 	if in.record == nil {
-		s.recall(in)
+		s.loadRecord(in)
 	}
 	switch {
 	case s.stopping():
@@ -179,9 +179,9 @@ func (s *Slot) begin(ctx context.Context) step {
 	return s.watch
 }
 
-// recall finds the record of a crash that was written but not acted upon to the
+// loadRecord finds the record of a crash that was written but not acted upon to the
 // end: the same death is not told twice.
-func (s *Slot) recall(in *Instance) {
+func (s *Slot) loadRecord(in *Instance) {
 	r, ok, err := s.sup.exits.Newest(s.id)
 	if err != nil {
 		s.log.Error("cannot read exit records", "err", err)
@@ -217,7 +217,7 @@ func (s *Slot) pause(ctx context.Context) step {
 		return s.start
 	}
 	s.move(Crashed, r.Description)
-	s.show(func(st *Status) {
+	s.publish(func(st *Status) {
 		st.CrashCount, st.NextStart, st.GivenUp = r.CrashCount, r.NextStart, r.GivenUp
 		st.App, st.Type, st.Version = r.App, r.Type, r.Version
 	})
@@ -228,7 +228,7 @@ func (s *Slot) pause(ctx context.Context) step {
 		defer t.Stop()
 		due = t.C
 	}
-	for s.kept(r.Version) {
+	for s.upToDate(r.Version) {
 		select {
 		case <-ctx.Done():
 			return nil
@@ -247,9 +247,9 @@ func (s *Slot) pause(ctx context.Context) step {
 	return s.start
 }
 
-// kept tells whether an instance of version runs as wished. Where the wish, or
+// upToDate tells whether version is the desired one. Where the desired state, or
 // the version, is not known nothing is replaced.
-func (s *Slot) kept(version string) bool {
+func (s *Slot) upToDate(version string) bool {
 	if version == "" {
 		return true
 	}
@@ -282,7 +282,7 @@ func (s *Slot) forgive() {
 		s.log.Error("cannot reset crash count", "err", err)
 		return
 	}
-	s.show(func(st *Status) { st.CrashCount, st.NextStart, st.GivenUp = 0, time.Time{}, false })
+	s.publish(func(st *Status) { st.CrashCount, st.NextStart, st.GivenUp = 0, time.Time{}, false })
 }
 
 // stopping tells whether Stop was called.
@@ -316,7 +316,7 @@ func (s *Slot) sleep(ctx context.Context, d time.Duration) bool {
 // move goes to another state and tells the listener. Details say why, where that
 // is not plain.
 func (s *Slot) move(to State, details string) {
-	s.show(func(st *Status) {
+	s.publish(func(st *Status) {
 		mustMove(st.State, to)
 		if st.State != to {
 			s.log.Info("state moved", "from", st.State, "to", to, "instance", st.Instance)
@@ -333,8 +333,8 @@ func (s *Slot) move(to State, details string) {
 	})
 }
 
-// show changes what others see.
-func (s *Slot) show(change func(st *Status)) {
+// publish changes what others see.
+func (s *Slot) publish(change func(st *Status)) {
 	s.change(change)
 	if s.stray {
 		return
@@ -346,7 +346,7 @@ func (s *Slot) show(change func(st *Status)) {
 	s.mu.Lock()
 	s.routed = st.Ready
 	s.mu.Unlock()
-	s.sup.stirred(s.id.Process)
+	s.sup.slotChanged(s.id.Process)
 }
 
 // change is its own function so that a panic in it gives the lock back.
@@ -362,8 +362,8 @@ func describe(st *Status, spec Spec) {
 	st.HealthUnknown, st.ReadinessUnknown = Unknown{}, Unknown{}
 }
 
-// cell writes a line of the platform about an instance into the app's log.
-func (s *Slot) cell(of Spec, stream logstream.Stream, text string) {
+// logCell writes a line of the platform about an instance into the app's log.
+func (s *Slot) logCell(of Spec, stream logstream.Stream, text string) {
 	s.append(of.App, logstream.Envelope{
 		Source: logstream.Source{Type: sourceCell, Index: s.id.Index, InstanceID: string(of.Instance)},
 		Stream: stream,
@@ -371,20 +371,20 @@ func (s *Slot) cell(of Spec, stream logstream.Stream, text string) {
 	})
 }
 
-// maxSaid bounds what say remembers: errors whose text changes each time must
+// maxLoggedErrors bounds what say remembers: errors whose text changes each time must
 // not grow a map for ever.
-const maxSaid = 16
+const maxLoggedErrors = 16
 
-// say writes an error into the app's log the first time it is met since the last
+// logStartError writes an error into the app's log the first time it is met since the last
 // start that worked.
-func (s *Slot) say(guid, text string) {
-	if s.said[text] || len(s.said) >= maxSaid {
+func (s *Slot) logStartError(guid, text string) {
+	if s.loggedErrors[text] || len(s.loggedErrors) >= maxLoggedErrors {
 		return
 	}
-	s.said[text] = true
+	s.loggedErrors[text] = true
 	s.log.Warn("cannot start instance, trying again", "app", guid, "err", text)
 	if guid != "" {
-		s.cell(Spec{App: guid}, logstream.Err, text)
+		s.logCell(Spec{App: guid}, logstream.Err, text)
 	}
 }
 

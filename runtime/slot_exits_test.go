@@ -22,18 +22,18 @@ func TestSidecarEndCrashesTheInstance(t *testing.T) {
 		p := w.push("sleep 1000", "sleep 1000", "sleep 1000")
 		w.daemon()
 		w.pass(time.Minute)
-		task := w.fake.Last()
-		task.Print(sideA, "my last words")
-		task.Print(main, "goodbye")
+		container := w.fake.Last()
+		container.Print(sideA, "my last words")
+		container.Print(main, "goodbye")
 		at := time.Now()
-		task.End(sideA, 137)
+		container.End(sideA, 137)
 		w.pass(time.Second)
 
 		r := w.record(p)
 		source := "APP/PROC/WEB/SIDECAR/CONFIG SERVER A"
 		if r.Description != source+": Exited with status 137" || r.CrashCount != 1 || !r.CrashedAt.Equal(at) ||
 			r.Phase != runtime.PhaseRunning || r.ProbableSignal != 9 || r.Order != "" || !r.Complete ||
-			r.Instance != task.Spec().Instance || r.Cell != "cell-1" || !r.NextStart.Equal(at) {
+			r.Instance != container.Spec().Instance || r.Cell != "cell-1" || !r.NextStart.Equal(at) {
 			t.Errorf("record = %+v", r)
 		}
 		if r.First.Cause != runtime.CauseExited || r.First.Memory.Limit != 32<<20 || r.First.Memory.Peak == 0 {
@@ -63,7 +63,7 @@ func TestSidecarEndCrashesTheInstance(t *testing.T) {
 			t.Errorf("calls (-got +want):\n%s", diff)
 		}
 		st := w.wantState(p, runtime.Running)
-		if st.Instance == task.Spec().Instance {
+		if st.Instance == container.Spec().Instance {
 			t.Error("the new instance has the id of the old one")
 		}
 		w.wantStarts(2)
@@ -104,9 +104,9 @@ func TestRecordDoesNotWaitForTheOthers(t *testing.T) {
 	inWorld(t, func(w *world) {
 		p := w.push("sleep 1000", "sleep 1000")
 		w.daemon()
-		task := w.fake.Last()
-		task.Deafen(main, syscall.SIGTERM)
-		task.End(sideA, 1)
+		container := w.fake.Last()
+		container.Deafen(main, syscall.SIGTERM)
+		container.End(sideA, 1)
 		w.pass(5 * ms)
 		w.wantRecords(p, 1)
 		st := w.wantState(p, runtime.Crashed)
@@ -143,13 +143,13 @@ func TestExitsTogether(t *testing.T) {
 			p := w.push("sleep 1000", "sleep 1000", "sleep 1000")
 			w.daemon()
 			w.pass(time.Minute)
-			task := w.fake.Last()
+			container := w.fake.Last()
 			for _, e := range []string{main, sideA, sideB} {
-				task.Deafen(e, syscall.SIGTERM)
+				container.Deafen(e, syscall.SIGTERM)
 			}
-			task.End(main, 1)
+			container.End(main, 1)
 			time.Sleep(c.gap)
-			task.End(sideA, 2)
+			container.End(sideA, 2)
 			w.pass(time.Minute)
 			r := w.record(p)
 			if r.First.Exec != c.first || r.Order != c.order || len(r.Followers) != 2 {
@@ -170,10 +170,10 @@ func TestRecordComesAfterTheWindow(t *testing.T) {
 	inWorld(t, func(w *world) {
 		p := w.push("sleep 1000", "sleep 1000")
 		w.daemon()
-		task := w.fake.Last()
+		container := w.fake.Last()
 		died := time.Now()
 		w.pass(2 * ms) // it becomes known a little late
-		task.EndAt(sideA, 1, died)
+		container.EndAt(sideA, 1, died)
 		w.pass(0)
 		if st := w.wantState(p, runtime.Crashed); st.Ready { // routes do not wait for the record
 			t.Error("a crashed instance is ready")
@@ -192,14 +192,14 @@ func TestEarlierExitKnownLate(t *testing.T) {
 	inWorld(t, func(w *world) {
 		p := w.push("sleep 1000", "sleep 1000")
 		w.daemon()
-		task := w.fake.Last()
-		task.Deafen(sideA, syscall.SIGTERM)
+		container := w.fake.Last()
+		container.Deafen(sideA, syscall.SIGTERM)
 		w.pass(time.Minute)
 		died := time.Now()
 		w.pass(20 * ms)
-		task.End(main, 1)
+		container.End(main, 1)
 		w.pass(40 * ms)
-		task.EndAt(sideA, 2, died)
+		container.EndAt(sideA, 2, died)
 		w.pass(time.Second)
 		if r := w.record(p); r.First.Exec != main || r.Order != runtime.OrderLate || r.Followers[0].Cause != runtime.CauseExited {
 			t.Errorf("first %s, order %q, follower %s, want main, late, exited", r.First.Exec, r.Order, r.Followers[0].Cause)
@@ -269,11 +269,11 @@ func TestSlowReapDoesNotLoseTheRecord(t *testing.T) {
 	inWorld(t, func(w *world) {
 		p := w.push("sleep 1000", "sleep 1000")
 		w.daemon()
-		task := w.fake.Last()
-		task.Print(sideA, "slow words")
-		task.Deafen(main, syscall.SIGTERM)
-		release := task.HoldReap(sideA)
-		task.End(sideA, 1)
+		container := w.fake.Last()
+		container.Print(sideA, "slow words")
+		container.Deafen(main, syscall.SIGTERM)
+		release := container.HoldReap(sideA)
+		container.End(sideA, 1)
 		w.pass(5*ms + 2*time.Second - ms)
 		w.wantRecords(p, 0)
 		w.pass(ms)
@@ -306,9 +306,9 @@ func TestRecordSurvivesLinesThatTheLogRefuses(t *testing.T) {
 			}
 			return nil
 		}
-		task := w.fake.Last()
-		task.Print(main, "bad line")
-		task.End(main, 1)
+		container := w.fake.Last()
+		container.Print(main, "bad line")
+		container.End(main, 1)
 		w.pass(time.Second)
 		w.wantRecords(p, 1)
 	})

@@ -20,9 +20,9 @@ func TestUnhealthyInstanceEnds(t *testing.T) {
 	inWorld(t, func(w *world) {
 		p := w.push("sleep 1000", "sleep 1000")
 		w.daemon()
-		task := w.fake.Last()
+		container := w.fake.Last()
 		w.pass(45 * time.Second)
-		task.Refuse(true)
+		container.Refuse(true)
 		w.pass(w.untilCheck() - ms)
 		w.wantState(p, runtime.Running)
 		w.pass(time.Second - ms) // it has failed twice
@@ -66,12 +66,12 @@ func TestOneFailureIsNoCrash(t *testing.T) {
 			w.policy.HealthFailures = failures
 			p := w.push("sleep 1000")
 			w.daemon()
-			task := w.fake.Last()
+			container := w.fake.Last()
 			for range 10 {
 				w.pass(w.untilCheck() - ms)
-				task.Refuse(true)
+				container.Refuse(true)
 				w.pass(500 * ms) // two checks
-				task.Refuse(false)
+				container.Refuse(false)
 				w.pass(time.Second)
 			}
 			if failures == 0 {
@@ -112,10 +112,10 @@ func TestInstanceThatCannotBeChecked(t *testing.T) {
 		p := w.push("sleep 1000")
 		w.change(p, func(p *app.Process) { p.Readiness = app.HealthCheck{Type: app.CheckPort} })
 		w.daemon()
-		task := w.fake.Last()
+		container := w.fake.Last()
 		w.pass(time.Minute)
 		began := time.Now()
-		task.FailDial(errors.New("no network namespace"))
+		container.FailDial(errors.New("no network namespace"))
 		w.pass(30 * time.Second)
 		if st := w.wantState(p, runtime.Running); !st.HealthUnknown.Since.IsZero() || !st.ReadinessUnknown.Since.IsZero() {
 			t.Errorf("status after 30 s = %+v, want nothing about the checks yet", st)
@@ -130,7 +130,7 @@ func TestInstanceThatCannotBeChecked(t *testing.T) {
 		if !st.Ready {
 			t.Error("the instance is no longer ready, want it as it was")
 		}
-		task.FailDial(nil)
+		container.FailDial(nil)
 		w.pass(time.Minute)
 		if st := w.wantState(p, runtime.Running); st.HealthUnknown != (runtime.Unknown{}) || st.ReadinessUnknown != (runtime.Unknown{}) {
 			t.Errorf("status = %+v, want nothing about the checks", st)
@@ -148,14 +148,14 @@ func TestPausedInstanceIsNotUnhealthy(t *testing.T) {
 	inWorld(t, func(w *world) {
 		p := w.push("sleep 1000", "sleep 1000")
 		w.daemon()
-		task := w.fake.Last()
+		container := w.fake.Last()
 		w.pass(time.Second)
-		task.Refuse(true)
-		task.Pause(true)
+		container.Refuse(true)
+		container.Pause(true)
 		w.pass(10 * time.Minute)
 		w.wantState(p, runtime.Running)
 		w.wantStarts(1)
-		task.Pause(false)
+		container.Pause(false)
 		w.pass(10 * time.Minute)
 		if r := w.records(p); len(r) == 0 || r[0].First.Cause != runtime.CauseUnhealthy {
 			t.Errorf("records = %v, want one of an unhealthy instance", r)

@@ -20,12 +20,12 @@ func TestEveryOrderOfDeaths(t *testing.T) {
 		inWorld(t, func(w *world) {
 			p := w.push("sleep 1000", "sleep 1000", "sleep 1000")
 			w.daemon()
-			task := w.fake.Last()
+			container := w.fake.Last()
 			for _, exec := range order {
-				task.Deafen(exec, syscall.SIGTERM, syscall.SIGKILL)
+				container.Deafen(exec, syscall.SIGTERM, syscall.SIGKILL)
 			}
 			for i, exec := range order {
-				task.End(exec, i)
+				container.End(exec, i)
 				time.Sleep(20 * ms)
 			}
 			w.pass(time.Minute)
@@ -51,15 +51,15 @@ func TestEveryOrderOfStopping(t *testing.T) {
 		inWorld(t, func(w *world) {
 			p := w.push("sleep 1000", "sleep 1000", "sleep 1000")
 			w.daemon()
-			task := w.fake.Last()
+			container := w.fake.Last()
 			for _, exec := range order {
-				task.Deafen(exec, syscall.SIGTERM)
+				container.Deafen(exec, syscall.SIGTERM)
 			}
 			w.state(p, app.Stopped)
 			w.wantState(p, runtime.Stopping)
 			for i, exec := range order {
 				w.pass(time.Second)
-				task.End(exec, i)
+				container.End(exec, i)
 			}
 			w.pass(time.Second)
 			if got := w.sup.Instances(p); len(got) != 0 {

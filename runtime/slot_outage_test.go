@@ -28,10 +28,10 @@ func TestLateExitBeatsFailedCheck(t *testing.T) {
 				p := w.push("sleep 1000", "sleep 1000")
 				w.daemon()
 				w.pass(45 * time.Second)
-				task := w.fake.Last()
+				container := w.fake.Last()
 				answer := w.fake.Silence()
-				task.End(exec, 137)
-				task.Refuse(true)
+				container.End(exec, 137)
+				container.Refuse(true)
 				if silence > time.Minute {
 					w.pass(time.Minute)
 					w.wantUnknown(p, false)
@@ -63,17 +63,17 @@ func TestUnhealthyDuringOutage(t *testing.T) {
 			p := w.push("sleep 1000", "sleep 1000")
 			w.daemon()
 			w.pass(45 * time.Second)
-			task := w.fake.Last()
+			container := w.fake.Last()
 			answer := w.fake.Silence()
 			w.wantUnknown(p, true)
-			task.Refuse(true)
+			container.Refuse(true)
 			w.pass(time.Hour)
 			w.wantUnknown(p, false)
 			w.wantRecords(p, 0)
 			if got := w.fake.Calls(); len(got) != 0 {
 				t.Errorf("calls = %v, want none", got)
 			}
-			task.Refuse(!recovers)
+			container.Refuse(!recovers)
 			answer()
 			w.pass(time.Minute)
 			if !recovers {
@@ -87,7 +87,7 @@ func TestUnhealthyDuringOutage(t *testing.T) {
 			}
 			w.wantRecords(p, 0)
 			w.wantStarts(1)
-			task.Refuse(true)
+			container.Refuse(true)
 			w.pass(time.Minute)
 			w.wantRecords(p, 1)
 		})
@@ -112,7 +112,7 @@ func TestStopAndRestartDuringOutage(t *testing.T) {
 				w.must(w.sup.RestartInstance(p, 0))
 			}
 			w.pass(time.Minute)
-			if got := w.fake.Tasks()[0].Alive(); len(got) != 0 {
+			if got := w.fake.Containers()[0].Alive(); len(got) != 0 {
 				t.Errorf("%v live, want none", got)
 			}
 			answer()

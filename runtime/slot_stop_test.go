@@ -17,8 +17,8 @@ func TestStop(t *testing.T) {
 	inWorld(t, func(w *world) {
 		p := w.push("trap '' TERM; sleep 1000", "sleep 1000")
 		w.daemon()
-		task := w.fake.Last()
-		task.Print(main, "not yet")
+		container := w.fake.Last()
+		container.Print(main, "not yet")
 		w.state(p, app.Stopped)
 		st := w.wantState(p, runtime.Stopping)
 		if st.Ready {
@@ -36,7 +36,7 @@ func TestStop(t *testing.T) {
 			t.Errorf("calls (-got +want):\n%s", diff)
 		}
 		if diff := cmp.Diff(w.logs.lines()[4:], []string{
-			"[CELL/0] OUT Stopping instance " + string(task.Spec().Instance),
+			"[CELL/0] OUT Stopping instance " + string(container.Spec().Instance),
 			"[APP/PROC/WEB/0] OUT not yet",
 			"[CELL/0] OUT Destroying container",
 			"[CELL/0] OUT Successfully destroyed container",
@@ -56,15 +56,15 @@ func TestExitWhileStoppingIsNoCrash(t *testing.T) {
 	inWorld(t, func(w *world) {
 		p := w.push("trap '' TERM; sleep 1000", "trap '' TERM; sleep 1000")
 		w.daemon()
-		task := w.fake.Last()
+		container := w.fake.Last()
 		_, err := w.registry.UpdateApp(p, func(a *app.App) error {
 			a.State = app.Stopped
 			return nil
 		})
 		w.must(err)
 		synctest.Wait()
-		task.OOM(main)
-		task.End(sideA, 3)
+		container.OOM(main)
+		container.End(sideA, 3)
 		w.pass(time.Minute)
 		w.wantRecords(p, 0)
 		w.wantNothing()
@@ -181,19 +181,19 @@ func TestDeleteIsTriedAgain(t *testing.T) {
 	inWorld(t, func(w *world) {
 		p := w.push("sleep 1000")
 		w.daemon()
-		task := w.fake.Last()
-		task.FailDelete(runtime.ErrUnavailable)
-		task.End(main, 1)
+		container := w.fake.Last()
+		container.FailDelete(runtime.ErrUnavailable)
+		container.End(main, 1)
 		w.pass(time.Hour)
 		w.wantStarts(1)
 		w.wantState(p, runtime.Crashed)
-		task.FailDelete(nil)
+		container.FailDelete(nil)
 		w.pass(30 * time.Second)
 		w.wantStarts(2)
 
-		task = w.fake.Last()
-		task.FailDelete(errBoom)
-		task.End(main, 1)
+		container = w.fake.Last()
+		container.FailDelete(errBoom)
+		container.End(main, 1)
 		w.pass(time.Minute)
 		w.wantStarts(3)
 		w.wantLeases(2) // the address of what is still there is not given to another

@@ -20,7 +20,7 @@ const (
 	ms    = time.Millisecond
 )
 
-// A wished process runs: one instance with main and its sidecars, told to the
+// A desired process runs: one instance with main and its sidecars, told to the
 // log as on the platform.
 func TestWishedProcessRuns(t *testing.T) {
 	t.Parallel()
@@ -28,11 +28,11 @@ func TestWishedProcessRuns(t *testing.T) {
 		p := w.push("sleep 1000", "sleep 1000", "sleep 1000")
 		w.daemon()
 		st := w.wantState(p, runtime.Running)
-		task := w.fake.Last()
-		if diff := cmp.Diff(task.Alive(), []string{main, sideA, sideB}); diff != "" {
+		container := w.fake.Last()
+		if diff := cmp.Diff(container.Alive(), []string{main, sideA, sideB}); diff != "" {
 			t.Errorf("processes (-got +want):\n%s", diff)
 		}
-		if st.Instance != task.Spec().Instance || !st.Instance.Valid() || st.Address.String() != "10.201.0.2" || !st.Ready {
+		if st.Instance != container.Spec().Instance || !st.Instance.Valid() || st.Address.String() != "10.201.0.2" || !st.Ready {
 			t.Errorf("status = %+v, want the instance that was started, ready, at 10.201.0.2", st)
 		}
 		if diff := cmp.Diff(w.logs.lines(), []string{
@@ -57,10 +57,10 @@ func TestSidecarAttachesToItsTypes(t *testing.T) {
 		w.must(err)
 		w.daemon()
 		w.wantState(worker.GUID, runtime.Running)
-		for _, task := range w.fake.Tasks() {
-			want := map[string]int{"web": 2, "worker": 1}[task.Spec().Type]
-			if got := len(task.Spec().Processes); got != want {
-				t.Errorf("%s has %d processes, want %d", task.Spec().Type, got, want)
+		for _, container := range w.fake.Containers() {
+			want := map[string]int{"web": 2, "worker": 1}[container.Spec().Type]
+			if got := len(container.Spec().Processes); got != want {
+				t.Errorf("%s has %d processes, want %d", container.Spec().Type, got, want)
 			}
 		}
 	})
@@ -111,7 +111,7 @@ func TestStartErrorIsARecord(t *testing.T) {
 	})
 }
 
-// A wish that cannot become an instance is refused with a reason.
+// A desired state that cannot become an instance is refused with a reason.
 func TestWishThatCannotStart(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {

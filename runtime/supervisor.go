@@ -15,12 +15,13 @@ import (
 	"github.com/dewrun/dew/app"
 	"github.com/dewrun/dew/droplet"
 	"github.com/dewrun/dew/logstream"
+	"github.com/dewrun/dew/registry"
 	"github.com/dewrun/dew/store"
 )
 
-// LogBook is where lines of an app go. It may set the sequence numbers of the
+// AppLogs is where lines of an app go. It may set the sequence numbers of the
 // lines it was given.
-type LogBook interface {
+type AppLogs interface {
 	Append(app string, es ...logstream.Envelope) error
 	// Contains tells whether an app's log has a line that f wants.
 	Contains(ctx context.Context, app string, f logstream.Filter) (bool, error)
@@ -28,9 +29,9 @@ type LogBook interface {
 	Last(app string) (uint64, error)
 }
 
-// adoptInstance takes over a task of an earlier daemon.
-func (s *Supervisor) adoptInstance(t Task) *Instance {
-	in := newInstance(t)
+// adoptInstance takes over a container of an earlier daemon.
+func (s *Supervisor) adoptInstance(c Container) *Instance {
+	in := newInstance(c)
 	in.adopted = time.Now()
 	last, err := s.c.Logs.Last(in.spec.App)
 	if err != nil {
@@ -43,10 +44,10 @@ func (s *Supervisor) adoptInstance(t Task) *Instance {
 // Config is what a Supervisor needs.
 type Config struct {
 	Engine    Engine
-	Registry  *app.Registry
-	Droplets  *droplet.Shelf
+	Registry  *registry.Registry
+	Droplets  *droplet.Droplets
 	Stacks    func(name string) (droplet.Stack, error) // by name; empty is the default
-	Logs      LogBook
+	Logs      AppLogs
 	DB        *store.DB
 	Cell      string       // id of this machine
 	Subnet    netip.Prefix // of the instances; its first address is the bridge's
@@ -58,7 +59,7 @@ type Config struct {
 	Bindings func(app string) (droplet.Bindings, error)
 	// Events is the audit, for what happens to instances and leaves no record of its
 	// own. It may be nil.
-	Events *app.Events
+	Events *registry.Events
 	// Ready is called once, when everything that an earlier daemon left is taken
 	// over. It may be nil.
 	Ready func()
@@ -91,17 +92,17 @@ type Supervisor struct {
 	exits     *ExitLog
 	addresses *addressBook
 	servers   *store.Bucket[Server]
-	tasks     *tasks
+	tasks     *taskRunner
 	wake      chan struct{} // holds one
 	settled   chan struct{} // closed when what an earlier daemon left is sorted out
 	running   sync.WaitGroup
 
-	mu     sync.Mutex                     // guards the fields below
-	slots  map[SlotID]*Slot               // until they are down
-	dirty  map[string]bool                // processes to be synced
-	moving map[string]app.DeploymentState // processes that are being deployed
-	over   bool                           // no slot begins any more
-	stats  Stats
+	mu           sync.Mutex                     // guards the fields below
+	slots        map[SlotID]*Slot               // until they are down
+	dirty        map[string]bool                // processes to be synced
+	deploying    map[string]app.DeploymentState // processes that are being deployed
+	shuttingDown bool                           // no slot begins any more
+	stats        Stats
 
 	unadopted map[InstanceID]Unadopted // what could not be taken over yet
 }
@@ -131,33 +132,33 @@ func NewSupervisor(c Config) (*Supervisor, error) {
 		settled:   make(chan struct{}),
 		slots:     map[SlotID]*Slot{},
 		dirty:     map[string]bool{},
-		moving:    map[string]app.DeploymentState{},
+		deploying: map[string]app.DeploymentState{},
 		stats:     Stats{Crashes: map[Cause]uint64{}, Restarts: map[Cause]uint64{}, Checks: map[Outcome]uint64{}},
 		unadopted: map[InstanceID]Unadopted{},
 	}
-	s.tasks = newTasks(s)
+	s.tasks = newTaskRunner(s)
 	return s, nil
 }
 
-// Run takes over what an earlier daemon left, then makes every wish come true,
+// Run takes over what an earlier daemon left, then runs the desired state,
 // until ctx ends. Then it lets go: the instances stay for the next daemon. It
 // returns an error only when it could not begin.
 func (s *Supervisor) Run(ctx context.Context) error {
 	defer s.running.Wait()
-	tasks, err := s.adopt(ctx)
+	containers, err := s.adopt(ctx)
 	if err != nil {
 		return err
 	}
 	if ctx.Err() != nil {
 		return nil
 	}
-	if err := s.settle(ctx, tasks); err != nil {
+	if err := s.settle(ctx, containers); err != nil {
 		return err
 	}
-	if tasks, err = s.resumeTasks(ctx, tasks); err != nil {
+	if containers, err = s.resumeTasks(ctx, containers); err != nil {
 		return err
 	}
-	s.takeOver(ctx, tasks)
+	s.takeOver(ctx, containers)
 	close(s.settled)
 	if err := s.syncAll(); err != nil {
 		return err
@@ -178,7 +179,7 @@ func (s *Supervisor) Run(ctx context.Context) error {
 	}
 }
 
-// Sync makes the process as it is wished, soon. It never waits, and may be called
+// Sync brings the process to its desired state, soon. It never waits, and may be called
 // with any guid at any time.
 func (s *Supervisor) Sync(process string) {
 	s.mu.Lock()
@@ -243,16 +244,16 @@ func (s *Supervisor) Stats() Stats {
 }
 
 // adopt asks the engine for what is there, for as long as it takes to answer.
-func (s *Supervisor) adopt(ctx context.Context) ([]Task, error) {
+func (s *Supervisor) adopt(ctx context.Context) ([]Container, error) {
 	for n := 1; ; n++ {
-		tasks, err := s.c.Engine.Adopt(ctx)
+		containers, err := s.c.Engine.Adopt(ctx)
 		if some := (*AdoptError)(nil); errors.As(err, &some) {
 			s.setAside(some.Left)
-			return tasks, nil
+			return containers, nil
 		}
 		switch {
 		case err == nil:
-			return tasks, nil
+			return containers, nil
 		case ctx.Err() != nil:
 			return nil, nil
 		case !errors.Is(err, ErrUnavailable):
@@ -267,11 +268,11 @@ func (s *Supervisor) adopt(ctx context.Context) ([]Task, error) {
 
 // settle clears away what belongs to none of the tasks. It must be done before
 // any slot begins: a sweep would take a new instance for a stray one.
-func (s *Supervisor) settle(ctx context.Context, tasks []Task) error {
-	keep := make(map[InstanceID]bool, len(tasks))
-	addresses := make(map[InstanceID]netip.Addr, len(tasks))
-	for _, t := range tasks {
-		spec := t.Spec()
+func (s *Supervisor) settle(ctx context.Context, containers []Container) error {
+	keep := make(map[InstanceID]bool, len(containers))
+	addresses := make(map[InstanceID]netip.Addr, len(containers))
+	for _, c := range containers {
+		spec := c.Spec()
 		keep[spec.Instance] = true
 		addresses[spec.Instance] = spec.Address.Addr()
 	}
@@ -287,14 +288,14 @@ func (s *Supervisor) settle(ctx context.Context, tasks []Task) error {
 	return s.addresses.settle(addresses)
 }
 
-// takeOver gives every task to a slot: the newest of each slot to the one that
+// takeOver gives every container to a slot: the newest of each slot to the one that
 // keeps it alive, older ones to slots that only end them.
-func (s *Supervisor) takeOver(ctx context.Context, tasks []Task) {
-	sorted := slices.Clone(tasks)
-	slices.SortStableFunc(sorted, func(a, b Task) int { return b.Spec().StartedAt.Compare(a.Spec().StartedAt) })
-	for _, t := range sorted {
-		spec := t.Spec()
-		sl := newSlot(s, spec.Slot, t)
+func (s *Supervisor) takeOver(ctx context.Context, containers []Container) {
+	sorted := slices.Clone(containers)
+	slices.SortStableFunc(sorted, func(a, b Container) int { return b.Spec().StartedAt.Compare(a.Spec().StartedAt) })
+	for _, c := range sorted {
+		spec := c.Spec()
+		sl := newSlot(s, spec.Slot, c)
 		s.c.Logger.Info("instance adopted", "app", spec.App, "process", spec.Slot.Process, "instance", spec.Instance)
 		if !s.enter(sl) {
 			s.c.Logger.Warn("slot has a newer instance, this one is ended", "process", spec.Slot.Process,
@@ -309,7 +310,7 @@ func (s *Supervisor) takeOver(ctx context.Context, tasks []Task) {
 	}
 }
 
-// syncAll marks every process that is wished, or that left records behind.
+// syncAll marks every process that is desired, or that left records behind.
 func (s *Supervisor) syncAll() error {
 	apps, err := s.c.Registry.Apps()
 	if err != nil {
@@ -338,27 +339,27 @@ func (s *Supervisor) syncAll() error {
 	for _, process := range gone {
 		s.Sync(process)
 	}
-	for _, r := range s.AllCrashed() {
-		s.Sync(r.Slot.Process)
+	for _, files := range s.AllCrashed() {
+		s.Sync(files.Slot.Process)
 	}
 	return nil
 }
 
-// want is how many slots a process should have.
-type want struct {
+// wantedSlots is how many slots a process should have.
+type wantedSlots struct {
 	process    string
 	known      bool        // the process exists
 	counts     map[int]int // by generation
-	wish       app.Process // zero for a server
+	desired    app.Process // zero for a server
 	deployment *app.Deployment
 }
 
-func (w want) has(id SlotID) bool {
+func (w wantedSlots) has(id SlotID) bool {
 	return id.Process == w.process && id.Index < w.counts[id.Generation]
 }
 
 // some tells whether anything is to run.
-func (w want) some() bool {
+func (w wantedSlots) some() bool {
 	for _, n := range w.counts {
 		if n > 0 {
 			return true
@@ -369,8 +370,8 @@ func (w want) some() bool {
 
 // wanted reads how many slots the process should have: none when it does not
 // exist or its app is stopped.
-func (s *Supervisor) wanted(process string) (want, error) {
-	w := want{process: process}
+func (s *Supervisor) wanted(process string) (wantedSlots, error) {
+	w := wantedSlots{process: process}
 	found, err := s.c.Registry.Wanted(process)
 	if errors.Is(err, app.ErrNotFound) {
 		return s.wantedServer(w)
@@ -378,7 +379,7 @@ func (s *Supervisor) wanted(process string) (want, error) {
 	if err != nil {
 		return w, fmt.Errorf("cannot read process %s: %w", process, err)
 	}
-	w.known, w.counts, w.wish, w.deployment = true, found.Counts, found.Process, found.Deployment
+	w.known, w.counts, w.desired, w.deployment = true, found.Counts, found.Process, found.Deployment
 	return w, nil
 }
 
@@ -426,7 +427,7 @@ func (s *Supervisor) reconcile(ctx context.Context, process string) {
 func (s *Supervisor) enter(sl *Slot) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.slots[sl.id] != nil || s.over || s.holds(sl.id) {
+	if s.slots[sl.id] != nil || s.shuttingDown || s.holds(sl.id) {
 		return false
 	}
 	s.slots[sl.id] = sl

@@ -54,7 +54,7 @@ func TestScaledAwayForgets(t *testing.T) {
 	})
 }
 
-// A wish that only changed replaces nothing; the next instance has it.
+// A desired state that only changed replaces nothing; the next instance has it.
 func TestChangeAloneReplacesNothing(t *testing.T) {
 	t.Parallel()
 	inWorld(t, func(w *world) {
@@ -77,7 +77,7 @@ func TestChangeAloneReplacesNothing(t *testing.T) {
 	})
 }
 
-// A restart replaces the instance by one of the present wish, forgets the
+// A restart replaces the instance by one of the desired state, forgets the
 // crashes and leaves no record.
 func TestRestart(t *testing.T) {
 	t.Parallel()
@@ -124,7 +124,7 @@ func TestRestartDuringBackoff(t *testing.T) {
 	})
 }
 
-// A restart that is wished while an instance starts is not forgotten, and costs
+// A restart that is requested while an instance starts is not forgotten, and costs
 // one replacement only.
 func TestRestartDuringStart(t *testing.T) {
 	t.Parallel()

@@ -32,7 +32,7 @@ func (w *world) taskApp() string {
 	return a.GUID
 }
 
-// runTask wishes for a task and waits until everybody waits.
+// runTask creates a task and waits until everybody waits.
 func (w *world) runTask(appGUID, command string) app.Task {
 	w.t.Helper()
 	t, err := w.registry.CreateTask(app.Task{App: appGUID, Name: "migrate it", Command: command, Droplet: "d1", MemoryMB: 64, DiskMB: 1})
@@ -68,7 +68,7 @@ func TestTaskSpec(t *testing.T) {
 		w.wantTask(task.GUID, app.TaskRunning, "")
 		w.wantStarts(1)
 		spec := w.fake.Last().Spec()
-		if spec.Task != task.GUID || spec.App != a || spec.Droplet != "d1" || spec.Memory != 64<<20 || spec.Disk != 1<<20 || len(spec.Ports) != 0 || len(spec.Processes) != 1 {
+		if spec.Kind != runtime.KindTask || spec.Task != task.GUID || spec.App != a || spec.Droplet != "d1" || spec.Memory != 64<<20 || spec.Disk != 1<<20 || len(spec.Ports) != 0 || len(spec.Processes) != 1 {
 			t.Errorf("spec = %+v", spec)
 		}
 		p := spec.Processes[0]

@@ -18,6 +18,7 @@ import (
 	"github.com/dewrun/dew/app"
 	"github.com/dewrun/dew/droplet"
 	"github.com/dewrun/dew/logstream"
+	"github.com/dewrun/dew/registry"
 	"github.com/dewrun/dew/runtime"
 	"github.com/dewrun/dew/runtime/runtimetest"
 	"github.com/dewrun/dew/store"
@@ -28,8 +29,8 @@ import (
 type world struct {
 	t        *testing.T
 	db       *store.DB
-	registry *app.Registry
-	shelf    *droplet.Shelf
+	registry *registry.Registry
+	shelf    *droplet.Droplets
 	fake     *runtimetest.Fake
 	logs     *memLogs
 	slog     *syncBuffer
@@ -54,12 +55,12 @@ func inWorld(t *testing.T, fn func(w *world)) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		shelf, err := droplet.NewShelf(db, filepath.Join(t.TempDir(), "images"))
+		shelf, err := droplet.NewDroplets(db, filepath.Join(t.TempDir(), "images"))
 		if err != nil {
 			t.Fatal(err)
 		}
 		w := &world{
-			t: t, db: db, shelf: shelf, registry: app.NewRegistry(db), fake: runtimetest.NewFake(),
+			t: t, db: db, shelf: shelf, registry: registry.New(db), fake: runtimetest.NewFake(),
 			logs: &memLogs{}, slog: &syncBuffer{}, subnet: "10.201.0.0/20",
 		}
 		w.registry.Listen(func(process string) {
@@ -113,11 +114,11 @@ func (w *world) config() runtime.Config {
 		Logs: w.logs, DB: w.db, Cell: "cell-1", Subnet: netip.MustParsePrefix(w.subnet),
 		PublicURL: "http://127.0.0.1:8484", Policy: w.policy,
 		Logger:   slog.New(slog.NewTextHandler(w.slog, nil)),
-		OnChange: w.onChange, Busy: w.busy, Bindings: w.bindings, Events: app.NewEvents(w.db),
+		OnChange: w.onChange, Busy: w.busy, Bindings: w.bindings, Events: registry.NewEvents(w.db),
 	}
 }
 
-// push wishes for an app "shop" with sidecars, started. It returns the guid of
+// push creates an app "shop" with sidecars, started. It returns the guid of
 // its web process.
 func (w *world) push(command string, sidecars ...string) string {
 	w.t.Helper()
@@ -217,7 +218,7 @@ func (w *world) wantRecords(process string, want int) {
 
 func (w *world) wantStarts(want int) {
 	w.t.Helper()
-	if got := len(w.fake.Tasks()); got != want {
+	if got := len(w.fake.Containers()); got != want {
 		w.t.Errorf("%d instances started, want %d", got, want)
 	}
 }

@@ -14,7 +14,7 @@ import (
 	"github.com/dewrun/dew/app"
 )
 
-// NewBinding is the wish for a binding.
+// NewBinding describes a binding to create.
 type NewBinding struct {
 	Type       BindingType
 	Name       string // of a key; may be empty for an app binding
@@ -56,18 +56,18 @@ type RouteService struct {
 }
 
 // Binding returns the binding with guid.
-func (b *Book) Binding(guid string) (Binding, error) { return b.binding(guid) }
+func (m *bindings) Binding(guid string) (Binding, error) { return m.binding(guid) }
 
-func (l ledger) binding(guid string) (Binding, error) { return get(l.bindings, "binding", guid) }
+func (tx *tables) binding(guid string) (Binding, error) { return get(tx.bindings, "binding", guid) }
 
 // Bindings returns the bindings that f chooses, the oldest first. Route bindings
 // are among them unless Types says otherwise.
-func (b *Book) Bindings(f BindingFilter) ([]Binding, error) {
-	return choose(b.bindings, "bindings", func(bi Binding) bool {
-		return among(f.GUIDs, bi.GUID) && among(f.Names, bi.Name) && among(f.Apps, bi.App) &&
+func (m *bindings) Bindings(f BindingFilter) ([]Binding, error) {
+	return selectSorted(m.bindings, "bindings", func(bi Binding) bool {
+		return matches(f.GUIDs, bi.GUID) && matches(f.Names, bi.Name) && matches(f.Apps, bi.App) &&
 			(len(f.Types) == 0 || slices.Contains(f.Types, bi.Type)) &&
-			among(f.Instances, bi.Instance) && among(f.Routes, bi.Route) &&
-			f.Labels.Matches(bi.Metadata.Labels) && b.boundTo(f, bi)
+			matches(f.Instances, bi.Instance) && matches(f.Routes, bi.Route) &&
+			f.Labels.Matches(bi.Metadata.Labels) && m.matchesBinding(f, bi)
 	}, oldestFirst)
 }
 
@@ -75,43 +75,43 @@ func oldestFirst(a, b Binding) int {
 	return cmp.Or(a.CreatedAt.Compare(b.CreatedAt), cmp.Compare(a.GUID, b.GUID))
 }
 
-// boundTo tells whether a filter chooses what a binding joins.
-func (b *Book) boundTo(f BindingFilter, bi Binding) bool {
+// matchesBinding tells whether a filter chooses what a binding joins.
+func (m *bindings) matchesBinding(f BindingFilter, bi Binding) bool {
 	if len(f.AppNames) > 0 {
-		if a, err := b.registry.App(bi.App); err != nil || !slices.Contains(f.AppNames, a.Name) {
+		if a, err := m.registry.App(bi.App); err != nil || !slices.Contains(f.AppNames, a.Name) {
 			return false
 		}
 	}
 	if len(f.InstanceNames)+len(f.Plans)+len(f.PlanNames)+len(f.Offerings)+len(f.OfferingNames) == 0 {
 		return true
 	}
-	i, err := b.instance(bi.Instance)
-	if err != nil || !among(f.InstanceNames, i.Name) || !among(f.Plans, i.Plan) || !b.planNamed(f.PlanNames, i) {
+	i, err := m.instance(bi.Instance)
+	if err != nil || !matches(f.InstanceNames, i.Name) || !matches(f.Plans, i.Plan) || !m.planNamed(f.PlanNames, i) {
 		return false
 	}
 	if len(f.Offerings)+len(f.OfferingNames) == 0 {
 		return true
 	}
-	p, err := b.plan(i.Plan)
+	p, err := m.plan(i.Plan)
 	if err != nil {
 		return false
 	}
-	of, err := b.offering(p.Offering)
-	return err == nil && among(f.Offerings, of.GUID) && among(f.OfferingNames, of.Name)
+	of, err := m.offering(p.Offering)
+	return err == nil && matches(f.Offerings, of.GUID) && matches(f.OfferingNames, of.Name)
 }
 
 // CreateBinding keeps a binding. One to a managed instance has an operation that
 // makes it; else the operation is empty.
-func (b *Book) CreateBinding(n NewBinding) (bi Binding, o Operation, err error) {
-	err = b.update(func(l ledger) error {
-		bi, o, err = l.bind(n)
+func (m *bindings) CreateBinding(n NewBinding) (bi Binding, o Operation, err error) {
+	err = m.update(func(tx records) error {
+		bi, o, err = tx.createBinding(n)
 		return err
 	})
 	return bi, o, err
 }
 
-func (l ledger) bind(n NewBinding) (bi Binding, o Operation, err error) {
-	i, err := l.checkBinding(n)
+func (tx bindingRecords) createBinding(n NewBinding) (bi Binding, o Operation, err error) {
+	i, err := tx.checkBinding(n)
 	if err != nil {
 		return bi, o, err
 	}
@@ -129,33 +129,33 @@ func (l ledger) bind(n NewBinding) (bi Binding, o Operation, err error) {
 		if parameters != nil {
 			return bi, o, invalid("parameters", "Binding parameters are not supported for user-provided service instances")
 		}
-		bi.give(i)
+		bi.copyFrom(i)
 		bi.Last.State = Succeeded
-		if err := put(l.bindings, "binding", bi.GUID, bi); err != nil {
+		if err := put(tx.bindings, "binding", bi.GUID, bi); err != nil {
 			return bi, o, err
 		}
-		return bi, o, l.bindingEvent("create", bi, n.By)
+		return bi, o, tx.bindingEvent("create", bi, n.By)
 	}
-	t, err := l.bindingTask(bi, Create, n.By)
+	op, err := tx.bindingOperation(bi, Create, n.By)
 	if err != nil {
 		return bi, o, err
 	}
-	p, err := l.plan(i.Plan)
+	p, err := tx.plan(i.Plan)
 	if err != nil {
 		return bi, o, err
 	}
 	if err := checkParameters(p.Schemas.BindingCreate, parameters); err != nil {
 		return bi, o, err
 	}
-	t.Bind.Parameters = parameters
-	if o, err = l.begin(t); err != nil {
+	op.Bind.Parameters = parameters
+	if o, err = tx.beginOperation(op); err != nil {
 		return bi, o, err
 	}
-	return bi, o, put(l.bindings, "binding", bi.GUID, bi)
+	return bi, o, put(tx.bindings, "binding", bi.GUID, bi)
 }
 
-// give copies into a binding what a user-provided instance has.
-func (b *Binding) give(i Instance) {
+// copyFrom copies into a binding what a user-provided instance has.
+func (b *Binding) copyFrom(i Instance) {
 	switch b.Type {
 	case RouteBinding:
 		b.RouteService, b.SetBy = i.RouteService, i.RouteSetBy
@@ -165,44 +165,44 @@ func (b *Binding) give(i Instance) {
 	}
 }
 
-// bindingTask is a task about a binding, with its request.
-func (l ledger) bindingTask(bi Binding, a Action, by app.Actor) (task, error) {
-	i, err := l.instance(bi.Instance)
+// bindingOperation is an operation on a binding, with its request.
+func (tx operationRecords) bindingOperation(bi Binding, a Action, by app.Actor) (operation, error) {
+	i, err := tx.instance(bi.Instance)
 	if err != nil {
-		return task{}, err
+		return operation{}, err
 	}
-	p, err := l.plan(i.Plan)
+	p, err := tx.plan(i.Plan)
 	if err != nil {
-		return task{}, err
+		return operation{}, err
 	}
-	of, err := l.offering(p.Offering)
+	of, err := tx.offering(p.Offering)
 	if err != nil {
-		return task{}, err
+		return operation{}, err
 	}
-	t := task{
+	op := operation{
 		Operation: Operation{Kind: OfBinding, Binding: bi.Type, Record: bi.GUID, Action: a, By: by},
 		Broker:    p.Broker,
 		Bind: &BindingRequest{
 			Action: a, Binding: bi.GUID, Instance: i.GUID, Offering: of.ID, Plan: p.ID,
-			App: bi.App, Route: l.routeURL(bi.Route), Name: bi.Name, Context: l.context(i), By: by,
+			App: bi.App, Route: tx.routeURL(bi.Route), Name: bi.Name, Context: tx.brokerContext(i), By: by,
 		},
 		Fetched:  of.BindingsRetrievable,
 		Requires: of.Requires,
-		Until:    l.deadline(p),
+		Until:    tx.deadline(p),
 	}
-	return t, nil
+	return op, nil
 }
 
 // routeURL is a route as users write it; empty when there is none.
-func (l ledger) routeURL(guid string) string {
+func (tx operationRecords) routeURL(guid string) string {
 	if guid == "" {
 		return ""
 	}
-	rt, err := l.registry.Route(guid)
+	rt, err := tx.registry.Route(guid)
 	if err != nil {
 		return ""
 	}
-	d, err := l.registry.Domain(rt.Domain)
+	d, err := tx.registry.Domain(rt.Domain)
 	if err != nil {
 		return ""
 	}
@@ -210,9 +210,9 @@ func (l ledger) routeURL(guid string) string {
 }
 
 // NoteBinding changes the metadata of a binding.
-func (b *Book) NoteBinding(guid string, c app.MetadataChange) (bi Binding, err error) {
-	err = b.update(func(l ledger) error {
-		if bi, err = l.binding(guid); err != nil {
+func (m *bindings) NoteBinding(guid string, c app.MetadataChange) (bi Binding, err error) {
+	err = m.update(func(tx records) error {
+		if bi, err = tx.binding(guid); err != nil {
 			return err
 		}
 		if bi.Last.Is(Delete, InProgress) {
@@ -223,33 +223,33 @@ func (b *Book) NoteBinding(guid string, c app.MetadataChange) (bi Binding, err e
 			return err
 		}
 		bi.UpdatedAt = now()
-		return put(l.bindings, "binding", guid, bi)
+		return put(tx.bindings, "binding", guid, bi)
 	})
 	return bi, err
 }
 
 // DeleteBinding removes a binding. The operation is empty when that is done already.
-func (b *Book) DeleteBinding(guid string, by app.Actor) (o Operation, err error) {
-	err = b.update(func(l ledger) error {
-		bi, err := l.binding(guid)
+func (m *bindings) DeleteBinding(guid string, by app.Actor) (o Operation, err error) {
+	err = m.update(func(tx records) error {
+		bi, err := tx.binding(guid)
 		if err != nil {
 			return err
 		}
-		o, err = l.deleteBinding(bi, by)
+		o, err = tx.deleteBinding(bi, by)
 		return err
 	})
 	return o, err
 }
 
-func (l ledger) deleteBinding(bi Binding, by app.Actor) (o Operation, err error) {
-	i, err := l.instance(bi.Instance)
+func (tx bindingRecords) deleteBinding(bi Binding, by app.Actor) (o Operation, err error) {
+	i, err := tx.instance(bi.Instance)
 	if err != nil {
 		return o, err
 	}
 	if i.Type == UserProvided {
-		return o, l.forgetBinding(bi, by)
+		return o, tx.forgetBinding(bi, by)
 	}
-	waiting, err := l.unheard(bi.GUID)
+	waiting, err := tx.waitsForBroker(bi.GUID)
 	if err != nil {
 		return o, err
 	}
@@ -259,45 +259,45 @@ func (l ledger) deleteBinding(bi Binding, by app.Actor) (o Operation, err error)
 	if i.Last.Busy() && i.Last.Type != Delete {
 		return o, errBusy(i.Name)
 	}
-	if err := l.cancel(bi.GUID, cancelled); err != nil {
+	if err := tx.cancelOperations(bi.GUID, cancelled); err != nil {
 		return o, err
 	}
-	t, err := l.bindingTask(bi, Delete, by)
+	op, err := tx.bindingOperation(bi, Delete, by)
 	if err != nil {
 		return o, err
 	}
-	if o, err = l.begin(t); err != nil {
+	if o, err = tx.beginOperation(op); err != nil {
 		return o, err
 	}
 	bi.Last = LastOperation{Type: Delete, State: InProgress, CreatedAt: now(), UpdatedAt: now()}
-	if err := put(l.bindings, "binding", bi.GUID, bi); err != nil {
+	if err := put(tx.bindings, "binding", bi.GUID, bi); err != nil {
 		return o, err
 	}
-	return o, l.bindingEvent("start_delete", bi, by)
+	return o, tx.bindingEvent("start_delete", bi, by)
 }
 
 // forgetBinding drops a binding without a broker.
-func (l ledger) forgetBinding(bi Binding, by app.Actor) error {
-	if err := l.cancel(bi.GUID, "the binding is gone"); err != nil {
+func (tx bindingRecords) forgetBinding(bi Binding, by app.Actor) error {
+	if err := tx.cancelOperations(bi.GUID, "the binding is gone"); err != nil {
 		return err
 	}
-	if err := drop(l.bindings, "binding", bi.GUID); err != nil {
+	if err := drop(tx.bindings, "binding", bi.GUID); err != nil {
 		return err
 	}
-	return l.bindingEvent("delete", bi, by)
+	return tx.bindingEvent("delete", bi, by)
 }
 
 // UnbindApp begins to delete all bindings of an app. The operations are what to wait
 // for; after some of them it has to be called again, until there are none.
-func (b *Book) UnbindApp(guid string, by app.Actor) (os []Operation, err error) {
-	err = b.update(func(l ledger) error {
-		bs, err := l.bindings.By("app", guid)
+func (m *bindings) UnbindApp(guid string, by app.Actor) (os []Operation, err error) {
+	err = m.update(func(tx records) error {
+		bs, err := tx.bindings.By("app", guid)
 		if err != nil {
 			return fmt.Errorf("cannot list bindings: %w", err)
 		}
 		for _, bi := range bs {
-			o, err := l.deleteBinding(bi, by)
-			some, err := l.orWait(o, err, bi.GUID, bi.Instance)
+			o, err := tx.deleteBinding(bi, by)
+			some, err := tx.operationsToWaitFor(o, err, bi.GUID, bi.Instance)
 			if err != nil {
 				return err
 			}
@@ -308,8 +308,8 @@ func (b *Book) UnbindApp(guid string, by app.Actor) (os []Operation, err error) 
 	return os, err
 }
 
-// orWait is what there is to wait for: a new operation, or those that are in its way.
-func (l ledger) orWait(o Operation, err error, records ...string) (os []Operation, _ error) {
+// operationsToWaitFor is what there is to wait for: a new operation, or those that are in its way.
+func (tx operationRecords) operationsToWaitFor(o Operation, err error, records ...string) (os []Operation, _ error) {
 	if err == nil && o.GUID != "" {
 		return []Operation{o}, nil
 	}
@@ -317,7 +317,7 @@ func (l ledger) orWait(o Operation, err error, records ...string) (os []Operatio
 		return nil, err
 	}
 	for _, record := range records {
-		some, err := l.openOperations(record)
+		some, err := tx.openOperations(record)
 		if err != nil {
 			return nil, err
 		}
@@ -327,12 +327,12 @@ func (l ledger) orWait(o Operation, err error, records ...string) (os []Operatio
 }
 
 // BindingParameters asks the broker for the parameters of a binding.
-func (b *Book) BindingParameters(ctx context.Context, guid string) (json.RawMessage, error) {
-	bi, err := b.binding(guid)
+func (m *bindings) BindingParameters(ctx context.Context, guid string) (json.RawMessage, error) {
+	bi, err := m.binding(guid)
 	if err != nil {
 		return nil, err
 	}
-	i, err := b.instance(bi.Instance)
+	i, err := m.instance(bi.Instance)
 	if err != nil {
 		return nil, err
 	}
@@ -346,18 +346,18 @@ func (b *Book) BindingParameters(ctx context.Context, guid string) (json.RawMess
 	if !bi.Usable() {
 		return nil, fmt.Errorf("binding %s: %w", guid, ErrNotFound)
 	}
-	t, err := b.bindingTask(bi, Create, app.Actor{})
+	op, err := m.bindingOperation(bi, Create, app.Actor{})
 	if err != nil {
 		return nil, err
 	}
-	if !t.Fetched {
+	if !op.Fetched {
 		return nil, unsupported
 	}
-	broker, err := b.client(t.Broker)
+	broker, err := m.client(op.Broker)
 	if err != nil {
 		return nil, err
 	}
-	bound, err := broker.Fetch(ctx, *t.Bind)
+	bound, err := broker.FetchBinding(ctx, *op.Bind)
 	if err != nil {
 		return nil, brokerRefusal(err)
 	}
@@ -368,8 +368,8 @@ func (b *Book) BindingParameters(ctx context.Context, guid string) (json.RawMess
 }
 
 // Drains returns where the lines of apps are to be sent, by app and URL.
-func (b *Book) Drains() (ds []Drain, err error) {
-	bs, err := b.Bindings(BindingFilter{Types: []BindingType{AppBinding}})
+func (m *bindings) Drains() (ds []Drain, err error) {
+	bs, err := m.Bindings(BindingFilter{Types: []BindingType{AppBinding}})
 	if err != nil {
 		return nil, err
 	}
@@ -377,7 +377,7 @@ func (b *Book) Drains() (ds []Drain, err error) {
 		if bi.SyslogDrain == "" || !bi.Usable() {
 			continue
 		}
-		i, err := b.instance(bi.Instance)
+		i, err := m.instance(bi.Instance)
 		if errors.Is(err, ErrNotFound) {
 			continue // both went just now
 		}
@@ -394,8 +394,8 @@ func (b *Book) Drains() (ds []Drain, err error) {
 
 // RouteServices returns the service that the requests of a route go through, by the
 // guid of the route.
-func (b *Book) RouteServices() (map[string]RouteService, error) {
-	bs, err := b.Bindings(BindingFilter{Types: []BindingType{RouteBinding}})
+func (m *bindings) RouteServices() (map[string]RouteService, error) {
+	bs, err := m.Bindings(BindingFilter{Types: []BindingType{RouteBinding}})
 	if err != nil {
 		return nil, err
 	}
@@ -409,22 +409,22 @@ func (b *Book) RouteServices() (map[string]RouteService, error) {
 }
 
 // bindingEvent records what was done to a binding, and to its app.
-func (l ledger) bindingEvent(what string, bi Binding, by app.Actor) error {
+func (tx bindingRecords) bindingEvent(what string, bi Binding, by app.Actor) error {
 	kind := map[BindingType]string{AppBinding: "service_binding", KeyBinding: "service_key", RouteBinding: "service_route_binding"}[bi.Type]
 	e := event{data: map[string]any{"request": map[string]any{
 		"type": string(bi.Type), "relationships": map[string]any{
 			"service_instance": map[string]any{"data": map[string]any{"guid": bi.Instance}},
 		},
 	}}}
-	if i, err := l.instance(bi.Instance); err == nil {
+	if i, err := tx.instance(bi.Instance); err == nil {
 		e.space = i.Space
 	}
-	if err := l.event(kind+"."+what, by, app.Target{GUID: bi.GUID, Type: kind, Name: bi.Name}, e); err != nil {
+	if err := tx.event(kind+"."+what, by, app.Target{GUID: bi.GUID, Type: kind, Name: bi.Name}, e); err != nil {
 		return err
 	}
-	a, err := l.registry.App(bi.App)
+	a, err := tx.registry.App(bi.App)
 	if err != nil || what != "create" && what != "delete" {
 		return nil // no app, or it is gone
 	}
-	return l.event("app.update", by, app.Target{GUID: a.GUID, Type: "app", Name: a.Name}, event{space: a.Space})
+	return tx.event("app.update", by, app.Target{GUID: a.GUID, Type: "app", Name: a.Name}, event{space: a.Space})
 }

@@ -13,26 +13,26 @@ import (
 // same guid, and then goes on or tells how it ended.
 type Broker interface {
 	// Catalog is what there is to have.
-	Catalog(ctx context.Context) ([]Offered, error)
+	Catalog(ctx context.Context) ([]CatalogOffering, error)
 	// Instance creates, updates or deletes one, as r.Action says.
 	Instance(ctx context.Context, r InstanceRequest) (Progress, error)
 	// Binding creates or deletes one.
 	Binding(ctx context.Context, r BindingRequest) (Progress, error)
-	// Last tells how far that is which an earlier call left in progress.
-	Last(ctx context.Context, r LastRequest) (Progress, error)
-	// Fetch returns a binding whose creation was asynchronous, or whose
+	// LastOperation tells how far that is which an earlier call left in progress.
+	LastOperation(ctx context.Context, r LastOperationRequest) (Progress, error)
+	// FetchBinding returns a binding whose creation was asynchronous, or whose
 	// parameters somebody asks for.
-	Fetch(ctx context.Context, r BindingRequest) (Bound, error)
+	FetchBinding(ctx context.Context, r BindingRequest) (BindingData, error)
 }
 
-// Teller is a Broker that tells what it knows of an instance: those of offerings
+// InstanceFetcher is a Broker that tells what it knows of an instance: those of offerings
 // with InstancesRetrievable.
-type Teller interface {
-	Tell(ctx context.Context, r InstanceRequest) (Told, error)
+type InstanceFetcher interface {
+	FetchInstance(ctx context.Context, r InstanceRequest) (FetchedInstance, error)
 }
 
-// Told is what a broker knows of an instance.
-type Told struct {
+// FetchedInstance is what a broker knows of an instance.
+type FetchedInstance struct {
 	Dashboard  string
 	Parameters json.RawMessage
 }
@@ -92,8 +92,8 @@ type BindingRequest struct {
 	By             app.Actor
 }
 
-// LastRequest asks how far an operation is. Binding is empty for one of an instance.
-type LastRequest struct {
+// LastOperationRequest asks how far an operation is. Binding is empty for one of an instance.
+type LastOperationRequest struct {
 	Action            Action
 	Instance, Binding string // guids
 	Offering, Plan    string // the broker's own ids
@@ -108,12 +108,12 @@ type Progress struct {
 	Operation   string        // the broker's word for it, given back to Last
 	RetryAfter  time.Duration // 0: as the poller likes
 	Dashboard   string
-	Bound       *Bound // of a synchronous binding
-	Gone        bool   // a delete found nothing: fine
+	Binding     *BindingData // of a synchronous binding
+	Gone        bool         // a delete found nothing: fine
 }
 
-// Bound is what a binding gives.
-type Bound struct {
+// BindingData is what a binding gives.
+type BindingData struct {
 	Credentials  json.RawMessage // an object
 	SyslogDrain  string
 	RouteService string
@@ -121,8 +121,8 @@ type Bound struct {
 	Parameters   json.RawMessage // of Fetch only
 }
 
-// Offered is an offering in a broker's catalog.
-type Offered struct {
+// CatalogOffering is an offering in a broker's catalog.
+type CatalogOffering struct {
 	ID, Name, Description string
 	Tags                  []string
 	Requires              []string // "syslog_drain", "route_forwarding", "volume_mount"
@@ -132,11 +132,11 @@ type Offered struct {
 	BindingsRetrievable   bool
 	AllowContextUpdates   bool
 	Metadata              json.RawMessage // an object: displayName, documentationUrl, shareable …
-	Plans                 []OfferedPlan
+	Plans                 []CatalogPlan
 }
 
-// OfferedPlan is a plan in a broker's catalog.
-type OfferedPlan struct {
+// CatalogPlan is a plan in a broker's catalog.
+type CatalogPlan struct {
 	ID, Name, Description    string
 	Paid                     bool
 	Bindable, PlanUpdateable *bool           // nil: as the offering says

@@ -24,22 +24,22 @@ const (
 )
 
 // checkCatalog tells all that is wrong with a catalog, one sentence a line.
-func checkCatalog(os []Offered) error {
+func checkCatalog(os []CatalogOffering) error {
 	c := catalogCheck{plans: map[string]string{}}
 	if len(os) == 0 {
-		c.say("Service broker must provide at least one service")
+		c.addf("Service broker must provide at least one service")
 	}
 	if len(os) > maxOfferings {
-		c.say("Service broker must provide at most %d services", maxOfferings)
+		c.addf("Service broker must provide at most %d services", maxOfferings)
 		os = nil
 	}
 	ids, names := map[string]bool{}, map[string]bool{}
 	for _, o := range os {
 		if ids[o.ID] && o.ID != "" {
-			c.say("Service ids must be unique: %s", o.ID)
+			c.addf("Service ids must be unique: %s", o.ID)
 		}
 		if names[o.Name] && o.Name != "" {
-			c.say("Service names must be unique within a broker: %s", o.Name)
+			c.addf("Service names must be unique within a broker: %s", o.Name)
 		}
 		ids[o.ID], names[o.Name] = true, true
 		c.offering(o)
@@ -64,50 +64,50 @@ type catalogCheck struct {
 	plans map[string]string // names by id, of all offerings
 }
 
-func (c *catalogCheck) say(format string, args ...any) {
+func (c *catalogCheck) addf(format string, args ...any) {
 	c.wrong = append(c.wrong, fmt.Sprintf(format, args...))
 }
 
-func (c *catalogCheck) offering(o Offered) {
+func (c *catalogCheck) offering(o CatalogOffering) {
 	at := "Service " + o.Name + ": "
 	for what, s := range map[string]string{"Service id": o.ID, "Service name": o.Name, "Service description": o.Description} {
 		c.text(at+what, s)
 	}
 	if len(strings.Join(o.Tags, "")) > maxTags {
-		c.say("%sTags for the service must be %d characters or less.", at, maxTags)
+		c.addf("%sTags for the service must be %d characters or less.", at, maxTags)
 	}
 	for _, r := range o.Requires {
 		if !slices.Contains([]string{requiresSyslog, requiresRoute, requiresVolume}, r) {
-			c.say("%sService \"requires\" field contains unsupported value %q", at, r)
+			c.addf("%sService \"requires\" field contains unsupported value %q", at, r)
 		}
 	}
 	if len(o.Plans) == 0 {
-		c.say("%sAt least one plan is required", at)
+		c.addf("%sAt least one plan is required", at)
 	}
 	if len(o.Plans) > maxPlans {
-		c.say("%sAt most %d plans are allowed", at, maxPlans)
+		c.addf("%sAt most %d plans are allowed", at, maxPlans)
 		return
 	}
 	names := map[string]bool{}
 	for _, p := range o.Plans {
 		if names[p.Name] && p.Name != "" {
-			c.say("%sPlan names must be unique within a service. Service %s already has a plan named %s", at, o.Name, p.Name)
+			c.addf("%sPlan names must be unique within a service. Service %s already has a plan named %s", at, o.Name, p.Name)
 		}
 		names[p.Name] = true
 		c.plan(at+"Plan "+p.Name+": ", p)
 	}
 }
 
-func (c *catalogCheck) plan(at string, p OfferedPlan) {
+func (c *catalogCheck) plan(at string, p CatalogPlan) {
 	if other, taken := c.plans[p.ID]; taken && p.ID != "" {
-		c.say("%sPlan ids must be unique. Unable to register plan with id '%s' because plan '%s' has it", at, p.ID, other)
+		c.addf("%sPlan ids must be unique. Unable to register plan with id '%s' because plan '%s' has it", at, p.ID, other)
 	}
 	c.plans[p.ID] = p.Name
 	for what, s := range map[string]string{"Plan id": p.ID, "Plan name": p.Name, "Plan description": p.Description} {
 		c.text(at+what, s)
 	}
 	if v := p.Maintenance.Version; v != "" && !semver.MatchString(v) {
-		c.say("%sMaintenance info version must be a Semantic Version, but has value %q", at, v)
+		c.addf("%sMaintenance info version must be a Semantic Version, but has value %q", at, v)
 	}
 	for path, schema := range map[string]json.RawMessage{
 		"service_instance.create.parameters": p.Schemas.InstanceCreate,
@@ -115,7 +115,7 @@ func (c *catalogCheck) plan(at string, p OfferedPlan) {
 		"service_binding.create.parameters":  p.Schemas.BindingCreate,
 	} {
 		if err := checkSchema(schema); err != nil {
-			c.say("%sSchema %s is not valid. %v", at, path, err)
+			c.addf("%sSchema %s is not valid. %v", at, path, err)
 		}
 	}
 }
@@ -123,31 +123,31 @@ func (c *catalogCheck) plan(at string, p OfferedPlan) {
 func (c *catalogCheck) text(what, s string) {
 	switch {
 	case strings.TrimSpace(s) == "":
-		c.say("%s is required", what)
+		c.addf("%s is required", what)
 	case len(s) > maxDescription:
-		c.say("%s may not have more than %d characters", what, maxDescription)
+		c.addf("%s may not have more than %d characters", what, maxDescription)
 	}
 }
 
 // sync makes the offerings and plans of a broker those of its catalog. What left the
 // catalog stays as long as there are instances of it. The texts are warnings.
-func (l ledger) sync(sb ServiceBroker, catalog []Offered) (warnings []string, err error) {
+func (tx catalogRecords) sync(sb ServiceBroker, catalog []CatalogOffering) (warnings []string, err error) {
 	seen := map[string]bool{}
 	for _, in := range catalog {
-		o, err := l.syncOffering(sb, in)
+		o, err := tx.syncOffering(sb, in)
 		if err != nil {
 			return nil, err
 		}
 		seen[o.GUID] = true
 		for _, plan := range in.Plans {
-			p, err := l.syncPlan(sb, o, plan)
+			p, err := tx.syncPlan(sb, o, plan)
 			if err != nil {
 				return nil, err
 			}
 			seen[p.GUID] = true
 		}
 	}
-	gone, err := l.retire(sb, seen)
+	gone, err := tx.removeMissingPlans(sb, seen)
 	if err != nil || len(gone) == 0 {
 		return nil, err
 	}
@@ -161,8 +161,8 @@ func (l ledger) sync(sb ServiceBroker, catalog []Offered) (warnings []string, er
 	return []string{w}, nil
 }
 
-func (l ledger) syncOffering(sb ServiceBroker, in Offered) (Offering, error) {
-	found, err := l.offerings.By("broker and id", sb.GUID+"\x00"+in.ID)
+func (tx catalogRecords) syncOffering(sb ServiceBroker, in CatalogOffering) (Offering, error) {
+	found, err := tx.offerings.By("broker and id", sb.GUID+"\x00"+in.ID)
 	if err != nil {
 		return Offering{}, fmt.Errorf("cannot look for service offering %q: %w", in.Name, err)
 	}
@@ -180,8 +180,8 @@ func (l ledger) syncOffering(sb ServiceBroker, in Offered) (Offering, error) {
 	o.InstancesRetrievable, o.BindingsRetrievable = in.InstancesRetrievable, in.BindingsRetrievable
 	o.Shareable, o.DocumentationURL, o.Catalog = known.Shareable, known.DocumentationURL, in.Metadata
 	o.Active = true
-	o.UpdatedAt, err = l.synced(sb, o.target(), changed(found, o, o.UpdatedAt))
-	return o, errors.Join(err, put(l.offerings, "service offering", o.GUID, o))
+	o.UpdatedAt, err = tx.recordSync(sb, o.target(), changed(found, o, o.UpdatedAt))
+	return o, errors.Join(err, put(tx.offerings, "service offering", o.GUID, o))
 }
 
 // change is what a new catalog makes of something: it is new, the same, or another.
@@ -201,9 +201,9 @@ func changed[T any](found []T, is T, at time.Time) change {
 	return c
 }
 
-// synced records what a broker's catalog made or changed, and returns when. The
-// broker itself did it: it is asked again without anybody's wish.
-func (l ledger) synced(sb ServiceBroker, target app.Target, c change) (time.Time, error) {
+// recordSync records what a broker's catalog made or changed, and returns when. The
+// broker is the actor: no user asked for the change.
+func (tx catalogRecords) recordSync(sb ServiceBroker, target app.Target, c change) (time.Time, error) {
 	if c.same {
 		return c.at, nil
 	}
@@ -211,17 +211,17 @@ func (l ledger) synced(sb ServiceBroker, target app.Target, c change) (time.Time
 	if c.found {
 		what = "update"
 	}
-	return now(), l.catalogEvent(what, sb, target)
+	return now(), tx.catalogEvent(what, sb, target)
 }
 
 // catalogEvent records what a broker's catalog did. What is built in came with the
 // daemon, which is nobody's deed.
-func (l ledger) catalogEvent(what string, sb ServiceBroker, target app.Target) error {
+func (tx catalogRecords) catalogEvent(what string, sb ServiceBroker, target app.Target) error {
 	if sb.Builtin() {
 		return nil
 	}
 	by := app.Actor{GUID: sb.GUID, Type: "service_broker", Name: sb.Name}
-	return l.event(target.Type+"."+what, by, target, event{data: map[string]any{"service_broker_guid": sb.GUID}})
+	return tx.event(target.Type+"."+what, by, target, event{data: map[string]any{"service_broker_guid": sb.GUID}})
 }
 
 func (o Offering) target() app.Target { return app.Target{GUID: o.GUID, Type: "service", Name: o.Name} }
@@ -230,8 +230,8 @@ func (p Plan) target() app.Target {
 	return app.Target{GUID: p.GUID, Type: "service_plan", Name: p.Name}
 }
 
-func (l ledger) syncPlan(sb ServiceBroker, o Offering, in OfferedPlan) (Plan, error) {
-	found, err := l.plans.By("offering and id", o.GUID+"\x00"+in.ID)
+func (tx catalogRecords) syncPlan(sb ServiceBroker, o Offering, in CatalogPlan) (Plan, error) {
+	found, err := tx.plans.By("offering and id", o.GUID+"\x00"+in.ID)
 	if err != nil {
 		return Plan{}, fmt.Errorf("cannot look for service plan %q: %w", in.Name, err)
 	}
@@ -254,8 +254,8 @@ func (l ledger) syncPlan(sb ServiceBroker, o Offering, in OfferedPlan) (Plan, er
 	}
 	p.Costs, p.Catalog, p.Maintenance, p.Schemas = costs(in.Metadata), in.Metadata, in.Maintenance, in.Schemas
 	p.MaxPolling, p.Active = in.MaxPolling, true
-	p.UpdatedAt, err = l.synced(sb, p.target(), changed(found, p, p.UpdatedAt))
-	return p, errors.Join(err, put(l.plans, "service plan", p.GUID, p))
+	p.UpdatedAt, err = tx.recordSync(sb, p.target(), changed(found, p, p.UpdatedAt))
+	return p, errors.Join(err, put(tx.plans, "service plan", p.GUID, p))
 }
 
 // costs reads the prices in a plan's metadata, as brokers write them.
@@ -277,10 +277,10 @@ func costs(metadata json.RawMessage) (cs []Cost) {
 	return cs
 }
 
-// retire takes out what a broker has no more. It returns the names of plans that
+// removeMissingPlans takes out what a broker has no more. It returns the names of plans that
 // have to stay, by their offering's.
-func (l ledger) retire(sb ServiceBroker, seen map[string]bool) (map[string][]string, error) {
-	ps, err := l.plans.By("broker", sb.GUID)
+func (tx catalogRecords) removeMissingPlans(sb ServiceBroker, seen map[string]bool) (map[string][]string, error) {
+	ps, err := tx.plans.By("broker", sb.GUID)
 	if err != nil {
 		return nil, fmt.Errorf("cannot list service plans: %w", err)
 	}
@@ -290,31 +290,31 @@ func (l ledger) retire(sb ServiceBroker, seen map[string]bool) (map[string][]str
 		if seen[p.GUID] {
 			continue
 		}
-		is, err := l.instances.By("plan", p.GUID)
+		is, err := tx.instances.By("plan", p.GUID)
 		if err != nil {
 			return nil, fmt.Errorf("cannot list service instances: %w", err)
 		}
 		if len(is) == 0 {
-			if err := errors.Join(l.dropPlan(p), l.catalogEvent("delete", sb, p.target())); err != nil {
+			if err := errors.Join(tx.dropPlan(p), tx.catalogEvent("delete", sb, p.target())); err != nil {
 				return nil, err
 			}
 			continue
 		}
-		o, err := l.offering(p.Offering)
+		o, err := tx.offering(p.Offering)
 		if err != nil {
 			return nil, err
 		}
 		p.Active, p.UpdatedAt = false, now()
 		stay[o.Name], kept[o.GUID] = append(stay[o.Name], p.Name), true
-		if err := put(l.plans, "service plan", p.GUID, p); err != nil {
+		if err := put(tx.plans, "service plan", p.GUID, p); err != nil {
 			return nil, err
 		}
 	}
-	return stay, l.retireOfferings(sb, seen, kept)
+	return stay, tx.removeMissingOfferings(sb, seen, kept)
 }
 
-func (l ledger) retireOfferings(sb ServiceBroker, seen, kept map[string]bool) error {
-	os, err := l.offerings.By("broker", sb.GUID)
+func (tx catalogRecords) removeMissingOfferings(sb ServiceBroker, seen, kept map[string]bool) error {
+	os, err := tx.offerings.By("broker", sb.GUID)
 	if err != nil {
 		return fmt.Errorf("cannot list service offerings: %w", err)
 	}
@@ -323,11 +323,11 @@ func (l ledger) retireOfferings(sb ServiceBroker, seen, kept map[string]bool) er
 		case seen[o.GUID]:
 		case kept[o.GUID]:
 			o.Active, o.UpdatedAt = false, now()
-			if err := put(l.offerings, "service offering", o.GUID, o); err != nil {
+			if err := put(tx.offerings, "service offering", o.GUID, o); err != nil {
 				return err
 			}
 		default:
-			if err := errors.Join(drop(l.offerings, "service offering", o.GUID), l.catalogEvent("delete", sb, o.target())); err != nil {
+			if err := errors.Join(drop(tx.offerings, "service offering", o.GUID), tx.catalogEvent("delete", sb, o.target())); err != nil {
 				return err
 			}
 		}

@@ -17,28 +17,28 @@ import (
 // Everything that is wrong with a catalog is said at once.
 func TestCheckCatalog(t *testing.T) {
 	t.Parallel()
-	plan := func(id, name string) OfferedPlan { return OfferedPlan{ID: id, Name: name, Description: "d"} }
-	offering := func(id, name string, plans ...OfferedPlan) Offered {
-		return Offered{ID: id, Name: name, Description: "d", Plans: plans}
+	plan := func(id, name string) CatalogPlan { return CatalogPlan{ID: id, Name: name, Description: "d"} }
+	offering := func(id, name string, plans ...CatalogPlan) CatalogOffering {
+		return CatalogOffering{ID: id, Name: name, Description: "d", Plans: plans}
 	}
 	for _, tt := range []struct {
 		name string
-		in   []Offered
+		in   []CatalogOffering
 		want string
 	}{
-		{"good", []Offered{offering("1", "a", plan("p", "x")), offering("2", "b", plan("q", "x"))}, ""},
+		{"good", []CatalogOffering{offering("1", "a", plan("p", "x")), offering("2", "b", plan("q", "x"))}, ""},
 		{"empty", nil, "Service broker must provide at least one service"},
-		{"ids", []Offered{offering("1", "a", plan("p", "x")), offering("1", "b", plan("q", "x"))}, "Service ids must be unique: 1"},
-		{"names", []Offered{offering("1", "a", plan("p", "x")), offering("2", "a", plan("q", "x"))}, "Service names must be unique within a broker: a"},
-		{"no plans", []Offered{offering("1", "a")}, "Service a: At least one plan is required"},
-		{"plan ids", []Offered{offering("1", "a", plan("p", "x")), offering("2", "b", plan("p", "y"))}, "Service b: Plan y: Plan ids must be unique. Unable to register plan with id 'p' because plan 'x' has it"},
-		{"plan names", []Offered{offering("1", "a", plan("p", "x"), plan("q", "x"))}, "Service a: Plan names must be unique within a service. Service a already has a plan named x"},
-		{"nothing filled in", []Offered{offering("", "a", OfferedPlan{Name: "x", ID: "p"})}, "Service a: Plan x: Plan description is required\nService a: Service id is required"},
-		{"requires", []Offered{{ID: "1", Name: "a", Description: "d", Requires: []string{"money"}, Plans: []OfferedPlan{plan("p", "x")}}}, `Service a: Service "requires" field contains unsupported value "money"`},
-		{"version", []Offered{offering("1", "a", OfferedPlan{ID: "p", Name: "x", Description: "d", Maintenance: Maintenance{Version: "1"}})}, `Service a: Plan x: Maintenance info version must be a Semantic Version, but has value "1"`},
-		{"schema elsewhere", []Offered{offering("1", "a", OfferedPlan{ID: "p", Name: "x", Description: "d", Schemas: Schemas{BindingCreate: json.RawMessage(`{"$ref": "file:///etc/passwd"}`)}})}, "…No external references are allowed"},
-		{"schema of another shape", []Offered{offering("1", "a", OfferedPlan{ID: "p", Name: "x", Description: "d", Schemas: Schemas{InstanceCreate: json.RawMessage(`{"type": "nonsense"}`)}})}, "…Must conform to JSON Schema Draft 04"},
-		{"schema too large", []Offered{offering("1", "a", OfferedPlan{ID: "p", Name: "x", Description: "d", Schemas: Schemas{InstanceUpdate: json.RawMessage(`{"a": "` + strings.Repeat("x", maxSchema) + `"}`)}})}, "Service a: Plan x: Schema service_instance.update.parameters is not valid. Must not be larger than 64KB"},
+		{"ids", []CatalogOffering{offering("1", "a", plan("p", "x")), offering("1", "b", plan("q", "x"))}, "Service ids must be unique: 1"},
+		{"names", []CatalogOffering{offering("1", "a", plan("p", "x")), offering("2", "a", plan("q", "x"))}, "Service names must be unique within a broker: a"},
+		{"no plans", []CatalogOffering{offering("1", "a")}, "Service a: At least one plan is required"},
+		{"plan ids", []CatalogOffering{offering("1", "a", plan("p", "x")), offering("2", "b", plan("p", "y"))}, "Service b: Plan y: Plan ids must be unique. Unable to register plan with id 'p' because plan 'x' has it"},
+		{"plan names", []CatalogOffering{offering("1", "a", plan("p", "x"), plan("q", "x"))}, "Service a: Plan names must be unique within a service. Service a already has a plan named x"},
+		{"nothing filled in", []CatalogOffering{offering("", "a", CatalogPlan{Name: "x", ID: "p"})}, "Service a: Plan x: Plan description is required\nService a: Service id is required"},
+		{"requires", []CatalogOffering{{ID: "1", Name: "a", Description: "d", Requires: []string{"money"}, Plans: []CatalogPlan{plan("p", "x")}}}, `Service a: Service "requires" field contains unsupported value "money"`},
+		{"version", []CatalogOffering{offering("1", "a", CatalogPlan{ID: "p", Name: "x", Description: "d", Maintenance: Maintenance{Version: "1"}})}, `Service a: Plan x: Maintenance info version must be a Semantic Version, but has value "1"`},
+		{"schema elsewhere", []CatalogOffering{offering("1", "a", CatalogPlan{ID: "p", Name: "x", Description: "d", Schemas: Schemas{BindingCreate: json.RawMessage(`{"$ref": "file:///etc/passwd"}`)}})}, "…No external references are allowed"},
+		{"schema of another shape", []CatalogOffering{offering("1", "a", CatalogPlan{ID: "p", Name: "x", Description: "d", Schemas: Schemas{InstanceCreate: json.RawMessage(`{"type": "nonsense"}`)}})}, "…Must conform to JSON Schema Draft 04"},
+		{"schema too large", []CatalogOffering{offering("1", "a", CatalogPlan{ID: "p", Name: "x", Description: "d", Schemas: Schemas{InstanceUpdate: json.RawMessage(`{"a": "` + strings.Repeat("x", maxSchema) + `"}`)}})}, "Service a: Plan x: Schema service_instance.update.parameters is not valid. Must not be larger than 64KB"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			err := checkCatalog(tt.in)
@@ -284,7 +284,7 @@ func TestEvents(t *testing.T) {
 		if d := cmp.Diff(want, types); d != "" {
 			t.Error(d)
 		}
-		for _, o := range must(w.tasks.All()) {
+		for _, o := range must(w.operations.All()) {
 			if raw := string(must(json.Marshal(o.Operation))); strings.Contains(raw, "secret") || strings.Contains(raw, "pass") {
 				t.Errorf("operation = %s", raw)
 			}
@@ -293,11 +293,11 @@ func TestEvents(t *testing.T) {
 }
 
 func FuzzCatalog(f *testing.F) {
-	f.Add(catalog)
+	f.Add(testCatalog)
 	f.Add(`{"services": null}`)
 	f.Add(`{"services": [{"bindable": true, "metadata": {"costs": 7, "shareable": "x"}, "plans": [{"metadata": {"costs": [{"amount": {"usd": 1}}]}}]}]}`)
 	f.Fuzz(func(t *testing.T, text string) {
-		os, err := parseCatalog(reply{status: http.StatusOK, body: []byte(text)})
+		os, err := parseCatalog(response{status: http.StatusOK, body: []byte(text)})
 		if err != nil {
 			return
 		}

@@ -10,7 +10,7 @@ import (
 	"github.com/dewrun/dew/app"
 )
 
-// InstanceChange is the wish for an instance to be different. What is nil stays.
+// InstanceChange describes an update of an instance. Nil fields stay as they are.
 type InstanceChange struct {
 	Name        *string
 	Tags        *[]string
@@ -26,41 +26,41 @@ type InstanceChange struct {
 	By           app.Actor
 }
 
-// onlyNotes tells whether nothing but metadata changes.
-func (c InstanceChange) onlyNotes() bool {
+// onlyMetadata tells whether nothing but metadata changes.
+func (c InstanceChange) onlyMetadata() bool {
 	return c.Name == nil && c.Tags == nil && c.Plan == nil && c.Parameters == nil && c.Maintenance == nil &&
 		c.Credentials == nil && c.SyslogDrain == nil && c.RouteService == nil
 }
 
 // UpdateInstance changes an instance. The operation is empty when its broker need
 // not be asked: then it is done.
-func (b *Book) UpdateInstance(guid string, c InstanceChange) (i Instance, o Operation, err error) {
-	err = b.update(func(l ledger) error {
-		if i, err = l.instance(guid); err != nil {
+func (m *instances) UpdateInstance(guid string, c InstanceChange) (i Instance, o Operation, err error) {
+	err = m.update(func(tx records) error {
+		if i, err = tx.instance(guid); err != nil {
 			return err
 		}
-		if err := l.checkChange(i, c); err != nil {
+		if err := tx.checkUpdate(i, c); err != nil {
 			return err
 		}
 		if i.Type == UserProvided {
-			i, err = l.changeProvided(i, c)
+			i, err = tx.updateUserProvided(i, c)
 			return err
 		}
-		i, o, err = l.changeManaged(i, c)
+		i, o, err = tx.updateManaged(i, c)
 		return err
 	})
 	return i, o, err
 }
 
-// checkChange checks what both types have in common.
-func (l ledger) checkChange(i Instance, c InstanceChange) error {
+// checkUpdate checks what both types have in common.
+func (tx instanceRecords) checkUpdate(i Instance, c InstanceChange) error {
 	if i.Last.Is(Create, Failed) {
 		return &Refused{
 			Status: http.StatusNotFound, Code: 60004, Title: "CF-ServiceInstanceNotFound",
 			Detail: "The service instance could not be found: " + i.Name,
 		}
 	}
-	if i.Last.Busy() && (!c.onlyNotes() || i.Last.Type == Delete) {
+	if i.Last.Busy() && (!c.onlyMetadata() || i.Last.Type == Delete) {
 		return errBusy(i.Name)
 	}
 	problems := []error{i.Metadata.Merge(c.Metadata).Validate()}
@@ -70,7 +70,7 @@ func (l ledger) checkChange(i Instance, c InstanceChange) error {
 	if c.Name == nil || *c.Name == i.Name {
 		return errors.Join(problems...)
 	}
-	problems = append(problems, checkName(*c.Name), l.nameFree(i.Space, *c.Name, i.GUID))
+	problems = append(problems, checkName(*c.Name), tx.checkNameFree(i.Space, *c.Name, i.GUID))
 	if len(i.SharedWith) > 0 {
 		problems = append(problems, &Refused{
 			Status: http.StatusUnprocessableEntity, Code: 390003, Title: "CF-SharedServiceInstanceCannotBeRenamed",
@@ -80,8 +80,8 @@ func (l ledger) checkChange(i Instance, c InstanceChange) error {
 	return errors.Join(problems...)
 }
 
-// changeProvided changes a user-provided instance, and what its bindings give.
-func (l ledger) changeProvided(i Instance, c InstanceChange) (Instance, error) {
+// updateUserProvided changes a user-provided instance, and what its bindings give.
+func (tx instanceRecords) updateUserProvided(i Instance, c InstanceChange) (Instance, error) {
 	if c.Plan != nil || c.Parameters != nil || c.Maintenance != nil {
 		return i, invalid("service_plan", "A user-provided service instance has no plan, parameters or maintenance version")
 	}
@@ -97,60 +97,60 @@ func (l ledger) changeProvided(i Instance, c InstanceChange) (Instance, error) {
 	if err := errors.Join(checkDrain(i.SyslogDrain), checkRouteService(i.RouteService)); err != nil {
 		return i, err
 	}
-	bs, err := l.bindings.By("instance", i.GUID)
+	bs, err := tx.bindings.By("instance", i.GUID)
 	if err != nil {
 		return i, fmt.Errorf("cannot list bindings: %w", err)
 	}
 	for _, bi := range bs {
-		bi.give(i)
+		bi.copyFrom(i)
 		bi.UpdatedAt = now()
-		if err := put(l.bindings, "binding", bi.GUID, bi); err != nil {
+		if err := put(tx.bindings, "binding", bi.GUID, bi); err != nil {
 			return i, err
 		}
 	}
-	return l.changed(i, c)
+	return tx.updateRecord(i, c)
 }
 
-// changed is an instance whose change needs no broker.
-func (l ledger) changed(i Instance, c InstanceChange) (Instance, error) {
-	set(&i.Name, c.Name)
+// updateRecord is an instance whose change needs no broker.
+func (tx instanceRecords) updateRecord(i Instance, c InstanceChange) (Instance, error) {
+	setIfGiven(&i.Name, c.Name)
 	if c.Tags != nil {
 		i.Tags = slices.Clone(*c.Tags)
 	}
 	i.Metadata = i.Metadata.Merge(c.Metadata)
 	i.UpdatedAt = now()
-	if !c.onlyNotes() {
+	if !c.onlyMetadata() {
 		i.Last = LastOperation{Type: Update, State: Succeeded, CreatedAt: i.UpdatedAt, UpdatedAt: i.UpdatedAt}
 		if i.Type == UserProvided {
 			i.Last.Description = "Operation succeeded"
 		}
 	}
-	if err := put(l.instances, "service instance", i.GUID, i); err != nil {
+	if err := put(tx.instances, "service instance", i.GUID, i); err != nil {
 		return i, err
 	}
-	return i, l.instanceEvent("update", i, c.By, map[string]any{"name": i.Name})
+	return i, tx.instanceEvent("update", i, c.By, map[string]any{"name": i.Name})
 }
 
-// changeManaged changes a managed instance, by its broker if it must know.
-func (l ledger) changeManaged(i Instance, c InstanceChange) (Instance, Operation, error) {
+// updateManaged changes a managed instance, by its broker if it must know.
+func (tx instanceRecords) updateManaged(i Instance, c InstanceChange) (Instance, Operation, error) {
 	if c.Credentials != nil || c.SyslogDrain != nil || c.RouteService != nil {
 		return i, Operation{}, invalid("credentials", "A managed service instance has its credentials, syslog drain and route service from its broker")
 	}
-	old, err := l.plan(i.Plan)
+	old, err := tx.plan(i.Plan)
 	if err != nil {
 		return i, Operation{}, err
 	}
-	of, err := l.offering(old.Offering)
+	of, err := tx.offering(old.Offering)
 	if err != nil {
 		return i, Operation{}, err
 	}
-	p, err := l.newPlan(i, old, c)
+	p, err := tx.newPlan(i, old, c)
 	if err != nil {
 		return i, Operation{}, err
 	}
 	w := wantedInstance{Name: i.Name, Tags: i.Tags, Plan: p.GUID, Maintenance: i.Maintenance, Metadata: i.Metadata.Merge(c.Metadata)}
-	set(&w.Name, c.Name)
-	set(&w.Maintenance, c.Maintenance)
+	setIfGiven(&w.Name, c.Name)
+	setIfGiven(&w.Maintenance, c.Maintenance)
 	if c.Tags != nil {
 		w.Tags = slices.Clone(*c.Tags)
 	}
@@ -159,15 +159,15 @@ func (l ledger) changeManaged(i Instance, c InstanceChange) (Instance, Operation
 	}
 	renamed := w.Name != i.Name && of.AllowContextUpdates
 	if !renamed && c.Parameters == nil && p.GUID == old.GUID && w.Maintenance == i.Maintenance {
-		i, err = l.changed(i, c)
+		i, err = tx.updateRecord(i, c)
 		return i, Operation{}, err
 	}
-	return l.beginUpdate(i, w, c)
+	return tx.beginUpdate(i, w, c)
 }
 
-// beginUpdate keeps the task that has a broker change an instance.
-func (l ledger) beginUpdate(i Instance, w wantedInstance, c InstanceChange) (Instance, Operation, error) {
-	p, err := l.plan(w.Plan)
+// beginUpdate stores the operation that has a broker update an instance.
+func (tx instanceRecords) beginUpdate(i Instance, w wantedInstance, c InstanceChange) (Instance, Operation, error) {
+	p, err := tx.plan(w.Plan)
 	if err != nil {
 		return i, Operation{}, err
 	}
@@ -178,32 +178,32 @@ func (l ledger) beginUpdate(i Instance, w wantedInstance, c InstanceChange) (Ins
 	if err := checkParameters(p.Schemas.InstanceUpdate, parameters); err != nil {
 		return i, Operation{}, err
 	}
-	t, err := l.instanceTask(i, Update, c.By)
+	op, err := tx.instanceOperation(i, Update, c.By)
 	if err != nil {
 		return i, Operation{}, err
 	}
-	t.Wanted = &w
-	t.Until = l.deadline(p)
-	r := t.Instance
+	op.Wanted = &w
+	op.Until = tx.deadline(p)
+	r := op.Instance
 	r.PreviousPlan, r.Plan, r.PreviousMaintenance = r.Plan, p.ID, i.Maintenance
 	r.Parameters, r.Context.InstanceName = parameters, w.Name
 	if w.Maintenance != i.Maintenance {
 		r.MaintenanceVersion = w.Maintenance
 	}
-	o, err := l.begin(t)
+	o, err := tx.beginOperation(op)
 	if err != nil {
 		return i, o, err
 	}
 	i.Last = LastOperation{Type: Update, State: InProgress, CreatedAt: now(), UpdatedAt: now()}
-	return i, o, put(l.instances, "service instance", i.GUID, i)
+	return i, o, put(tx.instances, "service instance", i.GUID, i)
 }
 
 // newPlan is the plan that an instance is to have, if it may.
-func (l ledger) newPlan(i Instance, old Plan, c InstanceChange) (Plan, error) {
+func (tx instanceRecords) newPlan(i Instance, old Plan, c InstanceChange) (Plan, error) {
 	if c.Plan == nil || *c.Plan == old.GUID {
-		return old, l.checkSamePlan(i, old, c)
+		return old, tx.checkSamePlan(i, old, c)
 	}
-	p, err := l.planFor(*c.Plan, i.Space)
+	p, err := tx.planFor(*c.Plan, i.Space)
 	if err != nil {
 		return p, err
 	}
@@ -218,7 +218,7 @@ func (l ledger) newPlan(i Instance, old Plan, c InstanceChange) (Plan, error) {
 	case c.Maintenance != nil:
 		return bad(390008, "CF-MaintenanceInfoNotUpdatableWhenChangingPlan", "maintenance_info should not be changed when switching to different plan.")
 	}
-	bs, err := l.bindings.By("instance", i.GUID)
+	bs, err := tx.bindings.By("instance", i.GUID)
 	if err != nil {
 		return p, fmt.Errorf("cannot list bindings: %w", err)
 	}
@@ -229,7 +229,7 @@ func (l ledger) newPlan(i Instance, old Plan, c InstanceChange) (Plan, error) {
 }
 
 // checkSamePlan checks a change that keeps the plan.
-func (l ledger) checkSamePlan(i Instance, p Plan, c InstanceChange) error {
+func (tx instanceRecords) checkSamePlan(i Instance, p Plan, c InstanceChange) error {
 	bad := func(status, code int, title, detail string) error {
 		return &Refused{Status: status, Code: code, Title: title, Detail: detail}
 	}
@@ -251,8 +251,8 @@ func (l ledger) checkSamePlan(i Instance, p Plan, c InstanceChange) error {
 	return nil
 }
 
-// set changes a text that somebody wants to be different.
-func set(s *string, to *string) {
+// setIfGiven changes a text that somebody wants to be different.
+func setIfGiven(s *string, to *string) {
 	if to != nil {
 		*s = *to
 	}

@@ -75,8 +75,8 @@ func checkRouteService(service string) error {
 
 // checkBinding tells whether there may be a binding, and returns its instance.
 // Attempts of the same kind that failed before are dropped.
-func (l ledger) checkBinding(n NewBinding) (Instance, error) {
-	i, err := l.instance(n.Instance)
+func (tx bindingRecords) checkBinding(n NewBinding) (Instance, error) {
+	i, err := tx.instance(n.Instance)
 	if errors.Is(err, ErrNotFound) {
 		return i, invalid("relationships.service_instance", "The service instance could not be found: '%s'", n.Instance)
 	}
@@ -91,21 +91,21 @@ func (l ledger) checkBinding(n NewBinding) (Instance, error) {
 	}
 	switch n.Type {
 	case AppBinding:
-		return i, l.checkAppBinding(i, n)
+		return i, tx.checkAppBinding(i, n)
 	case KeyBinding:
-		return i, l.checkKey(i, n)
+		return i, tx.checkKey(i, n)
 	case RouteBinding:
-		return i, l.checkRouteBinding(i, n)
+		return i, tx.checkRouteBinding(i, n)
 	}
 	return i, invalid("type", "Type must be 'app' or 'key'")
 }
 
 // checkBindable checks the state and the plan of an instance.
-func (l ledger) checkBindable(i Instance) error {
+func (tx bindingRecords) checkBindable(i Instance) error {
 	if i.Type == UserProvided {
 		return nil
 	}
-	p, err := l.plan(i.Plan)
+	p, err := tx.plan(i.Plan)
 	switch {
 	case err != nil:
 		return err
@@ -119,34 +119,34 @@ func (l ledger) checkBindable(i Instance) error {
 	return nil
 }
 
-func (l ledger) checkAppBinding(i Instance, n NewBinding) error {
-	a, err := l.registry.App(n.App)
+func (tx bindingRecords) checkAppBinding(i Instance, n NewBinding) error {
+	a, err := tx.registry.App(n.App)
 	if errors.Is(err, app.ErrNotFound) {
 		return invalid("relationships.app", "The app could not be found: '%s'", n.App)
 	}
 	if err != nil {
 		return err
 	}
-	if !i.in(a.Space) {
+	if !i.availableIn(a.Space) {
 		return invalid("relationships.app", "The service instance and the app are in different spaces")
 	}
-	if err := l.checkBindable(i); err != nil {
+	if err := tx.checkBindable(i); err != nil {
 		return err
 	}
-	bs, err := l.bindings.By("app", n.App)
+	bs, err := tx.bindings.By("app", n.App)
 	if err != nil {
 		return fmt.Errorf("cannot list bindings: %w", err)
 	}
 	for _, bi := range bs {
-		if err := l.besideBinding(bi, i, n); err != nil {
+		if err := tx.checkOtherBinding(bi, i, n); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// besideBinding tells whether there may be another binding of an app beside bi.
-func (l ledger) besideBinding(bi Binding, i Instance, n NewBinding) error {
+// checkOtherBinding tells whether there may be another binding of an app beside bi.
+func (tx bindingRecords) checkOtherBinding(bi Binding, i Instance, n NewBinding) error {
 	if bi.Instance != i.GUID {
 		if n.Name != "" && bi.Name == n.Name {
 			return invalid("name", "The binding name is invalid. Binding names must be unique for a given service instance and app. The app already has a binding with name '%s'.", n.Name)
@@ -155,7 +155,7 @@ func (l ledger) besideBinding(bi Binding, i Instance, n NewBinding) error {
 	}
 	switch {
 	case bi.Last.Is(Create, Failed):
-		return l.dropFailed(bi)
+		return tx.replaceFailedBinding(bi)
 	case bi.Last.Type == Delete:
 		return invalid("relationships.app", "The binding is getting deleted or its deletion failed")
 	case !n.Multiple:
@@ -168,17 +168,17 @@ func (l ledger) besideBinding(bi Binding, i Instance, n NewBinding) error {
 	return nil
 }
 
-func (l ledger) checkKey(i Instance, n NewBinding) error {
+func (tx bindingRecords) checkKey(i Instance, n NewBinding) error {
 	if i.Type == UserProvided {
 		return invalid("type", "Service credential bindings of type 'key' are not supported for user-provided service instances.")
 	}
 	if strings.TrimSpace(n.Name) == "" {
 		return invalid("name", "Name can't be blank")
 	}
-	if err := l.checkBindable(i); err != nil {
+	if err := tx.checkBindable(i); err != nil {
 		return err
 	}
-	bs, err := l.bindings.By("instance", i.GUID)
+	bs, err := tx.bindings.By("instance", i.GUID)
 	if err != nil {
 		return fmt.Errorf("cannot list bindings: %w", err)
 	}
@@ -187,7 +187,7 @@ func (l ledger) checkKey(i Instance, n NewBinding) error {
 		switch {
 		case bi.Type != KeyBinding || bi.Name != n.Name:
 		case bi.Last.Is(Create, Failed):
-			if err := l.dropFailed(bi); err != nil {
+			if err := tx.replaceFailedBinding(bi); err != nil {
 				return err
 			}
 		case bi.Last.Type == Delete:
@@ -199,19 +199,19 @@ func (l ledger) checkKey(i Instance, n NewBinding) error {
 	return nil
 }
 
-func (l ledger) checkRouteBinding(i Instance, n NewBinding) error {
-	rt, err := l.registry.Route(n.Route)
+func (tx bindingRecords) checkRouteBinding(i Instance, n NewBinding) error {
+	rt, err := tx.registry.Route(n.Route)
 	if errors.Is(err, app.ErrNotFound) {
 		return invalid("relationships.route", "The route could not be found: %s", n.Route)
 	}
 	if err != nil {
 		return err
 	}
-	d, err := l.registry.Domain(rt.Domain)
+	d, err := tx.registry.Domain(rt.Domain)
 	if err != nil {
 		return err
 	}
-	serves, err := l.servesRoutes(i)
+	serves, err := tx.isRouteService(i)
 	switch {
 	case err != nil:
 		return err
@@ -222,25 +222,25 @@ func (l ledger) checkRouteBinding(i Instance, n NewBinding) error {
 	case rt.Space != i.Space:
 		return invalid("relationships.route", "The service instance and the route are in different spaces")
 	}
-	if err := l.checkBindable(i); err != nil {
+	if err := tx.checkBindable(i); err != nil {
 		return err
 	}
-	bs, err := l.bindings.By("route", n.Route)
+	bs, err := tx.bindings.By("route", n.Route)
 	if err != nil {
 		return fmt.Errorf("cannot list bindings: %w", err)
 	}
 	for _, bi := range bs {
-		if err := l.besideRoute(bi, i); err != nil {
+		if err := tx.checkOtherRouteBinding(bi, i); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func (l ledger) besideRoute(bi Binding, i Instance) error {
+func (tx bindingRecords) checkOtherRouteBinding(bi Binding, i Instance) error {
 	switch {
 	case bi.Last.Is(Create, Failed):
-		return l.dropFailed(bi)
+		return tx.replaceFailedBinding(bi)
 	case bi.Instance != i.GUID:
 		return invalid("relationships.route", "A route may only be bound to a single service instance")
 	case bi.Last.Type == Delete:
@@ -252,34 +252,34 @@ func (l ledger) besideRoute(bi Binding, i Instance) error {
 	}
 }
 
-// servesRoutes tells whether requests may go through an instance.
-func (l ledger) servesRoutes(i Instance) (bool, error) {
+// isRouteService tells whether requests may go through an instance.
+func (tx bindingRecords) isRouteService(i Instance) (bool, error) {
 	if i.Type == UserProvided {
 		return i.RouteService != "", nil
 	}
-	p, err := l.plan(i.Plan)
+	p, err := tx.plan(i.Plan)
 	if err != nil {
 		return false, err
 	}
-	of, err := l.offering(p.Offering)
+	of, err := tx.offering(p.Offering)
 	return slices.Contains(of.Requires, requiresRoute), err
 }
 
-// dropFailed makes room for a binding where an earlier attempt failed, and has taken
+// replaceFailedBinding makes room for a binding where an earlier attempt failed, and has taken
 // back what that may have left.
-func (l ledger) dropFailed(bi Binding) error {
-	if err := l.cancel(bi.GUID, "the binding was created anew"); err != nil {
+func (tx bindingRecords) replaceFailedBinding(bi Binding) error {
+	if err := tx.cancelOperations(bi.GUID, "the binding was created anew"); err != nil {
 		return err
 	}
-	t, err := l.bindingTask(bi, Delete, app.Actor{})
+	op, err := tx.bindingOperation(bi, Delete, app.Actor{})
 	if err != nil {
 		return err
 	}
-	t.Orphan = true
-	if _, err := l.begin(t); err != nil {
+	op.Orphan = true
+	if _, err := tx.beginOperation(op); err != nil {
 		return err
 	}
-	return drop(l.bindings, "binding", bi.GUID)
+	return drop(tx.bindings, "binding", bi.GUID)
 }
 
 // isRefusal tells an error that a user can do something about.

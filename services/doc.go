@@ -3,14 +3,15 @@
 //
 //	ServiceBroker ──▶ Offering ──▶ Plan ◀── Instance ◀── Binding ──▶ app, route, or nobody (a key)
 //
-//	Book.CreateInstance ─▶ record "create initial" + Operation   (one commit)
-//	Book.Run            ─▶ Broker ─▶ record "create in progress" ─▶ … ─▶ "create succeeded"
+//	Marketplace.CreateInstance ─▶ record "create initial" + Operation   (one commit)
+//	Marketplace.Run            ─▶ Broker ─▶ record "create in progress" ─▶ … ─▶ "create succeeded"
 //
-// The Book owns all records. What takes a while is an Operation, kept in the store
-// until it has ended: Run drives it by asking a Broker, and goes on where an
-// earlier daemon stopped. Asking twice for the same guid is the same as asking
-// once, that is what brokers promise; so whatever may have reached the broker is
-// asked again. What a broker may have made although it failed is taken back.
+// The Marketplace owns all records. Whatever takes a while is an Operation, stored
+// until it has ended: Run carries it out by sending requests to a Broker, and continues
+// where an earlier daemon stopped. Brokers promise that the same request for the same
+// guid has the same effect once or twice, so Run repeats every request that may have
+// reached the broker. If a create fails and may have left something at the broker,
+// Run deletes it.
 //
 // HTTPBroker speaks the Open Service Broker API; package services/builtin is the
 // broker that is always there.

@@ -11,7 +11,7 @@ import (
 // or operation.
 var ErrNotFound = app.ErrNotFound
 
-// Invalid says which key of a wish cannot be had, in the platform's words: an
+// Invalid says which key of a request is invalid, in the words of Cloud Foundry: an
 // unprocessable request. Several of them come joined.
 type Invalid struct {
 	Key    string // "name", "parameters"

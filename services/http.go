@@ -24,15 +24,15 @@ import (
 
 // What an HTTPBroker speaks, and its bounds.
 const (
-	brokerVersion  = "2.17"
-	brokerTimeout  = time.Minute
-	maxAnswer      = 4 << 20 // bytes, of all answers but the catalog
-	maxCatalog     = 32 << 20
-	maxWord        = 10_000 // bytes, of what a broker calls an operation
-	maxRetryAfter  = 24 * time.Hour
-	maxRedirects   = 3
-	platform       = "cloudfoundry"
-	maxQuotedReply = 200 // bytes of an answer that nobody understands
+	brokerVersion        = "2.17"
+	brokerTimeout        = time.Minute
+	maxAnswer            = 4 << 20 // bytes, of all answers but the catalog
+	maxCatalog           = 32 << 20
+	maxBrokerOperationID = 10_000 // bytes, of what a broker calls an operation
+	maxRetryAfter        = 24 * time.Hour
+	maxRedirects         = 3
+	platform             = "cloudfoundry"
+	maxQuotedReply       = 200 // bytes of an answer that nobody understands
 )
 
 // Codes of a broker's errors that mean something.
@@ -53,16 +53,16 @@ type HTTPBroker struct {
 	Egress             *egress.Policy // of a URL that no administrator chose; nil: any address; without Client only
 }
 
-// reply is an answer that was read to its end.
-type reply struct {
+// response is an answer that was read to its end.
+type response struct {
 	status int
 	text   string // of the status
 	header http.Header
 	body   []byte
 }
 
-// question is one request to a broker.
-type question struct {
+// brokerRequest is one request to a broker.
+type brokerRequest struct {
 	method, path string
 	query        url.Values
 	body         any // nil: none
@@ -72,7 +72,7 @@ type question struct {
 
 // send asks and reads the answer. A question that surely did not reach the broker is
 // told from one that may have.
-func (h *HTTPBroker) send(ctx context.Context, q question) (reply, error) {
+func (h *HTTPBroker) send(ctx context.Context, q brokerRequest) (response, error) {
 	timeout := h.Timeout
 	if timeout == 0 {
 		timeout = brokerTimeout
@@ -81,13 +81,13 @@ func (h *HTTPBroker) send(ctx context.Context, q question) (reply, error) {
 	defer cancel()
 	req, err := h.request(ctx, q)
 	if err != nil {
-		return reply{}, &BrokerError{Description: "The service broker could not be asked: " + err.Error()}
+		return response{}, &BrokerError{Description: "The service broker could not be asked: " + err.Error()}
 	}
 	client, done := h.client()
 	defer done()
 	res, err := client.Do(req)
 	if err != nil {
-		return reply{}, lost(ctx, err)
+		return response{}, noAnswer(ctx, err)
 	}
 	defer res.Body.Close()
 	limit := q.limit
@@ -96,9 +96,9 @@ func (h *HTTPBroker) send(ctx context.Context, q question) (reply, error) {
 	}
 	body, err := io.ReadAll(io.LimitReader(res.Body, limit+1))
 	if err != nil {
-		return reply{}, lost(ctx, err)
+		return response{}, noAnswer(ctx, err)
 	}
-	r := reply{status: res.StatusCode, text: res.Status, header: res.Header, body: body}
+	r := response{status: res.StatusCode, text: res.Status, header: res.Header, body: body}
 	if int64(len(body)) > limit {
 		return r, &BrokerError{
 			Status: r.status, Orphan: r.status != http.StatusOK,
@@ -133,7 +133,7 @@ func (h *HTTPBroker) client() (*http.Client, func()) {
 	return c, c.CloseIdleConnections
 }
 
-func (h *HTTPBroker) request(ctx context.Context, q question) (*http.Request, error) {
+func (h *HTTPBroker) request(ctx context.Context, q brokerRequest) (*http.Request, error) {
 	var body io.Reader
 	if q.body != nil {
 		raw, err := json.Marshal(q.body)
@@ -167,8 +167,8 @@ func (h *HTTPBroker) request(ctx context.Context, q question) (*http.Request, er
 	return req, nil
 }
 
-// lost is the error of a question that got no answer.
-func lost(ctx context.Context, err error) error {
+// noAnswer is the error of a question that got no answer.
+func noAnswer(ctx context.Context, err error) error {
 	var op *net.OpError
 	var dns *net.DNSError
 	var refused *egress.Refused
@@ -197,7 +197,7 @@ func cause(err error) string {
 }
 
 // object reads an answer that must be a JSON object into v.
-func (r reply) object(v any) error {
+func (r response) object(v any) error {
 	d := json.NewDecoder(bytes.NewReader(r.body))
 	err := d.Decode(v)
 	if err == nil && d.More() {
@@ -229,7 +229,7 @@ func article(kind string) string {
 }
 
 // failure is the error of an answer that is no success.
-func (r reply) failure() error {
+func (r response) failure() error {
 	var said struct {
 		Error       any `json:"error"`
 		Description any `json:"description"`
@@ -237,7 +237,7 @@ func (r reply) failure() error {
 	_ = json.Unmarshal(r.body, &said) // whatever it is, the status says enough
 	code, _ := said.Error.(string)
 	description, _ := said.Description.(string)
-	e := &BrokerError{Status: r.status, Code: code, Orphan: orphans(r.status)}
+	e := &BrokerError{Status: r.status, Code: code, Orphan: mayLeaveOrphan(r.status)}
 	switch {
 	case r.status == http.StatusUnauthorized:
 		e.Description = "Authentication with the service broker failed. Double-check that the username and password are correct."
@@ -261,9 +261,9 @@ func (r reply) failure() error {
 	return e
 }
 
-// orphans tells whether a broker that gave such an answer may have made something:
+// mayLeaveOrphan tells whether a broker that gave such an answer may have made something:
 // the table of the specification.
-func orphans(status int) bool {
+func mayLeaveOrphan(status int) bool {
 	return status >= 500 || status >= 200 && status < 300 || status >= 300 && status < 400
 }
 
@@ -277,7 +277,7 @@ func quote(body []byte) string {
 }
 
 // retryAfter reads the header of that name: seconds, or a date.
-func (r reply) retryAfter() time.Duration {
+func (r response) retryAfter() time.Duration {
 	h := r.header.Get("Retry-After")
 	d := time.Duration(0)
 	if n, err := strconv.ParseInt(h, 10, 32); err == nil {

@@ -24,7 +24,7 @@ import (
 // over serves a broker on the network.
 func over(t *testing.T, tls bool) (*HTTPBroker, *servicestest.Broker) {
 	t.Helper()
-	b := servicestest.New(catalog)
+	b := servicestest.New(testCatalog)
 	var s *httptest.Server
 	if tls {
 		s = httptest.NewUnstartedServer(b)
@@ -52,13 +52,13 @@ func TestRequests(t *testing.T) {
 	update.Action, update.PreviousPlan, update.Plan = Update, "p1", "p2"
 	must(h.Instance(ctx, update))
 	bind := BindingRequest{Action: Create, Binding: "b1", Instance: "i1", Offering: "o1", Plan: "p2", App: "a-g", Context: place}
-	if p := must(h.Binding(ctx, bind)); p.State != Succeeded || string(p.Bound.Credentials) != `{"username": "u-b1", "password": "secret"}` {
+	if p := must(h.Binding(ctx, bind)); p.State != Succeeded || string(p.Binding.Credentials) != `{"username": "u-b1", "password": "secret"}` {
 		t.Errorf("progress = %+v", p)
 	}
 	must(h.Binding(ctx, BindingRequest{Action: Create, Binding: "b2", Instance: "i1", Offering: "o1", Plan: "p2", Route: "x.example/y", Context: place}))
-	must(h.Last(ctx, LastRequest{Instance: "i1", Offering: "o1", Plan: "p2", Operation: "a b&c"}))
-	must(h.Last(ctx, LastRequest{Instance: "i1", Binding: "b1", Offering: "o1", Plan: "p2"}))
-	must(h.Fetch(ctx, bind))
+	must(h.LastOperation(ctx, LastOperationRequest{Instance: "i1", Offering: "o1", Plan: "p2", Operation: "a b&c"}))
+	must(h.LastOperation(ctx, LastOperationRequest{Instance: "i1", Binding: "b1", Offering: "o1", Plan: "p2"}))
+	must(h.FetchBinding(ctx, bind))
 	bind.Action = Delete
 	must(h.Binding(ctx, bind))
 	if p := must(h.Binding(ctx, bind)); !p.Gone || p.State != Succeeded {
@@ -155,7 +155,7 @@ func (slowContext) Deadline() (time.Time, bool) { return time.Now().Add(-time.Mi
 // A connection that ran out of time is told as that, also when it is the first to know.
 func TestTimeoutOfTheConnection(t *testing.T) {
 	t.Parallel()
-	err := lost(slowContext{t.Context()}, &net.OpError{Op: "dial", Err: os.ErrDeadlineExceeded})
+	err := noAnswer(slowContext{t.Context()}, &net.OpError{Op: "dial", Err: os.ErrDeadlineExceeded})
 	var be *BrokerError
 	if !errors.As(err, &be) || !be.Orphan || be.Description != "The request to the service broker timed out" {
 		t.Errorf("error = %#v", err)
@@ -173,7 +173,7 @@ func TestRedirects(t *testing.T) {
 	if _, err := h.Catalog(t.Context()); err == nil || told {
 		t.Errorf("error = %v, somebody else was asked: %t", err, told)
 	}
-	// Nor is a page that a browser would be led to the answer to a wish.
+	// Nor is a page that a browser would be led to the answer to a request.
 	page := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.Method != http.MethodGet {
 			http.Redirect(w, r, "/welcome", http.StatusFound)
@@ -194,7 +194,7 @@ func TestOrphanTable(t *testing.T) {
 	for status, want := range map[int]bool{
 		201: true, 202: true, 204: true, 400: false, 404: false, 408: false, 409: false, 410: false, 422: false, 500: true, 503: true, 302: true,
 	} {
-		if got := orphans(status); got != want {
+		if got := mayLeaveOrphan(status); got != want {
 			t.Errorf("orphans(%d) = %t, want %t", status, got, want)
 		}
 	}
@@ -205,7 +205,7 @@ func TestRetryAfter(t *testing.T) {
 	for in, want := range map[string]time.Duration{
 		"": 0, "30": 30 * time.Second, "-5": 0, "x": 0, "99999999": maxRetryAfter, "Mon, 02 Jan 2006 15:04:05 GMT": 0,
 	} {
-		r := reply{header: http.Header{"Retry-After": {in}}}
+		r := response{header: http.Header{"Retry-After": {in}}}
 		if got := r.retryAfter(); got != want {
 			t.Errorf("retryAfter(%q) = %v, want %v", in, got, want)
 		}
@@ -220,7 +220,7 @@ func FuzzAnswers(f *testing.F) {
 		}
 	}
 	f.Fuzz(func(t *testing.T, status int, body string) {
-		r := reply{status: status, text: http.StatusText(status), header: http.Header{}, body: []byte(body)}
+		r := response{status: status, text: http.StatusText(status), header: http.Header{}, body: []byte(body)}
 		p, d, err := r.done(Create)
 		var be *BrokerError
 		if err != nil && (!errors.As(err, &be) || be.Description == "") {

@@ -15,7 +15,7 @@ import (
 	"github.com/dewrun/dew/app"
 )
 
-// NewInstance is the wish for a service instance.
+// NewInstance describes a service instance to create.
 type NewInstance struct {
 	Type       InstanceType
 	Name       string
@@ -42,12 +42,12 @@ type InstanceFilter struct {
 }
 
 // Instance returns the service instance with guid.
-func (b *Book) Instance(guid string) (Instance, error) { return b.instance(guid) }
+func (m *instances) Instance(guid string) (Instance, error) { return m.instance(guid) }
 
 // InstanceIn returns the service instance that has the name in a space, its own or
 // a shared one.
-func (b *Book) InstanceIn(space, name string) (Instance, error) {
-	found, err := b.named(space, name)
+func (m *instances) InstanceIn(space, name string) (Instance, error) {
+	found, err := m.instanceNamed(space, name)
 	if err != nil {
 		return Instance{}, err
 	}
@@ -58,9 +58,9 @@ func (b *Book) InstanceIn(space, name string) (Instance, error) {
 }
 
 // Instances returns the instances that f chooses, by name.
-func (b *Book) Instances(f InstanceFilter) ([]Instance, error) {
+func (m *instances) Instances(f InstanceFilter) ([]Instance, error) {
 	if len(f.Orgs) > 0 {
-		spaces, err := b.spacesOf(f.Orgs)
+		spaces, err := m.spacesOf(f.Orgs)
 		if err != nil {
 			return nil, err
 		}
@@ -72,14 +72,14 @@ func (b *Book) Instances(f InstanceFilter) ([]Instance, error) {
 		}
 		f.Spaces = spaces
 	}
-	return choose(b.instances, "service instances", func(i Instance) bool {
-		return among(f.GUIDs, i.GUID) && among(f.Names, i.Name) && (f.Type == "" || f.Type == i.Type) &&
-			(len(f.Spaces) == 0 || slices.ContainsFunc(f.Spaces, i.in)) &&
-			among(f.Plans, i.Plan) && b.planNamed(f.PlanNames, i) && f.Labels.Matches(i.Metadata.Labels)
+	return selectSorted(m.instances, "service instances", func(i Instance) bool {
+		return matches(f.GUIDs, i.GUID) && matches(f.Names, i.Name) && (f.Type == "" || f.Type == i.Type) &&
+			(len(f.Spaces) == 0 || slices.ContainsFunc(f.Spaces, i.availableIn)) &&
+			matches(f.Plans, i.Plan) && m.planNamed(f.PlanNames, i) && f.Labels.Matches(i.Metadata.Labels)
 	}, func(a, b Instance) int { return cmp.Or(cmp.Compare(a.Name, b.Name), cmp.Compare(a.GUID, b.GUID)) })
 }
 
-func (b *Book) planNamed(names []string, i Instance) bool {
+func (b *base) planNamed(names []string, i Instance) bool {
 	if len(names) == 0 {
 		return true
 	}
@@ -87,9 +87,9 @@ func (b *Book) planNamed(names []string, i Instance) bool {
 	return err == nil && slices.Contains(names, p.Name)
 }
 
-func (b *Book) spacesOf(orgs []string) (spaces []string, err error) {
+func (m *instances) spacesOf(orgs []string) (spaces []string, err error) {
 	for _, org := range orgs {
-		in, err := b.registry.SpacesOf(org)
+		in, err := m.registry.SpacesOf(org)
 		if err != nil {
 			return nil, err
 		}
@@ -100,30 +100,30 @@ func (b *Book) spacesOf(orgs []string) (spaces []string, err error) {
 	return spaces, nil
 }
 
-// in tells whether apps of a space may be bound to the instance.
-func (i Instance) in(space string) bool {
+// availableIn tells whether apps of a space may be bound to the instance.
+func (i Instance) availableIn(space string) bool {
 	return i.Space == space || slices.Contains(i.SharedWith, space)
 }
 
 // CreateInstance keeps an instance. A managed one has an operation that makes it;
 // for a user-provided one the operation is empty.
-func (b *Book) CreateInstance(n NewInstance) (i Instance, o Operation, err error) {
-	err = b.update(func(l ledger) error {
-		if err := l.checkNew(n); err != nil {
+func (m *instances) CreateInstance(n NewInstance) (i Instance, o Operation, err error) {
+	err = m.update(func(tx records) error {
+		if err := tx.checkNewInstance(n); err != nil {
 			return err
 		}
 		if n.Type == UserProvided {
-			i, err = l.provide(n)
+			i, err = tx.createUserProvided(n)
 			return err
 		}
-		i, o, err = l.provision(n)
+		i, o, err = tx.createManaged(n)
 		return err
 	})
 	return i, o, err
 }
 
-// checkNew checks what both types have in common.
-func (l ledger) checkNew(n NewInstance) error {
+// checkNewInstance checks what both types have in common.
+func (tx instanceRecords) checkNewInstance(n NewInstance) error {
 	problems := []error{checkName(n.Name), checkTags(n.Name, n.Tags), n.Metadata.Validate()}
 	if n.Type != Managed && n.Type != UserProvided {
 		problems = append(problems, invalid("type", "Type must be one of 'managed', 'user-provided'"))
@@ -131,15 +131,15 @@ func (l ledger) checkNew(n NewInstance) error {
 	if err := errors.Join(problems...); err != nil {
 		return err
 	}
-	_, err := l.registry.Space(n.Space)
+	_, err := tx.registry.Space(n.Space)
 	if errors.Is(err, app.ErrNotFound) {
 		return invalid("relationships.space", "Invalid space. Ensure that the space exists and you have access to it.")
 	}
 	return err
 }
 
-// provide keeps a user-provided instance.
-func (l ledger) provide(n NewInstance) (Instance, error) {
+// createUserProvided keeps a user-provided instance.
+func (tx instanceRecords) createUserProvided(n NewInstance) (Instance, error) {
 	credentials, err := object("credentials", n.Credentials)
 	if err != nil {
 		return Instance{}, err
@@ -147,7 +147,7 @@ func (l ledger) provide(n NewInstance) (Instance, error) {
 	if err := errors.Join(checkDrain(n.SyslogDrain), checkRouteService(n.RouteService)); err != nil {
 		return Instance{}, err
 	}
-	if err := l.nameFree(n.Space, n.Name, ""); err != nil {
+	if err := tx.checkNameFree(n.Space, n.Name, ""); err != nil {
 		return Instance{}, err
 	}
 	i := Instance{
@@ -157,15 +157,15 @@ func (l ledger) provide(n NewInstance) (Instance, error) {
 	}
 	i.UpdatedAt = i.CreatedAt
 	i.Last = LastOperation{Type: Create, State: Succeeded, Description: "Operation succeeded", CreatedAt: i.CreatedAt, UpdatedAt: i.CreatedAt}
-	if err := put(l.instances, "service instance", i.GUID, i); err != nil {
+	if err := put(tx.instances, "service instance", i.GUID, i); err != nil {
 		return i, err
 	}
-	return i, l.instanceEvent("create", i, n.By, map[string]any{"name": n.Name})
+	return i, tx.instanceEvent("create", i, n.By, map[string]any{"name": n.Name})
 }
 
-// provision keeps a managed instance with the task that makes it.
-func (l ledger) provision(n NewInstance) (i Instance, o Operation, err error) {
-	p, err := l.planFor(n.Plan, n.Space)
+// createManaged stores a managed instance with the operation that creates it.
+func (tx instanceRecords) createManaged(n NewInstance) (i Instance, o Operation, err error) {
+	p, err := tx.planFor(n.Plan, n.Space)
 	if err != nil {
 		return i, o, err
 	}
@@ -176,10 +176,10 @@ func (l ledger) provision(n NewInstance) (i Instance, o Operation, err error) {
 	if err := checkParameters(p.Schemas.InstanceCreate, parameters); err != nil {
 		return i, o, err
 	}
-	if err := l.replaceFailed(n.Space, n.Name); err != nil {
+	if err := tx.replaceFailedInstance(n.Space, n.Name); err != nil {
 		return i, o, err
 	}
-	if err := l.nameFree(n.Space, n.Name, ""); err != nil {
+	if err := tx.checkNameFree(n.Space, n.Name, ""); err != nil {
 		return i, o, err
 	}
 	i = Instance{
@@ -188,84 +188,84 @@ func (l ledger) provision(n NewInstance) (i Instance, o Operation, err error) {
 	}
 	i.UpdatedAt = i.CreatedAt
 	i.Last = LastOperation{Type: Create, State: InProgress, CreatedAt: i.CreatedAt, UpdatedAt: i.CreatedAt}
-	t, err := l.instanceTask(i, Create, n.By)
+	op, err := tx.instanceOperation(i, Create, n.By)
 	if err != nil {
 		return i, o, err
 	}
-	t.Instance.Parameters, t.Instance.MaintenanceVersion = parameters, p.Maintenance.Version
-	if o, err = l.begin(t); err != nil {
+	op.Instance.Parameters, op.Instance.MaintenanceVersion = parameters, p.Maintenance.Version
+	if o, err = tx.beginOperation(op); err != nil {
 		return i, o, err
 	}
-	return i, o, put(l.instances, "service instance", i.GUID, i)
+	return i, o, put(tx.instances, "service instance", i.GUID, i)
 }
 
-// instanceTask is a task about an instance, with its request.
-func (l ledger) instanceTask(i Instance, a Action, by app.Actor) (task, error) {
-	p, err := l.plan(i.Plan)
+// instanceOperation is an operation on an instance, with its request.
+func (tx operationRecords) instanceOperation(i Instance, a Action, by app.Actor) (operation, error) {
+	p, err := tx.plan(i.Plan)
 	if err != nil {
-		return task{}, err
+		return operation{}, err
 	}
-	of, err := l.offering(p.Offering)
+	of, err := tx.offering(p.Offering)
 	if err != nil {
-		return task{}, err
+		return operation{}, err
 	}
-	t := task{
+	op := operation{
 		Operation: Operation{Kind: OfInstance, Record: i.GUID, Action: a, By: by},
 		Broker:    p.Broker,
 		Instance: &InstanceRequest{
-			Action: a, Instance: i.GUID, Offering: of.ID, Plan: p.ID, Context: l.context(i), By: by,
+			Action: a, Instance: i.GUID, Offering: of.ID, Plan: p.ID, Context: tx.brokerContext(i), By: by,
 		},
 		Fetched: of.InstancesRetrievable,
-		Until:   l.deadline(p),
+		Until:   tx.deadline(p),
 	}
-	return t, nil
+	return op, nil
 }
 
 // deadline is when an operation about a plan must have ended.
-func (l ledger) deadline(p Plan) time.Time {
-	if p.MaxPolling > 0 && p.MaxPolling < l.polling {
+func (tx operationRecords) deadline(p Plan) time.Time {
+	if p.MaxPolling > 0 && p.MaxPolling < tx.polling {
 		return now().Add(p.MaxPolling)
 	}
-	return now().Add(l.polling)
+	return now().Add(tx.polling)
 }
 
-// context is where an instance is. A space that is being deleted has no names any
+// brokerContext is where an instance is. A space that is being deleted has no names any
 // more.
-func (l ledger) context(i Instance) Context {
+func (tx operationRecords) brokerContext(i Instance) Context {
 	c := Context{Space: i.Space, InstanceName: i.Name}
-	if s, err := l.registry.Space(i.Space); err == nil {
+	if s, err := tx.registry.Space(i.Space); err == nil {
 		c.SpaceName, c.Org = s.Name, s.Org
 	}
-	if o, err := l.registry.Org(c.Org); err == nil {
+	if o, err := tx.registry.Org(c.Org); err == nil {
 		c.OrgName = o.Name
 	}
 	return c
 }
 
-// replaceFailed makes room for an instance where an earlier attempt failed, and has
+// replaceFailedInstance makes room for an instance where an earlier attempt failed, and has
 // taken back what that may have left.
-func (l ledger) replaceFailed(space, name string) error {
-	old, err := l.named(space, name)
+func (tx instanceRecords) replaceFailedInstance(space, name string) error {
+	old, err := tx.instanceNamed(space, name)
 	if err != nil || old == nil || old.Space != space || old.Type != Managed || !old.Last.Is(Create, Failed) {
 		return err
 	}
-	if err := l.cancel(old.GUID, "the service instance was created anew"); err != nil {
+	if err := tx.cancelOperations(old.GUID, "the service instance was created anew"); err != nil {
 		return err
 	}
-	t, err := l.instanceTask(*old, Delete, app.Actor{})
+	op, err := tx.instanceOperation(*old, Delete, app.Actor{})
 	if err != nil {
 		return err
 	}
-	t.Orphan = true
-	if _, err := l.begin(t); err != nil {
+	op.Orphan = true
+	if _, err := tx.beginOperation(op); err != nil {
 		return err
 	}
-	return drop(l.instances, "service instance", old.GUID)
+	return drop(tx.instances, "service instance", old.GUID)
 }
 
-// nameFree tells whether an instance may have a name in a space.
-func (l ledger) nameFree(space, name, guid string) error {
-	taken, err := l.named(space, name)
+// checkNameFree tells whether an instance may have a name in a space.
+func (tx instanceRecords) checkNameFree(space, name, guid string) error {
+	taken, err := tx.instanceNamed(space, name)
 	if err != nil {
 		return err
 	}
@@ -275,17 +275,17 @@ func (l ledger) nameFree(space, name, guid string) error {
 	return nil
 }
 
-// named finds the instance with a name in a space, also if it is shared with it.
-func (l ledger) named(space, name string) (*Instance, error) {
-	own, err := l.instances.By("space and name", space+"\x00"+name)
+// instanceNamed finds the instance with a name in a space, also if it is shared with it.
+func (tx instanceRecords) instanceNamed(space, name string) (*Instance, error) {
+	own, err := tx.instances.By("space and name", space+"\x00"+name)
 	if err != nil {
 		return nil, fmt.Errorf("cannot look for service instance %q: %w", name, err)
 	}
 	if len(own) > 0 {
 		return &own[0], nil
 	}
-	shared, err := choose(l.instances, "service instances",
-		func(i Instance) bool { return i.Name == name && i.in(space) },
+	shared, err := selectSorted(tx.instances, "service instances",
+		func(i Instance) bool { return i.Name == name && i.availableIn(space) },
 		func(a, b Instance) int { return cmp.Compare(a.GUID, b.GUID) })
 	if err != nil || len(shared) == 0 {
 		return nil, err
@@ -293,13 +293,13 @@ func (l ledger) named(space, name string) (*Instance, error) {
 	return &shared[0], nil
 }
 
-func (l ledger) instance(guid string) (Instance, error) {
-	return get(l.instances, "service instance", guid)
+func (tx *tables) instance(guid string) (Instance, error) {
+	return get(tx.instances, "service instance", guid)
 }
 
 // Parameters asks the broker for the parameters of an instance.
-func (b *Book) Parameters(ctx context.Context, guid string) (json.RawMessage, error) {
-	i, err := b.instance(guid)
+func (m *instances) Parameters(ctx context.Context, guid string) (json.RawMessage, error) {
+	i, err := m.instance(guid)
 	if err != nil {
 		return nil, err
 	}
@@ -316,19 +316,19 @@ func (b *Book) Parameters(ctx context.Context, guid string) (json.RawMessage, er
 	if i.Last.Busy() {
 		return nil, errBusy(i.Name)
 	}
-	t, err := b.instanceTask(i, Create, app.Actor{})
+	op, err := m.instanceOperation(i, Create, app.Actor{})
 	if err != nil {
 		return nil, err
 	}
-	broker, err := b.client(t.Broker)
+	broker, err := m.client(op.Broker)
 	if err != nil {
 		return nil, err
 	}
-	teller, can := broker.(Teller)
-	if !can || !t.Fetched {
+	teller, can := broker.(InstanceFetcher)
+	if !can || !op.Fetched {
 		return nil, unsupported
 	}
-	told, err := teller.Tell(ctx, *t.Instance)
+	told, err := teller.FetchInstance(ctx, *op.Instance)
 	if err != nil {
 		return nil, brokerRefusal(err)
 	}
@@ -339,23 +339,23 @@ func (b *Book) Parameters(ctx context.Context, guid string) (json.RawMessage, er
 }
 
 // Upgradable tells whether the plan of an instance has another maintenance version.
-func (b *Book) Upgradable(i Instance) bool {
-	p, err := b.plan(i.Plan)
+func (m *instances) Upgradable(i Instance) bool {
+	p, err := m.plan(i.Plan)
 	return err == nil && i.Type == Managed && p.Maintenance.Version != "" && p.Maintenance.Version != i.Maintenance
 }
 
 // instanceEvent records what was done to an instance, and what it now takes.
-func (l ledger) instanceEvent(what string, i Instance, by app.Actor, request map[string]any) error {
+func (tx instanceRecords) instanceEvent(what string, i Instance, by app.Actor, request map[string]any) error {
 	kind := "service_instance"
 	if i.Type == UserProvided {
 		kind = "user_provided_service_instance"
 	}
-	if err := l.recordUsage(what, i); err != nil {
+	if err := tx.recordUsage(what, i); err != nil {
 		return err
 	}
 	e := event{space: i.Space}
 	if request != nil {
 		e.data = map[string]any{"request": request}
 	}
-	return l.event(kind+"."+what, by, app.Target{GUID: i.GUID, Type: kind, Name: i.Name}, e)
+	return tx.event(kind+"."+what, by, app.Target{GUID: i.GUID, Type: kind, Name: i.Name}, e)
 }

@@ -137,7 +137,7 @@ func TestKilledAtEveryCommit(t *testing.T) {
 		t.Run(fmt.Sprintf("async %d", async), func(t *testing.T) {
 			base := baseOf(t)
 			scripted := func() *servicestest.Broker {
-				b := servicestest.New(catalog)
+				b := servicestest.New(testCatalog)
 				for _, kind := range []string{servicestest.Provision, servicestest.Update, servicestest.Bind, servicestest.Unbind, servicestest.Deprovision} {
 					b.On(kind, servicestest.Behaviour{Async: async})
 				}
@@ -174,7 +174,7 @@ func TestKilledAtEveryCommit(t *testing.T) {
 // the instance failed, and is taken back.
 func TestKilledWithUnforgivingBroker(t *testing.T) {
 	t.Parallel()
-	broker := servicestest.New(catalog)
+	broker := servicestest.New(testCatalog)
 	broker.On(servicestest.Provision, servicestest.Behaviour{Times: 1}, servicestest.Behaviour{Undone: true, Status: http.StatusConflict, Body: `{"description": "you have it"}`})
 	l := &life{path: filepath.Join(t.TempDir(), "dew.db"), dies: 3, before: true} // created, asked, and about to be known
 	base := baseOf(t)
@@ -209,7 +209,7 @@ func (l *life) after(t *testing.T, broker *servicestest.Broker) {
 	w := open(t, path, broker, nil)
 	w.run()
 	settled()
-	if open := must(w.tasks.By("open", "open")); len(open) > 0 {
+	if open := must(w.operations.By("open", "open")); len(open) > 0 {
 		t.Errorf("open operations = %+v", open)
 	}
 	var instances, bindings []string
@@ -226,9 +226,9 @@ func (l *life) after(t *testing.T, broker *servicestest.Broker) {
 		}
 	}
 	if got := broker.Instances(); !slices.Equal(got, instances) {
-		t.Errorf("the broker has instances %v, the book %v", got, instances)
+		t.Errorf("the broker has instances %v, the marketplace %v", got, instances)
 	}
 	if got := broker.Bindings(); !slices.Equal(got, bindings) {
-		t.Errorf("the broker has bindings %v, the book %v", got, bindings)
+		t.Errorf("the broker has bindings %v, the marketplace %v", got, bindings)
 	}
 }

@@ -62,21 +62,21 @@ type PlanFilter struct {
 }
 
 // Offering returns the offering with guid.
-func (b *Book) Offering(guid string) (Offering, error) { return b.offering(guid) }
+func (m *catalog) Offering(guid string) (Offering, error) { return m.offering(guid) }
 
 // Plan returns the plan with guid.
-func (b *Book) Plan(guid string) (Plan, error) { return b.plan(guid) }
+func (m *catalog) Plan(guid string) (Plan, error) { return m.plan(guid) }
 
-func (l ledger) offering(guid string) (Offering, error) {
-	return get(l.offerings, "service offering", guid)
+func (tx *tables) offering(guid string) (Offering, error) {
+	return get(tx.offerings, "service offering", guid)
 }
 
-func (l ledger) plan(guid string) (Plan, error) { return get(l.plans, "service plan", guid) }
+func (tx *tables) plan(guid string) (Plan, error) { return get(tx.plans, "service plan", guid) }
 
 // Offerings returns the offerings that f chooses, by name.
-func (b *Book) Offerings(f OfferingFilter) ([]Offering, error) {
+func (m *catalog) Offerings(f OfferingFilter) ([]Offering, error) {
 	visible := map[string]bool{} // offerings with a plan for the viewer
-	ps, err := b.Plans(PlanFilter{Viewer: f.Viewer, Orgs: f.Orgs, Spaces: f.Spaces})
+	ps, err := m.Plans(PlanFilter{Viewer: f.Viewer, Orgs: f.Orgs, Spaces: f.Spaces})
 	if err != nil {
 		return nil, err
 	}
@@ -84,56 +84,56 @@ func (b *Book) Offerings(f OfferingFilter) ([]Offering, error) {
 		visible[p.Offering] = true
 	}
 	everywhere := f.Viewer == nil && len(f.Orgs)+len(f.Spaces) == 0
-	names, err := b.brokerNames()
+	names, err := m.brokerNames()
 	if err != nil {
 		return nil, err
 	}
-	return choose(b.offerings, "service offerings", func(o Offering) bool {
-		return among(f.GUIDs, o.GUID) && among(f.Names, o.Name) && among(f.IDs, o.ID) && among(f.Brokers, o.Broker) &&
-			among(f.BrokerNames, names[o.Broker]) && (f.Available == nil || *f.Available == o.Active) &&
+	return selectSorted(m.offerings, "service offerings", func(o Offering) bool {
+		return matches(f.GUIDs, o.GUID) && matches(f.Names, o.Name) && matches(f.IDs, o.ID) && matches(f.Brokers, o.Broker) &&
+			matches(f.BrokerNames, names[o.Broker]) && (f.Available == nil || *f.Available == o.Active) &&
 			(everywhere || visible[o.GUID]) && f.Labels.Matches(o.Metadata.Labels)
 	}, func(a, b Offering) int { return cmp.Or(cmp.Compare(a.Name, b.Name), cmp.Compare(a.GUID, b.GUID)) })
 }
 
 // Plans returns the plans that f chooses, by name.
-func (b *Book) Plans(f PlanFilter) ([]Plan, error) {
-	names, err := b.brokerNames()
+func (m *catalog) Plans(f PlanFilter) ([]Plan, error) {
+	names, err := m.brokerNames()
 	if err != nil {
 		return nil, err
 	}
-	places, err := b.placesOf(f)
+	places, err := m.spacesOfFilter(f)
 	if err != nil {
 		return nil, err
 	}
 	labels := map[string]string{} // of offerings
-	os, err := b.offerings.All()
+	os, err := m.offerings.All()
 	if err != nil {
 		return nil, fmt.Errorf("cannot list service offerings: %w", err)
 	}
 	for _, o := range os {
 		labels[o.GUID] = o.Name
 	}
-	had, err := b.plansOf(f.Instances)
+	had, err := m.plansOf(f.Instances)
 	if err != nil {
 		return nil, err
 	}
-	return choose(b.plans, "service plans", func(p Plan) bool {
-		return among(f.GUIDs, p.GUID) && among(f.Names, p.Name) && among(f.IDs, p.ID) &&
-			among(f.Offerings, p.Offering) && among(f.OfferingNames, labels[p.Offering]) &&
-			among(f.Brokers, p.Broker) && among(f.BrokerNames, names[p.Broker]) &&
-			(len(f.Instances) == 0 || slices.Contains(had, p.GUID)) && p.hadIn(f, places) &&
+	return selectSorted(m.plans, "service plans", func(p Plan) bool {
+		return matches(f.GUIDs, p.GUID) && matches(f.Names, p.Name) && matches(f.IDs, p.ID) &&
+			matches(f.Offerings, p.Offering) && matches(f.OfferingNames, labels[p.Offering]) &&
+			matches(f.Brokers, p.Broker) && matches(f.BrokerNames, names[p.Broker]) &&
+			(len(f.Instances) == 0 || slices.Contains(had, p.GUID)) && p.availableIn(f, places) &&
 			(f.Available == nil || *f.Available == p.Active) && f.Viewer.sees(p) && f.Labels.Matches(p.Metadata.Labels)
 	}, func(a, b Plan) int {
 		return cmp.Or(cmp.Compare(labels[a.Offering], labels[b.Offering]), cmp.Compare(a.Name, b.Name), cmp.Compare(a.GUID, b.GUID))
 	})
 }
 
-// places are the spaces that a filter names, and those of the orgs that it names.
-type places struct{ spaces, inOrgs []app.Space }
+// filterSpaces are the spaces that a filter names, and those of the orgs that it names.
+type filterSpaces struct{ spaces, inOrgs []app.Space }
 
-// hadIn tells whether a plan can be had in one of the places that a filter names.
+// availableIn tells whether a plan can be had in one of the places that a filter names.
 // What everybody can have is had anywhere.
-func (p Plan) hadIn(f PlanFilter, at places) bool {
+func (p Plan) availableIn(f PlanFilter, at filterSpaces) bool {
 	if p.Visibility.Type == Public {
 		return true
 	}
@@ -143,12 +143,12 @@ func (p Plan) hadIn(f PlanFilter, at places) bool {
 		(len(f.Spaces) == 0 || slices.ContainsFunc(at.spaces, in))
 }
 
-// placesOf are the places that a filter names, as far as they are there.
-func (b *Book) placesOf(f PlanFilter) (at places, err error) {
+// spacesOfFilter are the places that a filter names, as far as they are there.
+func (m *catalog) spacesOfFilter(f PlanFilter) (at filterSpaces, err error) {
 	if len(f.Orgs)+len(f.Spaces) == 0 {
 		return at, nil
 	}
-	all, err := b.registry.Spaces()
+	all, err := m.registry.Spaces()
 	for _, s := range all {
 		if slices.Contains(f.Spaces, s.GUID) {
 			at.spaces = append(at.spaces, s)
@@ -160,9 +160,9 @@ func (b *Book) placesOf(f PlanFilter) (at places, err error) {
 	return at, err
 }
 
-func (b *Book) plansOf(instances []string) (plans []string, err error) {
+func (m *catalog) plansOf(instances []string) (plans []string, err error) {
 	for _, guid := range instances {
-		i, err := b.instance(guid)
+		i, err := m.instance(guid)
 		if errors.Is(err, ErrNotFound) {
 			continue
 		}
@@ -174,8 +174,8 @@ func (b *Book) plansOf(instances []string) (plans []string, err error) {
 	return plans, nil
 }
 
-func (b *Book) brokerNames() (map[string]string, error) {
-	all, err := b.brokers.All()
+func (m *catalog) brokerNames() (map[string]string, error) {
+	all, err := m.brokers.All()
 	if err != nil {
 		return nil, fmt.Errorf("cannot list service brokers: %w", err)
 	}
@@ -187,62 +187,62 @@ func (b *Book) brokerNames() (map[string]string, error) {
 }
 
 // NoteOffering changes the metadata of an offering.
-func (b *Book) NoteOffering(guid string, c app.MetadataChange) (o Offering, err error) {
-	err = b.update(func(l ledger) error {
-		if o, err = l.offering(guid); err != nil {
+func (m *catalog) NoteOffering(guid string, c app.MetadataChange) (o Offering, err error) {
+	err = m.update(func(tx records) error {
+		if o, err = tx.offering(guid); err != nil {
 			return err
 		}
 		o.Metadata, o.UpdatedAt = o.Metadata.Merge(c), now()
 		if err := o.Metadata.Validate(); err != nil {
 			return err
 		}
-		return put(l.offerings, "service offering", guid, o)
+		return put(tx.offerings, "service offering", guid, o)
 	})
 	return o, err
 }
 
 // NotePlan changes the metadata of a plan.
-func (b *Book) NotePlan(guid string, c app.MetadataChange) (p Plan, err error) {
-	err = b.update(func(l ledger) error {
-		if p, err = l.plan(guid); err != nil {
+func (m *catalog) NotePlan(guid string, c app.MetadataChange) (p Plan, err error) {
+	err = m.update(func(tx records) error {
+		if p, err = tx.plan(guid); err != nil {
 			return err
 		}
 		p.Metadata, p.UpdatedAt = p.Metadata.Merge(c), now()
 		if err := p.Metadata.Validate(); err != nil {
 			return err
 		}
-		return put(l.plans, "service plan", guid, p)
+		return put(tx.plans, "service plan", guid, p)
 	})
 	return p, err
 }
 
 // DeleteOffering removes an offering that has no instances.
-func (b *Book) DeleteOffering(guid string) error {
-	return b.update(func(l ledger) error {
-		o, err := l.offering(guid)
+func (m *catalog) DeleteOffering(guid string) error {
+	return m.update(func(tx records) error {
+		o, err := tx.offering(guid)
 		if err != nil {
 			return err
 		}
-		return l.dropOffering(o)
+		return tx.dropOffering(o)
 	})
 }
 
 // dropOffering removes an offering with its plans, none of which has an instance.
-func (l ledger) dropOffering(o Offering) error {
-	ps, err := l.plans.By("offering", o.GUID)
+func (tx catalogRecords) dropOffering(o Offering) error {
+	ps, err := tx.plans.By("offering", o.GUID)
 	if err != nil {
 		return fmt.Errorf("cannot list service plans: %w", err)
 	}
 	for _, p := range ps {
-		if err := l.dropPlan(p); err != nil {
+		if err := tx.dropPlan(p); err != nil {
 			return err
 		}
 	}
-	return drop(l.offerings, "service offering", o.GUID)
+	return drop(tx.offerings, "service offering", o.GUID)
 }
 
-func (l ledger) dropPlan(p Plan) error {
-	is, err := l.instances.By("plan", p.GUID)
+func (tx catalogRecords) dropPlan(p Plan) error {
+	is, err := tx.instances.By("plan", p.GUID)
 	if err != nil {
 		return fmt.Errorf("cannot list service instances: %w", err)
 	}
@@ -252,40 +252,40 @@ func (l ledger) dropPlan(p Plan) error {
 			Detail: "Please delete the service_instances associations for your service_plans.",
 		}
 	}
-	return drop(l.plans, "service plan", p.GUID)
+	return drop(tx.plans, "service plan", p.GUID)
 }
 
 // PurgeOffering removes an offering with its plans, instances and bindings without
 // a word to its broker.
-func (b *Book) PurgeOffering(guid string, by app.Actor) error {
-	return b.update(func(l ledger) error {
-		o, err := l.offering(guid)
+func (m *catalog) PurgeOffering(guid string, by app.Actor) error {
+	return m.update(func(tx records) error {
+		o, err := tx.offering(guid)
 		if err != nil {
 			return err
 		}
-		ps, err := l.plans.By("offering", guid)
+		ps, err := tx.plans.By("offering", guid)
 		if err != nil {
 			return fmt.Errorf("cannot list service plans: %w", err)
 		}
 		for _, p := range ps {
-			if err := l.purgePlan(p, by); err != nil {
+			if err := tx.purgePlan(p, by); err != nil {
 				return err
 			}
 		}
-		if err := l.dropOffering(o); err != nil {
+		if err := tx.dropOffering(o); err != nil {
 			return err
 		}
-		return l.event("service.delete", by, app.Target{GUID: o.GUID, Type: "service", Name: o.Name}, event{})
+		return tx.event("service.delete", by, app.Target{GUID: o.GUID, Type: "service", Name: o.Name}, event{})
 	})
 }
 
-func (l ledger) purgePlan(p Plan, by app.Actor) error {
-	is, err := l.instances.By("plan", p.GUID)
+func (tx records) purgePlan(p Plan, by app.Actor) error {
+	is, err := tx.instances.By("plan", p.GUID)
 	if err != nil {
 		return fmt.Errorf("cannot list service instances: %w", err)
 	}
 	for _, i := range is {
-		if err := l.purge(i, by); err != nil {
+		if err := tx.purge(i, by); err != nil {
 			return err
 		}
 	}
@@ -293,30 +293,30 @@ func (l ledger) purgePlan(p Plan, by app.Actor) error {
 }
 
 // DeletePlan removes a plan that has no instances.
-func (b *Book) DeletePlan(guid string) error {
-	return b.update(func(l ledger) error {
-		p, err := l.plan(guid)
+func (m *catalog) DeletePlan(guid string) error {
+	return m.update(func(tx records) error {
+		p, err := tx.plan(guid)
 		if err != nil {
 			return err
 		}
-		return l.dropPlan(p)
+		return tx.dropPlan(p)
 	})
 }
 
 // planFor returns the plan with guid, if new instances of a space may have it.
-func (l ledger) planFor(guid, space string) (Plan, error) {
-	p, err := l.plan(guid)
+func (tx instanceRecords) planFor(guid, space string) (Plan, error) {
+	p, err := tx.plan(guid)
 	if errors.Is(err, ErrNotFound) {
 		return p, invalid("relationships.service_plan", "Invalid service plan. Ensure that the service plan exists, is available, and you have access to it.")
 	}
 	if err != nil {
 		return p, err
 	}
-	s, err := l.registry.Space(space)
+	s, err := tx.registry.Space(space)
 	if err != nil {
 		return p, err
 	}
-	sb, err := get(l.brokers, "service broker", p.Broker)
+	sb, err := get(tx.brokers, "service broker", p.Broker)
 	switch {
 	case err != nil:
 		return p, err

@@ -32,9 +32,9 @@ func setURL(s *string, origin *Origin, to *string, by Origin) {
 	*s = *to
 }
 
-// gives is who chose the URLs that bindings of a broker have: those of a broker that
+// bindingOrigin is who chose the URLs that bindings of a broker have: those of a broker that
 // any developer may have registered are the developer's.
-func (b ServiceBroker) gives() Origin {
+func (b ServiceBroker) bindingOrigin() Origin {
 	if b.SetBy == "" && b.Space != "" {
 		return ByUser
 	}
@@ -51,14 +51,14 @@ type StoredURL struct {
 
 // StoredURLs returns the URLs that users who are not administrators may have chosen
 // before dewd kept who did.
-func (b *Book) StoredURLs() (out []StoredURL, err error) {
+func (m *Marketplace) StoredURLs() (out []StoredURL, err error) {
 	add := func(kind, guid, name, text string) {
 		u, err := url.Parse(text)
 		if text != "" && err == nil {
 			out = append(out, StoredURL{Kind: kind, GUID: guid, Name: name, URL: u})
 		}
 	}
-	brokers, err := b.Brokers(BrokerFilter{})
+	brokers, err := m.Brokers(BrokerFilter{})
 	if err != nil {
 		return nil, err
 	}
@@ -67,7 +67,7 @@ func (b *Book) StoredURLs() (out []StoredURL, err error) {
 			add("service broker", sb.GUID, sb.Name, sb.URL)
 		}
 	}
-	instances, err := b.Instances(InstanceFilter{Type: UserProvided})
+	instances, err := m.Instances(InstanceFilter{Type: UserProvided})
 	if err != nil {
 		return nil, err
 	}
@@ -79,13 +79,13 @@ func (b *Book) StoredURLs() (out []StoredURL, err error) {
 			add("route service", i.GUID, i.Name, i.RouteService)
 		}
 	}
-	managed, err := b.storedByBrokers()
+	managed, err := m.storedByBrokers()
 	return append(out, managed...), err
 }
 
 // storedByBrokers are the URLs that space-scoped brokers gave bindings.
-func (b *Book) storedByBrokers() (out []StoredURL, err error) {
-	bs, err := b.Bindings(BindingFilter{})
+func (m *Marketplace) storedByBrokers() (out []StoredURL, err error) {
+	bs, err := m.Bindings(BindingFilter{})
 	if err != nil {
 		return nil, err
 	}
@@ -98,11 +98,11 @@ func (b *Book) storedByBrokers() (out []StoredURL, err error) {
 		if text == "" || bi.SetBy != "" || err != nil {
 			continue
 		}
-		i, err := b.instance(bi.Instance)
+		i, err := m.instance(bi.Instance)
 		if err != nil || i.Type != Managed {
 			continue
 		}
-		if sb, err := b.brokerOf(i); err != nil || sb.Space == "" {
+		if sb, err := m.brokerOf(i); err != nil || sb.Space == "" {
 			continue
 		}
 		out = append(out, StoredURL{Kind: kind, GUID: i.GUID, Name: i.Name, URL: u})
@@ -112,10 +112,10 @@ func (b *Book) storedByBrokers() (out []StoredURL, err error) {
 }
 
 // brokerOf is the broker of a managed instance.
-func (l ledger) brokerOf(i Instance) (ServiceBroker, error) {
-	p, err := l.plan(i.Plan)
+func (tx *tables) brokerOf(i Instance) (ServiceBroker, error) {
+	p, err := tx.plan(i.Plan)
 	if err != nil {
 		return ServiceBroker{}, fmt.Errorf("cannot find the plan of service instance %s: %w", i.GUID, err)
 	}
-	return l.broker(p.Broker)
+	return tx.broker(p.Broker)
 }

@@ -22,9 +22,9 @@ func TestBrokersOfUsersAreRestricted(t *testing.T) {
 		if !open {
 			h.URL = "http://127.0.0.1:1" // no test is ever given that port
 		}
-		b := &Book{}
+		m := &base{}
 		for _, o := range []Origin{ByUser, ByAdmin, ""} {
-			client, err := b.clientOf(ServiceBroker{GUID: "g", URL: h.URL, Username: "user", Password: "pass", SetBy: o})
+			client, err := m.clientOf(ServiceBroker{GUID: "g", URL: h.URL, Username: "user", Password: "pass", SetBy: o})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -48,11 +48,11 @@ func TestBrokerRedirectsToLoopback(t *testing.T) {
 	secret, fake := over(t, false)
 	door := httptest.NewServer(http.RedirectHandler(secret.URL+"v2/catalog", http.StatusTemporaryRedirect))
 	t.Cleanup(door.Close)
-	b := &Book{}
-	if err := b.cfg.Egress.Allow.UnmarshalText([]byte("localhost")); err != nil {
+	m := &base{}
+	if err := m.cfg.Egress.Allow.UnmarshalText([]byte("localhost")); err != nil {
 		t.Fatal(err)
 	}
-	client, err := b.clientOf(ServiceBroker{GUID: "g", URL: strings.Replace(door.URL, "127.0.0.1", "localhost", 1), Username: "user", Password: "pass", SetBy: ByUser})
+	client, err := m.clientOf(ServiceBroker{GUID: "g", URL: strings.Replace(door.URL, "127.0.0.1", "localhost", 1), Username: "user", Password: "pass", SetBy: ByUser})
 	if err != nil {
 		t.Fatal(err)
 	}

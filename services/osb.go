@@ -98,7 +98,7 @@ func ids(offering, plan string) url.Values {
 
 // Instance creates, updates or deletes one.
 func (h *HTTPBroker) Instance(ctx context.Context, r InstanceRequest) (Progress, error) {
-	q := question{path: instancePath(r.Instance), query: url.Values{"accepts_incomplete": {"true"}}, by: r.By}
+	q := brokerRequest{path: instancePath(r.Instance), query: url.Values{"accepts_incomplete": {"true"}}, by: r.By}
 	body := wireInstance{
 		ServiceID: r.Offering, PlanID: r.Plan, Context: r.Context.wire(), Parameters: r.Parameters,
 		Maintenance: maintenance(r.MaintenanceVersion),
@@ -127,7 +127,7 @@ func (h *HTTPBroker) Instance(ctx context.Context, r InstanceRequest) (Progress,
 
 // Binding creates or deletes one.
 func (h *HTTPBroker) Binding(ctx context.Context, r BindingRequest) (Progress, error) {
-	q := question{path: bindingPath(r.Instance, r.Binding), query: url.Values{"accepts_incomplete": {"true"}}, by: r.By}
+	q := brokerRequest{path: bindingPath(r.Instance, r.Binding), query: url.Values{"accepts_incomplete": {"true"}}, by: r.By}
 	if r.Action == Delete {
 		q.method, q.query = http.MethodDelete, ids(r.Offering, r.Plan)
 		q.query.Set("accepts_incomplete", "true")
@@ -152,12 +152,12 @@ func (h *HTTPBroker) Binding(ctx context.Context, r BindingRequest) (Progress, e
 		return p, err
 	}
 	bound, err := d.bound(answer)
-	p.Bound = &bound
+	p.Binding = &bound
 	return p, err
 }
 
-// done reads what a broker answers to a wish.
-func (r reply) done(a Action) (p Progress, d wireDone, err error) {
+// done reads the answer of a broker to a create, update or delete.
+func (r response) done(a Action) (p Progress, d wireDone, err error) {
 	switch {
 	case r.status == http.StatusOK, r.status == http.StatusCreated && a == Create:
 		p.State = Succeeded
@@ -171,10 +171,10 @@ func (r reply) done(a Action) (p Progress, d wireDone, err error) {
 	if err := r.object(&d); err != nil {
 		return p, d, err
 	}
-	if len(d.Operation) > maxWord {
+	if len(d.Operation) > maxBrokerOperationID {
 		return p, d, &BrokerError{
 			Status: r.status, Orphan: true,
-			Description: fmt.Sprintf("The service broker returned an invalid response: operation must have at most %d characters", maxWord),
+			Description: fmt.Sprintf("The service broker returned an invalid response: operation must have at most %d characters", maxBrokerOperationID),
 		}
 	}
 	p.Operation, p.RetryAfter = d.Operation, r.retryAfter()
@@ -194,8 +194,8 @@ func dashboard(s string) string {
 }
 
 // bound reads what a binding gives.
-func (d wireDone) bound(r reply) (Bound, error) {
-	b := Bound{Credentials: d.Credentials, VolumeMounts: d.VolumeMounts, Parameters: d.Parameters}
+func (d wireDone) bound(r response) (BindingData, error) {
+	b := BindingData{Credentials: d.Credentials, VolumeMounts: d.VolumeMounts, Parameters: d.Parameters}
 	if d.SyslogDrainURL != nil {
 		b.SyslogDrain = *d.SyslogDrainURL
 	}
@@ -219,7 +219,7 @@ func (d wireDone) bound(r reply) (Bound, error) {
 	if wrong == "" {
 		return b, nil
 	}
-	return Bound{}, &BrokerError{
+	return BindingData{}, &BrokerError{
 		Status: r.status, Orphan: true, Description: "The service broker returned an invalid response: " + wrong,
 	}
 }
@@ -230,9 +230,9 @@ func isObject(raw json.RawMessage) bool {
 	return err == nil
 }
 
-// Last tells how far that is which an earlier call left in progress.
-func (h *HTTPBroker) Last(ctx context.Context, r LastRequest) (Progress, error) {
-	q := question{method: http.MethodGet, path: instancePath(r.Instance), query: ids(r.Offering, r.Plan), by: r.By}
+// LastOperation tells how far that is which an earlier call left in progress.
+func (h *HTTPBroker) LastOperation(ctx context.Context, r LastOperationRequest) (Progress, error) {
+	q := brokerRequest{method: http.MethodGet, path: instancePath(r.Instance), query: ids(r.Offering, r.Plan), by: r.By}
 	if r.Binding != "" {
 		q.path = bindingPath(r.Instance, r.Binding)
 	}
@@ -270,43 +270,43 @@ func (h *HTTPBroker) Last(ctx context.Context, r LastRequest) (Progress, error) 
 	return p, nil
 }
 
-// Fetch returns a binding whose creation was asynchronous.
-func (h *HTTPBroker) Fetch(ctx context.Context, r BindingRequest) (Bound, error) {
-	answer, err := h.send(ctx, question{
+// FetchBinding returns a binding whose creation was asynchronous.
+func (h *HTTPBroker) FetchBinding(ctx context.Context, r BindingRequest) (BindingData, error) {
+	answer, err := h.send(ctx, brokerRequest{
 		method: http.MethodGet, path: bindingPath(r.Instance, r.Binding), query: ids(r.Offering, r.Plan), by: r.By,
 	})
 	if err != nil {
-		return Bound{}, err
+		return BindingData{}, err
 	}
 	var d wireDone
 	if answer.status != http.StatusOK {
-		return Bound{}, answer.failure()
+		return BindingData{}, answer.failure()
 	}
 	if err := answer.object(&d); err != nil {
-		return Bound{}, err
+		return BindingData{}, err
 	}
 	return d.bound(answer)
 }
 
-// Tell returns what the broker knows of an instance.
-func (h *HTTPBroker) Tell(ctx context.Context, r InstanceRequest) (Told, error) {
-	answer, err := h.send(ctx, question{
+// FetchInstance returns what the broker knows of an instance.
+func (h *HTTPBroker) FetchInstance(ctx context.Context, r InstanceRequest) (FetchedInstance, error) {
+	answer, err := h.send(ctx, brokerRequest{
 		method: http.MethodGet, path: instancePath(r.Instance), query: ids(r.Offering, r.Plan), by: r.By,
 	})
 	if err != nil {
-		return Told{}, err
+		return FetchedInstance{}, err
 	}
 	var d wireDone
 	if answer.status != http.StatusOK {
-		return Told{}, answer.failure()
+		return FetchedInstance{}, answer.failure()
 	}
 	if err := answer.object(&d); err != nil {
-		return Told{}, err
+		return FetchedInstance{}, err
 	}
 	if !isObject(d.Parameters) {
-		return Told{}, &BrokerError{Status: answer.status, Description: "The service broker returned an invalid response: parameters must be a JSON object"}
+		return FetchedInstance{}, &BrokerError{Status: answer.status, Description: "The service broker returned an invalid response: parameters must be a JSON object"}
 	}
-	t := Told{Parameters: d.Parameters}
+	t := FetchedInstance{Parameters: d.Parameters}
 	if d.DashboardURL != nil {
 		t.Dashboard = dashboard(*d.DashboardURL)
 	}
@@ -314,8 +314,8 @@ func (h *HTTPBroker) Tell(ctx context.Context, r InstanceRequest) (Told, error) 
 }
 
 // Catalog is what the broker has.
-func (h *HTTPBroker) Catalog(ctx context.Context) ([]Offered, error) {
-	answer, err := h.send(ctx, question{method: http.MethodGet, path: "/v2/catalog", limit: maxCatalog})
+func (h *HTTPBroker) Catalog(ctx context.Context) ([]CatalogOffering, error) {
+	answer, err := h.send(ctx, brokerRequest{method: http.MethodGet, path: "/v2/catalog", limit: maxCatalog})
 	if err != nil {
 		return nil, err
 	}

@@ -53,12 +53,12 @@ type wireParameters struct {
 
 // parseCatalog reads a catalog. Whether it makes sense is checkCatalog's to say, but
 // for what must be there and cannot be told from false.
-func parseCatalog(r reply) ([]Offered, error) {
+func parseCatalog(r response) ([]CatalogOffering, error) {
 	var c wireCatalog
 	if err := r.object(&c); err != nil {
 		return nil, err
 	}
-	var os []Offered
+	var os []CatalogOffering
 	for _, w := range c.Services {
 		if w.Bindable == nil {
 			return nil, catalogInvalid("Service " + w.Name + ": Service \"bindable\" field is required")
@@ -66,7 +66,7 @@ func parseCatalog(r reply) ([]Offered, error) {
 		if !isObject(w.Metadata) {
 			return nil, catalogInvalid("Service " + w.Name + ": Service metadata must be a hash")
 		}
-		o := Offered{
+		o := CatalogOffering{
 			ID: w.ID, Name: w.Name, Description: w.Description, Tags: w.Tags, Requires: w.Requires,
 			Bindable: *w.Bindable, PlanUpdateable: w.PlanUpdateable, InstancesRetrievable: w.InstancesRetrievable,
 			BindingsRetrievable: w.BindingsRetrievable, AllowContextUpdates: w.AllowContextUpdates, Metadata: w.Metadata,
@@ -78,15 +78,15 @@ func parseCatalog(r reply) ([]Offered, error) {
 			if p.Maintenance != nil && p.Maintenance.Version == "" {
 				return nil, catalogInvalid("Service " + w.Name + ": Plan " + p.Name + ": Maintenance info version is required")
 			}
-			o.Plans = append(o.Plans, p.offered())
+			o.Plans = append(o.Plans, p.catalogPlan())
 		}
 		os = append(os, o)
 	}
 	return os, nil
 }
 
-func (p wirePlan) offered() OfferedPlan {
-	o := OfferedPlan{
+func (p wirePlan) catalogPlan() CatalogPlan {
+	o := CatalogPlan{
 		ID: p.ID, Name: p.Name, Description: p.Description, Paid: p.Free != nil && !*p.Free,
 		Bindable: p.Bindable, PlanUpdateable: p.PlanUpdateable, Metadata: p.Metadata, MaxPolling: seconds(p.MaxPolling),
 		Schemas: Schemas{

@@ -204,7 +204,7 @@ func TestUpgrade(t *testing.T) {
 		if w.Upgradable(i) || i.Maintenance != "1.0.0" {
 			t.Errorf("instance = %+v", i)
 		}
-		w.broker.SetCatalog(strings.Replace(catalog, "1.0.0", "1.1.0", 1))
+		w.broker.SetCatalog(strings.Replace(testCatalog, "1.0.0", "1.1.0", 1))
 		if _, o, err := w.UpdateBroker(w.sb.GUID, BrokerChange{Name: ptr("b")}); err != nil || w.ended(o).State != Succeeded {
 			t.Fatal(o, err)
 		}
@@ -225,7 +225,7 @@ func TestUpgrade(t *testing.T) {
 	})
 }
 
-// Who deletes apps, routes and spaces does not wait for brokers: the Book sees to
+// Who deletes apps, routes and spaces does not wait for brokers: the Marketplace sees to
 // what was bound.
 func TestStrays(t *testing.T) {
 	t.Parallel()
@@ -282,7 +282,7 @@ func TestRouteBindings(t *testing.T) {
 		auth := w.provided(NewInstance{Name: "auth", RouteService: "https://auth.example"})
 		rates := w.provided(NewInstance{Name: "rates", RouteService: "https://rates.example"})
 		plain := w.provided(NewInstance{Name: "plain"})
-		w.broker.SetCatalog(strings.Replace(catalog, `"requires": [`, `"requires": ["route_forwarding", `, 1))
+		w.broker.SetCatalog(strings.Replace(testCatalog, `"requires": [`, `"requires": ["route_forwarding", `, 1))
 		if _, o, err := w.UpdateBroker(w.sb.GUID, BrokerChange{Name: ptr("b")}); err != nil || w.ended(o).State != Succeeded {
 			t.Fatal(o, err)
 		}

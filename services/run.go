@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/http"
 	"runtime/debug"
+	"sync"
 	"time"
 
 	"github.com/dewrun/dew/app"
@@ -47,9 +48,51 @@ type runner struct {
 	fails  int           // requests that failed for now
 }
 
+// worker carries out operations: it sends requests to brokers, polls them, and takes
+// back what failed requests may have left behind.
+type worker struct {
+	*base
+	wake  chan struct{} // of 1: there may be operations to begin
+	sweep chan struct{} // of 1: an app or a route is gone, perhaps with bindings
+
+	mu      sync.Mutex
+	runners map[string]*runner // by operation; guarded by mu
+}
+
+func newWorker(b *base) *worker {
+	return &worker{base: b, wake: make(chan struct{}, 1), sweep: make(chan struct{}, 1), runners: map[string]*runner{}}
+}
+
+// Kick says that there is something new to hear of an instance, of its bindings, or
+// of one binding from its broker, so that Run asks at once.
+func (w *worker) Kick(guid string) {
+	if guid == "" {
+		return // nobody waits for nothing; operations of instances have no parent
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, r := range w.runners {
+		if r.record == guid || r.parent == guid {
+			nudge(r.kick)
+		}
+	}
+}
+
+// operationChanged wakes the runner of an operation that ended elsewhere, and Run.
+func (w *worker) operationChanged(guid string) {
+	op, err := w.operations.Get(guid)
+	w.mu.Lock()
+	r := w.runners[guid]
+	w.mu.Unlock()
+	if r != nil && (err != nil || !op.Open) {
+		nudge(r.kick)
+	}
+	nudge(w.wake)
+}
+
 // Run drives operations to their end until ctx ends, those that an earlier daemon
 // left undone first. It returns when no broker is being asked any more.
-func (b *Book) Run(ctx context.Context) error {
+func (w *worker) Run(ctx context.Context) error {
 	ended := make(chan string)
 	running := map[string]bool{}
 	defer func() {
@@ -61,8 +104,8 @@ func (b *Book) Run(ctx context.Context) error {
 	defer cancel()
 	sweep := time.NewTicker(sweepEvery)
 	defer sweep.Stop()
-	nudge(b.wake)
-	nudge(b.stray)
+	nudge(w.wake)
+	nudge(w.sweep)
 	for {
 		var err error
 		select {
@@ -70,13 +113,13 @@ func (b *Book) Run(ctx context.Context) error {
 			return nil
 		case guid := <-ended:
 			delete(running, guid)
-			nudge(b.wake) // perhaps it was begun anew meanwhile
-		case <-b.wake:
-			err = b.beginAll(ctx, running, ended)
-		case <-b.stray:
-			err = b.sweepStrays()
+			nudge(w.wake) // perhaps it was begun anew meanwhile
+		case <-w.wake:
+			err = w.startAll(ctx, running, ended)
+		case <-w.sweep:
+			err = w.sweepStrays()
 		case <-sweep.C:
-			err = errors.Join(b.sweepOperations(), b.sweepStrays())
+			err = errors.Join(w.sweepOperations(), w.sweepStrays())
 		}
 		if err != nil {
 			return err
@@ -84,51 +127,51 @@ func (b *Book) Run(ctx context.Context) error {
 	}
 }
 
-// beginAll starts to drive every open operation that is not driven yet.
-func (b *Book) beginAll(ctx context.Context, running map[string]bool, ended chan<- string) error {
-	open, err := b.tasks.By("open", "open")
+// startAll starts to drive every open operation that is not driven yet.
+func (w *worker) startAll(ctx context.Context, running map[string]bool, ended chan<- string) error {
+	open, err := w.operations.By("open", "open")
 	if err != nil {
 		return fmt.Errorf("cannot list operations: %w", err)
 	}
-	for _, t := range open {
-		if running[t.GUID] || ctx.Err() != nil {
+	for _, op := range open {
+		if running[op.GUID] || ctx.Err() != nil {
 			continue
 		}
-		running[t.GUID] = true
-		r := &runner{record: t.Record, kick: make(chan struct{}, 1)}
-		if t.Bind != nil {
-			r.parent = t.Bind.Instance
+		running[op.GUID] = true
+		r := &runner{record: op.Record, kick: make(chan struct{}, 1)}
+		if op.Bind != nil {
+			r.parent = op.Bind.Instance
 		}
-		b.mu.Lock()
-		b.runners[t.GUID] = r
-		b.mu.Unlock()
+		w.mu.Lock()
+		w.runners[op.GUID] = r
+		w.mu.Unlock()
 		go func() {
-			b.drive(ctx, t.GUID, r)
-			b.mu.Lock()
-			delete(b.runners, t.GUID)
-			b.mu.Unlock()
-			ended <- t.GUID
+			w.drive(ctx, op.GUID, r)
+			w.mu.Lock()
+			delete(w.runners, op.GUID)
+			w.mu.Unlock()
+			ended <- op.GUID
 		}()
 	}
 	return nil
 }
 
 // drive takes step after step until the operation is closed or ctx ends.
-func (b *Book) drive(ctx context.Context, guid string, r *runner) {
+func (w *worker) drive(ctx context.Context, guid string, r *runner) {
 	for ctx.Err() == nil {
-		t, err := get(b.tasks, "operation", guid)
-		if errors.Is(err, ErrNotFound) || err == nil && !t.Open {
-			b.log.Info("service operation ended", "operation", guid, "kind", t.Kind, "action", t.Action, "record", t.Record, "state", t.State)
-			b.Kick(r.parent)
+		op, err := get(w.operations, "operation", guid)
+		if errors.Is(err, ErrNotFound) || err == nil && !op.Open {
+			w.cfg.Logger.Info("service operation ended", "operation", guid, "kind", op.Kind, "action", op.Action, "record", op.Record, "state", op.State)
+			w.Kick(r.parent)
 			return
 		}
 		wait := maxPoll
 		if err == nil {
-			wait, err = b.safely(ctx, t, r)
+			wait, err = w.safely(ctx, op, r)
 		}
 		if err != nil && ctx.Err() == nil {
 			// The store, or a bug: nothing that a broker did.
-			b.log.Error("cannot go on with a service operation", "operation", guid, "err", err)
+			w.cfg.Logger.Error("cannot go on with a service operation", "operation", guid, "err", err)
 			wait = maxPoll
 		}
 		if wait <= 0 {
@@ -145,36 +188,36 @@ func (b *Book) drive(ctx context.Context, guid string, r *runner) {
 }
 
 // safely keeps a bug inside its operation.
-func (b *Book) safely(ctx context.Context, t task, r *runner) (wait time.Duration, err error) {
+func (w *worker) safely(ctx context.Context, op operation, r *runner) (wait time.Duration, err error) {
 	defer func() {
 		if v := recover(); v != nil {
-			b.log.Error("service operation panicked", "operation", t.GUID, "err", v, "stack", string(debug.Stack()))
+			w.cfg.Logger.Error("service operation panicked", "operation", op.GUID, "err", v, "stack", string(debug.Stack()))
 			err = errors.New("cannot go on: an error in the daemon")
 		}
 	}()
-	return b.step(ctx, t, r)
+	return w.step(ctx, op, r)
 }
 
 // step does the next thing of an operation, and returns how long to wait for the one
 // after it.
-func (b *Book) step(ctx context.Context, t task, r *runner) (time.Duration, error) {
+func (w *worker) step(ctx context.Context, op operation, r *runner) (time.Duration, error) {
 	switch {
-	case t.Kind == OfBroker:
-		return 0, b.readCatalog(ctx, t)
-	case !time.Now().Before(t.Until):
-		if t.Orphan {
-			b.log.Warn("gave up to take back what a failed create may have left", "kind", t.Kind, "record", t.Record, "err", t.Description)
+	case op.Kind == OfBroker:
+		return 0, w.readCatalog(ctx, op)
+	case !time.Now().Before(op.Until):
+		if op.Orphan {
+			w.cfg.Logger.Warn("gave up to take back what a failed create may have left", "kind", op.Kind, "record", op.Record, "err", op.Description)
 		}
-		return 0, b.settle(t.GUID, func(l ledger, t task) error { return l.expire(t) })
-	case t.Kind == OfInstance && t.Action == Delete && !t.Orphan && !t.Asked:
-		if left, err := b.unbindAll(t); left || err != nil {
+		return 0, w.settle(op.GUID, func(tx records, op operation) error { return tx.expireOperation(op) })
+	case op.Kind == OfInstance && op.Action == Delete && !op.Orphan && !op.Asked:
+		if left, err := w.unbindAll(op); left || err != nil {
 			return pollAfter(r.next(), maxPoll), err
 		}
 	}
-	if t.Accepted {
-		return b.poll(ctx, t, r)
+	if op.Accepted {
+		return w.poll(ctx, op, r)
 	}
-	return b.ask(ctx, t, r)
+	return w.request(ctx, op, r)
 }
 
 // next counts a look that found nothing new.
@@ -185,51 +228,51 @@ func (r *runner) next() int {
 
 // settle writes down what became of an operation, unless it was closed meanwhile:
 // then nobody wants to know.
-func (b *Book) settle(guid string, fn func(l ledger, t task) error) error {
-	return b.update(func(l ledger) error {
-		t, err := get(l.tasks, "operation", guid)
-		if errors.Is(err, ErrNotFound) || err == nil && !t.Open {
+func (w *worker) settle(guid string, fn func(tx records, op operation) error) error {
+	return w.update(func(tx records) error {
+		op, err := get(tx.operations, "operation", guid)
+		if errors.Is(err, ErrNotFound) || err == nil && !op.Open {
 			return nil
 		}
 		if err != nil {
 			return err
 		}
-		return fn(l, t)
+		return fn(tx, op)
 	})
 }
 
 // unbindAll begins to delete what is bound to an instance that is to be deleted, as
 // far as that could not begin with it. It returns whether something is left to wait
 // for. A binding that cannot be deleted fails the delete of the instance.
-func (b *Book) unbindAll(t task) (left bool, err error) {
-	err = b.settle(t.GUID, func(l ledger, t task) error {
-		bs, err := l.bindings.By("instance", t.Record)
+func (w *worker) unbindAll(op operation) (left bool, err error) {
+	err = w.settle(op.GUID, func(tx records, op operation) error {
+		bs, err := tx.bindings.By("instance", op.Record)
 		if err != nil {
 			return fmt.Errorf("cannot list bindings: %w", err)
 		}
 		for _, bi := range bs {
 			left = true
 			if bi.Last.Is(Delete, Failed) {
-				return l.fail(t, bi.Last.Description)
+				return tx.failOperation(op, bi.Last.Description)
 			}
 		}
-		return l.unbindFrom(t.Record, t.By)
+		return tx.deleteBindingsOf(op.Record, op.By)
 	})
 	return left, err
 }
 
 // sweepOperations drops operations that ended long ago.
-func (b *Book) sweepOperations() error {
-	return b.update(func(l ledger) error {
-		all, err := l.tasks.All()
+func (w *worker) sweepOperations() error {
+	return w.update(func(tx records) error {
+		all, err := tx.operations.All()
 		if err != nil {
 			return fmt.Errorf("cannot list operations: %w", err)
 		}
-		for _, t := range all {
-			if t.Open || time.Since(t.UpdatedAt) < operationAge {
+		for _, op := range all {
+			if op.Open || time.Since(op.UpdatedAt) < operationAge {
 				continue
 			}
-			if err := drop(l.tasks, "operation", t.GUID); err != nil {
+			if err := drop(tx.operations, "operation", op.GUID); err != nil {
 				return err
 			}
 		}
@@ -238,19 +281,19 @@ func (b *Book) sweepOperations() error {
 }
 
 // Offer makes the marketplace offer what the built-in broker has.
-func (b *Book) Offer(ctx context.Context) error {
-	if b.cfg.Builtin == nil {
+func (m *catalog) Offer(ctx context.Context) error {
+	if m.cfg.Builtin == nil {
 		return nil
 	}
-	catalog, err := b.cfg.Builtin.Catalog(ctx)
+	catalog, err := m.cfg.Builtin.Catalog(ctx)
 	if err == nil {
 		err = checkCatalog(catalog)
 	}
 	if err != nil {
 		return fmt.Errorf("cannot read the catalog of the built-in service broker: %w", err)
 	}
-	return b.update(func(l ledger) error {
-		sb, err := l.broker(BuiltinBroker)
+	return m.update(func(tx records) error {
+		sb, err := tx.broker(BuiltinBroker)
 		if err != nil && !errors.Is(err, ErrNotFound) {
 			return err
 		}
@@ -258,24 +301,24 @@ func (b *Book) Offer(ctx context.Context) error {
 			sb = ServiceBroker{GUID: BuiltinBroker, Name: BuiltinBroker, CreatedAt: now()}
 		}
 		sb.State, sb.UpdatedAt = Available, now()
-		if err := put(l.brokers, "service broker", sb.GUID, sb); err != nil {
+		if err := put(tx.brokers, "service broker", sb.GUID, sb); err != nil {
 			return err
 		}
-		_, err = l.sync(sb, catalog)
+		_, err = tx.sync(sb, catalog)
 		return err
 	})
 }
 
 // readCatalog makes the marketplace offer what a broker has.
-func (b *Book) readCatalog(ctx context.Context, t task) error {
-	sb, err := b.broker(t.Record)
+func (w *worker) readCatalog(ctx context.Context, op operation) error {
+	sb, err := w.broker(op.Record)
 	if err != nil {
 		return err
 	}
-	if t.Renewed != nil {
-		sb = sb.renewed(*t.Renewed)
+	if op.BrokerChange != nil {
+		sb = sb.with(*op.BrokerChange)
 	}
-	client, err := b.clientOf(sb)
+	client, err := w.clientOf(sb)
 	if err != nil {
 		return err
 	}
@@ -286,65 +329,65 @@ func (b *Book) readCatalog(ctx context.Context, t task) error {
 	if failure == nil {
 		failure = checkCatalog(catalog)
 	}
-	return b.settle(t.GUID, func(l ledger, t task) error {
+	return w.settle(op.GUID, func(tx records, op operation) error {
 		if failure != nil {
-			return l.unsynced(t, failure)
+			return tx.syncFailed(op, failure)
 		}
-		sb, err := l.wished(t)
+		sb, err := tx.desiredBroker(op)
 		if isRefusal(err) || isA[*app.Invalid](err) {
-			return l.unsynced(t, err)
+			return tx.syncFailed(op, err)
 		}
 		if err != nil {
 			return err
 		}
 		sb.State, sb.UpdatedAt = Available, now()
-		warnings, err := l.sync(sb, catalog)
+		warnings, err := tx.sync(sb, catalog)
 		if err != nil {
 			return err
 		}
-		t.Warnings = warnings
-		if err := put(l.brokers, "service broker", sb.GUID, sb); err != nil {
+		op.Warnings = warnings
+		if err := put(tx.brokers, "service broker", sb.GUID, sb); err != nil {
 			return err
 		}
-		return l.close(t, Succeeded, "")
+		return tx.closeOperation(op, Succeeded, "")
 	})
 }
 
-// wished is the broker as its operation leaves it. While its catalog was read its
-// metadata may have changed, and somebody else may have taken the name.
-func (l ledger) wished(t task) (ServiceBroker, error) {
-	sb, err := l.broker(t.Record)
+// desiredBroker is the broker after its operation. Its metadata may have changed while its
+// catalog was read, and another broker may have taken the name.
+func (tx catalogRecords) desiredBroker(op operation) (ServiceBroker, error) {
+	sb, err := tx.broker(op.Record)
 	if err != nil {
 		return sb, err
 	}
-	if t.Renewed != nil {
-		sb = sb.renewed(*t.Renewed)
+	if op.BrokerChange != nil {
+		sb = sb.with(*op.BrokerChange)
 	}
-	return sb, l.checkBroker(sb)
+	return sb, tx.checkBroker(sb)
 }
 
-// unsynced leaves a broker as it was, with a catalog that could not be read.
-func (l ledger) unsynced(t task, failure error) error {
-	sb, err := l.broker(t.Record)
+// syncFailed leaves a broker as it was, with a catalog that could not be read.
+func (tx catalogRecords) syncFailed(op operation, failure error) error {
+	sb, err := tx.broker(op.Record)
 	if err != nil {
 		return err
 	}
 	sb.State, sb.UpdatedAt = SynchronizationFailed, now()
-	os, err := l.offerings.By("broker", sb.GUID)
+	os, err := tx.offerings.By("broker", sb.GUID)
 	if err != nil {
 		return fmt.Errorf("cannot list service offerings: %w", err)
 	}
 	if len(os) > 0 {
 		sb.State = Available // with the catalog that it had
 	}
-	if err := put(l.brokers, "service broker", sb.GUID, sb); err != nil {
+	if err := put(tx.brokers, "service broker", sb.GUID, sb); err != nil {
 		return err
 	}
 	var refused *Refused
 	if errors.As(failure, &refused) {
-		t.Failure = refused
+		op.Failure = refused
 	} else {
-		t.Failure = &Refused{Status: http.StatusBadGateway, Code: 270022, Title: "CF-ServiceBrokerSyncFailed", Detail: failure.Error()}
+		op.Failure = &Refused{Status: http.StatusBadGateway, Code: 270022, Title: "CF-ServiceBrokerSyncFailed", Detail: failure.Error()}
 	}
-	return l.close(t, Failed, t.Failure.Detail)
+	return tx.closeOperation(op, Failed, op.Failure.Detail)
 }

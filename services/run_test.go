@@ -52,7 +52,7 @@ func TestCreateInstance(t *testing.T) {
 		{name: "created, another shape", does: does{Body: `{"dashboard_url": 7}`}, want: "create failed: The service broker returned an invalid response: dashboard_url must not be a number"},
 		{name: "ok, garbage", does: does{Status: 200, Body: "<html>"}, want: "create failed: " + invalidBody, has: 1},
 		{name: "accepted, garbage", does: does{Status: 202, Body: "]"}, want: "create failed: " + invalidBody},
-		{name: "accepted, endless word", does: does{Status: 202, Body: `{"operation": "` + strings.Repeat("x", maxWord+1) + `"}`}, want: "create failed: The service broker returned an invalid response: operation must have at most 10000 characters"},
+		{name: "accepted, endless word", does: does{Status: 202, Body: `{"operation": "` + strings.Repeat("x", maxBrokerOperationID+1) + `"}`}, want: "create failed: The service broker returned an invalid response: operation must have at most 10000 characters"},
 		{name: "endless", does: does{Body: strings.Repeat(" ", maxAnswer+1)}, want: "create failed: The service broker returned an invalid response: more than 4194304 bytes"},
 		{name: "another success", does: does{Status: 204, Body: "{}"}, want: "create failed: The service broker returned an invalid response. Status Code: 204 No Content, Body: {}"},
 		{name: "sends elsewhere", does: does{Undone: true, Status: 307, Body: "{}"}, want: "create failed: The service broker returned an invalid response. Status Code: 307 Temporary Redirect, Body: {}"},
@@ -91,7 +91,7 @@ func TestCreateInstance(t *testing.T) {
 				if got := len(w.broker.Instances()); got != tt.has {
 					t.Errorf("the broker has %d instances, want %d", got, tt.has)
 				}
-				if open := must(w.tasks.By("open", "open")); len(open) > 0 {
+				if open := must(w.operations.By("open", "open")); len(open) > 0 {
 					t.Errorf("open operations = %+v, want none", open)
 				}
 			})
@@ -274,7 +274,7 @@ func TestCreateBinding(t *testing.T) {
 func TestAsynchronousBindingMustBeRetrievable(t *testing.T) {
 	t.Parallel()
 	inWorld(t, func(w *world) {
-		w.broker.SetCatalog(strings.ReplaceAll(catalog, `"bindings_retrievable": true`, `"bindings_retrievable": false`))
+		w.broker.SetCatalog(strings.ReplaceAll(testCatalog, `"bindings_retrievable": true`, `"bindings_retrievable": false`))
 		_, o, err := w.UpdateBroker(w.sb.GUID, BrokerChange{Name: ptr("broker2")})
 		if err != nil || w.ended(o).State != Succeeded {
 			t.Fatal(o, err)
@@ -370,7 +370,7 @@ func TestOrphans(t *testing.T) {
 		w.create("small", "other")
 		time.Sleep(8 * 24 * time.Hour)
 		synctest.Wait()
-		if open := must(w.tasks.By("open", "open")); len(open) > 0 {
+		if open := must(w.operations.By("open", "open")); len(open) > 0 {
 			t.Errorf("open operations = %+v, want none", open)
 		}
 	})

@@ -12,7 +12,7 @@ import (
 	"github.com/dewrun/dew/app"
 )
 
-// NewBroker is the wish for a broker.
+// NewBroker describes a broker to register.
 type NewBroker struct {
 	Name, URL          string
 	Username, Password string
@@ -23,7 +23,7 @@ type NewBroker struct {
 	By                 app.Actor
 }
 
-// BrokerChange is the wish for a broker to be different. What is nil stays.
+// BrokerChange describes an update of a broker. Nil fields stay as they are.
 type BrokerChange struct {
 	Name, URL          *string
 	Username, Password *string
@@ -40,22 +40,22 @@ type BrokerFilter struct {
 }
 
 // Broker returns the broker with guid.
-func (b *Book) Broker(guid string) (ServiceBroker, error) { return b.broker(guid) }
+func (m *catalog) Broker(guid string) (ServiceBroker, error) { return m.broker(guid) }
 
-func (l ledger) broker(guid string) (ServiceBroker, error) {
-	return get(l.brokers, "service broker", guid)
+func (tx *tables) broker(guid string) (ServiceBroker, error) {
+	return get(tx.brokers, "service broker", guid)
 }
 
 // Brokers returns the brokers that f chooses, by name. The built-in one is among
 // them.
-func (b *Book) Brokers(f BrokerFilter) ([]ServiceBroker, error) {
-	return choose(b.brokers, "service brokers", func(sb ServiceBroker) bool {
-		return among(f.GUIDs, sb.GUID) && among(f.Names, sb.Name) && among(f.Spaces, sb.Space) && f.Labels.Matches(sb.Metadata.Labels)
+func (m *catalog) Brokers(f BrokerFilter) ([]ServiceBroker, error) {
+	return selectSorted(m.brokers, "service brokers", func(sb ServiceBroker) bool {
+		return matches(f.GUIDs, sb.GUID) && matches(f.Names, sb.Name) && matches(f.Spaces, sb.Space) && f.Labels.Matches(sb.Metadata.Labels)
 	}, func(a, b ServiceBroker) int { return cmp.Compare(a.Name, b.Name) })
 }
 
 // client is how to speak with a broker.
-func (b *Book) client(guid string) (Broker, error) {
+func (b *base) client(guid string) (Broker, error) {
 	sb, err := b.broker(guid)
 	if err != nil {
 		return nil, err
@@ -63,7 +63,7 @@ func (b *Book) client(guid string) (Broker, error) {
 	return b.clientOf(sb)
 }
 
-func (b *Book) clientOf(sb ServiceBroker) (Broker, error) {
+func (b *base) clientOf(sb ServiceBroker) (Broker, error) {
 	switch {
 	case !sb.Builtin() && b.cfg.Client != nil:
 		return b.cfg.Client(sb), nil
@@ -80,31 +80,31 @@ func (b *Book) clientOf(sb ServiceBroker) (Broker, error) {
 }
 
 // CreateBroker keeps a broker. The operation reads its catalog.
-func (b *Book) CreateBroker(n NewBroker) (sb ServiceBroker, o Operation, err error) {
-	err = b.update(func(l ledger) error {
+func (m *catalog) CreateBroker(n NewBroker) (sb ServiceBroker, o Operation, err error) {
+	err = m.update(func(tx records) error {
 		sb = ServiceBroker{
 			GUID: uuid.NewString(), Name: n.Name, URL: n.URL, Username: n.Username, Password: n.Password,
 			SkipTLS: n.SkipTLS, Space: n.Space, SetBy: n.SetBy, State: Synchronizing, Metadata: n.Metadata, CreatedAt: now(),
 		}
 		sb.UpdatedAt = sb.CreatedAt
-		if err := l.checkBroker(sb); err != nil {
+		if err := tx.checkBroker(sb); err != nil {
 			return err
 		}
-		if o, err = l.begin(task{
+		if o, err = tx.beginOperation(operation{
 			Operation: Operation{Kind: OfBroker, Record: sb.GUID, Action: Create, By: n.By}, Broker: sb.GUID,
 		}); err != nil {
 			return err
 		}
-		if err := put(l.brokers, "service broker", sb.GUID, sb); err != nil {
+		if err := put(tx.brokers, "service broker", sb.GUID, sb); err != nil {
 			return err
 		}
-		return l.brokerEvent("create", sb, n.By)
+		return tx.brokerEvent("create", sb, n.By)
 	})
 	return sb, o, err
 }
 
 // checkBroker tells whether there may be such a broker.
-func (l ledger) checkBroker(sb ServiceBroker) error {
+func (tx catalogRecords) checkBroker(sb ServiceBroker) error {
 	problems := []error{checkBrokerURL(sb.URL), sb.Metadata.Validate()}
 	if err := checkName(sb.Name); err != nil {
 		problems = append(problems, err)
@@ -112,7 +112,7 @@ func (l ledger) checkBroker(sb ServiceBroker) error {
 	if sb.Username == "" || sb.Password == "" {
 		problems = append(problems, invalid("authentication", "Authentication must have a username and a password"))
 	}
-	same, err := l.brokers.By("name", sb.Name)
+	same, err := tx.brokers.By("name", sb.Name)
 	if err != nil {
 		return fmt.Errorf("cannot look for service broker %q: %w", sb.Name, err)
 	}
@@ -120,7 +120,7 @@ func (l ledger) checkBroker(sb ServiceBroker) error {
 		problems = append(problems, invalid("name", "Name must be unique"))
 	}
 	if sb.Space != "" {
-		if _, err := l.registry.Space(sb.Space); err != nil {
+		if _, err := tx.registry.Space(sb.Space); err != nil {
 			problems = append(problems, invalid("relationships.space", "Invalid space. Ensure that the space exists and you have access to it."))
 		}
 	}
@@ -140,9 +140,9 @@ func checkBrokerURL(s string) error {
 
 // UpdateBroker changes a broker. Unless only metadata changes, the operation reads
 // its catalog in the new way first, and changes nothing if it cannot.
-func (b *Book) UpdateBroker(guid string, c BrokerChange) (sb ServiceBroker, o Operation, err error) {
-	err = b.update(func(l ledger) error {
-		if sb, err = l.broker(guid); err != nil {
+func (m *catalog) UpdateBroker(guid string, c BrokerChange) (sb ServiceBroker, o Operation, err error) {
+	err = m.update(func(tx records) error {
+		if sb, err = tx.broker(guid); err != nil {
 			return err
 		}
 		if c.Name == nil && c.URL == nil && c.Username == nil && c.Password == nil {
@@ -150,7 +150,7 @@ func (b *Book) UpdateBroker(guid string, c BrokerChange) (sb ServiceBroker, o Op
 			if err := sb.Metadata.Validate(); err != nil {
 				return err
 			}
-			return put(l.brokers, "service broker", guid, sb)
+			return put(tx.brokers, "service broker", guid, sb)
 		}
 		if sb.Builtin() {
 			return invalid("name", "The built-in service broker cannot be changed")
@@ -158,82 +158,82 @@ func (b *Book) UpdateBroker(guid string, c BrokerChange) (sb ServiceBroker, o Op
 		if sb.State == Synchronizing || sb.State == Deleting {
 			return invalid("state", "Cannot update a broker when other operation is already in progress")
 		}
-		if err := l.checkBroker(sb.renewed(c)); err != nil {
+		if err := tx.checkBroker(sb.with(c)); err != nil {
 			return err
 		}
-		if o, err = l.begin(task{
-			Operation: Operation{Kind: OfBroker, Record: guid, Action: Update, By: c.By}, Broker: guid, Renewed: &c,
+		if o, err = tx.beginOperation(operation{
+			Operation: Operation{Kind: OfBroker, Record: guid, Action: Update, By: c.By}, Broker: guid, BrokerChange: &c,
 		}); err != nil {
 			return err
 		}
 		sb.State = Synchronizing
-		if err := put(l.brokers, "service broker", guid, sb); err != nil {
+		if err := put(tx.brokers, "service broker", guid, sb); err != nil {
 			return err
 		}
-		return l.brokerEvent("update", sb, c.By)
+		return tx.brokerEvent("update", sb, c.By)
 	})
 	return sb, o, err
 }
 
-// renewed is the broker as it is wished to be.
-func (b ServiceBroker) renewed(c BrokerChange) ServiceBroker {
-	set(&b.Name, c.Name)
+// with is the broker after a change.
+func (b ServiceBroker) with(c BrokerChange) ServiceBroker {
+	setIfGiven(&b.Name, c.Name)
 	setURL(&b.URL, &b.SetBy, c.URL, c.SetBy)
-	set(&b.Username, c.Username)
-	set(&b.Password, c.Password)
+	setIfGiven(&b.Username, c.Username)
+	setIfGiven(&b.Password, c.Password)
 	b.Metadata = b.Metadata.Merge(c.Metadata)
 	return b
 }
 
 // DeleteBroker forgets a broker that has no instances. The operation has ended.
-func (b *Book) DeleteBroker(guid string, by app.Actor) (o Operation, err error) {
-	err = b.update(func(l ledger) error {
-		sb, err := l.broker(guid)
+func (m *catalog) DeleteBroker(guid string, by app.Actor) (o Operation, err error) {
+	err = m.update(func(tx records) error {
+		sb, err := tx.broker(guid)
 		if err != nil {
 			return err
 		}
-		o, err = l.deleteBroker(sb, by)
+		o, err = tx.deleteBroker(sb, by)
 		return err
 	})
 	return o, err
 }
 
-func (l ledger) deleteBroker(sb ServiceBroker, by app.Actor) (o Operation, err error) {
+func (tx catalogRecords) deleteBroker(sb ServiceBroker, by app.Actor) (o Operation, err error) {
 	if sb.Builtin() {
 		return o, invalid("guid", "The built-in service broker cannot be deleted")
 	}
-	if err := l.dropCatalog(sb); err != nil {
+	if err := tx.dropCatalog(sb); err != nil {
 		return o, err
 	}
-	if err := l.cancelAll(sb); err != nil {
+	if err := tx.cancelBroker(sb); err != nil {
 		return o, err
 	}
-	if err := drop(l.brokers, "service broker", sb.GUID); err != nil {
+	if err := drop(tx.brokers, "service broker", sb.GUID); err != nil {
 		return o, err
 	}
-	t := task{Operation: Operation{
+	op := operation{Operation: Operation{
 		GUID: uuid.NewString(), Kind: OfBroker, Record: sb.GUID, Action: Delete, By: by, CreatedAt: now(),
 	}}
-	if err := l.close(t, Succeeded, ""); err != nil {
+	if err := tx.closeOperation(op, Succeeded, ""); err != nil {
 		return o, err
 	}
-	if t, err = get(l.tasks, "operation", t.GUID); err != nil {
+	if op, err = get(tx.operations, "operation", op.GUID); err != nil {
 		return o, err
 	}
-	return t.Operation, l.brokerEvent("delete", sb, by)
+	return op.Operation, tx.brokerEvent("delete", sb, by)
 }
 
-// cancelAll ends what a broker that is gone cannot be asked any more.
-func (l ledger) cancelAll(sb ServiceBroker) error {
-	open, err := l.tasks.By("open", "open")
+// cancelBroker ends what a broker that is gone cannot be asked any more.
+func (tx operationRecords) cancelBroker(sb ServiceBroker) error {
+	open, err := tx.operations.By("open", "open")
 	if err != nil {
 		return fmt.Errorf("cannot list operations: %w", err)
 	}
-	for _, t := range open {
-		if t.Broker != sb.GUID {
+	for _, op := range open {
+		if op.Broker != sb.GUID {
 			continue
 		}
-		if err := l.close(t, Failed, "the service broker is gone"); err != nil {
+		if err := tx.closeOperation(op, Failed, "the service broker is gone"); err != nil {
 			return err
 		}
 	}
@@ -241,13 +241,13 @@ func (l ledger) cancelAll(sb ServiceBroker) error {
 }
 
 // dropCatalog removes the offerings and plans of a broker, if nobody has them.
-func (l ledger) dropCatalog(sb ServiceBroker) error {
-	ps, err := l.plans.By("broker", sb.GUID)
+func (tx catalogRecords) dropCatalog(sb ServiceBroker) error {
+	ps, err := tx.plans.By("broker", sb.GUID)
 	if err != nil {
 		return fmt.Errorf("cannot list service plans: %w", err)
 	}
 	for _, p := range ps {
-		is, err := l.instances.By("plan", p.GUID)
+		is, err := tx.instances.By("plan", p.GUID)
 		if err != nil {
 			return fmt.Errorf("cannot list service instances: %w", err)
 		}
@@ -258,20 +258,20 @@ func (l ledger) dropCatalog(sb ServiceBroker) error {
 			}
 		}
 	}
-	os, err := l.offerings.By("broker", sb.GUID)
+	os, err := tx.offerings.By("broker", sb.GUID)
 	if err != nil {
 		return fmt.Errorf("cannot list service offerings: %w", err)
 	}
 	for _, o := range os {
-		if err := l.dropOffering(o); err != nil {
+		if err := tx.dropOffering(o); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func (l ledger) brokerEvent(what string, sb ServiceBroker, by app.Actor) error {
+func (tx catalogRecords) brokerEvent(what string, sb ServiceBroker, by app.Actor) error {
 	data := map[string]any{"request": map[string]any{"name": sb.Name, "url": sb.URL}}
-	return l.event("service_broker."+what, by,
+	return tx.event("service_broker."+what, by,
 		app.Target{GUID: sb.GUID, Type: "service_broker", Name: sb.Name}, event{space: sb.Space, data: data})
 }

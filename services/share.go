@@ -15,16 +15,16 @@ type Usage struct {
 }
 
 // Share lets apps of further spaces be bound to an instance.
-func (b *Book) Share(guid string, spaces []string, by app.Actor) (i Instance, err error) {
-	err = b.update(func(l ledger) error {
-		if i, err = l.instance(guid); err != nil {
+func (m *instances) Share(guid string, spaces []string, by app.Actor) (i Instance, err error) {
+	err = m.update(func(tx records) error {
+		if i, err = tx.instance(guid); err != nil {
 			return err
 		}
-		if err := l.shareable(i); err != nil {
+		if err := tx.checkShareable(i); err != nil {
 			return err
 		}
 		for _, s := range spaces {
-			if err := l.sharedWith(i, s); err != nil {
+			if err := tx.checkShareWith(i, s); err != nil {
 				return err
 			}
 			i.SharedWith = append(i.SharedWith, s)
@@ -32,24 +32,24 @@ func (b *Book) Share(guid string, spaces []string, by app.Actor) (i Instance, er
 		slices.Sort(i.SharedWith)
 		i.SharedWith = slices.Compact(i.SharedWith) // somebody may name a space twice
 		i.UpdatedAt = now()
-		if err := put(l.instances, "service instance", i.GUID, i); err != nil {
+		if err := put(tx.instances, "service instance", i.GUID, i); err != nil {
 			return err
 		}
-		return l.instanceEvent("share", i, by, map[string]any{"target_space_guids": spaces})
+		return tx.instanceEvent("share", i, by, map[string]any{"target_space_guids": spaces})
 	})
 	return i, err
 }
 
-// shareable tells whether an instance may be shared at all.
-func (l ledger) shareable(i Instance) error {
+// checkShareable tells whether an instance may be shared at all.
+func (tx instanceRecords) checkShareable(i Instance) error {
 	if i.Type != Managed {
 		return invalid("data", "User-provided services cannot be shared.")
 	}
-	p, err := l.plan(i.Plan)
+	p, err := tx.plan(i.Plan)
 	if err != nil {
 		return err
 	}
-	of, err := l.offering(p.Offering)
+	of, err := tx.offering(p.Offering)
 	if err != nil {
 		return err
 	}
@@ -70,9 +70,9 @@ func (l ledger) shareable(i Instance) error {
 	return nil
 }
 
-// sharedWith tells whether an instance may be shared with a space.
-func (l ledger) sharedWith(i Instance, space string) error {
-	s, err := l.registry.Space(space)
+// checkShareWith tells whether an instance may be shared with a space.
+func (tx instanceRecords) checkShareWith(i Instance, space string) error {
+	s, err := tx.registry.Space(space)
 	if errors.Is(err, app.ErrNotFound) {
 		return invalid("data", "Unable to share service instance %s with spaces ['%s']. Ensure the spaces exist and that you have access to them.", i.Name, space)
 	}
@@ -82,14 +82,14 @@ func (l ledger) sharedWith(i Instance, space string) error {
 	if space == i.Space {
 		return invalid("data", "Unable to share service instance '%s' with space '%s'. Service instances cannot be shared into the space where they were created.", i.Name, space)
 	}
-	p, err := l.plan(i.Plan)
+	p, err := tx.plan(i.Plan)
 	if err != nil {
 		return err
 	}
 	if !p.Visibility.In(s.Org, s.GUID) {
-		return l.notEnabled(p, s)
+		return tx.planNotEnabled(p, s)
 	}
-	taken, err := l.named(space, i.Name)
+	taken, err := tx.instanceNamed(space, i.Name)
 	switch {
 	case err != nil:
 		return err
@@ -101,12 +101,12 @@ func (l ledger) sharedWith(i Instance, space string) error {
 	return invalid("data", "A service instance called %s has already been shared with %s.", i.Name, s.Name)
 }
 
-func (l ledger) notEnabled(p Plan, s app.Space) error {
-	of, err := l.offering(p.Offering)
+func (tx instanceRecords) planNotEnabled(p Plan, s app.Space) error {
+	of, err := tx.offering(p.Offering)
 	if err != nil {
 		return err
 	}
-	o, err := l.registry.Org(s.Org)
+	o, err := tx.registry.Org(s.Org)
 	if err != nil {
 		return err
 	}
@@ -114,22 +114,22 @@ func (l ledger) notEnabled(p Plan, s app.Space) error {
 }
 
 // Unshare takes that back, with the bindings of that space's apps.
-func (b *Book) Unshare(guid, space string, by app.Actor) error {
-	return b.update(func(l ledger) error {
-		i, err := l.instance(guid)
+func (m *instances) Unshare(guid, space string, by app.Actor) error {
+	return m.update(func(tx records) error {
+		i, err := tx.instance(guid)
 		if err != nil {
 			return err
 		}
 		if !slices.Contains(i.SharedWith, space) {
 			return invalid("data", "Unable to unshare service instance from space %s. Ensure the space exists and the service instance has been shared to this space.", space)
 		}
-		return l.unshare(i, space, by)
+		return tx.unshare(i, space, by)
 	})
 }
 
 // unshare drops the share at once; bindings go as fast as their broker lets them.
-func (l ledger) unshare(i Instance, space string, by app.Actor) error {
-	bs, err := l.boundIn(i, space)
+func (tx instanceRecords) unshare(i Instance, space string, by app.Actor) error {
+	bs, err := tx.bindingsInSpace(i, space)
 	if err != nil {
 		return err
 	}
@@ -137,40 +137,40 @@ func (l ledger) unshare(i Instance, space string, by app.Actor) error {
 		if bi.Last.Is(Delete, InProgress) {
 			continue // it goes by itself
 		}
-		if _, err := l.deleteBinding(bi, by); err != nil {
+		if _, err := tx.deleteBinding(bi, by); err != nil {
 			return err
 		}
 	}
 	i.SharedWith = slices.DeleteFunc(i.SharedWith, func(s string) bool { return s == space })
 	i.UpdatedAt = now()
-	if err := put(l.instances, "service instance", i.GUID, i); err != nil {
+	if err := put(tx.instances, "service instance", i.GUID, i); err != nil {
 		return err
 	}
-	return l.instanceEvent("unshare", i, by, map[string]any{"target_space_guid": space})
+	return tx.instanceEvent("unshare", i, by, map[string]any{"target_space_guid": space})
 }
 
-// boundIn returns the bindings of an instance to apps of a space.
-func (l ledger) boundIn(i Instance, space string) ([]Binding, error) {
-	bs, err := l.bindings.By("instance", i.GUID)
+// bindingsInSpace returns the bindings of an instance to apps of a space.
+func (tx bindingRecords) bindingsInSpace(i Instance, space string) ([]Binding, error) {
+	bs, err := tx.bindings.By("instance", i.GUID)
 	if err != nil {
 		return nil, fmt.Errorf("cannot list bindings: %w", err)
 	}
 	return slices.DeleteFunc(bs, func(bi Binding) bool {
-		a, err := l.registry.App(bi.App)
+		a, err := tx.registry.App(bi.App)
 		return bi.Type != AppBinding || err != nil || a.Space != space
 	}), nil
 }
 
 // SharedUsage tells for every space that an instance is shared with how many of its
 // apps are bound to it.
-func (b *Book) SharedUsage(guid string) ([]Usage, error) {
-	i, err := b.instance(guid)
+func (m *instances) SharedUsage(guid string) ([]Usage, error) {
+	i, err := m.instance(guid)
 	if err != nil {
 		return nil, err
 	}
 	us := make([]Usage, 0, len(i.SharedWith))
 	for _, s := range i.SharedWith {
-		bs, err := b.boundIn(i, s)
+		bs, err := m.bindingsInSpace(i, s)
 		if err != nil {
 			return nil, err
 		}

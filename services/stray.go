@@ -19,17 +19,17 @@ type strays struct {
 
 // sweepStrays begins to delete what belongs to apps, routes, spaces and orgs that
 // are gone. Whoever deleted them could not wait for brokers.
-func (b *Book) sweepStrays() error {
-	found, err := b.strays()
+func (w *worker) sweepStrays() error {
+	found, err := w.strays()
 	if err != nil || found.none() {
 		return err
 	}
-	return b.update(func(l ledger) error {
-		found, err := l.strays()
+	return w.update(func(tx records) error {
+		found, err := tx.strays()
 		if err != nil {
 			return err
 		}
-		return l.sweep(found, app.Actor{GUID: "system", Type: "system", Name: "system"})
+		return tx.sweep(found, app.Actor{GUID: "system", Type: "system", Name: "system"})
 	})
 }
 
@@ -38,77 +38,77 @@ func (s strays) none() bool {
 }
 
 // sweep begins to delete strays. What is in the way ends one day.
-func (l ledger) sweep(s strays, by app.Actor) error {
+func (tx records) sweep(s strays, by app.Actor) error {
 	var errs []error
 	for _, bi := range s.bindings {
-		_, err := l.deleteBinding(bi, by)
+		_, err := tx.deleteBinding(bi, by)
 		errs = append(errs, err)
 	}
 	for _, i := range s.instances {
-		_, err := l.deleteInstance(i, by)
+		_, err := tx.deleteInstance(i, by)
 		errs = append(errs, err)
 	}
 	for _, sb := range s.brokers {
-		_, err := l.deleteBroker(sb, by)
+		_, err := tx.deleteBroker(sb, by)
 		errs = append(errs, err)
 	}
 	for _, i := range s.shared {
-		i.SharedWith = slices.DeleteFunc(i.SharedWith, l.spaceGone)
-		errs = append(errs, put(l.instances, "service instance", i.GUID, i))
+		i.SharedWith = slices.DeleteFunc(i.SharedWith, tx.spaceGone)
+		errs = append(errs, put(tx.instances, "service instance", i.GUID, i))
 	}
 	for _, p := range s.plans {
-		p.Visibility.Orgs = slices.DeleteFunc(p.Visibility.Orgs, l.orgGone)
+		p.Visibility.Orgs = slices.DeleteFunc(p.Visibility.Orgs, tx.orgGone)
 		if len(p.Visibility.Orgs) == 0 {
 			p.Visibility = Visibility{Type: Admin}
 		}
-		errs = append(errs, put(l.plans, "service plan", p.GUID, p))
+		errs = append(errs, put(tx.plans, "service plan", p.GUID, p))
 	}
 	return errors.Join(slices.DeleteFunc(errs, isRefusal)...)
 }
 
-func (l ledger) strays() (s strays, err error) {
-	if s.bindings, err = l.bindings.All(); err != nil {
+func (tx records) strays() (s strays, err error) {
+	if s.bindings, err = tx.bindings.All(); err != nil {
 		return s, fmt.Errorf("cannot list bindings: %w", err)
 	}
-	s.bindings = slices.DeleteFunc(s.bindings, func(bi Binding) bool { return !l.stray(bi) || bi.Last.Is(Delete, InProgress) })
-	if s.instances, err = l.instances.All(); err != nil {
+	s.bindings = slices.DeleteFunc(s.bindings, func(bi Binding) bool { return !tx.isStray(bi) || bi.Last.Is(Delete, InProgress) })
+	if s.instances, err = tx.instances.All(); err != nil {
 		return s, fmt.Errorf("cannot list service instances: %w", err)
 	}
 	for _, i := range s.instances {
-		if !l.spaceGone(i.Space) && slices.ContainsFunc(i.SharedWith, l.spaceGone) {
+		if !tx.spaceGone(i.Space) && slices.ContainsFunc(i.SharedWith, tx.spaceGone) {
 			s.shared = append(s.shared, i)
 		}
 	}
-	s.instances = slices.DeleteFunc(s.instances, func(i Instance) bool { return !l.spaceGone(i.Space) || i.Last.Is(Delete, InProgress) })
-	if s.brokers, err = l.brokers.All(); err != nil {
+	s.instances = slices.DeleteFunc(s.instances, func(i Instance) bool { return !tx.spaceGone(i.Space) || i.Last.Is(Delete, InProgress) })
+	if s.brokers, err = tx.brokers.All(); err != nil {
 		return s, fmt.Errorf("cannot list service brokers: %w", err)
 	}
-	s.brokers = slices.DeleteFunc(s.brokers, func(sb ServiceBroker) bool { return sb.Space == "" || !l.spaceGone(sb.Space) })
-	if s.plans, err = l.plans.All(); err != nil {
+	s.brokers = slices.DeleteFunc(s.brokers, func(sb ServiceBroker) bool { return sb.Space == "" || !tx.spaceGone(sb.Space) })
+	if s.plans, err = tx.plans.All(); err != nil {
 		return s, fmt.Errorf("cannot list service plans: %w", err)
 	}
-	s.plans = slices.DeleteFunc(s.plans, func(p Plan) bool { return !slices.ContainsFunc(p.Visibility.Orgs, l.orgGone) })
+	s.plans = slices.DeleteFunc(s.plans, func(p Plan) bool { return !slices.ContainsFunc(p.Visibility.Orgs, tx.orgGone) })
 	return s, nil
 }
 
-func (l ledger) spaceGone(guid string) bool {
-	_, err := l.registry.Space(guid)
+func (tx records) spaceGone(guid string) bool {
+	_, err := tx.registry.Space(guid)
 	return errors.Is(err, app.ErrNotFound)
 }
 
-func (l ledger) orgGone(guid string) bool {
-	_, err := l.registry.Org(guid)
+func (tx records) orgGone(guid string) bool {
+	_, err := tx.registry.Org(guid)
 	return errors.Is(err, app.ErrNotFound)
 }
 
-// stray tells whether what a binding is for is gone.
-func (l ledger) stray(bi Binding) bool {
+// isStray tells whether what a binding is for is gone.
+func (tx records) isStray(bi Binding) bool {
 	var err error
 	switch bi.Type {
 	case AppBinding:
-		_, err = l.registry.App(bi.App)
+		_, err = tx.registry.App(bi.App)
 	case RouteBinding:
-		_, err = l.registry.Route(bi.Route)
+		_, err = tx.registry.Route(bi.Route)
 	case KeyBinding:
 	}
 	return errors.Is(err, app.ErrNotFound)

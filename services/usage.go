@@ -12,26 +12,26 @@ var usageStates = map[string]string{
 }
 
 // recordUsage keeps what was done to an instance for those who count it.
-func (l ledger) recordUsage(what string, i Instance) error {
+func (tx instanceRecords) recordUsage(what string, i Instance) error {
 	state := usageStates[what]
 	if state == "" {
 		return nil
 	}
-	return l.registry.RecordUsage(l.usage(state, i), i.Space)
+	return tx.registry.RecordUsage(tx.usage(state, i), i.Space)
 }
 
 // usage is an event about an instance. A plan that is gone has no name.
-func (l ledger) usage(state string, i Instance) app.Usage {
+func (tx instanceRecords) usage(state string, i Instance) app.Usage {
 	u := &app.ServiceUsage{Instance: app.Named{GUID: i.GUID, Name: i.Name}, Type: "user_provided_service_instance"}
 	if i.Type == Managed {
 		u.Type, u.Plan = "managed_service_instance", app.Named{GUID: i.Plan}
-		if p, err := l.plan(i.Plan); err == nil {
+		if p, err := tx.plan(i.Plan); err == nil {
 			u.Plan.Name, u.Offering.GUID, u.Broker.GUID = p.Name, p.Offering, p.Broker
 		}
-		if o, err := l.offering(u.Offering.GUID); err == nil {
+		if o, err := tx.offering(u.Offering.GUID); err == nil {
 			u.Offering.Name = o.Name
 		}
-		if b, err := l.brokers.Get(u.Broker.GUID); err == nil {
+		if b, err := tx.brokers.Get(u.Broker.GUID); err == nil {
 			u.Broker.Name = b.Name
 		}
 	}
@@ -40,16 +40,16 @@ func (l ledger) usage(state string, i Instance) app.Usage {
 
 // ReseedUsage forgets the usage events of services, and begins anew with one for
 // each instance that there is.
-func (b *Book) ReseedUsage() error {
-	return b.update(func(l ledger) error {
-		all, err := l.instances.All()
+func (m *instances) ReseedUsage() error {
+	return m.update(func(tx records) error {
+		all, err := tx.instances.All()
 		if err != nil {
 			return fmt.Errorf("cannot list service instances: %w", err)
 		}
 		var anew []app.Usage
 		for _, i := range all {
-			anew = append(anew, l.usage(app.UsageCreated, i))
+			anew = append(anew, tx.usage(app.UsageCreated, i))
 		}
-		return l.registry.PurgeServicesUsage(anew)
+		return tx.registry.PurgeServicesUsage(anew)
 	})
 }

@@ -38,8 +38,8 @@ func (managedOnly) MarshalJSON() ([]byte, error) { return []byte("null"), nil }
 
 // Frozen returns what services an app sees when it is staged now: of every service
 // instance the newest binding that works.
-func (b *Book) Frozen(app string) (Frozen, error) {
-	bs, err := b.bindings.By("app", app)
+func (m *bindings) Frozen(app string) (Frozen, error) {
+	bs, err := m.bindings.By("app", app)
 	if err != nil {
 		return Frozen{}, fmt.Errorf("cannot list bindings of app %s: %w", app, err)
 	}
@@ -56,7 +56,7 @@ func (b *Book) Frozen(app string) (Frozen, error) {
 		if newest[bi.Instance] != bi.GUID {
 			continue
 		}
-		e, err := b.vcap(bi)
+		e, err := m.vcap(bi)
 		if errors.Is(err, ErrNotFound) {
 			continue // the service instance and the binding went just now
 		}
@@ -103,8 +103,8 @@ func readable(text []byte) string {
 }
 
 // vcap is what an app sees of a binding.
-func (b *Book) vcap(bi Binding) (vcapEntry, error) {
-	i, err := b.instance(bi.Instance)
+func (m *bindings) vcap(bi Binding) (vcapEntry, error) {
+	i, err := m.instance(bi.Instance)
 	if err != nil {
 		return vcapEntry{}, err
 	}
@@ -125,11 +125,11 @@ func (b *Book) vcap(bi Binding) (vcapEntry, error) {
 		return e, err
 	}
 	if i.Type == Managed {
-		p, err := b.plan(i.Plan)
+		p, err := m.plan(i.Plan)
 		if err != nil {
 			return e, err
 		}
-		of, err := b.offering(p.Offering)
+		of, err := m.offering(p.Offering)
 		if err != nil {
 			return e, err
 		}

@@ -8,9 +8,9 @@ import (
 )
 
 // SetVisibility says anew who may have a plan.
-func (b *Book) SetVisibility(plan string, v Visibility, by app.Actor) (Plan, error) {
-	return b.changeVisibility(plan, by, func(l ledger, p *Plan) error {
-		if err := l.checkVisibility(v); err != nil {
+func (m *catalog) SetVisibility(plan string, v Visibility, by app.Actor) (Plan, error) {
+	return m.changeVisibility(plan, by, func(tx records, p *Plan) error {
+		if err := tx.checkVisibility(v); err != nil {
 			return err
 		}
 		p.Visibility = Visibility{Type: v.Type}
@@ -23,12 +23,12 @@ func (b *Book) SetVisibility(plan string, v Visibility, by app.Actor) (Plan, err
 
 // AddVisibility adds orgs to those who may have a plan; with another type it is
 // SetVisibility.
-func (b *Book) AddVisibility(plan string, v Visibility, by app.Actor) (Plan, error) {
+func (m *catalog) AddVisibility(plan string, v Visibility, by app.Actor) (Plan, error) {
 	if v.Type != Organization {
-		return b.SetVisibility(plan, v, by)
+		return m.SetVisibility(plan, v, by)
 	}
-	return b.changeVisibility(plan, by, func(l ledger, p *Plan) error {
-		if err := l.checkVisibility(v); err != nil {
+	return m.changeVisibility(plan, by, func(tx records, p *Plan) error {
+		if err := tx.checkVisibility(v); err != nil {
 			return err
 		}
 		var orgs []string
@@ -42,8 +42,8 @@ func (b *Book) AddVisibility(plan string, v Visibility, by app.Actor) (Plan, err
 }
 
 // RemoveVisibility takes an org from those who may have a plan.
-func (b *Book) RemoveVisibility(plan, org string, by app.Actor) error {
-	_, err := b.changePlan(plan, func(l ledger, p *Plan) error {
+func (m *catalog) RemoveVisibility(plan, org string, by app.Actor) error {
+	_, err := m.changePlan(plan, func(tx records, p *Plan) error {
 		if p.Visibility.Type != Organization {
 			return invalid("type", "Cannot delete organization level access for plan with visibility type '%s'", p.Visibility.Type)
 		}
@@ -55,44 +55,44 @@ func (b *Book) RemoveVisibility(plan, org string, by app.Actor) error {
 		if len(left) == 0 {
 			p.Visibility = Visibility{Type: Admin}
 		}
-		return l.visibilityEvent("delete", by, *p, event{org: org, data: map[string]any{"request": map[string]any{}}})
+		return tx.visibilityEvent("delete", by, *p, event{org: org, data: map[string]any{"request": map[string]any{}}})
 	})
 	return err
 }
 
 // changeVisibility changes who may have a plan, and records it.
-func (b *Book) changeVisibility(plan string, by app.Actor, fn func(l ledger, p *Plan) error) (Plan, error) {
-	return b.changePlan(plan, func(l ledger, p *Plan) error {
-		if err := fn(l, p); err != nil {
+func (m *catalog) changeVisibility(plan string, by app.Actor, fn func(tx records, p *Plan) error) (Plan, error) {
+	return m.changePlan(plan, func(tx records, p *Plan) error {
+		if err := fn(tx, p); err != nil {
 			return err
 		}
-		return l.visibilityEvent("update", by, *p,
+		return tx.visibilityEvent("update", by, *p,
 			event{data: map[string]any{"request": map[string]any{"type": string(p.Visibility.Type), "organizations": p.Visibility.Orgs}}})
 	})
 }
 
-func (b *Book) changePlan(plan string, fn func(l ledger, p *Plan) error) (p Plan, err error) {
-	err = b.update(func(l ledger) error {
-		if p, err = l.plan(plan); err != nil {
+func (m *catalog) changePlan(plan string, fn func(tx records, p *Plan) error) (p Plan, err error) {
+	err = m.update(func(tx records) error {
+		if p, err = tx.plan(plan); err != nil {
 			return err
 		}
 		if p.Visibility.Type == SpaceOnly {
 			return invalid("type", "cannot update plans with visibility type 'space'")
 		}
-		if err := fn(l, &p); err != nil {
+		if err := fn(tx, &p); err != nil {
 			return err
 		}
 		p.UpdatedAt = now()
-		return put(l.plans, "service plan", p.GUID, p)
+		return put(tx.plans, "service plan", p.GUID, p)
 	})
 	return p, err
 }
 
-func (l ledger) visibilityEvent(what string, by app.Actor, p Plan, e event) error {
-	return l.event("service_plan_visibility."+what, by, app.Target{GUID: p.GUID, Type: "service_plan_visibility"}, e)
+func (tx catalogRecords) visibilityEvent(what string, by app.Actor, p Plan, e event) error {
+	return tx.event("service_plan_visibility."+what, by, app.Target{GUID: p.GUID, Type: "service_plan_visibility"}, e)
 }
 
-func (l ledger) checkVisibility(v Visibility) error {
+func (tx catalogRecords) checkVisibility(v Visibility) error {
 	switch v.Type {
 	case Public, Admin:
 		return nil
@@ -106,7 +106,7 @@ func (l ledger) checkVisibility(v Visibility) error {
 		return invalid("organizations", "Organizations must be a list of at least one organization")
 	}
 	for _, o := range v.Orgs {
-		if _, err := l.registry.Org(o); errors.Is(err, app.ErrNotFound) {
+		if _, err := tx.registry.Org(o); errors.Is(err, app.ErrNotFound) {
 			return invalid("organizations", "Could not find Organization with guid: %s", o)
 		} else if err != nil {
 			return err

@@ -14,13 +14,14 @@ import (
 	"time"
 
 	"github.com/dewrun/dew/app"
+	"github.com/dewrun/dew/registry"
 	"github.com/dewrun/dew/services/servicestest"
 	"github.com/dewrun/dew/store"
 )
 
-// catalog has an offering that can do everything, with a free plan and a paid one,
+// testCatalog has an offering that can do everything, with a free plan and a paid one,
 // and one that can do little.
-const catalog = `{"services": [
+const testCatalog = `{"services": [
  {"id": "o1", "name": "cache", "description": "A cache", "bindable": true, "plan_updateable": true, "tags": ["kv"],
   "instances_retrievable": true, "bindings_retrievable": true, "allow_context_updates": true,
   "requires": ["syslog_drain", "volume_mount"],
@@ -35,9 +36,9 @@ const catalog = `{"services": [
 
 var somebody = app.Actor{GUID: "user-1", Type: "user", Name: "somebody"}
 
-// world is a Book with a broker, an org, a space and an app.
+// world is a Marketplace with a broker, an org, a space and an app.
 type world struct {
-	*Book
+	*Marketplace
 	t      *testing.T
 	db     *store.DB
 	broker *servicestest.Broker
@@ -58,33 +59,33 @@ func inWorld(t *testing.T, fn func(w *world)) {
 		if err := os.WriteFile(path, base, 0o600); err != nil {
 			t.Fatal(err)
 		}
-		w := open(t, path, servicestest.New(catalog), nil)
+		w := open(t, path, servicestest.New(testCatalog), nil)
 		w.remember()
 		w.run()
 		fn(w)
 	})
 }
 
-// base is the file of a daemon that knows the broker and has an app, made once.
-var base struct {
+// baseFile is the file of a daemon that knows the broker and has an app, made once.
+var baseFile struct {
 	once sync.Once
 	file []byte
 }
 
 func baseOf(t *testing.T) []byte {
 	t.Helper()
-	base.once.Do(func() {
+	baseFile.once.Do(func() {
 		path := filepath.Join(t.TempDir(), "base.db")
 		synctest.Test(t, func(t *testing.T) {
-			w := open(t, path, servicestest.New(catalog), nil)
+			w := open(t, path, servicestest.New(testCatalog), nil)
 			w.populate()
 			w.run()
 			w.register("broker")
 			w.stop()
 		})
-		base.file = must(os.ReadFile(path))
+		baseFile.file = must(os.ReadFile(path))
 	})
-	return base.file
+	return baseFile.file
 }
 
 // open opens the store at path as a daemon does. Committed is called after every
@@ -96,8 +97,8 @@ func open(t *testing.T, path string, broker *servicestest.Broker, committed func
 		t.Fatal(err)
 	}
 	w := &world{t: t, db: db, broker: broker, client: broker.Client(), stop: func() {}}
-	w.Book = New(Config{
-		DB: db, Registry: app.NewRegistry(db), Events: app.NewEvents(db), Logger: slog.New(slog.DiscardHandler),
+	w.Marketplace = New(Config{
+		DB: db, Registry: registry.New(db), Events: registry.NewEvents(db), Logger: slog.New(slog.DiscardHandler),
 		Client: func(sb ServiceBroker) Broker {
 			return &HTTPBroker{URL: sb.URL, Username: sb.Username, Password: sb.Password, Client: w.client}
 		},

@@ -7,13 +7,12 @@ import (
 	"math"
 	"net/http"
 	"regexp"
-	"slices"
 	"strings"
 	"time"
 
 	"github.com/ohler55/ojg/jp"
 
-	"github.com/dewrun/dew/app"
+	"github.com/dewrun/dew/yamlfile"
 )
 
 // Parse reads a smoke.yml; file is how messages name it. It is strict: a key that
@@ -21,11 +20,8 @@ import (
 // more SpecErrors.
 func Parse(file string, text []byte) (Spec, error) {
 	d := &decoder{file: file}
-	root, err := parseYAML(text)
+	root, err := readYAML(file, text)
 	if err != nil {
-		if e := (*SpecError)(nil); errors.As(err, &e) {
-			e.File = file
-		}
 		return Spec{}, err
 	}
 	var s Spec
@@ -45,36 +41,24 @@ type decoder struct {
 }
 
 // reader reads the value of a key.
-type reader func(key string, v *node)
-
-// known is a key that a map may have.
-type known struct {
-	name string
-	read reader
-}
+type reader = func(key string, v *yamlfile.Node)
 
 func (d *decoder) fail(key string, line int, format string, args ...any) {
 	d.errs = append(d.errs, &SpecError{File: d.file, Line: line, Key: key, Message: fmt.Sprintf(format, args...)})
 }
 
 // fields reads a map that has no keys but these.
-func (d *decoder) fields(key string, n *node, keys []known) {
-	if n.Kind != app.YAMLMap {
-		d.fail(key, n.Line, "must be a map with the keys %s, not %s", names(keys), noun(n))
+func (d *decoder) fields(key string, n *yamlfile.Node, keys []yamlfile.Key) {
+	if n.Kind != yamlfile.Map {
+		d.fail(key, n.Line, "must be a map with the keys %s, not %s", names(keys), n.Short())
 		return
 	}
-	for _, f := range n.Fields {
-		i := slices.IndexFunc(keys, func(k known) bool { return k.name == f.Name })
-		path := below(key, f.Name)
-		switch {
-		case i < 0:
-			d.fail(path, f.Line, "is not a key that is known here: there are %s", names(keys))
-		case !f.Value.Null():
-			keys[i].read(path, f.Value)
-		}
-	}
+	n.ReadFields(below(key, ""), keys, func(path string, line int) {
+		d.fail(path, line, "is not a key that is known here: there are %s", names(keys))
+	})
 }
 
+// below is the path of a name in the map at key.
 func below(key, name string) string {
 	if key == "" {
 		return name
@@ -82,39 +66,33 @@ func below(key, name string) string {
 	return key + "." + name
 }
 
-func names(keys []known) string {
-	all := make([]string, len(keys))
-	for i, k := range keys {
-		all[i] = k.name
-	}
-	return strings.Join(all, ", ")
-}
+func names(keys []yamlfile.Key) string { return strings.Join(yamlfile.Names(keys), ", ") }
 
-func (d *decoder) spec(root *node) (s Spec) {
-	d.fields("", root, []known{
-		{"alone", d.truth(&s.Alone)},
-		{"needs", d.texts(&s.Needs)},
-		{"build", d.text(&s.Build)},
-		{"manifests", d.texts(&s.Manifests)},
-		{"variables", func(key string, v *node) { s.Variables = d.object(key, v) }},
-		{"services", func(key string, v *node) {
-			d.each(key, v, func(key string, v *node) { s.Services = append(s.Services, d.service(key, v)) })
+func (d *decoder) spec(root *yamlfile.Node) (s Spec) {
+	d.fields("", root, []yamlfile.Key{
+		{Name: "alone", Read: d.truth(&s.Alone)},
+		{Name: "needs", Read: d.texts(&s.Needs)},
+		{Name: "build", Read: d.text(&s.Build)},
+		{Name: "manifests", Read: d.texts(&s.Manifests)},
+		{Name: "variables", Read: func(key string, v *yamlfile.Node) { s.Variables = d.object(key, v) }},
+		{Name: "services", Read: func(key string, v *yamlfile.Node) {
+			d.each(key, v, func(key string, v *yamlfile.Node) { s.Services = append(s.Services, d.service(key, v)) })
 		}},
-		{"before", d.text(&s.Before)},
-		{"timeout", d.duration(&s.Timeout)},
-		{"checks", func(key string, v *node) {
-			d.each(key, v, func(key string, v *node) { s.Checks = append(s.Checks, d.check(key, v)) })
+		{Name: "before", Read: d.text(&s.Before)},
+		{Name: "timeout", Read: d.duration(&s.Timeout)},
+		{Name: "checks", Read: func(key string, v *yamlfile.Node) {
+			d.each(key, v, func(key string, v *yamlfile.Node) { s.Checks = append(s.Checks, d.check(key, v)) })
 		}},
 	})
 	return s
 }
 
-func (d *decoder) service(key string, n *node) (s Service) {
-	d.fields(key, n, []known{
-		{"name", d.text(&s.Name)},
-		{"offering", d.text(&s.Offering)},
-		{"plan", d.text(&s.Plan)},
-		{"parameters", func(key string, v *node) {
+func (d *decoder) service(key string, n *yamlfile.Node) (s Service) {
+	d.fields(key, n, []yamlfile.Key{
+		{Name: "name", Read: d.text(&s.Name)},
+		{Name: "offering", Read: d.text(&s.Offering)},
+		{Name: "plan", Read: d.text(&s.Plan)},
+		{Name: "parameters", Read: func(key string, v *yamlfile.Node) {
 			b, err := json.Marshal(d.object(key, v))
 			if err != nil {
 				d.fail(key, v.Line, "cannot be written as JSON: %v", err)
@@ -124,39 +102,39 @@ func (d *decoder) service(key string, n *node) (s Service) {
 		}},
 	})
 	for _, f := range [][2]string{{"name", s.Name}, {"offering", s.Offering}, {"plan", s.Plan}} {
-		if n.Kind == app.YAMLMap && f[1] == "" {
+		if n.Kind == yamlfile.Map && f[1] == "" {
 			d.fail(below(key, f[0]), n.Line, "is missing: a service has a name, an offering and a plan (dew marketplace lists them)")
 		}
 	}
 	return s
 }
 
-func (d *decoder) check(key string, n *node) (c Check) {
+func (d *decoder) check(key string, n *yamlfile.Node) (c Check) {
 	c.Line = n.Line
 	var kinds []string
-	one := func(name string, read reader) known {
-		return known{name, func(key string, v *node) {
+	one := func(name string, read reader) yamlfile.Key {
+		return yamlfile.Key{Name: name, Read: func(key string, v *yamlfile.Node) {
 			kinds = append(kinds, name)
 			read(key, v)
 		}}
 	}
-	d.fields(key, n, []known{
-		{"name", d.text(&c.Name)},
-		{"app", d.text(&c.App)},
-		{"timeout", d.duration(&c.Timeout)},
-		one("http", func(key string, v *node) { c.HTTP = d.http(key, v) }),
-		one("log", func(key string, v *node) { c.Log = d.log(key, v) }),
-		one("kill", func(key string, v *node) { c.Kill = d.kill(key, v) }),
-		one("ssh", func(key string, v *node) { c.SSH = d.ssh(key, v) }),
-		one("mail", func(key string, v *node) { c.Mail = d.mail(key, v) }),
+	d.fields(key, n, []yamlfile.Key{
+		{Name: "name", Read: d.text(&c.Name)},
+		{Name: "app", Read: d.text(&c.App)},
+		{Name: "timeout", Read: d.duration(&c.Timeout)},
+		one("http", func(key string, v *yamlfile.Node) { c.HTTP = d.http(key, v) }),
+		one("log", func(key string, v *yamlfile.Node) { c.Log = d.log(key, v) }),
+		one("kill", func(key string, v *yamlfile.Node) { c.Kill = d.kill(key, v) }),
+		one("ssh", func(key string, v *yamlfile.Node) { c.SSH = d.ssh(key, v) }),
+		one("mail", func(key string, v *yamlfile.Node) { c.Mail = d.mail(key, v) }),
 		one("run", d.text(&c.Run)),
-		{"exit", func(key string, v *node) {
+		{Name: "exit", Read: func(key string, v *yamlfile.Node) {
 			c.Exit = &ExitCheck{}
-			d.fields(key, v, []known{{"description", d.text(&c.Exit.Description)}, {"reason", d.text(&c.Exit.Reason)}})
+			d.fields(key, v, []yamlfile.Key{{Name: "description", Read: d.text(&c.Exit.Description)}, {Name: "reason", Read: d.text(&c.Exit.Reason)}})
 		}},
 	})
 	switch {
-	case n.Kind != app.YAMLMap:
+	case n.Kind != yamlfile.Map:
 	case len(kinds) == 0:
 		d.fail(key, n.Line, "checks nothing: it needs one of http, log, kill, ssh, mail, run")
 	case len(kinds) > 1:
@@ -167,25 +145,25 @@ func (d *decoder) check(key string, n *node) (c Check) {
 	return c
 }
 
-func (d *decoder) http(key string, n *node) *HTTPCheck {
+func (d *decoder) http(key string, n *yamlfile.Node) *HTTPCheck {
 	h := &HTTPCheck{Method: http.MethodGet, Path: "/"}
-	if s, ok := n.Value.(string); ok && n.Kind == app.YAMLScalar {
+	if s, ok := n.Value.(string); ok && n.Kind == yamlfile.Scalar {
 		method, path, both := strings.Cut(strings.TrimSpace(s), " ")
 		if !both {
 			method, path = http.MethodGet, method
 		}
 		h.Method, h.Path = method, strings.TrimSpace(path)
 	} else {
-		d.fields(key, n, append([]known{
-			{"method", d.text(&h.Method)},
-			{"path", d.text(&h.Path)},
-			{"host", d.text(&h.Host)},
-			{"port", d.number(&h.Port, 1, math.MaxUint16)},
-			{"headers", d.textMap(&h.Headers)},
-			{"body", d.text(&h.Body)},
-			{"status", d.numbers(&h.Status, 100, 999)},
-			{"header", d.textMap(&h.Header)},
-			{"json", func(key string, v *node) { h.JSON = d.paths(key, v) }},
+		d.fields(key, n, append([]yamlfile.Key{
+			{Name: "method", Read: d.text(&h.Method)},
+			{Name: "path", Read: d.text(&h.Path)},
+			{Name: "host", Read: d.text(&h.Host)},
+			{Name: "port", Read: d.number(&h.Port, 1, math.MaxUint16)},
+			{Name: "headers", Read: d.textMap(&h.Headers)},
+			{Name: "body", Read: d.text(&h.Body)},
+			{Name: "status", Read: d.numbers(&h.Status, 100, 999)},
+			{Name: "header", Read: d.textMap(&h.Header)},
+			{Name: "json", Read: func(key string, v *yamlfile.Node) { h.JSON = d.paths(key, v) }},
 		}, d.textKeys(&h.Text)...))
 	}
 	if !strings.HasPrefix(h.Path, "/") {
@@ -200,9 +178,9 @@ func (d *decoder) http(key string, n *node) *HTTPCheck {
 	return h
 }
 
-func (d *decoder) paths(key string, n *node) (out []JSONCheck) {
-	if n.Kind != app.YAMLMap {
-		d.fail(key, n.Line, `must be a map of paths to values, such as {"$.users[0].name": Ada}, not %s`, noun(n))
+func (d *decoder) paths(key string, n *yamlfile.Node) (out []JSONCheck) {
+	if n.Kind != yamlfile.Map {
+		d.fail(key, n.Line, `must be a map of paths to values, such as {"$.users[0].name": Ada}, not %s`, n.Short())
 		return nil
 	}
 	for _, f := range n.Fields {
@@ -216,67 +194,67 @@ func (d *decoder) paths(key string, n *node) (out []JSONCheck) {
 	return out
 }
 
-func (d *decoder) log(key string, n *node) *LogCheck {
+func (d *decoder) log(key string, n *yamlfile.Node) *LogCheck {
 	l := &LogCheck{}
-	if s, ok := n.Value.(string); ok && n.Kind == app.YAMLScalar {
+	if s, ok := n.Value.(string); ok && n.Kind == yamlfile.Scalar {
 		l.Text.Contains = []string{s}
 		return l
 	}
-	d.fields(key, n, append([]known{{"source", d.text(&l.Source)}}, d.textKeys(&l.Text)...))
-	if n.Kind == app.YAMLMap && l.Text.empty() && l.Source == "" {
+	d.fields(key, n, append([]yamlfile.Key{{Name: "source", Read: d.text(&l.Source)}}, d.textKeys(&l.Text)...))
+	if n.Kind == yamlfile.Map && l.Text.empty() && l.Source == "" {
 		d.fail(key, n.Line, "needs contains, matches, equals or source")
 	}
 	return l
 }
 
-func (d *decoder) kill(key string, n *node) *KillCheck {
+func (d *decoder) kill(key string, n *yamlfile.Node) *KillCheck {
 	k := &KillCheck{Process: "web", Signal: "KILL"}
-	d.fields(key, n, []known{
-		{"process", d.text(&k.Process)},
-		{"sidecar", d.text(&k.Sidecar)},
-		{"instance", d.number(&k.Instance, 0, math.MaxInt32)},
-		{"signal", d.text(&k.Signal)},
+	d.fields(key, n, []yamlfile.Key{
+		{Name: "process", Read: d.text(&k.Process)},
+		{Name: "sidecar", Read: d.text(&k.Sidecar)},
+		{Name: "instance", Read: d.number(&k.Instance, 0, math.MaxInt32)},
+		{Name: "signal", Read: d.text(&k.Signal)},
 	})
 	return k
 }
 
-func (d *decoder) ssh(key string, n *node) *SSHCheck {
+func (d *decoder) ssh(key string, n *yamlfile.Node) *SSHCheck {
 	s := &SSHCheck{Process: "web", Status: []int{0}}
-	if text, ok := n.Value.(string); ok && n.Kind == app.YAMLScalar {
+	if text, ok := n.Value.(string); ok && n.Kind == yamlfile.Scalar {
 		s.Command = text
 		return s
 	}
-	d.fields(key, n, append([]known{
-		{"command", d.text(&s.Command)},
-		{"process", d.text(&s.Process)},
-		{"instance", d.number(&s.Instance, 0, math.MaxInt32)},
-		{"status", d.numbers(&s.Status, 0, math.MaxUint8)},
+	d.fields(key, n, append([]yamlfile.Key{
+		{Name: "command", Read: d.text(&s.Command)},
+		{Name: "process", Read: d.text(&s.Process)},
+		{Name: "instance", Read: d.number(&s.Instance, 0, math.MaxInt32)},
+		{Name: "status", Read: d.numbers(&s.Status, 0, math.MaxUint8)},
 	}, d.textKeys(&s.Text)...))
-	if n.Kind == app.YAMLMap && strings.TrimSpace(s.Command) == "" {
+	if n.Kind == yamlfile.Map && strings.TrimSpace(s.Command) == "" {
 		d.fail(below(key, "command"), n.Line, "is missing: say what to run inside of the instance")
 	}
 	return s
 }
 
-func (d *decoder) mail(key string, n *node) *MailCheck {
+func (d *decoder) mail(key string, n *yamlfile.Node) *MailCheck {
 	m := &MailCheck{}
-	d.fields(key, n, append([]known{{"to", d.text(&m.To)}, {"subject", d.text(&m.Subject)}}, d.textKeys(&m.Text)...))
-	if n.Kind == app.YAMLMap && m.To == "" {
+	d.fields(key, n, append([]yamlfile.Key{{Name: "to", Read: d.text(&m.To)}, {Name: "subject", Read: d.text(&m.Subject)}}, d.textKeys(&m.Text)...))
+	if n.Kind == yamlfile.Map && m.To == "" {
 		d.fail(below(key, "to"), n.Line, "is missing: say whose mail it is")
 	}
 	return m
 }
 
 // textKeys are the keys that say what a text must be like.
-func (d *decoder) textKeys(t *Text) []known {
-	return []known{
-		{"contains", d.texts(&t.Contains)},
-		{"equals", func(key string, v *node) {
+func (d *decoder) textKeys(t *Text) []yamlfile.Key {
+	return []yamlfile.Key{
+		{Name: "contains", Read: d.texts(&t.Contains)},
+		{Name: "equals", Read: func(key string, v *yamlfile.Node) {
 			var s string
 			d.text(&s)(key, v)
 			t.Equals = &s
 		}},
-		{"matches", func(key string, v *node) {
+		{Name: "matches", Read: func(key string, v *yamlfile.Node) {
 			var all []string
 			d.texts(&all)(key, v)
 			for _, s := range all {
@@ -292,9 +270,9 @@ func (d *decoder) textKeys(t *Text) []known {
 }
 
 func (d *decoder) text(to *string) reader {
-	return func(key string, v *node) {
-		if v.Kind != app.YAMLScalar {
-			d.fail(key, v.Line, "must be a text, not %s", noun(v))
+	return func(key string, v *yamlfile.Node) {
+		if v.Kind != yamlfile.Scalar {
+			d.fail(key, v.Line, "must be a text, not %s", v.Short())
 			return
 		}
 		*to = fmt.Sprint(v.Value)
@@ -303,11 +281,11 @@ func (d *decoder) text(to *string) reader {
 
 // texts reads one text, or a list of them.
 func (d *decoder) texts(to *[]string) reader {
-	return func(key string, v *node) {
-		if v.Kind != app.YAMLList {
-			v = &node{Kind: app.YAMLList, Line: v.Line, Items: []*node{v}}
+	return func(key string, v *yamlfile.Node) {
+		if v.Kind != yamlfile.List {
+			v = &yamlfile.Node{Kind: yamlfile.List, Line: v.Line, Items: []*yamlfile.Node{v}}
 		}
-		d.each(key, v, func(key string, v *node) {
+		d.each(key, v, func(key string, v *yamlfile.Node) {
 			var s string
 			d.text(&s)(key, v)
 			*to = append(*to, s)
@@ -316,9 +294,9 @@ func (d *decoder) texts(to *[]string) reader {
 }
 
 func (d *decoder) textMap(to *map[string]string) reader {
-	return func(key string, v *node) {
-		if v.Kind != app.YAMLMap {
-			d.fail(key, v.Line, "must be a map of texts, not %s", noun(v))
+	return func(key string, v *yamlfile.Node) {
+		if v.Kind != yamlfile.Map {
+			d.fail(key, v.Line, "must be a map of texts, not %s", v.Short())
 			return
 		}
 		*to = map[string]string{}
@@ -331,10 +309,10 @@ func (d *decoder) textMap(to *map[string]string) reader {
 }
 
 func (d *decoder) truth(to *bool) reader {
-	return func(key string, v *node) {
+	return func(key string, v *yamlfile.Node) {
 		b, ok := v.Value.(bool)
 		if !ok {
-			d.fail(key, v.Line, "must be true or false, not %s", noun(v))
+			d.fail(key, v.Line, "must be true or false, not %s", v.Short())
 			return
 		}
 		*to = b
@@ -342,13 +320,13 @@ func (d *decoder) truth(to *bool) reader {
 }
 
 func (d *decoder) number(to *int, least, most int) reader {
-	return func(key string, v *node) {
+	return func(key string, v *yamlfile.Node) {
 		u, ok := v.Value.(uint64)
 		if i, signed := v.Value.(int64); signed && i >= 0 {
 			u, ok = uint64(i), true
 		}
 		if !ok || u > uint64(most) || u < uint64(least) {
-			d.fail(key, v.Line, "must be a number from %d to %d, not %s", least, most, noun(v))
+			d.fail(key, v.Line, "must be a number from %d to %d, not %s", least, most, v.Short())
 			return
 		}
 		*to = int(u)
@@ -357,12 +335,12 @@ func (d *decoder) number(to *int, least, most int) reader {
 
 // numbers reads one number, or a list of them.
 func (d *decoder) numbers(to *[]int, least, most int) reader {
-	return func(key string, v *node) {
-		if v.Kind != app.YAMLList {
-			v = &node{Kind: app.YAMLList, Line: v.Line, Items: []*node{v}}
+	return func(key string, v *yamlfile.Node) {
+		if v.Kind != yamlfile.List {
+			v = &yamlfile.Node{Kind: yamlfile.List, Line: v.Line, Items: []*yamlfile.Node{v}}
 		}
 		*to = nil
-		d.each(key, v, func(key string, v *node) {
+		d.each(key, v, func(key string, v *yamlfile.Node) {
 			var n int
 			d.number(&n, least, most)(key, v)
 			*to = append(*to, n)
@@ -371,11 +349,11 @@ func (d *decoder) numbers(to *[]int, least, most int) reader {
 }
 
 func (d *decoder) duration(to *time.Duration) reader {
-	return func(key string, v *node) {
+	return func(key string, v *yamlfile.Node) {
 		s, _ := v.Value.(string)
 		t, err := time.ParseDuration(s)
 		if err != nil || t <= 0 {
-			d.fail(key, v.Line, "must be a time such as 30s or 5m, not %s", noun(v))
+			d.fail(key, v.Line, "must be a time such as 30s or 5m, not %s", v.Short())
 			return
 		}
 		*to = t
@@ -383,17 +361,17 @@ func (d *decoder) duration(to *time.Duration) reader {
 }
 
 // object reads a map of anything.
-func (d *decoder) object(key string, v *node) map[string]any {
+func (d *decoder) object(key string, v *yamlfile.Node) map[string]any {
 	m, ok := v.Plain().(map[string]any)
 	if !ok {
-		d.fail(key, v.Line, "must be a map of names to values, not %s", noun(v))
+		d.fail(key, v.Line, "must be a map of names to values, not %s", v.Short())
 	}
 	return m
 }
 
-func (d *decoder) each(key string, v *node, read reader) {
-	if v.Kind != app.YAMLList {
-		d.fail(key, v.Line, "must be a list, not %s", noun(v))
+func (d *decoder) each(key string, v *yamlfile.Node, read reader) {
+	if v.Kind != yamlfile.List {
+		d.fail(key, v.Line, "must be a list, not %s", v.Short())
 		return
 	}
 	for i, one := range v.Items {

@@ -37,12 +37,16 @@ func runTests(m *testing.M) int {
 	}
 	defer os.RemoveAll(dir)
 	bin = dir
-	c := exec.Command("go", "build", "-trimpath", "-o", bin+"/", "../cmd/dewd", "../cmd/dew", "../cmd/dew-init",
-		"../examples/config-sidecar/app", "../examples/config-sidecar/config-server")
-	c.Env = append(os.Environ(), "CGO_ENABLED=0")
-	if out, err := c.CombinedOutput(); err != nil {
-		fmt.Fprintf(os.Stderr, "cannot build the programs: %v\n%s", err, out)
-		return 1
+	for module, packages := range map[string][]string{
+		"..":          {"./cmd/dewd", "./cmd/dew", "./cmd/dew-init"},
+		"../examples": {"./config-sidecar/app", "./config-sidecar/config-server"},
+	} {
+		c := exec.Command("go", append([]string{"build", "-trimpath", "-o", bin + "/"}, packages...)...)
+		c.Dir, c.Env = module, append(os.Environ(), "CGO_ENABLED=0")
+		if out, err := c.CombinedOutput(); err != nil {
+			fmt.Fprintf(os.Stderr, "cannot build the programs: %v\n%s", err, out)
+			return 1
+		}
 	}
 	return m.Run()
 }

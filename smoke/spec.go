@@ -198,11 +198,3 @@ func firstLine(s string) string {
 	}
 	return shorten(line)
 }
-
-func shorten(s string) string {
-	const most = 80
-	if r := []rune(s); len(r) > most {
-		return string(r[:most]) + "…"
-	}
-	return s
-}

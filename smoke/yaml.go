@@ -2,13 +2,12 @@ package smoke
 
 import (
 	"errors"
-	"fmt"
 	"strconv"
 
-	"github.com/dewrun/dew/app"
+	"github.com/dewrun/dew/yamlfile"
 )
 
-// maxFile is how long a smoke.yml may be; no sane one comes near.
+// maxFile is the most bytes that a smoke.yml can have.
 const maxFile = 256 << 10
 
 // SpecError says what is wrong with a smoke.yml, where, and what is allowed.
@@ -30,35 +29,14 @@ func (e *SpecError) Error() string {
 	return where + ": " + e.Message
 }
 
-// node is YAML with its lines.
-type node = app.YAML
-
-// parseYAML reads one document, as manifests are read.
-func parseYAML(b []byte) (*node, error) {
-	if len(b) > maxFile {
-		return nil, &SpecError{Message: fmt.Sprintf("it has %d bytes, at most %d are allowed", len(b), maxFile)}
-	}
-	n, err := app.ReadYAML(b)
-	if e := (*app.ManifestError)(nil); errors.As(err, &e) {
-		return nil, &SpecError{Line: e.Line, Key: e.Key, Message: e.Message}
+// readYAML reads a smoke.yml. The error is a *SpecError.
+func readYAML(file string, b []byte) (*yamlfile.Node, error) {
+	n, err := yamlfile.Read(b, maxFile)
+	if e, ok := errors.AsType[*yamlfile.Error](err); ok {
+		return nil, &SpecError{File: file, Line: e.Line, Key: e.Key, Message: e.Message}
 	}
 	return n, err
 }
 
-// noun says what a node is, for messages.
-func noun(n *node) string {
-	switch n.Kind {
-	case app.YAMLList:
-		return "a list"
-	case app.YAMLMap:
-		return "a map"
-	}
-	switch v := n.Value.(type) {
-	case nil:
-		return "nothing"
-	case string:
-		return strconv.Quote(shorten(v))
-	default:
-		return fmt.Sprint(v)
-	}
-}
+// shorten returns the start of a text that is too long for a message.
+func shorten(s string) string { return yamlfile.Shorten(s) }

@@ -32,8 +32,8 @@ func newConnection(s *Server, sc *ssh.ServerConn) *connection {
 	}
 }
 
-// farewell is how long clients may take to read why they are let go.
-const farewell = 2 * time.Second
+// closeTimeout is how long clients may take to read why they are disconnected.
+const closeTimeout = 2 * time.Second
 
 // serve answers the client until it leaves, is gone, or must leave.
 func (c *connection) serve(ctx context.Context, chans <-chan ssh.NewChannel, reqs <-chan *ssh.Request) {
@@ -49,7 +49,7 @@ func (c *connection) serve(ctx context.Context, chans <-chan ssh.NewChannel, req
 		case c.room <- struct{}{}:
 			c.work.Go(func() {
 				defer func() { <-c.room }()
-				defer c.survive()
+				defer c.recoverPanic()
 				c.open(inner, nc)
 			})
 		default:
@@ -61,8 +61,8 @@ func (c *connection) serve(ctx context.Context, chans <-chan ssh.NewChannel, req
 	guards.Wait()
 }
 
-// survive makes a bug in one channel the end of one connection.
-func (c *connection) survive() {
+// recoverPanic makes a bug in one channel the end of one connection.
+func (c *connection) recoverPanic() {
 	if p := recover(); p != nil {
 		c.log.Error("panic in an ssh channel", "panic", fmt.Sprint(p))
 		_ = c.sc.Close() // it is of no more use
@@ -107,7 +107,7 @@ func (c *connection) watch(ctx context.Context, cancel context.CancelCauseFunc) 
 	for {
 		select {
 		case <-ctx.Done():
-			c.letGo()
+			c.disconnect()
 			return
 		case <-ticker.C:
 		}
@@ -115,7 +115,7 @@ func (c *connection) watch(ctx context.Context, cancel context.CancelCauseFunc) 
 			c.log.Info("ssh connection is idle", "for", idle.Round(time.Second))
 			return
 		}
-		if err := c.s.stays(c.g); err != nil {
+		if err := c.s.stillAllowed(c.g); err != nil {
 			c.log.Warn("ssh client may not stay", "why", err)
 			cancel(err)
 			continue
@@ -129,13 +129,13 @@ func (c *connection) watch(ctx context.Context, cancel context.CancelCauseFunc) 
 	}
 }
 
-// letGo gives sessions a moment to tell their clients why they end.
-func (c *connection) letGo() {
+// disconnect gives sessions a moment to tell their clients why they end.
+func (c *connection) disconnect() {
 	done := make(chan struct{})
 	go func() { c.work.Wait(); close(done) }()
 	select {
 	case <-done:
-	case <-time.After(farewell):
+	case <-time.After(closeTimeout):
 	}
 }
 

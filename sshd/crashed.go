@@ -22,14 +22,14 @@ func parseCrashed(text string) (runtime.InstanceID, bool) {
 	return runtime.InstanceID(id), ok && runtime.InstanceID(id).Valid()
 }
 
-// remains finds what is kept of the crashed instance that a login names.
-func (s *Server) remains(process string, id runtime.InstanceID) (runtime.Remains, error) {
-	for _, r := range s.c.Instances.Crashed(process) {
-		if r.Instance == id {
-			return r, nil
+// crashFiles finds what is kept of the crashed instance that a login names.
+func (s *Server) crashFiles(process string, id runtime.InstanceID) (runtime.CrashFiles, error) {
+	for _, files := range s.c.Instances.Crashed(process) {
+		if files.Instance == id {
+			return files, nil
 		}
 	}
-	return runtime.Remains{}, fmt.Errorf("nothing is kept of instance %s", id)
+	return runtime.CrashFiles{}, fmt.Errorf("nothing is kept of instance %s", id)
 }
 
 // exec opens a session where the login leads: beside a process that runs, in a task,

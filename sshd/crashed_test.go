@@ -13,33 +13,33 @@ import (
 	"github.com/dewrun/dew/runtime"
 )
 
-func (w *world) Crashed(process string) []runtime.Remains {
-	return slices.DeleteFunc(w.fake.Remains(), func(r runtime.Remains) bool { return r.Slot.Process != process })
+func (w *world) Crashed(process string) []runtime.CrashFiles {
+	return slices.DeleteFunc(w.fake.CrashFiles(), func(files runtime.CrashFiles) bool { return files.Slot.Process != process })
 }
 
 func (w *world) ExecCrashed(ctx context.Context, id runtime.InstanceID, sidecar string, spec runtime.ExecSpec) (runtime.Session, error) {
-	return w.fake.ExecRemains(ctx, id, sidecar, spec)
+	return w.fake.ExecCrashFiles(ctx, id, sidecar, spec)
 }
 
 // crash leaves a crashed instance of the app, of index 3.
 func (w *world) crash() runtime.InstanceID {
 	w.t.Helper()
-	task, err := w.fake.Start(w.t.Context(), runtime.Spec{
-		Instance: runtime.NewInstanceID(), Slot: runtime.SlotID{Process: appGUID, Index: 3}, App: appGUID, Type: "web",
+	container, err := w.fake.Start(w.t.Context(), runtime.Spec{
+		Kind: runtime.KindInstance, Instance: runtime.NewInstanceID(), Slot: runtime.SlotID{Process: appGUID, Index: 3}, App: appGUID, Type: "web",
 		Processes: []runtime.ProcessSpec{{Exec: runtime.MainExec, Command: "exit 1"}},
 	})
 	if err != nil {
 		w.t.Fatal(err)
 	}
-	k, ok := task.(runtime.Keepable)
+	k, ok := container.(runtime.KeepableContainer)
 	if !ok {
 		w.t.Fatal("nothing of the task can be kept")
 	}
-	k.Keep(time.Now())
-	if err := task.Delete(w.t.Context()); err != nil {
+	k.KeepFiles(time.Now())
+	if err := container.Delete(w.t.Context()); err != nil {
 		w.t.Fatal(err)
 	}
-	return task.Spec().Instance
+	return container.Spec().Instance
 }
 
 // What a crashed instance left is entered as an instance that runs is, by the same
@@ -82,7 +82,7 @@ func TestEnterCrashed(t *testing.T) {
 			t.Errorf("%s: %v, %q; want that nothing is kept", user, err, banner)
 		}
 	}
-	if diff := cmp.Diff(w.fake.Remains()[0].Instance, id); diff != "" {
+	if diff := cmp.Diff(w.fake.CrashFiles()[0].Instance, id); diff != "" {
 		t.Errorf("kept (-got +want):\n%s", diff)
 	}
 }

@@ -47,7 +47,7 @@ func (c *connection) openPort(ctx context.Context, nc ssh.NewChannel) {
 	joined, done := context.WithCancel(ctx)
 	defer done()
 	go func() {
-		c.outlive(joined, id)
+		c.awaitEnd(joined, id)
 		_ = conn.Close() // it may be closed already
 	}()
 	c.join(ch, end{Reader: conn, Writer: conn, close: func() error { return closeWrite(conn) }, abort: conn.Close})
@@ -65,9 +65,9 @@ func (s *Server) dial(ctx context.Context, id runtime.InstanceID, address string
 	return s.c.Instances.Dial(ctx, id, "tcp", address)
 }
 
-// outlive returns when the instance has ended, or ctx: a connection to somewhere
+// awaitEnd returns when the instance has ended, or ctx: a connection to somewhere
 // else would not notice, and keep the network of the instance from going.
-func (c *connection) outlive(ctx context.Context, id runtime.InstanceID) {
+func (c *connection) awaitEnd(ctx context.Context, id runtime.InstanceID) {
 	look := time.NewTicker(c.s.limits.Alive)
 	defer look.Stop()
 	for c.s.runs(c.g.process.GUID, id) {

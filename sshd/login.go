@@ -135,8 +135,8 @@ func (s *Server) grant(who auth.Principal, to login) (grant, error) {
 		return g, err
 	}
 	if g.crashed != "" {
-		r, err := s.remains(g.process.GUID, g.crashed)
-		g.index = r.Slot.Index
+		files, err := s.crashFiles(g.process.GUID, g.crashed)
+		g.index = files.Slot.Index
 		return g, err
 	}
 	if g.task { // whether it waits for a session is seen when one is opened
@@ -157,8 +157,8 @@ func (s *Server) process(to login) (app.Process, error) {
 	return app.Process{GUID: t.GUID, App: t.App, Type: "task"}, err
 }
 
-// stays tells why somebody who was let in may not stay.
-func (s *Server) stays(g grant) error {
+// stillAllowed tells why somebody who was let in may not stay.
+func (s *Server) stillAllowed(g grant) error {
 	a, err := s.c.Registry.App(g.app.GUID)
 	if errors.Is(err, app.ErrNotFound) {
 		return errNobody

@@ -23,6 +23,7 @@ import (
 	"github.com/dewrun/dew/app"
 	"github.com/dewrun/dew/auth"
 	"github.com/dewrun/dew/logstream"
+	"github.com/dewrun/dew/registry"
 	"github.com/dewrun/dew/runtime"
 )
 
@@ -35,7 +36,7 @@ type Instances interface {
 	// ends with it.
 	Attach(ctx context.Context, task string, spec runtime.ExecSpec) (runtime.Session, error)
 	// Crashed is what is kept of crashed instances of a process, newest first.
-	Crashed(process string) []runtime.Remains
+	Crashed(process string) []runtime.CrashFiles
 	// ExecCrashed opens a session on a copy of what a crashed instance left.
 	ExecCrashed(ctx context.Context, id runtime.InstanceID, sidecar string, spec runtime.ExecSpec) (runtime.Session, error)
 	// Instances is what is known of the slots of a process.
@@ -47,7 +48,7 @@ type Instances interface {
 // Config is what a Server needs.
 type Config struct {
 	HostKey   string // file of the host key; made when it is not there
-	Registry  *app.Registry
+	Registry  *registry.Registry
 	Instances Instances
 	// Redeem uses a one-time code up. auth.Server has the real one.
 	Redeem func(code string) (auth.Principal, error)
@@ -112,16 +113,16 @@ func (l Limits) withDefaults() Limits {
 
 // Server is the door.
 type Server struct {
-	c       Config
-	log     *slog.Logger
-	limits  Limits
-	signer  ssh.Signer
-	config  *ssh.ServerConfig
-	knocks  chan struct{} // holds one for every handshake
-	guests  chan struct{} // holds one for every connection
-	dials   chan struct{} // holds one for every forward that waits for an answer
-	mu      sync.Mutex    // guards the field below
-	present map[place]int // sessions by instance
+	c           Config
+	log         *slog.Logger
+	limits      Limits
+	signer      ssh.Signer
+	config      *ssh.ServerConfig
+	handshakes  chan struct{} // holds one for every handshake
+	connections chan struct{} // holds one for every connection
+	dials       chan struct{} // holds one for every forward that waits for an answer
+	mu          sync.Mutex    // guards the field below
+	connected   map[place]int // sessions by instance
 }
 
 // place is where an instance stands.
@@ -149,8 +150,8 @@ func New(c Config) (*Server, error) {
 	l := c.Limits.withDefaults()
 	s := &Server{
 		c: c, log: c.Logger, limits: l, signer: signer,
-		knocks: make(chan struct{}, l.Handshakes), guests: make(chan struct{}, l.Connections),
-		dials: make(chan struct{}, l.Dials), present: map[place]int{},
+		handshakes: make(chan struct{}, l.Handshakes), connections: make(chan struct{}, l.Connections),
+		dials: make(chan struct{}, l.Dials), connected: map[place]int{},
 	}
 	s.config = &ssh.ServerConfig{
 		ServerVersion:    "SSH-2.0-dew",
@@ -205,8 +206,8 @@ func (s *Server) admit(ctx context.Context, raw net.Conn) {
 	}
 	defer func() { _ = sc.Close() }() // it may be closed already
 	select {
-	case s.guests <- struct{}{}:
-		defer func() { <-s.guests }()
+	case s.connections <- struct{}{}:
+		defer func() { <-s.connections }()
 	default:
 		s.log.Warn("ssh connection refused: there are too many", "peer", raw.RemoteAddr(), "limit", s.limits.Connections)
 		return
@@ -217,8 +218,8 @@ func (s *Server) admit(ctx context.Context, raw net.Conn) {
 // handshake agrees on keys and finds out who comes.
 func (s *Server) handshake(ctx context.Context, raw net.Conn) (*ssh.ServerConn, <-chan ssh.NewChannel, <-chan *ssh.Request, error) {
 	select {
-	case s.knocks <- struct{}{}:
-		defer func() { <-s.knocks }()
+	case s.handshakes <- struct{}{}:
+		defer func() { <-s.handshakes }()
 	default:
 		return nil, nil, nil, fmt.Errorf("%d others are at their handshake", s.limits.Handshakes)
 	}
@@ -238,17 +239,17 @@ func (s *Server) handshake(ctx context.Context, raw net.Conn) (*ssh.ServerConn, 
 func (s *Server) enter(at place) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.present[at] >= s.limits.Sessions {
+	if s.connected[at] >= s.limits.Sessions {
 		return false
 	}
-	s.present[at]++
+	s.connected[at]++
 	return true
 }
 
 func (s *Server) leave(at place) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.present[at]--; s.present[at] == 0 {
-		delete(s.present, at)
+	if s.connected[at]--; s.connected[at] == 0 {
+		delete(s.connected, at)
 	}
 }

@@ -137,7 +137,7 @@ func TestRightsEnd(t *testing.T) {
 	if code := status(t, ses.Wait()); code != ownStatus || !has(errs.String(), "the session has ended: ssh is not enabled") {
 		t.Errorf("status %d, stderr %q; want to be told why", code, errs.String())
 	}
-	w.eventually("the connection ends", func() bool { return len(w.s.guests) == 0 && w.sessions() == 0 })
+	w.eventually("the connection ends", func() bool { return len(w.s.connections) == 0 && w.sessions() == 0 })
 }
 
 func TestLimitOfSessions(t *testing.T) {
@@ -173,7 +173,7 @@ func TestLimitOfChannels(t *testing.T) {
 func TestLimitOfConnections(t *testing.T) {
 	w := newWorld(t, Limits{Connections: 1})
 	w.client("cf:" + appGUID + "/0")
-	w.eventually("the first is in", func() bool { return len(w.s.guests) == 1 })
+	w.eventually("the first is in", func() bool { return len(w.s.connections) == 1 })
 	c, _, err := w.login("cf:"+appGUID+"/0", w.code("more"))
 	if err == nil {
 		_ = c.Wait() // it is closed again at once
@@ -266,6 +266,6 @@ func TestManyAtOnce(t *testing.T) {
 	w.eventually("nothing is left", func() bool {
 		w.s.mu.Lock()
 		defer w.s.mu.Unlock()
-		return w.sessions() == 0 && len(w.s.present) == 0 && len(w.s.guests) == 0
+		return w.sessions() == 0 && len(w.s.connected) == 0 && len(w.s.connections) == 0
 	})
 }

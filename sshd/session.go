@@ -15,8 +15,8 @@ import (
 	"github.com/dewrun/dew/runtime"
 )
 
-// room is one session channel: what the client asked for, then what runs.
-type room struct {
+// sessionChannel is one session channel: what the client asked for, then what runs.
+type sessionChannel struct {
 	c    *connection
 	ch   ssh.Channel
 	env  []string
@@ -45,7 +45,7 @@ func (c *connection) openSession(ctx context.Context, nc ssh.NewChannel) {
 	if err != nil {
 		return
 	}
-	r := &room{c: c, ch: ch}
+	r := &sessionChannel{c: c, ch: ch}
 	defer r.end()
 	for req := range reqs {
 		c.touch()
@@ -57,7 +57,7 @@ func (c *connection) openSession(ctx context.Context, nc ssh.NewChannel) {
 }
 
 // end is when the client has closed the channel, or is gone.
-func (r *room) end() {
+func (r *sessionChannel) end() {
 	if r.run != nil {
 		_ = r.run.Close() // it tells the log itself what it could not do
 	}
@@ -69,7 +69,7 @@ func begins(kind string) bool { return kind == "shell" || kind == "exec" || kind
 
 // answer handles a request and tells the client. One that ends the session is told
 // that it was heard before the channel is closed.
-func (r *room) answer(ctx context.Context, req *ssh.Request) bool {
+func (r *sessionChannel) answer(ctx context.Context, req *ssh.Request) bool {
 	r.answering.Lock()
 	defer r.answering.Unlock()
 	ok := r.handle(ctx, req)
@@ -80,7 +80,7 @@ func (r *room) answer(ctx context.Context, req *ssh.Request) bool {
 }
 
 // handle does what one request about the session asks for.
-func (r *room) handle(ctx context.Context, req *ssh.Request) bool {
+func (r *sessionChannel) handle(ctx context.Context, req *ssh.Request) bool {
 	switch req.Type {
 	case "shell", "exec", "subsystem":
 		_, err := parseStart(req.Type, req.Payload)
@@ -122,7 +122,7 @@ func parseStart(kind string, payload []byte) (runtime.ExecSpec, error) {
 	return runtime.ExecSpec{}, fmt.Errorf("there is no subsystem %q", m.Value)
 }
 
-func (r *room) setEnv(payload []byte) bool {
+func (r *sessionChannel) setEnv(payload []byte) bool {
 	var m struct{ Name, Value string }
 	if err := ssh.Unmarshal(payload, &m); err != nil || r.run != nil {
 		return false
@@ -131,7 +131,7 @@ func (r *room) setEnv(payload []byte) bool {
 }
 
 // addEnv notes a variable of the client, if it can be one.
-func (r *room) addEnv(name, value string) bool {
+func (r *sessionChannel) addEnv(name, value string) bool {
 	size := len(name) + len(value) + 2
 	if name == "" || strings.ContainsAny(name, "=\x00") || strings.ContainsRune(value, 0) || r.size+size > maxEnv {
 		return false
@@ -141,7 +141,7 @@ func (r *room) addEnv(name, value string) bool {
 	return true
 }
 
-func (r *room) resize(ctx context.Context, payload []byte) bool {
+func (r *sessionChannel) resize(ctx context.Context, payload []byte) bool {
 	size, err := parseWindow(payload)
 	if err != nil || r.tty == nil {
 		return false
@@ -157,7 +157,7 @@ func (r *room) resize(ctx context.Context, payload []byte) bool {
 	return true
 }
 
-func (r *room) signal(payload []byte) bool {
+func (r *sessionChannel) signal(payload []byte) bool {
 	sig, err := parseSignal(payload)
 	if err != nil || r.run == nil {
 		return false
@@ -171,7 +171,7 @@ func (r *room) signal(payload []byte) bool {
 
 // begin runs what was asked for. The request is granted already: what goes wrong
 // now is told as a program would tell it.
-func (r *room) begin(ctx context.Context, req *ssh.Request) {
+func (r *sessionChannel) begin(ctx context.Context, req *ssh.Request) {
 	spec, err := parseStart(req.Type, req.Payload)
 	if err != nil {
 		return // handle has refused it
@@ -188,14 +188,14 @@ func (r *room) begin(ctx context.Context, req *ssh.Request) {
 	}
 	r.run = ses
 	r.done.Go(func() {
-		defer r.c.survive()
+		defer r.c.recoverPanic()
 		r.carry(ctx, ses)
 	})
 }
 
 // carry moves input and output until the session has ended and all of its output
 // is with the client.
-func (r *room) carry(ctx context.Context, ses runtime.Session) {
+func (r *sessionChannel) carry(ctx context.Context, ses runtime.Session) {
 	st := ses.Streams()
 	go func() {
 		_ = r.c.carry(st.In, r.ch) // the session or its client has ended
@@ -206,15 +206,15 @@ func (r *room) carry(ctx context.Context, ses runtime.Session) {
 	outputs.Go(func() { _ = r.c.carry(r.ch.Stderr(), st.Err) })
 	end, err := ses.Wait(ctx)
 	if err != nil {
-		end = runtime.SessionEnd{Code: ownStatus, Why: whyLetGo(ctx)}
+		end = runtime.SessionEnd{Code: ownStatus, Why: disconnectReason(ctx)}
 		_ = ses.Close() // which ends its output
 	}
 	outputs.Wait()
 	r.finish(end)
 }
 
-// whyLetGo is why a connection ends.
-func whyLetGo(ctx context.Context) string {
+// disconnectReason is why a connection ends.
+func disconnectReason(ctx context.Context) string {
 	if err := context.Cause(ctx); err != nil && !errors.Is(err, context.Canceled) {
 		return err.Error()
 	}
@@ -223,7 +223,7 @@ func whyLetGo(ctx context.Context) string {
 
 // finish tells the client how it ended. Without a status clients say that
 // something broke.
-func (r *room) finish(end runtime.SessionEnd) {
+func (r *sessionChannel) finish(end runtime.SessionEnd) {
 	if end.Why != "" {
 		_, _ = io.WriteString(r.ch.Stderr(), "\r\ndew: the session has ended: "+end.Why+"\r\n") // a client that is gone need not know
 	}

@@ -137,7 +137,7 @@ func TestInstanceEnds(t *testing.T) {
 		t.Fatal(err)
 	}
 	w.eventually("the session runs", func() bool { return w.sessions() == 1 })
-	if err := w.tasks[appGUID].Delete(t.Context()); err != nil {
+	if err := w.containers[appGUID].Delete(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	if code := status(t, ses.Wait()); code == 0 || !has(errs.String(), "dew: the session has ended", "instance") {

@@ -13,7 +13,7 @@ func (w *world) Attach(ctx context.Context, task string, spec runtime.ExecSpec) 
 	w.mu.Lock()
 	w.attached = task
 	w.mu.Unlock()
-	return w.tasks[workerGUID].Exec(ctx, runtime.MainExec, spec)
+	return w.containers[workerGUID].Exec(ctx, runtime.MainExec, spec)
 }
 
 // A login that names a task gets the session of the task, and nothing else.

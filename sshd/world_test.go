@@ -20,6 +20,7 @@ import (
 	"github.com/dewrun/dew/app"
 	"github.com/dewrun/dew/auth"
 	"github.com/dewrun/dew/logstream"
+	"github.com/dewrun/dew/registry"
 	"github.com/dewrun/dew/runtime"
 	"github.com/dewrun/dew/runtime/runtimetest"
 	"github.com/dewrun/dew/store"
@@ -35,13 +36,13 @@ const (
 
 // world is a server before one app with a running instance of each process.
 type world struct {
-	t      *testing.T
-	s      *Server
-	fake   *runtimetest.Fake
-	tasks  map[string]runtime.Task // by process
-	addr   string
-	stop   func()
-	served chan error
+	t          *testing.T
+	s          *Server
+	fake       *runtimetest.Fake
+	containers map[string]runtime.Container // by process
+	addr       string
+	stop       func()
+	served     chan error
 
 	mu       sync.Mutex // guards the fields below
 	codes    map[string]auth.Principal
@@ -52,7 +53,7 @@ type world struct {
 	ended    bool   // the instances
 	attached string // the task whose session was opened last
 
-	registry *app.Registry
+	registry *registry.Registry
 }
 
 func newWorld(t *testing.T, limits Limits) *world {
@@ -62,11 +63,11 @@ func newWorld(t *testing.T, limits Limits) *world {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = db.Close() })
-	registry := app.NewRegistry(db)
-	w := &world{registry: registry, t: t, fake: runtimetest.NewFake(), tasks: map[string]runtime.Task{}, codes: map[string]auth.Principal{}, served: make(chan error, 1)}
-	_, err = registry.PutApp(app.App{GUID: appGUID, Name: "shop", Space: "dev", State: app.Started})
+	reg := registry.New(db)
+	w := &world{registry: reg, t: t, fake: runtimetest.NewFake(), containers: map[string]runtime.Container{}, codes: map[string]auth.Principal{}, served: make(chan error, 1)}
+	_, err = reg.PutApp(app.App{GUID: appGUID, Name: "shop", Space: "dev", State: app.Started})
 	if err == nil {
-		_, err = registry.PutProcess(app.Process{GUID: workerGUID, App: appGUID, Type: "worker", Instances: 1, MemoryMB: 64})
+		_, err = reg.PutProcess(app.Process{GUID: workerGUID, App: appGUID, Type: "worker", Instances: 1, MemoryMB: 64})
 	}
 	if err != nil {
 		t.Fatal(err)
@@ -74,7 +75,7 @@ func newWorld(t *testing.T, limits Limits) *world {
 	w.start(appGUID, "web")
 	w.start(workerGUID, "worker")
 	w.s, err = New(Config{
-		HostKey: filepath.Join(t.TempDir(), "keys", "ssh_host_ed25519"), Registry: registry, Instances: w,
+		HostKey: filepath.Join(t.TempDir(), "keys", "ssh_host_ed25519"), Registry: reg, Instances: w,
 		Redeem: w.redeem, Allow: w.allow, Append: w.append, Record: w.record, Limits: limits,
 		Logger: slog.New(slog.NewTextHandler(w, nil)),
 	})
@@ -87,8 +88,8 @@ func newWorld(t *testing.T, limits Limits) *world {
 
 func (w *world) start(process, kind string) {
 	w.t.Helper()
-	task, err := w.fake.Start(w.t.Context(), runtime.Spec{
-		Instance: runtime.NewInstanceID(), Slot: runtime.SlotID{Process: process}, App: appGUID, Type: kind,
+	container, err := w.fake.Start(w.t.Context(), runtime.Spec{
+		Kind: runtime.KindInstance, Instance: runtime.NewInstanceID(), Slot: runtime.SlotID{Process: process}, App: appGUID, Type: kind,
 		Processes: []runtime.ProcessSpec{
 			{Exec: runtime.MainExec, Command: "sleep 1000"},
 			{Exec: runtime.SidecarExec(0), Name: "config server", Command: "sleep 1000"},
@@ -97,7 +98,7 @@ func (w *world) start(process, kind string) {
 	if err != nil {
 		w.t.Fatal(err)
 	}
-	w.tasks[process] = task
+	w.containers[process] = container
 }
 
 func (w *world) serve() {
@@ -124,24 +125,24 @@ func (w *world) serve() {
 // The world is also what sshd needs of others.
 
 func (w *world) Exec(ctx context.Context, t runtime.ExecTarget, spec runtime.ExecSpec) (runtime.Session, error) {
-	task := w.tasks[t.Process]
-	for _, p := range task.Spec().Processes {
+	container := w.containers[t.Process]
+	for _, p := range container.Spec().Processes {
 		if p.Name == t.Sidecar {
-			return task.Exec(ctx, p.Exec, spec)
+			return container.Exec(ctx, p.Exec, spec)
 		}
 	}
 	return nil, runtime.ErrNoInstance
 }
 
 func (w *world) Instances(process string) []runtime.Status {
-	task := w.tasks[process]
+	container := w.containers[process]
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if task == nil || w.ended {
+	if container == nil || w.ended {
 		return nil
 	}
 	return []runtime.Status{
-		{Slot: runtime.SlotID{Process: process, Index: 0}, State: runtime.Running, Instance: task.Spec().Instance},
+		{Slot: runtime.SlotID{Process: process, Index: 0}, State: runtime.Running, Instance: container.Spec().Instance},
 		{Slot: runtime.SlotID{Process: process, Index: 1}, State: runtime.Crashed},
 	}
 }
@@ -264,8 +265,8 @@ func (w *world) eventually(what string, ok func() bool) {
 // sessions counts what runs in the instances.
 func (w *world) sessions() int {
 	n := 0
-	for _, t := range w.fake.Tasks() {
-		n += t.Sessions()
+	for _, c := range w.fake.Containers() {
+		n += c.Sessions()
 	}
 	return n
 }

@@ -42,8 +42,9 @@ type Options struct {
 	Upgrade func(db *DB, tx *Tx, from int) error
 	// LockTimeout bounds the wait for another opener of the file to let go.
 	LockTimeout time.Duration
-	// NoSync leaves out the wait for the disk. It is for tests: after a power cut
-	// such a file may be beyond repair.
+	// NoSync leaves out the wait for the disk, for the store and for the files that
+	// SyncFile and SyncDir are called for. It is for tests: after a power cut such a
+	// file may be beyond repair.
 	NoSync bool
 	// Committed is told how long each transaction took. It may be nil.
 	Committed func(took time.Duration)
@@ -52,6 +53,7 @@ type Options struct {
 // DB is an open file of buckets. It may be used by many goroutines.
 type DB struct {
 	bolt      *bbolt.DB
+	noSync    bool                     // see Options
 	committed func(took time.Duration) // may be nil
 
 	// writing is held from before a commit until its changes are in the queue:
@@ -87,9 +89,15 @@ func Open(path string, o Options) (*DB, error) {
 	if o.LockTimeout == 0 {
 		o.LockTimeout = defaultLockTimeout
 	}
+	if o.NoSync {
+		if err := makeEmpty(path); err != nil {
+			return nil, fmt.Errorf("cannot open %s: %w", path, err)
+		}
+	}
 	b, err := bbolt.Open(path, 0o600, &bbolt.Options{
 		Timeout:      o.LockTimeout,
 		NoSync:       o.NoSync,
+		NoGrowSync:   o.NoSync, // the file grows in most transactions of a new store
 		FreelistType: bbolt.FreelistMapType,
 	})
 	if errors.Is(err, berrors.ErrTimeout) {
@@ -101,7 +109,7 @@ func Open(path string, o Options) (*DB, error) {
 	if err != nil {
 		return nil, fmt.Errorf("cannot open %s: %w", path, err)
 	}
-	db := &DB{bolt: b, committed: o.Committed, declared: map[string]string{}, listeners: map[string][]func(string){}}
+	db := &DB{bolt: b, noSync: o.NoSync, committed: o.Committed, declared: map[string]string{}, listeners: map[string][]func(string){}}
 	if err := db.agree(o); err != nil {
 		return nil, errors.Join(fmt.Errorf("cannot open %s: %w", path, err), b.Close())
 	}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/dewrun/dew/api/client"
 	"github.com/dewrun/dew/api/v3"
+	"github.com/dewrun/dew/app"
 	"github.com/dewrun/dew/cli/command"
 	"github.com/dewrun/dew/cli/console"
 )
@@ -92,7 +93,7 @@ type checkOptions struct {
 }
 
 func runSetCheck(ctx context.Context, o checkOptions, ask *client.Client, out *console.Console) error {
-	if !slices.Contains([]string{"process", "port", "http"}, o.Type) {
+	if !slices.Contains(app.CheckTypes(), o.Type) {
 		return console.UsageError("set-health-check: there are process, port and http, not %q", o.Type)
 	}
 	if o.Endpoint != "" && o.Type != "http" {

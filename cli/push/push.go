@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -60,7 +61,7 @@ func Commands(g *command.Set) []*cli.Command {
 		&cli.StringFlag{Name: "c", Aliases: []string{"start-command"}, Usage: "start `command` of web; null: the droplet's own"},
 		&cli.IntFlag{Name: "i", Aliases: []string{"instances"}, DefaultText: "as it is", Usage: "`count` of instances"},
 		&cli.IntFlag{Name: "t", Aliases: []string{"app-start-timeout"}, DefaultText: "as it is", Usage: "`seconds` until an instance must be healthy"},
-		&cli.StringFlag{Name: "u", Aliases: []string{"health-check-type"}, Usage: "health check: `port|http|process`"},
+		&cli.StringFlag{Name: "u", Aliases: []string{"health-check-type"}, Usage: "health check: `" + strings.Join(app.CheckTypes(), "|") + "`"},
 		&cli.StringFlag{Name: "endpoint", Usage: "`path` of an http health check"},
 		&cli.StringFlag{Name: "s", Aliases: []string{"stack"}, Usage: "`stack` to run on (dew stacks lists them)"},
 		&cli.StringFlag{Name: "o", Aliases: []string{"docker-image"}, Usage: "`image` to run instead of files, such as host:port/repository:tag"},
@@ -358,15 +359,15 @@ func orDefault(s string) string {
 }
 
 func (o Options) overrideHealth(web *app.ManifestProcess) error {
-	switch o.Health {
-	case "":
-	case "none": // as cf called it once
-		o.Health = "process"
-		fallthrough
-	case "port", "http", "process":
+	if o.Health == "none" { // as cf called it once
+		o.Health = app.CheckProcess
+	}
+	switch {
+	case o.Health == "":
+	case slices.Contains(app.CheckTypes(), o.Health):
 		web.HealthCheckType = &o.Health
 	default:
-		return console.UsageError("-u: %q is not one of port, http, process", o.Health)
+		return console.UsageError("-u: %q is not one of %s", o.Health, strings.Join(app.CheckTypes(), ", "))
 	}
 	if o.Endpoint != "" {
 		web.HealthCheckHTTPEndpoint = &o.Endpoint

@@ -283,7 +283,8 @@ func (s *stock) fails() {
 // app, put a manifest into its root, apply it, push; and kill the sidecar to see
 // both come back and the exit on record.
 func (s *stock) sidecarProcedure() {
-	build := exec.Command("go", "build", "-trimpath", "-o", filepath.Join(s.dir, "sample", "build")+"/", "../../examples/config-sidecar/app", "../../examples/config-sidecar/config-server")
+	build := exec.Command("go", "build", "-trimpath", "-o", filepath.Join(s.dir, "sample", "build")+"/", "./app", "./config-server")
+	build.Dir = "../../examples/config-sidecar"
 	build.Env = append(os.Environ(), "CGO_ENABLED=0")
 	if out, err := build.CombinedOutput(); err != nil {
 		s.t.Fatalf("%v\n%s", err, out)

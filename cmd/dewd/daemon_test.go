@@ -24,6 +24,7 @@ import (
 	"github.com/dewrun/dew/app"
 	"github.com/dewrun/dew/droplet"
 	"github.com/dewrun/dew/logstream"
+	"github.com/dewrun/dew/registry"
 	"github.com/dewrun/dew/runtime"
 	"github.com/dewrun/dew/runtime/containerd"
 	"github.com/dewrun/dew/store"
@@ -230,8 +231,8 @@ func (c *cell) kill(sig syscall.Signal) {
 
 // books is what is on disk, for the time that no dewd runs.
 type books struct {
-	reg   *app.Registry
-	shelf *droplet.Shelf
+	reg   *registry.Registry
+	shelf *droplet.Droplets
 	exits *runtime.ExitLog
 	logs  *logstream.Logs
 }
@@ -244,7 +245,7 @@ func (c *cell) read(fn func(b books)) {
 		c.t.Fatal(err)
 	}
 	defer db.Close()
-	shelf, err := droplet.NewShelf(db, filepath.Join(c.root, "droplets"))
+	shelf, err := droplet.NewDroplets(db, filepath.Join(c.root, "droplets"))
 	if err != nil {
 		c.t.Fatal(err)
 	}
@@ -253,7 +254,7 @@ func (c *cell) read(fn func(b books)) {
 		c.t.Fatal(err)
 	}
 	defer logs.Close()
-	fn(books{reg: app.NewRegistry(db), shelf: shelf, exits: runtime.NewExitLog(db, 0), logs: logs})
+	fn(books{reg: registry.New(db), shelf: shelf, exits: runtime.NewExitLog(db, 0), logs: logs})
 }
 
 const guid = "11111111-1111-4111-8111-111111111111"

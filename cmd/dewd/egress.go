@@ -15,8 +15,8 @@ import (
 
 	"github.com/dewrun/dew/api/client"
 	"github.com/dewrun/dew/api/v3"
-	"github.com/dewrun/dew/app"
 	"github.com/dewrun/dew/egress"
+	"github.com/dewrun/dew/registry"
 	"github.com/dewrun/dew/route"
 	"github.com/dewrun/dew/services"
 	"github.com/dewrun/dew/store"
@@ -147,10 +147,10 @@ func (d *daemon) refusedURLs() ([]v3.RefusedURL, error) {
 
 // refusedURLs are the stored URLs of unknown origin that the policy refuses. A name
 // that has no address now is not among them.
-func refusedURLs(ctx context.Context, book *services.Book, policy *egress.Policy) (out []v3.RefusedURL, err error) {
+func refusedURLs(ctx context.Context, marketplace *services.Marketplace, policy *egress.Policy) (out []v3.RefusedURL, err error) {
 	ctx, cancel := context.WithTimeout(ctx, checkLimit/2) // doctor must get to know it
 	defer cancel()
-	all, err := book.StoredURLs()
+	all, err := marketplace.StoredURLs()
 	for _, u := range all {
 		refused, ok := errors.AsType[*egress.Refused](policy.CheckURL(ctx, u.URL))
 		if ok {
@@ -210,11 +210,11 @@ func readURLs(ctx context.Context, cfg config) (out []v3.RefusedURL, err error) 
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, db.Close()) }()
-	registry := app.NewRegistry(db)
-	serves, err := route.Hosts(registry)
+	reg := registry.New(db)
+	serves, err := route.Hosts(reg)
 	if err != nil {
 		return nil, err
 	}
 	policy := egress.Policy{Allow: cfg.Outbound.BrokerHosts, Web: func(host string) (string, bool) { return "", serves(host) }}
-	return refusedURLs(ctx, services.New(services.Config{DB: db, Registry: registry, Events: app.NewEvents(db)}), &policy)
+	return refusedURLs(ctx, services.New(services.Config{DB: db, Registry: reg, Events: registry.NewEvents(db)}), &policy)
 }

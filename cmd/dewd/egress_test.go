@@ -9,7 +9,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/dewrun/dew/api/v3"
-	"github.com/dewrun/dew/app"
+	"github.com/dewrun/dew/registry"
 	"github.com/dewrun/dew/services"
 	"github.com/dewrun/dew/store"
 )
@@ -60,21 +60,21 @@ func oldStore(t testing.TB, root, broker, drain, front string) {
 		t.Fatal(err)
 	}
 	defer db.Close()
-	registry := app.NewRegistry(db)
-	if _, err := registry.EnsureDefaults("dew.localhost"); err != nil {
+	reg := registry.New(db)
+	if _, err := reg.EnsureDefaults("dew.localhost"); err != nil {
 		t.Fatal(err)
 	}
-	spaces, err := registry.Spaces()
+	spaces, err := reg.Spaces()
 	if err != nil {
 		t.Fatal(err)
 	}
 	space := spaces[0].GUID
-	book := services.New(services.Config{DB: db, Registry: registry, Events: app.NewEvents(db)})
-	_, _, err = book.CreateBroker(services.NewBroker{Name: "old-broker", URL: "http://" + broker, Username: "user", Password: "pass", Space: space})
+	marketplace := services.New(services.Config{DB: db, Registry: reg, Events: registry.NewEvents(db)})
+	_, _, err = marketplace.CreateBroker(services.NewBroker{Name: "old-broker", URL: "http://" + broker, Username: "user", Password: "pass", Space: space})
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, _, err = book.CreateInstance(services.NewInstance{
+	_, _, err = marketplace.CreateInstance(services.NewInstance{
 		Type: services.UserProvided, Name: "old-door", Space: space, SyslogDrain: "syslog://" + drain, RouteService: "https://" + front,
 	})
 	if err != nil {

@@ -28,7 +28,7 @@ var storeys = map[string]int{
 	"runtime": 3,
 	"health":  2, "droplet": 2, "services": 2, "auth": 2, "api/cftest": 2, "api/client": 2,
 	"app": 1, "drain": 1, "api/v3": 1, "services/servicestest": 1,
-	"store": 0, "logstream": 0, "inbound": 0, "egress": 0,
+	"store": 0, "logstream": 0, "inbound": 0, "egress": 0, "yamlfile": 0,
 }
 
 // containerdUser is the only package that may know containerd.

@@ -16,9 +16,9 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/dewrun/dew/api"
-	"github.com/dewrun/dew/app"
 	"github.com/dewrun/dew/auth"
 	"github.com/dewrun/dew/notify"
+	"github.com/dewrun/dew/registry"
 	"github.com/dewrun/dew/runtime"
 	"github.com/dewrun/dew/store"
 )
@@ -105,7 +105,7 @@ type notifyParts struct {
 	DB        *store.DB
 	Auth      *auth.Server
 	Roles     *auth.Roles
-	Registry  *app.Registry
+	Registry  *registry.Registry
 	Exits     *runtime.ExitLog // nil: there are no crashes
 	PublicURL string           // of the API
 	Domain    string

@@ -25,9 +25,9 @@ import (
 	"github.com/emersion/go-smtp"
 	"golang.org/x/crypto/bcrypt"
 
-	"github.com/dewrun/dew/app"
 	"github.com/dewrun/dew/auth"
 	"github.com/dewrun/dew/notify"
+	"github.com/dewrun/dew/registry"
 	"github.com/dewrun/dew/store"
 )
 
@@ -123,7 +123,7 @@ type notifyService struct {
 	db       *store.DB
 	auth     *auth.Server
 	roles    *auth.Roles
-	registry *app.Registry
+	registry *registry.Registry
 	n        *notifier
 }
 
@@ -133,7 +133,7 @@ func openNotifyService(dir, public string, m mailing) (*notifyService, error) {
 		return nil, err
 	}
 	log := slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelError}))
-	s := &notifyService{db: db, roles: auth.NewRoles(db), registry: app.NewRegistry(db)}
+	s := &notifyService{db: db, roles: auth.NewRoles(db), registry: registry.New(db)}
 	if _, err := s.registry.EnsureDefaults("dew.localhost"); err != nil {
 		return nil, errors.Join(err, db.Close())
 	}

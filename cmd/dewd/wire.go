@@ -20,6 +20,7 @@ import (
 	"github.com/dewrun/dew/drain"
 	"github.com/dewrun/dew/droplet"
 	"github.com/dewrun/dew/logstream"
+	"github.com/dewrun/dew/registry"
 	"github.com/dewrun/dew/route"
 	"github.com/dewrun/dew/runtime"
 	"github.com/dewrun/dew/runtime/containerd"
@@ -47,10 +48,10 @@ type daemon struct {
 	init      string // dew-init as instances bind it
 	sftp      string // dew-sftp likewise; empty: there is none
 	db        *store.DB
-	registry  *app.Registry
-	events    *app.Events
-	jobs      *app.Jobs
-	shelf     *droplet.Shelf
+	registry  *registry.Registry
+	events    *registry.Events
+	jobs      *registry.Jobs
+	shelf     *droplet.Droplets
 	stacks    *droplet.Stacks
 	packages  *droplet.Packages
 	catalog   *droplet.Catalog
@@ -65,7 +66,7 @@ type daemon struct {
 	roles     *auth.Roles
 	notify    *notifier
 	databases *builtin.Broker
-	services  *services.Book
+	services  *services.Marketplace
 	drains    *drain.Drains
 	refused   func() ([]v3.RefusedURL, error) // readRefused, once
 	api       *api.Server
@@ -156,14 +157,14 @@ func (d *daemon) openStore(context.Context) (err error) {
 		return err
 	}
 	d.closers = append(d.closers, d.db.Close)
-	d.registry, d.events, d.jobs = app.NewRegistry(d.db), app.NewEvents(d.db), app.NewJobs(d.db, d.log)
+	d.registry, d.events, d.jobs = registry.New(d.db), registry.NewEvents(d.db), registry.NewJobs(d.db, d.log)
 	if _, err := d.registry.EnsureDefaults(d.cfg.Domain); err != nil {
 		return err
 	}
 	if err := d.registry.EnsureRouterGroup(d.cfg.TCPPorts); err != nil {
 		return err
 	}
-	if d.shelf, err = droplet.NewShelf(d.db, filepath.Join(d.cfg.Root, "droplets")); err != nil {
+	if d.shelf, err = droplet.NewDroplets(d.db, filepath.Join(d.cfg.Root, "droplets")); err != nil {
 		return err
 	}
 	d.aside.add("droplets", d.shelf.Sweep)
@@ -391,7 +392,7 @@ func (d *daemon) openAPI(ctx context.Context) (err error) {
 	}
 	d.api, err = api.New(api.Config{
 		DB: d.db, Registry: d.registry, Events: d.events, Jobs: d.jobs, Packages: d.packages, Builds: d.builds, Shelf: d.shelf, Catalog: d.catalog,
-		Processes: d.sup, Exits: d.sup.Exits(), Logs: d.logs, Services: d.services, Snapshots: snapshots{d.databases}, Bindings: d.liveBindings(), Auth: d.auth, Roles: d.roles, SSH: d.sshDoor(), PortTrouble: d.router.Trouble, Crashed: d.sup.AllCrashed, PublicURL: d.cfg.PublicURL,
+		Processes: d.sup, Exits: d.sup.Exits(), Logs: d.logs, Services: d.services, Snapshots: snapshots{d.databases}, Bindings: d.liveBindings(), Auth: d.auth, Roles: d.roles, SSH: d.sshDoor(), PortTrouble: d.router.PortError, Crashed: d.sup.AllCrashed, PublicURL: d.cfg.PublicURL,
 		Names: []string{apiName, d.engine.Gateway().String()}, Version: version, Logger: d.log,
 		Notify: d.notify.handler(), Mails: d.notify.mails(), CrashMails: d.notify.crashes,
 		UploadDir: filepath.Join(d.cfg.Root, "packages"), Metrics: d.metrics, Stats: d.sup.Stats, RefusedURLs: d.refusedURLs,

@@ -20,7 +20,7 @@ import (
 func TestUnadoptedInstanceRunsOn(t *testing.T) {
 	w := newWorld(t)
 	w.boot()
-	ps := []app.Process{w.put(wish{name: "one", memory: 64, command: idle}), w.put(wish{name: "two", memory: 64, command: idle})}
+	ps := []app.Process{w.put(testApp{name: "one", memory: 64, command: idle}), w.put(testApp{name: "two", memory: 64, command: idle})}
 	var ids []runtime.InstanceID
 	var pids []int
 	for _, p := range ps {
@@ -64,7 +64,7 @@ func TestOddStreamsAreNoBrokenCapture(t *testing.T) {
 	w.boot()
 	var ps []app.Process
 	for i, redirect := range []string{"2>&1", ">&2", ">/dev/null", "2>/dev/null", ">/dev/null 2>&1", ">&- 2>&-", ""} {
-		ps = append(ps, w.put(wish{name: "odd" + string(rune('a'+i)), memory: 64, command: "exec ./testapp sleep " + redirect}))
+		ps = append(ps, w.put(testApp{name: "odd" + string(rune('a'+i)), memory: 64, command: "exec ./testapp sleep " + redirect}))
 	}
 	for _, p := range ps {
 		st := w.running(p)

@@ -74,7 +74,7 @@ func newCrasher(b *testing.B, w *world) *crasher {
 	b.Cleanup(func() { cl.Close() })
 	c := &crasher{
 		w: w, plain: cl.TaskService(), records: make(chan seen, 16),
-		process: w.put(wish{
+		process: w.put(testApp{
 			name: "crash", memory: 96, command: "exec sleep 3600",
 			sidecars: []app.Sidecar{sidecar("agent", "exec sleep 3600", 32)},
 		}),

@@ -36,7 +36,7 @@ func BenchmarkImage(b *testing.B) {
 		}
 	}
 	w.image = large
-	var tasks []runtime.Task
+	var containers []runtime.Container
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
 	for i := range 5 {
@@ -46,20 +46,20 @@ func BenchmarkImage(b *testing.B) {
 			addr = addr.Next()
 		}
 		s.Address = netip.PrefixFrom(addr, s.Address.Bits())
-		t, err := w.engine.Start(ctx, s)
+		c, err := w.engine.Start(ctx, s)
 		if err != nil {
 			b.Fatal(err)
 		}
-		tasks = append(tasks, t)
+		containers = append(containers, c)
 	}
 	var grown int64 // each has a layer of its own on the one image
-	for _, t := range tasks {
-		bytes, _, err := t.(*task).Written(ctx)
+	for _, c := range containers {
+		bytes, _, err := c.(*container).Written(ctx)
 		if err != nil {
 			b.Fatal(err)
 		}
 		grown += bytes
-		if err := t.Delete(ctx); err != nil {
+		if err := c.Delete(ctx); err != nil {
 			b.Fatal(err)
 		}
 	}

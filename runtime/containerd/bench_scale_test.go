@@ -75,11 +75,11 @@ func (f *floor) beside(b *testing.B, w *world) time.Duration {
 	return took
 }
 
-// grow starts one app more and tells how long it took from the wish, which is on
+// grow starts one app more and tells how long it took from the request, which is on
 // disk then, until it ran.
 func (w *world) grow(name string) time.Duration {
 	w.t.Helper()
-	p := w.put(wish{
+	p := w.put(testApp{
 		name: name, memory: 64, command: "exec sleep 3600",
 		sidecars: []app.Sidecar{sidecar("agent", "exec sleep 3600", 16)},
 	})

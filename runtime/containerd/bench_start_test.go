@@ -71,7 +71,7 @@ func (w *world) startSpec(b *testing.B) runtime.Spec {
 		}
 	}
 	return runtime.Spec{
-		Instance: runtime.NewInstanceID(), App: app0("bench"), Type: "web", Version: "1", Cell: "bench",
+		Kind: runtime.KindInstance, Instance: runtime.NewInstanceID(), App: app0("bench"), Type: "web", Version: "1", Cell: "bench",
 		Slot:  runtime.SlotID{Process: app0("bench")},
 		Stack: stack, Image: w.image, Memory: 96 << 20, Disk: 1 << 30, Ports: []int{8080},
 		Address:   netip.PrefixFrom(w.prefix().Addr().Next().Next(), w.prefix().Bits()),
@@ -87,16 +87,16 @@ func (w *world) oneStart(b *testing.B) (gates, running time.Duration) {
 	defer cancel()
 	s := w.startSpec(b)
 	begin := time.Now()
-	t, err := w.engine.Start(ctx, s)
+	c, err := w.engine.Start(ctx, s)
 	gates = time.Since(begin)
 	if err != nil {
 		b.Fatal(err)
 	}
-	for _, p := range t.(*task).procs {
+	for _, p := range c.(*container).procs {
 		awaitCommand(b, p.pid)
 	}
 	running = time.Since(begin)
-	if err := t.Delete(ctx); err != nil {
+	if err := c.Delete(ctx); err != nil {
 		b.Fatal(err)
 	}
 	return gates, running
@@ -190,7 +190,7 @@ func (f *floor) ground(ctx context.Context, s runtime.Spec) (string, error) {
 
 func (f *floor) run(ctx context.Context, s runtime.Spec, parent string) ([]int, error) {
 	e, id := f.e, containerID(s.Instance)
-	oci := e.house.container(s, place{dir: e.instanceDir(s.Instance), netns: e.net.path(s.Instance), cgroups: e.cg.ociPath(s.Instance)})
+	oci := e.base.ociSpec(s, place{dir: e.instanceDir(s.Instance), netns: e.net.path(s.Instance), cgroups: e.cg.ociPath(s.Instance)})
 	last := time.Now()
 	lap := func(ts *series) {
 		now := time.Now()
@@ -218,7 +218,7 @@ func (f *floor) run(ctx context.Context, s runtime.Spec, parent string) ([]int, 
 	lap(&f.start)
 	var pids []int
 	for _, p := range s.Processes {
-		x, err := t.Exec(ctx, p.Exec, e.house.process([]string{"/usr/bin/" + benchCommand, "3600"}, p.Dir, p.Env), cio.NullIO)
+		x, err := t.Exec(ctx, p.Exec, e.base.process([]string{"/usr/bin/" + benchCommand, "3600"}, p.Dir, p.Env), cio.NullIO)
 		if err != nil {
 			return nil, err
 		}

@@ -16,14 +16,14 @@ import (
 )
 
 // drain brings what is left in the capture files of a dead instance into the log.
-func (t *task) drain(ctx context.Context) error {
-	defer t.letGo()
-	for _, p := range t.procs {
+func (c *container) drain(ctx context.Context) error {
+	defer c.detach()
+	for _, p := range c.procs {
 		// A daemon can be killed between the making of two files.
-		if _, _, err := t.applog.CreateCapture(string(t.spec.Instance), p.Exec); err != nil {
+		if _, _, err := c.applog.CreateCapture(string(c.spec.Instance), p.Exec); err != nil {
 			return err
 		}
-		if err := t.follow(p, late); err != nil {
+		if err := c.follow(p, late); err != nil {
 			return err
 		}
 		for _, tail := range []*logstream.Tail{p.out, p.err} {
@@ -31,7 +31,7 @@ func (t *task) drain(ctx context.Context) error {
 			if err != nil {
 				return err
 			}
-			if err := t.applog.Append(last...); err != nil {
+			if err := c.applog.Append(last...); err != nil {
 				return err
 			}
 		}
@@ -41,8 +41,8 @@ func (t *task) drain(ctx context.Context) error {
 
 // checkCaptures looks whether the output of every living process still has a way.
 func (e *Engine) checkCaptures(ctx context.Context) {
-	for _, t := range e.living() {
-		t.checkCapture(ctx)
+	for _, c := range e.living() {
+		c.checkCapture(ctx)
 	}
 }
 
@@ -52,8 +52,8 @@ const captureGrace = 150 * time.Millisecond
 // checkCapture ends every process whose output the shim has stopped to copy. On
 // a full disk its copy ends for good, and the process would block in its next
 // write for ever, also when there is space again.
-func (t *task) checkCapture(ctx context.Context) {
-	for _, p := range t.procs {
+func (c *container) checkCapture(ctx context.Context) {
+	for _, p := range c.procs {
 		if p.ended.Load() || p.pid == 0 || p.captureFailed.Load() || !captureBroken(p) {
 			continue
 		}
@@ -62,12 +62,12 @@ func (t *task) checkCapture(ctx context.Context) {
 			continue
 		}
 		p.captureFailed.Store(true)
-		src := logstream.Source{Type: p.Source, Index: t.spec.Slot.Index, InstanceID: string(t.spec.Instance)}
-		if err := t.applog.Gap(src, string(runtime.CauseCaptureFailed), 0); err != nil {
-			t.e.log.Error("cannot note lost output", "instance", t.spec.Instance, "exec", p.Exec, "err", err)
+		src := logstream.Source{Type: p.Source, Index: c.spec.Slot.Index, InstanceID: string(c.spec.Instance)}
+		if err := c.applog.Gap(src, string(runtime.CauseCaptureFailed), 0); err != nil {
+			c.e.log.Error("cannot note lost output", "instance", c.spec.Instance, "exec", p.Exec, "err", err)
 		}
-		if err := t.e.cg.kill(ctx, t.spec.Instance, p.Exec); err != nil {
-			t.e.log.Error("cannot end a process without output", "instance", t.spec.Instance, "exec", p.Exec, "err", err)
+		if err := c.e.cg.kill(ctx, c.spec.Instance, p.Exec); err != nil {
+			c.e.log.Error("cannot end a process without output", "instance", c.spec.Instance, "exec", p.Exec, "err", err)
 		}
 	}
 }

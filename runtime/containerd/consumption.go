@@ -12,29 +12,29 @@ import (
 )
 
 // Consumption tells what the whole instance has taken so far.
-func (t *task) Consumption(ctx context.Context) (runtime.Consumption, error) {
-	c := t.e.cg.consumption(t.spec.Instance)
-	c.Entitled, c.Printed = entitled(t.spec.Memory), t.printed()
-	for _, p := range t.procs {
-		c.Parts = append(c.Parts, runtime.PartUsage{Sidecar: p.Name, Memory: t.e.cg.used(t.spec.Instance, p.Exec), Limit: p.Memory})
+func (c *container) Consumption(ctx context.Context) (runtime.Consumption, error) {
+	used := c.e.cg.consumption(c.spec.Instance)
+	used.Entitled, used.Printed = entitled(c.spec.Memory), c.printed()
+	for _, p := range c.procs {
+		used.Parts = append(used.Parts, runtime.PartUsage{Sidecar: p.Name, Memory: c.e.cg.used(c.spec.Instance, p.Exec), Limit: p.Memory})
 	}
-	if t.e.Outage() != nil {
-		return c, nil // the kernel's figures are right without containerd
+	if c.e.Outage() != nil {
+		return used, nil // the kernel's figures are right without containerd
 	}
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
-	u, err := t.e.images.snapshotter().Usage(ctx, t.id)
+	u, err := c.e.images.snapshotter().Usage(ctx, c.id)
 	if err != nil {
-		return c, fmt.Errorf("cannot measure the writable layer: %w", err)
+		return used, fmt.Errorf("cannot measure the writable layer: %w", err)
 	}
-	c.Disk = u.Size
-	return c, nil
+	used.Disk = u.Size
+	return used, nil
 }
 
 // Paused tells whether a process stands still until its output is stored.
-func (t *task) Paused() bool {
-	for _, p := range t.procs {
-		if t.e.cg.frozen(t.spec.Instance, p.Exec) {
+func (c *container) Paused() bool {
+	for _, p := range c.procs {
+		if c.e.cg.frozen(c.spec.Instance, p.Exec) {
 			return true
 		}
 	}
@@ -42,8 +42,8 @@ func (t *task) Paused() bool {
 }
 
 // printed is how many bytes the processes that run have printed.
-func (t *task) printed() (n int64) {
-	for _, p := range t.procs {
+func (c *container) printed() (n int64) {
+	for _, p := range c.procs {
 		for _, tail := range []*logstream.Tail{p.out, p.err} {
 			if tail != nil {
 				n += tail.Size()

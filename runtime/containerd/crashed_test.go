@@ -50,8 +50,8 @@ func (w *world) among(id runtime.InstanceID, sidecar, command string) (string, r
 	return string(out), end
 }
 
-// remnants counts what is kept, in containerd and beside.
-func (w *world) remnants() (snaps, files int) {
+// crashedCount counts what is kept, in containerd and beside.
+func (w *world) crashedCount() (snaps, files int) {
 	w.t.Helper()
 	err := w.engine.images.snapshotter().Walk(context.Background(), func(_ context.Context, info snapshots.Info) error {
 		if strings.HasPrefix(info.Name, crashedPrefix) {
@@ -72,7 +72,7 @@ func (w *world) remnants() (snaps, files int) {
 func (w *world) wantRemnants(want int) {
 	w.t.Helper()
 	w.eventually(fmt.Sprintf("%d are kept", want), func() error {
-		if snaps, files := w.remnants(); snaps != want || files != want {
+		if snaps, files := w.crashedCount(); snaps != want || files != want {
 			return fmt.Errorf("%d snapshots and %d files are kept", snaps, files)
 		}
 		return nil
@@ -85,7 +85,7 @@ func TestCrashedInstanceCanBeEntered(t *testing.T) {
 	w := newWorld(t)
 	w.policy = crashLoop
 	w.boot()
-	p := w.put(wish{name: "crashed", memory: 128, command: leaver, sidecars: []app.Sidecar{sidecar("agent", idle, 32)}})
+	p := w.put(testApp{name: "crashed", memory: 128, command: leaver, sidecars: []app.Sidecar{sidecar("agent", idle, 32)}})
 	id := w.crash(t, p)
 	kept := w.sup.Crashed(p.GUID)
 	if len(kept) != 1 || kept[0].Instance != id || kept[0].App != p.App || kept[0].Type != "web" || kept[0].Size == 0 || kept[0].CrashedAt.IsZero() {
@@ -123,7 +123,7 @@ func TestCrashedInstancesAreBounded(t *testing.T) {
 	w := newWorld(t)
 	w.policy = crashLoop
 	w.boot()
-	p := w.put(wish{name: "bounded", memory: 128, command: leaver})
+	p := w.put(testApp{name: "bounded", memory: 128, command: leaver})
 	w.running(p)
 	before := w.census(t) // with one instance, and nothing kept
 	var ids []runtime.InstanceID
@@ -132,8 +132,8 @@ func TestCrashedInstancesAreBounded(t *testing.T) {
 	}
 	w.wantRemnants(runtime.KeptPerApp)
 	var got []runtime.InstanceID
-	for _, r := range w.sup.Crashed(p.GUID) {
-		got = append(got, r.Instance)
+	for _, files := range w.sup.Crashed(p.GUID) {
+		got = append(got, files.Instance)
 	}
 	if diff := cmp.Diff(got, []runtime.InstanceID{ids[3], ids[2], ids[1]}); diff != "" {
 		t.Errorf("kept (-got +want):\n%s", diff)
@@ -163,7 +163,7 @@ func TestCrashedInstancesAreBounded(t *testing.T) {
 	}
 	// Somebody is inside while newer ones push it out: it stays until they leave.
 	w.crash(t, p, ids...)
-	w.engine.morgue.trim(t.Context())
+	w.engine.crashed.trim(t.Context())
 	w.wantRemnants(runtime.KeptPerApp + 1)
 	if err := ses.Close(); err != nil {
 		t.Fatal(err)

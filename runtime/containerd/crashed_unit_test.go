@@ -47,20 +47,20 @@ func TestExcess(t *testing.T) {
 		{[]string{"a1", "b1"}, true, 1},
 		{[]string{"a1", "b1!"}, true, 0},
 	} {
-		var bs []*remnant
+		var all []*crashedInstance
 		for _, text := range tt.kept {
-			b := &remnant{visits: map[*visit]bool{}}
-			b.App = text[:1]
+			ci := &crashedInstance{sessions: map[*crashSession]bool{}}
+			ci.App = text[:1]
 			var mark string
-			_, _ = fmt.Sscanf(text[1:], "%d%s", &b.Size, &mark) // without a mark it reads one thing
+			_, _ = fmt.Sscanf(text[1:], "%d%s", &ci.Size, &mark) // without a mark it reads one thing
 			if mark == "!" {
-				b.visits[&visit{}] = true
+				ci.sessions[&crashSession{}] = true
 			}
-			bs = append(bs, b)
+			all = append(all, ci)
 		}
 		got := -1
-		for i, b := range bs {
-			if b == excess(bs, limits, tt.pressed) {
+		for i, ci := range all {
+			if ci == excess(all, limits, tt.pressed) {
 				got = i
 			}
 		}
@@ -76,10 +76,10 @@ func TestStackMounts(t *testing.T) {
 		{Path: "/usr", Type: "bind", Source: "/usr", Options: []string{"rbind", "ro"}},
 		{Path: "/tmp", Type: "tmpfs", Source: "tmpfs", Options: []string{"nosuid"}},
 	}
-	h := house{init: "/host/init", sftp: "/host/sftp"}
+	b := baseSpec{init: "/host/init", sftp: "/host/sftp"}
 	spec := someSpec()
 	spec.Stack.Mounts = want
-	oci := h.container(spec, somePlace)
+	oci := b.ociSpec(spec, somePlace)
 	if diff := cmp.Diff(stackMounts(oci.Mounts), want); diff != "" {
 		t.Errorf("(-got +want):\n%s", diff)
 	}
@@ -90,7 +90,7 @@ func TestStackMounts(t *testing.T) {
 
 // Without a path the container gets a network namespace that nobody else has.
 func TestContainerWithoutNetwork(t *testing.T) {
-	oci := house{}.container(runtime.Spec{}, place{})
+	oci := baseSpec{}.ociSpec(runtime.Spec{}, place{})
 	for _, ns := range oci.Linux.Namespaces {
 		if ns.Type == specs.NetworkNamespace && ns.Path == "" {
 			return
@@ -104,7 +104,7 @@ func TestMorgueReadsBack(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "crashed")
 	e := &Engine{log: slog.New(slog.DiscardHandler)}
 	limits := Crashed{Dir: dir, Bytes: 1 << 20}
-	if _, err := newMorgue(context.Background(), e, limits); err != nil {
+	if _, err := newCrashedStore(context.Background(), e, limits); err != nil {
 		t.Fatal(err)
 	}
 	one := `{"instance":"` + string(instanceNumber(1)) + `","app":"a","slot":{"Process":"p","Index":2},"crashed_at":"2026-01-02T03:04:05Z",` +
@@ -120,30 +120,30 @@ func TestMorgueReadsBack(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	m, err := newMorgue(context.Background(), e, limits)
+	st, err := newCrashedStore(context.Background(), e, limits)
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer m.close()
-	e.morgue = m
-	want := []runtime.Remains{{
+	defer st.close()
+	e.crashed = st
+	want := []runtime.CrashFiles{{
 		Instance: instanceNumber(1), App: "a", Slot: runtime.SlotID{Process: "p", Index: 2},
 		CrashedAt: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC),
 	}}
-	if diff := cmp.Diff(e.Remains(), want); diff != "" {
+	if diff := cmp.Diff(e.CrashFiles(), want); diff != "" {
 		t.Errorf("(-got +want):\n%s", diff)
 	}
-	b, around, err := m.admit(instanceNumber(1), "agent")
-	if err != nil || b.Memory != 7 || around.Dir != "/d" || around.Shell != "/bin/sh" || !around.profile {
-		t.Errorf("admit = %+v, %+v, %v", b, around, err)
+	ci, around, err := st.admit(instanceNumber(1), "agent")
+	if err != nil || ci.Memory != 7 || around.Dir != "/d" || around.Shell != "/bin/sh" || !around.profile {
+		t.Errorf("admit = %+v, %+v, %v", ci, around, err)
 	}
-	for range maxVisits - 1 {
-		if _, _, err := m.admit(instanceNumber(1), "agent"); err != nil {
+	for range maxCrashSessions - 1 {
+		if _, _, err := st.admit(instanceNumber(1), "agent"); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if _, _, err := m.admit(instanceNumber(1), "agent"); err == nil {
-		t.Errorf("more than %d may enter", maxVisits)
+	if _, _, err := st.admit(instanceNumber(1), "agent"); err == nil {
+		t.Errorf("more than %d may enter", maxCrashSessions)
 	}
 	if info, err := os.Stat(dir); err != nil || info.Mode().Perm() != 0o700 {
 		t.Errorf("the folder: %v, %v; want 0700", info.Mode(), err)

@@ -14,21 +14,21 @@ import (
 
 // Dial connects from inside the instance's network namespace. A name is looked up
 // as a program in the instance would: in its hosts file, then by its servers.
-func (t *task) Dial(ctx context.Context, network, address string) (net.Conn, error) {
+func (c *container) Dial(ctx context.Context, network, address string) (net.Conn, error) {
 	if _, err := netip.ParseAddrPort(address); err == nil {
-		return t.e.net.dial(ctx, t.spec.Instance, network, address)
+		return c.e.net.dial(ctx, c.spec.Instance, network, address)
 	}
 	host, port, err := net.SplitHostPort(address)
 	if err != nil {
 		return nil, fmt.Errorf("cannot dial %s: %w", address, err)
 	}
-	addrs, err := t.lookup(ctx, host)
+	addrs, err := c.lookup(ctx, host)
 	if err != nil {
 		return nil, fmt.Errorf("cannot dial %s: %w", address, err)
 	}
 	var errs error
 	for _, a := range addrs {
-		conn, err := t.e.net.dial(ctx, t.spec.Instance, network, net.JoinHostPort(a.String(), port))
+		conn, err := c.e.net.dial(ctx, c.spec.Instance, network, net.JoinHostPort(a.String(), port))
 		if err == nil {
 			return conn, nil
 		}
@@ -37,15 +37,15 @@ func (t *task) Dial(ctx context.Context, network, address string) (net.Conn, err
 	return nil, errs
 }
 
-func (t *task) lookup(ctx context.Context, host string) ([]netip.Addr, error) {
-	b, err := os.ReadFile(filepath.Join(t.dir, "hosts"))
+func (c *container) lookup(ctx context.Context, host string) ([]netip.Addr, error) {
+	b, err := os.ReadFile(filepath.Join(c.dir, "hosts"))
 	if err != nil {
 		return nil, fmt.Errorf("cannot read hosts: %w", err)
 	}
 	if found := inHosts(string(b), host); len(found) > 0 {
 		return found, nil
 	}
-	b, err = os.ReadFile(filepath.Join(t.dir, "resolv.conf"))
+	b, err = os.ReadFile(filepath.Join(c.dir, "resolv.conf"))
 	if err != nil {
 		return nil, fmt.Errorf("cannot read resolv.conf: %w", err)
 	}
@@ -56,7 +56,7 @@ func (t *task) lookup(ctx context.Context, host string) ([]netip.Addr, error) {
 	var tried atomic.Uint32 // both kinds of addresses are asked for at once
 	r := &net.Resolver{PreferGo: true, Dial: func(ctx context.Context, network, _ string) (net.Conn, error) {
 		server := servers[int(tried.Add(1)-1)%len(servers)] // one after the other
-		return t.e.net.dial(ctx, t.spec.Instance, network, netip.AddrPortFrom(server, 53).String())
+		return c.e.net.dial(ctx, c.spec.Instance, network, netip.AddrPortFrom(server, 53).String())
 	}}
 	// The dot keeps the machine's own hosts file and search list out of it.
 	return r.LookupNetIP(ctx, "ip", strings.TrimSuffix(host, ".")+".")

@@ -40,7 +40,7 @@ func TestDiskFullWhileCreating(t *testing.T) {
 	w.policy.ImmediateRestarts, w.policy.FirstBackoff = 0, patience/20
 	w.boot()
 	filler := fillUp(t, dir)
-	p := w.put(wish{name: "full", memory: 64, command: "sleep 1000"})
+	p := w.put(testApp{name: "full", memory: 64, command: "sleep 1000"})
 	r := w.record(p, 1)
 	if r.First.Cause != runtime.CauseStartFailed || !strings.Contains(r.Description, "the disk is full: free some space") {
 		t.Errorf("record = %s (%s), want start_failed with the remedy", r.Description, r.First.Cause)

@@ -29,7 +29,7 @@ import (
 	"github.com/dewrun/dew/runtime"
 )
 
-// Every call to containerd has a deadline. Creating a task waits for runc, which
+// Every call to containerd has a deadline. Creating containerd's task waits for runc, which
 // on a busy machine takes its time.
 const (
 	callTimeout    = 30 * time.Second
@@ -70,21 +70,21 @@ type Engine struct {
 	cg         *cgroups
 	net        *network
 	fw         *firewall
-	house      house
+	base       baseSpec
 	images     *images
-	morgue     *morgue
-	deaths     *deaths // nil where the kernel does not tell
+	crashed    *crashedStore
+	exitTimes  *exitTimes // nil where the kernel does not tell
 	boot       string
 	named      atomic.Bool // there is a name server at the bridge's address
 	silent     atomic.Bool // containerd does not answer
 	asking     sync.WaitGroup
 	stopAsking context.CancelFunc
 
-	mu      sync.Mutex // guards the fields below
-	known   map[runtime.InstanceID]*task
-	unclean map[runtime.InstanceID]unclean // not wholly removed yet
-	stuck   []string                       // mount points of a killed daemon that could not be removed
-	fading  map[string]time.Time           // links that should be gone soon
+	mu           sync.Mutex // guards the fields below
+	known        map[runtime.InstanceID]*container
+	notRemoved   map[runtime.InstanceID]unremoved // not wholly removed yet
+	stuck        []string                         // mount points of a killed daemon that could not be removed
+	removedVeths map[string]time.Time             // links that should be gone soon
 }
 
 var _ runtime.Engine = (*Engine)(nil)
@@ -113,21 +113,21 @@ func New(ctx context.Context, cfg Config) (*Engine, error) {
 			table: cfg.Names.Table, bridge: cfg.Names.Bridge, subnet: n.subnet, host: n.gateway(),
 			ports: cfg.HostPorts, open: cfg.AllowHost, linkLocal: cfg.LinkLocal,
 		},
-		house: house{
+		base: baseSpec{
 			init: cfg.Init, sftp: cfg.SFTP, uid: uint32(cfg.UID), gid: uint32(cfg.GID), files: openFiles(), seccomp: cfg.Seccomp,
 		},
-		boot:    strings.TrimSpace(string(boot)),
-		known:   map[runtime.InstanceID]*task{},
-		unclean: map[runtime.InstanceID]unclean{},
-		fading:  map[string]time.Time{},
+		boot:         strings.TrimSpace(string(boot)),
+		known:        map[runtime.InstanceID]*container{},
+		notRemoved:   map[runtime.InstanceID]unremoved{},
+		removedVeths: map[string]time.Time{},
 	}
-	if e.deaths, err = listenDeaths(); err != nil {
+	if e.exitTimes, err = listenExitTimes(); err != nil {
 		e.log.Warn("the kernel does not tell when processes end, containerd's times are used", "err", err)
 	}
 	e.images = &images{e: e, making: make(chan struct{}, 1)}
-	e.morgue, err = newMorgue(ctx, e, cfg.Crashed)
+	e.crashed, err = newCrashedStore(ctx, e, cfg.Crashed)
 	if err := errors.Join(err, n.setUp(), e.fw.apply()); err != nil {
-		e.deaths.close()
+		e.exitTimes.close()
 		return nil, errors.Join(err, cl.Close())
 	}
 	answers, cancel := context.WithCancel(context.WithoutCancel(ctx))
@@ -173,13 +173,13 @@ func timed(called func(method string, took time.Duration, err error)) grpc.Unary
 
 // Close lets go of containerd. Instances stay.
 func (e *Engine) Close() error {
-	e.morgue.close()
+	e.crashed.close()
 	e.mu.Lock()
-	for _, t := range e.known {
-		t.letGo()
+	for _, c := range e.known {
+		c.detach()
 	}
 	e.mu.Unlock()
-	e.deaths.close()
+	e.exitTimes.close()
 	e.stopAsking()
 	e.asking.Wait()
 	return e.client.Close()
@@ -191,8 +191,8 @@ func (e *Engine) Keep(ctx context.Context) {
 	const every, firewallEvery = 10 * time.Second, 3
 	for round := 1; pause(ctx, every) == nil; round++ {
 		e.checkCaptures(ctx)
-		e.tidy(ctx)
-		e.morgue.trim(ctx)
+		e.retryRemovals(ctx)
+		e.crashed.trim(ctx)
 		if round%firewallEvery != 0 {
 			continue
 		}
@@ -202,11 +202,11 @@ func (e *Engine) Keep(ctx context.Context) {
 	}
 }
 
-// remember keeps a task until it is deleted, so that checks find it.
-func (e *Engine) remember(t *task) {
+// remember keeps a container until it is deleted, so that checks find it.
+func (e *Engine) remember(c *container) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	e.known[t.spec.Instance] = t
+	e.known[c.spec.Instance] = c
 }
 
 func (e *Engine) knows(id runtime.InstanceID) bool {
@@ -216,22 +216,22 @@ func (e *Engine) knows(id runtime.InstanceID) bool {
 }
 
 // forget lets go of what was remembered, and returns it.
-func (e *Engine) forget(id runtime.InstanceID) *task {
+func (e *Engine) forget(id runtime.InstanceID) *container {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	t := e.known[id]
+	c := e.known[id]
 	delete(e.known, id)
-	return t
+	return c
 }
 
-func (e *Engine) living() []*task {
+func (e *Engine) living() []*container {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	ts := make([]*task, 0, len(e.known))
-	for _, t := range e.known {
-		ts = append(ts, t)
+	cs := make([]*container, 0, len(e.known))
+	for _, c := range e.known {
+		cs = append(cs, c)
 	}
-	return ts
+	return cs
 }
 
 // instanceDir holds an instance's run-time files. It is gone after a reboot, as

@@ -60,8 +60,8 @@ func TestKindsOfErrors(t *testing.T) {
 
 func TestKnownTasks(t *testing.T) {
 	t.Parallel()
-	e := &Engine{cfg: Config{Run: "/run/dew"}, known: map[runtime.InstanceID]*task{}}
-	a, b := &task{spec: runtime.Spec{Instance: someInstance}}, &task{spec: runtime.Spec{Instance: runtime.NewInstanceID()}}
+	e := &Engine{cfg: Config{Run: "/run/dew"}, known: map[runtime.InstanceID]*container{}}
+	a, b := &container{spec: runtime.Spec{Instance: someInstance}}, &container{spec: runtime.Spec{Instance: runtime.NewInstanceID()}}
 	e.remember(a)
 	e.remember(b)
 	if !e.knows(a.spec.Instance) || len(e.living()) != 2 {

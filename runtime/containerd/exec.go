@@ -35,12 +35,12 @@ const sftpPath = "/.dew/sftp"
 // it was read, and only then is the exec deleted: a deletion waits two seconds
 // for a slow reader at most and then drops what is left.
 type session struct {
-	t    *task
-	exec string
-	tty  bool
-	in   *os.File
-	out  *output
-	err  *output
+	container *container
+	exec      string
+	tty       bool
+	in        *os.File
+	out       *output
+	err       *output
 
 	end   runtime.SessionEnd // set before ended is closed
 	ended chan struct{}
@@ -64,12 +64,12 @@ func (o *output) Read(b []byte) (int, error) {
 }
 
 // Exec opens a session beside one of the processes.
-func (t *task) Exec(ctx context.Context, exec string, s runtime.ExecSpec) (runtime.Session, error) {
-	ses, err := t.openSession(ctx, exec, s)
+func (c *container) Exec(ctx context.Context, exec string, s runtime.ExecSpec) (runtime.Session, error) {
+	ses, err := c.openSession(ctx, exec, s)
 	switch {
 	case err == nil:
 		return ses, nil
-	case t.ending():
+	case c.ending():
 		return nil, fmt.Errorf("cannot open a session: %w", runtime.ErrEnding)
 	case unavailable(err):
 		return nil, fmt.Errorf("cannot open a session: %w: %w", runtime.ErrUnavailable, err)
@@ -77,16 +77,16 @@ func (t *task) Exec(ctx context.Context, exec string, s runtime.ExecSpec) (runti
 	return nil, fmt.Errorf("cannot open a session: %w", err)
 }
 
-func (t *task) openSession(ctx context.Context, exec string, s runtime.ExecSpec) (*session, error) {
-	p := t.living(exec)
+func (c *container) openSession(ctx context.Context, exec string, s runtime.ExecSpec) (*session, error) {
+	p := c.living(exec)
 	if p == nil {
 		return nil, fmt.Errorf("process %s: %w", exec, runtime.ErrNoInstance)
 	}
-	around, err := t.surroundings(ctx, p)
+	around, err := c.processContext(ctx, p)
 	if err != nil {
 		return nil, err
 	}
-	ses, err := t.makeSession(ctx, around, s)
+	ses, err := c.makeSession(ctx, around, s)
 	if err != nil || s.Kind != runtime.ExecSocket {
 		return ses, err
 	}
@@ -104,28 +104,28 @@ const maxMaking = 2
 
 // makeSession holds the door open for as long as the making takes: a deletion
 // that came in between would miss the new leaf.
-func (t *task) makeSession(ctx context.Context, around surroundings, s runtime.ExecSpec) (*session, error) {
+func (c *container) makeSession(ctx context.Context, around processContext, s runtime.ExecSpec) (*session, error) {
 	select {
-	case t.making <- struct{}{}:
-		defer func() { <-t.making }()
+	case c.making <- struct{}{}:
+		defer func() { <-c.making }()
 	case <-ctx.Done():
 		return nil, context.Cause(ctx)
 	}
-	t.door.RLock()
-	defer t.door.RUnlock()
-	if t.closed {
+	c.sessionsMu.RLock()
+	defer c.sessionsMu.RUnlock()
+	if c.closed {
 		return nil, runtime.ErrEnding
 	}
 	ses := &session{
-		t: t, exec: sessionPrefix + strconv.FormatInt(t.sessions.Add(1), 10), tty: s.TTY != nil,
+		container: c, exec: sessionPrefix + strconv.FormatInt(c.sessions.Add(1), 10), tty: s.TTY != nil,
 		ended: make(chan struct{}), gone: make(chan struct{}),
 	}
-	if err := ses.start(ctx, t.sessionProcess(ses.exec, around, s), s); err != nil {
+	if err := ses.start(ctx, c.sessionProcess(ses.exec, around, s), s); err != nil {
 		clean, cancel := context.WithTimeout(context.WithoutCancel(ctx), finishTimeout)
 		defer cancel()
-		return nil, errors.Join(err, ses.closePipes(), t.clearSession(clean, ses.exec))
+		return nil, errors.Join(err, ses.closePipes(), c.clearSession(clean, ses.exec))
 	}
-	t.work.Go(ses.watch)
+	c.work.Go(ses.watch)
 	return ses, nil
 }
 
@@ -152,8 +152,8 @@ func (s *session) connected(ctx context.Context) error {
 }
 
 // living is the process of an exec that has not ended.
-func (t *task) living(exec string) *proc {
-	for _, p := range t.procs {
+func (c *container) living(exec string) *proc {
+	for _, p := range c.procs {
 		if p.Exec == exec && !p.ended.Load() && p.pid != 0 {
 			return p
 		}
@@ -161,15 +161,15 @@ func (t *task) living(exec string) *proc {
 	return nil
 }
 
-func (t *task) ending() bool {
-	t.door.RLock()
-	defer t.door.RUnlock()
-	return t.closed
+func (c *container) ending() bool {
+	c.sessionsMu.RLock()
+	defer c.sessionsMu.RUnlock()
+	return c.closed
 }
 
 // sessionProcess builds what the exec runs.
-func (t *task) sessionProcess(exec string, around surroundings, s runtime.ExecSpec) *specs.Process {
-	args := []string{initPath, "session", "--cgroup", t.e.cg.lastController() + ":" + exec}
+func (c *container) sessionProcess(exec string, around processContext, s runtime.ExecSpec) *specs.Process {
+	args := []string{initPath, "session", "--cgroup", c.e.cg.lastController() + ":" + exec}
 	if around.Shell != "" {
 		args = append(args, "--shell", around.Shell)
 	}
@@ -188,7 +188,7 @@ func (t *task) sessionProcess(exec string, around surroundings, s runtime.ExecSp
 	case runtime.ExecSocket:
 		args = append(args, "--socket", s.Command)
 	}
-	p := as(t.e.house.process(args, around.Dir, runtime.MergeEnv(around.Env, env)), around.User)
+	p := as(c.e.base.process(args, around.Dir, runtime.MergeEnv(around.Env, env)), around.User)
 	if s.TTY != nil {
 		p.Terminal = true
 		p.ConsoleSize = &specs.Box{Width: uint(s.TTY.Size.Columns), Height: uint(s.TTY.Size.Rows)}
@@ -205,14 +205,14 @@ func modeList(modes []runtime.TerminalMode) string {
 }
 
 func (s *session) pipe(kind string) string {
-	return filepath.Join(s.t.dir, s.exec+"."+kind)
+	return filepath.Join(s.container.dir, s.exec+"."+kind)
 }
 
 // start makes the session and opens its gate.
 func (s *session) start(ctx context.Context, p *specs.Process, spec runtime.ExecSpec) error {
 	ctx, cancel := context.WithTimeout(ctx, createTimeout)
 	defer cancel()
-	e, id := s.t.e, s.t.spec.Instance
+	e, id := s.container.e, s.container.spec.Instance
 	// The leaf comes first: it is how the next daemon finds what this one left.
 	if err := e.cg.createLeaf(id, s.exec, 0); err != nil {
 		return err
@@ -225,7 +225,7 @@ func (s *session) start(ctx context.Context, p *specs.Process, spec runtime.Exec
 		return fmt.Errorf("cannot encode process: %w", err)
 	}
 	req := &tasks.ExecProcessRequest{
-		ContainerID: s.t.id, ExecID: s.exec, Spec: oci, Terminal: s.tty, Stdin: s.pipe("in"), Stdout: s.pipe("out"),
+		ContainerID: s.container.id, ExecID: s.exec, Spec: oci, Terminal: s.tty, Stdin: s.pipe("in"), Stdout: s.pipe("out"),
 	}
 	if !s.tty {
 		req.Stderr = s.pipe("err")
@@ -233,7 +233,7 @@ func (s *session) start(ctx context.Context, p *specs.Process, spec runtime.Exec
 	if _, err := e.tasks.Exec(ctx, req); err != nil {
 		return native(err)
 	}
-	r, err := e.tasks.Start(ctx, &tasks.StartRequest{ContainerID: s.t.id, ExecID: s.exec})
+	r, err := e.tasks.Start(ctx, &tasks.StartRequest{ContainerID: s.container.id, ExecID: s.exec})
 	if err != nil {
 		return native(err)
 	}
@@ -331,35 +331,35 @@ func ignoreClosed(err error) error {
 // watch carries the session from its end to its removal.
 func (s *session) watch() {
 	defer close(s.gone)
-	t := s.t
-	code, _, err := t.e.wait(t.ctx, t.id, s.exec)
+	c := s.container
+	code, _, err := c.e.wait(c.ctx, c.id, s.exec)
 	s.end = runtime.SessionEnd{Code: code}
 	switch {
-	case t.ctx.Err() != nil && !t.deleting.Load():
+	case c.ctx.Err() != nil && !c.deleting.Load():
 		s.end = runtime.SessionEnd{Code: lostCode, Why: "the daemon is leaving"}
-	case t.ending() || t.initPID != 0 && !alive(t.initPID):
-		s.end = runtime.SessionEnd{Code: lostCode, Why: "its instance has ended" + t.because()}
+	case c.ending() || c.initPID != 0 && !alive(c.initPID):
+		s.end = runtime.SessionEnd{Code: lostCode, Why: "its instance has ended" + c.endReason()}
 	case err != nil:
 		s.end = runtime.SessionEnd{Code: lostCode, Why: "the container service lost it"}
 	}
-	ctx, cancel := context.WithTimeout(t.ctx, finishTimeout)
+	ctx, cancel := context.WithTimeout(c.ctx, finishTimeout)
 	defer cancel()
-	log := t.e.log.With("instance", t.spec.Instance, "exec", s.exec)
+	log := c.e.log.With("instance", c.spec.Instance, "exec", s.exec)
 	// What it left in the background would keep its pipes open.
-	if err := t.e.cg.kill(ctx, t.spec.Instance, s.exec); err != nil && t.ctx.Err() == nil {
+	if err := c.e.cg.kill(ctx, c.spec.Instance, s.exec); err != nil && c.ctx.Err() == nil {
 		log.Warn("cannot end what a session left", "err", err)
 	}
 	close(s.ended)
 	for _, o := range []*output{s.out, s.err} {
 		select {
 		case <-o.done:
-		case <-t.ctx.Done():
+		case <-c.ctx.Done():
 			return // with the instance, or for the next daemon to clear away
 		}
 	}
-	ctx, cancel = context.WithTimeout(t.ctx, finishTimeout)
+	ctx, cancel = context.WithTimeout(c.ctx, finishTimeout)
 	defer cancel()
-	if err := t.clearSession(ctx, s.exec); err != nil && t.ctx.Err() == nil {
+	if err := c.clearSession(ctx, s.exec); err != nil && c.ctx.Err() == nil {
 		log.Warn("cannot clear a session away, the next daemon does", "err", err)
 	}
 }
@@ -367,9 +367,9 @@ func (s *session) watch() {
 // lostCode is the status of a session that did not end by itself.
 const lostCode = 255
 
-// because names the process whose end was the end of the instance.
-func (t *task) because() string {
-	if x := t.first.Load(); x != nil {
+// endReason names the process whose end was the end of the instance.
+func (c *container) endReason() string {
+	if x := c.first.Load(); x != nil {
 		return fmt.Sprintf(" (%s: Exited with status %d)", x.Source, x.Code)
 	}
 	return ""
@@ -405,9 +405,9 @@ func (i *input) Close() error {
 			return
 		}
 		i.err = ignoreClosed(i.s.in.Close())
-		ctx, cancel := context.WithTimeout(i.s.t.ctx, callTimeout)
+		ctx, cancel := context.WithTimeout(i.s.container.ctx, callTimeout)
 		defer cancel()
-		_, err := i.s.t.e.tasks.CloseIO(ctx, &tasks.CloseIORequest{ContainerID: i.s.t.id, ExecID: i.s.exec, Stdin: true})
+		_, err := i.s.container.e.tasks.CloseIO(ctx, &tasks.CloseIORequest{ContainerID: i.s.container.id, ExecID: i.s.exec, Stdin: true})
 		// The process may have ended already: then there is nothing to close.
 		if err = native(err); err != nil && !errdefs.IsNotFound(err) && i.s.running() {
 			i.err = errors.Join(i.err, err)
@@ -432,8 +432,8 @@ func (s *session) Resize(ctx context.Context, size runtime.Size) error {
 	}
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
-	_, err := s.t.e.tasks.ResizePty(ctx, &tasks.ResizePtyRequest{
-		ContainerID: s.t.id, ExecID: s.exec, Width: uint32(size.Columns), Height: uint32(size.Rows),
+	_, err := s.container.e.tasks.ResizePty(ctx, &tasks.ResizePtyRequest{
+		ContainerID: s.container.id, ExecID: s.exec, Width: uint32(size.Columns), Height: uint32(size.Rows),
 	})
 	if err = native(err); err != nil && !errdefs.IsNotFound(err) {
 		return fmt.Errorf("cannot resize the terminal: %w", err)
@@ -443,7 +443,7 @@ func (s *session) Resize(ctx context.Context, size runtime.Size) error {
 
 // Signal sends sig to everything that runs in it.
 func (s *session) Signal(sig syscall.Signal) error {
-	return s.t.e.cg.signal(s.t.spec.Instance, s.exec, sig)
+	return s.container.e.cg.signal(s.container.spec.Instance, s.exec, sig)
 }
 
 // Wait returns how it ended.
@@ -459,13 +459,13 @@ func (s *session) Wait(ctx context.Context) (runtime.SessionEnd, error) {
 // Close ends what still runs in it and removes it.
 func (s *session) Close() error {
 	s.once.Do(func() {
-		t := s.t
+		c := s.container
 		// After the daemon let go of the instance nothing of it is touched.
-		if t.ctx.Err() == nil {
-			ctx, cancel := context.WithTimeout(t.ctx, finishTimeout)
+		if c.ctx.Err() == nil {
+			ctx, cancel := context.WithTimeout(c.ctx, finishTimeout)
 			defer cancel()
-			if err := t.e.cg.kill(ctx, t.spec.Instance, s.exec); err != nil && t.ctx.Err() == nil {
-				t.e.log.Warn("cannot end a session", "instance", t.spec.Instance, "exec", s.exec, "err", err)
+			if err := c.e.cg.kill(ctx, c.spec.Instance, s.exec); err != nil && c.ctx.Err() == nil {
+				c.e.log.Warn("cannot end a session", "instance", c.spec.Instance, "exec", s.exec, "err", err)
 			}
 		}
 		// Its output has an end now, however much of it nobody wanted.

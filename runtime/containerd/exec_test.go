@@ -56,7 +56,7 @@ func (w *world) tryCommand(p app.Process, command string) (string, runtime.Sessi
 func TestSessionsLeaveNothing(t *testing.T) {
 	w := newWorld(t)
 	w.boot()
-	p := w.put(wish{name: "sessio", memory: 128, command: "exec ./testapp sleep", sidecars: []app.Sidecar{sidecar("s", idle, 32)}})
+	p := w.put(testApp{name: "sessio", memory: 128, command: "exec ./testapp sleep", sidecars: []app.Sidecar{sidecar("s", idle, 32)}})
 	st := w.running(p)
 	round := func() {
 		for _, c := range []string{"exit 0", "sleep 1000 & exit 1", "kill -9 $$", "head -c 300000 /dev/zero", "nosuchthing"} {
@@ -120,7 +120,7 @@ func (w *world) shimFiles(id runtime.InstanceID) int {
 func TestSessionMemory(t *testing.T) {
 	w := newWorld(t)
 	w.boot()
-	p := w.put(wish{name: "sesmem", memory: 128, command: "exec ./testapp sleep"})
+	p := w.put(testApp{name: "sesmem", memory: 128, command: "exec ./testapp sleep"})
 	st := w.running(p)
 	out, end := w.command(p, "./testapp alloc 300")
 	if end.Code != 137 || !strings.Contains(out, "allocating") {
@@ -139,8 +139,8 @@ func TestSessionMemory(t *testing.T) {
 func TestSessionsYieldMemory(t *testing.T) {
 	w := newWorld(t)
 	w.boot()
-	small := w.put(wish{name: "sescro", memory: 48, command: "exec ./testapp sleep"})
-	large := w.put(wish{name: "sesmob", memory: 64, command: "exec ./testapp alloc 30"})
+	small := w.put(testApp{name: "sescro", memory: 48, command: "exec ./testapp sleep"})
+	large := w.put(testApp{name: "sesmob", memory: 64, command: "exec ./testapp alloc 30"})
 	before := []runtime.InstanceID{w.running(small).Instance, w.running(large).Instance}
 	var all sync.WaitGroup
 	for range 32 {
@@ -167,13 +167,13 @@ func TestSessionEnvironmentOtherwise(t *testing.T) {
 	w.boot()
 	// The shell's environment is empty and the program's own is gone: what it was
 	// started with is used.
-	p := w.put(wish{name: "sesenv", memory: 64, command: "exec env -i /bin/sleep 1000"})
+	p := w.put(testApp{name: "sesenv", memory: 64, command: "exec env -i /bin/sleep 1000"})
 	w.running(p)
 	if out, _ := w.command(p, "echo $CF_INSTANCE_INDEX; pwd"); out != "0\n/home/vcap/app\n" {
 		t.Errorf("beside a program without environment: %q", out)
 	}
 	// The folder it runs in was removed.
-	gone := w.put(wish{name: "sesdir", memory: 64, command: "mkdir x; cd x; rmdir ../x; exec sleep 1000"})
+	gone := w.put(testApp{name: "sesdir", memory: 64, command: "mkdir x; cd x; rmdir ../x; exec sleep 1000"})
 	w.running(gone)
 	w.eventually("the program runs", func() error { return w.isCommand(w.running(gone).Instance, "sleep") })
 	if out, end := w.command(gone, "pwd"); out != "/home/vcap/app\n" || end.Code != 0 {
@@ -185,7 +185,7 @@ func TestSessionEnvironmentOtherwise(t *testing.T) {
 func TestSessionTerminal(t *testing.T) {
 	w := newWorld(t)
 	w.boot()
-	p := w.put(wish{name: "sestty", memory: 64, command: "exec ./testapp sleep"})
+	p := w.put(testApp{name: "sestty", memory: 64, command: "exec ./testapp sleep"})
 	w.running(p)
 	ses := w.enter(p, runtime.ExecSpec{
 		Kind: runtime.ExecCommand, Command: "stty size; stty -a | grep -o -e '-echo\\b'; read x; stty size; exit 5",
@@ -212,7 +212,7 @@ func TestSessionsAndDeletion(t *testing.T) {
 	w := newWorld(t)
 	w.boot()
 	for range times(3, 50) {
-		p := w.put(wish{name: "sesdel", memory: 64, command: "exec ./testapp sleep"})
+		p := w.put(testApp{name: "sesdel", memory: 64, command: "exec ./testapp sleep"})
 		st := w.running(p)
 		var all sync.WaitGroup
 		stop := make(chan struct{})

@@ -27,14 +27,14 @@ type guard struct {
 
 // guardFor bounds the output of an instance. The zero guard is for one that has no
 // processes, and so no capture files.
-func (t *task) guardFor() guard {
-	if len(t.procs) == 0 {
+func (c *container) guardFor() guard {
+	if len(c.procs) == 0 {
 		return guard{}
 	}
-	g := guard{capture: t.applog.CaptureDir(string(t.spec.Instance))}
-	g.limit, g.reserve = t.e.cfg.Logs.Ceiling()
-	for _, p := range t.procs {
-		g.freezers = append(g.freezers, t.e.cg.freezer(t.spec.Instance, p.Exec))
+	g := guard{capture: c.applog.CaptureDir(string(c.spec.Instance))}
+	g.limit, g.reserve = c.e.cfg.Logs.Ceiling()
+	for _, p := range c.procs {
+		g.freezers = append(g.freezers, c.e.cg.freezer(c.spec.Instance, p.Exec))
 	}
 	return g
 }

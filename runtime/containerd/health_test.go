@@ -42,7 +42,7 @@ func TestSickInstanceHasARecord(t *testing.T) {
 	w.boot()
 	ps := make([]app.Process, len(tests))
 	for i, tt := range tests { // they wait for their checks side by side
-		ps[i] = w.put(wish{name: fmt.Sprintf("h%d", i), memory: 128, command: tt.command, check: tt.check})
+		ps[i] = w.put(testApp{name: fmt.Sprintf("h%d", i), memory: 128, command: tt.command, check: tt.check})
 	}
 	for i, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -85,7 +85,7 @@ func (w *world) get(st runtime.Status, path string) int {
 func TestHealthyInstanceRuns(t *testing.T) {
 	w := newWorld(t)
 	w.boot()
-	p := w.put(wish{name: "fit", memory: 64, command: "exec ./testapp serve 0.0.0.0:8080", check: app.HealthCheck{Type: "http", Endpoint: "/health"}})
+	p := w.put(testApp{name: "fit", memory: 64, command: "exec ./testapp serve 0.0.0.0:8080", check: app.HealthCheck{Type: "http", Endpoint: "/health"}})
 	if got := w.get(w.running(p), "/"); got != http.StatusOK {
 		t.Errorf("status = %d, want 200", got)
 	}
@@ -95,7 +95,7 @@ func TestHealthyInstanceRuns(t *testing.T) {
 func TestHungSidecarIsNoCrash(t *testing.T) {
 	w := newWorld(t)
 	w.boot()
-	p := w.put(wish{
+	p := w.put(testApp{
 		name: "hung", memory: 128, command: "exec ./testapp serve 0.0.0.0:8080", check: app.HealthCheck{Type: "port", Interval: time.Second, InvocationTimeout: patience},
 		sidecars: []app.Sidecar{sidecar("s", "exec ./testapp serve 127.0.0.1:9000", 32)},
 	})
@@ -118,7 +118,7 @@ func TestStartFailures(t *testing.T) {
 	t.Run("command not found", func(t *testing.T) {
 		w := newWorld(t)
 		w.boot()
-		p := w.put(wish{name: "nocmd", memory: 64, command: "./does-not-exist"})
+		p := w.put(testApp{name: "nocmd", memory: 64, command: "./does-not-exist"})
 		r := w.record(p, 1)
 		if r.First.Cause != runtime.CauseStartFailed || r.First.Code != 127 || !strings.Contains(r.First.Detail, "not found") {
 			t.Errorf("record = %s, %+v; want start_failed with status 127 and its reason", r.Description, r.First)
@@ -129,7 +129,7 @@ func TestStartFailures(t *testing.T) {
 	t.Run("image missing", func(t *testing.T) {
 		w := newWorld(t)
 		w.boot()
-		p := w.put(wish{name: "noimg", memory: 64, command: "sleep 1000", spoil: func() {
+		p := w.put(testApp{name: "noimg", memory: 64, command: "sleep 1000", spoil: func() {
 			if err := os.Remove(filepath.Join(w.root, "droplets", w.image+".tar")); err != nil {
 				t.Fatal(err)
 			}

@@ -17,13 +17,13 @@ import (
 	"github.com/dewrun/dew/runtime"
 )
 
-// Main and two sidecars share one task: one container, three execs, one network
+// Main and two sidecars share one container, three execs, one network
 // namespace, localhost, files, a UNIX socket. A sidecar attaches only to the
 // process types that it lists.
 func TestOneTaskForMainAndSidecars(t *testing.T) {
 	w := newWorld(t)
 	w.boot()
-	p := w.put(wish{
+	p := w.put(testApp{
 		name: "shared", memory: 256,
 		command: "./testapp facts && ./testapp fetch http://127.0.0.1:9001/ && ./testapp fetch unix:/home/vcap/tmp/s && cat /home/vcap/tmp/note && exec ./testapp serve 0.0.0.0:8080",
 		types:   map[string]string{"worker": "./testapp facts && exec ./testapp sleep"},
@@ -100,7 +100,7 @@ func TestEveryEndIsACrashWithARecord(t *testing.T) {
 			if tt.end != "" {
 				commands[tt.exec] = "mkfifo go; echo waiting; " + tt.end
 			}
-			p := w.put(wish{
+			p := w.put(testApp{
 				name: fmt.Sprintf("e%d", i), memory: 128, command: "echo last of main; " + commands["main"],
 				sidecars: []app.Sidecar{sidecar("config server", "echo last of sidecar; "+commands["sidecar-0"], 32)},
 			})
@@ -171,7 +171,7 @@ func (w *world) checkRecordLine(p app.Process, r runtime.ExitRecord, source stri
 func TestMemorySplit(t *testing.T) {
 	w := newWorld(t)
 	w.boot()
-	p := w.put(wish{
+	p := w.put(testApp{
 		name: "split", memory: 256, command: "echo limit $MEMORY_LIMIT; exec sleep 1000",
 		sidecars: []app.Sidecar{
 			sidecar("big", "echo limit $MEMORY_LIMIT; exec sleep 1000", 64),
@@ -209,7 +209,7 @@ func TestOutOfMemoryNamesItsLeaf(t *testing.T) {
 	w.boot()
 	for i, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			p := w.put(wish{
+			p := w.put(testApp{
 				name: fmt.Sprintf("oom%d", i), memory: 128, command: tt.main,
 				sidecars: []app.Sidecar{sidecar("greedy", tt.sidecar, tt.memory)},
 			})
@@ -234,7 +234,7 @@ func TestOutOfMemoryNamesItsLeaf(t *testing.T) {
 func TestChildrenAreInTheLeaf(t *testing.T) {
 	w := newWorld(t)
 	w.boot()
-	p := w.put(wish{
+	p := w.put(testApp{
 		name: "kids", memory: 128, command: "sleep 1000 & sleep 1000 & wait",
 		sidecars: []app.Sidecar{sidecar("s", "sleep 1000 & wait", 32)},
 	})
@@ -256,7 +256,7 @@ func TestChildrenAreInTheLeaf(t *testing.T) {
 func TestSidecarsThatTakeAllAreRefused(t *testing.T) {
 	w := newWorld(t)
 	w.boot()
-	p := w.put(wish{name: "full", memory: 64, command: "sleep 1000"})
+	p := w.put(testApp{name: "full", memory: 64, command: "sleep 1000"})
 	_, err := w.reg.PutSidecar(app.Sidecar{GUID: "s", App: p.App, Name: "s", Command: "sleep 1", ProcessTypes: []string{"web"}, MemoryMB: 64})
 	if err == nil || !strings.Contains(err.Error(), "memory") {
 		t.Errorf("error = %v, want one that names memory", err)

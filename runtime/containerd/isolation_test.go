@@ -18,9 +18,9 @@ import (
 func TestInstancesAreConfined(t *testing.T) {
 	w := newWorld(t)
 	w.boot()
-	other := w.put(wish{name: "other", memory: 64, command: "exec ./testapp serve 0.0.0.0:8080"})
+	other := w.put(testApp{name: "other", memory: 64, command: "exec ./testapp serve 0.0.0.0:8080"})
 	w.running(other)
-	p := w.put(wish{
+	p := w.put(testApp{
 		name: "caged", memory: 128, command: "./testapp facts && exec sleep 1000",
 		sidecars: []app.Sidecar{sidecar("s", "./testapp facts && exec sleep 1000", 32)},
 	})
@@ -78,9 +78,9 @@ func TestHostIsClosedToInstances(t *testing.T) {
 	}
 	t.Cleanup(func() { all.Close() })
 	wide := fmt.Sprintf("%s:%d", gateway, all.Addr().(*net.TCPAddr).Port)
-	peer := w.put(wish{name: "peer", memory: 64, command: "exec ./testapp serve 0.0.0.0:8080", check: app.HealthCheck{Type: "port"}})
+	peer := w.put(testApp{name: "peer", memory: 64, command: "exec ./testapp serve 0.0.0.0:8080", check: app.HealthCheck{Type: "port"}})
 	reach := w.running(peer).Address.String() + ":8080"
-	p := w.put(wish{name: "caller", memory: 64, command: fmt.Sprintf(
+	p := w.put(testApp{name: "caller", memory: 64, command: fmt.Sprintf(
 		"for a in %s %s; do ./testapp dial tcp $a 2; done; for a in %s %s; do ./testapp dial tcp $a 60; done; ls -la /run /run/containerd 2>&1; echo done; exec sleep 1000", closed, wide, door, reach)})
 	w.line(p.App, "PROC/WEB", "done")
 	got := map[string]bool{}

@@ -27,7 +27,7 @@ func TestNothingIsLeftBehind(t *testing.T) {
 	w.boot()
 	var ps []app.Process
 	for i := range times(3, 5) {
-		ps = append(ps, w.put(wish{
+		ps = append(ps, w.put(testApp{
 			name: fmt.Sprintf("leak%d", i), memory: 128, command: "trap 'exit 0' TERM; " + idle,
 			sidecars: []app.Sidecar{sidecar("s", idle, 32)},
 		}))

@@ -71,13 +71,12 @@ func labels(s runtime.Spec, boot string) map[string]string {
 		labelPrefix + "address": s.Address.String(), labelPrefix + "memory": strconv.FormatInt(s.Memory, 10),
 		labelPrefix + "disk": strconv.FormatInt(s.Disk, 10),
 	}
-	if s.Build != "" {
+	switch s.Kind {
+	case runtime.KindStaging:
 		l[labelBuild] = s.Build
-	}
-	if s.Server {
+	case runtime.KindService:
 		l[labelServer] = s.Processes[0].Source
-	}
-	if s.Task != "" {
+	case runtime.KindTask:
 		l[labelTask], l[labelTaskSource] = s.Task, s.Processes[0].Source
 	}
 	if s.LogRate != nil {
@@ -138,16 +137,31 @@ func specFrom(l map[string]string) (runtime.Spec, error) {
 		s.Ports = append(s.Ports, p)
 	}
 	s.Processes = processesFrom(l, s.Type)
-	if source := l[labelServer]; source != "" && len(s.Processes) > 0 {
-		s.Server, s.Processes[0].Source = true, source
-	}
-	if task := l[labelTask]; task != "" && len(s.Processes) > 0 {
-		s.Task, s.Processes[0].Source = task, l[labelTaskSource]
-	}
+	setKind(&s, l)
 	if !s.Instance.Valid() && firstErr == nil {
 		firstErr = fmt.Errorf("label %sinstance: %q is no instance id", labelPrefix, s.Instance)
 	}
 	return s, firstErr
+}
+
+// setKind derives the kind of a container from its labels: there is no label for it.
+func setKind(s *runtime.Spec, l map[string]string) {
+	s.Kind = runtime.KindInstance
+	if build := l[labelBuild]; build != "" {
+		s.Kind, s.Build = runtime.KindStaging, build
+		for i := range s.Processes {
+			s.Processes[i].Source = runtime.SourceStaging
+		}
+	}
+	if len(s.Processes) == 0 {
+		return
+	}
+	if source := l[labelServer]; source != "" {
+		s.Kind, s.Processes[0].Source = runtime.KindService, source
+	}
+	if task := l[labelTask]; task != "" {
+		s.Kind, s.Task, s.Processes[0].Source = runtime.KindTask, task, l[labelTaskSource]
+	}
 }
 
 // processesFrom finds main and the sidecars among the labels.

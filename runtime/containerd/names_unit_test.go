@@ -99,7 +99,7 @@ func randomSpec(r *rand.Rand) runtime.Spec {
 		return string(w)
 	}
 	s := runtime.Spec{
-		Instance: runtime.NewInstanceID(), App: word(), Type: word(), Version: word(), Cell: word(), Droplet: word(), Image: word(),
+		Kind: runtime.KindInstance, Instance: runtime.NewInstanceID(), App: word(), Type: word(), Version: word(), Cell: word(), Droplet: word(), Image: word(),
 		Slot:   runtime.SlotID{Process: word(), Generation: r.IntN(1 << 20), Index: r.IntN(1000)},
 		Memory: r.Int64(), Disk: r.Int64(),
 	}
@@ -247,16 +247,16 @@ func FuzzLabels(f *testing.F) {
 // A server is known again as what it is.
 func TestServerLabels(t *testing.T) {
 	s := runtime.Spec{
-		Instance: runtime.NewInstanceID(), Slot: runtime.SlotID{Process: "db"}, App: "db", Type: "server", Version: "v1", Server: true,
+		Instance: runtime.NewInstanceID(), Slot: runtime.SlotID{Process: "db"}, App: "db", Type: "server", Version: "v1", Kind: runtime.KindService,
 		Address:   netip.MustParsePrefix("10.201.0.9/20"),
 		Processes: []runtime.ProcessSpec{{Exec: runtime.MainExec, Source: "SERVICE/POSTGRES"}},
 	}
 	got, err := specFrom(labels(s, "boot"))
-	if err != nil || !got.Server || len(got.Processes) != 1 || got.Processes[0].Source != "SERVICE/POSTGRES" {
+	if err != nil || got.Kind != runtime.KindService || len(got.Processes) != 1 || got.Processes[0].Source != "SERVICE/POSTGRES" {
 		t.Errorf("spec = %+v, %v", got, err)
 	}
-	s.Server = false
-	if got, err := specFrom(labels(s, "boot")); err != nil || got.Server {
+	s.Kind = runtime.KindInstance
+	if got, err := specFrom(labels(s, "boot")); err != nil || got.Kind != runtime.KindInstance {
 		t.Errorf("an app's spec = %+v, %v", got, err)
 	}
 }

@@ -34,7 +34,7 @@ func TestEarlierDeathIsNamed(t *testing.T) {
 	w := newWorld(t)
 	w.policy = crashLoop
 	w.boot()
-	p := w.put(wish{name: "order", memory: 128, command: stubborn, sidecars: []app.Sidecar{sidecar("s", stubborn, 32)}})
+	p := w.put(testApp{name: "order", memory: 128, command: stubborn, sidecars: []app.Sidecar{sidecar("s", stubborn, 32)}})
 	var before runtime.InstanceID
 	for i := range times(20, 1000) {
 		st := w.running(p, before)
@@ -67,7 +67,7 @@ func TestDeathsTogetherAreOneRecord(t *testing.T) {
 	w.policy = crashLoop
 	w.policy.Together, w.policy.KillDelay = patience, patience // a busy machine lets them die one after the other
 	w.boot()
-	p := w.put(wish{name: "both", memory: 128, command: stubborn, sidecars: []app.Sidecar{sidecar("s", stubborn, 32)}})
+	p := w.put(testApp{name: "both", memory: 128, command: stubborn, sidecars: []app.Sidecar{sidecar("s", stubborn, 32)}})
 	st := w.running(p)
 	main, side := w.commandPID(st.Instance, "main"), w.commandPID(st.Instance, "sidecar-0")
 	kill(t, main)
@@ -93,7 +93,7 @@ func TestEveryOrderEndsTheSame(t *testing.T) {
 	w := newWorld(t)
 	w.policy = crashLoop
 	w.boot()
-	p := w.put(wish{
+	p := w.put(testApp{
 		name: "orders", memory: 128, command: stubborn,
 		sidecars: []app.Sidecar{sidecar("a", stubborn, 32), sidecar("b", stubborn, 32)},
 	})

@@ -18,7 +18,7 @@ import (
 // watched is an app whose main process and sidecar serve, asked for its health all
 // the time.
 func (w *world) watched(name string) app.Process {
-	return w.put(wish{
+	return w.put(testApp{
 		name: name, memory: 128, command: "exec ./testapp serve 0.0.0.0:8080",
 		sidecars: []app.Sidecar{sidecar("s", stubborn, 32)},
 		check:    app.HealthCheck{Type: "port", Timeout: patience, Interval: 2 * time.Millisecond, InvocationTimeout: patience},
@@ -126,7 +126,7 @@ func TestDeathOfInitIsNamed(t *testing.T) {
 	if os.Getenv("DEW_PROOF") != "" {
 		burn(t)
 	}
-	p := w.put(wish{name: "init", memory: 128, command: stubborn, sidecars: []app.Sidecar{sidecar("a", stubborn, 32), sidecar("b", stubborn, 32)}})
+	p := w.put(testApp{name: "init", memory: 128, command: stubborn, sidecars: []app.Sidecar{sidecar("a", stubborn, 32), sidecar("b", stubborn, 32)}})
 	var before runtime.InstanceID
 	for i := range times(5, 100) {
 		st := w.running(p, before)
@@ -149,9 +149,9 @@ func TestDeathOfInitIsNamed(t *testing.T) {
 // initPIDOf is PID 1 of a running instance.
 func (w *world) initPIDOf(id runtime.InstanceID) int {
 	w.t.Helper()
-	for _, t := range w.engine.living() {
-		if t.spec.Instance == id {
-			return t.initPID
+	for _, c := range w.engine.living() {
+		if c.spec.Instance == id {
+			return c.initPID
 		}
 	}
 	w.t.Fatalf("no instance %s", id)

@@ -13,7 +13,7 @@ import (
 func TestPruneImages(t *testing.T) {
 	w := newWorld(t)
 	w.boot()
-	p := w.put(wish{name: "prune", memory: 64, command: idle})
+	p := w.put(testApp{name: "prune", memory: 64, command: idle})
 	w.running(p)
 	count := func() (n int) {
 		t.Helper()

@@ -15,18 +15,18 @@ import (
 )
 
 // clearSession removes what is left of a session, whoever opened it.
-func (t *task) clearSession(ctx context.Context, exec string) error {
-	if err := t.e.cg.kill(ctx, t.spec.Instance, exec); err != nil {
+func (c *container) clearSession(ctx context.Context, exec string) error {
+	if err := c.e.cg.kill(ctx, c.spec.Instance, exec); err != nil {
 		return err
 	}
 	// The leaf goes last: it is how the next daemon finds the rest.
-	return errors.Join(t.e.deleteExec(ctx, t.id, exec), t.removePipes(exec), t.e.cg.removeLeaf(ctx, t.spec.Instance, exec))
+	return errors.Join(c.e.deleteExec(ctx, c.id, exec), c.removePipes(exec), c.e.cg.removeLeaf(ctx, c.spec.Instance, exec))
 }
 
-func (t *task) removePipes(exec string) error {
+func (c *container) removePipes(exec string) error {
 	var errs error
 	for _, kind := range []string{"in", "out", "err"} {
-		if err := os.Remove(filepath.Join(t.dir, exec+"."+kind)); err != nil && !errors.Is(err, os.ErrNotExist) {
+		if err := os.Remove(filepath.Join(c.dir, exec+"."+kind)); err != nil && !errors.Is(err, os.ErrNotExist) {
 			errs = errors.Join(errs, fmt.Errorf("cannot remove pipe: %w", err))
 		}
 	}
@@ -35,9 +35,9 @@ func (t *task) removePipes(exec string) error {
 
 // endSessions ends all sessions of the instance and lets no more in. It returns
 // when all of them know.
-func (t *task) endSessions(ctx context.Context) error {
-	t.shut()
-	leaves, err := t.e.cg.leaves(t.spec.Instance)
+func (c *container) endSessions(ctx context.Context) error {
+	c.closeSessions()
+	leaves, err := c.e.cg.leaves(c.spec.Instance)
 	if err != nil {
 		return err
 	}
@@ -45,24 +45,24 @@ func (t *task) endSessions(ctx context.Context) error {
 		if !strings.HasPrefix(leaf, sessionPrefix) {
 			continue
 		}
-		if err := t.e.cg.kill(ctx, t.spec.Instance, leaf); err != nil {
+		if err := c.e.cg.kill(ctx, c.spec.Instance, leaf); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// shut lets no more sessions in.
-func (t *task) shut() {
-	t.door.Lock()
-	defer t.door.Unlock()
-	t.closed = true
+// closeSessions lets no more sessions in.
+func (c *container) closeSessions() {
+	c.sessionsMu.Lock()
+	defer c.sessionsMu.Unlock()
+	c.closed = true
 }
 
 // clearSessions ends, in the background, what a daemon before left of its
 // sessions: whoever they belonged to is gone with it.
-func (t *task) clearSessions() error {
-	leaves, err := t.e.cg.leaves(t.spec.Instance)
+func (c *container) clearSessions() error {
+	leaves, err := c.e.cg.leaves(c.spec.Instance)
 	if err != nil {
 		return err
 	}
@@ -72,28 +72,28 @@ func (t *task) clearSessions() error {
 			continue
 		}
 		if n, err := strconv.ParseInt(number, 10, 64); err == nil {
-			t.sessions.Store(max(t.sessions.Load(), n))
+			c.sessions.Store(max(c.sessions.Load(), n))
 		}
-		t.e.log.Info("swept session", "instance", t.spec.Instance, "exec", leaf)
-		t.work.Go(func() { t.sweepSession(leaf) })
+		c.e.log.Info("swept session", "instance", c.spec.Instance, "exec", leaf)
+		c.work.Go(func() { c.sweepSession(leaf) })
 	}
 	return nil
 }
 
-func (t *task) sweepSession(exec string) {
-	ctx, cancel := context.WithTimeout(t.ctx, cleanupTimeout)
+func (c *container) sweepSession(exec string) {
+	ctx, cancel := context.WithTimeout(c.ctx, cleanupTimeout)
 	defer cancel()
 	var drained sync.WaitGroup
 	for _, kind := range []string{"out", "err"} {
 		// Unread output would keep the shim from letting go of it for two seconds.
-		f, err := os.OpenFile(filepath.Join(t.dir, exec+"."+kind), os.O_RDONLY|unix.O_NONBLOCK, 0)
+		f, err := os.OpenFile(filepath.Join(c.dir, exec+"."+kind), os.O_RDONLY|unix.O_NONBLOCK, 0)
 		if err != nil {
 			continue
 		}
 		defer f.Close()
 		drained.Go(func() { _, _ = io.Copy(io.Discard, f) })
 	}
-	if err := t.clearSession(ctx, exec); err != nil && t.ctx.Err() == nil {
-		t.e.log.Warn("cannot sweep a session", "instance", t.spec.Instance, "exec", exec, "err", err)
+	if err := c.clearSession(ctx, exec); err != nil && c.ctx.Err() == nil {
+		c.e.log.Warn("cannot sweep a session", "instance", c.spec.Instance, "exec", exec, "err", err)
 	}
 }

@@ -22,7 +22,7 @@ import (
 func TestLostShimIsSwept(t *testing.T) {
 	w := newWorld(t)
 	w.boot()
-	p := w.put(wish{name: "shimmy", memory: 64, command: idle})
+	p := w.put(testApp{name: "shimmy", memory: 64, command: idle})
 	st := w.running(p)
 	lost := containerID(runtime.NewInstanceID())
 	bundle := filepath.Join(w.run, "bundle")

@@ -40,8 +40,8 @@ var nativeArch = map[string]specs.Arch{
 	"ppc64le": specs.ArchPPC64LE, "s390x": specs.ArchS390X,
 }
 
-// house is what all containers of this daemon have in common.
-type house struct {
+// baseSpec is what all containers of this daemon have in common.
+type baseSpec struct {
 	init    string // dew-init on the host
 	sftp    string // dew-sftp on the host; empty: there is none
 	uid     uint32
@@ -50,7 +50,7 @@ type house struct {
 	seccomp Arches
 }
 
-// openFiles clamps the wish to the own hard limit: raising it may be forbidden.
+// openFiles clamps wantFiles to the own hard limit: raising it may be forbidden.
 func openFiles() uint64 {
 	var l unix.Rlimit
 	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &l); err != nil {
@@ -67,14 +67,14 @@ type place struct {
 	guard   guard
 }
 
-// container builds the OCI spec of an instance.
-func (h house) container(s runtime.Spec, p place) *specs.Spec {
+// ociSpec builds the OCI spec of an instance.
+func (b baseSpec) ociSpec(s runtime.Spec, p place) *specs.Spec {
 	spec := &specs.Spec{
 		Version:  "1.0.2",
 		Root:     &specs.Root{Path: "rootfs"},
 		Hostname: string(s.Instance),
-		Process:  h.first(s, p),
-		Mounts:   append(systemMounts(), h.instanceMounts(s, p)...),
+		Process:  b.first(s, p),
+		Mounts:   append(systemMounts(), b.instanceMounts(s, p)...),
 		Linux: &specs.Linux{
 			CgroupsPath: p.cgroups,
 			Namespaces: []specs.LinuxNamespace{
@@ -93,7 +93,7 @@ func (h house) container(s runtime.Spec, p place) *specs.Spec {
 		},
 	}
 	spec.Linux.Seccomp = seccomp.DefaultProfile(spec)
-	if native, ok := nativeArch[goruntime.GOARCH]; ok && h.seccomp != AllArches {
+	if native, ok := nativeArch[goruntime.GOARCH]; ok && b.seccomp != AllArches {
 		spec.Linux.Seccomp.Architectures = []specs.Arch{native}
 	}
 	return spec
@@ -101,29 +101,29 @@ func (h house) container(s runtime.Spec, p place) *specs.Spec {
 
 // process builds what runs in the container. An exec inherits nothing from the
 // container's own process, so everything is said each time.
-func (h house) process(args []string, dir string, env []string) *specs.Process {
+func (b baseSpec) process(args []string, dir string, env []string) *specs.Process {
 	oomScore := oomScoreAdj
 	return &specs.Process{
-		User:            specs.User{UID: h.uid, GID: h.gid},
+		User:            specs.User{UID: b.uid, GID: b.gid},
 		Args:            args,
 		Env:             env,
 		Cwd:             dir,
 		Capabilities:    &specs.LinuxCapabilities{},
 		OOMScoreAdj:     &oomScore,
-		Rlimits:         []specs.POSIXRlimit{{Type: "RLIMIT_NOFILE", Hard: h.files, Soft: h.files}},
+		Rlimits:         []specs.POSIXRlimit{{Type: "RLIMIT_NOFILE", Hard: b.files, Soft: b.files}},
 		NoNewPrivileges: true,
 	}
 }
 
 // first builds PID 1. It is root's, without capabilities like all others: an app of
 // another user can neither signal it nor open what it guards.
-func (h house) first(s runtime.Spec, p place) *specs.Process {
+func (b baseSpec) first(s runtime.Spec, p place) *specs.Process {
 	args := append([]string{initPath}, p.guard.args(s.Processes)...)
-	return as(h.process(args, "/", nil), &runtime.User{})
+	return as(b.process(args, "/", nil), &runtime.User{})
 }
 
 // launch builds the exec of one process of the app.
-func (h house) launch(p runtime.ProcessSpec, shell string) *specs.Process {
+func (b baseSpec) launch(p runtime.ProcessSpec, shell string) *specs.Process {
 	args := []string{initPath, "launch"}
 	switch {
 	case len(p.Args) > 0:
@@ -133,7 +133,7 @@ func (h house) launch(p runtime.ProcessSpec, shell string) *specs.Process {
 	default:
 		args = append(args, "--shell", shell, "--", p.Command)
 	}
-	return as(h.process(args, p.Dir, p.Env), p.User)
+	return as(b.process(args, p.Dir, p.Env), p.User)
 }
 
 // as makes the process another user's, without capabilities like all others.
@@ -157,7 +157,7 @@ func systemMounts() []specs.Mount {
 
 // instanceMounts are the stack's, then its own, then the few files that differ by
 // instance.
-func (h house) instanceMounts(s runtime.Spec, p place) []specs.Mount {
+func (b baseSpec) instanceMounts(s runtime.Spec, p place) []specs.Mount {
 	var ms []specs.Mount
 	for _, m := range s.Stack.Mounts {
 		ms = append(ms, specs.Mount{Destination: m.Path, Type: m.Type, Source: m.Source, Options: m.Options})
@@ -171,9 +171,9 @@ func (h house) instanceMounts(s runtime.Spec, p place) []specs.Mount {
 			Options: []string{"bind", "ro", "nosuid", "nodev"},
 		})
 	}
-	bind(h.init, initPath)
-	if h.sftp != "" {
-		bind(h.sftp, sftpPath)
+	bind(b.init, initPath)
+	if b.sftp != "" {
+		bind(b.sftp, sftpPath)
 	}
 	for _, f := range []string{"hosts", "resolv.conf", "hostname"} {
 		bind(filepath.Join(p.dir, f), "/etc/"+f)

@@ -61,13 +61,13 @@ func madeUpStack() droplet.Stack {
 	}
 }
 
-func someHouse() house {
-	return house{init: "/var/lib/dew/bin/dew-init", uid: 2000, gid: 2001, files: 16384, seccomp: NativeArch}
+func someBaseSpec() baseSpec {
+	return baseSpec{init: "/var/lib/dew/bin/dew-init", uid: 2000, gid: 2001, files: 16384, seccomp: NativeArch}
 }
 
 func someSpec() runtime.Spec {
 	return runtime.Spec{
-		Instance: someInstance, App: "app-1", Type: "web", Stack: madeUpStack(),
+		Kind: runtime.KindInstance, Instance: someInstance, App: "app-1", Type: "web", Stack: madeUpStack(),
 		Memory: 256 << 20, Address: netip.MustParsePrefix("10.201.0.7/20"),
 		Processes: []runtime.ProcessSpec{{Exec: runtime.MainExec}},
 	}
@@ -87,7 +87,7 @@ var somePlace = place{
 // the walls around every app.
 func TestContainerSpec(t *testing.T) {
 	t.Parallel()
-	got := someHouse().container(someSpec(), somePlace)
+	got := someBaseSpec().ociSpec(someSpec(), somePlace)
 	// The rules depend on library and kernel, the table on the machine.
 	got.Linux.Seccomp = &specs.LinuxSeccomp{DefaultAction: got.Linux.Seccomp.DefaultAction}
 	goldenJSON(t, "container.json", got)
@@ -95,7 +95,7 @@ func TestContainerSpec(t *testing.T) {
 
 func TestSeccompIsThereForEveryInstance(t *testing.T) {
 	t.Parallel()
-	p := someHouse().container(someSpec(), somePlace).Linux.Seccomp
+	p := someBaseSpec().ociSpec(someSpec(), somePlace).Linux.Seccomp
 	if p.DefaultAction != specs.ActErrno {
 		t.Errorf("default action = %s, want %s", p.DefaultAction, specs.ActErrno)
 	}
@@ -122,9 +122,9 @@ func TestSeccompIsThereForEveryInstance(t *testing.T) {
 func TestSeccompArchitectures(t *testing.T) {
 	t.Parallel()
 	arches := func(a Arches) []specs.Arch {
-		h := someHouse()
-		h.seccomp = a
-		return h.container(someSpec(), somePlace).Linux.Seccomp.Architectures
+		b := someBaseSpec()
+		b.seccomp = a
+		return b.ociSpec(someSpec(), somePlace).Linux.Seccomp.Architectures
 	}
 	native, known := map[string]specs.Arch{
 		"amd64": specs.ArchX86_64, "arm64": specs.ArchAARCH64, "s390x": specs.ArchS390X,
@@ -145,8 +145,8 @@ func TestSeccompArchitectures(t *testing.T) {
 // Two specs share nothing that one of them could change for the other.
 func TestContainerSpecsShareNothing(t *testing.T) {
 	t.Parallel()
-	h, s := someHouse(), someSpec()
-	a, b := h.container(s, somePlace), h.container(s, somePlace)
+	base, s := someBaseSpec(), someSpec()
+	a, b := base.ociSpec(s, somePlace), base.ociSpec(s, somePlace)
 	a.Mounts[0].Options[0] = "changed"
 	a.Linux.MaskedPaths[0] = "changed"
 	a.Process.Rlimits[0].Hard = 1
@@ -157,7 +157,7 @@ func TestContainerSpecsShareNothing(t *testing.T) {
 
 func TestLaunchSpec(t *testing.T) {
 	t.Parallel()
-	p := someHouse().launch(runtime.ProcessSpec{
+	p := someBaseSpec().launch(runtime.ProcessSpec{
 		Exec: "sidecar-0", Name: "config server", Command: `./config-server --name "a b" && echo $HOME`,
 		Dir: "/home/vcap/app", Env: []string{"HOME=/home/vcap/app", "PORT=8080"}, Memory: 64 << 20,
 	}, "/bin/bash")

@@ -27,27 +27,30 @@ import (
 const startedFile = "started"
 
 // Start makes the container of s and starts all its processes.
-func (e *Engine) Start(ctx context.Context, s runtime.Spec) (runtime.Task, error) {
+func (e *Engine) Start(ctx context.Context, s runtime.Spec) (runtime.Container, error) {
 	if !s.Instance.Valid() {
 		return nil, fmt.Errorf("cannot start: %q is no instance id", s.Instance)
 	}
-	t, err := e.newTask(ctx, s)
+	if err := s.Check(); err != nil {
+		return nil, err
+	}
+	c, err := e.newContainer(ctx, s)
 	if err != nil {
 		return nil, e.startError(err)
 	}
-	if err := t.build(ctx); err != nil {
+	if err := c.build(ctx); err != nil {
 		clean, cancel := context.WithTimeout(context.WithoutCancel(ctx), cleanupTimeout)
 		defer cancel()
-		t.letGo()
+		c.detach()
 		if cerr := e.removeAll(clean, s.Instance, s.App); cerr != nil {
 			e.log.Warn("cannot clean up after a failed start, it is tried again", "instance", s.Instance, "err", cerr)
-			e.leave(s.Instance, s.App, cerr)
+			e.noteUnclean(s.Instance, s.App, cerr)
 		}
 		return nil, e.startError(err)
 	}
-	e.remember(t)
-	t.watch()
-	return t, nil
+	e.remember(c)
+	c.watch()
+	return c, nil
 }
 
 // startError sorts what went wrong: the way to containerd, or the instance.
@@ -72,33 +75,33 @@ func oneLine(err error) string {
 }
 
 // build makes everything of an instance and opens the gates.
-func (t *task) build(ctx context.Context) error {
-	mounts, err := t.prepare(ctx)
+func (c *container) build(ctx context.Context) error {
+	mounts, err := c.prepare(ctx)
 	if err != nil {
 		return err
 	}
-	if err := t.create(ctx, mounts); err != nil {
+	if err := c.create(ctx, mounts); err != nil {
 		return err
 	}
-	if err := t.startAll(ctx); err != nil {
+	if err := c.startAll(ctx); err != nil {
 		return err
 	}
-	for _, p := range t.procs {
-		if err := t.e.cg.place(t.spec.Instance, p.Exec, p.pid); err != nil {
+	for _, p := range c.procs {
+		if err := c.e.cg.place(c.spec.Instance, p.Exec, p.pid); err != nil {
 			return err
 		}
 	}
-	t.spec.StartedAt = time.Now()
+	c.spec.StartedAt = time.Now()
 	// From here on commands run: whoever comes next must not throw them away.
-	if err := writeFile(filepath.Join(t.dir, startedFile), t.spec.StartedAt.Format(time.RFC3339Nano), 0o600); err != nil {
+	if err := writeFile(filepath.Join(c.dir, startedFile), c.spec.StartedAt.Format(time.RFC3339Nano), 0o600); err != nil {
 		return err
 	}
-	return t.openGates(ctx)
+	return c.openGates(ctx)
 }
 
 // prepare makes, side by side, all that the container stands on.
-func (t *task) prepare(ctx context.Context) ([]mount.Mount, error) {
-	e, s := t.e, t.spec
+func (c *container) prepare(ctx context.Context) ([]mount.Mount, error) {
+	e, s := c.e, c.spec
 	// Unpacking a droplet for the first time takes as long as it takes.
 	parent, err := e.images.parent(ctx, s)
 	if err != nil {
@@ -109,30 +112,30 @@ func (t *task) prepare(ctx context.Context) ([]mount.Mount, error) {
 	var mounts []mount.Mount
 	g, gctx := errgroup.WithContext(ctx)
 	g.Go(func() error { return e.net.create(s.Instance, s.Address) })
-	g.Go(t.createCgroups)
-	g.Go(func() error { return t.makeFiles() })
+	g.Go(c.createCgroups)
+	g.Go(func() error { return c.makeFiles() })
 	g.Go(func() error {
 		ms, err := e.images.prepare(gctx, s, parent)
 		if err != nil {
 			return err
 		}
 		mounts = ms
-		if err := e.lay(gctx, ms, s.Layers); err != nil {
+		if err := e.unpackLayers(gctx, ms, s.Layers); err != nil {
 			return err
 		}
-		return t.createContainer(gctx, e.net.path(s.Instance))
+		return c.createContainer(gctx, e.net.path(s.Instance))
 	})
 	return mounts, g.Wait()
 }
 
 // createCgroups makes the instance's group, and of its leaves what the container mounts.
-func (t *task) createCgroups() error {
-	id, memory := t.spec.Instance, t.spec.Memory
-	if err := t.e.cg.create(id, limits{memory: memory, pids: t.e.cfg.PIDs, shares: shares(memory)}); err != nil {
+func (c *container) createCgroups() error {
+	id, memory := c.spec.Instance, c.spec.Memory
+	if err := c.e.cg.create(id, limits{memory: memory, pids: c.e.cfg.PIDs, shares: shares(memory)}); err != nil {
 		return err
 	}
-	for _, p := range t.procs {
-		if err := t.e.cg.createFreezer(id, p.Exec); err != nil {
+	for _, p := range c.procs {
+		if err := c.e.cg.createFreezer(id, p.Exec); err != nil {
 			return err
 		}
 	}
@@ -140,32 +143,32 @@ func (t *task) createCgroups() error {
 }
 
 // makeFiles makes the instance's folder, gates and capture files.
-func (t *task) makeFiles() error {
-	if err := os.MkdirAll(t.dir, 0o711); err != nil {
+func (c *container) makeFiles() error {
+	if err := os.MkdirAll(c.dir, 0o711); err != nil {
 		return fmt.Errorf("cannot make folder of the instance: %w", err)
 	}
 	files := map[string]string{
-		"hosts":       hostsFile(t.spec, t.e.net.gateway().String()),
-		"hostname":    string(t.spec.Instance) + "\n",
-		"resolv.conf": t.e.resolvConf("/etc/resolv.conf", "/run/systemd/resolve/resolv.conf"),
+		"hosts":       hostsFile(c.spec, c.e.net.gateway().String()),
+		"hostname":    string(c.spec.Instance) + "\n",
+		"resolv.conf": c.e.resolvConf("/etc/resolv.conf", "/run/systemd/resolve/resolv.conf"),
 	}
 	for name, data := range files {
-		if err := writeFile(filepath.Join(t.dir, name), data, 0o644); err != nil {
+		if err := writeFile(filepath.Join(c.dir, name), data, 0o644); err != nil {
 			return err
 		}
 	}
-	for _, p := range t.procs {
-		if err := t.keepGiven(p); err != nil {
+	for _, p := range c.procs {
+		if err := c.saveStartContext(p); err != nil {
 			return err
 		}
-		if err := unix.Mkfifo(t.gate(p), 0o600); err != nil {
+		if err := unix.Mkfifo(c.gate(p), 0o600); err != nil {
 			return fmt.Errorf("cannot make gate: %w", err)
 		}
 		var err error
-		if p.outPath, p.errPath, err = t.applog.CreateCapture(string(t.spec.Instance), p.Exec); err != nil {
+		if p.outPath, p.errPath, err = c.applog.CreateCapture(string(c.spec.Instance), p.Exec); err != nil {
 			return err
 		}
-		if err := t.follow(p, onTime); err != nil {
+		if err := c.follow(p, onTime); err != nil {
 			return err
 		}
 	}
@@ -203,17 +206,17 @@ func resolvConf(paths ...string) string {
 
 // createContainer makes the container's record. Without a network namespace it
 // gets one of its own, with nothing but a loopback.
-func (t *task) createContainer(ctx context.Context, netns string) error {
-	s := t.spec
-	oci := t.e.house.container(s, place{dir: t.dir, netns: netns, cgroups: t.e.cg.ociPath(s.Instance), guard: t.guardFor()})
+func (c *container) createContainer(ctx context.Context, netns string) error {
+	s := c.spec
+	oci := c.e.base.ociSpec(s, place{dir: c.dir, netns: netns, cgroups: c.e.cg.ociPath(s.Instance), guard: c.guardFor()})
 	any, err := typeurl.MarshalAny(oci)
 	if err != nil {
 		return fmt.Errorf("cannot encode OCI spec: %w", err)
 	}
-	_, err = t.e.client.ContainerService().Create(ctx, containers.Container{
-		ID: t.id, Labels: labels(s, t.e.boot), Spec: any,
+	_, err = c.e.client.ContainerService().Create(ctx, containers.Container{
+		ID: c.id, Labels: labels(s, c.e.boot), Spec: any,
 		Runtime:     containers.RuntimeInfo{Name: runtimeName},
-		Snapshotter: t.e.cfg.Snapshotter, SnapshotKey: t.id,
+		Snapshotter: c.e.cfg.Snapshotter, SnapshotKey: c.id,
 	})
 	if err != nil {
 		return fmt.Errorf("cannot create container: %w", err)
@@ -221,11 +224,11 @@ func (t *task) createContainer(ctx context.Context, netns string) error {
 	return nil
 }
 
-// create makes the task, and the leaves beside it.
-func (t *task) create(ctx context.Context, mounts []mount.Mount) error {
+// create makes containerd's task, and the leaves beside it.
+func (c *container) create(ctx context.Context, mounts []mount.Mount) error {
 	ctx, cancel := context.WithTimeout(ctx, createTimeout)
 	defer cancel()
-	req := &tasks.CreateTaskRequest{ContainerID: t.id}
+	req := &tasks.CreateTaskRequest{ContainerID: c.id}
 	for _, m := range mounts {
 		// Where a leaf is a cgroup of its own, runc's device filter does not reach it.
 		options := append(slices.Clone(m.Options), "nodev", "nosuid")
@@ -233,53 +236,53 @@ func (t *task) create(ctx context.Context, mounts []mount.Mount) error {
 	}
 	g, gctx := errgroup.WithContext(ctx)
 	g.Go(func() error {
-		for _, p := range t.procs {
-			if err := t.e.cg.createLeaf(t.spec.Instance, p.Exec, p.Memory); err != nil {
+		for _, p := range c.procs {
+			if err := c.e.cg.createLeaf(c.spec.Instance, p.Exec, p.Memory); err != nil {
 				return err
 			}
 		}
 		return nil
 	})
 	g.Go(func() error {
-		if _, err := t.e.tasks.Create(gctx, req); err != nil {
+		if _, err := c.e.tasks.Create(gctx, req); err != nil {
 			return fmt.Errorf("cannot create task: %w", native(err))
 		}
-		r, err := t.e.tasks.Start(gctx, &tasks.StartRequest{ContainerID: t.id})
+		r, err := c.e.tasks.Start(gctx, &tasks.StartRequest{ContainerID: c.id})
 		if err != nil {
 			return fmt.Errorf("cannot start task: %w", native(err))
 		}
-		t.initPID, t.initBorn = int(r.Pid), bornAt(int(r.Pid))
+		c.initPID, c.initBorn = int(r.Pid), bornAt(int(r.Pid))
 		return nil
 	})
 	return g.Wait()
 }
 
 // startAll starts every launcher, which then waits at its gate.
-func (t *task) startAll(ctx context.Context) error {
+func (c *container) startAll(ctx context.Context) error {
 	g, gctx := errgroup.WithContext(ctx)
 	g.SetLimit(maxMaking)
-	for _, p := range t.procs {
-		g.Go(func() error { return t.startOne(gctx, p) })
+	for _, p := range c.procs {
+		g.Go(func() error { return c.startOne(gctx, p) })
 	}
 	return g.Wait()
 }
 
-func (t *task) startOne(ctx context.Context, p *proc) error {
+func (c *container) startOne(ctx context.Context, p *proc) error {
 	ctx, cancel := context.WithTimeout(ctx, createTimeout)
 	defer cancel()
-	oci, err := typeurl.MarshalAnyToProto(t.e.house.launch(p.ProcessSpec, t.spec.Stack.Shell))
+	oci, err := typeurl.MarshalAnyToProto(c.e.base.launch(p.ProcessSpec, c.spec.Stack.Shell))
 	if err != nil {
 		return fmt.Errorf("cannot encode process: %w", err)
 	}
-	_, err = t.e.tasks.Exec(ctx, &tasks.ExecProcessRequest{
-		ContainerID: t.id, ExecID: p.Exec, Spec: oci,
-		Stdin: t.gate(p), Stdout: p.outPath, Stderr: p.errPath,
+	_, err = c.e.tasks.Exec(ctx, &tasks.ExecProcessRequest{
+		ContainerID: c.id, ExecID: p.Exec, Spec: oci,
+		Stdin: c.gate(p), Stdout: p.outPath, Stderr: p.errPath,
 	})
 	if err != nil {
 		return fmt.Errorf("cannot create process %s: %w", p.Exec, native(err))
 	}
 	// A failed Start still answers Wait, with 0: only its own error is believed.
-	r, err := t.e.tasks.Start(ctx, &tasks.StartRequest{ContainerID: t.id, ExecID: p.Exec})
+	r, err := c.e.tasks.Start(ctx, &tasks.StartRequest{ContainerID: c.id, ExecID: p.Exec})
 	if err != nil {
 		err = native(err)
 		if unavailable(err) {
@@ -288,24 +291,24 @@ func (t *task) startOne(ctx context.Context, p *proc) error {
 		return &runtime.StartError{Exec: p.Exec, Source: p.Source, Reason: oneLine(err), Err: err}
 	}
 	p.pid, p.born = int(r.Pid), bornAt(int(r.Pid))
-	p.death = t.e.deaths.watch(p.pid) // it waits at its gate: this is in time
+	p.exitTime = c.e.exitTimes.watch(p.pid) // it waits at its gate: this is in time
 	return nil
 }
 
 // openGates lets every launcher go on. The FIFO's end in the shim is closed in
 // the background: it frees descriptors there and nothing waits for it.
-func (t *task) openGates(ctx context.Context) error {
-	for _, p := range t.procs {
-		if err := openGate(ctx, t.gate(p)); err != nil {
+func (c *container) openGates(ctx context.Context) error {
+	for _, p := range c.procs {
+		if err := openGate(ctx, c.gate(p)); err != nil {
 			return fmt.Errorf("cannot open gate of %s: %w", p.Exec, err)
 		}
 	}
-	for _, p := range t.procs {
-		t.work.Go(func() {
+	for _, p := range c.procs {
+		c.work.Go(func() {
 			ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), callTimeout)
 			defer cancel()
 			// The process may have ended already: then there is nothing to close.
-			_, _ = t.e.tasks.CloseIO(ctx, &tasks.CloseIORequest{ContainerID: t.id, ExecID: p.Exec, Stdin: true})
+			_, _ = c.e.tasks.CloseIO(ctx, &tasks.CloseIORequest{ContainerID: c.id, ExecID: p.Exec, Stdin: true})
 		})
 	}
 	return nil
@@ -345,7 +348,7 @@ func openFIFO(ctx context.Context, path string) (*os.File, error) {
 	}
 }
 
-func (t *task) gate(p *proc) string { return filepath.Join(t.dir, p.Exec+".gate") }
+func (c *container) gate(p *proc) string { return filepath.Join(c.dir, p.Exec+".gate") }
 
 // writeFile writes a run-time file whole: a reader sees all of it or none. It is
 // not made durable, because the run folder is not.
@@ -374,17 +377,17 @@ const (
 )
 
 // follow attaches the readers of a process's output.
-func (t *task) follow(p *proc, when punctuality) error {
-	src := logstream.Source{Type: p.Source, Index: t.spec.Slot.Index, InstanceID: string(t.spec.Instance)}
-	freeze := func(frozen bool) error { return t.e.cg.freeze(t.spec.Instance, p.Exec, frozen) }
-	c := logstream.Capture{Source: src, Exec: p.Exec, Late: when == late, Freeze: freeze, Limit: t.limit}
-	c.Paused = c.Late && t.e.cg.frozen(t.spec.Instance, p.Exec)
+func (c *container) follow(p *proc, when punctuality) error {
+	src := logstream.Source{Type: p.Source, Index: c.spec.Slot.Index, InstanceID: string(c.spec.Instance)}
+	freeze := func(frozen bool) error { return c.e.cg.freeze(c.spec.Instance, p.Exec, frozen) }
+	capture := logstream.Capture{Source: src, Exec: p.Exec, Late: when == late, Freeze: freeze, Limit: c.limit}
+	capture.Paused = capture.Late && c.e.cg.frozen(c.spec.Instance, p.Exec)
 	for _, s := range []struct {
 		stream logstream.Stream
 		tail   **logstream.Tail
 	}{{logstream.Out, &p.out}, {logstream.Err, &p.err}} {
-		c.Stream = s.stream
-		tail, err := t.applog.Tail(c)
+		capture.Stream = s.stream
+		tail, err := c.applog.Tail(capture)
 		if err != nil {
 			return fmt.Errorf("cannot follow output of %s: %w", p.Exec, err)
 		}

@@ -34,7 +34,7 @@ func TestEngineSuite(t *testing.T) {
 					addr = addr.Next()
 				}
 				return runtime.Spec{
-					Instance: runtime.NewInstanceID(), Slot: runtime.SlotID{Process: fmt.Sprintf("process-%d", specs)},
+					Kind: runtime.KindInstance, Instance: runtime.NewInstanceID(), Slot: runtime.SlotID{Process: fmt.Sprintf("process-%d", specs)},
 					App: app0("suite"), Type: "web", Version: "v1", Cell: "cell-of-the-test", Stack: stack, Image: w.image,
 					Memory: 128 << 20, Disk: 1 << 30, Address: netip.PrefixFrom(addr, 24), Ports: []int{8080},
 					Processes: []runtime.ProcessSpec{{

@@ -29,7 +29,7 @@ func (e *Engine) removeAll(ctx context.Context, id runtime.InstanceID, app strin
 	// twice.
 	err := errors.Join(e.removeContainer(ctx, containerID(id)),
 		e.net.remove(id), e.cg.remove(ctx, id), os.RemoveAll(e.instanceDir(id)))
-	e.fade(id)
+	e.noteVethRemoval(id)
 	if err != nil || app == "" {
 		return err
 	}
@@ -43,7 +43,7 @@ func (e *Engine) removeAll(ctx context.Context, id runtime.InstanceID, app strin
 	return l.RemoveCapture(string(id))
 }
 
-// removeContainer takes task, container and snapshot away.
+// removeContainer removes containerd's task and container, and the snapshot.
 func (e *Engine) removeContainer(ctx context.Context, name string) error {
 	known := true
 	err := e.until(ctx, func(ctx context.Context) error {
@@ -95,12 +95,12 @@ func (e *Engine) Sweep(ctx context.Context, keep map[runtime.InstanceID]bool) er
 			doomed[id] = what
 		}
 	}
-	cs, err := e.containers(ctx)
+	records, err := e.containerRecords(ctx)
 	if err != nil {
 		return err
 	}
-	for _, c := range cs {
-		if id, ok := instanceOf(c.ID); ok {
+	for _, record := range records {
+		if id, ok := instanceOf(record.ID); ok {
 			note(id, "container")
 		}
 	}
@@ -130,15 +130,15 @@ func (e *Engine) Sweep(ctx context.Context, keep map[runtime.InstanceID]bool) er
 	var errs error
 	for id, what := range doomed {
 		e.log.Info("swept instance", "instance", id, "found", what)
-		if t := e.forget(id); t != nil {
-			t.letGo()
+		if c := e.forget(id); c != nil {
+			c.detach()
 		}
 		if err := e.removeOne(ctx, id, ""); err != nil {
 			errs = errors.Join(errs, err)
-			e.leave(id, "", err) // Keep tries again
+			e.noteUnclean(id, "", err) // Keep tries again
 		}
 	}
-	return errors.Join(errs, e.sweepSnapshots(ctx, keep), e.morgue.sweep(ctx, keep), e.sweepCaptures(keep), e.sweepVeths(ctx, keep))
+	return errors.Join(errs, e.sweepSnapshots(ctx, keep), e.crashed.sweep(ctx, keep), e.sweepCaptures(keep), e.sweepVeths(ctx, keep))
 }
 
 // removeOne is removeAll with a limit: what cannot be removed must not keep the
@@ -149,46 +149,46 @@ func (e *Engine) removeOne(ctx context.Context, id runtime.InstanceID, app strin
 	return e.removeAll(ctx, id, app)
 }
 
-// unclean is an instance that could not be removed.
-type unclean struct {
+// unremoved is an instance that could not be removed.
+type unremoved struct {
 	app string // guid; empty where nobody knows
 	err error  // of the last try
 }
 
-// leave notes an instance that could not be removed, and why.
-func (e *Engine) leave(id runtime.InstanceID, app string, err error) {
+// noteUnclean notes an instance that could not be removed, and why.
+func (e *Engine) noteUnclean(id runtime.InstanceID, app string, err error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	e.unclean[id] = unclean{app, err}
+	e.notRemoved[id] = unremoved{app, err}
 }
 
-// fade notes a link that the kernel should clear by itself.
-func (e *Engine) fade(id runtime.InstanceID) {
+// noteVethRemoval notes a link that the kernel should clear by itself.
+func (e *Engine) noteVethRemoval(id runtime.InstanceID) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	e.fading[vethName(id)] = time.Now()
+	e.removedVeths[vethName(id)] = time.Now()
 }
 
-// tidy removes what was left, and links that something kept alive.
-func (e *Engine) tidy(ctx context.Context) {
+// retryRemovals removes what was left, and links that something kept alive.
+func (e *Engine) retryRemovals(ctx context.Context) {
 	e.mu.Lock()
-	left := maps.Clone(e.unclean)
+	left := maps.Clone(e.notRemoved)
 	var links []string
-	for name, since := range e.fading {
-		if time.Since(since) > fadingTime {
+	for name, since := range e.removedVeths {
+		if time.Since(since) > vethRemovalTime {
 			links = append(links, name)
-			delete(e.fading, name)
+			delete(e.removedVeths, name)
 		}
 	}
 	e.mu.Unlock()
 	for id, u := range left {
 		if err := e.removeOne(ctx, id, u.app); err != nil {
 			e.log.Warn("cannot clean up yet", "instance", id, "err", err)
-			e.leave(id, u.app, err)
+			e.noteUnclean(id, u.app, err)
 			continue
 		}
 		e.mu.Lock()
-		delete(e.unclean, id)
+		delete(e.notRemoved, id)
 		e.mu.Unlock()
 	}
 	for _, name := range links {
@@ -205,8 +205,8 @@ func (e *Engine) Left() error {
 	stuck := e.stuck
 	e.stuck = nil
 	var errs error
-	for _, id := range slices.Sorted(maps.Keys(e.unclean)) {
-		errs = errors.Join(errs, fmt.Errorf("cannot remove instance %s: %w", id, e.unclean[id].err))
+	for _, id := range slices.Sorted(maps.Keys(e.notRemoved)) {
+		errs = errors.Join(errs, fmt.Errorf("cannot remove instance %s: %w", id, e.notRemoved[id].err))
 	}
 	e.mu.Unlock()
 	for _, p := range stuck {
@@ -220,8 +220,8 @@ func (e *Engine) Left() error {
 	return errs
 }
 
-// fadingTime is far more than the kernel needs to clear a namespace.
-const fadingTime = 10 * time.Second
+// vethRemovalTime is far more than the kernel needs to clear a namespace.
+const vethRemovalTime = 10 * time.Second
 
 // sweepCaptures removes capture files whose instance is gone. What they still held
 // becomes a gap in the log: without the container nobody knows whose lines it was.
@@ -290,14 +290,14 @@ func (e *Engine) TearDown(ctx context.Context) error {
 	if some := (*runtime.AdoptError)(nil); err != nil && !errors.As(err, &some) { // the sweep removes those
 		return err
 	}
-	for _, t := range e.living() { // also those that this daemon had before
-		found = append(found, t)
+	for _, c := range e.living() { // also those that this daemon had before
+		found = append(found, c)
 	}
 	var errs error
-	for _, t := range found {
-		errs = errors.Join(errs, t.Delete(ctx))
+	for _, c := range found {
+		errs = errors.Join(errs, c.Delete(ctx))
 	}
-	errs = errors.Join(errs, e.Sweep(ctx, nil), e.dropImages(ctx), e.morgue.clear())
+	errs = errors.Join(errs, e.Sweep(ctx, nil), e.dropImages(ctx), e.crashed.clear())
 	return errors.Join(errs, e.fw.remove(), e.net.tearDown(), e.cg.removeParent(ctx))
 }
 

@@ -31,7 +31,7 @@ func fillStack(ctx context.Context, root string, s droplet.Stack) error {
 		return fill(root, s)
 	}
 	for _, t := range s.Tree {
-		if err := layTree(ctx, root, t); err != nil {
+		if err := unpackTree(ctx, root, t); err != nil {
 			return err
 		}
 	}
@@ -42,23 +42,23 @@ func fillStack(ctx context.Context, root string, s droplet.Stack) error {
 	return overlay(root, s)
 }
 
-func layTree(ctx context.Context, root string, t droplet.Tree) error {
+func unpackTree(ctx context.Context, root string, t droplet.Tree) error {
 	r, err := t.Open()
 	if err != nil {
 		return err
 	}
 	defer r.Close()
-	keep := func(h *tar.Header) (bool, error) { return fit(h), nil }
+	keep := func(h *tar.Header) (bool, error) { return sanitize(h), nil }
 	if _, err := archive.Apply(ctx, root, r, archive.WithFilter(keep)); err != nil {
 		return fmt.Errorf("cannot unpack layer %.12s: %w", t.SHA256, err)
 	}
 	return nil
 }
 
-// fit takes from an entry what nothing in a container may have: devices, the bits
+// sanitize takes from an entry what nothing in a container may have: devices, the bits
 // by which a program runs as somebody else, and attributes that mean something to
 // the kernel or to the file system below. It tells whether anything is left.
-func fit(h *tar.Header) bool {
+func sanitize(h *tar.Header) bool {
 	switch h.Typeflag {
 	case tar.TypeReg, tar.TypeDir, tar.TypeSymlink, tar.TypeLink:
 	case tar.TypeGNUSparse:

@@ -22,6 +22,7 @@ import (
 	"github.com/dewrun/dew/app"
 	"github.com/dewrun/dew/droplet"
 	"github.com/dewrun/dew/logstream"
+	"github.com/dewrun/dew/registry"
 	"github.com/dewrun/dew/runtime"
 	"github.com/dewrun/dew/store"
 )
@@ -140,8 +141,8 @@ type world struct {
 	subnet    int
 
 	db     *store.DB
-	reg    *app.Registry
-	shelf  *droplet.Shelf
+	reg    *registry.Registry
+	shelf  *droplet.Droplets
 	books  *logstream.Logs
 	engine *Engine
 	sup    *runtime.Supervisor
@@ -198,8 +199,8 @@ func (w *world) open() {
 	var err error
 	w.db, err = store.Open(filepath.Join(w.root, "dew.db"), store.Options{Format: 1})
 	must(err)
-	w.reg = app.NewRegistry(w.db)
-	w.shelf, err = droplet.NewShelf(w.db, filepath.Join(w.root, "droplets"))
+	w.reg = registry.New(w.db)
+	w.shelf, err = droplet.NewDroplets(w.db, filepath.Join(w.root, "droplets"))
 	must(err)
 	w.logs.Logger = w.logger()
 	w.books, err = logstream.Open(w.logDir, w.logs)
@@ -312,8 +313,8 @@ func (w *world) logger() *slog.Logger {
 	return slog.New(slog.NewTextHandler(w.warned, &slog.HandlerOptions{Level: slog.LevelDebug}))
 }
 
-// wish is one app of a test.
-type wish struct {
+// testApp is one app of a test.
+type testApp struct {
 	name     string
 	memory   int
 	command  string
@@ -324,8 +325,8 @@ type wish struct {
 	spoil    func() // called before the app starts
 }
 
-// put writes a wish into the store and starts the app.
-func (w *world) put(x wish) app.Process {
+// put writes an app into the store and starts the app.
+func (w *world) put(x testApp) app.Process {
 	w.t.Helper()
 	must := func(err error) {
 		if err != nil {

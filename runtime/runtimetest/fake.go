@@ -16,23 +16,23 @@ import (
 // as containers outlive a daemon: Next is the engine of the daemon after.
 type Fake struct {
 	ground *ground
-	known  map[*Task]bool // boxes this engine handed out, guarded by ground.mu
+	known  map[*Container]bool // boxes this engine handed out, guarded by ground.mu
 }
 
 // ground is where instances live.
 type ground struct {
-	mu       sync.Mutex
-	tasks    []*Task // all that ever started, in order
-	startErr error
-	adoptErr error
-	onStart  func(runtime.Spec)
-	refuse   bool // what new instances do with connections
-	blocked  chan struct{}
-	logged   map[string][]logstream.Envelope
-	calls    []string
-	silent   bool       // the container service does not answer
-	held     []func()   // what it has to report when it answers again
-	kept     []*remains // newest first
+	mu         sync.Mutex
+	containers []*Container // all that ever started, in order
+	startErr   error
+	adoptErr   error
+	onStart    func(runtime.Spec)
+	refuse     bool // what new instances do with connections
+	blocked    chan struct{}
+	logged     map[string][]logstream.Envelope
+	calls      []string
+	silent     bool          // the container service does not answer
+	held       []func()      // what it has to report when it answers again
+	kept       []*crashFiles // newest first
 
 	spoilt    runtime.InstanceID // cannot be adopted while spoiltWhy returns an error
 	spoiltWhy func() error
@@ -42,12 +42,12 @@ type ground struct {
 func NewFake() *Fake {
 	return &Fake{
 		ground: &ground{logged: map[string][]logstream.Envelope{}},
-		known:  map[*Task]bool{},
+		known:  map[*Container]bool{},
 	}
 }
 
 // Next is the engine of the next daemon on the same ground.
-func (f *Fake) Next() *Fake { return &Fake{ground: f.ground, known: map[*Task]bool{}} }
+func (f *Fake) Next() *Fake { return &Fake{ground: f.ground, known: map[*Container]bool{}} }
 
 // FailStart makes every Start fail with err, until it is nil.
 func (f *Fake) FailStart(err error) {
@@ -138,22 +138,22 @@ func (f *Fake) Outage() error {
 	return nil
 }
 
-// Tasks are all instances that ever started, in order.
-func (f *Fake) Tasks() []*Task {
+// Containers are all instances that ever started, in order.
+func (f *Fake) Containers() []*Container {
 	f.ground.mu.Lock()
 	defer f.ground.mu.Unlock()
-	return slices.Clone(f.ground.tasks)
+	return slices.Clone(f.ground.containers)
 }
 
 // Last is the instance that started last; it panics when there is none.
-func (f *Fake) Last() *Task {
-	ts := f.Tasks()
-	return ts[len(ts)-1]
+func (f *Fake) Last() *Container {
+	cs := f.Containers()
+	return cs[len(cs)-1]
 }
 
 // Present are the instances that were not deleted, in the order of their starts.
-func (f *Fake) Present() []*Task {
-	return slices.DeleteFunc(f.Tasks(), func(t *Task) bool { return t.Deleted() })
+func (f *Fake) Present() []*Container {
+	return slices.DeleteFunc(f.Containers(), func(c *Container) bool { return c.Deleted() })
 }
 
 // Lines are the lines of an app that are in its log before anybody reaps.
@@ -172,7 +172,10 @@ func (f *Fake) Calls() []string {
 }
 
 // Start is Engine.Start.
-func (f *Fake) Start(ctx context.Context, s runtime.Spec) (runtime.Task, error) {
+func (f *Fake) Start(ctx context.Context, s runtime.Spec) (runtime.Container, error) {
+	if err := s.Check(); err != nil {
+		return nil, err
+	}
 	g := f.ground
 	g.mu.Lock()
 	onStart, blocked := g.onStart, g.blocked
@@ -198,39 +201,39 @@ func (f *Fake) Start(ctx context.Context, s runtime.Spec) (runtime.Task, error) 
 		return nil, &runtime.StartError{Reason: "image " + s.Image + " is not on the shelf"}
 	}
 	s.StartedAt = time.Now()
-	t := newTask(g, s)
-	g.tasks = append(g.tasks, t)
-	f.known[t] = true
-	h := t.attach()
-	for _, p := range t.procs {
-		t.interpret(p)
+	c := newContainer(g, s)
+	g.containers = append(g.containers, c)
+	f.known[c] = true
+	h := c.attach()
+	for _, p := range c.procs {
+		c.interpret(p)
 	}
 	return h, nil
 }
 
 // Adopt is Engine.Adopt.
-func (f *Fake) Adopt(ctx context.Context) ([]runtime.Task, error) {
+func (f *Fake) Adopt(ctx context.Context) ([]runtime.Container, error) {
 	g := f.ground
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if g.adoptErr != nil {
 		return nil, g.adoptErr
 	}
-	var out []runtime.Task
+	var out []runtime.Container
 	var left []runtime.Unadopted
-	for _, t := range g.tasks {
-		if t.spec.Build != "" && !f.known[t] {
-			t.remove()
+	for _, c := range g.containers {
+		if c.spec.Kind == runtime.KindStaging && !f.known[c] {
+			c.remove()
 			continue
 		}
-		if t.deleted || f.known[t] {
+		if c.deleted || f.known[c] {
 			continue
 		}
-		if t.spec.Instance == g.spoilt && g.spoiltWhy() != nil {
-			left = append(left, f.unadopted(t))
+		if c.spec.Instance == g.spoilt && g.spoiltWhy() != nil {
+			left = append(left, f.unadopted(c))
 			continue
 		}
-		out = append(out, f.take(t))
+		out = append(out, f.take(c))
 	}
 	if len(left) > 0 {
 		return out, &runtime.AdoptError{Left: left}
@@ -239,28 +242,28 @@ func (f *Fake) Adopt(ctx context.Context) ([]runtime.Task, error) {
 }
 
 // take takes over an instance of an earlier daemon. The caller holds the lock.
-func (f *Fake) take(t *Task) runtime.Task {
-	f.known[t] = true
-	t.endSessions("its daemon is gone")
-	return t.attach()
+func (f *Fake) take(c *Container) runtime.Container {
+	f.known[c] = true
+	c.endSessions("its daemon is gone")
+	return c.attach()
 }
 
-func (f *Fake) unadopted(t *Task) runtime.Unadopted {
+func (f *Fake) unadopted(c *Container) runtime.Unadopted {
 	g := f.ground
 	return runtime.Unadopted{
-		Instance: t.spec.Instance, App: t.spec.App, Slot: t.spec.Slot, Task: t.spec.Task, Address: t.spec.Address.Addr(), Err: g.spoiltWhy(),
-		Retry: func(context.Context) (runtime.Task, error) {
+		Instance: c.spec.Instance, App: c.spec.App, Slot: c.spec.Slot, Task: c.spec.Task, Address: c.spec.Address.Addr(), Err: g.spoiltWhy(),
+		Retry: func(context.Context) (runtime.Container, error) {
 			g.mu.Lock()
 			defer g.mu.Unlock()
 			if err := g.spoiltWhy(); err != nil {
 				return nil, err
 			}
-			return f.take(t), nil
+			return f.take(c), nil
 		},
 		Remove: func(context.Context) error {
 			g.mu.Lock()
 			defer g.mu.Unlock()
-			t.remove()
+			c.remove()
 			return nil
 		},
 	}
@@ -271,9 +274,9 @@ func (f *Fake) Sweep(ctx context.Context, keep map[runtime.InstanceID]bool) erro
 	g := f.ground
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	for _, t := range g.tasks {
-		if !t.deleted && !keep[t.spec.Instance] {
-			t.remove()
+	for _, c := range g.containers {
+		if !c.deleted && !keep[c.spec.Instance] {
+			c.remove()
 		}
 	}
 	return ctx.Err()

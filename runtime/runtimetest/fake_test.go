@@ -23,9 +23,9 @@ func TestFakeKeepsTheContract(t *testing.T) {
 			Spec: func() runtime.Spec {
 				n++
 				return runtime.Spec{
-					Instance: runtime.NewInstanceID(),
-					Slot:     runtime.SlotID{Process: fmt.Sprintf("p%d", n), Index: n},
-					App:      "a1", Type: "web", Version: "v1", Cell: "c1",
+					Kind: runtime.KindInstance, Instance: runtime.NewInstanceID(),
+					Slot: runtime.SlotID{Process: fmt.Sprintf("p%d", n), Index: n},
+					App:  "a1", Type: "web", Version: "v1", Cell: "c1",
 					Address: netip.MustParsePrefix(fmt.Sprintf("10.201.0.%d/20", n+1)),
 					Ports:   []int{8080},
 					Processes: []runtime.ProcessSpec{{

@@ -33,27 +33,27 @@ type session struct {
 }
 
 // Sessions counts the sessions that have not ended.
-func (t *Task) Sessions() int {
-	t.ground.mu.Lock()
-	defer t.ground.mu.Unlock()
-	return len(slices.DeleteFunc(slices.Clone(t.sessions), (*session).isOver))
+func (c *Container) Sessions() int {
+	c.ground.mu.Lock()
+	defer c.ground.mu.Unlock()
+	return len(slices.DeleteFunc(slices.Clone(c.sessions), (*session).isOver))
 }
 
 func (h *handle) Exec(ctx context.Context, exec string, s runtime.ExecSpec) (runtime.Session, error) {
-	g := h.t.ground
+	g := h.container.ground
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	i := slices.IndexFunc(h.t.procs, func(p *proc) bool { return p.Exec == exec })
+	i := slices.IndexFunc(h.container.procs, func(p *proc) bool { return p.Exec == exec })
 	switch {
 	case ctx.Err() != nil:
 		return nil, ctx.Err()
-	case h.t.deleted:
+	case h.container.deleted:
 		return nil, fmt.Errorf("cannot open a session: %w", runtime.ErrEnding)
-	case i < 0 || h.t.procs[i].over:
+	case i < 0 || h.container.procs[i].over:
 		return nil, fmt.Errorf("cannot open a session beside %s: %w", exec, runtime.ErrNoInstance)
 	}
 	ses := newSession(s)
-	h.t.sessions = append(h.t.sessions, ses)
+	h.container.sessions = append(h.container.sessions, ses)
 	go ses.run()
 	return ses, nil
 }

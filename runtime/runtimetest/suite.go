@@ -50,7 +50,7 @@ func EngineSuite(t *testing.T, newGround func(t *testing.T) Ground) {
 		{"ReapReturnsLastLinesOnce", (*suite).reapReturnsLastLinesOnce},
 		{"DeleteEndsEverythingAndMayBeRepeated", (*suite).deleteEndsEverything},
 		{"AdoptFindsTheLivingAndTheEnded", (*suite).adoptFindsAll},
-		{"AdoptedTasksCanBeUsed", (*suite).adoptedTasksCanBeUsed},
+		{"AdoptedTasksCanBeUsed", (*suite).adoptedContainersCanBeUsed},
 		{"SweepRemovesWhatIsNotKept", (*suite).sweepRemoves},
 		{"SessionsRunBesideTheProcesses", (*suite).sessionsRunBeside},
 		{"SessionsReadTheirInput", (*suite).sessionsReadInput},
@@ -58,10 +58,10 @@ func EngineSuite(t *testing.T, newGround func(t *testing.T) Ground) {
 		{"SessionsCanBeEnded", (*suite).sessionsCanBeEnded},
 		{"SessionsDoNotOutliveTheirDaemon", (*suite).sessionsDoNotOutlive},
 		{"SessionsNeedAProcess", (*suite).sessionsNeedAProcess},
-		{"RemainsCanBeEntered", (*suite).remainsCanBeEntered},
-		{"RemainsOutliveTheirDaemon", (*suite).remainsOutliveTheirDaemon},
-		{"RemainsAreBounded", (*suite).remainsAreBounded},
-		{"RemainsCanBeDropped", (*suite).remainsCanBeDropped},
+		{"CrashFilesCanBeEntered", (*suite).crashFilesCanBeEntered},
+		{"CrashFilesOutliveTheirDaemon", (*suite).crashFilesOutliveTheirDaemon},
+		{"CrashFilesAreBounded", (*suite).crashFilesAreBounded},
+		{"CrashFilesCanBeDropped", (*suite).crashFilesCanBeDropped},
 		{"FailedStartLeavesNothing", (*suite).failedStartLeavesNothing},
 		{"CancelledStartLeavesNothing", (*suite).cancelledStartLeavesNothing},
 	}
@@ -103,31 +103,31 @@ func (s *suite) spec(main string, sidecars ...string) runtime.Spec {
 	return spec
 }
 
-func (s *suite) start(spec runtime.Spec) runtime.Task {
+func (s *suite) start(spec runtime.Spec) runtime.Container {
 	s.Helper()
-	task, err := s.engine.Start(s.ctx, spec)
+	container, err := s.engine.Start(s.ctx, spec)
 	if err != nil {
 		s.Fatalf("Start: %v", err)
 	}
 	from := s.engine
 	s.Cleanup(func() {
-		if s.engine != from { // the tasks of an earlier daemon are not used any more
+		if s.engine != from { // the containers of an earlier daemon are not used any more
 			return
 		}
 		ctx, cancel := context.WithTimeout(context.Background(), patience)
 		defer cancel()
-		if err := task.Delete(ctx); err != nil {
+		if err := container.Delete(ctx); err != nil {
 			s.Errorf("Delete at the end: %v", err)
 		}
 	})
-	return task
+	return container
 }
 
 // next waits for an exit.
-func (s *suite) next(task runtime.Task) runtime.Exit {
+func (s *suite) next(container runtime.Container) runtime.Exit {
 	s.Helper()
 	select {
-	case e, ok := <-task.Exits():
+	case e, ok := <-container.Exits():
 		if !ok {
 			s.Fatal("Exits was closed, want an exit")
 		}
@@ -139,10 +139,10 @@ func (s *suite) next(task runtime.Task) runtime.Exit {
 }
 
 // over waits for the end of the exits.
-func (s *suite) over(task runtime.Task) {
+func (s *suite) over(container runtime.Container) {
 	s.Helper()
 	select {
-	case e, ok := <-task.Exits():
+	case e, ok := <-container.Exits():
 		if ok {
 			s.Fatalf("exit of %s came again, want Exits closed", e.Exec)
 		}
@@ -152,37 +152,37 @@ func (s *suite) over(task runtime.Task) {
 }
 
 // quiet checks that no exit is known.
-func (s *suite) quiet(task runtime.Task) {
+func (s *suite) quiet(container runtime.Container) {
 	s.Helper()
 	select {
-	case e, ok := <-task.Exits():
+	case e, ok := <-container.Exits():
 		s.Errorf("exit of %q with %d (open: %v), want none", e.Exec, e.Code, ok)
 	default:
 	}
 }
 
-func (s *suite) signal(task runtime.Task, sig syscall.Signal, execs ...string) {
+func (s *suite) signal(container runtime.Container, sig syscall.Signal, execs ...string) {
 	s.Helper()
-	if err := task.Signal(s.ctx, sig, execs...); err != nil {
+	if err := container.Signal(s.ctx, sig, execs...); err != nil {
 		s.Fatalf("Signal %v to %v: %v", sig, execs, err)
 	}
 }
 
 // nextDaemon gives the suite the engine of the next daemon and what it adopts.
-func (s *suite) nextDaemon() map[runtime.InstanceID]runtime.Task {
+func (s *suite) nextDaemon() map[runtime.InstanceID]runtime.Container {
 	s.Helper()
 	s.engine = s.ground.Engine()
-	tasks, err := s.engine.Adopt(s.ctx)
+	containers, err := s.engine.Adopt(s.ctx)
 	if err != nil {
 		s.Fatalf("Adopt: %v", err)
 	}
-	out := map[runtime.InstanceID]runtime.Task{}
-	for _, t := range tasks {
-		id := t.Spec().Instance
+	out := map[runtime.InstanceID]runtime.Container{}
+	for _, c := range containers {
+		id := c.Spec().Instance
 		if out[id] != nil {
 			s.Errorf("instance %s was adopted twice", id)
 		}
-		out[id] = t
+		out[id] = c
 	}
 	return out
 }
@@ -191,24 +191,24 @@ const mainExec = runtime.MainExec
 
 func (s *suite) startGivesRunningProcesses() {
 	spec := s.spec("sleep 1000", "sleep 1000", "sleep 1000")
-	task := s.start(spec)
-	if task.Spec().StartedAt.IsZero() {
+	container := s.start(spec)
+	if container.Spec().StartedAt.IsZero() {
 		s.Error("StartedAt is not set")
 	}
-	if diff := cmp.Diff(identify(task.Spec()), identify(spec), samePrefix); diff != "" {
+	if diff := cmp.Diff(identify(container.Spec()), identify(spec), samePrefix); diff != "" {
 		s.Errorf("Spec (-got +want):\n%s", diff)
 	}
-	s.quiet(task)
-	s.signal(task, syscall.SIGKILL, mainExec, "sidecar-0", "sidecar-1")
+	s.quiet(container)
+	s.signal(container, syscall.SIGKILL, mainExec, "sidecar-0", "sidecar-1")
 	var ended []string
 	for range 3 {
-		ended = append(ended, s.next(task).Exec)
+		ended = append(ended, s.next(container).Exec)
 	}
 	slices.Sort(ended)
 	if diff := cmp.Diff(ended, []string{mainExec, "sidecar-0", "sidecar-1"}); diff != "" {
 		s.Errorf("processes that were there to be killed (-got +want):\n%s", diff)
 	}
-	s.over(task)
+	s.over(container)
 }
 
 func (s *suite) exitsCarryCodes() {
@@ -223,8 +223,8 @@ func (s *suite) exitsCarryCodes() {
 		{"./does-not-exist", 127},
 	} {
 		spec := s.spec("sleep 1000", c.command)
-		task := s.start(spec)
-		e := s.next(task)
+		container := s.start(spec)
+		e := s.next(container)
 		if e.At.IsZero() {
 			s.Errorf("%s: exit has no time", c.command)
 		}
@@ -234,19 +234,19 @@ func (s *suite) exitsCarryCodes() {
 		if diff := cmp.Diff(e, want); diff != "" {
 			s.Errorf("%s: exit (-got +want):\n%s", c.command, diff)
 		}
-		s.quiet(task) // main is left alone: ending it is policy
-		if err := task.Delete(s.ctx); err != nil {
+		s.quiet(container) // main is left alone: ending it is policy
+		if err := container.Delete(s.ctx); err != nil {
 			s.Errorf("Delete: %v", err)
 		}
 	}
 }
 
 func (s *suite) exitsComeInOrder() {
-	task := s.start(s.spec("sleep 1000", "sleep 1000", "sleep 1000"))
+	container := s.start(s.spec("sleep 1000", "sleep 1000", "sleep 1000"))
 	var last time.Time
 	for _, exec := range []string{"sidecar-1", mainExec, "sidecar-0"} {
-		s.signal(task, syscall.SIGKILL, exec)
-		e := s.next(task)
+		s.signal(container, syscall.SIGKILL, exec)
+		e := s.next(container)
 		if e.Exec != exec || e.Code != 137 {
 			s.Errorf("exit of %s with %d, want %s with 137", e.Exec, e.Code, exec)
 		}
@@ -255,27 +255,27 @@ func (s *suite) exitsComeInOrder() {
 		}
 		last = e.At
 	}
-	s.over(task)
+	s.over(container)
 }
 
 func (s *suite) signalReachesOnlyTheNamed() {
-	task := s.start(s.spec("sleep 1000", "sleep 1000", "sleep 1000"))
-	s.signal(task, syscall.SIGTERM, "sidecar-0")
-	if e := s.next(task); e.Exec != "sidecar-0" || e.Code != 143 {
+	container := s.start(s.spec("sleep 1000", "sleep 1000", "sleep 1000"))
+	s.signal(container, syscall.SIGTERM, "sidecar-0")
+	if e := s.next(container); e.Exec != "sidecar-0" || e.Code != 143 {
 		s.Errorf("exit of %s with %d, want sidecar-0 with 143", e.Exec, e.Code)
 	}
-	s.quiet(task)
-	s.signal(task, syscall.SIGKILL, "sidecar-0", mainExec) // the ended one is passed over
-	if e := s.next(task); e.Exec != mainExec || e.Code != 137 {
+	s.quiet(container)
+	s.signal(container, syscall.SIGKILL, "sidecar-0", mainExec) // the ended one is passed over
+	if e := s.next(container); e.Exec != mainExec || e.Code != 137 {
 		s.Errorf("exit of %s with %d, want main with 137", e.Exec, e.Code)
 	}
-	s.quiet(task)
-	s.signal(task, syscall.SIGKILL, "sidecar-1")
-	if e := s.next(task); e.Exec != "sidecar-1" || e.Code != 137 {
+	s.quiet(container)
+	s.signal(container, syscall.SIGKILL, "sidecar-1")
+	if e := s.next(container); e.Exec != "sidecar-1" || e.Code != 137 {
 		s.Errorf("exit of %s with %d, want sidecar-1 with 137", e.Exec, e.Code)
 	}
-	s.over(task)
-	s.signal(task, syscall.SIGKILL, mainExec, "sidecar-0", "sidecar-1")
+	s.over(container)
+	s.signal(container, syscall.SIGKILL, mainExec, "sidecar-0", "sidecar-1")
 }
 
 func (s *suite) signalMayBeIgnored() {
@@ -283,7 +283,7 @@ func (s *suite) signalMayBeIgnored() {
 		s.Skip("without a log nobody knows when the trap is set")
 	}
 	spec := s.spec("trap '' TERM; echo ready; sleep 1000")
-	task := s.start(spec)
+	container := s.start(spec)
 	for !s.logged(spec, "ready") {
 		select {
 		case <-s.ctx.Done():
@@ -291,10 +291,10 @@ func (s *suite) signalMayBeIgnored() {
 		case <-time.After(10 * time.Millisecond):
 		}
 	}
-	s.signal(task, syscall.SIGTERM, mainExec)
-	s.quiet(task)
-	s.signal(task, syscall.SIGKILL, mainExec)
-	if e := s.next(task); e.Code != 137 {
+	s.signal(container, syscall.SIGTERM, mainExec)
+	s.quiet(container)
+	s.signal(container, syscall.SIGKILL, mainExec)
+	if e := s.next(container); e.Code != 137 {
 		s.Errorf("code = %d, want 137: SIGTERM was to be ignored", e.Code)
 	}
 }
@@ -315,9 +315,9 @@ func (s *suite) lines(spec runtime.Spec) []logstream.Envelope {
 
 func (s *suite) reapReturnsLastLinesOnce() {
 	spec := s.spec("sleep 1000", "echo first; echo last; exit 0")
-	task := s.start(spec)
-	s.next(task)
-	reaped, err := task.Reap(s.ctx, "sidecar-0")
+	container := s.start(spec)
+	s.next(container)
+	reaped, err := container.Reap(s.ctx, "sidecar-0")
 	if err != nil {
 		s.Fatalf("Reap: %v", err)
 	}
@@ -332,16 +332,16 @@ func (s *suite) reapReturnsLastLinesOnce() {
 	if diff := cmp.Diff(got, []string{src + " first", src + " last"}); diff != "" {
 		s.Errorf("lines in the log and from Reap (-got +want):\n%s", diff)
 	}
-	again, err := task.Reap(s.ctx, "sidecar-0")
+	again, err := container.Reap(s.ctx, "sidecar-0")
 	if err != nil || len(again) > 0 {
 		s.Errorf("second Reap = %d lines, %v, want none", len(again), err)
 	}
 }
 
 func (s *suite) deleteEndsEverything() {
-	task := s.start(s.spec("sleep 1000", "sleep 1000"))
+	container := s.start(s.spec("sleep 1000", "sleep 1000"))
 	for range 2 {
-		if err := task.Delete(s.ctx); err != nil {
+		if err := container.Delete(s.ctx); err != nil {
 			s.Errorf("Delete: %v", err)
 		}
 	}
@@ -362,14 +362,14 @@ func (s *suite) adoptFindsAll() {
 
 	found := s.nextDaemon()
 	for _, want := range []runtime.Spec{living, part, ended} {
-		task := found[want.Instance]
-		if task == nil {
+		container := found[want.Instance]
+		if container == nil {
 			s.Fatalf("instance %s was not adopted", want.Instance)
 		}
-		if diff := cmp.Diff(identify(task.Spec()), identify(want), samePrefix); diff != "" {
+		if diff := cmp.Diff(identify(container.Spec()), identify(want), samePrefix); diff != "" {
 			s.Errorf("adopted spec (-got +want):\n%s", diff)
 		}
-		if task.Spec().StartedAt.IsZero() {
+		if container.Spec().StartedAt.IsZero() {
 			s.Error("adopted spec has no StartedAt")
 		}
 	}
@@ -392,19 +392,19 @@ func (s *suite) adoptFindsAll() {
 	s.deleteAll(found)
 }
 
-func (s *suite) adoptedTasksCanBeUsed() {
+func (s *suite) adoptedContainersCanBeUsed() {
 	spec := s.spec("sleep 1000", "sleep 1000")
 	s.start(spec)
 	found := s.nextDaemon()
-	task := found[spec.Instance]
-	if task == nil {
+	container := found[spec.Instance]
+	if container == nil {
 		s.Fatal("the instance was not adopted")
 	}
-	s.signal(task, syscall.SIGTERM, "sidecar-0")
-	if e := s.next(task); e.Exec != "sidecar-0" || e.Code != 143 {
+	s.signal(container, syscall.SIGTERM, "sidecar-0")
+	if e := s.next(container); e.Exec != "sidecar-0" || e.Code != 143 {
 		s.Errorf("exit of %s with %d, want sidecar-0 with 143", e.Exec, e.Code)
 	}
-	if _, err := task.Reap(s.ctx, "sidecar-0"); err != nil {
+	if _, err := container.Reap(s.ctx, "sidecar-0"); err != nil {
 		s.Errorf("Reap: %v", err)
 	}
 	s.deleteAll(found)
@@ -459,10 +459,10 @@ func (s *suite) cancelledStartLeavesNothing() {
 	}
 }
 
-func (s *suite) deleteAll(tasks map[runtime.InstanceID]runtime.Task) {
+func (s *suite) deleteAll(containers map[runtime.InstanceID]runtime.Container) {
 	s.Helper()
-	for id, t := range tasks {
-		if err := t.Delete(s.ctx); err != nil {
+	for id, c := range containers {
+		if err := c.Delete(s.ctx); err != nil {
 			s.Errorf("Delete of %s: %v", id, err)
 		}
 	}
@@ -474,7 +474,7 @@ var samePrefix = cmp.Comparer(func(a, b netip.Prefix) bool { return a == b })
 // identify is the part of a spec that an engine must give back after adoption.
 func identify(s runtime.Spec) runtime.Spec {
 	out := runtime.Spec{
-		Instance: s.Instance, Slot: s.Slot, App: s.App, Type: s.Type, Version: s.Version,
+		Kind: s.Kind, Instance: s.Instance, Slot: s.Slot, App: s.App, Type: s.Type, Version: s.Version,
 		Cell: s.Cell, Droplet: s.Droplet, Address: s.Address, Ports: slices.Clone(s.Ports),
 	}
 	if len(out.Ports) == 0 {

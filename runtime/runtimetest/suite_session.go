@@ -10,9 +10,9 @@ import (
 	"github.com/dewrun/dew/runtime"
 )
 
-func (s *suite) session(task runtime.Task, exec, command string) runtime.Session {
+func (s *suite) session(container runtime.Container, exec, command string) runtime.Session {
 	s.Helper()
-	ses, err := task.Exec(s.ctx, exec, runtime.ExecSpec{Kind: runtime.ExecCommand, Command: command})
+	ses, err := container.Exec(s.ctx, exec, runtime.ExecSpec{Kind: runtime.ExecCommand, Command: command})
 	if err != nil {
 		s.Fatalf("Exec %q: %v", command, err)
 	}
@@ -38,7 +38,7 @@ func (s *suite) heard(ses runtime.Session) (out, err string, end runtime.Session
 }
 
 func (s *suite) sessionsRunBeside() {
-	task := s.start(s.spec("sleep 1000", "sleep 1000"))
+	container := s.start(s.spec("sleep 1000", "sleep 1000"))
 	for _, c := range []struct {
 		exec, command string
 		out, err      string
@@ -48,17 +48,17 @@ func (s *suite) sessionsRunBeside() {
 		{"sidecar-0", "echo out; echo err >&2", "out\n", "err\n", 0},
 		{mainExec, "kill -9 $$", "", "", 137},
 	} {
-		out, err, end := s.heard(s.session(task, c.exec, c.command))
+		out, err, end := s.heard(s.session(container, c.exec, c.command))
 		if diff := cmp.Diff([]any{out, err, end}, []any{c.out, c.err, runtime.SessionEnd{Code: c.code}}); diff != "" {
 			s.Errorf("%s: stdout, stderr and end (-got +want):\n%s", c.command, diff)
 		}
 	}
-	s.quiet(task) // the end of a session is nobody else's
+	s.quiet(container) // the end of a session is nobody else's
 }
 
 func (s *suite) sessionsReadInput() {
-	task := s.start(s.spec("sleep 1000"))
-	ses := s.session(task, mainExec, "cat; echo end")
+	container := s.start(s.spec("sleep 1000"))
+	ses := s.session(container, mainExec, "cat; echo end")
 	in := ses.Streams().In
 	if _, err := io.WriteString(in, "some\nlines"); err != nil {
 		s.Fatal(err)
@@ -72,25 +72,25 @@ func (s *suite) sessionsReadInput() {
 }
 
 func (s *suite) sessionsEndWithTheInstance() {
-	task := s.start(s.spec("sleep 1000"))
-	ses := s.session(task, mainExec, "echo ready; sleep 1000")
+	container := s.start(s.spec("sleep 1000"))
+	ses := s.session(container, mainExec, "echo ready; sleep 1000")
 	if _, err := io.ReadFull(ses.Streams().Out, make([]byte, len("ready\n"))); err != nil {
 		s.Fatal(err)
 	}
-	if err := task.Delete(s.ctx); err != nil {
+	if err := container.Delete(s.ctx); err != nil {
 		s.Fatalf("Delete: %v", err)
 	}
 	if _, _, end := s.heard(ses); end.Why == "" {
 		s.Errorf("the session ended with %+v, want to be told why", end)
 	}
-	if _, err := task.Exec(s.ctx, mainExec, runtime.ExecSpec{Kind: runtime.ExecCommand, Command: "exit 0"}); err == nil {
+	if _, err := container.Exec(s.ctx, mainExec, runtime.ExecSpec{Kind: runtime.ExecCommand, Command: "exit 0"}); err == nil {
 		s.Error("a deleted instance took a session")
 	}
 }
 
 func (s *suite) sessionsCanBeEnded() {
-	task := s.start(s.spec("sleep 1000"))
-	signalled := s.session(task, mainExec, "echo ready; sleep 1000")
+	container := s.start(s.spec("sleep 1000"))
+	signalled := s.session(container, mainExec, "echo ready; sleep 1000")
 	if _, err := io.ReadFull(signalled.Streams().Out, make([]byte, len("ready\n"))); err != nil {
 		s.Fatal(err)
 	}
@@ -100,7 +100,7 @@ func (s *suite) sessionsCanBeEnded() {
 	if _, _, end := s.heard(signalled); end != (runtime.SessionEnd{Code: 143}) {
 		s.Errorf("after SIGTERM: %+v, want 143", end)
 	}
-	closed := s.session(task, mainExec, "sleep 1000")
+	closed := s.session(container, mainExec, "sleep 1000")
 	for range 2 {
 		if err := closed.Close(); err != nil {
 			s.Fatalf("Close: %v", err)
@@ -109,32 +109,32 @@ func (s *suite) sessionsCanBeEnded() {
 	if end, err := closed.Wait(s.ctx); err != nil || end.Code != 137 {
 		s.Errorf("after Close: %+v, %v, want 137", end, err)
 	}
-	s.quiet(task)
+	s.quiet(container)
 }
 
 func (s *suite) sessionsDoNotOutlive() {
 	spec := s.spec("sleep 1000")
 	old := s.session(s.start(spec), mainExec, "sleep 1000")
 	found := s.nextDaemon()
-	task := found[spec.Instance]
-	if task == nil {
+	container := found[spec.Instance]
+	if container == nil {
 		s.Fatal("the instance was not adopted")
 	}
 	if end, err := old.Wait(s.ctx); err != nil || end.Why == "" {
 		s.Errorf("a session of the daemon before ended with %+v, %v; want to be told why", end, err)
 	}
-	if out, _, end := s.heard(s.session(task, mainExec, "echo again; exit 0")); out != "again\n" || end.Code != 0 {
+	if out, _, end := s.heard(s.session(container, mainExec, "echo again; exit 0")); out != "again\n" || end.Code != 0 {
 		s.Errorf("a session of the next daemon printed %q and ended with %d", out, end.Code)
 	}
-	s.quiet(task)
+	s.quiet(container)
 	s.deleteAll(found)
 }
 
 func (s *suite) sessionsNeedAProcess() {
-	task := s.start(s.spec("sleep 1000", "exit 0"))
-	s.next(task)
+	container := s.start(s.spec("sleep 1000", "exit 0"))
+	s.next(container)
 	for _, exec := range []string{"sidecar-0", "sidecar-7", "init"} {
-		_, err := task.Exec(s.ctx, exec, runtime.ExecSpec{Kind: runtime.ExecCommand, Command: "exit 0"})
+		_, err := container.Exec(s.ctx, exec, runtime.ExecSpec{Kind: runtime.ExecCommand, Command: "exit 0"})
 		if !errors.Is(err, runtime.ErrNoInstance) {
 			s.Errorf("Exec beside %s = %v, want ErrNoInstance", exec, err)
 		}

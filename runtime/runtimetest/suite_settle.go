@@ -8,31 +8,31 @@ import (
 
 // After Settle the end of everything that is dead can be read at once.
 func (s *suite) settleWaitsForReports() {
-	task := s.start(s.spec("sleep 1000", "kill -9 $$", "sleep 1000"))
+	container := s.start(s.spec("sleep 1000", "kill -9 $$", "sleep 1000"))
 	if err := s.engine.Outage(); err != nil {
 		s.Errorf("Outage = %v, want none", err)
 	}
-	if e := s.next(task); e.Exec != runtime.SidecarExec(0) {
+	if e := s.next(container); e.Exec != runtime.SidecarExec(0) {
 		s.Fatalf("first exit = %+v, want that of the first sidecar", e)
 	}
-	if err := task.Settle(s.ctx); err != nil {
+	if err := container.Settle(s.ctx); err != nil {
 		s.Errorf("Settle: %v", err)
 	}
 	select {
-	case e := <-task.Exits():
+	case e := <-container.Exits():
 		s.Errorf("exit = %+v, want none: the others live", e)
 	default:
 	}
-	if err := task.Signal(s.ctx, syscall.SIGKILL, runtime.MainExec); err != nil {
+	if err := container.Signal(s.ctx, syscall.SIGKILL, runtime.MainExec); err != nil {
 		s.Fatalf("Signal: %v", err)
 	}
 	var e runtime.Exit
 	for e.Exec == "" { // a signal takes its time, a report as well
-		if err := task.Settle(s.ctx); err != nil {
+		if err := container.Settle(s.ctx); err != nil {
 			s.Fatalf("Settle: %v", err)
 		}
 		select {
-		case e = <-task.Exits():
+		case e = <-container.Exits():
 		default:
 		}
 	}

@@ -67,7 +67,7 @@ func (b *Broker) bind(ctx context.Context, rec record, r services.BindingRequest
 	if err != nil {
 		return services.Progress{}, err
 	}
-	return services.Progress{State: services.Succeeded, Bound: &bound}, nil
+	return services.Progress{State: services.Succeeded, Binding: &bound}, nil
 }
 
 func (b *Broker) unbind(ctx context.Context, rec record, r services.BindingRequest) (services.Progress, error) {
@@ -135,11 +135,11 @@ func without(guids []string, guid string) []string {
 	return slices.DeleteFunc(guids, func(g string) bool { return g == guid })
 }
 
-// Fetch gives the credentials of a binding once more.
-func (b *Broker) Fetch(_ context.Context, r services.BindingRequest) (services.Bound, error) {
+// FetchBinding gives the credentials of a binding once more.
+func (b *Broker) FetchBinding(_ context.Context, r services.BindingRequest) (services.BindingData, error) {
 	rec, err := b.get(r.Instance)
 	if err != nil || !rec.has(r.Binding) {
-		return services.Bound{}, refusal(http.StatusNotFound, "there is no binding with guid %s", r.Binding)
+		return services.BindingData{}, refusal(http.StatusNotFound, "there is no binding with guid %s", r.Binding)
 	}
 	bound, err := boundOf(rec, r.Binding)
 	bound.Parameters = json.RawMessage("{}")
@@ -147,14 +147,14 @@ func (b *Broker) Fetch(_ context.Context, r services.BindingRequest) (services.B
 }
 
 // boundOf is what a binding gives.
-func boundOf(rec record, binding string) (services.Bound, error) {
+func boundOf(rec record, binding string) (services.BindingData, error) {
 	e, ok := engineOf(rec.Engine)
 	if !ok {
-		return services.Bound{}, fmt.Errorf("cannot give credentials: this dewd knows no %s", rec.Engine)
+		return services.BindingData{}, fmt.Errorf("cannot give credentials: this dewd knows no %s", rec.Engine)
 	}
 	c, err := json.Marshal(e.credentials(rec, binding))
 	if err != nil {
-		return services.Bound{}, fmt.Errorf("cannot encode credentials: %w", err)
+		return services.BindingData{}, fmt.Errorf("cannot encode credentials: %w", err)
 	}
-	return services.Bound{Credentials: c}, nil
+	return services.BindingData{Credentials: c}, nil
 }

@@ -86,9 +86,9 @@ type worker struct {
 }
 
 var (
-	_ services.Broker = (*Broker)(nil)
-	_ services.Teller = (*Broker)(nil)
-	_ Host            = (*runtime.Supervisor)(nil)
+	_ services.Broker          = (*Broker)(nil)
+	_ services.InstanceFetcher = (*Broker)(nil)
+	_ Host                     = (*runtime.Supervisor)(nil)
 )
 
 // errSuperseded ends what is under way because something else is wished now.
@@ -283,8 +283,8 @@ func (b *Broker) progress(r record) services.Progress {
 	return services.Progress{State: r.State, Description: r.Error}
 }
 
-// Last tells how far that is which is under way.
-func (b *Broker) Last(_ context.Context, r services.LastRequest) (services.Progress, error) {
+// LastOperation tells how far that is which is under way.
+func (b *Broker) LastOperation(_ context.Context, r services.LastOperationRequest) (services.Progress, error) {
 	rec, err := b.get(r.Instance)
 	if errors.Is(err, services.ErrNotFound) {
 		if r.Action == services.Delete || r.Operation == string(services.Delete) {
@@ -301,17 +301,17 @@ func (b *Broker) Last(_ context.Context, r services.LastRequest) (services.Progr
 	return b.progress(rec), nil
 }
 
-// Tell gives the parameters of an instance.
-func (b *Broker) Tell(_ context.Context, r services.InstanceRequest) (services.Told, error) {
+// FetchInstance gives the parameters of an instance.
+func (b *Broker) FetchInstance(_ context.Context, r services.InstanceRequest) (services.FetchedInstance, error) {
 	rec, err := b.get(r.Instance)
 	if err != nil {
-		return services.Told{}, refusal(http.StatusNotFound, "there is no service instance with guid %s", r.Instance)
+		return services.FetchedInstance{}, refusal(http.StatusNotFound, "there is no service instance with guid %s", r.Instance)
 	}
 	p, err := json.Marshal(rec.Shape.Parameters)
 	if err != nil {
-		return services.Told{}, fmt.Errorf("cannot encode parameters: %w", err)
+		return services.FetchedInstance{}, fmt.Errorf("cannot encode parameters: %w", err)
 	}
-	return services.Told{Parameters: p}, nil
+	return services.FetchedInstance{Parameters: p}, nil
 }
 
 // get reads a record, or returns services.ErrNotFound.

@@ -33,7 +33,7 @@ func ask(t *testing.T, b *Broker, r services.InstanceRequest) services.Progress 
 	if p.State == services.InProgress {
 		time.Sleep(time.Hour)
 		synctest.Wait()
-		p, err = b.Last(t.Context(), services.LastRequest{Action: r.Action, Instance: r.Instance, Operation: p.Operation})
+		p, err = b.LastOperation(t.Context(), services.LastOperationRequest{Action: r.Action, Instance: r.Instance, Operation: p.Operation})
 		if err != nil {
 			t.Fatalf("last of %s = %v", r.Action, err)
 		}
@@ -68,10 +68,10 @@ func TestCreateBindDelete(t *testing.T) {
 				}
 				bind := services.BindingRequest{Action: services.Create, Binding: "b", Instance: guid}
 				p, err := b.Binding(t.Context(), bind)
-				if err != nil || p.Bound == nil || !strings.Contains(string(p.Bound.Credentials), v.Address.String()) {
+				if err != nil || p.Binding == nil || !strings.Contains(string(p.Binding.Credentials), v.Address.String()) {
 					t.Fatalf("bind = %+v, %v", p, err)
 				}
-				if got, err := b.Fetch(t.Context(), bind); err != nil || string(got.Credentials) != string(p.Bound.Credentials) {
+				if got, err := b.FetchBinding(t.Context(), bind); err != nil || string(got.Credentials) != string(p.Binding.Credentials) {
 					t.Errorf("fetch = %s, %v", got.Credentials, err)
 				}
 				bind.Action = services.Delete
@@ -264,7 +264,7 @@ func TestDeleteSupersedes(t *testing.T) {
 			t.Fatalf("create = %+v, %v", p, err)
 		}
 		synctest.Wait()
-		p, err = b.Last(t.Context(), services.LastRequest{Instance: guid})
+		p, err = b.LastOperation(t.Context(), services.LastOperationRequest{Instance: guid})
 		if err != nil || p.State != services.InProgress || p.Description != "creating: downloading" {
 			t.Errorf("last = %+v, %v", p, err)
 		}
@@ -306,7 +306,7 @@ func TestGoesOn(t *testing.T) {
 				}
 				defer start(t, next)()
 				time.Sleep(time.Hour)
-				p, err = next.Last(t.Context(), services.LastRequest{Action: action, Instance: guid})
+				p, err = next.LastOperation(t.Context(), services.LastOperationRequest{Action: action, Instance: guid})
 				if err != nil || p.State != services.Succeeded {
 					t.Fatalf("%s = %+v, %v", action, p, err)
 				}

@@ -24,10 +24,10 @@ func offeringID(engine string) string { return "dew-" + engine }
 func planID(engine, plan string) string { return "dew-" + engine + "-" + plan }
 
 // Catalog is what there is to have.
-func (b *Broker) Catalog(context.Context) ([]services.Offered, error) {
-	var out []services.Offered
+func (b *Broker) Catalog(context.Context) ([]services.CatalogOffering, error) {
+	var out []services.CatalogOffering
 	for _, e := range engines {
-		o := services.Offered{
+		o := services.CatalogOffering{
 			ID: offeringID(e.name), Name: e.name, Description: e.description, Tags: e.tags,
 			Bindable: true, PlanUpdateable: true, InstancesRetrievable: true, BindingsRetrievable: true,
 			Metadata: object(map[string]any{"displayName": e.title, "shareable": true}),
@@ -41,7 +41,7 @@ func (b *Broker) Catalog(context.Context) ([]services.Offered, error) {
 }
 
 // offered is a plan as the catalog has it.
-func (e *engine) offered(plan string) services.OfferedPlan {
+func (e *engine) offered(plan string) services.CatalogPlan {
 	z := e.plans[plan]
 	text := fmt.Sprintf("%s of memory, %s of disk, %d connections", megabytes(z.memoryMB), megabytes(z.diskMB), z.connections)
 	metadata := map[string]any{
@@ -54,7 +54,7 @@ func (e *engine) offered(plan string) services.OfferedPlan {
 		metadata["costs"] = []any{map[string]any{"amount": map[string]float64{"usd": 0}, "unit": "MONTHLY"}}
 	}
 	schema := schemaOf(e.keys)
-	return services.OfferedPlan{
+	return services.CatalogPlan{
 		ID: planID(e.name, plan), Name: plan, Description: text, Paid: plan == largePlan, Metadata: object(metadata),
 		Schemas: services.Schemas{InstanceCreate: schema, InstanceUpdate: schema, BindingCreate: schemaOf(nil)},
 	}

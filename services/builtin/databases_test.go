@@ -101,11 +101,11 @@ func (w *world) bind(c course, binding string) credentials {
 	w.t.Helper()
 	p, err := w.broker.Binding(w.ctx(), services.BindingRequest{Action: services.Create, Binding: binding, Instance: guidOf(c)})
 	w.must(err)
-	if p.State != services.Succeeded || p.Bound == nil {
+	if p.State != services.Succeeded || p.Binding == nil {
 		w.t.Fatalf("binding = %+v", p)
 	}
 	var got credentials
-	w.must(json.Unmarshal(p.Bound.Credentials, &got))
+	w.must(json.Unmarshal(p.Binding.Credentials, &got))
 	return got
 }
 
@@ -326,9 +326,9 @@ func (w *world) remove(c course) {
 		w.t.Errorf("instances = %+v", sts)
 	}
 	w.eventually("no task is left", guid, func() error {
-		tasks, err := w.engine.Adopt(w.ctx())
-		if err != nil || len(tasks) != 0 {
-			return fmt.Errorf("%d tasks, %w", len(tasks), err)
+		containers, err := w.engine.Adopt(w.ctx())
+		if err != nil || len(containers) != 0 {
+			return fmt.Errorf("%d tasks, %w", len(containers), err)
 		}
 		return nil
 	})

@@ -36,7 +36,7 @@ func TestPolledDeletionGoesOn(t *testing.T) {
 		}
 		for range 20 { // it ends slowly
 			time.Sleep(100 * time.Millisecond)
-			p, err := b.Last(t.Context(), services.LastRequest{Action: services.Delete, Instance: guid})
+			p, err := b.LastOperation(t.Context(), services.LastOperationRequest{Action: services.Delete, Instance: guid})
 			if err != nil || p.State != services.InProgress {
 				t.Fatalf("last = %+v, %v", p, err)
 			}

@@ -71,7 +71,7 @@ func TestStackOnDemand(t *testing.T) {
 		t.Errorf("packages = %v", got)
 	}
 	w.eventually("the progress is shown", troubled, func() error {
-		p, err := w.broker.Last(w.ctx(), services.LastRequest{Instance: troubled})
+		p, err := w.broker.LastOperation(w.ctx(), services.LastOperationRequest{Instance: troubled})
 		if err == nil && p.Description != "creating: unpacking redis-server" {
 			err = fmt.Errorf("it is %+v", p)
 		}
@@ -118,7 +118,7 @@ func TestLeftInTheMiddle(t *testing.T) {
 	}
 	w.succeed(request(services.Create, troubled, "redis", smallPlan, ""))
 	p, err := w.broker.Binding(w.ctx(), services.BindingRequest{Action: services.Create, Binding: "b", Instance: troubled})
-	if err != nil || p.Bound == nil {
+	if err != nil || p.Binding == nil {
 		t.Fatalf("binding = %+v, %v", p, err)
 	}
 	_, err = w.broker.Instance(w.ctx(), request(services.Delete, troubled, "redis", smallPlan, ""))

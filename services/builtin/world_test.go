@@ -17,9 +17,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/dewrun/dew/app"
 	"github.com/dewrun/dew/droplet"
 	"github.com/dewrun/dew/logstream"
+	"github.com/dewrun/dew/registry"
 	"github.com/dewrun/dew/runtime"
 	"github.com/dewrun/dew/runtime/containerd"
 	"github.com/dewrun/dew/services"
@@ -173,11 +173,11 @@ func (w *world) open() {
 func (w *world) boot() {
 	w.t.Helper()
 	w.open()
-	shelf, err := droplet.NewShelf(w.db, filepath.Join(w.root, "droplets"))
+	shelf, err := droplet.NewDroplets(w.db, filepath.Join(w.root, "droplets"))
 	w.must(err)
 	stacks := droplet.NewStacks(droplet.HostOptions{UID: testUID, GID: testUID})
 	w.sup, err = runtime.NewSupervisor(runtime.Config{
-		Engine: w.engine, Registry: app.NewRegistry(w.db), Droplets: shelf, Stacks: stacks.Get, Logs: logBook{w.books}, DB: w.db,
+		Engine: w.engine, Registry: registry.New(w.db), Droplets: shelf, Stacks: stacks.Get, Logs: logBook{w.books}, DB: w.db,
 		Cell: "cell-of-the-test", Subnet: w.subnet, PublicURL: "http://127.0.0.1:8484", Logger: w.logger(),
 	})
 	w.must(err)
@@ -331,7 +331,7 @@ func (w *world) ask(r services.InstanceRequest) services.Progress {
 		if p.State != services.InProgress {
 			return nil
 		}
-		p, err = w.broker.Last(w.ctx(), services.LastRequest{Action: r.Action, Instance: r.Instance, Operation: p.Operation})
+		p, err = w.broker.LastOperation(w.ctx(), services.LastOperationRequest{Action: r.Action, Instance: r.Instance, Operation: p.Operation})
 		w.must(err)
 		return fmt.Errorf("%s: %s", p.State, p.Description)
 	})

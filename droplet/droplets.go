@@ -1,0 +1,314 @@
+package droplet
+
+import (
+	"bufio"
+	"cmp"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/dewrun/dew/app"
+	"github.com/dewrun/dew/store"
+)
+
+// Droplets keeps images as files named after their content, and droplets in the
+// store. It may be used by many goroutines.
+type Droplets struct {
+	dir      string
+	db       *store.DB
+	droplets *store.Bucket[Droplet]
+
+	// mu is held while an image gets or loses its name, and from looking for an
+	// image until the store names it: nothing is collected in between.
+	mu    sync.Mutex
+	fresh map[string]int // how many have added an image and not released it yet; guarded by mu
+
+	unfinished leftovers
+}
+
+// half is the end of the name of an image that is not complete yet.
+const half = ".half"
+
+// NewDroplets returns the droplets with images in dir, which it makes if need be. It
+// removes images that were never completed, so only one Droplets may use a dir.
+func NewDroplets(db *store.DB, dir string) (*Droplets, error) {
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return nil, fmt.Errorf("cannot make the folder for images: %w", err)
+	}
+	s := &Droplets{dir: dir, db: db, fresh: map[string]int{}, droplets: store.In(db, "droplets",
+		store.Index("app", func(d Droplet) string { return d.App }),
+		store.Index("image", func(d Droplet) string { return d.Image }),
+		store.Index("reuse", func(d Droplet) string { return d.Reuse }))}
+	err := s.unfinished.find(dir, os.Remove)
+	return s, err
+}
+
+// Sweep tries again to remove unfinished images. It returns an error for each that
+// it cannot remove.
+func (s *Droplets) Sweep() error { return s.unfinished.retry() }
+
+// AddImage reads a tar of the platform's layout (app/, deps/, profile.d/, logs/,
+// tmp/, staging_info.yml) to its end, checks it, and keeps it under the sha256 of
+// its bytes. Adding an image twice is no error. An image that is refused is an
+// *ImageError.
+func (s *Droplets) AddImage(r io.Reader) (sha string, err error) {
+	f, err := os.CreateTemp(s.dir, "image-*"+half)
+	if err != nil {
+		return "", fmt.Errorf("cannot add image: %w", err)
+	}
+	sha, err = s.fill(f, r)
+	if err == nil {
+		err = s.name(f.Name(), sha)
+	}
+	if err != nil {
+		return "", errors.Join(fmt.Errorf("cannot add image: %w", err), os.Remove(f.Name()))
+	}
+	if err := s.db.SyncDir(s.dir); err != nil {
+		return "", fmt.Errorf("cannot add image: %w", err)
+	}
+	return sha, nil
+}
+
+// name gives a whole image its name. It stays until whoever added it releases it, or the
+// daemon ends.
+func (s *Droplets) name(file, sha string) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if err := os.Rename(file, s.path(sha)); err != nil {
+		return err
+	}
+	s.fresh[sha]++
+	return nil
+}
+
+// fill copies a checked image into f and closes it. It is on disk before it gets
+// its name: a name always means a whole image.
+func (s *Droplets) fill(f *os.File, r io.Reader) (sha string, err error) {
+	sum := sha256.New()
+	// Buffers on both sides: a tar is checked in pieces of 512 bytes.
+	w := bufio.NewWriterSize(io.MultiWriter(f, sum), 128<<10)
+	if err := checkImage(io.TeeReader(bufio.NewReaderSize(r, 128<<10), w)); err != nil {
+		return "", errors.Join(err, f.Close())
+	}
+	if err := errors.Join(w.Flush(), s.db.SyncFile(f)); err != nil {
+		return "", errors.Join(err, f.Close())
+	}
+	return hex.EncodeToString(sum.Sum(nil)), f.Close()
+}
+
+// OpenImage opens the tar of an image, or returns ErrNoImage.
+func (s *Droplets) OpenImage(sha string) (io.ReadCloser, error) {
+	if !validSHA.MatchString(sha) {
+		return nil, fmt.Errorf("%w: %q is not a sha256", ErrNoImage, sha)
+	}
+	f, err := os.Open(s.path(sha))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, fmt.Errorf("%w: %s is not in %s: push or restage the app to make it anew", ErrNoImage, sha, s.dir)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("cannot open image: %w", err)
+	}
+	return f, nil
+}
+
+// Put keeps a droplet, whose image must be there, and releases the image.
+func (s *Droplets) Put(d Droplet) error {
+	if err := s.keep(d, func(*store.Tx) error { return nil }); err != nil {
+		return err
+	}
+	s.releaseImage(d.Image)
+	return nil
+}
+
+// keep keeps a droplet, and what also writes in the same transaction.
+func (s *Droplets) keep(d Droplet, also func(tx *store.Tx) error) error {
+	if d.GUID == "" {
+		return errors.New("cannot keep droplet: it has no guid")
+	}
+	if d.CreatedAt.IsZero() {
+		d.CreatedAt = time.Now().UTC()
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if d.Image != "" {
+		f, err := s.OpenImage(d.Image)
+		if err != nil {
+			return fmt.Errorf("cannot keep droplet %s: %w", d.GUID, err)
+		}
+		if err := f.Close(); err != nil {
+			return fmt.Errorf("cannot keep droplet %s: %w", d.GUID, err)
+		}
+	}
+	err := s.db.Update(func(tx *store.Tx) error {
+		if err := also(tx); err != nil {
+			return err
+		}
+		return s.droplets.With(tx).Put(d.GUID, d)
+	})
+	if err != nil {
+		return fmt.Errorf("cannot keep droplet %s: %w", d.GUID, err)
+	}
+	return nil
+}
+
+// Get returns the droplet with guid, or ErrNotFound.
+func (s *Droplets) Get(guid string) (Droplet, error) { return s.get(s.droplets, guid) }
+
+// GetIn is Get as a transaction has it: what it then keeps names no droplet that
+// was removed meanwhile.
+func (s *Droplets) GetIn(tx *store.Tx, guid string) (Droplet, error) {
+	return s.get(s.droplets.With(tx), guid)
+}
+
+func (*Droplets) get(droplets *store.Bucket[Droplet], guid string) (Droplet, error) {
+	d, err := droplets.Get(guid)
+	if errors.Is(err, store.ErrNotFound) {
+		return d, fmt.Errorf("droplet %s: %w", guid, ErrNotFound)
+	}
+	if err != nil {
+		return d, fmt.Errorf("cannot read droplet %s: %w", guid, err)
+	}
+	return d, nil
+}
+
+// All returns the droplets of all apps, newest first.
+func (s *Droplets) All() ([]Droplet, error) {
+	all, err := s.droplets.All()
+	if err != nil {
+		return nil, fmt.Errorf("cannot read droplets: %w", err)
+	}
+	slices.SortFunc(all, newestDroplet)
+	return all, nil
+}
+
+// UpdateMetadata changes the metadata of a droplet.
+func (s *Droplets) UpdateMetadata(guid string, c app.MetadataChange) (Droplet, error) {
+	return updateMetadata(s.droplets, "droplet "+guid, guid, func(d *Droplet) *app.Metadata {
+		d.UpdatedAt = time.Now().UTC()
+		d.Metadata = d.Metadata.Merge(c)
+		return &d.Metadata
+	})
+}
+
+// releaseImage leaves an image that was added to Collect, unless a droplet names it or
+// somebody else has added the same: whoever adds an image releases it once.
+func (s *Droplets) releaseImage(sha string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.fresh[sha]--; s.fresh[sha] <= 0 {
+		delete(s.fresh, sha)
+	}
+}
+
+// OfApp returns the droplets of an app, newest first.
+func (s *Droplets) OfApp(app string) ([]Droplet, error) {
+	all, err := s.droplets.By("app", app)
+	if err != nil {
+		return nil, fmt.Errorf("cannot read droplets: %w", err)
+	}
+	slices.SortFunc(all, newestDroplet)
+	return all, nil
+}
+
+func newestDroplet(a, b Droplet) int {
+	return cmp.Or(b.CreatedAt.Compare(a.CreatedAt), cmp.Compare(b.GUID, a.GUID))
+}
+
+// stacks are those that droplets stand on.
+func (s *Droplets) stacks() (map[string]bool, error) {
+	all, err := s.droplets.All()
+	if err != nil {
+		return nil, fmt.Errorf("cannot read droplets: %w", err)
+	}
+	out := map[string]bool{}
+	for _, d := range all {
+		out[d.Stack] = true
+	}
+	return out, nil
+}
+
+// made returns the newest droplet that was made under a reuse key.
+func (s *Droplets) made(reuse string) (d Droplet, ok bool, err error) {
+	if reuse == "" {
+		return d, false, nil
+	}
+	all, err := s.droplets.By("reuse", reuse)
+	if err != nil {
+		return d, false, fmt.Errorf("cannot read droplets: %w", err)
+	}
+	if len(all) == 0 {
+		return d, false, nil
+	}
+	return slices.MinFunc(all, newestDroplet), true, nil
+}
+
+// remove forgets droplets.
+func (s *Droplets) remove(ds []Droplet) error {
+	return s.removeUnused(ds, func(*store.Tx) map[string]bool { return map[string]bool{} })
+}
+
+// removeUnused forgets those droplets that are not in use in the transaction that
+// does; none, as long as inUse returns nil. Their images go with Collect.
+func (s *Droplets) removeUnused(ds []Droplet, inUse func(tx *store.Tx) map[string]bool) error {
+	if len(ds) == 0 {
+		return nil
+	}
+	return s.db.Update(func(tx *store.Tx) error {
+		used := inUse(tx)
+		if used == nil {
+			return nil
+		}
+		for _, d := range ds {
+			if used[d.GUID] {
+				continue
+			}
+			if err := s.droplets.With(tx).Delete(d.GUID); err != nil {
+				return fmt.Errorf("cannot remove droplet %s: %w", d.GUID, err)
+			}
+		}
+		return nil
+	})
+}
+
+// Collect removes the images that no droplet names, and returns which. One that
+// was just added stays until it is released.
+func (s *Droplets) Collect() (removed []string, err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	entries, err := os.ReadDir(s.dir)
+	if err != nil {
+		return nil, fmt.Errorf("cannot collect images: %w", err)
+	}
+	for _, e := range entries {
+		sha, ok := strings.CutSuffix(e.Name(), ".tar")
+		if !ok || !validSHA.MatchString(sha) || s.fresh[sha] > 0 {
+			continue
+		}
+		ds, err := s.droplets.By("image", sha)
+		if err != nil {
+			return removed, fmt.Errorf("cannot collect images: %w", err)
+		}
+		if len(ds) > 0 {
+			continue
+		}
+		if err := os.Remove(s.path(sha)); err != nil {
+			return removed, fmt.Errorf("cannot collect images: %w", err)
+		}
+		removed = append(removed, sha)
+	}
+	return removed, nil
+}
+
+var validSHA = regexp.MustCompile(`^[0-9a-f]{64}$`)
+
+func (s *Droplets) path(sha string) string { return filepath.Join(s.dir, sha+".tar") }

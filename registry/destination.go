@@ -1,0 +1,175 @@
+package registry
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+
+	"github.com/dewrun/dew/app"
+)
+
+// AddDestinations makes a route lead to ds too. What it leads to already stays,
+// with the protocol that ds name.
+func (r *Registry) AddDestinations(route string, ds []app.Destination) (app.Route, error) {
+	return r.changeRoute(route, func(rt *app.Route) error {
+		ds, err := rt.CheckDestinations(ds)
+		if err != nil {
+			return err
+		}
+		for _, d := range ds {
+			if i := slices.IndexFunc(rt.Destinations, d.Same); i >= 0 {
+				rt.Destinations[i].Protocol = d.Protocol
+				continue
+			}
+			rt.Destinations = append(rt.Destinations, d)
+		}
+		return nil
+	})
+}
+
+// SetDestinations makes a route lead to ds and nothing else. A destination that
+// was there keeps its guid; one that takes the place of another of its process
+// remembers it.
+func (r *Registry) SetDestinations(route string, ds []app.Destination) (app.Route, error) {
+	return r.changeRoute(route, func(rt *app.Route) error {
+		ds, err := rt.CheckDestinations(ds)
+		if err != nil {
+			return err
+		}
+		rt.Destinations = replaced(rt.Destinations, ds)
+		return nil
+	})
+}
+
+// replaced makes now what a route leads to. What goes and what comes of one process
+// are paired in their order: the second takes the place of the first, and as long
+// as an instance lacks its port, the first is used there. What goes without anything
+// in its place was unmapped, and is so at once.
+func replaced(old, now []app.Destination) []app.Destination {
+	gone := map[app.ProcessName][]app.Destination{}
+	for _, d := range old {
+		if !slices.ContainsFunc(now, d.Same) {
+			gone[d.ProcessName()] = append(gone[d.ProcessName()], d)
+		}
+	}
+	out := make([]app.Destination, 0, len(now))
+	for _, d := range now {
+		if i := slices.IndexFunc(old, d.Same); i >= 0 {
+			d.GUID, d.Former = old[i].GUID, slices.Clone(old[i].Former)
+			out = append(out, d)
+			continue
+		}
+		if before := gone[d.ProcessName()]; len(before) > 0 {
+			d.Former = d.FormerAfter(before[0])
+			gone[d.ProcessName()] = before[1:]
+		}
+		out = append(out, d)
+	}
+	return out
+}
+
+// UpdateDestination gives a destination another protocol; an empty one is the
+// default of its route.
+func (r *Registry) UpdateDestination(route, destination, protocol string) (app.Route, error) {
+	return r.changeRoute(route, func(rt *app.Route) error {
+		i := slices.IndexFunc(rt.Destinations, func(d app.Destination) bool { return d.GUID == destination })
+		if i < 0 {
+			return fmt.Errorf("destination %s: %w", destination, app.ErrNotFound)
+		}
+		protocol = cmp.Or(protocol, rt.Protocols()[0])
+		var ps app.Violations
+		app.CheckProtocol(&ps, "protocol", protocol, rt.Protocols()...)
+		rt.Destinations[i].Protocol = protocol
+		return ps.Err()
+	})
+}
+
+// RemoveDestination makes a route no longer lead to a destination.
+func (r *Registry) RemoveDestination(route, destination string) error {
+	_, err := r.changeRoute(route, func(rt *app.Route) error {
+		is := func(d app.Destination) bool { return d.GUID == destination }
+		if !slices.ContainsFunc(rt.Destinations, is) {
+			return fmt.Errorf("destination %s: %w", destination, app.ErrNotFound)
+		}
+		rt.Destinations = slices.DeleteFunc(rt.Destinations, is)
+		return nil
+	})
+	return err
+}
+
+// ForgetFormer lets go of what destinations of a route replaced, where needed says
+// that no instance needs it. A route that is gone needs nothing.
+func (r *Registry) ForgetFormer(route string, needed func(d app.Destination) bool) error {
+	return r.update(func(r *Registry) error {
+		rt, err := find(r.routes, route)
+		if err != nil || rt.GUID == "" {
+			return err
+		}
+		rt, changed := rt.Clone(), false
+		for i, d := range rt.Destinations {
+			if len(d.Former) > 0 && !needed(d) {
+				rt.Destinations[i].Former, changed = nil, true
+			}
+		}
+		if !changed {
+			return nil
+		}
+		if err := r.routes.Put(rt.GUID, rt); err != nil {
+			return fmt.Errorf("cannot keep route %s: %w", rt.GUID, err)
+		}
+		return nil
+	})
+}
+
+func (r *Registry) checkDestinations(ps *app.Violations, rt app.Route) error {
+	if len(rt.Destinations) > app.MaxDestinations {
+		ps.Add("destinations", "must be at most %d, not %d", app.MaxDestinations, len(rt.Destinations))
+		return nil
+	}
+	for i, d := range rt.Destinations {
+		if err := r.checkDestination(ps, rt, i); err != nil {
+			return err
+		}
+		if slices.ContainsFunc(rt.Destinations[:i], d.Same) {
+			ps.Add(app.DestinationKey(i, "app"), app.DestinationTwice)
+		}
+	}
+	return nil
+}
+
+func (r *Registry) checkDestination(ps *app.Violations, rt app.Route, i int) error {
+	d := rt.Destinations[i]
+	a, err := r.App(d.App)
+	if err != nil {
+		return err
+	}
+	if !rt.UsableIn(a.Space) {
+		ps.Add(app.DestinationKey(i, "app"), "must be an app of the route's space, or of one that the route is shared with")
+	}
+	app.ValidateProcessType(ps, app.DestinationKey(i, "process.type"), d.ProcessType)
+	if d.Port != 0 {
+		ps.Port(app.DestinationKey(i, "port"), d.Port)
+	}
+	app.CheckProtocol(ps, app.DestinationKey(i, "protocol"), d.Protocol, rt.Protocols()...)
+	return nil
+}
+
+// portsChanged gives a new version to the processes whose containers would be
+// started with other ports: those that destinations name are part of them.
+func (r *Registry) portsChanged(old, rt app.Route) error {
+	var seen []app.ProcessName
+	for _, d := range slices.Concat(old.Destinations, rt.Destinations) {
+		p := d.ProcessName()
+		if slices.Contains(seen, p) {
+			continue
+		}
+		seen = append(seen, p)
+		if slices.Equal(old.PortsOf(p), rt.PortsOf(p)) {
+			continue
+		}
+		if err := r.processChanged(d.App, d.ProcessType); err != nil {
+			return err
+		}
+	}
+	return nil
+}

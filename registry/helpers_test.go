@@ -1,0 +1,77 @@
+package registry
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/dewrun/dew/app"
+)
+
+// one returns the value and stops the test on an error.
+func one[T any](t *testing.T) func(v T, err error) T {
+	return func(v T, err error) T {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return v
+	}
+}
+
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// keys returns the keys that err complains about.
+func keys(err error) []string {
+	var out []string
+	for _, p := range app.Problems(err) {
+		out = append(out, p.Key)
+	}
+	return out
+}
+
+// goldenVars are the variables that golden manifests may use.
+var goldenVars = map[string]any{
+	"name": "shop", "instances": int64(3), "memory": "128M", "truth": true, "ratio": 1.5,
+	"types": []any{"web", "worker"}, "db": map[string]any{"host": "db.example.com", "port": int64(5432)},
+	"literal": "((name))",
+}
+
+func parse(t *testing.T, text string) app.Manifest {
+	t.Helper()
+	m, _, err := app.ParseManifest([]byte(text), goldenVars)
+	if err != nil {
+		t.Fatalf("%v\n%s", err, text)
+	}
+	return m
+}
+
+// goldenTexts returns the manifests that the tests of package app read.
+func goldenTexts(tb testing.TB) []string {
+	files, err := filepath.Glob("../app/testdata/manifest/*.txt")
+	if err != nil || len(files) == 0 {
+		tb.Fatalf("%d golden manifests: %v", len(files), err)
+	}
+	var out []string
+	for _, file := range files {
+		b, err := os.ReadFile(file)
+		if err != nil {
+			tb.Fatal(err)
+		}
+		text, _, _ := strings.Cut(string(b), "----------\n")
+		out = append(out, text)
+	}
+	return out
+}
+
+// oddTexts are what a careless writer of YAML would turn into something else.
+var oddTexts = []string{
+	"", " ", "a", "yes", "NO", "~", "null", "1", "1e3", "0x1F", "1.5", ".inf", "- a", "? a", "a: b", "a #b", "#a", "'", `"`, `\`, "*a", "&a", "!a",
+	"%a", "@a", "`a", "{", "[", "|", ">", "a\nb", "a\n\nb\n", "\ta", "a ", " a", "ü", "𝄞", "\u2028", "\u0085", "a\\nb", "((a))", "2026-01-01", "<<", "=", "a,b", "64M", "\x7f", "\ufeff",
+}

@@ -1,0 +1,118 @@
+package registry
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/dewrun/dew/app"
+)
+
+// ShareRoute lets apps of further spaces be destinations of a route.
+func (r *Registry) ShareRoute(guid string, spaces []string) (app.Route, error) {
+	return r.giveRoute(guid, func(r *Registry, rt *app.Route) error {
+		for _, space := range spaces {
+			if err := r.reachable(*rt, space); err != nil {
+				return err
+			}
+			if !slices.Contains(rt.SharedWith, space) {
+				rt.SharedWith = append(rt.SharedWith, space)
+			}
+		}
+		return nil
+	})
+}
+
+// reachable refuses a space that cannot have the route's domain, or has the route.
+func (r *Registry) reachable(rt app.Route, space string) error {
+	sp, err := r.Space(space)
+	if err != nil {
+		return err
+	}
+	d, err := r.Domain(rt.Domain)
+	switch {
+	case err != nil:
+		return err
+	case rt.Space == space:
+		return &app.Invalid{Key: "space", Message: fmt.Sprintf("%s owns the route already", sp.Name)}
+	case !d.UsableIn(sp.Org):
+		return &app.Invalid{Key: "space", Message: fmt.Sprintf("the domain %s is not available in the organization of space %s", d.Name, sp.Name)}
+	}
+	return nil
+}
+
+// UnshareRoute takes a route back from a space. Apps there are no longer its
+// destinations.
+func (r *Registry) UnshareRoute(guid, space string) (app.Route, error) {
+	return r.giveRoute(guid, func(r *Registry, rt *app.Route) error { return r.takeBack(rt, space) })
+}
+
+func (r *Registry) takeBack(rt *app.Route, space string) error {
+	i := slices.Index(rt.SharedWith, space)
+	if i < 0 {
+		return fmt.Errorf("route %s is not shared with space %s: %w", rt.GUID, space, app.ErrNotFound)
+	}
+	rt.SharedWith = slices.Delete(rt.SharedWith, i, i+1)
+	var kept []app.Destination
+	for _, d := range rt.Destinations {
+		a, err := r.App(d.App)
+		if err != nil {
+			return err
+		}
+		if a.Space != space {
+			kept = append(kept, d)
+		}
+	}
+	rt.Destinations = kept
+	return nil
+}
+
+// MoveRoute gives a route to another space. The one that had it shares it from then
+// on, so that its apps stay reachable.
+func (r *Registry) MoveRoute(guid, space string) (app.Route, error) {
+	return r.giveRoute(guid, func(r *Registry, rt *app.Route) error {
+		if rt.Space == space {
+			return nil
+		}
+		if err := r.reachable(*rt, space); err != nil {
+			return err
+		}
+		rt.SharedWith = slices.DeleteFunc(rt.SharedWith, func(s string) bool { return s == space })
+		rt.SharedWith = append(rt.SharedWith, rt.Space)
+		rt.Space = space
+		return nil
+	})
+}
+
+// giveRoute changes who has a route, in one transaction.
+func (r *Registry) giveRoute(guid string, fn func(r *Registry, rt *app.Route) error) (rt app.Route, err error) {
+	err = r.update(func(r *Registry) error {
+		if rt, err = r.Route(guid); err != nil {
+			return err
+		}
+		rt = rt.Clone()
+		if err := fn(r, &rt); err != nil {
+			return err
+		}
+		rt, err = r.putRoute(rt)
+		return err
+	})
+	return rt, err
+}
+
+// leaveRoutes ends the sharing of routes with a space that goes. Its apps are gone.
+func (r *Registry) leaveRoutes(space string) error {
+	all, err := r.Routes()
+	if err != nil {
+		return err
+	}
+	for _, rt := range all {
+		if !slices.Contains(rt.SharedWith, space) {
+			continue
+		}
+		if _, err := r.UnshareRoute(rt.GUID, space); err != nil && !errors.Is(err, app.ErrNotFound) {
+			return err
+		}
+	}
+	return nil
+}

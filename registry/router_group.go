@@ -1,0 +1,86 @@
+package registry
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+
+	"github.com/google/uuid"
+
+	"github.com/dewrun/dew/app"
+)
+
+// RouterGroups returns all router groups by name.
+func (r *Registry) RouterGroups() ([]app.RouterGroup, error) {
+	return sorted(r.groups, "router groups", func(a, b app.RouterGroup) int { return cmp.Compare(a.Name, b.Name) })
+}
+
+// RouterGroup returns the router group with guid.
+func (r *Registry) RouterGroup(guid string) (app.RouterGroup, error) {
+	return get(r.groups, "router group", guid)
+}
+
+// EnsureRouterGroup gives the router group its ports, and makes it when there are
+// some for the first time. Routes whose port is no longer among them stay.
+func (r *Registry) EnsureRouterGroup(ports app.PortRange) error {
+	return r.update(func(r *Registry) error {
+		g, err := oneBy(r.groups, "name", app.TCPGroup, "router group")
+		switch {
+		case errors.Is(err, app.ErrNotFound) && ports == app.PortRange{}:
+			return nil
+		case errors.Is(err, app.ErrNotFound):
+			g = app.RouterGroup{GUID: uuid.NewString(), Name: app.TCPGroup, CreatedAt: app.Now()}
+		case err != nil:
+			return err
+		case g.Ports == ports:
+			return nil
+		}
+		g.Ports, g.UpdatedAt = ports, app.Now()
+		if err := r.groups.Put(g.GUID, g); err != nil {
+			return fmt.Errorf("cannot keep router group %s: %w", g.Name, err)
+		}
+		return nil
+	})
+}
+
+// freePort is a port of the group that no route has.
+func (r *Registry) freePort(g app.RouterGroup) (int, error) {
+	routes, err := r.Routes()
+	if err != nil {
+		return 0, err
+	}
+	taken := map[int]bool{}
+	for _, rt := range routes {
+		taken[rt.Port] = true
+	}
+	n := g.Ports.Last - g.Ports.First + 1
+	if g.Ports == (app.PortRange{}) {
+		n = 0
+	}
+	for i, begin := 0, rand.IntN(max(n, 1)); i < n; i++ {
+		if port := g.Ports.First + (begin+i)%n; !taken[port] {
+			return port, nil
+		}
+	}
+	return 0, &app.Invalid{Key: "port", Message: fmt.Sprintf("all ports of router group %s are taken (%s): delete a route, or start dewd with more --tcp-ports", g.Name, cmp.Or(g.Ports.String(), "none"))}
+}
+
+// portFor is the port of a new route in a domain: the one that is asked for, or a
+// free one. Routes that have no port get none.
+func (r *Registry) portFor(rt app.Route, d app.Domain) (int, error) {
+	if !d.TCP() {
+		return rt.Port, nil
+	}
+	g, err := r.RouterGroup(d.RouterGroup)
+	if err != nil {
+		return 0, err
+	}
+	if rt.Port == 0 {
+		return r.freePort(g)
+	}
+	if !g.Ports.Has(rt.Port) {
+		return 0, &app.Invalid{Key: "port", Message: fmt.Sprintf("%d is not available: router group %s has the ports %s", rt.Port, g.Name, cmp.Or(g.Ports.String(), "none"))}
+	}
+	return rt.Port, nil
+}

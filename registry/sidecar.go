@@ -1,0 +1,153 @@
+package registry
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/google/uuid"
+
+	"github.com/dewrun/dew/app"
+	"github.com/dewrun/dew/store"
+)
+
+// sidecarDiffers tells whether a container of the process type would differ. A
+// sidecar that is not there is the zero Sidecar: it attaches to nothing.
+func sidecarDiffers(old, s app.Sidecar, processType string) bool {
+	if !old.AttachesTo(processType) && !s.AttachesTo(processType) {
+		return false
+	}
+	return old.AttachesTo(processType) != s.AttachesTo(processType) ||
+		old.Name != s.Name ||
+		old.Command != s.Command ||
+		old.MemoryMB != s.MemoryMB
+}
+
+// PutSidecar keeps s in the place of the sidecar with its guid, or as a new one.
+func (r *Registry) PutSidecar(s app.Sidecar) (app.Sidecar, error) {
+	s = s.Clone()
+	err := r.update(func(r *Registry) (err error) {
+		s, err = r.putSidecar(s)
+		return err
+	})
+	return s, err
+}
+
+// UpdateSidecar changes a sidecar in one transaction.
+func (r *Registry) UpdateSidecar(guid string, fn func(s *app.Sidecar) error) (s app.Sidecar, err error) {
+	err = r.update(func(r *Registry) error {
+		if s, err = r.Sidecar(guid); err != nil {
+			return err
+		}
+		if err := fn(&s); err != nil {
+			return err
+		}
+		s.GUID = guid
+		s, err = r.putSidecar(s)
+		return err
+	})
+	return s, err
+}
+
+// Sidecar returns the sidecar with guid.
+func (r *Registry) Sidecar(guid string) (app.Sidecar, error) { return get(r.sidecars, "sidecar", guid) }
+
+// Sidecars returns the sidecars of an app by name.
+func (r *Registry) Sidecars(appGUID string) ([]app.Sidecar, error) {
+	ss, err := r.sidecars.By("app", appGUID)
+	if err != nil {
+		return nil, fmt.Errorf("cannot list sidecars of app %s: %w", appGUID, err)
+	}
+	slices.SortFunc(ss, func(a, b app.Sidecar) int { return cmp.Compare(a.Name, b.Name) })
+	return ss, nil
+}
+
+// SidecarsOf returns the sidecars that attach to a process type, by name.
+func (r *Registry) SidecarsOf(appGUID, processType string) ([]app.Sidecar, error) {
+	ss, err := r.Sidecars(appGUID)
+	if err != nil {
+		return nil, err
+	}
+	return slices.DeleteFunc(ss, func(s app.Sidecar) bool { return !s.AttachesTo(processType) }), nil
+}
+
+// DeleteSidecar removes a sidecar.
+func (r *Registry) DeleteSidecar(guid string) error {
+	return r.update(func(r *Registry) error {
+		old, err := r.Sidecar(guid)
+		if err != nil {
+			return err
+		}
+		if err := r.sidecars.Delete(guid); err != nil {
+			return fmt.Errorf("cannot delete sidecar %s: %w", guid, err)
+		}
+		return r.sidecarChanged(old, app.Sidecar{App: old.App})
+	})
+}
+
+func (r *Registry) putSidecar(s app.Sidecar) (app.Sidecar, error) {
+	processes, err := r.Processes(s.App)
+	if err != nil {
+		return s, err
+	}
+	others, err := r.Sidecars(s.App)
+	if err != nil {
+		return s, err
+	}
+	others = slices.DeleteFunc(others, func(o app.Sidecar) bool { return o.GUID == s.GUID })
+	return r.keepSidecar(s, func(s app.Sidecar) error { return app.ValidateSidecarMemory(s, others, processes) })
+}
+
+// keepSidecar is to putSidecar what keepProcess is to putProcess.
+func (r *Registry) keepSidecar(s app.Sidecar, rules ...func(s app.Sidecar) error) (app.Sidecar, error) {
+	if _, err := r.App(s.App); err != nil {
+		return s, err
+	}
+	if s.GUID == "" {
+		s.GUID = uuid.NewString()
+	}
+	old, err := find(r.sidecars, s.GUID)
+	if err != nil {
+		return s, err
+	}
+	s.Origin = cmp.Or(s.Origin, old.Origin, app.OriginUser)
+	s.UpdatedAt = app.Now()
+	s.CreatedAt = s.UpdatedAt
+	if old.GUID != "" {
+		s.CreatedAt = old.CreatedAt
+	}
+	errs := []error{app.ValidateSidecar(s), checkSidecarApp(old, s)}
+	for _, rule := range rules {
+		errs = append(errs, rule(s))
+	}
+	if err := errors.Join(errs...); err != nil {
+		return s, err
+	}
+	err = r.sidecars.Put(s.GUID, s)
+	if errors.Is(err, store.ErrTaken) {
+		return s, &app.Invalid{Key: app.SidecarKey(s, "name"), Message: "another sidecar of the app has this name (capitals do not count): choose another one"}
+	}
+	if err != nil {
+		return s, fmt.Errorf("cannot keep sidecar %s: %w", s.GUID, err)
+	}
+	return s, r.sidecarChanged(old, s)
+}
+
+// sidecarChanged gives a new version to the processes whose containers differ by
+// the change.
+func (r *Registry) sidecarChanged(old, s app.Sidecar) error {
+	ps, err := r.Processes(s.App)
+	if err != nil {
+		return err
+	}
+	for _, p := range ps {
+		if !sidecarDiffers(old, s, p.Type) {
+			continue
+		}
+		if err := r.processes.Put(p.GUID, p.WithVersion(uuid.NewString())); err != nil {
+			return fmt.Errorf("cannot keep process %s: %w", p.GUID, err)
+		}
+	}
+	return nil
+}

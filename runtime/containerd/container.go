@@ -1,0 +1,460 @@
+package containerd
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"time"
+
+	"github.com/containerd/containerd/api/services/tasks/v1"
+	tasktypes "github.com/containerd/containerd/api/types/task"
+	"github.com/containerd/errdefs"
+
+	"github.com/dewrun/dew/logstream"
+	"github.com/dewrun/dew/runtime"
+)
+
+// finishTimeout is how long an ended process may take to be cleared away.
+const finishTimeout = 30 * time.Second
+
+// container is the container of one instance, task, build or Server.
+type container struct {
+	e        *Engine
+	spec     runtime.Spec
+	id       string // of containerd's container and task
+	dir      string // of run-time files
+	applog   *logstream.Log
+	limit    *logstream.Limit // of what all its processes print; nil: none
+	procs    []*proc
+	initPID  int
+	initBorn uint64
+
+	ctx         context.Context // ends when the daemon lets go of the instance
+	cancel      context.CancelFunc
+	work        sync.WaitGroup
+	deleting    atomic.Bool // PID 1 is being ended by us
+	initSettled atomic.Bool // the end of PID 1 is in exits, or will never be
+	reports     chan runtime.Exit
+	exits       chan runtime.Exit
+
+	first      atomic.Pointer[runtime.Exit] // the first that was handed on
+	sessions   atomic.Int64                 // number of the last one opened
+	making     chan struct{}                // holds one for every session that is being made
+	sessionsMu sync.RWMutex                 // guards closed; held for reading while a session is made
+	closed     bool                         // no more sessions
+	crashed    atomic.Pointer[time.Time]    // when, once its files are to be kept
+}
+
+// proc is one process of an instance.
+type proc struct {
+	runtime.ProcessSpec
+	pid              int
+	born             uint64
+	outPath, errPath string
+	out, err         *logstream.Tail
+	missed           *runtime.Exit // its end, when an earlier daemon saw it or it is lost
+	ended            atomic.Bool
+	reported         atomic.Bool // its end is in exits
+	captureFailed    atomic.Bool
+	exitTime         *exitTime
+
+	reaped chan struct{} // closed when nothing of it is left
+	mu     sync.Mutex    // guards last
+	last   []logstream.Envelope
+}
+
+var _ runtime.Container = (*container)(nil)
+
+func (e *Engine) newContainer(ctx context.Context, s runtime.Spec) (*container, error) {
+	l, err := e.appLog(s.App)
+	if err != nil {
+		return nil, err
+	}
+	c := &container{
+		e: e, spec: s, id: containerID(s.Instance), dir: e.instanceDir(s.Instance), applog: l,
+		reports: make(chan runtime.Exit, len(s.Processes)+1),
+		exits:   make(chan runtime.Exit, len(s.Processes)+1),
+		making:  make(chan struct{}, maxMaking),
+	}
+	if s.LogRate != nil {
+		c.limit = logstream.NewLimit(*s.LogRate)
+	}
+	c.ctx, c.cancel = context.WithCancel(context.WithoutCancel(ctx))
+	for _, p := range s.Processes {
+		c.procs = append(c.procs, &proc{ProcessSpec: p, reaped: make(chan struct{})})
+	}
+	return c, nil
+}
+
+// Spec tells what the instance was started from.
+func (c *container) Spec() runtime.Spec { return c.spec }
+
+// Exits reports the end of every process.
+func (c *container) Exits() <-chan runtime.Exit { return c.exits }
+
+// watch begins to wait for the end of every process.
+func (c *container) watch() {
+	for _, p := range c.procs {
+		c.work.Go(func() { c.watchProcess(p) })
+		if !c.e.cg.isV2() && p.missed == nil {
+			c.work.Go(func() { c.watchOOM(p) })
+		}
+	}
+	c.work.Go(c.watchInit)
+	c.work.Go(c.collect)
+}
+
+func (c *container) watchOOM(p *proc) {
+	if err := c.e.cg.watchOOM(c.ctx, c.spec.Instance, p.Exec); err != nil && c.ctx.Err() == nil {
+		c.e.log.Warn("cannot watch for out of memory", "instance", c.spec.Instance, "exec", p.Exec, "err", err)
+	}
+}
+
+// watchProcess carries one process from its end to its last line.
+func (c *container) watchProcess(p *proc) {
+	x, ok := c.await(p)
+	if !ok {
+		return
+	}
+	p.ended.Store(true)
+	c.reports <- x
+	c.finish(p)
+}
+
+// await waits for the end of a process and writes it down.
+func (c *container) await(p *proc) (runtime.Exit, bool) {
+	if p.missed != nil {
+		return *p.missed, true
+	}
+	code, at, err := c.e.wait(c.ctx, c.id, p.Exec)
+	if c.ctx.Err() != nil {
+		return runtime.Exit{}, false
+	}
+	at, exact := p.exitTime.earlier(c.ctx, at)
+	x := c.verdict(p, code, at)
+	x.Exact = exact
+	if err != nil {
+		x.Code, x.Cause, x.Detail = -1, runtime.CauseRuntimeLost, "its shim is gone and its status with it"
+	}
+	// containerd forgets the status when the exec is deleted, so it is kept here
+	// until the instance is.
+	if err := c.keepExit(x); err != nil {
+		c.e.log.Warn("cannot keep exit status", "instance", c.spec.Instance, "exec", p.Exec, "err", err)
+	}
+	return x, true
+}
+
+// verdict reads from the leaf how a process ended.
+func (c *container) verdict(p *proc, code int, at time.Time) runtime.Exit {
+	x := runtime.Exit{
+		Exec: p.Exec, Name: p.Name, Source: p.Source, Code: code, At: at, Cause: runtime.CauseExited,
+		OOM: c.e.cg.oomKills(c.spec.Instance, p.Exec) > 0, Memory: c.e.cg.usage(c.spec.Instance, p.Exec),
+	}
+	switch {
+	case p.captureFailed.Load():
+		x.Cause, x.Detail = runtime.CauseCaptureFailed, "its output could no longer be written down"
+	case x.OOM:
+		x.Cause = runtime.CauseOutOfMemory
+	}
+	return x
+}
+
+func (c *container) exitFile(exec string) string { return filepath.Join(c.dir, exec+".exit") }
+
+func (c *container) keepExit(x runtime.Exit) error {
+	b, err := json.Marshal(x)
+	if err != nil {
+		return fmt.Errorf("cannot encode exit: %w", err)
+	}
+	return writeFile(c.exitFile(x.Exec), string(b), 0o600)
+}
+
+// wait asks containerd for the end of a process until it has a true answer. An
+// error of the connection is none: every open Wait fails with code 255 when
+// containerd is killed, and the processes live on. The error it returns says
+// that the process is lost.
+func (e *Engine) wait(ctx context.Context, id, exec string) (int, time.Time, error) {
+	for delay := 5 * time.Millisecond; ; delay = min(2*delay, time.Second) {
+		r, err := e.tasks.Wait(ctx, &tasks.WaitRequest{ContainerID: id, ExecID: exec})
+		if err == nil {
+			return int(r.ExitStatus), r.ExitedAt.AsTime(), nil
+		}
+		if ctx.Err() != nil {
+			return 0, time.Time{}, ctx.Err()
+		}
+		if _, err := e.get(ctx, id, exec); notFound(err) {
+			return 0, time.Now(), err
+		}
+		if err := pause(ctx, delay); err != nil {
+			return 0, time.Time{}, err
+		}
+	}
+}
+
+func (e *Engine) get(ctx context.Context, id, exec string) (*tasktypes.Process, error) {
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	r, err := e.tasks.Get(ctx, &tasks.GetRequest{ContainerID: id, ExecID: exec})
+	if err != nil {
+		return nil, native(err)
+	}
+	return r.Process, nil
+}
+
+// watchInit reports the end of PID 1, with which everything ends.
+func (c *container) watchInit() {
+	code, at, err := c.e.wait(c.ctx, c.id, "")
+	if c.ctx.Err() != nil || c.deleting.Load() || err != nil { // lost: the processes tell it
+		c.initSettled.Store(true)
+		return
+	}
+	x := runtime.Exit{
+		Exec: runtime.InitExec, Source: runtime.ProcessSource(c.spec.Type, ""), Code: code, At: at, Cause: runtime.CauseInitExited,
+		Detail: "the first process of the container ended", OOM: c.e.cg.oomKills(c.spec.Instance, initLeaf) > 0,
+	}
+	c.reports <- x
+}
+
+// collect puts reports in the order of the deaths and hands them on.
+func (c *container) collect() {
+	for left := len(c.procs); left > 0; {
+		batch, ok := c.gather()
+		if !ok {
+			return
+		}
+		for _, x := range batch {
+			c.first.CompareAndSwap(nil, &x)
+			c.exits <- x
+			if x.Exec == runtime.InitExec {
+				c.initSettled.Store(true)
+				continue
+			}
+			left--
+			c.noteReported(x.Exec)
+		}
+	}
+	close(c.exits)
+}
+
+// noteReported notes that the end of a process is in exits.
+func (c *container) noteReported(exec string) {
+	for _, p := range c.procs {
+		if p.Exec == exec {
+			p.reported.Store(true)
+		}
+	}
+}
+
+// gather takes one report, and with it those of all processes that have ended by
+// then: a report can be late, and the first to die must be named.
+func (c *container) gather() ([]runtime.Exit, bool) {
+	var batch []runtime.Exit
+	select {
+	case x := <-c.reports:
+		batch = append(batch, x)
+	case <-c.ctx.Done():
+		return nil, false
+	}
+	limit, look := time.NewTimer(reportLimit), time.NewTicker(reportLook)
+	defer limit.Stop()
+	defer look.Stop()
+	for over := false; !over && c.unreported(batch); {
+		select {
+		case x := <-c.reports:
+			batch = append(batch, x)
+		case <-look.C:
+		case <-limit.C:
+			over = c.e.Outage() == nil // a containerd that does not answer cannot report
+			limit.Reset(reportLimit)
+		case <-c.ctx.Done():
+			return nil, false
+		}
+	}
+	return inOrder(batch), true
+}
+
+// inOrder sorts exits by the time of death. The death of PID 1 is the cause of all
+// others, whatever the times say: it ended no later than the first of them.
+func inOrder(batch []runtime.Exit) []runtime.Exit {
+	slices.SortStableFunc(batch, func(a, b runtime.Exit) int { return a.At.Compare(b.At) })
+	i := slices.IndexFunc(batch, func(x runtime.Exit) bool { return x.Exec == runtime.InitExec })
+	if i > 0 {
+		init := batch[i]
+		init.At = batch[0].At
+		batch = slices.Insert(slices.Delete(batch, i, i+1), 0, init)
+	}
+	return batch
+}
+
+// finish clears away what an ended process left, in the only order that neither
+// waits nor loses bytes: with a child still holding the pipe the deletion of the
+// exec would wait for seconds and then drop what comes later.
+func (c *container) finish(p *proc) {
+	defer close(p.reaped)
+	ctx, cancel := context.WithTimeout(c.ctx, finishTimeout)
+	defer cancel()
+	log := c.e.log.With("instance", c.spec.Instance, "exec", p.Exec)
+	if err := c.e.cg.kill(ctx, c.spec.Instance, p.Exec); err != nil {
+		log.Warn("cannot end what a process left", "err", err)
+	}
+	if err := c.e.deleteExec(ctx, c.id, p.Exec); err != nil {
+		log.Warn("cannot delete process", "err", err)
+	}
+	// A time of its own: whatever took so long above, the lines are on disk.
+	ctx, cancel = context.WithTimeout(c.ctx, finishTimeout)
+	defer cancel()
+	var last []logstream.Envelope
+	for _, tail := range []*logstream.Tail{p.out, p.err} {
+		es, err := tail.Finish(ctx)
+		if err != nil && c.ctx.Err() == nil {
+			log.Error("cannot read output to its end", "err", err)
+		}
+		last = append(last, es...)
+	}
+	p.mu.Lock()
+	p.last = last
+	p.mu.Unlock()
+}
+
+// deleteExec removes an ended exec, which waits for its last bytes.
+func (e *Engine) deleteExec(ctx context.Context, id, exec string) error {
+	return e.until(ctx, func(ctx context.Context) error {
+		_, err := e.tasks.DeleteProcess(ctx, &tasks.DeleteProcessRequest{ContainerID: id, ExecID: exec})
+		return err
+	})
+}
+
+// until repeats a deletion until it is done, there is nothing to delete, or ctx
+// ends. A process that just died may not be reaped yet, and containerd may be on
+// its way back.
+func (e *Engine) until(ctx context.Context, fn func(ctx context.Context) error) error {
+	for delay := time.Millisecond; ; delay = min(2*delay, 200*time.Millisecond) {
+		call, cancel := context.WithTimeout(ctx, callTimeout)
+		err := native(fn(call))
+		cancel()
+		if err == nil || errdefs.IsNotFound(err) {
+			return nil
+		}
+		if !unavailable(err) && !errdefs.IsFailedPrecondition(err) && !errdefs.IsUnknown(err) {
+			return err
+		}
+		if perr := pause(ctx, delay); perr != nil {
+			return errors.Join(err, perr)
+		}
+	}
+}
+
+// Reap returns the last lines of an ended process.
+func (c *container) Reap(ctx context.Context, exec string) ([]logstream.Envelope, error) {
+	for _, p := range c.procs {
+		if p.Exec != exec {
+			continue
+		}
+		select {
+		case <-p.reaped:
+			return p.takeLast(), nil
+		case <-ctx.Done():
+			return nil, fmt.Errorf("cannot read the last lines of %s: %w", exec, context.Cause(ctx))
+		case <-c.ctx.Done():
+		}
+		select {
+		case <-p.reaped: // before the daemon let go
+			return p.takeLast(), nil
+		default:
+			return nil, fmt.Errorf("cannot read the last lines of %s: the engine was closed", exec)
+		}
+	}
+	return nil, nil
+}
+
+func (p *proc) takeLast() []logstream.Envelope {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	es := p.last
+	p.last = nil
+	return es
+}
+
+// Signal sends sig to every process in the leaves of the named execs. It does
+// not need containerd: it works also while that is away.
+func (c *container) Signal(_ context.Context, sig syscall.Signal, execs ...string) error {
+	var errs error
+	for _, p := range c.procs {
+		if !slices.Contains(execs, p.Exec) || p.ended.Load() {
+			continue
+		}
+		if sig == syscall.SIGKILL {
+			// A frozen leaf must be thawed to die.
+			errs = errors.Join(errs, c.e.cg.freeze(c.spec.Instance, p.Exec, false))
+			c.e.cg.killAtOnce(c.spec.Instance, p.Exec)
+		}
+		errs = errors.Join(errs, c.e.cg.signal(c.spec.Instance, p.Exec, sig))
+	}
+	return errs
+}
+
+// Delete ends what still lives and removes the instance.
+func (c *container) Delete(ctx context.Context) error {
+	err := c.delete(ctx)
+	if err != nil && unavailable(err) {
+		return fmt.Errorf("%w: %w", runtime.ErrUnavailable, err)
+	}
+	return err
+}
+
+func (c *container) delete(ctx context.Context) error {
+	c.deleting.Store(true)
+	id := c.spec.Instance
+	if err := c.endSessions(ctx); err != nil {
+		return err
+	}
+	for _, p := range c.procs {
+		if err := c.e.cg.kill(ctx, id, p.Exec); err != nil {
+			return err
+		}
+	}
+	// What was printed and nobody asked for still belongs into the log.
+	for _, p := range c.procs {
+		last, err := c.Reap(ctx, p.Exec)
+		if err != nil {
+			return err
+		}
+		if err := c.applog.Append(last...); err != nil {
+			return fmt.Errorf("cannot keep last lines: %w", err)
+		}
+	}
+	c.detach()
+	c.keepCrashFiles(ctx)
+	if c.spec.Kind == runtime.KindService {
+		// The next life has the same address: the kernel must not answer for this one.
+		if err := c.e.net.removeVeth(vethName(id)); err != nil {
+			return err
+		}
+	}
+	if err := c.e.removeAll(ctx, id, c.spec.App); err != nil {
+		return err
+	}
+	c.e.forget(id)
+	return nil
+}
+
+// detach ends all watching and reading, and nothing else.
+func (c *container) detach() {
+	c.closeSessions()
+	c.cancel()
+	c.work.Wait()
+	for _, p := range c.procs {
+		c.e.exitTimes.forget(p.pid)
+		for _, tail := range []*logstream.Tail{p.out, p.err} {
+			if tail != nil {
+				tail.Close()
+			}
+		}
+	}
+}

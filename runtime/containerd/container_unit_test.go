@@ -1,0 +1,643 @@
+package containerd
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/containerd/containerd/api/services/tasks/v1"
+	tasktypes "github.com/containerd/containerd/api/types/task"
+	"github.com/google/go-cmp/cmp"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	"github.com/dewrun/dew/logstream"
+	"github.com/dewrun/dew/runtime"
+)
+
+var silent = slog.New(slog.DiscardHandler)
+
+// A zombie is dead, although it answers signals.
+func TestAlive(t *testing.T) {
+	t.Parallel()
+	if !alive(os.Getpid()) {
+		t.Error("we count as dead")
+	}
+	child := sleeper(t, "true")
+	awaitDeath(t, child)
+	if err := child.Process.Signal(syscall.Signal(0)); err != nil {
+		t.Errorf("the zombie does not answer signal 0: %v", err)
+	}
+	if alive(child.Process.Pid) {
+		t.Error("a zombie counts as alive")
+	}
+	_ = child.Wait()
+	if alive(child.Process.Pid) {
+		t.Error("a reaped child counts as alive")
+	}
+}
+
+// A file is itself under every path that leads to it.
+func TestOpenFilesOf(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	f, err := os.Create(filepath.Join(dir, "main.out"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	if err := os.Symlink(dir, filepath.Join(dir, "again")); err != nil {
+		t.Fatal(err)
+	}
+	id, err := fileID(f.Name())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if other, err := fileID(filepath.Join(dir, "again", "main.out")); err != nil || other != id {
+		t.Errorf("by another path it is %q, %v, want %q", other, err, id)
+	}
+	if !openFilesOf(os.Getpid())[id] {
+		t.Errorf("%s is not among the own open files", id)
+	}
+	f.Close()
+	if openFilesOf(os.Getpid())[id] {
+		t.Errorf("%s is among them after it was closed", id)
+	}
+	if got := openFilesOf(noPID); got != nil {
+		t.Errorf("open files of nobody = %v", got)
+	}
+}
+
+// madeUpShim is the test itself: it holds the pipes of a process and the files
+// behind them.
+type madeUpShim struct {
+	files, reads, writes []*os.File
+}
+
+func newMadeUpShim(t *testing.T) *madeUpShim {
+	t.Helper()
+	dir, s := t.TempDir(), &madeUpShim{}
+	for _, name := range []string{"main.out", "main.err"} {
+		f, err := os.Create(filepath.Join(dir, name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		r, w, err := os.Pipe()
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { f.Close(); r.Close(); w.Close() })
+		s.files, s.reads, s.writes = append(s.files, f), append(s.reads, r), append(s.writes, w)
+	}
+	return s
+}
+
+// start runs a process that prints into two of the pipes.
+func (s *madeUpShim) start(t *testing.T, out, err *os.File) *proc {
+	t.Helper()
+	cmd := exec.Command("sleep", "60")
+	cmd.Stdout, cmd.Stderr = out, err
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = cmd.Process.Kill(); _ = cmd.Wait() })
+	for _, w := range s.writes {
+		w.Close()
+	}
+	return &proc{pid: cmd.Process.Pid, outPath: s.files[0].Name(), errPath: s.files[1].Name()}
+}
+
+func TestCaptureBroken(t *testing.T) {
+	t.Parallel()
+	s := newMadeUpShim(t)
+	p := s.start(t, s.writes[0], s.writes[1])
+	if captureBroken(p) {
+		t.Error("broken while everything is open")
+	}
+	s.files[1].Close()
+	if !captureBroken(p) {
+		t.Error("not broken although the file behind stderr is closed")
+	}
+	s.reads[1].Close() // the shim holds neither: the process gets a signal, it does not hang
+	if captureBroken(p) {
+		t.Error("broken although nobody holds the pipe")
+	}
+	if captureBroken(&proc{pid: noPID}) {
+		t.Error("broken without a process")
+	}
+}
+
+// With 2>&1 the shim closes the file of stderr for a good reason.
+func TestCaptureOfMergedStreamsIsWhole(t *testing.T) {
+	t.Parallel()
+	s := newMadeUpShim(t)
+	p := s.start(t, s.writes[0], s.writes[0])
+	s.files[1].Close()
+	s.reads[1].Close()
+	if captureBroken(p) {
+		t.Error("broken although the one pipe has its file")
+	}
+	s.files[0].Close()
+	if !captureBroken(p) {
+		t.Error("not broken although the only file is closed")
+	}
+}
+
+func newTestTask(t *testing.T, execs ...string) *container {
+	t.Helper()
+	ctx, cancel := context.WithCancel(t.Context())
+	t.Cleanup(cancel)
+	x := &container{
+		e:    &Engine{cg: madeUpV2(t), log: silent, known: map[runtime.InstanceID]*container{}},
+		spec: runtime.Spec{Instance: someInstance, Type: "web"}, id: containerID(someInstance), dir: t.TempDir(),
+		ctx: ctx, cancel: cancel,
+		reports: make(chan runtime.Exit, len(execs)+1), exits: make(chan runtime.Exit, len(execs)+1),
+	}
+	for _, e := range execs {
+		x.procs = append(x.procs, &proc{ProcessSpec: runtime.ProcessSpec{Exec: e, Source: "APP/PROC/" + e}, reaped: make(chan struct{})})
+	}
+	return x
+}
+
+var someTime = time.Date(2025, 11, 15, 3, 0, 0, 0, time.UTC)
+
+func execsOf(xs []runtime.Exit) (execs []string) {
+	for _, x := range xs {
+		execs = append(execs, x.Exec)
+	}
+	return execs
+}
+
+// A report that is late does not make another process the first to die: as long
+// as the kernel shows a dead one, its report is waited for.
+func TestGatherWaitsForTheDead(t *testing.T) {
+	t.Parallel()
+	x := newTestTask(t, "main", "sidecar-0", "sidecar-1")
+	synctest.Test(t, func(t *testing.T) {
+		x.reports, x.ctx = make(chan runtime.Exit, 4), t.Context()
+		x.procs[1].pid = noPID                                             // dead, and not reported yet
+		x.procs[2].pid, x.procs[2].born = os.Getpid(), bornAt(os.Getpid()) // alive
+		x.reports <- runtime.Exit{Exec: "main", At: someTime.Add(time.Second)}
+		late := time.AfterFunc(reportLimit/2, func() { x.reports <- runtime.Exit{Exec: "sidecar-0", At: someTime} })
+		defer late.Stop()
+		batch, ok := x.gather()
+		if got, want := execsOf(batch), []string{"sidecar-0", "main"}; !ok || !slices.Equal(got, want) {
+			t.Errorf("order = %v, %v, want %v", got, ok, want)
+		}
+	})
+}
+
+// A shim that never reports does not hold up the others.
+func TestGatherGivesUpOnALateReport(t *testing.T) {
+	t.Parallel()
+	x := newTestTask(t, "main", "sidecar-0")
+	synctest.Test(t, func(t *testing.T) {
+		x.reports, x.ctx = make(chan runtime.Exit, 3), t.Context()
+		x.procs[1].pid = noPID
+		x.reports <- runtime.Exit{Exec: "main", At: someTime}
+		begin := time.Now()
+		batch, ok := x.gather()
+		if got := execsOf(batch); !ok || !slices.Equal(got, []string{"main"}) {
+			t.Errorf("batch = %v, %v, want main alone", got, ok)
+		}
+		if got := time.Since(begin); got != reportLimit {
+			t.Errorf("gave up after %v, want %v", got, reportLimit)
+		}
+	})
+}
+
+// A containerd that does not answer cannot report: the wait goes on until it does.
+func TestGatherWaitsForAnAnswer(t *testing.T) {
+	t.Parallel()
+	x := newTestTask(t, "main", "sidecar-0")
+	synctest.Test(t, func(t *testing.T) {
+		x.reports, x.ctx = make(chan runtime.Exit, 3), t.Context()
+		x.procs[1].pid = noPID
+		x.e.silent.Store(true)
+		x.reports <- runtime.Exit{Exec: "main", At: someTime.Add(time.Second)}
+		late := time.AfterFunc(7*reportLimit, func() { x.reports <- runtime.Exit{Exec: "sidecar-0", At: someTime} })
+		defer late.Stop()
+		batch, ok := x.gather()
+		if got, want := execsOf(batch), []string{"sidecar-0", "main"}; !ok || !slices.Equal(got, want) {
+			t.Errorf("order = %v, %v, want %v", got, ok, want)
+		}
+	})
+}
+
+// Nobody waits when nobody else is dead.
+func TestGatherAlone(t *testing.T) {
+	t.Parallel()
+	x := newTestTask(t, "main", "sidecar-0")
+	synctest.Test(t, func(t *testing.T) {
+		x.reports, x.ctx = make(chan runtime.Exit, 3), t.Context()
+		x.procs[1].pid, x.procs[1].born = os.Getpid(), bornAt(os.Getpid())
+		x.initPID, x.initBorn = os.Getpid(), bornAt(os.Getpid())
+		x.reports <- runtime.Exit{Exec: "main", At: someTime}
+		begin := time.Now()
+		if batch, ok := x.gather(); !ok || len(batch) != 1 || time.Since(begin) != 0 {
+			t.Errorf("batch = %v, %v after %v, want main at once", execsOf(batch), ok, time.Since(begin))
+		}
+	})
+}
+
+// With PID 1 everything ends, and the times of the others are often earlier.
+func TestInitIsNamedFirst(t *testing.T) {
+	t.Parallel()
+	x := newTestTask(t, "main", "sidecar-0")
+	for _, p := range x.procs {
+		p.pid = noPID
+	}
+	x.initPID = noPID
+	x.reports <- runtime.Exit{Exec: "sidecar-0", At: someTime.Add(time.Millisecond)}
+	x.reports <- runtime.Exit{Exec: "main", At: someTime}
+	x.reports <- runtime.Exit{Exec: runtime.InitExec, At: someTime.Add(time.Second)}
+	x.collect()
+	var got []string
+	for e := range x.exits {
+		got = append(got, e.Exec)
+		if e.Exec == runtime.InitExec && !e.At.Equal(someTime) {
+			t.Errorf("PID 1 ended at %v, want %v: no later than what it took along", e.At, someTime)
+		}
+	}
+	if want := []string{runtime.InitExec, "main", "sidecar-0"}; !slices.Equal(got, want) {
+		t.Errorf("exits = %v, want %v", got, want)
+	}
+}
+
+// An instance that we end ourselves is not one whose first process died.
+func TestInitIsNotAwaitedWhileDeleting(t *testing.T) {
+	t.Parallel()
+	x := newTestTask(t, "main")
+	x.initPID = noPID
+	if !x.unreported(nil) {
+		t.Error("a dead PID 1 is not waited for")
+	}
+	x.deleting.Store(true)
+	if x.unreported(nil) {
+		t.Error("PID 1 is waited for although we ended it")
+	}
+}
+
+func TestCollectEndsWhenLetGo(t *testing.T) {
+	t.Parallel()
+	x := newTestTask(t, "main")
+	x.cancel()
+	x.collect()
+	select {
+	case e, ok := <-x.exits:
+		t.Errorf("got exit %+v, %v, want nothing and no end", e, ok)
+	default:
+	}
+}
+
+func TestVerdict(t *testing.T) {
+	t.Parallel()
+	x := newTestTask(t, "main", "sidecar-0", "sidecar-1")
+	write := func(exec, file, text string) {
+		writeTestFile(t, filepath.Join(x.e.cg.memory(someInstance, exec), file), text)
+	}
+	write("sidecar-0", "memory.events.local", "oom_kill 1\n")
+	write("sidecar-0", "memory.max", "67108864\n")
+	write("sidecar-0", "memory.peak", "67108000\n")
+	write("sidecar-1", "memory.events.local", "oom_kill 1\n")
+	x.procs[2].captureFailed.Store(true)
+	tests := []struct {
+		cause  runtime.Cause
+		oom    bool
+		memory runtime.Memory
+	}{
+		{runtime.CauseExited, false, runtime.Memory{}},
+		{runtime.CauseOutOfMemory, true, runtime.Memory{Limit: 67108864, Peak: 67108000}},
+		{runtime.CauseCaptureFailed, true, runtime.Memory{}},
+	}
+	for i, tt := range tests {
+		got := x.verdict(x.procs[i], 137, someTime)
+		if got.Cause != tt.cause || got.OOM != tt.oom || got.Memory != tt.memory || got.Code != 137 || !got.At.Equal(someTime) {
+			t.Errorf("verdict on %s = %+v, want %+v", x.procs[i].Exec, got, tt)
+		}
+		if got.Exec != x.procs[i].Exec || got.Source != x.procs[i].Source {
+			t.Errorf("verdict on %s names %s, %s", x.procs[i].Exec, got.Exec, got.Source)
+		}
+	}
+}
+
+// fakeTasks answers the calls of a test. What a test does not set must not be
+// called.
+type fakeTasks struct {
+	tasks.TasksClient
+	wait   func(n int) (*tasks.WaitResponse, error)
+	get    func() (*tasks.GetResponse, error)
+	delete func(n int) error
+	calls  int
+}
+
+func (f *fakeTasks) Wait(context.Context, *tasks.WaitRequest, ...grpc.CallOption) (*tasks.WaitResponse, error) {
+	f.calls++
+	return f.wait(f.calls)
+}
+
+func (f *fakeTasks) Get(context.Context, *tasks.GetRequest, ...grpc.CallOption) (*tasks.GetResponse, error) {
+	return f.get()
+}
+
+func (f *fakeTasks) DeleteProcess(context.Context, *tasks.DeleteProcessRequest, ...grpc.CallOption) (*tasks.DeleteResponse, error) {
+	f.calls++
+	return &tasks.DeleteResponse{}, f.delete(f.calls)
+}
+
+// Every open Wait fails when containerd is killed. That is no exit.
+func TestWaitOutlivesContainerd(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		f := &fakeTasks{
+			wait: func(n int) (*tasks.WaitResponse, error) {
+				if n <= 20 {
+					return &tasks.WaitResponse{ExitStatus: 255}, status.Error(codes.Unavailable, "error reading from server: EOF")
+				}
+				return &tasks.WaitResponse{ExitStatus: 3, ExitedAt: timestamppb.New(someTime)}, nil
+			},
+			get: func() (*tasks.GetResponse, error) { return nil, status.Error(codes.Unavailable, "connection refused") },
+		}
+		code, at, err := (&Engine{tasks: f}).wait(t.Context(), "dew-x", "main")
+		if code != 3 || !at.Equal(someTime) || err != nil {
+			t.Errorf("end = %d at %v, %v, want 3 at %v", code, at, err, someTime)
+		}
+	})
+}
+
+// Only containerd itself can say that a process is lost.
+func TestWaitForALostProcess(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		f := &fakeTasks{
+			wait: func(int) (*tasks.WaitResponse, error) { return nil, status.Error(codes.Unknown, "ttrpc: closed") },
+			get:  func() (*tasks.GetResponse, error) { return nil, status.Error(codes.NotFound, "no running task found") },
+		}
+		if _, at, err := (&Engine{tasks: f}).wait(t.Context(), "dew-x", "main"); !notFound(err) || at.IsZero() {
+			t.Errorf("end at %v, %v, want not found, with a time", at, err)
+		}
+	})
+}
+
+func TestWaitEndsWithItsContext(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		f := &fakeTasks{
+			wait: func(int) (*tasks.WaitResponse, error) { return nil, status.Error(codes.Unavailable, "away") },
+			get:  func() (*tasks.GetResponse, error) { return nil, status.Error(codes.Unavailable, "away") },
+		}
+		if _, _, err := (&Engine{tasks: f}).wait(ctx, "dew-x", "main"); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("error = %v, want %v", err, context.DeadlineExceeded)
+		}
+		if f.calls > 100 {
+			t.Errorf("asked %d times in a minute", f.calls)
+		}
+	})
+}
+
+func TestDeletionIsRepeated(t *testing.T) {
+	t.Parallel()
+	broken := status.Error(codes.InvalidArgument, "bad id")
+	tests := []struct {
+		name  string
+		first error // of the first three calls
+		calls int
+		want  error
+	}{
+		{"at once", nil, 1, nil},
+		{"gone already", status.Error(codes.NotFound, "process not found"), 1, nil},
+		{"containerd away", status.Error(codes.Unavailable, "connection refused"), 4, nil},
+		{"not reaped yet", status.Error(codes.FailedPrecondition, "process must be stopped"), 4, nil},
+		{"shim away", status.Error(codes.Unknown, "ttrpc: closed"), 4, nil},
+		{"refused", broken, 1, native(broken)},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				f := &fakeTasks{delete: func(n int) error {
+					if n <= 3 {
+						return tt.first
+					}
+					return nil
+				}}
+				err := (&Engine{tasks: f}).deleteExec(t.Context(), "dew-x", "main")
+				if (err == nil) != (tt.want == nil) || err != nil && err.Error() != tt.want.Error() {
+					t.Errorf("error = %v, want %v", err, tt.want)
+				}
+				if f.calls != tt.calls {
+					t.Errorf("asked %d times, want %d", f.calls, tt.calls)
+				}
+			})
+		})
+	}
+}
+
+func TestDeletionGivesUpWithBothReasons(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithTimeout(t.Context(), finishTimeout)
+		defer cancel()
+		f := &fakeTasks{delete: func(int) error { return status.Error(codes.FailedPrecondition, "process must be stopped") }}
+		err := (&Engine{tasks: f}).deleteExec(ctx, "dew-x", "main")
+		if !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), "process must be stopped") {
+			t.Errorf("error = %v, want what containerd said and that time is up", err)
+		}
+	})
+}
+
+// containerd forgets an exit with the exec, so it is read back from the folder.
+func TestExitIsKept(t *testing.T) {
+	t.Parallel()
+	x := newTestTask(t, "main")
+	want := runtime.Exit{
+		Exec: "main", Source: "APP/PROC/WEB", Code: 137, OOM: true, Cause: runtime.CauseOutOfMemory,
+		At: someTime, Memory: runtime.Memory{Limit: 1 << 20, Peak: 1 << 19},
+	}
+	if err := x.keepExit(want); err != nil {
+		t.Fatal(err)
+	}
+	if err := x.findProcess(t.Context(), x.procs[0]); err != nil { // without asking containerd
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(x.procs[0].missed, &want); diff != "" {
+		t.Errorf("exit read back (-got +want):\n%s", diff)
+	}
+	if got, ok := x.await(x.procs[0]); !ok || got != want {
+		t.Errorf("await = %+v, %v, want %+v", got, ok, want)
+	}
+}
+
+// A status that cannot be read is no reason to give up an instance: containerd
+// may still know it.
+func TestHalfAKeptExit(t *testing.T) {
+	t.Parallel()
+	x := newTestTask(t, "main")
+	x.e.tasks = &fakeTasks{get: func() (*tasks.GetResponse, error) {
+		return &tasks.GetResponse{Process: &tasktypes.Process{Pid: 4711, Status: tasktypes.Status_RUNNING}}, nil
+	}}
+	writeTestFile(t, x.exitFile("main"), `{"exec":"main","code":1`)
+	if err := x.findProcess(t.Context(), x.procs[0]); err != nil || x.procs[0].missed != nil || x.procs[0].pid != 4711 {
+		t.Errorf("pid %d, missed %v, %v, want what containerd says", x.procs[0].pid, x.procs[0].missed, err)
+	}
+}
+
+func TestFindProcess(t *testing.T) {
+	t.Parallel()
+	process := func(s tasktypes.Status) func() (*tasks.GetResponse, error) {
+		return func() (*tasks.GetResponse, error) {
+			return &tasks.GetResponse{Process: &tasktypes.Process{Pid: 4711, Status: s}}, nil
+		}
+	}
+	t.Run("running", func(t *testing.T) {
+		t.Parallel()
+		x := newTestTask(t, "main")
+		x.e.tasks = &fakeTasks{get: process(tasktypes.Status_RUNNING)}
+		if err := x.findProcess(t.Context(), x.procs[0]); err != nil || x.procs[0].pid != 4711 || x.procs[0].missed != nil {
+			t.Errorf("pid %d, missed %v, %v, want it running", x.procs[0].pid, x.procs[0].missed, err)
+		}
+	})
+	t.Run("stopped", func(t *testing.T) { // Wait tells how, and a pid may be somebody else's by now
+		t.Parallel()
+		x := newTestTask(t, "main")
+		x.e.tasks = &fakeTasks{get: process(tasktypes.Status_STOPPED)}
+		if err := x.findProcess(t.Context(), x.procs[0]); err != nil || x.procs[0].pid != 0 || x.procs[0].missed != nil {
+			t.Errorf("pid %d, missed %v, %v, want neither", x.procs[0].pid, x.procs[0].missed, err)
+		}
+	})
+	t.Run("lost", func(t *testing.T) {
+		t.Parallel()
+		x := newTestTask(t, "main")
+		x.e.tasks = &fakeTasks{get: func() (*tasks.GetResponse, error) { return nil, status.Error(codes.NotFound, "gone") }}
+		if err := x.findProcess(t.Context(), x.procs[0]); err != nil {
+			t.Fatal(err)
+		}
+		if m := x.procs[0].missed; m == nil || m.Cause != runtime.CauseRuntimeLost || m.Code != -1 {
+			t.Errorf("missed = %+v, want it lost", m)
+		}
+		if _, err := os.Stat(x.exitFile("main")); err != nil {
+			t.Errorf("the loss is not written down: %v", err)
+		}
+	})
+	t.Run("containerd away", func(t *testing.T) {
+		t.Parallel()
+		x := newTestTask(t, "main")
+		x.e.tasks = &fakeTasks{get: func() (*tasks.GetResponse, error) { return nil, status.Error(codes.Unavailable, "away") }}
+		if err := x.findProcess(t.Context(), x.procs[0]); !unavailable(err) || x.procs[0].missed != nil {
+			t.Errorf("missed %v, %v, want that nothing is known", x.procs[0].missed, err)
+		}
+	})
+}
+
+func TestReapHandsOutLinesOnce(t *testing.T) {
+	t.Parallel()
+	x := newTestTask(t, "main", "sidecar-0")
+	canceled, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, err := x.Reap(canceled, "main"); !errors.Is(err, context.Canceled) {
+		t.Errorf("before its end: %v, want %v", err, context.Canceled)
+	}
+	x.procs[0].last = []logstream.Envelope{{Text: []byte("last words")}}
+	close(x.procs[0].reaped)
+	for want := 1; want >= 0; want-- {
+		if es, err := x.Reap(t.Context(), "main"); err != nil || len(es) != want {
+			t.Errorf("lines = %v, %v, want %d", es, err, want)
+		}
+	}
+	if es, err := x.Reap(t.Context(), "nobody"); es != nil || err != nil {
+		t.Errorf("lines of nobody = %v, %v", es, err)
+	}
+	x.cancel()
+	if _, err := x.Reap(t.Context(), "sidecar-0"); err == nil || !strings.Contains(err.Error(), "engine was closed") {
+		t.Errorf("after the daemon let go: %v, want that it did", err)
+	}
+	if es, err := x.Reap(t.Context(), "main"); err != nil {
+		t.Errorf("what ended before: %v, %v, want no error", es, err)
+	}
+}
+
+func TestSignalOnlyTheNamed(t *testing.T) {
+	t.Parallel()
+	x := newTestTask(t, "main", "sidecar-0", "sidecar-1")
+	cmds := map[string]*exec.Cmd{}
+	for _, p := range x.procs {
+		cmds[p.Exec] = sleeper(t)
+		pid := cmds[p.Exec].Process.Pid
+		dir := x.e.cg.memory(someInstance, p.Exec)
+		writeTestFile(t, filepath.Join(dir, "cgroup.procs"), strconv.Itoa(pid))
+		touch(t, dir, "cgroup.freeze", "cgroup.kill")
+	}
+	x.procs[2].ended.Store(true) // its pid may be somebody else's
+	if err := x.Signal(t.Context(), syscall.SIGKILL, "sidecar-0", "sidecar-1"); err != nil {
+		t.Fatal(err)
+	}
+	if got := signalOf(cmds["sidecar-0"].Wait()); got != syscall.SIGKILL {
+		t.Errorf("sidecar-0 ended by signal %d, want SIGKILL", got)
+	}
+	for _, exec := range []string{"main", "sidecar-1"} {
+		if !alive(cmds[exec].Process.Pid) {
+			t.Errorf("%s was not meant, and is dead", exec)
+		}
+	}
+	checkFiles(t, x.e.cg.memory(someInstance, "sidecar-0"), map[string]string{"cgroup.freeze": "0", "cgroup.kill": "1"})
+}
+
+// A process whose shim is gone ended with a status that nobody knows. That is
+// written down too, or the next daemon would ask again.
+func TestLostProcessIsARecord(t *testing.T) {
+	t.Parallel()
+	x := newTestTask(t, "main")
+	x.e.tasks = &fakeTasks{
+		wait: func(int) (*tasks.WaitResponse, error) { return nil, status.Error(codes.Unknown, "ttrpc: closed") },
+		get:  func() (*tasks.GetResponse, error) { return nil, status.Error(codes.NotFound, "gone") },
+	}
+	got, ok := x.await(x.procs[0])
+	if !ok || got.Cause != runtime.CauseRuntimeLost || got.Code != -1 || got.Detail == "" || got.At.IsZero() {
+		t.Errorf("exit = %+v, %v, want it lost", got, ok)
+	}
+	if _, err := os.Stat(x.exitFile("main")); err != nil {
+		t.Errorf("it is not written down: %v", err)
+	}
+	x.cancel()
+	if got, ok := x.await(x.procs[0]); ok {
+		t.Errorf("exit = %+v although the daemon let go", got)
+	}
+}
+
+func TestInitIsReportedUnlessWeEndIt(t *testing.T) {
+	t.Parallel()
+	x := newTestTask(t, "main")
+	x.e.tasks = &fakeTasks{wait: func(int) (*tasks.WaitResponse, error) {
+		return &tasks.WaitResponse{ExitStatus: 137, ExitedAt: timestamppb.New(someTime)}, nil
+	}}
+	x.watchInit()
+	select {
+	case got := <-x.reports:
+		if got.Exec != runtime.InitExec || got.Cause != runtime.CauseInitExited || got.Code != 137 || got.Source != "APP/PROC/WEB" {
+			t.Errorf("report = %+v, want the end of PID 1", got)
+		}
+	default:
+		t.Error("the end of PID 1 is not reported")
+	}
+	x.deleting.Store(true)
+	x.watchInit()
+	select {
+	case got := <-x.reports:
+		t.Errorf("report = %+v although we ended it", got)
+	default:
+	}
+}

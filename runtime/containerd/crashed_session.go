@@ -1,0 +1,173 @@
+package containerd
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/netip"
+	"sync"
+
+	"github.com/containerd/containerd/v2/core/mount"
+	"github.com/containerd/containerd/v2/core/snapshots"
+
+	"github.com/dewrun/dew/droplet"
+	"github.com/dewrun/dew/runtime"
+)
+
+// maxCrashSessions is how many sessions may be in one crashed instance: each has a copy,
+// and the memory, of its own.
+const maxCrashSessions = 4
+
+// loopbackOnly is the address of a container that has no network but its own loopback.
+var loopbackOnly = netip.MustParsePrefix("127.0.0.1/8")
+
+// crashSession is a session in a container of its own, which stands on a copy of what a
+// crashed instance left. The container never counts as started: the next daemon
+// removes it.
+type crashSession struct {
+	*session
+	st   *crashedStore
+	ci   *crashedInstance
+	once sync.Once
+}
+
+// ExecCrashFiles opens a session on a copy of the files of a crashed instance.
+func (e *Engine) ExecCrashFiles(ctx context.Context, id runtime.InstanceID, sidecar string, s runtime.ExecSpec) (runtime.Session, error) {
+	ci, around, err := e.crashed.admit(id, sidecar)
+	if err != nil {
+		return nil, err
+	}
+	cs, err := e.crashed.openSession(ctx, ci, around, s)
+	if err != nil {
+		e.crashed.tidyUp()
+		if unavailable(err) {
+			err = fmt.Errorf("%w: %w", runtime.ErrUnavailable, err)
+		}
+		return nil, fmt.Errorf("cannot open a session: %w", err)
+	}
+	return cs, nil
+}
+
+// admit holds a crashed instance for a session, and tells what it was started with.
+func (st *crashedStore) admit(id runtime.InstanceID, sidecar string) (*crashedInstance, processContext, error) {
+	st.mu.Lock()
+	defer st.mu.Unlock()
+	ci := st.kept[id]
+	if ci == nil || ci.removing {
+		return nil, processContext{}, fmt.Errorf("crashed instance %s: %w", id, runtime.ErrNoInstance)
+	}
+	if ci.starting+len(ci.sessions) >= maxCrashSessions {
+		return nil, processContext{}, fmt.Errorf("crashed instance %s has %d sessions, which is as many as there may be", id, maxCrashSessions)
+	}
+	for _, p := range ci.Processes {
+		if p.Name == sidecar {
+			ci.starting++
+			// Its scripts have changed the environment of a process that is gone. On a copy
+			// that nobody else sees they may run once more.
+			p.profile = true
+			return ci, p.processContext, nil
+		}
+	}
+	return nil, processContext{}, fmt.Errorf("crashed instance %s, sidecar '%s': %w", id, sidecar, runtime.ErrNoInstance)
+}
+
+// openSession makes the container and the session in it. What admit held is given back.
+func (st *crashedStore) openSession(ctx context.Context, ci *crashedInstance, around processContext, s runtime.ExecSpec) (*crashSession, error) {
+	c, err := st.newSessionContainer(ctx, ci, around.Shell)
+	var ses *session
+	if err == nil {
+		if ses, err = c.makeSession(ctx, around, s); err == nil && s.Kind == runtime.ExecSocket {
+			if err = ses.connected(ctx); err != nil {
+				err = errors.Join(err, ses.Close())
+			}
+		}
+		if err != nil {
+			st.removeSessionContainer(ctx, c)
+		}
+	}
+	st.mu.Lock()
+	defer st.mu.Unlock()
+	ci.starting--
+	if err != nil {
+		return nil, err
+	}
+	cs := &crashSession{session: ses, st: st, ci: ci}
+	ci.sessions[cs] = true
+	if ci.removing && st.ctx.Err() == nil { // whoever removes it did not see this one
+		st.work.Go(func() { _ = cs.Close() }) // it tells the log itself what it could not do
+	}
+	return cs, nil
+}
+
+// newSessionContainer makes a container on a copy of the files, in which nothing runs.
+func (st *crashedStore) newSessionContainer(ctx context.Context, ci *crashedInstance, shell string) (*container, error) {
+	e := st.e
+	c, err := e.newContainer(ctx, runtime.Spec{
+		Kind: runtime.KindInstance, Instance: runtime.NewInstanceID(), Slot: ci.Slot, App: ci.App, Type: ci.Type, Memory: ci.Memory, Address: loopbackOnly,
+		Stack: droplet.Stack{Shell: shell, Mounts: ci.Mounts},
+	})
+	if err != nil {
+		return nil, err
+	}
+	if err := c.buildOnCopy(ctx, ci.Instance); err != nil {
+		st.removeSessionContainer(ctx, c)
+		return nil, err
+	}
+	e.remember(c)
+	return c, nil
+}
+
+// buildOnCopy makes what the container stands on, and its first process.
+func (c *container) buildOnCopy(ctx context.Context, on runtime.InstanceID) error {
+	mounts, err := c.prepareCopy(ctx, on)
+	if err != nil {
+		return err
+	}
+	if err := c.createCgroups(); err != nil {
+		return err
+	}
+	if err := c.makeFiles(); err != nil {
+		return err
+	}
+	if err := c.createContainer(ctx, ""); err != nil {
+		return err
+	}
+	return c.create(ctx, mounts)
+}
+
+// prepareCopy gives the container a layer of its own above the kept one.
+func (c *container) prepareCopy(ctx context.Context, on runtime.InstanceID) ([]mount.Mount, error) {
+	ctx, cancel := context.WithTimeout(ctx, createTimeout)
+	defer cancel()
+	mounts, err := c.e.images.snapshotter().Prepare(ctx, c.id, crashedKey(on), snapshots.WithLabels(map[string]string{gcRoot: "instance"}))
+	if err != nil {
+		return nil, fmt.Errorf("cannot copy the files: %w", err)
+	}
+	return mounts, nil
+}
+
+// removeSessionContainer removes the container of a session.
+func (st *crashedStore) removeSessionContainer(ctx context.Context, c *container) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), cleanupTimeout)
+	defer cancel()
+	if err := c.Delete(ctx); err != nil {
+		st.e.log.Warn("cannot remove a copy of a crashed instance, it is tried again", "instance", c.spec.Instance, "err", err)
+		st.e.noteUnclean(c.spec.Instance, c.spec.App, err)
+	}
+}
+
+// Close ends the session and removes the copy.
+func (cs *crashSession) Close() error {
+	cs.once.Do(func() {
+		_ = cs.session.Close() // it never fails
+		// After the daemon let go of the container the next one removes it.
+		if cs.container.ctx.Err() == nil {
+			cs.st.removeSessionContainer(cs.container.ctx, cs.container)
+		}
+		cs.st.mu.Lock()
+		delete(cs.ci.sessions, cs)
+		cs.st.mu.Unlock()
+		cs.st.tidyUp()
+	})
+	return nil
+}

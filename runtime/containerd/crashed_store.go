@@ -1,0 +1,435 @@
+package containerd
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/containerd/containerd/api/services/tasks/v1"
+	"github.com/containerd/containerd/v2/core/snapshots"
+	"github.com/containerd/errdefs"
+	"github.com/containerd/typeurl/v2"
+	"github.com/opencontainers/runtime-spec/specs-go"
+	"golang.org/x/sys/unix"
+
+	"github.com/dewrun/dew/droplet"
+	"github.com/dewrun/dew/runtime"
+)
+
+// Crashed bounds what is kept of crashed instances.
+type Crashed struct {
+	Dir     string // of what is known of them; empty: nothing is kept
+	Bytes   int64  // of all files together; 0: no more are kept
+	Reserve int64  // free bytes below which the oldest go
+}
+
+var (
+	_ runtime.CrashKeeper       = (*Engine)(nil)
+	_ runtime.KeepableContainer = (*container)(nil)
+)
+
+// keepLimit is how long a restart may wait for the keeping of files.
+const keepLimit = 10 * time.Second
+
+// crashedStore keeps crashed instances: the writable layer of each as a committed
+// snapshot, of which sessions get copies, and a file that tells the rest. The file
+// holds environments, so nobody but root may read it.
+type crashedStore struct {
+	e      *Engine
+	limits Crashed
+	ctx    context.Context // ends with the engine
+	cancel context.CancelFunc
+	work   sync.WaitGroup
+	order  sync.Mutex // held by whoever trims
+
+	mu   sync.Mutex // guards the fields below
+	kept map[runtime.InstanceID]*crashedInstance
+}
+
+// crashedInstance is one of them. What is not in its file is guarded by crashedStore.mu.
+type crashedInstance struct {
+	runtime.CrashFiles
+	Memory    int64            `json:"memory"`
+	Mounts    []droplet.Mount  `json:"mounts"`
+	Processes []crashedProcess `json:"processes"`
+
+	removing bool // it is being removed: nobody may enter
+	starting int  // sessions that have no container yet
+	sessions map[*crashSession]bool
+}
+
+// crashedProcess is what one process was started with.
+type crashedProcess struct {
+	Name string `json:"name"` // of the sidecar; empty for main
+	processContext
+}
+
+func crashedKey(id runtime.InstanceID) string { return crashedPrefix + string(id) }
+
+const (
+	crashedPrefix = containerPrefix + "crashed-"
+	crashedLabel  = labelPrefix + "crashed"
+)
+
+// newCrashedStore reads what an earlier daemon kept.
+func newCrashedStore(ctx context.Context, e *Engine, limits Crashed) (*crashedStore, error) {
+	st := &crashedStore{e: e, limits: limits, kept: map[runtime.InstanceID]*crashedInstance{}}
+	st.ctx, st.cancel = context.WithCancel(context.WithoutCancel(ctx))
+	if limits.Dir == "" {
+		return st, nil
+	}
+	if err := os.MkdirAll(limits.Dir, 0o700); err != nil {
+		return nil, fmt.Errorf("cannot make the folder of crashed instances: %w", err)
+	}
+	entries, err := os.ReadDir(limits.Dir)
+	if err != nil {
+		return nil, fmt.Errorf("cannot list crashed instances: %w", err)
+	}
+	for _, d := range entries {
+		ci := &crashedInstance{sessions: map[*crashSession]bool{}}
+		data, err := os.ReadFile(filepath.Join(limits.Dir, d.Name()))
+		if err == nil {
+			err = json.Unmarshal(data, ci)
+		}
+		if err != nil || d.Name() != string(ci.Instance)+".json" || !ci.Instance.Valid() {
+			// Half written, or nothing of ours: the sweep removes its files.
+			st.e.log.Warn("cannot read what is kept of a crashed instance", "file", d.Name(), "err", err)
+			continue
+		}
+		st.kept[ci.Instance] = ci
+	}
+	return st, nil
+}
+
+// close waits for what is done beside.
+func (st *crashedStore) close() {
+	st.mu.Lock()
+	st.cancel()
+	st.mu.Unlock()
+	st.work.Wait()
+}
+
+func (st *crashedStore) file(id runtime.InstanceID) string {
+	return filepath.Join(st.limits.Dir, string(id)+".json")
+}
+
+// KeepFiles makes Delete keep the files.
+func (c *container) KeepFiles(crashed time.Time) { c.crashed.Store(&crashed) }
+
+// keepCrashFiles keeps the files of an instance that crashed. That it could not is no
+// reason for the next instance to wait.
+func (c *container) keepCrashFiles(ctx context.Context) {
+	at := c.crashed.Load()
+	if l := c.e.crashed.limits; at == nil || l.Dir == "" || l.Bytes <= 0 {
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, keepLimit)
+	defer cancel()
+	if err := c.e.crashed.keep(ctx, c, *at); err != nil {
+		c.e.log.Warn("cannot keep the files of a crashed instance", "instance", c.spec.Instance, "err", err)
+	}
+}
+
+// keep makes a snapshot of the writable layer once nothing runs on it. It comes in
+// the place of its removal, so that a crash costs no more than before.
+func (st *crashedStore) keep(ctx context.Context, c *container, at time.Time) error {
+	id := c.spec.Instance
+	if st.has(id) { // an earlier try to delete it got this far
+		return nil
+	}
+	ci, err := st.describe(ctx, c, at)
+	if err != nil {
+		return err
+	}
+	if err := st.e.killAll(ctx, id); err != nil {
+		return err
+	}
+	err = st.e.until(ctx, func(ctx context.Context) error {
+		_, err := st.e.tasks.Delete(ctx, &tasks.DeleteTaskRequest{ContainerID: c.id})
+		return err
+	})
+	if err != nil {
+		return fmt.Errorf("cannot delete task: %w", err)
+	}
+	sn := st.e.images.snapshotter()
+	label := snapshots.WithLabels(map[string]string{gcRoot: "crashed", crashedLabel: string(id)})
+	err = st.e.until(ctx, func(ctx context.Context) error { return sn.Commit(ctx, crashedKey(id), c.id, label) })
+	if err != nil && !errdefs.IsAlreadyExists(err) {
+		return fmt.Errorf("cannot commit snapshot: %w", err)
+	}
+	u, err := sn.Usage(ctx, crashedKey(id)) // not there: the layer was gone before
+	if err != nil {
+		return fmt.Errorf("cannot measure snapshot: %w", err)
+	}
+	ci.Size = u.Size
+	data, err := json.Marshal(ci)
+	if err != nil {
+		return fmt.Errorf("cannot encode what is kept: %w", err)
+	}
+	if err := writeFile(st.file(id), string(data), 0o600); err != nil {
+		return errors.Join(err, sn.Remove(ctx, crashedKey(id)))
+	}
+	st.mu.Lock()
+	st.kept[id] = ci
+	st.mu.Unlock()
+	st.tidyUp()
+	return nil
+}
+
+func (st *crashedStore) has(id runtime.InstanceID) bool {
+	st.mu.Lock()
+	defer st.mu.Unlock()
+	return st.kept[id] != nil
+}
+
+// describe gathers what a session will have to know. The container itself knows
+// the mounts of its stack, also where another daemon made it.
+func (st *crashedStore) describe(ctx context.Context, c *container, at time.Time) (*crashedInstance, error) {
+	s := c.spec
+	ci := &crashedInstance{
+		CrashFiles: runtime.CrashFiles{Instance: s.Instance, Slot: s.Slot, App: s.App, Type: s.Type, CrashedAt: at},
+		Memory:     s.Memory, sessions: map[*crashSession]bool{},
+	}
+	for _, p := range c.procs {
+		given, err := c.startContext(p)
+		if err != nil {
+			return nil, err
+		}
+		ci.Processes = append(ci.Processes, crashedProcess{Name: p.Name, processContext: given})
+	}
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	record, err := st.e.client.ContainerService().Get(ctx, c.id)
+	if err != nil {
+		return nil, fmt.Errorf("cannot read container: %w", err)
+	}
+	var oci specs.Spec
+	if err := typeurl.UnmarshalTo(record.Spec, &oci); err != nil {
+		return nil, fmt.Errorf("cannot decode OCI spec: %w", err)
+	}
+	ci.Mounts = stackMounts(oci.Mounts)
+	return ci, nil
+}
+
+// stackMounts are those of a container that its stack asked for.
+func stackMounts(all []specs.Mount) []droplet.Mount {
+	system := map[string]bool{}
+	for _, m := range systemMounts() {
+		system[m.Destination] = true
+	}
+	var out []droplet.Mount
+	for _, m := range all {
+		if !system[m.Destination] && !ownMount(m.Destination) {
+			out = append(out, droplet.Mount{Path: m.Destination, Type: m.Type, Source: m.Source, Options: m.Options})
+		}
+	}
+	return out
+}
+
+// CrashFiles lists what is kept, newest first.
+func (e *Engine) CrashFiles() []runtime.CrashFiles {
+	e.crashed.mu.Lock()
+	defer e.crashed.mu.Unlock()
+	var out []runtime.CrashFiles
+	for _, ci := range e.crashed.sorted() {
+		out = append(out, ci.CrashFiles)
+	}
+	return out
+}
+
+// sorted are those that nobody removes, newest first.
+func (st *crashedStore) sorted() []*crashedInstance {
+	all := slices.DeleteFunc(slices.Collect(maps.Values(st.kept)), func(ci *crashedInstance) bool { return ci.removing })
+	slices.SortFunc(all, func(a, ci *crashedInstance) int {
+		return cmp.Or(ci.CrashedAt.Compare(a.CrashedAt), cmp.Compare(a.Instance, ci.Instance))
+	})
+	return all
+}
+
+// tidyUp trims beside: a restart does not wait for it.
+func (st *crashedStore) tidyUp() {
+	st.mu.Lock()
+	defer st.mu.Unlock()
+	if st.ctx.Err() == nil {
+		st.work.Go(func() { st.trim(st.ctx) })
+	}
+}
+
+// trim removes what is beyond the bounds, the oldest first.
+func (st *crashedStore) trim(ctx context.Context) {
+	st.order.Lock()
+	defer st.order.Unlock()
+	pressed := free(st.limits.Dir) < st.limits.Reserve
+	for {
+		st.mu.Lock()
+		ci := excess(st.sorted(), st.limits, pressed)
+		if ci != nil {
+			ci.removing = true
+		}
+		st.mu.Unlock()
+		if ci == nil {
+			return
+		}
+		if err := st.remove(ctx, ci); err != nil {
+			if ctx.Err() == nil {
+				st.e.log.Warn("cannot remove what is kept of a crashed instance yet", "instance", ci.Instance, "err", err)
+			}
+			return
+		}
+		pressed = false // containerd frees the room later: one at a time
+		st.e.log.Info("removed what was kept of a crashed instance", "app", ci.App, "instance", ci.Instance, "bytes", ci.Size)
+	}
+}
+
+// excess is the next to be removed of those that are kept, newest first; nil:
+// none. When the disk is pressed the oldest goes in any case. One that somebody is
+// in stays until they leave.
+func excess(all []*crashedInstance, limits Crashed, pressed bool) *crashedInstance {
+	var out *crashedInstance
+	var total int64
+	apps := map[string]int{}
+	for _, ci := range all {
+		if apps[ci.App]++; limits.Bytes <= 0 || ci.Size > limits.Bytes { // alone too much: it takes nobody along
+			apps[ci.App]--
+			if ci.unused() {
+				out = ci
+			}
+			continue
+		}
+		total += ci.Size
+		if (apps[ci.App] > runtime.KeptPerApp || total > limits.Bytes || pressed) && ci.unused() {
+			out = ci
+		}
+	}
+	return out
+}
+
+func (ci *crashedInstance) unused() bool { return ci.starting == 0 && len(ci.sessions) == 0 }
+
+// free tells how much room there is where the folder is; where it cannot be told
+// there is enough.
+func free(dir string) int64 {
+	const enough = 1 << 62
+	var st unix.Statfs_t
+	if dir == "" || unix.Statfs(dir, &st) != nil {
+		return enough
+	}
+	return int64(st.Bavail) * st.Bsize
+}
+
+// remove removes one that nobody is in, and that nobody else removes.
+func (st *crashedStore) remove(ctx context.Context, ci *crashedInstance) error {
+	ctx, cancel := context.WithTimeout(ctx, cleanupTimeout)
+	defer cancel()
+	// The file is the last: without it nobody would try again.
+	err := st.e.until(ctx, func(ctx context.Context) error {
+		return st.e.images.snapshotter().Remove(ctx, crashedKey(ci.Instance))
+	})
+	if err == nil {
+		if err = os.Remove(st.file(ci.Instance)); errors.Is(err, fs.ErrNotExist) {
+			err = nil
+		}
+	}
+	st.mu.Lock()
+	defer st.mu.Unlock()
+	if err != nil {
+		ci.removing = false
+		return fmt.Errorf("cannot remove crashed instance %s: %w", ci.Instance, err)
+	}
+	delete(st.kept, ci.Instance)
+	return nil
+}
+
+// DropCrashFiles removes what is kept of a process, and ends the sessions there.
+func (e *Engine) DropCrashFiles(ctx context.Context, process string) error {
+	st := e.crashed
+	st.order.Lock()
+	defer st.order.Unlock()
+	var doomed []*crashedInstance
+	var visits []*crashSession
+	st.mu.Lock()
+	for _, ci := range st.sorted() {
+		if ci.Slot.Process != process {
+			continue
+		}
+		ci.removing = true
+		doomed = append(doomed, ci)
+		visits = slices.AppendSeq(visits, maps.Keys(ci.sessions))
+	}
+	st.mu.Unlock()
+	var errs error
+	for _, cs := range visits {
+		errs = errors.Join(errs, cs.container.Delete(ctx))
+	}
+	for _, ci := range doomed {
+		errs = errors.Join(errs, st.remove(ctx, ci))
+	}
+	return errs
+}
+
+// sweep removes files without a snapshot, and snapshots without a file. Those of
+// kept instances are still being put together.
+func (st *crashedStore) sweep(ctx context.Context, keep map[runtime.InstanceID]bool) error {
+	ctx, cancel := context.WithTimeout(ctx, cleanupTimeout)
+	defer cancel()
+	sn := st.e.images.snapshotter()
+	found := map[runtime.InstanceID]bool{}
+	err := sn.Walk(ctx, func(_ context.Context, info snapshots.Info) error {
+		if id, ok := strings.CutPrefix(info.Name, crashedPrefix); ok {
+			found[runtime.InstanceID(id)] = true
+		}
+		return nil
+	})
+	if err != nil && !errdefs.IsNotFound(err) {
+		return fmt.Errorf("cannot list snapshots: %w", err)
+	}
+	st.mu.Lock()
+	maps.DeleteFunc(st.kept, func(id runtime.InstanceID, _ *crashedInstance) bool { return !found[id] })
+	known := maps.Clone(st.kept)
+	st.mu.Unlock()
+	var errs error
+	for id := range found {
+		if known[id] != nil || keep[id] {
+			continue
+		}
+		st.e.log.Info("swept what was kept of a crashed instance", "instance", id)
+		if err := sn.Remove(ctx, crashedKey(id)); err != nil && !errdefs.IsNotFound(err) {
+			errs = errors.Join(errs, fmt.Errorf("cannot remove snapshot %s: %w", crashedKey(id), err))
+		}
+	}
+	if st.limits.Dir == "" {
+		return errs
+	}
+	entries, err := os.ReadDir(st.limits.Dir)
+	if err != nil {
+		return errors.Join(errs, fmt.Errorf("cannot list crashed instances: %w", err))
+	}
+	for _, d := range entries {
+		id := runtime.InstanceID(strings.TrimSuffix(d.Name(), ".json"))
+		if known[id] == nil {
+			errs = errors.Join(errs, os.Remove(filepath.Join(st.limits.Dir, d.Name())))
+		}
+	}
+	return errs
+}
+
+// clear forgets all of them, whose snapshots are collected.
+func (st *crashedStore) clear() error {
+	st.mu.Lock()
+	defer st.mu.Unlock()
+	clear(st.kept)
+	if st.limits.Dir == "" {
+		return nil
+	}
+	return os.RemoveAll(st.limits.Dir)
+}

@@ -1,0 +1,91 @@
+package runtimetest
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/dewrun/dew/runtime"
+)
+
+var (
+	_ runtime.CrashKeeper       = (*Fake)(nil)
+	_ runtime.KeepableContainer = (*handle)(nil)
+)
+
+// crashFiles is what a Fake keeps of an instance: it has no files, so that it was.
+type crashFiles struct {
+	runtime.CrashFiles
+	container *Container
+	sessions  []*session
+}
+
+// KeepFiles is Keepable.Keep.
+func (h *handle) KeepFiles(crashed time.Time) {
+	h.container.ground.mu.Lock()
+	defer h.container.ground.mu.Unlock()
+	h.container.crashed = &crashed
+}
+
+// keep puts the instance before those that are kept already. One that is kept is
+// not kept twice.
+func (g *ground) keep(c *Container) {
+	if c.crashed == nil || c.deleted {
+		return
+	}
+	s := c.spec
+	g.kept = slices.Insert(g.kept, 0, &crashFiles{container: c, CrashFiles: runtime.CrashFiles{
+		Instance: s.Instance, Slot: s.Slot, App: s.App, Type: s.Type, CrashedAt: *c.crashed, Size: c.taken.Disk,
+	}})
+	n := 0
+	g.kept = slices.DeleteFunc(g.kept, func(r *crashFiles) bool {
+		if r.App == s.App {
+			n++
+		}
+		return r.App == s.App && n > runtime.KeptPerApp
+	})
+}
+
+// CrashFiles is CrashKeeper.CrashFiles.
+func (f *Fake) CrashFiles() []runtime.CrashFiles {
+	f.ground.mu.Lock()
+	defer f.ground.mu.Unlock()
+	var out []runtime.CrashFiles
+	for _, r := range f.ground.kept {
+		out = append(out, r.CrashFiles)
+	}
+	return out
+}
+
+// ExecCrashFiles is CrashKeeper.ExecCrashFiles.
+func (f *Fake) ExecCrashFiles(ctx context.Context, id runtime.InstanceID, sidecar string, s runtime.ExecSpec) (runtime.Session, error) {
+	f.ground.mu.Lock()
+	defer f.ground.mu.Unlock()
+	for _, r := range f.ground.kept {
+		if r.Instance != id || !slices.ContainsFunc(r.container.procs, func(p *proc) bool { return p.Name == sidecar }) {
+			continue
+		}
+		ses := newSession(s)
+		r.sessions = append(r.sessions, ses)
+		go ses.run()
+		return ses, ctx.Err()
+	}
+	return nil, fmt.Errorf("crashed instance %s, sidecar %q: %w", id, sidecar, runtime.ErrNoInstance)
+}
+
+// DropCrashFiles is CrashKeeper.DropCrashFiles.
+func (f *Fake) DropCrashFiles(ctx context.Context, process string) error {
+	f.ground.mu.Lock()
+	defer f.ground.mu.Unlock()
+	f.ground.kept = slices.DeleteFunc(f.ground.kept, func(r *crashFiles) bool {
+		if r.Slot.Process != process {
+			return false
+		}
+		for _, ses := range r.sessions {
+			ses.finish(runtime.SessionEnd{Code: 137, Why: "what was kept of it is removed"})
+		}
+		return true
+	})
+	return ctx.Err()
+}

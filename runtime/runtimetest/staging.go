@@ -1,0 +1,36 @@
+package runtimetest
+
+import (
+	"context"
+	"io"
+
+	"github.com/dewrun/dew/droplet"
+	"github.com/dewrun/dew/runtime"
+)
+
+var _ runtime.StagingContainer = (*handle)(nil)
+
+// Write sets how many files the instance has written; their bytes are the Disk of
+// Take.
+func (c *Container) Write(files int64) {
+	c.ground.mu.Lock()
+	defer c.ground.mu.Unlock()
+	c.files = files
+}
+
+// Written is StageTask.Written.
+func (h *handle) Written(context.Context) (bytes, files int64, err error) {
+	h.container.ground.mu.Lock()
+	defer h.container.ground.mu.Unlock()
+	return h.container.taken.Disk, h.container.files, nil
+}
+
+// Pack is StageTask.Pack: a Fake has no files, so it writes their names.
+func (h *handle) Pack(_ context.Context, w io.Writer, p droplet.Packing) error {
+	for _, f := range p.Folders {
+		if _, err := io.WriteString(w, f.From+"\n"); err != nil {
+			return err
+		}
+	}
+	return nil
+}

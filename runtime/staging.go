@@ -1,0 +1,249 @@
+package runtime
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"net/netip"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/dewrun/dew/app"
+	"github.com/dewrun/dew/droplet"
+)
+
+// SourceStaging is the log source of what buildpacks print.
+const SourceStaging = "STG"
+
+// StagingContainer is a Container of KindStaging.
+type StagingContainer interface {
+	Container
+	// Written tells how much is in the writable layer.
+	Written(ctx context.Context) (bytes, files int64, err error)
+	// Pack writes a tar of files, once the processes have ended.
+	Pack(ctx context.Context, w io.Writer, p droplet.Packing) error
+}
+
+// Stager stages in containers beside those of the apps. Unlike an instance, the
+// container of a build ends with its daemon: the next one stages again.
+type Stager struct {
+	sup   *Supervisor
+	every time.Duration // between two measurements
+}
+
+var _ droplet.Builder = (*Stager)(nil)
+
+// stagingDeleteLimit is far more than it takes to end and remove a container.
+const stagingDeleteLimit = time.Minute
+
+// Stager makes builds run where this supervisor's instances do.
+func (s *Supervisor) Stager() *Stager { return &Stager{sup: s, every: 2 * time.Second} }
+
+// Build runs a staging to its end.
+func (g *Stager) Build(ctx context.Context, s droplet.Staging, done func(ctx context.Context, code int, f droplet.Files) error) (err error) {
+	select {
+	case <-g.sup.settled: // before, a sweep would take the container for a stray one
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	limited, cancel := context.WithTimeoutCause(ctx, s.Timeout, stagingFailed("it took longer than %s", s.Timeout))
+	defer cancel()
+	id := NewInstanceID()
+	addr, err := g.sup.addresses.take(id)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, g.sup.addresses.release(id)) }()
+	spec, err := g.stagingSpec(s, id, addr)
+	if err != nil {
+		return err
+	}
+	task, err := g.startContainer(limited, spec)
+	if err != nil {
+		return stagingCause(limited, err)
+	}
+	defer func() {
+		clean, cancel := context.WithTimeout(context.WithoutCancel(ctx), stagingDeleteLimit)
+		defer cancel()
+		if derr := task.Delete(clean); derr != nil {
+			// In nobody's way: what is left is swept.
+			g.sup.c.Logger.Error("cannot remove the container of a build", "build", s.Build, "err", derr)
+		}
+	}()
+	code, err := g.watch(limited, task, s)
+	if err != nil {
+		return stagingCause(limited, err)
+	}
+	return stagingCause(limited, done(limited, code, task))
+}
+
+// stagingCause prefers the reason why a context ended to what came of it.
+func stagingCause(ctx context.Context, err error) error {
+	if why, ok := errors.AsType[*droplet.StagingError](context.Cause(ctx)); ok && err != nil {
+		return why
+	}
+	return err
+}
+
+func stagingFailed(format string, args ...any) *droplet.StagingError {
+	return &droplet.StagingError{Kind: droplet.StagingFailed, Reason: fmt.Sprintf(format, args...)}
+}
+
+// startContainer starts the container, for as long as it takes until there is a container
+// service that can.
+func (g *Stager) startContainer(ctx context.Context, spec Spec) (StagingContainer, error) {
+	for n := 1; ; n++ {
+		c, err := g.sup.c.Engine.Start(ctx, spec)
+		if err == nil {
+			return g.asStagingContainer(ctx, c)
+		}
+		if refused, ok := errors.AsType[*StartError](err); ok {
+			return nil, stagingFailed("its container cannot start: %s", refused.Reason)
+		}
+		if ctx.Err() != nil || !errors.Is(err, ErrUnavailable) {
+			return nil, err
+		}
+		g.sup.c.Logger.Warn("cannot start the container of a build, trying again", "build", spec.Build, "err", err)
+		if !wait(ctx, g.sup.policy.retry(n)) {
+			return nil, ctx.Err()
+		}
+	}
+}
+
+func (g *Stager) asStagingContainer(ctx context.Context, c Container) (StagingContainer, error) {
+	if st, ok := c.(StagingContainer); ok {
+		return st, nil
+	}
+	return nil, errors.Join(errors.New("this engine cannot stage"), c.Delete(context.WithoutCancel(ctx)))
+}
+
+// watch waits until the command has ended and all that it printed is in the log,
+// and ends it when it takes too much.
+func (g *Stager) watch(ctx context.Context, t StagingContainer, s droplet.Staging) (int, error) {
+	tick := time.NewTicker(g.every)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return 0, context.Cause(ctx)
+		case e := <-t.Exits():
+			last, err := t.Reap(ctx, MainExec)
+			if err == nil {
+				err = g.sup.c.Logs.Append(s.App, last...)
+			}
+			if err != nil {
+				return 0, fmt.Errorf("cannot keep the last lines of a build: %w", err)
+			}
+			return stagingResult(e, s)
+		case <-tick.C:
+			if err := checkStagingLimits(ctx, t, s); err != nil {
+				return 0, err
+			}
+		}
+	}
+}
+
+// stagingResult tells a command that ended by itself from one that was ended.
+func stagingResult(e Exit, s droplet.Staging) (int, error) {
+	switch {
+	case e.OOM:
+		return 0, stagingFailed("it ran out of memory: staging has %dM", s.MemoryMB)
+	case e.Cause != CauseExited && e.Cause != "":
+		return 0, stagingFailed("its container was lost: %s", cmp.Or(e.Detail, string(e.Cause)))
+	}
+	return e.Code, nil
+}
+
+// checkStagingLimits refuses to let a build fill the disk.
+func checkStagingLimits(ctx context.Context, t StagingContainer, s droplet.Staging) error {
+	if s.Space != nil {
+		if err := s.Space(); err != nil {
+			return stagingFailed("%v", err)
+		}
+	}
+	bytes, files, err := t.Written(ctx)
+	switch {
+	case err != nil:
+		return nil // asked again soon
+	case bytes > int64(s.DiskMB)*mebibyte:
+		return stagingFailed("disk quota exceeded: staging has %dM", s.DiskMB)
+	case s.MaxFiles > 0 && files > s.MaxFiles:
+		return stagingFailed("disk quota exceeded: staging has %d files", s.MaxFiles)
+	}
+	return nil
+}
+
+// stagingSpec makes the container of a build.
+func (g *Stager) stagingSpec(s droplet.Staging, id InstanceID, addr netip.Prefix) (Spec, error) {
+	env, err := g.stagingEnvironment(s, id, addr.Addr())
+	if err != nil {
+		return Spec{}, err
+	}
+	memory := int64(s.MemoryMB) * mebibyte
+	return Spec{
+		Kind: KindStaging, Instance: id, Slot: SlotID{Process: s.Build}, App: s.App, Type: "staging", Version: s.Build, Cell: g.sup.c.Cell,
+		Stack: withoutTmpfs(s.Stack), Build: s.Build, Layers: s.Layers, Memory: memory, Disk: int64(s.DiskMB) * mebibyte, Address: addr,
+		Processes: []ProcessSpec{{Exec: MainExec, Source: SourceStaging, Command: s.Command, Dir: s.Dir, Env: env, Memory: memory}},
+	}, nil
+}
+
+// withoutTmpfs is a stack without its /tmp in memory: builds have their files there.
+func withoutTmpfs(s droplet.Stack) droplet.Stack {
+	s.Mounts = slices.DeleteFunc(slices.Clone(s.Mounts), func(m droplet.Mount) bool { return m.Path == "/tmp" && m.Type == "tmpfs" })
+	return s
+}
+
+// stagingEnvironment is that of a build, as buildpacks find it on the platform: what an
+// instance has, without a port of its own.
+func (g *Stager) stagingEnvironment(s droplet.Staging, id InstanceID, addr netip.Addr) ([]string, error) {
+	d, mem, err := g.desiredApp(s.App)
+	if err != nil {
+		return nil, err
+	}
+	a := instanceApplication(d, identity{id: id, address: addr, publicURL: g.sup.c.PublicURL, start: time.Now()}, mem)
+	vcap, err := json.Marshal(a)
+	if err != nil {
+		return nil, fmt.Errorf("cannot encode VCAP_APPLICATION: %w", err)
+	}
+	env := map[string]string{"LANG": "en_US.UTF-8", "PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"}
+	maps.Copy(env, s.Env)
+	maps.Copy(env, map[string]string{
+		"HOME": "/home/vcap", "USER": appUser, "PWD": s.Dir, "TMPDIR": "/tmp", "CF_STACK": s.Stack.Name,
+		"VCAP_APPLICATION": string(vcap), "VCAP_SERVICES": cmp.Or(s.Services, "{}"),
+		"MEMORY_LIMIT":   strconv.Itoa(s.MemoryMB) + "m",
+		"CF_INSTANCE_IP": addr.String(), "CF_INSTANCE_INTERNAL_IP": addr.String(),
+		"CF_INSTANCE_PORT": "", "CF_INSTANCE_PORTS": "[]", "CF_INSTANCE_ADDR": "", "CF_INSTANCE_GUID": string(id),
+	})
+	out := make([]string, 0, len(env))
+	for _, k := range slices.Sorted(maps.Keys(env)) {
+		out = append(out, k+"="+env[k])
+	}
+	return out, nil
+}
+
+// desiredApp is the app as it would start now, and the share of its web process.
+func (g *Stager) desiredApp(guid string) (d desired, mem int, err error) {
+	if d.app, err = g.sup.c.Registry.App(guid); err != nil {
+		return d, 0, fmt.Errorf("cannot read the app of a build: %w", err)
+	}
+	if d.process, err = g.sup.c.Registry.Process(guid); err != nil && !errors.Is(err, app.ErrNotFound) {
+		return d, 0, fmt.Errorf("cannot read the app of a build: %w", err)
+	}
+	if d.sidecars, err = g.sup.c.Registry.SidecarsOf(guid, app.Web); err != nil {
+		return d, 0, fmt.Errorf("cannot read the app of a build: %w", err)
+	}
+	if err := g.sup.addPlace(&d); err != nil {
+		return d, 0, fmt.Errorf("cannot read the app of a build: %w", err)
+	}
+	parts, err := splitMemory(cmp.Or(d.process.MemoryMB, app.DefaultMemoryMB), d.sidecars)
+	if err != nil {
+		return d, 0, stagingFailed("%s", strings.TrimSpace(err.Error()))
+	}
+	return d, parts.main, nil
+}

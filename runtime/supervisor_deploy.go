@@ -1,0 +1,222 @@
+package runtime
+
+import (
+	"reflect"
+	"slices"
+	"time"
+
+	"github.com/dewrun/dew/app"
+)
+
+// generationCounts are the desired instances of a generation, by their condition.
+type generationCounts struct {
+	ready    int // requests reach them
+	starting int // on their way there
+	failing  int // crashed
+}
+
+// situation is what the next step of a deployment depends on, beside the desired state.
+type situation struct {
+	known map[int]generationCounts // by generation
+	late  bool                     // nobody waits any longer for what is gone back to
+	now   time.Time
+}
+
+// advance takes a deployment as far as the situation allows. New instances come
+// first, some at a time and only while none of them fails; as many old ones go as
+// new ones serve.
+func advance(d *app.Deployment, p app.Process, at situation) {
+	if d.State == app.Canceling {
+		cancelStep(d, p, at)
+		return
+	}
+	own, plan := at.known[p.Generation], d.Plan(p.Instances)
+	shrink(d.Others, max(plan.Total-own.ready, 0), at.known)
+	if d.State != app.Deploying {
+		grow(d.Others, plan.Total-plan.New)
+	}
+	// Somebody may say any number: only what is still missing is added.
+	if next := own.ready + min(d.Options.MaxInFlight, plan.New-own.ready); next > d.Instances && canStartMore(*d, own) {
+		d.Instances, d.HealthyAt = next, at.now
+	}
+	d.Instances = min(d.Instances, plan.New)
+	if d.Instances < plan.New || own.ready < plan.New {
+		return
+	}
+	switch d.State {
+	case app.Deploying:
+		d.State, d.HealthyAt = app.Deployed, at.now
+	case app.Prepaused:
+		d.State, d.HealthyAt = app.Paused, at.now
+	}
+}
+
+// canStartMore tells whether further instances may be started beside those that are.
+func canStartMore(d app.Deployment, own generationCounts) bool {
+	return own.failing == 0 && own.starting < d.Options.MaxInFlight && own.ready >= d.Instances-d.Options.MaxInFlight
+}
+
+// cancelStep brings the old instances back, all at once, and lets the new ones go as
+// the old ones serve. It does not wait for old ones that fail as well: then nothing
+// is gained by keeping what somebody does not want.
+func cancelStep(d *app.Deployment, p app.Process, at situation) {
+	own := at.known[p.Generation]
+	d.Instances = p.Instances
+	shrink(d.Others, max(p.Instances-own.ready, 0), at.known)
+	alive := 0
+	for _, s := range d.Others {
+		alive += at.known[s.Generation].ready + at.known[s.Generation].starting
+	}
+	if own.ready >= p.Instances || own.failing > 0 || alive == 0 || at.late {
+		d.State = app.Canceled
+	}
+}
+
+// shrink leaves at most so many instances beside the process's own generation. Those
+// that serve nobody go first, then those that nobody goes back to, then the oldest.
+func shrink(others []app.Share, to int, known map[int]generationCounts) {
+	more := -to
+	for _, s := range others {
+		more += s.Instances
+	}
+	take := func(s *app.Share, most int) {
+		n := max(min(more, most), 0)
+		s.Instances -= n
+		more -= n
+	}
+	for i := range others {
+		take(&others[i], others[i].Instances-known[others[i].Generation].ready)
+	}
+	for _, dropped := range []bool{true, false} {
+		for i := range others {
+			if others[i].Dropped == dropped {
+				take(&others[i], others[i].Instances)
+			}
+		}
+	}
+}
+
+// grow gives the newest of the others what is missing: somebody has scaled while a
+// canary is looked at.
+func grow(others []app.Share, to int) {
+	sum := 0
+	for _, s := range others {
+		sum += s.Instances
+	}
+	for i := len(others) - 1; i >= 0 && sum < to; i-- {
+		if !others[i].Dropped {
+			others[i].Instances += to - sum
+			return
+		}
+	}
+}
+
+// deploy takes the deployment of a process a step further, if it is time. What it
+// writes is desired state: it comes back as a sync.
+func (s *Supervisor) deploy(w wantedSlots) {
+	if !s.follow(w) {
+		return
+	}
+	at := situation{known: s.countGenerations(w), now: time.Now().UTC().Round(0)}
+	at.late = w.deployment.State == app.Canceling && !at.now.Before(w.deployment.ChangedAt.Add(s.policy.CancelLimit))
+	next := *w.deployment
+	next.Others = slices.Clone(next.Others)
+	if advance(&next, w.desired, at); reflect.DeepEqual(next, *w.deployment) {
+		return
+	}
+	var to app.Deployment
+	err := s.c.Registry.MoveDeployment(w.deployment.GUID, func(p app.Process, d *app.Deployment) {
+		// Somebody may have changed it since: the facts stay what they are.
+		advance(d, p, at)
+		to = *d
+	})
+	if err != nil {
+		s.c.Logger.Error("cannot move deployment, trying again", "deployment", w.deployment.GUID, "err", err)
+		time.AfterFunc(s.policy.FirstRetry, func() { s.Sync(w.process) })
+		return
+	}
+	s.c.Logger.Info("deployment moved", "app", to.App, "deployment", to.GUID, "state", to.State, "instances", to.Instances)
+	if !to.Active() {
+		s.forgetGenerations(w.desired)
+	}
+}
+
+// follow notes whether the process is being deployed: then every change of its slots
+// is looked at. It returns false when it is not.
+func (s *Supervisor) follow(w wantedSlots) bool {
+	var state app.DeploymentState
+	if w.deployment != nil {
+		state = w.deployment.State
+	}
+	s.mu.Lock()
+	was := s.deploying[w.process]
+	if state == "" {
+		delete(s.deploying, w.process)
+	} else {
+		s.deploying[w.process] = state
+	}
+	s.mu.Unlock()
+	if state == app.Canceling && was != state {
+		until := time.Until(w.deployment.ChangedAt.Add(s.policy.CancelLimit))
+		time.AfterFunc(until, func() { s.Sync(w.process) })
+	}
+	return state != ""
+}
+
+// slotChanged is told of each change of a slot.
+func (s *Supervisor) slotChanged(process string) {
+	s.mu.Lock()
+	_, moving := s.deploying[process]
+	s.mu.Unlock()
+	if moving {
+		s.Sync(process)
+	}
+}
+
+// countGenerations counts the desired slots of a process by generation.
+func (s *Supervisor) countGenerations(w wantedSlots) map[int]generationCounts {
+	out := map[int]generationCounts{}
+	seen := map[int]int{}
+	for _, sl := range s.of(w.process) {
+		if !w.has(sl.id) {
+			continue
+		}
+		f := out[sl.id.Generation]
+		switch state, routed := sl.serves(); {
+		case routed:
+			f.ready++
+		case state == Crashed:
+			f.failing++
+		default:
+			f.starting++
+		}
+		out[sl.id.Generation] = f
+		seen[sl.id.Generation]++
+	}
+	for generation, n := range w.counts {
+		f := out[generation]
+		f.starting += n - seen[generation]
+		out[generation] = f
+	}
+	return out
+}
+
+// serves is the slot's state, and whether who leads requests knows that it is ready:
+// an old instance that left earlier would leave a hole.
+func (s *Slot) serves() (State, bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.status.State, s.routed && s.status.Ready && s.status.State == Running
+}
+
+// keptGenerations is how many generations of a process have their crashes remembered.
+const keptGenerations = 10
+
+// forgetGenerations bounds what deployment after deployment leaves behind. The one that
+// runs may be older than all that were cancelled: its crashes count on.
+func (s *Supervisor) forgetGenerations(p app.Process) {
+	old := max(p.Newest, p.Generation) - keptGenerations
+	if err := s.exits.RemoveGenerations(p.GUID, func(n int) bool { return n < old && n != p.Generation }); err != nil {
+		s.c.Logger.Error("cannot forget the crashes of old generations", "process", p.GUID, "err", err)
+	}
+}

@@ -1,0 +1,211 @@
+package runtime
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"slices"
+	"syscall"
+	"time"
+)
+
+// ErrNoInstance says that there is nothing running where somebody asked.
+var ErrNoInstance = errors.New("no such instance")
+
+// notRunning is the ErrNoInstance of an index at which no instance runs now.
+type notRunning int
+
+func (n notRunning) Error() string {
+	return fmt.Sprintf("instance %d is not running. It may be restarting: try again in a moment", int(n))
+}
+
+func (notRunning) Is(target error) bool { return target == ErrNoInstance }
+
+// Usage is what an instance takes now.
+type Usage struct {
+	CPU      float64 // cores, since the last time somebody asked
+	Entitled float64 // cores that it may count on; 0: nobody knows
+	Memory   int64   // bytes, without what the kernel can drop
+	Disk     int64   // bytes of the writable layer
+	LogRate  int64   // bytes a second that it prints, since the last time somebody asked
+	Parts    []PartUsage
+}
+
+// PartUsage is what the process of an instance, or one of its sidecars, uses now.
+type PartUsage struct {
+	Sidecar string // empty: the process itself
+	Memory  int64  // bytes, without what the kernel can drop
+	Limit   int64  // bytes; 0: only the limit of the whole instance
+}
+
+// Consumption is what an instance has taken so far.
+type Consumption struct {
+	CPU      time.Duration
+	Entitled float64 // cores that it may count on, by its memory; 0: nobody knows
+	Memory   int64
+	Disk     int64
+	Printed  int64 // bytes
+	Parts    []PartUsage
+}
+
+// sample is a Consumption and when it was read.
+type sample struct {
+	at      time.Time
+	cpu     time.Duration
+	printed int64
+}
+
+// since turns two readings into a rate. The first reading counts from the start
+// of the instance.
+func (s sample) since(before sample) (cpu float64, printed int64) {
+	d := s.at.Sub(before.at)
+	if d <= 0 || s.cpu < before.cpu || s.printed < before.printed {
+		return 0, 0
+	}
+	return float64(s.cpu-before.cpu) / float64(d), int64(float64(s.printed-before.printed) / d.Seconds())
+}
+
+// Dial connects from inside the network namespace of a running instance.
+func (s *Supervisor) Dial(ctx context.Context, id InstanceID, network, address string) (net.Conn, error) {
+	for _, sl := range s.all() {
+		if c := sl.currentContainer(); c != nil && c.Spec().Instance == id {
+			return c.Dial(ctx, network, address)
+		}
+	}
+	return nil, fmt.Errorf("instance %s: %w", id, ErrNoInstance)
+}
+
+// Signal sends sig to every process of the named sidecar, or of main where the
+// name is empty, of the instance with that index.
+func (s *Supervisor) Signal(ctx context.Context, process string, index int, sidecar string, sig syscall.Signal) error {
+	c, err := s.containerAt(process, index)
+	if err != nil {
+		return err
+	}
+	exec, err := execOf(c.Spec(), sidecar)
+	if err != nil {
+		return err
+	}
+	return c.Signal(ctx, sig, exec)
+}
+
+// RestartInstance replaces one instance by a new one of the desired state. Requests
+// that are under way at it may end first; no new one comes to it.
+func (s *Supervisor) RestartInstance(process string, index int) error {
+	for _, sl := range s.at(process, index) {
+		sl.RestartGently()
+		return nil
+	}
+	return notRunning(index)
+}
+
+// Shutdown ends all instances, as a stop does, and all tasks, and starts no more. The
+// desired state stays: the next daemon runs it again.
+func (s *Supervisor) Shutdown(ctx context.Context) error {
+	s.mu.Lock()
+	s.shuttingDown = true
+	s.mu.Unlock()
+	for _, sl := range s.all() {
+		sl.Stop()
+	}
+	s.tasks.end()
+	left := func() int { return len(s.all()) + s.tasks.left() }
+	for n := left(); n > 0; n = left() {
+		if !wait(ctx, shutdownLook) {
+			return fmt.Errorf("cannot end all instances, %d are left: %w", n, context.Cause(ctx))
+		}
+	}
+	return nil
+}
+
+// shutdownLook is how often Shutdown looks whether all is down.
+const shutdownLook = 10 * time.Millisecond
+
+// Usage tells what the instance with that index takes. It returns false where
+// nothing runs, or nothing could be read.
+func (s *Supervisor) Usage(ctx context.Context, process string, index int) (Usage, bool) {
+	for _, sl := range s.at(process, index) {
+		return sl.usage(ctx)
+	}
+	return Usage{}, false
+}
+
+// at are the slots of a process with that index, the one that somebody means first:
+// what was replaced is there until it has ended.
+func (s *Supervisor) at(process string, index int) []*Slot {
+	all := slices.DeleteFunc(s.of(process), func(sl *Slot) bool { return sl.id.Index != index })
+	slices.SortStableFunc(all, func(a, b *Slot) int { return cmp.Compare(leaving(a), leaving(b)) })
+	return all
+}
+
+// leaving is 1 for a slot that was told to stop.
+func leaving(sl *Slot) int {
+	if sl.stopping() {
+		return 1
+	}
+	return 0
+}
+
+func (s *Supervisor) containerAt(process string, index int) (Container, error) {
+	for _, sl := range s.at(process, index) {
+		if c := sl.currentContainer(); c != nil {
+			return c, nil
+		}
+	}
+	return nil, notRunning(index)
+}
+
+// all are the slots as they are now.
+func (s *Supervisor) all() []*Slot {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	out := make([]*Slot, 0, len(s.slots))
+	for _, sl := range s.slots {
+		out = append(out, sl)
+	}
+	return out
+}
+
+// setContainer makes a container, or none, what others reach in this slot.
+func (s *Slot) setContainer(c Container) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.container, s.lastUsage = c, sample{}
+	if c != nil {
+		s.lastUsage.at = c.Spec().StartedAt
+	}
+}
+
+// currentContainer is the container that others reach in this slot; nil where there is none.
+func (s *Slot) currentContainer() Container {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.container
+}
+
+func (s *Slot) usage(ctx context.Context) (Usage, bool) {
+	c := s.currentContainer()
+	if c == nil {
+		return Usage{}, false
+	}
+	used, err := c.Consumption(ctx)
+	if err != nil {
+		s.log.Debug("cannot read what an instance takes", "instance", c.Spec().Instance, "err", err)
+		return Usage{}, false
+	}
+	now := sample{at: time.Now(), cpu: used.CPU, printed: used.Printed}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.container != c {
+		return Usage{}, false
+	}
+	u := Usage{Entitled: used.Entitled, Memory: used.Memory, Disk: used.Disk, Parts: used.Parts}
+	u.CPU, u.LogRate = now.since(s.lastUsage)
+	// Readers close together would see noise: the older reading stays their base.
+	if now.at.Sub(s.lastUsage.at) > time.Second || s.lastUsage.cpu == 0 {
+		s.lastUsage = now
+	}
+	return u, true
+}

@@ -1,0 +1,106 @@
+package runtime
+
+import (
+	"cmp"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"net/netip"
+	"slices"
+	"strconv"
+
+	"github.com/dewrun/dew/app"
+	"github.com/dewrun/dew/droplet"
+)
+
+// taskSpec makes the container of a task: the droplet's files and the app's
+// surroundings, and nothing of its processes. There are no sidecars, and no port.
+func (s *Supervisor) taskSpec(t app.Task, id InstanceID, addr netip.Prefix) (Spec, error) {
+	d, err := s.desiredTask(t)
+	if err != nil {
+		return Spec{}, err
+	}
+	env, err := d.taskEnvironment(t, id, addr.Addr(), s.c.PublicURL)
+	if err != nil {
+		return Spec{}, err
+	}
+	memory := int64(t.MemoryMB) * mebibyte
+	command := t.Command
+	if t.Attached {
+		command = holdCommand
+	}
+	spec := Spec{
+		Kind: KindTask, Instance: id, Slot: SlotID{Process: t.GUID}, App: t.App, Type: taskType, Version: t.GUID, Cell: s.c.Cell, Task: t.GUID,
+		Droplet: d.droplet.GUID, Stack: d.stack, Image: d.droplet.Image, Address: addr,
+		Memory: memory, Disk: int64(t.DiskMB) * mebibyte, LogRate: t.LogRate,
+		Processes: []ProcessSpec{{
+			Exec: MainExec, Source: t.Source(), Command: command, Dir: homeDir, Env: env, Memory: memory,
+		}},
+	}
+	d.applyImage(spec.Processes)
+	return spec, nil
+}
+
+// desiredTask reads what a task is made from. A *StartError says that it cannot be
+// had.
+func (s *Supervisor) desiredTask(t app.Task) (d desired, err error) {
+	if d.app, err = s.c.Registry.App(t.App); err != nil {
+		return d, fmt.Errorf("cannot read the app of a task: %w", err)
+	}
+	d.process.Type = taskType
+	if err := s.addPlace(&d); err != nil {
+		return d, fmt.Errorf("cannot read the app of a task: %w", err)
+	}
+	d.droplet, err = s.c.Droplets.Get(t.Droplet)
+	if errors.Is(err, droplet.ErrNotFound) {
+		return d, refuse(d, fmt.Sprintf("its droplet %s is gone: push the app again", t.Droplet))
+	}
+	if err != nil {
+		return d, fmt.Errorf("cannot read the droplet: %w", err)
+	}
+	if err := s.addBindings(&d); err != nil {
+		return d, err
+	}
+	if d.stack, err = s.c.Stacks(cmp.Or(d.droplet.Stack, d.app.Stack)); err != nil {
+		return d, refuse(d, fmt.Sprintf("its stack cannot be used: %v", err))
+	}
+	return d, nil
+}
+
+// taskEnvironment is what a task finds: what an instance has, but for what speaks
+// of an index or a port.
+func (d desired) taskEnvironment(t app.Task, id InstanceID, addr netip.Addr, publicURL string) ([]string, error) {
+	vcap, err := json.Marshal(map[string]any{
+		"application_id": d.app.GUID, "application_name": d.app.Name, "name": d.app.Name,
+		"application_uris": d.uris, "uris": d.uris, "application_version": t.GUID, "version": t.GUID,
+		"cf_api": publicURL, "limits": vcapLimits{Disk: t.DiskMB, FDs: openFiles, Mem: t.MemoryMB},
+		"organization_id": d.org.GUID, "organization_name": d.org.Name, "space_id": d.app.Space, "space_name": d.space.Name,
+		"users": nil,
+	})
+	if err != nil {
+		return nil, fmt.Errorf("cannot encode VCAP_APPLICATION: %w", err)
+	}
+	fixed := map[string]string{
+		"HOME": homeDir, "PWD": homeDir, "TMPDIR": tmpDir, "DEPS_DIR": depsDir, "USER": appUser,
+		"VCAP_APPLICATION": string(vcap), "VCAP_SERVICES": d.bindings.Variable(),
+		"MEMORY_LIMIT":     strconv.Itoa(t.MemoryMB) + "m",
+		"CF_INSTANCE_GUID": string(id), "CF_INSTANCE_IP": addr.String(), "CF_INSTANCE_INTERNAL_IP": addr.String(),
+		"CF_INSTANCE_PORT": "", "CF_INSTANCE_PORTS": "[]", "CF_INSTANCE_ADDR": "",
+	}
+	env := d.ownVariables()
+	if d.droplet.Run != nil {
+		maps.DeleteFunc(fixed, isBuildpackVariable)
+	}
+	maps.Copy(env, fixed)
+	return variablesOf(env), nil
+}
+
+// variablesOf writes variables as programs are given them, by name.
+func variablesOf(env map[string]string) []string {
+	out := make([]string, 0, len(env))
+	for _, k := range slices.Sorted(maps.Keys(env)) {
+		out = append(out, k+"="+env[k])
+	}
+	return out
+}

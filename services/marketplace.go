@@ -1,0 +1,143 @@
+package services
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/dewrun/dew/app"
+	"github.com/dewrun/dew/egress"
+	"github.com/dewrun/dew/registry"
+	"github.com/dewrun/dew/store"
+)
+
+// defaultMaxPolling bounds operations of plans that say nothing.
+const defaultMaxPolling = 7 * 24 * time.Hour
+
+// Config is what a Marketplace needs.
+type Config struct {
+	DB       *store.DB
+	Registry *registry.Registry
+	Events   *registry.Events // told of everything, by whoever asked for it
+	Logger   *slog.Logger
+	Builtin  Broker // the broker that is always there; nil: none
+	// Client returns how to speak with a broker; nil: by HTTP.
+	Client func(b ServiceBroker) Broker
+	// Egress decides where brokers may be that administrators did not register.
+	Egress egress.Policy
+	// MaxPolling bounds how long an operation may be in progress; 0: a week.
+	MaxPolling time.Duration
+	// Changed is told of the guid of every binding that was made, changed or deleted,
+	// after the commit. It may be nil.
+	Changed func(binding string)
+}
+
+// Marketplace owns the records of the marketplace. Its methods check requests and
+// record the desired state; Run makes the brokers carry it out. It records the audit
+// events of all that it does, so its callers record none.
+type Marketplace struct {
+	*base
+	*catalog   // brokers, offerings, plans and their visibility
+	*instances // service instances, their sharing and usage
+	*bindings  // bindings of apps and routes, and keys
+	*worker    // carries out operations
+
+	mu      sync.Mutex
+	changed chan struct{} // closed and replaced when an operation changes; guarded by mu
+}
+
+// base is what all parts of the Marketplace use.
+type base struct {
+	records // outside of transactions
+	cfg     Config
+}
+
+// The parts of the Marketplace, by subject.
+type (
+	catalog   struct{ *base }
+	instances struct{ *base }
+	bindings  struct{ *base }
+)
+
+// New returns the Marketplace that is stored in cfg.DB.
+func New(cfg Config) *Marketplace {
+	if cfg.MaxPolling == 0 {
+		cfg.MaxPolling = defaultMaxPolling
+	}
+	if cfg.Logger == nil {
+		cfg.Logger = slog.New(slog.DiscardHandler)
+	}
+	b := &base{records: newRecords(newTables(cfg)), cfg: cfg}
+	m := &Marketplace{
+		base: b, catalog: &catalog{b}, instances: &instances{b}, bindings: &bindings{b}, worker: newWorker(b),
+		changed: make(chan struct{}),
+	}
+	b.operations.Listen(m.operationChanged)
+	if cfg.Changed != nil {
+		b.tables.bindings.Listen(cfg.Changed)
+	}
+	cfg.Registry.Listen(func(guid string) {
+		if _, err := cfg.Registry.Process(guid); errors.Is(err, app.ErrNotFound) {
+			nudge(m.sweep)
+		}
+	})
+	cfg.Registry.ListenRoutes(func(guid string) {
+		if _, err := cfg.Registry.Route(guid); errors.Is(err, app.ErrNotFound) {
+			nudge(m.sweep)
+		}
+	})
+	return m
+}
+
+// Operation returns the operation with guid: what a client polls.
+func (m *Marketplace) Operation(guid string) (Operation, error) {
+	op, err := get(m.operations, "operation", guid)
+	if err == nil && op.Orphan {
+		return Operation{}, fmt.Errorf("operation %s: %w", guid, ErrNotFound)
+	}
+	return op.Operation, err
+}
+
+// Wait returns the operation with guid when it has ended.
+func (m *Marketplace) Wait(ctx context.Context, guid string) (Operation, error) {
+	for {
+		m.mu.Lock()
+		news := m.changed
+		m.mu.Unlock()
+		o, err := m.Operation(guid)
+		if err != nil || o.Ended() {
+			return o, err
+		}
+		select {
+		case <-ctx.Done():
+			return o, fmt.Errorf("cannot wait for operation %s: %w", guid, ctx.Err())
+		case <-news:
+		}
+	}
+}
+
+// operationChanged wakes the callers of Wait, and the worker.
+func (m *Marketplace) operationChanged(guid string) {
+	m.mu.Lock()
+	close(m.changed)
+	m.changed = make(chan struct{})
+	m.mu.Unlock()
+	m.worker.operationChanged(guid)
+}
+
+// update runs fn in one transaction.
+func (b *base) update(fn func(tx records) error) error {
+	return b.cfg.DB.Update(func(tx *store.Tx) error { return fn(newRecords(b.with(tx))) })
+}
+
+func nudge(c chan struct{}) {
+	select {
+	case c <- struct{}{}:
+	default: // it is awake already
+	}
+}
+
+func now() time.Time { return time.Now().UTC().Round(0) }

@@ -1,0 +1,128 @@
+package services
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/dewrun/dew/registry"
+	"github.com/dewrun/dew/store"
+)
+
+// records is what the marketplace stores, with the rules for it, by subject. Its
+// methods run inside one transaction, or outside of any to read.
+type records struct {
+	catalogRecords
+	instanceRecords
+}
+
+// Each subject uses the ones before it.
+type (
+	operationRecords struct{ *tables }
+	catalogRecords   struct{ operationRecords }
+	bindingRecords   struct{ operationRecords }
+	instanceRecords  struct{ bindingRecords }
+)
+
+func newRecords(t *tables) records {
+	ops := operationRecords{t}
+	return records{catalogRecords{ops}, instanceRecords{bindingRecords{ops}}}
+}
+
+// tables are the buckets of the marketplace, and what else a transaction needs.
+type tables struct {
+	brokers    *store.Bucket[ServiceBroker]
+	offerings  *store.Bucket[Offering]
+	plans      *store.Bucket[Plan]
+	instances  *store.Bucket[Instance]
+	bindings   *store.Bucket[Binding]
+	operations *store.Bucket[operation]
+	registry   *registry.Registry
+	events     *registry.Events
+	polling    time.Duration
+}
+
+func newTables(cfg Config) *tables {
+	return &tables{
+		brokers: store.In(cfg.DB, "service brokers",
+			store.Unique("name", func(b ServiceBroker) string { return b.Name })),
+		offerings: store.In(cfg.DB, "service offerings",
+			store.Index("broker", func(o Offering) string { return o.Broker }),
+			store.Unique("broker and id", func(o Offering) string { return o.Broker + "\x00" + o.ID })),
+		plans: store.In(cfg.DB, "service plans",
+			store.Index("offering", func(p Plan) string { return p.Offering }),
+			store.Index("broker", func(p Plan) string { return p.Broker }),
+			store.Unique("offering and id", func(p Plan) string { return p.Offering + "\x00" + p.ID })),
+		instances: store.In(cfg.DB, "service instances",
+			store.Index("plan", func(i Instance) string { return i.Plan }),
+			store.Index("space", func(i Instance) string { return i.Space }),
+			store.Unique("space and name", func(i Instance) string { return i.Space + "\x00" + i.Name })),
+		bindings: store.In(cfg.DB, "service bindings",
+			store.Index("instance", func(b Binding) string { return b.Instance }),
+			store.Index("app", func(b Binding) string { return b.App }),
+			store.Index("route", func(b Binding) string { return b.Route })),
+		operations: store.In(cfg.DB, "service operations",
+			store.Index("record", func(op operation) string { return op.Record }),
+			store.Index("open", func(op operation) string {
+				if op.Open {
+					return "open"
+				}
+				return ""
+			})),
+		registry: cfg.Registry,
+		events:   cfg.Events,
+		polling:  cfg.MaxPolling,
+	}
+}
+
+// with returns the tables inside tx.
+func (t *tables) with(tx *store.Tx) *tables {
+	in := *t
+	in.brokers, in.offerings, in.plans = t.brokers.With(tx), t.offerings.With(tx), t.plans.With(tx)
+	in.instances, in.bindings, in.operations = t.instances.With(tx), t.bindings.With(tx), t.operations.With(tx)
+	in.registry, in.events = t.registry.With(tx), t.events.With(tx)
+	return &in
+}
+
+// get reads a value that must be there.
+func get[T any](b *store.Bucket[T], noun, guid string) (v T, err error) {
+	v, err = b.Get(guid)
+	if errors.Is(err, store.ErrNotFound) {
+		return v, fmt.Errorf("%s %s: %w", noun, guid, ErrNotFound)
+	}
+	if err != nil {
+		return v, fmt.Errorf("cannot read %s %s: %w", noun, guid, err)
+	}
+	return v, nil
+}
+
+// put keeps a value.
+func put[T any](b *store.Bucket[T], noun, guid string, v T) error {
+	if err := b.Put(guid, v); err != nil {
+		return fmt.Errorf("cannot keep %s %s: %w", noun, guid, err)
+	}
+	return nil
+}
+
+// drop removes a value.
+func drop[T any](b *store.Bucket[T], noun, guid string) error {
+	if err := b.Delete(guid); err != nil {
+		return fmt.Errorf("cannot delete %s %s: %w", noun, guid, err)
+	}
+	return nil
+}
+
+// selectSorted returns the values that keep chooses, in the order of compare.
+func selectSorted[T any](b *store.Bucket[T], nouns string, keep func(T) bool, compare func(a, b T) int) ([]T, error) {
+	all, err := b.All()
+	if err != nil {
+		return nil, fmt.Errorf("cannot list %s: %w", nouns, err)
+	}
+	all = slices.DeleteFunc(all, func(v T) bool { return !keep(v) })
+	slices.SortStableFunc(all, compare)
+	return all, nil
+}
+
+// matches tells whether a filter's list chooses s.
+func matches(list []string, s string) bool { return len(list) == 0 || slices.Contains(list, s) }
